@@ -13,55 +13,56 @@ import (
 	"gbatch/noded/shim"
 )
 
-// attempt.go is an attempt of a job on this node, and the one door through which its phase changes: happens looks up
-// the state table (attemptstate.go), enters the next phase with its deadline, and does what the table says.
+// attempt.go has an attempt of a job on this node, and the only function that changes its phase: happens looks up the
+// state table (attemptstate.go), enters the next phase with its deadline, and carries out the table's act.
 
-// attempt is one start of a job on this node. It belongs to the loop's goroutine; workers get what they need by value.
+// attempt is one start of a job on this node. Only the loop's goroutine uses it; workers get copies of the data that
+// they need.
 type attempt struct {
 	key    proto.Attempt
-	rec    *launched // nil for one that is only reported
+	rec    *launched // nil for an attempt that is only reported
 	phase  phase
-	upTo   phase // how far the leader wants it: ready, or running
+	upTo   phase // the phase that the leader asks for: ready, or running
 	will   will
 	origin origin
 
-	launch *proto.Launch // until its order is made
-	order  *shim.Launch  // until it runs: to be sent again if gshim's connection breaks
-	script string        // its script file, held until it is over
+	launch *proto.Launch // set until its order is made
+	order  *shim.Launch  // set until it runs, to be sent again if gshim's connection breaks
+	script string        // its script file, kept until it has ended
 	note   string        // a line for the user once it runs; "": none
 
-	chill   chill         // whether it is, or shall be, suspended
+	chill   chill         // its suspension, present and ordered
 	stop    *proto.Stop   // the leader wants it ended
 	signals []*proto.Stop // to be sent when it runs
-	again   *proto.Launch // an order with its number, for when it is gone
-	ended   *shim.Event   // how its script ended; nil where nobody saw it
+	again   *proto.Launch // an order with the same number, to be carried out when this attempt is gone
+	ended   *shim.Event   // how its script ended; nil if that is not known
 	began   model.Time    // when its script started, 0 before
-	exit    *int32        // the exit code that it was given back with; nil: its own
-	fault   model.Exit    // of its last step that could not be run; Text is "" where all could
+	exit    *int32        // the exit code from the command that released the job; nil: its own
+	fault   model.Exit    // of its last step that could not be run; Text is "" if there was none
 
 	timer   *time.Timer // its phase's deadline
-	turn    uint64      // of the timer: what an older one posts is ignored
+	turn    uint64      // number of the timer: messages of older timers are ignored
 	killed  time.Time   // when it was first sent SIGKILL
-	cleared time.Time   // when clearing it away began
-	warned  time.Time   // when the log was last told that something of it does not end
-	tries   int         // of clearing away what it left
-	drained bool        // the node was drained for what survives SIGKILL
+	cleared time.Time   // when the removal of what it left began
+	warned  time.Time   // when the log last said that something of it does not end
+	tries   int         // tries to remove what it left
+	drained bool        // the node was drained for processes that survive SIGKILL
 
 	program program
 
-	steps    map[int32]*step // by number, those that have their part of the job
-	queue    []*step         // those that wait for it
+	steps    map[int32]*step // by number: steps that have resources
+	queue    []*step         // steps that wait for resources
 	nextStep int32
-	missed   []*step // ended while their commands had no connection
+	missed   []*step // steps that ended while their commands had no connection
 }
 
-// will is whether anybody still wants to hear of an attempt.
+// will says whether an attempt is to be reported.
 type will uint8
 
 const (
 	wanted   will = iota
-	unwanted      // the leader knows nothing of it: it is ended and not reported
-	foreign       // the same, because other controllers number their jobs anew
+	unwanted      // the leader does not know it: it is ended and not reported
+	foreign       // the same, because it belongs to another instance of the cluster
 )
 
 // origin is how an attempt has come to this gnoded.
@@ -69,10 +70,10 @@ type origin uint8
 
 const (
 	fresh      origin = iota // it was ordered, or was there when gnoded started
-	beforeBoot               // it was there before the machine's last boot: only an end that gshim saw counts
+	beforeBoot               // it is from before the machine's last boot: only an end that gshim saw counts
 )
 
-// stepBatch is the step number of batch scripts, as Slurm counts.
+// stepBatch is the step number of batch scripts, as in Slurm.
 const stepBatch = -5
 
 func shimKey(k proto.Attempt) shim.Key {
@@ -99,12 +100,12 @@ func (a *attempt) stopTimers() {
 	}
 }
 
-// doomed reports whether the attempt is to end, or has begun to.
+// doomed reports whether the attempt is being ended, or has an order to end.
 func (a *attempt) doomed() bool {
 	return a.stop != nil || a.will != wanted || a.phase == belated || a.phase >= ending
 }
 
-// news is what a happening brings along; most bring nothing.
+// news is the data of a happening; most have none.
 type news struct {
 	ev     *shim.Event   // evStarted, evEnded
 	launch *proto.Launch // evLaunch, evPrepare
@@ -120,7 +121,7 @@ type msgDeadline struct {
 	turn uint64
 }
 
-// happens takes an attempt on: to the next phase of the table, and what is to be done on the way.
+// happens moves an attempt to the next phase of the table, and carries out the table's act.
 func (l *loop) happens(a *attempt, e happening, in news) error {
 	c := attemptTable[a.phase][e]
 	from := a.phase
@@ -134,7 +135,7 @@ func (l *loop) happens(a *attempt, e happening, in news) error {
 	return l.act(a, c.do, &in)
 }
 
-// act does what the state table says.
+// act carries out an act of the state table.
 func (l *loop) act(a *attempt, do act, in *news) error {
 	switch do {
 	case doNothing:
@@ -228,7 +229,7 @@ func (l *loop) act(a *attempt, do act, in *news) error {
 	return nil
 }
 
-// patienceOf gives the time until a phase's deadline, 0 where it has none or sets its own.
+// patienceOf gives the time until a phase's deadline; 0 if it has none or sets its own.
 func (l *loop) patienceOf(a *attempt) time.Duration {
 	switch a.phase {
 	case preparing:
@@ -267,7 +268,7 @@ func (l *loop) setDeadline(a *attempt, d time.Duration) {
 	a.timer = time.AfterFunc(d, func() { l.n.inbox.post(m) })
 }
 
-// onDeadline is a phase's deadline. Whatever survives SIGKILL for too long is given up.
+// onDeadline handles a phase's deadline. Processes that survive SIGKILL for too long are given up.
 func (l *loop) onDeadline(m msgDeadline) error {
 	a := l.attempts[m.key]
 	if a == nil || a.turn != m.turn {
@@ -288,17 +289,17 @@ func (l *loop) onDeadline(m msgDeadline) error {
 func (l *loop) hopeless(a *attempt) bool {
 	since := a.killed
 	if since.IsZero() {
-		since = a.cleared // which kills too
+		since = a.cleared // removing kills too
 	}
 	return !since.IsZero() && l.now().Sub(since) >= l.n.unkillable()
 }
 
-// killStray ends what should not be there.
+// killStray ends processes that should not be there.
 func (l *loop) killStray(key proto.Attempt) {
 	l.n.stops.Do(func(ctx context.Context) { l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree) })
 }
 
-// unkillable is how long what survives SIGKILL is waited for.
+// unkillable is how long the node waits for processes that survive SIGKILL.
 func (n *Noded) unkillable() time.Duration {
 	if r := n.rules.Load(); r != nil && r.UnkillableS > 0 {
 		return time.Duration(r.UnkillableS) * time.Second

@@ -6,36 +6,36 @@ import (
 	"gbatch/internal/model"
 )
 
-// attemptstate.go is the state table of attempts: for each phase and each happening the next phase and what is done,
-// and for each phase what ends it. Every pair is filled in; testdata/attemptstates.txt shows the table for review.
+// attemptstate.go is the state table of attempts: for each phase and each happening the next phase and the act, and for
+// each phase what ends it. Every pair has an entry; testdata/attemptstates.txt shows the table for review.
 //
 // The usual way:
 //
 //	accepted -> preparing -> (prologue ->) ordered -> running -> ending -> (epilogue ->)
 //	over -> (acknowledged: forgotten)
 //
-// On the nodes that the batch script does not run on, an attempt is ready between its prolog and its end.
-// No phase lasts for ever: patience says how long each may take, and who ends the few that wait for somebody else.
+// On nodes that don't run the batch script, an attempt is ready between its prolog and its end. No phase lasts for
+// ever: patience says how long each may take, and who ends the few phases that this node can't end itself.
 
-// phase is where an attempt is on its way through the node.
+// phase is the phase of an attempt on this node.
 type phase uint8
 
 const (
-	accepted    phase = iota // in the spool; gshim may or may not have heard of it
-	interrupted              // the same, and an earlier gnoded had begun its prolog
+	accepted    phase = iota // in the spool; gshim may or may not know it
+	interrupted              // the same, and an earlier gnoded has begun its prolog
 	preparing                // a worker makes its script and control group
 	unmaking                 // the same, and it is to end
 	prologue                 // its prolog runs
-	curbed                   // the same, and it is to end: the prolog is cut short after KillWait
-	ready                    // the prolog has run, and the leader has been told
+	curbed                   // the same, and it is to end: the prolog is killed after KillWait
+	ready                    // the prolog has run, and that was reported
 	ordered                  // gshim has the order and has not answered
 	recalled                 // the same, and it is to end
 	belated                  // its script did not start within BatchStartTimeout; it is killed and counts as not started
 	running                  // its script runs
 	stopping                 // SIGTERM has been sent; SIGKILL follows after KillWait
 	killing                  // SIGKILL has been sent, and is sent again
-	ending                   // its script has ended, or never ran; steps end, and what it left is cleared away
-	abandoned                // something of it survives SIGKILL; the node is drained, and it ends without that
+	ending                   // its script has ended, or never ran; steps end, and everything that it left is removed
+	abandoned                // processes survive SIGKILL; the node is drained, and the attempt ends without them
 	epilogue                 // nothing of it is left, and its epilog runs
 	over                     // its last report is on disk and waits for the leader
 	numPhases
@@ -56,25 +56,25 @@ const (
 	evLaunch    happening = iota // the leader orders it to run
 	evPrepare                    // the leader orders it to be prepared, and no more
 	evStop                       // the leader wants it ended
-	evForget                     // nobody wants to hear of it: it ends at once and is not reported
+	evForget                     // the leader does not know it: it ends at once and is not reported
 	evKill                       // a user asks for SIGKILL to all of it
 	evSignal                     // a user asks for another signal
 	evProlog                     // it is made, and its prolog is due
-	evReady                      // it has come as far as the leader wants
+	evReady                      // it has reached the phase that the leader asks for
 	evOrder                      // its order is due
 	evNotMade                    // its script or group could not be made
 	evFault                      // its prolog failed
 	evStarted                    // gshim says that its script runs
 	evEnded                      // gshim says that its script has ended, or could not be started
-	evMissing                    // gshim, connected anew, has not heard of it
-	evLost                       // gshim, connected anew, has lost it, or the machine was rebooted
+	evMissing                    // gshim, after a new connection, does not know it
+	evLost                       // gshim, after a new connection, has lost it, or the machine was rebooted
 	evStepsOver                  // its last step has ended
 	evCleared                    // nothing of it is left, and it has no epilog
 	evEpilog                     // nothing of it is left, and its epilog is due
 	evLeft                       // something of it is still there
 	evRun                        // its epilog has run
 	evDeadline                   // its phase has taken too long
-	evGiveUp                     // what SIGKILL has not ended for UnkillableStepTimeout will not be waited for
+	evGiveUp                     // processes have survived SIGKILL for UnkillableStepTimeout: stop waiting for them
 	numHappenings
 )
 
@@ -88,37 +88,37 @@ var happeningNames = [numHappenings]string{
 
 func (e happening) String() string { return wordFor(happeningNames[:], "happening", e) }
 
-// act is what is done. loop.act has the code.
+// act is an action of the table. loop.act has the code.
 type act uint8
 
 const (
 	actMissing    act = iota // the table has a hole: a test fails
 	doNothing                // it changes nothing here
 	doPrepare                // a worker makes the script and the control group
-	doRepeat                 // say again what became of it
-	doReplace                // keep the launch where its number is used again, else say what became of it
+	doRepeat                 // report its state again
+	doReplace                // keep the launch if its number is used again, otherwise report its state again
 	doKeepSignal             // send the signal when it runs
 	doSignal                 // send the signal
 	doSignalSteps            // send the signal to its steps
-	doProlog                 // run its prolog, or go on with it
+	doProlog                 // run its prolog, or continue it
 	doCut                    // let the prolog run for KillWait, then kill it
-	doProgram                // order the program that it has reached
+	doProgram                // order its next program
 	doReady                  // tell the leader that it is ready
 	doOrder                  // order gshim to run its script
 	doOrderAgain             // the same order once more
 	doNotMade                // report that it could not be launched
 	doFault                  // report that the prolog failed, clear away
-	doBegin                  // note that it runs, report it
+	doBegin                  // record that it runs, report it
 	doTerminate              // SIGCONT and SIGTERM to all of it
 	doKill                   // SIGKILL to all of it
-	doKillLate               // note that it started too late, SIGKILL
-	doKillStray              // SIGKILL to what should not be there
-	doClear                  // end its steps, then clear away what it left
+	doKillLate               // record that it started too late, SIGKILL
+	doKillStray              // SIGKILL to processes that should not be there
+	doClear                  // end its steps, then remove everything that it left
 	doKillSteps              // SIGKILL to its steps
 	doNoteEnd                // keep how its script ended
-	doAgain                  // try again to clear it away, a little later
-	doGiveUp                 // drain the node with the names of what survives, drop its steps, try once more
-	doLeave                  // end it; what is left is ended in the background
+	doAgain                  // try again to remove it, a little later
+	doGiveUp                 // drain the node and name the surviving processes, drop its steps, try once more
+	doLeave                  // end it; remaining processes are ended in the background
 	doEpilog                 // keep its last report, run its epilog
 	doReport                 // report its end
 	doLast                   // report the end that was kept while its epilog ran
@@ -318,8 +318,8 @@ var attemptTable = [numPhases][numHappenings]attemptCell{
 	},
 }
 
-// patience says for each phase how long it may last, or who ends it where that is not this node's to say. patienceOf
-// and what the table does arm the deadlines; a test holds that each phase has its line.
+// patience says for each phase how long it may last, or who ends it if this node can't. patienceOf and the table's acts
+// arm the deadlines; a test checks that each phase has its line.
 var patience = [numPhases]string{
 	accepted:    "the leader orders, stops or forgets it in its next session",
 	interrupted: "the leader orders, stops or forgets it in its next session",
@@ -345,12 +345,12 @@ var patience = [numPhases]string{
 const (
 	// makeWait is how long making a script and a control group may take: they are on this machine's own disk.
 	makeWait = 5 * time.Minute
-	// abandonWait is how long a last try to clear away what survives SIGKILL may take.
+	// abandonWait is how long a last try to remove what survives SIGKILL may take.
 	abandonWait = 10 * time.Second
 	// findWait is how long listing the programs of Prolog or Epilog may take: their directory may be on a file server.
 	findWait = time.Minute
-	// programLimit bounds a program of Prolog or Epilog where PrologEpilogTimeout says nothing.
+	// programLimit bounds a program of Prolog or Epilog without PrologEpilogTimeout.
 	programLimit = model.ProgramLimitS * time.Second
-	// unkillableDefault is UnkillableStepTimeout where the leader has not said.
+	// unkillableDefault is UnkillableStepTimeout if the leader has not sent it.
 	unkillableDefault = 60 * time.Second
 )

@@ -16,8 +16,8 @@ import (
 	"gbatch/noded/hardware"
 )
 
-// doctor.go looks this node over when the leader asks for it (gcontrol doctor): what only the node can see. The rest
-// of the findings the leader has of its own.
+// doctor.go checks this node when the leader asks for it (gcontrol doctor): everything that only the node can see. The
+// leader makes the other findings itself.
 
 const (
 	doctorTime = 4 * time.Second // for all of it; the leader waits a little longer
@@ -140,7 +140,8 @@ func (n *Noded) tryFiles() []tried {
 	return out
 }
 
-// examineDevices tries whether the kernel keeps jobs from others' devices: in a group of its own, and in those of jobs.
+// examineDevices tests whether the kernel keeps jobs from other jobs' devices: in a test group, and in the groups of
+// jobs.
 func (n *Noded) examineDevices(ctx context.Context, d *doctorNotes, held []proto.HeldUnits) {
 	g := n.groups
 	switch {
@@ -212,7 +213,7 @@ func clipList(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// tryNew tries a group as a job with these units would have it.
+// tryNew tests a group like that of a job with these units.
 func (g *groups) tryNew(ctx context.Context, units []model.GresAlloc, files []tried) (wrong []string, err error) {
 	rules := g.units.Rules(units)
 	g.doctor.Lock()
@@ -236,8 +237,7 @@ func (g *groups) tryNew(ctx context.Context, units []model.GresAlloc, files []tr
 // doctorGroup is a group that no job has.
 const doctorGroup = "doctor"
 
-// try opens all devices in a group that holds these units, and says what is not as it should be. ok: rules are on the
-// group.
+// try opens all devices in a group that holds these units, and says what is wrong. ok: the group has device rules.
 func (g *groups) try(ctx context.Context, group *cgroup.Group, units []model.GresAlloc, files []tried) (wrong []string,
 	ok bool, err error) {
 	held := g.units.Held(units)

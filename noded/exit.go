@@ -10,23 +10,22 @@ import (
 	"gbatch/noded/shim"
 )
 
-// exit.go says how an attempt ended and what it used: for its record, and for its user.
+// exit.go makes an attempt's exit and usage, for its record and for its user.
 
 // signalNoIO is what Slurm reports as the signal of a job whose files could not be opened.
 const signalNoIO = 53
 
-// usage is what an attempt used, as far as its cgroup tells.
+// usage is an attempt's usage, as far as its control group gives it.
 type usage struct {
 	known    bool
 	userMS   int64
 	sysMS    int64
 	peakKB   int64
 	oomKills int64
-	limitKB  int64 // the memory limit, where processes were killed for it
+	limitKB  int64 // the memory limit, if processes were killed for it
 }
 
-// usedBy puts together what the kernel has counted until the end and what samples have found; nil where nothing is
-// known.
+// usedBy combines the kernel's counters at the end with the samples; nil if there are neither.
 func usedBy(c *clearing, use usage, x model.Exit, seen *sampled) *model.Usage {
 	var u model.NodeUsage
 	switch {
@@ -49,7 +48,7 @@ func usedBy(c *clearing, use usage, x model.Exit, seen *sampled) *model.Usage {
 	return &model.Usage{Nodes: []model.NodeUsage{u}}
 }
 
-// exitOf makes the exit of what gshim saw and what the cgroup counted.
+// exitOf makes the exit from gshim's event and the control group's counters.
 func exitOf(ev *shim.Event, use usage) model.Exit {
 	var x model.Exit
 	switch {
@@ -77,7 +76,7 @@ func exitOf(ev *shim.Event, use usage) model.Exit {
 	return x
 }
 
-// withEnd puts how a job ended into an exit that was made before that was known.
+// withEnd adds a script's end to an exit that was made before that was known.
 func withEnd(x model.Exit, ev *shim.Event) model.Exit {
 	end := exitOf(ev, usage{})
 	end.UserMS, end.SysMS, end.MaxRSSKB = max(end.UserMS, x.UserMS), max(end.SysMS, x.SysMS), max(end.MaxRSSKB, x.MaxRSSKB)
@@ -85,8 +84,8 @@ func withEnd(x model.Exit, ev *shim.Event) model.Exit {
 	return end
 }
 
-// failedExit is the end of a job that was wrong in itself: its files can't be opened, its interpreter isn't there. It
-// counts as run, as in Slurm: another node would not do better.
+// failedExit is the exit of a job that can't run anywhere: its files can't be opened, or its interpreter doesn't exist.
+// It counts as run, as in Slurm, because another node would fail too.
 func failedExit(ev *shim.Event) model.Exit {
 	if ev.Stage == shim.StageExec {
 		return model.Exit{Code: int32(ev.Errno & 0xff), Text: ev.Text, NoStart: true}
@@ -105,8 +104,7 @@ func ownFault(ev *shim.Event) bool {
 	return false
 }
 
-// epitaph is the last line that the user finds in the job's standard error, if there is one to write. oom says the
-// same of a job that ran out of memory for its record.
+// epitaph gives the last line for the job's standard error, or "". oom is the sentence of a job that ran out of memory.
 func (n *Noded) epitaph(c *clearing, use usage, seen *sampled) (line, oom string) {
 	switch {
 	case c.rec == nil:

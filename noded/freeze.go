@@ -12,25 +12,25 @@ import (
 	"gbatch/noded/shim"
 )
 
-// freeze.go stops the processes of suspended jobs and lets them go on.
+// freeze.go freezes and thaws the processes of suspended jobs.
 //
-// The leader says what it wants of an attempt, again with every session; nothing of it is in the spool. What is
-// frozen stays so while gnoded or the leader is away. Suspending is SIGTSTP to all processes, which stops at once those
-// that don't catch it (gshim sees to that), then a moment for those that do, to tidy up, then the control group's
-// freezer, which nothing can catch or escape; without control groups it is SIGSTOP. An attempt that is to end is never
-// left frozen: SIGTERM and, on v1, SIGKILL work on nothing that is.
+// The leader repeats its order for an attempt in every session, so the spool does not have it. A frozen attempt stays
+// frozen while gnoded or the leader is away. Suspending begins with SIGTSTP to all processes: processes that don't
+// catch it stop at once (gshim makes sure of that), the others get a moment to prepare. Then the control group's
+// freezer follows, which no process can catch or escape; without control groups it is SIGSTOP. An attempt that is to
+// end is always thawed: a frozen process does not react to SIGTERM and, on v1, not to SIGKILL.
 
 const (
 	maxChills  = 64 // attempts that are being suspended or resumed at once
 	chillAgain = 5 * time.Second
 )
 
-// chill is what the leader wants of an attempt's processes and how far that is.
+// chill is the leader's order for an attempt's processes, and its progress.
 type chill struct {
 	want   *proto.Freeze
-	known  bool // what follows is so; after gnoded's start it may be otherwise
+	known  bool // the next field is known; after gnoded's start it is not
 	frozen bool
-	doing  *bool              // what a worker is about to make of it
+	doing  *bool              // the state that a worker is establishing
 	stop   context.CancelFunc // ends that worker's wait
 }
 
@@ -44,7 +44,7 @@ type msgChilled struct {
 // msgChill is time to try again.
 type msgChill struct{ key proto.Attempt }
 
-// onFreeze takes note of what the leader wants.
+// onFreeze records the leader's order.
 func (l *loop) onFreeze(f *proto.Freeze) {
 	a := l.attempts[proto.Attempt{Job: f.Job, Attempt: f.Attempt}]
 	if a == nil || a.chill.want != nil && f.Turn < a.chill.want.Turn {
@@ -54,12 +54,12 @@ func (l *loop) onFreeze(f *proto.Freeze) {
 	l.chill(a)
 }
 
-// suspended reports whether an attempt's processes are frozen, or shall be: no step of it starts then.
+// suspended reports whether an attempt's processes are frozen, or are to be: no step of it starts then.
 func (a *attempt) suspended() bool {
 	return a.chill.want != nil && a.chill.want.Frozen || a.chill.frozen
 }
 
-// chill brings an attempt nearer to what is wanted of it. One that ends shall not be frozen.
+// chill starts the next action towards the ordered state. An attempt that is being ended is not frozen.
 func (l *loop) chill(a *attempt) {
 	c := &a.chill
 	if !a.runs() && a.phase != ready || c.want == nil {
@@ -94,7 +94,7 @@ func (l *loop) chill(a *attempt) {
 	})
 }
 
-// onChilled takes note of what a worker has done, and goes on if something else is wanted by now.
+// onChilled records a worker's result, and continues if the order has changed meanwhile.
 func (l *loop) onChilled(m msgChilled) error {
 	a := l.attempts[m.key]
 	if a == nil {
@@ -129,8 +129,8 @@ func (l *loop) stepsHere(a *attempt) (out []shim.Key) {
 	return out
 }
 
-// signalAll sends a signal to all that an attempt has on this node. Where control groups tell what belongs to a job,
-// its script's group has the steps in it; on its other nodes, and without such groups, each step gets the signal.
+// signalAll sends a signal to all processes of an attempt on this node. With control groups, the script's group
+// includes the steps; on the job's other nodes, and without such groups, each step gets the signal.
 func (n *Noded) signalAll(ctx context.Context, key proto.Attempt, steps []shim.Key, sig unix.Signal) {
 	if n.sendSignal(ctx, key, sig, shim.Tree) && n.groups.root.Can().Track {
 		return
@@ -178,7 +178,7 @@ func (n *Noded) thaw(ctx context.Context, key proto.Attempt, steps []shim.Key) e
 	return nil
 }
 
-// melt thaws an attempt that is being ended, if it is frozen: what was sent to it reaches it then.
+// melt thaws a frozen attempt that is being ended, so that signals reach it.
 func (n *Noded) melt(ctx context.Context, key proto.Attempt) {
 	group, err := n.groups.freezable(key)
 	if group == nil || err != nil {

@@ -13,13 +13,13 @@ import (
 	"gbatch/noded/hardware"
 )
 
-// gpurecover.go has the node's GPUs followed (package gpuwatch), and GpuRecoverProgram look after those that break.
+// gpurecover.go runs package gpuwatch for the node's GPUs, and GpuRecoverProgram for a GPU that fails.
 
 // recoverTimeout is how long GpuRecoverProgram may take: a reset, or a reload of the driver.
 const recoverTimeout = 10 * time.Minute
 
-// recoverGPU has GpuRecoverProgram look after a GPU that has just broken. It is out of service by then, and stays so
-// until somebody resumes it: the program itself, if it could help.
+// recoverGPU runs GpuRecoverProgram for a GPU that has just failed. The GPU is out of service, and stays so until it is
+// resumed: by an operator, or by the program itself if it could repair it.
 func (n *Noded) recoverGPU(g *gpu.Reading, units []gpuwatch.Unit, fault string) {
 	program := n.configured().GPURecover
 	if program == "" {
@@ -52,7 +52,7 @@ func (n *Noded) watchHealth() {
 	n.gpus.Subscribe(n.gpuHealth.Round)
 }
 
-// foreignPolicy gives what is done about processes of nobody's job.
+// foreignPolicy gives the policy for GPU processes outside of jobs.
 func (n *Noded) foreignPolicy(r *model.NodeRules) string {
 	if n.groups.root.Mode() == cgroup.None {
 		return gpuwatch.Ignore // jobs' processes can't be told from others

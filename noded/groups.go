@@ -20,11 +20,11 @@ import (
 	"gbatch/noded/shim"
 )
 
-// groups.go gives every attempt its control group: limits as the configuration and the allocation say, and when it is
-// over the end of what is left in it, what it used, and its removal. Where control groups can't be used, gshim finds
-// what a job left behind, and cores are pinned by affinity.
+// groups.go gives every attempt its control group, with limits from the configuration and the allocation. When the
+// attempt has ended, it kills the remaining processes, reads the usage and removes the group. Without control groups,
+// gshim finds the processes that a job left behind, and affinity pins cores.
 
-// firstKill is how long a worker waits for processes to die before others take the waiting over.
+// firstKill is how long a worker waits for processes to die before other workers take over.
 const firstKill = 250 * time.Millisecond
 
 // emptyWait is how long a group may stay busy after its last process before it is taken for one with processes left.
@@ -50,13 +50,13 @@ type groups struct {
 	open   map[proto.Attempt]*cgroup.Group
 }
 
-// keptPart is what jobs are kept off.
+// keptPart is the part of the node that jobs can't use.
 type keptPart struct {
 	cpus model.Bits
 	mem  int64 // MiB
 }
 
-// keep takes over what the configuration keeps from jobs on this node.
+// keep sets the part of this node that the configuration keeps from jobs.
 func (g *groups) keep(def *model.NodeDef) {
 	var k *keptPart
 	if def != nil && (!def.Kept.Empty() || def.KeptMemMiB > 0) {
@@ -95,7 +95,7 @@ func openGroups(n *Noded) (*groups, error) {
 	return g, nil
 }
 
-// hostGroups is what cgroup.conf leaves of the host's control groups.
+// hostGroups are the host's control groups that cgroup.conf allows.
 func hostGroups(c *conf.Cgroup) cgroup.Want {
 	w := cgroup.Want{Below: c.Mountpoint}
 	switch c.Plugin {
@@ -117,11 +117,12 @@ func (g *groups) notes() []string { return g.say }
 
 func nameOf(key proto.Attempt) string { return fmt.Sprintf("job_%d.%d", key.Job, key.Attempt) }
 
-// path is where the kernel says that an attempt's processes are, below whatever this machine's groups are in.
+// path is the path of an attempt's group, below the group of this machine's groups, as the kernel writes it.
 func (g *groups) path(key proto.Attempt) string { return g.prefix + "/" + nameOf(key) }
 
-// create makes an attempt's group and says how its process is born into it; pin are the CPUs to pin it to where a group
-// can't. With reuse a group that is there is complete, and taken as it is; otherwise it is what a killed gnoded left.
+// create makes an attempt's group and says how its process is started in it; pin has the CPUs for affinity if the group
+// can't limit them. With reuse an existing group is complete and used as it is; otherwise an existing group was left by
+// a killed gnoded.
 func (g *groups) create(l *proto.Launch, reuse bool) (in shim.Cgroup, pin []int, err error) {
 	limits, pin := g.limitsAndPin(&l.Alloc.Nodes[l.Node])
 	key := proto.Attempt{Job: l.Job, Attempt: l.Attempt}
@@ -143,7 +144,7 @@ func (g *groups) create(l *proto.Launch, reuse bool) (in shim.Cgroup, pin []int,
 	return in, pin, nil
 }
 
-// limitsAndPin are what an allocation holds a job to, and the CPUs to pin it to where a group can't hold it there.
+// limitsAndPin gives an allocation's limits, and the CPUs for affinity if a group can't limit them.
 func (g *groups) limitsAndPin(here *model.NodeAlloc) (limits cgroup.Limits, pin []int) {
 	limits = g.limits(here)
 	if !g.root.Can().CPUs {
@@ -155,7 +156,7 @@ func (g *groups) limitsAndPin(here *model.NodeAlloc) (limits cgroup.Limits, pin 
 	return limits, pin
 }
 
-// limits are what an allocation holds a job to.
+// limits gives an allocation's limits.
 func (g *groups) limits(here *model.NodeAlloc) cgroup.Limits {
 	l := cgroup.Limits{SwapBytes: cgroup.Unlimited}
 	if g.conf.ConstrainCores {
@@ -176,8 +177,8 @@ func (g *groups) limits(here *model.NodeAlloc) cgroup.Limits {
 	return l
 }
 
-// memory gives the limits of memory and of swap beside it, bytes, for so much memory allocated, MiB; 0 where the
-// cluster doesn't allocate memory: then the job is held to its share of the node's.
+// memory gives the limits of memory and swap, bytes, for an amount of allocated memory, MiB. 0 means that the cluster
+// doesn't allocate memory: then the job is limited to its share of the node's memory.
 func (g *groups) memory(alloc int64) (mem, swap int64) {
 	const mib = 1 << 20
 	c, node, kept := &g.conf, g.mem, int64(0)
@@ -203,7 +204,7 @@ func (g *groups) memory(alloc int64) (mem, swap int64) {
 	return mem * mib, swap * mib
 }
 
-// percent takes so many percent of what is allocated, and no more than so many of what the node has, MiB.
+// percent gives a percentage of the allocated memory, at most a percentage of the node's memory, MiB.
 func percent(alloc int64, of, most float64, node int64) float64 {
 	want := float64(alloc) * of / 100
 	if node > 0 && most > 0 {
@@ -264,8 +265,8 @@ func (g *groups) of(key proto.Attempt) (*cgroup.Group, error) {
 	return group, err
 }
 
-// finish ends what is left of an attempt, says what it used, and removes its group. An error says that something is
-// still there.
+// finish kills the remaining processes of an attempt, gives its usage, and removes its group. An error means that
+// something is still there.
 func (g *groups) finish(ctx context.Context, c *clearing) (usage, error) {
 	group, err := g.of(c.key)
 	if err != nil {
@@ -288,7 +289,7 @@ func (g *groups) finish(ctx context.Context, c *clearing) (usage, error) {
 	return use, err
 }
 
-// empty ends what is left in a group, removes it, and says what it used.
+// empty kills the remaining processes in a group, removes it, and gives its usage.
 func (g *groups) empty(ctx context.Context, group *cgroup.Group) (usage, error) {
 	use := g.use(group)
 	if err := g.removeEmpty(ctx, group); err != nil {
@@ -303,14 +304,14 @@ func (g *groups) empty(ctx context.Context, group *cgroup.Group) (usage, error) 
 	return use, nil
 }
 
-// removeEmpty removes a group in which nothing is left: the kernel is the one to know.
+// removeEmpty removes a group without processes; the kernel refuses if there are any.
 func (g *groups) removeEmpty(ctx context.Context, group *cgroup.Group) error {
 	ctx, cancel := context.WithTimeout(ctx, emptyWait)
 	defer cancel()
 	return group.Remove(ctx)
 }
 
-// use reads what a group has used.
+// use reads a group's usage.
 func (g *groups) use(group *cgroup.Group) usage {
 	u, err := group.Usage()
 	use := usage{known: err == nil, userMS: u.UserCPU.Milliseconds(), sysMS: u.SysCPU.Milliseconds(),
@@ -323,7 +324,7 @@ func (g *groups) use(group *cgroup.Group) usage {
 	return use
 }
 
-// or is u, or where its group could not be read any more an earlier reading.
+// or gives u, or an earlier reading if the group could not be read any more.
 func (u usage) or(earlier usage) usage {
 	if u.known {
 		return u
@@ -331,7 +332,8 @@ func (u usage) or(earlier usage) usage {
 	return earlier
 }
 
-// killByShim ends what a job without a group left behind. gshim knows it until it is acknowledged.
+// killByShim kills the processes that a job without a group left behind. gshim knows the job until its end is
+// acknowledged.
 func (g *groups) killByShim(ctx context.Context, c *clearing) error {
 	if c.ended == nil && c.began == 0 || c.ended != nil && c.ended.Kind != shim.Exited {
 		return nil // it never ran
@@ -343,7 +345,7 @@ func (g *groups) killByShim(ctx context.Context, c *clearing) error {
 	return nil
 }
 
-// survivors gives the processes that are left in an attempt's group.
+// survivors gives the remaining processes in an attempt's group.
 func (g *groups) survivors(key proto.Attempt) []int {
 	group, err := g.of(key)
 	if group == nil || err != nil {
@@ -356,7 +358,7 @@ func (g *groups) survivors(key proto.Attempt) []int {
 	return pids
 }
 
-// stepSurvivors gives the processes that are left in a step's group.
+// stepSurvivors gives the remaining processes in a step's group.
 func (g *groups) stepSurvivors(key proto.Attempt, step int32) []int {
 	group, err := g.ofStep(key, step)
 	if group == nil || err != nil {
@@ -386,8 +388,8 @@ func (g *groups) remove(key proto.Attempt) error {
 	return nil
 }
 
-// sweep ends and removes groups that were there when gnoded started and that no attempt in keep has: the spool was
-// lost, and gshim with it. It gives what could not be removed.
+// sweep empties and removes groups from before gnoded's start that no attempt in keep has: the spool and gshim were
+// lost. It gives the groups that could not be removed.
 func (g *groups) sweep(ctx context.Context, keep []proto.Attempt) error {
 	mine := make(map[string]bool, len(keep))
 	for _, key := range keep {

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// health.go is what a node finds wrong with itself: its own checks, with every registration and heartbeat, and
-// HealthCheckProgram when the leader says that it is due. While it finds something the leader keeps the node drained,
-// with the sentence that it gives; once it finds nothing, the node takes jobs again.
+// health.go checks the node's health: its own checks, for every registration and heartbeat, and HealthCheckProgram when
+// the leader orders it. While there is a problem the leader keeps the node drained, with the problem's sentence as the
+// reason; without one the node takes jobs again.
 //
-// Whether the machine has the CPUs, memory and GPUs of the configuration the leader compares when the node registers.
+// The leader compares CPUs, memory and GPUs with the configuration when the node registers.
 
 const (
 	// healthTimeout is how long HealthCheckProgram may run, as in Slurm.
 	healthTimeout = 60 * time.Second
-	// minSpool is what the spool needs on its file system to take a job, bytes.
+	// minSpool is the free space that the spool's file system needs to take a job, bytes.
 	minSpool = 16 << 20
 	// localGrace is how long the output of a program that was killed is waited for.
 	localGrace = 2 * time.Second
@@ -40,7 +40,7 @@ type health struct {
 	own     string // by the checks, last time
 }
 
-// look gives what is wrong with this node, or "". It may be called on a nil health: a login host has none.
+// look gives this node's problem, or "". It may be called on a nil health: a login host has none.
 func (h *health) look() string {
 	if h == nil {
 		return ""

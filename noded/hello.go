@@ -8,9 +8,9 @@ import (
 	"gbatch/noded/gpuwatch"
 )
 
-// hello.go is the node's account of itself: what it is (Hello) and how it feels (Heartbeat).
+// hello.go makes the node's messages about itself: Hello (hardware, attempts) and Heartbeat (load, problems).
 
-// hello is what this node says when it registers.
+// hello makes the message with which this node registers.
 func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
 	reply := make(chan answerFor, 1)
 	n.inbox.post(msgKnown{reply})
@@ -26,7 +26,7 @@ func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
 	}
 }
 
-// heartbeat reads how the machine feels. What can't be read is -1: unknown.
+// heartbeat reads the machine's load and readings. A value that can't be read is -1: unknown.
 func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
 	hb := &proto.Heartbeat{LoadMilli: -1, FreeMemMiB: -1, Problem: n.health.look(), Now: model.Time(n.now().UnixMilli())}
 	if load, err := n.machine.LoadMilli(); err == nil {

@@ -19,8 +19,8 @@ import (
 // launch.go takes a Launch from the leader to the order that gshim carries out.
 //
 // The loop decides whether the attempt is new and remembers it; a worker then makes what it needs on this machine
-// (script, cgroup, environment) and hands the finished order back; the loop sends it. An attempt that is known is never
-// started again: the answer is what has become of it.
+// (script, cgroup, environment) and hands the finished order back; the loop sends it. A known attempt is never started
+// again: the answer is its present state.
 
 const (
 	// envCache is how many unpacked environments are kept: the tasks of an array share one.
@@ -29,7 +29,7 @@ const (
 	envCacheBytes = 256 << 10
 )
 
-// onLaunch takes an attempt on, or says again what became of it.
+// onLaunch accepts an attempt, or reports a known one again.
 func (l *loop) onLaunch(launch *proto.Launch) error {
 	key := proto.Attempt{Job: launch.Job, Attempt: launch.Attempt}
 	e := evLaunch
@@ -39,7 +39,7 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	if a := l.attempts[key]; a != nil {
 		return l.happens(a, e, news{launch: launch})
 	}
-	delete(l.foreign, key) // a job of this cluster, whatever had its number before
+	delete(l.foreign, key) // it is a job of this cluster, even if another instance used its number
 	if l.gone.has(key) {
 		l.log.Info("a launch came late and is ignored", "job", key.Job, "attempt", key.Attempt)
 		return nil
@@ -67,10 +67,10 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	return l.happens(a, e, news{launch: launch})
 }
 
-// maxFactNodes bounds what is kept of a job's nodes: the spool's records have a limit. Jobs with more have no steps.
+// maxFactNodes bounds the nodes of a job in the spool, whose records have a limit. Jobs with more nodes have no steps.
 const maxFactNodes = 4096
 
-// orderFacts is what steps have to know of their job; nil for a job of too many nodes.
+// orderFacts gives the data of a job that its steps need; nil for a job with too many nodes.
 func orderFacts(l *proto.Launch) *proto.Launch {
 	if len(l.Alloc.Nodes) > maxFactNodes {
 		return nil
@@ -97,14 +97,14 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 	})
 }
 
-// refuseLaunch reports an attempt that was never taken on.
+// refuseLaunch reports that an attempt was refused.
 func (l *loop) refuseLaunch(key proto.Attempt, why error) error {
 	l.log.Warn("launch refused", "job", key.Job, "attempt", key.Attempt, "why", why)
 	return l.reportOnly(key, &proto.Report{Kind: proto.ReportLaunchFailed, Text: why.Error()})
 }
 
-// reportOnly makes the only report of an attempt that this node has nothing of. A leader that acknowledges none of
-// them is not listened to beyond a limit; it asks again in its next session.
+// reportOnly makes the only report about an attempt that this node does not have. If the leader acknowledges none of
+// these reports, orders beyond a limit are ignored; the leader repeats them in its next session.
 func (l *loop) reportOnly(key proto.Attempt, r *proto.Report) error {
 	if len(l.attempts) >= 2*maxAttempts {
 		l.log.Error("too many reports wait to be acknowledged; an order is ignored", "job", key.Job, "attempt", key.Attempt)
@@ -173,9 +173,9 @@ func workDir(s *model.Spec) string {
 	return "/"
 }
 
-// makeOrder makes the script, the cgroup and the environment of an attempt, and the order that uses them. With reuse
-// they may be in use already, by a launch of an earlier gnoded's order that is under way; then they stay as they are,
-// and had is its script. It runs on a worker. On failure nothing is left.
+// makeOrder makes the script, the cgroup and the environment of an attempt, and the order that uses them. With reuse, a
+// launch of an earlier gnoded may already use them; then they stay unchanged, and had is the existing script. It runs
+// on a worker. On failure it leaves nothing behind.
 func (n *Noded) makeOrder(l *proto.Launch, login []byte, had string, reuse bool) (order *shim.Launch, script string,
 	err error) {
 	if script = had; script == "" && !l.Prepare {
@@ -216,7 +216,7 @@ func (n *Noded) tryOrder(l *proto.Launch, login []byte, path string, reuse bool)
 	return o, o.Check()
 }
 
-// jobEnv is what a job's environment is made of, as the cluster's configuration has it now.
+// jobEnv gives the inputs of a job's environment from the cluster's present configuration.
 func (n *Noded) jobEnv() jobenv.Node {
 	e := n.env
 	if e.Units != nil {
@@ -244,8 +244,8 @@ func (n *Noded) environment(l *proto.Launch, login []byte) ([]string, error) {
 	return e.Script(l, submitted)
 }
 
-// onPrepared takes an attempt on when a worker has made what it needs. What comes after the attempt was given up is
-// removed.
+// onPrepared continues an attempt when a worker has prepared it. If the attempt was given up meanwhile, everything
+// prepared is removed.
 func (l *loop) onPrepared(m msgPrepared) error {
 	a := l.attempts[m.key]
 	if a == nil || a.phase != preparing && a.phase != unmaking {
@@ -264,7 +264,7 @@ func (l *loop) onPrepared(m msgPrepared) error {
 	return l.goOn(a)
 }
 
-// goOn takes an attempt as far as the leader wants.
+// goOn moves an attempt to the phase that the leader asks for.
 func (l *loop) goOn(a *attempt) error {
 	if a.upTo == ready {
 		return l.happens(a, evReady, news{})
@@ -272,7 +272,7 @@ func (l *loop) goOn(a *attempt) error {
 	return l.happens(a, evOrder, news{})
 }
 
-// discard removes what was made for an attempt that is over.
+// discard removes what was prepared for an attempt that has ended.
 func (n *Noded) discard(key proto.Attempt, script string) {
 	if err := errors.Join(n.groups.remove(key), n.scripts.Release(script)); err != nil {
 		n.log.Warn("what was made for a job that is over was not removed", "job", key.Job, "attempt", key.Attempt, "err", err)
@@ -296,8 +296,8 @@ func (l *loop) sendOrder(a *attempt) error {
 	return nil
 }
 
-// lateStart kills a launch that hangs, as a rule in a dead file server: after BatchStartTimeout it counts as failed.
-// That is in the spool before it is killed, so that it holds for a gnoded that is restarted meanwhile.
+// lateStart kills a launch that hangs, usually because of a dead file server: after BatchStartTimeout it counts as
+// failed. The spool has this before the kill, so that it stays true if gnoded is restarted meanwhile.
 func (l *loop) lateStart(a *attempt) error {
 	if err := l.keep(a, recLate, &lateFor{Job: a.key.Job, Attempt: a.key.Attempt}, false); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 )
 
 // link.go keeps the connection to gshim: it starts gshim where none runs, passes its news to the loop, and sends orders
-// and acknowledgements from a goroutine of its own. Whatever is lost when the connection breaks, the loop sends again
-// when it is back (onLink): orders by their phase, acknowledgements because gshim reports those ends again.
+// and acknowledgements from a goroutine of its own. When a broken connection is back, the loop sends everything again
+// that was lost (onLink): orders by their phase, acknowledgements because gshim reports those ends again.
 
 const (
 	ackTimeout = 30 * time.Second
@@ -93,7 +93,7 @@ func (k *link) serve(ctx context.Context, c *shim.Client, events []shim.Event) {
 	_ = c.Close() // it has ended already
 }
 
-// send sends what has gathered.
+// send sends all waiting orders and acknowledgements.
 func (k *link) send(ctx context.Context, c *shim.Client) {
 	for {
 		select {
@@ -130,7 +130,7 @@ func (k *link) sendAcks(ctx context.Context, c *shim.Client, keys []shim.Key) {
 	}
 }
 
-// launch sends orders to gshim. Orders that have been checked are its to carry out.
+// launch sends orders to gshim. It carries out all orders that pass its checks.
 func (k *link) launch(orders ...*shim.Launch) {
 	if len(orders) == 0 {
 		return

@@ -18,10 +18,10 @@ import (
 )
 
 // loginenv.go gets a user's login environment for jobs that want it (--get-user-env, and --export without ALL): the
-// variables that the user's shell has after it has read its start files here. What was submitted is the stronger.
+// variables that the user's shell has after it has read its start files here. Submitted variables come first.
 //
-// Start files may hang or fail. A shell has a time limit, its outcome is kept for a while, good or bad, and a job that
-// gets none runs all the same, with a line in its standard error.
+// Start files may hang or fail. A shell has a time limit, and its result is kept for a while, good or bad. A job
+// without a login environment runs all the same, with a line in its standard error.
 
 // loginName is the variable of a submitted environment that asks for the login environment; its value is 1, or the
 // option's: SECONDS[L|S], S for a shell that is no login shell.
@@ -44,7 +44,7 @@ type loginWish struct {
 	plain bool // no login shell
 }
 
-// wishOf finds in a submitted environment whether the job wants its user's login environment.
+// wishOf says whether a submitted environment asks for the user's login environment.
 func wishOf(submitted []byte) *loginWish {
 	if !bytes.Contains(submitted, []byte(loginName)) { // most jobs: their variables need not be looked at one by one
 		return nil
@@ -76,7 +76,7 @@ type loginKey struct {
 	plain bool
 }
 
-// login is one outcome. Whoever comes while its shell runs waits for it.
+// login is one result. Jobs that need it while its shell runs wait for it.
 type login struct {
 	done chan struct{}
 	at   time.Time

@@ -14,15 +14,15 @@ import (
 	"gbatch/noded/shim"
 )
 
-// loop.go is the one goroutine that owns the attempts and the spool.
+// loop.go is the single goroutine that owns the attempts and the spool.
 //
-// Whatever happens (orders, gshim's events, what workers have finished, timers, acknowledgements) is put into an inbox.
-// The loop takes all of it at once, lets every message change the attempts, and writes what must be remembered, with a
-// single fsync for all of it. A batch of any size costs one fsync.
+// All events (orders, gshim's events, results of workers, timers, acknowledgements) go into an inbox. The loop takes
+// all messages at once, lets each change the attempts, and writes the records for the spool. A batch of any size costs
+// one fsync.
 //
-// What can be repeated does not wait for that fsync, only for the write: making scripts and control groups, clearing
-// them away, and sending reports (gshim still has the end that is reported, and says it again). Everything that could
-// not be taken back waits: orders to gshim, its leave to forget an end, signals, and the leader's next orders.
+// Actions that can be repeated wait only for the write, not for the fsync: making and removing scripts and control
+// groups, and sending reports (gshim still has the reported end). Actions that can't be taken back wait for the fsync:
+// orders and acknowledgements to gshim, signals, and reading the leader's next orders.
 //
 // Nothing here waits for a network, a user's file system or a process.
 
@@ -35,8 +35,8 @@ const (
 	maxReportText = 4096
 )
 
-// inbox is where everything that happens comes in. Its length is bounded by those who post: a session waits for its
-// orders to be taken, and every other message belongs to one of at most maxAttempts attempts.
+// inbox is the queue of messages to the loop. Its senders bound its length: a session waits until its orders are taken,
+// and every other message belongs to one of at most maxAttempts attempts.
 type inbox struct {
 	mu   sync.Mutex
 	list []any
@@ -93,10 +93,10 @@ type (
 		told bool // the exit has what gshim said of the end
 		left error
 	}
-	msgSampled struct{ list []*sampledUse } // the sampler's: to be remembered
+	msgSampled struct{ list []*sampledUse } // the sampler's: to write to the spool
 	msgKnown   struct{ reply chan answerFor }
 	msgRunning struct{ reply chan answerFor }
-	msgOwed    struct{ reply chan int } // how many epilogs of jobs from before a reboot nobody but this node waits for
+	msgOwed    struct{ reply chan int } // the number of epilogs from before a reboot for which only this node waits
 )
 
 // loop owns the attempts.
@@ -108,14 +108,14 @@ type loop struct {
 	now   func() time.Time
 
 	attempts  map[proto.Attempt]*attempt
-	gone      *recent                // attempts that are over for good
+	gone      *recent                // attempts that are forgotten
 	foreign   map[proto.Attempt]bool // the same of another instance, whose numbers may come again; at most maxAttempts
 	seq       uint64
 	leftovers map[proto.Attempt]bool // abandoned attempts of which something is left; at most maxLeftovers
-	haunting  map[proto.Attempt]bool // those of them that the leader was told are still here: it waits for their end
-	swept     bool                   // groups that nobody remembers have been ended
-	serial    proto.Attempt          // PrologFlags=Serial: whose program runs
-	queue     []proto.Attempt        // and whose wait; at most maxAttempts
+	haunting  map[proto.Attempt]bool // leftovers that were reported to the leader, which waits for their end
+	swept     bool                   // groups without a known attempt have been removed
+	serial    proto.Attempt          // PrologFlags=Serial: the attempt whose program runs
+	queue     []proto.Attempt        // attempts whose programs wait; at most maxAttempts
 
 	failed error // of the spool, while a step went on
 	// What follows once the batch is written, and once it is on disk.
@@ -173,8 +173,8 @@ func (l *loop) batch(list []any) error {
 	return nil
 }
 
-// soon queues f until the batch survives this process. It is for what may be done again, or found undone, after a loss
-// of power.
+// soon queues f until the batch is written, so that it survives this process. f must be an action that may be repeated,
+// or be lost with the machine's power.
 func (l *loop) soon(f func()) { l.early = append(l.early, f) }
 
 // then queues f until the batch is on disk.
@@ -230,7 +230,7 @@ func (l *loop) handle(m any) error {
 	return nil
 }
 
-// staleError refuses a leader that is one no more.
+// staleError refuses a former leader.
 type staleError struct{ epoch, seen uint64 }
 
 func (e *staleError) Error() string {
@@ -238,8 +238,8 @@ func (e *staleError) Error() string {
 		e.epoch, e.seen)
 }
 
-// answer tells whoever sent a message whether it was taken, once that is on disk. A stale leader is the sender's
-// problem, any other error is the loop's.
+// answer tells a message's sender whether it was accepted, once that is on disk. The sender handles a stale leader; any
+// other error ends the loop.
 func (l *loop) answer(done chan error, f func() error) error {
 	err := f()
 	if _, stale := err.(*staleError); stale {
@@ -252,7 +252,7 @@ func (l *loop) answer(done chan error, f func() error) error {
 	return err
 }
 
-// onWelcome takes note of who leads.
+// onWelcome records the leader's epoch and instance.
 func (l *loop) onWelcome(w *proto.Welcome) error {
 	mem := &l.spool.mem.epoch
 	if w.Instance != 0 && mem.Instance != 0 && w.Instance != mem.Instance {
@@ -278,7 +278,7 @@ func (l *loop) onWelcome(w *proto.Welcome) error {
 	return l.forgetAll(w.Forget)
 }
 
-// forgetAll ends attempts that the leader knows nothing of.
+// forgetAll ends attempts that the leader does not know.
 func (l *loop) forgetAll(keys []proto.Attempt) error {
 	for _, key := range keys {
 		if a := l.attempts[key]; a != nil && a.will != wanted {
@@ -291,7 +291,7 @@ func (l *loop) forgetAll(keys []proto.Attempt) error {
 	return nil
 }
 
-// sawEpoch remembers the greatest epoch. It is on disk before anything that a leader of it ordered is done.
+// sawEpoch remembers the greatest epoch. It is on disk before any order of that epoch's leader is carried out.
 func (l *loop) sawEpoch(epoch, instance uint64) error {
 	old := l.spool.mem.epoch
 	if instance == 0 {
@@ -304,7 +304,7 @@ func (l *loop) sawEpoch(epoch, instance uint64) error {
 	return l.spool.add(recEpoch, &leaderEpoch{Epoch: epoch, Instance: instance}, true)
 }
 
-// onOrders does what the leader wants. Launches come first: a Stop in the same message may be about one of them.
+// onOrders carries out the leader's orders. Launches come first: a Stop in the same message may be for one of them.
 func (l *loop) onOrders(o *proto.Orders) error {
 	if seen := l.spool.mem.epoch.Epoch; o.Epoch < seen {
 		return &staleError{o.Epoch, seen}
@@ -354,7 +354,7 @@ func (l *loop) report(r *proto.Report) error {
 
 func (l *loop) stamp() model.Time { return model.Time(l.now().UnixMilli()) }
 
-// repeat sends again what is to be said of an attempt.
+// repeat sends an attempt's reports again.
 func (l *loop) repeat(a *attempt) error {
 	if k, ok := l.spool.mem.attempts[a.key]; ok && len(k.reports) > 0 {
 		l.out.repeat(k.reports)
@@ -366,10 +366,10 @@ func (l *loop) repeat(a *attempt) error {
 	if a.phase == ready {
 		return l.report(&proto.Report{Kind: proto.ReportReady, Job: a.key.Job, Attempt: a.key.Attempt})
 	}
-	return nil // it will be reported when there is something to say
+	return nil // there is nothing to report yet
 }
 
-// onAck forgets what the leader has in its log.
+// onAck drops the reports that the leader has in its log.
 func (l *loop) onAck(seqs []uint64) error {
 	acked := make(map[uint64]bool, len(seqs))
 	for _, seq := range seqs {
@@ -411,7 +411,7 @@ func (l *loop) drop(key proto.Attempt) {
 	l.gone.add(key)
 }
 
-// known lists what this node answers for.
+// known lists the attempts that this node has or still has to report.
 func (l *loop) known() []proto.Attempt {
 	out := make([]proto.Attempt, 0, len(l.attempts))
 	for key, a := range l.attempts {
@@ -422,14 +422,15 @@ func (l *loop) known() []proto.Attempt {
 	return out
 }
 
-// answerFor is what a node tells the leader of its attempts when it registers and with each heartbeat.
+// answerFor gives the attempts for a registration or a heartbeat.
 type answerFor struct {
 	known   []proto.Attempt
 	running int
 	leaving []proto.Attempt
 }
 
-// leaving lists what was to be forgotten and is still here, the first by number. What a reboot ended has no processes.
+// leaving lists attempts that were to be forgotten and have not ended, the first by number. Attempts that a reboot
+// ended have no processes.
 func (l *loop) leaving() []proto.Attempt {
 	var out []proto.Attempt
 	for key, a := range l.attempts {

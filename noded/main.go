@@ -73,8 +73,8 @@ func openLog(c *conf.Config, o *Options, stderr io.Writer) (*slog.Logger, func()
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level})), closeLog, nil
 }
 
-// PrintHardware writes what this machine has as a NodeName line for gbatch.conf. GPUs are looked for as for
-// PrintGres; what the configuration says that the node has is left out of account.
+// PrintHardware writes what this machine has as a NodeName line for gbatch.conf. GPUs are looked for as for PrintGres;
+// the node's configured hardware is ignored.
 func PrintHardware(f Flags, w io.Writer) error {
 	o, err := lookOf(f)
 	if err != nil {
@@ -83,8 +83,8 @@ func PrintHardware(f Flags, w io.Writer) error {
 	return hardware.PrintNode(o, w)
 }
 
-// PrintGres writes the GPUs that this machine has as lines for gres.conf. How they are looked for is what the
-// configuration says, if there is one.
+// PrintGres writes the GPUs that this machine has as lines for gres.conf. AutoDetect of the configuration says how to
+// find them, if there is one.
 func PrintGres(f Flags, w io.Writer) error {
 	o, err := lookOf(f)
 	if err != nil {

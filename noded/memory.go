@@ -8,7 +8,7 @@ import (
 	"gbatch/internal/wire"
 )
 
-// memory.go is what the spool's records mean: fold is the only place that knows.
+// memory.go has the meaning of the spool's records: only fold knows it.
 
 // recordKind says what a record is. The numbers are on disk: append only.
 type recordKind byte
@@ -53,7 +53,7 @@ func (x *leaderEpoch) Wire(c *wire.C) {
 	wire.Int(c, &x.Instance)
 }
 
-// launched is what has to be known of an attempt to end it properly after a restart.
+// launched is the data of an attempt that is needed to end it properly after a restart.
 type launched struct {
 	Job     model.JobID
 	Attempt uint32
@@ -62,28 +62,28 @@ type launched struct {
 	Groups  []uint32
 	StdErr  string     // absolute; where messages for the user go
 	At      model.Time // when it was taken on
-	Started model.Time // when its script started; 0 while that has not been reported
-	Ordered bool       // its order is, or may be, with gshim: what it needs is complete and in use
+	Started model.Time // when its script started; 0 until that is reported
+	Ordered bool       // gshim has, or may have, its order: everything prepared is complete and in use
 	Script  string     // name of its script file, once ordered
 
-	Use      *model.NodeUsage // what it holds here, and what samples have found
+	Use      *model.NodeUsage // its resources here, and the samples' results
 	MemOpt   string           // the option that it asked for its memory with: --mem, --mem-per-cpu, --mem-per-gpu
-	MemUnits int32            // how many CPUs or GPUs that is for here; 1 for --mem
+	MemUnits int32            // number of CPUs or GPUs here that count for it; 1 for --mem
 
-	Facts *facts // what prolog and epilog need; nil where none is configured
+	Facts *facts // data for prolog and epilog; nil if none is configured
 	Stage uint8  // see staged
 	List  []string
 	Index int32
 	Fault string
 	Final *proto.Report // its last report, while the epilog runs
 
-	// Order is the order without script and environment: what steps have to know of their job.
+	// Order is the order without script and environment, for the job's steps.
 	Order *proto.Launch
 
 	Warned bool // it was sent the signal that it asked for before its time limit
 	Late   bool // its script did not start in time, and it is or will be killed for that
 
-	Steps     *model.Usage // what its ended steps used, on all nodes where this one manages them
+	Steps     *model.Usage // usage of its ended steps; on all nodes if this node manages them
 	OwnPeakKB int64        // see ownUse
 	OwnRSSKB  int64
 }
@@ -159,10 +159,10 @@ type placedStep struct {
 	At        model.Time
 	LimitS    int64
 	Nodes     []proto.StepNode
-	Shared    bool   // what it holds others may hold too
-	Manager   string // the node that manages it, where this one only has a part of it
+	Shared    bool   // other steps may hold its resources too
+	Manager   string // the node that manages it, if this node only has a part
 	Terminal  bool   // a user is at task 0's terminal
-	Host      string // where its command runs; "": not known
+	Host      string // host of its command; "": not known
 	PID       int32  // of its command
 }
 
@@ -198,7 +198,7 @@ func (x *stepOver) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Use)
 }
 
-// warnedOf notes a signal that is sent once, before it is.
+// warnedOf records, before it is sent, a signal that is sent only once.
 type warnedOf struct {
 	Job     model.JobID
 	Attempt uint32
@@ -209,7 +209,7 @@ func (x *warnedOf) Wire(c *wire.C) {
 	wire.Int(c, &x.Attempt)
 }
 
-// lateFor notes a launch that is given up, before it is killed: how it ends is then a failed launch and not the job's
+// lateFor records, before the kill, a launch that is given up: its end then counts as a failed launch, not as the job's
 // end.
 type lateFor struct {
 	Job     model.JobID
@@ -245,7 +245,7 @@ func final(r *proto.Report) bool {
 	return r.Kind == proto.ReportEnded || r.Kind == proto.ReportLaunchFailed
 }
 
-// memory is what the journal says once all of it has been read.
+// memory is the content of the journal once all of it has been read.
 type memory struct {
 	opened   opened
 	epoch    leaderEpoch
@@ -253,8 +253,8 @@ type memory struct {
 	reports  map[uint64]*proto.Report // by Seq, not acknowledged
 }
 
-// kept is what the journal holds of one attempt: launched is nil for one that was never taken on here and only has to
-// be reported.
+// kept is the journal's data of one attempt. launched is nil for an attempt that was refused and only has to be
+// reported.
 type kept struct {
 	launched *launched
 	reports  []*proto.Report // the same as in memory.reports
@@ -275,7 +275,7 @@ func (m *memory) at(key proto.Attempt) *kept {
 	return k
 }
 
-// fold gives a record its meaning.
+// fold applies a record to the memory.
 func (m *memory) fold(kind recordKind, rec wire.Coder) {
 	switch r := rec.(type) {
 	case *opened:

@@ -17,8 +17,8 @@ import (
 	"gbatch/noded/hardware"
 )
 
-// mig.go divides GPUs into MIG instances when the leader says so (gcontrol mig apply), with the driver's own tool.
-// Nothing of it lasts in gnoded: what jobs are given is what was there when it started, until it is started again.
+// mig.go divides GPUs into MIG instances on the leader's order (gcontrol mig apply), with the driver's own tool. It
+// changes nothing in gnoded: until gnoded is restarted, jobs get the units that it found at its start.
 
 const (
 	migTool = 60 * time.Second                   // for one call of the tool
@@ -27,7 +27,7 @@ const (
 	migMissing = 6
 )
 
-// cutter is one run of it.
+// cutter is one division of GPUs.
 type cutter struct {
 	n       *Noded
 	layout  string
@@ -35,7 +35,7 @@ type cutter struct {
 	run     func(args ...string) (string, error)
 }
 
-// divide does what the leader asks for, and says what there is then.
+// divide carries out the leader's order, and gives the resulting instances.
 func (n *Noded) divide(ask *proto.MIGAsk) *proto.MIGDone {
 	done := &proto.MIGDone{}
 	if !n.cutting.TryLock() {
@@ -77,7 +77,7 @@ func (n *Noded) divide(ask *proto.MIGAsk) *proto.MIGDone {
 	return done
 }
 
-// lookAgain finds what the machine has now, as gnoded -C does. Nothing of gnoded's changes.
+// lookAgain finds the machine's present units, as gnoded -C does. It changes nothing in gnoded.
 func (n *Noded) lookAgain() (*hardware.Inventory, error) {
 	o := n.opts.look()
 	o.AsIs = true
@@ -101,7 +101,7 @@ func profilesOf(d *gpu.Device) []string {
 	return out
 }
 
-// movedUnits names what stays and gets another number once the node's line says what is there.
+// movedUnits names the units that stay but get another number once the configuration has the new units.
 func movedUnits(was, now []hardware.Found) []string {
 	var out []string
 	for i := range was {
@@ -114,8 +114,8 @@ func movedUnits(was, now []hardware.Found) []string {
 	return out
 }
 
-// cutAll divides the GPUs one after the other, and ends with the first that fails. Before any is touched all have
-// been looked at.
+// cutAll divides the GPUs one after the other, and ends with the first that fails. It checks all of them before it
+// changes any.
 func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[string]bool) error {
 	c := &cutter{n: n, layout: ask.Layout, program: n.configured().MIGProgram}
 	c.run = func(args ...string) (string, error) { return n.runLocal(ctx, c.program, migTool, nil, args...) }
@@ -181,7 +181,7 @@ func (n *Noded) inUse(uuid string) string {
 	return ""
 }
 
-// plan gives the instances that a GPU shall have. Where its mode is on the driver says which there are.
+// plan gives the instances that a GPU is to have. If its MIG mode is on, the driver lists its profiles.
 func (c *cutter) plan(d *gpu.Device) ([]string, error) {
 	var offered []string
 	if d.MIG != nil && c.layout != "off" {
@@ -237,7 +237,7 @@ func (c *cutter) do(good int, args ...string) error {
 	return c.failed(err, said, args...)
 }
 
-// failed says what was run and what it said.
+// failed makes an error with the command and its output.
 func (c *cutter) failed(err error, said string, args ...string) error {
 	return fmt.Errorf("%s %s: %s: %s", c.program, strings.Join(args, " "), strings.TrimPrefix(err.Error(), c.program+": "),
 		orElse(gpuwatch.OneLine(said), "it said nothing"))

@@ -7,7 +7,7 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// nodeask.go answers what the leader asks of this node alone. What attempts use is sampled then and there.
+// nodeask.go answers the leader's questions to this node. For usage it takes a sample at that moment.
 
 const (
 	// maxStats is how many questions are answered at once; further ones go unanswered, and the leader says so.
@@ -18,7 +18,7 @@ const (
 	stepListWait = 5 * time.Second
 )
 
-// answerNode answers a question, beside the orders that the session reads.
+// answerNode answers a question while the session goes on reading orders.
 func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 	slots := n.stats
 	if ask.MIG != nil {

@@ -47,7 +47,7 @@ type Noded struct {
 	gpus      *gpuwatch.Watch
 	cutting   sync.Mutex       // while GPUs are divided
 	gpuHealth *gpuwatch.Health // nil: no GPUs to watch
-	alive     atomic.Int64     // attempts that are known
+	alive     atomic.Int64     // number of known attempts
 	sampler   *sampler
 	oom       oomLog
 
@@ -75,8 +75,8 @@ type Noded struct {
 	migs    chan struct{} // likewise per order to divide GPUs
 
 	def        atomic.Pointer[welcomed]
-	rules      atomic.Pointer[model.NodeRules] // nil until a leader has been heard
-	ownRules   *model.NodeRules                // what this host's file says
+	rules      atomic.Pointer[model.NodeRules] // nil until a leader has sent some
+	ownRules   *model.NodeRules                // the rules of this host's file
 	health     *health
 	beat       chan struct{} // a heartbeat is due at once
 	paced      chan struct{} // holds one: the rules have changed
@@ -199,7 +199,7 @@ func (n *Noded) limitsOfThisNode() []string {
 	return notes
 }
 
-// closedTo gives the first directory on the way to path that others may not pass, or "".
+// closedTo gives the first directory above path that other users may not enter, or "".
 func closedTo(path string) string {
 	for dir := path; dir != "/"; dir = filepath.Dir(dir) {
 		if st, err := os.Stat(dir); err == nil && st.Mode().Perm()&0o001 == 0 {
@@ -216,8 +216,8 @@ func makeDir(path string, mode os.FileMode) error {
 	return os.Chmod(path, mode) // whatever the umask
 }
 
-// Run serves until ctx ends, then stops everything but the jobs and returns nil; or it returns an error that this
-// daemon cannot go on with. It can run once; what New took is given back when it returns.
+// Run serves until ctx ends, then stops everything except the jobs and returns nil. It returns an error if this daemon
+// can't go on. It can run once, and releases what New has opened when it returns.
 func (n *Noded) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -272,7 +272,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// keepRegistered talks to the leader as soon as it is known what gshim runs.
+// keepRegistered runs the session with the leader, once gshim has listed what it runs.
 func (n *Noded) keepRegistered(ctx context.Context) {
 	select {
 	case <-n.link.up:
@@ -283,7 +283,7 @@ func (n *Noded) keepRegistered(ctx context.Context) {
 	s.run(ctx)
 }
 
-// ask posts a message and waits until the loop has taken it and what it changed is on disk.
+// ask posts a message and waits until the loop has handled it and its changes are on disk.
 func (n *Noded) ask(ctx context.Context, message func(done chan error) any) error {
 	done := make(chan error, 1)
 	n.inbox.post(message(done))
@@ -295,7 +295,7 @@ func (n *Noded) ask(ctx context.Context, message func(done chan error) any) erro
 	}
 }
 
-// beatNow has the session send a heartbeat at once.
+// beatNow makes the session send a heartbeat at once.
 func (n *Noded) beatNow() {
 	select {
 	case n.beat <- struct{}{}:
@@ -309,8 +309,8 @@ func (n *Noded) Registered() bool { return n.registered.Load() }
 // Socket is the path of the socket for commands.
 func (n *Noded) Socket() string { return n.listener.Addr().String() }
 
-// Close gives back what New took, where Run has not done so. Jobs go on. It can be called again, and must not be called
-// while Run runs.
+// Close releases what New has opened, if Run has not done so. Jobs go on. It can be called again, and must not be
+// called while Run runs.
 func (n *Noded) Close() error {
 	n.closing.Do(func() {
 		var errs []error

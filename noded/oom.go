@@ -15,12 +15,12 @@ import (
 	"gbatch/noded/procs"
 )
 
-// oom.go explains the end of a job whose processes the kernel killed for want of memory: what the limit was, how far
-// the job came, who was killed, what to ask for next time. It says only what is known. Nothing watches jobs for this:
-// the kernel counts its kills, and its log, where it may be read, is read when a job with such kills has ended.
+// oom.go explains the end of a job whose processes the kernel killed for lack of memory: the limit, the peak, the
+// killed processes, and what to ask for next time, as far as known. It does not watch jobs: the kernel counts its
+// kills, and gnoded reads the kernel's log, if it may, when a job with such kills has ended.
 
 const (
-	maxOOMKills  = 256 // of the node, that are remembered
+	maxOOMKills  = 256 // kills of the node that are remembered
 	maxOOMNamed  = 4   // processes named in one sentence
 	maxKmsgReads = 1 << 16
 
@@ -137,22 +137,22 @@ func (o *oomLog) take(record []byte) {
 	}
 }
 
-// oomStory is what is known about a job that ran out of memory.
+// oomStory is the data about a job that ran out of memory.
 type oomStory struct {
 	step    string // "12.batch"
 	node    string
 	limitKB int64 // 0: none, or unknown
 	peakKB  int64
 	kills   []oomKill
-	bigPID  int // the largest process of all samples, where the log says nothing
+	bigPID  int // the largest process of all samples, if the log has nothing
 	bigName string
 	bigKB   int64
 	option  string // what the job asked for its memory with
 	units   int64  // how many of that option's units it has on this node
-	memMiB  int64  // what it was given here; 0: no limit of its own
+	memMiB  int64  // memory that it got here; 0: no limit of its own
 }
 
-// sentence tells it in one line.
+// sentence gives the explanation in one line.
 func (o *oomStory) sentence() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, oomPrefix+"step %s node %s: ", o.step, o.node)
@@ -217,7 +217,8 @@ func sizeText(kib int64) string {
 	return walltime.FormatRounded((kib + 512) >> 10)
 }
 
-// memoryOption tells what a job asked for its memory with, and for how many CPUs or GPUs of this node that counts.
+// memoryOption gives the option with which a job asked for memory, and the number of CPUs or GPUs of this node that
+// count for it.
 func memoryOption(s *model.Spec, use *model.NodeUsage) (option string, units int32) {
 	switch {
 	case s.MemPerCPU > 0:
@@ -228,7 +229,7 @@ func memoryOption(s *model.Spec, use *model.NodeUsage) (option string, units int
 	return "--mem", 1
 }
 
-// oomSentence tells what is known about a job that ran out of memory.
+// oomSentence gives the sentence about a job that ran out of memory.
 func (n *Noded) oomSentence(c *clearing, use usage, seen *sampled) string {
 	o := oomStory{step: fmt.Sprintf("%d.batch", c.key.Job), node: n.opts.Name, limitKB: use.limitKB, peakKB: use.peakKB,
 		kills: n.oom.of(n.groups.path(c.key)), option: c.rec.MemOpt, units: int64(c.rec.MemUnits)}

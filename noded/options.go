@@ -16,11 +16,11 @@ import (
 	"gbatch/noded/hardware"
 )
 
-// Options say which node this is and where its things are.
+// Options configure one node's daemon.
 type Options struct {
 	Name        string   // NodeName, as in the configuration and in the certificate
 	Login       bool     // a login host: relays commands, runs no jobs, isn't registered
-	Virtual     bool     // takes the configuration's word for its hardware
+	Virtual     bool     // its hardware is taken from the configuration
 	Controllers []string // host:port of every controller
 	PKI         string   // directory with ca.crt and this daemon's certificate
 	Spool       string   // absolute; what must survive a restart: one gnoded each
@@ -29,7 +29,7 @@ type Options struct {
 
 	Config     *conf.Config  // the configuration, as far as this host has it; nil: none
 	ConfigPath string        // its main file, which commands in jobs are told; "": none
-	GPUs       gpu.Source    // where GPUs are looked for; nil: nowhere
+	GPUs       gpu.Source    // source of GPUs; nil: none
 	KernelRoot string        // of /proc/driver/nvidia and /sys, for AutoDetect=nvidia; "": /
 	GPUEvery   time.Duration // between readings of the GPUs; 0: 5 s
 	TmpFS      string        // whose size is TmpDisk; default /tmp
@@ -52,7 +52,7 @@ type Flags struct {
 	Shim        string
 }
 
-// FromConfig makes Options of a configuration and what the command line says instead.
+// FromConfig makes Options from a configuration and the command line, which comes first.
 func FromConfig(c *conf.Config, f Flags) (Options, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -134,7 +134,7 @@ func (o *Options) check() error {
 	return errors.Join(errs...)
 }
 
-// look says what is looked at for the node's hardware, and how.
+// look gives the settings for finding the node's hardware.
 func (o *Options) look() *hardware.Look {
 	return &hardware.Look{Name: o.Name, Login: o.Login, Virtual: o.Virtual, Config: o.Config, ConfigPath: o.ConfigPath,
 		GPUs: o.GPUs, KernelRoot: o.KernelRoot, TmpFS: o.TmpFS, BootID: o.BootID}

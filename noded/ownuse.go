@@ -6,11 +6,10 @@ import (
 	"gbatch/noded/cgroup"
 )
 
-// ownuse.go tells what a job's batch script uses by itself from what the job's steps use beside it: row 17.batch of
-// gacct. The kernel counts a job's group with all that is in it, so the script has what is left when its steps'
-// groups are taken off. For CPU time that is exact. Of memory, which has a peak, it is exact until the first step
-// comes, and from then on as fine as samples are. A group of the script's own would be made for every job, and most
-// have no steps.
+// ownuse.go computes the usage of a job's batch script without the job's steps: row 17.batch of gacct. The kernel
+// counts a job's group with everything in it, so the script's part is the rest after subtracting the steps' groups. For
+// CPU time that is exact. Peak memory is exact until the first step begins, and after that as fine as the samples. A
+// separate group for the script would be needed for every job, and most jobs have no steps.
 
 // ownUse is the most memory that a job's script had by itself.
 type ownUse struct {
@@ -22,7 +21,7 @@ func (o *ownUse) raise(p ownUse) {
 	o.peakKB, o.rssKB = max(o.peakKB, p.peakKB), max(o.rssKB, p.rssKB)
 }
 
-// stepComes takes a job's own peak of memory before its first step is made.
+// stepComes records a job's own peak of memory before its first step is made.
 func (s *sampler) stepComes(key proto.Attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (s *sampler) stepOver(key proto.Attempt, use *model.NodeUsage) {
 	}
 }
 
-// sampleOwn takes what a job's steps hold at this moment off what it holds.
+// sampleOwn subtracts the present memory of a job's steps from the job's.
 func (s *sampler) sampleOwn(j *sampled, all *cgroup.Counters) {
 	if !j.parted {
 		return
@@ -108,7 +107,7 @@ func (s *sampler) sampleOwn(j *sampled, all *cgroup.Counters) {
 	j.own.raise(ownUse{mem >> 10, rss >> 10})
 }
 
-// showOwn makes of what a job uses what its script does.
+// showOwn turns a job's usage into its script's.
 func (s *sampler) showOwn(j *sampled, u *model.NodeUsage) {
 	if !j.parted || !s.groups.root.Can().Track {
 		return
@@ -122,7 +121,7 @@ func (s *sampler) showOwn(j *sampled, u *model.NodeUsage) {
 	u.PeakKB, u.RSSKB = j.own.peakKB, j.own.rssKB
 }
 
-// withSteps gives a job that had steps the numbers of all of it, and those of its script.
+// withSteps gives the usage of a job with steps: the whole job's, and its script's part.
 func withSteps(x *model.Exit, c *clearing, use usage, seen *sampled) {
 	if c.steps == nil || x.Use == nil {
 		return

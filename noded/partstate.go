@@ -1,15 +1,15 @@
 package noded
 
-// partstate.go is the state table of parts, as stepstate.go is that of steps: where the manager of a step stands with
-// each other node of it. testdata/partstates.txt shows it for review.
+// partstate.go is the state table of parts, as stepstate.go is that of steps: the manager's view of a step's part on
+// each other node. testdata/partstates.txt shows it for review.
 //
 //	idle -> calling -> asked -> talking -> over, and over away back to calling as long as the node can't be reached
 
-// partPhase is where a part is.
+// partPhase is the phase of a part.
 type partPhase uint8
 
 const (
-	partIdle    partPhase = iota // nobody asks for it: its step has not begun, or its command is away
+	partIdle    partPhase = iota // not asked for yet: its step has not begun, or its command is away
 	partCalling                  // a connection is being made
 	partAsked                    // the node is connected and has been asked, and has not answered
 	partTalking                  // it has answered
@@ -84,8 +84,8 @@ func (a partAct) String() string { return wordFor(partActWords[:], "part act", a
 
 type partCell = cell[partPhase, partAct]
 
-// partTable is the table. Rows are phases, columns happenings. What a connection brings that is no longer the part's is
-// dropped before: so nothing but a new connection comes to a part that has none.
+// partTable is the table. Rows are phases, columns happenings. Messages of a connection that is no longer the part's
+// are dropped before: so a part without a connection only gets a new connection.
 var partTable = [numPartPhases][numPartHappenings]partCell{
 	partIdle: {
 		pevAsk: {partCalling, partDial}, pevRetry: {partIdle, partNothing}, pevUp: {partIdle, partHangUp},

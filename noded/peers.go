@@ -21,8 +21,7 @@ import (
 
 // peers.go is the port on which nodes' daemons answer each other, about steps only: the manager of a job's steps asks
 // the job's other nodes for their parts, and the daemon of a command's host passes the command's request on to the
-// manager. Both sides prove by certificate which node they are. Where a node answers is asked of the leader when it
-// is needed.
+// manager. Both sides identify themselves by certificate. The leader gives a node's address when it is needed.
 
 const (
 	protoPeer    = "gbatch-peer"
@@ -226,8 +225,8 @@ func checkPart(m *proto.StepPart) error {
 	return checkStep(m.Request)
 }
 
-// pass has another node, the manager of the job's steps, do what a command on this host asks for. What both say goes
-// through as it is.
+// pass passes the request of a command on this host on to the manager of the job's steps on another node. It forwards
+// both directions unchanged.
 func (s *stepServer) pass(c *stepConn, uid uint32, rq *proto.StepRequest, body []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), peerFirst)
 	nc, err := s.peers.dial(ctx, rq.Node)

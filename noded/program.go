@@ -17,7 +17,7 @@ import (
 	"gbatch/noded/shim"
 )
 
-// programKey is the key under which gshim knows the program that an attempt has reached.
+// programKey is gshim's key of an attempt's present program.
 func programKey(key proto.Attempt, r *launched) shim.Key {
 	k := shimKey(key)
 	k.Step = stepProlog - r.Index
@@ -58,7 +58,7 @@ func (n *Noded) programOut(k shim.Key) string {
 // isProgram reports whether gshim's key is one of a prolog or an epilog.
 func isProgram(k shim.Key) bool { return k.Step <= stepProlog && k.Step > 2*stepEpilog }
 
-// onProgram takes gshim's word on a program.
+// onProgram handles gshim's event of a program.
 func (l *loop) onProgram(ev *shim.Event) error {
 	key := keyOf(ev.Key)
 	a := l.attempts[key]
@@ -101,7 +101,7 @@ func limitOf(r *launched) time.Duration {
 	return time.Duration(s) * time.Second
 }
 
-// watchProgram sees to it that a program that runs keeps its time limit, and its output within bounds.
+// watchProgram enforces a running program's time limit and the bound of its output.
 func (l *loop) watchProgram(a *attempt, ev *shim.Event) {
 	p := &a.program
 	limit := ev.Started.Add(limitOf(a.rec))
@@ -112,8 +112,8 @@ func (l *loop) watchProgram(a *attempt, ev *shim.Event) {
 	l.lookAt(a, ev.Key.Step)
 }
 
-// cutProlog leaves a prolog KillWait to end, since its job is to end. It is waited for, so that the epilog doesn't run
-// beside it.
+// cutProlog gives a prolog KillWait to end, because its job is to end. The attempt waits for it, so that the epilog
+// doesn't run at the same time.
 func (l *loop) cutProlog(a *attempt) {
 	switch {
 	case stage(a.rec.Stage) == stageNone: // its programs are being listed
@@ -201,8 +201,8 @@ func (n *Noded) cutOutput(path string) {
 	}
 }
 
-// programEnded notes a program's end and goes on with the next. A prolog that fails ends its list; an epilog goes
-// through all of it, so that one that fails keeps no other from cleaning up.
+// programEnded notes a program's end and goes on with the next. A prolog that fails ends its list; an epilog runs its
+// whole list, so that a failed program keeps no other from cleaning up.
 func (l *loop) programEnded(a *attempt, ev *shim.Event) error {
 	if a.program.timer != nil {
 		a.program.timer.Stop()

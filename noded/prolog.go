@@ -18,12 +18,12 @@ import (
 // prolog.go runs the programs of Prolog and Epilog: as root, outside of the job's control group, one after the other,
 // before the first and after the last process of a job on this node.
 //
-// gshim starts them like any other process, so that killing gnoded touches none and loses no exit status. Which program
-// of which list an attempt has reached is in the spool before the order goes out, and the next one is not begun before
-// the end of this one is there too: no program is left out, run twice, or run beside another of its job. What they need
-// to know of the job (facts) is in the spool as well, since an epilog may have to run when the leader can't be asked.
+// gshim starts them like any other process, so that killing gnoded touches none and loses no exit status. The spool has
+// an attempt's present program before its order goes out, and the next program begins only when the spool has the end
+// of this one: no program is left out, run twice, or run at the same time as another of its job. The programs' data of
+// the job (facts) is in the spool too, since an epilog may have to run when the leader can't be asked.
 //
-// Where neither is configured an attempt has no facts, and nothing here costs anything.
+// If neither is configured an attempt has no facts, and this file costs nothing.
 
 const (
 	// stepProlog and stepEpilog are the step numbers of the first program of each list under which gshim knows them. They
@@ -42,7 +42,7 @@ const (
 	programPath = "/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// stage is how far an attempt is with its programs. The numbers are on disk.
+// stage is an attempt's progress through its programs. The numbers are on disk.
 type stage uint8
 
 const (
@@ -58,7 +58,7 @@ func (s stage) String() string {
 	return "prolog"
 }
 
-// facts are what the programs of an attempt need, as the configuration and the job were when it was launched.
+// facts are the data for an attempt's programs, from the configuration and the job at its launch.
 type facts struct {
 	Env            []string
 	Prolog         []string // patterns
@@ -125,7 +125,7 @@ func (n *Noded) factsOf(l *proto.Launch) *facts {
 		EpilogTimeoutS: r.EpilogTimeoutS}
 }
 
-// programEnv is what a prolog and an epilog are told of a job, as by Slurm.
+// programEnv gives the variables of a prolog or an epilog, as in Slurm.
 func (n *Noded) programEnv(l *proto.Launch) []string {
 	s := l.Spec
 	v := make(jobenv.Vars, 0, 32)
@@ -190,7 +190,7 @@ func (a *attempt) facts() *facts {
 	return a.rec.Facts
 }
 
-// keep adds a record about an attempt and takes what it makes of the attempt's.
+// keep adds a record about an attempt and updates the attempt's own record.
 func (l *loop) keep(a *attempt, kind recordKind, rec wire.Coder, durable bool) error {
 	if err := l.spool.add(kind, rec, durable); err != nil {
 		return err
@@ -201,7 +201,8 @@ func (l *loop) keep(a *attempt, kind recordKind, rec wire.Coder, durable bool) e
 	return nil
 }
 
-// expand finds the programs that patterns name, in order. A path without wildcards stands for itself, there or not.
+// expand finds the programs that patterns name, in order. A path without wildcards means that file, whether it exists
+// or not.
 func expand(patterns []string) []string {
 	var out []string
 	for _, p := range patterns {
@@ -218,7 +219,7 @@ func expand(patterns []string) []string {
 	return out
 }
 
-// prologBegins runs the prolog, or goes on with it where an earlier gnoded has begun it.
+// prologBegins runs the prolog, or continues one that an earlier gnoded has begun.
 func (l *loop) prologBegins(a *attempt) error {
 	if stage(a.rec.Stage) == stageProlog {
 		return l.nextProgram(a)
@@ -251,7 +252,7 @@ func (l *loop) epilogBegins(a *attempt, last *proto.Report) error {
 	return nil
 }
 
-// find has a worker look for programs: the directory may be on a file server.
+// find makes a worker look for programs, because the directory may be on a file server.
 func (l *loop) find(a *attempt, patterns []string) {
 	key := a.key
 	if a.phase != curbed {
@@ -286,7 +287,7 @@ func (l *loop) onPrograms(m msgPrograms) error {
 	return l.nextProgram(a)
 }
 
-// nextProgram orders the program that the attempt has reached, or goes on behind the last.
+// nextProgram orders the attempt's next program, or continues after the last.
 func (l *loop) nextProgram(a *attempt) error {
 	r := a.rec
 	if int(r.Index) >= len(r.List) {
@@ -301,7 +302,7 @@ func (l *loop) nextProgram(a *attempt) error {
 	return nil
 }
 
-// programsEnded goes on behind the last program of a list.
+// programsEnded continues after the last program of a list.
 func (l *loop) programsEnded(a *attempt) error {
 	switch {
 	case a.phase == epilogue:
@@ -347,7 +348,7 @@ func (l *loop) epilogEnded(a *attempt) error {
 	return l.finish(a, &last)
 }
 
-// resumePrograms goes on after gnoded has started, or gshim has come back, with what gshim doesn't list.
+// resumePrograms continues the programs that gshim doesn't list, after a start of gnoded or a new connection to gshim.
 func (l *loop) resumePrograms(a *attempt) error {
 	switch {
 	case a.phase == epilogue && stage(a.rec.Stage) != stageEpilog:

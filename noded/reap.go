@@ -9,21 +9,21 @@ import (
 	"gbatch/noded/shim"
 )
 
-// reap.go ends an attempt whose script is over or never ran: the end of everything that it left behind, and the one
-// report that frees its resources. The report is on disk before gshim is told that it may forget
-// the exit status, and stays there until the leader has it in its log.
+// reap.go ends an attempt whose script has ended or never ran: it kills and removes everything that the attempt left,
+// and makes the report that frees its resources. The report is on disk before gshim is told that it may forget the exit
+// status, and stays there until the leader has it in its log.
 
 const (
 	clearAgainMin = 20 * time.Millisecond // between two tries to clear an attempt away
 	clearAgainMax = 5 * time.Second
 )
 
-// startedLate reports whether the script was given up since it did not start: between fork and exec the end of one
-// that was killed looks like that of one that has run.
+// startedLate reports whether the script was given up since it did not start: the end of a script that was killed
+// between fork and exec looks like that of one that has run.
 func (a *attempt) startedLate() bool { return a.rec != nil && a.rec.Late }
 
-// clear has a worker take stock of an attempt and remove what it left. The first try is quick; those after it may have
-// to wait for processes that don't die, and don't hold up a worker. With the end of its last step it is called again.
+// clear makes a worker read an attempt's usage and remove what it left. The first try is quick; further tries may wait
+// for processes that don't die, but don't block a worker. It is called again when the last step has ended.
 func (l *loop) clear(a *attempt) {
 	if l.endSteps(a) {
 		return
@@ -84,7 +84,7 @@ func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 	return m
 }
 
-// onCleared goes on when a worker has cleared an attempt away, or could not.
+// onCleared continues when a worker has removed an attempt's remains, or could not.
 func (l *loop) onCleared(m msgCleared) error {
 	a := l.attempts[m.key]
 	switch {
@@ -98,7 +98,7 @@ func (l *loop) onCleared(m msgCleared) error {
 	return l.cleared(a, l.endReport(a, m.exit))
 }
 
-// cleared goes on to the epilog, or to the end. Whatever survives of the attempt, its script file is given back.
+// cleared continues with the epilog, or with the end. The script file is released even if processes survive.
 func (l *loop) cleared(a *attempt, r *proto.Report) error {
 	if script := a.script; script != "" {
 		a.script = ""
@@ -162,8 +162,8 @@ func (l *loop) clearLater(a *attempt, left error) error {
 	return nil
 }
 
-// finish makes the last report of an attempt, or forgets one that nobody wants to hear of. gshim may forget it once the
-// report is on disk.
+// finish makes the last report of an attempt, or forgets an attempt that is not to be reported. gshim may forget it
+// once the report is on disk.
 func (l *loop) finish(a *attempt, r *proto.Report) error {
 	a.launch, a.order = nil, nil
 	if a.will != wanted {

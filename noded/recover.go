@@ -7,14 +7,14 @@ import (
 	"gbatch/internal/proto"
 )
 
-// recover.go takes up where the last gnoded stopped: killed, upgraded, or gone with the machine's power.
+// recover.go continues where the last gnoded stopped: it was killed or upgraded, or the machine lost power.
 //
-// The spool says which attempts this node answers for and what is still to be reported. gshim then says what became of
-// them (onLink): those that run are adopted, ends that nobody has heard of are reported. Nothing is launched again by
-// what is read here; an attempt that gshim has never heard of waits until the leader orders it once more.
+// The spool has the attempts of this node and the reports that are not acknowledged. gshim then gives the attempts'
+// state (onLink): running ones are adopted, new ends are reported. Recovery launches nothing again; an attempt that
+// gshim does not know waits until the leader repeats its order.
 //
-// After a reboot no process is left. What had ended before is reported; the rest the leader takes for lost, because the
-// node does not list it.
+// After a reboot no process is left. Ends from before are reported; the leader takes the other attempts for lost,
+// because the node does not list them.
 
 // recover reads the spool's memory into the loop. It runs before the loop does.
 func (l *loop) recover() error {

@@ -9,18 +9,19 @@ import (
 	"gbatch/internal/proto"
 )
 
-// report.go holds what the leader has to be told: in memory what the spool holds on disk. The loop puts reports in once
-// they are durable and takes them out when they are acknowledged; whichever session is up sends those it has not sent.
+// report.go has the outbox of reports to the leader: the copy in memory of the spool's reports. The loop adds reports
+// once they are durable and removes them when they are acknowledged; the present session sends those that it has not
+// sent yet.
 
 const (
-	// startedPatience is how long the news that a job has started waits for company. Nobody waits for it, and the end of a
-	// short job then travels with it.
+	// startedPatience is how long the report of a job's start waits for other reports. It is not urgent, and the end of
+	// a short job then goes into the same message.
 	startedPatience = 8 * time.Millisecond
 	// reportPace is the least time between two messages with reports; the first after a rest goes at once.
 	reportPace = 5 * time.Millisecond
 )
 
-// outbox is the reports that are not acknowledged, by ascending Seq.
+// outbox has the reports that are not acknowledged, by ascending Seq.
 type outbox struct {
 	mu      sync.Mutex
 	reports []*proto.Report
@@ -46,7 +47,7 @@ func (o *outbox) put(rs ...*proto.Report) {
 	o.ring()
 }
 
-// gather waits until the reports that are there should be sent: at once if one is urgent and the last message is long
+// gather waits until the reports in the outbox should be sent: at once if one is urgent and the last message is long
 // enough ago, otherwise a little later. It ends early with done.
 func (o *outbox) gather(done <-chan struct{}, last time.Time) {
 	begin := time.Now()

@@ -7,11 +7,11 @@ import (
 	"gbatch/noded/gpuwatch"
 )
 
-// rules.go is what the cluster's configuration has this node do. The leader sends it at registration and after each
-// reconfigure, so the node's own file needs nothing of it. That file counts until a leader has been heard, and under a
-// leader of an older version, which sends only a part.
+// rules.go keeps the cluster's rules for this node. The leader sends them at registration and after each reconfigure,
+// so the node's own file need not have them. That file is used until a leader has sent rules, and with a leader of an
+// older version, which sends only a part.
 
-// rulesOfFile gives what this host's own file says.
+// rulesOfFile gives the rules of this host's own file.
 func rulesOfFile(o *Options) *model.NodeRules {
 	if o.Config == nil {
 		return &model.NodeRules{GPUForeign: gpuwatch.Avoid, GPUSampleS: int64(gpuwatch.Every / time.Second)}
@@ -28,7 +28,7 @@ func (n *Noded) configured() *model.NodeRules {
 	return n.ownRules
 }
 
-// takeRules makes what a leader sent the rules in force, also for what runs already.
+// takeRules puts a leader's rules into force, also for running attempts.
 func (n *Noded) takeRules(r *model.NodeRules) {
 	n.rules.Store(r)
 	n.followRules()

@@ -16,23 +16,24 @@ import (
 	"gbatch/noded/procs"
 )
 
-// sample.go looks at running jobs now and then: what no counter of the kernel keeps for their end. One goroutine goes
+// sample.go samples running jobs, for values that no counter of the kernel keeps until their end. One goroutine goes
 // through all jobs whose time has come; jobs with the same interval come together, at multiples of it, so a hundred
 // jobs wake gnoded once. A job that ends before its first sample has cost an entry in a map.
 //
-// Whatever a sample finds only makes the attempt's numbers larger. They go to the loop, which writes them into the
-// spool, now and then and when gnoded ends, and they are taken out with the attempt's end.
+// A sample can only increase the attempt's numbers. The loop writes them to the spool from time to time and when gnoded
+// ends, and they are read at the attempt's end.
 
 const (
 	// maxOpenMeters bounds the jobs whose files stay open between samples; others open them each time. Six files each.
 	maxOpenMeters = 1024
-	// saveEvery is how often a job's numbers are written to the spool at most: gnoded's death costs no more of them.
+	// saveEvery is the least time between two writes of a job's numbers to the spool: a crash of gnoded loses at most
+	// that much.
 	saveEvery = 15 * time.Second
 	// maxPids bounds the processes that are listed for gstat -i.
 	maxPids = 4096
 )
 
-// sampler owns what samples have found. Its methods may be called from any goroutine.
+// sampler owns the results of samples. Its methods may be called from any goroutine.
 type sampler struct {
 	node   string
 	groups *groups
@@ -103,7 +104,7 @@ func (s *sampler) everyS() int32 {
 	return int32(s.every / time.Second)
 }
 
-// shape is what an allocation gives a job here, and how often it wants to be looked at.
+// shape is a job's resources here, and its sampling interval.
 func (s *sampler) shape(l *proto.Launch) *model.NodeUsage {
 	u := s.held(&l.Alloc.Nodes[l.Node])
 	if want := l.Spec.Extra().SampleS; want != 0 {
@@ -112,7 +113,7 @@ func (s *sampler) shape(l *proto.Launch) *model.NodeUsage {
 	return u
 }
 
-// held is a part of this node before anything of it has been used.
+// held gives the usage record of a part of this node, without any usage yet.
 func (s *sampler) held(here *model.NodeAlloc) *model.NodeUsage {
 	u := &model.NodeUsage{Node: s.node, Tasks: 1, CPUs: int32(here.CPUs.Count()), MemMiB: here.MemMiB, EveryS: s.everyS()}
 	for _, key := range gpusHeld(here) {
@@ -121,8 +122,8 @@ func (s *sampler) held(here *model.NodeAlloc) *model.NodeUsage {
 	return u
 }
 
-// begin looks at an attempt or a step from now on. use is what it holds and what earlier samples found, pid a process
-// of its that gshim has started; further ones of a step come by further calls.
+// begin starts to sample an attempt or a step. use has its resources and the results of earlier samples, pid is a
+// process that gshim has started; further processes of a step come by further calls.
 func (s *sampler) begin(key sampleKey, use *model.NodeUsage, began model.Time, pid int) {
 	if use == nil {
 		return
@@ -159,7 +160,7 @@ func (s *sampler) begin(key sampleKey, use *model.NodeUsage, began model.Time, p
 	}
 }
 
-// end gives what samples have found of an attempt or step and forgets it; nil where it was not looked at.
+// end gives the samples' results for an attempt or step and forgets it; nil if it was not sampled.
 func (s *sampler) end(key sampleKey) *sampled {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +187,7 @@ func (s *sampler) shut(j *sampled) {
 	j.meter = nil
 }
 
-// run samples until ctx ends, and then hands over what has not been saved.
+// run samples until ctx ends, and then gives unsaved results to the loop.
 func (s *sampler) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -268,7 +269,7 @@ func (s *sampler) round(now time.Time) {
 	}
 }
 
-// unsaved gives what is not in the spool, for gnoded's end.
+// unsaved gives the results that are not in the spool, for gnoded's end.
 func (s *sampler) unsaved() []*sampledUse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +294,7 @@ func (j *sampled) record() *sampledUse {
 		OwnRSSKB: j.own.rssKB}
 }
 
-// groupOf gives what is sampled its group; nil where there is none, or where it could not be read.
+// groupOf gives the control group of a sampled attempt or step; nil if there is none, or if it could not be read.
 func (s *sampler) groupOf(key sampleKey) *cgroup.Group {
 	group, err := s.groups.of(key.job)
 	if key.step != stepBatch {
@@ -305,7 +306,7 @@ func (s *sampler) groupOf(key sampleKey) *cgroup.Group {
 	return group
 }
 
-// sample takes one sample of a job. A group that is gone is one whose job is just ending.
+// sample takes one sample of a job. If the group is gone, the job is just ending.
 func (s *sampler) sample(j *sampled) {
 	if !s.groups.root.Can().Track {
 		s.sampleTree(j)
@@ -403,8 +404,8 @@ func (s *sampler) procsOf(j *sampled) []int {
 	return list
 }
 
-// live takes a sample of an attempt and its steps now and gives all that is known of them, and their processes;
-// nothing of one that does not run here.
+// live takes a sample of an attempt and its steps now and gives their usage and processes; nothing if the attempt does
+// not run here.
 func (s *sampler) live(key proto.Attempt) []proto.StatOf {
 	s.mu.Lock()
 	defer s.mu.Unlock()

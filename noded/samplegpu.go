@@ -10,7 +10,7 @@ import (
 	"gbatch/noded/hardware"
 )
 
-// gpuSeen is where a GPU's energy counter stood at the last reading.
+// gpuSeen is the value of a GPU's energy counter at the last reading.
 type gpuSeen struct {
 	energyMJ int64 // -1: unknown
 }
@@ -60,7 +60,7 @@ func (s *sampler) reading(g *model.GPUUsage) *gpu.Reading {
 	return nil
 }
 
-// onReadings takes a round of the GPUs' readings: every job that holds one of them is credited with it.
+// onReadings adds a round of GPU readings to the usage of the jobs that hold the GPUs.
 func (s *sampler) onReadings(list []gpu.Reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,19 +14,19 @@ import (
 	"gbatch/noded/relay"
 )
 
-// session.go is the node's conversation with the leader: Hello and Welcome, then orders one way and reports and
-// heartbeats the other, until the connection ends or another controller leads. Jobs don't notice either.
+// session.go is the node's session with the leader: Hello and Welcome, then orders in one direction and reports and
+// heartbeats in the other, until the connection ends or another controller leads. Neither affects jobs.
 
 const (
 	welcomeTimeout  = 30 * time.Second // for the leader to register the node
-	refusedRetry    = 15 * time.Second // after a leader that won't have this node
+	refusedRetry    = 15 * time.Second // after a leader has refused this node
 	reportsPerFrame = 512
 
 	defaultHeartbeat = 10 * time.Second
 	minHeartbeat     = 100 * time.Millisecond
 )
 
-// welcomed is what the leader said of this node.
+// welcomed is the leader's answer to Hello.
 type welcomed struct {
 	cluster string
 	def     *model.NodeDef
@@ -73,10 +73,10 @@ func (s *session) run(ctx context.Context) {
 	}
 }
 
-// settlePace is how often a node that has been rebooted looks whether its epilogs have run.
+// settlePace is how often a rebooted node checks whether its epilogs have run.
 const settlePace = 50 * time.Millisecond
 
-// settle waits for the epilogs that a reboot has left owing: who is registered is given jobs.
+// settle waits for epilogs from before a reboot, because a registered node gets jobs.
 func (s *session) settle(ctx context.Context) {
 	for said := false; ctx.Err() == nil; said = true {
 		reply := make(chan int, 1)
@@ -199,8 +199,8 @@ func heartbeatOf(w *proto.Welcome) time.Duration {
 	return max(time.Duration(w.HeartbeatS)*time.Second, minHeartbeat)
 }
 
-// read takes what the leader sends. Orders are taken one message at a time: the next is read when the last is on disk.
-// Orders that were held back for longer than limit are not done: the leader may have given this node up since.
+// read reads the leader's messages. It handles orders one message at a time: it reads the next when the last is on
+// disk. Orders that were delayed for longer than limit are ignored: the leader may have given this node up since.
 func (s *session) read(ctx context.Context, conn *rpc.Conn, limit time.Duration) error {
 	var f rpc.Frame
 	for {

@@ -8,10 +8,10 @@ import (
 	"gbatch/noded/shim"
 )
 
-// shimnews.go takes what gshim says of attempts: what it runs when a connection is made, and each start and end.
+// shimnews.go handles gshim's news about attempts: its list when a connection is made, and each start and end.
 
-// onLink takes up what gshim lists after a (new) connection: all that it runs, and all ends that were not acknowledged.
-// What is missing there and should be running was lost with gshim's journal.
+// onLink handles gshim's list after a new connection: all processes that it runs, and all ends that were not
+// acknowledged. Running attempts that are not in the list were lost with gshim's journal.
 func (l *loop) onLink(events []shim.Event) error {
 	listed := make(map[proto.Attempt]bool, len(events))
 	programs := map[shim.Key]bool{} // and tasks of steps
@@ -63,7 +63,7 @@ func (l *loop) onLink(events []shim.Event) error {
 	return nil
 }
 
-// notListed does what follows for an attempt when gshim has listed what it has: this attempt, or not.
+// notListed continues an attempt after gshim's list, which has the attempt or not.
 func (l *loop) notListed(a *attempt, listed bool) error {
 	switch {
 	case listed && a.phase == belated: // an earlier gnoded gave it up
@@ -125,8 +125,8 @@ func (l *loop) onEvent(ev *shim.Event) error {
 	return l.happens(a, evStarted, news{ev: ev})
 }
 
-// stray is an event of an attempt that is not known here. One that was forgotten is ended. Otherwise the spool was lost
-// while gshim kept running: the attempt is taken up again, and the leader says whether it wants it.
+// stray handles an event of an unknown attempt. If it was forgotten, it is ended. Otherwise the spool was lost while
+// gshim kept running: the attempt is adopted, and the leader decides about it.
 func (l *loop) stray(ev *shim.Event) (*attempt, error) {
 	key := keyOf(ev.Key)
 	if l.gone.has(key) || l.foreign[key] {
@@ -147,10 +147,10 @@ func (l *loop) stray(ev *shim.Event) (*attempt, error) {
 	return a, nil
 }
 
-// lostInReboot clears away an attempt that was running when the machine went down. The leader learns of it by its
-// absence from Hello; where an epilog is owed, by a report of an end that nobody saw, when the epilog has run: until
-// then the node has no place for others. On nodes other than that of the script the leader knows more than this one
-// and waits for no report: there the node doesn't register before its epilogs have run (owed).
+// lostInReboot clears away an attempt that was running when the machine went down. The leader learns of it because
+// Hello does not list it. If an epilog has to run, it learns of it by a report of an unknown end after the epilog:
+// until then its resources are not free. On the job's other nodes the leader waits for no report: such a node doesn't
+// register before its epilogs have run (owed).
 func (l *loop) lostInReboot(a *attempt) error {
 	if !a.hasScript() || !a.hasEpilog() {
 		a.will = max(a.will, unwanted)
@@ -163,7 +163,7 @@ func (a *attempt) hasScript() bool {
 	return a.rec != nil && a.rec.Order != nil && a.rec.Order.Node == 0
 }
 
-// owed counts the attempts from before a reboot whose epilog has not run and is nobody's but this node's to wait for.
+// owed counts the attempts from before a reboot whose epilog has not run and for which only this node waits.
 func (l *loop) owed() int {
 	n := 0
 	for _, a := range l.attempts {
@@ -174,7 +174,7 @@ func (l *loop) owed() int {
 	return n
 }
 
-// begin takes note that an attempt runs.
+// begin records that an attempt runs.
 func (l *loop) begin(a *attempt, ev *shim.Event) error {
 	first := a.began == 0
 	if first {
@@ -210,7 +210,7 @@ func (l *loop) logNotes(a *attempt, ev *shim.Event) {
 	}
 }
 
-// noteEnd keeps how an attempt's script ended; ev is nil where nobody saw it.
+// noteEnd records the end of an attempt's script; ev is nil if the end is not known.
 func (l *loop) noteEnd(a *attempt, ev *shim.Event) {
 	if ev == nil {
 		return

@@ -17,12 +17,12 @@ import (
 )
 
 // spool.go is the node's memory: an append-only journal of which attempts it has taken on and which reports the leader
-// has not acknowledged. gnoded can be killed at any moment and loses nothing that it acted on or was told to keep.
+// has not acknowledged. gnoded can be killed at any moment and loses nothing that it has acted on or acknowledged.
 //
 // The file is a line with the format's version and then records: uint32 length of the payload, uint32 CRC-32C of it,
-// both little endian, and the payload, a kind byte and a msgpack record. A record that stops or fails its sum ends the
-// journal: what follows was never acknowledged to anybody. What records mean is memory.go's; replay at start and add
-// while running both go through it, and compact writes back just what it keeps.
+// both little endian, and the payload, a kind byte and a msgpack record. A record that is cut off or has a wrong
+// checksum ends the journal: what follows was never acknowledged. What records mean is memory.go's; replay at start and
+// add while running both go through it, and compact writes back just what it keeps.
 
 const (
 	spoolFile  = "journal"
@@ -50,7 +50,7 @@ type spool struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// openSpool reads the journal in dir, or starts one, and keeps every other gnoded away from it.
+// openSpool reads the journal in dir, or starts one, and locks it against any other gnoded.
 func openSpool(dir string, log *slog.Logger) (*spool, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -167,8 +167,8 @@ func readRecord(r io.Reader, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// cutTail ends the journal at good and keeps what followed beside it, for people: after a power loss it is half of the
-// last write, and anything else is worth a look.
+// cutTail ends the journal at good and keeps the rest in a file beside it for inspection: after a power loss it is half
+// of the last write, anything else deserves a look.
 func (s *spool) cutTail(good int64, why error) error {
 	const maxKept = 8 << 20 // bytes of the tail that are kept
 	kept := filepath.Join(s.dir, spoolFile+".tail")
@@ -216,8 +216,8 @@ func appendRecord(buf []byte, kind recordKind, rec wire.Coder) ([]byte, error) {
 	return buf, nil
 }
 
-// write hands the batch to the kernel: it survives this process, not the machine. After an error the spool is of no
-// use: what is on disk is not known.
+// write gives the batch to the kernel: it survives this process, but not a crash of the machine. After an error the
+// spool can't be used: its content on disk is not known.
 func (s *spool) write() error {
 	if len(s.buf) == 0 {
 		return nil
@@ -301,7 +301,7 @@ func (s *spool) close() error {
 	return errors.Join(err, s.f.Close(), s.lock.Close())
 }
 
-// replaceFile puts content where path is, whole or not at all, and returns it open at its end.
+// replaceFile replaces the file at path by content, atomically, and returns it open at its end.
 func replaceFile(path string, content []byte) (*os.File, error) {
 	tmp := path + ".new"
 	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_CLOEXEC, 0o600)

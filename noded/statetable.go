@@ -2,8 +2,8 @@ package noded
 
 import "fmt"
 
-// statetable.go is what the tables of attempts, of steps and of their parts on other nodes have in common. A table has
-// a cell for every pair of phase and happening; the tests hold each to its golden file.
+// statetable.go has the common code of the tables of attempts, steps and steps' parts on other nodes. A table has a
+// cell for every pair of phase and happening; the tests hold each to its golden file.
 
 // cell is what a happening does in a phase: the next phase, and an act.
 type cell[P, A ~uint8] struct {

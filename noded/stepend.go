@@ -14,12 +14,12 @@ import (
 	"gbatch/noded/shim"
 )
 
-// stepend.go follows a step's tasks to their ends: gshim's events, signals and time limits, and when the last task
-// has ended the end of what they left behind, the report and the resources for those who wait.
+// stepend.go follows a step's tasks to their ends: gshim's events, signals and time limits, and, when the last task has
+// ended, the removal of what they left, the report, and giving the resources to waiting steps.
 
 type ctxType = context.Context
 
-// drainFor is how long after the last task's end its relays have to pass on what is left.
+// drainFor is how long after the last task's end its relays may pass on the remaining output.
 const drainFor = 2 * time.Second
 
 // onStepEvent takes gshim's news of a task.
@@ -78,7 +78,7 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 	return nil
 }
 
-// tellTask tells the command how a task is.
+// tellTask sends the command a task's state.
 func (s *step) tellTask(l *loop, i int) {
 	t := &s.tasks[i]
 	ev := &proto.StepEvent{Kind: proto.StepStarted, Step: s.id, Task: s.rec.Nodes[s.here].Ranks[i],
@@ -130,7 +130,7 @@ func (l *loop) stepProgress(s *step) {
 	l.stepHappens(s, sevTasksEnd, stepNews{})
 }
 
-// clearStep has a worker end what the step left behind.
+// clearStep makes a worker kill what the step left behind.
 func (l *loop) clearStep(s *step) {
 	if s.cleared.IsZero() {
 		s.cleared = l.now()
@@ -171,7 +171,7 @@ func (s *step) shimKeys() []shim.Key {
 	return out
 }
 
-// finishStep ends what is left of a step and says what it used.
+// finishStep kills the remaining processes of a step and gives its usage.
 func (n *Noded) finishStep(ctx context.Context, key proto.Attempt, id int32, tasks []shim.Key) (usage, error) {
 	if n.groups.root.Can().Track {
 		return n.groups.finishStep(ctx, key, id)
@@ -210,7 +210,7 @@ func (l *loop) clearStepLater(s *step, left error) {
 	s.tries++
 }
 
-// stepEnds reports the end of a step of which nothing is left; m is nil where that is not waited for.
+// stepEnds reports the end of a step when nothing of it is left; m is nil if the step does not wait for that.
 func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
 	if m == nil {
 		m = &msgStepCleared{}
@@ -319,7 +319,7 @@ func (s *step) addParts(rec *model.Step) {
 	}
 }
 
-// worse orders exits as srun does when it picks its own: the highest number a shell would see.
+// worse orders exits as srun does for its own exit code: the highest status that a shell would see comes first.
 func worse(a, b model.Exit) bool {
 	number := func(x model.Exit) int32 {
 		if x.Signal != 0 {
@@ -330,8 +330,8 @@ func worse(a, b model.Exit) bool {
 	return number(a) > number(b)
 }
 
-// adoptSteps looks, when gshim has said what it runs, for tasks that it does not know: of a step that was ordered
-// they are ordered again, of one whose command is away they wait for it a while.
+// adoptSteps looks, after gshim's list, for tasks that gshim does not know. If the step was ordered, they are ordered
+// again; if its command is away, they wait for it for a while.
 func (l *loop) adoptSteps(a *attempt, listed map[shim.Key]bool) (again []*shim.Launch) {
 	for _, s := range a.steps {
 		if s.here < 0 {

@@ -19,11 +19,11 @@ import (
 // stepName is the name of a step's group within its job's.
 func stepName(step int32) string { return fmt.Sprintf("step_%d", step) }
 
-// createStep makes the group of a step and says how its tasks are born into it; pin are the CPUs to pin them to where a
-// group can't. job is the job's part of this node, share the step's part of that: its CPUs, its memory (0: the job's)
-// and its generic resources, of which it has no others than those named. The job's group is made where there is none,
-// as on the nodes of a job that its batch script does not run on. With reuse a group that is there is complete (an
-// earlier gnoded was killed between making it and hearing of its tasks), otherwise it is made anew.
+// createStep makes the group of a step and says how its tasks are started in it; pin has the CPUs for affinity if the
+// group can't limit them. job is the job's part of this node, share the step's part of that: its CPUs, its memory (0:
+// the job's) and its generic resources, of which it has no others than those named. The job's group is made where there
+// is none, as on the nodes of a job that its batch script does not run on. With reuse a group that is there is complete
+// (an earlier gnoded was killed between making it and hearing of its tasks), otherwise it is made anew.
 func (g *groups) createStep(key proto.Attempt, step int32, job, share *model.NodeAlloc, reuse bool) (in shim.Cgroup,
 	pin []int, err error) {
 	limits, pin := g.limitsAndPin(share)

@@ -9,7 +9,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// steplist.go answers the leader's questions about the steps that this node manages, and does to them what it tells.
+// steplist.go answers the leader's questions about the steps that this node manages, and carries out its orders for
+// them.
 
 // msgStepList is a question; the answer always comes.
 type msgStepList struct {
@@ -47,7 +48,7 @@ func (l *loop) runningStep(s *step) proto.RunningStep {
 	return r
 }
 
-// summary is what is known of a step as soon as it has its resources.
+// summary gives the data of a step that is known as soon as it has its resources.
 func (s *step) summary() *model.Step {
 	rec := &model.Step{ID: s.id, Name: s.rec.Name, Submit: s.rec.Submit}
 	for i := range s.rec.Nodes {

@@ -21,7 +21,7 @@ import (
 // stepmake.go makes what a step's tasks on this node need: the group, the environments, the bindings, and the orders to
 // gshim. It runs on a worker and knows nothing of other steps.
 
-// stepPlan is what a worker has to know of a step.
+// stepPlan is the data of a step for a worker.
 type stepPlan struct {
 	key   proto.Attempt
 	facts *proto.Launch
@@ -30,7 +30,7 @@ type stepPlan struct {
 	req   *proto.StepRequest
 	files []proto.StepFile
 	given [3][]*os.File // for FileShared one, for FileEach one for each task
-	only  []int         // the local tasks to order: those that gshim doesn't know
+	only  []int         // the local tasks to order: tasks that gshim doesn't know
 
 	io    *proto.StepIO    // where the command is, of tasks that get pipes; nil: it passes its own files
 	ends  []steprelay.Pipe // what the relay gets
@@ -204,7 +204,7 @@ func rankArgs(argv []string, rank int, ranks model.TaskSet) []string {
 	return out
 }
 
-// nearOf says which of a node's CPUs are near a GPU.
+// nearOf gives the CPUs of a node that are near a GPU.
 func nearOf(def *model.NodeDef) func(gpu int) model.Bits {
 	return func(g int) model.Bits {
 		if def == nil {
@@ -268,7 +268,7 @@ func (t *stepTask) failed() model.Exit {
 		Text: fmt.Sprintf("execve(): %s: %s", t.order.Argv[0], strings.ToUpper(why[:1])+why[1:])}
 }
 
-// shape is how this node's CPUs lie.
+// shape is the layout of this node's CPUs.
 func (n *Noded) shape() steplayout.Shape {
 	h := &n.inv.Hw
 	return steplayout.Shape{Sockets: int(h.Sockets), Cores: int(h.Cores), Threads: int(h.Threads), NUMA: n.inv.NUMA}
@@ -306,7 +306,7 @@ if [ $rc -gt 128 ]; then trap - TERM INT HUP USR1 USR2 QUIT ALRM; kill -$((rc - 
 exit $rc
 `
 
-// wrapTask has the programs run that go with a task: by a shell in the task's place, as its user and in its group.
+// wrapTask makes a shell run a task with its programs, as the task's user and in its group.
 func (n *Noded) wrapTask(o *shim.Launch, p *stepPlan) {
 	own := func(path string) string {
 		if path == "none" {

@@ -12,7 +12,7 @@ import (
 // steporder.go brings a step's tasks to gshim: the files of its command come, a worker makes the orders, and they are
 // given.
 
-// onStepFiles has the tasks prepared that gshim does not know yet, and tells the step's other nodes.
+// onStepFiles prepares the tasks that gshim does not know yet, and tells the step's other nodes.
 func (l *loop) onStepFiles(m msgStepFiles) {
 	s := m.conn.step
 	if s == nil || s.req == nil {
@@ -67,7 +67,7 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// onStepPrepared takes a step on when a worker has made its orders.
+// onStepPrepared continues a step when a worker has made its orders.
 func (l *loop) onStepPrepared(m msgStepPrepared) {
 	s := l.step(m.key, m.id)
 	if s == nil {
@@ -84,7 +84,7 @@ func (l *loop) onStepPrepared(m msgStepPrepared) {
 	l.stepHappens(s, sevMade, stepNews{made: &m})
 }
 
-// close closes the files that came with orders which nobody carries out.
+// close closes the files of orders that are not carried out.
 func (m *msgStepPrepared) close() {
 	orders := m.orders
 	if m.relay != nil {

@@ -27,10 +27,10 @@ const (
 	partSlow = 5 * time.Second
 )
 
-// part is another node's part of a step. It belongs to the loop. partstate.go says what happens to it.
+// part is another node's part of a step. It belongs to the loop. partstate.go has its state table.
 type part struct {
 	step     *step
-	at       int // its place in rec.Nodes
+	at       int // its index in rec.Nodes
 	phase    partPhase
 	conn     *stepConn // of partAsked and partTalking, and of partOver until the node may forget it; else nil
 	tasks    []partTask
@@ -79,27 +79,27 @@ func (s *step) makeParts(node string) {
 
 func (p *part) node() *proto.StepNode { return &p.step.rec.Nodes[p.at] }
 
-// lives reports whether there is still something to hear of it.
+// lives reports whether events of it may still come.
 func (l *loop) lives(p *part) bool {
 	s := p.step
 	return p.phase != partOver && l.step(s.job.key, s.id) == s
 }
 
-// partNews is what comes with a happening.
+// partNews is the data of a happening.
 type partNews struct {
 	c   *stepConn        // of pevUp
 	ev  *proto.StepEvent // what the node says
 	why string
 }
 
-// partHappens looks up what a happening does to a part, and does it.
+// partHappens looks a happening up in the table of parts, and carries out its act.
 func (l *loop) partHappens(p *part, e partHappening, in partNews) {
 	c := partTable[p.phase][e]
 	p.phase = c.next
 	l.actPart(p, c.do, &in)
 }
 
-// actPart does what the table of parts says.
+// actPart carries out an act of the table of parts.
 func (l *loop) actPart(p *part, do partAct, in *partNews) {
 	switch do {
 	case partNothing:
@@ -125,7 +125,7 @@ func (l *loop) actPart(p *part, do partAct, in *partNews) {
 	case partEnds:
 		p.use = in.ev.Use
 		p.step.oom = p.step.oom || in.ev.OOM
-		p.failTasks(l) // its word about the others came before
+		p.failTasks(l) // its events of the other tasks came before
 	case partRedial:
 		p.hangUp()
 		l.callPart(p)
@@ -148,7 +148,7 @@ func (p *part) hangUp() {
 	}
 }
 
-// callPart asks a node for its part, or for word of it.
+// callPart asks a node for its part, or for the state of that part.
 func (l *loop) callPart(p *part) {
 	s := p.step
 	m := &proto.StepPart{Job: s.rec.Job, Attempt: s.rec.Attempt, Step: s.id, Here: int32(p.at), Name: s.rec.Name,
@@ -176,7 +176,7 @@ func (n *Noded) talkPart(p *part, node string, m *proto.StepPart) {
 	n.inbox.post(msgPartLost{p: p, c: c, err: err})
 }
 
-// readEvents takes what a node says of its part until the connection ends.
+// readEvents reads a node's events of its part until the connection ends.
 func readEvents(nc net.Conn, each func(*proto.StepEvent)) error {
 	for {
 		kind, body, err := readStepFrame(nc)
@@ -221,7 +221,7 @@ func (l *loop) partFiles(s *step, m *msgStepFiles) {
 	}
 }
 
-// onPartEvent takes a node's word about its part.
+// onPartEvent handles a node's event of its part.
 func (l *loop) onPartEvent(m msgPartEvent) {
 	p, ev := m.p, m.ev
 	if !l.lives(p) || p.conn != m.c {
@@ -246,7 +246,7 @@ func (l *loop) onPartEvent(m msgPartEvent) {
 	l.stepProgress(p.step)
 }
 
-// refusal says what it means that a node has not got its part, or won't take it.
+// refusal gives the happening for a node that does not have its part, or refuses it.
 func (p *part) refusal(ev *proto.StepEvent) partHappening {
 	switch {
 	case ev.Code == proto.PartNotReady:
@@ -262,7 +262,7 @@ func (p *part) refusal(ev *proto.StepEvent) partHappening {
 	return pevUnknown
 }
 
-// partTask takes note of a task.
+// partTask records a task's event.
 func (l *loop) partTask(p *part, ev *proto.StepEvent) {
 	s := p.step
 	for i, r := range p.node().Ranks {
@@ -282,7 +282,7 @@ func (l *loop) partTask(p *part, ev *proto.StepEvent) {
 	}
 }
 
-// tell tells the command how a task is.
+// tell sends the command a task's state.
 func (p *part) tell(l *loop, i int) {
 	t := &p.tasks[i]
 	switch {
@@ -342,7 +342,7 @@ func (l *loop) partFailed(p *part, why string) {
 	l.stepProgress(s)
 }
 
-// failTasks takes the tasks whose end is not known for failed.
+// failTasks marks the tasks whose end is not known as failed.
 func (p *part) failTasks(l *loop) {
 	for i := range p.tasks {
 		if t := &p.tasks[i]; t.ended == nil {
@@ -353,7 +353,7 @@ func (p *part) failTasks(l *loop) {
 	}
 }
 
-// endPart has a part end, by SIGKILL or with a SIGTERM first. A node out of reach hears of it when it is back.
+// endPart ends a part, by SIGKILL or with a SIGTERM first. A node that is out of reach gets the order when it is back.
 func (l *loop) endPart(p *part, now bool) {
 	switch {
 	case now:
@@ -381,7 +381,7 @@ func (p *part) signal(sig unix.Signal) {
 	}
 }
 
-// forget lets the node forget its part, whose end is written down.
+// forget lets the node forget its part, whose end is in the spool.
 func (p *part) forget() {
 	if c := p.conn; c != nil {
 		p.conn = nil

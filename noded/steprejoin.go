@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// steprejoin.go is what a step's command finds that comes back after a restart of gnoded or a lost connection: its
-// step, or what became of it meanwhile.
+// steprejoin.go handles a step's command that comes back after a restart of gnoded or a lost connection: it gets its
+// step, or the step's result.
 
-// rejoin gives a step back to its command, and tells all that has happened.
+// rejoin gives a step back to its command, and sends all events so far.
 func (l *loop) rejoin(s *step, m msgStep) error {
 	if old := s.conn; old != nil {
 		old.step = nil

@@ -17,8 +17,8 @@ import (
 )
 
 // stepremote.go is a node's own side of a step that another node manages: the part is a step like any other, with its
-// group, its tasks and their ends, only that its command is the manager, and what its tasks read and write goes
-// through a relay.
+// group, its tasks and their ends, except that its command is the manager, and a relay carries its tasks' input and
+// output.
 
 // relayTask is the task number under which gshim knows a step's relays, and counts up from.
 const relayTask = 1 << 30
@@ -38,7 +38,7 @@ type relayed struct {
 	ended bool
 }
 
-// onPart takes a part on, or says what has become of it.
+// onPart accepts a part, or sends the events of a known one.
 func (l *loop) onPart(m msgPart) error {
 	pt := m.part
 	refuse := func(code int32, format string, args ...any) error {
@@ -83,7 +83,7 @@ func (l *loop) onPart(m msgPart) error {
 	return nil
 }
 
-// rejoinPart gives a part back to its manager, and tells all that has happened.
+// rejoinPart gives a part back to its manager, and sends all events so far.
 func (l *loop) rejoinPart(s *step, m msgPart) error {
 	if old := s.conn; old != nil {
 		old.step = nil
@@ -144,8 +144,7 @@ func (l *loop) onPartForget(m msgPartForget) error {
 	return l.overStep(s)
 }
 
-// relayTo is what nodes are told of where the command is: at the address that it is seen at from here, which is ""
-// where that is this host.
+// relayTo is the command's address for the other nodes, as seen from here; "" if that is this host.
 func relayTo(c *stepConn, io *proto.StepIO) *proto.StepIO {
 	if io == nil {
 		return nil
@@ -157,7 +156,7 @@ func relayTo(c *stepConn, io *proto.StepIO) *proto.StepIO {
 	return at
 }
 
-// relayAt is where the command is for this node's own relay; nil where there is none.
+// relayAt is the command's address for this node's own relay; nil if there is none.
 func relayAt(c *stepConn, io *proto.StepIO) *proto.StepIO {
 	if io == nil {
 		return nil
@@ -169,7 +168,7 @@ func relayAt(c *stepConn, io *proto.StepIO) *proto.StepIO {
 	return &at
 }
 
-// onRelay takes gshim's word of a relay.
+// onRelay handles gshim's event of a relay.
 func (l *loop) onRelay(ev *shim.Event) {
 	key := ev.Key
 	if ev.Done() {

@@ -70,7 +70,7 @@ func (r *RecordRow) tasks() int32 {
 	return 1
 }
 
-// HasBatch reports whether a job has run its script.
+// HasBatch reports whether a job has got far enough to run a batch script.
 func HasBatch(r *model.Record) bool {
 	return !r.NoScript && r.Start != 0 && r.State != model.Pending && r.State != model.Configuring
 }
