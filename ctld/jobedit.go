@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -109,6 +110,14 @@ func (ed *editing) set(kv model.KV) error {
 
 // settle holds what has changed against the partitions and the times.
 func (ed *editing) settle() error {
+	if ed.specChanged {
+		if err := refusedAsk(ask.PartsByNode(ed.sp)); err != nil {
+			return err
+		}
+		if err := validNeeds(ed.sp); err != nil {
+			return err
+		}
+	}
 	if ed.replace {
 		sp := ed.sp
 		caller := proto.Caller{UID: sp.UID, GID: sp.GID, Groups: sp.Groups, User: sp.User, Group: sp.Group}
@@ -318,14 +327,11 @@ func (ed *editing) qos(kv model.KV) error {
 	return nil
 }
 
-// nodes is NumNodes.
+// nodes is NumNodes: a number, or least and most.
 func (ed *editing) nodes(kv model.KV) error {
-	n, err := ed.numberOf(kv, 1, 1<<20)
-	if err != nil {
-		return err
-	}
-	ed.sp.MinNodes, ed.sp.MaxNodes, ed.specChanged, ed.replace = int32(n), int32(n), true, true
-	return nil
+	least, most, err := ask.ParseNodes(kv.Value)
+	ed.sp.MinNodes, ed.sp.MaxNodes, ed.specChanged, ed.replace = least, most, true, true
+	return refusedAsk(err)
 }
 
 // nodeList is ReqNodeList.

@@ -2,9 +2,10 @@ package ctld
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
@@ -18,12 +19,12 @@ const needKeys = "Features, Prefer, Gres (TresPerNode), TresPerJob, TresPerTask,
 // against the partitions.
 func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 	count := func(to *int32) {
-		var n int64
-		if n, err = strconv.ParseInt(value, 10, 64); err != nil || n < 1 || n > maxPerGPU {
-			err = fmt.Errorf("a whole number from 1 to %d is wanted", maxPerGPU)
+		var n int32
+		if n, err = ask.ParseCount(value, ask.MaxCount); err != nil {
+			err = fmt.Errorf("a whole number from 1 to %d is wanted", ask.MaxCount)
 			return
 		}
-		*to = int32(n)
+		*to = n
 	}
 	more := sp.Extra()
 	switch strings.ToLower(key) {
@@ -40,7 +41,7 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 	case "trespertask":
 		sp.Gres, err = withGres(sp.Gres, &more, model.PerTask, value)
 	case "licenses":
-		more.Licenses, more.AnyLicense, err = licensesIn(value)
+		more.Licenses, more.AnyLicense, err = ask.ParseLicenses(value)
 	case "numtasks", "reqprocs":
 		count(&sp.Tasks)
 	case "cpuspertask", "cpus/task":
@@ -76,15 +77,19 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 		return true, refuse(proto.CodeBadRequest, "%s=%s: %v", key, value, err)
 	}
 	sp.More = &more
-	return true, validNeeds(sp)
+	return true, nil
 }
 
-// withGres replaces the generic resources that are counted per node, job or task by those of a list such as gpu:2 or
-// gres:gpu:a100:2; an empty list removes them.
+// withGres replaces the generic resources that are counted per node, job or task by those of a list in the form of
+// --gres; an empty list removes them.
 func withGres(have []model.GresReq, more *model.Needs, per model.GresPer, list string) ([]model.GresReq, error) {
 	if len(more.GresToo) > 0 {
-		return nil, fmt.Errorf(
-			"the job asks for them in several ways, which give its nodes or tasks too: cancel it and submit another")
+		return nil, fmt.Errorf("the job asks for them in several ways, which give its nodes or tasks too: cancel it and " +
+			"submit another")
+	}
+	add, err := ask.ParseGres("", list, per)
+	if err != nil {
+		return nil, err
 	}
 	var out []model.GresReq
 	for _, g := range have {
@@ -92,50 +97,11 @@ func withGres(have []model.GresReq, more *model.Needs, per model.GresPer, list s
 			out = append(out, g)
 		}
 	}
-	others := len(out)
-	for word := range strings.SplitSeq(list, ",") {
-		if word == "" {
-			continue
-		}
-		parts := strings.Split(strings.TrimPrefix(strings.TrimPrefix(word, "gres:"), "gres/"), ":")
-		g := model.GresReq{Name: parts[0], Count: 1, Per: per}
-		rest := parts[1:]
-		if n := len(rest); n > 0 {
-			if k, err := strconv.ParseInt(rest[n-1], 10, 32); err == nil && k >= 0 {
-				g.Count, rest = int32(k), rest[:n-1]
-			}
-		}
-		switch {
-		case g.Name == "" || len(rest) > 1 || len(rest) == 1 && rest[0] == "":
-			return nil, fmt.Errorf("'%s': write NAME:NUMBER or NAME:TYPE:NUMBER, such as gpu:2 or gpu:a100:2", word)
-		case len(rest) == 1:
-			g.Type = rest[0]
-		}
-		for _, o := range out[:others] {
-			if o.Name == g.Name {
-				return nil, fmt.Errorf("the job asks for %s in another way already (gcontrol show job has it as TresPerNode, "+
-					"TresPerJob or TresPerTask): change that", g.Name)
-			}
-		}
-		if g.Count > 0 {
-			out = append(out, g)
+	for _, g := range add {
+		if slices.ContainsFunc(out, func(o model.GresReq) bool { return o.Name == g.Name }) {
+			return nil, fmt.Errorf("the job asks for %s in another way already (gcontrol show job has it as TresPerNode, "+
+				"TresPerJob or TresPerTask): change that", g.Name)
 		}
 	}
-	return out, nil
-}
-
-// licensesIn reads name[:count] joined with , (all of them) or | (one of them).
-func licensesIn(list string) (out []model.LicenseCount, either bool, err error) {
-	either = strings.Contains(list, "|")
-	for _, word := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == '|' }) {
-		name, number, counted := strings.Cut(word, ":")
-		l := model.LicenseCount{Name: name, Count: 1}
-		if counted {
-			if l.Count, err = strconv.ParseInt(number, 10, 64); err != nil {
-				return nil, false, fmt.Errorf("'%s': write NAME or NAME:COUNT, such as matlab:2", word)
-			}
-		}
-		out = append(out, l)
-	}
-	return out, either, nil
+	return append(out, add...), nil
 }

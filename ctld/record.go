@@ -29,12 +29,12 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		of := ask.RulesOf(sched.Lifted(v, sp.QOS, p), &cfg.Params)
 		rules = &of
 	}
-	size, gres, bill := ask.Asked(sp, rules)
-	r.ReqCPUs, r.NumNodes, r.ReqGres = int32(size.CPUs), int32(size.Nodes), gres
+	size := ask.Asked(sp, rules)
+	r.ReqCPUs, r.NumNodes, r.ReqGres = int32(size.CPUs), int32(size.Nodes), size.Gres
 	if size.MemMiB > 0 {
 		r.ReqMemMiB = (size.MemMiB + int64(size.Nodes) - 1) / int64(size.Nodes)
 	}
-	r.Asked = &model.Asked{Nodes: int32(size.Nodes), MemMiB: size.MemMiB, Bill: bill}
+	r.Asked = &model.Asked{Nodes: int32(size.Nodes), MemMiB: size.MemMiB, Bill: size.Bill, Licenses: size.Licenses}
 	if j.State == model.Completing { // as in Slurm's accounting: it counts as running until it has ended
 		r.State = model.Running
 	}
@@ -59,7 +59,7 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		r.Nodes, r.NumNodes = hostlist.Compress(names), int32(len(names))
 		cpus, mem, gres := j.Run.Alloc.Totals()
 		r.AllocCPUs, r.AllocMemMiB, r.AllocGres = int32(cpus), mem, gres
-		r.Asked.Billed = j.Run.Billing()
+		r.Asked.Billed, r.Asked.Held = j.Run.Billing(), j.Run.Licenses
 		if r.ReqMemMiB <= 0 {
 			r.ReqMemMiB = mem / int64(r.NumNodes)
 		}

@@ -164,26 +164,8 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 		return refuse(proto.CodeBadRequest, "the working directory '%s' is not an absolute path; give one with --chdir",
 			sp.WorkDir)
 	}
-	for _, n := range []struct {
-		option string
-		value  int64
-	}{{"--nodes", int64(sp.MinNodes)}, {"--nodes", int64(sp.MaxNodes)}, {"--ntasks", int64(sp.Tasks)},
-		{"--ntasks-per-node", int64(sp.TasksPerNode)}, {"--cpus-per-task", int64(sp.CPUsPerTask)},
-		{"--mem-per-cpu", sp.MemPerCPU}, {"--tmp", sp.TmpMiB}, {"--mincpus", int64(sp.MinCPUs)}} {
-		if n.value < 0 {
-			return refuse(proto.CodeBadRequest, "%s=%d is negative", n.option, n.value)
-		}
-	}
 	if err := validNeeds(sp); err != nil {
 		return err
-	}
-	if w := sp.Warning; w != nil && (w.Signal < 1 || w.Signal > 64 || w.BeforeS < 0 || w.BeforeS > model.MaxWarningS) {
-		return refuse(proto.CodeBadRequest,
-			"--signal: signal %d, %d seconds before the limit; signals go from 1 to 64, seconds from 0 to %d", w.Signal,
-			w.BeforeS, model.MaxWarningS)
-	}
-	if sp.MaxNodes != 0 && sp.MaxNodes < sp.MinNodes {
-		return refuse(proto.CodeNodeCount, "--nodes=%d-%d: the most is smaller than the least", sp.MinNodes, sp.MaxNodes)
 	}
 	if sp.PrioReq != 0 && !c.operator(who) || sp.Nice < 0 && !c.operator(who) {
 		return refuse(proto.CodeAccess, "--priority and a negative --nice are for operators")

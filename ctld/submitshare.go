@@ -1,61 +1,34 @@
 package ctld
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
 )
-
-// maxGPUMem bounds --gpu-mem, MiB.
-const maxGPUMem = 1 << 24
 
 // shareGPUs validates requests for shared GPUs and GPU memory, and converts a part of a GPU into shares. It replaces
 // sp.Gres and does not edit it.
 func shareGPUs(v *state.View, sp *model.Spec) error {
 	cfg := v.Config()
 	sp.Gres = migAlias(cfg, sp.Gres)
-	var share *model.GresReq
-	whole := false
+	if err := ask.CheckShares(sp); err != nil {
+		return refusedAsk(err)
+	}
 	for i := range sp.Gres {
-		g := &sp.Gres[i]
-		switch {
-		case g.Count == 0:
-		case g.Name == model.GPUName:
-			whole = true
-		case !model.IsShare(g.Name):
-			if g.Milli != 0 {
-				return refuse(proto.CodeInvalidGres, "%s: only GPUs are shared in parts", g.Name)
+		if g := &sp.Gres[i]; model.IsShare(g.Name) && g.Count > 0 {
+			if err := shareFits(v, sp, g); err != nil {
+				return err
 			}
-		case share != nil:
-			return refuse(proto.CodeInvalidGres, "%s and %s: a job has shares of one kind, and of one GPU on each node; ask "+
-				"for more of one of them, or for whole GPUs", asked(share), asked(g))
-		case g.Per != model.PerNode:
-			return refuse(proto.CodeInvalidGres, "%s: shares are counted by node; use --gres=%s:%d", g.Name, g.Name, g.Count)
-		case g.Milli < 0 || g.Milli >= 1000 || g.Milli > 0 && g.Name != "shard":
-			return refuse(proto.CodeInvalidGres, "%d/1000 of a GPU: a part is less than 1; ask for whole GPUs, such as --gpus=1",
-				g.Milli)
-		default:
-			share = g
-		}
-	}
-	if share != nil && whole {
-		return refuse(proto.CodeInvalidGres,
-			"%s beside whole GPUs: a job has either whole GPUs or shares of one; submit two jobs, or ask for whole GPUs",
-			asked(share))
-	}
-	if share != nil {
-		if err := shareFits(v, sp, share); err != nil {
-			return err
 		}
 	}
 	if err := indexFits(v, sp); err != nil {
 		return err
 	}
-	return gpuMemory(v, sp, share != nil || whole)
+	return gpuMemory(v, sp)
 }
 
 // indexFits checks that some node of the job's partitions has GPUs with the requested numbers.
@@ -95,18 +68,6 @@ func indexFits(v *state.View, sp *model.Spec) error {
 		"--gpu-index=%s: no node of %s has GPUs with these numbers (they count from 0); ginfo -G lists them", want, where)
 }
 
-// asked writes a request in the form of --gres.
-func asked(g *model.GresReq) string {
-	s := g.Name
-	if g.Type != "" {
-		s += ":" + g.Type
-	}
-	if g.Milli > 0 {
-		return fmt.Sprintf("%.3g of a GPU", float64(g.Milli)/1000)
-	}
-	return fmt.Sprintf("%s:%d", s, g.Count)
-}
-
 // shareFits checks that some GPU of the job's partitions has the shares. For a part of a GPU it sets the count: the
 // least number of shares on any GPU.
 func shareFits(v *state.View, sp *model.Spec, g *model.GresReq) error {
@@ -129,18 +90,18 @@ func shareFits(v *state.View, sp *model.Spec, g *model.GresReq) error {
 	case g.Milli > 0 && most == 0:
 		return refuse(proto.CodeInvalidGres,
 			"%s: no node of %s has its GPUs in shares (Gres=gpu:N,shard:M); ask for whole ones, such as --gpus=1",
-			asked(g), where)
+			ask.GresText(g), where)
 	case most == 0:
 		if err := knownGres(v.Config(), *g); err != nil {
 			return err
 		}
-		return refuse(proto.CodeInvalidGres, "%s: no node of %s has it; see ginfo -o '%%n %%G'", asked(g), where)
+		return refuse(proto.CodeInvalidGres, "%s: no node of %s has it; see ginfo -o '%%n %%G'", ask.GresText(g), where)
 	case g.Milli > 0:
 		g.Count = least
 	case g.Count > most:
 		return refuse(proto.CodeInvalidGres,
 			"%s: a GPU in %s has %d at most, and all of a job's are of one GPU; ask for fewer, or for whole GPUs with --gpus",
-			asked(g), where, most)
+			ask.GresText(g), where, most)
 	}
 	return nil
 }
@@ -163,15 +124,10 @@ func eachGres(v *state.View, sp *model.Spec, f func(*model.GresDef)) {
 }
 
 // gpuMemory validates --gpu-mem.
-func gpuMemory(v *state.View, sp *model.Spec, gpus bool) error {
+func gpuMemory(v *state.View, sp *model.Spec) error {
 	want := sp.Extra().GPUMemMiB
-	switch {
-	case want == 0:
+	if want == 0 {
 		return nil
-	case want < 0 || want > maxGPUMem:
-		return refuse(proto.CodeBadRequest, "--gpu-mem=%dM is no amount of a GPU's memory", want)
-	case !gpus:
-		return refuse(proto.CodeInvalidGres, "--gpu-mem needs GPUs: give --gpus, --gres=gpu:N or --gres=shard:N too")
 	}
 	margin, most, some := v.Config().Params.GPUMemMarginMiB, int64(0), false
 	eachGres(v, sp, func(d *model.GresDef) {

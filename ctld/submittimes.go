@@ -18,12 +18,6 @@ func fitTimes(v *state.View, now model.Time, sp *model.Spec) error {
 	if sp.More != nil {
 		least = sp.More.TimeMinS
 	}
-	switch {
-	case least < 0:
-		return refuse(proto.CodeTimeLimit, "--time-min is negative")
-	case least > 0 && sp.LimitS != model.NotSet && least > sp.LimitS:
-		return refuse(proto.CodeTimeLimit, "--time-min=%s is more than --time=%s", limitOf(least), limitOf(sp.LimitS))
-	}
 	if sp.Deadline == 0 {
 		return nil
 	}

@@ -21,7 +21,9 @@ type Counts struct {
 	MemPerCPU          int64           // MiB
 	MaxMem             int64           // MiB per node that the job may ask for; 0: no limit
 	Gres               []model.GresReq // requests with a type first
-	Sockets            int             // least sockets of a node
+	Licenses           []model.LicenseCount
+	AnyLicense         bool // one of the licenses is enough
+	Sockets            int  // least sockets of a node
 
 	CPUsPerGPU                        int   // for each GPU that is counted per job
 	GPUMemNode, GPUMemTask, GPUMemJob int64 // MiB for the GPUs of a node, of a task, and for each that is counted per job
@@ -32,7 +34,10 @@ type Counts struct {
 func RulesOf(p *model.Partition, params *model.Params) model.AskRules {
 	r := model.AskRules{Partition: p.Name, MinNodes: p.MinNodes, MaxNodes: p.MaxNodes, DefMemPerGPU: p.DefMemPerGPU,
 		MaxMemPerCPU: params.MaxMemPerCPU, MaxMemPerNode: params.MaxMemPerNode, DefCPUPerGPU: p.DefCPUPerGPU,
-		Billing: p.Billing, Flags: params.Priority.Flags}
+		Billing: p.Billing, Flags: params.Priority.Flags, NodeCPUs: p.NodeCPUs}
+	if p.MaxCPUsPerNode > 0 {
+		r.NodeCPUs = min(r.NodeCPUs, p.MaxCPUsPerNode)
+	}
 	switch {
 	case p.DefMemPerCPU > 0:
 		r.DefMemPerCPU = p.DefMemPerCPU
@@ -71,6 +76,7 @@ func Of(sp *model.Spec, rules *model.AskRules) Counts {
 	c.gpuDefaults(sp, rules)
 	if m := sp.More; m != nil {
 		c.Sockets = int(m.Sockets)
+		c.Licenses, c.AnyLicense = m.Licenses, m.AnyLicense
 		if len(m.GPUsPerSocket) > 0 { // a core of each socket with GPUs of the job
 			c.Sockets = max(1, c.Sockets)
 			c.MinCPUs = max(c.MinCPUs, c.Sockets)
@@ -86,7 +92,22 @@ func Of(sp *model.Spec, rules *model.AskRules) Counts {
 		c.PerNode = c.TasksPerNode
 	}
 	c.memory(rules)
+	c.spread(sp, rules)
 	return c
+}
+
+// spread counts the nodes that the tasks need because the largest node of the partition holds only some of them. As in
+// Slurm, that is what a waiting job asks for where it doesn't say how many nodes it wants.
+func (c *Counts) spread(sp *model.Spec, rules *model.AskRules) {
+	if rules.NodeCPUs <= 0 || c.Overcommit {
+		return
+	}
+	each := max(1, int(rules.NodeCPUs)/c.CPUsPerTask) // tasks on one node
+	if c.TasksPerNode > 0 {
+		each = min(each, c.TasksPerNode)
+	}
+	least := max((c.Tasks+each-1)/each, (c.JobGPUs()*c.CPUsPerGPU+int(rules.NodeCPUs)-1)/int(rules.NodeCPUs))
+	c.MinNodes = max(c.MinNodes, min(least, c.MaxNodes)) // more than MaxNodes fits nowhere
 }
 
 // nodes sets how many nodes the job may have.

@@ -2,9 +2,13 @@
 // the memory. The commands, the controller, the scheduler, accounting and the simulator all use it,
 // so that they agree.
 //
-// It owns the reading of a model.Spec. It knows neither nodes nor free capacity: internal/sched
-// finds where a job fits, from the same Counts.
+// It owns how a request is read, checked and counted. It knows neither nodes nor free capacity:
+// internal/sched finds where a job fits, from the same Counts.
 //
+//	gres.go licenses.go pertask.go number.go   parsers of what options and gcontrol's keys say
+//	settle.go  Draft: what is said option by option becomes a model.Spec whose parts agree
+//	check.go   Check: what can't be asked for, whatever a cluster has; commands and controller ask it
+//	error.go   Error: a refusal, and what it is about
 //	counts.go  Of: the numbers of a job with the defaults of its partition and cluster filled in
 //	key.go     Key: what two jobs have in common that need the same of nodes
 //	size.go    Size: the least that a job takes, and the same as a list of resources

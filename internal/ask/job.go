@@ -49,10 +49,18 @@ func Job(j *model.Job, rules *model.AskRules) Size {
 	return Size{Nodes: n, Tasks: c.TasksOn(n), CPUs: cpus, MemMiB: mem}
 }
 
-// Asked gives a job's request for its accounting record, whether it is pending or runs.
-func Asked(sp *model.Spec, rules *model.AskRules) (size Size, gres []model.GresCount, bill int64) {
+// Demand is all that a job asks for.
+type Demand struct {
+	Size
+	Gres     []model.GresCount
+	Licenses []model.LicenseCount // those that it can't do without
+	Bill     int64
+}
+
+// Asked gives what a job asks for, whether it waits or runs.
+func Asked(sp *model.Spec, rules *model.AskRules) Demand {
 	c := Of(sp, rules)
-	size = c.Size()
+	size := c.Size()
 	all, _ := c.Least()
-	return size, c.GresOn(&size), Bill(all, rules)
+	return Demand{size, c.GresOn(&size), c.Certain(), Bill(all, rules)}
 }

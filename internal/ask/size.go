@@ -94,6 +94,14 @@ func unitsOf(g *model.GresReq, s *Size) int64 {
 	return int64(g.Count)
 }
 
+// Certain gives the licenses that the job takes in any case: of several of which one is enough, none.
+func (c *Counts) Certain() []model.LicenseCount {
+	if c.AnyLicense && len(c.Licenses) > 1 {
+		return nil
+	}
+	return c.Licenses
+}
+
 // Least gives the least that the job takes, as lists of resources: for the whole job, and for its largest node.
 func (c *Counts) Least() (all, node []model.TRESCount) {
 	whole := c.Size()
@@ -120,6 +128,9 @@ func (c *Counts) Least() (all, node []model.TRESCount) {
 		if g.Type != "" {
 			add("gres/"+g.Name+":"+g.Type, n, each)
 		}
+	}
+	for _, l := range c.Certain() {
+		add(model.LicenseTRES(l.Name), l.Count, 0)
 	}
 	return all, node
 }

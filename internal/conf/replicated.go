@@ -171,6 +171,9 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 	for _, n := range p.Nodes {
 		if !future[n] {
 			m.Nodes = append(m.Nodes, n)
+			if d := index[n]; d != nil {
+				m.NodeCPUs = max(m.NodeCPUs, int32(d.CPUs))
+			}
 		}
 	}
 	return m

@@ -26,9 +26,11 @@ func TestNumbersAgree(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	c := devcluster.Start(t,
-		devcluster.Options{Nodes: 4, CPUs: 16, MemMiB: 16000, Gres: "gpu:a100:4,fpga:8", Conf: "GresTypes=gpu,fpga\n",
+		devcluster.Options{Nodes: 4, CPUs: 16, MemMiB: 16000, Gres: "gpu:a100:4,fpga:8",
+			Conf: "GresTypes=gpu,fpga\nLicenses=matlab:9,ansys:4\n",
 			Partitions: `
-PartitionName=main Nodes=ALL Default=YES DefMemPerCPU=100 TRESBillingWeights="CPU=0.5,Mem=0.25G,GRES/gpu=2"
+PartitionName=main Nodes=ALL Default=YES DefMemPerCPU=100 \
+TRESBillingWeights="CPU=0.5,Mem=0.25G,GRES/gpu=2,License/matlab=3"
 PartitionName=gpus Nodes=ALL JobDefaults=DefCpuPerGPU=3,DefMemPerGPU=700 TRESBillingWeights="CPU=0,GRES/gpu=2.0"
 PartitionName=wide Nodes=ALL MinNodes=2 MaxMemPerCPU=400 DefMemPerNode=900
 `})
@@ -146,7 +148,7 @@ func inQueueOrder(list string) string {
 	by := map[string]string{}
 	for w := range strings.SplitSeq(list, ",") {
 		name, _, _ := strings.Cut(w, "=")
-		if strings.HasPrefix(name, "gres/") {
+		if strings.HasPrefix(name, "gres/") || strings.HasPrefix(name, "license/") {
 			gres = append(gres, w)
 		}
 		by[name] = w
@@ -209,6 +211,13 @@ func randomAsk(rng *rand.Rand) *model.Spec {
 	}
 	if one(15) {
 		sp.Gres = append([]model.GresReq{{Name: "fpga", Count: 1 + n(4), Per: model.GresPer(n(3))}}, sp.Gres...)
+	}
+	if one(30) {
+		if sp.More == nil {
+			sp.More = &model.Needs{}
+		}
+		sp.More.Licenses = []model.LicenseCount{{Name: "matlab", Count: int64(1 + n(9))}, {Name: "ansys", Count: 1}}[:1+n(2)]
+		sp.More.AnyLicense = one(30)
 	}
 	return sp
 }

@@ -153,8 +153,7 @@ func (r *JobRow) billing() int64 {
 	if r.Run != nil {
 		return r.Run.Billing()
 	}
-	_, _, bill := ask.Asked(r.Spec, r.askRules())
-	return bill
+	return ask.Asked(r.Spec, r.askRules()).Bill
 }
 
 func (r *JobRow) numTasks() int { return ask.Job(r.Job, r.askRules()).Tasks }

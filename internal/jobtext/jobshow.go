@@ -262,13 +262,13 @@ func tresText(j *model.Job, rules *model.AskRules) string {
 		return askedText(j, rules)
 	}
 	cpus, mem, gres := j.Run.Alloc.Totals()
-	return tres(int64(cpus), mem, int64(len(j.Run.Alloc.Nodes)), gres, j.Run.Billing())
+	return tres(int64(cpus), mem, int64(len(j.Run.Alloc.Nodes)), gres, j.Run.Billing()) + licenseTRES(j.Run.Licenses)
 }
 
 // askedText gives the resources that a job asks for, in the same form.
 func askedText(j *model.Job, rules *model.AskRules) string {
-	size, gres, bill := ask.Asked(j.Spec, rules)
-	return tres(int64(size.CPUs), size.MemMiB, int64(size.Nodes), gres, bill)
+	d := ask.Asked(j.Spec, rules)
+	return tres(int64(d.CPUs), d.MemMiB, int64(d.Nodes), d.Gres, d.Bill) + licenseTRES(d.Licenses)
 }
 
 // jobGresText gives what an allocation has of generic resources on all nodes: gpu:a100:4.

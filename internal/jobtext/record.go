@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
@@ -204,7 +205,8 @@ func (r *RecordRow) mem(mib int64) string {
 }
 
 // tres writes a list of resources in sacct's order, which is the alphabet's.
-func (r *RecordRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, bill int64) string {
+func (r *RecordRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, bill int64,
+	licenses []model.LicenseCount) string {
 	type entry struct{ name, value string }
 	list := []entry{{name: "cpu", value: strconv.FormatInt(cpus, 10)}, {name: "node", value: strconv.FormatInt(nodes, 10)}}
 	if bill != notBilled {
@@ -219,6 +221,9 @@ func (r *RecordRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, bill
 		if g.Type != "" {
 			sums["gres/"+g.Name+":"+g.Type] += g.Count
 		}
+	}
+	for _, l := range licenses {
+		sums[model.LicenseTRES(l.Name)] += l.Count
 	}
 	for name, n := range sums {
 		list = append(list, entry{name: name, value: strconv.FormatInt(n, 10)})
@@ -248,6 +253,31 @@ func (r *RecordRow) asked() (nodes, memMiB, bill int64) {
 	return int64(max(1, r.Asked.Nodes)), memMiB, r.Asked.Bill
 }
 
+// asks gives what the job asked for as far as the record has it.
+func (r *RecordRow) asks() model.Asked {
+	if r.Asked == nil {
+		return model.Asked{}
+	}
+	return *r.Asked
+}
+
+// held gives the licenses that the job held. A step holds none.
+func (r *RecordRow) held() []model.LicenseCount {
+	if r.Batch {
+		return nil
+	}
+	return r.asks().Held
+}
+
+// licenses gives those that the job held or, if it never started, asked for.
+func (r *RecordRow) licenses() string {
+	list := r.asks().Held
+	if len(list) == 0 {
+		list = r.asks().Licenses
+	}
+	return ask.LicensesText(list, false)
+}
+
 // billed gives the billing units that the job held. A step is not billed.
 func (r *RecordRow) billed() int64 {
 	switch {
@@ -261,7 +291,7 @@ func (r *RecordRow) billed() int64 {
 
 func (r *RecordRow) reqTRES() string {
 	nodes, mem, bill := r.asked()
-	return r.tres(r.reqCPUs(), mem, nodes, r.ReqGres, bill)
+	return r.tres(r.reqCPUs(), mem, nodes, r.ReqGres, bill, r.asks().Licenses)
 }
 
 func (r *RecordRow) allocTRES() string {
@@ -275,7 +305,7 @@ func (r *RecordRow) allocTRES() string {
 			gres[i].Count = r.perNode(gres[i].Count)
 		}
 	}
-	return r.tres(r.cpus(), r.perNode(r.AllocMemMiB), r.nodes(), gres, r.billed())
+	return r.tres(r.cpus(), r.perNode(r.AllocMemMiB), r.nodes(), gres, r.billed(), r.held())
 }
 
 // used gives the usage of the batch step, once it has ended; nil for other rows.

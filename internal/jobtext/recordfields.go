@@ -157,7 +157,7 @@ func recordFieldsAToL(u map[string]RecordField) []RecordField {
 			}
 			return ""
 		}),
-		aEmpty("Licenses", 10),
+		aJob("Licenses", 10, (*RecordRow).licenses),
 	}
 }
 

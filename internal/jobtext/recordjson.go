@@ -79,7 +79,7 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 		{Name: "group", Str: func(r *row) string { return r.Group }},
 		{Name: "job_id", Int: func(r *row) int64 { return int64(r.Job) }},
 		{Name: "name", Str: func(r *row) string { return r.Name }},
-		{Name: "licenses"},
+		{Name: "licenses", Str: func(r *row) string { return r.licenses() }},
 		{Name: "nodes", Str: func(r *row) string { return r.nodeList() }},
 		{Name: "partition", Str: func(r *row) string { return r.Partition }},
 		{Name: "priority", Count: func(r *row) int64 { return int64(r.Priority) }},
@@ -105,7 +105,7 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 			{Name: "allocated", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeAlloc(w, name) }},
 			{Name: "requested", Put: func(w *slurmjson.Writer, name string, r *row) {
 				nodes, mem, bill := r.asked()
-				w.TRESList(name, r.reqCPUs(), max(0, mem), nodes, bill, r.ReqGres)
+				w.TRESList(name, r.reqCPUs(), max(0, mem), nodes, bill, r.ReqGres, r.asks().Licenses)
 			}},
 		}},
 		{Name: "used_gres"},
@@ -269,5 +269,5 @@ func (r *RecordRow) writeAlloc(j *slurmjson.Writer, name string) {
 	if r.AllocCPUs > 0 {
 		cpus = r.cpus()
 	}
-	j.TRESList(name, cpus, r.perNode(r.AllocMemMiB), r.nodes(), r.billed(), r.AllocGres)
+	j.TRESList(name, cpus, r.perNode(r.AllocMemMiB), r.nodes(), r.billed(), r.AllocGres, r.held())
 }

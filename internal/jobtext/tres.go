@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
@@ -19,10 +20,7 @@ func resvTRES(v *model.Reservation, size *proto.ResvSize) string {
 			out = append(out, fmt.Sprintf("%s=%d", g.TRES, g.Count))
 		}
 	}
-	for _, l := range v.Licenses {
-		out = append(out, fmt.Sprintf("license/%s=%d", l.Name, l.Count))
-	}
-	return strings.Join(out, ",")
+	return strings.Join(out, ",") + licenseTRES(v.Licenses)
 }
 
 // notBilled, as a number of billing units, leaves them out.
@@ -83,7 +81,7 @@ func gresReqText(g model.GresReq) string {
 		s += ":" + g.Type
 	}
 	if g.Milli > 0 {
-		return s + ":" + PartText(g.Milli)
+		return s + ":" + ask.PartText(g.Milli)
 	}
 	return s + ":" + strconv.Itoa(int(g.Count))
 }
@@ -171,15 +169,14 @@ func licensesText(sp *model.Spec) string {
 	if sp.More == nil {
 		return ""
 	}
-	var out []string
-	for _, l := range sp.More.Licenses {
-		out = append(out, l.Name+":"+strconv.FormatInt(l.Count, 10))
-	}
-	if sp.More.AnyLicense {
-		return strings.Join(out, "|")
-	}
-	return strings.Join(out, ",")
+	return ask.LicensesText(sp.More.Licenses, sp.More.AnyLicense)
 }
 
-// PartText shows thousandths: 0.5.
-func PartText(milli int32) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }
+// licenseTRES gives licenses as they stand behind other resources: ,license/matlab=2.
+func licenseTRES(list []model.LicenseCount) string {
+	text := ""
+	for _, l := range list {
+		text += fmt.Sprintf(",%s=%d", model.LicenseTRES(l.Name), l.Count)
+	}
+	return text
+}

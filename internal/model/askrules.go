@@ -18,6 +18,7 @@ type AskRules struct {
 	DefCPUPerGPU  int32        // 0: none
 	Billing       []TRESWeight // TRESBillingWeights; empty: CPUs
 	Flags         PrioFlags    // how Billing is summed
+	NodeCPUs      int32        // the most that one node gives to a job; 0: not known
 }
 
 func (x *AskRules) Wire(c *wire.C) {
@@ -33,4 +34,5 @@ func (x *AskRules) Wire(c *wire.C) {
 	wire.Int(c, &x.DefCPUPerGPU)
 	wire.List(c, &x.Billing, MaxFew)
 	wire.Int(c, &x.Flags)
+	wire.Int(c, &x.NodeCPUs)
 }

@@ -396,6 +396,7 @@ type Partition struct {
 	ShareForced bool     // all jobs share, also those without --oversubscribe
 	ReqResv     bool     // only jobs in reservations run here
 	GPUIdle     *GPUIdle // GpuIdlePolicy of its own; nil: the cluster's
+	NodeCPUs    int32    // of its largest node; 0: not known
 }
 
 func (x *Partition) Wire(c *wire.C) {
@@ -436,6 +437,7 @@ func (x *Partition) Wire(c *wire.C) {
 	wire.Bool(c, &x.ShareForced)
 	wire.Bool(c, &x.ReqResv)
 	wire.Ptr(c, &x.GPUIdle)
+	wire.Int(c, &x.NodeCPUs)
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).

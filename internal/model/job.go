@@ -229,6 +229,15 @@ func (r *Run) Billing() int64 {
 	return Scale(r.BillRate, FactorOne, r.Factor) / FactorOne
 }
 
+// TRES gives what the job holds, licenses included, in order of name.
+func (r *Run) TRES() []TRESCount {
+	all := r.Alloc.TRES()
+	for _, l := range r.Licenses {
+		all = AddTRES(all, LicenseTRES(l.Name), l.Count)
+	}
+	return all
+}
+
 // End is how a job ended.
 type End struct {
 	At   Time

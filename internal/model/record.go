@@ -143,6 +143,9 @@ type Asked struct {
 	MemMiB int64 // 0: the share of its nodes or CPUs
 	Bill   int64 // billing units of its request
 	Billed int64 // billing units of its allocation; 0: it has not started
+
+	Licenses []LicenseCount // that it asks for in any case
+	Held     []LicenseCount // that it holds, or held
 }
 
 func (x *Asked) Wire(c *wire.C) {
@@ -150,4 +153,6 @@ func (x *Asked) Wire(c *wire.C) {
 	wire.Int(c, &x.MemMiB)
 	wire.Int(c, &x.Bill)
 	wire.Int(c, &x.Billed)
+	wire.List(c, &x.Licenses, MaxFew)
+	wire.List(c, &x.Held, MaxFew)
 }

@@ -16,6 +16,9 @@ const GPUName = "gpu"
 // MIGName is an alternative name for MIG instances: Slurm calls them gpu.
 const MIGName = "mig"
 
+// ShardName is the sharing resource that parts of GPUs (--gpus=0.5) are counted in.
+const ShardName = "shard"
+
 // IsShare reports whether a generic resource of this name shares GPUs.
 func IsShare(name string) bool { return name == "shard" || name == "mps" }
 

@@ -152,7 +152,7 @@ func (x *explainer) roomUnder(r *rule, need, have int64) (model.Time, []model.Jo
 			e := end{l.at, l.id, 1}
 			if r.kind == byCount {
 				e.n = 0
-				all, _ := allocTRES(x.v, j.Run.Alloc, j.Run.Partition)
+				all, _ := allocTRES(x.v, j.Run.Alloc, j.Run.Licenses, j.Run.Partition)
 				if list := x.p.lim.vector(all); r.t < len(list) {
 					e.n = list[r.t]
 				}

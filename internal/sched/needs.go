@@ -33,7 +33,6 @@ func (r *Request) more(m *model.Needs) {
 	r.OfSocket, r.Index = m.GPUsPerSocket, m.GPUIndex
 	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread
 	r.Private = r.Private || m.ExclusiveUser
-	r.Licenses, r.AnyLicense = m.Licenses, m.AnyLicense
 	r.GPUMem = m.GPUMemMiB
 }
 

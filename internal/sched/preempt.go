@@ -69,7 +69,7 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 		return false
 	}
 	if p.lim != nil && it.gate != nil {
-		all, node := allocTRES(p.v, alloc, l.part.Name)
+		all, node := allocTRES(p.v, alloc, it.sh.rq.Certain(), l.part.Name)
 		if why := p.lim.refuses(it.gate, p.lim.vector(all), p.lim.vector(node), it.limitS); why != model.ReasonNone {
 			p.because(it.e, why, "")
 			return true

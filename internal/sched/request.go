@@ -28,8 +28,6 @@ type Request struct {
 	CoreEach                       bool            // each task has cores of its own
 	Switches                       int             // most leaf switches; 0: any number
 	Contiguous, Spread             bool
-	Licenses                       []model.LicenseCount
-	AnyLicense                     bool  // one of the licenses is enough
 	LLN                            bool  // least loaded nodes first
 	GPUMem                         int64 // MiB that each GPU has, or has left where it is shared; 0: any
 

@@ -292,7 +292,7 @@ func (p *Planner) start(l *lane, it *item, task int32) bool {
 		return false
 	}
 	g := p.lodge(it)
-	if g.alloc == nil || !p.admits(l, it, g.alloc, g.limitS) {
+	if g.alloc == nil || !p.admits(l, it, &g) {
 		return false
 	}
 	end := min(p.after(p.now, g.planS), p.until(g.resv, p.now))

@@ -7,9 +7,10 @@ import (
 	"gbatch/internal/state"
 )
 
-// allocTRES gives the resources of an allocation, billing units included, and the largest amount of each on one node.
-func allocTRES(v *state.View, a *model.Alloc, part string) (all, node []model.TRESCount) {
-	all = a.TRES()
+// allocTRES gives the resources of an allocation with licenses, billing units included, and the largest amount of each
+// on one node.
+func allocTRES(v *state.View, a *model.Alloc, lic []model.LicenseCount, part string) (all, node []model.TRESCount) {
+	all = (&model.Run{Alloc: a, Licenses: lic}).TRES()
 	all = model.AddTRES(all, "billing", v.BillingOf(all, part))
 	one := model.Alloc{Nodes: make([]model.NodeAlloc, 1)}
 	for i := range a.Nodes {
@@ -57,18 +58,18 @@ func (p *Planner) held(l *lane, it *item) model.Reason {
 	return p.lim.refuses(it.gate, w.all, w.node, it.e.j.Spec.LeastS(it.limitS))
 }
 
-// admits reports whether the limits allow a job an allocation. If they do, it counts the job; otherwise it sets
+// admits reports whether the limits allow a job what it is to get. If they do, it counts the job; otherwise it sets
 // Planner.over.
-func (p *Planner) admits(l *lane, it *item, alloc *model.Alloc, limitS int64) bool {
+func (p *Planner) admits(l *lane, it *item, g *lodging) bool {
 	if p.lim == nil || it.gate == nil {
 		return true
 	}
-	all, node := allocTRES(p.v, alloc, l.part.Name)
+	all, node := allocTRES(p.v, g.alloc, g.lic, l.part.Name)
 	need := p.lim.vector(all)
-	if p.over = p.lim.refuses(it.gate, need, p.lim.vector(node), limitS); p.over != model.ReasonNone {
+	if p.over = p.lim.refuses(it.gate, need, p.lim.vector(node), g.limitS); p.over != model.ReasonNone {
 		return false
 	}
-	p.lim.count(it.gate, need, limitS)
+	p.lim.count(it.gate, need, g.limitS)
 	return true
 }
 

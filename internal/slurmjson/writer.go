@@ -260,9 +260,10 @@ func (j *Writer) TRES(typ, name string, count, id int64) {
 	j.Close('}')
 }
 
-// TRESList writes resources with Slurm's fixed numbers; generic resources count from 1001 on. What is not billed has a
-// negative number of billing units.
-func (j *Writer) TRESList(name string, cpus, mem, nodes, bill int64, gres []model.GresCount) {
+// TRESList writes resources with Slurm's fixed numbers; generic resources and licenses count from 1001 on. What is not
+// billed has a negative number of billing units.
+func (j *Writer) TRESList(name string, cpus, mem, nodes, bill int64, gres []model.GresCount,
+	licenses []model.LicenseCount) {
 	j.Open(name, '[')
 	if cpus > 0 {
 		j.TRES("cpu", "", cpus, 1)
@@ -277,6 +278,9 @@ func (j *Writer) TRESList(name string, cpus, mem, nodes, bill int64, gres []mode
 				n += ":" + g.Type
 			}
 			j.TRES("gres", n, g.Count, int64(1001+i))
+		}
+		for i, l := range licenses {
+			j.TRES("license", l.Name, l.Count, int64(1001+len(gres)+i))
 		}
 	}
 	j.Close(']')

@@ -131,7 +131,7 @@ func (s *State) begin(j *model.Job, at model.Time) {
 	if p := s.parts[run.Partition]; p != nil {
 		weights = p.Billing
 	}
-	bill := model.BillMicros(tres, weights, s.cfg.Params.Priority.Flags)
+	bill := model.BillMicros(run.TRES(), weights, s.cfg.Params.Priority.Flags)
 	run.Bill = bill / model.FactorOne
 	run.BillRate = min(model.Scale(bill, run.Factor, model.FactorOne), maxRate)
 	if _, ok := s.assocs.Get(assocKey(j.Spec.Account, j.Spec.User, run.Partition)); ok {

@@ -12,12 +12,29 @@ import (
 // How the tasks of a job's steps are laid out and bound: checked here with grun's own parsers, and handed on to grun
 // in the job's environment (noded's describeBinding).
 
-// wish gives what the submission says of its steps' tasks, to be written to.
-func (s *Submission) wish() *model.BindWish {
-	if s.More.Bind == nil {
-		s.More.Bind = &model.BindWish{}
+// bindOptions are what tasks are bound to.
+func (s *Submission) bindOptions() []getopt.Option {
+	R := getopt.Required
+	return []getopt.Option{
+		{Name: "gpu-bind", Arg: R, Metavar: "how", Group: groupBind, Slot: "gpu-bind", Env: "_GPU_BIND",
+			Help: "which of a step's GPUs each task sees: closest, none, single:N, per_task:N, map_gpu:LIST, mask_gpu:LIST",
+			Set:  s.bindWith(SetGPUBind, func(w *model.BindWish) *string { return &w.GPU })},
+		{Name: "tres-bind", Arg: R, Metavar: "how", Group: groupBind, Slot: "gpu-bind", Env: "_TRES_BIND",
+			Help: "gres/gpu: followed by a value of --gpu-bind", Set: s.tresBind},
+		{Name: "cpu-bind", Arg: R, Metavar: "how", Group: groupBind, Env: "_CPU_BIND",
+			Help: "which of a step's CPUs each task runs on: none, rank, cores, threads, sockets, ldoms, " +
+				"map_cpu:LIST, mask_cpu:LIST",
+			Set: s.bindWith(SetCPUBind, func(w *model.BindWish) *string { return &w.CPU })},
+		{Name: "mem-bind", Arg: R, Metavar: "how", Group: groupBind, Env: "_MEM_BIND",
+			Help: "where each task's memory is: [prefer,] none, local, rank, map_mem:LIST or mask_mem:LIST",
+			Set:  s.bindWith(SetMemBind, func(w *model.BindWish) *string { return &w.Mem })},
+		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: groupBind, Env: "_DISTRIBUTION",
+			Help: "order of tasks over nodes: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then over sockets: " +
+				":block, :cyclic, :fcyclic", Set: s.distribution},
+		{Name: "hint", Arg: R, Metavar: "how", Group: groupBind, Env: "_HINT SLURM_HINT",
+			Help: "nomultithread, compute_bound: one thread of each core; memory_bound: a task on each socket too; " +
+				"multithread: all threads", Set: s.hint},
 	}
-	return s.More.Bind
 }
 
 // bindWith gives the setter of an option that parse understands and that is kept as it was written.
@@ -27,7 +44,7 @@ func (s *Submission) bindWith(parse func(*proto.StepBind) func(string) error,
 		if err := parse(new(proto.StepBind))(v); err != nil {
 			return err
 		}
-		*at(s.wish()) = v
+		*at(s.Binding()) = v
 		return nil
 	}
 }
@@ -36,7 +53,7 @@ func (s *Submission) tresBind(v string) error {
 	if err := SetTRESBind(new(proto.StepBind))(v); err != nil {
 		return err
 	}
-	s.wish().GPU = v[len(jobtext.TRESGPU):]
+	s.Binding().GPU = v[len(jobtext.TRESGPU):]
 	return nil
 }
 
@@ -44,7 +61,7 @@ func (s *Submission) distribution(v string) error {
 	if err := SetDistribution(new(proto.StepNeed), new(proto.StepBind), "")(v); err != nil {
 		return err
 	}
-	s.wish().Dist = v
+	s.Binding().Dist = v
 	return nil
 }
 
@@ -60,7 +77,7 @@ func (s *Submission) hint(v string) error {
 	if h == HintMemory {
 		s.More.TasksPerSocket = 1
 	}
-	s.wish().Hint = string(h)
+	s.Binding().Hint = string(h)
 	return nil
 }
 

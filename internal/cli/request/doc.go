@@ -2,7 +2,8 @@
 // of it.
 //
 //	options.go      Submission, and the table of its options
-//	needs.go gpus.go gpuindex.go shares.go trespertask.go   what a job needs; its parts agree
+//	needs.go gpuindex.go   what a job needs; package ask makes its parts agree
+//	setters.go      how values are read that ask for something; grun's table too
 //	bind.go bindtext.go   how tasks are bound to CPUs, memory and GPUs; a step's options too
 //	warning.go      --signal
 //	user.go environment.go rlimits.go   whose job it is, and what it takes over from this process

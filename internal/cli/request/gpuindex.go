@@ -1,7 +1,6 @@
 package request
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,7 +9,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// submitindex.go is --gpu-index and --gpu-idle.
+// Options about certain GPUs: --gpu-index and --gpu-idle.
 
 // gpuIndex reads the numbers of GPUs.
 func (s *Submission) gpuIndex(v string) error {
@@ -36,33 +35,6 @@ func (s *Submission) gpuIdle(v string) error {
 	default:
 		return &getopt.TextError{
 			Text: "Invalid --gpu-idle specification: '" + v + "'; write off, or on (as the partition's GpuIdlePolicy says)"}
-	}
-	return nil
-}
-
-// settleIndex counts GPUs that are asked for by number.
-func (s *Submission) settleIndex() error {
-	m := &s.More
-	if m.GPUIndex.Empty() {
-		return nil
-	}
-	sum := int32(0)
-	for _, g := range s.Spec.Gres {
-		if g.Name != model.GPUName || g.Count == 0 {
-			continue
-		}
-		if g.Per != model.PerNode || len(m.GPUsPerSocket) > 0 {
-			return fmt.Errorf("--gpu-index says which GPUs each node gives: leave out --gpus, --gpus-per-task and " +
-				"--gpus-per-socket")
-		}
-		sum += g.Count
-	}
-	switch n := int32(m.GPUIndex.Count()); {
-	case sum == 0:
-		s.Spec.Gres = append(s.Spec.Gres, model.GresReq{Name: model.GPUName, Count: n})
-	case sum != n:
-		return fmt.Errorf("--gpu-index=%s are %d GPUs on each node; leave out --gpus-per-node and --gres=gpu, "+
-			"or write %d there", m.GPUIndex, n, n)
 	}
 	return nil
 }

@@ -1,17 +1,153 @@
 package request
 
 import (
-	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
 )
 
-// What few jobs ask for: options that write into submission.more, and what they mean together.
+// What a job needs: the tables of its options, and the setters of those whose value is more than a number.
+
+// sizeOptions are how much the job needs.
+func (s *Submission) sizeOptions() []getopt.Option {
+	sp := &s.Spec
+	R := getopt.Required
+	return []getopt.Option{
+		{Name: "nodes", Short: 'N', Arg: R, Metavar: "n[-m]", Group: groupNeeds,
+			Help: "number of nodes, or minimum and maximum",
+			Set:  Nodes(&sp.MinNodes, &sp.MaxNodes)},
+		{Name: "ntasks", Short: 'n', Arg: R, Metavar: "n", Group: groupNeeds, Help: "number of tasks",
+			Set: Count(&sp.Tasks)},
+		{Name: "ntasks-per-node", Arg: R, Metavar: "n", Group: groupNeeds, Help: "tasks on each node",
+			Set: Count(&sp.TasksPerNode)},
+		{Name: "cpus-per-task", Short: 'c', Arg: R, Metavar: "n", Group: groupNeeds, Help: "CPUs for each task",
+			Set: Count(&sp.CPUsPerTask)},
+		{Name: "mincpus", Arg: R, Metavar: "n", Group: groupNeeds, Help: "minimum number of CPUs on each node",
+			Set: Count(&sp.MinCPUs)},
+		{Name: "mem", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Env: "_MEM_PER_NODE",
+			Help: "memory on each node (MB, or with K, M, G, T); 0: all of it", Set: s.memPerNode},
+		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Env: "_MEM_PER_CPU",
+			Help: "memory for each CPU", Set: s.memPerCPU},
+		{Name: "tmp", Arg: R, Metavar: "size", Group: groupNeeds, Help: "temporary disk space that a node must have",
+			Set: Mem(&sp.TmpMiB)},
+	}
+}
+
+// gpuOptions are GPUs and other generic resources.
+func (s *Submission) gpuOptions() []getopt.Option {
+	sp := &s.Spec
+	R := getopt.Required
+	return []getopt.Option{
+		{Name: "gres", Arg: R, Metavar: "name[:type][:n],...", Group: groupNeeds, Slot: "gres", Env: "_GRES",
+			Help: "generic resources on each node: gpu:2, gpu:a100:4; shares of one GPU: shard:2, mps:50, gpu:0.5",
+			Set:  Gres(&sp.Gres, "", model.PerNode)},
+		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: groupNeeds, Env: "_GPUS",
+			Help: "GPUs for the whole job; 0.5: half of a shared GPU",
+			Set:  Gres(&sp.Gres, model.GPUName, model.PerJob)},
+		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: groupNeeds, Env: "_GPUS_PER_NODE",
+			Help: "GPUs on each node",
+			Set:  Gres(&sp.Gres, model.GPUName, model.PerNode)},
+		{Name: "gpus-per-socket", Arg: R, Metavar: "[type:]n", Group: groupNeeds, Env: "_GPUS_PER_SOCKET",
+			Help: "GPUs for each socket that the job uses on a node (--sockets-per-node)", Set: s.gpusPerSocket},
+		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: groupNeeds, Env: "_GPUS_PER_TASK",
+			Help: "GPUs for each task",
+			Set:  Gres(&sp.Gres, model.GPUName, model.PerTask)},
+		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: groupNeeds, Env: "_TRES_PER_TASK",
+			Help: "resources for each task: cpu=N and gres/NAME[:TYPE]=N, separated by commas", Set: PerTask(&s.PerTask)},
+		{Name: "gpu-mem", Arg: R, Metavar: "size", Group: groupNeeds, Env: "_GPU_MEM",
+			Help: "free memory that each GPU must have (MB, or with K, M, G, T)", Set: Mem(&s.More.GPUMemMiB)},
+		{Name: "gpu-index", Arg: R, Metavar: "list", Group: groupNeeds, Env: "_GPU_INDEX",
+			Help: "use these GPUs of each node, numbered as in ginfo -G: 0,1 or 2-3; best with --nodelist",
+			Set:  s.gpuIndex},
+		{Name: "gpu-idle", Arg: R, Metavar: "on|off", Group: groupNeeds, Env: "_GPU_IDLE",
+			Help: "off: exempt the job from GpuIdlePolicy; its QOS must have Flags=GpuIdleOK", Set: s.gpuIdle},
+		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: groupNeeds,
+			Help: "tasks for each GPU of the job; with --ntasks it sets the number of GPUs", Set: Count(&s.TasksPerGPU)},
+		{Name: "cpus-per-gpu", Arg: R, Metavar: "n", Group: groupNeeds, Env: "_CPUS_PER_GPU", Help: "CPUs for each GPU",
+			Set: s.needCount(func(m *model.Needs) *int32 { return &m.CPUsPerGPU })},
+		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Env: "_MEM_PER_GPU",
+			Help: "memory for each GPU", Set: s.memPerGPU},
+	}
+}
+
+// nodeOptions are which nodes do.
+func (s *Submission) nodeOptions() []getopt.Option {
+	sp := &s.Spec
+	R := getopt.Required
+	return []getopt.Option{
+		{Name: "constraint", Short: 'C', Arg: R, Metavar: "features", Group: groupNeeds, Env: "_CONSTRAINT",
+			Help: "features of the nodes: a&b, a|b, !a, (a|b)&c; [a|b]: the same one on all; a*2&b*4: 2 nodes with a, 4 " +
+				"with b",
+			Set: s.constraint},
+		{Name: "prefer", Arg: R, Metavar: "features", Group: groupNeeds, Env: "_PREFER",
+			Help: "features that the job prefers, as in --constraint but without [ ] and *", Set: s.prefer},
+		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: groupNeeds, Help: "nodes that the job must have",
+			Set: Hosts(&sp.ReqNodes)},
+		{Name: "nodefile", Short: 'F', Arg: R, Metavar: "file", Group: groupNeeds,
+			Help: "like --nodelist, but read from a file",
+			Set: func(v string) error {
+				names, err := readNodeFile(v)
+				sp.ReqNodes = names
+				return err
+			}},
+		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: groupNeeds, Help: "nodes that the job must not have",
+			Set: Hosts(&sp.ExcNodes)},
+		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: groupNeeds, Env: "_EXCLUSIVE",
+			Help: "whole nodes, shared with no other job; user: shared only with jobs of the same user", Set: s.exclusive},
+		{Name: "contiguous", Group: groupNeeds, Help: "nodes that are adjacent in the configuration",
+			Set: s.need(func(m *model.Needs) { m.Contiguous = true })},
+		{Name: "spread-job", Group: groupNeeds, Env: "_SPREAD_JOB",
+			Help: "spread the tasks evenly over as many nodes as possible, ignoring switches",
+			Set:  s.need(func(m *model.Needs) { m.Spread = true })},
+		{Name: "use-min-nodes", Group: groupNeeds, Env: "_USE_MIN_NODES",
+			Help: "use as few nodes of the --nodes range as possible",
+			Set:  s.need(func(m *model.Needs) { m.FewNodes = true })},
+		{Name: "switches", Arg: R, Metavar: "n[@time]", Group: groupNeeds, Env: "_REQ_SWITCH",
+			Help: "nodes on at most n leaf switches; after this time (at most max_switch_wait) any nodes", Set: s.switches},
+		{Name: "sockets-per-node", Arg: R, Metavar: "n", Group: groupNeeds, Help: "sockets that a node must have",
+			Set: s.needCount(func(m *model.Needs) *int32 { return &m.Sockets })},
+		{Name: "cores-per-socket", Arg: R, Metavar: "n", Group: groupNeeds, Help: "cores that each socket must have",
+			Set: s.needCount(func(m *model.Needs) *int32 { return &m.CoresPerSocket })},
+		{Name: "threads-per-core", Arg: R, Metavar: "n", Group: groupNeeds, Env: "_THREADS_PER_CORE",
+			Help: "threads that each core must have; tasks use at most as many",
+			Set:  s.needCount(func(m *model.Needs) *int32 { return &m.ThreadsPerCore })},
+		{Name: "extra-node-info", Short: 'B', Arg: R, Metavar: "s[:c[:t]]", Group: groupNeeds,
+			Help: "sockets, cores per socket and threads per core in one option; *: any number", Set: s.nodeInfo},
+		{Name: "ntasks-per-socket", Arg: R, Metavar: "n", Group: groupNeeds, Help: "at most n tasks on each socket",
+			Set: s.needCount(func(m *model.Needs) *int32 { return &m.TasksPerSocket })},
+		{Name: "ntasks-per-core", Arg: R, Metavar: "n", Group: groupNeeds, Help: "at most n tasks on each core",
+			Set: s.needCount(func(m *model.Needs) *int32 { return &m.TasksPerCore })},
+	}
+}
+
+// useOptions are how what it gets is used.
+func (s *Submission) useOptions() []getopt.Option {
+	sp := &s.Spec
+	R := getopt.Required
+	return []getopt.Option{
+		{Name: "acctg-freq", Arg: R, Metavar: "task=seconds", Group: groupNeeds, Env: "_ACCTG_FREQ",
+			Help: "seconds between samples of the job's use, as in task=10; 0: measure only at the end (default: " +
+				"JobAcctGatherFrequency)", Set: s.sampling},
+		{Name: "licenses", Short: 'L', Arg: R, Metavar: "name[:n],...", Group: groupNeeds, Env: "_LICENSES",
+			Help: "licenses: foo:2,bar asks for all of them, foo|bar for one of them", Set: s.licenses},
+		{Name: "overcommit", Short: 'O', Group: groupNeeds, Env: "_OVERCOMMIT",
+			Help: "one CPU per node, whatever the number of tasks", Set: getopt.Flag(&sp.Overcommit)},
+		{Name: "oversubscribe", Aliases: []string{"share"}, Short: 's', Group: groupNeeds, Env: "_OVERSUBSCRIBE",
+			Help: "let other jobs use the same CPUs, if the partition has OverSubscribe=YES",
+			Set:  func(string) error { s.More.Share, s.Spec.Exclusive = true, false; return nil }},
+		{Name: "profile", Arg: R, Metavar: "none", Group: groupNeeds, Env: "_PROFILE",
+			Help: "only none; gstat and gacct show what a job uses", Set: func(v string) error {
+				if !strings.EqualFold(v, "none") {
+					return &getopt.TextError{Text: "--profile=" + v + " is not supported by gbatch: gstat shows what a running job " +
+						"uses, gacct and gseff what it used (--acctg-freq says how often it is sampled)"}
+				}
+				return nil
+			}},
+	}
+}
 
 // need gives the setter of an option without a number.
 func (s *Submission) need(set func(*model.Needs)) func(string) error {
@@ -21,32 +157,58 @@ func (s *Submission) need(set func(*model.Needs)) func(string) error {
 // needCount gives the setter of an option with a number from 1 on.
 func (s *Submission) needCount(at func(*model.Needs) *int32) func(string) error {
 	return func(v string) error {
-		n, err := walltime.ParseCount(v)
-		switch {
-		case err != nil:
-			return &getopt.NumberError{Value: v}
-		case n < 1 || n > 1<<20:
-			return &getopt.NumberError{Value: v, Why: "it must be from 1 to 1048576"}
+		n, err := count(v, ask.MaxCount)
+		if err == nil {
+			*at(&s.More) = n
 		}
-		*at(&s.More) = int32(n)
-		return nil
+		return err
 	}
 }
 
-func (s *Submission) noMemPerGPU() error { s.More.MemPerGPU = 0; return nil }
+// Of memory by node, by CPU and by GPU the one that is given last counts.
+
+func (s *Submission) memPerNode(v string) error {
+	n, err := walltime.ParseMemMiB(v)
+	if n == 0 {
+		n = model.WholeMem
+	}
+	s.Spec.MemPerNode, s.Spec.MemPerCPU, s.More.MemPerGPU = n, 0, 0
+	return err
+}
+
+func (s *Submission) memPerCPU(v string) error {
+	n, err := walltime.ParseMemMiB(v)
+	s.Spec.MemPerNode, s.Spec.MemPerCPU, s.More.MemPerGPU = 0, n, 0
+	return err
+}
+
+func (s *Submission) memPerGPU(v string) error {
+	n, err := walltime.ParseMemMiB(v)
+	s.Spec.MemPerNode, s.Spec.MemPerCPU, s.More.MemPerGPU = 0, 0, n
+	return err
+}
+
+func (s *Submission) constraint(v string) error {
+	if _, err := model.ParseFeatures(v); err != nil {
+		return &getopt.TextError{Text: "Invalid feature specification: " + err.Error()}
+	}
+	s.Spec.Features = v
+	return nil
+}
 
 func (s *Submission) prefer(v string) error {
-	f, err := model.ParseFeatures(v)
-	switch {
-	case err != nil:
-		return &getopt.TextError{Text: "Invalid feature specification: " + err.Error()}
-	case f != nil && len(f.Same)+len(f.Counts) > 0:
-		return &getopt.TextError{
-			Text: "Invalid feature specification: '" + v +
-				"': brackets and counts are for --constraint; join what you would rather have with & and |"}
-	}
 	s.More.Prefer = v
-	return nil
+	return said(ask.CheckPrefer(v))
+}
+
+func (s *Submission) gpusPerSocket(v string) (err error) {
+	s.More.GPUsPerSocket, err = ask.ParseGres(model.GPUName, v, model.PerNode)
+	return said(err)
+}
+
+func (s *Submission) licenses(v string) (err error) {
+	s.More.Licenses, s.More.AnyLicense, err = ask.ParseLicenses(v)
+	return said(err)
 }
 
 func (s *Submission) exclusive(v string) error {
@@ -134,109 +296,6 @@ func (s *Submission) nodeInfo(v string) error {
 			return &getopt.TextError{
 				Text: "Invalid --extra-node-info specification: '" + v + "'; write SOCKETS[:CORES[:THREADS]], such as 2:8 or *:8:2"}
 		}
-	}
-	return nil
-}
-
-// settle makes of all options together what the controller is asked for.
-func (s *Submission) settle() error {
-	sp, m := &s.Spec, &s.More
-	if err := s.tresTasks(); err != nil {
-		return err
-	}
-	if err := s.sameGres(); err != nil {
-		return err
-	}
-	if err := s.gpuTasks(); err != nil {
-		return err
-	}
-	if s.noKill && max(sp.MinNodes, sp.MaxNodes) > 1 {
-		return fmt.Errorf("--no-kill is not supported by gbatch for jobs of several nodes: such a job ends, or is put back " +
-			"into the queue (--requeue), when a node fails; use --no-kill=off")
-	}
-	if err := s.settleShares(); err != nil {
-		return err
-	}
-	if err := s.settleSockets(); err != nil {
-		return err
-	}
-	if err := s.settleIndex(); err != nil {
-		return err
-	}
-	gpus, shares := false, false
-	for _, g := range sp.Gres {
-		gpus = gpus || g.Name == "gpu" && g.Count > 0
-		shares = shares || (model.IsShare(g.Name) || g.Name == "mig") && g.Count > 0
-	}
-	switch {
-	case m.GPUMemMiB > 0 && !gpus && !shares:
-		return fmt.Errorf("--gpu-mem needs GPUs: give --gpus, --gres=gpu:N or --gres=shard:N too")
-	case m.CPUsPerGPU > 0 && !gpus:
-		return fmt.Errorf("--cpus-per-gpu needs GPUs: give --gpus, --gpus-per-node, --gpus-per-task or --gres=gpu:N too")
-	case m.MemPerGPU > 0 && !gpus:
-		return fmt.Errorf("--mem-per-gpu needs GPUs: give --gpus, --gpus-per-node, --gpus-per-task or --gres=gpu:N too")
-	case m.CPUsPerGPU > 0 && sp.CPUsPerTask > 0:
-		return fmt.Errorf("--cpus-per-gpu and --cpus-per-task exclude each other")
-	case m.Contiguous && m.Spread:
-		return fmt.Errorf("--contiguous and --spread-job exclude each other")
-	case m.Spread && m.FewNodes:
-		return fmt.Errorf("--spread-job and --use-min-nodes exclude each other")
-	case m.ExclusiveUser && sp.Exclusive:
-		m.ExclusiveUser = false // nobody at all is on its nodes
-	}
-	if s.mail.Types != 0 {
-		m.Mail = &s.mail
-	}
-	if !reflect.DeepEqual(*m, model.Needs{}) {
-		sp.More = m
-	}
-	return nil
-}
-
-// tresTasks takes what --tres-per-task says.
-func (s *Submission) tresTasks() (err error) {
-	sp := &s.Spec
-	if n := s.perTask.Cpus; n > 0 && sp.CPUsPerTask > 0 && sp.CPUsPerTask != n {
-		return fmt.Errorf("--cpus-per-task=%d and --tres-per-task=cpu=%d say different things: give one of them",
-			sp.CPUsPerTask, n)
-	} else if n > 0 {
-		sp.CPUsPerTask = n
-	}
-	sp.Gres, err = s.perTask.AddTo(sp.Gres)
-	return err
-}
-
-// licenses reads name[:count] joined with , (all of them) or | (one of them).
-func (s *Submission) licenses(v string) error {
-	bad := func(why string) error {
-		return &getopt.TextError{Text: "Invalid license specification: '" + v + "': " + why}
-	}
-	s.More.Licenses, s.More.AnyLicense = nil, strings.Contains(v, "|")
-	if s.More.AnyLicense && strings.ContainsAny(v, ",;") {
-		return bad("join them either with , (all of them) or with | (one of them)")
-	}
-	for _, item := range strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ';' || r == '|' }) {
-		name, count, counted := strings.Cut(strings.TrimSpace(item), ":")
-		if !counted {
-			name, count, counted = strings.Cut(name, "*")
-		}
-		l := model.LicenseCount{Name: name, Count: 1}
-		if counted {
-			n, err := walltime.ParseCount(count)
-			if err != nil || n < 1 || n > model.MaxFeatureCount {
-				return bad("write NAME or NAME:COUNT, such as matlab:2")
-			}
-			l.Count = n
-		}
-		switch {
-		case name == "":
-			return bad("write NAME or NAME:COUNT, such as matlab:2")
-		case len(s.More.Licenses) == model.MaxLicenses:
-			return bad(fmt.Sprintf("more than %d licenses", model.MaxLicenses))
-		case slices.ContainsFunc(s.More.Licenses, func(o model.LicenseCount) bool { return o.Name == name }):
-			return bad(name + " stands twice")
-		}
-		s.More.Licenses = append(s.More.Licenses, l)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package request
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -33,10 +34,6 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 	old := unix.Umask(0)
 	unix.Umask(old)
 	sp.Umask = uint32(old)
-	if sp.TasksPerNode > 0 && sp.Tasks > 0 && sp.MinNodes == 0 {
-		sp.MinNodes = (sp.Tasks + sp.TasksPerNode - 1) / sp.TasksPerNode
-		sp.MaxNodes = sp.MinNodes
-	}
 	if err := s.settle(); err != nil {
 		return nil, err
 	}
@@ -54,6 +51,18 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 	}
 	return &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: sp, Script: body, Env: env,
 		TestOnly: s.TestOnly}, nil
+}
+
+// settle makes of all options together what the controller is asked for.
+func (s *Submission) settle() error {
+	if s.noKill && max(s.Spec.MinNodes, s.Spec.MaxNodes) > 1 {
+		return errors.New("--no-kill is not supported by gbatch for jobs of several nodes: such a job ends, or is put back " +
+			"into the queue (--requeue), when a node fails; use --no-kill=off")
+	}
+	if s.mail.Types != 0 {
+		s.More.Mail = &s.mail
+	}
+	return s.Settle()
 }
 
 // NoHet refuses a job of several parts, which word has asked for.

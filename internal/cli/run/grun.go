@@ -100,7 +100,6 @@ func (r *run) nested() func(string) (string, bool) {
 
 // settle makes the request of the options.
 func (r *run) settle(p *getopt.Parser, operands []string) error {
-	rq, n := &r.rq, &r.rq.Need
 	if len(operands) == 0 {
 		return errors.New("No command given to execute; write it behind the options")
 	}
@@ -108,60 +107,78 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		return errors.New(request.NoHet("\" : \"") + "; in a job, start a grun for each part with & behind it, and wait; " +
 			"an argument : of the command goes through a shell, as in sh -c 'cmd :'")
 	}
-	args := getopt.FromArgs
 	r.badSaid, r.waitSaid = p.Given("kill-on-bad-exit").Source != getopt.NotGiven,
 		p.Given("wait").Source != getopt.NotGiven
-	if p.Given("cpus-per-task").Source == args {
-		n.Exact = true
-	} else if _, ok := r.Lookup("SRUN_CPUS_PER_TASK"); ok {
+	typed := func(option string) bool { return p.Given(option).Source == getopt.FromArgs }
+	for _, part := range [...]func() error{
+		func() error { return r.settleTasks(typed) },
+		func() error { return r.settleGres(typed) },
+		r.settlePlace,
+		func() error { return r.settleProcess(operands) },
+	} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleTasks works out how many tasks there are: what is typed goes before what the job's environment says.
+func (r *run) settleTasks(typed func(string) bool) error {
+	n := &r.rq.Need
+	if _, set := r.Lookup("SRUN_CPUS_PER_TASK"); set || typed("cpus-per-task") {
 		n.Exact = true
 	}
-	if p.Given("ntasks").Source == args && p.Given("ntasks-per-node").Source != args {
+	if typed("ntasks") && !typed("ntasks-per-node") {
 		n.TasksPerNode = 0 // the job's
 	}
-	if p.Given("ntasks").Source != args &&
-		(p.Given("ntasks-per-node").Source == args || p.Given("ntasks-per-gpu").Source == args) {
+	if !typed("ntasks") && (typed("ntasks-per-node") || typed("ntasks-per-gpu")) {
 		n.Tasks = 0
 	}
-	if n.Tasks > 0 && p.Given("ntasks-per-gpu").Source != args {
+	if n.Tasks > 0 && !typed("ntasks-per-gpu") {
 		n.TasksPerGPU = 0 // the job's: it says what tasks see, not how many there are
 	}
-	if n.Overlap && n.Exact && p.Given("exclusive").Source == args {
+	if n.Overlap && n.Exact && typed("exclusive") {
 		return errors.New("--overlap and --exclusive exclude each other")
 	}
-	if n.Overcommit && p.Given("overcommit").Source != args {
+	if n.Overcommit && !typed("overcommit") {
 		n.Overcommit = n.Tasks > 0
 	}
-	perTask := p.Given("tres-per-task").Source == args
-	if p.Given("gpus-per-task").Source != args &&
-		(perTask && r.perTask.Names(model.GPUName) || p.Given("gres").Source == args || p.Given("gpus").Source == args ||
-			p.Given("gpus-per-node").Source == args) {
-		keep := n.Gres[:0]
-		for _, g := range n.Gres {
-			if g.Per != model.PerTask {
-				keep = append(keep, g)
-			}
-		}
-		n.Gres, r.gpusPer = keep, false
+	return nil
+}
+
+// settleGres works out what the tasks have of CPUs and generic resources, and which GPUs each sees.
+func (r *run) settleGres(typed func(string) bool) (err error) {
+	n, bind := &r.rq.Need, &r.rq.Bind
+	perTask := typed("tres-per-task")
+	if !typed("gpus-per-task") && (perTask && r.perTask.Names(model.GPUName) || typed("gres") || typed("gpus") ||
+		typed("gpus-per-node")) {
+		n.Gres = slices.DeleteFunc(n.Gres, func(g model.GresReq) bool { return g.Per == model.PerTask })
+		r.gpusPer = false
 	}
-	if c := r.perTask.Cpus; c > 0 && perTask && p.Given("cpus-per-task").Source == args && n.CPUsPerTask != c {
+	if c := r.perTask.CPUs; c > 0 && perTask && typed("cpus-per-task") && n.CPUsPerTask != c {
 		return fmt.Errorf("--cpus-per-task=%d and --tres-per-task=cpu=%d say different things: give one of them",
 			n.CPUsPerTask, c)
 	} else if c > 0 && (perTask || n.CPUsPerTask == 0) {
 		n.CPUsPerTask, n.Exact = c, n.Exact || perTask
 	}
-	var err error
 	if n.Gres, err = r.perTask.AddTo(n.Gres); err != nil {
 		return err
 	}
 	r.gpusPer = r.gpusPer || r.perTask.Names(model.GPUName)
-	if r.gpusPer && rq.Bind.GPU == proto.BindAuto {
+	if r.gpusPer && bind.GPU == proto.BindAuto {
 		for _, g := range n.Gres {
 			if g.Per == model.PerTask {
-				rq.Bind.GPU, rq.Bind.GPUCount, rq.Bind.GPUImplied = proto.BindPerTask, g.Count, true
+				bind.GPU, bind.GPUCount, bind.GPUImplied = proto.BindPerTask, g.Count, true
 			}
 		}
 	}
+	return nil
+}
+
+// settlePlace works out which of the job's nodes the tasks are on, and whether they have a terminal.
+func (r *run) settlePlace() error {
+	n := &r.rq.Need
 	if n.Dist == proto.DistArbitrary {
 		names, err := r.hostFile()
 		if err != nil {
@@ -174,17 +191,24 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 			return err
 		}
 	}
-	if r.relative > 0 {
-		nodes, err := hostlist.Expand(r.Getenv("SLURM_JOB_NODELIST"))
-		switch {
-		case r.job == "":
-			return errors.New("--relative option invalid for job allocation request")
-		case err != nil || len(nodes) <= int(r.relative):
-			return fmt.Errorf("--relative=%d: the job has the nodes '%s'; name some with --nodelist", r.relative,
-				r.Getenv("SLURM_JOB_NODELIST"))
-		}
-		n.NotNodes = append(n.NotNodes, nodes[:r.relative]...)
+	if r.relative == 0 {
+		return nil
 	}
+	nodes, err := hostlist.Expand(r.Getenv("SLURM_JOB_NODELIST"))
+	switch {
+	case r.job == "":
+		return errors.New("--relative option invalid for job allocation request")
+	case err != nil || len(nodes) <= int(r.relative):
+		return fmt.Errorf("--relative=%d: the job has the nodes '%s'; name some with --nodelist", r.relative,
+			r.Getenv("SLURM_JOB_NODELIST"))
+	}
+	n.NotNodes = append(n.NotNodes, nodes[:r.relative]...)
+	return nil
+}
+
+// settleProcess works out what the tasks are as processes: command, directory, limits, environment.
+func (r *run) settleProcess(operands []string) (err error) {
+	rq := &r.rq
 	rq.Dir = r.Dir
 	rq.PID = int32(os.Getpid())
 	rq.Host, _ = os.Hostname() // "" says that it isn't known

@@ -1,17 +1,17 @@
 package run
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/cli/request"
-	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/terminal"
-	"gbatch/internal/walltime"
 )
 
 // run is what grun's options say.
@@ -42,7 +42,7 @@ type run struct {
 	prolog    string // run here, around the step
 	epilog    string
 	cooked    terminal.Modes // the user's terminal before anything was done to it; zero: there is none
-	perTask   request.TresPerTask
+	perTask   ask.PerTask
 	clusters  []string
 	given     []givenOption
 }
@@ -63,155 +63,152 @@ func (r *run) recorded(table []getopt.Option) []getopt.Option {
 	return table
 }
 
+// The headings of grun's help.
+const (
+	groupStep  = "The step"
+	groupNeeds = "What it takes of the job"
+	groupBind  = "What tasks are bound to"
+	groupFiles = "Input, output, environment"
+	groupHow   = "What grun does"
+)
+
 func (r *run) options() []getopt.Option {
-	n, b := &r.rq.Need, &r.rq.Bind
+	return slices.Concat(r.stepOptions(), r.needOptions(), r.bindOptions(), r.fileOptions(), r.commandOptions(),
+		r.foreignOptions())
+}
+
+// mem gives the setter of one of the amounts of memory, of which the last one counts.
+func (r *run) mem(dst *int64) func(string) error {
+	return func(v string) (err error) {
+		n := &r.rq.Need
+		n.MemPerNode, n.MemPerCPU, n.MemPerGPU = 0, 0, 0
+		return request.Mem(dst)(v)
+	}
+}
+
+// gres gives the setter of generic resources, where none is an answer too.
+func (r *run) gres(name string, per model.GresPer) func(string) error {
+	return func(v string) error {
+		n := &r.rq.Need
+		had := len(n.Gres)
+		err := request.Gres(&n.Gres, name, per)(v)
+		n.NoGres = n.NoGres || err == nil && len(n.Gres) == had
+		return err
+	}
+}
+
+// stepOptions are what the step is.
+func (r *run) stepOptions() []getopt.Option {
 	R := getopt.Required
-	count := func(dst *int32) func(string) error {
-		return func(v string) error {
-			k, err := walltime.ParseCount(v)
-			if err != nil {
-				return &getopt.NumberError{Value: v}
-			}
-			if k < 1 || k > 1<<30 {
-				return &getopt.NumberError{Value: v, Why: "it must be at least 1"}
-			}
-			*dst = int32(k)
-			return nil
-		}
-	}
-	mem := func(dst *int64) func(string) error {
-		return func(v string) (err error) {
-			n.MemPerNode, n.MemPerCPU, n.MemPerGPU = 0, 0, 0
-			*dst, err = walltime.ParseMemMiB(v)
-			return err
-		}
-	}
-	gres := func(name string, per model.GresPer) func(string) error {
-		return func(v string) error {
-			reqs, err := request.ParseGres(name, v, per)
-			n.Gres = append(n.Gres, reqs...)
-			if len(reqs) == 0 && err == nil {
-				n.NoGres = true
-			}
-			return err
-		}
-	}
-	hosts := func(dst *[]string) func(string) error {
-		return func(v string) error {
-			names, err := hostlist.Expand(v)
-			*dst = names
-			return err
-		}
-	}
-	const (
-		gStep = "The step"
-		gRes  = "What it takes of the job"
-		gBind = "What tasks are bound to"
-		gIO   = "Input, output, environment"
-		gHow  = "What grun does"
-	)
-	same := "a step runs where its job does"
 	return []getopt.Option{
-		{Name: "job-name", Short: 'J', Arg: R, Metavar: "name", Group: gStep,
+		{Name: "job-name", Short: 'J', Arg: R, Metavar: "name", Group: groupStep,
 			Help: "name of the step; the command's by default", Set: getopt.Text(&r.rq.Name)},
-		{Name: "jobid", Arg: R, Metavar: "id", Group: gStep, Env: "SLURM_JOB_ID SLURM_JOBID",
+		{Name: "jobid", Arg: R, Metavar: "id", Group: groupStep, Env: "SLURM_JOB_ID SLURM_JOBID",
 			Help: "the job to start a step in (default: the job that grun runs in)", Set: getopt.Text(&r.job)},
-		{Name: "time", Short: 't', Arg: R, Metavar: "limit", Group: gStep, Env: "SLURM_TIMELIMIT",
-			Help: "time limit of the step", Set: func(v string) error {
-				sec, unlimited, err := walltime.ParseLimit(v)
-				if err != nil {
-					return &getopt.TextError{Text: "Invalid --time specification: " + err.Error()}
-				}
-				if r.rq.LimitS = sec; unlimited {
+		{Name: "time", Short: 't', Arg: R, Metavar: "limit", Group: groupStep, Env: "SLURM_TIMELIMIT",
+			Help: "time limit of the step", Set: request.Limit("time", func(sec int64) {
+				if r.rq.LimitS = sec; sec >= model.Unlimited {
 					r.rq.LimitS = 0
 				}
-				return nil
-			}},
-		{Name: "multi-prog", Group: gStep, Env: "SLURM_MULTI_PROG",
+			})},
+		{Name: "multi-prog", Group: groupStep, Env: "SLURM_MULTI_PROG",
 			Help: "the operand is a file with a command for each task", Set: getopt.Flag(&r.multi)},
+	}
+}
 
-		{Name: "ntasks", Short: 'n', Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS SLURM_NPROCS",
-			Help: "number of tasks", Set: count(&n.Tasks)},
-		{Name: "nodes", Short: 'N', Arg: R, Metavar: "n[-m]", Group: gRes, Help: "number of nodes of the job",
-			Set: func(v string) error {
-				least, most, err := walltime.ParseCountRange(v)
-				if err != nil || least < 1 || most > 1<<30 {
-					return &getopt.TextError{Text: "Invalid node count specification: '" + v + "'; write N or LEAST-MOST"}
-				}
-				n.MinNodes, n.MaxNodes = int32(least), int32(most)
-				return nil
-			}},
-		{Name: "ntasks-per-node", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS_PER_NODE", Help: "tasks on each node",
-			Set: count(&n.TasksPerNode)},
-		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS_PER_GPU",
+// needOptions are what the step takes of its job.
+func (r *run) needOptions() []getopt.Option {
+	n, b := &r.rq.Need, &r.rq.Bind
+	R := getopt.Required
+	return []getopt.Option{
+		{Name: "ntasks", Short: 'n', Arg: R, Metavar: "n", Group: groupNeeds, Env: "SLURM_NTASKS SLURM_NPROCS",
+			Help: "number of tasks", Set: request.Count(&n.Tasks)},
+		{Name: "nodes", Short: 'N', Arg: R, Metavar: "n[-m]", Group: groupNeeds, Help: "number of nodes of the job",
+			Set: request.Nodes(&n.MinNodes, &n.MaxNodes)},
+		{Name: "ntasks-per-node", Arg: R, Metavar: "n", Group: groupNeeds, Env: "SLURM_NTASKS_PER_NODE",
+			Help: "tasks on each node",
+			Set:  request.Count(&n.TasksPerNode)},
+		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: groupNeeds, Env: "SLURM_NTASKS_PER_GPU",
 			Help: "tasks for each GPU; each task sees only its own (--gpu-bind=single:n)", Set: func(v string) error {
-				err := count(&n.TasksPerGPU)(v)
+				err := request.Count(&n.TasksPerGPU)(v)
 				b.TasksPerGPU = n.TasksPerGPU
 				return err
 			}},
-		{Name: "cpus-per-task", Short: 'c', Arg: R, Metavar: "n", Group: gRes, Env: "SRUN_CPUS_PER_TASK SLURM_CPUS_PER_TASK",
-			Help: "CPUs for each task; on the command line it implies --exact", Set: count(&n.CPUsPerTask)},
-		{Name: "cpus-per-gpu", Arg: R, Metavar: "n", Group: gRes, Help: "CPUs for each GPU; implies --exact",
+		{Name: "cpus-per-task", Short: 'c', Arg: R, Metavar: "n",
+			Group: groupNeeds, Env: "SRUN_CPUS_PER_TASK SLURM_CPUS_PER_TASK",
+			Help: "CPUs for each task; on the command line it implies --exact", Set: request.Count(&n.CPUsPerTask)},
+		{Name: "cpus-per-gpu", Arg: R, Metavar: "n", Group: groupNeeds, Help: "CPUs for each GPU; implies --exact",
 			Set: func(v string) error {
 				n.Exact = true
-				return count(&n.CPUsPerGPU)(v)
+				return request.Count(&n.CPUsPerGPU)(v)
 			}},
-		{Name: "exact", Group: gRes, Env: "SLURM_EXACT",
+		{Name: "exact", Group: groupNeeds, Env: "SLURM_EXACT",
 			Help: "use only as many CPUs as the tasks need, not all CPUs of the nodes", Set: getopt.Flag(&n.Exact)},
-		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: gRes, Env: "SLURM_EXCLUSIVE",
+		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: groupNeeds, Env: "SLURM_EXCLUSIVE",
 			Help: "same as --exact", Set: func(string) error { n.Exact = true; return nil }},
-		{Name: "overlap", Group: gRes, Env: "SLURM_OVERLAP", Help: "share CPUs, memory and GPUs with the job's other steps",
-			Set: getopt.Flag(&n.Overlap)},
-		{Name: "overcommit", Short: 'O', Group: gRes, Env: "SLURM_OVERCOMMIT", Help: "allow more tasks than CPUs",
+		{Name: "overlap", Group: groupNeeds, Env: "SLURM_OVERLAP",
+			Help: "share CPUs, memory and GPUs with the job's other steps",
+			Set:  getopt.Flag(&n.Overlap)},
+		{Name: "overcommit", Short: 'O', Group: groupNeeds, Env: "SLURM_OVERCOMMIT", Help: "allow more tasks than CPUs",
 			Set: getopt.Flag(&n.Overcommit)},
-		{Name: "gres", Arg: R, Metavar: "name[:type][:n],...", Group: gRes, Env: "SLURM_STEP_GRES",
+		{Name: "gres", Arg: R, Metavar: "name[:type][:n],...", Group: groupNeeds, Env: "SLURM_STEP_GRES",
 			Help: "generic resources on each node, or none (default: all of the job's)",
-			Set:  gres("", model.PerNode)},
-		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: gRes, Help: "GPUs for the whole step",
-			Set: gres("gpu", model.PerJob)},
-		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: gRes, Help: "GPUs on each node",
-			Set: gres("gpu", model.PerNode)},
-		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "SLURM_GPUS_PER_TASK",
+			Set:  r.gres("", model.PerNode)},
+		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: groupNeeds, Help: "GPUs for the whole step",
+			Set: r.gres("gpu", model.PerJob)},
+		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: groupNeeds, Help: "GPUs on each node",
+			Set: r.gres("gpu", model.PerNode)},
+		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: groupNeeds, Env: "SLURM_GPUS_PER_TASK",
 			Help: "GPUs for each task; the task sees only these (--gpu-bind=per_task:n)", Set: func(v string) error {
 				r.gpusPer = true
-				return gres("gpu", model.PerTask)(v)
+				return r.gres("gpu", model.PerTask)(v)
 			}},
-		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: gRes, Env: "SLURM_TRES_PER_TASK",
-			Help: "resources for each task: cpu=N and gres/NAME[:TYPE]=N, separated by commas", Set: r.perTask.Set},
-		{Name: "mem", Arg: R, Metavar: "size", Group: gRes, Slot: "mem",
-			Help: "memory on each node, taken from the job's; by default steps share the job's memory", Set: mem(&n.MemPerNode)},
-		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory for each CPU",
-			Set: mem(&n.MemPerCPU)},
-		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory for each GPU",
-			Set: mem(&n.MemPerGPU)},
-		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes of the job to use",
-			Set: hosts(&n.Nodes)},
-		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes of the job not to use",
-			Set: hosts(&n.NotNodes)},
-		{Name: "relative", Short: 'r', Arg: R, Metavar: "n", Group: gRes, Help: "skip the first n nodes of the job",
-			Set: getopt.Number(&r.relative, 0, 1<<30)},
-		{Name: "threads-per-core", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_THREADS_PER_CORE",
+		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: groupNeeds, Env: "SLURM_TRES_PER_TASK",
+			Help: "resources for each task: cpu=N and gres/NAME[:TYPE]=N, separated by commas",
+			Set:  request.PerTask(&r.perTask)},
+		{Name: "mem", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem",
+			Help: "memory on each node, taken from the job's; by default steps share the job's memory",
+			Set:  r.mem(&n.MemPerNode)},
+		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Help: "memory for each CPU",
+			Set: r.mem(&n.MemPerCPU)},
+		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Help: "memory for each GPU",
+			Set: r.mem(&n.MemPerGPU)},
+		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: groupNeeds, Help: "nodes of the job to use",
+			Set: request.Hosts(&n.Nodes)},
+		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: groupNeeds, Help: "nodes of the job not to use",
+			Set: request.Hosts(&n.NotNodes)},
+		{Name: "relative", Short: 'r', Arg: R, Metavar: "n", Group: groupNeeds,
+			Help: "skip the first n nodes of the job",
+			Set:  getopt.Number(&r.relative, 0, 1<<30)},
+		{Name: "threads-per-core", Arg: R, Metavar: "n", Group: groupNeeds, Env: "SLURM_THREADS_PER_CORE",
 			Help: "tasks use at most n threads of a core; implies --exact", Set: func(v string) error {
 				n.Exact = true
-				return count(&n.ThreadsCore)(v)
+				return request.Count(&n.ThreadsCore)(v)
 			}},
-		{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: gRes, Env: "SLURM_IMMEDIATE",
+		{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: groupNeeds, Env: "SLURM_IMMEDIATE",
 			Help: "fail instead of waiting for other steps", Set: func(string) error { r.rq.Immediate = true; return nil }},
-		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: gRes, Env: "SLURM_DISTRIBUTION",
-			Help: "order of tasks over nodes: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then over sockets: :block, " +
-				":cyclic, :fcyclic", Set: request.SetDistribution(n, b, r.Getenv("SLURM_DIST_PLANESIZE"))},
+		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: groupNeeds, Env: "SLURM_DISTRIBUTION",
+			Help: "order of tasks over nodes: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then over sockets: " +
+				":block, :cyclic, :fcyclic", Set: request.SetDistribution(n, b, r.Getenv("SLURM_DIST_PLANESIZE"))},
+	}
+}
 
-		{Name: "cpu-bind", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_CPU_BIND",
+// bindOptions are what tasks are bound to.
+func (r *run) bindOptions() []getopt.Option {
+	n, b := &r.rq.Need, &r.rq.Bind
+	R := getopt.Required
+	return []getopt.Option{
+		{Name: "cpu-bind", Arg: R, Metavar: "how", Group: groupBind, Env: "SLURM_CPU_BIND",
 			Help: "[verbose,] none, rank, cores, threads, sockets, ldoms, map_cpu:LIST or mask_cpu:LIST",
 			Set:  request.SetCPUBind(b)},
-		{Name: "gpu-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "SLURM_GPU_BIND",
+		{Name: "gpu-bind", Arg: R, Metavar: "how", Group: groupBind, Slot: "gpu-bind", Env: "SLURM_GPU_BIND",
 			Help: "which of the step's GPUs each task sees: closest, none, single:N, per_task:N, map_gpu:LIST, mask_gpu:LIST",
 			Set:  request.SetGPUBind(b)},
-		{Name: "tres-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "SLURM_TRES_BIND",
+		{Name: "tres-bind", Arg: R, Metavar: "how", Group: groupBind, Slot: "gpu-bind", Env: "SLURM_TRES_BIND",
 			Help: "gres/gpu: followed by a value of --gpu-bind", Set: request.SetTRESBind(b)},
-		{Name: "mem-bind", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_MEM_BIND",
+		{Name: "mem-bind", Arg: R, Metavar: "how", Group: groupBind, Env: "SLURM_MEM_BIND",
 			Help: "none, local, rank, map_mem:LIST, mask_mem:LIST, prefer", Set: request.SetMemBind(b)},
-		{Name: "hint", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_HINT",
+		{Name: "hint", Arg: R, Metavar: "how", Group: groupBind, Env: "SLURM_HINT",
 			Help: "compute_bound, memory_bound, multithread, nomultithread", Set: func(v string) error {
 				h, err := request.ParseHint(v)
 				switch h {
@@ -226,15 +223,22 @@ func (r *run) options() []getopt.Option {
 				}
 				return err
 			}},
+	}
+}
 
-		{Name: "input", Short: 'i', Arg: R, Metavar: "file", Group: gIO, Env: "SLURM_STDINMODE",
-			Help: "standard input of the tasks: a file (patterns with %t), a task's number, all, none", Set: getopt.Text(&r.in)},
-		{Name: "output", Short: 'o', Arg: R, Metavar: "file", Group: gIO, Env: "SLURM_STDOUTMODE",
+// fileOptions are input, output and environment.
+func (r *run) fileOptions() []getopt.Option {
+	R := getopt.Required
+	return []getopt.Option{
+		{Name: "input", Short: 'i', Arg: R, Metavar: "file", Group: groupFiles, Env: "SLURM_STDINMODE",
+			Help: "standard input of the tasks: a file (patterns with %t), a task's number, all, none",
+			Set:  getopt.Text(&r.in)},
+		{Name: "output", Short: 'o', Arg: R, Metavar: "file", Group: groupFiles, Env: "SLURM_STDOUTMODE",
 			Help: "standard output: a file (%j job, %s step, %t task, %N node, ...), a task's number, all, none",
 			Set:  getopt.Text(&r.out)},
-		{Name: "error", Short: 'e', Arg: R, Metavar: "file", Group: gIO, Env: "SLURM_STDERRMODE",
+		{Name: "error", Short: 'e', Arg: R, Metavar: "file", Group: groupFiles, Env: "SLURM_STDERRMODE",
 			Help: "standard error; by default the file of the output, if that is a file", Set: getopt.Text(&r.err)},
-		{Name: "open-mode", Arg: R, Metavar: "append|truncate", Group: gIO, Env: "SLURM_OPEN_MODE",
+		{Name: "open-mode", Arg: R, Metavar: "append|truncate", Group: groupFiles, Env: "SLURM_OPEN_MODE",
 			Help: "append to an existing output file, or truncate it", Set: func(v string) error {
 				if v == "" || !strings.HasPrefix("append", v) && !strings.HasPrefix("truncate", v) {
 					return &getopt.TextError{Text: "Invalid --open-mode specification: '" + v + "'; write append or truncate"}
@@ -242,35 +246,43 @@ func (r *run) options() []getopt.Option {
 				r.append = v[0] == 'a'
 				return nil
 			}},
-		{Name: "label", Short: 'l', Group: gIO, Env: "SLURM_LABELIO", Help: "put the task's number before each line",
+		{Name: "label", Short: 'l', Group: groupFiles, Env: "SLURM_LABELIO", Help: "put the task's number before each line",
 			Set: getopt.Flag(&r.label)},
-		{Name: "unbuffered", Short: 'u', Group: gIO, Env: "SLURM_UNBUFFEREDIO",
+		{Name: "unbuffered", Short: 'u', Group: groupFiles, Env: "SLURM_UNBUFFEREDIO",
 			Help: "accepted, without effect: output is never buffered", Set: func(string) error { return nil }},
-		{Name: "pty", Group: gIO,
+		{Name: "pty", Group: groupFiles,
 			Help: "run task 0 in a terminal like yours (grun --pty bash); other tasks read and write nothing",
 			Set:  getopt.Flag(&r.pty)},
-		{Name: "chdir", Aliases: []string{"workdir"}, Short: 'D', Arg: R, Metavar: "dir", Group: gIO,
+		{Name: "chdir", Aliases: []string{"workdir"}, Short: 'D', Arg: R, Metavar: "dir", Group: groupFiles,
 			Env: "SLURM_REMOTE_CWD SLURM_WORKING_DIR", Help: "working directory of the tasks", Set: getopt.Text(&r.chdir)},
-		{Name: "export", Arg: R, Metavar: "ALL|NONE|NAMES", Group: gIO, Env: "SLURM_EXPORT_ENV",
+		{Name: "export", Arg: R, Metavar: "ALL|NONE|NAMES", Group: groupFiles, Env: "SLURM_EXPORT_ENV",
 			Help: "variables for the tasks: ALL (default), NONE, or names and NAME=value; add ALL for all others",
 			Set:  getopt.Text(&r.export.Export)},
-		{Name: "propagate", Arg: getopt.Optional, Metavar: "limits", Group: gIO, Env: "SLURM_PROPAGATE",
+		{Name: "propagate", Arg: getopt.Optional, Metavar: "limits", Group: groupFiles, Env: "SLURM_PROPAGATE",
 			Help: "resource limits that the tasks inherit: ALL, NONE or names", Set: func(v string) error {
 				r.limits = v
 				_, err := request.ResourceLimits(v)
 				return err
 			}},
-		{Name: "prolog", Arg: R, Metavar: "program", Group: gHow, Env: "SLURM_PROLOG",
-			Help: "run this on grun's host before the step; if it fails, there is no step", Set: getopt.Text(&r.prolog)},
-		{Name: "epilog", Arg: R, Metavar: "program", Group: gHow, Env: "SLURM_EPILOG", Help: "like --prolog, after the step",
-			Set: getopt.Text(&r.epilog)},
-		{Name: "task-prolog", Arg: R, Metavar: "program", Group: gIO, Env: "SLURM_TASK_PROLOG",
+		{Name: "task-prolog", Arg: R, Metavar: "program", Group: groupFiles, Env: "SLURM_TASK_PROLOG",
 			Help: "run this before each task; lines 'export NAME=value', 'unset NAME' and 'print TEXT' of its output apply",
 			Set:  getopt.Text(&r.rq.Prolog)},
-		{Name: "task-epilog", Arg: R, Metavar: "program", Group: gIO, Env: "SLURM_TASK_EPILOG",
+		{Name: "task-epilog", Arg: R, Metavar: "program", Group: groupFiles, Env: "SLURM_TASK_EPILOG",
 			Help: "run this after each task", Set: getopt.Text(&r.rq.Epilog)},
+	}
+}
 
-		{Name: "kill-on-bad-exit", Short: 'K', Arg: getopt.Optional, Metavar: "0|1", Group: gHow, Env: "SLURM_KILL_BAD_EXIT",
+// commandOptions are what grun does.
+func (r *run) commandOptions() []getopt.Option {
+	R := getopt.Required
+	return []getopt.Option{
+		{Name: "prolog", Arg: R, Metavar: "program", Group: groupHow, Env: "SLURM_PROLOG",
+			Help: "run this on grun's host before the step; if it fails, there is no step", Set: getopt.Text(&r.prolog)},
+		{Name: "epilog", Arg: R, Metavar: "program", Group: groupHow, Env: "SLURM_EPILOG",
+			Help: "like --prolog, after the step",
+			Set:  getopt.Text(&r.epilog)},
+		{Name: "kill-on-bad-exit", Short: 'K', Arg: getopt.Optional, Metavar: "0|1",
+			Group: groupHow, Env: "SLURM_KILL_BAD_EXIT",
 			Help: "end the step when a task fails", Set: func(v string) error {
 				switch v {
 				case "", "1", "yes", "true":
@@ -282,13 +294,14 @@ func (r *run) options() []getopt.Option {
 				}
 				return nil
 			}},
-		{Name: "wait", Short: 'W', Arg: R, Metavar: "seconds", Group: gHow, Env: "SLURM_WAIT",
+		{Name: "wait", Short: 'W', Arg: R, Metavar: "seconds", Group: groupHow, Env: "SLURM_WAIT",
 			Help: "end the step this long after its first task has ended; 0: never", Set: getopt.Number(&r.waitS, 0, 1<<30)},
-		{Name: "quit-on-interrupt", Group: gHow, Help: "end the step at the first Ctrl-C", Set: getopt.Flag(&r.interrupt)},
-		{Name: "quiet", Short: 'Q', Group: gHow, Help: "print nothing about waiting and about tasks that end",
+		{Name: "quit-on-interrupt", Group: groupHow, Help: "end the step at the first Ctrl-C",
+			Set: getopt.Flag(&r.interrupt)},
+		{Name: "quiet", Short: 'Q', Group: groupHow, Help: "print nothing about waiting and about tasks that end",
 			Set: getopt.Flag(&r.quiet)},
-		{Name: "verbose", Short: 'v', Group: gHow, Help: "print more", Set: getopt.Count(&r.verbose)},
-		{Name: "mpi", Arg: R, Metavar: "type", Group: gHow, Env: "SLURM_MPI_TYPE",
+		{Name: "verbose", Short: 'v', Group: groupHow, Help: "print more", Set: getopt.Count(&r.verbose)},
+		{Name: "mpi", Arg: R, Metavar: "type", Group: groupHow, Env: "SLURM_MPI_TYPE",
 			Help: "only none: MPI programs find each other by themselves, or through their launcher", Set: func(v string) error {
 				switch v {
 				case "none", "openmpi":
@@ -300,7 +313,16 @@ func (r *run) options() []getopt.Option {
 					Text: "Invalid --mpi specification: '" + v + "': there is no such plugin here; use --mpi=none and the MPI's own " +
 						"launcher (mpirun starts its daemons with grun)"}
 			}},
+		{Name: "clusters", Short: 'M', Arg: R, Metavar: "name", Group: groupHow, Help: "this cluster's name, or all",
+			Set: getopt.List(&r.clusters)},
+	}
+}
 
+// foreignOptions are what is about jobs, or is refused.
+func (r *run) foreignOptions() []getopt.Option {
+	R := getopt.Required
+	const same = "a step runs where its job does"
+	return []getopt.Option{
 		{Name: "partition", Short: 'p', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
 		{Name: "account", Short: 'A', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
 		{Name: "qos", Short: 'q', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
@@ -330,7 +352,8 @@ func (r *run) options() []getopt.Option {
 		{Name: "preserve-env", Short: 'E', Hidden: true, Note: "a step's variables describe the step", Set: env.Ignored},
 		{Name: "disable-status", Short: 'X', Hidden: true, Set: getopt.Flag(&r.interrupt)},
 		{Name: "slurmd-debug", Arg: R, Hidden: true, Note: "gnoded's log has what there is to say", Set: env.Ignored},
-		{Name: "msg-timeout", Arg: R, Hidden: true, Note: "grun waits as long as its node's daemon lives", Set: env.Ignored},
+		{Name: "msg-timeout", Arg: R, Hidden: true, Note: "grun waits as long as its node's daemon lives",
+			Set: env.Ignored},
 		{Name: "wckey", Arg: R, Hidden: true, Note: "there are no wckeys", Set: env.Ignored},
 		{Name: "signal", Arg: R, Hidden: true, Note: "a step is warned as its job is: gsubmit --signal",
 			Set: func(v string) error {
@@ -359,8 +382,6 @@ func (r *run) options() []getopt.Option {
 		{Name: "ntasks-per-socket", Arg: R, Refused: "--cpu-bind=sockets with --distribution=block:cyclic"},
 		{Name: "dependency", Short: 'd', Arg: R, Refused: "gsubmit --dependency; steps follow each other in the script"},
 		{Name: "begin", Short: 'b', Arg: R, Refused: "gsubmit --begin"},
-		{Name: "clusters", Short: 'M', Arg: R, Metavar: "name", Group: gHow, Help: "this cluster's name, or all",
-			Set: getopt.List(&r.clusters)},
 	}
 }
 

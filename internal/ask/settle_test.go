@@ -1,4 +1,4 @@
-package request
+package ask
 
 import (
 	"fmt"
@@ -54,7 +54,7 @@ func TestSameGres(t *testing.T) {
 		{model.Spec{}, []model.GresReq{req(node, "a100", 1), req(node, "v100", 2)},
 			"nodes 0-0 tasks 0 per node 0, counts [1 by 0 2 by 0], shows []", ""},
 	} {
-		s := Submission{Spec: x.spec}
+		s := Draft{Spec: x.spec}
 		s.Spec.Gres = x.gres
 		short := func(list []model.GresReq) (out []string) {
 			for _, g := range list {

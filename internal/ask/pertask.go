@@ -1,35 +1,32 @@
-package request
+package ask
 
 import (
-	"errors"
 	"strings"
 
-	"gbatch/internal/cli/env"
-	"gbatch/internal/cli/getopt"
 	"gbatch/internal/model"
 )
 
-// TresPerTask is what --tres-per-task says: CPUs and generic resources for each task.
-type TresPerTask struct {
-	Cpus int32 // 0: not said
-	gres []model.GresReq
+// PerTask is what --tres-per-task says: CPUs and generic resources for each task.
+type PerTask struct {
+	CPUs int32 // 0: not said
+	Gres []model.GresReq
 }
 
-// Set reads cpu=4,gres/gpu:a100=1; a colon in front of the number is Slurm's older way to write it.
-func (t *TresPerTask) Set(v string) error {
-	*t = TresPerTask{}
-	bad := func(word, why string) error {
-		return &getopt.TextError{Text: "Invalid --tres-per-task specification: '" + word + "'" + why}
+// ParsePerTask reads cpu=4,gres/gpu:a100=1; a colon in front of the number is Slurm's older way to write it.
+func ParsePerTask(v string) (PerTask, error) {
+	var t PerTask
+	bad := func(word, why string) (PerTask, error) {
+		return PerTask{}, refuse(Request, "Invalid --tres-per-task specification: '%s'%s", word, why)
 	}
-	for _, word := range env.SplitList(v) {
-		kind, rest, named := strings.Cut(word, "/")
+	for _, word := range splitList(v, ",") {
+		kind, _, named := strings.Cut(word, "/")
 		switch {
 		case named && kind == "gres":
-			reqs, err := ParseGres("", strings.Replace(rest, "=", ":", 1), model.PerTask)
+			reqs, err := ParseGres("", word, model.PerTask)
 			if err != nil {
-				return err
+				return PerTask{}, err
 			}
-			t.gres = append(t.gres, reqs...)
+			t.Gres = append(t.Gres, reqs...)
 			continue
 		case named && kind == "license":
 			return bad(word, ": licenses are the whole job's; use --licenses")
@@ -39,27 +36,27 @@ func (t *TresPerTask) Set(v string) error {
 		name, number, _ := strings.Cut(strings.Replace(word, ":", "=", 1), "=")
 		switch name {
 		case "cpu":
-			n, err := parseUnits(number)
+			n, err := ParseUnits(number)
 			if err != nil || n < 1 {
 				return bad(word, "; write cpu=N, such as cpu=4")
 			}
-			t.Cpus = n
+			t.CPUs = n
 		case "mem":
 			return bad(word, ": memory is counted by node, CPU or GPU; use --mem, --mem-per-cpu or --mem-per-gpu")
 		default:
 			return bad(word, "; write cpu=N or gres/NAME[:TYPE]=N, such as cpu=4,gres/gpu=1")
 		}
 	}
-	return nil
+	return t, nil
 }
 
 // AddTo adds the resources to what else was asked for. What was said already, by given, has to be the same.
-func (t *TresPerTask) AddTo(list []model.GresReq) ([]model.GresReq, error) {
-	for _, g := range t.gres {
+func (t *PerTask) AddTo(list []model.GresReq) ([]model.GresReq, error) {
+	for _, g := range t.Gres {
 		for _, have := range list {
 			if have.Per == model.PerTask && have.Name == g.Name && have != g {
-				return nil, errors.New("--gpus-per-task and --tres-per-task=gres/" + g.Name +
-					" say different things: give one of them")
+				return nil, refuse(Request, "--gpus-per-task and --tres-per-task=gres/%s say different things: give one of them",
+					g.Name)
 			}
 		}
 		if !containsGres(list, g) {
@@ -79,8 +76,8 @@ func containsGres(list []model.GresReq, g model.GresReq) bool {
 }
 
 // Names reports whether it says anything of a resource.
-func (t *TresPerTask) Names(resource string) bool {
-	for _, g := range t.gres {
+func (t *PerTask) Names(resource string) bool {
+	for _, g := range t.Gres {
 		if g.Name == resource {
 			return true
 		}

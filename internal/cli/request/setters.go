@@ -1,0 +1,120 @@
+package request
+
+import (
+	"errors"
+	"time"
+
+	"gbatch/internal/ask"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// How the values of options are read that ask for something: gsubmit's tables and grun's share this.
+
+// said has a refusal of package ask shown as it is.
+func said(err error) error {
+	var refused *ask.Error
+	if errors.As(err, &refused) {
+		return &getopt.TextError{Text: refused.Error()}
+	}
+	return err
+}
+
+func count(v string, most int64) (int32, error) {
+	n, err := ask.ParseCount(v, most)
+	switch {
+	case err == nil:
+		return n, nil
+	case errors.Is(err, ask.ErrNoCount):
+		return 0, &getopt.NumberError{Value: v}
+	}
+	return 0, &getopt.NumberError{Value: v, Why: err.Error()}
+}
+
+// Count gives the setter of a number from 1 on.
+func Count(dst *int32) func(string) error {
+	return func(v string) error {
+		n, err := count(v, ask.MaxTasks)
+		if err == nil {
+			*dst = n
+		}
+		return err
+	}
+}
+
+// Mem gives the setter of an amount of memory, MiB.
+func Mem(dst *int64) func(string) error {
+	return func(v string) (err error) { *dst, err = walltime.ParseMemMiB(v); return err }
+}
+
+// Nodes gives the setter of --nodes.
+func Nodes(least, most *int32) func(string) error {
+	return func(v string) (err error) {
+		*least, *most, err = ask.ParseNodes(v)
+		return said(err)
+	}
+}
+
+// Hosts gives the setter of a list of nodes.
+func Hosts(dst *[]string) func(string) error {
+	return func(v string) (err error) { *dst, err = hostlist.Expand(v); return err }
+}
+
+// Gres gives the setter of generic resources, those of one name or with "" any; they are added to dst.
+func Gres(dst *[]model.GresReq, name string, per model.GresPer) func(string) error {
+	return func(v string) error {
+		list, err := ask.ParseGres(name, v, per)
+		*dst = append(*dst, list...)
+		return said(err)
+	}
+}
+
+// PerTask gives the setter of --tres-per-task.
+func PerTask(dst *ask.PerTask) func(string) error {
+	return func(v string) (err error) {
+		*dst, err = ask.ParsePerTask(v)
+		return said(err)
+	}
+}
+
+// Limit gives the setter of a time limit in seconds, or model.Unlimited.
+func Limit(option string, set func(sec int64)) func(string) error {
+	return func(v string) error {
+		sec, unlimited, err := walltime.ParseLimit(v)
+		if err != nil {
+			return &getopt.TextError{Text: "Invalid --" + option + " specification: " + err.Error()}
+		}
+		if unlimited {
+			sec = model.Unlimited
+		}
+		set(sec)
+		return nil
+	}
+}
+
+// date gives the setter of a moment.
+func date(now func() time.Time, dst *model.Time) func(string) error {
+	return func(v string) error {
+		t, err := walltime.ParseDate(v, now())
+		if err == nil {
+			*dst = model.Time(t.UnixMilli())
+		}
+		return err
+	}
+}
+
+// timeMin reads --time-min.
+func (s *Submission) timeMin(v string) error {
+	sec := int64(0)
+	if err := Limit("time-min", func(n int64) { sec = n })(v); err != nil {
+		return err
+	}
+	if sec >= model.Unlimited || sec <= 0 {
+		return &getopt.TextError{Text: "Invalid --time-min specification: '" + v +
+			"'; write the least time that the job needs, such as 30:00"}
+	}
+	s.More.TimeMinS = sec
+	return nil
+}
