@@ -216,7 +216,7 @@ func (s *step) relaying() bool {
 	return false
 }
 
-// pipes gives a task the ends of pipes where the command is on another host, and notes the other ends for the relay.
+// pipes gives a task ends of pipes if the command is on another host, and keeps the other ends for the relay.
 func (p *stepPlan) pipes(o *shim.Launch, stream, rank int) error {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil { // os.Pipe's don't block, which programs don't expect
@@ -232,7 +232,7 @@ func (p *stepPlan) pipes(o *shim.Launch, stream, rank int) error {
 	return nil
 }
 
-// terminal gives a task a new terminal where the command is on another host; the relay gets its other side.
+// terminal gives a task a new terminal if the command is on another host; the relay gets the other side.
 func (p *stepPlan) terminal(o *shim.Launch, rank int) error {
 	t := p.req.Terminal
 	master, slave, err := terminal.Open()
@@ -259,7 +259,7 @@ func (p *stepPlan) terminal(o *shim.Launch, rank int) error {
 	return nil
 }
 
-// makeRelay makes the order for the relay of the tasks' pipes: it is what they are, their user's and in their group.
+// makeRelay makes the order for the relay of the tasks' pipes, which runs as their user and in their group.
 func (n *Noded) makeRelay(p *stepPlan, like *shim.Launch) error {
 	defer func() {
 		for _, e := range p.ends {

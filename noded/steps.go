@@ -17,13 +17,13 @@ import (
 )
 
 // steps.go is this node as the manager of its jobs' steps: the daemon of the node that runs a job's batch script
-// numbers the job's steps, gives them their part of what the job has, and lets them wait for each other. All of it
-// belongs to the loop.
+// numbers the job's steps, gives them resources of the job, and lets them wait for each other. All of it belongs to the
+// loop.
 //
-// A step is in the spool before anything of it runs, without an fsync: after a loss of power nothing of it runs
-// either. Its command's open files are not in the spool; a command whose connection broke comes back with the same
-// RequestID and brings them again, for the tasks that gshim has not heard of. What comes of the tasks is in gshim's
-// journal, and the step's end in a report, like an attempt's.
+// A step is in the spool before anything of it runs, but without an fsync: after a loss of power nothing of it runs
+// anyway. Its command's open files are not in the spool; a command whose connection broke comes back with the same
+// RequestID and sends them again, for the tasks that gshim does not know. The tasks' ends are in gshim's journal, and
+// the step's end is in a report, like an attempt's.
 
 const (
 	// maxSteps is how many steps of one job may be there at once, waiting ones included.
@@ -48,34 +48,34 @@ type step struct {
 	req   *proto.StepRequest // nil after a restart, until the command is back
 	conn  *stepConn          // nil while the command is away
 	rec   *placedStep        // nil while waiting
-	here  int                // this node's part in rec.Nodes, -1 where it has none
+	here  int                // this node's index in rec.Nodes, -1 if it has no part
 	phase stepPhase
-	said  string // what it was last told to wait for
+	said  string // the last reason for waiting that the command was told
 
-	tasks []stepTask // of this node, by local number
+	tasks []stepTask // tasks of this node, by local number
 	files []*os.File // held until all tasks have been started
 	began model.Time // when the first task started
 	cause model.StopCause
 	uid   uint32 // who cancelled it
-	oom   bool   // the kernel killed some of it for want of memory
+	oom   bool   // the kernel killed processes of it for lack of memory
 
 	timer   *time.Timer // its phase's deadline
-	turn    uint64      // of the timer: what an older one posts is ignored
+	turn    uint64      // number of the timer: messages of older timers are ignored
 	limit   *time.Timer // its time limit
-	drain   *time.Timer // its relays have had their time
-	lonely  *time.Timer // its command has not come back
+	drain   *time.Timer // runs out when its relays must have passed on everything
+	lonely  *time.Timer // runs out when its command has not come back
 	killed  time.Time   // when it was first sent SIGKILL
 	cleared time.Time   // when clearing it away began
-	tries   int         // of clearing it away
+	tries   int         // tries to remove it
 
-	parts   []*part // those of other nodes, where this one manages the step
+	parts   []*part // parts of other nodes, if this node manages the step
 	relays  []*relayed
 	drained bool         // the relays have had time to pass on what was left
-	final   *model.Exit  // phase stepOverHere: what this node's part used
-	used    *model.Usage // what it used, when it has been reported
+	final   *model.Exit  // phase stepOverHere: exit and usage of this node's part
+	used    *model.Usage // its usage, once its end has been reported
 
 	done   *proto.StepEvent // its end, when it has been reported
-	missed time.Time        // when it ended without a command that was told
+	missed time.Time        // when it ended while its command had no connection
 }
 
 // stepTask is one task.
@@ -118,7 +118,7 @@ type (
 		id   int32
 		use  usage
 		seen *sampled
-		oom  string // what is known of processes that were killed for want of memory
+		oom  string // the sentence about processes that were killed for lack of memory
 		left error
 	}
 	msgStepDeadline struct { // its phase has taken too long
@@ -137,7 +137,7 @@ type stepTimer uint8
 
 const (
 	timerLimit  stepTimer = iota // its time limit is over
-	timerLonely                  // its command has not come back
+	timerLonely                  // runs out when its command has not come back
 	timerDrain                   // relays have had their time
 )
 
@@ -193,7 +193,7 @@ func (l *loop) runningJob(id model.JobID) *attempt {
 	return nil
 }
 
-// recovering reports whether gshim has not said yet what became of a job that was there before this daemon's start.
+// recovering reports whether gshim has not yet listed a job from before this daemon's start.
 func (l *loop) recovering(id model.JobID) bool {
 	for key, a := range l.attempts {
 		if key.Job == id && (a.phase == accepted || a.phase == belated) && a.will == wanted && a.rec != nil && a.rec.Ordered {
@@ -203,7 +203,7 @@ func (l *loop) recovering(id model.JobID) bool {
 	return false
 }
 
-// onStepRequest takes a command's request: a new step, or one that it has asked for before and whose connection broke.
+// onStepRequest handles a command's request: for a new step, or for its earlier step after a broken connection.
 func (l *loop) onStepRequest(m msgStep) error {
 	rq := m.req
 	refuse := func(format string, args ...any) error {
@@ -258,7 +258,7 @@ func (l *loop) onStepRequest(m msgStep) error {
 	return l.placeSteps(a)
 }
 
-// placeSteps starts what now fits of a job's waiting steps, in their order.
+// placeSteps starts a job's waiting steps that fit now, in their order.
 func (l *loop) placeSteps(a *attempt) error {
 	waiting := a.queue
 	a.queue = a.queue[:0:0]
@@ -293,7 +293,7 @@ func (l *loop) placeSteps(a *attempt) error {
 	return nil
 }
 
-// held is what the job's steps hold and don't share.
+// held gives the resources that the job's steps hold and don't share.
 func (a *attempt) held() []steplayout.Holding {
 	var out []steplayout.Holding
 	for _, s := range a.steps {
@@ -305,7 +305,7 @@ func (a *attempt) held() []steplayout.Holding {
 	return out
 }
 
-// addStep puts a step among its job's and writes it down.
+// addStep adds a step to its job and to the spool.
 func (l *loop) addStep(s *step) error {
 	if s.job.steps == nil {
 		s.job.steps = map[int32]*step{}
@@ -315,7 +315,7 @@ func (l *loop) addStep(s *step) error {
 	return l.spool.add(recStep, s.rec, false)
 }
 
-// createStep numbers a step and writes it down.
+// createStep numbers a step and adds it to the spool.
 func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 	a := s.job
 	need := &s.req.Need
@@ -360,7 +360,7 @@ func (s *step) created(node string, r *model.NodeRules) *proto.StepEvent {
 	return ev
 }
 
-// send tells the step's command something, when what it speaks of is written down.
+// send sends an event to the step's command, once the event's record is written.
 func (s *step) send(l *loop, ev *proto.StepEvent) {
 	if c := s.conn; c != nil {
 		l.soon(func() { c.send(ev) })
@@ -386,7 +386,7 @@ func (l *loop) onStepSignal(m msgStepSignal) {
 	}
 }
 
-// onStepGone takes note that a step's command has gone: nobody takes its output or waits for it, so it ends.
+// onStepGone ends a step whose command is gone: nothing reads its output or waits for it any more.
 func (l *loop) onStepGone(c *stepConn) error {
 	s := c.step
 	if s == nil || s.conn != c {

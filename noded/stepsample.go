@@ -7,13 +7,13 @@ import (
 	"gbatch/internal/proto"
 )
 
-// stepsample.go puts together what a step has used: the kernel's counters of its group, what samples found, what its
-// tasks' exits told; and why processes of it were killed, where that was for want of memory.
+// stepsample.go computes a step's usage from its group's counters, samples and its tasks' exits, and explains why
+// processes of it were killed for lack of memory.
 
 func (s *step) sampleKey() sampleKey { return sampleKey{s.job.key, s.id} }
 
-// stepShape is what a step has on this node, and how often it is looked at: as its job. nil for one that has nothing
-// here.
+// stepShape gives a step's resources on this node, and its sampling interval, which is its job's. nil for a step
+// without a part here.
 func (n *Noded) stepShape(s *step) *model.NodeUsage {
 	if s.here < 0 {
 		return nil
@@ -53,7 +53,7 @@ func (n *Noded) stepUsage(s *step, use usage, seen *sampled, x model.Exit) *mode
 	return &model.Usage{Nodes: []model.NodeUsage{u}}
 }
 
-// memoryWanted is what a step, or else its job, asked for its memory with.
+// memoryWanted is the option with which a step, or else its job, asked for memory.
 type memoryWanted struct {
 	option string
 	units  int64

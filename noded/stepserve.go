@@ -22,15 +22,16 @@ import (
 	"gbatch/noded/steplayout"
 )
 
-// stepserve.go is the socket on which commands ask for steps. It is not the one for other requests, because open files
-// travel on it, which frames read ahead would lose. A connection is one command and at most one step: a request, the
-// files, signals, and everything that happens to the step the other way. Whoever connects is who the kernel says.
+// stepserve.go is the socket on which commands ask for steps. It is separate from the socket for other requests,
+// because open files are passed over it, and reading frames ahead would lose them. A connection is for one command and
+// at most one step: the command sends a request, files and signals, and gets the step's events. The kernel gives the
+// command's user.
 
 const (
 	stepConns        = 1024 // commands connected at once
 	stepConnsPerUser = 512
 	stepFirst        = 30 * time.Second // for a command's request
-	stepWrite        = 30 * time.Second // for a command to take what it is told
+	stepWrite        = 30 * time.Second // for a command to read an event
 	maxStepEvents    = 4 * proto.MaxStepTasks
 )
 
@@ -54,9 +55,9 @@ type stepConn struct {
 	nc   net.Conn
 	step *step
 
-	// Of a connection from another node's daemon: which node, and its address.
+	// For a connection from another node's daemon: the node, and its address.
 	from, role, host string
-	door             bool // it passes on what a command of its host says
+	door             bool // it passes on the messages of a command on its host
 	part             bool // it manages a step that this node has a part of
 
 	mu     sync.Mutex
@@ -71,7 +72,7 @@ func newStepConn(nc net.Conn) *stepConn {
 	return c
 }
 
-// direct gives the node that takes open files for its tasks: the one that the command is on.
+// direct gives the node that takes open files for its tasks: the command's own node.
 func (c *stepConn) direct(node string) string {
 	if c == nil || c.door || c.part {
 		return ""
@@ -156,7 +157,7 @@ func (s *stepServer) leave(c *stepConn) {
 	s.mu.Unlock()
 }
 
-// read takes the command's request, and then what else it says.
+// read reads the command's request, and then its further messages.
 func (s *stepServer) read(c *stepConn, uid uint32) error {
 	if err := c.nc.SetReadDeadline(time.Now().Add(stepFirst)); err != nil {
 		return err
@@ -194,7 +195,7 @@ func (s *stepServer) read(c *stepConn, uid uint32) error {
 	return s.readOn(c)
 }
 
-// readOn takes what follows a request.
+// readOn reads the messages after a request.
 func (s *stepServer) readOn(c *stepConn) error {
 	for {
 		kind, body, err := readStepFrame(c.nc)
@@ -225,7 +226,7 @@ func (s *stepServer) readOn(c *stepConn) error {
 	}
 }
 
-// checkStep refuses a request that can't be worked with.
+// checkStep refuses an invalid request.
 func checkStep(rq *proto.StepRequest) error {
 	n, b := &rq.Need, &rq.Bind
 	switch {
@@ -347,7 +348,7 @@ func readFDs(nc *net.UnixConn) ([]*os.File, error) {
 	return out, nil
 }
 
-// send queues an event. A command that does not take what it is told is given up.
+// send queues an event. A command that does not read its events is disconnected.
 func (c *stepConn) send(ev *proto.StepEvent) { c.put(proto.StepFrameEvent, ev) }
 
 // put queues a message.
@@ -365,7 +366,7 @@ func (c *stepConn) put(kind uint8, m proto.Message) {
 	}
 }
 
-// appendFrame adds a message to what is to be written.
+// appendFrame adds a message to the bytes to write.
 func appendFrame(dst []byte, kind uint8, m proto.Message) ([]byte, error) {
 	at := len(dst)
 	b, err := proto.Append(append(dst, kind, 0, 0, 0, 0), m)

@@ -7,20 +7,20 @@ package noded
 //
 // A part of a step that another node manages goes the same way; its command is the manager.
 
-// stepPhase is where a step is.
+// stepPhase is the phase of a step.
 type stepPhase uint8
 
 const (
-	stepWaiting   stepPhase = iota // for what other steps hold; it has no number
-	stepCreated                    // numbered, in the spool; its command's files are awaited
+	stepWaiting   stepPhase = iota // it waits for resources of other steps; it has no number
+	stepCreated                    // numbered, in the spool; it waits for its command's files
 	stepPreparing                  // a worker makes its group and orders
 	stepUnmaking                   // the same, and it is to end
 	stepRunning                    // gshim has its orders
 	stepStopping                   // SIGTERM has been sent; SIGKILL follows after KillWait
 	stepKilling                    // SIGKILL has been sent, and is sent again
 	stepEnding                     // all tasks have ended; what they left is being cleared away
-	stepAbandoned                  // something of it survives SIGKILL; the node is drained, and it ends without that
-	stepOverHere                   // a part whose end its manager has not written down yet
+	stepAbandoned                  // processes survive SIGKILL; the node is drained, and it ends without them
+	stepOverHere                   // a part whose end its manager has not stored yet
 	numStepPhases
 )
 
@@ -37,18 +37,18 @@ func (p stepPhase) String() string { return wordFor(stepPhaseNames[:], "step pha
 type stepHappening uint8
 
 const (
-	sevFiles    stepHappening = iota // its command has brought files for tasks that are to be ordered here
-	sevNoFiles                       // its command has brought files, and no task here waits for any
+	sevFiles    stepHappening = iota // its command has sent files for tasks to order here
+	sevNoFiles                       // its command has sent files, and no task here waits for them
 	sevMade                          // its orders are made
 	sevNotMade                       // they could not be made
 	sevTask                          // gshim says that a task has begun
-	sevTasksEnd                      // all tasks and all parts have ended, and nothing is left to pass on
+	sevTasksEnd                      // all tasks and parts have ended, and all output has been passed on
 	sevStop                          // it is to end
 	sevKill                          // it is to end at once
 	sevCleared                       // nothing of it is left here
 	sevLeft                          // something of it is still there
 	sevDeadline                      // its phase has taken too long
-	sevGiveUp                        // what survives SIGKILL will not be waited for
+	sevGiveUp                        // stop waiting for processes that survive SIGKILL
 	numStepHappenings
 )
 
@@ -60,7 +60,7 @@ var stepHappeningNames = [numStepHappenings]string{
 
 func (e stepHappening) String() string { return wordFor(stepHappeningNames[:], "step happening", e) }
 
-// stepAct is what is done. loop.actStep has the code.
+// stepAct is an action of the table. loop.actStep has the code.
 type stepAct uint8
 
 const (
@@ -76,7 +76,7 @@ const (
 	stepNoFiles                   // tell the command that its files did not come; as stepTerm
 	stepClear                     // clear away what its tasks left
 	stepAgain                     // try that again a little later
-	stepGiveUp                    // drain the node with the names of what survives, end its tasks, try once more
+	stepGiveUp                    // drain the node and name the surviving processes, end its tasks, try once more
 	stepReport                    // report its end, or tell its manager
 	numStepActs
 )

@@ -16,7 +16,7 @@ import (
 	"gbatch/noded/shim"
 )
 
-// stepNews is what a happening brings along; most bring nothing.
+// stepNews is the data of a happening; most have none.
 type stepNews struct {
 	files   *msgStepFiles    // sevFiles, sevNoFiles
 	made    *msgStepPrepared // sevMade
@@ -25,7 +25,7 @@ type stepNews struct {
 	told    bool             // sevStop: its processes get the signal with their job's
 }
 
-// stepHappens takes a step on: to the next phase of the table, and what is to be done on the way.
+// stepHappens moves a step to the next phase of the table, and carries out the table's act.
 func (l *loop) stepHappens(s *step, e stepHappening, in stepNews) {
 	c := stepTable[s.phase][e]
 	from := s.phase
@@ -36,7 +36,7 @@ func (l *loop) stepHappens(s *step, e stepHappening, in stepNews) {
 	l.fail(l.actStep(s, c.do, &in))
 }
 
-// actStep does what the table of steps says.
+// actStep carries out an act of the table of steps.
 func (l *loop) actStep(s *step, do stepAct, in *stepNews) error {
 	switch do {
 	case stepNothing:
@@ -85,8 +85,8 @@ func (l *loop) actStep(s *step, do stepAct, in *stepNews) error {
 	return nil
 }
 
-// endTasks ends what a step has: tasks that were not ordered have not run, the others get the signal (0: they have
-// it), and so do the parts on other nodes.
+// endTasks ends a step's tasks: tasks that were not ordered count as not run, the others get the signal (0: they
+// already have it), and so do the parts on other nodes.
 func (l *loop) endTasks(s *step, sig unix.Signal) {
 	for i := range s.tasks {
 		if t := &s.tasks[i]; t.waits() {
@@ -105,7 +105,7 @@ func (l *loop) endTasks(s *step, sig unix.Signal) {
 	l.stepProgress(s)
 }
 
-// stepPatienceOf gives the time until a phase's deadline, 0 where it has none or sets its own.
+// stepPatienceOf gives the time until a phase's deadline; 0 if it has none or sets its own.
 func (l *loop) stepPatienceOf(s *step) time.Duration {
 	switch s.phase {
 	case stepCreated:
@@ -154,8 +154,8 @@ func (l *loop) onStepDeadline(m msgStepDeadline) {
 	l.stepHappens(s, sevDeadline, stepNews{})
 }
 
-// hopelessStep reports whether something of the step has survived SIGKILL for UnkillableStepTimeout. What is suspended
-// dies when its job goes on.
+// hopelessStep reports whether something of the step has survived SIGKILL for UnkillableStepTimeout. Suspended
+// processes die when their job resumes.
 func (l *loop) hopelessStep(s *step) bool {
 	since := s.killed
 	if since.IsZero() {
@@ -171,7 +171,8 @@ func (l *loop) hopelessStep(s *step) bool {
 	return l.now().Sub(since) >= l.n.unkillable()
 }
 
-// giveUpStep drains the node with the names of what survives, takes the tasks for ended, and tries to clear once more.
+// giveUpStep drains the node and names the surviving processes, marks the tasks as ended, and tries once more to remove
+// the rest.
 func (l *loop) giveUpStep(s *step) error {
 	if err := l.survives(s.job, fmt.Sprintf("job %d step %d", s.rec.Job, s.id),
 		l.n.groups.stepSurvivors(s.job.key, s.id)); err != nil {
@@ -183,7 +184,7 @@ func (l *loop) giveUpStep(s *step) error {
 	return nil
 }
 
-// loseTasks takes all tasks and parts of a step for ended.
+// loseTasks marks all tasks and parts of a step as ended.
 func (l *loop) loseTasks(s *step, why string) {
 	for i := range s.tasks {
 		if t := &s.tasks[i]; t.ended == nil {
@@ -217,7 +218,7 @@ func (l *loop) fail(err error) {
 	}
 }
 
-// overStep forgets a step, and does what waited for it.
+// overStep forgets a step, and continues everything that waited for its end.
 func (l *loop) overStep(s *step) error {
 	a := s.job
 	if err := l.dropStep(s); err != nil {
@@ -232,7 +233,7 @@ func (l *loop) overStep(s *step) error {
 	return l.placeSteps(a)
 }
 
-// dropStep takes a step out of memory and spool.
+// dropStep removes a step from memory and spool.
 func (l *loop) dropStep(s *step) error {
 	l.setStepDeadline(s, 0)
 	for _, t := range [...]stepTimer{timerLimit, timerLonely, timerDrain} {
@@ -313,7 +314,8 @@ func (n *Noded) signalTask(ctx context.Context, key shim.Key, sig unix.Signal, s
 	}
 }
 
-// hangUp ends the shell at a step's terminal: shells there don't mind SIGTERM, and would be killed only after KillWait.
+// hangUp ends the shell at a step's terminal by SIGHUP: interactive shells ignore SIGTERM, and would only be killed
+// after KillWait.
 func (l *loop) hangUp(s *step) {
 	if !s.rec.Terminal || s.here < 0 || len(s.tasks) == 0 || s.tasks[0].pid == 0 || s.rec.Nodes[s.here].Ranks[0] != 0 {
 		return
@@ -355,7 +357,7 @@ func (l *loop) stopStep(s *step, cause model.StopCause, uid uint32, now bool, li
 	l.stepHappens(s, sevStop, stepNews{})
 }
 
-// endSteps ends a job's steps because the job ends. It says whether any are left to wait for.
+// endSteps ends a job's steps because the job ends. It reports whether there are steps to wait for.
 func (l *loop) endSteps(a *attempt) bool {
 	l.refuseQueue(a)
 	for _, s := range a.steps {
@@ -381,7 +383,7 @@ func (l *loop) endSteps(a *attempt) bool {
 	return len(a.steps) > 0
 }
 
-// refuseQueue tells the commands of steps that wait that their job ends.
+// refuseQueue tells the commands of waiting steps that their job ends.
 func (l *loop) refuseQueue(a *attempt) {
 	for _, s := range a.queue {
 		s.send(l, &proto.StepEvent{Kind: proto.StepRefused,
@@ -393,7 +395,7 @@ func (l *loop) refuseQueue(a *attempt) {
 	a.queue = nil
 }
 
-// onStepTimer does what a timer of a step was set for.
+// onStepTimer handles a step's timer that has run out.
 func (l *loop) onStepTimer(m msgStepTimer) {
 	s := l.step(m.key, m.id)
 	if s == nil {
@@ -436,8 +438,8 @@ func (s *step) timerOf(what stepTimer) **time.Timer {
 	return &s.lonely
 }
 
-// terminateSteps ends the steps of a job that is being ended. Where the job has a group its signal reaches their
-// processes.
+// terminateSteps ends the steps of a job that is being ended. If the job has a group, the signal to the job reaches
+// their processes.
 func (l *loop) terminateSteps(a *attempt) {
 	l.refuseQueue(a)
 	for _, s := range a.steps {
@@ -462,7 +464,7 @@ func (l *loop) killSteps(a *attempt) {
 	}
 }
 
-// killWait is how long after SIGTERM SIGKILL follows.
+// killWait is the time between SIGTERM and SIGKILL.
 func (n *Noded) killWait() time.Duration {
 	if r := n.rules.Load(); r != nil && r.KillWaitS > 0 {
 		return time.Duration(r.KillWaitS) * time.Second

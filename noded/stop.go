@@ -12,16 +12,16 @@ import (
 	"gbatch/noded/shim"
 )
 
-// stop.go ends attempts and sends them signals, as the leader wants.
+// stop.go ends attempts and sends them signals, on the leader's order.
 //
-// Ending is SIGCONT and SIGTERM to everything that the job has, and SIGKILL after KillWait to what is left. What
-// survives SIGKILL hangs in the kernel (a dead file server, a device). It is killed again and again; after
-// UnkillableStepTimeout the node is drained and the job ends without it (unkillable.go).
+// Ending means SIGCONT and SIGTERM to all processes of the job, and SIGKILL after KillWait to the remaining ones.
+// Processes that survive SIGKILL hang in the kernel (a dead file server, a device). They are killed again and again;
+// after UnkillableStepTimeout the node is drained and the job ends without them (unkillable.go).
 
 const (
 	defaultKillWait = 30 * time.Second
-	killAgain       = 5 * time.Second  // between two SIGKILLs to what survives
-	warnEvery       = time.Minute      // about what survives
+	killAgain       = 5 * time.Second  // between two SIGKILLs to surviving processes
+	warnEvery       = time.Minute      // between two warnings about surviving processes
 	signalTimeout   = 10 * time.Second // for gshim's answer
 	signalRetry     = 200 * time.Millisecond
 	maxStops        = 64 // signals and messages under way at once
@@ -40,12 +40,12 @@ func (l *loop) onStop(s *proto.Stop) error {
 		l.then(func() { l.n.stops.Do(func(context.Context) { l.n.tellUser(rec, s.Line) }) })
 		return nil
 	case a == nil && s.Signal != 0:
-		return nil // nothing runs that could get it
+		return nil // there is no process to signal
 	case a == nil && l.gone.has(key):
 		return nil // its end is in the leader's log
 	case a == nil:
-		// Ended before it was launched, or the node has lost all trace of it. Either way nothing of it runs here, and
-		// the leader waits to hear so.
+		// It was ended before it was launched, or the node has lost its records. Either way nothing of it runs here,
+		// and the leader waits for that report.
 		return l.reportOnly(key, &proto.Report{Kind: proto.ReportEnded})
 	case s.Signal != 0 && s.Once:
 		return l.warn(a, s)
@@ -64,7 +64,7 @@ func (l *loop) onStop(s *proto.Stop) error {
 	return l.happens(a, evStop, news{})
 }
 
-// killWait is how long after SIGTERM SIGKILL follows.
+// killWait is the time between SIGTERM and SIGKILL.
 func killWait(s *proto.Stop) time.Duration {
 	if s == nil || s.KillWaitS <= 0 {
 		return defaultKillWait
@@ -72,7 +72,7 @@ func killWait(s *proto.Stop) time.Duration {
 	return time.Duration(s.KillWaitS) * time.Second
 }
 
-// onForget ends an attempt that the leader knows nothing of.
+// onForget ends an attempt that the leader does not know.
 func (l *loop) onForget(key proto.Attempt) error {
 	a := l.attempts[key]
 	if a == nil {
@@ -96,7 +96,7 @@ func (l *loop) forget(a *attempt, why will) error {
 	return l.happens(a, evForget, news{})
 }
 
-// dropForgotten forgets an attempt of which nothing is left.
+// dropForgotten drops an attempt when nothing of it is left.
 func (l *loop) dropForgotten(a *attempt) error {
 	key := a.key
 	if err := l.spool.add(recDrop, &key, false); err != nil {
@@ -151,7 +151,8 @@ func (l *loop) kill(a *attempt) {
 	})
 }
 
-// warn sends a signal that an attempt gets once: the journal has it before, for the leader says it with every session.
+// warn sends a signal that an attempt gets only once: it is recorded in the journal first, because the leader repeats
+// the order in every session.
 func (l *loop) warn(a *attempt, s *proto.Stop) error {
 	if a.rec == nil || a.rec.Warned || a.stop != nil {
 		return nil
@@ -162,7 +163,7 @@ func (l *loop) warn(a *attempt, s *proto.Stop) error {
 	return l.askSignal(a, s)
 }
 
-// askSignal does with a signal what the attempt's phase allows.
+// askSignal handles a signal by the attempt's phase.
 func (l *loop) askSignal(a *attempt, s *proto.Stop) error {
 	if syscall.Signal(s.Signal) == unix.SIGKILL && !s.Batch {
 		return l.happens(a, evKill, news{sig: s})
@@ -190,8 +191,8 @@ func (l *loop) signal(a *attempt, s *proto.Stop) {
 	})
 }
 
-// sendSignal has gshim send a signal, and reports whether gshim knows the attempt. While gshim is away it tries again:
-// its processes are still there.
+// sendSignal makes gshim send a signal, and reports whether gshim knows the attempt. While gshim is away it tries
+// again, because the processes still exist.
 func (n *Noded) sendSignal(ctx context.Context, key proto.Attempt, sig syscall.Signal, scope shim.Scope) bool {
 	give := n.now().Add(signalTimeout)
 	for ctx.Err() == nil && n.now().Before(give) {

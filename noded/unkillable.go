@@ -12,26 +12,26 @@ import (
 	"gbatch/internal/proto"
 )
 
-// unkillable.go is about processes that survive SIGKILL: they hang in the kernel, on a file server or a device. After
-// UnkillableStepTimeout the node is drained with their names, UnkillableStepProgram runs, once for an attempt, and the
-// attempt ends without them, as in Slurm. The node gets no new job before an administrator has looked at it. What is
-// left is killed again until it is gone; a gnoded that is started anew does the same (groups.sweep).
+// unkillable.go handles processes that survive SIGKILL: they hang in the kernel, on a file server or a device. After
+// UnkillableStepTimeout the node is drained with a reason that names them, UnkillableStepProgram runs once for the
+// attempt, and the attempt ends without them, as in Slurm. The node gets no new job until an administrator resumes it.
+// The processes are killed again until they are gone; a restarted gnoded does the same (groups.sweep).
 
 const (
 	unkillableTimeout = 60 * time.Second // for UnkillableStepProgram
 	maxSurvivors      = 4                // that a node's reason names
-	leftoverPace      = 30 * time.Second // between two tries to end what an abandoned attempt left
-	maxLeftovers      = 1024             // abandoned attempts that are looked after; more are left to the next start
+	leftoverPace      = 30 * time.Second // between two tries to kill what an abandoned attempt left
+	maxLeftovers      = 1024             // abandoned attempts with further tries; more are left to the next start
 )
 
-// msgLeftover is time to try again, or a worker's word that nothing is left.
+// msgLeftover says that it is time to try again, or a worker's result that nothing is left.
 type msgLeftover struct {
 	key  proto.Attempt
 	gone bool
 }
 
-// giveUp drains the node with the names of what survives, drops the attempt's steps, and tries to clear it away once
-// more.
+// giveUp drains the node and names the surviving processes, drops the attempt's steps, and tries once more to remove
+// the rest.
 func (l *loop) giveUp(a *attempt) error {
 	if err := l.survives(a, fmt.Sprintf("job %d", a.key.Job), l.n.groups.survivors(a.key)); err != nil {
 		return err
@@ -41,12 +41,12 @@ func (l *loop) giveUp(a *attempt) error {
 			return err
 		}
 	}
-	a.tries++ // others than those that launch do the waiting
+	a.tries++ // workers other than those for launches do the waiting
 	l.clear(a)
 	return nil
 }
 
-// survives reports that something of an attempt survives SIGKILL, once.
+// survives reports, once, that processes of an attempt survive SIGKILL.
 func (l *loop) survives(a *attempt, what string, pids []int) error {
 	text := what + ": processes survive SIGKILL"
 	if len(pids) > 0 {
@@ -75,7 +75,7 @@ func (l *loop) survives(a *attempt, what string, pids []int) error {
 	return l.report(&proto.Report{Kind: proto.ReportUnkillable, Job: key.Job, Attempt: key.Attempt, Text: text})
 }
 
-// leave ends an attempt without what is left of it, and has that ended in the background.
+// leave ends an attempt without its remaining processes, which are killed in the background.
 func (l *loop) leave(a *attempt) error {
 	if len(l.leftovers) < maxLeftovers && !l.leftovers[a.key] {
 		l.leftovers[a.key] = true
@@ -93,7 +93,7 @@ func (l *loop) laterLeftover(key proto.Attempt) {
 	time.AfterFunc(leftoverPace, func() { l.n.inbox.post(msgLeftover{key: key}) })
 }
 
-// onLeftover has a worker try again to end what an abandoned attempt left.
+// onLeftover makes a worker try again to kill what an abandoned attempt left.
 func (l *loop) onLeftover(m msgLeftover) {
 	if m.gone {
 		delete(l.leftovers, m.key)

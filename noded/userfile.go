@@ -15,14 +15,13 @@ import (
 
 // userfile.go writes lines for the user into a job's standard error file: why it was ended, that it ran out of memory.
 //
-// The file is the user's, so it is opened with the user's rights: a link that they put there leads nowhere that they
-// could not write to themselves. Rights belong to threads in Linux; the goroutine that takes the user's keeps its
-// thread to itself and ends with it, so they are never given back by mistake to another. A file server that is gone
-// holds up that thread and nothing else.
+// The file is the user's, so it is opened with the user's rights: a link in its place can't lead to a file that the
+// user could not write. In Linux, rights belong to threads: the goroutine that takes the user's rights locks its thread
+// and ends with it, so no other goroutine ever runs with these rights. A dead file server blocks only that thread.
 
 const (
 	tellTimeout = 2 * time.Second // for the line to be written, before the job's end goes on without it
-	maxTellers  = 32              // threads that may hang in a user's file system at once
+	maxTellers  = 32              // most threads that may hang in users' file systems at once
 )
 
 // tellUser adds a line to the job's standard error. It waits for at most tellTimeout.
@@ -64,8 +63,8 @@ func (n *Noded) appendAs(rec *launched, text string) error {
 			return err
 		}
 	}
-	// No O_CREAT: gshim has made it, and a user who has removed it wants nothing in it. O_NONBLOCK: a FIFO without a
-	// reader is an error and not a wait.
+	// No O_CREAT: gshim has created it, and a user who has removed it does not want it back. O_NONBLOCK: a FIFO without
+	// a reader is an error and not a wait.
 	fd, err := unix.Open(rec.StdErr, unix.O_WRONLY|unix.O_APPEND|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: rec.StdErr, Err: err}
@@ -74,7 +73,8 @@ func (n *Noded) appendAs(rec *launched, text string) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-// makeFileAs makes a file as a job's user, or empties it. One that hangs is left to who opens it next.
+// makeFileAs makes a file as a job's user, or empties it. If that hangs, it gives up after makeFileFor and leaves the
+// file to the next program that opens it.
 func (n *Noded) makeFileAs(s *model.Spec, umask uint32, path string) error {
 	done := make(chan error, 1)
 	go func() {
@@ -104,7 +104,7 @@ func (n *Noded) makeFileAs(s *model.Spec, umask uint32, path string) error {
 // makeFileFor is how long a worker waits for a user's file system.
 const makeFileFor = 5 * time.Second
 
-// becomeOnThread gives the calling thread a user's rights to files: no other thread, and for good.
+// becomeOnThread gives a user's rights to files to the calling thread only, permanently.
 func becomeOnThread(uid, gid uint32, groups []uint32) error {
 	var list unsafe.Pointer
 	if len(groups) > 0 {

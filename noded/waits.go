@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// waits.go says what attempts on this node wait for: their phase, those of their steps, and the processes that are
-// there. gcontrol doctor and gqueue --why show it of jobs that take long to end.
+// waits.go says what attempts on this node wait for: their phase, their steps' phases, and the remaining processes.
+// gcontrol doctor and gqueue --why show it for jobs that take long to end.
 
 // waitsSteps is how many steps of an attempt are named.
 const waitsSteps = 4
@@ -22,7 +22,7 @@ type msgWaits struct {
 	reply chan []proto.Finding
 }
 
-// tellWaits answers for attempts in the order of the question; one that is not here has nothing to say.
+// tellWaits answers for attempts in the order of the question; the answer for an attempt that is not here is empty.
 func (n *Noded) tellWaits(keys []proto.Attempt) []proto.Finding {
 	reply := make(chan []proto.Finding, 1)
 	n.inbox.post(msgWaits{keys, reply})
@@ -51,7 +51,7 @@ func (l *loop) tellWaits(keys []proto.Attempt) []proto.Finding {
 	return out
 }
 
-// waitsFor says in what phase an attempt and its steps are.
+// waitsFor gives the phases of an attempt and its steps.
 func (a *attempt) waitsFor(now time.Time) string {
 	text := "phase " + a.phase.String()
 	if !a.killed.IsZero() {

@@ -10,14 +10,14 @@
 //	acct      gacct gstat gseff
 //	manage    gacctmgr gshare gprio gdiag
 //
-// No room of commands imports another. What they share lies below them: env (what a command sees of
-// the world, ids, names, errors), request and allocate (what submit and run ask for), getopt
-// (options), script (batch scripts). What is shown of a job, record,
-// step, node, partition or reservation is internal/jobtext's, in tables of internal/format and
-// lists of internal/slurmjson; internal/acctmgr has the language of gacctmgr; internal/client talks
-// to the cluster. Tests use clitest.
+// No room of commands imports another. Their common code is in packages below them: env (a
+// command's environment, ids, names, errors), request and allocate (requests of submit and run),
+// getopt (options), script (batch scripts). What is shown of a job, record, step, node, partition
+// or reservation is internal/jobtext's, in tables of internal/format and lists of
+// internal/slurmjson; internal/acctmgr has the language of gacctmgr; internal/client talks to the
+// cluster. Tests use clitest.
 //
 // A command is a function of an Env, without globals, so that tests run it in-process. It never
 // exits the process and starts no goroutine that outlives it. Standard error stays empty on
-// success: tools take text there for trouble.
+// success, because tools treat text there as an error.
 package cli

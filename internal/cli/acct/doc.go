@@ -1,4 +1,4 @@
-// Package acct has the commands that tell what jobs have used.
+// Package acct has the commands for accounting and usage of jobs.
 //
 //	gacct.go    gacct (sacct): jobs from accounting, ended ones too
 //	options.go  its options, and which records they pick

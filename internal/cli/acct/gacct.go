@@ -54,7 +54,7 @@ type account struct {
 // acctWant is one job of -j, or only one step of it.
 type acctWant struct {
 	ref  proto.JobRef
-	step string // "", or what stands behind the point
+	step string // "", or the part after the point
 }
 
 func Gacct(e *env.Env) int {
@@ -191,8 +191,8 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 	return give()
 }
 
-// summaryOf gives what AdminComment shows of a job on which the administrators have written nothing: its JS1
-// summary, or what the cluster has seen of a failure.
+// summaryOf gives the AdminComment of a job for which administrators have written none: its JS1 summary, or the
+// cluster's observation of a failure.
 func summaryOf(r *model.Record, kept string) string {
 	if why := r.SystemText(); kept == "" && why != "" {
 		return why
@@ -203,7 +203,7 @@ func summaryOf(r *model.Record, kept string) string {
 	return kept
 }
 
-// parts says which rows of a record are wanted. steps decides about its steps by number; it is nil where all are.
+// parts says which rows of a record to print. steps decides about its steps by number; nil means all.
 func (a *account) parts(r *model.Record) (job, batch bool, steps map[string]bool) {
 	job, batch = true, !a.allocations && jobtext.HasBatch(r)
 	if !slices.ContainsFunc(a.jobs, func(w acctWant) bool { return w.step != "" }) {
@@ -266,7 +266,7 @@ func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *form
 		return err
 	})
 	if err != nil {
-		return err // and no table that looks whole
+		return err // do not print a table that looks complete
 	}
 	slices.SortStableFunc(arrays, func(x, y line) int {
 		return cmp.Or(cmp.Compare(x.array, y.array), cmp.Compare(x.task, y.task))

@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/seff"
 )
 
-// gseff tells how well a job used what it held: seff's lines, the GPUs', and what to ask for next time.
+// gseff shows how well a job used its resources: seff's lines, lines about GPUs, and what to ask for next time.
 
 // seffCall is one call of gseff.
 type seffCall struct {
@@ -51,7 +51,7 @@ func Gseff(e *env.Env) int {
 	return rc
 }
 
-// tell reports about one job, or the tasks of an array that are named.
+// tell reports about one job, or the named tasks of an array.
 func (s *seffCall) tell(id string) error {
 	refs, err := env.ParseJobRefs(id)
 	if err != nil || len(refs) == 0 {
@@ -88,7 +88,7 @@ func (s *seffCall) tell(id string) error {
 	return nil
 }
 
-// report writes seff's lines. A job that waits has a few only.
+// report writes seff's lines. A pending job has only a few.
 func (s *seffCall) report(r *model.Record) error {
 	out := s.Stdout
 	fmt.Fprintf(out, "Job ID: %d\n", r.Job)

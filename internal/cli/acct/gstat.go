@@ -13,8 +13,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// gstat shows what the steps of running jobs have used so far: sstat's fields. The leader asks the jobs' nodes then and
-// there, so what is printed is of this moment.
+// gstat shows the usage of running jobs' steps so far, in sstat's fields. The leader asks the jobs' nodes for it, so
+// the numbers are of this moment.
 
 // The default fields are sstat's, those of -i as well.
 const (
@@ -116,8 +116,7 @@ func (s *statCall) setJobs(v string) error {
 	return nil
 }
 
-// run asks and prints. A job that doesn't run, and a node that doesn't answer, is said; what is known is printed all
-// the same.
+// run asks and prints. It reports jobs that don't run and nodes that don't answer, and prints the rest.
 func (s *statCall) run() int {
 	lang := jobtext.StatLanguage()
 	fields := strings.TrimPrefix(s.fields, ",")
@@ -201,7 +200,7 @@ func wantText(w statWant) string {
 	return jobtext.RefText(w.ref) + "." + w.step
 }
 
-// liveUsage asks what the steps of a running job have used; nil where nothing runs or nobody answers.
+// liveUsage asks for the usage of a running job's steps; nil if none runs or no node answers.
 func liveUsage(e *env.Env, job model.JobID) (u *model.Usage, missing []string, err error) {
 	c, err := e.Connect()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// acctlive.go shows the steps of running jobs that run now. Accounting hears of a step when it has ended, so those
-// are asked of the nodes that manage them, once for each call of gacct that comes to a running job.
+// acctlive.go shows the steps of running jobs that run now. Accounting has a step only after its end, so gacct asks the
+// nodes that manage them for running steps, once per call, when it comes to the first running job.
 
 // withLive adds the steps of a job that run now to those that have ended, in order of number.
 func (a *account) withLive(job *model.Record, ended []*model.Record) []*model.Record {
@@ -25,8 +25,7 @@ func (a *account) withLive(job *model.Record, ended []*model.Record) []*model.Re
 	return ended
 }
 
-// liveSteps asks for running steps of the jobs that are wanted. Where no controller leads there are none to be had, and
-// accounting is shown without them.
+// liveSteps asks for running steps of the requested jobs. If no controller leads, accounting is shown without them.
 func (a *account) liveSteps() map[model.JobID][]proto.RunningStep {
 	if a.live != nil {
 		return a.live

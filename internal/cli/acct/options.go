@@ -267,7 +267,7 @@ func accountLimit(dst *int64) func(string) error {
 	}
 }
 
-// clip cuts what is shown of a job or a step to the span of time that was asked for (-T).
+// clip cuts the times of a job or a step to the requested window (-T).
 func (a *account) clip(start, end *model.Time) {
 	if !a.truncate || *start == 0 {
 		return
@@ -278,7 +278,7 @@ func (a *account) clip(start, end *model.Time) {
 	}
 }
 
-// limited reports whether a job has a time limit that was asked for (-k, -K).
+// limited reports whether a job's time limit is in the requested range (-k, -K).
 func (a *account) limited(r *model.Record) bool {
 	switch {
 	case a.leastLimit == 0:

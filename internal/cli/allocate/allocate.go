@@ -15,15 +15,15 @@ import (
 	"gbatch/internal/proto"
 )
 
-// allocate.go gets resources for a command that runs outside of a job: galloc's, and grun's own step. What holds the
-// resources is a job whose script does nothing but wait; it is given back with an exit code.
+// allocate.go gets resources for a command that runs outside of a job: galloc's, and grun's own step. A job whose
+// script only waits holds the resources; they are released with an exit code.
 
 // holder is that script.
 const holder = "#!/bin/sh\n# Holds the resources of galloc and grun until they give them back.\n" +
 	"while :; do sleep 86400; done\n"
 
 const (
-	askFirst = 50 * time.Millisecond // between two looks whether the job has its resources, doubling to askSlow
+	askFirst = 50 * time.Millisecond // between two checks whether the job has its resources, doubling to askSlow
 	askSlow  = 2 * time.Second
 	sayQueue = 300 * time.Millisecond // a job that starts sooner was not queued
 )
@@ -34,8 +34,8 @@ type Allocation struct {
 	Submission *request.Submission
 	Quiet      bool
 	Immediate  int64  // seconds
-	Tell       string // what is said at last, with the job's number
-	Keep       bool   // it is to outlive this process
+	Tell       string // the last message, with the job's number
+	Keep       bool   // the job outlives this process
 
 	attendance attendance
 }
@@ -164,7 +164,7 @@ func (a *Allocation) WhyRevoked(id model.JobID) string {
 	return whyRevoked(job)
 }
 
-// oneJob asks for a job; nil where the controllers have forgotten it.
+// oneJob asks for a job; nil if the controllers have forgotten it.
 func oneJob(c *client.Client, id model.JobID) (found *model.Job, err error) {
 	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}}
 	err = c.Stream(proto.KindJobs, rq, func(body []byte) error {
@@ -187,7 +187,7 @@ func (a *Allocation) cancel(c *client.Client, id model.JobID) {
 	}
 }
 
-// Release gives the resources back; rc becomes the job's exit code.
+// Release releases the resources; rc becomes the job's exit code.
 func (a *Allocation) Release(id model.JobID, rc int) {
 	if a.Tell != "" {
 		a.say("Relinquishing job allocation %d", id)
@@ -232,7 +232,7 @@ func (a *Allocation) Watch(id model.JobID, done <-chan struct{}) bool {
 	}
 }
 
-// Environment describes the job as its batch script would see it, for a command on this host.
+// Environment gives the job's variables, as its batch script would have them, to a command on this host.
 func (a *Allocation) Environment(job *model.Job) []string {
 	spec, run := *job.Spec, job.Run
 	spec.WorkDir, spec.UID, spec.GID = a.Dir, uint32(os.Getuid()), uint32(os.Getgid())

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// attend.go keeps an allocation bound to the command that has it: when galloc or grun is killed, the daemon of its
-// host, which sees the end of a connection that is there for nothing else, gives the allocation back.
+// attend.go ties an allocation to its command: when galloc or grun is killed, the daemon of its host notices the end of
+// a connection made for this purpose, and cancels the job.
 
 const attendPace = time.Second // between two tries to tell the daemon of this host
 
@@ -20,8 +20,8 @@ type attendance struct {
 	left bool           // the allocation is no longer needed
 }
 
-// attend tells this host's daemon of the allocation that a submission makes, before it is sent: a command that is
-// killed right after it has submitted leaves nothing behind. It tells it again when the daemon has been restarted.
+// attend tells this host's daemon about the allocation before the submission is sent, so that a command that is killed
+// right after it leaves nothing behind. It tells the daemon again after a restart.
 func (a *Allocation) attend(request string) {
 	told := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(told) })
@@ -50,7 +50,7 @@ func (a *Allocation) attend(request string) {
 	<-told
 }
 
-// enter notes the connection, unless it is no longer needed.
+// enter keeps the connection, unless it is no longer needed.
 func (at *attendance) enter(c *client.Client) bool {
 	at.mu.Lock()
 	defer at.mu.Unlock()
@@ -68,7 +68,7 @@ func (at *attendance) isOver() bool {
 	return at.left
 }
 
-// drop notes that the connection has ended, and reports whether that is right.
+// drop records the end of the connection, and reports whether that is expected.
 func (at *attendance) drop() bool {
 	at.mu.Lock()
 	defer at.mu.Unlock()
@@ -76,7 +76,7 @@ func (at *attendance) drop() bool {
 	return at.left
 }
 
-// leave says that the allocation has been given back.
+// leave tells the daemon that the allocation has been released.
 func (at *attendance) leave() {
 	at.mu.Lock()
 	defer at.mu.Unlock()

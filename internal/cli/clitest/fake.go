@@ -30,7 +30,7 @@ type Fake struct {
 
 	now     model.Time
 	Jobs    []*model.Job
-	Chunks  [][]byte // in place of jobs: the list as it goes over the socket
+	Chunks  [][]byte // instead of jobs: the list's frames as they are sent
 	Parts   []*model.Partition
 	Nodes   []*proto.NodeInfo
 	Records []*model.Record
@@ -83,7 +83,7 @@ func New(t testing.TB, main func(*env.Env) int) *Fake {
 // Run calls a command as a user would.
 func (f *Fake) Run(name string, args ...string) (stdout, stderr string, rc int) {
 	f.t.Helper()
-	f.mu.Lock() // what the test has set is there for serve, and what serve noted for the test
+	f.mu.Lock() // for the memory order between the test and serve
 	f.calls++
 	f.mu.Unlock()
 	var out, errOut bytes.Buffer

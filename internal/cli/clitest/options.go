@@ -12,11 +12,11 @@ import (
 	"gbatch/internal/cli/getopt"
 )
 
-// NoEnv is an Env for a table of options that nobody parses with.
+// NoEnv is an Env for a table of options that is not used for parsing.
 func NoEnv() *env.Env { return &env.Env{Lookup: func(string) (string, bool) { return "", false }} }
 
-// CheckOptions: a command declares no option twice, and none that can't be set and isn't refused; what its manual
-// page says is refused is, and what is refused is said to be.
+// CheckOptions checks a command's options: none is declared twice, each can be set or is refused, and its manual page
+// lists exactly the refused ones as refused.
 func CheckOptions(t *testing.T, name string, table []getopt.Option) {
 	t.Helper()
 	if err := getopt.Check(table); err != nil {

@@ -15,7 +15,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// The words of gcontrol that change something, and those that ask the controller itself.
+// The verbs of gcontrol that change something, and those about the controller itself.
 
 // action gives the function of hold, release, requeue.
 func action(act proto.JobAction) func(*control, []string) error {

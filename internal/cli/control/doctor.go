@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// doctor has the leader and nodes look at themselves and prints what they find: gcontrol doctor [node=NODES]. Of
-// named nodes everything, otherwise only what is not right. The exit code is 1 where something is wrong.
+// doctor asks the leader and nodes to check themselves and prints their findings: gcontrol doctor [node=NODES]. For
+// named nodes it prints all findings, otherwise only problems. The exit code is 1 if there is a problem.
 func (c *control) doctor(words []string) error {
 	var names []string
 	for _, w := range words {

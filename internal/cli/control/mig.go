@@ -10,7 +10,7 @@ import (
 )
 
 // mig divides drained GPUs into MIG instances: gcontrol mig apply node=NODES [gres=gpu:0-3] layout=NAME|PROFILES. It
-// prints what the GPUs are then and what is left to do. The exit code is 1 where a node failed.
+// prints the resulting GPUs and instances, and what is left to do. The exit code is 1 if a node failed.
 func (c *control) mig(words []string) error {
 	const form = "write gcontrol mig apply node=n1 gres=gpu:0-3 layout=balanced"
 	if len(words) == 0 || !strings.EqualFold(words[0], "apply") {

@@ -95,7 +95,7 @@ func (c *control) reserve(rq *proto.ReserveRequest, failed, done string) error {
 	return nil
 }
 
-// resvWords reads [reservation] [ReservationName=NAME] KEY=VALUE...; ok says that they speak of a reservation.
+// resvWords reads [reservation] [ReservationName=NAME] KEY=VALUE...; ok says that they are about a reservation.
 func resvWords(words []string) (name string, set []model.KV, ok bool, err error) {
 	for i, w := range words {
 		key, value, has := strings.Cut(w, "=")

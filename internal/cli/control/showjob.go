@@ -40,8 +40,8 @@ func (c *control) showJobs(arg string) error {
 	return nil
 }
 
-// eachJob calls f for the jobs that fit, with the controller's time; what partitions add to what jobs ask for goes
-// into book before that, unless that is nil.
+// eachJob calls f for the matching jobs, with the controller's time. Before that it puts the partitions' rules into
+// book, unless that is nil.
 func (c *control) eachJob(rq *proto.JobsRequest, book *ask.Rulebook, f func(j *model.Job, now model.Time)) error {
 	cl, err := c.ask()
 	if err != nil {

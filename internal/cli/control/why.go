@@ -5,7 +5,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// gqueue --why and gcontrol why print the same: what the scheduler says of a job that waits.
+// gqueue --why and gcontrol why print the same: the scheduler's explanation of a pending job.
 
 // why explains jobs.
 func (c *control) why(words []string) error {

@@ -1,4 +1,5 @@
-// Package env is what every command shares, and all that it may share with others of another room.
+// Package env has the code that all commands share, and the only code that commands of different
+// packages share.
 //
 //	env.go      Env, what a command sees of the world; its errors and exit codes
 //	cluster.go  what commands ask the cluster before their own question

@@ -19,10 +19,10 @@ import (
 	"gbatch/internal/version"
 )
 
-// Env is what a command sees of the world.
+// Env is a command's environment: arguments, streams, variables.
 type Env struct {
 	Program string   // the name it was called by, without directories
-	Args    []string // behind the name
+	Args    []string // after the name
 	Stdin   io.Reader
 	Stdout  io.Writer // buffered by Main
 	Stderr  io.Writer
@@ -81,7 +81,7 @@ func (e *Env) BadLine(p *getopt.Parser, err error) int {
 // BadLineCode is the exit code of salloc and srun for a line that they refuse.
 const BadLineCode = 255
 
-// Failed is the exit code of a submission, an allocation or a step that never was: SLURM_EXIT_ERROR in place of 1.
+// Failed is the exit code of a submission, an allocation or a step that failed: SLURM_EXIT_ERROR instead of 1.
 func (e *Env) Failed(rc int) int {
 	if v, ok := e.Lookup("SLURM_EXIT_ERROR"); ok && rc == 1 {
 		if n, err := strconv.Atoi(v); err == nil {
@@ -136,7 +136,7 @@ func Code(err error) uint16 {
 	return 0
 }
 
-// Fatal is an error that sacct calls one.
+// Fatal is an error that sacct prints as fatal.
 type Fatal struct{ Text string }
 
 func (f Fatal) Error() string { return f.Text }
@@ -152,7 +152,7 @@ func (e *Env) Fatal(text string) int {
 	return 1
 }
 
-// PlainExec is what is wrong with a command, without Go's words around it.
+// PlainExec gives the reason why a command can't be run, without Go's own words.
 func PlainExec(err error) error {
 	var e *exec.Error
 	if errors.As(err, &e) {
@@ -161,7 +161,8 @@ func PlainExec(err error) error {
 	return err
 }
 
-// Repeat calls once, and with every over 0 again and again after so many seconds, until it fails or nobody reads.
+// Repeat calls a function once or, with every over 0, again after every that many seconds, until it fails or the output
+// is closed.
 func (e *Env) Repeat(every int32, once func() int) int {
 	for {
 		if rc := once(); rc != 0 || every == 0 {
@@ -176,7 +177,7 @@ func (e *Env) Repeat(every int32, once func() int) int {
 	}
 }
 
-// UnknownFields prints what an UnknownError says and gives nil; any other error comes back.
+// UnknownFields prints an UnknownError and gives nil; it returns any other error.
 func (e *Env) UnknownFields(err error) error {
 	var unknown *format.UnknownError
 	if !errors.As(err, &unknown) {
@@ -203,7 +204,7 @@ func (e *Env) Flush() error {
 	return nil
 }
 
-// Ignored is for options that are taken with a note.
+// Ignored is for options that are accepted with a note.
 func Ignored(string) error { return nil }
 
 // YesNo reads yes or no.

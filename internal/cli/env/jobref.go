@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// ParseJobRefs reads a comma list of job ids as people write them: 12, 12_3, 12_[1-3,7], 12_*. Commas inside brackets
+// ParseJobRefs reads a comma list of job ids as users write them: 12, 12_3, 12_[1-3,7], 12_*. Commas inside brackets
 // belong to the task list.
 func ParseJobRefs(text string) ([]proto.JobRef, error) {
 	var out []proto.JobRef
@@ -82,7 +82,7 @@ func RefOf(j *model.Job) proto.JobRef {
 	return proto.JobRef{Job: j.ID, Task: model.NoTask}
 }
 
-// SplitIDs splits a list of job ids at the commas that stand outside brackets.
+// SplitIDs splits a list of job ids at commas outside of brackets.
 func SplitIDs(text string) []string {
 	var out []string
 	depth, start := 0, 0

@@ -73,8 +73,7 @@ func ParseSignal(text string) (int32, error) {
 	return 0, fmt.Errorf("Unknown job signal: %s", text)
 }
 
-// QueryStates reads a list of states. Those that Slurm has and gbatch never gives a job are known, and no job is in
-// them.
+// QueryStates reads a list of states. States of Slurm that gbatch doesn't have are known, but no job is in them.
 func QueryStates(v string) ([]model.JobState, error) {
 	var out []model.JobState
 	for _, w := range SplitList(v) {
@@ -101,7 +100,7 @@ func QueryStates(v string) ([]model.JobState, error) {
 	return out, nil
 }
 
-// Own gives the setter of an option that may name nobody but the caller, or his group.
+// Own gives the setter of an option that may name only the caller, or the caller's group.
 func Own(option, instead string, mine func() int, number func(string) (uint32, error)) func(string) error {
 	return func(v string) error {
 		n, err := number(v)

@@ -9,7 +9,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// Times reads SLURM_TIME_FORMAT; a wrong value is complained about and counts as the standard form.
+// Times reads SLURM_TIME_FORMAT; a wrong value gives a message and counts as the standard form.
 func (e *Env) Times(now time.Time) jobtext.Times {
 	form := e.Getenv("SLURM_TIME_FORMAT")
 	if err := walltime.CheckTimeFormat(form); err != nil {
@@ -32,7 +32,8 @@ func (e *Env) Stamp(t model.Time, none string) string {
 	return e.Clock().Stamp(t, none)
 }
 
-// Clock gives how moments are written now. A wrong form counts as the standard one, without a complaint.
+// Clock gives the form in which moments are written, with the present time. A wrong form counts as the standard one,
+// without a message.
 func (e *Env) Clock() *jobtext.Times {
 	return &jobtext.Times{Now: time.Now(), Form: e.Getenv("SLURM_TIME_FORMAT")}
 }

@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-// PrintWhy asks and prints; with a JSON version as JSON. Without jobs it is about all jobs of the caller that wait.
+// PrintWhy asks and prints; with a JSON version as JSON. Without jobs it explains all pending jobs of the caller.
 func PrintWhy(e *Env, c *client.Client, refs []proto.JobRef, json string) error {
 	reply, err := askWhy(c, refs)
 	if err != nil {
@@ -46,7 +46,8 @@ func PrintWhy(e *Env, c *client.Client, refs []proto.JobRef, json string) error 
 	return nil
 }
 
-// askWhy asks the controller and, of jobs that it has forgotten, accounting: what ended long ago has a reason too.
+// askWhy asks the controller and, for jobs that it has forgotten, accounting, because a job that ended long ago has a
+// reason too.
 func askWhy(c *client.Client, refs []proto.JobRef) (*proto.WhyReply, error) {
 	var reply proto.WhyReply
 	err := c.Call(proto.KindWhy, &proto.WhyRequest{Jobs: refs, Mine: len(refs) == 0}, &reply)

@@ -81,14 +81,14 @@ func (p *Parser) fail(from Origin, text string) *Error {
 	return &Error{Program: p.c.Program, Text: text, Origin: from}
 }
 
-// usage is a complaint about how the line is written.
+// usage is an error about the form of the command line.
 func (p *Parser) usage(from Origin, text string) *Error {
 	e := p.fail(from, text)
 	e.help = true
 	return e
 }
 
-// invalid is a complaint about a value, made of what Set said.
+// invalid is an error about a value, made from Set's error.
 func (p *Parser) invalid(o *Option, f *occurrence, err error) *Error {
 	var number *NumberError
 	var text *TextError
@@ -127,7 +127,7 @@ func (p *Parser) unknownLong(name, arg string, from Origin) *Error {
 	return e
 }
 
-// unknownShort also thinks of a long option written with one dash: -job-name=x.
+// unknownShort also recognizes a long option written with one dash: -job-name=x.
 func (p *Parser) unknownShort(letter, arg string, from Origin) *Error {
 	e := p.usage(from, "invalid option -- '"+letter+"'")
 	word, _, _ := strings.Cut(arg[1:], "=")

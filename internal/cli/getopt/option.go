@@ -15,7 +15,7 @@ const (
 	Optional            // --nice, --nice=5; never a word of its own
 )
 
-// Order says what a word that is no option does.
+// Order says how a word that is no option is treated.
 type Order uint8
 
 const (
@@ -48,7 +48,7 @@ type Option struct {
 	// giving it is an error with this sentence in it.
 	Refused string
 
-	// Note, where not "", says why the option is taken and changes nothing here. Parser.Notes has it.
+	// Note, if not "", says why the option is accepted but has no effect. Parser.Notes returns it.
 	Note string
 
 	// Immediate options (--help, --version) call Set while Args reads them, before anything else is
@@ -65,7 +65,7 @@ type Option struct {
 	Set func(value string) error
 }
 
-// Config is what a Parser needs to know about its command.
+// Config describes a command to its Parser.
 type Config struct {
 	Program   string // the name it was called by, at the head of every message
 	Options   []Option

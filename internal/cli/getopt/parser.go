@@ -45,8 +45,7 @@ func New(c Config) *Parser {
 	return &Parser{c: c, strongest: make([]Source, len(c.Options)), found: make([]occurrence, 0, 16)}
 }
 
-// Parse is all a command without a script needs: Args, Env and Apply. lookup is os.LookupEnv; nil leaves
-// the environment out.
+// Parse is for commands without a script: Args, Env and Apply. lookup is os.LookupEnv; nil leaves the environment out.
 func (p *Parser) Parse(args []string, lookup func(string) (string, bool)) (operands []string, err error) {
 	if operands, err = p.Args(args); err != nil {
 		return nil, err
