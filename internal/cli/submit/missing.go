@@ -20,8 +20,11 @@ func missing(sp *model.Spec) []string {
 	dir := sp.WorkDir
 	here := isDir(dir) == nil
 	if err := isDir(dir); err != nil {
-		out = append(out, fmt.Sprintf("the working directory %s %s on this host; where it is missing the job runs in /tmp",
-			dir, said(err)))
+		then := "the job runs in /tmp"
+		if !filepath.IsAbs(sp.StdOut) {
+			then = "the job fails, for its output is to lie in it"
+		}
+		out = append(out, fmt.Sprintf("the working directory %s %s on this host; where it is missing %s", dir, said(err), then))
 	}
 	place := func(pattern string) string {
 		if !filepath.IsAbs(pattern) {
