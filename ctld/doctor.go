@@ -103,14 +103,15 @@ func (c *Controller) examine(ctx context.Context, v *state.View, n *model.Node) 
 	case s != nil:
 		f.add("daemon", proto.GradeOK, "", "gnoded %s is registered from %s", n.Version, s.addr)
 	case n.LinkAt == 0:
-		f.add("daemon", proto.GradeBad, "start gnoded there; its log says what keeps it from the controllers",
+		f.add("daemon", proto.GradeBad, "start gnoded there; its log says why it does not reach the controllers",
 			"gnoded has never registered")
 	case n.Link == model.LinkLost:
 		f.add("daemon", proto.GradeBad,
-			"see that the host and gnoded run and reach the controllers; it registers anew by itself when it is heard",
-			"gnoded fell silent and was given up at %s", time.UnixMilli(int64(n.LinkAt)).Format("2006-01-02T15:04:05"))
+			"see that the host and gnoded run and reach the controllers; it then registers by itself",
+			"gnoded stopped answering and was declared lost at %s",
+			time.UnixMilli(int64(n.LinkAt)).Format("2006-01-02T15:04:05"))
 	default:
-		f.add("daemon", proto.GradeBad, "start gnoded there; its log says what keeps it from the controllers",
+		f.add("daemon", proto.GradeBad, "start gnoded there; its log says why it does not reach the controllers",
 			"gnoded is not connected")
 	}
 	nodeState(&f, n)
@@ -120,7 +121,7 @@ func (c *Controller) examine(ctx context.Context, v *state.View, n *model.Node) 
 	nodeUnits(&f, n)
 	nodeAllocs(&f, v, n)
 	if k := len(n.Strikes); k > 0 {
-		f.add("launches", proto.GradeBad, "its log says why", "%d jobs could not be started here since one last was", k)
+		f.add("launches", proto.GradeBad, "see the log of its gnoded", "jobs in a row whose launch failed here: %d", k)
 	}
 	c.nodeEnding(ctx, &f, v, n)
 	queue(&f, v, n)
@@ -171,10 +172,10 @@ func heldUnits(v *state.View, n *model.Node) []proto.HeldUnits {
 // nodeState says whether the node takes jobs.
 func nodeState(f *findings, n *model.Node) {
 	name := n.Def.Name
-	resume := "when that is right again: gcontrol update NodeName=" + name + " State=RESUME"
+	resume := "when that is repaired: gcontrol update NodeName=" + name + " State=RESUME"
 	switch why := cmp.Or(n.Reason, "no reason was given"); {
 	case n.Problem != "":
-		f.add("state", proto.GradeBad, "it resumes by itself when that is right", "%s: %s", n.BaseState(), n.Problem)
+		f.add("state", proto.GradeBad, "it resumes by itself when that is repaired", "%s: %s", n.BaseState(), n.Problem)
 	case n.Admin != model.NodeUp:
 		f.add("state", proto.GradeBad, resume, "%s: %s [%s]", n.BaseState(), why, cmp.Or(n.ReasonBy, "configuration"))
 	case n.Link != model.LinkUp:
@@ -219,7 +220,7 @@ func nodeUnits(f *findings, n *model.Node) {
 				unit, o.Reason)
 		case model.OutFault, model.OutDrained:
 			f.add("units", proto.GradeBad,
-				fmt.Sprintf("when it is well: gcontrol update NodeName=%s Gres=%s State=RESUME", n.Def.Name, unit),
+				fmt.Sprintf("when the GPU works again: gcontrol update NodeName=%s Gres=%s State=RESUME", n.Def.Name, unit),
 				"%s is drained: %s [%s]", unit, o.Reason, o.By)
 		case model.OutCleared, model.OutSpent:
 		}

@@ -308,14 +308,14 @@ func (x *explainer) expect(free bool, room model.Time) {
 		out.Text = "Its start is unknown until the jobs that it waits for have ended."
 		return
 	case x.cut:
-		out.Text = fmt.Sprintf("More than %d jobs come first: its start is not worked out that far ahead.", maxAhead)
+		out.Text = fmt.Sprintf("More than %d jobs come first: its start is not computed that far ahead.", maxAhead)
 		return
 	case room != 0 && len(out.Causes) > 0 && order[0].start != 0:
 		if out.Start = max(room, order[0].start, x.j.Begin); out.Start == order[0].start {
 			out.Nodes = order[0].alloc.NodeNames()
 		}
-		out.Text = "It is expected to start when there is room under its limit and on its nodes, if all run as long as " +
-			"they are planned to."
+		out.Text = "It is expected to start when there is room under its limit and on its nodes, " +
+			"if all jobs run as long as planned."
 		x.tell(x.otherQOS())
 		return
 	case !free && x.j.Begin <= x.now:
@@ -339,15 +339,15 @@ func (x *explainer) expect(free bool, room model.Time) {
 			": it ends in state DEADLINE then, unless something becomes free sooner."
 	case out.Start == 0 && slices.ContainsFunc(order,
 		func(s spot) bool { return x.open(&s) && x.p.waitsForNodes(s.l, &s.it) == "" }):
-		out.Text = "Its start is unknown: what it needs is in use, or will be, by jobs that have no time limit."
+		out.Text = "Its start is unknown: jobs without a time limit hold what it needs, or will."
 	case out.Start == 0 && !slices.ContainsFunc(order, func(s spot) bool { return x.barred(s.it.refuse, s.l.part) == "" }):
-		out.Text = "Its start is unknown: as things are it may not run where it is queued."
+		out.Text = "Its start is unknown: it may not run in any of its partitions at present."
 	case out.Start == 0:
-		out.Text = "Its start is unknown: as things are it can start on no nodes that are up."
+		out.Text = "Its start is unknown: no nodes that are up can run it at present."
 	case x.fifo:
-		out.Text = "It is expected to start once those ahead have, if all run to their limits."
+		out.Text = "It is expected to start after the jobs ahead of it, if all jobs run to their limits."
 	default:
-		out.Text = "It is expected to start then if nobody comes in between and all run as long as they are planned to."
+		out.Text = "It is expected to start then, if no new job goes first and all jobs run as long as planned."
 	}
 	if free {
 		x.changes()

@@ -136,7 +136,7 @@ func (x *explainer) look(s *spot) {
 		s.because(l.refuse, "%s", l.why)
 		return
 	case l.refuse != model.ReasonNone:
-		s.because(l.refuse, "partition %s is in state %s and starts nothing", part.Name, part.State)
+		s.because(l.refuse, "partition %s is in state %s and starts no jobs", part.Name, part.State)
 		return
 	}
 	sp := x.j.Spec
@@ -164,7 +164,7 @@ func (x *explainer) look(s *spot) {
 	}
 	switch r := x.p.outside(&s.it); r {
 	case model.ReasonReservationDeleted:
-		s.because(r, "asks for reservation %s, which does not exist any more; gcontrol update JobId=%d Reservation= lets "+
+		s.because(r, "asks for reservation %s, which no longer exists; gcontrol update JobId=%d Reservation= lets "+
 			"it go on without", sp.Reservation, x.j.ID)
 		return
 	case model.ReasonReservation:
@@ -174,7 +174,7 @@ func (x *explainer) look(s *spot) {
 	if d := sp.Deadline; d != 0 {
 		if _, ok := x.p.stayIn(&s.it, s.it.sh, x.now); !ok {
 			s.because(model.ReasonDeadLine,
-				"it could not end before its deadline, %s, any more (--deadline): the least time that it needs is %s", at(d),
+				"it can no longer end before its deadline, %s (--deadline): it needs at least %s", at(d),
 				limitText(sp.LeastS(s.it.limitS)))
 			return
 		}
@@ -422,7 +422,7 @@ func (x *explainer) room(s *spot) {
 		text += fmt.Sprintf("; %s drained or down: %s", countOf(len(away), "is", "are"), x.awayText(away))
 	}
 	if len(held) > 0 {
-		text += "; processes of no job hold too much of the GPUs' memory: " +
+		text += "; processes outside of jobs hold too much of the GPUs' memory: " +
 			strings.Join(held[:min(len(held), maxNamed)], ", ")
 	}
 	if len(broken) > 0 {

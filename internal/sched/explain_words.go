@@ -248,7 +248,7 @@ func mixesText(sh *shape, nodes []*node) string {
 	case len(found) == 0:
 		return ""
 	case sh.rq.Share > 1:
-		return "; it shares its CPUs (OverSubscribe), and not beside jobs that don't, which run on " + names(found)
+		return "; it shares its CPUs (OverSubscribe), but not with jobs that don't, which run on " + names(found)
 	}
-	return "; it shares no CPUs, and may not be beside jobs that do (OverSubscribe), which run on " + names(found)
+	return "; it shares no CPUs, and can't run with jobs that do (OverSubscribe), which run on " + names(found)
 }
