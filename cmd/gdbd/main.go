@@ -30,7 +30,7 @@ func main() {
 	f.StringVar(&s.Options.Listen, "listen", "", "`host:port` to listen on instead of the configured one")
 	f.StringVar(&s.Options.Dir, "dir", "", "`directory` of the database instead of DbdStateLocation")
 	f.StringVar(&s.Options.PKI, "pki", "", "`directory` of the certificate instead of PKIDir")
-	f.IntVar(&s.Options.KeepMonths, "keep-months", 0, "forget finished jobs after so many `months`; 0 keeps all")
+	f.IntVar(&s.Options.KeepMonths, "keep-months", 0, "delete jobs that ended this many `months` ago; 0 keeps all")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := cmd.ExecuteContext(ctx); err != nil {

@@ -92,7 +92,7 @@ func (s *statCall) options() []getopt.Option {
 		{Name: "helpformat", Short: 'e', Help: "list the fields that -o takes", Immediate: true,
 			Set: func(string) error { return env.ErrHelpFormat }},
 		{Name: "pidformat", Short: 'i', Help: "the steps' processes: JobID, Nodelist, Pids", Set: getopt.Flag(&s.pids)},
-		{Name: "noheader", Short: 'n', Help: "no headings", Set: getopt.Flag(&s.noHeader)},
+		{Name: "noheader", Short: 'n', Help: "print no header", Set: getopt.Flag(&s.noHeader)},
 		{Name: "noconvert", Help: "memory in bytes", Set: getopt.Flag(&s.view.NoConvert)},
 		{Name: "parsable", Short: 'p', Help: "fields ended by |",
 			Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, false; return nil }},

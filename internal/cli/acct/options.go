@@ -39,7 +39,7 @@ func (a *account) options() []getopt.Option {
 		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids",
 			Help: "only these jobs, of any time: 12, 12_3, 12.batch, 12.0", Set: a.setJobs},
 		{Name: "user", Aliases: []string{"uid"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users",
-			Help: "only jobs of these users; default: your own, root's default: everybody's", Set: func(v string) error {
+			Help: "only jobs of these users; default: yourself, for root all users", Set: func(v string) error {
 				for _, name := range env.SplitList(v) {
 					uid, err := env.UIDOf(name)
 					if err != nil {
@@ -49,7 +49,7 @@ func (a *account) options() []getopt.Option {
 				}
 				return nil
 			}},
-		{Name: "allusers", Short: 'a', Group: filters, Help: "everybody's jobs", Set: getopt.Flag(&a.allUsers)},
+		{Name: "allusers", Short: 'a', Group: filters, Help: "jobs of all users", Set: getopt.Flag(&a.allUsers)},
 		{Name: "starttime", Short: 'S', Arg: getopt.Required, Group: filters, Metavar: "time",
 			Help: "jobs of the time from then on: 2026-11-20T10:00, now-1day; default midnight, with -j any time, with -s of " +
 				"a state that passes now", Set: getopt.Text(&a.start)},
@@ -74,9 +74,9 @@ func (a *account) options() []getopt.Option {
 		{Name: "qos", Short: 'q', Arg: getopt.Required, Group: filters, Metavar: "names", Help: "only jobs with these QOS",
 			Set: getopt.List(&rq.QOS)},
 		{Name: "nnodes", Short: 'i', Arg: getopt.Required, Group: filters, Metavar: "min[-max]",
-			Help: "only jobs with so many nodes", Set: a.nodes.set},
+			Help: "only jobs with this number of nodes", Set: a.nodes.set},
 		{Name: "ncpus", Short: 'I', Arg: getopt.Required, Group: filters, Metavar: "min[-max]",
-			Help: "only jobs with so many CPUs", Set: a.cpus.set},
+			Help: "only jobs with this number of CPUs", Set: a.cpus.set},
 		{Name: "duplicates", Short: 'D', Group: filters, Help: "every run of a requeued job, not only the last",
 			Set: getopt.Flag(&rq.Duplicates)},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names",
@@ -90,7 +90,7 @@ func (a *account) options() []getopt.Option {
 			Set: getopt.Flag(&a.long)},
 		{Name: "allocations", Short: 'X', Group: output, Help: "a line for each job, none for its steps",
 			Set: getopt.Flag(&a.allocations)},
-		{Name: "noheader", Short: 'n', Group: output, Help: "no headings", Set: getopt.Flag(&a.noHeader)},
+		{Name: "noheader", Short: 'n', Group: output, Help: "print no header", Set: getopt.Flag(&a.noHeader)},
 		{Name: "parsable", Short: 'p', Group: output, Help: "fields ended by |",
 			Set: func(string) error { a.style.Parsable, a.style.NoTrailing = true, false; return nil }},
 		{Name: "parsable2", Short: 'P', Group: output, Help: "fields with | between",

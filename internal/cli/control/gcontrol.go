@@ -93,7 +93,7 @@ func Gcontrol(e *env.Env) int {
 			Set: getopt.Count(&c.details)},
 		{Name: "all", Short: 'a', Help: "hidden partitions too (they are shown anyway)", Set: env.Ignored},
 		{Name: "hide", Hidden: true, Note: "nothing is hidden from show", Set: env.Ignored},
-		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&c.quiet)},
+		{Name: "quiet", Short: 'Q', Help: "print nothing on success", Set: getopt.Flag(&c.quiet)},
 		{Name: "verbose", Short: 'v', Hidden: true, Set: env.Ignored},
 		{Name: "dry-run", Help: "with reconfigure: show what would change, and change nothing", Set: getopt.Flag(&dryRun)},
 		{Name: "json", Arg: getopt.Optional, Metavar: "version",

@@ -116,7 +116,7 @@ func (i *info) options() []getopt.Option {
 		{Name: "reservation", Short: 'T', Group: output, Slot: "format", Help: "a line for each reservation",
 			Set: getopt.Flag(&i.resvs)},
 		{Name: "exact", Short: 'e', Group: output, Help: "a line for each size of node", Set: getopt.Flag(&i.exact)},
-		{Name: "noheader", Short: 'h', Group: output, Help: "no headings", Set: getopt.Flag(&i.noHeader)},
+		{Name: "noheader", Short: 'h', Group: output, Help: "print no header", Set: getopt.Flag(&i.noHeader)},
 		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT",
 			Help: "sort by these letters of -o, each with - before it for descending; default #P,-t: as " +
 				"configured, then by state", Set: getopt.Text(&i.sort)},
@@ -127,7 +127,7 @@ func (i *info) options() []getopt.Option {
 				return err
 			}},
 		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds",
-			Help: "print again every so many seconds", Set: getopt.Number(&i.every, 1, 1<<20)},
+			Help: "print again after this many seconds, until interrupted", Set: getopt.Number(&i.every, 1, 1<<20)},
 
 		{Name: "noconvert", Hidden: true, Note: "sizes are in MiB anyway", Set: env.Ignored},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},

@@ -29,7 +29,7 @@ func Gdiag(e *env.Env) int {
 		return func(string) error { d.sort = f; return nil }
 	}
 	options := []getopt.Option{
-		{Name: "all", Short: 'a', Help: "show everything (it does anyway)", Set: env.Ignored},
+		{Name: "all", Short: 'a', Help: "show everything; accepted, without effect", Set: env.Ignored},
 		{Name: "reset", Short: 'r', Help: "set the counters to 0 (operators)", Set: getopt.Flag(&d.reset)},
 		{Name: "sort-by-id", Short: 'i', Help: "order requests by their numbers",
 			Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(a.ID, b.ID) })},

@@ -148,7 +148,7 @@ func Gprio(e *env.Env) int {
 
 func (s *prio) options() []getopt.Option {
 	return []getopt.Option{
-		{Name: "noheader", Short: 'h', Help: "no headings", Set: getopt.Flag(&s.noHeader)},
+		{Name: "noheader", Short: 'h', Help: "print no header", Set: getopt.Flag(&s.noHeader)},
 		{Name: "jobs", Short: 'j', Arg: getopt.Required, Metavar: "ids", Help: "only these jobs", Set: func(v string) error {
 			refs, err := env.ParseJobRefs(v)
 			s.rq.Filter.Jobs = append(s.rq.Filter.Jobs, refs...)

@@ -35,8 +35,8 @@ func Gshare(e *env.Env) int {
 	s := &share{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...),
 		EnvPrefix: "SSHARE",
-		About: "List accounts with their shares and usage, and with them your own; -a for everybody's. RawUsage is in " +
-			"seconds of billing units (CPUs, or as TRESBillingWeights say), faded by PriorityDecayHalfLife; " +
+		About: "List accounts with their shares and usage, and below each your own share; -a: of all users. RawUsage is in " +
+			"seconds of billing units (CPUs, or as TRESBillingWeights say), decayed by PriorityDecayHalfLife; " +
 			"running jobs count."})
 	args := e.Args
 	if n := len(args); n > 0 && (args[n-1] == "-A" || args[n-1] == "--accounts") {
@@ -84,7 +84,7 @@ func (s *share) options() []getopt.Option {
 		{Name: "long", Short: 'l', Help: "more columns", Set: getopt.Flag(&s.long)},
 		{Name: "partition", Short: 'm', Help: "with a column for the partition of associations that have one",
 			Set: getopt.Flag(&s.byPartition)},
-		{Name: "noheader", Short: 'n', Help: "no headings", Set: getopt.Flag(&s.noHeader)},
+		{Name: "noheader", Short: 'n', Help: "print no header", Set: getopt.Flag(&s.noHeader)},
 		{Name: "format", Short: 'o', Arg: getopt.Required, Metavar: "fields",
 			Help: "what to print, as in 'account%30,fairshare'; -e lists the fields", Set: func(v string) error {
 				s.fields += "," + v

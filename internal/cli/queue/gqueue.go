@@ -160,7 +160,7 @@ func (q *queue) options() []getopt.Option {
 			Set: getopt.Flag(&q.long)},
 		{Name: "start", Group: output, Slot: "format",
 			Help: "pending jobs with the time at which they start, N/A where it is not known", Set: getopt.Flag(&q.start)},
-		{Name: "noheader", Short: 'h', Group: output, Help: "no headings", Set: getopt.Flag(&q.noHeader)},
+		{Name: "noheader", Short: 'h', Group: output, Help: "print no header", Set: getopt.Flag(&q.noHeader)},
 		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT",
 			Help: "sort by these letters of -o, each with - before it for descending; default P,t,-p",
 			Set: func(v string) error {
@@ -190,7 +190,7 @@ func (q *queue) options() []getopt.Option {
 				return err
 			}},
 		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds",
-			Help: "print again every so many seconds", Set: getopt.Number(&q.every, 1, 1<<20)},
+			Help: "print again after this many seconds, until interrupted", Set: getopt.Number(&q.every, 1, 1<<20)},
 		{Name: "reservation", Short: 'R', Arg: getopt.Required, Group: output, Metavar: "names",
 			Help: "jobs that asked for these reservations", Set: func(v string) error {
 				q.rq.Filter.Reservations = env.SplitList(v)

@@ -82,7 +82,7 @@ func (g *allocCall) options() []getopt.Option {
 		getopt.Option{Name: "no-shell", Group: how, Env: "_NO_SHELL",
 			Help: "get the allocation, say its number, and leave it; gcancel ends it", Set: getopt.Flag(&g.noShell)},
 		getopt.Option{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: how, Env: "_IMMEDIATE",
-			Help: "give up when there are no resources within so many seconds (1)", Set: func(v string) error {
+			Help: "give up if there are no resources within this many seconds (1)", Set: func(v string) error {
 				if v == "" {
 					v = "1"
 				}
