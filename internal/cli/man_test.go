@@ -62,8 +62,8 @@ func TestManualPages(t *testing.T) {
 	}
 }
 
-// TestManualTags: the line below .TP of an option is the option alone. Wrapping a page once joined it with its text, and
-// man printed the whole sentence as the tag.
+// TestManualTags: the line below .TP of an option is the option alone. Wrapping a page once joined it with its
+// text, and man printed the whole sentence as the tag.
 func TestManualTags(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join("..", "..", "man", "*"))
 	if err != nil || len(pages) < 20 {
