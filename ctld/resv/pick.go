@@ -2,6 +2,7 @@ package resv
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/hostlist"
@@ -12,13 +13,16 @@ import (
 // pick chooses the nodes or parts of nodes: the named ones, or ones that are free in time.
 func (d *draft) pick() error {
 	r := d.r
+	if d.follows && (r.Partition == "" || !strings.EqualFold(d.nodes, "ALL")) {
+		return refuse(proto.CodeReservation, "Flags=PART_NODES goes with PartitionName= and Nodes=ALL")
+	}
 	if !d.sized {
 		if d.fresh {
 			return refuse(proto.CodeReservation, "Nodes, NodeCnt, CoreCnt, TRES, Licenses or PartitionName must be specified")
 		}
 		return nil
 	}
-	if len(d.cores)+len(d.units) == 0 && d.cpus == 0 && d.mem == 0 && d.count == 0 && d.nodes == "" && r.Partition == "" {
+	if !d.partial() && d.count == 0 && d.nodes == "" && r.Partition == "" {
 		return d.pickNone()
 	}
 	if r.Flags&model.ResvAnyNodes != 0 {
@@ -79,7 +83,38 @@ func (d *draft) pickNone() error {
 }
 
 // partial reports whether parts of nodes were asked for.
-func (d *draft) partial() bool { return len(d.cores)+len(d.units) > 0 || d.cpus > 0 || d.mem > 0 }
+func (d *draft) partial() bool {
+	return len(d.cores)+len(d.units)+len(d.percent) > 0 || d.cpus > 0 || d.mem > 0
+}
+
+// parts turns percentages into numbers of what nodes have, rounded up.
+func (d *draft) parts(nodes []string) error {
+	for key, percent := range d.percent {
+		name, all := strings.TrimPrefix(key, "gres/"), int64(0)
+		for _, node := range nodes {
+			if def := d.View.NodeDef(node); def == nil {
+				continue
+			} else if key == "cpu" {
+				all += int64(def.JobCPUCount())
+			} else {
+				all += countUnits(def, nil, name)
+			}
+		}
+		n := (all*percent + 99) / 100
+		switch {
+		case n == 0:
+			return refuse(proto.CodeNodeConfig, "%s=%d%%: no node that may be chosen has %s", key, percent, name)
+		case key == "cpu":
+			d.cpus = n
+		default:
+			if d.units == nil {
+				d.units = map[string]int64{}
+			}
+			d.units[name] = n
+		}
+	}
+	return nil
+}
 
 // pool gives the nodes that may be chosen, in order.
 func (d *draft) pool() (out []string, err error) {
@@ -98,12 +133,24 @@ func (d *draft) pool() (out []string, err error) {
 	return out, nil
 }
 
+// plural counts things in words.
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
+}
+
 // named takes parts of the named nodes, or the whole nodes.
 func (d *draft) named() error {
 	r := d.r
-	if len(d.cores) > 1 && len(d.cores) != len(r.Nodes) {
-		return refuse(proto.CodeReservation, "CoreCnt has %d numbers, and there are %d nodes: write one for each, or "+
-			"the cores of all nodes together", len(d.cores), len(r.Nodes))
+	if len(d.cores) > 0 && len(d.cores) != len(r.Nodes) {
+		return refuse(proto.CodeReservation, "Core count for reservation node list is not consistent! CoreCnt has %s, and "+
+			"there are %d nodes: write a number for each, or TRES=cpu=N or NodeCnt=%[2]d for all together",
+			plural(len(d.cores), "number"), len(r.Nodes))
+	}
+	if err := d.parts(r.Nodes); err != nil {
+		return err
 	}
 	if d.partial() {
 		for i, name := range r.Nodes {
@@ -148,6 +195,9 @@ func (d *draft) pickFree(pool []string) error {
 	r.Flags &^= model.ResvSpecNodes
 	if len(d.cores) > 1 {
 		return refuse(proto.CodeReservation, "cores of each node go with Nodes=; with NodeCnt= give CoreCnt= in all")
+	}
+	if err := d.parts(pool); err != nil {
+		return err
 	}
 	want := d.count
 	if want == 0 && d.perNode {

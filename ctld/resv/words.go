@@ -32,6 +32,8 @@ type draft struct {
 	perNode bool             // units and memory are of each node
 	mem     int64            // MiB in all; 0: what belongs to the CPUs
 	units   map[string]int64 // of generic resources, NAME or NAME:TYPE, in all
+	percent map[string]int64 // of cpu or gres/NAME, of what the nodes that may be chosen have
+	follows bool             // PART_NODES was given
 }
 
 func (d *draft) build(set []model.KV) error {
@@ -260,6 +262,18 @@ func (d *draft) tres(value string) error {
 			d.mem, last = mem, name
 			continue
 		}
+		if share, some := strings.CutSuffix(count, "%"); ok && some {
+			n, err := strconv.ParseInt(share, 10, 64)
+			if err != nil || n < 1 || n > 100 || d.perNode || name != "cpu" && !strings.HasPrefix(name, "gres/") {
+				return refuse(proto.CodeReservation, "TRES=%s: a percentage, 1%% to 100%%, is of cpu or gres/NAME of all nodes "+
+					"together, as in TRES=gres/gpu=15%%; otherwise write a number", value)
+			}
+			if d.percent == nil {
+				d.percent = map[string]int64{}
+			}
+			d.percent[name], last = n, name
+			continue
+		}
 		n, err := walltime.ParseCount(count)
 		if !ok || err != nil || n < 1 || n > model.MaxFeatureCount {
 			return bad
@@ -365,6 +379,13 @@ func (f *Facts) groupIDs(names []string) (out []uint32, err error) {
 // purgeS is how long a PURGE_COMP reservation may be idle by default, seconds.
 const purgeS = 300
 
+// otherFlags are Slurm's that mean nothing here, with what to do instead.
+var otherFlags = map[string]string{
+	"USER_DELETE": "operators delete reservations; Flags=PURGE_COMP removes one that nobody uses",
+	"FORCE_START": "a reservation begins at its StartTime; one that repeats can be given a StartTime to come",
+	"SKIP":        "Skip is a word of its own: gcontrol update reservation NAME Skip",
+}
+
 // flags reads Flags=; PURGE_COMP may have a time after =.
 func (d *draft) flags(value string, how byte) error {
 	r := d.r
@@ -380,6 +401,10 @@ func (d *draft) flags(value string, how byte) error {
 		switch name {
 		case "LICENSE_ONLY":
 			name = "ANY_NODES"
+		case "NO_HOLD_JOBS_AFTER_END":
+			name = "NO_HOLD_JOBS_AFTER"
+		case "STATIC":
+			name = "STATIC_ALLOC"
 		case "FIRST_CORES":
 			return refuse(proto.CodeReservation,
 				"Flags=FIRST_CORES: which cores are kept free is decided when jobs start; CoreCnt= says how many")
@@ -387,10 +412,19 @@ func (d *draft) flags(value string, how byte) error {
 			return refuse(proto.CodeReservation,
 				"Flags=MAGNETIC: jobs use a reservation that they ask for, with --reservation or GBATCH_RESERVATION")
 		}
+		if why := otherFlags[name]; why != "" {
+			return refuse(proto.CodeReservation, "Flags=%s: %s", name, why)
+		}
 		f, ok := model.ParseResvFlag(name)
+		if f&(model.ResvSpecNodes|model.ResvAllNodes) != 0 && r.Flags&f == 0 {
+			return refuse(proto.CodeReservation, "Flags=%s is only shown: it follows from Nodes=; leave it out", name)
+		}
+		if f == model.ResvPartNodes {
+			d.follows = !off && r.Flags&f == 0
+		}
 		if !ok || timed && f != model.ResvPurge {
 			return refuse(proto.CodeReservation, "Flags=%s is not supported here; there are MAINT, FLEX, IGNORE_JOBS, HOURLY, "+
-				"DAILY, WEEKDAY, WEEKEND, WEEKLY, SPEC_NODES, ANY_NODES, PART_NODES, OVERLAP, PURGE_COMP, REPLACE, REPLACE_DOWN, "+
+				"DAILY, WEEKDAY, WEEKEND, WEEKLY, ANY_NODES, PART_NODES, OVERLAP, PURGE_COMP, REPLACE, REPLACE_DOWN, "+
 				"STATIC_ALLOC, TIME_FLOAT and NO_HOLD_JOBS_AFTER", name)
 		}
 		if off {

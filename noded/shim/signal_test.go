@@ -356,7 +356,9 @@ func TestStopSignal(t *testing.T) {
 		}
 	}
 	until(t, "the one to stop", func() bool { return state(pid) == 'T' })
-	until(t, "the other to hear of it", func() bool { return strings.Contains(caught.out(t), "caught") || state(other) == 'T' })
+	until(t, "the other to hear of it", func() bool {
+		return strings.Contains(caught.out(t), "caught") || state(other) == 'T'
+	})
 	if state(other) == 'T' {
 		t.Error("who catches SIGTSTP was stopped")
 	}
