@@ -2,9 +2,11 @@ package ctld
 
 import (
 	"context"
+	"errors"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 	"gbatch/internal/state"
 )
 
@@ -229,17 +231,23 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
 		at = keptAt
 		res, err = c.propose(ctx, &state.Edit{Targets: keep, Set: []state.Field{state.SetHold}, Hold: model.NotHeld})
 	case proto.ActUpdate:
+		var edited []int
 		for k := range targets {
-			edit, refusal := c.edit(v, who, targets[k], rq.Set)
-			if refusal != nil {
+			r, refusal := c.editOne(ctx, v, who, targets[k], rq.Set)
+			var why *rpc.Error
+			switch {
+			case refusal != nil && (len(targets) == 1 || !errors.As(refusal, &why)):
 				return nil, refusal
+			case refusal != nil: // the others are changed all the same
+				results[at[k]].Code, results[at[k]].Text = why.Code, why.Text
+				continue
 			}
-			r, perr := c.propose(ctx, edit)
-			if perr != nil {
-				return nil, perr
+			for range r.Each {
+				edited = append(edited, at[k])
 			}
 			res.Each = append(res.Each, r.Each...)
 		}
+		at = edited
 	case proto.ActSuspend, proto.ActResume:
 		if !c.operator(who) {
 			for k := range results {
@@ -267,6 +275,16 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
 	}
 	c.report(results, at, res.Each)
 	return &proto.TargetsReply{Results: results}, nil
+}
+
+// editOne changes one of the jobs that an update names.
+func (c *Controller) editOne(ctx context.Context, v *state.View, who *proto.Caller, t state.Target, set []model.KV) (
+	state.Result, error) {
+	edit, err := c.edit(v, who, t, set)
+	if err != nil {
+		return state.Result{}, err
+	}
+	return c.propose(ctx, edit)
 }
 
 // suspended turns the state's refusals for gcontrol suspend and resume into Slurm's codes. A job that resumes later is

@@ -81,6 +81,15 @@ func Gqueue(e *env.Env) int {
 		return 1
 	}
 	if q.explains {
+		for _, o := range []string{"user", "account", "partition", "qos", "name", "states", "nodelist", "licenses",
+			"reservation", "notme", "steps"} {
+			if p.Given(o).Source == getopt.FromArgs {
+				e.Errorf("--why and --%[1]s exclude each other: --why explains the jobs that it names, such as --why=12,13_4, or "+
+					"all of yours that wait; gqueue --%[1]s ... -h -o %%i lists their numbers", o)
+				return 1
+			}
+		}
+		q.why = append(q.why, q.rq.Filter.Jobs...)
 		return e.Repeat(q.every, q.explain)
 	}
 	if q.listing {
