@@ -3,8 +3,11 @@ package ctld
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -17,6 +20,119 @@ import (
 // The leader closes that connection, because anything that arrives on it later is outdated. The node registers again,
 // and the answer names the attempts that were given up. The node kills them, and each heartbeat says which of them are
 // still there. Until none is left, the node is drained, and dispatch gives it no orders even if an operator resumes it.
+//
+// Its processes are dead by then, or nearly always: each heartbeat is acknowledged, and a node whose heartbeats are not
+// ends what runs on it before it is given up (noded/shim/lease.go). What it needs for that is that nobody gives it up
+// sooner than SlurmdTimeout after what was acknowledged, neither this leader nor one that another majority has chosen:
+// a majority confirms this one before it acknowledges. A controller that stood still has heard nobody meanwhile, so it
+// begins to count anew.
+
+const (
+	silentPace  = time.Second     // at which silent nodes are looked for
+	sureTimeout = 5 * time.Second // for the other controllers to confirm who leads
+	ringPace    = time.Second     // at which the list of witnesses is made anew
+	maxRingLook = 256             // witnesses that are looked at for one node
+)
+
+// standstill is how much later than it should this controller looks for silent nodes when it takes itself for one that
+// was stopped: no more than what a node waits for its word (noded/fence).
+func standstill(timeoutS int64) time.Duration {
+	return silentPace + max(time.Duration(timeoutS)*time.Second/10, silentPace/2)
+}
+
+// acknowledgeBeats tells a node which of its heartbeats have been heard by the one that leads, until its session ends.
+func (c *Controller) acknowledgeBeats(ctx context.Context, s *session) {
+	for {
+		select {
+		case <-s.beaten:
+		case <-ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		now := s.beat.Now
+		s.mu.Unlock()
+		asking, cancel := context.WithTimeout(ctx, sureTimeout)
+		err := c.store.VerifyLeader(asking)
+		cancel()
+		if err != nil {
+			continue // it leads no more, or is asked again with the next one
+		}
+		if n := c.machine.View().Node(s.node); now == 0 || n == nil || n.Link != model.LinkUp {
+			continue
+		}
+		at := time.Now()
+		o := &proto.Orders{Epoch: s.epoch, Sure: now, LeadsMS: c.nodes.leadsMS(at)}
+		if w := c.nodes.witnesses(s.node, s.addr, at); !slices.Equal(w, s.witnesses) {
+			o.Witnesses, s.witnesses = w, w
+		}
+		s.send(o)
+	}
+}
+
+// hearAnew gives all nodes as much time as after the beginning of a leadership.
+func (n *nodeSet) hearAnew(now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.since = now
+}
+
+// leadsMS is for how long nodes have been heard without a break, ms.
+func (n *nodeSet) leadsMS(now time.Time) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return max(now.Sub(n.since).Milliseconds(), 0)
+}
+
+// witness is a node that others may ask.
+type witness struct {
+	proto.Witness
+	host string
+}
+
+// witnesses gives the nodes that a node may ask whether they hear a controller: those behind it by name, of other hosts
+// if there are any.
+func (n *nodeSet) witnesses(node, addr string, now time.Time) []proto.Witness {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now.Sub(n.ringAt) > ringPace {
+		n.ringAt = now
+		n.ring = n.ring[:0]
+		for name, s := range n.sessions {
+			if s.port > 0 {
+				host := hostOf(s.addr)
+				at := net.JoinHostPort(host, strconv.Itoa(int(s.port)))
+				n.ring = append(n.ring, witness{proto.Witness{Node: name, Addr: at}, host})
+			}
+		}
+		slices.SortFunc(n.ring, func(a, b witness) int { return strings.Compare(a.Node, b.Node) })
+	}
+	at, _ := slices.BinarySearchFunc(n.ring, node,
+		func(w witness, name string) int { return strings.Compare(w.Node, name) })
+	own := hostOf(addr)
+	var here, out []proto.Witness
+	for i := range min(len(n.ring), maxRingLook) {
+		switch w := n.ring[(at+i)%len(n.ring)]; {
+		case w.Node == node:
+		case w.host == own:
+			here = append(here, w.Witness)
+		case len(out) < proto.MaxWitnesses:
+			out = append(out, w.Witness)
+		}
+	}
+	if len(out) == 0 {
+		out = here[:min(len(here), proto.MaxWitnesses)]
+	}
+	return out
+}
+
+// hostOf is the host of host:port.
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return ""
+	}
+	return host
+}
 
 // endLost ends the sessions of nodes that were given up.
 func (c *Controller) endLost() {

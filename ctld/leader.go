@@ -101,12 +101,17 @@ func (c *Controller) firstConfig(ctx context.Context) error {
 
 // clock proposes a Tick when time alone has changed something, and marks nodes that have gone silent.
 func (c *Controller) clock(ctx context.Context) {
-	for {
+	for looked := time.Now(); ; {
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		now := c.now()
 		c.endLost()
 		c.giveUpOverdue(ctx)
+		if gap := time.Since(looked); gap > standstill(v.Config().Params.NodeTimeoutS) {
+			c.log.Warn("this controller stood still and heard nobody meanwhile; nodes have SlurmdTimeout anew", "for", gap)
+			c.nodes.hearAnew(time.Now())
+		}
+		looked = time.Now()
 		if lost := c.nodes.silent(v, time.Now()); len(lost) > 0 {
 			c.log.Warn("nodes do not answer", "nodes", lost)
 			if _, err := c.propose(ctx, &state.Lost{Nodes: lost}); err != nil && ctx.Err() == nil {
@@ -114,7 +119,7 @@ func (c *Controller) clock(ctx context.Context) {
 			}
 			continue
 		}
-		wait := time.Second // the interval of checks for silent nodes
+		wait := silentPace
 		if due := v.NextDue(); due != 0 {
 			if due <= now {
 				if _, err := c.propose(ctx, &state.Tick{}); err != nil && ctx.Err() == nil {

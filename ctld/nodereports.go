@@ -29,13 +29,17 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			s.beat = hb
 			s.idle.note(hb.Readings, time.Now())
 			s.mu.Unlock()
+			select {
+			case s.beaten <- struct{}{}:
+			default: // the one before is about to be acknowledged, and this one in its place
+			}
 			if hb.Now != 0 && skewed(hb.Now, c.now()) == "" {
 				s.skew = ""
 			}
 			nowClear := s.notClear(hb.Leaving)
 			c.onHealth(ctx, s, hb.Problem)
 			if nowClear {
-				c.nodes.ring()
+				c.nodes.wakeAll()
 			}
 			c.hearUse(ctx, s.node, hb.Readings)
 			if hb.UnitsKnown {

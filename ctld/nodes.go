@@ -21,14 +21,22 @@ type nodeSet struct {
 	mu       sync.Mutex
 	sessions map[string]*session
 	term     uint64
-	since    time.Time            // when this controller began to lead
-	left     map[string]time.Time // last heartbeat of a node's previous session
-	rules    string               // hash of the configuration whose rules every session has got
-	woken    chan struct{}        // closed and replaced to make dispatch look again
+	since    time.Time           // when this controller began to lead
+	left     map[string]lastWord // of nodes' last sessions
+	rules    string              // hash of the configuration whose rules every session has been told
+	ring     []witness           // who can be asked for others, by name
+	ringAt   time.Time           // when it was made
+	woken    chan struct{}       // closed and replaced when dispatch has to look again
 }
 
 func newNodeSet() *nodeSet {
-	return &nodeSet{sessions: map[string]*session{}, left: map[string]time.Time{}, woken: make(chan struct{})}
+	return &nodeSet{sessions: map[string]*session{}, left: map[string]lastWord{}, woken: make(chan struct{})}
+}
+
+// lastWord is when a node was heard last, and how long it is not given up after that.
+type lastWord struct {
+	at    time.Time
+	lease time.Duration
 }
 
 // session is one node's connection.
@@ -56,6 +64,9 @@ type session struct {
 
 	config string     // hash of the configuration whose rules the node has got
 	health healthTime // its last health check
+
+	beaten    chan struct{} // holds one: a heartbeat has to be acknowledged
+	witnesses []proto.Witness
 }
 
 type telling uint8
@@ -102,6 +113,9 @@ func (s *session) forget(key proto.Attempt) {
 	delete(s.turns, key)
 	s.mu.Unlock()
 }
+
+// lease is how long the node is not given up after its last word, by its own account. Callers hold mu.
+func (s *session) lease() time.Duration { return time.Duration(s.beat.LeaseS) * time.Second }
 
 func (s *session) heard(now time.Time) {
 	s.mu.Lock()
@@ -159,8 +173,8 @@ func (n *nodeSet) wake() <-chan struct{} {
 	return n.woken
 }
 
-// ring wakes all who wait on wake.
-func (n *nodeSet) ring() {
+// wakeAll wakes all who wait on wake.
+func (n *nodeSet) wakeAll() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	close(n.woken)
@@ -188,7 +202,7 @@ func (n *nodeSet) leave(s *session) {
 	if n.sessions[s.node] == s {
 		delete(n.sessions, s.node)
 		s.mu.Lock()
-		n.left[s.node] = s.seen
+		n.left[s.node] = lastWord{s.seen, s.lease()}
 		s.mu.Unlock()
 	}
 }
@@ -232,7 +246,7 @@ func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 		if node.Link != model.LinkUp {
 			return true
 		}
-		seen := time.UnixMilli(int64(node.LinkAt))
+		seen, wait := time.UnixMilli(int64(node.LinkAt)), limit
 		if seen.Before(n.since) {
 			seen = n.since
 		}
@@ -241,12 +255,15 @@ func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 				return true // it does not know the present heartbeat interval yet
 			}
 			s.mu.Lock()
-			seen = s.seen
+			seen, wait = s.seen, max(wait, s.lease())
 			s.mu.Unlock()
-		} else if left := n.left[node.Def.Name]; left.After(seen) {
-			seen = left
+		} else if left := n.left[node.Def.Name]; left.at.After(seen) {
+			seen, wait = left.at, max(wait, left.lease)
 		}
-		if now.Sub(seen) > limit {
+		if seen.Before(n.since) { // it was not listened to
+			seen = n.since
+		}
+		if now.Sub(seen) > wait {
 			out = append(out, node.Def.Name)
 		}
 		return true
@@ -289,22 +306,28 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	p := v.Config().Params
 	epoch := c.nodes.epoch()
 	forget := unknownOf(c.machine.View(), h.Node, h.Known)
+	witnesses := c.nodes.witnesses(h.Node, addr, time.Now())
 	conn, err := hijack(&proto.Welcome{Cluster: v.Config().Cluster, Epoch: epoch, HeartbeatS: p.HeartbeatS,
 		KillWaitS: p.KillWaitS, Def: n.Def,
-		Instance: v.Instance(), Rules: &p.Rules, Forget: forget, TimeoutS: p.NodeTimeoutS})
+		Instance: v.Instance(), Rules: &p.Rules, Forget: forget, TimeoutS: p.NodeTimeoutS,
+		Sure: true, LeadsMS: c.nodes.leadsMS(time.Now()), Witnesses: witnesses})
 	if err != nil {
 		return err
 	}
 	s := &session{node: h.Node, conn: conn, epoch: epoch, hw: h.Hw, skew: skew, notes: h.Hw.Notes, addr: addr,
 		port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{},
 		seen: time.Now(), idle: idleUnits{},
-		config: v.Config().Hash, beat: proto.Heartbeat{Now: h.Now}}
+		config: v.Config().Hash, beat: proto.Heartbeat{Now: h.Now, LeaseS: h.LeaseS},
+		beaten: make(chan struct{}, 1), witnesses: witnesses}
 	if len(forget) > 0 {
 		s.send(&proto.Orders{Epoch: epoch, Forget: forget}) // for an older daemon, which does not read this from Welcome
 	}
 	c.nodes.enter(s)
 	defer c.nodes.leave(s)
 	c.log.Info("node registered", "node", h.Node, "version", h.Version, "known", len(h.Known), "problem", join.Problem)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go c.acknowledgeBeats(ctx, s) // ends with the session
 	err = c.serveNode(ctx, s)
 	c.log.Info("node session ended", "node", h.Node, "err", err)
 	return nil

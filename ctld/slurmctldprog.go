@@ -68,7 +68,7 @@ func (c *Controller) runSlurmctldProgs(ctx context.Context) {
 				full := len(running) == maxProgs-1
 				mu.Unlock()
 				if full {
-					c.nodes.ring()
+					c.nodes.wakeAll()
 				}
 			})
 			return true

@@ -150,7 +150,7 @@ func (c *Controller) peers(_ context.Context, _ *proto.Caller, rq *proto.PeersRe
 		if s, n := c.nodes.session(name), v.Node(name); s != nil && n != nil && s.port > 0 {
 			host := n.Def.Addr
 			if host == "" || host == name {
-				host, _, _ = net.SplitHostPort(s.addr)
+				host = hostOf(s.addr)
 			}
 			addr = net.JoinHostPort(host, strconv.Itoa(int(s.port)))
 		}

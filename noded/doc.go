@@ -22,7 +22,8 @@
 //  3. A leader with a smaller epoch than an earlier leader's is refused.
 //  4. An end is reported only when nothing of the job is left on the machine, or when the node was
 //     drained for processes that survive SIGKILL. No phase lasts for ever.
-//  5. Without a leader jobs run on, and their ends wait.
+//  5. Without a leader jobs run on, and their ends wait. Where one leads and does not hear this
+//     node, its jobs end before they can start elsewhere (package fence).
 //  6. Files that a user names (output files) are opened with that user's rights, and can't delay
 //     another user's job.
 //  7. The kernel gives the user of a connection on the local socket.

@@ -55,6 +55,8 @@ func exitOf(ev *shim.Event, use usage) model.Exit {
 	case ev == nil: // the caller says whether it ran
 	case ev.Kind == shim.LaunchFailed:
 		x = failedExit(ev)
+	case ev.CutOff():
+		x.Unknown, x.CutOff, x.Text = true, true, ev.Text
 	case ev.Unknown:
 		x.Unknown = true
 		x.Text = "exit status unknown: " + orElse(ev.Text, "the launcher was lost while the job ran")

@@ -16,7 +16,7 @@ func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
 	n.inbox.post(msgKnown{reply})
 	h := &proto.Hello{Node: n.opts.Name, Version: n.opts.Version, Hw: n.inv.Hw, BootID: n.inv.BootID, BootAt: n.inv.BootAt,
 		UpSince: n.upSince, Instance: n.instance.Load(), Now: model.Time(n.now().UnixMilli()), Problem: n.health.look(),
-		PeerPort: peerPort(n.peerLn)}
+		PeerPort: peerPort(n.peerLn), LeaseS: n.fence.LeaseS()}
 	select {
 	case of := <-reply:
 		h.Known, h.Leaving = of.known, of.leaving
@@ -37,6 +37,7 @@ func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
 	}
 	hb.Units, hb.Held, hb.UnitsKnown = n.gpuHealth.Account()
 	hb.Readings = gpuwatch.UnitReadings(n.inv, n.gpus.Last(), &n.troubles)
+	hb.LeaseS = n.fence.LeaseS()
 	reply := make(chan answerFor, 1)
 	n.inbox.post(msgRunning{reply})
 	select {

@@ -32,6 +32,8 @@ type link struct {
 	c      *shim.Client
 	orders []*shim.Launch
 	acks   []shim.Key
+	lease  *shim.Lease // to be sent; the last one is kept for the next connection
+	last   *shim.Lease
 	wake   chan struct{}
 }
 
@@ -69,8 +71,9 @@ func (k *link) run(ctx context.Context) {
 func (k *link) serve(ctx context.Context, c *shim.Client, events []shim.Event) {
 	k.log.Info("connected to gshim", "pid", c.Info().PID, "version", c.Info().Version, "jobs", len(events))
 	k.mu.Lock()
-	k.c, k.orders, k.acks = c, nil, nil
+	k.c, k.orders, k.acks, k.lease = c, nil, nil, k.last
 	k.mu.Unlock()
+	k.ring()
 	k.inbox.post(msgLink{events})
 	k.once.Do(func() { close(k.up) })
 
@@ -102,9 +105,12 @@ func (k *link) send(ctx context.Context, c *shim.Client) {
 			return
 		}
 		k.mu.Lock()
-		orders, acks := k.orders, k.acks
-		k.orders, k.acks = nil, nil
+		orders, acks, lease := k.orders, k.acks, k.lease
+		k.orders, k.acks, k.lease = nil, nil, nil
 		k.mu.Unlock()
+		if lease != nil { // before what may only run under it
+			k.sendLease(ctx, c, lease)
+		}
 		// An order whose key gshim still knows would be answered with its old end.
 		first := slices.ContainsFunc(orders, func(l *shim.Launch) bool { return slices.Contains(acks, l.Key) })
 		if first {
@@ -116,6 +122,15 @@ func (k *link) send(ctx context.Context, c *shim.Client) {
 		if !first {
 			k.sendAcks(ctx, c, acks)
 		}
+	}
+}
+
+func (k *link) sendLease(ctx context.Context, c *shim.Client, l *shim.Lease) {
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	if err := c.Renew(ctx, *l); err != nil && ctx.Err() == nil {
+		k.log.Warn("gshim's lease was not renewed; without the next one jobs end when this node would be given up",
+			"err", err)
 	}
 }
 
@@ -137,6 +152,14 @@ func (k *link) launch(orders ...*shim.Launch) {
 	}
 	k.mu.Lock()
 	k.orders = append(k.orders, orders...)
+	k.mu.Unlock()
+	k.ring()
+}
+
+// renew replaces gshim's lease.
+func (k *link) renew(l shim.Lease) {
+	k.mu.Lock()
+	k.lease, k.last = &l, &l
 	k.mu.Unlock()
 	k.ring()
 }

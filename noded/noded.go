@@ -19,6 +19,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/noded/fence"
 	"gbatch/noded/gpuwatch"
 	"gbatch/noded/hardware"
 	"gbatch/noded/pool"
@@ -65,8 +66,9 @@ type Noded struct {
 	out     *outbox
 	loop    *loop
 	link    *link
-	workers *pool.Pool // launches and ends, as many as there are CPUs
-	waits   *pool.Pool // launches that wait for their user's login shell
+	fence   *fence.Keeper // of gshim's lease
+	workers *pool.Pool    // launches and ends, as many as there are CPUs
+	waits   *pool.Pool    // launches that wait for their user's login shell
 	logins  logins
 	stops   *pool.Pool // signals and whatever may have to wait
 	chills  *pool.Pool // attempts that are being suspended or resumed
@@ -181,6 +183,8 @@ func (n *Noded) openJobs() error {
 		foreign: map[proto.Attempt]bool{}, leftovers: map[proto.Attempt]bool{}, haunting: map[proto.Attempt]bool{}}
 	n.link = newLink(shim.Options{Dir: filepath.Join(n.opts.Spool, "gshim"), Binary: n.opts.Shim}, n.inbox, n.log)
 	n.groups.link = n.link
+	n.fence = &fence.Keeper{Node: n.opts.Name, PKI: n.opts.PKI, Controllers: n.opts.Controllers, Spool: n.opts.Spool,
+		Program: n.opts.Verdict, Renew: n.link.renew, Log: n.log}
 	return nil
 }
 

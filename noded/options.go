@@ -26,6 +26,7 @@ type Options struct {
 	Spool       string   // absolute; what must survive a restart: one gnoded each
 	SocketDir   string   // of the socket for commands, noded-NAME.sock
 	Shim        string   // the program gshim, absolute; not needed with Login
+	Verdict     string   // the program whose main calls fence.Main, absolute; "": nothing is ended for silence
 
 	Config     *conf.Config  // the configuration, as far as this host has it; nil: none
 	ConfigPath string        // its main file, which commands in jobs are told; "": none

@@ -32,6 +32,11 @@ func (n *Noded) configured() *model.NodeRules {
 func (n *Noded) takeRules(r *model.NodeRules) {
 	n.rules.Store(r)
 	n.followRules()
+	n.paceAnew()
+}
+
+// paceAnew has the session look how often heartbeats are due.
+func (n *Noded) paceAnew() {
 	select {
 	case n.paced <- struct{}{}:
 	default: // the session is about to look
@@ -61,7 +66,7 @@ func (n *Noded) gpuEvery(r *model.NodeRules) time.Duration {
 // heartbeatPace gives the time between heartbeats. A leader of an older version says it in its Welcome only.
 func (n *Noded) heartbeatPace(welcome time.Duration) time.Duration {
 	if r := n.rules.Load(); r != nil && r.HeartbeatS > 0 {
-		return max(time.Duration(r.HeartbeatS)*time.Second, minHeartbeat)
+		welcome = max(time.Duration(r.HeartbeatS)*time.Second, minHeartbeat)
 	}
-	return welcome
+	return n.fence.Pace(welcome)
 }

@@ -11,7 +11,9 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/noded/fence"
 	"gbatch/noded/relay"
+	"gbatch/noded/shim"
 )
 
 // session.go is the node's session with the leader: Hello and Welcome, then orders in one direction and reports and
@@ -69,7 +71,7 @@ func (s *session) run(ctx context.Context) {
 			pause(ctx, s.refusedPause)
 			continue
 		}
-		pause(ctx, s.retry.take())
+		pause(ctx, s.n.fence.Retry(s.retry.take()))
 	}
 }
 
@@ -138,6 +140,7 @@ func (s *session) greet(ctx context.Context, conn *rpc.Conn, w *proto.Welcome) e
 		return err
 	}
 	const helloID = 1
+	at := shim.Uptime()
 	if err := conn.WriteFrame(proto.KindHello, 0, helloID, body); err != nil {
 		return err
 	}
@@ -164,7 +167,11 @@ func (s *session) greet(ctx context.Context, conn *rpc.Conn, w *proto.Welcome) e
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
-	return s.n.ask(ctx, func(done chan error) any { return msgWelcome{w, done} })
+	if err := s.n.ask(ctx, func(done chan error) any { return msgWelcome{w, done} }); err != nil {
+		return err
+	}
+	s.n.fence.Welcomed(at, w)
+	return nil
 }
 
 // serve works through one session until its connection ends.
@@ -221,8 +228,11 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn, limit time.Duration)
 			if err := s.n.ask(ctx, func(done chan error) any { return msgOrders{o, done} }); err != nil {
 				return err
 			}
+			s.n.fence.Told(o)
 			if o.Rules != nil {
 				limit = time.Duration(o.TimeoutS) * time.Second
+				s.n.paceAnew()
+				s.n.beatNow() // its acknowledgement brings SlurmdTimeout into the lease
 			}
 		case proto.KindReportAck:
 			var ack proto.ReportAck
@@ -274,6 +284,10 @@ func (s *session) write(ctx context.Context, conn *rpc.Conn, every time.Duration
 				return err
 			}
 		case <-tick.C:
+			if since, limit := s.n.fence.Silent(); limit > 0 && since > fence.Patience(limit) {
+				return fmt.Errorf("it has acknowledged nothing for %s: perhaps another controller leads",
+					since.Round(time.Millisecond))
+			}
 			if err := s.beat(ctx, conn); err != nil {
 				return err
 			}
@@ -301,5 +315,6 @@ func (s *session) beat(ctx context.Context, conn *rpc.Conn) error {
 	if err != nil {
 		return err
 	}
+	s.n.fence.Sent(hb.Now)
 	return conn.WriteFrame(proto.KindHeartbeat, 0, 0, body)
 }

@@ -78,6 +78,7 @@ var layers = []layer{
 	{"noded/pool", ""},
 	{"noded/procs", ""},
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/rpc"},
+	{"noded/fence", "internal/model internal/proto internal/rpc noded/shim"},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/rpc internal/client " +
 		"internal/stepio"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},

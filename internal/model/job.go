@@ -263,6 +263,7 @@ type Exit struct {
 	Text     string // a sentence about what went wrong, if the exit code doesn't say it
 	Use      *Usage // usage of the batch step in detail; nil: not measured
 	NoStart  bool   // the script did not begin, because a file or its program can't be opened; Text names it
+	CutOff   bool   // its node ended it, or did not begin it, since nobody heard that node: the node's failure
 }
 
 func (x *Exit) Wire(c *wire.C) {
@@ -276,11 +277,14 @@ func (x *Exit) Wire(c *wire.C) {
 	wire.Text(c, &x.Text, MaxText)
 	wire.Ptr(c, &x.Use)
 	wire.Bool(c, &x.NoStart)
+	wire.Bool(c, &x.CutOff)
 }
 
 // State gives the final state of a job that was not stopped, by its exit.
 func (e Exit) State() (JobState, Reason) {
 	switch {
+	case e.CutOff:
+		return NodeFail, ReasonNodeDown
 	case e.Unknown:
 		return Failed, ReasonSystemFailure
 	case e.OOM:

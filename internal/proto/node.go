@@ -37,6 +37,7 @@ type Hello struct {
 	PeerPort int32 // port on which it answers other nodes' daemons, 0: none
 
 	Leaving []Attempt // as in Heartbeat
+	LeaseS  int64     // likewise
 }
 
 func (x *Hello) Wire(c *wire.C) {
@@ -52,6 +53,7 @@ func (x *Hello) Wire(c *wire.C) {
 	wire.Text(c, &x.Problem, model.MaxText)
 	wire.Int(c, &x.PeerPort)
 	wire.List(c, &x.Leaving, model.MaxMany)
+	wire.Int(c, &x.LeaseS)
 }
 
 // Hardware is the hardware that a node has found.
@@ -104,6 +106,11 @@ type Welcome struct {
 
 	Forget   []Attempt // the leader doesn't know these attempts; from the first heartbeat on they are in Leaving
 	TimeoutS int64     // SlurmdTimeout: orders that answer an older heartbeat are ignored; 0: no order is too old
+
+	// Sure says that this leader acknowledges heartbeats (Orders.Sure). It was the leader after it had read Hello.
+	Sure      bool
+	LeadsMS   int64 // for how long it has heard nodes without a break, ms
+	Witnesses []Witness
 }
 
 func (x *Welcome) Wire(c *wire.C) {
@@ -116,7 +123,24 @@ func (x *Welcome) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Rules)
 	wire.List(c, &x.Forget, model.MaxMany)
 	wire.Int(c, &x.TimeoutS)
+	wire.Bool(c, &x.Sure)
+	wire.Int(c, &x.LeadsMS)
+	wire.List(c, &x.Witnesses, model.MaxFew)
 }
+
+// Witness is a node that another one may ask whether it hears a controller.
+type Witness struct {
+	Node string
+	Addr string // host:port of its daemon
+}
+
+func (x *Witness) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Text(c, &x.Addr, model.MaxName)
+}
+
+// MaxWitnesses bounds the witnesses of a node.
+const MaxWitnesses = 16
 
 // Orders are the leader's orders to a node: level-triggered, so every order may be repeated.
 type Orders struct {
@@ -134,6 +158,12 @@ type Orders struct {
 	Heard model.Time
 
 	TimeoutS int64 // with Rules: as in Welcome
+
+	// Sure is the Now of a heartbeat, 0: none. A majority of the controllers has confirmed since that one was read that
+	// this is the leader, so that nobody gives the node up for SlurmdTimeout from when it said so.
+	Sure      model.Time
+	LeadsMS   int64     // beside Sure: as in Welcome
+	Witnesses []Witness // beside Sure, where they have changed; nil: as before
 }
 
 func (x *Orders) Wire(c *wire.C) {
@@ -146,6 +176,9 @@ func (x *Orders) Wire(c *wire.C) {
 	wire.Ptrs(c, &x.Freeze, model.MaxMany)
 	wire.Int(c, &x.Heard)
 	wire.Int(c, &x.TimeoutS)
+	wire.Int(c, &x.Sure)
+	wire.Int(c, &x.LeadsMS)
+	wire.List(c, &x.Witnesses, model.MaxFew)
 }
 
 // Launch starts a job's batch script. A node that has the attempt already does nothing and reports again.
@@ -333,6 +366,9 @@ type Heartbeat struct {
 	// Until it is empty the node gets no work.
 	Leaving []Attempt
 	Held    []model.GPUHeld // GPU memory that processes outside of jobs hold; at most model.MaxUnitTells
+
+	// LeaseS is the SlurmdTimeout by which the node counts: it is not given up sooner, whatever was configured since.
+	LeaseS int64
 }
 
 func (x *Heartbeat) Wire(c *wire.C) {
@@ -346,6 +382,7 @@ func (x *Heartbeat) Wire(c *wire.C) {
 	wire.Int(c, &x.Now)
 	wire.List(c, &x.Leaving, model.MaxMany)
 	wire.List(c, &x.Held, model.MaxFew)
+	wire.Int(c, &x.LeaseS)
 }
 
 // MaxLeaving bounds Heartbeat.Leaving.

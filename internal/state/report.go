@@ -97,6 +97,8 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 	uid := uint32(0)
 	requeue, hold := false, model.NotHeld
 	switch j.Run.Stop {
+	case model.NoStop:
+		requeue = exit.CutOff && j.Spec.Requeue
 	case model.StopCancel:
 		state, reason, uid = model.Cancelled, model.ReasonNone, j.Run.StopUID
 	case model.StopTimeLimit:

@@ -253,8 +253,7 @@ func (s *server) cutOff(turn uint64, why string) {
 		return
 	}
 	silent := (Uptime() - s.lease.Heard).Round(100 * time.Millisecond)
-	text := fmt.Sprintf("the node was cut off from the controllers for %v, which give its jobs up, so it ended them: %s",
-		silent, why)
+	text := cutWords + fmt.Sprintf("%v, which give its jobs up, so it ended them: %s", silent, why)
 	s.lease.over = text
 	var list []*entry
 	for k, e := range s.entries {

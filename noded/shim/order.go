@@ -330,6 +330,14 @@ type Event struct {
 // Done reports whether the event is the last one of its launch and waits for an Ack.
 func (e *Event) Done() bool { return e.Kind == Exited || e.Kind == LaunchFailed }
 
+// cutWords begin the Text of what was ended, or not begun, because its node was given up.
+const cutWords = "the node was cut off from the controllers for "
+
+// CutOff reports whether it was ended because the controllers give the node up.
+func (e *Event) CutOff() bool {
+	return e.Kind == Exited && e.Unknown && strings.HasPrefix(e.Text, cutWords)
+}
+
 // Stage is the part of a launch that failed, for callers that map failures to Slurm's exit codes.
 type Stage uint8
 
