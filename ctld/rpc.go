@@ -5,6 +5,7 @@ import (
 	"os/user"
 	"strconv"
 	"sync"
+	"time"
 
 	"gbatch/internal/hostlist"
 	"gbatch/internal/proto"
@@ -46,6 +47,8 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 			return
 		}
 		c.end(r, c.pong(), nil)
+	case r.Kind == proto.KindWitness:
+		c.end(r, c.witness(ctx), nil)
 	case r.Kind == proto.KindHello && role == pki.RoleNode:
 		c.registerNode(ctx, r, name)
 	case r.Kind == proto.KindForward && (role == pki.RoleCtld || role == pki.RoleNode || role == pki.RoleLogin):
@@ -53,6 +56,29 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 	default:
 		c.end(r, nil, refuse(proto.CodeAccess, "a daemon with role %s can't ask this (kind %d)", role, r.Kind))
 	}
+}
+
+// witness says whether this controller leads, or hears the one that does, as a majority sees it now.
+func (c *Controller) witness(ctx context.Context) *proto.WitnessReply {
+	if c.leading.Load() {
+		if c.store.VerifyLeader(ctx) != nil {
+			return &proto.WitnessReply{}
+		}
+		return &proto.WitnessReply{Hears: true, LeadsMS: c.nodes.leadsMS(time.Now())}
+	}
+	reply := &proto.WitnessReply{}
+	id, addr := c.store.Leader()
+	if addr == "" || id == c.opts.Name {
+		return reply
+	}
+	dial := func() (*rpc.Mux, error) { return c.dialTLS(context.Background(), addr, pki.RoleCtld) }
+	if m, err := c.toLead.to(ctx, addr, dial); err == nil {
+		f, err := m.Call(ctx, proto.KindWitness, nil)
+		if err != nil || proto.Decode(f.Body, reply) != nil {
+			return &proto.WitnessReply{}
+		}
+	}
+	return reply
 }
 
 func (c *Controller) registerNode(ctx context.Context, r *server.Request, name string) {

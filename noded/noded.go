@@ -260,6 +260,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		part(func() error { n.keepRegistered(ctx); return nil })
 		peer := &peerServer{steps: steps, log: n.log, slots: make(chan struct{}, maxPeerConns)}
 		part(func() error { return peer.serve(ctx, n.peerLn) })
+		part(func() error { return n.serveWitness(ctx, n.peerLn.Proto(pki.ProtoRPC)) })
 		part(func() error { n.gpus.Run(ctx); return nil })
 		part(func() error { n.sampler.run(ctx); return nil })
 	}

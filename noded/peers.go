@@ -16,7 +16,9 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
+	"gbatch/internal/rpc/server"
 	"gbatch/noded/relay"
+	"gbatch/noded/shim"
 )
 
 // peers.go is the port on which nodes' daemons answer each other, about steps only: the manager of a job's steps asks
@@ -28,6 +30,8 @@ const (
 	maxPeerConns = 4096
 	peerFirst    = 10 * time.Second // for the first message of a connection
 	peerBeat     = 30 * time.Second // TCP keepalive
+	maxWitnessed = 256              // questions at once whether a controller is heard
+	witnessWait  = 4 * time.Second  // for a heartbeat to be acknowledged
 )
 
 // peers knows where other nodes answer.
@@ -87,11 +91,12 @@ func listenPeers(o *Options, role string, log *slog.Logger) (*pki.Listener, erro
 	if o.Config != nil {
 		port = o.Config.SlurmdPort
 	}
-	accept := pki.Accept{Proto: protoPeer, Roles: []string{pki.RoleNode, pki.RoleLogin}}
-	ln, err := pki.Listen(":"+strconv.FormatInt(port, 10), cfg, log, accept)
+	accept := []pki.Accept{{Proto: protoPeer, Roles: []string{pki.RoleNode, pki.RoleLogin}},
+		{Proto: pki.ProtoRPC, Roles: []string{pki.RoleNode}}}
+	ln, err := pki.Listen(":"+strconv.FormatInt(port, 10), cfg, log, accept...)
 	if errors.Is(err, syscall.EADDRINUSE) && port != 0 {
 		log.Warn("SlurmdPort is taken; another port is used", "port", port)
-		ln, err = pki.Listen(":0", cfg, log, accept)
+		ln, err = pki.Listen(":0", cfg, log, accept...)
 	}
 	return ln, err
 }
@@ -136,6 +141,40 @@ func (s *peerServer) serve(ctx context.Context, ln *pki.Listener) error {
 			_ = nc.Close() // nothing has been said
 		}
 	}
+}
+
+// serveWitness answers other nodes that ask whether this one hears a controller: it sends a heartbeat, and waits for
+// its acknowledgement.
+func (n *Noded) serveWitness(ctx context.Context, ln net.Listener) error {
+	slots := make(chan struct{}, maxWitnessed)
+	return server.Serve(ctx, ln, func(ctx context.Context, r *server.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		default:
+			_ = r.Fail(rpc.Errorf(rpc.CodeBusy, "this node is asked too often")) // whoever asks asks others too
+			return
+		}
+		if r.Kind != proto.KindWitness {
+			_ = r.Fail(rpc.Errorf(proto.CodeBadRequest, "a node does not answer requests of kind %d", r.Kind)) // as above
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, witnessWait)
+		defer cancel()
+		var reply proto.WitnessReply
+		since := shim.Uptime()
+		n.beatNow()
+		if leads, ok := n.fence.Hears(ctx.Done(), since); ok {
+			reply = proto.WitnessReply{Hears: true, LeadsMS: leads.Milliseconds()}
+		}
+		body, err := proto.Encode(&reply)
+		if err == nil {
+			err = r.Reply(body)
+		}
+		if err != nil {
+			n.log.Debug("another node was not told whether a controller is heard", "peer", r.Peer.String(), "err", err)
+		}
+	}, server.Options{Log: n.log, Peer: pki.PeerOfConn, MaxConns: maxWitnessed, Idle: peerFirst})
 }
 
 // talk is one connection of another node.

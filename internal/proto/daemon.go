@@ -65,3 +65,14 @@ type PutReply struct {
 func (x *PutReply) Wire(c *wire.C) {
 	wire.Int(c, &x.Seq)
 }
+
+// WitnessReply says whether a daemon hears a controller that leads, at this moment and not as it remembers.
+type WitnessReply struct {
+	Hears   bool
+	LeadsMS int64 // for how long that controller has heard nodes without a break, ms
+}
+
+func (x *WitnessReply) Wire(c *wire.C) {
+	wire.Bool(c, &x.Hears)
+	wire.Int(c, &x.LeadsMS)
+}

@@ -52,6 +52,7 @@ const (
 	KindQuery      // AcctRequest -> stream of RecordsChunk
 	KindNodeAsk    // NodeAsk, on a node session, to the node
 	KindNodeAnswer // NodeAnswer, on a node session, to the leader
+	KindWitness    // Empty -> WitnessReply, of a controller or a node
 )
 
 // Effect says what a request does to the facts.
@@ -144,6 +145,7 @@ var requests = [...]Request{
 	KindQuery:      {Name: "REQUEST_QUERY_RECORDS", At: AtDaemon, Effect: Reads, Repeats: true, Stream: true},
 	KindNodeAsk:    {Name: "REQUEST_NODE_ASK", At: AtDaemon},
 	KindNodeAnswer: {Name: "RESPONSE_NODE_ASK", At: AtDaemon},
+	KindWitness:    {Name: "REQUEST_WITNESS", At: AtDaemon, Effect: Reads, Repeats: true},
 }
 
 // RequestOf gives the row of a kind. A kind that this version does not know gets the zero row, which is the safe one.

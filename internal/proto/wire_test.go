@@ -21,7 +21,7 @@ func TestWire(t *testing.T) {
 		&ReserveRequest{}, &ScriptReply{}, &ScriptRequest{}, &SharesReply{}, &SharesRequest{}, &StatReply{},
 		&StatRequest{}, &StepDoor{}, &StepEvent{}, &StepFiles{}, &StepPart{}, &StepSignal{}, &StepsChunk{},
 		&StepsRequest{}, &SubmitEachReply{}, &SubmitEachRequest{}, &SubmitReply{}, &TargetsReply{},
-		&UpdateJobRequest{}, &UpdateNodeRequest{}, &WaitReply{}, &WaitRequest{}, &Welcome{}, &WhyReply{},
+		&UpdateJobRequest{}, &UpdateNodeRequest{}, &WaitReply{}, &WaitRequest{}, &Welcome{}, &WhyReply{}, &WitnessReply{},
 		&WhyRequest{})
 }
 

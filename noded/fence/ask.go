@@ -1,0 +1,95 @@
+package fence
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/pki"
+)
+
+// whom is a daemon that is asked.
+type whom struct {
+	name       string
+	addr       string
+	role       string
+	controller bool
+	elsewhere  bool
+}
+
+// list gives all who are asked.
+func (f *facts) list() []whom {
+	var out []whom
+	var hosts []string
+	for _, addr := range f.Controllers {
+		host, _, _ := net.SplitHostPort(addr) // checked by Options
+		hosts = append(hosts, host)
+		if ips, err := net.LookupHost(host); err == nil {
+			hosts = append(hosts, ips...)
+		}
+		out = append(out, whom{"the controller at " + addr, addr, pki.RoleCtld, true, false})
+	}
+	for _, w := range f.Witnesses {
+		host, _, err := net.SplitHostPort(w.Addr)
+		if err == nil {
+			out = append(out, whom{"node " + w.Node, w.Addr, pki.RoleNode, false, !slices.Contains(hosts, host)})
+		}
+	}
+	return out
+}
+
+// askAll asks everybody at once. It ends when somebody hears a leader, when all have answered, or with ctx.
+func askAll(ctx context.Context, cfg *tls.Config, list []whom) []answer {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make([]answer, len(list))
+	var wg sync.WaitGroup
+	for i, w := range list {
+		wg.Go(func() {
+			a := answer{who: w.name, controller: w.controller, elsewhere: w.elsewhere}
+			a.sign, a.leads = askOne(ctx, cfg, w)
+			if answers[i] = a; a.sign == hears {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	return answers
+}
+
+// askOne asks one daemon whether it hears a leading controller.
+func askOne(ctx context.Context, cfg *tls.Config, w whom) (sign, time.Duration) {
+	nc, err := pki.Dial(ctx, w.addr, pki.ProtoRPC, cfg, w.role)
+	if err != nil {
+		// That the connection was taken says little: whatever stands in between may have taken it.
+		var none net.Error
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
+			return alive, 0
+		}
+		if ctx.Err() != nil || errors.As(err, &none) || errors.Is(err, context.DeadlineExceeded) {
+			return silent, 0
+		}
+		return alive, 0 // it has shown a certificate that is no good, say
+	}
+	conn := rpc.Client(nc, rpc.ConnOptions{Name: w.name})
+	defer func() { _ = conn.Close() }() // all is said
+	f, err := conn.Call(ctx, proto.KindWitness, nil)
+	if err != nil {
+		return alive, 0
+	}
+	var r proto.WitnessReply
+	if proto.Decode(f.Body, &r) != nil {
+		return alive, 0
+	}
+	if !r.Hears {
+		return deaf, 0
+	}
+	return hears, time.Duration(r.LeadsMS) * time.Millisecond
+}
