@@ -18,7 +18,7 @@ import (
 // main.go is the program gnoded, and what it prints of the machine with -C and -G.
 
 // Main is the program gnoded: it reads the configuration, sets up the log and runs until ctx ends. Before anything else
-// the program's main function must call gpu.HelperMain.
+// the program's main function must call gpu.HelperMain and fence.Main.
 func Main(ctx context.Context, f Flags, stderr io.Writer) (err error) {
 	path := f.Conf
 	if path == "" {
@@ -45,6 +45,9 @@ func Main(ctx context.Context, f Flags, stderr io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 	o.Logger, o.GPUs = logger, gpu.NVML(gpu.NVMLOptions{})
+	if o.Verdict, err = os.Executable(); err != nil {
+		return fmt.Errorf("find my own program: %w", err)
+	}
 	n, err := New(o)
 	if err != nil {
 		return err

@@ -9,12 +9,17 @@ import (
 	"syscall"
 
 	"gbatch/internal/guest"
+	"gbatch/noded/fence"
 	"gbatch/noded/gpu"
 )
 
 func main() {
 	// The driver is asked for GPUs by this program in a process of its own.
 	if status, handled := gpu.HelperMain(os.Args, os.Stdout); handled {
+		os.Exit(status)
+	}
+	// gshim asks this program whether the node is given up.
+	if status, handled := fence.Main(os.Args, os.Stdout, os.Stderr); handled {
 		os.Exit(status)
 	}
 	guest.Half(4)

@@ -48,6 +48,7 @@ type Options struct {
 	Partitions  string // lines that replace the one PartitionName line
 	NoDbd       bool
 	Networks    bool // between each node and the controllers, to be held back (HoldNetwork)
+	Fence       bool // nodes end what runs when they are given up, as in production; with Networks too
 }
 
 // Cluster is a running one.
@@ -281,6 +282,9 @@ func (c *Cluster) addNode(name string) {
 			return nil, err
 		}
 		o.Logger, o.BootID = c.log(name), c.boots[name]
+		if c.Options.Fence || c.Options.Networks {
+			o.Verdict = program(c.t, "gnoded")
+		}
 		if n := c.networks[name]; n != nil {
 			for i, to := range o.Controllers {
 				if o.Controllers[i], err = n.door(to); err != nil {

@@ -24,6 +24,7 @@ func TestNodeDaemonStopped(t *testing.T) {
 	addConf(t, c, "SlurmdTimeout=2\nNodeHeartbeatInterval=1\nReturnToService=0\n")
 	ledger := filepath.Join(work, "ledger")
 	beat := fmt.Sprintf("while :; do echo $SLURMD_NODENAME ${SLURM_RESTART_COUNT:-0} >>%s; sleep 0.02; done\n", ledger)
+	leased(t, c, "n1", 2)
 	onN1 := func(sp *model.Spec) { sp.ReqNodes = []string{"n1"} }
 	id := submit(t, c, beat, nil)
 	until(t, "it runs on n1", func() bool { return strings.HasPrefix(lines(t, ledger), "n1 0\n") })
@@ -93,24 +94,46 @@ func addConf(t *testing.T, c *Cluster, text string) {
 	setConfig(t, c)
 }
 
+// leased waits until a node counts by a SlurmdTimeout, and the controller knows: before, it counts by the old one.
+func leased(t *testing.T, c *Cluster, name string, limitS int) {
+	t.Helper()
+	facts, want := filepath.Join(c.Dir, "state", "node-"+name, "fence.json"), fmt.Sprintf("\"LimitMS\": %d", limitS*1000)
+	until(t, "the node has the new SlurmdTimeout", func() bool { return strings.Contains(lines(t, facts), want) })
+	for range 2 { // the heartbeat that says so is the next, or the one after
+		seen := nodeInfo(t, c, name).SeenAt
+		until(t, "the node is heard", func() bool { return nodeInfo(t, c, name).SeenAt > seen })
+	}
+}
+
 // gnodedOf gives the process of a node's daemon.
 func gnodedOf(t *testing.T, dir, name string) process {
 	t.Helper()
+	return daemonOf(t, dir, RoleNode, name)
+}
+
+// daemonOf gives the process of a daemon; "" is any of its role.
+func daemonOf(t *testing.T, dir, role, name string) process {
+	t.Helper()
 	for _, d := range status(t, dir).Daemons {
-		if p, ok := processOf(d.PID); ok && d.Role == RoleNode && d.Name == name {
+		if p, ok := processOf(d.PID); ok && d.Role == role && (name == "" || d.Name == name) {
 			return p
 		}
 	}
-	t.Fatalf("gnoded of %s does not run", name)
+	t.Fatalf("%s of %s does not run", role, name)
 	return process{}
 }
 
 // node gives one node as the controller knows it.
 func node(t *testing.T, c *Cluster, name string) *model.Node {
 	t.Helper()
+	return nodeInfo(t, c, name).Node
+}
+
+func nodeInfo(t *testing.T, c *Cluster, name string) *proto.NodeInfo {
+	t.Helper()
 	cl := client.New(filepath.Join(c.Dir, "run"))
 	defer cl.Close()
-	var found *model.Node
+	var found *proto.NodeInfo
 	err := cl.Stream(proto.KindNodes, &proto.NodesRequest{}, func(body []byte) error {
 		var chunk proto.NodesChunk
 		if err := proto.Decode(body, &chunk); err != nil {
@@ -118,7 +141,7 @@ func node(t *testing.T, c *Cluster, name string) *model.Node {
 		}
 		for i := range chunk.Nodes {
 			if chunk.Nodes[i].Node.Def.Name == name {
-				found = chunk.Nodes[i].Node
+				found = chunk.Nodes[i]
 			}
 		}
 		return nil
