@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/shim"
 )
@@ -115,6 +116,9 @@ func (l *loop) dropForgotten(a *attempt) error {
 func (l *loop) terminate(a *attempt) {
 	l.chill(a)
 	key, rec, line := a.key, a.rec, a.stop.Line
+	if c := a.stop.Cause; c == model.StopNodeFail || c == model.StopUnitFault {
+		l.log.Warn("a job is ended because of a failure", "job", key.Job, "attempt", key.Attempt, "why", line)
+	}
 	l.terminateSteps(a)
 	l.then(func() {
 		l.n.stops.Do(func(ctx context.Context) {
