@@ -24,7 +24,8 @@ func missing(sp *model.Spec) []string {
 		if !filepath.IsAbs(sp.StdOut) {
 			then = "the job fails, for its output is to lie in it"
 		}
-		out = append(out, fmt.Sprintf("the working directory %s %s on this host; where it is missing %s", dir, said(err), then))
+		out = append(out, fmt.Sprintf("the working directory %s %s on this host; where it is missing %s",
+			dir, said(err), then))
 	}
 	place := func(pattern string) string {
 		if !filepath.IsAbs(pattern) {
