@@ -40,7 +40,7 @@ func js1Text(r *model.Record) ([]byte, error) {
 		GPUs      int64           `json:"gpus"`
 	}{Nodes: map[string]node{}, TotalTime: r.ElapsedS()}
 	for _, g := range r.AllocGres {
-		if g.Name == "gpu" {
+		if g.Name == model.GPUName {
 			all.GPUs += g.Count
 		}
 	}

@@ -65,7 +65,8 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	}
 	s := n.shape()
 	cpus, notes := steplayout.BindCPUs(&s, part, &p.req.Bind, &p.req.Need)
-	gpus, more := steplayout.BindGPUs(part, &p.req.Bind, cpus, nearOf(def), e.Units != nil && e.Units.Relative["gpu"])
+	gpus, more := steplayout.BindGPUs(part, &p.req.Bind, cpus, nearOf(def),
+		e.Units != nil && e.Units.Relative[model.GPUName])
 	for _, note := range append(notes, more...) {
 		lines = append(lines, "note: "+note)
 	}
@@ -212,7 +213,7 @@ func nearOf(def *model.NodeDef) func(gpu int) model.Bits {
 		}
 		for i := range def.Gres {
 			d := &def.Gres[i]
-			if k := g - int(d.First); d.Name == "gpu" && k >= 0 && k < len(d.Near) {
+			if k := g - int(d.First); d.Name == model.GPUName && k >= 0 && k < len(d.Near) {
 				return d.Near[k]
 			}
 		}

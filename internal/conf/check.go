@@ -172,7 +172,7 @@ func (l *loader) checkNodes() {
 					"if jobs don't use it up", maxGresUnits),
 					"Gres=%s: each unit is given to one job, and a node can have %d of a resource", g, maxGresUnits)
 			}
-			if g.Name == "gpu" && !l.cfg.Cgroup.ConstrainDevices {
+			if g.Name == model.GPUName && !l.cfg.Cgroup.ConstrainDevices {
 				l.probs.notef(at, "write ConstrainDevices=yes in "+CgroupFile,
 					"nodes have GPUs, but ConstrainDevices is off: a job could use those of another")
 			}

@@ -16,7 +16,7 @@ func TestNotesPointToWhatIsThere(t *testing.T) {
 				continue
 			}
 			if s.status != Effective {
-				t.Errorf("%s: %q names %s, which is %s itself", of, note, s.name, s.status)
+				t.Errorf("%s: %q names %s, which is of status %d itself", of, note, s.name, s.status)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package conf
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,16 +87,19 @@ func TestFull(t *testing.T) {
 func TestKeyTable(t *testing.T) {
 	var b strings.Builder
 	seen := map[string]bool{}
-	for _, k := range Keys() {
-		if lower := strings.ToLower(k.Name); seen[lower] {
-			t.Errorf("%s stands twice in the table", k.Name)
+	words := [...]string{Effective: "effective", Unused: "unused", Accepted: "accepted", Obsolete: "obsolete"}
+	list := slices.Clone(mainSettings().list)
+	slices.SortFunc(list, func(a, b setting) int { return byName(a.name, b.name) })
+	for _, k := range list {
+		if lower := strings.ToLower(k.name); seen[lower] {
+			t.Errorf("%s stands twice in the table", k.name)
 		} else {
 			seen[lower] = true
 		}
-		if k.Status <= Unused {
-			fmt.Fprintf(&b, "%-32s %s %s\n", k.Name, k.Status, k.Effect)
+		if k.status <= Unused {
+			fmt.Fprintf(&b, "%-32s %s %s\n", k.name, words[k.status], k.effect)
 		} else {
-			fmt.Fprintf(&b, "%-32s %s %s\n", k.Name, k.Status, k.Note)
+			fmt.Fprintf(&b, "%-32s %s %s\n", k.name, words[k.status], k.note)
 		}
 	}
 	golden.Compare(t, "testdata/keys.txt", []byte(b.String()))

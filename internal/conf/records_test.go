@@ -250,8 +250,8 @@ SwitchName=top Switches=s[0-1]
 			"Nodes= or Switches=",
 		"SwitchName=a Nodes=n[1-3]": "topology.conf:1: warning: n4 hangs on no switch; jobs of several nodes won't " +
 			"use it together with others; add them to a SwitchName line",
-		"Switch=a": `topology.conf:1: unknown key "Switch" in topology.conf; write SwitchName=… ` +
-			`Nodes=… or Switches=…`,
+		"Switch=a": `topology.conf:1: unknown key "Switch" in topology.conf; ` +
+			`did you mean SwitchName?`,
 		"SwitchName=a[1-2] Nodes=n[1-4]": `topology.conf:1: SwitchName="a[1-2]" is not one name; write one line per switch`,
 	} {
 		_, problems := LoadFS(files("TopologyPlugin=topology/tree", TopologyFile, text), MainFile)

@@ -21,10 +21,6 @@ const (
 	Obsolete                // known to older Slurms: a note says what to write today
 )
 
-func (s Status) String() string {
-	return [...]string{"effective", "unused", "accepted", "obsolete"}[s]
-}
-
 // Effect says when a changed value takes effect after a reconfigure.
 type Effect uint8
 
@@ -344,26 +340,6 @@ func EffectOf(key string) Effect {
 		return s.effect
 	}
 	return AtOnce // SLURM_CONF: where the files are
-}
-
-// KeyInfo describes a key for manual pages and completion.
-type KeyInfo struct {
-	Name   string
-	Status Status
-	Effect Effect // of an Effective or Unused key
-	Note   string // of other keys: the note
-}
-
-// Keys returns every key that the main file may hold outside node, partition
-// and set lines, in the order of their names.
-func Keys() []KeyInfo {
-	t := mainSettings()
-	out := make([]KeyInfo, 0, len(t.list))
-	for _, s := range t.list {
-		out = append(out, KeyInfo{s.name, s.status, s.effect, s.note})
-	}
-	sortKeys(out)
-	return out
 }
 
 // KeyValues returns every setting in effect as `gcontrol show config` prints

@@ -252,7 +252,7 @@ func describeBinding(v *Vars, s *model.Spec) {
 func describeGPURequest(v *Vars, s *model.Spec) {
 	var req [3]string
 	for _, g := range s.AskedGres() {
-		if g.Name != "gpu" || int(g.Per) >= len(req) {
+		if g.Name != model.GPUName || int(g.Per) >= len(req) {
 			continue
 		}
 		text := strconv.Itoa(int(g.Count))

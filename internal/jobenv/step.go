@@ -147,7 +147,7 @@ func (e *Node) StepTask(base []string, part *proto.StepNode, b *proto.StepBind, 
 	if !t.GPUs.Empty() {
 		mine = &model.NodeAlloc{}
 		for _, g := range part.Gres {
-			if g.Name == "gpu" {
+			if g.Name == model.GPUName {
 				g.Index = g.Index.Minus(g.Index.Minus(t.GPUs))
 			}
 			mine.Gres = append(mine.Gres, g)
@@ -175,7 +175,7 @@ func PlacesIn(all, own model.Bits) string {
 func StepGPUs(part *proto.StepNode) model.Bits {
 	var gpus model.Bits
 	for i := range part.Gres {
-		if part.Gres[i].Name == "gpu" {
+		if part.Gres[i].Name == model.GPUName {
 			gpus = gpus.Or(part.Gres[i].Index)
 		}
 	}

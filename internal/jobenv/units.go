@@ -71,7 +71,7 @@ func (v *Units) varsOf(resource string) []string {
 		}
 	}
 	switch resource {
-	case "gpu":
+	case model.GPUName:
 		return gpuVars[:]
 	case "npu":
 		return npuVars[:]

@@ -195,7 +195,7 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 		r.line(KV("TresPerSocket", gresReqText(g)))
 	}
 	for _, g := range sp.AskedGres() {
-		if g.Name == "gpu" && len(sp.Extra().GPUsPerSocket) > 0 {
+		if g.Name == model.GPUName && len(sp.Extra().GPUsPerSocket) > 0 {
 			continue // said
 		}
 		key := map[model.GresPer]string{model.PerNode: "TresPerNode", model.PerJob: "TresPerJob",

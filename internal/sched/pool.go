@@ -146,7 +146,7 @@ func (n *node) update() {
 }
 
 // gpuName is the generic resource that pools have an index over.
-const gpuName = "gpu"
+const gpuName = model.GPUName
 
 // grew tells the pools that a node has gained free capacity.
 func (n *node) grew() {

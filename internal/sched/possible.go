@@ -111,11 +111,6 @@ func (rq *Request) outside(sp *model.Spec, part *model.Partition) Impossible {
 	return CanRun
 }
 
-// inOrder sorts rooms in the order in which they are filled: by weight, then as they come.
-func inOrder(rooms []*room) {
-	slices.SortStableFunc(rooms, func(a, b *room) int { return cmp.Compare(a.def.Weight, b.def.Weight) })
-}
-
 // A job that asks for more than its reservation has can't start in it, whatever ends. It is told so when it is
 // submitted; where the reservation shrinks later, its reason says it. Nodes are counted, not laid out: what Within lets
 // through may still not fit, for the way in which cores or GPUs lie.

@@ -114,7 +114,7 @@ func (j *Job) processes() int64 {
 func (j *Job) writeGPUs(out io.Writer) {
 	held := int64(0)
 	for _, g := range j.AllocGres {
-		if g.Name == "gpu" {
+		if g.Name == model.GPUName {
 			held += g.Count
 		}
 	}

@@ -97,14 +97,14 @@ func (m *gpuMeter) look(r *replay, at int64) {
 // freeGPUs counts a node's free GPUs and gives their type, the first where there are several.
 func freeGPUs(n *model.Node) (free int, typ string) {
 	for _, g := range n.Def.Gres {
-		if g.Name == "gpu" {
+		if g.Name == model.GPUName {
 			free += int(g.Count)
 			if typ == "" {
 				typ = g.Type
 			}
 		}
 	}
-	return free - n.Used("gpu").Count(), typ
+	return free - n.Used(model.GPUName).Count(), typ
 }
 
 func (m *gpuMeter) result() *GPUUse {

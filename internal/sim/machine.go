@@ -92,7 +92,7 @@ func node(name string, cpus, gpus int, typ string, mem int64) *model.NodeDef {
 	d := &model.NodeDef{Name: name, CPUs: int32(cpus), Boards: 1, Sockets: 1, CoresPerSocket: int32(cpus),
 		ThreadsPerCore: 1, MemMiB: mem}
 	if gpus > 0 {
-		d.Gres = []model.GresDef{{Name: "gpu", Type: strings.ToLower(typ), Count: int32(gpus)}}
+		d.Gres = []model.GresDef{{Name: model.GPUName, Type: strings.ToLower(typ), Count: int32(gpus)}}
 	}
 	return d
 }
@@ -193,7 +193,7 @@ func (m *Machine) units() (cpus, gpus int) {
 		}
 		cpus += int(d.CPUs)
 		for _, g := range d.Gres {
-			if g.Name == "gpu" {
+			if g.Name == model.GPUName {
 				gpus += int(g.Count)
 			}
 		}
@@ -269,7 +269,7 @@ func (s *specs) gpus(sp *model.Spec, j *Job) {
 			nodes = (j.GPUs + per - 1) / per
 		}
 	}
-	g := model.GresReq{Name: "gpu", Type: strings.ToLower(j.GPUType)}
+	g := model.GresReq{Name: model.GPUName, Type: strings.ToLower(j.GPUType)}
 	sp.MinNodes, sp.MaxNodes = nodes, nodes
 	if j.GPUs%nodes == 0 {
 		g.Count, g.Per = j.GPUs/nodes, model.PerNode

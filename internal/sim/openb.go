@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,15 @@ import (
 // Alibaba's openb lists: pods with what they ask for, and the nodes that they run on, in two CSV files.
 // Source: Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent,
 // USENIX ATC 2023; github.com/alibaba/clusterdata, cluster-trace-gpu-v2023.
+
+// The columns that are read, by Alibaba's names: of the list of pods, and of the list of nodes.
+const (
+	podCPU, podMem, podGPUs, podMilli    = "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"
+	podCreated, podDeleted, podScheduled = "creation_time", "deletion_time", "scheduled_time"
+	podTypes                             = "gpu_spec"
+	nodeName, nodeCPU, nodeMem, nodeGPUs = "sn", "cpu_milli", "memory_mib", "gpu"
+	nodeModel                            = "model"
+)
 
 // wholeGPU is gpu_milli of a pod that does not share.
 const wholeGPU = 1000
@@ -25,10 +35,10 @@ func readPods(l *lines) (*Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time"} {
+	for _, name := range []string{podCPU, podMem, podGPUs, podMilli, podCreated, podDeleted} {
 		if t.has(name) == "" {
-			return nil, l.bad("no column %s: a list of pods has "+
-				"name,cpu_milli,memory_mib,num_gpu,gpu_milli,...,creation_time,deletion_time", name)
+			return nil, l.bad("no column %s: a list of pods has name,%s,...,%s,%s", name,
+				strings.Join([]string{podCPU, podMem, podGPUs, podMilli}, ","), podCreated, podDeleted)
 		}
 	}
 	shared := 0
@@ -43,35 +53,24 @@ func readPods(l *lines) (*Workload, error) {
 		if err := l.room(w); err != nil {
 			return nil, err
 		}
-		var n [7]int64
-		for i, name := range []string{"cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time",
-			"scheduled_time"} {
-			most := int64(maxUnits)
-			if i >= 4 || i <= 1 {
-				most = 1 << 40
-			}
-			if n[i], err = t.number(name, most); err != nil {
-				return nil, err
-			}
+		p, err := readPod(t)
+		if err != nil {
+			return nil, err
 		}
-		if n[0] > maxUnits*1000 {
-			return nil, l.bad("cpu_milli is %d: at most %d", n[0], maxUnits*1000)
+		if p.cpuMilli > maxUnits*1000 {
+			return nil, l.bad("%s is %d: at most %d", podCPU, p.cpuMilli, maxUnits*1000)
 		}
-		begun := n[6]
-		if begun == 0 {
-			begun = n[4]
-		}
-		j := Job{ID: k, Submit: n[4], Run: n[5] - begun, CPUs: int32((n[0] + 999) / 1000), MemMiB: n[1], GPUs: int32(n[2]),
-			Nodes: 1}
-		switch typ := t.text("gpu_spec"); {
+		j := Job{ID: k, Submit: p.created, Run: p.deleted - cmp.Or(p.scheduled, p.created),
+			CPUs: int32((p.cpuMilli + 999) / 1000), MemMiB: p.memMiB, GPUs: int32(p.gpus), Nodes: 1}
+		switch typ := t.text(podTypes); {
 		case strings.Contains(typ, "|"):
 			w.leave("asks for one of several types of GPUs, which a request can't say")
 			continue
 		default:
 			j.GPUType = typ
 		}
-		if n[2] > 0 && n[3] > 0 && n[3] < wholeGPU {
-			j.Milli = int32(n[3])
+		if p.gpus > 0 && p.milli > 0 && p.milli < wholeGPU {
+			j.Milli = int32(p.milli)
 			shared++
 		}
 		w.add(j)
@@ -81,6 +80,27 @@ func readPods(l *lines) (*Workload, error) {
 			group(int64(shared))))
 	}
 	return w, nil
+}
+
+// pod is a line of the list; times are in seconds.
+type pod struct {
+	cpuMilli, memMiB, gpus, milli int64
+	created, deleted, scheduled   int64 // scheduled 0: at once
+}
+
+func readPod(t *table) (p pod, err error) {
+	for _, c := range []struct {
+		name string
+		most int64
+		to   *int64
+	}{{podCPU, 1 << 40, &p.cpuMilli}, {podMem, 1 << 40, &p.memMiB}, {podGPUs, maxUnits, &p.gpus},
+		{podMilli, maxUnits, &p.milli}, {podCreated, 1 << 40, &p.created}, {podDeleted, 1 << 40, &p.deleted},
+		{podScheduled, 1 << 40, &p.scheduled}} {
+		if *c.to, err = t.number(c.name, c.most); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
 }
 
 // nodesBeside reads the list of nodes that lies beside a list of pods. Without one the machine must be given.
@@ -118,15 +138,20 @@ func nodesBeside(path string, w *Workload) error {
 		if !ok {
 			return l.err()
 		}
-		var n [3]int64
-		for i, name := range []string{"cpu_milli", "memory_mib", "gpu"} {
-			if n[i], err = t.number(name, []int64{maxUnits, 1 << 40, maxGPUs}[i]); err != nil {
+		k := NodeKind{Name: t.text(nodeName), Type: t.text(nodeModel)}
+		var milli, gpus int64
+		for _, c := range []struct {
+			name string
+			most int64
+			to   *int64
+		}{{nodeCPU, maxUnits, &milli}, {nodeMem, 1 << 40, &k.MemMiB}, {nodeGPUs, maxGPUs, &gpus}} {
+			if *c.to, err = t.number(c.name, c.most); err != nil {
 				return err
 			}
 		}
-		k := NodeKind{Name: t.text("sn"), CPUs: int(n[0] / 1000), MemMiB: n[1], GPUs: int(n[2]), Type: t.text("model")}
+		k.CPUs, k.GPUs = int(milli/1000), int(gpus)
 		if k.Name == "" || k.CPUs == 0 {
-			return l.bad("a node without a name (sn) or processors (cpu_milli)")
+			return l.bad("a node without a name (%s) or processors (%s)", nodeName, nodeCPU)
 		}
 		if len(w.Nodes) >= maxNodes {
 			return l.bad("more than %d nodes", maxNodes)

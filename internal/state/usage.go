@@ -198,7 +198,7 @@ func (s *State) charge(j *model.Job, at model.Time) {
 	}
 	u.CPUMS += ms * int64(cpus)
 	for _, g := range gres {
-		if g.Name == "gpu" {
+		if g.Name == model.GPUName {
 			u.GPUMS += ms * g.Count
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gbatch/internal/conf"
+	"gbatch/internal/model"
 )
 
 // Cluster is one that runs, as far as Up has seen to it.
@@ -323,7 +324,7 @@ func sizes(cfg *conf.Config) string {
 		n := &cfg.Nodes[i]
 		cpus += n.CPUs
 		for _, g := range n.Gres {
-			if g.Name == "gpu" {
+			if g.Name == model.GPUName {
 				gpus += g.Count
 			}
 		}

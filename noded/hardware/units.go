@@ -235,7 +235,7 @@ func (t *Table) Held(mine []model.GresAlloc) []bool {
 		return len(t.of[key]) > 0
 	}
 	for i := range mine {
-		if s := mine[i].Share; s != nil && hold(jobenv.Unit{Resource: "gpu", Index: int(s.GPU)}) {
+		if s := mine[i].Share; s != nil && hold(jobenv.Unit{Resource: model.GPUName, Index: int(s.GPU)}) {
 			continue // shares of a GPU are used through it
 		}
 		mine[i].Index.Each(func(k int) bool { hold(jobenv.Unit{Resource: mine[i].Name, Index: k}); return true })

@@ -216,7 +216,7 @@ func BindGPUs(part *proto.StepNode, b *proto.StepBind, cpus []model.Bits, near f
 	relative bool) (tasks []model.Bits, notes []string) {
 	var all model.Bits
 	for i := range part.Gres {
-		if part.Gres[i].Name == "gpu" {
+		if part.Gres[i].Name == model.GPUName {
 			all = all.Or(part.Gres[i].Index)
 		}
 	}

@@ -125,12 +125,12 @@ func stepTasks(j *Job, need *proto.StepNeed, nodes int) (int, error) {
 	case need.TasksPerGPU > 0:
 		gpus := 0
 		for i := range j.Alloc.Nodes[:min(at, len(j.Alloc.Nodes))] {
-			gpus += j.Alloc.Nodes[i].Units("gpu").Count()
+			gpus += j.Alloc.Nodes[i].Units(model.GPUName).Count()
 		}
 		for _, g := range need.Gres {
-			if g.Name == "gpu" && g.Per == model.PerJob {
+			if g.Name == model.GPUName && g.Per == model.PerJob {
 				gpus = int(g.Count)
-			} else if g.Name == "gpu" && g.Per == model.PerNode {
+			} else if g.Name == model.GPUName && g.Per == model.PerNode {
 				gpus = int(g.Count) * at
 			}
 		}
@@ -297,7 +297,7 @@ func placeCPUs(j *Job, held []Holding, parent, out []proto.StepNode, need *proto
 		want := all.Count()
 		if need.Exact {
 			want = len(n.Ranks) * perTask
-			if gpus := gresCount(n.Gres, "gpu"); need.CPUsPerGPU > 0 && gpus > 0 {
+			if gpus := gresCount(n.Gres, model.GPUName); need.CPUsPerGPU > 0 && gpus > 0 {
 				want = max(want, gpus*int(need.CPUsPerGPU))
 			}
 			if need.Overcommit {
@@ -335,7 +335,7 @@ func placeMemory(j *Job, held []Holding, _, out []proto.StepNode, need *proto.St
 			}
 			n.MemMiB = need.MemPerCPU * cpus
 		case need.MemPerGPU > 0:
-			n.MemMiB = need.MemPerGPU * int64(gresCount(n.Gres, "gpu"))
+			n.MemMiB = need.MemPerGPU * int64(gresCount(n.Gres, model.GPUName))
 		}
 		all := j.Alloc.Nodes[n.Index].MemMiB
 		switch {
@@ -439,10 +439,11 @@ func gresPerNode(j *Job, out []proto.StepNode, need *proto.StepNeed) ([][]model.
 				g.Count, GresName(g.Name, g.Type), j.ID, g.Count-left)
 		}
 	}
-	if need.TasksPerGPU > 0 && !slices.ContainsFunc(need.Gres, func(g model.GresReq) bool { return g.Name == "gpu" }) {
+	isGPU := func(g model.GresReq) bool { return g.Name == model.GPUName }
+	if need.TasksPerGPU > 0 && !slices.ContainsFunc(need.Gres, isGPU) {
 		for i := range out {
 			n := (int32(len(out[i].Ranks)) + need.TasksPerGPU - 1) / need.TasksPerGPU
-			wants[i] = append(wants[i], model.GresReq{Name: "gpu", Count: n})
+			wants[i] = append(wants[i], model.GresReq{Name: model.GPUName, Count: n})
 		}
 	}
 	return wants, nil
@@ -505,7 +506,7 @@ func takeGres(j *Job, held []Holding, parent []proto.StepNode, n *proto.StepNode
 			n.Node, j.ID, total)
 	}
 	shown, way := what, "use --overlap to share them, or --gres=none"
-	if name == "gpu" {
+	if name == model.GPUName {
 		shown = "GPUs"
 		way = "use --overlap, or -G1 in both steps to take only some"
 		if len(need.Gres) > 0 || need.TasksPerGPU > 0 {

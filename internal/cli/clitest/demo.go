@@ -17,12 +17,12 @@ func DemoNodes() []*proto.NodeInfo {
 		use := func(cpus int, gpus int) {
 			n.Jobs, n.UsedCPUs, n.UsedMem = []model.JobID{1}, model.UpTo(cpus), int64(cpus)*1000
 			if gpus > 0 {
-				n.UsedGres = []model.GresAlloc{{Name: "gpu", Index: model.UpTo(gpus)}}
+				n.UsedGres = []model.GresAlloc{{Name: model.GPUName, Index: model.UpTo(gpus)}}
 			}
 		}
 		if name[0] == 'g' {
 			d.CPUs, d.CoresPerSocket, d.MemMiB, d.Features = 16, 16, 64000, []string{"a100", "nvlink"}
-			d.Gres = []model.GresDef{{Name: "gpu", Type: "a100", Count: 8}}
+			d.Gres = []model.GresDef{{Name: model.GPUName, Type: "a100", Count: 8}}
 		}
 		reason := func(text string) {
 			n.Reason, n.ReasonBy, n.ReasonAt = text, "root", T0+model.Time(i)*1000
@@ -91,7 +91,7 @@ func DemoJobs() []*model.Job {
 	j10.Reason = model.ReasonResources
 	j11 := run(job(11, model.Running, "gpu", 300), DemoNow-65_000, 0, "g1", "g2")
 	for i := range j11.Run.Alloc.Nodes {
-		j11.Run.Alloc.Nodes[i].Gres = []model.GresAlloc{{Name: "gpu", Type: "a100", Index: model.UpTo(1)}}
+		j11.Run.Alloc.Nodes[i].Gres = []model.GresAlloc{{Name: model.GPUName, Type: "a100", Index: model.UpTo(1)}}
 	}
 	j11.Spec.Gres = []model.GresReq{{Name: "gpu", Type: "a100", Count: 1}}
 	j12 := job(12, model.Pending, "gpu", 200)

@@ -272,7 +272,7 @@ func (t *talk) warnMasks() {
 	for i := range t.layout {
 		gpus := 0
 		for _, g := range t.layout[i].Gres {
-			if g.Name == "gpu" {
+			if g.Name == model.GPUName {
 				gpus += g.Index.Count()
 			}
 		}

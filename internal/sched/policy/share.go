@@ -35,7 +35,7 @@ func rooms(c *model.Config) map[string]*room {
 				r.mem += d.MemMiB
 			}
 			for i := range d.Gres {
-				if d.Gres[i].Name == "gpu" {
+				if d.Gres[i].Name == model.GPUName {
 					r.gpus += int64(d.Gres[i].Count)
 				}
 			}
