@@ -19,7 +19,7 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-// ginfo lists partitions and nodes. infofields.go has what it can show, infogroup.go how nodes are put together.
+// ginfo lists partitions and nodes. Package jobtext has its columns, and puts nodes that look alike in one line.
 
 // The formats of sinfo.
 const (
@@ -39,11 +39,11 @@ type info struct {
 	*env.Env
 	nodes    []string
 	parts    []string
-	none     bool // a list was given, and nothing in it
+	none     bool // an empty list was given
 	states   []stateWanted
 	template string
 	columns  string
-	layout   byte // which of the two was given last: 'o', 'O', or 0
+	layout   byte // the last one given: 'o', 'O', or 0 for neither
 	sort     string
 	json     string
 	every    int32
@@ -158,7 +158,7 @@ func (i *info) setStates(v string) error {
 	return nil
 }
 
-// nodeStateWords are the states that -t knows; in those from blocked on no node here ever is.
+// nodeStateWords are the states that -t accepts; no node is ever in one from blocked on.
 func nodeStateWords() []string {
 	return []string{"all", "alloc", "allocated", "mix", "mixed", "idle", "drain", "drained", "drng", "draining", "down",
 		"unk", "unknown", "no_respond",
@@ -167,8 +167,8 @@ func nodeStateWords() []string {
 		"power_down", "powered_down", "powering_down", "powering_up", "reboot", "reboot_issued", "reboot_requested"}
 }
 
-// isNodeState reports whether a node is in a state of -t. alloc and mix, idle and down are about its jobs, whether it
-// drains or not.
+// isNodeState reports whether a node is in a state of -t. alloc, mix, idle and down don't depend on whether the node
+// drains.
 func isNodeState(n *proto.NodeInfo, word string) bool {
 	base, drain, silent := jobtext.NodeState(n.Node)
 	busy := base == jobtext.NodeAllocated || base == jobtext.NodeMixed
@@ -203,7 +203,7 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 	return false
 }
 
-// pick reports whether a node is to be shown.
+// pick reports whether to show a node.
 func (i *info) pick(n *proto.NodeInfo) bool {
 	base, drain, silent := jobtext.NodeState(n.Node)
 	inAll := func(w stateWanted) bool {
@@ -220,7 +220,7 @@ func (i *info) pick(n *proto.NodeInfo) bool {
 	return true
 }
 
-// form gives the format and the sorting that the options ask for.
+// form gives the format and the sort order that the options request.
 func (i *info) form() (template, order string) {
 	order = infoSort
 	switch {
@@ -317,7 +317,7 @@ func (i *info) once() int {
 	return 0
 }
 
-// load asks for partitions and nodes. The text of its error is whole.
+// load asks for partitions and nodes. Its error needs no prefix.
 func (i *info) load(t *jobtext.NodeTable) (cluster string, at model.Time, err error) {
 	c, err := i.Connect()
 	if err != nil {
@@ -349,7 +349,7 @@ func (i *info) load(t *jobtext.NodeTable) (cluster string, at model.Time, err er
 	return cluster, parts.Now, nil
 }
 
-// nodesByName asks for nodes, all or the named ones, with their units one by one if that is wanted.
+// nodesByName asks for all or the named nodes, with details of each unit if units is set.
 func nodesByName(c *client.Client, names []string, units bool) (map[string]*proto.NodeInfo, error) {
 	out := map[string]*proto.NodeInfo{}
 	err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: names, Units: units}, func(body []byte) error {

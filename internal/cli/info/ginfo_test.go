@@ -16,7 +16,7 @@ func infoFake(t *testing.T) *clitest.Fake {
 	return f
 }
 
-// TestInfoTables: the tables are those of sinfo 22.05 for the same nodes.
+// TestInfoTables checks that the tables equal those of sinfo 22.05 for the same nodes.
 func TestInfoTables(t *testing.T) {
 	f := infoFake(t)
 	f.Want(`PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST
@@ -94,7 +94,7 @@ empty      down    1:30:00 1-infinite   no  FORCE:4        all      0         n/
 	}
 }
 
-// TestInfoFilters: as sinfo 22.05.
+// TestInfoFilters checks that filters work as in sinfo 22.05.
 func TestInfoFilters(t *testing.T) {
 	f := infoFake(t)
 	const head = "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n"
@@ -127,7 +127,7 @@ func TestInfoFilters(t *testing.T) {
 		"%#P %.5a %.10l %.6D %.6t %N", "-t", "drained") // -t accumulates
 }
 
-// TestInfoClients: the calls that programs make, from CLI.md section 8.
+// TestInfoClients makes the calls of known programs, from CLI.md section 8.
 func TestInfoClients(t *testing.T) {
 	f := infoFake(t)
 	for _, c := range []struct{ args, want string }{

@@ -6,9 +6,9 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-// infogpus.go is ginfo --gpus: a line for each GPU, and for each MIG instance that jobs are given.
+// gpus.go is ginfo --gpus: a line for each GPU, and for each MIG instance that jobs can get.
 
-// printGPUs prints the GPUs of the nodes that are asked for.
+// printGPUs prints the GPUs of the requested nodes.
 func (i *info) printGPUs(t *jobtext.NodeTable, cluster string, now model.Time) error {
 	var rows []jobtext.GPURow
 	seen := map[string]bool{}

@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-// printJSON prints the nodes, an object for each, as "nodes"; readers of newer versions of sinfo find an object for
-// each node and partition as "sinfo".
+// printJSON prints one object for each node in "nodes"; in newer versions of the format, one for each node and
+// partition in "sinfo".
 func (i *info) printJSON(t *jobtext.NodeTable, cluster string, now model.Time) error {
 	j := i.JSONFrame("nodes", i.json)
 	fields := jobtext.NodeJSON()

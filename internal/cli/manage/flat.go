@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/acctmgr"
 )
 
-// flatFile carries out "dump [cluster=]NAME [file=]FILE" and "load [file=]FILE [clean] [cluster=NAME]"; - is the
-// standard output or input.
+// flatFile runs "dump [cluster=]NAME [file=]FILE" and "load [file=]FILE [clean] [cluster=NAME]"; - is standard output
+// or input.
 func (m *manage) flatFile(verb string, words []string) error {
 	cluster, file, clean := "", "", false
 	for _, w := range words {

@@ -28,7 +28,7 @@ type manage struct {
 	input                      *bufio.Reader
 }
 
-// promptS is how long an answer to a question is waited for, seconds.
+// promptS is the time for an answer to a question, seconds.
 const promptS = 30
 
 // Gacctmgr shows and changes accounts, users, associations and QOS.
@@ -60,7 +60,7 @@ func Gacctmgr(e *env.Env) int {
 	return 0
 }
 
-// sentence gives an error's words: the cluster's come as " Error with request: ...".
+// sentence gives an error's text; an error of the cluster is shown as " Error with request: ...".
 func sentence(err error) string {
 	t := env.Text(err)
 	if env.Code(err) != 0 && !strings.HasPrefix(t, " ") && !strings.HasPrefix(t, "Error with request") {
@@ -202,7 +202,7 @@ func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts, plan *acctmgr.
 	return m.idleGuarantees(c, plan)
 }
 
-// idleGuarantees warns of guarantees that do nothing, because nothing is preempted for them.
+// idleGuarantees warns about guarantees without effect, because no job is preempted for them.
 func (m *manage) idleGuarantees(c *client.Client, plan *acctmgr.Plan) error {
 	var names []string
 	for i := range plan.Edits {
@@ -227,11 +227,11 @@ func (m *manage) idleGuarantees(c *client.Client, plan *acctmgr.Plan) error {
 	return nil
 }
 
-// ask puts a question and waits for y; anything else, and no answer in time, is no.
+// ask asks a question and waits for y; another answer, or none in time, means no.
 func (m *manage) ask(question string) bool {
 	fmt.Fprintf(m.Stdout, "%s (You have %d seconds to decide)\n(N/y): ", question, promptS)
 	if f, ok := m.Stdout.(interface{ Flush() error }); ok {
-		_ = f.Flush() // the last flush tells of errors
+		_ = f.Flush() // the last flush reports errors
 	}
 	if m.input == nil {
 		m.input = bufio.NewReader(m.Stdin)
@@ -253,7 +253,7 @@ func (m *manage) ask(question string) bool {
 	}
 }
 
-// readAccounts asks for everything.
+// readAccounts asks for all accounts, users, associations and QOS.
 func readAccounts(c *client.Client) (*acctmgr.Facts, error) {
 	var chunks []*proto.AccountsChunk
 	err := c.Stream(proto.KindAccounts, &proto.AccountsRequest{}, func(body []byte) error {
@@ -270,7 +270,7 @@ func readAccounts(c *client.Client) (*acctmgr.Facts, error) {
 	return acctmgr.Read(chunks), nil
 }
 
-// modifyJob changes what operators may write on a job, as jobstats does with AdminComment.
+// modifyJob changes the fields of a job that operators may set; jobstats sets AdminComment this way.
 func (m *manage) modifyJob(c *client.Client, words []string) error {
 	rq := proto.UpdateJobRequest{Action: proto.ActUpdate}
 	set := false

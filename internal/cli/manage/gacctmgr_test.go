@@ -88,7 +88,7 @@ func checkFlatFiles(f *clitest.Fake, t *testing.T) {
 	f.Want("", "Can't run this command in readonly mode.\n", 1, "sacctmgr", "-r", "load", "f")
 }
 
-// checkJSON: limits, and a list that is picked from. All of it is in internal/cli/json_test.go.
+// checkJSON checks limits and a filtered list. internal/cli/json_test.go checks the whole JSON.
 func checkJSON(f *clitest.Fake, t *testing.T) {
 	a := f.Accts.Assocs[2]
 	a.MaxJobs, a.GrpTRES, a.MaxWallS = model.LimitOf(5), []model.TRESLimit{{TRES: "gres/gpu", Count: 4}},

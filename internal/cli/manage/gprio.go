@@ -15,7 +15,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// prioRow is one job in one of its partitions, or with Weights the line of the configured weights.
+// prioRow is one job in one of its partitions, or, with Weights, the line of configured weights.
 type prioRow struct {
 	*proto.PrioRow
 	conf    *model.Priority
@@ -23,7 +23,7 @@ type prioRow struct {
 	weights bool
 }
 
-// prioLanguage is gprio's columns, with sprio's letters. key, where not nil, is what -S sorts by.
+// prioLanguage has gprio's columns, with sprio's letters. key, if not nil, gives the value that -S sorts by.
 func prioLanguage() *format.Language[prioRow] {
 	// Weighted factors are whole numbers; the line of weights shows the weight itself.
 	weighted := func(letter byte, heading string, get func(*prioRow) float64,
@@ -112,7 +112,7 @@ func prioLanguage() *format.Language[prioRow] {
 	}}
 }
 
-// prioLetters are what -S sorts by.
+// prioLetters are the letters that -S accepts.
 const prioLetters = "iruoYySABFJPQNTabfjpqt"
 
 // prio is one call of gprio.
@@ -124,7 +124,7 @@ type prio struct {
 	noHeader, long, normal, onlyGiven bool
 }
 
-// Gprio lists the factors of waiting jobs' priorities.
+// Gprio lists the priority factors of pending jobs.
 func Gprio(e *env.Env) int {
 	s := &prio{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions(0)...),
@@ -276,7 +276,7 @@ func (s *prio) print() error {
 	return p.Write(s.Stdout, rows, !s.noHeader)
 }
 
-// sortPrios orders lines by job number and partition, and before that by keys.
+// sortPrios orders lines by keys, then by job number and partition.
 func sortPrios(rows []prioRow, keys []format.SortKey) {
 	number := map[byte]func(*prioRow) float64{
 		'i': func(r *prioRow) float64 { return float64(r.Job) },
@@ -295,7 +295,7 @@ func sortPrios(rows []prioRow, keys []format.SortKey) {
 		for _, k := range keys {
 			n, w := number[k.Letter], word[k.Letter]
 			if n == nil && w == nil {
-				n = number[k.Letter&^0x20] // normalized factors sort as the weighted ones
+				n = number[k.Letter&^0x20] // normalized factors sort like the weighted ones
 			}
 			order := 0
 			if w != nil {

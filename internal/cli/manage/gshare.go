@@ -23,14 +23,14 @@ type share struct {
 	style    format.Style
 	fields   string
 	clusters []string
-	noUsers  bool // -u was given and names nobody
+	noUsers  bool // -u was given with an empty list
 
 	json string // the version of the list
 
 	all, long, usersOnly, noHeader, byPartition bool
 }
 
-// Gshare lists accounts and users with their shares and what they have used.
+// Gshare lists accounts and users with their shares and usage.
 func Gshare(e *env.Env) int {
 	s := &share{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...),
@@ -45,7 +45,7 @@ func Gshare(e *env.Env) int {
 	operands, err := p.Parse(args, e.Lookup)
 	switch {
 	case errors.Is(err, env.ErrHelpFormat):
-		_, _ = e.Stdout.Write(clustertext.ShareLanguage().AppendNames(nil)) // gcli's flush tells of errors
+		_, _ = e.Stdout.Write(clustertext.ShareLanguage().AppendNames(nil)) // gcli's flush reports errors
 		return 0
 	case err != nil:
 		return e.Usage(p, err)
@@ -73,7 +73,7 @@ func (s *share) options() []getopt.Option {
 			Set: func(v string) error {
 				for _, name := range env.SplitList(v) {
 					s.rq.Names = append(s.rq.Names, name)
-					if uid, err := env.UIDOf(name); err == nil { // others may have an association all the same
+					if uid, err := env.UIDOf(name); err == nil { // unknown users may still have an association
 						s.rq.Users = append(s.rq.Users, uid)
 					}
 				}
@@ -135,7 +135,7 @@ func (s *share) print() error {
 		}
 	}
 	if len(s.rq.Users) == 0 && len(s.rq.Names) > 0 {
-		s.rq.Users = []uint32{math.MaxUint32} // nobody's: only names pick
+		s.rq.Users = []uint32{math.MaxUint32} // no user's id, so that only names select
 	}
 	c, err := s.Connect()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// tenThousand is a queue of 10,000 pending jobs, such as people submit, in encoded chunks.
+// tenThousand gives a queue of 10,000 typical pending jobs, in encoded chunks.
 func tenThousand(tb testing.TB) (jobs []*model.Job, chunks [][]byte) {
 	chunk := &proto.JobsChunk{Now: clitest.DemoNow}
 	flush := func() {
@@ -53,7 +53,7 @@ func tenThousand(tb testing.TB) (jobs []*model.Job, chunks [][]byte) {
 	return jobs, chunks
 }
 
-// BenchmarkQueue10000 is gqueue without the socket: 10,000 encoded jobs are read, sorted and printed.
+// BenchmarkQueue10000 measures gqueue without the socket: it reads, sorts and prints 10,000 encoded jobs.
 func BenchmarkQueue10000(b *testing.B) {
 	_, chunks := tenThousand(b)
 	lang := jobtext.JobLanguage()
@@ -88,8 +88,8 @@ func BenchmarkQueue10000(b *testing.B) {
 	}
 }
 
-// BenchmarkQueueProcess10000 is the whole command as its own process, against a controller that has the list encoded:
-// time, and the memory that the process takes at most.
+// BenchmarkQueueProcess10000 measures the whole command as a process, against a controller that has the list encoded:
+// its time and peak memory.
 func BenchmarkQueueProcess10000(b *testing.B) {
 	dir := b.TempDir()
 	bin := filepath.Join(dir, "gqueue")
@@ -112,8 +112,9 @@ func BenchmarkQueueProcess10000(b *testing.B) {
 		if err := cmd.Start(); err != nil {
 			b.Fatal(err)
 		}
-		// Everything is read and sorted when the first lines come; the rest does not fit into the pipe, so that the
-		// process is there to be looked at. (Its rusage begins with the memory of the process that started it.)
+		// The process has read and sorted all jobs when the first lines come. The rest does not fit into the pipe, so
+		// the process still runs and can be measured. (Its rusage begins with the memory of the process that started
+		// it.)
 		some, err := io.ReadAll(io.LimitReader(out, 500<<10))
 		if err != nil {
 			b.Fatal(err)
@@ -132,7 +133,7 @@ func BenchmarkQueueProcess10000(b *testing.B) {
 	b.ReportMetric(cpu.Seconds()*1000/float64(b.N), "cpu-ms/op")
 }
 
-// peakKiB gives the most memory that a process has had.
+// peakKiB gives a process's peak memory.
 func peakKiB(b *testing.B, pid int) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

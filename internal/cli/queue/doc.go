@@ -1,4 +1,4 @@
-// Package queue has the commands about jobs that wait and run.
+// Package queue has the commands about pending and running jobs.
 //
 //	gqueue.go   gqueue (squeue): its options, formats and errors
 //	list.go     asking for jobs, and which of them are shown
@@ -8,5 +8,5 @@
 //	steps.go    gqueue -s: running steps
 //	gcancel.go  gcancel (scancel): ends jobs and steps, or sends them a signal
 //
-// The columns and the JSON are package jobtext's.
+// Package jobtext has the columns and the JSON.
 package queue

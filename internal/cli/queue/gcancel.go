@@ -23,13 +23,13 @@ import (
 type cancel struct {
 	*env.Env
 	rq       proto.CancelRequest
-	steps    proto.CancelRequest // those that are named as steps
+	steps    proto.CancelRequest // the steps named on the command line
 	clusters []string
 
 	quiet, verbose, me, interactive bool
 }
 
-// Gcancel ends jobs, or sends them a signal: those named, or those that the filters pick.
+// Gcancel ends or signals jobs: the named ones, or those that match the filters.
 func Gcancel(e *env.Env) int {
 	x := &cancel{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(x.options(), getopt.HelpOptions(0)...),
@@ -111,7 +111,7 @@ func (x *cancel) options() []getopt.Option {
 	}
 }
 
-// settle reads the jobs and steps that are named, and refuses a command that means none.
+// settle reads the named jobs and steps, and refuses a command that selects none.
 func (x *cancel) settle(operands []string) error {
 	for _, o := range operands {
 		if strings.Contains(o, ".") {
@@ -166,7 +166,7 @@ func (x *cancel) send(c *client.Client) int {
 	return max(rc, cancelResults(x.Env, &x.rq, &reply, x.quiet, x.verbose))
 }
 
-// cancelSteps ends or signals the steps that were named. One that is over already is no error where it is to end.
+// cancelSteps ends or signals the named steps. Ending a step that has ended already is no error.
 func cancelSteps(e *env.Env, c *client.Client, rq *proto.CancelRequest, quiet, verbose bool) int {
 	if len(rq.Steps) == 0 {
 		return 0
@@ -198,7 +198,7 @@ func cancelSteps(e *env.Env, c *client.Client, rq *proto.CancelRequest, quiet, v
 	return rc
 }
 
-// cancelResults prints what went wrong. A single job named and not ended makes the exit code 1; jobs that are over
+// cancelResults prints the errors. If a single named job could not be ended, the exit code is 1; jobs that have ended
 // already are no error, as in Slurm.
 func cancelResults(e *env.Env, rq *proto.CancelRequest, reply *proto.TargetsReply, quiet, verbose bool) int {
 	rc := 0
@@ -250,10 +250,10 @@ func parseStates(text string) ([]model.JobState, error) {
 	return out, nil
 }
 
-// errNothing is an interactive cancel in which every job was declined.
+// errNothing is the error of an interactive cancel if the user declines every job.
 var errNothing = errors.New("nothing to cancel")
 
-// confirmCancel asks about each job that the request would end and narrows it to those agreed to.
+// confirmCancel asks about each job of the request, and reduces the request to the confirmed ones.
 func confirmCancel(e *env.Env, c *client.Client, rq *proto.CancelRequest) error {
 	list := proto.JobsRequest{Filter: rq.Filter, Default: true}
 	list.Filter.Jobs = rq.Targets

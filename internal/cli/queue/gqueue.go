@@ -18,8 +18,8 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-// gqueue lists jobs that wait and run. The list streams: a job is turned into its line as it arrives and forgotten
-// (queuesort.go), so that memory follows what is printed.
+// gqueue lists pending and running jobs. It reads the list as a stream: it formats a job's line as the job arrives and
+// keeps only that (sort.go), so memory depends on the size of the output.
 
 // The formats of squeue.
 const (
@@ -33,20 +33,20 @@ const (
 type queue struct {
 	*env.Env
 	rq       proto.JobsRequest
-	none     bool // a list was given, and nothing in it: no job fits
+	none     bool // an empty list was given: no job matches
 	template string
 	columns  string
-	layout   byte // which of the two was given last: 'o', 'O', or 0
+	layout   byte // the last one given: 'o', 'O', or 0 for neither
 	sort     string
 	json     string
 	every    int32
 	clusters []string
 
-	explains bool           // in place of a list
-	why      []proto.JobRef // these jobs; none: all of the caller's that wait
+	explains bool           // instead of a list
+	why      []proto.JobRef // these jobs; none: all pending jobs of the caller
 
 	listing bool            // steps, not jobs
-	steps   []proto.StepRef // these; none: of all jobs that the filters pick
+	steps   []proto.StepRef // these; none: of all jobs that match the filters
 
 	long, noHeader, perTask, perPartition, start, all, noConvert, expand, noSort bool
 }
@@ -103,7 +103,7 @@ func Gqueue(e *env.Env) int {
 	return e.Repeat(q.every, q.once)
 }
 
-// names gives the Set function of a list of names. One that is given and empty picks nothing.
+// names gives the Set function of a list of names. An empty list selects nothing.
 func (q *queue) names(dst *[]string) func(string) error {
 	return func(v string) error {
 		list := env.SplitList(v)
@@ -236,7 +236,7 @@ func (q *queue) setJobs(v string) error {
 	return nil
 }
 
-// setUsers complains about users that don't exist and goes on with the others, as squeue does.
+// setUsers reports users that don't exist and continues with the others, as squeue does.
 func (q *queue) setUsers(v string) error {
 	known := 0
 	for _, name := range env.SplitList(v) {
@@ -270,7 +270,7 @@ func (q *queue) setNodes(v string) error {
 	return nil
 }
 
-// printer compiles the format. Unknown fields are complained about and left out, as squeue does.
+// printer compiles the format. It reports unknown fields and leaves them out, as squeue does.
 func (q *queue) printer(lang *format.Language[jobtext.JobRow]) (*format.Printer[jobtext.JobRow], error) {
 	template := queueFormat
 	switch {

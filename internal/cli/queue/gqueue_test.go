@@ -23,7 +23,7 @@ func queueFake(t *testing.T) *clitest.Fake {
 
 const squeueHead = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n"
 
-// TestQueueTables: the tables are those of squeue 22.05 for the same jobs.
+// TestQueueTables checks that the tables equal those of squeue 22.05 for the same jobs.
 func TestQueueTables(t *testing.T) {
 	f := queueFake(t)
 	f.Want(squeueHead+
@@ -70,7 +70,7 @@ func TestQueueTables(t *testing.T) {
 	}
 }
 
-// TestQueueFields: the letters, as squeue 22.05 prints them.
+// TestQueueFields checks that each letter prints the same as in squeue 22.05.
 func TestQueueFields(t *testing.T) {
 	f := queueFake(t)
 	f.Want("JOBID|REASON|NODELIST(REASON)|EXEC_HOST|START_TIME|END_TIME|TIME|TIME_LEFT|TIME_LIMIT|PRIORITY|NICE|NODES|"+
@@ -103,7 +103,7 @@ func TestQueueFields(t *testing.T) {
 		"", 0, "squeue", "-t", "R", "-p", "gpu", "-O",
 		"jobarrayid,tres-alloc:40,tres-per-node,timeleft,pendingtime,stdout,numtasks,cpus-per-task,requeue,")
 	f.Want("/home/a/slurm-11.out\n", "", 0, "squeue", "-hj11", "--expand-patterns", "-O", "STDOUT:")
-	// every field of every job, without a surprise
+	// every field of every job, without an error
 	all, errText, rc := f.Run("squeue", "-t", "all", "-r", "-O", "all")
 	if rc != 0 || errText != "" || strings.Count(all, "\n") != 17 {
 		t.Errorf("all: rc %d, %q, %d lines", rc, errText, strings.Count(all, "\n"))
@@ -115,7 +115,7 @@ func TestQueueFields(t *testing.T) {
 	golden.Compare(t, "testdata/squeue-all.txt", []byte(all+letters))
 }
 
-// TestQueueClients: the calls that programs make, from CLI.md section 5.
+// TestQueueClients makes the calls of known programs, from CLI.md section 5.
 func TestQueueClients(t *testing.T) {
 	f := queueFake(t)
 	f.Env["USER"] = "root"
@@ -178,7 +178,7 @@ func TestQueueClients(t *testing.T) {
 	}
 }
 
-// TestQueueEnvironment: variables set options, weaker than the command line.
+// TestQueueEnvironment checks that variables set options and that the command line overrides them.
 func TestQueueEnvironment(t *testing.T) {
 	f := queueFake(t)
 	f.Env["SQUEUE_FORMAT"], f.Env["SQUEUE_STATES"], f.Env["SQUEUE_SORT"], f.Env["SQUEUE_PARTITION"] = "%i %t", "PD,R",
@@ -216,7 +216,7 @@ func TestQueueErrors(t *testing.T) {
 		t.Errorf("foo: %d %q", rc, errText)
 	}
 	f.Fail[proto.KindJobs] = client.Unreachable("")
-	f.Fail[proto.KindJobs].Code = proto.CodeInternal // answered at once; retries are package client's business
+	f.Fail[proto.KindJobs].Code = proto.CodeInternal // fails at once; package client retries other errors
 	f.Want("", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", 1, "squeue")
 	f.Fail[proto.KindJobs] = rpc.Errorf(proto.CodeBusy, "more than 4 queries")
 	f.Want("", "slurm_load_jobs error: more than 4 queries\n", 1, "squeue", "--json")
@@ -243,7 +243,7 @@ func TestQueueHidden(t *testing.T) {
 	f.Want("12_3\n11\n", "", 0, "squeue", "-a", "-h", "-t", "R", "-o", "%i")
 }
 
-// TestQueueJSON: what readers look for. All of it is in internal/cli/json_test.go.
+// TestQueueJSON checks the members that readers use. internal/cli/json_test.go checks the whole JSON.
 func TestQueueJSON(t *testing.T) {
 	f := queueFake(t)
 	// torchx
@@ -279,7 +279,8 @@ func TestQueueJSON(t *testing.T) {
 	}
 }
 
-// TestQueueBatchFlag: an allocation of galloc has no batch script, in the columns and in JSON of every version.
+// TestQueueBatchFlag checks that an allocation of galloc has no batch script, in the columns and in JSON of every
+// version.
 func TestQueueBatchFlag(t *testing.T) {
 	f := queueFake(t)
 	for _, j := range f.Jobs {

@@ -11,9 +11,9 @@ import (
 	"gbatch/internal/proto"
 )
 
-// This file owns asking for jobs, and which rows a job makes: one, or one for each task (-r) or partition (-P).
+// list.go asks for jobs, and chooses the rows of a job: one, or one for each task (-r) or partition (-P).
 
-// each asks for the jobs and gives every row to add. A row is good until add returns.
+// each asks for the jobs and passes every row to add. A row is valid until add returns.
 func (q *queue) each(view *jobtext.JobView, add func(*jobtext.JobRow)) error {
 	if q.none {
 		return nil
@@ -55,7 +55,7 @@ func (q *queue) each(view *jobtext.JobView, add func(*jobtext.JobRow)) error {
 	})
 }
 
-// checkNodes complains about a node of -w that isn't there.
+// checkNodes reports nodes of -w that don't exist.
 func (q *queue) checkNodes(c *client.Client) error {
 	for _, n := range q.rq.Filter.Nodes {
 		err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: []string{n}}, func([]byte) error { return nil })
@@ -69,7 +69,7 @@ func (q *queue) checkNodes(c *client.Client) error {
 	return nil
 }
 
-// hidden gives the partitions whose jobs are not shown; root sees all.
+// hidden gives the partitions with hidden jobs; root sees all jobs.
 func (q *queue) hidden(c *client.Client) (map[string]bool, error) {
 	if q.all || os.Getuid() == 0 {
 		return nil, nil
@@ -98,7 +98,7 @@ func (q *queue) isHidden(j *model.Job, hidden map[string]bool) bool {
 	return len(j.Spec.Partitions) > 0 && !slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return !hidden[p] })
 }
 
-// rowsOf says which rows the jobs make.
+// rowsOf gives the rule that makes rows of jobs.
 func (q *queue) rowsOf(view *jobtext.JobView) *jobtext.JobRows {
 	return &jobtext.JobRows{View: view, PerTask: q.perTask, PerPartition: q.perPartition, Jobs: q.rq.Filter.Jobs,
 		Partitions: q.rq.Filter.Partitions}

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/wire"
 )
 
-// jobReader reads a list of jobs as it streams in, job by job, into one record that is used again and again: gqueue
-// over ten thousand jobs must not hold ten thousand jobs. It is for one goroutine; the zero value is ready.
+// jobReader reads a list of jobs from a stream, job by job, into one reused record, so that gqueue does not hold ten
+// thousand jobs in memory. It is for one goroutine; the zero value is ready to use.
 type jobReader struct {
 	now   model.Time
 	job   model.Job
@@ -25,8 +25,8 @@ type jobReader struct {
 
 var errNoJob = errors.New("the list of jobs holds something else than jobs; is the controller of another version?")
 
-// each calls do for every job of an encoded proto.JobsChunk, in order, with the moment at which the controller
-// answered. The job is good until do returns; its texts stay.
+// each calls do for every job of an encoded proto.JobsChunk, in order, with the time of the controller's answer. The
+// job is valid until do returns; its strings stay valid.
 func (r *jobReader) each(body []byte, do func(now model.Time, j *model.Job) error) error {
 	r.do, r.err = do, nil
 	if err := wire.ReadAgain(body, r); r.err == nil {
@@ -35,7 +35,7 @@ func (r *jobReader) each(body []byte, do func(now model.Time, j *model.Job) erro
 	return r.err
 }
 
-// Wire has proto.JobsChunk's fields, of which it keeps the rules.
+// Wire reads proto.JobsChunk's fields and keeps the rules.
 func (r *jobReader) Wire(c *wire.C) {
 	wire.Int(c, &r.now)
 	var jobs []struct{}
@@ -48,11 +48,11 @@ func (r *jobReader) Wire(c *wire.C) {
 
 func (r *jobReader) next(c *wire.C) {
 	r.run.Alloc = &r.alloc
-	r.job.Spec, r.job.Run, r.job.End = &r.spec, &r.run, &r.end // nil after a job that has none
+	r.job.Spec, r.job.Run, r.job.End = &r.spec, &r.run, &r.end // a job without them sets these to nil
 	if wire.Struct(c, &r.job); c.Failed() {
 		return
 	}
-	// Nobody else checks what a controller of another make may send.
+	// A controller of another version may send these, and no other code checks them.
 	if s := r.job.Spec; s == nil || !r.job.Tasks.Valid() || !s.Tasklist.Valid() {
 		c.Fail(errNoJob)
 	} else if r.err = r.do(r.now, &r.job); r.err != nil {

@@ -13,7 +13,7 @@ import (
 	"gbatch/internal/wire/wiretest"
 )
 
-// randomChunk is a list of random jobs whose task sets are valid.
+// randomChunk gives a list of random jobs with valid task sets.
 func randomChunk(rng *rand.Rand, n int) *proto.JobsChunk {
 	chunk := &proto.JobsChunk{Now: model.Time(rng.IntN(1000))}
 	for range n {
@@ -47,7 +47,7 @@ func encode(t testing.TB, x wire.Coder) []byte {
 	return data
 }
 
-// TestReaderReadsTheChunk: a job read into the one record has nothing of the jobs before it, and all of its own.
+// TestReaderReadsTheChunk checks that a job in the reused record has all its own fields and none of earlier jobs.
 func TestReaderReadsTheChunk(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 11))
 	var r jobReader
@@ -67,7 +67,8 @@ func TestReaderReadsTheChunk(t *testing.T) {
 	}
 }
 
-// TestReaderFails: wherever a list ends too early, and at what is no job; an error of the caller's comes back as it is.
+// TestReaderFails checks that the reader fails on truncated lists and invalid jobs, and returns the caller's error
+// unchanged.
 func TestReaderFails(t *testing.T) {
 	chunk := randomChunk(rand.New(rand.NewPCG(1, 2)), 3)
 	plain, err := wire.Marshal(chunk)
@@ -95,7 +96,7 @@ func TestReaderFails(t *testing.T) {
 	}
 }
 
-// FuzzReader: any bytes give jobs or an error, never a panic.
+// FuzzReader checks that any bytes give jobs or an error, never a panic.
 func FuzzReader(f *testing.F) {
 	f.Add(encode(f, randomChunk(rand.New(rand.NewPCG(1, 2)), 2)))
 	f.Add([]byte{0x92, 1, 0xdd, 0xff, 0xff, 0xff, 0xff})
@@ -109,7 +110,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// The two ways over the same chunks.
+// BenchmarkReader and BenchmarkDecode read the same chunks in two ways.
 func BenchmarkReader(b *testing.B) {
 	_, chunks := tenThousand(b)
 	var r jobReader

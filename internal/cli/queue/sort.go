@@ -12,14 +12,13 @@ import (
 	"gbatch/internal/model"
 )
 
-// queueTable holds the lines of gqueue's table as they will be printed, and of each what sorting needs, so that jobs
-// can go as they come.
+// queueTable holds the printed lines of gqueue's table with their sort keys, so that jobs need not stay in memory.
 type queueTable struct {
 	printer *format.Printer[jobtext.JobRow]
 	fields  [256]*jobtext.JobField // by letter
 	sort    []format.SortKey
 	lines   []queueLine
-	text    []byte // the block that lines are written to
+	text    []byte // the current block of lines
 	keys    []format.SortValue
 	names   map[string]string
 	scratch []byte
@@ -33,7 +32,7 @@ type queueLine struct {
 
 const (
 	textBlock = 64 << 10
-	textSpare = 1 << 10 // a new block is begun where less is left
+	textSpare = 1 << 10 // below this, a new block is allocated
 	keyBlock  = 4 << 10
 )
 
@@ -48,7 +47,7 @@ func newQueueTable(p *format.Printer[jobtext.JobRow], lang *format.Language[jobt
 	return t
 }
 
-// add takes a row; nothing of it is kept.
+// add formats a row; it keeps no reference to it.
 func (t *queueTable) add(r *jobtext.JobRow) {
 	if cap(t.text)-len(t.text) < textSpare {
 		t.text = make([]byte, 0, textBlock)
@@ -66,7 +65,7 @@ func (t *queueTable) add(r *jobtext.JobRow) {
 		len(t.lines)})
 }
 
-// value gives what a row is sorted by.
+// value gives a row's sort key for a letter.
 func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
 	n := int64(0)
 	switch letter {
@@ -133,7 +132,7 @@ func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
 			t.names[s] = s
 		}
 		if s == "" {
-			n = 1 // what has none comes last
+			n = 1 // empty values come last
 		}
 		return format.SortValue{N: n, S: s}
 	}
@@ -147,7 +146,7 @@ func orLast(t model.Time) model.Time {
 	return t
 }
 
-// write prints the lines in order. Equal ones stay in the controller's order.
+// write prints the lines in order. Lines with equal keys stay in the controller's order.
 func (t *queueTable) write(w io.Writer) error {
 	slices.SortFunc(t.lines, func(a, b queueLine) int {
 		for i, k := range t.sort {

@@ -10,10 +10,9 @@ import (
 	"gbatch/internal/proto"
 )
 
-// Running steps: gqueue -s, gcontrol show step, and what gcancel is told of them. The leader asks the nodes that
-// manage them.
+// steps.go shows running steps: gqueue -s. The leader asks the nodes that manage them.
 
-// stepFormat is what squeue -s prints.
+// stepFormat is the default format of squeue -s.
 const stepFormat = "%.15i %.8j %.9P %.8u %.9M %N"
 
 // listSteps prints one table of steps.
