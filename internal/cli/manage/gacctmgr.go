@@ -231,7 +231,7 @@ func (m *manage) idleGuarantees(c *client.Client, plan *acctmgr.Plan) error {
 func (m *manage) ask(question string) bool {
 	fmt.Fprintf(m.Stdout, "%s (You have %d seconds to decide)\n(N/y): ", question, promptS)
 	if f, ok := m.Stdout.(interface{ Flush() error }); ok {
-		_ = f.Flush() // the last flush reports errors
+		_ = f.Flush() // the last flush reports it
 	}
 	if m.input == nil {
 		m.input = bufio.NewReader(m.Stdin)

@@ -9,10 +9,10 @@ import (
 	"gbatch/internal/proto"
 )
 
-// How the tasks of a job's steps are laid out and bound: checked here with grun's own parsers, and handed on to grun
-// in the job's environment (noded's describeBinding).
+// bind.go checks the layout and binding of tasks with grun's own parsers. The job's environment passes them on to grun
+// (noded's describeBinding).
 
-// bindOptions are what tasks are bound to.
+// bindOptions are the options about the binding of tasks.
 func (s *Submission) bindOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{
@@ -37,7 +37,7 @@ func (s *Submission) bindOptions() []getopt.Option {
 	}
 }
 
-// bindWith gives the setter of an option that parse understands and that is kept as it was written.
+// bindWith gives the setter of an option. parse checks the value; the job keeps the text as written.
 func (s *Submission) bindWith(parse func(*proto.StepBind) func(string) error,
 	at func(*model.BindWish) *string) func(string) error {
 	return func(v string) error {
@@ -65,7 +65,7 @@ func (s *Submission) distribution(v string) error {
 	return nil
 }
 
-// hint is about how tasks use cores: some ways ask for other nodes and CPUs too.
+// hint reads how tasks use cores. Some values also change which nodes and CPUs the job needs.
 func (s *Submission) hint(v string) error {
 	h, err := ParseHint(v)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"gbatch/internal/proto"
 )
 
-// bindtext.go reads what --cpu-bind, --gpu-bind, --mem-bind and --distribution say. grun makes a request of it; gsubmit
-// only checks it and passes the text on to the job's steps.
+// bindtext.go parses --cpu-bind, --gpu-bind, --mem-bind and --distribution. grun makes a request of the result; gsubmit
+// only checks the text and passes it on to the job's steps.
 
 func badBind(option, v, ways string) error {
 	return &getopt.TextError{Text: "Invalid --" + option + " specification: '" + v + "'; write " + ways}
 }
 
-// bindWords splits off the words before the way of binding; a list behind it keeps its commas.
+// bindWords splits off the flags before the kind of binding; a list after it keeps its commas.
 func bindWords(v string, flags map[string]func()) (way, list string) {
 	for {
 		word, rest, more := strings.Cut(v, ",")
@@ -32,7 +32,7 @@ func bindWords(v string, flags map[string]func()) (way, list string) {
 	}
 }
 
-// bindList reads 0,1,2*4 and the like.
+// bindListText parses lists such as 0,1,2*4.
 func bindListText(list string, mask bool) ([]string, bool) {
 	var out []string
 	for _, w := range strings.Split(list, ",") {
@@ -49,7 +49,7 @@ func bindListText(list string, mask bool) ([]string, bool) {
 		if mask {
 			base, text = 16, strings.TrimPrefix(strings.ToLower(entry), "0x")
 		}
-		for i := 0; i < len(text); i += 15 { // masks may be longer than a word
+		for i := 0; i < len(text); i += 15 { // masks may be longer than 64 bits
 			if _, err := strconv.ParseUint(text[i:min(i+15, len(text))], base, 64); err != nil {
 				return nil, false
 			}
@@ -204,8 +204,8 @@ func SetMemBind(b *proto.StepBind) func(string) error {
 	}
 }
 
-// SetDistribution reads how tasks go to nodes, to sockets and to cores: block:cyclic, plane=4, arbitrary. planeSize
-// is for plane without a size, as SLURM_DISTRIBUTION has it.
+// SetDistribution reads the distribution of tasks over nodes, sockets and cores: block:cyclic, plane=4, arbitrary.
+// planeSize is the size of a plane without one, as in SLURM_DISTRIBUTION.
 func SetDistribution(n *proto.StepNeed, b *proto.StepBind, planeSize string) func(string) error {
 	return func(v string) error {
 		const ways = "block, cyclic, plane=N or arbitrary, then :block, :cyclic or :fcyclic for the sockets of a node"

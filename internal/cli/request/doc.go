@@ -1,5 +1,5 @@
-// Package request reads what sbatch, salloc and srun take to ask for a job, and makes the request
-// of it.
+// Package request reads the options of sbatch, salloc and srun that request a job, and makes the
+// request from them.
 //
 //	options.go      Submission, and the table of its options
 //	needs.go gpuindex.go   what a job needs; package ask makes its parts agree

@@ -30,7 +30,7 @@ func ReadLimited(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxScriptRead+1))
 }
 
-// Environment picks the variables that go with the job: NAME=value, each ended by a NUL.
+// Environment gives the variables that the job gets: NAME=value, each ended by a NUL.
 func Environment(e *env.Env, s *Submission) ([]byte, error) {
 	var out []byte
 	add := func(kv string) { out = append(append(out, kv...), 0) }
@@ -97,7 +97,7 @@ func Environment(e *env.Env, s *Submission) ([]byte, error) {
 	if s.userEnv != "" {
 		add("SLURM_GET_USER_ENV=" + s.userEnv)
 	}
-	// Of this submission, not of a job that it may come from.
+	// These describe this submission, not the job in which it may run.
 	add("SLURM_SUBMIT_DIR=" + e.Dir)
 	add("SLURM_PRIO_PROCESS=" + strconv.Itoa(niceness()))
 	if len(out) > proto.MaxEnvBytes {
@@ -107,7 +107,7 @@ func Environment(e *env.Env, s *Submission) ([]byte, error) {
 	return out, nil
 }
 
-// splitQuoted splits a comma list in which values may stand in quotes: ALL,A='x,y',B.
+// splitQuoted splits a comma list whose values may be quoted: ALL,A='x,y',B.
 func splitQuoted(text string) []string {
 	var out []string
 	var word []byte
@@ -130,7 +130,7 @@ func splitQuoted(text string) []string {
 	return out
 }
 
-// readNodeFile reads a hostlist from a file: one or several a line.
+// readNodeFile reads hostlists from a file, one or several per line.
 func readNodeFile(path string) ([]string, error) {
 	data, err := ReadLimited(path)
 	if err != nil {
@@ -139,11 +139,11 @@ func readNodeFile(path string) ([]string, error) {
 	return hostlist.Expand(strings.Join(strings.Fields(string(data)), ","))
 }
 
-// niceness gives this process's own, -20 to 19; 0 where it can't be read.
+// niceness gives this process's nice value, -20 to 19; 0 if it can't be read.
 func niceness() int {
 	n, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
 		return 0
 	}
-	return 20 - n // the system call never gives a negative number
+	return 20 - n // the system call returns 20 minus the nice value
 }

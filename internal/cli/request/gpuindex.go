@@ -9,9 +9,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// Options about certain GPUs: --gpu-index and --gpu-idle.
+// gpuindex.go has the options that choose GPUs: --gpu-index and --gpu-idle.
 
-// gpuIndex reads the numbers of GPUs.
+// gpuIndex reads the indexes of GPUs.
 func (s *Submission) gpuIndex(v string) error {
 	list, err := hostlist.ParseIndexes(v)
 	if err != nil || len(list) == 0 || slices.Max(list) >= model.MaxGPUIndex {

@@ -9,9 +9,9 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// What a job needs: the tables of its options, and the setters of those whose value is more than a number.
+// needs.go has the options for a job's resources, and the setters of values that are more than a number.
 
-// sizeOptions are how much the job needs.
+// sizeOptions set the amount of resources.
 func (s *Submission) sizeOptions() []getopt.Option {
 	sp := &s.Spec
 	R := getopt.Required
@@ -36,7 +36,7 @@ func (s *Submission) sizeOptions() []getopt.Option {
 	}
 }
 
-// gpuOptions are GPUs and other generic resources.
+// gpuOptions request GPUs and other generic resources.
 func (s *Submission) gpuOptions() []getopt.Option {
 	sp := &s.Spec
 	R := getopt.Required
@@ -73,7 +73,7 @@ func (s *Submission) gpuOptions() []getopt.Option {
 	}
 }
 
-// nodeOptions are which nodes do.
+// nodeOptions restrict the nodes.
 func (s *Submission) nodeOptions() []getopt.Option {
 	sp := &s.Spec
 	R := getopt.Required
@@ -123,7 +123,7 @@ func (s *Submission) nodeOptions() []getopt.Option {
 	}
 }
 
-// useOptions are how what it gets is used.
+// useOptions say how the job uses its resources.
 func (s *Submission) useOptions() []getopt.Option {
 	sp := &s.Spec
 	R := getopt.Required
@@ -149,12 +149,12 @@ func (s *Submission) useOptions() []getopt.Option {
 	}
 }
 
-// need gives the setter of an option without a number.
+// need gives the setter of an option without a value.
 func (s *Submission) need(set func(*model.Needs)) func(string) error {
 	return func(string) error { set(&s.More); return nil }
 }
 
-// needCount gives the setter of an option with a number from 1 on.
+// needCount gives the setter of an option with a number of at least 1.
 func (s *Submission) needCount(at func(*model.Needs) *int32) func(string) error {
 	return func(v string) error {
 		n, err := count(v, ask.MaxCount)
@@ -165,7 +165,7 @@ func (s *Submission) needCount(at func(*model.Needs) *int32) func(string) error 
 	}
 }
 
-// Of memory by node, by CPU and by GPU the one that is given last counts.
+// Of memory per node, per CPU and per GPU the last one given counts.
 
 func (s *Submission) memPerNode(v string) error {
 	n, err := walltime.ParseMemMiB(v)
@@ -227,10 +227,10 @@ func (s *Submission) exclusive(v string) error {
 	return nil
 }
 
-// sampling reads --acctg-freq: seconds, or kind=seconds joined with commas. Only tasks are sampled by themselves;
-// GPUs' energy comes with them, and there is nothing to ask of a network or a file system.
+// sampling reads --acctg-freq: seconds, or a comma list of kind=seconds. Only tasks have a sampling interval: the
+// energy of GPUs is sampled with them, and networks and file systems are not sampled.
 func (s *Submission) sampling(v string) error {
-	const most = 1 << 20 // seconds; a job that is sampled less often is not sampled
+	const most = 1 << 20 // seconds; a longer interval means no sampling
 	for item := range strings.SplitSeq(v, ",") {
 		kind, number, named := strings.Cut(item, "=")
 		if !named {
@@ -268,7 +268,7 @@ func (s *Submission) switches(v string) error {
 		return &getopt.TextError{Text: "Invalid --switches specification: " + err.Error()}
 	case unlimited:
 		s.More.SwitchWaitS = model.Unlimited
-	case sec == 0: // not to wait at all
+	case sec == 0: // don't wait
 		s.More.Switches = 0
 	default:
 		s.More.SwitchWaitS = sec

@@ -15,7 +15,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// Submission is what gsubmit's options say. Command line, environment and #SBATCH lines write into it through one
+// Submission holds the values of gsubmit's options. Command line, environment and #SBATCH lines fill it through one
 // table.
 type Submission struct {
 	ask.Draft
@@ -57,7 +57,7 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 		s.bindOptions(), s.whenOptions(now), s.fileOptions(), s.commandOptions(), foreignOptions())
 }
 
-// jobOptions are what the job is.
+// jobOptions describe the job.
 func (s *Submission) jobOptions() []getopt.Option {
 	sp := &s.Spec
 	R := getopt.Required
@@ -113,7 +113,7 @@ func (s *Submission) jobOptions() []getopt.Option {
 	}
 }
 
-// whenOptions are when the job runs.
+// whenOptions say when the job runs.
 func (s *Submission) whenOptions(now func() time.Time) []getopt.Option {
 	sp := &s.Spec
 	R := getopt.Required
@@ -170,7 +170,7 @@ func (s *Submission) whenOptions(now func() time.Time) []getopt.Option {
 	}
 }
 
-// fileOptions are input, output and environment.
+// fileOptions set input, output and environment.
 func (s *Submission) fileOptions() []getopt.Option {
 	sp := &s.Spec
 	R := getopt.Required
@@ -215,7 +215,7 @@ func (s *Submission) fileOptions() []getopt.Option {
 	}
 }
 
-// commandOptions are what gsubmit does.
+// commandOptions control gsubmit itself.
 func (s *Submission) commandOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{
@@ -266,7 +266,7 @@ func (s *Submission) commandOptions() []getopt.Option {
 
 const later = "it comes with a later version; "
 
-// foreignOptions are what Slurm knows and is refused here, or changes nothing.
+// foreignOptions are Slurm's options that gbatch refuses, or that have no effect.
 func foreignOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{

@@ -12,7 +12,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// New turns what the options say into the message for the controller.
+// New turns the options into the message for the controller.
 func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 	sp := &s.Spec
 	sp.WorkDir = e.Dir
@@ -53,7 +53,7 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 		TestOnly: s.TestOnly}, nil
 }
 
-// settle makes of all options together what the controller is asked for.
+// settle completes the request once all options are known.
 func (s *Submission) settle() error {
 	if s.noKill && max(s.Spec.MinNodes, s.Spec.MaxNodes) > 1 {
 		return errors.New("--no-kill is not supported by gbatch for jobs of several nodes: such a job ends, or is put back " +
@@ -65,7 +65,7 @@ func (s *Submission) settle() error {
 	return s.Settle()
 }
 
-// NoHet refuses a job of several parts, which word has asked for.
+// NoHet gives the refusal of a heterogeneous job, which word has requested.
 func NoHet(word string) string {
 	return "heterogeneous jobs (" + word +
 		") are not supported by gbatch yet; submit the parts as jobs of their own, joined with --dependency"

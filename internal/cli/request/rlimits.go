@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// rlimitNames are Slurm's names for the resource limits that a job takes over.
+// rlimitNames are Slurm's names for the resource limits that a job inherits.
 func rlimitNames() []struct {
 	name string
 	num  int
@@ -50,7 +50,7 @@ func ResourceLimits(which string) ([]model.RLimit, error) {
 			continue
 		}
 		var r unix.Rlimit
-		// Go raises this process's own NOFILE limit at start; the shell's is what the user means.
+		// Go raises this process's own NOFILE limit at start; the user means the shell's.
 		pid := 0
 		if k.num == unix.RLIMIT_NOFILE {
 			pid = os.Getppid()

@@ -11,9 +11,9 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// How the values of options are read that ask for something: gsubmit's tables and grun's share this.
+// setters.go reads the values of options that request resources, for the tables of gsubmit and grun.
 
-// said has a refusal of package ask shown as it is.
+// said makes a refusal of package ask an error that is shown unchanged.
 func said(err error) error {
 	var refused *ask.Error
 	if errors.As(err, &refused) {
@@ -33,7 +33,7 @@ func count(v string, most int64) (int32, error) {
 	return 0, &getopt.NumberError{Value: v, Why: err.Error()}
 }
 
-// Count gives the setter of a number from 1 on.
+// Count gives the setter of a number of at least 1.
 func Count(dst *int32) func(string) error {
 	return func(v string) error {
 		n, err := count(v, ask.MaxTasks)
@@ -62,7 +62,7 @@ func Hosts(dst *[]string) func(string) error {
 	return func(v string) (err error) { *dst, err = hostlist.Expand(v); return err }
 }
 
-// Gres gives the setter of generic resources, those of one name or with "" any; they are added to dst.
+// Gres gives the setter of generic resources of one name, or of any if name is ""; it adds them to dst.
 func Gres(dst *[]model.GresReq, name string, per model.GresPer) func(string) error {
 	return func(v string) error {
 		list, err := ask.ParseGres(name, v, per)

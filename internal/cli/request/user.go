@@ -23,7 +23,7 @@ func (s *Submission) userEnvironment(v string) error {
 	return nil
 }
 
-// WishLogin asks for the login environment where --export leaves out this one, as Slurm does.
+// WishLogin requests the login environment if --export leaves out the current one, as Slurm does.
 func (s *Submission) WishLogin() {
 	if s.userEnv != "" || s.Export == "" || s.exportTo != "" {
 		return

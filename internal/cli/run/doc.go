@@ -5,8 +5,8 @@
 //	talk.go             the conversation with the daemon that runs the step
 //	files.go remote.go  the tasks' input and output: files, pipes, and streams from other nodes
 //	terminal.go         --pty
-//	say.go              what is said when tasks end
+//	say.go              messages about the ends of tasks
 //
-// What can be asked for is package request's; package allocate waits for an allocation and gives it
-// back.
+// Package request has the options for resources; package allocate waits for an allocation and
+// releases it.
 package run

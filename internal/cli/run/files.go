@@ -18,39 +18,39 @@ import (
 	"gbatch/internal/proto"
 )
 
-// runfiles.go gives tasks their standard files: grun's own where nothing has to be done with what goes through them,
-// files where asked for, pipes where lines get labels or the input goes to several tasks.
+// files.go gives tasks their standard files: grun's own if the data needs no change, named files if requested, and
+// pipes if lines get labels or several tasks share the input.
 
-// maxHeldLine is how much of a line without an end is kept for its label, bytes.
+// maxHeldLine is the most of an incomplete line that a labeller holds back, bytes.
 const maxHeldLine = 64 << 10
 
 // plumbing is the files of a step.
 type plumbing struct {
 	files   proto.StepFiles
 	fds     []int      // in the order of the message
-	ends    []*os.File // the tasks' ends of pipes and files opened here: closed when all tasks have theirs
+	ends    []*os.File // the tasks' ends of pipes and files opened here: closed once all tasks have them
 	readers sync.WaitGroup
 	mu      sync.Mutex // lines of different tasks don't mix
 	inputs  []*os.File // the writing ends of the tasks' inputs
 	keep    []*os.File // files for output: closed at once where all tasks write to them by themselves, else at the end
 
 	ranks  int          // tasks of the step
-	mine   []int32      // those whose files are passed on as they are
-	sinks  [3]sink      // where output of the other tasks goes
+	mine   []int32      // tasks that get open files directly
+	sinks  [3]sink      // destinations of the other tasks' output
 	wired  bool         // other tasks read from, or write to, this command
-	feeds  bool         // some of them read what it reads
-	remote *remoteFiles // of the other tasks; nil: there are none, or they need nothing
+	feeds  bool         // some of them read this command's input
+	remote *remoteFiles // files of the other tasks; nil: there are none, or they need nothing
 
-	terminal *os.File // the other side of task 0's terminal, where that is on this host
+	terminal *os.File // the master side of task 0's terminal, if that is on this host
 }
 
-// sink is a destination of output: a file, with labels or without. A negative one is none.
+// sink is a destination of output: a file, with labels or without. A negative fd means none.
 type sink struct {
 	fd    int
 	label bool
 }
 
-// plumb opens what the step's tasks need. direct is the node whose tasks get open files.
+// plumb opens the files of the step's tasks. direct is the node whose tasks get open files.
 func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct string, v outpath.Values) (pl *plumbing,
 	err error) {
 	pl = &plumbing{ranks: ranks, sinks: [3]sink{{fd: -1}, {fd: -1}, {fd: -1}}}
@@ -110,12 +110,12 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 			if !filepath.IsAbs(mode) {
 				mode = filepath.Join(r.rq.Dir, mode)
 			}
-			if i == 0 && !outpath.PerTask(mode) && !outpath.PerNode(mode) { // the same for all: said here, not by each task
+			if i == 0 && !outpath.PerTask(mode) && !outpath.PerNode(mode) { // one file for all: report its error once, here
 				file, err := os.Open(outpath.Expand(mode, v))
 				if err != nil {
 					return nil, fmt.Errorf("Could not open stdin file %s: %w", mode, reason(err))
 				}
-				_ = file.Close() // it was only looked at
+				_ = file.Close() // opened only as a check
 			}
 			if i == 0 || outpath.PerTask(mode) || len(layout) > 1 && outpath.PerNode(mode) {
 				f.Mode, f.Pattern = proto.FilePath, mode
@@ -145,7 +145,7 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 	return pl, r.plumbRemote(pl, layout, direct)
 }
 
-// plumbRemote listens for the relays of tasks on other hosts, where these read or write what goes through here.
+// plumbRemote listens for the relays of tasks on other hosts, if these read from or write to this command.
 func (r *run) plumbRemote(pl *plumbing, layout []proto.StepNode, direct string) (err error) {
 	if pl.ranks == len(pl.mine) || !pl.wired {
 		return nil
@@ -156,7 +156,7 @@ func (r *run) plumbRemote(pl *plumbing, layout []proto.StepNode, direct string) 
 	return err
 }
 
-// wires reports whether some of a node's tasks read or write what goes through here.
+// wires reports whether some of a node's tasks read from or write to this command.
 func (pl *plumbing) wires(n *proto.StepNode) bool {
 	return slices.ContainsFunc(pl.files.Files, func(f proto.StepFile) bool {
 		return f.Mode == proto.FileShared || f.Mode == proto.FileEach ||
@@ -164,7 +164,7 @@ func (pl *plumbing) wires(n *proto.StepNode) bool {
 	})
 }
 
-// ownFile passes one of grun's own files on.
+// ownFile passes on one of grun's own files.
 func (r *run) ownFile(pl *plumbing, i int) (mode uint8, fds []int, err error) {
 	others := pl.ranks > len(pl.mine)
 	switch {
@@ -184,7 +184,7 @@ func (r *run) ownFile(pl *plumbing, i int) (mode uint8, fds []int, err error) {
 	return proto.FileNull, nil, nil
 }
 
-// output gives tasks a way to a destination.
+// output connects tasks to a destination.
 func (pl *plumbing) output(to sink) (mode uint8, fds []int, err error) {
 	pl.wired = pl.wired || pl.ranks > len(pl.mine)
 	switch {
@@ -197,7 +197,7 @@ func (pl *plumbing) output(to sink) (mode uint8, fds []int, err error) {
 	return proto.FileShared, nil, nil
 }
 
-// reason is what is wrong with a file, without its name.
+// reason gives the cause of a file's error, without its name.
 func reason(err error) error {
 	var e *os.PathError
 	if errors.As(err, &e) {
@@ -258,7 +258,7 @@ func (pl *plumbing) labeller(task, to int) *labeller {
 	return &labeller{pl: pl, to: to, label: fmt.Appendf(nil, "%*d: ", len(strconv.Itoa(pl.ranks-1)), task)}
 }
 
-// take writes the lines that data completes, and what is left where it ends.
+// take writes the lines that data completes, and at the end also the rest.
 func (l *labeller) take(data []byte, end bool) {
 	l.held = append(l.held, data...)
 	var out []byte
@@ -280,7 +280,7 @@ func (l *labeller) take(data []byte, end bool) {
 	l.pl.put(l.to, out)
 }
 
-// put writes to a file. Who reads it no more is not told.
+// put writes to a file and drops the text on errors, as when no reader is left.
 func (pl *plumbing) put(to int, text []byte) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
@@ -310,7 +310,7 @@ func (pl *plumbing) inputPipes() (fds []int, err error) {
 	return fds, nil
 }
 
-// feed gives all tasks what grun reads.
+// feed copies grun's input to all tasks.
 func (pl *plumbing) feed() {
 	inputs := pl.inputs
 	buf := make([]byte, 32<<10)
@@ -327,7 +327,7 @@ func (pl *plumbing) feed() {
 			if _, err := in.Write(buf[:n]); err == nil {
 				keep = append(keep, in)
 			} else {
-				_ = in.Close() // that task reads no more
+				_ = in.Close() // that task has stopped reading
 			}
 		}
 		inputs = keep
@@ -342,7 +342,7 @@ func (pl *plumbing) feed() {
 	}
 }
 
-// closeEnds closes the tasks' ends: when those of the tasks are closed too, the pipes end.
+// closeEnds closes this process's copies of the tasks' ends, so that the pipes end when the tasks close theirs.
 func (pl *plumbing) closeEnds() {
 	if pl.remote == nil {
 		pl.closeKept()
@@ -356,12 +356,12 @@ func (pl *plumbing) closeEnds() {
 // closeKept closes the files that were opened for output.
 func (pl *plumbing) closeKept() {
 	for _, f := range pl.keep {
-		_ = f.Close() // who writes to it tells of errors
+		_ = f.Close() // the writers report errors
 	}
 	pl.keep = nil
 }
 
-// valuesOf is what names of files can say of the job.
+// valuesOf gives the job's values for patterns in file names.
 func valuesOf(ev *proto.StepEvent, rq *proto.StepRequest) outpath.Values {
 	v := outpath.Values{JobID: uint32(rq.Job), JobName: rq.Name}
 	if j := ev.Job; j != nil {

@@ -22,9 +22,9 @@ import (
 	"gbatch/internal/proto"
 )
 
-// Grun runs a command as a step of a job: as many tasks as asked for, on the job's resources. The tasks get grun's own
-// standard files, so that nothing stands between them and where the output goes, unless it has to be labelled or shared
-// out. runtalk.go is the conversation with the node's daemon, runfiles.go the files.
+// Grun runs a command as a step of a job: the requested number of tasks, on the job's resources. The tasks get grun's
+// own standard files and so write to the destination directly, unless output is labelled or input is shared. talk.go
+// has the conversation with the node's daemon, files.go the files.
 func Grun(e *env.Env) int {
 	r := &run{Env: e}
 	r.rq.Parent = proto.StepNone
@@ -60,7 +60,7 @@ func Grun(e *env.Env) int {
 	release := func(int) {}
 	if r.job == "" {
 		if p.Given("exclusive").Source == getopt.FromArgs && p.Given("cpus-per-task").Source != getopt.FromArgs {
-			r.rq.Need.Exact = false // the nodes are all its own
+			r.rq.Need.Exact = false // its nodes are exclusive
 		}
 		var rc int
 		if release, rc = r.outside(); release == nil {
@@ -79,8 +79,8 @@ func Grun(e *env.Env) int {
 	return rc
 }
 
-// nested finds out whether grun runs within a step. Such a step shares its parent's resources, which would otherwise
-// never come free, and what describes the parent is no wish of the user's.
+// nested detects a grun within a step. The new step shares its parent's resources, because it would otherwise wait for
+// them forever. Variables that describe the parent are not options of the new step.
 func (r *run) nested() func(string) (string, bool) {
 	id, ok := stepOf(r.Getenv("SLURM_STEP_ID"))
 	if !ok {
@@ -98,7 +98,7 @@ func (r *run) nested() func(string) (string, bool) {
 	}
 }
 
-// settle makes the request of the options.
+// settle turns the options into the request.
 func (r *run) settle(p *getopt.Parser, operands []string) error {
 	if len(operands) == 0 {
 		return errors.New("No command given to execute; write it behind the options")
@@ -123,7 +123,7 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 	return nil
 }
 
-// settleTasks works out how many tasks there are: what is typed goes before what the job's environment says.
+// settleTasks computes the number of tasks: typed options override the job's environment.
 func (r *run) settleTasks(typed func(string) bool) error {
 	n := &r.rq.Need
 	if _, set := r.Lookup("SRUN_CPUS_PER_TASK"); set || typed("cpus-per-task") {
@@ -136,7 +136,7 @@ func (r *run) settleTasks(typed func(string) bool) error {
 		n.Tasks = 0
 	}
 	if n.Tasks > 0 && !typed("ntasks-per-gpu") {
-		n.TasksPerGPU = 0 // the job's: it says what tasks see, not how many there are
+		n.TasksPerGPU = 0 // the job's: it sets the GPUs that tasks see, not their number
 	}
 	if n.Overlap && n.Exact && typed("exclusive") {
 		return errors.New("--overlap and --exclusive exclude each other")
@@ -147,7 +147,7 @@ func (r *run) settleTasks(typed func(string) bool) error {
 	return nil
 }
 
-// settleGres works out what the tasks have of CPUs and generic resources, and which GPUs each sees.
+// settleGres computes the CPUs and generic resources of the tasks, and the GPUs that each sees.
 func (r *run) settleGres(typed func(string) bool) (err error) {
 	n, bind := &r.rq.Need, &r.rq.Bind
 	perTask := typed("tres-per-task")
@@ -176,7 +176,7 @@ func (r *run) settleGres(typed func(string) bool) (err error) {
 	return nil
 }
 
-// settlePlace works out which of the job's nodes the tasks are on, and whether they have a terminal.
+// settlePlace chooses the nodes of the job for the tasks, and whether they have a terminal.
 func (r *run) settlePlace() error {
 	n := &r.rq.Need
 	if n.Dist == proto.DistArbitrary {
@@ -206,7 +206,7 @@ func (r *run) settlePlace() error {
 	return nil
 }
 
-// settleProcess works out what the tasks are as processes: command, directory, limits, environment.
+// settleProcess sets the tasks' process attributes: command, directory, limits, environment.
 func (r *run) settleProcess(operands []string) (err error) {
 	rq := &r.rq
 	rq.Dir = r.Dir
@@ -250,7 +250,7 @@ func (r *run) settleProcess(operands []string) (err error) {
 	return nil
 }
 
-// command finds what the tasks run.
+// command finds the programs that the tasks run.
 func (r *run) command(operands []string) error {
 	rq := &r.rq
 	if r.multi {
@@ -271,7 +271,7 @@ func (r *run) command(operands []string) error {
 	return nil
 }
 
-// program finds a command as a shell does; one that isn't there is left to fail where it is started.
+// program finds a command as a shell does; a missing one fails later, at its start.
 func (r *run) program(name string) string {
 	if strings.Contains(name, "/") {
 		if filepath.IsAbs(name) {
@@ -294,7 +294,7 @@ func (r *run) program(name string) string {
 // maxMultiLines bounds the file of --multi-prog.
 const maxMultiLines = 4096
 
-// readMulti reads the file of --multi-prog: a line for some tasks each, with their numbers and their command.
+// readMulti reads the file of --multi-prog: each line has the numbers of some tasks and their command.
 func (r *run) readMulti(path string, rest []string) ([]proto.StepProgram, error) {
 	if len(rest) > 0 {
 		return nil, errors.New("--multi-prog takes one operand, the file that names the commands")
@@ -393,7 +393,7 @@ func (r *run) hostFile() ([]string, error) {
 	return out, nil
 }
 
-// stepEnvironment picks the variables for the tasks.
+// stepEnvironment gives the tasks' variables.
 func (r *run) stepEnvironment() ([]byte, error) {
 	if e := r.export.Export; e == "" || strings.EqualFold(e, "ALL") {
 		size := 0
@@ -413,7 +413,7 @@ func (r *run) stepEnvironment() ([]byte, error) {
 	return request.Environment(r.Env, &r.export)
 }
 
-// find tells which daemon to ask: that of the node on which the job's batch script runs.
+// find gives the daemon to ask: that of the node with the job's batch script.
 func (r *run) find() (dir, node string, err error) {
 	base, _, _ := strings.Cut(r.job, ".")
 	refs, err := env.ParseJobRefs(base)
@@ -437,8 +437,8 @@ func (r *run) find() (dir, node string, err error) {
 	return dir, door, err
 }
 
-// door gives the node, or login host, whose daemon on this host is asked: the manager of the job's steps itself or,
-// on another host, one that passes the request on.
+// door gives the name of the daemon on this host to ask: the manager of the job's steps itself or, on another host, a
+// daemon that passes the request on.
 func (r *run) door(dir, node string) (string, error) {
 	for _, name := range []string{node, r.Getenv("SLURMD_NODENAME")} {
 		if _, err := os.Stat(filepath.Join(dir, proto.StepSocket(name))); name != "" && err == nil {

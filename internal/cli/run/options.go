@@ -14,7 +14,7 @@ import (
 	"gbatch/internal/terminal"
 )
 
-// run is what grun's options say.
+// run holds the values of grun's options.
 type run struct {
 	*env.Env
 	rq        proto.StepRequest
@@ -24,9 +24,9 @@ type run struct {
 	append    bool
 	label     bool
 	killBad   bool
-	badSaid   bool // --kill-on-bad-exit was given, and --wait
-	waitSaid  bool
-	waitS     int64 // after the first task has ended; 0: without end
+	badSaid   bool  // --kill-on-bad-exit was given
+	waitSaid  bool  // --wait was given
+	waitS     int64 // after the end of the first task; 0: no limit
 	interrupt bool  // --quit-on-interrupt
 	quiet     bool
 	verbose   int
@@ -39,18 +39,18 @@ type run struct {
 	gpusPer   bool // --gpus-per-task was given
 	pty       bool
 	relative  int64  // nodes of the job to leave out
-	prolog    string // run here, around the step
+	prolog    string // programs that run here before and after the step
 	epilog    string
-	cooked    terminal.Modes // the user's terminal before anything was done to it; zero: there is none
+	cooked    terminal.Modes // the terminal's original modes; zero: there is no terminal
 	perTask   ask.PerTask
 	clusters  []string
 	given     []givenOption
 }
 
-// givenOption is an option as it was given, for the job that grun asks for outside of one.
+// givenOption is an option as given, for the job that grun requests outside of one.
 type givenOption struct{ name, value string }
 
-// recorded has each option's setter note what it was given.
+// recorded makes each option's setter record its value.
 func (r *run) recorded(table []getopt.Option) []getopt.Option {
 	for i := range table {
 		if set, name := table[i].Set, table[i].Name; set != nil {
@@ -77,7 +77,7 @@ func (r *run) options() []getopt.Option {
 		r.foreignOptions())
 }
 
-// mem gives the setter of one of the amounts of memory, of which the last one counts.
+// mem gives the setter of one of the memory options; the last one given counts.
 func (r *run) mem(dst *int64) func(string) error {
 	return func(v string) (err error) {
 		n := &r.rq.Need
@@ -86,7 +86,7 @@ func (r *run) mem(dst *int64) func(string) error {
 	}
 }
 
-// gres gives the setter of generic resources, where none is an answer too.
+// gres gives the setter of generic resources; it accepts none.
 func (r *run) gres(name string, per model.GresPer) func(string) error {
 	return func(v string) error {
 		n := &r.rq.Need
@@ -97,7 +97,7 @@ func (r *run) gres(name string, per model.GresPer) func(string) error {
 	}
 }
 
-// stepOptions are what the step is.
+// stepOptions describe the step.
 func (r *run) stepOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{
@@ -116,7 +116,7 @@ func (r *run) stepOptions() []getopt.Option {
 	}
 }
 
-// needOptions are what the step takes of its job.
+// needOptions set the step's share of the job's resources.
 func (r *run) needOptions() []getopt.Option {
 	n, b := &r.rq.Need, &r.rq.Bind
 	R := getopt.Required
@@ -193,7 +193,7 @@ func (r *run) needOptions() []getopt.Option {
 	}
 }
 
-// bindOptions are what tasks are bound to.
+// bindOptions set the binding of tasks.
 func (r *run) bindOptions() []getopt.Option {
 	n, b := &r.rq.Need, &r.rq.Bind
 	R := getopt.Required
@@ -226,7 +226,7 @@ func (r *run) bindOptions() []getopt.Option {
 	}
 }
 
-// fileOptions are input, output and environment.
+// fileOptions set input, output and environment.
 func (r *run) fileOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{
@@ -272,7 +272,7 @@ func (r *run) fileOptions() []getopt.Option {
 	}
 }
 
-// commandOptions are what grun does.
+// commandOptions control grun itself.
 func (r *run) commandOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{
@@ -318,7 +318,7 @@ func (r *run) commandOptions() []getopt.Option {
 	}
 }
 
-// foreignOptions are what is about jobs, or is refused.
+// foreignOptions are options about jobs, and refused ones.
 func (r *run) foreignOptions() []getopt.Option {
 	R := getopt.Required
 	const same = "a step runs where its job does"

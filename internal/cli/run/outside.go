@@ -16,7 +16,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// submission makes what grun was asked for a job's: by the options that both have.
+// submission turns grun's options into a job's, for the options that both have.
 func (r *run) submission(s *request.Submission) error {
 	table := s.Options(time.Now)
 	var args []string
@@ -36,7 +36,7 @@ func (r *run) submission(s *request.Submission) error {
 	if _, err := p.Args(args); err != nil {
 		return err
 	}
-	if err := p.Env(func(name string) (string, bool) { // what a job has set is not asked for
+	if err := p.Env(func(name string) (string, bool) { // variables that a job has set are no options
 		if strings.HasPrefix(name, "SLURM_JOB") || name == "SLURM_WAIT" {
 			return "", false
 		}
@@ -47,7 +47,7 @@ func (r *run) submission(s *request.Submission) error {
 	return p.Apply()
 }
 
-// outside makes grun's step one of a job of its own: it asks for the step's resources and waits for them.
+// outside gives grun's step a job of its own: it requests the step's resources and waits for them.
 func (r *run) outside() (release func(rc int), rc int) {
 	s := &request.Submission{}
 	if err := r.submission(s); err != nil {

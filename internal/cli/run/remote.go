@@ -14,12 +14,12 @@ import (
 	"gbatch/internal/terminal"
 )
 
-// runremote.go is grun's end of what tasks on other hosts read and write: their nodes' relays connect to it.
+// remote.go is grun's end of the streams of tasks on other hosts: their nodes' relays connect to it.
 
 const (
-	remoteHello = 10 * time.Second // for a relay to prove itself
-	remoteFirst = 30 * time.Second // for the relays of all nodes to come, before the input goes on without
-	remoteQueue = 1024             // connections that wait to be accepted
+	remoteHello = 10 * time.Second // for a relay to authenticate
+	remoteFirst = 30 * time.Second // for the relays of all nodes to connect, before the input starts without them
+	remoteQueue = 1024             // connections that may wait for accept
 )
 
 // remoteFiles takes the relays' connections.
@@ -28,7 +28,7 @@ type remoteFiles struct {
 	ln     int
 	port   int32
 	key    []byte
-	await  map[int32]bool // nodes whose relay has not come yet
+	await  map[int32]bool // nodes whose relay has not connected yet
 	closed bool
 
 	mu    sync.Mutex
@@ -51,14 +51,14 @@ func (pl *plumbing) listen(layout []proto.StepNode, direct string) (*remoteFiles
 	for i := range layout {
 		if layout[i].Node != direct && pl.wires(&layout[i]) {
 			rf.await[int32(i)] = true
-			pl.readers.Add(1) // until its relay has come and gone
+			pl.readers.Add(1) // until its relay has disconnected
 		}
 	}
 	go rf.accept()
 	return rf, nil
 }
 
-// listenAny listens on any free port of all addresses: of both families where the kernel has both.
+// listenAny listens on any free port of all addresses: IPv6 and IPv4 if the kernel has both.
 func listenAny() (fd int, port int32, err error) {
 	fd, err = unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	var any unix.Sockaddr = &unix.SockaddrInet6{}
@@ -106,15 +106,15 @@ func (rf *remoteFiles) accept() {
 		case err != nil:
 			return
 		}
-		if stepio.Bound(fd, stepio.LostAfter) != nil { // it has gone already
-			_ = unix.Close(fd) // nothing was said
+		if stepio.Bound(fd, stepio.LostAfter) != nil { // the peer has gone already
+			_ = unix.Close(fd) // nothing was sent
 			continue
 		}
 		go rf.talk(os.NewFile(uintptr(fd), "a relay"))
 	}
 }
 
-// talk is one relay.
+// talk serves one relay's connection.
 func (rf *remoteFiles) talk(f *os.File) {
 	defer f.Close() //nolint:errcheck // everything has been read
 	if f.SetDeadline(time.Now().Add(remoteHello)) != nil {
@@ -143,7 +143,7 @@ func (rf *remoteFiles) talk(f *os.File) {
 	rf.mu.Unlock()
 }
 
-// read gives what tasks write to its destinations.
+// read copies the tasks' output to its destinations.
 func (rf *remoteFiles) read(c *stepio.Conn) {
 	type stream struct {
 		stream uint8
@@ -176,8 +176,8 @@ func (rf *remoteFiles) read(c *stepio.Conn) {
 	}
 }
 
-// feed gives the tasks input, its end without data, when the relays of all nodes are there. It says whether anybody
-// is left to read more.
+// feed sends input to the tasks, or its end if data is empty, once the relays of all nodes have connected. It reports
+// whether any task still reads.
 func (rf *remoteFiles) feed(data []byte) bool {
 	late := time.AfterFunc(remoteFirst, func() {
 		rf.mu.Lock()
@@ -199,7 +199,7 @@ func (rf *remoteFiles) feed(data []byte) bool {
 	return left
 }
 
-// resize tells the relay of a terminal what has become of its size.
+// resize sends the terminal's new size to its relay.
 func (rf *remoteFiles) resize(size terminal.Size) {
 	rf.mu.Lock()
 	rf.size = &size
@@ -222,7 +222,7 @@ func (rf *remoteFiles) close() {
 	defer rf.mu.Unlock()
 	if !rf.closed {
 		rf.closed = true
-		_ = unix.Shutdown(rf.ln, unix.SHUT_RDWR) // ends accept; relays that are there go on until grun ends
+		_ = unix.Shutdown(rf.ln, unix.SHUT_RDWR) // ends accept; connected relays stay until grun ends
 		rf.cond.Broadcast()
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"gbatch/internal/proto"
 )
 
-// runsay.go is what grun says of its step's tasks, in srun's words, which tools look for.
+// say.go has grun's messages about its step's tasks, in srun's words, because tools match them.
 
-// tellExits prints the ends of tasks that were no success, those that are alike in one line.
+// tellExits prints the ends of failed tasks, equal ones in one line.
 func (t *talk) tellExits() {
 	exits := t.exits
 	t.exits = nil
@@ -93,7 +93,7 @@ func rankRanges(ranks []int) string {
 	return b.String()
 }
 
-// tellTasks prints how the tasks are.
+// tellTasks prints the states of the tasks.
 func (t *talk) tellTasks() {
 	var running, exited []int
 	for r, s := range t.tasks {

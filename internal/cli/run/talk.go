@@ -17,13 +17,13 @@ import (
 	"gbatch/internal/proto"
 )
 
-// runtalk.go is grun while its step runs: what the node's daemon tells, what signals come, and what is said about it.
+// talk.go is grun while its step runs: it handles the daemon's events and signals.
 
 const (
 	rejoinFor   = 60 * time.Second       // how long grun looks for a daemon that is being restarted
-	rejoinPace  = 200 * time.Millisecond // between two looks
-	againWithin = time.Second            // for the second Ctrl-C
-	gatherExits = 50 * time.Millisecond  // ends of tasks that come together are told in one line
+	rejoinPace  = 200 * time.Millisecond // between two tries
+	againWithin = time.Second            // time for the second Ctrl-C
+	gatherExits = 50 * time.Millisecond  // ends of tasks within this time share a line
 	drainOutput = 2 * time.Second        // for output of processes that outlive their task
 )
 
@@ -44,17 +44,17 @@ type talk struct {
 	rc       int
 	exits    []*proto.StepEvent // not told yet
 	waited   string
-	aborted  bool // the end of the step was asked for
+	aborted  bool // the end of the step was requested
 	intAt    time.Time
 	intSent  bool
 	deadline <-chan time.Time // --wait
 	signals  chan os.Signal
 
 	signalled bool // a task was ended by a signal
-	cancelled bool // and the node has said why
+	cancelled bool // and the node has given the reason
 
 	isRaw  bool      // the user's terminal passes keys on
-	stderr io.Writer // while it does so: where messages went before
+	stderr io.Writer // the stream for messages before isRaw
 }
 
 type taskSeen struct {
@@ -138,11 +138,11 @@ func (t *talk) ask() error {
 	return nil
 }
 
-// rejoin finds the daemon again: it has been restarted, and the step lives on.
+// rejoin connects again to a restarted daemon; the step has survived.
 func (t *talk) rejoin(why error) error {
 	t.conn.Free()
 	if t.pl == nil || t.pl.remote != nil && t.pl.remote.silent() {
-		t.unraw() // nobody takes keys: Ctrl-C is for grun
+		t.unraw() // no task gets keys meanwhile: Ctrl-C is for grun
 	}
 	for give := time.Now().Add(rejoinFor); time.Now().Before(give); {
 		if err := t.ask(); err == nil {
@@ -165,7 +165,7 @@ func (t *talk) rejoin(why error) error {
 		"is in accounting", t.node, why, rejoinFor, t.rq.Job, t.id)
 }
 
-// take does what an event asks for. done comes with the exit code.
+// take handles an event. If done, rc is the exit code.
 func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 	switch ev.Kind {
 	case proto.StepWaits:
@@ -245,12 +245,12 @@ func (t *talk) created(ev *proto.StepEvent) error {
 		}
 	}
 	if len(t.pl.ends) == 0 && t.allStarted() {
-		return nil // all tasks have theirs already, and pipes to them are closed here
+		return nil // all tasks have their files already, and this process has closed its copies
 	}
 	return t.conn.Send(proto.StepFrameFiles, &t.pl.files, t.pl.fds)
 }
 
-// checkMulti says which task has no command.
+// checkMulti gives an error if a task has no command.
 func (t *talk) checkMulti(tasks int) error {
 	if !t.multi {
 		return nil
@@ -263,7 +263,7 @@ func (t *talk) checkMulti(tasks int) error {
 	return nil
 }
 
-// warnMasks says once what masking GPUs costs, where tasks that talk to each other may want more than their own.
+// warnMasks warns once that masked GPUs may keep NCCL from direct transfers between them.
 func (t *talk) warnMasks() {
 	b := &t.rq.Bind
 	if t.quiet || b.GPU == proto.BindAuto || b.GPU == proto.BindNone {
@@ -288,7 +288,7 @@ func (t *talk) allStarted() bool {
 	return !slices.ContainsFunc(t.tasks, func(s taskSeen) bool { return !s.started && !s.ended })
 }
 
-// task takes note of a task's start or end.
+// task records a task's start or end.
 func (t *talk) task(ev *proto.StepEvent) {
 	if int(ev.Task) >= len(t.tasks) || ev.Task < 0 || t.pl == nil {
 		return
@@ -338,7 +338,7 @@ func (t *talk) abort(line string) {
 	_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Text: line}, nil)
 }
 
-// finish waits for what the tasks have written to be through.
+// finish waits until the tasks' output is written.
 func (t *talk) finish() {
 	if t.pl == nil {
 		return
@@ -359,7 +359,7 @@ func (t *talk) finish() {
 	}
 }
 
-// around runs a program of the user's on this host, before or after the step.
+// around runs the user's prolog or epilog on this host.
 func (t *talk) around(program string) error {
 	if program == "" || program == "none" {
 		return nil
@@ -371,9 +371,9 @@ func (t *talk) around(program string) error {
 	return cmd.Run()
 }
 
-// signal does what a signal to grun means for its step. quit ends grun at once.
+// signal handles a signal to grun. quit ends grun at once.
 func (t *talk) signal(sig unix.Signal) (quit bool, rc int) {
-	if t.id == proto.StepNone { // it still waits, and nothing is lost
+	if t.id == proto.StepNone { // the step has not started, so nothing is lost
 		switch sig {
 		case unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP:
 			fmt.Fprintf(t.Stderr, "%s: Cancelled pending step for job %d\n", t.Program, t.rq.Job)
@@ -394,7 +394,7 @@ func (t *talk) signal(sig unix.Signal) (quit bool, rc int) {
 		}
 		t.abort("")
 	default:
-		if sig == unix.SIGHUP && t.rq.Terminal != nil { // the user has gone
+		if sig == unix.SIGHUP && t.rq.Terminal != nil { // the user's terminal is gone
 			t.abort("")
 			break
 		}
@@ -405,7 +405,8 @@ func (t *talk) signal(sig unix.Signal) (quit bool, rc int) {
 	return false, 0
 }
 
-// interrupted is Ctrl-C: the first says how the tasks are, the second within a second is for them, a third ends them.
+// interrupted handles Ctrl-C: the first prints the tasks' states, a second within a second sends them SIGINT, a third
+// kills them.
 func (t *talk) interrupted() {
 	now := time.Now()
 	switch {

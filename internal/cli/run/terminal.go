@@ -12,12 +12,12 @@ import (
 	"gbatch/internal/terminal"
 )
 
-// runterminal.go is grun --pty: task 0 gets a pseudo-terminal of its node, and the user's own terminal passes every
-// key on. Ctrl-C and Ctrl-Z are keys like any other: that terminal's foreground processes feel them. On this host its
-// other side is here, so it lives and dies with grun; on another one it is with the relay (runremote.go).
+// terminal.go is grun --pty: task 0 gets a pseudo-terminal of its node, and the user's own terminal passes on every
+// key. Ctrl-C and Ctrl-Z are keys like any other: they signal the foreground processes of the task's terminal. On this
+// host grun holds the master side, so the terminal ends with grun; on another host the relay holds it (remote.go).
 
-// wantTerminal notes what the terminal will be like: that at grun's output, as srun has it. Without one there is no
-// --pty.
+// wantTerminal requests a terminal like the one at grun's output, as srun does. Without one it ignores --pty, with a
+// message.
 func (r *run) wantTerminal() error {
 	if r.in != "" || r.out != "" || r.err != "" {
 		return errors.New("--error/--input/--output are incompatible with --pty")
@@ -73,7 +73,7 @@ func (r *run) plumbTerminal(pl *plumbing) error {
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := master.Read(buf)
-			if pl.put(1, buf[:n]); err != nil { // EIO: nobody has the other side open any more
+			if pl.put(1, buf[:n]); err != nil { // EIO: no process has the other side open
 				return
 			}
 		}
@@ -81,7 +81,7 @@ func (r *run) plumbTerminal(pl *plumbing) error {
 	return nil
 }
 
-// raw has the user's terminal pass keys on, from when there is somebody to take them.
+// raw makes the user's terminal pass on keys, once a task reads them.
 func (t *talk) raw() {
 	if t.rq.Terminal == nil || len(t.cooked.Chars) == 0 || t.isRaw {
 		return
@@ -93,7 +93,7 @@ func (t *talk) raw() {
 	t.resize() // it may have changed since
 }
 
-// returning writes lines to a terminal that does not put the carriage return before their ends by itself.
+// returning writes lines to a raw terminal, with a carriage return before each newline.
 type returning struct{ io.Writer }
 
 func (w returning) Write(b []byte) (int, error) {
@@ -101,14 +101,14 @@ func (w returning) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// unraw puts the user's terminal back as it was.
+// unraw restores the modes of the user's terminal.
 func (t *talk) unraw() {
 	if t.isRaw {
 		t.isRaw = false
 		if t.stderr != nil {
 			t.stderr, t.Stderr = nil, t.stderr
 		}
-		_ = terminal.Set(0, t.cooked) // it is gone, and so is who could be told
+		_ = terminal.Set(0, t.cooked) // it fails only if the terminal is gone
 	}
 }
 
@@ -127,11 +127,11 @@ func (t *talk) resize() {
 	}
 }
 
-// endInput is the end of what a task reads.
+// endInput ends the input of the tasks.
 func (pl *plumbing) endInput() {
 	for _, in := range pl.inputs {
 		if in != pl.terminal {
-			_ = in.Close() // it has all there is
+			_ = in.Close() // it has all input
 			continue
 		}
 		fd := int(in.Fd())

@@ -6,14 +6,14 @@ import (
 	"strconv"
 )
 
-// CheckError says why a file is no batch script, in Slurm's words where it has some. A text of several
-// lines is printed with the program's name and "error: " before each.
+// CheckError says why a file is no batch script, in Slurm's words if Slurm has them. The program's name and "error: "
+// are printed before each line of the text.
 type CheckError struct{ Text string }
 
 func (e *CheckError) Error() string { return e.Text }
 
-// Check refuses what can't be run as a batch script: nothing, only blanks, more than maxBytes (0:
-// MaxBytes), no #! line, DOS line ends, NUL bytes. The error is a *CheckError.
+// Check refuses data that can't be run as a batch script: empty, only blanks, more than maxBytes (0: MaxBytes), no #!
+// line, DOS line ends, NUL bytes. The error is a *CheckError.
 func Check(data []byte, maxBytes int) error {
 	if maxBytes <= 0 {
 		maxBytes = MaxBytes
@@ -44,7 +44,7 @@ func Check(data []byte, maxBytes int) error {
 	return nil
 }
 
-// TooLong is Check's complaint for a script that is longer than maxBytes, for a reader that stops there.
+// TooLong is Check's error for a script longer than maxBytes, for a reader that stops there.
 func TooLong(size int64, maxBytes int) error {
 	return &CheckError{fmt.Sprintf("Batch script is too long: %d bytes, the limit is %d (max_script_size).\n"+
 		"Keep data in files of their own and let the script read them.", size, maxBytes)}

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// MaxBytes is the largest script taken unless the configuration says otherwise (max_script_size).
+	// MaxBytes is the largest accepted script unless the configuration sets another limit (max_script_size).
 	MaxBytes = 4 << 20
-	// maxWarnings is how many warnings one script gets.
+	// maxWarnings is the most warnings for one script.
 	maxWarnings = 20
 )
 
@@ -23,16 +23,16 @@ type Directive struct {
 	Het bool
 }
 
-// Warning is something in a script that is likely not what its author thinks.
+// Warning is about a line of a script that likely does not do what its author intends.
 type Warning struct {
 	Line int
 	Text string // a sentence without the line number
 }
 
-// String has the line number before the sentence.
+// String gives the line number and the sentence.
 func (w Warning) String() string { return "line " + strconv.Itoa(w.Line) + ": " + w.Text }
 
-// Script is what Parse found.
+// Script is the result of Parse.
 type Script struct {
 	Directives []Directive
 	Warnings   []Warning
@@ -124,7 +124,7 @@ func (s *Script) warn(n int, text string) {
 	}
 }
 
-// Words splits a line into words as those of a directive are quoted, but for #, which is a character like others.
+// Words splits a line into words, quoted as in a directive, except that # is an ordinary character.
 func Words(line string) ([]string, error) {
 	args, _, problem := words(line, false)
 	if problem != "" {
@@ -133,8 +133,8 @@ func Words(line string) ([]string, error) {
 	return args, nil
 }
 
-// words splits a directive into its words. comment is the word that an unquoted # cuts off in its middle, where #
-// begins comments.
+// words splits a directive into its words. If # begins comments, comment is the word that an unquoted # cuts in its
+// middle.
 func words(text string, comments bool) (args []string, comment, problem string) {
 	var word []byte
 	inWord := false
@@ -144,7 +144,7 @@ func words(text string, comments bool) (args []string, comment, problem string) 
 		c := text[i]
 		switch {
 		case c == '\\':
-			// The last character of a line can't be quoted: there is nothing to join it with.
+			// A backslash at the end of a line is dropped: it quotes nothing.
 			if i++; i < len(text) {
 				word, inWord = append(word, text[i]), true
 			}
@@ -177,7 +177,7 @@ func words(text string, comments bool) (args []string, comment, problem string) 
 	return args, "", ""
 }
 
-// lastBlank returns where the last blank before i is, or 0.
+// lastBlank returns the position of the last blank before i, or 0.
 func lastBlank(text string, i int) int { return max(strings.LastIndexAny(text[:i], " \t"), 0) }
 
 // Wrap makes a script of a --wrap command.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What real sbatch 22.05 makes of a directive, save where noted.
+// TestWords checks that directives are split as by sbatch 22.05, except where noted.
 func TestWords(t *testing.T) {
 	for _, c := range []struct {
 		line string
@@ -136,7 +136,7 @@ func TestSyntaxErrors(t *testing.T) {
 	if _, err := Parse([]byte("#SBATCH -J a # it's fine\n")); err != nil {
 		t.Errorf("a quote in a comment: %v", err)
 	}
-	// Many warnings are cut, directives are not.
+	// The number of warnings is limited, that of directives is not.
 	s, err := Parse([]byte("#!/bin/sh\n" + strings.Repeat("# SBATCH -t 4\n", 100) + "#SBATCH -t 4\nx\n" +
 		strings.Repeat("#SBATCH -t 4\n", 100)))
 	if err != nil || len(s.Warnings) != maxWarnings || len(s.Directives) != 1 {
@@ -201,7 +201,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		// What was read, written out again, reads the same.
+		// A directive's words, quoted again, parse to the same words.
 		for _, d := range s.Directives {
 			quoted := make([]string, len(d.Args))
 			for i, a := range d.Args {

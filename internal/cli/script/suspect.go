@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/suggest"
 )
 
-// suspect warns about a comment that was likely meant to be a directive: a word near SBATCH or GBATCH and
-// then an option. Two comment signs (##SBATCH) are how people switch a directive off: no warning.
+// suspect warns about a comment that was likely meant as a directive: a word similar to SBATCH or GBATCH and then an
+// option. People disable a directive with two comment signs (##SBATCH), so that gets no warning.
 func (s *Script) suspect(n int, line string) {
 	comment := strings.TrimLeft(line, " \t")
 	indented := len(comment) < len(line)
@@ -39,7 +39,7 @@ func (s *Script) suspect(n int, line string) {
 	}
 }
 
-// option says whether a comment's text goes on like a directive does.
+// option reports whether a comment's text continues as a directive would.
 func option(rest string) bool {
 	return len(rest) > 1 && rest[0] == '-' && rest[1] != ' ' && strings.Trim(rest, "-") != "" || rest == "hetjob"
 }
@@ -54,8 +54,8 @@ func foreignText(line string) string {
 	return ""
 }
 
-// lateLines watches what follows the first command for directives that come too late. Those in a here
-// document belong to a script that this one writes.
+// lateLines finds directives after the first command, which have no effect. Those in a here document belong to a script
+// that this one writes.
 type lateLines struct {
 	until string // the here document's last line; "" outside
 	tabs  bool   // <<-: leading tabs don't count
@@ -98,7 +98,7 @@ func (l *lateLines) command(raw []byte) {
 		end = len(after)
 	}
 	l.until = strings.NewReplacer("'", "", `"`, "", `\`, "").Replace(string(after[:end]))
-	// 1<<3 is arithmetic, and no one ends a document with a number.
+	// 1<<3 is arithmetic; a number is not used as a delimiter.
 	if l.until != "" && strings.Trim(l.until, "0123456789") == "" {
 		l.until = ""
 	}

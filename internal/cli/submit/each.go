@@ -21,8 +21,8 @@ import (
 
 // Limits of gsubmit --each.
 const (
-	maxEachLines     = 1_000_000 // jobs of one call; the cluster's MaxJobCount is mostly smaller
-	maxEachLine      = 64 << 10  // bytes of a line: half of what the kernel takes as one argument
+	maxEachLines     = 1_000_000 // jobs of one call; the cluster's MaxJobCount is usually smaller
+	maxEachLine      = 64 << 10  // bytes of a line: half of the kernel's limit for one argument
 	maxEachFile      = 256 << 20 // bytes of all lines
 	eachRequestBytes = 1 << 20   // arguments in one request
 )
@@ -34,8 +34,8 @@ type eachLine struct {
 	bytes  int
 }
 
-// eachLines reads the lines of --each and finds what is wrong with any before a job is submitted. Empty lines and those
-// that begin with # are no jobs.
+// eachLines reads the lines of --each, and checks all before a job is submitted. It skips empty lines and those that
+// begin with #.
 func eachLines(e *env.Env, s *request.Submission) ([]eachLine, error) {
 	if s.Each == "" {
 		return nil, nil
@@ -96,7 +96,7 @@ func lastLine(lines []eachLine) int {
 	return lines[len(lines)-1].number
 }
 
-// submitEach submits a job for each line, many with one request. What was submitted is printed before what went wrong.
+// submitEach submits a job for each line, many with one request. It prints submitted jobs before errors.
 func submitEach(e *env.Env, c *client.Client, s *request.Submission, rq *proto.SubmitRequest,
 	lines []eachLine) (int, error) {
 	base := rq.RequestID
@@ -122,7 +122,7 @@ func submitEach(e *env.Env, c *client.Client, s *request.Submission, rq *proto.S
 		for _, id := range reply.Jobs {
 			submitted(e, s, id, reply.Cluster)
 		}
-		if err := e.Flush(); err != nil { // whoever ends this command knows what there is
+		if err := e.Flush(); err != nil { // a user who interrupts this command sees the submitted jobs
 			return 1, err
 		}
 		jobs = append(jobs, reply.Jobs...)
@@ -144,8 +144,8 @@ func submitEach(e *env.Env, c *client.Client, s *request.Submission, rq *proto.S
 	return worst, nil
 }
 
-// eachStopped says which line was not taken, and how to go on there. own: it was this one line, and not what all have
-// in common.
+// eachStopped names the line that was not accepted, and how to continue there. own: the error is about this line, not
+// about options of all lines.
 func eachStopped(e *env.Env, s *request.Submission, lines []eachLine, done int, err error, own bool) error {
 	line := lines[done].number
 	where := ""

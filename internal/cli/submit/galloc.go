@@ -19,8 +19,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// Galloc gets an allocation, runs a command or a shell here with variables that describe it, and gives it back when
-// that ends.
+// Galloc gets an allocation, runs a command or a shell here with variables that describe it, and releases it when the
+// command ends.
 func Galloc(e *env.Env) int {
 	g := &allocCall{Env: e}
 	g.s.Spec.Name = "interactive"
@@ -65,8 +65,8 @@ type allocCall struct {
 	*env.Env
 	s         request.Submission
 	noShell   bool
-	killWith  unix.Signal // the command, when the allocation is taken away; 0: a shell only
-	immediate int64       // seconds to wait for it, at most; 0: without end
+	killWith  unix.Signal // signal to the command when the allocation is revoked; 0: only to a shell
+	immediate int64       // most seconds to wait for the allocation; 0: no limit
 }
 
 func (g *allocCall) options() []getopt.Option {
@@ -105,7 +105,7 @@ func (g *allocCall) options() []getopt.Option {
 		getopt.Option{Name: "chroot", Arg: getopt.Required, Refused: "chroot in the command"})
 }
 
-// run runs the command, and tells it when its allocation is taken away.
+// run runs the command, and signals it when its allocation is revoked.
 func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocation) int {
 	shell := len(operands) == 0
 	if shell {
@@ -137,7 +137,7 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 		for {
 			select {
 			case s := <-signals:
-				if s == unix.SIGTERM || s == unix.SIGHUP { // of others, to this process only
+				if s == unix.SIGTERM || s == unix.SIGHUP { // sent to this process only
 					_ = cmd.Process.Signal(s) // it may have ended
 				}
 			case <-done:

@@ -20,7 +20,7 @@ import (
 )
 
 // Gsubmit submits a batch script: from a file, from standard input, or made of one command (--wrap). Options come from
-// the command line, the environment and the script's #SBATCH lines, the former before the latter.
+// the command line, the environment and the script's #SBATCH lines; the earlier sources override the later ones.
 func Gsubmit(e *env.Env) int {
 	rc, err := submit(e)
 	if err != nil {
@@ -97,13 +97,13 @@ func submit(e *env.Env) (int, error) {
 	if !s.Wait {
 		return 0, nil
 	}
-	if err := e.Flush(); err != nil { // who waits wants to see the id now
+	if err := e.Flush(); err != nil { // with --wait, print the id at once
 		return 1, err
 	}
 	return await(e, c, reply.Job)
 }
 
-// refused is the error of a submission that the controller did not take; where says which of several it was.
+// refused is the error of a submission that the controller refused; where names the line of --each.
 func refused(e *env.Env, s *request.Submission, err error, where string) error {
 	what := "Batch job submission failed: "
 	if s.TestOnly {
@@ -115,7 +115,7 @@ func refused(e *env.Env, s *request.Submission, err error, where string) error {
 	return fmt.Errorf("%s: error: %s%s%s", e.Program, where, what, env.Text(err))
 }
 
-// notes shows the controller's sentences about a job that it took.
+// notes prints the controller's notes about an accepted job.
 func notes(e *env.Env, s *request.Submission, notes []string) {
 	if s.Quiet {
 		return
@@ -125,7 +125,7 @@ func notes(e *env.Env, s *request.Submission, notes []string) {
 	}
 }
 
-// submitted says which job there is now.
+// submitted prints the new job's id.
 func submitted(e *env.Env, s *request.Submission, id model.JobID, cluster string) {
 	switch {
 	case s.Parsable && len(s.Clusters) > 0:
@@ -139,7 +139,7 @@ func submitted(e *env.Env, s *request.Submission, id model.JobID, cluster string
 	}
 }
 
-// await returns when the job has ended, with its exit code.
+// await waits for the end of the job and returns its exit code.
 func await(e *env.Env, c *client.Client, id model.JobID) (int, error) {
 	for {
 		var r proto.WaitReply
@@ -156,7 +156,7 @@ func await(e *env.Env, c *client.Client, id model.JobID) (int, error) {
 	}
 }
 
-// readScript finds the script, checks it and feeds its directives to the parser.
+// readScript finds the script, checks it and passes its directives to the parser.
 func readScript(e *env.Env, s *request.Submission, p *getopt.Parser, operands []string) ([]byte, error) {
 	fail := func(format string, a ...any) error {
 		return fmt.Errorf("%s: error: %s", e.Program, fmt.Sprintf(format, a...))

@@ -11,10 +11,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// missing.go warns of directories and files that a job needs and that this host doesn't have. The job's nodes may
-// have them, so nothing is refused.
+// missing.go warns about directories and files that a job needs and this host doesn't have. The job's nodes may have
+// them, so the job is not refused.
 
-// missing gives a sentence for each file or directory of a job that can't be found here.
+// missing gives a sentence for each file or directory of a job that this host doesn't have.
 func missing(sp *model.Spec) []string {
 	var out []string
 	dir := sp.WorkDir
@@ -61,7 +61,7 @@ func missing(sp *model.Spec) []string {
 	return out
 }
 
-// known gives the part of a directory that stands before its first pattern; whole says that there is none.
+// known gives the part of a directory before its first pattern; whole says that it has none.
 func known(dir string) (at string, whole bool) {
 	i := strings.IndexByte(dir, '%')
 	if i < 0 {
