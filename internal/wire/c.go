@@ -15,7 +15,7 @@ import (
 // Coder is a struct with a list of its fields.
 type Coder interface{ Wire(*C) }
 
-// What may be wrong with bytes, beside their end (io.ErrUnexpectedEOF) and what msgpack finds.
+// Errors of the input, besides its early end (io.ErrUnexpectedEOF) and msgpack's own errors.
 var (
 	ErrTrailing = errors.New("bytes left over after the encoded value")
 	ErrRange    = errors.New("integer out of range")
@@ -27,17 +27,17 @@ var (
 // C is one pass over values, to write or to read them. After an error everything reads as zero.
 type C struct {
 	writing bool
-	reuse   bool // lists and what pointers point to are used again
-	n       int  // fields of the struct, or entries of the list, that have been passed
-	fields  int  // reading: how many it has; 0 after an error
+	reuse   bool // reuse the memory of lists and pointers
+	n       int  // fields of the struct, or entries of the list, passed so far
+	fields  int  // reading: its number of fields or entries; 0 after an error
 	out     output
 	in      input
-	text    string // the whole input, where texts share its memory; otherwise ""
-	message bool   // its cost is counted
+	text    string // the whole input, if texts share its memory; otherwise ""
+	message bool   // count its cost
 	cost    int    // bytes of memory charged so far
-	allowed int    // the most that may be
+	allowed int    // the limit of cost
 	err     error
-	wrongN  int    // n of the struct at hand when err happened
+	wrongN  int    // n of the current struct when err happened
 	path    string // of the field at which err happened, as far as it is known
 	enc     *msgpack.Encoder
 	dec     *msgpack.Decoder
@@ -51,7 +51,7 @@ func newC() *C {
 	return c
 }
 
-// output takes what msgpack writes.
+// output collects msgpack's output.
 type output struct{ b []byte }
 
 func (o *output) Write(p []byte) (int, error) {
@@ -64,7 +64,7 @@ func (o *output) WriteByte(b byte) error {
 	return nil
 }
 
-// input gives msgpack what it reads. from continues b; nil: b is all.
+// input is msgpack's input. from continues b; nil: b is the whole input.
 type input struct {
 	b    []byte
 	at   int
@@ -94,16 +94,16 @@ func (i *input) UnreadByte() error {
 	return nil
 }
 
-// streamBytes is how much of a stream is read at once, and how much memory is taken before that much has arrived.
+// streamBytes is the size of one read from a stream, and the most memory allocated before that much has arrived.
 const streamBytes = 256 << 10
 
-// has says whether n more bytes are there, and reads on where there is something to read from.
+// has reports whether n more bytes are there; it reads them from the stream if there is one.
 func (i *input) has(n int) bool {
 	for len(i.b)-i.at < n {
 		if i.from == nil {
 			return false
 		}
-		// What was read stays one byte longer, for UnreadByte.
+		// Keep the last byte that was read, for UnreadByte.
 		if keep := max(i.at-1, 0); keep > 0 {
 			i.b = i.b[:copy(i.b, i.b[keep:])]
 			i.at -= keep
@@ -120,7 +120,7 @@ func (i *input) has(n int) bool {
 	return true
 }
 
-// peek gives the next byte, or one that begins no value where none is at hand.
+// peek gives the next byte, or one that begins no value if the buffer is empty.
 func (i *input) peek() byte {
 	if i.at < len(i.b) {
 		return i.b[i.at]
@@ -128,7 +128,7 @@ func (i *input) peek() byte {
 	return 0xc1
 }
 
-// unsigned reads the number behind code, if it is a plain one and lies in the buffer.
+// unsigned reads the number after code, if it is a plain one and within the buffer.
 func (i *input) unsigned(code byte) (uint64, bool) {
 	b := i.b[min(i.at+1, len(i.b)):]
 	switch {
@@ -159,7 +159,7 @@ func (i *input) left() int {
 // Fail makes the pass fail; for Wire methods that check what they read.
 func (c *C) Fail(err error) { c.fail(err) }
 
-// Failed says whether it has.
+// Failed reports whether the pass has failed.
 func (c *C) Failed() bool { return c.err != nil }
 
 func (c *C) fail(err error) {
@@ -193,8 +193,8 @@ func (c *C) chargeMessage(n int) {
 	}
 }
 
-// allocated bounds what Go's allocator takes for n bytes: its classes of sizes are at most a fifth apart, and from 32
-// KiB on it takes whole pages.
+// allocated is an upper bound of the memory that Go's allocator uses for n bytes: its size classes are at most a fifth
+// apart, and from 32 KiB on it uses whole pages.
 func allocated(n int) int {
 	switch {
 	case n == 0:
@@ -251,7 +251,7 @@ func (c *C) structure(x Coder) {
 	c.n, c.fields = n, fields
 }
 
-// at adds where an error happened, from the inside out. outer is the place in the struct around it.
+// at adds a step to the path of an error, from the inside out. outer is the field's number in the enclosing struct.
 func (c *C) at(step string, outer int) { c.path, c.wrongN = step+c.path, outer }
 
 func fieldName(x Coder, i int) string {
@@ -322,7 +322,7 @@ func (c *C) putHead(n int) {
 	c.must(c.enc.EncodeArrayLen(n))
 }
 
-// must is for calls of the encoder, which writes into memory.
+// must checks calls of the encoder, which can't fail because it writes into memory.
 func (c *C) must(err error) {
 	if err != nil {
 		c.fail(err)
@@ -362,7 +362,7 @@ func (c *C) skip(n int) {
 	}
 }
 
-// pass goes on by n bytes, a piece at a time.
+// pass skips n bytes, a piece at a time.
 func (i *input) pass(n int) error {
 	for n > 0 {
 		step := min(n, streamBytes)

@@ -19,7 +19,7 @@ type listed[T any] interface {
 	Coder
 }
 
-// Int is an integer. One that does not fit its type is an error.
+// Int is an integer. A value outside its type's range is an error.
 func Int[T Integer](c *C, x *T) {
 	if c.writing {
 		c.n++
@@ -37,7 +37,7 @@ func Int[T Integer](c *C, x *T) {
 		*x = 0
 		return
 	}
-	if b := c.in.peek(); b <= 0x7f { // in one byte, as most are
+	if b := c.in.peek(); b <= 0x7f { // one byte, the most frequent form
 		*x = T(b)
 		c.in.at++
 		return
@@ -148,7 +148,7 @@ func (c *C) getText(limit int) string {
 	return string(c.in.b[at:c.in.at])
 }
 
-// bytes reads the head of a text or of bytes: so many are there.
+// bytes reads the head of a text or of bytes and gives the length.
 func (c *C) bytes(limit int) int {
 	var n int
 	if b := c.in.peek(); b&0xe0 == msgpcode.FixedStrLow {
@@ -267,7 +267,7 @@ func Texts[S ~[]T, T ~string](c *C, x *S, limit, bytes int) {
 	Each(c, x, limit, func(c *C, e *T) { Text(c, e, bytes) })
 }
 
-// Retired is the place of a field that is no more.
+// Retired is the place of a removed field.
 func Retired(c *C) {
 	if c.writing {
 		c.n++
@@ -277,10 +277,10 @@ func Retired(c *C) {
 	}
 }
 
-// firstEntries is how many entries are made room for on the word of an input that is not charged; more grow by append.
+// firstEntries is the most entries allocated on the claim of an input that is not charged; append adds more.
 const firstEntries = 1024
 
-// Each is a list of at most limit values, each of which item writes or reads.
+// Each is a list of at most limit values; item writes or reads each one.
 func Each[S ~[]T, T any](c *C, x *S, limit int, item func(*C, *T)) {
 	if c.writing {
 		writeEach(c, *x, limit, item)
@@ -328,7 +328,7 @@ func readEach[S ~[]T, T any](c *C, x *S, limit int, item func(*C, *T)) {
 	c.n, c.fields = 0, n
 	for i := range n {
 		if i < cap(s) {
-			s = s[:i+1] // used again: item sets all of it
+			s = s[:i+1] // reused: item sets all of it
 		} else {
 			s = append(s, zero)
 		}

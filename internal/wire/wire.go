@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// A message may cost its reader Factor bytes of memory for each of its own, and Floor.
+// A message may cost its reader Factor bytes of memory for each of its bytes, plus Floor.
 const (
 	Factor = 8
 	Floor  = 4 << 10
 )
 
-// maxScratch is the largest buffer that is kept for the next value to write.
+// maxScratch is the largest buffer that is kept for the next write.
 const maxScratch = 1 << 20
 
 var pool = sync.Pool{New: func() any { return newC() }}
@@ -34,7 +34,7 @@ func (c *C) end() {
 	pool.Put(c)
 }
 
-// wrong is the error of the pass over x, with the way to the field: Job.Spec.Gres[3].Name.
+// wrong is the error of the pass over x, with the path to the field: Job.Spec.Gres[3].Name.
 func (c *C) wrong(x Coder) error {
 	if c.err == nil {
 		return nil
@@ -78,7 +78,7 @@ func appendTo(buf []byte, x Coder, message bool) ([]byte, error) {
 	return c.out.b, nil
 }
 
-// Values writes what f passes over, one value behind the other.
+// Values writes the values that f passes over, one after the other.
 func Values(f func(*C)) ([]byte, error) {
 	c := begin(nil, true)
 	defer c.end()
@@ -89,7 +89,7 @@ func Values(f func(*C)) ([]byte, error) {
 	return c.written(), nil
 }
 
-// ReadValues has f read values that lie one behind the other in b. Bytes behind them are no error.
+// ReadValues lets f read consecutive values in b. Bytes after them are no error.
 func ReadValues(b []byte, f func(*C)) error {
 	c := begin(b, false)
 	defer c.end()
@@ -97,7 +97,7 @@ func ReadValues(b []byte, f func(*C)) error {
 	return c.wrong(nil)
 }
 
-// written gives what was written into the buffer that is kept, in memory of its own.
+// written gives a copy of the output and keeps the buffer for the next write.
 func (c *C) written() []byte {
 	if c.scratch = c.out.b; cap(c.scratch) <= maxScratch {
 		return bytes.Clone(c.scratch)
@@ -106,7 +106,7 @@ func (c *C) written() []byte {
 	return c.out.b
 }
 
-// pay makes a message that begins at from as long as what it costs its reader asks for.
+// pay pads the message that begins at from, until its length covers its cost to the reader.
 func (c *C) pay(from int) {
 	const nilByte = 0xc0
 	for short := (c.cost-Floor+Factor-1)/Factor - (len(c.out.b) - from); short > 0; short-- {
@@ -114,8 +114,8 @@ func (c *C) pay(from int) {
 	}
 }
 
-// Unmarshal reads b, all of it, into x and replaces what x held. It returns ErrTrailing when bytes are left over and
-// io.ErrUnexpectedEOF (wrapped) when some are missing.
+// Unmarshal reads all of b into x and replaces x's contents. It returns ErrTrailing if bytes are left over and
+// io.ErrUnexpectedEOF (wrapped) if some are missing.
 func Unmarshal(b []byte, x Coder) error {
 	c := begin(b, false)
 	defer c.end()
@@ -128,11 +128,11 @@ func Unmarshal(b []byte, x Coder) error {
 	return nil
 }
 
-// Unpaid is a message that may be sent without padding, because it is put together from what is stored: it may cost its
-// reader so many bytes more.
+// Unpaid is a message that is sent without padding, because it is assembled from stored data: it may cost its reader
+// this many bytes more.
 type Unpaid interface{ Unpaid() int }
 
-// Worth is how much memory a message of so many bytes may cost that is read into x.
+// Worth is the most memory that reading a message of this length into x may cost.
 func Worth(bytes int, x Coder) int {
 	worth := Floor + Factor*bytes
 	if u, ok := x.(Unpaid); ok {
@@ -141,7 +141,7 @@ func Worth(bytes int, x Coder) int {
 	return worth
 }
 
-// ReadMessage reads what somebody has sent into x and replaces what x held. Bytes behind it are no error.
+// ReadMessage reads a received message into x and replaces x's contents. Bytes after it are no error.
 func ReadMessage(b []byte, x Coder) error {
 	c := begin(b, false)
 	c.message, c.allowed = true, Worth(len(b), x)
@@ -150,7 +150,7 @@ func ReadMessage(b []byte, x Coder) error {
 	return c.wrong(x)
 }
 
-// ReadAgain reads a message into x, whose lists and pointers are used again. Texts share the memory of one copy of b.
+// ReadAgain reads a message into x and reuses x's lists and pointers. Texts share the memory of one copy of b.
 func ReadAgain(b []byte, x Coder) error {
 	c := begin(b, false)
 	defer c.end()
@@ -159,7 +159,7 @@ func ReadAgain(b []byte, x Coder) error {
 	return c.wrong(x)
 }
 
-// Writer writes values one behind the other.
+// Writer writes values one after the other.
 type Writer struct {
 	to  io.Writer
 	c   *C
@@ -173,7 +173,7 @@ func NewWriter(w io.Writer) *Writer {
 	return &Writer{to: w, c: c}
 }
 
-// Write adds x. After an error it does nothing but give it again.
+// Write adds x. After an error it only returns that error again.
 func (w *Writer) Write(x Coder) error {
 	if w.err != nil {
 		return w.err
@@ -187,7 +187,7 @@ func (w *Writer) Write(x Coder) error {
 	return w.err
 }
 
-// Flush hands over what has been written.
+// Flush passes the written values on to the io.Writer.
 func (w *Writer) Flush() error {
 	if w.err == nil {
 		_, w.err = w.to.Write(w.c.out.b)
@@ -196,7 +196,7 @@ func (w *Writer) Flush() error {
 	return w.err
 }
 
-// Reader reads what a Writer has written.
+// Reader reads the output of a Writer.
 type Reader struct{ c *C }
 
 // NewReader makes a Reader. It reads ahead.
@@ -206,7 +206,7 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{c}
 }
 
-// Read reads the next value into x and replaces what x held.
+// Read reads the next value into x and replaces x's contents.
 func (r *Reader) Read(x Coder) error {
 	if r.c.err == nil {
 		r.c.n, r.c.fields = 0, math.MaxInt
@@ -215,5 +215,5 @@ func (r *Reader) Read(x Coder) error {
 	return r.c.wrong(x)
 }
 
-// AtEnd says whether nothing follows.
+// AtEnd reports whether the input has ended.
 func (r *Reader) AtEnd() bool { return !r.c.in.has(1) }

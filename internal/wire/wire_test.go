@@ -100,7 +100,7 @@ func (x *inner) Wire(c *wire.C) {
 
 func TestKinds(t *testing.T) { wiretest.Structs(t, &all{}, &v1{}, &v2{}, &v3{}, &empty{}) }
 
-// v1 is a record as a first version wrote it; v2 has two fields more; v3 has Name retired.
+// v1 is a record of a first version; v2 has two more fields; in v3 Name is retired.
 type v1 struct {
 	ID   uint64
 	Name string
@@ -235,7 +235,7 @@ func TestErrorsNameTheField(t *testing.T) {
 			t.Errorf("% x: %v, want %q", c.in, err, c.want)
 		}
 	}
-	// Who writes too much is told as well.
+	// Writing too much is an error as well.
 	for _, c := range []struct {
 		x    wire.Coder
 		want string
@@ -252,7 +252,7 @@ func TestErrorsNameTheField(t *testing.T) {
 	}
 }
 
-// TestHostileNesting: a later version's fields may nest as they like.
+// TestHostileNesting checks that a later version's fields may nest to any depth.
 func TestHostileNesting(t *testing.T) {
 	for name, code := range map[string]byte{"arrays": 0x91, "maps": 0x81} {
 		in := append([]byte{0x93, 0x01, 0xa0}, bytes.Repeat([]byte{code}, 16<<20)...) // v1 with a third field
@@ -269,8 +269,8 @@ func TestHostileNesting(t *testing.T) {
 	}
 }
 
-// TestCost: a message of one huge promise is refused before anything is allocated for it, and one that is nearly empty
-// is sent with nils behind it.
+// TestCost checks that a message with a huge claimed length is refused before any allocation, and that a message of
+// empty values is padded with nils.
 func TestCost(t *testing.T) {
 	many := make([]byte, 5+9000)
 	copy(many, []byte{0x91, 0xdc, 9000 >> 8, 9000 & 0xff})
@@ -311,8 +311,7 @@ func TestLongByteString(t *testing.T) {
 	}
 }
 
-// TestEveryFormOfInteger: any integer that msgpack can write, in any of its forms, is read, or is out of the field's
-// range.
+// TestEveryFormOfInteger checks that any integer in any of msgpack's forms is read, or is out of the field's range.
 func TestEveryFormOfInteger(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
@@ -368,7 +367,7 @@ type dribble struct{ r io.Reader }
 
 func (d dribble) Read(p []byte) (int, error) { return d.r.Read(p[:min(len(p), 1+len(p)%7)]) }
 
-// TestStream: values follow each other in one stream, whatever pieces it comes in.
+// TestStream checks that a stream of values is read, in pieces of any size.
 func TestStream(t *testing.T) {
 	var buf bytes.Buffer
 	w := wire.NewWriter(&buf)
@@ -423,7 +422,7 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// FuzzSkip: what a struct without fields passes over is exactly what msgpack's own, recursive Skip does.
+// FuzzSkip checks that a struct without fields skips exactly as much as msgpack's own recursive Skip.
 func FuzzSkip(f *testing.F) {
 	b, err := msgpack.Marshal(map[string]any{"a": []any{1, "x", nil, 2.5, map[string]any{}}, "b": []byte("zz")})
 	if err != nil {
@@ -445,7 +444,7 @@ func FuzzSkip(f *testing.F) {
 	})
 }
 
-// FuzzRead: any bytes give a value or an error, and cost what they may.
+// FuzzRead checks that any bytes give a value or an error, within the allowed cost.
 func FuzzRead(f *testing.F) {
 	x := &all{}
 	wiretest.Fill(rand.New(rand.NewPCG(1, 2)), reflect.ValueOf(x).Elem(), 0)
@@ -459,7 +458,7 @@ func FuzzRead(f *testing.F) {
 		if wire.Unmarshal(b, &x) != nil {
 			return
 		}
-		// What decodes, encodes to a form that decodes to the same bytes again.
+		// A decoded value encodes to a form that decodes and encodes to the same bytes again.
 		one := encode(t, &x)
 		if err := wire.Unmarshal(one, &y); err != nil {
 			t.Fatalf("can't decode our own bytes: %v", err)

@@ -1,5 +1,5 @@
-// Package wiretest tests the Wire methods of a package: that every struct and field has its line, that what is written
-// is read back, and what hostile bytes can make a reader allocate.
+// Package wiretest tests the Wire methods of a package: every struct and field has its line, written values are read
+// back, and hostile bytes can't make a reader allocate too much.
 package wiretest
 
 import (
@@ -19,14 +19,15 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Package tests all structs with a Wire method in the directory of the test: those in roots and what they hold.
+// Package tests all structs with a Wire method in the directory of the test: those in roots and the structs within
+// them.
 func Package(t *testing.T, roots ...wire.Coder) {
 	all := reached(roots)
 	t.Run("EveryStruct", func(t *testing.T) { everyStruct(t, all) })
 	Structs(t, roots...)
 }
 
-// Structs tests the structs in roots and what they hold of the same package.
+// Structs tests the structs in roots, and the structs of the same package within them.
 func Structs(t *testing.T, roots ...wire.Coder) {
 	all := reached(roots)
 	for _, typ := range all {
@@ -64,7 +65,7 @@ func reached(roots []wire.Coder) []reflect.Type {
 	return all
 }
 
-// everyStruct holds the list of types against the Wire methods in the source.
+// everyStruct compares the list of types with the Wire methods in the source.
 func everyStruct(t *testing.T, all []reflect.Type) {
 	files, err := os.ReadDir(".")
 	if err != nil {
@@ -104,7 +105,7 @@ func everyStruct(t *testing.T, all []reflect.Type) {
 	}
 }
 
-// lines holds a Wire method to one line a field, in the order of declaration.
+// lines checks that a Wire method has one line per field, in the order of declaration.
 func lines(t *testing.T, typ reflect.Type, fn *ast.FuncDecl) {
 	for i, line := range fn.Body.List {
 		if i >= typ.NumField() {
@@ -125,7 +126,7 @@ func lines(t *testing.T, typ reflect.Type, fn *ast.FuncDecl) {
 	}
 }
 
-// holds says whether typ, or what it holds, holds target.
+// holds reports whether typ contains target, directly or within other types.
 func holds(typ, target reflect.Type) bool {
 	switch typ.Kind() {
 	case reflect.Pointer, reflect.Slice:
@@ -140,13 +141,13 @@ func holds(typ, target reflect.Type) bool {
 	return false
 }
 
-// fresh makes an empty value of a struct, and the Coder that it is.
+// fresh makes an empty value of a struct, and gives it as a Coder too.
 func fresh(typ reflect.Type) (reflect.Value, wire.Coder) {
 	v := reflect.New(typ)
 	return v.Elem(), v.Interface().(wire.Coder)
 }
 
-// eachField sets one field at a time: what is written has to bring back that field, and no other.
+// eachField sets one field at a time: writing and reading must give that field and no other.
 func eachField(t *testing.T, typ reflect.Type) {
 	rng := rand.New(rand.NewPCG(1, uint64(typ.NumField())))
 	for i := range typ.NumField() {
@@ -171,8 +172,7 @@ func eachField(t *testing.T, typ reflect.Type) {
 	}
 }
 
-// random writes and reads random values, whole, cut short, with fields that a later version has added, and into a value
-// that is used again.
+// random writes and reads random values: whole, truncated, with a later version's fields, and into a reused value.
 func random(t *testing.T, typ reflect.Type) {
 	rng := rand.New(rand.NewPCG(3, uint64(typ.NumField())))
 	_, again := fresh(typ)
@@ -232,7 +232,7 @@ func message(t *testing.T, x, y wire.Coder) {
 	}
 }
 
-// emptyList sends, in every list of the struct, a thousand empty entries: the most memory that honest bytes can take.
+// emptyList sends a thousand empty entries in every list of the struct: the most memory that honest bytes can cost.
 func emptyList(t *testing.T, typ reflect.Type) {
 	for i := range typ.NumField() {
 		if typ.Field(i).Type.Kind() != reflect.Slice || typ.Field(i).Name == "_" {
@@ -251,7 +251,7 @@ func emptyList(t *testing.T, typ reflect.Type) {
 	}
 }
 
-// hostile reads bytes that claim more than they have, as messages: no more may be allocated than they are worth.
+// hostile reads messages that claim more than they contain: the reader must not allocate more than they are worth.
 func hostile(t *testing.T, typ reflect.Type) {
 	heads := [][]byte{ // of arrays, texts, bytes, a map and an extension
 		{0xdd, 0xff, 0xff, 0xff, 0xff}, {0xdd, 0, 0, 4, 0}, {0xdc, 0xff, 0xff}, {0xdb, 0xff, 0xff, 0xff, 0xff},
@@ -259,7 +259,7 @@ func hostile(t *testing.T, typ reflect.Type) {
 	}
 	for i := range typ.NumField() + 1 {
 		start := binary.BigEndian.AppendUint16([]byte{0xdc}, uint16(typ.NumField()+1))
-		start = append(start, bytes.Repeat([]byte{0xc0}, i)...) // the fields before are missing
+		start = append(start, bytes.Repeat([]byte{0xc0}, i)...) // the earlier fields are missing
 		for _, head := range heads {
 			for _, rest := range []byte{0xc0, 0x90, 0x91, 0xa0, 0xa1, 0x01, 0x81, 0xcf} {
 				data := append(slices.Concat(start, head), bytes.Repeat([]byte{rest}, 2000)...)
@@ -272,7 +272,7 @@ func hostile(t *testing.T, typ reflect.Type) {
 	}
 }
 
-// Cost reads data as a message into x, be it an error or not, and holds it to what a message may cost.
+// Cost reads data as a message into x, with or without an error, and checks that the cost is within a message's limit.
 func Cost(t *testing.T, data []byte, x wire.Coder) {
 	used := allocated(func() { _ = wire.ReadMessage(data, x) })
 	if used > wire.Worth(len(data), x)+slack {
@@ -280,10 +280,10 @@ func Cost(t *testing.T, data []byte, x wire.Coder) {
 	}
 }
 
-// slack is what an error's text, and the first use of a decoder, may take beside the message.
+// slack is the memory for an error's text and a decoder's first use, besides the message.
 const slack = 4 << 10
 
-// allocated tells how many bytes f allocates.
+// allocated gives the number of bytes that f allocates.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -301,7 +301,7 @@ func marshal(t *testing.T, x wire.Coder) []byte {
 	return data
 }
 
-// settable makes fields that are not exported settable too.
+// settable makes unexported fields settable.
 func settable(v reflect.Value) reflect.Value {
 	if v.CanSet() {
 		return v
@@ -309,7 +309,7 @@ func settable(v reflect.Value) reflect.Value {
 	return reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem()
 }
 
-// Fill sets every field to something random; lists and pointers may be nil, but never empty.
+// Fill sets every field to a random value; lists and pointers may be nil, but never empty.
 func Fill(rng *rand.Rand, v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Struct:
