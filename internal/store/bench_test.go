@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// nothing is a machine without work, so that the store alone is measured.
+// nothing is a machine that does no work, so that benchmarks measure only the store.
 type nothing struct{ *ledger }
 
 func (nothing) Apply(_ uint64, cmds [][]byte) []any { return make([]any, len(cmds)) }
 
-// BenchmarkPropose: 500-byte commands, real files and fsync; three voters are in one process, on TCP loopback.
+// BenchmarkPropose uses 500-byte commands, real files and fsync; the three voters run in one process, on TCP loopback.
 func BenchmarkPropose(b *testing.B) {
 	for _, voters := range []int{1, 3} {
 		for _, callers := range []int{1, 8, 64, 256} {

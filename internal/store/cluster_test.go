@@ -27,7 +27,7 @@ func TestThreeVotersOnTCP(t *testing.T) {
 	}
 	g.agree(n)
 
-	// A follower refuses, and knows who leads.
+	// A follower refuses, and names the leader.
 	for id, m := range g.members {
 		if m == lead {
 			continue
@@ -58,7 +58,7 @@ func TestThreeVotersOnTCP(t *testing.T) {
 	}
 	g.agree(n)
 
-	// The leader stops; the others go on; it comes back with a log so old that it gets a snapshot.
+	// The leader stops and the others continue; it returns with a log so old that it gets a snapshot.
 	lead = g.leader()
 	term := lead.Term()
 	if err := lead.Close(); err != nil {
@@ -90,7 +90,7 @@ func TestThreeVotersOnTCP(t *testing.T) {
 	g.agree(n)
 }
 
-// TestAddressesMayChange: the log names the voters, the configuration their addresses.
+// TestAddressesMayChange checks that voters' addresses come from the configuration, not from the log.
 func TestAddressesMayChange(t *testing.T) {
 	base := t.TempDir()
 	for round := range 2 {
@@ -106,8 +106,8 @@ func TestAddressesMayChange(t *testing.T) {
 	}
 }
 
-// TestHourOfFailover: three voters in one bubble of fake time. Every ten minutes the leader is cut off from the others;
-// what it has acknowledged must not be lost, and what it takes while cut off must not be acknowledged.
+// TestHourOfFailover runs three voters in one bubble of fake time. Every ten minutes the leader is isolated: commands
+// that it has acknowledged must not be lost, and it must not acknowledge commands while isolated.
 func TestHourOfFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := NewMemNet()
@@ -147,7 +147,7 @@ func TestHourOfFailover(t *testing.T) {
 	})
 }
 
-// TestCloseLeavesNothing: no goroutine and no open file.
+// TestCloseLeavesNothing checks that Close leaves no goroutine and no open file.
 func TestCloseLeavesNothing(t *testing.T) {
 	files := func() int {
 		es, err := os.ReadDir("/proc/self/fd")
@@ -171,7 +171,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 				default:
 				}
 				for _, m := range g.members {
-					// What is refused while the voters close doesn't matter here; hanging would.
+					// While the voters close, calls may fail but must not hang.
 					_, _ = m.Propose(context.Background(), fmt.Appendf(nil, "%d.%d", w, i))
 					_ = m.VerifyLeader(context.Background())
 				}

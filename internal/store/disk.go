@@ -16,7 +16,7 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// disk is what raft keeps: log, votes, snapshots.
+// disk is raft's storage: log, votes, snapshots.
 type disk struct {
 	logs   raft.LogStore
 	stable raft.StableStore
@@ -24,7 +24,7 @@ type disk struct {
 	close  func() error
 }
 
-// openDisk opens Dir, or memory where Dir is empty.
+// openDisk opens Dir, or storage in memory if Dir is empty.
 func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 	if o.Dir == "" {
 		mem := raft.NewInmemStore()
@@ -36,7 +36,7 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 			return nil, fmt.Errorf("making the directory of the raft log: %w", err)
 		}
 	}
-	// A crash in the middle of a snapshot leaves its beginnings; raft never looks at them again.
+	// A crash during a snapshot leaves a partial one, which raft never removes.
 	left, err := filepath.Glob(filepath.Join(snapDir, "*.tmp"))
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 		return nil, fmt.Errorf("opening snapshots in %s: %w", o.Dir, err)
 	}
 	path := filepath.Join(o.Dir, "raft.db")
-	// The list of free pages is not written with each commit but rebuilt at the start (0.2 s for 400 MB).
+	// The list of free pages is not written with each commit; it is rebuilt at the start (0.2 s for 400 MB).
 	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, MsgpackUseNewTimeFormat: true, BoltOptions: &bbolt.Options{
 		NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, Timeout: fileLockTimeout,
 	}})
@@ -73,7 +73,7 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 	return &disk{logs: cached, stable: d, snaps: snaps, close: bolt.Close}, nil
 }
 
-// damaged says how to go on without the log: another voter has it too, or nobody.
+// damaged gives the error for a damaged log, with the way to recover: from another voter, if there is one.
 func damaged(o Options, path string, err error) error {
 	size := int64(-1)
 	if st, err := os.Stat(path); err == nil {
@@ -90,8 +90,8 @@ func damaged(o Options, path string, err error) error {
 		path, err, size, o.Dir, o.Dir, o.Dir)
 }
 
-// bootstrap writes the voters as the first entry of a log that has none. A crash between raft's two writes (term, then
-// entry) is finished here: raft itself would take the log for an existing one and wait for ever.
+// bootstrap writes the voters as the first entry of an empty log. It also completes the log after a crash between
+// raft's two writes (term, then entry): raft itself would treat such a log as an existing one and wait forever.
 func (d *disk) bootstrap(conf *raft.Config, trans raft.Transport, voters raft.Configuration) error {
 	err := raft.BootstrapCluster(conf, d.logs, d.stable, d.snaps, trans, voters)
 	if !errors.Is(err, raft.ErrCantBootstrap) {
@@ -109,8 +109,8 @@ func (d *disk) bootstrap(conf *raft.Config, trans raft.Transport, voters raft.Co
 		Data: raft.EncodeConfiguration(voters)})
 }
 
-// checkVoters refuses a log that was made for other voters. Starting on it could be worse than not starting: two new
-// controllers would outvote an old one and overwrite its log.
+// checkVoters refuses a log that was made for other voters. To start with it could lose data: two new controllers would
+// outvote an old one and overwrite its log.
 func checkVoters(o Options, have raft.Configuration) error {
 	var old, now []string
 	for _, s := range have.Servers {
@@ -129,7 +129,7 @@ func checkVoters(o Options, have raft.Configuration) error {
 		o.Dir, strings.Join(old, ", "), strings.Join(now, ", "))
 }
 
-// loggedStore says clearly when the log can't be written: raft stops the process on some of these errors.
+// loggedStore logs an error when the log can't be written: raft stops the process on some of these errors.
 type loggedStore struct {
 	*raftboltdb.BoltStore
 	log *slog.Logger

@@ -3,8 +3,8 @@
 //
 // It owns the raft log and the snapshots in Options.Dir, leadership, group commit (many commands
 // share one log entry, propose.go) and the bytes of an entry (entry.go). It doesn't know what a
-// command means: that is the Machine, which the consumer gives. It holds no copy of the state:
-// readers ask the machine.
+// command means: the consumer's Machine does. It holds no copy of the state: readers ask the
+// machine.
 //
 // Invariants:
 //   - A command for which Propose returned a result is on the disks of a majority and survives any
@@ -12,10 +12,10 @@
 //   - Machine.Apply gets every committed entry once, in order, from one goroutine; the commands of
 //     one ProposeBatch are together in one entry.
 //   - Everything is bounded: the queue, an entry, the entries in flight, the log (by snapshots).
-//   - After Close no goroutine and no file is left.
+//   - After Close no goroutine and no open file is left.
 //
-// Why it is built this way is in DESIGN.md.
+// DESIGN.md has the reasons for this design.
 //
-// Read store.go, fsm.go, propose.go, queue.go, entry.go; disk.go is the directory, transport.go
-// raft's way over our ports, logger.go raft's words in our log.
+// Read store.go, fsm.go, propose.go, queue.go, entry.go; disk.go has the directory, transport.go
+// raft's connections over our ports, logger.go raft's messages in our log.
 package store

@@ -12,13 +12,13 @@ import (
 //	uvarint  number of commands, 1 or more
 //	         each: uvarint length, bytes
 //
-// The format is for ever: an old log must decode. testdata/entry.txt holds its bytes.
+// The format never changes: old logs must decode. testdata/entry.txt holds its bytes.
 
 const entryVersion = 1
 
 const (
-	// entryCommands and entryBytes close an entry that is being gathered from concurrent Proposes. A larger batch gets
-	// an entry of its own.
+	// entryCommands and entryBytes limit an entry that is gathered from concurrent Proposes. A larger batch gets an
+	// entry of its own.
 	entryCommands = 512
 	entryBytes    = 1 << 20
 
@@ -60,7 +60,7 @@ func decodeEntry(b []byte) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n == 0 || n > uint64(len(b)) { // every command takes a byte for its length
+	if n == 0 || n > uint64(len(b)) { // each command's length takes at least a byte
 		return nil, fmt.Errorf("%w: %d commands in %d bytes", errEntry, n, len(b))
 	}
 	cmds := make([][]byte, n)

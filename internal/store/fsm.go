@@ -10,17 +10,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// machineFSM puts a Machine under raft.
+// machineFSM is a Machine as raft's FSM.
 type machineFSM struct {
 	machine Machine
 	closing atomic.Bool
-	bytes   int           // of the log's file since the last snapshot; only raft's FSM goroutine touches it
+	bytes   int           // growth of the log's file since the last snapshot; only raft's FSM goroutine uses it
 	full    chan struct{} // holds one: a snapshot is due
-	size    atomic.Int64  // of the last snapshot that was written, bytes
+	size    atomic.Int64  // of the last written snapshot, bytes
 }
 
-// Apply hands one entry to the machine. An entry that can't be decoded means that the log is corrupt or newer than this
-// program: going on would make this replica differ from the others, so it stops the process.
+// Apply passes one entry to the machine. If an entry can't be decoded, the log is corrupt or newer than this program.
+// Apply then stops the process, because this replica would differ from the others.
 func (f *machineFSM) Apply(l *raft.Log) any {
 	cmds, err := decodeEntry(l.Data)
 	if err != nil {
@@ -34,15 +34,15 @@ func (f *machineFSM) Apply(l *raft.Log) any {
 		f.bytes = 0
 		select {
 		case f.full <- struct{}{}:
-		default: // already asked for
+		default: // already requested
 		}
 	}
 	return results
 }
 
-// snapshotDue says after how many bytes of log a state whose snapshot has size bytes is written again. The log's file
-// is mapped into memory, so it is kept small; and what snapshots write is never more than what the log does, however
-// large the state.
+// snapshotDue gives the bytes of log after which a new snapshot is due, if the last one has size bytes. The log's file
+// is mapped into memory and so must stay small. Snapshots of up to snapshotMaxBytes write no more bytes than the log
+// does.
 func snapshotDue(size int64) int {
 	return int(min(max(size, snapshotMinBytes), snapshotMaxBytes))
 }
@@ -60,7 +60,7 @@ func (f *machineFSM) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// frozen is a state about to be written.
+// frozen is a state to be written.
 type frozen struct {
 	write   func(io.Writer) error
 	closing *atomic.Bool

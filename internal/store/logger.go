@@ -12,15 +12,16 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// quietPeriod is how long a message of raft isn't repeated: it logs every failed call to a dead peer, many a second.
+// quietPeriod is the time within which a message of raft isn't repeated: raft logs every failed call to a dead peer,
+// many per second.
 const quietPeriod = 10 * time.Second
 
 // maxQuiet bounds the messages remembered for that; raft has fewer.
 const maxQuiet = 128
 
-// logger gives raft's log lines to slog: its running commentary at debug, what an operator may want to know at info
-// and warn. Errors of raft are mostly the network's (a peer that is down), hence warnings; a log that can't be written
-// is reported as an error by loggedStore.
+// logger passes raft's log lines to slog: details at debug, messages for operators at info and warn. Raft's errors are
+// mostly about the network (a peer is down), so they become warnings; loggedStore reports a log that can't be written
+// as an error.
 type logger struct {
 	out  *slog.Logger
 	name string

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// ledger is the state machine of these tests: it keeps every command it was given, in order.
+// ledger is the state machine of these tests: it keeps all commands in order.
 type ledger struct {
 	mu       sync.Mutex
 	lines    []string // never edited, only appended to: Freeze keeps a prefix
@@ -25,7 +25,7 @@ type ledger struct {
 	last     uint64
 	entries  int
 	restores int
-	block    chan struct{} // not nil: a frozen state waits for it before it is written
+	block    chan struct{} // not nil: writing a frozen state waits for it
 }
 
 func newLedger() *ledger { return &ledger{seen: map[string]int{}} }
@@ -101,7 +101,7 @@ func (l *ledger) Restore(r io.Reader) error {
 	return nil
 }
 
-// snapshot is the state's bytes, without the index: an empty entry at the end may or may not have been seen.
+// snapshot gives the state's bytes without the index, because replicas may differ by an empty last entry.
 func (l *ledger) snapshot() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +156,7 @@ type group struct {
 	members map[string]*member
 }
 
-// newGroup prepares n voters, on TCP loopback, or in opts.Net.
+// newGroup prepares n voters, on TCP loopback or in opts.Net.
 func newGroup(t testing.TB, n int, opts Options) *group {
 	t.Helper()
 	g := &group{t: t, opts: opts, layers: map[string]tcpLayer{}, members: map[string]*member{}}
@@ -230,7 +230,7 @@ func (g *group) leader() *member {
 	return found
 }
 
-// agree waits until all running voters have the same bytes, with n commands.
+// agree waits until all running voters have the same state, with n commands.
 func (g *group) agree(n int) {
 	g.t.Helper()
 	await(g.t, fmt.Sprintf("%d commands on every voter", n), func() bool {
@@ -251,7 +251,7 @@ func (g *group) agree(n int) {
 	}
 }
 
-// patience is how long a test waits for a condition before it gives up.
+// patience is the longest time that a test waits for a condition.
 const patience = 30 * time.Second
 
 func await(t testing.TB, what string, cond func() bool) {
@@ -260,7 +260,7 @@ func await(t testing.TB, what string, cond func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("waited %v for %s", patience, what)
 		}
-		time.Sleep(2 * time.Millisecond) // between two looks at the condition
+		time.Sleep(2 * time.Millisecond) // between two checks of the condition
 	}
 }
 
@@ -280,7 +280,7 @@ func propose(t testing.TB, s *Store, cmd string) int {
 	return r.(int)
 }
 
-// proposeSomewhere finds the leader and repeats until cmd is acknowledged, as a client does.
+// proposeSomewhere finds the leader and tries until cmd is acknowledged, as a client does.
 func (g *group) proposeSomewhere(cmd string) {
 	g.t.Helper()
 	await(g.t, "the command "+cmd+" to be taken", func() bool {

@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// Machine is the replicated state machine, as its owner implements it.
+// Machine is the replicated state machine; its owner implements it.
 type Machine interface {
 	// Apply applies the commands of one committed log entry, in order, and returns one result for each. It is called
-	// from one goroutine. It must not change the commands' bytes, and must copy what it keeps of them (they share the
+	// from one goroutine. It must not change the commands' bytes, and must copy bytes that it keeps (they share the
 	// memory of the whole entry).
 	Apply(index uint64, cmds [][]byte) []any
 
-	// Freeze returns a function that writes the state as it is now. No Apply runs during Freeze, so it has to be quick
-	// (copy a pointer); the function it returns runs while later Applies go on. An error from it, or from the writer,
-	// abandons the snapshot: the log is kept and another is tried later.
+	// Freeze returns a function that writes the state as it is now. No Apply runs during Freeze, so it must be quick
+	// (copy a pointer); the returned function runs concurrently with later Applies. If it or the writer fails, the
+	// snapshot is abandoned: the log is kept, and a later snapshot is tried.
 	Freeze() (write func(io.Writer) error)
 
-	// Restore replaces the whole state by what a snapshot holds. It is called from Open, and later from the goroutine
-	// of Apply when a leader sends its snapshot.
+	// Restore replaces the whole state by a snapshot's. It is called from Open, and later from the goroutine of Apply
+	// when a leader sends its snapshot.
 	Restore(r io.Reader) error
 }
 
-// StreamLayer carries the controllers' connections: a listener, already bound, and a way to call others.
+// StreamLayer makes the controllers' connections: a bound listener, and a method to dial others.
 type StreamLayer interface {
 	net.Listener
 	Dial(addr string, timeout time.Duration) (net.Conn, error)
@@ -35,46 +35,46 @@ type StreamLayer interface {
 
 // Peer is one voter.
 type Peer struct {
-	ID   string // name of the controller, the same for ever
-	Addr string // where the others call it; may change between restarts
+	ID   string // name of the controller; never changes
+	Addr string // address for the other voters; may change between restarts
 }
 
-// Options say how to open a store. ID, Peers, Machine and one of Layer and Net are required.
+// Options are the options of a store. ID, Peers, Machine and one of Layer and Net are required.
 type Options struct {
 	ID  string // this voter; one of Peers
 	Dir string // log and snapshots; made if missing, mode 0700. May be empty with Net: then nothing is durable
 
-	// Peers are all voters. Where Dir holds nothing yet, the log begins with them, so all voters must start with the
-	// same IDs. On an existing log the IDs must be the ones it was made with; the addresses may differ.
+	// Peers are all voters. If Dir is empty, the log begins with them, so all voters must start with the same IDs. An
+	// existing log must have the same IDs; the addresses may differ.
 	Peers []Peer
 
-	Layer   StreamLayer // taken over: closed by Close, and by Open when it fails
-	Net     *MemNet     // in place of Layer in tests: no sockets
+	Layer   StreamLayer // owned by the store: Close closes it, and so does Open if it fails
+	Net     *MemNet     // replaces Layer in tests: no sockets
 	Machine Machine
 	Logger  *slog.Logger // nil: nothing is logged
 
-	// HeartbeatTimeout is how long a follower waits for its leader before it calls an election, ElectionTimeout how long
-	// one election may take. Zero: 500 ms each, and a leader that has lost the majority gives up after half the
-	// heartbeat timeout. A single voter, which waits for nobody, takes 40 ms.
+	// HeartbeatTimeout is the time without a leader's heartbeat after which a follower starts an election;
+	// ElectionTimeout is the longest time of one election. Zero: 500 ms each, or 40 ms for a single voter. A leader
+	// that has lost the majority steps down after half the heartbeat timeout.
 	HeartbeatTimeout, ElectionTimeout time.Duration
 
 	// SnapshotThreshold is the number of log entries after which a snapshot is written (zero: 8192; one is also written
-	// when the log has grown by as much as the last one was large, within 8 to 64 MiB); TrailingLogs the number of entries
-	// kept behind it for followers that lag (zero: 1024).
+	// when the log has grown by the size of the last one, within 8 to 64 MiB); TrailingLogs is the number of entries
+	// kept before it for slow followers (zero: 1024).
 	SnapshotThreshold, TrailingLogs uint64
 }
 
 const (
 	defaultTimeout      = 500 * time.Millisecond
 	singleVoterTimeout  = 40 * time.Millisecond
-	minTimeout          = 10 * time.Millisecond // raft wants a lease of at least 5 ms, half of this
+	minTimeout          = 10 * time.Millisecond // raft requires a lease of at least 5 ms, half of this
 	defaultThreshold    = 8192
 	defaultTrailing     = 1024
 	maxPeers            = 9 // more voters only make every command slower
 	snapshotsKept       = 2
 	snapshotMinBytes    = 8 << 20  // of log between two snapshots of a small state
 	snapshotMaxBytes    = 64 << 20 // and of a large one
-	logPage             = 4 << 10  // what an entry takes of the log's file at least
+	logPage             = 4 << 10  // least space of an entry in the log's file
 	snapshotCheckPeriod = 30 * time.Second
 	cachedEntries       = 128 // recent entries kept in memory for followers
 	appendEntriesMax    = 64  // entries in one message to a follower, and in one transaction of the log
@@ -159,7 +159,7 @@ func names(ps []Peer) string {
 	return s
 }
 
-// makeDir makes a directory for the owner's eyes only, and makes an existing one so.
+// makeDir makes a directory that only the owner can read, and restricts an existing one likewise.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -8,17 +8,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What Propose and its kin return instead of a result. Anything else is a context's error, see Propose.
+// Errors of Propose, ProposeBatch, Barrier and the like. All others are a context's errors, see Propose.
 var (
 	// ErrNotLeader: this voter doesn't lead. The command was not applied and will not be; ask the leader (Leader).
 	ErrNotLeader = errors.New("this controller is not the leader")
 
-	// ErrLeadershipLost: leadership ended, or the log could not be written, while the command was on its way. It may
-	// yet be applied, or not: the outcome is unknown. A command that may be repeated safely can be sent to the new leader.
+	// ErrLeadershipLost: leadership ended, or the log could not be written, while the command was in flight. It may or
+	// may not be applied: the outcome is unknown. A command that is safe to repeat can be sent to the new leader.
 	ErrLeadershipLost = errors.New("leadership lost while the command was on its way: outcome unknown")
 
-	// ErrQueueFull: the context ended while the command still waited to be put into the log. It was not applied and will
-	// not be.
+	// ErrQueueFull: the context ended while the command was still queued. It was not applied and will not be.
 	ErrQueueFull = errors.New("too many commands are waiting")
 
 	// ErrClosed: the store is closed or closing. The command was not applied and will not be.
@@ -28,19 +27,19 @@ var (
 	ErrTooLarge = errors.New("command too large")
 )
 
-// inFlight is the number of entries that may be on their way at once: one being written while the next is replicated
-// and a third gathered. More would only make the groups smaller.
+// inFlight is the most entries in flight at once: one is written, one replicated and one gathered. More would only make
+// the entries smaller.
 const inFlight = 3
 
-// entry is a group of requests in the hands of raft.
+// entry is a group of requests that raft has.
 type entry struct {
 	requests []*request
 	future   raft.ApplyFuture
 }
 
-// Propose has one command replicated and applied, and returns the machine's result for it. Concurrent calls share log
-// entries. cmd must not be changed afterwards, whatever is returned. When ctx ends first it returns ctx's error,
-// together with ErrQueueFull if the command was still waiting; without that the outcome is unknown.
+// Propose replicates and applies one command, and returns the machine's result for it. Concurrent calls share log
+// entries. The caller must never change cmd afterwards. If ctx ends first, Propose returns ctx's error, with
+// ErrQueueFull if the command was still queued; without ErrQueueFull the outcome is unknown.
 func (s *Store) Propose(ctx context.Context, cmd []byte) (any, error) {
 	results, err := s.ProposeBatch(ctx, [][]byte{cmd})
 	if err != nil {
@@ -49,8 +48,8 @@ func (s *Store) Propose(ctx context.Context, cmd []byte) (any, error) {
 	return results[0], nil
 }
 
-// ProposeBatch is Propose for several commands that stay together and in order in one log entry: all of them are
-// applied, one after the other with nothing in between, or none. It returns one result for each.
+// ProposeBatch is Propose for several commands that stay together and in order in one log entry: all are applied
+// consecutively, or none. It returns one result for each.
 func (s *Store) ProposeBatch(ctx context.Context, cmds [][]byte) ([]any, error) {
 	if len(cmds) == 0 {
 		return nil, nil
@@ -91,12 +90,12 @@ func (s *Store) ProposeBatch(ctx context.Context, cmds [][]byte) ([]any, error) 
 	}
 }
 
-// gather puts waiting requests into entries, while a place in flight is free. It ends when the queue is closed.
+// gather puts queued requests into entries, while fewer than inFlight are in flight. It ends when the queue is closed.
 //
-// The naive way is one entry per command: raft writes several entries in one transaction, but each costs an encoding,
-// a future, a message part and a key in the log. The other naive way waits a few milliseconds for company: then a lone
-// submission is slow. Here the first command goes at once, and what comes while entries are on their way is gathered
-// for the next: alone it is as fast as can be, in a crowd the groups grow by themselves.
+// One entry per command would be simple: raft writes several entries in one transaction, but each costs an encoding, a
+// future, a message part and a key in the log. To wait a few milliseconds for more commands would delay a single
+// submission. Instead the first command is sent at once, and commands that come while entries are in flight are
+// gathered for the next entry: a single command is fast, and under load entries grow by themselves.
 func (s *Store) gather() {
 	defer s.wg.Done()
 	defer close(s.flying)
@@ -110,12 +109,12 @@ func (s *Store) gather() {
 		for _, r := range rs {
 			s.commands.Add(uint64(len(r.cmds)))
 		}
-		// Blocks until raft's main loop takes it, or raft is shut down.
+		// Blocks until raft's main loop accepts it, or raft is shut down.
 		s.flying <- entry{rs, s.raft.Apply(encodeEntry(rs), 0)}
 	}
 }
 
-// deliver hands out results in the order of the entries.
+// deliver gives results to callers in the order of the entries.
 func (s *Store) deliver() {
 	defer s.wg.Done()
 	for e := range s.flying {
@@ -137,7 +136,7 @@ func (s *Store) deliver() {
 	}
 }
 
-// outcomeError says in our words what raft says of an entry.
+// outcomeError translates raft's error for an entry.
 func (s *Store) outcomeError(err error) error {
 	switch {
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
@@ -150,7 +149,7 @@ func (s *Store) outcomeError(err error) error {
 	return fmt.Errorf("%w: %w", ErrLeadershipLost, err)
 }
 
-// notLeader is ErrNotLeader with the leader's name, where there is one.
+// notLeader is ErrNotLeader with the leader's name, if there is a leader.
 func (s *Store) notLeader() error {
 	if id, addr := s.Leader(); id != "" {
 		return fmt.Errorf("%w; %s at %s is", ErrNotLeader, id, addr)

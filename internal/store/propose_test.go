@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestConcurrentProposesShareEntries is the point of group commit.
+// TestConcurrentProposesShareEntries checks group commit.
 func TestConcurrentProposesShareEntries(t *testing.T) {
 	g := newGroup(t, 1, Options{})
 	m := g.start(g.peers[0], t.TempDir())

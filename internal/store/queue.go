@@ -12,7 +12,7 @@ const (
 	queueBytes    = 32 << 20
 )
 
-// request is one Propose or ProposeBatch on its way.
+// request is one Propose or ProposeBatch in progress.
 type request struct {
 	cmds  [][]byte
 	bytes int
@@ -24,7 +24,7 @@ type outcome struct {
 	err     error
 }
 
-// queue holds requests until they are put into an entry. It is bounded in commands and bytes: push waits for room.
+// queue holds requests until gather puts them into an entry. It is bounded in commands and bytes: push waits for room.
 type queue struct {
 	mu       sync.Mutex
 	items    []*request
@@ -33,7 +33,7 @@ type queue struct {
 	closed   bool
 	waiting  int           // pushes that wait for room
 	room     chan struct{} // closed and replaced when there is room again
-	wake     chan struct{} // holds one: there is something to take, or the queue was closed
+	wake     chan struct{} // holds one: the queue has requests, or was closed
 }
 
 func newQueue() *queue {
@@ -48,7 +48,7 @@ func (q *queue) push(ctx context.Context, r *request) error {
 			q.mu.Unlock()
 			return ErrClosed
 		}
-		// A batch larger than the queue gets in when it is alone.
+		// A batch larger than the queue's bounds enters an empty queue.
 		if len(q.items) == 0 || q.commands+len(r.cmds) <= queueCommands && q.bytes+r.bytes <= queueBytes {
 			break
 		}
@@ -77,7 +77,7 @@ func (q *queue) push(ctx context.Context, r *request) error {
 	return nil
 }
 
-// take waits for requests and removes as many as fit one entry, at least one. It returns nil after close.
+// take waits for requests and removes as many as fit into one entry, at least one. It returns nil after close.
 func (q *queue) take() []*request {
 	for {
 		q.mu.Lock()
@@ -105,7 +105,7 @@ func (q *queue) take() []*request {
 	return batch
 }
 
-// withdraw removes r, and reports whether it was still there.
+// withdraw removes r, and reports whether it was still queued.
 func (q *queue) withdraw(r *request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,7 +118,7 @@ func (q *queue) withdraw(r *request) bool {
 	return true
 }
 
-// close refuses what is queued and what comes.
+// close refuses queued and later requests.
 func (q *queue) close() {
 	q.mu.Lock()
 	items := q.items
@@ -137,7 +137,7 @@ func (q *queue) len() int {
 	return q.commands
 }
 
-// removed accounts for what has left and lets the waiting pushes look again. The lock is held.
+// removed subtracts removed requests and wakes the waiting pushes. The lock is held.
 func (q *queue) removed(commands, bytes int) {
 	q.commands -= commands
 	q.bytes -= bytes
@@ -150,6 +150,6 @@ func (q *queue) removed(commands, bytes int) {
 func (q *queue) notify() {
 	select {
 	case q.wake <- struct{}{}:
-	default: // a wake-up is already there
+	default: // a wake-up is already pending
 	}
 }

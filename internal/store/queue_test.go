@@ -93,7 +93,7 @@ func TestQueueCutsEntries(t *testing.T) {
 	}
 }
 
-// TestContextWhileWaiting: a caller that gives up in the queue knows that nothing happened.
+// TestContextWhileWaiting checks that a caller that gives up in the queue learns that its command was not applied.
 func TestContextWhileWaiting(t *testing.T) {
 	g := newGroup(t, 1, Options{Net: NewMemNet()})
 	m := g.start(g.peers[0], "")

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// closeGrace is how long Close waits for entries on their way. They end by themselves, by commit or by the loss of
-// leadership, unless the machine is stuck.
+// closeGrace is the longest time that Close waits for entries in flight. They end by commit or by the loss of
+// leadership, unless the machine hangs.
 const closeGrace = 3 * time.Second
 
 // Store is one voter. All methods may be called from any goroutine.
@@ -30,7 +30,7 @@ type Store struct {
 
 	mu      sync.Mutex // guards closing against calls.Add
 	closing bool
-	calls   sync.WaitGroup // requests to raft that have no answer yet
+	calls   sync.WaitGroup // requests to raft without an answer yet
 	closed  sync.Once
 	err     error         // of Close
 	stop    chan struct{} // closed when Close begins
@@ -39,13 +39,13 @@ type Store struct {
 	entries, commands atomic.Uint64
 }
 
-// Open opens or begins a log and starts to take part. It returns when the latest snapshot is restored; what is in the
-// log after it is applied once a leader is known, for which the leader waits with Barrier.
+// Open opens or begins a log and starts the voter. It returns when the latest snapshot is restored. Later entries are
+// applied once a leader is known; the leader waits for that with Barrier.
 func Open(o Options) (_ *Store, err error) {
 	if o.Layer != nil {
 		defer func() {
 			if err != nil {
-				// The caller gets the first error; the listener is lost either way.
+				// The caller gets the first error; the listener is closed anyway.
 				_ = o.Layer.Close()
 			}
 		}()
@@ -58,7 +58,7 @@ func Open(o Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Nobody gets through before it is clear that the log is ours (checkVoters).
+	// No peer gets through before checkVoters has accepted the log.
 	trans, admit, leave := newTransport(o, lg)
 	s := &Store{
 		opts: o, disk: d, leave: leave,
@@ -77,7 +77,7 @@ func Open(o Options) (_ *Store, err error) {
 	return s, nil
 }
 
-// start brings raft up on an opened disk.
+// start starts raft on an opened disk.
 func (s *Store) start(trans raft.Transport, lg *logger) error {
 	o := s.opts
 	c := raft.DefaultConfig()
@@ -85,7 +85,7 @@ func (s *Store) start(trans raft.Transport, lg *logger) error {
 	c.HeartbeatTimeout, c.ElectionTimeout = o.HeartbeatTimeout, o.ElectionTimeout
 	c.LeaderLeaseTimeout = o.HeartbeatTimeout / 2
 	if len(o.Peers) == 1 {
-		c.LeaderLeaseTimeout = o.HeartbeatTimeout // nobody to hear from: look less often
+		c.LeaderLeaseTimeout = o.HeartbeatTimeout // no other voters: check less often
 	}
 	c.MaxAppendEntries = appendEntriesMax
 	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = o.SnapshotThreshold, o.TrailingLogs, snapshotCheckPeriod
@@ -113,7 +113,8 @@ func (s *Store) start(trans raft.Transport, lg *logger) error {
 	return nil
 }
 
-// newRaft is raft.NewRaft, which panics where log and snapshot don't fit together, as after a damaged disk.
+// newRaft is raft.NewRaft, but returns an error instead of panicking if log and snapshot don't match, as after disk
+// damage.
 func newRaft(c *raft.Config, f raft.FSM, d *disk, t raft.Transport) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -123,7 +124,7 @@ func newRaft(c *raft.Config, f raft.FSM, d *disk, t raft.Transport) (r *raft.Raf
 	return raft.NewRaft(c, f, d.logs, d.stable, d.snaps, t)
 }
 
-// snapshots writes one when the log's file has grown enough (snapshotDue); raft itself counts entries only.
+// snapshots writes a snapshot when the log's file has grown enough (snapshotDue); raft itself only counts entries.
 func (s *Store) snapshots() {
 	defer s.wg.Done()
 	for {
@@ -138,8 +139,8 @@ func (s *Store) snapshots() {
 	}
 }
 
-// Close stops taking part. A leader with other voters hands over first, so that they needn't wait for a timeout.
-// Commands that are still queued get ErrClosed. Later calls return what the first did.
+// Close stops the voter. A leader with other voters transfers leadership first, so that they needn't wait for a
+// timeout. Queued commands get ErrClosed. Later calls return the first call's result.
 func (s *Store) Close() error {
 	s.closed.Do(func() { s.err = s.shutdown() })
 	return s.err
@@ -153,7 +154,7 @@ func (s *Store) shutdown() error {
 	close(s.stop)
 	s.queue.close()
 
-	// Raft leaves some requests without an answer when it is shut down under them: let them end before.
+	// A shutdown of raft leaves some requests without an answer: let them end before.
 	idle := make(chan struct{})
 	go func() {
 		defer close(idle)
@@ -177,7 +178,7 @@ func (s *Store) shutdown() error {
 	return errors.Join(err, s.leave(), s.disk.close())
 }
 
-// ask runs one request to raft; the answer may outlive ctx, but not Close.
+// ask sends one request to raft; the answer may come after ctx has ended, but not after Close.
 func (s *Store) ask(ctx context.Context, doing string, request func() raft.Future) error {
 	s.mu.Lock()
 	if s.closing {
@@ -211,29 +212,29 @@ func (s *Store) ask(ctx context.Context, doing string, request func() raft.Futur
 	}
 }
 
-// Barrier returns when everything committed before it is applied here. Only the leader can; a new leader calls it
-// before it reads its state. Errors as for Propose.
+// Barrier returns when all entries committed before it are applied here. Only the leader can do this; a new leader
+// calls it before it reads its state. Errors as for Propose.
 func (s *Store) Barrier(ctx context.Context) error {
 	return s.ask(ctx, "waiting for the log to be applied", func() raft.Future { return s.raft.Barrier(0) })
 }
 
-// VerifyLeader returns nil when a majority confirms, now, that this is the leader: a read of the state after that is
-// not older than the call.
+// VerifyLeader returns nil when a majority confirms that this voter leads now: a later read of the state is not older
+// than the call.
 func (s *Store) VerifyLeader(ctx context.Context) error {
 	return s.ask(ctx, "asking the other controllers who leads", s.raft.VerifyLeader)
 }
 
-// Snapshot writes a snapshot and cuts the log behind it. It is nothing, and no error, if there is nothing new.
+// Snapshot writes a snapshot and truncates the log before it. Without new entries it does nothing and returns nil.
 func (s *Store) Snapshot() error {
 	return s.ask(context.Background(), "writing a snapshot", func() raft.Future { return s.raft.Snapshot() })
 }
 
-// TransferLeadership makes the most up-to-date follower the leader. It fails where there is none.
+// TransferLeadership makes the most up-to-date follower the leader. It fails if there is none.
 func (s *Store) TransferLeadership() error {
 	return s.ask(context.Background(), "handing leadership over", s.raft.LeadershipTransfer)
 }
 
-// Leader gives the name and address (as in Peers) of the leader, both "" where none is known.
+// Leader gives the name and address (as in Peers) of the leader, both "" if unknown.
 func (s *Store) Leader() (id, addr string) {
 	_, sid := s.raft.LeaderWithID()
 	return string(sid), s.opts.addr(string(sid))
@@ -242,31 +243,31 @@ func (s *Store) Leader() (id, addr string) {
 // IsLeader reports whether this voter leads, as far as it knows.
 func (s *Store) IsLeader() bool { return s.raft.State() == raft.Leader }
 
-// LeaderCh tells of changes: true when this voter becomes the leader, false when it ceases to be. It is one channel,
-// for one reader, and keeps only the latest change: a reader that is late sees true after true, and learns from Term
-// that the leadership is another.
+// LeaderCh sends changes: true when this voter becomes the leader, false when it loses leadership. It is one channel,
+// for one reader, and keeps only the latest change: a slow reader may see true after true, and finds a new leadership
+// by its Term.
 func (s *Store) LeaderCh() <-chan bool { return s.raft.LeaderCh() }
 
-// Term is the current term: it grows with every election, and no two leaders have the same.
+// Term is the current term: it grows with every election, and each term has at most one leader.
 func (s *Store) Term() uint64 { return s.raft.CurrentTerm() }
 
-// Stats is a glance at the store.
+// Stats has the store's statistics.
 type Stats struct {
 	State         string // Leader, Follower, Candidate, Shutdown
 	Leader        string // ID, "" if unknown
 	Term          uint64
 	LastIndex     uint64 // last entry in the log
 	Commit        uint64 // last entry known to be on a majority
-	Applied       uint64 // last entry given to the machine
+	Applied       uint64 // last entry passed to the machine
 	Voters        []Peer
-	LastContact   time.Duration // since this follower heard from its leader; 0 on the leader, -1 if never
+	LastContact   time.Duration // time since the leader's last message; 0 on the leader, -1 if never
 	Entries       uint64        // entries proposed here since Open
 	Commands      uint64        // commands in them
-	Queued        int           // commands that wait
+	Queued        int           // commands in the queue
 	SnapshotIndex uint64        // last entry in the latest snapshot
 }
 
-// Stats collects a glance at the store.
+// Stats gives the store's current statistics.
 func (s *Store) Stats() Stats {
 	leader, _ := s.Leader()
 	st := Stats{

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestMain: with STORE_TEST_DIR set the test binary is a voter to be killed, see TestKilledProcess.
+// TestMain runs the test binary as a voter to be killed if STORE_TEST_DIR is set, see TestKilledProcess.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("STORE_TEST_DIR"); dir != "" {
 		fmt.Fprintln(os.Stderr, proposeForever(dir))
@@ -116,7 +116,7 @@ func TestSnapshotTruncationRestart(t *testing.T) {
 	}
 }
 
-// TestApplyGoesOnDuringSnapshot, and Close doesn't wait for a large one.
+// TestApplyGoesOnDuringSnapshot also checks that Close doesn't wait for a large snapshot.
 func TestApplyGoesOnDuringSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	g := newGroup(t, 1, Options{})
@@ -156,7 +156,7 @@ func TestSnapshotByBytes(t *testing.T) {
 	await(t, "its size", func() bool { return m.fsm.size.Load() > snapshotMinBytes })
 }
 
-// TestSnapshotDue: small states are written often, large ones when the log is as large as they are.
+// TestSnapshotDue checks that large states are written when the log has grown by their size, within the limits.
 func TestSnapshotDue(t *testing.T) {
 	for size, want := range map[int64]int{0: snapshotMinBytes, 20 << 20: 20 << 20, 1 << 40: snapshotMaxBytes} {
 		if got := snapshotDue(size); got != want {
@@ -165,7 +165,7 @@ func TestSnapshotDue(t *testing.T) {
 	}
 }
 
-// TestCopyOfOpenDirectory: what is acknowledged is in the files at that moment, without Close.
+// TestCopyOfOpenDirectory checks that acknowledged commands are in the files at once, without Close.
 func TestCopyOfOpenDirectory(t *testing.T) {
 	base := t.TempDir()
 	g := newGroup(t, 1, Options{TrailingLogs: 3})
@@ -195,7 +195,7 @@ func TestCopyOfOpenDirectory(t *testing.T) {
 	}
 }
 
-// TestKilledProcess kills a voter in the middle of its work: every command it printed as done must be there, once.
+// TestKilledProcess kills a voter at work: every command that it printed as done must be there, once.
 func TestKilledProcess(t *testing.T) {
 	dir := t.TempDir()
 	acked := 0
@@ -242,7 +242,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// proposeForever is the process that gets killed: it prints each command when it is acknowledged.
+// proposeForever runs in the process to be killed: it prints each command once acknowledged.
 func proposeForever(dir string) error {
 	m := newLedger()
 	s, err := Open(Options{ID: "c1", Dir: dir, Peers: []Peer{{"c1", "mem"}}, Net: NewMemNet(), Machine: m,
@@ -334,12 +334,12 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := l.Accept(); err == nil {
 		t.Error("the listener is still open")
 	}
-	// The refused cluster has left the log as it was.
+	// The refused cluster has not changed the log.
 	g.start(g.peers[0], dir)
 	g.leader()
 }
 
-// TestCrashWhileBeginning: between the two writes of a new log.
+// TestCrashWhileBeginning simulates a crash between the two writes of a new log.
 func TestCrashWhileBeginning(t *testing.T) {
 	dir := t.TempDir()
 	d, err := openDisk(Options{Dir: dir, Logger: testLogger(t)}, newLogger(testLogger(t)))

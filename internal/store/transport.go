@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// newTransport connects raft with the other voters. Until admit is called nobody gets in.
+// newTransport connects raft with the other voters. It holds back incoming connections until admit is called.
 func newTransport(o Options, lg *logger) (t raft.Transport, admit func(), leave func() error) {
 	if o.Net != nil {
 		mem := o.Net.transport(o.addr(o.ID))
@@ -32,7 +32,7 @@ func newTransport(o Options, lg *logger) (t raft.Transport, admit func(), leave 
 	return nt, sync.OnceFunc(func() { close(g.open) }), leave
 }
 
-// addressBook finds voters where Options.Peers says, not where the log once said.
+// addressBook gives the voters' addresses from Options.Peers, not from the log.
 type addressBook struct{ o Options }
 
 func (b addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
@@ -42,8 +42,8 @@ func (b addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	return "", fmt.Errorf("no address for controller %s", id)
 }
 
-// gate makes a StreamLayer raft's. It holds back incoming connections until open is closed, and closes them at the end:
-// raft leaves that to the other side.
+// gate adapts a StreamLayer to raft. It holds back incoming connections until open is closed, and closes them at the
+// end, because raft leaves that to the other side.
 type gate struct {
 	layer  StreamLayer
 	open   chan struct{}
@@ -60,7 +60,7 @@ type incoming struct {
 	gate *gate
 }
 
-// Read reports our own closing as an end, which raft takes quietly.
+// Read reports our own close as end of file, which raft doesn't log.
 func (c *incoming) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if errors.Is(err, net.ErrClosed) {
@@ -89,7 +89,7 @@ func (g *gate) Accept() (net.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut {
-		_ = conn.Close() // a caller that came too late
+		_ = conn.Close() // the gate is closed already
 		return nil, net.ErrClosed
 	}
 	c := &incoming{conn, g}
@@ -105,7 +105,7 @@ func (g *gate) Close() error {
 	left := slices.Collect(maps.Keys(g.conns))
 	g.mu.Unlock()
 	for _, c := range left {
-		_ = c.Close() // the other side sees the end; there is nobody here to tell
+		_ = c.Close() // the other side sees the end
 	}
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -119,23 +119,23 @@ func (g *gate) Dial(a raft.ServerAddress, timeout time.Duration) (net.Conn, erro
 	return g.layer.Dial(string(a), timeout)
 }
 
-// memRPCTimeout is how long a voter in memory waits for another's answer.
+// memRPCTimeout is the time that a voter in memory waits for an answer.
 const memRPCTimeout = 500 * time.Millisecond
 
 // MemNet connects stores of one process without sockets, for tests, also inside testing/synctest. Any of them can be
-// cut off from the others.
+// isolated from the others.
 type MemNet struct {
 	mu  sync.Mutex
 	in  map[raft.ServerAddress]*raft.InmemTransport
 	cut map[raft.ServerAddress]bool
 }
 
-// NewMemNet returns a net with nobody in it.
+// NewMemNet returns a net without voters.
 func NewMemNet() *MemNet {
 	return &MemNet{in: map[raft.ServerAddress]*raft.InmemTransport{}, cut: map[raft.ServerAddress]bool{}}
 }
 
-// Isolate cuts the voter at addr off from all others, until Rejoin; also if it is restarted in between.
+// Isolate separates the voter at addr from all others until Rejoin, even across its restarts.
 func (n *MemNet) Isolate(addr string) { n.set(addr, true) }
 
 // Rejoin undoes Isolate.
@@ -172,7 +172,7 @@ func (n *MemNet) leave(t *raft.InmemTransport) {
 	t.DisconnectAll()
 }
 
-// wire connects and disconnects each pair as it should be. The lock is held.
+// wire connects or disconnects each pair according to cut. The lock is held.
 func (n *MemNet) wire() {
 	for a, ta := range n.in {
 		for b, tb := range n.in {
