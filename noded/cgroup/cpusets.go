@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpusets.go shares v1's cpusets: all jobs and steps with the same CPUs run in one. Unlike the other hierarchies a
-// cpuset counts nothing and is not what jobs are tracked or killed by, so there is no need for one each; and to make,
-// fill and remove one was a third of what a job's group cost. They lie side by side below the prefix, also those of
-// steps, and stay when their jobs end.
+// cpusets.go shares v1's cpusets: all jobs and steps with the same CPUs run in one. Unlike groups in other hierarchies
+// a cpuset has no counters and is not used to track or kill jobs, so no job needs its own; making, filling and removing
+// one took a third of the CPU time of a job's group. All cpusets, also those of steps, are directly below the prefix,
+// and stay when their jobs end.
 
 const (
-	// setPrefix begins the names of shared cpusets; what follows is the list of CPUs, with dots for commas.
+	// setPrefix begins the names of shared cpusets; the list of CPUs follows, with dots for commas.
 	setPrefix = "cpus_"
-	// maxSets is how many are kept. A set that is in use by a process can't be removed, and one that was just given out is
-	// the last to go: so many others would have to be given out before its process is born.
+	// maxSets is the number of sets that are kept. A set with a process can't be removed, and the set used last is
+	// removed last: before its process starts, so many others would have to be used.
 	maxSets = 512
 )
 
@@ -35,17 +35,16 @@ type cpusets struct {
 
 	mu    sync.Mutex
 	sets  map[string]*cpuset // by directory name
-	order *list.List         // of *cpuset, the longest not given out first
+	order *list.List         // of *cpuset, the least recently used first
 }
 
 type cpuset struct {
 	name string
-	fd   int // of cpuset.cpus, for reading; -1: left by an earlier gnoded, not looked at yet
+	fd   int // of cpuset.cpus, for reading; -1: left by an earlier gnoded, not read yet
 	at   *list.Element
 }
 
-// openCpusets takes up the sets that an earlier gnoded has left. They are not removed: gshim may be about to fork into
-// one.
+// openCpusets registers the sets of an earlier gnoded. It does not remove them: gshim may be about to fork into one.
 func openCpusets(base string, fill func(dir, cpus string) error) (*cpusets, error) {
 	s := &cpusets{base: base, fill: fill, most: maxSets, sets: map[string]*cpuset{}, order: list.New()}
 	entries, err := os.ReadDir(base)
@@ -65,7 +64,7 @@ func (s *cpusets) add(c *cpuset) {
 	s.sets[c.name] = c
 }
 
-// setName is the directory of a list in the kernel's notation. Those too long for a name are told apart by a hash.
+// setName is the directory name for a list in the kernel's notation. A list that is too long is replaced by its hash.
 func setName(cpus string) string {
 	if name := setPrefix + strings.ReplaceAll(cpus, ",", "."); len(name) <= maxNameBytes {
 		return name
@@ -76,7 +75,7 @@ func setName(cpus string) string {
 	return fmt.Sprintf("%s%x", setPrefix, h.Sum(nil))
 }
 
-// take gives the directory of the set with these CPUs, made if need be.
+// take gives the directory of the set with these CPUs, and makes it if it is missing.
 func (s *cpusets) take(cpus []int) (string, error) {
 	want := cpuList(cpus)
 	name := setName(want)
@@ -88,7 +87,7 @@ func (s *cpusets) take(cpus []int) (string, error) {
 		s.order.MoveToBack(c.at)
 		return dir, nil
 	}
-	// New, or left by another gnoded, or the kernel has taken out a CPU that went offline.
+	// The set is new, or of another gnoded, or the kernel has removed a CPU that went offline.
 	if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", &fs.PathError{Op: "mkdir", Path: dir, Err: err}
 	}
@@ -97,7 +96,7 @@ func (s *cpusets) take(cpus []int) (string, error) {
 		s.add(c)
 	}
 	if err := errors.Join(s.fill(dir, want), c.open(dir)); err != nil {
-		_ = s.drop(c) // the first error is the one to tell; a set that is in use stays
+		_ = s.drop(c) // the first error is returned; a set that is in use stays
 		return "", err
 	}
 	s.order.MoveToBack(c.at)
@@ -131,11 +130,11 @@ func (c *cpuset) close() {
 	c.fd = -1
 }
 
-// shrink removes sets beyond the limit that nothing runs in.
+// shrink removes unused sets while there are more than the limit.
 func (s *cpusets) shrink() {
 	for at := s.order.Front(); at != nil && len(s.sets) > s.most; {
 		next := at.Next()
-		_ = s.drop(at.Value.(*cpuset)) // one that is in use stays, and is tried again
+		_ = s.drop(at.Value.(*cpuset)) // if it is in use it stays, for a later try
 		at = next
 	}
 }
@@ -152,13 +151,13 @@ func (s *cpusets) drop(c *cpuset) error {
 	return nil
 }
 
-// closeAll forgets the sets, and with remove removes those that nothing runs in.
+// closeAll forgets the sets; with remove it removes unused ones.
 func (s *cpusets) closeAll(remove bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.sets {
 		if remove {
-			_ = s.drop(c) // what is in use stays for the next gnoded
+			_ = s.drop(c) // a set in use stays for the next gnoded
 		}
 		c.close()
 	}

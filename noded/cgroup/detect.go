@@ -15,7 +15,7 @@ type Mode int
 
 // The modes.
 const (
-	None    Mode = iota // no control groups that can be used
+	None    Mode = iota // no usable control groups
 	Legacy              // v1 only
 	Hybrid              // v1 controllers beside a cgroup2 mount
 	Unified             // v2 only
@@ -35,7 +35,7 @@ func (m Mode) String() string {
 	return fmt.Sprintf("mode %d", int(m))
 }
 
-// Support is what a host offers.
+// Support says which control groups a host has.
 type Support struct {
 	Mode Mode
 	Why  string // Mode None: why, as a sentence without a full stop
@@ -45,7 +45,7 @@ type Support struct {
 	ctl []string          // controllers of v2
 }
 
-// Detect looks at what is mounted. It does not try whether it can be used: Open does.
+// Detect reads the mounts. Open, not Detect, tests whether they are usable.
 func Detect() Support {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Support) setMode() {
 	}
 }
 
-// controllers that concern us; others may be mounted.
+// controllers are those that gbatch uses; others may be mounted.
 var controllers = []string{"cpuset", "memory", "pids", "devices", "freezer", "cpuacct"}
 
 // parseMounts reads proc(5)'s mountinfo. Of several mounts of one hierarchy the first counts.

@@ -16,7 +16,7 @@ import (
 
 const maxDevices = 512 // of one policy; a v2 program has a few instructions for each
 
-// Any is the major or minor number that stands for all.
+// Any as major or minor number means all.
 const Any = -1
 
 // Device is a device file or a range of them.
@@ -25,14 +25,14 @@ type Device struct {
 	Major, Minor int64
 }
 
-// Devices says which device files a group may open. Exactly one list counts: with Deny set, everything but it opens;
-// else nothing but Allow opens. Creating device files (mknod) is treated the same.
+// Devices says which device files a group may open. Exactly one list counts: if Deny is set, all other devices open;
+// else only those of Allow open. The same holds for creating device files (mknod).
 type Devices struct {
 	Allow []Device
 	Deny  []Device
 }
 
-// BaseDevices are what ordinary programs need, for an Allow list.
+// BaseDevices are the devices that ordinary programs need, for an Allow list.
 func BaseDevices() []Device {
 	var out []Device
 	for _, b := range model.BaseDevices() {
@@ -119,7 +119,7 @@ func (v Device) String() string {
 
 const probeName = "gbatch-probe" // no job has this name
 
-// tryDeviceProgram finds out whether device programs can be attached here.
+// tryDeviceProgram tests whether device programs can be attached here.
 func (r *Root) tryDeviceProgram() error {
 	dir := filepath.Join(r.v2, probeName)
 	if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits are what a group is held to.
+// Limits are the limits of a group.
 type Limits struct {
-	CPUs      []int    // the only ones its processes run on; nil: all of the group above
+	CPUs      []int    // its processes run only on these; nil: all of the group above
 	MemBytes  int64    // 0: no limit
-	SwapBytes int64    // beyond MemBytes; Unlimited: no limit. Without MemBytes it means nothing
-	Swappy    *int     // v1's memory.swappiness, 0 to 100; nil: the kernel's. v2 has no such thing
+	SwapBytes int64    // beyond MemBytes; Unlimited: no limit. Without MemBytes it has no effect
+	Swappy    *int     // v1's memory.swappiness, 0 to 100; nil: the kernel's. v2 does not have it
 	Pids      int64    // processes and threads; 0: no limit
 	Devices   *Devices // nil: no control
 }
 
-// Unlimited is the SwapBytes of a job that may swap as it likes.
+// Unlimited is the SwapBytes of a job without a swap limit.
 const Unlimited = -1
 
 func (l *Limits) check() error {
@@ -51,11 +51,11 @@ type Group struct {
 	root *Root
 	name string
 	v2   string
-	v1   map[string]string // controller -> where its processes belong
+	v1   map[string]string // controller -> the directory of its processes
 	own  []string          // directories to remove, all hierarchies
 }
 
-// Create makes a group for a job ("job_17"). Limits that Can() denies are left out. fs.ErrExist if the group is there.
+// Create makes a group for a job ("job_17"). Limits that Can() denies are ignored. fs.ErrExist if the group exists.
 func (r *Root) Create(job string, l Limits) (*Group, error) {
 	if err := checkName(job, 1); err != nil {
 		return nil, fmt.Errorf("create group: %w", err)
@@ -116,7 +116,8 @@ func (g *Group) make(v2 string, v1 func(controller string) string, name string, 
 	return nil
 }
 
-// neededV1 spares a job the hierarchies that it has no use for. Root has no v1 directory at all where v2 does the work.
+// neededV1 tells whether a job needs the hierarchy of this controller. If v2 does the work, Root has no v1 directory at
+// all.
 func neededV1(controller string, l Limits) bool {
 	switch controller {
 	case "cpuset":
@@ -137,7 +138,7 @@ func (g *Group) mkdir(dir string) error {
 	return nil
 }
 
-// discard removes what make has made before it failed. Nothing runs there yet.
+// discard removes the directories that make has made before it failed. No process is there yet.
 func (g *Group) discard() error {
 	var errs []error
 	for _, d := range slices.Backward(g.own) {
@@ -155,7 +156,7 @@ func (g *Group) limitV2(l Limits) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		// Someone has switched the controller off since Open.
+		// The controller has been disabled since Open.
 		if err := g.root.switchOn(controller); err != nil {
 			return err
 		}
@@ -281,8 +282,7 @@ func (r *Root) Load(name string) (*Group, error) {
 	return g, nil
 }
 
-// Reopen finds a group as Load does, for processes that are still to be born into it: with the CPUs that it was made
-// for.
+// Reopen finds a group as Load does, with the cpuset of its limits, for processes that are yet to start in it.
 func (r *Root) Reopen(name string, l Limits) (*Group, error) {
 	g, err := r.Load(name)
 	if err != nil || r.sets == nil || l.CPUs == nil {
@@ -304,7 +304,7 @@ func isDir(dir string) bool {
 // Name is the name the group was created under.
 func (g *Group) Name() string { return g.name }
 
-// JoinDirs are the directories that a process of the group is born into: gshim's Cgroup. Both are empty where control
+// JoinDirs are the directories in which gshim starts a process of the group: gshim's Cgroup. Both are empty if control
 // groups can't be used.
 func (g *Group) JoinDirs() (v1 []string, v2 string) {
 	for _, c := range controllers {
@@ -322,7 +322,7 @@ const (
 )
 
 // Remove removes the group and everything below it. It waits a moment for processes that are just ending; an error
-// names the directory and what is still in it. A group that is gone is no error.
+// names the directory and the processes still in it. A group that no longer exists is no error.
 func (g *Group) Remove(ctx context.Context) error {
 	var errs []error
 	for _, base := range slices.Backward(g.root.dirs()) { // a step may have made some that Create did not

@@ -25,7 +25,7 @@ const (
 	freezeLast  = 50 * time.Millisecond
 )
 
-// trackDir is the directory whose members are the group's processes: all of them, in v2 or in the freezer.
+// trackDir is the directory that has all processes of the group: in v2 or in the freezer.
 func (g *Group) trackDir() (string, error) {
 	if g.v2 != "" {
 		return g.v2, nil
@@ -36,7 +36,7 @@ func (g *Group) trackDir() (string, error) {
 	return "", ErrUnavailable
 }
 
-// Procs lists the pids in the group and below. None is no error, nor is a group that has been removed.
+// Procs lists the pids in the group and below. An empty or removed group is no error.
 func (g *Group) Procs() ([]int, error) {
 	dir, err := g.trackDir()
 	if err != nil {
@@ -45,7 +45,7 @@ func (g *Group) Procs() ([]int, error) {
 	return readTree(dir)
 }
 
-// Empty reports whether nothing runs in the group.
+// Empty reports whether the group has no processes.
 func (g *Group) Empty() (bool, error) {
 	if g.v2 != "" {
 		b, err := os.ReadFile(filepath.Join(g.v2, "cgroup.events"))
@@ -61,7 +61,7 @@ func (g *Group) Empty() (bool, error) {
 	return err == nil && len(pids) == 0, err
 }
 
-// Signal sends a signal to every process and says to how many. For SIGKILL use Kill, which nothing escapes.
+// Signal sends a signal to every process and returns their number. For SIGKILL use Kill, which no process escapes.
 func (g *Group) Signal(sig syscall.Signal) (int, error) {
 	pids, err := g.Procs()
 	if err != nil {
@@ -80,8 +80,8 @@ func (g *Group) Signal(sig syscall.Signal) (int, error) {
 	return n, nil
 }
 
-// Kill ends everything in the group with SIGKILL, frozen or not, and returns when nothing is left. After about five
-// seconds, or when ctx ends, it gives up with an error that names a survivor: a process in an uninterruptible wait
+// Kill ends all processes of the group with SIGKILL, frozen or not, and returns when the group is empty. After about
+// five seconds, or when ctx ends, it gives up with an error that names a survivor: a process in an uninterruptible wait
 // dies when that wait ends.
 func (g *Group) Kill(ctx context.Context) error {
 	if _, err := g.trackDir(); err != nil {
@@ -131,8 +131,8 @@ func (g *Group) awaitEmpty(ctx context.Context, round func() error) error {
 		"a file server", g.name, len(pids), pids[0])
 }
 
-// killRound freezes what can be frozen, so that nothing forks while it is counted, sends SIGKILL to each, and thaws: a
-// frozen process of v1 dies only then.
+// killRound freezes the group if it can, so that no process forks meanwhile, sends SIGKILL to each, and thaws: only
+// then does a frozen process of v1 die.
 func (g *Group) killRound() error {
 	if g.root.can.Freeze {
 		if err := g.setFrozen(true); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -142,7 +142,7 @@ func (g *Group) killRound() error {
 	pids, err := g.Procs()
 	for _, pid := range pids {
 		if pid == os.Getpid() {
-			continue // never ourselves, whoever has moved us there
+			continue // never gnoded itself, even if it was moved there
 		}
 		if kerr := unix.Kill(pid, unix.SIGKILL); kerr != nil && kerr != unix.ESRCH {
 			err = errors.Join(err, fmt.Errorf("pid %d: %w", pid, kerr))
@@ -164,10 +164,10 @@ func (g *Group) setFrozen(frozen bool) error {
 		map[bool]string{true: "FROZEN", false: "THAWED"}[frozen])
 }
 
-// Freeze stops every process, without a signal that they could see, and returns when all have stopped.
+// Freeze stops every process, without a signal, and returns when all have stopped.
 func (g *Group) Freeze(ctx context.Context) error { return g.freeze(ctx, true) }
 
-// Thaw lets them go on.
+// Thaw continues them.
 func (g *Group) Thaw(ctx context.Context) error { return g.freeze(ctx, false) }
 
 func (g *Group) freeze(ctx context.Context, frozen bool) error {
@@ -195,7 +195,7 @@ func (g *Group) freeze(ctx context.Context, frozen bool) error {
 	return fmt.Errorf("%s group %s: its processes don't follow; one may be in an uninterruptible wait", verb, g.name)
 }
 
-// Frozen reports whether every process is stopped by Freeze. A group that is gone is not frozen.
+// Frozen reports whether every process is stopped by Freeze. A group that does not exist is not frozen.
 func (g *Group) Frozen() (bool, error) {
 	frozen, err := g.isFrozen()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -213,7 +213,7 @@ func (g *Group) isFrozen() (bool, error) {
 	return strings.TrimSpace(string(b)) == "FROZEN", err
 }
 
-// readTree lists the processes in a directory and below. A directory that is gone has none.
+// readTree lists the processes in a directory and below. A directory that does not exist has none.
 func readTree(dir string) ([]int, error) {
 	pids, err := readProcs(dir)
 	if err != nil {

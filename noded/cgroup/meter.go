@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// meter.go reads a group's counters again and again. A sample of a hundred jobs should cost little, so the files are
-// opened once and read by pread into one buffer; nothing is allocated.
+// meter.go reads a group's counters repeatedly. A sample of a hundred jobs should cost little, so the files are opened
+// once and read by pread into one buffer; nothing is allocated.
 
-// Counters are what a group has used so far and uses now. What a host does not count is 0.
+// Counters are a group's past and present usage. A value that the host does not count is 0.
 type Counters struct {
 	UserCPU   time.Duration
 	SysCPU    time.Duration
 	MemBytes  int64 // in use now, page cache included
-	RSSBytes  int64 // of it what processes hold: anonymous memory and shared memory
+	RSSBytes  int64 // the processes' part of it: anonymous memory and shared memory
 	SwapBytes int64
 	Faults    int64 // page faults that had to read from a disk
 	ReadB     int64 // from and to block devices, bytes; only where HasIO
@@ -26,10 +26,10 @@ type Counters struct {
 	HasIO     bool // the group's I/O is counted (v2 with the io controller)
 }
 
-// meterBuf is enough for the longest file that is read, memory.stat with its some seventy lines.
+// meterBuf is enough for the longest file, memory.stat with about seventy lines.
 const meterBuf = 16 << 10
 
-// MeterBuf is room for reading; one can serve many Meters, one after the other.
+// MeterBuf is a read buffer; many Meters can use one, one after the other.
 type MeterBuf [meterBuf]byte
 
 // Meter holds a group's files open. It is used by one goroutine.
@@ -106,7 +106,7 @@ func openCounter(dir, file string) (int, error) {
 	return fd, nil
 }
 
-// Close gives the files back.
+// Close closes the files.
 func (m *Meter) Close() error {
 	var errs []error
 	for _, fd := range []*int{&m.cpu, &m.mem, &m.stat, &m.swap, &m.procs, &m.io} {
@@ -118,7 +118,7 @@ func (m *Meter) Close() error {
 	return errors.Join(errs...)
 }
 
-// Read takes the counters. A group that has been removed is an error.
+// Read reads the counters. A removed group is an error.
 func (m *Meter) Read(c *Counters, buf *MeterBuf) error {
 	*c = Counters{}
 	if m.cpu >= 0 {
@@ -212,7 +212,7 @@ func pread(fd int, buf *MeterBuf) ([]byte, error) {
 	}
 }
 
-// count finds "name number" in a file of such lines; 0 where it is missing.
+// count finds "name number" in a file of such lines; 0 if it is missing.
 func count(b []byte, name string) int64 {
 	for len(b) > 0 {
 		line := b
@@ -241,7 +241,7 @@ func sumIO(b []byte, name string) int64 {
 	}
 }
 
-// digits reads the number that b begins with.
+// digits reads the number at the beginning of b.
 func digits(b []byte) int64 {
 	n := int64(0)
 	for _, ch := range b {

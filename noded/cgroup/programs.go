@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programs.go keeps v2's device programs: one for each different list of rules, loaded once and attached to as many
-// groups as have that list. A program lives in the kernel as long as a group has it, also when this one is closed.
+// programs.go keeps v2's device programs: one for each different list of rules, loaded once and attached to all groups
+// with that list. A program stays in the kernel as long as a group has it, also after gnoded has closed it.
 
-// maxPrograms is how many are kept loaded; a node of 8 GPUs that is handed out one by one, by halves and whole has 15.
+// maxPrograms is the number of programs that stay loaded; a node of 8 GPUs whose jobs get one GPU, a half or all has up
+// to 15.
 const maxPrograms = 64
 
 type programs struct {
@@ -25,8 +26,8 @@ type programs struct {
 	order  []string // the oldest first
 }
 
-// attach puts a policy on a v2 directory. It goes away with the directory, and can't be changed while that is there:
-// all programs that are attached must allow.
+// attach puts a policy on a v2 directory. It goes with the directory, and can't be changed before: all attached
+// programs must allow.
 func (p *programs) attach(d *Devices, dir string) error {
 	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -87,7 +88,7 @@ func (p *programs) close() error {
 	return errors.Join(errs...)
 }
 
-// key is the same for policies that allow the same.
+// key is equal for policies that allow the same devices.
 func (d *Devices) key() string {
 	list, head := d.Allow, "allow"
 	if d.Deny != nil {

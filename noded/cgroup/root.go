@@ -19,10 +19,10 @@ const (
 	maxDepth     = 8 // of a prefix
 )
 
-// Features are what a Root can do for its groups.
+// Features are the abilities of a Root.
 type Features struct {
-	Track   bool // know and kill a job's processes, whatever they do; without it all others are false
-	CPUs    bool // confine to a CPU list
+	Track   bool // list and kill all of a job's processes; without it all others are false
+	CPUs    bool // restrict to a CPU list
 	Memory  bool // limit and measure memory
 	Swap    bool // limit swap
 	Pids    bool // limit the number of processes and threads
@@ -33,10 +33,10 @@ type Features struct {
 	CountsBelow bool // a group's OOMKills include those of the groups within it
 }
 
-// ErrUnavailable says that a group exists in name only, because the host's control groups can't be used.
+// ErrUnavailable means that a group exists only by name, because the host's control groups can't be used.
 var ErrUnavailable = errors.New("control groups can't be used here")
 
-// Root is the place of one gnoded's groups.
+// Root has one gnoded's groups.
 type Root struct {
 	support  Support
 	prefix   string
@@ -47,20 +47,20 @@ type Root struct {
 	v2ctl    map[string]bool   // controllers that our v2 groups have
 	ebpf     bool              // devices by a v2 program
 	programs programs
-	mems     string   // v1 cpuset: the memory nodes that every group gets
-	sets     *cpusets // v1 cpuset: shared ones; nil where none are, or where others share that hierarchy
+	mems     string   // v1 cpuset: the memory nodes of every group
+	sets     *cpusets // v1 cpuset: shared ones; nil without them, or if other controllers share that hierarchy
 	balanced bool     // v1 cpuset: the kernel spreads load over all CPUs here, whatever the groups below say
 	ticks    int64    // of the clock in cpuacct.stat, per second
 }
 
-// Want narrows what of a host is used. The zero Want takes all there is.
+// Want restricts the host's hierarchies that are used. The zero Want uses all.
 type Want struct {
 	Version  int    // 1 or 2: only hierarchies of that version; 0: both
 	Below    string // only hierarchies mounted at this directory or below it; "": all
 	Disabled bool   // none at all
 }
 
-// narrow takes out of what a host offers what is not wanted.
+// narrow removes the hierarchies that are not wanted.
 func (w Want) narrow(s Support) Support {
 	if s.Mode == None {
 		return s
@@ -88,10 +88,11 @@ func (w Want) narrow(s Support) Support {
 }
 
 // Open prepares a prefix, such as gbatch/cluster-node: relative, of letters, digits and ._-, unique on this machine. A
-// host that lets us do nothing is no error: then Mode is None and Why says so. Errors are wrong prefixes only.
+// host without usable control groups is no error: then Mode is None and Why has the reason. Only a wrong prefix is an
+// error.
 func Open(prefix string) (*Root, error) { return OpenPart(prefix, Want{}) }
 
-// OpenPart does so with a part of what the host has.
+// OpenPart does the same with a part of the host's hierarchies.
 func OpenPart(prefix string, w Want) (*Root, error) {
 	if err := checkName(prefix, maxDepth); err != nil {
 		return nil, fmt.Errorf("cgroup prefix: %w", err)
@@ -118,7 +119,7 @@ func open(prefix string, s Support, uid int) *Root {
 	if s.v2 != "" {
 		note(again(r.openV2))
 	}
-	// v1 for what v2 lacks.
+	// v1 has the controllers that v2 lacks.
 	want := []string{"cpuset", "memory", "pids"}
 	if r.v2 == "" {
 		want = append(want, "freezer", "cpuacct")
@@ -148,8 +149,7 @@ func open(prefix string, s Support, uid int) *Root {
 	return r
 }
 
-// again repeats an opening that met another gnoded's Close, which removes the directories above its own if they are
-// empty.
+// again repeats open if another gnoded's Close interferes: that removes empty directories above its own.
 func again(open func() error) error {
 	const tries = 5
 	var err error
@@ -161,7 +161,7 @@ func again(open func() error) error {
 	return err
 }
 
-// none makes the root one that does nothing.
+// none makes a root without control groups.
 func (r *Root) none(why string) {
 	if why == "" {
 		why = "no hierarchy lets us make groups"
@@ -187,7 +187,7 @@ func (r *Root) setFeatures() {
 	}
 }
 
-// setWhy makes one sentence of what is missing.
+// setWhy makes one sentence of the missing features.
 func (r *Root) setWhy(problems []string) {
 	var missing []string
 	for _, f := range []struct {
@@ -212,13 +212,13 @@ func (r *Root) setWhy(problems []string) {
 // Mode is how the host's control groups are mounted; None if they can't be used.
 func (r *Root) Mode() Mode { return r.support.Mode }
 
-// Can says what works.
+// Can returns the features that work.
 func (r *Root) Can() Features { return r.can }
 
-// Why names in one sentence what can't be enforced; "" when everything can.
+// Why names in one sentence the limits that can't be enforced; "" if all can.
 func (r *Root) Why() string { return r.why }
 
-// openV2 makes the prefix in v2 and switches on the controllers that v2 has for it.
+// openV2 makes the prefix in v2 and enables v2's controllers for it.
 func (r *Root) openV2() error {
 	dir := filepath.Join(r.support.v2, r.prefix)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -239,8 +239,8 @@ func (r *Root) openV2() error {
 	return errors.Join(errs...)
 }
 
-// switchOn makes a controller available to our groups, from the root down. It is repeated when a group lacks it,
-// because others (systemd, on a daemon-reload) switch off what they don't use.
+// switchOn makes a controller available to our groups, from the root down. It is repeated if a group lacks it, because
+// other programs (systemd, on a daemon-reload) disable controllers that they don't use.
 func (r *Root) switchOn(controller string) error {
 	at := r.support.v2
 	for _, part := range append([]string{"."}, strings.Split(r.prefix, "/")...) {
@@ -267,7 +267,7 @@ func (r *Root) openV1(controller string) error {
 		}
 		switch controller {
 		case "cpuset":
-			// A v1 cpuset is born empty, and nothing can run or be made below it until it is filled.
+			// A new v1 cpuset is empty: until it is filled it can have no process and no directory below.
 			if err := errors.Join(inherit(above, at, "cpuset.cpus"), inherit(above, at, "cpuset.mems")); err != nil {
 				return err
 			}
@@ -283,14 +283,14 @@ func (r *Root) openV1(controller string) error {
 			return fmt.Errorf("read the memory nodes: %w", err)
 		}
 		r.mems = strings.TrimSpace(string(b))
-		b, err = os.ReadFile(filepath.Join(at, balanceFile)) // where it is missing nothing is written to it
+		b, err = os.ReadFile(filepath.Join(at, balanceFile)) // if it is missing, it is not written
 		r.balanced = err == nil && strings.TrimSpace(string(b)) == "1"
 	}
 	r.v1[controller] = at
 	return nil
 }
 
-// shareCpusets lets groups with the same CPUs run in one cpuset, where that hierarchy serves nothing else.
+// shareCpusets lets groups with the same CPUs share a cpuset, if that hierarchy has no other controller.
 func (r *Root) shareCpusets() error {
 	base := r.v1["cpuset"]
 	for c, dir := range r.v1 {
@@ -306,9 +306,9 @@ func (r *Root) shareCpusets() error {
 	return err
 }
 
-// balanceFile says of a v1 cpuset that the kernel is to spread load over its CPUs. Where a group above says so it
-// changes nothing, but every cpuset that has it makes the kernel work out its scheduling domains anew when it is filled
-// and when it is removed, which costs more than all else about a job's group.
+// balanceFile tells the kernel to balance load over the CPUs of a v1 cpuset. If a group above has it, it changes
+// nothing, but for every cpuset with it the kernel computes its scheduling domains again when the set is filled and
+// removed: this costs more than the rest of a job's group.
 const balanceFile = "cpuset.sched_load_balance"
 
 // inherit fills a cpuset file from the group above.
@@ -324,7 +324,7 @@ func inherit(above, at, file string) error {
 	return writeFile(filepath.Join(at, file), strings.TrimSpace(string(v)))
 }
 
-// useHierarchy makes a v1 memory group account for what is below it; newer kernels do so anyway.
+// useHierarchy makes a v1 memory group include the groups below it; newer kernels always do.
 func useHierarchy(at string) error {
 	file := filepath.Join(at, "memory.use_hierarchy")
 	if b, err := os.ReadFile(file); errors.Is(err, fs.ErrNotExist) || strings.TrimSpace(string(b)) == "1" {
@@ -333,7 +333,7 @@ func useHierarchy(at string) error {
 	return writeFile(file, "1")
 }
 
-// List gives the names of the groups that exist, sorted.
+// List gives the names of the existing groups, sorted.
 func (r *Root) List() ([]string, error) {
 	names := map[string]bool{}
 	for _, dir := range r.dirs() {
@@ -350,7 +350,7 @@ func (r *Root) List() ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// Contains reports whether a process is in one of the groups. It is false for a process that is gone.
+// Contains reports whether a process is in one of the groups. It is false for a process that has ended.
 func (r *Root) Contains(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -379,7 +379,7 @@ func (r *Root) dirs() []string {
 	return out
 }
 
-// Close removes the prefix where it is empty. Groups that exist keep it, and their device rules.
+// Close removes the prefix where it is empty. Existing groups keep it, and their device rules.
 func (r *Root) Close() error {
 	if err := r.programs.close(); err != nil {
 		return err
@@ -408,7 +408,7 @@ func (r *Root) Close() error {
 	return nil
 }
 
-// checkName refuses what is not a plain relative path of at most that many parts.
+// checkName accepts only a plain relative path of at most depth parts.
 func checkName(name string, depth int) error {
 	if name == "" || len(name) > maxNameBytes {
 		return fmt.Errorf("a name of %d bytes, expected 1 to %d", len(name), maxNameBytes)
@@ -438,8 +438,8 @@ func exists(dir, file string) bool {
 	return err == nil
 }
 
-// writeFile writes a control file with one write and without creating it. The kernel gives some writes up for a signal,
-// v1's memory limits for one, and the Go runtime sends signals to its own threads: those writes are made again.
+// writeFile writes a control file with one write and without creating it. A signal interrupts some writes, such as
+// those of v1's memory limits, and the Go runtime sends signals to its own threads: those writes are repeated.
 func writeFile(path, value string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sub.go makes groups within a job's: its steps. Where the job's own group has a v2 controller to pass on, the kernel
-// wants it to hold no processes itself; those of its batch script are moved aside then, which costs only jobs that have
-// steps.
+// sub.go makes groups within a job's group, for its steps. If the job's group enables v2 controllers for them, the
+// kernel requires that it has no processes itself; those of the batch script are then moved aside, so only jobs with
+// steps pay for this.
 
-// ownPart is the group that a job's own processes are moved to. No step has this name.
+// ownPart is the group for a job's own processes. No step has this name.
 const ownPart = "own"
 
-// moveRounds bounds how often the processes of a group are looked at that forks while it is moved.
+// moveRounds limits how often moveAside reads the processes of a group that forks meanwhile.
 const moveRounds = 100
 
-// Sub makes a group within this one, for a step ("step_0"): a part of what the job has. It is measured by itself as far
-// as the host can, and its limits and devices hold beside the job's. fs.ErrExist if it is there, fs.ErrNotExist if the
-// job's group is gone.
+// Sub makes a group within this one, for a step ("step_0"): a part of the job's resources. It has its own counters if
+// the host has them, and its limits and devices hold in addition to the job's. fs.ErrExist if it exists, fs.ErrNotExist
+// if the job's group does not.
 func (g *Group) Sub(step string, l Limits) (*Group, error) {
 	if err := checkName(step, 1); err != nil || step == ownPart {
 		return nil, fmt.Errorf("create group in %s: %w", g.name,
@@ -47,7 +47,7 @@ func (g *Group) Sub(step string, l Limits) (*Group, error) {
 	return s, nil
 }
 
-// forSteps gives the directories of v1 in which a step's are made. Where the job itself needed none, it gets one now.
+// forSteps gives the v1 directories for a step's group. If the job has none in a hierarchy, it gets one now.
 func (g *Group) forSteps(l Limits) (map[string]string, error) {
 	above := make(map[string]string, len(controllers))
 	for _, c := range controllers {
@@ -76,8 +76,8 @@ func (g *Group) forSteps(l Limits) (map[string]string, error) {
 	return above, nil
 }
 
-// passOn makes this group's v2 controllers available below it, after its processes have been moved aside: with some of
-// them in it the kernel would refuse memory, and take cpuset and pids in a way that leaves the groups below useless.
+// passOn makes this group's v2 controllers available below it, after its processes have been moved aside: with
+// processes in it the kernel would refuse memory, and would accept cpuset and pids but make the groups below unusable.
 func (g *Group) passOn() error {
 	on := ""
 	for _, c := range []string{"cpuset", "memory", "pids"} {
@@ -94,7 +94,7 @@ func (g *Group) passOn() error {
 	return writeFile(filepath.Join(g.v2, "cgroup.subtree_control"), on[1:])
 }
 
-// moveAside moves the processes that are in the group itself to one below it.
+// moveAside moves the group's own processes to a group below it.
 func (g *Group) moveAside() error {
 	aside := filepath.Join(g.v2, ownPart)
 	for range moveRounds {

@@ -16,19 +16,19 @@ import (
 // proof.
 
 const (
-	tryPart  = "doctor" // the part of a group in which it is tried; no step has this name
+	tryPart  = "doctor" // the part of a group for the test; no step has this name
 	tryLimit = 2 * time.Second
 	tryGrace = 100 * time.Millisecond
 )
 
-// tryScript joins the group in $1, opens the other arguments and says of each what came of it.
+// tryScript joins the group in $1, opens the other arguments and prints the result of each.
 const tryScript = `echo $$ >"$1/cgroup.procs" || exit 9
 shift
 for f; do if e=$( (: <"$f") 2>&1 ); then echo open; else echo "$e"; fi; done`
 
-// TryDevices has a process in a part of the group, which has all rules of the group and nobody else in it, open device
-// files for reading, and tells of each whether the kernel denied it. What fails otherwise (no driver behind a file) was
-// not denied. Where no rules are on the group ok is false.
+// TryDevices starts a process in a separate part of the group, with all its rules. The process opens device files for
+// reading; denied tells for each whether the kernel denied it. Other failures (a file without a driver) don't count as
+// denied. ok is false if the group has no rules.
 func (g *Group) TryDevices(ctx context.Context, files []string) (denied []bool, ok bool, err error) {
 	above := g.v1["devices"]
 	if above == "" && g.root.ebpf {

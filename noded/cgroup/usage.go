@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what a group has used so far, all its processes together, also those that have ended. What a host does not
-// measure is 0 (see Features CPUTime and Memory).
+// Usage is a group's usage so far, of all its processes together, also of those that have ended. A value that the host
+// does not measure is 0 (see Features CPUTime and Memory).
 type Usage struct {
 	UserCPU      time.Duration
 	SysCPU       time.Duration
-	MemPeakBytes int64 // the most at any time, page cache included; before Linux 5.19 on v2: what it is now
+	MemPeakBytes int64 // the most at any time, page cache included; before Linux 5.19 on v2: the present value
 	OOMKills     int64 // processes that the kernel has killed because the group was at its memory limit
 }
 
-// Usage reads the counters. A group that has been removed is an error (fs.ErrNotExist).
+// Usage reads the counters. A removed group is an error (fs.ErrNotExist).
 func (g *Group) Usage() (Usage, error) {
 	var u Usage
 	err := errors.Join(g.cpuUsage(&u), g.memUsage(&u))
@@ -91,7 +91,7 @@ func (g *Group) memUsage(u *Usage) error {
 	return err
 }
 
-// MemLimit gives the group's memory limit in bytes; 0 where there is none.
+// MemLimit gives the group's memory limit in bytes; 0 if there is none.
 func (g *Group) MemLimit() (int64, error) {
 	dir, file := g.v1["memory"], "memory.limit_in_bytes"
 	switch {
@@ -106,7 +106,7 @@ func (g *Group) MemLimit() (int64, error) {
 		return 0, err
 	}
 	n := digits(b)
-	if n >= 1<<62 { // how v1 says that there is none
+	if n >= 1<<62 { // v1's value for no limit
 		n = 0
 	}
 	return n, nil
@@ -124,7 +124,7 @@ func number(dir, file string) (int64, error) {
 	return digits(b), nil
 }
 
-// smallFile is room for the counters that are read at a group's end, bytes.
+// smallFile is the size of the buffer for counters at a group's end, bytes.
 const smallFile = 2048
 
 // readSmall reads a control file of at most smallFile bytes with three system calls: every job's end reads four of
