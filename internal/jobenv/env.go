@@ -12,14 +12,14 @@ import (
 	"gbatch/internal/proto"
 )
 
-// env.go builds the environment of a batch script: what the job was submitted with, less what describes some other
-// job, plus what describes this one. The names, values and conditions are those of Slurm 22.05's batch step, observed
+// env.go builds the environment of a batch script: the submitted variables, without those that describe another job,
+// plus those that describe this one. The names, values and conditions are those of Slurm 22.05's batch step, observed
 // on a running one (testdata/slurm-22.05.txt), with the variables that later releases added.
 //
-// Where it does better on purpose: a variable that gnoded owns never leaks from the job that submitted this one into
-// it, so a plain job submitted by an array task has no SLURM_ARRAY_TASK_ID.
+// One difference is deliberate: gnoded's own variables never leak from the submitting job into this one, so a plain job
+// submitted by an array task has no SLURM_ARRAY_TASK_ID.
 
-// maxEnvVars is the number of variables a submitted environment may hold.
+// maxEnvVars is the most variables in a submitted environment.
 const maxEnvVars = 32768
 
 // Node is the part of jobs' environments that is the same for every job of this node.
@@ -28,20 +28,20 @@ type Node struct {
 	Cluster    string
 	Controller string   // host:port of one, for SLURM_WORKING_CLUSTER
 	Conf       string   // the configuration file; "": none was read
-	Hidden     []string // variables that only a job has that was given units of a resource which this node has
-	Units      *Units   // how units are named
+	Hidden     []string // variables that only jobs with units of one of this node's resources have
+	Units      *Units   // names of units
 	User       func(uid uint32) Account
 }
 
-// Account is what the password database says of a user. Empty fields are unknown.
+// Account is a user's entry in the password database. Empty fields are unknown.
 type Account struct {
 	Name  string
 	Home  string
 	Shell string
 }
 
-// What SLURM_WORKING_CLUSTER says beside the cluster and its address: the RPC version of the Slurm whose tools gbatch
-// answers to, and the plugin number of select/cons_tres.
+// The last parts of SLURM_WORKING_CLUSTER, after the cluster and its address: the RPC version of the Slurm release that
+// gbatch is compatible with, and the plugin number of select/cons_tres.
 const (
 	slurmProtocol = 11008
 	selectPlugin  = 109
@@ -78,8 +78,8 @@ func (e *Node) Script(l *proto.Launch, submitted []byte) ([]string, error) {
 	return e.fill(out, &has, l), nil
 }
 
-// owned are the variables that describe a job or its place and that only gnoded sets. Those of steps are here too: a
-// batch script is not in the step from which it may have been submitted.
+// owned are the variables that describe a job or its place and that only gnoded sets. Those of steps are included: a
+// batch script does not belong to the step that may have submitted it.
 var owned = map[string]bool{
 	"SLURMD_NODENAME": true, "SLURM_ARRAY_JOB_ID": true, "SLURM_ARRAY_TASK_COUNT": true, "SLURM_ARRAY_TASK_ID": true,
 	"SLURM_ARRAY_TASK_MAX": true, "SLURM_ARRAY_TASK_MIN": true, "SLURM_ARRAY_TASK_STEP": true, "SLURM_CLUSTER_NAME": true,
@@ -103,8 +103,8 @@ var owned = map[string]bool{
 	"ENVIRONMENT": true, "HOSTNAME": true,
 }
 
-// owns reports whether a submitted variable is gnoded's to set. On a node with GPUs that includes what makes them
-// visible: a job without GPUs has none of these set, as in Slurm since 21.08. On a node without, they are the user's.
+// owns reports whether only gnoded sets a variable. On a node with GPUs that includes the variables that make them
+// visible: a job without GPUs has none of these, as in Slurm since 21.08. On a node without GPUs, they are the user's.
 func (e *Node) owns(name []byte) bool {
 	return owned[string(name)] || slices.Contains(e.Hidden, string(name))
 }
@@ -138,7 +138,7 @@ func (e *Node) describe(l *proto.Launch) []string {
 }
 
 // Allocation gives the variables that describe an allocation to a command outside of its nodes: galloc's shell, grun.
-// cluster is "" where it is not known.
+// cluster is "" if unknown.
 func Allocation(l *proto.Launch, cluster string) []string {
 	v := make(Vars, 0, 48)
 	describeJob(&v, l)
@@ -147,7 +147,7 @@ func Allocation(l *proto.Launch, cluster string) []string {
 	return v
 }
 
-// describeJob sets what is the same wherever the job is looked at.
+// describeJob sets the variables that are the same on all hosts.
 func describeJob(v *Vars, l *proto.Launch) {
 	s := l.Spec
 	v.Num("SLURM_JOB_ID", int64(l.Job))
@@ -188,7 +188,7 @@ func describeJob(v *Vars, l *proto.Launch) {
 	describeGPURequest(v, s)
 }
 
-// describeRequest sets what Slurm sets only where the user gave the option.
+// describeRequest sets variables that Slurm sets only if the user gave the option.
 func describeRequest(v *Vars, l *proto.Launch) {
 	s := l.Spec
 	if s.Tasks > 0 || s.TasksPerNode > 0 {
@@ -219,7 +219,7 @@ func describeRequest(v *Vars, l *proto.Launch) {
 	describeBinding(v, s)
 }
 
-// bindNames are the variables with which a job that says how its tasks are bound tells grun.
+// bindNames are the variables that pass a job's binding of tasks on to grun.
 var bindNames = map[string]bool{"SLURM_GPU_BIND": true, "SLURM_CPU_BIND": true, "SLURM_MEM_BIND": true,
 	"SLURM_DISTRIBUTION":   true,
 	"SLURM_DIST_PLANESIZE": true, "SLURM_HINT": true, "SLURM_NTASKS_PER_GPU": true}
@@ -248,7 +248,7 @@ func describeBinding(v *Vars, s *model.Spec) {
 	}
 }
 
-// describeGPURequest says how many GPUs were asked for.
+// describeGPURequest sets the numbers of requested GPUs.
 func describeGPURequest(v *Vars, s *model.Spec) {
 	var req [3]string
 	for _, g := range s.AskedGres() {
@@ -279,7 +279,7 @@ func describeGPURequest(v *Vars, s *model.Spec) {
 	v.Given("SLURM_TRES_PER_TASK", otherPerTask(s))
 }
 
-// otherPerTask gives the resources beside GPUs that each task was given, as --tres-per-task has them: grun reads it.
+// otherPerTask gives each task's resources other than GPUs, in the form of --tres-per-task, for grun.
 func otherPerTask(s *model.Spec) string {
 	var words []string
 	for _, g := range s.AskedGres() {
@@ -290,8 +290,8 @@ func otherPerTask(s *model.Spec) string {
 	return strings.Join(words, ",")
 }
 
-// ShowUnits sets the variables by which runtimes find the units in mine; open is what the control group of the process
-// opens: the job's part of the node, or the step's.
+// ShowUnits sets the variables by which runtimes find the units in mine; open has the units that the process's control
+// group allows: the job's part of the node, or the step's.
 func (e *Node) ShowUnits(v *Vars, mine, open *model.NodeAlloc) {
 	for i := range mine.Gres {
 		name := mine.Gres[i].Name
@@ -303,7 +303,7 @@ func (e *Node) ShowUnits(v *Vars, mine, open *model.NodeAlloc) {
 	e.showShared(v, mine, open)
 }
 
-// givenNames notes which of the variables that fill may add were submitted.
+// givenNames records which of fill's variables were submitted.
 type givenNames struct {
 	tmpdir, home, user, logname, shell, path, submitDir, prio bool
 }
@@ -329,7 +329,7 @@ func (g *givenNames) note(name []byte) {
 	}
 }
 
-// fill adds what a script can't do without and the submission left out (--export=NONE).
+// fill adds variables that a script needs and the submission left out (--export=NONE).
 func (e *Node) fill(env []string, has *givenNames, l *proto.Launch) []string {
 	v := Vars(env)
 	if !has.submitDir {
@@ -378,7 +378,7 @@ func (v *Vars) Set(name, value string) {
 
 func (v *Vars) Num(name string, n int64) { *v = append(*v, name+"="+strconv.FormatInt(n, 10)) }
 
-// Given sets a variable that has a value.
+// Given sets a variable unless its value is empty.
 func (v *Vars) Given(name, value string) {
 	if value != "" {
 		v.Set(name, value)

@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// slurmEnvs reads what real Slurm set, by job.
+// slurmEnvs reads the variables that real Slurm set, by job.
 func slurmEnvs(t testing.TB) map[string]map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/slurm-22.05.txt")
@@ -58,7 +58,8 @@ func nodeAlloc(node string, cpus, tasks, gpus int) model.NodeAlloc {
 	return na
 }
 
-// Real Slurm's values, name by name; and what it did not set is not set here, save what later releases added.
+// TestEnvironmentIsSlurms checks every variable of real Slurm, and that no others are set, except those of later
+// releases.
 func TestEnvironmentIsSlurms(t *testing.T) {
 	jobs := map[string]*proto.Launch{
 		"plain": launchOn(1, "plain", nodeAlloc("rn1", 1, 1, 0)),
@@ -136,7 +137,7 @@ func TestEnvironmentDetails(t *testing.T) {
 	l.LimitS, l.Restarts, l.Resv = 90, 2, "maint"
 	l.Spec.QOS, l.Spec.Overcommit, l.Spec.Name, l.Spec.UID, l.Spec.GID = "high", true, "odd\x00name", 1000, 100
 	e := testEnv("n1")
-	// From the job that submitted this one, and from nobody.
+	// From the job that submitted this one, and malformed entries.
 	submitted := "SLURM_ARRAY_TASK_ID=9\x00SLURM_NTASKS=4\x00SLURM_STEP_ID=0\x00SLURM_EXPORT_ENV=NONE\x00" +
 		"SLURM_PRIO_PROCESS=5\x00=x\x00noequals\x00\x00EMPTY=\x00LAST=1"
 	env, err := e.Script(l, []byte(submitted))

@@ -6,11 +6,11 @@ import (
 	"gbatch/internal/model"
 )
 
-// share.go describes shares of GPUs to the jobs that hold them: the GPU itself is seen as if it were the job's, how
-// much of it is in the variables of shard and mps. Its device file may be opened (units.go): several jobs have it open.
+// share.go describes shares of GPUs to their jobs: the job sees the GPU as if it were its own, and the variables of
+// shard and mps give the size of its share. Several jobs may open the GPU's device file (units.go).
 
-// mpsDir is where prologs keep the directories of MPS control daemons, one for each user and GPU: see
-// etc/examples/prolog-mps.sh, which makes them. It is root's, so that nobody can put something in the way of others.
+// mpsDir has the directories of MPS control daemons, one for each user and GPU; etc/examples/prolog-mps.sh makes them.
+// It belongs to root, so that no user can block others.
 const mpsDir = "/run/nvidia-mps"
 
 // mpsDirs gives the directories of the MPS control daemon of one user on one GPU: its pipes and its logs.
@@ -19,7 +19,7 @@ func mpsDirs(uid uint32, gpu int32) (pipe, log string) {
 	return dir + "/pipe", dir + "/log"
 }
 
-// sharedGPUs gives the GPUs of whose shares a part of the node is made: one at most.
+// sharedGPUs gives the GPUs whose shares a part of the node has: at most one.
 func sharedGPUs(here *model.NodeAlloc) model.Bits {
 	var gpus model.Bits
 	for i := range here.Gres {
@@ -30,7 +30,7 @@ func sharedGPUs(here *model.NodeAlloc) model.Bits {
 	return gpus
 }
 
-// Shares sets what says how much of a GPU is the job's; which one it is, countGPUs says.
+// Shares sets the variables for the size of the job's share of a GPU; countGPUs names the GPU.
 func Shares(v *Vars, uid uint32, here *model.NodeAlloc) {
 	for i := range here.Gres {
 		g := &here.Gres[i]
@@ -50,11 +50,11 @@ func Shares(v *Vars, uid uint32, here *model.NodeAlloc) {
 	}
 }
 
-// mpsPercent gives what units of mps are of a GPU, in percent: 1 at least.
+// mpsPercent converts units of mps to percent of a GPU: at least 1.
 func mpsPercent(units, of int) int64 { return int64(max(1, units*100/max(1, of))) }
 
-// showShared sets the variables by which runtimes find the GPU that a job shares. The daemon of MPS has this GPU alone,
-// so its clients count it as the first, whatever they may open.
+// showShared sets the variables by which runtimes find the GPU that a job shares. The MPS daemon has only this GPU, so
+// for its clients it is the first one, whatever they may open.
 func (e *Node) showShared(v *Vars, mine, open *model.NodeAlloc) {
 	gpus := sharedGPUs(mine)
 	if gpus.Empty() {

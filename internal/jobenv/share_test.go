@@ -14,8 +14,8 @@ func shareAlloc(name string, units int, gpu, of int32) *model.NodeAlloc {
 	return &na
 }
 
-// TestShareEnvironment: a job that shares a GPU sees that GPU, as whoever may open nothing else or all of them counts
-// it, and how much of it is its own.
+// TestShareEnvironment checks that a job with a share of a GPU sees that GPU, numbered by the GPUs that it may open,
+// and the size of its share.
 func TestShareEnvironment(t *testing.T) {
 	held := &Units{Relative: map[string]bool{"gpu": true}}
 	uuids := &Units{ByUUID: true, UUID: map[Unit]string{{"gpu", 3}: "GPU-3"}}

@@ -12,11 +12,11 @@ import (
 	"gbatch/internal/proto"
 )
 
-// step.go builds the environments of a step's tasks: what the command that asked for the step has, less what describes
-// another step or task, plus what describes the job, the step and the task. Names and values are srun's, looked up on a
-// running Slurm 22.05.
+// step.go builds the environments of a step's tasks: the variables of the command that requested the step, without
+// those that describe another step or task, plus those that describe the job, the step and the task. Names and values
+// are srun's, as observed on a running Slurm 22.05.
 
-// stepOwned are the variables, beside those of a job, that only gnoded sets in a step.
+// stepOwned are the variables, besides those of a job, that only gnoded sets in a step.
 var stepOwned = map[string]bool{
 	"SLURM_CPU_BIND": true, "SLURM_CPU_BIND_LIST": true, "SLURM_CPU_BIND_TYPE": true, "SLURM_CPU_BIND_VERBOSE": true,
 	"SLURM_MEM_BIND": true, "SLURM_MEM_BIND_LIST": true, "SLURM_MEM_BIND_TYPE": true, "SLURM_MEM_BIND_VERBOSE": true,
@@ -25,8 +25,7 @@ var stepOwned = map[string]bool{
 	"SLURM_SHARDS_ON_NODE": true, "SLURM_PTY_PORT": true, "SLURM_PTY_WIN_COL": true, "SLURM_PTY_WIN_ROW": true,
 }
 
-// perTask are those that differ between the tasks of a node, and jobOnly those of the batch script that a step has
-// anew.
+// jobOnly are the batch script's variables that a step sets anew.
 var jobOnly = map[string]bool{
 	"SLURM_PROCID": true, "SLURM_LOCALID": true, "SLURM_GTIDS": true, "SLURM_NODEID": true, "SLURM_NTASKS": true,
 	"SLURM_NPROCS": true,
@@ -35,14 +34,14 @@ var jobOnly = map[string]bool{
 	"SLURM_NODELIST":      true, "ENVIRONMENT": true, "HOSTNAME": true, "SLURM_UMASK": true,
 }
 
-// TaskView is what the environment of one task says beside the step's.
+// TaskView has the values of one task's own variables.
 type TaskView struct {
 	Rank, Local int
-	GPUs        model.Bits // that it sees
-	CPUs        model.Bits // that it is bound to, as the machine counts; empty: not bound
+	GPUs        model.Bits // visible to it
+	CPUs        model.Bits // bound to it, by the machine's numbers; empty: not bound
 }
 
-// StepBase gives the part of the environment that all tasks of a node have.
+// StepBase gives the common part of the environments of a node's tasks.
 func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here int, rq *proto.StepRequest) []string {
 	v := make(Vars, 0, 96)
 	for entry := range strings.SplitSeq(string(rq.Env), "\x00") {
@@ -102,7 +101,7 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 	return v
 }
 
-// StepTask gives a task's environment: base, and what is its own.
+// StepTask gives a task's environment: base and the task's own variables.
 func (e *Node) StepTask(base []string, part *proto.StepNode, b *proto.StepBind, t *TaskView) []string {
 	v := make(Vars, 0, len(base)+16)
 	v = append(v, base...)
@@ -157,7 +156,7 @@ func (e *Node) StepTask(base []string, part *proto.StepNode, b *proto.StepBind, 
 	return v
 }
 
-// PlacesIn counts the members of own within all.
+// PlacesIn lists the positions of own's members within all.
 func PlacesIn(all, own model.Bits) string {
 	var out []string
 	at := 0

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// units.go names a job's units for the runtimes that use them: CUDA_VISIBLE_DEVICES and its like. Where the kernel lets
-// a job open its own units only, a runtime counts those, from 0; else it counts all of the node's.
+// units.go names a job's units for runtimes: CUDA_VISIBLE_DEVICES and the like. If the kernel lets a job open only its
+// own units, a runtime numbers these from 0; otherwise it numbers all of the node's.
 
 // The variables of each kind of runtime, and the flags of gres.conf that choose them for gpu.
 var (
@@ -17,11 +17,11 @@ var (
 	envFlag = map[string]string{"nvidia_gpu_env": gpuVars[0], "amd_gpu_env": gpuVars[1], "opencl_env": gpuVars[2],
 		"intel_gpu_env": gpuVars[3]}
 	npuVars = [...]string{"ASCEND_RT_VISIBLE_DEVICES"}
-	// see shareenv.go
+	// see share.go
 	mpsVars = [...]string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}
 )
 
-// takesUUID says which runtimes know a unit by its UUID.
+// takesUUID reports whether a variable's runtime accepts UUIDs.
 func takesUUID(name string) bool { return name == gpuVars[0] || name == gpuVars[1] }
 
 // Unit is one unit of a resource, by its number on the node.
@@ -30,16 +30,16 @@ type Unit struct {
 	Index    int
 }
 
-// Units is how a node's units are named. The zero value, and nil, name every unit by its number on the node.
+// Units has the names of a node's units. The zero value and nil name every unit by its number on the node.
 type Units struct {
 	ByUUID   bool                // GpuEnvStyle=uuid
-	Relative map[string]bool     // resources to whose own units the kernel holds jobs
-	UUID     map[Unit]string     // of units that have one
+	Relative map[string]bool     // resources whose units only their job can open
+	UUID     map[Unit]string     // UUIDs of units that have one
 	Parent   map[int]int         // the GPU, by the driver's count, of each unit of mig
-	Vars     map[string][]string // by resource; what is not here has Slurm's
+	Vars     map[string][]string // by resource; other resources have Slurm's variables
 }
 
-// Choose takes the variables of GPUs that the flags of gres.conf ask for, or else what was detected says.
+// Choose sets the variables of GPUs from the flags of gres.conf, or else from the detected kind.
 func (v *Units) Choose(flags []string, detect string) {
 	chosen, said := []string{}, false
 	for _, flag := range flags {
@@ -62,7 +62,7 @@ func (v *Units) Choose(flags []string, detect string) {
 
 // varsOf gives the variables of a resource.
 func (v *Units) varsOf(resource string) []string {
-	if resource == model.MIGName { // instances of GPUs
+	if resource == model.MIGName { // MIG instances of GPUs
 		resource = model.GPUName
 	}
 	if v != nil {
@@ -97,8 +97,8 @@ func (v *Units) HiddenOn(def *model.NodeDef) (names []string) {
 	return names
 }
 
-// show sets a resource's variables to the units in mine, for a process whose control group opens those in open: a job's
-// or a step's all.
+// show sets a resource's variables to the units in mine, for a process whose control group allows those in open: all of
+// a job's or a step's.
 func (v *Units) show(to *Vars, resource string, mine, open model.Bits) {
 	names := v.varsOf(resource)
 	if len(names) == 0 || mine.Empty() {
@@ -116,7 +116,7 @@ func (v *Units) show(to *Vars, resource string, mine, open model.Bits) {
 	}
 }
 
-// numbers counts mine as a runtime does.
+// numbers gives mine by a runtime's numbers.
 func (v *Units) numbers(resource string, mine, open model.Bits) string {
 	if v == nil || !v.Relative[resource] {
 		return CommaList(mine)
@@ -133,8 +133,8 @@ func (v *Units) numbers(resource string, mine, open model.Bits) string {
 	return strings.Join(out, ",")
 }
 
-// GPUsOf gives the GPUs behind what is held of a node, by their numbers there, and how many units of GPUs that is: GPUs
-// of which instances (mig) or shares are held are among them.
+// GPUsOf gives the GPUs of held resources by their numbers on the node, and the number of units. It includes GPUs with
+// held MIG instances or shares.
 func (v *Units) GPUsOf(held []model.GresAlloc) (gpus model.Bits, units int) {
 	for i := range held {
 		g := &held[i]
@@ -157,7 +157,7 @@ func (v *Units) GPUsOf(held []model.GresAlloc) (gpus model.Bits, units int) {
 	return gpus, units
 }
 
-// countGPUs sets the variable that numbers them, and how many there are.
+// countGPUs sets the variable with the GPUs' numbers, and their count.
 func (v *Units) countGPUs(to *Vars, name string, held []model.GresAlloc) {
 	gpus, units := v.GPUsOf(held)
 	if !gpus.Empty() {
@@ -168,7 +168,8 @@ func (v *Units) countGPUs(to *Vars, name string, held []model.GresAlloc) {
 	}
 }
 
-// uuidsOf names units by UUID where they are to be named so, and where only that works: MIG instances. "" for numbers.
+// uuidsOf names units by UUID if so configured, and MIG instances always, because only UUIDs work for them. "" means
+// numbers.
 func (v *Units) uuidsOf(resource string, mine model.Bits) string {
 	if v == nil {
 		return ""

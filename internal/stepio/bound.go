@@ -7,16 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LostAfter is how long a connection between a relay and its command may be cut off before both give it up: as long as
-// a step waits for a node that can't be reached. A shorter cut only delays what tasks write.
+// LostAfter is the longest interruption of a connection between a relay and its command before both close it: the time
+// that a step waits for an unreachable node. A shorter one only delays the tasks' output.
 const LostAfter = 60 * time.Second
 
-// keepProbes is how many times an idle connection is tried within the time.
+// keepProbes is the number of keepalive probes of an idle connection within the time.
 const keepProbes = 4
 
-// Bound has the kernel give a TCP connection up when nothing of the other side has been heard for so long, in whole
-// seconds of at least keepProbes: bytes that are not acknowledged, and where nothing is sent probes that aren't
-// answered.
+// Bound makes the kernel end a TCP connection when the peer has been silent for this time, in whole seconds, at least
+// keepProbes: sent bytes stay unacknowledged or, if nothing is sent, probes stay unanswered.
 func Bound(fd int, after time.Duration) error {
 	each := max(1, int(after/time.Second)/keepProbes)
 	for _, o := range [...]struct{ level, name, value int }{

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNamespace runs f on a thread that is in a network namespace of its own, and ends with it.
+// inNamespace runs f on a thread in its own network namespace, which ends with the thread.
 func inNamespace(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan error)
@@ -30,8 +30,8 @@ func inNamespace(t *testing.T, f func()) {
 	}
 }
 
-// TestBound: a peer that vanishes without a word, whether something is being sent to it or not, is given up within the
-// time. One that is away for less is not.
+// TestBound checks that a connection to a vanished peer ends within the time, with or without data to send, and that a
+// shorter interruption does not end it.
 func TestBound(t *testing.T) {
 	const after = 4 * time.Second
 	inNamespace(t, func() {

@@ -1,15 +1,15 @@
-// Package stepio carries what the tasks of a step read and write between another host and the command that runs the
+// Package stepio carries the input and output of a step's tasks between another host and the command that runs the
 // step.
 //
-// It owns the frames and how they are kept from strangers; not who connects to whom (noded/steprelay dials, the command
-// listens) nor what becomes of the data.
+// It owns the frames and their encryption. It does not own the direction of connections (noded/steprelay dials, the
+// command listens) or the use of the data.
 //
-// The command draws a key and has it brought to the nodes by their daemons, over connections that prove both sides.
-// Here both sides know each other by the key: each gives a salt, keys for both directions come of all three
-// (HMAC-SHA-256), and every frame is sealed with AES-GCM under a counter. So nobody else reads, changes, repeats or
-// leaves out a frame unseen.
+// The command draws a key, and the nodes' daemons carry it over mutually authenticated connections. The key
+// authenticates both sides here: each sends a salt, the keys of both directions are derived from all three
+// (HMAC-SHA-256), and AES-GCM seals every frame with a counter as nonce. So no third party can read a frame, or change,
+// repeat or omit one unnoticed.
 //
-// It must stay light: commands and gshim use it, so there is no net and no TLS here.
+// It must stay light, because commands and gshim use it: it imports neither net nor TLS.
 //
 // stepio.go has the frames and the connection, bound.go its limits.
 package stepio
@@ -37,12 +37,12 @@ const (
 	MaxData = 64 << 10
 	// AllRanks as a frame's rank means every task that has the stream.
 	AllRanks int32 = -1
-	// Terminal as a stream is the size of a task's terminal (SizeData), from the command. What is typed there is input,
-	// and what it shows output, like any other's.
+	// Terminal as a stream is the size of a task's terminal (SizeData), from the command. The terminal's data uses the
+	// streams of input and output.
 	Terminal uint8 = 3
 
 	saltBytes  = 16
-	frameHead  = 5 // of the sealed text: stream and rank
+	frameHead  = 5 // head of the sealed text: stream and rank
 	overhead   = 16
 	streamHail = 255
 	magic      = "gbatchIO"
@@ -57,7 +57,8 @@ func NewKey() ([]byte, error) {
 	return key, nil
 }
 
-// Frame is a piece of one stream of one task. Data is good until the next Read; without any the stream has ended.
+// Frame is a piece of one stream of one task. Data is valid until the next Read; empty data means the end of the
+// stream.
 type Frame struct {
 	Stream uint8 // 0 standard input, 1 output, 2 error
 	Rank   int32
@@ -76,7 +77,7 @@ type Conn struct {
 	wbuf []byte
 }
 
-// Hail is the side that connects: node says which of the step's nodes it is.
+// Hail is the handshake of the connecting side; node is its index among the step's nodes.
 func Hail(rw io.ReadWriter, key []byte, node int32) (*Conn, error) {
 	var mine, theirs [saltBytes]byte
 	if _, err := unix.Getrandom(mine[:], 0); err != nil {
@@ -102,7 +103,7 @@ func Hail(rw io.ReadWriter, key []byte, node int32) (*Conn, error) {
 	return c, err
 }
 
-// Answer is the side that is connected to.
+// Answer is the handshake of the listening side.
 func Answer(rw io.ReadWriter, key []byte) (c *Conn, node int32, err error) {
 	hello := make([]byte, len(magic)+saltBytes)
 	if _, err := io.ReadFull(rw, hello); err != nil {
@@ -166,7 +167,7 @@ func SizeData(s terminal.Size) []byte {
 	return binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, s.Rows), s.Cols)
 }
 
-// SizeOf reads what SizeData has written.
+// SizeOf reads the output of SizeData.
 func SizeOf(data []byte) (s terminal.Size, ok bool) {
 	if len(data) != 4 {
 		return s, false
@@ -180,7 +181,7 @@ func nonce(n uint64) []byte {
 	return b[:]
 }
 
-// Write sends data, in as many frames as it takes; without any it says that the stream has ended.
+// Write sends data in one or more frames; empty data ends the stream.
 func (c *Conn) Write(stream uint8, rank int32, data []byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -206,7 +207,7 @@ func (c *Conn) write(stream uint8, rank int32, data []byte) error {
 	return err
 }
 
-// Read waits for the next frame; io.EOF when the other side has closed between two of them.
+// Read waits for the next frame; io.EOF if the peer has closed between frames.
 func (c *Conn) Read() (Frame, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(c.rw, head[:]); err != nil {

@@ -84,7 +84,7 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
-// TestStrangers: who has another key is told apart before any data, and a changed byte is seen.
+// TestStrangers checks that a peer with another key is refused before any data, and that a changed byte is detected.
 func TestStrangers(t *testing.T) {
 	_, _, _, errA, errB := pair(t, newKey(t), newKey(t))
 	if errA == nil || errB == nil {
@@ -103,7 +103,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// spoiler changes one byte of what is written.
+// spoiler changes one written byte.
 type spoiler struct {
 	net.Conn
 	at int
@@ -115,7 +115,7 @@ func (s *spoiler) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// FuzzRead feeds frames that nobody sealed.
+// FuzzRead reads frames that were never sealed.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte{30, 0, 0, 0, 1, 2, 3})
 	f.Add(bytes.Repeat([]byte{0xff}, 40))
