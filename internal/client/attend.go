@@ -7,8 +7,8 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// Attend tells the daemon of this host that a job is there for this process only: when the process ends without
-// Leave, the daemon cancels the job. The connection is then the job's; Attended waits for its end.
+// Attend ties a job to this process: when the process ends without Leave, the daemon of this host cancels the job. The
+// connection then serves only the job; Attended waits for its end.
 func (c *Client) Attend(rq *proto.AttendRequest) error {
 	body, err := proto.Encode(rq)
 	if err != nil {
@@ -36,8 +36,8 @@ func (c *Client) Attend(rq *proto.AttendRequest) error {
 // Attended returns when the daemon has gone.
 func (c *Client) Attended() {
 	var f rpc.Frame
-	_ = c.conn.ReadFrame(&f) // there is nothing to read but the end
+	_ = c.conn.ReadFrame(&f) // the daemon sends nothing before the end
 }
 
-// Leave says that the job is no longer needed here.
+// Leave tells the daemon that the job is no longer needed here.
 func (c *Client) Leave() error { return c.conn.WriteFrame(proto.KindAttend, 0, 0, nil) }

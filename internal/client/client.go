@@ -19,13 +19,13 @@ const (
 	DialTimeout = 5 * time.Second
 	// AnswerTimeout bounds the wait for an answer, and for each further part of one.
 	AnswerTimeout = 30 * time.Second
-	// Patience is how long a request is tried again while no controller leads.
+	// Patience is how long a request is retried while no controller leads.
 	Patience = 10 * time.Second
 	// retryPace is the pause between two tries.
 	retryPace = 100 * time.Millisecond
 )
 
-// Client asks a cluster. It is for one goroutine.
+// Client makes requests to a cluster. It is for one goroutine.
 type Client struct {
 	dir  string
 	conn *rpc.Conn
@@ -37,12 +37,12 @@ func New(dir string) *Client { return &Client{dir: dir} }
 // Close ends the connection.
 func (c *Client) Close() {
 	if c.conn != nil {
-		_ = c.conn.Close() // nothing is under way
+		_ = c.conn.Close() // no request is in progress
 		c.conn = nil
 	}
 }
 
-// Unreachable is the error of a cluster that can't be asked, in the words that tools look for.
+// Unreachable is the error for an unreachable cluster, in the words that tools match.
 func Unreachable(detail string) *rpc.Error {
 	text := "Unable to contact slurm controller (connect failure)"
 	if detail != "" {
@@ -89,13 +89,14 @@ func (c *Client) dial() error {
 	return Unreachable(last.Error())
 }
 
-// Call asks for one answer and decodes it into reply. An error that the cluster answered is an *rpc.Error.
+// Call makes a request with one answer and decodes it into reply. An error from the cluster is an *rpc.Error.
 func (c *Client) Call(kind uint16, request, reply proto.Message) error {
 	return c.Stream(kind, request, func(body []byte) error { return proto.Decode(body, reply) })
 }
 
-// Stream asks and gives each part of the answer to each. When a try fails after the first part has come, the error is
-// returned: the parts can't be taken back. A change whose answer is lost is an *rpc.Error with CodeUnknown.
+// Stream makes a request and passes each part of the answer to each. If a try fails after the first part, Stream
+// returns the error, because it can't take the parts back. A change whose answer is lost is an *rpc.Error with
+// CodeUnknown.
 func (c *Client) Stream(kind uint16, request proto.Message, each func(body []byte) error) error {
 	body, err := proto.Encode(request)
 	if err != nil {
@@ -103,7 +104,7 @@ func (c *Client) Stream(kind uint16, request proto.Message, each func(body []byt
 	}
 	row := proto.RequestOf(kind)
 	begin := time.Now()
-	lost := false // a try may have been carried out
+	lost := false // a try may have been executed
 	for {
 		err := c.try(kind, &row, body, each)
 		var again retry
@@ -122,7 +123,7 @@ func (c *Client) Stream(kind uint16, request proto.Message, each func(body []byt
 	}
 }
 
-// retry is the error of a try without an answer. lost tells whether the request may have been carried out nevertheless.
+// retry is the error of a try without an answer. lost says that the request may have been executed nevertheless.
 type retry struct {
 	why  *rpc.Error
 	lost bool
@@ -136,7 +137,8 @@ func (c *Client) try(kind uint16, row *proto.Request, body []byte, each func([]b
 		return err
 	}
 	if !row.Repeats {
-		// A daemon that is going away still has a queue of connections. Whoever answers the preface takes requests too.
+		// A stopping daemon may still have a queue of connections. A daemon that answers the preface also accepts
+		// requests.
 		if err := c.conn.Handshake(); err != nil {
 			return retry{why: Unreachable(err.Error())}
 		}
@@ -180,7 +182,7 @@ func (c *Client) try(kind uint16, row *proto.Request, body []byte, each func([]b
 	return retry{why: Unreachable(err.Error()), lost: true}
 }
 
-// judge tells an answer to the request from those that only say that the request has none.
+// judge separates errors that answer the request from those that mean the request has no answer.
 func judge(row *proto.Request, answered *rpc.Error) error {
 	switch answered.Code {
 	case proto.CodeNoController:

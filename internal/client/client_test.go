@@ -15,7 +15,7 @@ import (
 	"gbatch/internal/rpc/server"
 )
 
-// daemon is a socket that counts the requests it gets. The first one fares as first says; the next ones are answered.
+// daemon is a socket that counts its requests. first handles the first one; the next ones are answered.
 type daemon struct {
 	dir   string
 	first func(r *server.Request)
@@ -67,7 +67,7 @@ func (d *daemon) ask(kind uint16) (tries int, err error) {
 	return d.count, err
 }
 
-// hangUp ends the connection in place of an answer.
+// hangUp ends the connection instead of answering.
 func hangUp(r *server.Request) {
 	if c, err := r.Hijack(); err == nil {
 		_ = c.Close() // the client sees it
@@ -78,8 +78,8 @@ func answer(code proto.Code) func(*server.Request) {
 	return func(r *server.Request) { _ = r.Fail(rpc.Errorf(code, "what happened")) } // the client sees it
 }
 
-// A request whose answer is lost is made once, unless its row says that it may be repeated: of all kinds, those of
-// tomorrow too.
+// TestLostAnswer checks for all kinds that a request whose answer is lost is made only once, unless its row says that
+// it may be repeated.
 func TestLostAnswer(t *testing.T) {
 	for kind := proto.KindPing; kind < proto.KindForward; kind++ {
 		row := proto.RequestOf(kind)
@@ -110,7 +110,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// What no leader has got is asked for again, whatever it is.
+// TestNotBegun checks that a request of any kind is repeated if no leader has received it.
 func TestNotBegun(t *testing.T) {
 	for _, kind := range []uint16{proto.KindUpdateJob, proto.KindReserve, proto.KindMIG, proto.KindSubmit,
 		proto.KindJobs} {

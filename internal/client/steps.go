@@ -55,15 +55,15 @@ func DialSteps(dir, node string) (*Steps, error) {
 	return &Steps{fd: fd}, nil
 }
 
-// Close ends the conversation, and with it a step that runs. It wakes a reader.
+// Close ends the conversation, and with it a running step. It wakes a reader.
 func (s *Steps) Close() {
-	_ = unix.Shutdown(s.fd, unix.SHUT_RDWR) // fails where the peer has gone already
+	_ = unix.Shutdown(s.fd, unix.SHUT_RDWR) // fails if the peer has gone already
 }
 
-// Free gives the descriptor back, when nobody reads any more.
+// Free closes the descriptor, once no goroutine reads from it.
 func (s *Steps) Free() { _ = unix.Close(s.fd) }
 
-// Send writes one message, and behind it open files.
+// Send writes one message, followed by open files.
 func (s *Steps) Send(kind uint8, m proto.Message, files []int) error {
 	b, err := proto.Append([]byte{kind, 0, 0, 0, 0}, m)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Steps) sendFiles(files []int) error {
 	}
 }
 
-// Read waits for the next event; io.EOF when the daemon has gone.
+// Read waits for the next event; io.EOF if the daemon has gone.
 func (s *Steps) Read() (*proto.StepEvent, error) {
 	head := make([]byte, 5)
 	if err := s.full(head); err != nil {

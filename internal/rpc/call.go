@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Caller makes requests. A Conn is one for a client that does one thing after the other, a Mux for many at once.
+// Caller makes requests. A Conn makes one request at a time, a Mux many concurrent ones.
 type Caller interface {
-	// Call sends a request that has one answer and returns it. An error the server answered is an *Error, one of a
-	// request that never got there an *Unsent.
+	// Call sends a request that has one answer and returns it. An error from the server is an *Error; the error of a
+	// request that never arrived is an *Unsent.
 	Call(ctx context.Context, kind uint16, body []byte) (Frame, error)
-	// Stream sends a request and gives every answer to each, in order, the last one without FlagMore. If each fails,
-	// the rest is not waited for and its error is returned. The frame's body belongs to each only while it runs.
+	// Stream sends a request and passes every answer to each, in order, the last one without FlagMore. If each fails,
+	// Stream returns its error without waiting for the rest. The frame's body is valid only while each runs.
 	Stream(ctx context.Context, kind uint16, body []byte, each func(*Frame) error) error
 }
 
@@ -24,9 +24,9 @@ var (
 	_ Caller = (*Mux)(nil)
 )
 
-// Call makes a request and waits for its one answer. It is for a connection with one user at a time: the caller is
-// the reader. If ctx ends or the read deadline passes first, the connection is closed, because the answer would come
-// in place of the next one. An *Error leaves the connection usable.
+// Call makes a request and waits for its one answer. It is for a connection with one user at a time: the caller is the
+// reader. If ctx ends or the read deadline passes first, the connection is closed, because the answer would be taken
+// for that of the next request. An *Error leaves the connection usable.
 func (c *Conn) Call(ctx context.Context, kind uint16, body []byte) (Frame, error) {
 	var answer Frame
 	err := c.Stream(ctx, kind, body, func(f *Frame) error {
@@ -42,14 +42,14 @@ func (c *Conn) Call(ctx context.Context, kind uint16, body []byte) (Frame, error
 
 var errStreamed = fmt.Errorf("%w: many answers where one was asked for", ErrProtocol)
 
-// Stream makes a request and gives its answers to each as they arrive; see Caller. If each fails, the connection is
-// closed, because the remaining answers are on their way.
+// Stream makes a request and passes its answers to each as they arrive; see Caller. If each fails, the connection is
+// closed, because the remaining answers are still coming.
 func (c *Conn) Stream(ctx context.Context, kind uint16, body []byte, each func(*Frame) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if ctx.Done() != nil {
-		// Closing is what wakes a reader on any stream; what it costs is a connection that is no use any more.
+		// Only closing wakes a reader on any stream; the connection is of no more use anyway.
 		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 		defer func() {
 			if !stop() && errors.Is(err, ErrClosed) {
@@ -63,7 +63,7 @@ func (c *Conn) Stream(ctx context.Context, kind uint16, body []byte, each func(*
 	}
 	id := c.nextID
 	if err := c.WriteFrame(kind, 0, id, body); err != nil {
-		return unsent(c.lastWord(err)) // what was written of it is no whole frame
+		return unsent(c.lastWord(err)) // the server has no whole frame of it
 	}
 	var f Frame
 	for {
@@ -78,7 +78,7 @@ func (c *Conn) Stream(ctx context.Context, kind uint16, body []byte, each func(*
 			return err
 		case f.Flags&FlagError != 0 && (f.ID == id || f.ID == 0):
 			if f.ID == 0 {
-				_ = c.Close() // the server said that it is over
+				_ = c.Close() // the server has ended the connection
 			}
 			return f.asError()
 		case f.ID != id || f.Flags&^FlagMore != 0:
@@ -87,7 +87,7 @@ func (c *Conn) Stream(ctx context.Context, kind uint16, body []byte, each func(*
 		}
 		last := !f.More()
 		if err := each(&f); err != nil {
-			_ = c.Close() // more answers may be on their way
+			_ = c.Close() // more answers may be coming
 			return err
 		}
 		if last {
@@ -96,14 +96,14 @@ func (c *Conn) Stream(ctx context.Context, kind uint16, body []byte, each func(*
 	}
 }
 
-// lastWord looks, after a failed write, for the server's word on why it stopped reading: a refusal arrives while the
-// client still sends. It waits for a second at most and closes the connection.
+// lastWord reads, after a failed write, the server's reason for not reading on: a refusal arrives while the client
+// still sends. It waits at most a second and closes the connection.
 func (c *Conn) lastWord(werr error) error {
 	var e *Error
 	if errors.As(werr, &e) {
-		return werr // over the limit on this side: nothing was sent, the connection lives
+		return werr // over this side's limit: nothing was sent, the connection stays open
 	}
-	// The connection is over and the error to report is at hand.
+	// The connection has ended, and the error to report is known.
 	defer func() { _ = c.Close() }()
 	if c.closed.Load() || c.SetReadDeadline(time.Now().Add(time.Second)) != nil {
 		return werr

@@ -15,9 +15,8 @@ import (
 
 // Conn sends and receives frames over a byte stream. One goroutine may read; any number may write.
 //
-// Reading has two deadlines. The one set by SetReadDeadline bounds the wait for the first byte of a frame and loses
-// nothing when it passes: the caller may go on reading. A frame that has begun is under FrameTimeout instead, and if
-// that passes the connection is over.
+// Reading has two deadlines. SetReadDeadline bounds the wait for the first byte of a frame; after it the caller may
+// continue to read, and nothing is lost. FrameTimeout bounds a frame that has begun; after it the connection is closed.
 
 // Stream is what a Conn runs on: a net.Conn (TLS or not), or the raw socket that DialUnix opens.
 type Stream interface {
@@ -34,7 +33,7 @@ type ConnOptions struct {
 }
 
 const (
-	readBuffer  = 4 << 10  // bytes; larger bodies are read past it, straight into the frame
+	readBuffer  = 4 << 10  // bytes; larger bodies are read directly into the frame
 	writeBuffer = 16 << 10 // bytes; a frame within it goes out in one write
 )
 
@@ -44,11 +43,11 @@ type Conn struct {
 	name       string
 	readLimit  int
 	writeLimit int
-	server     bool // tells the peer why before it closes on a protocol error
+	server     bool // sends the peer the reason before it closes on a protocol error
 	closed     atomic.Bool
-	reason     atomic.Pointer[error] // why fail closed it; nil if Close did
+	reason     atomic.Pointer[error] // reason if fail closed it; nil if Close did
 
-	// Reading: only the reader's, save deadline, which is set between reads.
+	// Reading: only for the reader, except deadline, which is set between reads.
 	br           *bufio.Reader
 	wantPreface  bool      // the server's preface has not been read yet
 	deadline     time.Time // the caller's, for a frame's first byte
@@ -58,7 +57,7 @@ type Conn struct {
 	// Writing.
 	wmu       sync.Mutex
 	wbuf      []byte
-	werr      error     // sticky: after a failed write the stream may end in half a frame
+	werr      error     // sticky: after a failed write the stream may end in a partial frame
 	wdeadline time.Time // the one set on the stream
 }
 
@@ -77,13 +76,13 @@ func newConn(s Stream, o ConnOptions) *Conn {
 func (c *Conn) Name() string { return c.name }
 
 // SetReadDeadline bounds the wait for the first byte of the following frames; zero means no bound. Call it between
-// reads. When it passes, ReadFrame and Wait return an error that is os.ErrDeadlineExceeded and the connection lives.
+// reads. After it, ReadFrame and Wait return an error that is os.ErrDeadlineExceeded, and the connection stays open.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.deadline = t
 	return c.s.SetReadDeadline(t)
 }
 
-// Close ends the connection, also under a reader or writers that wait, which then get ErrClosed. It is idempotent.
+// Close ends the connection; a waiting reader and waiting writers get ErrClosed. It is idempotent.
 func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -91,8 +90,8 @@ func (c *Conn) Close() error {
 	return c.s.Close()
 }
 
-// Wait returns nil once a frame has begun to arrive, without taking any of it; io.EOF if the peer closed the
-// connection between frames.
+// Wait returns nil once a frame has begun to arrive, without reading it; io.EOF if the peer closed the connection
+// between frames.
 func (c *Conn) Wait() error {
 	if err := c.readPreface(); err != nil {
 		return err
@@ -134,7 +133,7 @@ func (c *Conn) ReadFrame(f *Frame) error {
 	if err != nil {
 		return c.fail(err, "reading a message")
 	}
-	// The bytes were peeked, so they are there to discard.
+	// The bytes were peeked, so they can be discarded.
 	_, _ = c.br.Discard(headerLen)
 	if c.br.Buffered() < n {
 		c.startFrame(n)
@@ -153,11 +152,11 @@ func (c *Conn) ReadFrame(f *Frame) error {
 
 // startFrame puts a frame with n more bytes to come under its own deadline.
 func (c *Conn) startFrame(n int) {
-	// A stream that refuses a deadline is closed, and the read that follows says so.
+	// A stream that refuses a deadline is closed, and the next read returns that error.
 	_ = c.s.SetReadDeadline(time.Now().Add(c.frameTimeout + transferTime(n)))
 }
 
-// readBody reads n bytes into buf's memory. The buffer grows with what has arrived: n is only a claim.
+// readBody reads n bytes into buf's memory. The buffer grows with the arrived bytes: n is only a claim.
 func readBody(r io.Reader, buf []byte, n int) ([]byte, error) {
 	buf = buf[:0]
 	for len(buf) < n {
@@ -176,7 +175,7 @@ func readBody(r io.Reader, buf []byte, n int) ([]byte, error) {
 	return buf, nil
 }
 
-// midFrame makes an end of stream inside a frame an unexpected one.
+// midFrame turns an end of stream inside a frame into an unexpected one.
 func midFrame(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -184,7 +183,7 @@ func midFrame(err error) error {
 	return err
 }
 
-// fail closes the connection and says why it is over; the first reason stands.
+// fail closes the connection and gives the reason; the first reason is kept.
 func (c *Conn) fail(err error, doing string) error {
 	if errors.Is(err, ErrProtocol) {
 		err = fmt.Errorf("%s: %w", c.name, err)
@@ -195,7 +194,7 @@ func (c *Conn) fail(err error, doing string) error {
 	if !c.closed.Load() {
 		c.reason.CompareAndSwap(nil, &err)
 	}
-	// The reason to close is the error that is returned.
+	// The returned error is the reason to close.
 	_ = c.Close()
 	if why := c.reason.Load(); why != nil {
 		return *why
@@ -203,7 +202,7 @@ func (c *Conn) fail(err error, doing string) error {
 	return fmt.Errorf("%s: %w", c.name, ErrClosed)
 }
 
-// sayWhy sends a client the reason why its connection ends, if that can be had without waiting for other writers.
+// sayWhy sends a client the reason for the end of its connection, unless it would have to wait for other writers.
 func (c *Conn) sayWhy(err error) {
 	if !c.server || c.closed.Load() || !c.wmu.TryLock() {
 		return
@@ -220,8 +219,8 @@ func (c *Conn) sayWhy(err error) {
 }
 
 // WriteFrame sends one frame, in one system call if it is under 16 KiB. It may be called from many goroutines. A body
-// over the limit is refused with an *Error and sends nothing; after any other error nothing more can be sent. It
-// fails when the peer has not taken the bytes within WriteTimeout plus their length at MinRate.
+// over the limit is refused with an *Error and sends nothing; after any other error nothing more can be sent. It fails
+// if the peer has not read the bytes within WriteTimeout plus their length at MinRate.
 func (c *Conn) WriteFrame(kind, flags uint16, id uint32, body []byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -231,7 +230,7 @@ func (c *Conn) WriteFrame(kind, flags uint16, id uint32, body []byte) error {
 	return c.flush()
 }
 
-// QueueFrame is WriteFrame that may leave the frame in a buffer of 16 KiB until Flush or a later write.
+// QueueFrame is like WriteFrame, but may leave the frame in a buffer of 16 KiB until Flush or a later write.
 func (c *Conn) QueueFrame(kind, flags uint16, id uint32, body []byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -278,7 +277,8 @@ func (c *Conn) flush() error {
 	return err
 }
 
-// write sends b under a deadline. Setting one costs more than reading the clock, so one that has a while to go stays.
+// write sends b under a deadline. Setting a deadline costs more than reading the clock, so a deadline that is far
+// enough away is kept.
 func (c *Conn) write(b []byte) error {
 	if c.closed.Load() {
 		c.werr = fmt.Errorf("%s: %w", c.name, ErrClosed)
@@ -288,12 +288,12 @@ func (c *Conn) write(b []byte) error {
 	need := time.Now().Add(WriteTimeout + transferTime(len(b)))
 	if c.wdeadline.Before(need.Add(-slack)) {
 		c.wdeadline = need
-		// A stream that refuses a deadline is closed, and the write says so.
+		// A stream that refuses a deadline is closed, and the write returns that error.
 		_ = c.s.SetWriteDeadline(need)
 	}
 	if _, err := c.s.Write(b); err != nil {
 		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-			// The peer closed it; its last word may wait to be read, so the reader ends this connection.
+			// The peer closed it; its last frame may still be unread, so the reader ends this connection.
 			c.werr = fmt.Errorf("%s: %w: sending a message: %w", c.name, ErrLost, err)
 			return c.werr
 		}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockPair is two connected unix sockets.
+// sockPair gives two connected unix sockets.
 func sockPair(t *testing.T) (a, b *sock) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -29,7 +29,7 @@ func sockPair(t *testing.T) (a, b *sock) {
 	return a, b
 }
 
-// connPair is a client and a server connection that have met.
+// connPair gives a client and a server connection after their handshake.
 func connPair(t *testing.T) (client, server *Conn) {
 	t.Helper()
 	a, b := sockPair(t)
@@ -138,7 +138,7 @@ func TestReadDeadlineLosesNothing(t *testing.T) {
 	}
 }
 
-// A frame that begins and doesn't end must not hold a reader for ever, however late the first byte may come.
+// TestFrameMustEnd checks that an incomplete frame does not block a reader forever, even without a read deadline.
 func TestFrameMustEnd(t *testing.T) {
 	for _, begun := range [][]byte{{0}, appendHeader(nil, 1, 0, 1, 100)} {
 		a, b := sockPair(t)
@@ -159,7 +159,7 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	c := newConn(a, ConnOptions{Name: "deaf"})
 	done := make(chan error, 1)
 	go func() { done <- c.WriteFrame(1, 0, 1, make([]byte, 8<<20)) }()
-	// Close from the side is what ends it before WriteTimeout.
+	// Close from another goroutine ends it before WriteTimeout.
 	for c.wmu.TryLock() {
 		c.wmu.Unlock()
 	}
@@ -247,7 +247,7 @@ func TestPrefaces(t *testing.T) {
 	})
 }
 
-// The first request travels with the preface, and its answer with the server's.
+// TestOneRoundTrip checks that the first request is sent with the preface, and its answer with the server's.
 func TestOneRoundTrip(t *testing.T) {
 	a, b := sockPair(t)
 	client := Client(a, ConnOptions{})
@@ -330,7 +330,7 @@ func TestCallEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got *Error
-		// Both the write and the read may be the one that fails; each must find the reason.
+		// Either the write or the read may fail; both must return the reason.
 		if _, err := client.Call(context.Background(), 1, make([]byte, 1<<20)); !errors.As(err, &got) || *got != *e {
 			t.Errorf("got %v", err)
 		}

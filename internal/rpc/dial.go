@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSocketPath is the most bytes of path that a unix socket address holds, without its ending zero (unix(7)).
+// maxSocketPath is the longest path in a unix socket address, in bytes without the final zero (unix(7)).
 const maxSocketPath = 107
 
 // DialUnix connects to the daemon that listens on the unix socket at path. It starts no goroutine and sends nothing:
@@ -20,8 +20,8 @@ const maxSocketPath = 107
 // daemon whose queue of connections is full; 0 means PrefaceTimeout. Requests are limited to MaxRequest, answers to
 // MaxFrame.
 //
-// The error says what is wrong in a sentence; fs.ErrNotExist, fs.ErrPermission, unix.ECONNREFUSED (no daemon listens
-// on it any more) and os.ErrDeadlineExceeded can be told apart with errors.Is.
+// The error is a sentence for users; errors.Is finds fs.ErrNotExist, fs.ErrPermission, unix.ECONNREFUSED (no daemon
+// listens on it any more) and os.ErrDeadlineExceeded.
 func DialUnix(path string, timeout time.Duration) (*Conn, error) {
 	if timeout <= 0 {
 		timeout = PrefaceTimeout
@@ -46,7 +46,7 @@ func connectUnix(path string, limit time.Duration) (int, error) {
 	var t timeout
 	t.setDeadline(time.Now().Add(limit))
 	for {
-		// SO_SNDTIMEO is what connect waits for on a unix socket.
+		// SO_SNDTIMEO bounds connect on a unix socket.
 		if err = t.apply(fd, unix.SO_SNDTIMEO); err != nil {
 			break
 		}
@@ -82,8 +82,8 @@ func dialError(path string, timeout time.Duration, err error) error {
 	return fmt.Errorf("connecting to the gbatch daemon at %s: %w", path, err)
 }
 
-// SocketAddr is the name to bind or connect a unix socket at path with. Where the path is over the 107 bytes that an
-// address holds, that is a name relative to its directory, opened until release is called.
+// SocketAddr gives the address to bind or connect a unix socket at path. If the path exceeds the 107 bytes of an
+// address, the address is relative to its directory, which stays open until release is called.
 func SocketAddr(path string) (addr string, release func(), err error) {
 	if path == "" {
 		return "", nil, errors.New("the path of a socket is empty")

@@ -115,8 +115,8 @@ func TestPeerKinds(t *testing.T) {
 	}
 }
 
-// Every user command links this package; what it imports is part of what it is for. Package net alone costs a command
-// 80 to 150 µs at its start.
+// TestImportsAreLight checks the imports, because every user command links this package. Package net alone costs a
+// command 80 to 150 µs at its start.
 func TestImportsAreLight(t *testing.T) {
 	allowed := map[string]bool{"github.com/vmihailenco/msgpack/v5": true, "golang.org/x/sys/unix": true}
 	heavy := []string{"net", "crypto", "log", "text", "html", "encoding/json", "encoding/gob", "regexp", "testing"}

@@ -11,26 +11,26 @@ import (
 // Sentinels: every error of a Conn or Mux that ends its connection is one of these, for errors.Is.
 var (
 	// ErrLost says that the connection ended: closed by the peer, reset, or too slow. Whether an outstanding request
-	// was carried out is not known.
+	// was executed is unknown.
 	ErrLost = errors.New("connection lost")
-	// ErrProtocol says that the peer sent what is no gbatch protocol, or another version of it.
+	// ErrProtocol says that the peer does not use the gbatch protocol, or uses another version.
 	ErrProtocol = errors.New("not the gbatch protocol")
 	// ErrClosed says that this side closed the connection.
 	ErrClosed = errors.New("connection is closed")
 )
 
-// Unsent is the error of a request that did not get to its peer whole: it was not carried out and will not be, so it is
-// safe to make again, whatever it asks for. After an error that is neither an Unsent nor an *Error, the answer is lost
-// and nobody on this side knows whether the request was carried out.
+// Unsent is the error of a request that did not reach its peer completely: it was not and will not be executed, so any
+// such request is safe to repeat. After an error that is neither an Unsent nor an *Error, the answer is lost and this
+// side can't know whether the request was executed.
 type Unsent struct{ Err error }
 
-// Error is the reason alone.
+// Error gives only the reason.
 func (u *Unsent) Error() string { return u.Err.Error() }
 
 // Unwrap gives the reason.
 func (u *Unsent) Unwrap() error { return u.Err }
 
-// unsent marks err, unless it is the peer's word, which says more.
+// unsent marks err, unless it is the peer's own error, which says more.
 func unsent(err error) error {
 	var e *Error
 	if err == nil || errors.As(err, &e) {
@@ -39,7 +39,7 @@ func unsent(err error) error {
 	return &Unsent{err}
 }
 
-// Codes that the transport itself answers with. They sit at the top of the range; those below are internal/proto's.
+// Codes that the transport itself answers with. They are at the top of the range; internal/proto has those below.
 const (
 	// CodeInternal is any failure whose text is for the daemon's log and not for the user.
 	CodeInternal uint16 = 0xff00 + iota
@@ -47,21 +47,21 @@ const (
 	CodeBusy
 	// CodeTooLarge is a message over the limit of its connection.
 	CodeTooLarge
-	// CodeBadRequest is a frame that is no request, or not one that can be made on its connection.
+	// CodeBadRequest is a frame that is no request, or a request that is not possible on its connection.
 	CodeBadRequest
 )
 
-// maxErrorText is the most bytes of text that an Error carries over the wire; more is cut.
+// maxErrorText is the most bytes of an Error's text on the wire; longer text is cut.
 const maxErrorText = 64 << 10
 
-// Error is an answer that is an error: a code for programs and a sentence for people. It is what a failed request
-// looks like to its client, and what a handler gives to Request.Fail to be shown to the user.
+// Error is an answer that is an error: a code for programs and a sentence for people. A client gets it for a failed
+// request, and a handler passes it to Request.Fail for the user.
 type Error struct {
 	Code uint16
 	Text string
 }
 
-// Error is the sentence alone: users see it as it is.
+// Error gives only the sentence, which users see unchanged.
 func (e *Error) Error() string { return e.Text }
 
 // Errorf makes an Error whose text users will see.
@@ -77,7 +77,7 @@ func (e *Error) Encode() []byte {
 	}
 	var b bytes.Buffer
 	enc := msgpack.NewEncoder(&b)
-	// Writes to a bytes.Buffer do not fail, and neither do these three calls otherwise.
+	// These three calls fail only if a write fails, and writes to a bytes.Buffer do not.
 	_ = enc.EncodeArrayLen(2)
 	_ = enc.EncodeUint16(e.Code)
 	_ = enc.EncodeString(text)

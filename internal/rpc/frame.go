@@ -16,13 +16,13 @@ const (
 
 // Limits on how long a peer may take.
 const (
-	// PrefaceTimeout is how long a peer has to send its preface.
+	// PrefaceTimeout is the time for a peer to send its preface.
 	PrefaceTimeout = 10 * time.Second
-	// FrameTimeout is how long a peer has to finish a frame that it has begun, on top of the body's length at MinRate.
+	// FrameTimeout is the time for a peer to finish a frame that it has begun, plus the body's length at MinRate.
 	FrameTimeout = 10 * time.Second
-	// WriteTimeout is how long a peer may leave a written frame untaken, on top of the body's length at MinRate.
+	// WriteTimeout is the time for a peer to read a written frame, plus the body's length at MinRate.
 	WriteTimeout = 30 * time.Second
-	// MinRate is the slowest transfer that is waited for, in bytes a second.
+	// MinRate is the slowest accepted transfer, in bytes per second.
 	MinRate = 1 << 20
 )
 
@@ -47,10 +47,10 @@ const (
 	lengthLen = 4 // bytes of the length
 	fixedLen  = 8 // bytes of kind, flags and id, which the length counts
 	headerLen = lengthLen + fixedLen
-	bodyChunk = 64 << 10 // bytes a body's buffer starts with, whatever length was claimed
+	bodyChunk = 64 << 10 // first size of a body's buffer, whatever length was claimed
 )
 
-// Frame is one unit on the wire. Kind and Body mean what internal/proto says; this package only carries them.
+// Frame is one unit on the wire. internal/proto defines Kind and Body; this package only carries them.
 type Frame struct {
 	Kind  uint16
 	Flags uint16
@@ -69,8 +69,8 @@ func appendHeader(dst []byte, kind, flags uint16, id uint32, bodyLen int) []byte
 	return binary.BigEndian.AppendUint32(dst, id)
 }
 
-// parseHeader fills f from the headerLen bytes of b and returns the body's length in bytes. f is filled even where an
-// error is returned, as far as the header makes sense.
+// parseHeader fills f from the headerLen bytes of b and returns the body's length in bytes. f is filled even if an
+// error is returned.
 func parseHeader(b []byte, f *Frame, limit int) (bodyLen int, err error) {
 	length := binary.BigEndian.Uint32(b)
 	f.Kind = binary.BigEndian.Uint16(b[4:])
@@ -92,7 +92,7 @@ func tooLarge(n uint64, limit int) *Error {
 		n, limit, limit>>20)}
 }
 
-// transferTime is how long n bytes may take at MinRate.
+// transferTime is the time for n bytes at MinRate.
 func transferTime(n int) time.Duration {
 	return time.Duration(n) * time.Second / MinRate
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// memStream is a Stream over bytes: what a peer sent, and what was sent to it.
+// memStream is a Stream over bytes: those from the peer, and those sent to it.
 type memStream struct {
 	in  io.Reader
 	out bytes.Buffer
@@ -105,7 +105,7 @@ func TestOversizedIsAnErrorWithCode(t *testing.T) {
 	}
 }
 
-// A claimed length must not be believed before the bytes are there.
+// TestClaimedLengthAllocatesNothing checks that a claimed length allocates nothing before the bytes arrive.
 func TestClaimedLengthAllocatesNothing(t *testing.T) {
 	in := append(appendHeader(nil, 1, 0, 1, MaxFrame), make([]byte, 1000)...)
 	var before, after runtime.MemStats
@@ -156,7 +156,7 @@ func FuzzReadFrame(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		// What was read and is written again is the input's beginning.
+		// The frames that were read encode to the beginning of the input.
 		if sent := out.s.(*memStream).out.Bytes(); !bytes.HasPrefix(in, sent) {
 			t.Errorf("read %x as frames that write as %x", in, sent)
 		}

@@ -10,28 +10,27 @@ import (
 	"time"
 )
 
-// Mux makes many requests at once over one connection, daemon to daemon.
+// Mux makes many concurrent requests over one connection between daemons.
 //
-// One goroutine reads the connection and hands each answer to the caller it belongs to. It must never wait for a
-// caller, or one that is slow to take a long list would hold up everybody's answers, heartbeats included. So a
-// caller's queue has a fixed size, StreamWindow, and the server sends no more than that ahead of what the caller has
-// acknowledged: it waits for FlagCredit frames, per request. A caller that gives up says so with FlagCancel, and what
-// was under way to it is dropped here.
+// One goroutine reads the connection and passes each answer to its caller. It must never wait for a caller: a slow
+// reader of a long list would delay all other answers, heartbeats included. So a caller's queue has a fixed size,
+// StreamWindow, and the server sends at most that many unacknowledged frames: for each request it waits for FlagCredit
+// frames. A caller that gives up sends FlagCancel, and frames that still come for it are dropped here.
 
 const (
-	// StreamWindow is how many FlagMore frames of one answer may be under way or waiting to be taken.
+	// StreamWindow is the most FlagMore frames of one answer that may be in flight or queued for the caller.
 	StreamWindow = 16
-	// MuxRequests is how many requests may be under way on one connection. A Mux makes callers wait for their turn;
-	// a server refuses more with CodeBusy.
+	// MuxRequests is the most concurrent requests on one connection. A Mux makes further callers wait; a server refuses
+	// more with CodeBusy.
 	MuxRequests = 256
 
-	creditEvery = StreamWindow / 2 // frames taken before they are acknowledged
+	creditEvery = StreamWindow / 2 // frames read before an acknowledgement
 )
 
 // Mux is a client connection shared by many callers. Make one with NewMux.
 type Mux struct {
 	c     *Conn
-	slots chan struct{} // one per request under way
+	slots chan struct{} // one per request in progress
 	done  chan struct{} // closed when the reader has ended; err is set before
 
 	mu     sync.Mutex
@@ -40,14 +39,14 @@ type Mux struct {
 	err    error
 }
 
-// muxCall is one request under way.
+// muxCall is one request in progress.
 type muxCall struct {
 	answers chan Frame // never blocks the reader: the server's credit is its capacity
-	single  bool       // a Call: a second answer is dropped, the first one already is the caller's error
+	single  bool       // a Call: a second answer is dropped, because the first one has made the call fail
 }
 
-// NewMux opens c (see Conn.Handshake) and starts reading it; c is the Mux's from then on, also if it fails. Close ends
-// the reader.
+// NewMux opens c (see Conn.Handshake) and starts reading it; the Mux owns c from then on, even if NewMux fails. Close
+// ends the reader.
 func NewMux(c *Conn) (*Mux, error) {
 	if err := c.Handshake(); err != nil {
 		return nil, err
@@ -60,11 +59,11 @@ func NewMux(c *Conn) (*Mux, error) {
 // Name is the peer as errors name it.
 func (m *Mux) Name() string { return m.c.Name() }
 
-// Done is closed when the connection is over; Err says why.
+// Done is closed when the connection has ended; Err gives the reason.
 func (m *Mux) Done() <-chan struct{} { return m.done }
 
-// Err is why the connection is over (ErrLost, ErrProtocol, ErrClosed or an *Error with the server's reason), or nil
-// while it lives.
+// Err is the reason for the connection's end (ErrLost, ErrProtocol, ErrClosed or an *Error with the server's reason),
+// or nil while it is open.
 func (m *Mux) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,11 +77,11 @@ func (m *Mux) Close() error {
 	return err
 }
 
-// read hands answers out until the connection ends.
+// read passes answers to callers until the connection ends.
 func (m *Mux) read() {
 	var err error
 	for err == nil {
-		var f Frame // its body goes to the caller
+		var f Frame // a new one: the caller keeps its body
 		if err = m.c.ReadFrame(&f); err == nil {
 			err = m.deliver(f)
 		}
@@ -104,7 +103,7 @@ func (m *Mux) deliver(f Frame) error {
 	}
 	m.mu.Lock()
 	call, known := m.calls[f.ID]
-	asked := f.ID-1 < m.lastID // ids go round only after four billion requests
+	asked := f.ID-1 < m.lastID // ids wrap only after four billion requests
 	m.mu.Unlock()
 	switch {
 	case f.Flags&^(FlagMore|FlagError) != 0:
@@ -121,10 +120,10 @@ func (m *Mux) deliver(f Frame) error {
 	case !asked:
 		return fmt.Errorf("%s: %w: an answer to %d, which was not asked", m.c.Name(), ErrProtocol, f.ID)
 	}
-	return nil // also where the caller has given up
+	return nil // also if the caller has given up
 }
 
-// Call makes a request and waits for its one answer; see Caller. If ctx ends first, the server is told.
+// Call makes a request and waits for its one answer; see Caller. If ctx ends first, it tells the server.
 func (m *Mux) Call(ctx context.Context, kind uint16, body []byte) (Frame, error) {
 	var answer Frame
 	err := m.request(ctx, kind, body, true, func(f *Frame) error {
@@ -137,8 +136,8 @@ func (m *Mux) Call(ctx context.Context, kind uint16, body []byte) (Frame, error)
 	return answer, err
 }
 
-// Stream makes a request and gives its answers to each on the calling goroutine; see Caller. If ctx ends or each
-// fails, the server is told to stop.
+// Stream makes a request and passes its answers to each on the calling goroutine; see Caller. If ctx ends or each
+// fails, it tells the server to stop.
 func (m *Mux) Stream(ctx context.Context, kind uint16, body []byte, each func(*Frame) error) error {
 	return m.request(ctx, kind, body, false, each)
 }
@@ -155,7 +154,7 @@ func (m *Mux) request(ctx context.Context, kind uint16, body []byte, single bool
 	id, call := m.register(single)
 	defer m.forget(id)
 	if err := m.c.WriteFrame(kind, FlagMux, id, body); err != nil {
-		return unsent(m.writeFailed(err)) // what was written of it is no whole frame
+		return unsent(m.writeFailed(err)) // the server has no whole frame of it
 	}
 	for taken := 0; ; {
 		f, err := m.next(ctx, call)
@@ -204,17 +203,17 @@ func (m *Mux) next(ctx context.Context, call *muxCall) (Frame, error) {
 	}
 }
 
-// cancel tells the server that an answer is no longer wanted.
+// cancel tells the server that an answer is no longer needed.
 func (m *Mux) cancel(kind uint16, id uint32) {
-	// If it doesn't arrive the connection is over, and with it the request.
+	// If it doesn't arrive, the connection has ended, and so has the request.
 	_ = m.c.WriteFrame(kind, FlagMux|FlagCancel, id, nil)
 }
 
-// writeFailed prefers the reader's account of why the connection is over: it may have the server's word on it.
+// writeFailed prefers the reader's error, which may have the server's reason.
 func (m *Mux) writeFailed(err error) error {
 	var e *Error
 	if errors.As(err, &e) {
-		return err // over the limit on this side: nothing was sent
+		return err // over this side's limit: nothing was sent
 	}
 	late := time.NewTimer(time.Second)
 	defer late.Stop()
@@ -222,7 +221,7 @@ func (m *Mux) writeFailed(err error) error {
 	case <-m.done:
 		return m.Err()
 	case <-late.C:
-		_ = m.c.Close() // err is what there is to report
+		_ = m.c.Close() // err is the error to report
 		return err
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Peer is who is at the other end: a local user, proven by the kernel, or a daemon, proven by its certificate. The
-// zero Peer is nobody. Its fields are closed so that code that has not asked which of the two it is cannot take a
-// daemon for uid 0; only server.UnixPeer and pki.PeerOf make one, and tests.
+// Peer is the identity of the other end: a local user, proven by the kernel, or a daemon, proven by its certificate.
+// The zero Peer has no identity. Its fields are unexported, so that code that does not check the kind can't mistake a
+// daemon for uid 0; only server.UnixPeer, pki.PeerOf and tests make one.
 type Peer struct {
 	kind peerKind
 	user User
@@ -24,7 +24,7 @@ const (
 )
 
 // User is a process on this host as the kernel described it when it connected. Groups are its supplementary groups;
-// they are empty where the kernel is too old to tell (before 4.13).
+// they are empty if the kernel is too old (before 4.13).
 type User struct {
 	UID    uint32
 	GID    uint32
@@ -35,16 +35,16 @@ type User struct {
 // InGroup reports whether the process had gid as its primary or a supplementary group.
 func (u User) InGroup(gid uint32) bool { return u.GID == gid || slices.Contains(u.Groups, gid) }
 
-// LocalPeer is a peer whose identity the kernel gave.
+// LocalPeer makes a peer from the kernel's description.
 func LocalPeer(u User) Peer { return Peer{kind: localUser, user: u} }
 
-// DaemonPeer is a peer whose role and name come from a verified certificate.
+// DaemonPeer makes a peer from the role and name of a verified certificate.
 func DaemonPeer(role, name string) Peer { return Peer{kind: daemon, role: role, name: name} }
 
-// User is the local process, and false where the peer isn't one.
+// User gives the local process; false if the peer isn't one.
 func (p Peer) User() (User, bool) { return p.user, p.kind == localUser }
 
-// Daemon is the daemon's role and name, and false where the peer isn't one.
+// Daemon gives the daemon's role and name; false if the peer isn't one.
 func (p Peer) Daemon() (role, name string, ok bool) { return p.role, p.name, p.kind == daemon }
 
 // String names the peer for logs: "uid 1000 pid 4711" or "node n1".

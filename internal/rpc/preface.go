@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ProtocolVersion is the version of the frames and of how a connection opens. Messages have their own rules for
-// growing (internal/proto), so this changes only when an old peer could not even be told what is wrong.
+// ProtocolVersion is the version of the frames and of the opening of a connection. Messages have their own rules for
+// changes (internal/proto), so this changes only if an old peer could not even read an error.
 const ProtocolVersion = 1
 
 const (
@@ -19,8 +19,8 @@ const (
 
 func preface() []byte { return binary.BigEndian.AppendUint16([]byte(magic), ProtocolVersion) }
 
-// Client makes the client's side of a connection. Its preface goes out with the first frame, and the server's is read
-// before the first answer; Handshake does both at once.
+// Client makes the client's side of a connection. The first frame carries its preface, and the server's is read before
+// the first answer; Handshake does both at once.
 func Client(s Stream, o ConnOptions) *Conn {
 	c := newConn(s, o)
 	c.wantPreface = true
@@ -29,10 +29,10 @@ func Client(s Stream, o ConnOptions) *Conn {
 }
 
 // Handshake sends the client's preface and waits for the server's, at most PrefaceTimeout. It is for connections that
-// are opened before there is something to ask.
+// open before their first request.
 func (c *Conn) Handshake() error {
 	if err := c.Flush(); err != nil {
-		// The server may have said why before it closed; that is the better error.
+		// The server may have sent its reason before it closed; that is the better error.
 		if perr := c.readPreface(); errors.Is(perr, ErrProtocol) {
 			return perr
 		}
@@ -47,8 +47,8 @@ func (c *Conn) Handshake() error {
 	return c.s.SetReadDeadline(c.deadline)
 }
 
-// readPreface reads the server's preface if it is still due. It is under the deadline that is set: a server may send
-// it with its first answer.
+// readPreface reads the server's preface if it is still due, under the current deadline: a server may send it with its
+// first answer.
 func (c *Conn) readPreface() error {
 	if !c.wantPreface {
 		return nil
@@ -56,7 +56,7 @@ func (c *Conn) readPreface() error {
 	if _, err := c.peekPreface(); err != nil {
 		return c.fail(midFrame(err), "the peer did not answer")
 	}
-	// The bytes were peeked, so they are there to discard.
+	// The bytes were peeked, so they can be discarded.
 	_, _ = c.br.Discard(prefaceLen)
 	c.wantPreface = false
 	return nil
@@ -80,14 +80,14 @@ func accept(s Stream, o ConnOptions, timeout time.Duration) (*Conn, error) {
 		_, _ = s.Write(preface())
 	}
 	if err == io.EOF && n == 0 {
-		// Nothing was said, nothing to report.
+		// The peer has sent nothing, so there is nothing to report.
 		_ = c.Close()
 		return nil, io.EOF
 	}
 	if err != nil {
 		return nil, c.fail(midFrame(err), fmt.Sprintf("it sent %d of the %d bytes that open a connection", n, prefaceLen))
 	}
-	// The bytes were peeked, so they are there to discard.
+	// The bytes were peeked, so they can be discarded.
 	_, _ = c.br.Discard(prefaceLen)
 	if err := s.SetReadDeadline(time.Time{}); err != nil {
 		return nil, c.fail(err, "opening the connection")
@@ -102,7 +102,7 @@ func accept(s Stream, o ConnOptions, timeout time.Duration) (*Conn, error) {
 	return c, nil
 }
 
-// Refuse tells a client on a fresh connection why it isn't served. The caller closes the stream.
+// Refuse sends a client on a new connection the reason why it isn't served. The caller closes the stream.
 func Refuse(s Stream, reason *Error) error {
 	body := reason.Encode()
 	b := appendHeader(preface(), 0, FlagError, 0, len(body))
@@ -113,7 +113,7 @@ func Refuse(s Stream, reason *Error) error {
 	return err
 }
 
-// peekPreface waits until the peer's preface is in the buffer, or a wrong byte of one. n is how much there is of it.
+// peekPreface waits until the buffer has the peer's preface, or a wrong byte. n is the number of buffered bytes.
 func (c *Conn) peekPreface() (n int, err error) {
 	for n < prefaceLen && err == nil {
 		_, err = c.br.Peek(n + 1)
@@ -128,7 +128,7 @@ func (c *Conn) peekPreface() (n int, err error) {
 
 var errVersion = fmt.Errorf("%w: another version", ErrProtocol)
 
-// checkPreface judges as many bytes as there are: a stranger is told apart at its first wrong byte.
+// checkPreface checks the available bytes: the first wrong byte is an error.
 func checkPreface(b []byte) error {
 	n := min(len(b), len(magic))
 	if string(b[:n]) != magic[:n] {
