@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sock is a connected unix socket without package net and without the runtime's poller: reads and writes block in
-// the kernel, deadlines are SO_RCVTIMEO and SO_SNDTIMEO. It is what a command that lives for 2 ms talks over; the
-// poller alone would cost it 40 µs.
+// sock is a connected unix socket without package net and without the runtime's poller: reads and writes block in the
+// kernel, deadlines are SO_RCVTIMEO and SO_SNDTIMEO. Commands that run for 2 ms use it; the poller alone would cost
+// them 40 µs.
 //
-// A deadline counts for the calls that start after it was set. Close wakes the calls that wait.
+// A deadline applies to calls that start after it was set. Close wakes blocked calls.
 type sock struct {
 	fd     int
 	closed atomic.Bool
@@ -113,7 +113,7 @@ func (s *sock) Close() error {
 	if s.closed.Swap(true) {
 		return os.ErrClosed
 	}
-	// It fails where the peer has gone already; then no call waits.
+	// It fails if the peer has gone already; then no call is blocked.
 	_ = unix.Shutdown(s.fd, unix.SHUT_RDWR)
 	s.inUse.Lock()
 	defer s.inUse.Unlock()

@@ -1,16 +1,15 @@
-// Package pki makes and checks the certificates by which gbatch's daemons know each other, and
-// makes TLS connections with them: one TCP port per daemon, on which ALPN tells raft from rpc.
+// Package pki makes and checks the certificates that authenticate gbatch's daemons, and makes TLS
+// connections with them: one TCP port per daemon, on which ALPN separates raft from rpc.
 //
-// It owns the cluster's authority, the certificates' form, what makes one acceptable, and the
-// listener that keeps strangers away from everything behind it. It does not own what a role may do
-// once connected (the daemons decide by rpc.Peer) or how users are known (internal/rpc/server asks
-// the kernel).
+// It owns the cluster's authority, the certificates' form and verification, and the listener that
+// keeps strangers out. It does not own the rights of a role (the daemons decide by rpc.Peer) or the
+// identity of users (internal/rpc/server asks the kernel).
 //
 // # Certificates
 //
 // A directory holds ca.crt, on the host of the authority also ca.key, and ROLE-NAME.crt and .key
-// for each daemon that runs from it. All keys are ECDSA P-256. A certificate says who it is for in
-// the URI gbatch://CLUSTER/ROLE/NAME, the authority's says gbatch://CLUSTER. It also has the DNS
+// for each daemon that runs from it. All keys are ECDSA P-256. A certificate names its daemon in
+// the URI gbatch://CLUSTER/ROLE/NAME; the authority's URI is gbatch://CLUSTER. It also has the DNS
 // name ROLE.gbatch: a client asks for that name instead of the address it dials, so that Go's own
 // verification checks the role, and an authority's certificate is never a daemon's. Addresses prove
 // nothing here and may change freely.
@@ -21,9 +20,9 @@
 //     InsecureSkipVerify.
 //   - A connection that Listener hands out has been verified: signed by this cluster's authority,
 //     in date, of this cluster, and of a role that its protocol admits.
-//   - A stranger costs one goroutine for at most HandshakeTimeout, out of MaxHandshakes; when they
-//     are all taken the oldest gives way, so silence cannot keep others out. It can fill no log:
-//     one line an address and minute.
+//   - A stranger costs one goroutine for at most HandshakeTimeout, out of MaxHandshakes; when all
+//     are in use, the oldest one is closed, so silent peers can't keep others out. It can't fill
+//     the log: one line per address and minute.
 //   - A private key that others can read is not used.
 //
 // Read identity.go (what a certificate says), issue.go (making them), load.go (reading them),

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// explain says what a failed handshake means for the person who has to mend it. The original error stays inside.
+// explain turns the error of a failed handshake into a sentence for the administrator. It wraps the original error.
 func explain(err error) error {
 	var (
 		plain   tls.RecordHeaderError

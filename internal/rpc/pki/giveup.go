@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GiveUpAfter has the kernel end a TCP connection, TLS or not, whose sent bytes stay unacknowledged for d: a peer whose
+// GiveUpAfter makes the kernel end a TCP connection, TLS or not, if sent bytes stay unacknowledged for d: a peer whose
 // host died sends no FIN. It does nothing for other connections.
 func GiveUpAfter(nc net.Conn, d time.Duration) error {
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {

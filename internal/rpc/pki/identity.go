@@ -25,7 +25,7 @@ const (
 	maxName    = 64        // bytes of a cluster's or daemon's name; the upper bound of X.520 for a common name
 )
 
-// identity is what a certificate says: a daemon's, or with empty role and name an authority's.
+// identity is the identity in a certificate: a daemon's, or with empty role and name an authority's.
 type identity struct {
 	cluster, role, name string
 }
@@ -90,7 +90,7 @@ func checkRole(role string) error {
 	return nil
 }
 
-// checkName admits what can stand in a host name, a URI and a file name.
+// checkName accepts names that are valid in a host name, a URI and a file name.
 func checkName(what, s string) error {
 	if s == "" || len(s) > maxName {
 		return fmt.Errorf("%s %q: must have 1 to %d characters", what, s, maxName)

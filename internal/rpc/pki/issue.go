@@ -34,7 +34,7 @@ const (
 )
 
 // InitCA makes the authority of a cluster: ca.crt (0644) and ca.key (0600) in dir, which is made if it is missing. It
-// refuses where either file exists: every certificate of the cluster hangs on them.
+// refuses if either file exists, because every certificate of the cluster depends on them.
 func InitCA(dir, cluster string) error {
 	return initCA(dir, cluster, time.Now())
 }
@@ -71,9 +71,9 @@ func initCA(dir, cluster string, now time.Time) error {
 }
 
 // Issue writes a certificate and key for a daemon, <role>-<name>.crt (0644) and .key (0600), to outDir, signed by the
-// authority in caDir. An existing pair is replaced, which is how one is renewed. hosts are names and addresses for
-// tools other than gbatch to check; gbatch goes by role and name. Where outDir has no ca.crt it gets a copy; another
-// cluster's ca.crt there is an error.
+// authority in caDir. It replaces an existing pair, as for a renewal. hosts are names and addresses for tools other
+// than gbatch; gbatch checks role and name. If outDir has no ca.crt, it gets a copy; another cluster's ca.crt there is
+// an error.
 func Issue(caDir, role, name string, hosts []string, outDir string) error {
 	return issue(caDir, role, name, hosts, outDir, time.Now())
 }
@@ -159,8 +159,8 @@ func copyCA(ca *authority, outDir string) error {
 	return nil
 }
 
-// writePair makes a key, signs tmpl with parent's (or its own, without one), and writes both; the key first, so that
-// a certificate is never there without it.
+// writePair makes a key, signs tmpl with parent's (or its own, without one), and writes both; the key first, so that a
+// certificate never exists without its key.
 func writePair(dir, crtName, keyName string, tmpl, parent *x509.Certificate, signer *ecdsa.PrivateKey) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -187,7 +187,7 @@ func writePair(dir, crtName, keyName string, tmpl, parent *x509.Certificate, sig
 	return writeFile(filepath.Join(dir, crtName), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
 }
 
-// writeFile replaces path as a whole, and has it on the disk when it returns.
+// writeFile replaces path atomically and syncs it to disk.
 func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
 	if err != nil {

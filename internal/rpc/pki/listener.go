@@ -14,9 +14,9 @@ import (
 
 // Limits of a Listener.
 const (
-	// MaxHandshakes is how many connections may be proving themselves at once. One more ends the oldest of them.
+	// MaxHandshakes is the most concurrent handshakes. One more ends the oldest.
 	MaxHandshakes = 512
-	// AcceptQueue is how many verified connections of a protocol wait to be accepted; more are closed.
+	// AcceptQueue is the most verified connections of a protocol that wait for Accept; more are closed.
 	AcceptQueue = 128
 
 	acceptPause = 50 * time.Millisecond // after a failed accept, such as for want of file descriptors
@@ -28,8 +28,8 @@ type Accept struct {
 	Roles []string
 }
 
-// Listener is one TCP port with several protocols. Accept's goroutine only takes connections; each proves itself on a
-// goroutine of its own, so that one which is slow or silent holds up nobody.
+// Listener is one TCP port with several protocols. The accepting goroutine only accepts connections; each handshake has
+// its own goroutine, so a slow or silent peer does not delay others.
 type Listener struct {
 	ln       net.Listener
 	cfg      *tls.Config
@@ -114,8 +114,8 @@ func (l *Listener) Proto(proto string) net.Listener {
 	return nil
 }
 
-// Close stops listening, ends handshakes under way and all protocols' listeners, and waits for its goroutines.
-// Connections that were accepted live on. It is idempotent.
+// Close stops listening, ends handshakes under way and all protocols' listeners, and waits for its goroutines. Accepted
+// connections stay open. It is idempotent.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -196,7 +196,7 @@ func (l *Listener) handshake(nc net.Conn, e *list.Element) {
 	if err == nil && !closed {
 		return
 	}
-	// Whoever it is, they get nothing more than the alert that Handshake has sent.
+	// The peer gets only the alert that Handshake has sent.
 	_ = nc.Close()
 	if closed {
 		return
@@ -254,7 +254,7 @@ func (p *protoListener) Close() error {
 	for {
 		select {
 		case nc := <-p.conns:
-			// Nobody has used it yet.
+			// It has not been accepted yet.
 			_ = nc.Close()
 		default:
 			return nil

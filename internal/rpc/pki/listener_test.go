@@ -224,7 +224,7 @@ func TestPlainTCP(t *testing.T) {
 	}
 }
 
-// With every handshake taken by somebody silent, the next one is still served.
+// TestSilentStrangersGiveWay checks that with silent peers in every handshake, the next peer is still served.
 func TestSilentStrangersGiveWay(t *testing.T) {
 	dir := testCA(t, "c")
 	const limit = 4

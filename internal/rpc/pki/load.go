@@ -16,7 +16,7 @@ import (
 
 // Reading certificates and keys. Every error names the file, what is wrong with it, and what to do.
 
-// authority is the cluster's, as far as every daemon has it.
+// authority is the public part of the cluster's authority, which every daemon has.
 type authority struct {
 	path    string
 	pem     []byte
@@ -156,7 +156,7 @@ func checkDates(cert *x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// readKey reads a private key, unless others can too.
+// readKey reads a private key, unless other users can read it too.
 func readKey(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	ProtoRPC  = "gbatch-rpc"
 )
 
-// HandshakeTimeout is how long either side of a connection has to prove itself; for Dial it includes connecting.
+// HandshakeTimeout is the time for a handshake; for Dial it includes connecting.
 const HandshakeTimeout = 10 * time.Second
 
 // ServerTLS is the configuration with which the daemon of that role and name accepts connections, from its files in
@@ -52,7 +52,7 @@ func ClientTLS(dir, role, name string) (*tls.Config, error) {
 	}, nil
 }
 
-// verify is what Go's verification leaves to check: that the other side is a daemon of this cluster.
+// verify adds to Go's verification: it checks that the other side is a daemon of this cluster.
 func (p *pair) verify(cs tls.ConnectionState) error {
 	id, err := peerIdentity(cs)
 	if err != nil {

@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	giveBackFor  = time.Hour   // how long somebody is looked for that takes back what a client held
+	giveBackFor  = time.Hour   // how long GiveBack tries
 	giveBackPace = time.Second // between two tries
-	notYetFor    = time.Minute // how long a submission may be on its way
+	notYetFor    = time.Minute // how long a submission may be in flight
 )
 
-// Attend takes a request's connection over, tells the client so with a frame of the request's kind, and waits until the
-// client has gone. It reports whether the client went without saying, by a frame of any kind, that it would; it did not
-// where the server stops.
+// Attend takes over a request's connection, confirms this with a frame of the request's kind, and waits until the
+// client has gone. vanished means that the client sent no frame before it went; it is false if the server stops.
 func Attend(ctx context.Context, r *Request) (vanished bool, err error) {
 	c, err := r.Hijack()
 	if err != nil {
@@ -30,9 +29,9 @@ func Attend(ctx context.Context, r *Request) (vanished bool, err error) {
 	return c.ReadFrame(&f) != nil && ctx.Err() == nil, nil
 }
 
-// NotYet gives a function that says whether a try to give back what a client held has to be repeated: nil is done,
-// and so is a refusal, since there is no such job any more. A job that is not known may still be on its way for
-// notYetFor: its submission was taken from the client that vanished.
+// NotYet gives a function that decides whether to repeat a try to release a client's job: nil means done, and so does a
+// refusal, since the job no longer exists. An unknown job may still be in flight for notYetFor: the vanished client had
+// sent its submission.
 func NotYet() func(error) error {
 	begin := time.Now()
 	return func(err error) error {
@@ -50,8 +49,8 @@ func NotYet() func(error) error {
 	}
 }
 
-// GiveBack calls ask, which gives back what a client held that has vanished, until it succeeds, for an hour at most.
-// It gives the last error where nobody took it.
+// GiveBack calls ask, which releases a vanished client's job, until it succeeds, for at most an hour. Otherwise it
+// returns the last error.
 func GiveBack(ctx context.Context, ask func() error) error {
 	pace := time.NewTicker(giveBackPace)
 	defer pace.Stop()

@@ -28,7 +28,7 @@ func listHandler(_ context.Context, r *Request) {
 	_ = r.Reply(part)
 }
 
-// BenchmarkCommand is what a user command does: connect, ask once, leave.
+// BenchmarkCommand does the same as a user command: connect, make one request, disconnect.
 func BenchmarkCommand(b *testing.B) {
 	s := startServer(b, listHandler, Options{})
 	body := make([]byte, 500)

@@ -16,10 +16,10 @@ import (
 )
 
 // conn is one client's connection. Its goroutine reads a request and, from a sequential client, handles it itself: a
-// goroutine for each request costs three times a small request's latency. While it handles one nobody reads, so a
-// client that leaves would go unnoticed; therefore a request that takes longer than watchAfter gets a watcher, which
-// waits for the next frame to begin, taking nothing. What it found is what the connection's goroutine goes on with.
-// Requests from an rpc.Mux have a goroutine each, and the connection is always read.
+// goroutine for each request costs three times a small request's latency. Meanwhile no goroutine reads, so the end of
+// the client would go unnoticed. Therefore a request that takes longer than watchAfter gets a watcher, which waits for
+// the next frame to begin without reading it. The connection's goroutine continues with the watcher's result. Requests
+// from an rpc.Mux have a goroutine each, and the connection is always read.
 type conn struct {
 	s    *server
 	nc   net.Conn
@@ -36,14 +36,14 @@ type conn struct {
 	idleFrom time.Time   // when the deadline of an idle connection was set
 
 	mu    sync.Mutex
-	over  bool                // the request that is watched has ended or taken the connection over
-	muxed map[uint32]*Request // requests with FlagMux under way
+	over  bool                // the watched request has ended or taken over the connection
+	muxed map[uint32]*Request // requests with FlagMux in progress
 }
 
 const (
-	// watchAfter is how long a sequential request is handled before the connection is watched for its client's leaving.
+	// watchAfter is the time after which a sequential request's connection gets a watcher.
 	watchAfter = 10 * time.Millisecond
-	// lastLookTime is how long an idle connection is looked at once more before it is closed.
+	// lastLookTime is the time of the last read on an idle connection before it is closed.
 	lastLookTime = 10 * time.Millisecond
 )
 
@@ -51,7 +51,7 @@ func (cn *conn) run(ctx context.Context) {
 	reading, leave := context.WithCancel(ctx)
 	cn.leave = leave
 	defer cn.handlers.Wait()
-	// Often closed already: by the server's end, or by the error that ended the reading.
+	// Often closed already, by the server's end or by a read error.
 	defer func() { _ = cn.c.Close() }()
 	defer leave()
 	err := cn.read(reading)
@@ -65,7 +65,7 @@ var (
 	errIdle     = errors.New("idle")
 )
 
-// read takes frames and sees to their requests until the connection ends or has been hijacked.
+// read reads frames and handles their requests until the connection ends or is hijacked.
 func (cn *conn) read(ctx context.Context) error {
 	for {
 		if err := cn.wait(); err != nil {
@@ -119,21 +119,21 @@ func (cn *conn) wait() error {
 		if lastLook {
 			return errIdle
 		}
-		// On a host that stood still for a while the deadline passes before the bytes that came in time are seen.
+		// After a pause of the host, the deadline may pass before bytes that came in time are read.
 		lastLook = true
 		_ = cn.c.SetReadDeadline(time.Now().Add(lastLookTime)) // as in setIdle
 	}
 }
 
-// setIdle puts the wait for a frame under Options.Idle. Moving the deadline costs, so it happens only now and then: a
-// connection may be idle for one to one and a quarter of it.
+// setIdle limits the wait for a frame to Options.Idle. Setting a deadline is expensive, so it is set only from time to
+// time: a connection may be idle for 1 to 1.25 times Idle.
 func (cn *conn) setIdle() {
 	idle := cn.s.o.Idle
 	if idle == 0 || time.Since(cn.idleFrom) < idle/4 {
 		return
 	}
 	cn.idleFrom = time.Now()
-	// A stream that refuses a deadline is closed, and Wait says so.
+	// A stream that refuses a deadline is closed, and Wait returns that error.
 	_ = cn.c.SetReadDeadline(cn.idleFrom.Add(idle + idle/4))
 }
 
@@ -158,7 +158,7 @@ func (cn *conn) stopWatch() {
 	cn.idleFrom = time.Time{} // the watcher has lifted the deadline
 }
 
-// takeWatched is what the watcher found.
+// takeWatched gives the watcher's result.
 func (cn *conn) takeWatched() error {
 	err := <-cn.watched
 	cn.watching = false
@@ -173,7 +173,8 @@ func (cn *conn) takeWatched() error {
 func (cn *conn) watchClient() {
 	cn.mu.Lock()
 	if !cn.over {
-		// A request may take longer than a connection may be idle. A stream that refuses it is closed, and Wait says so.
+		// A request may take longer than the idle limit. A stream that refuses a deadline is closed, and Wait returns
+		// that error.
 		_ = cn.c.SetReadDeadline(time.Time{})
 	}
 	cn.mu.Unlock()
@@ -184,20 +185,21 @@ func (cn *conn) watchClient() {
 	cn.watched <- err
 }
 
-// takeOver ends the watch for a handler that from now on reads the connection itself.
+// takeOver ends the watch, because the handler now reads the connection itself.
 func (cn *conn) takeOver() {
 	if cn.watch.Stop() {
 		return
 	}
 	cn.mu.Lock()
 	cn.over = true
-	// It wakes the watcher without taking a byte. A stream that refuses it is closed, which wakes the watcher too.
+	// This wakes the watcher without reading a byte. A stream that refuses a deadline is closed, which wakes the
+	// watcher too.
 	_ = cn.nc.SetReadDeadline(time.Unix(1, 0))
 	cn.mu.Unlock()
 	<-cn.watched
 }
 
-// refuse closes the connection on a frame that breaks the rules.
+// refuse closes the connection after an invalid frame.
 func (cn *conn) refuse(err error) error {
 	e := rpc.Errorf(rpc.CodeBadRequest, "%v: %v", rpc.ErrProtocol, err)
 	// The connection ends either way.
@@ -205,7 +207,8 @@ func (cn *conn) refuse(err error) error {
 	return fmt.Errorf("%s: %w: %w", cn.c.Name(), rpc.ErrProtocol, err)
 }
 
-// takeMux handles a frame from an rpc.Mux. It never waits for a handler: credits for the others come the same way.
+// takeMux handles a frame from an rpc.Mux. It never waits for a handler, because the others' credits come over the same
+// connection.
 func (cn *conn) takeMux(ctx context.Context, f *rpc.Frame) error {
 	cn.mu.Lock()
 	r := cn.muxed[f.ID]
@@ -244,7 +247,7 @@ func (cn *conn) takeMux(ctx context.Context, f *rpc.Frame) error {
 	ctx, cancel := context.WithCancel(ctx)
 	r = &Request{Kind: f.Kind, Body: f.Body, Peer: cn.peer, id: f.ID, cn: cn, ctx: ctx, cancel: cancel,
 		credit: make(chan struct{}, rpc.StreamWindow)}
-	for range rpc.StreamWindow { // ReplyMore takes, the client gives back
+	for range rpc.StreamWindow { // ReplyMore takes tokens, the client returns them
 		r.credit <- struct{}{}
 	}
 	cn.mu.Lock()
@@ -257,14 +260,14 @@ func (cn *conn) takeMux(ctx context.Context, f *rpc.Frame) error {
 	return nil
 }
 
-// forgetMux ends a request before its last answer is sent: the client may make the next one as soon as it has that.
+// forgetMux ends a request before its last answer is sent, because the client may make the next one right after it.
 func (cn *conn) forgetMux(r *Request) {
 	cn.mu.Lock()
 	delete(cn.muxed, r.id)
 	cn.mu.Unlock()
 }
 
-// handle calls the handler and sees to it that the request is answered.
+// handle calls the handler and ensures that the request is answered.
 func (cn *conn) handle(r *Request) {
 	log := cn.s.o.Log.With("peer", cn.peer.String(), "kind", r.Kind)
 	defer func() {

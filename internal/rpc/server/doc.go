@@ -1,17 +1,17 @@
 // Package server answers requests on listeners: unix sockets for local users and accepted TLS
-// connections from other daemons. It owns connections, their limits, whose turn it is on them, and
-// finding out who is there from the kernel; it does not own what a request means, nor TLS
-// (internal/rpc/pki hands it finished connections).
+// connections from other daemons. It owns connections, their limits, the order of requests on them,
+// and the identity of local peers (from the kernel). It does not own the meaning of requests, or
+// TLS (internal/rpc/pki gives it established connections).
 //
 // # Invariants
 //
 //   - A connection has one goroutine, which also handles a sequential client's requests, one after
 //     the other; an rpc.Mux's have one each, up to Options.MuxRequests. Serve returns only when all
 //     of them have ended.
-//   - While a request is handled the connection is watched: when its client leaves, the request's
+//   - The server watches a connection during a request: when the client disconnects, the request's
 //     context ends.
-//   - A request gets exactly one last answer: the handler's, or "internal error" where the handler
-//     panicked, failed with an error that isn't an *rpc.Error, or forgot.
+//   - A request gets exactly one last answer: the handler's, or "internal error" if the handler
+//     panicked, failed with an error that isn't an *rpc.Error, or gave no answer.
 //   - One local user cannot take all connections; root can.
 //
 // Read serve.go (the limits), conn.go (one connection), request.go (one request), listen.go and

@@ -17,9 +17,8 @@ import (
 
 // A daemon's unix socket. Three things can be at its path when a daemon starts: nothing, the socket of a daemon that
 // was killed, or that of a daemon that lives. A lock on PATH.lock, held while the listener is open, tells the last two
-// apart without a race between two daemons that start at the same time. The new socket is made under another name,
-// given its mode, and renamed over the old one, so that a command never finds a moment without one or a socket that it
-// may not use.
+// apart without a race between two daemons that start at the same time. The new socket is made under another name, gets
+// its mode, and is renamed over the old one, so commands always find a socket that they may use.
 
 const (
 	listenBacklog = 4096 // connections not yet accepted; the kernel caps it at net.core.somaxconn
@@ -107,7 +106,7 @@ func lockSocket(path string) (*os.File, error) {
 		return nil, err
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		// The lock was not taken, so closing it cannot lose one.
+		// The lock is not held, so closing the file can't release it.
 		_ = lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, inUse(path)
@@ -143,7 +142,7 @@ func checkUnused(path string) error {
 	return err
 }
 
-// bindAndRename makes the listening socket as fresh, which addr is a short enough name of, and renames it to path.
+// bindAndRename makes the listening socket at fresh (addr is a short name for it) and renames it to path.
 func bindAndRename(fresh, addr, path string, mode fs.FileMode) (_ *os.File, err error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -155,7 +154,7 @@ func bindAndRename(fresh, addr, path string, mode fs.FileMode) (_ *os.File, err 
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	// One that was left by a crash; under the lock it is nobody's.
+	// A crash may have left one; with the lock held no daemon uses it.
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -171,7 +170,7 @@ func bindAndRename(fresh, addr, path string, mode fs.FileMode) (_ *os.File, err 
 	return f, os.Rename(fresh, path)
 }
 
-// Addr is the path as it was asked for.
+// Addr gives the path as requested.
 func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
 // Close stops listening, removes the socket unless another has taken its place, and gives up the lock. The lock file

@@ -24,7 +24,7 @@ func TestListenReplacesDeadSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a killed daemon leaves: its socket, and a lock that ended with it.
+	// A killed daemon leaves its socket, but not its lock.
 	ul := ln.(*unixListener)
 	if err := errors.Join(ul.UnixListener.Close(), ul.lock.Close()); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,8 @@ func TestListenLongPath(t *testing.T) {
 	}
 }
 
-// Of many daemons that start at the same time on a dead socket, one gets it, and keeps it.
+// TestListenRace checks that of many daemons that start at the same time on a dead socket, exactly one gets and keeps
+// it.
 func TestListenRace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	var wg sync.WaitGroup

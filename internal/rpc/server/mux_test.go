@@ -22,7 +22,7 @@ func TestMuxConcurrent(t *testing.T) {
 	}, Options{})
 	m := s.dialMux(t)
 	var wg sync.WaitGroup
-	// More than may be under way: the Mux makes the others wait, the server never has to refuse.
+	// More requests than the limit: the Mux makes the others wait, so the server refuses none.
 	for i := range rpc.MuxRequests + 50 {
 		wg.Go(func() {
 			body := fmt.Appendf(nil, "request %d", i)
@@ -63,7 +63,7 @@ func TestMuxOverLimit(t *testing.T) {
 	})
 }
 
-// One caller that doesn't take its answers must neither hold up others nor fill memory.
+// TestMuxSlowStream checks that a caller that doesn't read its answers neither blocks others nor fills memory.
 func TestMuxSlowStream(t *testing.T) {
 	var sent atomic.Int32
 	s := startServer(t, func(_ context.Context, r *Request) {

@@ -21,7 +21,7 @@ type Request struct {
 	ctx context.Context
 
 	ended    bool               // the last answer was given, or the connection was hijacked
-	hijacked bool               // the connection is the handler's
+	hijacked bool               // the handler owns the connection
 	cancel   context.CancelFunc // with FlagMux: for FlagCancel
 	credit   chan struct{}      // with FlagMux: answers that may be sent ahead
 }
@@ -30,15 +30,15 @@ func internalError() *rpc.Error {
 	return rpc.Errorf(rpc.CodeInternal, "internal error in the daemon; its log says more")
 }
 
-// Remote is the peer's network address; of a unix socket it says nothing.
+// Remote is the peer's network address; it is meaningless for a unix socket.
 func (r *Request) Remote() string { return addrOf(r.cn.nc) }
 
-// Reply gives the last answer. An error means that it was not sent, since the client has gone; a body over
-// rpc.MaxFrame is answered with an error instead.
+// Reply gives the last answer. An error means that it was not sent, because the client has gone; for a body over
+// rpc.MaxFrame the client gets an error.
 func (r *Request) Reply(body []byte) error { return r.answer(0, body) }
 
-// ReplyMore gives one answer of several; Reply or Fail must follow. It waits while the client has too much to take
-// already, and fails when the client has gone or no longer wants the answer.
+// ReplyMore gives one answer of several; Reply or Fail must follow. It waits while the client has too many unread
+// answers, and fails if the client has gone or has cancelled.
 func (r *Request) ReplyMore(body []byte) error {
 	if r.ended {
 		return errEnded
@@ -53,8 +53,8 @@ func (r *Request) ReplyMore(body []byte) error {
 	return r.cn.c.WriteFrame(r.Kind, rpc.FlagMore, r.id, body)
 }
 
-// Fail gives err as the last answer. The client sees the code and text of an *rpc.Error; anything else is for the
-// log, and the client is told of an internal error.
+// Fail gives err as the last answer. The client sees the code and text of an *rpc.Error; any other error goes to the
+// log, and the client gets an internal error.
 func (r *Request) Fail(err error) error {
 	var e *rpc.Error
 	if !errors.As(err, &e) {
@@ -66,10 +66,10 @@ func (r *Request) Fail(err error) error {
 	return r.answer(rpc.FlagError, e.Encode())
 }
 
-// Hijack takes the connection over for a session of the handler's own: from here on the handler alone reads and
-// writes frames, beginning with those the client sent after this request. No answer to the request is due. The
-// connection is closed when the handler returns or the server stops; its context no longer ends when the client
-// leaves, since now the handler's reads say so. A request from an rpc.Mux shares its connection and cannot take it.
+// Hijack takes over the connection for the handler's own session: from now on only the handler reads and writes frames,
+// beginning with those that the client sent after this request. The request needs no answer. The connection is closed
+// when the handler returns or the server stops; its context no longer ends when the client disconnects, because the
+// handler's reads now fail then. A request from an rpc.Mux shares its connection and cannot take it.
 func (r *Request) Hijack() (*rpc.Conn, error) {
 	cn := r.cn
 	if r.credit != nil {
@@ -107,7 +107,7 @@ func (r *Request) answer(flags uint16, body []byte) error {
 	return err
 }
 
-// giveCredit takes back n answers that the client has taken.
+// giveCredit returns n tokens for answers that the client has read.
 func (r *Request) giveCredit(n int) error {
 	for range n {
 		select {

@@ -19,7 +19,7 @@ const (
 	MaxConnsPerUser = 512  // of them, by one local user other than root
 	LocalIdle       = 2 * time.Minute
 
-	maxRefusals  = 64                    // refused connections that are told why at once; more are just closed
+	maxRefusals  = 64                    // refused connections that get a reason at the same time; more are just closed
 	refuseLinger = time.Second           // for the refused client to read it
 	acceptPause  = 50 * time.Millisecond // after a failed accept, such as for want of file descriptors
 )
@@ -71,7 +71,7 @@ func Serve(ctx context.Context, ln net.Listener, h Handler, o Options) error {
 	defer cancel()
 	s.wg.Go(func() {
 		<-ctx.Done()
-		// It is given up either way; Accept has returned or returns now.
+		// Its error doesn't matter; Accept has returned or returns now.
 		_ = ln.Close()
 	})
 	for {
@@ -105,7 +105,7 @@ type server struct {
 	ln net.Listener
 	wg sync.WaitGroup // connections and refusals
 
-	refusals chan struct{} // holds a token for each refused connection that is being told why
+	refusals chan struct{} // holds a token for each refused connection that gets a reason
 
 	mu    sync.Mutex
 	conns int            // connections served
@@ -198,13 +198,13 @@ func (s *server) leave(uid uint32) {
 	}
 }
 
-// refuse tells a client why it isn't served and closes nc. The client may still be sending: closing at once could
-// take the reason away from it before it was read.
+// refuse sends a client the reason why it isn't served and closes nc. The client may still be sending: an immediate
+// close could discard the reason before the client reads it.
 func (s *server) refuse(nc net.Conn, e *rpc.Error) {
 	select {
 	case s.refusals <- struct{}{}:
 	default:
-		_ = nc.Close() // a flood of them; nobody is owed a reason
+		_ = nc.Close() // too many at once: close without a reason
 		return
 	}
 	s.wg.Go(func() {
@@ -221,8 +221,8 @@ func (s *server) refuse(nc net.Conn, e *rpc.Error) {
 	})
 }
 
-// stranger logs a peer that is no gbatch peer: anybody may connect, so at most once a second. One that only left in
-// the middle of something is no news.
+// stranger logs a peer that does not use the protocol, at most once per second, because any process may connect. It
+// does not log peers that only disconnected.
 func (s *server) stranger(ctx context.Context, nc net.Conn, err error) {
 	if ctx.Err() != nil {
 		return // it ended with the server

@@ -309,7 +309,7 @@ func TestIdle(t *testing.T) {
 	if err := c.ReadFrame(&f); err != io.EOF {
 		t.Errorf("an idle connection got %v, want to be closed", err)
 	}
-	// The one with a request under way has been idle for as long, and lives.
+	// The connection with a request in progress has been silent as long, and stays open.
 	left <- nil
 	if err := <-done; err != nil {
 		t.Errorf("a waiting request got %v", err)

@@ -15,8 +15,8 @@ import (
 // maxGroups is the most supplementary groups a process can have (NGROUPS_MAX, since Linux 2.6.4).
 const maxGroups = 65536
 
-// UnixPeer asks the kernel which process is at the other end of a unix socket. The answer is of the moment when it
-// connected: a process that changes its uid later, or passes the socket on, is still the one that connected.
+// UnixPeer asks the kernel which process is at the other end of a unix socket. The answer describes the process at the
+// time of connect, even if it later changes its uid or passes the socket on.
 func UnixPeer(nc net.Conn) (rpc.Peer, error) {
 	uc, ok := nc.(*net.UnixConn)
 	if !ok {

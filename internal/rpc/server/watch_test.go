@@ -37,7 +37,7 @@ func TestSlowRequestsOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// What a client sends behind a slow request wakes the watcher, and is still there for the requests' turn.
+// TestSentAheadOfSlowRequest checks that data sent after a slow request wakes the watcher and is still read afterwards.
 func TestSentAheadOfSlowRequest(t *testing.T) {
 	s := startServer(t, func(ctx context.Context, r *Request) {
 		if r.Kind == kindWait {
