@@ -92,7 +92,7 @@ func readAcct(l *lines) (*Workload, error) {
 	return w, nil
 }
 
-// acctTimes sets how long the job ran and how long it might have.
+// acctTimes sets the job's run time and time limit.
 func acctTimes(t *table, j *Job) error {
 	start, begun, err := t.moment("start")
 	if err != nil {
@@ -124,7 +124,7 @@ func acctTimes(t *table, j *Job) error {
 		if err == nil && minutes > 0 && minutes < maxSeconds/60 {
 			j.Request = minutes * 60
 		}
-		return nil // UNLIMITED, Partition_Limit: as if no estimate had been given
+		return nil // UNLIMITED, Partition_Limit: no estimate
 	}
 	if text := t.text("timelimit"); text != "" {
 		if s, err := clock(text); err == nil && s < maxSeconds {
@@ -147,7 +147,7 @@ func clock(s string) (int64, error) {
 	return seconds, err
 }
 
-// acctTRES takes GPUs, and processors where no column has them, from a list such as cpu=4,mem=8G,gres/gpu=2.
+// acctTRES reads GPUs, and processors if no column has them, from a list such as cpu=4,mem=8G,gres/gpu=2.
 func acctTRES(t *table, j *Job, list string) error {
 	types, whole := 0, false // gres/gpu is the sum of the types, and stands before them where it stands
 	for item := range strings.SplitSeq(list, ",") {

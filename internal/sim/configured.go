@@ -8,9 +8,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// configured is the scheduler that a configuration asks for: multifactor priorities where it weighs any factor, plain
-// order of arrival with priority/basic, and the default rules where nobody has named any. Passes are made at each
-// event, not every bf_interval.
+// configured is the scheduler of a configuration: multifactor priorities if any factor has a weight, order of arrival
+// with priority/basic, and otherwise the default rules. It plans at each event, not every bf_interval.
 func configured(c *model.Config) Scheduler {
 	p := sched.Configured(&c.Params)
 	if p.MaxStarts == 0 {
@@ -49,7 +48,7 @@ type weighted struct {
 	order   *multifactor.Order
 }
 
-// Plan is one pass. Shares, usage and ages are taken anew every PriorityCalcPeriod, as the controller does.
+// Plan is one pass. It recomputes shares, usage and ages every PriorityCalcPeriod, as the controller does.
 func (w *weighted) Plan(v *state.View, now model.Time) model.Plan {
 	if w.order == nil || !w.order.Made(v) || now >= w.order.At().Add(max(1, v.Config().Params.Priority.CalcPeriodS)) {
 		w.order = multifactor.New(v, now, w.order)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// traces gives a file of the real workloads, which the project does not ship.
+// traces gives the path of a real workload, which the project does not ship.
 func traces(t testing.TB, name string) string {
 	t.Helper()
 	dir := os.Getenv("GBATCH_TRACES")
@@ -48,7 +48,7 @@ var published = []struct {
 	{"CTC-SP2", "wfp3", "requested", Batch, 13201.43, 32.5799, 538053, "6e7f92c45dc6cca4"},
 }
 
-// TestPublishedSchedules: the production scheduler gives the published schedules of two real logs, exactly.
+// TestPublishedSchedules checks that the production scheduler gives exactly the published schedules of two real logs.
 func TestPublishedSchedules(t *testing.T) {
 	for _, p := range published {
 		t.Run(fmt.Sprintf("%s/%s/%s/%s", p.log, p.scheduler, p.events, p.estimates), func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// Filled is how full a machine became before its jobs had asked for all of it.
+// Filled is the result of Fill: how full the machine was when its jobs had requested all of it.
 type Filled struct {
 	Machine   string  `json:"machine"`
 	Scheduler string  `json:"scheduler"`
@@ -26,12 +26,12 @@ type Filled struct {
 	Shared int `json:"shared_in_trace"`
 }
 
-// maxFill bounds the jobs that are drawn.
+// maxFill is the most jobs drawn.
 const maxFill = 2_000_000
 
 // Fill draws jobs from a workload at random, with repetition, and submits one after the other to a machine on which no
-// job ends, until they have asked for as many GPUs as it has. One that finds no place goes away. What share of the GPUs
-// is allocated in the end shows how little the placement breaks up.
+// job ends, until they have requested as many GPUs as it has. A job without a place is removed. The final share of
+// allocated GPUs shows how little the placement fragments the machine.
 //
 // Source: Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent,
 // USENIX ATC 2023, section 6.2. Jobs that share a GPU there have a whole one here, in demand and allocation alike.

@@ -15,9 +15,9 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// A forecast runs a live cluster's queue forward: no more jobs come, every job runs for all of its time limit, and
-// nodes stay as they are; who is suspended for others, or is, goes on when they have ended, but for those that an
-// operator has suspended. What it says of a job's start is what the scheduler would do under these assumptions.
+// A forecast runs a live cluster's queue forward. It assumes that no more jobs come, that every job runs for its whole
+// time limit, and that nodes stay as they are. Jobs suspended for others resume when those have ended; jobs that an
+// operator has suspended don't. A forecast start is the scheduler's decision under these assumptions.
 
 // Expected is when a job starts, or 0 and why it doesn't.
 type Expected struct {
@@ -37,7 +37,7 @@ type forecastKey struct {
 	task int32
 }
 
-// Forecast is what became of the queue.
+// Forecast is the result for the queue.
 type Forecast struct {
 	Now    model.Time
 	Starts map[forecastKey]Expected
@@ -85,7 +85,7 @@ type forward struct {
 	cut     interruptions
 }
 
-// running notes when the jobs with resources end. One that is past its limit, or ending already, ends now.
+// running records the ends of the jobs with resources. A job that is past its limit, or ending already, ends now.
 func (f *forward) running() {
 	f.st.View().Jobs(func(j *model.Job) bool {
 		if j.Run == nil || !j.State.HasResources() || f.seen[j.ID] {
@@ -100,7 +100,7 @@ func (f *forward) running() {
 				f.seq++
 				f.cut.asleep[j.ID] = ending{at: left, seq: f.seq, id: j.ID, attempt: j.Attempt, since: int64(f.now)}
 				return true
-			case model.SleepsInTurn: // turns are not followed
+			case model.SleepsInTurn: // time slices are not simulated
 				at = f.now + model.Time(left)
 			}
 		}
@@ -117,7 +117,7 @@ func (f *forward) running() {
 	})
 }
 
-// pass plans once, applies the plan and notes what has started.
+// pass plans once, applies the plan and records the started jobs.
 func (f *forward) pass() (bool, error) {
 	plan := f.plan.Plan(f.st.View(), f.now)
 	if plan.Empty() {
@@ -156,14 +156,14 @@ func (f *forward) pass() (bool, error) {
 		}
 		begun = append(begun, state.Report{Kind: state.Started, Job: j.ID, Attempt: j.Attempt, At: f.now})
 	}
-	if f.cut.may && len(begun) > 0 { // who has no processes yet can't be suspended
+	if f.cut.may && len(begun) > 0 { // a job without processes can't be suspended
 		f.st.Apply(state.Command{At: f.now, Body: &state.Reports{Reports: begun}})
 	}
 	room := f.cut.carryOut(&f.ends, f.st.View(), &plan, int64(f.now), 1000, func(*ending, int64) {})
 	return any || room, nil
 }
 
-// step goes to the next moment at which something happens: jobs end, a begin time comes. false when nothing will.
+// step advances to the next event: the end of jobs or a begin time; false if there is none.
 func (f *forward) step() bool {
 	next := int64(0)
 	if f.ends.len() > 0 {
@@ -189,7 +189,7 @@ func (f *forward) step() bool {
 	return true
 }
 
-// due gives the next begin time of a pending job; other things that time brings don't start jobs.
+// due gives the next begin time of a pending job; other timed events don't start jobs.
 func (f *forward) due() model.Time {
 	next := model.Time(0)
 	v := f.st.View()
@@ -205,7 +205,7 @@ func (f *forward) due() model.Time {
 	return next
 }
 
-// leftOver says why the rest never starts.
+// leftOver records why the remaining jobs never start.
 func (f *forward) leftOver() {
 	f.st.View().Jobs(func(j *model.Job) bool {
 		if j.State != model.Pending {
@@ -247,7 +247,7 @@ func forecast(ctx context.Context, o *Options) error {
 
 func (o *Options) baseScheduler() string { return "" }
 
-// runState reads the dump, changes what shall be different, and runs it forward.
+// runState reads the dump, applies the changes, and runs it forward.
 func (o *Options) runState(ctx context.Context, changes []whatIf, confPath, scheduler string) (*state.View, *Forecast,
 	error) {
 	file, err := os.Open(o.FromState)
@@ -301,7 +301,7 @@ type forecastLine struct {
 	Compared  bool    `json:"in_both_worlds,omitempty"` // it starts in both
 }
 
-// forecastKeys are the jobs of both worlds in the order in which they start.
+// forecastKeys are the jobs of both forecasts in the order of their starts.
 func forecastKeys(before, other *Forecast) []forecastKey {
 	var keys []forecastKey
 	for k := range before.Starts {
@@ -324,7 +324,7 @@ func forecastKeys(before, other *Forecast) []forecastKey {
 	return keys
 }
 
-// forecastLines puts two worlds beside each other; n jobs start in both, sum hours sooner in the other.
+// forecastLines compares two forecasts; n jobs start in both, in total sum hours sooner in the other.
 func forecastLines(v *state.View, before, other *Forecast) (lines []forecastLine, sum float64, n int) {
 	lines = []forecastLine{}
 	for _, k := range forecastKeys(before, other) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// kindsOf gives what the workload's jobs ask of one node, most frequent first.
+// kindsOf gives the kinds of the jobs' requests on one node, most frequent first.
 func kindsOf(r *replay) []gpuKind {
 	count := map[gpuKind]int{}
 	all := 0

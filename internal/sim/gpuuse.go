@@ -6,7 +6,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// GPUUse is how a replay used GPUs, over time.
+// GPUUse is a replay's use of GPUs over time.
 type GPUUse struct {
 	GPUs      int     `json:"gpus"`
 	Allocated float64 `json:"allocated"` // mean share of GPUs in use, from the first submission to the last end
@@ -36,7 +36,7 @@ type gpuMeter struct {
 	points []Frag
 }
 
-// gpuKind is what a share of the jobs asks of one node.
+// gpuKind is the request of a share of the jobs on one node.
 type gpuKind struct {
 	gpus, cpus int32
 	mem        int64
@@ -47,7 +47,7 @@ type gpuKind struct {
 // maxKinds bounds the kinds of jobs that fragmentation is measured with: the most frequent ones.
 const maxKinds = 32
 
-// newGPUMeter gives nil where there is nothing to measure.
+// newGPUMeter gives nil if there is nothing to measure.
 func newGPUMeter(r *replay) *gpuMeter {
 	_, total := r.Machine.units()
 	if total == 0 {
@@ -63,7 +63,7 @@ func newGPUMeter(r *replay) *gpuMeter {
 	return m
 }
 
-// look measures, at most once a step.
+// look measures, at most once per step.
 func (m *gpuMeter) look(r *replay, at int64) {
 	if at < m.next || len(m.points) >= maxFragPoints {
 		return

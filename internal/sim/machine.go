@@ -49,7 +49,7 @@ func NewMachine(w *Workload, s Size) (*Machine, error) {
 	case s.Nodes > 0 && s.CPUsPerNode == 0 && s.GPUsPerNode == 0:
 		return nil, errors.New("--nodes without a size: add --cpus-per-node or --gpus-per-node")
 	case s.Nodes > 0 && s.CPUsPerNode == 1 && s.GPUsPerNode == 0:
-		return pool(s.Nodes), nil // which node is nobody's concern
+		return pool(s.Nodes), nil // the choice of node doesn't matter
 	case s.Nodes == 1 && s.GPUsPerNode == 0:
 		return pool(s.CPUsPerNode), nil
 	case s.Nodes > 0:
@@ -149,7 +149,7 @@ func nodeKinds(list []NodeKind) *Machine {
 	return &Machine{Config: c, Text: fmt.Sprintf("the trace's %d nodes with %d GPUs", len(names), gpus)}
 }
 
-// FromConf takes the machine of a configuration: its nodes, partitions and settings. Nodes that the configuration takes
+// FromConf gives the machine of a configuration: its nodes, partitions and settings. Nodes that the configuration puts
 // out of service stay out.
 func FromConf(dir string) (*Machine, *conf.Config, error) {
 	c, problems := conf.LoadFile(dir)

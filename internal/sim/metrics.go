@@ -10,7 +10,7 @@ import (
 // boundS is the tau of the bounded slowdown, seconds: shorter jobs count as this long.
 const boundS = 10
 
-// Metrics is what became of a workload's jobs. Waits are seconds, shares from 0 to 1. Only jobs that ran count.
+// Metrics are the results of a workload's jobs. Waits are seconds, shares from 0 to 1. Only jobs that ran count.
 type Metrics struct {
 	Scheduler string `json:"scheduler"`
 	Policy    string `json:"policy"` // the scheduler in words
@@ -55,7 +55,7 @@ type ShakeLines struct {
 	Seconds int64  `json:"seconds"`
 }
 
-// UserLine is one user, those with most unit-hours first.
+// UserLine is one user; users with the most unit-hours come first.
 type UserLine struct {
 	User        string  `json:"user"`
 	Jobs        int     `json:"jobs"`
@@ -99,7 +99,7 @@ func (t *tally) add(wait int64, slow, unitS float64) {
 	t.unitS += unitS
 }
 
-// Measure counts what became of the jobs.
+// Measure computes the results of the jobs.
 //
 // Sources: bounded slowdown: Feitelson, Rudolph, Schwiegelshohn, Sevcik, Wong: Theory and practice in parallel job
 // scheduling, JSSPP 1997; fairness: Jain, Chiu, Hawe: A quantitative measure of fairness and discrimination for
@@ -166,7 +166,7 @@ func (o *Outcome) Measure() *Metrics {
 	return m
 }
 
-// unitsOf counts what a job holds of what utilization is measured in.
+// unitsOf counts a job's units of utilization: GPUs or processors.
 func (o *Outcome) unitsOf(j *Job) int64 {
 	if o.byGPU {
 		return int64(j.GPUs)
@@ -179,7 +179,7 @@ func Slowdown(wait, run int64) float64 {
 	return math.Max(1, float64(wait+run)/float64(max(run, boundS)))
 }
 
-// rank gives the smallest value that at least percent of all are at most.
+// rank gives the percentile: the smallest value v such that at least percent of all values are at most v.
 func rank[T cmp.Ordered](sorted []T, percent int) T {
 	n := len(sorted)
 	return sorted[max(0, (n*percent+99)/100-1)]

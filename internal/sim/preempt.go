@@ -9,11 +9,11 @@ import (
 )
 
 // Preemption, as the configuration has it (PreemptType=preempt/partition_prio: a trace's jobs have partitions and no
-// QOS). Who is suspended goes on with what it had left; who is requeued begins anew, and what it had done is lost; who
-// is cancelled is no part of the result. A job with GraceTime runs on until that is over. Time slicing is not replayed:
-// jobs that share CPUs all run at full speed.
+// QOS). A suspended job later continues with its remaining time; a requeued one starts again, and its work is lost; a
+// cancelled one is no part of the result. A job with GraceTime runs on until the end of that time. Time slicing is not
+// replayed: jobs that share CPUs all run at full speed.
 
-// Preempted counts what became of jobs that others ended or suspended.
+// Preempted counts suspensions, requeues and cancellations of jobs for others.
 type Preempted struct {
 	Suspended int     `json:"suspended"`  // times that a job was
 	Requeued  int     `json:"requeued"`   // times that a job was
@@ -21,7 +21,7 @@ type Preempted struct {
 	Lost      float64 `json:"lost_hours"` // unit-hours of those who were requeued or cancelled
 }
 
-// interruptions is what a replay keeps of jobs that others end or suspend.
+// interruptions is a replay's record of jobs that are ended or suspended for others.
 type interruptions struct {
 	Preempted
 	may    bool                   // the configuration has jobs suspended: they have to be known to run
@@ -42,7 +42,7 @@ func suspends(c *model.Config) bool {
 		slices.ContainsFunc(c.Partitions, func(p *model.Partition) bool { return is(p.PreemptMode) })
 }
 
-// begin has the jobs of a plan run, where that matters: who has no processes yet can't be suspended.
+// begin makes the jobs of a plan run if that matters: a job without processes can't be suspended.
 func (c *interruptions) begin(plan *model.Plan, at model.Time, apply func(state.Body)) {
 	if !c.may || len(plan.Starts) == 0 {
 		return
@@ -59,9 +59,9 @@ func (c *interruptions) begin(plan *model.Plan, at model.Time, apply func(state.
 // attempt counts a job's starts.
 func (c *interruptions) attempt(id model.JobID) uint32 { return 1 + c.again[id] }
 
-// carryOut does to the jobs' ends what a plan says that was applied: who stops, who goes on. second is one in the ends'
-// unit of time; use is told of jobs that stop (-1) and go on (1). It reports whether there is room now that the plan
-// did not know.
+// carryOut updates the jobs' ends after a plan was applied: for jobs that stop and jobs that resume. second is one
+// second in the ends' unit of time; use is called for jobs that stop (-1) and resume (1). It reports whether there is
+// room now that the plan did not know.
 func (c *interruptions) carryOut(ends *endHeap, v *state.View, plan *model.Plan, at, second int64,
 	use func(e *ending, sign int64)) bool {
 	room := len(plan.Resume) > 0
@@ -102,14 +102,14 @@ func (c *interruptions) carryOut(ends *endHeap, v *state.View, plan *model.Plan,
 	return room
 }
 
-// use counts the units of a job that stops (-1) or goes on (1). GPUs are kept by who is suspended.
+// use counts the units of a job that stops (-1) or goes on (1). A suspended job keeps its GPUs.
 func (r *replay) use(e *ending, sign int64) {
 	if !r.byGPU {
 		r.busy += sign * r.unitsOf(&r.Work.Jobs[e.job])
 	}
 }
 
-// settle finds out, after their reports, what became of those who were ended for others.
+// settle determines, after their reports, the fate of the jobs that were ended for others.
 func (r *replay) settle() {
 	for _, e := range r.cut.killed {
 		r.cut.Lost += float64(r.unitsOf(&r.Work.Jobs[e.job])) * float64(e.at-r.Start[e.job]-e.slept) / 3600

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// bar draws how far a replay is on a terminal.
+// bar draws a replay's progress on a terminal.
 type bar struct {
 	w     io.Writer // nil: nothing is drawn
 	label string
@@ -45,7 +45,7 @@ func (b *bar) show(done, all int) {
 	fmt.Fprintf(b.w, "\r%s%s", line, strings.Repeat(" ", pad))
 }
 
-// clear takes the bar away.
+// clear removes the bar.
 func (b *bar) clear() {
 	if b.w != nil && b.width > 0 {
 		fmt.Fprintf(b.w, "\r%s\r", strings.Repeat(" ", b.width))

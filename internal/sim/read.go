@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Limits of what is read.
+// Limits of the input.
 const (
 	maxLineBytes = 64 << 10
 	maxJobs      = 5_000_000
@@ -65,8 +65,8 @@ func (l *lines) room(w *Workload) error {
 	return nil
 }
 
-// Open reads a trace, plain or gzip, in whatever of the formats it is: the Standard Workload Format, a CSV of GPU jobs,
-// a list of pods (with the list of nodes beside it), or what `gacct -P` prints.
+// Open reads a trace, plain or gzip, in any of the formats: the Standard Workload Format, a CSV of GPU jobs, a list of
+// pods (with the list of nodes beside it), or the output of `gacct -P`.
 func Open(path string) (*Workload, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// Events says how often the scheduler plans: see the package's doc.
+// Events chooses how often the scheduler plans: see the package's doc.
 type Events uint8
 
 // The ways.
@@ -19,7 +19,7 @@ const (
 	Single               // one pass per event
 )
 
-// Setup is all that a replay depends on.
+// Setup is the complete input of a replay.
 type Setup struct {
 	Work      *Workload
 	Machine   *Machine
@@ -31,7 +31,7 @@ type Setup struct {
 // NoStart marks a job that the machine can never run.
 const NoStart = -1 << 62
 
-// Outcome is what a replay did.
+// Outcome is the result of a replay.
 type Outcome struct {
 	Setup
 	// of each job, seconds of the workload's clock; NoStart where it can't run. Of those requeued, the last
@@ -40,7 +40,7 @@ type Outcome struct {
 	Refused []Left  // jobs that can't run here, by why
 	Passes  int     // planning passes
 	Load    []Sample
-	Cut     *Preempted // nil: nobody was preempted
+	Cut     *Preempted // nil: no job was preempted
 	GPU     *GPUUse    // where the machine has GPUs
 
 	byGPU bool // units are GPUs
@@ -53,7 +53,7 @@ type Sample struct {
 	Queued int32
 }
 
-// replay is a replay under way.
+// replay is a replay in progress.
 type replay struct {
 	*Outcome
 	st     *state.State
@@ -196,8 +196,8 @@ func (r *replay) run(ctx context.Context) error {
 	return nil
 }
 
-// more reports whether anything is left to happen. Where nothing is and jobs wait, a pass may start those that a bound
-// on the starts of one pass has left over.
+// more reports whether anything is left to happen. If there are no events but pending jobs, another pass may start jobs
+// that the limit on starts of one pass has left.
 func (r *replay) more() bool {
 	if r.next < len(r.Work.Jobs) || r.ends.len() > 0 || r.queued > 0 && r.wake > r.last {
 		return true
@@ -223,8 +223,8 @@ func (r *replay) batch(at int64) error {
 	return r.pass(at)
 }
 
-// single plans after every event: see the package's doc for the order. A pass after which nothing has changed is left
-// out, because what is at rest stays at rest.
+// single plans after every event: see the package's doc for the order. It omits a pass if nothing has changed since the
+// last one, because that pass would change nothing.
 func (r *replay) single(at int64) error {
 	r.over, r.gone = r.over[:0], r.gone[:0]
 	for r.ends.len() > 0 && r.ends.min().at == at {
@@ -303,7 +303,7 @@ func (r *replay) refuse(why string) {
 	r.Refused = append(r.Refused, Left{why, 1})
 }
 
-// impossible tells why the machine can never run such a job, or "". Equal specifications are looked at once.
+// impossible gives the reason why the machine can never run such a job, or "". It checks equal specifications once.
 func (r *replay) impossible(sp *model.Spec) string {
 	if why, ok := r.specs.never[sp]; ok {
 		return why
@@ -338,7 +338,7 @@ func (r *replay) end(e ending) state.Report {
 	return state.Report{Kind: state.Ended, Job: e.id, Attempt: e.attempt, At: r.time(e.at)}
 }
 
-// pass plans and applies the plan, and again where it has made room by suspending jobs.
+// pass plans and applies the plan, and repeats this if suspended jobs have made room.
 func (r *replay) pass(at int64) error {
 	for range maxRounds {
 		if room, err := r.planOnce(at); err != nil || !room {
@@ -360,7 +360,7 @@ func (r *replay) planOnce(at int64) (room bool, err error) {
 	if len(plan.Starts)+len(plan.Preempt)+len(plan.Claims)+len(plan.Resume) == 0 {
 		return false, nil
 	}
-	plan.Reasons = nil // nobody reads them here
+	plan.Reasons = nil // a replay does not use them
 	res := r.apply(at, &state.Starts{Epoch: 1, Plan: plan})
 	for i := range plan.Starts {
 		s := &plan.Starts[i]
@@ -380,7 +380,7 @@ func (r *replay) planOnce(at int64) (room bool, err error) {
 	return r.cut.carryOut(&r.ends, r.st.Peek(), &plan, at, 1, r.use), nil
 }
 
-// sample notes the load where it has changed.
+// sample records the load if it has changed.
 func (r *replay) sample(at int64) {
 	s := Sample{at, r.busy, r.queued}
 	if n := len(r.Load); n > 0 && r.Load[n-1].Busy == s.Busy && r.Load[n-1].Queued == s.Queued {
@@ -392,10 +392,10 @@ func (r *replay) sample(at int64) {
 	}
 }
 
-// sweepEvery is how many jobs may end before what the state remembers of them is swept out.
+// sweepEvery is the number of ended jobs after which the state is swept.
 const sweepEvery = 256
 
-// sweep lets the state forget jobs that have ended and accounting events, as time and gdbd would.
+// sweep removes ended jobs and accounting events from the state, as time and gdbd would.
 func (r *replay) sweep(at int64) {
 	if r.ended-r.swept < sweepEvery {
 		return
@@ -405,7 +405,7 @@ func (r *replay) sweep(at int64) {
 	r.apply(at, &state.Tick{})
 }
 
-// waiting names some of the jobs that wait.
+// waiting names some of the pending jobs.
 func (r *replay) waiting() string {
 	text := ""
 	n := 0

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes the report that people read.
+// Print writes the report for people.
 func (m *Metrics) Print(w io.Writer, name string) error {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s on %s\n", name, m.Machine)
@@ -82,7 +82,7 @@ func leftText(m *Metrics) string {
 	return " (left out: " + strings.Join(parts, "; ") + ")"
 }
 
-// span writes seconds as people say them.
+// span writes seconds in readable units.
 func span(s float64) string {
 	switch {
 	case s < 100:

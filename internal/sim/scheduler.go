@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// Planner decides what starts, one pass at a time. Passes come with time never going back.
+// Planner decides which jobs start, one pass at a time. The time of passes never decreases.
 type Planner interface {
 	Plan(v *state.View, now model.Time) model.Plan
 }
@@ -145,7 +145,7 @@ func NewScheduler(name string, m *Machine) (Scheduler, error) {
 	return Scheduler{}, fmt.Errorf("no scheduler has the name %s: there are %s", name, SchedulerNames())
 }
 
-// FIFO gives the scheduler by which nothing overtakes.
+// FIFO gives the scheduler without overtaking.
 func FIFO() Scheduler {
 	s, _ := NewScheduler("fifo", nil) // a name that is there
 	return s

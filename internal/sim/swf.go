@@ -88,7 +88,7 @@ func readSWF(l *lines) (*Workload, error) {
 	}
 }
 
-// swfHeader takes what counts of a header line.
+// swfHeader reads the relevant values of a header line.
 func (w *Workload) swfHeader(text string, queues map[int64]string) {
 	key, value, ok := strings.Cut(text, ":")
 	if !ok {

@@ -135,7 +135,7 @@ func (o *Options) events() string {
 	return o.Events
 }
 
-// setup makes what a replay depends on of a configuration's name and a scheduler's, either may be "".
+// setup makes a replay's setup from the names of a configuration and a scheduler; either may be "".
 func (o *Options) setup(w *Workload, dir, scheduler string) (Setup, error) {
 	s := Setup{Work: w}
 	var err error
@@ -177,7 +177,7 @@ func (o *Options) other(w *Workload, name string) (Setup, string, error) {
 	return s, name, err
 }
 
-// files writes what was asked for beside the report.
+// files writes the requested files besides the report.
 func (o *Options) files(outs []*Outcome, ms []*Metrics, labels []string) error {
 	write := func(path string, f func(io.Writer) error) error {
 		if path == "" {

@@ -18,7 +18,7 @@ type whatIf struct {
 	apply func(st *state.State, now model.Time) error
 }
 
-// WhatIfHelp says what --what-if takes.
+// WhatIfHelp lists the values of --what-if.
 const WhatIfHelp = "scheduler=NAME, add=N:NODE (N more nodes like NODE), drain=NODES, resume=NODES, hold=JOB, " +
 	"release=JOB, cancel=JOB, " +
 	"priority=JOB:N, timelimit=JOB:TIME, partition=JOB:NAME"
@@ -172,7 +172,7 @@ func knownOn(v *state.View, n *model.Node) []state.Report {
 	return out
 }
 
-// addNodes adds nodes like one that is there, to the same partitions, up.
+// addNodes adds nodes like an existing one, to the same partitions, in state up.
 func addNodes(st *state.State, now model.Time, n int, like string) error {
 	old := st.View().Config()
 	var def *model.NodeDef

@@ -81,8 +81,8 @@ func (w *Workload) sort() {
 
 func bySubmit(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) }
 
-// add takes a job, cut to its request. Lines without a run time are left out, as the studies do; a job that asks for no
-// time asks for what it runs, as in traces without estimates.
+// add adds a job, cut to its request. It omits lines without a run time, as the studies do; a job without a requested
+// time gets its run time as request, as in traces without estimates.
 func (w *Workload) add(j Job) {
 	switch {
 	case j.Run <= 0:
@@ -100,7 +100,7 @@ func (w *Workload) add(j Job) {
 }
 
 // Shake shifts every submission by 0 to most seconds, drawn with seed, and orders the jobs anew. Results that change
-// much with it say nothing about a scheduler.
+// much with it are no evidence about a scheduler.
 //
 // Source: Tsafrir, Ouaknine, Feitelson: Reducing performance evaluation sensitivity and variability by input shaking,
 // MASCOTS 2007.
@@ -127,7 +127,7 @@ func (w *Workload) span() (first, last int64) {
 	return w.Jobs[0].Submit, w.Jobs[len(w.Jobs)-1].Submit
 }
 
-// LineError says what is wrong with a line of a trace.
+// LineError is an error in a line of a trace.
 type LineError struct {
 	File string
 	Line int
