@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Workers is how many launches and ends are worked on at once: what they do is system calls.
+// Workers is the number of launches and ends in progress at once: their work is system calls.
 func Workers() int { return max(2, runtime.NumCPU()) }
 
 // Pool runs tasks on up to max goroutines, which exist only while there is work. do never waits: the queue is as long
@@ -49,5 +49,6 @@ func (p *Pool) work() {
 	}
 }
 
-// Wait returns when every task has ended. The pool's context has to have ended, or no task be added any more.
+// Wait returns when every task has ended. Before the call, the pool's context has ended or the last task has been
+// added.
 func (p *Pool) Wait() { p.wg.Wait() }

@@ -1,4 +1,4 @@
-// Package procs reads /proc for the samples of jobs: what some processes use (reader.go), and which
-// processes are a job's on hosts without control groups (tree.go). It keeps buffers and what was
-// seen last; when to look, and what becomes of it, is noded's.
+// Package procs reads /proc for the samples of jobs: the usage of processes (reader.go), and the
+// processes of a job on hosts without control groups (tree.go). It keeps buffers and the last
+// values; noded decides when to sample, and uses the results.
 package procs

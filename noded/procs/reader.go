@@ -7,18 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reader.go reads /proc of a job's processes: address space, memory, and I/O where the kernel does not count it
-// by group.
+// reader.go reads /proc of a job's processes: address space, memory, and I/O if the kernel does not count it by group.
 
 const (
-	// maxSeen is how many processes of a job one sample looks at, the oldest first.
+	// maxSeen is the number of a job's processes in one sample, the oldest first.
 	maxSeen = 64
 )
 
-// Seen is what samples have seen of a job's processes.
+// Seen is the result of a job's samples.
 type Seen struct {
-	io            map[int]ioOf // by pid, of those that are there
-	ReadB, WriteB int64        // of all that were ever seen
+	io            map[int]ioOf // by pid, of live processes
+	ReadB, WriteB int64        // of all processes in any sample
 
 	BigPID  int // the one with the most memory in any sample
 	BigName string
@@ -30,14 +29,14 @@ type ioOf struct{ readB, writeB int64 }
 // Total sums one sample.
 type Total struct{ VMKB, RSSKB int64 }
 
-// Reader has the buffers for reading, used again for every job.
+// Reader has the read buffers, shared by all jobs.
 type Reader struct {
 	PIDs []int
 	path []byte
 	buf  [4096]byte
 }
 
-// Read looks at some of the processes.
+// Read samples some of the processes.
 func (r *Reader) Read(seen *Seen, pids []int, withIO bool) (t Total) {
 	pids = pids[:min(len(pids), maxSeen)]
 	for _, pid := range pids {
@@ -51,7 +50,7 @@ func (r *Reader) Read(seen *Seen, pids []int, withIO bool) (t Total) {
 			r.io(seen, pid)
 		}
 	}
-	if withIO && len(seen.io) > 2*maxSeen { // those that are gone have been counted
+	if withIO && len(seen.io) > 2*maxSeen { // ended ones are counted already
 		there := make(map[int]ioOf, len(pids))
 		for _, pid := range pids {
 			there[pid] = seen.io[pid]
@@ -61,7 +60,7 @@ func (r *Reader) Read(seen *Seen, pids []int, withIO bool) (t Total) {
 	return t
 }
 
-// stat gives a process's address space and memory in KiB, and its name; zeros for one that has ended.
+// stat gives a process's address space and memory in KiB, and its name; zeros if it has ended.
 func (r *Reader) stat(pid int) (vmKB, rssKB int64, name []byte) {
 	b := r.file(pid, "/stat")
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
@@ -90,7 +89,7 @@ func (r *Reader) stat(pid int) (vmKB, rssKB int64, name []byte) {
 	return vmKB, rssKB, name
 }
 
-// io adds what a process has read and written since the last sample.
+// io adds the bytes that a process has read and written since the last sample.
 func (r *Reader) io(seen *Seen, pid int) {
 	b := r.file(pid, "/io")
 	if len(b) == 0 {
@@ -109,7 +108,7 @@ func (r *Reader) io(seen *Seen, pid int) {
 	seen.io[pid] = now
 }
 
-// file reads a file of /proc/PID; nothing of one that can't be read.
+// file reads a file of /proc/PID; empty if it can't be read.
 func (r *Reader) file(pid int, name string) []byte {
 	r.path = append(strconv.AppendInt(append(r.path[:0], "/proc/"...), int64(pid), 10), name...)
 	fd, err := unix.Open(string(r.path), unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -124,7 +123,7 @@ func (r *Reader) file(pid int, name string) []byte {
 	return r.buf[:n]
 }
 
-// after reads the number behind a label.
+// after reads the number after a label.
 func after(b []byte, label string) int64 {
 	i := bytes.Index(b, []byte(label))
 	if i < 0 {
@@ -133,7 +132,7 @@ func after(b []byte, label string) int64 {
 	return Digits(b[i+len(label):])
 }
 
-// Digits reads the digits that b begins with.
+// Digits reads the digits at the beginning of b.
 func Digits(b []byte) int64 {
 	n := int64(0)
 	for _, c := range b {

@@ -9,22 +9,22 @@ import (
 )
 
 // tree.go finds the processes of jobs on hosts without control groups: in /proc by session and parent, from those that
-// gshim started. That is coarser: what began and ended between two samples is missed unless its parent waited for it,
-// and a process that took a session of its own and lost its parent is no longer known to be the job's.
+// gshim started. That is coarser: it misses a process that began and ended between two samples, unless its parent
+// waited for it, and a process with its own session whose parent has ended no longer counts as the job's.
 
 const (
-	// fresh is how long a look at all processes serves: the jobs of one round share it.
+	// fresh is how long one scan of all processes is used: the jobs of one round share it.
 	fresh = 200 * time.Millisecond
-	// maxProcs bounds the processes of the machine that are looked at.
+	// maxProcs limits the processes of a scan.
 	maxProcs = 1 << 16
-	// userHZ is the unit of times in /proc, per second: the same on every machine that this runs on.
+	// userHZ is the unit of times in /proc, per second: the same on every supported machine.
 	userHZ = 100
 )
 
 // Proc is one process of the machine.
 type Proc struct {
 	PID, parent, session int
-	UserMS, SysMS        int64 // its own and that of children it has waited for
+	UserMS, SysMS        int64 // its own and that of reaped children
 }
 
 // Tree is all processes of the machine.
@@ -33,7 +33,7 @@ type Tree struct {
 	list []Proc
 }
 
-// Look reads /proc unless it has just been read.
+// Look scans /proc unless it has just done so.
 func (t *Tree) Look(r *Reader, now time.Time) {
 	if since := now.Sub(t.at); !t.at.IsZero() && since >= 0 && since < fresh {
 		return
@@ -43,7 +43,7 @@ func (t *Tree) Look(r *Reader, now time.Time) {
 	if err != nil {
 		return // no /proc, no samples
 	}
-	names, _ := d.Readdirnames(-1) // what has been read of a directory that can't be read to its end is something
+	names, _ := d.Readdirnames(-1) // after an error the names read so far are used
 	_ = d.Close()                  // only read from
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
@@ -56,13 +56,13 @@ func (t *Tree) Look(r *Reader, now time.Time) {
 	}
 }
 
-// parseTreeProc reads a line of /proc/PID/stat; the name in it may hold anything.
+// parseTreeProc reads a line of /proc/PID/stat; the name in it may have any character.
 func parseTreeProc(pid int, b []byte) (Proc, bool) {
 	end := bytes.LastIndexByte(b, ')')
 	if end < 0 {
 		return Proc{}, false // it has ended
 	}
-	// Behind the name: state is field 3, parent 4, session 6, CPU times 14 to 17.
+	// After the name: state is field 3, parent 4, session 6, CPU times 14 to 17.
 	f := bytes.Fields(b[end+1:])
 	const first, last = 3, 17
 	if len(f) <= last-first {
@@ -74,7 +74,7 @@ func parseTreeProc(pid int, b []byte) (Proc, bool) {
 		SysMS: (n(15) + n(17)) * ms}, true
 }
 
-// Below gives the processes of sessions that these lead, and their descendants, by pid.
+// Below gives the processes of the sessions that heads lead, and their descendants, by pid.
 func (t *Tree) Below(heads []int) []int {
 	var pids []int
 	for _, p := range t.Of(heads) {

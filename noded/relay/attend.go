@@ -8,10 +8,10 @@ import (
 	"gbatch/internal/rpc/server"
 )
 
-// attend.go gives back what a command on this host holds when the command is killed: galloc's allocation, and that of a
-// grun outside of a job. The kernel tells by the end of its connection.
+// attend.go releases the allocation of a command on this host when the command is killed: galloc's, and that of a grun
+// outside of a job. The end of its connection shows the command's end.
 
-// attend waits for the command's end, and cancels its job if it ended without a word.
+// attend waits for the command's end, and cancels its job if the command ended without a message.
 func (s *Local) attend(ctx context.Context, r *server.Request, who *proto.Caller) error {
 	var rq proto.AttendRequest
 	if err := proto.Decode(r.Body, &rq); err != nil {

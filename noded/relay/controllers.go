@@ -15,31 +15,31 @@ import (
 )
 
 // controllers.go finds the leader: it tries the configured controllers in turn, follows a follower's hint and remembers
-// who led last. The session with the leader and the relay of users' requests share what it learns.
+// the last leader. The session with the leader and the relay of users' requests share its results.
 
 const (
-	maxHops = 4 // hints followed in one look: leadership moves, but not in circles
+	maxHops = 4 // hints followed in one search: leadership moves, but not in circles
 
 	// UserTimeout is how long sent bytes may stay unacknowledged before the kernel gives the connection up: a leader
 	// whose host died sends no FIN. Heartbeats make sure that something is always sent.
 	UserTimeout = 15 * time.Second
 )
 
-// Controllers knows where the controllers are and which of them led last.
+// Controllers knows the addresses of the controllers and which of them led last.
 type Controllers struct {
 	addrs []string // host:port, as configured
 	tls   *tls.Config
 
 	mu   sync.Mutex
-	last string // where a leader was seen last
+	last string // the address of the last leader
 }
 
-// NewControllers knows the controllers at these addresses, host:port.
+// NewControllers returns the controllers at these addresses, host:port.
 func NewControllers(addrs []string, cfg *tls.Config) *Controllers {
 	return &Controllers{addrs: addrs, tls: cfg}
 }
 
-// order gives the addresses to try: where the leader was seen last, then the others as configured.
+// order gives the addresses to try: the last leader's, then the others as configured.
 func (c *Controllers) order() []string {
 	c.mu.Lock()
 	last := c.last
@@ -56,7 +56,7 @@ func (c *Controllers) order() []string {
 	return out
 }
 
-// leads notes where the leader is; "" that it is no longer where it was.
+// leads sets the leader's address; "": unknown.
 func (c *Controllers) leads(addr string) {
 	c.mu.Lock()
 	c.last = addr
@@ -75,15 +75,15 @@ func (c *Controllers) Dial(ctx context.Context, addr string) (*rpc.Conn, error) 
 	return rpc.Client(nc, rpc.ConnOptions{Name: "controller at " + addr}), nil
 }
 
-// Look is how one round over the controllers went.
+// Look is the result of one round over the controllers.
 type Look struct {
 	Err     error // of the last controller that answered at all, else of the last tried; nil: found
 	Reached bool  // at least one controller answered, if only that it doesn't lead
-	Refused bool  // the leader answered, and won't have this node
+	Refused bool  // the leader answered, and refuses this node
 }
 
-// Look asks the controllers in turn with ask until one takes it. ask returns nil where the controller leads and all is
-// well, an *rpc.Error with CodeNotLeader where it does not, and any other *rpc.Error for a refusal by the leader.
+// Look asks the controllers in turn with ask until one accepts. ask returns nil if the controller leads and there is no
+// error, an *rpc.Error with CodeNotLeader if it does not lead, and any other *rpc.Error for a refusal by the leader.
 func (c *Controllers) Look(ctx context.Context, ask func(addr string) error) Look {
 	res := Look{Err: errors.New("no controller is configured")}
 	tried := map[string]bool{}

@@ -1,9 +1,9 @@
-// Package relay carries what users of this host ask to the controller that leads. gnoded decides
-// nothing about it: the kernel says who asks, and the leader believes that as far as this node's
-// certificate goes.
+// Package relay forwards requests of this host's users to the leader. gnoded decides nothing about
+// them: the kernel gives the user's uid, and the leader trusts it as far as this node's certificate
+// allows.
 //
 // It owns the local socket's requests, the connections for them, and the search for the leader. It
-// doesn't own the node's own conversation with the leader (noded/session.go), nor that about steps
+// doesn't own the node's session with the leader (noded/session.go), nor requests about steps
 // (noded/stepserve.go).
 //
 //	local.go        Local: requests on the socket; names.go what users and groups are called

@@ -11,8 +11,8 @@ import (
 	"gbatch/internal/rpc/server"
 )
 
-// local.go serves the unix socket that commands talk to. The kernel says who asks; gnoded adds the names it knows for
-// the uid and gid and passes the request on. It decides nothing: the leader believes it as far as its certificate goes.
+// local.go serves the unix socket that commands talk to. The kernel gives uid and gid; gnoded adds their names and
+// forwards the request. It decides nothing: the leader trusts it as far as its certificate allows.
 
 const (
 	localConns        = 2048 // commands connected at once
@@ -25,7 +25,7 @@ const (
 type Local struct {
 	Relay *Relay
 	Names *Names
-	Host  string // this one's name
+	Host  string // this host's name
 	Log   *slog.Logger
 }
 
@@ -39,7 +39,7 @@ func (s *Local) options() server.Options {
 		Idle: localIdle}
 }
 
-// handle passes one request on.
+// handle forwards one request.
 func (s *Local) handle(ctx context.Context, r *server.Request) {
 	if err := s.answer(ctx, r); err != nil {
 		if ferr := r.Fail(plain(err)); ferr != nil {
@@ -69,8 +69,8 @@ func (s *Local) answer(ctx context.Context, r *server.Request) error {
 	})
 }
 
-// plain makes err one that the user can see. Its own text stays where it is an answer of the leader; what kept a
-// controller from answering is added to Slurm's sentence for it.
+// plain makes an error for the user of err. An answer of the leader keeps its text; otherwise the text is Slurm's
+// sentence with the reason why no controller answered.
 func plain(err error) error {
 	var e *rpc.Error
 	switch {

@@ -15,14 +15,14 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// names.go knows what this host calls users and groups.
+// names.go finds this host's names of users and groups.
 
 const (
-	maxNames  = 4096 // users and groups whose names are remembered
+	maxNames  = 4096 // cached users and groups
 	namesLast = 10 * time.Minute
 )
 
-// Names remembers what users and groups are called. The database behind it may be across the network.
+// Names caches the names of users and groups, since their database may be across the network.
 type Names struct {
 	now    func() time.Time
 	user   func(uid string) (*user.User, error)
@@ -44,18 +44,18 @@ type knownName struct {
 	at   time.Time
 }
 
-// NewNames asks the host's databases.
+// NewNames returns a cache of the host's databases.
 func NewNames() *Names {
 	return &Names{now: time.Now, user: user.LookupId, group: user.LookupGroupId, shells: loginShell,
 		users: map[uint32]knownUser{}, groups: map[uint32]knownName{}}
 }
 
-// caller is u with names; one without a name is called by its number.
+// caller is u with names; the number replaces a name that is missing.
 func (n *Names) caller(u rpc.User) proto.Caller {
 	return proto.Caller{UID: u.UID, GID: u.GID, Groups: u.Groups, User: n.Account(u.UID).Name, Group: n.groupName(u.GID)}
 }
 
-// Account gives what the password database says of uid.
+// Account gives uid's entry of the password database.
 func (n *Names) Account(uid uint32) jobenv.Account {
 	n.mu.Lock()
 	known, ok := n.users[uid]
@@ -97,7 +97,7 @@ func (n *Names) groupName(gid uint32) string {
 	return name
 }
 
-// loginShell gives a user's shell as /etc/passwd has it, "" for one of another database.
+// loginShell gives a user's shell from /etc/passwd, "" for a user of another database.
 func loginShell(name string) string {
 	const maxPasswd = 16 << 20
 	f, err := os.Open("/etc/passwd")

@@ -11,9 +11,9 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// relay.go carries users' requests to the leader over one TLS connection for all of them, and the answers back frame by
-// frame. A request that waits by design (for a job's end, for a driver) may last minutes, so those have a connection of
-// their own: they cannot take the places of everybody else's. A change whose answer is lost is not made again.
+// relay.go forwards users' requests to the leader over one TLS connection, and their answers frame by frame. A request
+// that waits by design (for a job's end, for a driver) may last minutes, so those have a separate connection: they
+// don't take the places of others. A change whose answer is lost is not repeated.
 
 const (
 	// maxRelays is how many requests may be under way or wait for their turn; more are refused as busy.
@@ -25,7 +25,7 @@ const (
 	deadPatience = time.Second
 	relayPace    = 100 * time.Millisecond // between two looks for the leader
 	pingTimeout  = 5 * time.Second        // for a controller to say whether it leads
-	maxMoves     = 8                      // times that one request follows a moving leader
+	maxMoves     = 8                      // how often one request follows a moving leader
 )
 
 var errNoController = rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure)")
@@ -36,7 +36,7 @@ type Relay struct {
 	slots chan struct{}
 	lanes [2]lane // requests that answer at once, and those that wait
 
-	ctx  context.Context // of the looks for the leader: they serve whoever waits, not the one who began them
+	ctx  context.Context // of searches for the leader: all waiting requests share them, not only the first
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
@@ -45,30 +45,30 @@ type Relay struct {
 type lane struct {
 	mu   sync.Mutex
 	mux  *rpc.Mux
-	look *look // under way, or nil
+	look *look // in progress, or nil
 }
 
-// look is one search for the leader. The fields after done are for those who have seen it closed.
+// look is one search for the leader. The fields after done are valid once it is closed.
 type look struct {
 	done chan struct{}
 	mux  *rpc.Mux
 	res  Look
 }
 
-// New gives a relay to the controller that leads. Close ends it.
+// New returns a relay to the leader. Close ends it.
 func New(ctl *Controllers) *Relay {
 	r := &Relay{ctl: ctl, slots: make(chan struct{}, maxRelays)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	return r
 }
 
-// Close ends what is under way.
+// Close ends requests in progress.
 func (r *Relay) Close() {
 	r.stop()
 	r.wg.Wait()
 	for i := range r.lanes {
 		if mux := r.lanes[i].current(); mux != nil {
-			_ = mux.Close() // what is under way on it ends with an error
+			_ = mux.Close() // requests in progress end with an error
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 	return errNoController
 }
 
-// moved drops the connection of a controller that leads no more. hint is the new leader, if it is known.
+// moved drops the connection to a controller that no longer leads. hint is the new leader, if known.
 func (l *lane) moved(old *rpc.Mux, hint string, ctl *Controllers) {
 	l.mu.Lock()
 	if l.mux == old {
@@ -144,7 +144,7 @@ func (l *lane) moved(old *rpc.Mux, hint string, ctl *Controllers) {
 	_ = old.Close() // others on it look for the new leader as well
 }
 
-// leader gives the connection to the leader. All who need it wait for the same look.
+// leader gives the connection to the leader. All requests that need it wait for the same search.
 func (r *Relay) leader(ctx context.Context, l *lane) (*rpc.Mux, error) {
 	begun := time.Now()
 	patience := time.NewTimer(leaderPatience)
@@ -175,7 +175,7 @@ func (r *Relay) leader(ctx context.Context, l *lane) (*rpc.Mux, error) {
 	}
 }
 
-// join gives the connection, or the look for it that is under way, or begins one.
+// join gives the connection, or the search in progress, or begins one.
 func (r *Relay) join(l *lane) (*rpc.Mux, *look) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,7 +202,7 @@ func (l *lane) current() *rpc.Mux {
 	return l.mux
 }
 
-// open looks for the leader once: a Ping tells whether a controller leads.
+// open searches for the leader once: a Ping tells whether a controller leads.
 func open(ctx context.Context, ctl *Controllers) (*rpc.Mux, Look) {
 	var mux *rpc.Mux
 	res := ctl.Look(ctx, func(addr string) error {
@@ -212,7 +212,7 @@ func open(ctx context.Context, ctl *Controllers) (*rpc.Mux, Look) {
 		}
 		m, err := rpc.NewMux(conn)
 		if err != nil {
-			_ = conn.Close() // err says why it is of no use
+			_ = conn.Close() // err has the reason
 			return err
 		}
 		asking, cancel := context.WithTimeout(ctx, pingTimeout)

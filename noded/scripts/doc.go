@@ -1,4 +1,3 @@
-// Package scripts keeps a node's batch scripts as files: one for each content and user, taken by
-// the jobs that run it and given back at their ends. scripts.go has it all; who runs a script and
-// when is noded's.
+// Package scripts keeps a node's batch scripts as files: one for each content and user, which jobs
+// take at their start and release at their end. All code is in scripts.go; noded runs the scripts.
 package scripts

@@ -15,23 +15,22 @@ import (
 	"gbatch/internal/model"
 )
 
-// scripts.go keeps the batch scripts: one file for each content and user, however many jobs run it, since making a
-// directory and a file costs more than anything else that gnoded does for a small job. A script that no job uses any
-// more stays for a while, within limits.
+// scripts.go keeps the batch scripts: one file for each content and user, shared by all its jobs, since making a
+// directory and a file costs more than anything else that gnoded does for a small job. An unused script stays for a
+// while, within limits.
 //
-// The file is its user's and nobody else can read it. That user could change it, and would change it under the feet of
-// their own other jobs; so a file that is not as it was written is left to those who run it, and the next job gets a
-// new one.
+// The file belongs to its user, and no other user can read it. The user can change it, and that would change the script
+// of the user's other jobs; so a changed file stays with the jobs that run it, and the next job gets a new one.
 
 const (
 	fileName = "slurm_script" // what $0 ends in, as under Slurm
 	maxBytes = 64 << 20
-	// Scripts that no job uses are kept up to these limits.
+	// Unused scripts are kept up to these limits.
 	idleFiles = 256
 	idleBytes = 16 << 20
 )
 
-// Store are the script files of one gnoded. Each has a directory of its own in dir.
+// Store has the script files of one gnoded. Each has its own directory in Dir.
 type Store struct {
 	Dir  string
 	root bool
@@ -59,10 +58,10 @@ func New(dir string, root bool) *Store {
 	return &Store{Dir: dir, root: root, files: map[string]*script{}, current: map[string]string{}, idle: list.New()}
 }
 
-// Path is where a script is.
+// Path is the path of a script.
 func (s *Store) Path(name string) string { return filepath.Join(s.Dir, name, fileName) }
 
-// Take gives the name of a file with b's content that uid can read and run; it is the caller's to release.
+// Take gives the name of a file with b's content that uid can read and run; the caller releases it.
 func (s *Store) Take(b *model.Blob, uid, gid uint32) (string, error) {
 	if b.Size <= 0 && len(b.Data) == 0 {
 		return "", errors.New("the script is empty")
@@ -86,7 +85,7 @@ func (s *Store) Take(b *model.Blob, uid, gid uint32) (string, error) {
 		return "", errors.New("the script is empty")
 	}
 	name := of
-	for s.files[name] != nil { // one that was changed is in use
+	for s.files[name] != nil { // a changed file is in use
 		s.made++
 		name = fmt.Sprintf("%s.%d", of, s.made)
 	}
@@ -159,12 +158,13 @@ func (s *Store) Adopt(name string) bool {
 	if name == "" || filepath.Base(name) != name || unix.Lstat(s.Path(name), &st) != nil {
 		return false
 	}
-	// It serves those who have it. A new job gets a new file: whether this one was changed meanwhile is not known.
+	// Only jobs that have the file use it. A new job gets a new file, since the user may have changed this one
+	// meanwhile.
 	s.files[name] = &script{name: name, users: 1, size: st.Size, ctime: st.Ctim, inode: st.Ino}
 	return true
 }
 
-// InUse is how many have taken a file and not given it back.
+// InUse is the number of takes without a release.
 func (s *Store) InUse() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *Store) InUse() (n int) {
 	return n
 }
 
-// Release gives a file back. What goes beyond the limits is removed.
+// Release releases a file. Files beyond the limits are removed.
 func (s *Store) Release(name string) error {
 	if name == "" {
 		return nil
@@ -215,7 +215,7 @@ func (s *Store) remove(name string) error {
 	return os.RemoveAll(filepath.Join(s.Dir, name))
 }
 
-// Sweep removes files that nobody has taken or adopted.
+// Sweep removes files that are neither taken nor adopted.
 func (s *Store) Sweep() error {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"gbatch/internal/proto"
 )
 
-// bind.go decides what each task of a step is bound to on this node: CPUs and GPUs. All of it is arithmetic
-// on what the step holds; gshim does what comes out, the environment says it.
+// bind.go computes the CPUs and GPUs to which each task of a step is bound on this node, from the step's resources.
+// gshim applies the result, and the environment has it.
 
-// Shape is how a node's CPUs lie: CPU i is a thread of core i/threads, and so on.
+// Shape is a node's topology: CPU i is a thread of core i/threads, and so on.
 type Shape struct {
 	Sockets, Cores, Threads int
 	NUMA                    map[int]int // memory node by the machine's CPU; nil: unknown
@@ -23,8 +23,8 @@ type Shape struct {
 func (s *Shape) core(cpu int) int   { return cpu / max(s.Threads, 1) }
 func (s *Shape) socket(cpu int) int { return s.core(cpu) / max(s.Cores, 1) }
 
-// BindCPUs gives each local task the CPUs of the node that it runs on; nil where tasks are not bound. notes are
-// sentences for the user.
+// BindCPUs gives each local task its CPUs, by the node's numbers; nil if tasks are not bound. notes are sentences for
+// the user.
 func BindCPUs(s *Shape, part *proto.StepNode, b *proto.StepBind, need *proto.StepNeed) (tasks []model.Bits,
 	notes []string) {
 	n := len(part.Ranks)
@@ -66,7 +66,7 @@ func BindCPUs(s *Shape, part *proto.StepNode, b *proto.StepBind, need *proto.Ste
 	return tasks, nil
 }
 
-// oneOf leaves the first threads of each core, where not all may be used.
+// oneOf keeps the first threads of each core, if not all may be used.
 func oneOf(s *Shape, cpus model.Bits, one bool, threads int) model.Bits {
 	if one {
 		threads = 1
@@ -85,8 +85,8 @@ func oneOf(s *Shape, cpus model.Bits, one bool, threads int) model.Bits {
 	return out
 }
 
-// deal gives each of n tasks per CPUs: core after core (block), or from one socket after the other (cyclic, as srun
-// does by itself).
+// deal gives each of n tasks per CPUs: core after core (block), or from one socket after the other (cyclic, srun's
+// default).
 func deal(s *Shape, cpus model.Bits, n, per int, how uint8) []model.Bits {
 	out := make([]model.Bits, n)
 	if how == proto.DistBlock {
@@ -119,7 +119,7 @@ func deal(s *Shape, cpus model.Bits, n, per int, how uint8) []model.Bits {
 	}
 	for i := range n {
 		for tries := 0; tries < len(bySocket) && len(bySocket[at%len(bySocket)]) < per; tries++ {
-			at++ // one that has room for the whole task, if there is
+			at++ // a socket with room for the whole task, if there is one
 		}
 		for range per {
 			next(i)
@@ -144,7 +144,7 @@ func sockets(s *Shape, cpus model.Bits) [][]int {
 	return out
 }
 
-// widen adds the CPUs of all that are of the same core or socket as one of some.
+// widen gives the CPUs of all that share a core or socket with one of some.
 func widen(all, some model.Bits, of func(int) int) model.Bits {
 	in := map[int]bool{}
 	some.Each(func(c int) bool { in[of(c)] = true; return true })
@@ -164,7 +164,7 @@ func Members(b model.Bits) []int {
 	return out
 }
 
-// bindList binds by a list of CPUs or masks, which begins again where it is shorter than the tasks.
+// bindList binds by a list of CPUs or masks, which begins again if it is shorter than the tasks.
 func bindList(part *proto.StepNode, b *proto.StepBind, mode uint8) (tasks []model.Bits, notes []string) {
 	for i := range part.Ranks {
 		entry := b.CPUList[i%len(b.CPUList)]
@@ -209,9 +209,9 @@ func IndexSet(entry string, mask bool) (model.Bits, error) {
 	return out, nil
 }
 
-// BindGPUs gives each local task the GPUs that it sees; nil where all see all of the step's. near says which CPUs are
-// near a GPU; nil for one where that is not known. Lists of --gpu-bind=map_gpu and mask_gpu count within the step's
-// GPUs when relative, and name the node's GPUs otherwise.
+// BindGPUs gives each local task its visible GPUs; nil if every task sees all of the step's. near gives the CPUs near a
+// GPU; nil if they are unknown. Lists of --gpu-bind=map_gpu and mask_gpu count within the step's GPUs when relative,
+// and name the node's GPUs otherwise.
 func BindGPUs(part *proto.StepNode, b *proto.StepBind, cpus []model.Bits, near func(gpu int) model.Bits,
 	relative bool) (tasks []model.Bits, notes []string) {
 	var all model.Bits

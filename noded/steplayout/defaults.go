@@ -7,8 +7,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// Defaults binds a step's tasks to GPUs as DefaultGpuBind says, where its command doesn't. The configuration has
-// checked the words.
+// Defaults binds a step's tasks to GPUs by DefaultGpuBind, if its command has no binding. The configuration has checked
+// the value.
 func Defaults(b *proto.StepBind, gpuBind string) {
 	if gpuBind == "" || b.TasksPerGPU > 0 || b.GPU != proto.BindAuto && !b.GPUImplied {
 		return

@@ -1,10 +1,10 @@
-// Package steplayout decides what a step of a job gets and what its tasks are bound to: nodes,
+// Package steplayout decides the resources of a job's step and the binding of its tasks: nodes,
 // tasks, CPUs, memory, GPUs.
 //
-// It owns srun's rules. It does not own steps: what a job has, what its other steps hold and what
-// is asked for come in by value, and the answer is a value. It has no state, clock or file, and can
-// be asked as often as one likes.
+// It owns srun's rules. It does not own steps: the job's resources, those of its other steps and
+// the request come in by value, and the answer is a value. It has no state, clock or file.
 //
-// layout.go places a step on the nodes of its job; testdata/layout.txt shows how. bind.go deals
-// what the step holds on one node out to its tasks there, and defaults.go puts in DefaultGpuBind.
+// layout.go places a step on the nodes of its job; testdata/layout.txt shows how. bind.go
+// distributes the step's resources on one node to its tasks there, and defaults.go applies
+// DefaultGpuBind.
 package steplayout

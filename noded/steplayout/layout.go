@@ -11,31 +11,30 @@ import (
 	"gbatch/internal/proto"
 )
 
-// layout.go decides what a step gets of its job: which nodes, how many tasks on each, which CPUs, memory and GPUs. It
-// is a function of the job, of what its other steps hold, and of the request; it owns no state and can be asked as
-// often as one likes. The rules are srun's: without --exact a step takes all CPUs of its nodes, and always all
-// generic resources of the job unless it names some. Where they lead to waiting, the answer says which step holds
-// what.
+// layout.go decides a step's part of its job: its nodes, the number of tasks on each, CPUs, memory and GPUs. It is a
+// function of the job, of its other steps' resources, and of the request, without state. The rules are srun's: without
+// --exact a step takes all CPUs of its nodes, and always all generic resources of the job unless it names some. If a
+// step has to wait, the answer names the steps and the resources that they hold.
 
-// Job is what a layout has to know of a job.
+// Job is a layout's input about a job.
 type Job struct {
 	ID    model.JobID
 	Spec  *model.Spec
 	Alloc *model.Alloc
 }
 
-// Holding is what one running step holds on its nodes and shares with nobody.
+// Holding is the resources of one running step that it does not share.
 type Holding struct {
 	ID    int32
 	Nodes []proto.StepNode
 }
 
-// BusyError is a request that fits the job and not what other steps leave of it.
+// BusyError means that a request fits the job, but not the part that other steps leave free.
 type BusyError struct{ Text string }
 
 func (e *BusyError) Error() string { return e.Text }
 
-// Layout places a step. A *BusyError says what it has to wait for; any other error that it never fits.
+// Layout places a step. A *BusyError says for which resources it has to wait; any other error means that it never fits.
 func Layout(j *Job, held []Holding, parent []proto.StepNode, need *proto.StepNeed) ([]proto.StepNode, error) {
 	nodes, err := stepNodes(j, need)
 	if err != nil {
@@ -152,7 +151,7 @@ func stepTasks(j *Job, need *proto.StepNeed, nodes int) (int, error) {
 	return n, nil
 }
 
-// narrow takes no more nodes than the step wants, or can use.
+// narrow limits the nodes to those that the step wants and can use.
 func narrow(nodes []int, tasks int, need *proto.StepNeed) ([]int, error) {
 	most := len(nodes)
 	if need.MaxNodes > 0 {
@@ -250,7 +249,7 @@ func sum(list []int) int {
 	return n
 }
 
-// free gives what is not held of a set on one node of the job, and the largest holder's name.
+// free gives the free part of a set on one node of the job, and the step that holds most of it.
 func free(all model.Bits, held []Holding, index int32, of func(*proto.StepNode) model.Bits) (left model.Bits,
 	holder int32, holds int) {
 	left, holder = all, -1
@@ -270,7 +269,7 @@ func free(all model.Bits, held []Holding, index int32, of func(*proto.StepNode) 
 	return left, holder, holds
 }
 
-// inherited gives the parent step's part of a node; nil where there is no parent.
+// inherited gives the parent step's part of a node; nil without a parent.
 func inherited(parent []proto.StepNode, index int32) *proto.StepNode {
 	for i := range parent {
 		if parent[i].Index == index {
@@ -321,7 +320,7 @@ func placeCPUs(j *Job, held []Holding, parent, out []proto.StepNode, need *proto
 	return nil
 }
 
-// placeMemory counts memory only where a step asks for some: otherwise it has the job's, with all other steps.
+// placeMemory counts memory only if a step asks for some: otherwise it shares the job's with all other steps.
 func placeMemory(j *Job, held []Holding, _, out []proto.StepNode, need *proto.StepNeed) error {
 	for i := range out {
 		n := &out[i]
@@ -375,7 +374,7 @@ func gresCount(list []model.GresAlloc, name string) int {
 	return n
 }
 
-// placeGres gives each node's part its generic resources: all that the job has there, or what the step names.
+// placeGres gives each node's part its generic resources: all that the job has there, or those that the step names.
 func placeGres(j *Job, held []Holding, parent, out []proto.StepNode, need *proto.StepNeed) error {
 	if need.NoGres {
 		return nil
@@ -407,7 +406,7 @@ func placeGres(j *Job, held []Holding, parent, out []proto.StepNode, need *proto
 	return nil
 }
 
-// gresPerNode turns what the step asks for into counts for each of its nodes.
+// gresPerNode turns the step's request into counts for each of its nodes.
 func gresPerNode(j *Job, out []proto.StepNode, need *proto.StepNeed) ([][]model.GresReq, error) {
 	wants := make([][]model.GresReq, len(out))
 	for _, g := range need.Gres {
@@ -424,7 +423,7 @@ func gresPerNode(j *Job, out []proto.StepNode, need *proto.StepNeed) ([][]model.
 						have += int32(a.Index.Count())
 					}
 				}
-				// A part for each node that follows, then as many as there are.
+				// Each following node keeps one; this node gets as many as it has of the rest.
 				w.Count = min(have, left-int32(len(out)-1-i))
 				w.Count = max(w.Count, 0)
 				left -= w.Count
@@ -456,7 +455,7 @@ func GresName(name, typ string) string {
 	return name
 }
 
-// takeGres adds count units to n: those that no step holds, the smallest indices first.
+// takeGres adds count units to n: free ones, smallest indices first.
 func takeGres(j *Job, held []Holding, parent []proto.StepNode, n *proto.StepNode, have []model.GresAlloc, name,
 	typ string, count int, need *proto.StepNeed) error {
 	if count == 0 {
@@ -517,5 +516,5 @@ func takeGres(j *Job, held []Holding, parent []proto.StepNode, n *proto.StepNode
 		n.Node, way)}
 }
 
-// inSlurmsWords is an error that begins as Slurm's does, for tools that look for it.
+// inSlurmsWords is an error that begins with Slurm's text, for tools that search for it.
 func inSlurmsWords(format string, a ...any) error { return fmt.Errorf(format, a...) }

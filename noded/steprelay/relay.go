@@ -1,9 +1,9 @@
-// Package steprelay is the process beside a step's tasks on a node other than their command's: it gives the tasks'
-// pipes to the command and the command's input to the tasks (internal/stepio). gshim starts it in the step's control
+// Package steprelay is the process beside a step's tasks on a node other than their command's: it forwards the tasks'
+// output to the command and the command's input to the tasks (internal/stepio). gshim starts it in the step's control
 // group, as the step's user, so it outlives gnoded; it ends by itself when the pipes do.
 //
-// It owns nothing else: gnoded makes the pipes and says where the command is, in one message on the socket that is the
-// process's standard input, with the pipes' ends behind it.
+// It owns nothing else: gnoded makes the pipes and sends the command's address in one message on the socket that is the
+// process's standard input, followed by the pipes' ends.
 package steprelay
 
 import (
@@ -26,7 +26,7 @@ import (
 	"gbatch/internal/terminal"
 )
 
-// Word is the first argument with which gshim's program is this one.
+// Word is the first argument that makes gshim's program run this one.
 const Word = "step-io"
 
 // Exit statuses.
@@ -39,13 +39,13 @@ const (
 const (
 	dialFor   = 20 * time.Second
 	dialPace  = 200 * time.Millisecond
-	lineWait  = 100 * time.Millisecond // how long the beginning of a line waits for its end
+	lineWait  = 100 * time.Millisecond // how long an incomplete line waits for its end
 	readBytes = 32 << 10
 	maxOrder  = 1 << 20
 	fdsAtOnce = 120
 )
 
-// Order says where the command is and what the pipes are.
+// Order has the command's address and the pipes.
 type Order struct {
 	Addr  string // host:port
 	Key   []byte
@@ -53,7 +53,7 @@ type Order struct {
 	Pipes []Pipe
 }
 
-// Pipe is one task's end of a stream, seen from here; with stepio.Terminal as its stream the other side of its
+// Pipe is the relay's end of one task's stream; if the stream is stepio.Terminal, it is the other side of the task's
 // terminal, for input and output.
 type Pipe struct {
 	Rank   int32
@@ -196,7 +196,7 @@ func Main(stderr io.Writer) int {
 	if err != nil {
 		return ExitNoReach
 	}
-	defer nc.Close() //nolint:errcheck // everything has been written, or nobody reads it
+	defer nc.Close() //nolint:errcheck // all is written, or has no reader
 	c, err := stepio.Hail(nc, o.Key, o.Node)
 	if err != nil {
 		return ExitNoReach
@@ -204,7 +204,7 @@ func Main(stderr io.Writer) int {
 	return serve(c, o.Pipes)
 }
 
-// dial connects to the command. It listens before anybody is told to connect, so only a busy network is waited for.
+// dial connects to the command. The command listens before the relay starts, so dial waits only for a busy network.
 func dial(addr string) (net.Conn, error) {
 	give := time.Now().Add(dialFor)
 	for {
@@ -219,7 +219,7 @@ func dial(addr string) (net.Conn, error) {
 	}
 }
 
-// bound has a connection end when the command's host is not heard of any more.
+// bound makes a connection end when the command's host is silent.
 func bound(nc net.Conn) error {
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {
@@ -277,8 +277,7 @@ func serve(c *stepio.Conn, pipes []Pipe) int {
 	}
 }
 
-// copyOut sends what a task writes, whole lines together where they come soon enough. What a terminal shows goes at
-// once.
+// copyOut sends a task's output, in whole lines if they come soon enough. A terminal's output is sent at once.
 func copyOut(c *stepio.Conn, p *Pipe) error {
 	buf := make([]byte, 0, 2*readBytes)
 	stream := p.Stream
@@ -314,7 +313,7 @@ func copyOut(c *stepio.Conn, p *Pipe) error {
 // feed gives tasks their input. It ends with the connection.
 func feed(c *stepio.Conn, inputs map[int32]Pipe) {
 	end := func(rank int32) {
-		_ = inputs[rank].File.Close() // the end of its input, or it reads no more
+		_ = inputs[rank].File.Close() // its input has ended, or it no longer reads
 		delete(inputs, rank)
 	}
 	for {
@@ -329,7 +328,7 @@ func feed(c *stepio.Conn, inputs map[int32]Pipe) {
 				continue
 			case f.Stream == stepio.Terminal && in.terminal():
 				if size, ok := stepio.SizeOf(data); ok {
-					control(in.File, func(fd int) { _ = terminal.Resize(fd, size) }) // fails where its task has ended
+					control(in.File, func(fd int) { _ = terminal.Resize(fd, size) }) // fails if its task has ended
 				}
 				continue
 			case f.Stream != 0:
@@ -347,7 +346,7 @@ func feed(c *stepio.Conn, inputs map[int32]Pipe) {
 	}
 }
 
-// control calls f with a file's descriptor, which Fd would make one that blocks.
+// control calls f with a file's descriptor; Fd would make it blocking.
 func control(file *os.File, f func(fd int)) {
 	if c, err := file.SyscallConn(); err == nil {
 		_ = c.Control(func(fd uintptr) { f(int(fd)) }) // it is closed
