@@ -17,50 +17,48 @@ import (
 	"gbatch/noded/hardware"
 )
 
-// health.go makes the node's account of GPUs that should not be given to jobs: broken ones, and ones that
-// processes use which no job started. It is told whole, with each heartbeat and at once when it changes; what follows
-// is the leader's.
+// health.go makes the node's account of GPUs that jobs should not get: broken ones, and ones in use by processes of no
+// job. The whole account is sent with each heartbeat and at once when it changes; the leader decides the consequences.
 
-// What GpuForeignUsePolicy can say.
+// The values of GpuForeignUsePolicy.
 const (
-	Avoid  = "avoid"  // not handed out as long as it lasts
+	Avoid  = "avoid"  // no job gets it as long as it lasts
 	drain  = "drain"  // out of service until an operator resumes it
 	Ignore = "ignore" // handed out all the same
 )
 
-// maxTellText bounds what is said of one GPU, bytes.
+// maxTellText limits the text about one GPU, bytes.
 const maxTellText = 200
 
-// Health follows the readings. Its account is nil before the first: then nothing is known, also not that all is
-// well.
+// Health follows the readings. Its account is nil before the first: then nothing is known, good or bad.
 type Health struct {
 	gpus   map[string][]Unit // by keyOf: its unit, or its MIG instances'
 	at     map[int]string    // keyOf by the driver's index
 	Ours   func(pid int) bool
 	Free   func(jobenv.Unit) bool                           // no job has the unit, or a share of it
-	Broken func(g *gpu.Reading, units []Unit, fault string) // is told of each new fault; must not wait
+	Broken func(g *gpu.Reading, units []Unit, fault string) // called for each new fault; must not wait
 	log    *slog.Logger
 
-	full  map[jobenv.Unit]bool // in use in the last round, by nobody who is named and no job
-	stays map[jobenv.Unit]bool // some of its memory was, however little
+	full  map[jobenv.Unit]bool // in use in the last round, by no named process and no job
+	stays map[jobenv.Unit]bool // some of its memory was in use, however little
 
 	mu     sync.Mutex
 	policy string
 	share  float64                   // of a GPU's memory, percent, from which foreign use counts
 	faults map[string]model.UnitTell // by keyOf: the latest
 	tells  []model.UnitTell
-	held   []model.GPUHeld // as it was last told
+	held   []model.GPUHeld // as last reported
 	known  bool
 	wake   chan struct{} // holds one: the account has changed
 }
 
-// Unit is what jobs are given of a GPU.
+// Unit is a GPU, or the part of one, that jobs get.
 type Unit struct {
 	jobenv.Unit
 	uuid string // of a MIG instance, or the GPU's
 }
 
-// keyOf names a GPU: by its UUID, or by its place in the driver's list where it is too broken to have one.
+// keyOf names a GPU: by its UUID, or by its place in the driver's list if it is too broken to have one.
 func keyOf(uuid string, index int) string {
 	if uuid == "" {
 		return fmt.Sprintf("#%d", index)
@@ -90,7 +88,8 @@ func NewHealth(devices []gpu.Device, units []hardware.Unit, policy string, share
 	return h
 }
 
-// Begin tells of GPUs that were found broken, before the first round: no job should try them until then.
+// Begin reports the GPUs that were found broken at the start, before the first round, so that no job tries them until
+// then.
 func (h *Health) Begin(devices []gpu.Device, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,10 +107,10 @@ func (h *Health) Begin(devices []gpu.Device, now time.Time) {
 	}
 }
 
-// Round takes one look at the GPUs. It is the watcher's callback.
+// Round evaluates one round of readings. It is the watcher's callback.
 func (h *Health) Round(r Round) {
 	if r.Err != nil {
-		return // unknown: what was said stands
+		return // unknown: the account stays
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,7 +134,7 @@ func (h *Health) Round(r Round) {
 		}
 		units := h.gpus[key]
 		if len(units) == 0 {
-			continue // not a GPU that jobs are given
+			continue // jobs don't get this GPU
 		}
 		if fault, kind := fatal(g); fault != "" {
 			h.log.Error("a GPU has failed", "gpu", g.Index, "uuid", g.UUID, "fault", fault)
@@ -185,13 +184,13 @@ func (h *Health) Round(r Round) {
 	h.known, h.tells, h.held = true, tells[:min(len(tells), model.MaxUnitTells)], held
 	select {
 	case h.wake <- struct{}{}:
-	default: // it is on its way
+	default: // a signal is already pending
 	}
 }
 
-// heldMiB gives how much of a GPU's memory processes hold that no job started, in steps; what was told stays while the
-// reading differs from it by less than a step. Where the driver names no processes it is what is in use while no job
-// has the GPU, from the second time on: what has just ended may leave memory behind for a moment.
+// heldMiB gives the memory of a GPU that processes of no job hold, in steps; the reported value stays while the reading
+// differs from it by less than a step. If the driver names no processes, it is the memory in use while no job has the
+// GPU, from the second round on: a process that has just ended may leave memory behind for a moment.
 func (h *Health) heldMiB(g *gpu.Reading, unit jobenv.Unit, again bool) int64 {
 	if h.policy == Ignore || g.Lost {
 		return 0
@@ -207,7 +206,7 @@ func (h *Health) heldMiB(g *gpu.Reading, unit jobenv.Unit, again bool) int64 {
 			mem = g.MemUsedMiB
 		}
 	}
-	if mem < model.HeldStepMiB { // what drivers keep for themselves
+	if mem < model.HeldStepMiB { // the driver's own part
 		mem = 0
 	}
 	k := slices.IndexFunc(h.held, func(x model.GPUHeld) bool { return int(x.Index) == unit.Index })
@@ -217,8 +216,8 @@ func (h *Health) heldMiB(g *gpu.Reading, unit jobenv.Unit, again bool) int64 {
 	return (mem + model.HeldStepMiB - 1) / model.HeldStepMiB * model.HeldStepMiB
 }
 
-// Account gives what there is to say, of units that jobs should not get and of memory that they can't have; known tells
-// whether the GPUs have been read.
+// Account gives the units that jobs should not get and the memory that they can't have; known tells whether the GPUs
+// have been read.
 func (h *Health) Account() (tells []model.UnitTell, held []model.GPUHeld, known bool) {
 	if h == nil {
 		return nil, nil, false
@@ -228,7 +227,7 @@ func (h *Health) Account() (tells []model.UnitTell, held []model.GPUHeld, known 
 	return h.tells, h.held, h.known
 }
 
-// Changed is signalled when there is something new to say; nil, for ever silent, on nodes without GPUs.
+// Changed is signalled when the account changes; nil, so never, on nodes without GPUs.
 func (h *Health) Changed() <-chan struct{} {
 	if h == nil {
 		return nil
@@ -236,7 +235,7 @@ func (h *Health) Changed() <-chan struct{} {
 	return h.wake
 }
 
-// fatal gives the words of what makes a GPU unfit for work, or "", and whether work that it has may go on
+// fatal gives the text of the fault that makes a GPU unusable, or "", and whether running work may go on
 // (model.OutSpent).
 func fatal(g *gpu.Reading) (text string, kind model.OutKind) {
 	for i := len(g.Faults) - 1; i >= 0; i-- {
@@ -244,7 +243,7 @@ func fatal(g *gpu.Reading) (text string, kind model.OutKind) {
 		switch {
 		case f.Fatal:
 			return faultText(f), model.OutFault
-		case f.Kind == gpu.FaultRecovery: // the driver asks for a reset at the work's end
+		case f.Kind == gpu.FaultRecovery: // the driver asks for a reset after the running work
 			text, kind = faultText(f), model.OutSpent
 		}
 	}
@@ -268,8 +267,8 @@ func faultText(f *gpu.Fault) string {
 // anonymous stands for processes that the driver doesn't name.
 const anonymous = "?"
 
-// foreign says who uses a GPU and is no job, or "". Where the driver names no processes, memory in use counts that no
-// job has. The words are the same from round to round as long as the same process is there.
+// foreign names the processes of no job that use a GPU, or "". If the driver names no processes, memory in use counts
+// while no job has the GPU. The text is the same from round to round as long as the same process is there.
 func (h *Health) foreign(g *gpu.Reading, unit jobenv.Unit) string {
 	if h.policy == Ignore || g.Lost {
 		return ""
@@ -340,7 +339,7 @@ func OneLine(s string) string {
 	return s
 }
 
-// Follow takes over what the configuration says of processes of nobody's job. It counts from the next round.
+// Follow applies the configuration of foreign use. It holds from the next round.
 func (h *Health) Follow(policy string, share float64) {
 	if h == nil {
 		return

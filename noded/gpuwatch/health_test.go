@@ -14,7 +14,7 @@ import (
 	"gbatch/noded/hardware"
 )
 
-// TestGPUHealth: what a node says of its GPUs, round by round.
+// TestGPUHealth: a node's account of its GPUs, round by round.
 func TestGPUHealth(t *testing.T) {
 	me := os.Getpid()
 	devices := []gpu.Device{{UUID: "A", Index: 0, Path: "/x/nvidia0"}, {UUID: "B", Index: 1, Path: "/x/nvidia1"},
@@ -110,7 +110,7 @@ func TestGPUHealth(t *testing.T) {
 	}
 }
 
-// TestGPUHealthWakes: only news are news.
+// TestGPUHealthWakes: only a change of the account wakes.
 func TestGPUHealthWakes(t *testing.T) {
 	h := NewHealth([]gpu.Device{{UUID: "A"}}, nil, Avoid, 20, slog.New(slog.DiscardHandler))
 	h.Ours, h.Free = func(int) bool { return false }, func(jobenv.Unit) bool { return true }
@@ -133,14 +133,14 @@ func TestGPUHealthWakes(t *testing.T) {
 		{Round{Readings: []gpu.Reading{{UUID: "A"}}}, false},
 		{Round{Readings: []gpu.Reading{full}}, true},
 		{Round{Readings: []gpu.Reading{full}}, false},
-		{Round{Err: os.ErrClosed}, false}, // unknown: what was said stands
+		{Round{Err: os.ErrClosed}, false}, // unknown: the account stays
 		{Round{Readings: []gpu.Reading{{UUID: "A"}}}, true},
 	} {
 		if h.Round(step.round); news() != step.news {
 			t.Errorf("step %d: news %v", i, !step.news)
 		}
 	}
-	// A GPU that was broken when gnoded began is told of before the first round.
+	// A GPU that was broken at gnoded's start is reported before the first round.
 	broken := []gpu.Device{{UUID: "A", Fault: "gone"}, {Index: 1}}
 	h = NewHealth(broken, nil, Avoid, 20, slog.New(slog.DiscardHandler))
 	h.Begin(broken, time.UnixMilli(7))
@@ -159,7 +159,7 @@ func TestGPUHealthWakes(t *testing.T) {
 	}
 }
 
-// TestGPUHealthTellsMemory: memory that others than jobs hold is told in steps, and again only where it has changed by
+// TestGPUHealthTellsMemory: memory that processes of no job hold is reported in steps, and again only after a change of
 // more than one.
 func TestGPUHealthTellsMemory(t *testing.T) {
 	h := NewHealth([]gpu.Device{{UUID: "A"}}, nil, Avoid, 20, slog.New(slog.DiscardHandler))
@@ -180,7 +180,7 @@ func TestGPUHealthTellsMemory(t *testing.T) {
 		free bool
 		want int64
 	}{
-		{read(400, 400, 0), true, 0}, // what a driver keeps
+		{read(400, 400, 0), true, 0}, // the driver's own part
 		{read(5000, 5000, 0), true, 5120},
 		{read(4700, 4700, 0), true, 5120},
 		{read(5121, 5121, 0), true, 5632},

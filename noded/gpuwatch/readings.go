@@ -8,21 +8,21 @@ import (
 	"gbatch/noded/hardware"
 )
 
-// readings.go is what the heartbeat says of each unit: the last reading, and what has gone wrong since gnoded began.
+// readings.go makes the heartbeat's data about each unit: the last reading, and the faults since gnoded's start.
 
-// unitTrouble is what has gone wrong with one device.
+// unitTrouble is the faults of one device.
 type unitTrouble struct {
 	xid   int
 	fault string // the last fatal one
 }
 
-// Troubles gathers the faults of readings by UUID. The devices of a node bound it.
+// Troubles gathers the faults of readings by UUID. The number of the node's devices limits it.
 type Troubles struct {
 	mu sync.Mutex
 	by map[string]unitTrouble // by keyOf
 }
 
-// Note takes a round.
+// Note adds a round.
 func (t *Troubles) Note(r Round) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,8 +53,8 @@ func (t *Troubles) of(g *gpu.Reading) unitTrouble {
 // maxFault bounds a fault's text in a heartbeat, bytes.
 const maxFault = 120
 
-// UnitReadings gives a round by unit. Of an instance, what only the whole GPU has (temperature, power, faults)
-// is the GPU's.
+// UnitReadings gives a round by unit. An instance has its GPU's temperature, power and faults, since only the whole GPU
+// has them.
 func UnitReadings(inv *hardware.Inventory, round Round, t *Troubles) []proto.UnitReading {
 	if len(round.Readings) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func UnitReadings(inv *hardware.Inventory, round Round, t *Troubles) []proto.Uni
 	return out
 }
 
-// readingOf finds a GPU's reading by UUID, or by its place where the driver had no UUID for it.
+// readingOf finds a GPU's reading by UUID, or by its place if the driver had no UUID for it.
 func readingOf(list []gpu.Reading, uuid string, index int) *gpu.Reading {
 	for i := range list {
 		if r := &list[i]; uuid != "" && r.UUID == uuid || (uuid == "" || r.UUID == "") && r.Index == index {

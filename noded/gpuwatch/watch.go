@@ -10,22 +10,21 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// watch.go reads the node's GPUs for everyone who has to know how they are: one watcher, and subscribers that get
-// each round.
+// watch.go reads the node's GPUs: one watcher, and subscribers that get each round.
 
 const (
-	Every          = 5 * time.Second // between rounds; what the driver reports by itself comes at once
+	Every          = 5 * time.Second // between rounds; the driver's own events come at once
 	maxSubscribers = 16              // subscribers
 )
 
-// Round is one look at all GPUs. Err: there is no reading this time, and Readings is nil.
+// Round is one reading of all GPUs. With Err there is none this time, and Readings is nil.
 type Round struct {
 	At       time.Time
 	Readings []gpu.Reading
 	Err      error
 }
 
-// Watch is the one watcher of a gnoded. Where no GPUs are looked for it has nothing to tell.
+// Watch is the one watcher of a gnoded. Without a source it never has a round.
 type Watch struct {
 	source gpu.Source
 	log    *slog.Logger
@@ -39,7 +38,7 @@ type Watch struct {
 	said   string
 }
 
-// pauseOf is a time without readings: nothing of gnoded's has the GPUs open between stopped and over.
+// pauseOf is a time without readings: no process of gnoded has the GPUs open between stopped and over.
 type pauseOf struct{ stopped, over chan struct{} }
 
 type sub struct{ got func(Round) }
@@ -65,7 +64,7 @@ func (w *Watch) SetEvery(every time.Duration) {
 	}
 	select {
 	case w.paced <- struct{}{}:
-	default: // it will read every
+	default: // the watcher will read every
 	}
 }
 
@@ -75,8 +74,8 @@ func (w *Watch) pace() time.Duration {
 	return w.every
 }
 
-// Subscribe has got called with each round, from the watcher's goroutine: it must not wait for anything, and must not
-// change the readings, which others see too. cancel ends that; a round may be on its way still.
+// Subscribe makes the watcher's goroutine call got with each round: got must not wait, and must not change the
+// readings, which all subscribers share. After cancel, one more round may still come.
 func (w *Watch) Subscribe(got func(Round)) (cancel func()) {
 	s := &sub{got}
 	w.mu.Lock()
@@ -124,7 +123,7 @@ func (w *Watch) Run(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
-		case <-w.paced: // the source begins again with the new pace
+		case <-w.paced: // the source starts again with the new interval
 			cancel()
 			<-done
 		case <-done:
@@ -134,7 +133,7 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// Pause ends the readings until resume is called: the driver changes a GPU only when nobody has it open. It fails
+// Pause ends the readings until resume is called: the driver changes a GPU only when no process has it open. It fails
 // when ctx ends before the watcher has stopped.
 func (w *Watch) Pause(ctx context.Context) (resume func(), err error) {
 	if w.source == nil {
@@ -155,7 +154,7 @@ func (w *Watch) Pause(ctx context.Context) (resume func(), err error) {
 	return func() { close(p.over) }, nil
 }
 
-// tell passes a round on. A trouble is logged when it begins and when it is over.
+// tell sends a round to the subscribers. It logs an error when it begins and when it is over.
 func (w *Watch) tell(r Round) {
 	if r.Err != nil {
 		r.Readings = nil

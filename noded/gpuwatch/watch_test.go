@@ -60,7 +60,7 @@ func TestGPUWatch(t *testing.T) {
 	}
 }
 
-// openGPUs knows whether somebody has them open.
+// openGPUs records whether they are open.
 type openGPUs struct {
 	fakeGPUs
 	open atomic.Bool
@@ -72,7 +72,7 @@ func (o *openGPUs) Watch(ctx context.Context, every time.Duration, got func([]gp
 	o.fakeGPUs.Watch(ctx, every, got)
 }
 
-// TestGPUWatchPause looks whether the source is left alone while somebody else needs the GPUs.
+// TestGPUWatchPause tests that the source is closed during a pause.
 func TestGPUWatchPause(t *testing.T) {
 	source := &openGPUs{}
 	w := New(source, time.Millisecond, slog.New(slog.DiscardHandler))

@@ -12,17 +12,17 @@ import (
 	"gbatch/noded/cgroup"
 )
 
-// allowed.go is AllowedDevices of cgroup.conf: with it nothing opens but what it lists, what every program needs, the
-// control files of accelerators and a job's own units. AllowedDevicesFile adds to that list.
+// allowed.go is AllowedDevices of cgroup.conf: with it a job opens only the listed devices, those that every program
+// needs, the control files of accelerators and its own units. AllowedDevicesFile adds to that list.
 
 const (
 	maxAllowed      = 400     // device files that it may match; a device program takes somewhat more
 	maxAllowedBytes = 1 << 16 // of the file
 )
 
-// readAllowed takes the patterns, and gives the devices that every job may open although they may be some resource's:
-// those that AllowedDevices names one by one. What a pattern, or a line of the file, matches stays its holder's, as
-// in Slurm.
+// readAllowed reads the patterns, and gives the devices that every job may open even if they belong to a resource:
+// those that AllowedDevices names one by one. A device that only a pattern or a line of the file matches stays with its
+// holder, as in Slurm.
 func (t *Table) readAllowed(c *conf.Cgroup) map[cgroup.Device]bool {
 	open := map[cgroup.Device]bool{}
 	if !c.ConstrainDevices || c.AllowedDevices == "" {
@@ -81,13 +81,13 @@ func readDeviceList(file string) ([]string, error) {
 	return list, nil
 }
 
-// matches adds to a list the devices that are allowed to all. Files are looked for each time: some appear only when
-// their driver is used first.
+// matches adds the devices that are allowed to all jobs to a list. It searches the files each time: some appear only at
+// the first use of their driver.
 func (t *Table) matches(list []cgroup.Device) []cgroup.Device {
 	add := func(pattern string) {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
-			return // patterns were checked when they were read
+			return // patterns are checked when they are read
 		}
 		for _, f := range files {
 			if d, ok, err := DeviceOf(f); err == nil && ok && !slices.Contains(t.Devs, d) && !slices.Contains(list, d) {
@@ -104,7 +104,7 @@ func (t *Table) matches(list []cgroup.Device) []cgroup.Device {
 	return list
 }
 
-// allowed lists what a job opens that holds these of t.devs.
+// allowed lists the devices that a job opens if it holds these of t.Devs.
 func (t *Table) allowed(held []bool) []cgroup.Device {
 	list := cgroup.BaseDevices()
 	for n, d := range t.Devs {

@@ -11,12 +11,12 @@ import (
 
 // describe.go is gnoded -C and -G: this machine as its lines in a configuration.
 
-// roundMiB is what RealMemory is rounded down to: a kernel that keeps a little more for itself than the last one did
-// must not make the node smaller than its line says.
+// roundMiB is the unit to which RealMemory is rounded down: if a new kernel keeps a little more memory for itself, the
+// node must not have less than its line says.
 const roundMiB = 256
 
-// PrintNode writes what this machine has as a NodeName line for gbatch.conf. GPUs are looked for as for
-// PrintGres; what the configuration says that the node has is left out of account.
+// PrintNode writes this machine's hardware as a NodeName line for gbatch.conf. It detects GPUs as PrintGres does, and
+// ignores the node's line in the configuration.
 func PrintNode(o *Look, w io.Writer) error {
 	asIs := *o
 	asIs.AsIs = true
@@ -38,8 +38,8 @@ func PrintNode(o *Look, w io.Writer) error {
 	return err
 }
 
-// PrintGres writes the GPUs that this machine has as lines for gres.conf. How they are looked for is what the
-// configuration says, if there is one.
+// PrintGres writes this machine's GPUs as lines for gres.conf. The configuration, if there is one, says how to detect
+// them.
 func PrintGres(o *Look, w io.Writer) error {
 	inv, err := Take(Machine{Root: "/"}, o)
 	if err != nil {
@@ -49,7 +49,7 @@ func PrintGres(o *Look, w io.Writer) error {
 	return err
 }
 
-// remarks are what there is to say of the hardware, as comments.
+// remarks are notes about the hardware, as comments.
 func remarks(h *proto.Hardware) string {
 	var b strings.Builder
 	for _, note := range h.Notes {
@@ -77,7 +77,7 @@ func gresLines(node string, inv *Inventory) string {
 			fmt.Fprintf(&b, "# %s\n", strings.TrimSpace(u.Product+" "+u.UUID))
 		}
 		if len(u.Files) == 0 && u.UUID == "" {
-			b.WriteString("# ") // a line that names no device would mean any
+			b.WriteString("# ") // a line without a device would mean any
 		}
 		fmt.Fprintf(&b, "NodeName=%s Name=%s", node, u.Name)
 		if u.Type != "" {

@@ -17,9 +17,9 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// devices.go finds what a node has of generic resources: GPUs by asking the driver, anything else, and GPUs where the
-// driver is not asked, by the files that gres.conf names or as configured. merge.go compares the two. What contradicts
-// is a problem, and the leader drains the node.
+// devices.go finds a node's generic resources: GPUs from the driver; other resources, and GPUs without AutoDetect, from
+// the files in gres.conf or the configured counts. merge.go compares the two. A contradiction is a problem, and the
+// leader drains the node.
 
 const (
 	gpuName = model.GPUName
@@ -42,13 +42,13 @@ type finder struct {
 	cpus    []int // the machine's CPUs in the node's order
 	threads int   // per core
 
-	listed  []gpu.Device // what the driver has, in its order
+	listed  []gpu.Device // the driver's devices, in its order
 	devices []Found      // the same, as units
 	asked   bool         // the driver was asked and has answered, or has none
 }
 
-// findGres gives what is there. cpus are the machine's CPUs in the order in which the node counts them, threads of a
-// core in a row.
+// findGres gives the resources found. cpus are the machine's CPUs in the order in which the node counts them, threads
+// of a core in a row.
 func findGres(o *Look, cpus []int, threads int) *finder {
 	f := &finder{o: o, def: o.nodeDef(), cpus: cpus, threads: max(threads, 1)}
 	if d := f.def; d != nil && d.ThreadsPerCore > 0 {
@@ -80,7 +80,7 @@ func findGres(o *Look, cpus []int, threads int) *finder {
 	return f
 }
 
-// mustMatch reports whether the lines of gres.conf are held against what was detected: where AutoDetect asks for that.
+// mustMatch reports whether the lines of gres.conf must match the detected devices: if AutoDetect is set.
 func (f *finder) mustMatch() bool { return f.detect != "" && f.detect != "off" && f.asked }
 
 // names gives the resources that may be here, in the order of the node's line, then of gres.conf.
@@ -105,7 +105,7 @@ func (f *finder) names() []string {
 	return out
 }
 
-// lines gives what gres.conf has of a resource, one unit each where it names files. Reserved ones are among them.
+// lines gives gres.conf's lines of a resource, one unit each if they name files, reserved ones included.
 func (f *finder) lines(name string) []*conf.GresRecord {
 	var out []*conf.GresRecord
 	for i := range f.records {
@@ -116,7 +116,7 @@ func (f *finder) lines(name string) []*conf.GresRecord {
 	return out
 }
 
-// ask finds the devices by themselves.
+// ask detects the devices.
 func (f *finder) ask() {
 	kind, file, _ := strings.Cut(f.detect, ":")
 	switch kind {
@@ -140,7 +140,7 @@ func (f *finder) ask() {
 		return
 	}
 	devices, err := f.source.Devices()
-	if err != nil && kind == "" && !errors.Is(err, gpu.ErrNoDriver) { // nobody said how: the kernel's word will do
+	if err != nil && kind == "" && !errors.Is(err, gpu.ErrNoDriver) { // AutoDetect is not set: the kernel's list is enough
 		if known, kerr := gpu.Kernel("/").Devices(); kerr == nil && len(known) > 0 {
 			f.note("NVML can't be asked (%v): the GPUs are known from /proc/driver/nvidia, without readings and links", err)
 			f.source, devices, err = gpu.Kernel("/"), known, nil
@@ -171,7 +171,7 @@ func (f *finder) ask() {
 	}
 }
 
-// besideConfig makes a path absolute that the configuration has not: relative ones lie beside it.
+// besideConfig makes a path absolute: a relative one is relative to the configuration's directory.
 func besideConfig(o *Look, path string) string {
 	if filepath.IsAbs(path) || o.ConfigPath == "" {
 		return path
@@ -211,7 +211,7 @@ func (f *finder) detected(d *gpu.Device) {
 	}
 }
 
-// named reports whether the configuration calls such an instance by a name.
+// named reports whether the configuration uses a name for such an instance.
 func (f *finder) named(name, typ string) bool {
 	if f.def != nil {
 		for i := range f.def.Gres {
@@ -223,7 +223,7 @@ func (f *finder) named(name, typ string) bool {
 	return len(f.lines(name)) > 0
 }
 
-// near gives CPUs in the kernel's notation as the node counts them.
+// near converts CPUs from the kernel's notation to the node's numbers.
 func (f *finder) near(list string) model.Bits {
 	if list == "" {
 		return nil
@@ -263,7 +263,7 @@ func (f *finder) take(name string) []Found {
 	return out
 }
 
-// configured gives what lines say, as far as their files are there. What the driver says of a file is taken along.
+// configured gives the units of lines whose files exist, with the driver's data about a file, if any.
 func (f *finder) configured(name string, lines []*conf.GresRecord) stock {
 	s := stock{name: name}
 	for _, r := range lines {
@@ -300,7 +300,7 @@ func (f *finder) configured(name string, lines []*conf.GresRecord) stock {
 	return s
 }
 
-// place says where a line stands.
+// place gives the file and number of a line.
 func place(r *conf.GresRecord) string { return fmt.Sprintf("%s:%d", filepath.Base(r.File), r.Line) }
 
 // unusable tells why a device file can't be given to jobs, or "".
@@ -359,13 +359,13 @@ func (u *Found) isAt(files []string) bool {
 	return len(caps) > 0 && !slices.ContainsFunc(caps, func(c string) bool { return !slices.Contains(files, c) })
 }
 
-// claimed gives what the node's line says of a resource that nothing else describes.
+// claimed gives a resource that only the node's line describes.
 func (f *finder) claimed(name string) stock {
 	s := stock{name: name}
 	if f.def == nil || Detectable(name) && !strings.HasPrefix(f.detect, "fake") {
 		return s
 	}
-	// fake: GPUs that the configuration only claims. Resources without files are what the configuration says they are.
+	// fake: GPUs that are only in the configuration. Resources without files are as configured.
 	for _, g := range f.def.Gres {
 		if g.Name == name {
 			f.count(model.GresDef{Name: g.Name, Type: g.Type, First: g.First, Count: g.Count})

@@ -1,28 +1,27 @@
-// Package hardware finds out what a machine has and what of it is the node's.
+// Package hardware finds a machine's hardware and the node's part of it.
 //
 // # What it owns
 //
-// CPUs and how they lie, memory, the boot; generic resources, from the driver and from gres.conf;
-// which contradict each other is a problem, for which the leader drains the node. The device files
-// behind each unit, and which of them a job or step may open. How units are named in jobs'
+// CPUs and their topology, memory, the boot; generic resources, from the driver and from gres.conf:
+// if these contradict each other, that is a problem, and the leader drains the node. The device
+// files of each unit, and those that a job or step may open. The names of units in jobs'
 // environments.
 //
 // # What it does not own
 //
-// Whether GPUs are well and what they do (noded/gpu, and noded's gpu*.go); who gets what (the
-// leader); control groups, to which its device rules go (noded/cgroup).
+// The health and use of GPUs (noded/gpu, and noded's gpu*.go); the allocation of units (the
+// leader); control groups, which get its device rules (noded/cgroup).
 //
 // # Invariants
 //
-//  1. It changes nothing on the machine, and keeps nothing: a look gives an [Inventory], a value.
-//  2. What can't be read is said in Notes or Problem; it is no reason for gnoded not to start.
-//  3. What every program needs is never denied (cgroup.IsBase).
+//  1. It changes nothing on the machine, and has no state: its result is an [Inventory], a value.
+//  2. Notes or Problem name data that can't be read; gnoded starts all the same.
+//  3. Devices that every program needs are never denied (cgroup.IsBase).
 //
 // # Where to read
 //
-// look.go is what a look goes by, inventory.go what it gives. machine.go reads /proc and /sys.
-// devices.go asks the driver and reads the lines of gres.conf, merge.go compares the two, found.go
-// has what was found. units.go has the units' device files and makes device rules, allowed.go is
-// AllowedDevices, unitnames.go the variables' style. describe.go writes it all as lines of a
-// configuration.
+// look.go has the input, inventory.go the result. machine.go reads /proc and /sys. devices.go asks
+// the driver and reads the lines of gres.conf, merge.go compares the two, found.go has the units
+// found. units.go has the units' device files and makes device rules, allowed.go is AllowedDevices,
+// unitnames.go the variables' style. describe.go writes it all as lines of a configuration.
 package hardware

@@ -11,7 +11,7 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// found.go is the units of a node's resources: what each is, and which index it has. devices.go and merge.go find them.
+// found.go has the units of a node's resources, with their kind and index. devices.go and merge.go find them.
 
 // Found is one unit of a resource on this node: a GPU, a MIG instance, another device.
 type Found struct {
@@ -21,16 +21,16 @@ type Found struct {
 	line *conf.GresRecord
 }
 
-// maxFound bounds the units that are known one by one; of a resource with more, the rest is only counted.
+// maxFound limits the units with an entry of their own; the rest of a resource is only counted.
 const maxFound = 256
 
-// findings is what a node has of resources.
+// findings is a node's resources.
 type findings struct {
-	units    []Found         // by name and index, of those that can be told apart
+	units    []Found         // by name and index, if they are distinguishable
 	gres     []model.GresDef // all of it, counted
-	problems []string        // why the node should not take jobs
+	problems []string        // reasons why the node should not take jobs
 	notes    []string        // for people
-	unused   [][]string      // device files of GPUs that are here and not given to jobs
+	unused   [][]string      // device files of GPUs that jobs don't get
 	source   gpu.Source      // of readings; nil: none
 }
 
@@ -42,7 +42,7 @@ func (f *findings) note(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
-// maxReason bounds what of the problems a node's reason says, bytes.
+// maxReason limits the text of problems in a node's reason, bytes.
 const maxReason = 300
 
 // reason puts the problems into one sentence.
@@ -68,8 +68,8 @@ type stock struct {
 	typ   string
 }
 
-// place gives the units of a resource their indices: in the order of the node's Gres, whose types they take, as jobs
-// are given them. What the node's line does not name has indices behind.
+// place gives the units of a resource their indices: in the order of the node's Gres, with its types, as jobs get them.
+// Units that are not in the node's line come after them.
 func (f *findings) place(def *model.NodeDef, s *stock) {
 	if def == nil || !slices.ContainsFunc(def.Gres, func(g model.GresDef) bool { return g.Name == s.name }) {
 		byType(s.units)
@@ -130,7 +130,7 @@ func byType(units []Found) {
 	slices.SortStableFunc(units, func(a, b Found) int { return first[a.Type] - first[b.Type] })
 }
 
-// add is a unit with its index.
+// add adds a unit with its index.
 func (f *findings) add(u Found, index int32) {
 	u.Index = index
 	f.count(model.GresDef{Name: u.Name, Type: u.Type, First: index, Count: 1})
@@ -139,7 +139,7 @@ func (f *findings) add(u Found, index int32) {
 	}
 }
 
-// count adds to what there is.
+// count adds to the counted resources.
 func (f *findings) count(g model.GresDef) {
 	if last := len(f.gres) - 1; last >= 0 {
 		if l := &f.gres[last]; l.Name == g.Name && l.Type == g.Type && l.First+l.Count == g.First {
@@ -150,7 +150,7 @@ func (f *findings) count(g model.GresDef) {
 	f.gres = append(f.gres, g)
 }
 
-// connect tells the units' connections by index, and gives the counted resources what is known of their units.
+// connect sets the units' connections by index, and adds the units' data to the counted resources.
 func (f *findings) connect(cpus int) {
 	for i := range f.units {
 		u := &f.units[i]
@@ -177,7 +177,7 @@ func (f *findings) connect(cpus int) {
 			}
 			n := u.Near
 			if n.Count() >= cpus {
-				n = nil // that is no preference
+				n = nil // all CPUs: no preference
 			}
 			d := f.distances(u)
 			near, links, dist = append(near, n), append(links, connected(u.Links)), append(dist, d)
@@ -214,7 +214,7 @@ func (f *findings) distances(u *Found) []int32 {
 	for j := range f.units {
 		o := &f.units[j]
 		if o.Name == u.Name && o.Index != u.Index && u.Dev != nil && o.Dev != nil && o.Dev.Index < len(u.Dev.Near) {
-			row[o.Index] = int32(max(u.Dev.Near[o.Dev.Index], gpu.CommonSwitch)) // what is on one board is as near as can be
+			row[o.Index] = int32(max(u.Dev.Near[o.Dev.Index], gpu.CommonSwitch)) // devices on one board are nearest
 		}
 	}
 	return row
@@ -253,7 +253,7 @@ func (u *Found) fits(typ string) bool {
 		return u.Type == ""
 	}
 	if u.Dev.Fault != "" && u.Dev.Type == "" {
-		return true // who knows
+		return true // unknown: accept
 	}
 	want := flatName(typ)
 	// 1g.10gb, or with a part of the product's name in front: h100_1g.10gb. Without its profile the whole GPU is meant

@@ -10,22 +10,22 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// inventory.go puts together what the node is.
+// inventory.go makes the description of the node.
 
-// Inventory is what does not change while gnoded runs.
+// Inventory is the node's hardware, which does not change while gnoded runs.
 type Inventory struct {
 	Hw      proto.Hardware
 	CPUs    []int       // the machine's CPUs, so that threads of a core and cores of a socket are neighbours
 	NUMA    map[int]int // memory node by CPU of the machine
 	BootID  string
 	BootAt  model.Time
-	GPUs    gpu.Source   // of the node's GPUs, for readings; nil: it has none that could be read
-	Devices []gpu.Device // what the driver has listed
-	unused  [][]string   // device files of GPUs that no job is given
-	Units   []Found      // of its resources, as far as they can be told apart
+	GPUs    gpu.Source   // of the node's GPUs, for readings; nil: there are none to read
+	Devices []gpu.Device // the driver's list
+	unused  [][]string   // device files of GPUs that no job gets
+	Units   []Found      // of its resources, if they are distinguishable
 }
 
-// Take looks at the machine. A virtual node takes the configuration's word for what it has.
+// Take reads the machine. A virtual node has the hardware of its configuration.
 func Take(m Machine, o *Look) (*Inventory, error) {
 	usable, err := ownCPUs()
 	if err != nil {

@@ -6,23 +6,23 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// look.go is what a look at the machine goes by.
+// look.go has the input for reading the machine.
 
-// Look says which node the machine is, and what is known of it before.
+// Look names the machine's node and its configuration.
 type Look struct {
 	Name       string
 	Login      bool         // it has no hardware that counts
-	Virtual    bool         // the configuration's word is taken for its hardware
+	Virtual    bool         // its hardware is taken from the configuration
 	Config     *conf.Config // nil: none
-	ConfigPath string       // files that gres.conf names may lie beside it
-	AsIs       bool         // the node's line in the configuration does not count
+	ConfigPath string       // paths in gres.conf may be relative to its directory
+	AsIs       bool         // ignore the node's line in the configuration
 	GPUs       gpu.Source   // nil: nowhere
 	KernelRoot string       // of /proc/driver/nvidia and /sys, for AutoDetect=nvidia; "": /
 	TmpFS      string       // whose size is TmpDisk
 	BootID     string       // of a boot that begins now, for tests; "": the kernel's
 }
 
-// nodeDef is the node as the configuration defines it, nil where there is none.
+// nodeDef is the node as the configuration defines it, nil if there is none.
 func (o *Look) nodeDef() *model.NodeDef {
 	if o.Config == nil || o.AsIs {
 		return nil

@@ -19,15 +19,15 @@ import (
 	"gbatch/internal/proto"
 )
 
-// machine.go reads what the machine is from /proc and /sys. Everything is read below a root directory, so that tests
-// can show it other machines.
+// machine.go reads the machine's data from /proc and /sys, below a root directory, so that tests can use other
+// machines.
 
-// maxProcFile is the most that is read of one file in /proc or /sys, in bytes.
+// maxProcFile limits the bytes read of one file in /proc or /sys.
 const maxProcFile = 1 << 20
 
 // Machine is one host as its kernel describes it.
 type Machine struct {
-	Root string // "/", or where a test keeps its own /proc and /sys
+	Root string // "/", or the directory of a test's own /proc and /sys
 }
 
 func (m Machine) read(path string) (string, error) {
@@ -43,10 +43,10 @@ func (m Machine) read(path string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// cpus reads the online CPUs and how they lie in sockets, cores and threads. order lists them so that the threads of a
-// core and the cores of a socket are neighbours: the i-th of them is CPU i of the node, as allocations count. Uneven
-// machines (hybrid cores, offline threads) are described by the whole numbers that keep CPUs right: one thread per
-// core. usable leaves out CPUs that this process may not run on, such as those that a container does not have.
+// cpus reads the online CPUs and their sockets, cores and threads. order lists them so that the threads of a core and
+// the cores of a socket are neighbours: the i-th of them is CPU i of the node, as allocations count. Uneven machines
+// (hybrid cores, offline threads) are described by the whole numbers that keep CPUs right: one thread per core. CPUs
+// for which usable is false are left out: this process may not run on them, as in a container.
 func (m Machine) cpus(usable func(cpu int) bool) (order []int, hw proto.Hardware, err error) {
 	const dir = "sys/devices/system/cpu"
 	text, err := m.read(dir + "/online")
@@ -88,7 +88,7 @@ func (m Machine) cpus(usable func(cpu int) bool) (order []int, hw proto.Hardware
 	return order, hw, nil
 }
 
-// ownCPUs tells which CPUs this process may run on.
+// ownCPUs gives a function that tells whether this process may run on a CPU.
 func ownCPUs() (func(cpu int) bool, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -148,7 +148,7 @@ func (m Machine) LoadMilli() (int64, error) {
 	return int64(f*1000 + 0.5), nil
 }
 
-// boot reads the identity of this boot and when it was.
+// boot reads the identity and the time of this boot.
 func (m Machine) boot() (id string, at model.Time, err error) {
 	if id, err = m.read("proc/sys/kernel/random/boot_id"); err != nil {
 		return "", 0, err
@@ -188,7 +188,7 @@ func kernel() (system, arch string, err error) {
 	return text(u.Sysname[:]) + " " + text(u.Release[:]) + " " + text(u.Version[:]), text(u.Machine[:]), nil
 }
 
-// numa reads which memory node each CPU is near; what can't be read is missing.
+// numa reads which memory node each CPU is near; unreadable nodes are missing.
 func (m Machine) numa() map[int]int {
 	const dir = "sys/devices/system/node"
 	entries, err := os.ReadDir(filepath.Join(m.Root, dir))

@@ -12,10 +12,9 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// merge.go holds the lines of gres.conf against what the driver has found, as Slurm does where AutoDetect is on: each
-// unit that a line describes must be one that was found, of that type and, where the line says so, with that file,
-// those cores and those links. The line then says which units there are, and the driver what they are. What was found
-// and is in no line is not used.
+// merge.go compares the lines of gres.conf with the driver's devices, as Slurm does with AutoDetect: each unit of a
+// line must be a detected one of that type and, if the line has them, with that file, those cores and those links. Then
+// the lines select the units, and the driver describes them. A detected unit that is in no line is not used.
 
 // lineUnit is one unit of a line.
 type lineUnit struct {
@@ -37,7 +36,7 @@ func (w *lineUnit) text() string {
 	return s
 }
 
-// merge gives the units of lines that were found.
+// merge gives the detected units of lines.
 func (f *finder) merge(name string, lines []*conf.GresRecord) stock {
 	s := stock{name: name}
 	found := f.take(name)
@@ -99,7 +98,7 @@ func wantedOf(lines []*conf.GresRecord) []lineUnit {
 	return out
 }
 
-// differs tells what of a unit is not as a line has it, naming both sides, or "".
+// differs names the difference between a unit and a line, with both values, or "".
 func (f *finder) differs(w *lineUnit, u *Found) string {
 	r := w.line
 	broken := u.Dev.Fault != "" // not all that should be known of it is
@@ -128,9 +127,9 @@ func article(u *Found) string {
 	return s
 }
 
-// sameLinks compares what a line says of connections with what was found. A list of peers says only that those are
-// connected. Connections to a GPU that can't be used are not seen, and not compared. Where a GPU is divided the line
-// counts its instances among the units, and the driver does not: nothing is compared.
+// sameLinks compares a line's connections with the detected ones. A list of peers says only that those are connected.
+// Connections to an unusable GPU are not detected, and not compared. If a GPU is divided, the line counts its instances
+// as units and the driver does not: then nothing is compared.
 func (f *finder) sameLinks(l conf.Links, found []int) bool {
 	if len(found) == 0 || slices.ContainsFunc(f.listed, func(d gpu.Device) bool { return len(d.MIG) > 0 }) {
 		return true
@@ -155,7 +154,7 @@ func (f *finder) sameLinks(l conf.Links, found []int) bool {
 	return true
 }
 
-// whyNone says why no unit is as a line has it.
+// whyNone says why no unit matches a line.
 func (f *finder) whyNone(w *lineUnit, found []Found, used []bool) string {
 	if len(found) == 0 {
 		return "the driver finds none"
@@ -192,12 +191,12 @@ func (f *finder) whyNone(w *lineUnit, found []Found, used []bool) string {
 	return "no detected one is like that; " + why
 }
 
-// foundText counts what was found by type.
+// foundText counts the detected units by type.
 func foundText(found []Found) string {
 	return countText(&stock{name: found[0].Name, units: found})
 }
 
-// coresText gives CPUs as the cores that they are of.
+// coresText gives the cores of CPUs.
 func (f *finder) coresText(cpus model.Bits) string {
 	var cores []int
 	cpus.Each(func(cpu int) bool {

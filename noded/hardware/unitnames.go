@@ -5,8 +5,8 @@ import (
 	"gbatch/internal/jobenv"
 )
 
-// UnitNames says how this node's units are named in jobs' environments: gres.conf chooses the variables, the
-// units that were found say everything else. With enforced the kernel holds jobs to their units.
+// UnitNames gives the names of this node's units in jobs' environments: the variables are from gres.conf, the rest from
+// the units found. enforced means that the kernel denies jobs other units.
 func UnitNames(c *conf.Config, node string, t *Table, enforced bool) *jobenv.Units {
 	u := &jobenv.Units{}
 	if t != nil {

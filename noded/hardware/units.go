@@ -15,28 +15,27 @@ import (
 	"gbatch/noded/cgroup"
 )
 
-// units.go knows the device files behind each unit of a generic resource, and makes the device rules of a job or
-// step: every unit's files are denied but those of the units that it was given. Numbers are read from the files when
-// gnoded starts.
+// units.go has the device files of each unit of a generic resource, and makes the device rules of a job or step: they
+// deny the files of all units except its own. gnoded reads device numbers from the files when it starts.
 
 const (
 	maxUnits     = 4096 // of one node, shares counted one by one
 	maxUnitFiles = 64   // of one unit
 )
 
-// Unit is one unit of a resource, by the number under which jobs are given it.
+// Unit is one unit of a resource, by the index with which jobs get it.
 type Unit struct {
 	Name  string
 	typ   string
 	Index int
-	Files []string // its device files; others may have them too (MIG instances of one GPU, shares)
+	Files []string // its device files; other units may share them (MIG instances of one GPU, shares)
 	UUID  string   // GPU-... or MIG-...; "" if unknown
 	flags []string // of its line in gres.conf
 	Seen  int      // its GPU's place in the driver's list, from 1; 0: not detected
 }
 
-// Units gives the units whose device files are known: what was found, and shares of GPUs, which are numbered as
-// the leader does (conf's connectUnits): type by type, in the order of gres.conf.
+// Units gives the units with known device files: those found, and shares of GPUs, which have the leader's numbers
+// (conf's connectUnits): type by type, in the order of gres.conf.
 func Units(o *Look, inv *Inventory) []Unit {
 	var out []Unit
 	for i := range inv.Units {
@@ -84,7 +83,7 @@ func unitFiles(r *conf.GresRecord) [][]string {
 	return out
 }
 
-// number gives units their indices. Those that the node's definition has no room for keep -1: jobs are denied them.
+// number gives units their indices. Units beyond the node's definition keep -1: they are denied to jobs.
 func number(found []Unit, def *model.NodeDef) []Unit {
 	found = found[:min(len(found), maxUnits)]
 	next := map[string]int{}
@@ -111,18 +110,18 @@ func number(found []Unit, def *model.NodeDef) []Unit {
 
 // Table is the units of a node with their device numbers.
 type Table struct {
-	Devs []cgroup.Device // all that some job may not open
+	Devs []cgroup.Device // all devices that a rule may deny
 	of   map[jobenv.Unit][]int
 	UUID map[jobenv.Unit]string
 
 	parent map[int]int     // the GPU, by the driver's count from 0, of each unit of mig
-	firm   map[string]bool // resources each unit of which is a device file, so that the kernel can hold jobs to theirs
+	firm   map[string]bool // resources whose units all are device files, so that the kernel can deny them
 
-	Strict  []string // patterns of AllowedDevices and its file; nil: what is no unit's opens
+	Strict  []string // patterns of AllowedDevices and its file; nil: devices of no unit open
 	Notable []string // sentences
 }
 
-// controlFiles are opened by every job that uses any unit, and by others without harm: they are nobody's.
+// controlFiles belong to no unit: every job that uses a unit opens them, and other jobs may, without harm.
 var controlFiles = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-nvswitchctl",
 	"nvidia-nvswitch*",
 	"kfd", "davinci_manager", "devmm_svm", "hisi_hdc"}
@@ -155,14 +154,14 @@ func NewTable(units []Unit, c *conf.Cgroup) *Table {
 			}
 			d, ok, err := DeviceOf(f)
 			switch {
-			case err != nil: // findGres says what is missing
+			case err != nil: // findGres reports missing files
 				continue
 			case !ok:
 				t.Notable = append(t.Notable,
 					fmt.Sprintf("%s %s is not a device file: the kernel can't keep it for the jobs that have it", u.Name, f))
 				continue
 			}
-			if cgroup.IsBase(d) { // without it nothing runs: it is never kept from a job
+			if cgroup.IsBase(d) { // programs don't run without it: never denied
 				t.Notable = append(t.Notable,
 					fmt.Sprintf("%s %s is device %d:%d, which every program needs: it stays open to all jobs", u.Name, f,
 						d.Major, d.Minor))
@@ -187,7 +186,7 @@ func NewTable(units []Unit, c *conf.Cgroup) *Table {
 	return t
 }
 
-// DeviceOf reads the number of a device file; ok says whether it is one.
+// DeviceOf reads the number of a device file; ok tells whether the file is a device.
 func DeviceOf(file string) (d cgroup.Device, ok bool, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {
@@ -204,7 +203,7 @@ func DeviceOf(file string) (d cgroup.Device, ok bool, err error) {
 	return d, true, nil
 }
 
-// Rules are what a job or step with these units may open; nil: everything.
+// Rules gives the devices that a job or step with these units may open; nil: all.
 func (t *Table) Rules(mine []model.GresAlloc) *cgroup.Devices {
 	if t == nil || len(t.Devs) == 0 && t.Strict == nil {
 		return nil
@@ -225,7 +224,7 @@ func (t *Table) Rules(mine []model.GresAlloc) *cgroup.Devices {
 	return &cgroup.Devices{Deny: deny}
 }
 
-// Held tells of each device whether it is of these units.
+// Held tells for each device whether it belongs to these units.
 func (t *Table) Held(mine []model.GresAlloc) []bool {
 	held := make([]bool, len(t.Devs))
 	hold := func(key jobenv.Unit) bool {
