@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// fake.go is AutoDetect=fake:FILE: GPUs that a file describes, and how they are. The file is read again each round, so
-// that whoever changes it sees a GPU fill, heat up or break.
+// fake.go is AutoDetect=fake:FILE: GPUs that a file describes, with their readings. It is read again each round, so
+// that a change of the file makes a GPU fill, heat up or break.
 
 // maxFakeFile bounds the file, bytes.
 const maxFakeFile = 4 << 20
@@ -111,8 +111,8 @@ func (s *fakeSource) Devices() ([]Device, error) {
 	return devices, nil
 }
 
-// Watch reads the file each round. Faults are told when they appear in the file, and again only when they are gone in
-// between.
+// Watch reads the file each round. It reports faults when they appear in the file, and again only after they were
+// absent.
 func (s *fakeSource) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
 	told, lost := map[string][]fakeFault{}, map[string]bool{}
 	poll(ctx, every, func() ([]Reading, error) {
@@ -274,7 +274,7 @@ func (fd *fakeDevice) device(s *fakeSource, dir string, index int) (Device, erro
 	return d, nil
 }
 
-// fault gives an error of the driver the catalogue's words where the file has none, and what it recommends NVML's.
+// fault gives an XID the catalogue's text if the file has none, and a recovery action NVML's.
 func (f *fakeFault) fault() Fault {
 	switch {
 	case f.Text != "" || f.Fatal:

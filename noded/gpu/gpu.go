@@ -13,7 +13,7 @@ type Device struct {
 	Minor       int    // of its device file
 	Major       int    // likewise; 195 for NVIDIA's driver, 0 for a stand-in that is a plain file
 	UUID        string // GPU-...
-	Name        string // as the driver says, "NVIDIA H100 80GB HBM3"
+	Name        string // the driver's, "NVIDIA H100 80GB HBM3"
 	Type        string // as Slurm's Gres types are written, "h100"
 	MemMiB      int64
 	PCIBusID    string // "0000:17:00.0"; "" for stand-ins
@@ -21,14 +21,14 @@ type Device struct {
 	CPUAffinity string // CPUs close to it, in the kernel's list notation ("0-31,64-95"); "" if unknown
 	Path        string // its device file, "/dev/nvidia0"
 	Links       []int  // NVLink connections to each device of the list, -1 for itself, as in gres.conf's Links
-	Standin     bool   // there is no such GPU
-	Fault       string // why it can't be used: it is known to be there, and not all of the above; "": it is well
+	Standin     bool   // not a real GPU
+	Fault       string // why it can't be used; some of the above may then be missing; "": it is usable
 
 	Near []int      // how near each device of the list is on the buses: a Common*, 0 for itself; nil if unknown
-	MIG  []Instance // what it is divided into; nil: it is not
+	MIG  []Instance // its instances; nil: it is not divided
 }
 
-// How near two GPUs are, by the nearest thing that both hang on, in NVML's numbers.
+// How near two GPUs are: their nearest common ancestor, in NVML's numbers.
 const (
 	CommonBoard      = 0  // one board
 	CommonSwitch     = 10 // one PCIe switch
@@ -55,11 +55,11 @@ type Source interface {
 	Devices() ([]Device, error)
 
 	// Watch calls got with a reading of every device, now and then every so often, until ctx ends, and then returns. An
-	// error is one round's: the next may be better. got is called from one goroutine and owns what it gets.
+	// error is of one round: the next may succeed. got is called from one goroutine and owns its argument.
 	Watch(ctx context.Context, every time.Duration, got func([]Reading, error))
 }
 
-// What is said of GPUs that can't be used.
+// Texts about unusable GPUs.
 const (
 	lostText  = "the GPU has fallen off the bus, or no longer answers"
 	resetText = "the driver refuses the GPU until it is reset"
@@ -76,8 +76,8 @@ var ErrNoCgo = errors.New("this gnoded was built without cgo and can't ask the N
 const nvidiaMajor = 195
 
 // ShortType makes a Gres type of a product name: "NVIDIA H100 80GB HBM3" is h100, "NVIDIA GeForce RTX 4090" is rtx4090.
-// It keeps what tells products apart for a user and drops maker, form factor, bus and memory size. "" for a name of
-// nothing else.
+// It keeps the words that distinguish products for a user and drops maker, form factor, bus and memory size. "" if no
+// word is left.
 func ShortType(name string) string {
 	var kept []string
 	for _, w := range strings.FieldsFunc(strings.ToLower(name),
@@ -100,7 +100,7 @@ func ShortType(name string) string {
 	return strings.Join(kept, "")
 }
 
-// noise reports whether a word of a product name does not tell what the GPU is.
+// noise reports whether a word of a product name does not identify the GPU.
 func noise(w string) bool {
 	switch w {
 	case "nvidia", "tesla", "quadro", "geforce", "corporation", "graphics", "device", "pcie", "pci", "sxm", "sxm2", "sxm3",

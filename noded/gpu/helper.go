@@ -18,12 +18,12 @@ import (
 const (
 	helperArg     = "gbatch-gpu-helper" // not an option: no user can mean it
 	helperTimeout = 30 * time.Second    // a driver that loads firmware for eight GPUs takes a few seconds
-	helperGrace   = time.Second         // for a helper that ignores its kill in the driver
+	helperGrace   = time.Second         // for a helper that does not die at once because it is in the driver
 	maxAnswer     = 4 << 20             // bytes of JSON
 	maxComplaint  = 2 << 10             // bytes of a helper's stderr in an error
 )
 
-// answer is what the helper prints.
+// answer is the helper's output.
 type answer struct {
 	NoDriver bool     `json:",omitempty"`
 	NoCgo    bool     `json:",omitempty"`
@@ -74,7 +74,7 @@ type nvmlSource struct {
 	root string // of /sys and /proc, "/" but for tests
 }
 
-// NVML is the machine's own GPUs.
+// NVML is the source of the machine's own GPUs.
 func NVML(o NVMLOptions) Source {
 	if o.Timeout == 0 {
 		o.Timeout = helperTimeout
@@ -82,7 +82,7 @@ func NVML(o NVMLOptions) Source {
 	return &nvmlSource{o, "/"}
 }
 
-// Devices asks the driver, in a process of its own. It takes as long as the driver does, at most the timeout.
+// Devices asks the driver in a separate process. It takes as long as the driver does, at most the timeout.
 func (s *nvmlSource) Devices() ([]Device, error) {
 	a, err := s.ask()
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *nvmlSource) Devices() ([]Device, error) {
 	return a.Devices, nil
 }
 
-// identify finds out what it can of devices that the driver can't use: the kernel still lists what it has lost.
+// identify finds data about devices that the driver can't use: the kernel still lists lost devices.
 func (s *nvmlSource) identify(devices []Device) {
 	var nameless []*Device
 	known := map[string]bool{}
@@ -146,7 +146,7 @@ func (s *nvmlSource) identify(devices []Device) {
 	}
 }
 
-// likeOthers takes what a device is to be from the other ones, where they are all alike.
+// likeOthers takes a device's name and type from the other devices, if they are all alike.
 func (d *Device) likeOthers(devices []Device) {
 	var one *Device
 	for i := range devices {
@@ -198,7 +198,7 @@ func (s *nvmlSource) ask() (answer, error) {
 	return a, nil
 }
 
-// limited keeps an answer that is not absurdly long.
+// limited keeps an answer up to a limit.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(b []byte) (int, error) {
@@ -208,7 +208,7 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
-// limitedTail keeps the beginning of a complaint and drops the rest.
+// limitedTail keeps the beginning of an error message and drops the rest.
 type limitedTail struct{ b *bytes.Buffer }
 
 func (l *limitedTail) Write(b []byte) (int, error) {
@@ -216,8 +216,8 @@ func (l *limitedTail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// sysBusID makes sysfs's name of NVML's, which has a longer domain and capitals: "00000000:17:00.0" is "0000:17:00.0".
-// What is no bus id is none.
+// sysBusID turns NVML's name into sysfs's, which has a shorter domain and no capitals: "00000000:17:00.0" is
+// "0000:17:00.0". For a text that is no bus id it gives "".
 func sysBusID(id string) string {
 	domain, rest, ok := strings.Cut(strings.ToLower(id), ":")
 	n, err := strconv.ParseUint(domain, 16, 32)

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// kernel.go is AutoDetect=nvidia: what NVIDIA's driver and the kernel tell in /proc and /sys, without the library. It
-// also adds to NVML's answer what only the kernel knows.
+// kernel.go is AutoDetect=nvidia: GPUs from the files of NVIDIA's driver and the kernel in /proc and /sys, without the
+// library. It also adds the kernel's data to NVML's answer.
 
 // kernelSource reads below a root directory.
 type kernelSource struct{ root string }
 
-// Kernel is the GPUs that /proc/driver/nvidia and /sys below root tell of: which there are, where they are, and whether
-// they are still there. Memory, NVLink, MIG instances' UUIDs and how busy they are only the library knows.
+// Kernel is the source of GPUs in /proc/driver/nvidia and /sys below root: their list, their place, and whether they
+// still exist. Only the library has memory, NVLink, MIG instances' UUIDs and utilization.
 func Kernel(root string) Source { return &kernelSource{root} }
 
 const procGPUs = "proc/driver/nvidia/gpus"
@@ -51,7 +51,7 @@ func (s *kernelSource) Devices() ([]Device, error) {
 	return out, nil
 }
 
-// device reads one; ok is false for one that the driver leaves alone. One bad GPU leaves the others.
+// device reads one; ok is false for one that the driver does not use. One bad GPU does not hide the others.
 func (s *kernelSource) device(address string) (d Device, ok bool) {
 	path := filepath.Join(s.root, procGPUs, address, "information")
 	info, err := keyValues(path)
@@ -108,7 +108,7 @@ func keyValues(path string) (map[string]string, error) {
 	return out, nil
 }
 
-// Watch tells which of the devices are still there.
+// Watch reports the devices that still exist.
 func (s *kernelSource) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
 	var known []Device
 	lost := map[int]bool{}
@@ -138,8 +138,7 @@ func (s *kernelSource) Watch(ctx context.Context, every time.Duration, got func(
 	}, got)
 }
 
-// place fills in what the kernel knows about the place of the device, and the files that grant the use of its
-// instances.
+// place fills in the kernel's data about the place of the device, and the files that grant the use of its instances.
 func (d *Device) place(root string) {
 	d.PCIBusID = sysBusID(d.PCIBusID)
 	d.NUMANode = -1
@@ -170,7 +169,7 @@ func capFiles(root string, minor, gi, ci int) []string {
 	for _, file := range []string{fmt.Sprintf("gi%d/access", gi), fmt.Sprintf("gi%d/ci%d/access", gi, ci)} {
 		info, err := keyValues(filepath.Join(root, capsDir(minor), file))
 		if err != nil {
-			continue // an older driver: it has no such files
+			continue // an older driver has no such files
 		}
 		if n, err := strconv.Atoi(info["DeviceFileMinor"]); err == nil {
 			out = append(out, fmt.Sprintf("/dev/nvidia-caps/nvidia-cap%d", n))
@@ -179,7 +178,7 @@ func capFiles(root string, minor, gi, ci int) []string {
 	return out
 }
 
-// ancestors finds how near devices are to each other on the buses, by the kernel's tree, where that is not known.
+// ancestors fills in how near devices are to each other on the buses, by the kernel's tree, if that is unknown.
 func ancestors(root string, devices []Device) {
 	paths := make([][]string, len(devices))
 	for i := range devices {
@@ -219,7 +218,7 @@ func nearness(a, b []string, sameNode bool) int {
 		common++
 	}
 	switch below := max(len(a), len(b)) - common; {
-	case common > 1 && below <= 2: // the switch's own ports are all there is between
+	case common > 1 && below <= 2: // only the switch's own ports are between
 		return CommonSwitch
 	case common > 1:
 		return CommonSwitches

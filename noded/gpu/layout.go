@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// layout.go says into which MIG instances GPUs can be divided. Sizes follow from the GPU's memory as NVIDIA's MIG user
-// guide lists them: A100, H100, H200, B200 have 7 slices of compute and 8 of memory, A30 and RTX PRO 6000 have 4 of
-// each. What the driver itself lists (OfferedProfiles) goes before that.
+// layout.go has the MIG instances into which GPUs can be divided. Sizes follow from the GPU's memory as NVIDIA's MIG
+// user guide lists them: A100, H100, H200, B200 have 7 slices of compute and 8 of memory, A30 and RTX PRO 6000 have 4
+// of each. The driver's own list (OfferedProfiles) has precedence.
 
 // migPart is a profile: how many slices it takes.
 type migPart struct {
@@ -17,7 +17,7 @@ type migPart struct {
 	compute, memory int
 }
 
-// migParts gives a GPU's profiles, smallest first, and how much there is to divide. None where its memory is not known.
+// migParts gives a GPU's profiles, smallest first, and its slices. None if its memory is unknown.
 func migParts(d *Device) (parts []migPart, compute, memory int) {
 	sizes, compute, memory := [][2]int{{1, 1}, {1, 2}, {2, 2}, {3, 4}, {4, 4}, {7, 8}}, 7, 8
 	if strings.Contains(d.Type, "a30") && d.Type != "a300" || strings.Contains(d.Type, "rtxpro") {
@@ -35,9 +35,9 @@ func migParts(d *Device) (parts []migPart, compute, memory int) {
 }
 
 // Layout gives the profiles of the instances that a layout divides this GPU into, none for off: training is two equal
-// halves, inference as many of the smallest as there are, balanced one half and smaller ones; anything else is a list
-// of profiles. offered is what the driver lists for the GPU; nil: it can't be asked before the mode is on, and the
-// GPU's memory says what there is.
+// halves, inference as many of the smallest as possible, balanced one half and smaller ones; any other text is a list
+// of profiles. offered is the driver's list for the GPU; nil: the driver has none before the mode is on, and the
+// profiles follow from the GPU's memory.
 func Layout(d *Device, layout string, offered []string) ([]string, error) {
 	parts, compute, memory := migParts(d)
 	name := func(slices int) string {
@@ -105,7 +105,7 @@ func Layout(d *Device, layout string, offered []string) ([]string, error) {
 
 var offeredForm = regexp.MustCompile(`\bMIG (\d+g\.\d+gb[a-z.+-]*)`)
 
-// OfferedProfiles reads the profiles from what nvidia-smi mig -lgip prints.
+// OfferedProfiles reads the profiles from the output of nvidia-smi mig -lgip.
 func OfferedProfiles(text string) []string {
 	var out []string
 	for _, m := range offeredForm.FindAllStringSubmatch(text, -1) {

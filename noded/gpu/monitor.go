@@ -15,15 +15,15 @@ import (
 )
 
 // monitor.go is NVML's Watch: one child process that lives as long as gnoded does and prints a line of JSON each round.
-// It ends when its standard input does, so that a gnoded that is killed leaves none. A child that crashes, ends or says
-// nothing is replaced.
+// It ends when its standard input does, so that a gnoded that is killed leaves none. A child that crashes, ends or is
+// silent is replaced.
 
 const (
 	monitorArg      = "gbatch-gpu-monitor" // like helperArg
 	monitorSilence  = 4                    // rounds without a line, and at least the timeout: it hangs
 	monitorPause    = time.Second          // before a child is replaced; twice as long each time
 	monitorMaxPause = time.Minute
-	monitorFarewell = 100 * time.Millisecond // for one that is told to end, before it is killed
+	monitorFarewell = 100 * time.Millisecond // between the request to end and the kill
 	monitorWell     = time.Minute            // a child that ran so long was well: the next pause is short again
 	maxLine         = maxAnswer              // bytes of one round
 )
@@ -68,7 +68,7 @@ func monitorMain(library, every string, stdin io.Reader, stdout io.Writer) int {
 	return <-ended // a call into the driver that hangs ends with the process
 }
 
-// Watch runs the monitor. While there is none, each round is an error.
+// Watch runs the monitor. Without a child each round is an error.
 func (s *nvmlSource) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
 	every = max(every, minEvery)
 	var t tracker
@@ -79,7 +79,7 @@ func (s *nvmlSource) Watch(ctx context.Context, every time.Duration, got func([]
 		if time.Since(began) > monitorWell {
 			pause = monitorPause
 		}
-		// One that hangs in the driver may outlive its kill: there is never a second.
+		// A child that hangs in the driver may outlive its kill: wait for its end, so there is never a second.
 		for again := time.Now().Add(pause); ctx.Err() == nil && (time.Now().Before(again) || !closed(gone)); {
 			got(nil, err)
 			if left := time.Until(again); left > 0 {
@@ -110,8 +110,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watchOnce runs one child until it ends, hangs or ctx does, and says why; the child is killed then, and gone is closed
-// when it is no more.
+// watchOnce runs one child until it ends, hangs or ctx does, and says why; then it kills the child, and gone is closed
+// after the child's end.
 func (s *nvmlSource) watchOnce(ctx context.Context, every time.Duration, round func([]sample)) (gone <-chan struct{},
 	err error) {
 	c, err := s.startMonitor(every)
@@ -167,7 +167,7 @@ func (s *nvmlSource) startMonitor(every time.Duration) (*child, error) {
 	return c, nil
 }
 
-// follow passes rounds on until the child stops giving them. nil: it ended, or ctx did.
+// follow forwards rounds until the child stops. nil: it ended, or ctx did.
 func (c *child) follow(ctx context.Context, silence time.Duration, round func([]sample)) error {
 	lines, quit := make(chan []byte), make(chan struct{})
 	defer close(quit)
@@ -218,7 +218,7 @@ func (c *child) follow(ctx context.Context, silence time.Duration, round func([]
 	}
 }
 
-// end ends the child, if it has not ended, and says how it did.
+// end ends the child, if it still runs, and returns how it ended.
 func (c *child) end() error {
 	wait := time.NewTimer(helperGrace)
 	defer wait.Stop()

@@ -2,7 +2,7 @@
 
 package gpu
 
-// monitor_cgo.go is the monitor's questions to the driver. They are asked in its process: see nvml_cgo.go.
+// monitor_cgo.go is the monitor's questions to the driver. They run in its process: see nvml_cgo.go.
 
 import (
 	"encoding/binary"
@@ -39,7 +39,7 @@ type watched struct {
 	parts  []part // its MIG instances
 }
 
-// part is one MIG instance. Those that are made later are seen when gnoded is started again, as by its list of devices.
+// part is one MIG instance. Those made later appear after a restart of gnoded, as in its list of devices.
 type part struct {
 	handle nvml.Device
 	uuid   string
@@ -109,7 +109,7 @@ func (m *nvmlMonitor) find() error {
 	for i := range n {
 		h, r := m.lib.DeviceGetHandleByIndex(i)
 		if r == nvml.ERROR_NO_PERMISSION {
-			continue // a device that a container keeps from us
+			continue // a container hides this device
 		}
 		g, err := watched{handle: h}, failed("", r)
 		if err == nil {
@@ -127,7 +127,7 @@ func (m *nvmlMonitor) find() error {
 	return nil
 }
 
-// parts lists a GPU's instances. What the driver does not tell is not there.
+// parts lists a GPU's instances, as far as the driver gives them.
 func (m *nvmlMonitor) parts(g *watched) {
 	if g.handle == nil || !m.has("nvmlDeviceGetMigMode") || !m.has("nvmlDeviceGetMaxMigDeviceCount") ||
 		!m.has("nvmlDeviceGetMigDeviceHandleByIndex") {
@@ -148,8 +148,8 @@ func (m *nvmlMonitor) parts(g *watched) {
 	}
 }
 
-// register asks for the events that devices can report, and starts waiting for them. A driver that has none is watched
-// without.
+// register asks for the events that devices can report, and starts waiting for them. A driver without events is watched
+// without them.
 func (m *nvmlMonitor) register() {
 	if !m.has("nvmlEventSetCreate") || !m.has("nvmlDeviceRegisterEvents") || !m.has("nvmlDeviceGetSupportedEventTypes") ||
 		!m.has("nvmlEventSetWait_v2") && !m.has("nvmlEventSetWait") {
@@ -178,7 +178,7 @@ func (m *nvmlMonitor) register() {
 	}
 }
 
-// wait passes events on for as long as the process lives.
+// wait forwards events for as long as the process lives.
 func (m *nvmlMonitor) wait(set nvml.EventSet, gpus []watched) {
 	for {
 		e, r := set.Wait(uint32(eventWait.Milliseconds()))
@@ -217,7 +217,7 @@ func (m *nvmlMonitor) keep(e gpuEvent) {
 	}
 }
 
-// round looks at all GPUs.
+// round reads all GPUs.
 func (m *nvmlMonitor) round() ([]sample, error) {
 	out := make([]sample, len(m.gpus))
 	for i := range m.gpus {
@@ -403,7 +403,7 @@ func (m *nvmlMonitor) errors(h nvml.Device, s *sample) nvml.Return {
 	return worst(rs[:]...)
 }
 
-// action asks what the driver says must be done with a device.
+// action asks for the driver's recovery action for a device.
 func (m *nvmlMonitor) action(h nvml.Device, s *sample) nvml.Return {
 	if !m.has("nvmlDeviceGetFieldValues") {
 		return nvml.SUCCESS

@@ -2,9 +2,8 @@
 
 package gpu
 
-// nvml_cgo.go is the helper's question to the driver. It runs in a process of its own: the binding ends the process
-// when the driver lacks a function that is called, so whatever is newer than the oldest driver worth having is looked
-// up first.
+// nvml_cgo.go is the helper's question to the driver. It runs in a separate process: the binding ends the process if
+// the driver lacks a called function, so functions that old drivers lack are looked up first.
 
 import (
 	"errors"
@@ -46,7 +45,7 @@ func query(library string) ([]Device, error) {
 	for i := range n {
 		h, r := lib.DeviceGetHandleByIndex(i)
 		if r == nvml.ERROR_NO_PERMISSION {
-			continue // a device that a container keeps from us
+			continue // a container hides this device
 		}
 		var d Device
 		err := failed("", r)
@@ -60,7 +59,7 @@ func query(library string) ([]Device, error) {
 			if driverGone(err) {
 				return nil, fmt.Errorf("device %d: %w", i, err)
 			}
-			d.Fault, d.MIG, h = faultOf(err), nil, nil // one bad GPU leaves the others
+			d.Fault, d.MIG, h = faultOf(err), nil, nil // one bad GPU does not hide the others
 		}
 		d.Index = len(devices)
 		devices, handles = append(devices, d), append(handles, h)
@@ -70,9 +69,9 @@ func query(library string) ([]Device, error) {
 	return devices, nil
 }
 
-// nvmlError is an answer of the driver that is not the one that was hoped for.
+// nvmlError is an error from the driver.
 type nvmlError struct {
-	what string // that was asked for; "": the device
+	what string // the subject of the question; "": the device
 	ret  nvml.Return
 }
 
@@ -112,7 +111,7 @@ func faultOf(err error) string {
 	return "the driver can't use the GPU: " + err.Error()
 }
 
-// describe asks what a device is. With an error, what it returns is what was known until then.
+// describe asks what a device is. With an error it returns the data read until then.
 func describe(h nvml.Device) (Device, error) {
 	var d Device
 	var r nvml.Return

@@ -2,7 +2,7 @@
 
 package gpu
 
-// place_cgo.go asks the driver how a device is divided, and where it is. What the kernel says of the place is
+// place_cgo.go asks the driver how a device is divided, and where it is. The kernel's data about the place is
 // preferred.
 
 import (
@@ -79,8 +79,7 @@ func (in *Instance) describe(has func(string) bool, m nvml.Device, d *Device) er
 	return nil
 }
 
-// neighbours fills in how near devices are to each other, if the driver says so of all, and the CPUs that are close to
-// each.
+// neighbours fills in how near devices are to each other, if the driver has this for all, and the CPUs close to each.
 func neighbours(has func(string) bool, handles []nvml.Device, devices []Device) {
 	if has("nvmlDeviceGetCpuAffinity") {
 		for i, h := range handles {

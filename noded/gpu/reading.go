@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Reading is how one GPU, or one MIG instance, is at one moment. Readings of instances follow those of all GPUs; they
-// have the instance's UUID, the GPU's index, and only its memory and processes, as far as the source tells. Numbers
+// Reading is the state of one GPU, or one MIG instance, at one moment. Readings of instances follow those of all GPUs;
+// they have the instance's UUID, the GPU's index, and only its memory and processes, if the source has them. Numbers
 // that the source does not have are -1.
 type Reading struct {
 	UUID         string
@@ -37,10 +37,10 @@ const (
 	FaultRetired = "retired" // memory pages wait for a reset to be taken out of use
 	FaultLost    = "lost"    // it has fallen off the bus, or the driver can't use it
 
-	FaultRecovery = "recovery" // the driver says what must be done with it; Code is NVML's number
+	FaultRecovery = "recovery" // the driver's recovery action; Code is NVML's number
 )
 
-// Fault is something that went wrong with a GPU. Fatal: it should get no more work until somebody has looked, or has
+// Fault is something that went wrong with a GPU. Fatal: it should get no more work until an operator has checked or
 // reset it.
 type Fault struct {
 	Kind  string
@@ -55,7 +55,7 @@ const (
 	maxFaults    = 32
 )
 
-// plain is a reading that says nothing but that the device is there.
+// plain is a reading without data, of a device that exists.
 func plain(d *Device) Reading {
 	return Reading{UUID: d.UUID, Index: d.Index, UtilPct: -1, MemUtilPct: -1, MemUsedMiB: -1, MemTotalMiB: d.MemMiB,
 		TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1}

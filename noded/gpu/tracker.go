@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// tracker.go makes readings of what the monitor sees. What is new since the last reading is found here and not in the
-// monitor, so that nothing is told twice, or never, because a monitor was replaced.
+// tracker.go makes readings of the monitor's samples. It, and not the monitor, finds new faults since the last reading,
+// so that a replaced monitor causes no repeated or lost fault.
 
 // sample is one GPU in one round of the monitor, without Faults.
 type sample struct {
@@ -37,10 +37,10 @@ type event struct {
 	Instance int // GPU instance; -1 the whole GPU
 }
 
-// tracker remembers what was told.
+// tracker remembers the reported faults.
 type tracker struct{ gpus []seen }
 
-// seen is what is known of a GPU.
+// seen is the known data of a GPU.
 type seen struct {
 	uuid                                string
 	index                               int
@@ -54,7 +54,7 @@ type seen struct {
 func (t *tracker) take(gpus []sample) []Reading {
 	out := make([]Reading, 0, len(gpus))
 	there := map[*seen]bool{}
-	t.gpus = slices.Grow(t.gpus, len(gpus)) // find adds, and what it gave before stays
+	t.gpus = slices.Grow(t.gpus, len(gpus)) // find appends, and its earlier results stay valid
 	for i := range gpus {
 		g := &gpus[i]
 		s := t.find(g)
@@ -84,7 +84,7 @@ func (t *tracker) take(gpus []sample) []Reading {
 	return out
 }
 
-// unknown is a reading of nothing.
+// unknown is a reading without data.
 func unknown(uuid string, index int) Reading {
 	return Reading{UUID: uuid, Index: index, UtilPct: -1, MemUtilPct: -1, MemUsedMiB: -1, MemTotalMiB: -1, TempC: -1,
 		PowerMilliW: -1, EnergyMilliJ: -1}
@@ -107,7 +107,7 @@ func (t *tracker) find(g *sample) *seen {
 	return &t.gpus[len(t.gpus)-1]
 }
 
-// faults gives what is new.
+// faults gives the new faults.
 func (s *seen) faults(g *sample) []Fault {
 	var out []Fault
 	add := func(f Fault) {
@@ -151,7 +151,7 @@ func (s *seen) faults(g *sample) []Fault {
 	return out
 }
 
-// grown gives how many errors there are new. The count starts again at a reset; what there is at first is old.
+// grown gives the number of new errors. The count starts again at a reset; errors of the first reading are old.
 func (s *seen) grown(now int64) int64 {
 	if now < 0 {
 		return 0

@@ -2,16 +2,16 @@ package gpu
 
 import "fmt"
 
-// xid.go says what the driver's error numbers mean for a GPU. Source: NVIDIA's "Analyzing Xid Errors with the Xid
-// Catalog", as of autumn 2025, each row's immediate action. Fatal are the rows whose action is to reset the GPU,
-// restart the machine or have the hardware looked at. Those whose action is to start the application again, or nothing,
-// are not: a job made them, or the driver contained them, and the next job is safe. Rows without an action (167 to 173)
-// go by their names. 61 is in the older catalogue only.
+// xid.go has the meaning of the driver's error numbers. Source: NVIDIA's "Analyzing Xid Errors with the Xid Catalog",
+// as of autumn 2025, each row's immediate action. Fatal are the rows whose action is to reset the GPU, restart the
+// machine or have the hardware looked at. Those whose action is to start the application again, or nothing, are not: a
+// job made them, or the driver contained them, and the next job is safe. Rows without an action (167 to 173) go by
+// their names. 61 is in the older catalogue only.
 
 type xid struct {
 	text    string
 	fatal   bool
-	decides bool // the driver's recovery action says whether it is fatal; where that is not known, it is
+	decides bool // the driver's recovery action says whether it is fatal; if that is unknown, it is
 }
 
 // xidRow is one line of the catalogue, of errors that mean the same.
@@ -94,8 +94,8 @@ var xids = func() map[int]xid {
 	return out
 }()
 
-// xidOf gives what an error means. Numbers that are not in the rows are told and not fatal: most are of channels, that
-// is of one process.
+// xidOf gives the meaning of an error. Numbers that are not in the rows are reported and not fatal: most are of
+// channels, so of one process.
 func xidOf(code int) (xid, bool) {
 	x, ok := xids[code]
 	return x, ok
@@ -105,7 +105,7 @@ func xidOf(code int) (xid, bool) {
 const unknownXID = 999
 
 // xidFault is the fault of one error of that number. instance is the GPU instance that it is of, -1 for the whole GPU.
-// recovery is what the driver says must be done with the GPU now.
+// recovery is the driver's recovery action for the GPU now.
 func xidFault(code, instance int, r recovery) Fault {
 	f := Fault{Kind: FaultXID, Code: code}
 	x, ok := xidOf(code)
@@ -123,7 +123,7 @@ func xidFault(code, instance int, r recovery) Fault {
 	return f
 }
 
-// recovery is what the driver says must be done with a GPU: NVML's GPU recovery action.
+// recovery is NVML's GPU recovery action: how the driver wants a GPU to be repaired.
 type recovery int
 
 // The actions, with NVML's numbers.
@@ -136,7 +136,7 @@ const (
 	recoveryDrainAndReset recovery = 4
 )
 
-// fault gives what an action says of the GPU; ok is false where there is nothing to do.
+// fault gives the fault of an action; ok is false if there is nothing to do.
 func (r recovery) fault() (f Fault, ok bool) {
 	f = Fault{Kind: FaultRecovery, Code: int(r), Fatal: true}
 	switch r {
@@ -148,7 +148,7 @@ func (r recovery) fault() (f Fault, ok bool) {
 		f.Text = "the driver says that the machine must be restarted"
 	case recoveryDrainP2P:
 		f.Text = "the driver says that NVLink traffic of the GPU must end before it can be reset"
-	case recoveryDrainAndReset: // what runs may end: its memory is sound
+	case recoveryDrainAndReset: // running work may end: its memory is sound
 		f.Text, f.Fatal = "the driver says that the GPU should be reset when its work has ended", false
 	default:
 		f.Text = fmt.Sprintf("the driver recommends recovery action %d", int(r))

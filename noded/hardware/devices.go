@@ -140,7 +140,7 @@ func (f *finder) ask() {
 		return
 	}
 	devices, err := f.source.Devices()
-	if err != nil && kind == "" && !errors.Is(err, gpu.ErrNoDriver) { // AutoDetect is not set: the kernel's list is enough
+	if err != nil && kind == "" && !errors.Is(err, gpu.ErrNoDriver) { // AutoDetect unset: use the kernel
 		if known, kerr := gpu.Kernel("/").Devices(); kerr == nil && len(known) > 0 {
 			f.note("NVML can't be asked (%v): the GPUs are known from /proc/driver/nvidia, without readings and links", err)
 			f.source, devices, err = gpu.Kernel("/"), known, nil
