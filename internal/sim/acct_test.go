@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestAcctDump: what gacct -P and sacct -P print is read: steps, arrays' tasks, types of GPUs, jobs that are not over.
+// TestAcctDump reads the output of gacct -P and sacct -P: steps, arrays' tasks, types of GPUs, jobs that have not
+// ended.
 func TestAcctDump(t *testing.T) {
 	head := "JobID|User|Account|Partition|Submit|Start|End|Timelimit|State|NNodes|AllocCPUS|AllocTRES"
 	row := func(id, start, end, limit, state, nodes, cpus, tres string) string {

@@ -12,7 +12,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// guardWatch is the default scheduler that notes since when each job has been the first whose patience has ended.
+// guardWatch is the default scheduler; it records the time at which each job became the first of those whose patience
+// has ended.
 type guardWatch struct {
 	byDefault
 	first map[model.JobID]model.Time
@@ -28,8 +29,8 @@ func (g *guardWatch) Plan(v *state.View, now model.Time) model.Plan {
 	return g.planner.Plan(v, now, g.policy)
 }
 
-// TestNoStarvation: a job that has become the first of those whose patience has ended starts before the longest time
-// limit of all has passed, whatever comes and however wrong the planned times are; and everybody becomes first.
+// TestNoStarvation checks that a job that has become the first of those whose patience has ended starts within the
+// longest time limit of all jobs, for any later jobs and wrong planned times, and that every job becomes the first.
 func TestNoStarvation(t *testing.T) {
 	met := 0
 	for seed := range uint64(40) {
@@ -39,9 +40,9 @@ func TestNoStarvation(t *testing.T) {
 		longest := int64(0)
 		for i := range w.Jobs {
 			j := &w.Jobs[i]
-			j.Submit = j.Submit * int64(10+rng.IntN(4)) / 10 / int64(1+seed%3) // up to far more than the machine can do
+			j.Submit = j.Submit * int64(10+rng.IntN(4)) / 10 / int64(1+seed%3) // up to far more than the machine's capacity
 			if rng.IntN(5) == 0 {
-				j.Request = j.Run * int64(1+rng.IntN(40)) // limits far above what jobs take, so that planned times are wrong
+				j.Request = j.Run * int64(1+rng.IntN(40)) // limits far above the run times, so that planned times are wrong
 			}
 			longest = max(longest, j.Request)
 		}
@@ -73,8 +74,8 @@ func TestNoStarvation(t *testing.T) {
 	}
 }
 
-// TestDefaultBeatsEASY: on the real logs, as they are and with shaken submissions, the default waits and slows down
-// less than EASY and starves nobody: the longest wait is at most twice EASY's.
+// TestDefaultBeatsEASY checks on the real logs, with original and shaken submissions, that the default has less wait
+// and slowdown than EASY and no starvation: the longest wait is at most twice EASY's.
 func TestDefaultBeatsEASY(t *testing.T) {
 	for _, x := range []struct {
 		log            string
@@ -109,7 +110,7 @@ func TestDefaultBeatsEASY(t *testing.T) {
 	}
 }
 
-// TestDefaultRepeats: equal workloads give equal schedules.
+// TestDefaultRepeats checks that equal workloads give equal schedules.
 func TestDefaultRepeats(t *testing.T) {
 	for seed := range uint64(5) {
 		work := func() *Workload { return randomWork(rand.New(rand.NewPCG(seed, 2)), 12, 400) }

@@ -5,8 +5,8 @@
 // job ends when the trace says so. There is no second model of the cluster and no second scheduler:
 // only a virtual clock replaces the daemons.
 //
-// The way of a replay: read.go opens a file and tells its format; swf.go, gpucsv.go, openb.go and
-// acct.go read one format each into a Workload; machine.go makes the cluster's configuration,
+// The stages of a replay: read.go opens a file and detects its format; swf.go, gpucsv.go, openb.go
+// and acct.go read one format each into a Workload; machine.go makes the cluster's configuration,
 // scheduler.go the policy by its name (orders.go has the published orders, configured.go what a
 // configuration asks for); replay.go is the clock, preempt.go what preemption does to it;
 // metrics.go computes the results, report.go, jobsout.go and plot.go show them. verb.go combines

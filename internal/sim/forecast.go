@@ -72,7 +72,7 @@ func RunForward(ctx context.Context, st *state.State, now model.Time, plan Plann
 	return f.Forecast, nil
 }
 
-// forward is a forecast under way.
+// forward is a forecast in progress.
 type forward struct {
 	*Forecast
 	st      *state.State

@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// TestForecastOfSuspended: a queue is run forward past jobs that are suspended for others, before the dump or after it:
-// who sleeps goes on with what it has left, and one that an operator has suspended never ends.
+// TestForecastOfSuspended runs a queue forward with jobs that are suspended for others, before the dump or after it:
+// such a job continues with its remaining time, and one that an operator has suspended never ends.
 func TestForecastOfSuspended(t *testing.T) {
 	const begin = model.Time(1_000_000_000)
 	m := preemptMachine(t, "SUSPEND,GANG", "CANCEL")

@@ -2,8 +2,8 @@ package sim
 
 import "testing"
 
-// TestNumbersGiveAMachine: what --nodes, --cpus-per-node and --gpus-per-node mean. One-CPU nodes, and a single node,
-// are a pool: on which of them a job runs can't matter, and published schedules know no nodes.
+// TestNumbersGiveAMachine checks --nodes, --cpus-per-node and --gpus-per-node. One-CPU nodes, and a single node, are a
+// pool: the choice of node can't matter, and published schedules have no nodes.
 func TestNumbersGiveAMachine(t *testing.T) {
 	w := &Workload{Name: "log", MaxProcs: 128}
 	for _, c := range []struct {

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// This file is a second opinion that shares nothing with the scheduler, the state or the replay: EASY and conservative
-// backfill of a pool over lists of jobs, from the papers' definitions, one pass per second. What it says of a log,
-// production has to say.
+// naive_test.go is a second implementation that shares no code with the scheduler, the state or the replay: EASY and
+// conservative backfill of a pool over lists of jobs, from the papers' definitions, one pass per second. Production
+// must give the same schedules.
 
-// naiveRun is a job that runs.
+// naiveRun is a running job.
 type naiveRun struct {
 	end, limit int64
 	procs      int64
@@ -104,9 +104,8 @@ func naiveEASY(w *Workload) []int64 {
 	})
 }
 
-// naiveConservative gives each job a reservation when it comes, and after an end before its limit each in turn a better
-// one where there is one. Whether a job fits somewhere is asked of every second at which something may change, by
-// adding up.
+// naiveConservative gives each job a reservation when it arrives; after an end before the limit, each job in turn gets
+// a better one if there is one. It checks a job's fit at every second with a possible change, by summing up.
 func naiveConservative(w *Workload) []int64 {
 	held := map[int]int64{}
 	return naiveLog(w, func(now, _ int64, running []naiveRun, queue []int, early bool) (start []int, wake int64) {
@@ -168,8 +167,8 @@ func naiveConservative(w *Workload) []int64 {
 	})
 }
 
-// naiveWork makes logs of another character with each seed: sizes in powers of two or whole machines, sessions of equal
-// jobs, round limits, none, or exact ones, quiet and crowded times.
+// naiveWork makes a different kind of log for each seed: sizes in powers of two or whole machines, sessions of equal
+// jobs, round, missing or exact limits, quiet and crowded times.
 func naiveWork(seed uint64, jobs int) *Workload {
 	rng := rand.New(rand.NewPCG(seed, 77))
 	procs := []int{1, 7, 64, 100, 338}[seed%5]
@@ -200,7 +199,7 @@ func naiveWork(seed uint64, jobs int) *Workload {
 	return w
 }
 
-// TestNaive: on synthetic logs production starts every job when the plain definitions do.
+// TestNaive checks on synthetic logs that production starts every job when the plain definitions do.
 func TestNaive(t *testing.T) {
 	for _, x := range []struct {
 		scheduler string

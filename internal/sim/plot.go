@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Measures of the drawing, in SVG units, and its colours, one for each result (Okabe and Ito's, which people who see
-// colours differently can tell apart).
+// Measures of the drawing, in SVG units, and its colours, one for each result (Okabe and Ito's, which are distinct for
+// colour-blind people).
 const (
 	plotWide   = 960
 	plotLeft   = 70

@@ -18,7 +18,7 @@ type Preempted struct {
 	Suspended int     `json:"suspended"`  // times that a job was
 	Requeued  int     `json:"requeued"`   // times that a job was
 	Cancelled int     `json:"cancelled"`  // jobs
-	Lost      float64 `json:"lost_hours"` // unit-hours of those who were requeued or cancelled
+	Lost      float64 `json:"lost_hours"` // unit-hours of requeued or cancelled jobs
 }
 
 // interruptions is a replay's record of jobs that are ended or suspended for others.
@@ -27,7 +27,7 @@ type interruptions struct {
 	may    bool                   // the configuration has jobs suspended: they have to be known to run
 	asleep map[model.JobID]ending // at is what is left, seconds
 	again  map[model.JobID]uint32 // attempts after the first
-	killed []ending               // ended for others in the reports at hand
+	killed []ending               // ended for others in the current reports
 	report []state.Report         // scratch
 }
 

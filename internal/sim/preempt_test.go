@@ -51,8 +51,8 @@ func replayOn(t *testing.T, w *Workload, m *Machine) *Outcome {
 	return o
 }
 
-// TestPreemption: a workload under each PreemptMode, as a person can check it. Who is suspended goes on with what it
-// had left, who is requeued begins anew, who is cancelled is no part of the result.
+// TestPreemption replays a workload that can be checked by hand under each PreemptMode. A suspended job continues with
+// its remaining time, a requeued one starts again, a cancelled one is no part of the result.
 func TestPreemption(t *testing.T) {
 	w := &Workload{Name: "preempt"}
 	for _, j := range []Job{
@@ -87,8 +87,8 @@ func TestPreemption(t *testing.T) {
 	golden.Compare(t, "testdata/preempt.txt", b.Bytes())
 }
 
-// TestPreemptedWorkIsKept: on random workloads everybody runs as long as the trace says and no processor is used twice,
-// whatever the mode; processors in use over time are the work that was done, in vain or not.
+// TestPreemptedWorkIsKept checks on random workloads, in each mode, that every job runs as long as in the trace and no
+// processor is used twice; the sum of processors in use over time equals the work done, lost work included.
 func TestPreemptedWorkIsKept(t *testing.T) {
 	var all Preempted
 	for seed := range 20 {

@@ -28,11 +28,11 @@ func randomWork(rng *rand.Rand, procs, jobs int) *Workload {
 	return w
 }
 
-// keepSeeds is how many of the workloads are held to the conservative reference too.
+// keepSeeds is the number of workloads that are compared with the conservative reference too.
 const keepSeeds = 30
 
-// TestProductionEqualsReference: on random workloads the production planner starts every job when the plainest planner
-// does, for every named scheduler and both ways of events.
+// TestProductionEqualsReference checks on random workloads that the production planner starts every job when the
+// simplest planner does, for every named scheduler and both kinds of events.
 func TestProductionEqualsReference(t *testing.T) {
 	for seed := range 30 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 5))
@@ -57,7 +57,7 @@ func TestProductionEqualsReference(t *testing.T) {
 	}
 }
 
-// overfull fails the test where more processors are in use than there are.
+// overfull fails the test if more processors are in use than exist.
 func overfull(t *testing.T, o *Outcome) {
 	for _, s := range o.Load {
 		if s.Busy > int64(o.Work.MaxProcs) || s.Busy < 0 || s.Queued < 0 {
@@ -71,7 +71,7 @@ func overfull(t *testing.T, o *Outcome) {
 	}
 }
 
-// TestShake: submissions move by 0 to the given seconds, equally for equal seeds, and the schedule with them.
+// TestShake checks that submissions move by 0 to the given seconds, equally for equal seeds, and change the schedule.
 func TestShake(t *testing.T) {
 	make := func(seed uint64) *Workload {
 		w := randomWork(rand.New(rand.NewPCG(1, 1)), 8, 200)
@@ -101,7 +101,7 @@ func TestShake(t *testing.T) {
 	}
 }
 
-// TestReplayStops: a replay ends when its context does.
+// TestReplayStops checks that a replay ends when its context does.
 func TestReplayStops(t *testing.T) {
 	w := randomWork(rand.New(rand.NewPCG(1, 1)), 8, 2000)
 	m, err := NewMachine(w, Size{})
@@ -119,8 +119,8 @@ func TestReplayStops(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever a file holds, reading it ends in a workload whose jobs can be run, or in an error that names the
-// file and, for a bad line, the line.
+// FuzzRead checks that reading any file gives a workload whose jobs can run, or an error that names the file and, for a
+// bad line, the line.
 func FuzzRead(f *testing.F) {
 	f.Add("; MaxProcs: 4\n1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1\n")
 	f.Add("1 0 -1 10 2 1.5 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1\n2 0\n")

@@ -9,14 +9,14 @@ import (
 	"gbatch/internal/state"
 )
 
-// reference plans for a single pool in the plainest way, with a list of free processors over time that is made anew at
-// each pass. It gives all published schedules; what the production planner gives must be equal to it.
+// reference is the simplest planner of a single pool, with a list of free processors over time that it rebuilds at each
+// pass. It gives all published schedules; the production planner must give the same.
 //
 // FIFO and EASY remember nothing between passes. Conservative backfill does: a job gets its reservation when it
-// arrives, the earliest that delays nobody, and keeps it; when it falls due, the job starts, also where nothing else
-// happens. When something has ended before its limit, every waiting job, in order of arrival, gives up its reservation
-// and takes the earliest that there is then, once through the queue. Made anew from nothing, moved at each pass, or
-// moved after an end at the limit as well, reservations give other schedules.
+// arrives, the earliest that delays no other job, and keeps it; when it falls due, the job starts, even without another
+// event. When a job has ended before its limit, every pending job, in order of arrival, gives up its reservation and
+// takes the earliest one available, once through the queue. Reservations that are rebuilt from nothing, moved at each
+// pass, or also moved after an end at the limit give other schedules.
 type reference struct {
 	back  sched.Backfill
 	score func(sized) float64
@@ -49,7 +49,7 @@ func (p *profile) take(from, to model.Time, procs int) {
 	}
 }
 
-// earliest gives the first moment from which on the job fits for all of its time.
+// earliest gives the first moment from which the job fits for its whole time.
 func (p profile) earliest(j *model.Job) model.Time {
 	for i := range p {
 		from := p[i].at

@@ -320,7 +320,7 @@ func (r *replay) impossible(sp *model.Spec) string {
 	return text
 }
 
-// report tells the state of the ends at hand.
+// report passes the current ends to the state.
 func (r *replay) report(at int64) {
 	r.apply(at, &state.Reports{Reports: r.gone})
 	r.settle()

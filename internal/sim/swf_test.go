@@ -19,8 +19,8 @@ func job18(id, submit, run, procs, reqProcs, reqTime, status, user any) string {
 		status, user)
 }
 
-// TestSWFOddities: what is odd in logs of the Parallel Workloads Archive is cleaned as the studies do, and what was
-// left out is said.
+// TestSWFOddities checks that errors in logs of the Parallel Workloads Archive are cleaned as the studies do, and that
+// omitted lines are reported.
 func TestSWFOddities(t *testing.T) {
 	for _, x := range []struct {
 		name  string
@@ -78,7 +78,7 @@ func TestSWFOddities(t *testing.T) {
 	}
 }
 
-// TestSWFRefused: a file that is no log says so, with the line and what is wrong with it.
+// TestSWFRefused checks that a file that is no log is refused with the line and the error in it.
 func TestSWFRefused(t *testing.T) {
 	for _, x := range []struct{ text, want string }{
 		{"1 2 3\n", "log:1: 3 fields"},
@@ -97,7 +97,7 @@ func TestSWFRefused(t *testing.T) {
 	}
 }
 
-// TestSeveralGzipMembers: a file that was packed in pieces is read to its end.
+// TestSeveralGzipMembers checks that a file of several gzip members is read to its end.
 func TestSeveralGzipMembers(t *testing.T) {
 	var b bytes.Buffer
 	for _, text := range []string{"; MaxProcs: 4\n" + job18(1, 0, 10, 2, 2, 20, 1, 3) + "\n" +
@@ -116,7 +116,8 @@ func TestSeveralGzipMembers(t *testing.T) {
 	}
 }
 
-// TestTooLargeForTheMachine: jobs that the machine can never run are counted and hold nobody up, with every scheduler.
+// TestTooLargeForTheMachine checks with every scheduler that jobs that the machine can never run are counted and delay
+// no other job.
 func TestTooLargeForTheMachine(t *testing.T) {
 	text := "; MaxProcs: 8\n" + strings.Join([]string{job18(1, 0, 10, 8, 8, 20, 1, 3), job18(2, 1, 10, 9, 9, 20, 1, 3),
 		job18(3, 2, 10, 8, 8, 20, 1, -1), job18(4, 2, 10, 100, 100, 20, 1, 3)}, "\n") + "\n"

@@ -99,7 +99,7 @@ func (w *Workload) add(j Job) {
 	w.Jobs = append(w.Jobs, j)
 }
 
-// Shake shifts every submission by 0 to most seconds, drawn with seed, and orders the jobs anew. Results that change
+// Shake shifts every submission by 0 to most seconds, drawn with seed, and sorts the jobs again. Results that change
 // much with it are no evidence about a scheduler.
 //
 // Source: Tsafrir, Ouaknine, Feitelson: Reducing performance evaluation sensitivity and variability by input shaking,

@@ -384,7 +384,7 @@ func (q *queue) printTable(t *queueTable, now time.Time) error {
 		return env.Complaint{Text: err.Error()}
 	}
 	if q.every > 0 {
-		_, _ = io.WriteString(q.Stdout, "\n") // the flush that follows tells of errors
+		_, _ = io.WriteString(q.Stdout, "\n") // the next flush reports errors
 	}
 	return nil
 }

@@ -26,6 +26,6 @@
 //   - A private key that others can read is not used.
 //
 // Read identity.go (what a certificate says), issue.go (making them), load.go (reading them),
-// tls.go (the configurations), listener.go with strangers.go (who may hold it up, and for how
-// long), giveup.go (peers that have gone), explain.go (handshakes that fail, in words).
+// tls.go (the configurations), listener.go with strangers.go (limits on strangers), giveup.go
+// (peers that have gone), explain.go (errors of failed handshakes).
 package pki

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Lifetimes. A certificate can be issued anew at any time; the daemon takes it at its next start.
+// Lifetimes. A certificate can be renewed at any time; the daemon reads it at its next start.
 const (
 	CALifetime   = 20 * 365 * 24 * time.Hour
 	CertLifetime = 10 * 365 * 24 * time.Hour

@@ -114,7 +114,7 @@ func (l *Listener) Proto(proto string) net.Listener {
 	return nil
 }
 
-// Close stops listening, ends handshakes under way and all protocols' listeners, and waits for its goroutines. Accepted
+// Close stops listening, ends current handshakes and all protocols' listeners, and waits for its goroutines. Accepted
 // connections stay open. It is idempotent.
 func (l *Listener) Close() error {
 	l.mu.Lock()

@@ -159,7 +159,7 @@ func TestTwoProtocolsOnOnePort(t *testing.T) {
 	if got, err := d.call(t, dir, RoleNode, RoleCtld); err != nil {
 		t.Errorf("rpc beside it: %q, %v", got, err)
 	}
-	// A protocol whose listener is closed takes nobody; the others go on.
+	// A closed protocol's listener accepts no peer; the others continue.
 	if err := raft.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestSilentStrangersGiveWay(t *testing.T) {
 	if _, err := silent[0].Read(make([]byte, 1)); err == nil || errors.As(err, &n) && n.Timeout() {
 		t.Errorf("the oldest silent one got %v", err)
 	}
-	// Close doesn't wait for those who are left.
+	// Close doesn't wait for the remaining peers.
 	start := time.Now()
 	d.stop()
 	if took := time.Since(start); took > HandshakeTimeout/2 {

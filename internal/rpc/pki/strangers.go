@@ -11,8 +11,8 @@ const (
 	maxStrangers  = 1024        // addresses remembered; with more, the log waits for some to grow old
 )
 
-// strangers decides which refused connections are logged: one an address and minute, whatever the port, and no more
-// addresses a minute than it can remember. The zero value is ready.
+// strangers decides which refused connections are logged: one per address and minute, for any port, and at most
+// maxStrangers addresses per minute. The zero value is ready.
 type strangers struct {
 	mu   sync.Mutex
 	seen map[string]*stranger

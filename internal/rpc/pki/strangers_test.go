@@ -15,7 +15,8 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// Who may not connect, what both sides say about it, and that it never reaches a handler.
+// TestStrangers checks which peers are refused, the errors on both sides, and that no request of theirs reaches a
+// handler.
 func TestStrangers(t *testing.T) {
 	dir, other, sameName := testCA(t, "c"), testCA(t, "d"), testCA(t, "c")
 	ctld := func(t *testing.T) *daemon { return startDaemon(t, dir, RoleCtld, "ctld1", nil) }

@@ -37,8 +37,8 @@ func ServerTLS(dir, role, name string) (*tls.Config, error) {
 	}, nil
 }
 
-// ClientTLS is the configuration with which the daemon of that role and name makes connections. It goes to Dial,
-// which adds the role it expects; without that it connects to nobody.
+// ClientTLS is the configuration with which the daemon of that role and name makes connections. It goes to Dial, which
+// adds the expected role; without a role it connects to no peer.
 func ClientTLS(dir, role, name string) (*tls.Config, error) {
 	p, err := loadPair(dir, role, name, time.Now())
 	if err != nil {

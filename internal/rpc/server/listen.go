@@ -16,9 +16,9 @@ import (
 )
 
 // A daemon's unix socket. Three things can be at its path when a daemon starts: nothing, the socket of a daemon that
-// was killed, or that of a daemon that lives. A lock on PATH.lock, held while the listener is open, tells the last two
-// apart without a race between two daemons that start at the same time. The new socket is made under another name, gets
-// its mode, and is renamed over the old one, so commands always find a socket that they may use.
+// was killed, or that of a live daemon. A lock on PATH.lock, held while the listener is open, tells the last two apart
+// without a race between two daemons that start at the same time. The new socket is made under another name, gets its
+// mode, and is renamed over the old one, so commands always find a socket that they may use.
 
 const (
 	listenBacklog = 4096 // connections not yet accepted; the kernel caps it at net.core.somaxconn

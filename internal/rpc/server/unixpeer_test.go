@@ -15,7 +15,7 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// childSocket makes the test binary a client: it asks the socket that the variable names who it is.
+// childSocket makes the test binary a client: it asks the server at the variable's socket for its own identity.
 const childSocket = "GBATCH_TEST_RPC_SOCKET"
 
 func TestMain(m *testing.M) {
