@@ -164,6 +164,7 @@ type placedStep struct {
 	Terminal  bool   // a user is at task 0's terminal
 	Host      string // host of its command; "": not known
 	PID       int32  // of its command
+	OOMKill   bool   // it ends as a whole when a process of it is killed for lack of memory
 }
 
 func (x *placedStep) Wire(c *wire.C) {
@@ -181,6 +182,7 @@ func (x *placedStep) Wire(c *wire.C) {
 	wire.Bool(c, &x.Terminal)
 	wire.Text(c, &x.Host, model.MaxName)
 	wire.Int(c, &x.PID)
+	wire.Bool(c, &x.OOMKill)
 }
 
 // stepOver ends a step. Its number is not used again.

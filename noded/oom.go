@@ -2,22 +2,26 @@ package noded
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
 	"gbatch/noded/procs"
+	"gbatch/noded/shim"
 )
 
 // oom.go explains the end of a job whose processes the kernel killed for lack of memory: the limit, the peak, the
-// killed processes, and what to ask for next time, as far as known. It does not watch jobs: the kernel counts its
-// kills, and gnoded reads the kernel's log, if it may, when a job with such kills has ended.
+// killed processes, and what to ask for next time, as far as known. The kernel counts its kills, and gnoded reads the
+// kernel's log, if it may, when a job with such kills has ended. Only steps that end at their first kill
+// (--oom-kill-step) are watched.
 
 const (
 	maxOOMKills  = 256 // kills of the node that are remembered
@@ -25,6 +29,8 @@ const (
 	maxKmsgReads = 1 << 16
 
 	oomPrefix = "gbatch: " // of the line in the job's standard error
+
+	oomLook = 100 * time.Millisecond // between two looks at the kills of a step with --oom-kill-step
 )
 
 // oomKill is one process that the kernel killed.
@@ -244,5 +250,53 @@ func (n *Noded) oomSentence(c *clearing, use usage, seen *sampled) string {
 func (o *oomStory) sawIn(seen *sampled) {
 	if seen != nil {
 		o.bigPID, o.bigName, o.bigKB = seen.procs.BigPID, seen.procs.BigName, seen.procs.BigKB
+	}
+}
+
+// watchOOM calls kill when the kernel has killed a process for lack of memory in a step or, with stepBatch, of a job's
+// script. It looks at the counter, which both versions of control groups have, also after a restart of gnoded; v2's
+// memory.oom.group would leave a step's other nodes alive, and take the steps with the script. It ends with the group.
+func (n *Noded) watchOOM(key sampleKey, kill func(context.Context)) {
+	time.AfterFunc(oomLook, func() {
+		n.stops.Do(func(ctx context.Context) {
+			group := n.sampler.groupOf(key)
+			if group == nil || ctx.Err() != nil {
+				return
+			}
+			switch kills, err := group.OwnOOMKills(); {
+			case err != nil: // it has just been removed
+			case kills > 0:
+				kill(ctx)
+			default:
+				n.watchOOM(key, kill)
+			}
+		})
+	})
+}
+
+// watchScript ends a job's script at its first kill, if the job wants that.
+func (l *loop) watchScript(a *attempt) {
+	if a.rec.Order == nil || !a.rec.Order.Spec.Extra().OOMKill {
+		return
+	}
+	key := a.key
+	l.n.watchOOM(wholeJob(key), func(ctx context.Context) { l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree) })
+}
+
+// watchStep ends a step on all its nodes at its first kill, if it or its job wants that.
+func (l *loop) watchStep(s *step) {
+	if !s.rec.OOMKill || s.alert {
+		return
+	}
+	s.alert = true
+	m := msgStepOOM{s.job.key, s.id}
+	l.n.watchOOM(s.sampleKey(), func(context.Context) { l.n.inbox.post(m) })
+}
+
+// onStepOOM ends a step's tasks here, and at once on its other nodes if this node manages it; otherwise the manager
+// hears of the kill with the end of this part.
+func (l *loop) onStepOOM(m msgStepOOM) {
+	if s := l.step(m.key, m.id); s != nil {
+		l.stepHappens(s, sevKill, stepNews{})
 	}
 }

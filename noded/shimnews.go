@@ -196,6 +196,9 @@ func (l *loop) begin(a *attempt, ev *shim.Event) error {
 	if a.rec != nil {
 		l.n.sampler.begin(wholeJob(a.key), a.rec.Use, a.began, ev.PID)
 		l.n.sampler.restore(a.rec)
+		if first {
+			l.watchScript(a)
+		}
 	}
 	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil && k.launched.Started != 0 || a.will != wanted {
 		return nil // reported before a restart, or of no interest

@@ -63,6 +63,7 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 		}
 		if first && !ev.Done() {
 			l.n.sampler.begin(s.sampleKey(), l.n.stepShape(s), s.began, ev.PID)
+			l.watchStep(s)
 		}
 	} else if s.began == 0 && ev.Stage != shim.StageOrder {
 		// A program that can't be run is a step of its own all the same.

@@ -125,6 +125,9 @@ func (l *loop) actPart(p *part, do partAct, in *partNews) {
 	case partEnds:
 		p.use = in.ev.Use
 		p.step.oom = p.step.oom || in.ev.OOM
+		if in.ev.OOM && p.step.rec.OOMKill {
+			l.stepHappens(p.step, sevKill, stepNews{})
+		}
 		p.failTasks(l) // its events of the other tasks came before
 	case partRedial:
 		p.hangUp()

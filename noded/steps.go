@@ -58,6 +58,7 @@ type step struct {
 	cause model.StopCause
 	uid   uint32 // who cancelled it
 	oom   bool   // the kernel killed processes of it for lack of memory
+	alert bool   // its kills are watched (--oom-kill-step)
 
 	timer   *time.Timer // its phase's deadline
 	turn    uint64      // number of the timer: messages of older timers are ignored
@@ -121,6 +122,10 @@ type (
 		oom  string // the sentence about processes that were killed for lack of memory
 		left error
 	}
+	msgStepOOM struct { // a process of it was killed for lack of memory
+		key proto.Attempt
+		id  int32
+	}
 	msgStepDeadline struct { // its phase has taken too long
 		key  proto.Attempt
 		id   int32
@@ -162,6 +167,8 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 		l.onStepTimer(m)
 	case msgStepDeadline:
 		l.onStepDeadline(m)
+	case msgStepOOM:
+		l.onStepOOM(m)
 	case msgStepList:
 		l.onStepList(m)
 	case msgPart:
@@ -311,6 +318,7 @@ func (l *loop) addStep(s *step) error {
 		s.job.steps = map[int32]*step{}
 	}
 	s.job.steps[s.id] = s
+	s.rec.OOMKill = s.req.OOMKill > 0 || s.req.OOMKill == 0 && s.job.rec.Order.Spec.Extra().OOMKill
 	s.place(l.n.opts.Name)
 	return l.spool.add(recStep, s.rec, false)
 }

@@ -35,6 +35,7 @@ var ofNoMatter = map[string]string{
 	"More.Mail":        "for people", "More.NoPreempt": "decides who is preempted",
 	"More.GresToo":            "says the same as Gres",
 	"More.NeverIdle":          "while it runs",
+	"More.OOMKill":            "while it runs",
 	"More.GPUsPerSocket.Name": "always gpu", "More.GPUsPerSocket.Per": "has no meaning",
 	"More.GPUsPerSocket.Milli": "refused: GPUs go whole",
 }

@@ -214,6 +214,9 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 	if j.Expect != nil && j.Expect.IdleS > 0 && j.State == model.Running {
 		r.line(KV("GpuIdleTime", walltime.Elapsed(j.Expect.IdleS)))
 	}
+	if sp.Extra().OOMKill {
+		r.line(KV("OOMKillStep", 1))
+	}
 	if sp.Extra().NeverIdle {
 		r.line(KV("GpuIdle", "off"))
 	}

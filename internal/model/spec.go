@@ -188,6 +188,8 @@ type Needs struct {
 	GresToo   []GresReq
 	GPUIndex  Bits // exactly these GPUs of each node, by the node's numbers (--gpu-index); Gres has their count
 	NeverIdle bool // GpuIdlePolicy does not apply to it (--gpu-idle=off); its QOS has to allow that
+
+	OOMKill bool // a step ends as a whole when one of its processes is killed for lack of memory (--oom-kill-step)
 }
 
 func (x *Needs) Wire(c *wire.C) {
@@ -219,6 +221,7 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.List(c, &x.GresToo, MaxFew)
 	wire.Ints(c, &x.GPUIndex, MaxFew)
 	wire.Bool(c, &x.NeverIdle)
+	wire.Bool(c, &x.OOMKill)
 }
 
 // BindWish has the options for layout and binding of the tasks of a job's steps, as the user wrote them: the job's

@@ -53,6 +53,8 @@ type StepRequest struct {
 
 	Host string // name of the host on which the command runs
 	PID  int32  // of the command
+
+	OOMKill int32 // --oom-kill-step: 1 or, for 0, -1; 0: as the job says
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -79,6 +81,7 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.Had)
 	wire.Text(c, &x.Host, model.MaxName)
 	wire.Int(c, &x.PID)
+	wire.Int(c, &x.OOMKill)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.

@@ -91,6 +91,29 @@ func (g *Group) memUsage(u *Usage) error {
 	return err
 }
 
+// OwnOOMKills gives the OOMKills of the group's own processes, without those of the groups of steps below it.
+func (g *Group) OwnOOMKills() (int64, error) {
+	if g.v2 == "" || !g.root.v2ctl["memory"] {
+		var u Usage
+		err := g.memUsage(&u)
+		return u.OOMKills, err
+	}
+	var sum int64
+	for _, dir := range [...]string{g.v2, g.v2 + "/" + ownPart} {
+		var buf [smallFile]byte
+		b, err := readSmall(dir, "memory.events.local", buf[:]) // Linux 5.2
+		if errors.Is(err, fs.ErrNotExist) && dir != g.v2 {
+			break
+		}
+		n, ferr := field(b, "oom_kill")
+		if err = errors.Join(err, ferr); err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
 // MemLimit gives the group's memory limit in bytes; 0 if there is none.
 func (g *Group) MemLimit() (int64, error) {
 	dir, file := g.v1["memory"], "memory.limit_in_bytes"

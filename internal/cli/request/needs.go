@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"gbatch/internal/ask"
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
@@ -133,6 +134,9 @@ func (s *Submission) useOptions() []getopt.Option {
 				"JobAcctGatherFrequency)", Set: s.sampling},
 		{Name: "licenses", Short: 'L', Arg: R, Metavar: "name[:n],...", Group: groupNeeds, Env: "_LICENSES",
 			Help: "licenses: foo:2,bar asks for all of them, foo|bar for one of them", Set: s.licenses},
+		{Name: "oom-kill-step", Arg: getopt.Optional, Metavar: "0|1", Group: groupNeeds, Env: "_OOM_KILL_STEP",
+			Help: "end the whole step when one of its processes is killed for lack of memory",
+			Set:  ZeroOne("oom-kill-step", func(on bool) { s.More.OOMKill = on })},
 		{Name: "overcommit", Short: 'O', Group: groupNeeds, Env: "_OVERCOMMIT",
 			Help: "one CPU per node, whatever the number of tasks", Set: getopt.Flag(&sp.Overcommit)},
 		{Name: "oversubscribe", Aliases: []string{"share"}, Short: 's', Group: groupNeeds, Env: "_OVERSUBSCRIBE",
@@ -152,6 +156,18 @@ func (s *Submission) useOptions() []getopt.Option {
 // need gives the setter of an option without a value.
 func (s *Submission) need(set func(*model.Needs)) func(string) error {
 	return func(string) error { set(&s.More); return nil }
+}
+
+// ZeroOne gives the setter of an option that means 1 without a value.
+func ZeroOne(option string, set func(on bool)) func(string) error {
+	return func(v string) error {
+		on, err := env.YesNo(v)
+		if on = on || v == ""; err != nil && v != "" {
+			return &getopt.TextError{Text: "Invalid --" + option + " specification: '" + v + "'; write 0 or 1"}
+		}
+		set(on)
+		return nil
+	}
 }
 
 // needCount gives the setter of an option with a number of at least 1.

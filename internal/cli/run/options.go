@@ -283,17 +283,15 @@ func (r *run) commandOptions() []getopt.Option {
 			Set:  getopt.Text(&r.epilog)},
 		{Name: "kill-on-bad-exit", Short: 'K', Arg: getopt.Optional, Metavar: "0|1",
 			Group: groupHow, Env: "SLURM_KILL_BAD_EXIT",
-			Help: "end the step when a task fails", Set: func(v string) error {
-				switch v {
-				case "", "1", "yes", "true":
-					r.killBad = true
-				case "0", "no", "false":
-					r.killBad = false
-				default:
-					return &getopt.TextError{Text: "Invalid --kill-on-bad-exit specification: '" + v + "'; write 0 or 1"}
+			Help: "end the step when a task fails",
+			Set:  request.ZeroOne("kill-on-bad-exit", func(on bool) { r.killBad = on })},
+		{Name: "oom-kill-step", Arg: getopt.Optional, Metavar: "0|1", Group: groupHow, Env: "SLURM_OOM_KILL_STEP",
+			Help: "end the whole step when one of its processes is killed for lack of memory (default: the job's)",
+			Set: request.ZeroOne("oom-kill-step", func(on bool) {
+				if r.rq.OOMKill = -1; on {
+					r.rq.OOMKill = 1
 				}
-				return nil
-			}},
+			})},
 		{Name: "wait", Short: 'W', Arg: R, Metavar: "seconds", Group: groupHow, Env: "SLURM_WAIT",
 			Help: "end the step this long after its first task has ended; 0: never", Set: getopt.Number(&r.waitS, 0, 1<<30)},
 		{Name: "quit-on-interrupt", Group: groupHow, Help: "end the step at the first Ctrl-C",
