@@ -32,6 +32,8 @@ const (
 	sureTimeout = 5 * time.Second // for the other controllers to confirm who leads
 	ringPace    = time.Second     // at which the list of witnesses is made anew
 	maxRingLook = 256             // witnesses that are looked at for one node
+
+	fewWitnesses = 4 // a node that knows fewer learns of others without delay
 )
 
 // standstill is how much later than it should this controller looks for silent nodes when it takes itself for one that
@@ -62,11 +64,38 @@ func (c *Controller) acknowledgeBeats(ctx context.Context, s *session) {
 		}
 		at := time.Now()
 		o := &proto.Orders{Epoch: s.epoch, Sure: now, LeadsMS: c.nodes.leadsMS(at)}
-		if w := c.nodes.witnesses(s.node, s.addr, at); !slices.Equal(w, s.witnesses) {
-			o.Witnesses, s.witnesses = w, w
-		}
+		o.Witnesses = c.nodes.newWitnesses(s, at)
 		s.send(o)
 	}
+}
+
+// introduce tells nodes that know few witnesses of those that have registered since: a node that is cut off right after
+// its registration needs somebody to ask.
+func (c *Controller) introduce() {
+	now := time.Now()
+	for _, s := range c.nodes.all() {
+		s.mu.Lock()
+		few := len(s.witnesses) < fewWitnesses
+		s.mu.Unlock()
+		if !few {
+			continue
+		}
+		if w := c.nodes.newWitnesses(s, now); w != nil {
+			s.send(&proto.Orders{Epoch: s.epoch, LeadsMS: c.nodes.leadsMS(now), Witnesses: w})
+		}
+	}
+}
+
+// newWitnesses gives a node's witnesses if they are others than the node knows, and records that it learns them now.
+func (n *nodeSet) newWitnesses(s *session, now time.Time) []proto.Witness {
+	w := n.witnesses(s.node, s.addr, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Equal(w, s.witnesses) {
+		return nil
+	}
+	s.witnesses = w
+	return w
 }
 
 // hearAnew gives all nodes as much time as after the beginning of a leadership.
@@ -148,9 +177,13 @@ func (c *Controller) endLost() {
 }
 
 // giveUpOverdue gives up jobs that nodes set DOWN have not ended in time, and makes those nodes register again: they
-// then kill the rest of these jobs before they get work.
+// then kill the rest of these jobs before they get work. A node that is silent is left to SlurmdTimeout: until then its
+// gshim may let the jobs run, and they must not start elsewhere.
 func (c *Controller) giveUpOverdue(ctx context.Context) {
-	list := c.machine.View().Overdue(c.now())
+	v := c.machine.View()
+	list := slices.DeleteFunc(v.Overdue(c.now()), func(node string) bool {
+		return c.nodes.mayRun(v, node, time.Now())
+	})
 	if len(list) == 0 {
 		return
 	}

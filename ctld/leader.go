@@ -106,6 +106,7 @@ func (c *Controller) clock(ctx context.Context) {
 		v := c.machine.View()
 		now := c.now()
 		c.endLost()
+		c.introduce()
 		c.giveUpOverdue(ctx)
 		if gap := time.Since(looked); gap > standstill(v.Config().Params.NodeTimeoutS) {
 			c.log.Warn("this controller stood still and heard nobody meanwhile; nodes have SlurmdTimeout anew", "for", gap)

@@ -65,8 +65,8 @@ type session struct {
 	config string     // hash of the configuration whose rules the node has got
 	health healthTime // its last health check
 
-	beaten    chan struct{} // holds one: a heartbeat has to be acknowledged
-	witnesses []proto.Witness
+	beaten    chan struct{}   // holds one: a heartbeat has to be acknowledged
+	witnesses []proto.Witness // that the node has been told of; mu guards it
 }
 
 type telling uint8
@@ -227,6 +227,22 @@ func (n *nodeSet) stop(node string, st *proto.Stop) {
 	if s := n.session(node); s != nil {
 		s.send(&proto.Orders{Epoch: n.epoch(), Stop: []*proto.Stop{st}})
 	}
+}
+
+// mayRun reports whether a node that says nothing may run its jobs on: it is up by the facts, and has been silent for
+// half of SlurmdTimeout or has no session. After SlurmdTimeout silent lists it.
+func (n *nodeSet) mayRun(v *state.View, node string, now time.Time) bool {
+	limit := time.Duration(v.Config().Params.NodeTimeoutS) * time.Second
+	if known := v.Node(node); limit == 0 || known == nil || known.Link != model.LinkUp {
+		return false
+	}
+	s := n.session(node)
+	if s == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Sub(s.seen) > limit/2
 }
 
 // silent lists nodes that are up by the facts and have sent this leader no heartbeat for SlurmdTimeout. A new leader

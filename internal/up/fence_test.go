@@ -97,6 +97,29 @@ func TestNoJobTwice(t *testing.T) {
 	}
 }
 
+// TestNoJobTwiceOnDownNode: an operator sets a node DOWN whose daemon is stopped. Its jobs are given up KillWait later
+// where the node is heard; where it isn't, not before its own launcher has ended them.
+func TestNoJobTwiceOnDownNode(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "down")
+	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000})
+	addConf(t, c, "SlurmdTimeout=12\nNodeHeartbeatInterval=1\nKillWait=1\n")
+	leased(t, c, "n1", 12)
+	tellShim(t, dir, "n1")
+	book := &ledger{t, filepath.Join(t.TempDir(), "ledger")}
+	id := submit(t, c, book.script(), nil)
+	until(t, "it runs on n1", func() bool { return book.count("n1 0") > 10 })
+	n1 := gnodedOf(t, dir, "n1")
+	if err := n1.signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n1.signal(syscall.SIGCONT) }) // it may be gone
+	setNode(t, c, "n1", "down")
+	until(t, "it runs on n2", func() bool { return book.count("n2 1") > 50 })
+	book.disjoint("n1 0", "n2 1")
+	cancel(t, c, id)
+	untilState(t, c, id, model.Cancelled)
+}
+
 // TestControllerAway: a controller that is stopped or dead for longer than SlurmdTimeout gives nobody up, and no job is
 // ended for it: on several nodes, and on the only one.
 func TestControllerAway(t *testing.T) {

@@ -155,11 +155,20 @@ func nodeInfo(t *testing.T, c *Cluster, name string) *proto.NodeInfo {
 // resumeNode is gcontrol update nodename= state=resume.
 func resumeNode(t *testing.T, c *Cluster, name string) {
 	t.Helper()
+	setNode(t, c, name, "resume")
+}
+
+// setNode is gcontrol update nodename= state= reason=.
+func setNode(t *testing.T, c *Cluster, name, state string) {
+	t.Helper()
+	set := []model.KV{{Key: "state", Value: state}}
+	if state != "resume" {
+		set = append(set, model.KV{Key: "reason", Value: "tested"})
+	}
 	cl := client.New(filepath.Join(c.Dir, "run"))
 	defer cl.Close()
 	if err := cl.Call(proto.KindUpdateNode,
-		&proto.UpdateNodeRequest{Names: []string{name}, Set: []model.KV{{Key: "state", Value: "resume"}}},
-		&proto.Empty{}); err != nil {
+		&proto.UpdateNodeRequest{Names: []string{name}, Set: set}, &proto.Empty{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -88,6 +88,9 @@ func (k *Keeper) Told(o *proto.Orders) {
 	}
 	if o.Witnesses != nil {
 		k.witnesses = o.Witnesses
+		if k.leased > 0 {
+			k.write()
+		}
 	}
 	at := slices.IndexFunc(k.sent, func(b beat) bool { return b.now == o.Sure })
 	if o.Sure == 0 || at < 0 {
