@@ -101,12 +101,16 @@ func (c *Controller) firstConfig(ctx context.Context) error {
 
 // clock proposes a Tick when time alone has changed something, and marks nodes that have gone silent.
 func (c *Controller) clock(ctx context.Context) {
+	introduced := time.Now()
 	for looked := time.Now(); ; {
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		now := c.now()
 		c.endLost()
-		c.introduce()
+		if time.Since(introduced) >= silentPace {
+			c.introduce()
+			introduced = time.Now()
+		}
 		c.giveUpOverdue(ctx)
 		if gap := time.Since(looked); gap > standstill(v.Config().Params.NodeTimeoutS) {
 			c.log.Warn("this controller stood still and heard nobody meanwhile; nodes have SlurmdTimeout anew", "for", gap)

@@ -1,6 +1,10 @@
 package slurmjson
 
-import "gbatch/internal/model"
+import (
+	"strings"
+
+	"gbatch/internal/model"
+)
 
 // This file owns objects as tables: a field of an object has a name, a type and where its value comes from, once for
 // every version. What a version makes of a type, the Writer knows. A table is data and no code, which keeps a small
@@ -190,6 +194,11 @@ func Describe[T any](fields []Field[T]) []string {
 		}
 	}
 	return out
+}
+
+// Described is Describe as a text, below the object's name.
+func Described[T any](name string, fields []Field[T]) string {
+	return name + "\n  " + strings.Join(Describe(fields), "\n  ") + "\n"
 }
 
 func (t Type) String() string {

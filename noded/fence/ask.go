@@ -24,22 +24,35 @@ type whom struct {
 	elsewhere  bool
 }
 
-// list gives all who are asked.
+// resolveTime is how long the names of the controllers may take together.
+const resolveTime = 500 * time.Millisecond
+
+// resolve gives the addresses of the controllers' hosts, and whether all names are known. gnoded does it while it hears
+// a controller: a node that is cut off may have lost its name server, too.
+func resolve(controllers []string) (hosts []string, all bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), resolveTime)
+	defer cancel()
+	all = true
+	for _, addr := range controllers {
+		host, _, _ := net.SplitHostPort(addr) // checked by Options
+		ips, err := net.DefaultResolver.LookupHost(ctx, host)
+		hosts = append(append(hosts, host), ips...)
+		all = all && err == nil
+	}
+	return hosts, all
+}
+
+// list gives all who are asked. If a controller's host is unknown, no witness is known to be on another one.
 func (f *facts) list() []whom {
 	var out []whom
-	var hosts []string
 	for _, addr := range f.Controllers {
-		host, _, _ := net.SplitHostPort(addr) // checked by Options
-		hosts = append(hosts, host)
-		if ips, err := net.LookupHost(host); err == nil {
-			hosts = append(hosts, ips...)
-		}
 		out = append(out, whom{"the controller at " + addr, addr, pki.RoleCtld, true, false})
 	}
 	for _, w := range f.Witnesses {
 		host, _, err := net.SplitHostPort(w.Addr)
 		if err == nil {
-			out = append(out, whom{"node " + w.Node, w.Addr, pki.RoleNode, false, !slices.Contains(hosts, host)})
+			out = append(out, whom{"node " + w.Node, w.Addr, pki.RoleNode, false,
+				f.Resolved && !slices.Contains(f.Hosts, host)})
 		}
 	}
 	return out

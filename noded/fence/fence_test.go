@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,27 @@ func TestAskOne(t *testing.T) {
 			t.Errorf("%s: %d after %v, want %d", c.addr, s, leads, c.sign)
 		}
 		cancel()
+	}
+}
+
+// A witness tells of isolation only if its host is known to be none of the controllers'; a node that is cut off asks no
+// name server for that.
+func TestWitnessesElsewhere(t *testing.T) {
+	hosts, all := resolve([]string{"127.0.0.1:1", "[::1]:2"})
+	if !all || !slices.Contains(hosts, "127.0.0.1") || !slices.Contains(hosts, "::1") {
+		t.Errorf("%v %v", hosts, all)
+	}
+	if _, all := resolve([]string{"127.0.0.1:1", "no-such-host.invalid:2"}); all {
+		t.Error("a name that nobody knows counts as known")
+	}
+	f := facts{Controllers: []string{"c1:1"}, Hosts: []string{"c1", "192.0.2.1"}, Resolved: true,
+		Witnesses: []proto.Witness{{Node: "n1", Addr: "192.0.2.1:9"}, {Node: "n2", Addr: "192.0.2.2:9"}}}
+	if l := f.list(); len(l) != 3 || !l[0].controller || l[1].elsewhere || !l[2].elsewhere {
+		t.Errorf("%+v", l)
+	}
+	f.Resolved = false
+	if l := f.list(); l[2].elsewhere {
+		t.Errorf("the controller's host is unknown: %+v", l[2])
 	}
 }
 

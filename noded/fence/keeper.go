@@ -25,6 +25,8 @@ type facts struct {
 	Node        string
 	PKI         string // directory of the certificates
 	Controllers []string
+	Hosts       []string // of the controllers, by name and by address
+	Resolved    bool     // Hosts has the addresses of all
 	Witnesses   []proto.Witness
 	LimitMS     int64 // SlurmdTimeout
 }
@@ -182,10 +184,12 @@ func (k *Keeper) Hears(stop <-chan struct{}, since time.Duration) (leads time.Du
 
 // write leaves in the spool whom to ask, where that has changed. Callers hold mu.
 func (k *Keeper) write() {
-	f := facts{k.Node, k.PKI, k.Controllers, k.witnesses, k.limit.Milliseconds()}
+	f := facts{Node: k.Node, PKI: k.PKI, Controllers: k.Controllers, Witnesses: k.witnesses,
+		LimitMS: k.limit.Milliseconds()}
 	if f.LimitMS == k.written.LimitMS && slices.Equal(f.Witnesses, k.written.Witnesses) {
 		return
 	}
+	f.Hosts, f.Resolved = resolve(k.Controllers)
 	b, err := json.MarshalIndent(f, "", "\t")
 	path := filepath.Join(k.Spool, factsFile)
 	if err == nil {

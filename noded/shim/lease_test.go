@@ -151,10 +151,11 @@ func TestLeaseRenewed(t *testing.T) {
 	j := newJudge(t, "cut 0 somebody answers\n")
 	job := waitFor(t, 5)
 	s.launch(job.Launch)
-	s.renew(j.lease(500*time.Millisecond, 450*time.Millisecond))
+	first := j.lease(500*time.Millisecond, 450*time.Millisecond)
+	s.renew(first)
 	until(t, "it is asked", func() bool { return j.asked() == 1 })
 	s.renew(j.lease(time.Hour, time.Second))
-	time.Sleep(700 * time.Millisecond) // the first lease is over
+	until(t, "the first lease is over", func() bool { return Uptime() > first.Until+200*time.Millisecond })
 	s.renew(Lease{})
 	job.release(t)
 	if e := s.wait(job.Key, Exited); e.Code != 5 || e.Unknown {
