@@ -16,6 +16,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"gbatch/internal/boltcheck"
 	"gbatch/internal/model"
 )
 
@@ -169,6 +170,22 @@ func openFile(dir string) (*bolt.DB, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// checkFile checks the whole file before bbolt trusts it.
+func checkFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("opening the accounting database: %w", err)
+	}
+	head, err := boltcheck.File(f, nil)
+	if info, e := f.Stat(); err == nil && e == nil && info.Size() < head.Size {
+		err = fmt.Errorf("it has %d bytes and should have at least %d", info.Size(), head.Size)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return &DamagedError{path, err}
+	}
+	return nil
 }
 
 // create makes an empty database under another name first, so that a crash leaves a complete database or none.

@@ -409,15 +409,6 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-func FuzzElements(f *testing.F) {
-	f.Add(make([]byte, 4096), false)
-	f.Fuzz(func(t *testing.T, page []byte, inline bool) {
-		if len(page) >= pageHeader {
-			_, _ = elements(nil, page, inline) // must not panic
-		}
-	})
-}
-
 func FuzzRow(f *testing.F) {
 	b, err := wire.Marshal(rec(1, 7))
 	if err != nil {

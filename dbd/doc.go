@@ -9,8 +9,7 @@
 //
 // Where things are: dbd.go has New, Run and Close, start.go the program, serve.go the requests;
 // ingest.go writes, query.go reads, filter.go matches records against a query, db.go opens the file
-// and has its layout, keys.go its bytes, check.go checks a file before it is trusted, purge.go
-// forgets old months. DESIGN.md has the reasons.
+// and has its layout, keys.go its bytes, purge.go forgets old months. DESIGN.md has the reasons.
 //
 // Invariants:
 //

@@ -1,4 +1,4 @@
-package dbd
+package boltcheck
 
 import (
 	"bytes"
@@ -8,13 +8,6 @@ import (
 	"hash/fnv"
 	"os"
 )
-
-// This file checks a database file before bbolt maps it. bbolt trusts its pages: on a torn or foreign page it panics in
-// a goroutine of its own, or touches memory beyond the file, and gdbd can catch neither. So every page that bbolt will
-// follow is first checked with plain reads: it must exist, have the type that its parent says, and stay within its
-// bounds. These are the same checks that bbolt makes when it looks for free pages, so bbolt then finds no reason to
-// panic. The layout is bbolt's file format, version 2 (bbolt's internal/common: page.go, meta.go, bucket.go), in the
-// byte order of the machine.
 
 const (
 	boltMagic    = 0xED0CDAED
@@ -30,24 +23,50 @@ const (
 	maxPageSize  = 64 << 10
 	// maxPageBytes bounds a page with its overflow. It is more than the largest row that fits a frame needs.
 	maxPageBytes = 256 << 20
+	// maxPages bounds the pages of a file that is shorter than it should be: a bit of memory for each.
+	maxPages = 1 << 28
 	// maxDepth bounds the depth of pages. It is more than a tree of 2^48 entries with its buckets needs.
 	maxDepth = 64
 )
 
 var native = binary.NativeEndian
 
-// checkFile checks every page in use. It reads the whole file once.
-func checkFile(path string) error {
-	f, err := os.Open(path)
+// Entry gets a key and its value in a bucket ("a/b" is bucket b in bucket a). Both slices are valid only during the
+// call.
+type Entry func(bucket string, key, value []byte) error
+
+// File checks every page of f that is in use, and calls entry, unless it is nil, for all keys and values in order. It
+// reads the file once. It does not mind a file shorter than Head.Size, as long as no page in use is missing; bbolt does.
+func File(f *os.File, entry Entry) (Head, error) {
+	info, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("opening the accounting database: %w", err)
+		return Head{}, err
 	}
-	err = walkFile(f)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		return nil
+	m, err := readMeta(f, info.Size())
+	if err != nil {
+		return Head{}, err
 	}
-	return &DamagedError{path, err}
+	h := Head{Commits: m.txid, Size: int64(m.pages) * int64(m.pageSize), Lost: m.lost}
+	if m.pages > maxPages && h.Size > info.Size() {
+		return h, fmt.Errorf("it has %d bytes and should have at least %d", info.Size(), h.Size)
+	}
+	w := &walker{file: f, pageSize: m.pageSize, pages: m.pages, seen: make([]uint64, m.pages/64+1), entry: entry}
+	if m.freelist != noFreelist { // bbolt's own tools leave a freelist
+		if _, err := w.read(m.freelist, freelistPage, 0); err != nil {
+			return h, fmt.Errorf("page %d: %w", m.freelist, err)
+		}
+	}
+	_, err = w.visit(m.root, bounds{}, "", 0)
+	return h, err
+}
+
+// Head is what the head page of a file says.
+type Head struct {
+	Commits uint64 // the number of its newest transaction; a new file has 1
+	Size    int64  // bytes that the file has at least
+	// Lost: one of the two head pages is damaged, and it may have been the newer one. What is there is then whole, but
+	// the last transaction may be missing.
+	Lost bool
 }
 
 // walker visits the pages of one file.
@@ -58,28 +77,7 @@ type walker struct {
 	seen     []uint64
 	bufs     [maxDepth + 1][]byte // a buffer for each depth
 	lists    [maxDepth + 1][]element
-}
-
-func walkFile(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	m, err := readMeta(f, info.Size())
-	if err != nil {
-		return err
-	}
-	if int64(m.pages) > info.Size()/int64(m.pageSize) {
-		return fmt.Errorf("it has %d bytes and should have at least %d", info.Size(), int64(m.pages)*int64(m.pageSize))
-	}
-	w := &walker{file: f, pageSize: m.pageSize, pages: m.pages, seen: make([]uint64, m.pages/64+1)}
-	if m.freelist != noFreelist { // bbolt's own tools leave a freelist
-		if _, err := w.read(m.freelist, freelistPage, 0); err != nil {
-			return fmt.Errorf("page %d: %w", m.freelist, err)
-		}
-	}
-	_, err = w.visit(m.root, bounds{}, 0)
-	return err
+	entry    Entry
 }
 
 const noFreelist = ^uint64(0)
@@ -88,46 +86,49 @@ type meta struct {
 	pageSize              int
 	root, freelist, pages uint64
 	txid                  uint64
+	lost                  bool
 }
 
 // readMeta gives the newer of the two meta pages that are intact, as bbolt does.
 func readMeta(f *os.File, size int64) (meta, error) {
-	const metaLen = 64
-	var best meta
-	found := false
-	try := func(at int64) bool {
-		b := make([]byte, pageHeader+metaLen)
-		if _, err := f.ReadAt(b, at); err != nil {
-			return false
+	first, ok := metaAt(f, 0)
+	if ok {
+		second, ok := metaAt(f, int64(first.pageSize))
+		switch {
+		case !ok:
+			// Pages take turns. One that still has the number before the other's is the older.
+			first.lost = second.txid+1 != first.txid
+		case second.txid > first.txid:
+			return second, nil
 		}
-		b = b[pageHeader:]
-		sum := fnv.New64a()
-		sum.Write(b[:56])
-		if native.Uint32(b) != boltMagic || native.Uint32(b[4:]) != boltVersion || native.Uint64(b[56:]) != sum.Sum64() {
-			return false
-		}
-		m := meta{
-			pageSize: int(native.Uint32(b[8:])), root: native.Uint64(b[16:]), freelist: native.Uint64(b[32:]),
-			pages: native.Uint64(b[40:]), txid: native.Uint64(b[48:]),
-		}
-		if m.pageSize < minPageSize || m.pageSize > maxPageSize || m.pageSize&(m.pageSize-1) != 0 || m.pages > 1<<40 {
-			return false
-		}
-		if !found || m.txid > best.txid {
-			best, found = m, true
-		}
-		return true
-	}
-	if try(0) {
-		try(int64(best.pageSize))
-		return best, nil
+		return first, nil
 	}
 	for at := int64(minPageSize); at <= maxPageSize && at < size; at *= 2 {
-		if try(at) && best.pageSize == int(at) {
-			return best, nil
+		if second, ok := metaAt(f, at); ok && second.pageSize == int(at) {
+			second.lost = first.txid+1 != second.txid
+			return second, nil
 		}
 	}
 	return meta{}, errors.New("neither of its two head pages is whole")
+}
+
+// metaAt reads a meta page; ok is false if it is not intact.
+func metaAt(f *os.File, at int64) (m meta, ok bool) {
+	const metaLen = 64
+	b := make([]byte, pageHeader+metaLen)
+	if _, err := f.ReadAt(b, at); err != nil {
+		return meta{}, false
+	}
+	b = b[pageHeader:]
+	m = meta{
+		pageSize: int(native.Uint32(b[8:])), root: native.Uint64(b[16:]), freelist: native.Uint64(b[32:]),
+		pages: native.Uint64(b[40:]), txid: native.Uint64(b[48:]),
+	}
+	sum := fnv.New64a()
+	sum.Write(b[:56])
+	return m, native.Uint32(b) == boltMagic && native.Uint32(b[4:]) == boltVersion &&
+		native.Uint64(b[56:]) == sum.Sum64() && m.pageSize >= minPageSize && m.pageSize <= maxPageSize &&
+		m.pageSize&(m.pageSize-1) == 0 && m.pages <= 1<<40
 }
 
 // bounds limit a page's keys: from min on and below max; nil is no bound.
@@ -144,8 +145,8 @@ func (b *bounds) check(i int, key []byte) error {
 	return nil
 }
 
-// visit checks a page of a bucket and all pages below it, and gives the last key there.
-func (w *walker) visit(id uint64, keys bounds, depth int) (last []byte, err error) {
+// visit checks a page of a bucket ("" is the root) and all pages below it, and gives the last key there.
+func (w *walker) visit(id uint64, keys bounds, bucket string, depth int) (last []byte, err error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("page %d lies deeper than pages can nest", id)
 	}
@@ -164,16 +165,19 @@ func (w *walker) visit(id uint64, keys bounds, depth int) (last []byte, err erro
 			if i+1 < len(list) {
 				below.max = list[i+1].key
 			}
-			if last, err = w.visit(e.page, below, depth+1); err != nil {
+			if last, err = w.visit(e.page, below, bucket, depth+1); err != nil {
 				return nil, err
 			}
 			keys.min = last
 		default:
 			keys.min, last = e.key, e.key
-			if e.page != 0 {
-				if _, err := w.visit(e.page, bounds{}, depth+1); err != nil {
+			switch {
+			case e.page != 0:
+				if _, err := w.visit(e.page, bounds{}, join(bucket, e.key), depth+1); err != nil {
 					return nil, err
 				}
+			case w.entry != nil:
+				err = w.tell(bucket, e)
 			}
 		}
 	}
@@ -181,6 +185,25 @@ func (w *walker) visit(id uint64, keys bounds, depth int) (last []byte, err erro
 		return nil, fmt.Errorf("page %d: %w", id, err)
 	}
 	return bytes.Clone(last), nil // the page's buffer is used again
+}
+
+// tell passes an entry on, or those of the small bucket that it holds.
+func (w *walker) tell(bucket string, e *element) error {
+	if !e.bucket {
+		return w.entry(bucket, e.key, e.value)
+	}
+	list, err := elements(nil, e.value[bucketHeader:], true)
+	for i := 0; i < len(list) && err == nil; i++ {
+		err = w.entry(join(bucket, e.key), list[i].key, list[i].value)
+	}
+	return err
+}
+
+func join(bucket string, key []byte) string {
+	if bucket == "" {
+		return string(key)
+	}
+	return bucket + "/" + string(key)
 }
 
 // read gives a page of one of kinds, with its overflow. It is valid until the next read at that depth.
@@ -225,8 +248,10 @@ func (w *walker) read(id uint64, kinds uint16, depth int) ([]byte, error) {
 // bucket with a page of its own.
 type element struct {
 	key    []byte
+	value  []byte
 	page   uint64 // 0: none
 	branch bool
+	bucket bool // the value is a bucket
 }
 
 // elements checks that the entries of a page lie inside of it and appends them to list. An inline page is a small
@@ -247,7 +272,7 @@ func elements(list []element, page []byte, inline bool) ([]element, error) {
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, element{key, native.Uint64(e[8:]), true})
+			list = append(list, element{key: key, page: native.Uint64(e[8:]), branch: true})
 			continue
 		}
 		pos, ksize, vsize := native.Uint32(e[4:]), native.Uint32(e[8:]), native.Uint32(e[12:])
@@ -268,7 +293,7 @@ func elements(list []element, page []byte, inline bool) ([]element, error) {
 				return nil, err
 			}
 		}
-		list = append(list, element{key, below, false})
+		list = append(list, element{key, value, below, false, native.Uint32(e)&bucketFlag != 0})
 	}
 	return list, nil
 }
