@@ -36,7 +36,8 @@ var native = binary.NativeEndian
 type Entry func(bucket string, key, value []byte) error
 
 // File checks every page of f that is in use, and calls entry, unless it is nil, for all keys and values in order. It
-// reads the file once. It does not mind a file shorter than Head.Size, as long as no page in use is missing; bbolt does.
+// reads the file once. It does not mind a file shorter than Head.Size, as long as no page in use is missing; bbolt
+// does.
 func File(f *os.File, entry Entry) (Head, error) {
 	info, err := f.Stat()
 	if err != nil {
