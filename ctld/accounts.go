@@ -174,7 +174,7 @@ func accountsOf(e *proto.AcctEdit) []string {
 func acctRefusal(res state.Result, cmd *state.Accounts) error {
 	if res.Refusal == state.Outdated || len(res.Each) == 0 {
 		return refuse(proto.CodeOutdated,
-			"accounts have been changed by somebody else in the meantime; look again and repeat the command")
+			"somebody else has changed accounts meanwhile; look again and repeat the command")
 	}
 	e := &cmd.Edits[len(res.Each)-1]
 	what := ""

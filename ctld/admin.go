@@ -76,7 +76,7 @@ func (c *Controller) cancel(ctx context.Context, who *proto.Caller,
 	if rq.RequestID != "" {
 		id := v.Request(requestKey(who.UID, rq.RequestID))
 		if id == 0 {
-			return nil, refuse(proto.CodeInvalidJob, "no submission of this id has arrived")
+			return nil, refuse(proto.CodeInvalidJob, "no submission with this id is known")
 		}
 		rq = &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
 	}

@@ -226,7 +226,7 @@ func (c *Controller) runAlert(parent context.Context, v *state.View, path string
 		return
 	}
 	if err != nil {
-		c.log.Warn("AlertProgram failed; it is not called again for this", "program", path, "event", a.event, "err", err,
-			"output", strings.TrimSpace(out.String()))
+		c.log.Warn("AlertProgram failed; it is not called again for this event", "program", path, "event", a.event,
+			"err", err, "output", strings.TrimSpace(out.String()))
 	}
 }

@@ -24,11 +24,11 @@ func (c *Controller) attend(ctx context.Context, r *server.Request, who *proto.C
 	if !vanished {
 		return
 	}
-	c.log.Info("a command was killed; its allocation is given back", "job", rq.Job, "request", rq.RequestID,
+	c.log.Info("a command was killed; its allocation is cancelled", "job", rq.Job, "request", rq.RequestID,
 		"uid", who.UID)
 	cancel, unknown := rq.Cancel(), server.NotYet()
 	if err := server.GiveBack(ctx, func() error { return unknown(c.askLeader(ctx, who, cancel)) }); err != nil {
-		c.log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)
+		c.log.Warn("the allocation of a killed command could not be cancelled", "job", rq.Job, "err", err)
 	}
 }
 

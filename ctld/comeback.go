@@ -169,7 +169,7 @@ func (c *Controller) endLost() {
 	v := c.machine.View()
 	for _, s := range all {
 		if n := v.Node(s.node); n != nil && n.Link == model.LinkLost {
-			c.log.Info("the session of a node that was given up is ended; it registers anew when it is heard again",
+			c.log.Info("a lost node's session was closed; the node registers again when it answers",
 				"node", s.node)
 			c.registerAnew([]string{s.node})
 		}
@@ -187,10 +187,10 @@ func (c *Controller) giveUpOverdue(ctx context.Context) {
 	if len(list) == 0 {
 		return
 	}
-	c.log.Warn("nodes that are down have not ended their jobs; the jobs end without them", "nodes", list)
+	c.log.Warn("DOWN nodes have not ended their jobs; the jobs end without them", "nodes", list)
 	if _, err := c.propose(ctx, &state.NodeEdit{Nodes: list, Admin: model.NodeDown}); err != nil {
 		if ctx.Err() == nil {
-			c.log.Warn("jobs of nodes that are down can't be given up", "nodes", list, "err", err)
+			c.log.Warn("jobs of DOWN nodes could not be ended; it is tried again", "nodes", list, "err", err)
 		}
 		return
 	}
@@ -290,7 +290,7 @@ func (c *Controller) stillLeaving(ctx context.Context, nodes []string) {
 			continue
 		}
 		if _, err := c.propose(ctx, &state.NodeHealth{Node: name, Problem: text}); err != nil && ctx.Err() == nil {
-			c.log.Warn("a node that still ends jobs was resumed; it gets no work before they have ended", "node", name,
+			c.log.Warn("a node was resumed while it ends jobs; it gets new jobs when they have ended", "node", name,
 				"err", err)
 		}
 	}

@@ -50,7 +50,7 @@ func (c *Controller) cycle(ctx context.Context) {
 				res, err := c.propose(ctx, &state.Starts{Epoch: c.nodes.epoch(), Plan: plan})
 				if err != nil {
 					if ctx.Err() == nil {
-						c.log.Warn("a plan was not taken", "err", err)
+						c.log.Warn("a plan was not applied; a new one is made", "err", err)
 					}
 					pause(ctx, waitPace)
 					continue

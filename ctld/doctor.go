@@ -77,7 +77,8 @@ func (c *Controller) examineSelf(v *state.View) []proto.Finding {
 	}
 	switch {
 	case len(away) > 0 && 2*len(away) >= len(ping.Controllers):
-		f.add("controllers", proto.GradeBad, "start them", "%s of %d can't be reached: no majority, nothing can be changed",
+		f.add("controllers", proto.GradeBad, "start them",
+			"%s of %d can't be reached: there is no majority, so nothing can be changed",
 			strings.Join(away, ", "), len(ping.Controllers))
 	case len(away) > 0:
 		f.add("controllers", proto.GradeBad, "start gctld there", "%s of %d can't be reached; %s leads",
@@ -90,7 +91,7 @@ func (c *Controller) examineSelf(v *state.View) []proto.Finding {
 		f.add("accounting", proto.GradeBad, "start gdbd; nothing is lost meanwhile",
 			"gdbd can't be reached; %d records wait for it", n)
 	default:
-		f.add("accounting", proto.GradeOK, "", "gdbd answers; %d records are on their way", n)
+		f.add("accounting", proto.GradeOK, "", "gdbd answers; %d records wait to be sent", n)
 	}
 	return f
 }
@@ -107,7 +108,7 @@ func (c *Controller) examine(ctx context.Context, v *state.View, n *model.Node) 
 			"gnoded has never registered")
 	case n.Link == model.LinkLost:
 		f.add("daemon", proto.GradeBad,
-			"see that the host and gnoded run and reach the controllers; it then registers by itself",
+			"start the host and gnoded, and see that they reach the controllers; gnoded then registers by itself",
 			"gnoded stopped answering and was declared lost at %s",
 			time.UnixMilli(int64(n.LinkAt)).Format("2006-01-02T15:04:05"))
 	default:
@@ -141,7 +142,7 @@ func (c *Controller) askDoctor(ctx context.Context, v *state.View, n *model.Node
 	defer cancel()
 	m, err := c.askNode(ctx, n.Def.Name, proto.NodeAsk{Doctor: true, Held: heldUnits(v, n)})
 	if err != nil {
-		f.add("node", proto.GradeBad, "gnoded may be stuck: look into its log", "it did not look at itself: %v", err)
+		f.add("node", proto.GradeBad, "gnoded may hang: see its log", "the node's own checks did not run: %v", err)
 		return f
 	}
 	if off := time.Duration(m.At-c.now()) * time.Millisecond; off.Abs() > skewNote {
@@ -172,10 +173,10 @@ func heldUnits(v *state.View, n *model.Node) []proto.HeldUnits {
 // nodeState says whether the node takes jobs.
 func nodeState(f *findings, n *model.Node) {
 	name := n.Def.Name
-	resume := "when that is repaired: gcontrol update NodeName=" + name + " State=RESUME"
+	resume := "once that is repaired: gcontrol update NodeName=" + name + " State=RESUME"
 	switch why := cmp.Or(n.Reason, "no reason was given"); {
 	case n.Problem != "":
-		f.add("state", proto.GradeBad, "it resumes by itself when that is repaired", "%s: %s", n.BaseState(), n.Problem)
+		f.add("state", proto.GradeBad, "it resumes by itself once that is repaired", "%s: %s", n.BaseState(), n.Problem)
 	case n.Admin != model.NodeUp:
 		f.add("state", proto.GradeBad, resume, "%s: %s [%s]", n.BaseState(), why, cmp.Or(n.ReasonBy, "configuration"))
 	case n.Link != model.LinkUp:
@@ -207,7 +208,7 @@ func nodeGres(f *findings, v *state.View, n *model.Node, s *session) {
 			"%s is configured: %s", text, why)
 		return
 	}
-	f.add("gres", proto.GradeOK, "", "%s is configured, and found", text)
+	f.add("gres", proto.GradeOK, "", "%s is configured and found", text)
 }
 
 // nodeUnits names units that jobs don't get.
@@ -242,7 +243,7 @@ func nodeAllocs(f *findings, v *state.View, n *model.Node) {
 	for _, id := range n.Jobs {
 		j := v.Job(id)
 		if j == nil || j.Run == nil || j.Run.Alloc == nil {
-			wrong = append(wrong, fmt.Sprintf("job %d is noted here and holds nothing", id))
+			wrong = append(wrong, fmt.Sprintf("job %d is listed on the node but holds nothing", id))
 			continue
 		}
 		for i := range j.Run.Alloc.Nodes {
@@ -252,7 +253,7 @@ func nodeAllocs(f *findings, v *state.View, n *model.Node) {
 		}
 	}
 	if mem != n.UsedMem {
-		wrong = append(wrong, fmt.Sprintf("its jobs have %d MiB, %d are noted", mem, n.UsedMem))
+		wrong = append(wrong, fmt.Sprintf("its jobs hold %d MiB, the node counts %d", mem, n.UsedMem))
 	}
 	if len(wrong) > 0 {
 		f.add("allocations", proto.GradeBad, "report it with gcontrol dump state FILE", "%s", strings.Join(wrong, "; "))
@@ -277,7 +278,7 @@ func queue(f *findings, v *state.View, n *model.Node) {
 	}
 	if len(parts) == 0 {
 		f.add("partitions", proto.GradeBad, "add it to a PartitionName line's Nodes= and run gcontrol reconfigure",
-			"it is in none: no job can ask for it")
+			"the node is in no partition: no job can use it")
 		return
 	}
 	why := map[model.Reason]int{}

@@ -14,7 +14,7 @@ func (c *Controller) dump(ctx context.Context, who *proto.Caller, _ *proto.Empty
 	if !c.operator(who) {
 		return refuse(proto.CodeAccess, "only operators may dump the state: it holds everybody's scripts and environments")
 	}
-	c.log.Info("the state is dumped", "uid", who.UID)
+	c.log.Info("the state was dumped", "uid", who.UID)
 	w := bufio.NewWriterSize(chunks{ctx, send}, proto.DumpChunkBytes)
 	if err := state.WriteDump(w, c.now(), c.machine.Freeze()); err != nil {
 		return err

@@ -93,7 +93,7 @@ func (s *Start) options() (Options, *conf.Config, error) {
 				lines = append(lines, p.String())
 			}
 		}
-		return Options{}, nil, fmt.Errorf("the configuration %s can't be used as it is:\n%s", path, strings.Join(lines, "\n"))
+		return Options{}, nil, fmt.Errorf("the configuration %s has errors:\n%s", path, strings.Join(lines, "\n"))
 	}
 	o := Options{PKI: cfg.PKIDir, DbdAddr: cfg.DbdAddr, Version: version.Version,
 		Load: func() (*conf.Config, []conf.Problem) { return read(path) }}
@@ -134,10 +134,10 @@ func nameOf(cfg *conf.Config, given, host string) (string, error) {
 		names = append(names, c.Name)
 	}
 	if given == "" {
-		return "", fmt.Errorf("this host, '%s', is none of the controllers in %s (%s); say with -N which one it is", host,
+		return "", fmt.Errorf("this host, '%s', is not a controller in %s (%s); name it with -N", host,
 			cfg.Path, strings.Join(names, ", "))
 	}
-	return "", fmt.Errorf("'%s' is none of the controllers in %s: SlurmctldHost names %s", given, cfg.Path,
+	return "", fmt.Errorf("'%s' is not a controller in %s: SlurmctldHost names %s", given, cfg.Path,
 		strings.Join(names, ", "))
 }
 
@@ -155,7 +155,7 @@ func operatorUID(name string) (uint32, error) {
 	}
 	uid, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("SlurmUser=%s is no user of this host; make the user, or write SlurmUser=root", name)
+		return 0, fmt.Errorf("SlurmUser=%s is unknown on this host; create the user, or write SlurmUser=root", name)
 	}
 	return uint32(uid), nil
 }

@@ -19,7 +19,7 @@ func (c *Controller) takeTurns(ctx context.Context) {
 		turn, next := sched.Turn(c.machine.View(), c.now())
 		if len(turn.Sleep)+len(turn.Wake) > 0 {
 			if _, err := c.propose(ctx, &state.Suspend{Turn: turn}); err != nil && ctx.Err() == nil {
-				c.log.Warn("the jobs' turns were not taken", "err", err)
+				c.log.Warn("gang scheduling could not give the next jobs their turn", "err", err)
 			}
 			pause(ctx, gangPace)
 			continue

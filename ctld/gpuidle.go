@@ -102,17 +102,17 @@ func (c *Controller) onIdle(ctx context.Context, j *model.Job, idle time.Duratio
 	text := "none of its GPUs has done anything for " + walltime.Elapsed(int64(idle/time.Second)) + " (GpuIdlePolicy)"
 	switch {
 	case policy.CancelS > 0 && idle >= time.Duration(policy.CancelS)*time.Second:
-		c.log.Info("a job is cancelled", "job", j.ID, "user", j.Spec.User, "why", text)
+		c.log.Info("a job with idle GPUs is cancelled", "job", j.ID, "user", j.Spec.User, "why", text)
 		if _, err := c.propose(ctx,
 			&state.Stop{Targets: []state.Target{{Job: j.ID, Task: model.NoTask}}, Event: model.EvCancel,
 				Why: text}); err != nil && ctx.Err() == nil {
-			c.log.Warn("a job with idle GPUs was not cancelled; it is tried again", "job", j.ID, "err", err)
+			c.log.Warn("a job with idle GPUs could not be cancelled; it is tried again", "job", j.ID, "err", err)
 		}
 	case warn:
 		if policy.CancelS > 0 {
 			text += "; it is cancelled when that has been so for " + walltime.Elapsed(policy.CancelS)
 		}
-		c.log.Info("a job is warned", "job", j.ID, "user", j.Spec.User, "why", text)
+		c.log.Info("a job is warned of its idle GPUs", "job", j.ID, "user", j.Spec.User, "why", text)
 		c.nodes.stop(node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Tell: true,
 			Line: fmt.Sprintf("gbatch: warning: job %d: %s", j.ID, text)})
 		c.mailIdle(ctx, j, text, policy)
@@ -140,7 +140,7 @@ func (c *Controller) mailIdle(ctx context.Context, j *model.Job, text string, po
 	select {
 	case c.idle.mails <- struct{}{}:
 	default:
-		c.log.Warn("a warning of idle GPUs was not mailed: too many are under way", "job", j.ID)
+		c.log.Warn("a warning of idle GPUs was not mailed: too many mails are being sent", "job", j.ID)
 		return
 	}
 	go func() { // MailProg has a time limit

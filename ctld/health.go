@@ -56,7 +56,7 @@ func (c *Controller) onHealth(ctx context.Context, s *session, own string) {
 	}
 	if _, err := c.propose(ctx, &state.NodeHealth{Node: s.node, Problem: problem}); err != nil {
 		if ctx.Err() == nil {
-			c.log.Warn("a node's health was not noted; its next heartbeat tells it again", "node", s.node, "err", err)
+			c.log.Warn("a node's health was not recorded; its next heartbeat repeats it", "node", s.node, "err", err)
 		}
 		return
 	}

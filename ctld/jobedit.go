@@ -101,7 +101,7 @@ func (ed *editing) set(kv model.KV) error {
 		for _, f := range editable {
 			all = append(all, f.shown)
 		}
-		return refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets %s", kv.Key,
+		return refuse(proto.CodeBadRequest, "%s can't be set by gcontrol update job; it sets %s", kv.Key,
 			strings.Join(all, ", "))
 	}
 	ed.specChanged, ed.replace = true, true
@@ -153,7 +153,7 @@ func (ed *editing) bad(kv model.KV, format string, a ...any) error {
 func (ed *editing) numberOf(kv model.KV, lo, hi int64) (int64, error) {
 	n, err := strconv.ParseInt(kv.Value, 10, 64)
 	if err != nil || n < lo || n > hi {
-		return 0, ed.bad(kv, "a whole number from %d to %d is wanted", lo, hi)
+		return 0, ed.bad(kv, "write a whole number from %d to %d", lo, hi)
 	}
 	return n, nil
 }
@@ -241,7 +241,7 @@ func (ed *editing) siteFactor(kv model.KV) error {
 func (ed *editing) begin(kv model.KV) error {
 	t, ok := momentOf(kv.Value)
 	if !ok {
-		return ed.bad(kv, "not a moment")
+		return ed.bad(kv, "not a point in time; write now, now+1hour or 2026-07-01T12:00")
 	}
 	ed.out.Begin = t
 	ed.add(state.SetBegin)
@@ -266,7 +266,7 @@ func (ed *editing) deadline(kv model.KV) error {
 	}
 	t, ok := momentOf(kv.Value)
 	if !ok {
-		return ed.bad(kv, "not a moment")
+		return ed.bad(kv, "not a point in time; write now, now+1hour or 2026-07-01T12:00")
 	}
 	ed.sp.Deadline, ed.specChanged, ed.timed = t, true, true
 	return nil
@@ -434,7 +434,7 @@ func newLimit(j *model.Job, text string) (int64, error) {
 		old = j.Run.LimitS
 	}
 	if old == model.NotSet || old >= model.Unlimited {
-		return 0, fmt.Errorf("the job has no limit of its own to add to or take from; give a whole one")
+		return 0, fmt.Errorf("the job has no limit of its own to change by += or -=; give a whole one")
 	}
 	return max(60, old+sign*s), nil
 }

@@ -21,7 +21,7 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 	count := func(to *int32) {
 		var n int32
 		if n, err = ask.ParseCount(value, ask.MaxCount); err != nil {
-			err = fmt.Errorf("a whole number from 1 to %d is wanted", ask.MaxCount)
+			err = fmt.Errorf("write a whole number from 1 to %d", ask.MaxCount)
 			return
 		}
 		*to = n
@@ -68,7 +68,7 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 		case "0", "no":
 			more.Contiguous = false
 		default:
-			err = fmt.Errorf("1 or 0 is wanted")
+			err = fmt.Errorf("write 1 or 0")
 		}
 	default:
 		return false, nil

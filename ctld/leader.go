@@ -113,7 +113,7 @@ func (c *Controller) clock(ctx context.Context) {
 		}
 		c.giveUpOverdue(ctx)
 		if gap := time.Since(looked); gap > standstill(v.Config().Params.NodeTimeoutS) {
-			c.log.Warn("this controller stood still and heard nobody meanwhile; nodes have SlurmdTimeout anew", "for", gap)
+			c.log.Warn("this controller did not run for a while; SlurmdTimeout starts again for every node", "for", gap)
 			c.nodes.hearAnew(time.Now())
 		}
 		looked = time.Now()
@@ -176,7 +176,7 @@ func (c *Controller) proposeAll(ctx context.Context, cmds [][]byte) ([]state.Res
 	for i, a := range answers {
 		res, ok := a.(state.Result)
 		if !ok {
-			return nil, errors.New("the store answered with something that is no result")
+			return nil, errors.New("the store returned no result")
 		}
 		out[i] = res
 	}

@@ -71,7 +71,7 @@ func editMail(v *state.View, sp *model.Spec, key, value string) error {
 	sp.More = &m
 	if mail.Types == 0 {
 		if m.Mail = nil; key == "mailuser" {
-			return errors.New("set MailType too: nobody is told of anything so far")
+			return errors.New("set MailType too: without it no mail is sent")
 		}
 		return nil
 	}
@@ -96,7 +96,7 @@ func (c *Controller) sendMails(ctx context.Context) {
 		})
 		if is := waiting >= state.MaxMails; is != full {
 			if full = is; full {
-				c.log.Error("mails are dropped: MailProg is slower than jobs begin and end", "waiting", waiting, "program",
+				c.log.Error("mail is dropped: MailProg is slower than jobs start and end", "waiting", waiting, "program",
 					v.Config().Params.MailProg)
 			}
 		}

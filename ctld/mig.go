@@ -47,7 +47,7 @@ func (c *Controller) applyMIG(ctx context.Context, who *proto.Caller, rq *proto.
 		}
 		s := c.nodes.session(name)
 		if s == nil {
-			return nil, refuse(proto.CodeBadRequest, "node %s: its gnoded is not connected; start it there", name)
+			return nil, refuse(proto.CodeBadRequest, "node %s: its gnoded is not connected; start gnoded there", name)
 		}
 		var err error
 		if list[i], err = migOf(v, n, s.units, rq.Gres); err != nil {
@@ -73,11 +73,11 @@ func (c *Controller) applyMIG(ctx context.Context, who *proto.Caller, rq *proto.
 // cutNode makes one node divide its GPUs.
 func (c *Controller) cutNode(ctx context.Context, g *migGPUs, layout string) proto.MIGNode {
 	out := proto.MIGNode{Node: g.node}
-	c.log.Info("GPUs are divided", "node", g.node, "gpus", g.uuids, "layout", layout)
+	c.log.Info("the MIG layout of GPUs is changed", "node", g.node, "gpus", g.uuids, "layout", layout)
 	m, err := c.askNode(ctx, g.node, proto.NodeAsk{MIG: &proto.MIGAsk{UUIDs: g.uuids, Layout: layout}})
 	switch {
 	case err != nil:
-		out.Done.Error = fmt.Sprintf("%v; gnoded's log there says what was done, gnoded -C what there is", err)
+		out.Done.Error = fmt.Sprintf("%v; gnoded's log there says what was done, and gnoded -C shows what there is now", err)
 	case m.MIG == nil:
 		out.Done.Error = "its gnoded is of an older version and can't do that"
 	default:
@@ -96,7 +96,7 @@ func migOf(v *state.View, n *model.Node, units []model.GresUnit, gres string) (m
 			return g, err
 		}
 		if !isGPU(e.Gres) {
-			return g, refuse(proto.CodeBadRequest, "gres=%s: write the GPUs that are divided, as in gres=gpu:0-3", gres)
+			return g, refuse(proto.CodeBadRequest, "gres=%s: write the GPUs to divide, such as gres=gpu:0-3", gres)
 		}
 		for _, k := range e.Units {
 			at := slices.IndexFunc(units, func(u model.GresUnit) bool { return u.Name == e.Gres && u.Index == k })

@@ -69,8 +69,8 @@ func TestMIGDrained(t *testing.T) {
 		{"", model.NodeDown, nil, "; gcontrol update NodeName=n1 State=RESUME"},
 		{"gpu:3", model.NodeDrain, nil, "gpu:3 of node n1 is not known to the driver there, or has no UUID"},
 		{"gpu:7", model.NodeDrain, nil, "node n1 has no gpu:7 (gcontrol -d show node n1)"},
-		{"npu:0", model.NodeDrain, nil, "gres=npu:0: write the GPUs that are divided, as in gres=gpu:0-3"},
-		{"gpu", model.NodeDrain, nil, "write which units"},
+		{"npu:0", model.NodeDrain, nil, "gres=npu:0: write the GPUs to divide, such as gres=gpu:0-3"},
+		{"gpu", model.NodeDrain, nil, "write the units"},
 	} {
 		n := &model.Node{Def: &model.NodeDef{Name: "n1"}, Admin: c.admin, Out: c.out}
 		g, err := migOf(&state.View{}, n, units, c.gres)

@@ -70,7 +70,7 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 		return refuse(proto.CodeNodeCount, "--nodes=%d is more than partition %s allows (MaxNodes=%d)", sp.MinNodes, p.Name,
 			p.MaxNodes)
 	}
-	text := fmt.Sprintf("partition %s has not enough nodes that fit the job", p.Name)
+	text := fmt.Sprintf("partition %s has too few nodes that fit the job", p.Name)
 	if rq.MinNodes > len(p.Nodes) && (sp.Tasks == 0 || int(sp.MinNodes) > len(p.Nodes)) {
 		text += fmt.Sprintf(": %d are needed, and it has %d", rq.MinNodes, len(p.Nodes))
 	} else if most := mostInAll(v, sp, &rq, p); most != "" {

@@ -57,7 +57,7 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 				return refuse(proto.CodeBadRequest, "State=%s: write DRAIN, DOWN, RESUME, IDLE or UNDRAIN", kv.Value)
 			}
 		default:
-			return refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update node can set; it sets State and Reason, "+
+			return refuse(proto.CodeBadRequest, "%s can't be set by gcontrol update node; it sets State and Reason, "+
 				"of the node or, with Gres=gpu:3, of single units", kv.Key)
 		}
 	}
@@ -89,7 +89,7 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 func unitsOf(e *state.NodeEdit, text string) error {
 	name, list, ok := strings.Cut(text, ":")
 	if !ok || name == "" || list == "" {
-		return refuse(proto.CodeBadRequest, "Gres=%s: write which units State and Reason are of, as in Gres=gpu:3 or "+
+		return refuse(proto.CodeBadRequest, "Gres=%s: write the units that State and Reason are for, such as Gres=gpu:3 or "+
 			"Gres=gpu:0-2,5; how many a node has stands in gbatch.conf", text)
 	}
 	e.Gres = strings.ToLower(name)
@@ -118,10 +118,11 @@ func unitsOf(e *state.NodeEdit, text string) error {
 func unitsMay(v *state.View, e *state.NodeEdit) error {
 	switch {
 	case e.Keep:
-		return refuse(proto.CodeBadRequest, "Gres=%s needs a state beside it: State=DRAIN with a Reason, or State=RESUME",
+		return refuse(proto.CodeBadRequest, "Gres=%s needs a State: State=DRAIN with a Reason, or State=RESUME",
 			e.Gres)
 	case e.Admin == model.NodeDown:
-		return refuse(proto.CodeBadRequest, "single units can be drained and resumed; State=DOWN is for whole nodes")
+		return refuse(proto.CodeBadRequest,
+			"State=DOWN is for whole nodes; write State=DRAIN or State=RESUME for single units")
 	}
 	for _, name := range e.Nodes {
 		n := v.Node(name)
@@ -140,7 +141,7 @@ func unitsMay(v *state.View, e *state.NodeEdit) error {
 			}
 			for i := range n.Out {
 				if o := &n.Out[i]; e.Admin == model.NodeUp && o.Name == e.Gres && o.Index == u && o.Kind == model.OutInUse {
-					return refuse(proto.CodeBadRequest, "%s %d of node %s is %s; it comes back by itself when that is over, or "+
+					return refuse(proto.CodeBadRequest, "%s %d of node %s is %s; it comes back by itself once that is over, or "+
 						"write GpuForeignUsePolicy=ignore in gbatch.conf", e.Gres, u, name, o.Reason)
 				}
 			}
@@ -161,11 +162,11 @@ func (c *Controller) hearUnits(ctx context.Context, node string, tells []model.U
 	}
 	for _, t := range tells {
 		if len(fresh) > 0 && t.Kind == model.OutFault || t.Kind == model.OutSpent {
-			c.log.Warn("a node takes a unit out of service", "node", node, "gres", t.Name, "unit", t.Index, "why", t.Text)
+			c.log.Warn("a node reports a unit unusable", "node", node, "gres", t.Name, "unit", t.Index, "why", t.Text)
 		}
 	}
 	if _, err := c.propose(ctx, &state.Units{Node: node, Tells: tells, Held: held}); err != nil && ctx.Err() == nil {
-		c.log.Warn("what a node says of its units was not taken; it says it again with its next heartbeat", "node", node,
+		c.log.Warn("a node's report on its units was not applied; its next heartbeat repeats it", "node", node,
 			"err", err)
 	}
 }

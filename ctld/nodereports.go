@@ -62,7 +62,7 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			}
 			s.answered(m)
 		default:
-			return fmt.Errorf("node %s sent a frame of kind %d, which is none of a node's", s.node, f.Kind)
+			return fmt.Errorf("node %s sent a frame of kind %d, which nodes do not send", s.node, f.Kind)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (c *Controller) collect(ctx context.Context) {
 		}
 		if _, err := c.propose(ctx, cmd); err != nil {
 			if ctx.Err() == nil {
-				c.log.Warn("reports of nodes were not taken; the nodes send them again", "err", err)
+				c.log.Warn("nodes' reports were not applied; the nodes send them again", "err", err)
 			}
 			for _, b := range batch {
 				_ = b.s.conn.Close() // the node registers again and repeats what was not acknowledged

@@ -24,7 +24,7 @@ func (c *Controller) ship(ctx context.Context) {
 			return
 		}
 		if c.dbdUp.Swap(false) || retry == outboxRetryMin {
-			c.log.Warn("accounting daemon does not take records; they wait", "addr", c.opts.DbdAddr, "waiting",
+			c.log.Warn("gdbd does not take records; they wait in the outbox", "addr", c.opts.DbdAddr, "waiting",
 				c.machine.View().OutboxLen(), "err", err)
 		}
 		pause(ctx, retry)
@@ -104,7 +104,7 @@ func (c *Controller) shipOn(ctx context.Context) error {
 		}
 		last := put.Records[len(put.Records)-1].Seq
 		if reply.Seq < last {
-			return errors.New("the accounting daemon acknowledged less than it was sent")
+			return errors.New("gdbd acknowledged fewer records than it was sent")
 		}
 		c.setDbdUp()
 		c.counts.shipped.Add(int64(len(put.Records)))
@@ -117,6 +117,6 @@ func (c *Controller) shipOn(ctx context.Context) error {
 
 func (c *Controller) setDbdUp() {
 	if !c.dbdUp.Swap(true) {
-		c.log.Info("accounting daemon takes records", "addr", c.opts.DbdAddr)
+		c.log.Info("gdbd takes records", "addr", c.opts.DbdAddr)
 	}
 }

@@ -82,7 +82,7 @@ func (c *Controller) resetUsage(ctx context.Context) {
 			&state.Accounts{Edits: []state.AcctEdit{
 				{Op: state.ResetUsage, Assoc: &model.Association{Account: model.RootAccount}}}})
 		if err != nil && ctx.Err() == nil {
-			c.log.Warn("usage can't be reset", "period", at, "err", err)
+			c.log.Warn("usage could not be reset (PriorityUsageResetPeriod)", "period", at, "err", err)
 		}
 		return err == nil
 	}
@@ -101,7 +101,7 @@ func (c *Controller) resetUsage(ctx context.Context) {
 			since = time.UnixMilli(int64(at))
 		}
 		if b := periodBegin(period, time.Now()); b.After(since) && reset(b) {
-			c.log.Info("usage is counted from nothing again", "period", period, "since", b)
+			c.log.Info("usage was reset", "period", period, "since", b)
 		}
 		timer := time.NewTimer(time.Minute)
 		select {

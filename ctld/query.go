@@ -306,7 +306,7 @@ func (c *Controller) wait(ctx context.Context, who *proto.Caller, rq *proto.Wait
 	if c.waiting.Add(1) > maxWaiters {
 		c.waiting.Add(-1)
 		return nil, refuse(proto.CodeBusy,
-			"more than %d commands wait for jobs already; ask with gqueue now and then instead", maxWaiters)
+			"%d commands wait for jobs already, the limit; ask with gqueue from time to time instead", maxWaiters)
 	}
 	defer c.waiting.Add(-1)
 	until := time.NewTimer(proto.MaxWaitS * time.Second)

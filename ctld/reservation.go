@@ -97,7 +97,7 @@ func resvFacts(v *state.View, now model.Time) resv.Facts {
 func groupID(name string) (uint32, error) {
 	g, err := user.LookupGroup(name)
 	if err != nil {
-		return 0, errors.New("the controller's host knows no such group")
+		return 0, errors.New("the controller's host has no such group")
 	}
 	n, err := strconv.ParseUint(g.Gid, 10, 32)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Controller) keepReservations(ctx context.Context) {
 		v.Reservations(func(r *model.Reservation) bool {
 			if n := resv.Kept(resvFacts(v, c.now()), r); n != nil {
 				if _, err := c.propose(ctx, &state.Reserve{Op: state.KeepResv, Resv: n}); err != nil && ctx.Err() == nil {
-					c.log.Warn("a reservation can't be kept up", "reservation", r.Name, "err", err)
+					c.log.Warn("a reservation could not be updated; it is tried again", "reservation", r.Name, "err", err)
 				}
 			}
 			return ctx.Err() == nil
@@ -170,7 +170,8 @@ func (c *Controller) reserve(ctx context.Context, who *proto.Caller,
 		return &proto.ReserveReply{Name: cmd.Resv.Name}, nil
 	case state.InUse:
 		if v.Reservation(cmd.Resv.Name) == nil {
-			return nil, refuse(proto.CodeBusy, "there are %d reservations already", state.MaxReservations)
+			return nil, refuse(proto.CodeBusy, "there are %d reservations already; delete one with gcontrol delete",
+				state.MaxReservations)
 		}
 		return nil, refuse(proto.CodeResvName, "%s", cmd.Resv.Name)
 	case state.NoSuchReservation:

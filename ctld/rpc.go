@@ -107,7 +107,7 @@ func (c *Controller) registerNode(ctx context.Context, r *server.Request, name s
 func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, name string) {
 	var f proto.Forward
 	if err := proto.Decode(r.Body, &f); err != nil || f.Kind >= proto.KindForward {
-		c.end(r, nil, refuse(proto.CodeBadRequest, "a malformed request was forwarded (%v)", err))
+		c.end(r, nil, refuse(proto.CodeBadRequest, "the forwarded request is malformed: %v", err))
 		return
 	}
 	if !c.leading.Load() {

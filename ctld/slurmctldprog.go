@@ -104,7 +104,7 @@ func (c *Controller) runSlurmctldProg(ctx context.Context, j *model.Job, r *mode
 	}
 	report := state.Report{Kind: state.ProgramPassed, Job: j.ID, Attempt: j.Attempt, At: c.now()}
 	if err != nil {
-		c.log.Error("a program of the controller failed", "what", word, "job", j.ID, "err", err)
+		c.log.Error("PrologSlurmctld or EpilogSlurmctld failed", "what", word, "job", j.ID, "err", err)
 		report.Kind, report.Text = state.ProgramFailed, err.Error()
 	}
 	for ctx.Err() == nil {
@@ -165,7 +165,7 @@ func (c *Controller) runProgram(parent context.Context, path string, limitS int6
 	cmd, out := program(ctx, env, path)
 	err := cmd.Run()
 	if text := strings.TrimSpace(out.String()); text != "" {
-		c.log.Info("output of a program of the controller", "program", path, "job", j.ID, "output", text)
+		c.log.Info("output of PrologSlurmctld or EpilogSlurmctld", "program", path, "job", j.ID, "output", text)
 	}
 	var exit *exec.ExitError
 	switch {

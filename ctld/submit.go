@@ -134,7 +134,7 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 		}
 		if strings.ContainsAny(f.value, "\n\r") {
 			return refuse(proto.CodeBadRequest,
-				"%s contains a line break, which would tear the lines of every list that shows it", f.name)
+				"%s contains a line break, which would break the lines of lists that show it", f.name)
 		}
 	}
 	switch script := rq.Script; {
@@ -238,7 +238,7 @@ func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]
 		}
 		if len(sp.Partitions) == 0 {
 			return nil, refuse(proto.CodeInvalidPartition,
-				"no partition was asked for and none is the default (Default=YES); give one with --partition")
+				"no partition is the default (Default=YES); give one with --partition")
 		}
 	}
 	for _, name := range append(append([]string(nil), sp.ReqNodes...), sp.ExcNodes...) {

@@ -37,7 +37,7 @@ func fitTimes(v *state.View, now model.Time, sp *model.Spec) error {
 	from := max(now, sp.Begin)
 	switch {
 	case sp.Deadline <= now:
-		return refuse(proto.CodeTimeValue, "the deadline is over; --deadline takes a time to come")
+		return refuse(proto.CodeTimeValue, "--deadline is in the past; give a later time")
 	case from.Add(least) > sp.Deadline:
 		return refuse(proto.CodeTimeValue, "a job of %s can't end before its deadline, even if it starts as soon as it "+
 			"may; give a later --deadline, or less with --time or --time-min", limitOf(least))

@@ -77,7 +77,8 @@ func (d *draft) pickNone() error {
 		return refuse(proto.CodeReservation, "Nodes, NodeCnt, CoreCnt, TRES or Licenses must be specified")
 	case !d.fresh && len(r.Nodes) > 0: // the reservation keeps its nodes
 	case r.Flags&model.ResvAnyNodes == 0:
-		return refuse(proto.CodeReservation, "licenses without nodes: add Flags=ANY_NODES, and its jobs may have any nodes")
+		return refuse(proto.CodeReservation,
+			"a reservation of licenses alone needs Flags=ANY_NODES: its jobs may then use any nodes")
 	}
 	return nil
 }
@@ -157,7 +158,7 @@ func (d *draft) named() error {
 			def := d.View.NodeDef(name)
 			part, ok := d.share(def, len(r.Nodes), i)
 			if !ok {
-				return refuse(proto.CodeNodeConfig, "node %s has less than that", name)
+				return refuse(proto.CodeNodeConfig, "node %s has fewer cores or generic resources than that", name)
 			}
 			r.Parts = append(r.Parts, part)
 		}
@@ -180,7 +181,7 @@ func (d *draft) order() error {
 	}
 	slices.Sort(r.Nodes)
 	if n := len(r.Nodes); len(slices.Compact(slices.Clone(r.Nodes))) != n {
-		return refuse(proto.CodeInvalidNode, "a node stands twice in Nodes=")
+		return refuse(proto.CodeInvalidNode, "a node is named twice in Nodes=")
 	}
 	for i := range r.Parts {
 		r.Parts[i] = parts[r.Nodes[i]]
@@ -235,7 +236,7 @@ func (d *draft) pickFree(pool []string) error {
 	case want > 0 && len(r.Nodes) < want && !(d.perNode && d.count == 0 && len(r.Nodes) > 0):
 		return refuse(proto.CodeNodesBusy, "%d of %d nodes are free from then on", len(r.Nodes), want)
 	case want == 0 && left.any():
-		return refuse(proto.CodeNodesBusy, "not as many cores or generic resources are free from then on")
+		return refuse(proto.CodeNodesBusy, "too few cores or generic resources are free from then on")
 	}
 	return d.order()
 }

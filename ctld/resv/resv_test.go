@@ -219,7 +219,7 @@ func TestReservationCalendar(t *testing.T) {
 			later := laterOf(r, zone)
 			if c.want == nil {
 				if later != nil {
-					t.Errorf("it comes again at %v", later)
+					t.Errorf("it repeats at %v", later)
 				}
 				return
 			}
@@ -270,7 +270,7 @@ func TestCreateAndUpdate(t *testing.T) {
 			"Requested nodes are busy: 3 of 4 nodes are free from then on"},
 		{words("Nodes=n9"), proto.CodeInvalidNode, "Invalid node name specified: n9"},
 		{words("Licenses=matlab:1", "Flags=ANY_NODES"), proto.CodeReservation, "the cluster has no licenses"},
-		{words("Colour=red"), proto.CodeReservation, "Colour is not a key of reservations here"},
+		{words("Colour=red"), proto.CodeReservation, "Colour is not a key of reservations"},
 	} {
 		_, err := Create(testFacts(st), "r", c.set)
 		var no *Refusal

@@ -85,19 +85,19 @@ func (d *draft) times() error {
 	case r.Start >= r.End:
 		return refuse(proto.CodeTimeValue, "the reservation would end before it starts")
 	case r.End <= d.Now && repeats == 0:
-		return refuse(proto.CodeTimeValue, "the reservation would be over already")
+		return refuse(proto.CodeTimeValue, "the reservation would end in the past")
 	case repeats&(repeats-1) != 0:
-		return refuse(proto.CodeReservation, "a reservation is one of HOURLY, DAILY, WEEKDAY, WEEKEND and WEEKLY")
+		return refuse(proto.CodeReservation, "a reservation takes only one of HOURLY, DAILY, WEEKDAY, WEEKEND and WEEKLY")
 	case r.PeriodS() > 0 && int64(r.End-r.Start) > r.PeriodS()*1000:
-		return refuse(proto.CodeTimeValue, "the reservation is longer than the time after which it comes again")
+		return refuse(proto.CodeTimeValue, "the reservation is longer than the period at which it repeats")
 	case r.Flags&model.ResvFloat != 0 && repeats != 0:
 		return refuse(proto.CodeReservation, "TIME_FLOAT reservations don't repeat")
 	case r.Flags&model.ResvFloat != 0 && r.FloatS == 0 && !d.fresh, r.Flags&model.ResvFloat == 0 && r.FloatS > 0:
-		return refuse(proto.CodeReservation, "TIME_FLOAT can't be added to a reservation, or taken from it")
+		return refuse(proto.CodeReservation, "TIME_FLOAT can't be added to a reservation or removed from it")
 	case r.Flags&model.ResvFloat != 0 && d.start:
 		r.FloatS = int64(r.Start-d.Now+999) / 1000
 		if r.FloatS <= 0 {
-			return refuse(proto.CodeTimeValue, "with TIME_FLOAT give a StartTime to come, such as now+10minutes")
+			return refuse(proto.CodeTimeValue, "TIME_FLOAT needs a StartTime in the future, such as now+10minutes")
 		}
 	}
 	switch {
@@ -137,7 +137,7 @@ func (d *draft) word(kv model.KV) error {
 		r.Start, err = moment()
 		d.start = true
 		if !d.fresh && d.r.Begun && r.Flags&model.ResvRepeats == 0 {
-			err = refuse(proto.CodeTimeValue, "the reservation has begun; its StartTime can't be changed any more")
+			err = refuse(proto.CodeTimeValue, "the reservation has begun; its StartTime can no longer be changed")
 		}
 	case "endtime":
 		d.end, err = moment()
@@ -151,7 +151,7 @@ func (d *draft) word(kv model.KV) error {
 	case "nodes", "nodelist":
 		d.nodes, d.sized = value, true
 		if how != '=' {
-			return refuse(proto.CodeBadRequest, "give all of the nodes with Nodes=")
+			return refuse(proto.CodeBadRequest, "name all of the nodes in Nodes=")
 		}
 		if value == "" && !d.fresh { // others are chosen, as many as there were
 			d.count = len(r.Nodes)
@@ -202,7 +202,7 @@ func (d *draft) word(kv model.KV) error {
 	case "burstbuffer", "watts":
 		err = refuse(proto.CodeReservation, "%s=%s: there are no burst buffers, and no power is managed", kv.Key, value)
 	default:
-		err = refuse(proto.CodeReservation, "%s is not a key of reservations here; there are StartTime EndTime Duration "+
+		err = refuse(proto.CodeReservation, "%s is not a key of reservations; the keys are StartTime EndTime Duration "+
 			"Nodes NodeCnt CoreCnt TRES TRESPerNode Licenses PartitionName Features Users Groups Accounts Flags Skip", kv.Key)
 	}
 	return err
@@ -323,7 +323,7 @@ func (d *draft) licenses(value string) (out []model.LicenseCount, err error) {
 			return nil, refuse(proto.CodeReservation, "Invalid license specification: %s; %s", item, ask.LicensesThere(cfg))
 		}
 		if slices.ContainsFunc(out, func(o model.LicenseCount) bool { return o.Name == name }) {
-			return nil, refuse(proto.CodeReservation, "Licenses=%s: %s stands twice", value, name)
+			return nil, refuse(proto.CodeReservation, "Licenses=%s: %s is named twice", value, name)
 		}
 		out = append(out, l)
 	}
@@ -417,7 +417,7 @@ func (d *draft) flags(value string, how byte) error {
 		}
 		f, ok := model.ParseResvFlag(name)
 		if f&(model.ResvSpecNodes|model.ResvAllNodes) != 0 && r.Flags&f == 0 {
-			return refuse(proto.CodeReservation, "Flags=%s is only shown: it follows from Nodes=; leave it out", name)
+			return refuse(proto.CodeReservation, "Flags=%s is set by Nodes= itself; leave it out", name)
 		}
 		if f == model.ResvPartNodes {
 			d.follows = !off && r.Flags&f == 0

@@ -25,14 +25,14 @@ func (s *Local) attend(ctx context.Context, r *server.Request, who *proto.Caller
 	if err != nil {
 		return err
 	}
-	s.Log.Info("a command was killed; its allocation is given back", "job", rq.Job, "request", rq.RequestID,
+	s.Log.Info("a command was killed; its allocation is cancelled", "job", rq.Job, "request", rq.RequestID,
 		"uid", who.UID)
 	unknown := server.NotYet()
 	err = server.GiveBack(ctx, func() error {
 		return unknown(s.Relay.Forward(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil }))
 	})
 	if err != nil {
-		s.Log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)
+		s.Log.Warn("the allocation of a killed command could not be cancelled", "job", rq.Job, "err", err)
 	}
 	return nil
 }
