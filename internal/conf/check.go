@@ -16,7 +16,7 @@ func (l *loader) check() {
 	c := l.cfg
 	if c.ClusterName == "" {
 		c.ClusterName = "cluster"
-		l.probs.warnf(pos{file: c.Path}, "write ClusterName=mycluster", "no ClusterName; it is taken as %q", c.ClusterName)
+		l.probs.warnf(pos{file: c.Path}, "write ClusterName=mycluster", "no ClusterName; the name is %q", c.ClusterName)
 	}
 	if c.Select.Type == "select/linear" {
 		c.Select.Unit = UnitNode
@@ -24,7 +24,7 @@ func (l *loader) check() {
 	if c.NodeHeartbeatIntervalS >= c.SlurmdTimeoutS {
 		l.probs.errorf(l.where("NodeHeartbeatInterval", "SlurmdTimeout"),
 			fmt.Sprintf("write NodeHeartbeatInterval=%d", max(c.SlurmdTimeoutS/3, 1)),
-			"NodeHeartbeatInterval=%d is no less than SlurmdTimeout=%d: every node would be taken for dead",
+			"NodeHeartbeatInterval=%d is not less than SlurmdTimeout=%d: every node would be declared DOWN",
 			c.NodeHeartbeatIntervalS, c.SlurmdTimeoutS)
 	}
 	if c.MaxJobID < c.FirstJobID {
@@ -68,12 +68,12 @@ func (l *loader) spellAccounts() {
 func (l *loader) checkAccounts() {
 	c := l.cfg
 	if c.DefaultAccount != "" && len(c.Accounts) > 0 && !slices.Contains(c.Accounts, c.DefaultAccount) {
-		l.probs.errorf(l.where("DefaultAccount"), "add it to Accounts", "DefaultAccount=%s is none of Accounts",
+		l.probs.errorf(l.where("DefaultAccount"), "add it to Accounts", "DefaultAccount=%s is not in Accounts",
 			c.DefaultAccount)
 	}
 	if c.Enforce.Associations && c.DbdAddr == "" && len(c.Accounts) == 0 {
 		l.probs.errorf(l.where("AccountingStorageEnforce"), "write AccountingStorageHost=…, or Accounts=…",
-			"AccountingStorageEnforce=%s needs to know which accounts exist", c.Enforce)
+			"AccountingStorageEnforce=%s needs a list of accounts", c.Enforce)
 	}
 	if len(c.Accounts) == 0 {
 		return
@@ -82,7 +82,7 @@ func (l *loader) checkAccounts() {
 		for _, a := range slices.Concat(p.AllowAccounts, p.DenyAccounts) {
 			if !slices.Contains(c.Accounts, a) {
 				l.probs.warnf(l.partLines[i].at, "add it to Accounts, or remove it",
-					"partition %s names account %s, which is none of Accounts", p.Name, a)
+					"partition %s names account %s, which is not in Accounts", p.Name, a)
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func (l *loader) checkPartitions() {
 	c := l.cfg
 	if len(c.Partitions) == 0 {
 		l.probs.errorf(pos{file: c.Path}, "write PartitionName=main Nodes=ALL Default=YES",
-			"no PartitionName: no job could be submitted")
+			"no PartitionName: no job can be submitted")
 		return
 	}
 	def := ""
@@ -105,7 +105,7 @@ func (l *loader) checkPartitions() {
 			def = p.Name
 		}
 		if len(p.Nodes) == 0 && p.NodesExpr == "" {
-			l.probs.warnf(at, "write Nodes=…", "partition %s has no nodes; its jobs would wait", p.Name)
+			l.probs.warnf(at, "write Nodes=…", "partition %s has no nodes; its jobs wait", p.Name)
 		}
 		for _, n := range p.Nodes {
 			used[n] = true
@@ -151,11 +151,11 @@ func (l *loader) checkNodes() {
 	for _, at := range order {
 		n := lines[at][0]
 		if n.State == "CLOUD" {
-			l.probs.warnf(at, "write State=UNKNOWN", "State=CLOUD: nodes aren't started or stopped; it is taken as UNKNOWN")
+			l.probs.warnf(at, "write State=UNKNOWN", "State=CLOUD: nodes aren't started or stopped; it is read as UNKNOWN")
 		}
 		if n.State == "FAIL" || n.State == "FAILING" {
 			l.probs.notef(at, "write State=DRAIN, or State=DOWN where nothing may go on there",
-				"State=%s is taken as DRAIN: the node gets no new jobs, and those that run go on", n.State)
+				"State=%s is read as DRAIN: the node gets no new jobs, running jobs go on", n.State)
 		}
 		for _, g := range n.Gres {
 			if !slices.Contains(l.cfg.GresTypes, g.Name) {
@@ -164,9 +164,9 @@ func (l *loader) checkNodes() {
 			switch {
 			case g.NoConsume && (g.Name == model.GPUName || isShared(g.Name)):
 				l.probs.errorf(at, "leave no_consume out",
-					"Gres=%s: jobs hold the GPUs that they use; no_consume is for what is only asked for, such as a bandwidth", g)
+					"Gres=%s: no_consume is for properties such as a bandwidth; jobs hold the GPUs that they use", g)
 			case g.NoConsume && g.Count > math.MaxInt32:
-				l.probs.notef(at, "", "Gres=%s: counts end at %d; nothing above can be asked for", g, math.MaxInt32)
+				l.probs.notef(at, "", "Gres=%s: counts end at %d; jobs can't ask for more", g, math.MaxInt32)
 			case !g.NoConsume && g.Count > maxGresUnits:
 				l.probs.errorf(at, fmt.Sprintf("count it in larger units, %d at most; or write no_consume in front of the count "+
 					"if jobs don't use it up", maxGresUnits),
@@ -185,7 +185,7 @@ func (l *loader) missingGresType(at pos, name string) {
 	if near := nearest(name, l.cfg.GresTypes); near != "" {
 		hint = "did you mean " + near + "?"
 	}
-	l.probs.errorf(at, hint, "resource %s is none of GresTypes", shown(name))
+	l.probs.errorf(at, hint, "resource %s is not in GresTypes", shown(name))
 }
 
 // have is gres.conf's part of one name and type for a node.
@@ -266,7 +266,7 @@ func (l *loader) gresOfNodes() map[string][]have {
 			for _, name := range names {
 				o := owner{name, r.Name, device}
 				if before, ok := owners[o]; ok {
-					l.probs.errorf(at, "name each device once", "%s is %s's in line %d already", device, r.Name, before.line)
+					l.probs.errorf(at, "name each device once", "%s already belongs to %s in line %d", device, r.Name, before.line)
 					break devices
 				}
 				owners[o] = at

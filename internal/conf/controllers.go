@@ -34,11 +34,11 @@ func (l *loader) readController(p pair) {
 	}
 	if name == "" || strings.Trim(name, nameLetters) != "" {
 		l.probs.errorf(p.at, "write SlurmctldHost=name or SlurmctldHost=name(address:port)",
-			"SlurmctldHost: %s is no host name", shown(name))
+			"SlurmctldHost: %s is not a host name", shown(name))
 		return
 	}
 	if strings.ContainsAny(addr, " ()/,") {
-		l.probs.errorf(p.at, "write SlurmctldHost=name(address:port)", "SlurmctldHost: %s is no address", shown(addr))
+		l.probs.errorf(p.at, "write SlurmctldHost=name(address:port)", "SlurmctldHost: %s is not an address", shown(addr))
 		return
 	}
 	l.addController(controllerLine{name: name, addr: addr, port: port, at: p.at})
@@ -54,7 +54,7 @@ type controllerLine struct {
 func (l *loader) addController(c controllerLine) {
 	for _, o := range l.controllers {
 		if strings.EqualFold(o.name, c.name) {
-			l.probs.errorf(c.at, "remove one of the lines", "controller %s stands twice, first in line %d", c.name, o.at.line)
+			l.probs.errorf(c.at, "remove one of the lines", "controller %s is set twice, first in line %d", c.name, o.at.line)
 			return
 		}
 	}
@@ -96,11 +96,11 @@ func (l *loader) resolveControllers() {
 	case n == 0:
 		if _, tried := l.seen["SlurmctldHost"]; !tried {
 			l.probs.errorf(pos{file: l.cfg.Path}, "write SlurmctldHost=name or SlurmctldHost=name(address)",
-				"no SlurmctldHost: nobody is the controller")
+				"no SlurmctldHost: the cluster has no controller")
 		}
 	case n%2 == 0:
 		l.probs.warnf(l.controllers[n-1].at, "name "+strconv.Itoa(n-1)+" or "+strconv.Itoa(n+1),
-			"%d controllers survive no more failures than %d: a majority has to be there", n, n-1)
+			"%d controllers survive no more failures than %d: a majority must run", n, n-1)
 	}
 	if l.cfg.AccountingStorageType == "" {
 		l.cfg.AccountingStorageType = accountingNone

@@ -39,10 +39,10 @@ func readGPUIdle(v string) (model.GPUIdle, fault) {
 		}
 	}
 	if p.Mail && p.WarnS == 0 {
-		return model.GPUIdle{}, fault{"mail goes with a warning", gpuIdleExample + ",mail"}
+		return model.GPUIdle{}, fault{"mail needs a warning, warn@TIME", gpuIdleExample + ",mail"}
 	}
 	if p.WarnS > 0 && p.CancelS > 0 && p.CancelS <= p.WarnS {
-		return model.GPUIdle{}, fault{"jobs would be cancelled before they are warned", gpuIdleExample}
+		return model.GPUIdle{}, fault{"jobs would be cancelled before the warning", gpuIdleExample}
 	}
 	return p, fault{}
 }

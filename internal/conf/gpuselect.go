@@ -28,7 +28,7 @@ func readGPUSelect(v string) ([]string, fault) {
 	for _, w := range splitList(strings.ToLower(v)) {
 		switch w {
 		case "tag":
-			return nil, fault{"'tag' is not supported: GPUs have no tags; a job names nodes that have its data with --prefer " +
+			return nil, fault{"'tag' is not supported: GPUs have no tags; a job names the nodes with its data in --prefer " +
 				"and features", "topology,leastused"}
 		case "pack", "spread", "coolest", "leastused":
 			kinds++
@@ -42,7 +42,7 @@ func readGPUSelect(v string) ([]string, fault) {
 		out = append(out, w)
 	}
 	if k := slices.Index(out, "topology"); k > 0 {
-		return nil, fault{"topology comes first: what counts before connections leaves it out", "topology," +
+		return nil, fault{"topology must come first: write it before the others", "topology," +
 			strings.Join(slices.Delete(out, k, k+1), ",")}
 	}
 	return out, fault{}
@@ -96,5 +96,5 @@ func readGPUBind(v string) (string, fault) {
 	case counted && (how == "single" || how == "per_task") && err == nil && n >= 1 && n <= 1024:
 		return v, fault{}
 	}
-	return "", fault{"steps whose command says nothing are bound by none, closest, single:N or per_task:N", "none"}
+	return "", fault{"the default binding is none, closest, single:N or per_task:N", "none"}
 }

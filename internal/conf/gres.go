@@ -147,21 +147,21 @@ func gresKeys() []lineKey[gresLine] {
 		{name: "AutoDetect", read: func(g *gresLine, v string) (f fault) { g.AutoDetect, f = readAutoDetect(v); return f }},
 		{name: "Name", read: func(g *gresLine, v string) fault {
 			if v == "" || strings.ContainsAny(v, ":,=/") {
-				return fault{shown(v) + " is no name for a resource", "gpu"}
+				return fault{shown(v) + " is not a valid resource name", "gpu"}
 			}
 			g.Name = v
 			return fault{}
 		}},
 		{name: "Type", read: func(g *gresLine, v string) fault {
 			if strings.ContainsAny(v, ":,= ") {
-				return fault{shown(v) + " is no name for a type", "a100"}
+				return fault{shown(v) + " is not a valid type name", "a100"}
 			}
 			g.Type = v
 			return fault{}
 		}},
 		{name: "UniqueId", read: func(g *gresLine, v string) fault {
 			if v == "" || strings.ContainsAny(v, ", ") {
-				return fault{shown(v) + " is no UUID of one device", "GPU-2ab4a9e8-8d8f-4b5c-9f4c-0b8f2e6c1d3a"}
+				return fault{shown(v) + " is not the UUID of one device", "GPU-2ab4a9e8-8d8f-4b5c-9f4c-0b8f2e6c1d3a"}
 			}
 			g.UniqueID = v
 			return fault{}
@@ -207,13 +207,13 @@ func (l *loader) readGres(lines []statement) {
 		switch {
 		case g.Name == "" && given["AutoDetect"] && len(given) == 1:
 			if l.cfg.Gres.AutoDetect != "" && l.cfg.Gres.AutoDetect != g.AutoDetect {
-				l.probs.warnf(s.at, "keep one of the lines", "AutoDetect stands twice; the later one counts")
+				l.probs.warnf(s.at, "keep one of the lines", "AutoDetect is set twice; the last one is used")
 			}
 			l.cfg.Gres.AutoDetect = g.AutoDetect
 			continue
 		case g.Name == "" && given["NodeName"] && len(given) == 1:
 			l.probs.notef(s.at, "write NodeName="+g.NodeExpr+" in front of Name= on each line that is meant for it",
-				"NodeName on a line of its own names no resource: the lines below it are for every node")
+				"NodeName on a line of its own has no effect: the lines below it are for every node")
 			continue
 		case g.Name == "" && given["Name"]:
 			continue // reported already
@@ -245,7 +245,7 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 		units = 1
 		if len(g.Files) > 1 {
 			l.probs.errorf(at("MultipleFiles"), "write one line for each instance, with the file of its GPU",
-				"MultipleFiles is of one unit, but File names %d", len(g.Files))
+				"MultipleFiles is for one unit, but File names %d", len(g.Files))
 		}
 		g.MultipleFiles = append(g.Files, g.MultipleFiles...) // a MIG instance: its GPU's file and its own
 		g.Files = nil
@@ -254,7 +254,7 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 	case !g.hasCount:
 		g.Count = max(units, 1)
 	case g.Count == 0:
-		l.probs.errorf(at("Count"), "remove the line", "Count=0 gives nothing")
+		l.probs.errorf(at("Count"), "remove the line", "Count=0 gives the node no units")
 	case isShared(g.Name) && units > 0 && g.Count%units != 0:
 		l.probs.errorf(at("Count"), "", "Count=%d can't be divided evenly over %d files", g.Count, units)
 	case !isShared(g.Name) && units > 0 && g.Count != units:
@@ -265,7 +265,7 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 	}
 	if slices.Contains(g.Flags, "CountOnly") {
 		l.probs.notef(at("Flags"), "leave it out",
-			"Flags=CountOnly says nothing: units without File are counted and nothing else")
+			"Flags=CountOnly has no effect: units without File are only counted")
 	}
 	if len(g.links) > 0 {
 		l.readLinks(g, at("Links"))
@@ -291,7 +291,7 @@ func isBaseDevice(file string) bool {
 // readLinks reads Links, either counts or peers.
 func (l *loader) readLinks(g *gresLine, at pos) {
 	if len(g.Files) > 1 {
-		l.probs.errorf(at, "write one line per device", "Links is of one device, but File names %d", len(g.Files))
+		l.probs.errorf(at, "write one line per device", "Links is for one device, but File names %d", len(g.Files))
 		return
 	}
 	selves := 0
@@ -317,7 +317,7 @@ func readGresTypes(c *Config, v string) fault {
 	c.GresTypes = nil
 	for _, name := range splitList(v) {
 		if strings.ContainsAny(name, ":=/ ") {
-			return fault{shown(name) + " is no name for a resource", "gpu,mps"}
+			return fault{shown(name) + " is not a valid resource name", "gpu,mps"}
 		}
 		c.GresTypes = append(c.GresTypes, name)
 	}

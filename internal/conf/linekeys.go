@@ -62,7 +62,7 @@ func readKeys[T any](l *loader, keys []lineKey[T], pairs []pair, d *T, kind stri
 			continue
 		}
 		if seen[k.name] {
-			l.probs.warnf(p.at, "keep one of them", "%s stands twice %s; the later one counts", k.name, inOrOn(kind))
+			l.probs.warnf(p.at, "keep one of them", "%s is set twice %s; the last one is used", k.name, inOrOn(kind))
 		}
 		seen[k.name] = true
 		if k.read == nil {

@@ -138,9 +138,9 @@ func (l *loader) readMain(lines []statement) {
 			case keyNodeSet:
 				l.setLines = append(l.setLines, pairs)
 			case keyFrontend:
-				l.probs.warnf(pairs[0].at, "remove the line", "FrontendName isn't done: every node runs its own gnoded")
+				l.probs.warnf(pairs[0].at, "remove the line", "FrontendName is not supported: every node runs its own gnoded")
 			case keySwitch, keyBlock:
-				l.probs.notef(pairs[0].at, "move the lines there", "%s belongs in %s; it is read as if it stood there", kind,
+				l.probs.notef(pairs[0].at, "move the lines there", "%s belongs in %s; it is read as if it were there", kind,
 					TopologyFile)
 				l.switchLines = append(l.switchLines, pairs)
 			}

@@ -82,7 +82,7 @@ func TestProblems(t *testing.T) {
 		{"MailProg=/\xff", "gbatch.conf:5: \"MailProg\" holds bytes that aren't UTF-8; save the file as UTF-8"},
 		{"Include", `gbatch.conf:5: Include names no file; write Include nodes.conf`},
 		{"Include other.conf", `gbatch.conf:5: included file other.conf can't be read: file does not exist`},
-		{"Include gbatch.conf", `gbatch.conf:5: Include of "gbatch.conf" goes round in a circle; remove this Include`},
+		{"Include gbatch.conf", `gbatch.conf:5: Include "gbatch.conf": the file includes itself; remove this Include`},
 
 		// Keys.
 		{"KillWiat=30", `gbatch.conf:5: unknown key "KillWiat"; did you mean KillWait?`},
@@ -94,8 +94,8 @@ func TestProblems(t *testing.T) {
 		{"MaxTime=1:00", `gbatch.conf:5: misplaced key "MaxTime"; it belongs on a PartitionName line; does the line above ` +
 			`lack its trailing backslash?`},
 		{"File=/dev/nvidia0", `gbatch.conf:5: misplaced key "File"; it belongs in gres.conf`},
-		{"KillWait=30\nkillwait=40", `gbatch.conf:6: warning: KillWait stands twice, first in line 5 of gbatch.conf; the ` +
-			`later one counts; keep one of the lines`},
+		{"KillWait=30\nkillwait=40", `gbatch.conf:6: warning: KillWait is set twice, first in line 5 of gbatch.conf; the ` +
+			`last one is used; keep one of the lines`},
 
 		// Values.
 		{"KillWait=abc", `gbatch.conf:5: KillWait: "abc" is not a number of seconds from 0 to 65533; write KillWait=30`},
@@ -109,9 +109,9 @@ func TestProblems(t *testing.T) {
 		{"StateSaveLocation=var/x",
 			`gbatch.conf:5: StateSaveLocation: "var/x" is not an absolute path; write StateSaveLocation=/var/x`},
 		{"SelectType=select/cons",
-			`gbatch.conf:5: SelectType: "select/cons" is not understood; write SelectType=select/cons_tres`},
+			`gbatch.conf:5: SelectType: "select/cons" is not a known value; write SelectType=select/cons_tres`},
 		{"SelectTypeParameters=CR_Core_Memroy",
-			`gbatch.conf:5: SelectTypeParameters: "CR_Core_Memroy" is not understood; write ` +
+			`gbatch.conf:5: SelectTypeParameters: "CR_Core_Memroy" is not a known value; write ` +
 				`SelectTypeParameters=CR_CORE_MEMORY`},
 		{"SelectTypeParameters=CR_Core,CR_CPU",
 			`gbatch.conf:5: SelectTypeParameters: "CR_Core,CR_CPU" names two units of resources; write ` +
@@ -127,19 +127,19 @@ func TestProblems(t *testing.T) {
 				`write PriorityWeightTRES="CPU=1.0,Mem=0.25G,GRES/gpu=2.0"`},
 		{"AccountingStorageTRES=gpu",
 			`gbatch.conf:5: AccountingStorageTRES: "gpu" is not a resource; write AccountingStorageTRES=cpu`},
-		{"ClusterName=a/b", `gbatch.conf:5: warning: ClusterName stands twice, first in line 1 of gbatch.conf; the later ` +
-			`one counts; keep one of the lines`},
+		{"ClusterName=a/b", `gbatch.conf:5: warning: ClusterName is set twice, first in line 1 of gbatch.conf; the last ` +
+			`one is used; keep one of the lines`},
 		{"SlurmctldPort=6817-6820",
 			`gbatch.conf:5: note: SlurmctldPort is one port here; the first of the range is taken; write SlurmctldPort=6817`},
 		{"Licenses=a*x", `gbatch.conf:5: Licenses: "a*x" is not name*count; write Licenses=foo*4,bar`},
 		{"bf_busy_nodes", `gbatch.conf:5: note: bf_busy_nodes is not a key but part of SchedulerParameters, and is read as ` +
-			`if it stood there; write SchedulerParameters=bf_busy_nodes`},
+			`if it were there; write SchedulerParameters=bf_busy_nodes`},
 		{"bf_continue", `gbatch.conf:5: note: bf_continue is not a key but part of SchedulerParameters, and is read as if ` +
-			`it stood there; write SchedulerParameters=bf_continue`},
+			`it were there; write SchedulerParameters=bf_continue`},
 		{"bf_nonsense", `gbatch.conf:5: "bf_nonsense" is not key=value; write key=value, quotes around a value with ` +
 			`blanks, or # in front of a comment`},
 		{"NodeName=m1 State=FAIL\nPartitionName=m Nodes=m1",
-			`gbatch.conf:5: note: State=FAIL is taken as DRAIN: the node gets no new jobs, and those that run go on; write ` +
+			`gbatch.conf:5: note: State=FAIL is read as DRAIN: the node gets no new jobs, running jobs go on; write ` +
 				`State=DRAIN, or State=DOWN where nothing may go on there`},
 		{"SchedulerParameters=bf_continu",
 			`gbatch.conf:5: SchedulerParameters: unknown parameter "bf_continu"; did you mean bf_continue?`},
@@ -149,10 +149,9 @@ func TestProblems(t *testing.T) {
 			`gbatch.conf:5: SchedulerParameters: bf_interval="x" is not a whole number from -1 to 10800; write ` +
 				`SchedulerParameters=bf_interval=30`},
 		{"SchedulerParameters=defer=maybe",
-			`gbatch.conf:5: SchedulerParameters: defer takes no value, and "maybe" is none that means yes or no; write ` +
-				`SchedulerParameters=defer`},
+			`gbatch.conf:5: SchedulerParameters: defer takes yes, no or no value, not "maybe"; write SchedulerParameters=defer`},
 		{"bf_interval=60", `gbatch.conf:5: note: bf_interval is not a key but part of SchedulerParameters, and is read as ` +
-			`if it stood there; write SchedulerParameters=bf_interval=60`},
+			`if it were there; write SchedulerParameters=bf_interval=60`},
 		{"HealthCheckProgram=x",
 			`gbatch.conf:5: HealthCheckProgram: "x" is not an absolute path; write HealthCheckProgram=/x`},
 		{"PrologFlags=Alloc,X11", `gbatch.conf:5: note: PrologFlags=X11 has no effect: X11 isn't forwarded; leave it out`},
@@ -161,9 +160,9 @@ func TestProblems(t *testing.T) {
 		{"InactiveLimit=0", ``},
 
 		// Controllers and accounting.
-		{"SlurmctldHost=ctl", `gbatch.conf:5: controller ctl stands twice, first in line 2; remove one of the lines`},
+		{"SlurmctldHost=ctl", `gbatch.conf:5: controller ctl is set twice, first in line 2; remove one of the lines`},
 		{"SlurmctldHost=two",
-			`gbatch.conf:5: warning: 2 controllers survive no more failures than 1: a majority has to be there; name 1 or 3`},
+			`gbatch.conf:5: warning: 2 controllers survive no more failures than 1: a majority must run; name 1 or 3`},
 		{"SlurmctldHost=a(ctl) SlurmctldHost=b",
 			`gbatch.conf:5: controllers ctl and a have the same address ctl:6817; give each its own address or port`},
 		{"SlurmctldHost=a(",
@@ -172,15 +171,15 @@ func TestProblems(t *testing.T) {
 			`gbatch.conf:5: SlurmctldHost: port "x" is not a whole number from 1 to 65535; write ` +
 				`SlurmctldHost=name(address:6817)`},
 		{"AccountingStorageEnforce=limits",
-			`gbatch.conf:5: AccountingStorageEnforce=associations,limits needs to know which accounts exist; write ` +
+			`gbatch.conf:5: AccountingStorageEnforce=associations,limits needs a list of accounts; write ` +
 				`AccountingStorageHost=…, or Accounts=…`},
-		{"Accounts=a,b DefaultAccount=c", `gbatch.conf:5: DefaultAccount=c is none of Accounts; add it to Accounts`},
-		{"SlurmdTimeout=10", `gbatch.conf:5: NodeHeartbeatInterval=10 is no less than SlurmdTimeout=10: every node would ` +
-			`be taken for dead; write NodeHeartbeatInterval=3`},
+		{"Accounts=a,b DefaultAccount=c", `gbatch.conf:5: DefaultAccount=c is not in Accounts; add it to Accounts`},
+		{"SlurmdTimeout=10", `gbatch.conf:5: NodeHeartbeatInterval=10 is not less than SlurmdTimeout=10: every node would ` +
+			`be declared DOWN; write NodeHeartbeatInterval=3`},
 
 		// Unset.
 		{"Unset", `gbatch.conf:5: Unset names no setting; write Unset SlurmctldHost`},
-		{"Unset KillWiat", `gbatch.conf:5: Unset: "KillWiat" is no setting; write Unset KillWait`},
+		{"Unset KillWiat", `gbatch.conf:5: Unset: "KillWiat" is not a setting; write Unset KillWait`},
 		{"KillWait=x\nUnset KillWait", ``},
 
 		// Plugins with and without their kind, and old ones.
@@ -190,14 +189,14 @@ func TestProblems(t *testing.T) {
 			`gbatch.conf:5: note: AccountingStorageType=accounting_storage/mysql is taken as accounting_storage/slurmdbd: ` +
 				`gdbd keeps the records in its own database; write accounting_storage/slurmdbd`},
 		{"AccountingStorageType=oracle",
-			`gbatch.conf:5: AccountingStorageType: "oracle" is not understood; write ` +
+			`gbatch.conf:5: AccountingStorageType: "oracle" is not a known value; write ` +
 				`AccountingStorageType=accounting_storage/slurmdbd or accounting_storage/none`},
 
 		// Nodes.
 		{"NodeName=n4 CPUs=1",
 			`gbatch.conf:5: node n4 is defined twice, first in line 3 of gbatch.conf; remove it from one of the lines`},
 		{"NodeName=ALL CPUs=1", `gbatch.conf:5: NodeName=ALL is reserved for partitions; choose another name`},
-		{"NodeName=m$ CPUs=1", `gbatch.conf:5: "m$" is no name for a node; use letters, digits, - . and _`},
+		{"NodeName=m$ CPUs=1", `gbatch.conf:5: "m$" is not a valid node name; use letters, digits, - . and _`},
 		{"NodeName= CPUs=1", `gbatch.conf:5: NodeName names no node; write NodeName=n[1-4]`},
 		{"NodeName=m1 CPU=1", `gbatch.conf:5: unknown key "CPU" on a NodeName line; did you mean CPUs?`},
 		{"NodeName=m1 KillWait=1", `gbatch.conf:5: unknown key "KillWait" on a NodeName line; put it on a line of its own`},
@@ -207,22 +206,22 @@ func TestProblems(t *testing.T) {
 		{"NodeName=m[1-3] NodeAddr=a[1-2]",
 			`gbatch.conf:5: NodeName=m[1-3]: 3 nodes but 2 of NodeAddr; name as many as nodes, or one for all`},
 		{"NodeName=m1 Gres=gpu:2\nPartitionName=m Nodes=m1",
-			`gbatch.conf:5: resource "gpu" is none of GresTypes; write GresTypes=gpu`},
+			`gbatch.conf:5: resource "gpu" is not in GresTypes; write GresTypes=gpu`},
 		{"NodeName=m1 Gres=bw:4G\nGresTypes=bw\nPartitionName=m Nodes=m1",
 			`gbatch.conf:5: Gres=bw:4294967296: each unit is given to one job, and a node can have 65536 of a resource; count ` +
 				`it in larger units, 65536 at most; or write no_consume in front of the count if jobs don't use it up`},
 		{"NodeName=m1 Gres=bw:no_consume:4G\nGresTypes=bw\nPartitionName=m Nodes=m1",
-			`gbatch.conf:5: note: Gres=bw:no_consume:4294967296: counts end at 2147483647; nothing above can be asked for`},
+			`gbatch.conf:5: note: Gres=bw:no_consume:4294967296: counts end at 2147483647; jobs can't ask for more`},
 		{"NodeName=m1 Gres=gpu:no_consume:4\nGresTypes=gpu\nPartitionName=m Nodes=m1",
-			`gbatch.conf:5: Gres=gpu:no_consume:4: jobs hold the GPUs that they use; no_consume is for what is only asked ` +
-				`for, such as a bandwidth; leave no_consume out`},
+			`gbatch.conf:5: Gres=gpu:no_consume:4: no_consume is for properties such as a bandwidth; jobs hold the GPUs that ` +
+				`they use; leave no_consume out`},
 		{"NodeName=m1 Gres=gpu:a:b:c", `gbatch.conf:5: Gres: "gpu:a:b:c" is not name:type:count; write Gres=gpu:a100:8`},
 		{"NodeName=m1 Gres=gpu:a:1,gpu:2",
-			`gbatch.conf:5: Gres: gpu stands both with and without a type; write Gres=a type for all of them, or for none`},
-		{"NodeName=m1 State=BUSY", `gbatch.conf:5: State: "BUSY" is not understood; write State=UNKNOWN, CLOUD, DOWN, ` +
+			`gbatch.conf:5: Gres: gpu is named both with and without a type; write Gres=a type for all of them, or for none`},
+		{"NodeName=m1 State=BUSY", `gbatch.conf:5: State: "BUSY" is not a known value; write State=UNKNOWN, CLOUD, DOWN, ` +
 			`DRAIN, FAIL, FAILING, FUTURE or IDLE`},
 		{"DownNodes=x1", `gbatch.conf:5: DownNodes names x1, which no NodeName line defines; add a NodeName line for it`},
-		{"FrontendName=f1", `gbatch.conf:5: warning: FrontendName isn't done: every node runs its own ` +
+		{"FrontendName=f1", `gbatch.conf:5: warning: FrontendName is not supported: every node runs its own ` +
 			`gnoded; remove the line`},
 
 		// Partitions.
@@ -232,14 +231,14 @@ func TestProblems(t *testing.T) {
 			`gbatch.conf:5: partition p: Nodes: "n[1-" at character 2: "[" is never closed; write Nodes=n[1-4] or n1,n2`},
 		{"PartitionName=main Nodes=n1",
 			`gbatch.conf:5: partition main is defined twice, first in line 4 of gbatch.conf; remove one of the lines`},
-		{"PartitionName=p", `gbatch.conf:5: warning: partition p has no nodes; its jobs would wait; write Nodes=…`},
+		{"PartitionName=p", `gbatch.conf:5: warning: partition p has no nodes; its jobs wait; write Nodes=…`},
 		{"PartitionName=p Nodes=n1 Default=YES",
 			`gbatch.conf:5: partitions main and p are both the default; keep one Default=YES`},
 		{"PartitionName=p Nodes=n1 DefaultTime=2:00:00 MaxTime=60",
 			`gbatch.conf:5: partition p: DefaultTime is longer than MaxTime; write a DefaultTime up to 1:00:00`},
 		{"PartitionName=p Nodes=n1 MinNodes=3 MaxNodes=2", `gbatch.conf:5: partition p: MinNodes=3 is above MaxNodes=2`},
 		{"PartitionName=p Nodes=n1 OverSubscribe=NO:4",
-			`gbatch.conf:5: OverSubscribe: "NO:4" has no count that makes sense; write OverSubscribe=NO, EXCLUSIVE, ` +
+			`gbatch.conf:5: OverSubscribe: "NO:4" does not take that count; write OverSubscribe=NO, EXCLUSIVE, ` +
 				`YES:4 or FORCE:4`},
 		{"PartitionName=p Nodes=n1 AllowAccounts=a DenyAccounts=b",
 			`gbatch.conf:5: warning: partition p: DenyAccounts has no effect beside AllowAccounts; remove it`},
@@ -348,7 +347,7 @@ func TestInclude(t *testing.T) {
 		want string
 	}{
 		"circle": {files("Include a", "a", "Include b", "b", "Include a"),
-			`b:1: Include of "a" goes round in a circle; remove this Include`},
+			`b:1: Include "a": the file includes itself; remove this Include`},
 		"absolute": {files("Include /etc/passwd"),
 			`gbatch.conf:5: included file /etc/passwd can't be read: file does not exist`},
 		"up": {files("Include ../x"), `gbatch.conf:5: included file ../x can't be read: file does not exist`},
@@ -440,7 +439,7 @@ func TestProblemsAreBounded(t *testing.T) {
 	}
 	// The same remark about many lines is one.
 	_, problems = LoadFS(files(strings.Repeat("AuthType=auth/munge\n", 20)), MainFile)
-	want := "gbatch.conf:5: note: AuthType has no meaning here: daemons prove themselves by the cluster's own " +
+	want := "gbatch.conf:5: note: AuthType has no effect here: daemons prove themselves by the cluster's own " +
 		"certificates, users by the kernel (also lines 6, 7, 8, 9, 10, 11, 12, 13 and 11 more)"
 	if got := problems[0].String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

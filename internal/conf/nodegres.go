@@ -59,10 +59,10 @@ func readNodeGres(v string) ([]GresCount, fault) {
 		}
 		for i := range out {
 			if out[i].Name == g.Name && out[i].Type == g.Type {
-				return nil, fault{shown(item) + " stands twice", "each type once"}
+				return nil, fault{shown(item) + " is named twice", "each type once"}
 			}
 			if out[i].Name == g.Name && (out[i].Type == "") != (g.Type == "") {
-				return nil, fault{g.Name + " stands both with and without a type", "a type for all of them, or for none"}
+				return nil, fault{g.Name + " is named both with and without a type", "a type for all of them, or for none"}
 			}
 		}
 		out = append(out, g)

@@ -114,7 +114,7 @@ func nodeKeys() []lineKey[nodeLine] {
 		}},
 		{name: "Reason", read: func(n *nodeLine, v string) fault { n.Reason = v; return fault{} }},
 		{name: "Virtual", read: func(n *nodeLine, v string) (f fault) { n.Virtual, f = readBool(v); return f }},
-		{name: "RestrictedCoresPerGPU", note: "isn't done: cores aren't kept for GPU jobs", lost: true},
+		{name: "RestrictedCoresPerGPU", note: "is not supported: cores aren't kept for GPU jobs", lost: true},
 		{name: "Parameters", note: "has no effect: gnoded takes its parameters from the command line"},
 		{name: "Topology", note: "has no effect: nodes are placed by SwitchName lines in topology.conf"},
 	}
@@ -210,7 +210,7 @@ func (l *loader) validNode(name string, at pos) bool {
 		return false
 	}
 	if len(name) > maxNameBytes || strings.Trim(name, nameLetters) != "" {
-		l.probs.errorf(at, "use letters, digits, - . and _", "%s is no name for a node", shown(name))
+		l.probs.errorf(at, "use letters, digits, - . and _", "%s is not a valid node name", shown(name))
 		return false
 	}
 	return true

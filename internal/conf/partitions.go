@@ -92,7 +92,7 @@ func readOverSubscribe(v string) (OverSubscribe, fault) {
 	if has {
 		n, f := readInt(count, 1, 32767)
 		if f.bad() || o.Max == 0 {
-			return OverSubscribe{}, fault{shown(v) + " has no count that makes sense", want}
+			return OverSubscribe{}, fault{shown(v) + " does not take that count", want}
 		}
 		o.Max = n
 	}
@@ -218,10 +218,10 @@ func partitionUse() []lineKey[pd] {
 		}},
 		{name: "TRESBillingWeights",
 			read: func(p *pd, v string) (f fault) { p.TRESBillingWeights, f = readTRESWeights(v); return f }},
-		{name: "PowerDownOnIdle", note: "isn't done: nodes stay powered on", lost: true},
-		{name: "ResumeTimeout", note: "isn't done: nodes stay powered on", lost: true},
-		{name: "SuspendTime", note: "isn't done: nodes stay powered on", lost: true},
-		{name: "SuspendTimeout", note: "isn't done: nodes stay powered on", lost: true},
+		{name: "PowerDownOnIdle", note: "is not supported: nodes stay powered on", lost: true},
+		{name: "ResumeTimeout", note: "is not supported: nodes stay powered on", lost: true},
+		{name: "SuspendTime", note: "is not supported: nodes stay powered on", lost: true},
+		{name: "SuspendTimeout", note: "is not supported: nodes stay powered on", lost: true},
 		{name: "Topology", note: "has no effect: there is one topology, topology.conf"},
 	}
 }
@@ -251,7 +251,7 @@ func (l *loader) readPartitionLine(pairs []pair) {
 	}
 	for _, name := range splitList(head.value) {
 		if strings.Trim(name, nameLetters) != "" || len(name) > 64 {
-			l.probs.errorf(head.at, "use up to 64 letters, digits, - . and _", "%s is no name for a partition", shown(name))
+			l.probs.errorf(head.at, "use up to 64 letters, digits, - . and _", "%s is not a valid partition name", shown(name))
 			continue
 		}
 		if first, twice := l.partIndex[name]; twice {
@@ -341,7 +341,8 @@ func (l *loader) readSetLines() {
 		_, isNode := l.nodeIndex[head.value]
 		switch {
 		case head.value == "" || strings.Trim(head.value, nameLetters) != "":
-			l.probs.errorf(head.at, "use letters, digits, - . and _", "%s is no name for a set of nodes", shown(head.value))
+			l.probs.errorf(head.at, "use letters, digits, - . and _", "%s is not a valid name for a set of "+
+				"nodes", shown(head.value))
 			continue
 		case isNode:
 			l.probs.errorf(head.at, "choose another name", "NodeSet=%s is also the name of a node", head.value)
@@ -397,7 +398,7 @@ func (l *loader) resolvePartitions() {
 		}
 		if p.Alternate != "" {
 			if _, ok := l.partIndex[p.Alternate]; !ok {
-				l.probs.errorf(pos{p.File, p.Line}, "", "partition %s: Alternate=%s is no partition", p.Name, p.Alternate)
+				l.probs.errorf(pos{p.File, p.Line}, "", "partition %s: Alternate=%s is not a partition", p.Name, p.Alternate)
 			}
 		}
 	}

@@ -132,7 +132,7 @@ func readPreemptParams(c *Config, v string) fault {
 			c.Preempt.StopGraceS = n
 		case "youngest_first", "strict_order", "reorder_count", "send_user_signal", "reclaim_licenses":
 		default:
-			return fault{shown(item) + " is no preemption parameter", "min_exempt_priority=1000 or youngest_first"}
+			return fault{shown(item) + " is not a preemption parameter", "min_exempt_priority=1000 or youngest_first"}
 		}
 		c.Preempt.Params = append(c.Preempt.Params, item)
 	}
@@ -143,7 +143,7 @@ func remarkPreemptParams(_ *Config, v string) (text, hint string) {
 	for _, item := range splitList(v) {
 		switch name, _, _ := strings.Cut(strings.ToLower(item), "="); name {
 		case "strict_order", "reorder_count":
-			return "PreemptParameters=" + item + ": the fewest jobs of the lowest class are chosen whatever it says",
+			return "PreemptParameters=" + item + " has no effect: the fewest jobs of the lowest class are always chosen",
 				"leave it out"
 		case "send_user_signal":
 			return "PreemptParameters=" + item + ": preempted jobs get SIGCONT and SIGTERM", "trap SIGTERM in the script"

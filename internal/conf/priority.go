@@ -124,7 +124,7 @@ func readPriorityFlags(c *Config, v string) fault {
 		return f
 	}
 	if slices.Contains(words, "FAIR_TREE") && slices.Contains(words, "NO_FAIR_TREE") {
-		return fault{shown(v) + " says both FAIR_TREE and NO_FAIR_TREE", "NO_FAIR_TREE or nothing"}
+		return fault{shown(v) + " has both FAIR_TREE and NO_FAIR_TREE", "NO_FAIR_TREE or nothing"}
 	}
 	c.Priority.Flags = slices.DeleteFunc(words, func(w string) bool { return w == "FAIR_TREE" })
 	return fault{}
@@ -133,7 +133,7 @@ func readPriorityFlags(c *Config, v string) fault {
 func remarkPriorityFlags(_ *Config, v string) (text, hint string) {
 	for _, w := range splitList(v) {
 		if strings.EqualFold(w, "FAIR_TREE") {
-			return "PriorityFlags=FAIR_TREE says nothing: Fair Tree has been the default since Slurm 19.05", "remove it"
+			return "PriorityFlags=FAIR_TREE has no effect: Fair Tree has been the default since Slurm 19.05", "remove it"
 		}
 	}
 	return "", ""

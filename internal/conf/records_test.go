@@ -146,7 +146,8 @@ Name=mps Count=400 File=/dev/nvidia[0-3]
 		"Name=mps File=/dev/nvidia[0-2] Count=400": "gres.conf:1: Count=400 can't be divided evenly over 3 files",
 		"Name=gpu File=nvidia0":                    `gres.conf:1: File: "nvidia0" is not an absolute path; write File=/dev/nvidia[0-7]`,
 		"Name=gpu File=/dev/nvidia[0":              `gres.conf:1: File: "/dev/nvidia[0" at character 12: "[" is never closed; write File=/dev/nvidia[0-7]`,
-		"Name=fpga Count=1":                        `gres.conf:1: resource "fpga" is none of GresTypes; write GresTypes=gpu,mps,fpga`,
+		"Name=fpga Count=1": `gres.conf:1: resource "fpga" is not in GresTypes; write ` +
+			`GresTypes=gpu,mps,fpga`,
 		"NodeName=g[1-3] Name=gpu Type=a100 Count=4": "gres.conf:1: gres.conf names g3, which no NodeName line " +
 			"defines; add a NodeName line for it",
 		"NodeName=g1 Name=gpu Type=a100 Count=2": "gbatch.conf:6: g1: Gres=gpu:a100:4, but gres.conf gives " +
@@ -157,19 +158,19 @@ Name=mps Count=400 File=/dev/nvidia[0-3]
 			"0 to 7",
 		"NodeName=g1 Name=gpu Type=a100 Count=4 Links=-1,-1": "gres.conf:1: Links has -1 2 times; write one number per " +
 			"device, -1 for the device itself",
-		"NodeName=g1 Name=gpu File=/dev/nvidia[0-3] Links=1": "gres.conf:1: Links is of one device, but File names 4; " +
+		"NodeName=g1 Name=gpu File=/dev/nvidia[0-3] Links=1": "gres.conf:1: Links is for one device, but File names 4; " +
 			"write one line per device",
 		"Cores=0-3": "gres.conf:1: the line names no resource; write Name=gpu in front",
-		"NodeName=g[1-2] Name=gpu File=/dev/nvidia[0-2]\nName=gpu File=/dev/nvidia2": "gres.conf:2: File=/dev/nvidia2 is " +
-			"gpu's in line 1 already; name each device once",
+		"NodeName=g[1-2] Name=gpu File=/dev/nvidia[0-2]\nName=gpu File=/dev/nvidia2": "gres.conf:2: File=/dev/nvidia2 " +
+			"already belongs to gpu in line 1; name each device once",
 		"NodeName=g[1-2] Name=gpu File=/dev/nvidia[0-2] UniqueId=GPU-1\nNodeName=g[1-2] Name=gpu File=/dev/nvidia3 " +
-			"UniqueId=GPU-1": "gres.conf:2: UniqueId=GPU-1 is gpu's in line 1 already; name each device once",
+			"UniqueId=GPU-1": "gres.conf:2: UniqueId=GPU-1 already belongs to gpu in line 1; name each device once",
 		"NodeName=g1 Name=gpu File=/dev/nvidia0 Links=-1,4\nNodeName=g1 Name=gpu File=/dev/nvidia[1-3]": "gres.conf:1: " +
 			"Links has 2 numbers, but node g1 has 4 devices; write one number per device, -1 for the device itself",
 		"AutoDetect=rsmi": `gres.conf:1: AutoDetect: gnoded can't ask rsmi for devices: give their files in gres.conf, ` +
 			`Name=gpu File=/dev/dri/renderD[128-131]; write AutoDetect=off`,
-		"AutoDetect=magic": `gres.conf:1: AutoDetect: "magic" is not understood; write AutoDetect=nvml, nvidia, ` +
-			`off or fake:FILE`,
+		"AutoDetect=magic": `gres.conf:1: AutoDetect: "magic" is not a known value; write AutoDetect=nvml, nvidia, off or ` +
+			`fake:FILE`,
 		"AutoDetect=nvml:/x": `gres.conf:1: AutoDetect: "nvml:/x": only fake takes a file; write AutoDetect=nvml, nvidia, off or fake:FILE`,
 		"AutoDetect=fake:/x": "",
 		"Name=gpu Typ=a100":  `gres.conf:1: unknown key "Typ" in gres.conf; did you mean Type?`,
@@ -204,7 +205,8 @@ func TestCgroup(t *testing.T) {
 			`AllowedRAMSpace=a number such as 100 or 95.5`,
 		"AllowedRAMSpace=NaN": `cgroup.conf:1: AllowedRAMSpace: "NaN" is not a percentage from 0 to 10000; write ` +
 			`AllowedRAMSpace=a number such as 100 or 95.5`,
-		"CgroupPlugin=cgroup/v3": `cgroup.conf:1: CgroupPlugin: "cgroup/v3" is not understood; write CgroupPlugin=cgroup/v1`,
+		"CgroupPlugin=cgroup/v3": `cgroup.conf:1: CgroupPlugin: "cgroup/v3" is not a known value; write ` +
+			`CgroupPlugin=cgroup/v1`,
 		"ConstrainKmemSpace=no": `cgroup.conf:1: note: ConstrainKmemSpace in cgroup.conf is obsolete: kernel memory isn't ` +
 			`limited by itself; remove it`,
 	} {
@@ -240,16 +242,16 @@ SwitchName=top Switches=s[0-1]
 			"n[5-9], which no NodeName line defines; add a NodeName line for it",
 		"SwitchName=a Nodes=n[1-4]\nSwitchName=a Nodes=n1": "topology.conf:2: switch a is " +
 			"defined twice, first in line 1; remove one of the lines",
-		"SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n1": "topology.conf:2: node n1 hangs " +
-			"both on switch a and on b; name it in one of them",
-		"SwitchName=a Nodes=n[1-4]\nSwitchName=b Switches=a\nSwitchName=c Switches=a": "topology.conf:3: switch a hangs " +
-			"both on b and on c; name it in one of them",
+		"SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n1": "topology.conf:2: node n1 is on " +
+			"both switch a and b; name it in one of them",
+		"SwitchName=a Nodes=n[1-4]\nSwitchName=b Switches=a\nSwitchName=c Switches=a": "topology.conf:3: switch a is below " +
+			"both b and c; name it in one of them",
 		"SwitchName=a Switches=zz": "topology.conf:1: switch a names switch zz, which isn't defined; add a " +
 			"SwitchName line for it",
-		"SwitchName=a": "topology.conf:1: switch a needs nodes or switches, one of the two; write either " +
+		"SwitchName=a": "topology.conf:1: switch a needs either nodes or switches; write either " +
 			"Nodes= or Switches=",
-		"SwitchName=a Nodes=n[1-3]": "topology.conf:1: warning: n4 hangs on no switch; jobs of several nodes won't " +
-			"use it together with others; add them to a SwitchName line",
+		"SwitchName=a Nodes=n[1-3]": "topology.conf:1: warning: n4 is on no switch: no job uses it together with " +
+			"other nodes; add them to a SwitchName line",
 		"Switch=a": `topology.conf:1: unknown key "Switch" in topology.conf; ` +
 			`did you mean SwitchName?`,
 		"SwitchName=a[1-2] Nodes=n[1-4]": `topology.conf:1: SwitchName="a[1-2]" is not one name; write one line per switch`,
@@ -280,7 +282,7 @@ func TestControllers(t *testing.T) {
 		t.Errorf("old keys: %s", lines(problems))
 	}
 	c, problems = LoadFS(map2fs(strings.Replace(base, "SlurmctldHost=ctl\n", "", 1)), MainFile)
-	if c != nil || lines(problems) != "gbatch.conf: no SlurmctldHost: nobody is the controller; write "+
+	if c != nil || lines(problems) != "gbatch.conf: no SlurmctldHost: the cluster has no controller; write "+
 		"SlurmctldHost=name or SlurmctldHost=name(address)" {
 		t.Errorf("none: %s", lines(problems))
 	}

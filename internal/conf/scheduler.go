@@ -167,23 +167,23 @@ func schedParams() []schedParam {
 	for i := range out {
 		switch out[i].name {
 		case "bf_yield_interval", "bf_yield_sleep":
-			out[i].note = "has no effect: a pass works on a copy of the facts and holds no lock that it could yield"
+			out[i].note = "has no effect: a pass holds no lock, so there is none to release"
 		case "bf_continue":
-			out[i].note = "has no effect: it is always so here: a pass goes on to its end over the facts of one moment, and " +
+			out[i].note = "has no effect: every pass covers the whole queue at one moment, and " +
 				"the next, which follows at once, sees what has changed meanwhile"
 		case "bf_licenses", "bf_one_resv_per_job":
-			out[i].note = "has no effect: it is always so here"
+			out[i].note = "has no effect: gbatch always does this"
 		case "sched_interval":
-			out[i].note = "has no effect: a pass is made whenever something has changed"
+			out[i].note = "has no effect: a pass runs whenever something has changed"
 		case "preempt_reorder_count":
-			out[i].note = "has no effect: the smallest set of jobs that makes room is always looked for, unless " +
+			out[i].note = "has no effect: the smallest set of jobs that makes room is always chosen, unless " +
 				"preempt_strict_order is set"
 		case "pack_serial_at_end":
 			out[i].lost, out[i].note = true,
-				"isn't done: jobs on one CPU fill nodes by Weight as all others do; a partition of their own over the last nodes "+
-					"keeps the others whole"
+				"is not supported: jobs on one CPU are placed by Weight as all others are; a partition of their own on the last "+
+					"nodes keeps the others whole"
 		case "spec_cores_first":
-			out[i].lost, out[i].note = true, "isn't done: there are no specialized cores"
+			out[i].lost, out[i].note = true, "is not supported: there are no specialized cores"
 		}
 	}
 	inert := func(lost bool, note string, names ...string) {
@@ -191,22 +191,22 @@ func schedParams() []schedParam {
 			out = append(out, schedParam{name: n, note: note, lost: lost})
 		}
 	}
-	inert(false, "has no meaning here: queries never take the scheduler's lock, and passes are bounded by counts",
+	inert(false, "has no effect here: queries never take the scheduler's lock, and passes are bounded by counts",
 		"max_rpc_cnt", "max_sched_time", "build_queue_timeout", "bf_node_space_size", "bf_topopt_enable",
 		"bf_topopt_iterations", "sched_allow_unlimited", "yield_rpc_only")
-	inert(false, "has no meaning here: the backfill calendar holds every running job, at bf_resolution",
+	inert(false, "has no effect here: the backfill calendar holds every running job, at bf_resolution",
 		"bf_running_job_reserve", "bf_window_linear", "bf_job_part_count_reserve")
-	inert(true, "isn't done: jobs use a reservation that they ask for; there are no magnetic ones",
+	inert(true, "is not supported: jobs use a reservation that they ask for; there are no magnetic ones",
 		"bf_allow_magnetic_resv")
-	inert(false, "has no meaning here: any controller that leads also schedules", "no_backup_scheduling")
-	inert(false, "has no meaning here: a job starts when all its nodes are up", "salloc_wait_nodes", "sbatch_wait_nodes")
-	inert(false, "has no meaning here: steps are retried when something becomes free, not on a timer", "step_retry_count",
+	inert(false, "has no effect here: any controller that leads also schedules", "no_backup_scheduling")
+	inert(false, "has no effect here: a job starts when all its nodes are up", "salloc_wait_nodes", "sbatch_wait_nodes")
+	inert(false, "has no effect here: steps are retried when something becomes free, not on a timer", "step_retry_count",
 		"step_retry_time")
-	inert(false, "has no meaning here: what a login shell gave (gsubmit --get-user-env) is good for half a minute, and "+
+	inert(false, "has no effect here: what a login shell gave (gsubmit --get-user-env) is good for half a minute, and "+
 		"never comes from a file", "no_env_cache", "requeue_setup_env_fail")
-	inert(false, "has no meaning here: completing jobs never hold up the scheduler", "reduce_completing_frag")
-	inert(true, "isn't done: there are no burst buffers", "bb_array_stage_cnt")
-	inert(true, "isn't done: there are no heterogeneous jobs",
+	inert(false, "has no effect here: completing jobs never hold up the scheduler", "reduce_completing_frag")
+	inert(true, "is not supported: there are no burst buffers", "bb_array_stage_cnt")
+	inert(true, "is not supported: there are no heterogeneous jobs",
 		"bf_hetjob_immediate", "bf_hetjob_prio", "disable_hetjob_steps", "enable_hetjob_steps", "whole_hetjob")
 	inert(true, "isn't done",
 		"allow_zero_lic", "correspond_after_task_cnt", "delay_boot", "disable_job_shrink", "extra_constraints",
@@ -266,7 +266,7 @@ func (l *loader) bareSchedParam(p pair) bool {
 	case value != "":
 		hint += "=" + value
 	}
-	l.probs.notef(p.at, hint, "%s is not a key but part of SchedulerParameters, and is read as if it stood there", p.key)
+	l.probs.notef(p.at, hint, "%s is not a key but part of SchedulerParameters, and is read as if it were there", p.key)
 	if !off {
 		l.schedParam(p.key, value, p.at)
 	}
@@ -317,7 +317,7 @@ func (l *loader) schedParam(name, value string, at pos) {
 		b, f := readBool(value)
 		if f.bad() {
 			l.probs.errorf(at, "write SchedulerParameters="+s.name,
-				"SchedulerParameters: %s takes no value, and %s is none that means yes or no", s.name, shown(value))
+				"SchedulerParameters: %s takes yes, no or no value, not %s", s.name, shown(value))
 			return
 		}
 		*s.flag(sched) = b

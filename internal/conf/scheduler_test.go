@@ -9,12 +9,12 @@ import (
 // are passed over in silence.
 func TestSchedulerNotes(t *testing.T) {
 	for params, want := range map[string]string{
-		"bf_continue":               "it is always so here: a pass goes on to its end over the facts of one moment",
-		"bf_yield_interval=1000000": "a pass works on a copy of the facts and holds no lock that it could yield",
-		"bf_yield_sleep=1000":       "a pass works on a copy of the facts and holds no lock that it could yield",
-		"bf_one_resv_per_job":       "it is always so here",
-		"sched_interval=60":         "a pass is made whenever something has changed",
-		"preempt_reorder_count=3": "the smallest set of jobs that makes room is always looked for, unless " +
+		"bf_continue":               "every pass covers the whole queue at one moment",
+		"bf_yield_interval=1000000": "a pass holds no lock, so there is none to release",
+		"bf_yield_sleep=1000":       "a pass holds no lock, so there is none to release",
+		"bf_one_resv_per_job":       "gbatch always does this",
+		"sched_interval=60":         "a pass runs whenever something has changed",
+		"preempt_reorder_count=3": "the smallest set of jobs that makes room is always chosen, unless " +
 			"preempt_strict_order is set",
 		"partition_job_depth=10":     "acts with SchedulerType=sched/builtin only",
 		"preempt_strict_order":       "",

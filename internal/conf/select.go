@@ -99,7 +99,7 @@ func remarkSelectParams(_ *Config, v string) (text, hint string) {
 		case "OTHER_CONS_RES", "OTHER_CONS_TRES":
 			return w + " belongs to Cray systems and has no meaning here", "remove it"
 		case "LL_SHARED_GRES", "MULTIPLE_SHARING_GRES_PJ", "ONE_TASK_PER_SHARING_GRES":
-			return w + " has no meaning here: shares of a GPU are always packed on one GPU per job", "remove it"
+			return w + " has no effect here: shares of a GPU are always packed on one GPU per job", "remove it"
 		}
 	}
 	return "", ""

@@ -256,7 +256,7 @@ func (l *loader) apply(p pair) {
 		return
 	}
 	if first, again := l.seen[s.name]; again && !s.many {
-		l.probs.warnf(p.at, "keep one of the lines", "%s stands twice, first in line %d of %s; the later one counts", s.name,
+		l.probs.warnf(p.at, "keep one of the lines", "%s is set twice, first in line %d of %s; the last one is used", s.name,
 			first.line, first.file)
 	} else if !again {
 		l.seen[s.name] = p.at

@@ -224,7 +224,7 @@ func (l *loader) checkShares(n *NodeDef) (out []mismatch) {
 		if isShared(g.Name) && g.Count > 0 && slices.ContainsFunc(units, func(u sharedUnit) bool { return u.mig() }) &&
 			!slices.ContainsFunc(shareCounts(&def, records, units), func(n int32) bool { return n > 0 }) {
 			out = append(out, mismatch{line, Error,
-				fmt.Sprintf("Gres=%s would be shares of MIG instances only, and those have none", g),
+				fmt.Sprintf("Gres=%s would share MIG instances, which can't be shared", g),
 				"leave " + g.String() + " out, or share whole GPUs"})
 		}
 	}
@@ -237,11 +237,11 @@ func (l *loader) checkShares(n *NodeDef) (out []mismatch) {
 			switch u := findGPU(units, file); {
 			case u < 0:
 				out = append(out, mismatch{pos{r.File, r.Line}, Error,
-					fmt.Sprintf("%s is the file of none of the node's GPUs, so there is nothing to share", file),
+					fmt.Sprintf("%s is not the file of one of the node's GPUs", file),
 					"name the file of a line Name=gpu"})
 			case units[u].mig():
 				out = append(out, mismatch{pos{r.File, r.Line}, Warning,
-					fmt.Sprintf("%s is the file of a MIG instance, and those have no shares: its part of %s is of no use", file,
+					fmt.Sprintf("%s is the file of a MIG instance, which can't be shared: its part of %s has no effect", file,
 						r.Name), "name the files of whole GPUs"})
 			}
 		}

@@ -67,12 +67,12 @@ func TestShares(t *testing.T) {
 // TestSharesOfInstances: shares that only MIG instances could have are refused.
 func TestSharesOfInstances(t *testing.T) {
 	for _, c := range []struct{ gres, file, want string }{
-		{"gpu:1g.10gb:7,shard:8", "", "Gres=shard:8 would be shares of MIG instances only, and those have none"},
+		{"gpu:1g.10gb:7,shard:8", "", "Gres=shard:8 would share MIG instances, which can't be shared"},
 		{"gpu:h100:1,gpu:1g.10gb:7,shard:1g.10gb:8", "",
-			"Gres=shard:1g.10gb:8 would be shares of MIG instances only"},
+			"Gres=shard:1g.10gb:8 would share MIG instances"},
 		{"gpu:h100:1,gpu:1g.10gb:1,shard:8", "NodeName=k1 Name=gpu Type=h100 File=/dev/nvidia1\nNodeName=k1 Name=gpu " +
 			"Type=1g.10gb File=/dev/nvidia0 MultipleFiles=/dev/nvidia-caps/nvidia-cap3\nNodeName=k1 Name=shard Count=8 " +
-			"File=/dev/nvidia0\n", "Gres=shard:8 would be shares of MIG instances only"},
+			"File=/dev/nvidia0\n", "Gres=shard:8 would share MIG instances"},
 	} {
 		got, problems := LoadFS(files("GresTypes=gpu,shard\nNodeName=k1 CPUs=8 Gres="+c.gres+
 			"\nPartitionName=kp Nodes=k1\n", GresFile, c.file), MainFile)

@@ -153,7 +153,7 @@ func (r *reader) readFile(name string, from pos, chain []string) {
 	}
 	for _, open := range chain {
 		if open == name {
-			r.probs.errorf(at, "remove this Include", "Include of %s goes round in a circle", shown(name))
+			r.probs.errorf(at, "remove this Include", "Include %s: the file includes itself", shown(name))
 			return
 		}
 	}

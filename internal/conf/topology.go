@@ -48,7 +48,7 @@ func remarkTopologyPlugin(_ *Config, v string) (text, hint string) {
 		return "TopologyPlugin=topology/block is read as topology/tree, each block a switch without a tree above it",
 			"write TopologyPlugin=topology/tree"
 	case "topology/3d_torus", "topology/hypercube":
-		return "TopologyPlugin=" + v + " has no effect: nodes are taken as if they were all alike",
+		return "TopologyPlugin=" + v + " has no effect: all nodes are treated alike",
 			"write TopologyPlugin=topology/tree with SwitchName lines, or topology/flat"
 	}
 	return "", ""
@@ -107,7 +107,7 @@ func (l *loader) readSwitches() {
 		s := Switch{Name: names[0], LinkSpeed: line.speed, File: head.at.file, Line: head.at.line}
 		switch {
 		case (line.nodes == "") == (line.switches == ""):
-			l.probs.errorf(head.at, "write either Nodes= or Switches=", "switch %s needs nodes or switches, one of the two",
+			l.probs.errorf(head.at, "write either Nodes= or Switches=", "switch %s needs either nodes or switches",
 				s.Name)
 			continue
 		case line.nodes != "":
@@ -138,13 +138,13 @@ func (l *loader) checkSwitches(index map[string]int) {
 				l.probs.errorf(at, "add a SwitchName line for it", "switch %s names switch %s, which isn't defined", s.Name, child)
 			}
 			if p, has := parent[child]; has {
-				l.probs.errorf(at, "name it in one of them", "switch %s hangs both on %s and on %s", child, p, s.Name)
+				l.probs.errorf(at, "name it in one of them", "switch %s is below both %s and %s", child, p, s.Name)
 			}
 			parent[child] = s.Name
 		}
 		for _, n := range s.Nodes {
 			if leaf, has := leafOf[n]; has && leaf != s.Name {
-				l.probs.errorf(at, "name it in one of them", "node %s hangs both on switch %s and on %s", n, leaf, s.Name)
+				l.probs.errorf(at, "name it in one of them", "node %s is on both switch %s and %s", n, leaf, s.Name)
 			}
 			leafOf[n] = s.Name
 		}
@@ -183,7 +183,7 @@ func (l *loader) checkSwitches(index map[string]int) {
 	}
 	if len(outside) > 0 {
 		l.probs.warnf(pos{t.Switches[0].File, t.Switches[0].Line}, "add them to a SwitchName line",
-			"%s hangs on no switch; jobs of several nodes won't use it together with others", shownHosts(outside))
+			"%s is on no switch: no job uses it together with other nodes", shownHosts(outside))
 	}
 }
 

@@ -52,7 +52,7 @@ func (l *loader) checkUnset(list []unset) {
 			if near := nearest(u.key, l.settings.names()); near != "" {
 				hint = "write Unset " + near
 			}
-			l.probs.errorf(u.at, hint, "Unset: %s is no setting", shown(u.key))
+			l.probs.errorf(u.at, hint, "Unset: %s is not a setting", shown(u.key))
 		}
 	}
 }

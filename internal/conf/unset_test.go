@@ -20,7 +20,7 @@ func TestUnset(t *testing.T) {
 		"commented": {"Include there.conf\nunset SlurmctldHost StateSaveLocation # all of " +
 			"it\nSlurmctldHost=here(127.0.0.1:6900)\nStateSaveLocation=/here\n", ""},
 		"misspelt": {"Include there.conf\nUnset SlurmctldHost,StateSaveLocatoin\nSlurmctldHost=here(127.0.0.1:6900)\n",
-			`gbatch.conf:2: Unset: "StateSaveLocatoin" is no setting; write Unset StateSaveLocation`},
+			`gbatch.conf:2: Unset: "StateSaveLocatoin" is not a setting; write Unset StateSaveLocation`},
 		"no setting": {"Include there.conf\nUnset\n", "gbatch.conf:2: Unset names no setting"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -119,7 +119,7 @@ func readWord(v string, words []string) (string, fault) {
 			return w, fault{}
 		}
 	}
-	f := fault{shown(v) + " is not understood", strings.Join(words, ", ")}
+	f := fault{shown(v) + " is not a known value", strings.Join(words, ", ")}
 	if len(words) > 1 {
 		f.want = strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 	}
