@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ import (
 const (
 	// DialTimeout bounds connecting to one socket.
 	DialTimeout = 5 * time.Second
+	// elsewhereAfter is how long a daemon may leave the opening of a connection unanswered if there is another socket.
+	elsewhereAfter = time.Second
 	// AnswerTimeout bounds the wait for an answer, and for each further part of one.
 	AnswerTimeout = 30 * time.Second
 	// Patience is how long a request is retried while no controller leads.
@@ -27,8 +30,12 @@ const (
 
 // Client makes requests to a cluster. It is for one goroutine.
 type Client struct {
-	dir  string
-	conn *rpc.Conn
+	dir    string
+	conn   *rpc.Conn
+	path   string          // of conn's socket
+	others bool            // there are other sockets than conn's
+	second bool            // conn's is a node's, although this host has a controller
+	silent map[string]bool // sockets whose daemons did not answer: they are tried last
 }
 
 // New gives a client for the daemons whose sockets are in dir (LocalSocketDir). It connects with the first request.
@@ -63,11 +70,11 @@ func Sockets(dir string) ([]string, error) {
 			out = append(out, filepath.Join(dir, e.Name()))
 		}
 	}
-	sort.SliceStable(out, func(i, j int) bool {
-		return strings.HasPrefix(filepath.Base(out[i]), "ctld") && !strings.HasPrefix(filepath.Base(out[j]), "ctld")
-	})
+	sort.SliceStable(out, func(i, j int) bool { return ofController(out[i]) && !ofController(out[j]) })
 	return out, nil
 }
+
+func ofController(path string) bool { return strings.HasPrefix(filepath.Base(path), "ctld") }
 
 func (c *Client) dial() error {
 	if c.conn != nil {
@@ -77,16 +84,36 @@ func (c *Client) dial() error {
 	if err != nil || len(paths) == 0 {
 		return Unreachable("no daemon of the cluster has a socket in " + c.dir + "; is it running? (gbatch status)")
 	}
+	sort.SliceStable(paths, func(i, j int) bool { return !c.silent[paths[i]] && c.silent[paths[j]] })
+	limit := DialTimeout
+	if c.others = len(paths) > 1; c.others {
+		limit = elsewhereAfter
+	}
 	var last error
 	for _, p := range paths {
-		conn, err := rpc.DialUnix(p, DialTimeout)
-		if err == nil {
-			c.conn = conn
-			return nil
+		conn, err := rpc.DialUnix(p, limit)
+		if err != nil {
+			last = err
+			continue
 		}
-		last = err
+		if c.others {
+			conn.SetProbe(func() error { return rpc.Alive(p, elsewhereAfter) })
+		}
+		c.conn, c.path, c.second = conn, p, !ofController(p) && slices.ContainsFunc(paths, ofController)
+		return nil
 	}
 	return Unreachable(last.Error())
+}
+
+// isSilent notes that the daemon of this connection does not answer.
+func (c *Client) isSilent() {
+	if c.silent == nil {
+		c.silent = map[string]bool{}
+	}
+	if c.silent[c.path] { // all are: none is better than the others
+		clear(c.silent)
+	}
+	c.silent[c.path] = true
 }
 
 // Call makes a request with one answer and decodes it into reply. An error from the cluster is an *rpc.Error.
@@ -139,7 +166,12 @@ func (c *Client) try(kind uint16, row *proto.Request, body []byte, each func([]b
 	if !row.Repeats {
 		// A stopping daemon may still have a queue of connections. A daemon that answers the preface also accepts
 		// requests.
-		if err := c.conn.Handshake(); err != nil {
+		limit := rpc.PrefaceTimeout
+		if c.others {
+			limit = elsewhereAfter
+		}
+		if err := c.conn.HandshakeWithin(limit); err != nil {
+			c.isSilent()
 			return retry{why: Unreachable(err.Error())}
 		}
 	}
@@ -166,11 +198,14 @@ func (c *Client) try(kind uint16, row *proto.Request, body []byte, each func([]b
 		return inEach
 	case errors.As(err, &answered) && parts > 0:
 		return answered
+	case errors.As(err, &answered) && answered.Code == proto.CodeAccess && c.second:
+		// A node may speak for fewer users than the controller, which is away.
+		return retry{why: answered}
 	case errors.As(err, &answered):
 		return judge(row, answered)
 	case errors.As(err, &unsent):
 		return retry{why: Unreachable(err.Error())}
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, rpc.ErrSilent):
 		const text = "Socket timed out on send/recv operation"
 		if row.Effect == proto.Changes {
 			return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown(text))
@@ -178,6 +213,8 @@ func (c *Client) try(kind uint16, row *proto.Request, body []byte, each func([]b
 		return rpc.Errorf(proto.CodeBusy, text)
 	case parts > 0:
 		return Unreachable(err.Error())
+	case errors.Is(err, rpc.ErrSilent):
+		c.isSilent()
 	}
 	return retry{why: Unreachable(err.Error()), lost: true}
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -27,7 +29,13 @@ type daemon struct {
 func newDaemon(t *testing.T, first func(r *server.Request)) *daemon {
 	t.Helper()
 	d := &daemon{dir: t.TempDir(), first: first}
-	ln, err := server.ListenUnix(filepath.Join(d.dir, "ctld.sock"), 0o600)
+	d.listen(t, "ctld.sock")
+	return d
+}
+
+func (d *daemon) listen(t *testing.T, name string) {
+	t.Helper()
+	ln, err := server.ListenUnix(filepath.Join(d.dir, name), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +48,6 @@ func newDaemon(t *testing.T, first func(r *server.Request)) *daemon {
 			t.Error(err)
 		}
 	})
-	return d
 }
 
 func (d *daemon) serve(_ context.Context, r *server.Request) {
@@ -48,7 +55,7 @@ func (d *daemon) serve(_ context.Context, r *server.Request) {
 	d.count++
 	n := d.count
 	d.mu.Unlock()
-	if n == 1 {
+	if n == 1 && d.first != nil {
 		d.first(r)
 		return
 	}
@@ -119,5 +126,62 @@ func TestNotBegun(t *testing.T) {
 				t.Errorf("kind %d, code %d: %v after %d tries, want an answer to the second", kind, code, err, n)
 			}
 		}
+	}
+}
+
+// TestSilentDaemon: the daemon of the first socket is stopped: its kernel takes connections, and nobody answers. The
+// request goes to the next one.
+func TestSilentDaemon(t *testing.T) {
+	for _, kind := range []uint16{proto.KindJobs, proto.KindReserve} {
+		t.Run(proto.RequestOf(kind).Name, func(t *testing.T) {
+			t.Parallel() // it waits
+			d := &daemon{dir: t.TempDir()}
+			ln, err := net.Listen("unix", filepath.Join(d.dir, "ctld-1.sock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = ln.Close() })
+			d.listen(t, "ctld-2.sock")
+			begin := time.Now()
+			if n, err := d.ask(kind); err != nil || n != 1 {
+				t.Errorf("%v after %d requests to the daemon that answers", err, n)
+			}
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+// TestSecondChoice: while a controller's daemon of this host is away, its requests go to a node's daemon. If that one
+// may not speak for the user, the controller is waited for.
+func TestSecondChoice(t *testing.T) {
+	d := &daemon{dir: t.TempDir()}
+	back := make(chan struct{})
+	d.first = func(r *server.Request) {
+		close(back)
+		_ = r.Fail(rpc.Errorf(proto.CodeAccess, "root's commands are taken on controllers only")) // the client sees it
+	}
+	ln, err := net.Listen("unix", filepath.Join(d.dir, "ctld.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := ln.Close(); err != nil { // its socket stays, as after kill -9
+		t.Fatal(err)
+	}
+	d.listen(t, "node.sock")
+	done := make(chan error, 1)
+	go func() {
+		n, err := d.ask(proto.KindSubmit)
+		if err == nil && n != 2 {
+			err = fmt.Errorf("%d requests, want 2", n)
+		}
+		done <- err
+	}()
+	<-back
+	d.listen(t, "ctld.sock")
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -66,12 +66,13 @@ func (c *Conn) Stream(ctx context.Context, kind uint16, body []byte, each func(*
 		return unsent(c.lastWord(err)) // the server has no whole frame of it
 	}
 	var f Frame
+	wait := probeFirst
 	for {
-		err := c.ReadFrame(&f)
+		err := c.readAnswer(&f, &wait)
 		switch {
 		case err == io.EOF:
 			return c.fail(io.ErrUnexpectedEOF, "the peer closed it before the answer")
-		case errors.Is(err, os.ErrDeadlineExceeded):
+		case isTimeout(err):
 			_ = c.Close() // the answer may still come
 			return err
 		case err != nil:
@@ -94,6 +95,11 @@ func (c *Conn) Stream(ctx context.Context, kind uint16, body []byte, each func(*
 			return nil
 		}
 	}
+}
+
+// isTimeout reports whether a read deadline has passed and the connection is still open.
+func isTimeout(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrLost)
 }
 
 // lastWord reads, after a failed write, the server's reason for not reading on: a refusal arrives while the client

@@ -30,6 +30,10 @@ type ConnOptions struct {
 	Name       string // the peer, as errors name it
 	ReadLimit  int    // largest body accepted, in bytes; default MaxFrame
 	WriteLimit int    // largest body sent, in bytes; default MaxFrame
+
+	// Quiet is called when a Mux has requests under way and nothing has arrived for a while; the peer may be silent for
+	// good (see SilentAfter). It may not wait.
+	Quiet func()
 }
 
 const (
@@ -49,10 +53,13 @@ type Conn struct {
 
 	// Reading: only for the reader, except deadline, which is set between reads.
 	br           *bufio.Reader
+	arrived      atomic.Uint64 // reads that gave bytes
 	wantPreface  bool      // the server's preface has not been read yet
 	deadline     time.Time // the caller's, for a frame's first byte
 	nextID       uint32    // of Call and Stream
 	frameTimeout time.Duration
+	probe        func() error // see SetProbe
+	quiet        func()
 
 	// Writing.
 	wmu       sync.Mutex
@@ -68,8 +75,21 @@ func newConn(s Stream, o ConnOptions) *Conn {
 	if o.WriteLimit == 0 {
 		o.WriteLimit = MaxFrame
 	}
-	return &Conn{s: s, name: o.Name, readLimit: o.ReadLimit, writeLimit: o.WriteLimit,
-		br: bufio.NewReaderSize(s, readBuffer), frameTimeout: FrameTimeout}
+	c := &Conn{s: s, name: o.Name, readLimit: o.ReadLimit, writeLimit: o.WriteLimit, quiet: o.Quiet,
+		frameTimeout: FrameTimeout}
+	c.br = bufio.NewReaderSize(arrivals{c}, readBuffer)
+	return c
+}
+
+// arrivals reads from the stream and counts the reads that gave bytes.
+type arrivals struct{ c *Conn }
+
+func (a arrivals) Read(b []byte) (int, error) {
+	n, err := a.c.s.Read(b)
+	if n > 0 {
+		a.c.arrived.Add(1)
+	}
+	return n, err
 }
 
 // Name is the peer as errors name it.

@@ -30,8 +30,11 @@ const (
 // Mux is a client connection shared by many callers. Make one with NewMux.
 type Mux struct {
 	c     *Conn
-	slots chan struct{} // one per request in progress
-	done  chan struct{} // closed when the reader has ended; err is set before
+	slots chan struct{}  // one per request in progress
+	over  chan struct{}  // closed when the connection has ended for the callers; err is set before
+	own   sync.WaitGroup // the reader, watch and beat
+
+	asked, suspected, beats chan struct{} // each holds one; see alive.go
 
 	mu     sync.Mutex
 	calls  map[uint32]*muxCall
@@ -51,8 +54,12 @@ func NewMux(c *Conn) (*Mux, error) {
 	if err := c.Handshake(); err != nil {
 		return nil, err
 	}
-	m := &Mux{c: c, slots: make(chan struct{}, MuxRequests), done: make(chan struct{}), calls: make(map[uint32]*muxCall)}
+	m := &Mux{c: c, slots: make(chan struct{}, MuxRequests), over: make(chan struct{}), calls: make(map[uint32]*muxCall),
+		asked: make(chan struct{}, 1), suspected: make(chan struct{}, 1), beats: make(chan struct{}, 1)}
+	m.own.Add(3)
 	go m.read()
+	go m.watch()
+	go m.beat()
 	return m, nil
 }
 
@@ -60,25 +67,36 @@ func NewMux(c *Conn) (*Mux, error) {
 func (m *Mux) Name() string { return m.c.Name() }
 
 // Done is closed when the connection has ended; Err gives the reason.
-func (m *Mux) Done() <-chan struct{} { return m.done }
+func (m *Mux) Done() <-chan struct{} { return m.over }
 
-// Err is the reason for the connection's end (ErrLost, ErrProtocol, ErrClosed or an *Error with the server's reason),
-// or nil while it is open.
+// Err is the reason for the connection's end (ErrLost, ErrSilent, ErrProtocol, ErrClosed or an *Error with the server's
+// reason), or nil while it is open.
 func (m *Mux) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.err
 }
 
-// Close ends the connection and every request on it, and waits for the reader. It is idempotent.
+// Close ends the connection and every request on it, and waits for its goroutines. It is idempotent.
 func (m *Mux) Close() error {
 	err := m.c.Close()
-	<-m.done
+	m.own.Wait()
 	return err
+}
+
+// end ends all requests with err, unless they have ended already.
+func (m *Mux) end(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil {
+		m.err = err
+		close(m.over)
+	}
 }
 
 // read passes answers to callers until the connection ends.
 func (m *Mux) read() {
+	defer m.own.Done()
 	var err error
 	for err == nil {
 		var f Frame // a new one: the caller keeps its body
@@ -91,10 +109,7 @@ func (m *Mux) read() {
 	}
 	// The reason is in err; a second close reports nothing new.
 	_ = m.c.Close()
-	m.mu.Lock()
-	m.err = err
-	m.mu.Unlock()
-	close(m.done)
+	m.end(err)
 }
 
 func (m *Mux) deliver(f Frame) error {
@@ -148,11 +163,12 @@ func (m *Mux) request(ctx context.Context, kind uint16, body []byte, single bool
 		defer func() { <-m.slots }()
 	case <-ctx.Done():
 		return unsent(context.Cause(ctx))
-	case <-m.done:
+	case <-m.over:
 		return unsent(m.Err())
 	}
 	id, call := m.register(single)
 	defer m.forget(id)
+	m.wake()
 	if err := m.c.WriteFrame(kind, FlagMux, id, body); err != nil {
 		return unsent(m.writeFailed(err)) // the server has no whole frame of it
 	}
@@ -193,7 +209,7 @@ func (m *Mux) next(ctx context.Context, call *muxCall) (Frame, error) {
 		return f, nil
 	case <-ctx.Done():
 		return Frame{}, fmt.Errorf("%s: no answer: %w", m.c.Name(), context.Cause(ctx))
-	case <-m.done:
+	case <-m.over:
 	}
 	select {
 	case f := <-call.answers:
@@ -218,7 +234,7 @@ func (m *Mux) writeFailed(err error) error {
 	late := time.NewTimer(time.Second)
 	defer late.Stop()
 	select {
-	case <-m.done:
+	case <-m.over:
 		return m.Err()
 	case <-late.C:
 		_ = m.c.Close() // err is the error to report

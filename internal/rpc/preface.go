@@ -30,7 +30,10 @@ func Client(s Stream, o ConnOptions) *Conn {
 
 // Handshake sends the client's preface and waits for the server's, at most PrefaceTimeout. It is for connections that
 // open before their first request.
-func (c *Conn) Handshake() error {
+func (c *Conn) Handshake() error { return c.HandshakeWithin(PrefaceTimeout) }
+
+// HandshakeWithin is Handshake with another limit.
+func (c *Conn) HandshakeWithin(limit time.Duration) error {
 	if err := c.Flush(); err != nil {
 		// The server may have sent its reason before it closed; that is the better error.
 		if perr := c.readPreface(); errors.Is(perr, ErrProtocol) {
@@ -38,7 +41,7 @@ func (c *Conn) Handshake() error {
 		}
 		return err
 	}
-	if err := c.s.SetReadDeadline(time.Now().Add(PrefaceTimeout)); err != nil {
+	if err := c.s.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return c.fail(err, "opening the connection")
 	}
 	if err := c.readPreface(); err != nil {

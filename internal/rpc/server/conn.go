@@ -229,6 +229,9 @@ func (cn *conn) takeMux(ctx context.Context, f *rpc.Frame) error {
 		}
 		return r.giveCredit(int(binary.BigEndian.Uint16(f.Body)))
 	case 0:
+		if f.Kind == rpc.KindBeat {
+			return cn.c.WriteFrame(rpc.KindBeat, 0, f.ID, nil)
+		}
 	default:
 		return fmt.Errorf("a request has the flags %#x", f.Flags)
 	}
