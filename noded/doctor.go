@@ -45,14 +45,14 @@ func (n *Noded) examine(ask *proto.NodeAsk) *proto.NodeAnswer {
 
 func (n *Noded) examineSelf(d *doctorNotes) {
 	if why := n.health.look(); why != "" {
-		d.add("health", proto.GradeBad, "put that right on the node; it is looked at again every few seconds", "%s", why)
+		d.add("health", proto.GradeBad, "correct that on the node; it is checked again every few seconds", "%s", why)
 	} else {
 		d.add("health", proto.GradeOK, "", "spool and temporary directory are writable and have room")
 	}
 	if n.link.connected() {
 		d.add("launcher", proto.GradeOK, "", "gshim answers")
 	} else {
-		d.add("launcher", proto.GradeBad, "look into gnoded's log: it tries to start gshim every second",
+		d.add("launcher", proto.GradeBad, "see gnoded's log: it tries to start gshim every second",
 			"gshim can't be reached: no job starts here")
 	}
 }
@@ -78,7 +78,7 @@ func (n *Noded) examineGPUs(ctx context.Context, d *doctorNotes) {
 		a.err = fmt.Errorf("no answer in %v", doctorTime)
 	}
 	if a.err != nil {
-		d.add("gpus", proto.GradeBad, "look into dmesg and nvidia-smi on the node", "the GPUs can't be listed: %v", a.err)
+		d.add("gpus", proto.GradeBad, "see dmesg and nvidia-smi on the node", "the GPUs can't be listed: %v", a.err)
 		return
 	}
 	var wrong []string
@@ -102,7 +102,7 @@ func (n *Noded) examineGPUs(ctx context.Context, d *doctorNotes) {
 		wrong = append(wrong, fmt.Sprintf("no readings: %v", round.Err))
 	}
 	if len(wrong) > 0 {
-		d.add("gpus", proto.GradeBad, "when the hardware is as it shall be, restart gnoded: it looks for GPUs when it starts",
+		d.add("gpus", proto.GradeBad, "repair the hardware, then restart gnoded: it looks for GPUs when it starts",
 			"%s", strings.Join(wrong, "; "))
 		return
 	}
@@ -147,7 +147,7 @@ func (n *Noded) examineDevices(ctx context.Context, d *doctorNotes, held []proto
 	switch {
 	case !g.conf.ConstrainDevices:
 		d.add("devices", proto.GradeNote, "write ConstrainDevices=yes into cgroup.conf",
-			"jobs are told which devices are theirs, and can open the others")
+			"ConstrainDevices is off: jobs can open the devices of others")
 		return
 	case !g.root.Can().Devices && len(g.units.Devs) > 0:
 		d.add("devices", proto.GradeBad,
@@ -155,7 +155,7 @@ func (n *Noded) examineDevices(ctx context.Context, d *doctorNotes, held []proto
 			"ConstrainDevices=yes can't be enforced on this host: jobs can open each other's devices")
 		return
 	case len(g.units.Devs) == 0:
-		d.add("devices", proto.GradeOK, "", "no resource of this node is a device file: there is nothing to keep apart")
+		d.add("devices", proto.GradeOK, "", "no resource of this node is a device file, so there is nothing to constrain")
 		return
 	}
 	files := n.tryFiles()
@@ -172,10 +172,10 @@ func (n *Noded) examineDevices(ctx context.Context, d *doctorNotes, held []proto
 		mine, text = nil, fmt.Sprintf("the kernel denies %s:%d to a process that does not have it", one.name, one.index)
 	}
 	if wrong, err := g.tryNew(ctx, mine, files); err != nil {
-		d.add("devices", proto.GradeBad, "", "it could not be tried whether the kernel holds jobs to their devices: %v", err)
+		d.add("devices", proto.GradeBad, "", "the test whether the kernel keeps jobs to their devices failed: %v", err)
 		return
 	} else if len(wrong) > 0 {
-		d.add("devices", proto.GradeBad, "drain the node: ConstrainDevices does not hold", "%s: not so: %s", text,
+		d.add("devices", proto.GradeBad, "drain the node: ConstrainDevices is not enforced", "%s: not so: %s", text,
 			clipList(wrong))
 		return
 	}
@@ -192,7 +192,7 @@ func (n *Noded) examineDevices(ctx context.Context, d *doctorNotes, held []proto
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it has just ended
 		case err != nil:
-			d.add("devices", proto.GradeNote, "", "job %d could not be looked at: %v", held[i].Attempt.Job, err)
+			d.add("devices", proto.GradeNote, "", "the devices of job %d could not be tested: %v", held[i].Attempt.Job, err)
 		case len(wrong) > 0:
 			d.add("devices", proto.GradeBad, "requeue the job; drain the node if it happens again", "job %d: %s",
 				held[i].Attempt.Job, clipList(wrong))
@@ -201,7 +201,7 @@ func (n *Noded) examineDevices(ctx context.Context, d *doctorNotes, held []proto
 		}
 	}
 	if len(held) > 0 {
-		text += fmt.Sprintf("; %d of %d running jobs were tried, and open their own devices only", looked, len(held))
+		text += fmt.Sprintf("; %d of %d running jobs were tested: they open only their own devices", looked, len(held))
 	}
 	d.add("devices", proto.GradeOK, "", "%s", text)
 }
@@ -254,7 +254,7 @@ func (g *groups) try(ctx context.Context, group *cgroup.Group, units []model.Gre
 		case own && ok && denied[i]:
 			wrong = append(wrong, "its own "+f.file+" is denied")
 		case !own && (!ok || !denied[i]):
-			wrong = append(wrong, f.file+" opens and is not its own")
+			wrong = append(wrong, f.file+" opens but belongs to others")
 		}
 	}
 	return wrong, ok, nil

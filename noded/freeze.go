@@ -188,7 +188,7 @@ func (n *Noded) melt(ctx context.Context, key proto.Attempt) {
 		return
 	}
 	if err := group.Thaw(ctx); err != nil {
-		n.log.Warn("a suspended job that is to end could not be thawed", "job", key.Job, "attempt", key.Attempt, "err", err)
+		n.log.Warn("a suspended job could not be resumed for its end", "job", key.Job, "attempt", key.Attempt, "err", err)
 	}
 }
 

@@ -88,7 +88,7 @@ func openGroups(n *Noded) (*groups, error) {
 	case !g.conf.ConstrainDevices:
 	case !g.root.Can().Devices && len(g.units.Devs) == 0 && g.units.Strict == nil: // there is nothing to enforce
 	case !g.root.Can().Devices:
-		g.say = append(g.say, "ConstrainDevices=yes can't be enforced: jobs are told their units, and can open the others")
+		g.say = append(g.say, "ConstrainDevices=yes can't be enforced: jobs can open the devices of others")
 	default:
 		g.say = append(g.say, g.units.Notable...)
 	}

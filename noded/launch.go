@@ -107,7 +107,8 @@ func (l *loop) refuseLaunch(key proto.Attempt, why error) error {
 // these reports, orders beyond a limit are ignored; the leader repeats them in its next session.
 func (l *loop) reportOnly(key proto.Attempt, r *proto.Report) error {
 	if len(l.attempts) >= 2*maxAttempts {
-		l.log.Error("too many reports wait to be acknowledged; an order is ignored", "job", key.Job, "attempt", key.Attempt)
+		l.log.Error("too many reports wait for the controller's acknowledgement; an order is ignored", "job", key.Job,
+			"attempt", key.Attempt)
 		return nil
 	}
 	l.attempts[key] = &attempt{key: key, phase: over}
@@ -275,7 +276,8 @@ func (l *loop) goOn(a *attempt) error {
 // discard removes what was prepared for an attempt that has ended.
 func (n *Noded) discard(key proto.Attempt, script string) {
 	if err := errors.Join(n.groups.remove(key), n.scripts.Release(script)); err != nil {
-		n.log.Warn("what was made for a job that is over was not removed", "job", key.Job, "attempt", key.Attempt, "err", err)
+		n.log.Warn("the script or control group of an ended job was not removed", "job", key.Job, "attempt", key.Attempt,
+			"err", err)
 	}
 }
 
@@ -302,7 +304,7 @@ func (l *loop) lateStart(a *attempt) error {
 	if err := l.keep(a, recLate, &lateFor{Job: a.key.Job, Attempt: a.key.Attempt}, false); err != nil {
 		return err
 	}
-	l.log.Warn("a script has not started within BatchStartTimeout; it is given up", "job", a.key.Job, "attempt",
+	l.log.Warn("a script has not started within BatchStartTimeout; its launch is ended", "job", a.key.Job, "attempt",
 		a.key.Attempt)
 	l.kill(a)
 	return nil

@@ -57,7 +57,7 @@ func (k *link) run(ctx context.Context) {
 		if err != nil {
 			if ctx.Err() == nil && err.Error() != said {
 				said = err.Error()
-				k.log.Error("gshim can't be reached; this node starts no jobs until it can", "err", err)
+				k.log.Error("gshim can't be reached; until then this node starts no jobs", "err", err)
 			}
 			pause(ctx, linkRetry)
 			continue
@@ -129,7 +129,7 @@ func (k *link) sendLease(ctx context.Context, c *shim.Client, l *shim.Lease) {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	if err := c.Renew(ctx, *l); err != nil && ctx.Err() == nil {
-		k.log.Warn("gshim's lease was not renewed; without the next one jobs end when this node would be given up",
+		k.log.Warn("gshim's lease was not renewed; if the next renewal fails too, jobs end before the node counts as DOWN",
 			"err", err)
 	}
 }
@@ -141,7 +141,7 @@ func (k *link) sendAcks(ctx context.Context, c *shim.Client, keys []shim.Key) {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	if err := c.Ack(ctx, keys...); err != nil && ctx.Err() == nil {
-		k.log.Warn("gshim did not take acknowledgements; it will report those ends again", "count", len(keys), "err", err)
+		k.log.Warn("gshim did not get acknowledgements; it reports those ends again", "count", len(keys), "err", err)
 	}
 }
 

@@ -195,9 +195,10 @@ func (n *Noded) makeWith(l *proto.Launch, f func(login []byte, note string)) {
 		env, err := n.logins.get(ctx, l.Spec, n.names.Account(l.Spec.UID), n.root, w)
 		note := ""
 		if err != nil {
-			n.log.Warn("a user's login environment can't be had; the job runs without it", "job", l.Job, "user", l.Spec.User,
+			n.log.Warn("a user's login environment could not be read; the job runs without it", "job", l.Job, "user",
+				l.Spec.User,
 				"err", err)
-			note = fmt.Sprintf("slurmstepd: error: the login environment of %s could not be had on node %s (%v); the job runs "+
+			note = fmt.Sprintf("slurmstepd: error: the login environment of %s could not be read on node %s (%v); the job runs "+
 				"with what it was submitted with", l.Spec.User, n.opts.Name, err)
 		}
 		n.workers.Do(func(context.Context) { f(env, note) })

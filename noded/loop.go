@@ -256,7 +256,7 @@ func (l *loop) answer(done chan error, f func() error) error {
 func (l *loop) onWelcome(w *proto.Welcome) error {
 	mem := &l.spool.mem.epoch
 	if w.Instance != 0 && mem.Instance != 0 && w.Instance != mem.Instance {
-		l.log.Warn("the controllers have begun again from nothing; jobs of before are ended", "attempts", len(l.attempts))
+		l.log.Warn("the controllers have lost their state; the jobs that it had are ended", "attempts", len(l.attempts))
 		clear(l.foreign)
 		for _, a := range l.attempts {
 			if err := l.forget(a, foreign); err != nil {

@@ -39,7 +39,7 @@ type cutter struct {
 func (n *Noded) divide(ask *proto.MIGAsk) *proto.MIGDone {
 	done := &proto.MIGDone{}
 	if !n.cutting.TryLock() {
-		done.Error = "GPUs of this node are being divided already"
+		done.Error = "GPUs of this node are being divided already; try again when that has ended"
 		return done
 	}
 	defer n.cutting.Unlock()
@@ -131,7 +131,7 @@ func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[strin
 	}
 	resume, err := n.gpus.Pause(ctx)
 	if err != nil {
-		return fmt.Errorf("the readings of the GPUs could not be stopped: %w", err)
+		return fmt.Errorf("gnoded's monitor of the GPUs could not be stopped: %w", err)
 	}
 	defer resume()
 	var list []*gpu.Device
@@ -156,7 +156,8 @@ func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[strin
 	}
 	for i, d := range list {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("GPU %d (%s) was not begun: %v are over; run gcontrol mig apply again", d.Index, d.UUID, migTime)
+			return fmt.Errorf("GPU %d (%s) is unchanged: the time limit of %v is over; run gcontrol mig apply "+
+				"again", d.Index, d.UUID, migTime)
 		}
 		changed, err := c.cut(d, wants[i])
 		if changed {

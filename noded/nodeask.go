@@ -27,7 +27,7 @@ func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 	select {
 	case slots <- struct{}{}:
 	default:
-		n.log.Warn("too many questions about running jobs at once; one goes unanswered")
+		n.log.Warn("too many queries about running jobs at once; one is not answered")
 		return
 	}
 	go func() { // it ends with the write, which has a limit of its own

@@ -167,7 +167,7 @@ func (n *Noded) openJobs() error {
 		Units: hardware.UnitNames(n.opts.Config, n.opts.Name, n.groups.units, n.groups.holdsDevices())}
 	n.inv.Hw.Notes = append(n.inv.Hw.Notes, n.limitsOfThisNode()...)
 	for _, note := range n.inv.Hw.Notes {
-		n.log.Warn("this node can't do everything", "note", note)
+		n.log.Warn("this node lacks something", "note", note)
 	}
 	n.sampler = newSampler(n)
 	n.gpus = gpuwatch.New(n.inv.GPUs, n.gpuEvery(n.ownRules), n.log)
@@ -226,7 +226,8 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer func() { err = errors.Join(err, n.Close()) }()
-	n.log.Info("gnoded runs", "version", n.opts.Version, "spool", n.opts.Spool, "controllers", n.opts.Controllers, "login",
+	n.log.Info("gnoded started", "version", n.opts.Version, "spool", n.opts.Spool, "controllers", n.opts.Controllers,
+		"login",
 		n.opts.Login)
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -60,9 +60,9 @@ func (p *peers) dial(ctx context.Context, node string) (net.Conn, error) {
 	})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("where node %s is can't be asked: %w", node, err)
+		return nil, fmt.Errorf("the controller does not say where node %s is: %w", node, err)
 	case addr == "":
-		return nil, fmt.Errorf("node %s's gnoded is not connected to the controller", node)
+		return nil, fmt.Errorf("the gnoded of node %s is not connected to the controller", node)
 	}
 	nc, err := pki.Dial(ctx, addr, protoPeer, p.tls, pki.RoleNode)
 	if err != nil {
@@ -95,7 +95,7 @@ func listenPeers(o *Options, role string, log *slog.Logger) (*pki.Listener, erro
 		{Proto: pki.ProtoRPC, Roles: []string{pki.RoleNode}}}
 	ln, err := pki.Listen(":"+strconv.FormatInt(port, 10), cfg, log, accept...)
 	if errors.Is(err, syscall.EADDRINUSE) && port != 0 {
-		log.Warn("SlurmdPort is taken; another port is used", "port", port)
+		log.Warn("SlurmdPort is in use; gnoded uses another port", "port", port)
 		ln, err = pki.Listen(":0", cfg, log, accept...)
 	}
 	return ln, err
@@ -172,7 +172,7 @@ func (n *Noded) serveWitness(ctx context.Context, ln net.Listener) error {
 			err = r.Reply(body)
 		}
 		if err != nil {
-			n.log.Debug("another node was not told whether a controller is heard", "peer", r.Peer.String(), "err", err)
+			n.log.Debug("the answer to a node that asks for the controllers was not sent", "peer", r.Peer.String(), "err", err)
 		}
 	}, server.Options{Log: n.log, Peer: pki.PeerOfConn, MaxConns: maxWitnessed, Idle: peerFirst})
 }
@@ -230,7 +230,7 @@ func (s *peerServer) read(c *stepConn) error {
 		return s.steps.read(c, d.UID)
 	case proto.StepFramePart:
 		if c.role != pki.RoleNode {
-			return fmt.Errorf("%s is no node", c.from)
+			return fmt.Errorf("%s is not a node", c.from)
 		}
 		m := new(proto.StepPart)
 		if err := proto.Decode(body, m); err != nil {

@@ -186,7 +186,7 @@ func (l *loop) onProgramLate(m msgProgramLate) error {
 
 func (n *Noded) killProgram(ctx context.Context, k shim.Key) {
 	if _, err := n.link.signal(ctx, k, unix.SIGKILL, shim.Tree); err != nil {
-		n.log.Warn("a program that has reached its time limit was not killed; it is tried again", "job", k.JobID, "err", err)
+		n.log.Warn("a program over its time limit could not be killed; it is tried again", "job", k.JobID, "err", err)
 	}
 }
 
@@ -197,7 +197,7 @@ func (n *Noded) cutOutput(path string) {
 		return
 	}
 	if err := os.Truncate(path, maxProgramLog); err != nil {
-		n.log.Warn("the output of a program grows", "file", path, "bytes", st.Size(), "err", err)
+		n.log.Warn("the output of a program could not be shortened", "file", path, "bytes", st.Size(), "err", err)
 	}
 }
 
@@ -284,6 +284,6 @@ func (n *Noded) logOutput(key proto.Attempt, what stage, path, out string) {
 		n.log.Info("output of a program", "what", what, "job", key.Job, "program", path, "output", line)
 	}
 	if err := errors.Join(err, f.Close(), os.Remove(out)); err != nil {
-		n.log.Warn("the output of a program", "file", out, "err", err)
+		n.log.Warn("the output of a program could not be read", "file", out, "err", err)
 	}
 }

@@ -153,7 +153,7 @@ func (l *loop) clearLater(a *attempt, left error) error {
 	}
 	if now := l.now(); now.Sub(a.warned) > warnEvery {
 		a.warned = now
-		l.log.Error("a job has ended and something of it is still there; its resources stay taken", "job", a.key.Job,
+		l.log.Error("a job has ended but its processes or files remain; its resources stay allocated", "job", a.key.Job,
 			"attempt", a.key.Attempt,
 			"since", a.cleared, "left", left)
 	}

@@ -72,7 +72,7 @@ func (l *loop) recover() error {
 		return err
 	}
 	if len(l.attempts) > 0 {
-		l.log.Info("took up the spool", "attempts", len(l.attempts), "reports", len(reports), "rebooted", rebooted)
+		l.log.Info("read the spool", "attempts", len(l.attempts), "reports", len(reports), "rebooted", rebooted)
 	}
 	if fresh {
 		return nil // gshim may run what this spool has never heard of; scripts that nobody has go with the next start

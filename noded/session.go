@@ -89,7 +89,7 @@ func (s *session) settle(ctx context.Context) {
 				return
 			}
 			if !said {
-				s.log.Info("the machine has booted under jobs; their epilogs run before this node takes others", "jobs", n)
+				s.log.Info("the machine was rebooted while jobs ran; their epilogs run before this node takes new jobs", "jobs", n)
 			}
 		case <-ctx.Done():
 			return
@@ -108,7 +108,7 @@ func (s *session) complain(res relay.Look) {
 		s.log.Error("the controller refuses this node", "err", res.Err)
 		return
 	}
-	s.log.Warn("no controller leads or can be reached; jobs go on, their results wait", "err", res.Err)
+	s.log.Warn("no leading controller can be reached; jobs go on, their results wait", "err", res.Err)
 }
 
 // register says Hello to the controller at addr. The connection is the caller's if there is no error.
@@ -221,8 +221,8 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn, limit time.Duration)
 				return err
 			}
 			if late := s.n.now().Sub(time.UnixMilli(int64(o.Heard))); limit > 0 && o.Heard != 0 && late > limit {
-				return fmt.Errorf("orders answer what this node said %s ago, and after %s without a word it is given up: "+
-					"it registers anew",
+				return fmt.Errorf("the controller answers what this node sent %s ago, and nodes count as lost after %s: "+
+					"it registers again",
 					late.Round(time.Millisecond), limit)
 			}
 			if err := s.n.ask(ctx, func(done chan error) any { return msgOrders{o, done} }); err != nil {
@@ -247,7 +247,7 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn, limit time.Duration)
 			}
 			s.n.answerNode(conn, ask)
 		default:
-			return fmt.Errorf("%s sent a frame of kind %d, which is none of a leader's", conn.Name(), f.Kind)
+			return fmt.Errorf("%s sent a frame of kind %d, which leaders do not send", conn.Name(), f.Kind)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (l *loop) onLink(events []shim.Event) error {
 		l.then(func() {
 			l.n.stops.Do(func(ctx context.Context) {
 				if err := l.n.groups.sweep(ctx, keys); err != nil {
-					l.log.Warn("processes or control groups of forgotten jobs are left", "err", err)
+					l.log.Warn("processes or control groups of unknown jobs could not be removed", "err", err)
 				}
 			})
 		})
@@ -75,7 +75,7 @@ func (l *loop) notListed(a *attempt, listed bool) error {
 		return l.lostInReboot(a)
 	case a.phase == running || a.phase == stopping || a.phase == killing || a.phase == accepted && a.rec != nil &&
 		a.rec.Started != 0:
-		l.log.Error("gshim knows nothing of a job that was running; its exit status is lost", "job", a.key.Job, "attempt",
+		l.log.Error("gshim does not know a job that was running; its exit status is lost", "job", a.key.Job, "attempt",
 			a.key.Attempt)
 		return l.happens(a, evLost, news{})
 	}
@@ -137,7 +137,7 @@ func (l *loop) stray(ev *shim.Event) (*attempt, error) {
 		}
 		return nil, nil
 	}
-	l.log.Warn("gshim has a job that the spool doesn't know; it is taken up", "job", key.Job, "attempt", key.Attempt)
+	l.log.Warn("gshim has a job that is not in the spool; gnoded adds it", "job", key.Job, "attempt", key.Attempt)
 	rec := &launched{Job: key.Job, Attempt: key.Attempt, At: l.stamp()}
 	if err := l.spool.add(recLaunch, rec, true); err != nil {
 		return nil, err

@@ -114,8 +114,8 @@ func (s *spool) replay(r *bufio.Reader) (good int64, why, err error) {
 		return 0, errors.New("it stops inside its first line"), nil
 	case string(head) != spoolMagic:
 		return 0, nil, fmt.Errorf(
-			"it begins with %q and not with %q: it is no node spool, or one of another version of gbatch; "+
-				"install that version, or move the file away (what it holds of running jobs is lost then)", head[:n], spoolMagic)
+			"it begins with %q and not with %q: it is not a node spool, or another version of gbatch wrote it; "+
+				"install that version, or move the file away (its records of running jobs are then lost)", head[:n], spoolMagic)
 	}
 	good = int64(len(spoolMagic))
 	var payload []byte
@@ -152,7 +152,7 @@ func readRecord(r io.Reader, buf []byte) ([]byte, error) {
 	}
 	n := binary.LittleEndian.Uint32(head[:])
 	if n < 1 || n > maxRecord {
-		return nil, fmt.Errorf("a record claims %d bytes, at most %d are written", n, maxRecord)
+		return nil, fmt.Errorf("a record of %d bytes, the limit is %d", n, maxRecord)
 	}
 	if cap(buf) < int(n) {
 		buf = make([]byte, n)

@@ -204,7 +204,8 @@ func (l *loop) clearStepLater(s *step, left error) {
 		return
 	}
 	if s.tries%64 == 1 {
-		l.log.Error("a step has ended and something of it is still there; its resources stay taken", "job", s.rec.Job, "step",
+		l.log.Error("a step has ended but its processes or files remain; its resources stay allocated", "job", s.rec.Job,
+			"step",
 			s.id, "left", left)
 	}
 	l.setStepDeadline(s, min(clearAgainMin<<min(s.tries, 10), clearAgainMax))

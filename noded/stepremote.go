@@ -194,12 +194,12 @@ func (l *loop) onRelay(ev *shim.Event) {
 	}
 	r.ended = true
 	if ev.Code == steprelay.ExitNoReach || ev.Kind == shim.LaunchFailed {
-		why := "the command can't be reached from there: is a firewall between the nodes and the submit host?"
+		why := "the node can't connect to the submit host; a firewall may be between them"
 		if ev.Kind == shim.LaunchFailed {
 			why = "the relay could not be started: " + ev.Text
 		}
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine,
-			Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: input and output have no way: %s", s.rec.Job, s.id,
+			Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: there is no input and output: %s", s.rec.Job, s.id,
 				l.n.opts.Name, why)})
 		l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
 	}

@@ -55,7 +55,7 @@ func (l *loop) actStep(s *step, do stepAct, in *stepNews) error {
 		l.endTasks(s, 0)
 	case stepNoFiles:
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf(
-			"slurmstepd: error: *** STEP %d.%d: its command has not passed its files on within %v ***", s.rec.Job, s.id,
+			"slurmstepd: error: *** STEP %d.%d: its command has not passed its open files within %v ***", s.rec.Job, s.id,
 			filesWait)})
 		l.endTasks(s, 0)
 	case stepTerm:
@@ -409,7 +409,7 @@ func (l *loop) onStepTimer(m msgStepTimer) {
 		l.stepProgress(s)
 	case timerLonely:
 		if s.conn == nil && s.phase < stepEnding {
-			l.log.Warn("a step's command has not come back; the step is ended", "job", m.key.Job, "step", m.id)
+			l.log.Warn("a step's command has not connected again; the step is ended", "job", m.key.Job, "step", m.id)
 			l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
 		}
 	}

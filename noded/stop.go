@@ -80,7 +80,7 @@ func (l *loop) onForget(key proto.Attempt) error {
 		l.gone.add(key)
 		return nil
 	}
-	l.log.Warn("the controller knows nothing of a job that is here; it is ended", "job", key.Job, "attempt", key.Attempt,
+	l.log.Warn("a job on this node is unknown to the controller; it is ended", "job", key.Job, "attempt", key.Attempt,
 		"phase", a.phase)
 	return l.forget(a, unwanted)
 }

@@ -97,7 +97,7 @@ func (l *loop) laterLeftover(key proto.Attempt) {
 func (l *loop) onLeftover(m msgLeftover) {
 	if m.gone {
 		delete(l.leftovers, m.key)
-		l.log.Info("what was left of an abandoned job is gone", "job", m.key.Job, "attempt", m.key.Attempt)
+		l.log.Info("the last processes of an abandoned job have ended", "job", m.key.Job, "attempt", m.key.Attempt)
 		return
 	}
 	if !l.leftovers[m.key] {

@@ -32,7 +32,7 @@ func (n *Noded) tellUser(rec *launched, line string) {
 	select {
 	case n.tellers <- struct{}{}:
 	default:
-		n.log.Warn("too many user files hang; a message for the user is lost", "job", rec.Job, "file", rec.StdErr,
+		n.log.Warn("too many writes to users' files hang; a message for a user is lost", "job", rec.Job, "file", rec.StdErr,
 			"line", line)
 		return
 	}
@@ -51,7 +51,7 @@ func (n *Noded) tellUser(rec *launched, line string) {
 			n.log.Info("a message for the user was not written", "job", rec.Job, "file", rec.StdErr, "err", err)
 		}
 	case <-late.C:
-		n.log.Warn("a user's file hangs; a message may be lost", "job", rec.Job, "file", rec.StdErr)
+		n.log.Warn("the write to a user's file hangs; a message for the user may be lost", "job", rec.Job, "file", rec.StdErr)
 	}
 }
 

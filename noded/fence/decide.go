@@ -54,10 +54,10 @@ func decide(asked, limit time.Duration, answers []answer) verdict {
 		return verdict{true, max(asked-hearing.leads+limit-margin(limit), 0), hearing.who +
 			" hears a controller, and this node does not"}
 	case living != nil:
-		return verdict{why: fmt.Sprintf("no controller leads as far as can be seen from here: %s is there", living.who)}
+		return verdict{why: fmt.Sprintf("no controller that this node can reach leads; %s answers", living.who)}
 	case elsewhere > 0:
 		return verdict{cut: true, why: fmt.Sprintf("no controller and none of %d other nodes can be reached: "+
 			"this node is isolated", elsewhere)}
 	}
-	return verdict{why: "no controller can be reached, and there is nobody on another host who could tell why"}
+	return verdict{why: "no controller can be reached, and no other node can say why"}
 }

@@ -196,7 +196,7 @@ func (k *Keeper) write() {
 		err = errors.Join(os.WriteFile(path+".new", append(b, '\n'), 0o600), os.Rename(path+".new", path))
 	}
 	if err != nil {
-		k.Log.Error("whom to ask when no controller answers could not be kept; the list before counts", "err", err)
+		k.Log.Error("the list of witnesses could not be written; gshim uses the previous one", "err", err)
 		return
 	}
 	k.written = f

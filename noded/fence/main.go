@@ -44,7 +44,7 @@ func judge(spool string) (verdict, error) {
 		err = json.Unmarshal(b, &f)
 	}
 	if err != nil {
-		return verdict{}, fmt.Errorf("whom to ask: %w", err)
+		return verdict{}, fmt.Errorf("read the list of witnesses: %w", err)
 	}
 	cfg, err := pki.ClientTLS(f.PKI, pki.RoleNode, f.Node)
 	if err != nil {

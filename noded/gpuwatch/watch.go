@@ -170,7 +170,7 @@ func (w *Watch) tell(r Round) {
 	w.mu.Unlock()
 	switch {
 	case now != "" && now != said:
-		w.log.Error("the GPUs can't be read; jobs go on", "err", now)
+		w.log.Error("the GPUs' readings failed; jobs go on", "err", now)
 	case now == "" && said != "":
 		w.log.Info("the GPUs can be read again")
 	}
