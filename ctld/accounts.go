@@ -108,9 +108,9 @@ func tresNames(cfg *model.Config) []string {
 	}
 	for _, n := range cfg.Nodes {
 		for _, g := range n.Gres {
-			add("gres/" + g.Name)
+			add(model.GresTRES(g.Name, ""))
 			if g.Type != "" {
-				add("gres/" + g.Name + ":" + g.Type)
+				add(model.GresTRES(g.Name, g.Type))
 			}
 		}
 	}

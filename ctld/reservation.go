@@ -76,7 +76,7 @@ func sizeOf(v *state.View, r *model.Reservation) (size proto.ResvSize) {
 					n = int64(part.Gres[k])
 				}
 			}
-			size.Gres = model.AddTRES(size.Gres, "gres/"+g.Name, n)
+			size.Gres = model.AddTRES(size.Gres, model.GresTRES(g.Name, ""), n)
 			if n > 0 {
 				text = append(text, strings.Replace(fmt.Sprintf("%s:%s:%d", g.Name, g.Type, n), "::", ":", 1))
 			}

@@ -124,9 +124,9 @@ func (c *Counts) Least() (all, node []model.TRESCount) {
 		if g.Per == model.PerJob {
 			each = (n + most - 1) / most
 		}
-		add("gres/"+g.Name, n, each)
+		add(model.GresTRES(g.Name, ""), n, each)
 		if g.Type != "" {
-			add("gres/"+g.Name+":"+g.Type, n, each)
+			add(model.GresTRES(g.Name, g.Type), n, each)
 		}
 	}
 	for _, l := range c.Certain() {

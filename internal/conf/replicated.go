@@ -328,7 +328,7 @@ func (c *Config) partitionTotals(p *PartitionDef, index map[string]*NodeDef) (cp
 		cpus += n.CPUs
 		memMiB += n.RealMemoryMiB
 		for j, t := range c.AccountingStorageTRES {
-			name, typ, _ := strings.Cut(strings.TrimPrefix(t, "gres/"), ":")
+			name, typ, _ := model.TRESGres(t)
 			for _, g := range n.Gres {
 				if g.Name == name && (typ == "" || typ == g.Type) {
 					gres[j] += g.Count

@@ -284,7 +284,7 @@ func otherPerTask(s *model.Spec) string {
 	var words []string
 	for _, g := range s.AskedGres() {
 		if g.Per == model.PerTask && g.Name != model.GPUName {
-			words = append(words, fmt.Sprintf("gres/%s=%d", model.TypedName(g.Name, g.Type), g.Count))
+			words = append(words, fmt.Sprintf("%s=%d", model.GresTRES(g.Name, g.Type), g.Count))
 		}
 	}
 	return strings.Join(words, ",")

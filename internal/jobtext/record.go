@@ -217,9 +217,9 @@ func (r *RecordRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, bill
 	}
 	sums := map[string]int64{}
 	for _, g := range gres {
-		sums["gres/"+g.Name] += g.Count
+		sums[model.GresTRES(g.Name, "")] += g.Count
 		if g.Type != "" {
-			sums["gres/"+g.Name+":"+g.Type] += g.Count
+			sums[model.GresTRES(g.Name, g.Type)] += g.Count
 		}
 	}
 	for _, l := range licenses {

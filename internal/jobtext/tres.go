@@ -150,11 +150,7 @@ func shareUse(n *model.Node, g *model.GresDef) string {
 func stepGres(s *model.Step) string {
 	var out []string
 	for _, g := range s.Gres {
-		name := "gres/" + g.Name
-		if g.Type != "" {
-			name += ":" + g.Type
-		}
-		out = append(out, name+":"+strconv.FormatInt(g.Count, 10))
+		out = append(out, model.GresTRES(g.Name, g.Type)+":"+strconv.FormatInt(g.Count, 10))
 	}
 	return cmp.Or(strings.Join(out, ","), "N/A")
 }

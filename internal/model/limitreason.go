@@ -38,9 +38,9 @@ func TRESSort(tres string) int {
 		return 1
 	case tres == "node":
 		return 2
-	case strings.HasPrefix(tres, "gres/"):
+	case strings.HasPrefix(tres, gresTRES):
 		return 3
-	case strings.HasPrefix(tres, "license/"):
+	case strings.HasPrefix(tres, licenseTRES):
 		return 4
 	case tres == "billing":
 		return 5

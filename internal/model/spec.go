@@ -245,9 +245,6 @@ func (x *BindWish) Wire(c *wire.C) {
 	wire.Int(c, &x.TasksPerGPU)
 }
 
-// LicenseTRES names a license among the resources that are counted: license/matlab.
-func LicenseTRES(name string) string { return "license/" + name }
-
 // LicenseCount is a number of one license: what a job asks for, or what the cluster has.
 type LicenseCount struct {
 	Name  string

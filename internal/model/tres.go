@@ -38,9 +38,9 @@ func (a *Alloc) TRES() []TRESCount {
 	cpus, mem, gres := a.Totals()
 	out := append(make([]TRESCount, 0, 3+2*len(gres)), TRESCount{"cpu", int64(cpus)})
 	for _, g := range gres {
-		out = AddTRES(out, "gres/"+g.Name, g.Count)
+		out = AddTRES(out, GresTRES(g.Name, ""), g.Count)
 		if g.Type != "" {
-			out = AddTRES(out, "gres/"+g.Name+":"+g.Type, g.Count)
+			out = AddTRES(out, GresTRES(g.Name, g.Type), g.Count)
 		}
 	}
 	out = AddTRES(out, "mem", mem)
@@ -48,6 +48,36 @@ func (a *Alloc) TRES() []TRESCount {
 		out = AddTRES(out, "node", int64(len(a.Nodes)))
 	}
 	return out
+}
+
+// What the names of resources that have names of their own begin with.
+const (
+	gresTRES    = "gres/"
+	licenseTRES = "license/"
+)
+
+// GresTRES names a generic resource among the resources that are counted: gres/gpu or, with a type, gres/gpu:a100.
+func GresTRES(name, typ string) string { return gresTRES + TypedName(name, typ) }
+
+// LicenseTRES names a license among them: license/matlab.
+func LicenseTRES(name string) string { return licenseTRES + name }
+
+// TRESGres gives the name and the type of a generic resource that GresTRES has named.
+func TRESGres(tres string) (name, typ string, is bool) {
+	rest, is := strings.CutPrefix(tres, gresTRES)
+	if !is {
+		return "", "", false
+	}
+	name, typ, _ = strings.Cut(rest, ":")
+	return name, typ, true
+}
+
+// TRESLicense gives the name of a license that LicenseTRES has named.
+func TRESLicense(tres string) (name string, is bool) {
+	if name, is = strings.CutPrefix(tres, licenseTRES); !is {
+		return "", false
+	}
+	return name, true
 }
 
 // AddTRES adds n to one resource of a list in order of name. The list may be changed in place.
@@ -80,8 +110,8 @@ func BillMicros(have []TRESCount, weights []TRESWeight, flags PrioFlags) int64 {
 	var sum, top int64
 	for _, w := range weights {
 		n := Scale(CountTRES(have, w.TRES), w.Micros, max(w.Per, 1))
-		gres := strings.HasPrefix(w.TRES, "gres/")
-		if !strings.HasPrefix(w.TRES, "license/") && (flags&PrioMaxTRES != 0 || flags&PrioMaxTRESGres != 0 && !gres) {
+		_, _, gres := TRESGres(w.TRES)
+		if _, license := TRESLicense(w.TRES); !license && (flags&PrioMaxTRES != 0 || flags&PrioMaxTRESGres != 0 && !gres) {
 			top = max(top, n)
 			continue
 		}
@@ -120,9 +150,9 @@ func AddNodeTRES(have []TRESCount, d *NodeDef) []TRESCount {
 	have = AddTRES(have, "mem", d.MemMiB)
 	have = AddTRES(have, "node", 1)
 	for _, g := range d.Gres {
-		have = AddTRES(have, "gres/"+g.Name, int64(g.Count))
+		have = AddTRES(have, GresTRES(g.Name, ""), int64(g.Count))
 		if g.Type != "" {
-			have = AddTRES(have, "gres/"+g.Name+":"+g.Type, int64(g.Count))
+			have = AddTRES(have, GresTRES(g.Name, g.Type), int64(g.Count))
 		}
 	}
 	return have
