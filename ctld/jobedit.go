@@ -239,7 +239,7 @@ func (ed *editing) siteFactor(kv model.KV) error {
 
 // begin is StartTime, as a moment.
 func (ed *editing) begin(kv model.KV) error {
-	t, ok := momentOf(kv.Value)
+	t, ok := ask.ParseMoment(kv.Value)
 	if !ok {
 		return ed.bad(kv, "not a point in time; write now, now+1hour or 2026-07-01T12:00")
 	}
@@ -250,9 +250,12 @@ func (ed *editing) begin(kv model.KV) error {
 
 // timeMin is TimeMin.
 func (ed *editing) timeMin(kv model.KV) error {
-	s, err := newTimeMin(kv.Value)
-	if err != nil {
-		return ed.bad(kv, "%v", err)
+	s := int64(0)
+	if kv.Value != "0" { // 0 removes it
+		var err error
+		if s, err = ask.ParseTimeMin(kv.Value); err != nil {
+			return ed.bad(kv, "%v", err)
+		}
 	}
 	withTimeMin(ed.sp, s)
 	ed.specChanged, ed.timed = true, true
@@ -264,7 +267,7 @@ func (ed *editing) deadline(kv model.KV) error {
 	if !ed.operator {
 		return refuse(proto.CodeAccess, "only an operator can change a deadline")
 	}
-	t, ok := momentOf(kv.Value)
+	t, ok := ask.ParseMoment(kv.Value)
 	if !ok {
 		return ed.bad(kv, "not a point in time; write now, now+1hour or 2026-07-01T12:00")
 	}
@@ -419,15 +422,9 @@ func newLimit(j *model.Job, text string) (int64, error) {
 		}
 		text = text[1:]
 	}
-	s, unlimited, err := walltime.ParseLimit(text)
-	if err != nil {
-		return 0, err
-	}
-	if unlimited {
-		return model.Unlimited, nil
-	}
-	if sign == 0 {
-		return s, nil
+	s, err := ask.ParseLimit(text)
+	if err != nil || sign == 0 || s >= model.Unlimited {
+		return s, err
 	}
 	old := j.Spec.LimitS
 	if j.Run != nil {

@@ -26,7 +26,7 @@ func validNeeds(sp *model.Spec) error {
 // askCodes are the codes of what package ask refuses.
 var askCodes = map[ask.About]proto.Code{ask.Request: proto.CodeBadRequest, ask.Gres: proto.CodeInvalidGres,
 	ask.License: proto.CodeBadRequest, ask.Feature: proto.CodeFeature, ask.Nodes: proto.CodeNodeCount,
-	ask.Time: proto.CodeTimeLimit}
+	ask.Time: proto.CodeTimeLimit, ask.Moment: proto.CodeTimeValue}
 
 // refusedAsk gives a refusal of package ask its code. The sentence is the one that commands say.
 func refusedAsk(err error) error {

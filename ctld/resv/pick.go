@@ -91,27 +91,25 @@ func (d *draft) partial() bool {
 // parts turns percentages into numbers of what nodes have, rounded up.
 func (d *draft) parts(nodes []string) error {
 	for key, percent := range d.percent {
-		name, all := strings.TrimPrefix(key, "gres/"), int64(0)
+		all := int64(0)
 		for _, node := range nodes {
 			if def := d.View.NodeDef(node); def == nil {
 				continue
 			} else if key == "cpu" {
 				all += int64(def.JobCPUCount())
 			} else {
-				all += countUnits(def, nil, name)
+				all += countUnits(def, nil, key)
 			}
 		}
 		n := (all*percent + 99) / 100
 		switch {
 		case n == 0:
-			return refuse(proto.CodeNodeConfig, "%s=%d%%: no node that may be chosen has %s", key, percent, name)
+			return refuse(proto.CodeNodeConfig, "%s=%d%%: no node that may be chosen has %s", key, percent,
+				strings.TrimPrefix(key, model.GresTRES("", "")))
 		case key == "cpu":
 			d.cpus = n
 		default:
-			if d.units == nil {
-				d.units = map[string]int64{}
-			}
-			d.units[name] = n
+			put(&d.units, key, n)
 		}
 	}
 	return nil
@@ -306,7 +304,7 @@ func (d *draft) part(def *model.NodeDef, cpus, mem int64, units map[string]int64
 	p := model.ResvPart{Gres: make([]int32, len(def.Gres))}
 	threads := int64(max(1, def.ThreadsPerCore))
 	for k, n := range units {
-		name, typ, _ := strings.Cut(k, ":")
+		name, typ, _ := model.TRESGres(k)
 		left, all := n, int64(0)
 		for i := range def.Gres {
 			g := &def.Gres[i]
@@ -361,9 +359,9 @@ func (d *draft) some(def *model.NodeDef, left *remainder) (model.ResvPart, bool)
 	}
 }
 
-// countUnits counts units of NAME or NAME:TYPE: of a node, or of a part of it.
+// countUnits counts units of gres/NAME or gres/NAME:TYPE: of a node, or of a part of it.
 func countUnits(def *model.NodeDef, of []int32, key string) (n int64) {
-	name, typ, _ := strings.Cut(key, ":")
+	name, typ, _ := model.TRESGres(key)
 	for i := range def.Gres {
 		g := &def.Gres[i]
 		switch {

@@ -246,7 +246,7 @@ func TestCreateAndUpdate(t *testing.T) {
 	occupy(t, st, "n1")
 	start := strconv.FormatInt(int64(testNow.Add(30)), 10) // the job on n1 may run for a minute
 	words := func(more ...string) (set []model.KV) {
-		for _, w := range append([]string{"StartTime=" + start, "Duration=60", "Users=u"}, more...) {
+		for _, w := range append([]string{"StartTime=@" + start, "Duration=60", "Users=u"}, more...) {
 			key, value, _ := strings.Cut(w, "=")
 			set = append(set, model.KV{Key: key, Value: value})
 		}
@@ -270,6 +270,12 @@ func TestCreateAndUpdate(t *testing.T) {
 			"Requested nodes are busy: 3 of 4 nodes are free from then on"},
 		{words("Nodes=n9"), proto.CodeInvalidNode, "Invalid node name specified: n9"},
 		{words("Licenses=matlab:1", "Flags=ANY_NODES"), proto.CodeReservation, "the cluster has no licenses"},
+		{words("Licenses=a|b", "Flags=ANY_NODES"), proto.CodeReservation, "a reservation takes all of them"},
+		{words("Licenses=a,a", "Flags=ANY_NODES"), proto.CodeReservation, "a stands twice"},
+		{words("TRES=license/Matlab=1"), proto.CodeReservation, "Matlab:1; the cluster has no licenses"},
+		{words("TRES=cpu=2,2"), proto.CodeReservation, "give cores of each node with CoreCnt="},
+		{words("TRES=gres/gpu=0.5%"), proto.CodeReservation, "a percentage, 1% to 100%"},
+		{words("TRES=colour=1"), proto.CodeReservation, "write cpu=N, node=N"},
 		{words("Colour=red"), proto.CodeReservation, "Colour is not a key of reservations"},
 	} {
 		_, err := Create(testFacts(st), "r", c.set)

@@ -31,7 +31,7 @@ type draft struct {
 	cpus    int64            // in all
 	perNode bool             // units and memory are of each node
 	mem     int64            // MiB in all; 0: what belongs to the CPUs
-	units   map[string]int64 // of generic resources, NAME or NAME:TYPE, in all
+	units   map[string]int64 // of generic resources, gres/NAME or gres/NAME:TYPE, in all
 	percent map[string]int64 // of cpu or gres/NAME, of what the nodes that may be chosen have
 	follows bool             // PART_NODES was given
 }
@@ -125,11 +125,11 @@ func (d *draft) word(kv model.KV) error {
 		key, how = key[:n-1], key[n-1]
 	}
 	moment := func() (model.Time, error) {
-		ms, err := strconv.ParseInt(strings.TrimPrefix(value, "@"), 10, 64)
-		if err != nil || ms <= 0 {
+		t, ok := ask.ParseMoment(value)
+		if !ok || t <= 0 {
 			return 0, refuse(proto.CodeTimeValue, "%s=%s", kv.Key, value)
 		}
-		return model.Time(ms - ms%1000), nil
+		return t - t%1000, nil
 	}
 	var err error
 	switch key {
@@ -171,7 +171,7 @@ func (d *draft) word(kv model.KV) error {
 		err = d.tres(value)
 	case "licenses", "license":
 		d.sized = true
-		r.Licenses, err = d.licenses(value)
+		err = d.licenses(value)
 	case "partitionname", "partition":
 		r.Partition = value
 		d.sized = d.sized || d.fresh
@@ -242,92 +242,83 @@ func (d *draft) coreList(value string) error {
 
 // tres reads TRES=cpu=8,node=2,gres/gpu=4,license/x=1; gres/gpu:4 is read as gres/gpu=4 too.
 func (d *draft) tres(value string) error {
-	last := ""
-	for item := range strings.SplitSeq(value, ",") {
-		name, count, ok := strings.Cut(strings.ToLower(strings.TrimSpace(item)), "=")
-		if !ok {
-			if i := strings.LastIndexByte(name, ':'); i > 0 {
-				name, count, ok = name[:i], name[i+1:], true
-			} else if last == "cpu" { // cpu=2,2,1
-				name, count, ok = "cpu", name, true
-			}
-		}
-		bad := refuse(proto.CodeReservation,
-			"TRES=%s: write cpu=N, node=N, mem=SIZE, gres/gpu=N, gres/gpu:TYPE=N or license/NAME=N, with commas between", value)
-		if name == "mem" {
-			mem, err := walltime.ParseMemMiB(count)
-			if err != nil || mem < 1 {
-				return bad
-			}
-			d.mem, last = mem, name
-			continue
-		}
-		if share, some := strings.CutSuffix(count, "%"); ok && some {
-			n, err := strconv.ParseInt(share, 10, 64)
-			if err != nil || n < 1 || n > 100 || d.perNode || name != "cpu" && !strings.HasPrefix(name, "gres/") {
+	bad := refuse(proto.CodeReservation,
+		"TRES=%s: write cpu=N, node=N, mem=SIZE, gres/gpu=N, gres/gpu:TYPE=N or license/NAME=N, with commas between", value)
+	last, licenses := "", []model.LicenseCount(nil)
+	for item := range ask.Amounts(value) {
+		again := last
+		last = item.TRES
+		_, _, gres := model.TRESGres(item.TRES)
+		if percent, is, err := item.Percent(); is {
+			if err != nil || percent < 100 || percent%100 != 0 || d.perNode || item.TRES != "cpu" && !gres {
 				return refuse(proto.CodeReservation, "TRES=%s: a percentage, 1%% to 100%%, is of cpu or gres/NAME of all nodes "+
 					"together, as in TRES=gres/gpu=15%%; otherwise write a number", value)
 			}
-			if d.percent == nil {
-				d.percent = map[string]int64{}
-			}
-			d.percent[name], last = n, name
+			put(&d.percent, item.TRES, percent/100)
 			continue
 		}
-		n, err := walltime.ParseCount(count)
-		if !ok || err != nil || n < 1 || n > model.MaxFeatureCount {
+		if again == "cpu" && (item.TRES == "" || item.TRES == "cpu") { // cpu=2,2,1
+			return refuse(proto.CodeReservation, "TRES=%s: give cores of each node with CoreCnt=", value)
+		}
+		n, err := item.Count()
+		if err != nil || n < 1 || item.TRES != "mem" && n > model.MaxFeatureCount {
 			return bad
 		}
-		again := last
-		last = name
+		license, licensed := model.TRESLicense(item.TRES)
 		switch {
-		case name == "cpu" && again == "cpu":
-			return refuse(proto.CodeReservation, "TRES=%s: give cores of each node with CoreCnt=", value)
-		case name == "cpu":
+		case item.TRES == "mem":
+			d.mem = n
+		case item.TRES == "cpu":
 			d.cpus = n
-		case name == "node" && !d.perNode:
+		case item.TRES == "node" && !d.perNode:
 			d.count = int(n)
-		case strings.HasPrefix(name, "gres/"):
-			if d.units == nil {
-				d.units = map[string]int64{}
-			}
-			d.units[strings.TrimPrefix(name, "gres/")] = n
-		case strings.HasPrefix(name, "license/"):
-			more, err := d.licenses(strings.TrimPrefix(name, "license/") + ":" + count)
-			if err != nil {
-				return err
-			}
-			d.r.Licenses = append(slices.Clone(d.r.Licenses), more...)
+		case gres:
+			put(&d.units, item.TRES, n)
+		case licensed:
+			licenses = append(licenses, model.LicenseCount{Name: license, Count: n})
 		default:
 			return bad
 		}
 	}
-	return nil
+	return d.addLicenses(value, licenses)
 }
 
-func (d *draft) licenses(value string) (out []model.LicenseCount, err error) {
-	for item := range strings.SplitSeq(value, ",") {
-		if item = strings.TrimSpace(item); item == "" {
-			continue
-		}
-		name, count, counted := strings.Cut(item, ":")
-		l := model.LicenseCount{Name: name, Count: 1}
-		if counted {
-			if l.Count, err = walltime.ParseCount(count); err != nil || l.Count < 1 {
-				return nil, refuse(proto.CodeReservation, "Licenses=%s: write NAME or NAME:COUNT", value)
-			}
-		}
-		cfg := d.View.Config()
-		if !slices.ContainsFunc(cfg.Licenses,
-			func(c model.LicenseCount) bool { return c.Name == name && c.Count >= l.Count }) {
-			return nil, refuse(proto.CodeReservation, "Invalid license specification: %s; %s", item, ask.LicensesThere(cfg))
-		}
-		if slices.ContainsFunc(out, func(o model.LicenseCount) bool { return o.Name == name }) {
-			return nil, refuse(proto.CodeReservation, "Licenses=%s: %s is named twice", value, name)
-		}
-		out = append(out, l)
+func put(m *map[string]int64, tres string, n int64) {
+	if *m == nil {
+		*m = map[string]int64{}
 	}
-	return out, nil
+	(*m)[tres] = n
+}
+
+// licenses reads Licenses=: all of them, in place of those that the reservation has.
+func (d *draft) licenses(value string) error {
+	list, either, err := ask.ParseLicenses(value)
+	if err != nil {
+		return refuse(proto.CodeReservation, "%v", err)
+	}
+	if either {
+		return refuse(proto.CodeReservation, "Licenses=%s: a reservation takes all of them; write NAME:COUNT with commas "+
+			"between", value)
+	}
+	d.r.Licenses = nil
+	return d.addLicenses(value, list)
+}
+
+// addLicenses adds licenses that the cluster has, or changes their numbers.
+func (d *draft) addLicenses(value string, list []model.LicenseCount) error {
+	cfg := d.View.Config()
+	for i, l := range list {
+		same := func(o model.LicenseCount) bool { return o.Name == l.Name }
+		if k := slices.IndexFunc(cfg.Licenses, same); k < 0 || cfg.Licenses[k].Count < l.Count {
+			return refuse(proto.CodeReservation, "Invalid license specification: %s:%d; %s", l.Name, l.Count,
+				ask.LicensesThere(cfg))
+		}
+		if slices.ContainsFunc(list[:i], same) {
+			return refuse(proto.CodeReservation, "TRES=%s: %s is named twice", value, model.LicenseTRES(l.Name))
+		}
+		d.r.Licenses = append(slices.DeleteFunc(slices.Clone(d.r.Licenses), same), l)
+	}
+	return nil
 }
 
 // changed gives a list of names after Key=, Key+= or Key-=. If all begin with -, they are excluded.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
 )
@@ -130,17 +131,17 @@ func oneTRES[T any](at func(*T) *[]model.TRESLimit, resource string, names ...st
 // setTRES reads cpu=4,gres/gpu=70%,mem=-1.
 func setTRES(f *Facts, old []model.TRESLimit, v string) ([]model.TRESLimit, error) {
 	out := slices.Clone(old)
-	for item := range strings.SplitSeq(v, ",") {
-		if item = strings.TrimSpace(item); item == "" {
-			continue
+	for item := range ask.Amounts(v) {
+		name, n := item.TRES, item.Text
+		if !item.Has || name == "" {
+			return nil, fmt.Errorf("'%s' is not resource=number, as in cpu=10,gres/gpu=4", item.Word)
 		}
-		name, n, ok := strings.Cut(item, "=")
-		if name = strings.ToLower(name); !ok || name == "" {
-			return nil, fmt.Errorf("'%s' is not resource=number, as in cpu=10,gres/gpu=4", item)
-		}
-		if !slices.Contains(f.TRES, name) && !strings.HasPrefix(name, "license/") {
-			if slices.Contains(f.TRES, "gres/"+name) {
-				return nil, fmt.Errorf("there is no resource %s; write gres/%s=%s", name, name, n)
+		_, license := model.TRESLicense(name)
+		if k := slices.IndexFunc(f.TRES, func(t string) bool { return strings.EqualFold(t, name) }); k >= 0 {
+			name = f.TRES[k]
+		} else if !license {
+			if gres := model.GresTRES(name, ""); slices.Contains(f.TRES, gres) {
+				return nil, fmt.Errorf("there is no resource %s; write %s=%s", name, gres, n)
 			}
 			return nil, fmt.Errorf("there is no resource %s here; gacctmgr show tres lists them", name)
 		}
@@ -148,28 +149,21 @@ func setTRES(f *Facts, old []model.TRESLimit, v string) ([]model.TRESLimit, erro
 			out = slices.DeleteFunc(out, func(l model.TRESLimit) bool { return l.TRES == name })
 			continue
 		}
-		if name == "energy" || strings.HasPrefix(name, "license/") {
+		if name == "energy" || license {
 			return nil, fmt.Errorf(
 				"jobs are not limited by %s here: it is not counted; limit cpu, mem, node, billing or gres/...", name)
 		}
 		l := model.TRESLimit{TRES: name}
-		if p, ok := strings.CutSuffix(n, "%"); ok {
-			if name == "billing" {
-				return nil, fmt.Errorf("'%s': a cluster has no number of billing units to take a share of; write a number", n)
-			}
-			x, err := strconv.ParseFloat(p, 64)
-			if err != nil || !(x >= 0 && x <= 100) {
-				return nil, fmt.Errorf("'%s' is not a percentage from 0%% to 100%%", n)
-			}
-			l.Count, l.Percent = int64(math.Round(x*100)), true
-		} else {
-			var err error
-			if name == "mem" {
-				l.Count, err = walltime.ParseMemMiB(n)
-			} else {
-				l.Count, err = strconv.ParseInt(n, 10, 64)
-			}
-			if err != nil || l.Count < 0 {
+		hundredths, percent, err := item.Percent()
+		switch {
+		case percent && name == "billing":
+			return nil, fmt.Errorf("'%s': a cluster has no number of billing units to take a share of; write a number", n)
+		case percent && err != nil:
+			return nil, fmt.Errorf("'%s' is not a percentage from 0%% to 100%%", n)
+		case percent:
+			l.Count, l.Percent = hundredths, true
+		default:
+			if l.Count, err = item.Count(); err != nil {
 				return nil, fmt.Errorf("'%s' is not an amount of %s (-1 clears it)", n, name)
 			}
 		}

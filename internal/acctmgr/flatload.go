@@ -178,8 +178,7 @@ func flatOptions(text string) []string {
 	from, word := 0, 0
 	for i := 0; i <= len(text); i++ {
 		switch {
-		case i == len(text) || text[i] == ':' && quote == 0 &&
-			(!strings.HasPrefix(text[word:i], "gres/") || strings.Contains(text[word:i], ":")):
+		case i == len(text) || text[i] == ':' && quote == 0 && !gresName(text[word:i]):
 			if i > from {
 				out = append(out, text[from:i])
 			}
@@ -195,6 +194,12 @@ func flatOptions(text string) []string {
 		}
 	}
 	return out
+}
+
+// gresName reports whether a word is the name of a generic resource, behind which its type may stand.
+func gresName(word string) bool {
+	_, typ, gres := model.TRESGres(word)
+	return gres && typ == ""
 }
 
 func (l *load) assoc(key model.AssocKey) *model.Association {

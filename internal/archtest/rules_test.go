@@ -46,7 +46,7 @@ var layers = []layer{
 	{"internal/seff", "internal/model"},
 	{"internal/jobenv", "internal/model internal/proto"},
 	{"internal/slurmjson", "internal/model"},
-	{"internal/acctmgr", "internal/model internal/proto internal/slurmjson"},
+	{"internal/acctmgr", "internal/model internal/ask internal/proto internal/slurmjson"},
 	{"internal/clustertext", "internal/model internal/proto internal/slurmjson"},
 	{"internal/jobtext", "internal/model internal/ask internal/proto internal/seff internal/slurmjson"},
 

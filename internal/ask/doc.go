@@ -6,6 +6,8 @@
 // internal/sched finds where a job fits, from the same Counts.
 //
 //	gres.go licenses.go pertask.go number.go   parsers of what options and gcontrol's keys say
+//	amounts.go  lists of resources, as in TRES=, GrpTRES= and AllocTRES
+//	times.go   limits, moments, and what a deadline leaves of them
 //	settle.go  Draft: what is said option by option becomes a model.Spec whose parts agree
 //	check.go   Check: what can't be asked for, whatever a cluster has; commands and controller ask it
 //	error.go   Error: a refusal, and what it is about

@@ -12,15 +12,17 @@ const (
 	License
 	Feature
 	Nodes
-	Time
+	Time   // how long
+	Moment // when
 	numAbout
 )
 
 // words are what a refusal begins with: Slurm's, where it has some.
 var words = [numAbout]string{Gres: "Invalid generic resource (gres) specification: ",
 	License: "Invalid license specification: ", Feature: "Invalid feature specification: ",
-	Nodes: "Invalid node count specification: ",
-	Time:  "Requested time limit is invalid (missing or exceeds some limit): "}
+	Nodes:  "Invalid node count specification: ",
+	Time:   "Requested time limit is invalid (missing or exceeds some limit): ",
+	Moment: "Invalid time specified: "}
 
 // Error refuses a request. Commands and the controller say the same sentence.
 type Error struct {

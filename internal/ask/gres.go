@@ -1,13 +1,11 @@
 package ask
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
 
 	"gbatch/internal/model"
-	"gbatch/internal/walltime"
 )
 
 // maxGresWords bounds the words of one list of generic resources.
@@ -92,18 +90,8 @@ func allDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") 
 
 // ParseUnits reads a count of a resource, with K, M or G behind it (powers of 1024).
 func ParseUnits(t string) (int32, error) {
-	factor := int64(1)
-	if n := len(t); n > 1 && t[n-1]|0x20 == 'g' {
-		t, factor = t[:n-1], 1<<30
-	}
-	n, err := walltime.ParseCount(t)
-	if err != nil {
-		return 0, err
-	}
-	if n > math.MaxInt32/factor {
-		return 0, fmt.Errorf("out of range")
-	}
-	return int32(n * factor), nil
+	n, err := parseUnits(t, math.MaxInt32)
+	return int32(n), err
 }
 
 // parsePart reads a number below 1 such as 0.5 as thousandths. ok is false for whole numbers and for what is no number;

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/ask"
+	"gbatch/internal/model"
 	"gbatch/internal/walltime"
 )
 
@@ -150,32 +152,29 @@ func clock(s string) (int64, error) {
 // acctTRES reads GPUs, and processors if no column has them, from a list such as cpu=4,mem=8G,gres/gpu=2.
 func acctTRES(t *table, j *Job, list string) error {
 	types, whole := 0, false // gres/gpu is the sum of the types, and stands before them where it stands
-	for item := range strings.SplitSeq(list, ",") {
-		name, value, ok := strings.Cut(item, "=")
-		if !ok {
-			continue
-		}
+	for item := range ask.Amounts(list) {
 		set := func(to *int32) error {
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil || n < 0 || n > maxUnits {
-				return t.l.bad("%s is %q: a number from 0 to %d is wanted", shorten(name), shorten(value), maxUnits)
+			n, err := item.Count()
+			if err != nil || n > maxUnits {
+				return t.l.bad("%s is %q: a number from 0 to %d is wanted", shorten(item.TRES), shorten(item.Text), maxUnits)
 			}
 			*to = int32(n)
 			return nil
 		}
 		var err error
-		switch typ, typed := strings.CutPrefix(name, "gres/gpu:"); {
-		case name == "cpu" && j.CPUs == 0:
+		name, typ, _ := model.TRESGres(item.TRES)
+		switch {
+		case item.TRES == "cpu" && j.CPUs == 0:
 			err = set(&j.CPUs)
-		case name == "gres/gpu":
+		case name != model.GPUName:
+		case typ == "":
 			whole = true
 			err = set(&j.GPUs)
-		case typed:
-			switch types++; {
-			case types > 1: // of several: of any
-				j.GPUType = ""
-			default:
+		default:
+			if types++; types == 1 {
 				j.GPUType = typ
+			} else { // of several: of any
+				j.GPUType = ""
 			}
 			if !whole {
 				had := j.GPUs

@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/state"
-	"gbatch/internal/walltime"
 )
 
 // whatIf is one change to a cluster's state.
@@ -101,12 +101,9 @@ func jobChange(key, value string) (func(*state.State, model.Time) error, error) 
 			return &state.Edit{Targets: targets, Set: []state.Field{state.SetPriority}, Priority: uint32(p), Direct: true}, nil
 		}
 	case "timelimit":
-		s, unlimited, err := walltime.ParseLimit(arg)
+		s, err := ask.ParseLimit(arg)
 		if err != nil {
 			return nil, fmt.Errorf("JOB:TIME is wanted, as in timelimit=12:4:00:00: %w", err)
-		}
-		if unlimited {
-			s = model.Unlimited
 		}
 		body = func(*model.Job) (state.Body, error) {
 			return &state.Edit{Targets: targets, Set: []state.Field{state.SetLimit}, LimitS: s}, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/jobtext"
@@ -144,7 +145,7 @@ func (c *control) update(words []string) error {
 				if err != nil {
 					return err
 				}
-				value = fmt.Sprintf("@%d", t.UnixMilli())
+				value = ask.MomentText(model.Time(t.UnixMilli()))
 			}
 			set = append(set, model.KV{Key: key, Value: value})
 		}

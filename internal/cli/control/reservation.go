@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
@@ -115,7 +116,7 @@ func resvWords(words []string) (name string, set []model.KV, ok bool, err error)
 			if err != nil {
 				return "", nil, false, err
 			}
-			set = append(set, model.KV{Key: key, Value: fmt.Sprintf("@%d", t.UnixMilli())})
+			set = append(set, model.KV{Key: key, Value: ask.MomentText(model.Time(t.UnixMilli()))})
 		default:
 			set = append(set, model.KV{Key: key, Value: value})
 		}
