@@ -2,8 +2,8 @@
 
 package shim
 
-// abandoned.go ends a gshim that nobody can ever reach again: its socket has been removed (a cluster's directory was
-// deleted, say), no connection is open and nothing runs. It waits for what runs.
+// abandoned.go ends a gshim that nobody can reach any more: its socket was removed (with a cluster's directory, say),
+// no connection is open and no job runs. It waits for the jobs that run.
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const (
 	inotifyBuffer = 4096
 )
 
-// watchSocket asks the kernel to tell when something in the directory goes away.
+// watchSocket asks the kernel for notice when a file in the directory is removed.
 func watchSocket(dir string) (*os.File, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

@@ -26,14 +26,14 @@ const (
 	writeTimeout   = time.Minute
 )
 
-// ErrGone says that the connection to gshim has ended: gshim has been upgraded, or has died. Start again; what was
-// ordered and is missing in the new list has not happened.
+// ErrGone says that the connection to gshim has ended: gshim was upgraded, or died. Start again; an order that is
+// missing in the new list was not carried out.
 var ErrGone = errors.New("the connection to gshim is gone")
 
 // ErrUnknown says that gshim does not know a key: nothing of it was launched, or its end was acknowledged.
 var ErrUnknown = errors.New("is not known to gshim")
 
-// ProtocolError says that a running gshim speaks another protocol than this program. Upgrade works all the same.
+// ProtocolError says that a running gshim speaks another protocol than this program. Upgrade works nevertheless.
 type ProtocolError struct{ Theirs, Ours int }
 
 func (e *ProtocolError) Error() string {
@@ -114,8 +114,8 @@ func (c *Client) readHello(ctx context.Context, nc *net.UnixConn, r *bufio.Reade
 // Info is what the gshim said about itself.
 func (c *Client) Info() Info { return c.info }
 
-// Events gives what happens, in batches, in order for each key. An event can come twice (also after a List). The
-// channel is closed when the connection ends; Err then says why. Whoever has a Client must read it.
+// Events has the events in batches, in order for each key. An event can come twice (also after a List). The channel is
+// closed when the connection ends; Err then says why. The owner of a Client must read it.
 func (c *Client) Events() <-chan []Event { return c.events }
 
 // Err is nil while the connection lives, afterwards an error that wraps ErrGone.
@@ -159,12 +159,13 @@ func (c *Client) readLoop(r io.Reader) {
 	}
 }
 
-// pump passes events on. It is apart from the reader so that whoever takes the events can wait for an answer meanwhile.
+// pump passes events on. It runs apart from the reader, so that the receiver of events can wait for an answer
+// meanwhile.
 func (c *Client) pump() {
 	defer close(c.pumped)
 	defer close(c.events)
 	for {
-		// What was read before the end is passed on after it.
+		// Events that were read before the end are still passed on.
 		over := false
 		select {
 		case <-c.news:
@@ -188,7 +189,7 @@ func (c *Client) pump() {
 	}
 }
 
-// deliver puts one message where it belongs.
+// deliver passes one message on: an event to pump, an answer to its waiter.
 func (c *Client) deliver(m *reply) error {
 	if m.kind == kindEvents && m.seq == 0 {
 		c.emu.Lock()
@@ -204,7 +205,7 @@ func (c *Client) deliver(m *reply) error {
 	defer c.mu.Unlock()
 	w := c.waiting[m.seq]
 	if w == nil {
-		return nil // whoever asked has given up
+		return nil // the caller no longer waits
 	}
 	switch m.kind {
 	case kindEvents:
@@ -307,10 +308,9 @@ func (c *Client) ask(ctx context.Context, o order) ([]Event, int, error) {
 	}
 }
 
-// Launch orders processes to be started. Nil means the orders are on their way; what comes of each is an Event
-// (Launched or LaunchFailed, and after Launched Exited). An order whose key is known is not carried out again but
-// answered with that key's newest event. An error that is not ErrGone names an order that can never work; then
-// none is sent.
+// Launch orders the start of processes. Nil means that the orders were sent; the result of each is an Event (Launched
+// or LaunchFailed, and after Launched Exited). An order whose key is known is not carried out again but answered with
+// that key's newest event. An error that is not ErrGone names an order that can never work; then none is sent.
 func (c *Client) Launch(orders ...*Launch) error {
 	if c.info.Protocol != Protocol {
 		return &ProtocolError{c.info.Protocol, Protocol}
@@ -348,16 +348,16 @@ func (c *Client) Launch(orders ...*Launch) error {
 	return c.write(b)
 }
 
-// Signal sends a signal (0: none, just look) and says how many processes it reached; 0 when all have ended. With
-// SIGKILL and Tree it returns when nothing is left, also of a launch that has ended and is not acknowledged; an error
-// then names what survives.
+// Signal sends a signal (0: only count) and returns the number of processes that it reached; 0 if all have ended. With
+// SIGKILL and Tree it returns when no process is left, also of a launch that has ended without an Ack; an error then
+// names the survivors.
 func (c *Client) Signal(ctx context.Context, k Key, sig syscall.Signal, scope Scope) (int, error) {
 	_, n, err := c.ask(ctx, order{kind: kindSignal, key: k, sig: int(sig), scope: scope})
 	return n, err
 }
 
-// Ack makes gshim forget launches that have ended. Keys that it does not know count as forgotten; a key that still
-// runs is an error, and the others are forgotten all the same.
+// Ack makes gshim forget launches that have ended. Unknown keys count as forgotten. A key that still runs is an error;
+// the others are forgotten nevertheless.
 func (c *Client) Ack(ctx context.Context, keys ...Key) error {
 	for len(keys) > 0 {
 		n := min(len(keys), MaxAckKeys)
@@ -376,7 +376,7 @@ func (c *Client) List(ctx context.Context) ([]Event, error) {
 	return evs, err
 }
 
-// Renew replaces the lease: how long what runs may run on without the next one.
+// Renew replaces the lease, which says how long processes may run without the next one.
 func (c *Client) Renew(ctx context.Context, l Lease) error {
 	_, _, err := c.ask(ctx, order{kind: kindLease, lease: l})
 	return err

@@ -1,6 +1,6 @@
 package shim
 
-// codec.go has the parts a frame is made of; wire.go has the frames.
+// codec.go encodes the parts of frames; wire.go has the frames.
 
 import (
 	"encoding/binary"
@@ -190,7 +190,7 @@ func (d *decoder) cgroup() Cgroup {
 	return Cgroup{V1: d.strs("cgroup directories", MaxCgroupDirs), V2: d.str()}
 }
 
-// end reports the error, if any, and refuses bytes that nothing has read.
+// end returns the error, if any, and refuses bytes that were not read.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.b) != 0 {
 		d.err = fmt.Errorf("%d bytes too many", len(d.b))

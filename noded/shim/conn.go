@@ -2,8 +2,8 @@
 
 package shim
 
-// conn.go is one client's connection on the server's side: a reader that hands orders to server.handle and a writer
-// that sends whatever has gathered since its last write.
+// conn.go is one client's connection on the server's side: a reader that passes orders to server.handle, and a writer
+// that sends everything queued since its last write.
 
 import (
 	"bufio"
@@ -58,7 +58,7 @@ func (c *conn) events(seq uint64, evs []Event) {
 	c.send(&reply{kind: kindEvents, seq: seq, events: evs})
 }
 
-// done answers an order that wants an answer.
+// done answers an order that asks for an answer.
 func (c *conn) done(seq uint64, n int, err error) {
 	if seq == 0 {
 		return
@@ -142,7 +142,7 @@ func (s *server) acceptLoop(ctx context.Context) {
 	}
 }
 
-// admit lets the same user in, and nobody else.
+// admit accepts only peers of gshim's own user.
 func (s *server) admit(ctx context.Context, nc *net.UnixConn) error {
 	uid, err := peerUID(nc)
 	if err != nil {

@@ -3,20 +3,20 @@
 //
 // # What it owns
 //
-// The processes of jobs from fork to reaping; their identity, output files, limits, umask, working
-// directory and entry into the cgroups that gnoded made; the journal that keeps results until
-// gnoded has acknowledged them.
+// The processes of jobs from fork to reaping, with their identity, output files, limits, umask and
+// working directory; their entry into the cgroups that gnoded made; the journal that keeps results
+// until gnoded acknowledges them.
 //
 // # What it does not own
 //
 // cgroups (noded/cgroup makes, kills and removes them), spool directories, time limits, the
-// decision what to run. It knows no cluster, no controller and no configuration. Its binary links
-// the standard library and x/sys only.
+// decision what to run. It does not know the cluster, a controller or the configuration. Its binary
+// links the standard library and x/sys only.
 //
 // # Invariants
 //
 //  1. At most once: an order is journaled before the fork, and a known (JobID, Attempt, Step) is
-//     never forked again; repeating the order repeats the answer.
+//     never forked again: a repeated order gets the same answer.
 //  2. An end is on disk before it is reported, and reported again at every List until it is
 //     acknowledged.
 //  3. kill -9 and restart of gnoded touch no job. kill -9 of gshim touches no job either: the next
@@ -25,8 +25,8 @@
 //  4. Whatever a job names (output files, working directory, program) is opened with that job's
 //     user, groups and umask, never with gshim's.
 //  5. A launch that hangs, say on a dead file server, holds one thread and nothing else.
-//  6. What runs ends when the lease does and the controllers give the node up (lease.go): no job
-//     runs on two nodes. It runs on where nobody gives it up, however long that takes.
+//  6. Jobs end with the lease if the controllers give the node up (lease.go): no job runs on two
+//     nodes. If no controller gives the node up, they run on.
 //
 // # Where to read
 //

@@ -6,13 +6,13 @@ package shim
 //
 // The child shares gshim's memory until it execs (CLONE_VM|CLONE_VFORK: copying the page tables of a Go process costs
 // three times the whole launch) and runs on the forking thread's stack while that thread sleeps in the kernel. Hence
-// the rules for everything the child calls: no allocation, no stack growth (nosplit, checked by the linker), no
-// write of a pointer, no lock, raw system calls only. Everything it needs is prepared in childArgs.
+// the rules for everything the child calls: no allocation, no stack growth (nosplit, checked by the linker), no write
+// of a pointer, no lock, raw system calls only. childArgs has everything it needs.
 //
 // Unlike syscall.ForkExec this tells the Go runtime that the thread is in a system call. So a child that hangs before
-// exec (a working directory or interpreter on a dead file server) holds one thread; it does not stop the garbage
-// collector and with it all of gshim. It also lets the child do in the right order what ForkExec cannot: join v1
-// cgroups, open its files with its own user's rights, set its limits.
+// exec (a working directory or interpreter on a dead file server) blocks one thread, not the garbage collector and with
+// it all of gshim. The child also joins v1 cgroups, opens its files with its user's rights and sets its limits, in that
+// order, which ForkExec can't.
 
 import (
 	"runtime"
@@ -60,8 +60,8 @@ type rlimitArg struct {
 	lim      syscall.Rlimit
 }
 
-// childArgs is all that the child reads, and where it writes how it went. The memory of everything referred to must
-// stay alive and in place until spawn returns; plain fields hold it.
+// childArgs is all that the child reads, and where it writes its result. Plain fields hold all memory that it refers
+// to, so that it stays alive and in place until spawn returns.
 type childArgs struct {
 	clone    cloneArgs
 	useClone bool   // clone3 with CLONE_CLEAR_SIGHAND and CLONE_INTO_CGROUP is there (Linux 5.7)
@@ -109,7 +109,7 @@ type childArgs struct {
 	forked unix.Timespec // since boot: just before
 }
 
-// childTID gives the child's pid as soon as there is one, also while spawn has not returned yet.
+// childTID returns the child's pid as soon as it has one, also before spawn returns.
 func (a *childArgs) childTID() int { return int(atomic.LoadInt32(&a.tid)) }
 
 // spawn forks and execs. It returns the pid once the new program runs; on failure errno (from the fork itself, or
@@ -131,9 +131,9 @@ func spawn(a *childArgs) (pid int, errno syscall.Errno) {
 	return int(r), syscall.Errno(a.errno)
 }
 
-// startTicks is field 22 of the child's /proc/PID/stat, its start in clock ticks since boot, as spawn has seen it; 0
-// where a tick passed between the fork and the child's first moment, so that either could be right. To read the file
-// would be a tenth of what a launch costs.
+// startTicks is field 22 of the child's /proc/PID/stat, its start in clock ticks since boot, as spawn has measured it.
+// It is 0 if a tick passed during the fork, because either tick could be right then. Reading the file takes a tenth of
+// a launch's time.
 func (a *childArgs) startTicks() uint64 {
 	const tick = uint64(10 * time.Millisecond) // USER_HZ, the unit of /proc, is 100 on every machine that Go runs on
 	before, after := uint64(a.forked.Nano())/tick, uint64(a.born.Nano())/tick
@@ -157,7 +157,7 @@ func blockAndFork(a *childArgs) uintptr {
 	return r
 }
 
-// fork returns in the parent only. The child must not touch this frame's callers, so it does everything below here.
+// fork returns in the parent only. The child must not touch the frames of this function's callers, so it never returns.
 //
 //go:noinline
 //go:nosplit
@@ -193,7 +193,7 @@ func child(a *childArgs) {
 		fail(a, StageSession, 0, e)
 		return
 	}
-	// 2. What needs gshim's rights: cgroups, nice, the OOM killer's preference.
+	// 2. Settings that need gshim's rights: cgroups, nice, the OOM killer's preference.
 	self := [2]byte{'0', '\n'}
 	for i, fd := range a.joins {
 		if _, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&self)), 2); e != 0 {
@@ -225,13 +225,13 @@ func child(a *childArgs) {
 		writePID(a.pid)
 	}
 	if a.oomAdj.p != nil {
-		// Best effort: where it fails the job is merely as safe from the OOM killer as gshim.
+		// An error is ignored: the job then has gshim's protection from the OOM killer.
 		if fd, _, e := openat(a.oomPath, unix.O_WRONLY|unix.O_CLOEXEC, 0); e == 0 {
 			syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(a.oomAdj.p)), a.oomAdj.n)
 			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 		}
 	}
-	// 3. Files as the user. fsuid and fsgid decide about files; the rest of root stays for step 4.
+	// 3. Files as the user. fsuid and fsgid decide about files; step 4 needs root's other rights.
 	if a.setIdentity {
 		if _, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(a.groups)),
 			uintptr(unsafe.Pointer(unsafe.SliceData(a.groups))), 0); e != 0 {
@@ -290,7 +290,8 @@ func child(a *childArgs) {
 	fail(a, StageExec, 0, e)
 }
 
-// openFiles puts the job's files at 0, 1 and 2. O_NONBLOCK keeps a FIFO from hanging the open; it is cleared after.
+// openFiles opens the job's files as 0, 1 and 2. O_NONBLOCK keeps the open of a FIFO from hanging; it is cleared
+// afterwards.
 //
 //go:noinline
 //go:nosplit
@@ -370,7 +371,7 @@ func openat(path *byte, flags, mode uintptr) (fd, r2 uintptr, e syscall.Errno) {
 	return syscall.RawSyscall6(unix.SYS_OPENAT, cwd, uintptr(unsafe.Pointer(path)), flags, mode, 0, 0)
 }
 
-// tellChdir writes Slurm's line about the directory to the job's stderr.
+// tellChdir writes Slurm's message about the directory to the job's stderr.
 //
 //go:noinline
 //go:nosplit
@@ -398,7 +399,7 @@ func resetHandlers(set uint64) {
 		if set&(1<<(s-1)) == 0 {
 			continue
 		}
-		// SIGKILL and SIGSTOP answer EINVAL, which is right.
+		// SIGKILL and SIGSTOP give EINVAL, as they should.
 		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&dfl)), 0, sigSetBytes, 0, 0)
 	}
 }

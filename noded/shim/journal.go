@@ -1,14 +1,13 @@
 package shim
 
-// journal.go keeps what happened to every launch until it is acknowledged, in one append-only file.
+// journal.go keeps the events of every launch in one append-only file until they are acknowledged.
 //
 // File: 8 bytes of magic, then records: length (4 bytes), CRC-32C of the payload (4 bytes), payload (one kind byte and
 // fields as in wire.go). The first record names the boot; pids of another boot mean nothing.
 //
-// What survives what: a record that has been written survives any death of gshim, which is all that intent and launched
-// records need (at a crash of the machine the processes are gone as well). Ends are also synced before they are
-// reported. A torn or damaged tail is cut off with a warning: the launches it spoke of are then found as
-// running without a known end, never as forgotten, because their intent came earlier in the file.
+// A written record survives any death of gshim. Intents and launched records need no more, because a crash of the
+// machine ends the processes too. Ends are synced before they are reported. A torn or damaged tail is cut off with a
+// warning. Its launches are not forgotten, because their intents are earlier in the file; their ends are unknown.
 
 import (
 	"bytes"
@@ -30,7 +29,7 @@ const (
 	journalMagic1  = "GSHIMJ1\n" // of protocol 1: keys without a task
 	recordHead     = 8
 	maxRecordBytes = 4 << 20
-	// the file is rewritten when it has grown beyond this and four times what it had after the last time
+	// the file is rewritten when it is larger than this and four times its size after the last rewrite
 	compactBytes = 1 << 20
 )
 
@@ -123,14 +122,14 @@ func nextRecord(b []byte, old bool) (r record, n int, err error) {
 	return r, recordHead + int(size), err
 }
 
-// remembered is what a journal says about one launch.
+// remembered is what a journal has about one launch.
 type remembered struct {
 	key    Key
 	cgroup Cgroup
 	event  Event // Kind 0: only the intent is known
 }
 
-// replay reads a journal's bytes. good is the length of the sound part; why says what is wrong after it, if anything.
+// replay reads a journal's bytes. good is the length of the intact part; why says what is wrong after it, if anything.
 func replay(b []byte) (boot string, known []remembered, good int, why error) {
 	if len(b) == 0 {
 		return "", nil, 0, nil
@@ -175,7 +174,7 @@ func replay(b []byte) (boot string, known []remembered, good int, why error) {
 		}
 	}
 	if gone > 0 {
-		// A key may have come back after its acknowledgement: keep exactly the entry that the index points to.
+		// A key may have been used again after its acknowledgement: keep only the entry that the index points to.
 		i := -1
 		known = slices.DeleteFunc(known, func(r remembered) bool {
 			i++
@@ -197,7 +196,7 @@ type journal struct {
 	bad  error // the last write failed and could not be undone: rewrite before anything else
 }
 
-// openJournal reads what is there and rewrites it without what is forgotten.
+// openJournal reads the journal and rewrites it without forgotten launches.
 func openJournal(path, boot string, log *slog.Logger) (*journal, string, []remembered, error) {
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -215,7 +214,7 @@ func openJournal(path, boot string, log *slog.Logger) (*journal, string, []remem
 	return j, oldBoot, known, nil
 }
 
-// image is a whole journal that holds just these launches.
+// image returns a whole journal of these launches.
 func image(boot string, known []remembered) []byte {
 	b := append([]byte(nil), journalMagic...)
 	b = (&record{kind: recBoot, boot: boot}).encode(b)
@@ -234,7 +233,7 @@ func image(boot string, known []remembered) []byte {
 	return b
 }
 
-// rewrite replaces the file by one that holds just these launches.
+// rewrite replaces the file by a journal of these launches.
 func (j *journal) rewrite(boot string, known []remembered) error {
 	b := image(boot, known)
 	temp := j.path + ".new"
@@ -271,7 +270,7 @@ func writeDurably(f *os.File, temp, path string, b []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// add appends records with one write, without sync. After an error nothing of them is in the file.
+// add appends records with one write, without sync. After an error none of them is in the file.
 func (j *journal) add(records ...*record) error {
 	if j.bad != nil {
 		return j.bad
@@ -301,7 +300,7 @@ func (j *journal) sync() error {
 	return nil
 }
 
-// wantsRewrite reports whether the file is mostly about forgotten launches.
+// wantsRewrite reports whether most of the file is about forgotten launches.
 func (j *journal) wantsRewrite() bool {
 	return j.bad != nil || j.size > compactBytes && j.size > 4*j.base
 }

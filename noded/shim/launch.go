@@ -2,7 +2,7 @@
 
 package shim
 
-// launch.go is one launch: the order made into childArgs, the fork, and what went wrong in words.
+// launch.go is one launch: it makes childArgs of the order, forks, and explains failures.
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ const (
 	shebangBytes = 256 // BINPRM_BUF_SIZE
 )
 
-// identity is who gshim is, found out once.
+// identity has gshim's user and rights, read once.
 type identity struct {
 	uid, gid  int
 	root      bool
@@ -70,7 +70,7 @@ func (p *prepared) close() {
 	p.closes = nil
 }
 
-// prepare checks what can be checked before the fork and builds the child's arguments.
+// prepare makes all checks that are possible before the fork, and the child's arguments.
 func (id *identity) prepare(l *Launch) (*prepared, *launchError) {
 	if err := l.Check(); err != nil {
 		return nil, refuse(StageOrder, "%w", err)
@@ -268,7 +268,7 @@ func (p *prepared) forkExec(l *Launch) (int, *launchError) {
 	}
 }
 
-// explain puts a failed launch into words that name the thing at fault.
+// explain describes a failed launch and names the faulty file or value.
 func (p *prepared) explain(l *Launch, forked bool, errno syscall.Errno) *launchError {
 	say := func(stage Stage, format string, args ...any) *launchError {
 		e := refuse(stage, format, args...)
@@ -333,7 +333,7 @@ func openReason(errno syscall.Errno) string {
 	return errno.Error()
 }
 
-// execReason says more than the kernel, which answers "no such file" for a script whose interpreter is missing.
+// execReason explains an exec error: the kernel says "no such file" also for a script whose interpreter is missing.
 func execReason(l *Launch, errno syscall.Errno) string {
 	switch errno {
 	case unix.E2BIG:
@@ -360,7 +360,7 @@ func execReason(l *Launch, errno syscall.Errno) string {
 	return errno.Error()
 }
 
-// interpreter gives a script's #! program, or "" where the file is none or that program is there for everyone.
+// interpreter returns a script's #! program, or "" if it has none, or one that every user can run.
 func interpreter(script string) string {
 	f, err := os.OpenFile(script, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package shim
 
-// launchers.go decides how many launches are between their order and exec at once: few, so that those that wait hold no
-// descriptors, which every fork would copy and every exec close, and no threads.
+// launchers.go bounds how many launches are in progress at once. Those that wait hold no threads, and no descriptors,
+// which every fork would copy and every exec close.
 
 import (
 	"runtime"
@@ -32,7 +32,7 @@ func newLaunchers(wg *sync.WaitGroup) *launchers {
 	return &launchers{wg: wg, most: max(4, 2*runtime.NumCPU())}
 }
 
-// do has f run. hangs is called if that takes longer than stuckAfter.
+// do queues f. hangs is called if f takes longer than stuckAfter.
 func (p *launchers) do(f, hangs func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +40,7 @@ func (p *launchers) do(f, hangs func()) {
 	p.more()
 }
 
-// more starts another goroutine if there is something for it to do and room. Callers hold mu.
+// more starts another goroutine if there is work for it and the limit allows it. Callers hold mu.
 func (p *launchers) more() {
 	if len(p.queue) > 0 && p.running-p.stuck < p.most && p.running < maxForking {
 		p.running++
@@ -62,7 +62,7 @@ func (p *launchers) work() {
 	p.running--
 }
 
-// watch runs f and lets another launch in if it hangs.
+// watch runs f. If f hangs, another launch may start.
 func (p *launchers) watch(f, hangs func()) {
 	var over, counted bool
 	timer := time.AfterFunc(stuckAfter, func() {

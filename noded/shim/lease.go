@@ -2,19 +2,19 @@
 
 package shim
 
-// lease.go ends what runs here when the node has been silent for so long that the controllers give it up: they start
-// its jobs elsewhere then, and no job may run twice.
+// lease.go kills the node's jobs before the controllers give the silent node up and start its jobs elsewhere: no job
+// may run twice.
 //
-// gnoded renews the lease with each of its words that a controller has acknowledged. When it ends, gnoded is stopped,
-// hangs, is dead or is cut off, and gshim is the one that is left. It knows no cluster, so it asks: some time before
-// the end it runs a program that gnoded has named, which prints one line:
+// gnoded renews the lease with each message that a controller acknowledges. When the lease ends, gnoded is stopped,
+// hangs, is dead or is cut off. gshim does not know the cluster, so it asks: some time before the end it runs a program
+// that gnoded has named, which prints one line:
 //
 //	keep TEXT        no controller gives this node up: what runs goes on. Asked again until there is a lease
 //	cut AT TEXT      a controller does, and not before AT (nanoseconds of the clock of Uptime)
 //
-// After the end, or after AT where that is later, every process of every launch gets SIGKILL, and no new launch starts
+// After the end, or after AT if that is later, every process of every launch gets SIGKILL, and no new launch starts
 // before the next lease. Prologs and epilogs are spared: they prepare and clean the node. A program that can't be run,
-// or prints something else, means keep: jobs outlive what goes wrong with daemons.
+// or prints something else, means keep: jobs outlive faults of daemons.
 //
 // The lease is on disk for the gshim after this one.
 
@@ -48,13 +48,13 @@ const (
 	firstProgram = -1000
 )
 
-// leased is the lease in force. server.mu guards it.
+// leased is the current lease. server.mu guards it.
 type leased struct {
 	Lease
-	turn    uint64        // counts leases, because a verdict is about one
-	over    string        // what ran was ended since it ran out: why; "": it was not
-	free    time.Duration // until then the last verdict lets things run and start
-	idle    bool          // nothing runs that it is about: the loop waits for a launch
+	turn    uint64        // counts leases: a verdict is about one of them
+	over    string        // why the jobs were killed after its end; "": they were not
+	free    time.Duration // until then the last verdict allows jobs to run and start
+	idle    bool          // no job runs: the loop waits for a launch
 	changed chan struct{} // closed and replaced with each change
 }
 
@@ -73,7 +73,7 @@ func (s *server) setLease(l *Lease) error {
 	s.mu.Lock()
 	if l.Until != 0 && l.Until <= Uptime() && s.lease.over != "" {
 		s.mu.Unlock()
-		return nil // it was under way while what it stands for was ended
+		return nil // it arrived after the jobs that it was for were killed
 	}
 	if s.lease.over != "" {
 		s.log.Info("the node is heard again; launches go on")
@@ -85,13 +85,13 @@ func (s *server) setLease(l *Lease) error {
 	return s.writeLease(l)
 }
 
-// leaseChanged wakes whoever waits for the lease. Callers hold mu.
+// leaseChanged wakes the goroutines that wait for the lease. Callers hold mu.
 func (s *server) leaseChanged() {
 	close(s.lease.changed)
 	s.lease.changed = make(chan struct{})
 }
 
-// writeLease keeps the lease for the next gshim; it is for this boot only, as is the clock.
+// writeLease writes the lease for the next gshim. It holds for this boot only, as its clock does.
 func (s *server) writeLease(l *Lease) error {
 	var e encoder
 	e.str(s.boot)
@@ -106,7 +106,7 @@ func (s *server) writeLease(l *Lease) error {
 	return nil
 }
 
-// readLease takes up what an earlier gshim has kept.
+// readLease reads the lease that an earlier gshim has written.
 func (s *server) readLease() {
 	s.lease.changed = make(chan struct{})
 	b, err := os.ReadFile(filepath.Join(s.dir, leaseFile))
@@ -127,7 +127,7 @@ func (s *server) readLease() {
 	}
 }
 
-// leaseLoop asks for a verdict when the lease is about to end, and does what it says.
+// leaseLoop asks for a verdict shortly before the lease ends, and carries it out.
 func (s *server) leaseLoop(ctx context.Context) {
 	turn, due, said := uint64(0), time.Duration(0), ""
 	for ctx.Err() == nil {
@@ -163,7 +163,7 @@ func (s *server) leaseLoop(ctx context.Context) {
 	}
 }
 
-// follow does what a verdict says, and gives the time of the next one.
+// follow carries out a verdict and returns the time of the next one.
 func (s *server) follow(ctx context.Context, turn uint64, l *Lease, v verdict) time.Duration {
 	now := Uptime()
 	end := max(l.Until, v.at)
@@ -190,7 +190,7 @@ func (s *server) follow(ctx context.Context, turn uint64, l *Lease, v verdict) t
 	return 0
 }
 
-// letRun says until when launches may start although the lease has ended.
+// letRun allows launches until a time although the lease has ended.
 func (s *server) letRun(turn uint64, until time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func sleepUntil(ctx context.Context, changed <-chan struct{}, at time.Duration) 
 	}
 }
 
-// holdsWork reports whether there is anything that the end of the lease is about. Callers hold mu.
+// holdsWork reports whether the end of the lease concerns any launch. Callers hold mu.
 func (s *server) holdsWork() bool {
 	for k := range s.entries {
 		if !k.program() {
@@ -225,7 +225,8 @@ func (s *server) holdsWork() bool {
 	return false
 }
 
-// mayStart waits until it is known whether a launch may start now. The text says why not; ctx's end is none.
+// mayStart waits until it is known whether a launch may start now. The text says why not; it is empty if gshim is
+// ending.
 func (s *server) mayStart(k Key) (why string) {
 	for !k.program() {
 		s.mu.Lock()
@@ -284,7 +285,7 @@ func (s *server) cutOff(turn uint64, why string) {
 	s.log.Info("what ran has been killed", "launches", len(list), "took", time.Since(begun).Round(time.Millisecond))
 }
 
-// endCut kills all of one launch, whether it is frozen or not.
+// endCut kills all processes of one launch, also frozen ones.
 func (s *server) endCut(e *entry) {
 	err := s.settle(e, unix.SIGKILL)
 	if err == nil {
@@ -305,7 +306,7 @@ func (s *server) endCut(e *entry) {
 	}
 }
 
-// thaw lets what a v1 freezer holds go on: that group, and those below.
+// thaw resumes the processes of a frozen v1 group and of the groups below it.
 func thaw(dir string) {
 	if os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0) != nil {
 		return // another hierarchy, or gone
@@ -318,7 +319,7 @@ func thaw(dir string) {
 	}
 }
 
-// refuseCut answers a launch that came after the end of the lease: to gnoded it is one that was ended.
+// refuseCut answers a launch that came after the end of the lease: it reports it as killed.
 func (s *server) refuseCut(e *entry, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,7 +328,7 @@ func (s *server) refuseCut(e *entry, why string) {
 	s.finish(e, unknownEnd(Event{Key: e.key}, why))
 }
 
-// cutEnd makes of an end by cutOff's signal one that says so.
+// cutEnd adds the reason to an end by cutOff's signal.
 func cutEnd(last Event, why string) Event {
 	if last.Kind == Exited && (last.Unknown || last.Signal == int(unix.SIGKILL)) {
 		last.Unknown, last.Code, last.Signal, last.Text = true, 0, 0, why
@@ -424,7 +425,7 @@ func parseVerdict(line string) (verdict, error) {
 	return verdict{}, fmt.Errorf("a verdict that is none: %q", clip(line))
 }
 
-// maxLeaseSpan bounds times of a lease: what a machine can have been up.
+// maxLeaseSpan bounds the times of a lease: no machine has been up longer.
 const maxLeaseSpan = int64(100 * 365 * 24 * time.Hour)
 
 func (e *encoder) lease(l *Lease) {

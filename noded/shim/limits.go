@@ -34,7 +34,7 @@ func limitText(v uint64) string {
 	return strconv.FormatUint(v, 10)
 }
 
-// limitRules is what bounds the limits that a job can get.
+// limitRules bounds the limits that a job can get.
 type limitRules struct {
 	have      func(resource int) (syscall.Rlimit, error) // gshim's own
 	mayRaise  bool                                       // CAP_SYS_RESOURCE
@@ -42,7 +42,8 @@ type limitRules struct {
 	openFiles uint64                                     // soft RLIMIT_NOFILE unless asked for
 }
 
-// planLimits says which limits to set: as asked, lowered to what can be had, with a note for each one lowered.
+// planLimits returns the limits to set: those asked for, lowered to the possible ones, with a note for each lowered
+// one.
 func planLimits(asked []Limit, rules limitRules) (set []rlimitArg, notes []string, err error) {
 	files := false
 	for _, l := range asked {

@@ -2,7 +2,7 @@
 
 package shim
 
-// main.go is gshim as a command: it detaches itself from whoever started it, reports whether it came up, and serves.
+// main.go is gshim as a command: it detaches from its starter, reports whether it has started, and serves.
 
 import (
 	"context"
@@ -89,7 +89,7 @@ func mainErr(dir string, rest []string, foreground bool, args []string) error {
 	return serve(o, args, false, ready)
 }
 
-// prepareDir makes the directory and refuses one that others could meddle with.
+// prepareDir makes the directory. It refuses one that other users could change.
 func prepareDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -108,7 +108,7 @@ func prepareDir(dir string) error {
 	return nil
 }
 
-// take opens what an earlier self has handed over.
+// take opens the descriptors that the program before an upgrade has handed over.
 func (o *serverOptions) take(env string) error {
 	r, err := parseResume(env)
 	if err != nil {
@@ -130,7 +130,7 @@ func (o *serverOptions) take(env string) error {
 	return nil
 }
 
-// detach starts this program again in a session of its own and waits until that one serves or says why not.
+// detach starts this program again in a session of its own and waits until it serves or reports why it can't.
 func detach(dir string, args []string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -171,7 +171,7 @@ func detach(dir string, args []string) error {
 	}
 }
 
-// serve is gshim's life. An upgrade that fails in exec begins it anew in the same process.
+// serve runs gshim to its end. If exec fails during an upgrade, it starts again in the same process.
 func serve(o serverOptions, args []string, foreground bool, ready *os.File) error {
 	unix.Umask(0o077)
 	if err := sealDescriptors(); err != nil {
@@ -191,7 +191,7 @@ func serve(o serverOptions, args []string, foreground bool, ready *os.File) erro
 	}
 	o.Log = slog.New(slog.NewTextHandler(out, nil)).With("pid", os.Getpid())
 	signals := make(chan os.Signal, 8)
-	// Caught, not ignored: an ignored signal would stay ignored in every job.
+	// Signals are caught, not ignored: jobs would inherit an ignored signal.
 	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
 	for {
@@ -227,7 +227,7 @@ func serve(o serverOptions, args []string, foreground bool, ready *os.File) erro
 	}
 }
 
-// sealDescriptors keeps descriptors that gshim was started with, and has no use for, from reaching jobs.
+// sealDescriptors makes inherited descriptors close on exec, so that jobs don't get them.
 func sealDescriptors() error {
 	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if err == nil {
@@ -245,7 +245,7 @@ func sealDescriptors() error {
 	return nil
 }
 
-// tell answers whoever waits for the start.
+// tell reports the result of the start to the process that waits for it.
 func tell(ready *os.File, err error) error {
 	if ready == nil {
 		return err
@@ -258,7 +258,7 @@ func tell(ready *os.File, err error) error {
 	return errors.Join(err, werr, ready.Close())
 }
 
-// obey treats signals until ctx ends.
+// obey handles signals until ctx ends.
 func obey(ctx context.Context, s *server, signals <-chan os.Signal) {
 	for {
 		select {

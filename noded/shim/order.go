@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The limits of one order. They bound what the server can be made to keep for a client, which is always its own user.
+// The limits of one order. They bound the memory that a client, always of gshim's own user, can make the server use.
 const (
 	MaxArgs        = 65536   // arguments, and likewise environment variables
 	MaxStringBytes = 1 << 20 // one string; the kernel's own limit for an argument is 128 KiB
@@ -26,7 +26,7 @@ const (
 	maxEntries = 65536 // launches that run or wait for an Ack
 )
 
-// Key names one launch for ever: the job, which try of it, the step, and the task's rank in that step. Slurm's special
+// Key identifies a launch for ever: the job, its attempt, the step, and the task's rank in the step. Slurm's special
 // steps are negative (batch is -5).
 type Key struct {
 	JobID   uint32
@@ -52,7 +52,7 @@ type Limit struct {
 	Hard     uint64
 }
 
-// Cgroup names the directories the process is born into. All are absolute paths; both parts may be empty.
+// Cgroup names the directories in which the process starts. All are absolute paths; both parts may be empty.
 type Cgroup struct {
 	V1 []string // one directory per v1 hierarchy, each with a tasks file
 	V2 string   // a cgroup2 directory
@@ -60,8 +60,8 @@ type Cgroup struct {
 
 func (c Cgroup) empty() bool { return c.V2 == "" && len(c.V1) == 0 }
 
-// Launch is the order to start one process. The process leads a new session, has no terminal unless it is given one,
-// all signals at their defaults and none blocked.
+// Launch is the order to start one process. The process leads a new session, and has a terminal only if the order gives
+// one. All signals are at their defaults, and none is blocked.
 type Launch struct {
 	Key  Key
 	Path string   // what is executed, absolute; "" means Argv[0]
@@ -117,8 +117,8 @@ func (l *Launch) program() string {
 	return l.Argv[0]
 }
 
-// Check reports the first thing about an order that can never work. The client calls it before sending, the server
-// again.
+// Check returns the first fault of an order that can never work. The client calls it before sending, and so does the
+// server.
 func (l *Launch) Check() error {
 	switch {
 	case len(l.Argv) == 0:
@@ -233,8 +233,8 @@ func clip(s string) string {
 	return s
 }
 
-// Lease says how long what runs may run on without another word from gnoded, and who is asked at its end whether the
-// controllers give the node up (lease.go). Times are of the clock of Uptime.
+// Lease says how long processes may run without another message from gnoded, and which program is asked at its end
+// whether the controllers give the node up (lease.go). Times are of the clock of Uptime.
 type Lease struct {
 	Until   time.Duration // 0: for ever
 	Heard   time.Duration // when the node last said something that a controller has acknowledged
@@ -245,14 +245,14 @@ type Lease struct {
 // MaxVerdictArgs bounds Lease.Verdict.
 const MaxVerdictArgs = 64
 
-// Uptime is the clock of leases: since the machine's boot, also while it was suspended, and nobody sets it.
+// Uptime is the clock of leases: the time since the machine's boot, including suspensions. Nobody can set it.
 func Uptime() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // every Linux since 2.6.39 has it
 	return time.Duration(ts.Nano())
 }
 
-// Scope says whom a signal reaches.
+// Scope says which processes a signal reaches.
 type Scope uint8
 
 // The values are on the wire: append only.
@@ -275,7 +275,7 @@ func (s Scope) String() string {
 	return fmt.Sprintf("scope %d", uint8(s))
 }
 
-// EventKind says what an Event tells. The values are on the wire and in journals: append only.
+// EventKind is what an Event reports. The values are on the wire and in journals: append only.
 type EventKind uint8
 
 // The kinds.
@@ -321,7 +321,7 @@ type Event struct {
 	UserCPU  time.Duration // Exited: of the process and its waited-for descendants
 	SysCPU   time.Duration
 	MaxRSSKB int64     // Exited: KiB, of the largest of them; never less than gshim's own few MiB
-	ReadB    int64     // Exited: bytes that they had read from block devices, 0 from journals of before protocol 2
+	ReadB    int64     // Exited: bytes that they had read from block devices, 0 from journals from before protocol 2
 	WriteB   int64     // likewise written
 	Faults   int64     // likewise page faults that had to read from a disk
 	Ended    time.Time // Exited, LaunchFailed: wall clock
@@ -330,10 +330,10 @@ type Event struct {
 // Done reports whether the event is the last one of its launch and waits for an Ack.
 func (e *Event) Done() bool { return e.Kind == Exited || e.Kind == LaunchFailed }
 
-// cutWords begin the Text of what was ended, or not begun, because its node was given up.
+// cutWords begin the Text of a launch that was killed, or not started, because its node was given up.
 const cutWords = "the node was cut off from the controllers for "
 
-// CutOff reports whether it was ended because the controllers give the node up.
+// CutOff reports whether the launch was killed because the controllers give the node up.
 func (e *Event) CutOff() bool {
 	return e.Kind == Exited && e.Unknown && strings.HasPrefix(e.Text, cutWords)
 }

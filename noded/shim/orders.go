@@ -2,8 +2,8 @@
 
 package shim
 
-// orders.go is what gshim does with each order of a client. What an order starts goes on in launch.go's, signal.go's
-// and upgrade.go's own time; the rest is done at once.
+// orders.go carries out each order of a client. Launches, signals and upgrades go on in goroutines of their own;
+// everything else is done at once.
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// begin counts an order in; false when gshim takes none any more.
+// begin counts an order; it returns false if gshim no longer takes orders.
 func (s *server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,12 +33,12 @@ func (s *server) end() {
 	s.mu.Unlock()
 }
 
-// handle works on one order and answers on c. It is called in the order of arrival; what takes time goes on in a
-// goroutine of its own.
+// handle carries out one order and answers on c. It is called in the order of arrival; long work goes on in a
+// goroutine.
 func (s *server) handle(c *conn, o *order) {
 	if !s.begin() {
 		o.launch.closePassed()
-		if o.kind != kindLaunch { // a launch is sent again by whoever finds it missing after the reconnect
+		if o.kind != kindLaunch { // gnoded sends a launch again that is missing after the reconnect
 			c.done(o.seq, 0, errors.New("gshim is ending or replacing itself: connect again"))
 		}
 		return
@@ -85,13 +85,13 @@ func (s *server) handle(c *conn, o *order) {
 			s.stop()
 		}
 	case kindUpgrade:
-		// Not counted as in hand: it waits for those that are.
+		// An upgrade is not counted: it waits for the orders that are.
 		s.end()
 		s.wg.Go(func() { s.upgrade(c, o.seq, o.path) })
 	}
 }
 
-// onLaunch starts a launch, or repeats its newest event where the key is known.
+// onLaunch starts a launch, or repeats its newest event if the key is known.
 func (s *server) onLaunch(c *conn, l *Launch) {
 	s.mu.Lock()
 	if e := s.entries[l.Key]; e != nil {
@@ -126,7 +126,7 @@ func (s *server) onLaunch(c *conn, l *Launch) {
 	})
 }
 
-// list queues the newest event of every launch for c, which from then on hears of every new one.
+// list queues the newest event of every launch for c; from then on c gets every new event.
 func (s *server) list(c *conn, seq uint64) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +144,7 @@ func (s *server) list(c *conn, seq uint64) int {
 	return len(all)
 }
 
-// ack forgets launches whose last event has been told. Unknown keys are fine: an Ack can be repeated.
+// ack forgets launches whose last event was reported. Unknown keys are no error, because an Ack can be repeated.
 func (s *server) ack(keys []Key) (int, error) {
 	var gone []Key
 	var early []Key

@@ -2,8 +2,8 @@
 
 package shim
 
-// orphan.go is the start of a gshim whose directory has a past: which of the journaled launches still run, which of
-// them are its own children (after an upgrade), and which ended with nobody to see how.
+// orphan.go is the start of a gshim whose directory has a journal: it finds which launches still run, which are its own
+// children (after an upgrade), and which ended unseen.
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 const orphanPace = 300 * time.Millisecond // how often processes that are not children are looked at
 
-// recover fills the tables from the journal. Nothing else runs yet, so it takes no lock.
+// recover fills the tables from the journal. It takes no lock, because nothing else runs yet.
 func (s *server) recover(oldBoot string, known []remembered) {
 	for _, k := range known {
 		e := &entry{key: k.key, cgroup: k.cgroup, event: k.event, state: done, settled: make(chan struct{})}
@@ -53,8 +53,8 @@ func (s *server) isChild(ev Event) bool {
 	return ev.PID != 0 && err == nil && p.ticks == ev.StartTicks && p.parent == s.info.PID
 }
 
-// orphanAlive reports whether the process of an entry, which is no child, runs. Of an entry with no more than an
-// intent nothing is known but where its processes would be: it lives as long as one of them.
+// orphanAlive reports whether the process of an entry, which is no child, runs. For an entry with only an intent, just
+// the place of its processes is known: it lives as long as one of them.
 func (s *server) orphanAlive(e *entry) bool {
 	if leader := s.eventOf(e); leader.PID != 0 {
 		p, err := readProcess(leader.PID)

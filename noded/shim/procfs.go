@@ -1,7 +1,7 @@
 package shim
 
-// procfs.go reads what /proc and cgroup directories say about processes. Files there vanish at any moment, so "not
-// there" is an ordinary answer.
+// procfs.go reads about processes from /proc and cgroup directories. Files there vanish at any moment, so a missing one
+// is no error.
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is what /proc/PID/stat says.
+// process is the content of /proc/PID/stat.
 type process struct {
 	pid     int
 	state   byte // R, S, D, Z, ...
@@ -32,7 +32,7 @@ func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' }
 // maxStatBytes is more than a stat line can have: 52 numbers and a name of 64 bytes.
 const maxStatBytes = 2048
 
-// readProcess is called at every launch, so it goes past package os, which would offer the file to the poller.
+// readProcess is called at every launch, so it avoids package os, which would register the file with the poller.
 func readProcess(pid int) (process, error) {
 	path := "/proc/" + strconv.Itoa(pid) + "/stat"
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -48,7 +48,7 @@ func readProcess(pid int) (process, error) {
 	return parseStat(buf[:n])
 }
 
-// parseStat reads proc(5)'s stat line. The command name, in parentheses, can hold anything, also parentheses.
+// parseStat reads proc(5)'s stat line. The command name, in parentheses, can contain anything, also parentheses.
 func parseStat(b []byte) (process, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || end < open {
@@ -104,7 +104,7 @@ func allProcesses() ([]process, error) {
 	return out, nil
 }
 
-// children lists the children of all threads of this process; ok is false where the kernel does not tell.
+// children lists the children of all threads of this process; ok is false if the kernel does not support it.
 func children() (pids []int, ok bool) {
 	const tasks = "/proc/self/task"
 	threads, err := os.ReadDir(tasks)
@@ -182,7 +182,7 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// readNumber reads a file of one number, or answers the default.
+// readNumber reads a file of one number, or returns the default.
 func readNumber(path string, def uint64) uint64 {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -195,7 +195,7 @@ func readNumber(path string, def uint64) uint64 {
 	return n
 }
 
-// ignoredSignals are the signals that this process ignores, bit N-1 for signal N; all where /proc does not say.
+// ignoredSignals are the signals that this process ignores, bit N-1 for signal N; all if /proc does not say.
 func ignoredSignals() uint64 {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package shim
 
-// reap.go collects what has ended and makes it durable before it is told: reapLoop takes exit statuses from the kernel,
-// commitLoop writes and syncs them in batches (whatever has gathered during the last sync is the next batch).
+// reap.go collects ends and makes them durable before it reports them: reapLoop takes exit statuses from the kernel;
+// commitLoop writes and syncs them in batches. A batch is all that has ended during the last sync.
 
 import (
 	"context"
@@ -49,8 +49,8 @@ func (s *server) reapLoop(ctx context.Context) {
 	}
 }
 
-// reapOne collects one child, if one has ended. It holds mu from the wait to the mark, so that nobody signals a pid
-// in between that the kernel may already have given to another process.
+// reapOne collects one child, if one has ended. It holds mu until the entry is marked, so that no signal goes to a pid
+// that the kernel has already given to another process.
 func (s *server) reapOne() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *server) finish(e *entry, last Event) {
 	wake(s.wakeEnds)
 }
 
-// commitPace is the least time between two syncs, so that a busy node gathers ends; a lone end waits for nothing.
+// commitPace is the least time between two syncs, so that a busy node gathers ends; a single end does not wait.
 const commitPace = 5 * time.Millisecond
 
 func (s *server) commitLoop(ctx context.Context) {
@@ -112,8 +112,8 @@ func (s *server) commitLoop(ctx context.Context) {
 	}
 }
 
-// commit makes all queued ends durable and tells them. If the journal fails (a full disk) they are told all the same:
-// gnoded is there now, and may not be there later.
+// commit makes all queued ends durable and reports them. If the journal fails (a full disk), it reports them
+// nevertheless: gnoded may not be there later.
 func (s *server) commit() {
 	s.mu.Lock()
 	batch := s.ends
@@ -156,7 +156,7 @@ func (s *server) commit() {
 	s.mu.Unlock()
 }
 
-// rewriteJournal replaces the journal by one of what is in memory. Callers hold jmu.
+// rewriteJournal replaces the journal by one of the launches in memory. Callers hold jmu.
 func (s *server) rewriteJournal() {
 	s.mu.Lock()
 	known := make([]remembered, 0, len(s.entries))

@@ -1,6 +1,6 @@
 package shim
 
-// rights.go takes the open files that launches bring along (SCM_RIGHTS).
+// rights.go receives the open files of launches (SCM_RIGHTS).
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRights is how many descriptors may have arrived and not been asked for by a frame.
+// maxRights is how many descriptors may have arrived without a frame that names them.
 const maxRights = 64
 
 // rightsReader reads a connection and keeps the descriptors that arrive with its bytes, in order. The kernel ends a
@@ -56,7 +56,7 @@ func (r *rightsReader) parse(oob []byte) error {
 	return nil
 }
 
-// give hands the descriptors over that an order names.
+// give returns the descriptors that an order names.
 func (r *rightsReader) give(o *order) error {
 	for i := range o.launch.Passed {
 		if o.passed&(1<<i) == 0 {
@@ -74,13 +74,13 @@ func (r *rightsReader) give(o *order) error {
 
 func (r *rightsReader) close() {
 	for _, fd := range r.fds {
-		_ = unix.Close(fd) // nobody has used it
+		_ = unix.Close(fd) // unused
 	}
 	r.fds = nil
 }
 
-// fdOf gives a file's descriptor and, unlike Fd, does not make it a blocking one: that would be so for everybody who
-// has the same file open. -1 for one that is closed.
+// fdOf returns a file's descriptor, -1 if the file is closed. Unlike Fd it does not make the file blocking, which would
+// hold for every process that has it open.
 func fdOf(f *os.File) int {
 	out := -1
 	raw, err := f.SyscallConn()
@@ -90,7 +90,7 @@ func fdOf(f *os.File) int {
 	return out
 }
 
-// closePassed closes what came with an order. It is the server's: a client keeps its own.
+// closePassed closes the files that came with an order. Only the server calls it: a client keeps its own.
 func (l *Launch) closePassed() {
 	for i, f := range l.Passed {
 		if f != nil {

@@ -2,9 +2,8 @@
 
 package shim
 
-// server.go is the process gshim: what it keeps in memory, its loops, and what it does with each order. The rules of
-// its locks: server.jmu (the journal file) is taken before server.mu (everything else), never after; no system call
-// that can block is made under mu, except those of the reaper, which do not block.
+// server.go is the process gshim: its memory, its loops, and the work on each order. Locks: server.jmu (the journal
+// file) is taken before server.mu (everything else), never after. No system call that can block is made under mu.
 
 import (
 	"context"
@@ -32,8 +31,7 @@ import (
 const (
 	maxConns = 16
 	maxProcs = 4 // of the Go scheduler: launches in flight take none
-	// gcPercent keeps the heap near 2 MiB instead of 4: gshim is a guest on a node, and what it lets go of in a launch is
-	// little.
+	// gcPercent keeps the heap near 2 MiB instead of 4. A launch leaves little garbage.
 	gcPercent = 50
 	maxOrders = 64
 )
@@ -62,7 +60,7 @@ type entry struct {
 	settled chan struct{}
 }
 
-// serverOptions are what New needs. Listener and Lock come from an earlier self after an upgrade.
+// serverOptions are what New needs. After an upgrade, Listener and Lock come from the program before it.
 type serverOptions struct {
 	Dir      string
 	Log      *slog.Logger
@@ -94,7 +92,7 @@ type server struct {
 	ends      []*entry // state ending, not yet in the journal
 	conns     map[*conn]struct{}
 	inHand    int  // orders being worked on
-	paused    bool // an upgrade waits for the orders in hand; new ones wait for it
+	paused    bool // an upgrade waits for the current orders; new ones wait for it
 	closing   bool // no new orders: they are for the gshim after this one
 	gate      sync.Cond
 	lease     leased
@@ -108,7 +106,7 @@ type server struct {
 	wg        sync.WaitGroup
 }
 
-// newServer takes the directory (one gshim each), reads the journal and finds the processes it speaks of.
+// newServer locks the directory (one gshim each), reads the journal and looks for the processes that it names.
 func newServer(o serverOptions) (*server, error) {
 	s := &server{log: o.Log, dir: o.Dir, boot: bootID(), listener: o.Listener, lock: o.Lock,
 		entries: map[Key]*entry{}, byPID: map[int]*entry{}, launching: map[*entry]struct{}{}, orphans: map[*entry]struct{}{},
@@ -148,14 +146,14 @@ func newServer(o serverOptions) (*server, error) {
 			return nil, err
 		}
 	}
-	// An upgrade that failed in exec has left a deadline behind.
+	// An upgrade whose exec failed has left a deadline.
 	return s, s.listener.SetDeadline(time.Time{})
 }
 
 func (s *server) identify(o serverOptions) identity {
 	id := identity{uid: os.Geteuid(), gid: os.Getegid(), root: os.Geteuid() == 0, clone3: !o.NoClone3 && hasClone3(),
 		reasons: errnoTexts()}
-	// CLONE_CLEAR_SIGHAND leaves ignored what gshim was started with ignored, and a gshim below make or nohup was.
+	// CLONE_CLEAR_SIGHAND keeps ignored signals ignored, and make and nohup start gshim with ignored signals.
 	if id.reset = math.MaxUint64; id.clone3 {
 		id.reset = ignoredSignals()
 	}
@@ -172,8 +170,8 @@ func (s *server) identify(o serverOptions) identity {
 	return id
 }
 
-// shield keeps the OOM killer off gshim, whose death would cost the exit statuses of all jobs, and returns what jobs
-// get back.
+// shield protects gshim from the OOM killer, because its death loses the exit statuses of all jobs. It returns the
+// value that jobs get.
 func (s *server) shield() []byte {
 	const path = "/proc/self/oom_score_adj"
 	given := s.resume.OOMAdj
@@ -218,13 +216,13 @@ func (s *server) run() error {
 		s.log.Warn("stop accepting", "err", err)
 	}
 	s.wg.Wait()
-	// Only now: the reaper may have taken an exit status from the kernel after the other loops had stopped. One that is
-	// not in the journal here nobody would ever know.
+	// Only now: the reaper may have collected an exit status after the other loops stopped. It would be lost if it were
+	// not journaled here.
 	s.commit()
 	return nil
 }
 
-// close gives the directory back.
+// close releases the directory.
 func (s *server) close() error {
 	signal.Stop(s.sigchld)
 	err := os.Remove(filepath.Join(s.dir, socketFile))
@@ -234,7 +232,7 @@ func (s *server) close() error {
 	return errors.Join(err, s.listener.Close(), s.journal.close(), s.lock.Close())
 }
 
-// terminate is SIGTERM: it ends gshim only when that costs nothing.
+// terminate handles SIGTERM: it ends gshim only if nothing runs.
 func (s *server) terminate() {
 	s.mu.Lock()
 	err := s.idle()
@@ -248,7 +246,7 @@ func (s *server) terminate() {
 	s.stop()
 }
 
-// idle reports what keeps gshim from shutting down, or nil.
+// idle returns why gshim can't shut down, or nil.
 func (s *server) idle() error {
 	var live []Key
 	for k, e := range s.entries {
@@ -263,7 +261,7 @@ func (s *server) idle() error {
 	return fmt.Errorf("%d processes still run, the first is %v: end them before gshim", len(live), live[0])
 }
 
-// launch is invariant 1: journal the intent, fork, journal the result, tell.
+// launch keeps invariant 1: journal the intent, fork, journal the result, report it.
 func (s *server) launch(e *entry, l *Launch) {
 	defer l.closePassed()
 	if why := s.mayStart(e.key); why != "" {
@@ -301,7 +299,7 @@ func (s *server) launch(e *entry, l *Launch) {
 	}
 	ev := Event{Kind: Launched, Key: e.key, PID: pid, Started: started, Notes: p.notes}
 	if ev.StartTicks = p.child.startTicks(); ev.StartTicks == 0 {
-		if proc, err := readProcess(pid); err == nil { // else it has been reaped already, and nobody needs its identity
+		if proc, err := readProcess(pid); err == nil { // else it has been reaped already and needs no identity
 			ev.StartTicks = proc.ticks
 		}
 	}
@@ -318,7 +316,7 @@ func (s *server) launch(e *entry, l *Launch) {
 	s.launched(e, ev, nil)
 }
 
-// launched makes the result of a launch known.
+// launched records and reports the result of a launch.
 func (s *server) launched(e *entry, ev Event, failed *launchError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -352,7 +350,7 @@ func clipText(s string) string {
 	return s
 }
 
-// tell sends an event to every connection that has listed. Callers hold mu.
+// tell sends an event to every connection that has sent List. Callers hold mu.
 func (s *server) tell(ev Event) {
 	for c := range s.conns {
 		if c.subscribed {

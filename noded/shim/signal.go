@@ -2,11 +2,11 @@
 
 package shim
 
-// signal.go sends signals: to a launch's leader, its process group, or everything that came of it.
+// signal.go sends signals: to a launch's leader, its process group, or its whole tree.
 //
-// Everything means the cgroup where there is one. Without, it is found in /proc: the leader's session, all descendants,
-// and processes that carry the launch's GBATCH_TRACK variable in their first environment, which also finds daemons
-// that have left session and family. (gshim is a subreaper, so whatever a job leaves behind stays its descendant.)
+// The tree is the launch's cgroup, if it has one. Otherwise /proc has it: the leader's session, all descendants, and
+// processes that were started with the launch's GBATCH_TRACK variable, which also finds daemons that have left the
+// session and lost their parents. (gshim is a subreaper, so processes that a job leaves behind become its children.)
 
 import (
 	"errors"
@@ -49,7 +49,7 @@ func (s *server) signal(k Key, sig syscall.Signal, scope Scope) (int, error) {
 	return s.signalTree(e, sig)
 }
 
-// settle waits for a launch to be over. One that hangs can be killed: then its child dies before it could exec.
+// settle waits for the end of a launch. One that hangs can be killed: its child then dies before exec.
 func (s *server) settle(e *entry, sig syscall.Signal) error {
 	wait := settleWait
 	if sig == unix.SIGKILL {
@@ -84,8 +84,7 @@ func settled(e *entry, wait time.Duration) bool {
 	}
 }
 
-// signalLeader signals the leader or its group while it is known to be there: mu keeps the reaper from giving its pid
-// back to the kernel.
+// signalLeader signals the leader or its group while it exists: mu keeps the reaper from releasing its pid.
 func (s *server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,9 +110,9 @@ func (s *server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, er
 	}
 }
 
-// signalTree signals everything. SIGKILL is repeated until nothing is left, so that nothing can fork its way out.
-// SIGTSTP stops who doesn't catch it: the kernel itself does not stop processes of an orphaned group, which all of a
-// job's are.
+// signalTree signals the whole tree. SIGKILL is repeated until no process is left, so that none escapes by forking.
+// SIGTSTP stops processes that don't catch it: the kernel does not stop those of an orphaned group, and all groups of
+// jobs are.
 func (s *server) signalTree(e *entry, sig syscall.Signal) (int, error) {
 	if sig == unix.SIGKILL && e.cgroup.V2 != "" {
 		n, err := s.killCgroup(e)
@@ -176,7 +175,7 @@ func (s *server) killCgroup(e *entry) (int, error) {
 	return len(pids), errors.New("not empty after cgroup.kill")
 }
 
-// stopping gives SIGSTOP for a SIGTSTP that a process would take as it comes: neither caught, ignored nor blocked.
+// stopping returns SIGSTOP for a SIGTSTP that a process neither catches, ignores nor blocks.
 func stopping(p process, sig syscall.Signal) syscall.Signal {
 	if sig != unix.SIGTSTP {
 		return sig
@@ -197,7 +196,7 @@ func stopping(p process, sig syscall.Signal) syscall.Signal {
 	return unix.SIGSTOP
 }
 
-// killProcess signals exactly that process: not another one that has got its pid since it was looked at.
+// killProcess signals exactly that process, not a later one with the same pid.
 func killProcess(p process, sig syscall.Signal) error {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err == unix.ENOSYS || err == unix.EPERM {
@@ -255,9 +254,9 @@ func (s *server) familyOf(e *entry) ([]process, error) {
 		func(pid int) bool { return hasEnv(pid, s.id.trackEntry(e.key)) }), nil
 }
 
-// nothingLeft is the cheap answer for the usual job, which ends and leaves nothing: every survivor of a dead leader has
-// an ancestor that is a child of gshim, and all children of gshim are leaders of other launches. The kernel's list can
-// skip an entry when another process on it ends meanwhile, so it is read twice.
+// nothingLeft is a cheap test for the usual job, which leaves no process: a survivor of a dead leader has an ancestor
+// that is a child of gshim, and if all children of gshim are leaders of other launches, there is none. The kernel's
+// list can skip an entry when another process on it ends meanwhile, so it is read twice.
 func (s *server) nothingLeft(e *entry) bool {
 	for range 2 {
 		kids, ok := children()

@@ -35,7 +35,7 @@ type Options struct {
 func Connect(ctx context.Context, dir string) (*Client, []Event, error) {
 	c, err := dialHello(ctx, dir)
 	for try := 0; try < greetRetries && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)); try++ {
-		// It was about to replace itself, or to end.
+		// It was being upgraded, or was ending.
 		select {
 		case <-time.After(startPoll):
 		case <-ctx.Done():
@@ -108,7 +108,7 @@ func launchDaemon(ctx context.Context, o Options) error {
 	return nil
 }
 
-// connectOrUpgrade is Connect, with an upgrade in between if the running gshim is of another protocol.
+// connectOrUpgrade is Connect, after an upgrade if the running gshim speaks another protocol.
 func connectOrUpgrade(ctx context.Context, o Options) (*Client, []Event, error) {
 	c, evs, err := Connect(ctx, o.Dir)
 	var other *ProtocolError
@@ -129,7 +129,7 @@ func connectOrUpgrade(ctx context.Context, o Options) (*Client, []Event, error) 
 	return Connect(ctx, o.Dir)
 }
 
-// waitLock takes a lock file, waiting for its present owner.
+// waitLock takes a lock file; it waits for the present owner.
 func waitLock(ctx context.Context, path string) (*os.File, error) {
 	deadline := time.Now().Add(startWait)
 	for {

@@ -2,9 +2,9 @@
 
 package shim
 
-// upgrade.go replaces the program of a running gshim: it finishes what it has in hand, execs the new binary with the
-// same pid, and the new one reads the journal. Across exec the children stay children; the socket stays open, so a
-// client that connects meanwhile waits in its backlog; connections end, and their clients come back.
+// upgrade.go replaces the program of a running gshim: it finishes its current orders and execs the new binary with the
+// same pid; the new one reads the journal. Across exec the children stay children; the socket stays open, so a client
+// that connects meanwhile waits in its backlog. Connections end, and clients connect again.
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	upgradeWait = 10 * time.Second // for orders in hand, before an upgrade is refused
+	upgradeWait = 10 * time.Second // for current orders, before an upgrade is refused
 	upgradePoll = 2 * time.Millisecond
 	resumeEnv   = "GSHIM_RESUME"
 )
@@ -56,7 +56,7 @@ func parseResume(s string) (resume, error) {
 		OOMAdj: f[4]}, nil
 }
 
-// upgrade is the order: wait for a quiet moment, answer, and stop with upgradeTo set.
+// upgrade waits until no order is in progress, answers, and stops the server with upgradeTo set.
 func (s *server) upgrade(c *conn, seq uint64, path string) {
 	if err := unix.Access(path, unix.X_OK); err != nil {
 		c.done(seq, 0, fmt.Errorf("the new gshim %s can't be run: %w", path, err))
@@ -88,7 +88,7 @@ func (s *server) upgrade(c *conn, seq uint64, path string) {
 	s.stop()
 }
 
-// quiesce waits until no order is in hand and every end that is known is on disk.
+// quiesce waits until no order is in progress and every known end is on disk.
 func (s *server) quiesce() error {
 	deadline := time.Now().Add(upgradeWait)
 	for {
@@ -143,7 +143,7 @@ func execInto(path string, args []string, r resume) error {
 	return errors.Join(fmt.Errorf("exec %s: %w", path, err), unix.Close(r.ListenFD), unix.Close(r.LockFD))
 }
 
-// cleanEnv is the environment without what only one start of gshim was meant to see.
+// cleanEnv is the environment without the variables that were for one start of gshim.
 func cleanEnv() []string {
 	var out []string
 	for _, e := range os.Environ() {

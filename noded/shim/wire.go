@@ -151,7 +151,8 @@ func (d *decoder) launch(o *order) Launch {
 	return l
 }
 
-// withIO marks the kind of an event that ends with ReadB, WriteB and Faults. Journals of before protocol 2 have none.
+// withIO marks the kind of an event that ends with ReadB, WriteB and Faults. Journals from before protocol 2 have no
+// such events.
 const withIO = 0x40
 
 func (e *encoder) event(v *Event) {
@@ -345,7 +346,7 @@ func readFrame(r io.Reader, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// wake makes whoever waits for a channel of capacity 1 look again.
+// wake wakes the goroutine that waits for a channel of capacity 1.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
