@@ -100,7 +100,8 @@ func New(o Options) (_ *Controller, err error) {
 	}
 	c.store, err = store.Open(store.Options{ID: o.Name, Dir: o.Dir, Peers: peers,
 		Layer:   &raftLayer{c.port.Proto(pki.ProtoRaft), c.clientTLS},
-		Machine: c.machine, Logger: o.Logger, HeartbeatTimeout: o.HeartbeatTimeout, ElectionTimeout: o.ElectionTimeout})
+		Machine: c.machine, Logger: o.Logger, Broken: o.Broken, HeartbeatTimeout: o.HeartbeatTimeout,
+		ElectionTimeout: o.ElectionTimeout})
 	if err != nil {
 		return nil, err
 	}

@@ -25,10 +25,12 @@ import (
 type Start struct {
 	Conf string // the configuration's file or directory; "": the same places as for every gbatch command
 	Name string // name of this controller; "": the controller of this host, or the only one
+
+	Die func(error) // ends the process when the log turns out to be damaged; what returns ends with a panic
 }
 
-// Run reads the configuration, makes the certificates of a new cluster, opens the log and runs the controller until ctx
-// ends. Until there is a log, messages go to stderr.
+// Run reads the configuration, makes the certificates of a new cluster, opens the log and runs the controller until
+// ctx ends. Until there is a log, messages go to stderr.
 func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 	o, cfg, err := s.options()
 	if err != nil {
@@ -56,6 +58,10 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 	o.Logger = newLog(out, cfg.SlurmctldDebug)
 	if err := firstCertificates(&o, cfg); err != nil {
 		return err
+	}
+	o.Broken = func(err error) {
+		o.Logger.Error("controller ends: its log is damaged; the next start says what to do", "err", err)
+		s.Die(err)
 	}
 	c, err := New(o)
 	if err == nil {

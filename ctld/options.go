@@ -34,6 +34,9 @@ type Options struct {
 	Paths   []model.KV // local settings, for gcontrol show config
 	Logger  *slog.Logger
 
+	// Broken is told of damage of the raft log that is found while the controller runs; see store.Options.
+	Broken func(error)
+
 	HeartbeatTimeout time.Duration // of raft; 0: the store's default
 	ElectionTimeout  time.Duration
 }

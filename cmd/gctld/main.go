@@ -17,7 +17,11 @@ import (
 
 func main() {
 	guest.Half(64)
-	var s ctld.Start
+	fail := func(err error) {
+		fmt.Fprintln(os.Stderr, "gctld: error:", err)
+		os.Exit(1)
+	}
+	s := ctld.Start{Die: fail}
 	cmd := &cobra.Command{
 		Use:   "gctld",
 		Short: "The controller: takes commands, decides what runs where, tells the nodes",
@@ -31,7 +35,6 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := cmd.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "gctld: error:", err)
-		os.Exit(1)
+		fail(err)
 	}
 }

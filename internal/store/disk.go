@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
-	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 // disk is raft's storage: log, votes, snapshots.
@@ -24,13 +20,13 @@ type disk struct {
 	close  func() error
 }
 
-// openDisk opens Dir, or storage in memory if Dir is empty.
+// openDisk opens Dir, or storage in memory if Dir is empty. Before anything is used, all of it is checked.
 func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 	if o.Dir == "" {
 		mem := raft.NewInmemStore()
 		return &disk{logs: mem, stable: mem, snaps: raft.NewInmemSnapshotStore(), close: func() error { return nil }}, nil
 	}
-	snapDir := filepath.Join(o.Dir, "snapshots")
+	snapDir := filepath.Join(o.Dir, snapshotsDir)
 	for _, d := range []string{o.Dir, snapDir} {
 		if err := makeDir(d); err != nil {
 			return nil, fmt.Errorf("making the directory of the raft log: %w", err)
@@ -46,48 +42,32 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 			return nil, fmt.Errorf("removing an unfinished snapshot: %w", err)
 		}
 	}
+	f, err := checkDisk(o)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(o.Dir, logFileName)
+	if f.fresh {
+		if err := createLog(path, nil); err != nil {
+			return nil, fmt.Errorf("making the raft log %s: %w", path, err)
+		}
+		f = found{seal: seal{first: 1}}
+	}
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(o.Dir, snapshotsKept, lg)
 	if err != nil {
 		return nil, fmt.Errorf("opening snapshots in %s: %w", o.Dir, err)
 	}
-	path := filepath.Join(o.Dir, "raft.db")
-	// The list of free pages is not written with each commit; it is rebuilt at the start (0.2 s for 400 MB).
-	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, MsgpackUseNewTimeFormat: true, BoltOptions: &bbolt.Options{
-		NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, Timeout: fileLockTimeout,
-	}})
-	if errors.Is(err, bbolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("%s is in use by another process: is a controller already running on this directory?", path)
-	}
+	l, err := openLog(path, f.seal, f.stale, o.Logger, o.Broken)
 	if err != nil {
-		if errors.Is(err, bbolterrors.ErrInvalid) || errors.Is(err, bbolterrors.ErrChecksum) ||
-			errors.Is(err, bbolterrors.ErrVersionMismatch) {
-			return nil, damaged(o, path, err)
-		}
-		return nil, fmt.Errorf("opening %s: %w", path, err)
+		return nil, err
 	}
-	d := &loggedStore{bolt, o.Logger.With("file", path)}
-	cached, err := raft.NewLogCache(cachedEntries, d)
+	sealed := &sealedSnapshots{snaps, o.Dir, l}
+	l.keep = sealed.oldestKept
+	cached, err := raft.NewLogCache(cachedEntries, l)
 	if err != nil {
-		return nil, errors.Join(err, bolt.Close())
+		return nil, errors.Join(err, l.Close())
 	}
-	return &disk{logs: cached, stable: d, snaps: snaps, close: bolt.Close}, nil
-}
-
-// damaged gives the error for a damaged log, with the way to recover: from another voter, if there is one.
-func damaged(o Options, path string, err error) error {
-	size := int64(-1)
-	if st, err := os.Stat(path); err == nil {
-		size = st.Size()
-	}
-	if len(o.Peers) > 1 {
-		return fmt.Errorf("the controller's log %s is damaged (%w; it has %d bytes); the other controllers have all that "+
-			"was in it: mv %s %s.damaged, and start this one again: it gets everything from them",
-			path, err, size, o.Dir, o.Dir)
-	}
-	return fmt.Errorf("the controller's log %s is damaged (%w; it has %d bytes), and no other controller has what was "+
-		"in it: put a backup of %s in its place, or begin without jobs and accounts: mv %s %s.damaged; ended jobs stay in "+
-		"accounting",
-		path, err, size, o.Dir, o.Dir, o.Dir)
+	return &disk{logs: cached, stable: l, snaps: sealed, close: l.Close}, nil
 }
 
 // bootstrap writes the voters as the first entry of an empty log. It also completes the log after a crash between
@@ -109,8 +89,8 @@ func (d *disk) bootstrap(conf *raft.Config, trans raft.Transport, voters raft.Co
 		Data: raft.EncodeConfiguration(voters)})
 }
 
-// checkVoters refuses a log that was made for other voters. To start with it could lose data: two new controllers would
-// outvote an old one and overwrite its log.
+// checkVoters refuses a log that was made for other voters. To start with it could lose data: two new controllers
+// would outvote an old one and overwrite its log.
 func checkVoters(o Options, have raft.Configuration) error {
 	var old, now []string
 	for _, s := range have.Servers {
@@ -127,29 +107,4 @@ func checkVoters(o Options, have raft.Configuration) error {
 	return fmt.Errorf("the raft log in %s belongs to the controllers %s, the configuration names %s: "+
 		"name the same controllers, or start with an empty directory (the state in this one is then not used)",
 		o.Dir, strings.Join(old, ", "), strings.Join(now, ", "))
-}
-
-// loggedStore logs an error when the log can't be written: raft stops the process on some of these errors.
-type loggedStore struct {
-	*raftboltdb.BoltStore
-	log *slog.Logger
-}
-
-func (s *loggedStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
-
-func (s *loggedStore) StoreLogs(ls []*raft.Log) error { return s.said(s.BoltStore.StoreLogs(ls)) }
-
-func (s *loggedStore) Set(k, v []byte) error { return s.said(s.BoltStore.Set(k, v)) }
-
-func (s *loggedStore) SetUint64(k []byte, v uint64) error { return s.said(s.BoltStore.SetUint64(k, v)) }
-
-func (s *loggedStore) DeleteRange(from, to uint64) error {
-	return s.said(s.BoltStore.DeleteRange(from, to))
-}
-
-func (s *loggedStore) said(err error) error {
-	if err != nil && !errors.Is(err, bbolterrors.ErrDatabaseNotOpen) {
-		s.log.Error("can't write the raft log; is the disk full or broken?", "error", err)
-	}
-	return err
 }

@@ -1,5 +1,5 @@
 // Package store replicates a state machine: commands go in, come out in one order on every
-// controller, and survive crashes. It is the only importer of hashicorp/raft and raft-boltdb.
+// controller, and survive crashes. It is the only importer of hashicorp/raft.
 //
 // It owns the raft log and the snapshots in Options.Dir, leadership, group commit (many commands
 // share one log entry, propose.go) and the bytes of an entry (entry.go). It doesn't know what a
@@ -11,11 +11,14 @@
 //     crash.
 //   - Machine.Apply gets every committed entry once, in order, from one goroutine; the commands of
 //     one ProposeBatch are together in one entry.
+//   - What is on the disk is all there, or Open says what is missing: every entry, the log as a
+//     whole and every snapshot have checksums.
 //   - Everything is bounded: the queue, an entry, the entries in flight, the log (by snapshots).
 //   - After Close no goroutine and no open file is left.
 //
 // DESIGN.md has the reasons for this design.
 //
-// Read store.go, fsm.go, propose.go, queue.go, entry.go; disk.go has the directory, transport.go
-// raft's connections over our ports, logger.go raft's messages in our log.
+// Read store.go, fsm.go, propose.go, queue.go, entry.go; disk.go has the directory, logfile.go and
+// logentry.go the log in it, diskcheck.go, logcheck.go and snapcheck.go the checks before it is
+// used, transport.go raft's connections over our ports, logger.go raft's messages in our log.
 package store

@@ -53,6 +53,10 @@ type Options struct {
 	Machine Machine
 	Logger  *slog.Logger // nil: nothing is logged
 
+	// Broken is told of damage on the disk that is found after Open. Raft can't go on then and would end the process
+	// with a panic; Broken may end it in a better way. nil: the panic.
+	Broken func(error)
+
 	// HeartbeatTimeout is the time without a leader's heartbeat after which a follower starts an election;
 	// ElectionTimeout is the longest time of one election. Zero: 500 ms each, or 40 ms for a single voter. A leader
 	// that has lost the majority steps down after half the heartbeat timeout.
@@ -81,6 +85,7 @@ const (
 	transportPool       = 3   // idle connections kept to each peer
 	transportTimeout    = 10 * time.Second
 	fileLockTimeout     = time.Second
+	fileLockPause       = 20 * time.Millisecond
 )
 
 // checked validates o and fills in the defaults.

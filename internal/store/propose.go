@@ -27,8 +27,8 @@ var (
 	ErrTooLarge = errors.New("command too large")
 )
 
-// inFlight is the most entries in flight at once: one is written, one replicated and one gathered. More would only make
-// the entries smaller.
+// inFlight is the most entries in flight at once: one is written, one replicated and one gathered. More would only
+// make the entries smaller.
 const inFlight = 3
 
 // entry is a group of requests that raft has.
