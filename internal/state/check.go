@@ -323,6 +323,9 @@ func (s *State) checkLogs() (err error) {
 	if s.requests.Len() != s.reqQueue.Len() {
 		return fmt.Errorf("%d requests, %d in their queue", s.requests.Len(), s.reqQueue.Len())
 	}
+	if err := s.answers.check(); err != nil {
+		return err
+	}
 	s.reqQueue.Scan(func(seq uint64, id string) bool {
 		if r, ok := s.requests.Get(id); !ok || r.Seq != seq || seq >= s.nextReq {
 			err = fmt.Errorf("request %s stands in the queue at %d, and is %+v", id, seq, r)

@@ -29,6 +29,7 @@ const (
 	KindUnits
 	KindNodeHealth
 	KindMailed
+	KindOnce
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -36,6 +37,8 @@ type Command struct {
 	Kind Kind
 	At   model.Time
 	Body Body
+
+	parts []Command // of a Once
 }
 
 // Body is the content of a command: one of the structs below.
@@ -366,6 +369,8 @@ func newBody(k Kind) Body {
 		return new(NodeHealth)
 	case KindMailed:
 		return new(Mailed)
+	case KindOnce:
+		return new(Once)
 	}
 	return nil
 }
@@ -401,7 +406,11 @@ func Decode(data []byte) (Command, error) {
 		return Command{}, fmt.Errorf("command kind %d is unknown to this version: the log was written by a newer gbatch",
 			cmd.Kind)
 	}
-	if err := validBody(cmd.Body); err != nil {
+	err = validBody(cmd.Body)
+	if once, ok := cmd.Body.(*Once); ok {
+		cmd.parts, err = once.parts()
+	}
+	if err != nil {
 		return Command{}, fmt.Errorf("command kind %d: %w", cmd.Kind, err)
 	}
 	return cmd, nil

@@ -109,6 +109,9 @@ func later() []Body {
 		&Units{Node: "n1", Tells: []model.UnitTell{{Name: "gpu", Index: 3, Kind: model.OutFault, Text: "XID 79", Stamp: 5}}},
 		&NodeHealth{Node: "n1", Problem: "spool is not writable"},
 		&Mailed{Seq: 7},
+		&Once{Key: "rs:0123456789abcdef", Step: OnceMake,
+			Parts: [][]byte{[]byte("\x11\xcf\x00\x00\x01\x8b\xcf\xe5\x68\x00\x91\x07")}, Reply: []byte("reply"),
+			Spots: []int32{3}},
 	}
 }
 
@@ -248,6 +251,10 @@ func TestDecodeRefuses(t *testing.T) {
 		"endless target":     &Edit{Targets: []Target{{Job: 1, Tasks: endless}}},
 		"edit without spec":  &Edit{Set: []Field{SetSpec}},
 		"no configuration":   &SetConfig{},
+		"no id":              &Once{Step: OnceMake, Parts: [][]byte{{1}}},
+		"no part":            &Once{Key: "k", Step: OnceMake},
+		"no such step":       &Once{Key: "k", Step: 4},
+		"within itself":      &Once{Key: "k", Step: OnceMake, Parts: [][]byte{{byte(KindOnce)}}},
 	} {
 		data, err := Encode(sampleAt, b)
 		if err != nil {

@@ -277,8 +277,32 @@ func (g *storm) acctEdit() AcctEdit {
 			MaxAccruePerAccount: model.Limit(g.n(8) / 2)}}
 }
 
-// next makes one command.
+// next makes one command, or a few of one request, which may have been made before.
 func (g *storm) next(st *State) Body {
+	if !g.chance(12) {
+		return g.one(st)
+	}
+	c := &Once{Key: fmt.Sprint("k", g.n(40)), Step: OnceStep(1 + g.n(20)/18), Reply: []byte("r")}
+	if g.chance(10) {
+		c.Step = OnceFinish
+	}
+	for range (1 + g.n(3)) * int(OnceFinish-c.Step) / 2 {
+		c.Step = OnceMake
+		if part, err := Encode(g.now, g.one(st)); err == nil { // some of its specifications are too long
+			c.Parts = append(c.Parts, part)
+		}
+	}
+	if c.Step == OnceMake && len(c.Parts) == 0 {
+		c.Step = OnceBegin
+	}
+	for range g.n(3) {
+		c.Spots = append(c.Spots, int32(g.n(5)))
+	}
+	return c
+}
+
+// one makes one command.
+func (g *storm) one(st *State) Body {
 	g.view = st.View()
 	g.top = st.nextID
 	g.now += model.Time(g.n(3000))
@@ -516,7 +540,7 @@ func TestViewsNeverChange(t *testing.T) {
 func show(t *testing.T, v *View) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	f := &frozen{v, new(btree.Map[uint64, string]), new(btree.Map[model.JobID, uint64])}
+	f := &frozen{v, new(btree.Map[uint64, string]), new(btree.Map[model.JobID, uint64]), new(btree.Map[uint64, string])}
 	if err := f.write(&b); err != nil {
 		t.Error(err)
 	}

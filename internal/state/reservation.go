@@ -40,8 +40,10 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 	r := *c.Resv
 	old, there := s.resvs.Get(r.Name)
 	switch {
-	case c.Op == CreateResv && (there || s.resvs.Len() >= MaxReservations):
+	case c.Op == CreateResv && there:
 		return Result{Refusal: InUse}
+	case c.Op == CreateResv && s.resvs.Len() >= MaxReservations:
+		return Result{Refusal: Full}
 	case c.Op != CreateResv && !there:
 		return Result{Refusal: NoSuchReservation}
 	case c.Op == DropResv && s.inReservation(r.Name):

@@ -37,6 +37,7 @@ type snapHead struct {
 	Reservations                         uint64
 	AcctUse                              uint64
 	Mails, NextMail                      uint64
+	Answers, NextAnswer                  uint64
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -67,6 +68,8 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.Int(c, &x.AcctUse)
 	wire.Int(c, &x.Mails)
 	wire.Int(c, &x.NextMail)
+	wire.Int(c, &x.Answers)
+	wire.Int(c, &x.NextAnswer)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -133,6 +136,7 @@ type frozen struct {
 	*View
 	reqQueue *btree.Map[uint64, string]
 	outSeq   *btree.Map[model.JobID, uint64]
+	ansOrder *btree.Map[uint64, string]
 }
 
 // write writes the facts. Equal facts give equal bytes.
@@ -144,7 +148,7 @@ func (v *frozen) write(w io.Writer) error {
 		uint64(v.assocs.Len()),
 		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len()),
 		uint64(v.acctUse.Len()),
-		uint64(v.mails.Len()), v.nextMail}
+		uint64(v.mails.Len()), v.nextMail, uint64(v.ansOrder.Len()), v.answers.next}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -190,6 +194,10 @@ func (v *frozen) write(w io.Writer) error {
 	v.resvs.Scan(func(_ string, r *model.Reservation) bool { return put(r) })
 	v.acctUse.Scan(func(_ string, u *Usage) bool { return put(u) })
 	v.mails.Scan(func(seq uint64, m *Mail) bool { return put(&snapMail{seq, m.What, m.At, pack(m.Job), m.Array}) })
+	v.ansOrder.Scan(func(seq uint64, key string) bool {
+		a := v.Answer(key)
+		return put(&snapAnswer{key, a.At, a.Begun, a.Reply, a.Refused, seq})
+	})
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -201,7 +209,7 @@ func (v *frozen) write(w io.Writer) error {
 
 // Freeze gives a function that writes the snapshot of the present facts; it may run while Apply goes on.
 func (s *State) Freeze() func(io.Writer) error {
-	v := &frozen{s.View(), s.reqQueue.Copy(), s.outSeq.Copy()}
+	v := &frozen{s.View(), s.reqQueue.Copy(), s.outSeq.Copy(), s.answers.order.Copy()}
 	return v.write
 }
 
@@ -249,6 +257,7 @@ func (in *restorer) read() error {
 		{head.Reservations, in.reservation},
 		{head.AcctUse, in.acctUse},
 		{head.Mails, in.mail},
+		{head.Answers, in.answer},
 	} {
 		for range part.count {
 			if err := part.read(); err != nil {
@@ -270,7 +279,7 @@ func (in *restorer) head(head *snapHead) error {
 	}
 	n := in.n
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
-	n.instance, n.nextMail = head.Instance, max(1, head.NextMail)
+	n.instance, n.nextMail, n.answers.next = head.Instance, max(1, head.NextMail), max(1, head.NextAnswer)
 	if head.Accounts > 0 { // a snapshot from before there were accounts keeps the accounts of a new cluster
 		n.accounts.Clear()
 		n.users.Clear()

@@ -68,6 +68,7 @@ type facts struct {
 	requests *btree.Map[string, request]
 	reqQueue *btree.Map[uint64, string] // requests in order of arrival
 	nextReq  uint64
+	answers  answers // to requests that were made; see once.go
 
 	accounts  *btree.Map[string, *model.Account]
 	users     *btree.Map[string, *model.User]
@@ -254,6 +255,7 @@ func New() *State {
 		outSteps: new(btree.Map[uint64, *model.Step]), mails: new(btree.Map[uint64, *Mail]),
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
+		answers: newAnswers(),
 	}
 	s.seed()
 	s.reset()
@@ -311,6 +313,8 @@ const (
 	OverLimit   // a limit on unfinished jobs (Result.Reason)
 	NotRunning  // a job to suspend is not running, or a job to resume is not suspended
 	WillResume  // the job resumes as soon as its CPUs are free
+	Repeated    // the request was made before (View.Answer)
+	Full        // there may be no more of them
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done",
@@ -322,7 +326,8 @@ var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: 
 	NoSuchAssoc: "no such association", Circular: "an account below itself", InUse: "in use",
 	JobsActive: "jobs are active", NoSuchReservation: "no such reservation",
 	Overlapping: "overlaps with another reservation", OverLimit: "over a limit",
-	NotRunning: "does not run, or is not suspended", WillResume: "goes on when its CPUs are free"}
+	NotRunning: "does not run, or is not suspended", WillResume: "goes on when its CPUs are free",
+	Repeated: "made before", Full: "too many"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {
@@ -339,6 +344,7 @@ type Result struct {
 	Each    []Refusal
 	Changed bool
 	Reason  model.Reason // with OverLimit: the limit
+	Parts   []Result     // of a Once: one for each part
 }
 
 // Apply applies one command to the facts. It keeps parts of the command and changes others, so apply a command to one
@@ -389,6 +395,8 @@ func (s *State) fold(c Command) Result {
 		return s.applyUnits(c.At, b)
 	case *Mailed:
 		return s.applyMailed(b)
+	case *Once:
+		return s.applyOnce(c.At, b, c.parts)
 	}
 	return Result{}
 }

@@ -94,6 +94,7 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 		res.Changed = true
 	}
 	s.forgetRequests(at, limit)
+	s.answers.forget(at, limit)
 	res.Changed = s.endSpent(at) || res.Changed
 	res.Changed = s.turnReservations(at) || res.Changed
 	s.wakeAll(at)

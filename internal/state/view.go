@@ -27,9 +27,10 @@ func (s *State) View() *View {
 	v.accounts, v.users, v.assocs, v.qos, v.qosUse, v.acctUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(),
 		s.qos.Copy(), s.qosUse.Copy(), s.acctUse.Copy()
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
-	v.resvs = s.resvs.Copy()
+	v.resvs, v.answers.byKey = s.resvs.Copy(), s.answers.byKey.Copy()
 	s.last = v
-	v.ready, v.outSeq, v.reqQueue = nil, nil, nil // these go on changing; a snapshot takes its own copies
+	// These go on changing; a snapshot takes its own copies.
+	v.ready, v.outSeq, v.reqQueue, v.answers.order = nil, nil, nil, nil
 	return v
 }
 

@@ -10,7 +10,7 @@ import (
 // is named here.
 func TestWire(t *testing.T) {
 	wiretest.Package(t,
-		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NodeEdit{}, &NodeHealth{}, &Reports{}, &Reserve{},
+		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NodeEdit{}, &NodeHealth{}, &Once{}, &Reports{}, &Reserve{},
 		&SetConfig{}, &Starts{}, &Stop{}, &Submit{}, &Suspend{}, &Tick{}, &Trim{}, &Units{}, &Usage{}, &snapEvent{},
-		&snapHead{}, &snapMail{}, &snapRequest{})
+		&snapAnswer{}, &snapHead{}, &snapMail{}, &snapRequest{})
 }
