@@ -29,9 +29,9 @@ func cpuFields(t testing.TB, pid, at int) time.Duration {
 	return time.Duration(user+sys) * 10 * time.Millisecond
 }
 
-// BenchmarkJob is one job through gnoded and gshim, each its own process, from the launch order to the Ended report, in
-// batches of 100 as from a busy leader. It also gives the CPU time of both daemons per job, children (the job itself,
-// /bin/true) not counted.
+// BenchmarkJob runs jobs through gnoded and gshim, each a process, from the launch order to the Ended report, in
+// batches of 100 as from a busy leader. It also reports the CPU time of both daemons per job, without their children
+// (the job itself, /bin/true).
 func BenchmarkJob(b *testing.B) {
 	d := newDaemon(b)
 	conn, _, err := shim.Connect(b.Context(), filepath.Join(d.opts.Spool, "gshim"))

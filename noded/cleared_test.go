@@ -7,8 +7,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// TestScriptsComeBack: a job that ends gives its script file back, also one that is given up with processes left that
-// survive SIGKILL, and gives it back once.
+// TestScriptsComeBack: a job that ends releases its script file, once, also if it is abandoned with processes that
+// survive SIGKILL.
 func TestScriptsComeBack(t *testing.T) {
 	c := newCluster(t)
 	l := c.job(1, "exit 3")

@@ -11,7 +11,7 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// TestPrintGres: what gnoded -G prints can be pasted into gres.conf, and describes what was found.
+// TestPrintGres: the output of gnoded -G can be pasted into gres.conf, and describes the detected devices.
 func TestPrintGres(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -76,8 +76,8 @@ func TestPrintGres(t *testing.T) {
 	}
 }
 
-// TestPrintHardware: the line of -C can be pasted into gbatch.conf, with MIG on one of several GPUs of one type too,
-// and with one that is broken.
+// TestPrintHardware: the line of -C can be pasted into gbatch.conf, also if one of several GPUs of one type is in MIG
+// mode or broken.
 func TestPrintHardware(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -143,8 +143,8 @@ func TestJobsOpenTheirDevicesOnly(t *testing.T) {
 	})
 }
 
-// Two jobs side by side, and gnoded killed and started again: the first job's rules hold as they were, the next job
-// has its own.
+// Two jobs side by side, and gnoded killed and started again: the first job keeps its rules, and the next job gets its
+// own.
 func TestDeviceRulesOutliveGnoded(t *testing.T) {
 	everyWay(t, func(t *testing.T, plugin string) {
 		dir := deviceDir(t, "nvidia0", "nvidia1", "nvidia2", "nvidia3")
@@ -179,7 +179,7 @@ func TestDeviceRulesOutliveGnoded(t *testing.T) {
 	})
 }
 
-// A step opens its part of what its job has.
+// A step opens only its part of the job's devices.
 func TestStepsOpenTheirDevicesOnly(t *testing.T) {
 	everyWay(t, func(t *testing.T, plugin string) {
 		dir := deviceDir(t, "nvidia0", "nvidia1", "nvidia2", "nvidia3")
@@ -208,7 +208,7 @@ func TestStepsOpenTheirDevicesOnly(t *testing.T) {
 	})
 }
 
-// With AllowedDevices nothing opens that isn't listed, but what every program needs.
+// With AllowedDevices only listed devices open, and those that every program needs.
 func TestAllowedDevices(t *testing.T) {
 	everyWay(t, func(t *testing.T, plugin string) {
 		dir := deviceDir(t, "nvidia0", "nvidia1", "fuse0", "fuse1", "listed", "unlisted", "shared2")
@@ -229,7 +229,7 @@ func TestAllowedDevices(t *testing.T) {
 	})
 }
 
-// What can't be enforced is said, once, and jobs run all the same.
+// gnoded reports once what it can't enforce, and runs jobs nevertheless.
 func TestDevicesNotEnforced(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

@@ -108,7 +108,7 @@ exit 2`)
 	}
 }
 
-// Groups that nobody remembers are ended at the next start.
+// The next start ends and removes groups that are in no record.
 func TestForgottenGroups(t *testing.T) {
 	needGroups(t, func(f cgroup.Features) bool { return f.Track })
 	c := newCluster(t)
@@ -125,8 +125,7 @@ func TestForgottenGroups(t *testing.T) {
 	})
 }
 
-// A step's tasks are born into a part of what the job has, on a node that runs the job's script and on one that
-// doesn't.
+// A step's tasks start with a part of the job's resources, on the node of the job's script and on another one.
 func TestStepGroup(t *testing.T) {
 	needGroups(t, func(f cgroup.Features) bool { return f.Track && f.CPUs && f.Memory })
 	c := constrained(t, "ConstrainCores=yes\nConstrainRAMSpace=yes\n")

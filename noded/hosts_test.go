@@ -59,7 +59,7 @@ func TestWithoutV2(t *testing.T) {
 		"TestUsageAndLeftovers)$")
 }
 
-// What a host does not let gnoded do is said in one sentence, once, and jobs run all the same.
+// gnoded reports once, in one sentence, what the host does not allow, and runs jobs nevertheless.
 func TestHostsThatLackSomething(t *testing.T) {
 	needHybrid(t)
 	for _, tc := range []struct {
@@ -78,7 +78,7 @@ func TestHostsThatLackSomething(t *testing.T) {
 	}
 }
 
-// TestOneJobHere runs a job with one of three GPUs on whatever host this is.
+// TestOneJobHere runs a job with one of three GPUs on this host.
 func TestOneJobHere(t *testing.T) {
 	note, out := os.Getenv("NODED_TEST_NOTE"), os.Getenv("NODED_TEST_OUT")
 	if out == "" {

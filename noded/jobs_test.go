@@ -104,7 +104,7 @@ func TestExitCodes(t *testing.T) {
 	until(t, "every report acknowledged", func() bool { return c.n.out.count() == 0 })
 }
 
-// The interpreter's absence is told where the user looks.
+// A missing interpreter is named in the job's output file.
 func TestExecFailureIsInTheOutput(t *testing.T) {
 	c := newCluster(t)
 	l := c.job(1, "", func(l *proto.Launch) { l.Script = blob.Make([]byte("#!/nonexistent/interp\nx\n")) })
@@ -364,7 +364,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// A cluster that began again from nothing counts jobs and epochs anew.
+// A cluster that has lost its state counts jobs and epochs from the beginning.
 func TestNewInstance(t *testing.T) {
 	c := newCluster(t)
 	c.ctl.set(func(f *fakeCtld) { f.instance, f.epoch = 100, 50; _ = f.conn.Close() })
@@ -439,7 +439,7 @@ func TestOtherUsersJobs(t *testing.T) {
 	}
 }
 
-// Without root: own jobs run, others' are refused with a sentence, and the node says what it can't do.
+// Without root rights gnoded runs its own user's jobs, refuses others' with a sentence, and reports its limits.
 func TestOrdinaryUser(t *testing.T) {
 	if os.Getuid() == 0 {
 		asNobody(t, "TestOrdinaryUser")

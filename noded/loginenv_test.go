@@ -13,8 +13,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// TestLoginEnvironment: what start files set comes, whatever they print; a shell that hangs, fails or isn't there is
-// given up in time; what was submitted is the stronger.
+// TestLoginEnvironment: variables of start files arrive, whatever the files print; a shell that hangs, fails or is
+// missing is abandoned in time; submitted variables override.
 func TestLoginEnvironment(t *testing.T) {
 	home := t.TempDir()
 	profile := func(text string) {

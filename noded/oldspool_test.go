@@ -14,8 +14,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// TestSpoolIsReadForever: a gnoded that follows one of an earlier version knows its running job, and what it still has
-// to report. v1/journal.gz is of commit 4b95a0e, with a job and a step that run; it is never rewritten. The text beside
+// TestSpoolIsReadForever: a gnoded reads the spool of an earlier version, with its running job and its unacknowledged
+// reports. v1/journal.gz is of commit 4b95a0e, with a job and a step that run; it is never rewritten. The text beside
 // it is what a person has looked at.
 func TestSpoolIsReadForever(t *testing.T) {
 	dir := t.TempDir()

@@ -98,8 +98,8 @@ func TestKillGnoded(t *testing.T) {
 	}
 }
 
-// A launch that was given up because its script did not start is a failed launch for the next gnoded too, whatever
-// became of its process: killed only now, as here, or by the last gnoded.
+// A launch whose script did not start in time is a failed launch for the next gnoded too, whether its process is killed
+// only now, as here, or was killed by the last gnoded.
 func TestKillGnodedGivingUp(t *testing.T) {
 	d := newDaemon(t)
 	l := d.job(1, "sleep 1000")
@@ -120,7 +120,7 @@ func TestKillGnodedGivingUp(t *testing.T) {
 	}
 }
 
-// An end that was reported and not acknowledged is reported by the next gnoded too, under the same number.
+// The next gnoded reports an end that was not acknowledged again, under the same number.
 func TestKillGnodedBeforeTheAck(t *testing.T) {
 	d := newDaemon(t)
 	d.ctl.set(func(f *fakeCtld) { f.noAck = true })
@@ -144,7 +144,7 @@ func TestKillGnodedBeforeTheAck(t *testing.T) {
 	}
 }
 
-// Killed at any moment of two hundred launches, none is lost and none runs twice.
+// gnoded is killed at any moment of two hundred launches: none is lost and none runs twice.
 func TestKillGnodedInTheMiddle(t *testing.T) {
 	d := newDaemon(t)
 	const jobs = 200
@@ -185,7 +185,7 @@ func TestKillGnodedInTheMiddle(t *testing.T) {
 	}
 }
 
-// gshim dies: the job's processes go on, their end is seen, and its status honestly unknown.
+// gshim dies: the job's processes go on, and their end is reported with an unknown status.
 func TestKillGshim(t *testing.T) {
 	c := newCluster(t)
 	l := c.job(1, `echo $$ > pid; until [ -e go ]; do sleep 0.02; done; exit 5`)
@@ -206,7 +206,7 @@ func TestKillGshim(t *testing.T) {
 	}
 }
 
-// Without a controller jobs end all the same, and their ends arrive when it is back.
+// Jobs end without a controller, and their ends are reported when it is back.
 func TestControllerAway(t *testing.T) {
 	c := newCluster(t)
 	l := c.job(1, `until [ -e go ]; do sleep 0.02; done; exit 5`)
@@ -226,7 +226,7 @@ func TestControllerAway(t *testing.T) {
 	}
 }
 
-// A reboot: what had ended is reported, what ran is not known any more.
+// After a reboot, earlier ends are reported, and jobs that ran are no longer known.
 func TestReboot(t *testing.T) {
 	c := newCluster(t)
 	c.ctl.set(func(f *fakeCtld) { f.noAck = true })
@@ -268,7 +268,7 @@ func TestReboot(t *testing.T) {
 	})
 }
 
-// The spool is lost while gshim runs on: the job is taken up again, the leader decides.
+// The spool is lost while gshim runs on: gnoded adds the job again, and the leader decides.
 func TestSpoolLost(t *testing.T) {
 	c := newCluster(t)
 	l := c.job(1, `until [ -e go ]; do sleep 0.02; done; exit 5`)
@@ -302,7 +302,7 @@ func TestSpoolOfAnotherNode(t *testing.T) {
 	must(t, n.Close())
 }
 
-// A disk that takes no more ends the daemon with a clear line, and what it knew is there for the next.
+// A full disk ends the daemon with a clear message, and the next gnoded finds its records.
 func TestSpoolFails(t *testing.T) {
 	pki := newPKI(t)
 	c := &cluster{t: t, ctl: newFake(t, pki, "c1"), dir: t.TempDir()}

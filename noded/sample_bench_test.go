@@ -11,7 +11,7 @@ import (
 	"gbatch/noded/cgroup"
 )
 
-// BenchmarkSample is one sample of a job with one process, its files open.
+// BenchmarkSample takes one sample of a job with one process whose files are open.
 func BenchmarkSample(b *testing.B) {
 	root, err := cgroup.Open("gbatch/test-sample")
 	must(b, err)

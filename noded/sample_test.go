@@ -10,8 +10,8 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// TestGPUCredit: a job is credited with the readings of the GPUs that it holds while it holds them, found by UUID
-// where the configuration counts otherwise than the driver.
+// TestGPUCredit: a job is credited with the readings of the GPUs that it holds while it holds them, found by UUID if
+// the configuration numbers GPUs differently from the driver.
 func TestGPUCredit(t *testing.T) {
 	s := &sampler{jobs: map[sampleKey]*sampled{}, wake: make(chan struct{}, 1), now: time.Now,
 		log: slog.New(slog.DiscardHandler)}
@@ -49,7 +49,7 @@ func TestGPUCredit(t *testing.T) {
 	}
 }
 
-// TestOOMStory: the kernel's two lines are found by group and pid, and what is not known is not said.
+// TestOOMStory: the kernel's two lines are found by group and pid; the sentence leaves out what is unknown.
 func TestOOMStory(t *testing.T) {
 	o := &oomLog{fd: -1}
 	for _, line := range []string{

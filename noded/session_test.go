@@ -32,7 +32,7 @@ func TestHello(t *testing.T) {
 	until(t, "heartbeats", func() bool { return c.ctl.is(func(f *fakeCtld) bool { return f.beats >= 2 }) })
 }
 
-// A follower says who leads, another knows nobody, one isn't there at all.
+// Of three controllers one names the leader, one knows no leader, and one is down.
 func TestFindsTheLeader(t *testing.T) {
 	dir := newPKI(t)
 	leader, follower, lost := newFake(t, dir, "c1"), newFake(t, dir, "c2"), newFake(t, dir, "c2")
@@ -154,7 +154,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// Another user's command is that user's, whoever runs gnoded.
+// A request has the name of the user whose command sent it, whoever runs gnoded.
 func TestForwardAttestsTheUser(t *testing.T) {
 	if os.Getenv("NODED_TEST_CALL") != "" {
 		conn, err := rpc.DialUnix(os.Getenv("NODED_TEST_CALL"), 0)
@@ -191,7 +191,7 @@ func TestForwardWithoutController(t *testing.T) {
 	}
 }
 
-// The leader moves, or its connection breaks, while users ask: they get their answers from the next one.
+// If the leader changes, or its connection breaks, users get their answers from the next one.
 func TestForwardFollowsTheLeader(t *testing.T) {
 	dir := newPKI(t)
 	a, b := newFake(t, dir, "c1"), newFake(t, dir, "c2")
@@ -315,7 +315,7 @@ func TestForwardLeavesWithTheUser(t *testing.T) {
 	}
 }
 
-// Nothing that arrives on the socket or from the controller's side stops the daemon.
+// No bytes from the socket or the controller stop the daemon.
 func TestGarbage(t *testing.T) {
 	c := newCluster(t)
 	for _, text := range []string{"", "GET / HTTP/1.0\r\n\r\n", "GBATCH\x00\x01\xff\xff\xff\xff\x00\x01",

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// An order that answers what the node said longer ago than SlurmdTimeout is not done: the node may have been given up
-// since, and the job run elsewhere. The node registers anew instead, and ends what it is told to forget then.
+// The node ignores an order that answers a message older than SlurmdTimeout: it may have been given up since, and the
+// job run elsewhere. It registers again instead, and ends the jobs that it then has to forget.
 func TestLateOrders(t *testing.T) {
 	c := newCluster(t)
 	old, late, fresh := c.job(1, "sleep 600"), c.job(2, "true"), c.job(3, "true")

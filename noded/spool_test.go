@@ -41,7 +41,7 @@ func same(t testing.TB, got, want *memory) {
 	}
 }
 
-// A spool that is opened again says what it said before, whatever was written and however often it was compacted.
+// A reopened spool has the same content, whatever was written and however often it was compacted.
 func TestSpoolRemembers(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -117,7 +117,7 @@ func TestSpoolStaysSmall(t *testing.T) {
 	}
 }
 
-// Whatever a power loss leaves of the last write: what was whole is kept, and the spool can be used.
+// Whatever a power loss leaves of the last write, the whole records are kept and the spool works.
 func TestSpoolTornTail(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)

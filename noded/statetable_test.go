@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/golden"
 )
 
-// TestAttemptTable holds the table of attempts to its golden file: every pair of phase and happening is filled in, and
-// each phase says what ends it.
+// TestAttemptTable holds the table of attempts to its golden file: every pair of phase and event has an effect, and
+// each phase has an end.
 func TestAttemptTable(t *testing.T) {
 	checkTable[phase, happening, act](t, "attemptstates.txt", len(happeningNames), len(actNames), patience[:],
 		func(p phase, e happening) attemptCell { return attemptTable[p][e] },
@@ -77,8 +77,8 @@ func checkTable[P, E, A word](t *testing.T, file string, happenings, acts int, e
 	golden.Compare(t, "testdata/"+file, []byte(b.String()))
 }
 
-// TestEveryPhaseEnds walks the tables: from every phase that a stop or a kill leads to, deadlines and given-up waiting
-// alone lead to the end, whatever gshim and the workers do.
+// TestEveryPhaseEnds walks the tables: from every phase that a stop or a kill leads to, deadlines alone lead to the
+// end, whatever gshim and the workers do.
 func TestEveryPhaseEnds(t *testing.T) {
 	for p := range numPhases {
 		for _, first := range []happening{evStop, evForget} {

@@ -96,7 +96,7 @@ func (c *cluster) reconnect(change func(*fakeCtld)) {
 
 const deaf = `trap "" TERM; echo $$ > step; while :; do sleep 1; done`
 
-// TestStepWithoutFilesEnds: a job is cancelled when its step has a number and no processes yet.
+// TestStepWithoutFilesEnds: a job that is cancelled while its step has a number but no processes ends.
 func TestStepWithoutFilesEnds(t *testing.T) {
 	c := newCluster(t)
 	l := c.job(1, "sleep 1000")
@@ -109,8 +109,8 @@ func TestStepWithoutFilesEnds(t *testing.T) {
 	cmd.wait(proto.StepDone)
 }
 
-// TestDeafStepEnds: a step that ignores SIGTERM is killed after KillWait, whether its job's script has ended at
-// SIGTERM or before, or is as deaf.
+// TestDeafStepEnds: a step that ignores SIGTERM is killed after KillWait, whether its job's script ended at SIGTERM or
+// before, or ignores it too.
 func TestDeafStepEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name, script string

@@ -242,7 +242,7 @@ func TestFreezeAndKillFrozen(t *testing.T) {
 	})
 }
 
-// TestKillSurvivesForks: what forks as fast as it can is killed all the same.
+// TestKillSurvivesForks: processes that fork as fast as they can are killed.
 func TestKillSurvivesForks(t *testing.T) {
 	forEach(t, func(t *testing.T, r *Root) {
 		g := create(t, r, "job_1", Limits{Pids: 200})
@@ -288,8 +288,8 @@ func TestCPUs(t *testing.T) {
 	})
 }
 
-// TestSharedCpusets: groups with the same CPUs run in one v1 cpuset, which outlives them, is put right when its CPUs
-// have changed, is found again by the next gnoded, and goes when too many are kept and nothing runs in it.
+// TestSharedCpusets: groups with the same CPUs share one v1 cpuset. It outlives them, is corrected when its CPUs have
+// changed, is found by the next gnoded, and is removed when it is empty and too many are kept.
 func TestSharedCpusets(t *testing.T) {
 	forEach(t, func(t *testing.T, r *Root) {
 		if r.sets == nil {
@@ -355,7 +355,7 @@ func TestPids(t *testing.T) {
 	})
 }
 
-// TestOutOfMemory: the kernel's verdict and the peak are seen.
+// TestOutOfMemory: OOM kills and the memory peak are reported.
 func TestOutOfMemory(t *testing.T) {
 	forEach(t, func(t *testing.T, r *Root) {
 		if !r.Can().Memory {
@@ -512,8 +512,7 @@ func TestSub(t *testing.T) {
 	})
 }
 
-// TestStepsBesideTheScript: a step has a part of its job's cores and is measured by itself, while the job's script runs
-// on.
+// TestStepsBesideTheScript: a step has a part of its job's cores and usage of its own, while the job's script runs.
 func TestStepsBesideTheScript(t *testing.T) {
 	forEach(t, func(t *testing.T, r *Root) {
 		job := create(t, r, "job_1", Limits{MemBytes: 1 << 30})
@@ -567,7 +566,7 @@ func TestStepsBesideTheScript(t *testing.T) {
 	})
 }
 
-// TestTwoClusters: prefixes on one machine don't meet.
+// TestTwoClusters: two prefixes on one machine don't interfere.
 func TestTwoClusters(t *testing.T) {
 	forEach(t, func(t *testing.T, r *Root) {
 		other := open(r.prefix+"-other", r.support, 0)

@@ -92,7 +92,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// BenchmarkGroup is the cost of a job's group, made and removed, with what jobs usually have.
+// BenchmarkGroup makes and removes a job's group with the usual limits.
 func BenchmarkGroup(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTryDevices: a group says itself what it may open, and nothing of the trial is left.
+// TestTryDevices: a process in the group tries what it may open, and the trial leaves nothing behind.
 func TestTryDevices(t *testing.T) {
 	forEach(t, func(t *testing.T, r *Root) {
 		if !r.Can().Devices {

@@ -17,7 +17,8 @@ import (
 	"gbatch/noded/shim"
 )
 
-// Whoever hears a leader decides, the youngest one counts; a sign of life keeps; nothing at all from other hosts cuts.
+// An answer from a node that hears a leader decides, with the youngest leader; any other answer keeps the jobs; no
+// answer from any other host cuts the node off.
 func TestDecide(t *testing.T) {
 	const limit, asked = 32 * time.Second, 1000 * time.Second // a margin of 4 s
 	ctl := func(s sign, leads time.Duration) answer { return answer{"ctl", true, false, s, leads} }
@@ -47,7 +48,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What the network says: no listener, one that takes connections and says nothing, one without an answer, and answers.
+// Every kind of peer: no listener, one that accepts and sends nothing, one that does not answer requests, and one that
+// answers.
 func TestAskOne(t *testing.T) {
 	dir := t.TempDir()
 	if err := pki.InitCA(dir, "test"); err != nil {
@@ -130,8 +132,8 @@ func TestAskOne(t *testing.T) {
 	}
 }
 
-// A witness tells of isolation only if its host is known to be none of the controllers'; a node that is cut off asks no
-// name server for that.
+// The silence of a witness shows isolation only if its host is known not to be a controller's; a node that is cut off
+// asks no name server for that.
 func TestWitnessesElsewhere(t *testing.T) {
 	hosts, all := resolve([]string{"127.0.0.1:1", "[::1]:2"})
 	if !all || !slices.Contains(hosts, "127.0.0.1") || !slices.Contains(hosts, "::1") {
@@ -151,7 +153,7 @@ func TestWitnessesElsewhere(t *testing.T) {
 	}
 }
 
-// The lease counts from before the acknowledged heartbeat was sent, and is none where no leader acknowledges.
+// The lease counts from before the acknowledged heartbeat was sent. Without an acknowledging leader there is none.
 func TestKeeper(t *testing.T) {
 	var leases []shim.Lease
 	k := &Keeper{Node: "n1", PKI: "/pki", Controllers: []string{"c:1"}, Spool: t.TempDir(), Program: "/bin/gnoded",
@@ -199,7 +201,7 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// The program refuses what is no spool, and is nothing to other arguments.
+// The program refuses a directory that is not a spool, and does not run with other arguments.
 func TestMainProgram(t *testing.T) {
 	var out, said bytes.Buffer
 	if _, handled := Main([]string{"gnoded", "-C"}, &out, &said); handled {

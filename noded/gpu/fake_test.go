@@ -64,7 +64,7 @@ func TestFakeDevices(t *testing.T) {
 	}
 }
 
-// TestFakeWatch: what is changed in the file is read, and a fault is told once.
+// TestFakeWatch: changes of the file are read, and a fault is reported once.
 func TestFakeWatch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gpus.json")
 	writeFake(t, path, `{"devices": [{"type":"t4","uuid":"GPU-1"}]}`)

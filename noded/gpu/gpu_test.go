@@ -126,7 +126,7 @@ func TestNVML(t *testing.T) {
 	}
 }
 
-// TestDriversInTrouble: whatever the driver does, it is an error here and nothing more.
+// TestDriversInTrouble: whatever the driver does, the result is an error.
 func TestDriversInTrouble(t *testing.T) {
 	for _, c := range []struct{ define, want string }{
 		{"-DCRASH", "driver: about to crash"},
@@ -158,8 +158,8 @@ func TestDriversInTrouble(t *testing.T) {
 	}
 }
 
-// TestOneBadGPU: a GPU that is lost before anybody asks, or that the driver can't describe, leaves the others, and is
-// known by what the kernel still says of it.
+// TestOneBadGPU: a GPU that was lost before the first query, or that the driver can't describe, does not affect the
+// others, and is identified by the kernel's files.
 func TestOneBadGPU(t *testing.T) {
 	root := t.TempDir()
 	for i, text := range []string{"Model: NVIDIA H100 80GB HBM3\nGPU UUID: GPU-a\nDevice Minor: 3\n",

@@ -109,7 +109,7 @@ func TestKernelDevices(t *testing.T) {
 	}
 }
 
-// TestKernelOneBadGPU: what can't be read of one GPU is said of that one.
+// TestKernelOneBadGPU: an unreadable file of one GPU is a fault of that GPU only.
 func TestKernelOneBadGPU(t *testing.T) {
 	k := dualSocket(t)
 	k.write(filepath.Join(procGPUs, "0000:17:00.0/information"), "Model: \t\t Unknown\n")
@@ -128,7 +128,7 @@ func TestKernelOneBadGPU(t *testing.T) {
 	}
 }
 
-// TestKernelWatch: the kernel says whether a GPU is still there, and nothing else is claimed.
+// TestKernelWatch: the kernel says whether a GPU still exists; there are no other readings.
 func TestKernelWatch(t *testing.T) {
 	k := dualSocket(t)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -124,7 +124,7 @@ func monitorReads(t *testing.T, define string) {
 	w.until("more", fine)
 }
 
-// TestMonitorOfAnOldDriver: what it lacks is unknown, and nobody dies of it.
+// TestMonitorOfAnOldDriver: readings that it lacks are unknown, without an error.
 func TestMonitorOfAnOldDriver(t *testing.T) {
 	r := watch(t, NVMLOptions{}, "-DOLD").until("readings", func(round) bool { return true })
 	if r.err != nil || len(r.readings) != 4 {
@@ -197,8 +197,7 @@ func TestMonitorLost(t *testing.T) {
 	}
 }
 
-// TestMonitorIsReplaced: whatever happens to the child, there is an error, then another child, and nothing is told
-// twice.
+// TestMonitorIsReplaced: whatever happens to the child, there is an error, then a new child, and no event comes twice.
 func TestMonitorIsReplaced(t *testing.T) {
 	w := watch(t, NVMLOptions{Timeout: 500 * time.Millisecond})
 	w.until("readings", fine)
@@ -254,7 +253,7 @@ func TestMonitorsInTrouble(t *testing.T) {
 	}
 }
 
-// TestMonitorEndsWithItsParent: a gnoded that is killed leaves none, even one that hangs in the driver.
+// TestMonitorEndsWithItsParent: the monitor of a killed gnoded ends, even one that hangs in the driver.
 func TestMonitorEndsWithItsParent(t *testing.T) {
 	dir := t.TempDir()
 	lib := fakeNVML(t)
@@ -292,7 +291,7 @@ func TestMonitorEndsWithItsParent(t *testing.T) {
 	}
 }
 
-// TestTracker: GPUs that a monitor no longer finds, and counts that start again.
+// TestTracker: GPUs that a monitor no longer finds, and counters that start again.
 func TestTracker(t *testing.T) {
 	var tr tracker
 	gpu := func(i int, ecc int64) sample {
@@ -357,8 +356,8 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// TestXIDs: what is the application's doing takes no GPU out of service, what needs a reset does: the catalogue's rows
-// by their immediate action.
+// TestXIDs: errors of an application take no GPU out of service, errors that need a reset do, by the immediate actions
+// of the catalogue's rows.
 func TestXIDs(t *testing.T) {
 	for _, c := range []struct {
 		action string

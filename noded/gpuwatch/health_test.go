@@ -14,7 +14,7 @@ import (
 	"gbatch/noded/hardware"
 )
 
-// TestGPUHealth: a node's account of its GPUs, round by round.
+// TestGPUHealth: a node's list of bad GPUs, round by round.
 func TestGPUHealth(t *testing.T) {
 	me := os.Getpid()
 	devices := []gpu.Device{{UUID: "A", Index: 0, Path: "/x/nvidia0"}, {UUID: "B", Index: 1, Path: "/x/nvidia1"},
@@ -110,7 +110,7 @@ func TestGPUHealth(t *testing.T) {
 	}
 }
 
-// TestGPUHealthWakes: only a change of the account wakes.
+// TestGPUHealthWakes: only a change of the list causes a heartbeat.
 func TestGPUHealthWakes(t *testing.T) {
 	h := NewHealth([]gpu.Device{{UUID: "A"}}, nil, Avoid, 20, slog.New(slog.DiscardHandler))
 	h.Ours, h.Free = func(int) bool { return false }, func(jobenv.Unit) bool { return true }
@@ -159,8 +159,8 @@ func TestGPUHealthWakes(t *testing.T) {
 	}
 }
 
-// TestGPUHealthTellsMemory: memory that processes of no job hold is reported in steps, and again only after a change of
-// more than one.
+// TestGPUHealthTellsMemory: memory of processes outside of jobs is reported in steps, and again only after a change of
+// more than one step.
 func TestGPUHealthTellsMemory(t *testing.T) {
 	h := NewHealth([]gpu.Device{{UUID: "A"}}, nil, Avoid, 20, slog.New(slog.DiscardHandler))
 	ours, free := map[int]bool{7: true}, true

@@ -8,7 +8,7 @@ import (
 	"gbatch/noded/cgroup"
 )
 
-// What every program needs is never denied, whatever gres.conf says that it is.
+// Devices that every program needs are never denied, whatever gres.conf says.
 func TestBaseDevicesAreNeverDenied(t *testing.T) {
 	table := NewTable([]Unit{{Name: "gpu", Files: []string{"/dev/null"}},
 		{Name: "lamp", Files: []string{"/dev/zero", "/dev/tty"}}}, &conf.Cgroup{})

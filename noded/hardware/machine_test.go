@@ -109,7 +109,7 @@ func TestMemoryLoadBoot(t *testing.T) {
 	}
 }
 
-// This machine, whatever it is, has something of everything.
+// Any machine has CPUs, memory, disk space, an operating system and a boot time.
 func TestThisMachine(t *testing.T) {
 	o := Look{Name: "n1", TmpFS: t.TempDir()}
 	inv, err := Take(Machine{Root: "/"}, &o)

@@ -12,7 +12,7 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// TestMerge: what gres.conf says of GPUs against what is found, in every way in which the two can differ.
+// TestMerge: lines of gres.conf against detected GPUs, in every way in which they can differ.
 func TestMerge(t *testing.T) {
 	four := `{"dir":"dev","devices":[
 		{"count":2,"name":"NVIDIA H100 80GB HBM3","cpus":"0-3","links":[]},
@@ -138,7 +138,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestConnections: links and distances are told by the index that jobs get, whatever the order of the lines.
+// TestConnections: links and distances have the indexes that jobs get, whatever the order of the lines.
 func TestConnections(t *testing.T) {
 	f := &findings{}
 	devices := []gpu.Device{

@@ -83,7 +83,8 @@ func TestHowUnitsAreNamed(t *testing.T) {
 	}
 }
 
-// What a node's resources set is hidden from jobs without them; what it has nothing of is the user's own.
+// Variables of a node's resources are hidden from jobs without them; those of resources that the node lacks stay as the
+// user set them.
 func TestHiddenVariables(t *testing.T) {
 	seen := UnitNames(confOf(t, "Gres=gpu:1", "Name=gpu Count=1 Flags=amd_gpu_env", ""), "n1", nil, false)
 	for _, tc := range []struct {

@@ -28,8 +28,7 @@ func TestShareDevices(t *testing.T) {
 	}
 }
 
-// TestMIGUnits: each instance that was found is a unit of its profile, with its GPU's file and those that grant its
-// use.
+// TestMIGUnits: each detected instance is a unit of its profile, with its GPU's file and the files that allow its use.
 func TestMIGUnits(t *testing.T) {
 	d := &gpu.Device{Path: "/dev/nvidia0", UUID: "GPU-0", Type: "a100", MIG: []gpu.Instance{
 		{Profile: "1g.10gb", UUID: "MIG-a", Caps: []string{"/dev/nvidia-caps/nvidia-cap3", "/dev/nvidia-caps/nvidia-cap4"}},

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestProcTree: the processes of a job without a control group are those of its session and what they have started,
-// also what took a session of its own; nobody else's.
+// TestProcTree: the processes of a job without a control group are those of its session and their descendants, also in
+// other sessions, and no others.
 func TestProcTree(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sleep 1000 & setsid -w sleep 1000 & echo ready; wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

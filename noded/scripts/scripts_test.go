@@ -50,7 +50,7 @@ func TestScriptsAreShared(t *testing.T) {
 	}
 }
 
-// A user who changes their script changes it for the jobs that run it, not for the next.
+// If a user changes the file of a script, the running jobs see the change, and later jobs don't.
 func TestScriptsThatWereChanged(t *testing.T) {
 	s := New(t.TempDir(), false)
 	b := scriptBlob("#!/bin/sh\nexit 0\n")

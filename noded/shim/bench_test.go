@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// BenchmarkLaunch runs /bin/true as another user, in a session of its own with an output file, order to acknowledged
-// end, through a real gshim with its journal. Reported: launches/s, CPU of gshim and its children per launch
+// BenchmarkLaunch runs /bin/true as another user, in its own session and with an output file, through a real gshim with
+// its journal: from the order to the acknowledged end. Reported: launches/s, CPU of gshim and its children per launch
 // (shim-ms), of this client per launch (client-ms).
 func BenchmarkLaunch(b *testing.B) {
 	needRoot(b)
@@ -126,10 +126,10 @@ func ownCPU() float64 {
 	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e6
 }
 
-// BenchmarkFloor is what no daemons could be quicker than: two threads make the two control groups that a job has on a
-// host with v1's memory controller, fork a script into them with gshim's own fork, wait for it, and remove them. No
-// limits, no usage, no journal, no order and no report. Plain forks of /bin/true in the same run are what noded's
-// BenchmarkLaunch compares itself with.
+// BenchmarkFloor measures the least time that any daemons need: two threads make the two control groups that a job has
+// on a host with v1's memory controller, fork a script into them with gshim's own fork, wait for it, and remove them.
+// No limits, no usage, no journal, no order and no report. It also forks plain /bin/true, with which noded's
+// BenchmarkLaunch compares.
 func BenchmarkFloor(b *testing.B) {
 	needRoot(b)
 	id := &identity{uid: os.Geteuid(), gid: os.Getegid(), root: true, clone3: hasClone3(), reasons: errnoTexts(),

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFilesAsTheUser: gshim is root, but what it opens for a job is what the job's user could open.
+// TestFilesAsTheUser: gshim, as root, opens for a job only files that the job's user can open.
 func TestFilesAsTheUser(t *testing.T) {
 	needRoot(t)
 	s := start(t)

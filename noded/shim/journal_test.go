@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestJournalShrinks: the file does not grow with the number of launches that were.
+// TestJournalShrinks: the file does not grow with the number of past launches.
 func TestJournalShrinks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j, _, _, err := openJournal(path, "boot", testLog(t))
@@ -41,7 +41,7 @@ func TestJournalShrinks(t *testing.T) {
 	}
 }
 
-// TestNotAJournal: a foreign file is set aside with a warning, not a failure.
+// TestNotAJournal: gshim sets a foreign file aside with a warning and starts.
 func TestNotAJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	for _, text := range []string{"", "x", "this is something else entirely\n"} {
@@ -56,7 +56,7 @@ func TestNotAJournal(t *testing.T) {
 	}
 }
 
-// TestSlowClient: a client that does not read is cut off, and what is kept for it is bounded.
+// TestSlowClient: a client that does not read is disconnected, and its queue is bounded.
 func TestSlowClient(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()

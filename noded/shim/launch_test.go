@@ -51,7 +51,7 @@ func forBoth(t *testing.T, f func(t *testing.T, s *session)) {
 	t.Run("clone", func(t *testing.T) { f(t, startIn(t, newDir(t), noClone3Env+"=1")) })
 }
 
-// TestCleanProcess: a job sees a session of its own, default signals, three descriptors, and only its environment.
+// TestCleanProcess: a job has its own session, default signals, three descriptors, and only its environment.
 func TestCleanProcess(t *testing.T) {
 	forBoth(t, func(t *testing.T, s *session) {
 		l := newScript(t, `cat /proc/self/status | grep -E '^Sig(Blk|Ign|Cgt):' | tr -d '\n\t'; echo
@@ -81,7 +81,7 @@ pwd; umask; cat`)
 	})
 }
 
-// TestIgnoredSignals: what gshim was started with ignored, as below make or nohup, is not ignored in jobs.
+// TestIgnoredSignals: signals that gshim inherits as ignored, as from make or nohup, are not ignored in jobs.
 func TestIgnoredSignals(t *testing.T) {
 	ignored := []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP}
 	signal.Ignore(ignored...)
@@ -99,7 +99,7 @@ func TestIgnoredSignals(t *testing.T) {
 	})
 }
 
-// TestStartTicks: a process's identity is right, though it is seldom read from /proc.
+// TestStartTicks: a process's start time is right although it is rarely read from /proc.
 func TestStartTicks(t *testing.T) {
 	s := start(t)
 	var unread int
@@ -280,7 +280,7 @@ func TestProgramsThatCannotRun(t *testing.T) {
 	}
 }
 
-// TestScriptStillOpenForWriting: ETXTBSY lasts only as long as some fork of gnoded holds the file.
+// TestScriptStillOpenForWriting: ETXTBSY ends when no fork of gnoded holds the file.
 func TestScriptStillOpenForWriting(t *testing.T) {
 	s := start(t)
 	l := newScript(t, "")
@@ -402,7 +402,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestAnswersWhileEventsWait: whoever reads the events may ask in between, however many events there are.
+// TestAnswersWhileEventsWait: the reader of events may send orders meanwhile, however many events wait.
 func TestAnswersWhileEventsWait(t *testing.T) {
 	c, _, err := Start(testContext(t), Options{Dir: newDir(t), Binary: filepath.Join(binaries, "gshim")})
 	if err != nil {

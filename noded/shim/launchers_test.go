@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A launch that hangs lets others in; the rest come in the order of their arrival, few at a time.
+// A launch that hangs does not hold up others; launches start in the order of their arrival, a few at a time.
 func TestLaunchers(t *testing.T) {
 	var wg sync.WaitGroup
 	p := newLaunchers(&wg)

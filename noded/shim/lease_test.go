@@ -56,8 +56,8 @@ func (s *session) renew(l Lease) {
 	}
 }
 
-// TestLeaseEnds: all of it dies when the lease ends and not before; what comes later is refused as ended, except
-// prologs and epilogs, until there is a lease again.
+// TestLeaseEnds: all jobs are killed when the lease ends and not before. Later launches are reported as killed, except
+// prologs and epilogs, until there is a new lease.
 func TestLeaseEnds(t *testing.T) {
 	s := start(t)
 	j := newJudge(t, "cut 0 a controller answers\n")
@@ -113,8 +113,8 @@ func TestLeaseEnds(t *testing.T) {
 	}
 }
 
-// TestLeaseKept: as long as nobody gives the node up, or that can't be found out, what runs goes on and launches start;
-// a verdict that changes counts.
+// TestLeaseKept: jobs run on and launches start as long as no controller gives the node up, or if that can't be found
+// out; a later verdict replaces an earlier one.
 func TestLeaseKept(t *testing.T) {
 	for _, says := range []string{"keep no controller answers\n", "", "nonsense\n"} {
 		s := start(t)
@@ -145,7 +145,8 @@ func TestLeaseKept(t *testing.T) {
 	}
 }
 
-// TestLeaseRenewed: a lease that is renewed, even at the last moment, costs nothing, and none at all is asked about.
+// TestLeaseRenewed: if the lease is renewed, even at the last moment, no job ends; without a lease no verdict is asked
+// for.
 func TestLeaseRenewed(t *testing.T) {
 	s := start(t)
 	j := newJudge(t, "cut 0 somebody answers\n")
@@ -166,7 +167,7 @@ func TestLeaseRenewed(t *testing.T) {
 	}
 }
 
-// TestLeaseOutlives: the lease is the next gshim's, whether this one replaces itself or is killed.
+// TestLeaseOutlives: the next gshim keeps the lease, after an upgrade and after a kill.
 func TestLeaseOutlives(t *testing.T) {
 	dir := newDir(t)
 	s := startIn(t, dir)
@@ -190,7 +191,7 @@ func TestLeaseOutlives(t *testing.T) {
 	}
 }
 
-// TestLeaseEndsFrozen: a suspended job dies as well, by whichever freezer it is held.
+// TestLeaseEndsFrozen: a suspended job is killed too, with either freezer.
 func TestLeaseEndsFrozen(t *testing.T) {
 	needRoot(t)
 	tried := 0

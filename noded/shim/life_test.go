@@ -27,7 +27,7 @@ func waitFor(t *testing.T, code int) *script {
 
 func (s *script) release(t *testing.T) { t.Helper(); write(t, filepath.Join(s.dir, "go"), "") }
 
-// TestClientKilled: kill -9 of the client touches no job, and nothing that ended meanwhile is lost.
+// TestClientKilled: kill -9 of the client touches no job, and no end is lost meanwhile.
 func TestClientKilled(t *testing.T) {
 	dir := newDir(t)
 	cmd := exec.Command(os.Args[0])
@@ -78,7 +78,8 @@ func killShim(t *testing.T, s *session) {
 	}
 }
 
-// TestShimKilled: kill -9 of gshim touches no job; what had ended is known, what ends without it is honestly unknown.
+// TestShimKilled: kill -9 of gshim touches no job. Earlier ends are known; the status of a job that ends without gshim
+// is unknown.
 func TestShimKilled(t *testing.T) {
 	dir := newDir(t)
 	s := startIn(t, dir)
@@ -128,7 +129,7 @@ func TestShimKilled(t *testing.T) {
 	s.wait(killed.Key, Exited)
 }
 
-// TestIntentOnly: gshim died between journal and fork, or just after. It is never started a second time.
+// TestIntentOnly: gshim died between journal and fork, or just after. The launch is not started a second time.
 func TestIntentOnly(t *testing.T) {
 	dir := newDir(t)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -155,7 +156,7 @@ func TestIntentOnly(t *testing.T) {
 	}
 }
 
-// TestIntentOnlyButAlive: as above, and the process is there. It is found by the mark in its environment.
+// TestIntentOnlyButAlive: as above, but the process runs. It is found by the mark in its environment.
 func TestIntentOnlyButAlive(t *testing.T) {
 	dir := newDir(t)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -219,7 +220,7 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// TestTornJournal: a tail of garbage costs a warning; the launches before it are known.
+// TestTornJournal: a tail of garbage gives a warning; the launches before it are known.
 func TestTornJournal(t *testing.T) {
 	dir := newDir(t)
 	s := startIn(t, dir)
@@ -250,7 +251,7 @@ func TestTornJournal(t *testing.T) {
 	}
 }
 
-// TestUpgrade: the program is replaced under running jobs, and their real exit codes arrive.
+// TestUpgrade: the program is replaced while jobs run, and their exit codes arrive.
 func TestUpgrade(t *testing.T) {
 	dir := newDir(t)
 	s := startIn(t, dir)
@@ -288,7 +289,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestUpgradeUnderLoad: orders that are sent while gshim replaces itself are carried out once, by the old or the new.
+// TestUpgradeUnderLoad: orders that are sent during an upgrade are carried out once, by the old gshim or the new one.
 func TestUpgradeUnderLoad(t *testing.T) {
 	dir := newDir(t)
 	s := startIn(t, dir)
@@ -323,8 +324,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	}
 }
 
-// TestLastEnd: an exit status that the reaper takes when the other loops have stopped, before an upgrade, is in the
-// journal: the kernel tells it once.
+// TestLastEnd: an exit status that the reaper collects before an upgrade, after the other loops have stopped, is in the
+// journal: the kernel reports it once.
 func TestLastEnd(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shim")
 	if err := prepareDir(dir); err != nil {
@@ -393,7 +394,7 @@ func TestUpgradesThatFail(t *testing.T) {
 	}
 }
 
-// TestSignalsToShim: it ends on SIGTERM only when nothing runs, and on no other signal that a terminal sends.
+// TestSignalsToShim: gshim ends on SIGTERM only if nothing runs, and never on another signal that a terminal sends.
 func TestSignalsToShim(t *testing.T) {
 	dir := newDir(t)
 	s := startIn(t, dir)
@@ -431,7 +432,7 @@ func TestSignalsToShim(t *testing.T) {
 	}
 }
 
-// TestAbandoned: a gshim whose directory is deleted ends, but not under a job or a client.
+// TestAbandoned: a gshim whose directory is deleted ends, but not while it has a job or a client.
 func TestAbandoned(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shim")
 	s := startIn(t, dir)

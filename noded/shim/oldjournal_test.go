@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/golden"
 )
 
-// TestJournalIsReadForever: a gshim takes up the journal of one of an earlier version. v1/shim.journal.gz is of commit
-// 4b95a0e, with a script and a step that run; it is never rewritten.
+// TestJournalIsReadForever: a gshim reads the journal of an earlier version. v1/shim.journal.gz is of commit 4b95a0e,
+// with a script and a step that run; it is never rewritten.
 func TestJournalIsReadForever(t *testing.T) {
 	old := golden.Unpack(t, "testdata/v1/shim.journal.gz")
 	boot, known, good, why := replay(old)

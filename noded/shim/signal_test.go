@@ -56,7 +56,7 @@ func TestLeaderAndGroup(t *testing.T) {
 	}
 }
 
-// TestTreeWithoutCgroup: SIGKILL reaches everything, also what has left session and family.
+// TestTreeWithoutCgroup: SIGKILL reaches all processes, also those that have left the session and lost their parents.
 func TestTreeWithoutCgroup(t *testing.T) {
 	s := start(t)
 	l := newScript(t, daemonized+"sleep 1000")
@@ -81,7 +81,7 @@ func TestTreeWithoutCgroup(t *testing.T) {
 	s.wait(other.Key, Exited)
 }
 
-// TestTreeAfterTheEnd: what a job leaves behind can be found and killed after its leader's end, and is reaped.
+// TestTreeAfterTheEnd: processes that a job leaves behind can be killed after its leader's end, and are reaped.
 func TestTreeAfterTheEnd(t *testing.T) {
 	s := start(t)
 	quiet := newScript(t, "true")
@@ -299,7 +299,7 @@ func TestCgroupThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestEntersAllCgroups: one fork enters v1 hierarchies and cgroup2, and gshim itself stays where it was.
+// TestEntersAllCgroups: one fork enters v1 hierarchies and cgroup2; gshim itself does not move.
 func TestEntersAllCgroups(t *testing.T) {
 	needRoot(t)
 	forBoth(t, func(t *testing.T, s *session) {
@@ -334,8 +334,8 @@ func threads(t *testing.T, pid int) (files []string) {
 	return files
 }
 
-// TestStopSignal: SIGTSTP stops at once who does not catch it, also in a session of its own, which the kernel itself
-// would not stop; who catches it runs on.
+// TestStopSignal: SIGTSTP stops a process that does not catch it, also in a session of its own, where the kernel would
+// not stop it; a process that catches it runs on.
 func TestStopSignal(t *testing.T) {
 	s := start(t)
 	plain := newScript(t, "setsid sh -c 'echo $$ > pid; while :; do sleep 0.01; done'")

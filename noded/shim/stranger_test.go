@@ -36,7 +36,7 @@ func rawDial(t *testing.T, dir string) net.Conn {
 	return nc
 }
 
-// TestGarbage: whatever comes on the socket, the connection ends and gshim goes on.
+// TestGarbage: after any garbage on the socket the connection ends and gshim goes on.
 func TestGarbage(t *testing.T) {
 	dir := newDir(t)
 	s := startIn(t, dir)
@@ -69,7 +69,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestStranger: another user gets nothing, even where the file system lets him connect.
+// TestStranger: another user gets no answer, even if the file system lets them connect.
 func TestStranger(t *testing.T) {
 	needRoot(t)
 	dir := newDir(t)
@@ -179,7 +179,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a journal that can't be written stops launching, loses no end, and heals.
+// TestFullDisk: while the journal can't be written, launches are refused and no end is lost; later all works again.
 func TestFullDisk(t *testing.T) {
 	needRoot(t)
 	mnt := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"gbatch/internal/terminal"
 )
 
-// TestPassedFiles: a task writes into the pipe that came with its order, also with a second order in the same message,
-// and the server keeps nothing of it open.
+// TestPassedFiles: a task writes into the pipe that came with its order, also if a second order is in the same message;
+// the server keeps no end of it open.
 func TestPassedFiles(t *testing.T) {
 	forBoth(t, func(t *testing.T, s *session) {
 		in, inW, err := os.Pipe()
@@ -71,7 +71,7 @@ func TestPassedFiles(t *testing.T) {
 	})
 }
 
-// TestTerminal: a task whose standard input is a terminal has it as its controlling one, and feels its keys.
+// TestTerminal: a terminal as standard input is the task's controlling terminal, and its keys send signals.
 func TestTerminal(t *testing.T) {
 	forBoth(t, func(t *testing.T, s *session) {
 		master, slave, err := terminal.Open()
@@ -122,7 +122,7 @@ func TestMemoryPolicy(t *testing.T) {
 	}
 }
 
-// TestOldJournal: a gshim takes up the journal of one whose keys had no task.
+// TestOldJournal: a gshim reads a journal whose keys have no task.
 func TestOldJournal(t *testing.T) {
 	b := []byte(journalMagic1)
 	e := encoder{}
