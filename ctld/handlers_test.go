@@ -6,7 +6,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// Each request of a user that the leader answers has a handler, which answers in parts where its row says so.
+// Each user request that the leader answers has a handler, which streams its answer if its row says so.
 func TestEveryRequestHasAHandler(t *testing.T) {
 	for kind := proto.KindPing; kind < proto.KindForward; kind++ {
 		row := proto.RequestOf(kind)

@@ -7,8 +7,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// TestViewHasWhatWasApplied: a View that is taken after an entry was applied has it, even if others take Views at the
-// same moment.
+// TestViewHasWhatWasApplied: a View taken after an entry was applied contains it, even if others take Views at the same
+// moment.
 func TestViewHasWhatWasApplied(t *testing.T) {
 	m := newMachine()
 	stop := make(chan struct{})

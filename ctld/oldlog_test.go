@@ -15,8 +15,8 @@ import (
 )
 
 // TestLogIsReadForever: a controller starts on the raft log of an earlier version, with all its facts. v1/raft.db.gz is
-// of a gctld of commit 4b95a0e that was killed with jobs in every state; it is never rewritten. The text beside it is
-// what a person has looked at.
+// of a gctld of commit 4b95a0e that was killed with jobs in every state; it is never rewritten. A person has checked
+// the text beside it.
 func TestLogIsReadForever(t *testing.T) {
 	dir := t.TempDir()
 	old := golden.Unpack(t, "testdata/v1/raft.db.gz")

@@ -20,7 +20,7 @@ func codeOf(err error) proto.Code {
 	return 0
 }
 
-// The store's errors for a command, and the answers to requests that may and may not be repeated.
+// The answers for each of the store's errors, to requests that may be repeated and to others.
 func TestOutcomeOfCommands(t *testing.T) {
 	for _, c := range []struct {
 		err           error

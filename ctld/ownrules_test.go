@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Shown priorities are in the order of the scores, within the band of their class, and between the priorities that are
-// set by hand.
+// The shown priorities have the order of the scores, stay in the band of their class, and lie between the priorities
+// that were set by hand.
 func TestShownScores(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	last := uint32(0)

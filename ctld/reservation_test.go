@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Groups come from the controller's host.
+// Groups of reservations are those of the controller's host.
 func TestGroupID(t *testing.T) {
 	if _, err := groupID("no-such-group"); err == nil || !strings.Contains(err.Error(), "no such group") {
 		t.Errorf("an unknown group: %v", err)

@@ -120,8 +120,8 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d records acknowledged through %d kills, %d on disk", acked, rounds, seq)
 }
 
-// TestDiskFull fills a small file system. Nothing is acknowledged, reading goes on, the log says it once, and
-// everything works again when there is room.
+// TestDiskFull fills a small file system. Nothing is acknowledged, queries work, the log has one line, and everything
+// works again when there is space.
 func TestDiskFull(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to mount a small file system")
@@ -193,7 +193,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestBrokenDisk: when the file fails in any other way than for lack of space, gdbd ends and says so.
+// TestBrokenDisk: if a write fails for another reason than a full disk, gdbd ends with an error.
 func TestBrokenDisk(t *testing.T) {
 	var log lockedBuffer
 	d := startDaemon(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -103,7 +103,7 @@ func TestOddTimes(t *testing.T) {
 	wantNames(t, d, &proto.AcctRequest{}, "1.1:CD 2.1:CD 3.1:CD 4.1:CD 5.1:R")
 }
 
-// TestInstances: a cluster that starts over numbers records and jobs from 1, and old records stay unchanged.
+// TestInstances: a cluster that starts over numbers its records and jobs from 1 again; old records stay unchanged.
 func TestInstances(t *testing.T) {
 	d, _ := openTest(t, t.TempDir())
 	put := func(cluster string, instance, want uint64, records ...*model.Record) {

@@ -13,8 +13,8 @@ import (
 )
 
 // TestFileIsReadForever: gdbd opens the file of an earlier version, finds every record and step in it, and writes on.
-// v1/acct.db.gz is of a gdbd of commit 4b95a0e that was killed; it is never rewritten. The text beside it is what a
-// person has looked at.
+// v1/acct.db.gz is of a gdbd of commit 4b95a0e that was killed; it is never rewritten. A person has checked the text
+// beside it.
 func TestFileIsReadForever(t *testing.T) {
 	dir := t.TempDir()
 	old := golden.Unpack(t, "testdata/v1/acct.db.gz")

@@ -167,7 +167,7 @@ func TestQueryStops(t *testing.T) {
 	}
 }
 
-// TestSlowReadersHoldNothing: while slow readers take their answers no transaction is open, and writing and other
+// TestSlowReadersHoldNothing: while clients read their answers slowly, no transaction is open, and writes and other
 // queries go on.
 func TestSlowReadersHoldNothing(t *testing.T) {
 	d, _ := openTest(t, t.TempDir())

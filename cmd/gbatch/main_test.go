@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"gbatch": main}) }
 
-// TestScripts runs the sessions in testdata: what people type and what they see, of the words that need no cluster.
+// TestScripts runs the sessions in testdata: subcommands that need no cluster, and their output.
 //
 //	go test ./cmd/gbatch -run TestScripts/sim -rewrite    puts what was printed into the sessions' cmp files
 func TestScripts(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSimInterrupted: Ctrl-C is said in words.
+// TestSimInterrupted: after Ctrl-C the error says that the simulation was interrupted.
 func TestSimInterrupted(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()

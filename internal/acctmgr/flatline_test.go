@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A line is taken apart as by the expression that says what it is.
+// The parser splits lines as the regular expression of their syntax does.
 func TestFlatLine(t *testing.T) {
 	want := regexp.MustCompile(`^(#?[A-Za-z]+)[ \t]*-[ \t]*('[^']*'|"[^"]*"|[^:]*)(?::(.*))?$`)
 	r := rand.New(rand.NewPCG(1, 2))

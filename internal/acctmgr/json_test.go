@@ -7,7 +7,7 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-// TestJSONFields: what programs can rely on in the objects of --json. A line that goes or changes breaks them.
+// TestJSONFields: the members of --json that programs can rely on. A removed or changed line breaks programs.
 func TestJSONFields(t *testing.T) {
 	text := slurmjson.Described("account", accountJSON()) +
 		slurmjson.Described("user", userJSON()) +

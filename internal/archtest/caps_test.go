@@ -290,7 +290,7 @@ func names(text, file string) bool {
 	return false
 }
 
-// TestNames holds the reader of groups to what documents write.
+// TestNames checks that groups of files are read as documents write them.
 func TestNames(t *testing.T) {
 	text := "Read loop.go, then steps*.go and gpu{env,share}.go; units.go too."
 	for file, want := range map[string]bool{"loop.go": true, "stepsample.go": true, "steplist.go": false,

@@ -41,7 +41,7 @@ func TestWrongTree(t *testing.T) {
 	golden.Compare(t, "testdata/wrong.txt", []byte(strings.Join(tr.check(), "\n")+"\n"))
 }
 
-// TestRulesHang: a rule that names a path nobody can match guards nothing.
+// TestRulesHang: a rule with a path that no import matches is an error.
 func TestRulesHang(t *testing.T) {
 	for _, l := range layers {
 		for _, m := range strings.Fields(l.mayImport) {

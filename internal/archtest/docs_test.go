@@ -12,7 +12,7 @@ import (
 // goFile is a Go file's name in prose, with or without folders before it.
 var goFile = regexp.MustCompile(`[A-Za-z0-9_./-]*[A-Za-z0-9_]\.go\b`)
 
-// TestDocumentsNameFilesThatExist: a file that a document names is there, by that path, beside the document, or by that
+// TestDocumentsNameFilesThatExist: a file that a document names exists: at that path, beside the document, or by that
 // name anywhere below it.
 func TestDocumentsNameFilesThatExist(t *testing.T) {
 	root, err := moduleRoot()

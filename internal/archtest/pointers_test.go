@@ -22,7 +22,7 @@ var (
 var foreign = map[string]bool{"getopt": true, "getrandom": true, "getpwuid": true, "glob": true, "getent": true,
 	"getrlimit": true, "gettid": true}
 
-// TestPointers: every path, page and test that a doc.go, a .md or a manual page names is there.
+// TestPointers: every path, page and test that a doc.go, a .md or a manual page names exists.
 func TestPointers(t *testing.T) {
 	root, err := moduleRoot()
 	if err != nil {

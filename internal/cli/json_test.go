@@ -123,8 +123,8 @@ func jsonFake(t *testing.T) *clitest.Fake {
 	return f
 }
 
-// TestJSONVersions: what each command writes in each version, frozen. Versions differ in their shape, of which there
-// are two, and in the word that names them. A member may be added; none goes, and none changes its type.
+// TestJSONVersions: the JSON of each command in each version, frozen. There are two shapes; versions of one shape
+// differ only in their name. A member may be added, but none is removed, and none changes its type.
 func TestJSONVersions(t *testing.T) {
 	f := jsonFake(t)
 	shapes := map[bool]string{true: "v0.0.39", false: "v0.0.42"}

@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/cli/env"
 )
 
-// TestManualPages: every option that a command's help knows, the refused ones too, is in its manual page.
+// TestManualPages: every option in a command's help, the refused ones too, is in its manual page.
 func TestManualPages(t *testing.T) {
 	option := regexp.MustCompile(`--[A-Za-z][A-Za-z-]*`)
 	for _, c := range commands() {
@@ -62,8 +62,8 @@ func TestManualPages(t *testing.T) {
 	}
 }
 
-// TestManualTags: the line below .TP of an option is the option alone. Wrapping a page once joined it with its
-// text, and man printed the whole sentence as the tag.
+// TestManualTags: the line below .TP of an option has only the option. When a page was wrapped, it was once joined with
+// its text, and man printed the whole sentence as the tag.
 func TestManualTags(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join("..", "..", "man", "*"))
 	if err != nil || len(pages) < 20 {

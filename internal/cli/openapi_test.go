@@ -38,8 +38,8 @@ func openapi(t *testing.T) map[string]map[string]member {
 	return lists
 }
 
-// TestJSONIsSlurms: each member that the commands write is one that Slurm's specification of that version has, with its
-// type, or is known to be another (notSlurms says why).
+// TestJSONIsSlurms: each member that the commands write is in Slurm's specification of that version, with that type, or
+// in notSlurms with a reason.
 func TestJSONIsSlurms(t *testing.T) {
 	f, specs, known := jsonFake(t), openapi(t), notSlurms()
 	met := map[string]bool{}

@@ -9,7 +9,7 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// A change whose outcome is unknown fails, and says where to look.
+// A command whose change has an unknown outcome fails, and says where to look.
 func TestOutcomeUnknown(t *testing.T) {
 	f := clitest.New(t, Main)
 	for _, kind := range []uint16{proto.KindUpdateJob, proto.KindUpdateNode, proto.KindReserve, proto.KindReconfigure,

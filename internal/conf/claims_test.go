@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestNotesPointToWhatIsThere: a note that sends somebody to another key names one that has an effect.
+// TestNotesPointToWhatIsThere: a note that refers to another key names one that has an effect.
 func TestNotesPointToWhatIsThere(t *testing.T) {
 	table := mainSettings()
 	check := func(of, note string) {

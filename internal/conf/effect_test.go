@@ -20,8 +20,8 @@ var elsewhere = map[string]string{
 	"GpuScoreWeights":     "they count with a GpuSelectPolicy that scores",
 }
 
-// TestEffects: a key that is said to count without a restart is a part of what reconfigure replicates; what only a
-// daemon's own file has, counts when the daemon is started.
+// TestEffects: a key that takes effect without a restart is replicated by reconfigure; one that is only in a daemon's
+// own file takes effect when the daemon starts.
 func TestEffects(t *testing.T) {
 	words := []string{"/x/y", "1", "2", "7", "50", "yes", "no", "gpu", "x", "ANY", "ALL", "NONE", "foo*4", "gres/gpu",
 		"preempt/qos", "REQUEUE", "priority/basic", "sched/builtin", "limits", "CR_CPU", "select/linear", "topology/tree",

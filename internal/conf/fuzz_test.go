@@ -8,8 +8,8 @@ import (
 	"testing/fstest"
 )
 
-// FuzzLoad feeds text to all four files at once. The limits hold, nothing
-// panics, and a Config is there exactly where there are no errors.
+// FuzzLoad feeds text to all four files at once. The limits hold, nothing panics, and there is a Config exactly if
+// there are no errors.
 func FuzzLoad(f *testing.F) {
 	for _, dir := range []string{"samples", "ten", "full"} {
 		var parts []string

@@ -58,8 +58,7 @@ func report(c *Config, problems []Problem) []byte {
 	return []byte(strings.ReplaceAll(b.String(), wd+"/", "/.../"))
 }
 
-// TestSamples: the configuration that people bring along loads as it is, with
-// one note per oddity.
+// TestSamples: configurations of Slurm load unchanged, with one note per oddity.
 func TestSamples(t *testing.T) {
 	c, problems := Load("testdata/samples")
 	golden.Compare(t, "testdata/samples.txt", report(c, problems))
@@ -70,7 +69,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestTenErrors: everything that is wrong is reported at once, in all files.
+// TestTenErrors: all errors in all files are reported at once.
 func TestTenErrors(t *testing.T) {
 	c, problems := Load("testdata/ten")
 	golden.Compare(t, "testdata/ten.txt", report(c, problems))

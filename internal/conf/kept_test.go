@@ -2,7 +2,8 @@ package conf
 
 import "testing"
 
-// TestKept: whole cores, from the last one of the last socket on, round the sockets; of a list the cores of its CPUs.
+// TestKept: specialized cores are whole cores, taken from the last core of each socket in turn, the last socket first;
+// for a list of CPUs, their cores.
 func TestKept(t *testing.T) {
 	for _, c := range []struct {
 		cpus, sockets, cores, count int64

@@ -69,7 +69,7 @@ func TestBaseIsQuiet(t *testing.T) {
 	}
 }
 
-// TestProblems: one line too many or too wrong, and the one problem that it makes.
+// TestProblems: one additional or wrong line, and the one problem that it causes.
 func TestProblems(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		// The lexer.
@@ -424,7 +424,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestProblemsAreBounded: a hopeless file doesn't fill the screen.
+// TestProblemsAreBounded: a file full of errors gives a bounded number of problems.
 func TestProblemsAreBounded(t *testing.T) {
 	var b strings.Builder
 	for i := range 10 * MaxProblems {

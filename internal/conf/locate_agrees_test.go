@@ -8,8 +8,7 @@ import (
 	"gbatch/internal/conf/locate"
 )
 
-// FuzzLocateAgrees: the cheap look at one key finds what the whole reading
-// finds, wherever that finds anything.
+// FuzzLocateAgrees: the cheap search for one key finds the value that a full load has, if it has one.
 func FuzzLocateAgrees(f *testing.F) {
 	if DefaultSocketDir != locate.DefaultSocketDir {
 		f.Fatal("the defaults differ")

@@ -327,7 +327,7 @@ func TestEnforce(t *testing.T) {
 	}
 }
 
-// TestModel: what is replicated says the same as the configuration.
+// TestModel: the replicated configuration equals the one in the files.
 func TestModel(t *testing.T) {
 	c := mustLoad(t, `GresTypes=gpu,mps Accounts=a,b DefaultAccount=a AccountingStorageEnforce=associations KillWait=7 MaxJobCount=99
 SchedulerParameters=max_script_size=1234,default_queue_depth=17

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestSchedulerNotes: what gbatch check says of parameters that change nothing here, or only elsewhere; those that act
-// are passed over in silence.
+// TestSchedulerNotes: gbatch check has a note for each parameter without effect, and none for the others.
 func TestSchedulerNotes(t *testing.T) {
 	for params, want := range map[string]string{
 		"bf_continue":               "every pass covers the whole queue at one moment",

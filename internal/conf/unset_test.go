@@ -6,8 +6,8 @@ import (
 	"testing/fstest"
 )
 
-// TestUnset: a file that includes another one replaces some of its settings, without a word about lines that stand
-// twice, and without controllers of the other file.
+// TestUnset: a file that includes another one replaces some of its settings, without a warning of repeated lines, and
+// without the other file's controllers.
 func TestUnset(t *testing.T) {
 	const there = "ClusterName=c\nSlurmctldHost=far(10.0.0.1:7000)\nSlurmctldHost=farther\nStateSaveLocation=/far " +
 		"KillWait=7\nNodeName=n[1-2] CPUs=2 RealMemory=100\nPartitionName=p Nodes=ALL Default=YES\n"

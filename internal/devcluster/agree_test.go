@@ -20,8 +20,7 @@ import (
 // agreeing is how many requests are compared.
 const agreeing = 240
 
-// TestNumbersAgree: what a waiting job asks for is the same for the scheduler, in gqueue, in gcontrol show job and in
-// accounting.
+// TestNumbersAgree: the scheduler, gqueue, gcontrol show job and accounting agree on what a pending job asks for.
 func TestNumbersAgree(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

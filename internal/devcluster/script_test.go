@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(rc)
 }
 
-// TestScripts runs the sessions in testdata/script: what people type and what they see, each against a cluster of its
-// own with real commands as processes. words_test.go says which words there are beside testscript's own.
+// TestScripts runs the sessions in testdata/script: commands and their output, each session with its own cluster and
+// real commands as processes. words_test.go has the words that testscript lacks.
 //
 //	go test ./internal/devcluster -run TestScripts/array
 //	go test ./internal/devcluster -run TestScripts/array -rewrite    puts what was printed into the sessions' cmp files

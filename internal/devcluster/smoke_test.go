@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// TestJob takes one job the whole way: submitted, scheduled, launched, ended, accounted.
+// TestJob follows one job: submitted, scheduled, launched, ended, accounted.
 func TestJob(t *testing.T) {
 	c := devcluster.Start(t, devcluster.Options{Gres: "gpu:a100:4"})
 	cl := c.Client()

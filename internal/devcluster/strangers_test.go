@@ -83,7 +83,7 @@ func TestStrangersOnPorts(t *testing.T) {
 	works(t, c)
 }
 
-// TestGarbageOnSockets sends what no command sends to every local socket: any user of a host can.
+// TestGarbageOnSockets sends garbage to every local socket, as any user of a host can.
 func TestGarbageOnSockets(t *testing.T) {
 	c := devcluster.Start(t, devcluster.Options{Nodes: 1})
 	sockets, err := filepath.Glob(filepath.Join(c.Dir, "run", "*.sock"))
@@ -139,8 +139,8 @@ func everyKind(t *testing.T, path string) {
 	}
 }
 
-// TestDaemonsKeepToTheirRoles: a certificate of the cluster's own opens only what its role needs. A compute node
-// can't act for root, nor for users without a job on it, nor ask what only controllers may.
+// TestDaemonsKeepToTheirRoles: a certificate allows only the requests of its role. A compute node can't act for root or
+// for users without a job on it, and can't send controllers' requests.
 func TestDaemonsKeepToTheirRoles(t *testing.T) {
 	c := devcluster.Start(t, devcluster.Options{Nodes: 1})
 	all := ports(t, c)

@@ -144,8 +144,8 @@ func (s *seat) raw() {
 	}
 }
 
-// TestTerminal: a shell behind grun --pty is one at a terminal: on this host, on another node through its relay, and
-// in a job that runs.
+// TestTerminal: a shell of grun --pty has a terminal: on this host, on another node through its relay, and in a running
+// job.
 func TestTerminal(t *testing.T) {
 	c := devcluster.Start(t, devcluster.Options{Gres: "gpu:a100:2"})
 	shell := []string{"--pty", "bash", "--norc", "--noediting"}
@@ -187,7 +187,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestTerminalEnds: however it ends, the terminal is as it was.
+// TestTerminalEnds: however grun ends, it restores the terminal.
 func TestTerminalEnds(t *testing.T) {
 	c := devcluster.Start(t, devcluster.Options{})
 	shell := []string{"--pty", "bash", "--norc", "--noediting", "-c", "cat; sleep 600"}

@@ -58,7 +58,7 @@ func nodeAlloc(node string, cpus, tasks, gpus int) model.NodeAlloc {
 	return na
 }
 
-// TestEnvironmentIsSlurms checks every variable of real Slurm, and that no others are set, except those of later
+// TestEnvironmentIsSlurms checks every variable of real Slurm, and that no others are set except those of later
 // releases.
 func TestEnvironmentIsSlurms(t *testing.T) {
 	jobs := map[string]*proto.Launch{

@@ -2,7 +2,7 @@ package model
 
 import "testing"
 
-// A name with capitals, as older versions wrote it, means the same account.
+// A name with capitals, from older versions, is the same account.
 func TestAccountsWhateverTheirCase(t *testing.T) {
 	for _, r := range []Reservation{{Accounts: []string{"Team_A"}}, {Accounts: []string{"-Other", "-b"}}} {
 		for _, name := range []string{"team_a", "Team_A"} {

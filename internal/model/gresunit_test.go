@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWithFound: what a node has found fills in only what the configuration leaves out.
+// TestWithFound: detected values only fill in what the configuration omits.
 func TestWithFound(t *testing.T) {
 	near, links, dist := []Bits{UpTo(2), UpTo(4)}, [][]int32{{0, 4}, {4, 0}}, [][]int32{{0, 10}, {10, 0}}
 	two := func() *NodeDef {

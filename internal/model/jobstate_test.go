@@ -9,7 +9,7 @@ import (
 	"gbatch/internal/golden"
 )
 
-// TestStateTable prints the whole table of states and events: "." is an event that means nothing in that state.
+// TestStateTable prints the whole table of states and events: "." is an event without effect in that state.
 func TestStateTable(t *testing.T) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%-14s", "")

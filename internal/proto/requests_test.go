@@ -76,7 +76,7 @@ func TestEveryKindHasARow(t *testing.T) {
 	}
 }
 
-// A kind that nobody has said anything about is the careful one.
+// A kind without a row counts as a change that must not be repeated.
 func TestUnknownKindIsSafe(t *testing.T) {
 	for _, kind := range []uint16{0, 99, 999, 65535} {
 		if row := RequestOf(kind); row.Repeats || row.Effect != Changes || row.Number != uint32(kind) {
@@ -99,7 +99,7 @@ func TestSignalsAreCountedAndEndsAreNot(t *testing.T) {
 	}
 }
 
-// These must not be made twice, whatever else is changed in the table.
+// These kinds must not be repeated, whatever else changes in the table.
 func TestChangesAreNotRepeated(t *testing.T) {
 	for _, kind := range []uint16{KindUpdateJob, KindUpdateNode, KindReserve, KindReconfigure, KindEditAccounts, KindMIG,
 		KindSignal} {

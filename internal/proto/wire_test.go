@@ -25,7 +25,7 @@ func TestWire(t *testing.T) {
 		&WhyRequest{})
 }
 
-// TestStoredRecords: gdbd's chunks are records as they are stored, and are read however little these say.
+// TestStoredRecords: gdbd's chunks have records as they are stored, and records with few fields are read too.
 func TestStoredRecords(t *testing.T) {
 	chunk := &RecordsChunk{}
 	for range ChunkJobs {

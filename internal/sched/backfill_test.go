@@ -167,7 +167,7 @@ func known(c *cluster) (out []state.Report) {
 }
 
 // TestKeptPlannerEqualsFresh: a planner that is kept from pass to pass makes the same plans as a new one, and as one
-// that remembers nothing from one job to the next.
+// that caches nothing between jobs.
 func TestKeptPlannerEqualsFresh(t *testing.T) {
 	seeds := 120
 	if testing.Short() {

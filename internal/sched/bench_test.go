@@ -103,7 +103,7 @@ func BenchmarkEstimate(b *testing.B) {
 	}
 }
 
-// BenchmarkPossible: what a submission costs.
+// BenchmarkPossible: the check of one submission.
 func BenchmarkPossible(b *testing.B) {
 	c := hall(b, 1000)
 	v := c.st.View()

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// GPU memory that nodes have found counts if the configuration doesn't give it, also for a kept planner. Each of
-// several types has its own memory.
+// Detected GPU memory counts if the configuration has none, also for a kept planner. Each of several types has its own
+// memory.
 func TestFoundGPUMemory(t *testing.T) {
 	c := newCluster(t)
 	c.cfg.Params.GPUMemMarginMiB = 2000

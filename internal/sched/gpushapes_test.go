@@ -113,8 +113,8 @@ func setText(set uint64) (text string) {
 	return text
 }
 
-// TestSetsOfRealMachines: which GPUs a job gets on real machines, for every count, on a free machine and on one that is
-// partly in use.
+// TestSetsOfRealMachines: the GPUs that a job gets on real machines, for every count, on a free machine and on a partly
+// used one.
 func TestSetsOfRealMachines(t *testing.T) {
 	want := map[string]struct {
 		free []string            // by count, from 1
@@ -164,8 +164,8 @@ func TestSetsOfRealMachines(t *testing.T) {
 	}
 }
 
-// TestSetsAgainstExhaustion: on every machine, from any set of free GPUs and with any CPUs free, the choice has as many
-// links inside, cuts as few, and has ways as short (up to 8 GPUs) as the best of all sets, and splits no pair
+// TestSetsAgainstExhaustion: on every machine, from any set of free GPUs and with any CPUs free, the chosen set has as
+// many links, cuts as few, and has distances as short (up to 8 GPUs) as the best of all sets, and splits no pair
 // needlessly.
 func TestSetsAgainstExhaustion(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
@@ -209,7 +209,7 @@ func TestSetsAgainstExhaustion(t *testing.T) {
 	}
 }
 
-// TestCoresAreNearTheGPUs: a job's CPUs are on its GPUs' NUMA node as long as some are free there.
+// TestCoresAreNearTheGPUs: a job's CPUs are on its GPUs' NUMA node while enough are free there.
 func TestCoresAreNearTheGPUs(t *testing.T) {
 	for _, x := range machines() {
 		d := x.def()

@@ -111,7 +111,7 @@ func (c *cluster) setLimits(v reflect.Value, w words) {
 	}
 }
 
-// TestDenyOnLimit: a limit that a job breaks by itself is known at submission if its QOS has DenyOnLimit.
+// TestDenyOnLimit: with DenyOnLimit, a job that alone exceeds a limit is refused at submission.
 func TestDenyOnLimit(t *testing.T) {
 	c := newCluster(t)
 	c.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000,

@@ -116,8 +116,8 @@ func given(v *state.View, s *model.Start) error {
 }
 
 // TestSharesAreNeverOverdrawn: random mixes of whole GPUs, shards, mps, parts of GPUs and memory of GPUs come and go
-// under policies of all sorts. The state checks after every step that no GPU is held whole and shared, no share twice;
-// a kept planner gives the plans of a fresh one, and of one that remembers nothing.
+// under policies of all sorts. After every step no GPU is both whole and shared, and no share is given twice; a kept
+// planner makes the plans of a fresh one, and of one that caches nothing.
 func TestSharesAreNeverOverdrawn(t *testing.T) {
 	seeds := 30
 	if testing.Short() {

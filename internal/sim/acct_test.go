@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestAcctDump reads the output of gacct -P and sacct -P: steps, arrays' tasks, types of GPUs, jobs that have not
-// ended.
+// TestAcctDump reads the output of gacct -P and sacct -P: steps, array tasks, types of GPUs, unfinished jobs.
 func TestAcctDump(t *testing.T) {
 	head := "JobID|User|Account|Partition|Submit|Start|End|Timelimit|State|NNodes|AllocCPUS|AllocTRES"
 	row := func(id, start, end, limit, state, nodes, cpus, tres string) string {

@@ -18,7 +18,7 @@ func assoc(account, user string) AcctEdit {
 
 func drop(e AcctEdit) AcctEdit { e.Op++; return e } // a Drop follows its Put
 
-// A batch of edits is folded whole or not at all, and what refuses it is named.
+// A batch of edits is applied whole or not at all, and the answer names the edit that was refused.
 func TestAccountsAllOrNothing(t *testing.T) {
 	s := newSession(t)
 	apply := func(edits ...AcctEdit) Result {

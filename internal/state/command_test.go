@@ -148,8 +148,8 @@ func TestCommandsDecodeForever(t *testing.T) {
 	}
 }
 
-// TestOldCommandsDecode: the bytes of every kind of command that commit 4b95a0e knew have in them what they had then.
-// v2.hex is never rewritten; the text has what isn't zero, so that fields appended since don't show in it.
+// TestOldCommandsDecode: the bytes of every kind of command of commit 4b95a0e decode to the same values as then. v2.hex
+// is never rewritten; the text omits zeros, so that it doesn't show fields that were appended since.
 func TestOldCommandsDecode(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "commands", "v2.hex"))
 	if err != nil {
@@ -269,7 +269,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzApply: whatever decodes can be applied: no panic, and the invariants hold.
+// FuzzApply: every command that decodes can be applied, without a panic, and the invariants hold.
 func FuzzApply(f *testing.F) {
 	for _, b := range samples() {
 		data, err := Encode(sampleAt, b)

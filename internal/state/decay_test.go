@@ -8,7 +8,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// The fixed-point exponential against the floating one.
+// The fixed-point exponential agrees with the floating-point one.
 func TestExp2(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 100_000 {
@@ -25,7 +25,7 @@ func TestExp2(t *testing.T) {
 	}
 }
 
-// Usage fades the same whether it is read, or brought up to date, often or once.
+// Usage decays equally whether it is updated often or once.
 func TestFadeOftenOrOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
@@ -51,7 +51,7 @@ func TestFadeOftenOrOnce(t *testing.T) {
 	}
 }
 
-// The closed form is the integral: many short jobs one after the other count like one that runs on.
+// The closed form is the integral: many short jobs one after the other count like one long job.
 func TestFadeIsTheIntegral(t *testing.T) {
 	f := Fade{HalfMS: 7 * 86400_000}
 	const rate, span = 64_000_000, 10 * 86400_000

@@ -8,7 +8,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// TestDump: what is written is read again, byte for byte, and anything else is refused in words.
+// TestDump: a written file is read again, byte for byte, and any other file is refused with a sentence.
 func TestDump(t *testing.T) {
 	s := New()
 	s.Apply(Command{At: 5000, Body: &SetConfig{Config: &model.Config{Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4}},

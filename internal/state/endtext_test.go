@@ -8,7 +8,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// Every way in which a job can fail leaves a sentence in its record, and the node that failed if there is one.
+// After every kind of failure the job's record has a sentence, and the failed node if there is one.
 func TestEveryEndSaysWhy(t *testing.T) {
 	const one, two = "node n1 cpus=4 gpu=a100:2\nnode n2 cpus=4\npart p nodes=n1,n2\nconfigure\njoin n1 boot=b1\njoin " +
 		"n2 boot=b1\n", "start 1 n1,n2\nstarted 1\n"

@@ -73,7 +73,7 @@ func TestChangesNamesWhatChanged(t *testing.T) {
 	}
 }
 
-// TestJournalForgets: a cursor from too long ago is refused, a late one isn't.
+// TestJournalForgets: a cursor that is too old is refused, a recent one is not.
 func TestJournalForgets(t *testing.T) {
 	j := newJournal()
 	v := &View{}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestSnapshotsRestoreForever: snapshots of earlier versions are restored with all their facts. v1.gz is of commit
-// 4b95a0e and is never rewritten; the text beside it is what a person has looked at.
+// 4b95a0e and is never rewritten; a person has checked the text beside it.
 func TestSnapshotsRestoreForever(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "snapshots", "*.gz"))
 	if err != nil || len(files) == 0 {

@@ -132,8 +132,7 @@ func minutes(tres string, n int64) []model.TRESLimit {
 	return []model.TRESLimit{{TRES: tres, Count: n}}
 }
 
-// A running job ends at the moment at which the minutes of a holder, or its own, run out, and its text names the
-// holder.
+// A running job ends when its minutes, or those of an association or QOS, run out, and its text names whose.
 func TestMinutesRunOut(t *testing.T) {
 	qos := func(q model.QOS) AcctEdit {
 		q.UsageFactor = max(q.UsageFactor, 500_000)
@@ -251,7 +250,7 @@ func TestMinutesFollowChanges(t *testing.T) {
 	s.replicas()
 }
 
-// An empty purse is checked once, not again and again while its jobs are being ended.
+// A limit that is used up is checked once, not again and again while its jobs end.
 func TestEmptyPurseIsQuiet(t *testing.T) {
 	s := purseCluster(t, nil, AcctEdit{Op: PutQOS,
 		QOS: &model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 8)}})

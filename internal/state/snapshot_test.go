@@ -70,7 +70,7 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestRestoreBoundsMemory: a snapshot that claims endless lists costs no more than the bytes that it has.
+// TestRestoreBoundsMemory: a snapshot that claims huge lists needs no more memory than its bytes.
 func TestRestoreBoundsMemory(t *testing.T) {
 	head := &snapHead{Format: snapshotFormat, Config: &model.Config{}, NextID: 1, Nodes: 1 << 60, Jobs: 1 << 60}
 	data, err := wire.Marshal(head)
@@ -90,7 +90,7 @@ func TestRestoreBoundsMemory(t *testing.T) {
 	}
 }
 
-// FuzzRestore: garbage is refused, or is a state that holds all invariants and writes what it read.
+// FuzzRestore: garbage is refused, or restores a state that keeps all invariants and writes the same bytes.
 func FuzzRestore(f *testing.F) {
 	for _, steps := range []int{0, 5, 30, 60} {
 		st := weathered(steps)
@@ -116,8 +116,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// TestRestoreForgetsStrays: what an older version kept of an account that doesn't exist is gone after a restart; where
-// a job still runs, it stays until that has ended.
+// TestRestoreForgetsStrays: usage that an older version kept for an unknown account is dropped at a restart, but not
+// before its last job has ended.
 func TestRestoreForgetsStrays(t *testing.T) {
 	st := New()
 	for name, rate := range map[string]int64{"gone": 0, "runs": 1} {

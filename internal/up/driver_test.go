@@ -13,9 +13,9 @@ import (
 	"gbatch/internal/proto"
 )
 
-// TestDriver: gnoded with NVML's binding, as a process of its own on this machine, and a driver's library made by a C
-// compiler: one GPU that works, one that is divided, one in MIG mode with nothing in it, and one that is lost. Then the
-// first fails under a job.
+// TestDriver: gnoded with NVML's binding runs as a process with a driver library that a C compiler makes: one GPU
+// works, one is divided, one is in MIG mode without instances, and one is lost. Then the first fails while a job uses
+// it.
 func TestDriver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds gnoded with cgo")

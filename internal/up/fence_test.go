@@ -54,8 +54,8 @@ func (l *ledger) disjoint(first, second string) {
 	}
 }
 
-// TestNoJobTwice: gnoded is stopped, or killed and kept dead, for longer than SlurmdTimeout. What ran on its node is
-// dead before the job starts elsewhere.
+// TestNoJobTwice: gnoded is stopped, or killed and not restarted, for longer than SlurmdTimeout. The processes on its
+// node are dead before the job starts elsewhere.
 func TestNoJobTwice(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"stopped": syscall.SIGSTOP, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestNoJobTwice(t *testing.T) {
 }
 
 // TestNoJobTwiceOnDownNode: an operator sets a node DOWN whose daemon is stopped. Its jobs are given up KillWait later
-// where the node is heard; where it isn't, not before its own launcher has ended them.
+// if the node answers; if it doesn't, not before its launcher has ended them.
 func TestNoJobTwiceOnDownNode(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "down")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000})
@@ -120,8 +120,8 @@ func TestNoJobTwiceOnDownNode(t *testing.T) {
 	untilState(t, c, id, model.Cancelled)
 }
 
-// TestControllerAway: a controller that is stopped or dead for longer than SlurmdTimeout gives nobody up, and no job is
-// ended for it: on several nodes, and on the only one.
+// TestControllerAway: a controller that is stopped or dead for longer than SlurmdTimeout gives no node up, and no job
+// ends for it, on one node and on several.
 func TestControllerAway(t *testing.T) {
 	for _, k := range []struct {
 		name  string

@@ -14,8 +14,8 @@ import (
 	"gbatch/noded/cgroup"
 )
 
-// TestDownLeavesNothing: whatever jobs have started, `gbatch down` ends: steps, the commands that run them, processes
-// in sessions of their own, also of a script that has ended, those without an environment, and a prolog.
+// TestDownLeavesNothing: `gbatch down` ends all processes of jobs: steps, the commands that run them, processes in
+// sessions of their own, also of a script that has ended, those without an environment, and a prolog.
 func TestDownLeavesNothing(t *testing.T) {
 	dir, work := filepath.Join(t.TempDir(), "leftover"), t.TempDir()
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 8, MemMiB: 8000})

@@ -9,8 +9,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// TestMoved: a cluster whose directory was moved is not begun anew where it was, and goes on once its configuration is
-// changed.
+// TestMoved: a cluster whose directory was moved does not start empty at the old place, and goes on when its
+// configuration is corrected.
 func TestMoved(t *testing.T) {
 	base := t.TempDir()
 	old, dir := filepath.Join(base, "old"), filepath.Join(base, "new")

@@ -15,8 +15,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// TestNodeDaemonKilledUnder200Jobs: gnoded, a process of its own as in production, is killed again and again while 200
-// jobs are launched, run and are reaped on its node. None is lost, none runs twice, and every exit code is right.
+// TestNodeDaemonKilledUnder200Jobs: gnoded, a process as in production, is killed again and again while 200 jobs are
+// launched, run and are reaped on its node. None is lost, none runs twice, and every exit code is right.
 func TestNodeDaemonKilledUnder200Jobs(t *testing.T) {
 	if os.Getenv("GBATCH_SOAK") == "" {
 		t.Skip("skipped: it takes minutes on a busy machine; `make soak` runs it")

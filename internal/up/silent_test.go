@@ -15,9 +15,9 @@ import (
 )
 
 // TestNodeDaemonStopped: gnoded is stopped by SIGSTOP for longer than SlurmdTimeout, as by a virtual machine's pause,
-// and goes on. Its node is given up and its job runs elsewhere; when it is heard again, what was given up on is killed
-// before the node gets work, an operator's resume has it take jobs, and an order that lay in its socket meanwhile is
-// not done.
+// and continued. Its node is given up and its job runs elsewhere. When it answers again, the jobs that were given up
+// are killed before the node gets work, an operator's resume lets it take jobs, and an order that waited in its socket
+// is ignored.
 func TestNodeDaemonStopped(t *testing.T) {
 	dir, work := filepath.Join(t.TempDir(), "stopped"), t.TempDir()
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000})

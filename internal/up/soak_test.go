@@ -21,8 +21,8 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// TestSoak: real daemons are killed at random while jobs are submitted and run, for as long as $GBATCH_SOAK says
-// (`make soak`). Every number that was given out is accounted exactly once, and nothing runs twice.
+// TestSoak: real daemons are killed at random while jobs are submitted and run, for as long as $GBATCH_SOAK says (`make
+// soak`). Every job number that was printed is accounted exactly once, and no job runs twice.
 func TestSoak(t *testing.T) {
 	limit, err := time.ParseDuration(os.Getenv("GBATCH_SOAK"))
 	if err != nil {

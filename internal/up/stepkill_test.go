@@ -13,8 +13,8 @@ import (
 )
 
 // TestNodeDaemonsKilledUnderStep: the daemons of both nodes of a step, the one that manages it and the other, are
-// killed under it, one after the other and both at once, and started again. Each task runs once and to its end, its
-// output comes whole, and the step's exit code is the greatest of its tasks'.
+// killed while it runs, one after the other and both at once, and started again. Each task runs once and to its end,
+// its output is complete, and the step's exit code is the greatest of its tasks'.
 func TestNodeDaemonsKilledUnderStep(t *testing.T) {
 	dir, work := filepath.Join(t.TempDir(), "steps"), t.TempDir()
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000})

@@ -16,7 +16,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// TestLife is a cluster's life: up, jobs, a daemon killed and started again, down with a job that runs, up again.
+// TestLife: up, jobs, a daemon killed and started again, down while a job runs, up again.
 func TestLife(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "life")
 	o := Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000, GPUs: "a100:2"}
@@ -111,7 +111,7 @@ func TestThreeControllers(t *testing.T) {
 	}
 }
 
-// TestPortInUse: the ports stay the same, and somebody else on one of them is named.
+// TestPortInUse: the ports stay the same, and another program on one of them is named.
 func TestPortInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "port")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, MemMiB: 1000})
@@ -142,7 +142,7 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// TestHalfWritten: a directory that isn't ours, or that is damaged, is left alone.
+// TestHalfWritten: a foreign or damaged directory is not touched.
 func TestHalfWritten(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"not ours":       {"letter.txt": "dear"},
@@ -178,7 +178,7 @@ func TestHalfWritten(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a first up that was cut off anywhere is finished by the next one.
+// TestInterrupted: the next up finishes one that was interrupted anywhere.
 func TestInterrupted(t *testing.T) {
 	for name, prepare := range map[string]func(l layout, b *book) error{
 		"before the book": func(l layout, b *book) error { return os.WriteFile(l.at(tempMark+"1"), []byte("{"), 0o644) },
@@ -244,7 +244,7 @@ func TestLostBook(t *testing.T) {
 	}
 }
 
-// TestRemovedDirectory: somebody has removed DIR under a running cluster.
+// TestRemovedDirectory: DIR is removed while the cluster runs.
 func TestRemovedDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	o := Options{Dir: dir, Nodes: 1, CPUs: 1, MemMiB: 500}
@@ -261,7 +261,7 @@ func TestRemovedDirectory(t *testing.T) {
 	mustUp(t, o)
 }
 
-// TestForeignPID: a process that has got a daemon's old pid is left alone.
+// TestForeignPID: a process that has a daemon's old pid is not touched.
 func TestForeignPID(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "foreign")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, MemMiB: 1000})
@@ -320,7 +320,7 @@ func TestTwoDirs(t *testing.T) {
 	}
 }
 
-// TestConf: with a configuration every node that it defines becomes a virtual one here, whatever it claims.
+// TestConf: every node that a given configuration defines becomes a virtual node on this machine.
 func TestConf(t *testing.T) {
 	file, err := filepath.Abs("../conf/testdata/samples/slurm.conf")
 	if err != nil {
@@ -349,7 +349,7 @@ func TestConf(t *testing.T) {
 	}
 }
 
-// TestStandins: GPUs of virtual nodes are device files, and a job opens those that it was given and no others.
+// TestStandins: GPUs of virtual nodes are device files, and a job can open only its own.
 func TestStandins(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "standins")
 	c, out := mustUp(t, Options{Dir: dir, Nodes: 1, CPUs: 2, MemMiB: 1000, GPUs: "a100:3"})
@@ -377,7 +377,8 @@ func TestStandins(t *testing.T) {
 	}
 }
 
-// TestNodeAdded: a node that the user adds to gbatch.conf gets its daemon at the next up, one that goes is ended.
+// TestNodeAdded: a node that the user adds to gbatch.conf gets its daemon at the next up, and the daemon of a removed
+// node is ended.
 func TestNodeAdded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "grow")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, CPUs: 2, MemMiB: 1000})
@@ -406,7 +407,7 @@ func TestNodeAdded(t *testing.T) {
 	out.has(t, "n2 (gnoded) isn't in", "all 3 daemons run already")
 }
 
-// TestOtherOptions: a cluster that is there is not silently another one.
+// TestOtherOptions: up with other options does not silently change an existing cluster.
 func TestOtherOptions(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "other")
 	o := Options{Dir: dir, Nodes: 1, CPUs: 2, MemMiB: 1000}
@@ -451,7 +452,7 @@ func TestMissingProgram(t *testing.T) {
 	}
 }
 
-// TestDaemonFails: a daemon that can't run is told with the end of its log, and the rest is ended again.
+// TestDaemonFails: up shows the end of the log of a daemon that can't run, and ends the others again.
 func TestDaemonFails(t *testing.T) {
 	bin := t.TempDir()
 	for _, name := range []string{"gctld", "gnoded", "gshim", "gdbd"} {
@@ -478,7 +479,7 @@ func TestDaemonFails(t *testing.T) {
 	mustUp(t, Options{Dir: dir}) // with the right programs it goes on
 }
 
-// TestJSON: the names that scripts use.
+// TestJSON: the member names that scripts use.
 func TestJSON(t *testing.T) {
 	b, err := json.Marshal(Status{Daemons: []Daemon{{}}})
 	if err != nil {
@@ -491,7 +492,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestExamples: what is shipped in etc loads without an error.
+// TestExamples: the configurations in etc load without an error.
 func TestExamples(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"gbatch.conf", "gres.conf", "cgroup.conf", "topology.conf"} {
@@ -533,7 +534,7 @@ func TestStubborn(t *testing.T) {
 	untilState(t, c, id, model.NodeFail)
 }
 
-// TestThisMachine: without --nodes the cluster is this machine with what it has.
+// TestThisMachine: without --nodes the cluster is this machine with its hardware.
 func TestThisMachine(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "here")
 	c, out := mustUp(t, Options{Dir: dir})

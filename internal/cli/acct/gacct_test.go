@@ -19,7 +19,7 @@ func acctFake(t *testing.T) *clitest.Fake {
 	return f
 }
 
-// TestAcctTables: the tables are those of sacct 22.05 for such records.
+// TestAcctTables: the tables are those of sacct 22.05 for equal records.
 func TestAcctTables(t *testing.T) {
 	f := acctFake(t)
 	f.Want(`JobID           JobName  Partition    Account  AllocCPUS      State ExitCode 
@@ -167,7 +167,7 @@ func TestAcctClients(t *testing.T) {
 		strings.Repeat("-", 80)+"\nNONE\n\n", "", 0, "sacct", "-B", "-j", "13,15")
 }
 
-// TestAcctWindow: which time is asked for.
+// TestAcctWindow: the time window that each command line asks for.
 func TestAcctWindow(t *testing.T) {
 	f := acctFake(t)
 	now := time.Now()

@@ -25,7 +25,7 @@ func TestTableIsSound(t *testing.T) {
 	}
 }
 
-// What clients of Slurm really send to sbatch (CLI.md section 2).
+// The command lines that clients of Slurm give to sbatch (CLI.md section 2).
 func TestSbatchShapes(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -161,7 +161,7 @@ func TestQueryShapes(t *testing.T) {
 	}
 }
 
-// The first lines are what the real sbatch 22.05 prints, word for word, where it has the option.
+// The first line of each error is that of sbatch 22.05, word for word, if it has the option.
 func TestComplaints(t *testing.T) {
 	const try = "\nTry \"sbatch --help\" for more information"
 	for _, c := range []struct{ args, want string }{

@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// Exporters read the text with regular expressions, so it has sdiag's lines in sdiag's order.
+// gdiag prints sdiag's lines in sdiag's order, because exporters read them with regular expressions.
 func TestDiag(t *testing.T) {
 	f := clitest.New(t, Gdiag)
 	f.Diag = clitest.DemoDiag()

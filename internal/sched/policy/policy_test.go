@@ -124,7 +124,7 @@ func (c *cluster) wantOrder(why string, want ...model.JobID) {
 	}
 }
 
-// TestOrder: short before long, small before large, and waiting counts in proportion.
+// TestOrder: short jobs go before long ones, small before large, and waiting time counts in proportion.
 func TestOrder(t *testing.T) {
 	c := newCluster(t, 64, Default())
 	long, large, short := c.submit(1, 8, 7200), c.submit(2, 32, 3600), c.submit(3, 8, 3600)
@@ -190,8 +190,8 @@ func TestPlannedTime(t *testing.T) {
 	c.p = was
 }
 
-// TestNoLimit: jobs without a limit are planned by their users' history; a running one is planned anew each time it
-// outlives its plan.
+// TestNoLimit: jobs without a limit are planned by their users' history; a running one gets a new planned time each
+// time it outlives the last.
 func TestNoLimit(t *testing.T) {
 	c := newCluster(t, 64, Default())
 	for range 8 {
@@ -330,8 +330,8 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// TestNobody: jobs without a user are planned by other jobs of their size and limit, and users' histories stay as they
-// are.
+// TestNobody: the planned time of jobs without a user comes from other jobs of their size and limit; users' histories
+// don't change.
 func TestNobody(t *testing.T) {
 	c := newCluster(t, 64, Default())
 	run := func(cpus int32, limitS, ranS int64) {
@@ -448,8 +448,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestRebuilt: a policy that begins with a view and one that has followed all changes have the same counts; jobs that
-// are gone leave nothing behind.
+// TestRebuilt: a policy that starts from a view and one that has followed all changes have the same counts; forgotten
+// jobs leave nothing behind.
 func TestRebuilt(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
