@@ -21,7 +21,8 @@ type world struct {
 func newWorld(t *testing.T, p model.Priority, parts ...*model.Partition) *world {
 	t.Helper()
 	p.Multifactor = true
-	cfg := &model.Config{Cluster: "c", Params: model.Params{Priority: p}}
+	cfg := &model.Config{Cluster: "c", Params: model.Params{Priority: p},
+		Licenses: []model.LicenseCount{{Name: "matlab", Count: 4}, {Name: "ansys", Count: 2}}}
 	var names []string
 	for i := range 10 {
 		n := fmt.Sprintf("n%d", i)
@@ -183,6 +184,14 @@ func TestRunningJobsCount(t *testing.T) {
 }
 
 func TestFactors(t *testing.T) {
+	license := []model.TRESWeight{{TRES: "license/matlab", Micros: 1000e6, Per: 1}}
+	licensed := func(name string, n int64, either bool) *model.Needs {
+		list := []model.LicenseCount{{Name: name, Count: n}}
+		if either {
+			list = append(list, model.LicenseCount{Name: "ansys", Count: 1})
+		}
+		return &model.Needs{Licenses: list, AnyLicense: either}
+	}
 	two := []*model.Partition{{Name: "p", PriorityJobFactor: 10}, {Name: "q", PriorityJobFactor: 40, MaxTimeS: 3600}}
 	type given = model.Priority
 	for _, c := range []struct {
@@ -222,6 +231,16 @@ func TestFactors(t *testing.T) {
 		{"NO_NORMAL_TRES", given{WeightTRES: []model.TRESWeight{{TRES: "mem", Micros: 2e6, Per: 1024}},
 			Flags: model.PrioNoNormalTRES},
 			func(s *model.Spec) { s.MemPerNode = 10240 }, "p", 0, 20},
+		{"TRES: a license, of those of the cluster", given{WeightTRES: license},
+			func(s *model.Spec) { s.More = licensed("matlab", 3, false) }, "p", 0, 750},
+		{"TRES: another license", given{WeightTRES: license},
+			func(s *model.Spec) { s.More = licensed("ansys", 1, false) }, "p", 0, 1},
+		{"TRES: one of two licenses may do", given{WeightTRES: license},
+			func(s *model.Spec) { s.More = licensed("matlab", 3, true) }, "p", 0, 1},
+		{"NO_NORMAL_TRES: a license", given{WeightTRES: license, Flags: model.PrioNoNormalTRES},
+			func(s *model.Spec) { s.More = licensed("matlab", 3, false) }, "p", 0, 3000},
+		{"TRES: billing of the partition", given{WeightTRES: []model.TRESWeight{{TRES: "billing", Micros: 1000e6, Per: 1}}},
+			func(s *model.Spec) { s.Tasks = 25 }, "p", 0, 250},
 		{"nice", given{WeightQOS: 1000}, func(s *model.Spec) { s.Nice = 100 }, "p", 0, 400},
 		{"nice never holds", given{WeightQOS: 1000}, func(s *model.Spec) { s.Nice = 10000 }, "p", 0, 1},
 		{"set by hand", given{WeightQOS: 1000}, func(s *model.Spec) { s.PrioReq = 7 }, "p", 0, 1000},

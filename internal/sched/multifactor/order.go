@@ -2,7 +2,6 @@ package multifactor
 
 import (
 	"slices"
-	"strings"
 
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
@@ -47,7 +46,7 @@ type totals struct {
 }
 
 // kind is the name of a TRES, parsed.
-type kind struct{ tres, gres, typ string }
+type kind struct{ tres, gres, typ, license string }
 
 type floorKey struct {
 	job  model.JobID
@@ -133,9 +132,8 @@ func totalsOf(cfg *model.Config) *totals {
 	}
 	for i := range weights {
 		k := kind{tres: weights[i].TRES}
-		if name, is := strings.CutPrefix(k.tres, "gres/"); is {
-			k.gres, k.typ, _ = strings.Cut(name, ":")
-		}
+		k.gres, k.typ, _ = model.TRESGres(k.tres)
+		k.license, _ = model.TRESLicense(k.tres)
 		t.kinds = append(t.kinds, k)
 	}
 	for _, p := range cfg.Partitions {
@@ -145,6 +143,11 @@ func totalsOf(cfg *model.Config) *totals {
 				have = model.AddNodeTRES(have, d)
 			}
 		}
+		for _, l := range cfg.Licenses { // every partition's jobs may take them
+			have = model.AddTRES(have, model.LicenseTRES(l.Name), l.Count)
+		}
+		rules := ask.RulesOf(p, &cfg.Params)
+		have = model.AddTRES(have, "billing", ask.Bill(have, &rules))
 		counts := make([]float64, len(weights))
 		for i := range weights {
 			counts[i] = float64(model.CountTRES(have, weights[i].TRES))
@@ -431,7 +434,7 @@ func amount(j *model.Job, need *needs, rules *model.AskRules, k *kind) float64 {
 		if k.tres == "billing" {
 			return float64(j.Run.Billing())
 		}
-		return float64(model.CountTRES(j.Run.Alloc.TRES(), k.tres))
+		return float64(model.CountTRES(j.Run.TRES(), k.tres))
 	}
 	switch k.tres {
 	case "cpu":
@@ -443,6 +446,13 @@ func amount(j *model.Job, need *needs, rules *model.AskRules, k *kind) float64 {
 	case "billing":
 		all, _ := need.asked.Least()
 		return float64(ask.Bill(all, rules))
+	}
+	if k.license != "" {
+		for _, l := range need.asked.Certain() {
+			if l.Name == k.license {
+				return float64(l.Count)
+			}
+		}
 	}
 	if k.gres == "" {
 		return 0
