@@ -155,13 +155,13 @@ func (r *run) needOptions() []getopt.Option {
 			Help: "generic resources on each node, or none (default: all of the job's)",
 			Set:  r.gres("", model.PerNode)},
 		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: groupNeeds, Help: "GPUs for the whole step",
-			Set: r.gres("gpu", model.PerJob)},
+			Set: r.gres(model.GPUName, model.PerJob)},
 		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: groupNeeds, Help: "GPUs on each node",
-			Set: r.gres("gpu", model.PerNode)},
+			Set: r.gres(model.GPUName, model.PerNode)},
 		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: groupNeeds, Env: "SLURM_GPUS_PER_TASK",
 			Help: "GPUs for each task; the task sees only these (--gpu-bind=per_task:n)", Set: func(v string) error {
 				r.gpusPer = true
-				return r.gres("gpu", model.PerTask)(v)
+				return r.gres(model.GPUName, model.PerTask)(v)
 			}},
 		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: groupNeeds, Env: "SLURM_TRES_PER_TASK",
 			Help: "resources for each task: cpu=N and gres/NAME[:TYPE]=N, separated by commas",
