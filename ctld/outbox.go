@@ -7,6 +7,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 	"gbatch/internal/state"
 )
 
@@ -65,11 +66,14 @@ func (c *Controller) shipOn(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = m.Close() }() // the failed call has returned its error
-	sent := uint64(0)
+	sent, err := c.standOf(ctx, m)
+	if err != nil {
+		return err
+	}
 	for {
 		changed := c.machine.Changed()
 		v := c.machine.View()
-		put := &proto.Put{Cluster: v.Config().Cluster, Instance: v.Instance()}
+		put := &proto.Put{Cluster: v.Config().Cluster, Instance: v.Instance(), Eras: v.Eras()}
 		v.Outbox(sent, func(seq uint64, j *model.Job, step *model.Step) bool {
 			if step != nil {
 				put.Records = append(put.Records, stepRecord(v.Config(), seq, j, step))
@@ -90,16 +94,8 @@ func (c *Controller) shipOn(ctx context.Context) error {
 			}
 			continue
 		}
-		body, err := proto.Encode(put)
+		reply, err := putRecords(ctx, m, put)
 		if err != nil {
-			return err
-		}
-		f, err := m.Call(ctx, proto.KindPut, body)
-		if err != nil {
-			return err
-		}
-		var reply proto.PutReply
-		if err := proto.Decode(f.Body, &reply); err != nil {
 			return err
 		}
 		last := put.Records[len(put.Records)-1].Seq
@@ -111,6 +107,42 @@ func (c *Controller) shipOn(ctx context.Context) error {
 		sent = last
 		if _, err := c.propose(ctx, &state.Trim{Seq: last}); err != nil {
 			return err
+		}
+	}
+}
+
+func putRecords(ctx context.Context, m *rpc.Mux, put *proto.Put) (reply proto.PutReply, err error) {
+	body, err := proto.Encode(put)
+	if err != nil {
+		return reply, err
+	}
+	f, err := m.Call(ctx, proto.KindPut, body)
+	if err != nil {
+		return reply, err
+	}
+	return reply, proto.Decode(f.Body, &reply)
+}
+
+// standOf asks gdbd for the number of the last record that it has. If it has records that these controllers have not
+// made yet, their state is an old copy: an era begins, so that gdbd takes what follows for what it is, and numbers of
+// jobs that it knows are not given again.
+func (c *Controller) standOf(ctx context.Context, m *rpc.Mux) (uint64, error) {
+	for {
+		v := c.machine.View()
+		reply, err := putRecords(ctx, m, &proto.Put{Cluster: v.Config().Cluster, Instance: v.Instance(), Eras: v.Eras()})
+		if err != nil {
+			return 0, err
+		}
+		v = c.machine.View()
+		if reply.Seq < v.NextRecord() {
+			return reply.Seq, nil
+		}
+		c.log.Error("gdbd has records that are newer than the controllers' state: it was put back to an older one; a new era"+
+			" begins, jobs that were submitted since are unknown", "records", reply.Seq, "ours", v.NextRecord()-1,
+			"last job on record", reply.LastJob)
+		number := uint64(c.now().Seconds())
+		if _, err := c.propose(ctx, &state.NewEra{Number: number, NextJob: reply.LastJob + 1}); err != nil {
+			return 0, err
 		}
 	}
 }

@@ -25,7 +25,7 @@ import (
 // in that month, so that forgetting a month is one DeleteBucket. A record is in exactly one shelf.
 //
 //	meta/format                       formatName
-//	series/<cluster>\x00<instance(8)> number(2) last applied Seq(8)
+//	series/<cluster>\x00<instance(8)> number(2) last applied Seq(8), era(8) if not the first
 //	live/{rec,end,user,array}         end stays empty
 //	done/<month>/{rec,end,user,array}
 //	steps/<month>                     of steps that ended in it (see steps.go)

@@ -41,6 +41,7 @@ const (
 // pending is a batch that waits to be written.
 type pending struct {
 	series  string // cluster and instance, as the key of the series bucket
+	eras    []model.Era
 	records []entry
 	done    chan putResult
 }
@@ -98,7 +99,8 @@ func newPending(p *proto.Put) (*pending, error) {
 		return nil, badRequest("%d accounting records at once; at most %d", len(p.Records), maxPutRecords)
 	}
 	b := &pending{
-		series:  string(binary.BigEndian.AppendUint64(append([]byte(p.Cluster), 0), p.Instance)),
+		series:  seriesKey(p),
+		eras:    p.Eras,
 		records: make([]entry, 0, len(p.Records)),
 		done:    make(chan putResult, 1), // so the writer never waits for a caller that is gone
 	}
@@ -134,6 +136,31 @@ func newPending(p *proto.Put) (*pending, error) {
 		b.records = append(b.records, e)
 	}
 	return b, nil
+}
+
+// seriesKey gives the key of a series in its bucket.
+func seriesKey(p *proto.Put) string {
+	return string(binary.BigEndian.AppendUint64(append([]byte(p.Cluster), 0), p.Instance))
+}
+
+// position answers a Put without records: how far its instance is on record.
+func (d *db) position(ctx context.Context, p *proto.Put) (reply proto.PutReply, err error) {
+	if reply.Seq, err = d.put(ctx, p); err != nil {
+		return reply, err
+	}
+	err = d.view(func(tx *bolt.Tx) error {
+		s, ok := knownSeries(tx.Bucket(keySeries), seriesKey(p))
+		if !ok {
+			return nil
+		}
+		for _, shelf := range openShelves(tx).all {
+			if shelf.rec != nil {
+				reply.LastJob = max(reply.LastJob, jobSpan(shelf.rec, s.number)[1])
+			}
+		}
+		return nil
+	})
+	return reply, err
 }
 
 // run is the writer. It ends with ctx, after writing the waiting batches, or with an error if the file can no longer be
@@ -190,14 +217,14 @@ func (d *db) gather(first *pending) []*pending {
 
 // commit writes a group of batches and answers them.
 func (w *writer) commit(group []*pending) error {
-	seqs := make([]uint64, len(group))
-	err := w.change(func() error { return w.write(group, seqs) })
+	results := make([]putResult, len(group))
+	err := w.change(func() error { return w.write(group, results) })
 	for i, b := range group {
 		if err != nil {
 			b.done <- putResult{err: firstLine(err)}
 			continue
 		}
-		b.done <- putResult{seq: seqs[i]}
+		b.done <- results[i]
 	}
 	if errors.Is(err, errFull) {
 		return nil
@@ -258,8 +285,9 @@ func firstLine(err error) error {
 	return err
 }
 
-// write applies a group in one transaction and fills in the acknowledged sequences.
-func (d *db) write(group []*pending, seqs []uint64) error {
+// write applies a group in one transaction and fills in the acknowledged sequences. A batch that is refused changes
+// nothing.
+func (d *db) write(group []*pending, results []putResult) error {
 	tx, err := d.bolt.Begin(true)
 	if err != nil {
 		return err
@@ -276,6 +304,10 @@ func (d *db) write(group []*pending, seqs []uint64) error {
 				return err
 			}
 		}
+		if err := s.enter(b.eras); err != nil {
+			results[i].err = err
+			continue
+		}
 		for k := range b.records {
 			e := &b.records[k]
 			if e.seq <= s.seq {
@@ -290,7 +322,7 @@ func (d *db) write(group []*pending, seqs []uint64) error {
 			latest[e.ref] = e
 		}
 		last[b.series] = s
-		seqs[i] = s.seq
+		results[i].seq = s.seq
 	}
 	if !dirty {
 		return nil // all records are already stored
@@ -309,21 +341,60 @@ func (d *db) write(group []*pending, seqs []uint64) error {
 	return tx.Commit()
 }
 
-// series is one numbering of records and its last sequence number.
+// series is one history of a cluster: the era and the last sequence number that are on record.
 type series struct {
 	number uint16
 	seq    uint64
+	era    uint64
 }
 
+// append gives a series' bytes. An era is written only if it is not the first: an older gdbd reads those.
 func (s series) append(b []byte) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(b, s.number), s.seq)
+	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(b, s.number), s.seq)
+	if s.era == 0 {
+		return b
+	}
+	return binary.BigEndian.AppendUint64(b, s.era)
+}
+
+// enter takes a series to the last of its eras. What the eras in between and their predecessors have in common with what
+// is on record ends where the first of them began; the numbers from there on are of other records.
+func (s *series) enter(eras []model.Era) error {
+	last := uint64(0)
+	if n := len(eras); n > 0 {
+		last = eras[n-1].Number
+	}
+	if last < s.era {
+		return badRequest("accounting records of a controller that is older than a restored snapshot (era %d, gdbd has records"+
+			" of era %d); end the gctld that sends them and let it join the others with an empty directory", last, s.era)
+	}
+	for _, e := range eras {
+		if e.Number > s.era {
+			s.seq = min(s.seq, max(e.From, 1)-1)
+		}
+	}
+	s.era = last
+	return nil
+}
+
+// knownSeries reads a series.
+func knownSeries(known *bolt.Bucket, name string) (s series, ok bool) {
+	v := known.Get([]byte(name))
+	if len(v) < 10 {
+		return series{}, false
+	}
+	s.number, s.seq = binary.BigEndian.Uint16(v), binary.BigEndian.Uint64(v[2:])
+	if len(v) >= 18 {
+		s.era = binary.BigEndian.Uint64(v[10:])
+	}
+	return s, true
 }
 
 // openSeries finds a series or adds it with the next number. Numbers grow, so a cluster's later history sorts after its
 // earlier one.
 func openSeries(known *bolt.Bucket, name string) (series, error) {
-	if v := known.Get([]byte(name)); len(v) == 10 {
-		return series{binary.BigEndian.Uint16(v), binary.BigEndian.Uint64(v[2:])}, nil
+	if s, ok := knownSeries(known, name); ok {
+		return s, nil
 	}
 	n, err := known.NextSequence()
 	if err != nil {

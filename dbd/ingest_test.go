@@ -125,6 +125,45 @@ func TestInstances(t *testing.T) {
 	wantNames(t, d, &proto.AcctRequest{Duplicates: true}, "1.1:CD 1.1:F 1.1:PD 2.1:F")
 }
 
+// TestEras: when the controllers go on from an older state, what they number anew is neither ignored nor doubled, and
+// what gdbd has of before is not asked for again.
+func TestEras(t *testing.T) {
+	d, _ := openTest(t, t.TempDir())
+	put := func(want uint64, eras []model.Era, records ...*model.Record) {
+		t.Helper()
+		seq, err := d.put(t.Context(), &proto.Put{Cluster: "c", Instance: 1, Eras: eras, Records: records})
+		if err != nil || seq != want {
+			t.Fatalf("%d, %v; want %d", seq, err, want)
+		}
+	}
+	put(9, nil, rec(5, 1), rec(8, 2, running), rec(9, 70, failed))
+
+	// The snapshot was made at 6: job 2 starts anew, as another attempt.
+	second := []model.Era{{Number: 50, From: 7}}
+	put(6, second)
+	put(9, nil) // nothing has come yet
+	put(8, second, rec(5, 1, failed), rec(7, 2, waiting, attempt(1000)), rec(8, 71))
+	put(8, second, rec(7, 2, waiting, attempt(1000)), rec(8, 71))
+	wantNames(t, d, &proto.AcctRequest{Duplicates: true}, "1.1:CD 2.1:R 2.1000:PD 70.1:F 71.1:CD")
+
+	// What of the first era is still on its way, or comes from a controller that was not restored, is refused.
+	_, err := d.put(t.Context(), &proto.Put{Cluster: "c", Instance: 1, Records: []*model.Record{rec(10, 9)}})
+	var bad *BadRequestError
+	if !errors.As(err, &bad) || !strings.Contains(bad.Text, "older than a restored snapshot") {
+		t.Errorf("a record of the former era: %v", err)
+	}
+
+	// gdbd has seen the era before the last one not at all: it is sent all that it may lack.
+	third := []model.Era{{Number: 50, From: 7}, {Number: 60, From: 4}, {Number: 90, From: 12}}
+	put(3, third)
+	put(12, third, rec(4, 1), rec(12, 80))
+	wantNames(t, d, &proto.AcctRequest{Duplicates: true}, "1.1:CD 2.1:R 2.1000:PD 70.1:F 71.1:CD 80.1:CD")
+	reply, err := d.position(t.Context(), &proto.Put{Cluster: "c", Instance: 1, Eras: third})
+	if err != nil || reply.Seq != 12 || reply.LastJob != 80 {
+		t.Errorf("gdbd says that it stands at %+v, %v", reply, err)
+	}
+}
+
 func TestPutRefusals(t *testing.T) {
 	d, _ := openTest(t, t.TempDir())
 	many := make([]*model.Record, maxPutRecords+1)

@@ -46,11 +46,17 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 			return badRequest("accounting records that can't be read: %v", err)
 		}
 		r.Body = nil // release it: it can be large, and the records don't refer to it
-		seq, err := d.db.put(ctx, &p)
+		var reply proto.PutReply
+		var err error
+		if len(p.Records) == 0 {
+			reply, err = d.db.position(ctx, &p)
+		} else {
+			reply.Seq, err = d.db.put(ctx, &p)
+		}
 		if err != nil {
 			return err
 		}
-		body, err := proto.Encode(&proto.PutReply{Seq: seq})
+		body, err := proto.Encode(&reply)
 		if err != nil {
 			return err
 		}

@@ -119,6 +119,21 @@ func (x *Record) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Asked)
 }
 
+// Era is a part of a history: it begins when the controllers go on from an older state than gdbd has seen, because a
+// snapshot was restored. From then on record numbers may mean other records than before.
+type Era struct {
+	Number uint64 // grows from era to era; the first era of a history is 0 and is not listed
+	From   uint64 // the first record number of the era: smaller ones mean what they meant before
+}
+
+func (x *Era) Wire(c *wire.C) {
+	wire.Int(c, &x.Number)
+	wire.Int(c, &x.From)
+}
+
+// MaxEras bounds the eras that a history remembers.
+const MaxEras = 64
+
 // ElapsedS gives how long an ended job had its resources without being suspended, seconds.
 func (r *Record) ElapsedS() int64 {
 	if r.Start == 0 || r.End == 0 {

@@ -49,21 +49,26 @@ type Put struct {
 	// jobs from 1, and gdbd must not take them for old ones. It is chosen when the replicated state is created and kept
 	// with it; 0 is a valid instance.
 	Instance uint64
+
+	Eras []model.Era // of the instance after its first, oldest first
 }
 
 func (x *Put) Wire(c *wire.C) {
 	wire.Text(c, &x.Cluster, model.MaxName)
 	wire.Ptrs(c, &x.Records, model.MaxMany)
 	wire.Int(c, &x.Instance)
+	wire.List(c, &x.Eras, model.MaxFew)
 }
 
 // PutReply acknowledges every record of the instance up to Seq: they are on disk.
 type PutReply struct {
-	Seq uint64
+	Seq     uint64
+	LastJob model.JobID // in the answer to a Put without records: the instance's highest job number on record
 }
 
 func (x *PutReply) Wire(c *wire.C) {
 	wire.Int(c, &x.Seq)
+	wire.Int(c, &x.LastJob)
 }
 
 // WitnessReply says whether a daemon hears a controller that leads, at this moment and not as it remembers.

@@ -30,6 +30,7 @@ const (
 	KindNodeHealth
 	KindMailed
 	KindOnce
+	KindNewEra
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -310,6 +311,18 @@ func (x *Trim) Wire(c *wire.C) {
 	wire.Int(c, &x.Seq)
 }
 
+// NewEra says that the facts are older than what nodes and gdbd have seen: a snapshot was restored. Numbers given since
+// are not given again, and gdbd takes the records that follow as new ones.
+type NewEra struct {
+	Number  uint64      // of the era; if it is not above the last one, the next one is taken
+	NextJob model.JobID // the next submission gets at least this number
+}
+
+func (x *NewEra) Wire(c *wire.C) {
+	wire.Int(c, &x.Number)
+	wire.Int(c, &x.NextJob)
+}
+
 // Tick applies the effects of time: time limits, begin times, the age at which finished jobs are forgotten.
 type Tick struct {
 	Limit int32 // most jobs of each kind
@@ -331,6 +344,7 @@ func (*NodeEdit) kind() Kind   { return KindNodeEdit }
 func (*SetConfig) kind() Kind  { return KindConfig }
 func (*Trim) kind() Kind       { return KindTrim }
 func (*Tick) kind() Kind       { return KindTick }
+func (*NewEra) kind() Kind     { return KindNewEra }
 func (*Accounts) kind() Kind   { return KindAccounts }
 
 func newBody(k Kind) Body {
@@ -371,6 +385,8 @@ func newBody(k Kind) Body {
 		return new(Mailed)
 	case KindOnce:
 		return new(Once)
+	case KindNewEra:
+		return new(NewEra)
 	}
 	return nil
 }

@@ -112,6 +112,7 @@ func later() []Body {
 		&Once{Key: "rs:0123456789abcdef", Step: OnceMake,
 			Parts: [][]byte{[]byte("\x11\xcf\x00\x00\x01\x8b\xcf\xe5\x68\x00\x91\x07")}, Reply: []byte("reply"),
 			Spots: []int32{3}},
+		&NewEra{Number: 1_700_000_000, NextJob: 5000},
 	}
 }
 

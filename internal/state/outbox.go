@@ -1,6 +1,10 @@
 package state
 
-import "gbatch/internal/model"
+import (
+	"slices"
+
+	"gbatch/internal/model"
+)
 
 // The outbox keeps accounting events until gdbd has them: the job's record at that moment, under a growing sequence
 // number. The next event of the same attempt replaces one that is not acknowledged, because each event is a complete
@@ -50,4 +54,35 @@ func (s *State) applyTrim(c *Trim) Result {
 		}
 		res.Changed = true
 	}
+}
+
+// attemptsPerEra is the distance between the attempts of a job in two eras: more than a job has in one.
+const attemptsPerEra = 1000
+
+// applyNewEra makes the facts of a restored snapshot safe to go on from: numbers of jobs, attempts and records that were
+// given after the snapshot was made are not given a second time with another meaning.
+func (s *State) applyNewEra(c *NewEra) Result {
+	number := c.Number
+	if n := len(s.eras); n > 0 {
+		number = max(number, s.eras[n-1].Number+1)
+	}
+	eras := append(slices.Clone(s.eras), model.Era{Number: max(number, 1), From: s.nextSeq})
+	if len(eras) > model.MaxEras { // gdbd may then be sent more than it lacks, never less
+		eras[1].From = min(eras[0].From, eras[1].From)
+		eras = eras[1:]
+	}
+	s.eras = eras
+	s.nextID = max(s.nextID, min(c.NextJob, MaxJobID))
+	for _, id := range s.jobs.Keys() {
+		j, ok := s.jobs.Get(id)
+		if !ok || j.State != model.Pending || j.IsArray() {
+			continue
+		}
+		n := *j
+		n.Attempt = (j.Attempt/attemptsPerEra + 1) * attemptsPerEra
+		s.put(&n)
+		s.record(&n)
+	}
+	s.plan()
+	return Result{Changed: true}
 }

@@ -399,6 +399,9 @@ func (g *storm) one(st *State) Body {
 			g.view.Mails(func(seq uint64, _ *Mail) bool { last = seq; return g.chance(80) })
 			return &Mailed{Seq: last}
 		}
+		if g.chance(5) {
+			return &NewEra{Number: uint64(g.n(20)), NextJob: model.JobID(g.n(50))}
+		}
 		return &Trim{Seq: last}
 	case k < 98:
 		c := &Accounts{}

@@ -38,6 +38,7 @@ type snapHead struct {
 	AcctUse                              uint64
 	Mails, NextMail                      uint64
 	Answers, NextAnswer                  uint64
+	Eras                                 []model.Era
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -70,6 +71,7 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.Int(c, &x.NextMail)
 	wire.Int(c, &x.Answers)
 	wire.Int(c, &x.NextAnswer)
+	wire.List(c, &x.Eras, model.MaxFew)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -148,7 +150,8 @@ func (v *frozen) write(w io.Writer) error {
 		uint64(v.assocs.Len()),
 		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len()),
 		uint64(v.acctUse.Len()),
-		uint64(v.mails.Len()), v.nextMail, uint64(v.ansOrder.Len()), v.answers.next}
+		uint64(v.mails.Len()), v.nextMail, uint64(v.ansOrder.Len()), v.answers.next,
+		v.eras}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -280,6 +283,7 @@ func (in *restorer) head(head *snapHead) error {
 	n := in.n
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
 	n.instance, n.nextMail, n.answers.next = head.Instance, max(1, head.NextMail), max(1, head.NextAnswer)
+	n.eras = head.Eras
 	if head.Accounts > 0 { // a snapshot from before there were accounts keeps the accounts of a new cluster
 		n.accounts.Clear()
 		n.users.Clear()

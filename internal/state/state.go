@@ -83,6 +83,7 @@ type facts struct {
 	outSteps *btree.Map[uint64, *model.Step] // events that are ends of steps, by sequence; the outbox has their jobs
 	outSeq   *btree.Map[model.JobID, uint64]
 	nextSeq  uint64
+	eras     []model.Era // replaced whole; empty: the history has never gone back
 
 	mails    *btree.Map[uint64, *Mail] // not yet sent, in order
 	nextMail uint64
@@ -397,6 +398,8 @@ func (s *State) fold(c Command) Result {
 		return s.applyMailed(b)
 	case *Once:
 		return s.applyOnce(c.At, b, c.parts)
+	case *NewEra:
+		return s.applyNewEra(b)
 	}
 	return Result{}
 }

@@ -211,10 +211,10 @@ func (s *State) forgetStrays() {
 	for _, key := range s.usage.Keys() {
 		old, _ := s.usage.Get(key)
 		switch {
-		case s.KnownAccount(old.Account):
+		case old.Stray, s.KnownAccount(old.Account): // a job may run at no rate: suspended, or of a QOS that is free
 		case old.Wall.Rate == 0 && old.Bill.Rate == 0:
 			s.usage.Delete(key)
-		case !old.Stray:
+		default:
 			u := *old
 			u.Stray = true
 			s.usage.Set(key, &u)

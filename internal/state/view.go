@@ -290,6 +290,12 @@ func (v *View) Outbox(after uint64, f func(seq uint64, j *model.Job, step *model
 	})
 }
 
+// NextRecord is the number that the next accounting event gets.
+func (v *View) NextRecord() uint64 { return v.nextSeq }
+
+// Eras gives the eras of this history after its first, oldest first.
+func (v *View) Eras() []model.Era { return v.eras }
+
 // Usages calls f for every account and user with usage, in order.
 func (v *View) Usages(f func(*Usage) bool) {
 	v.usage.Scan(func(_ string, u *Usage) bool { return f(u) })

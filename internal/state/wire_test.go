@@ -10,7 +10,8 @@ import (
 // is named here.
 func TestWire(t *testing.T) {
 	wiretest.Package(t,
-		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NodeEdit{}, &NodeHealth{}, &Once{}, &Reports{}, &Reserve{},
+		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NewEra{}, &NodeEdit{}, &NodeHealth{}, &Once{}, &Reports{},
+		&Reserve{},
 		&SetConfig{}, &Starts{}, &Stop{}, &Submit{}, &Suspend{}, &Tick{}, &Trim{}, &Units{}, &Usage{}, &snapEvent{},
 		&snapAnswer{}, &snapHead{}, &snapMail{}, &snapRequest{})
 }
