@@ -2,6 +2,8 @@ package ctld
 
 import (
 	"context"
+	"errors"
+
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
@@ -43,6 +45,9 @@ func (c *Controller) askLeader(ctx context.Context, who *proto.Caller, rq *proto
 			return eerr
 		}
 		err = c.toLeader(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil })
+		if errors.Is(err, errHere) {
+			_, err = c.cancel(ctx, who, rq)
+		}
 	}
 	return err
 }

@@ -34,7 +34,16 @@ const (
 	maxRingLook = 256             // witnesses that are looked at for one node
 
 	fewWitnesses = 4 // a node that knows fewer learns of others without delay
+
+	speakLeast = 500 * time.Millisecond // between two words to one node
+	wordsASec  = 5000                   // to all nodes, s^-1: more would cost more than a few percent of a core
+	farewell   = 300 * time.Millisecond // for the nodes to take the last word
 )
+
+// speakPace is how often a node hears from its leader at least.
+func speakPace(nodes int) time.Duration {
+	return max(speakLeast, time.Duration(nodes)*time.Second/wordsASec)
+}
 
 // standstill is how much later than it should this controller looks for silent nodes when it takes itself for one that
 // was stopped: no more than what a node waits for its word (noded/fence).
@@ -43,10 +52,22 @@ func standstill(timeoutS int64) time.Duration {
 }
 
 // acknowledgeBeats tells a node which of its heartbeats have been heard by the one that leads, until its session ends.
-func (c *Controller) acknowledgeBeats(ctx context.Context, s *session) {
+// While there is nothing else to say, it says every so often that it is there: a node whose leader is silent looks for
+// another one. A leader that no majority confirms is silent.
+func (c *Controller) acknowledgeBeats(ctx context.Context, s *session, every time.Duration) {
+	pace := time.NewTicker(every / 2)
+	defer pace.Stop()
 	for {
 		select {
 		case <-s.beaten:
+		case <-pace.C:
+			s.mu.Lock()
+			silent := time.Since(s.spoke)
+			s.mu.Unlock()
+			if silent >= every/2 {
+				s.send(&proto.Orders{Epoch: s.epoch})
+			}
+			continue
 		case <-ctx.Done():
 			return
 		}

@@ -150,7 +150,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	errs := make(chan error, 4)
+	errs := make(chan error, 5)
 	start := func(what string, f func(context.Context) error) {
 		wg.Add(1)
 		go func() {
@@ -162,6 +162,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		}()
 	}
 	start("leader", func(ctx context.Context) error { c.lead(ctx); return nil })
+	start("links", func(ctx context.Context) error { c.watchLeader(ctx); return nil })
 	start("daemons' port", func(ctx context.Context) error {
 		return server.Serve(ctx, c.port.Proto(pki.ProtoRPC), c.remote,
 			server.Options{Log: c.log, Peer: pki.PeerOfConn, MaxConns: maxNodes})

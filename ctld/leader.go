@@ -70,10 +70,18 @@ func (c *Controller) startLeading(parent context.Context) func() {
 	return func() {
 		cancel()
 		c.leading.Store(false)
-		c.nodes.drop()
+		c.nodes.drop(c.nextLeader())
 		wg.Wait()
 		c.log.Info("not leading any more")
 	}
+}
+
+// nextLeader is the address of another controller that leads, or "".
+func (c *Controller) nextLeader() string {
+	if id, addr := c.store.Leader(); id != c.opts.Name {
+		return addr
+	}
+	return ""
 }
 
 // firstConfig gives a new cluster its configuration, and warns if an existing cluster's configuration differs from the

@@ -14,9 +14,18 @@ import (
 
 // links.go keeps connections to other daemons: a TLS handshake for each request would cost a millisecond of CPU on both
 // sides. When a connection fails, the requests in progress fail; the next request opens a new connection.
+//
+// A request for the leader follows it: to the next one, as soon as raft names it or the connection is silent.
 
-// linkTimeout is how long sent bytes may stay unacknowledged: a daemon whose host died sends no FIN.
-const linkTimeout = 10 * time.Second
+const (
+	// linkTimeout is how long sent bytes may stay unacknowledged: a daemon whose host died sends no FIN. It is also the
+	// time that requests under way have on a connection that was replaced.
+	linkTimeout = 10 * time.Second
+	// leaderPatience is how long a request waits for a leader, an election. Commands ask again by themselves for a while.
+	leaderPatience = 5 * time.Second
+	leaderPace     = 20 * time.Millisecond // between two tries with a leader that is beginning or ending
+	maxMoves       = 100                   // tries of one request
+)
 
 var errLinkClosed = errors.New("the controller is ending")
 
@@ -28,6 +37,8 @@ type link struct {
 	dials  map[string]*dialing // attempts in progress, by address
 	closed bool
 	wg     sync.WaitGroup
+	ctx    context.Context // of what ends old connections
+	stop   context.CancelFunc
 }
 
 // dialing is one attempt to connect. m and err are set when done is closed.
@@ -39,6 +50,15 @@ type dialing struct {
 
 // to gives the connection to addr. All callers wait for the same attempt, whose time dial bounds.
 func (l *link) to(ctx context.Context, addr string, dial func() (*rpc.Mux, error)) (*rpc.Mux, error) {
+	return l.toUnless(ctx, nil, addr, dial)
+}
+
+// errOtherwise is toUnless's error when the caller has given up.
+var errOtherwise = errors.New("another controller may lead")
+
+// toUnless is to, and gives up when unless is closed.
+func (l *link) toUnless(ctx context.Context, unless <-chan struct{}, addr string,
+	dial func() (*rpc.Mux, error)) (*rpc.Mux, error) {
 	l.mu.Lock()
 	switch {
 	case l.closed:
@@ -53,6 +73,7 @@ func (l *link) to(ctx context.Context, addr string, dial func() (*rpc.Mux, error
 		d = &dialing{done: make(chan struct{})}
 		if l.dials == nil {
 			l.dials = map[string]*dialing{}
+			l.ctx, l.stop = context.WithCancel(context.Background())
 		}
 		l.dials[addr] = d
 		l.wg.Go(func() {
@@ -65,8 +86,19 @@ func (l *link) to(ctx context.Context, addr string, dial func() (*rpc.Mux, error
 	select {
 	case <-d.done:
 		return d.m, d.err
+	case <-unless:
+		return nil, errOtherwise
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	}
+}
+
+// suspect is called with news that another controller leads than the one at the other end, or none.
+func (l *link) suspect(leader string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.m != nil && l.addr != leader {
+		l.m.Suspect()
 	}
 }
 
@@ -82,9 +114,10 @@ func (l *link) keep(addr string, d *dialing) {
 	default:
 		old, l.m, l.addr = l.m, d.m, addr
 	}
+	ctx := l.ctx
 	l.mu.Unlock()
 	if old != nil {
-		_ = old.Close() // requests in progress on it end with an error
+		l.wg.Go(func() { old.Retire(ctx, linkTimeout) })
 	}
 }
 
@@ -92,9 +125,12 @@ func (l *link) keep(addr string, d *dialing) {
 func (l *link) close() {
 	l.mu.Lock()
 	l.closed = true
-	m := l.m
+	m, stop := l.m, l.stop
 	l.m = nil
 	l.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
 	if m != nil {
 		_ = m.Close() // shutting down
 	}
@@ -121,24 +157,108 @@ func (c *Controller) dialTLS(ctx context.Context, addr, role string) (*rpc.Mux, 
 	return m, nil
 }
 
-// toLeader sends a request to the leader and calls each with every frame of the answer.
+// watchLeader tells the connections to the leader when another one leads, until ctx ends.
+func (c *Controller) watchLeader(ctx context.Context) {
+	for {
+		changed := c.store.LeaderChanged()
+		_, addr := c.store.Leader()
+		c.toLead.suspect(addr)
+		c.toLeadSlow.suspect(addr)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// errHere says that this controller leads by now.
+var errHere = errors.New("this controller leads")
+
+// toLeader sends a request to the leader and calls each with every frame of the answer. If leadership moves meanwhile,
+// the request goes to the next leader: if it was not carried out, or may be repeated and nothing of an answer has come.
 func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint16, body []byte,
 	each func(*rpc.Frame) error) error {
-	id, addr := c.store.Leader()
-	if addr == "" || id == c.opts.Name {
-		return relayError(kind, &rpc.Unsent{Err: errors.New("no controller leads just now")})
-	}
 	body, err := proto.Encode(&proto.Forward{Caller: *who, Kind: kind, Body: body})
 	if err != nil {
 		return err
 	}
+	row := proto.RequestOf(kind)
 	l := &c.toLead
-	if proto.RequestOf(kind).WaitS > 0 {
+	if row.WaitS > 0 {
 		l = &c.toLeadSlow
 	}
-	m, err := l.to(ctx, addr, func() (*rpc.Mux, error) { return c.dialTLS(context.Background(), addr, pki.RoleCtld) })
-	if err != nil {
-		return relayError(kind, &rpc.Unsent{Err: err})
+	patience := time.NewTimer(leaderPatience)
+	defer patience.Stop()
+	err = &rpc.Unsent{Err: errors.New("no controller leads just now")}
+	for range maxMoves {
+		changed := c.store.LeaderChanged()
+		id, addr := c.store.Leader()
+		if id == c.opts.Name && c.leading.Load() {
+			return errHere
+		}
+		pace := leaderPace
+		if addr == "" || id == c.opts.Name {
+			pace = leaderPatience / 10
+		} else {
+			answered := false
+			tried := c.askOnce(ctx, l, changed, addr, body, func(f *rpc.Frame) error {
+				answered = true
+				return each(f)
+			})
+			if errors.Is(tried, errOtherwise) {
+				continue
+			}
+			if err = tried; answered || !again(&row, err) {
+				return relayError(kind, err)
+			}
+		}
+		select {
+		case <-time.After(pace):
+		case <-changed:
+		case <-patience.C:
+			return relayError(kind, err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return relayError(kind, m.Stream(ctx, proto.KindForward, body, each))
+	return relayError(kind, err)
+}
+
+// askOnce makes a request to the controller at addr, unless that is given up before it was sent.
+func (c *Controller) askOnce(ctx context.Context, l *link, unless <-chan struct{}, addr string, body []byte,
+	each func(*rpc.Frame) error) error {
+	m, err := l.toUnless(ctx, unless, addr, func() (*rpc.Mux, error) {
+		return c.dialTLS(context.Background(), addr, pki.RoleCtld)
+	})
+	switch {
+	case errors.Is(err, errOtherwise):
+		return err
+	case err != nil:
+		return &rpc.Unsent{Err: err}
+	}
+	if err = m.Stream(ctx, proto.KindForward, body, each); err != nil && m.Err() == nil && ctx.Err() == nil {
+		var answer *rpc.Error
+		if !errors.As(err, &answer) {
+			return &failedHere{err}
+		}
+	}
+	return err
+}
+
+// failedHere is an error of passing an answer on: its client has gone.
+type failedHere struct{ error }
+
+// again reports whether a request that failed with err may be made again.
+func again(row *proto.Request, err error) bool {
+	var answer *rpc.Error
+	var unsent *rpc.Unsent
+	var here *failedHere
+	switch {
+	case err == nil, errors.As(err, &here), errors.Is(err, context.Canceled):
+		return false
+	case errors.As(err, &answer):
+		return answer.Code == proto.CodeNotLeader
+	}
+	return errors.As(err, &unsent) || row.Repeats
 }

@@ -52,6 +52,7 @@ type session struct {
 	units []model.GresUnit
 
 	mu    sync.Mutex
+	spoke time.Time // when something was sent last
 	told  map[proto.Attempt]telling
 	turns map[proto.Attempt]uint32 // the last Freeze that it got, by attempt
 	seen  time.Time
@@ -126,7 +127,7 @@ func (s *session) heard(now time.Time) {
 // send writes orders. A failing connection ends the session; the next session sends all orders again.
 func (s *session) send(o *proto.Orders) {
 	s.mu.Lock()
-	o.Heard = s.beat.Now
+	o.Heard, s.spoke = s.beat.Now, time.Now()
 	s.mu.Unlock()
 	body, err := proto.Encode(o)
 	if err == nil {
@@ -149,20 +150,44 @@ func (n *nodeSet) epoch() uint64 {
 	return n.term
 }
 
-// drop ends every session: the nodes look for the new leader.
-func (n *nodeSet) drop() {
+// drop ends every session and says where the next leader is, if it is known: the nodes look for it otherwise.
+func (n *nodeSet) drop(next string) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, s := range n.sessions {
-		_ = s.conn.Close() // nothing is left to say
-	}
+	sessions := n.sessions
 	n.sessions = map[string]*session{}
+	n.mu.Unlock()
+	var told sync.WaitGroup
+	for _, s := range sessions {
+		if next == "" {
+			_ = s.conn.Close() // nothing is left to say
+			continue
+		}
+		told.Go(func() {
+			s.send(&proto.Orders{Epoch: s.epoch, Moved: next})
+			_ = s.conn.Close() // that was its last message
+		})
+	}
+	all := make(chan struct{})
+	go func() { // ends when the last node has read it, or rpc.WriteTimeout has passed
+		told.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+	case <-time.After(farewell):
+	}
 }
 
 func (n *nodeSet) session(node string) *session {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.sessions[node]
+}
+
+func (n *nodeSet) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.sessions)
 }
 
 func (n *nodeSet) connected(node string) bool { return n.session(node) != nil }
@@ -323,10 +348,11 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	epoch := c.nodes.epoch()
 	forget := unknownOf(c.machine.View(), h.Node, h.Known)
 	witnesses := c.nodes.witnesses(h.Node, addr, time.Now())
+	speaks := speakPace(c.nodes.count())
 	conn, err := hijack(&proto.Welcome{Cluster: v.Config().Cluster, Epoch: epoch, HeartbeatS: p.HeartbeatS,
 		KillWaitS: p.KillWaitS, Def: n.Def,
 		Instance: v.Instance(), Rules: &p.Rules, Forget: forget, TimeoutS: p.NodeTimeoutS,
-		Sure: true, LeadsMS: c.nodes.leadsMS(time.Now()), Witnesses: witnesses})
+		Sure: true, LeadsMS: c.nodes.leadsMS(time.Now()), Witnesses: witnesses, SpeakMS: speaks.Milliseconds()})
 	if err != nil {
 		return err
 	}
@@ -343,7 +369,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	c.log.Info("node registered", "node", h.Node, "version", h.Version, "known", len(h.Known), "problem", join.Problem)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go c.acknowledgeBeats(ctx, s) // ends with the session
+	go c.acknowledgeBeats(ctx, s, speaks) // ends with the session
 	err = c.serveNode(ctx, s)
 	c.log.Info("node session ended", "node", h.Node, "err", err)
 	return nil

@@ -2,6 +2,7 @@ package ctld
 
 import (
 	"context"
+	"errors"
 	"os/user"
 	"strconv"
 	"sync"
@@ -28,8 +29,7 @@ func (c *Controller) local(ctx context.Context, r *server.Request) {
 		c.attend(ctx, r, &who)
 		return
 	}
-	if !c.leading.Load() {
-		c.forward(ctx, r, &who)
+	if !c.leading.Load() && c.forward(ctx, r, &who) {
 		return
 	}
 	c.serve(ctx, r, &who, r.Kind, r.Body)
@@ -46,7 +46,8 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 			c.end(r, nil, c.notLeading())
 			return
 		}
-		c.end(r, c.pong(), nil)
+		// Who asks wants to know only this, and at once: the state of the other controllers takes time.
+		c.end(r, &proto.PingReply{Leader: c.opts.Name, Term: c.store.Term(), Version: c.opts.Version, Now: c.now()}, nil)
 	case r.Kind == proto.KindWitness:
 		c.end(r, c.witness(ctx), nil)
 	case r.Kind == proto.KindHello && role == pki.RoleNode:
@@ -163,17 +164,21 @@ func (c *Controller) notLeading() error {
 	return rpc.Errorf(proto.CodeNotLeader, "%s", addr)
 }
 
-// forward passes a local user's request to the leader.
-func (c *Controller) forward(ctx context.Context, r *server.Request, who *proto.Caller) {
+// forward passes a local user's request to the leader. False: this controller leads by now, and answers it.
+func (c *Controller) forward(ctx context.Context, r *server.Request, who *proto.Caller) bool {
 	err := c.toLeader(ctx, who, r.Kind, r.Body, func(f *rpc.Frame) error {
 		if f.More() {
 			return r.ReplyMore(f.Body)
 		}
 		return r.Reply(f.Body)
 	})
+	if errors.Is(err, errHere) {
+		return false
+	}
 	if err != nil {
 		c.end(r, nil, err)
 	}
+	return true
 }
 
 // reachable reports whether another controller answers.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -26,6 +27,17 @@ const (
 
 	defaultHeartbeat = 10 * time.Second
 	minHeartbeat     = 100 * time.Millisecond
+
+	// A leader that promised to speak, and is silent for doubtAfter times that long, is doubted: another one is looked
+	// for. After silentAfter times that long, and leastSilence, the session ends.
+	doubtAfter   = 2
+	silentAfter  = 4
+	leastSilence = 2 * time.Second
+)
+
+var (
+	errSilent = errors.New("it is silent")
+	errMoved  = errors.New("another controller leads")
 )
 
 // welcomed is the leader's answer to Hello.
@@ -45,33 +57,47 @@ type session struct {
 	said  string // the last thing logged about not being registered
 
 	refusedPause time.Duration
+
+	next *relay.Found // the leader that was found while another one was silent
 }
 
 // run registers the node again and again until ctx ends.
 func (s *session) run(ctx context.Context) {
 	s.settle(ctx)
 	for ctx.Err() == nil {
-		var conn *rpc.Conn
+		refused := false
+		found, res := s.next, relay.Look{}
+		if s.next = nil; found == nil {
+			found, res = s.ctl.Find(ctx, nil)
+		}
 		var w proto.Welcome
-		res := s.ctl.Look(ctx, func(addr string) (err error) {
-			conn, err = s.register(ctx, addr, &w)
-			return err
-		})
+		if found != nil {
+			refused, res.Err = s.register(ctx, found, &w)
+		}
 		if res.Err == nil {
 			s.retry.reset()
 			s.said = ""
-			err := s.serve(ctx, conn, &w)
+			err := s.serve(ctx, found, &w)
 			if ctx.Err() == nil {
-				s.log.Warn("the session with the controller has ended; jobs go on", "controller", conn.Name(), "err", err)
+				s.log.Warn("the session with the controller has ended; jobs go on", "controller", found.Conn.Name(), "err", err)
+			}
+			if errors.Is(err, errMoved) || errors.Is(err, errSilent) {
+				continue
 			}
 		} else if ctx.Err() == nil {
-			s.complain(res)
+			s.complain(res.Err, refused)
 		}
-		if res.Refused {
+		if s.next != nil {
+			continue
+		}
+		if refused {
 			pause(ctx, s.refusedPause)
 			continue
 		}
 		pause(ctx, s.n.fence.Retry(s.retry.take()))
+	}
+	if s.next != nil {
+		_ = s.next.Conn.Close() // nobody needs it any more
 	}
 }
 
@@ -99,38 +125,37 @@ func (s *session) settle(ctx context.Context) {
 }
 
 // complain says once per change why the node is not registered.
-func (s *session) complain(res relay.Look) {
-	if res.Err.Error() == s.said {
+func (s *session) complain(err error, refused bool) {
+	if err.Error() == s.said {
 		return
 	}
-	s.said = res.Err.Error()
-	if res.Refused {
-		s.log.Error("the controller refuses this node", "err", res.Err)
+	s.said = err.Error()
+	if refused {
+		s.log.Error("the controller refuses this node", "err", err)
 		return
 	}
-	s.log.Warn("no leading controller can be reached; jobs go on, their results wait", "err", res.Err)
+	s.log.Warn("no leading controller can be reached; jobs go on, their results wait", "err", err)
 }
 
-// register says Hello to the controller at addr. The connection is the caller's if there is no error.
-func (s *session) register(ctx context.Context, addr string, w *proto.Welcome) (*rpc.Conn, error) {
-	conn, err := s.ctl.Dial(ctx, addr)
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the wait for an answer
-	err = s.greet(ctx, conn, w)
+// register says Hello to the controller that leads. The connection is closed if there is an error; refused says that
+// the controller does lead.
+func (s *session) register(ctx context.Context, found *relay.Found, w *proto.Welcome) (refused bool, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = found.Conn.Close() }) // ends the wait for an answer
+	err = s.greet(ctx, found, w)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
-	if err != nil {
-		_ = conn.Close() // err says what is wrong with it
-		return nil, err
+	if err == nil {
+		return false, nil
 	}
-	return conn, nil
+	_ = found.Conn.Close() // err says what is wrong with it
+	var e *rpc.Error
+	return errors.As(err, &e) && e.Code < rpc.CodeInternal && e.Code != proto.CodeNotLeader, err
 }
 
 // greet sends Hello and takes the Welcome.
-func (s *session) greet(ctx context.Context, conn *rpc.Conn, w *proto.Welcome) error {
+func (s *session) greet(ctx context.Context, found *relay.Found, w *proto.Welcome) error {
+	conn := found.Conn
 	hello, err := s.n.hello(ctx)
 	if err != nil {
 		return err
@@ -139,7 +164,7 @@ func (s *session) greet(ctx context.Context, conn *rpc.Conn, w *proto.Welcome) e
 	if err != nil {
 		return err
 	}
-	const helloID = 1
+	const helloID = 1 << 31 // searching has used others
 	at := shim.Uptime()
 	if err := conn.WriteFrame(proto.KindHello, 0, helloID, body); err != nil {
 		return err
@@ -148,7 +173,7 @@ func (s *session) greet(ctx context.Context, conn *rpc.Conn, w *proto.Welcome) e
 		return err
 	}
 	var f rpc.Frame
-	if err := conn.ReadFrame(&f); err != nil {
+	if err := s.readWelcome(ctx, found, &f); err != nil {
 		return err
 	}
 	if f.Flags&rpc.FlagError != 0 {
@@ -174,8 +199,25 @@ func (s *session) greet(ctx context.Context, conn *rpc.Conn, w *proto.Welcome) e
 	return nil
 }
 
+// readWelcome reads the answer to a Hello. If the leader falls silent meanwhile, it fails as soon as another one leads.
+func (s *session) readWelcome(ctx context.Context, found *relay.Found, f *rpc.Frame) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h := s.hear(ctx, found, leastSilence/silentAfter)
+	h.limit = welcomeTimeout
+	err := h.readFrame(f)
+	cancel()
+	h.look.Wait()
+	if err == nil && s.next != nil { // it came at the same moment
+		_ = s.next.Conn.Close() // not needed
+		s.next = nil
+	}
+	return err
+}
+
 // serve works through one session until its connection ends.
-func (s *session) serve(ctx context.Context, conn *rpc.Conn, w *proto.Welcome) error {
+func (s *session) serve(ctx context.Context, found *relay.Found, w *proto.Welcome) error {
+	conn := found.Conn
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.log.Info("registered", "controller", conn.Name(), "cluster", w.Cluster, "epoch", w.Epoch)
@@ -189,11 +231,14 @@ func (s *session) serve(ctx context.Context, conn *rpc.Conn, w *proto.Welcome) e
 		werr = s.write(ctx, conn, heartbeatOf(w))
 		cancel()
 	})
-	err := s.read(ctx, conn, time.Duration(w.TimeoutS)*time.Second)
+	h := s.hear(ctx, found, time.Duration(w.SpeakMS)*time.Millisecond)
+	h.limit = max(silentAfter*h.every, leastSilence)
+	err := s.read(ctx, conn, h, time.Duration(w.TimeoutS)*time.Second)
 	cancel()
 	writer.Wait()
+	h.look.Wait()
 	_ = conn.Close() // it has ended, or is of no more use
-	if errors.Is(err, rpc.ErrClosed) && werr != nil {
+	if errors.Is(err, rpc.ErrClosed) && werr != nil && s.next == nil {
 		return werr
 	}
 	return err
@@ -208,10 +253,10 @@ func heartbeatOf(w *proto.Welcome) time.Duration {
 
 // read reads the leader's messages. It handles orders one message at a time: it reads the next when the last is on
 // disk. Orders that were delayed for longer than limit are ignored: the leader may have given this node up since.
-func (s *session) read(ctx context.Context, conn *rpc.Conn, limit time.Duration) error {
+func (s *session) read(ctx context.Context, conn *rpc.Conn, h *hearing, limit time.Duration) error {
 	var f rpc.Frame
 	for {
-		if err := conn.ReadFrame(&f); err != nil {
+		if err := h.readFrame(&f); err != nil {
 			return err
 		}
 		switch f.Kind {
@@ -224,6 +269,13 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn, limit time.Duration)
 				return fmt.Errorf("the controller answers what this node sent %s ago, and nodes count as lost after %s: "+
 					"it registers again",
 					late.Round(time.Millisecond), limit)
+			}
+			if o.Moved != "" {
+				s.ctl.Leads(o.Moved)
+				return errMoved
+			}
+			if o.Empty() {
+				continue
 			}
 			if err := s.n.ask(ctx, func(done chan error) any { return msgOrders{o, done} }); err != nil {
 				return err
@@ -317,4 +369,61 @@ func (s *session) beat(ctx context.Context, conn *rpc.Conn) error {
 	}
 	s.n.fence.Sent(hb.Now)
 	return conn.WriteFrame(proto.KindHeartbeat, 0, 0, body)
+}
+
+// hearing reads one session's frames, and notices that the leader has fallen silent: its process is stopped or hangs,
+// or its host is off the network. The leader has promised in Welcome how often it says something.
+type hearing struct {
+	s     *session
+	ctx   context.Context
+	of    *relay.Found
+	every time.Duration // the leader's promise; 0: none, or no other controller could lead
+	limit time.Duration
+	look  sync.WaitGroup // for another leader
+}
+
+func (s *session) hear(ctx context.Context, found *relay.Found, every time.Duration) *hearing {
+	if !s.ctl.Several() {
+		every = 0
+	}
+	return &hearing{s: s, ctx: ctx, of: found, every: every}
+}
+
+// readFrame reads the next frame. It fails with errSilent if the leader is silent, and with any error after another
+// leader was found: that one is then the session's next.
+func (h *hearing) readFrame(f *rpc.Frame) error {
+	conn := h.of.Conn
+	if h.every == 0 {
+		return conn.ReadFrame(f)
+	}
+	begin, wait, looking := time.Now(), min(doubtAfter*h.every, h.limit), false
+	for {
+		if err := conn.SetReadDeadline(begin.Add(wait)); err != nil {
+			return err
+		}
+		err := conn.ReadFrame(f)
+		switch {
+		case err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, rpc.ErrLost):
+			return err
+		case wait >= h.limit:
+			return fmt.Errorf("%w: nothing has come from it for %v", errSilent, h.limit)
+		}
+		if wait = h.limit; !looking {
+			looking = true
+			h.look.Go(h.lookAround)
+		}
+	}
+}
+
+// lookAround ends the session if another controller leads by now.
+func (h *hearing) lookAround() {
+	found, _ := h.s.ctl.Find(h.ctx, nil)
+	switch {
+	case found == nil:
+	case found.Addr == h.of.Addr:
+		_ = found.Conn.Close() // the leader is there after all: the session shows it soon, or ends
+	default:
+		h.s.next = found
+		_ = h.of.Conn.Close() // ends the reader
+	}
 }

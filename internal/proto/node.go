@@ -111,6 +111,8 @@ type Welcome struct {
 	Sure      bool
 	LeadsMS   int64 // for how long it has heard nodes without a break, ms
 	Witnesses []Witness
+
+	SpeakMS int64 // this leader sends something at least every so often, ms; 0: it may be silent for long
 }
 
 func (x *Welcome) Wire(c *wire.C) {
@@ -126,6 +128,7 @@ func (x *Welcome) Wire(c *wire.C) {
 	wire.Bool(c, &x.Sure)
 	wire.Int(c, &x.LeadsMS)
 	wire.List(c, &x.Witnesses, model.MaxFew)
+	wire.Int(c, &x.SpeakMS)
 }
 
 // Witness is a node that another one may ask whether it hears a controller.
@@ -164,6 +167,8 @@ type Orders struct {
 	Sure      model.Time
 	LeadsMS   int64     // beside Sure: as in Welcome
 	Witnesses []Witness // beside Sure, where they have changed; nil: as before
+
+	Moved string // another controller leads, at this address; this is the session's last message
 }
 
 func (x *Orders) Wire(c *wire.C) {
@@ -179,6 +184,13 @@ func (x *Orders) Wire(c *wire.C) {
 	wire.Int(c, &x.Sure)
 	wire.Int(c, &x.LeadsMS)
 	wire.List(c, &x.Witnesses, model.MaxFew)
+	wire.Text(c, &x.Moved, model.MaxName)
+}
+
+// Empty reports whether there is nothing in it for a node to do: it is only a sign of life.
+func (x *Orders) Empty() bool {
+	return len(x.Launch)+len(x.Stop)+len(x.Forget)+len(x.Freeze)+len(x.Witnesses) == 0 && x.Rules == nil && !x.Health &&
+		x.Sure == 0
 }
 
 // Launch starts a job's batch script. A node that has the attempt already does nothing and reports again.

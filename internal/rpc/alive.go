@@ -46,20 +46,21 @@ func (m *Mux) Suspect() {
 	}
 }
 
-// Retire closes the connection when its requests have ended, or after limit. It returns then. No request may be made
-// after it.
-func (m *Mux) Retire(limit time.Duration) {
+// Retire closes the connection when its requests have ended, after limit, or with ctx, and returns then. The peer is
+// suspected (see Suspect). No request may be made after it.
+func (m *Mux) Retire(ctx context.Context, limit time.Duration) {
 	m.Suspect()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+wait:
 	for range cap(m.slots) { // with all slots taken, no request is under way
 		select {
 		case m.slots <- struct{}{}:
-			continue
 		case <-ctx.Done():
+			break wait
 		case <-m.over:
+			break wait
 		}
-		break
 	}
 	_ = m.Close() // it was given up
 }

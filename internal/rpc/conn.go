@@ -54,9 +54,9 @@ type Conn struct {
 	// Reading: only for the reader, except deadline, which is set between reads.
 	br           *bufio.Reader
 	arrived      atomic.Uint64 // reads that gave bytes
-	wantPreface  bool      // the server's preface has not been read yet
-	deadline     time.Time // the caller's, for a frame's first byte
-	nextID       uint32    // of Call and Stream
+	wantPreface  bool          // the server's preface has not been read yet
+	deadline     time.Time     // the caller's, for a frame's first byte
+	nextID       uint32        // of Call and Stream
 	frameTimeout time.Duration
 	probe        func() error // see SetProbe
 	quiet        func()

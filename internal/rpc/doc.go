@@ -31,10 +31,10 @@
 //   - A frame that has begun must end within FrameTimeout plus its length at MinRate; the same
 //     holds for writing.
 //   - One goroutine reads a Conn; any number write to it.
-//   - A Mux with requests under way whose peer sends nothing for SilentAfter ends with ErrSilent; so
-//     does a command's request if SetProbe's function fails.
+//   - A Mux with requests under way whose peer sends nothing for SilentAfter ends with ErrSilent;
+//     so does a command's request if SetProbe's function fails.
 //
 // Read frame.go and preface.go (the bytes), conn.go (one connection), call.go (a request), mux.go
-// (many at once between daemons), alive.go (silent peers), dial.go and sock.go (unix sockets), peer.go (the peer's
-// identity), error.go.
+// (many at once between daemons), alive.go (silent peers), dial.go and sock.go (unix sockets),
+// peer.go (the peer's identity), error.go.
 package rpc

@@ -20,5 +20,6 @@
 //
 // Read store.go, fsm.go, propose.go, queue.go, entry.go; disk.go has the directory, logfile.go and
 // logentry.go the log in it, diskcheck.go, logcheck.go and snapcheck.go the checks before it is
-// used, transport.go raft's connections over our ports, logger.go raft's messages in our log.
+// used, leader.go the news that another voter leads,
+// transport.go raft's connections over our ports, logger.go raft's messages in our log.
 package store

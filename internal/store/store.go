@@ -26,7 +26,7 @@ type Store struct {
 	queue  *queue
 	places chan struct{} // one for each entry in flight
 	flying chan entry
-	wg     sync.WaitGroup // gather, deliver, snapshots
+	wg     sync.WaitGroup // gather, deliver, snapshots, observe
 
 	mu      sync.Mutex // guards closing against calls.Add
 	closing bool
@@ -35,6 +35,8 @@ type Store struct {
 	err     error         // of Close
 	stop    chan struct{} // closed when Close begins
 	dead    chan struct{} // closed when raft has stopped
+
+	news *leaderNews
 
 	entries, commands atomic.Uint64
 }
@@ -64,13 +66,14 @@ func Open(o Options) (_ *Store, err error) {
 		opts: o, disk: d, leave: leave,
 		fsm:   &machineFSM{machine: o.Machine, full: make(chan struct{}, 1)},
 		queue: newQueue(), places: make(chan struct{}, inFlight), flying: make(chan entry, inFlight),
-		stop: make(chan struct{}), dead: make(chan struct{}),
+		stop: make(chan struct{}), dead: make(chan struct{}), news: &leaderNews{changed: make(chan struct{})},
 	}
 	if err := s.start(trans, lg); err != nil {
 		return nil, errors.Join(err, leave(), d.close())
 	}
 	admit()
-	s.wg.Add(3)
+	s.wg.Add(4)
+	go s.observe()
 	go s.gather()
 	go s.deliver()
 	go s.snapshots()

@@ -24,8 +24,8 @@ const (
 	// deadPatience is the same while no controller answers at all.
 	deadPatience = time.Second
 	relayPace    = 100 * time.Millisecond // between two looks for the leader
-	pingTimeout  = 5 * time.Second        // for a controller to say whether it leads
 	maxMoves     = 8                      // how often one request follows a moving leader
+	retireFor    = 10 * time.Second       // for what is under way with a controller that leads no more
 )
 
 var errNoController = rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure)")
@@ -43,9 +43,11 @@ type Relay struct {
 
 // lane is one shared connection.
 type lane struct {
-	mu   sync.Mutex
-	mux  *rpc.Mux
-	look *look // in progress, or nil
+	mu    sync.Mutex
+	mux   *rpc.Mux
+	addr  string // of mux's controller
+	look  *look  // in progress, or nil
+	doubt bool   // mux is quiet: another leader is looked for beside it
 }
 
 // look is one search for the leader. The fields after done are valid once it is closed.
@@ -71,6 +73,7 @@ func (r *Relay) Close() {
 			_ = mux.Close() // requests in progress end with an error
 		}
 	}
+	r.ctl.asking.Wait()
 }
 
 // Forward sends one user's request to the leader and gives every answer to each.
@@ -113,11 +116,11 @@ func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 		case err == nil || ctx.Err() != nil:
 			return err
 		case errors.As(err, &e) && e.Code == proto.CodeNotLeader && !answered:
-			l.moved(mux, e.Text, r.ctl)
+			l.moved(mux, e.Text, r)
 		case errors.As(err, &e): // the leader's answer
 			return err
 		case errors.As(err, &unsent):
-			l.moved(mux, "", r.ctl)
+			l.moved(mux, "", r)
 		case mux.Err() == nil: // each failed
 			return err
 		case !row.Repeats:
@@ -125,23 +128,60 @@ func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 		case answered:
 			return fmt.Errorf("%w: the connection broke before the answer was complete", errNoController)
 		default:
-			l.moved(mux, "", r.ctl)
+			l.moved(mux, "", r)
 		}
 	}
 	return errNoController
 }
 
-// moved drops the connection to a controller that no longer leads. hint is the new leader, if known.
-func (l *lane) moved(old *rpc.Mux, hint string, ctl *Controllers) {
+// moved drops the connection to a controller that no longer leads. hint is the new leader, if known. Others' requests
+// on it have the time that they need: a controller that hands leadership over answers what it has.
+func (l *lane) moved(old *rpc.Mux, hint string, r *Relay) {
 	l.mu.Lock()
-	if l.mux == old {
-		l.mux = nil
-		if hint != "" {
-			ctl.leads(hint)
-		}
+	defer l.mu.Unlock()
+	if l.mux != old {
+		return
 	}
-	l.mu.Unlock()
-	_ = old.Close() // others on it look for the new leader as well
+	l.mux = nil
+	if hint != "" {
+		r.ctl.Leads(hint)
+	}
+	r.retire(old)
+}
+
+// retire gives up a connection to which no more requests go.
+func (r *Relay) retire(old *rpc.Mux) {
+	if r.ctx.Err() != nil {
+		_ = old.Close() // Close waits for nobody
+		return
+	}
+	r.wg.Go(func() { old.Retire(r.ctx, retireFor) })
+}
+
+// suspect looks for another leader while the connection to this one is quiet. If there is one, requests under way go
+// to it.
+func (r *Relay) suspect(l *lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.doubt || l.mux == nil || !r.ctl.Several() || r.ctx.Err() != nil {
+		return
+	}
+	l.doubt = true
+	doubted := l.mux
+	r.wg.Go(func() {
+		mux, addr, _ := r.open(l)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.doubt = false
+		switch {
+		case mux == nil:
+		case l.mux != doubted || l.addr == addr:
+			r.retire(mux) // it is known already, or is alive
+		default:
+			l.mux, l.addr = mux, addr
+			r.retire(doubted)
+		}
+	})
 }
 
 // leader gives the connection to the leader. All requests that need it wait for the same search.
@@ -164,7 +204,7 @@ func (r *Relay) leader(ctx context.Context, l *lane) (*rpc.Mux, error) {
 		if look.mux != nil {
 			return look.mux, nil
 		}
-		if waited := time.Since(begun); look.res.Refused || waited > leaderPatience ||
+		if waited := time.Since(begun); waited > leaderPatience ||
 			!look.res.Reached && waited > deadPatience {
 			return nil, fmt.Errorf("%w: %w", errNoController, look.res.Err)
 		}
@@ -186,9 +226,10 @@ func (r *Relay) join(l *lane) (*rpc.Mux, *look) {
 		k := &look{done: make(chan struct{})}
 		l.mux, l.look = nil, k
 		r.wg.Go(func() {
-			k.mux, k.res = open(r.ctx, r.ctl)
+			var addr string
+			k.mux, addr, k.res = r.open(l)
 			l.mu.Lock()
-			l.mux, l.look = k.mux, nil
+			l.mux, l.addr, l.look = k.mux, addr, nil
 			l.mu.Unlock()
 			close(k.done)
 		})
@@ -202,27 +243,16 @@ func (l *lane) current() *rpc.Mux {
 	return l.mux
 }
 
-// open searches for the leader once: a Ping tells whether a controller leads.
-func open(ctx context.Context, ctl *Controllers) (*rpc.Mux, Look) {
-	var mux *rpc.Mux
-	res := ctl.Look(ctx, func(addr string) error {
-		conn, err := ctl.Dial(ctx, addr)
-		if err != nil {
-			return err
-		}
-		m, err := rpc.NewMux(conn)
-		if err != nil {
-			_ = conn.Close() // err has the reason
-			return err
-		}
-		asking, cancel := context.WithTimeout(ctx, pingTimeout)
-		defer cancel()
-		if _, err := m.Call(asking, proto.KindPing, nil); err != nil {
-			_ = m.Close() // the same
-			return err
-		}
-		mux = m
-		return nil
-	})
-	return mux, res
+// open searches for the leader once.
+func (r *Relay) open(l *lane) (*rpc.Mux, string, Look) {
+	found, res := r.ctl.Find(r.ctx, func() { r.suspect(l) })
+	if found == nil {
+		return nil, "", res
+	}
+	mux, err := rpc.NewMux(found.Conn)
+	if err != nil {
+		_ = found.Conn.Close() // err has the reason
+		return nil, "", Look{Err: err}
+	}
+	return mux, found.Addr, res
 }
