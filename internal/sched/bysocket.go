@@ -92,24 +92,36 @@ func (r *room) pickBySocket(na *model.NodeAlloc, rq *Request, cpus int) (near []
 	return near, len(near) == rq.Sockets
 }
 
-// cpusBySocket chooses the job's CPUs: evenly from each of its sockets, then from any socket.
+// cpusBySocket chooses the job's CPUs: evenly from each of its sockets, then from any socket. Of CPUs that jobs share it
+// takes those that the fewest have.
 func (r *room) cpusBySocket(rq *Request, count int, sockets []model.Bits) model.Bits {
 	_, threads := r.usable(rq)
 	unit := 1
 	if r.inCores(rq) {
 		unit = threads
 	}
+	first := func(free model.Bits, n int) model.Bits {
+		if r.levels == nil {
+			return free.First(n)
+		}
+		part := room{levels: slices.Clone(r.levels)}
+		for i := range part.levels {
+			part.levels[i] = part.levels[i].And(free)
+		}
+		return part.least(n)
+	}
 	var out model.Bits
 	left := count / unit
 	for i, free := range sockets {
+		free = free.Minus(out)
 		n := min((left+len(sockets)-i-1)/(len(sockets)-i), free.Count()/unit)
-		out = out.Or(free.First(n * unit))
+		out = out.Or(first(free, n*unit))
 		left -= n
 	}
 	for _, free := range append(slices.Clone(sockets), r.cpus) {
 		if out.Count() < count {
 			rest := free.Minus(out)
-			out = out.Or(rest.First(min(count-out.Count(), rest.Count())))
+			out = out.Or(first(rest, min(count-out.Count(), rest.Count())))
 		}
 	}
 	if out.Count() < count {

@@ -110,7 +110,8 @@ func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []m
 	if rq.Exclusive {
 		return r.cpus
 	}
-	if r.levels != nil {
+	spread := len(sockets) > 0 && (rq.TasksPerSocket == 0 || rq.Overcommit)
+	if r.levels != nil && !spread {
 		return r.leastAt(rq, tasks, cpus, near)
 	}
 	free := r.cpus
@@ -121,7 +122,7 @@ func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []m
 	switch {
 	case rq.TasksPerSocket > 0 && !rq.Overcommit:
 		return r.bySocket(rq, tasks, count)
-	case len(sockets) > 0:
+	case spread:
 		return r.cpusBySocket(rq, count, sockets)
 	}
 	if near == nil || near.Contains(free) {

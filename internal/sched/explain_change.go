@@ -90,11 +90,11 @@ func (x *explainer) changes() {
 	if len(sp.ExcNodes) > 0 {
 		once("without --exclude", func(n *model.Spec) { n.ExcNodes = nil })
 	}
-	if !sp.Extra().GPUIndex.Empty() {
-		once("any GPUs, without --gpu-index", func(n *model.Spec) {
-			m := n.Extra()
-			m.GPUIndex, n.More = nil, &m
-		})
+	for i := range wishes {
+		w, rq, m := &wishes[i], Request{}, sp.Extra()
+		if rq.more(&m); w.says(&rq) != "" {
+			once(w.without, func(n *model.Spec) { w.drop(&m); n.More = &m })
+		}
 	}
 	for i := range sp.Gres {
 		if g := &sp.Gres[i]; g.Type != "" {

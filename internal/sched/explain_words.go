@@ -73,6 +73,22 @@ func (x *explainer) stateOf(name string) string {
 	return text
 }
 
+// wish is a rare request for particular units of a node.
+type wish struct {
+	says    func(rq *Request) string // what needText says of it; "": the job doesn't ask for it
+	without string                   // the change that may help
+	drop    func(m *model.Needs)
+}
+
+var wishes = [...]wish{
+	{func(rq *Request) string {
+		if rq.Index.Empty() {
+			return ""
+		}
+		return "those with the numbers " + rq.Index.String()
+	}, "any GPUs, without --gpu-index", func(m *model.Needs) { m.GPUIndex = nil }},
+}
+
 // needText says what a request asks of its nodes; over means that the request would fit on one node, but no node is
 // large enough.
 func needText(sh *shape, over bool) string {
@@ -104,8 +120,10 @@ func needText(sh *shape, over bool) string {
 	if k := len(rq.OfSocket); k > 0 {
 		parts = append(parts, "as many from each of "+countOf(rq.Sockets, "socket", "sockets"))
 	}
-	if !rq.Index.Empty() {
-		parts = append(parts, "those with the numbers "+rq.Index.String())
+	for i := range wishes {
+		if text := wishes[i].says(rq); text != "" {
+			parts = append(parts, text)
+		}
 	}
 	gpus := 0
 	if sh.single {

@@ -250,6 +250,15 @@ func (r *room) tasksWith(rq *Request, name, typ string) int {
 	return noLimit
 }
 
+// byUnit reports whether it matters to the job which units and CPUs of a node are free, not only how many.
+func (rq *Request) byUnit() bool { return rq.named() }
+
+// gives reports whether a room has the units that the job asks for; tasks is how many of the job's tasks are on the
+// node, and whole means that these are all.
+func (r *room) gives(rq *Request, tasks int, whole bool) bool {
+	return !rq.named() || r.hasNamed(rq)
+}
+
 // place puts tasks of a job onto the node; gres has the node's part of each per-job request. GPUs are chosen first,
 // then the CPUs near them.
 func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss) {

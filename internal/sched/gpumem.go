@@ -78,12 +78,12 @@ func (r *room) roomy(rq *Request) *room {
 
 // byUnit reports whether it matters to a job which of a node's GPUs are free, not only how many.
 func (sh *shape) byUnit(n *node) bool {
-	return sh.rq.named() || sh.rq.GPUMem > 0 && n.rec != nil && len(n.rec.Held) > 0
+	return sh.rq.byUnit() || sh.rq.GPUMem > 0 && n.rec != nil && len(n.rec.Held) > 0
 }
 
 // hasUnits reports whether a room has the GPUs that a job asks for by number, by socket or by memory.
 func (sh *shape) hasUnits(r *room, nd *need) bool {
-	if sh.rq.named() && !r.hasNamed(&sh.rq) {
+	if sh.rq.byUnit() && !r.gives(&sh.rq, nd.tasks, nd.whole) {
 		return false
 	}
 	left := r.roomy(&sh.rq)

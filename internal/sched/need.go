@@ -26,6 +26,8 @@ func classKey(d *model.NodeDef) string {
 type need struct {
 	never bool // no node of the class can hold it
 	idle  bool // no other job may be on the node
+	tasks int  // of the job on the node
+	whole bool // these are all of them
 	cpus  int
 	mem   int64
 	gres  []gresNeed
@@ -77,7 +79,7 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	if whole {
 		gpus = rq.JobGPUs()
 	}
-	nd := need{cpus: r.round(rq, tasks, rq.CPUsFor(tasks, gpus)), idle: rq.Exclusive, mem: math.MinInt64}
+	nd := need{tasks: tasks, whole: whole, cpus: r.round(rq, tasks, rq.CPUsFor(tasks, gpus)), idle: rq.Exclusive, mem: math.MinInt64}
 	threads := max(1, int(d.ThreadsPerCore))
 	all := d.JobCPUCount()
 	if rq.wholeCores {
@@ -96,12 +98,24 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	if rq.memConsumed {
 		nd.mem = r.memFor(rq, nd.cpus, tasks, gpus)
 	}
-	if rq.named() && !nd.never {
-		nd.never = !fullRoom(d).hasNamed(rq)
+	if rq.byUnit() && !nd.never {
+		nd.never = !classRoom(d, l, rq).gives(rq, tasks, whole)
 	}
 	nd.resources(d, rq, tasks, whole)
 	nd.share(l, d, rq)
 	return nd
+}
+
+// classRoom is all that a node of a class has, with the GPUs that it shares.
+func classRoom(d *model.NodeDef, l *lot, rq *Request) *room {
+	r := fullRoom(d)
+	if l != nil {
+		r.lot, r.slots = l, l.slots()
+	}
+	if rq.wholeCores {
+		r.wholeCores()
+	}
+	return r
 }
 
 // resources sets the need of generic resources.

@@ -6,35 +6,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// Requests that few jobs make, resolved.
-
-// wanted reads a feature expression. Submission refuses one that does not parse; here it fits no node.
-func wanted(expr string) *model.Features {
-	f, err := model.ParseFeatures(expr)
-	if err != nil {
-		return &model.Features{Each: &model.Feature{Op: '!', Of: []*model.Feature{{Op: '&'}}}}
-	}
-	return f
-}
-
-// more sets the requests that few jobs make.
-func (r *Request) more(m *model.Needs) {
-	if f := wanted(m.Prefer); f != nil {
-		r.Prefer = f.Each
-	}
-	r.CoresPerSocket, r.ThreadsPerCore = int(m.CoresPerSocket), int(m.ThreadsPerCore)
-	r.TasksPerSocket, r.PerCore = int(m.TasksPerSocket), int(m.ThreadsPerCore)
-	if k := int(m.TasksPerCore); k > 0 {
-		r.CoreEach = k == 1
-		if n := k * r.CPUsPerTask; r.PerCore == 0 || n < r.PerCore {
-			r.PerCore = n
-		}
-	}
-	r.OfSocket, r.Index = m.GPUsPerSocket, m.GPUIndex
-	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread
-	r.Private = r.Private || m.ExclusiveUser
-	r.GPUMem = m.GPUMemMiB
-}
+// Which nodes suit a request, by their hardware and features.
 
 // suits reports whether a node's hardware and features suit the job, whatever is free.
 func (r *Request) suits(d *model.NodeDef) bool {

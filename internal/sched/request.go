@@ -60,6 +60,34 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 	return r
 }
 
+// wanted reads a feature expression. Submission refuses one that does not parse; here it fits no node.
+func wanted(expr string) *model.Features {
+	f, err := model.ParseFeatures(expr)
+	if err != nil {
+		return &model.Features{Each: &model.Feature{Op: '!', Of: []*model.Feature{{Op: '&'}}}}
+	}
+	return f
+}
+
+// more sets the requests that few jobs make.
+func (r *Request) more(m *model.Needs) {
+	if f := wanted(m.Prefer); f != nil {
+		r.Prefer = f.Each
+	}
+	r.CoresPerSocket, r.ThreadsPerCore = int(m.CoresPerSocket), int(m.ThreadsPerCore)
+	r.TasksPerSocket, r.PerCore = int(m.TasksPerSocket), int(m.ThreadsPerCore)
+	if k := int(m.TasksPerCore); k > 0 {
+		r.CoreEach = k == 1
+		if n := k * r.CPUsPerTask; r.PerCore == 0 || n < r.PerCore {
+			r.PerCore = n
+		}
+	}
+	r.OfSocket, r.Index = m.GPUsPerSocket, m.GPUIndex
+	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread
+	r.Private = r.Private || m.ExclusiveUser
+	r.GPUMem = m.GPUMemMiB
+}
+
 // LimitS gives the time limit that a job gets in a partition, seconds.
 func LimitS(sp *model.Spec, p *model.Partition) int64 {
 	switch {

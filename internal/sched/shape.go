@@ -108,7 +108,7 @@ const maxShapes = 1 << 14
 
 func (p *Planner) newShape(l *lane, rq *Request) *shape {
 	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.TasksOn(1), single: rq.single(),
-		spread: rq.MaxNodes > 1, forget: p.forgetful || rq.named(), roams: p.roams}
+		spread: rq.MaxNodes > 1, forget: p.forgetful || rq.byUnit(), roams: p.roams}
 	for _, g := range rq.Gres {
 		sh.greedy = sh.greedy || g.Per == model.PerJob
 	}
