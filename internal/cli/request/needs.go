@@ -71,6 +71,8 @@ func (s *Submission) gpuOptions() []getopt.Option {
 			Set: s.needCount(func(m *model.Needs) *int32 { return &m.CPUsPerGPU })},
 		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Env: "_MEM_PER_GPU",
 			Help: "memory for each GPU", Set: s.memPerGPU},
+		{Name: "gres-flags", Arg: R, Refused: "it comes with a later version; leave it out"},
+		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
 	}
 }
 

@@ -264,16 +264,12 @@ func (s *Submission) commandOptions() []getopt.Option {
 	}
 }
 
-const later = "it comes with a later version; "
-
 // foreignOptions are Slurm's options that gbatch refuses, or that have no effect.
 func foreignOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{
 		{Name: "ignore-pbs", Hidden: true, Note: "#PBS lines are never read", Set: getopt.Count(new(int))},
-		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
-		{Name: "gres-flags", Arg: R, Refused: later + "leave it out"},
 		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: env.Ignored},
 		{Name: "container", Arg: R, Refused: "start the container in the script"},
 		{Name: "container-image", Arg: R, Refused: "start the container in the script"},
