@@ -73,22 +73,6 @@ func (x *explainer) stateOf(name string) string {
 	return text
 }
 
-// wish is a rare request for particular units of a node.
-type wish struct {
-	says    func(rq *Request) string // what needText says of it; "": the job doesn't ask for it
-	without string                   // the change that may help
-	drop    func(m *model.Needs)
-}
-
-var wishes = [...]wish{
-	{func(rq *Request) string {
-		if rq.Index.Empty() {
-			return ""
-		}
-		return "those with the numbers " + rq.Index.String()
-	}, "any GPUs, without --gpu-index", func(m *model.Needs) { m.GPUIndex = nil }},
-}
-
 // needText says what a request asks of its nodes; over means that the request would fit on one node, but no node is
 // large enough.
 func needText(sh *shape, over bool) string {

@@ -88,6 +88,22 @@ func (r *Request) more(m *model.Needs) {
 	r.GPUMem = m.GPUMemMiB
 }
 
+// wish is a rare request for particular units of a node.
+type wish struct {
+	says    func(rq *Request) string // what needText says of it; "": the job doesn't ask for it
+	without string                   // the change that may help
+	drop    func(m *model.Needs)
+}
+
+var wishes = [...]wish{
+	{func(rq *Request) string {
+		if rq.Index.Empty() {
+			return ""
+		}
+		return "those with the numbers " + rq.Index.String()
+	}, "any GPUs, without --gpu-index", func(m *model.Needs) { m.GPUIndex = nil }},
+}
+
 // LimitS gives the time limit that a job gets in a partition, seconds.
 func LimitS(sp *model.Spec, p *model.Partition) int64 {
 	switch {
