@@ -92,8 +92,8 @@ func (r *room) pickBySocket(na *model.NodeAlloc, rq *Request, cpus int) (near []
 	return near, len(near) == rq.Sockets
 }
 
-// cpusBySocket chooses the job's CPUs: evenly from each of its sockets, then from any socket. Of CPUs that jobs share it
-// takes those that the fewest have.
+// cpusBySocket chooses the job's CPUs: evenly from each of its sockets, then from any socket. Of CPUs that jobs share
+// it takes those that the fewest have.
 func (r *room) cpusBySocket(rq *Request, count int, sockets []model.Bits) model.Bits {
 	_, threads := r.usable(rq)
 	unit := 1

@@ -79,7 +79,8 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	if whole {
 		gpus = rq.JobGPUs()
 	}
-	nd := need{tasks: tasks, whole: whole, cpus: r.round(rq, tasks, rq.CPUsFor(tasks, gpus)), idle: rq.Exclusive, mem: math.MinInt64}
+	nd := need{tasks: tasks, whole: whole, cpus: r.round(rq, tasks, rq.CPUsFor(tasks, gpus)),
+		idle: rq.Exclusive, mem: math.MinInt64}
 	threads := max(1, int(d.ThreadsPerCore))
 	all := d.JobCPUCount()
 	if rq.wholeCores {
