@@ -34,6 +34,8 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 		text := fmt.Sprintf("no node of partition %s has the CPUs that the job needs on one node", p.Name)
 		if asked > int64(cpus) { // otherwise the reason is how the CPUs are spread over nodes
 			text += fmt.Sprintf(": %d, and the most is %d; ask for fewer, or for more nodes", asked, cpus)
+		} else if rq.GresBind == model.BindEnforced {
+			text += " near the generic resources that it asks for (--gres-flags=enforce-binding)"
 		}
 		return refuse(proto.CodeNodeConfig, "%s", text)
 	case sched.TooMuchMemory:

@@ -153,6 +153,11 @@ func checkGPUs(sp *model.Spec, m *model.Needs) error {
 	}
 	const give = "give --gpus, --gpus-per-node, --gpus-per-task or --gres=gpu:N too"
 	switch {
+	case m.GresBind < model.BindPreferred || m.GresBind > model.BindDisabled:
+		return refuse(Request, "--gres-flags: this version knows no binding of the number %d", m.GresBind)
+	case m.GresBind == model.BindDisabled && len(m.GPUsPerSocket) > 0:
+		return refuse(Request, "--gpus-per-socket and --gres-flags=disable-binding exclude each other: the first wants "+
+			"each socket's GPUs, the second any")
 	case m.GPUMemMiB > 0 && !gpus && !shares:
 		return refuse(Request, "--gpu-mem needs GPUs: give --gpus, --gres=gpu:N or --gres=shard:N too")
 	case m.CPUsPerGPU > 0 && !gpus:

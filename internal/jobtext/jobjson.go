@@ -40,7 +40,15 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "batch_features"},
 		{Name: "batch_flag", Bool: func(r *JobRow) bool { return batchFlag(r.Spec) }},
 		{Name: "batch_host", Str: func(r *JobRow) string { return gone(r.batchHost()) }},
-		{Name: "flags", Type: slurmjson.List},
+		{Name: "flags", List: func(r *JobRow) []string {
+			switch r.Spec.Extra().GresBind {
+			case model.BindEnforced:
+				return []string{"GRES_BINDING_ENFORCED"}
+			case model.BindDisabled:
+				return []string{"GRES_BINDING_DISABLED"}
+			}
+			return nil
+		}},
 		{Name: "cluster", Str: func(r *JobRow) string { return r.Cluster }},
 		{Name: "command", Str: func(r *JobRow) string { return r.Spec.Command }},
 		{Name: "comment", Str: func(r *JobRow) string { return r.Spec.Comment }},

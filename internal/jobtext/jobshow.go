@@ -220,6 +220,12 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 	if sp.Extra().NeverIdle {
 		r.line(KV("GpuIdle", "off"))
 	}
+	switch sp.Extra().GresBind {
+	case model.BindEnforced:
+		r.line(KV("GresEnforceBind", "Yes"))
+	case model.BindDisabled:
+		r.line(KV("GresEnforceBind", "No"))
+	}
 	if n := sp.Extra().GPUMemMiB; n > 0 {
 		r.line(KV("GpuMem", fmt.Sprintf("%dM", n)))
 	}

@@ -189,7 +189,8 @@ type Needs struct {
 	GPUIndex  Bits // exactly these GPUs of each node, by the node's numbers (--gpu-index); Gres has their count
 	NeverIdle bool // GpuIdlePolicy does not apply to it (--gpu-idle=off); its QOS has to allow that
 
-	OOMKill bool // a step ends as a whole when one of its processes is killed for lack of memory (--oom-kill-step)
+	OOMKill  bool // a step ends as a whole when one of its processes is killed for lack of memory (--oom-kill-step)
+	GresBind GresBinding
 }
 
 func (x *Needs) Wire(c *wire.C) {
@@ -222,7 +223,18 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Ints(c, &x.GPUIndex, MaxFew)
 	wire.Bool(c, &x.NeverIdle)
 	wire.Bool(c, &x.OOMKill)
+	wire.Int(c, &x.GresBind)
 }
+
+// GresBinding says whether a job's CPUs have to be near its generic resources (--gres-flags).
+type GresBinding int8
+
+// The bindings.
+const (
+	BindPreferred GresBinding = iota // near ones if they are free
+	BindEnforced                     // only near ones, and each unit near one of them
+	BindDisabled                     // any
+)
 
 // BindWish has the options for layout and binding of the tasks of a job's steps, as the user wrote them: the job's
 // environment passes them on to grun. "" is not given.

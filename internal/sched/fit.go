@@ -121,6 +121,11 @@ func (r *room) most(rq *Request, part string, limit int) (int, miss) {
 	if tasks = min(tasks, r.byGres(rq)); tasks < rq.PerNode {
 		return 0, missGres
 	}
+	for rq.bound() && !r.gives(rq, tasks, false) {
+		if tasks = min(tasks-1, int(r.def.CPUs)); tasks < rq.PerNode {
+			return 0, missCPUs
+		}
+	}
 	return tasks, missNone
 }
 
@@ -251,17 +256,53 @@ func (r *room) tasksWith(rq *Request, name, typ string) int {
 }
 
 // byUnit reports whether it matters to the job which units and CPUs of a node are free, not only how many.
-func (rq *Request) byUnit() bool { return rq.named() }
+func (rq *Request) byUnit() bool { return rq.named() || rq.bound() }
 
-// gives reports whether a room has the units that the job asks for; tasks is how many of the job's tasks are on the
-// node, and whole means that these are all.
+// gives reports whether a room has the units that the job asks for, with CPUs near them if it is bound to these; tasks
+// is how many of the job's tasks are on the node, and whole means that these are all.
 func (r *room) gives(rq *Request, tasks int, whole bool) bool {
-	return !rq.named() || r.hasNamed(rq)
+	if rq.named() && !r.hasNamed(rq) {
+		return false
+	}
+	if !rq.bound() || r.counted {
+		return true
+	}
+	gres := wholeJob(rq)
+	for k := range gres {
+		if !whole { // at least one on each node, and an even part of them on the most nodes that it may have
+			gres[k] = max(1, gres[k]/max(1, rq.MaxNodes))
+		}
+	}
+	if r.stock != nil {
+		r = r.as(rq)
+	}
+	_, m := r.place(rq, tasks, gres)
+	return m == missNone
 }
 
-// place puts tasks of a job onto the node; gres has the node's part of each per-job request. GPUs are chosen first,
-// then the CPUs near them.
+// place puts tasks of a job onto the node; gres has the node's part of each per-job request.
 func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss) {
+	na, m := r.put(rq, tasks, gres)
+	if !rq.bound() || r.counted || m == missNone && r.isBound(&na) {
+		return na, m
+	}
+	sets := r.nearSets(rq)
+	for _, of := range choices(len(sets)) {
+		for _, only := range [...]map[string]model.Bits{nil, r.oneOfEach(rq, sets, of, tasks, gres)} {
+			x := r.nearOnly(rq, sets, of, only)
+			if na, m := x.put(rq, tasks, gres); m == missNone && r.isBound(&na) {
+				return na, m
+			}
+		}
+	}
+	if m == missNone {
+		m = missCPUs
+	}
+	return na, m
+}
+
+// put is place without the condition that CPUs are near units. GPUs are chosen first, then the CPUs near them.
+func (r *room) put(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss) {
 	na := model.NodeAlloc{Node: r.def.Name, Tasks: int32(tasks)}
 	gpus, k := 0, 0
 	if rq.CPUsPerGPU > 0 || rq.ByGPU {
@@ -280,9 +321,13 @@ func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss)
 		return na, missCPUs
 	}
 	var sockets []model.Bits
+	with := cpus // how many CPUs near its units the job would like
+	if rq.GresBind == model.BindDisabled {
+		with = 0
+	}
 	if len(rq.OfSocket) > 0 {
 		var ok bool
-		if sockets, ok = r.pickBySocket(&na, rq, cpus); !ok {
+		if sockets, ok = r.pickBySocket(&na, rq, with); !ok {
 			return na, missGres
 		}
 	}
@@ -299,20 +344,28 @@ func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss)
 		case count == 0, len(rq.OfSocket) > 0 && g.Name == gpuName:
 			continue
 		case r.isShare(g.Name):
-			if !r.pickShare(&na, rq, &g, cpus) {
+			if !r.pickShare(&na, rq, &g, with) {
 				return na, missGres
 			}
 			continue
 		}
-		if !r.pick(&na, rq, g, count, cpus) {
+		if !r.pick(&na, rq, g, count, with) {
 			return na, missGres
 		}
 	}
 	if rq.Exclusive {
 		r.takeRest(&na)
 	}
-	if na.CPUs = r.cpusByGPUs(rq, &na, tasks, cpus); na.CPUs.Empty() {
-		na.CPUs = r.cpusAt(rq, tasks, cpus, r.near(&na), sockets)
+	near := model.Bits(nil)
+	if rq.GresBind != model.BindDisabled {
+		near = r.near(&na)
+		na.CPUs = r.cpusByGPUs(rq, &na, tasks, cpus)
+	}
+	if rq.bound() && sockets == nil {
+		sockets = r.nearParts(rq, &na)
+	}
+	if na.CPUs.Empty() {
+		na.CPUs = r.cpusAt(rq, tasks, cpus, near, sockets)
 	}
 	if na.CPUs.Empty() {
 		return na, missCPUs

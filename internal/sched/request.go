@@ -28,7 +28,8 @@ type Request struct {
 	CoreEach                       bool            // each task has cores of its own
 	Switches                       int             // most leaf switches; 0: any number
 	Contiguous, Spread             bool
-	LLN                            bool  // least loaded nodes first
+	LLN                            bool // least loaded nodes first
+	GresBind                       model.GresBinding
 	GPUMem                         int64 // MiB that each GPU has, or has left where it is shared; 0: any
 
 	Share     int    // how many jobs may share each of its CPUs; up to 1: its CPUs are its own
@@ -85,7 +86,7 @@ func (r *Request) more(m *model.Needs) {
 	r.OfSocket, r.Index = m.GPUsPerSocket, m.GPUIndex
 	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread
 	r.Private = r.Private || m.ExclusiveUser
-	r.GPUMem = m.GPUMemMiB
+	r.GPUMem, r.GresBind = m.GPUMemMiB, m.GresBind
 }
 
 // wish is a rare request for particular units of a node.
@@ -102,6 +103,12 @@ var wishes = [...]wish{
 		}
 		return "those with the numbers " + rq.Index.String()
 	}, "any GPUs, without --gpu-index", func(m *model.Needs) { m.GPUIndex = nil }},
+	{func(rq *Request) string {
+		if rq.GresBind != model.BindEnforced {
+			return ""
+		}
+		return "only with CPUs near them"
+	}, "any CPUs, without --gres-flags=enforce-binding", func(m *model.Needs) { m.GresBind = model.BindPreferred }},
 }
 
 // LimitS gives the time limit that a job gets in a partition, seconds.

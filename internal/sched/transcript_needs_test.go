@@ -119,7 +119,9 @@ func (c *cluster) needs(w words) *model.Needs {
 		TasksPerSocket: int32(w.num("tps")), TasksPerCore: int32(w.num("tpcore")), CPUsPerGPU: int32(w.num("cpg")),
 		MemPerGPU: w.num("mpg"), GPUMemMiB: w.num("gpumem"),
 		Contiguous: w.has("contiguous"), Spread: w.has("spread"), FewNodes: w.has("few"), ExclusiveUser: w.has("apart"),
-		Share: w.has("share"), NoPreempt: w.has("stays"), TimeMinS: w.num("tmin")}
+		Share: w.has("share"), NoPreempt: w.has("stays"), TimeMinS: w.num("tmin"),
+		GresBind: map[string]model.GresBinding{"enforced": model.BindEnforced,
+			"disabled": model.BindDisabled}[w.named["bind"]]}
 	for _, g := range w.list("gps") { // --gpus-per-socket, of S sockets
 		typ, count, typed := strings.Cut(g, ":")
 		if !typed {

@@ -71,7 +71,9 @@ func (s *Submission) gpuOptions() []getopt.Option {
 			Set: s.needCount(func(m *model.Needs) *int32 { return &m.CPUsPerGPU })},
 		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Env: "_MEM_PER_GPU",
 			Help: "memory for each GPU", Set: s.memPerGPU},
-		{Name: "gres-flags", Arg: R, Refused: "it comes with a later version; leave it out"},
+		{Name: "gres-flags", Arg: R, Metavar: "flag", Group: groupNeeds, Env: "_GRES_FLAGS",
+			Help: "enforce-binding: only CPUs near the job's GPUs (gres.conf's Cores); disable-binding: any CPUs; by " +
+				"default near ones if they are free", Set: s.gresFlags},
 		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
 	}
 }
@@ -158,6 +160,32 @@ func (s *Submission) useOptions() []getopt.Option {
 // need gives the setter of an option without a value.
 func (s *Submission) need(set func(*model.Needs)) func(string) error {
 	return func(string) error { set(&s.More); return nil }
+}
+
+// gresFlags reads --gres-flags.
+func (s *Submission) gresFlags(v string) error {
+	bad := func(why string) error {
+		return &getopt.TextError{Text: "Invalid --gres-flags specification: '" + v + "'; " + why}
+	}
+	s.More.GresBind = model.BindPreferred
+	for _, word := range env.SplitList(v) {
+		bind := model.BindPreferred
+		switch strings.ToLower(word) {
+		case "enforce-binding":
+			bind = model.BindEnforced
+		case "disable-binding":
+			bind = model.BindDisabled
+		case "one-task-per-sharing", "multiple-tasks-per-sharing", "allow-task-sharing":
+			return bad("a job's shares are of one GPU on each node, and all its tasks may use it: leave " + word + " out")
+		default:
+			return bad("write enforce-binding or disable-binding")
+		}
+		if s.More.GresBind != model.BindPreferred && s.More.GresBind != bind {
+			return bad("enforce-binding and disable-binding exclude each other")
+		}
+		s.More.GresBind = bind
+	}
+	return nil
 }
 
 // ZeroOne gives the setter of an option that means 1 without a value.

@@ -338,6 +338,7 @@ func (r *run) foreignOptions() []getopt.Option {
 		{Name: "gpu-mem", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
 		{Name: "gpu-index", Arg: R, Refused: "the job has its GPUs; choose among them with --gpu-bind=map_gpu:LIST"},
 		{Name: "gpu-idle", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "gres-flags", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
 		{Name: "prefer", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
 		{Name: "switches", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
 		{Name: "contiguous", Hidden: true, Note: same, Set: env.Ignored},
