@@ -65,6 +65,8 @@ func (a *Amount) Percent() (hundredths int64, is bool, err error) {
 	return int64(math.Round(x * 100)), true, nil
 }
 
+var errOutOfRange = errors.New("out of range")
+
 // parseUnits reads a whole number with K, M or G behind it (powers of 1024), up to most.
 func parseUnits(t string, most int64) (int64, error) {
 	factor := int64(1)
@@ -86,7 +88,7 @@ func parseUnits(t string, most int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(t, 10, 64)
 	if err != nil || n > most/factor {
-		return 0, errors.New("out of range")
+		return 0, errOutOfRange
 	}
 	return n * factor, nil
 }

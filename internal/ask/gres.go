@@ -59,7 +59,7 @@ func parseGresWord(name, word string) (model.GresReq, error) {
 		if err != nil && r.Name == model.GPUName {
 			return r, err
 		}
-		count, cerr := ParseUnits(last)
+		count, cerr := parseUnitsOf(r.Name, last)
 		from, to, isRange := strings.Cut(last, "-")
 		switch {
 		case isPart && r.Name == model.GPUName:
@@ -89,9 +89,18 @@ func parseGresWord(name, word string) (model.GresReq, error) {
 func allDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // ParseUnits reads a count of a resource, with K, M or G behind it (powers of 1024).
-func ParseUnits(t string) (int32, error) {
-	n, err := parseUnits(t, math.MaxInt32)
-	return int32(n), err
+func ParseUnits(t string) (int32, error) { return parseUnitsOf("", t) }
+
+// parseUnitsOf reads a count of a named resource; of memory of GPUs 16G are the units that hold as much.
+func parseUnitsOf(name, t string) (int32, error) {
+	n, err := parseUnits(t, math.MaxInt64)
+	if err != nil {
+		return 0, err
+	}
+	if n = model.ShareUnits(name, n, true); n > math.MaxInt32 {
+		return 0, errOutOfRange
+	}
+	return int32(n), nil
 }
 
 // parsePart reads a number below 1 such as 0.5 as thousandths. ok is false for whole numbers and for what is no number;

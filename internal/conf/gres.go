@@ -70,10 +70,8 @@ func (g *Gres) For(node string) (records []GresRecord, autoDetect string) {
 	return records, autoDetect
 }
 
-// sharedGres are shares of other resources: Count is of all their files together.
-var sharedGres = []string{"mps", "shard"}
-
-func isShared(name string) bool { return slices.Contains(sharedGres, name) }
+// isShared reports whether a resource is shares of GPUs: Count is of all its files together.
+func isShared(name string) bool { return model.IsShare(name) }
 
 var gresKeyNames = []string{"AutoDetect", "Count", "Cores", "CPUs", "File", "Flags", "Ignore", "Links", "Memory",
 	"MultipleFiles", "Name", "NodeName", "Type", "UniqueId"}
@@ -240,6 +238,7 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 			}
 		}
 	}
+	g.Count = model.ShareUnits(g.Name, g.Count, false)
 	units := int64(len(g.Files))
 	if len(g.MultipleFiles) > 0 {
 		units = 1

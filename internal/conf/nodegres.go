@@ -3,10 +3,12 @@ package conf
 import (
 	"strconv"
 	"strings"
+
+	"gbatch/internal/model"
 )
 
-// maxGresUnits bounds the units of one entry: each is a bit of every allocation.
-const maxGresUnits = 1 << 16
+// maxGresUnits bounds the units of one entry.
+const maxGresUnits = model.MaxGresUnits
 
 // GresCount is Gres=name:type:count of a node.
 type GresCount struct {
@@ -43,7 +45,7 @@ func readNodeGres(v string) ([]GresCount, fault) {
 		fields = fields[1:]
 		if n := len(fields); n > 0 {
 			if count, f := readQuantity(fields[n-1]); !f.bad() {
-				g.Count, fields = count, fields[:n-1]
+				g.Count, fields = model.ShareUnits(g.Name, count, false), fields[:n-1]
 			}
 		}
 		if n := len(fields); n > 0 && strings.EqualFold(fields[n-1], "no_consume") {

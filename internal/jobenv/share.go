@@ -37,10 +37,11 @@ func Shares(v *Vars, uid uint32, here *model.NodeAlloc) {
 		if g.Share == nil {
 			continue
 		}
-		switch g.Name {
-		case "shard":
-			v.Num("SLURM_SHARDS_ON_NODE", int64(g.Index.Count()))
-		case "mps":
+		k := model.ShareKindOf(g.Name)
+		if k != nil && k.CountVar != "" {
+			v.Num(k.CountVar, k.Amount(g.Index.Count()))
+		}
+		if k != nil && k.MPS {
 			pipe, log := mpsDirs(uid, g.Share.GPU)
 			v.Num("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", mpsPercent(g.Index.Count(), int(g.Share.Of)))
 			v.Set("CUDA_MPS_PIPE_DIRECTORY", pipe)
@@ -48,6 +49,12 @@ func Shares(v *Vars, uid uint32, here *model.NodeAlloc) {
 		}
 		return
 	}
+}
+
+// mpsShare reports whether jobs with shares of a resource are clients of MPS.
+func mpsShare(name string) bool {
+	k := model.ShareKindOf(name)
+	return k != nil && k.MPS
 }
 
 // mpsPercent converts units of mps to percent of a GPU: at least 1.
@@ -61,7 +68,7 @@ func (e *Node) showShared(v *Vars, mine, open *model.NodeAlloc) {
 		return
 	}
 	for i := range mine.Gres {
-		if g := &mine.Gres[i]; g.Share != nil && g.Name == "mps" && e.Units.uuidsOf(model.GPUName, gpus) == "" {
+		if g := &mine.Gres[i]; g.Share != nil && mpsShare(g.Name) && e.Units.uuidsOf(model.GPUName, gpus) == "" {
 			for _, name := range e.Units.varsOf(model.GPUName) {
 				v.Set(name, "0")
 			}

@@ -89,7 +89,7 @@ func (v *Units) HiddenOn(def *model.NodeDef) (names []string) {
 		if g := &def.Gres[i]; g.Count > 0 &&
 			!slices.ContainsFunc(def.Gres[:i], func(o model.GresDef) bool { return o.Name == g.Name }) {
 			names = append(names, v.varsOf(g.Name)...)
-			if g.Name == "mps" {
+			if mpsShare(g.Name) {
 				names = append(names, mpsVars[:]...)
 			}
 		}

@@ -19,8 +19,52 @@ const MIGName = "mig"
 // ShardName is the sharing resource that parts of GPUs (--gpus=0.5) are counted in.
 const ShardName = "shard"
 
+// ShareKind is a resource that shares GPUs. Whoever treats kinds differently asks for a field of it, not for the name.
+type ShareKind struct {
+	Name     string
+	CountVar string // environment variable of jobs with what they have of it on the node; "": none
+	MPS      bool   // its jobs are clients of NVIDIA's MPS, which is told their part in percent
+	UnitMiB  int64  // GPU memory that a unit stands for; 0: a unit is only a count
+}
+
+// shareKinds has every resource that shares GPUs.
+var shareKinds = [...]ShareKind{
+	{Name: ShardName, CountVar: "SLURM_SHARDS_ON_NODE"},
+	{Name: "mps", MPS: true},
+}
+
+// ShareKindOf finds the kind of a resource, nil if it does not share GPUs.
+func ShareKindOf(name string) *ShareKind {
+	for i := range shareKinds {
+		if shareKinds[i].Name == name {
+			return &shareKinds[i]
+		}
+	}
+	return nil
+}
+
 // IsShare reports whether a generic resource of this name shares GPUs.
-func IsShare(name string) bool { return name == "shard" || name == "mps" }
+func IsShare(name string) bool { return ShareKindOf(name) != nil }
+
+// MaxGresUnits bounds the units of a resource on a node: each is a bit of every allocation.
+const MaxGresUnits = 1 << 16
+
+// ShareUnits gives the units that a count of a resource is, rounded up or down. Where a unit stands for memory, a
+// number above MaxGresUnits is bytes: 16G is 16 units of 1 GiB.
+func ShareUnits(name string, count int64, up bool) int64 {
+	k := ShareKindOf(name)
+	if k == nil || k.UnitMiB == 0 || count <= MaxGresUnits {
+		return count
+	}
+	unit := k.UnitMiB << 20
+	if n := count / unit; !up || count%unit == 0 {
+		return n
+	}
+	return count/unit + 1
+}
+
+// Amount gives what a number of units is in CountVar: MiB where a unit stands for memory.
+func (k *ShareKind) Amount(units int) int64 { return int64(units) * max(1, k.UnitMiB) }
 
 // MaxSharedGPUs bounds the GPUs of a node whose GPUs are shared.
 const MaxSharedGPUs = 64

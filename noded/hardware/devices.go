@@ -30,7 +30,7 @@ const (
 func Detectable(name string) bool { return name == gpuName || name == migName }
 
 // shared reports whether a resource is shares of other devices: its Count is of all its files together.
-func shared(name string) bool { return name == "mps" || name == "shard" }
+func shared(name string) bool { return model.IsShare(name) }
 
 // finder looks for a node's resources.
 type finder struct {
