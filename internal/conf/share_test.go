@@ -26,6 +26,8 @@ func TestShares(t *testing.T) {
 		{"evenly", "gpu:a100:4,shard:16", "",
 			[]model.GresDef{{Name: "shard", Type: "a100", Count: 16, Over: over(4, 4, 4, 4)}}},
 		{"not evenly", "gpu:3,shard:7", "", []model.GresDef{{Name: "shard", Count: 7, Over: over(3, 2, 2)}}},
+		{"memory of GPUs", "gpu:2,gpuram:80G", "NodeName=k1 Name=gpuram Count=80G\n",
+			[]model.GresDef{{Name: "gpuram", Count: 80, Over: over(40, 40)}}},
 		{"several types", "gpu:a100:2,gpu:v100:1,shard:6", "", []model.GresDef{
 			{Name: "shard", Type: "a100", Count: 4, Over: over(2, 2)},
 			{Name: "shard", Type: "v100", First: 4, Count: 2, Over: []model.Share{{GPU: 2, Count: 2}}}}},
@@ -50,7 +52,7 @@ func TestShares(t *testing.T) {
 				"Name=shard Count=2 File=/dev/nvidia4\n", []model.GresDef{
 				{Name: "shard", Count: 10, Over: over(2, 8)}}},
 	} {
-		got := mustLoad(t, "GresTypes=gpu,mps,shard\nNodeName=k1 CPUs=8 Gres="+c.gres+"\nPartitionName=kp Nodes=k1\n",
+		got := mustLoad(t, "GresTypes=gpu,mps,shard,gpuram\nNodeName=k1 CPUs=8 Gres="+c.gres+"\nPartitionName=kp Nodes=k1\n",
 			GresFile, c.file).Model().Nodes[4].Gres
 		var shares []model.GresDef
 		for _, g := range got {

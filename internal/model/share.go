@@ -31,6 +31,7 @@ type ShareKind struct {
 var shareKinds = [...]ShareKind{
 	{Name: ShardName, CountVar: "SLURM_SHARDS_ON_NODE"},
 	{Name: "mps", MPS: true},
+	{Name: "gpuram", CountVar: "GBATCH_GPURAM_MIB", UnitMiB: 1024},
 }
 
 // ShareKindOf finds the kind of a resource, nil if it does not share GPUs.
