@@ -23,22 +23,22 @@ const maxHolders = 10_000
 func (x *explainer) limited(c *model.Cause) model.Time {
 	for i := range x.spots {
 		s := &x.spots[i]
-		if x.p.lim == nil || s.it.gate == nil {
+		if x.p.lim == nil || s.it.limits == nil {
 			continue
 		}
 		w := x.p.wantsOf(&s.it, s.l.part.Name)
 		limitS := x.j.Spec.LeastS(s.it.limitS)
-		k, r := x.p.lim.broken(s.it.gate, w.all, w.node, limitS)
+		k, r := x.p.lim.broken(s.it.limits, w.all, w.node, limitS)
 		if r == model.ReasonNone {
 			continue
 		}
 		c.Reason = r // the last pass may have found another limit
 		if k < 0 {
-			c.Text = fmt.Sprintf("asks for %s; %s allows %s a job (%s)", limitText(limitS), s.it.gate.wallOf,
-				limitText(s.it.gate.wallS), s.it.gate.wallBy)
+			c.Text = fmt.Sprintf("asks for %s; %s allows %s a job (%s)", limitText(limitS), s.it.limits.wallOf,
+				limitText(s.it.limits.wallS), s.it.limits.wallBy)
 			return 0
 		}
-		text, when, jobs := x.ruleText(&s.it.gate.rules[k], w, limitS)
+		text, when, jobs := x.ruleText(&s.it.limits.rules[k], w, limitS)
 		c.Text, c.Jobs = text, jobs
 		return when
 	}

@@ -24,17 +24,17 @@ type limiter struct {
 
 	tres  []string // resources that limits name
 	index map[string]int
-	gates map[gateKey]*gate
+	sets  map[limitsKey]*limitSet
 	holds map[string]*holding
 	total []model.TRESCount // of the nodes that take jobs
 	safe  bool
 	alone bool // holdings are empty: only limits on a single job count
 }
 
-type gateKey struct{ account, user, qos, part string }
+type limitsKey struct{ account, user, qos, part string }
 
-// gate has the limits for jobs of one user, account and QOS in one partition.
-type gate struct {
+// limitSet has the limits for jobs of one user, account and QOS in one partition.
+type limitSet struct {
 	rules  []rule
 	counts []*holding // a started job counts in each of them
 	part   string
@@ -88,7 +88,7 @@ type holding struct {
 }
 
 func newLimiter(v *state.View) *limiter {
-	return &limiter{v: v, cfg: v.Config(), gen: v.AcctGen(), index: map[string]int{}, gates: map[gateKey]*gate{},
+	return &limiter{v: v, cfg: v.Config(), gen: v.AcctGen(), index: map[string]int{}, sets: map[limitsKey]*limitSet{},
 		holds: map[string]*holding{}, safe: v.Config().Params.EnforceSafe}
 }
 
@@ -124,7 +124,7 @@ func (p *Planner) shares() {
 			lim.total = model.AddNodeTRES(lim.total, n.def)
 		}
 	}
-	for _, g := range lim.gates {
+	for _, g := range lim.sets {
 		if g == nil { // no limits
 			continue
 		}
@@ -239,26 +239,26 @@ func (lim *limiter) spent(h *holding) *holding {
 	return h
 }
 
-// gate gives the limits of a job in a partition, or nil where it has none.
-func (lim *limiter) gate(sp *model.Spec, part string) *gate {
-	key := gateKey{sp.Account, sp.User, sp.QOS, part}
-	g, known := lim.gates[key]
+// limitsOf returns the limits of a job in a partition, or nil if it has none.
+func (lim *limiter) limitsOf(sp *model.Spec, part string) *limitSet {
+	key := limitsKey{sp.Account, sp.User, sp.QOS, part}
+	g, known := lim.sets[key]
 	if !known {
-		if len(lim.gates) >= maxGates {
-			clear(lim.gates)
+		if len(lim.sets) >= maxLimitSets {
+			clear(lim.sets)
 		}
-		g = lim.newGate(&key)
-		lim.gates[key] = g
+		g = lim.newLimits(&key)
+		lim.sets[key] = g
 	}
 	return g
 }
 
-// maxGates bounds the gates that are remembered.
-const maxGates = 1 << 16
+// maxLimitSets bounds the cached sets.
+const maxLimitSets = 1 << 16
 
-func (lim *limiter) newGate(k *gateKey) *gate {
+func (lim *limiter) newLimits(k *limitsKey) *limitSet {
 	r := lim.v.Govern(k.account, k.user, k.qos, k.part)
-	g := &gate{part: k.part}
+	g := &limitSet{part: k.part}
 	set := closed{}
 	factor := int64(0)
 	for _, q := range r.QOS {
@@ -319,7 +319,7 @@ func (lim *limiter) newGate(k *gateKey) *gate {
 }
 
 // associations adds the limits of the user's association and of those above it.
-func (lim *limiter) associations(g *gate, set closed, r *state.Rules, k *gateKey, factor int64) {
+func (lim *limiter) associations(g *limitSet, set closed, r *state.Rules, k *limitsKey, factor int64) {
 	inherited := maps.Clone(set) // of limits that accounts pass down, the nearest counts
 	own := lim.holding(state.OfAssoc, k.account, k.user, r.Part)
 	g.counts = append(g.counts, own)
@@ -376,7 +376,7 @@ func (c closed) close(name string, list []model.TRESLimit) {
 }
 
 // number adds a limit on jobs or minutes, unless one of that name is already set.
-func (g *gate) number(set closed, name string, kind ruleKind, l model.Limit, why model.Reason, on *holding) {
+func (g *limitSet) number(set closed, name string, kind ruleKind, l model.Limit, why model.Reason, on *holding) {
 	if n, has := l.Value(); has && !set[name] {
 		g.rules = append(g.rules, rule{kind: kind, reason: why, limit: n, on: on, who: ofWhom(on, ""),
 			name: limitName(name, on)})
@@ -384,7 +384,7 @@ func (g *gate) number(set closed, name string, kind ruleKind, l model.Limit, why
 }
 
 // lines adds a list of limits on resources, except for those that are already set.
-func (lim *limiter) lines(g *gate, set closed, name, who string, list []model.TRESLimit, kind ruleKind,
+func (lim *limiter) lines(g *limitSet, set closed, name, who string, list []model.TRESLimit, kind ruleKind,
 	why model.LimitKind, on *holding, factor int64, relative bool) {
 	for i := range list {
 		l := list[i]
@@ -417,13 +417,13 @@ func (lim *limiter) vector(have []model.TRESCount) []int64 {
 }
 
 // refuses gives the limit that a job breaks if it takes need for limitS seconds, and at most node on one node.
-func (lim *limiter) refuses(g *gate, need, node []int64, limitS int64) model.Reason {
+func (lim *limiter) refuses(g *limitSet, need, node []int64, limitS int64) model.Reason {
 	_, reason := lim.broken(g, need, node, limitS)
 	return reason
 }
 
 // broken also gives the index of the rule that refuses; -1: it is the time limit, or none.
-func (lim *limiter) broken(g *gate, need, node []int64, limitS int64) (int, model.Reason) {
+func (lim *limiter) broken(g *limitSet, need, node []int64, limitS int64) (int, model.Reason) {
 	if g.wallS > 0 && limitS > g.wallS {
 		return -1, g.most
 	}
@@ -468,7 +468,7 @@ func (lim *limiter) broken(g *gate, need, node []int64, limitS int64) (int, mode
 }
 
 // counted gives a use as limits count it: with UsageFactorSafe it is multiplied by the QOS's UsageFactor.
-func (g *gate) counted(n int64) int64 {
+func (g *limitSet) counted(n int64) int64 {
 	if g.usage > 0 {
 		return model.Scale(n, g.usage, model.FactorOne)
 	}
@@ -479,7 +479,7 @@ func (g *gate) counted(n int64) int64 {
 const maxMinutesS = 10 * 365 * 86400
 
 // count adds a job that the plan starts.
-func (lim *limiter) count(g *gate, need []int64, limitS int64) {
+func (lim *limiter) count(g *limitSet, need []int64, limitS int64) {
 	for i, h := range g.counts {
 		if slices.Contains(g.counts[:i], h) {
 			continue

@@ -42,8 +42,8 @@ type item struct {
 	limitS   int64
 	planS    int64 // planned time, seconds
 	refuse   model.Reason
-	gate     *gate // limits; nil: none
-	robs     bool  // it may preempt
+	limits   *limitSet // nil: none
+	robs     bool      // it may preempt
 }
 
 // entry is a job that may start.
@@ -170,19 +170,19 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	it.sh = p.shapeOf(l, e.j.Spec)
 	p.keepOff(&it, l)
 	if p.lim != nil {
-		it.gate = p.lim.gate(e.j.Spec, l.part.Name)
+		it.limits = p.lim.limitsOf(e.j.Spec, l.part.Name)
 	}
 	part := l.part
 	if p.lifts {
 		part = Lifted(p.v, e.j.Spec.QOS, part)
 	}
-	it.limitS = it.gate.limitS(e.j.Spec, l.part)
+	it.limitS = it.limits.limitS(e.j.Spec, l.part)
 	it.planS = p.plannedS(e.j, it.limitS)
 	it.robs = p.mayPreempt(e.j, l)
 	if most := part.MaxTimeS; most != model.NotSet && it.limitS > most && e.j.Spec.LeastS(it.limitS) <= most {
 		it.limitS, it.planS = most, min(it.planS, most) // --time-min allows a shorter limit
 	}
-	if g := it.gate; g != nil && g.wallS > 0 && it.limitS > g.wallS && e.j.Spec.LeastS(it.limitS) <= g.wallS {
+	if g := it.limits; g != nil && g.wallS > 0 && it.limitS > g.wallS && e.j.Spec.LeastS(it.limitS) <= g.wallS {
 		it.limitS, it.planS = g.wallS, min(it.planS, g.wallS)
 	}
 	if it.refuse = Barred(p.v, e.j.Spec, part); it.refuse != model.ReasonNone {

@@ -146,8 +146,8 @@ func (p *Planner) limited(l *lane, e *entry, r model.Reason) {
 func (p *Planner) mayReserve(it *item) bool {
 	bf := &p.policy.Backfill
 	least := bf.MinPriority
-	if it.gate != nil {
-		if n, set := it.gate.prio.Value(); set {
+	if it.limits != nil {
+		if n, set := it.limits.prio.Value(); set {
 			least = uint64(max(0, n))
 		}
 	}

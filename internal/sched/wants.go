@@ -46,30 +46,30 @@ func (p *Planner) wantsOf(it *item, part string) *wants {
 
 // held gives the limit that holds a job, whatever is free.
 func (p *Planner) held(l *lane, it *item) model.Reason {
-	if p.lim == nil || it.gate == nil {
+	if p.lim == nil || it.limits == nil {
 		return model.ReasonNone
 	}
 	sp := it.e.j.Spec
-	if f := p.policy.FairShare; f != nil && it.gate.fair > 0 &&
-		f(sp.Account, sp.User, l.part.Name) < float64(it.gate.fair)/float64(model.FactorOne) {
+	if f := p.policy.FairShare; f != nil && it.limits.fair > 0 &&
+		f(sp.Account, sp.User, l.part.Name) < float64(it.limits.fair)/float64(model.FactorOne) {
 		return model.ReasonQOSUsageThreshold
 	}
 	w := p.wantsOf(it, l.part.Name)
-	return p.lim.refuses(it.gate, w.all, w.node, it.e.j.Spec.LeastS(it.limitS))
+	return p.lim.refuses(it.limits, w.all, w.node, it.e.j.Spec.LeastS(it.limitS))
 }
 
 // admits reports whether the limits allow a job what it is to get. If they do, it counts the job; otherwise it sets
 // Planner.over.
 func (p *Planner) admits(l *lane, it *item, g *lodging) bool {
-	if p.lim == nil || it.gate == nil {
+	if p.lim == nil || it.limits == nil {
 		return true
 	}
 	all, node := allocTRES(p.v, g.alloc, g.lic, l.part.Name)
 	need := p.lim.vector(all)
-	if p.over = p.lim.refuses(it.gate, need, p.lim.vector(node), g.limitS); p.over != model.ReasonNone {
+	if p.over = p.lim.refuses(it.limits, need, p.lim.vector(node), g.limitS); p.over != model.ReasonNone {
 		return false
 	}
-	p.lim.count(it.gate, need, g.limitS)
+	p.lim.count(it.limits, need, g.limitS)
 	return true
 }
 
@@ -91,7 +91,7 @@ func Alone(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 		}
 		return true
 	})
-	g := lim.gate(sp, part.Name)
+	g := lim.limitsOf(sp, part.Name)
 	if g == nil {
 		return model.ReasonNone
 	}
@@ -102,7 +102,7 @@ func Alone(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 }
 
 // limitS gives a job's time limit: its own or the partition's, otherwise the one of its QOS or association.
-func (g *gate) limitS(sp *model.Spec, part *model.Partition) int64 {
+func (g *limitSet) limitS(sp *model.Spec, part *model.Partition) int64 {
 	s := LimitS(sp, part)
 	if g != nil && g.wallS > 0 && sp.LimitS == model.NotSet && part.DefTimeS == model.NotSet {
 		s = min(s, g.wallS)
