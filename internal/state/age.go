@@ -15,32 +15,32 @@ import (
 // the longest waiting job first. Of an array, as many tasks as there is room for leave the array's record and age.
 //
 // These limits treat all jobs of one account, user, QOS and partition alike: such jobs are a class, one queue of which
-// only the first job is looked at. The class waits at one full gate (a limit). An event then costs a look at the
-// classes at the gates that it opened, not at all waiting jobs. If several gates are full, any of them will do: every
-// class that can go on now waits at a gate that was opened.
+// only the first job is looked at. The class waits for one limit that is reached. An event then costs a look at the
+// classes that wait for limits with new room, not at all waiting jobs. If several limits are reached, any of them will
+// do: every class that can go on now waits for a limit with new room.
 
 // ages has the jobs that wait to gain priority by age. It is derived, and made anew with the tallies.
 type ages struct {
 	on      bool // an association or QOS has such a limit
 	classes map[who]*ageClass
-	gates   map[string]*ageGate
-	counts  map[string][]*ageGate // gates by the tally that they limit
-	fresh   []*ageClass           // classes to look at: their jobs have changed
-	opened  []*ageGate            // gates to look at: fewer jobs age there than before
+	limits  map[string]*ageLimit
+	counts  map[string][]*ageLimit // limits by the tally that they limit
+	fresh   []*ageClass            // classes to look at: their jobs have changed
+	opened  []*ageLimit            // limits to look at: fewer jobs age there than before
 }
 
 // ageClass has the jobs of one account, user, QOS and partition that are over a limit.
 type ageClass struct {
-	who   who
-	gates []*ageGate
-	jobs  *btree.BTreeG[due] // by Eligible, then number
-	at    *ageGate           // the gate at which it waits; nil: none
-	stood due                // its first job when it began to wait there
-	fresh bool
+	who    who
+	limits []*ageLimit
+	jobs   *btree.BTreeG[due] // by Eligible, then number
+	at     *ageLimit          // the limit for which it waits; nil: none
+	stood  due                // its first job when it began to wait there
+	fresh  bool
 }
 
 // ageGate is one limit: how many jobs of a tally may age.
-type ageGate struct {
+type ageLimit struct {
 	tally  string
 	most   int64
 	wait   *btree.BTreeG[ageStand]
@@ -67,7 +67,7 @@ func agingOf(j *model.Job) int64 {
 func ageless(j *model.Job) bool { return IsReady(j) && j.Accrue == model.NotAging }
 
 func noAges() ages {
-	return ages{classes: map[who]*ageClass{}, gates: map[string]*ageGate{}, counts: map[string][]*ageGate{}}
+	return ages{classes: map[who]*ageClass{}, limits: map[string]*ageLimit{}, counts: map[string][]*ageLimit{}}
 }
 
 // makeAges makes the queues anew.
@@ -93,26 +93,26 @@ func (a *ages) class(s *State, j *model.Job) *ageClass {
 	if c == nil {
 		c = &ageClass{who: w, jobs: btree.NewBTreeGOptions(dueLess, noLocks)}
 		if a.on {
-			c.gates = a.gatesOf(s, w)
+			c.limits = a.limitsOf(s, w)
 		}
 		a.classes[w] = c
 	}
 	return c
 }
 
-// gatesOf gives the limits of a class. A limit of the QOS replaces the associations' limits of that kind.
-func (a *ages) gatesOf(s *State, w who) []*ageGate {
-	var out []*ageGate
-	gate := func(kind string, l model.Limit, sc Scope, names ...string) {
+// limitsOf returns the limits of a class. A limit of the QOS replaces the associations' limits of that kind.
+func (a *ages) limitsOf(s *State, w who) []*ageLimit {
+	var out []*ageLimit
+	limit := func(kind string, l model.Limit, sc Scope, names ...string) {
 		most, set := l.Value()
 		if !set {
 			return
 		}
 		tally := tallyKey(sc, names...)
-		g := a.gates[kind+tally]
+		g := a.limits[kind+tally]
 		if g == nil {
-			g = &ageGate{tally: tally, most: most, wait: btree.NewBTreeGOptions(standLess, noLocks)}
-			a.gates[kind+tally] = g
+			g = &ageLimit{tally: tally, most: most, wait: btree.NewBTreeGOptions(standLess, noLocks)}
+			a.limits[kind+tally] = g
 			a.counts[tally] = append(a.counts[tally], g)
 		}
 		out = append(out, g)
@@ -122,20 +122,20 @@ func (a *ages) gatesOf(s *State, w who) []*ageGate {
 	if own, ok := s.qos.Get(w.qos); ok { // a partition's QOS limits no ages, as in Slurm
 		q = *own
 	}
-	gate("group ", q.GrpAccrue, OfQOS, q.Name)
-	gate("account ", q.MaxAccruePerAccount, OfQOSAccount, q.Name, w.account)
-	gate("user ", q.MaxAccruePerUser, OfQOSUser, q.Name, w.user)
+	limit("group ", q.GrpAccrue, OfQOS, q.Name)
+	limit("account ", q.MaxAccruePerAccount, OfQOSAccount, q.Name, w.account)
+	limit("user ", q.MaxAccruePerUser, OfQOSUser, q.Name, w.user)
 	if most, set := r.Inherited(func(a *model.Association) model.Limit { return a.MaxAccrue }); set &&
 		q.MaxAccruePerUser == 0 {
-		gate("each ", model.LimitOf(most), OfAssoc, w.account, w.user, r.Part)
+		limit("each ", model.LimitOf(most), OfAssoc, w.account, w.user, r.Part)
 	}
 	for i, as := range r.Chain {
 		switch {
 		case q.GrpAccrue != 0:
 		case i == 0 && r.User:
-			gate("group ", as.GrpAccrue, OfAssoc, w.account, w.user, r.Part)
+			limit("group ", as.GrpAccrue, OfAssoc, w.account, w.user, r.Part)
 		default:
-			gate("group ", as.GrpAccrue, OfAccount, as.Account)
+			limit("group ", as.GrpAccrue, OfAccount, as.Account)
 		}
 	}
 	return out
@@ -143,7 +143,7 @@ func (a *ages) gatesOf(s *State, w who) []*ageGate {
 
 // first gives Accrue for a job that becomes eligible: NotAging, if it has a limit, until letAge finds room.
 func (a *ages) first(s *State, j *model.Job) model.Time {
-	if a.on && len(a.class(s, j).gates) > 0 {
+	if a.on && len(a.class(s, j).limits) > 0 {
 		return model.NotAging
 	}
 	return 0
@@ -185,7 +185,7 @@ func (a *ages) look(c *ageClass) {
 	}
 }
 
-// leave removes a class from its gate.
+// leave removes a class from its limit's queue.
 func (c *ageClass) leave() {
 	if c.at != nil {
 		c.at.wait.Delete(ageStand{c.stood, c})
@@ -193,8 +193,8 @@ func (c *ageClass) leave() {
 	}
 }
 
-// stand lets a class wait at a gate.
-func (c *ageClass) stand(g *ageGate) {
+// stand lets a class wait for a limit.
+func (c *ageClass) stand(g *ageLimit) {
 	c.leave()
 	c.at, c.stood = g, c.head()
 	g.wait.Set(ageStand{c.stood, c})
@@ -205,8 +205,8 @@ func (c *ageClass) head() due {
 	return d
 }
 
-// room gives how many more jobs may age under a gate's limit.
-func (f *facts) room(g *ageGate) int64 {
+// room returns how many more jobs may age under a limit.
+func (f *facts) room(g *ageLimit) int64 {
 	if t, ok := f.tallies.Get(g.tally); ok {
 		return g.most - t.Aging
 	}
@@ -244,7 +244,7 @@ func (s *State) letAge(at model.Time) (changed bool) {
 		c := next.class
 		todo.Delete(next)
 		c.leave()
-		full, room := s.fullGate(c)
+		full, room := s.fullLimit(c)
 		if full != nil {
 			c.stand(full)
 			continue
@@ -270,10 +270,10 @@ func (a *ages) drain(c *ageClass) {
 	a.fresh = a.fresh[:0]
 }
 
-// fullGate gives the first full gate of a class or, if there is none, how many jobs may pass all gates.
-func (s *State) fullGate(c *ageClass) (full *ageGate, room int64) {
+// fullLimit returns the first limit of a class that is reached or, if there is none, how many more jobs may age.
+func (s *State) fullLimit(c *ageClass) (full *ageLimit, room int64) {
 	room = 1 << 62
-	for _, g := range c.gates {
+	for _, g := range c.limits {
 		n := s.room(g)
 		if n <= 0 {
 			return g, 0
@@ -324,7 +324,7 @@ func (s *State) checkAges() (err error) {
 			err = fmt.Errorf("job %d does not age and stands in no queue for it", id)
 			return false
 		}
-		if full, _ := s.fullGate(c); full == nil {
+		if full, _ := s.fullLimit(c); full == nil {
 			err = fmt.Errorf("job %d does not age, and no limit keeps it from that", id)
 		}
 		return err == nil
