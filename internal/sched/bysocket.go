@@ -133,7 +133,8 @@ func (r *room) cpusBySocket(rq *Request, count int, sockets []model.Bits) model.
 // namedFrom gives the first moment from at on at which the node has the GPUs that the job asks for by socket or by
 // number. Every job that is expected to have ended by then counts as gone. At at itself the node has enough GPUs by
 // count.
-func (p *Planner) namedFrom(sh *shape, n *node, nd *need, at model.Time, end func(model.Time) model.Time) model.Time {
+func (p *Planner) namedFrom(sh *shape, n *node, nd *nodeNeed, at model.Time,
+	end func(model.Time) model.Time) model.Time {
 	if !sh.byUnit(n) || at == forever {
 		return at
 	}

@@ -32,7 +32,7 @@
 // Besides: policy.go (what is configured), configured.go (its defaults), pass.go (the work of a
 // plan, counted), pool.go (queues by partition), gres.go (the units of a resource), gpucost.go
 // (GpuSelectPolicy), avoid.go (nodes that could not launch a job), instead.go (jobs that suspend
-// others), loose.go (least loaded nodes), lift.go (partition limits that a QOS lifts), wants.go
+// others), loose.go (least loaded nodes), lift.go (partition limits that a QOS lifts), leastuse.go
 // (what a job takes at least, against limits), possible.go (jobs that can never run, or not in
 // their reservation), estimate.go (--test-only); explain_cause.go, explain_change.go,
 // explain_shared.go and explain_words.go are explain.go's parts.

@@ -311,7 +311,7 @@ type surveyed struct {
 }
 
 // survey looks at each node of a lane; whole means that one node must take the whole job.
-func (x *explainer) survey(s *spot, least []need, whole bool) (out surveyed) {
+func (x *explainer) survey(s *spot, least []nodeNeed, whole bool) (out surveyed) {
 	p, sh := x.p, s.it.sh
 	end := func(t model.Time) model.Time { return p.after(t, s.it.leastS()) }
 	p.cursor.of(sh)

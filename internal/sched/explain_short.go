@@ -26,7 +26,7 @@ func (x *explainer) limited(c *model.Cause) model.Time {
 		if x.p.lim == nil || s.it.limits == nil {
 			continue
 		}
-		w := x.p.wantsOf(&s.it, s.l.part.Name)
+		w := x.p.leastUseOf(&s.it, s.l.part.Name)
 		limitS := x.j.Spec.LeastS(s.it.limitS)
 		k, r := x.p.lim.broken(s.it.limits, w.all, w.node, limitS)
 		if r == model.ReasonNone {
@@ -46,7 +46,7 @@ func (x *explainer) limited(c *model.Cause) model.Time {
 }
 
 // ruleText says how a job breaks a rule.
-func (x *explainer) ruleText(r *rule, w *wants, limitS int64) (text string, when model.Time, jobs []model.JobID) {
+func (x *explainer) ruleText(r *rule, w *leastUse, limitS int64) (text string, when model.Time, jobs []model.JobID) {
 	lim := x.p.lim
 	of := func(list []int64) int64 {
 		if r.t < len(list) {
@@ -260,7 +260,7 @@ func (c *scarce) amount(n int64) string {
 
 // scarcest names the resource that a request lacks, if it is a single one: a resource of the whole job if it is counted
 // over all nodes together, otherwise one that too few nodes have enough of. at is the moment at which there is enough.
-func (x *explainer) scarcest(sh *shape, nodes []*node, least []need, want int, last *node, at model.Time) *scarce {
+func (x *explainer) scarcest(sh *shape, nodes []*node, least []nodeNeed, want int, last *node, at model.Time) *scarce {
 	if c := x.inAll(sh, nodes); c != nil {
 		return c
 	}
@@ -333,7 +333,7 @@ func (x *explainer) inAll(sh *shape, nodes []*node) *scarce {
 }
 
 // onEach looks at what each node of the job must have.
-func (x *explainer) onEach(sh *shape, nodes []*node, least []need, want int, last *node, at model.Time) *scarce {
+func (x *explainer) onEach(sh *shape, nodes []*node, least []nodeNeed, want int, last *node, at model.Time) *scarce {
 	where := "on one node"
 	if want > 1 {
 		where = fmt.Sprintf("on each of %d nodes", want)
@@ -381,7 +381,7 @@ func (x *explainer) onEach(sh *shape, nodes []*node, least []need, want int, las
 			c.text, c.jobs = bare, nil
 		}
 	}
-	var nd *need // of the last node's class, or of any class that can hold the job
+	var nd *nodeNeed // of the last node's class, or of any class that can hold the job
 	for _, n := range nodes {
 		if k := &least[n.class.at]; !k.never && (nd == nil || n == last) {
 			nd = k

@@ -82,7 +82,7 @@ func (sh *shape) byUnit(n *node) bool {
 }
 
 // hasUnits reports whether a room has the GPUs that a job asks for by number, by socket or by memory.
-func (sh *shape) hasUnits(r *room, nd *need) bool {
+func (sh *shape) hasUnits(r *room, nd *nodeNeed) bool {
 	if sh.rq.byUnit() && !r.gives(&sh.rq, nd.tasks, nd.whole) {
 		return false
 	}

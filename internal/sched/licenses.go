@@ -110,8 +110,8 @@ func (rq *Request) licenseSets() [][]model.LicenseCount {
 }
 
 // licenseNeed gives a set of licenses as a need, as if of a node.
-func (p *Planner) licenseNeed(set []model.LicenseCount) need {
-	nd := need{}
+func (p *Planner) licenseNeed(set []model.LicenseCount) nodeNeed {
+	nd := nodeNeed{}
 	if p.lic == nil {
 		nd.never = true
 		return nd

@@ -9,8 +9,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// class is a group of nodes with equal hardware, so that a job's need is computed once for all of them.
-type class struct {
+// nodeClass is a group of nodes with equal hardware, so that a job's need is computed once for all of them.
+type nodeClass struct {
 	at   int
 	def  *model.NodeDef // of one of these nodes
 	full *counts        // capacity of an empty node; computed when it is first needed
@@ -22,8 +22,8 @@ func classKey(d *model.NodeDef) string {
 		d.JobMemMiB(), d.TmpMiB, d.Features, d.Gres)
 }
 
-// need is the least that a node must have free to take the whole job, or its least part of a job on several nodes.
-type need struct {
+// nodeNeed is the least that a node must have free to take the whole job, or its least part of a job on several nodes.
+type nodeNeed struct {
 	never bool // no node of the class can hold it
 	idle  bool // no other job may be on the node
 	tasks int  // of the job on the node
@@ -45,7 +45,7 @@ type gresNeed struct {
 }
 
 // in reports whether the free capacity c meets the need.
-func (nd *need) in(c *counts) bool {
+func (nd *nodeNeed) in(c *counts) bool {
 	if nd.never || c.cpus < nd.cpus || c.mem < nd.mem || nd.idle && c.users > 0 {
 		return false
 	}
@@ -73,13 +73,13 @@ func (nd *need) in(c *counts) bool {
 // needOn computes what a node of a class must have free for a number of tasks. whole means that these are all tasks of
 // the job, so that per-job resources come from this node too. l says how the class's GPUs are shared, nil if they are
 // not.
-func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
+func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) nodeNeed {
 	r := &room{def: d}
 	gpus := 0
 	if whole {
 		gpus = rq.JobGPUs()
 	}
-	nd := need{tasks: tasks, whole: whole, cpus: r.round(rq, tasks, rq.CPUsFor(tasks, gpus)),
+	nd := nodeNeed{tasks: tasks, whole: whole, cpus: r.round(rq, tasks, rq.CPUsFor(tasks, gpus)),
 		idle: rq.Exclusive, mem: math.MinInt64}
 	threads := max(1, int(d.ThreadsPerCore))
 	all := d.JobCPUCount()
@@ -120,7 +120,7 @@ func classRoom(d *model.NodeDef, l *lot, rq *Request) *room {
 }
 
 // resources sets the need of generic resources.
-func (nd *need) resources(d *model.NodeDef, rq *Request, tasks int, whole bool) {
+func (nd *nodeNeed) resources(d *model.NodeDef, rq *Request, tasks int, whole bool) {
 	count := func(g *model.GresReq) int {
 		switch {
 		case g.Per == model.PerTask:

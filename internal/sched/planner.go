@@ -24,7 +24,7 @@ type Planner struct {
 
 	nodes   []*node
 	byName  map[string]*node
-	classes []*class
+	classes []*nodeClass
 	pools   []*pool
 	shapes  map[string]map[string]*shape // by the partitions' rules (shapesOf), then by ask.Key
 	lanes   []*lane

@@ -10,7 +10,7 @@ import (
 // node is one node of the configuration, kept from pass to pass.
 type node struct {
 	def    *model.NodeDef
-	class  *class
+	class  *nodeClass
 	rec    *model.Node // as last seen; nil: not there
 	usable bool        // it takes jobs
 	rel    []release

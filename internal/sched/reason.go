@@ -269,7 +269,7 @@ func (p *Planner) whyNot(sh *shape) model.Reason {
 }
 
 // capacity gives what an empty node of a class has.
-func (p *Planner) capacity(c *class) *counts {
+func (p *Planner) capacity(c *nodeClass) *counts {
 	if c.full == nil {
 		full := p.stock.capacity(c.def)
 		c.full = &full

@@ -131,7 +131,8 @@ func (n *node) moments(out []model.Time, at model.Time) []model.Time {
 }
 
 // sociable gives the first moment, from at on, at which the node has room and no job on it that the job must not meet.
-func (p *Planner) sociable(sh *shape, n *node, nd *need, at model.Time, end func(model.Time) model.Time) model.Time {
+func (p *Planner) sociable(sh *shape, n *node, nd *nodeNeed, at model.Time,
+	end func(model.Time) model.Time) model.Time {
 	if at == forever {
 		return at
 	}

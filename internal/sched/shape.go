@@ -19,8 +19,8 @@ type shape struct {
 	pool   *pool
 	part   string
 	tasks  int
-	whole  []need // by class: the whole job on one node
-	least  []need // by class: the least that one of several nodes must have
+	whole  []nodeNeed // by class: the whole job on one node
+	least  []nodeNeed // by class: the least that one of several nodes must have
 	wholeB bound
 	leastB bound
 	single bool // it may be on one node
@@ -37,9 +37,9 @@ type shape struct {
 	round   uint64
 	failEnd model.Time // it does not fit up to this end or any later one
 
-	wants   *wants // for limits
-	prefer  *shape // the shape with the features that the job prefers; nil: it prefers none
-	relaxed *shape // the shape without a limit of switches, for a job that has waited long enough; nil: there is no limit
+	uses    *leastUse // for limits
+	prefer  *shape    // the shape with the features that the job prefers; nil: it prefers none
+	relaxed *shape    // the shape without a limit of switches, for a job that has waited long enough; nil: there is no limit
 
 	roams map[string]bool // Planner.roams
 	turn  uint64          // Planner.windowTurn when the shape was last renewed; only for jobs that ask for a reservation
@@ -115,7 +115,7 @@ func (p *Planner) newShape(l *lane, rq *Request) *shape {
 	sh.greedy = sh.greedy || rq.picky()
 	none := bound{math.MaxInt32, math.MaxInt64, math.MaxInt32}
 	sh.wholeB, sh.leastB = none, none
-	lower := func(b *bound, nd *need, d *model.NodeDef) {
+	lower := func(b *bound, nd *nodeNeed, d *model.NodeDef) {
 		if nd.never {
 			return
 		}
@@ -190,7 +190,7 @@ func (sh *shape) onOne(pl *pool) bool {
 }
 
 // has reports whether a node has nd free, and no job on it that the job must not meet.
-func (p *Planner) has(sh *shape, n *node, nd *need) bool {
+func (p *Planner) has(sh *shape, n *node, nd *nodeNeed) bool {
 	if !n.up() || n.room.shut || !nd.in(&n.free) {
 		return false
 	}
@@ -201,7 +201,7 @@ func (p *Planner) has(sh *shape, n *node, nd *need) bool {
 }
 
 // meets reports whether the job may run beside the jobs in a room.
-func (sh *shape) meets(r *room, nd *need) bool {
+func (sh *shape) meets(r *room, nd *nodeNeed) bool {
 	rq := &sh.rq
 	if (rq.Private || r.private) && len(r.parts) > 0 && (r.mixed || r.uid != rq.UID) {
 		return false

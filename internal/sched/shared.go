@@ -203,7 +203,7 @@ func (r *room) leastAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits
 }
 
 // slotsIn reports whether c has the slots that the job needs.
-func (nd *need) slotsIn(c *counts) bool {
+func (nd *nodeNeed) slotsIn(c *counts) bool {
 	if c.plain > 0 || c.cpus < nd.cpus {
 		return false
 	}

@@ -243,7 +243,7 @@ type shareNeed struct {
 }
 
 // meets reports whether counts have the GPUs that are needed, whole and shared.
-func (l *lot) meets(nd *need, c *counts) bool {
+func (l *lot) meets(nd *nodeNeed, c *counts) bool {
 	slots := c.gres[l.entries:]
 	for i := range nd.gpus {
 		n := 0
@@ -307,7 +307,7 @@ func (l *lot) shareOf(d *model.NodeDef, rq *Request, g *model.GresReq) *shareNee
 }
 
 // share sets the need of shared GPUs.
-func (nd *need) share(l *lot, d *model.NodeDef, rq *Request) {
+func (nd *nodeNeed) share(l *lot, d *model.NodeDef, rq *Request) {
 	for i := range rq.Gres {
 		g := &rq.Gres[i]
 		if !model.IsShare(g.Name) || g.Count == 0 {
@@ -472,7 +472,8 @@ func (r *room) isShare(name string) bool { return r.lot != nil && r.lot.kind(nam
 
 // earliestShared is earliest for a job that needs GPUs of a node with shared GPUs. The same GPUs must be free for the
 // whole time, so looking at each moment alone is not enough.
-func (c *cursor) earliestShared(n *node, nd *need, now, limit model.Time, end func(model.Time) model.Time) model.Time {
+func (c *cursor) earliestShared(n *node, nd *nodeNeed, now, limit model.Time,
+	end func(model.Time) model.Time) model.Time {
 	for _, t := range n.momentsFrom(now) {
 		if t >= limit && t > now {
 			return forever

@@ -114,7 +114,7 @@ func (p *Planner) free(it *item, sh *shape, alloc *model.Alloc, lic []model.Lice
 			return soon // the counts don't tell which jobs will be there, and some it must not meet
 		}
 		h := n.holdOf(na, sh.part, it.e.j.Spec, sh.rq.shareAt)
-		nd := need{cpus: h.cpus, mem: h.mem, idle: sh.rq.Exclusive, place: sh.rq.shareAt, per: sh.rq.Share,
+		nd := nodeNeed{cpus: h.cpus, mem: h.mem, idle: sh.rq.Exclusive, place: sh.rq.shareAt, per: sh.rq.Share,
 			all: p.stock.whole(n.def)}
 		if !p.stock.params.MemConsumed {
 			nd.mem = 0
@@ -137,7 +137,7 @@ func (p *Planner) free(it *item, sh *shape, alloc *model.Alloc, lic []model.Lice
 }
 
 // endOf gives the first moment at which a need that is met now is not met, at most end.
-func (c *cursor) endOf(n *node, nd *need, now, end model.Time) model.Time {
+func (c *cursor) endOf(n *node, nd *nodeNeed, now, end model.Time) model.Time {
 	c.begin(n, now)
 	for {
 		at, ok := c.next()

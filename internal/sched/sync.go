@@ -119,13 +119,13 @@ func (p *Planner) build() {
 	p.nextEnd, p.moved = forever, true
 	clear(p.kept)
 	p.usable++
-	classes := map[string]*class{}
+	classes := map[string]*nodeClass{}
 	for _, def := range p.cfg.Nodes {
 		def = v.Made(def.Name)
 		key := classKey(def)
 		c := classes[key]
 		if c == nil {
-			c = &class{at: len(p.classes), def: def}
+			c = &nodeClass{at: len(p.classes), def: def}
 			classes[key] = c
 			p.classes = append(p.classes, c)
 		}

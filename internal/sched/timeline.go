@@ -266,7 +266,7 @@ func (c *cursor) next() (model.Time, bool) {
 }
 
 // lasts reports whether a need that is met now stays met until end.
-func (c *cursor) lasts(n *node, nd *need, now, end model.Time) bool {
+func (c *cursor) lasts(n *node, nd *nodeNeed, now, end model.Time) bool {
 	if nd.lot != nil {
 		low := c.least(n, now, now, end)
 		return nd.in(&low)
@@ -288,7 +288,7 @@ func (c *cursor) lasts(n *node, nd *need, now, end model.Time) bool {
 
 // earliest gives the first moment t, from now on and before limit, at which a need is met until end(t); forever if
 // there is none.
-func (c *cursor) earliest(n *node, nd *need, now, limit model.Time, end func(model.Time) model.Time) model.Time {
+func (c *cursor) earliest(n *node, nd *nodeNeed, now, limit model.Time, end func(model.Time) model.Time) model.Time {
 	if nd.lot != nil {
 		return c.earliestShared(n, nd, now, limit, end)
 	}

@@ -207,7 +207,7 @@ func (r *robber) place(n *node, gone func(model.JobID) bool) *model.NodeAlloc {
 }
 
 // meets reports whether a room meets a need, and has no job in it that the job must not meet.
-func (r *robber) meets(rm *room, nd *need) bool {
+func (r *robber) meets(rm *room, nd *nodeNeed) bool {
 	users := 0
 	if rm.busy {
 		users = 1

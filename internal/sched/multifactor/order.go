@@ -17,7 +17,7 @@ type Order struct {
 	cfg    *model.Config
 	tree   *Tree
 	totals *totals
-	qos    map[string]class
+	qos    map[string]qosClass
 	assoc  float64 // the highest priority of an association
 	part   float64 // the highest PriorityJobFactor
 	floor  map[floorKey]uint32
@@ -30,8 +30,8 @@ type Order struct {
 	rules model.AskRules
 }
 
-// class is the priority of a QOS.
-type class struct {
+// qosClass is the priority of a QOS.
+type qosClass struct {
 	raw  float64
 	norm float64
 	rank uint32 // from the lowest; equal priorities have the same rank
@@ -98,7 +98,7 @@ func New(v *state.View, now model.Time, prev *Order) *Order {
 }
 
 func (o *Order) classes(v *state.View) {
-	o.qos = map[string]class{}
+	o.qos = map[string]qosClass{}
 	var ladder []uint32
 	v.AllQOS(func(q *model.QOS) bool { ladder = append(ladder, q.Priority); return true })
 	slices.Sort(ladder)
@@ -109,7 +109,7 @@ func (o *Order) classes(v *state.View) {
 	}
 	v.AllQOS(func(q *model.QOS) bool {
 		rank, _ := slices.BinarySearch(ladder, q.Priority)
-		c := class{raw: float64(q.Priority), rank: uint32(rank)}
+		c := qosClass{raw: float64(q.Priority), rank: uint32(rank)}
 		if top > 0 {
 			c.norm = c.raw / top
 		}
@@ -244,7 +244,7 @@ func (o *Order) fixed(j *model.Job) (uint32, bool) {
 // weigh computes the factors. It lists the TRES factors one by one only if keep is set, because that allocates.
 func (o *Order) weigh(j *model.Job, part *model.Partition, f *Factors, keep bool) {
 	c, sp := o.conf, j.Spec
-	var q class
+	var q qosClass
 	if c.WeightQOS > 0 || c.Flags&model.PrioStrictQOS != 0 {
 		q = o.qos[sp.QOS]
 	}
@@ -252,9 +252,9 @@ func (o *Order) weigh(j *model.Job, part *model.Partition, f *Factors, keep bool
 	if c.WeightAssoc > 0 || c.WeightFairShare > 0 {
 		row = o.tree.Row(sp.Account, sp.User, part.Name)
 	}
-	var need needs
+	var need jobSize
 	if c.WeightJobSize > 0 || len(c.WeightTRES) > 0 {
-		need = o.needsOf(j, part)
+		need = o.sizeOf(j, part)
 	}
 	sum := float64(j.Site)
 	if c.WeightAge > 0 {
@@ -355,7 +355,7 @@ func (o *Order) age(j *model.Job) float64 {
 }
 
 // size grows from 0 to 1 with the part of the cluster that a job takes, or falls with PriorityFavorSmall.
-func (o *Order) size(j *model.Job, need *needs, part *model.Partition) float64 {
+func (o *Order) size(j *model.Job, need *jobSize, part *model.Partition) float64 {
 	if o.totals.nodes == 0 || o.totals.cpus == 0 {
 		return 0
 	}
@@ -380,24 +380,24 @@ func (o *Order) size(j *model.Job, need *needs, part *model.Partition) float64 {
 	return (n + c) / 2
 }
 
-// needs is what a job holds or, while it is pending, the least that it asks for.
-type needs struct {
+// jobSize is what a job holds or, while it is pending, the least that it asks for.
+type jobSize struct {
 	cpus, nodes float64
 	asked       ask.Counts // of a pending job
 	size        ask.Size
 }
 
-func (o *Order) needsOf(j *model.Job, part *model.Partition) needs {
+func (o *Order) sizeOf(j *model.Job, part *model.Partition) jobSize {
 	if j.Run != nil {
 		n, _, _ := j.Run.Alloc.Totals()
-		return needs{cpus: float64(n), nodes: float64(len(j.Run.Alloc.Nodes))}
+		return jobSize{cpus: float64(n), nodes: float64(len(j.Run.Alloc.Nodes))}
 	}
 	if part != o.ruled {
 		o.ruled, o.rules = part, ask.RulesOf(part, &o.cfg.Params)
 	}
 	c := ask.Of(j.Spec, &o.rules)
 	size := c.Size()
-	return needs{float64(size.CPUs), float64(size.Nodes), c, size}
+	return jobSize{float64(size.CPUs), float64(size.Nodes), c, size}
 }
 
 func limitS(j *model.Job, p *model.Partition) int64 {
@@ -415,7 +415,7 @@ func limitS(j *model.Job, p *model.Partition) int64 {
 }
 
 // tres gives a job's part of its partition's amount of one resource, and the resource's weight.
-func (o *Order) tres(j *model.Job, need *needs, i int) (n, weight float64) {
+func (o *Order) tres(j *model.Job, need *jobSize, i int) (n, weight float64) {
 	w := &o.conf.WeightTRES[i]
 	n = amount(j, need, &o.rules, &o.totals.kinds[i])
 	weight = float64(w.Micros) / float64(model.FactorOne)
@@ -429,7 +429,7 @@ func (o *Order) tres(j *model.Job, need *needs, i int) (n, weight float64) {
 }
 
 // amount gives how much of a resource a job holds or asks for.
-func amount(j *model.Job, need *needs, rules *model.AskRules, k *kind) float64 {
+func amount(j *model.Job, need *jobSize, rules *model.AskRules, k *kind) float64 {
 	if j.Run != nil {
 		if k.tres == "billing" {
 			return float64(j.Run.Billing())

@@ -24,24 +24,24 @@ func allocTRES(v *state.View, a *model.Alloc, lic []model.LicenseCount, part str
 	return all, node
 }
 
-// wants is the least that a shape takes, in the order of the limiter's resources.
-type wants struct {
+// leastUse is the least that a shape takes, in the order of the limiter's resources.
+type leastUse struct {
 	of        *limiter
 	n         int // number of resources that the limiter had then
 	part      string
 	all, node []int64
 }
 
-// wantsOf gives the least that an item takes.
-func (p *Planner) wantsOf(it *item, part string) *wants {
+// leastUseOf returns the least that an item takes.
+func (p *Planner) leastUseOf(it *item, part string) *leastUse {
 	sh := it.sh
-	if w := sh.wants; w != nil && w.of == p.lim && w.n == len(p.lim.tres) && w.part == part {
+	if w := sh.uses; w != nil && w.of == p.lim && w.n == len(p.lim.tres) && w.part == part {
 		return w
 	}
 	all, node := sh.rq.Least()
 	all = model.AddTRES(slices.Clone(all), "billing", p.v.BillingOf(all, part))
-	sh.wants = &wants{p.lim, len(p.lim.tres), part, p.lim.vector(all), p.lim.vector(node)}
-	return sh.wants
+	sh.uses = &leastUse{p.lim, len(p.lim.tres), part, p.lim.vector(all), p.lim.vector(node)}
+	return sh.uses
 }
 
 // held gives the limit that holds a job, whatever is free.
@@ -54,7 +54,7 @@ func (p *Planner) held(l *lane, it *item) model.Reason {
 		f(sp.Account, sp.User, l.part.Name) < float64(it.limits.fair)/float64(model.FactorOne) {
 		return model.ReasonQOSUsageThreshold
 	}
-	w := p.wantsOf(it, l.part.Name)
+	w := p.leastUseOf(it, l.part.Name)
 	return p.lim.refuses(it.limits, w.all, w.node, it.e.j.Spec.LeastS(it.limitS))
 }
 
