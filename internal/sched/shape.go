@@ -39,7 +39,7 @@ type shape struct {
 
 	uses    *leastUse // for limits
 	prefer  *shape    // the shape with the features that the job prefers; nil: it prefers none
-	relaxed *shape    // the shape without a limit of switches, for a job that has waited long enough; nil: there is no limit
+	relaxed *shape    // for a job that has waited long enough: without a limit of switches; nil: no limit
 
 	roams map[string]bool // Planner.roams
 	turn  uint64          // Planner.windowTurn when the shape was last renewed; only for jobs that ask for a reservation
