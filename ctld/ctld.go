@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
@@ -99,8 +101,9 @@ func New(o Options) (_ *Controller, err error) {
 		peers[i] = store.Peer{ID: p.Name, Addr: p.Addr}
 	}
 	c.store, err = store.Open(store.Options{ID: o.Name, Dir: o.Dir, Peers: peers,
-		Layer:   &raftLayer{c.port.Proto(pki.ProtoRaft), c.clientTLS},
-		Machine: c.machine, Logger: o.Logger, Broken: o.Broken, HeartbeatTimeout: o.HeartbeatTimeout,
+		BeginFile: filepath.Join(o.Dir, conf.BeginFile),
+		Layer:     &raftLayer{c.port.Proto(pki.ProtoRaft), c.clientTLS},
+		Machine:   c.machine, Logger: o.Logger, Broken: o.Broken, HeartbeatTimeout: o.HeartbeatTimeout,
 		ElectionTimeout: o.ElectionTimeout})
 	if err != nil {
 		return nil, err
@@ -117,8 +120,8 @@ func (c *Controller) addrOf(name string) string {
 	return ""
 }
 
-// settle replaces port 0 in this controller's address by the port that it got; a cluster with a single controller needs
-// no fixed port.
+// settle replaces port 0 in this controller's address by the port that it got; a cluster with a single controller
+// needs no fixed port.
 func (c *Controller) settle(bound string) {
 	peers := append([]Peer(nil), c.opts.Peers...)
 	for i := range peers {
@@ -128,6 +131,9 @@ func (c *Controller) settle(bound string) {
 	}
 	c.opts.Peers = peers
 }
+
+// Joining reports whether this controller began without state and is still getting it from the others.
+func (c *Controller) Joining() bool { return c.store.Joining() }
 
 // Addr gives the address of the controller's TLS port.
 func (c *Controller) Addr() string { return c.addrOf(c.opts.Name) }

@@ -26,6 +26,9 @@ type Start struct {
 	Conf string // the configuration's file or directory; "": the same places as for every gbatch command
 	Name string // name of this controller; "": the controller of this host, or the only one
 
+	// Begin marks the empty directory of the state, so that the next start begins a new cluster; Run then only does that.
+	Begin bool
+
 	Die func(error) // ends the process when the log turns out to be damaged; what returns ends with a panic
 }
 
@@ -34,6 +37,14 @@ type Start struct {
 func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 	o, cfg, err := s.options()
 	if err != nil {
+		return err
+	}
+	if s.Begin {
+		if err := markBegin(o.Dir); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(stderr, "gctld: the next start of controller %s begins a new cluster%s\n", o.Name,
+			map[bool]string{true: " when all controllers run: start them"}[len(o.Peers) > 1])
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
@@ -166,6 +177,22 @@ func operatorUID(name string) (uint32, error) {
 	return uint32(uid), nil
 }
 
+// markBegin says that the next start on this directory begins a new cluster. What has state can't begin one.
+func markBegin(dir string) error {
+	snapshots, err := filepath.Glob(filepath.Join(dir, "snapshots", "*"))
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "raft.db")); err == nil || len(snapshots) > 0 {
+		return fmt.Errorf("%s has a cluster's state; to begin a new one without it, move it away: mv %s %s.old", dir, dir,
+			dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, conf.BeginFile), nil, 0o600)
+}
+
 // firstCertificates makes the cluster's certificate authority at the first start of a cluster, and a certificate for
 // the controller that has the authority. With several controllers it is the first one in the configuration; the others
 // get their certificates from it (gbatch cert issue).
@@ -181,6 +208,9 @@ func firstCertificates(o *Options, cfg *conf.Config) error {
 			return err
 		}
 		o.Logger.Info("made the cluster's certificate authority", "dir", o.PKI)
+		if err := markBegin(o.Dir); err != nil { // nobody has a certificate: no cluster can be there
+			return err
+		}
 	}
 	crt := filepath.Join(o.PKI, pki.RoleCtld+"-"+o.Name+".crt")
 	if missing(crt) && !missing(filepath.Join(o.PKI, "ca.key")) {

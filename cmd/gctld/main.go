@@ -32,6 +32,8 @@ func main() {
 	f.StringVarP(&s.Conf, "conf", "f", "", "configuration `file` or its directory (default $GBATCH_CONF, /etc/gbatch)")
 	f.StringVarP(&s.Name, "name", "N", "",
 		"`name` of this controller as in SlurmctldHost (default: this host's, or the only one)")
+	f.BoolVar(&s.Begin, "begin", false,
+		"mark the empty StateSaveLocation so that the next start begins a new cluster, and exit")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := cmd.ExecuteContext(ctx); err != nil {

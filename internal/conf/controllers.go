@@ -10,6 +10,10 @@ import (
 // two failures; more only make every decision slower.
 const MaxControllers = 7
 
+// BeginFile is the name of a file in a controller's StateSaveLocation: its next start begins a new cluster there.
+// gctld --begin makes it, and so do the first start of an installation and gbatch up for a new directory.
+const BeginFile = "begin"
+
 // readController reads SlurmctldHost=name, name(address) or name(address:port).
 func (l *loader) readController(p pair) {
 	name, addr, port := p.value, "", int64(0)

@@ -62,7 +62,8 @@ type Cluster struct {
 	daemons  map[string]*daemon
 	networks map[string]*network
 	mu       sync.Mutex
-	boots    map[string]string // of nodes that have been rebooted, what their machine calls its present boot
+	joining  map[string]func() bool // of controllers: do they still get their state from the others?
+	boots    map[string]string      // of nodes that have been rebooted, what their machine calls its present boot
 }
 
 // daemon is one member that can be stopped and started again.
@@ -94,12 +95,21 @@ func Start(t testing.TB, o Options) *Cluster {
 		t.Fatal(err)
 	}
 	c := &Cluster{t: t, Options: o, Dir: dir, daemons: map[string]*daemon{}, networks: map[string]*network{},
-		boots: map[string]string{}, shim: Shim(t)}
+		joining: map[string]func() bool{}, boots: map[string]string{}, shim: Shim(t)}
 	c.Conf = filepath.Join(c.Dir, "gbatch.conf")
 	c.writeConf()
 	c.issue()
-	for i := range o.Controllers {
-		c.addController(c.ctlds[i])
+	for _, name := range c.ctlds {
+		state := filepath.Join(c.Dir, "state", name)
+		if err := os.MkdirAll(state, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(state, conf.BeginFile), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range c.ctlds {
+		c.addController(name)
 	}
 	if !o.NoDbd {
 		c.addDbd()
@@ -254,6 +264,9 @@ func (c *Cluster) addController(name string) {
 		if err != nil {
 			return nil, err
 		}
+		c.mu.Lock()
+		c.joining[name] = d.Joining
+		c.mu.Unlock()
 		return d.Run, nil
 	})
 }
@@ -397,6 +410,11 @@ func (c *Cluster) WaitReady() {
 		if !p.Ready {
 			return errors.New("not ready")
 		}
+		for _, name := range c.ctlds {
+			if c.Joining(name) {
+				return fmt.Errorf("%s is getting its state", name)
+			}
+		}
 		up := 0
 		err := cl.Stream(proto.KindNodes, &proto.NodesRequest{}, func(body []byte) error {
 			var chunk proto.NodesChunk
@@ -415,6 +433,14 @@ func (c *Cluster) WaitReady() {
 		}
 		return err
 	})
+}
+
+// Joining reports whether a controller still gets its state from the others.
+func (c *Cluster) Joining(name string) bool {
+	c.mu.Lock()
+	joining := c.joining[name]
+	c.mu.Unlock()
+	return joining != nil && joining()
 }
 
 // Wait waits for a condition: until f returns nil.

@@ -18,13 +18,15 @@ type disk struct {
 	stable raft.StableStore
 	snaps  raft.SnapshotStore
 	close  func() error
+	empty  bool // it has neither log nor snapshot
 }
 
 // openDisk opens Dir, or storage in memory if Dir is empty. Before anything is used, all of it is checked.
 func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 	if o.Dir == "" {
 		mem := raft.NewInmemStore()
-		return &disk{logs: mem, stable: mem, snaps: raft.NewInmemSnapshotStore(), close: func() error { return nil }}, nil
+		return &disk{logs: mem, stable: mem, snaps: raft.NewInmemSnapshotStore(), close: func() error { return nil },
+			empty: true}, mem.Set(keyJoining, joiningYes)
 	}
 	snapDir := filepath.Join(o.Dir, snapshotsDir)
 	for _, d := range []string{o.Dir, snapDir} {
@@ -48,10 +50,15 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 	}
 	path := filepath.Join(o.Dir, logFileName)
 	if f.fresh {
-		if err := createLog(path, nil); err != nil {
+		if len(o.Peers) == 1 && !o.toBegin() {
+			return nil, fmt.Errorf("this controller has no state in %s. If there should be some, is the disk mounted, is "+
+				"StateSaveLocation right? To begin a new cluster, without jobs and accounts: gctld --begin, then start it", o.Dir)
+		}
+		conf := map[string][]byte{string(keyJoining): joiningYes}
+		if err := createLog(path, conf); err != nil {
 			return nil, fmt.Errorf("making the raft log %s: %w", path, err)
 		}
-		f = found{seal: seal{first: 1}}
+		f = found{seal: seal{first: 1, conf: addPair(0, keyJoining, joiningYes)}}
 	}
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(o.Dir, snapshotsKept, lg)
 	if err != nil {
@@ -67,7 +74,23 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &disk{logs: cached, stable: l, snaps: sealed, close: l.Close}, nil
+	list, err := snaps.List()
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &disk{logs: cached, stable: l, snaps: sealed, close: l.Close,
+		empty: f.seal.last < f.seal.first && len(list) == 0}, nil
+}
+
+var joiningYes = []byte{1}
+
+// joining reports whether the voter has not joined yet.
+func (d *disk) joining() (bool, error) {
+	v, err := d.stable.Get(keyJoining)
+	if err != nil && err.Error() != errNotFound.Error() { // raft's own store in memory has an error of its own for it
+		return false, err
+	}
+	return err == nil && len(v) > 0, nil
 }
 
 // bootstrap writes the voters as the first entry of an empty log. It also completes the log after a crash between
@@ -104,7 +127,6 @@ func checkVoters(o Options, have raft.Configuration) error {
 	if slices.Equal(old, now) {
 		return nil
 	}
-	return fmt.Errorf("the raft log in %s belongs to the controllers %s, the configuration names %s: "+
-		"name the same controllers, or start with an empty directory (the state in this one is then not used)",
-		o.Dir, strings.Join(old, ", "), strings.Join(now, ", "))
+	return fmt.Errorf("the raft log in %s belongs to the controllers %s, the configuration (SlurmctldHost) names %s; "+
+		"name the same controllers", o.Dir, strings.Join(old, ", "), strings.Join(now, ", "))
 }

@@ -76,7 +76,7 @@ func parseSeal(b []byte) (seal, error) {
 		return seal{}, errors.New("its seal is damaged")
 	}
 	if b[0] != sealFormat {
-		return seal{}, fmt.Errorf("its seal has format %d, this program knows %d: a newer version wrote it", b[0], sealFormat)
+		return seal{}, fmt.Errorf("its seal has format %d, written by a newer version; this one knows %d", b[0], sealFormat)
 	}
 	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[i:]) }
 	return seal{first: at(1), last: at(9), snapshot: at(17), sum: binary.BigEndian.Uint32(b[25:]),

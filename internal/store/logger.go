@@ -42,6 +42,7 @@ var expected = map[string]slog.Level{
 	"rejecting pre-vote request since we have a leader":          slog.LevelDebug,
 	"rejecting vote request since our last index is greater":     slog.LevelDebug,
 	"rejecting pre-vote request since our last index is greater": slog.LevelDebug,
+	"no known peers, aborting election":                          slog.LevelDebug, // it is joining
 	"duplicate requestVote from":                                 slog.LevelDebug,
 	"peer has newer term, stopping replication":                  slog.LevelInfo,
 	"appendEntries rejected, sending older logs":                 slog.LevelInfo,

@@ -154,6 +154,7 @@ type group struct {
 	peers   []Peer
 	layers  map[string]tcpLayer
 	members map[string]*member
+	begun   bool // those who start empty don't begin a new cluster
 }
 
 // newGroup prepares n voters, on TCP loopback or in opts.Net.
@@ -177,7 +178,7 @@ func newGroup(t testing.TB, n int, opts Options) *group {
 func (g *group) start(p Peer, dir string) *member {
 	g.t.Helper()
 	o := g.opts
-	o.ID, o.Peers, o.Dir = p.ID, g.peers, dir
+	o.ID, o.Peers, o.Dir, o.Begin = p.ID, g.peers, dir, !g.begun
 	m := newLedger()
 	if o.Machine == nil {
 		o.Machine = m
@@ -212,6 +213,21 @@ func (g *group) startAll(base string) {
 		}
 		g.start(p, dir)
 	}
+	g.joined()
+}
+
+// joined waits until all running voters have a vote.
+func (g *group) joined() {
+	g.t.Helper()
+	await(g.t, "all voters to have joined", func() bool {
+		for _, m := range g.members {
+			if m.Joining() {
+				return false
+			}
+		}
+		return true
+	})
+	g.begun = true
 }
 
 // leader waits for a leader that can commit.

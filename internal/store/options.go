@@ -44,9 +44,14 @@ type Options struct {
 	ID  string // this voter; one of Peers
 	Dir string // log and snapshots; made if missing, mode 0700. May be empty with Net: then nothing is durable
 
-	// Peers are all voters. If Dir is empty, the log begins with them, so all voters must start with the same IDs. An
-	// existing log must have the same IDs; the addresses may differ.
+	// Peers are all voters, the same IDs everywhere. An existing log must have these IDs; the addresses may differ.
 	Peers []Peer
+
+	// If the directory is empty, the voter gets everything from the others, and neither votes nor leads before that
+	// (join.go). With Begin, or if there is a file BeginFile, it begins a new cluster when all others are empty too; the
+	// file is then removed. A single voter without either refuses to start empty.
+	Begin     bool
+	BeginFile string
 
 	Layer   StreamLayer // owned by the store: Close closes it, and so does Open if it fails
 	Net     *MemNet     // replaces Layer in tests: no sockets
@@ -85,6 +90,7 @@ const (
 	transportPool       = 3   // idle connections kept to each peer
 	transportTimeout    = 10 * time.Second
 	fileLockTimeout     = time.Second
+	acceptPause         = 50 * time.Millisecond
 	fileLockPause       = 20 * time.Millisecond
 )
 

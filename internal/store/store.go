@@ -22,6 +22,10 @@ type Store struct {
 	fsm   *machineFSM
 	disk  *disk
 	leave func() error // closes the transport
+	join  *joiner
+	hold  *holding
+
+	stopJoin context.CancelFunc // nil: it had joined before
 
 	queue  *queue
 	places chan struct{} // one for each entry in flight
@@ -60,18 +64,29 @@ func Open(o Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// No peer gets through before checkVoters has accepted the log.
-	trans, admit, leave := newTransport(o, lg)
 	s := &Store{
-		opts: o, disk: d, leave: leave,
+		opts: o, disk: d,
 		fsm:   &machineFSM{machine: o.Machine, full: make(chan struct{}, 1)},
 		queue: newQueue(), places: make(chan struct{}, inFlight), flying: make(chan entry, inFlight),
 		stop: make(chan struct{}), dead: make(chan struct{}), news: &leaderNews{changed: make(chan struct{})},
 	}
-	if err := s.start(trans, lg); err != nil {
-		return nil, errors.Join(err, leave(), d.close())
+	s.join = &joiner{store: s, judging: make(chan struct{}, maxJudging)}
+	trans, ask, admit, leave := newTransport(o, lg, s.join.standing)
+	s.leave, s.join.ask = leave, ask
+	s.hold = newHolding(trans, s.join)
+	if err := s.start(s.hold, lg); err != nil {
+		return nil, errors.Join(err, s.hold.Close(), leave(), d.close())
 	}
 	admit()
+	if s.join.joining.Load() {
+		ctx, cancel := context.WithCancel(context.Background())
+		s.stopJoin = cancel
+		s.wg.Add(1)
+		go func() {
+			defer s.wg.Done()
+			s.join.run(ctx)
+		}()
+	}
 	s.wg.Add(4)
 	go s.observe()
 	go s.gather()
@@ -93,20 +108,35 @@ func (s *Store) start(trans raft.Transport, lg *logger) error {
 	c.MaxAppendEntries = appendEntriesMax
 	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = o.SnapshotThreshold, o.TrailingLogs, snapshotCheckPeriod
 
-	var voters raft.Configuration
-	for _, p := range o.Peers {
-		voters.Servers = append(voters.Servers, raft.Server{ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.Addr)})
+	joining, err := s.disk.joining()
+	if err != nil {
+		return err
 	}
-	if err := s.disk.bootstrap(c, trans, voters); err != nil {
-		return fmt.Errorf("beginning the raft log in %s: %w", o.Dir, err)
+	if joining && s.disk.empty && len(o.Peers) == 1 && o.toBegin() {
+		joining = false // nobody else to ask
+		if err := s.disk.stable.Set(keyJoining, nil); err != nil {
+			return err
+		}
 	}
+	if s.disk.empty && !joining { // also after a crash in the midst of a beginning
+		if err := s.disk.bootstrap(c, trans, o.voters()); err != nil {
+			return fmt.Errorf("beginning the raft log in %s: %w", o.Dir, err)
+		}
+	}
+	if !s.disk.empty || !joining {
+		if err := o.forgetBegin(); err != nil { // it has begun
+			return err
+		}
+	}
+	s.join.joining.Store(joining)
+	s.join.begin.Store(joining && o.toBegin())
 	r, err := newRaft(c, s.fsm, s.disk, trans)
 	if err != nil {
 		return fmt.Errorf("starting from the raft log in %s: %w", o.Dir, err)
 	}
 	f := r.GetConfiguration()
 	err = f.Error()
-	if err == nil {
+	if err == nil && len(f.Configuration().Servers) > 0 {
 		err = checkVoters(o, f.Configuration())
 	}
 	if err != nil {
@@ -155,6 +185,9 @@ func (s *Store) shutdown() error {
 	s.mu.Unlock()
 	s.fsm.closing.Store(true)
 	close(s.stop)
+	if s.stopJoin != nil {
+		s.stopJoin()
+	}
 	s.queue.close()
 
 	// A shutdown of raft leaves some requests without an answer: let them end before.
@@ -178,7 +211,7 @@ func (s *Store) shutdown() error {
 	}
 	err := s.raft.Shutdown().Error()
 	close(s.dead)
-	return errors.Join(err, s.leave(), s.disk.close())
+	return errors.Join(err, s.hold.Close(), s.leave(), s.disk.close())
 }
 
 // ask sends one request to raft; the answer may come after ctx has ended, but not after Close.
@@ -250,6 +283,10 @@ func (s *Store) IsLeader() bool { return s.raft.State() == raft.Leader }
 // for one reader, and keeps only the latest change: a slow reader may see true after true, and finds a new leadership
 // by its Term.
 func (s *Store) LeaderCh() <-chan bool { return s.raft.LeaderCh() }
+
+// Joining reports whether this voter began without state and doesn't yet have everything that the others have. It then
+// neither votes nor leads.
+func (s *Store) Joining() bool { return s.join.joining.Load() }
 
 // Term is the current term: it grows with every election, and each term has at most one leader.
 func (s *Store) Term() uint64 { return s.raft.CurrentTerm() }

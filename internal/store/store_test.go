@@ -254,7 +254,7 @@ func TestKilledProcess(t *testing.T) {
 func proposeForever(dir string) error {
 	m := newLedger()
 	s, err := Open(Options{ID: "c1", Dir: dir, Peers: []Peer{{"c1", "mem"}}, Net: NewMemNet(), Machine: m,
-		SnapshotThreshold: 50, TrailingLogs: 10})
+		SnapshotThreshold: 50, TrailingLogs: 10, Begin: true})
 	if err != nil {
 		return err
 	}
@@ -294,6 +294,7 @@ func TestOpenRefuses(t *testing.T) {
 		if o.Machine == nil {
 			o.Machine = newLedger()
 		}
+		o.Begin = true
 		return o
 	}
 	one := []Peer{{"c1", "a"}}
@@ -312,9 +313,9 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, o := range map[string]Options{
-		"belongs to the controllers c1, the configuration names c1, c2, c3": {ID: "c1", Dir: dir,
+		"belongs to the controllers c1, the configuration (SlurmctldHost) names c1, c2, c3": {ID: "c1", Dir: dir,
 			Peers: []Peer{{"c1", "a"}, {"c2", "b"}, {"c3", "c"}}},
-		"belongs to the controllers c1, the configuration names other": {ID: "other", Dir: dir,
+		"belongs to the controllers c1, the configuration (SlurmctldHost) names other": {ID: "other", Dir: dir,
 			Peers: []Peer{{"other", "a"}}},
 		`this voter, "c9", is not among the voters c1`: {ID: "c9", Peers: one},
 		"two voters with one name":                     {ID: "c1", Peers: []Peer{{"c1", "a"}, {"c1", "b"}}},
@@ -349,8 +350,12 @@ func TestOpenRefuses(t *testing.T) {
 // TestCrashWhileBeginning simulates a crash between the two writes of a new log.
 func TestCrashWhileBeginning(t *testing.T) {
 	dir := t.TempDir()
-	d, err := openDisk(Options{Dir: dir, Logger: testLogger(t)}, newLogger(testLogger(t)))
+	o := Options{Dir: dir, Peers: []Peer{{"c1", "mem"}}, Begin: true, Logger: testLogger(t)}
+	d, err := openDisk(o, newLogger(testLogger(t)))
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.stable.Set(keyJoining, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.stable.SetUint64([]byte("CurrentTerm"), 1); err != nil {

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,24 +15,34 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// newTransport connects raft with the other voters. It holds back incoming connections until admit is called.
-func newTransport(o Options, lg *logger) (t raft.Transport, admit func(), leave func() error) {
+// newTransport connects raft with the other voters. It holds back incoming connections until admit is called. A voter
+// asks others for their standing with ask, and answers with mine.
+func newTransport(o Options, lg *logger, mine func() standing) (t raft.Transport, ask askFunc, admit func(),
+	leave func() error) {
 	if o.Net != nil {
 		mem := o.Net.transport(o.addr(o.ID))
-		return mem, func() { o.Net.join(mem) }, func() error { o.Net.leave(mem); return nil }
+		return mem, o.Net.asks(mem.LocalAddr()), func() { o.Net.join(mem, mine) },
+			func() error { o.Net.leave(mem); return nil }
 	}
-	g := &gate{layer: o.Layer, open: make(chan struct{}), closed: make(chan struct{}), conns: map[*incoming]bool{}}
+	g := &gate{layer: o.Layer, open: make(chan struct{}), closed: make(chan struct{}), conns: map[*incoming]bool{},
+		ready: make(chan net.Conn), mine: mine}
 	nt := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: g, Logger: lg, MaxPool: transportPool, Timeout: transportTimeout, ServerAddressProvider: addressBook{o},
 		MsgpackUseNewTimeFormat: true,
 	})
+	g.wg.Add(1)
+	go g.receive()
 	leave = func() error {
 		err := nt.Close()
 		nt.CloseStreams() // Close leaves the pooled connections open
+		g.wg.Wait()
 		return err
 	}
-	return nt, sync.OnceFunc(func() { close(g.open) }), leave
+	return nt, g.ask, sync.OnceFunc(func() { close(g.open) }), leave
 }
+
+// askFunc asks another voter for its standing.
+type askFunc func(ctx context.Context, p Peer) (standing, error)
 
 // addressBook gives the voters' addresses from Options.Peers, not from the log.
 type addressBook struct{ o Options }
@@ -50,6 +62,10 @@ type gate struct {
 	once   sync.Once
 	closed chan struct{}
 
+	mine  func() standing
+	ready chan net.Conn // of raft
+	wg    sync.WaitGroup
+
 	mu    sync.Mutex
 	conns map[*incoming]bool
 	shut  bool
@@ -57,11 +73,17 @@ type gate struct {
 
 type incoming struct {
 	net.Conn
-	gate *gate
+	gate  *gate
+	first []byte // read already
 }
 
 // Read reports our own close as end of file, which raft doesn't log.
 func (c *incoming) Read(b []byte) (int, error) {
+	if len(c.first) > 0 && len(b) > 0 {
+		n := copy(b, c.first)
+		c.first = c.first[n:]
+		return n, nil
+	}
 	n, err := c.Conn.Read(b)
 	if errors.Is(err, net.ErrClosed) {
 		err = io.EOF
@@ -76,25 +98,113 @@ func (c *incoming) Close() error {
 	return c.Conn.Close()
 }
 
-func (g *gate) Accept() (net.Conn, error) {
+// askMark is the first byte of a connection that asks for a voter's standing; raft's own requests begin with small
+// numbers. The answer is one line of JSON.
+const (
+	askMark     = 0xfe
+	maxStanding = 4 << 10
+	maxUnsorted = 64 // connections that have sent nothing yet
+)
+
+// ask asks another voter for its standing.
+func (g *gate) ask(ctx context.Context, p Peer) (st standing, err error) {
+	patience := askTimeout
+	if end, ok := ctx.Deadline(); ok {
+		patience = max(time.Until(end), time.Millisecond)
+	}
+	conn, err := g.layer.Dial(p.Addr, patience)
+	if err != nil {
+		return st, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return st, err
+	}
+	if _, err := conn.Write([]byte{askMark}); err != nil {
+		return st, err
+	}
+	return st, json.NewDecoder(io.LimitReader(conn, maxStanding)).Decode(&st)
+}
+
+// receive takes connections when the gate is open. It gives those of raft to Accept and answers the others.
+func (g *gate) receive() {
+	defer g.wg.Done()
 	select {
 	case <-g.open:
 	case <-g.closed:
-		return nil, net.ErrClosed
+		return
 	}
-	conn, err := g.layer.Accept()
-	if err != nil {
-		return nil, err
+	unsorted := make(chan struct{}, maxUnsorted)
+	for {
+		conn, err := g.layer.Accept()
+		if err != nil {
+			select {
+			case <-g.closed:
+				return
+			case <-time.After(acceptPause): // out of descriptors, for one
+				continue
+			}
+		}
+		c := g.took(conn)
+		if c == nil {
+			return
+		}
+		unsorted <- struct{}{}
+		g.wg.Add(1)
+		go func() {
+			defer g.wg.Done()
+			defer func() { <-unsorted }()
+			g.sort(c)
+		}()
 	}
+}
+
+// took registers a connection; nil if the gate is closed.
+func (g *gate) took(conn net.Conn) *incoming {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut {
-		_ = conn.Close() // the gate is closed already
+		_ = conn.Close() // nobody waits for it
+		return nil
+	}
+	c := &incoming{Conn: conn, gate: g}
+	g.conns[c] = true
+	return c
+}
+
+func (g *gate) sort(c *incoming) {
+	first := make([]byte, 1)
+	err := c.SetReadDeadline(time.Now().Add(transportTimeout))
+	if err == nil {
+		_, err = io.ReadFull(c.Conn, first)
+	}
+	if err == nil {
+		err = c.SetReadDeadline(time.Time{})
+	}
+	if err != nil || first[0] == askMark {
+		if err == nil {
+			_ = c.SetWriteDeadline(time.Now().Add(transportTimeout)) // the write fails as well
+			_ = json.NewEncoder(c.Conn).Encode(g.mine())             // the other side sees that it is incomplete
+		}
+		_ = c.Close() // nothing more is expected
+		return
+	}
+	c.first = first
+	select {
+	case g.ready <- c:
+	case <-g.closed:
+		_ = c.Close() // as above
+	}
+}
+
+// Accept gives a connection of raft.
+func (g *gate) Accept() (net.Conn, error) {
+	select {
+	case c := <-g.ready:
+		return c, nil
+	case <-g.closed:
 		return nil, net.ErrClosed
 	}
-	c := &incoming{conn, g}
-	g.conns[c] = true
-	return c, nil
 }
 
 func (g *gate) Close() error {
@@ -127,12 +237,14 @@ const memRPCTimeout = 500 * time.Millisecond
 type MemNet struct {
 	mu  sync.Mutex
 	in  map[raft.ServerAddress]*raft.InmemTransport
+	of  map[raft.ServerAddress]func() standing
 	cut map[raft.ServerAddress]bool
 }
 
 // NewMemNet returns a net without voters.
 func NewMemNet() *MemNet {
-	return &MemNet{in: map[raft.ServerAddress]*raft.InmemTransport{}, cut: map[raft.ServerAddress]bool{}}
+	return &MemNet{in: map[raft.ServerAddress]*raft.InmemTransport{}, of: map[raft.ServerAddress]func() standing{},
+		cut: map[raft.ServerAddress]bool{}}
 }
 
 // Isolate separates the voter at addr from all others until Rejoin, even across its restarts.
@@ -153,10 +265,10 @@ func (n *MemNet) transport(addr string) *raft.InmemTransport {
 	return t
 }
 
-func (n *MemNet) join(t *raft.InmemTransport) {
+func (n *MemNet) join(t *raft.InmemTransport, mine func() standing) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.in[t.LocalAddr()] = t
+	n.in[t.LocalAddr()], n.of[t.LocalAddr()] = t, mine
 	n.wire()
 }
 
@@ -165,11 +277,29 @@ func (n *MemNet) leave(t *raft.InmemTransport) {
 	defer n.mu.Unlock()
 	if n.in[t.LocalAddr()] == t {
 		delete(n.in, t.LocalAddr())
+		delete(n.of, t.LocalAddr())
 	}
 	for _, other := range n.in {
 		other.Disconnect(t.LocalAddr())
 	}
 	t.DisconnectAll()
+}
+
+// asks gives what the voter at an address asks the others with.
+func (n *MemNet) asks(from raft.ServerAddress) askFunc {
+	return func(_ context.Context, p Peer) (standing, error) {
+		to := raft.ServerAddress(p.Addr)
+		n.mu.Lock()
+		mine := n.of[to]
+		if n.cut[from] || n.cut[to] {
+			mine = nil
+		}
+		n.mu.Unlock()
+		if mine == nil {
+			return standing{}, errors.New("no answer")
+		}
+		return mine(), nil
+	}
 }
 
 // wire connects or disconnects each pair according to cut. The lock is held.

@@ -157,6 +157,15 @@ func (l layout) prepare(b *book) error {
 			}
 		}
 	}
+	for _, name := range b.Made.controllerNames() {
+		state := l.at("state", "ctld-"+name)
+		if err := os.MkdirAll(state, 0o700); err != nil {
+			return err
+		}
+		if err := write(filepath.Join(state, conf.BeginFile), nil, 0o600); err != nil {
+			return err
+		}
+	}
 	return write(l.conf(), []byte(l.confText(b)), 0o644)
 }
 
