@@ -29,8 +29,9 @@ func (g *guardWatch) Plan(v *state.View, now model.Time) model.Plan {
 	return g.planner.Plan(v, now, g.policy)
 }
 
-// TestNoStarvation checks that a job that has become the first of those whose patience has ended starts within the
-// longest time limit of all jobs, for any later jobs and wrong planned times, and that every job becomes the first.
+// TestNoStarvation checks that a job that has become the first of those whose patience has ended starts within twice
+// the longest time limit of all jobs, for any later jobs and wrong planned times: a wrong guess may come at the end of
+// the first limit, and then nobody overtakes by a guess. And it checks that every job becomes the first.
 func TestNoStarvation(t *testing.T) {
 	met := 0
 	for seed := range uint64(40) {
@@ -63,7 +64,7 @@ func TestNoStarvation(t *testing.T) {
 		overfull(t, o)
 		for id, since := range g.first { // job numbers are given in order of submission
 			met++
-			if waited := o.Start[id-1] - (int64(since)/1000 - defaultEpoch); waited > longest {
+			if waited := o.Start[id-1] - (int64(since)/1000 - defaultEpoch); waited > 2*longest {
 				t.Errorf("seed %d: job %d has been the first for %d s when it starts; the longest limit is %d s", seed, id, waited,
 					longest)
 			}

@@ -14,27 +14,34 @@
 //
 //  1. Order: the highest wait / (planned time * cube root of the share of the cluster) first
 //     (order.go).
-//  2. Planned time: take which part of its limit each of the user's last eight jobs used; the
-//     second largest of these, times the job's limit. If users are not known, it is halfway between
-//     the limit and the mean of jobs of that size and limit (history.go). No job is ever ended by
-//     it.
+//  2. Planned time: take which part of its limit each of the user's last eight jobs of the same
+//     size and limit used, or if there are none, each of the user's last eight jobs; the second
+//     largest of these, times the job's limit. If users are not known, it is halfway between the
+//     limit and the mean of jobs of that size and limit (history.go). No job is ever ended by it.
 //  3. Reservations count running jobs with their limits. A job that overtakes counts with the mean
-//     part that the user's last jobs used. A wrong guess delays the job at the head; rule 4 bounds
-//     that.
+//     part that these jobs used. A wrong guess delays the job at the head; rule 4 bounds that.
 //  4. Patience: a job's patience ends when later jobs have begun too much work since it came: more
-//     than 8 hours of the whole partition plus half of the work that earlier jobs have had in that
+//     than 12 hours of the whole partition plus half of the work that earlier jobs have had in that
 //     time. In any case it ends after a day plus twice the time that the work found at arrival
 //     takes. Of the jobs whose patience has ended, the one that has waited longest goes first.
-//     Until it has started, no job overtakes by a guess: this is strict EASY (patience.go).
+//     Until it has started, a job overtakes by a safe guess only: twice the largest part. Once such
+//     a job has run longer than guessed, none overtakes by a guess: this is strict EASY
+//     (patience.go).
 //
 // Owns: scores, users' histories, patience. Does not own: placement, reservations (sched), and the
 // factors of an administrator who names PriorityType or weights (multifactor).
 //
 // Invariants: the same views at the same moments give the same answers; sums are integers, so that
-// the order of addition doesn't matter. State is bounded: eight numbers for each of MaxUsers users,
-// one small record for each job that waits or runs. Everything can be rebuilt from a View, except
-// for two things: the history of jobs whose records are gone (Learn takes it from accounting), and
-// for each pending job the work of ended jobs that have overtaken it.
+// the order of addition doesn't matter. State is bounded: eight numbers for each of MaxUsers users
+// and MaxWorks kinds of their jobs, one small record for each job that waits or runs. Everything
+// can be rebuilt from a View, except for three things: the history of jobs whose records are gone
+// (Learn takes it from accounting), for each pending job the work of ended jobs that have overtaken
+// it, and which running jobs overtook by a safe guess (they count with their limits then).
+//
+// No starvation: the first of the jobs out of patience starts within twice the longest time limit.
+// Jobs that overtake it by a guess are expected to end before its reservation, which is at most one
+// limit away; after the first wrong guess nobody delays it, and all running jobs have ended within
+// another one.
 //
 // Sources. Wait over planned time is the expansion factor (Slurm and Maui know it as XFactor),
 // damped by size as in UNICEF and WFP (Tang, Lan, Desai, Buettner, CLUSTER 2009) and in smallest

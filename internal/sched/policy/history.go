@@ -13,6 +13,8 @@ const (
 	Remembered = 8
 	// MaxUsers bounds the users that are remembered; beyond it, the half whose jobs ended longest ago is forgotten.
 	MaxUsers = 1 << 16
+	// MaxWorks bounds the kinds of users' jobs in the same way.
+	MaxWorks = 1 << 16
 )
 
 // maxPlanS stands for the limit of jobs without one, seconds: a week.
@@ -27,8 +29,15 @@ const Nobody = 65534
 // history has the parts of their limits that users' last jobs used.
 type history struct {
 	users map[uint32]*record
+	works map[work]*record
 	ended uint64
 	kinds map[kind]*kindMean // of Nobody's jobs
+}
+
+// work is a kind of job of one user: people who submit the same thing again use the same size and limit.
+type work struct {
+	uid           uint32
+	limitS, share int64
 }
 
 // kind groups jobs whose users are not known, by limit and share, each to a factor of two. There are a few hundred
@@ -49,6 +58,9 @@ type kindMean struct {
 // kindRemembered is about how many jobs of a kind count: many, because they belong to different users.
 const kindRemembered = 32
 
+// safeTimes is how many times the longest of a user's last jobs counts as a safe planned time.
+const safeTimes = 2
+
 // kindFine makes the mean fine enough to move by a kindRemembered-th of the smallest part.
 const kindFine = 256
 
@@ -57,7 +69,7 @@ func (m *kindMean) add(part int64) {
 	m.mean += (part*kindFine - m.mean) / m.n
 }
 
-// record is the history of one user, a ring.
+// record is the history of one user, or of one kind of that user's jobs, a ring.
 type record struct {
 	parts [Remembered]uint32 // of partUnit
 	n     uint8              // how many there are
@@ -66,10 +78,10 @@ type record struct {
 }
 
 func newHistory() *history {
-	return &history{users: map[uint32]*record{}, kinds: map[kind]*kindMean{}}
+	return &history{users: map[uint32]*record{}, works: map[work]*record{}, kinds: map[kind]*kindMean{}}
 }
 
-// learn adds a job that has ended.
+// learn adds a job that has ended. A share of 0 is not known.
 func (h *history) learn(uid uint32, usedS, limitS, share int64) {
 	limitS = planLimit(limitS)
 	part := uint32(max(1, min(partUnit, (max(usedS, 0)*partUnit+limitS-1)/limitS)))
@@ -83,53 +95,74 @@ func (h *history) learn(uid uint32, usedS, limitS, share int64) {
 		m.add(int64(part))
 		return
 	}
-	r := h.users[uid]
-	if r == nil {
-		if len(h.users) >= MaxUsers {
-			h.forget()
-		}
-		r = &record{}
-		h.users[uid] = r
-	}
 	h.ended++
-	r.last = h.ended
+	remember(h.users, uid, MaxUsers).add(part, h.ended)
+	if share > 0 {
+		remember(h.works, work{uid, limitS, share}, MaxWorks).add(part, h.ended)
+	}
+}
+
+// remember gives the record of a key and makes it where there is none. Of most records, it drops the half whose last
+// jobs ended longest ago.
+func remember[K comparable](all map[K]*record, key K, most int) *record {
+	r := all[key]
+	if r != nil {
+		return r
+	}
+	if len(all) >= most {
+		lasts := make([]uint64, 0, len(all))
+		for _, r := range all {
+			lasts = append(lasts, r.last)
+		}
+		slices.Sort(lasts)
+		oldest := lasts[len(lasts)/2]
+		for k, r := range all {
+			if r.last < oldest {
+				delete(all, k)
+			}
+		}
+	}
+	r = &record{}
+	all[key] = r
+	return r
+}
+
+// add adds a part; at is history.ended.
+func (r *record) add(part uint32, at uint64) {
+	r.last = at
 	r.parts[r.next] = part
 	r.next = (r.next + 1) % Remembered
 	r.n = min(r.n+1, Remembered)
 }
 
-// forget drops the half of the users whose last jobs ended longest ago.
-func (h *history) forget() {
-	lasts := make([]uint64, 0, len(h.users))
-	for _, r := range h.users {
-		lasts = append(lasts, r.last)
-	}
-	slices.Sort(lasts)
-	oldest := lasts[len(lasts)/2]
-	for uid, r := range h.users {
-		if r.last < oldest {
-			delete(h.users, uid)
-		}
-	}
+// forecast has three planned times of a job, seconds, from 1 to its limit.
+type forecast struct {
+	long   int64 // most jobs stay below it: it orders the queue
+	likely int64 // the mean: jobs overtake by it, and it counts the backlog
+	safe   int64 // hardly any job exceeds it: jobs overtake by it while a job is out of patience
 }
 
-// planned gives two planned times of a user's job, seconds, from 1 to its limit. long comes from the second largest
-// part of the user's last jobs: most jobs stay below it, and it orders the queue and counts the backlog. likely comes
-// from the mean part: jobs overtake by it. Both are the limit if no job of the user has ended. For jobs of Nobody,
-// likely is the mean of their kind, and long is halfway between likely and the limit.
-func (h *history) planned(uid uint32, limitS, share int64) (long, likely int64) {
+// planned gives the planned times of a user's job. They come from the parts of their limits that the user's last jobs
+// of the same size and limit used, or if there are none, the user's last jobs: long from the second largest part,
+// likely from the mean, and safe is safeTimes the largest. All are the limit if no job of the user has ended. For jobs
+// of Nobody, likely is the mean of their kind, long is halfway between likely and the limit, and safe is the limit.
+func (h *history) planned(uid uint32, limitS, share int64) forecast {
 	limitS = planLimit(limitS)
+	unknown := forecast{limitS, limitS, limitS}
 	if uid == Nobody {
 		m := h.kinds[kindOf(limitS, share)]
 		if m == nil {
-			return limitS, limitS
+			return unknown
 		}
-		likely = max(1, over(limitS*m.mean/kindFine, partUnit))
-		return (likely + limitS + 1) / 2, likely
+		likely := max(1, over(limitS*m.mean/kindFine, partUnit))
+		return forecast{(likely + limitS + 1) / 2, likely, limitS}
 	}
-	r := h.users[uid]
+	r := h.works[work{uid, limitS, share}]
 	if r == nil {
-		return limitS, limitS
+		r = h.users[uid]
+	}
+	if r == nil {
+		return unknown
 	}
 	parts := r.parts
 	p := parts[:r.n]
@@ -138,7 +171,9 @@ func (h *history) planned(uid uint32, limitS, share int64) (long, likely int64) 
 	for _, x := range p {
 		sum += int64(x)
 	}
-	return max(1, over(limitS*int64(p[len(p)*3/4]), partUnit)), max(1, over(limitS*sum, partUnit*int64(len(p))))
+	return forecast{max(1, over(limitS*int64(p[len(p)*3/4]), partUnit)),
+		max(1, over(limitS*sum, partUnit*int64(len(p)))),
+		min(limitS, max(1, over(limitS*int64(p[len(p)-1]), partUnit))*safeTimes)}
 }
 
 // over divides and rounds up.

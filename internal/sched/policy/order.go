@@ -78,7 +78,7 @@ func Parts(priority uint64) (class uint8, first bool, score float64) {
 
 // weightOf gives the score that a millisecond of waiting adds. Each hundred of Nice halves it.
 func weightOf(e *entry, nice int32) float64 {
-	w := 1 / (float64(e.planS) * math.Cbrt(float64(e.share)))
+	w := 1 / (float64(e.plan.long) * math.Cbrt(float64(e.share)))
 	if nice != 0 {
 		w *= math.Exp2(-float64(max(-maxNice, min(maxNice, nice))) / 100)
 	}
@@ -88,24 +88,29 @@ func weightOf(e *entry, nice int32) float64 {
 // maxNice is the most that Nice counts, so that scores stay ordinary numbers.
 const maxNice = 10_000
 
-// Epoch grows when answers may have changed: when a queue gets its first job out of patience, and when it has none any
-// more.
+// Epoch grows when answers may have changed: when a queue gets its first job out of patience, when it has none any
+// more, and when a guess has been wrong meanwhile.
 func (r *Predict) Epoch() uint64 { return r.p.round }
 
-// RuntimeS gives the seconds from start to end that a job is planned with. For a running job that is its limit; without
-// a limit it is twice the time of its user's jobs, doubled each time the job outlives it. For a pending job it is the
-// average of its user's jobs, but its limit as long as a job in one of its partitions is out of patience.
+// RuntimeS gives the seconds from start to end that a job is planned with. For a running job that is its limit, or, if
+// it overtook a job out of patience by a guess, the guess until it has run longer; without a limit it is twice the time
+// of its user's jobs, doubled each time the job outlives it. For a pending job it is the average of its user's jobs. As
+// long as a job in one of its partitions is out of patience, it is a safe guess, or its limit if a guess has been wrong.
 func (r *Predict) RuntimeS(j *model.Job, limitS int64, now model.Time) int64 {
 	e := r.p.jobs[j.ID]
 	if j.Run != nil {
+		age := (int64(now-j.Run.Start) - j.Run.SleepMS) / 1000
+		if e != nil && age < e.guessS {
+			return min(limitS, e.guessS)
+		}
 		if limitS < model.Unlimited {
 			return limitS
 		}
 		s := int64(maxPlanS)
 		if e != nil {
-			s = 2 * e.planS
+			s = 2 * e.plan.long
 		}
-		for age := (int64(now-j.Run.Start) - j.Run.SleepMS) / 1000; s <= age; {
+		for s <= age {
 			s *= 2
 		}
 		return s
@@ -113,10 +118,14 @@ func (r *Predict) RuntimeS(j *model.Job, limitS int64, now model.Time) int64 {
 	if e == nil {
 		return limitS
 	}
+	s := e.plan.likely
 	for _, name := range j.Spec.Partitions {
 		if q := r.p.parts[name]; q != nil && q.first != nil {
-			return limitS
+			if q.strict {
+				return limitS
+			}
+			s = e.plan.safe
 		}
 	}
-	return min(limitS, e.likely)
+	return min(limitS, s)
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"slices"
 
 	"gbatch/internal/model"
 )
@@ -74,7 +75,7 @@ func (q *part) ahead(now model.Time) (left, waiting int64) {
 	if !q.summed || q.summedAt != now { // jobs that arrive together share the sum
 		q.left, q.summed, q.summedAt = 0, true, now
 		for _, e := range q.running {
-			if s := e.likely - int64(now-e.start)/1000; s > 0 {
+			if s := e.plan.likely - int64(now-e.start)/1000; s > 0 {
 				q.left += s * e.share
 			}
 		}
@@ -107,8 +108,42 @@ func (p *Policy) patience(q *part) bool {
 	if (first == nil) != (q.first == nil) {
 		p.round++
 	}
-	q.first = first
+	q.first, q.strict, q.guesses = first, false, nil
 	return true
+}
+
+// guess notes that a job has started while a job was out of patience: it may have overtaken that job because it was
+// expected to end in time. guessS is that expectation, seconds.
+func (e *entry) guess(guessS int64) {
+	q := e.part
+	if q.first == nil || q.strict || guessS >= planLimit(e.limitS) {
+		return
+	}
+	e.guessS = guessS
+	if q.first.id != e.id {
+		q.guesses = append(q.guesses, e)
+	}
+}
+
+// watch looks whether a job that has overtaken the first by a guess runs longer than guessed. Then nobody overtakes by a
+// guess until the first has started, which happens within the longest time limit.
+func (p *Policy) watch(q *part) {
+	if q.strict {
+		return
+	}
+	q.guesses = slices.DeleteFunc(q.guesses, func(e *entry) bool {
+		if p.jobs[e.id] != e {
+			return true // it has ended
+		}
+		if int64(p.now-e.start) >= 1000*e.guessS {
+			q.strict = true
+		}
+		return false
+	})
+	if q.strict {
+		q.guesses = nil
+		p.round++
+	}
 }
 
 func byArrival(a, b *entry) int {

@@ -54,7 +54,9 @@ type part struct {
 	running map[model.JobID]*entry
 	head    *entry // pending jobs, by arrival
 	tail    *entry
-	first   *entry // the job that goes before all others because its patience has ended; nil: there is none
+	first   *entry   // the job that goes before all others because its patience has ended; nil: there is none
+	guesses []*entry // jobs that have started by a guess since first is the first
+	strict  bool     // one of them has run longer than guessed: until first has started, nobody overtakes by a guess
 
 	left     int64 // work that running jobs still had to do at summedAt, in shareUnit; see ahead
 	summedAt model.Time
@@ -69,9 +71,9 @@ type entry struct {
 	start  model.Time // 0: it waits
 	uid    uint32
 	share  int64 // in shareUnit
-	planS  int64 // planned time, long (see planned): for the order
-	likely int64 // planned time, likely: for overtaking and the backlog
+	plan   forecast
 	limitS int64
+	guessS int64 // of a running job that overtook by a guess while a job was out of patience: the guess; 0: the others
 	work   int64 // its part of part.waiting
 	weight float64
 	class  uint8
@@ -90,7 +92,7 @@ type entry struct {
 
 // Numbers of Default.
 const (
-	DefaultGrantS     = 8 * 3600
+	DefaultGrantS     = 12 * 3600
 	DefaultGrantPct   = 50
 	DefaultPatienceS  = 24 * 3600
 	DefaultBacklogPct = 200
@@ -122,11 +124,12 @@ func (p *Policy) Learn(uid uint32, usedS, limitS int64) {
 // a job has arrived and, every Options.EveryS or when the first job has started, briefly at each pending job.
 func (p *Policy) Refresh(v *state.View, now model.Time) {
 	changes, next, known := v.Changes(p.cursor)
+	last := p.now
 	p.cursor, p.now = next, now
 	if !known || v.Config() != p.cfg {
 		p.rebuild(v)
 	} else {
-		p.follow(v, changes)
+		p.follow(v, last, changes)
 	}
 	turned := false
 	look := p.opt.EveryS <= 0 || now >= p.at.Add(p.opt.EveryS)
@@ -134,6 +137,7 @@ func (p *Policy) Refresh(v *state.View, now model.Time) {
 		if f := q.first; look || f != nil && (f.calm || p.jobs[f.id] != f) {
 			turned = p.patience(q) || turned
 		}
+		p.watch(q)
 	}
 	if turned || p.opt.EveryS <= 0 && now != p.at || now >= p.at.Add(p.opt.EveryS) {
 		p.at = now
@@ -177,8 +181,8 @@ func (p *Policy) rebuild(v *state.View) {
 			p.learnOf(j)
 		}
 	} else {
-		for _, j := range ended { // jobs that ran when last seen
-			if e := old[j.ID]; e != nil && e.start != 0 {
+		for _, j := range ended { // jobs that waited or ran when last seen
+			if old[j.ID] != nil {
 				p.learnOf(j)
 			}
 		}
@@ -195,9 +199,9 @@ func (p *Policy) rebuild(v *state.View) {
 		e, o := p.jobs[j.ID], old[j.ID]
 		switch {
 		case e != nil && o != nil && o.start == 0: // has started meanwhile
-			e.part.begins(e.part.tail, o.share*o.likely)
+			e.part.begins(e.part.tail, o.share*o.plan.likely)
 		case e != nil && o == nil: // a running job has overtaken the pending jobs that came before it
-			e.part.begins(e.part.tail, e.share*e.likely)
+			e.part.begins(e.part.tail, e.share*e.plan.likely)
 		case state.IsReady(j):
 			p.admit(j)
 			if e = p.jobs[j.ID]; e != nil && o != nil && o.start == 0 {
@@ -210,34 +214,52 @@ func (p *Policy) rebuild(v *state.View) {
 	p.round++
 }
 
-// follow processes the changes: ends first, then arrivals in order of number.
-func (p *Policy) follow(v *state.View, changes []state.Change) {
+// gone removes a job that has ended. It may have started and ended since the last view.
+func (p *Policy) gone(e *entry, j *model.Job) {
+	q, before, waited := e.part, e.prev, e.start == 0
+	p.leave(e)
+	if j == nil || j.Run == nil {
+		return
+	}
+	p.learnOf(j)
+	if waited {
+		q.begins(before, e.share*e.plan.likely)
+	}
+}
+
+// follow processes the changes since the last view, of the moment last: ends first, then arrivals in order of number.
+func (p *Policy) follow(v *state.View, last model.Time, changes []state.Change) {
 	var came []*model.Job
+	ended := map[model.JobID]bool{} // a job may have several changes
 	for _, c := range changes {
 		if c.Job == 0 {
 			continue
 		}
 		j, e := v.Job(c.Job), p.jobs[c.Job]
-		if e != nil && (j == nil || j.End != nil) {
-			if j != nil && e.start != 0 {
-				p.learnOf(j)
-			}
-			p.leave(e)
-			continue
-		}
 		switch {
-		case j == nil || j.End != nil:
+		case e != nil && (j == nil || j.End != nil):
+			p.gone(e, j)
+			ended[c.Job] = true
+		case j == nil:
+		case j.End != nil:
+			if j.End.At > last && !ended[c.Job] { // it came and ended since the last view
+				p.learnOf(j)
+				ended[c.Job] = true
+			}
 		case j.Run != nil:
 			switch {
 			case e == nil: // a task of an array, or so short a wait that nobody saw it
 				if e = p.admit(j); e != nil {
-					e.part.begins(p.before(e, j.ArrayID), e.share*e.likely)
+					e.part.begins(p.before(e, j.ArrayID), e.share*e.plan.likely)
+					e.guess(e.plan.safe)
 				}
 			case e.start == 0:
-				q, before, work := e.part, e.prev, e.share*e.likely
+				q, before, work := e.part, e.prev, e.share*e.plan.likely
 				p.leave(e)
 				q.begins(before, work)
-				p.admit(j)
+				if n := p.admit(j); n != nil {
+					n.guess(e.plan.safe)
+				}
 			}
 		case state.IsReady(j):
 			if e != nil && e.start == 0 && e.since == waitsFrom(j) && e.idle == (j.Accrue == model.NotAging) &&
@@ -347,20 +369,20 @@ func (p *Policy) admit(j *model.Job) *entry {
 	e := &entry{id: j.ID, uid: j.Spec.UID, part: q, share: q.room.share(j.Spec), since: waitsFrom(j)}
 	if j.Run != nil {
 		e.start, e.limitS = j.Run.Start, j.Run.LimitS
-		e.planS, e.likely = p.users.planned(e.uid, e.limitS, e.share)
+		e.plan = p.users.planned(e.uid, e.limitS, e.share)
 		p.jobs[j.ID] = e
 		q.running[j.ID], q.summed = e, false
 		return e
 	}
 	e.limitS = limitOf(j.Spec, q.def)
-	e.planS, e.likely = p.users.planned(e.uid, e.limitS, e.share)
+	e.plan = p.users.planned(e.uid, e.limitS, e.share)
 	e.idle = j.Accrue == model.NotAging
 	e.calm = e.idle || !wantsRoom(j)
 	p.rank(e, j)
 	e.work = e.workOf(j)
 	left, waiting := q.ahead(p.now)
 	e.left, e.begunAt = left, q.begun
-	ahead := left + waiting + e.work - e.share*e.likely // an array's other tasks are ahead of its last one
+	ahead := left + waiting + e.work - e.share*e.plan.likely // an array's other tasks are ahead of its last one
 	e.until = e.since.Add(p.opt.PatienceS + ahead/shareUnit*p.opt.BacklogPct/100)
 	p.jobs[j.ID] = e
 	q.waiting += e.work
@@ -401,6 +423,6 @@ func (p *Policy) leave(e *entry) {
 
 // workOf gives a pending job's work, of an array the work of all its tasks.
 func (e *entry) workOf(j *model.Job) int64 {
-	one := e.share * e.likely
+	one := e.share * e.plan.likely
 	return one * min(int64(max(1, j.Tasks.Count())), math.MaxInt64/4/max(one, 1)/1024)
 }

@@ -168,7 +168,7 @@ func TestPlannedTime(t *testing.T) {
 	if got := c.planS(id); got < 68 || got > 70 {
 		t.Errorf("after parts of 0.1 to 0.3, 0.1375 on average: %d s of 500, want 69", got)
 	}
-	if long := c.p.jobs[id].planS; long < 100 || long > 101 {
+	if long := c.p.jobs[id].plan.long; long < 100 || long > 101 {
 		t.Errorf("ordered by %d s, want the second largest part, a fifth of 500", long)
 	}
 	other := c.submit(2, 1, 50)
@@ -188,6 +188,65 @@ func TestPlannedTime(t *testing.T) {
 		t.Errorf("rebuilt: %d s, want 69", got)
 	}
 	c.p = was
+}
+
+// TestSameAgain: a job is planned by its user's jobs of the same size and limit, where there are any, and otherwise by
+// all of the user's.
+func TestSameAgain(t *testing.T) {
+	c := newCluster(t, 64, Default())
+	run := func(cpus int32, limitS, ranS int64) {
+		id := c.submit(1, cpus, limitS)
+		c.refresh()
+		c.start(id)
+		c.after(ranS)
+		c.end(id)
+		c.refresh()
+	}
+	for range 4 {
+		run(32, 1000, 900)
+		run(1, 1000, 100)
+	}
+	for _, x := range []struct {
+		cpus         int32
+		limitS, want int64
+		why          string
+	}{
+		{32, 1000, 900, "the same as four others"},
+		{1, 1000, 100, "the same as four small ones"},
+		{2, 1000, 500, "unlike the others"},
+		{1, 2000, 1000, "with another limit"},
+	} {
+		id := c.submit(1, x.cpus, x.limitS)
+		c.refresh()
+		if got := c.planS(id); got < x.want || got > x.want+2 {
+			t.Errorf("%s: planned with %d s, want %d", x.why, got, x.want)
+		}
+	}
+}
+
+// TestUnseen: jobs that start and end between two views count in their user's history, and those that were seen waiting
+// as work that has overtaken others.
+func TestUnseen(t *testing.T) {
+	c := newCluster(t, 64, Default())
+	waits := c.submit(2, 64, 1000)
+	seen := c.submit(1, 32, 1000)
+	c.refresh()
+	for _, id := range []model.JobID{seen, c.submit(1, 16, 1000)} {
+		c.start(id)
+		c.now = c.now.Add(100)
+		c.end(id)
+	}
+	c.refresh()
+	if r := c.p.users.users[1]; r == nil || r.n != 2 {
+		t.Fatalf("the history is %v, want two jobs", r)
+	}
+	if got, want := c.p.jobs[waits].overtaken(), int64(shareUnit/2*1000); got != want {
+		t.Errorf("overtaken by %d, want %d: half of the cluster for 1000 s", got, want)
+	}
+	c.refresh()
+	if n := c.p.users.users[1].n; n != 2 {
+		t.Errorf("%d jobs in the history, want two", n)
+	}
 }
 
 // TestNoLimit: jobs without a limit are planned by their users' history; a running one gets a new planned time each
@@ -237,15 +296,13 @@ func TestPatience(t *testing.T) {
 		c.end(id)
 		c.after(0)
 	}
-	// The jobs that ran when wide came take 50,000 s of the whole cluster, of which half counts, and every job grants 8
-	// hours: so patience ends after 53,800 s of later work, at 4,500 s each.
-	for i := range 12 {
-		if over := c.p.Overdue("p"); len(over) > 0 && i < 11 {
+	// The jobs that ran when wide came take 50,000 s of the whole cluster, of which half counts, and every job grants 12
+	// hours: so patience ends after 68,200 s of later work, at 4,500 s each.
+	for i := range 15 {
+		if over := c.p.Overdue("p"); len(over) > 0 {
 			t.Fatalf("overdue after %d have overtaken: %v", i, over)
 		}
-		if i < 11 {
-			overtake()
-		}
+		overtake()
 	}
 	late := c.submit(1, 1, 36000)
 	c.after(0)
@@ -258,16 +315,40 @@ func TestPatience(t *testing.T) {
 		t.Fatalf("overdue: %v, want both", over)
 	}
 	c.wantOrder("out of patience", wide, second, late)
-	if got := c.planS(late); got != 36000 {
-		t.Errorf("planned with %d s while somebody is out of patience, want the limit", got)
+	if got := c.planS(late); got != 18000 {
+		t.Errorf("planned with %d s while somebody is out of patience, want twice the longest of the last, 18000", got)
 	}
 	if c.p.Predict().Epoch() == round {
 		t.Error("planned times have changed and the epoch has not")
+	}
+	overtake() // as guessed
+	if got := c.planS(late); got != 18000 {
+		t.Errorf("planned with %d s after a good guess, want 18000", got)
+	}
+	wrong := c.submit(1, 5, 36000)
+	c.refresh()
+	c.start(wrong)
+	c.after(17999)
+	if got := c.planS(wrong); got != 18000 {
+		t.Errorf("a job that has overtaken by a guess of 18000 s is planned with %d s", got)
+	}
+	round = c.p.Predict().Epoch()
+	c.after(1)
+	if got, other := c.planS(wrong), c.planS(late); got != 36000 || other != 36000 || c.p.Predict().Epoch() == round {
+		t.Errorf("a guess was wrong: its job is planned with %d s and others with %d s, want their limits", got, other)
+	}
+	c.end(wrong)
+	c.after(0)
+	if got := c.planS(late); got != 36000 {
+		t.Errorf("planned with %d s after the wrong guess has ended, want the limit until the first has started", got)
 	}
 	c.end(busy)
 	c.start(wide)
 	c.after(0)
 	c.wantOrder("the second is first now", second, late)
+	if got := c.planS(late); got != 18000 {
+		t.Errorf("planned with %d s: no guess has been wrong since the second is the first, want 18000", got)
+	}
 	c.end(wide)
 	c.start(second)
 	c.after(0)
@@ -296,7 +377,7 @@ func TestOvertaken(t *testing.T) {
 				id := waits[i]
 				e := c.p.jobs[id]
 				for _, other := range waits[:i] {
-					want[other] += e.share * e.likely
+					want[other] += e.share * e.plan.likely
 				}
 				c.start(id)
 				runs = append(runs, id)
@@ -357,7 +438,7 @@ func TestNobody(t *testing.T) {
 	if got := c.planS(long); got != 50_000 {
 		t.Errorf("a job unlike all others is planned with %d s, want its limit", got)
 	}
-	if got := c.p.jobs[small].planS; got < 590 || got > 610 {
+	if got := c.p.jobs[small].plan.long; got < 590 || got > 610 {
 		t.Errorf("ordered by %d s, want halfway to the limit", got)
 	}
 	if len(c.p.users.users) > 0 {
