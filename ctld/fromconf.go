@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
@@ -112,7 +113,8 @@ func (s *Start) options() (Options, *conf.Config, error) {
 		}
 		return Options{}, nil, fmt.Errorf("the configuration %s has errors:\n%s", path, strings.Join(lines, "\n"))
 	}
-	o := Options{PKI: cfg.PKIDir, DbdAddr: cfg.DbdAddr, Version: version.Version,
+	o := Options{HeartbeatTimeout: time.Duration(cfg.ControllerHeartbeatMS) * time.Millisecond,
+		ElectionTimeout: time.Duration(cfg.ControllerElectionMS) * time.Millisecond, PKI: cfg.PKIDir, DbdAddr: cfg.DbdAddr, Version: version.Version,
 		Load: func() (*conf.Config, []conf.Problem) { return read(path) }}
 	host, err := os.Hostname()
 	if err != nil {

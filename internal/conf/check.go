@@ -27,6 +27,7 @@ func (l *loader) check() {
 			"NodeHeartbeatInterval=%d is not less than SlurmdTimeout=%d: every node would be declared DOWN",
 			c.NodeHeartbeatIntervalS, c.SlurmdTimeoutS)
 	}
+	l.checkElection()
 	if c.MaxJobID < c.FirstJobID {
 		l.probs.errorf(l.where("MaxJobId", "FirstJobId"), "", "MaxJobId=%d is below FirstJobId=%d", c.MaxJobID, c.FirstJobID)
 	}

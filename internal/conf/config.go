@@ -51,6 +51,10 @@ type Config struct {
 	SlurmdDebug       string
 	DbdDebug          string
 
+	// How fast controllers replace a leader that is lost, in milliseconds; 0: gctld's defaults.
+	ControllerHeartbeatMS int64
+	ControllerElectionMS  int64
+
 	// Accounting. DbdAddr is host:port of gdbd, "" without accounting.
 	AccountingStorageType string
 	AccountingStorageHost string

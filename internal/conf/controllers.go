@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -9,6 +10,31 @@ import (
 // MaxControllers is how many SlurmctldHost lines there may be. Five survive
 // two failures; more only make every decision slower.
 const MaxControllers = 7
+
+// Bounds of ControllerHeartbeatTimeout and ControllerElectionTimeout.
+const (
+	minElectionMS = 50 // less, and every pause of a disk or of a process is an election
+	maxElectionMS = 60_000
+)
+
+// checkElection refuses timeouts with which controllers would elect for ever.
+func (l *loader) checkElection() {
+	beat, election := l.cfg.ControllerHeartbeatMS, l.cfg.ControllerElectionMS
+	for _, k := range []struct {
+		name string
+		ms   int64
+	}{{"ControllerHeartbeatTimeout", beat}, {"ControllerElectionTimeout", election}} {
+		if k.ms > 0 && k.ms < minElectionMS {
+			l.probs.errorf(l.where(k.name), fmt.Sprintf("write %s=%d, or 0 for the default", k.name, minElectionMS),
+				"%s=%d: fewer than %d milliseconds pass in any pause of a disk", k.name, k.ms, minElectionMS)
+		}
+	}
+	if election > 0 && election < beat {
+		l.probs.errorf(l.where("ControllerElectionTimeout", "ControllerHeartbeatTimeout"),
+			fmt.Sprintf("write ControllerElectionTimeout=%d", beat),
+			"ControllerElectionTimeout=%d is less than ControllerHeartbeatTimeout=%d", election, beat)
+	}
+}
 
 // BeginFile is the name of a file in a controller's StateSaveLocation: its next start begins a new cluster there.
 // gctld --begin makes it, and so do the first start of an installation and gbatch up for a new directory.

@@ -53,6 +53,10 @@ func identitySettings() []setting {
 		{name: "SlurmctldHost", effect: RestartAll, many: true},
 		portSetting("SlurmctldPort", RestartAll, func(c *Config) *int64 { return &c.SlurmctldPort }),
 		portSetting("SlurmdPort", RestartNoded, func(c *Config) *int64 { return &c.SlurmdPort }),
+		number("ControllerHeartbeatTimeout", RestartCtld,
+			func(c *Config) *int64 { return &c.ControllerHeartbeatMS }, 0, maxElectionMS),
+		number("ControllerElectionTimeout", RestartCtld,
+			func(c *Config) *int64 { return &c.ControllerElectionMS }, 0, maxElectionMS),
 		text("SlurmUser", RestartCtld, func(c *Config) *string { return &c.SlurmUser }),
 	}
 }

@@ -121,8 +121,8 @@ func TestBeginsOnPurpose(t *testing.T) {
 	base := t.TempDir()
 	g := newGroup(t, 3, Options{HeartbeatTimeout: 100 * time.Millisecond})
 	g.begun = true
-	for i := range 2 {
-		g.start(g.peers[i], filepath.Join(base, g.peers[i].ID))
+	for _, p := range g.peers {
+		g.start(p, filepath.Join(base, p.ID))
 	}
 	nobody := func(what string) {
 		t.Helper()
@@ -134,6 +134,8 @@ func TestBeginsOnPurpose(t *testing.T) {
 			}
 		}
 	}
+	nobody("nobody was told to")
+	g.stop("c3")
 	mark := filepath.Join(base, "begin")
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		t.Fatal(err)
