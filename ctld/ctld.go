@@ -34,6 +34,7 @@ type Controller struct {
 
 	toLead, toLeadSlow link // to the leader: for requests that are answered at once, and for requests that wait
 
+	clocks *clocks
 	bootAt model.Time
 
 	port      *pki.Listener
@@ -68,7 +69,7 @@ func New(o Options) (_ *Controller, err error) {
 		host = o.Name
 	}
 	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(), idle: newIdleWatch(),
-		reports: make(chan nodeReports, reportQueue), bootAt: model.Time(time.Now().UnixMilli())}
+		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime()}
 	c.counts.since.Store(int64(c.bootAt))
 	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}
 	defer func() {
@@ -96,6 +97,8 @@ func New(o Options) (_ *Controller, err error) {
 			return nil, err
 		}
 	}
+	c.loadTime()
+	c.machine.stamped = c.clocks.time.Applied
 	peers := make([]store.Peer, len(o.Peers))
 	for i, p := range c.opts.Peers {
 		peers[i] = store.Peer{ID: p.Name, Addr: p.Addr}
@@ -167,6 +170,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			}
 		}()
 	}
+	start("clocks", func(ctx context.Context) error { c.keepTime(ctx); return nil })
 	start("leader", func(ctx context.Context) error { c.lead(ctx); return nil })
 	start("links", func(ctx context.Context) error { c.watchLeader(ctx); return nil })
 	start("daemons' port", func(ctx context.Context) error {

@@ -11,6 +11,7 @@
 //	options.go   Options, and the limits of the loops
 //	ctld.go      New, Run, Close
 //	leader.go    the leader's loops, the clock, and propose: the one way to change a fact
+//	clocks.go    the cluster's time, and whose clock is wrong; clock decides it
 //	machine.go   the state behind the log: Apply, Views, waiting for changes
 //	outcome.go   the answer to a request whose command may be in the log
 //	heap.go      when the collector runs
@@ -39,7 +40,6 @@
 //	cycle.go     a pass whenever something has changed
 //	priority.go  the order of the queue
 //	ownrules.go  the order and predictions where nothing is configured
-//	bftime.go    bf_max_time
 //	gang.go      jobs that take turns
 //	gpucost.go   the cost of each GPU, for GpuSelectPolicy
 //	forecast.go  gqueue --start; partgives.go partitions' defaults for lists

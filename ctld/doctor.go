@@ -145,7 +145,7 @@ func (c *Controller) askDoctor(ctx context.Context, v *state.View, n *model.Node
 		f.add("node", proto.GradeBad, "gnoded may hang: see its log", "the node's own checks did not run: %v", err)
 		return f
 	}
-	if off := time.Duration(m.At-c.now()) * time.Millisecond; off.Abs() > skewNote {
+	if off := time.Duration(m.At-c.clocks.time.True()) * time.Millisecond; off.Abs() > skewNote {
 		f.add("clock", proto.GradeBad, "set it by NTP", "it is %s off the controller's", off.Abs().Round(time.Second))
 	} else {
 		f.add("clock", proto.GradeOK, "", "as the controller's")

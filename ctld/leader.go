@@ -56,6 +56,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 			c.log.Error("the configuration can't be replicated", "err", err)
 			return
 		}
+		c.clocks.time.Lead(true)
 		c.nodes.lead(c.store.Term(), time.Now())
 		c.leading.Store(true)
 		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship,
@@ -70,6 +71,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 	return func() {
 		cancel()
 		c.leading.Store(false)
+		c.clocks.time.Lead(false)
 		c.nodes.drop(c.nextLeader())
 		wg.Wait()
 		c.log.Info("not leading any more")
@@ -191,8 +193,8 @@ func (c *Controller) proposeAll(ctx context.Context, cmds [][]byte) ([]state.Res
 	return out, nil
 }
 
-// now gives the present moment, as the leader stamps commands.
-func (c *Controller) now() model.Time { return model.Time(time.Now().UnixMilli()) }
+// now gives the cluster's time, as the leader stamps commands.
+func (c *Controller) now() model.Time { return c.clocks.time.Now() }
 
 // pacer spaces the rounds of a loop: the first round after a rest begins at once, further rounds at least gap apart. So
 // a single job does not wait, and under load each round, log entry and message handles many.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"gbatch/internal/model"
 	"gbatch/internal/state"
 )
 
@@ -17,10 +18,12 @@ type machine struct {
 	view    atomic.Pointer[state.View]
 	dirty   atomic.Bool
 	changed chan struct{} // closed and replaced at every change; under mu
+
+	stamped func(model.Time) // gets each command's time
 }
 
 func newMachine() *machine {
-	m := &machine{st: state.New(), changed: make(chan struct{})}
+	m := &machine{st: state.New(), changed: make(chan struct{}), stamped: func(model.Time) {}}
 	m.view.Store(m.st.View())
 	return m
 }
@@ -36,6 +39,7 @@ func (m *machine) Apply(index uint64, cmds [][]byte) []any {
 		if err != nil {
 			panic(fmt.Sprintf("log entry %d, command %d of %d: %v", index, i+1, len(cmds), err))
 		}
+		m.stamped(c.At)
 		out[i] = m.st.Apply(c)
 	}
 	m.dirty.Store(true)

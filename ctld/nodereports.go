@@ -33,9 +33,7 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			case s.beaten <- struct{}{}:
 			default: // the one before is about to be acknowledged, and this one in its place
 			}
-			if hb.Now != 0 && skewed(hb.Now, c.now()) == "" {
-				s.skew = ""
-			}
+			s.skew = c.hearClock(s, hb.Now, time.Now())
 			nowClear := s.notClear(hb.Leaving)
 			c.onHealth(ctx, s, hb.Problem)
 			if nowClear {
@@ -49,6 +47,12 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			var r proto.Reports
 			if err := proto.Decode(f.Body, &r); err != nil {
 				return err
+			}
+			for _, one := range r.Reports {
+				one.At = c.nodeTime(one.At, r.Now)
+				if st := one.Step; st != nil {
+					st.Start, st.End = c.nodeTime(st.Start, r.Now), c.nodeTime(st.End, r.Now)
+				}
 			}
 			select {
 			case c.reports <- nodeReports{s, r.Reports}:

@@ -45,7 +45,7 @@ type session struct {
 	conn  *rpc.Conn
 	epoch uint64
 	hw    proto.Hardware // from its registration
-	skew  string         // problem of its clock; "" once it has been right
+	skew  string         // problem of its clock; "": none
 	notes []string       // what the node can't enforce
 	addr  string         // address from which it connects
 	port  int32          // on which it answers other nodes' daemons
@@ -57,8 +57,11 @@ type session struct {
 	turns map[proto.Attempt]uint32 // the last Freeze that it got, by attempt
 	seen  time.Time
 	beat  proto.Heartbeat
-	idle  idleUnits
-	asks  asks
+	ahead time.Duration // its clock, of this host's, with clockKnown
+
+	clockKnown bool
+	idle       idleUnits
+	asks       asks
 
 	free    bool            // a heartbeat has said that all attempts that were given up have ended
 	leaving []proto.Attempt // attempts that were given up and have not ended
@@ -334,9 +337,13 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 		// job numbers of another history: the node ends those attempts by itself
 		leaving, h.Known = slices.Concat(h.Leaving, h.Known), nil
 	}
-	skew := skewed(h.Now, c.now())
-	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: h.BootAt, UpSince: h.UpSince, Version: h.Version,
-		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), skew, leavingText(leaving), h.Problem),
+	s := &session{node: h.Node, hw: h.Hw, notes: h.Hw.Notes, addr: addr,
+		port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{},
+		idle: idleUnits{}, beat: proto.Heartbeat{Now: h.Now, LeaseS: h.LeaseS}, beaten: make(chan struct{}, 1)}
+	s.skew = c.hearClock(s, h.Now, time.Now())
+	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: c.nodeTime(h.BootAt, h.Now),
+		UpSince: c.nodeTime(h.UpSince, h.Now), Version: h.Version,
+		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), s.skew, leavingText(leaving), h.Problem),
 		Gres: connections(h.Hw.Gres)}
 	for _, a := range h.Known {
 		join.Known = append(join.Known, state.Report{Job: a.Job, Attempt: a.Attempt})
@@ -356,11 +363,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	if err != nil {
 		return err
 	}
-	s := &session{node: h.Node, conn: conn, epoch: epoch, hw: h.Hw, skew: skew, notes: h.Hw.Notes, addr: addr,
-		port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{},
-		seen: time.Now(), idle: idleUnits{},
-		config: v.Config().Hash, beat: proto.Heartbeat{Now: h.Now, LeaseS: h.LeaseS},
-		beaten: make(chan struct{}, 1), witnesses: witnesses}
+	s.conn, s.epoch, s.seen, s.config, s.witnesses = conn, epoch, time.Now(), v.Config().Hash, witnesses
 	if len(forget) > 0 {
 		s.send(&proto.Orders{Epoch: epoch, Forget: forget}) // for an older daemon, which does not read this from Welcome
 	}

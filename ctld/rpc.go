@@ -50,6 +50,8 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 		c.end(r, &proto.PingReply{Leader: c.opts.Name, Term: c.store.Term(), Version: c.opts.Version, Now: c.now()}, nil)
 	case r.Kind == proto.KindWitness:
 		c.end(r, c.witness(ctx), nil)
+	case r.Kind == proto.KindMoment && role == pki.RoleCtld:
+		c.end(r, c.moment(), nil)
 	case r.Kind == proto.KindHello && role == pki.RoleNode:
 		c.registerNode(ctx, r, name)
 	case r.Kind == proto.KindForward && (role == pki.RoleCtld || role == pki.RoleNode || role == pki.RoleLogin):

@@ -40,7 +40,7 @@ func (n *Noded) examine(ask *proto.NodeAsk) *proto.NodeAnswer {
 	n.examineSelf(&d)
 	n.examineGPUs(ctx, &d)
 	n.examineDevices(ctx, &d, ask.Held)
-	return &proto.NodeAnswer{ID: ask.ID, Findings: d, At: model.Time(n.now().UnixMilli())}
+	return &proto.NodeAnswer{ID: ask.ID, Findings: d, At: n.hostTime()}
 }
 
 func (n *Noded) examineSelf(d *doctorNotes) {

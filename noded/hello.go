@@ -3,7 +3,6 @@ package noded
 import (
 	"context"
 
-	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/gpuwatch"
 )
@@ -15,7 +14,7 @@ func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
 	reply := make(chan answerFor, 1)
 	n.inbox.post(msgKnown{reply})
 	h := &proto.Hello{Node: n.opts.Name, Version: n.opts.Version, Hw: n.inv.Hw, BootID: n.inv.BootID, BootAt: n.inv.BootAt,
-		UpSince: n.upSince, Instance: n.instance.Load(), Now: model.Time(n.now().UnixMilli()), Problem: n.health.look(),
+		UpSince: n.upSince, Instance: n.instance.Load(), Now: n.hostTime(), Problem: n.health.look(),
 		PeerPort: peerPort(n.peerLn), LeaseS: n.fence.LeaseS()}
 	select {
 	case of := <-reply:
@@ -28,7 +27,7 @@ func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
 
 // heartbeat reads the machine's load and readings. A value that can't be read is -1: unknown.
 func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
-	hb := &proto.Heartbeat{LoadMilli: -1, FreeMemMiB: -1, Problem: n.health.look(), Now: model.Time(n.now().UnixMilli())}
+	hb := &proto.Heartbeat{LoadMilli: -1, FreeMemMiB: -1, Problem: n.health.look(), Now: n.hostTime()}
 	if load, err := n.machine.LoadMilli(); err == nil {
 		hb.LoadMilli = load
 	}

@@ -352,7 +352,7 @@ func (l *loop) report(r *proto.Report) error {
 	return nil
 }
 
-func (l *loop) stamp() model.Time { return model.Time(l.now().UnixMilli()) }
+func (l *loop) stamp() model.Time { return l.n.hostTime() }
 
 // repeat sends an attempt's reports again.
 func (l *loop) repeat(a *attempt) error {

@@ -19,6 +19,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/internal/wall"
 	"gbatch/noded/fence"
 	"gbatch/noded/gpuwatch"
 	"gbatch/noded/hardware"
@@ -100,7 +101,7 @@ func New(o Options) (n *Noded, err error) {
 		beat: make(chan struct{}, 1), paced: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)},
 		out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats),
 		migs: make(chan struct{}, maxStats)}
-	n.upSince, n.ownRules = model.Time(n.now().UnixMilli()), rulesOfFile(&n.opts)
+	n.upSince, n.ownRules = n.hostTime(), rulesOfFile(&n.opts)
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("gnoded on node %s: %w", o.Name, err), n.Close())
@@ -342,3 +343,6 @@ func (n *Noded) Close() error {
 	})
 	return n.closed
 }
+
+// hostTime gives this host's time, as messages have it.
+func (n *Noded) hostTime() model.Time { return model.Time(n.now().Add(wall.Off()).UnixMilli()) }

@@ -265,7 +265,7 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn, h *hearing, limit ti
 			if err := proto.Decode(f.Body, o); err != nil {
 				return err
 			}
-			if late := s.n.now().Sub(time.UnixMilli(int64(o.Heard))); limit > 0 && o.Heard != 0 && late > limit {
+			if late := s.n.fence.Since(o.Heard); limit > 0 && late > limit {
 				return fmt.Errorf("the controller answers what this node sent %s ago, and nodes count as lost after %s: "+
 					"it registers again",
 					late.Round(time.Millisecond), limit)
@@ -319,7 +319,7 @@ func (s *session) write(ctx context.Context, conn *rpc.Conn, every time.Duration
 			if len(reports) == 0 {
 				break
 			}
-			body, err := proto.Encode(&proto.Reports{Reports: reports})
+			body, err := proto.Encode(&proto.Reports{Reports: reports, Now: s.n.hostTime()})
 			if err == nil {
 				err = conn.WriteFrame(proto.KindReports, 0, 0, body)
 			}

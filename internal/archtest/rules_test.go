@@ -15,6 +15,7 @@ var leaves = []string{
 	"internal/terminal",
 	"internal/version",
 	"scripts/bench",
+	"internal/wall",
 	"internal/walltime",
 	"internal/wire",
 }
@@ -70,8 +71,9 @@ var layers = []layer{
 
 	// The daemons: effects. They never import each other.
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
-	{"ctld", "ctld/resv internal/model internal/ask internal/seff internal/blob internal/state internal/sched " +
-		"internal/store internal/conf internal/proto internal/rpc internal/client"},
+	{"ctld/clock", "internal/model"},
+	{"ctld", "ctld/resv ctld/clock internal/model internal/ask internal/seff internal/blob internal/state " +
+		"internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
 	{"noded/steplayout", "internal/model internal/proto"},
 	{"noded/hardware", "noded/gpu noded/cgroup internal/model internal/jobenv internal/conf internal/proto"},
 	{"noded/gpuwatch", "noded/gpu noded/hardware internal/model internal/jobenv internal/proto"},

@@ -81,3 +81,16 @@ func (x *WitnessReply) Wire(c *wire.C) {
 	wire.Bool(c, &x.Hears)
 	wire.Int(c, &x.LeadsMS)
 }
+
+// MomentReply has a controller's clocks.
+type MomentReply struct {
+	Host    model.Time // what its host's clock says
+	Cluster model.Time // the cluster's time as it knows it
+	Leads   bool       // Cluster stamps commands
+}
+
+func (x *MomentReply) Wire(c *wire.C) {
+	wire.Int(c, &x.Host)
+	wire.Int(c, &x.Cluster)
+	wire.Bool(c, &x.Leads)
+}

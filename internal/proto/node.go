@@ -347,10 +347,12 @@ func (x *Report) Wire(c *wire.C) {
 // Reports brings news from a node.
 type Reports struct {
 	Reports []*Report
+	Now     model.Time // by the node's clock, as the message leaves; 0: not told
 }
 
 func (x *Reports) Wire(c *wire.C) {
 	wire.Ptrs(c, &x.Reports, model.MaxMany)
+	wire.Int(c, &x.Now)
 }
 
 // ReportAck says which reports are in the replicated log: the node may forget them.

@@ -53,6 +53,7 @@ const (
 	KindNodeAsk    // NodeAsk, on a node session, to the node
 	KindNodeAnswer // NodeAnswer, on a node session, to the leader
 	KindWitness    // Empty -> WitnessReply, of a controller or a node
+	KindMoment     // Empty -> MomentReply, of a controller to another
 )
 
 // Effect says what a request does to the facts.
@@ -146,6 +147,7 @@ var requests = [...]Request{
 	KindNodeAsk:    {Name: "REQUEST_NODE_ASK", At: AtDaemon},
 	KindNodeAnswer: {Name: "RESPONSE_NODE_ASK", At: AtDaemon},
 	KindWitness:    {Name: "REQUEST_WITNESS", At: AtDaemon, Effect: Reads, Repeats: true},
+	KindMoment:     {Name: "REQUEST_MOMENT", At: AtDaemon, Effect: Reads, Repeats: true},
 }
 
 // RequestOf gives the row of a kind. A kind that this version does not know gets the zero row, which is the safe one.

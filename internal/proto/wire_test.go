@@ -14,7 +14,7 @@ func TestWire(t *testing.T) {
 	wiretest.Package(t,
 		&AccountsChunk{}, &AccountsRequest{}, &AcctRequest{}, &AttendRequest{}, &CancelRequest{}, &ConfigReply{},
 		&DiagReply{}, &DoctorReply{}, &DoctorRequest{}, &DumpChunk{}, &EditAccountsRequest{}, &Empty{}, &Forward{},
-		&Heartbeat{}, &Hello{}, &JobsChunk{}, &JobsRequest{}, &MIGReply{}, &MIGRequest{}, &NodeAnswer{},
+		&Heartbeat{}, &Hello{}, &JobsChunk{}, &JobsRequest{}, &MIGReply{}, &MIGRequest{}, &MomentReply{}, &NodeAnswer{},
 		&NodeAsk{}, &NodesChunk{}, &NodesRequest{}, &Orders{}, &PartitionsReply{}, &PeersReply{}, &PeersRequest{},
 		&PingReply{}, &PrioChunk{}, &PrioRequest{}, &PutReply{}, &Put{}, &ReconfigureReply{},
 		&ReconfigureRequest{}, &RecordsChunk{}, &ReportAck{}, &Reports{}, &ReservationsReply{}, &ReserveReply{},

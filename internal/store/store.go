@@ -270,6 +270,13 @@ func (s *Store) TransferLeadership() error {
 	return s.ask(context.Background(), "handing leadership over", s.raft.LeadershipTransfer)
 }
 
+// TransferLeadershipTo makes one voter the leader. It fails if that one doesn't answer or lags behind.
+func (s *Store) TransferLeadershipTo(id string) error {
+	return s.ask(context.Background(), "handing leadership to "+id, func() raft.Future {
+		return s.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(s.opts.addr(id)))
+	})
+}
+
 // Leader gives the name and address (as in Peers) of the leader, both "" if unknown.
 func (s *Store) Leader() (id, addr string) {
 	_, sid := s.raft.LeaderWithID()

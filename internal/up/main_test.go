@@ -2,6 +2,7 @@ package up
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -94,7 +95,7 @@ func (s *said) has(t *testing.T, words ...string) {
 // tryUp brings a cluster up; the test's end takes it down.
 func tryUp(t *testing.T, o Options) (*Cluster, *said, error) {
 	t.Helper()
-	o.Bin = programs(t)
+	o.Bin = cmp.Or(o.Bin, programs(t))
 	out := &said{t: t}
 	o.Out = out
 	t.Cleanup(func() {

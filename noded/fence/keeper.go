@@ -72,6 +72,21 @@ func (k *Keeper) Sent(now model.Time) {
 	k.sent = append(k.sent, beat{now, shim.Uptime()})
 }
 
+// Since gives the time since a message was sent that the leader has heard, by its Now: exactly if it is one of the last
+// heartbeats, else by the host's clock, which somebody may have set meanwhile. 0 if nothing was sent.
+func (k *Keeper) Since(heard model.Time) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if heard == 0 || len(k.sent) == 0 {
+		return 0
+	}
+	last := k.sent[len(k.sent)-1]
+	if at := slices.IndexFunc(k.sent, func(b beat) bool { return b.now == heard }); at >= 0 {
+		last = k.sent[at]
+	}
+	return shim.Uptime() - last.at + time.Duration(last.now-heard)*time.Millisecond
+}
+
 // Welcomed takes a leader's answer to a Hello that was made at a moment.
 func (k *Keeper) Welcomed(at time.Duration, w *proto.Welcome) {
 	k.mu.Lock()

@@ -3,10 +3,10 @@ package hardware
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/wall"
 	"gbatch/noded/gpu"
 )
 
@@ -42,7 +42,7 @@ func Take(m Machine, o *Look) (*Inventory, error) {
 	h.TmpMiB, errs[1] = tmpMiB(o.TmpFS)
 	h.OS, h.Arch, errs[2] = kernel()
 	if inv.BootID, inv.BootAt, errs[3] = m.boot(); o.BootID != "" {
-		inv.BootID, inv.BootAt = o.BootID, model.Time(time.Now().UnixMilli())
+		inv.BootID, inv.BootAt = o.BootID, model.Time(wall.Milli())
 	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("look at the machine: %w", err)

@@ -8,6 +8,8 @@ package shim
 import (
 	"context"
 	"time"
+
+	"gbatch/internal/wall"
 )
 
 const orphanPace = 300 * time.Millisecond // how often processes that are not children are looked at
@@ -43,7 +45,7 @@ func (s *server) recover(oldBoot string, known []remembered) {
 }
 
 func unknownEnd(ev Event, why string) Event {
-	ev.Kind, ev.Unknown, ev.Text, ev.Notes, ev.Ended = Exited, true, why, nil, time.Now()
+	ev.Kind, ev.Unknown, ev.Text, ev.Notes, ev.Ended = Exited, true, why, nil, wall.Now()
 	return ev
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gbatch/internal/wall"
 )
 
 // ended is one exit status.
@@ -65,7 +67,7 @@ func (s *server) reapOne() bool {
 	if err != nil || pid <= 0 {
 		return false
 	}
-	x.pid, x.at = pid, time.Now()
+	x.pid, x.at = pid, wall.Now()
 	if e := s.byPID[pid]; e != nil {
 		delete(s.byPID, pid)
 		s.finish(e, x.event(e.event))

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"gbatch/internal/version"
+	"gbatch/internal/wall"
 
 	"golang.org/x/sys/unix"
 )
@@ -287,7 +288,7 @@ func (s *server) launch(e *entry, l *Launch) {
 	e.child = p.child
 	s.mu.Unlock()
 
-	started := time.Now()
+	started := wall.Now()
 	pid, lerr := p.forkExec(l)
 	if lerr != nil {
 		s.launched(e, Event{}, lerr)
@@ -339,7 +340,7 @@ func (s *server) launched(e *entry, ev Event, failed *launchError) {
 }
 
 func failedEvent(k Key, e *launchError) Event {
-	return Event{Kind: LaunchFailed, Key: k, Stage: e.stage, Errno: e.errno, Text: clipText(e.text), Ended: time.Now()}
+	return Event{Kind: LaunchFailed, Key: k, Stage: e.stage, Errno: e.errno, Text: clipText(e.text), Ended: wall.Now()}
 }
 
 func clipText(s string) string {

@@ -1,0 +1,173 @@
+package clock
+
+import (
+	"sync"
+	"time"
+
+	"gbatch/internal/model"
+)
+
+const (
+	// Near is how far two clocks may be apart and still agree.
+	Near = 30 * time.Second
+	// nearRate and farRate are the parts of the elapsed time by which a difference is made up: 1/n.
+	nearRate = 10
+	farRate  = 200
+	// patience is how long the cluster's time stands at its last known moment while no majority of clocks is known.
+	patience = 20 * time.Second
+)
+
+// Clock is the cluster's time as one controller knows it. All methods may be called from any goroutine.
+type Clock struct {
+	wall func() model.Time    // the host's clock
+	boot func() time.Duration // time since the host's boot, which nobody sets
+
+	mu      sync.Mutex
+	born    time.Duration // when New was called
+	known   bool          // at and atBoot are set
+	at      time.Duration // the cluster's time (since 1970) at atBoot
+	atBoot  time.Duration
+	floor   model.Time // the latest stamp of a command that is in the log
+	last    model.Time // what Now gave
+	leads   bool
+	verdict Verdict
+	begun   bool // Judge was called
+}
+
+// New gives a clock that knows nothing yet. wall is the host's clock, boot the time since its boot.
+func New(wall func() model.Time, boot func() time.Duration) *Clock {
+	return &Clock{wall: wall, boot: boot, born: boot()}
+}
+
+func sinceEpoch(t model.Time) time.Duration { return time.Duration(t) * time.Millisecond }
+
+// Now gives the cluster's time. It never goes back while this controller leads, and is never before a command in the
+// log.
+func (c *Clock) Now() model.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.boot()
+	if !c.known && !c.settle(b) {
+		return c.give(c.floor + model.Time((b-c.born)/time.Millisecond))
+	}
+	c.advance(b)
+	return c.give(model.Time(c.at / time.Millisecond))
+}
+
+func (c *Clock) give(t model.Time) model.Time {
+	c.last = max(t, c.floor, c.last)
+	return c.last
+}
+
+// settle looks for the first moment of a clock that knows no elapsed time. Callers hold mu.
+func (c *Clock) settle(b time.Duration) bool {
+	host := c.truth()
+	ahead := sinceEpoch(host) - sinceEpoch(c.floor)
+	switch {
+	case c.floor == 0: // the cluster is new
+	case ahead >= 0 && ahead <= Near: // a short restart: nothing to doubt
+	case c.verdict.Sure && c.verdict.Of > 1, b-c.born > patience:
+		host = max(host, c.floor)
+	default:
+		return false
+	}
+	c.known, c.at, c.atBoot = true, sinceEpoch(host), b
+	return true
+}
+
+// advance brings the cluster's time to the moment b since boot. Callers hold mu.
+func (c *Clock) advance(b time.Duration) {
+	passed := b - c.atBoot
+	if passed <= 0 {
+		return
+	}
+	c.at, c.atBoot = c.at+passed, b
+	if !c.leads {
+		return // a follower goes by the leader's time
+	}
+	miss := sinceEpoch(c.truth()) - c.at
+	most := passed / farRate
+	if miss.Abs() <= Near {
+		most = passed / nearRate
+	}
+	c.at += min(max(miss, -most), most)
+}
+
+// truth is what the majority of the hosts' clocks says. Callers hold mu.
+func (c *Clock) truth() model.Time {
+	return c.wall() + model.Time(c.verdict.Off/time.Millisecond)
+}
+
+// True gives the present moment as the majority of the hosts' clocks has it: nodes' clocks are measured by it.
+func (c *Clock) True() model.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.truth()
+}
+
+// Miss says how far the hosts' clocks are ahead of the cluster's time.
+func (c *Clock) Miss() time.Duration {
+	now := c.Now()
+	return sinceEpoch(c.True()) - sinceEpoch(now)
+}
+
+// Lead says whether this controller stamps commands from now on.
+func (c *Clock) Lead(leads bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known {
+		c.advance(c.boot()) // what has passed counts for the old role
+	}
+	c.leads = leads
+}
+
+// Applied takes the stamp of a command in the log.
+func (c *Clock) Applied(at model.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at <= c.floor {
+		return
+	}
+	c.floor = at
+	if c.known && !c.leads {
+		if b := c.boot(); sinceEpoch(at) > c.at+b-c.atBoot {
+			c.at, c.atBoot = sinceEpoch(at), b
+		}
+	}
+}
+
+// Follow takes the leader's time on a controller that follows.
+func (c *Clock) Follow(leader model.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leads {
+		return
+	}
+	c.known, c.at, c.atBoot, c.last = true, sinceEpoch(max(leader, c.floor)), c.boot(), 0
+}
+
+// Step moves the cluster's time, as a command in the log says.
+func (c *Clock) Step(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at += by
+	c.floor += model.Time(by / time.Millisecond)
+	c.last = 0
+}
+
+// Judge takes the verdict on the hosts' clocks, and reports whether it differs from the one before by more than the
+// noise of measuring.
+func (c *Clock) Judge(v Verdict) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old, first := c.verdict, !c.begun
+	c.verdict, c.begun = v, true
+	return first || old.Sure != v.Sure || old.Self != v.Self || (old.Off-v.Off).Abs() > Near/2
+}
+
+// Verdict gives the last one.
+func (c *Clock) Verdict() Verdict {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.verdict
+}

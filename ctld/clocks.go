@@ -1,0 +1,227 @@
+package ctld
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"gbatch/ctld/clock"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/pki"
+	"gbatch/internal/wall"
+)
+
+// clocks.go compares the controllers' clocks, on every controller, and the nodes' on the leader. Package clock decides
+// what follows for the cluster's time; here is what follows for this controller: it says what is wrong, and one whose
+// clock is far from the others' hands leadership over.
+
+const (
+	comparePace   = 2 * time.Second  // from one comparison to the next
+	compareWait   = time.Second      // for another controller's answer; a later one says too little
+	offsetLasts   = 30 * time.Second // a comparison counts for so long
+	handOverPace  = time.Minute      // between two attempts to hand leadership over
+	clockFileName = "clock.json"
+	// trustAfter is how long a leader hears nodes before it says that one's clock is wrong: it may be its own.
+	trustAfter = 10 * time.Second
+)
+
+// clocks is this controller's view of all clocks.
+type clocks struct {
+	time *clock.Clock
+
+	mu    sync.Mutex
+	links map[string]*link
+	heard map[string]heardClock // other controllers, by name
+}
+
+// heardClock is the last comparison with another controller.
+type heardClock struct {
+	ahead time.Duration // its host's clock, of this host's
+	at    time.Time
+}
+
+// hostTime gives this host's time.
+func hostTime() model.Time { return model.Time(wall.Milli()) }
+
+func newClocks() *clocks {
+	return &clocks{time: clock.New(hostTime, clock.SinceBoot), links: map[string]*link{},
+		heard: map[string]heardClock{}}
+}
+
+// keepTime compares the clocks until ctx ends.
+func (c *Controller) keepTime(ctx context.Context) {
+	file, boot := filepath.Join(c.opts.Dir, clockFileName), clock.BootID()
+	var handed time.Time
+	saved, said := "", ""
+	for ctx.Err() == nil {
+		c.comparePeers(ctx)
+		v := clock.Judge(c.offsets(time.Now()))
+		if c.clocks.time.Judge(v) && v.Self {
+			c.log.Error("this host's clock is wrong; the others' is used. Set it by NTP",
+				"ahead", (-v.Off).Round(time.Second), "agree", v.Agree, "of", v.Of)
+		}
+		if text := c.clockTrouble(); text != said {
+			said = text
+			if text != "" {
+				c.log.Warn("the cluster's time is not what the hosts' clocks say", "problem", text)
+			}
+		}
+		if v.Sure && v.Self && len(v.Heirs) > 0 && c.store.IsLeader() && time.Since(handed) > handOverPace {
+			handed = time.Now()
+			c.log.Warn("a controller whose clock is right shall lead", "to", v.Heirs[0])
+			if err := c.store.TransferLeadershipTo(v.Heirs[0]); err != nil {
+				c.log.Warn("this controller leads on, by the others' time", "err", err)
+			}
+		}
+		switch err := c.clocks.time.Save(file, boot); {
+		case err == nil:
+			saved = ""
+		case err.Error() != saved:
+			saved = err.Error()
+			c.log.Warn("can't keep the cluster's time for a restart", "err", err)
+		}
+		pause(ctx, comparePace)
+	}
+	for _, l := range c.clocks.links {
+		l.close()
+	}
+}
+
+// loadTime takes the cluster's time from before a restart.
+func (c *Controller) loadTime() {
+	if err := c.clocks.time.Load(filepath.Join(c.opts.Dir, clockFileName), clock.BootID()); err != nil {
+		c.log.Warn("the time of the last run is not known", "err", err)
+	}
+}
+
+// comparePeers asks the other controllers for their clocks, all at once.
+func (c *Controller) comparePeers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, compareWait)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, p := range c.opts.Peers {
+		if p.Name == c.opts.Name {
+			continue
+		}
+		l := c.clocks.links[p.Name]
+		if l == nil {
+			l = &link{}
+			c.clocks.links[p.Name] = l
+		}
+		all.Go(func() { c.comparePeer(ctx, p, l) })
+	}
+	all.Wait()
+}
+
+// comparePeer asks one. A controller that does not answer has no vote.
+func (c *Controller) comparePeer(ctx context.Context, p Peer, l *link) {
+	dial := func() (*rpc.Mux, error) { return c.dialTLS(context.Background(), p.Addr, pki.RoleCtld) }
+	m, err := l.to(ctx, p.Addr, dial)
+	if err != nil {
+		return
+	}
+	begun, host := time.Now(), hostTime()
+	f, err := m.Call(ctx, proto.KindMoment, nil)
+	var reply proto.MomentReply
+	if err != nil || proto.Decode(f.Body, &reply) != nil || reply.Host == 0 {
+		return // an older version, or it is going away
+	}
+	half := time.Since(begun) / 2
+	c.clocks.mu.Lock()
+	c.clocks.heard[p.Name] = heardClock{time.Duration(reply.Host-host)*time.Millisecond - half, time.Now()}
+	c.clocks.mu.Unlock()
+	if reply.Leads {
+		c.clocks.time.Follow(reply.Cluster + model.Time(half/time.Millisecond))
+	}
+}
+
+// moment answers another controller.
+func (c *Controller) moment() *proto.MomentReply {
+	return &proto.MomentReply{Host: hostTime(), Cluster: c.now(), Leads: c.leading.Load()}
+}
+
+// offsets gives what is known of other clocks.
+func (c *Controller) offsets(now time.Time) []clock.Offset {
+	var out []clock.Offset
+	c.clocks.mu.Lock()
+	for name, h := range c.clocks.heard {
+		if now.Sub(h.at) > offsetLasts {
+			delete(c.clocks.heard, name)
+			continue
+		}
+		out = append(out, clock.Offset{Name: name, Controller: true, Ahead: h.ahead})
+	}
+	c.clocks.mu.Unlock()
+	if c.leading.Load() {
+		out = append(out, c.nodes.offsets()...)
+	}
+	return out
+}
+
+// offsets gives the nodes' clocks by their last messages.
+func (n *nodeSet) offsets() []clock.Offset {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []clock.Offset
+	for name, s := range n.sessions {
+		s.mu.Lock()
+		if s.clockKnown {
+			out = append(out, clock.Offset{Name: name, Ahead: s.ahead})
+		}
+		s.mu.Unlock()
+	}
+	return out
+}
+
+// clockTrouble says in a sentence what is wrong with this host's clock or the cluster's time; "": nothing is.
+func (c *Controller) clockTrouble() string {
+	var parts []string
+	v := c.clocks.time.Verdict()
+	if v.Self {
+		parts = append(parts, fmt.Sprintf("this host's clock is %s the clocks of %d of %d hosts; set it by NTP",
+			aheadOf(-v.Off), v.Agree, v.Of))
+	}
+	if len(v.Strays) > 0 {
+		parts = append(parts, "the clock of controller "+strings.Join(v.Strays, ", ")+" is wrong; set it by NTP")
+	}
+	if miss := c.clocks.time.Miss(); miss.Abs() > clock.Near && c.leading.Load() {
+		parts = append(parts, fmt.Sprintf("the cluster's time is %s the hosts' clocks; it makes up 18 s in each hour, so "+
+			"that no job's time limit changes", aheadOf(-miss)))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func aheadOf(d time.Duration) string {
+	if d < 0 {
+		return (-d).Round(time.Second).String() + " behind"
+	}
+	return d.Round(time.Second).String() + " ahead of"
+}
+
+// hearClock notes a node's clock, and gives the sentence about it if it is wrong, or "". A leader that has just begun
+// blames nobody: when it has heard most nodes, it may be wrong itself.
+func (c *Controller) hearClock(s *session, theirs model.Time, now time.Time) string {
+	if theirs == 0 {
+		return "" // a daemon of an older version tells none
+	}
+	s.mu.Lock()
+	s.clockKnown, s.ahead = true, time.Duration(theirs-hostTime())*time.Millisecond
+	s.mu.Unlock()
+	if c.nodes.leadsMS(now) < trustAfter.Milliseconds() {
+		return ""
+	}
+	return skewed(theirs, c.clocks.time.True())
+}
+
+// nodeTime turns a moment by a node's clock into the cluster's time. stamped is the node's clock as the message left.
+func (c *Controller) nodeTime(at, stamped model.Time) model.Time {
+	if at == 0 || stamped == 0 {
+		return at
+	}
+	return c.now() - (stamped - at)
+}
