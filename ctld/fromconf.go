@@ -114,7 +114,8 @@ func (s *Start) options() (Options, *conf.Config, error) {
 		return Options{}, nil, fmt.Errorf("the configuration %s has errors:\n%s", path, strings.Join(lines, "\n"))
 	}
 	o := Options{HeartbeatTimeout: time.Duration(cfg.ControllerHeartbeatMS) * time.Millisecond,
-		ElectionTimeout: time.Duration(cfg.ControllerElectionMS) * time.Millisecond, PKI: cfg.PKIDir, DbdAddr: cfg.DbdAddr, Version: version.Version,
+		ElectionTimeout: time.Duration(cfg.ControllerElectionMS) * time.Millisecond,
+		PKI:             cfg.PKIDir, DbdAddr: cfg.DbdAddr, Version: version.Version,
 		Load: func() (*conf.Config, []conf.Problem) { return read(path) }}
 	host, err := os.Hostname()
 	if err != nil {

@@ -357,16 +357,16 @@ func (s series) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, s.era)
 }
 
-// enter takes a series to the last of its eras. What the eras in between and their predecessors have in common with what
-// is on record ends where the first of them began; the numbers from there on are of other records.
+// enter takes a series to the last of its eras. What the eras in between and their predecessors have in common with
+// what is on record ends where the first of them began; the numbers from there on are of other records.
 func (s *series) enter(eras []model.Era) error {
 	last := uint64(0)
 	if n := len(eras); n > 0 {
 		last = eras[n-1].Number
 	}
 	if last < s.era {
-		return badRequest("accounting records of a controller that is older than a restored snapshot (era %d, gdbd has records"+
-			" of era %d); end the gctld that sends them and let it join the others with an empty directory", last, s.era)
+		return badRequest("accounting records of a controller that is older than a restored snapshot (era %d, gdbd has "+
+			"records of era %d); end the gctld that sends them and let it join the others with an empty directory", last, s.era)
 	}
 	for _, e := range eras {
 		if e.Number > s.era {

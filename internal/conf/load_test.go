@@ -174,8 +174,8 @@ func TestProblems(t *testing.T) {
 			`gbatch.conf:5: AccountingStorageEnforce=associations,limits needs a list of accounts; write ` +
 				`AccountingStorageHost=…, or Accounts=…`},
 		{"Accounts=a,b DefaultAccount=c", `gbatch.conf:5: DefaultAccount=c is not in Accounts; add it to Accounts`},
-		{"ControllerHeartbeatTimeout=20", `gbatch.conf:5: ControllerHeartbeatTimeout=20: fewer than 50 milliseconds pass in ` +
-			`any pause of a disk; write ControllerHeartbeatTimeout=50, or 0 for the default`},
+		{"ControllerHeartbeatTimeout=20", `gbatch.conf:5: ControllerHeartbeatTimeout=20: fewer than 50 milliseconds pass ` +
+			`in any pause of a disk; write ControllerHeartbeatTimeout=50, or 0 for the default`},
 		{"ControllerHeartbeatTimeout=900 ControllerElectionTimeout=800", `gbatch.conf:5: ControllerElectionTimeout=800 is ` +
 			`less than ControllerHeartbeatTimeout=900; write ControllerElectionTimeout=900`},
 		{"SlurmdTimeout=10", `gbatch.conf:5: NodeHeartbeatInterval=10 is not less than SlurmdTimeout=10: every node would ` +

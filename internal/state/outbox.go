@@ -59,8 +59,8 @@ func (s *State) applyTrim(c *Trim) Result {
 // attemptsPerEra is the distance between the attempts of a job in two eras: more than a job has in one.
 const attemptsPerEra = 1000
 
-// applyNewEra makes the facts of a restored snapshot safe to go on from: numbers of jobs, attempts and records that were
-// given after the snapshot was made are not given a second time with another meaning.
+// applyNewEra makes the facts of a restored snapshot safe to go on from: numbers of jobs, attempts and records that
+// were given after the snapshot was made are not given a second time with another meaning.
 func (s *State) applyNewEra(c *NewEra) Result {
 	number := c.Number
 	if n := len(s.eras); n > 0 {

@@ -19,7 +19,7 @@
 // DESIGN.md has the reasons for this design.
 //
 // Read store.go, fsm.go, propose.go, queue.go, entry.go; join.go holds back voters without state;
-// disk.go has the directory, logfile.go and logentry.go the log in it, diskcheck.go, logcheck.go and
-// snapcheck.go the checks before it is used, leader.go the news that another voter leads,
+// disk.go has the directory, logfile.go and logentry.go the log in it, diskcheck.go, logcheck.go
+// and snapcheck.go the checks before it is used, leader.go the news that another voter leads,
 // transport.go raft's connections over our ports, logger.go raft's messages in our log.
 package store

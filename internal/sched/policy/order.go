@@ -95,7 +95,7 @@ func (r *Predict) Epoch() uint64 { return r.p.round }
 // RuntimeS gives the seconds from start to end that a job is planned with. For a running job that is its limit, or, if
 // it overtook a job out of patience by a guess, the guess until it has run longer; without a limit it is twice the time
 // of its user's jobs, doubled each time the job outlives it. For a pending job it is the average of its user's jobs. As
-// long as a job in one of its partitions is out of patience, it is a safe guess, or its limit if a guess has been wrong.
+// long as a job in one of its partitions is out of patience, it is a safe guess, or its limit if a guess was wrong.
 func (r *Predict) RuntimeS(j *model.Job, limitS int64, now model.Time) int64 {
 	e := r.p.jobs[j.ID]
 	if j.Run != nil {

@@ -125,8 +125,8 @@ func (e *entry) guess(guessS int64) {
 	}
 }
 
-// watch looks whether a job that has overtaken the first by a guess runs longer than guessed. Then nobody overtakes by a
-// guess until the first has started, which happens within the longest time limit.
+// watch looks whether a job that has overtaken the first by a guess runs longer than guessed. Then nobody overtakes by
+// a guess until the first has started, which happens within the longest time limit.
 func (p *Policy) watch(q *part) {
 	if q.strict {
 		return
