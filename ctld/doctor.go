@@ -86,6 +86,9 @@ func (c *Controller) examineSelf(v *state.View) []proto.Finding {
 	default:
 		f.add("controllers", proto.GradeOK, "", "%s leads, all %d answer", ping.Leader, max(1, len(ping.Controllers)))
 	}
+	if text := c.clockTrouble(); text != "" {
+		f.add("clock", proto.GradeBad, "", "%s", text)
+	}
 	switch n := ping.Outbox; {
 	case !ping.DbdUp:
 		f.add("accounting", proto.GradeBad, "start gdbd; nothing is lost meanwhile",
