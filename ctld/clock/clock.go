@@ -146,15 +146,6 @@ func (c *Clock) Follow(leader model.Time) {
 	c.known, c.at, c.atBoot, c.last = true, sinceEpoch(max(leader, c.floor)), c.boot(), 0
 }
 
-// Step moves the cluster's time, as a command in the log says.
-func (c *Clock) Step(by time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at += by
-	c.floor += model.Time(by / time.Millisecond)
-	c.last = 0
-}
-
 // Judge takes the verdict on the hosts' clocks, and reports whether it differs from the one before by more than the
 // noise of measuring.
 func (c *Clock) Judge(v Verdict) bool {

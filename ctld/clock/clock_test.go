@@ -158,16 +158,6 @@ func TestNeverBeforeTheLog(t *testing.T) {
 	}
 }
 
-func TestStep(t *testing.T) {
-	h := &host{wall: noon, boot: time.Hour}
-	c := h.clock()
-	c.Lead(true)
-	c.Now()
-	h.set(-2 * time.Hour)
-	c.Step(c.Miss())
-	near(t, "stepped", c.Now(), noon.Add(-7200), time.Millisecond)
-}
-
 func TestJudge(t *testing.T) {
 	ctl := func(name string, ahead time.Duration) Offset { return Offset{name, true, ahead} }
 	node := func(name string, ahead time.Duration) Offset { return Offset{name, false, ahead} }

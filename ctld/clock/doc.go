@@ -12,8 +12,7 @@
 //     goes on from there, until the clocks of most hosts agree on the present; then it steps.
 //   - A small difference (30 s) is made up at a tenth of the time that passes, a larger one at a
 //     two-hundredth: an hour of difference shortens or lengthens no job by more than 18 seconds
-//     in each hour of its own. An administrator can make the step at once (gcontrol clock step):
-//     the facts then move all that runs by the same time (state.ClockStep).
+//     in each hour of its own.
 //
 // What the hosts' clocks say is decided by a majority (judge.go): of controllers where there are
 // three, else of controllers and nodes together. A controller outside of the majority says so,
