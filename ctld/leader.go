@@ -89,23 +89,23 @@ func (c *Controller) nextLeader() string {
 // firstConfig gives a new cluster its configuration, and warns if an existing cluster's configuration differs from the
 // files.
 func (c *Controller) firstConfig(ctx context.Context) error {
-	cfg, problems := c.loadConfig()
+	files, problems := c.loadConfig()
 	have := c.machine.View().Config()
 	if have.Cluster != "" {
-		if cfg != nil && cfg.Hash != have.Hash {
+		if files != nil && files.Model().Hash != have.Hash {
 			c.log.Warn("the configuration files differ from the cluster's configuration, which stays; gcontrol reconfigure " +
 				"--dry-run shows the difference")
 		}
 		return nil
 	}
-	if cfg == nil {
+	if files == nil {
 		return errors.New(firstProblem(problems))
 	}
 	var id [8]byte
 	if _, err := rand.Read(id[:]); err != nil {
 		return fmt.Errorf("draw the cluster's instance number: %w", err)
 	}
-	_, err := c.propose(ctx, &state.SetConfig{Config: cfg, Instance: binary.BigEndian.Uint64(id[:]) | 1})
+	_, err := c.propose(ctx, &state.SetConfig{Config: files.Model(), Instance: binary.BigEndian.Uint64(id[:]) | 1})
 	return err
 }
 

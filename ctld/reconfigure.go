@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"gbatch/internal/conf"
@@ -14,17 +15,33 @@ import (
 )
 
 // loadConfig reads the configuration files. The configuration is nil when there are errors in them.
-func (c *Controller) loadConfig() (*model.Config, []conf.Problem) {
+func (c *Controller) loadConfig() (*conf.Config, []conf.Problem) {
 	cfg, problems := c.opts.Load()
 	for _, p := range problems {
 		if p.Severity == conf.Error {
 			return nil, problems
 		}
 	}
-	if cfg == nil {
-		return nil, problems
+	return cfg, problems
+}
+
+// otherControllers says that the files name other controllers than those that keep the log together. With such a file
+// no controller would start again.
+func (c *Controller) otherControllers(cfg *conf.Config) (problem conf.Problem, differ bool) {
+	var old, now []string
+	for _, p := range c.opts.Peers {
+		old = append(old, p.Name)
 	}
-	return cfg.Model(), problems
+	for _, p := range cfg.Controllers {
+		now = append(now, p.Name)
+	}
+	slices.Sort(old)
+	slices.Sort(now)
+	return conf.Problem{File: cfg.Path, Severity: conf.Error,
+		Text: fmt.Sprintf("SlurmctldHost names the controllers %s, but the cluster has %s", strings.Join(now, ", "),
+			strings.Join(old, ", ")),
+		Hint: "name the same ones; a running cluster can't add or remove controllers, only their addresses may change",
+	}, !slices.Equal(old, now)
 }
 
 func firstProblem(problems []conf.Problem) string {
@@ -42,16 +59,21 @@ func (c *Controller) reconfigure(ctx context.Context, who *proto.Caller,
 	if !c.operator(who) && !rq.DryRun {
 		return nil, refuse(proto.CodeAccess, "the cluster is reconfigured by operators")
 	}
-	cfg, problems := c.loadConfig()
+	files, problems := c.loadConfig()
+	if files != nil {
+		if p, differ := c.otherControllers(files); differ {
+			files, problems = nil, append(problems, p)
+		}
+	}
 	reply := &proto.ReconfigureReply{}
 	for _, p := range problems {
 		reply.Problems = append(reply.Problems,
 			proto.Problem{File: p.File, Line: int32(p.Line), Severity: p.Severity.String(), Text: p.Text, Hint: p.Hint})
 	}
-	if cfg == nil {
+	if files == nil {
 		return reply, nil
 	}
-	v := c.machine.View()
+	cfg, v := files.Model(), c.machine.View()
 	reply.Changes = configDiff(v.Config(), cfg)
 	reply.Affected = affected(v, cfg)
 	reply.Restart = restarts(v, c.opts.Peers, reply.Changes)

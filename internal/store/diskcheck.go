@@ -101,7 +101,8 @@ func recoverDisk(o Options, why error, good []uint64) (found, error) {
 				filepath.Join(o.Dir, snapshotsDir))
 		}
 		return found{}, fmt.Errorf("%w. No other controller has what was in it; %s. Put a backup of %s in its place, or "+
-			"begin without jobs and accounts: mv %s %s.damaged; ended jobs stay in accounting", why, have, o.Dir, o.Dir, o.Dir)
+			"begin without jobs and accounts: mv %s %s.damaged, then gctld --begin; ended jobs stay in accounting",
+			why, have, o.Dir, o.Dir, o.Dir)
 	}
 	aside, err := moveAside(o.Dir, logFileName, snapshotsDir)
 	if err == nil {

@@ -218,6 +218,9 @@ func (c *control) reconfigure(words []string) error {
 		if p.Severity == "error" {
 			bad++
 			line := fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+			if p.Line == 0 { // the file as a whole
+				line = fmt.Sprintf("%s: %s", p.File, p.Text)
+			}
 			if p.Hint != "" {
 				line += "; " + p.Hint
 			}
