@@ -74,7 +74,7 @@ func (c *Controller) keepTime(ctx context.Context) {
 		if v.Sure && v.Self && len(v.Heirs) > 0 && c.store.IsLeader() && time.Since(handed) > handOverPace {
 			handed = time.Now()
 			c.log.Warn("a controller whose clock is right shall lead", "to", v.Heirs[0])
-			if err := c.store.TransferLeadershipTo(v.Heirs[0]); err != nil {
+			if err := c.handOver(ctx, v.Heirs[0]); err != nil {
 				c.log.Warn("this controller leads on, by the others' time", "err", err)
 			}
 		}

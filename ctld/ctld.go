@@ -42,6 +42,9 @@ type Controller struct {
 	socket    net.Listener
 
 	leading atomic.Bool
+	door    door
+	lease   lease
+	inside  atomic.Int64 // requests that are being answered or passed on, without those that wait by design
 	dbdUp   atomic.Bool
 	waiting atomic.Int64
 	prio    priorities
@@ -71,6 +74,7 @@ func New(o Options) (_ *Controller, err error) {
 	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(), idle: newIdleWatch(),
 		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime()}
 	c.counts.since.Store(int64(c.bootAt))
+	c.lease.begin = time.Now()
 	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}
 	defer func() {
 		if err != nil {
@@ -155,8 +159,8 @@ func (l *raftLayer) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 }
 
 // Run serves until ctx ends, then gives leadership away and closes everything.
-func (c *Controller) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (c *Controller) Run(parent context.Context) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
 	defer cancel()
 	var wg sync.WaitGroup
 	errs := make(chan error, 5)
@@ -182,7 +186,12 @@ func (c *Controller) Run(ctx context.Context) error {
 			return server.Serve(ctx, c.socket, c.local, server.Options{Log: c.log, Idle: server.LocalIdle})
 		})
 	}
-	<-ctx.Done()
+	select {
+	case <-parent.Done():
+		c.sayGoodbye(ctx)
+		cancel()
+	case <-ctx.Done():
+	}
 	closeErr := c.Close()
 	wg.Wait()
 	select {
@@ -190,6 +199,23 @@ func (c *Controller) Run(ctx context.Context) error {
 		return errors.Join(err, closeErr)
 	default:
 		return closeErr
+	}
+}
+
+// sayGoodbye gives leadership away while requests wait, and then lets them be answered by the next leader.
+func (c *Controller) sayGoodbye(ctx context.Context) {
+	if !c.store.IsLeader() || len(c.opts.Peers) == 1 {
+		return
+	}
+	if err := c.handOver(ctx, ""); err != nil {
+		c.log.Warn("leadership could not be handed over before the end", "err", err)
+		return
+	}
+	for end := time.Now().Add(lastWords); time.Now().Before(end); {
+		if c.inside.Load() == 0 && c.nodes.count() == 0 && !c.leading.Load() {
+			return
+		}
+		pause(ctx, waitPace)
 	}
 }
 

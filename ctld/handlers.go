@@ -2,6 +2,7 @@ package ctld
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"gbatch/internal/proto"
@@ -25,6 +26,7 @@ var handlers = map[uint16]handler{
 	proto.KindReconfigure:  handle((*Controller).reconfigure),
 	proto.KindEditAccounts: handleDone((*Controller).editAccounts),
 	proto.KindDiagReset:    handle((*Controller).diagReset),
+	proto.KindTakeover:     handle((*Controller).takeover),
 
 	proto.KindJobs:         handleParts((*Controller).jobs, endOfJobs),
 	proto.KindNodes:        handleParts((*Controller).nodesList, endOfNodes),
@@ -132,8 +134,10 @@ var (
 	}
 )
 
-// serve answers one user's request. It runs on the leader.
-func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Caller, kind uint16, body []byte) {
+// serve answers one user's request. It runs on the leader. False: leadership has moved, nothing was done, and, with
+// follow, no answer was given, so that the request can go to the next leader.
+func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Caller, kind uint16, body []byte,
+	follow bool) bool {
 	begin := time.Now()
 	c.counts.serving.Add(1)
 	defer func() {
@@ -144,12 +148,20 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 	if !ok {
 		c.end(r, nil, refuse(proto.CodeBadRequest,
 			"this controller does not know request kind %d; is the command of a newer version?", kind))
-		return
+		return true
 	}
 	ctx, made := withMade(ctx)
-	reply, err := h.answer(c, ctx, &call{r: r, who: who, body: body})
+	a := &call{r: r, who: who, body: body}
+	reply, err := h.answer(c, ctx, a)
 	if err != nil {
 		reply, err = nil, answerFor(kind, made.Load(), err)
 	}
+	if errors.Is(err, errMoved) {
+		if follow && a.part == nil {
+			return false
+		}
+		err = c.notLeading()
+	}
 	c.end(r, reply, err)
+	return true
 }

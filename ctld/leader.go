@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 	"gbatch/internal/state"
 )
 
@@ -59,6 +62,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		c.clocks.time.Lead(true)
 		c.nodes.lead(c.store.Term(), time.Now())
 		c.leading.Store(true)
+		c.door.tell()
 		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship,
 			c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations, c.sendMails, c.watchAlerts} {
 			wg.Add(1)
@@ -72,6 +76,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		cancel()
 		c.leading.Store(false)
 		c.clocks.time.Lead(false)
+		c.door.tell()
 		c.nodes.drop(c.nextLeader())
 		wg.Wait()
 		c.log.Info("not leading any more")
@@ -219,4 +224,192 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+}
+
+const (
+	doorPatience = 2 * time.Second // for leadership to begin or to move
+	leaseAsking  = time.Second     // for the other controllers to confirm who leads
+	handOverTime = 3 * time.Second
+	lastWords    = time.Second // for requests that came before the end
+)
+
+// door has the requests that wait for leadership to begin or to move.
+type door struct {
+	mu      sync.Mutex
+	changed chan struct{}
+	handing atomic.Bool // leadership is being handed over
+}
+
+func (d *door) wait() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.changed == nil {
+		d.changed = make(chan struct{})
+	}
+	return d.changed
+}
+
+// tell lets all who wait look again.
+func (d *door) tell() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.changed != nil {
+		close(d.changed)
+		d.changed = nil
+	}
+}
+
+// leads reports whether this controller leads, as a majority has confirmed within the lease: one that was stopped, or
+// is cut off, does not answer from facts that are outdated. While leadership begins or is handed over, it waits.
+func (c *Controller) leads(ctx context.Context) bool {
+	var patience <-chan time.Time
+	for {
+		changed := c.door.wait()
+		handing, is := c.door.handing.Load(), c.store.IsLeader()
+		switch {
+		case c.leading.Load() && is && !handing:
+			return c.lease.holds(ctx, c.store)
+		case !is && !handing:
+			return false
+		}
+		if patience == nil {
+			patience = time.After(doorPatience)
+		}
+		select {
+		case <-changed:
+		case <-patience:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// lease is until when no other controller can lead. It is renewed beside the requests that need it, before it ends; a
+// request that finds it ended waits for a majority. Its clock is the process's monotonic one.
+type lease struct {
+	begin time.Time
+	until atomic.Int64 // ns since begin
+
+	mu     sync.Mutex
+	asking *leaseCheck // in progress, or nil
+}
+
+type leaseCheck struct {
+	done chan struct{}
+	err  error
+}
+
+// confirmer is what the lease needs of the store.
+type confirmer interface {
+	VerifyLeader(context.Context) error
+	LeaseTime() time.Duration
+}
+
+// holds reports whether this controller leads now.
+func (l *lease) holds(ctx context.Context, s confirmer) bool {
+	left := time.Duration(l.until.Load()) - time.Since(l.begin)
+	if left <= s.LeaseTime()/2 {
+		check := l.renew(s)
+		if left <= 0 {
+			select {
+			case <-check.done:
+				return check.err == nil
+			case <-ctx.Done():
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// end makes the lease invalid: leadership is about to be given away.
+func (l *lease) end() { l.until.Store(0) }
+
+// renew asks a majority, once for all who need it at the same time. It ends after leaseAsking.
+func (l *lease) renew(s confirmer) *leaseCheck {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asking != nil {
+		return l.asking
+	}
+	check := &leaseCheck{done: make(chan struct{})}
+	l.asking = check
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), leaseAsking)
+		defer cancel()
+		since := time.Since(l.begin)
+		check.err = s.VerifyLeader(ctx)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if check.err == nil {
+			l.until.Store(int64(since + s.LeaseTime()))
+		}
+		l.asking = nil
+		close(check.done)
+	}()
+	return check
+}
+
+// handOver gives leadership to another controller, "" to the one that has most of the log. Requests wait meanwhile, and
+// then go there.
+func (c *Controller) handOver(ctx context.Context, to string) error {
+	ctx, cancel := context.WithTimeout(ctx, handOverTime)
+	defer cancel()
+	if c.door.handing.Swap(true) {
+		return refuse(proto.CodeBusy, "leadership is being handed over already")
+	}
+	defer func() {
+		c.door.handing.Store(false)
+		c.door.tell()
+	}()
+	c.lease.end()
+	if err := c.store.TransferLeadership(ctx, to); err != nil {
+		return err
+	}
+	for {
+		changed := c.store.LeaderChanged()
+		if c.nextLeader() != "" {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil // it is given away, and the next one not known yet
+		}
+	}
+}
+
+// takeover makes another controller the leader.
+func (c *Controller) takeover(ctx context.Context, who *proto.Caller, rq *proto.TakeoverRequest) (*proto.TakeoverReply,
+	error) {
+	if !c.operator(who) {
+		return nil, refuse(proto.CodeAccess, "")
+	}
+	to := rq.Name
+	if rq.Index > 0 {
+		if int(rq.Index) > len(c.opts.Peers) {
+			return nil, refuse(proto.CodeBadRequest, "there is no controller %d: there are %d, 0 to %d", rq.Index-1,
+				len(c.opts.Peers), len(c.opts.Peers)-1)
+		}
+		to = c.opts.Peers[rq.Index-1].Name
+	}
+	switch {
+	case to == c.opts.Name, to == "" && rq.From != "" && rq.From != c.opts.Name:
+		return &proto.TakeoverReply{Leader: c.opts.Name}, nil
+	case len(c.opts.Peers) == 1:
+		return nil, refuse(proto.CodeBadRequest, "%s is the only controller", c.opts.Name)
+	case to != "" && c.addrOf(to) == "":
+		return nil, refuse(proto.CodeBadRequest, "'%s' is not a controller of this cluster", to)
+	}
+	if err := c.handOver(context.WithoutCancel(ctx), to); err != nil {
+		var e *rpc.Error
+		if errors.As(err, &e) {
+			return nil, err
+		}
+		return nil, refuse(proto.CodeBusy, "%s still leads: %v", c.opts.Name, err)
+	}
+	id, _ := c.store.Leader()
+	c.log.Info("leadership was handed over", "to", id, "user", who.User)
+	return &proto.TakeoverReply{Leader: id}, nil
 }

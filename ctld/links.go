@@ -194,7 +194,7 @@ func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint1
 	for range maxMoves {
 		changed := c.store.LeaderChanged()
 		id, addr := c.store.Leader()
-		if id == c.opts.Name && c.leading.Load() {
+		if id == c.opts.Name && c.leads(ctx) {
 			return errHere
 		}
 		pace := leaderPace

@@ -318,7 +318,7 @@ func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 // hello registers a node and then serves its session until the connection ends.
 func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hello,
 	hijack func(*proto.Welcome) (*rpc.Conn, error)) error {
-	if !c.leading.Load() {
+	if !c.leads(ctx) {
 		return c.notLeading()
 	}
 	if h.Node != name {

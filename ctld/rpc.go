@@ -29,10 +29,23 @@ func (c *Controller) local(ctx context.Context, r *server.Request) {
 		c.attend(ctx, r, &who)
 		return
 	}
-	if !c.leading.Load() && c.forward(ctx, r, &who) {
+	defer c.enter(r.Kind)()
+	if !c.leads(ctx) && c.forward(ctx, r, &who) {
 		return
 	}
-	c.serve(ctx, r, &who, r.Kind, r.Body)
+	if c.serve(ctx, r, &who, r.Kind, r.Body, true) || c.forward(ctx, r, &who) {
+		return
+	}
+	c.end(r, nil, c.notLeading()) // it moves to and fro
+}
+
+// enter counts a request until it is answered.
+func (c *Controller) enter(kind uint16) (leave func()) {
+	if proto.RequestOf(kind).WaitS > 0 {
+		return func() {}
+	}
+	c.inside.Add(1)
+	return func() { c.inside.Add(-1) }
 }
 
 // remote serves the TLS port: other daemons, with role and name from their certificates.
@@ -42,7 +55,7 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 	case !ok:
 		c.end(r, nil, refuse(proto.CodeAccess, ""))
 	case r.Kind == proto.KindPing:
-		if !c.leading.Load() {
+		if !c.leads(ctx) {
 			c.end(r, nil, c.notLeading())
 			return
 		}
@@ -113,7 +126,8 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 		c.end(r, nil, refuse(proto.CodeBadRequest, "the forwarded request is malformed: %v", err))
 		return
 	}
-	if !c.leading.Load() {
+	defer c.enter(f.Kind)()
+	if !c.leads(ctx) {
 		c.end(r, nil, c.notLeading())
 		return
 	}
@@ -127,7 +141,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 			"node %s may speak only for users with a job on it; submit from a login node or a controller", name))
 		return
 	}
-	c.serve(ctx, r, &f.Caller, f.Kind, f.Body)
+	c.serve(ctx, r, &f.Caller, f.Kind, f.Body, false)
 }
 
 func (c *Controller) hasJobOn(uid uint32, node string) bool {

@@ -37,6 +37,7 @@ const (
 	KindSubmitEach   // SubmitEachRequest -> SubmitEachReply
 	KindMIG          // MIGRequest -> MIGReply
 	KindSignal       // CancelRequest with a Signal -> TargetsReply
+	KindTakeover     // TakeoverRequest -> TakeoverReply
 )
 
 // Kinds between daemons.
@@ -114,6 +115,7 @@ var requests = [...]Request{
 		Look: "gcontrol reconfigure --dry-run"},
 	KindEditAccounts: {Name: "REQUEST_UPDATE_ACCOUNTS", Look: "gacctmgr show"},
 	KindDiagReset:    {Name: "REQUEST_STATS_RESET", Repeats: true, Look: "gdiag"},
+	KindTakeover:     {Name: "REQUEST_TAKEOVER", Number: 1010, Repeats: true, Look: "gcontrol ping"},
 	KindAttend:       {Name: "REQUEST_JOB_ATTEND", At: AtHost, Look: "gqueue"},
 
 	KindJobs:         {Name: "REQUEST_JOB_INFO", Number: 2003, Effect: Reads, Repeats: true, Stream: true},

@@ -378,3 +378,23 @@ type ReserveReply struct {
 func (x *ReserveReply) Wire(c *wire.C) {
 	wire.Text(c, &x.Name, model.MaxName)
 }
+
+// TakeoverRequest makes another controller the leader. Only operators may.
+type TakeoverRequest struct {
+	Index int64  // of the new leader, from 1 in the order of the configuration; 0: Name says
+	Name  string // of the new leader; "" with Index 0: another one than From
+	From  string // who led when the command was given, so that it can be repeated
+}
+
+func (x *TakeoverRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.Index)
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.Text(c, &x.From, model.MaxName)
+}
+
+// TakeoverReply names the leader.
+type TakeoverReply struct {
+	Leader string // "": not known yet
+}
+
+func (x *TakeoverReply) Wire(c *wire.C) { wire.Text(c, &x.Leader, model.MaxName) }

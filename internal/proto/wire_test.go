@@ -14,6 +14,7 @@ func TestWire(t *testing.T) {
 	wiretest.Package(t,
 		&AccountsChunk{}, &AccountsRequest{}, &AcctRequest{}, &AttendRequest{}, &CancelRequest{}, &ConfigReply{},
 		&DiagReply{}, &DoctorReply{}, &DoctorRequest{}, &DumpChunk{}, &EditAccountsRequest{}, &Empty{}, &Forward{},
+		&TakeoverRequest{}, &TakeoverReply{},
 		&Heartbeat{}, &Hello{}, &JobsChunk{}, &JobsRequest{}, &MIGReply{}, &MIGRequest{}, &MomentReply{}, &NodeAnswer{},
 		&NodeAsk{}, &NodesChunk{}, &NodesRequest{}, &Orders{}, &PartitionsReply{}, &PeersReply{}, &PeersRequest{},
 		&PingReply{}, &PrioChunk{}, &PrioRequest{}, &PutReply{}, &Put{}, &ReconfigureReply{},

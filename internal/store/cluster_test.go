@@ -48,7 +48,7 @@ func TestThreeVotersOnTCP(t *testing.T) {
 	}
 
 	// A planned hand-over.
-	if err := lead.TransferLeadership(); err != nil {
+	if err := lead.TransferLeadership(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "another leader", func() bool { return !lead.IsLeader() && g.leader() != lead })

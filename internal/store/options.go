@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // Machine is the replicated state machine; its owner implements it.
@@ -71,6 +73,8 @@ type Options struct {
 	// when the log has grown by the size of the last one, within 8 to 64 MiB); TrailingLogs is the number of entries
 	// kept before it for slow followers (zero: 1024).
 	SnapshotThreshold, TrailingLogs uint64
+
+	wrapLog func(raft.LogStore) raft.LogStore // for tests of disks that hang
 }
 
 const (

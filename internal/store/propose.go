@@ -79,6 +79,11 @@ func (s *Store) ProposeBatch(ctx context.Context, cmds [][]byte) ([]any, error) 
 			return nil, fmt.Errorf("%w: %w", ErrQueueFull, context.Cause(ctx))
 		}
 		return nil, fmt.Errorf("waiting for the command to be replicated: %w", context.Cause(ctx))
+	case <-s.writes.during():
+		if s.queue.withdraw(r) {
+			return nil, fmt.Errorf("%w: %w", ErrNotLeader, errStalled)
+		}
+		return nil, fmt.Errorf("%w: %w", ErrLeadershipLost, errStalled)
 	case <-s.dead:
 		// The answer may have come at the same moment.
 		select {
@@ -120,6 +125,7 @@ func (s *Store) deliver() {
 	for e := range s.flying {
 		err := e.future.Error()
 		<-s.places
+		s.queue.done()
 		if err != nil {
 			err = s.outcomeError(err)
 			for _, r := range e.requests {

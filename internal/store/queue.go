@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -31,6 +32,9 @@ type queue struct {
 	commands int
 	bytes    int
 	closed   bool
+	held     bool          // take gives nothing
+	taken    int           // batches that were taken and are not done
+	idle     chan struct{} // with held: closed when taken is 0
 	waiting  int           // pushes that wait for room
 	room     chan struct{} // closed and replaced when there is room again
 	wake     chan struct{} // holds one: the queue has requests, or was closed
@@ -85,7 +89,7 @@ func (q *queue) take() []*request {
 			q.mu.Unlock()
 			return nil
 		}
-		if len(q.items) > 0 {
+		if len(q.items) > 0 && !q.held {
 			break
 		}
 		q.mu.Unlock()
@@ -102,7 +106,60 @@ func (q *queue) take() []*request {
 	batch := slices.Clone(q.items[:n])
 	q.items = slices.Delete(q.items, 0, n)
 	q.removed(commands, bytes)
+	q.taken++
 	return batch
+}
+
+// done says that the outcome of a batch that take gave is known.
+func (q *queue) done() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.taken--; q.taken == 0 && q.idle != nil {
+		close(q.idle)
+		q.idle = nil
+	}
+}
+
+var errHeld = errors.New("it is under way already")
+
+// hold keeps requests in the queue, and returns when the outcome of all that were taken is known. release ends that:
+// waiting requests go on, or get refuse.
+func (q *queue) hold(ctx context.Context) (release func(refuse error), err error) {
+	q.mu.Lock()
+	if q.held {
+		q.mu.Unlock()
+		return nil, errHeld
+	}
+	q.held = true
+	var idle chan struct{}
+	if q.taken > 0 {
+		idle = make(chan struct{})
+		q.idle = idle
+	}
+	q.mu.Unlock()
+	release = func(refuse error) {
+		q.mu.Lock()
+		q.held, q.idle = false, nil
+		var items []*request
+		if refuse != nil {
+			items, q.items = q.items, nil
+			q.removed(q.commands, q.bytes)
+		}
+		q.mu.Unlock()
+		for _, r := range items {
+			r.done <- outcome{err: refuse}
+		}
+		q.notify()
+	}
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			release(nil)
+			return nil, context.Cause(ctx)
+		}
+	}
+	return release, nil
 }
 
 // withdraw removes r, and reports whether it was still queued.

@@ -30,7 +30,7 @@ type Store struct {
 	queue  *queue
 	places chan struct{} // one for each entry in flight
 	flying chan entry
-	wg     sync.WaitGroup // gather, deliver, snapshots, observe
+	wg     sync.WaitGroup // gather, deliver, snapshots, observe, lead
 
 	mu      sync.Mutex // guards closing against calls.Add
 	closing bool
@@ -40,7 +40,9 @@ type Store struct {
 	stop    chan struct{} // closed when Close begins
 	dead    chan struct{} // closed when raft has stopped
 
-	news *leaderNews
+	news     *leaderNews
+	writes   *writes
+	leaderCh chan bool
 
 	entries, commands atomic.Uint64
 }
@@ -69,6 +71,7 @@ func Open(o Options) (_ *Store, err error) {
 		fsm:   &machineFSM{machine: o.Machine, full: make(chan struct{}, 1)},
 		queue: newQueue(), places: make(chan struct{}, inFlight), flying: make(chan entry, inFlight),
 		stop: make(chan struct{}), dead: make(chan struct{}), news: &leaderNews{changed: make(chan struct{})},
+		writes: newWrites(), leaderCh: make(chan bool, 1),
 	}
 	s.join = &joiner{store: s, judging: make(chan struct{}, maxJudging)}
 	trans, ask, admit, leave := newTransport(o, lg, s.join.standing)
@@ -87,8 +90,9 @@ func Open(o Options) (_ *Store, err error) {
 			s.join.run(ctx)
 		}()
 	}
-	s.wg.Add(4)
+	s.wg.Add(5)
 	go s.observe()
+	go s.lead()
 	go s.gather()
 	go s.deliver()
 	go s.snapshots()
@@ -96,7 +100,7 @@ func Open(o Options) (_ *Store, err error) {
 }
 
 // start starts raft on an opened disk.
-func (s *Store) start(trans raft.Transport, lg *logger) error {
+func (s *Store) start(trans transport, lg *logger) error {
 	o := s.opts
 	c := raft.DefaultConfig()
 	c.LocalID, c.Logger, c.NoLegacyTelemetry = raft.ServerID(o.ID), lg, true
@@ -130,7 +134,11 @@ func (s *Store) start(trans raft.Transport, lg *logger) error {
 	}
 	s.join.joining.Store(joining)
 	s.join.begin.Store(joining && o.toBegin())
-	r, err := newRaft(c, s.fsm, s.disk, trans)
+	if o.wrapLog != nil {
+		s.disk.logs = o.wrapLog(s.disk.logs)
+	}
+	s.disk.logs = &timedLog{s.disk.logs, s.writes}
+	r, err := newRaft(c, s.fsm, s.disk, &mutedTransport{trans, s.writes})
 	if err != nil {
 		return fmt.Errorf("starting from the raft log in %s: %w", o.Dir, err)
 	}
@@ -243,6 +251,8 @@ func (s *Store) ask(ctx context.Context, doing string, request func() raft.Futur
 		return fmt.Errorf("%s: %w", doing, err)
 	case <-ctx.Done():
 		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	case <-s.writes.during():
+		return fmt.Errorf("%s: %w", doing, errStalled)
 	case <-s.dead:
 		return ErrClosed
 	}
@@ -265,31 +275,56 @@ func (s *Store) Snapshot() error {
 	return s.ask(context.Background(), "writing a snapshot", func() raft.Future { return s.raft.Snapshot() })
 }
 
-// TransferLeadership makes the most up-to-date follower the leader. It fails if there is none.
-func (s *Store) TransferLeadership() error {
-	return s.ask(context.Background(), "handing leadership over", s.raft.LeadershipTransfer)
-}
-
-// TransferLeadershipTo makes one voter the leader. It fails if that one doesn't answer or lags behind.
-func (s *Store) TransferLeadershipTo(id string) error {
-	return s.ask(context.Background(), "handing leadership to "+id, func() raft.Future {
-		return s.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(s.opts.addr(id)))
+// TransferLeadership makes a follower the leader: the one with that id, or with "" the most up-to-date one. New
+// commands wait meanwhile; entries in flight are committed first, so nobody's outcome is unknown. Afterwards waiting
+// commands get ErrNotLeader, and if it fails they go on.
+func (s *Store) TransferLeadership(ctx context.Context, to string) error {
+	if !s.IsLeader() {
+		return s.notLeader()
+	}
+	release, err := s.queue.hold(ctx)
+	if err != nil {
+		return fmt.Errorf("handing leadership over: %w", err)
+	}
+	defer func() {
+		var refuse error
+		if !s.IsLeader() {
+			refuse = s.notLeader()
+		}
+		release(refuse)
+	}()
+	if to == "" {
+		return s.ask(ctx, "handing leadership over", s.raft.LeadershipTransfer)
+	}
+	addr := s.opts.addr(to)
+	if addr == "" {
+		return fmt.Errorf("%q is not a controller", to)
+	}
+	return s.ask(ctx, "handing leadership over to "+to, func() raft.Future {
+		return s.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(addr))
 	})
 }
+
+// LeaseTime is for how long after a majority has confirmed this leader (VerifyLeader's beginning) no other voter can
+// lead, unless this one hands leadership over.
+func (s *Store) LeaseTime() time.Duration { return s.opts.HeartbeatTimeout - s.opts.HeartbeatTimeout/5 }
 
 // Leader gives the name and address (as in Peers) of the leader, both "" if unknown.
 func (s *Store) Leader() (id, addr string) {
 	_, sid := s.raft.LeaderWithID()
+	if string(sid) == s.opts.ID && s.writes.stalled.Load() {
+		return "", ""
+	}
 	return string(sid), s.opts.addr(string(sid))
 }
 
 // IsLeader reports whether this voter leads, as far as it knows.
-func (s *Store) IsLeader() bool { return s.raft.State() == raft.Leader }
+func (s *Store) IsLeader() bool { return s.raft.State() == raft.Leader && !s.writes.stalled.Load() }
 
 // LeaderCh sends changes: true when this voter becomes the leader, false when it loses leadership. It is one channel,
 // for one reader, and keeps only the latest change: a slow reader may see true after true, and finds a new leadership
 // by its Term.
-func (s *Store) LeaderCh() <-chan bool { return s.raft.LeaderCh() }
+func (s *Store) LeaderCh() <-chan bool { return s.leaderCh }
 
 // Joining reports whether this voter began without state and doesn't yet have everything that the others have. It then
 // neither votes nor leads.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -280,6 +281,37 @@ func (c *control) ping([]string) error {
 			state = "UP"
 		}
 		fmt.Fprintf(c.Stdout, "Slurmctld(%s) at %s is %s\n", role, ctl.Name, state)
+	}
+	return nil
+}
+
+// takeover makes another controller the leader.
+func (c *control) takeover(words []string) error {
+	if len(words) > 1 {
+		return fmt.Errorf("takeover takes one controller: takeover [INDEX]")
+	}
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	var now proto.PingReply
+	if err := cl.Call(proto.KindPing, &proto.Empty{}, &now); err != nil {
+		return plain{err}
+	}
+	rq := proto.TakeoverRequest{From: now.Leader}
+	if len(words) == 1 {
+		if n, err := strconv.ParseUint(words[0], 10, 16); err == nil {
+			rq.Index = int64(n) + 1
+		} else {
+			rq.Name = words[0]
+		}
+	}
+	var r proto.TakeoverReply
+	if err := cl.Call(proto.KindTakeover, &rq, &r); err != nil {
+		return plain{err}
+	}
+	if r.Leader != "" {
+		fmt.Fprintf(c.Stdout, "Slurmctld(primary) is %s\n", r.Leader)
 	}
 	return nil
 }

@@ -58,6 +58,8 @@ func verbs() []verb {
 		{name: "mig", help: "mig apply node=NODES [gres=gpu:0-3] layout=training|inference|balanced|off|PROFILES: divide " +
 			"drained GPUs into MIG instances (operators)", run: (*control).mig},
 		{name: "ping", help: "tell whether the controllers answer and which leads", run: (*control).ping},
+		{name: "takeover", help: "takeover [INDEX]: make another controller the leader, that of an index (0 is the first) " +
+			"or name (operators)", run: (*control).takeover},
 		{name: "write", help: "write batch_script JOBID [FILE|-]", run: (*control).write},
 		{name: "dump", help: "dump state FILE, for gbatch sim --from-state (operators)", run: (*control).dump},
 		{name: "version", help: "print the version", run: func(c *control, _ []string) error { c.Version(); return nil }},
@@ -69,7 +71,6 @@ func verbs() []verb {
 			run: (*control).waitJob},
 		{name: "completing", help: "list jobs that are ending, and on which nodes", run: (*control).completing},
 		{name: "reboot", why: "drain the node with gcontrol update NodeName=N State=DRAIN Reason=reboot and reboot it"},
-		{name: "takeover", why: "stop the controller that leads: another takes over by itself"},
 		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},
 		{name: "setdebug", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
 		{name: "setdebugflags", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},

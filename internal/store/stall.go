@@ -1,0 +1,155 @@
+package store
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// stall.go makes a leader whose disk hangs lose leadership. raft's main loop waits for the log's write, but its
+// heartbeats need no disk: the leader would go on leading, and nobody could change anything for as long as the disk
+// hangs. So while a write takes longer than stallAfter, heartbeats fail, as if the network were cut, and this voter
+// does not call itself the leader. What is being written then is not in the log of any other voter.
+
+const (
+	stallAfter = 2 * time.Second        // longer than a slow disk's worst flush
+	stallLook  = 100 * time.Millisecond // between two looks
+)
+
+// errStalled is the error of what needs a leader while its disk hangs.
+var errStalled = errors.New("the disk with the raft log hangs")
+
+// writes knows how long the present write of the log has taken. raft writes from one goroutine.
+type writes struct {
+	since   atomic.Int64 // ns since begin plus 1; 0: none
+	begin   time.Time
+	stalled atomic.Bool
+
+	mu sync.Mutex
+	on chan struct{} // closed while stalled
+}
+
+func newWrites() *writes { return &writes{begin: time.Now(), on: make(chan struct{})} }
+
+// during gives a channel that is closed when the disk begins to hang.
+func (w *writes) during() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.on
+}
+
+// look updates stalled, and reports whether it has changed.
+func (w *writes) look() bool {
+	since := w.since.Load()
+	now := since != 0 && time.Since(w.begin)-time.Duration(since-1) > stallAfter
+	if w.stalled.Swap(now) == now {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now {
+		close(w.on)
+	} else {
+		w.on = make(chan struct{})
+	}
+	return true
+}
+
+// timedLog is a log whose writes are timed.
+type timedLog struct {
+	raft.LogStore
+	w *writes
+}
+
+func (l *timedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
+
+func (l *timedLog) StoreLogs(es []*raft.Log) error {
+	l.w.since.Store(int64(time.Since(l.w.begin)) + 1)
+	defer l.w.since.Store(0)
+	return l.LogStore.StoreLogs(es)
+}
+
+// mutedTransport sends nothing to followers while the disk hangs.
+type mutedTransport struct {
+	transport
+	w *writes
+}
+
+// transport is what both of raft's transports have.
+type transport interface {
+	raft.Transport
+	raft.WithPreVote
+	raft.WithClose
+}
+
+func (t *mutedTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, rq *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) error {
+	if t.w.stalled.Load() {
+		return errStalled
+	}
+	return t.transport.AppendEntries(id, target, rq, resp)
+}
+
+func (t *mutedTransport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline,
+	error) {
+	if t.w.stalled.Load() {
+		return nil, errStalled
+	}
+	p, err := t.transport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	return &mutedPipeline{p, t.w}, nil
+}
+
+type mutedPipeline struct {
+	raft.AppendPipeline
+	w *writes
+}
+
+func (p *mutedPipeline) AppendEntries(rq *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if p.w.stalled.Load() {
+		return nil, errStalled
+	}
+	return p.AppendPipeline.AppendEntries(rq, resp)
+}
+
+// lead passes on changes of leadership, those included that a hanging disk makes, until the store closes.
+func (s *Store) lead() {
+	defer s.wg.Done()
+	tick := time.NewTicker(stallLook)
+	defer tick.Stop()
+	leads := false
+	for {
+		now := leads
+		again := false
+		select {
+		case now = <-s.raft.LeaderCh():
+			again = now // a new term of the same leader counts
+			now = now && !s.writes.stalled.Load()
+		case <-tick.C:
+			if len(s.opts.Peers) == 1 || !s.writes.look() {
+				continue
+			}
+			if now = s.IsLeader(); leads && !now {
+				s.opts.Logger.Error("the disk with the raft log hangs: another controller has to lead", "for", stallAfter)
+			}
+			s.news.tell()
+		case <-s.stop:
+			return
+		}
+		if now == leads && !again {
+			continue
+		}
+		leads = now
+		select { // only the latest counts
+		case <-s.leaderCh:
+		default:
+		}
+		s.leaderCh <- leads // this goroutine alone sends
+	}
+}

@@ -1,0 +1,137 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// hangingLog is a log on a disk that hangs while hung is open.
+type hangingLog struct {
+	raft.LogStore
+	hung *atomic.Pointer[chan struct{}]
+}
+
+func (l *hangingLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
+
+func (l *hangingLog) StoreLogs(es []*raft.Log) error {
+	if hung := l.hung.Load(); hung != nil {
+		<-*hung
+	}
+	return l.LogStore.StoreLogs(es)
+}
+
+// TestLeaderWhoseDiskHangs: a leader whose write of the log does not return loses leadership, and says so; what was in
+// flight is answered as lost; the others go on, and it follows them when its disk works again.
+func TestLeaderWhoseDiskHangs(t *testing.T) {
+	logs := make(chan *atomic.Pointer[chan struct{}], 3)
+	opts := Options{Logger: testLogger(t), HeartbeatTimeout: time.Second}
+	opts.wrapLog = func(l raft.LogStore) raft.LogStore {
+		hung := new(atomic.Pointer[chan struct{}])
+		logs <- hung
+		return &hangingLog{l, hung}
+	}
+	g := newGroup(t, 3, opts)
+	base, hangs := t.TempDir(), map[string]*atomic.Pointer[chan struct{}]{}
+	for i, p := range g.peers {
+		g.start(p, fmt.Sprint(base, "/", i))
+		hangs[p.ID] = <-logs
+	}
+	lead := g.leader()
+	propose(t, lead.Store, "a0")
+	term, repaired := lead.Term(), make(chan struct{})
+	hangs[lead.peer.ID].Store(&repaired)
+	begin := time.Now()
+	if _, err := lead.Propose(t.Context(), []byte("stuck")); !errors.Is(err, ErrLeadershipLost) {
+		t.Errorf("what is in flight gets %v, want ErrLeadershipLost", err)
+	}
+	if took := time.Since(begin); took > 2*stallAfter {
+		t.Errorf("it took %v", took)
+	}
+	if lead.IsLeader() {
+		t.Error("it leads although its disk hangs")
+	}
+	if _, err := lead.Propose(t.Context(), []byte("refused")); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("a new command gets %v, want ErrNotLeader", err)
+	}
+	await(t, "its LeaderCh says so", func() bool {
+		for {
+			select {
+			case is := <-lead.LeaderCh():
+				if !is {
+					return true
+				}
+			default:
+				return false
+			}
+		}
+	})
+	await(t, "another one leads", func() bool {
+		for _, m := range g.members {
+			if m != lead && m.IsLeader() && m.Term() > term {
+				return true
+			}
+		}
+		return false
+	})
+	t.Logf("another one leads %v after the disk began to hang", time.Since(begin).Round(time.Millisecond))
+	for _, m := range g.members {
+		if m != lead && m.IsLeader() {
+			propose(t, m.Store, "a1")
+		}
+	}
+	hangs[lead.peer.ID].Store(nil)
+	close(repaired)
+	g.agree(2)
+	if lead.IsLeader() {
+		t.Error("it leads again without an election")
+	}
+}
+
+// TestHandOverWaits: commands that come during a hand-over wait for its outcome, and nobody's outcome is unknown.
+func TestHandOverWaits(t *testing.T) {
+	g := newGroup(t, 3, Options{Logger: testLogger(t), HeartbeatTimeout: time.Second})
+	g.startAll(t.TempDir())
+	lead := g.leader()
+	propose(t, lead.Store, "a0")
+	stop, outcomes := make(chan struct{}), make(chan error, 4)
+	for range cap(outcomes) {
+		go func() {
+			for i := 0; ; i++ {
+				if _, err := lead.Propose(t.Context(), fmt.Appendf(nil, "b%d", i)); err != nil {
+					outcomes <- err
+					return
+				}
+				select {
+				case <-stop:
+					outcomes <- nil
+					return
+				default:
+				}
+			}
+		}()
+	}
+	if err := lead.TransferLeadership(t.Context(), "nobody"); err == nil {
+		t.Error("leadership was given to nobody")
+	}
+	to := ""
+	for id := range g.members {
+		if id != lead.peer.ID {
+			to = id
+		}
+	}
+	if err := lead.TransferLeadership(t.Context(), to); err != nil {
+		t.Fatal(err)
+	}
+	close(stop)
+	for range cap(outcomes) {
+		if err := <-outcomes; err != nil && !errors.Is(err, ErrNotLeader) {
+			t.Errorf("a command during a hand-over got %v", err)
+		}
+	}
+	await(t, to+" leads", func() bool { return g.members[to].IsLeader() })
+}
