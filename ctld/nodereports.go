@@ -114,7 +114,8 @@ func (c *Controller) collect(ctx context.Context) {
 				}
 				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit,
 					Text: r.Text, Step: r.Step}
-				if j := v.Job(r.Job); j != nil && j.Run != nil && j.Run.Alloc.Nodes[0].Node != b.s.node {
+				j := v.Job(r.Job)
+				if j == nil || j.Run == nil || j.Attempt != r.Attempt || j.Run.Alloc.Nodes[0].Node != b.s.node {
 					report.Node = b.s.node
 				}
 				cmd.Reports = append(cmd.Reports, report)

@@ -137,8 +137,8 @@ func (c *Controller) standOf(ctx context.Context, m *rpc.Mux) (uint64, error) {
 		if reply.Seq < v.NextRecord() {
 			return reply.Seq, nil
 		}
-		c.log.Error("gdbd has records that are newer than the controllers' state: it was put back to an older one; a new era"+
-			" begins, jobs that were submitted since are unknown", "records", reply.Seq, "ours", v.NextRecord()-1,
+		c.log.Error("gdbd has records that are newer than the controllers' state: it was put back to an older one; a new"+
+			" era begins, jobs that were submitted since are unknown", "records", reply.Seq, "ours", v.NextRecord()-1,
 			"last job on record", reply.LastJob)
 		number := uint64(c.now().Seconds())
 		if _, err := c.propose(ctx, &state.NewEra{Number: number, NextJob: reply.LastJob + 1}); err != nil {

@@ -40,13 +40,15 @@ type attempt struct {
 	exit    *int32        // the exit code from the command that released the job; nil: its own
 	fault   model.Exit    // of its last step that could not be run; Text is "" if there was none
 
-	timer   *time.Timer // its phase's deadline
-	turn    uint64      // number of the timer: messages of older timers are ignored
-	killed  time.Time   // when it was first sent SIGKILL
-	cleared time.Time   // when the removal of what it left began
-	warned  time.Time   // when the log last said that something of it does not end
-	tries   int         // tries to remove what it left
-	drained bool        // the node was drained for processes that survive SIGKILL
+	timer     *time.Timer // its phase's deadline
+	turn      uint64      // number of the timer: messages of older timers are ignored
+	killed    time.Time   // when it was first sent SIGKILL
+	cleared   time.Time   // when the removal of what it left began
+	warned    time.Time   // when the log last said that something of it does not end
+	forgotten model.Time  // when the leader said that it does not know it
+
+	tries   int  // tries to remove what it left
+	drained bool // the node was drained for processes that survive SIGKILL
 
 	program program
 
@@ -56,12 +58,18 @@ type attempt struct {
 	missed   []*step // steps that ended while their commands had no connection
 }
 
+// endedBefore reports whether the script had ended by itself before the leader said that it does not know the attempt.
+func (a *attempt) endedBefore() bool {
+	return a.will == unwanted && a.origin != beforeBoot && a.ended != nil && !a.ended.Ended.IsZero() &&
+		model.Time(a.ended.Ended.UnixMilli()) < a.forgotten
+}
+
 // will says whether an attempt is to be reported.
 type will uint8
 
 const (
 	wanted   will = iota
-	unwanted      // the leader does not know it: it is ended and not reported
+	unwanted      // the leader does not know it: it is ended, and not reported unless it had ended before
 	foreign       // the same, because it belongs to another instance of the cluster
 )
 

@@ -167,7 +167,11 @@ func (l *loop) clearLater(a *attempt, left error) error {
 func (l *loop) finish(a *attempt, r *proto.Report) error {
 	a.launch, a.order = nil, nil
 	if a.will != wanted {
-		return l.dropForgotten(a)
+		if !a.endedBefore() || r.Kind != proto.ReportEnded || a.again != nil || l.leftovers[a.key] {
+			return l.dropForgotten(a)
+		}
+		a.will = wanted
+		l.then(l.n.beatNow) // the leader may wait for it with new work
 	}
 	r.Job, r.Attempt = a.key.Job, a.key.Attempt
 	key := shimKey(a.key)

@@ -80,18 +80,21 @@ func (l *loop) onForget(key proto.Attempt) error {
 		l.gone.add(key)
 		return nil
 	}
+	if a.phase == over && a.will == wanted {
+		return nil // nothing of it runs, and its end is reported: the leader corrects what it believed meanwhile
+	}
 	l.log.Warn("a job on this node is unknown to the controller; it is ended", "job", key.Job, "attempt", key.Attempt,
 		"phase", a.phase)
 	return l.forget(a, unwanted)
 }
 
-// forget ends an attempt at once and reports nothing.
+// forget ends an attempt at once, and reports only an end from before this moment.
 func (l *loop) forget(a *attempt, why will) error {
 	if a.will != wanted {
 		a.will = max(a.will, why)
 		return nil
 	}
-	a.will = why
+	a.will, a.forgotten = why, l.stamp()
 	key := a.key
 	l.out.remove(func(r *proto.Report) bool { return reportKey(r) == key })
 	return l.happens(a, evForget, news{})

@@ -302,10 +302,10 @@ func (s *State) checkLogs() (err error) {
 		if _, step := s.outSteps.Get(seq); step {
 			return err == nil
 		}
-		if n, seen := latest[j.ID]; seen && n >= j.Attempt {
+		if n, seen := latest[j.ID]; seen && n == j.Attempt {
 			err = fmt.Errorf("job %d's attempt %d has two accounting events", j.ID, j.Attempt)
 		}
-		latest[j.ID] = j.Attempt
+		latest[j.ID] = max(latest[j.ID], j.Attempt) // an earlier one may be corrected
 		return err == nil
 	})
 	if err != nil {

@@ -206,6 +206,11 @@ func (s *State) nodeFailed(j *model.Job, node, why string, at model.Time) {
 	n, run := *j, *j.Run
 	run.FailedNode = node
 	n.Run = &run
+	if why != whyRebooted && why != whyForgot {
+		end := n
+		end.State, end.Reason, end.End = model.NodeFail, model.ReasonNodeDown, &model.End{At: at, Exit: exit}
+		s.remember(&end)
+	}
 	s.finish(&n, at, at, model.NodeFail, model.ReasonNodeDown, exit, 0, j.Spec.Requeue, model.NotHeld)
 }
 

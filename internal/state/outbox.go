@@ -23,6 +23,12 @@ func (s *State) record(j *model.Job) {
 	s.nextSeq++
 }
 
+// queueRecord queues the record of an attempt that is not the job's last one.
+func (s *State) queueRecord(j *model.Job) {
+	s.outbox.Set(s.nextSeq, j)
+	s.nextSeq++
+}
+
 // stepEnded queues the record of a step. Its job may have ended or started again by then, because a node that was away
 // reports late.
 func (s *State) stepEnded(j *model.Job, r *Report) bool {

@@ -3,6 +3,8 @@ package state
 import (
 	"fmt"
 
+	"github.com/tidwall/btree"
+
 	"gbatch/internal/model"
 )
 
@@ -15,6 +17,10 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 		j, ok := s.jobs.Get(r.Job)
 		if r.Kind == StepEnded {
 			res.Changed = ok && s.stepEnded(j, r) || res.Changed
+			continue
+		}
+		if r.Kind == Ended && s.correct(at, r) {
+			res.Changed = true
 			continue
 		}
 		if !ok || j.Attempt != r.Attempt || j.Run == nil || !j.State.HasResources() {
@@ -235,4 +241,88 @@ func (s *State) requeued(j *model.Job, at model.Time, hold model.HoldKind) {
 	s.judge(&n, at)
 	s.put(&n)
 	s.record(&n)
+}
+
+// maxGivenUp bounds the attempts whose end may still become known; the oldest jobs' are dropped.
+const maxGivenUp = 1024
+
+// attemptKey orders attempts by job.
+type attemptKey struct {
+	job     model.JobID
+	attempt uint32
+}
+
+func attemptLess(a, b attemptKey) bool {
+	if a.job != b.job {
+		return a.job < b.job
+	}
+	return a.attempt < b.attempt
+}
+
+// lastAttempt is an attempt with the job as it was at its end.
+type lastAttempt struct {
+	attemptKey
+	job *model.Job
+}
+
+func newGivenUp() *btree.BTreeG[lastAttempt] {
+	return btree.NewBTreeGOptions(func(a, b lastAttempt) bool { return attemptLess(a.attemptKey, b.attemptKey) }, noLocks)
+}
+
+// remember keeps an attempt that was given up with its node: the node may come back and know how it ended.
+func (s *State) remember(j *model.Job) {
+	s.givenUp.Set(lastAttempt{attemptKey{j.ID, j.Attempt}, j})
+	if s.givenUp.Len() > maxGivenUp {
+		s.givenUp.PopMin()
+	}
+}
+
+// correct takes the end of an attempt that was given up with its node before it was heard of: its record gets the true
+// state, exit code and time, and its user is charged for that time only. What has followed from the job's end
+// meanwhile stays: a later attempt, jobs that depend on it, mail. It reports whether it knows such an attempt.
+func (s *State) correct(at model.Time, r *Report) bool {
+	was, ok := s.givenUp.Get(lastAttempt{attemptKey: attemptKey{r.Job, r.Attempt}})
+	if !ok || placeOf(was.job, r) != 0 {
+		return false
+	}
+	s.givenUp.Delete(was)
+	gaveUp := was.job.End.At
+	if r.Exit.Unknown && !r.Exit.CutOff || r.At > gaveUp { // it was ended because it was given up
+		return true
+	}
+	cur, _ := s.jobs.Get(r.Job)
+	present := cur != nil && cur.Attempt == r.Attempt && cur.State == model.NodeFail
+	n := *was.job
+	if present {
+		n = *cur
+	}
+	exit := r.Exit
+	n.State, n.Reason = exit.State()
+	if n.State != model.NodeFail {
+		run := *n.Run
+		run.FailedNode = ""
+		n.Run = &run
+	}
+	exit.Text = lateText(exit.Text, was.job.Run.Alloc.Nodes[0].Node)
+	n.Why = exit.Text
+	n.End = &model.End{At: plausible(r.At, n.Run.Start, gaveUp), Exit: exit, UID: n.End.UID}
+	s.refund(&n, gaveUp, at)
+	if !present {
+		s.queueRecord(&n)
+		return true
+	}
+	s.put(&n)
+	s.record(&n)
+	if n.State == model.Completed {
+		s.countArray(n.ArrayID, func(a *Array) { a.Failed, a.Ill = max(0, a.Failed-1), max(0, a.Ill-1) })
+	}
+	return true
+}
+
+func lateText(text, node string) string {
+	late := "known only after node " + node + " had been given up"
+	if text == "" {
+		return late
+	}
+	return text + " (" + late + ")"
 }

@@ -39,6 +39,7 @@ type snapHead struct {
 	Mails, NextMail                      uint64
 	Answers, NextAnswer                  uint64
 	Eras                                 []model.Era
+	GivenUp                              uint64
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -72,6 +73,7 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.Int(c, &x.Answers)
 	wire.Int(c, &x.NextAnswer)
 	wire.List(c, &x.Eras, model.MaxFew)
+	wire.Int(c, &x.GivenUp)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -151,7 +153,7 @@ func (v *frozen) write(w io.Writer) error {
 		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len()),
 		uint64(v.acctUse.Len()),
 		uint64(v.mails.Len()), v.nextMail, uint64(v.ansOrder.Len()), v.answers.next,
-		v.eras}
+		v.eras, uint64(v.givenUp.Len())}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -201,6 +203,7 @@ func (v *frozen) write(w io.Writer) error {
 		a := v.Answer(key)
 		return put(&snapAnswer{key, a.At, a.Begun, a.Reply, a.Refused, seq})
 	})
+	v.givenUp.Scan(func(a lastAttempt) bool { return put(pack(a.job)) })
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -261,6 +264,7 @@ func (in *restorer) read() error {
 		{head.AcctUse, in.acctUse},
 		{head.Mails, in.mail},
 		{head.Answers, in.answer},
+		{head.GivenUp, in.attempt},
 	} {
 		for range part.count {
 			if err := part.read(); err != nil {
@@ -475,6 +479,23 @@ func (in *restorer) mail() error {
 	j, err := in.unpack(x.Job)
 	in.n.mails.Set(x.Seq, &Mail{What: x.What, At: x.At, Job: j, Array: x.Array})
 	return err
+}
+
+// attempt is one whose end may still become known.
+func (in *restorer) attempt() error {
+	x := new(snapJob)
+	if err := in.d.Read(x); err != nil {
+		return err
+	}
+	j, err := in.unpack(x)
+	if err != nil {
+		return err
+	}
+	if j.Run == nil || j.End == nil || j.Run.Alloc == nil || len(j.Run.Alloc.Nodes) == 0 {
+		return fmt.Errorf("attempt %d of job %d was given up and has not run", j.Attempt, j.ID)
+	}
+	in.n.givenUp.Set(lastAttempt{attemptKey{j.ID, j.Attempt}, j})
+	return nil
 }
 
 func orMissing(err error) error {

@@ -83,6 +83,7 @@ type facts struct {
 	outSteps *btree.Map[uint64, *model.Step] // events that are ends of steps, by sequence; the outbox has their jobs
 	outSeq   *btree.Map[model.JobID, uint64]
 	nextSeq  uint64
+	givenUp  *btree.BTreeG[lastAttempt]
 	eras     []model.Era // replaced whole; empty: the history has never gone back
 
 	mails    *btree.Map[uint64, *Mail] // not yet sent, in order
@@ -258,6 +259,7 @@ func New() *State {
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
 		answers: newAnswers(),
 	}
+	s.givenUp = newGivenUp()
 	s.seed()
 	s.reset()
 	return s

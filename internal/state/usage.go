@@ -205,6 +205,54 @@ func (s *State) charge(j *model.Job, at model.Time) {
 	s.usage.Set(key, &u)
 }
 
+// refund takes back what was charged for an attempt from its true end, which is j's, to when it was given up.
+func (s *State) refund(j *model.Job, gaveUp, at model.Time) {
+	late := gaveUp - max(j.End.At, j.Run.Start)
+	if late <= 0 || j.Run.Idles() {
+		return
+	}
+	tres := j.Run.Alloc.TRES()
+	back := func(u *Usage) *Usage {
+		f := s.fadeOf(u)
+		n := f.bring(u, at)
+		less := func(m *Meter, rate int64) { m.Value = max(0, m.Value-f.keep(f.grown(rate, late), at-gaveUp)) }
+		if gaveUp < f.ResetAt {
+			return n
+		}
+		less(&n.Bill, j.Run.BillRate)
+		less(&n.Wall, j.Run.Factor)
+		for _, c := range tres {
+			if i, found := slices.BinarySearchFunc(n.TRES, c.TRES,
+				func(t TRESUse, name string) int { return strings.Compare(t.TRES, name) }); found {
+				less(&n.TRES[i].Meter, rateOf(c.Count, j.Run.Factor))
+			}
+		}
+		return n
+	}
+	key := usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart)
+	if u, ok := s.usage.Get(key); ok {
+		n := back(u)
+		cpus, _, gres := j.Run.Alloc.Totals()
+		n.CPUMS = max(0, n.CPUMS-int64(late)*int64(cpus))
+		for _, g := range gres {
+			if g.Name == model.GPUName {
+				n.GPUMS = max(0, n.GPUMS-int64(late)*g.Count)
+			}
+		}
+		s.usage.Set(key, n)
+	}
+	for up := j.Spec.Account; up != "" && s.acctUse.Len() > 0; up = s.parentOf(up) {
+		if u, ok := s.acctUse.Get(up); ok {
+			s.acctUse.Set(up, back(u))
+		}
+	}
+	for _, name := range [...]string{j.Spec.QOS, j.Run.PartQOS} {
+		if u, ok := s.qosUse.Get(name); ok && name != "" {
+			s.qosUse.Set(name, back(u))
+		}
+	}
+}
+
 // forgetStrays drops what older versions kept of accounts that don't exist; where jobs still run it goes with the last
 // of them (charge).
 func (s *State) forgetStrays() {

@@ -28,6 +28,7 @@ func (s *State) View() *View {
 		s.qos.Copy(), s.qosUse.Copy(), s.acctUse.Copy()
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
 	v.resvs, v.answers.byKey = s.resvs.Copy(), s.answers.byKey.Copy()
+	v.givenUp = s.givenUp.Copy()
 	s.last = v
 	// These go on changing; a snapshot takes its own copies.
 	v.ready, v.outSeq, v.reqQueue, v.answers.order = nil, nil, nil, nil

@@ -84,6 +84,23 @@ func TestNodeDaemonKilledUnder200Jobs(t *testing.T) {
 func lastRecords(t *testing.T, c *Cluster) map[model.JobID]*model.Record {
 	t.Helper()
 	last := map[model.JobID]*model.Record{}
+	for _, r := range records(t, c) {
+		if last[r.Job] == nil || r.Attempt >= last[r.Job].Attempt {
+			last[r.Job] = r
+		}
+	}
+	return last
+}
+
+type attemptOf struct {
+	job     model.JobID
+	attempt uint32
+}
+
+// records gives what accounting knows of each attempt; nothing while it can't be asked.
+func records(t *testing.T, c *Cluster) map[attemptOf]*model.Record {
+	t.Helper()
+	all := map[attemptOf]*model.Record{}
 	cl := client.New(filepath.Join(c.Dir, "run"))
 	defer cl.Close()
 	err := cl.Stream(proto.KindAcct, &proto.AcctRequest{Duplicates: true}, func(body []byte) error {
@@ -92,14 +109,12 @@ func lastRecords(t *testing.T, c *Cluster) map[model.JobID]*model.Record {
 			return err
 		}
 		for _, r := range chunk.Records {
-			if last[r.Job] == nil || r.Attempt >= last[r.Job].Attempt {
-				last[r.Job] = r
-			}
+			all[attemptOf{r.Job, r.Attempt}] = r
 		}
 		return nil
 	})
 	if err != nil {
 		t.Logf("accounting: %v", err)
 	}
-	return last
+	return all
 }

@@ -14,6 +14,75 @@ import (
 	"gbatch/internal/proto"
 )
 
+// TestLateResult: a job ends while its node is silent, and the node is given up. When the node is back, the records of
+// that attempt say how it ended, in the queue and in accounting; the attempt that has begun elsewhere is not touched,
+// and what the node's own launcher killed stays NODE_FAIL and says so.
+func TestLateResult(t *testing.T) {
+	dir, work := filepath.Join(t.TempDir(), "late"), t.TempDir()
+	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 4, MemMiB: 1000})
+	addConf(t, c, fenceConf)
+	leased(t, c, "n1", 3)
+	tellShim(t, dir, "n1")
+	ended, end := filepath.Join(work, "ended"), filepath.Join(work, "end")
+	wait := func(code int) string {
+		return fmt.Sprintf("[ ${SLURM_RESTART_COUNT:-0} = 0 ] || exec sleep 600\nuntil [ -e %s ]; do sleep 0.02; done\n"+
+			"echo $SLURM_JOB_ID >>%s\nexit %d\n", end, ended, code)
+	}
+	on := func(requeue bool) func(sp *model.Spec) {
+		return func(sp *model.Spec) { sp.Requeue, sp.NoRequeue, sp.ExcNodes = requeue, !requeue, []string{"n2"} }
+	}
+	stays, again := submit(t, c, wait(7), on(false)), submit(t, c, wait(8), nil)
+	killed := submit(t, c, "sleep 600\n", on(false))
+	for _, id := range []model.JobID{stays, again, killed} {
+		untilState(t, c, id, model.Running)
+	}
+	if n := job(t, c, again).Run.Alloc.NodeNames(); n[0] != "n1" {
+		t.Fatalf("the job to requeue runs on %v", n)
+	}
+	n1 := gnodedOf(t, dir, "n1")
+	if err := n1.signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n1.signal(syscall.SIGCONT) }) // it may have gone on
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "two jobs have ended", func() bool { return strings.Count(lines(t, ended), "\n") == 2 })
+	untilState(t, c, stays, model.NodeFail)
+	until(t, "the second attempt runs on n2", func() bool {
+		j := job(t, c, again)
+		return j.State == model.Running && j.Restarts == 1
+	})
+	gaveUp, before := job(t, c, stays).End.At, job(t, c, again)
+	if err := n1.signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	untilState(t, c, stays, model.Failed)
+	e := job(t, c, stays).End
+	if e.Exit.Code != 7 || e.At >= gaveUp || !strings.Contains(e.Exit.Text, "known only after") {
+		t.Errorf("the job that ended with 7 has the end %+v, was given up at %d", e, gaveUp)
+	}
+	if j := job(t, c, killed); j.State != model.NodeFail || j.End.At > gaveUp {
+		t.Errorf("the job that was killed is %s, end %+v", j.State, j.End)
+	}
+	var first *model.Record
+	until(t, "accounting has the true ends", func() bool {
+		all := records(t, c)
+		first = all[attemptOf{again, 1}]
+		r := all[attemptOf{stays, 1}]
+		return first != nil && first.State == model.Failed && r != nil && r.State == model.Failed && r.Exit.Code == 7
+	})
+	if first.Exit.Code != 8 || first.End >= gaveUp || first.FailedNode != "" {
+		t.Errorf("the record of the first attempt has exit code %d, end %d, failed node %q", first.Exit.Code, first.End,
+			first.FailedNode)
+	}
+	if j := job(t, c, again); j.State != model.Running || j.Attempt != before.Attempt || j.Run.Start != before.Run.Start {
+		t.Errorf("the second attempt is %s since %d, attempt %d", j.State, j.Run.Start, j.Attempt)
+	}
+	cancel(t, c, again)
+	untilState(t, c, again, model.Cancelled)
+}
+
 // TestNodeDaemonStopped: gnoded is stopped by SIGSTOP for longer than SlurmdTimeout, as by a virtual machine's pause,
 // and continued. Its node is given up and its job runs elsewhere. When it answers again, the jobs that were given up
 // are killed before the node gets work, an operator's resume lets it take jobs, and an order that waited in its socket
