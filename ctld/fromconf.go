@@ -18,6 +18,7 @@ import (
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/model"
+	"gbatch/internal/quietlog"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/version"
 )
@@ -249,5 +250,5 @@ func newLog(to io.Writer, level string) *slog.Logger {
 	case level == "verbose", strings.HasPrefix(level, "debug"):
 		least = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: least}))
+	return slog.New(quietlog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: least})))
 }

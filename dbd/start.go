@@ -11,6 +11,7 @@ import (
 
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
+	"gbatch/internal/quietlog"
 )
 
 // Start is gdbd as a program: Options from the command line, completed from a configuration.
@@ -98,5 +99,5 @@ func newLog(to io.Writer, level string) *slog.Logger {
 	case level == "verbose", strings.HasPrefix(level, "debug"):
 		min = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: min}))
+	return slog.New(quietlog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: min})))
 }

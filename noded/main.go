@@ -11,6 +11,7 @@ import (
 
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
+	"gbatch/internal/quietlog"
 	"gbatch/noded/gpu"
 	"gbatch/noded/hardware"
 )
@@ -73,7 +74,7 @@ func openLog(c *conf.Config, o *Options, stderr io.Writer) (*slog.Logger, func()
 		}
 		out, closeLog = f, f.Close
 	}
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level})), closeLog, nil
+	return slog.New(quietlog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))), closeLog, nil
 }
 
 // PrintHardware writes what this machine has as a NodeName line for gbatch.conf. GPUs are looked for as for PrintGres;

@@ -11,6 +11,7 @@ var leaves = []string{
 	"internal/guest",
 	"internal/hostlist",
 	"internal/outpath",
+	"internal/quietlog",
 	"internal/suggest",
 	"internal/terminal",
 	"internal/version",

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"syscall"
 
+	"gbatch/internal/quietlog"
 	"gbatch/internal/version"
 
 	"golang.org/x/sys/unix"
@@ -189,7 +190,7 @@ func serve(o serverOptions, args []string, foreground bool, ready *os.File) erro
 		}
 		out = lw
 	}
-	o.Log = slog.New(slog.NewTextHandler(out, nil)).With("pid", os.Getpid())
+	o.Log = slog.New(quietlog.New(slog.NewTextHandler(out, nil))).With("pid", os.Getpid())
 	signals := make(chan os.Signal, 8)
 	// Signals are caught, not ignored: jobs would inherit an ignored signal.
 	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
