@@ -399,6 +399,13 @@ func TestFailover(t *testing.T) {
 		var all []gaps
 		failures, calls := 0, int64(0)
 		for range rounds {
+			for _, dir := range submitAt { // the cluster is ready before a controller that was killed is back
+				until(t, "it answers", func() bool {
+					cl := client.New(dir)
+					defer cl.Close()
+					return cl.Call(proto.KindPing, &proto.Empty{}, &proto.PingReply{}) == nil
+				})
+			}
 			name, p := leaderOf(t, c)
 			at := submitAt
 			if !fault.calls {
