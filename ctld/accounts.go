@@ -150,7 +150,7 @@ func (c *Controller) editAccounts(ctx context.Context, who *proto.Caller, rq *pr
 	if err != nil {
 		return refuse(proto.CodeBadRequest, "%v", err)
 	}
-	res, err := c.propose(ctx, cmd)
+	res, err := c.change(ctx, &proto.Empty{}, nil, cmd)
 	if err != nil || res.Refusal == state.OK {
 		return err
 	}

@@ -99,24 +99,34 @@ func (c *Controller) cancel(ctx context.Context, who *proto.Caller,
 	if len(targets) == 0 {
 		return &proto.TargetsReply{Results: results}, nil
 	}
+	reply := &proto.TargetsReply{Results: results}
 	if rq.Signal != 0 {
+		if err := c.begin(ctx); err != nil {
+			return nil, err
+		}
 		for k := range targets {
 			results[at[k]].Code, results[at[k]].Text = c.signal(v, targets[k], rq)
 		}
-		return &proto.TargetsReply{Results: results}, nil
+		c.finish(ctx, reply)
+		return reply, nil
 	}
-	res, err := c.propose(ctx, &state.Stop{Targets: targets, Event: model.EvCancel, UID: who.UID})
+	res, err := c.change(ctx, reply, at, &state.Stop{Targets: targets, Event: model.EvCancel, UID: who.UID})
 	if err != nil {
 		return nil, err
 	}
 	c.report(results, at, res.Each)
 	if rq.Kill {
-		v, kill := c.machine.View(), &proto.CancelRequest{Signal: sigKill, Full: true}
-		for _, t := range targets {
-			_, _ = c.signal(v, t, kill) // of a job that has ended, or never ran, nothing is left to signal
-		}
+		c.kill(targets)
 	}
-	return &proto.TargetsReply{Results: results}, nil
+	return reply, nil
+}
+
+// kill sends SIGKILL to all processes of jobs that are being ended.
+func (c *Controller) kill(targets []state.Target) {
+	v, kill := c.machine.View(), &proto.CancelRequest{Signal: sigKill, Full: true}
+	for _, t := range targets {
+		_, _ = c.signal(v, t, kill) // of a job that has ended, or never ran, nothing is left to signal
+	}
 }
 
 func refOf(j *model.Job) proto.JobRef {
@@ -195,22 +205,23 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
 	if len(targets) == 0 {
 		return &proto.TargetsReply{Results: results}, nil
 	}
+	reply := &proto.TargetsReply{Results: results}
 	var res state.Result
 	var err error
 	switch rq.Action {
 	case proto.ActRequeue, proto.ActRequeueHold:
 		targets, at = mayRequeue(v, results, targets, at)
 		if len(targets) == 0 {
-			return &proto.TargetsReply{Results: results}, nil
+			return reply, nil
 		}
-		res, err = c.propose(ctx,
+		res, err = c.change(ctx, reply, at,
 			&state.Stop{Targets: targets, Event: model.EvRequeue, Hold: rq.Action == proto.ActRequeueHold, UID: who.UID})
 	case proto.ActHold, proto.ActUserHold:
 		hold := model.HeldByUser
 		if rq.Action == proto.ActHold && c.operator(who) {
 			hold = model.HeldByAdmin
 		}
-		res, err = c.propose(ctx, &state.Edit{Targets: targets, Set: []state.Field{state.SetHold}, Hold: hold})
+		res, err = c.change(ctx, reply, at, &state.Edit{Targets: targets, Set: []state.Field{state.SetHold}, Hold: hold})
 	case proto.ActRelease:
 		keep, keptAt := targets[:0:0], at[:0:0]
 		for k, t := range targets {
@@ -226,47 +237,37 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
 			keep, keptAt = append(keep, t), append(keptAt, at[k])
 		}
 		if len(keep) == 0 {
-			return &proto.TargetsReply{Results: results}, nil
+			return reply, nil
 		}
 		at = keptAt
-		res, err = c.propose(ctx, &state.Edit{Targets: keep, Set: []state.Field{state.SetHold}, Hold: model.NotHeld})
+		res, err = c.change(ctx, reply, at,
+			&state.Edit{Targets: keep, Set: []state.Field{state.SetHold}, Hold: model.NotHeld})
 	case proto.ActUpdate:
-		var edited []int
-		for k := range targets {
-			r, refusal := c.editOne(ctx, v, who, targets[k], rq.Set)
-			var why *rpc.Error
-			switch {
-			case refusal != nil && (len(targets) == 1 || !errors.As(refusal, &why)):
-				return nil, refusal
-			case refusal != nil: // the others are changed all the same
-				results[at[k]].Code, results[at[k]].Text = why.Code, why.Text
-				continue
-			}
-			for range r.Each {
-				edited = append(edited, at[k])
-			}
-			res.Each = append(res.Each, r.Each...)
-		}
-		at = edited
+		return reply, c.updateEach(ctx, v, who, rq.Set, reply, targets, at)
 	case proto.ActSuspend, proto.ActResume:
 		if !c.operator(who) {
 			for k := range results {
 				results[k].Code, results[k].Text = proto.CodeAccess, proto.Text(proto.CodeAccess)
 			}
-			return &proto.TargetsReply{Results: results}, nil
+			return reply, nil
 		}
-		if res, err = c.propose(ctx, &state.Suspend{Targets: targets, Resume: rq.Action == proto.ActResume}); err != nil {
+		if res, err = c.change(ctx, reply, at,
+			&state.Suspend{Targets: targets, Resume: rq.Action == proto.ActResume}); err != nil {
 			return nil, err
 		}
 		suspended(results, at, res.Each)
-		return &proto.TargetsReply{Results: results}, nil
+		return reply, nil
 	case proto.ActTop:
 		for k := len(targets) - 1; k >= 0; k-- { // keep the order in which they were named
-			if results[at[k]].Code, results[at[k]].Text, err = c.top(ctx, who, targets[k]); err != nil {
+			key := stepKey(keyOf(ctx), at[k])
+			if key != "" && c.machine.View().Answer(key) != nil {
+				continue // it was made when the request came before
+			}
+			if results[at[k]].Code, results[at[k]].Text, err = c.top(ctx, key, who, targets[k]); err != nil {
 				return nil, err
 			}
 		}
-		return &proto.TargetsReply{Results: results}, nil
+		return reply, nil
 	default:
 		return nil, refuse(proto.CodeBadRequest, "unknown action %d", rq.Action)
 	}
@@ -274,17 +275,57 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
 		return nil, err
 	}
 	c.report(results, at, res.Each)
-	return &proto.TargetsReply{Results: results}, nil
+	return reply, nil
 }
 
-// editOne changes one of the jobs that an update names.
-func (c *Controller) editOne(ctx context.Context, v *state.View, who *proto.Caller, t state.Target, set []model.KV) (
-	state.Result, error) {
-	edit, err := c.edit(v, who, t, set)
-	if err != nil {
-		return state.Result{}, err
+// updateEach changes each of the jobs that an update names, some in each log entry. An update that names one job, which
+// can't be changed, fails; otherwise the others are changed all the same.
+func (c *Controller) updateEach(ctx context.Context, v *state.View, who *proto.Caller, set []model.KV,
+	reply *proto.TargetsReply, targets []state.Target, at []int) error {
+	key := keyOf(ctx)
+	for from := 0; from < len(reply.Results); from += updatesAtOne {
+		part := &proto.TargetsReply{Results: reply.Results[from:min(from+updatesAtOne, len(reply.Results))]}
+		step := key
+		if len(part.Results) < len(reply.Results) {
+			step = stepKey(key, from)
+			if old := v.Answer(step); step != "" && old != nil { // it was made when the request came before
+				was, err := c.recallTargets(old, false)
+				if err != nil {
+					return err
+				}
+				copy(part.Results, was.Results)
+				continue
+			}
+		}
+		var edits []state.Body
+		var spots []int
+		for k, i := range at {
+			if i < from || i >= from+updatesAtOne {
+				continue
+			}
+			edit, err := c.edit(v, who, targets[k], set)
+			var why *rpc.Error
+			switch {
+			case err == nil:
+				edits, spots = append(edits, edit), append(spots, i-from)
+			case len(targets) == 1 || !errors.As(err, &why):
+				return err
+			default:
+				part.Results[i-from].Code, part.Results[i-from].Text = why.Code, why.Text
+			}
+		}
+		if len(edits) == 0 {
+			continue
+		}
+		made, err := c.changes(ctx, step, part, spots, edits)
+		if err != nil {
+			return err
+		}
+		for k, r := range made {
+			c.report(part.Results, spots[k:k+1], r.Each)
+		}
 	}
-	return c.propose(ctx, edit)
+	return nil
 }
 
 // suspended turns the state's refusals for gcontrol suspend and resume into Slurm's codes. A job that resumes later is

@@ -49,6 +49,10 @@ type Controller struct {
 	waiting atomic.Int64
 	prio    priorities
 	counts  counts
+	tries   tries
+
+	reserving chan struct{}   // holds one while a reservation is changed
+	life      context.Context // ends with Run; nil before
 
 	expected atomic.Pointer[map[model.JobID]*model.Expect] // of the leader's last forecast
 	// likewise: jobs' places in the queue, the best of all their partitions
@@ -72,7 +76,8 @@ func New(o Options) (_ *Controller, err error) {
 		host = o.Name
 	}
 	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(), idle: newIdleWatch(),
-		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime()}
+		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime(),
+		reserving: make(chan struct{}, 1)}
 	c.counts.since.Store(int64(c.bootAt))
 	c.lease.begin = time.Now()
 	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}
@@ -162,6 +167,7 @@ func (l *raftLayer) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 func (c *Controller) Run(parent context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
 	defer cancel()
+	c.life = ctx
 	var wg sync.WaitGroup
 	errs := make(chan error, 5)
 	start := func(what string, f func(context.Context) error) {

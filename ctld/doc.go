@@ -20,6 +20,7 @@
 //
 //	rpc.go       the local socket, the daemons' port, forwarding to the leader
 //	handlers.go  the method that answers each request
+//	once.go      a change is made once, however often its request comes
 //	links.go     kept connections to the leader and to gdbd
 //	refusals.go  the texts of refusals
 //	private.go   PrivateData

@@ -12,7 +12,7 @@ import (
 // handlers.go maps each kind of user request to the method that answers it on the leader. Everything else about a kind
 // is in its row in internal/proto/requests.go.
 
-// handlers has an entry for each kind of request that the leader answers.
+// handlers has an entry for each kind of request that the leader answers, but for KindOnce, which holds another kind.
 var handlers = map[uint16]handler{
 	proto.KindPing:         handle((*Controller).ping),
 	proto.KindSubmit:       handle((*Controller).submit),
@@ -138,6 +138,9 @@ var (
 // follow, no answer was given, so that the request can go to the next leader.
 func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Caller, kind uint16, body []byte,
 	follow bool) bool {
+	if kind == proto.KindOnce {
+		return c.serveOnce(ctx, r, who, body, follow)
+	}
 	begin := time.Now()
 	c.counts.serving.Add(1)
 	defer func() {

@@ -179,11 +179,12 @@ var errHere = errors.New("this controller leads")
 // the request goes to the next leader: if it was not carried out, or may be repeated and nothing of an answer has come.
 func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint16, body []byte,
 	each func(*rpc.Frame) error) error {
+	row := proto.RequestIn(kind, body)
 	body, err := proto.Encode(&proto.Forward{Caller: *who, Kind: kind, Body: body})
 	if err != nil {
 		return err
 	}
-	row := proto.RequestOf(kind)
+	lost := false // an earlier try may have been carried out
 	l := &c.toLead
 	if row.WaitS > 0 {
 		l = &c.toLeadSlow
@@ -210,19 +211,20 @@ func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint1
 				continue
 			}
 			if err = tried; answered || !again(&row, err) {
-				return relayError(kind, err)
+				return relayError(&row, lost, err)
 			}
+			lost = lost || mayBeMade(err)
 		}
 		select {
 		case <-time.After(pace):
 		case <-changed:
 		case <-patience.C:
-			return relayError(kind, err)
+			return relayError(&row, lost, err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	return relayError(kind, err)
+	return relayError(&row, lost, err)
 }
 
 // askOnce makes a request to the controller at addr, unless that is given up before it was sent.

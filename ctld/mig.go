@@ -54,7 +54,11 @@ func (c *Controller) applyMIG(ctx context.Context, who *proto.Caller, rq *proto.
 			return nil, err
 		}
 	}
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
 	reply := &proto.MIGReply{Nodes: make([]proto.MIGNode, len(list))}
+	defer c.finish(ctx, reply)
 	ctx, cancel := context.WithTimeout(ctx, migWait)
 	defer cancel()
 	turns := make(chan struct{}, doctorNodes)

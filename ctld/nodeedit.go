@@ -70,7 +70,7 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 			return err
 		}
 	}
-	if _, err := c.propose(ctx, e); err != nil {
+	if _, err := c.change(ctx, &proto.Empty{}, nil, e); err != nil {
 		return err
 	}
 	switch {

@@ -12,14 +12,10 @@ import (
 
 // outcome.go keeps the promise of CodeNotLeader and CodeNoController: nothing of the request was done, so it may be
 // made again on another controller. If the store does not know what became of a command, or a part of the request is
-// already in the log, these codes must not be used, unless the request may be repeated.
+// already in the log, the code is CodeUnknown: only a request with an id may be made again, and its command does so.
 
-// lostError is the error for a command about which the store can't tell whether it is in the log. again is the answer
-// to a request that may be repeated.
-type lostError struct {
-	why   string
-	again *rpc.Error
-}
+// lostError is the error for a command about which the store can't tell whether it is in the log.
+type lostError struct{ why string }
 
 func (e *lostError) Error() string { return e.why }
 
@@ -31,18 +27,19 @@ var (
 // proposalError turns an error of the store into the error for the command's request.
 func proposalError(err error) error {
 	switch {
-	case errors.Is(err, store.ErrNotLeader), errors.Is(err, store.ErrClosed):
+	case errors.Is(err, store.ErrNotLeader), errors.Is(err, store.ErrClosed),
+		errors.Is(err, store.ErrQueueFull) && errors.Is(err, context.Canceled): // this controller ends
 		return errMoved
 	case errors.Is(err, store.ErrQueueFull):
 		return errSlow
 	case errors.Is(err, store.ErrTooLarge):
 		return refuse(proto.CodeBadRequest, "the request is too large for one log entry")
 	case errors.Is(err, store.ErrLeadershipLost):
-		return &lostError{"leadership moved while the change was on its way", errMoved}
+		return &lostError{"leadership moved while the change was on its way"}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &lostError{errSlow.Text, errSlow}
+		return &lostError{errSlow.Text}
 	}
-	return &lostError{err.Error(), errSlow}
+	return &lostError{err.Error()}
 }
 
 // madeKey is the context key for whether a command of the request is in the log.
@@ -67,32 +64,39 @@ func answerFor(kind uint16, made bool, err error) error {
 	var lost *lostError
 	var e *rpc.Error
 	switch {
-	case errors.As(err, &lost) && row.Repeats:
-		return lost.again
 	case errors.As(err, &lost):
 		return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown(lost.why))
-	case made && !row.Repeats && errors.As(err, &e) && (e.Code == proto.CodeNotLeader || e.Code == proto.CodeNoController):
+	case made && errors.As(err, &e) && (e.Code == proto.CodeNotLeader || e.Code == proto.CodeNoController):
 		return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown(e.Text+"; a part of the change was made"))
 	}
 	return err
 }
 
-// relayError gives the answer to a request that was passed on to another controller and failed with err.
-func relayError(kind uint16, err error) error {
+// mayBeMade reports whether a request that was passed on and failed with err may have been carried out.
+func mayBeMade(err error) bool {
+	var e *rpc.Error
+	var unsent *rpc.Unsent
+	return err != nil && !errors.As(err, &e) && !errors.As(err, &unsent)
+}
+
+// relayError gives the answer to a request that was passed on to another controller and failed with err. lost says that
+// an earlier try of it may have been carried out.
+func relayError(row *proto.Request, lost bool, err error) error {
 	unreachable := func(why any) error {
 		return rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure): %v", why)
 	}
-	row := proto.RequestOf(kind)
 	var e *rpc.Error
-	var unsent *rpc.Unsent
+	answered := errors.As(err, &e)
 	switch {
-	case errors.As(err, &e) && e.Code == proto.CodeNotLeader:
-		return unreachable("leadership is moving; try again")
-	case err == nil || errors.As(err, &e):
+	case err == nil || answered && proto.Settled(e.Code):
 		return err
-	case errors.As(err, &unsent), row.Repeats:
-		return unreachable(err)
+	case (lost || mayBeMade(err)) && row.Effect == proto.Changes:
+		return rpc.Errorf(proto.CodeUnknown, "%s",
+			row.Unknown("the connection to the controller that leads broke before it answered"))
+	case answered && e.Code == proto.CodeNotLeader:
+		return unreachable("leadership is moving; try again")
+	case answered:
+		return err
 	}
-	return rpc.Errorf(proto.CodeUnknown, "%s",
-		row.Unknown("the connection to the controller that leads broke before it answered"))
+	return unreachable(err)
 }

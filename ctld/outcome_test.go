@@ -23,25 +23,24 @@ func codeOf(err error) proto.Code {
 // The answers for each of the store's errors, to requests that may be repeated and to others.
 func TestOutcomeOfCommands(t *testing.T) {
 	for _, c := range []struct {
-		err           error
-		made          bool // of another command of the same request
-		again, change proto.Code
+		err  error
+		made bool // another command of the same request
+		want proto.Code
 	}{
-		{store.ErrNotLeader, false, proto.CodeNotLeader, proto.CodeNotLeader},
-		{store.ErrClosed, false, proto.CodeNotLeader, proto.CodeNotLeader},
-		{fmt.Errorf("%w: %w", store.ErrQueueFull, context.DeadlineExceeded), false, proto.CodeBusy, proto.CodeBusy},
-		{store.ErrTooLarge, false, proto.CodeBadRequest, proto.CodeBadRequest},
-		{store.ErrLeadershipLost, false, proto.CodeNotLeader, proto.CodeUnknown},
-		{fmt.Errorf("waiting: %w", context.DeadlineExceeded), false, proto.CodeBusy, proto.CodeUnknown},
-		{context.Canceled, false, proto.CodeBusy, proto.CodeUnknown},
-		{store.ErrNotLeader, true, proto.CodeNotLeader, proto.CodeUnknown},
+		{store.ErrNotLeader, false, proto.CodeNotLeader},
+		{store.ErrClosed, false, proto.CodeNotLeader},
+		{fmt.Errorf("%w: %w", store.ErrQueueFull, context.Canceled), false, proto.CodeNotLeader},
+		{fmt.Errorf("%w: %w", store.ErrQueueFull, context.DeadlineExceeded), false, proto.CodeBusy},
+		{store.ErrTooLarge, false, proto.CodeBadRequest},
+		{store.ErrLeadershipLost, false, proto.CodeUnknown},
+		{fmt.Errorf("waiting: %w", context.DeadlineExceeded), false, proto.CodeUnknown},
+		{context.Canceled, false, proto.CodeUnknown},
+		{store.ErrNotLeader, true, proto.CodeUnknown},
 	} {
-		err := proposalError(c.err)
-		if got := codeOf(answerFor(proto.KindSubmit, c.made, err)); got != c.again {
-			t.Errorf("%v: a submission is answered %d, want %d", c.err, got, c.again)
-		}
-		if got := codeOf(answerFor(proto.KindReserve, c.made, err)); got != c.change {
-			t.Errorf("%v: a reservation is answered %d, want %d", c.err, got, c.change)
+		for _, kind := range []uint16{proto.KindSubmit, proto.KindReserve} {
+			if got := codeOf(answerFor(kind, c.made, proposalError(c.err))); got != c.want {
+				t.Errorf("%v: request %d is answered %d, want %d", c.err, kind, got, c.want)
+			}
 		}
 	}
 	ctx, made := withMade(t.Context())
@@ -56,6 +55,7 @@ func TestOutcomeOfCommands(t *testing.T) {
 // The answers of a follower that has passed a request on to the leader.
 func TestOutcomeOfRelaying(t *testing.T) {
 	lost := fmt.Errorf("controller: %w", rpc.ErrLost)
+	question, update := proto.RequestOf(proto.KindJobs), proto.RequestOf(proto.KindUpdateJob)
 	for _, c := range []struct {
 		err           error
 		again, change proto.Code
@@ -65,17 +65,23 @@ func TestOutcomeOfRelaying(t *testing.T) {
 		{rpc.Errorf(proto.CodeNotLeader, "c2:1"), proto.CodeNoController, proto.CodeNoController},
 		{rpc.Errorf(proto.CodeInvalidJob, "no"), proto.CodeInvalidJob, proto.CodeInvalidJob},
 	} {
-		if got := codeOf(relayError(proto.KindJobs, c.err)); got != c.again {
+		if got := codeOf(relayError(&question, false, c.err)); got != c.again {
 			t.Errorf("%v: a question is answered %d, want %d", c.err, got, c.again)
 		}
-		if got := codeOf(relayError(proto.KindUpdateJob, c.err)); got != c.change {
+		if got := codeOf(relayError(&update, false, c.err)); got != c.change {
 			t.Errorf("%v: a change is answered %d, want %d", c.err, got, c.change)
 		}
 	}
-	if relayError(proto.KindUpdateJob, nil) != nil {
+	for _, err := range []error{&rpc.Unsent{Err: lost}, rpc.Errorf(proto.CodeNotLeader, ""),
+		rpc.Errorf(proto.CodeBusy, "busy")} {
+		if got := codeOf(relayError(&update, true, err)); got != proto.CodeUnknown {
+			t.Errorf("%v after a try whose answer was lost is answered %d", err, got)
+		}
+	}
+	if relayError(&update, true, nil) != nil {
 		t.Error("an answer is an error")
 	}
-	if err := relayError(proto.KindUpdateJob, lost); !strings.Contains(err.Error(), "look at gcontrol show job") {
+	if err := relayError(&update, false, lost); !strings.Contains(err.Error(), "look at gcontrol show job") {
 		t.Error(err)
 	}
 }

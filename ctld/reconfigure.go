@@ -84,11 +84,11 @@ func (c *Controller) reconfigure(ctx context.Context, who *proto.Caller,
 		reply.Applied = true
 		return reply, nil
 	}
-	if _, err := c.propose(ctx, &state.SetConfig{Config: cfg}); err != nil {
+	reply.Applied = true
+	if _, err := c.change(ctx, reply, nil, &state.SetConfig{Config: cfg}); err != nil {
 		return nil, err
 	}
 	c.nodes.retell()
-	reply.Applied = true
 	c.log.Info("reconfigured", "changes", len(reply.Changes), "by", who.User)
 	return reply, nil
 }

@@ -129,14 +129,46 @@ func (c *Controller) keepReservations(ctx context.Context) {
 	}
 }
 
-// reserve creates, changes and removes reservations, for operators.
+// reserveTries is how often a reservation is made anew because others have changed reservations meanwhile.
+const reserveTries = 32
+
+// reserve creates, changes and removes reservations, for operators. A reservation is made from the present ones. If
+// these have changed before it is in the log, what the state then refuses is made anew. Only what is made from facts
+// that are still true is refused.
 func (c *Controller) reserve(ctx context.Context, who *proto.Caller,
 	rq *proto.ReserveRequest) (*proto.ReserveReply, error) {
 	if !c.operator(who) {
 		return nil, refuse(proto.CodeAccess, "reservations are for operators")
 	}
-	v, now := c.machine.View(), c.now()
-	cmd := &state.Reserve{}
+	select { // one at a time: a change replaces the whole reservation
+	case c.reserving <- struct{}{}:
+		defer func() { <-c.reserving }()
+	case <-ctx.Done():
+		return nil, errSlow
+	}
+	for n := 1; ; n++ {
+		v := c.machine.View()
+		cmd, err := c.reservation(v, rq)
+		if err != nil {
+			return nil, err
+		}
+		reply := &proto.ReserveReply{Name: cmd.Resv.Name}
+		res, err := c.change(ctx, reply, nil, cmd)
+		if err != nil {
+			return nil, err
+		}
+		if res.Refusal == state.OK {
+			return reply, nil
+		}
+		if now := c.machine.View(); n == reserveTries || now.ResvGen() == v.ResvGen() && now.Config() == v.Config() {
+			return nil, c.notReserved(now, cmd, res.Refusal)
+		}
+	}
+}
+
+// reservation makes the command for a change of reservations.
+func (c *Controller) reservation(v *state.View, rq *proto.ReserveRequest) (*state.Reserve, error) {
+	cmd, now := &state.Reserve{}, c.now()
 	var err error
 	switch rq.Action {
 	case proto.DeleteReservation:
@@ -158,34 +190,29 @@ func (c *Controller) reserve(ctx context.Context, who *proto.Caller,
 	if errors.As(err, &no) {
 		return nil, refuse(no.Code, "%s", no.Detail)
 	}
-	if err != nil {
-		return nil, err
-	}
-	res, err := c.propose(ctx, cmd)
-	if err != nil {
-		return nil, err
-	}
-	switch res.Refusal {
-	case state.OK:
-		return &proto.ReserveReply{Name: cmd.Resv.Name}, nil
+	return cmd, err
+}
+
+// notReserved says why the state refuses a reservation.
+func (c *Controller) notReserved(v *state.View, cmd *state.Reserve, why state.Refusal) error {
+	switch why {
 	case state.InUse:
-		if v.Reservation(cmd.Resv.Name) == nil {
-			return nil, refuse(proto.CodeBusy, "there are %d reservations already; delete one with gcontrol delete",
-				state.MaxReservations)
-		}
-		return nil, refuse(proto.CodeResvName, "%s", cmd.Resv.Name)
+		return refuse(proto.CodeResvName, "%s", cmd.Resv.Name)
+	case state.Full:
+		return refuse(proto.CodeReservation, "there are %d already, which is the limit; remove one that is over",
+			state.MaxReservations)
 	case state.NoSuchReservation:
-		return nil, refuse(proto.CodeReservation, "%s", cmd.Resv.Name)
+		return refuse(proto.CodeReservation, "%s", cmd.Resv.Name)
 	case state.JobsActive:
-		return nil, refuse(proto.CodeResvBusy, "jobs run in %s; cancel them first", cmd.Resv.Name)
+		return refuse(proto.CodeResvBusy, "jobs run in %s; cancel them first", cmd.Resv.Name)
 	case state.Overlapping:
-		other := ""
+		other := "another one"
 		if o := v.Overlaps(cmd.Resv); o != nil {
 			other = o.Name
 		}
-		return nil, refuse(proto.CodeResvOverlap, "%s; Flags=OVERLAP or MAINT lets both be", other)
+		return refuse(proto.CodeResvOverlap, "%s; Flags=OVERLAP or MAINT lets both be", other)
 	}
-	return nil, refuse(proto.CodeInvalidNode, "the configuration has just changed; try again")
+	return refuse(proto.CodeInvalidNode, "the configuration has just changed; try again")
 }
 
 // maxReservationNames bounds a job's list of alternative reservations.

@@ -29,7 +29,11 @@ func (c *Controller) local(ctx context.Context, r *server.Request) {
 		c.attend(ctx, r, &who)
 		return
 	}
-	defer c.enter(r.Kind)()
+	if err := server.TooOld(r); err != nil {
+		c.end(r, nil, err)
+		return
+	}
+	defer c.enter(r.Kind, r.Body)()
 	if !c.leads(ctx) && c.forward(ctx, r, &who) {
 		return
 	}
@@ -40,8 +44,8 @@ func (c *Controller) local(ctx context.Context, r *server.Request) {
 }
 
 // enter counts a request until it is answered.
-func (c *Controller) enter(kind uint16) (leave func()) {
-	if proto.RequestOf(kind).WaitS > 0 {
+func (c *Controller) enter(kind uint16, body []byte) (leave func()) {
+	if row := proto.RequestIn(kind, body); row.WaitS > 0 {
 		return func() {}
 	}
 	c.inside.Add(1)
@@ -126,18 +130,19 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 		c.end(r, nil, refuse(proto.CodeBadRequest, "the forwarded request is malformed: %v", err))
 		return
 	}
-	defer c.enter(f.Kind)()
+	defer c.enter(f.Kind, f.Body)()
 	if !c.leads(ctx) {
 		c.end(r, nil, c.notLeading())
 		return
 	}
-	trusted := proto.RequestOf(f.Kind).Effect != proto.Reads // reading needs no trust
+	row := proto.RequestIn(f.Kind, f.Body)
+	trusted := row.Effect != proto.Reads // reading needs no trust
 	if role != pki.RoleCtld && f.Caller.UID == 0 && trusted {
-		c.end(r, nil, refuse(proto.CodeAccess, "root's commands are taken on controllers only; run it on %s", c.opts.Name))
+		c.end(r, nil, refuse(proto.CodeNotHere, "root's commands are taken on controllers only; run it on %s", c.opts.Name))
 		return
 	}
 	if role == pki.RoleNode && trusted && !c.hasJobOn(f.Caller.UID, name) {
-		c.end(r, nil, refuse(proto.CodeAccess,
+		c.end(r, nil, refuse(proto.CodeNotHere,
 			"node %s may speak only for users with a job on it; submit from a login node or a controller", name))
 		return
 	}

@@ -182,7 +182,11 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *proto.
 	if len(rq.Targets) > 0 || len(rq.Steps) > proto.MaxTargets {
 		return nil, refuse(proto.CodeBadRequest, "name jobs or steps, at most %d of them", proto.MaxTargets)
 	}
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
 	reply := &proto.TargetsReply{Results: make([]proto.TargetResult, len(rq.Steps))}
+	defer c.finish(ctx, reply)
 	asks := map[string]*proto.NodeAsk{}
 	places := map[string][]int{} // for each Tell its result
 	for i, ref := range rq.Steps {

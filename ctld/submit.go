@@ -31,6 +31,14 @@ func (c *Controller) submit(ctx context.Context, who *proto.Caller,
 	rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
 	v := c.machine.View()
 	cmd, reply, err := c.prepare(v, *who, rq)
+	if id := v.Request(requestKey(who.UID, rq.RequestID)); id != 0 {
+		// It was taken when it came before; what would be refused by now is no answer to it.
+		again := &proto.SubmitReply{Job: id, Cluster: v.Config().Cluster}
+		if err == nil {
+			again.Notes = reply.Notes
+		}
+		return again, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -25,11 +24,27 @@ func (c *Controller) submitEach(ctx context.Context, who *proto.Caller,
 			proto.MaxEachJobs)
 	}
 	v := c.machine.View()
+	reply := &proto.SubmitEachReply{Cluster: v.Config().Cluster}
+	for n := range len(rq.Args) { // those that were taken when the request came before
+		id := v.Request(stepKey(requestKey(who.UID, rq.Submit.RequestID), n))
+		if id == 0 {
+			break
+		}
+		reply.Jobs = append(reply.Jobs, id)
+	}
 	cmd, answer, err := c.prepare(v, *who, rq.Submit)
-	if err != nil {
+	var why *rpc.Error
+	switch {
+	case err == nil:
+		reply.Notes = answer.Notes
+	case len(reply.Jobs) == len(rq.Args):
+		return reply, nil
+	case len(reply.Jobs) > 0 && errors.As(err, &why):
+		reply.Code, reply.Refused = why.Code, why.Text
+		return reply, nil
+	default:
 		return nil, err
 	}
-	reply := &proto.SubmitEachReply{Cluster: answer.Cluster, Notes: answer.Notes}
 	common, key, content := cmd.Spec.Args, cmd.RequestID, *cmd
 	withoutContent(v, cmd)
 	whole := false // the content has been sent again
@@ -46,9 +61,7 @@ func (c *Controller) submitEach(ctx context.Context, who *proto.Caller,
 				return reply, nil
 			}
 			cmd.Spec.Args = append(slices.Clip(common), rq.Args[i]...)
-			if key != "" {
-				cmd.RequestID = key + "." + strconv.Itoa(i)
-			}
+			cmd.RequestID = stepKey(key, i)
 			data, err := state.Encode(c.now(), cmd)
 			if err != nil {
 				return nil, err

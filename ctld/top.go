@@ -10,8 +10,10 @@ import (
 )
 
 // top puts a pending job ahead of all jobs of the same user, account, QOS and single partition, with nice values as
-// Slurm documents it. The other jobs together lose what the job gains, so that the user as a whole gains nothing.
-func (c *Controller) top(ctx context.Context, who *proto.Caller, t state.Target) (proto.Code, string, error) {
+// Slurm documents it, in one log entry under key. The other jobs together lose what the job gains, so that the user as a
+// whole gains nothing.
+func (c *Controller) top(ctx context.Context, key string, who *proto.Caller, t state.Target) (proto.Code, string,
+	error) {
 	v := c.machine.View()
 	found := resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks})
 	if len(found) == 0 {
@@ -55,28 +57,21 @@ func (c *Controller) top(ctx context.Context, who *proto.Caller, t state.Target)
 	}
 	n := int64(len(others))
 	gain := ((best-mine+1)*n + n) / (n + 1) // together with the loss of each other job, enough to pass the best one
-	if err := c.renice(ctx, j, -gain); err != nil {
-		return 0, "", err
-	}
+	edits := []state.Body{renice(j, -gain)}
 	for _, o := range others {
-		if err := c.renice(ctx, o, (gain+n-1)/n); err != nil {
-			return 0, "", err
-		}
+		edits = append(edits, renice(o, (gain+n-1)/n))
 	}
-	return 0, "", nil
+	_, err := c.changes(ctx, key, &proto.Empty{}, nil, edits)
+	return 0, "", err
 }
 
 // maxTopPeers bounds the jobs that one top changes.
 const maxTopPeers = 1000
 
-// renice changes a pending job's nice value.
-func (c *Controller) renice(ctx context.Context, j *model.Job, by int64) error {
-	if by == 0 {
-		return nil
-	}
+// renice gives the command that changes a pending job's nice value.
+func renice(j *model.Job, by int64) *state.Edit {
 	sp := *j.Spec
 	sp.Nice = int32(min(max(int64(sp.Nice)+by, -2147483645), 2147483645))
-	_, err := c.propose(ctx, &state.Edit{Targets: []state.Target{{Job: j.ID, Task: model.NoTask}}, Spec: &sp,
-		Set: []state.Field{state.SetSpec, state.SetPriority}, Priority: priorityOf(&sp)})
-	return err
+	return &state.Edit{Targets: []state.Target{{Job: j.ID, Task: model.NoTask}}, Spec: &sp,
+		Set: []state.Field{state.SetSpec, state.SetPriority}, Priority: priorityOf(&sp)}
 }

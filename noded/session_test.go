@@ -224,15 +224,14 @@ func TestForwardFollowsTheLeader(t *testing.T) {
 	ask("b")
 }
 
-// The leader is killed between the receipt of a request and its answer. A change is then made once, and the command
-// says that its outcome is unknown; a question and a submission get their answer from the next leader.
-func TestForwardDoesNotRepeatChanges(t *testing.T) {
+// The leader is killed between the receipt of a request and its answer. A command's request goes to the next leader,
+// a change under the same id. A change without an id, of an older command, is made once, and its outcome is unknown.
+func TestForwardRepeatsByID(t *testing.T) {
 	changes := []uint16{proto.KindUpdateJob, proto.KindReserve, proto.KindMIG, proto.KindEditAccounts, proto.KindSignal}
-	others := []uint16{proto.KindJobs, proto.KindSubmit, proto.KindCancel}
-	kinds := append(slices.Clone(changes), others...)
+	kinds := append(slices.Clone(changes), proto.KindJobs, proto.KindSubmit, proto.KindCancel)
 	dir := newPKI(t)
 	a, b := newFake(t, dir, "c1"), newFake(t, dir, "c2")
-	got, dead := make(chan uint16, len(kinds)), make(chan struct{})
+	got, dead := make(chan uint16, 2*len(kinds)), make(chan struct{})
 	die := sync.OnceFunc(func() { close(dead) })
 	t.Cleanup(die)
 	a.set(func(f *fakeCtld) {
@@ -247,48 +246,66 @@ func TestForwardDoesNotRepeatChanges(t *testing.T) {
 	c := &cluster{t: t, ctl: a, opts: testOptions(t, dir, a.addr, b.addr), dir: t.TempDir()}
 	c.start()
 	t.Cleanup(c.end)
-	errs := make([]error, len(kinds))
+	errs, old := make([]error, len(kinds)), make([]error, len(changes))
 	var wg sync.WaitGroup
-	var failed atomic.Int64 // of the changes
+	var failed atomic.Int64 // of the changes without an id
 	for i, kind := range kinds {
 		wg.Go(func() {
 			cl := client.New(c.opts.SocketDir)
 			defer cl.Close()
 			errs[i] = cl.Call(kind, &proto.Empty{}, &proto.Empty{})
-			if slices.Contains(changes, kind) {
-				failed.Add(1)
-			}
 		})
 	}
-	for range kinds {
+	for i, kind := range changes {
+		conn := dialLocal(t, c)
+		wg.Go(func() {
+			_, old[i] = conn.Call(t.Context(), kind, []byte("without an id"))
+			failed.Add(1)
+		})
+	}
+	for range len(kinds) + len(changes) {
 		<-got
 	}
 	b.set(func(f *fakeCtld) { f.notLeader = "" })
 	wg.Go(a.close)
-	until(t, "the changes have failed", func() bool { return failed.Load() == int64(len(changes)) })
+	until(t, "the changes without an id have failed", func() bool { return failed.Load() == int64(len(changes)) })
 	die()
 	wg.Wait()
-	for i, kind := range kinds {
-		tries := 0
+	// tries counts the requests of a kind that came with and without ids, and the ids.
+	tries := func(kind uint16) (with, without int, ids map[string]bool) {
+		ids = map[string]bool{}
 		for _, f := range []*fakeCtld{a, b} {
 			f.set(func(f *fakeCtld) {
 				for _, fw := range f.forwards {
-					if fw.Kind == kind {
-						tries++
+					var once proto.Once
+					switch {
+					case fw.Kind == proto.KindOnce && proto.Decode(fw.Body, &once) == nil && once.Kind == kind:
+						with++
+						ids[once.ID] = true
+					case fw.Kind == kind:
+						without++
 					}
 				}
 			})
 		}
+		return with, without, ids
+	}
+	for i, kind := range kinds {
+		row := proto.RequestOf(kind)
+		with, without, ids := tries(kind)
+		switch {
+		case errs[i] != nil:
+			t.Errorf("%s: %v", row.Name, errs[i])
+		case row.ByID() && (with != 2 || len(ids) != 1), !row.ByID() && without != 2:
+			t.Errorf("%s was made %d times with %d ids, %d times without", row.Name, with, len(ids), without)
+		}
+	}
+	for i, kind := range changes {
 		row := proto.RequestOf(kind)
 		var e *rpc.Error
-		switch {
-		case slices.Contains(others, kind):
-			if errs[i] != nil || tries != 2 {
-				t.Errorf("%s was made %d times: %v", row.Name, tries, errs[i])
-			}
-		case tries != 1 || !errors.As(errs[i], &e) || e.Code != proto.CodeUnknown ||
-			!strings.Contains(e.Text, "look at "+row.Look):
-			t.Errorf("%s was made %d times: %v", row.Name, tries, errs[i])
+		if _, n, _ := tries(kind); n != 1 || !errors.As(old[i], &e) || e.Code != proto.CodeUnknown ||
+			!strings.Contains(e.Text, "look at "+row.Look) {
+			t.Errorf("%s without an id was made %d times: %v", row.Name, n, old[i])
 		}
 	}
 }

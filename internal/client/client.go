@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
@@ -34,7 +35,7 @@ type Client struct {
 	conn   *rpc.Conn
 	path   string          // of conn's socket
 	others bool            // there are other sockets than conn's
-	second bool            // conn's is a node's, although this host has a controller
+	second error           // conn's is a node's, although this host has a controller: why not the controller's
 	silent map[string]bool // sockets whose daemons did not answer: they are tried last
 }
 
@@ -89,17 +90,25 @@ func (c *Client) dial() error {
 	if c.others = len(paths) > 1; c.others {
 		limit = elsewhereAfter
 	}
-	var last error
+	var last, away error
 	for _, p := range paths {
 		conn, err := rpc.DialUnix(p, limit)
 		if err != nil {
 			last = err
+			if ofController(p) {
+				away = err
+			}
 			continue
 		}
 		if c.others {
 			conn.SetProbe(func() error { return rpc.Alive(p, elsewhereAfter) })
 		}
-		c.conn, c.path, c.second = conn, p, !ofController(p) && slices.ContainsFunc(paths, ofController)
+		c.conn, c.path, c.second = conn, p, nil
+		if !ofController(p) && slices.ContainsFunc(paths, ofController) {
+			if c.second = away; away == nil {
+				c.second = errors.New("the controller's daemon on this host does not answer")
+			}
+		}
 		return nil
 	}
 	return Unreachable(last.Error())
@@ -122,32 +131,78 @@ func (c *Client) Call(kind uint16, request, reply proto.Message) error {
 }
 
 // Stream makes a request and passes each part of the answer to each. If a try fails after the first part, Stream
-// returns the error, because it can't take the parts back. A change whose answer is lost is an *rpc.Error with
-// CodeUnknown.
+// returns the error, because it can't take the parts back. A change has an id, so it is made once however often it is
+// tried; one whose outcome is still not known when Stream gives up is an *rpc.Error with CodeUnknown.
 func (c *Client) Stream(kind uint16, request proto.Message, each func(body []byte) error) error {
 	body, err := proto.Encode(request)
 	if err != nil {
 		return err
 	}
-	row := proto.RequestOf(kind)
-	begin := time.Now()
-	lost := false // a try may have been executed
+	w := work{kind: kind, body: body, row: proto.RequestOf(kind), until: time.Now().Add(Patience)}
+	w.wait = AnswerTimeout + time.Duration(w.row.WaitS)*time.Second
+	longest := time.Now().Add(w.wait + AnswerTimeout)
+	byID := w.row.ByID()
+	if byID {
+		if err := w.giveID(); err != nil {
+			return err
+		}
+	}
 	for {
-		err := c.try(kind, &row, body, each)
+		tried := time.Now()
+		err := c.try(&w, each)
 		var again retry
+		if answered := (*rpc.Error)(nil); byID && errors.As(err, &answered) && ofOldLeader(answered) {
+			if w.lost {
+				return rpc.Errorf(proto.CodeUnknown, "%s", w.row.Unknown("the controller that leads now is of an older version"))
+			}
+			byID = false
+			w.kind, w.body, w.row = kind, body, proto.RequestOf(kind)
+			continue
+		}
 		if !errors.As(err, &again) {
 			return err
 		}
 		c.Close()
-		lost = lost || again.lost
-		switch {
-		case lost && !row.Repeats, lost && row.Effect == proto.Changes && time.Since(begin) > Patience:
-			return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown(again.why.Text))
-		case time.Since(begin) > Patience:
+		w.lost = w.lost || again.lost && w.row.Effect == proto.Changes
+		if w.lost && w.row.Repeats && time.Since(tried) > Patience/2 { // it has waited, and not tried again yet
+			w.until = longest
+		}
+		if w.lost && !w.row.Repeats || time.Now().After(w.until) {
+			if w.lost {
+				return rpc.Errorf(proto.CodeUnknown, "%s", w.row.Unknown(strings.TrimSuffix(again.why.Text, w.row.Unknown(""))))
+			}
 			return again.why
 		}
 		time.Sleep(retryPace)
+		w.wait = min(w.wait, max(time.Second, time.Until(longest)))
 	}
+}
+
+// work is a request in the making.
+type work struct {
+	kind  uint16
+	body  []byte
+	row   proto.Request
+	lost  bool          // it is a change, and a try may have been carried out
+	until time.Time     // no further try begins after it
+	wait  time.Duration // for the next answer, and for each further part of one
+}
+
+// giveID puts a change into a Once.
+func (w *work) giveID() error {
+	var id [proto.OnceIDBytes]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	body, err := proto.Encode(&proto.Once{ID: string(id[:]), Kind: w.kind, Body: w.body, AtMS: time.Now().UnixMilli()})
+	if err != nil {
+		return err
+	}
+	w.kind, w.body, w.row.Repeats = proto.KindOnce, body, true
+	return nil
+}
+
+// ofOldLeader reports whether an answer is of a controller that does not know requests with an id: it has done nothing.
+func ofOldLeader(e *rpc.Error) bool {
+	return e.Code == proto.CodeBadRequest && strings.HasPrefix(e.Text, "this controller does not know request kind ")
 }
 
 // retry is the error of a try without an answer. lost says that the request may have been executed nevertheless.
@@ -159,11 +214,15 @@ type retry struct {
 func (r retry) Error() string { return r.why.Text }
 
 // try makes a request once.
-func (c *Client) try(kind uint16, row *proto.Request, body []byte, each func([]byte) error) error {
+func (c *Client) try(w *work, each func([]byte) error) error {
 	if err := c.dial(); err != nil {
+		var why *rpc.Error
+		if w.lost && errors.As(err, &why) { // a daemon had it, and may be back in a moment
+			return retry{why: why}
+		}
 		return err
 	}
-	if !row.Repeats {
+	if !w.row.Repeats {
 		// A stopping daemon may still have a queue of connections. A daemon that answers the preface also accepts
 		// requests.
 		limit := rpc.PrefaceTimeout
@@ -177,13 +236,12 @@ func (c *Client) try(kind uint16, row *proto.Request, body []byte, each func([]b
 	}
 	parts := 0
 	var inEach error
-	wait := AnswerTimeout + time.Duration(row.WaitS)*time.Second
-	if err := c.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+	if err := c.conn.SetReadDeadline(time.Now().Add(w.wait)); err != nil {
 		return retry{why: Unreachable(err.Error())}
 	}
-	err := c.conn.Stream(context.Background(), kind, body, func(f *rpc.Frame) error {
+	err := c.conn.Stream(context.Background(), w.kind, w.body, func(f *rpc.Frame) error {
 		parts++
-		if err := c.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+		if err := c.conn.SetReadDeadline(time.Now().Add(w.wait)); err != nil {
 			return err
 		}
 		inEach = each(f.Body)
@@ -198,19 +256,20 @@ func (c *Client) try(kind uint16, row *proto.Request, body []byte, each func([]b
 		return inEach
 	case errors.As(err, &answered) && parts > 0:
 		return answered
-	case errors.As(err, &answered) && answered.Code == proto.CodeAccess && c.second:
+	case errors.As(err, &answered) && answered.Code == proto.CodeNotHere && c.second != nil:
 		// A node may speak for fewer users than the controller, which is away.
-		return retry{why: answered}
+		return retry{why: Unreachable(c.second.Error())}
 	case errors.As(err, &answered):
-		return judge(row, answered)
+		return w.judge(answered)
 	case errors.As(err, &unsent):
 		return retry{why: Unreachable(err.Error())}
 	case errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, rpc.ErrSilent):
 		const text = "Socket timed out on send/recv operation"
-		if row.Effect == proto.Changes {
-			return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown(text))
+		why := rpc.Errorf(proto.CodeBusy, text)
+		if w.row.Effect == proto.Changes {
+			return retry{why: why, lost: true}
 		}
-		return rpc.Errorf(proto.CodeBusy, text)
+		return why
 	case parts > 0:
 		return Unreachable(err.Error())
 	case errors.Is(err, rpc.ErrSilent):
@@ -220,16 +279,16 @@ func (c *Client) try(kind uint16, row *proto.Request, body []byte, each func([]b
 }
 
 // judge separates errors that answer the request from those that mean the request has no answer.
-func judge(row *proto.Request, answered *rpc.Error) error {
-	switch answered.Code {
-	case proto.CodeNoController:
+func (w *work) judge(answered *rpc.Error) error {
+	switch {
+	case answered.Code == proto.CodeNoController:
 		return retry{why: answered}
-	case proto.CodeNotLeader:
+	case answered.Code == proto.CodeNotLeader:
 		return retry{why: Unreachable(answered.Text)}
-	case proto.CodeUnknown:
-		if row.Repeats {
-			return retry{why: Unreachable(answered.Text), lost: true}
-		}
+	case answered.Code == proto.CodeUnknown && w.row.Repeats:
+		return retry{why: answered, lost: true}
+	case w.lost && !proto.Settled(answered.Code): // this try was not taken; an earlier one may have been
+		return retry{why: answered}
 	}
 	return answered
 }

@@ -3,10 +3,12 @@
 // addresses and no secret: the kernel tells the daemon the user's identity.
 //
 // It finds a socket that answers and retries while leadership changes. It repeats a request that
-// was not sent, or that no leader has received. It repeats one with a lost answer only if its row
-// in proto's table of requests allows it (it reads, or is a submission, which carries a RequestID);
-// otherwise the error says that the outcome is unknown. Every user command links the package, so it
-// stays as light as package rpc.
+// was not sent, or that no leader has received, and one whose answer is lost: it reads, or it is a
+// submission, which carries a RequestID, or another change, which goes out under an id, and which
+// the cluster makes once. If the time for that is over, the error says that the outcome is unknown,
+// and it says so only then. A controller of an older version knows no ids: it gets a change without
+// one, which is not repeated. Every user command links the package, so it stays as light as package
+// rpc.
 //
 //	client.go  a request and its answer
 //	attend.go  a job that is there for one command only

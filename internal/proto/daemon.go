@@ -1,6 +1,8 @@
 package proto
 
 import (
+	"time"
+
 	"gbatch/internal/model"
 	"gbatch/internal/wire"
 )
@@ -38,6 +40,31 @@ func (x *Forward) Wire(c *wire.C) {
 	wire.Int(c, &x.Kind)
 	wire.Bytes(c, &x.Body, model.MaxFile)
 }
+
+// Once carries a change that its command may have to make again, because an answer was lost: the leader makes it once
+// for each user and id, and gives every further try the answer of the first one.
+type Once struct {
+	ID   string // OnceIDBytes random bytes
+	Kind uint16
+	Body []byte
+
+	// AtMS is when the command began, Unix milliseconds of its host's clock. The daemon of that host refuses older ones
+	// than OnceAge: what was forgotten must not be made again by a copy that lay in a daemon's socket.
+	AtMS int64
+}
+
+func (x *Once) Wire(c *wire.C) {
+	wire.Text(c, &x.ID, model.MaxName)
+	wire.Int(c, &x.Kind)
+	wire.Bytes(c, &x.Body, model.MaxFile)
+	wire.Int(c, &x.AtMS)
+}
+
+// Bounds of a Once.
+const (
+	OnceIDBytes = 16
+	OnceAge     = 8 * time.Minute // longer than a command tries, shorter than the leader remembers
+)
 
 // Put brings accounting records to gdbd, in the order of the outbox. A Put without records asks for gdbd's last
 // sequence number.

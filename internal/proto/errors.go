@@ -47,13 +47,28 @@ const (
 	CodeResvUsers
 	CodeNodesBusy
 	CodeTimeValue
-	CodeUnknown // the answer to a change was lost: it may have been made, and must not be made again
+	CodeUnknown // the answer to a change was lost: it may have been made; only one with an id may be made again
+	CodeBegun   // something outside of the facts was begun for the request, and its outcome is lost for ever
+	CodeNotHere // the daemon whose socket was asked may not pass this on for this user; another one may
 )
+
+// firstTransport is the first code of internal/rpc's own, about the connection and not the request.
+const firstTransport Code = 0xff00
+
+// Settled reports whether an error with this code is the answer to a request, whatever became of earlier tries of it.
+// The others say only that this try was not taken, or is not known to be.
+func Settled(c Code) bool {
+	switch c {
+	case CodeInternal, CodeNotLeader, CodeNoController, CodeUnknown, CodeBusy, CodeNotHere:
+		return false
+	}
+	return c < firstTransport
+}
 
 // Text gives Slurm's words for a code, or "" if there are none.
 func Text(c Code) string {
 	switch c {
-	case CodeAccess:
+	case CodeAccess, CodeNotHere:
 		return "Access/permission denied"
 	case CodeInvalidJob:
 		return "Invalid job id specified"

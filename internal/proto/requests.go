@@ -38,6 +38,7 @@ const (
 	KindMIG          // MIGRequest -> MIGReply
 	KindSignal       // CancelRequest with a Signal -> TargetsReply
 	KindTakeover     // TakeoverRequest -> TakeoverReply
+	KindOnce         // Once -> the answer to the request in it, which is made at most once
 )
 
 // Kinds between daemons.
@@ -91,9 +92,13 @@ type Request struct {
 	At     Place
 	Effect Effect
 
-	// Repeats: the request may be made again when it is not known whether it was carried out. It only reads, or it has
-	// an id of its own (Submit), or it asks for a result that a second try finds done (Cancel).
+	// Repeats: the request may be made again as it is when it is not known whether it was carried out. It only reads, or
+	// it has an id of its own (Submit), or it asks for a result that a second try finds done (Cancel). Any change may be
+	// made again in a Once, which gives it an id.
 	Repeats bool
+
+	// OwnID: a change has an id of its own in its message, and needs no Once.
+	OwnID bool
 
 	Stream bool   // answered in parts
 	WaitS  int    // time that it may take by design, beyond the time for any answer, seconds
@@ -103,8 +108,8 @@ type Request struct {
 // requests has a row for each kind.
 var requests = [...]Request{
 	KindPing:       {Name: "REQUEST_PING", Number: 1008, Effect: Reads, Repeats: true},
-	KindSubmit:     {Name: "REQUEST_SUBMIT_BATCH_JOB", Number: 4003, Repeats: true, Look: "gqueue --me"},
-	KindSubmitEach: {Name: "REQUEST_SUBMIT_EACH", Repeats: true, Look: "gqueue --me"},
+	KindSubmit:     {Name: "REQUEST_SUBMIT_BATCH_JOB", Number: 4003, Repeats: true, OwnID: true, Look: "gqueue --me"},
+	KindSubmitEach: {Name: "REQUEST_SUBMIT_EACH", Repeats: true, OwnID: true, Look: "gqueue --me"},
 	KindCancel:     {Name: "REQUEST_KILL_JOB", Number: 5032, Repeats: true, Look: "gqueue"},
 	KindSignal:     {Name: "REQUEST_SIGNAL_JOB", Look: "the job's output"},
 	KindUpdateJob:  {Name: "REQUEST_UPDATE_JOB", Number: 3001, Look: "gcontrol show job"},
@@ -117,6 +122,7 @@ var requests = [...]Request{
 	KindDiagReset:    {Name: "REQUEST_STATS_RESET", Repeats: true, Look: "gdiag"},
 	KindTakeover:     {Name: "REQUEST_TAKEOVER", Number: 1010, Repeats: true, Look: "gcontrol ping"},
 	KindAttend:       {Name: "REQUEST_JOB_ATTEND", At: AtHost, Look: "gqueue"},
+	KindOnce:         {Name: "REQUEST_ONCE", Repeats: true, Look: "gcontrol show"}, // see RequestIn
 
 	KindJobs:         {Name: "REQUEST_JOB_INFO", Number: 2003, Effect: Reads, Repeats: true, Stream: true},
 	KindNodes:        {Name: "REQUEST_NODE_INFO", Number: 2007, Effect: Reads, Repeats: true, Stream: true},
@@ -165,6 +171,27 @@ func RequestOf(kind uint16) Request {
 		r.Number = uint32(kind)
 	}
 	return r
+}
+
+// ByID reports whether the request is made in a Once: it is a change, at the leader, without an id of its own.
+func (r *Request) ByID() bool { return r.Effect == Changes && r.At == AtLeader && !r.OwnID }
+
+// RequestIn gives the row of a request with this body: for a Once the row of the request in it, which then may be
+// repeated. A Once of what has no business in one gets the safe row.
+func RequestIn(kind uint16, body []byte) Request {
+	if kind != KindOnce {
+		return RequestOf(kind)
+	}
+	var once Once
+	if err := Decode(body, &once); err != nil {
+		return RequestOf(0)
+	}
+	row := RequestOf(once.Kind)
+	if !row.ByID() || once.Kind == KindOnce {
+		return RequestOf(0)
+	}
+	row.Repeats = true
+	return row
 }
 
 // Unknown gives the sentence for a change whose result is unknown. why says what happened to its answer.

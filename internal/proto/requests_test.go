@@ -99,7 +99,32 @@ func TestSignalsAreCountedAndEndsAreNot(t *testing.T) {
 	}
 }
 
-// These kinds must not be repeated, whatever else changes in the table.
+// Every change at the leader has an id: its own, or a Once's. A Once of anything else is the careful kind.
+func TestEveryChangeHasAnID(t *testing.T) {
+	for name, kind := range kinds(t) {
+		row := RequestOf(kind)
+		body, err := Encode(&Once{Kind: kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := RequestIn(KindOnce, body)
+		switch {
+		case kind >= KindForward || row.Effect != Changes || row.At != AtLeader || kind == KindOnce:
+			if in.Repeats || in.Effect != Changes {
+				t.Errorf("%s is no change at the leader, and may be repeated in a Once", name)
+			}
+		case row.OwnID == row.ByID() || row.OwnID && !row.Repeats:
+			t.Errorf("%s has no id, or two", name)
+		case row.ByID() && (!in.Repeats || in.Name != row.Name || in.WaitS != row.WaitS):
+			t.Errorf("%s in a Once: %+v", name, in)
+		}
+	}
+	if row := RequestIn(KindOnce, []byte("garbage")); row.Repeats || row.Effect != Changes {
+		t.Errorf("garbage: %+v", row)
+	}
+}
+
+// Without an id these kinds must not be repeated, whatever else changes in the table.
 func TestChangesAreNotRepeated(t *testing.T) {
 	for _, kind := range []uint16{KindUpdateJob, KindUpdateNode, KindReserve, KindReconfigure, KindEditAccounts, KindMIG,
 		KindSignal} {

@@ -16,7 +16,7 @@ func TestWire(t *testing.T) {
 		&DiagReply{}, &DoctorReply{}, &DoctorRequest{}, &DumpChunk{}, &EditAccountsRequest{}, &Empty{}, &Forward{},
 		&TakeoverRequest{}, &TakeoverReply{},
 		&Heartbeat{}, &Hello{}, &JobsChunk{}, &JobsRequest{}, &MIGReply{}, &MIGRequest{}, &MomentReply{}, &NodeAnswer{},
-		&NodeAsk{}, &NodesChunk{}, &NodesRequest{}, &Orders{}, &PartitionsReply{}, &PeersReply{}, &PeersRequest{},
+		&NodeAsk{}, &NodesChunk{}, &NodesRequest{}, &Once{}, &Orders{}, &PartitionsReply{}, &PeersReply{}, &PeersRequest{},
 		&PingReply{}, &PrioChunk{}, &PrioRequest{}, &PutReply{}, &Put{}, &ReconfigureReply{},
 		&ReconfigureRequest{}, &RecordsChunk{}, &ReportAck{}, &Reports{}, &ReservationsReply{}, &ReserveReply{},
 		&ReserveRequest{}, &ScriptReply{}, &ScriptRequest{}, &SharesReply{}, &SharesRequest{}, &StatReply{},

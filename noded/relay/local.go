@@ -61,6 +61,9 @@ func (s *Local) answer(ctx context.Context, r *server.Request) error {
 	if r.Kind == proto.KindAttend {
 		return s.attend(ctx, r, &who)
 	}
+	if err := server.TooOld(r); err != nil {
+		return err
+	}
 	return s.Relay.Forward(ctx, &who, r.Kind, r.Body, func(f *rpc.Frame) error {
 		if f.More() {
 			return r.ReplyMore(f.Body)

@@ -13,7 +13,7 @@ import (
 
 // relay.go forwards users' requests to the leader over one TLS connection, and their answers frame by frame. A request
 // that waits by design (for a job's end, for a driver) may last minutes, so those have a separate connection: they
-// don't take the places of others. A change whose answer is lost is not repeated.
+// don't take the places of others. A change whose answer is lost is repeated only if it has an id.
 
 const (
 	// maxRelays is how many requests may be under way or wait for their turn; more are refused as busy.
@@ -95,7 +95,8 @@ func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 		return rpc.Errorf(rpc.CodeTooLarge, "a request of %d bytes is over the limit of %d bytes (%d MiB)", len(body),
 			rpc.MaxRequest, rpc.MaxRequest>>20)
 	}
-	row := proto.RequestOf(kind)
+	row := proto.RequestIn(kind, body)
+	lost := "" // how the answer to a change was lost, which may have been made
 	l := &r.lanes[0]
 	if row.WaitS > 0 {
 		l = &r.lanes[1]
@@ -104,7 +105,7 @@ func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 	for range maxMoves {
 		mux, err := r.leader(ctx, l)
 		if err != nil {
-			return err
+			return maybeMade(&row, lost, err)
 		}
 		err = mux.Stream(ctx, proto.KindForward, wrapped, func(f *rpc.Frame) error {
 			answered = true
@@ -117,6 +118,8 @@ func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 			return err
 		case errors.As(err, &e) && e.Code == proto.CodeNotLeader && !answered:
 			l.moved(mux, e.Text, r)
+		case errors.As(err, &e) && !proto.Settled(e.Code):
+			return maybeMade(&row, lost, err)
 		case errors.As(err, &e): // the leader's answer
 			return err
 		case errors.As(err, &unsent):
@@ -124,14 +127,25 @@ func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 		case mux.Err() == nil: // each failed
 			return err
 		case !row.Repeats:
-			return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown("the connection to the controller broke before it answered"))
+			return maybeMade(&row, brokenOff, err)
 		case answered:
 			return fmt.Errorf("%w: the connection broke before the answer was complete", errNoController)
 		default:
 			l.moved(mux, "", r)
+			lost = brokenOff
 		}
 	}
-	return errNoController
+	return maybeMade(&row, lost, errNoController)
+}
+
+const brokenOff = "the connection to the controller broke before it answered"
+
+// maybeMade gives the error for a request of which an earlier try may have been carried out, if lost is set.
+func maybeMade(row *proto.Request, lost string, err error) error {
+	if lost == "" || row.Effect != proto.Changes {
+		return err
+	}
+	return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown(lost))
 }
 
 // moved drops the connection to a controller that no longer leads. hint is the new leader, if known. Others' requests

@@ -45,6 +45,8 @@ type Fake struct {
 	Fail    map[uint16]*rpc.Error
 	Answers map[uint16]proto.Message // what is answered to other kinds
 
+	Meanwhile func() // what somebody else does before the next change of accounts arrives
+
 	mu    sync.Mutex
 	calls int
 	AccQ  []proto.AcctRequest // what was asked
@@ -122,6 +124,10 @@ func (f *Fake) serve(_ context.Context, r *server.Request) {
 			f.t.Logf("answer to kind %d: %v", r.Kind, err)
 		}
 	}
+	var once proto.Once
+	if r.Kind == proto.KindOnce && proto.Decode(r.Body, &once) == nil { // it shows as what is in it
+		r.Kind, r.Body = once.Kind, once.Body
+	}
 	if e := f.Fail[r.Kind]; e != nil {
 		answer(nil, e)
 		return
@@ -183,10 +189,7 @@ func (f *Fake) serve(_ context.Context, r *server.Request) {
 	case proto.KindAccounts:
 		answer(f.Accts, nil)
 	case proto.KindEditAccounts:
-		var q proto.EditAccountsRequest
-		err := proto.Decode(r.Body, &q)
-		f.Edits = append(f.Edits, q)
-		answer(&proto.Empty{}, err)
+		answer(&proto.Empty{}, f.edit(r.Body))
 	case proto.KindScript:
 		var q proto.ScriptRequest
 		err := proto.Decode(r.Body, &q)
@@ -198,6 +201,21 @@ func (f *Fake) serve(_ context.Context, r *server.Request) {
 	default:
 		answer(nil, rpc.Errorf(proto.CodeBadRequest, "the fake knows no kind %d", r.Kind))
 	}
+}
+
+// edit takes a change of accounts, unless it was made from others.
+func (f *Fake) edit(body []byte) error {
+	var q proto.EditAccountsRequest
+	err := proto.Decode(body, &q)
+	if meanwhile := f.Meanwhile; meanwhile != nil {
+		f.Meanwhile = nil
+		meanwhile()
+	}
+	if err == nil && q.Gen != f.Accts.Gen {
+		return rpc.Errorf(proto.CodeOutdated, "accounts have been changed by somebody else")
+	}
+	f.Edits = append(f.Edits, q)
+	return err
 }
 
 // sendJobs filters as ctld does, and gives each job a frame of its own.

@@ -59,11 +59,13 @@ func (m *manage) flatFile(verb string, words []string) error {
 	if err != nil {
 		return err
 	}
-	plan, err := acctmgr.Load(facts, text, cluster, clean)
-	if err != nil {
-		return fmt.Errorf(" %s:%w", file, err)
-	}
-	return m.carryOut(c, facts, plan)
+	return m.carryOut(c, facts, func(f *acctmgr.Facts) (*acctmgr.Plan, error) {
+		plan, err := acctmgr.Load(f, text, cluster, clean)
+		if err != nil {
+			return nil, fmt.Errorf(" %s:%w", file, err)
+		}
+		return plan, nil
+	})
 }
 
 func (m *manage) dump(facts *acctmgr.Facts, file string) error {

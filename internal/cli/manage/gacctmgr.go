@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"gbatch/internal/client"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 	"gbatch/internal/slurmjson"
 )
 
@@ -149,23 +152,55 @@ func (m *manage) run() error {
 	if m.readOnly {
 		return errors.New("Can't run this command in readonly mode.")
 	}
-	var plan *acctmgr.Plan
-	switch {
-	case begins("add", "create"):
-		plan, err = acctmgr.Add(facts, entity, rest[1:])
-	case begins("modify", "update"):
-		plan, err = acctmgr.Modify(facts, entity, rest[1:])
-	default:
-		plan, err = acctmgr.Remove(facts, entity, rest[1:])
-	}
-	if err != nil {
-		return err
-	}
-	return m.carryOut(c, facts, plan)
+	return m.carryOut(c, facts, func(f *acctmgr.Facts) (*acctmgr.Plan, error) {
+		switch {
+		case begins("add", "create"):
+			return acctmgr.Add(f, entity, rest[1:])
+		case begins("modify", "update"):
+			return acctmgr.Modify(f, entity, rest[1:])
+		}
+		return acctmgr.Remove(f, entity, rest[1:])
+	})
 }
 
-// carryOut shows a plan, asks, and makes its edits.
-func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts, plan *acctmgr.Plan) error {
+// replans is how often a plan is made anew because others have changed accounts meanwhile.
+const replans = 64
+
+// carryOut makes a plan, shows it, asks, and makes its edits. If others have changed accounts meanwhile, it makes the
+// plan from what there is then, and asks again only if the plan is another one.
+func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts,
+	think func(*acctmgr.Facts) (*acctmgr.Plan, error)) error {
+	var last *acctmgr.Plan
+	for n := 1; ; n++ {
+		plan, err := think(facts)
+		if err != nil {
+			return err
+		}
+		if last == nil || len(plan.Edits) == 0 || !slices.Equal(plan.Text, last.Text) ||
+			!slices.Equal(plan.Notes, last.Notes) || !slices.Equal(plan.NewUsers, last.NewUsers) {
+			if !m.agreed(plan) {
+				return nil
+			}
+		}
+		var done proto.Empty
+		var e *rpc.Error
+		err = c.Call(proto.KindEditAccounts, &proto.EditAccountsRequest{Gen: facts.Gen, Edits: plan.Edits}, &done)
+		switch {
+		case err == nil:
+			return m.idleGuarantees(c, plan)
+		case !errors.As(err, &e) || e.Code != proto.CodeOutdated || n == replans:
+			return err
+		}
+		last = plan
+		time.Sleep(rand.N(50 * time.Millisecond)) // others who have lost the race come at other moments
+		if facts, err = readAccounts(c); err != nil {
+			return err
+		}
+	}
+}
+
+// agreed shows a plan and reports whether it is to be carried out.
+func (m *manage) agreed(plan *acctmgr.Plan) bool {
 	say := func(lines ...string) {
 		for _, l := range lines {
 			if !m.quiet {
@@ -176,7 +211,7 @@ func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts, plan *acctmgr.
 	say(plan.Notes...)
 	if len(plan.Edits) == 0 {
 		say(plan.Nothing)
-		return nil
+		return false
 	}
 	if !m.immediate {
 		for _, name := range plan.NewUsers {
@@ -184,7 +219,7 @@ func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts, plan *acctmgr.
 				say(fmt.Sprintf(" There is no uid for user '%s'", name))
 				if !m.ask("Are you sure you want to continue?") {
 					say(" Changes Discarded")
-					return nil
+					return false
 				}
 			}
 		}
@@ -192,14 +227,9 @@ func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts, plan *acctmgr.
 	say(plan.Text...)
 	if !m.immediate && !m.ask("Would you like to commit changes?") {
 		say(" Changes Discarded")
-		return nil
+		return false
 	}
-	var done proto.Empty
-	if err := c.Call(proto.KindEditAccounts, &proto.EditAccountsRequest{Gen: facts.Gen, Edits: plan.Edits},
-		&done); err != nil {
-		return err
-	}
-	return m.idleGuarantees(c, plan)
+	return true
 }
 
 // idleGuarantees warns about guarantees without effect, because no job is preempted for them.

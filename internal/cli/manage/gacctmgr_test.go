@@ -55,11 +55,37 @@ func TestAccountManager(t *testing.T) {
 		"frobnicate", "user")
 	checkFlatFiles(f, t)
 	checkJSON(f, t)
+	checkRace(f, t)
 	f.Stdin = "n\n"
 	out, _, rc := f.Run("gacctmgr", "add", "user", "no-such-user-here", "account=physics")
 	if rc != 0 || !strings.HasPrefix(out, " There is no uid for user 'no-such-user-here'\n"+
 		"Are you sure you want to continue? (You have 30 seconds to decide)\n(N/y):  Changes Discarded\n") {
 		t.Errorf("rc %d\n%s", rc, out)
+	}
+}
+
+// checkRace has somebody else change accounts between the plan and its edits: it is planned anew from what there is
+// then, and shown again only if it is another plan.
+func checkRace(f *clitest.Fake, t *testing.T) {
+	f.Edits = nil
+	f.Meanwhile = func() { f.Accts.Gen++ }
+	out, _, _ := f.Run("sacctmgr", "-i", "add", "account", "raced")
+	f.Meanwhile = func() { f.Accts.Gen++ }
+	if again, errText, rc := f.Run("sacctmgr", "-i", "add", "account", "raced"); rc != 0 || errText != "" || again != out {
+		t.Errorf("rc %d %s\n%s, without a race\n%s", rc, errText, again, out)
+	}
+	if len(f.Edits) != 2 || f.Edits[1].Gen != f.Accts.Gen {
+		t.Errorf("sent %+v", f.Edits)
+	}
+	f.Edits = nil
+	f.Meanwhile = func() {
+		f.Accts.Gen++
+		f.Accts.Accounts = append(f.Accts.Accounts, &model.Account{Name: "raced", Parent: "root"})
+		f.Accts.Assocs = append(f.Accts.Assocs, &model.Association{ID: 77, Account: "raced", Shares: 1})
+	}
+	again, errText, _ := f.Run("sacctmgr", "-i", "add", "account", "raced")
+	if !strings.Contains(again+errText, "already exists") || len(f.Edits) != 0 {
+		t.Errorf("somebody else made it: %s%s, sent %+v", again, errText, f.Edits)
 	}
 }
 

@@ -15,5 +15,5 @@
 //   - One local user cannot take all connections; root can.
 //
 // Read serve.go (the limits), conn.go (one connection), request.go (one request), listen.go and
-// unixpeer.go (local users), attend.go (commands that stay).
+// unixpeer.go (local users), attend.go (commands that stay), late.go (requests that come too late).
 package server
