@@ -189,7 +189,6 @@ func TestBench(t *testing.T) {
 	}
 }
 
-
 // TestNeverDominated replays a small slice of each kind of the bench's logs: the default's wait and slowdown are at
 // most 1.03 times the best of EASY, EASY-SJBF, WFP3 and UNICEF on that log, and its longest wait is at most twice
 // EASY's. Where a rule is still better, the number that is reached is held.
@@ -217,8 +216,8 @@ func TestNeverDominated(t *testing.T) {
 			t.Parallel()
 			w := b.work(t)
 			r, others := compareRules(t, w, DefaultScheduler)
-			t.Logf("%d jobs: wait %.2f, slowdown %.2f, longest %.2f of EASY's; %.2f and %.2f of the best", len(w.Jobs), r.wait,
-				r.slowdown, r.longest, r.waitOfBest, r.slowOfBest)
+			t.Logf("%d jobs: wait %.2f, slowdown %.2f, longest %.2f of EASY's; %.2f and %.2f of the best", len(w.Jobs),
+				r.wait, r.slowdown, r.longest, r.waitOfBest, r.slowOfBest)
 			for i, o := range others {
 				t.Logf("%-10s %.2f %.2f %.2f", beaten[i], o.wait, o.slowdown, o.longest)
 			}

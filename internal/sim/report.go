@@ -104,43 +104,45 @@ func group(n int64) string {
 	return s
 }
 
-// Compare writes several results side by side, each beside the first.
+// Compare writes several results side by side, one column each, and marks the best of each line with a star. Values
+// that show the same are equally good.
 func Compare(w io.Writer, name string, list []*Metrics, labels []string) error {
 	b := &strings.Builder{}
-	fmt.Fprintf(b, "%s\n\n", name)
+	fmt.Fprintf(b, "%s (* the best)\n\n", name)
 	t := tabwriter.NewWriter(b, 0, 8, 3, ' ', tabwriter.AlignRight)
-	head := "\t"
-	for i, l := range labels {
-		head += l + "\t"
-		if i > 0 {
-			head += "change\t"
-		}
-	}
-	fmt.Fprintln(t, head)
-	row := func(what string, show func(float64) string, get func(*Metrics) float64) {
-		line := what + "\t"
-		first := get(list[0])
-		for i, m := range list {
-			v := get(m)
-			line += show(v) + "\t"
-			if i > 0 {
-				line += change(first, v) + "\t"
+	fmt.Fprintln(t, "\t"+strings.Join(labels, "  \t")+"  \t")
+	row := func(what string, better int, show func(float64) string, get func(*Metrics) float64) {
+		best := get(list[0])
+		for _, m := range list {
+			if v := get(m); better < 0 && v < best || better > 0 && v > best {
+				best = v
 			}
+		}
+		line := what + "\t"
+		for _, m := range list {
+			text := show(get(m))
+			if better != 0 && text == show(best) {
+				text += " *"
+			} else {
+				text += "  "
+			}
+			line += text + "\t"
 		}
 		fmt.Fprintln(t, line)
 	}
+	const less, more = -1, 1
 	count := func(v float64) string { return group(int64(v)) }
 	two := func(v float64) string { return fmt.Sprintf("%.2f", v) }
 	percent := func(v float64) string { return fmt.Sprintf("%.2f %%", v*100) }
-	row("jobs", count, func(m *Metrics) float64 { return float64(m.Jobs) })
-	row("average wait, s", two, func(m *Metrics) float64 { return m.AvgWait })
-	row("half wait at most, s", count, func(m *Metrics) float64 { return float64(m.WaitP50) })
-	row("90 % wait at most, s", count, func(m *Metrics) float64 { return float64(m.WaitP90) })
-	row("99 % wait at most, s", count, func(m *Metrics) float64 { return float64(m.WaitP99) })
-	row("longest wait, s", count, func(m *Metrics) float64 { return float64(m.MaxWait) })
-	row("average bounded slowdown", two, func(m *Metrics) float64 { return m.AvgSlowdown })
-	row("utilization", percent, func(m *Metrics) float64 { return m.Utilization })
-	row("fairness", func(v float64) string { return fmt.Sprintf("%.3f", v) },
+	row("jobs", 0, count, func(m *Metrics) float64 { return float64(m.Jobs) })
+	row("average wait, s", less, two, func(m *Metrics) float64 { return m.AvgWait })
+	row("half wait at most, s", less, count, func(m *Metrics) float64 { return float64(m.WaitP50) })
+	row("90 % wait at most, s", less, count, func(m *Metrics) float64 { return float64(m.WaitP90) })
+	row("99 % wait at most, s", less, count, func(m *Metrics) float64 { return float64(m.WaitP99) })
+	row("longest wait, s", less, count, func(m *Metrics) float64 { return float64(m.MaxWait) })
+	row("average bounded slowdown", less, two, func(m *Metrics) float64 { return m.AvgSlowdown })
+	row("utilization", more, percent, func(m *Metrics) float64 { return m.Utilization })
+	row("fairness", more, func(v float64) string { return fmt.Sprintf("%.3f", v) },
 		func(m *Metrics) float64 { return m.Fairness })
 	sizes := map[string]bool{}
 	for _, m := range list {
@@ -150,7 +152,7 @@ func Compare(w io.Writer, name string, list []*Metrics, labels []string) error {
 	}
 	for c := -1; c < maxClass; c++ {
 		if name := className(c); sizes[name] {
-			row(fmt.Sprintf("slowdown, %ss: %s", list[0].Unit, name), two, func(m *Metrics) float64 {
+			row(fmt.Sprintf("slowdown, %ss: %s", list[0].Unit, name), less, two, func(m *Metrics) float64 {
 				for _, s := range m.Sizes {
 					if s.Size == name {
 						return s.AvgSlowdown
@@ -161,28 +163,11 @@ func Compare(w io.Writer, name string, list []*Metrics, labels []string) error {
 		}
 	}
 	line := "digest\t"
-	for i, m := range list {
-		line += m.Digest + "\t"
-		if i > 0 {
-			same := "differs"
-			if m.Digest == list[0].Digest {
-				same = "the same"
-			}
-			line += same + "\t"
-		}
+	for _, m := range list {
+		line += m.Digest + "  \t"
 	}
 	fmt.Fprintln(t, line)
 	t.Flush()
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func change(from, to float64) string {
-	switch {
-	case from == to:
-		return "="
-	case from == 0:
-		return "-"
-	}
-	return fmt.Sprintf("%+.1f %%", (to/from-1)*100)
 }

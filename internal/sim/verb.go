@@ -213,18 +213,8 @@ func (o *Options) print(w *Workload, results []*Metrics, labels []string) error 
 		}{results[0], results[1:]})
 	}
 	name := strings.TrimSuffix(w.Name, ".gz")
-	if err := results[0].Print(o.Out, name); err != nil {
-		return err
-	}
 	if len(results) > 1 {
-		for _, m := range results[1:] {
-			fmt.Fprintln(o.Out)
-			if err := m.Print(o.Out, name); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintln(o.Out)
-		return Compare(o.Out, "side by side", results, labels)
+		return Compare(o.Out, name+" on "+results[0].Machine, results, labels)
 	}
-	return nil
+	return results[0].Print(o.Out, name)
 }

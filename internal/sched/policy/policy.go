@@ -321,7 +321,8 @@ func (p *Policy) learnOf(j *model.Job) {
 		if q == nil {
 			return
 		}
-		p.users.learn(j.Spec.UID, (int64(j.End.At-from)-j.Run.SleptMS(j.End.At)+999)/1000, j.Run.LimitS, q.room.share(j.Spec))
+		usedS := (int64(j.End.At-from) - j.Run.SleptMS(j.End.At) + 999) / 1000
+		p.users.learn(j.Spec.UID, usedS, j.Run.LimitS, q.room.share(j.Spec))
 	}
 }
 
