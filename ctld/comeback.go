@@ -296,9 +296,9 @@ func (s *session) notClear(leaving []proto.Attempt) bool {
 	return s.free && !was
 }
 
-// stillLeaving drains nodes again that were resumed while they are still ending attempts that were given up: they come
-// back by themselves.
-func (c *Controller) stillLeaving(ctx context.Context, nodes []string) {
+// stillLeaving drains nodes again that are resumed while they are still ending attempts that were given up: they come
+// back by themselves. It goes into one log entry with the resumption: no job is planned there in between.
+func (c *Controller) stillLeaving(nodes []string) (list []state.Body) {
 	for _, name := range nodes {
 		s := c.nodes.session(name)
 		if s == nil {
@@ -307,12 +307,9 @@ func (c *Controller) stillLeaving(ctx context.Context, nodes []string) {
 		s.mu.Lock()
 		text := leavingText(s.leaving)
 		s.mu.Unlock()
-		if text == "" {
-			continue
-		}
-		if _, err := c.propose(ctx, &state.NodeHealth{Node: name, Problem: text}); err != nil && ctx.Err() == nil {
-			c.log.Warn("a node was resumed while it ends jobs; it gets new jobs when they have ended", "node", name,
-				"err", err)
+		if text != "" {
+			list = append(list, &state.NodeHealth{Node: name, Problem: text})
 		}
 	}
+	return list
 }

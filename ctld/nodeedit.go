@@ -70,14 +70,15 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 			return err
 		}
 	}
-	if _, err := c.change(ctx, &proto.Empty{}, nil, e); err != nil {
+	whole := !e.Keep && e.Gres == ""
+	bodies := []state.Body{e}
+	if whole && e.Admin == model.NodeUp {
+		bodies = append(bodies, c.stillLeaving(e.Nodes)...)
+	}
+	if _, err := c.changes(ctx, keyOf(ctx), &proto.Empty{}, nil, bodies); err != nil {
 		return err
 	}
-	switch {
-	case e.Keep || e.Gres != "":
-	case e.Admin == model.NodeUp:
-		c.stillLeaving(ctx, e.Nodes)
-	case e.Admin == model.NodeDown: // jobs that took too long to end have been given up
+	if whole && e.Admin == model.NodeDown { // jobs that took too long to end have been given up
 		now := c.machine.View()
 		c.registerAnew(slices.DeleteFunc(slices.Clone(e.Nodes),
 			func(name string) bool { return !ending(v, name) || ending(now, name) }))

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
@@ -204,28 +203,10 @@ func (c *Controller) recall(ctx context.Context, who *proto.Caller, once *proto.
 			return nil, err
 		}
 		return proto.Encode(reply)
-	case proto.KindUpdateNode:
-		var rq proto.UpdateNodeRequest
-		if err := proto.Decode(once.Body, &rq); err != nil {
-			return nil, err
-		}
-		c.resumeAgain(ctx, rq.Names)
 	case proto.KindReconfigure:
 		c.nodes.retell()
 	}
 	return old.Reply, nil
-}
-
-// resumeAgain does what follows when nodes are resumed.
-func (c *Controller) resumeAgain(ctx context.Context, names []string) {
-	v := c.machine.View()
-	var up []string
-	for _, name := range names {
-		if n := v.Node(name); n != nil && n.Admin == model.NodeUp {
-			up = append(up, name)
-		}
-	}
-	c.stillLeaving(ctx, up)
 }
 
 // targetsOf gives what results are of.

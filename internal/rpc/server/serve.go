@@ -66,7 +66,8 @@ func Serve(ctx context.Context, ln net.Listener, h Handler, o Options) error {
 	}
 	s := &server{h: h, o: o.withDefaults(), ln: ln, users: make(map[uint32]int),
 		refusals: make(chan struct{}, maxRefusals)}
-	ctx, cancel := context.WithCancel(ctx)
+	parent := ctx // it ends first: somebody else may close ln for the same reason
+	ctx, cancel := context.WithCancel(parent)
 	defer s.wg.Wait()
 	defer cancel()
 	s.wg.Go(func() {
@@ -79,7 +80,7 @@ func Serve(ctx context.Context, ln net.Listener, h Handler, o Options) error {
 		switch {
 		case err == nil:
 			s.start(ctx, nc)
-		case ctx.Err() != nil:
+		case parent.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("rpc server: accepting on %s: %w", ln.Addr(), err)
