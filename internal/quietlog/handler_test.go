@@ -39,7 +39,8 @@ func (l *logged) lines() int { return strings.Count(l.buf.String(), "\n") }
 func TestRepeatedErrorsAreCounted(t *testing.T) {
 	l := newLogged(t)
 	for i := range 791 {
-		l.say(slog.LevelError, "can't accept a connection", "err", fmt.Sprintf("accept4 127.0.0.1:%d: too many open files", i))
+		l.say(slog.LevelError, "can't accept a connection",
+			"err", fmt.Sprintf("accept4 127.0.0.1:%d: too many open files", i))
 		l.now = l.now.Add(Period / 800)
 	}
 	if l.lines() != 1 {
