@@ -60,6 +60,11 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 		}
 		f = found{seal: seal{first: 1, conf: addPair(0, keyJoining, joiningYes)}}
 	}
+	if f.old {
+		if f, err = adopt(path, f.seal.first, f.seal.last, o.Logger); err != nil {
+			return nil, err
+		}
+	}
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(o.Dir, snapshotsKept, lg)
 	if err != nil {
 		return nil, fmt.Errorf("opening snapshots in %s: %w", o.Dir, err)

@@ -15,6 +15,7 @@ import (
 type found struct {
 	seal  seal // what it has, and should have from now on
 	fresh bool // it has never been used: a crash interrupted its creation
+	old   bool // raft-boltdb wrote it: it has no checksums
 	stale bool // it has entries before seal.first: old versions left them behind when a snapshot replaced them
 }
 
@@ -48,7 +49,7 @@ type logWalk struct {
 	gap         bool
 	sum         uint32
 	term        uint64
-	sealed      bool // a checksum was seen: older versions have written none
+	sealed      bool // a checksum was seen in a file without a seal
 	conf        uint32
 	sealBytes   []byte
 }
@@ -73,27 +74,29 @@ func (w *logWalk) log(k, v []byte) error {
 		return fmt.Errorf("it has an entry with a key of %d bytes", len(k))
 	}
 	index := binary.BigEndian.Uint64(k)
-	var e raft.Log
-	sum, err := decodeLog(index, v, &e)
-	if err != nil {
-		return fmt.Errorf("entry %d: %w", index, err)
-	}
-	marked := v[0] == logMark
 	follows := w.any && index == w.last+1
-	switch {
-	case w.any && !follows && w.sealed:
-		return fmt.Errorf("entries %d to %d are missing", w.last+1, index-1)
-	case w.sealed && !marked:
-		return fmt.Errorf("entry %d has lost its checksum", index)
-	case follows && marked && binary.BigEndian.Uint32(v[logHead:]) != w.sum:
-		return fmt.Errorf("entry %d does not follow on entry %d", index, w.last)
-	case e.Term < w.term:
-		return fmt.Errorf("entry %d is of term %d, the one before it of term %d", index, e.Term, w.term)
-	}
 	if !follows {
 		w.first, w.gap = index, w.any
 	}
-	w.last, w.sum, w.term, w.any, w.sealed = index, sum, e.Term, true, w.sealed || marked
+	before := w.last
+	w.last, w.any = index, true
+	if w.sealBytes == nil { // the keys of bucketConf come first
+		w.sealed = w.sealed || marked(v)
+		return nil
+	}
+	var e raft.Log
+	sum, err := decodeLog(index, v, &e)
+	switch {
+	case err != nil:
+		return fmt.Errorf("entry %d: %w", index, err)
+	case w.gap:
+		return fmt.Errorf("entries %d to %d are missing", before+1, index-1)
+	case follows && binary.BigEndian.Uint32(v[logHead:]) != w.sum:
+		return fmt.Errorf("entry %d does not follow on entry %d", index, before)
+	case e.Term < w.term:
+		return fmt.Errorf("entry %d is of term %d, the one before it of term %d", index, e.Term, w.term)
+	}
+	w.sum, w.term = sum, e.Term
 	return nil
 }
 
@@ -109,7 +112,7 @@ func (w *logWalk) found() found {
 			s.first, s.last = have.first, have.first-1
 		}
 	}
-	return found{seal: s, stale: w.gap}
+	return found{seal: s, old: w.sealBytes == nil, stale: w.gap}
 }
 
 // agrees compares the file's seal with what is there. A log of an old version has none.

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"time"
 
-	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/raft"
 )
 
@@ -23,13 +22,15 @@ import (
 //	uvarint  length of raft's extensions, then these
 //	         data, to the end
 //
-// Versions before 0.1.0 wrote msgpack without a checksum; such entries are read for ever. An entry after them holds
-// the checksum of the last of them.
+// raft-boltdb, which wrote the log in earlier versions, has msgpack without a checksum; see adopt.go.
 const (
 	logMark    = 0xc1
 	logVersion = 1
 	logHead    = 2 + 4 // mark, version, checksum
 )
+
+// marked reports whether an entry has a checksum.
+func marked(b []byte) bool { return len(b) > 0 && b[0] == logMark }
 
 // encodeLog gives an entry's bytes and its checksum; before is the checksum of the entry before it.
 func encodeLog(before uint32, e *raft.Log) ([]byte, uint32) {
@@ -58,8 +59,8 @@ func logSum(index uint64, b []byte) uint32 {
 
 // decodeLog checks an entry's bytes and reads them into e, which shares no memory with them. It gives its checksum.
 func decodeLog(index uint64, b []byte, e *raft.Log) (sum uint32, err error) {
-	if len(b) == 0 || b[0] != logMark {
-		return decodeOldLog(index, b, e)
+	if !marked(b) {
+		return 0, errors.New("it has no checksum")
 	}
 	if _, sum, err = logSums(index, b); err != nil {
 		return 0, err
@@ -102,16 +103,4 @@ func logSums(index uint64, b []byte) (before, sum uint32, err error) {
 		return 0, 0, errors.New("its checksum is wrong")
 	}
 	return binary.BigEndian.Uint32(b[logHead:]), sum, nil
-}
-
-// decodeOldLog reads msgpack. Its checksum is over all its bytes.
-func decodeOldLog(index uint64, b []byte, e *raft.Log) (sum uint32, err error) {
-	*e = raft.Log{}
-	if err := codec.NewDecoderBytes(b, &codec.MsgpackHandle{}).Decode(e); err != nil {
-		return 0, fmt.Errorf("it can't be read: %w", err)
-	}
-	if e.Index != index {
-		return 0, fmt.Errorf("it says that it is entry %d", e.Index)
-	}
-	return logSum(index, b), nil
 }
