@@ -112,15 +112,18 @@ func Compare(w io.Writer, name string, list []*Metrics, labels []string) error {
 	t := tabwriter.NewWriter(b, 0, 8, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\t"+strings.Join(labels, "  \t")+"  \t")
 	row := func(what string, better int, show func(float64) string, get func(*Metrics) float64) {
-		best := get(list[0])
+		best := math.NaN() // a rule without such jobs has no value, and is not the best
 		for _, m := range list {
-			if v := get(m); better < 0 && v < best || better > 0 && v > best {
+			if v := get(m); math.IsNaN(best) || better < 0 && v < best || better > 0 && v > best {
 				best = v
 			}
 		}
 		line := what + "\t"
 		for _, m := range list {
-			text := show(get(m))
+			text := "-"
+			if v := get(m); !math.IsNaN(v) {
+				text = show(v)
+			}
 			if better != 0 && text == show(best) {
 				text += " *"
 			} else {
@@ -158,7 +161,7 @@ func Compare(w io.Writer, name string, list []*Metrics, labels []string) error {
 						return s.AvgSlowdown
 					}
 				}
-				return 0
+				return math.NaN()
 			})
 		}
 	}

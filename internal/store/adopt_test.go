@@ -12,8 +12,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
-// TestAdopt: a log that raft-boltdb wrote, with what old versions left before a snapshot, has the same entries, term and
-// vote afterwards, and a checksum for each; a crash in the middle of the first attempt changes nothing.
+// TestAdopt: a log that raft-boltdb wrote, with what old versions left before a snapshot, has the same entries, term
+// and vote afterwards, and a checksum for each; a crash in the middle of the first attempt changes nothing.
 func TestAdopt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), logFileName)
 	old, err := raftboltdb.New(raftboltdb.Options{Path: path, MsgpackUseNewTimeFormat: true})

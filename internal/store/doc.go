@@ -21,6 +21,6 @@
 // Read store.go, fsm.go, propose.go, queue.go, entry.go; join.go holds back voters without state;
 // disk.go has the directory, logfile.go and logentry.go the log in it, adopt.go takes over older
 // ones, diskcheck.go, logcheck.go and snapcheck.go the checks before it is used, leader.go the news
-// that another voter leads, stall.go a leader whose disk hangs, transport.go raft's connections over
-// our ports, logger.go raft's messages in our log.
+// that another voter leads, stall.go a leader whose disk hangs, transport.go raft's connections
+// over our ports, logger.go raft's messages in our log.
 package store
