@@ -161,8 +161,9 @@ func (s *storm) run(jobs int) {
 	}
 }
 
-// stormSlack is how many files and goroutines may be more than before: timers and idle connections come and go.
-const stormSlack = 8
+// stormSlack is how many files and goroutines may be more than before: timers and idle connections come and go, with
+// three goroutines for each connection between daemons.
+const stormSlack = 16
 
 // pass runs that many jobs, some at a time.
 func (s *storm) pass(jobs int) {
