@@ -89,6 +89,8 @@ type onceTest struct {
 	t *testing.T
 	c *Cluster
 	n int // of the case, for names
+
+	lead string // the leader's name when the case began
 }
 
 // onceCase is one change. do makes it with the client that it is given, and says what is wrong with the answer or with
@@ -272,7 +274,11 @@ var onceCases = []onceCase{
 	}},
 	{proto.KindTakeover, func(o *onceTest, cl *client.Client) error {
 		var reply proto.TakeoverReply
-		return cl.Call(proto.KindTakeover, &proto.TakeoverRequest{Index: 1}, &reply)
+		err := cl.Call(proto.KindTakeover, &proto.TakeoverRequest{From: o.lead}, &reply)
+		if err == nil && (reply.Leader == o.lead || reply.Leader == "") {
+			err = fmt.Errorf("%s leads after %s", reply.Leader, o.lead)
+		}
+		return err
 	}},
 	{proto.KindDiagReset, func(o *onceTest, cl *client.Client) error {
 		return cl.Call(proto.KindDiagReset, &proto.Empty{}, &proto.DiagReply{})
@@ -322,7 +328,13 @@ func (o *onceTest) reservations(account string) (out []string) {
 }
 
 // divided counts the times that a leader had a node divide its GPUs.
-func (o *onceTest) divided() (n int) {
+func (o *onceTest) divided() int {
+	o.t.Helper()
+	return o.logged("the MIG layout of GPUs is changed")
+}
+
+// logged counts the lines of the controllers' logs that have a text.
+func (o *onceTest) logged(text string) (n int) {
 	o.t.Helper()
 	logs, err := filepath.Glob(filepath.Join(o.c.Dir, "log", "*ctl*"))
 	if err != nil || len(logs) == 0 {
@@ -333,7 +345,7 @@ func (o *onceTest) divided() (n int) {
 		if err != nil {
 			o.t.Fatal(err)
 		}
-		n += strings.Count(string(b), "the MIG layout of GPUs is changed")
+		n += strings.Count(string(b), text)
 	}
 	return n
 }
@@ -355,6 +367,10 @@ func (o *onceTest) leader() (process, string) {
 			}
 		}
 		return up == 3 && reply.Ready
+	})
+	o.lead = reply.Leader
+	until(o.t, "both others vote", func() bool { // before that none of them can follow a leader that dies
+		return o.logged("this controller has everything that the others have; from now on it votes") >= 2
 	})
 	sockets, err := client.Sockets(filepath.Join(o.c.Dir, "run"))
 	if err != nil {
@@ -389,6 +405,7 @@ func TestEveryChangeOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "once")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000, Controllers: 3})
 	o := &onceTest{t: t, c: c}
+	whole := t // the cluster is taken down when this one ends
 	for _, how := range []string{"answer lost", "leader killed", "leader stopped"} {
 		for _, k := range onceCases {
 			row := proto.RequestOf(k.kind)
@@ -420,14 +437,13 @@ func TestEveryChangeOnce(t *testing.T) {
 				}
 				x.mu.Unlock()
 				if how == "leader killed" {
-					if _, _, err := tryUp(t, Options{Dir: dir}); err != nil {
+					if _, _, err := tryUp(whole, Options{Dir: dir}); err != nil {
 						t.Fatal(err)
 					}
 				}
 			})
 		}
 	}
-	o.t = t
 }
 
 // TestBegunIsToldSo: a leader is killed while it waits for a node that does something for a request. Nobody knows what
