@@ -360,9 +360,13 @@ func takeover(t *testing.T, c *Cluster, from string) (leader string) {
 	cl := client.New(filepath.Join(c.Dir, "run"))
 	defer cl.Close()
 	var reply proto.TakeoverReply
-	if err := cl.Call(proto.KindTakeover, &proto.TakeoverRequest{From: from}, &reply); err != nil {
-		t.Fatal(err)
-	}
+	until(t, "a controller can take over", func() bool {
+		err := cl.Call(proto.KindTakeover, &proto.TakeoverRequest{From: from}, &reply)
+		if err != nil && !strings.Contains(err.Error(), "has no state yet") { // the cluster has just begun
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	return reply.Leader
 }
 
