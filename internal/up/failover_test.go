@@ -234,6 +234,15 @@ func failoverCluster(t *testing.T) (c *Cluster, submitAt, readAt []string) {
 	t.Helper()
 	c, _ = mustUp(t, Options{Dir: filepath.Join(t.TempDir(), "failover"), Nodes: 2, CPUs: 16, MemMiB: 16000,
 		Controllers: 3})
+	until(t, "all controllers vote", func() bool { // before that none can follow a leader that is lost
+		votes := 0
+		for _, name := range []string{"ctl1", "ctl2", "ctl3"} {
+			if strings.Contains(lines(t, filepath.Join(c.Dir, "log", "ctld-"+name+".log")), "from now on it votes") {
+				votes++
+			}
+		}
+		return votes >= 2 // the first had the state from the beginning
+	})
 	at := hosts(t, c)
 	for name, dir := range at {
 		if ofController := strings.HasPrefix(name, "ctld"); ofController {

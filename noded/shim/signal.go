@@ -175,25 +175,47 @@ func (s *server) killCgroup(e *entry) (int, error) {
 	return len(pids), errors.New("not empty after cgroup.kill")
 }
 
-// stopping returns SIGSTOP for a SIGTSTP that a process neither catches, ignores nor blocks.
+// stopping returns SIGSTOP for a SIGTSTP that a process neither catches nor ignores, nor blocks for long.
 func stopping(p process, sig syscall.Signal) syscall.Signal {
 	if sig != unix.SIGTSTP {
 		return sig
 	}
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/status")
-	if err != nil {
-		return sig
+	for range blockedLooks { // a process that starts another one blocks all signals for a moment
+		switch masks, err := signalMasks(p.pid); {
+		case err != nil, masks["SigIgn"], masks["SigCgt"]:
+			return sig
+		case !masks["SigBlk"]:
+			return unix.SIGSTOP
+		}
+		time.Sleep(blockedPause) // paced by the kernel's own exec
 	}
+	return sig
+}
+
+const (
+	blockedLooks = 5
+	blockedPause = 2 * time.Millisecond
+)
+
+// signalMasks says which of a process's masks have SIGTSTP.
+func signalMasks(pid int) (map[string]bool, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return nil, err
+	}
+	has := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		name, mask, _ := strings.Cut(line, ":")
 		if name != "SigBlk" && name != "SigIgn" && name != "SigCgt" {
 			continue
 		}
-		if bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64); err != nil || bits&(1<<(unix.SIGTSTP-1)) != 0 {
-			return sig
+		bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s of process %d: %w", name, pid, err)
 		}
+		has[name] = bits&(1<<(unix.SIGTSTP-1)) != 0
 	}
-	return unix.SIGSTOP
+	return has, nil
 }
 
 // killProcess signals exactly that process, not a later one with the same pid.
