@@ -62,7 +62,7 @@ func (d *daemon) serve(_ context.Context, r *server.Request) {
 		return
 	}
 	d.count++
-	n := d.count
+	n, next := d.count, d.next
 	var once proto.Once
 	if r.Kind == proto.KindOnce && proto.Decode(r.Body, &once) == nil {
 		d.ids[once.ID] = true
@@ -72,8 +72,8 @@ func (d *daemon) serve(_ context.Context, r *server.Request) {
 		d.first(r)
 		return
 	}
-	if d.next != nil {
-		d.next(r)
+	if next != nil {
+		next(r)
 		return
 	}
 	body, err := proto.Encode(&proto.Empty{})
@@ -127,16 +127,22 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
+func (d *daemon) isOld() {
+	d.mu.Lock()
+	d.old = true
+	d.mu.Unlock()
+}
+
 // TestOlderController checks that a controller that knows no ids gets a change without one, which is then made once: if
 // its answer is lost the outcome is unknown.
 func TestOlderController(t *testing.T) {
 	d := newDaemon(t, nil)
-	d.old = true
+	d.isOld()
 	if n, err := d.ask(proto.KindReserve); err != nil || n != 1 || len(d.ids) != 0 {
 		t.Errorf("%v after %d tries, %d of them with an id", err, n, len(d.ids))
 	}
 	d = newDaemon(t, hangUp)
-	d.old = true
+	d.isOld()
 	var e *rpc.Error
 	if n, err := d.ask(proto.KindReserve); n != 1 || !errors.As(err, &e) || e.Code != proto.CodeUnknown ||
 		!strings.HasSuffix(e.Text, "look at gcontrol show reservation before you repeat the command") {
@@ -160,7 +166,9 @@ func TestUnknownIsSaidWhenItIsSo(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			t.Parallel() // it takes all of Patience
 			d := newDaemon(t, c.first)
+			d.mu.Lock()
 			d.next = c.next
+			d.mu.Unlock()
 			var e *rpc.Error
 			if _, err := d.ask(proto.KindUpdateJob); !errors.As(err, &e) || e.Code != c.want ||
 				strings.Count(e.Text, "not known") > 1 {
