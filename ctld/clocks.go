@@ -61,14 +61,12 @@ func (c *Controller) keepTime(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.comparePeers(ctx)
 		v := clock.Judge(c.offsets(time.Now()))
-		if c.clocks.time.Judge(v) && v.Self {
-			c.log.Error("this host's clock is wrong; the others' is used. Set it by NTP",
-				"ahead", (-v.Off).Round(time.Second), "agree", v.Agree, "of", v.Of)
-		}
-		if text := c.clockTrouble(); text != said {
-			said = text
+		c.clocks.time.Judge(v)
+		text := c.clockTrouble()
+		if kind := strings.Map(noDigit, text); kind != said { // a difference that changes is no news
+			said = kind
 			if text != "" {
-				c.log.Warn("the cluster's time is not what the hosts' clocks say", "problem", text)
+				c.log.Warn("clocks differ", "problem", text)
 			}
 		}
 		if v.Sure && v.Self && len(v.Heirs) > 0 && c.store.IsLeader() && time.Since(handed) > handOverPace {
@@ -90,6 +88,13 @@ func (c *Controller) keepTime(ctx context.Context) {
 	for _, l := range c.clocks.links {
 		l.close()
 	}
+}
+
+func noDigit(r rune) rune {
+	if r >= '0' && r <= '9' {
+		return -1
+	}
+	return r
 }
 
 // loadTime takes the cluster's time from before a restart.

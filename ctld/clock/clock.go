@@ -31,7 +31,6 @@ type Clock struct {
 	last    model.Time // what Now gave
 	leads   bool
 	verdict Verdict
-	begun   bool // Judge was called
 }
 
 // New gives a clock that knows nothing yet. wall is the host's clock, boot the time since its boot.
@@ -146,14 +145,11 @@ func (c *Clock) Follow(leader model.Time) {
 	c.known, c.at, c.atBoot, c.last = true, sinceEpoch(max(leader, c.floor)), c.boot(), 0
 }
 
-// Judge takes the verdict on the hosts' clocks, and reports whether it differs from the one before by more than the
-// noise of measuring.
-func (c *Clock) Judge(v Verdict) bool {
+// Judge takes the verdict on the hosts' clocks.
+func (c *Clock) Judge(v Verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old, first := c.verdict, !c.begun
-	c.verdict, c.begun = v, true
-	return first || old.Sure != v.Sure || old.Self != v.Self || (old.Off-v.Off).Abs() > Near/2
+	c.verdict = v
 }
 
 // Verdict gives the last one.
