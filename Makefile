@@ -66,7 +66,7 @@ bench: build ## run the benchmarks
 	@if [ -x scripts/bench.sh ]; then scripts/bench.sh; fi
 
 .PHONY: soak
-soak: ## for SOAKTIME (10m) each: kill daemons under load; end jobs with steps at random moments (the storm)
+soak: ## for SOAKTIME (10m) each: faults of daemons, hosts and disks under load; end jobs with steps at random (the storm)
 	GBATCH_SOAK=$(SOAKTIME) $(GO) test -count=1 -run 'Soak|NodeDaemonKilled' -timeout 0 -v ./internal/up
 	GBATCH_STORM=$(SOAKTIME) $(GO) test -count=1 -run Storm -timeout 0 -v ./internal/devcluster
 
@@ -99,7 +99,7 @@ install-files:
 	install -m 644 $(EXAMPLES:%=etc/%.example) $(DESTDIR)$(PREFIX)/share/gbatch
 	for u in etc/systemd/*.service; do \
 	  sed 's,@bindir@,$(PREFIX)/bin,g' $$u > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$u); done
-	for m in man/*.[158]; do [ -e "$$m" ] || continue; \
+	for m in man/*.[1578]; do [ -e "$$m" ] || continue; \
 	  d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; install -d $$d && install -m 644 $$m $$d; done
 	$(if $(SLURM_NAMES),@set -- $(SNAMES); for g in $(GNAMES); do \
 	  if [ -e man/$$g.1 ]; then echo ".so man1/$$g.1" > $(DESTDIR)$(PREFIX)/share/man/man1/$$1.1; fi; shift; done)

@@ -6,6 +6,7 @@ exclude github.com/hashicorp/go-metrics v0.7.0
 
 require (
 	github.com/NVIDIA/go-nvml v0.13.2-0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/cilium/ebpf v0.16.0
 	github.com/containerd/cgroups/v3 v3.1.3
 	github.com/hashicorp/go-hclog v1.6.3

@@ -243,7 +243,7 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
 		res, err = c.change(ctx, reply, at,
 			&state.Edit{Targets: keep, Set: []state.Field{state.SetHold}, Hold: model.NotHeld})
 	case proto.ActUpdate:
-		return reply, c.updateEach(ctx, v, who, rq.Set, reply, targets, at)
+		return reply, c.updateEach(ctx, who, rq.Set, reply, targets, at)
 	case proto.ActSuspend, proto.ActResume:
 		if !c.operator(who) {
 			for k := range results {
@@ -280,10 +280,20 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
 
 // updateEach changes each of the jobs that an update names, some in each log entry. An update that names one job, which
 // can't be changed, fails; otherwise the others are changed all the same.
-func (c *Controller) updateEach(ctx context.Context, v *state.View, who *proto.Caller, set []model.KV,
-	reply *proto.TargetsReply, targets []state.Target, at []int) error {
+//
+// A change is made from the job's present facts (TimeLimit=+10) and replaces its whole specification, so one update
+// waits until the one before it is in the facts: else two users' changes at the same moment become one.
+func (c *Controller) updateEach(ctx context.Context, who *proto.Caller, set []model.KV, reply *proto.TargetsReply,
+	targets []state.Target, at []int) error {
+	select {
+	case c.editing <- struct{}{}:
+		defer func() { <-c.editing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	key := keyOf(ctx)
 	for from := 0; from < len(reply.Results); from += updatesAtOne {
+		v := c.machine.View()
 		part := &proto.TargetsReply{Results: reply.Results[from:min(from+updatesAtOne, len(reply.Results))]}
 		step := key
 		if len(part.Results) < len(reply.Results) {

@@ -3,22 +3,31 @@ package ctld
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc/pki"
 	"gbatch/internal/state"
 )
 
 // alert.go calls AlertProgram when nodes and GPUs fail and when they come back: AlertProgram EVENT SENTENCE, with the
-// rest in its environment. The leader compares the facts with those of a moment ago. If several nodes change at once
-// for the same reason, it makes one call. A new leader starts from the facts that it finds: it does not report failures
-// from the moment between two leaders.
+// rest in its environment (below: when daemons do). The leader compares the facts with those of a moment ago. If
+// several nodes change at once for the same reason, it makes one call. A new leader starts from the facts that it
+// finds: it does not report failures from the moment between two leaders.
 
 const (
 	alertPace    = time.Second
@@ -32,7 +41,8 @@ type alert struct {
 	gres         string // gpu:3; "" for nodes
 	reason       string
 	nodes        []string
-	jobs         int // jobs with resources there
+	daemon       string // which one, in words; "": it is about nodes
+	jobs         int    // jobs with resources there
 }
 
 // nodeHealth has a node's data that alerts compare.
@@ -194,6 +204,13 @@ func sortedKeys(m map[string]model.UnitOut) []string {
 
 // sentence gives the alert as a sentence.
 func (a *alert) sentence() string {
+	if a.daemon != "" {
+		text := a.daemon + " " + troubleText(a.event)
+		if a.reason != "" {
+			text += ": " + a.reason
+		}
+		return text
+	}
 	who := "node " + hostlist.Compress(a.nodes)
 	if a.gres != "" {
 		who = a.gres + " of " + who
@@ -218,7 +235,7 @@ func (c *Controller) runAlert(parent context.Context, v *state.View, path string
 	env := []string{progPath, "SLURM_CLUSTER_NAME=" + v.Config().Cluster, "GBATCH_ALERT=" + a.event,
 		"GBATCH_ALERT_LEVEL=" + a.level,
 		"GBATCH_ALERT_NODES=" + hostlist.Compress(a.nodes), "GBATCH_ALERT_GRES=" + a.gres,
-		"GBATCH_ALERT_REASON=" + oneLine(a.reason),
+		"GBATCH_ALERT_REASON=" + oneLine(a.reason), "GBATCH_ALERT_DAEMON=" + a.daemon,
 		fmt.Sprintf("GBATCH_ALERT_JOBS=%d", a.jobs), fmt.Sprintf("GBATCH_ALERT_TIME=%d", c.now().Seconds())}
 	cmd, out := program(ctx, env, path, a.event, oneLine(a.sentence()))
 	err := cmd.Run()
@@ -229,4 +246,246 @@ func (c *Controller) runAlert(parent context.Context, v *state.View, path string
 		c.log.Warn("AlertProgram failed; it is not called again for this event", "program", path, "event", a.event,
 			"err", err, "output", strings.TrimSpace(out.String()))
 	}
+}
+
+// It is told, too, of troubles of the daemons themselves: a controller or gdbd that is lost, records that
+// pile up, a controller's disk or certificate, a scheduler that completes no pass. Each is told once when it has lasted
+// as long as AlertParameters say, and once when it is over. A new leader tells again of what lasts: the old one may
+// have been the trouble.
+
+const (
+	certEvery   = time.Minute // between two looks at certificates
+	maxTroubles = 16          // that one controller tells of itself
+	calmPct     = 80          // of a bound: below it a trouble is over
+)
+
+// trouble is something that is wrong now.
+type trouble struct {
+	alert
+	over  string        // the event of its end
+	after time.Duration // it counts when it has lasted so long
+	turn  uint64        // with another one it has begun anew, unless it was told
+}
+
+// overs are the events of troubles and of their ends.
+var overs = map[string]string{"controller_lost": "controller_back", "dbd_lost": "dbd_back",
+	"records_waiting": "records_sent", "records_discarded": "records_kept", "disk_full": "disk_ok",
+	"disk_slow": "disk_fast", "certificate_expires": "certificate_renewed", "scheduler_stuck": "scheduler_back"}
+
+// troubleWatch knows which troubles there are, and which were told.
+type troubleWatch struct {
+	since map[string]time.Time
+	turn  map[string]uint64
+	told  map[string]trouble
+}
+
+func newTroubleWatch() *troubleWatch {
+	return &troubleWatch{since: map[string]time.Time{}, turn: map[string]uint64{}, told: map[string]trouble{}}
+}
+
+func (t *trouble) key() string { return t.event + " " + t.daemon }
+
+// step takes what is wrong now, and gives the alerts of it.
+func (w *troubleWatch) step(now time.Time, list []trouble) []alert {
+	var out []alert
+	seen := map[string]bool{}
+	for _, t := range list {
+		key := t.key()
+		if _, ok := w.since[key]; !ok || w.turn[key] != t.turn {
+			if _, told := w.told[key]; told {
+				continue // it is over, and perhaps begins anew
+			}
+			w.since[key], w.turn[key] = now, t.turn
+		}
+		seen[key] = true
+		if _, told := w.told[key]; !told && now.Sub(w.since[key]) >= t.after {
+			w.told[key] = t
+			out = append(out, t.alert)
+		}
+	}
+	var ended []string
+	for key := range w.since {
+		if !seen[key] {
+			ended = append(ended, key)
+		}
+	}
+	slices.Sort(ended)
+	for _, key := range ended {
+		delete(w.since, key)
+		delete(w.turn, key)
+		if t, told := w.told[key]; told {
+			delete(w.told, key)
+			out = append(out, alert{event: t.over, level: "info", daemon: t.daemon})
+		}
+	}
+	return out
+}
+
+// has reports whether a trouble was told that is not over.
+func (w *troubleWatch) has(event, daemon string) bool {
+	_, ok := w.told[event+" "+daemon]
+	return ok
+}
+
+// watchTroubles runs on the leader until ctx ends.
+func (c *Controller) watchTroubles(ctx context.Context) {
+	pace := pacer{gap: alertPace}
+	w, began := newTroubleWatch(), time.Now()
+	for ctx.Err() == nil {
+		pace.wait(ctx)
+		v := c.machine.View()
+		for i, a := range w.step(time.Now(), c.troubles(v, w, began, time.Now())) {
+			c.log.Info("alert", "event", a.event, "level", a.level, "of", a.daemon, "reason", a.reason)
+			if path := v.Config().Params.AlertProgram; path != "" && i < maxAlerts && ctx.Err() == nil {
+				c.runAlert(ctx, v, path, &a)
+			}
+		}
+	}
+}
+
+// troubles looks for all that is wrong; began is when this controller began to lead.
+func (c *Controller) troubles(v *state.View, w *troubleWatch, began, now time.Time) []trouble {
+	var list []trouble
+	r, ship := &v.Config().Params.Alerts, &v.Config().Params.Ship
+	add := func(after int64, level, event, daemon, reason string) {
+		list = append(list, trouble{alert: alert{event: event, level: level, daemon: daemon, reason: reason},
+			over: overs[event], after: time.Duration(after) * time.Second})
+	}
+	own := func(name string, all []proto.Trouble) {
+		for _, t := range all[:min(len(all), maxTroubles)] {
+			if overs[t.Event] != "" {
+				add(0, "warning", t.Event, "controller "+name, t.Text)
+			}
+		}
+	}
+	own(c.opts.Name, c.ownTroubles(v))
+	for _, p := range c.members() {
+		if p.Name == c.opts.Name {
+			continue
+		}
+		c.clocks.mu.Lock()
+		news, known := c.clocks.news[p.Name]
+		c.clocks.mu.Unlock()
+		last := news.at
+		if !known || last.Before(began) {
+			last = began
+		}
+		if silent := now.Sub(last); r.LostS > 0 && silent > time.Duration(r.LostS)*time.Second {
+			add(0, "critical", "controller_lost", "controller "+p.Name, fmt.Sprintf("%s does not answer", p.Addr))
+		} else if known {
+			own(p.Name, news.Troubles)
+		}
+	}
+	if c.opts.DbdAddr != "" {
+		if r.LostS > 0 && !c.dbdUp.Load() {
+			why := "it does not answer"
+			if s := c.dbdSays.Load(); s != nil && s.why != nil {
+				why = s.why.Error()
+			}
+			add(r.LostS, "critical", "dbd_lost", "gdbd", why)
+		}
+		waiting := int64(v.OutboxLen())
+		over := func(event string, bound int64) bool {
+			if w.has(event, "gdbd") {
+				bound = bound * calmPct / 100
+			}
+			return bound > 0 && waiting >= bound
+		}
+		if over("records_waiting", ship.MaxWaiting*int64(r.RecordsPct)/100) {
+			add(0, "warning", "records_waiting", "gdbd", fmt.Sprintf("%d records wait for it; at MaxDBDMsgs=%d the oldest "+
+				"are discarded", waiting, ship.MaxWaiting))
+		}
+		if r.RecordsPct > 0 && over("records_discarded", ship.MaxWaiting) {
+			add(0, "critical", "records_discarded", "gdbd", fmt.Sprintf("%d records wait for it, as many as MaxDBDMsgs allows: "+
+				"the oldest are discarded", waiting))
+		}
+	}
+	if r.PassS > 0 && v.Pending() > 0 && c.passes.gen.Load() != v.Gen() {
+		add(r.PassS, "critical", "scheduler_stuck", "the scheduler",
+			fmt.Sprintf("no pass was completed for %d s, and %d jobs wait", r.PassS, v.Pending()))
+		list[len(list)-1].turn = c.passes.done.Load()
+	}
+	return list
+}
+
+// ownTroubles looks at this host: the disk with the log, and the certificates.
+func (c *Controller) ownTroubles(v *state.View) []proto.Trouble {
+	var list []proto.Trouble
+	r := &v.Config().Params.Alerts
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(c.opts.Dir, &fs); err == nil && fs.Blocks > 0 && r.DiskFreePct > 0 {
+		if free := fs.Bavail * 100 / fs.Blocks; free < uint64(r.DiskFreePct) {
+			list = append(list, proto.Trouble{Event: "disk_full", Text: fmt.Sprintf("%d%% of the disk with %s is free (%d MiB)",
+				free, c.opts.Dir, fs.Bavail*uint64(fs.Bsize)>>20)})
+		}
+	}
+	if slow := c.store.SlowestWrite(); r.DiskSlowMS > 0 && slow >= time.Duration(r.DiskSlowMS)*time.Millisecond {
+		list = append(list, proto.Trouble{Event: "disk_slow", Text: fmt.Sprintf("a write of the log in %s has taken %s",
+			c.opts.Dir, slow.Round(10*time.Millisecond))})
+	}
+	if until, file := c.certs.until(c.opts.PKI, c.opts.Name); r.CertDays > 0 && !until.IsZero() &&
+		time.Until(until) < time.Duration(r.CertDays)*24*time.Hour {
+		list = append(list, proto.Trouble{Event: "certificate_expires", Text: fmt.Sprintf("%s expires on %s; gbatch cert "+
+			"issue makes a new one", file, until.Format("2006-01-02"))})
+	}
+	return list
+}
+
+// certLook has which of this controller's certificates expires first.
+type certLook struct {
+	mu     sync.Mutex
+	looked time.Time
+	first  time.Time // zero: none can be read
+	file   string
+}
+
+// until gives when the first one expires. It reads the files once a minute.
+func (t *certLook) until(dir, name string) (time.Time, string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Since(t.looked) < certEvery {
+		return t.first, t.file
+	}
+	t.looked, t.first, t.file = time.Now(), time.Time{}, ""
+	for _, file := range []string{pki.RoleCtld + "-" + name + ".crt", "ca.crt"} {
+		path := filepath.Join(dir, file)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // TLS says it, at the next connection
+		}
+		block, _ := pem.Decode(b)
+		if block == nil {
+			continue
+		}
+		crt, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && (t.first.IsZero() || crt.NotAfter.Before(t.first)) {
+			t.first, t.file = crt.NotAfter, path
+		}
+	}
+	return t.first, t.file
+}
+
+// troubleText gives what happened to a daemon, for the sentence of an alert.
+func troubleText(event string) string {
+	return cmp.Or(map[string]string{"controller_lost": "is lost", "controller_back": "is back",
+		"dbd_lost": "takes no records", "dbd_back": "takes records again",
+		"records_waiting": "has many records waiting for it", "records_sent": "has few records waiting for it again",
+		"records_discarded": "loses records", "records_kept": "loses no more records",
+		"disk_full": "has a disk that is nearly full", "disk_ok": "has room on its disk again",
+		"disk_slow": "has a slow disk", "disk_fast": "has a fast disk again",
+		"certificate_expires": "has a certificate that expires", "certificate_renewed": "has a certificate that is valid " +
+			"for long",
+		"scheduler_stuck": "completes no pass", "scheduler_back": "completes passes again"}[event], event)
+}
+
+// passMarks has the scheduler's completed passes.
+type passMarks struct {
+	gen  atomic.Uint64 // of the facts that the last completed pass saw
+	done atomic.Uint64 // passes
+}
+
+// completed notes a pass.
+func (p *passMarks) completed(v *state.View) {
+	p.gen.Store(v.Gen())
+	p.done.Add(1)
 }

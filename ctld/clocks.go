@@ -37,6 +37,13 @@ type clocks struct {
 	mu    sync.Mutex
 	links map[string]*link
 	heard map[string]heardClock // other controllers, by name
+	news  map[string]peerNews   // likewise
+	ended bool
+
+	hearing  chan struct{} // holds one while all are asked for a command
+	heardAll time.Time     // the end of that; the holder's
+
+	heardFrom time.Time // its begin: who has answered since answers now; under mu
 }
 
 // heardClock is the last comparison with another controller.
@@ -50,7 +57,7 @@ func hostTime() model.Time { return model.Time(wall.Milli()) }
 
 func newClocks() *clocks {
 	return &clocks{time: clock.New(hostTime, clock.SinceBoot), links: map[string]*link{},
-		heard: map[string]heardClock{}}
+		heard: map[string]heardClock{}, news: map[string]peerNews{}, hearing: make(chan struct{}, 1)}
 }
 
 // keepTime compares the clocks until ctx ends.
@@ -85,6 +92,9 @@ func (c *Controller) keepTime(ctx context.Context) {
 		}
 		pause(ctx, comparePace)
 	}
+	c.clocks.mu.Lock()
+	c.clocks.ended = true
+	c.clocks.mu.Unlock()
 	for _, l := range c.clocks.links {
 		l.close()
 	}
@@ -109,35 +119,57 @@ func (c *Controller) comparePeers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, compareWait)
 	defer cancel()
 	var all sync.WaitGroup
-	for _, p := range c.opts.Peers {
-		if p.Name == c.opts.Name {
-			continue
+	for _, p := range c.members() {
+		if l := c.clocks.link(p.Name); l != nil && p.Name != c.opts.Name {
+			all.Go(func() { c.comparePeer(ctx, p, l) })
 		}
-		l := c.clocks.links[p.Name]
-		if l == nil {
-			l = &link{}
-			c.clocks.links[p.Name] = l
-		}
-		all.Go(func() { c.comparePeer(ctx, p, l) })
 	}
 	all.Wait()
+}
+
+// link gives the connection to another controller; nil: this one ends.
+func (k *clocks) link(name string) *link {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ended {
+		return nil
+	}
+	l := k.links[name]
+	if l == nil {
+		l = &link{}
+		k.links[name] = l
+	}
+	return l
+}
+
+// askMoment asks the controller at an address for its clocks and how it is.
+func (c *Controller) askMoment(ctx context.Context, l *link, addr string) (*proto.MomentReply, error) {
+	m, err := l.to(ctx, addr, func() (*rpc.Mux, error) { return c.dialTLS(context.Background(), addr, pki.RoleCtld) })
+	if err != nil {
+		return nil, err
+	}
+	f, err := m.Call(ctx, proto.KindMoment, nil)
+	if err != nil {
+		return nil, err
+	}
+	reply := new(proto.MomentReply)
+	return reply, proto.Decode(f.Body, reply)
 }
 
 // comparePeer asks one. A controller that does not answer has no vote.
 func (c *Controller) comparePeer(ctx context.Context, p Peer, l *link) {
 	dial := func() (*rpc.Mux, error) { return c.dialTLS(context.Background(), p.Addr, pki.RoleCtld) }
-	m, err := l.to(ctx, p.Addr, dial)
-	if err != nil {
-		return
+	if _, err := l.to(ctx, p.Addr, dial); err != nil {
+		return // its time does not count below
 	}
 	begun, host := time.Now(), hostTime()
-	f, err := m.Call(ctx, proto.KindMoment, nil)
-	var reply proto.MomentReply
-	if err != nil || proto.Decode(f.Body, &reply) != nil || reply.Host == 0 {
+	reply, err := c.askMoment(ctx, l, p.Addr)
+	if err != nil || reply.Host == 0 {
 		return // an older version, or it is going away
 	}
 	half := time.Since(begun) / 2
 	c.clocks.mu.Lock()
+	c.clocks.news[p.Name] = peerNews{*reply, time.Now()}
 	c.clocks.heard[p.Name] = heardClock{time.Duration(reply.Host-host)*time.Millisecond - half, time.Now()}
 	c.clocks.mu.Unlock()
 	if reply.Leads {
@@ -146,8 +178,16 @@ func (c *Controller) comparePeer(ctx context.Context, p Peer, l *link) {
 }
 
 // moment answers another controller.
-func (c *Controller) moment() *proto.MomentReply {
-	return &proto.MomentReply{Host: hostTime(), Cluster: c.now(), Leads: c.leading.Load()}
+func (c *Controller) moment(ctx context.Context) *proto.MomentReply {
+	leader, _ := c.store.Leader()
+	far := c.store.Progress()
+	r := &proto.MomentReply{Host: hostTime(), Cluster: c.now(), Leads: c.leading.Load(), Name: c.opts.Name,
+		Version: c.opts.Version, Leader: leader, Term: c.store.Term(), Index: far.Applied, Last: far.Last, Joins: c.Joining(),
+		Stalled: c.store.Stalled(), Troubles: c.ownTroubles(c.machine.View())}
+	if r.Leads && c.lease.holds(ctx, c.store) {
+		r.Members = namesOf(c.members())
+	}
+	return r
 }
 
 // offsets gives what is known of other clocks.

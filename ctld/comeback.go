@@ -33,6 +33,8 @@ const (
 	ringPace    = time.Second     // at which the list of witnesses is made anew
 	maxRingLook = 256             // witnesses that are looked at for one node
 
+	standstillMost = 2 * time.Second // rpc ends a connection after so long a silence
+
 	fewWitnesses = 4 // a node that knows fewer learns of others without delay
 
 	speakLeast = 500 * time.Millisecond // between two words to one node
@@ -46,9 +48,10 @@ func speakPace(nodes int) time.Duration {
 }
 
 // standstill is how much later than it should this controller looks for silent nodes when it takes itself for one that
-// was stopped: no more than what a node waits for its word (noded/fence).
+// was stopped: no more than what a node waits for its word (noded/fence), and than the silence that other daemons don't
+// notice. A longer one may be why they have told a node that is cut off that nobody leads, so that it keeps its jobs.
 func standstill(timeoutS int64) time.Duration {
-	return silentPace + max(time.Duration(timeoutS)*time.Second/10, silentPace/2)
+	return min(silentPace+max(time.Duration(timeoutS)*time.Second/10, silentPace/2), standstillMost)
 }
 
 // acknowledgeBeats tells a node which of its heartbeats have been heard by the one that leads, until its session ends.

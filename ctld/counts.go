@@ -3,6 +3,7 @@ package ctld
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -169,6 +170,7 @@ func (c *Controller) diagReset(_ context.Context, who *proto.Caller, _ *proto.Em
 	v := c.machine.View()
 	d := c.diagOf(v)
 	c.counts.reset(v, c.now())
+	c.readers.limits.Forget()
 	return d, nil
 }
 
@@ -203,6 +205,19 @@ func (c *Controller) diagOf(v *state.View) *proto.DiagReply {
 		return true
 	})
 	d.ByType, d.ByUser = n.rpcs()
+	for i := range d.ByUser {
+		u := &d.ByUser[i]
+		for _, purse := range []string{payerOf(u.ID), payerOf(u.ID) + smallRequests} {
+			n, sum := c.readers.limits.Delayed(purse)
+			u.Slowed, u.SlowedMS = u.Slowed+n, u.SlowedMS+sum.Milliseconds()
+		}
+	}
 	d.Counters = c.ownCounters(v)
+	for _, u := range d.ByUser {
+		if u.Slowed > 0 {
+			d.Counters = append(d.Counters, model.KV{Key: "slowed_" + u.Name, Value: fmt.Sprintf("%d requests, %d ms", u.Slowed,
+				u.SlowedMS)})
+		}
+	}
 	return d
 }

@@ -17,6 +17,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/internal/rpc/share"
 	"gbatch/internal/store"
 )
 
@@ -42,16 +43,24 @@ type Controller struct {
 	socket    net.Listener
 
 	leading atomic.Bool
+	lost    atomic.Pointer[time.Time] // since when no controller leads, as far as this one knows; nil: one does
 	door    door
 	lease   lease
 	inside  atomic.Int64 // requests that are being answered or passed on, without those that wait by design
 	dbdUp   atomic.Bool
+	dbdSays atomic.Pointer[dbdSays] // nil: nothing yet
 	waiting atomic.Int64
 	prio    priorities
+	passes  passMarks
+	certs   certLook
 	counts  counts
 	tries   tries
+	readers readers
+	room    share.Room // for answers of the leader that may break off
 
 	reserving chan struct{}   // holds one while a reservation is changed
+	editing   chan struct{}   // holds one while specifications of jobs are changed
+	changing  chan struct{}   // likewise, for the controllers
 	life      context.Context // ends with Run; nil before
 
 	expected atomic.Pointer[map[model.JobID]*model.Expect] // of the leader's last forecast
@@ -77,7 +86,8 @@ func New(o Options) (_ *Controller, err error) {
 	}
 	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(), idle: newIdleWatch(),
 		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime(),
-		reserving: make(chan struct{}, 1)}
+		reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
+		readers: newReaders()}
 	c.counts.since.Store(int64(c.bootAt))
 	c.lease.begin = time.Now()
 	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}
@@ -124,7 +134,7 @@ func New(o Options) (_ *Controller, err error) {
 }
 
 func (c *Controller) addrOf(name string) string {
-	for _, p := range c.opts.Peers {
+	for _, p := range c.members() {
 		if p.Name == name {
 			return p.Addr
 		}
@@ -169,7 +179,7 @@ func (c *Controller) Run(parent context.Context) error {
 	defer cancel()
 	c.life = ctx
 	var wg sync.WaitGroup
-	errs := make(chan error, 5)
+	errs := make(chan error, 6)
 	start := func(what string, f func(context.Context) error) {
 		wg.Add(1)
 		go func() {
@@ -182,6 +192,7 @@ func (c *Controller) Run(parent context.Context) error {
 	}
 	start("clocks", func(ctx context.Context) error { c.keepTime(ctx); return nil })
 	start("leader", func(ctx context.Context) error { c.lead(ctx); return nil })
+	start("membership", c.watchRemoval)
 	start("links", func(ctx context.Context) error { c.watchLeader(ctx); return nil })
 	start("daemons' port", func(ctx context.Context) error {
 		return server.Serve(ctx, c.port.Proto(pki.ProtoRPC), c.remote,
@@ -210,10 +221,10 @@ func (c *Controller) Run(parent context.Context) error {
 
 // sayGoodbye gives leadership away while requests wait, and then lets them be answered by the next leader.
 func (c *Controller) sayGoodbye(ctx context.Context) {
-	if !c.store.IsLeader() || len(c.opts.Peers) == 1 {
+	if !c.store.IsLeader() || len(c.voters()) == 1 {
 		return
 	}
-	if err := c.handOver(ctx, ""); err != nil {
+	if err := c.handOver(ctx, c.heir(ctx)); err != nil {
 		c.log.Warn("leadership could not be handed over before the end", "err", err)
 		return
 	}
@@ -231,6 +242,7 @@ func (c *Controller) Close() error {
 		if c.store != nil {
 			c.closeErr = c.store.Close()
 		}
+		c.readers.same.Close()
 		for _, l := range []*link{&c.dbd, &c.toLead, &c.toLeadSlow} {
 			l.close()
 		}

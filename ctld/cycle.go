@@ -61,9 +61,11 @@ func (c *Controller) cycle(ctx context.Context) {
 					}
 				}
 				if len(plan.Starts) > 0 {
+					c.passes.completed(v)
 					continue // there may be more to start than one plan holds
 				}
 			}
+			c.passes.completed(v)
 		}
 		rest := time.Duration(calcPeriodS(v)) * time.Second
 		if wake != 0 {

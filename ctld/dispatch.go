@@ -83,7 +83,7 @@ func (c *Controller) sendOrders(v *state.View) {
 	hash := v.Config().Hash
 	for _, s := range c.nodes.stale(hash) {
 		p, o := &v.Config().Params, of(s)
-		o.Rules, o.TimeoutS = &p.Rules, p.NodeTimeoutS
+		o.Rules, o.TimeoutS, o.Controllers = &p.Rules, p.NodeTimeoutS, c.votersForNodes()
 	}
 	for s, o := range orders {
 		s.send(o)

@@ -13,6 +13,7 @@
 //	leader.go    the leader's loops, the clock, and propose: the one way to change a fact
 //	clocks.go    the cluster's time, and whose clock is wrong; clock decides it
 //	machine.go   the state behind the log: Apply, Views, waiting for changes
+//	members.go   who the controllers are; memberedit.go adds and removes them
 //	outcome.go   the answer to a request whose command may be in the log
 //	heap.go      when the collector runs
 //
@@ -64,7 +65,7 @@
 //	steps.go     running steps; stat.go their usage
 //	counts.go    gdiag
 //	doctor.go    gcontrol doctor
-//	dump.go      gcontrol dump
+//	dump.go      gcontrol dump and gcontrol snapshot; package restore gives a state back
 //
 // Configuration, accounts, reservations:
 //
@@ -78,7 +79,7 @@
 //	acct.go           passes gacct's questions on
 //	slurmctldprog.go  PrologSlurmctld and EpilogSlurmctld
 //	mail.go           MailProg
-//	alert.go          AlertProgram
+//	alert.go          AlertProgram, for nodes, GPUs and daemons
 //
 // Loops are level-triggered: each looks at the facts and does what is missing, so a loop that
 // begins anew on another controller needs no hand-over.

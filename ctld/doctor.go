@@ -51,7 +51,7 @@ func (c *Controller) doctor(ctx context.Context, who *proto.Caller,
 		}
 	}
 	reply := &proto.DoctorReply{Now: c.now(), Nodes: make([]proto.NodeFindings, len(names)+1)}
-	reply.Nodes[0].List = c.examineSelf(v)
+	reply.Nodes[0].List = c.examineSelf(ctx, v)
 	turns := make(chan struct{}, doctorNodes)
 	var all sync.WaitGroup
 	for i, name := range names {
@@ -66,9 +66,9 @@ func (c *Controller) doctor(ctx context.Context, who *proto.Caller,
 }
 
 // examineSelf looks at the controllers and the accounting.
-func (c *Controller) examineSelf(v *state.View) []proto.Finding {
+func (c *Controller) examineSelf(ctx context.Context, v *state.View) []proto.Finding {
 	var f findings
-	ping := c.pong()
+	ping := c.pong(ctx)
 	var away []string
 	for _, x := range ping.Controllers {
 		if !x.Up {
@@ -89,12 +89,27 @@ func (c *Controller) examineSelf(v *state.View) []proto.Finding {
 	if text := c.clockTrouble(); text != "" {
 		f.add("clock", proto.GradeBad, "", "%s", text)
 	}
+	for _, note := range ping.DbdNotes {
+		f.add("accounting", proto.GradeNote, "", "%s", note)
+	}
+	most := v.Config().Params.Ship.MaxWaiting
 	switch n := ping.Outbox; {
+	case !ping.DbdUp && strings.Contains(ping.DbdWhy, "begin-empty"):
+		f.add("accounting", proto.GradeBad, "restore a backup or begin empty on purpose, as gbatch(8) has it",
+			"gdbd takes no records, and %d wait for it: %s", n, ping.DbdWhy)
+	case !ping.DbdUp && most > 0 && n >= most:
+		f.add("accounting", proto.GradeBad, "start gdbd", "gdbd can't be reached; %d records wait for it, the most that "+
+			"MaxDBDMsgs allows: each further one replaces the oldest", n)
 	case !ping.DbdUp:
 		f.add("accounting", proto.GradeBad, "start gdbd; nothing is lost meanwhile",
 			"gdbd can't be reached; %d records wait for it", n)
 	default:
 		f.add("accounting", proto.GradeOK, "", "gdbd answers; %d records wait to be sent", n)
+	}
+	if ping.Discarded > 0 {
+		f.add("accounting", proto.GradeNote, "gdbd has to be back before so many records wait",
+			"%d records of ended jobs and steps were discarded, because more than MaxDBDMsgs=%d waited for gdbd",
+			ping.Discarded, most)
 	}
 	return f
 }

@@ -15,11 +15,13 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/ctld/restore"
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/model"
 	"gbatch/internal/quietlog"
 	"gbatch/internal/rpc/pki"
+	"gbatch/internal/store"
 	"gbatch/internal/version"
 )
 
@@ -30,6 +32,12 @@ type Start struct {
 
 	// Begin marks the empty directory of the state, so that the next start begins a new cluster; Run then only does that.
 	Begin bool
+
+	// Restore is a snapshot that the stopped controller gets; Run then only does that. Replace: also if it has a state.
+	// NextJob is the number of the next submission; 0: it follows from the snapshot and accounting.
+	Restore string
+	Replace bool
+	NextJob uint32
 
 	Die func(error) // ends the process when the log turns out to be damaged; what returns ends with a panic
 }
@@ -48,6 +56,14 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 		_, err := fmt.Fprintf(stderr, "gctld: the next start of controller %s begins a new cluster%s\n", o.Name,
 			map[bool]string{true: " when all controllers run: start them"}[len(o.Peers) > 1])
 		return err
+	}
+	if s.Restore != "" {
+		r := restore.Options{File: s.Restore, Replace: s.Replace, NextJob: s.NextJob, Cluster: cfg.ClusterName,
+			Name: o.Name, Dir: o.Dir, PKI: o.PKI, DbdAddr: o.DbdAddr}
+		for _, p := range o.Peers {
+			r.Peers = append(r.Peers, store.Peer{ID: p.Name, Addr: p.Addr})
+		}
+		return restore.Run(ctx, r, stderr)
 	}
 	if os.Getenv("GOGC") == "" {
 		tuning, stop := context.WithCancel(ctx)

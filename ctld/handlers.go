@@ -1,20 +1,38 @@
 package ctld
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"runtime"
+	"strconv"
 	"time"
 
+	"gbatch/internal/conf"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/internal/rpc/share"
+	"gbatch/internal/sched/multifactor"
 )
 
 // handlers.go maps each kind of user request to the method that answers it on the leader. Everything else about a kind
 // is in its row in internal/proto/requests.go.
+//
+// Requests that only read must not keep the log, the planner and the heartbeats from the CPU: they are made a part at a
+// time behind a gate, equal ones share an answer, and a user who asks for too much waits (package share).
+
+// asking marks a handler that asks other daemons.
+func asking(h handler) handler {
+	h.asks = true
+	return h
+}
 
 // handlers has an entry for each kind of request that the leader answers, but for KindOnce, which holds another kind.
 var handlers = map[uint16]handler{
-	proto.KindPing:         handle((*Controller).ping),
+	proto.KindPing:         asking(handle((*Controller).ping)),
 	proto.KindSubmit:       handle((*Controller).submit),
 	proto.KindSubmitEach:   handle((*Controller).submitEach),
 	proto.KindCancel:       handle((*Controller).cancel),
@@ -27,6 +45,9 @@ var handlers = map[uint16]handler{
 	proto.KindEditAccounts: handleDone((*Controller).editAccounts),
 	proto.KindDiagReset:    handle((*Controller).diagReset),
 	proto.KindTakeover:     handle((*Controller).takeover),
+
+	proto.KindEditControllers: handle((*Controller).editControllers),
+	proto.KindControllers:     handle((*Controller).controllers),
 
 	proto.KindJobs:         handleParts((*Controller).jobs, endOfJobs),
 	proto.KindNodes:        handleParts((*Controller).nodesList, endOfNodes),
@@ -42,15 +63,16 @@ var handlers = map[uint16]handler{
 	proto.KindPrio:         handleParts((*Controller).prios, endOfPrios),
 	proto.KindWhy:          handle((*Controller).why),
 	proto.KindReservations: handle((*Controller).reservations),
-	proto.KindStat:         handle((*Controller).stat),
-	proto.KindSteps:        handleParts((*Controller).steps, endOfSteps),
-	proto.KindPeers:        handle((*Controller).peers),
-	proto.KindDoctor:       handle((*Controller).doctor),
+	proto.KindStat:         asking(handle((*Controller).stat)),
+	proto.KindSteps:        asking(handleParts((*Controller).steps, endOfSteps)),
+	proto.KindPeers:        asking(handle((*Controller).peers)),
+	proto.KindDoctor:       asking(handle((*Controller).doctor)),
 }
 
 // handler answers the requests of one kind.
 type handler struct {
 	parts  bool // the answer is a stream
+	asks   bool // other daemons are asked for it, which takes time and no CPU
 	answer func(c *Controller, ctx context.Context, a *call) (message, error)
 }
 
@@ -60,6 +82,10 @@ type call struct {
 	who  *proto.Caller
 	body []byte
 	part []byte // the last part's buffer, which is used again: a list of 50,000 jobs leaves no garbage
+
+	more  func(part []byte) error // sends a part that another one follows
+	bytes int                     // of the answer, so far
+	sent  bool                    // a part of it has gone out
 }
 
 // stream sends one part of an answer; the handler returns the last part.
@@ -69,7 +95,8 @@ func (a *call) send(m message) (err error) {
 	if a.part, err = proto.Append(a.part[:0], m); err != nil {
 		return err
 	}
-	return a.r.ReplyMore(a.part)
+	a.bytes += len(a.part)
+	return a.more(a.part)
 }
 
 func (a *call) decode(m message) error {
@@ -154,17 +181,277 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		return true
 	}
 	ctx, made := withMade(ctx)
-	a := &call{r: r, who: who, body: body}
-	reply, err := h.answer(c, ctx, a)
+	a := &call{r: r, who: who, body: body, more: r.ReplyMore}
+	var last []byte
+	var err error
+	if row := proto.RequestOf(kind); row.Effect != proto.Changes && row.WaitS == 0 && !answeredAnywhere(kind) {
+		last, err = c.read(ctx, a, kind, &h)
+	} else {
+		last, err = c.make(ctx, a, &h)
+	}
 	if err != nil {
-		reply, err = nil, answerFor(kind, made.Load(), err)
+		err = answerFor(kind, made.Load(), err)
 	}
 	if errors.Is(err, errMoved) {
-		if follow && a.part == nil {
+		if follow && !a.sent {
 			return false
 		}
 		err = c.notLeading()
 	}
-	c.end(r, reply, err)
+	c.endWith(r, last, err)
 	return true
+}
+
+// answeredAnywhere reports whether every controller answers a request of that kind, whoever leads: which controllers
+// there are, and what gdbd has.
+func answeredAnywhere(kind uint16) bool {
+	return kind == proto.KindAcct || kind == proto.KindControllers
+}
+
+// make gives the last part of an answer.
+func (c *Controller) make(ctx context.Context, a *call, h *handler) ([]byte, error) {
+	reply, err := h.answer(c, ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return proto.Encode(reply)
+}
+
+const (
+	pricePerRequest = 40  // rows that a request counts as, beside those of its answer
+	rowBytes        = 300 // a job's size in a list
+	shareRest       = 3   // a list that many wait for takes a quarter of one CPU
+	usersAtOnce     = 2   // users who may list at QueryRateLimit at the same time, for each CPU of this process
+)
+
+// readers is what requests that only read share.
+type readers struct {
+	gate   *share.Gate
+	same   share.Group
+	limits share.Limits
+}
+
+func newReaders() readers {
+	cpus := runtime.GOMAXPROCS(0)
+	return readers{gate: share.NewGate(max(1, cpus/2)), same: share.Group{Rest: shareRest},
+		limits: share.Limits{Total: usersAtOnce * float64(cpus)}}
+}
+
+// read answers a request that changes nothing: it waits if its user has asked for too much, and shares the answers of
+// equal requests. Before a byte of it goes out this controller still leads, by its lease: whatever happened while the
+// answer was made, it is not older than the request.
+func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler) ([]byte, error) {
+	payer, price := c.payer(a, kind)
+	if err := c.readers.limits.Pay(ctx, payer, price, c.queryRate()); err != nil {
+		return nil, err
+	}
+	defer func() { c.readers.limits.Settle(payer, pricePerRequest+float64(a.bytes/rowBytes)-price) }()
+	send := func(part []byte) error {
+		if !a.sent && !c.leads(ctx) {
+			return errMoved
+		}
+		a.sent = true
+		return a.r.ReplyMore(part)
+	}
+	if key, ok := c.sameAs(a, kind); ok {
+		last, err := c.readShared(ctx, a, kind, h, key, payer, send)
+		if !errors.Is(err, share.ErrTooMuch) {
+			return last, err
+		}
+	}
+	if h.asks {
+		a.more = send
+		return c.make(ctx, a, h)
+	}
+	a.more = c.gated(ctx, payer, send)
+	if err := c.readers.gate.Enter(ctx, payer); err != nil {
+		return nil, err
+	}
+	last, err := c.make(ctx, a, h)
+	c.readers.gate.Leave()
+	if err == nil && !a.sent && !c.leads(ctx) {
+		err = errMoved
+	}
+	a.bytes += len(last)
+	return last, err
+}
+
+// gated sends a part outside of the gate, where the caller is before and after: a slow client takes nobody's turn.
+func (c *Controller) gated(ctx context.Context, payer string, send func([]byte) error) func([]byte) error {
+	return func(part []byte) error {
+		c.readers.gate.Leave()
+		err := send(part)
+		runtime.Gosched() // heartbeats and the log come first
+		if entered := c.readers.gate.Enter(context.WithoutCancel(ctx), payer); err == nil {
+			err = entered
+		}
+		return err
+	}
+}
+
+// readShared answers with an answer that all equal requests get.
+func (c *Controller) readShared(ctx context.Context, a *call, kind uint16, h *handler, key, payer string,
+	send func([]byte) error) ([]byte, error) {
+	got, err := c.readers.same.Get(ctx, key, c.stamp(), func(ctx context.Context, put func([]byte) error) (any, error) {
+		stamp := c.stamp() // before the facts are looked at
+		if err := c.readers.gate.Enter(ctx, payer); err != nil {
+			return nil, err
+		}
+		defer c.readers.gate.Leave()
+		own := &call{who: a.who, body: a.body}
+		own.more = c.gated(ctx, payer, func(part []byte) error { return put(bytes.Clone(part)) })
+		last, err := c.make(ctx, own, h)
+		if err != nil {
+			return nil, err
+		}
+		return stamp, put(last)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer got.Done()
+	last := len(got.Parts) - 1
+	for _, part := range got.Parts[:last] {
+		a.bytes += len(part)
+		if err := send(part); err != nil {
+			return nil, err
+		}
+	}
+	if !a.sent && !c.leads(ctx) {
+		return nil, errMoved
+	}
+	a.bytes += len(got.Parts[last])
+	return got.Parts[last], nil
+}
+
+// factsStamp is what lists are made from, besides the moment: equal stamps, equal lists.
+type factsStamp struct {
+	gen      uint64
+	expected *map[model.JobID]*model.Expect
+	places   *map[model.JobID]int32
+	order    *multifactor.Order
+}
+
+func (c *Controller) stamp() factsStamp {
+	return factsStamp{c.machine.View().Gen(), c.expected.Load(), c.places.Load(), c.prio.last.Load()}
+}
+
+// sameAs gives the key of requests with the same answer: the same kind and words, from callers who see the same. Those
+// whom PrivateData hides something from see what others do not.
+func (c *Controller) sameAs(a *call, kind uint16) (key string, ok bool) {
+	sees := c.sees(c.machine.View(), a.who)
+	class := ""
+	if len(sees.hid) > 0 {
+		class = strconv.Itoa(int(a.who.UID)) + " " + a.who.User
+	}
+	switch kind {
+	case proto.KindJobs:
+		var rq proto.JobsRequest
+		if proto.Decode(a.body, &rq) != nil || len(rq.Filter.Jobs) > 0 {
+			return "", false // found by their numbers: nothing to share
+		}
+	case proto.KindNodes, proto.KindPartitions, proto.KindConfig:
+	default:
+		return "", false
+	}
+	return strconv.Itoa(int(kind)) + " " + class + "\x00" + string(a.body), true
+}
+
+// payer names who pays for a request, and guesses the rows of its answer. A user's long lists don't slow that user's
+// small requests. A compute node speaks only for users with a job there: for others it pays itself.
+func (c *Controller) payer(a *call, kind uint16) (name string, price float64) {
+	name, price = payerOf(a.who.UID), pricePerRequest
+	if role, node, ok := a.r.Peer.Daemon(); ok && role == pki.RoleNode && !c.hasJobOn(a.who.UID, node) {
+		name = "node " + node
+	}
+	var rq proto.JobsRequest
+	switch {
+	case kind != proto.KindJobs || proto.Decode(a.body, &rq) != nil || len(rq.Filter.Jobs)+len(rq.Filter.Users) > 0:
+		return name + smallRequests, price
+	}
+	return name, price + float64(c.machine.View().JobCount())
+}
+
+const smallRequests = " small"
+
+func payerOf(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
+
+// queryRate is QueryRateLimit, rows a second; 0: no limit.
+func (c *Controller) queryRate() float64 {
+	switch n := c.machine.View().Config().Params.QueryRows; {
+	case n < 0:
+		return 0
+	case n == 0: // a configuration of before
+		return conf.DefaultQueryRate
+	default:
+		return float64(n)
+	}
+}
+
+// staleAfter is how long no controller leads before reads are answered from what this one knows: an election is over by
+// then.
+const staleAfter = 3 * time.Second
+
+// serveStale answers a request that only reads from this controller's own facts while no controller leads, and says how
+// old they are.
+func (c *Controller) serveStale(ctx context.Context, r *server.Request, who *proto.Caller, body []byte) {
+	var rq proto.Stale
+	row := proto.RequestIn(proto.KindStale, body)
+	err := proto.Decode(body, &rq)
+	h, ok := handlers[rq.Kind]
+	switch left := staleAfter - c.leaderless(); {
+	case err != nil || row.Effect == proto.Changes || !ok:
+		c.end(r, nil, refuse(proto.CodeBadRequest, "a request of kind %d is not one that only reads", rq.Kind))
+		return
+	case left > 0 || c.machine.View().Config().Cluster == "":
+		c.end(r, nil, refuse(proto.CodeNoController, "no controller leads just now"))
+		return
+	case h.asks && rq.Kind != proto.KindPing:
+		c.end(r, nil, refuse(proto.CodeNoController, "no controller leads, and only the one that does can ask the nodes"))
+		return
+	}
+	a := &call{r: r, who: who, body: rq.Body, more: r.ReplyMore}
+	payer, price := c.payer(a, rq.Kind)
+	if err := c.readers.limits.Pay(ctx, payer, price, c.queryRate()); err != nil {
+		c.end(r, nil, err)
+		return
+	}
+	age := c.factsAge()
+	end := &proto.StaleEnd{AgeMS: age.Milliseconds() + 1, From: c.opts.Name}
+	last, err := c.make(ctx, a, &h)
+	c.readers.limits.Settle(payer, pricePerRequest+float64((a.bytes+len(last))/rowBytes)-price)
+	var said *rpc.Error
+	switch {
+	case err == nil:
+		err = r.ReplyMore(last)
+	case errors.As(err, &said):
+		end.Code, end.Text, err = said.Code, said.Text, nil
+		if said.Code == proto.CodeInvalidJob { // it may have come since
+			end.Code, end.Text = proto.CodeNoController, "no controller leads, and "+c.opts.Name+" knew no such job "+
+				age.Round(time.Second).String()+" ago"
+		}
+	}
+	c.end(r, end, err)
+}
+
+// leaderless is for how long no controller has led, as far as this one knows.
+func (c *Controller) leaderless() time.Duration {
+	if at := c.lost.Load(); at != nil {
+		return time.Since(*at)
+	}
+	return 0
+}
+
+// factsAge is how long ago this controller's facts were the cluster's.
+func (c *Controller) factsAge() time.Duration {
+	at := c.store.LastContact()
+	if until := c.lease.until.Load(); until > 0 {
+		if led := c.lease.begin.Add(time.Duration(until) - c.store.LeaseTime()); led.After(at) {
+			at = led
+		}
+	}
+	if at.IsZero() { // neither since it started: the last entry of its log was made then
+		return time.Duration(c.now()-model.Time(c.machine.last.Load())) * time.Millisecond
+	}
+	return time.Since(at)
 }

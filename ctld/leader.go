@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,9 @@ func (c *Controller) lead(ctx context.Context) {
 	}
 }
 
+// takeUpPace is from one attempt to begin to lead to the next.
+const takeUpPace = 250 * time.Millisecond
+
 // startLeading starts the leader's loops and gives the function that ends them.
 func (c *Controller) startLeading(parent context.Context) func() {
 	ctx, cancel := context.WithCancel(parent)
@@ -50,21 +54,23 @@ func (c *Controller) startLeading(parent context.Context) func() {
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
-		if err := c.store.Barrier(ctx); err != nil {
-			c.log.Warn("leading ends before it began", "err", err)
-			return
+		for err := c.takeUp(ctx); err != nil; err = c.takeUp(ctx) {
+			if ctx.Err() != nil {
+				c.log.Warn("leading ends before it began", "err", err)
+				return
+			}
+			// As long as raft has it lead, nobody else does.
+			c.log.Error("this controller can't begin to lead; it tries again", "err", err)
+			pause(ctx, takeUpPace)
 		}
 		c.log.Info("leading", "term", c.store.Term())
-		if err := c.firstConfig(ctx); err != nil {
-			c.log.Error("the configuration can't be replicated", "err", err)
-			return
-		}
 		c.clocks.time.Lead(true)
 		c.nodes.lead(c.store.Term(), time.Now())
 		c.leading.Store(true)
 		c.door.tell()
 		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship,
-			c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations, c.sendMails, c.watchAlerts} {
+			c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations, c.sendMails, c.watchAlerts, c.watchTroubles,
+			c.keepMembers, c.tellSight} {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
@@ -81,6 +87,18 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		wg.Wait()
 		c.log.Info("not leading any more")
 	}
+}
+
+// takeUp waits until this controller has applied all entries of leaders before it, and gives a new cluster its
+// configuration.
+func (c *Controller) takeUp(ctx context.Context) error {
+	if err := c.store.Barrier(ctx); err != nil {
+		return err
+	}
+	if err := c.firstConfig(ctx); err != nil {
+		return fmt.Errorf("the configuration can't be replicated: %w", err)
+	}
+	return nil
 }
 
 // nextLeader is the address of another controller that leads, or "".
@@ -117,7 +135,7 @@ func (c *Controller) firstConfig(ctx context.Context) error {
 // clock proposes a Tick when time alone has changed something, and marks nodes that have gone silent.
 func (c *Controller) clock(ctx context.Context) {
 	introduced := time.Now()
-	for looked := time.Now(); ; {
+	for looked := time.Now(); ctx.Err() == nil; { // every turn: nothing that fails below is tried again after the end
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		now := c.now()
@@ -136,6 +154,7 @@ func (c *Controller) clock(ctx context.Context) {
 			c.log.Warn("nodes do not answer", "nodes", lost)
 			if _, err := c.propose(ctx, &state.Lost{Nodes: lost}); err != nil && ctx.Err() == nil {
 				c.log.Warn("can't mark silent nodes", "err", err)
+				pause(ctx, waitPace)
 			}
 			continue
 		}
@@ -158,9 +177,6 @@ func (c *Controller) clock(ctx context.Context) {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-		}
-		if ctx.Err() != nil {
-			return
 		}
 	}
 }
@@ -388,19 +404,27 @@ func (c *Controller) takeover(ctx context.Context, who *proto.Caller, rq *proto.
 	}
 	to := rq.Name
 	if rq.Index > 0 {
-		if int(rq.Index) > len(c.opts.Peers) {
-			return nil, refuse(proto.CodeBadRequest, "there is no controller %d: there are %d, 0 to %d", rq.Index-1,
-				len(c.opts.Peers), len(c.opts.Peers)-1)
+		all := c.members()
+		if int(rq.Index) > len(all) {
+			return nil, refuse(proto.CodeBadRequest, "there is no controller %d: there are %d, 0 to %d", rq.Index-1, len(all),
+				len(all)-1)
 		}
-		to = c.opts.Peers[rq.Index-1].Name
+		to = all[rq.Index-1].Name
 	}
+	voters := namesOf(c.voters())
 	switch {
 	case to == c.opts.Name, to == "" && rq.From != "" && rq.From != c.opts.Name:
 		return &proto.TakeoverReply{Leader: c.opts.Name}, nil
-	case len(c.opts.Peers) == 1:
-		return nil, refuse(proto.CodeBadRequest, "%s is the only controller", c.opts.Name)
-	case to != "" && c.addrOf(to) == "":
+	case to != "" && !c.isMember(to):
 		return nil, refuse(proto.CodeBadRequest, "'%s' is not a controller of this cluster", to)
+	case len(voters) == 1:
+		return nil, refuse(proto.CodeBadRequest, "%s is the only controller", c.opts.Name)
+	case to != "" && !slices.Contains(voters, to):
+		return nil, refuse(proto.CodeBusy, "%s is being added and does not vote yet: see gcontrol controllers", to)
+	}
+	c.awaitJoined(ctx, to)
+	if to == "" {
+		to = c.heir(ctx)
 	}
 	if err := c.handOver(context.WithoutCancel(ctx), to); err != nil {
 		var e *rpc.Error

@@ -161,7 +161,13 @@ func (c *Controller) dialTLS(ctx context.Context, addr, role string) (*rpc.Mux, 
 func (c *Controller) watchLeader(ctx context.Context) {
 	for {
 		changed := c.store.LeaderChanged()
-		_, addr := c.store.Leader()
+		id, addr := c.store.Leader()
+		switch now := time.Now(); {
+		case id != "":
+			c.lost.Store(nil)
+		case c.lost.Load() == nil:
+			c.lost.Store(&now)
+		}
 		c.toLead.suspect(addr)
 		c.toLeadSlow.suspect(addr)
 		select {
@@ -189,8 +195,15 @@ func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint1
 	if row.WaitS > 0 {
 		l = &c.toLeadSlow
 	}
-	patience := time.NewTimer(leaderPatience)
+	longest := leaderPatience
+	if row.Effect != proto.Changes { // an old answer is better then
+		longest = max(staleAfter-c.leaderless(), leaderPace)
+	}
+	patience := time.NewTimer(longest)
 	defer patience.Stop()
+	held := c.room.Hold(each)
+	defer held.Drop()
+	whole := row.Effect != proto.Changes && row.Stream // one that breaks off is asked for again
 	err = &rpc.Unsent{Err: errors.New("no controller leads just now")}
 	for range maxMoves {
 		changed := c.store.LeaderChanged()
@@ -203,9 +216,15 @@ func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint1
 			pace = leaderPatience / 10
 		} else {
 			answered := false
-			tried := c.askOnce(ctx, l, changed, addr, body, func(f *rpc.Frame) error {
-				answered = true
-				return each(f)
+			held.Drop()
+			tried := c.askOnce(ctx, l, changed, addr, body, func(f *rpc.Frame) (err error) {
+				if !whole {
+					answered = true
+					return each(f)
+				}
+				err = held.Take(f)
+				answered = held.Passed
+				return err
 			})
 			if errors.Is(tried, errOtherwise) {
 				continue
@@ -220,8 +239,8 @@ func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint1
 		case <-changed:
 		case <-patience.C:
 			return relayError(&row, lost, err)
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-ctx.Done(): // this controller ends, or nobody waits any more
+			return relayError(&row, lost, err)
 		}
 	}
 	return relayError(&row, lost, err)

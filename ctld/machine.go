@@ -19,7 +19,8 @@ type machine struct {
 	dirty   atomic.Bool
 	changed chan struct{} // closed and replaced at every change; under mu
 
-	stamped func(model.Time) // gets each command's time
+	stamped func(model.Time) // gets each command's time, and a snapshot's latest moment
+	last    atomic.Int64     // the time of the last command
 }
 
 func newMachine() *machine {
@@ -40,6 +41,7 @@ func (m *machine) Apply(index uint64, cmds [][]byte) []any {
 			panic(fmt.Sprintf("log entry %d, command %d of %d: %v", index, i+1, len(cmds), err))
 		}
 		m.stamped(c.At)
+		m.last.Store(int64(c.At))
 		out[i] = m.st.Apply(c)
 	}
 	m.dirty.Store(true)
@@ -55,6 +57,13 @@ func (m *machine) Freeze() func(io.Writer) error {
 	return m.st.Freeze()
 }
 
+// freeze gives the present facts, and a writer of the same.
+func (m *machine) freeze() (*state.View, func(io.Writer) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.st.View(), m.st.Freeze()
+}
+
 // Restore replaces the facts with a snapshot.
 func (m *machine) Restore(r io.Reader) error {
 	m.mu.Lock()
@@ -62,6 +71,7 @@ func (m *machine) Restore(r io.Reader) error {
 	if err := m.st.Restore(r); err != nil {
 		return err
 	}
+	m.stamped(m.st.Peek().Latest()) // the commands before the snapshot may be gone
 	m.dirty.Store(true)
 	close(m.changed)
 	m.changed = make(chan struct{})

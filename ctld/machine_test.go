@@ -1,11 +1,43 @@
 package ctld
 
 import (
+	"bytes"
 	"sync"
 	"testing"
 
+	"gbatch/internal/model"
 	"gbatch/internal/state"
 )
+
+// A controller that gets a snapshot, and none of the commands before it, knows from it how late it is: its host's clock
+// may be an hour behind.
+func TestSnapshotBringsTheTime(t *testing.T) {
+	const noon = model.Time(1_800_000_000_000)
+	m := newMachine()
+	for i, b := range []state.Body{
+		&state.SetConfig{Config: &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 1}}}, Instance: 1},
+		&state.Join{Node: "n1", BootID: "b"}, &state.Submit{Spec: &model.Spec{Partitions: []string{"p"}}},
+	} {
+		data, err := state.Encode(noon.Add(int64(i)), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Apply(uint64(i+1), [][]byte{data})
+	}
+	var snap bytes.Buffer
+	if err := m.Freeze()(&snap); err != nil {
+		t.Fatal(err)
+	}
+	var got model.Time
+	other := newMachine()
+	other.stamped = func(at model.Time) { got = at }
+	if err := other.Restore(&snap); err != nil {
+		t.Fatal(err)
+	}
+	if got != noon.Add(2) {
+		t.Errorf("the snapshot's latest moment is %d ms after noon, not 2000", got-noon)
+	}
+}
 
 // TestViewHasWhatWasApplied: a View taken after an entry was applied contains it, even if others take Views at the same
 // moment.

@@ -45,7 +45,7 @@ func (c *Controller) applyMIG(ctx context.Context, who *proto.Caller, rq *proto.
 		if slices.Contains(rq.Nodes[:i], name) {
 			return nil, refuse(proto.CodeBadRequest, "node %s is named twice", name)
 		}
-		s := c.nodes.session(name)
+		s := c.reach(ctx, name)
 		if s == nil {
 			return nil, refuse(proto.CodeBadRequest, "node %s: its gnoded is not connected; start gnoded there", name)
 		}

@@ -66,9 +66,25 @@ func (s *session) answered(m *proto.NodeAnswer) {
 	}
 }
 
+const (
+	reachWithin = 3 * time.Second // after a leader's begin: nodes find it, or are down
+	reachPace   = 20 * time.Millisecond
+)
+
+// reach gives a node's session, nil for none. A leader that has just begun waits for the node to find it.
+func (c *Controller) reach(ctx context.Context, node string) *session {
+	for {
+		s := c.nodes.session(node)
+		if s != nil || ctx.Err() != nil || c.nodes.leadsMS(time.Now()) > reachWithin.Milliseconds() {
+			return s
+		}
+		pause(ctx, reachPace)
+	}
+}
+
 // askNode asks a node and waits for its answer until ctx ends.
 func (c *Controller) askNode(ctx context.Context, node string, m proto.NodeAsk) (*proto.NodeAnswer, error) {
-	s := c.nodes.session(node)
+	s := c.reach(ctx, node)
 	if s == nil {
 		return nil, fmt.Errorf("its gnoded is not connected")
 	}

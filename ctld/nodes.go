@@ -344,12 +344,15 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: c.nodeTime(h.BootAt, h.Now),
 		UpSince: c.nodeTime(h.UpSince, h.Now), Version: h.Version,
 		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), s.skew, leavingText(leaving), h.Problem),
-		Gres: connections(h.Hw.Gres)}
+		Gres: connections(h.Hw.Gres), Uptime: h.Uptime}
 	for _, a := range h.Known {
 		join.Known = append(join.Known, state.Report{Job: a.Job, Attempt: a.Attempt})
 	}
-	if _, err := c.propose(ctx, join); err != nil {
+	switch res, err := c.propose(ctx, join); {
+	case err != nil:
 		return err
+	case res.Refusal == state.Outdated:
+		return refuse(proto.CodeBusy, "this registration of node %s came late: the node has registered since", h.Node)
 	}
 	p := v.Config().Params
 	epoch := c.nodes.epoch()
@@ -359,7 +362,8 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	conn, err := hijack(&proto.Welcome{Cluster: v.Config().Cluster, Epoch: epoch, HeartbeatS: p.HeartbeatS,
 		KillWaitS: p.KillWaitS, Def: n.Def,
 		Instance: v.Instance(), Rules: &p.Rules, Forget: forget, TimeoutS: p.NodeTimeoutS,
-		Sure: true, LeadsMS: c.nodes.leadsMS(time.Now()), Witnesses: witnesses, SpeakMS: speaks.Milliseconds()})
+		Sure: true, LeadsMS: c.nodes.leadsMS(time.Now()), Witnesses: witnesses, SpeakMS: speaks.Milliseconds(),
+		Controllers: c.votersForNodes()})
 	if err != nil {
 		return err
 	}

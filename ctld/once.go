@@ -129,8 +129,8 @@ func (c *Controller) serveOnce(ctx context.Context, r *server.Request, who *prot
 			err = c.notLeading()
 		}
 		c.endWith(r, y.body, err)
-	case <-ctx.Done(): // nobody waits for the answer any more
-		c.endWith(r, nil, context.Cause(ctx))
+	case <-ctx.Done(): // this controller ends, or nobody waits for the answer any more
+		c.endWith(r, nil, rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown("the controller ended before it answered")))
 	}
 	return true
 }

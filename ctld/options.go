@@ -56,7 +56,7 @@ const (
 	// records wait that long for others: start and end of a short job become one record
 	outboxPace     = 100 * time.Millisecond
 	outboxRetryMin = 200 * time.Millisecond
-	outboxRetryMax = 10 * time.Second
+	outboxRetryMax = 2 * time.Second
 	reportQueue    = 1024 // messages from nodes that wait for the log
 	reportBatch    = 4096 // reports in one log entry
 	dialTimeout    = 3 * time.Second

@@ -24,6 +24,7 @@ func (c *Controller) ship(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		c.dbdSays.Store(&dbdSays{why: err})
 		if c.dbdUp.Swap(false) || retry == outboxRetryMin {
 			c.log.Warn("gdbd does not take records; they wait in the outbox", "addr", c.opts.DbdAddr, "waiting",
 				c.machine.View().OutboxLen(), "err", err)
@@ -73,8 +74,8 @@ func (c *Controller) shipOn(ctx context.Context) error {
 	for {
 		changed := c.machine.Changed()
 		v := c.machine.View()
-		put := &proto.Put{Cluster: v.Config().Cluster, Instance: v.Instance(), Eras: v.Eras()}
-		v.Outbox(sent, func(seq uint64, j *model.Job, step *model.Step) bool {
+		put := putOf(v)
+		err := v.Records(sent, func(seq uint64, j *model.Job, step *model.Step) bool {
 			if step != nil {
 				put.Records = append(put.Records, stepRecord(v.Config(), seq, j, step))
 			} else {
@@ -82,6 +83,9 @@ func (c *Controller) shipOn(ctx context.Context) error {
 			}
 			return len(put.Records) < outboxBatch
 		})
+		if err != nil {
+			return err
+		}
 		if len(put.Records) == 0 {
 			c.setDbdUp()
 			select {
@@ -104,11 +108,22 @@ func (c *Controller) shipOn(ctx context.Context) error {
 		}
 		c.setDbdUp()
 		c.counts.shipped.Add(int64(len(put.Records)))
-		sent = last
-		if _, err := c.propose(ctx, &state.Trim{Seq: last}); err != nil {
+		from, keep := sent, &v.Config().Params.Ship
+		if sent = last; last <= put.Acked {
+			continue // they were sent again
+		}
+		if _, err := c.propose(ctx, &state.Trim{Seq: last, Acked: true, From: from, Keep: keep.KeepRecords,
+			KeepBytes: keep.KeepBytes, KeepS: keep.KeepS}); err != nil {
 			return err
 		}
 	}
+}
+
+// putOf gives a request without records.
+func putOf(v *state.View) *proto.Put {
+	k := v.Shipped()
+	return &proto.Put{Cluster: v.Config().Cluster, Instance: v.Instance(), Eras: v.Eras(), Acked: k.Acked,
+		Dropped: k.Dropped}
 }
 
 func putRecords(ctx context.Context, m *rpc.Mux, put *proto.Put) (reply proto.PutReply, err error) {
@@ -129,12 +144,19 @@ func putRecords(ctx context.Context, m *rpc.Mux, put *proto.Put) (reply proto.Pu
 func (c *Controller) standOf(ctx context.Context, m *rpc.Mux) (uint64, error) {
 	for {
 		v := c.machine.View()
-		reply, err := putRecords(ctx, m, &proto.Put{Cluster: v.Config().Cluster, Instance: v.Instance(), Eras: v.Eras()})
+		asked := putOf(v)
+		reply, err := putRecords(ctx, m, asked)
 		if err != nil {
 			return 0, err
 		}
+		c.dbdSays.Store(&dbdSays{notes: reply.Notes})
 		v = c.machine.View()
-		if reply.Seq < v.NextRecord() {
+		known := reply.LastJob < v.NextJob() || reply.LastJob >= state.MaxJobID
+		if reply.Seq < v.NextRecord() && known {
+			if reply.Seq < asked.Acked {
+				c.log.Warn("gdbd lacks records that it had, and gets them again: it was put back to an older copy", "its last",
+					reply.Seq, "acknowledged", asked.Acked, "lost for good up to", asked.Dropped)
+			}
 			return reply.Seq, nil
 		}
 		c.log.Error("gdbd has records that are newer than the controllers' state: it was put back to an older one; a new"+

@@ -70,6 +70,8 @@ func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRe
 		if known == 0 && len(rq.Filter.Jobs) == 1 {
 			return refuse(proto.CodeInvalidJob, "")
 		}
+	} else if uids := rq.Filter.Users; len(uids) == 1 && unfinished(rq) {
+		v.LiveOf(uids[0], give)
 	} else {
 		v.Jobs(give)
 	}
@@ -77,6 +79,14 @@ func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRe
 		err = flush()
 	}
 	return err
+}
+
+// unfinished reports whether a request is for jobs only that have not ended.
+func unfinished(rq *proto.JobsRequest) bool {
+	if len(rq.Filter.States) == 0 {
+		return rq.Default
+	}
+	return !slices.ContainsFunc(rq.Filter.States, model.JobState.Finished)
 }
 
 // askRules gives the rules of each partition, and its rules for jobs of each QOS that lifts its limits of nodes.
@@ -370,19 +380,29 @@ func (c *Controller) script(_ context.Context, who *proto.Caller, rq *proto.Scri
 	return &proto.ScriptReply{Script: text}, nil
 }
 
-func (c *Controller) ping(context.Context, *proto.Caller, *proto.Empty) (*proto.PingReply, error) {
-	return c.pong(), nil
+func (c *Controller) ping(ctx context.Context, _ *proto.Caller, _ *proto.Empty) (*proto.PingReply, error) {
+	return c.pong(ctx), nil
 }
 
-// pong gives the answer to a ping: the cluster's state.
-func (c *Controller) pong() *proto.PingReply {
+// pong gives the answer to a ping: the cluster's state. The other controllers are asked over kept connections, once for
+// all pings at the same time.
+func (c *Controller) pong(ctx context.Context) *proto.PingReply {
+	c.hearAll(ctx)
+	c.clocks.mu.Lock()
+	from := c.clocks.heardFrom
+	c.clocks.mu.Unlock()
 	v := c.machine.View()
 	id, _ := c.store.Leader()
 	r := &proto.PingReply{Cluster: v.Config().Cluster, Leader: id, Term: c.store.Term(), Version: c.opts.Version,
-		Now: c.now(), Outbox: int64(v.OutboxLen()), DbdUp: c.dbdUp.Load()}
-	for _, p := range c.opts.Peers {
-		r.Controllers = append(r.Controllers, proto.ControllerInfo{Name: p.Name, Addr: p.Addr, Leader: p.Name == id,
-			Up: p.Name == c.opts.Name || c.reachable(p.Addr)})
+		Now: c.now(), Outbox: int64(v.OutboxLen()), Discarded: int64(v.Shipped().Discarded)}
+	c.pongDbd(r)
+	for _, p := range c.members() {
+		info := proto.ControllerInfo{Name: p.Name, Addr: p.Addr, Leader: p.Name == id, Up: p.Name == c.opts.Name}
+		if n, ok := c.news(ctx, p.Name); ok && !info.Up {
+			info.SeenMS = max(1, time.Since(n.at).Milliseconds())
+			info.Up = !n.at.Before(from)
+		}
+		r.Controllers = append(r.Controllers, info)
 	}
 	v.Nodes(func(n *model.Node) bool {
 		r.Ready = r.Ready || n.Usable() && c.nodes.connected(n.Def.Name)
@@ -407,7 +427,10 @@ func (c *Controller) ownCounters(v *state.View) []model.KV {
 	var out []model.KV
 	add := func(key string, value any) { out = append(out, model.KV{Key: key, Value: fmt.Sprint(value)}) }
 	st := c.store.Stats()
+	asked, made := c.readers.same.Counts()
 	add("job_records", v.JobCount())
+	add("lists_asked", asked)
+	add("lists_made", made)
 	add("starts_refused", c.counts.refused.Load())
 	add("records_shipped", c.counts.shipped.Load())
 	add("log_entries", st.Entries)

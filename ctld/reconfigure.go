@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"gbatch/internal/conf"
@@ -23,25 +22,6 @@ func (c *Controller) loadConfig() (*conf.Config, []conf.Problem) {
 		}
 	}
 	return cfg, problems
-}
-
-// otherControllers says that the files name other controllers than those that keep the log together. With such a file
-// no controller would start again.
-func (c *Controller) otherControllers(cfg *conf.Config) (problem conf.Problem, differ bool) {
-	var old, now []string
-	for _, p := range c.opts.Peers {
-		old = append(old, p.Name)
-	}
-	for _, p := range cfg.Controllers {
-		now = append(now, p.Name)
-	}
-	slices.Sort(old)
-	slices.Sort(now)
-	return conf.Problem{File: cfg.Path, Severity: conf.Error,
-		Text: fmt.Sprintf("SlurmctldHost names the controllers %s, but the cluster has %s", strings.Join(now, ", "),
-			strings.Join(old, ", ")),
-		Hint: "name the same ones; a running cluster can't add or remove controllers, only their addresses may change",
-	}, !slices.Equal(old, now)
 }
 
 func firstProblem(problems []conf.Problem) string {
@@ -76,7 +56,7 @@ func (c *Controller) reconfigure(ctx context.Context, who *proto.Caller,
 	cfg, v := files.Model(), c.machine.View()
 	reply.Changes = configDiff(v.Config(), cfg)
 	reply.Affected = affected(v, cfg)
-	reply.Restart = restarts(v, c.opts.Peers, reply.Changes)
+	reply.Restart = restarts(v, c.members(), c.withoutMembers(files, reply.Changes))
 	if rq.DryRun {
 		return reply, nil
 	}

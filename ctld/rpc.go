@@ -34,6 +34,14 @@ func (c *Controller) local(ctx context.Context, r *server.Request) {
 		return
 	}
 	defer c.enter(r.Kind, r.Body)()
+	if r.Kind == proto.KindStale {
+		c.serveStale(ctx, r, &who, r.Body)
+		return
+	}
+	if answeredAnywhere(r.Kind) && (r.Kind != proto.KindAcct || c.machine.View().Config().Cluster != "") {
+		c.serve(ctx, r, &who, r.Kind, r.Body, false)
+		return
+	}
 	if !c.leads(ctx) && c.forward(ctx, r, &who) {
 		return
 	}
@@ -64,11 +72,15 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 			return
 		}
 		// Who asks wants to know only this, and at once: the state of the other controllers takes time.
-		c.end(r, &proto.PingReply{Leader: c.opts.Name, Term: c.store.Term(), Version: c.opts.Version, Now: c.now()}, nil)
+		pong := &proto.PingReply{Leader: c.opts.Name, Term: c.store.Term(), Version: c.opts.Version, Now: c.now()}
+		for _, p := range c.voters() {
+			pong.Controllers = append(pong.Controllers, proto.ControllerInfo{Name: p.Name, Addr: p.Addr})
+		}
+		c.end(r, pong, nil)
 	case r.Kind == proto.KindWitness:
 		c.end(r, c.witness(ctx), nil)
 	case r.Kind == proto.KindMoment && role == pki.RoleCtld:
-		c.end(r, c.moment(), nil)
+		c.end(r, c.moment(ctx), nil)
 	case r.Kind == proto.KindHello && role == pki.RoleNode:
 		c.registerNode(ctx, r, name)
 	case r.Kind == proto.KindForward && (role == pki.RoleCtld || role == pki.RoleNode || role == pki.RoleLogin):
@@ -131,7 +143,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 		return
 	}
 	defer c.enter(f.Kind, f.Body)()
-	if !c.leads(ctx) {
+	if f.Kind != proto.KindStale && !c.leads(ctx) {
 		c.end(r, nil, c.notLeading())
 		return
 	}
@@ -144,6 +156,10 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 	if role == pki.RoleNode && trusted && !c.hasJobOn(f.Caller.UID, name) {
 		c.end(r, nil, refuse(proto.CodeNotHere,
 			"node %s may speak only for users with a job on it; submit from a login node or a controller", name))
+		return
+	}
+	if f.Kind == proto.KindStale {
+		c.serveStale(ctx, r, &f.Caller, f.Body)
 		return
 	}
 	c.serve(ctx, r, &f.Caller, f.Kind, f.Body, false)
@@ -168,6 +184,10 @@ func (c *Controller) end(r *server.Request, m message, err error) {
 	var body []byte
 	if err == nil {
 		body, err = proto.Encode(m)
+	}
+	if err != nil && errors.Is(err, context.Canceled) && c.life != nil && c.life.Err() != nil {
+		row := proto.RequestIn(r.Kind, r.Body)
+		err = relayError(&row, true, errLinkClosed) // another controller can say what became of it
 	}
 	if err != nil {
 		err = r.Fail(err)
@@ -199,18 +219,6 @@ func (c *Controller) forward(ctx context.Context, r *server.Request, who *proto.
 	if err != nil {
 		c.end(r, nil, err)
 	}
-	return true
-}
-
-// reachable reports whether another controller answers.
-func (c *Controller) reachable(addr string) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout/3)
-	defer cancel()
-	nc, err := pki.Dial(ctx, addr, pki.ProtoRPC, c.clientTLS, pki.RoleCtld)
-	if err != nil {
-		return false
-	}
-	_ = nc.Close() // it was only a check
 	return true
 }
 

@@ -1,6 +1,10 @@
 package dbd
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -120,7 +124,7 @@ func BenchmarkOpen(b *testing.B) {
 	var check time.Duration
 	for b.Loop() {
 		at := time.Now()
-		if err := checkFile(d.path); err != nil {
+		if _, err := checkFile(d.path); err != nil {
 			b.Fatal(err)
 		}
 		check += time.Since(at)
@@ -166,4 +170,60 @@ func BenchmarkDaemonDay(b *testing.B) {
 			b.Fatal(len(records), err)
 		}
 	}
+}
+
+// BenchmarkBackup saves, verifies, restores and compacts a month of a million jobs, through a gdbd that runs where one
+// may. The metric is the time in that of cp.
+func BenchmarkBackup(b *testing.B) {
+	d := startDaemon(b, nil)
+	const jobs = 1_000_000
+	fill(b, d.db, 1, jobs, t0-10*day, 20*day/jobs)
+	dir := b.TempDir()
+	clock := func(f func() error) time.Duration {
+		b.Helper()
+		begin := time.Now()
+		if err := f(); err != nil {
+			b.Fatal(err)
+		}
+		return time.Since(begin)
+	}
+	size, err := sizeOf(d.db.path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	run := func(name string, f func() error) {
+		b.Run(name, func(b *testing.B) {
+			var cp, took time.Duration
+			for b.Loop() {
+				cp += clock(func() error {
+					_ = os.Remove(filepath.Join(dir, "cp")) // of the round before
+					return exec.Command("sh", "-c", "cp "+d.db.path+" "+dir+"/cp && sync "+dir+"/cp").Run()
+				})
+				took += clock(f)
+			}
+			b.ReportMetric(float64(took)/float64(cp), "cp")
+			b.ReportMetric(float64(cp.Milliseconds())/float64(b.N), "cp-ms")
+			b.ReportMetric(float64(size>>20), "MiB")
+		})
+	}
+	path, a := filepath.Join(dir, "backup"), adminOf(d)
+	run("save", func() error {
+		_ = os.Remove(path) // of the round before
+		h, err := a.Save(b.Context(), path)
+		if err == nil && h.Jobs != jobs {
+			err = fmt.Errorf("%d records", h.Jobs)
+		}
+		return err
+	})
+	run("verify", func() error { _, err := VerifyBackup(path, nil); return err })
+	if err := d.stop(); err != nil {
+		b.Fatal(err)
+	}
+	a.Dir, a.Addr = filepath.Join(dir, "db"), ""
+	run("restore", func() error {
+		_ = os.RemoveAll(a.Dir) // of the round before
+		_, err := a.Restore(path)
+		return err
+	})
+	run("compact", func() error { _, err := a.Compact(); return err })
 }

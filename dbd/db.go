@@ -18,17 +18,19 @@ import (
 
 	"gbatch/internal/boltcheck"
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 )
 
 // This file owns the database file: making, locking, opening and closing it, and its shelves. A shelf is a bucket of
 // records with their indexes: "live" has the records of unfinished jobs, "done/2026-11" the records of jobs that ended
 // in that month, so that forgetting a month is one DeleteBucket. A record is in exactly one shelf.
 //
-//	meta/format                       formatName
+//	meta/{format,begin,sight}         formatName; see missing.go and users.go
 //	series/<cluster>\x00<instance(8)> number(2) last applied Seq(8), era(8) if not the first
 //	live/{rec,end,user,array}         end stays empty
 //	done/<month>/{rec,end,user,array}
 //	steps/<month>                     of steps that ended in it (see steps.go)
+//	missing                           records that should be here and are not (see missing.go)
 
 const (
 	fileName   = "acct.db"
@@ -40,6 +42,9 @@ const (
 	maxSeries = 1<<16 - 1
 	// fillPercent suits keys that mostly grow.
 	fillPercent = 0.9
+	// A file of mapFrom bytes is mapped with mapAhead more.
+	mapFrom  = 64 << 20
+	mapAhead = 4 << 30
 	// lockWait is how long to wait for bbolt's own lock once ours is taken: another program may read the file.
 	lockWait = time.Second
 )
@@ -88,6 +93,10 @@ type db struct {
 	held     atomic.Int64  // hits of answers being read
 
 	damaged atomic.Uint64 // number of damaged rows that queries have left out
+
+	sight  atomic.Pointer[proto.Sight] // who may see what; nil: not known
+	heard  atomic.Bool                 // a controller has brought or asked for records, or there are some
+	isLost atomic.Pointer[LostError]   // it is not the database that acknowledged records; see missing.go
 }
 
 // openDB opens the database in dir and creates both if they are missing.
@@ -99,15 +108,19 @@ func openDB(dir string, log *slog.Logger, now func() time.Time) (*db, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := openFile(dir)
+	b, err := openFile(dir, log)
 	if err != nil {
 		_ = lock.Close() // nothing important was written to it
 		return nil, err
 	}
-	return &db{
+	d := &db{
 		bolt: b, path: filepath.Join(dir, fileName), lock: lock, log: log, now: now,
 		puts: make(chan *pending, maxWaitingPuts), querying: make(chan struct{}, maxQueries),
-	}, nil
+	}
+	if err := d.loadSight(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
 }
 
 // Close closes the file. No query or write may be in progress.
@@ -138,18 +151,19 @@ func lockDir(dir string) (*os.File, error) {
 			"--dir",
 			dir, ErrInUse, pid)
 	}
+	_ = ownAs(path, filepath.Join(dir, fileName)) // without it only root could start gdbd, which then says so
 	if err := f.Truncate(0); err == nil {
 		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // a courtesy, see above
 	}
 	return f, nil
 }
 
-func openFile(dir string) (*bolt.DB, error) {
+func openFile(dir string, log *slog.Logger) (*bolt.DB, error) {
 	path := filepath.Join(dir, fileName)
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0:
-		if err := create(dir, path); err != nil {
+		if err := create(path); err != nil {
 			return nil, fmt.Errorf("making the accounting database %s: %w", path, err)
 		}
 	case err != nil:
@@ -157,8 +171,14 @@ func openFile(dir string) (*bolt.DB, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("the accounting database %s is not a regular file", path)
 	default:
-		if err := checkFile(path); err != nil {
+		head, err := checkFile(path)
+		if err != nil {
 			return nil, err
+		}
+		if head.Lost {
+			log.Error("one of the two head pages of the accounting database is damaged; if it was the newer one, the last "+
+				"transaction before the end of gdbd is missing, and the controller sends those records again as far as it keeps "+
+				"them; look after the disk", "file", path)
 		}
 	}
 	b, err := openBolt(path)
@@ -173,23 +193,23 @@ func openFile(dir string) (*bolt.DB, error) {
 }
 
 // checkFile checks the whole file before bbolt trusts it.
-func checkFile(path string) error {
+func checkFile(path string) (boltcheck.Head, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("opening the accounting database: %w", err)
+		return boltcheck.Head{}, fmt.Errorf("opening the accounting database: %w", err)
 	}
 	head, err := boltcheck.File(f, nil)
 	if info, e := f.Stat(); err == nil && e == nil && info.Size() < head.Size {
 		err = fmt.Errorf("it has %d bytes and should have at least %d", info.Size(), head.Size)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return &DamagedError{path, err}
+		return head, &DamagedError{path, err}
 	}
-	return nil
+	return head, nil
 }
 
 // create makes an empty database under another name first, so that a crash leaves a complete database or none.
-func create(dir, path string) error {
+func create(path string) error {
 	fresh := path + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
@@ -209,14 +229,30 @@ func create(dir, path string) error {
 	if err = errors.Join(err, b.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(fresh, path); err != nil {
-		return err
-	}
+	return swap(fresh, path)
+}
+
+func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// ownAs gives path to the owner of like, or of its directory if there is no like: root may do what gdbd's user needs.
+func ownAs(path, like string) error {
+	info, err := os.Stat(like)
+	if errors.Is(err, os.ErrNotExist) {
+		info, err = os.Stat(filepath.Dir(like))
+	}
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		return os.Chown(path, int(st.Uid), int(st.Gid))
+	}
+	return nil
 }
 
 // openBolt opens a file that has passed checkFile. Damage that checkFile missed gives an error here, not a panic.
@@ -228,7 +264,7 @@ func openBolt(path string) (b *bolt.DB, err error) {
 		}
 	}()
 	b, err = bolt.Open(path, 0o600, &bolt.Options{
-		Timeout: lockWait, NoFreelistSync: true, FreelistType: bolt.FreelistMapType,
+		Timeout: lockWait, NoFreelistSync: true, FreelistType: bolt.FreelistMapType, InitialMmapSize: mapped(path),
 	})
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
@@ -240,6 +276,16 @@ func openBolt(path string) (b *bolt.DB, err error) {
 		return nil, fmt.Errorf("opening the accounting database %s: %w", path, err)
 	}
 	return b, nil
+}
+
+// mapped is how much of the address space a file gets. When it grows beyond it, writing waits for the end of all
+// reading, and making a backup of a large file reads for long.
+func mapped(path string) int {
+	info, err := os.Stat(path)
+	if err != nil || info.Size() < mapFrom {
+		return 0
+	}
+	return int(info.Size() + mapAhead)
 }
 
 func checkFormat(b *bolt.DB, path string) error {

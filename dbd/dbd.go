@@ -22,6 +22,8 @@ type Daemon struct {
 	db   *db
 	port *pki.Listener
 
+	saving chan struct{} // a slot for the one backup that is being made
+
 	mu     sync.Mutex
 	closed bool
 	cancel context.CancelFunc // of Run
@@ -42,12 +44,14 @@ func New(o Options) (*Daemon, error) {
 		return nil, err
 	}
 	store.keep = o.KeepMonths
-	port, err := pki.Listen(o.Listen, tls, o.Logger, pki.Accept{Proto: pki.ProtoRPC, Roles: []string{pki.RoleCtld}})
+	port, err := pki.Listen(o.Listen, tls, o.Logger,
+		pki.Accept{Proto: pki.ProtoRPC, Roles: []string{pki.RoleCtld, pki.RoleDBD}},
+		pki.Accept{Proto: pki.ProtoAcct, Roles: []string{pki.RoleNode, pki.RoleLogin}})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("gdbd can't use its address: %w; is another gdbd running there?"+
 			" AccountingStoragePort in gbatch.conf or --listen sets another", err), store.Close())
 	}
-	return &Daemon{opts: o, db: store, port: port}, nil
+	return &Daemon{opts: o, db: store, port: port, saving: make(chan struct{}, 1)}, nil
 }
 
 // Addr is the host:port that the daemon listens on.
@@ -80,12 +84,24 @@ func (d *Daemon) Run(ctx context.Context) error {
 			cancel() // without a writer gdbd can't serve
 		}
 	})
+	var users sync.WaitGroup
+	var usersErr error
+	users.Go(func() {
+		usersErr = server.Serve(ctx, d.port.Proto(pki.ProtoAcct), d.handleUser, server.Options{
+			Log: d.opts.Logger, Peer: pki.PeerOfConn, MaxConns: maxUserConns, Idle: userIdle,
+		})
+		if usersErr != nil {
+			cancel()
+		}
+	})
 	err := server.Serve(ctx, d.port.Proto(pki.ProtoRPC), d.handle, server.Options{
 		Log: d.opts.Logger, Peer: pki.PeerOfConn, MaxConns: maxConns, MaxRequest: rpc.MaxFrame,
 	})
+	cancel()
+	users.Wait()
 	stopWriting()
 	writer.Wait()
-	err = errors.Join(writeErr, err, d.release())
+	err = errors.Join(writeErr, err, usersErr, d.release())
 	if err == nil {
 		d.opts.Logger.Info("accounting daemon ends", "addr", d.Addr())
 	}

@@ -180,7 +180,7 @@ func TestDaemon(t *testing.T) {
 // TestOnlyControllers: no other role, no other authority and no stranger without a certificate gets an answer.
 func TestOnlyControllers(t *testing.T) {
 	d := startDaemon(t, func(o *Options) { o.Logger = slog.New(slog.DiscardHandler) })
-	for _, role := range []string{pki.RoleNode, pki.RoleLogin, pki.RoleDBD} {
+	for _, role := range []string{pki.RoleNode, pki.RoleLogin} {
 		if _, err := dial(t, d.Addr(), d.pki, role); err == nil {
 			t.Errorf("a %s was let in", role)
 		}

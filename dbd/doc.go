@@ -7,9 +7,13 @@
 // ctld), the right to see jobs (the controller decides; gdbd answers only controllers) or the form
 // of answers (internal/cli).
 //
-// Where things are: dbd.go has New, Run and Close, start.go the program, serve.go the requests;
+// Where things are: dbd.go has New, Run and Close, start.go the program, serve.go the requests of
+// controllers, users.go those of users that nodes and login hosts pass on;
 // ingest.go writes, query.go reads, filter.go matches records against a query, db.go opens the file
-// and has its layout, keys.go its bytes, purge.go forgets old months. DESIGN.md has the reasons.
+// and has its layout, keys.go its bytes, purge.go forgets old months. missing.go knows which
+// records should be here and are not. save.go makes a backup, whose form is package backup's;
+// admin.go is what administrators do (adminserve.go answers them), offline.go what they do while
+// gdbd is stopped. DESIGN.md has the reasons.
 //
 // Invariants:
 //

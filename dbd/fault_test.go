@@ -188,7 +188,7 @@ func TestDiskFull(t *testing.T) {
 	if err := d.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkFile(filepath.Join(dir, "db", fileName)); err != nil {
+	if _, err := checkFile(filepath.Join(dir, "db", fileName)); err != nil {
 		t.Error(err)
 	}
 }

@@ -41,9 +41,14 @@ const (
 // pending is a batch that waits to be written.
 type pending struct {
 	series  string // cluster and instance, as the key of the series bucket
+	cluster string
 	eras    []model.Era
 	records []entry
 	done    chan putResult
+
+	acked, dropped uint64 // see proto.Put
+
+	alter func(tx *bolt.Tx) error // instead of records: another change of the database
 }
 
 type putResult struct {
@@ -69,6 +74,17 @@ func (d *db) put(ctx context.Context, p *proto.Put) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return d.hand(ctx, b)
+}
+
+// alter makes another change than storing records, in the order of the batches.
+func (d *db) alter(ctx context.Context, f func(tx *bolt.Tx) error) error {
+	_, err := d.hand(ctx, &pending{alter: f, done: make(chan putResult, 1)})
+	return err
+}
+
+// hand gives a batch to the writer and waits until it is written.
+func (d *db) hand(ctx context.Context, b *pending) (uint64, error) {
 	select {
 	case d.puts <- b:
 	case <-ctx.Done():
@@ -100,6 +116,9 @@ func newPending(p *proto.Put) (*pending, error) {
 	}
 	b := &pending{
 		series:  seriesKey(p),
+		cluster: p.Cluster,
+		acked:   p.Acked,
+		dropped: min(p.Dropped, p.Acked),
 		eras:    p.Eras,
 		records: make([]entry, 0, len(p.Records)),
 		done:    make(chan putResult, 1), // so the writer never waits for a caller that is gone
@@ -149,6 +168,11 @@ func (d *db) position(ctx context.Context, p *proto.Put) (reply proto.PutReply, 
 		return reply, err
 	}
 	err = d.view(func(tx *bolt.Tx) error {
+		clusters, err := seriesNumbers(tx)
+		if err != nil {
+			return err
+		}
+		reply.Notes = notes(tx, clusters)
 		s, ok := knownSeries(tx.Bucket(keySeries), seriesKey(p))
 		if !ok {
 			return nil
@@ -298,12 +322,33 @@ func (d *db) write(group []*pending, results []putResult) error {
 	latest, steps := map[ref]*entry{}, map[stepRef]*entry{}
 	dirty := false
 	for i, b := range group {
+		if b.alter != nil {
+			if err := b.alter(tx); err != nil {
+				return err
+			}
+			dirty = true
+			continue
+		}
 		s, ok := last[b.series]
 		if !ok {
-			if s, err = openSeries(known, b.series); err != nil {
+			if s, ok, err = openSeries(known, b.series); err != nil {
 				return err
 			}
 		}
+		refusal, changed, err := d.admit(tx, b, s, ok)
+		if err != nil {
+			return err
+		}
+		if refusal != nil {
+			if d.isLost.Swap(refusal) == nil {
+				d.log.Error("accounting records are refused: " + refusal.Error())
+			}
+			results[i].err = refusal
+			continue
+		}
+		d.isLost.Store(nil)
+		d.heard.Store(true)
+		dirty = dirty || changed
 		if err := s.enter(b.eras); err != nil {
 			results[i].err = err
 			continue
@@ -390,20 +435,20 @@ func knownSeries(known *bolt.Bucket, name string) (s series, ok bool) {
 	return s, true
 }
 
-// openSeries finds a series or adds it with the next number. Numbers grow, so a cluster's later history sorts after its
-// earlier one.
-func openSeries(known *bolt.Bucket, name string) (series, error) {
+// openSeries finds a series, or makes one with the next number. Numbers grow, so a cluster's later history sorts after
+// its earlier one.
+func openSeries(known *bolt.Bucket, name string) (s series, found bool, err error) {
 	if s, ok := knownSeries(known, name); ok {
-		return s, nil
+		return s, true, nil
 	}
 	n, err := known.NextSequence()
 	if err != nil {
-		return series{}, err
+		return series{}, false, err
 	}
 	if n > maxSeries {
-		return series{}, fmt.Errorf("the database has %d histories of clusters and can't begin another", maxSeries)
+		return series{}, false, fmt.Errorf("the database has %d histories of clusters and can't begin another", maxSeries)
 	}
-	return series{number: uint16(n)}, nil
+	return series{number: uint16(n)}, false, nil
 }
 
 // edit is one change of a bucket: a nil value deletes.

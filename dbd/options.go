@@ -15,10 +15,11 @@ import (
 
 // Options configure an accounting daemon.
 type Options struct {
-	Name   string // the name in its certificate, dbd-NAME.crt
-	Listen string // host:port of its one TLS port; an empty host means all addresses, port 0 any port
-	Dir    string // directory of the database; made if missing, for one gdbd at a time
-	PKI    string // directory with ca.crt and this daemon's certificate
+	Name    string // the name in its certificate, dbd-NAME.crt
+	Cluster string // of the configuration; "": there is none
+	Listen  string // host:port of its one TLS port; an empty host means all addresses, port 0 any port
+	Dir     string // directory of the database; made if missing, for one gdbd at a time
+	PKI     string // directory with ca.crt and this daemon's certificate
 
 	// KeepMonths is how many whole months of finished records to keep in addition to the present month; 0 keeps all.
 	// Unfinished jobs are kept in any case.
@@ -51,6 +52,7 @@ func (o *Options) Configure(c *conf.Config) error {
 		}
 		set(&o.Listen, net.JoinHostPort(host, strconv.FormatInt(c.AccountingStoragePort, 10)))
 	}
+	set(&o.Cluster, c.ClusterName)
 	set(&o.Dir, c.DbdStateLocation)
 	set(&o.PKI, c.PKIDir)
 	return nil

@@ -60,10 +60,17 @@ func (d *db) query(ctx context.Context, req *proto.AcctRequest, emit func(record
 // queryWith is query whose chunks also have the records' summaries, if the request asks for them.
 func (d *db) queryWith(ctx context.Context, req *proto.AcctRequest,
 	emit func(records [][]byte, summaries []string) error) error {
+	return d.queryAs(ctx, req, nil, emit)
+}
+
+// queryAs is queryWith for a user who may not see everything; nil may.
+func (d *db) queryAs(ctx context.Context, req *proto.AcctRequest, see *eye,
+	emit func(records [][]byte, summaries []string) error) error {
 	f, err := newFilter(req)
 	if err != nil {
 		return err
 	}
+	f.seenBy(see)
 	hits, err := d.find(ctx, f)
 	if err != nil {
 		return err

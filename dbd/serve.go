@@ -7,17 +7,24 @@ import (
 
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
 )
 
-// This file owns gdbd's answers. The port admits only controllers; the handshake refuses everything else.
+// This file owns gdbd's answers. The port admits only controllers and accounting daemons; the handshake refuses
+// everything else.
 
 // handle answers one request.
 func (d *Daemon) handle(ctx context.Context, r *server.Request) {
 	if err := d.answer(ctx, r); err != nil {
-		if ferr := r.Fail(forUsers(err)); ferr != nil {
-			d.opts.Logger.Debug("an answer was not delivered", "peer", r.Peer.String(), "kind", r.Kind, "err", ferr)
-		}
+		d.fail(r, err)
+	}
+}
+
+// fail answers with an error.
+func (d *Daemon) fail(r *server.Request, err error) {
+	if ferr := r.Fail(forUsers(err)); ferr != nil {
+		d.opts.Logger.Debug("an answer was not delivered", "peer", r.Peer.String(), "kind", r.Kind, "err", ferr)
 	}
 }
 
@@ -25,7 +32,10 @@ func (d *Daemon) handle(ctx context.Context, r *server.Request) {
 func forUsers(err error) error {
 	var bad *BadRequestError
 	var busy *BusyError
+	var lost *LostError
 	switch {
+	case errors.As(err, &lost):
+		return rpc.Errorf(proto.CodeNoAccounting, "%v", lost)
 	case errors.As(err, &busy):
 		return rpc.Errorf(proto.CodeBusy, "%v", busy)
 	case errors.As(err, &bad):
@@ -37,9 +47,16 @@ func forUsers(err error) error {
 }
 
 func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
+	role, _, _ := r.Peer.Daemon()
 	switch r.Kind {
 	case proto.KindPing:
 		return r.Reply(nil)
+	case proto.KindPut, proto.KindQuery, proto.KindSight:
+		if role != pki.RoleCtld {
+			return rpc.Errorf(proto.CodeAccess, "only controllers can ask this of gdbd (kind %d)", r.Kind)
+		}
+	}
+	switch r.Kind {
 	case proto.KindPut:
 		var p proto.Put
 		if err := proto.Decode(r.Body, &p); err != nil {
@@ -62,22 +79,15 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 		}
 		return r.Reply(body)
 	case proto.KindQuery:
-		var q proto.AcctRequest
-		if err := proto.Decode(r.Body, &q); err != nil {
-			return badRequest("a question that can't be read: %v", err)
-		}
-		var body []byte
-		err := d.db.queryWith(ctx, &q, func(records [][]byte, summaries []string) error {
-			body = appendChunk(body[:0], records)
-			if len(summaries) > 0 {
-				body = appendSummaries(body, summaries)
-			}
-			return r.ReplyMore(body)
-		})
-		if err != nil {
-			return err
-		}
-		return r.Reply(appendChunk(body[:0], nil))
+		return d.query(ctx, r, r.Body, nil)
+	case proto.KindSight:
+		return d.setSight(ctx, r)
+	case proto.KindBackup:
+		return d.backup(ctx, r)
+	case proto.KindBeginEmpty:
+		return d.beginEmpty(ctx, r)
+	case proto.KindDbd:
+		return d.state(r)
 	}
 	return badRequest("the accounting daemon doesn't know the request %d; is it older than the controller?", r.Kind)
 }

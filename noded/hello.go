@@ -5,17 +5,19 @@ import (
 
 	"gbatch/internal/proto"
 	"gbatch/noded/gpuwatch"
+	"gbatch/noded/shim"
 )
 
 // hello.go makes the node's messages about itself: Hello (hardware, attempts) and Heartbeat (load, problems).
 
 // hello makes the message with which this node registers.
 func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
+	uptime := shim.Uptime().Milliseconds() // before it is looked up what is known
 	reply := make(chan answerFor, 1)
 	n.inbox.post(msgKnown{reply})
 	h := &proto.Hello{Node: n.opts.Name, Version: n.opts.Version, Hw: n.inv.Hw, BootID: n.inv.BootID, BootAt: n.inv.BootAt,
 		UpSince: n.upSince, Instance: n.instance.Load(), Now: n.hostTime(), Problem: n.health.look(),
-		PeerPort: peerPort(n.peerLn), LeaseS: n.fence.LeaseS()}
+		PeerPort: peerPort(n.peerLn), LeaseS: n.fence.LeaseS(), Uptime: uptime}
 	select {
 	case of := <-reply:
 		h.Known, h.Leaving = of.known, of.leaving

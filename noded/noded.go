@@ -57,6 +57,7 @@ type Noded struct {
 
 	ctl      *relay.Controllers
 	relay    *relay.Relay
+	records  *relay.Records
 	listener net.Listener
 	stepLn   net.Listener // of commands that ask for steps
 	peers    *peers
@@ -116,8 +117,12 @@ func New(o Options) (n *Noded, err error) {
 	if err != nil {
 		return n, err
 	}
-	n.ctl = relay.NewControllers(o.Controllers, tls)
+	n.ctl = relay.NewControllers(o.Controllers, o.named(), tls)
+	if o.Spool != "" {
+		n.ctl.Keep(filepath.Join(o.Spool, "controllers"), n.log)
+	}
 	n.relay = relay.New(n.ctl)
+	n.records = relay.NewRecords(o.DbdAddr, tls)
 	if n.inv, err = hardware.Take(n.machine, n.opts.look()); err != nil {
 		return n, err
 	}
@@ -184,8 +189,8 @@ func (n *Noded) openJobs() error {
 		foreign: map[proto.Attempt]bool{}, leftovers: map[proto.Attempt]bool{}, haunting: map[proto.Attempt]bool{}}
 	n.link = newLink(shim.Options{Dir: filepath.Join(n.opts.Spool, "gshim"), Binary: n.opts.Shim}, n.inbox, n.log)
 	n.groups.link = n.link
-	n.fence = &fence.Keeper{Node: n.opts.Name, PKI: n.opts.PKI, Controllers: n.opts.Controllers, Spool: n.opts.Spool,
-		Program: n.opts.Verdict, Renew: n.link.renew, Log: n.log}
+	n.fence = &fence.Keeper{Node: n.opts.Name, PKI: n.opts.PKI, Controllers: n.ctl.Addrs(), Mine: n.ctl.Mine,
+		Spool: n.opts.Spool, Program: n.opts.Verdict, Renew: n.link.renew, Log: n.log}
 	return nil
 }
 
@@ -247,8 +252,11 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	steps := &stepServer{inbox: n.inbox, log: n.log, conns: map[*stepConn]uint32{}, name: n.opts.Name, login: n.opts.Login,
 		peers: n.peers}
 	part(func() error { return steps.serve(ctx, n.stepLn) })
-	local := &relay.Local{Relay: n.relay, Names: n.names, Host: n.opts.Host, Log: n.log}
+	local := &relay.Local{Relay: n.relay, Records: n.records, Names: n.names, Host: n.opts.Host, Log: n.log}
 	part(func() error { return local.Serve(ctx, n.listener) })
+	if n.opts.Login {
+		part(func() error { n.relay.Refresh(ctx); return nil })
+	}
 	if !n.opts.Login {
 		n.workers, n.stops, n.chills = pool.New(ctx, pool.Workers()), pool.New(ctx, maxStops), pool.New(ctx, maxChills)
 		n.waits = pool.New(ctx, maxLogins)
@@ -331,6 +339,7 @@ func (n *Noded) Close() error {
 		}
 		if n.relay != nil {
 			n.relay.Close()
+			n.records.Close()
 		}
 		if n.loop != nil {
 			errs = append(errs, n.loop.spool.close())

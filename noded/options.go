@@ -22,6 +22,7 @@ type Options struct {
 	Login       bool     // a login host: relays commands, runs no jobs, isn't registered
 	Virtual     bool     // its hardware is taken from the configuration
 	Controllers []string // host:port of every controller
+	DbdAddr     string   // host:port of gdbd, which is asked about records; "": the leader is
 	PKI         string   // directory with ca.crt and this daemon's certificate
 	Spool       string   // absolute; what must survive a restart: one gnoded each
 	SocketDir   string   // of the socket for commands, noded-NAME.sock
@@ -60,7 +61,7 @@ func FromConfig(c *conf.Config, f Flags) (Options, error) {
 		return Options{}, fmt.Errorf("name of this host: %w", err)
 	}
 	o := Options{Name: f.Name, Login: f.Login, Virtual: f.Virtual, Controllers: f.Controllers, PKI: f.PKI, Spool: f.Spool,
-		SocketDir: f.SocketDir, Shim: f.Shim, Config: c, ConfigPath: c.Path, TmpFS: c.TmpFS, Host: host}
+		SocketDir: f.SocketDir, Shim: f.Shim, DbdAddr: c.DbdAddr, Config: c, ConfigPath: c.Path, TmpFS: c.TmpFS, Host: host}
 	if o.Name == "" {
 		o.Name, _, _ = strings.Cut(host, ".")
 	}
@@ -88,6 +89,18 @@ func FromConfig(c *conf.Config, f Flags) (Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// named gives the controllers' addresses by the names that the configuration has for them.
+func (o *Options) named() map[string]string {
+	if o.Config == nil || len(o.Config.Controllers) != len(o.Controllers) {
+		return nil // the command line has others
+	}
+	out := map[string]string{}
+	for i, ctl := range o.Config.Controllers {
+		out[ctl.Name] = o.Controllers[i]
+	}
+	return out
 }
 
 func (o *Options) check() error {

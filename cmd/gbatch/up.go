@@ -60,7 +60,7 @@ func upCommand() *cobra.Command {
 	f.StringVar(&mem, "mem", "", "memory of each virtual node, `MiB` or with K, M, G, T (default an even share of this "+
 		"machine's)")
 	f.StringVar(&o.GPUs, "gpus", "", "stand-in GPUs of each virtual node, as `TYPE:COUNT`")
-	f.IntVar(&o.Controllers, "controllers", 0, "controllers, 1 or 3 (default 1)")
+	f.IntVar(&o.Controllers, "controllers", 0, "controllers, 1, 3 or 5 (default 1)")
 	f.StringVar(&o.Conf, "conf", "",
 		"take this configuration `FILE` as it is; every node that it defines becomes a virtual one here")
 	f.BoolVar(&detach, "detach", false, "return when the cluster takes jobs, and leave it running")

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,10 +16,16 @@ import (
 	"gbatch/internal/version"
 )
 
+// removed is the exit code of a controller that was removed: a service manager need not start it again.
+const removed = 3
+
 func main() {
 	guest.Half(64)
 	fail := func(err error) {
 		fmt.Fprintln(os.Stderr, "gctld: error:", err)
+		if errors.Is(err, ctld.ErrRemoved) {
+			os.Exit(removed)
+		}
 		os.Exit(1)
 	}
 	s := ctld.Start{Die: fail}
@@ -34,6 +41,10 @@ func main() {
 		"`name` of this controller as in SlurmctldHost (default: this host's, or the only one)")
 	f.BoolVar(&s.Begin, "begin", false,
 		"mark the empty StateSaveLocation so that the next start begins a new cluster, and exit")
+	f.StringVar(&s.Restore, "restore", "",
+		"give the stopped controller the state that `FILE` has (of gcontrol snapshot save), and exit")
+	f.BoolVar(&s.Replace, "replace", false, "with --restore: replace a state that is there, and keep it beside")
+	f.Uint32Var(&s.NextJob, "next-job", 0, "with --restore: `number` of the next job (default: above all given ones)")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := cmd.ExecuteContext(ctx); err != nil {

@@ -27,8 +27,10 @@ type Clock struct {
 	known   bool          // at and atBoot are set
 	at      time.Duration // the cluster's time (since 1970) at atBoot
 	atBoot  time.Duration
-	floor   model.Time // the latest stamp of a command that is in the log
-	last    model.Time // what Now gave
+	guessed bool          // known is the host's clock's word, taken before there was a log
+	floor   model.Time    // the latest stamp of a command that is in the log
+	floorAt time.Duration // since boot, when it was learnt
+	last    model.Time    // what Now gave
 	leads   bool
 	verdict Verdict
 }
@@ -47,7 +49,7 @@ func (c *Clock) Now() model.Time {
 	defer c.mu.Unlock()
 	b := c.boot()
 	if !c.known && !c.settle(b) {
-		return c.give(c.floor + model.Time((b-c.born)/time.Millisecond))
+		return c.give(c.floor + model.Time((b-max(c.floorAt, c.born))/time.Millisecond))
 	}
 	c.advance(b)
 	return c.give(model.Time(c.at / time.Millisecond))
@@ -63,7 +65,8 @@ func (c *Clock) settle(b time.Duration) bool {
 	host := c.truth()
 	ahead := sinceEpoch(host) - sinceEpoch(c.floor)
 	switch {
-	case c.floor == 0: // the cluster is new
+	case c.floor == 0: // the cluster is new, or its log has not come yet
+		c.guessed = true
 	case ahead >= 0 && ahead <= Near: // a short restart: nothing to doubt
 	case c.verdict.Sure && c.verdict.Of > 1, b-c.born > patience:
 		host = max(host, c.floor)
@@ -127,7 +130,13 @@ func (c *Clock) Applied(at model.Time) {
 	if at <= c.floor {
 		return
 	}
-	c.floor = at
+	c.floor, c.floorAt = at, c.boot()
+	if c.guessed {
+		c.guessed = false
+		if !c.leads { // it wasn't new: the host's clock counts no more than anybody's
+			c.known, c.last = false, 0
+		}
+	}
 	if c.known && !c.leads {
 		if b := c.boot(); sinceEpoch(at) > c.at+b-c.atBoot {
 			c.at, c.atBoot = sinceEpoch(at), b
@@ -143,6 +152,7 @@ func (c *Clock) Follow(leader model.Time) {
 		return
 	}
 	c.known, c.at, c.atBoot, c.last = true, sinceEpoch(max(leader, c.floor)), c.boot(), 0
+	c.guessed = false
 }
 
 // Judge takes the verdict on the hosts' clocks.

@@ -137,6 +137,45 @@ func TestReboot(t *testing.T) {
 	}
 }
 
+// While a leader does not know the time after a reboot, commands in the log push it on by nothing but elapsed time.
+func TestCommandsPushNoTime(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "clock")
+	h := &host{wall: noon, boot: time.Hour}
+	c := h.clock()
+	c.Lead(true)
+	c.Now()
+	if err := c.Save(file, "boot 1"); err != nil {
+		t.Fatal(err)
+	}
+	h = &host{wall: noon.Add(7200), boot: time.Second}
+	c = h.clock()
+	if err := c.Load(file, "boot 2"); err != nil {
+		t.Fatal(err)
+	}
+	c.Lead(true)
+	for range 100 {
+		h.boot += 100 * time.Millisecond
+		c.Applied(c.Now())
+	}
+	near(t, "10 s and 100 commands later", c.Now(), noon.Add(10), time.Second)
+}
+
+// A controller that begins without a disk on a host whose clock is wrong gets the others' log: the log counts, and not
+// what the host's clock said before it came.
+func TestLostDiskAndWrongClock(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		h := &host{wall: noon, boot: time.Hour}
+		h.set(by)
+		c := h.clock()
+		c.Now() // another controller has asked for it
+		for i := range 10 {
+			c.Applied(noon.Add(int64(i)))
+		}
+		c.Lead(true)
+		near(t, "as leader", c.Now(), noon.Add(9), time.Second)
+	}
+}
+
 // What is in the log is never in the future of what follows.
 func TestNeverBeforeTheLog(t *testing.T) {
 	h := &host{wall: noon, boot: time.Hour}

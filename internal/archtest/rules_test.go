@@ -12,6 +12,7 @@ var leaves = []string{
 	"internal/hostlist",
 	"internal/outpath",
 	"internal/quietlog",
+	"internal/snapfile",
 	"internal/suggest",
 	"internal/terminal",
 	"internal/version",
@@ -73,7 +74,8 @@ var layers = []layer{
 	// The daemons: effects. They never import each other.
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
 	{"ctld/clock", "internal/model"},
-	{"ctld", "ctld/resv ctld/clock internal/model internal/ask internal/seff internal/blob internal/state " +
+	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
+	{"ctld", "ctld/resv ctld/clock ctld/restore internal/model internal/ask internal/seff internal/blob internal/state " +
 		"internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
 	{"noded/steplayout", "internal/model internal/proto"},
 	{"noded/hardware", "noded/gpu noded/cgroup internal/model internal/jobenv internal/conf internal/proto"},
@@ -91,6 +93,8 @@ var layers = []layer{
 	// groups, it ends itself.
 	{"internal/up", "internal/model internal/conf internal/proto internal/rpc internal/client noded/shim noded/cgroup"},
 	{"internal/devcluster", "ctld noded dbd internal"},
+	// a cluster in one goroutine: of the daemons only what decides, the time and the fence
+	{"internal/faultsim", "ctld/clock noded/fence internal/model internal/state internal/sched internal/proto"},
 	{"cmd", "ctld noded dbd internal"},
 }
 
@@ -108,6 +112,7 @@ var onlyIn = []confined{
 	{"github.com/NVIDIA/go-nvml", "noded/gpu", "NVML needs cgo and a driver"},
 	{"C", "noded", "everything but gnoded builds with CGO_ENABLED=0"},
 	{"github.com/containerd/cgroups", "noded/cgroup", "one place knows cgroup v1 from v2"},
+	{"github.com/anishathalye/porcupine", "internal/up", "one history of users is checked, by a test"},
 	{"go.etcd.io/bbolt", "dbd internal/store", "one file format, two owners"},
 	{"github.com/tidwall/btree", "internal/state internal/sched", "ordered sets of facts"},
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"os"
 )
 
@@ -43,13 +44,18 @@ func File(f *os.File, entry Entry) (Head, error) {
 	if err != nil {
 		return Head{}, err
 	}
-	m, err := readMeta(f, info.Size())
+	return Reader(f, info.Size(), entry)
+}
+
+// Reader is File for the size bytes of f, which may be a part of another file.
+func Reader(f io.ReaderAt, size int64, entry Entry) (Head, error) {
+	m, err := readMeta(f, size)
 	if err != nil {
 		return Head{}, err
 	}
 	h := Head{Commits: m.txid, Size: int64(m.pages) * int64(m.pageSize), Lost: m.lost}
-	if m.pages > maxPages && h.Size > info.Size() {
-		return h, fmt.Errorf("it has %d bytes and should have at least %d", info.Size(), h.Size)
+	if m.pages > maxPages && h.Size > size {
+		return h, fmt.Errorf("it has %d bytes and should have at least %d", size, h.Size)
 	}
 	w := &walker{file: f, pageSize: m.pageSize, pages: m.pages, seen: make([]uint64, m.pages/64+1), entry: entry}
 	if m.freelist != noFreelist { // bbolt's own tools leave a freelist
@@ -72,7 +78,7 @@ type Head struct {
 
 // walker visits the pages of one file.
 type walker struct {
-	file     *os.File
+	file     io.ReaderAt
 	pageSize int
 	pages    uint64 // all pages in use are below this number
 	seen     []uint64
@@ -91,7 +97,7 @@ type meta struct {
 }
 
 // readMeta gives the newer of the two meta pages that are intact, as bbolt does.
-func readMeta(f *os.File, size int64) (meta, error) {
+func readMeta(f io.ReaderAt, size int64) (meta, error) {
 	first, ok := metaAt(f, 0)
 	if ok {
 		second, ok := metaAt(f, int64(first.pageSize))
@@ -114,7 +120,7 @@ func readMeta(f *os.File, size int64) (meta, error) {
 }
 
 // metaAt reads a meta page; ok is false if it is not intact.
-func metaAt(f *os.File, at int64) (m meta, ok bool) {
+func metaAt(f io.ReaderAt, at int64) (m meta, ok bool) {
 	const metaLen = 64
 	b := make([]byte, pageHeader+metaLen)
 	if _, err := f.ReadAt(b, at); err != nil {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -25,6 +26,8 @@ const (
 	AnswerTimeout = 30 * time.Second
 	// Patience is how long a request is retried while no controller leads.
 	Patience = 10 * time.Second
+	// briefly bounds a request of a Brief client.
+	briefly = 7 * time.Second
 	// retryPace is the pause between two tries.
 	retryPace = 100 * time.Millisecond
 )
@@ -37,7 +40,16 @@ type Client struct {
 	others bool            // there are other sockets than conn's
 	second error           // conn's is a node's, although this host has a controller: why not the controller's
 	silent map[string]bool // sockets whose daemons did not answer: they are tried last
+	brief  bool
+	old    func(age time.Duration, from string)
 }
+
+// WhenOld calls f for each answer that is not the present state: no controller leads, and the one named from has
+// answered with what it knew age ago.
+func (c *Client) WhenOld(f func(age time.Duration, from string)) { c.old = f }
+
+// Brief makes requests give up soon: for what a command can do without. The limit is briefly, for a whole request.
+func (c *Client) Brief() { c.brief = true }
 
 // New gives a client for the daemons whose sockets are in dir (LocalSocketDir). It connects with the first request.
 func New(dir string) *Client { return &Client{dir: dir} }
@@ -141,6 +153,9 @@ func (c *Client) Stream(kind uint16, request proto.Message, each func(body []byt
 	w := work{kind: kind, body: body, row: proto.RequestOf(kind), until: time.Now().Add(Patience)}
 	w.wait = AnswerTimeout + time.Duration(w.row.WaitS)*time.Second
 	longest := time.Now().Add(w.wait + AnswerTimeout)
+	if c.brief {
+		w.until, w.wait, longest = time.Now().Add(briefly/2), briefly, time.Now().Add(briefly)
+	}
 	byID := w.row.ByID()
 	if byID {
 		if err := w.giveID(); err != nil {
@@ -161,6 +176,11 @@ func (c *Client) Stream(kind uint16, request proto.Message, each func(body []byt
 		}
 		if !errors.As(err, &again) {
 			return err
+		}
+		if again.why.Code == proto.CodeNoController && w.row.Effect != proto.Changes && w.row.WaitS == 0 && c.old != nil {
+			if err := c.tryOld(&w, each); !errors.As(err, &again) {
+				return err
+			}
 		}
 		c.Close()
 		w.lost = w.lost || again.lost && w.row.Effect == proto.Changes
@@ -217,7 +237,7 @@ func (r retry) Error() string { return r.why.Text }
 func (c *Client) try(w *work, each func([]byte) error) error {
 	if err := c.dial(); err != nil {
 		var why *rpc.Error
-		if w.lost && errors.As(err, &why) { // a daemon had it, and may be back in a moment
+		if errors.As(err, &why) && (w.lost || hasLeft(c.dir)) { // a daemon had it, or there was one a moment ago
 			return retry{why: why}
 		}
 		return err
@@ -276,6 +296,50 @@ func (c *Client) try(w *work, each func([]byte) error) error {
 		c.isSilent()
 	}
 	return retry{why: Unreachable(err.Error()), lost: true}
+}
+
+// tryOld asks for the answer to a request as it was when a controller last led. A retry is its error if there is none.
+func (c *Client) tryOld(w *work, each func([]byte) error) error {
+	if c.conn == nil {
+		return retry{why: Unreachable("")}
+	}
+	body, err := proto.Encode(&proto.Stale{Kind: w.kind, Body: w.body})
+	if err != nil {
+		return err
+	}
+	stale := *w
+	stale.kind, stale.body = proto.KindStale, body
+	var end proto.StaleEnd
+	var last []byte // of the parts so far; the one behind them is no part
+	parts := 0
+	err = c.try(&stale, func(part []byte) error {
+		if parts++; parts > 1 {
+			if err := each(last); err != nil {
+				return err
+			}
+		}
+		last = bytes.Clone(part) // the memory is used again
+		return nil
+	})
+	var answered *rpc.Error
+	switch {
+	case err != nil && parts > 0:
+		return err
+	case errors.As(err, &answered): // an older version
+		return retry{why: Unreachable("")}
+	case err != nil:
+		return err
+	}
+	if err := proto.Decode(last, &end); err != nil {
+		return err
+	}
+	if end.Code != 0 {
+		return &rpc.Error{Code: end.Code, Text: end.Text}
+	}
+	if end.AgeMS > 0 {
+		c.old(time.Duration(end.AgeMS)*time.Millisecond, end.From)
+	}
+	return nil
 }
 
 // judge separates errors that answer the request from those that mean the request has no answer.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -244,5 +245,41 @@ func TestSecondChoice(t *testing.T) {
 	d.listen(t, "ctld.sock")
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDaemonStartsAnew: a request that finds no socket waits a moment where a daemon has just removed its own, and only
+// there.
+func TestDaemonStartsAnew(t *testing.T) {
+	d := newDaemon(t, nil)
+	dir := t.TempDir()
+	gone := filepath.Join(dir, "noded.sock")
+	if err := os.WriteFile(gone, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	back := time.AfterFunc(300*time.Millisecond, func() {
+		if err := os.Symlink(filepath.Join(d.dir, "ctld.sock"), filepath.Join(dir, "ctld.sock")); err != nil {
+			t.Error(err)
+		}
+	})
+	defer back.Stop()
+	cl := New(dir)
+	defer cl.Close()
+	if err := cl.Call(proto.KindPing, &proto.Empty{}, &proto.Empty{}); err != nil {
+		t.Errorf("the daemon is back, and the request failed: %v", err)
+	}
+	long := time.Now().Add(-time.Minute)
+	empty := t.TempDir()
+	if err := os.Chtimes(empty, long, long); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	cl = New(empty)
+	defer cl.Close()
+	if err := cl.Call(proto.KindPing, &proto.Empty{}, &proto.Empty{}); err == nil || time.Since(begin) > leftFor {
+		t.Errorf("a host without a daemon answers %v after %v", err, time.Since(begin))
 	}
 }

@@ -11,6 +11,7 @@
 // rpc.
 //
 //	client.go  a request and its answer
+//	left.go    a daemon that has just ended
 //	attend.go  a job that is there for one command only
 //	steps.go   the conversation about a step
 package client

@@ -26,6 +26,23 @@ func PingJSON() []slurmjson.Field[proto.ControllerInfo] {
 	}
 }
 
+// ControllersJSON is an object of gcontrol controllers.
+func ControllersJSON() []slurmjson.Field[proto.ControllerState] {
+	type row = proto.ControllerState
+	return []slurmjson.Field[row]{
+		{Name: "name", Str: func(c *row) string { return c.Name }},
+		{Name: "address", Str: func(c *row) string { return c.Addr }},
+		{Name: "role", Str: func(c *row) string { return c.Role }},
+		{Name: "term", Int: func(c *row) int64 { return int64(c.Term) }},
+		{Name: "applied_index", Int: func(c *row) int64 { return int64(c.Index) }},
+		{Name: "entries_behind", Int: func(c *row) int64 { return c.Behind }},
+		{Name: "heard_ms_ago", Int: func(c *row) int64 { return c.HeardMS }},
+		{Name: "version", Str: func(c *row) string { return c.Version }},
+		{Name: "health", Str: func(c *row) string { return c.Health }},
+		{Name: "ok", Bool: func(c *row) bool { return c.Health == "ok" }},
+	}
+}
+
 // LicenseOf is a license, and how many of it jobs hold.
 type LicenseOf struct {
 	*model.LicenseCount

@@ -10,6 +10,7 @@ import (
 // TestJSONFields: the members of --json that programs can rely on. A removed or changed line breaks programs.
 func TestJSONFields(t *testing.T) {
 	text := slurmjson.Described("ping", PingJSON()) +
+		slurmjson.Described("controller", ControllersJSON()) +
 		slurmjson.Described("license", LicenseJSON()) +
 		slurmjson.Described("share", ShareJSON()) +
 		slurmjson.Described("statistics", StatisticsJSON())

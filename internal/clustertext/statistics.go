@@ -2,6 +2,7 @@ package clustertext
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,6 +80,12 @@ func StatisticsText(r *proto.DiagReply) string {
 	p("\nRemote Procedure Call statistics by user\n")
 	for _, c := range r.ByUser {
 		p("\t%-16s(%8d) count:%-6d ave_time:%-6d total_time:%d\n", c.Name, c.ID, c.Count, mean(c.SumUS, c.Count), c.SumUS)
+	}
+	for i, c := range slices.DeleteFunc(slices.Clone(r.ByUser), func(c proto.DiagRPC) bool { return c.Slowed == 0 }) {
+		if i == 0 {
+			p("\nUsers who list too often and wait for it (QueryRateLimit)\n")
+		}
+		p("\t%-16s(%8d) count:%-6d total_wait_ms:%d\n", c.Name, c.ID, c.Slowed, c.SlowedMS)
 	}
 	p("\nPending RPC statistics\n\tNo pending RPCs\n")
 	return text.String()

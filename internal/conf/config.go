@@ -18,6 +18,7 @@ const (
 	DefaultDbdStateDir    = "/var/lib/gbatch/dbd"
 	DefaultNodeTimeoutS   = 30
 	DefaultHeartbeatS     = 10
+	DefaultQueryRate      = 10000 // rows a second
 	DefaultMaxScriptBytes = 4 << 20
 	// MaxScriptBytesLimit is the largest max_script_size, as in Slurm.
 	MaxScriptBytesLimit = 512 << 20
@@ -55,7 +56,9 @@ type Config struct {
 	ControllerHeartbeatMS int64
 	ControllerElectionMS  int64
 
-	// Accounting. DbdAddr is host:port of gdbd, "" without accounting.
+	// Accounting. DbdAddr is host:port of gdbd, "" without accounting. Resend.MaxWaiting is MaxDBDMsgs as written; 0: it
+	// follows from MaxJobCount and the number of nodes.
+	Resend                model.ShipRules
 	AccountingStorageType string
 	AccountingStorageHost string
 	AccountingStoragePort int64
@@ -115,15 +118,17 @@ type Config struct {
 	LaunchFailuresToDrain     int64 // of distinct jobs in a row; 0: a node is never drained for them
 	SlurmdTimeoutS            int64
 	NodeHeartbeatIntervalS    int64
+	QueryRateLimit            int64 // rows a second; 0: no limit
 	ReturnToService           int64
 	MessageTimeoutS           int64
 	ProctrackType, TaskPlugin string
 	TaskPluginParam           []string
 	GpuIdlePolicy             model.GPUIdle
-	GpuSampleIntervalS        int64  // between readings of a node's GPUs
-	GpuRecoverProgram         string // run on the node when a GPU breaks
-	DefaultGpuBind            string // binding of steps' tasks to GPUs if the command gives none
-	AlertProgram              string // run when nodes and GPUs fail and come back
+	GpuSampleIntervalS        int64            // between readings of a node's GPUs
+	GpuRecoverProgram         string           // run on the node when a GPU breaks
+	DefaultGpuBind            string           // binding of steps' tasks to GPUs if the command gives none
+	AlertProgram              string           // run when nodes, GPUs and daemons fail and come back
+	Alerts                    model.AlertRules // AlertParameters
 	GpuSelectPolicy           []string
 	GpuScoreWeights           GPUScoreWeights
 	MigProgram                string // the program with which a node divides its GPUs
@@ -219,6 +224,7 @@ func defaults() *Config {
 		LaunchFailuresToDrain:  3,
 		SlurmdTimeoutS:         DefaultNodeTimeoutS,
 		NodeHeartbeatIntervalS: DefaultHeartbeatS,
+		QueryRateLimit:         DefaultQueryRate,
 		MessageTimeoutS:        10,
 		ProctrackType:          "proctrack/cgroup",
 		GpuSampleIntervalS:     5,
@@ -227,8 +233,11 @@ func defaults() *Config {
 		GpuForeignUsePolicy:    "avoid",
 		GpuForeignUsePct:       20,
 		GPUMemMarginMiB:        defaultGPUMargin,
-		TaskPlugin:             "task/cgroup,task/affinity",
-		TopologyPlugin:         topologyFlat,
+		Resend:                 model.ShipRules{KeepRecords: 100_000, KeepBytes: 64 << 20, KeepS: 86400},
+		Alerts: model.AlertRules{LostS: 10, PassS: 60, RecordsPct: 50, DiskFreePct: 5, DiskSlowMS: 1000,
+			CertDays: 30},
+		TaskPlugin:     "task/cgroup,task/affinity",
+		TopologyPlugin: topologyFlat,
 		Select: Select{Type: "select/cons_tres", Params: []string{"CR_CORE_MEMORY"}, Unit: UnitCore,
 			Memory: true},
 		Scheduler: defaultScheduler(),

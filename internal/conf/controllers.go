@@ -2,9 +2,12 @@ package conf
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"strings"
+
+	"gbatch/internal/model"
 )
 
 // MaxControllers is how many SlurmctldHost lines there may be. Five survive
@@ -144,4 +147,64 @@ func (l *loader) resolveControllers() {
 		}
 		l.cfg.DbdAddr = hostPort(l.cfg.AccountingStorageHost, l.cfg.AccountingStoragePort)
 	}
+}
+
+// alertWord is one word of AlertParameters.
+type alertWord struct {
+	name string
+	most int64
+	at   func(*model.AlertRules) int64
+	set  func(*model.AlertRules, int64)
+}
+
+var alertWords = []alertWord{
+	{"lost_time", 86400, func(r *model.AlertRules) int64 { return r.LostS },
+		func(r *model.AlertRules, n int64) { r.LostS = n }},
+	{"pass_time", 86400, func(r *model.AlertRules) int64 { return r.PassS },
+		func(r *model.AlertRules, n int64) { r.PassS = n }},
+	{"records_percent", 100, func(r *model.AlertRules) int64 { return int64(r.RecordsPct) },
+		func(r *model.AlertRules, n int64) { r.RecordsPct = int32(n) }},
+	{"disk_free_percent", 100, func(r *model.AlertRules) int64 { return int64(r.DiskFreePct) },
+		func(r *model.AlertRules, n int64) { r.DiskFreePct = int32(n) }},
+	{"disk_slow_ms", math.MaxInt32, func(r *model.AlertRules) int64 { return r.DiskSlowMS },
+		func(r *model.AlertRules, n int64) { r.DiskSlowMS = n }},
+	{"cert_days", 10_000, func(r *model.AlertRules) int64 { return int64(r.CertDays) },
+		func(r *model.AlertRules, n int64) { r.CertDays = int32(n) }},
+}
+
+// alertParameters is from when on AlertProgram is told of troubles of daemons: lost_time=10,pass_time=60. Words that
+// are not there keep their defaults.
+func alertParameters() setting {
+	return setting{name: "AlertParameters", effect: AtOnce,
+		read: func(c *Config, v string) fault {
+			for _, item := range splitList(v) {
+				name, value, _ := strings.Cut(item, "=")
+				k := 0
+				for k < len(alertWords) && !strings.EqualFold(alertWords[k].name, name) {
+					k++
+				}
+				if k == len(alertWords) {
+					var names []string
+					for _, w := range alertWords {
+						names = append(names, w.name)
+					}
+					return fault{shown(name) + " is none of " + strings.Join(names, ", "), "pass_time=60"}
+				}
+				w := alertWords[k]
+				n, err := strconv.ParseInt(value, 10, 64)
+				if err != nil || n < 0 || n > w.most {
+					return fault{fmt.Sprintf("%s=%s is not a whole number from 0 to %d", w.name, shown(value), w.most),
+						fmt.Sprintf("%s=%d", w.name, w.at(&c.Alerts))}
+				}
+				w.set(&c.Alerts, n)
+			}
+			return fault{}
+		},
+		show: func(c *Config) string {
+			var words []string
+			for _, w := range alertWords {
+				words = append(words, fmt.Sprintf("%s=%d", w.name, w.at(&c.Alerts)))
+			}
+			return strings.Join(words, ",")
+		}}
 }

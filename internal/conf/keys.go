@@ -294,6 +294,8 @@ func nodeSettings() []setting {
 			},
 			show: func(c *Config) string { return c.ProctrackType }},
 		absPath("AlertProgram", AtOnce, func(c *Config) *string { return &c.AlertProgram }),
+		alertParameters(),
+		number("QueryRateLimit", AtOnce, func(c *Config) *int64 { return &c.QueryRateLimit }, 0, 1_000_000_000),
 	}
 }
 

@@ -50,14 +50,15 @@ func otherMeans() []setting {
 			"and SlurmdLogFile",
 			"SlurmctldSyslogDebug", "SlurmdSyslogDebug"),
 		accepted("has no effect: log lines have RFC 3339 times with milliseconds", "LogTimeFormat"),
+		accepted("has no effect: none of its options is known here; they are about Slurm's own daemons, clouds and reboots; "+
+			"for rl_enable see QueryRateLimit", "SlurmctldParameters"),
 		accepted("has no effect: none of its options is known here; they are about Slurm's own daemons, clouds and reboots",
-			"SlurmctldParameters", "SlurmdParameters"),
+			"SlurmdParameters"),
 		accepted("has no effect here: group membership is looked up when it is needed", "GroupUpdateForce",
 			"GroupUpdateTime"),
 		accepted("has no effect: gsubmit --get-user-env waits 8 seconds for the login shell; gsubmit "+
 			"--get-user-env=SECONDS waits as long as it says",
 			"GetEnvTimeout"),
-		accepted("has no effect here: records wait in replicated state until gdbd has them", "MaxDBDMsgs"),
 		accepted("has no effect here: nodes are added by reconfigure, without a limit set beforehand", "MaxNodeCount"),
 		accepted("has no effect here: memory limits are the kernel's (ConstrainRAMSpace in cgroup.conf)",
 			"VSizeFactor", "JobAcctGatherParams"),
@@ -131,8 +132,8 @@ func absent() []setting {
 		unless(notDone("is not supported: jobs in a reservation end with it", "ResvOverRun"), "0"),
 		notDone("is not supported: files aren't broadcast", "BcastExclude", "BcastParameters"),
 		notDone("is not supported: there is one cluster", "FederationParameters", "AccountingStorageExternalHost"),
-		notDone("is not supported: gdbd runs on one host; jobs go on without it, and records wait",
-			"AccountingStorageBackupHost"),
+		notDone("is not supported: gdbd runs on one host; jobs go on without it, and records wait; gbatch backup save makes "+
+			"copies while it runs", "AccountingStorageBackupHost"),
 		notDone("is not supported: use cron and gsubmit", "ScronParameters"),
 		notDone("is not supported: X11 isn't forwarded", "X11Parameters"),
 		unless(notDone("is not supported: jobs don't open PAM sessions", "UsePAM"), "0", "no", "false"),

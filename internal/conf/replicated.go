@@ -11,6 +11,9 @@ import (
 	"gbatch/internal/walltime"
 )
 
+// leastDBDMsgs is the least bound of the records that wait for gdbd, if MaxDBDMsgs gives none. It is Slurm's.
+const leastDBDMsgs = 10_000
+
 // Model returns the part of the configuration that changes decisions, as the controllers replicate it. Nodes with
 // State=FUTURE are not in it.
 func (c *Config) Model() *model.Config {
@@ -40,7 +43,18 @@ func (c *Config) Model() *model.Config {
 		AtStart:  c.atStart(),
 	}
 	m.Params.GPUIdle = c.GpuIdlePolicy
+	switch c.QueryRateLimit {
+	case 0:
+		m.Params.QueryRows = -1
+	case DefaultQueryRate: // as in a configuration of before
+	default:
+		m.Params.QueryRows = int32(c.QueryRateLimit)
+	}
 	m.Params.AlertProgram, m.Params.GPUSelect = c.AlertProgram, c.gpuSelect()
+	m.Params.Ship, m.Params.Alerts = c.Resend, c.Alerts
+	if m.Params.Ship.MaxWaiting == 0 {
+		m.Params.Ship.MaxWaiting = max(leastDBDMsgs, 2*c.MaxJobCount+4*int64(len(c.Nodes)))
+	}
 	m.Params.Preempt.Youngest, m.Params.Preempt.Strict = c.Scheduler.PreemptYoungest, c.Scheduler.PreemptStrict
 	c.placement(m)
 	future := map[string]bool{}

@@ -175,7 +175,7 @@ func (c *Cluster) writeConf() {
 	if !o.NoDbd {
 		fmt.Fprintf(&b, "AccountingStorageHost=127.0.0.1\nAccountingStoragePort=%d\n", freePort(c.t))
 	}
-	fmt.Fprintf(&b, "StateSaveLocation=%[1]s/state/ctld\nSlurmdSpoolDir=%[1]s/spool/%%n\n"+
+	fmt.Fprintf(&b, "StateSaveLocation=%[1]s/state/%%n\nSlurmdSpoolDir=%[1]s/spool/%%n\n"+
 		"DbdStateLocation=%[1]s/state/dbd\nLocalSocketDir=%[1]s/run\nPKIDir=%[1]s/pki\n", c.Dir)
 	fmt.Fprintf(&b, "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nGresTypes=gpu,shard,mps\n"+
 		"AccountingStorageTRES=gres/gpu\n")

@@ -115,6 +115,11 @@ type Params struct {
 
 	AlertProgram string    // the leader runs it when nodes and GPUs fail and come back
 	GPUSelect    GPUSelect // preference among GPUs that suit a job equally
+
+	Ship   ShipRules
+	Alerts AlertRules
+
+	QueryRows int32 // QueryRateLimit: rows a second that one user may list; 0: the default, -1: no limit
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -161,6 +166,46 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Struct(c, &x.GPUIdle)
 	wire.Text(c, &x.AlertProgram, MaxText)
 	wire.Struct(c, &x.GPUSelect)
+	wire.Struct(c, &x.Ship)
+	wire.Struct(c, &x.Alerts)
+	wire.Int(c, &x.QueryRows)
+}
+
+// ShipRules bound the accounting records that the controllers have. Configurations of before have none: all 0.
+type ShipRules struct {
+	MaxWaiting int64 // MaxDBDMsgs: records that wait for gdbd; 0: no bound
+
+	// Records that gdbd has acknowledged are kept until one of these is exceeded, to send them again to a gdbd that was
+	// restored. KeepRecords 0: none are.
+	KeepRecords int64
+	KeepBytes   int64
+	KeepS       int64
+}
+
+func (x *ShipRules) Wire(c *wire.C) {
+	wire.Int(c, &x.MaxWaiting)
+	wire.Int(c, &x.KeepRecords)
+	wire.Int(c, &x.KeepBytes)
+	wire.Int(c, &x.KeepS)
+}
+
+// AlertRules say from when on troubles of daemons are told to AlertProgram; 0: never.
+type AlertRules struct {
+	LostS       int64 // a controller or gdbd that does not answer
+	PassS       int64 // a pass of the scheduler that is not completed while jobs wait
+	RecordsPct  int32 // of MaxWaiting: records that wait for gdbd
+	DiskFreePct int32 // room on a controller's disk
+	DiskSlowMS  int64 // a write of a controller's log
+	CertDays    int32 // before a controller's certificate expires
+}
+
+func (x *AlertRules) Wire(c *wire.C) {
+	wire.Int(c, &x.LostS)
+	wire.Int(c, &x.PassS)
+	wire.Int(c, &x.RecordsPct)
+	wire.Int(c, &x.DiskFreePct)
+	wire.Int(c, &x.DiskSlowMS)
+	wire.Int(c, &x.CertDays)
 }
 
 // GPUSelect is GpuSelectPolicy with GpuScoreWeights.

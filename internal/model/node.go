@@ -158,6 +158,8 @@ type Node struct {
 	// units that it found when it last registered, of resources about which it found something
 	Found []GresDef
 	Held  []GPUHeld // GPU memory that processes outside of jobs hold, by index
+
+	Uptime int64 // of its host as it last registered, ms since the boot; 0: it did not say
 }
 
 func (x *Node) Wire(c *wire.C) {
@@ -189,6 +191,7 @@ func (x *Node) Wire(c *wire.C) {
 	wire.Int(c, &x.Ending)
 	wire.List(c, &x.Found, MaxFew)
 	wire.List(c, &x.Held, MaxFew)
+	wire.Int(c, &x.Uptime)
 }
 
 // MaxStrikes is how many failed launches a node remembers.

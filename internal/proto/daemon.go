@@ -60,6 +60,33 @@ func (x *Once) Wire(c *wire.C) {
 	wire.Int(c, &x.AtMS)
 }
 
+// Stale carries a request that only reads to any controller, which answers it from its own facts if no controller
+// leads: the frames of the answer, all with FlagMore, and then StaleEnd.
+type Stale struct {
+	Kind uint16
+	Body []byte
+}
+
+func (x *Stale) Wire(c *wire.C) {
+	wire.Int(c, &x.Kind)
+	wire.Bytes(c, &x.Body, model.MaxFile)
+}
+
+// StaleEnd says how old the answer before it is, or why there is none.
+type StaleEnd struct {
+	AgeMS int64 // 0: it comes from a daemon that is up to date
+	Code  uint16
+	Text  string // with Code
+	From  string // the controller that has answered
+}
+
+func (x *StaleEnd) Wire(c *wire.C) {
+	wire.Int(c, &x.AgeMS)
+	wire.Int(c, &x.Code)
+	wire.Text(c, &x.Text, model.MaxText)
+	wire.Text(c, &x.From, model.MaxName)
+}
+
 // Bounds of a Once.
 const (
 	OnceIDBytes = 16
@@ -78,6 +105,16 @@ type Put struct {
 	Instance uint64
 
 	Eras []model.Era // of the instance after its first, oldest first
+
+	// Acked is the number of the last record that a gdbd has acknowledged in this instance, 0 if none ever has or if
+	// the controllers don't know (older ones never say it). Dropped, at most Acked, is the number of the last of these
+	// that the controllers don't have any more; they keep the ones after it for a while. A gdbd whose own last number is
+	// less than Acked has lost records. If it does not know the instance at all, its database is missing, and it refuses
+	// the request (CodeNoAccounting, with a sentence that the controller passes on) until a person restores a backup or
+	// tells it to begin empty. If it knows the instance, a backup was restored: it answers with its own last number, and
+	// the controller sends again what follows, under the same numbers. What is after that and not after Dropped is
+	// missing for good; gdbd says so in PutReply.Notes.
+	Acked, Dropped uint64
 }
 
 func (x *Put) Wire(c *wire.C) {
@@ -85,17 +122,23 @@ func (x *Put) Wire(c *wire.C) {
 	wire.Ptrs(c, &x.Records, model.MaxMany)
 	wire.Int(c, &x.Instance)
 	wire.List(c, &x.Eras, model.MaxFew)
+	wire.Int(c, &x.Acked)
+	wire.Int(c, &x.Dropped)
 }
 
 // PutReply acknowledges every record of the instance up to Seq: they are on disk.
 type PutReply struct {
-	Seq     uint64
-	LastJob model.JobID // in the answer to a Put without records: the instance's highest job number on record
+	Seq uint64
+
+	// In the answer to a Put without records.
+	LastJob model.JobID // the instance's highest job number on record
+	Notes   []string    // what administrators have to know of the database, in sentences
 }
 
 func (x *PutReply) Wire(c *wire.C) {
 	wire.Int(c, &x.Seq)
 	wire.Int(c, &x.LastJob)
+	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
 }
 
 // WitnessReply says whether a daemon hears a controller that leads, at this moment and not as it remembers.
@@ -109,15 +152,48 @@ func (x *WitnessReply) Wire(c *wire.C) {
 	wire.Int(c, &x.LeadsMS)
 }
 
-// MomentReply has a controller's clocks.
+// MomentReply has a controller's clocks, and how it is. One of an older version tells only the clocks.
 type MomentReply struct {
 	Host    model.Time // what its host's clock says
 	Cluster model.Time // the cluster's time as it knows it
 	Leads   bool       // Cluster stamps commands
+
+	Name    string
+	Version string
+	Leader  string // whom it follows; "": nobody
+	Term    uint64
+	Index   uint64   // last entry of the log that it has applied
+	Last    uint64   // last entry that it has
+	Joins   bool     // it began without state, and does not have all of it
+	Stalled bool     // its disk does not take what is written
+	Members []string // the controllers, if it leads, as a majority confirms now; nil: it does not lead
+
+	Troubles []Trouble // of its host
+}
+
+// Trouble is something wrong with a controller's host, which it tells the leader for AlertProgram.
+type Trouble struct {
+	Event string // disk_full, disk_slow or certificate_expires
+	Text  string
+}
+
+func (x *Trouble) Wire(c *wire.C) {
+	wire.Text(c, &x.Event, model.MaxName)
+	wire.Text(c, &x.Text, model.MaxText)
 }
 
 func (x *MomentReply) Wire(c *wire.C) {
 	wire.Int(c, &x.Host)
 	wire.Int(c, &x.Cluster)
 	wire.Bool(c, &x.Leads)
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.Text(c, &x.Version, model.MaxName)
+	wire.Text(c, &x.Leader, model.MaxName)
+	wire.Int(c, &x.Term)
+	wire.Int(c, &x.Index)
+	wire.Int(c, &x.Last)
+	wire.Bool(c, &x.Joins)
+	wire.Bool(c, &x.Stalled)
+	wire.Texts(c, &x.Members, model.MaxFew, model.MaxName)
+	wire.List(c, &x.Troubles, model.MaxFew)
 }

@@ -17,8 +17,9 @@
 //	limits.go     what one message may hold
 //	codec.go      Encode, Append, Decode
 //	user.go       what users have done; lists.go what they ask to see; subjects with many messages
-//	              have their own: accounts.go doctor.go explain.go (--why) mig.go stat.go steplist.go
-//	daemon.go node.go step.go   the other conversations
+//	              have their own: accounts.go controllers.go doctor.go explain.go (--why) mig.go
+//	              stat.go steplist.go
+//	daemon.go dbd.go node.go step.go   the other conversations
 //
 // Messages are append-only msgpack arrays: an old daemon ignores a new field. A Wire method lists
 // the fields of each, with their limits (see package wire).

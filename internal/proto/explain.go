@@ -92,6 +92,10 @@ type DiagRPC struct {
 	ID    uint32 // the type's number; or the uid
 	Count int64
 	SumUS int64
+
+	// Of a user: requests that were slowed (QueryRateLimit), and the sum of their waits.
+	Slowed   int64
+	SlowedMS int64
 }
 
 func (x *DiagRPC) Wire(c *wire.C) {
@@ -99,6 +103,8 @@ func (x *DiagRPC) Wire(c *wire.C) {
 	wire.Int(c, &x.ID)
 	wire.Int(c, &x.Count)
 	wire.Int(c, &x.SumUS)
+	wire.Int(c, &x.Slowed)
+	wire.Int(c, &x.SlowedMS)
 }
 
 // WhyRequest asks why jobs wait.

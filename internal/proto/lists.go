@@ -344,8 +344,27 @@ func (x *ScriptReply) Wire(c *wire.C) {
 	wire.Bytes(c, &x.Script, model.MaxFile)
 }
 
-// DumpChunk is a part of a dump of the leader's state (see WriteDump in package state). It has scripts and environments
-// of all jobs, so only operators get it.
+// DumpKind says what a dump is.
+type DumpKind uint8
+
+// The kinds.
+const (
+	DumpForSim   DumpKind = iota // WriteDump in package state
+	DumpSnapshot                 // package snapfile
+	DumpJSON
+)
+
+// DumpRequest asks for the leader's state. Controllers of before know only DumpForSim.
+type DumpRequest struct {
+	What DumpKind
+}
+
+func (x *DumpRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.What)
+}
+
+// DumpChunk is a part of a dump of the leader's state. It has scripts and environments of all jobs, so only operators
+// get it.
 type DumpChunk struct {
 	Data []byte
 }

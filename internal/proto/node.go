@@ -38,6 +38,10 @@ type Hello struct {
 
 	Leaving []Attempt // as in Heartbeat
 	LeaseS  int64     // likewise
+
+	// Uptime is when Known was looked up, ms since the host's boot. A network may deliver a Hello after the node has
+	// registered over another connection, and got jobs that Known lacks: that one is refused. 0: not told.
+	Uptime int64
 }
 
 func (x *Hello) Wire(c *wire.C) {
@@ -54,6 +58,7 @@ func (x *Hello) Wire(c *wire.C) {
 	wire.Int(c, &x.PeerPort)
 	wire.List(c, &x.Leaving, model.MaxMany)
 	wire.Int(c, &x.LeaseS)
+	wire.Int(c, &x.Uptime)
 }
 
 // Hardware is the hardware that a node has found.
@@ -113,6 +118,8 @@ type Welcome struct {
 	Witnesses []Witness
 
 	SpeakMS int64 // this leader sends something at least every so often, ms; 0: it may be silent for long
+
+	Controllers []string // NAME=HOST:PORT of the controllers that vote; nil: as configured
 }
 
 func (x *Welcome) Wire(c *wire.C) {
@@ -129,6 +136,7 @@ func (x *Welcome) Wire(c *wire.C) {
 	wire.Int(c, &x.LeadsMS)
 	wire.List(c, &x.Witnesses, model.MaxFew)
 	wire.Int(c, &x.SpeakMS)
+	wire.Texts(c, &x.Controllers, model.MaxFew, model.MaxName)
 }
 
 // Witness is a node that another one may ask whether it hears a controller.
@@ -169,6 +177,8 @@ type Orders struct {
 	Witnesses []Witness // beside Sure, where they have changed; nil: as before
 
 	Moved string // another controller leads, at this address; this is the session's last message
+
+	Controllers []string // with Rules: as in Welcome
 }
 
 func (x *Orders) Wire(c *wire.C) {
@@ -185,6 +195,7 @@ func (x *Orders) Wire(c *wire.C) {
 	wire.Int(c, &x.LeadsMS)
 	wire.List(c, &x.Witnesses, model.MaxFew)
 	wire.Text(c, &x.Moved, model.MaxName)
+	wire.Texts(c, &x.Controllers, model.MaxFew, model.MaxName)
 }
 
 // Empty reports whether there is nothing in it for a node to do: it is only a sign of life.

@@ -21,7 +21,7 @@ const (
 	KindShares
 	KindDiag
 	KindScript
-	KindDump         // Empty -> stream of DumpChunk
+	KindDump         // DumpRequest -> stream of DumpChunk
 	KindAccounts     // AccountsRequest -> stream of AccountsChunk
 	KindEditAccounts // EditAccountsRequest -> Empty
 	KindPrio         // PrioRequest -> stream of PrioChunk
@@ -39,6 +39,10 @@ const (
 	KindSignal       // CancelRequest with a Signal -> TargetsReply
 	KindTakeover     // TakeoverRequest -> TakeoverReply
 	KindOnce         // Once -> the answer to the request in it, which is made at most once
+
+	KindControllers     // Empty -> ControllersReply, of any controller
+	KindEditControllers // EditControllersRequest -> EditControllersReply
+	KindStale           // Stale -> the answer of the request in it, and then StaleEnd
 )
 
 // Kinds between daemons.
@@ -56,6 +60,10 @@ const (
 	KindNodeAnswer // NodeAnswer, on a node session, to the leader
 	KindWitness    // Empty -> WitnessReply, of a controller or a node
 	KindMoment     // Empty -> MomentReply, of a controller to another
+	KindBackup     // Empty -> stream of the bytes of a backup of gdbd's database
+	KindBeginEmpty // BeginEmptyRequest -> Empty, of gdbd
+	KindDbd        // Empty -> DbdReply
+	KindSight      // Sight -> Empty, of the leader to gdbd
 )
 
 // Effect says what a request does to the facts.
@@ -124,6 +132,11 @@ var requests = [...]Request{
 	KindAttend:       {Name: "REQUEST_JOB_ATTEND", At: AtHost, Look: "gqueue"},
 	KindOnce:         {Name: "REQUEST_ONCE", Repeats: true, Look: "gcontrol show"}, // see RequestIn
 
+	KindEditControllers: {Name: "REQUEST_EDIT_CONTROLLERS", Repeats: true, OwnID: true, WaitS: MaxEditControllersS,
+		Look: "gcontrol controllers"},
+
+	KindControllers:  {Name: "REQUEST_CONTROLLERS", Effect: Reads, Repeats: true},
+	KindStale:        {Name: "REQUEST_STALE", Effect: Reads, Repeats: true, Stream: true}, // see RequestIn
 	KindJobs:         {Name: "REQUEST_JOB_INFO", Number: 2003, Effect: Reads, Repeats: true, Stream: true},
 	KindNodes:        {Name: "REQUEST_NODE_INFO", Number: 2007, Effect: Reads, Repeats: true, Stream: true},
 	KindPartitions:   {Name: "REQUEST_PARTITION_INFO", Number: 2009, Effect: Reads, Repeats: true},
@@ -156,6 +169,10 @@ var requests = [...]Request{
 	KindNodeAnswer: {Name: "RESPONSE_NODE_ASK", At: AtDaemon},
 	KindWitness:    {Name: "REQUEST_WITNESS", At: AtDaemon, Effect: Reads, Repeats: true},
 	KindMoment:     {Name: "REQUEST_MOMENT", At: AtDaemon, Effect: Reads, Repeats: true},
+	KindBackup:     {Name: "REQUEST_BACKUP", At: AtDaemon, Effect: Reads, Repeats: true, Stream: true},
+	KindBeginEmpty: {Name: "REQUEST_BEGIN_EMPTY", At: AtDaemon, Repeats: true},
+	KindDbd:        {Name: "REQUEST_DBD_STATE", At: AtDaemon, Effect: Reads, Repeats: true},
+	KindSight:      {Name: "REQUEST_SIGHT", At: AtDaemon, Repeats: true},
 }
 
 // RequestOf gives the row of a kind. A kind that this version does not know gets the zero row, which is the safe one.
@@ -177,9 +194,22 @@ func RequestOf(kind uint16) Request {
 func (r *Request) ByID() bool { return r.Effect == Changes && r.At == AtLeader && !r.OwnID }
 
 // RequestIn gives the row of a request with this body: for a Once the row of the request in it, which then may be
-// repeated. A Once of what has no business in one gets the safe row.
+// repeated, and for a Stale likewise. One of what has no business in it gets the safe row.
 func RequestIn(kind uint16, body []byte) Request {
-	if kind != KindOnce {
+	switch kind {
+	case KindStale:
+		var stale Stale
+		if err := Decode(body, &stale); err != nil || stale.Kind == KindStale {
+			return RequestOf(0)
+		}
+		row := RequestOf(stale.Kind)
+		if row.Effect == Changes || row.WaitS > 0 || row.At != AtLeader {
+			return RequestOf(0)
+		}
+		row.Stream = true
+		return row
+	case KindOnce:
+	default:
 		return RequestOf(kind)
 	}
 	var once Once

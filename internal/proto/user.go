@@ -24,6 +24,12 @@ type PingReply struct {
 	Ready       bool // it leads, has its configuration, and at least one node takes jobs
 	DbdUp       bool
 	Outbox      int64 // accounting records not yet acknowledged by gdbd
+
+	Dbd      string   // address of gdbd; "": there is none
+	DbdWhy   string   // why it takes no records; "": it does
+	DbdNotes []string // what administrators have to know of its database, in sentences
+
+	Discarded int64 // records of ended jobs and steps that were discarded, because more than MaxDBDMsgs waited
 }
 
 func (x *PingReply) Wire(c *wire.C) {
@@ -36,6 +42,10 @@ func (x *PingReply) Wire(c *wire.C) {
 	wire.Bool(c, &x.Ready)
 	wire.Bool(c, &x.DbdUp)
 	wire.Int(c, &x.Outbox)
+	wire.Text(c, &x.Dbd, model.MaxName)
+	wire.Text(c, &x.DbdWhy, model.MaxText)
+	wire.Texts(c, &x.DbdNotes, model.MaxList, model.MaxText)
+	wire.Int(c, &x.Discarded)
 }
 
 // ControllerInfo is one controller as the leader sees it.
@@ -44,6 +54,7 @@ type ControllerInfo struct {
 	Addr   string
 	Leader bool
 	Up     bool
+	SeenMS int64 // since its last answer, ms; 0: it is the one that answers, or was never heard
 }
 
 func (x *ControllerInfo) Wire(c *wire.C) {
@@ -51,6 +62,7 @@ func (x *ControllerInfo) Wire(c *wire.C) {
 	wire.Text(c, &x.Addr, model.MaxName)
 	wire.Bool(c, &x.Leader)
 	wire.Bool(c, &x.Up)
+	wire.Int(c, &x.SeenMS)
 }
 
 // SubmitRequest submits a job. RequestID makes a retry safe: the same id gives the same job. The daemon that accepts

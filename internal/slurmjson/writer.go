@@ -40,6 +40,8 @@ type Writer struct {
 	ver  string
 	Old  bool // the shape up to v0.0.39
 	Err  error
+
+	Warning string // a sentence for the frame's warnings
 }
 
 // FlushAt is how much is gathered before it is passed on.
@@ -243,6 +245,12 @@ func (j *Writer) Tail(command []string, cluster string, now model.Time) error {
 	j.Open("errors", '[')
 	j.Close(']')
 	j.Open("warnings", '[')
+	if j.Warning != "" {
+		j.Open("", '{')
+		j.Str("description", j.Warning)
+		j.Str("source", strings.Join(command[:min(1, len(command))], ""))
+		j.Close('}')
+	}
 	j.Close(']')
 	j.Close('}')
 	j.b = append(j.b, '\n')

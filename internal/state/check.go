@@ -294,7 +294,12 @@ func (s *State) checkLogs() (err error) {
 	if seq, _, ok := s.mails.Max(); ok && seq >= s.nextMail {
 		return fmt.Errorf("mail %d is from the future: the next is %d", seq, s.nextMail)
 	}
-	latest := map[model.JobID]uint32{}
+	if err := s.shipped.check(s.nextSeq); err != nil {
+		return err
+	}
+	if seq, _, ok := s.outbox.Min(); ok && seq <= s.shipped.acked {
+		return fmt.Errorf("accounting event %d waits, and %d is acknowledged", seq, s.shipped.acked)
+	}
 	s.outbox.Scan(func(seq uint64, j *model.Job) bool {
 		if seq >= s.nextSeq {
 			err = fmt.Errorf("accounting event %d is from the future: the next is %d", seq, s.nextSeq)
@@ -302,11 +307,11 @@ func (s *State) checkLogs() (err error) {
 		if _, step := s.outSteps.Get(seq); step {
 			return err == nil
 		}
-		if n, seen := latest[j.ID]; seen && n == j.Attempt {
+		last, ok := s.outSeq.Get(j.ID)
+		if of, there := s.outbox.Get(last); ok && there && last != seq && of.Attempt == j.Attempt {
 			err = fmt.Errorf("job %d's attempt %d has two accounting events", j.ID, j.Attempt)
 		}
-		latest[j.ID] = max(latest[j.ID], j.Attempt) // an earlier one may be corrected
-		return err == nil
+		return err == nil // an earlier attempt has another one when it is corrected
 	})
 	if err != nil {
 		return err

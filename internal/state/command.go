@@ -221,6 +221,7 @@ type Join struct {
 	Problem string // why it may not take jobs (less hardware than configured), or ""
 	Known   []Report
 	Gres    []model.GresDef // CPUs near the units of its resources, and the units' connections, as far as the node knows
+	Uptime  int64           // when Known was looked up, ms since the boot; 0: the node did not say
 }
 
 func (x *Join) Wire(c *wire.C) {
@@ -234,6 +235,7 @@ func (x *Join) Wire(c *wire.C) {
 	wire.Text(c, &x.Problem, model.MaxText)
 	wire.List(c, &x.Known, model.MaxMany)
 	wire.List(c, &x.Gres, model.MaxFew)
+	wire.Int(c, &x.Uptime)
 }
 
 // Lost says that nodes have been silent for too long.
@@ -302,13 +304,22 @@ func (x *SetConfig) Wire(c *wire.C) {
 	wire.Int(c, &x.Instance)
 }
 
-// Trim drops accounting records up to Seq: gdbd has them.
+// Trim takes accounting records up to Seq out of the outbox: gdbd has them, or there is no accounting.
 type Trim struct {
-	Seq uint64
+	Seq   uint64
+	Acked bool   // gdbd has them: they are kept for a while, within the bounds below
+	From  uint64 // the last record that gdbd had before these
+
+	Keep, KeepBytes, KeepS int64 // model.ShipRules
 }
 
 func (x *Trim) Wire(c *wire.C) {
 	wire.Int(c, &x.Seq)
+	wire.Bool(c, &x.Acked)
+	wire.Int(c, &x.From)
+	wire.Int(c, &x.Keep)
+	wire.Int(c, &x.KeepBytes)
+	wire.Int(c, &x.KeepS)
 }
 
 // NewEra says that the facts are older than what nodes and gdbd have seen: a snapshot was restored. Numbers given since

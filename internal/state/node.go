@@ -92,16 +92,19 @@ func (s *State) comesBack(n *model.Node) bool {
 }
 
 // applyJoin registers a node's daemon. Attempts that had started there but that the daemon doesn't know any more are
-// lost.
+// lost. A registration that is older than the last one, and came late, knows less than the node does: it is refused.
 func (s *State) applyJoin(at model.Time, c *Join) Result {
 	old, ok := s.nodes.Get(c.Node)
 	if !ok {
 		return Result{Refusal: NoSuchNode}
 	}
+	if c.Uptime != 0 && c.Uptime < old.Uptime && c.BootID == old.BootID {
+		return Result{Refusal: Outdated}
+	}
 	rebooted := old.BootID != "" && c.BootID != "" && old.BootID != c.BootID
 	n := *old
 	n.Link, n.LinkAt = model.LinkUp, at
-	n.BootID, n.BootAt, n.UpSince = c.BootID, c.BootAt, c.UpSince
+	n.BootID, n.BootAt, n.UpSince, n.Uptime = c.BootID, c.BootAt, c.UpSince, c.Uptime
 	n.Version, n.OS, n.Arch = c.Version, c.OS, c.Arch
 	// keep the same Def for the same hardware: the scheduler compares its address
 	if def := s.defs[c.Node]; def != nil && !reflect.DeepEqual(n.Found, c.Gres) {

@@ -1,9 +1,14 @@
 package state
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 
+	"github.com/tidwall/btree"
+
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // The outbox keeps accounting events until gdbd has them: the job's record at that moment, under a growing sequence
@@ -21,12 +26,14 @@ func (s *State) record(j *model.Job) {
 	s.outbox.Set(s.nextSeq, j)
 	s.outSeq.Set(j.ID, s.nextSeq)
 	s.nextSeq++
+	s.boundOutbox()
 }
 
 // queueRecord queues the record of an attempt that is not the job's last one.
 func (s *State) queueRecord(j *model.Job) {
 	s.outbox.Set(s.nextSeq, j)
 	s.nextSeq++
+	s.boundOutbox()
 }
 
 // stepEnded queues the record of a step. Its job may have ended or started again by then, because a node that was away
@@ -43,23 +50,58 @@ func (s *State) stepEnded(j *model.Job, r *Report) bool {
 	s.outbox.Set(s.nextSeq, j)
 	s.outSteps.Set(s.nextSeq, r.Step)
 	s.nextSeq++
+	s.boundOutbox()
 	return true
 }
 
-func (s *State) applyTrim(c *Trim) Result {
-	res := Result{}
+// boundOutbox discards the oldest events when more wait than MaxDBDMsgs. Of an unfinished job nothing is lost with
+// them: its end is an event with all of its record.
+func (s *State) boundOutbox() {
+	most := s.cfg.Params.Ship.MaxWaiting
+	for most > 0 && int64(s.outbox.Len()) > most {
+		seq, j, ok := s.outbox.Min()
+		if !ok {
+			return
+		}
+		if _, step := s.outSteps.Get(seq); step || j.End != nil {
+			s.shipped.discarded++
+		}
+		s.takeOut(seq, j)
+		s.shipped.gone = max(s.shipped.gone, seq)
+	}
+}
+
+func (s *State) takeOut(seq uint64, j *model.Job) {
+	s.outbox.Delete(seq)
+	s.outSteps.Delete(seq)
+	if cur, ok := s.outSeq.Get(j.ID); ok && cur == seq {
+		s.outSeq.Delete(j.ID)
+	}
+}
+
+func (s *State) applyTrim(at model.Time, c *Trim) Result {
+	res, k := Result{}, &s.shipped
+	if last := min(c.Seq, s.nextSeq-1); c.Acked && last > k.acked {
+		if k.acked == 0 { // what came before was acknowledged when nothing was kept
+			k.gone = max(k.gone, min(c.From, last))
+		}
+		k.acked, res.Changed = last, true
+	}
 	for {
 		seq, j, ok := s.outbox.Min()
 		if !ok || seq > c.Seq {
-			return res
+			break
 		}
-		s.outbox.Delete(seq)
-		s.outSteps.Delete(seq)
-		if cur, ok := s.outSeq.Get(j.ID); ok && cur == seq {
-			s.outSeq.Delete(j.ID)
+		if step, _ := s.outSteps.Get(seq); c.Acked && (c.Keep <= 0 || k.keep(at, c, seq, j, step) != nil) {
+			k.gone = max(k.gone, seq)
 		}
+		s.takeOut(seq, j)
 		res.Changed = true
 	}
+	if c.Acked {
+		k.drop(at, c)
+	}
+	return res
 }
 
 // attemptsPerEra is the distance between the attempts of a job in two eras: more than a job has in one.
@@ -91,4 +133,197 @@ func (s *State) applyNewEra(c *NewEra) Result {
 	}
 	s.plan()
 	return Result{Changed: true}
+}
+
+// Accounting events that gdbd has acknowledged are kept for a while: a gdbd that was restored from a backup gets them
+// again. They are kept as bytes, in packs of many, so that they cost little memory and snapshots copy them as they are.
+
+// A pack takes no more events when it has so many bytes, or is that old, or is that part of what may be kept: whole
+// packs are dropped.
+const (
+	packBytes = 64 << 10
+	packAgeS  = 600
+	packParts = 16
+)
+
+// pack has events in order. It is immutable, except that its bytes may be continued by the next version of it.
+type pack struct {
+	First, Last uint64 // numbers of its events; there can be gaps
+	Events      int64
+	Begun, At   model.Time // when its first and last event were acknowledged
+	Data        []byte     // snapEvents, one after the other
+}
+
+func (x *pack) Wire(c *wire.C) {
+	wire.Int(c, &x.First)
+	wire.Int(c, &x.Last)
+	wire.Int(c, &x.Events)
+	wire.Int(c, &x.Begun)
+	wire.Int(c, &x.At)
+	wire.Bytes(c, &x.Data, model.MaxFile)
+}
+
+// shipped is what is known of events that left the outbox.
+type shipped struct {
+	acked     uint64 // the last event that a gdbd has acknowledged
+	gone      uint64 // the last event that is neither in the outbox nor kept, though a gdbd has had it or should have
+	discarded uint64 // ends of jobs and steps that gdbd never got, because too many waited
+
+	packs  *btree.Map[uint64, *pack] // by First
+	events int64                     // in all packs
+	bytes  int64
+}
+
+func newShipped() shipped { return shipped{packs: new(btree.Map[uint64, *pack])} }
+
+// keep adds an acknowledged event.
+func (k *shipped) keep(at model.Time, c *Trim, seq uint64, j *model.Job, step *model.Step) error {
+	_, p, ok := k.packs.Max()
+	if !ok || int64(len(p.Data)) >= min(packBytes, c.KeepBytes/packParts) || p.Events >= max(c.Keep/packParts, 1) ||
+		p.Begun.Add(min(packAgeS, c.KeepS)) < at {
+		p = &pack{First: seq, Begun: at}
+	}
+	data, err := wire.Append(p.Data, &snapEvent{Seq: seq, Job: j.ID, Record: &snapJob{Job: j}, Step: step})
+	if err != nil {
+		return err
+	}
+	k.packs.Set(p.First, &pack{p.First, seq, p.Events + 1, p.Begun, at, data})
+	k.events++
+	k.bytes += int64(len(data) - len(p.Data))
+	return nil
+}
+
+// drop removes the oldest packs until the bounds are kept.
+func (k *shipped) drop(at model.Time, c *Trim) {
+	for {
+		first, p, ok := k.packs.Min()
+		if !ok || k.events <= c.Keep && k.bytes <= c.KeepBytes && p.At.Add(c.KeepS) >= at {
+			return
+		}
+		k.packs.Delete(first)
+		k.events -= p.Events
+		k.bytes -= int64(len(p.Data))
+		k.gone = max(k.gone, p.Last)
+	}
+}
+
+// check compares the sums, and the packs with each other.
+func (k *shipped) check(next uint64) (err error) {
+	events, size, last := int64(0), int64(0), uint64(0)
+	k.packs.Scan(func(first uint64, p *pack) bool {
+		if p.First != first || p.First <= last || p.Last < p.First || p.Last >= next || p.Events <= 0 {
+			err = fmt.Errorf("kept accounting events %d to %d stand at %d, after %d; the next is %d", p.First, p.Last, first,
+				last, next)
+		}
+		events, size, last = events+p.Events, size+int64(len(p.Data)), p.Last
+		return err == nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case events != k.events || size != k.bytes:
+		return fmt.Errorf("%d accounting events of %d bytes are kept, and counted as %d of %d", events, size, k.events,
+			k.bytes)
+	case k.gone >= next || k.acked >= next:
+		return fmt.Errorf("accounting events %d were dropped and %d acknowledged, and the next is %d", k.gone, k.acked, next)
+	}
+	return nil
+}
+
+// scan calls f for the kept events after a number, in order, until it returns false.
+func (k *shipped) scan(after uint64, f func(seq uint64, j *model.Job, step *model.Step) bool) error {
+	from := after
+	k.packs.Descend(after, func(first uint64, _ *pack) bool { // the pack that has it begins at or before it
+		from = first
+		return false
+	})
+	more := true
+	var err error
+	k.packs.Ascend(from, func(_ uint64, p *pack) bool {
+		if p.Last <= after {
+			return true
+		}
+		d := wire.NewReader(bytes.NewReader(p.Data))
+		for range p.Events {
+			var x snapEvent
+			if err = d.Read(&x); err != nil {
+				return false
+			}
+			if x.Record == nil || x.Record.Job == nil || x.Record.Job.Spec == nil {
+				err = fmt.Errorf("accounting event %d is empty", x.Seq)
+				return false
+			}
+			if x.Seq <= after {
+				continue
+			}
+			if more = f(x.Seq, x.Record.Job, x.Step); !more {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("reading kept accounting records: %w", err)
+	}
+	return nil
+}
+
+// snapShipped is the part of shipped that stands in a snapshot's head; the packs follow at its end.
+type snapShipped struct {
+	Acked, Gone, Discarded uint64
+	Packs                  uint64
+}
+
+func (x *snapShipped) Wire(c *wire.C) {
+	wire.Int(c, &x.Acked)
+	wire.Int(c, &x.Gone)
+	wire.Int(c, &x.Discarded)
+	wire.Int(c, &x.Packs)
+}
+
+// pack reads one.
+func (in *restorer) pack() error {
+	x := new(pack)
+	if err := in.d.Read(x); err != nil {
+		return err
+	}
+	k := &in.n.shipped
+	k.packs.Set(x.First, x)
+	k.events += x.Events
+	k.bytes += int64(len(x.Data))
+	return nil
+}
+
+// Records calls f for accounting events after a number, in order, until it returns false: the kept ones, then those
+// that wait. If step is not nil the event is that step's end.
+func (v *View) Records(after uint64, f func(seq uint64, j *model.Job, step *model.Step) bool) error {
+	more := true
+	if after < v.shipped.acked {
+		err := v.shipped.scan(after, func(seq uint64, j *model.Job, step *model.Step) bool {
+			more = f(seq, j, step)
+			return more
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if more {
+		v.Outbox(after, f)
+	}
+	return nil
+}
+
+// Shipped is what is known of accounting events that left the outbox.
+type Shipped struct {
+	Acked     uint64 // the last one that a gdbd has acknowledged; 0: none ever
+	Dropped   uint64 // the last one of these that can't be sent again
+	Discarded uint64 // ends of jobs and steps that gdbd never gets: more than MaxDBDMsgs waited for it
+	Kept      int64  // acknowledged ones that can be sent again
+	KeptBytes int64
+}
+
+// Shipped gives what is known of accounting events that left the outbox.
+func (v *View) Shipped() Shipped {
+	k := &v.shipped
+	return Shipped{k.acked, min(k.gone, k.acked), k.discarded, k.events, k.bytes}
 }

@@ -51,6 +51,7 @@ func (g *storm) config() *SetConfig {
 	c := &model.Config{Cluster: "storm", Params: model.Params{MinJobAgeS: int64(30 * g.n(4)), MemConsumed: g.chance(70),
 		ReturnToService: int32(g.n(3)), MaxJobs: 400, HoldLimits: g.chance(60),
 		Priority: model.Priority{HalfLifeS: int64(g.n(3) * 100)}}}
+	c.Params.Ship.MaxWaiting = 2 * c.Params.MinJobAgeS
 	r := &c.Params.Rules
 	*r = model.NodeRules{NoHold: g.chance(30), ForceRequeue: g.chance(50), NoHoldOnFail: g.chance(30),
 		LaunchRetries:  int32(g.n(4)),
@@ -402,7 +403,9 @@ func (g *storm) one(st *State) Body {
 		if g.chance(5) {
 			return &NewEra{Number: uint64(g.n(20)), NextJob: model.JobID(g.n(50))}
 		}
-		return &Trim{Seq: last}
+		of := int64(last) // the values follow from it: earlier storms stay as they were
+		return &Trim{Seq: last, Acked: of%3 != 0, From: last % 5, Keep: of % 31, KeepBytes: of * 997 % 40_000,
+			KeepS: of * 31 % 2000}
 	case k < 98:
 		c := &Accounts{}
 		if g.chance(20) {

@@ -40,6 +40,7 @@ type snapHead struct {
 	Answers, NextAnswer                  uint64
 	Eras                                 []model.Era
 	GivenUp                              uint64
+	Shipped                              *snapShipped // nil in snapshots from before records were kept
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -74,6 +75,7 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.Int(c, &x.NextAnswer)
 	wire.List(c, &x.Eras, model.MaxFew)
 	wire.Int(c, &x.GivenUp)
+	wire.Ptr(c, &x.Shipped)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -153,7 +155,8 @@ func (v *frozen) write(w io.Writer) error {
 		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len()),
 		uint64(v.acctUse.Len()),
 		uint64(v.mails.Len()), v.nextMail, uint64(v.ansOrder.Len()), v.answers.next,
-		v.eras, uint64(v.givenUp.Len())}
+		v.eras, uint64(v.givenUp.Len()),
+		&snapShipped{v.shipped.acked, v.shipped.gone, v.shipped.discarded, uint64(v.shipped.packs.Len())}}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -164,7 +167,7 @@ func (v *frozen) write(w io.Writer) error {
 	v.usage.Scan(func(_ string, u *Usage) bool { return put(u) })
 	v.arrays.Scan(func(_ model.JobID, a *Array) bool { return put(a) })
 	specs := map[*model.Spec]uint32{}
-	pack := func(j *model.Job) *snapJob {
+	packed := func(j *model.Job) *snapJob {
 		c := *j
 		n, seen := specs[j.Spec]
 		if !seen {
@@ -175,7 +178,7 @@ func (v *frozen) write(w io.Writer) error {
 		}
 		return &snapJob{n, &c}
 	}
-	v.jobs.Scan(func(_ model.JobID, j *model.Job) bool { return put(pack(j)) })
+	v.jobs.Scan(func(_ model.JobID, j *model.Job) bool { return put(packed(j)) })
 	v.reqQueue.Scan(func(seq uint64, id string) bool {
 		r, _ := v.requests.Get(id)
 		return put(&snapRequest{id, r.Job, r.At, seq})
@@ -187,7 +190,7 @@ func (v *frozen) write(w io.Writer) error {
 		if cur, ok := v.jobs.Get(j.ID); ok && cur == j {
 			ev.Same = true
 		} else {
-			ev.Record = pack(j)
+			ev.Record = packed(j)
 		}
 		return put(&ev)
 	})
@@ -198,12 +201,13 @@ func (v *frozen) write(w io.Writer) error {
 	v.qosUse.Scan(func(_ string, u *Usage) bool { return put(u) })
 	v.resvs.Scan(func(_ string, r *model.Reservation) bool { return put(r) })
 	v.acctUse.Scan(func(_ string, u *Usage) bool { return put(u) })
-	v.mails.Scan(func(seq uint64, m *Mail) bool { return put(&snapMail{seq, m.What, m.At, pack(m.Job), m.Array}) })
+	v.mails.Scan(func(seq uint64, m *Mail) bool { return put(&snapMail{seq, m.What, m.At, packed(m.Job), m.Array}) })
 	v.ansOrder.Scan(func(seq uint64, key string) bool {
 		a := v.Answer(key)
 		return put(&snapAnswer{key, a.At, a.Begun, a.Reply, a.Refused, seq})
 	})
-	v.givenUp.Scan(func(a lastAttempt) bool { return put(pack(a.job)) })
+	v.givenUp.Scan(func(a lastAttempt) bool { return put(packed(a.job)) })
+	v.shipped.packs.Scan(func(_ uint64, p *pack) bool { return put(p) })
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -265,6 +269,7 @@ func (in *restorer) read() error {
 		{head.Mails, in.mail},
 		{head.Answers, in.answer},
 		{head.GivenUp, in.attempt},
+		{head.Shipped.Packs, in.pack},
 	} {
 		for range part.count {
 			if err := part.read(); err != nil {
@@ -288,6 +293,11 @@ func (in *restorer) head(head *snapHead) error {
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
 	n.instance, n.nextMail, n.answers.next = head.Instance, max(1, head.NextMail), max(1, head.NextAnswer)
 	n.eras = head.Eras
+	if k := head.Shipped; k != nil {
+		n.shipped.acked, n.shipped.gone, n.shipped.discarded = k.Acked, k.Gone, k.Discarded
+	} else {
+		head.Shipped = &snapShipped{}
+	}
 	if head.Accounts > 0 { // a snapshot from before there were accounts keeps the accounts of a new cluster
 		n.accounts.Clear()
 		n.users.Clear()

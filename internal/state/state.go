@@ -20,8 +20,7 @@ type State struct {
 	warnings *btree.BTreeG[due]      // running jobs, by the moment of the signal that they asked for
 	halfways *btree.BTreeG[due]      // running jobs, by the moment of the next mail about their time limit
 	finished *btree.BTreeG[due]      // finished jobs, by the moment of their end
-	live     *btree.BTreeG[liveKey]
-	waiters  *btree.BTreeG[waitKey] // jobs that wait for a job, an array or one of its tasks
+	waiters  *btree.BTreeG[waitKey]  // jobs that wait for a job, an array or one of its tasks
 	shared   *interned
 
 	purses  *btree.Map[string, *purse] // holders of limits in minutes; see purse.go
@@ -64,6 +63,7 @@ type facts struct {
 	// jobs for which a node still needs orders: CONFIGURING, COMPLETING, ever suspended, not ready on all nodes
 	moving *btree.Map[model.JobID, model.JobState]
 	shares *btree.Map[model.JobID, struct{}] // jobs with resources that share CPUs or are suspended
+	live   *btree.BTreeG[liveKey]            // unfinished jobs by user and name
 
 	requests *btree.Map[string, request]
 	reqQueue *btree.Map[uint64, string] // requests in order of arrival
@@ -83,6 +83,7 @@ type facts struct {
 	outSteps *btree.Map[uint64, *model.Step] // events that are ends of steps, by sequence; the outbox has their jobs
 	outSeq   *btree.Map[model.JobID, uint64]
 	nextSeq  uint64
+	shipped  shipped
 	givenUp  *btree.BTreeG[lastAttempt]
 	eras     []model.Era // replaced whole; empty: the history has never gone back
 
@@ -257,7 +258,7 @@ func New() *State {
 		outSteps: new(btree.Map[uint64, *model.Step]), mails: new(btree.Map[uint64, *Mail]),
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
-		answers: newAnswers(),
+		answers: newAnswers(), shipped: newShipped(),
 	}
 	s.givenUp = newGivenUp()
 	s.seed()
@@ -385,7 +386,7 @@ func (s *State) fold(c Command) Result {
 	case *SetConfig:
 		return s.applyConfig(c.At, b)
 	case *Trim:
-		return s.applyTrim(b)
+		return s.applyTrim(c.At, b)
 	case *Tick:
 		return s.applyTick(c.At, b)
 	case *Accounts:

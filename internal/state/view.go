@@ -23,12 +23,12 @@ func (s *State) View() *View {
 	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
 	v.arrays, v.elems, v.groups, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.groups.Copy(), s.outbox.Copy()
 	v.outSteps, v.mails = s.outSteps.Copy(), s.mails.Copy()
-	v.moving, v.shares = s.moving.Copy(), s.shares.Copy()
+	v.moving, v.shares, v.live = s.moving.Copy(), s.shares.Copy(), s.live.Copy()
 	v.accounts, v.users, v.assocs, v.qos, v.qosUse, v.acctUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(),
 		s.qos.Copy(), s.qosUse.Copy(), s.acctUse.Copy()
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
 	v.resvs, v.answers.byKey = s.resvs.Copy(), s.answers.byKey.Copy()
-	v.givenUp = s.givenUp.Copy()
+	v.givenUp, v.shipped.packs = s.givenUp.Copy(), s.shipped.packs.Copy()
 	s.last = v
 	// These go on changing; a snapshot takes its own copies.
 	v.ready, v.outSeq, v.reqQueue, v.answers.order = nil, nil, nil, nil
@@ -109,6 +109,23 @@ func (v *View) Task(array model.JobID, task int32) *model.Job {
 // Jobs calls f for every job in order of ID until it returns false.
 func (v *View) Jobs(f func(*model.Job) bool) {
 	v.jobs.Scan(func(_ model.JobID, j *model.Job) bool { return f(j) })
+}
+
+// LiveOf calls f for every unfinished job of a user, in order of ID, until it returns false.
+func (v *View) LiveOf(uid uint32, f func(*model.Job) bool) {
+	var ids []model.JobID
+	v.live.Ascend(liveKey{uid: uid}, func(k liveKey) bool {
+		if k.uid == uid {
+			ids = append(ids, k.id)
+		}
+		return k.uid == uid
+	})
+	slices.Sort(ids)
+	for _, id := range ids {
+		if j, ok := v.jobs.Get(id); ok && !f(j) {
+			return
+		}
+	}
 }
 
 // Tasks calls f for every record of an array except the array's own: single tasks in order of task, then groups of
@@ -294,8 +311,29 @@ func (v *View) Outbox(after uint64, f func(seq uint64, j *model.Job, step *model
 // NextRecord is the number that the next accounting event gets.
 func (v *View) NextRecord() uint64 { return v.nextSeq }
 
+// NextJob is the number that the next submission gets.
+func (v *View) NextJob() model.JobID { return v.nextID }
+
 // Eras gives the eras of this history after its first, oldest first.
 func (v *View) Eras() []model.Era { return v.eras }
+
+// Latest gives the latest moment that the facts name as past: the cluster's time is not before it. It looks at all jobs
+// and nodes.
+func (v *View) Latest() model.Time {
+	var at model.Time
+	v.nodes.Scan(func(_ string, n *model.Node) bool { at = max(at, n.LinkAt, n.BusyAt, n.ReasonAt); return true })
+	v.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
+		at = max(at, j.Submit)
+		if j.Run != nil {
+			at = max(at, j.Run.Start, j.Run.Launched, j.Run.StopAt)
+		}
+		if j.End != nil {
+			at = max(at, j.End.At)
+		}
+		return true
+	})
+	return at
+}
 
 // Usages calls f for every account and user with usage, in order.
 func (v *View) Usages(f func(*Usage) bool) {

@@ -13,5 +13,5 @@ func TestWire(t *testing.T) {
 		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NewEra{}, &NodeEdit{}, &NodeHealth{}, &Once{}, &Reports{},
 		&Reserve{},
 		&SetConfig{}, &Starts{}, &Stop{}, &Submit{}, &Suspend{}, &Tick{}, &Trim{}, &Units{}, &Usage{}, &snapEvent{},
-		&snapAnswer{}, &snapHead{}, &snapMail{}, &snapRequest{})
+		&snapAnswer{}, &snapHead{}, &snapMail{}, &snapRequest{}, &pack{})
 }

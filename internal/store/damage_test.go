@@ -120,7 +120,7 @@ func TestNoSilentGap(t *testing.T) {
 			whole++
 		case err == nil:
 			t.Errorf("byte %d of %s changed: the state differs and nobody says so", at, path)
-		case !strings.Contains(err.Error(), "Put a backup of "+dir):
+		case !strings.Contains(err.Error(), "mv "+dir+" "):
 			t.Errorf("byte %d of %s changed: %v", at, path, err)
 		default:
 			refused++
@@ -138,7 +138,7 @@ func TestSaysWhatIsDamaged(t *testing.T) {
 	base, want := written(t, 60)
 	change := func(f func(*bbolt.Tx) error) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
-			db, err := bbolt.Open(filepath.Join(dir, logFileName), 0o600, boltOptions())
+			db, err := bbolt.Open(filepath.Join(dir, logFileName), 0o600, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +147,7 @@ func TestSaysWhatIsDamaged(t *testing.T) {
 			}
 		}
 	}
-	logs := func(tx *bbolt.Tx) *bbolt.Bucket { return tx.Bucket(bucketLogs) }
+	logs := func(tx *bbolt.Tx) *bbolt.Bucket { return tx.Bucket([]byte(bucketLogs)) }
 	resize := func(f func(int64) int64) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
 			path := filepath.Join(dir, logFileName)
@@ -171,10 +171,10 @@ func TestSaysWhatIsDamaged(t *testing.T) {
 		damage func(*testing.T, string)
 		want   string // of the error; "": all state is there
 	}{
-		"nothing":        {func(*testing.T, string) {}, ""},
-		"half the file":  {resize(func(n int64) int64 { return n / 2 }), "is damaged: page"},
-		"an odd length":  {resize(func(n int64) int64 { return n + 100 }), ""},
-		"the unused end": {func(t *testing.T, dir string) { cutUnused(t, filepath.Join(dir, logFileName)) }, ""},
+		"nothing":               {func(*testing.T, string) {}, ""},
+		"a quarter of the file": {resize(func(n int64) int64 { return n / 4 }), "is damaged: page"},
+		"an odd length":         {resize(func(n int64) int64 { return n + 100 }), ""},
+		"the unused end":        {func(t *testing.T, dir string) { cutUnused(t, filepath.Join(dir, logFileName)) }, ""},
 		"a page of zeros": {func(t *testing.T, dir string) {
 			rewrite(t, filepath.Join(dir, logFileName), "command 200: ", func(b []byte, at int) {
 				clear(b[at/4096*4096 : at/4096*4096+4096])
@@ -183,27 +183,38 @@ func TestSaysWhatIsDamaged(t *testing.T) {
 		"an entry gone": {change(func(tx *bbolt.Tx) error { return logs(tx).Delete(indexKey(200)) }),
 			"entries 200 to 200 are missing"},
 		"the last entry gone": {change(func(tx *bbolt.Tx) error {
-			k, _ := logs(tx).Cursor().Last()
-			return logs(tx).Delete(k)
+			k, _ := logs(tx).Cursor().Last() // the seal
+			return logs(tx).Delete(indexKey(binary.BigEndian.Uint64(before(logs(tx), k))))
 		}), "and should have"},
+		"the seal gone": {change(func(tx *bbolt.Tx) error { return logs(tx).Delete(indexKey(sealIndex)) }),
+			"its seal is missing"},
+		"a byte of the seal": {change(func(tx *bbolt.Tx) error {
+			v := append([]byte{}, logs(tx).Get(indexKey(sealIndex))...)
+			at := bytes.IndexByte(v, sealFormat)
+			for ; v[at+1] != 0; at++ { // its first index
+			}
+			v[at+8]++
+			return logs(tx).Put(indexKey(sealIndex), v)
+		}), "its seal is damaged"},
 		"all entries gone": {change(func(tx *bbolt.Tx) error {
-			if err := tx.DeleteBucket(bucketLogs); err != nil {
+			seal := append([]byte{}, logs(tx).Get(indexKey(sealIndex))...)
+			if err := tx.DeleteBucket([]byte(bucketLogs)); err != nil {
 				return err
 			}
-			_, err := tx.CreateBucket(bucketLogs)
-			return err
-		}), "and should have"},
+			b, err := tx.CreateBucket([]byte(bucketLogs))
+			return errors.Join(err, b.Put(indexKey(sealIndex), seal))
+		}), "it has no entries and should have"},
 		"two entries exchanged": {change(func(tx *bbolt.Tx) error {
 			v := append([]byte{}, logs(tx).Get(indexKey(200))...)
 			return logs(tx).Put(indexKey(201), v)
 		}), "entry 201: its checksum is wrong"},
 		"an entry of another history": {change(func(tx *bbolt.Tx) error {
-			v, _ := encodeLog(0, &raft.Log{Index: 200, Term: 2, Data: []byte("foreign")})
-			return logs(tx).Put(indexKey(200), v)
+			e, _ := witnessed(0, &raft.Log{Index: 200, Term: 2, Data: []byte("foreign")})
+			return logs(tx).Put(indexKey(200), stored(t, e))
 		}), "entry 200 does not follow on entry 199"},
 		"the vote": {change(func(tx *bbolt.Tx) error {
-			return tx.Bucket(bucketConf).Put([]byte("CurrentTerm"), binary.BigEndian.AppendUint64(nil, 1))
-		}), "its term or its vote has changed"},
+			return tx.Bucket([]byte(bucketConf)).Put([]byte("CurrentTerm"), binary.BigEndian.AppendUint64(nil, 1))
+		}), `the checksum of "CurrentTerm"`},
 		"the log gone": {func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, logFileName)); err != nil {
 				t.Fatal(err)
@@ -260,6 +271,41 @@ func TestSaysWhatIsDamaged(t *testing.T) {
 	}
 }
 
+// before gives the key before another one.
+func before(b *bbolt.Bucket, k []byte) []byte {
+	c := b.Cursor()
+	c.Seek(k)
+	k, _ = c.Prev()
+	return k
+}
+
+func indexKey(i uint64) []byte { return binary.BigEndian.AppendUint64(nil, i) }
+
+// stored gives an entry's bytes as raft-boltdb writes them.
+func stored(t *testing.T, e *raft.Log) (v []byte) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "one")
+	b, err := openBolt(path, false)
+	if err == nil {
+		err = errors.Join(b.StoreLog(e), b.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		v = append(v, tx.Bucket([]byte(bucketLogs)).Get(indexKey(e.Index))...)
+		return nil
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 // cutUnused removes pages at the end of the file that nothing uses; it makes some first.
 func cutUnused(t *testing.T, path string) {
 	t.Helper()
@@ -299,15 +345,16 @@ func TestDamageIsFetchedAgain(t *testing.T) {
 	}
 	for name, damage := range map[string]func(path string){
 		"an entry": func(path string) {
-			db, err := bbolt.Open(path, 0o600, boltOptions())
+			db, err := bbolt.Open(path, 0o600, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			err = db.Update(func(tx *bbolt.Tx) error {
-				k, v := tx.Bucket(bucketLogs).Cursor().Last()
-				v = append([]byte{}, v...)
+				b := tx.Bucket([]byte(bucketLogs))
+				k := append([]byte{}, before(b, indexKey(sealIndex))...)
+				v := append([]byte{}, b.Get(k)...)
 				v[len(v)-1] ^= 1
-				return tx.Bucket(bucketLogs).Put(append([]byte{}, k...), v)
+				return b.Put(k, v)
 			})
 			if err := errors.Join(err, db.Close()); err != nil {
 				t.Fatal(err)
@@ -339,6 +386,54 @@ func TestDamageIsFetchedAgain(t *testing.T) {
 	}
 }
 
+// TestCrashBetweenSealAndRemoval: entries that the seal doesn't count any more, since a crash came before they were
+// removed, are gone after the next start, and the log goes on.
+func TestCrashBetweenSealAndRemoval(t *testing.T) {
+	path := filepath.Join(t.TempDir(), logFileName)
+	if err := createLog(path, nil); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *logFile {
+		f, err := lockAndCheck(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := openLog(path, f, testLogger(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	l := open()
+	const n, first, last = 1000, 301, 700
+	for i := uint64(1); i <= n; i++ {
+		if err := l.StoreLog(&raft.Log{Index: i, Term: 1, Data: fmt.Append(nil, "entry ", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := seal{first: first, last: last}
+	var err error
+	if _, s.sum, err = l.read(last, new(raft.Log)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.store(s), l.Close()); err != nil { // the crash
+		t.Fatal(err)
+	}
+	l = open()
+	for i := uint64(1); i <= n; i++ {
+		err := l.db.GetLog(i, new(raft.Log))
+		if counted := i >= first && i <= last; counted && err != nil || !counted && !errors.Is(err, raft.ErrLogNotFound) {
+			t.Errorf("entry %d: %v", i, err)
+		}
+	}
+	if err := errors.Join(l.StoreLog(&raft.Log{Index: last + 1, Term: 2}), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := lockAndCheck(path); err != nil || f.stale || f.seal.first != first || f.seal.last != last+1 {
+		t.Errorf("in the end: %+v, %v", f, err)
+	}
+}
+
 // TestDamageWhileRunning: a read that meets damage is an error that says so, and the owner is told.
 func TestDamageWhileRunning(t *testing.T) {
 	path := filepath.Join(t.TempDir(), logFileName)
@@ -346,7 +441,7 @@ func TestDamageWhileRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told error
-	l, err := openLog(path, seal{first: 1}, false, testLogger(t), func(err error) { told = err })
+	l, err := openLog(path, found{seal: seal{first: 1}}, testLogger(t), func(err error) { told = err })
 	if err != nil {
 		t.Fatal(err)
 	}

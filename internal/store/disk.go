@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
 // disk is raft's storage: log, votes, snapshots.
@@ -58,10 +57,10 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 		if err := createLog(path, conf); err != nil {
 			return nil, fmt.Errorf("making the raft log %s: %w", path, err)
 		}
-		f = found{seal: seal{first: 1, conf: addPair(0, keyJoining, joiningYes)}}
+		f = found{seal: seal{first: 1}}
 	}
 	if f.old {
-		if f, err = adopt(path, f.seal.first, f.seal.last, o.Logger); err != nil {
+		if f, err = adopt(path, f, o.Logger); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +68,7 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening snapshots in %s: %w", o.Dir, err)
 	}
-	l, err := openLog(path, f.seal, f.stale, o.Logger, o.Broken)
+	l, err := openLog(path, f, o.Logger, o.Broken)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +91,8 @@ var joiningYes = []byte{1}
 // joining reports whether the voter has not joined yet.
 func (d *disk) joining() (bool, error) {
 	v, err := d.stable.Get(keyJoining)
-	if err != nil && err.Error() != errNotFound.Error() { // raft's own store in memory has an error of its own for it
+	// raft's own store in memory has an error of its own with the same text.
+	if err != nil && err.Error() != raftboltdb.ErrKeyNotFound.Error() {
 		return false, err
 	}
 	return err == nil && len(v) > 0, nil
@@ -115,23 +115,4 @@ func (d *disk) bootstrap(conf *raft.Config, trans raft.Transport, voters raft.Co
 	}
 	return d.logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
 		Data: raft.EncodeConfiguration(voters)})
-}
-
-// checkVoters refuses a log that was made for other voters. To start with it could lose data: two new controllers
-// would outvote an old one and overwrite its log.
-func checkVoters(o Options, have raft.Configuration) error {
-	var old, now []string
-	for _, s := range have.Servers {
-		old = append(old, string(s.ID))
-	}
-	for _, p := range o.Peers {
-		now = append(now, p.ID)
-	}
-	slices.Sort(old)
-	slices.Sort(now)
-	if slices.Equal(old, now) {
-		return nil
-	}
-	return fmt.Errorf("the raft log in %s belongs to the controllers %s, the configuration (SlurmctldHost) names %s; "+
-		"name the same controllers", o.Dir, strings.Join(old, ", "), strings.Join(now, ", "))
 }

@@ -11,6 +11,23 @@ import (
 	"time"
 )
 
+// asideTime names folders with files that were moved aside.
+const asideTime = "20060102T150405.000Z"
+
+// moveTo moves files of dir, as far as they are there, into a folder in it.
+func moveTo(dir, aside string, names ...string) error {
+	for _, n := range names {
+		to := filepath.Join(aside, n)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(dir, n), to); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return syncDir(dir)
+}
+
 // damagedKept is the number of folders with damaged files that are kept.
 const damagedKept = 2
 
@@ -97,12 +114,12 @@ func recoverDisk(o Options, why error, good []uint64) (found, error) {
 	if len(o.Peers) == 1 {
 		have := "no snapshot is whole either"
 		if len(good) > 0 {
-			have = fmt.Sprintf("the snapshot of entry %d in %s is whole, but lacks what came later", good[0],
-				filepath.Join(o.Dir, snapshotsDir))
+			have = fmt.Sprintf("the snapshot of entry %d in %s is whole, but lacks what came later (gctld --restore with its "+
+				"path and --replace goes on from there)", good[0], filepath.Join(o.Dir, snapshotsDir))
 		}
-		return found{}, fmt.Errorf("%w. No other controller has what was in it; %s. Put a backup of %s in its place, or "+
-			"begin without jobs and accounts: mv %s %s.damaged, then gctld --begin; ended jobs stay in accounting",
-			why, have, o.Dir, o.Dir, o.Dir)
+		return found{}, fmt.Errorf("%w. No other controller has what was in it; %s. Restore a snapshot that was saved: "+
+			"gctld --restore FILE --replace. Or begin without jobs and accounts: mv %s %s.damaged, then gctld --begin; ended "+
+			"jobs stay in accounting", why, have, o.Dir, o.Dir)
 	}
 	aside, err := moveAside(o.Dir, logFileName, snapshotsDir)
 	if err == nil {
@@ -116,7 +133,7 @@ func recoverDisk(o Options, why error, good []uint64) (found, error) {
 	return found{fresh: true}, nil
 }
 
-// busyError says that another process has the log.
+// busyError says that the log can't be opened, by which nobody knows whether it is damaged: another process has it.
 type busyError struct{ error }
 
 // lockAndCheck checks the log while no other process can have it open. Without a file, the log is fresh.
@@ -128,41 +145,35 @@ func lockAndCheck(path string) (found, error) {
 	if err != nil {
 		return found{}, &busyError{fmt.Errorf("opening %s: %w", path, err)}
 	}
-	got, err := func() (found, error) {
+	w, err := func() (*logWalk, error) {
 		for end := time.Now().Add(fileLockTimeout); ; time.Sleep(fileLockPause) {
 			err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 			if err == nil {
 				break
 			}
 			if !errors.Is(err, syscall.EWOULDBLOCK) {
-				return found{}, &busyError{fmt.Errorf("locking %s: %w", path, err)}
+				return nil, &busyError{fmt.Errorf("locking %s: %w", path, err)}
 			}
 			if time.Now().After(end) {
-				return found{}, &busyError{inUse(path)}
+				return nil, &busyError{inUse(path)}
 			}
 		}
 		if info, err := f.Stat(); err == nil && info.Size() == 0 {
-			return found{fresh: true}, nil // an old version was about to make it
+			return &logWalk{fresh: true}, nil // an old version was about to make it
 		}
-		return checkLog(f)
+		return checkPages(f)
 	}()
-	return got, errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return found{}, err
+	}
+	return checkLog(path, w)
 }
 
 // moveAside moves files of dir into a new folder "damaged-<time>" in it, and removes such folders but for the latest.
 // It gives the folder.
 func moveAside(dir string, names ...string) (string, error) {
-	aside := filepath.Join(dir, "damaged-"+time.Now().UTC().Format("20060102T150405.000Z"))
-	for _, n := range names {
-		to := filepath.Join(aside, n)
-		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-			return "", err
-		}
-		if err := os.Rename(filepath.Join(dir, n), to); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return "", err
-		}
-	}
-	if err := syncDir(dir); err != nil {
+	aside := filepath.Join(dir, "damaged-"+time.Now().UTC().Format(asideTime))
+	if err := moveTo(dir, aside, names...); err != nil {
 		return "", err
 	}
 	es, err := os.ReadDir(dir)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,21 +31,26 @@ const (
 	joinSayAfter = 10 * time.Second // from one remark about what a joining voter waits for to the next
 	askTimeout   = time.Second
 	maxJudging   = 8 // requests for votes that are judged at once
+	askRounds    = 3 // in which controllers that the file does not name are found
+
+	memberTimeout = 10 * time.Second // until raft takes a change of the members
 )
 
-// standing is what one voter says of itself to another.
-type standing struct {
+// Standing is what one voter says of itself to another.
+type Standing struct {
 	ID        string
 	Joining   bool
 	Begin     bool // it was told to begin a new cluster
 	LastTerm  uint64
 	LastIndex uint64 // 0: it has nothing
+
+	Members []Peer // as its log has them; none: it has no log, or is of an older version
 }
 
 // joiner holds a voter back until it has joined, and begins a new cluster.
 type joiner struct {
 	store   *Store
-	ask     func(ctx context.Context, p Peer) (standing, error)
+	ask     func(ctx context.Context, p Peer) (Standing, error)
 	joining atomic.Bool
 	begin   atomic.Bool
 	judging chan struct{} // one for each request for a vote that is judged
@@ -56,8 +62,11 @@ type joiner struct {
 }
 
 // standing gives this voter's own.
-func (j *joiner) standing() standing {
-	st := standing{ID: j.store.opts.ID, Joining: j.joining.Load(), Begin: j.begin.Load()}
+func (j *joiner) standing() Standing {
+	st := Standing{ID: j.store.opts.ID, Joining: j.joining.Load(), Begin: j.begin.Load()}
+	for _, m := range j.store.roll.servers() {
+		st.Members = append(st.Members, Peer{string(m.ID), string(m.Address)})
+	}
 	stats := j.store.raft.Stats()
 	for _, kind := range []string{"log", "snapshot"} {
 		index, err1 := strconv.ParseUint(stats["last_"+kind+"_index"], 10, 64)
@@ -69,28 +78,59 @@ func (j *joiner) standing() standing {
 	return st
 }
 
-// others asks all other voters at once. missing names those without an answer.
-func (j *joiner) others(ctx context.Context) (answers []standing, missing []string) {
+// others asks all other controllers at once. missing names those without an answer. Who they are may have changed since
+// this one's file was written or its log was lost, so the best log of all that answer says who has to be asked.
+func (j *joiner) others(ctx context.Context) (answers []Standing, missing []string) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
+	var best Standing
+	asked := map[string]bool{j.store.opts.ID: true}
+	var ask []Peer
+	for _, m := range j.store.roll.all() {
+		ask = append(ask, m.Peer)
+	}
+	for range askRounds {
+		got, lost := j.askAll(ctx, ask, asked)
+		answers, missing = append(answers, got...), append(missing, lost...)
+		for _, a := range got {
+			if len(a.Members) > 0 && (best.Members == nil || a.LastTerm > best.LastTerm ||
+				a.LastTerm == best.LastTerm && a.LastIndex > best.LastIndex) {
+				best = a
+			}
+		}
+		ask = best.Members
+	}
+	if best.Members != nil {
+		missing = slices.DeleteFunc(missing, func(id string) bool {
+			return !slices.ContainsFunc(best.Members, func(p Peer) bool { return p.ID == id })
+		})
+	}
+	return answers, missing
+}
+
+// askAll asks those who have not been asked, and notes them.
+func (j *joiner) askAll(ctx context.Context, list []Peer, asked map[string]bool) (answers []Standing,
+	missing []string) {
 	type answer struct {
 		id  string
-		st  standing
+		st  Standing
 		err error
 	}
-	got := make(chan answer, len(j.store.opts.Peers))
+	got := make(chan answer, len(list))
 	n := 0
-	for _, p := range j.store.opts.Peers {
-		if p.ID != j.store.opts.ID {
-			n++
-			go func() {
-				st, err := j.ask(ctx, p)
-				if err == nil && st.ID != p.ID {
-					err = fmt.Errorf("it says that it is %s", st.ID)
-				}
-				got <- answer{p.ID, st, err}
-			}()
+	for _, p := range list {
+		if asked[p.ID] {
+			continue
 		}
+		asked[p.ID] = true
+		n++
+		go func() {
+			st, err := j.ask(ctx, p)
+			if err == nil && st.ID != p.ID {
+				err = fmt.Errorf("it says that it is %s", st.ID)
+			}
+			got <- answer{p.ID, st, err}
+		}()
 	}
 	for range n {
 		if a := <-got; a.err != nil {
@@ -183,17 +223,25 @@ func (j *joiner) run(ctx context.Context) {
 		}
 		if leader, _ := s.Leader(); leader == "" && time.Since(said) >= joinSayAfter {
 			said = time.Now()
+			var answers []Standing
 			if !j.begin.Load() {
-				_, missing = j.others(ctx)
+				answers, missing = j.others(ctx)
 			}
-			j.say(missing)
+			j.say(answers, missing)
 		}
 	}
 }
 
 // say says what a voter without state waits for.
-func (j *joiner) say(missing []string) {
+func (j *joiner) say(answers []Standing, missing []string) {
 	o := j.store.opts
+	for _, a := range answers {
+		if len(a.Members) > 0 && !slices.ContainsFunc(a.Members, func(p Peer) bool { return p.ID == o.ID }) {
+			o.Logger.Warn("this controller has no state yet, and the cluster does not know it; it waits until it is added",
+				"cluster", names(a.Members), "add", "gcontrol controllers add "+o.ID)
+			return
+		}
+	}
 	why := "none of the others has state either; if this is a new cluster, run 'gctld --begin' on one of the " +
 		"controllers and start it again"
 	switch {
@@ -333,7 +381,11 @@ func (h *holding) pass(rpc raft.RPC) {
 	select {
 	case h.in <- rpc:
 	case <-h.ctx.Done():
-		rpc.Respond(nil, raft.ErrRaftShutdown)
+		var answer any
+		if _, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
+			answer = &raft.AppendEntriesResponse{} // raft's transport in memory takes no nil
+		}
+		rpc.Respond(answer, raft.ErrRaftShutdown)
 	}
 }
 
@@ -358,6 +410,12 @@ func (h *holding) judge(rpc raft.RPC, lastTerm, lastIndex uint64, no any) {
 }
 
 var errJoining = errors.New("this controller has no state yet and can't lead")
+
+// elect makes raft stand for election at once instead of after a timeout. It is for a single voter.
+func (h *holding) elect() {
+	answer := make(chan raft.RPCResponse, 1) // nobody reads it
+	h.pass(raft.RPC{Command: &raft.TimeoutNowRequest{RPCHeader: h.header()}, RespChan: answer})
+}
 
 // RequestVote asks another voter for its vote.
 func (h *holding) RequestVote(id raft.ServerID, to raft.ServerAddress, q *raft.RequestVoteRequest,

@@ -13,123 +13,185 @@ import (
 
 // found is what checkLog has seen in a log.
 type found struct {
-	seal  seal // what it has, and should have from now on
+	seal  seal // what it should have
 	fresh bool // it has never been used: a crash interrupted its creation
-	old   bool // raft-boltdb wrote it: it has no checksums
-	stale bool // it has entries before seal.first: old versions left them behind when a snapshot replaced them
+	stale bool // it has entries that its seal doesn't count
+	old   bool // an earlier version wrote it
+	// former: it has the format of formerLog; else an old one has no checksums.
+	former bool
 }
 
-// checkLog checks all of a raft log in one pass: every page, every entry's checksum and its link to the one before,
-// and the seal. Its error says what is damaged. A file that only lacks unused pages at its end gets them back.
-func checkLog(f *os.File) (found, error) {
-	w := logWalk{}
+// Names in the file, which are raft-boltdb's.
+const (
+	bucketLogs = "logs"
+	bucketConf = "conf"
+)
+
+// checkPages checks every page of a log's file, and collects its keys. Its error says what is damaged. A file that only
+// lacks unused pages at its end gets them back.
+func checkPages(f *os.File) (*logWalk, error) {
+	w := &logWalk{}
 	head, err := boltcheck.File(f, w.entry)
 	switch {
 	case err != nil:
-		return found{}, err
+		return nil, err
 	case head.Lost:
-		return found{}, errors.New("one of its two head pages is damaged, so the last change may be missing")
+		return nil, errors.New("one of its two head pages is damaged, so the last change may be missing")
 	case head.Commits <= 1:
-		return found{fresh: true}, nil
-	}
-	got := w.found()
-	if err := w.agrees(got.seal); err != nil {
-		return found{}, err
+		w.fresh = true
+		return w, nil
 	}
 	if info, err := f.Stat(); err != nil || info.Size() < head.Size {
-		return got, errors.Join(err, f.Truncate(head.Size))
+		return w, errors.Join(err, f.Truncate(head.Size))
 	}
-	return got, nil
+	return w, nil
 }
 
-// logWalk collects what the entries of a log's file say.
+// logWalk is what the keys of a log's file say.
 type logWalk struct {
-	first, last uint64 // of the entries without a gap that end at last
-	any         bool
-	gap         bool
-	sum         uint32
-	term        uint64
-	sealed      bool // a checksum was seen in a file without a seal
-	conf        uint32
-	sealBytes   []byte
+	fresh   bool
+	sealed  bool  // there is a seal
+	marked  bool  // it is in our own former format (adopt.go)
+	runs    []run // of entries without a gap
+	badPair error // of a value beside the log whose checksum is wrong
 }
+
+type run struct{ first, last uint64 }
 
 func (w *logWalk) entry(bucket string, k, v []byte) error {
 	switch bucket {
-	case string(bucketLogs):
-		return w.log(k, v)
-	case string(bucketConf):
-		if string(k) == string(keySeal) {
-			w.sealBytes = append([]byte{}, v...)
-		} else {
-			w.conf = addPair(w.conf, k, v)
+	case bucketLogs:
+		return w.log(k)
+	case bucketConf:
+		if string(k) == formerSeal {
+			w.marked = true
+		} else if _, err := checkPair(k, v); err != nil && w.badPair == nil {
+			w.badPair = err
 		}
 		return nil
 	}
 	return fmt.Errorf("it has %q, which no raft log has", bucket)
 }
 
-func (w *logWalk) log(k, v []byte) error {
+func (w *logWalk) log(k []byte) error {
 	if len(k) != 8 {
 		return fmt.Errorf("it has an entry with a key of %d bytes", len(k))
 	}
 	index := binary.BigEndian.Uint64(k)
-	follows := w.any && index == w.last+1
-	if !follows {
-		w.first, w.gap = index, w.any
-	}
-	before := w.last
-	w.last, w.any = index, true
-	if w.sealBytes == nil { // the keys of bucketConf come first
-		w.sealed = w.sealed || marked(v)
+	if index == sealIndex {
+		w.sealed = true
 		return nil
 	}
-	var e raft.Log
-	sum, err := decodeLog(index, v, &e)
-	switch {
-	case err != nil:
-		return fmt.Errorf("entry %d: %w", index, err)
-	case w.gap:
-		return fmt.Errorf("entries %d to %d are missing", before+1, index-1)
-	case follows && binary.BigEndian.Uint32(v[logHead:]) != w.sum:
-		return fmt.Errorf("entry %d does not follow on entry %d", index, before)
-	case e.Term < w.term:
-		return fmt.Errorf("entry %d is of term %d, the one before it of term %d", index, e.Term, w.term)
+	if n := len(w.runs); n > 0 && w.runs[n-1].last+1 == index {
+		w.runs[n-1].last = index
+	} else {
+		w.runs = append(w.runs, run{index, index})
 	}
-	w.sum, w.term = sum, e.Term
 	return nil
 }
 
-// found gives the seal that fits what is there.
-func (w *logWalk) found() found {
-	s := seal{first: 1, conf: w.conf}
-	if w.any {
-		s.first, s.last, s.sum = w.first, w.last, w.sum
+// checkLog checks all entries of a log whose pages are good: each one's checksum, its link to the one before, and the
+// seal.
+func checkLog(path string, w *logWalk) (f found, err error) {
+	if w.fresh {
+		return found{fresh: true}, nil
 	}
-	if have, err := parseSeal(w.sealBytes); err == nil {
-		s.snapshot = have.snapshot
-		if !w.any {
-			s.first, s.last = have.first, have.first-1
-		}
+	if w.marked {
+		return checkFormer(path)
 	}
-	return found{seal: s, old: w.sealBytes == nil, stale: w.gap}
+	l := &logFile{}
+	defer l.guard(&err)()
+	if l.db, err = openBolt(path, true); err != nil {
+		return found{}, err
+	}
+	// It was only read.
+	defer func() { _ = l.db.Close() }()
+	if !w.sealed {
+		return w.unsealed(l)
+	}
+	if w.badPair != nil {
+		return found{}, w.badPair
+	}
+	var e raft.Log
+	if err := l.db.GetLog(sealIndex, &e); err != nil {
+		return found{}, fmt.Errorf("its seal is damaged: %w", err)
+	}
+	s, err := parseSeal(&e)
+	if err != nil {
+		return found{}, err
+	}
+	stale, err := w.holds(s)
+	if err != nil {
+		return found{}, err
+	}
+	return found{seal: s, stale: stale}, l.checkChain(s)
 }
 
-// agrees compares the file's seal with what is there. A log of an old version has none.
-func (w *logWalk) agrees(is seal) error {
-	if w.sealBytes == nil && !w.sealed {
-		return nil
+// unsealed accepts a log of a version before checksums.
+func (w *logWalk) unsealed(l *logFile) (found, error) {
+	s := seal{first: 1}
+	if n := len(w.runs); n > 0 {
+		s.first, s.last = w.runs[n-1].first, w.runs[n-1].last
+		var e raft.Log
+		if err := l.db.GetLog(s.last, &e); err != nil {
+			return found{}, fmt.Errorf("entry %d: %w", s.last, err)
+		}
+		if _, _, err := checkWitness(s.last, &e); err == nil {
+			return found{}, errors.New("its seal is missing")
+		}
 	}
-	should, err := parseSeal(w.sealBytes)
+	return found{seal: s, old: true, stale: len(w.runs) > 1}, nil
+}
+
+// holds checks that the file has the entries that the seal counts, and reports whether it has others.
+func (w *logWalk) holds(s seal) (stale bool, err error) {
+	if s.last+1 < s.first {
+		return false, errors.New("its seal is damaged")
+	}
+	if s.last < s.first {
+		return len(w.runs) > 0, nil
+	}
+	for _, r := range w.runs {
+		stale = stale || r.first < s.first || r.last > s.last
+		if r.first <= s.first && r.last >= s.last {
+			return stale || len(w.runs) > 1, nil
+		}
+	}
+	var have []run // of what is counted
+	for _, r := range w.runs {
+		if r = (run{max(r.first, s.first), min(r.last, s.last)}); r.first <= r.last {
+			have = append(have, r)
+		}
+	}
 	switch {
-	case err != nil:
-		return err
-	case should.first != is.first || should.last != is.last:
-		return fmt.Errorf("it has entries %d to %d and should have %d to %d", is.first, is.last, should.first, should.last)
-	case w.any && should.sum != is.sum:
-		return fmt.Errorf("entry %d is not the one that was written last", is.last)
-	case should.conf != is.conf:
-		return errors.New("its term or its vote has changed")
+	case len(have) == 0:
+		return false, fmt.Errorf("it has no entries and should have %d to %d", s.first, s.last)
+	case len(have) > 1:
+		return false, fmt.Errorf("entries %d to %d are missing", have[0].last+1, have[1].first-1)
+	}
+	return false, fmt.Errorf("it has entries %d to %d and should have %d to %d", have[0].first, have[0].last, s.first,
+		s.last)
+}
+
+// checkChain checks all entries that the seal counts.
+func (l *logFile) checkChain(s seal) error {
+	var sum uint32
+	var term uint64
+	for i := s.first; i <= s.last; i++ {
+		var e raft.Log
+		before, own, err := l.read(i, &e)
+		switch {
+		case err != nil:
+			return fmt.Errorf("entry %d: %w", i, err)
+		case i > s.first && before != sum:
+			return fmt.Errorf("entry %d does not follow on entry %d", i, i-1)
+		case e.Term < term:
+			return fmt.Errorf("entry %d is of term %d, the one before it of term %d", i, e.Term, term)
+		}
+		sum, term = own, e.Term
+	}
+	if s.last >= s.first && sum != s.sum {
+		return fmt.Errorf("entry %d is not the one that was written last", s.last)
 	}
 	return nil
 }

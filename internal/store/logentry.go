@@ -5,102 +5,139 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// An entry of raft's log in its file, under its index in 8 bytes:
+// Every entry of raft's log has a witness, which stands before raft's own bytes in its Extensions. raft keeps that
+// field for such layers:
 //
-//	byte     0xc1, which no msgpack begins with
 //	byte     version, 1
-//	4 bytes  checksum (CRC-32C) of the index and all that follows
+//	4 bytes  checksum (CRC-32C) of all that follows and of the entry's index, term, type, time and data
 //	4 bytes  checksum of the entry before it, 0 if there is none: entries form a chain
-//	uvarint  term
-//	byte     type
-//	varint   time in Unix nanoseconds at which the leader got it, 0 for none
-//	uvarint  length of raft's extensions, then these
-//	         data, to the end
 //
-// raft-boltdb, which wrote the log in earlier versions, has msgpack without a checksum; see adopt.go.
+// The log is written by raft-boltdb, under each entry's index.
 const (
-	logMark    = 0xc1
-	logVersion = 1
-	logHead    = 2 + 4 // mark, version, checksum
+	witnessVersion = 1
+	witnessLen     = 1 + 4 + 4
 )
 
-// marked reports whether an entry has a checksum.
-func marked(b []byte) bool { return len(b) > 0 && b[0] == logMark }
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encodeLog gives an entry's bytes and its checksum; before is the checksum of the entry before it.
-func encodeLog(before uint32, e *raft.Log) ([]byte, uint32) {
-	b := make([]byte, logHead, logHead+4+3*binary.MaxVarintLen64+1+len(e.Extensions)+len(e.Data))
-	b[0], b[1] = logMark, logVersion
-	b = binary.BigEndian.AppendUint32(b, before)
-	b = binary.AppendUvarint(b, e.Term)
-	b = append(b, byte(e.Type))
-	at := int64(0)
+// witnessed gives the entry with a witness, and its checksum; before is the checksum of the entry before it.
+func witnessed(before uint32, e *raft.Log) (*raft.Log, uint32) {
+	b := make([]byte, witnessLen, witnessLen+len(e.Extensions))
+	b[0] = witnessVersion
+	binary.BigEndian.PutUint32(b[5:], before)
+	b = append(b, e.Extensions...)
+	sum := entrySum(e, b[5:])
+	binary.BigEndian.PutUint32(b[1:], sum)
+	with := *e
+	with.Extensions = b
+	return &with, sum
+}
+
+// entrySum gives the checksum of an entry; rest is its Extensions after the checksum.
+func entrySum(e *raft.Log, rest []byte) uint32 {
+	var head [8 + 8 + 8 + 8 + 1]byte
+	binary.BigEndian.PutUint64(head[:], e.Index)
+	binary.BigEndian.PutUint64(head[8:], e.Term)
+	binary.BigEndian.PutUint64(head[16:], uint64(len(rest)))
 	if !e.AppendedAt.IsZero() {
-		at = e.AppendedAt.UnixNano()
+		binary.BigEndian.PutUint64(head[24:], uint64(e.AppendedAt.UnixNano()))
 	}
-	b = binary.AppendVarint(b, at)
-	b = binary.AppendUvarint(b, uint64(len(e.Extensions)))
-	b = append(append(b, e.Extensions...), e.Data...)
-	sum := logSum(e.Index, b[logHead:])
-	binary.BigEndian.PutUint32(b[2:], sum)
-	return b, sum
+	head[32] = byte(e.Type)
+	return crc(head[:], rest, e.Data)
 }
 
-func logSum(index uint64, b []byte) uint32 {
-	var i [8]byte
-	binary.BigEndian.PutUint64(i[:], index)
-	return crc32.Update(crc32.Checksum(i[:], castagnoli), castagnoli, b)
+// crc gives the CRC-32C of all parts, one after the other.
+func crc(parts ...[]byte) (sum uint32) {
+	for _, b := range parts {
+		sum = crc32.Update(sum, castagnoli, b)
+	}
+	return sum
 }
 
-// decodeLog checks an entry's bytes and reads them into e, which shares no memory with them. It gives its checksum.
-func decodeLog(index uint64, b []byte, e *raft.Log) (sum uint32, err error) {
-	if !marked(b) {
-		return 0, errors.New("it has no checksum")
+// checkWitness checks an entry that was read as the one at index, and takes the witness off. It gives the checksums of
+// the entry before it and of this one.
+func checkWitness(index uint64, e *raft.Log) (before, sum uint32, err error) {
+	x := e.Extensions
+	switch {
+	case len(x) < witnessLen:
+		return 0, 0, errors.New("it has no checksum")
+	case x[0] != witnessVersion:
+		return 0, 0, fmt.Errorf("its checksum has version %d, this program knows %d", x[0], witnessVersion)
 	}
-	if _, sum, err = logSums(index, b); err != nil {
-		return 0, err
-	}
-	rest := b[logHead+4:]
-	term, rest, err := cutUvarint(rest)
-	if err != nil || len(rest) == 0 {
-		return 0, errLog
-	}
-	kind := rest[0]
-	at, n := binary.Varint(rest[1:])
-	if n <= 0 {
-		return 0, errLog
-	}
-	ext, rest, err := cutUvarint(rest[1+n:])
-	if err != nil || ext > uint64(len(rest)) {
-		return 0, errLog
-	}
-	*e = raft.Log{Index: index, Term: term, Type: raft.LogType(kind), Data: append([]byte(nil), rest[ext:]...)}
-	if ext > 0 {
-		e.Extensions = append([]byte(nil), rest[:ext]...)
-	}
-	if at != 0 {
-		e.AppendedAt = time.Unix(0, at)
-	}
-	return sum, nil
-}
-
-var errLog = errors.New("it ends too early")
-
-// logSums checks the checksum of an entry with one, and gives that of the entry before it and its own.
-func logSums(index uint64, b []byte) (before, sum uint32, err error) {
-	if len(b) < logHead+4 {
-		return 0, 0, errLog
-	}
-	if b[1] != logVersion {
-		return 0, 0, fmt.Errorf("its version is %d, this program knows %d", b[1], logVersion)
-	}
-	if sum = binary.BigEndian.Uint32(b[2:]); sum != logSum(index, b[logHead:]) {
+	before, sum = binary.BigEndian.Uint32(x[5:]), binary.BigEndian.Uint32(x[1:])
+	if e.Index != index || sum != entrySum(e, x[5:]) {
 		return 0, 0, errors.New("its checksum is wrong")
 	}
-	return binary.BigEndian.Uint32(b[logHead:]), sum, nil
+	if e.Extensions = x[witnessLen:]; len(e.Extensions) == 0 {
+		e.Extensions = nil
+	}
+	return before, sum, nil
+}
+
+// seal says what the log must have. It is renewed with every entry, in the same transaction, and stands under an index
+// that no entry has, as an entry of raft-boltdb: so it lies in the page that is written anyway.
+type seal struct {
+	first, last uint64 // entries in the file; last is first-1 if there are none
+	sum         uint32 // of the last entry
+	snapshot    uint64 // index of the latest complete snapshot
+}
+
+const (
+	sealIndex  = 1<<64 - 1
+	sealFormat = 2
+	sealLen    = 1 + 3*8 + 2*4
+)
+
+// entry gives the seal as raft-boltdb stores it.
+func (s seal) entry() *raft.Log {
+	b := append(make([]byte, 0, sealLen), sealFormat)
+	b = binary.BigEndian.AppendUint64(b, s.first)
+	b = binary.BigEndian.AppendUint64(b, s.last)
+	b = binary.BigEndian.AppendUint64(b, s.snapshot)
+	b = binary.BigEndian.AppendUint32(b, s.sum)
+	b = binary.BigEndian.AppendUint32(b, crc(b))
+	return &raft.Log{Index: sealIndex, Data: b}
+}
+
+func parseSeal(e *raft.Log) (seal, error) {
+	b := e.Data
+	if len(b) > 1 && b[0] > sealFormat && sumAtEnd(b) {
+		return seal{}, fmt.Errorf("its seal has format %d, written by a newer version; this one knows %d", b[0],
+			sealFormat)
+	}
+	if len(b) != sealLen || b[0] != sealFormat || !sumAtEnd(b) {
+		return seal{}, errors.New("its seal is damaged")
+	}
+	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[i:]) }
+	return seal{first: at(1), last: at(9), snapshot: at(17), sum: binary.BigEndian.Uint32(b[25:])}, nil
+}
+
+// sumAtEnd reports whether the last 4 bytes are the checksum of those before them.
+func sumAtEnd(b []byte) bool {
+	n := len(b) - 4
+	return n >= 0 && crc(b[:n]) == binary.BigEndian.Uint32(b[n:])
+}
+
+// A value that raft keeps beside the log (term, vote) has 4 bytes at its end: the checksum of key and value.
+
+func pairSum(k, v []byte) uint32 {
+	return crc([]byte{byte(len(k))}, k, v)
+}
+
+func sumPair(k, v []byte) []byte {
+	b := append(make([]byte, 0, len(v)+4), v...)
+	return binary.BigEndian.AppendUint32(b, pairSum(k, v))
+}
+
+// checkPair gives a value without its checksum; the slice is that of b.
+func checkPair(k, b []byte) ([]byte, error) {
+	n := len(b) - 4
+	if n < 0 || pairSum(k, b[:n]) != binary.BigEndian.Uint32(b[n:]) {
+		return nil, fmt.Errorf("the checksum of %q, which raft keeps there, is wrong", k)
+	}
+	return b[:n], nil
 }

@@ -20,7 +20,7 @@ const quietPeriod = 10 * time.Second
 const maxQuiet = 128
 
 // logger passes raft's log lines to slog: details at debug, messages for operators at info and warn. Raft's errors are
-// mostly about the network (a peer is down), so they become warnings; loggedStore reports a log that can't be written
+// mostly about the network (a peer is down), so they become warnings; logFile reports a log that can't be written
 // as an error.
 type logger struct {
 	out  *slog.Logger

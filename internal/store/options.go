@@ -46,7 +46,8 @@ type Options struct {
 	ID  string // this voter; one of Peers
 	Dir string // log and snapshots; made if missing, mode 0700. May be empty with Net: then nothing is durable
 
-	// Peers are all voters, the same IDs everywhere. An existing log must have these IDs; the addresses may differ.
+	// Peers are the controllers that the configuration names. A log knows the members better (members.go): then these are
+	// their addresses, which may have changed. A new log begins with these as its voters.
 	Peers []Peer
 
 	// If the directory is empty, the voter gets everything from the others, and neither votes nor leads before that
@@ -65,8 +66,8 @@ type Options struct {
 	Broken func(error)
 
 	// HeartbeatTimeout is the time without a leader's heartbeat after which a follower starts an election;
-	// ElectionTimeout is the longest time of one election. Zero: 500 ms each, or 40 ms for a single voter. A leader
-	// that has lost the majority steps down after half the heartbeat timeout.
+	// ElectionTimeout is the longest time of one election. Zero: 500 ms each. A single voter doesn't wait for them. A
+	// leader that has lost the majority steps down after half the heartbeat timeout.
 	HeartbeatTimeout, ElectionTimeout time.Duration
 
 	// SnapshotThreshold is the number of log entries after which a snapshot is written (zero: 8192; one is also written
@@ -79,7 +80,6 @@ type Options struct {
 
 const (
 	defaultTimeout      = 500 * time.Millisecond
-	singleVoterTimeout  = 40 * time.Millisecond
 	minTimeout          = 10 * time.Millisecond // raft requires a lease of at least 5 ms, half of this
 	defaultThreshold    = 8192
 	defaultTrailing     = 1024
@@ -126,15 +126,11 @@ func (o Options) checked() (Options, error) {
 	if !self {
 		return o, fmt.Errorf("store: this voter, %q, is not among the voters %s", o.ID, names(o.Peers))
 	}
-	base := defaultTimeout
-	if len(o.Peers) == 1 {
-		base = singleVoterTimeout
-	}
 	if o.HeartbeatTimeout == 0 {
-		o.HeartbeatTimeout = base
+		o.HeartbeatTimeout = defaultTimeout
 	}
 	if o.ElectionTimeout == 0 {
-		o.ElectionTimeout = max(base, o.HeartbeatTimeout)
+		o.ElectionTimeout = max(defaultTimeout, o.HeartbeatTimeout)
 	}
 	if o.HeartbeatTimeout < minTimeout || o.ElectionTimeout < o.HeartbeatTimeout {
 		return o, fmt.Errorf("store: heartbeat timeout %v, election timeout %v: the first must be at least %v, the second "+

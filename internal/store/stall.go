@@ -17,6 +17,7 @@ import (
 const (
 	stallAfter = 2 * time.Second        // longer than a slow disk's worst flush
 	stallLook  = 100 * time.Millisecond // between two looks
+	slowLasts  = time.Minute            // for how long a slow write is remembered
 )
 
 // errStalled is the error of what needs a leader while its disk hangs.
@@ -28,8 +29,10 @@ type writes struct {
 	begin   time.Time
 	stalled atomic.Bool
 
-	mu sync.Mutex
-	on chan struct{} // closed while stalled
+	mu     sync.Mutex
+	on     chan struct{} // closed while stalled
+	slow   time.Duration // the slowest write of the last slowLasts
+	slowAt time.Time
 }
 
 func newWrites() *writes { return &writes{begin: time.Now(), on: make(chan struct{})} }
@@ -58,6 +61,30 @@ func (w *writes) look() bool {
 	return true
 }
 
+// took notes how long a write has taken.
+func (w *writes) took(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := time.Now(); d >= w.slow || now.Sub(w.slowAt) > slowLasts {
+		w.slow, w.slowAt = d, now
+	}
+}
+
+// SlowestWrite gives how long the slowest write of the log has taken within the last minute; the present one counts.
+func (s *Store) SlowestWrite() time.Duration {
+	w := s.writes
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	slow := w.slow
+	if time.Since(w.slowAt) > slowLasts {
+		slow = 0
+	}
+	if since := w.since.Load(); since != 0 {
+		slow = max(slow, time.Since(w.begin)-time.Duration(since-1))
+	}
+	return slow
+}
+
 // timedLog is a log whose writes are timed.
 type timedLog struct {
 	raft.LogStore
@@ -67,8 +94,12 @@ type timedLog struct {
 func (l *timedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
 func (l *timedLog) StoreLogs(es []*raft.Log) error {
-	l.w.since.Store(int64(time.Since(l.w.begin)) + 1)
-	defer l.w.since.Store(0)
+	since := time.Since(l.w.begin)
+	l.w.since.Store(int64(since) + 1)
+	defer func() {
+		l.w.since.Store(0)
+		l.w.took(time.Since(l.w.begin) - since)
+	}()
 	return l.LogStore.StoreLogs(es)
 }
 
@@ -102,7 +133,7 @@ func (t *mutedTransport) AppendEntriesPipeline(id raft.ServerID, target raft.Ser
 	if err != nil {
 		return nil, err
 	}
-	return &mutedPipeline{p, t.w}, nil
+	return &boundedPipeline{&mutedPipeline{p, t.w}}, nil
 }
 
 type mutedPipeline struct {
@@ -118,6 +149,9 @@ func (p *mutedPipeline) AppendEntries(rq *raft.AppendEntriesRequest,
 	return p.AppendPipeline.AppendEntries(rq, resp)
 }
 
+// Stalled reports whether the disk takes nothing of what is written to the log.
+func (s *Store) Stalled() bool { return s.writes.stalled.Load() }
+
 // lead passes on changes of leadership, those included that a hanging disk makes, until the store closes.
 func (s *Store) lead() {
 	defer s.wg.Done()
@@ -132,7 +166,7 @@ func (s *Store) lead() {
 			again = now // a new term of the same leader counts
 			now = now && !s.writes.stalled.Load()
 		case <-tick.C:
-			if len(s.opts.Peers) == 1 || !s.writes.look() {
+			if s.roll.alone() || !s.writes.look() {
 				continue
 			}
 			if now = s.IsLeader(); leads && !now {

@@ -22,6 +22,7 @@ type Store struct {
 	fsm   *machineFSM
 	disk  *disk
 	leave func() error // closes the transport
+	roll  *roll        // who the controllers are
 	join  *joiner
 	hold  *holding
 
@@ -67,14 +68,14 @@ func Open(o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s := &Store{
-		opts: o, disk: d,
+		opts: o, disk: d, roll: &roll{file: o.Peers},
 		fsm:   &machineFSM{machine: o.Machine, full: make(chan struct{}, 1)},
 		queue: newQueue(), places: make(chan struct{}, inFlight), flying: make(chan entry, inFlight),
 		stop: make(chan struct{}), dead: make(chan struct{}), news: &leaderNews{changed: make(chan struct{})},
 		writes: newWrites(), leaderCh: make(chan bool, 1),
 	}
 	s.join = &joiner{store: s, judging: make(chan struct{}, maxJudging)}
-	trans, ask, admit, leave := newTransport(o, lg, s.join.standing)
+	trans, ask, admit, leave := newTransport(o, s.roll, lg, s.join.standing)
 	s.leave, s.join.ask = leave, ask
 	s.hold = newHolding(trans, s.join)
 	if err := s.start(s.hold, lg); err != nil {
@@ -106,9 +107,6 @@ func (s *Store) start(trans transport, lg *logger) error {
 	c.LocalID, c.Logger, c.NoLegacyTelemetry = raft.ServerID(o.ID), lg, true
 	c.HeartbeatTimeout, c.ElectionTimeout = o.HeartbeatTimeout, o.ElectionTimeout
 	c.LeaderLeaseTimeout = o.HeartbeatTimeout / 2
-	if len(o.Peers) == 1 {
-		c.LeaderLeaseTimeout = o.HeartbeatTimeout // no other voters: check less often
-	}
 	c.MaxAppendEntries = appendEntriesMax
 	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = o.SnapshotThreshold, o.TrailingLogs, snapshotCheckPeriod
 
@@ -138,6 +136,7 @@ func (s *Store) start(trans transport, lg *logger) error {
 		s.disk.logs = o.wrapLog(s.disk.logs)
 	}
 	s.disk.logs = &timedLog{s.disk.logs, s.writes}
+	s.disk.stable = &patientStable{s.disk.stable, s.stop}
 	r, err := newRaft(c, s.fsm, s.disk, &mutedTransport{trans, s.writes})
 	if err != nil {
 		return fmt.Errorf("starting from the raft log in %s: %w", o.Dir, err)
@@ -145,12 +144,16 @@ func (s *Store) start(trans transport, lg *logger) error {
 	f := r.GetConfiguration()
 	err = f.Error()
 	if err == nil && len(f.Configuration().Servers) > 0 {
-		err = checkVoters(o, f.Configuration())
+		err = checkMembers(o, f.Configuration())
 	}
 	if err != nil {
 		return errors.Join(err, r.Shutdown().Error())
 	}
 	s.raft = r
+	s.roll.opened(r, f.Configuration())
+	if len(f.Configuration().Servers) > 0 && s.roll.alone() && !joining {
+		s.hold.elect() // there is nobody to wait for
+	}
 	return nil
 }
 
@@ -212,7 +215,7 @@ func (s *Store) shutdown() error {
 	case <-grace.C:
 		s.opts.Logger.Warn("closing while commands are on their way: is the state machine stuck?")
 	}
-	if s.IsLeader() && len(s.opts.Peers) > 1 {
+	if s.IsLeader() && !s.roll.alone() {
 		if err := s.raft.LeadershipTransfer().Error(); err != nil {
 			s.opts.Logger.Info("could not hand leadership over before closing", "error", err)
 		}
@@ -296,7 +299,7 @@ func (s *Store) TransferLeadership(ctx context.Context, to string) error {
 	if to == "" {
 		return s.ask(ctx, "handing leadership over", s.raft.LeadershipTransfer)
 	}
-	addr := s.opts.addr(to)
+	addr := s.roll.addr(to)
 	if addr == "" {
 		return fmt.Errorf("%q is not a controller", to)
 	}
@@ -309,13 +312,13 @@ func (s *Store) TransferLeadership(ctx context.Context, to string) error {
 // lead, unless this one hands leadership over.
 func (s *Store) LeaseTime() time.Duration { return s.opts.HeartbeatTimeout - s.opts.HeartbeatTimeout/5 }
 
-// Leader gives the name and address (as in Peers) of the leader, both "" if unknown.
+// Leader gives the name and address of the leader, both "" if unknown.
 func (s *Store) Leader() (id, addr string) {
 	_, sid := s.raft.LeaderWithID()
 	if string(sid) == s.opts.ID && s.writes.stalled.Load() {
 		return "", ""
 	}
-	return string(sid), s.opts.addr(string(sid))
+	return string(sid), s.roll.addr(string(sid))
 }
 
 // IsLeader reports whether this voter leads, as far as it knows.
@@ -333,6 +336,17 @@ func (s *Store) Joining() bool { return s.join.joining.Load() }
 // Term is the current term: it grows with every election, and each term has at most one leader.
 func (s *Store) Term() uint64 { return s.raft.CurrentTerm() }
 
+// Progress is how far a voter's log is, as indexes of entries.
+type Progress struct{ Last, Commit, Applied uint64 }
+
+// Progress gives it. It does not read the disk.
+func (s *Store) Progress() Progress {
+	return Progress{s.raft.LastIndex(), s.raft.CommitIndex(), s.raft.AppliedIndex()}
+}
+
+// LastContact is when the leader was last heard; zero if never, and on the leader itself.
+func (s *Store) LastContact() time.Time { return s.raft.LastContact() }
+
 // Stats has the store's statistics.
 type Stats struct {
 	State         string // Leader, Follower, Candidate, Shutdown
@@ -341,7 +355,7 @@ type Stats struct {
 	LastIndex     uint64 // last entry in the log
 	Commit        uint64 // last entry known to be on a majority
 	Applied       uint64 // last entry passed to the machine
-	Voters        []Peer
+	Voters        []Member
 	LastContact   time.Duration // time since the leader's last message; 0 on the leader, -1 if never
 	Entries       uint64        // entries proposed here since Open
 	Commands      uint64        // commands in them
@@ -354,7 +368,7 @@ func (s *Store) Stats() Stats {
 	leader, _ := s.Leader()
 	st := Stats{
 		State: s.raft.State().String(), Leader: leader, Term: s.Term(), LastIndex: s.raft.LastIndex(),
-		Commit: s.raft.CommitIndex(), Applied: s.raft.AppliedIndex(), Voters: s.opts.Peers,
+		Commit: s.raft.CommitIndex(), Applied: s.raft.AppliedIndex(), Voters: s.roll.all(),
 		Entries: s.entries.Load(), Commands: s.commands.Load(), Queued: s.queue.len(),
 	}
 	if !s.IsLeader() {

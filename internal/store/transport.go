@@ -17,7 +17,7 @@ import (
 
 // newTransport connects raft with the other voters. It holds back incoming connections until admit is called. A voter
 // asks others for their standing with ask, and answers with mine.
-func newTransport(o Options, lg *logger, mine func() standing) (t raft.Transport, ask askFunc, admit func(),
+func newTransport(o Options, book *roll, lg *logger, mine func() Standing) (t raft.Transport, ask askFunc, admit func(),
 	leave func() error) {
 	if o.Net != nil {
 		mem := o.Net.transport(o.addr(o.ID))
@@ -27,7 +27,7 @@ func newTransport(o Options, lg *logger, mine func() standing) (t raft.Transport
 	g := &gate{layer: o.Layer, open: make(chan struct{}), closed: make(chan struct{}), conns: map[*incoming]bool{},
 		ready: make(chan net.Conn), mine: mine}
 	nt := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: g, Logger: lg, MaxPool: transportPool, Timeout: transportTimeout, ServerAddressProvider: addressBook{o},
+		Stream: g, Logger: lg, MaxPool: transportPool, Timeout: transportTimeout, ServerAddressProvider: addressBook{book},
 		MsgpackUseNewTimeFormat: true,
 	})
 	g.wg.Add(1)
@@ -42,13 +42,13 @@ func newTransport(o Options, lg *logger, mine func() standing) (t raft.Transport
 }
 
 // askFunc asks another voter for its standing.
-type askFunc func(ctx context.Context, p Peer) (standing, error)
+type askFunc func(ctx context.Context, p Peer) (Standing, error)
 
-// addressBook gives the voters' addresses from Options.Peers, not from the log.
-type addressBook struct{ o Options }
+// addressBook gives the voters' addresses by their names.
+type addressBook struct{ book *roll }
 
 func (b addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if a := b.o.addr(string(id)); a != "" {
+	if a := b.book.addr(string(id)); a != "" {
 		return raft.ServerAddress(a), nil
 	}
 	return "", fmt.Errorf("no address for controller %s", id)
@@ -62,7 +62,7 @@ type gate struct {
 	once   sync.Once
 	closed chan struct{}
 
-	mine  func() standing
+	mine  func() Standing
 	ready chan net.Conn // of raft
 	wg    sync.WaitGroup
 
@@ -102,17 +102,21 @@ func (c *incoming) Close() error {
 // numbers. The answer is one line of JSON.
 const (
 	askMark     = 0xfe
-	maxStanding = 4 << 10
+	maxStanding = 16 << 10
 	maxUnsorted = 64 // connections that have sent nothing yet
 )
 
 // ask asks another voter for its standing.
-func (g *gate) ask(ctx context.Context, p Peer) (st standing, err error) {
+func (g *gate) ask(ctx context.Context, p Peer) (st Standing, err error) {
+	return askOver(ctx, g.layer.Dial, p)
+}
+
+func askOver(ctx context.Context, dial dialer, p Peer) (st Standing, err error) {
 	patience := askTimeout
 	if end, ok := ctx.Deadline(); ok {
 		patience = max(time.Until(end), time.Millisecond)
 	}
-	conn, err := g.layer.Dial(p.Addr, patience)
+	conn, err := dial(p.Addr, patience)
 	if err != nil {
 		return st, err
 	}
@@ -237,13 +241,13 @@ const memRPCTimeout = 500 * time.Millisecond
 type MemNet struct {
 	mu  sync.Mutex
 	in  map[raft.ServerAddress]*raft.InmemTransport
-	of  map[raft.ServerAddress]func() standing
+	of  map[raft.ServerAddress]func() Standing
 	cut map[raft.ServerAddress]bool
 }
 
 // NewMemNet returns a net without voters.
 func NewMemNet() *MemNet {
-	return &MemNet{in: map[raft.ServerAddress]*raft.InmemTransport{}, of: map[raft.ServerAddress]func() standing{},
+	return &MemNet{in: map[raft.ServerAddress]*raft.InmemTransport{}, of: map[raft.ServerAddress]func() Standing{},
 		cut: map[raft.ServerAddress]bool{}}
 }
 
@@ -265,7 +269,7 @@ func (n *MemNet) transport(addr string) *raft.InmemTransport {
 	return t
 }
 
-func (n *MemNet) join(t *raft.InmemTransport, mine func() standing) {
+func (n *MemNet) join(t *raft.InmemTransport, mine func() Standing) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.in[t.LocalAddr()], n.of[t.LocalAddr()] = t, mine
@@ -287,7 +291,7 @@ func (n *MemNet) leave(t *raft.InmemTransport) {
 
 // asks gives what the voter at an address asks the others with.
 func (n *MemNet) asks(from raft.ServerAddress) askFunc {
-	return func(_ context.Context, p Peer) (standing, error) {
+	return func(_ context.Context, p Peer) (Standing, error) {
 		to := raft.ServerAddress(p.Addr)
 		n.mu.Lock()
 		mine := n.of[to]
@@ -296,7 +300,7 @@ func (n *MemNet) asks(from raft.ServerAddress) askFunc {
 		}
 		n.mu.Unlock()
 		if mine == nil {
-			return standing{}, errors.New("no answer")
+			return Standing{}, errors.New("no answer")
 		}
 		return mine(), nil
 	}

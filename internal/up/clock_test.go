@@ -217,6 +217,15 @@ func TestClockOfNode(t *testing.T) {
 	begun := time.Now()
 	onN1 := func(sp *model.Spec) { sp.ReqNodes = []string{"n1"} }
 	n1 := daemon(t, dir, func(d *Daemon) bool { return d.Role == RoleNode && d.Name == "n1" })
+
+	// So little is not named, and is most of this job's time.
+	const behind, length = 4 * time.Second, 6 * time.Second
+	k.set(-behind, n1.PID, n1.Shim)
+	short := submit(t, c, fmt.Sprintf("sleep %d\n", length/time.Second), onN1)
+	untilState(t, c, short, model.Completed)
+	if j := job(t, c, short); time.Duration(j.End.At-j.Run.Start)*time.Millisecond < length {
+		t.Errorf("a job of %v is charged from %d to %d, with a clock %v behind", length, j.Run.Start, j.End.At, behind)
+	}
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		mark := filepath.Join(t.TempDir(), "mark")
 		id := submit(t, c, "until [ -e "+mark+" ]; do sleep 0.1; done\n", onN1)

@@ -51,6 +51,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	// One is suspended with its step; others are cancelled while their steps are being made.
 	frozen := submit(t, c, env+"./grun --overlap -n1 sh -c 'touch in.4; while :; do sleep 91951; done' & wait\n", nil)
 	until(t, "the step to suspend runs", func() bool { return exists(filepath.Join(work, "in.4")) })
+	untilState(t, c, frozen, model.Running) // its processes run before the controller knows
 	suspend(t, c, frozen)
 	untilState(t, c, frozen, model.Suspended)
 	for i := range 24 { // the moments of a script's first milliseconds
@@ -94,6 +95,9 @@ func suspend(t *testing.T, c *Cluster, id model.JobID) {
 	var reply proto.TargetsReply
 	rq := &proto.UpdateJobRequest{Action: proto.ActSuspend, Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
 	if err := cl.Call(proto.KindUpdateJob, rq, &reply); err != nil {
+		t.Fatal(err)
+	}
+	if err := allOK(&reply, 1); err != nil {
 		t.Fatal(err)
 	}
 }

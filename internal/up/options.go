@@ -21,7 +21,7 @@ type Options struct {
 	CPUs        int    // of each virtual node; 0: as many as this machine has, at most 4
 	MemMiB      int64  // of each virtual node; 0: an even share of this machine's memory
 	GPUs        string // of each virtual node, TYPE:K or K; "": none
-	Controllers int    // 1 or 3; 0: 1
+	Controllers int    // 1, 3 or 5; 0: 1
 	// a configuration file whose nodes all become virtual nodes here; excludes the above but Controllers
 	Conf string
 
@@ -101,9 +101,9 @@ func (o *Options) check() error {
 		}
 	}
 	switch o.Controllers {
-	case 0, 1, 3:
+	case 0, 1, 3, 5:
 	default:
-		return fmt.Errorf("--controllers %d: 1, or 3 to survive the loss of one", o.Controllers)
+		return fmt.Errorf("--controllers %d: 1, 3 to survive the loss of one, or 5 of two", o.Controllers)
 	}
 	return nil
 }

@@ -57,6 +57,7 @@ func ask(ctx context.Context, list []Member, kind uint16, request proto.Message,
 type state struct {
 	ping   proto.PingReply
 	up     map[string]model.Time // nodes that are registered, and since when their daemons run
+	ctls   map[string]string     // the controllers' health, as the leader knows it
 	parked []string              // nodes that `gbatch down` has set DOWN
 	asked  bool                  // somebody answered
 	notes  []string              // what the first node can\'t enforce
@@ -70,6 +71,9 @@ func look(ctx context.Context, list []Member) (s state) {
 		return s
 	}
 	s.asked, s.up = true, map[string]model.Time{}
+	if s.ctls, s.err = controllers(ctx, list, s.ping.Leader); s.err != nil {
+		return s
+	}
 	s.err = ask(ctx, list, proto.KindNodes, &proto.NodesRequest{}, func(body []byte) error {
 		var c proto.NodesChunk
 		if err := proto.Decode(body, &c); err != nil {
@@ -91,6 +95,38 @@ func look(ctx context.Context, list []Member) (s state) {
 	return s
 }
 
+// controllers asks the leader for all controllers' health.
+func controllers(ctx context.Context, list []Member, leader string) (map[string]string, error) {
+	var r proto.ControllersReply
+	var first []Member
+	for _, m := range list {
+		if m.Role == RoleController && m.Name == leader {
+			first = append(first, m)
+		}
+	}
+	read := func(body []byte) error { return proto.Decode(body, &r) }
+	if err := ask(ctx, first, proto.KindControllers, &proto.Empty{}, read); err != nil {
+		return nil, err
+	}
+	health := map[string]string{}
+	for _, c := range r.List {
+		health[c.Name] = c.Health
+	}
+	return health, nil
+}
+
+// strangers gives the controllers that run, and that the cluster doesn't have.
+func (s *state) strangers(list []Member) (out []string) {
+	for i := range list {
+		if m := &list[i]; m.Role == RoleController && s.ctls != nil {
+			if _, known := s.ctls[m.Name]; !known {
+				out = append(out, m.Name)
+			}
+		}
+	}
+	return out
+}
+
 // missing says what the cluster still lacks, "" if nothing. A node that was started at a known moment has to have
 // registered since.
 func (s *state) missing(list []Member, started map[string]model.Time) string {
@@ -105,6 +141,8 @@ func (s *state) missing(list []Member, started map[string]model.Time) string {
 		switch m := &list[i]; {
 		case m.Role == RoleNode && (s.up[m.Name] == 0 || s.up[m.Name] < started[m.Name]):
 			nodes = append(nodes, m.Name)
+		case m.Role == RoleController && s.ctls[m.Name] != "ok" && s.ctls[m.Name] != "":
+			out = append(out, "controller "+m.Name+": "+s.ctls[m.Name])
 		case m.Role == RoleAccounting && !s.ping.DbdUp:
 			out = append(out, "gdbd has not answered the controller")
 		}

@@ -1,6 +1,7 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,65 +21,86 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// TestSoak: real daemons are killed at random while jobs are submitted and run, for as long as $GBATCH_SOAK says (`make
-// soak`). Every job number that was printed is accounted exactly once, and no job runs twice.
+// TestSoak: faults happen at random, one after the other, while jobs are submitted and run, for as long as $GBATCH_SOAK
+// says (`make soak`), or in a short form that has each quick kind once. Daemons are killed, ended and stopped, some for
+// longer than SlurmdTimeout; hosts drop off the network; disks hang, are full, lose everything, and return other bytes;
+// a controller's clock is wrong; leadership and membership change. Every job number that was printed is one job, is
+// accounted exactly once, and no attempt runs twice. The seed (GBATCH_SOAK_SEED repeats one) decides the order of the
+// faults, and whom they hit.
 func TestSoak(t *testing.T) {
 	limit, err := time.ParseDuration(os.Getenv("GBATCH_SOAK"))
-	if err != nil {
-		t.Skip("skipped: takes as long as $GBATCH_SOAK says, such as 10m; `make soak` sets it")
-	}
+	long := err == nil
 	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	dice := rand.New(rand.NewPCG(seed, 0))
-	dir := filepath.Join(t.TempDir(), "soak")
-	ran := filepath.Join(t.TempDir(), "ran")
-	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 16, MemMiB: 16000, Controllers: 3})
-	setQuiet(t, c)
+	if n, err := strconv.ParseUint(os.Getenv("GBATCH_SOAK_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	t.Logf("seed %d (GBATCH_SOAK_SEED=%[1]d repeats the order of the faults)", seed)
+	k := &soak{stage: &stage{t: t}, dice: rand.New(rand.NewPCG(seed, 0)), long: long}
+	o := Options{Dir: filepath.Join(t.TempDir(), "soak"), Nodes: 2, CPUs: 16, MemMiB: 16000, Controllers: 3}
+	if long {
+		o.Bin, k.clocks = wrongClocks(t)
+	}
+	if os.Getuid() == 0 {
+		k.a = mustUpApart(t, o)
+		k.c, k.bin = k.a.Cluster, k.a.bin
+	} else {
+		k.c, _ = mustUp(t, o)
+		k.bin = cmp.Or(o.Bin, programs(t))
+	}
+	k.sockets, k.readAt = ready(t, k.c)
+	setQuiet(t, k.c)
 
-	ctx, stop := context.WithTimeout(t.Context(), limit)
+	ran := filepath.Join(t.TempDir(), "ran")
+	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var mu sync.Mutex
 	ids := map[model.JobID]int{} // how often each was given out
 	var submitters sync.WaitGroup
+	defer submitters.Wait()
+	defer stop()
 	for range 2 {
 		submitters.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				script := []string{"true", "exit 3", "sleep 0.2", "kill -9 $$"}[n%4]
-				id := soakSubmit(t, c, fmt.Sprintf("echo $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0} >> %s\n%s\n", ran, script))
+				id := soakSubmit(t, k.c, fmt.Sprintf("echo $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0} >> %s\n%s\n", ran, script))
 				mu.Lock()
 				ids[id]++
 				mu.Unlock()
+				if !long {
+					pause(ctx, 20*time.Millisecond)
+				}
 			}
 		})
 	}
-	kills := map[string]int{}
-	for ctx.Err() == nil {
-		pause(ctx, time.Duration(200+dice.IntN(1500))*time.Millisecond)
-		st := status(t, dir)
-		d := st.Daemons[dice.IntN(len(st.Daemons))]
-		pid, what := d.PID, d.Role
-		if d.Shim != 0 && dice.IntN(4) == 0 {
-			pid, what = d.Shim, "gshim"
+	had := map[string]int{}
+	begin := time.Now()
+	for n := 0; ; n++ {
+		kinds := k.kinds()
+		i := n
+		if long {
+			i = k.dice.IntN(len(kinds))
 		}
-		if p, ok := processOf(pid); ok {
-			kills[what]++
-			if err := p.signal(syscall.SIGKILL); err != nil {
-				t.Error(err)
-			}
+		if t.Failed() || long && time.Since(begin) > limit || !long && n == len(kinds) {
+			break
 		}
-		pause(ctx, time.Duration(dice.IntN(500))*time.Millisecond)
-		if _, _, err := tryUp(t, Options{Dir: dir}); err != nil {
-			t.Fatalf("after the end of %s %s: %v", what, d.Name, err)
-		}
+		f := kinds[i]
+		victim := f.of[k.dice.IntN(len(f.of))]
+		lasts := k.lasts(f.brief)
+		t.Logf("%v: %s of %s for %v", time.Since(begin).Round(time.Millisecond), f.name, victim, lasts)
+		had[f.name]++
+		k.inside = rand.New(rand.NewPCG(seed, uint64(n)+1))
+		f.do(k, victim, lasts)
+		k.healthy()
 	}
+	stop()
 	submitters.Wait()
-	t.Logf("%d jobs; killed: %v", len(ids), kills)
+	t.Logf("%d jobs in %v; faults: %v", len(ids), time.Since(begin).Round(time.Second), had)
 	for id, n := range ids {
 		if n != 1 {
 			t.Errorf("job number %d was given out %d times", id, n)
 		}
 	}
-	soakCheck(t, c, ids, ran)
+	soakCheck(t, k.c, ids, ran)
 }
 
 // setQuiet keeps finished jobs out of the controllers' memory after a while, as in a cluster that runs for long.
@@ -87,7 +108,7 @@ func setQuiet(t *testing.T, c *Cluster) {
 	t.Helper()
 	f, err := os.OpenFile(c.Conf, os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
-		_, err = f.WriteString("MinJobAge=30\nMaxJobCount=1000000\nKillWait=2\n")
+		_, err = f.WriteString("MinJobAge=30\nMaxJobCount=1000000\nKillWait=2\nSlurmdTimeout=8\nNodeHeartbeatInterval=1\n")
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
@@ -186,6 +207,27 @@ func soakCheck(t *testing.T, c *Cluster, ids map[model.JobID]int, ran string) {
 	for key, n := range times {
 		if n != 1 {
 			t.Errorf("job and restart %s ran %d times", key, n)
+		}
+	}
+	attempts, runs := map[string]int{}, map[string]int{}
+	for _, r := range records {
+		if r.Start != 0 {
+			attempts[fmt.Sprint(r.Job)]++
+		}
+	}
+	for key := range times {
+		id, _, _ := strings.Cut(key, " ")
+		runs[id]++
+	}
+	for id, n := range runs {
+		if n > attempts[id] {
+			t.Errorf("job %s ran %d times, and has %d records with a start", id, n, attempts[id])
+		}
+	}
+	for _, r := range records {
+		if id := fmt.Sprint(r.Job); (r.State == model.Completed || r.State == model.Failed) && runs[id] == 0 &&
+			r.Exit.Text == "" {
+			t.Errorf("job %s is recorded as %v, and never ran", id, r.State)
 		}
 	}
 	states := map[string]int{}

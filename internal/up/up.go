@@ -106,6 +106,9 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if warning != "" {
 		say("the cluster takes jobs, but not all of it is there: %s", warning)
 	}
+	for _, name := range seen.strangers(want) {
+		say("controller %s runs, but the cluster does not know it: gcontrol controllers add %s", name, name)
+	}
 	if len(c.children) > 0 {
 		say("ready after %.2f s: %s", time.Since(begin).Seconds(), sizes(cfg))
 		for _, note := range seen.notes {

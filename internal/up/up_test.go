@@ -98,6 +98,11 @@ func TestThreeControllers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "three")
 	c, out := mustUp(t, Options{Dir: dir, Nodes: 1, MemMiB: 1000, Controllers: 3})
 	out.has(t, "started ctl3 (gctld)")
+	for _, ctl := range list(t, filepath.Join(dir, "run")).List {
+		if ctl.Health != "ok" {
+			t.Errorf("the cluster is ready, and %s: %s", ctl.Name, ctl.Health)
+		}
+	}
 	id := submit(t, c, "exit 0\n", nil)
 	untilState(t, c, id, model.Completed)
 	leaders := 0

@@ -59,16 +59,16 @@ func (f *facts) list() []whom {
 }
 
 // askAll asks everybody at once. It ends when somebody hears a leader, when all have answered, or with ctx.
-func askAll(ctx context.Context, cfg *tls.Config, list []whom) []answer {
+func askAll(ctx context.Context, cfg *tls.Config, list []whom) []Answer {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answers := make([]answer, len(list))
+	answers := make([]Answer, len(list))
 	var wg sync.WaitGroup
 	for i, w := range list {
 		wg.Go(func() {
-			a := answer{who: w.name, controller: w.controller, elsewhere: w.elsewhere}
-			a.sign, a.leads = askOne(ctx, cfg, w)
-			if answers[i] = a; a.sign == hears {
+			a := Answer{Who: w.name, Controller: w.controller, Elsewhere: w.elsewhere}
+			a.Sign, a.Leads = askOne(ctx, cfg, w)
+			if answers[i] = a; a.Sign == Hears {
 				cancel()
 			}
 		})
@@ -78,31 +78,31 @@ func askAll(ctx context.Context, cfg *tls.Config, list []whom) []answer {
 }
 
 // askOne asks one daemon whether it hears a leading controller.
-func askOne(ctx context.Context, cfg *tls.Config, w whom) (sign, time.Duration) {
+func askOne(ctx context.Context, cfg *tls.Config, w whom) (Sign, time.Duration) {
 	nc, err := pki.Dial(ctx, w.addr, pki.ProtoRPC, cfg, w.role)
 	if err != nil {
 		// That the connection was taken says little: whatever stands in between may have taken it.
 		var none net.Error
 		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
-			return alive, 0
+			return Alive, 0
 		}
 		if ctx.Err() != nil || errors.As(err, &none) || errors.Is(err, context.DeadlineExceeded) {
-			return silent, 0
+			return Silent, 0
 		}
-		return alive, 0 // it has shown a certificate that is no good, say
+		return Alive, 0 // it has shown a certificate that is no good, say
 	}
 	conn := rpc.Client(nc, rpc.ConnOptions{Name: w.name})
 	defer func() { _ = conn.Close() }() // all is said
 	f, err := conn.Call(ctx, proto.KindWitness, nil)
 	if err != nil {
-		return alive, 0
+		return Alive, 0
 	}
 	var r proto.WitnessReply
 	if proto.Decode(f.Body, &r) != nil {
-		return alive, 0
+		return Alive, 0
 	}
 	if !r.Hears {
-		return deaf, 0
+		return Deaf, 0
 	}
-	return hears, time.Duration(r.LeadsMS) * time.Millisecond
+	return Hears, time.Duration(r.LeadsMS) * time.Millisecond
 }

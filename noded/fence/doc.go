@@ -29,6 +29,10 @@
 //
 // # Limits
 //
+// A node that reaches only a controller which is itself cut off from the leader keeps its jobs
+// (rule 2), and the leader gives them up. To end them would end all jobs of a cluster when the
+// hosts of two of three controllers lose power, which looks the same from there.
+//
 // Killing by SIGKILL is not a power switch: processes that hang in the kernel outlive it, and so
 // does a node whose machine stands still, clock and all, and goes on later. Those are ended when
 // the node registers again (ctld/comeback.go).

@@ -21,28 +21,28 @@ import (
 // answer from any other host cuts the node off.
 func TestDecide(t *testing.T) {
 	const limit, asked = 32 * time.Second, 1000 * time.Second // a margin of 4 s
-	ctl := func(s sign, leads time.Duration) answer { return answer{"ctl", true, false, s, leads} }
-	far := func(s sign, leads time.Duration) answer { return answer{"far", false, true, s, leads} }
-	near := func(s sign) answer { return answer{"near", false, false, s, 0} }
+	ctl := func(s Sign, leads time.Duration) Answer { return Answer{"ctl", true, false, s, leads} }
+	far := func(s Sign, leads time.Duration) Answer { return Answer{"far", false, true, s, leads} }
+	near := func(s Sign) Answer { return Answer{"near", false, false, s, 0} }
 	for name, c := range map[string]struct {
-		answers []answer
+		answers []Answer
 		cut     bool
 		at      time.Duration
 	}{
-		"the leader answers":            {[]answer{ctl(hears, time.Hour)}, true, 0},
-		"it leads for 10 s":             {[]answer{ctl(hears, 10*time.Second)}, true, asked + 18*time.Second},
-		"it has just begun":             {[]answer{ctl(hears, 0), far(hears, time.Hour)}, true, asked + 28*time.Second},
-		"a witness hears it":            {[]answer{ctl(silent, 0), far(hears, time.Hour)}, true, 0},
-		"a controller refuses":          {[]answer{ctl(alive, 0), far(silent, 0)}, false, 0},
-		"a controller is deaf":          {[]answer{ctl(deaf, 0), far(silent, 0)}, false, 0},
-		"a witness is deaf":             {[]answer{ctl(silent, 0), far(silent, 0), far(deaf, 0)}, false, 0},
-		"only a witness's host answers": {[]answer{ctl(silent, 0), far(alive, 0)}, false, 0},
-		"isolated":                      {[]answer{ctl(silent, 0), ctl(silent, 0), far(silent, 0)}, true, 0},
-		"no witness on another host":    {[]answer{ctl(silent, 0), near(silent)}, false, 0},
-		"one node":                      {[]answer{ctl(silent, 0)}, false, 0},
+		"the leader answers":            {[]Answer{ctl(Hears, time.Hour)}, true, 0},
+		"it leads for 10 s":             {[]Answer{ctl(Hears, 10*time.Second)}, true, asked + 18*time.Second},
+		"it has just begun":             {[]Answer{ctl(Hears, 0), far(Hears, time.Hour)}, true, asked + 28*time.Second},
+		"a witness hears it":            {[]Answer{ctl(Silent, 0), far(Hears, time.Hour)}, true, 0},
+		"a controller refuses":          {[]Answer{ctl(Alive, 0), far(Silent, 0)}, false, 0},
+		"a controller is deaf":          {[]Answer{ctl(Deaf, 0), far(Silent, 0)}, false, 0},
+		"a witness is deaf":             {[]Answer{ctl(Silent, 0), far(Silent, 0), far(Deaf, 0)}, false, 0},
+		"only a witness's host answers": {[]Answer{ctl(Silent, 0), far(Alive, 0)}, false, 0},
+		"isolated":                      {[]Answer{ctl(Silent, 0), ctl(Silent, 0), far(Silent, 0)}, true, 0},
+		"no witness on another host":    {[]Answer{ctl(Silent, 0), near(Silent)}, false, 0},
+		"one node":                      {[]Answer{ctl(Silent, 0)}, false, 0},
 		"nobody to ask":                 {nil, false, 0},
 	} {
-		if v := decide(asked, limit, c.answers); v.cut != c.cut || v.at != c.at || v.why == "" {
+		if v := Decide(asked, limit, c.answers); v.Cut != c.cut || v.At != c.at || v.Why == "" {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
@@ -114,15 +114,15 @@ func TestAskOne(t *testing.T) {
 	}
 	for _, c := range []struct {
 		addr  string
-		sign  sign
+		sign  Sign
 		leads time.Duration
 		wait  time.Duration
 	}{
-		{gone.Addr().String(), alive, 0, 5 * time.Second},
-		{mute.Addr().String(), silent, 0, 200 * time.Millisecond},
-		{answering(&proto.WitnessReply{Hears: true, LeadsMS: 1500}), hears, 1500 * time.Millisecond, 5 * time.Second},
-		{answering(&proto.WitnessReply{}), deaf, 0, 5 * time.Second},
-		{answering(nil), alive, 0, time.Second},
+		{gone.Addr().String(), Alive, 0, 5 * time.Second},
+		{mute.Addr().String(), Silent, 0, 200 * time.Millisecond},
+		{answering(&proto.WitnessReply{Hears: true, LeadsMS: 1500}), Hears, 1500 * time.Millisecond, 5 * time.Second},
+		{answering(&proto.WitnessReply{}), Deaf, 0, 5 * time.Second},
+		{answering(nil), Alive, 0, time.Second},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), c.wait)
 		if s, leads := askOne(ctx, cfg, whom{addr: c.addr, role: pki.RoleNode}); s != c.sign || leads != c.leads {

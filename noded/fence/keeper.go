@@ -38,7 +38,8 @@ const maxSent = 64
 type Keeper struct {
 	Node        string
 	PKI         string
-	Controllers []string
+	Controllers []string                // addresses
+	Mine        func([]string) []string // the addresses of controllers that a leader tells
 	Spool       string
 	Program     string           // gnoded's own, for the verdict; "": what runs is never ended for silence
 	Renew       func(shim.Lease) // may not wait
@@ -93,6 +94,9 @@ func (k *Keeper) Welcomed(at time.Duration, w *proto.Welcome) {
 	defer k.mu.Unlock()
 	k.sent, k.sure = nil, w.Sure
 	k.limit, k.witnesses = time.Duration(w.TimeoutS)*time.Second, w.Witnesses
+	if len(w.Controllers) > 0 {
+		k.Controllers = k.Mine(w.Controllers)
+	}
 	k.acknowledged(at, w.LeadsMS)
 }
 
@@ -102,6 +106,13 @@ func (k *Keeper) Told(o *proto.Orders) {
 	defer k.mu.Unlock()
 	if o.Rules != nil {
 		k.limit = time.Duration(o.TimeoutS) * time.Second
+		if len(o.Controllers) > 0 {
+			before := k.Controllers
+			k.Controllers = k.Mine(o.Controllers)
+			if !slices.Equal(before, k.Controllers) && k.leased > 0 {
+				k.write()
+			}
+		}
 	}
 	if o.Witnesses != nil {
 		k.witnesses = o.Witnesses
@@ -131,7 +142,7 @@ func (k *Keeper) acknowledged(sent time.Duration, leadsMS int64) {
 	if k.sure && k.limit > 0 && k.Program != "" {
 		k.write()
 		k.leased = k.limit
-		l = shim.Lease{Until: k.heard + k.limit - margin(k.limit), Heard: k.heard, Ask: ask(k.limit),
+		l = shim.Lease{Until: k.heard + k.limit - Margin(k.limit), Heard: k.heard, Ask: Ask(k.limit),
 			Verdict: []string{k.Program, Word, k.Spool}}
 	}
 	k.Renew(l)
@@ -201,7 +212,8 @@ func (k *Keeper) Hears(stop <-chan struct{}, since time.Duration) (leads time.Du
 func (k *Keeper) write() {
 	f := facts{Node: k.Node, PKI: k.PKI, Controllers: k.Controllers, Witnesses: k.witnesses,
 		LimitMS: k.limit.Milliseconds()}
-	if f.LimitMS == k.written.LimitMS && slices.Equal(f.Witnesses, k.written.Witnesses) {
+	if f.LimitMS == k.written.LimitMS && slices.Equal(f.Witnesses, k.written.Witnesses) &&
+		slices.Equal(f.Controllers, k.written.Controllers) {
 		return
 	}
 	f.Hosts, f.Resolved = resolve(k.Controllers)

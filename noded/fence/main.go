@@ -25,9 +25,9 @@ func Main(args []string, stdout, stderr io.Writer) (status int, handled bool) {
 		fmt.Fprintf(stderr, "gnoded %s: %v\n", Word, err)
 		return 1, true
 	}
-	why := strings.Join(strings.Fields(v.why), " ") // one line
-	if v.cut {
-		_, err = fmt.Fprintf(stdout, "cut %d %s\n", v.at.Nanoseconds(), why)
+	why := strings.Join(strings.Fields(v.Why), " ") // one line
+	if v.Cut {
+		_, err = fmt.Fprintf(stdout, "cut %d %s\n", v.At.Nanoseconds(), why)
 	} else {
 		_, err = fmt.Fprintf(stdout, "keep %s\n", why)
 	}
@@ -37,22 +37,22 @@ func Main(args []string, stdout, stderr io.Writer) (status int, handled bool) {
 	return 0, true
 }
 
-func judge(spool string) (verdict, error) {
+func judge(spool string) (Verdict, error) {
 	var f facts
 	b, err := os.ReadFile(filepath.Join(spool, factsFile))
 	if err == nil {
 		err = json.Unmarshal(b, &f)
 	}
 	if err != nil {
-		return verdict{}, fmt.Errorf("read the list of witnesses: %w", err)
+		return Verdict{}, fmt.Errorf("read the list of witnesses: %w", err)
 	}
 	cfg, err := pki.ClientTLS(f.PKI, pki.RoleNode, f.Node)
 	if err != nil {
-		return verdict{}, err
+		return Verdict{}, err
 	}
 	limit := time.Duration(f.LimitMS) * time.Millisecond
 	asked := shim.Uptime()
-	ctx, cancel := context.WithTimeout(context.Background(), ask(limit))
+	ctx, cancel := context.WithTimeout(context.Background(), Ask(limit))
 	defer cancel()
-	return decide(asked, limit, askAll(ctx, cfg, f.list())), nil
+	return Decide(asked, limit, askAll(ctx, cfg, f.list())), nil
 }

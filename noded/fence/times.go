@@ -9,11 +9,11 @@ const (
 	askMost     = 5 * time.Second
 )
 
-// margin is how long before a node is given up its processes are killed: they take some time to die.
-func margin(limit time.Duration) time.Duration { return min(max(limit/8, marginLeast), marginMost) }
+// Margin is how long before a node is given up its processes are killed: they take some time to die.
+func Margin(limit time.Duration) time.Duration { return min(max(limit/8, marginLeast), marginMost) }
 
-// ask is how long a verdict may take, and therefore how long before the end of a lease it is asked for.
-func ask(limit time.Duration) time.Duration { return min(max(limit/4, askLeast), askMost, limit/2) }
+// Ask is how long a verdict may take, and therefore how long before the end of a lease it is asked for.
+func Ask(limit time.Duration) time.Duration { return min(max(limit/4, askLeast), askMost, limit/2) }
 
 // Pace is the longest time between two heartbeats with which a lease lasts.
 func Pace(limit time.Duration) time.Duration { return limit / 3 }

@@ -5,6 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,30 +29,54 @@ const (
 
 // Controllers knows the addresses of the controllers and which of them led last.
 type Controllers struct {
-	addrs []string // host:port, as configured
-	tls   *tls.Config
+	tls *tls.Config
 
-	mu   sync.Mutex
-	last string // the address of the last leader
+	own map[string]string // addresses by name, as this host's configuration has them
+
+	mu    sync.Mutex
+	addrs []string // host:port, as configured, or as a leader has told
+	last  string   // the address of the last leader
+	kept  string   // file with addrs, for the next start; "": none
+	log   *slog.Logger
 
 	asking sync.WaitGroup // searches' connections
 }
 
-// NewControllers returns the controllers at these addresses, host:port.
-func NewControllers(addrs []string, cfg *tls.Config) *Controllers {
-	return &Controllers{addrs: addrs, tls: cfg}
+// NewControllers returns the controllers at these addresses, host:port; own has those of them whose names are known.
+func NewControllers(addrs []string, own map[string]string, cfg *tls.Config) *Controllers {
+	return &Controllers{addrs: addrs, own: own, tls: cfg}
+}
+
+// Mine gives the addresses of controllers that a leader has told as NAME=HOST:PORT. Where this host's configuration has
+// an address for a name, that one counts: a host may reach a controller on another network than the controllers reach
+// each other.
+func (c *Controllers) Mine(told []string) []string {
+	var out []string
+	for _, t := range told {
+		name, addr, named := strings.Cut(t, "=")
+		switch own := c.own[name]; {
+		case !named:
+			addr = t
+		case own != "":
+			addr = own
+		}
+		if _, _, err := net.SplitHostPort(addr); err == nil && !slices.Contains(out, addr) {
+			out = append(out, addr)
+		}
+	}
+	return out
 }
 
 // order gives the addresses to try: the last leader's, then the others as configured.
 func (c *Controllers) order() []string {
 	c.mu.Lock()
-	last := c.last
+	last, addrs := c.last, c.addrs
 	c.mu.Unlock()
 	if last == "" {
-		return c.addrs
+		return addrs
 	}
-	out := append(make([]string, 0, len(c.addrs)+1), last)
-	for _, a := range c.addrs {
+	out := append(make([]string, 0, len(addrs)+1), last)
+	for _, a := range addrs {
 		if a != last {
 			out = append(out, a)
 		}
@@ -55,7 +85,58 @@ func (c *Controllers) order() []string {
 }
 
 // Several reports whether another controller can lead than the one that does.
-func (c *Controllers) Several() bool { return len(c.addrs) > 1 }
+func (c *Controllers) Several() bool { return len(c.Addrs()) > 1 }
+
+// Addrs gives the addresses. Nobody may change the slice.
+func (c *Controllers) Addrs() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.addrs
+}
+
+// Know takes the controllers that a leader tells (Mine), instead of those that were known. It reports whether they
+// differ.
+func (c *Controllers) Know(told []string) bool {
+	addrs := c.Mine(told)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(addrs) == 0 || slices.Equal(addrs, c.addrs) {
+		return false
+	}
+	c.addrs = addrs
+	if c.kept == "" {
+		return true
+	}
+	text := []byte(strings.Join(told, "\n") + "\n")
+	if err := errors.Join(os.WriteFile(c.kept+".new", text, 0o600), os.Rename(c.kept+".new", c.kept)); err != nil {
+		c.log.Warn("the list of controllers could not be kept for the next start", "err", err)
+	}
+	return true
+}
+
+// maxKept bounds the file that Keep reads, bytes.
+const maxKept = 64 << 10
+
+// Keep keeps the list that a leader tells in a file, and adds what the last run has kept there to the configured one: a
+// host whose configuration is from before a change of the controllers finds them.
+func (c *Controllers) Keep(path string, log *slog.Logger) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept, c.log = path, log
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil || len(text) > maxKept {
+		log.Warn("the list of controllers of the last run can't be used", "file", path, "err", err)
+		return
+	}
+	for _, addr := range c.Mine(strings.Fields(string(text))) {
+		if !slices.Contains(c.addrs, addr) {
+			c.addrs = append(slices.Clone(c.addrs), addr)
+		}
+	}
+}
 
 // Leads notes the leader's address; "": unknown. The next search begins there.
 func (c *Controllers) Leads(addr string) {

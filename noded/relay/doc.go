@@ -9,6 +9,7 @@
 //	local.go        Local: requests on the socket; names.go what users and groups are called
 //	attend.go       a command that is killed gives back what it held
 //	relay.go        Relay: forwarding, one connection for all, never twice what must not be
+//	records.go      Records: questions about records go to gdbd
 //	controllers.go  Controllers: who they are
 //	find.go         which of them leads: all are asked at once
 package relay

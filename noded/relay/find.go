@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"gbatch/internal/proto"
@@ -98,7 +100,7 @@ func (c *Controllers) Find(ctx context.Context, quiet func()) (*Found, Look) {
 			if s.hint != "" && s.hint != s.addr {
 				res.Err = fmt.Errorf("the controller at %s says that %s leads, which does not answer as the leader", s.addr,
 					s.hint)
-				if !asked[s.hint] && (slices.Contains(c.addrs, s.hint) || hints < maxHints) {
+				if !asked[s.hint] && (slices.Contains(c.Addrs(), s.hint) || hints < maxHints) {
 					hints++
 					ask(s.hint)
 				}
@@ -119,7 +121,19 @@ func (c *Controllers) Find(ctx context.Context, quiet func()) (*Found, Look) {
 			return nil, res
 		}
 	}
+	if !res.Reached {
+		res.Err = noneAnswers(slices.Collect(maps.Keys(failed)), res.Err)
+	}
 	return nil, res
+}
+
+// noneAnswers names all controllers that do not answer, and says why for the last one.
+func noneAnswers(addrs []string, why error) error {
+	if len(addrs) < 2 {
+		return why
+	}
+	return fmt.Errorf("none of the controllers at %s answers: %w",
+		strings.Join(slices.Sorted(slices.Values(addrs)), ", "), why)
 }
 
 // ask asks one controller until it leads, it can't be asked, or ctx ends.
@@ -140,7 +154,7 @@ func (c *Controllers) ask(ctx context.Context, addr string, quiet func(), heard 
 	// The end of ctx ends the wait for an answer.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	for pause := askAgain; ; pause = min(2*pause, askLeast) {
-		hint, err := leads(conn)
+		hint, err := c.leads(conn)
 		switch {
 		case err != nil:
 			tell(said{addr: addr, err: err, ended: true})
@@ -166,17 +180,31 @@ func (c *Controllers) ask(ctx context.Context, addr string, quiet func(), heard 
 const itself = "leads" // no address
 
 // leads asks a controller whether it leads; if not, it says who does, if it knows.
-func leads(conn *rpc.Conn) (hint string, err error) {
+func (c *Controllers) leads(conn *rpc.Conn) (hint string, err error) {
 	if err := conn.SetReadDeadline(time.Now().Add(askLimit)); err != nil {
 		return "", err
 	}
-	_, err = conn.Call(context.Background(), proto.KindPing, nil)
+	f, err := conn.Call(context.Background(), proto.KindPing, nil)
 	var e *rpc.Error
 	switch {
 	case err == nil:
+		c.learn(f.Body)
 		return itself, conn.SetReadDeadline(time.Time{})
 	case errors.As(err, &e) && e.Code == proto.CodeNotLeader:
 		return e.Text, nil
 	}
 	return "", err
+}
+
+// learn takes the list of controllers from a leader's answer to a ping. An older one has none in it.
+func (c *Controllers) learn(answer []byte) {
+	var pong proto.PingReply
+	if proto.Decode(answer, &pong) != nil {
+		return
+	}
+	var told []string
+	for _, ctl := range pong.Controllers {
+		told = append(told, ctl.Name+"="+ctl.Addr)
+	}
+	c.Know(told)
 }

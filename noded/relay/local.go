@@ -24,9 +24,11 @@ const (
 // Local answers requests on the socket.
 type Local struct {
 	Relay *Relay
-	Names *Names
-	Host  string // this host's name
-	Log   *slog.Logger
+
+	Records *Records // nil: questions about records go to the leader
+	Names   *Names
+	Host    string // this host's name
+	Log     *slog.Logger
 }
 
 // Serve answers on a listener until ctx ends, and closes it.
@@ -64,12 +66,18 @@ func (s *Local) answer(ctx context.Context, r *server.Request) error {
 	if err := server.TooOld(r); err != nil {
 		return err
 	}
-	return s.Relay.Forward(ctx, &who, r.Kind, r.Body, func(f *rpc.Frame) error {
+	each := func(f *rpc.Frame) error {
 		if f.More() {
 			return r.ReplyMore(f.Body)
 		}
 		return r.Reply(f.Body)
-	})
+	}
+	if r.Kind == proto.KindAcct && s.Records != nil {
+		if answered, err := s.Records.Ask(ctx, &who, r.Body, each); answered {
+			return err
+		}
+	}
+	return s.Relay.Forward(ctx, &who, r.Kind, r.Body, each)
 }
 
 // plain makes an error for the user of err. An answer of the leader keeps its text; otherwise the text is Slurm's

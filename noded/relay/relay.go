@@ -9,6 +9,7 @@ import (
 
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/share"
 )
 
 // relay.go forwards users' requests to the leader over one TLS connection, and their answers frame by frame. A request
@@ -21,11 +22,14 @@ const (
 	// leaderPatience is how long a request waits for a leader while controllers answer that none leads: an election.
 	// Commands ask again by themselves for a while.
 	leaderPatience = 5 * time.Second
+	// readPatience is the same for a request that only reads: an old answer is better than none.
+	readPatience = 3 * time.Second
 	// deadPatience is the same while no controller answers at all.
 	deadPatience = time.Second
 	relayPace    = 100 * time.Millisecond // between two looks for the leader
 	maxMoves     = 8                      // how often one request follows a moving leader
-	retireFor    = 10 * time.Second       // for what is under way with a controller that leads no more
+	refreshPace  = 5 * time.Second
+	retireFor    = 10 * time.Second // for what is under way with a controller that leads no more
 )
 
 var errNoController = rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure)")
@@ -34,7 +38,8 @@ var errNoController = rpc.Errorf(proto.CodeNoController, "Unable to contact slur
 type Relay struct {
 	ctl   *Controllers
 	slots chan struct{}
-	lanes [2]lane // requests that answer at once, and those that wait
+	room  share.Room // for lists that may break off when the leader is lost
+	lanes [3]lane    // requests that answer at once, those that wait, and those that any controller answers
 
 	ctx  context.Context // of searches for the leader: all waiting requests share them, not only the first
 	stop context.CancelFunc
@@ -76,6 +81,29 @@ func (r *Relay) Close() {
 	r.ctl.asking.Wait()
 }
 
+// Refresh asks the leader for the list of controllers every so often while there is a connection, until ctx ends: on a
+// login host nobody else tells it.
+func (r *Relay) Refresh(ctx context.Context) {
+	tick := time.NewTicker(refreshPace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		mux := r.lanes[0].current()
+		if mux == nil || mux.Err() != nil {
+			continue
+		}
+		asking, cancel := context.WithTimeout(ctx, askLimit)
+		if f, err := mux.Call(asking, proto.KindPing, nil); err == nil {
+			r.ctl.learn(f.Body)
+		}
+		cancel()
+	}
+}
+
 // Forward sends one user's request to the leader and gives every answer to each.
 func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, body []byte,
 	each func(*rpc.Frame) error) error {
@@ -101,16 +129,40 @@ func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 	if row.WaitS > 0 {
 		l = &r.lanes[1]
 	}
-	answered := false
+	answered, again := false, func() {}
+	pass := func(f *rpc.Frame) error {
+		answered = true
+		return each(f)
+	}
+	if row.Effect != proto.Changes && row.Stream { // one that breaks off is asked for again
+		held := r.room.Hold(each)
+		defer held.Drop()
+		again = held.Drop
+		pass = func(f *rpc.Frame) error {
+			err := held.Take(f)
+			answered = held.Passed
+			return err
+		}
+	}
+	patience := leaderPatience
+	if row.Effect != proto.Changes {
+		patience = readPatience
+	}
+	if kind == proto.KindStale {
+		l = &r.lanes[2]
+	}
 	for range maxMoves {
-		mux, err := r.leader(ctx, l)
+		mux, err := (*rpc.Mux)(nil), error(nil)
+		if kind == proto.KindStale {
+			mux, err = r.anyone(ctx, l)
+		} else {
+			mux, err = r.leader(ctx, l, patience)
+		}
 		if err != nil {
 			return maybeMade(&row, lost, err)
 		}
-		err = mux.Stream(ctx, proto.KindForward, wrapped, func(f *rpc.Frame) error {
-			answered = true
-			return each(f)
-		})
+		again()
+		err = mux.Stream(ctx, proto.KindForward, wrapped, pass)
 		var e *rpc.Error
 		var unsent *rpc.Unsent
 		switch {
@@ -199,9 +251,9 @@ func (r *Relay) suspect(l *lane) {
 }
 
 // leader gives the connection to the leader. All requests that need it wait for the same search.
-func (r *Relay) leader(ctx context.Context, l *lane) (*rpc.Mux, error) {
+func (r *Relay) leader(ctx context.Context, l *lane, most time.Duration) (*rpc.Mux, error) {
 	begun := time.Now()
-	patience := time.NewTimer(leaderPatience)
+	patience := time.NewTimer(most)
 	defer patience.Stop()
 	for {
 		mux, look := r.join(l)
@@ -211,14 +263,14 @@ func (r *Relay) leader(ctx context.Context, l *lane) (*rpc.Mux, error) {
 		select {
 		case <-look.done:
 		case <-patience.C:
-			return nil, fmt.Errorf("%w: no controller answered in %v", errNoController, leaderPatience)
+			return nil, fmt.Errorf("%w: no controller answered in %v", errNoController, most)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 		if look.mux != nil {
 			return look.mux, nil
 		}
-		if waited := time.Since(begun); waited > leaderPatience ||
+		if waited := time.Since(begun); waited > most ||
 			!look.res.Reached && waited > deadPatience {
 			return nil, fmt.Errorf("%w: %w", errNoController, look.res.Err)
 		}
@@ -227,6 +279,41 @@ func (r *Relay) leader(ctx context.Context, l *lane) (*rpc.Mux, error) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// anyone gives a connection to a controller, whether it leads or not.
+func (r *Relay) anyone(ctx context.Context, l *lane) (*rpc.Mux, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mux != nil && l.mux.Err() == nil {
+		return l.mux, nil
+	}
+	why := error(nil) // of the last
+	tried := r.ctl.order()
+	for _, addr := range tried {
+		conn, err := r.dialOne(ctx, addr)
+		if err != nil {
+			why = err
+			continue
+		}
+		if l.mux, err = rpc.NewMux(conn); err == nil {
+			l.addr = addr
+			return l.mux, nil
+		}
+		l.mux = nil
+		_ = conn.Close() // err says why
+		why = err
+	}
+	if why == nil {
+		return nil, errNoController
+	}
+	return nil, fmt.Errorf("%w: %w", errNoController, noneAnswers(tried, why))
+}
+
+func (r *Relay) dialOne(ctx context.Context, addr string) (*rpc.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadPatience)
+	defer cancel()
+	return r.ctl.dial(ctx, addr, nil)
 }
 
 // join gives the connection, or the search in progress, or begins one.

@@ -12,7 +12,10 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -82,6 +85,24 @@ func (c *conn) shut() {
 		_ = c.nc.Close() // both loops see it and end
 		c.cond.Broadcast()
 	}
+}
+
+// hungUp reports whether the other side has closed the connection or is dead. What it sent before may still be unread.
+func (c *conn) hungUp() bool {
+	raw, err := c.nc.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return true
+	}
+	gone := false
+	err = raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(p, 0)
+		for errors.Is(err, unix.EINTR) {
+			n, err = unix.Poll(p, 0)
+		}
+		gone = err == nil && n > 0 // hung up, closed or an error: nothing else was asked for
+	})
+	return gone || err != nil
 }
 
 // drain waits until everything queued is written.

@@ -3,6 +3,7 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -399,6 +400,45 @@ func TestOnce(t *testing.T) {
 	}
 	if err := s.c.Ack(testContext(t), l.Key); err != nil {
 		t.Errorf("a second Ack: %v", err)
+	}
+}
+
+// TestLaunchOfADeadGnoded: a launch that gshim reads only when its sender is dead is not carried out. The next gnoded
+// sends it again, and its end may be known and forgotten by then.
+func TestLaunchOfADeadGnoded(t *testing.T) {
+	dir := newDir(t)
+	o := Options{Dir: dir, Binary: filepath.Join(binaries, "gshim")}
+	old, _, err := Start(testContext(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := filepath.Join(t.TempDir(), "ran")
+	launchOf := func(id uint32) *Launch {
+		return &Launch{Key: Key{JobID: id}, Argv: []string{"/bin/sh", "-c", "echo >> " + ran}, UID: uint32(os.Geteuid()),
+			GID: uint32(os.Getegid())}
+	}
+	pid := old.Info().PID
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(old.Launch(launchOf(1), launchOf(2)), old.Close(), syscall.Kill(pid, syscall.SIGCONT))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, first, err := Start(testContext(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := follow(t, c, first)
+	if e := s.run(launchOf(1)); e.Code != 0 {
+		t.Errorf("%+v", e)
+	}
+	if err := c.Ack(testContext(t), Key{JobID: 1}); err != nil {
+		t.Fatal(err)
+	}
+	s.run(launchOf(3)) // whatever was to be read before is read
+	if b, err := os.ReadFile(ran); err != nil || len(b) != 2 {
+		t.Errorf("%d runs of jobs 1 and 3, %v", len(b), err)
 	}
 }
 

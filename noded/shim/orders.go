@@ -102,6 +102,12 @@ func (s *server) onLaunch(c *conn, l *Launch) {
 		l.closePassed()
 		return
 	}
+	// The gnoded that sent it is dead. The next one may have sent it again, and have taken its end already.
+	if c.hungUp() {
+		s.mu.Unlock()
+		l.closePassed()
+		return
+	}
 	if len(s.entries) >= maxEntries {
 		s.mu.Unlock()
 		l.closePassed()

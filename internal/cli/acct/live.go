@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -36,10 +37,12 @@ func (a *account) liveSteps() map[model.JobID][]proto.RunningStep {
 		return a.live
 	}
 	defer c.Close()
+	c.Brief()
 	steps, _, err := a.RunningSteps(c,
 		&proto.StepsRequest{Filter: proto.JobFilter{Jobs: a.rq.Jobs, Users: a.rq.Users, Names: a.rq.Names,
 			Partitions: a.rq.Partitions, Accounts: a.rq.Accounts, QOS: a.rq.QOS}})
 	if err != nil {
+		a.Errorf("steps that run now are not shown: %s", env.Text(err))
 		return a.live
 	}
 	for _, s := range steps {

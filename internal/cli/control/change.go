@@ -272,6 +272,7 @@ func (c *control) ping([]string) error {
 	if c.json != "" {
 		return c.pingJSON(&r)
 	}
+	var missing []string
 	for _, ctl := range r.Controllers {
 		role, state := "backup", "DOWN"
 		if ctl.Leader {
@@ -281,6 +282,24 @@ func (c *control) ping([]string) error {
 			state = "UP"
 		}
 		fmt.Fprintf(c.Stdout, "Slurmctld(%s) at %s is %s\n", role, ctl.Name, state)
+		switch {
+		case ctl.Up:
+		case ctl.SeenMS > 0:
+			missing = append(missing, fmt.Sprintf("%s (last heard %s ago)", ctl.Name,
+				(time.Duration(ctl.SeenMS)*time.Millisecond).Round(time.Second)))
+		default:
+			missing = append(missing, ctl.Name+" (not heard yet)")
+		}
+	}
+	if r.Leader == "" {
+		fmt.Fprintf(c.Stderr, "%s: no controller leads: of %d, these do not answer: %s\n", c.Program, len(r.Controllers),
+			orNone(strings.Join(missing, ", ")))
+	}
+	if r.DbdWhy != "" {
+		fmt.Fprintf(c.Stdout, "Slurmdbd at %s takes no records, %d wait: %s\n", r.Dbd, r.Outbox, r.DbdWhy)
+	}
+	for _, note := range r.DbdNotes {
+		fmt.Fprintf(c.Stdout, "Slurmdbd at %s: %s\n", r.Dbd, note)
 	}
 	return nil
 }

@@ -6,7 +6,9 @@
 //	reservation.go  reservations: create, update, delete, show
 //	change.go       hold, release, requeue, suspend, update and the like
 //	wait.go         wait_job and completing
-//	dump.go         dump: the controller's state as JSON
+//	controllers.go  controllers: the list, add, remove, replace
+//	dump.go         dump: the controller's state for the simulator, or as JSON
+//	snapshot.go     snapshot: the same for a restore
 //	json.go         --json
 //	why.go doctor.go mig.go   gbatch's own verbs
 //

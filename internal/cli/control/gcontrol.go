@@ -61,7 +61,10 @@ func verbs() []verb {
 		{name: "takeover", help: "takeover [INDEX]: make another controller the leader, that of an index (0 is the first) " +
 			"or name (operators)", run: (*control).takeover},
 		{name: "write", help: "write batch_script JOBID [FILE|-]", run: (*control).write},
-		{name: "dump", help: "dump state FILE, for gbatch sim --from-state (operators)", run: (*control).dump},
+		{name: "snapshot", help: "snapshot save FILE: save the controllers' state; snapshot inspect FILE: check a file " +
+			"(operators)", run: (*control).snapshot},
+		{name: "dump", help: "dump state FILE, for gbatch sim --from-state; --json: the state for people (operators)",
+			run: (*control).dump},
 		{name: "version", help: "print the version", run: func(c *control, _ []string) error { c.Version(); return nil }},
 		{name: "help", help: "print this", run: func(c *control, _ []string) error { c.verbHelp(); return nil }},
 		{name: "create", help: "create reservation ReservationName=NAME StartTime=T Duration=D Nodes=NODES|NodeCnt=N " +
@@ -70,6 +73,8 @@ func verbs() []verb {
 		{name: "wait_job", help: "return when a job's nodes are ready, or it has ended (then with exit code 1)",
 			run: (*control).waitJob},
 		{name: "completing", help: "list jobs that are ending, and on which nodes", run: (*control).completing},
+		{name: "controllers", help: "controllers: list the controllers, how far each is and what is wrong with it; " +
+			editForms + ": change them while the cluster runs (operators)", run: (*control).controllers},
 		{name: "reboot", why: "drain the node with gcontrol update NodeName=N State=DRAIN Reason=reboot and reboot it"},
 		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},
 		{name: "setdebug", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
@@ -80,7 +85,8 @@ func verbs() []verb {
 	}
 }
 
-var errNoJSON = errors.New("--json goes with why, ping, and show job, node, partition, reservations and licenses")
+var errNoJSON = errors.New("--json goes with why, ping, controllers, dump, and show job, node, partition, " +
+	"reservations and licenses")
 
 // Gcontrol shows and changes jobs, nodes and the configuration.
 func Gcontrol(e *env.Env) int {
@@ -98,7 +104,8 @@ func Gcontrol(e *env.Env) int {
 		{Name: "verbose", Short: 'v', Hidden: true, Set: env.Ignored},
 		{Name: "dry-run", Help: "with reconfigure: show what would change, and change nothing", Set: getopt.Flag(&dryRun)},
 		{Name: "json", Arg: getopt.Optional, Metavar: "version",
-			Help: "with why, ping, and show of jobs, nodes, partitions, reservations and licenses: write JSON",
+			Help: "with why, ping, controllers, dump, and show of jobs, nodes, partitions, reservations and licenses: " +
+				"write JSON",
 			Set: func(v string) (err error) {
 				c.json, err = slurmjson.ParseVersion(v)
 				return err
@@ -127,7 +134,8 @@ func Gcontrol(e *env.Env) int {
 	if err == nil && v.run == nil {
 		err = fmt.Errorf("%s is not supported by gbatch yet: %s", v.name, v.why)
 	}
-	if err == nil && c.json != "" && v.name != "why" && v.name != "show" && v.name != "ping" {
+	if err == nil && c.json != "" && v.name != "why" && v.name != "show" && v.name != "ping" && v.name != "controllers" &&
+		v.name != "dump" {
 		err = errNoJSON
 	}
 	if err == nil {

@@ -30,6 +30,8 @@ type Env struct {
 	Environ []string                    // all of them
 	Dir     string                      // working directory
 	TTY     bool                        // standard output is a terminal
+
+	old string // the sentence about an answer that is not the present state
 }
 
 // Errorf prints "program: error: ...".
@@ -97,7 +99,17 @@ func (e *Env) Connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(dir), nil
+	c := client.New(dir)
+	c.WhenOld(e.isOld)
+	return c, nil
+}
+
+// isOld says once that the cluster has no controller that leads, and how old the answers are.
+func (e *Env) isOld(age time.Duration, from string) {
+	if e.old == "" {
+		e.old = fmt.Sprintf("no controller leads; this is what %s knew %s ago", from, age.Round(time.Second))
+		fmt.Fprintf(e.Stderr, "%s: warning: %s\n", e.Program, e.old)
+	}
 }
 
 func (e *Env) Getenv(name string) string {
@@ -111,10 +123,12 @@ func (e *Env) JSONFrame(list, ver string) *slurmjson.Writer {
 }
 
 func (e *Env) JSONFinish(j *slurmjson.Writer, cluster string, now model.Time) error {
+	j.Warning = e.old
 	return j.Finish(append([]string{e.Program}, e.Args...), cluster, now)
 }
 
 func (e *Env) JSONTail(j *slurmjson.Writer, cluster string, now model.Time) error {
+	j.Warning = e.old
 	return j.Tail(append([]string{e.Program}, e.Args...), cluster, now)
 }
 

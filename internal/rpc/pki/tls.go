@@ -15,6 +15,7 @@ import (
 const (
 	ProtoRaft = "gbatch-raft"
 	ProtoRPC  = "gbatch-rpc"
+	ProtoAcct = "gbatch-acct" // users' questions to gdbd, apart from the controllers' connections
 )
 
 // HandshakeTimeout is the time for a handshake; for Dial it includes connecting.

@@ -1,0 +1,269 @@
+package ctld
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/proto"
+	"gbatch/internal/store"
+)
+
+// memberedit.go adds, removes and replaces controllers while the cluster runs. What would lose the majority is refused.
+
+const (
+	startsWithin = 5 * time.Second  // a new one has to answer by then
+	memberAnswer = 60 * time.Second // a command waits so long for the new one's vote
+)
+
+// editControllers adds a controller, removes one, or replaces one by another. It looks at what is there and does what
+// is missing, so it may be repeated, also by the next leader.
+func (c *Controller) editControllers(ctx context.Context, who *proto.Caller,
+	rq *proto.EditControllersRequest) (*proto.EditControllersReply, error) {
+	if !c.operator(who) {
+		return nil, refuse(proto.CodeAccess, "controllers are added and removed by operators")
+	}
+	if rq.Add == "" && rq.Remove == "" || rq.Add == rq.Remove {
+		return nil, refuse(proto.CodeBadRequest, "name a controller to add, or one to remove")
+	}
+	select {
+	case c.changing <- struct{}{}:
+		defer func() { <-c.changing }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, memberAnswer)
+	defer cancel()
+	c.hearAll(ctx)
+	reply := &proto.EditControllersReply{}
+	if rq.Remove != "" && (rq.Add == "" || c.isMember(rq.Remove)) {
+		if err := c.mayRemove(ctx, rq.Remove, rq.Add); err != nil {
+			return nil, err
+		}
+	}
+	if rq.Add != "" {
+		votes, err := c.addController(ctx, who, rq, reply)
+		if err != nil || !votes {
+			return reply, err
+		}
+	}
+	if rq.Remove != "" && c.isMember(rq.Remove) {
+		if err := c.removeController(ctx, who, rq.Remove, reply); err != nil {
+			return nil, err
+		}
+	}
+	if text := c.fileDiffers(); text != "" {
+		reply.Said = append(reply.Said, text)
+	}
+	return reply, nil
+}
+
+func (c *Controller) isMember(name string) bool {
+	return slices.ContainsFunc(c.members(), func(p Peer) bool { return p.Name == name })
+}
+
+// memberError makes an error of the store into one for a request that may be repeated.
+func memberError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrNotLeader), errors.Is(err, store.ErrLeadershipLost), errors.Is(err, store.ErrClosed):
+		return errMoved
+	}
+	return refuse(proto.CodeBusy, "%v; gcontrol controllers shows how far it is", err)
+}
+
+// addController makes a controller a member and waits for its vote.
+func (c *Controller) addController(ctx context.Context, who *proto.Caller, rq *proto.EditControllersRequest,
+	reply *proto.EditControllersReply) (votes bool, err error) {
+	members := c.store.Members()
+	have := slices.IndexFunc(members, func(m store.Member) bool { return m.ID == rq.Add })
+	switch {
+	case have < 0:
+		p, err := c.candidate(ctx, rq, members)
+		if err != nil {
+			return false, err
+		}
+		if err := memberError(c.store.AddMember(ctx, *p)); err != nil {
+			return false, err
+		}
+		c.log.Info("a controller was added; it votes when it has the state", "name", p.ID, "addr", p.Addr, "by", who.User)
+	case rq.Addr != "" && rq.Addr != members[have].Addr:
+		return false, refuse(proto.CodeBadRequest, "%s is a controller already, at %s. To give it another address, "+
+			"change its SlurmctldHost line on all hosts and restart it", rq.Add, members[have].Addr)
+	case members[have].Voter && rq.Remove == "":
+		reply.Said = append(reply.Said, rq.Add+" is a controller already, and votes")
+		return true, nil
+	}
+	for {
+		for _, p := range c.voters() {
+			if p.Name == rq.Add {
+				reply.Said = append(reply.Said, fmt.Sprintf("%s votes: %d controllers", rq.Add, len(c.voters())))
+				return true, nil
+			}
+		}
+		if !c.leading.Load() {
+			return false, errMoved
+		}
+		pause(ctx, waitPace)
+		if ctx.Err() != nil {
+			reply.Said = append(reply.Said, rq.Add+" still gets the state; it votes by itself when it has it: see gcontrol "+
+				"controllers")
+			return false, nil
+		}
+	}
+}
+
+// candidate checks a controller that shall become a member: it runs, it is who it should be, and it is empty.
+func (c *Controller) candidate(ctx context.Context, rq *proto.EditControllersRequest,
+	members []store.Member) (*store.Peer, error) {
+	for _, m := range members {
+		if !m.Voter {
+			return nil, refuse(proto.CodeBusy, "controller %s is being added, and there is one change at a time: wait until it "+
+				"votes, or give it up with gcontrol controllers remove %s", m.ID, m.ID)
+		}
+	}
+	if len(members) >= conf.MaxControllers {
+		return nil, refuse(proto.CodeBadRequest, "there are %d controllers, and no more make sense: remove one first",
+			len(members))
+	}
+	addr, line := rq.Addr, ""
+	if cfg, _ := c.loadConfig(); cfg != nil {
+		if f, ok := cfg.Controller(rq.Add); ok {
+			line = f.Addr
+		}
+		if _, port, err := net.SplitHostPort(addr); addr != "" && (err != nil || port == "") {
+			addr = net.JoinHostPort(addr, fmt.Sprint(cfg.SlurmctldPort))
+		}
+	}
+	switch {
+	case addr == "" && line == "":
+		return nil, refuse(proto.CodeBadRequest, "where is %s? Write SlurmctldHost=%s(HOST:PORT) into gbatch.conf on %s, or "+
+			"give its address: gcontrol controllers add %s=HOST:PORT", rq.Add, rq.Add, c.opts.Name, rq.Add)
+	case addr == "":
+		addr = line
+	case line != "" && line != addr:
+		return nil, refuse(proto.CodeBadRequest, "gbatch.conf on %s says that %s is at %s, not %s; correct one of them",
+			c.opts.Name, rq.Add, line, addr)
+	}
+	for _, m := range members {
+		if m.Addr == addr {
+			return nil, refuse(proto.CodeBadRequest, "controller %s has the address %s; give each its own", m.ID, addr)
+		}
+	}
+	p := store.Peer{ID: rq.Add, Addr: addr}
+	asking, cancel := context.WithTimeout(ctx, startsWithin)
+	defer cancel()
+	l := &link{}
+	defer l.close()
+	said, err := c.askMoment(asking, l, addr)
+	for ; err != nil && asking.Err() == nil; said, err = c.askMoment(asking, l, addr) {
+		pause(asking, memberPace) // it may have been started just now
+	}
+	var st store.Standing
+	if err == nil && said.Name != "" && said.Name != rq.Add {
+		return nil, refuse(proto.CodeBadRequest, "the controller at %s is %s, not %s", addr, said.Name, rq.Add)
+	}
+	if err == nil {
+		st, err = c.store.Ask(ctx, p)
+	}
+	if err != nil {
+		return nil, refuse(proto.CodeBadRequest, "%s does not answer at %s (%v). Start gctld there first; it needs a "+
+			"certificate (gbatch cert issue ctld %s) and a gbatch.conf that names all controllers and itself", rq.Add, addr, err,
+			rq.Add)
+	}
+	if !st.Joining || st.LastIndex > 0 {
+		return nil, refuse(proto.CodeBadRequest, "%s has state already, of this or another cluster; a new controller begins "+
+			"empty. Stop gctld there, keep its StateSaveLocation aside (mv DIR DIR.old), start it, and add it again", rq.Add)
+	}
+	return &p, nil
+}
+
+// mayRemove refuses to remove a controller if those that are left, and a new one, have no majority.
+func (c *Controller) mayRemove(ctx context.Context, name, added string) error {
+	if !c.isMember(name) {
+		return refuse(proto.CodeBadRequest, "'%s' is not a controller of this cluster: it has %s", name,
+			strings.Join(namesOf(c.members()), ", "))
+	}
+	var left, silent []string
+	votes := false
+	for _, p := range c.voters() {
+		if p.Name == name {
+			votes = true
+			continue
+		}
+		left = append(left, p.Name)
+		if !c.answers(ctx, p.Name) {
+			silent = append(silent, p.Name)
+		}
+	}
+	if added != "" && !slices.Contains(left, added) {
+		left = append(left, added) // it answers, or is not added
+	}
+	switch {
+	case !votes:
+	case len(left) == 0:
+		return refuse(proto.CodeBadRequest, "%s is the only controller; to move it: gcontrol controllers replace %s NEW",
+			name, name)
+	case len(left)-len(silent) < len(left)/2+1:
+		return refuse(proto.CodeBadRequest, "without %s, %d of %d controllers would answer, which is no majority: %s not. "+
+			"Start it, or replace it first: gcontrol controllers replace %s NEW", name, len(left)-len(silent), len(left),
+			strings.Join(silent, ", ")+map[bool]string{true: " does", false: " do"}[len(silent) == 1], silent[0])
+	}
+	return nil
+}
+
+// heir gives the controller that should lead next: of those that can, the one that has most of the log; "": none is
+// known.
+func (c *Controller) heir(ctx context.Context) (heir string) {
+	most := uint64(0)
+	for _, p := range c.voters() {
+		n, ok := c.news(ctx, p.Name)
+		if ok && p.Name != c.opts.Name && c.answers(ctx, p.Name) && !n.Joins && !n.Stalled && n.Index >= most {
+			heir, most = p.Name, n.Index
+		}
+	}
+	return heir
+}
+
+// awaitJoined waits a moment for a controller that is about to get its vote.
+func (c *Controller) awaitJoined(ctx context.Context, name string) {
+	for end := time.Now().Add(handOverTime); time.Now().Before(end) && ctx.Err() == nil; pause(ctx, memberPace) {
+		c.hearAll(ctx)
+		if n, ok := c.news(ctx, name); name == "" && c.heir(ctx) != "" || name != "" && (!ok || !n.Joins) {
+			return
+		}
+	}
+}
+
+// removeController ends a membership. This controller hands leadership over before its own ends, and the next leader
+// goes on with the request.
+func (c *Controller) removeController(ctx context.Context, who *proto.Caller, name string,
+	reply *proto.EditControllersReply) error {
+	if err := c.mayRemove(ctx, name, ""); err != nil {
+		return err
+	}
+	if name == c.opts.Name {
+		heir := c.heir(ctx)
+		c.log.Info("this controller is to be removed; another one leads", "heir", heir, "by", who.User)
+		if err := c.handOver(context.WithoutCancel(ctx), heir); err != nil {
+			return refuse(proto.CodeBusy, "%s leads, and could not hand leadership over: %v; try again", name, err)
+		}
+		return errMoved
+	}
+	if err := memberError(c.store.RemoveMember(ctx, name)); err != nil {
+		return err
+	}
+	c.log.Info("a controller was removed", "name", name, "by", who.User)
+	left := fmt.Sprintf("%d controllers are", len(c.voters()))
+	if len(c.voters()) == 1 {
+		left = "1 controller is"
+	}
+	reply.Said = append(reply.Said, fmt.Sprintf("%s is removed, and its gctld ends: %s left", name, left))
+	return nil
+}

@@ -1,0 +1,152 @@
+package dbd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/server"
+)
+
+// This file owns users' questions that daemons of nodes and login hosts pass on to gdbd, so that gacct works without
+// any controller. They have connections of their own (pki.ProtoAcct), which can't take the controllers' places.
+//
+// Who may see what is the controllers' knowledge (PrivateData, operators, coordinators): the leader tells it when it
+// changes, and it is kept in the database. As on a controller, reading needs no trust in the daemon that passes a
+// question on. A gdbd that was never told refuses; the question then goes to the leader.
+
+const (
+	// maxUserConns bounds the connections of nodes and login hosts; a daemon has one, and only once its users ask.
+	maxUserConns = 4096
+	// userIdle is how long such a connection may be idle.
+	userIdle = 10 * time.Minute
+)
+
+// keySight is in the meta bucket: proto.Sight.
+var keySight = []byte("sight")
+
+var errNotTold = rpc.Errorf(proto.CodeNotHere, "the controllers have not told this accounting daemon who may see what")
+
+// handleUser answers one question that a daemon passes on.
+func (d *Daemon) handleUser(ctx context.Context, r *server.Request) {
+	if err := d.answerUser(ctx, r); err != nil {
+		d.fail(r, err)
+	}
+}
+
+func (d *Daemon) answerUser(ctx context.Context, r *server.Request) error {
+	if r.Kind == proto.KindPing {
+		return r.Reply(nil)
+	}
+	var f proto.Forward
+	if r.Kind != proto.KindForward {
+		return badRequest("a daemon can only pass questions on here (kind %d)", r.Kind)
+	}
+	if err := proto.Decode(r.Body, &f); err != nil {
+		return badRequest("a question that can't be read: %v", err)
+	}
+	if f.Kind != proto.KindAcct {
+		return badRequest("the accounting daemon answers questions about records only (kind %d)", f.Kind)
+	}
+	s := d.db.sight.Load()
+	if s == nil {
+		return errNotTold
+	}
+	return d.query(ctx, r, f.Body, eyeOf(s, &f.Caller))
+}
+
+// query answers a question about records. see is nil for who may see all.
+func (d *Daemon) query(ctx context.Context, r *server.Request, question []byte, see *eye) error {
+	var q proto.AcctRequest
+	if err := proto.Decode(question, &q); err != nil {
+		return badRequest("a question that can't be read: %v", err)
+	}
+	if err := d.db.lost(); err != nil {
+		return err
+	}
+	var body []byte
+	err := d.db.queryAs(ctx, &q, see, func(records [][]byte, summaries []string) error {
+		body = appendChunk(body[:0], records)
+		if len(summaries) > 0 {
+			body = appendSummaries(body, summaries)
+		}
+		return r.ReplyMore(body)
+	})
+	if err != nil {
+		return err
+	}
+	return r.Reply(appendChunk(body[:0], nil))
+}
+
+// eye is whose jobs one user may see: their own, and those of the accounts that they coordinate.
+type eye struct {
+	uid      uint32
+	accounts map[string]bool
+}
+
+// eyeOf gives what a caller may see; nil: all.
+func eyeOf(s *proto.Sight, who *proto.Caller) *eye {
+	if !s.HidesJobs || who.UID == 0 || slices.Contains(s.Full, who.UID) || slices.Contains(s.Operators, who.User) {
+		return nil
+	}
+	e := &eye{uid: who.UID, accounts: map[string]bool{}}
+	for i := range s.Coordinators {
+		if c := &s.Coordinators[i]; c.User == who.User {
+			e.accounts[c.Account] = true
+		}
+	}
+	return e
+}
+
+// setSight keeps who may see what.
+func (d *Daemon) setSight(ctx context.Context, r *server.Request) error {
+	s := &proto.Sight{}
+	if err := proto.Decode(r.Body, s); err != nil {
+		return badRequest("a message that can't be read: %v", err)
+	}
+	body := bytes.Clone(r.Body)
+	same := errors.New("it is the same")
+	err := d.db.view(func(tx *bolt.Tx) error {
+		if bytes.Equal(tx.Bucket(keyMeta).Get(keySight), body) {
+			return same
+		}
+		return nil
+	})
+	if err == nil {
+		err = d.db.alter(ctx, func(tx *bolt.Tx) error { return tx.Bucket(keyMeta).Put(keySight, body) })
+	}
+	if err != nil && !errors.Is(err, same) {
+		return err
+	}
+	d.db.sight.Store(s)
+	return r.Reply(nil)
+}
+
+// loadSight reads who may see what.
+func (d *db) loadSight() error {
+	return d.view(func(tx *bolt.Tx) error {
+		body := tx.Bucket(keyMeta).Get(keySight)
+		if body == nil {
+			return nil
+		}
+		s := &proto.Sight{}
+		if err := proto.Decode(bytes.Clone(body), s); err != nil {
+			return fmt.Errorf("reading who may see what: %w", err)
+		}
+		d.sight.Store(s)
+		return nil
+	})
+}
+
+// hides reports whether a record that is not the user's own is hidden.
+func (e *eye) hides(r *model.Record) bool {
+	return r.UID != e.uid && !e.accounts[model.AccountName(r.Account)]
+}

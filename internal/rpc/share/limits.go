@@ -1,0 +1,139 @@
+package share
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	burstS     = 5                // seconds' worth that a user may ask for at once
+	modestPart = 0.8              // who has more of the burst left has hardly listed lately
+	maxDelay   = 15 * time.Second // of one request: commands wait 30 s for an answer
+	maxNames   = 4096             // users with an account of their own; when it is full, all others wait for nothing
+)
+
+// Limits slows users who ask for more than a rate, and users who have asked for much lately if all together ask for
+// more than Total times that rate. What a request costs is known only when it is answered, so it pays a guess first.
+type Limits struct {
+	Total float64
+
+	mu    sync.Mutex
+	names map[string]*purse
+	all   purse
+}
+
+// purse is what a user may still ask for. Below zero they wait.
+type purse struct {
+	has     float64
+	at      time.Time
+	delayed int64
+	waited  time.Duration
+}
+
+// Pay takes the price of a request, and waits if the user has asked for more than rate a second for some time; rate 0
+// is no limit. An error is that of ctx.
+func (l *Limits) Pay(ctx context.Context, name string, price, rate float64) error {
+	if rate <= 0 {
+		return nil
+	}
+	delay := l.take(name, price, rate, time.Now())
+	if delay <= 0 {
+		return nil
+	}
+	t := time.NewTimer(delay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		l.Settle(name, -price)
+		return context.Cause(ctx)
+	}
+}
+
+func (l *Limits) take(name string, price, rate float64, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.names[name]
+	if p == nil {
+		if l.names == nil {
+			l.names = map[string]*purse{}
+		}
+		if len(l.names) >= maxNames && !l.prune(rate, now) {
+			return 0
+		}
+		p = &purse{has: burstS * rate, at: now}
+		l.names[name] = p
+	}
+	if l.all.at.IsZero() {
+		l.all = purse{has: burstS * rate * l.Total, at: now}
+	}
+	modest := p.fill(rate, now) > burstS*rate*modestPart
+	waitS := p.pay(price, rate)
+	all := l.all.fill(rate*l.Total, now)
+	if together := l.all.pay(price, rate*l.Total); !modest && all < 0 {
+		waitS = max(waitS, together)
+	}
+	if waitS <= 0 {
+		return 0
+	}
+	delay := min(time.Duration(waitS*float64(time.Second)), maxDelay)
+	p.delayed++
+	p.waited += delay
+	return delay
+}
+
+// fill adds what has come in by now, and gives the sum.
+func (p *purse) fill(rate float64, now time.Time) float64 {
+	p.has = min(p.has+now.Sub(p.at).Seconds()*rate, burstS*rate)
+	p.at = now
+	return p.has
+}
+
+// pay takes a price, and gives how long to wait for it, seconds: until what was owed before has come in. Who has
+// something left is served, and owes the rest.
+func (p *purse) pay(price, rate float64) float64 {
+	owed := -p.has
+	p.has = max(p.has-price, -maxDelay.Seconds()*rate)
+	return max(owed/rate, 0)
+}
+
+// prune forgets users who have not asked for anything for some time, and were never slowed.
+func (l *Limits) prune(rate float64, now time.Time) bool {
+	for name, p := range l.names {
+		if p.delayed == 0 && p.has+now.Sub(p.at).Seconds()*rate >= burstS*rate {
+			delete(l.names, name)
+		}
+	}
+	return len(l.names) < maxNames
+}
+
+// Settle takes more from a user, or gives back what is less than 0: an answer cost more than its guess, or less.
+func (l *Limits) Settle(name string, more float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all.has -= more
+	if p := l.names[name]; p != nil {
+		p.has -= more
+	}
+}
+
+// Delayed gives how many requests of a user were slowed, and the sum of their waits.
+func (l *Limits) Delayed(name string) (n int64, sum time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.names[name]; p != nil {
+		return p.delayed, p.waited
+	}
+	return 0, 0
+}
+
+// Forget sets the counts of Delayed to 0.
+func (l *Limits) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.names {
+		p.delayed, p.waited = 0, 0
+	}
+}

@@ -1,0 +1,276 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// Limits of a Group's answers.
+const (
+	MaxAnswer = 64 << 20               // bytes of one answer
+	MaxLive   = 96 << 20               // bytes of all answers that are kept or still being sent
+	keepFor   = 500 * time.Millisecond // an answer that is still true is used again for so long
+	idleFor   = 2 * time.Second        // and forgotten after this time
+	// tooMuchFor is how long answers are not shared after one took too much memory.
+	tooMuchFor = 10 * time.Second
+)
+
+// ErrTooMuch says that an answer can't be shared, since it or all of them would take too much memory. The caller makes
+// its own, part by part.
+var ErrTooMuch = errors.New("too much to be shared")
+
+var errClosed = errors.New("the daemon is ending")
+
+// Answer is an answer's encoded parts, in order. They are shared: nobody may change them.
+type Answer struct {
+	Parts [][]byte
+	Err   error // if it is an error, after Parts
+
+	group *Group
+	bytes int
+	users int // who still need the bytes; under the group's lock
+	stamp any
+	made  time.Time
+}
+
+// Done gives the answer's memory back. Each caller of Get calls it once, when it has sent the answer.
+func (a *Answer) Done() {
+	a.group.mu.Lock()
+	defer a.group.mu.Unlock()
+	a.group.drop(a)
+}
+
+// Make makes an answer: it puts each part, whose memory then belongs to the answer. The stamp is what the answer was
+// made from; it is compared with a later one to see whether the answer is still true. nil: the answer isn't kept.
+type Make func(ctx context.Context, put func(part []byte) error) (stamp any, err error)
+
+// Group shares answers by key. Rest is how many times as long as an answer took to make the next one with the same key
+// waits: 3 bounds the work to a quarter of one CPU. Close ends it.
+type Group struct {
+	Rest int
+
+	mu     sync.Mutex
+	keys   map[string]*topic
+	live   int // bytes
+	closed bool
+	ctx    context.Context
+	stop   context.CancelFunc
+	own    sync.WaitGroup
+
+	asked, made int64
+}
+
+// topic has the answers for one key.
+type topic struct {
+	next    *round        // who wait for an answer that isn't being made yet
+	wake    chan struct{} // holds one: next is there
+	last    *Answer       // kept; nil: none
+	tooMuch time.Time     // when an answer could last not be shared
+}
+
+// round is one answer that is to be made.
+type round struct {
+	done    chan struct{}
+	waiting int // under the group's lock
+	make    Make
+	answer  *Answer
+}
+
+// Get gives an answer that was begun after the call, or an earlier one whose stamp is now's. The caller calls Done.
+func (g *Group) Get(ctx context.Context, key string, now any, do Make) (*Answer, error) {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return nil, errClosed
+	}
+	if g.keys == nil {
+		g.keys = map[string]*topic{}
+		g.ctx, g.stop = context.WithCancel(context.Background())
+	}
+	g.asked++
+	t := g.keys[key]
+	if t != nil && t.last != nil && now != nil && t.last.stamp == now && time.Since(t.last.made) < keepFor {
+		a := t.last
+		a.users++
+		g.mu.Unlock()
+		return a, nil
+	}
+	if g.live > MaxLive || t != nil && time.Since(t.tooMuch) < tooMuchFor {
+		g.mu.Unlock()
+		return nil, ErrTooMuch
+	}
+	if t == nil {
+		t = &topic{wake: make(chan struct{}, 1)}
+		g.keys[key] = t
+		g.own.Go(func() { g.serve(key, t) })
+	}
+	if t.next == nil {
+		t.next = &round{done: make(chan struct{}), make: do}
+		select {
+		case t.wake <- struct{}{}:
+		default: // it wakes already
+		}
+	}
+	r := t.next
+	r.waiting++
+	g.mu.Unlock()
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if r.waiting--; r.answer != nil {
+			g.drop(r.answer)
+		}
+		return nil, context.Cause(ctx)
+	}
+	if err := r.answer.Err; err != nil && len(r.answer.Parts) == 0 {
+		r.answer.Done()
+		return nil, err
+	}
+	return r.answer, nil
+}
+
+// serve makes the answers of one key as long as somebody asks.
+func (g *Group) serve(key string, t *topic) {
+	for {
+		g.mu.Lock()
+		r := t.next
+		t.next = nil
+		select {
+		case <-t.wake:
+		default:
+		}
+		g.mu.Unlock()
+		if r != nil {
+			begin := time.Now()
+			if many := g.one(t, r); many {
+				g.pause(time.Duration(g.Rest) * time.Since(begin))
+			}
+			if g.ctx.Err() == nil {
+				continue
+			}
+		}
+		idle := time.NewTimer(idleFor)
+		select {
+		case <-t.wake:
+		case <-idle.C:
+		case <-g.ctx.Done():
+		}
+		idle.Stop()
+		if g.ended(key, t) {
+			return
+		}
+	}
+}
+
+// ended forgets a topic that nobody asks for, and every topic once the group is closed.
+func (g *Group) ended(key string, t *topic) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.next != nil && !g.closed {
+		return false
+	}
+	g.forget(t)
+	delete(g.keys, key)
+	if r := t.next; r != nil {
+		t.next = nil
+		r.answer = &Answer{group: g, Err: errClosed, users: r.waiting}
+		close(r.done)
+	}
+	return true
+}
+
+func (g *Group) pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-g.ctx.Done():
+	}
+}
+
+// one makes the answer of one round. many: more callers wait for it than one command and its successor.
+func (g *Group) one(t *topic, r *round) (many bool) {
+	a := &Answer{group: g}
+	begin := time.Now()
+	stamp, err := g.try(r.make, func(part []byte) error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if a.bytes+len(part) > MaxAnswer || g.live+len(part) > MaxLive+MaxAnswer {
+			return ErrTooMuch
+		}
+		a.Parts = append(a.Parts, part)
+		a.bytes += len(part)
+		g.live += len(part)
+		return nil
+	})
+	a.Err, a.stamp, a.made = err, stamp, begin
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.made++
+	if errors.Is(err, ErrTooMuch) {
+		g.live -= a.bytes
+		a.Parts, a.bytes = nil, 0
+		t.tooMuch = time.Now()
+	}
+	a.users = r.waiting
+	g.forget(t)
+	if err == nil && stamp != nil && g.live <= MaxLive {
+		t.last = a
+		a.users++
+	}
+	if a.users == 0 {
+		g.live -= a.bytes
+	}
+	r.answer = a
+	close(r.done)
+	return r.waiting > 2
+}
+
+// try makes an answer. A panic becomes an error, as in a request's own goroutine.
+func (g *Group) try(do Make, put func([]byte) error) (stamp any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("making an answer has crashed: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return do(g.ctx, put)
+}
+
+// forget drops the kept answer. The group's lock is held.
+func (g *Group) forget(t *topic) {
+	if t.last != nil {
+		g.drop(t.last)
+		t.last = nil
+	}
+}
+
+func (g *Group) drop(a *Answer) {
+	if a.users--; a.users == 0 {
+		g.live -= a.bytes
+	}
+}
+
+// Counts gives the requests and the answers that were made for them.
+func (g *Group) Counts() (asked, made int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked, g.made
+}
+
+// Close ends what is being made, and waits for it.
+func (g *Group) Close() {
+	g.mu.Lock()
+	g.closed = true
+	stop := g.stop
+	g.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	g.own.Wait()
+}
