@@ -6,6 +6,7 @@ package archtest
 var leaves = []string{
 	"internal/archtest",
 	"internal/boltcheck",
+	"internal/budget",
 	"internal/format",
 	"internal/golden",
 	"internal/guest",
