@@ -185,10 +185,6 @@ func (c *Controller) end(r *server.Request, m message, err error) {
 	if err == nil {
 		body, err = proto.Encode(m)
 	}
-	if err != nil && errors.Is(err, context.Canceled) && c.life != nil && c.life.Err() != nil {
-		row := proto.RequestIn(r.Kind, r.Body)
-		err = relayError(&row, true, errLinkClosed) // another controller can say what became of it
-	}
 	if err != nil {
 		err = r.Fail(err)
 	} else {

@@ -23,7 +23,11 @@ func (d *Daemon) handle(ctx context.Context, r *server.Request) {
 
 // fail answers with an error.
 func (d *Daemon) fail(r *server.Request, err error) {
-	if ferr := r.Fail(forUsers(err)); ferr != nil {
+	err = forUsers(err)
+	if e := (*rpc.Error)(nil); r.Interrupted() && !errors.As(err, &e) {
+		err = rpc.Errorf(proto.CodeNoAccounting, "the accounting daemon is stopping; try again")
+	}
+	if ferr := r.Fail(err); ferr != nil {
 		d.opts.Logger.Debug("an answer was not delivered", "peer", r.Peer.String(), "kind", r.Kind, "err", ferr)
 	}
 }

@@ -116,10 +116,14 @@ func (s *stage) log(name string) string {
 func (s *stage) errors() string {
 	s.t.Helper()
 	var b strings.Builder
-	for i := range s.c.Members {
-		for line := range strings.Lines(lines(s.t, s.c.Members[i].Log)) {
+	logs, err := filepath.Glob(filepath.Join(s.c.Dir, "log", "*.log"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, log := range logs {
+		for line := range strings.Lines(lines(s.t, log)) {
 			if strings.Contains(line, "level=ERROR") || strings.Contains(line, "internal error") {
-				b.WriteString(s.c.Members[i].Name + ": " + line)
+				b.WriteString(filepath.Base(log) + ": " + line)
 			}
 		}
 	}

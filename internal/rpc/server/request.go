@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 )
 
@@ -53,17 +54,40 @@ func (r *Request) ReplyMore(body []byte) error {
 	return r.cn.c.WriteFrame(r.Kind, rpc.FlagMore, r.id, body)
 }
 
-// Fail gives err as the last answer. The client sees the code and text of an *rpc.Error; any other error goes to the
-// log, and the client gets an internal error.
+// Fail gives err as the last answer. The client sees the code and text of an *rpc.Error. Any other error is answered as
+// interrupted says where the server stops; otherwise it goes to the log, and the client gets an internal error.
 func (r *Request) Fail(err error) error {
 	var e *rpc.Error
-	if !errors.As(err, &e) {
-		if r.ctx.Err() == nil {
-			r.cn.s.o.Log.Error("request failed", "peer", r.Peer.String(), "kind", r.Kind, "err", err)
-		}
+	switch {
+	case errors.As(err, &e):
+	case r.Interrupted():
+		e = interrupted(r.Kind, r.Body, err)
+	default:
+		r.cn.s.o.Log.Error("request failed", "peer", r.Peer.String(), "kind", r.Kind, "err", err)
 		e = internalError()
 	}
 	return r.answer(rpc.FlagError, e.Encode())
+}
+
+// Interrupted reports whether the request's context has ended: the server stops, or nobody waits for the answer.
+func (r *Request) Interrupted() bool { return r.ctx.Err() != nil }
+
+// interrupted is the answer to a request whose handler failed with err since the server stops, so that a daemon that is
+// restarted fails no call: what only reads, and what was not sent to where it is carried out, is simply made again; of
+// any other change it is said that nothing is known.
+func interrupted(kind uint16, body []byte, err error) *rpc.Error {
+	if kind == proto.KindForward {
+		var f proto.Forward
+		if proto.Decode(body, &f) == nil {
+			kind, body = f.Kind, f.Body
+		}
+	}
+	row := proto.RequestIn(kind, body)
+	var unsent *rpc.Unsent
+	if row.Effect == proto.Changes && !errors.As(err, &unsent) {
+		return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown("the daemon that was asked ended before it answered"))
+	}
+	return rpc.Errorf(proto.CodeNotLeader, "")
 }
 
 // Hijack takes over the connection for the handler's own session: from now on only the handler reads and writes frames,
