@@ -33,6 +33,10 @@ const (
 	maxGone = 65536
 	// maxReportText is the most text in a report, bytes.
 	maxReportText = 4096
+	// maxBareName is the most of a step's name in a report without details, bytes.
+	maxBareName = 64
+	// maxAcked is how many acknowledged reports one record of the spool names.
+	maxAcked = 4096
 )
 
 // inbox is the queue of messages to the loop. Its senders bound its length: a session waits until its orders are taken,
@@ -145,7 +149,7 @@ func (l *loop) run(ctx context.Context) error {
 // batch handles messages, makes what they changed durable, and does what follows.
 func (l *loop) batch(list []any) error {
 	for _, m := range list {
-		if err := l.handle(m); err != nil {
+		if err := l.unlessItem(l.handle(m)); err != nil {
 			return err
 		}
 	}
@@ -171,6 +175,16 @@ func (l *loop) batch(list []any) error {
 	clear(l.late)
 	l.early, l.late = l.early[:0], l.late[:0]
 	return nil
+}
+
+// unlessItem drops an error that concerns one record only, with a line in the log: what one job or step has sent does
+// not end the daemon.
+func (l *loop) unlessItem(err error) error {
+	if tooLarge(err) {
+		l.log.Error("a record can't be kept in the spool", "err", err)
+		return nil
+	}
+	return err
 }
 
 // soon queues f until the batch is written, so that it survives this process. f must be an action that may be repeated,
@@ -344,12 +358,37 @@ func (l *loop) report(r *proto.Report) error {
 	if r.At == 0 {
 		r.At = l.stamp()
 	}
-	r.Text, r.Exit.Text = clip(r.Text, maxReportText), clip(r.Exit.Text, maxReportText)
-	if err := l.spool.add(recReport, r, final(r)); err != nil {
+	clipReport(r)
+	err := l.spool.add(recReport, r, final(r))
+	if err != nil {
+		l.log.Error("a report is too large for the spool and goes without its details", "job", r.Job, "err", err)
+		bareReport(r)
+		err = l.spool.add(recReport, r, final(r))
+	}
+	if err != nil {
 		return err
 	}
 	l.reports = append(l.reports, r)
 	return nil
+}
+
+// clipReport shortens a report's texts.
+func clipReport(r *proto.Report) {
+	r.Text, r.Exit.Text = clip(r.Text, maxReportText), clip(r.Exit.Text, maxReportText)
+	if s := r.Step; s != nil {
+		s.Exit.Text, s.Name, s.Submit = clip(s.Exit.Text, maxReportText), clip(s.Name, maxReportText),
+			clip(s.Submit, maxReportText)
+	}
+}
+
+// bareReport takes out of a report what can be large: it says that something has ended, and how, in any case.
+func bareReport(r *proto.Report) {
+	r.Exit.Use = nil
+	if r.Step != nil {
+		s := *r.Step
+		s.Name, s.Submit, s.Nodes, s.Gres, s.Exit.Use = clip(s.Name, maxBareName), "", nil, nil, nil
+		r.Step = &s
+	}
 }
 
 func (l *loop) stamp() model.Time { return l.n.hostTime() }
@@ -371,22 +410,29 @@ func (l *loop) repeat(a *attempt) error {
 
 // onAck drops the reports that the leader has in its log.
 func (l *loop) onAck(seqs []uint64) error {
-	acked := make(map[uint64]bool, len(seqs))
+	acked := map[uint64]bool{}
+	var known []uint64
 	for _, seq := range seqs {
 		r, ok := l.spool.mem.reports[seq]
 		if !ok {
 			continue
 		}
+		if acked[seq] {
+			continue
+		}
 		acked[seq] = true
+		known = append(known, seq)
 		if final(r) {
 			l.drop(reportKey(r))
 		}
 	}
-	if len(acked) == 0 {
-		return nil
+	for part := range slices.Chunk(known, maxAcked) {
+		if err := l.spool.add(recAcked, &ackedSeqs{Seqs: part}, false); err != nil {
+			return err
+		}
 	}
-	if err := l.spool.add(recAcked, &ackedSeqs{Seqs: seqs}, false); err != nil {
-		return err
+	if len(known) == 0 {
+		return nil
 	}
 	l.out.remove(func(r *proto.Report) bool { return acked[r.Seq] })
 	return nil

@@ -238,7 +238,13 @@ func (l *loop) epilogBegins(a *attempt, last *proto.Report) error {
 	if last.At == 0 {
 		last.At = l.stamp()
 	}
-	if err := l.keep(a, recFinal, &finalRec{Report: last}, true); err != nil {
+	clipReport(last)
+	err := l.keep(a, recFinal, &finalRec{Report: last}, true)
+	if tooLarge(err) {
+		bareReport(last)
+		err = l.keep(a, recFinal, &finalRec{Report: last}, true)
+	}
+	if err != nil {
 		return err
 	}
 	if a.will == wanted && a.origin != beforeBoot && a.rec.Ordered && last.Kind == proto.ReportEnded {

@@ -219,7 +219,7 @@ func (l *loop) onSampled(list []*sampledUse) error {
 		if a == nil || !a.runs() || a.rec == nil {
 			continue
 		}
-		if err := l.spool.add(recSampled, r, false); err != nil {
+		if err := l.unlessItem(l.spool.add(recSampled, r, false)); err != nil {
 			return err
 		}
 	}

@@ -29,8 +29,10 @@ const (
 	spoolFile  = "journal"
 	spoolMagic = "gbatch node spool 1\n"
 	recordHead = 8
-	// maxRecord is the longest payload, in bytes. A launch has up to 65,536 groups of at most 5 bytes.
+	// maxRecord is the longest payload that is added, in bytes. A launch has up to 65,536 groups of at most 5 bytes.
 	maxRecord = 1 << 20
+	// maxRead is the longest that is read: compacting makes one record of a launch and of what later ones added to it.
+	maxRead = 4 << 20
 	// compactAt is the size from which the journal is rewritten when less than a quarter of it is still needed, bytes.
 	compactAt = 1 << 20
 	// spoolLockWait is how long a starting gnoded waits for the lock.
@@ -161,8 +163,8 @@ func readRecord(r io.Reader, buf []byte) ([]byte, error) {
 		return nil, errors.New("a record stops inside its head")
 	}
 	n := binary.LittleEndian.Uint32(head[:])
-	if n < 1 || n > maxRecord {
-		return nil, fmt.Errorf("a record of %d bytes, the limit is %d", n, maxRecord)
+	if n < 1 || n > maxRead {
+		return nil, fmt.Errorf("a record of %d bytes, the limit is %d", n, maxRead)
 	}
 	if cap(buf) < int(n) {
 		buf = make([]byte, n)
@@ -197,9 +199,22 @@ func (s *spool) cutTail(good int64, why error) error {
 	return s.f.Sync()
 }
 
-// add appends a record to the current batch; commit writes it. durable asks for an fsync before commit returns.
+// itemError says that one record can't be kept, since it is too large. The spool is as it was before, and works on.
+type itemError struct{ err error }
+
+func (e *itemError) Error() string { return e.err.Error() }
+func (e *itemError) Unwrap() error { return e.err }
+
+// tooLarge reports whether an error of the spool is one of a record only.
+func tooLarge(err error) bool {
+	var e *itemError
+	return errors.As(err, &e)
+}
+
+// add appends a record to the current batch; commit writes it. durable asks for an fsync before commit returns. The
+// error is an itemError: nothing was added.
 func (s *spool) add(kind recordKind, rec wire.Coder, durable bool) error {
-	buf, err := appendRecord(s.buf, kind, rec)
+	buf, err := appendRecord(s.buf, kind, rec, maxRecord)
 	if err != nil {
 		return err
 	}
@@ -209,13 +224,13 @@ func (s *spool) add(kind recordKind, rec wire.Coder, durable bool) error {
 	return nil
 }
 
-func appendRecord(buf []byte, kind recordKind, rec wire.Coder) ([]byte, error) {
+func appendRecord(buf []byte, kind recordKind, rec wire.Coder, limit int) ([]byte, error) {
 	body, err := wire.Marshal(rec)
 	if err != nil {
-		return buf, fmt.Errorf("spool: encode: %w", err)
+		return buf, &itemError{fmt.Errorf("spool: encode: %w", err)}
 	}
-	if len(body)+1 > maxRecord {
-		return buf, fmt.Errorf("spool: a record of %d bytes is over the limit of %d", len(body), maxRecord)
+	if len(body)+1 > limit {
+		return buf, &itemError{fmt.Errorf("spool: a record of %d bytes is over the limit of %d", len(body), limit)}
 	}
 	at := len(buf)
 	buf = append(buf, 0, 0, 0, 0, 0, 0, 0, 0, byte(kind))
@@ -260,8 +275,10 @@ func (s *spool) commit() error {
 // compact rewrites the journal with what is still needed, if that is less than a quarter of it.
 func (s *spool) compact() error {
 	live, err := s.live()
-	if err != nil {
-		return err
+	if err != nil { // the journal as it is has everything
+		s.log.Error("the spool can't be compacted, and grows", "err", err)
+		s.compactFrom = 2 * s.size
+		return nil
 	}
 	s.compactFrom = max(compactAt, 4*int64(len(live)))
 	if s.size < s.compactFrom {
@@ -283,7 +300,7 @@ func (s *spool) live() ([]byte, error) {
 	var err error
 	put := func(kind recordKind, rec wire.Coder) {
 		if err == nil {
-			out, err = appendRecord(out, kind, rec)
+			out, err = appendRecord(out, kind, rec, maxRead)
 		}
 	}
 	put(recOpened, &s.mem.opened)

@@ -192,7 +192,7 @@ func TestSpoolRefuses(t *testing.T) {
 }
 
 func mustRecord(t testing.TB, kind recordKind) []byte {
-	b, err := appendRecord(nil, kind, &proto.Attempt{Job: 1})
+	b, err := appendRecord(nil, kind, &proto.Attempt{Job: 1}, maxRecord)
 	must(t, err)
 	return b
 }

@@ -42,9 +42,7 @@ type relayed struct {
 func (l *loop) onPart(m msgPart) error {
 	pt := m.part
 	refuse := func(code int32, format string, args ...any) error {
-		l.soon(func() {
-			m.conn.send(&proto.StepEvent{Kind: proto.StepRefused, Code: code, Text: fmt.Sprintf(format, args...)})
-		})
+		l.refusePart(m.conn, code, format, args...)
 		return nil
 	}
 	key := proto.Attempt{Job: pt.Job, Attempt: pt.Attempt}
@@ -72,13 +70,15 @@ func (l *loop) onPart(m msgPart) error {
 		return refuse(proto.PartRefused, "the step's place on the node is not the job's")
 	}
 	s := &step{job: a, req: pt.Request, conn: m.conn, id: pt.Step, phase: stepCreated}
-	m.conn.step = s
-	l.setStepDeadline(s, l.stepPatienceOf(s))
 	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes,
 		Manager: m.conn.from, Terminal: pt.Request.Terminal != nil}
-	if err := l.addStep(s); err != nil {
+	switch err := l.addStep(s); {
+	case tooLarge(err):
+		return refuse(proto.PartRefused, "node %s can't keep the step's data: %v", l.n.opts.Name, err)
+	case err != nil:
 		return err
 	}
+	m.conn.step = s
 	s.send(l, &proto.StepEvent{Kind: proto.StepCreated, Step: s.id})
 	return nil
 }

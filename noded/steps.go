@@ -214,7 +214,7 @@ func (l *loop) recovering(id model.JobID) bool {
 func (l *loop) onStepRequest(m msgStep) error {
 	rq := m.req
 	refuse := func(format string, args ...any) error {
-		l.soon(func() { m.conn.send(&proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf(format, args...)}) })
+		l.refuseStep(m.conn, format, args...)
 		return nil
 	}
 	a := l.runningJob(rq.Job)
@@ -265,6 +265,17 @@ func (l *loop) onStepRequest(m msgStep) error {
 	return l.placeSteps(a)
 }
 
+// refuseStep tells a command, or a step's manager, that there is no step. Nothing more is read from it.
+func (l *loop) refuseStep(c *stepConn, format string, args ...any) {
+	l.refusePart(c, proto.PartRefused, format, args...)
+}
+
+// refusePart is refuseStep with the reason as a number, for a manager.
+func (l *loop) refusePart(c *stepConn, code int32, format string, args ...any) {
+	ev := &proto.StepEvent{Kind: proto.StepRefused, Code: code, Text: fmt.Sprintf(format, args...)}
+	l.soon(func() { c.refuse(ev) })
+}
+
 // placeSteps starts a job's waiting steps that fit now, in their order.
 func (l *loop) placeSteps(a *attempt) error {
 	waiting := a.queue
@@ -292,8 +303,7 @@ func (l *loop) placeSteps(a *attempt) error {
 				s.send(l, &proto.StepEvent{Kind: proto.StepWaits, Text: busy.Text})
 			}
 		default:
-			s.send(l, &proto.StepEvent{Kind: proto.StepRefused,
-				Text: fmt.Sprintf("Unable to create step for job %d: %s", a.key.Job, err.Error())})
+			l.refuseStep(s.conn, "Unable to create step for job %d: %s", a.key.Job, err.Error())
 			s.conn.step = nil
 		}
 	}
@@ -314,13 +324,17 @@ func (a *attempt) held() []steplayout.Holding {
 
 // addStep adds a step to its job and to the spool.
 func (l *loop) addStep(s *step) error {
+	s.rec.OOMKill = s.req.OOMKill > 0 || s.req.OOMKill == 0 && s.job.rec.Order.Spec.Extra().OOMKill
+	if err := l.spool.add(recStep, s.rec, false); err != nil {
+		return err
+	}
 	if s.job.steps == nil {
 		s.job.steps = map[int32]*step{}
 	}
 	s.job.steps[s.id] = s
-	s.rec.OOMKill = s.req.OOMKill > 0 || s.req.OOMKill == 0 && s.job.rec.Order.Spec.Extra().OOMKill
 	s.place(l.n.opts.Name)
-	return l.spool.add(recStep, s.rec, false)
+	l.setStepDeadline(s, l.stepPatienceOf(s))
+	return nil
 }
 
 // createStep numbers a step and adds it to the spool.
@@ -333,11 +347,16 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 			a.steps[s.req.Parent] != nil,
 		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID}
 	s.id, s.phase = a.nextStep, stepCreated
-	l.setStepDeadline(s, l.stepPatienceOf(s))
-	a.nextStep++
-	if err := l.addStep(s); err != nil {
+	switch err := l.addStep(s); {
+	case tooLarge(err):
+		l.refuseStep(s.conn, "Unable to create step for job %d: node %s can't keep its data: its names and texts are too "+
+			"long: %v", a.key.Job, l.n.opts.Name, err)
+		s.conn.step = nil
+		return nil
+	case err != nil:
 		return err
 	}
+	a.nextStep++
 	s.makeParts(l.n.opts.Name)
 	for _, p := range s.parts {
 		l.partHappens(p, pevAsk, partNews{})

@@ -351,6 +351,9 @@ func readFDs(nc *net.UnixConn) ([]*os.File, error) {
 // send queues an event. A command that does not read its events is disconnected.
 func (c *stepConn) send(ev *proto.StepEvent) { c.put(proto.StepFrameEvent, ev) }
 
+// refuse sends the last event: there is no step for this command.
+func (c *stepConn) refuse(ev *proto.StepEvent) { c.send(ev) }
+
 // put queues a message.
 func (c *stepConn) put(kind uint8, m proto.Message) {
 	b, err := appendFrame(nil, kind, m)

@@ -213,7 +213,7 @@ func (l *loop) leaveStep(s *step) error {
 
 // fail keeps an error of the spool for the end of the batch, which ends with it.
 func (l *loop) fail(err error) {
-	if err != nil && l.failed == nil {
+	if err = l.unlessItem(err); err != nil && l.failed == nil {
 		l.failed = err
 	}
 }
@@ -244,8 +244,13 @@ func (l *loop) dropStep(s *step) error {
 		s.files = nil
 		l.soon(func() { closeFiles(files) })
 	}
-	if err := l.spool.add(recStepOver, &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id, Use: s.used},
-		false); err != nil {
+	over := &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id, Use: s.used}
+	err := l.spool.add(recStepOver, over, false)
+	if tooLarge(err) {
+		over.Use = nil
+		err = l.spool.add(recStepOver, over, false)
+	}
+	if err != nil {
 		return err
 	}
 	l.n.sampler.stepOver(s.job.key, s.used.Node(l.n.opts.Name))
