@@ -9,6 +9,7 @@ import (
 
 	"gbatch/internal/proto"
 	"gbatch/noded/cgroup"
+	"gbatch/noded/pool"
 	"gbatch/noded/shim"
 )
 
@@ -83,6 +84,7 @@ func (l *loop) chill(a *attempt) {
 			stop := context.AfterFunc(run, cancel)
 			defer stop()
 			defer cancel()
+			defer pool.Or(func(err error) { l.n.inbox.post(msgChilled{key, frozen, err}) })
 			var err error
 			if frozen {
 				err = l.n.freeze(ctx, key, steps, grace)

@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/outpath"
 	"gbatch/internal/proto"
+	"gbatch/noded/pool"
 	"gbatch/noded/shim"
 )
 
@@ -90,7 +91,9 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 	had, reuse := a.script, a.rec.Ordered || stage(a.rec.Stage) != stageNone
 	l.soon(func() {
 		l.n.workers.Do(func(context.Context) {
+			defer pool.Or(func(err error) { l.n.inbox.post(msgPrepared{key: a.key, err: err}) })
 			l.n.makeWith(launch, func(login []byte, note string) {
+				defer pool.Or(func(err error) { l.n.inbox.post(msgPrepared{key: a.key, err: err}) })
 				order, script, err := l.n.makeOrder(launch, login, had, reuse)
 				l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, note: note, err: err})
 			})

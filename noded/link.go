@@ -116,12 +116,26 @@ func (k *link) send(ctx context.Context, c *shim.Client) {
 		if first {
 			k.sendAcks(ctx, c, acks)
 		}
-		if err := c.Launch(orders...); err != nil {
-			k.log.Warn("orders did not reach gshim and are sent again when it is back", "count", len(orders), "err", err)
-		}
+		k.sendOrders(c, orders)
 		if !first {
 			k.sendAcks(ctx, c, acks)
 		}
+	}
+}
+
+// sendOrders sends launches. One that gshim can't be told fails alone.
+func (k *link) sendOrders(c *shim.Client, orders []*shim.Launch) {
+	good := orders[:0:0]
+	for _, o := range orders {
+		if err := o.Check(); err != nil {
+			k.inbox.post(msgEvents{[]shim.Event{{Kind: shim.LaunchFailed, Key: o.Key, Stage: shim.StageOrder,
+				Text: err.Error(), Ended: time.Now()}}})
+			continue
+		}
+		good = append(good, o)
+	}
+	if err := c.Launch(good...); err != nil {
+		k.log.Warn("orders did not reach gshim and are sent again when it is back", "count", len(good), "err", err)
 	}
 }
 

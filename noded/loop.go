@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/internal/crash"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/shim"
@@ -235,11 +236,13 @@ func (l *loop) handle(m any) error {
 	case msgRunning:
 		m.reply <- answerFor{running: l.running(), leaving: l.leaving()}
 	default:
-		handled, err := l.handleStep(m)
-		if err == nil && !handled {
-			err = fmt.Errorf("the node's loop got a %T", m)
-		}
-		return err
+		return l.guard(func() error {
+			handled, err := l.handleStep(m)
+			if err == nil && !handled {
+				err = fmt.Errorf("the node's loop got a %T", m)
+			}
+			return err
+		}, func(crashed error) error { return l.stepCrashed(m, crashed) })
 	}
 	return nil
 }
@@ -336,7 +339,10 @@ func (l *loop) onOrders(o *proto.Orders) error {
 		return err
 	}
 	for _, launch := range o.Launch {
-		if err := l.onLaunch(launch); err != nil {
+		key := proto.Attempt{Job: launch.Job, Attempt: launch.Attempt}
+		err := l.guard(func() error { return l.onLaunch(launch) },
+			func(crashed error) error { return l.refuseLaunch(key, crashed) })
+		if err != nil {
 			return err
 		}
 	}
@@ -344,11 +350,27 @@ func (l *loop) onOrders(o *proto.Orders) error {
 		l.onFreeze(freeze)
 	}
 	for _, stop := range o.Stop {
-		if err := l.onStop(stop); err != nil {
+		if err := l.guard(func() error { return l.onStop(stop) }, nil); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// guard carries out one request. If that panics, the request fails alone: failed, if any, says so to whoever made it.
+// What the request has changed by then stays; the deadline of its phase ends it.
+func (l *loop) guard(do func() error, failed func(error) error) (err error) {
+	defer func() {
+		crashed := crash.Recovered(recover())
+		if crashed == nil {
+			return
+		}
+		l.log.Error("a request has failed, and the daemon goes on", "err", crashed)
+		if err = nil; failed != nil {
+			err = failed(crashed)
+		}
+	}()
+	return do()
 }
 
 // report makes a report, to be sent once it is written. The last one of an attempt is synced.

@@ -14,9 +14,7 @@ func testLoop(t testing.TB) *loop {
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	n.ctx = ctx
-	for _, p := range []**pool.Pool{&n.workers, &n.stops, &n.chills, &n.waits} {
-		*p = pool.New(ctx, 2)
-	}
+	n.openPools(ctx)
 	must(t, n.loop.recover())
 	t.Cleanup(func() {
 		cancel()

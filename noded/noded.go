@@ -258,8 +258,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		part(func() error { n.relay.Refresh(ctx); return nil })
 	}
 	if !n.opts.Login {
-		n.workers, n.stops, n.chills = pool.New(ctx, pool.Workers()), pool.New(ctx, maxStops), pool.New(ctx, maxChills)
-		n.waits = pool.New(ctx, maxLogins)
+		n.openPools(ctx)
 		if err := n.loop.recover(); err != nil {
 			cancel()
 			wg.Wait()
@@ -285,6 +284,11 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	}
 	n.log.Info("gnoded ends; jobs go on")
 	return nil
+}
+
+func (n *Noded) openPools(ctx context.Context) {
+	n.workers, n.stops = pool.New(ctx, pool.Workers(), n.log), pool.New(ctx, maxStops, n.log)
+	n.chills, n.waits = pool.New(ctx, maxChills, n.log), pool.New(ctx, maxLogins, n.log)
 }
 
 // keepRegistered runs the session with the leader, once gshim has listed what it runs.

@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/wire"
+	"gbatch/noded/pool"
 )
 
 // prolog.go runs the programs of Prolog and Epilog: as root, outside of the job's control group, one after the other,
@@ -265,7 +266,10 @@ func (l *loop) find(a *attempt, patterns []string) {
 		l.setDeadline(a, findWait)
 	}
 	l.soon(func() {
-		l.n.stops.Do(func(context.Context) { l.n.inbox.post(msgPrograms{key, expand(patterns)}) })
+		l.n.stops.Do(func(context.Context) {
+			defer pool.Or(func(error) { l.n.inbox.post(msgPrograms{key, patterns}) })
+			l.n.inbox.post(msgPrograms{key, expand(patterns)})
+		})
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/pool"
 	"gbatch/noded/shim"
 )
 
@@ -39,11 +40,14 @@ func (l *loop) clear(a *attempt) {
 		job.steps, job.own = k.launched.Steps, ownUse{k.launched.OwnPeakKB, k.launched.OwnRSSKB}
 	}
 	l.soon(func() {
-		pool := l.n.stops
+		by := l.n.stops
 		if job.tries == 0 {
-			pool = l.n.workers
+			by = l.n.workers
 		}
-		pool.Do(func(ctx context.Context) { l.n.inbox.post(l.n.clearAway(ctx, &job)) })
+		by.Do(func(ctx context.Context) {
+			defer pool.Or(func(err error) { l.n.inbox.post(msgCleared{key: job.key, left: err}) })
+			l.n.inbox.post(l.n.clearAway(ctx, &job))
+		})
 	})
 }
 

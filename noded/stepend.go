@@ -11,6 +11,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/pool"
 	"gbatch/noded/shim"
 )
 
@@ -143,12 +144,13 @@ func (l *loop) clearStep(s *step) {
 	keys := s.shimKeys()
 	want := s.memoryWanted()
 	l.soon(func() {
-		pool := l.n.stops
+		by := l.n.stops
 		if tries == 0 {
-			pool = l.n.workers
+			by = l.n.workers
 		}
-		pool.Do(func(ctx context.Context) {
+		by.Do(func(ctx context.Context) {
 			m := msgStepCleared{key: key, id: id}
+			defer pool.Or(func(err error) { l.n.inbox.post(msgStepCleared{key: key, id: id, left: err}) })
 			if m.use, m.left = l.n.finishStep(ctx, key, id, keys); m.left == nil {
 				m.seen = l.n.sampler.end(sampleKey{key, id})
 				m.oom = l.n.stepOOM(key, id, m.use, m.seen, want)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gbatch/internal/proto"
+	"gbatch/noded/pool"
 	"gbatch/noded/shim"
 )
 
@@ -54,7 +55,8 @@ func (l *loop) makeOrders(s *step, m *msgStepFiles) {
 		p.io = relayAt(m.conn, m.io)
 	}
 	l.soon(func() {
-		l.n.workers.Do(func(ctx ctxType) {
+		l.n.workers.Do(func(ctxType) {
+			defer pool.Or(func(err error) { l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, err: err}) })
 			orders, lines, err := l.n.makeStep(p)
 			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, relay: p.relay, lines: lines, err: err})
 		})

@@ -189,6 +189,43 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 	return true, nil
 }
 
+// stepCrashed ends the step that a message was about, whose handling has crashed, and its command's connection.
+func (l *loop) stepCrashed(m any, crashed error) error {
+	var c *stepConn
+	var s *step
+	switch m := m.(type) {
+	case msgStep:
+		c = m.conn
+	case msgStepFiles:
+		c = m.conn
+	case msgStepSignal:
+		c = m.conn
+	case msgPart:
+		c = m.conn
+	case msgPartForget:
+		c = m.conn
+	case msgStepPrepared:
+		s = l.step(m.key, m.id)
+	case msgPartEvent:
+		s = m.p.step
+	}
+	if c != nil {
+		s = c.step
+		l.refuseStep(c, "internal error of gnoded on node %s, whose log says more", l.n.opts.Name)
+	}
+	if s == nil {
+		return nil
+	}
+	if s.rec == nil {
+		s.job.queue = slices.DeleteFunc(s.job.queue, func(o *step) bool { return o == s })
+		return nil
+	}
+	return l.guard(func() error {
+		l.stopStep(s, model.StopCancel, s.job.rec.UID, true, "slurmstepd: error: internal error of gnoded: "+crashed.Error())
+		return nil
+	}, nil)
+}
+
 // runningJob finds the attempt of a job whose script runs here.
 func (l *loop) runningJob(id model.JobID) *attempt {
 	for key, a := range l.attempts {

@@ -7,6 +7,7 @@ var leaves = []string{
 	"internal/archtest",
 	"internal/boltcheck",
 	"internal/budget",
+	"internal/crash",
 	"internal/format",
 	"internal/golden",
 	"internal/guest",

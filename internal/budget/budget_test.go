@@ -2,6 +2,8 @@ package budget
 
 import (
 	"errors"
+	"io"
+	"strings"
 	"testing"
 )
 
@@ -49,5 +51,30 @@ func TestGivenBack(t *testing.T) {
 	}
 	if own, all := b.Used("n1"); own != 0 || all != 0 || len(b.by) != 0 {
 		t.Errorf("%d and %d are in use, %d are remembered", own, all, len(b.by))
+	}
+}
+
+// TestGrowing: a length that is only claimed takes no memory, and what is refused is not read.
+func TestGrowing(t *testing.T) {
+	taken := int64(0)
+	take := func(n int64) error {
+		if taken+n > 1<<20 {
+			return &Over{}
+		}
+		taken += n
+		return nil
+	}
+	if _, err := ReadGrowing(strings.NewReader("abc"), nil, 1<<30, take); err != io.ErrUnexpectedEOF || taken > 64<<10 {
+		t.Errorf("three bytes of a claimed GiB took %d bytes: %v", taken, err)
+	}
+	taken = 0
+	text := strings.Repeat("0123456789", 100000)
+	if got, err := ReadGrowing(strings.NewReader(text), nil, len(text), take); err != nil || string(got) != text ||
+		taken != int64(len(text)) {
+		t.Errorf("%d of %d bytes, %d taken: %v", len(got), len(text), taken, err)
+	}
+	var over *Over
+	if _, err := ReadGrowing(strings.NewReader(text+text), nil, 2*len(text), take); !errors.As(err, &over) {
+		t.Errorf("beyond the budget: %v", err)
 	}
 }

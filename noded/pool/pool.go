@@ -2,8 +2,11 @@ package pool
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"sync"
+
+	"gbatch/internal/crash"
 )
 
 // Workers is the number of launches and ends in progress at once: their work is system calls.
@@ -14,6 +17,7 @@ func Workers() int { return max(2, runtime.NumCPU()) }
 type Pool struct {
 	ctx context.Context
 	max int
+	log *slog.Logger
 	wg  sync.WaitGroup
 
 	mu      sync.Mutex
@@ -21,8 +25,12 @@ type Pool struct {
 	running int
 }
 
-func New(ctx context.Context, max int) *Pool { return &Pool{ctx: ctx, max: max} }
+// New gives a pool for tasks that get ctx. Tasks that have not begun when it ends are dropped.
+func New(ctx context.Context, max int, log *slog.Logger) *Pool {
+	return &Pool{ctx: ctx, max: max, log: log}
+}
 
+// Do runs a task as soon as a goroutine is free. A task that somebody waits for says so itself if it panics: see Or.
 func (p *Pool) Do(task func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,7 +53,25 @@ func (p *Pool) work() {
 		p.queue[0] = nil
 		p.queue = p.queue[1:]
 		p.mu.Unlock()
-		task(p.ctx)
+		p.run(task)
+	}
+}
+
+func (p *Pool) run(task func(context.Context)) {
+	defer func() {
+		if err := crash.Recovered(recover()); err != nil {
+			p.log.Error("a task has failed, and the daemon goes on", "err", err)
+		}
+	}()
+	task(p.ctx)
+}
+
+// Or calls failed if the task that defers it panics, so that whoever waits for its result gets one. The panic goes on
+// to the pool.
+func Or(failed func(error)) {
+	if p := recover(); p != nil {
+		failed(crash.Recovered(p))
+		panic(p)
 	}
 }
 

@@ -51,10 +51,12 @@ func (e *encoder) key(k Key) {
 
 func (e *encoder) cgroup(c Cgroup) { e.strs(c.V1); e.str(c.V2) }
 
-// decoder reads fields; after the first error everything is zero and err stays.
+// decoder reads fields; after the first error everything is zero and err stays. A value that is out of range is zero
+// and kept in bad, and reading goes on.
 type decoder struct {
 	b   []byte
 	err error
+	bad error
 	old bool // a journal of protocol 1, whose keys have no task
 }
 
@@ -63,6 +65,12 @@ func (d *decoder) fail(err error) {
 		d.err = err
 	}
 	d.b = nil
+}
+
+func (d *decoder) wrong(err error) {
+	if d.bad == nil {
+		d.bad = err
+	}
 }
 
 func (d *decoder) u8() byte {
@@ -98,7 +106,7 @@ func (d *decoder) i64() int64 {
 func (d *decoder) u32() uint32 {
 	v := d.u64()
 	if v > 1<<32-1 {
-		d.fail(fmt.Errorf("%d does not fit 32 bits", v))
+		d.wrong(fmt.Errorf("%d does not fit 32 bits", v))
 		return 0
 	}
 	return uint32(v)
@@ -108,7 +116,7 @@ func (d *decoder) u32() uint32 {
 func (d *decoder) num(what string, lo, hi int64) int64 {
 	v := d.i64()
 	if v < lo || v > hi {
-		d.fail(fmt.Errorf("%s %d is not between %d and %d", what, v, lo, hi))
+		d.wrong(fmt.Errorf("%s %d is not between %d and %d", what, v, lo, hi))
 		return 0
 	}
 	return v
@@ -120,7 +128,7 @@ func (d *decoder) bool() bool {
 	case 1:
 		return true
 	default:
-		d.fail(fmt.Errorf("%d is no truth value", v))
+		d.wrong(fmt.Errorf("%d is no truth value", v))
 	}
 	return false
 }
@@ -192,6 +200,14 @@ func (d *decoder) cgroup() Cgroup {
 
 // end returns the error, if any, and refuses bytes that were not read.
 func (d *decoder) end() error {
+	if err := d.whole(); err != nil {
+		return err
+	}
+	return d.bad
+}
+
+// whole is end for a reader that handles bad values itself.
+func (d *decoder) whole() error {
 	if d.err == nil && len(d.b) != 0 {
 		d.err = fmt.Errorf("%d bytes too many", len(d.b))
 	}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gbatch/internal/crash"
 )
 
 const (
@@ -211,14 +213,47 @@ func (s *server) readLoop(c *conn, nc *net.UnixConn) {
 			buf = payload
 		}
 		o, err := decodeOrder(payload)
-		if err != nil {
+		switch {
+		case err == nil:
+		case o.kind == kindLaunch || o.seq == 0: // it can't be answered, or has descriptors
 			s.log.Warn("connection cut: unreadable order", "err", err)
 			return
+		default:
+			o.bad = err
 		}
 		if err := rights.give(&o); err != nil {
 			s.log.Warn("connection cut: descriptors are missing", "err", err)
 			return
 		}
-		s.handle(c, &o)
+		if o.bad != nil {
+			s.refuseOrder(c, &o)
+			continue
+		}
+		s.guard(func() { s.handle(c, &o) }, func(err error) {
+			o.bad = err
+			s.refuseOrder(c, &o)
+		})
 	}
+}
+
+// refuseOrder answers an order that can't be carried out. The connection goes on with the next one.
+func (s *server) refuseOrder(c *conn, o *order) {
+	s.log.Warn("an order is refused", "kind", int(o.kind), "err", o.bad)
+	if o.kind == kindLaunch {
+		o.launch.closePassed()
+		c.events(0, []Event{failedEvent(o.launch.Key, refuse(StageOrder, "%w", o.bad))})
+		return
+	}
+	c.done(o.seq, 0, o.bad)
+}
+
+// guard carries out one order. If that panics, the order fails alone: failed says so to whoever gave it.
+func (s *server) guard(do func(), failed func(error)) {
+	defer func() {
+		if err := crash.Recovered(recover()); err != nil {
+			s.log.Error("an order has failed, and gshim goes on", "err", err)
+			failed(err)
+		}
+	}()
+	do()
 }

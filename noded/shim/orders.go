@@ -43,17 +43,23 @@ func (s *server) handle(c *conn, o *order) {
 		}
 		return
 	}
+	mine := true // this function ends it
+	defer func() {
+		if mine {
+			s.end()
+		}
+	}()
 	later := func(f func()) {
+		mine = false
 		c.orders <- struct{}{}
 		s.wg.Go(func() {
 			defer func() { s.end(); <-c.orders }()
-			f()
+			s.guard(f, func(err error) { c.done(o.seq, 0, err) })
 		})
 	}
 	switch o.kind {
 	case kindLaunch:
 		s.onLaunch(c, &o.launch)
-		s.end()
 	case kindSignal:
 		later(func() {
 			n, err := s.signal(o.key, unix.Signal(o.sig), o.scope)
@@ -61,23 +67,20 @@ func (s *server) handle(c *conn, o *order) {
 		})
 	case kindList:
 		c.done(o.seq, s.list(c, o.seq), nil)
-		s.end()
 	case kindAck:
 		n, err := s.ack(o.keys)
 		c.done(o.seq, n, err)
-		s.end()
 	case kindLease:
 		c.done(o.seq, 0, s.setLease(&o.lease))
-		s.end()
 	case kindPing:
 		c.done(o.seq, 0, nil)
-		s.end()
 	case kindShutdown:
 		s.mu.Lock()
 		err := s.idle()
 		s.closing = s.closing || err == nil
 		s.mu.Unlock()
 		c.done(o.seq, 0, err)
+		mine = false
 		s.end()
 		if err == nil {
 			s.log.Info("shutting down, as ordered")
@@ -86,6 +89,7 @@ func (s *server) handle(c *conn, o *order) {
 		}
 	case kindUpgrade:
 		// An upgrade is not counted: it waits for the orders that are.
+		mine = false
 		s.end()
 		s.wg.Go(func() { s.upgrade(c, o.seq, o.path) })
 	}
@@ -125,11 +129,27 @@ func (s *server) onLaunch(c *conn, l *Launch) {
 	s.mu.Unlock()
 	s.launchers.do(func() {
 		defer s.end()
-		s.launch(e, l)
+		s.guard(func() { s.launch(e, l) }, func(err error) { s.launchCrashed(e, err) })
 	}, func() {
 		s.log.Warn("a launch hangs between fork and exec; its files, directory or program may be on a dead file server",
 			"job", l.Key.JobID, "attempt", l.Key.Attempt, "step", l.Key.Step)
 	})
+}
+
+// launchCrashed ends a launch whose own goroutine has crashed: it has failed, unless its process is there.
+func (s *server) launchCrashed(e *entry, err error) {
+	s.mu.Lock()
+	under := e.state == starting && s.launchingNow(e) && (e.child == nil || e.child.childTID() == 0)
+	s.mu.Unlock()
+	if under {
+		s.launched(e, Event{}, refuse(StageOrder, "%w", err))
+	}
+}
+
+// launchingNow reports whether nothing of the launch's result is known. Callers hold mu.
+func (s *server) launchingNow(e *entry) bool {
+	_, is := s.launching[e]
+	return is
 }
 
 // list queues the newest event of every launch for c; from then on c gets every new event.

@@ -36,6 +36,52 @@ func rawDial(t *testing.T, dir string) net.Conn {
 	return nc
 }
 
+// TestBadOrder: an order with a value out of range, or of an unknown kind, is answered with an error, and the
+// connection goes on: the orders after it are not lost.
+func TestBadOrder(t *testing.T) {
+	dir := newDir(t)
+	s := startIn(t, dir)
+	key := Key{JobID: 4711, Attempt: 1}
+	bad := sampleLaunch()
+	bad.Key, bad.Nice, bad.Passed = key, 77, [3]*os.File{}
+	nc := rawDial(t, dir)
+	for name, fill := range map[string]func(*encoder){
+		"signal 65536":  (&order{kind: kindSignal, seq: 9, key: key, sig: 65536, scope: Tree}).encode,
+		"signal -1":     (&order{kind: kindSignal, seq: 9, key: key, sig: -1, scope: Tree}).encode,
+		"scope 9":       (&order{kind: kindSignal, seq: 9, key: key, sig: 1, scope: 9}).encode,
+		"cut signal":    func(e *encoder) { e.u8(kindSignal); e.u64(9); e.u64(7) },
+		"unknown order": func(e *encoder) { e.u8(200); e.u64(9) },
+		"task -1":       (&order{kind: kindAck, seq: 9, keys: []Key{{JobID: 1, Task: -1}}}).encode,
+		"lease":         (&order{kind: kindLease, seq: 9, lease: Lease{Until: -5}}).encode,
+		"nice 77":       (&order{kind: kindLaunch, launch: bad}).encode,
+	} {
+		if _, err := nc.Write(frame(nil, fill)); err != nil {
+			t.Fatal(err)
+		}
+		b, err := readFrame(nc, nil)
+		if err != nil {
+			t.Fatalf("%s: the connection was cut: %v", name, err)
+		}
+		switch r, err := decodeReply(b); {
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case name == "nice 77":
+			if len(r.events) != 1 || r.events[0].Kind != LaunchFailed || r.events[0].Key != key ||
+				!strings.Contains(r.events[0].Text, "nice value 77") {
+				t.Errorf("%s: %+v", name, r)
+			}
+		case r.kind != kindDone || r.seq != 9 || r.err == "":
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if n, err := s.c.Signal(testContext(t), key, 65536, Tree); err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("signal 65536 by a client: %d, %v", n, err)
+	}
+	if err := s.c.Ping(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestGarbage: after any garbage on the socket the connection ends and gshim goes on.
 func TestGarbage(t *testing.T) {
 	dir := newDir(t)
@@ -45,7 +91,7 @@ func TestGarbage(t *testing.T) {
 		"text":           []byte("GET / HTTP/1.0\r\n\r\n"),
 		"huge":           huge,
 		"empty frame":    {0, 0, 0, 0},
-		"unknown order":  {2, 0, 0, 0, 200, 1},
+		"unknown order":  {2, 0, 0, 0, 200, 0},
 		"reply as order": frame(nil, (&reply{kind: kindDone}).encode),
 		"truncated":      frame(nil, func(e *encoder) { e.u8(kindLaunch); e.u64(1); e.u64(7) }),
 	} {

@@ -14,6 +14,8 @@ import (
 	"io"
 	"syscall"
 	"time"
+
+	"gbatch/internal/budget"
 )
 
 // Protocol is the version of the orders and events. Both sides must have the same one, except for Upgrade.
@@ -55,6 +57,7 @@ type order struct {
 	keys   []Key  // kindAck
 	path   string // kindUpgrade
 	lease  Lease  // kindLease
+	bad    error  // why it can't be carried out: a value is out of range; only of decodeOrder
 }
 
 // reply is one message to a client.
@@ -245,6 +248,8 @@ func (o *order) encode(e *encoder) {
 	}
 }
 
+// decodeOrder reads an order. The error says that it can't be read; the order then has its kind and seq, as far as they
+// are known. An order that is whole and has a value out of range says so in bad.
 func decodeOrder(b []byte) (order, error) {
 	d := decoder{b: b}
 	o := order{kind: d.u8(), seq: d.u64()}
@@ -256,7 +261,7 @@ func decodeOrder(b []byte) (order, error) {
 		o.sig = int(d.num("signal", 0, 64))
 		o.scope = Scope(d.u8())
 		if o.scope == 0 || o.scope >= scopeNo {
-			d.fail(fmt.Errorf("unknown scope %d", o.scope))
+			d.wrong(fmt.Errorf("unknown scope %d", o.scope))
 		}
 	case kindAck:
 		for range d.count("keys", MaxAckKeys) {
@@ -270,9 +275,10 @@ func decodeOrder(b []byte) (order, error) {
 	default:
 		d.fail(fmt.Errorf("unknown order %d", o.kind))
 	}
-	if err := d.end(); err != nil {
-		return order{}, fmt.Errorf("order: %w", err)
+	if err := d.whole(); err != nil {
+		return order{kind: o.kind, seq: o.seq}, fmt.Errorf("order: %w", err)
 	}
+	o.bad = d.bad
 	return o, nil
 }
 
@@ -333,11 +339,8 @@ func readFrame(r io.Reader, buf []byte) ([]byte, error) {
 	if n == 0 || n > MaxFrameBytes {
 		return nil, fmt.Errorf("frame of %d bytes, expected 1 to %d", n, MaxFrameBytes)
 	}
-	if cap(buf) < int(n) {
-		buf = make([]byte, n)
-	}
-	buf = buf[:n]
-	if _, err := io.ReadFull(r, buf); err != nil {
+	buf, err := budget.ReadGrowing(r, buf, int(n), nil)
+	if err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
