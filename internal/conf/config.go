@@ -119,6 +119,8 @@ type Config struct {
 	SlurmdTimeoutS            int64
 	NodeHeartbeatIntervalS    int64
 	QueryRateLimit            int64 // rows a second; 0: no limit
+	CertificateLifetimeS      int64
+	LoginHosts                []string // names of login hosts; empty: any
 	ReturnToService           int64
 	MessageTimeoutS           int64
 	ProctrackType, TaskPlugin string
@@ -225,6 +227,7 @@ func defaults() *Config {
 		SlurmdTimeoutS:         DefaultNodeTimeoutS,
 		NodeHeartbeatIntervalS: DefaultHeartbeatS,
 		QueryRateLimit:         DefaultQueryRate,
+		CertificateLifetimeS:   model.DefaultCertLifeS,
 		MessageTimeoutS:        10,
 		ProctrackType:          "proctrack/cgroup",
 		GpuSampleIntervalS:     5,

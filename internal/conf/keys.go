@@ -58,6 +58,8 @@ func identitySettings() []setting {
 		number("ControllerElectionTimeout", RestartCtld,
 			func(c *Config) *int64 { return &c.ControllerElectionMS }, 0, maxElectionMS),
 		text("SlurmUser", RestartCtld, func(c *Config) *string { return &c.SlurmUser }),
+		certificateLifetime(),
+		loginHosts(),
 	}
 }
 

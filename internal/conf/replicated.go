@@ -50,6 +50,10 @@ func (c *Config) Model() *model.Config {
 	default:
 		m.Params.QueryRows = int32(c.QueryRateLimit)
 	}
+	m.Params.Certs.Logins = c.LoginHosts
+	if c.CertificateLifetimeS != model.DefaultCertLifeS { // as in a configuration of before
+		m.Params.Certs.LifeS = c.CertificateLifetimeS
+	}
 	m.Params.AlertProgram, m.Params.GPUSelect = c.AlertProgram, c.gpuSelect()
 	m.Params.Ship, m.Params.Alerts = c.Resend, c.Alerts
 	if m.Params.Ship.MaxWaiting == 0 {

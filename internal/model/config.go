@@ -120,6 +120,7 @@ type Params struct {
 	Alerts AlertRules
 
 	QueryRows int32 // QueryRateLimit: rows a second that one user may list; 0: the default, -1: no limit
+	Certs     CertRules
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -169,6 +170,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Struct(c, &x.Ship)
 	wire.Struct(c, &x.Alerts)
 	wire.Int(c, &x.QueryRows)
+	wire.Struct(c, &x.Certs)
 }
 
 // ShipRules bound the accounting records that the controllers have. Configurations of before have none: all 0.

@@ -62,6 +62,8 @@ type Sight struct {
 	Operators []string // names of users that see all
 
 	Coordinators []Coordinator
+
+	Revoked *Revoked // certificates that count no more
 }
 
 func (x *Sight) Wire(c *wire.C) {
@@ -69,6 +71,7 @@ func (x *Sight) Wire(c *wire.C) {
 	wire.Ints(c, &x.Full, model.MaxList)
 	wire.Texts(c, &x.Operators, model.MaxList, model.MaxName)
 	wire.List(c, &x.Coordinators, model.MaxList)
+	wire.Ptr(c, &x.Revoked)
 }
 
 // Coordinator is a user who sees the jobs of an account. An account that lies below it has entries of its own.

@@ -120,6 +120,7 @@ type Welcome struct {
 	SpeakMS int64 // this leader sends something at least every so often, ms; 0: it may be silent for long
 
 	Controllers []string // NAME=HOST:PORT of the controllers that vote; nil: as configured
+	Revoked     *Revoked // certificates that count no more
 }
 
 func (x *Welcome) Wire(c *wire.C) {
@@ -137,6 +138,7 @@ func (x *Welcome) Wire(c *wire.C) {
 	wire.List(c, &x.Witnesses, model.MaxFew)
 	wire.Int(c, &x.SpeakMS)
 	wire.Texts(c, &x.Controllers, model.MaxFew, model.MaxName)
+	wire.Ptr(c, &x.Revoked)
 }
 
 // Witness is a node that another one may ask whether it hears a controller.
@@ -179,6 +181,7 @@ type Orders struct {
 	Moved string // another controller leads, at this address; this is the session's last message
 
 	Controllers []string // with Rules: as in Welcome
+	Revoked     *Revoked // when it has changed
 }
 
 func (x *Orders) Wire(c *wire.C) {
@@ -196,12 +199,13 @@ func (x *Orders) Wire(c *wire.C) {
 	wire.List(c, &x.Witnesses, model.MaxFew)
 	wire.Text(c, &x.Moved, model.MaxName)
 	wire.Texts(c, &x.Controllers, model.MaxFew, model.MaxName)
+	wire.Ptr(c, &x.Revoked)
 }
 
 // Empty reports whether there is nothing in it for a node to do: it is only a sign of life.
 func (x *Orders) Empty() bool {
 	return len(x.Launch)+len(x.Stop)+len(x.Forget)+len(x.Freeze)+len(x.Witnesses) == 0 && x.Rules == nil && !x.Health &&
-		x.Sure == 0
+		x.Sure == 0 && x.Revoked == nil
 }
 
 // Launch starts a job's batch script. A node that has the attempt already does nothing and reports again.

@@ -43,6 +43,8 @@ const (
 	KindControllers     // Empty -> ControllersReply, of any controller
 	KindEditControllers // EditControllersRequest -> EditControllersReply
 	KindStale           // Stale -> the answer of the request in it, and then StaleEnd
+	KindCerts           // Empty -> CertsReply
+	KindEditCerts       // EditCertsRequest -> EditCertsReply
 )
 
 // Kinds between daemons.
@@ -64,6 +66,11 @@ const (
 	KindBeginEmpty // BeginEmptyRequest -> Empty, of gdbd
 	KindDbd        // Empty -> DbdReply
 	KindSight      // Sight -> Empty, of the leader to gdbd
+	KindJoin       // Join -> Issued, from a host without a certificate
+	KindRenew      // Renew -> Issued
+	KindSign       // Sign -> Issued, of the leader to another controller
+	KindRevoked    // Empty -> Revoked, of any controller
+	KindTime       // Empty -> Issued with Now, from a host whose certificate is out of date
 )
 
 // Effect says what a request does to the facts.
@@ -135,6 +142,9 @@ var requests = [...]Request{
 	KindEditControllers: {Name: "REQUEST_EDIT_CONTROLLERS", Repeats: true, OwnID: true, WaitS: MaxEditControllersS,
 		Look: "gcontrol controllers"},
 
+	KindEditCerts: {Name: "REQUEST_EDIT_CERTIFICATES", Repeats: true, OwnID: true, Look: "gbatch cert list"},
+
+	KindCerts:        {Name: "REQUEST_CERTIFICATES", Effect: ReadsOwn, Repeats: true},
 	KindControllers:  {Name: "REQUEST_CONTROLLERS", Effect: Reads, Repeats: true},
 	KindStale:        {Name: "REQUEST_STALE", Effect: Reads, Repeats: true, Stream: true}, // see RequestIn
 	KindJobs:         {Name: "REQUEST_JOB_INFO", Number: 2003, Effect: Reads, Repeats: true, Stream: true},
@@ -173,6 +183,11 @@ var requests = [...]Request{
 	KindBeginEmpty: {Name: "REQUEST_BEGIN_EMPTY", At: AtDaemon, Repeats: true},
 	KindDbd:        {Name: "REQUEST_DBD_STATE", At: AtDaemon, Effect: Reads, Repeats: true},
 	KindSight:      {Name: "REQUEST_SIGHT", At: AtDaemon, Repeats: true},
+	KindJoin:       {Name: "REQUEST_CERTIFICATE_JOIN", At: AtDaemon, Repeats: true},
+	KindRenew:      {Name: "REQUEST_CERTIFICATE_RENEW", At: AtDaemon, Repeats: true},
+	KindSign:       {Name: "REQUEST_CERTIFICATE_SIGN", At: AtDaemon, Repeats: true},
+	KindRevoked:    {Name: "REQUEST_CERTIFICATES_REVOKED", At: AtDaemon, Effect: Reads, Repeats: true},
+	KindTime:       {Name: "REQUEST_TIME", At: AtDaemon, Effect: Reads, Repeats: true},
 }
 
 // RequestOf gives the row of a kind. A kind that this version does not know gets the zero row, which is the safe one.

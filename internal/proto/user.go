@@ -30,6 +30,8 @@ type PingReply struct {
 	DbdNotes []string // what administrators have to know of its database, in sentences
 
 	Discarded int64 // records of ended jobs and steps that were discarded, because more than MaxDBDMsgs waited
+
+	CertNotes []string // certificates that expire soon, in sentences
 }
 
 func (x *PingReply) Wire(c *wire.C) {
@@ -46,6 +48,7 @@ func (x *PingReply) Wire(c *wire.C) {
 	wire.Text(c, &x.DbdWhy, model.MaxText)
 	wire.Texts(c, &x.DbdNotes, model.MaxList, model.MaxText)
 	wire.Int(c, &x.Discarded)
+	wire.Texts(c, &x.CertNotes, model.MaxFew, model.MaxText)
 }
 
 // ControllerInfo is one controller as the leader sees it.

@@ -14,6 +14,7 @@ func TestWire(t *testing.T) {
 	wiretest.Package(t,
 		&AccountsChunk{}, &AccountsRequest{}, &AcctRequest{}, &AttendRequest{}, &BeginEmptyRequest{}, &CancelRequest{},
 		&ConfigReply{}, &DbdReply{}, &DiagReply{}, &DoctorReply{}, &DoctorRequest{}, &DumpChunk{}, &DumpRequest{},
+		&CertsReply{}, &EditCertsRequest{}, &EditCertsReply{}, &Issued{}, &Join{}, &Renew{}, &Revoked{}, &Sign{},
 		&EditAccountsRequest{}, &Empty{}, &Forward{},
 		&TakeoverRequest{}, &TakeoverReply{}, &ControllersReply{}, &EditControllersRequest{}, &EditControllersReply{},
 		&Heartbeat{}, &Hello{}, &JobsChunk{}, &JobsRequest{}, &MIGReply{}, &MIGRequest{}, &MomentReply{}, &NodeAnswer{},

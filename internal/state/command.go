@@ -31,6 +31,7 @@ const (
 	KindMailed
 	KindOnce
 	KindNewEra
+	KindCerts
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -398,6 +399,8 @@ func newBody(k Kind) Body {
 		return new(Once)
 	case KindNewEra:
 		return new(NewEra)
+	case KindCerts:
+		return new(Certs)
 	}
 	return nil
 }

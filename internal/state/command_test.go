@@ -113,6 +113,8 @@ func later() []Body {
 			Parts: [][]byte{[]byte("\x11\xcf\x00\x00\x01\x8b\xcf\xe5\x68\x00\x91\x07")}, Reply: []byte("reply"),
 			Spots: []int32{3}},
 		&NewEra{Number: 1_700_000_000, NextJob: 5000},
+		&Certs{Op: CertOffer, Tokens: []model.CertToken{{ID: "t1", Hash: []byte{1}, Role: "node", Name: "n1",
+			At: 1_700_000_000_000, Until: 1_700_000_600_000, By: "root"}}},
 	}
 }
 

@@ -21,7 +21,8 @@
 // environments, stored once), intern.go, mail.go, edit.go. Counts for limits: tally.go, usage.go,
 // decay.go, acctuse.go, govern.go (which limits apply), licenses.go. Accounts, reservations,
 // units: accounts.go, check_accounts.go, reservation.go, resvturn.go (reservations begin, repeat
-// and end), units.go and share.go (GPUs). Reading and keeping: view.go, journal.go (what has
+// and end), units.go and share.go (GPUs). Certificates: cert.go (tokens for them, and which count
+// no more). Reading and keeping: view.go, journal.go (what has
 // changed), snapshot.go, dump.go, outbox.go. stop.go, start.go, submit.go, report.go, deps.go,
 // node.go and tick.go are the verbs from above.
 package state

@@ -41,6 +41,7 @@ type snapHead struct {
 	Eras                                 []model.Era
 	GivenUp                              uint64
 	Shipped                              *snapShipped // nil in snapshots from before records were kept
+	Tokens, Certs, Revoked               uint64
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -76,6 +77,9 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.List(c, &x.Eras, model.MaxFew)
 	wire.Int(c, &x.GivenUp)
 	wire.Ptr(c, &x.Shipped)
+	wire.Int(c, &x.Tokens)
+	wire.Int(c, &x.Certs)
+	wire.Int(c, &x.Revoked)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -156,7 +160,8 @@ func (v *frozen) write(w io.Writer) error {
 		uint64(v.acctUse.Len()),
 		uint64(v.mails.Len()), v.nextMail, uint64(v.ansOrder.Len()), v.answers.next,
 		v.eras, uint64(v.givenUp.Len()),
-		&snapShipped{v.shipped.acked, v.shipped.gone, v.shipped.discarded, uint64(v.shipped.packs.Len())}}
+		&snapShipped{v.shipped.acked, v.shipped.gone, v.shipped.discarded, uint64(v.shipped.packs.Len())},
+		uint64(v.certs.tokens.Len()), uint64(v.certs.issued.Len()), uint64(v.certs.revoked.Len())}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -208,6 +213,9 @@ func (v *frozen) write(w io.Writer) error {
 	})
 	v.givenUp.Scan(func(a lastAttempt) bool { return put(packed(a.job)) })
 	v.shipped.packs.Scan(func(_ uint64, p *pack) bool { return put(p) })
+	v.certs.tokens.Scan(func(_ string, t *model.CertToken) bool { return put(t) })
+	v.certs.issued.Scan(func(_ string, c *model.Cert) bool { return put(c) })
+	v.certs.revoked.Scan(func(_ string, r *model.CertRevoked) bool { return put(r) })
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -270,6 +278,9 @@ func (in *restorer) read() error {
 		{head.Answers, in.answer},
 		{head.GivenUp, in.attempt},
 		{head.Shipped.Packs, in.pack},
+		{head.Tokens, in.token},
+		{head.Certs, in.cert},
+		{head.Revoked, in.revoked},
 	} {
 		for range part.count {
 			if err := part.read(); err != nil {

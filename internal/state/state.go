@@ -94,6 +94,7 @@ type facts struct {
 	counting bool                       // tallies are kept
 
 	resvs   *btree.Map[string, *model.Reservation]
+	certs   certs
 	resvGen uint64 // grows with every change of reservations; not in a snapshot
 
 	journal  journal
@@ -258,7 +259,7 @@ func New() *State {
 		outSteps: new(btree.Map[uint64, *model.Step]), mails: new(btree.Map[uint64, *Mail]),
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
-		answers: newAnswers(), shipped: newShipped(),
+		answers: newAnswers(), shipped: newShipped(), certs: newCerts(),
 	}
 	s.givenUp = newGivenUp()
 	s.seed()
@@ -319,6 +320,10 @@ const (
 	WillResume  // the job resumes as soon as its CPUs are free
 	Repeated    // the request was made before (View.Answer)
 	Full        // there may be no more of them
+	NoSuchToken // or its secret is another one, or it is for another daemon
+	TokenUsed
+	TokenExpired
+	CertIsRevoked
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done",
@@ -331,7 +336,8 @@ var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: 
 	JobsActive: "jobs are active", NoSuchReservation: "no such reservation",
 	Overlapping: "overlaps with another reservation", OverLimit: "over a limit",
 	NotRunning: "does not run, or is not suspended", WillResume: "goes on when its CPUs are free",
-	Repeated: "made before", Full: "too many"}
+	Repeated: "made before", Full: "too many", NoSuchToken: "no such token", TokenUsed: "token was used",
+	TokenExpired: "token has expired", CertIsRevoked: "certificate is revoked"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {
@@ -403,6 +409,8 @@ func (s *State) fold(c Command) Result {
 		return s.applyOnce(c.At, b, c.parts)
 	case *NewEra:
 		return s.applyNewEra(b)
+	case *Certs:
+		return s.applyCerts(c.At, b)
 	}
 	return Result{}
 }

@@ -62,6 +62,8 @@ func validBody(b Body) error {
 		if len(b.Held) > model.MaxUnitTells {
 			return malformed("an account of %d GPUs' memory, the limit is %d", len(b.Held), model.MaxUnitTells)
 		}
+	case *Certs:
+		return validCerts(b)
 	case *Reserve:
 		return validReservation(b.Resv, b.Op != DropResv)
 	}

@@ -29,6 +29,7 @@ func (s *State) View() *View {
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
 	v.resvs, v.answers.byKey = s.resvs.Copy(), s.answers.byKey.Copy()
 	v.givenUp, v.shipped.packs = s.givenUp.Copy(), s.shipped.packs.Copy()
+	v.certs = s.certs.copy()
 	s.last = v
 	// These go on changing; a snapshot takes its own copies.
 	v.ready, v.outSeq, v.reqQueue, v.answers.order = nil, nil, nil, nil

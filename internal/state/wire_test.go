@@ -10,6 +10,7 @@ import (
 // is named here.
 func TestWire(t *testing.T) {
 	wiretest.Package(t,
+		&Certs{},
 		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NewEra{}, &NodeEdit{}, &NodeHealth{}, &Once{}, &Reports{},
 		&Reserve{},
 		&SetConfig{}, &Starts{}, &Stop{}, &Submit{}, &Suspend{}, &Tick{}, &Trim{}, &Units{}, &Usage{}, &snapEvent{},

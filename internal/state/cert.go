@@ -1,0 +1,311 @@
+package state
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
+
+// cert.go keeps the tokens for certificates, the certificates that were issued with them or renewed, and those that
+// were revoked. A token is used once: the log decides who was first.
+
+// CertOp says what a Certs does. The numbers are stored: append only.
+type CertOp uint8
+
+// The operations.
+const (
+	CertOffer  CertOp = iota + 1 // adds Tokens
+	CertDrop                     // takes the tokens named in IDs back
+	CertJoin                     // Cert is issued for the token IDs[0]
+	CertRenew                    // Cert is issued in place of Old
+	CertRevoke                   // Revoked count no more
+	CertSweep                    // forgets what has expired
+)
+
+// Certs changes tokens, certificates and revocations.
+type Certs struct {
+	Op      CertOp
+	Tokens  []model.CertToken
+	IDs     []string
+	Hash    []byte // with CertJoin: of the secret that was shown
+	Key     []byte // with CertJoin: of the daemon's public key
+	Cert    *model.Cert
+	Old     *model.Cert
+	Revoked []model.CertRevoked
+}
+
+func (x *Certs) Wire(c *wire.C) {
+	wire.Int(c, &x.Op)
+	wire.List(c, &x.Tokens, model.MaxList)
+	wire.Texts(c, &x.IDs, model.MaxList, model.MaxName)
+	wire.Bytes(c, &x.Hash, model.MaxName)
+	wire.Bytes(c, &x.Key, model.MaxName)
+	wire.Ptr(c, &x.Cert)
+	wire.Ptr(c, &x.Old)
+	wire.List(c, &x.Revoked, model.MaxList)
+}
+
+func (*Certs) kind() Kind { return KindCerts }
+
+// Bounds of what is kept.
+const (
+	MaxCertTokens = 1 << 14 // that can be used, or were lately
+	maxLiveCerts  = 8       // of one daemon, that are valid: one that renews too often is refused
+	// tokenKeptMS is how long a token stands in lists after its end, ms.
+	tokenKeptMS = 24 * 3600 * 1000
+)
+
+// certs is the facts about certificates.
+type certs struct {
+	tokens  *btree.Map[string, *model.CertToken]   // by ID
+	issued  *btree.Map[string, *model.Cert]        // by role, name and serial
+	revoked *btree.Map[string, *model.CertRevoked] // by serial, or role and name
+	gen     uint64                                 // grows with every change of revoked; not in a snapshot
+}
+
+func newCerts() certs {
+	return certs{tokens: new(btree.Map[string, *model.CertToken]), issued: new(btree.Map[string, *model.Cert]),
+		revoked: new(btree.Map[string, *model.CertRevoked]), gen: 1}
+}
+
+func (c certs) copy() certs {
+	return certs{c.tokens.Copy(), c.issued.Copy(), c.revoked.Copy(), c.gen}
+}
+
+func daemonKey(role, name string) string { return role + "/" + name + "/" }
+
+func certKey(c *model.Cert) string { return daemonKey(c.Role, c.Name) + c.Serial }
+
+func revokedKey(r *model.CertRevoked) string {
+	if r.Serial != "" {
+		return r.Serial
+	}
+	return daemonKey(r.Role, r.Name)
+}
+
+// revokes gives what takes a certificate back, or nil.
+func (c *certs) revokes(cert *model.Cert) *model.CertRevoked {
+	for _, key := range []string{cert.Serial, cert.Family, daemonKey(cert.Role, cert.Name)} {
+		if r, ok := c.revoked.Get(key); ok && r.Covers(cert) {
+			return r
+		}
+	}
+	return nil
+}
+
+// of gives the valid certificates of a daemon.
+func (c *certs) of(role, name string) []*model.Cert {
+	var out []*model.Cert
+	prefix := daemonKey(role, name)
+	c.issued.Ascend(prefix, func(key string, cert *model.Cert) bool {
+		if !strings.HasPrefix(key, prefix) {
+			return false
+		}
+		out = append(out, cert)
+		return true
+	})
+	return out
+}
+
+// forget drops what is over: tokens a day after their end, certificates at once.
+func (c *certs) forget(at model.Time) {
+	for _, t := range c.tokens.Values() {
+		if t.Until+tokenKeptMS < at {
+			c.tokens.Delete(t.ID)
+		}
+	}
+	for _, cert := range c.issued.Values() {
+		if cert.Until < at {
+			c.issued.Delete(certKey(cert))
+		}
+	}
+}
+
+func (s *State) applyCerts(at model.Time, x *Certs) Result {
+	c := &s.certs
+	var res Result
+	switch x.Op {
+	case CertOffer:
+		if c.tokens.Len()+len(x.Tokens) > MaxCertTokens {
+			c.forget(at)
+		}
+		if c.tokens.Len()+len(x.Tokens) > MaxCertTokens {
+			return Result{Refusal: Full}
+		}
+		for i := range x.Tokens {
+			t := x.Tokens[i]
+			c.tokens.Set(t.ID, &t)
+		}
+	case CertDrop:
+		for _, id := range x.IDs {
+			if _, had := c.tokens.Delete(id); had {
+				res.Each = append(res.Each, OK)
+			} else {
+				res.Each = append(res.Each, NoSuchToken)
+			}
+		}
+	case CertJoin:
+		res.Refusal = c.join(at, x)
+	case CertRenew:
+		switch {
+		case c.revokes(x.Old) != nil:
+			res.Refusal = CertIsRevoked
+		default:
+			res.Refusal = c.add(at, x.Cert)
+		}
+	case CertRevoke:
+		return Result{Refusal: c.revoke(x.Revoked), Changed: true}
+	case CertSweep:
+		c.forget(at)
+	}
+	res.Changed = true
+	return res
+}
+
+// add keeps a new certificate.
+func (c *certs) add(at model.Time, cert *model.Cert) Refusal {
+	live := 0
+	for _, old := range c.of(cert.Role, cert.Name) {
+		if old.Until < at {
+			c.issued.Delete(certKey(old))
+		} else {
+			live++
+		}
+	}
+	if live >= maxLiveCerts {
+		return Full
+	}
+	c.issued.Set(certKey(cert), cert)
+	return OK
+}
+
+// join uses a token.
+func (c *certs) join(at model.Time, x *Certs) Refusal {
+	t, ok := c.tokens.Get(x.IDs[0])
+	switch {
+	case !ok || !bytes.Equal(t.Hash, x.Hash) || t.Role != x.Cert.Role || t.Name != x.Cert.Name:
+		return NoSuchToken
+	case t.UsedAt != 0 && bytes.Equal(t.Key, x.Key):
+		return OK // the answer was lost: the same certificate again
+	case t.UsedAt != 0:
+		return TokenUsed
+	case at >= t.Until:
+		return TokenExpired
+	}
+	if r := c.add(at, x.Cert); r != OK {
+		return r
+	}
+	used := *t
+	used.UsedAt, used.Key, used.Serial = at, x.Key, x.Cert.Serial
+	c.tokens.Set(t.ID, &used)
+	return OK
+}
+
+// revoke takes certificates back, and the tokens for the same daemons. A serial stands for its family: what was renewed
+// from it, and what it was renewed from, has been in the same hands.
+func (c *certs) revoke(list []model.CertRevoked) Refusal {
+	if c.revoked.Len()+len(list) > model.MaxRevoked {
+		return Full
+	}
+	for i := range list {
+		r := list[i]
+		for _, cert := range c.issued.Values() {
+			if r.Serial != "" && cert.Serial == r.Serial && cert.Family != r.Serial {
+				r.Serial = cert.Family
+			}
+		}
+		for _, cert := range c.issued.Values() {
+			if r.Covers(cert) {
+				c.issued.Delete(certKey(cert))
+			}
+		}
+		for _, t := range c.tokens.Values() {
+			if r.Serial != "" && t.Serial == r.Serial || r.Serial == "" && t.Role == r.Role && t.Name == r.Name {
+				c.tokens.Delete(t.ID)
+			}
+		}
+		c.revoked.Set(revokedKey(&r), &r)
+	}
+	c.gen++
+	return OK
+}
+
+// validCerts checks a command's parts.
+func validCerts(x *Certs) error {
+	named := func(role, name string) bool { return role != "" && name != "" && !strings.Contains(role+name, "/") }
+	cert := func(c *model.Cert) bool { return c != nil && c.Serial != "" && named(c.Role, c.Name) }
+	ok := true
+	switch x.Op {
+	case CertOffer:
+		ok = !slices.ContainsFunc(x.Tokens, func(t model.CertToken) bool { return t.ID == "" || !named(t.Role, t.Name) })
+	case CertJoin:
+		ok = len(x.IDs) == 1 && cert(x.Cert)
+	case CertRenew:
+		ok = cert(x.Cert) && cert(x.Old)
+	case CertRevoke:
+		ok = !slices.ContainsFunc(x.Revoked, func(r model.CertRevoked) bool { return r.Serial == "" && !named(r.Role, r.Name) })
+	case CertDrop, CertSweep:
+	}
+	if !ok || x.Op < CertOffer || x.Op > CertSweep {
+		return malformed("operation %d on certificates, or its parts", x.Op)
+	}
+	return nil
+}
+
+// CertToken gives a token, or nil.
+func (v *View) CertToken(id string) *model.CertToken {
+	t, _ := v.certs.tokens.Get(id)
+	return t
+}
+
+// CertTokens gives all tokens, also those that were used or ended lately.
+func (v *View) CertTokens() []*model.CertToken { return v.certs.tokens.Values() }
+
+// Certs gives the certificates that controllers issued and that have not been revoked.
+func (v *View) Certs() []*model.Cert { return v.certs.issued.Values() }
+
+// CertsOf gives those of one daemon.
+func (v *View) CertsOf(role, name string) []*model.Cert { return v.certs.of(role, name) }
+
+// CertRevoked gives what takes a certificate back, or nil.
+func (v *View) CertRevoked(cert *model.Cert) *model.CertRevoked { return v.certs.revokes(cert) }
+
+// Revoked gives everything that was revoked. RevokedGen changes with it.
+func (v *View) Revoked() []*model.CertRevoked { return v.certs.revoked.Values() }
+
+// RevokedGen grows with every revocation.
+func (v *View) RevokedGen() uint64 { return v.certs.gen }
+
+// RevokedAt gives when the last certificates of a daemon were revoked; 0: never.
+func (v *View) RevokedAt(role, name string) model.Time {
+	if r, ok := v.certs.revoked.Get(daemonKey(role, name)); ok {
+		return r.At
+	}
+	return 0
+}
+
+func (in *restorer) token() error {
+	x := new(model.CertToken)
+	err := in.d.Read(x)
+	in.n.certs.tokens.Set(x.ID, x)
+	return err
+}
+
+func (in *restorer) cert() error {
+	x := new(model.Cert)
+	err := in.d.Read(x)
+	in.n.certs.issued.Set(certKey(x), x)
+	return err
+}
+
+func (in *restorer) revoked() error {
+	x := new(model.CertRevoked)
+	err := in.d.Read(x)
+	in.n.certs.revoked.Set(revokedKey(x), x)
+	return err
+}
