@@ -15,6 +15,7 @@ import (
 
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
@@ -57,6 +58,8 @@ type Controller struct {
 	tries   tries
 	readers readers
 	room    share.Room // for answers of the leader that may break off
+	budget  share.Budget
+	pace    pace
 
 	reserving chan struct{}   // holds one while a reservation is changed
 	editing   chan struct{}   // holds one while specifications of jobs are changed
@@ -87,7 +90,7 @@ func New(o Options) (_ *Controller, err error) {
 	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(), idle: newIdleWatch(),
 		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime(),
 		reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
-		readers: newReaders()}
+		readers: newReaders(), pace: newPace()}
 	c.counts.since.Store(int64(c.bootAt))
 	c.lease.begin = time.Now()
 	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}
@@ -196,11 +199,13 @@ func (c *Controller) Run(parent context.Context) error {
 	start("links", func(ctx context.Context) error { c.watchLeader(ctx); return nil })
 	start("daemons' port", func(ctx context.Context) error {
 		return server.Serve(ctx, c.port.Proto(pki.ProtoRPC), c.remote,
-			server.Options{Log: c.log, Peer: pki.PeerOfConn, MaxConns: maxNodes})
+			server.Options{Log: c.log, Peer: pki.PeerOfConn, MaxConns: maxNodes, Budget: &c.budget,
+				MaxRequest: proto.MaxBytes(proto.KindForward), MaxBytes: proto.MaxBytes, Waits: forwardedWaits})
 	})
 	if c.socket != nil {
 		start("local socket", func(ctx context.Context) error {
-			return server.Serve(ctx, c.socket, c.local, server.Options{Log: c.log, Idle: server.LocalIdle})
+			return server.Serve(ctx, c.socket, c.local, server.Options{Log: c.log, Idle: server.LocalIdle, Budget: &c.budget,
+				MaxRequest: proto.MaxBytes(proto.KindForward), MaxBytes: proto.MaxBytes, Waits: proto.Waits})
 		})
 	}
 	select {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
 	"gbatch/internal/conf"
@@ -80,11 +81,13 @@ type handler struct {
 type call struct {
 	r    *server.Request
 	who  *proto.Caller
+	kind uint16
 	body []byte
 	part []byte // the last part's buffer, which is used again: a list of 50,000 jobs leaves no garbage
 
 	more  func(part []byte) error // sends a part that another one follows
 	bytes int                     // of the answer, so far
+	paced bool                    // it has paid for a change
 	sent  bool                    // a part of it has gone out
 }
 
@@ -102,6 +105,10 @@ func (a *call) send(m message) (err error) {
 func (a *call) decode(m message) error {
 	if _, none := m.(*proto.Empty); none {
 		return nil
+	}
+	if most := proto.MaxBytes(a.kind); len(a.body) > most {
+		return rpc.Errorf(rpc.CodeTooLarge, "a request of %d bytes is over the limit of %d bytes for its kind", len(a.body),
+			most)
 	}
 	if err := proto.Decode(a.body, m); err != nil {
 		return refuse(proto.CodeBadRequest, "malformed request: %v", err)
@@ -181,13 +188,14 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		return true
 	}
 	ctx, made := withMade(ctx)
-	a := &call{r: r, who: who, body: body, more: r.ReplyMore}
+	a := &call{r: r, who: who, kind: kind, body: body, more: r.ReplyMore}
 	var last []byte
 	var err error
 	if row := proto.RequestOf(kind); row.Effect != proto.Changes && row.WaitS == 0 && !answeredAnywhere(kind) {
 		last, err = c.read(ctx, a, kind, &h)
-	} else {
+	} else if err = c.pace.wait(ctx, a); err == nil {
 		last, err = c.make(ctx, a, &h)
+		c.pace.done(a, err)
 	}
 	if err != nil {
 		err = answerFor(kind, made.Load(), err)
@@ -276,6 +284,50 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 	return last, err
 }
 
+// Prices of changes, for pace.
+const (
+	paceBytes   = 4 << 10 // a change costs one unit, and one more for each so many bytes
+	paceRefused = 4       // times as much
+	paceRate    = 1000    // units a second
+	paceUsers   = 4       // users who may change things at paceRate at the same time
+	paceAlone   = 2 * time.Second
+)
+
+// pace keeps a user who makes changes faster than paceRate from slowing the others': such changes wait. Nobody waits
+// while nobody else asks for anything.
+type pace struct {
+	limits share.Limits
+	mu     sync.Mutex
+	last   uint32    // the user who asked last
+	others time.Time // when somebody else than the one before asked
+}
+
+func newPace() pace { return pace{limits: share.Limits{Total: paceUsers}} }
+
+func (p *pace) price(a *call) float64 { return 1 + float64(len(a.body)/paceBytes) }
+
+// wait takes the price of a change, and waits if its user has made too many. Root never waits.
+func (p *pace) wait(ctx context.Context, a *call) error {
+	now := time.Now()
+	p.mu.Lock()
+	if a.who.UID != p.last {
+		p.last, p.others = a.who.UID, now
+	}
+	alone := now.Sub(p.others) > paceAlone
+	p.mu.Unlock()
+	if a.paced = !alone && a.who.UID != 0 && proto.RequestOf(a.kind).Effect == proto.Changes; !a.paced {
+		return nil
+	}
+	return p.limits.Pay(ctx, payerOf(a.who.UID), p.price(a), paceRate)
+}
+
+// done takes more for a change that was refused: its user learns nothing from making it again.
+func (p *pace) done(a *call, err error) {
+	if a.paced && err != nil {
+		p.limits.Settle(payerOf(a.who.UID), (paceRefused-1)*p.price(a))
+	}
+}
+
 // gated sends a part outside of the gate, where the caller is before and after: a slow client takes nobody's turn.
 func (c *Controller) gated(ctx context.Context, payer string, send func([]byte) error) func([]byte) error {
 	return func(part []byte) error {
@@ -298,7 +350,7 @@ func (c *Controller) readShared(ctx context.Context, a *call, kind uint16, h *ha
 			return nil, err
 		}
 		defer c.readers.gate.Leave()
-		own := &call{who: a.who, body: a.body}
+		own := &call{who: a.who, kind: a.kind, body: a.body}
 		own.more = c.gated(ctx, payer, func(part []byte) error { return put(bytes.Clone(part)) })
 		last, err := c.make(ctx, own, h)
 		if err != nil {
@@ -410,7 +462,7 @@ func (c *Controller) serveStale(ctx context.Context, r *server.Request, who *pro
 		c.end(r, nil, refuse(proto.CodeNoController, "no controller leads, and only the one that does can ask the nodes"))
 		return
 	}
-	a := &call{r: r, who: who, body: rq.Body, more: r.ReplyMore}
+	a := &call{r: r, who: who, kind: rq.Kind, body: rq.Body, more: r.ReplyMore}
 	payer, price := c.payer(a, rq.Kind)
 	if err := c.readers.limits.Pay(ctx, payer, price, c.queryRate()); err != nil {
 		c.end(r, nil, err)

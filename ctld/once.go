@@ -117,7 +117,13 @@ func (c *Controller) serveOnce(ctx context.Context, r *server.Request, who *prot
 			"the controller is busy: %d changes are under way; try again in a moment", maxTries))
 		return true
 	case first:
-		c.makeOnce(ctx, key, y, who, &once)
+		a := &call{who: who, kind: once.Kind, body: once.Body}
+		if err := c.pace.wait(ctx, a); err != nil {
+			c.tries.end(key, y, nil, rpc.Errorf(proto.CodeBusy, "the request waited for its turn in vain: %v", err))
+			break
+		}
+		c.makeOnce(ctx, key, y, a, &once)
+		c.pace.done(a, y.err)
 	}
 	select {
 	case <-y.done:
@@ -145,7 +151,7 @@ func (c *Controller) endWith(r *server.Request, body []byte, err error) {
 }
 
 // makeOnce makes a request and ends its try. The change goes on if the caller leaves: another try may wait for it.
-func (c *Controller) makeOnce(ctx context.Context, key string, y *try, who *proto.Caller, once *proto.Once) {
+func (c *Controller) makeOnce(ctx context.Context, key string, y *try, a *call, once *proto.Once) {
 	body, err := []byte(nil), error(errCrashed)
 	defer func() { c.tries.end(key, y, body, err) }()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -154,12 +160,12 @@ func (c *Controller) makeOnce(ctx context.Context, key string, y *try, who *prot
 		defer context.AfterFunc(c.life, cancel)()
 	}
 	if old := c.machine.View().Answer(key); old != nil {
-		body, err = c.recall(ctx, who, once, old)
+		body, err = c.recall(ctx, a.who, once, old)
 		return
 	}
 	ctx, made := withMade(context.WithValue(ctx, onceKey{}, key))
 	var reply message
-	reply, err = handlers[once.Kind].answer(c, ctx, &call{who: who, body: once.Body})
+	reply, err = handlers[once.Kind].answer(c, ctx, a)
 	switch {
 	case err == nil:
 		body, err = proto.Encode(reply)
@@ -167,7 +173,7 @@ func (c *Controller) makeOnce(ctx context.Context, key string, y *try, who *prot
 		row := proto.RequestOf(once.Kind)
 		err = rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown("an earlier try of the request was carried out"))
 		if old := c.machine.View().Answer(key); old != nil {
-			body, err = c.recall(ctx, who, once, old)
+			body, err = c.recall(ctx, a.who, once, old)
 		}
 	default:
 		err = answerFor(once.Kind, made.Load(), err)

@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/internal/rpc/share"
 )
 
 type message = proto.Message
@@ -142,6 +143,15 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 		c.end(r, nil, refuse(proto.CodeBadRequest, "the forwarded request is malformed: %v", err))
 		return
 	}
+	if f.Caller.UID != 0 { // the sender's other users do not wait for this one
+		leave, err := c.budget.Enter(ctx, share.Claim{Payer: server.Payer(f.Caller.UID), Bytes: len(f.Body), Again: true,
+			Waits: proto.Waits(f.Kind), Patience: forwardedPatience})
+		if err != nil {
+			c.end(r, nil, err)
+			return
+		}
+		defer leave()
+	}
 	defer c.enter(f.Kind, f.Body)()
 	if f.Kind != proto.KindStale && !c.leads(ctx) {
 		c.end(r, nil, c.notLeading())
@@ -164,6 +174,12 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 	}
 	c.serve(ctx, r, &f.Caller, f.Kind, f.Body, false)
 }
+
+// forwardedPatience is how long a request that another daemon passes on waits for its user's other requests to end.
+const forwardedPatience = 5 * time.Second
+
+// forwardedWaits reports whether requests of daemons may be under way for long: what they pass on may.
+func forwardedWaits(kind uint16) bool { return kind == proto.KindForward || proto.Waits(kind) }
 
 func (c *Controller) hasJobOn(uid uint32, node string) bool {
 	v := c.machine.View()

@@ -9,6 +9,7 @@ import (
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/internal/rpc/share"
 )
 
 // maxConns bounds the controllers' connections: each controller has one for its outbox and one for each query in
@@ -21,6 +22,8 @@ type Daemon struct {
 	opts Options
 	db   *db
 	port *pki.Listener
+
+	budget share.Budget // of users' questions
 
 	saving chan struct{} // a slot for the one backup that is being made
 
@@ -89,6 +92,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	users.Go(func() {
 		usersErr = server.Serve(ctx, d.port.Proto(pki.ProtoAcct), d.handleUser, server.Options{
 			Log: d.opts.Logger, Peer: pki.PeerOfConn, MaxConns: maxUserConns, Idle: userIdle,
+			Budget: &d.budget, MaxRequest: userRequest,
 		})
 		if usersErr != nil {
 			cancel()

@@ -14,6 +14,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
+	"gbatch/internal/rpc/share"
 )
 
 // This file owns users' questions that daemons of nodes and login hosts pass on to gdbd, so that gacct works without
@@ -28,6 +29,10 @@ const (
 	maxUserConns = 4096
 	// userIdle is how long such a connection may be idle.
 	userIdle = 10 * time.Minute
+	// userRequest is the size of their largest request, bytes.
+	userRequest = 2 << 20
+	// userPatience is how long a question waits for its user's other questions to be answered.
+	userPatience = 5 * time.Second
 )
 
 // keySight is in the meta bucket: proto.Sight.
@@ -59,6 +64,14 @@ func (d *Daemon) answerUser(ctx context.Context, r *server.Request) error {
 	s := d.db.sight.Load()
 	if s == nil {
 		return errNotTold
+	}
+	if f.Caller.UID != 0 { // the sender's other users do not wait for this one
+		leave, err := d.budget.Enter(ctx, share.Claim{Payer: server.Payer(f.Caller.UID), Bytes: len(f.Body), Again: true,
+			Patience: userPatience})
+		if err != nil {
+			return err
+		}
+		defer leave()
 	}
 	return d.query(ctx, r, f.Body, eyeOf(s, &f.Caller))
 }

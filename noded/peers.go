@@ -30,8 +30,11 @@ const (
 	maxPeerConns = 4096
 	peerFirst    = 10 * time.Second // for the first message of a connection
 	peerBeat     = 30 * time.Second // TCP keepalive
-	maxWitnessed = 256              // questions at once whether a controller is heard
-	witnessWait  = 4 * time.Second  // for a heartbeat to be acknowledged
+	// maxPeerRequest is the size of another node's question whether a controller is heard, bytes: it has no content.
+	maxPeerRequest = 4 << 10
+
+	maxWitnessed = 256             // questions at once whether a controller is heard
+	witnessWait  = 4 * time.Second // for a heartbeat to be acknowledged
 )
 
 // peers knows where other nodes answer.
@@ -174,7 +177,8 @@ func (n *Noded) serveWitness(ctx context.Context, ln net.Listener) error {
 		if err != nil {
 			n.log.Debug("the answer to a node that asks for the controllers was not sent", "peer", r.Peer.String(), "err", err)
 		}
-	}, server.Options{Log: n.log, Peer: pki.PeerOfConn, MaxConns: maxWitnessed, Idle: peerFirst})
+	}, server.Options{Log: n.log, Peer: pki.PeerOfConn, MaxConns: maxWitnessed, Idle: peerFirst,
+		MaxRequest: maxPeerRequest})
 }
 
 // talk is one connection of another node.

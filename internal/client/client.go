@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,9 @@ const (
 	briefly = 7 * time.Second
 	// retryPace is the pause between two tries.
 	retryPace = 100 * time.Millisecond
+	// busyPace is the first pause after a refusal of a daemon that has too much to do, maxBusyPace the longest.
+	busyPace    = 100 * time.Millisecond
+	maxBusyPace = 2 * time.Second
 )
 
 // Client makes requests to a cluster. It is for one goroutine.
@@ -193,7 +197,12 @@ func (c *Client) Stream(kind uint16, request proto.Message, each func(body []byt
 			}
 			return again.why
 		}
-		time.Sleep(retryPace)
+		if again.busy {
+			w.until = longest
+			time.Sleep(w.backOff())
+		} else {
+			time.Sleep(retryPace)
+		}
 		w.wait = min(w.wait, max(time.Second, time.Until(longest)))
 	}
 }
@@ -206,6 +215,14 @@ type work struct {
 	lost  bool          // it is a change, and a try may have been carried out
 	until time.Time     // no further try begins after it
 	wait  time.Duration // for the next answer, and for each further part of one
+	busy  int           // refusals of a busy daemon
+}
+
+// backOff gives the pause after a busy daemon's refusal: longer each time, and not the same for all who were refused.
+func (w *work) backOff() time.Duration {
+	w.busy++
+	pause := min(busyPace<<min(w.busy-1, 8), maxBusyPace)
+	return pause/2 + mathrand.N(pause/2+1)
 }
 
 // giveID puts a change into a Once.
@@ -226,9 +243,11 @@ func ofOldLeader(e *rpc.Error) bool {
 }
 
 // retry is the error of a try without an answer. lost says that the request may have been executed nevertheless.
+// busy says that the daemon has too much to do just now.
 type retry struct {
 	why  *rpc.Error
 	lost bool
+	busy bool
 }
 
 func (r retry) Error() string { return r.why.Text }
@@ -347,6 +366,8 @@ func (w *work) judge(answered *rpc.Error) error {
 	switch {
 	case answered.Code == proto.CodeNoController:
 		return retry{why: answered}
+	case answered.Code == rpc.CodeBusy: // it was not taken
+		return retry{why: answered, busy: true}
 	case answered.Code == proto.CodeNotLeader:
 		return retry{why: Unreachable(answered.Text)}
 	case answered.Code == proto.CodeUnknown && w.row.Repeats:

@@ -38,7 +38,7 @@ type Forward struct {
 func (x *Forward) Wire(c *wire.C) {
 	wire.Struct(c, &x.Caller)
 	wire.Int(c, &x.Kind)
-	wire.Bytes(c, &x.Body, model.MaxFile)
+	wire.Held(c, &x.Body, model.MaxFile)
 }
 
 // Once carries a change that its command may have to make again, because an answer was lost: the leader makes it once
@@ -56,7 +56,7 @@ type Once struct {
 func (x *Once) Wire(c *wire.C) {
 	wire.Text(c, &x.ID, model.MaxName)
 	wire.Int(c, &x.Kind)
-	wire.Bytes(c, &x.Body, model.MaxFile)
+	wire.Held(c, &x.Body, model.MaxFile)
 	wire.Int(c, &x.AtMS)
 }
 
@@ -69,7 +69,7 @@ type Stale struct {
 
 func (x *Stale) Wire(c *wire.C) {
 	wire.Int(c, &x.Kind)
-	wire.Bytes(c, &x.Body, model.MaxFile)
+	wire.Held(c, &x.Body, model.MaxFile)
 }
 
 // StaleEnd says how old the answer before it is, or why there is none.

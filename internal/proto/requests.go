@@ -118,13 +118,16 @@ type Request struct {
 	Stream bool   // answered in parts
 	WaitS  int    // time that it may take by design, beyond the time for any answer, seconds
 	Look   string // the command that shows whether a change was made
+	Most   int    // bytes of its message; 0: see MaxBytes
 }
 
 // requests has a row for each kind.
 var requests = [...]Request{
-	KindPing:       {Name: "REQUEST_PING", Number: 1008, Effect: Reads, Repeats: true},
-	KindSubmit:     {Name: "REQUEST_SUBMIT_BATCH_JOB", Number: 4003, Repeats: true, OwnID: true, Look: "gqueue --me"},
-	KindSubmitEach: {Name: "REQUEST_SUBMIT_EACH", Repeats: true, OwnID: true, Look: "gqueue --me"},
+	KindPing: {Name: "REQUEST_PING", Number: 1008, Effect: Reads, Repeats: true},
+	KindSubmit: {Name: "REQUEST_SUBMIT_BATCH_JOB", Number: 4003, Repeats: true, OwnID: true, Look: "gqueue --me",
+		Most: largeRequest},
+	KindSubmitEach: {Name: "REQUEST_SUBMIT_EACH", Repeats: true, OwnID: true, Look: "gqueue --me",
+		Most: largeRequest},
 	KindCancel:     {Name: "REQUEST_KILL_JOB", Number: 5032, Repeats: true, Look: "gqueue"},
 	KindSignal:     {Name: "REQUEST_SIGNAL_JOB", Look: "the job's output"},
 	KindUpdateJob:  {Name: "REQUEST_UPDATE_JOB", Number: 3001, Look: "gcontrol show job"},
@@ -133,11 +136,12 @@ var requests = [...]Request{
 	KindMIG:        {Name: "REQUEST_MIG", WaitS: MaxMIGS, Look: "gcontrol show node, and the log of the node's gnoded"},
 	KindReconfigure: {Name: "REQUEST_RECONFIGURE", Number: 1003,
 		Look: "gcontrol reconfigure --dry-run"},
-	KindEditAccounts: {Name: "REQUEST_UPDATE_ACCOUNTS", Look: "gacctmgr show"},
+	KindEditAccounts: {Name: "REQUEST_UPDATE_ACCOUNTS", Look: "gacctmgr show", Most: largeRequest},
 	KindDiagReset:    {Name: "REQUEST_STATS_RESET", Repeats: true, Look: "gdiag"},
 	KindTakeover:     {Name: "REQUEST_TAKEOVER", Number: 1010, Repeats: true, Look: "gcontrol ping"},
 	KindAttend:       {Name: "REQUEST_JOB_ATTEND", At: AtHost, Look: "gqueue"},
-	KindOnce:         {Name: "REQUEST_ONCE", Repeats: true, Look: "gcontrol show"}, // see RequestIn
+	KindOnce: {Name: "REQUEST_ONCE", Repeats: true, Look: "gcontrol show",
+		Most: largeRequest}, // see RequestIn
 
 	KindEditControllers: {Name: "REQUEST_EDIT_CONTROLLERS", Repeats: true, OwnID: true, WaitS: MaxEditControllersS,
 		Look: "gcontrol controllers"},
@@ -166,8 +170,8 @@ var requests = [...]Request{
 	KindPeers:        {Name: "REQUEST_NODE_ADDRESSES", Effect: Reads, Repeats: true},
 	KindDoctor:       {Name: "REQUEST_DOCTOR", Effect: Reads, Repeats: true},
 
-	KindForward:    {Name: "REQUEST_FORWARD", At: AtDaemon},
-	KindHello:      {Name: "MESSAGE_NODE_REGISTRATION_STATUS", Number: 1002, At: AtDaemon},
+	KindForward:    {Name: "REQUEST_FORWARD", At: AtDaemon, Most: largeRequest},
+	KindHello:      {Name: "MESSAGE_NODE_REGISTRATION_STATUS", Number: 1002, At: AtDaemon, Most: largeRequest},
 	KindWelcome:    {Name: "MESSAGE_WELCOME", At: AtDaemon},
 	KindOrders:     {Name: "MESSAGE_ORDERS", At: AtDaemon},
 	KindReports:    {Name: "MESSAGE_REPORTS", At: AtDaemon},
@@ -204,6 +208,26 @@ func RequestOf(kind uint16) Request {
 	}
 	return r
 }
+
+// MaxBytes is the size, in bytes, of the largest message of a request of this kind; for one that holds another request,
+// without that one's own limit.
+func MaxBytes(kind uint16) int {
+	row := RequestOf(kind)
+	switch {
+	case kind == KindOnce, kind == KindForward:
+		return row.Most + wrapperBytes
+	case kind == KindStale:
+		return plainRequest + wrapperBytes
+	case row.Most > 0:
+		return row.Most
+	case row.WaitS > 0:
+		return waitRequest
+	}
+	return plainRequest
+}
+
+// Waits reports whether requests of this kind may be under way for long by design.
+func Waits(kind uint16) bool { return kind == KindAttend || RequestOf(kind).WaitS > 0 }
 
 // ByID reports whether the request is made in a Once: it is a change, at the leader, without an id of its own.
 func (r *Request) ByID() bool { return r.Effect == Changes && r.At == AtLeader && !r.OwnID }

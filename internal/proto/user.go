@@ -80,7 +80,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Wire(c *wire.C) {
 	wire.Text(c, &x.RequestID, model.MaxName)
-	wire.Ptr(c, &x.Spec)
+	wire.Within(c, maxSpecRead, func(c *wire.C) { wire.Ptr(c, &x.Spec) })
 	wire.Bytes(c, &x.Script, model.MaxFile)
 	wire.Bytes(c, &x.Env, model.MaxFile)
 	wire.Bool(c, &x.TestOnly)
@@ -117,7 +117,9 @@ type SubmitEachRequest struct {
 
 func (x *SubmitEachRequest) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Submit)
-	wire.Each(c, &x.Args, model.MaxList, func(c *wire.C, e *[]string) { wire.Texts(c, e, model.MaxList, model.MaxText) })
+	wire.Within(c, maxEachRead, func(c *wire.C) {
+		wire.Each(c, &x.Args, model.MaxList, func(c *wire.C, e *[]string) { wire.Texts(c, e, model.MaxList, model.MaxText) })
+	})
 }
 
 // SubmitEachReply says which jobs were accepted: the first len(Jobs). If these are not all, Refused says why the next

@@ -56,6 +56,7 @@ type Conn struct {
 	arrived      atomic.Uint64 // reads that gave bytes
 	wantPreface  bool          // the server's preface has not been read yet
 	deadline     time.Time     // the caller's, for a frame's first byte
+	started      bool          // the frame's own deadline is set on the stream
 	nextID       uint32        // of Call and Stream
 	frameTimeout time.Duration
 	probe        func() error // see SetProbe
@@ -135,43 +136,73 @@ func (c *Conn) Wait() error {
 // connection between frames. After any error but a passed read deadline the connection is closed; the error is
 // ErrLost, ErrProtocol or ErrClosed. If the frame was over the limit, errors.As finds the *Error and f has its id.
 func (c *Conn) ReadFrame(f *Frame) error {
-	f.Body = f.Body[:0]
-	if err := c.Wait(); err != nil {
+	n, err := c.ReadHead(f)
+	if err != nil {
 		return err
 	}
-	started := false // the frame's own deadline is set on the stream
+	return c.ReadBody(f, n)
+}
+
+// ReadHead reads the head of the next frame into f, and gives the length of the body that the peer claims, bytes. Read
+// or skip the body next. Its errors are ReadFrame's.
+func (c *Conn) ReadHead(f *Frame) (n int, err error) {
+	f.Body = f.Body[:0]
+	if err := c.Wait(); err != nil {
+		return 0, err
+	}
+	c.started = false
 	if c.br.Buffered() < headerLen {
 		c.startFrame(0)
-		started = true
 	}
 	h, err := c.br.Peek(headerLen)
 	if err != nil {
-		return c.fail(midFrame(err), fmt.Sprintf("a message stopped after %d of the %d bytes of its header", len(h),
+		return 0, c.fail(midFrame(err), fmt.Sprintf("a message stopped after %d of the %d bytes of its header", len(h),
 			headerLen))
 	}
-	n, err := parseHeader(h, f, c.readLimit)
-	if err != nil {
-		return c.fail(err, "reading a message")
+	if n, err = parseHeader(h, f, c.readLimit); err != nil {
+		return 0, c.fail(err, "reading a message")
 	}
 	// The bytes were peeked, so they can be discarded.
 	_, _ = c.br.Discard(headerLen)
+	return n, nil
+}
+
+// ReadBody reads the body of the frame whose head was read.
+func (c *Conn) ReadBody(f *Frame, n int) (err error) {
 	if c.br.Buffered() < n {
 		c.startFrame(n)
-		started = true
 	}
 	if f.Body, err = readBody(c.br, f.Body, n); err != nil {
 		return c.fail(midFrame(err), fmt.Sprintf("a message stopped after %d of its %d bytes", len(f.Body), n))
 	}
-	if started {
-		if err := c.s.SetReadDeadline(c.deadline); err != nil {
-			return c.fail(err, "reading a message")
-		}
+	return c.endFrame()
+}
+
+// SkipBody passes over the body of the frame whose head was read, without keeping it.
+func (c *Conn) SkipBody(n int) error {
+	if c.br.Buffered() < n {
+		c.startFrame(n)
+	}
+	if at, err := c.br.Discard(n); err != nil {
+		return c.fail(midFrame(err), fmt.Sprintf("a message stopped after %d of its %d bytes", at, n))
+	}
+	return c.endFrame()
+}
+
+// endFrame puts the caller's deadline back.
+func (c *Conn) endFrame() error {
+	if !c.started {
+		return nil
+	}
+	if err := c.s.SetReadDeadline(c.deadline); err != nil {
+		return c.fail(err, "reading a message")
 	}
 	return nil
 }
 
 // startFrame puts a frame with n more bytes to come under its own deadline.
 func (c *Conn) startFrame(n int) {
+	c.started = true
 	// A stream that refuses a deadline is closed, and the next read returns that error.
 	_ = c.s.SetReadDeadline(time.Now().Add(c.frameTimeout + transferTime(n)))
 }

@@ -28,8 +28,9 @@
 // Factor bytes for each byte of the message, plus Floor: it charges every allocation before making
 // it. A message with many empty values (a list of a thousand empty texts takes 16 bytes of memory
 // for each byte on the wire) would be refused, so the writer pads it: AppendMessage counts the same
-// charges and appends nils to the message until it is long enough. Marshal, Unmarshal, Reader and
-// Writer are for a daemon's own data: no padding, no charge, but memory stays within a small
+// charges and appends nils to the message until it is long enough. Within bounds a part of a
+// message by itself; Held reads a message within another one without a copy. Marshal, Unmarshal,
+// Reader and Writer are for a daemon's own data: no padding, no charge, but memory stays within a small
 // multiple of the bytes that are really there.
 //
 // C keeps no state between messages and imports no clock and no socket, so that the pure packages

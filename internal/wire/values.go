@@ -197,6 +197,34 @@ func Bytes(c *C, x *[]byte, limit int) {
 	}
 }
 
+// Held is a byte string of at most limit bytes, for a message within a message: what is read shares the memory of the
+// message, which costs nothing. Otherwise it is like Bytes.
+func Held(c *C, x *[]byte, limit int) {
+	if c.writing || !c.message {
+		Bytes(c, x, limit)
+		return
+	}
+	*x = nil
+	if !c.next() {
+		return
+	}
+	if n := c.bytes(limit); n > 0 {
+		*x = c.in.b[c.in.at : c.in.at+n : c.in.at+n]
+		c.in.at += n
+	}
+}
+
+// Within passes over values that cost the reader of a message no more memory than limit bytes of a message may, however
+// long theirs is.
+func Within(c *C, limit int, f func(*C)) {
+	allowed := c.allowed
+	if !c.writing && c.message {
+		c.allowed = min(allowed, c.cost+Floor+Factor*limit)
+	}
+	f(c)
+	c.allowed = allowed
+}
+
 // Struct is a struct, in its place.
 func Struct(c *C, x Coder) {
 	if c.writing {

@@ -491,3 +491,38 @@ func BenchmarkRead(b *testing.B) {
 		}
 	}
 }
+
+// letter holds another message; its lines are held to 100 bytes of a message.
+type letter struct {
+	Body  []byte
+	Lines []string
+}
+
+func (x *letter) Wire(c *wire.C) {
+	wire.Held(c, &x.Body, 1<<20)
+	wire.Within(c, 100, func(c *wire.C) { wire.Texts(c, &x.Lines, 1<<20, 1<<20) })
+}
+
+// TestPartOfAMessageIsBounded: however long a message is, its parts cost no more than they may; what it holds costs
+// nothing.
+func TestPartOfAMessageIsBounded(t *testing.T) {
+	x := &letter{Body: make([]byte, 1<<20), Lines: make([]string, (wire.Floor+wire.Factor*100)/16/2)}
+	data, err := wire.AppendMessage(nil, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var y letter
+	if err := wire.ReadMessage(data, &y); err != nil || len(y.Lines) != len(x.Lines) || len(y.Body) != len(x.Body) {
+		t.Fatalf("%d lines, %d bytes, %v", len(y.Lines), len(y.Body), err)
+	}
+	if data[10] = 7; !bytes.Contains(y.Body[:8], []byte{7}) {
+		t.Error("the held message was copied")
+	}
+	x.Lines = make([]string, 100_000)
+	if data, err = wire.AppendMessage(nil, x); err != nil {
+		t.Fatal(err)
+	}
+	if err := wire.ReadMessage(data, &y); !errors.Is(err, wire.ErrCost) {
+		t.Errorf("%d lines in a message of %d bytes: %v", len(x.Lines), len(data), err)
+	}
+}

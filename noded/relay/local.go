@@ -38,7 +38,7 @@ func (s *Local) Serve(ctx context.Context, ln net.Listener) error {
 
 func (s *Local) options() server.Options {
 	return server.Options{Log: s.Log, MaxConns: localConns, MaxConnsPerUser: localConnsPerUser, MuxRequests: localMux,
-		Idle: localIdle}
+		Idle: localIdle, MaxRequest: proto.MaxBytes(proto.KindForward), MaxBytes: proto.MaxBytes, Waits: proto.Waits}
 }
 
 // handle forwards one request.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/share"
 )
 
 // conn is one client's connection. Its goroutine reads a request and, from a sequential client, handles it itself: a
@@ -26,6 +27,7 @@ type conn struct {
 	c    *rpc.Conn
 	peer rpc.Peer
 
+	payer    string             // of its requests, see share.Budget
 	leave    context.CancelFunc // ends the requests' context
 	handlers sync.WaitGroup     // of requests with FlagMux
 
@@ -72,18 +74,24 @@ func (cn *conn) read(ctx context.Context) error {
 			return err
 		}
 		var f rpc.Frame // its body is the handler's
-		if err := cn.c.ReadFrame(&f); err != nil {
+		leave, err := cn.take(ctx, &f)
+		if err != nil {
 			return err
+		}
+		if leave == nil { // it was refused
+			continue
 		}
 		switch {
 		case f.Flags&rpc.FlagMux != 0:
-			if err := cn.takeMux(ctx, &f); err != nil {
+			if err := cn.takeMux(ctx, &f, leave); err != nil {
+				leave()
 				return cn.refuse(err)
 			}
 		case f.Flags != 0:
+			leave()
 			return cn.refuse(fmt.Errorf("a request has the flags %#x", f.Flags))
 		default:
-			r := &Request{Kind: f.Kind, Body: f.Body, Peer: cn.peer, id: f.ID, cn: cn, ctx: ctx}
+			r := &Request{Kind: f.Kind, Body: f.Body, Peer: cn.peer, id: f.ID, cn: cn, ctx: ctx, leave: leave}
 			cn.startWatch()
 			cn.handle(r)
 			if r.hijacked {
@@ -92,6 +100,63 @@ func (cn *conn) read(ctx context.Context) error {
 			cn.stopWatch()
 		}
 	}
+}
+
+const (
+	// busyAfter is how long a local user's request waits for the user's other requests to end.
+	busyAfter   = 5 * time.Second
+	creditBytes = 2 // of a message with FlagCredit
+)
+
+// take reads the next frame when there is room for it, and gives the function that ends its claim. nil without an
+// error: it was refused, and the connection goes on. A local user's connection is not read while it waits: it has one
+// request at a time. One that many requests share is always read.
+func (cn *conn) take(ctx context.Context, f *rpc.Frame) (leave func(), err error) {
+	n, err := cn.c.ReadHead(f)
+	if err != nil {
+		return nil, err
+	}
+	mux := f.Flags&rpc.FlagMux != 0
+	if mux && (f.Flags != rpc.FlagMux || f.Kind == rpc.KindBeat) { // about requests; at most a credit's bytes
+		if n > creditBytes {
+			return nil, cn.refuse(fmt.Errorf("a message with the flags %#x has %d bytes", f.Flags, n))
+		}
+		return func() {}, cn.c.ReadBody(f, n)
+	}
+	claim := share.Claim{Bytes: n, Waits: cn.s.o.Waits(f.Kind), Payer: cn.payer}
+	if !mux {
+		claim.Patience = busyAfter
+	}
+	if most := cn.s.o.MaxBytes(f.Kind); n > most {
+		err = rpc.Errorf(rpc.CodeTooLarge, "a request of %d bytes is over the limit of %d bytes for its kind", n, most)
+		if !mux {
+			return nil, cn.end(f, err)
+		}
+	} else if leave, err = cn.s.o.Budget.Enter(ctx, claim); err == nil {
+		if err := cn.c.ReadBody(f, n); err != nil {
+			leave()
+			return nil, err
+		}
+		return leave, nil
+	}
+	var e *rpc.Error
+	if !errors.As(err, &e) {
+		return nil, err
+	}
+	if err := cn.c.SkipBody(n); err != nil {
+		return nil, err
+	}
+	return nil, cn.c.WriteFrame(f.Kind, rpc.FlagError, f.ID, e.Encode())
+}
+
+// end answers a request with an error, and ends the connection.
+func (cn *conn) end(f *rpc.Frame, err error) error {
+	var e *rpc.Error
+	if errors.As(err, &e) {
+		// The connection ends either way.
+		_ = cn.c.WriteFrame(f.Kind, rpc.FlagError, f.ID, e.Encode())
+	}
+	return fmt.Errorf("%s: %w: %w", cn.c.Name(), rpc.ErrProtocol, err)
 }
 
 // wait returns nil when a frame has begun to arrive.
@@ -209,19 +274,21 @@ func (cn *conn) refuse(err error) error {
 
 // takeMux handles a frame from an rpc.Mux. It never waits for a handler, because the others' credits come over the same
 // connection.
-func (cn *conn) takeMux(ctx context.Context, f *rpc.Frame) error {
+func (cn *conn) takeMux(ctx context.Context, f *rpc.Frame, leave func()) error {
 	cn.mu.Lock()
 	r := cn.muxed[f.ID]
 	n := len(cn.muxed)
 	cn.mu.Unlock()
 	switch f.Flags &^ rpc.FlagMux {
 	case rpc.FlagCancel:
+		leave()
 		if r != nil { // else it was answered meanwhile
 			r.cancel()
 		}
 		return nil
 	case rpc.FlagCredit:
-		if len(f.Body) != 2 {
+		leave()
+		if len(f.Body) != creditBytes {
 			return fmt.Errorf("a credit of %d bytes", len(f.Body))
 		}
 		if r == nil {
@@ -230,6 +297,7 @@ func (cn *conn) takeMux(ctx context.Context, f *rpc.Frame) error {
 		return r.giveCredit(int(binary.BigEndian.Uint16(f.Body)))
 	case 0:
 		if f.Kind == rpc.KindBeat {
+			leave()
 			return cn.c.WriteFrame(rpc.KindBeat, 0, f.ID, nil)
 		}
 	default:
@@ -242,13 +310,11 @@ func (cn *conn) takeMux(ctx context.Context, f *rpc.Frame) error {
 		return errors.New("a request has the id 0")
 	case n >= cn.s.o.MuxRequests:
 		e := rpc.Errorf(rpc.CodeBusy, "too many requests at once on this connection: %d are under way", n)
-		if err := cn.c.WriteFrame(f.Kind, rpc.FlagError, f.ID, e.Encode()); err != nil {
-			return err
-		}
-		return nil
+		leave()
+		return cn.c.WriteFrame(f.Kind, rpc.FlagError, f.ID, e.Encode())
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r = &Request{Kind: f.Kind, Body: f.Body, Peer: cn.peer, id: f.ID, cn: cn, ctx: ctx, cancel: cancel,
+	r = &Request{Kind: f.Kind, Body: f.Body, Peer: cn.peer, id: f.ID, cn: cn, ctx: ctx, cancel: cancel, leave: leave,
 		credit: make(chan struct{}, rpc.StreamWindow)}
 	for range rpc.StreamWindow { // ReplyMore takes tokens, the client returns them
 		r.credit <- struct{}{}
@@ -273,6 +339,7 @@ func (cn *conn) forgetMux(r *Request) {
 // handle calls the handler and ensures that the request is answered.
 func (cn *conn) handle(r *Request) {
 	log := cn.s.o.Log.With("peer", cn.peer.String(), "kind", r.Kind)
+	defer r.leave()
 	defer func() {
 		if p := recover(); p != nil {
 			log.Error("request handler panicked", "panic", p, "stack", string(debug.Stack()))

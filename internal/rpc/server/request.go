@@ -21,6 +21,7 @@ type Request struct {
 	cn  *conn
 	ctx context.Context
 
+	leave    func()             // gives back its place in the budget
 	ended    bool               // the last answer was given, or the connection was hijacked
 	hijacked bool               // the handler owns the connection
 	cancel   context.CancelFunc // with FlagMux: for FlagCancel
@@ -103,6 +104,7 @@ func (r *Request) Hijack() (*rpc.Conn, error) {
 		return nil, errEnded
 	}
 	r.ended, r.hijacked = true, true
+	r.leave() // a session is no request
 	cn.takeOver()
 	if err := cn.c.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", cn.c.Name(), rpc.ErrLost, err)

@@ -7,10 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
 	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/share"
 )
 
 // Defaults of Options.
@@ -36,6 +38,9 @@ type Options struct {
 	MaxConnsPerUser int                              // default MaxConnsPerUser
 	MuxRequests     int                              // concurrent requests of one rpc.Mux; default rpc.MuxRequests
 	MaxRequest      int                              // largest request in bytes; default rpc.MaxRequest
+	MaxBytes        func(kind uint16) int            // the same for a kind; nil: MaxRequest
+	Waits           func(kind uint16) bool           // kinds of which many may wait for long; nil: none
+	Budget          *share.Budget                    // of all the daemon's listeners; default: of this one
 	Idle            time.Duration                    // a connection without requests is closed after it; 0 is never
 }
 
@@ -54,6 +59,15 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxRequest == 0 {
 		o.MaxRequest = rpc.MaxRequest
+	}
+	if most := o.MaxRequest; o.MaxBytes == nil {
+		o.MaxBytes = func(uint16) int { return most }
+	}
+	if o.Waits == nil {
+		o.Waits = func(uint16) bool { return false }
+	}
+	if o.Budget == nil {
+		o.Budget = &share.Budget{}
 	}
 	return o
 }
@@ -176,10 +190,22 @@ func (s *server) serve(ctx context.Context, nc net.Conn) (kept bool) {
 		}
 		return false
 	}
-	cn := &conn{s: s, nc: nc, c: c, peer: peer, watched: make(chan error, 1), muxed: make(map[uint32]*Request)}
+	cn := &conn{s: s, nc: nc, c: c, peer: peer, payer: payer(peer), watched: make(chan error, 1),
+		muxed: make(map[uint32]*Request)}
 	cn.run(ctx)
 	return false
 }
+
+// payer names who pays for a peer's requests. Only the total bounds root's and daemons': these have many users.
+func payer(p rpc.Peer) string {
+	if u, ok := p.User(); ok && u.UID != 0 {
+		return Payer(u.UID)
+	}
+	return ""
+}
+
+// Payer is the name in share.Budget of a user.
+func Payer(uid uint32) string { return "uid " + strconv.FormatUint(uint64(uid), 10) }
 
 func (s *server) admit(uid uint32) bool {
 	s.mu.Lock()

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/share"
+)
+
+// as makes all clients of a server one user.
+func as(uid uint32) func(net.Conn) (rpc.Peer, error) {
+	return func(net.Conn) (rpc.Peer, error) { return rpc.LocalPeer(rpc.User{UID: uid}), nil }
+}
+
+// TestBodiesOfOneUserAreBounded: with 100 connections that send large requests at once, only as many bodies are in the
+// daemon as one user may have under way; the others are served one after the other, and all are.
+func TestBodiesOfOneUserAreBounded(t *testing.T) {
+	const conns, size = 100, 1 << 20
+	var now, most, served atomic.Int64
+	goOn := make(chan struct{})
+	s := startServer(t, func(_ context.Context, r *Request) {
+		most.Store(max(most.Load(), now.Add(1)))
+		<-goOn
+		now.Add(-1)
+		served.Add(1)
+		_ = r.Reply(nil)
+	}, Options{Peer: as(7)})
+	errs := make(chan error, conns)
+	for range conns {
+		c := s.dial(t)
+		go func() {
+			_, err := c.Call(context.Background(), 1, make([]byte, size))
+			errs <- err
+		}()
+	}
+	eventually(t, "as many as may be under way", func() bool { return now.Load() == share.PayerBytes/size })
+	for range 1000 {
+		runtime.Gosched()
+	}
+	close(goOn)
+	for range conns {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if most.Load() > share.PayerBytes/size {
+		t.Errorf("%d requests of %d bytes were under way at once", most.Load(), size)
+	}
+}
+
+// TestBusyRefusalLeavesTheConnection: a request over a mux that there is no room for is refused without being read
+// into memory, and the connection goes on.
+func TestBusyRefusalLeavesTheConnection(t *testing.T) {
+	entered, goOn := make(chan struct{}), make(chan struct{})
+	s := startServer(t, func(_ context.Context, r *Request) {
+		if r.Kind == 1 {
+			entered <- struct{}{}
+			<-goOn
+		}
+		_ = r.Reply(nil)
+	}, Options{Peer: as(7), Budget: &share.Budget{Bytes: 1 << 20}})
+	m := s.dialMux(t)
+	first := make(chan error, 1)
+	go func() {
+		_, err := m.Call(context.Background(), 1, make([]byte, 1<<20))
+		first <- err
+	}()
+	<-entered
+	var e *rpc.Error
+	if _, err := m.Call(context.Background(), 2, make([]byte, 1<<20)); !errors.As(err, &e) || e.Code != rpc.CodeBusy {
+		t.Errorf("got %v", err)
+	}
+	if _, err := m.Call(context.Background(), 2, []byte("small")); err != nil {
+		t.Error(err)
+	}
+	close(goOn)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if _, err := m.Call(context.Background(), 2, make([]byte, 1<<20)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKindsHaveTheirOwnLimits: a request over its kind's limit is refused, whatever others may have.
+func TestKindsHaveTheirOwnLimits(t *testing.T) {
+	s := startServer(t, echo, Options{MaxBytes: func(kind uint16) int { return int(kind) * 1000 }})
+	for _, mux := range []bool{false, true} {
+		var c interface {
+			Call(context.Context, uint16, []byte) (rpc.Frame, error)
+		} = s.dial(t)
+		if mux {
+			c = s.dialMux(t)
+		}
+		if _, err := c.Call(context.Background(), 200, make([]byte, 150_000)); err != nil {
+			t.Error(err)
+		}
+		var e *rpc.Error
+		if _, err := c.Call(context.Background(), 100, make([]byte, 150_000)); !errors.As(err, &e) ||
+			e.Code != rpc.CodeTooLarge {
+			t.Errorf("mux %v: got %v", mux, err)
+		}
+		if mux { // others use it too
+			if _, err := c.Call(context.Background(), 200, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
