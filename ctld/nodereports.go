@@ -105,19 +105,14 @@ func (c *Controller) collect(ctx context.Context) {
 				more = false
 			}
 		}
-		v := c.machine.View()
-		cmd := &state.Reports{Reports: make([]state.Report, 0, n)}
+		cmd := &state.Reports{Reports: make([]state.Report, 0, n), Placed: true}
 		for _, b := range batch {
 			for _, r := range b.list {
 				if r.Kind > proto.ReportUnkillable && r.Kind != proto.ReportStep {
 					continue // a kind of report that only the leader itself may use
 				}
 				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit,
-					Text: r.Text, Step: r.Step}
-				j := v.Job(r.Job)
-				if j == nil || j.Run == nil || j.Attempt != r.Attempt || j.Run.Alloc.Nodes[0].Node != b.s.node {
-					report.Node = b.s.node
-				}
+					Text: r.Text, Step: r.Step, Node: b.s.node}
 				cmd.Reports = append(cmd.Reports, report)
 				if word := troubles[r.Kind]; word != "" {
 					c.log.Warn(word, "node", b.s.node, "job", r.Job, "attempt", r.Attempt, "why", r.Text)

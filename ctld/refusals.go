@@ -32,6 +32,10 @@ func refusedBy(v *state.View, sp *model.Spec, res state.Result) error {
 			"a job named in --dependency=%s is unknown (or there are more than %d); see gqueue for the jobs that are known",
 			sp.DepText, state.MaxDeps)
 	}
+	if res.Refusal == state.BadUser {
+		return refuse(proto.CodeAccess, "the cluster takes no jobs of user id %d, group id %d from here: %v", sp.UID, sp.GID,
+			sp.CheckUser(v.Config().Params.SlurmUID))
+	}
 	return refuse(proto.CodeInternal, "the job was refused (%d)", res.Refusal)
 }
 

@@ -17,6 +17,7 @@ var leaves = []string{
 	"internal/snapfile",
 	"internal/suggest",
 	"internal/terminal",
+	"internal/userdb",
 	"internal/version",
 	"scripts/bench",
 	"internal/wall",
@@ -45,6 +46,7 @@ var layers = []layer{
 	// Configuration, and the way over the wire.
 	{"internal/conf", "internal/model"},
 	{"internal/proto", "internal/model internal/blob"},
+	{"internal/trust", "internal/model internal/proto"},
 	{"internal/stepio", ""},
 	{"internal/rpc", "internal/model internal/blob internal/proto"},
 	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
@@ -78,18 +80,18 @@ var layers = []layer{
 	{"ctld/clock", "internal/model"},
 	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
 	{"ctld", "ctld/resv ctld/clock ctld/restore internal/model internal/ask internal/seff internal/blob internal/state " +
-		"internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
+		"internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc internal/client"},
 	{"noded/steplayout", "internal/model internal/proto"},
 	{"noded/hardware", "noded/gpu noded/cgroup internal/model internal/jobenv internal/conf internal/proto"},
 	{"noded/gpuwatch", "noded/gpu noded/hardware internal/model internal/jobenv internal/proto"},
 	{"noded/scripts", "internal/model internal/blob"},
 	{"noded/pool", ""},
 	{"noded/procs", ""},
-	{"noded/relay", "internal/model internal/jobenv internal/proto internal/rpc"},
+	{"noded/relay", "internal/model internal/jobenv internal/proto internal/trust internal/rpc"},
 	{"noded/fence", "internal/model internal/proto internal/rpc noded/shim"},
-	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/rpc internal/client " +
+	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/trust internal/rpc internal/client " +
 		"internal/stepio"},
-	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
+	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/trust internal/rpc internal/client"},
 
 	// On top. What runs the daemons as programs knows none of them; the launcher, and what is in the nodes' control
 	// groups, it ends itself.

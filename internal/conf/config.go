@@ -121,6 +121,7 @@ type Config struct {
 	QueryRateLimit            int64 // rows a second; 0: no limit
 	CertificateLifetimeS      int64
 	LoginHosts                []string // names of login hosts; empty: any
+	LoginRights               model.Rights
 	ReturnToService           int64
 	MessageTimeoutS           int64
 	ProctrackType, TaskPlugin string

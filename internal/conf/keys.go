@@ -166,6 +166,13 @@ func jobSettings() []setting {
 				}
 				return strings.Join(c.PrivateData, ",")
 			}},
+		{name: "LoginRights", effect: AtOnce,
+			read: func(c *Config, v string) fault {
+				word, f := readWord(v, model.RightsNames)
+				c.LoginRights = model.Rights(max(0, slices.Index(model.RightsNames, word)))
+				return f
+			},
+			show: func(c *Config) string { return c.LoginRights.String() }},
 		list("DependencyParameters", AtOnce, func(c *Config) *[]string { return &c.DependencyParameters }),
 		{name: "Licenses", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.Licenses, f = readLicenses(v); return f },

@@ -42,7 +42,7 @@ func (c *Config) Model() *model.Config {
 		Hash:     c.Hash,
 		AtStart:  c.atStart(),
 	}
-	m.Params.GPUIdle = c.GpuIdlePolicy
+	m.Params.GPUIdle, m.Params.LoginRights = c.GpuIdlePolicy, c.LoginRights
 	switch c.QueryRateLimit {
 	case 0:
 		m.Params.QueryRows = -1

@@ -233,7 +233,7 @@ func (c *controller) round() {
 	c.tick(v)
 	c.plan(v)
 	c.dispatch(v)
-	c.collect(v)
+	c.collect()
 	c.ship(v)
 }
 
@@ -344,22 +344,17 @@ func (c *controller) dispatch(v *state.View) {
 }
 
 // collect puts all reports that have come into one entry, and then acknowledges them.
-func (c *controller) collect(v *state.View) {
+func (c *controller) collect() {
 	if c.collecting || len(c.inbox) == 0 {
 		return
 	}
 	batch := c.inbox
 	c.inbox = nil
-	cmd := &state.Reports{}
+	cmd := &state.Reports{Placed: true}
 	for _, b := range batch {
 		for _, r := range b.list {
 			report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit,
-				Text: r.Text}
-			name := c.w.nodes[b.s.node].name
-			j := v.Job(r.Job)
-			if j == nil || j.Run == nil || j.Attempt != r.Attempt || j.Run.Alloc.Nodes[0].Node != name {
-				report.Node = name
-			}
+				Text: r.Text, Node: c.w.nodes[b.s.node].name}
 			cmd.Reports = append(cmd.Reports, report)
 		}
 	}

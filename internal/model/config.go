@@ -121,6 +121,9 @@ type Params struct {
 
 	QueryRows int32 // QueryRateLimit: rows a second that one user may list; 0: the default, -1: no limit
 	Certs     CertRules
+
+	SlurmUID    uint32 // of SlurmUser, who has the rights of root; 0: it is root
+	LoginRights Rights // the most that users have on login hosts
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -171,6 +174,8 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Struct(c, &x.Alerts)
 	wire.Int(c, &x.QueryRows)
 	wire.Struct(c, &x.Certs)
+	wire.Int(c, &x.SlurmUID)
+	wire.Int(c, &x.LoginRights)
 }
 
 // ShipRules bound the accounting records that the controllers have. Configurations of before have none: all 0.

@@ -20,5 +20,6 @@
 // bounds of requests). Nodes: node.go, noderules.go (what nodes do around jobs), gresunit.go and
 // unit.go (their GPUs one by one), share.go (parts of GPUs), bits.go (sets of CPUs and units). The
 // cluster: config.go, account.go, reservation.go, plan.go, reason.go and limitreason.go (why jobs
-// wait), explain.go, tres.go, units.go (time and counts), cert.go (certificates).
+// wait), explain.go, tres.go, units.go (time and counts), cert.go (certificates),
+// identity.go (whose a job can be).
 package model

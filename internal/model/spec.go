@@ -74,6 +74,8 @@ type Spec struct {
 	Reservation string // "": none
 
 	Warning *Warning // a signal before the time limit; nil: none
+
+	From Origin // who has said whose job it is
 }
 
 func (x *Spec) Wire(c *wire.C) {
@@ -133,6 +135,7 @@ func (x *Spec) Wire(c *wire.C) {
 	wire.Ptr(c, &x.More)
 	wire.Text(c, &x.Reservation, MaxText)
 	wire.Ptr(c, &x.Warning)
+	wire.Int(c, &x.From)
 }
 
 // MaxWarningS is the longest time before the limit, seconds, as in Slurm.

@@ -108,7 +108,7 @@ type Report struct {
 	At      model.Time
 	Exit    model.Exit
 	Text    string
-	Node    string // the node that reports; "": the job's first node
+	Node    string // the node that reports; "": the job's first node, or with Placed no node: the leader's own
 	Step    *model.Step
 }
 
@@ -126,10 +126,15 @@ func (x *Report) Wire(c *wire.C) {
 // Reports has reports of nodes. Repeated and outdated reports change nothing.
 type Reports struct {
 	Reports []Report
+
+	// Placed: every report has its node, and counts only for what that node has of the job. Leaders of before named no
+	// node for a job's first one, and asked less.
+	Placed bool
 }
 
 func (x *Reports) Wire(c *wire.C) {
 	wire.List(c, &x.Reports, model.MaxMany)
+	wire.Bool(c, &x.Placed)
 }
 
 // Target is a job, some pending tasks of an array (Tasks), or one task (Task).

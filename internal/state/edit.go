@@ -66,6 +66,7 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 	if slices.Contains(c.Set, SetSpec) && c.Spec != nil { // first, because the other fields change it further
 		sp := *c.Spec
 		sp.UID, sp.GID, sp.Groups, sp.User, sp.Group = j.Spec.UID, j.Spec.GID, j.Spec.Groups, j.Spec.User, j.Spec.Group
+		sp.From = j.Spec.From
 		sp.Script, sp.Env, sp.Tasklist = j.Spec.Script, j.Spec.Env, j.Spec.Tasklist
 		sp.Partitions, sp.Gres = slices.Clone(sp.Partitions), slices.Clone(sp.Gres) // the command has other targets
 		sp.ReqNodes, sp.ExcNodes = slices.Clone(sp.ReqNodes), slices.Clone(sp.ExcNodes)

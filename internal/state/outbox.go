@@ -54,6 +54,19 @@ func (s *State) stepEnded(j *model.Job, r *Report) bool {
 	return true
 }
 
+// hadStep reports whether a step's node is the first one of the attempt: it has all of the step. An earlier attempt's
+// nodes are known if the attempt was given up with one of them; of others all steps are reported before the end.
+func (s *State) hadStep(j *model.Job, r *Report) bool {
+	if r.Attempt != j.Attempt {
+		was, ok := s.givenUp.Get(lastAttempt{attemptKey: attemptKey{r.Job, r.Attempt}})
+		if !ok {
+			return false
+		}
+		j = was.job
+	}
+	return j.Run != nil && r.Node != "" && placeOf(j, r) == 0
+}
+
 // boundOutbox discards the oldest events when more wait than MaxDBDMsgs. Of an unfinished job nothing is lost with
 // them: its end is an event with all of its record.
 func (s *State) boundOutbox() {

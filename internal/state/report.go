@@ -16,14 +16,14 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 		r := &c.Reports[i]
 		j, ok := s.jobs.Get(r.Job)
 		if r.Kind == StepEnded {
-			res.Changed = ok && s.stepEnded(j, r) || res.Changed
+			res.Changed = ok && (!c.Placed || s.hadStep(j, r)) && s.stepEnded(j, r) || res.Changed
 			continue
 		}
 		if r.Kind == Ended && s.correct(at, r) {
 			res.Changed = true
 			continue
 		}
-		if !ok || j.Attempt != r.Attempt || j.Run == nil || !j.State.HasResources() {
+		if !ok || j.Attempt != r.Attempt || j.Run == nil || !j.State.HasResources() || c.Placed && !concerns(j, r) {
 			continue
 		}
 		changed := true
@@ -58,6 +58,17 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 	s.wakeAll(at)
 	s.plan()
 	return res
+}
+
+// concerns reports whether the node that reports has, of this job, what its report is about: the script for Started and
+// Ending, a part for all others. No node reports on the controller's own programs.
+func concerns(j *model.Job, r *Report) bool {
+	own := r.Kind == ProgramPassed || r.Kind == ProgramFailed
+	if r.Node == "" || own {
+		return r.Node == "" && own
+	}
+	k := placeOf(j, r)
+	return k == 0 || k > 0 && r.Kind != Started && r.Kind != Ending
 }
 
 // rebootedSince reports whether the node that runs j's script has booted since j got it: then an unknown exit is the

@@ -324,6 +324,7 @@ const (
 	TokenUsed
 	TokenExpired
 	CertIsRevoked
+	BadUser // a job can't be of this user
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done",
@@ -337,7 +338,8 @@ var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: 
 	Overlapping: "overlaps with another reservation", OverLimit: "over a limit",
 	NotRunning: "does not run, or is not suspended", WillResume: "goes on when its CPUs are free",
 	Repeated: "made before", Full: "too many", NoSuchToken: "no such token", TokenUsed: "token was used",
-	TokenExpired: "token has expired", CertIsRevoked: "certificate is revoked"}
+	TokenExpired: "token has expired", CertIsRevoked: "certificate is revoked",
+	BadUser: "of a user whose jobs it can't be"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {

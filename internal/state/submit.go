@@ -20,6 +20,9 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 	if len(spec.Deps) > MaxDeps {
 		return Result{Refusal: BadDependency}
 	}
+	if spec.From != model.FromBefore && spec.CheckUser(s.cfg.Params.SlurmUID) != nil {
+		return Result{Refusal: BadUser}
+	}
 	for _, d := range spec.Deps {
 		if d.Kind != model.DepSingleton && !s.exists(d.Job, d.Task) {
 			return Result{Refusal: BadDependency}
