@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"gbatch/internal/model"
@@ -13,8 +16,45 @@ import (
 	"gbatch/internal/state"
 )
 
-// acct.go passes gacct's questions on to gdbd, over one kept connection, and tells gdbd who may see what. Records go to
-// gdbd over another (outbox.go).
+// acct.go passes gacct's questions on to a gdbd, over one kept connection, and tells each gdbd who may see what. Records
+// go there over another (outbox.go).
+//
+// There can be two: the first (AccountingStorageHost) and its copy (AccountingStorageBackupHost). Both get every record
+// from the leader, each from its own position on, so they can't come to have different ones. A record counts as
+// acknowledged once one of them has it; the other one gets it from those that are kept, or takes a copy of the whole
+// database from the first (dbd/follow.go). Questions go to the copy while the first does not answer.
+
+// dbd is one accounting daemon, as the leader knows it.
+type dbd struct {
+	addr string
+	copy bool
+	link link // for gacct's questions
+
+	up     atomic.Bool
+	says   atomic.Pointer[dbdSays] // nil: nothing yet
+	behind atomic.Int64            // numbers of records that it lacks; behindUnknown
+}
+
+const behindUnknown = -1
+
+func dbdsOf(o *Options) (out []*dbd) {
+	if o.DbdAddr == "" {
+		return nil
+	}
+	out = append(out, &dbd{addr: o.DbdAddr})
+	if o.DbdCopy != "" {
+		out = append(out, &dbd{addr: o.DbdCopy, copy: true})
+	}
+	for _, d := range out {
+		d.behind.Store(behindUnknown)
+	}
+	return out
+}
+
+// lags notes how far it is, having all records up to a number.
+func (d *dbd) lags(v *state.View, has uint64) {
+	d.behind.Store(int64(v.NextRecord()) - 1 - int64(has))
+}
 
 // dbdSays is what the leader last heard of gdbd.
 type dbdSays struct {
@@ -22,15 +62,22 @@ type dbdSays struct {
 	notes []string // of its database
 }
 
-// pongDbd adds what is known of gdbd to a ping's answer.
+// pongDbd adds what is known of the accounting daemons to a ping's answer.
 func (c *Controller) pongDbd(r *proto.PingReply) {
-	r.Dbd, r.DbdUp = c.opts.DbdAddr, c.dbdUp.Load()
-	if s := c.dbdSays.Load(); s != nil && c.leading.Load() {
-		r.DbdNotes = s.notes
-		if s.why != nil && !r.DbdUp {
-			r.DbdWhy = s.why.Error()
-			r.DbdWhy = r.DbdWhy[:min(len(r.DbdWhy), model.MaxText)]
+	for _, d := range c.dbds {
+		one := proto.DbdInfo{Addr: d.addr, Copy: d.copy, Up: d.up.Load(), Behind: d.behind.Load()}
+		if s := d.says.Load(); s != nil && c.leading.Load() {
+			one.Notes = s.notes
+			if s.why != nil && !one.Up {
+				one.Why = s.why.Error()
+				one.Why = one.Why[:min(len(one.Why), model.MaxText)]
+			}
 		}
+		r.Dbds = append(r.Dbds, one)
+	}
+	if len(r.Dbds) > 0 {
+		first := &r.Dbds[0]
+		r.Dbd, r.DbdUp, r.DbdWhy, r.DbdNotes = first.Addr, first.Up, first.Why, first.Notes
 	}
 }
 
@@ -42,24 +89,45 @@ func (c *Controller) acct(ctx context.Context, a *call) (message, error) {
 	return &proto.RecordsChunk{}, c.query(ctx, a.body, c.sees(c.machine.View(), a.who).records(a.r.ReplyMore))
 }
 
-// query asks gdbd and passes its answer on frame by frame. A connection that broke before the first one, as it does
-// when gdbd has been restarted, is opened again once.
+// query asks the accounting daemon, or its copy if that one does not answer or lacks records, and passes the answer on
+// frame by frame.
 func (c *Controller) query(ctx context.Context, body []byte, pass func([]byte) error) error {
-	if c.opts.DbdAddr == "" {
+	if len(c.dbds) == 0 {
 		return refuse(proto.CodeNoAccounting,
 			"this cluster has no accounting daemon; name one with AccountingStorageHost= in gbatch.conf")
 	}
+	order := slices.Clone(c.dbds)
+	if len(order) > 1 && !order[0].up.Load() && order[1].up.Load() { // nobody waits for one that is known to be away
+		slices.Reverse(order)
+	}
+	var first error
+	for _, d := range order {
+		passed, err := c.queryOf(ctx, d, body, pass)
+		var answered *rpc.Error
+		if err == nil || passed || !errors.As(err, &answered) || ctx.Err() != nil ||
+			answered.Code != proto.CodeNoAccounting && answered.Code != proto.CodeNotHere {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return rpc.Errorf(proto.CodeNoAccounting, "%s", first.Error())
+}
+
+// queryOf asks one gdbd. A connection that broke before the first frame, as it does when gdbd has been restarted, is
+// opened again once. passed says that something of an answer was passed on.
+func (c *Controller) queryOf(ctx context.Context, d *dbd, body []byte, pass func([]byte) error) (passed bool, err error) {
 	silent := func(why error) error {
 		return refuse(proto.CodeNoAccounting,
 			"the accounting daemon at %s does not answer (%v); jobs go on, and their records arrive once it is back",
-			c.opts.DbdAddr, why)
+			d.addr, why)
 	}
 	for again := false; ; again = true {
-		m, err := c.dbd.to(ctx, c.opts.DbdAddr, func() (*rpc.Mux, error) { return c.dialDbd(context.Background()) })
+		m, err := d.link.to(ctx, d.addr, func() (*rpc.Mux, error) { return c.dialDbd(context.Background(), d) })
 		if err != nil {
-			return silent(err)
+			return false, silent(err)
 		}
-		passed := false
 		err = m.Stream(ctx, proto.KindQuery, body, func(f *rpc.Frame) error {
 			passed = true
 			return pass(f.Body)
@@ -67,17 +135,17 @@ func (c *Controller) query(ctx context.Context, body []byte, pass func([]byte) e
 		var answered *rpc.Error
 		switch {
 		case err == nil, ctx.Err() != nil, m.Err() == nil: // also if pass has failed
-			return err
+			return passed, err
 		case errors.As(err, &answered):
-			return err
+			return passed, err
 		case passed, again:
-			return silent(err)
+			return passed, silent(err)
 		}
 	}
 }
 
-func (c *Controller) dialDbd(ctx context.Context) (*rpc.Mux, error) {
-	return c.dialTLS(ctx, c.opts.DbdAddr, pki.RoleDBD)
+func (c *Controller) dialDbd(ctx context.Context, d *dbd) (*rpc.Mux, error) {
+	return c.dialTLS(ctx, d.addr, pki.RoleDBD)
 }
 
 // gdbd answers users by itself too: without a detour, and when no controller leads. The leader tells it who may see
@@ -88,11 +156,16 @@ const (
 	sightRetry = 10 * time.Second // after a failure
 )
 
-// tellSight tells gdbd, when it changes and to each gdbd that was just reached, until ctx ends.
+// tellSight tells each gdbd, when it changes and when it was just reached, until ctx ends.
 func (c *Controller) tellSight(ctx context.Context) {
-	if c.opts.DbdAddr == "" {
-		return
+	var each sync.WaitGroup
+	for _, d := range c.dbds {
+		each.Go(func() { c.tellSightTo(ctx, d) })
 	}
+	each.Wait()
+}
+
+func (c *Controller) tellSightTo(ctx context.Context, d *dbd) {
 	var told []byte
 	var by *rpc.Mux
 	var cfg *model.Config
@@ -103,7 +176,7 @@ func (c *Controller) tellSight(ctx context.Context) {
 		if by == nil || by.Err() != nil || cfg != v.Config() || gen != v.AcctGen() {
 			body, err := proto.Encode(c.sightOf(v))
 			if err == nil && (by == nil || by.Err() != nil || !bytes.Equal(body, told)) {
-				by, err = c.tell(ctx, body)
+				by, err = c.tell(ctx, d, body)
 			}
 			if err != nil {
 				c.log.Debug("gdbd was not told who may see what", "err", err)
@@ -122,8 +195,8 @@ func (c *Controller) tellSight(ctx context.Context) {
 }
 
 // tell sends one message to gdbd. One that is older and does not know it is not asked again on this connection.
-func (c *Controller) tell(ctx context.Context, body []byte) (*rpc.Mux, error) {
-	m, err := c.dbd.to(ctx, c.opts.DbdAddr, func() (*rpc.Mux, error) { return c.dialDbd(context.Background()) })
+func (c *Controller) tell(ctx context.Context, d *dbd, body []byte) (*rpc.Mux, error) {
+	m, err := d.link.to(ctx, d.addr, func() (*rpc.Mux, error) { return c.dialDbd(context.Background(), d) })
 	if err != nil {
 		return nil, err
 	}

@@ -377,12 +377,18 @@ func (c *Controller) troubles(v *state.View, w *troubleWatch, began, now time.Ti
 		}
 	}
 	if c.opts.DbdAddr != "" {
-		if r.LostS > 0 && !c.dbdUp.Load() {
-			why := "it does not answer"
-			if s := c.dbdSays.Load(); s != nil && s.why != nil {
+		for _, d := range c.dbds {
+			if r.LostS <= 0 || d.up.Load() {
+				continue
+			}
+			why, level, what := "it does not answer", "critical", "gdbd"
+			if s := d.says.Load(); s != nil && s.why != nil {
 				why = s.why.Error()
 			}
-			add(r.LostS, "critical", "dbd_lost", "gdbd", why)
+			if d.copy {
+				level, what = "warning", "gdbd's copy"
+			}
+			add(r.LostS, level, "dbd_lost", what, why)
 		}
 		waiting := int64(v.OutboxLen())
 		over := func(event string, bound int64) bool {

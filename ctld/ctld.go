@@ -32,7 +32,7 @@ type Controller struct {
 	idle    idleWatch // of GPUs
 	reports chan nodeReports
 	callers callers
-	dbd     link // for gacct's questions
+	dbds    []*dbd // the accounting daemon, and then its copy
 
 	toLead, toLeadSlow link // to the leader: for requests that are answered at once, and for requests that wait
 
@@ -48,8 +48,6 @@ type Controller struct {
 	door    door
 	lease   lease
 	inside  atomic.Int64 // requests that are being answered or passed on, without those that wait by design
-	dbdUp   atomic.Bool
-	dbdSays atomic.Pointer[dbdSays] // nil: nothing yet
 	waiting atomic.Int64
 	prio    priorities
 	passes  passMarks
@@ -61,6 +59,7 @@ type Controller struct {
 	budget  share.Budget
 	pace    pace
 
+	beginning sync.Mutex      // an era
 	reserving chan struct{}   // holds one while a reservation is changed
 	editing   chan struct{}   // holds one while specifications of jobs are changed
 	changing  chan struct{}   // likewise, for the controllers
@@ -90,7 +89,7 @@ func New(o Options) (_ *Controller, err error) {
 	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(), idle: newIdleWatch(),
 		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime(),
 		reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
-		readers: newReaders(), pace: newPace()}
+		readers: newReaders(), pace: newPace(), dbds: dbdsOf(&o)}
 	c.counts.since.Store(int64(c.bootAt))
 	c.lease.begin = time.Now()
 	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}
@@ -248,8 +247,11 @@ func (c *Controller) Close() error {
 			c.closeErr = c.store.Close()
 		}
 		c.readers.same.Close()
-		for _, l := range []*link{&c.dbd, &c.toLead, &c.toLeadSlow} {
+		for _, l := range []*link{&c.toLead, &c.toLeadSlow} {
 			l.close()
+		}
+		for _, d := range c.dbds {
+			d.link.close()
 		}
 		if c.socket != nil {
 			_ = c.socket.Close() // the server has usually closed it

@@ -59,7 +59,7 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 	}
 	if s.Restore != "" {
 		r := restore.Options{File: s.Restore, Replace: s.Replace, NextJob: s.NextJob, Cluster: cfg.ClusterName,
-			Name: o.Name, Dir: o.Dir, PKI: o.PKI, DbdAddr: o.DbdAddr}
+			Name: o.Name, Dir: o.Dir, PKI: o.PKI, DbdAddr: o.DbdAddr, DbdCopy: o.DbdCopy}
 		for _, p := range o.Peers {
 			r.Peers = append(r.Peers, store.Peer{ID: p.Name, Addr: p.Addr})
 		}
@@ -132,7 +132,7 @@ func (s *Start) options() (Options, *conf.Config, error) {
 	}
 	o := Options{HeartbeatTimeout: time.Duration(cfg.ControllerHeartbeatMS) * time.Millisecond,
 		ElectionTimeout: time.Duration(cfg.ControllerElectionMS) * time.Millisecond,
-		PKI:             cfg.PKIDir, DbdAddr: cfg.DbdAddr, Version: version.Version,
+		PKI:             cfg.PKIDir, DbdAddr: cfg.DbdAddr, DbdCopy: cfg.DbdCopyAddr, Version: version.Version,
 		Load: func() (*conf.Config, []conf.Problem) { return read(path) }}
 	host, err := os.Hostname()
 	if err != nil {

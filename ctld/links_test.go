@@ -81,7 +81,8 @@ func TestKeptConnectionToGdbd(t *testing.T) {
 	}
 	c := &Controller{clientTLS: cfg}
 	c.opts.DbdAddr = addr
-	t.Cleanup(c.dbd.close)
+	c.dbds = dbdsOf(&c.opts)
+	t.Cleanup(c.dbds[0].link.close)
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {

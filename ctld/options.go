@@ -25,6 +25,7 @@ type Options struct {
 
 	Socket  string // path of the local socket; "": none
 	DbdAddr string // address of gdbd; "": no accounting records are shipped
+	DbdCopy string // address of its copy; "": there is none
 
 	// Load reads the configuration from its files, for the first start and for reconfigure.
 	Load func() (*conf.Config, []conf.Problem)

@@ -3,6 +3,8 @@ package ctld
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"gbatch/internal/model"
@@ -11,27 +13,37 @@ import (
 	"gbatch/internal/state"
 )
 
-// ship sends accounting records to gdbd in the order of the outbox, and trims the acknowledged ones. gdbd ignores
-// records that it has already, so a batch may be sent again after any failure.
+// ship sends accounting records to each gdbd in the order of the outbox, and trims those that one has acknowledged. A
+// gdbd ignores records that it has already, so a batch may be sent again after any failure.
 func (c *Controller) ship(ctx context.Context) {
-	if c.opts.DbdAddr == "" {
+	if len(c.dbds) == 0 {
 		c.dropRecords(ctx)
 		return
 	}
+	var each sync.WaitGroup
+	for _, d := range c.dbds {
+		each.Go(func() { c.shipTo(ctx, d) })
+	}
+	each.Wait()
+}
+
+// shipTo sends accounting records to one gdbd until ctx ends.
+func (c *Controller) shipTo(ctx context.Context, d *dbd) {
+	d.behind.Store(behindUnknown)
 	retry := outboxRetryMin
 	for ctx.Err() == nil {
-		err := c.shipOn(ctx)
+		err := c.shipOn(ctx, d)
 		if ctx.Err() != nil {
 			return
 		}
-		c.dbdSays.Store(&dbdSays{why: err})
-		if c.dbdUp.Swap(false) || retry == outboxRetryMin {
-			c.log.Warn("gdbd does not take records; they wait in the outbox", "addr", c.opts.DbdAddr, "waiting",
+		d.says.Store(&dbdSays{why: err})
+		if d.up.Swap(false) || retry == outboxRetryMin {
+			c.log.Warn("gdbd does not take records; they wait in the outbox", "addr", d.addr, "waiting",
 				c.machine.View().OutboxLen(), "err", err)
 		}
 		pause(ctx, retry)
 		retry = min(2*retry, outboxRetryMax)
-		if c.dbdUp.Load() {
+		if d.up.Load() {
 			retry = outboxRetryMin
 		}
 	}
@@ -61,13 +73,13 @@ func (c *Controller) dropRecords(ctx context.Context) {
 }
 
 // shipOn ships over one connection until it fails.
-func (c *Controller) shipOn(ctx context.Context) error {
-	m, err := c.dialDbd(ctx)
+func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
+	m, err := c.dialDbd(ctx, d)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = m.Close() }() // the failed call has returned its error
-	sent, err := c.standOf(ctx, m)
+	sent, err := c.standOf(ctx, d, m)
 	if err != nil {
 		return err
 	}
@@ -86,8 +98,9 @@ func (c *Controller) shipOn(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		d.lags(v, sent)
 		if len(put.Records) == 0 {
-			c.setDbdUp()
+			c.setUp(d)
 			select {
 			case <-changed:
 				pause(ctx, outboxPace)
@@ -106,7 +119,7 @@ func (c *Controller) shipOn(ctx context.Context) error {
 		if reply.Seq < last {
 			return errors.New("gdbd acknowledged fewer records than it was sent")
 		}
-		c.setDbdUp()
+		c.setUp(d)
 		c.counts.shipped.Add(int64(len(put.Records)))
 		from, keep := sent, &v.Config().Params.Ship
 		if sent = last; last <= put.Acked {
@@ -141,7 +154,7 @@ func putRecords(ctx context.Context, m *rpc.Mux, put *proto.Put) (reply proto.Pu
 // standOf asks gdbd for the number of the last record that it has. If it has records that these controllers have not
 // made yet, their state is an old copy: an era begins, so that gdbd takes what follows for what it is, and numbers of
 // jobs that it knows are not given again.
-func (c *Controller) standOf(ctx context.Context, m *rpc.Mux) (uint64, error) {
+func (c *Controller) standOf(ctx context.Context, d *dbd, m *rpc.Mux) (uint64, error) {
 	for {
 		v := c.machine.View()
 		asked := putOf(v)
@@ -149,28 +162,44 @@ func (c *Controller) standOf(ctx context.Context, m *rpc.Mux) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		c.dbdSays.Store(&dbdSays{notes: reply.Notes})
+		d.says.Store(&dbdSays{notes: reply.Notes})
 		v = c.machine.View()
 		known := reply.LastJob < v.NextJob() || reply.LastJob >= state.MaxJobID
 		if reply.Seq < v.NextRecord() && known {
-			if reply.Seq < asked.Acked {
+			switch {
+			case reply.Seq >= asked.Acked:
+			case len(c.dbds) > 1:
+				c.log.Info("gdbd gets the records that it lacks", "addr", d.addr, "its last", reply.Seq, "acknowledged", asked.Acked)
+			default:
 				c.log.Warn("gdbd lacks records that it had, and gets them again: it was put back to an older copy", "its last",
 					reply.Seq, "acknowledged", asked.Acked, "lost for good up to", asked.Dropped)
 			}
 			return reply.Seq, nil
 		}
-		c.log.Error("gdbd has records that are newer than the controllers' state: it was put back to an older one; a new"+
-			" era begins, jobs that were submitted since are unknown", "records", reply.Seq, "ours", v.NextRecord()-1,
-			"last job on record", reply.LastJob)
-		number := uint64(c.now().Seconds())
-		if _, err := c.propose(ctx, &state.NewEra{Number: number, NextJob: reply.LastJob + 1}); err != nil {
+		if err := c.beginEra(ctx, asked.Eras, d, &reply); err != nil {
 			return 0, err
 		}
 	}
 }
 
-func (c *Controller) setDbdUp() {
-	if !c.dbdUp.Swap(true) {
-		c.log.Info("gdbd takes records", "addr", c.opts.DbdAddr)
+// beginEra begins an era, unless one has begun since gdbd was told of eras: the other gdbd may have had newer records
+// too.
+func (c *Controller) beginEra(ctx context.Context, told []model.Era, d *dbd, has *proto.PutReply) error {
+	c.beginning.Lock()
+	defer c.beginning.Unlock()
+	v := c.machine.View()
+	if !slices.Equal(told, v.Eras()) {
+		return nil
+	}
+	c.log.Error("gdbd has records that are newer than the controllers' state: it was put back to an older one; a new"+
+		" era begins, jobs that were submitted since are unknown", "addr", d.addr, "records", has.Seq, "ours",
+		v.NextRecord()-1, "last job on record", has.LastJob)
+	_, err := c.propose(ctx, &state.NewEra{Number: uint64(c.now().Seconds()), NextJob: has.LastJob + 1})
+	return err
+}
+
+func (c *Controller) setUp(d *dbd) {
+	if !d.up.Swap(true) {
+		c.log.Info("gdbd takes records", "addr", d.addr)
 	}
 }

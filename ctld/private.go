@@ -124,6 +124,7 @@ func (s *sight) records(pass func([]byte) error) func([]byte) error {
 		if err := proto.Decode(body, &chunk); err != nil {
 			return err
 		}
+		kept.Note = chunk.Note
 		for i, r := range chunk.Records {
 			if r.UID != s.uid && !s.over(r.Account) {
 				continue

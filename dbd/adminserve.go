@@ -82,7 +82,7 @@ func (d *Daemon) beginEmpty(ctx context.Context, r *server.Request) error {
 	}); err != nil {
 		return err
 	}
-	if !empty && d.db.lost() == nil {
+	if !empty && d.db.lost() == nil && d.db.lag.Load() == nil {
 		return badRequest("there is no need to: the accounting database %s is not empty under a cluster that is not new",
 			d.db.path)
 	}
@@ -107,6 +107,7 @@ func (d *Daemon) state(r *server.Request) error {
 		}
 		clusters, err := seriesNumbers(tx)
 		reply.Notes = notes(tx, clusters)
+		reply.Holes = holesIn(tx)
 		return err
 	})
 	if err != nil {
@@ -114,6 +115,9 @@ func (d *Daemon) state(r *server.Request) error {
 	}
 	if err := d.db.lost(); err != nil {
 		reply.Notes = append(reply.Notes, err.Error())
+	}
+	if behind := d.db.lag.Load(); behind != nil {
+		reply.Notes = append(reply.Notes, behind.Error())
 	}
 	body, err := proto.Encode(&reply)
 	if err != nil {

@@ -94,9 +94,13 @@ type db struct {
 
 	damaged atomic.Uint64 // number of damaged rows that queries have left out
 
-	sight  atomic.Pointer[proto.Sight] // who may see what; nil: not known
-	heard  atomic.Bool                 // a controller has brought or asked for records, or there are some
-	isLost atomic.Pointer[LostError]   // it is not the database that acknowledged records; see missing.go
+	sight atomic.Pointer[proto.Sight] // who may see what; nil: not known
+	other string                      // address of another gdbd, which may have what is missing here; "": there is none
+	want  func(error)                 // asks for its database; nil: no longer
+	lag   atomic.Pointer[BehindError]
+
+	heard  atomic.Bool               // a controller has brought or asked for records, or there are some
+	isLost atomic.Pointer[LostError] // it is not the database that acknowledged records; see missing.go
 }
 
 // openDB opens the database in dir and creates both if they are missing.

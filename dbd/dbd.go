@@ -24,6 +24,7 @@ type Daemon struct {
 	port *pki.Listener
 
 	budget share.Budget // of users' questions
+	follow *follower    // nil: there is no other gdbd
 
 	saving chan struct{} // a slot for the one backup that is being made
 
@@ -54,14 +55,19 @@ func New(o Options) (*Daemon, error) {
 		return nil, errors.Join(fmt.Errorf("gdbd can't use its address: %w; is another gdbd running there?"+
 			" AccountingStoragePort in gbatch.conf or --listen sets another", err), store.Close())
 	}
-	return &Daemon{opts: o, db: store, port: port, saving: make(chan struct{}, 1)}, nil
+	d := &Daemon{opts: o, db: store, port: port, saving: make(chan struct{}, 1)}
+	if o.Other != "" {
+		d.follow = newFollower(d)
+		store.other, store.want = o.Other, d.follow.want
+	}
+	return d, nil
 }
 
 // Addr is the host:port that the daemon listens on.
 func (d *Daemon) Addr() string { return d.port.Addr().String() }
 
 // Run serves until ctx ends or Close is called, then releases everything and returns nil. It returns an error if the
-// disk or the port fails for good. It can be called once.
+// disk or the port fails for good, and errCopied if a new Daemon is to serve. It can be called once.
 func (d *Daemon) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -87,6 +93,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 			cancel() // without a writer gdbd can't serve
 		}
 	})
+	var following sync.WaitGroup
+	copied := false
+	if d.follow != nil {
+		following.Go(func() {
+			if copied = d.follow.run(ctx); copied {
+				cancel()
+			}
+		})
+	}
 	var users sync.WaitGroup
 	var usersErr error
 	users.Go(func() {
@@ -103,14 +118,21 @@ func (d *Daemon) Run(ctx context.Context) error {
 	})
 	cancel()
 	users.Wait()
+	following.Wait()
 	stopWriting()
 	writer.Wait()
 	err = errors.Join(writeErr, err, usersErr, d.release())
+	if err == nil && copied {
+		return errors.Join(d.follow.takeFetched(), errCopied)
+	}
 	if err == nil {
 		d.opts.Logger.Info("accounting daemon ends", "addr", d.Addr())
 	}
 	return err
 }
+
+// errCopied says that Run has ended to begin anew on another database: the other gdbd's, if nothing else is said.
+var errCopied = errors.New("the accounting daemon begins anew on a copied database")
 
 // Close ends Run, waits for it, and releases everything. It is idempotent.
 func (d *Daemon) Close() error {

@@ -340,13 +340,14 @@ func (d *db) write(group []*pending, results []putResult) error {
 			return err
 		}
 		if refusal != nil {
-			if d.isLost.Swap(refusal) == nil {
-				d.log.Error("accounting records are refused: " + refusal.Error())
-			}
 			results[i].err = refusal
 			continue
 		}
 		d.isLost.Store(nil)
+		d.lag.Store(nil)
+		if d.want != nil {
+			d.want(nil)
+		}
 		d.heard.Store(true)
 		dirty = dirty || changed
 		if err := s.enter(b.eras); err != nil {

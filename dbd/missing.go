@@ -7,6 +7,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"gbatch/dbd/backup"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 )
@@ -39,6 +41,7 @@ func allowEmpty(tx *bolt.Tx, now time.Time) error {
 // LostError says that the database is not the one that acknowledged records.
 type LostError struct {
 	Path, Cluster  string
+	Other          string // address of another gdbd; "": there is none
 	Acked, Dropped uint64
 }
 
@@ -46,6 +49,9 @@ func (e *LostError) Error() string {
 	rest := "the controller still has all of them and sends them again"
 	if e.Dropped > 0 {
 		rest = fmt.Sprintf("the controller sends again what it still has, from number %d on", e.Dropped+1)
+	}
+	if e.Other != "" {
+		rest += "; as soon as the other gdbd at " + e.Other + " answers, its database is copied here"
 	}
 	return fmt.Sprintf("the accounting database %s has no records of cluster %s, which is not new: %d of its records "+
 		"were "+
@@ -56,13 +62,25 @@ func (e *LostError) Error() string {
 		"Until then records wait in the controller", e.Path, e.Cluster, e.Acked, rest)
 }
 
+// BehindError says that records are missing here which the controllers no longer have, and another gdbd may have.
+type BehindError struct {
+	Path, Cluster, Other string
+	From, To             uint64
+}
+
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("the accounting database %s lacks records %d to %d of cluster %s, which the controllers do not have "+
+		"any more, and takes a copy of the other gdbd's at %s. If that one is lost for good, give gbatch backup begin-empty: "+
+		"they are then missing. Until then records wait in the controller", e.Path, e.From, e.To, e.Cluster, e.Other)
+}
+
 // admit decides about a batch of a history of which known says whether it is on record, at s. It gives the error with
 // which the batch is refused, and notes a hole. changed says that something was written.
-func (d *db) admit(tx *bolt.Tx, b *pending, s series, known bool) (refusal *LostError, changed bool, err error) {
+func (d *db) admit(tx *bolt.Tx, b *pending, s series, known bool) (refusal error, changed bool, err error) {
 	if b.acked > 0 && !known {
 		meta := tx.Bucket(keyMeta)
 		if meta.Get(keyBegin) == nil {
-			return &LostError{d.path, b.cluster, b.acked, b.dropped}, false, nil
+			return d.isWithout(&LostError{d.path, b.cluster, d.other, b.acked, b.dropped}), false, nil
 		}
 		if err := meta.Delete(keyBegin); err != nil {
 			return nil, false, err
@@ -74,12 +92,41 @@ func (d *db) admit(tx *bolt.Tx, b *pending, s series, known bool) (refusal *Lost
 	if s.seq >= b.dropped {
 		return nil, changed, nil
 	}
+	if meta := tx.Bucket(keyMeta); d.other != "" && !changed {
+		if meta.Get(keyBegin) == nil {
+			return d.isBehind(&BehindError{d.path, b.cluster, d.other, s.seq + 1, b.dropped}), false, nil
+		}
+		if err := meta.Delete(keyBegin); err != nil {
+			return nil, false, err
+		}
+		changed = true
+	}
 	fresh, err := noteHole(tx, s, b.dropped, d.now())
 	if fresh {
 		d.log.Error("accounting records are missing for good: a database of before they came was put in place, and the "+
 			"controller does not keep them any more", "cluster", b.cluster, "from number", s.seq+1, "to", b.dropped)
 	}
 	return nil, changed || fresh, err
+}
+
+// isWithout notes that this is not the database that acknowledged records.
+func (d *db) isWithout(e *LostError) error {
+	if d.isLost.Swap(e) == nil {
+		d.log.Error("accounting records are refused: " + e.Error())
+	}
+	if d.want != nil {
+		d.want(e)
+	}
+	return e
+}
+
+// isBehind notes that records are missing here.
+func (d *db) isBehind(e *BehindError) error {
+	if d.lag.Swap(e) == nil {
+		d.log.Error("accounting records are refused: " + e.Error())
+	}
+	d.want(e)
+	return e
 }
 
 // noteHole keeps that the records of a history after s.seq up to to are missing. fresh: it was not known.
@@ -116,6 +163,37 @@ func notes(tx *bolt.Tx, clusters map[uint16]string) (out []string) {
 				"they were lost with a database, as was noticed "+
 				"%s", to-from+1, clusters[binary.BigEndian.Uint16(k)], from, to,
 				when(v[8:])))
+		}
+		return nil
+	})
+	return out
+}
+
+// holes lists what is missing for good.
+func (d *db) holes() (out []proto.DbdHole, err error) {
+	err = d.view(func(tx *bolt.Tx) error {
+		out = holesIn(tx)
+		return nil
+	})
+	return out, err
+}
+
+func holesIn(tx *bolt.Tx) (out []proto.DbdHole) {
+	holes, known := tx.Bucket(keyMissing), tx.Bucket(keySeries)
+	if holes == nil {
+		return nil
+	}
+	names := map[uint16]backup.Series{}
+	_ = known.ForEach(func(k, _ []byte) error { // the function returns no error
+		if s, ok := knownSeries(known, string(k)); ok {
+			names[s.number], _ = seriesOf(known, k)
+		}
+		return nil
+	})
+	_ = holes.ForEach(func(k, v []byte) error { // the function returns no error
+		if s, ok := names[binary.BigEndian.Uint16(k)]; ok && len(k) == 10 && len(v) == 16 && len(out) < model.MaxList {
+			out = append(out, proto.DbdHole{Cluster: s.Cluster, Instance: s.Instance, From: binary.BigEndian.Uint64(k[2:]),
+				To: binary.BigEndian.Uint64(v)})
 		}
 		return nil
 	})

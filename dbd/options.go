@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +20,11 @@ type Options struct {
 	Listen  string // host:port of its one TLS port; an empty host means all addresses, port 0 any port
 	Dir     string // directory of the database; made if missing, for one gdbd at a time
 	PKI     string // directory with ca.crt and this daemon's certificate
+
+	// Two gdbds can keep the same records. Other is the address of the other one, host:port; "": there is none. Copy says
+	// that this one is the copy, AccountingStorageBackupHost's.
+	Other string
+	Copy  bool
 
 	// KeepMonths is how many whole months of finished records to keep in addition to the present month; 0 keeps all.
 	// Unfinished jobs are kept in any case.
@@ -46,16 +51,47 @@ func (o *Options) Configure(c *conf.Config) error {
 		o.Name, _, _ = strings.Cut(host, ".")
 	}
 	if c.DbdAddr != "" {
-		host := c.AccountingStorageHost
+		addr := c.DbdAddr
+		if o.Copy = c.DbdCopyAddr != "" && o.isAt(c.DbdCopyAddr) && !o.isAt(c.DbdAddr); o.Copy {
+			addr = c.DbdCopyAddr
+			o.Other = c.DbdAddr
+		} else {
+			o.Other = c.DbdCopyAddr
+		}
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return fmt.Errorf("the address %s of gdbd: %w", addr, err)
+		}
 		if net.ParseIP(host) == nil && host != "localhost" {
 			host = ""
 		}
-		set(&o.Listen, net.JoinHostPort(host, strconv.FormatInt(c.AccountingStoragePort, 10)))
+		set(&o.Listen, net.JoinHostPort(host, port))
 	}
 	set(&o.Cluster, c.ClusterName)
 	set(&o.Dir, c.DbdStateLocation)
 	set(&o.PKI, c.PKIDir)
 	return nil
+}
+
+// isAt reports whether an address of the configuration is this gdbd's: it was told to listen there, its name is the
+// host's, or this machine has the address.
+func (o *Options) isAt(addr string) bool {
+	if o.Listen != "" {
+		return o.Listen == addr
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		own, err := net.InterfaceAddrs()
+		return err == nil && slices.ContainsFunc(own, func(a net.Addr) bool {
+			n, ok := a.(*net.IPNet)
+			return ok && n.IP.Equal(ip)
+		})
+	}
+	first, _, _ := strings.Cut(host, ".")
+	return strings.EqualFold(first, o.Name) || strings.EqualFold(host, o.Name)
 }
 
 // maxKeepMonths is a hundred years; a larger number is a typing error.

@@ -58,6 +58,15 @@ func headerOf(tx *bolt.Tx, cluster string, now time.Time) *backup.Header {
 	return h
 }
 
+// standing gives where each history stands.
+func (d *db) standing() (out []backup.Series, err error) {
+	err = d.view(func(tx *bolt.Tx) error {
+		out = seriesIn(tx)
+		return nil
+	})
+	return out, err
+}
+
 // seriesIn lists where each history stands.
 func seriesIn(tx *bolt.Tx) (out []backup.Series) {
 	known := tx.Bucket(keySeries)

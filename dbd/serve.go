@@ -37,9 +37,12 @@ func forUsers(err error) error {
 	var bad *BadRequestError
 	var busy *BusyError
 	var lost *LostError
+	var behind *BehindError
 	switch {
 	case errors.As(err, &lost):
 		return rpc.Errorf(proto.CodeNoAccounting, "%v", lost)
+	case errors.As(err, &behind):
+		return rpc.Errorf(proto.CodeNoAccounting, "%v", behind)
 	case errors.As(err, &busy):
 		return rpc.Errorf(proto.CodeBusy, "%v", busy)
 	case errors.As(err, &bad):
@@ -66,6 +69,7 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 		if err := proto.Decode(r.Body, &p); err != nil {
 			return badRequest("accounting records that can't be read: %v", err)
 		}
+		d.follow.heard()
 		r.Body = nil // release it: it can be large, and the records don't refer to it
 		var reply proto.PutReply
 		var err error

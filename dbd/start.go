@@ -50,11 +50,22 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) error {
 }
 
 func (s *Start) serve(ctx context.Context) error {
-	d, err := New(s.Options)
-	if err != nil {
-		return err
+	for {
+		d, err := New(s.Options)
+		if err != nil {
+			return err
+		}
+		err = d.Run(ctx)
+		if !errors.Is(err, errCopied) {
+			return err
+		}
+		if text := strings.TrimSuffix(err.Error(), errCopied.Error()); text != "" { // the old database is still there
+			s.Options.Logger.Error(strings.TrimSpace(text))
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
 	}
-	return d.Run(ctx)
 }
 
 // load gives the configuration, or nil if there is none and none is needed.

@@ -83,6 +83,12 @@ func (d *Daemon) query(ctx context.Context, r *server.Request, question []byte, 
 		return badRequest("a question that can't be read: %v", err)
 	}
 	if err := d.db.lost(); err != nil {
+		if d.follow != nil { // the other one may know
+			return rpc.Errorf(proto.CodeNotHere, "%s", err.Error())
+		}
+		return err
+	}
+	if err := d.follow.ready(ctx); err != nil {
 		return err
 	}
 	var body []byte
@@ -95,6 +101,12 @@ func (d *Daemon) query(ctx context.Context, r *server.Request, question []byte, 
 	})
 	if err != nil {
 		return err
+	}
+	if note := d.follow.note(); note != "" {
+		if body, err = proto.Encode(&proto.RecordsChunk{Note: note}); err != nil {
+			return err
+		}
+		return r.Reply(body)
 	}
 	return r.Reply(appendChunk(body[:0], nil))
 }

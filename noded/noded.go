@@ -122,7 +122,7 @@ func New(o Options) (n *Noded, err error) {
 		n.ctl.Keep(filepath.Join(o.Spool, "controllers"), n.log)
 	}
 	n.relay = relay.New(n.ctl)
-	n.records = relay.NewRecords(o.DbdAddr, tls)
+	n.records = relay.NewRecords(tls, o.DbdAddr, o.DbdCopy)
 	if n.inv, err = hardware.Take(n.machine, n.opts.look()); err != nil {
 		return n, err
 	}

@@ -23,6 +23,7 @@ type Options struct {
 	Virtual     bool     // its hardware is taken from the configuration
 	Controllers []string // host:port of every controller
 	DbdAddr     string   // host:port of gdbd, which is asked about records; "": the leader is
+	DbdCopy     string   // of its copy; "": there is none
 	PKI         string   // directory with ca.crt and this daemon's certificate
 	Spool       string   // absolute; what must survive a restart: one gnoded each
 	SocketDir   string   // of the socket for commands, noded-NAME.sock
@@ -61,7 +62,7 @@ func FromConfig(c *conf.Config, f Flags) (Options, error) {
 		return Options{}, fmt.Errorf("name of this host: %w", err)
 	}
 	o := Options{Name: f.Name, Login: f.Login, Virtual: f.Virtual, Controllers: f.Controllers, PKI: f.PKI, Spool: f.Spool,
-		SocketDir: f.SocketDir, Shim: f.Shim, DbdAddr: c.DbdAddr, Config: c, ConfigPath: c.Path, TmpFS: c.TmpFS, Host: host}
+		SocketDir: f.SocketDir, Shim: f.Shim, DbdAddr: c.DbdAddr, DbdCopy: c.DbdCopyAddr, Config: c, ConfigPath: c.Path, TmpFS: c.TmpFS, Host: host}
 	if o.Name == "" {
 		o.Name, _, _ = strings.Cut(host, ".")
 	}

@@ -34,11 +34,11 @@ func upCommand() *cobra.Command {
 			"--dir /tmp/trial",
 		Args: noOperands,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			for _, name := range []string{"nodes", "cpus", "controllers"} {
+			for _, name := range []string{"nodes", "cpus", "controllers", "gdbds"} {
 				if f := cmd.Flag(name); f.Changed && f.Value.String() == "0" {
 					return fmt.Errorf("--%s 0: at least 1; without --%s it is %s", name, name,
 						map[string]string{"nodes": "this machine itself, as it is",
-							"cpus": "as many as this machine has, at most 4", "controllers": "1"}[name])
+							"cpus": "as many as this machine has, at most 4", "controllers": "1", "gdbds": "1"}[name])
 				}
 			}
 			if cmd.Flag("mem").Changed {
@@ -61,6 +61,7 @@ func upCommand() *cobra.Command {
 		"machine's)")
 	f.StringVar(&o.GPUs, "gpus", "", "stand-in GPUs of each virtual node, as `TYPE:COUNT`")
 	f.IntVar(&o.Controllers, "controllers", 0, "controllers, 1, 3 or 5 (default 1)")
+	f.IntVar(&o.Gdbds, "gdbds", 0, "accounting daemons, 1, or 2 for a copy of the first (default 1)")
 	f.StringVar(&o.Conf, "conf", "",
 		"take this configuration `FILE` as it is; every node that it defines becomes a virtual one here")
 	f.BoolVar(&detach, "detach", false, "return when the cluster takes jobs, and leave it running")

@@ -41,6 +41,7 @@ type Options struct {
 	Dir     string // StateSaveLocation
 	PKI     string
 	DbdAddr string // "": there is no accounting
+	DbdCopy string // "": gdbd has no copy
 }
 
 const (
@@ -186,7 +187,13 @@ func (o *Options) nextJob(ctx context.Context, in *saved, v *state.View, now mod
 	}
 	next, age := v.NextJob(), max(0, int64(now)-in.header.SavedMS)/1000
 	if o.DbdAddr != "" {
-		last, err := o.lastJob(ctx, v)
+		last, err := o.lastJob(ctx, v, o.DbdAddr)
+		if o.DbdCopy != "" {
+			other, oerr := o.lastJob(ctx, v, o.DbdCopy)
+			if last = max(last, other); oerr == nil {
+				err = nil
+			}
+		}
 		if err == nil {
 			return max(next, last+1) + margin
 		}
@@ -196,19 +203,19 @@ func (o *Options) nextJob(ctx context.Context, in *saved, v *state.View, now mod
 	return next + margin + model.JobID(min(age*perSecond, int64(state.MaxJobID/2)))
 }
 
-// lastJob asks gdbd for the highest number on record of this history.
-func (o *Options) lastJob(ctx context.Context, v *state.View) (model.JobID, error) {
+// lastJob asks a gdbd for the highest number on record of this history.
+func (o *Options) lastJob(ctx context.Context, v *state.View, addr string) (model.JobID, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tls, err := pki.ClientTLS(o.PKI, pki.RoleCtld, o.Name)
 	if err != nil {
 		return 0, err
 	}
-	nc, err := pki.Dial(ctx, o.DbdAddr, pki.ProtoRPC, tls, pki.RoleDBD)
+	nc, err := pki.Dial(ctx, addr, pki.ProtoRPC, tls, pki.RoleDBD)
 	if err != nil {
 		return 0, err
 	}
-	conn := rpc.Client(nc, rpc.ConnOptions{Name: "gdbd at " + o.DbdAddr})
+	conn := rpc.Client(nc, rpc.ConnOptions{Name: "gdbd at " + addr})
 	m, err := rpc.NewMux(conn)
 	if err != nil {
 		return 0, errors.Join(err, conn.Close())

@@ -146,6 +146,29 @@ func (l *loader) resolveControllers() {
 			l.cfg.AccountingStorageHost = "localhost"
 		}
 		l.cfg.DbdAddr = hostPort(l.cfg.AccountingStorageHost, l.cfg.AccountingStoragePort)
+		l.dbdCopy()
+	}
+}
+
+// dbdCopy makes the address of the accounting daemon's copy: a host, or host:port where its port is another one.
+func (l *loader) dbdCopy() {
+	v := l.cfg.AccountingBackupHost
+	if v == "" {
+		return
+	}
+	port := l.cfg.AccountingStoragePort
+	if host, given, err := net.SplitHostPort(v); err == nil {
+		n, f := readInt(given, 1, 65535)
+		if f.bad() || host == "" {
+			l.probs.errorf(l.where("AccountingStorageBackupHost"), "write a host, or host:port",
+				"AccountingStorageBackupHost=%s is no address", v)
+			return
+		}
+		v, port = host, n
+	}
+	if l.cfg.DbdCopyAddr = hostPort(v, port); l.cfg.DbdCopyAddr == l.cfg.DbdAddr {
+		l.probs.errorf(l.where("AccountingStorageBackupHost"), "name another host, or leave it out",
+			"AccountingStorageBackupHost is the same address as AccountingStorageHost: a copy is kept by a second gdbd")
 	}
 }
 

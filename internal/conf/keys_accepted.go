@@ -132,8 +132,6 @@ func absent() []setting {
 		unless(notDone("is not supported: jobs in a reservation end with it", "ResvOverRun"), "0"),
 		notDone("is not supported: files aren't broadcast", "BcastExclude", "BcastParameters"),
 		notDone("is not supported: there is one cluster", "FederationParameters", "AccountingStorageExternalHost"),
-		notDone("is not supported: gdbd runs on one host; jobs go on without it, and records wait; gbatch backup save makes "+
-			"copies while it runs", "AccountingStorageBackupHost"),
 		notDone("is not supported: use cron and gsubmit", "ScronParameters"),
 		notDone("is not supported: X11 isn't forwarded", "X11Parameters"),
 		unless(notDone("is not supported: jobs don't open PAM sessions", "UsePAM"), "0", "no", "false"),

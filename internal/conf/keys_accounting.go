@@ -31,6 +31,7 @@ func accountingSettings() []setting {
 			},
 			show: func(c *Config) string { return orNull(c.AccountingStorageType) }},
 		text("AccountingStorageHost", RestartCtld, func(c *Config) *string { return &c.AccountingStorageHost }),
+		text("AccountingStorageBackupHost", RestartAll, func(c *Config) *string { return &c.AccountingBackupHost }),
 		portSetting("AccountingStoragePort", RestartAll, func(c *Config) *int64 { return &c.AccountingStoragePort }),
 		{name: "AccountingStorageTRES", effect: NewJobs,
 			read: func(c *Config, v string) fault {

@@ -27,6 +27,7 @@ type DbdReply struct {
 	Bytes   int64
 	Series  []DbdSeries
 	Notes   []string // what administrators have to know, in sentences
+	Holes   []DbdHole
 }
 
 func (x *DbdReply) Wire(c *wire.C) {
@@ -37,6 +38,21 @@ func (x *DbdReply) Wire(c *wire.C) {
 	wire.Int(c, &x.Bytes)
 	wire.List(c, &x.Series, model.MaxList)
 	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
+	wire.List(c, &x.Holes, model.MaxList)
+}
+
+// DbdHole is records of a history that are missing for good, from one number to another.
+type DbdHole struct {
+	Cluster  string
+	Instance uint64
+	From, To uint64
+}
+
+func (x *DbdHole) Wire(c *wire.C) {
+	wire.Text(c, &x.Cluster, model.MaxName)
+	wire.Int(c, &x.Instance)
+	wire.Int(c, &x.From)
+	wire.Int(c, &x.To)
 }
 
 // DbdSeries is one history of a cluster: gdbd has every record of it up to Seq that was sent to it.

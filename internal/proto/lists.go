@@ -218,11 +218,14 @@ type RecordsChunk struct {
 	Records []*model.Record
 
 	Summaries []string // summary of each record, if they were asked for; "": it has none
+
+	Note string // a sentence for who reads the answer, such as that a copy gives it; "": none
 }
 
 func (x *RecordsChunk) Wire(c *wire.C) {
 	wire.Ptrs(c, &x.Records, model.MaxMany)
 	wire.Texts(c, &x.Summaries, model.MaxMany, model.MaxText)
+	wire.Text(c, &x.Note, model.MaxText)
 }
 
 // Unpaid is the memory beyond what the message's length allows: gdbd sends records as they are stored, and decoding an

@@ -32,6 +32,8 @@ type PingReply struct {
 	Discarded int64 // records of ended jobs and steps that were discarded, because more than MaxDBDMsgs waited
 
 	CertNotes []string // certificates that expire soon, in sentences
+
+	Dbds []DbdInfo // the accounting daemon, and its copy if there is one
 }
 
 func (x *PingReply) Wire(c *wire.C) {
@@ -49,6 +51,26 @@ func (x *PingReply) Wire(c *wire.C) {
 	wire.Texts(c, &x.DbdNotes, model.MaxList, model.MaxText)
 	wire.Int(c, &x.Discarded)
 	wire.Texts(c, &x.CertNotes, model.MaxFew, model.MaxText)
+	wire.List(c, &x.Dbds, model.MaxFew)
+}
+
+// DbdInfo is one accounting daemon as the leader sees it.
+type DbdInfo struct {
+	Addr   string
+	Copy   bool   // it is AccountingStorageBackupHost's
+	Up     bool   // it takes records
+	Behind int64  // how many numbers of records it is behind the controllers, as far as it was heard
+	Why    string // why it takes no records; "": it does
+	Notes  []string
+}
+
+func (x *DbdInfo) Wire(c *wire.C) {
+	wire.Text(c, &x.Addr, model.MaxName)
+	wire.Bool(c, &x.Copy)
+	wire.Bool(c, &x.Up)
+	wire.Int(c, &x.Behind)
+	wire.Text(c, &x.Why, model.MaxText)
+	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
 }
 
 // ControllerInfo is one controller as the leader sees it.

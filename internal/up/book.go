@@ -41,6 +41,15 @@ type recipe struct {
 	NodeLine    string `json:"node_line,omitempty"` // this machine as a NodeName line, where it is the only node
 	CtldPorts   []int  `json:"ctld_ports"`
 	DbdPort     int    `json:"dbd_port"`
+	DbdCopyPort int    `json:"dbd_copy_port,omitempty"` // of a second gdbd; 0: there is none
+}
+
+// gdbds is the number of accounting daemons.
+func (r *recipe) gdbds() int {
+	if r.DbdCopyPort != 0 {
+		return 2
+	}
+	return 1
 }
 
 func (r *recipe) virtual() bool { return r.Nodes > 0 || r.Conf != "" }
@@ -136,6 +145,9 @@ func (l layout) members(cfg *conf.Config) []Member {
 	if cfg.DbdAddr != "" {
 		add(RoleAccounting, dbdName, dbdName, cfg.DbdStateLocation, cfg.DbdAddr)
 	}
+	if cfg.DbdCopyAddr != "" {
+		add(RoleAccounting, dbdCopyName, dbdCopyName, l.at("state", dbdCopyName), cfg.DbdCopyAddr)
+	}
 	for i := range cfg.Nodes {
 		n := cfg.Nodes[i].Name
 		add(RoleNode, "node-"+n, n, conf.ExpandPath(cfg.SlurmdSpoolDir, n, host),
@@ -144,8 +156,11 @@ func (l layout) members(cfg *conf.Config) []Member {
 	return out
 }
 
-// dbdName is the name in the accounting daemon's certificate.
-const dbdName = "dbd"
+// The names in the certificates of the accounting daemon and its copy.
+const (
+	dbdName     = "dbd"
+	dbdCopyName = "dbd2"
+)
 
 // find fills in which of the wanted daemons run: those that the book knows by pid and start time, and those whose
 // command line names our configuration, started by an `up` that was cut off before it could write the book.

@@ -51,11 +51,14 @@ func (l layout) invent(o *Options) (*book, error) {
 			return nil, err
 		}
 	}
-	ports, err := drawPorts(r.Controllers + 1)
+	ports, err := drawPorts(r.Controllers + max(1, o.Gdbds))
 	if err != nil {
 		return nil, err
 	}
 	r.CtldPorts, r.DbdPort = ports[:r.Controllers], ports[r.Controllers]
+	if o.Gdbds == 2 {
+		r.DbdCopyPort = ports[r.Controllers+1]
+	}
 	b.Made = r
 	return b, nil
 }
@@ -270,6 +273,9 @@ func (l layout) confText(b *book) string {
 	p("AccountingStorageType=accounting_storage/slurmdbd")
 	p("AccountingStorageHost=%s", loopback)
 	p("AccountingStoragePort=%d", r.DbdPort)
+	if r.DbdCopyPort != 0 {
+		p("AccountingStorageBackupHost=%s:%d", loopback, r.DbdCopyPort)
+	}
 	p("")
 	p("# Everything lies in this directory. %%n is the name of the daemon. The daemons' logs are in log/.")
 	p("StateSaveLocation=%s", quoted(l.at("state", "ctld-%n")))

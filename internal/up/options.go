@@ -22,7 +22,8 @@ type Options struct {
 	MemMiB      int64  // of each virtual node; 0: an even share of this machine's memory
 	GPUs        string // of each virtual node, TYPE:K or K; "": none
 	Controllers int    // 1, 3 or 5; 0: 1
-	// a configuration file whose nodes all become virtual nodes here; excludes the above but Controllers
+	Gdbds       int    // 1, or 2: the second one is a copy; 0: 1
+	// a configuration file whose nodes all become virtual nodes here; excludes the above but Controllers and Gdbds
 	Conf string
 
 	Timeout time.Duration // until the cluster takes jobs; 0: as long as that may take for so many nodes
@@ -105,10 +106,13 @@ func (o *Options) check() error {
 	default:
 		return fmt.Errorf("--controllers %d: 1, 3 to survive the loss of one, or 5 of two", o.Controllers)
 	}
+	if o.Gdbds < 0 || o.Gdbds > 2 {
+		return fmt.Errorf("--gdbds %d: 1, or 2 to have a copy of the accounting database", o.Gdbds)
+	}
 	return nil
 }
 
 // describes reports whether the options say anything about the cluster itself.
 func (o *Options) describes() bool {
-	return o.Nodes != 0 || o.Controllers != 0 || o.Conf != ""
+	return o.Nodes != 0 || o.Controllers != 0 || o.Gdbds != 0 || o.Conf != ""
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,6 +63,11 @@ type state struct {
 	asked  bool                  // somebody answered
 	notes  []string              // what the first node can\'t enforce
 	err    error                 // why not
+}
+
+// dbdUp reports whether the gdbd at addr takes records.
+func (s *state) dbdUp(addr string) bool {
+	return slices.ContainsFunc(s.ping.Dbds, func(d proto.DbdInfo) bool { return d.Addr == addr && d.Up })
 }
 
 // look asks the cluster how it is.
@@ -143,8 +149,8 @@ func (s *state) missing(list []Member, started map[string]model.Time) string {
 			nodes = append(nodes, m.Name)
 		case m.Role == RoleController && s.ctls[m.Name] != "ok" && s.ctls[m.Name] != "":
 			out = append(out, "controller "+m.Name+": "+s.ctls[m.Name])
-		case m.Role == RoleAccounting && !s.ping.DbdUp:
-			out = append(out, "gdbd has not answered the controller")
+		case m.Role == RoleAccounting && !s.dbdUp(m.Addresses[0]):
+			out = append(out, m.String()+" has not answered the controller")
 		}
 	}
 	if len(nodes) > 0 {

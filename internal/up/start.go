@@ -69,6 +69,9 @@ func (l layout) start(m *Member, bin string, virtual bool) (*child, error) {
 	if m.Role == RoleNode && virtual {
 		args = append(args, "--virtual")
 	}
+	if m.Role == RoleAccounting && m.Name == dbdCopyName {
+		args = append(args, "--listen", m.Addresses[0], "--dir", m.Directory)
+	}
 	log, err := os.OpenFile(m.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("log of %s: %w", m, err)

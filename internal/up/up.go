@@ -125,6 +125,7 @@ func (b *book) fits(o *Options, l layout) error {
 	}
 	r := &b.Made
 	differs := o.Conf != r.Conf && o.Conf != "" || o.Controllers != 0 && o.Controllers != r.Controllers ||
+		o.Gdbds != 0 && o.Gdbds != r.gdbds() ||
 		o.Nodes != 0 && (o.Nodes != r.Nodes || o.CPUs != 0 && o.CPUs != r.CPUs || o.MemMiB != 0 && o.MemMiB != r.MemMiB ||
 			o.GPUs != r.GPUs)
 	if !differs {
@@ -167,6 +168,9 @@ func (r *recipe) String() string {
 		add("this machine as its node")
 	}
 	add("--controllers %d", r.Controllers)
+	if r.gdbds() > 1 {
+		add("--gdbds %d", r.gdbds())
+	}
 	return strings.Join(out, " ")
 }
 

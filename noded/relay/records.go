@@ -13,20 +13,26 @@ import (
 	"gbatch/internal/rpc/pki"
 )
 
-// records.go takes questions about records to the accounting daemon, over a connection that is kept, so that they need
-// no controller. What the accounting daemon does not answer goes to the leader.
+// records.go takes questions about records to the accounting daemon, or to its copy, over a connection that is kept, so
+// that they need no controller. What neither answers goes to the leader.
 
 const (
-	// recordsWait is the time to connect to the accounting daemon.
+	// recordsWait is the time to connect to an accounting daemon.
 	recordsWait = 2 * time.Second
-	// recordsPause is how long an accounting daemon that can't be reached is not tried again; the leader is asked.
+	// recordsPause is how long an accounting daemon that can't be reached is not tried again; copyPause, if there is
+	// another one: its users would wait for nothing.
 	recordsPause = 5 * time.Second
+	copyPause    = 15 * time.Second
 )
 
-// Records has the connection to the accounting daemon.
-type Records struct {
-	addr string
-	tls  *tls.Config
+// Records has the connections to the accounting daemons.
+type Records struct{ each []*recordsAt }
+
+// recordsAt is one accounting daemon.
+type recordsAt struct {
+	addr  string
+	tls   *tls.Config
+	pause time.Duration
 
 	mu     sync.Mutex // held while connecting: all who need the connection wait for the same attempt
 	mux    *rpc.Mux
@@ -34,11 +40,47 @@ type Records struct {
 	closed bool
 }
 
-// NewRecords returns the accounting daemon at addr, host:port; "": there is none.
-func NewRecords(addr string, cfg *tls.Config) *Records { return &Records{addr: addr, tls: cfg} }
+// NewRecords returns the accounting daemons at these addresses, host:port, the first one first; "" is none.
+func NewRecords(cfg *tls.Config, addrs ...string) *Records {
+	r := &Records{}
+	for _, addr := range addrs {
+		if addr != "" {
+			r.each = append(r.each, &recordsAt{addr: addr, tls: cfg, pause: recordsPause})
+		}
+	}
+	if len(r.each) > 1 {
+		for _, at := range r.each {
+			at.pause = copyPause
+		}
+	}
+	return r
+}
 
 // Close ends requests in progress.
 func (r *Records) Close() {
+	for _, at := range r.each {
+		at.close()
+	}
+}
+
+// Ask asks the accounting daemons, one after the other, and gives every answer to each. answered says that something of
+// an answer was given to each, or that err is an accounting daemon's own; otherwise the leader can be asked.
+func (r *Records) Ask(ctx context.Context, who *proto.Caller, body []byte,
+	each func(*rpc.Frame) error) (answered bool, err error) {
+	wrapped, err := proto.Encode(&proto.Forward{Caller: *who, Kind: proto.KindAcct, Body: body})
+	if err != nil {
+		return false, err
+	}
+	err = errNoRecords
+	for _, at := range r.each {
+		if answered, err = at.ask(ctx, wrapped, each); answered {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+func (r *recordsAt) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
@@ -50,15 +92,15 @@ func (r *Records) Close() {
 var errNoRecords = errors.New("no accounting daemon can be asked directly")
 
 // connection gives the kept connection, or opens it.
-func (r *Records) connection(ctx context.Context) (*rpc.Mux, error) {
+func (r *recordsAt) connection(ctx context.Context) (*rpc.Mux, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.addr == "" || r.closed:
+	case r.closed:
 		return nil, errNoRecords
 	case r.mux != nil && r.mux.Err() == nil:
 		return r.mux, nil
-	case !r.failed.IsZero() && time.Since(r.failed) < recordsPause:
+	case !r.failed.IsZero() && time.Since(r.failed) < r.pause:
 		return nil, errNoRecords
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordsWait)
@@ -72,7 +114,7 @@ func (r *Records) connection(ctx context.Context) (*rpc.Mux, error) {
 	return mux, nil
 }
 
-func (r *Records) dial(ctx context.Context) (*rpc.Mux, error) {
+func (r *recordsAt) dial(ctx context.Context) (*rpc.Mux, error) {
 	nc, err := pki.Dial(ctx, r.addr, pki.ProtoAcct, r.tls, pki.RoleDBD)
 	if err != nil {
 		return nil, err
@@ -87,14 +129,8 @@ func (r *Records) dial(ctx context.Context) (*rpc.Mux, error) {
 	return mux, nil
 }
 
-// Ask asks the accounting daemon and gives every answer to each. answered says that something of an answer was given to
-// each, or that err is the accounting daemon's own; otherwise the leader can be asked.
-func (r *Records) Ask(ctx context.Context, who *proto.Caller, body []byte,
-	each func(*rpc.Frame) error) (answered bool, err error) {
-	wrapped, err := proto.Encode(&proto.Forward{Caller: *who, Kind: proto.KindAcct, Body: body})
-	if err != nil {
-		return false, err
-	}
+// ask asks one accounting daemon.
+func (r *recordsAt) ask(ctx context.Context, wrapped []byte, each func(*rpc.Frame) error) (answered bool, err error) {
 	for again := false; ; again = true {
 		mux, err := r.connection(ctx)
 		if err != nil {

@@ -163,6 +163,9 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 		if err := proto.Decode(body, &chunk); err != nil {
 			return err
 		}
+		if chunk.Note != "" {
+			fmt.Fprintf(a.Stderr, "%s: %s\n", a.Program, chunk.Note)
+		}
 		for i, r := range chunk.Records {
 			if r.Step != nil {
 				if job != nil && job.Job == r.Job && job.Attempt == r.Attempt {

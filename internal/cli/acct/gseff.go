@@ -67,6 +67,9 @@ func (s *seffCall) tell(id string) error {
 		if err := proto.Decode(body, &chunk); err != nil {
 			return err
 		}
+		if chunk.Note != "" {
+			fmt.Fprintf(s.Stderr, "%s: %s\n", s.Program, chunk.Note)
+		}
 		records = append(records, chunk.Records...)
 		return nil
 	})

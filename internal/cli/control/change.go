@@ -295,13 +295,43 @@ func (c *control) ping([]string) error {
 		fmt.Fprintf(c.Stderr, "%s: no controller leads: of %d, these do not answer: %s\n", c.Program, len(r.Controllers),
 			orNone(strings.Join(missing, ", ")))
 	}
-	if r.DbdWhy != "" {
-		fmt.Fprintf(c.Stdout, "Slurmdbd at %s takes no records, %d wait: %s\n", r.Dbd, r.Outbox, r.DbdWhy)
+	if len(r.Dbds) < 2 {
+		if r.DbdWhy != "" {
+			fmt.Fprintf(c.Stdout, "Slurmdbd at %s takes no records, %d wait: %s\n", r.Dbd, r.Outbox, r.DbdWhy)
+		}
+		for _, note := range r.DbdNotes {
+			fmt.Fprintf(c.Stdout, "Slurmdbd at %s: %s\n", r.Dbd, note)
+		}
+		return nil
 	}
-	for _, note := range r.DbdNotes {
-		fmt.Fprintf(c.Stdout, "Slurmdbd at %s: %s\n", r.Dbd, note)
+	for i := range r.Dbds {
+		c.pingDbd(&r, &r.Dbds[i])
 	}
 	return nil
+}
+
+// pingDbd says how one of two accounting daemons is.
+func (c *control) pingDbd(r *proto.PingReply, d *proto.DbdInfo) {
+	role := "primary"
+	if d.Copy {
+		role = "backup"
+	}
+	how := "is UP"
+	switch {
+	case !d.Up && d.Why != "":
+		how = "is DOWN: " + d.Why
+	case !d.Up:
+		how = "is DOWN"
+	case d.Behind > 0:
+		how = fmt.Sprintf("is UP, %d records behind", d.Behind)
+	}
+	if !d.Up && d.Behind > 0 {
+		how = fmt.Sprintf("%s (%d records behind)", how, d.Behind)
+	}
+	fmt.Fprintf(c.Stdout, "Slurmdbd(%s) at %s %s\n", role, d.Addr, how)
+	for _, note := range d.Notes {
+		fmt.Fprintf(c.Stdout, "Slurmdbd(%s) at %s: %s\n", role, d.Addr, note)
+	}
 }
 
 // takeover makes another controller the leader.
