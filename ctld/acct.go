@@ -16,8 +16,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// acct.go passes gacct's questions on to a gdbd, over one kept connection, and tells each gdbd who may see what. Records
-// go there over another (outbox.go).
+// acct.go passes gacct's questions on to a gdbd, over one kept connection, and tells each gdbd who may see what.
+// Records go there over another (outbox.go).
 //
 // There can be two: the first (AccountingStorageHost) and its copy (AccountingStorageBackupHost). Both get every record
 // from the leader, each from its own position on, so they can't come to have different ones. A record counts as
@@ -117,7 +117,8 @@ func (c *Controller) query(ctx context.Context, body []byte, pass func([]byte) e
 
 // queryOf asks one gdbd. A connection that broke before the first frame, as it does when gdbd has been restarted, is
 // opened again once. passed says that something of an answer was passed on.
-func (c *Controller) queryOf(ctx context.Context, d *dbd, body []byte, pass func([]byte) error) (passed bool, err error) {
+func (c *Controller) queryOf(ctx context.Context, d *dbd, body []byte,
+	pass func([]byte) error) (passed bool, err error) {
 	silent := func(why error) error {
 		return refuse(proto.CodeNoAccounting,
 			"the accounting daemon at %s does not answer (%v); jobs go on, and their records arrive once it is back",

@@ -169,7 +169,8 @@ func (c *Controller) standOf(ctx context.Context, d *dbd, m *rpc.Mux) (uint64, e
 			switch {
 			case reply.Seq >= asked.Acked:
 			case len(c.dbds) > 1:
-				c.log.Info("gdbd gets the records that it lacks", "addr", d.addr, "its last", reply.Seq, "acknowledged", asked.Acked)
+				c.log.Info("gdbd gets the records that it lacks", "addr", d.addr, "its last", reply.Seq, "acknowledged",
+					asked.Acked)
 			default:
 				c.log.Warn("gdbd lacks records that it had, and gets them again: it was put back to an older copy", "its last",
 					reply.Seq, "acknowledged", asked.Acked, "lost for good up to", asked.Dropped)

@@ -11,9 +11,9 @@
 // controllers, users.go those of users that nodes and login hosts pass on;
 // ingest.go writes, query.go reads, filter.go matches records against a query, db.go opens the file
 // and has its layout, keys.go its bytes, purge.go forgets old months. missing.go knows which
-// records should be here and are not. save.go makes a backup, whose form is package backup's;
-// admin.go is what administrators do (adminserve.go answers them), offline.go what they do while
-// gdbd is stopped. DESIGN.md has the reasons.
+// records should be here and are not, follow.go what the other one of two gdbds has. save.go makes
+// a backup, whose form is package backup's; admin.go is what administrators do (adminserve.go
+// answers them), offline.go what they do while gdbd is stopped. DESIGN.md has the reasons.
 //
 // Invariants:
 //

@@ -52,9 +52,8 @@ type follower struct {
 	last  atomic.Pointer[look]
 	next  atomic.Pointer[chan struct{}] // closed by the next look
 
-	lacks   atomic.Pointer[error] // why the whole database is wanted; nil: it is not
-	said    string                // what was last logged about it
-	fetched bool                  // fetchedName is to take the database's place
+	lacks atomic.Pointer[error] // why the whole database is wanted; nil: it is not
+	said  string                // what was last logged about it
 }
 
 // look is what the other gdbd had at one moment.
@@ -97,8 +96,8 @@ func (f *follower) run(ctx context.Context) bool {
 			}
 			if text := err.Error(); ctx.Err() == nil && text != f.said {
 				f.said = text
-				f.opts.Logger.Error("the accounting database of the other gdbd can't be copied", "of", f.opts.Other, "why", *why,
-					"err", err)
+				f.opts.Logger.Error("the accounting database of the other gdbd can't be copied", "of", f.opts.Other, "why",
+					*why, "err", err)
 			}
 		}
 		select {
@@ -191,8 +190,8 @@ func (f *follower) ready(ctx context.Context) error {
 	if l.err != nil || l.lacked == 0 {
 		return nil
 	}
-	return rpc.Errorf(proto.CodeNotHere, "this accounting daemon lacks %d records that the other one at %s has, and gets "+
-		"them just now", l.lacked, f.opts.Other)
+	return rpc.Errorf(proto.CodeNotHere, "this accounting daemon lacks %d records that the other one at %s has, and "+
+		"gets them just now", l.lacked, f.opts.Other)
 }
 
 // note is what the copy says with each answer.
@@ -249,8 +248,8 @@ func (f *follower) covers(own map[seriesName]position, there *proto.DbdReply) er
 	}
 	for name, mine := range own {
 		if has[name].before(mine) {
-			return fmt.Errorf("it has records of cluster %s up to number %d only, and there are some up to %d here", name.cluster,
-				has[name].seq, mine.seq)
+			return fmt.Errorf("it has records of cluster %s up to number %d only, and there are some up to %d here",
+				name.cluster, has[name].seq, mine.seq)
 		}
 	}
 	mine, err := f.db.holes()
@@ -264,7 +263,8 @@ func (f *follower) covers(own map[seriesName]position, there *proto.DbdReply) er
 		}
 		known := false
 		for _, m := range mine {
-			known = known || m.Cluster == h.Cluster && m.Instance == h.Instance && m.From <= h.From && m.To >= min(h.To, at.seq)
+			known = known || m.Cluster == h.Cluster && m.Instance == h.Instance && m.From <= h.From &&
+				m.To >= min(h.To, at.seq)
 		}
 		if !known {
 			return fmt.Errorf("it lacks records %d to %d of cluster %s for good, which are here", h.From, h.To, h.Cluster)

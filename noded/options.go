@@ -62,7 +62,8 @@ func FromConfig(c *conf.Config, f Flags) (Options, error) {
 		return Options{}, fmt.Errorf("name of this host: %w", err)
 	}
 	o := Options{Name: f.Name, Login: f.Login, Virtual: f.Virtual, Controllers: f.Controllers, PKI: f.PKI, Spool: f.Spool,
-		SocketDir: f.SocketDir, Shim: f.Shim, DbdAddr: c.DbdAddr, DbdCopy: c.DbdCopyAddr, Config: c, ConfigPath: c.Path, TmpFS: c.TmpFS, Host: host}
+		SocketDir: f.SocketDir, Shim: f.Shim, DbdAddr: c.DbdAddr, DbdCopy: c.DbdCopyAddr, Config: c, ConfigPath: c.Path,
+		TmpFS: c.TmpFS, Host: host}
 	if o.Name == "" {
 		o.Name, _, _ = strings.Cut(host, ".")
 	}

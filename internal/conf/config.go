@@ -64,7 +64,7 @@ type Config struct {
 	AccountingStoragePort int64
 	AccountingBackupHost  string // host or host:port
 	DbdAddr               string
-	DbdCopyAddr           string // of its copy, AccountingStorageBackupHost; "": there is none
+	DbdCopyAddr           string   // of its copy, AccountingStorageBackupHost; "": there is none
 	AccountingStorageTRES []string // in the order given, such as gres/gpu
 	Enforce               Enforce
 	Accounts              []string // accounts that exist; empty: any name is one
