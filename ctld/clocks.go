@@ -46,10 +46,16 @@ type clocks struct {
 	heardFrom time.Time // its begin: who has answered since answers now; under mu
 }
 
-// heardClock is the last comparison with another controller.
+// heardClock is what another host's clock showed at a moment. It is compared with this host's clock only when it is
+// needed, as that may have been set since.
 type heardClock struct {
-	ahead time.Duration // its host's clock, of this host's
-	at    time.Time
+	showed model.Time
+	at     time.Time
+}
+
+// ahead gives how far that clock is ahead of this host's.
+func (h heardClock) ahead() time.Duration {
+	return time.Duration(h.showed-hostTime())*time.Millisecond + time.Since(h.at)
 }
 
 // hostTime gives this host's time.
@@ -162,7 +168,7 @@ func (c *Controller) comparePeer(ctx context.Context, p Peer, l *link) {
 	if _, err := l.to(ctx, p.Addr, dial); err != nil {
 		return // its time does not count below
 	}
-	begun, host := time.Now(), hostTime()
+	begun := time.Now()
 	reply, err := c.askMoment(ctx, l, p.Addr)
 	if err != nil || reply.Host == 0 {
 		return // an older version, or it is going away
@@ -170,7 +176,7 @@ func (c *Controller) comparePeer(ctx context.Context, p Peer, l *link) {
 	half := time.Since(begun) / 2
 	c.clocks.mu.Lock()
 	c.clocks.news[p.Name] = peerNews{*reply, time.Now()}
-	c.clocks.heard[p.Name] = heardClock{time.Duration(reply.Host-host)*time.Millisecond - half, time.Now()}
+	c.clocks.heard[p.Name] = heardClock{reply.Host, begun.Add(half)}
 	c.clocks.mu.Unlock()
 	if reply.Leads {
 		c.clocks.time.Follow(reply.Cluster + model.Time(half/time.Millisecond))
@@ -199,7 +205,7 @@ func (c *Controller) offsets(now time.Time) []clock.Offset {
 			delete(c.clocks.heard, name)
 			continue
 		}
-		out = append(out, clock.Offset{Name: name, Controller: true, Ahead: h.ahead})
+		out = append(out, clock.Offset{Name: name, Controller: true, Ahead: h.ahead()})
 	}
 	c.clocks.mu.Unlock()
 	if c.leading.Load() {
@@ -215,8 +221,8 @@ func (n *nodeSet) offsets() []clock.Offset {
 	var out []clock.Offset
 	for name, s := range n.sessions {
 		s.mu.Lock()
-		if s.clockKnown {
-			out = append(out, clock.Offset{Name: name, Ahead: s.ahead})
+		if s.clock.showed != 0 {
+			out = append(out, clock.Offset{Name: name, Ahead: s.clock.ahead()})
 		}
 		s.mu.Unlock()
 	}
@@ -255,7 +261,7 @@ func (c *Controller) hearClock(s *session, theirs model.Time, now time.Time) str
 		return "" // a daemon of an older version tells none
 	}
 	s.mu.Lock()
-	s.clockKnown, s.ahead = true, time.Duration(theirs-hostTime())*time.Millisecond
+	s.clock = heardClock{theirs, now}
 	s.mu.Unlock()
 	if c.nodes.leadsMS(now) < trustAfter.Milliseconds() {
 		return ""

@@ -57,11 +57,10 @@ type session struct {
 	turns map[proto.Attempt]uint32 // the last Freeze that it got, by attempt
 	seen  time.Time
 	beat  proto.Heartbeat
-	ahead time.Duration // its clock, of this host's, with clockKnown
+	clock heardClock // its last message's; showed is 0 if it tells none
 
-	clockKnown bool
-	idle       idleUnits
-	asks       asks
+	idle idleUnits
+	asks asks
 
 	free    bool            // a heartbeat has said that all attempts that were given up have ended
 	leaving []proto.Attempt // attempts that were given up and have not ended

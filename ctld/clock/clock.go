@@ -22,17 +22,19 @@ type Clock struct {
 	wall func() model.Time    // the host's clock
 	boot func() time.Duration // time since the host's boot, which nobody sets
 
-	mu      sync.Mutex
-	born    time.Duration // when New was called
-	known   bool          // at and atBoot are set
-	at      time.Duration // the cluster's time (since 1970) at atBoot
-	atBoot  time.Duration
-	guessed bool          // known is the host's clock's word, taken before there was a log
-	floor   model.Time    // the latest stamp of a command that is in the log
-	floorAt time.Duration // since boot, when it was learnt
-	last    model.Time    // what Now gave
-	leads   bool
-	verdict Verdict
+	mu       sync.Mutex
+	born     time.Duration // when New was called
+	known    bool          // at and atBoot are set
+	at       time.Duration // the cluster's time (since 1970) at atBoot
+	atBoot   time.Duration
+	guessed  bool          // known is the host's clock's word, taken before there was a log
+	floor    model.Time    // the latest stamp of a command that is in the log
+	floorAt  time.Duration // since boot, when it was learnt
+	last     model.Time    // what Now gave
+	leads    bool
+	verdict  Verdict
+	judged   time.Duration // with verdict.Sure: what most hosts' clocks showed (since 1970) at judgedAt
+	judgedAt time.Duration // since boot
 }
 
 // New gives a clock that knows nothing yet. wall is the host's clock, boot the time since its boot.
@@ -95,9 +97,13 @@ func (c *Clock) advance(b time.Duration) {
 	c.at += min(max(miss, -most), most)
 }
 
-// truth is what the majority of the hosts' clocks says. Callers hold mu.
+// truth is what the majority of the hosts' clocks says. Callers hold mu. It goes on from the last verdict by elapsed
+// time: this host's clock may have been set since.
 func (c *Clock) truth() model.Time {
-	return c.wall() + model.Time(c.verdict.Off/time.Millisecond)
+	if !c.verdict.Sure {
+		return c.wall()
+	}
+	return model.Time((c.judged + c.boot() - c.judgedAt) / time.Millisecond)
 }
 
 // True gives the present moment as the majority of the hosts' clocks has it: nodes' clocks are measured by it.
@@ -160,6 +166,7 @@ func (c *Clock) Judge(v Verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.verdict = v
+	c.judged, c.judgedAt = sinceEpoch(c.wall())+v.Off, c.boot()
 }
 
 // Verdict gives the last one.

@@ -245,3 +245,25 @@ func TestDamagedFile(t *testing.T) {
 	}
 	near(t, "without a file", c.Now(), noon, 0)
 }
+
+// A host's clock is set after the last comparison with the others, and the controller begins to lead before the next one:
+// the cluster's time does not follow it, whether the controller knows elapsed time or only the log.
+func TestClockSetSinceComparison(t *testing.T) {
+	for name, follows := range map[string]bool{"it followed a leader": true, "it only has the log": false} {
+		t.Run(name, func(t *testing.T) {
+			h := &host{wall: noon, boot: time.Hour}
+			c := h.clock()
+			c.Applied(noon - 60_000)
+			if follows {
+				c.Follow(noon - 10_000)
+			}
+			h.boot, h.wall = h.boot+10*time.Second, noon // nobody asks it for the time
+			c.Judge(Judge([]Offset{{Name: "2", Controller: true}}))
+			h.set(time.Hour)
+			c.Lead(true)
+			near(t, "as leader", c.Now(), noon, 10*time.Millisecond)
+			h.pass(c, time.Second)
+			near(t, "a second later", c.Now(), noon.Add(1), 10*time.Millisecond)
+		})
+	}
+}
