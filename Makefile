@@ -79,15 +79,21 @@ vuln: ## look for known vulnerabilities in what is linked (needs https://vuln.go
 	$(GO) tool govulncheck ./...
 
 .PHONY: install
-install: build bin/NOTICES ## install below PREFIX (/usr/local); SLURM_NAMES=1 adds sbatch, squeue and the others
+install: build bin/NOTICES bin/completion ## install below PREFIX (/usr/local); SLURM_NAMES=1 adds sbatch, squeue and the others
 	@$(MAKE) --no-print-directory install-files
 
 bin/NOTICES: go.mod scripts/notices.sh
 	@mkdir -p bin
 	GO='$(GO)' scripts/notices.sh >$@.new && mv $@.new $@
 
-BIN     ?= bin
-NOTICES ?= bin/NOTICES
+.PHONY: bin/completion
+bin/completion: build
+	@mkdir -p $@
+	@for s in bash fish zsh; do bin/gbatch completion $$s >$@/$$s; done
+
+BIN        ?= bin
+NOTICES    ?= bin/NOTICES
+COMPLETION ?= bin/completion
 
 .PHONY: install-files
 install-files:
@@ -101,6 +107,13 @@ install-files:
 	  sed 's,@bindir@,$(PREFIX)/bin,g' $$u > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$u); done
 	for m in man/*.[1578]; do [ -e "$$m" ] || continue; \
 	  d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; install -d $$d && install -m 644 $$m $$d; done
+	for n in $(GNAMES) $(if $(SLURM_NAMES),$(SNAMES)); do \
+	  install -D -m 644 etc/completion/gcli.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$n && \
+	  install -D -m 644 etc/completion/gcli.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$n.fish; done
+	install -D -m 644 $(COMPLETION)/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/gbatch
+	install -D -m 644 $(COMPLETION)/fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/gbatch.fish
+	install -D -m 644 $(COMPLETION)/zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_gbatch
+	install -m 644 etc/completion/_gcli $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	$(if $(SLURM_NAMES),@set -- $(SNAMES); for g in $(GNAMES); do \
 	  if [ -e man/$$g.1 ]; then echo ".so man1/$$g.1" > $(DESTDIR)$(PREFIX)/share/man/man1/$$1.1; fi; shift; done)
 

@@ -16,6 +16,8 @@ umask 022
 rm -rf dist
 mkdir -p dist
 GO=$go scripts/notices.sh >"$work/NOTICES"
+mkdir "$work/completion"
+for shell in bash fish zsh; do "$go" run ./cmd/gbatch completion "$shell" >"$work/completion/$shell"; done
 
 for arch in amd64 arm64; do
     name=gbatch-$version-linux-$arch
@@ -28,7 +30,7 @@ for arch in amd64 arm64; do
         CGO_ENABLED=1 GOARCH=$arch CGO_CFLAGS=-Wno-deprecated-declarations "$go" build -ldflags "$ldflags" -o "$work/$arch/gnoded-nvml" ./cmd/gnoded
         nvml="gnoded looks for GPUs with AutoDetect=nvidia (without NVIDIA's library), or as gres.conf lists them. gnoded-nvml is the same with AutoDetect=nvml; it needs the C library, and takes gnoded's place on nodes with GPUs."
     fi
-    make --no-print-directory -s install-files DESTDIR="$to" PREFIX=/usr BIN="$work/$arch" NOTICES="$work/NOTICES"
+    make --no-print-directory -s install-files DESTDIR="$to" PREFIX=/usr BIN="$work/$arch" NOTICES="$work/NOTICES" COMPLETION="$work/completion"
     if [ -e "$work/$arch/gnoded-nvml" ]; then install -m 755 "$work/$arch/gnoded-nvml" "$to/usr/bin/"; fi
     cat >"$to/README" <<X
 gbatch $version for linux/$arch, built with $("$go" env GOVERSION).

@@ -246,7 +246,7 @@ func TestDamagedFile(t *testing.T) {
 	near(t, "without a file", c.Now(), noon, 0)
 }
 
-// A host's clock is set after the last comparison with the others, and the controller begins to lead before the next one:
+// A host's clock is set after the last comparison with the others, and the controller begins to lead before the next:
 // the cluster's time does not follow it, whether the controller knows elapsed time or only the log.
 func TestClockSetSinceComparison(t *testing.T) {
 	for name, follows := range map[string]bool{"it followed a leader": true, "it only has the log": false} {

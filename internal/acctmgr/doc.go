@@ -8,6 +8,7 @@
 //
 //	facts.go plan.go      what is known, and what is to be changed
 //	words.go attr.go      the command line; what can be set, and how it is written
+//	keys.go               the words KEY= of an entity, for completion
 //	picked.go             which records a command means
 //	add.go modify.go remove.go
 //	show.go showfields.go tables and their fields

@@ -12,6 +12,7 @@
 //	check.go   Check: what can't be asked for, whatever a cluster has; commands and controller ask it
 //	error.go   Error: a refusal, and what it is about
 //	counts.go  Of: the numbers of a job with the defaults of its partition and cluster filled in
+//	keys.go    JobKeys: what gcontrol update job can set
 //	key.go     Key: what two jobs have in common that need the same of nodes
 //	size.go    Size: the least that a job takes, and the same as a list of resources
 //	there.go   what a cluster has, for whoever asked for something else

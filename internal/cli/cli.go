@@ -2,10 +2,16 @@ package cli
 
 import (
 	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"gbatch/internal/cli/acct"
+	"gbatch/internal/cli/complete"
 	"gbatch/internal/cli/control"
 	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
 	"gbatch/internal/cli/info"
 	"gbatch/internal/cli/manage"
 	"gbatch/internal/cli/queue"
@@ -48,6 +54,9 @@ func commands() []command {
 
 // Main runs the command that env names and gives its exit code.
 func Main(env *env.Env) int {
+	if env.Program == "gcli" && len(env.Args) > 0 && env.Args[0] == "complete" {
+		return completeLine(env)
+	}
 	for _, c := range commands() {
 		if env.Program != c.name && env.Program != c.slurm {
 			continue
@@ -70,4 +79,22 @@ func Main(env *env.Env) int {
 	}
 	fmt.Fprintf(env.Stderr, "\nMake a link of that name to gcli, or run `make install`.\n")
 	return 2
+}
+
+// completeLine answers a shell: complete SHELL COMMAND WORD... The command says which words it takes.
+func completeLine(e *env.Env) int {
+	if len(e.Args) < 3 || !slices.Contains(complete.Shells, e.Args[1]) {
+		fmt.Fprintf(e.Stderr, "usage: gcli complete %s COMMAND WORD...; shells call it\n", strings.Join(complete.Shells, "|"))
+		return 2
+	}
+	words := e.Args[3:]
+	asked := *e
+	asked.Program, asked.Args, asked.Stderr = filepath.Base(e.Args[2]), []string{getopt.Completing}, io.Discard
+	asked.Complete = func(p *getopt.Parser) int { return complete.Run(&asked, p, words) }
+	for _, c := range commands() {
+		if c.run != nil && (c.name == asked.Program || c.slurm == asked.Program) {
+			return c.run(&asked)
+		}
+	}
+	return 1
 }

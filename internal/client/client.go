@@ -27,8 +27,6 @@ const (
 	AnswerTimeout = 30 * time.Second
 	// Patience is how long a request is retried while no controller leads.
 	Patience = 10 * time.Second
-	// briefly bounds a request of a Brief client.
-	briefly = 7 * time.Second
 	// retryPace is the pause between two tries.
 	retryPace = 100 * time.Millisecond
 	// busyPace is the first pause after a refusal of a daemon that has too much to do, maxBusyPace the longest.
@@ -44,7 +42,7 @@ type Client struct {
 	others bool            // there are other sockets than conn's
 	second error           // conn's is a node's, although this host has a controller: why not the controller's
 	silent map[string]bool // sockets whose daemons did not answer: they are tried last
-	brief  bool
+	within time.Duration   // for each request; 0: as long as it takes
 	old    func(age time.Duration, from string)
 }
 
@@ -52,8 +50,15 @@ type Client struct {
 // answered with what it knew age ago.
 func (c *Client) WhenOld(f func(age time.Duration, from string)) { c.old = f }
 
-// Brief makes requests give up soon: for what a command can do without. The limit is briefly, for a whole request.
-func (c *Client) Brief() { c.brief = true }
+// Within bounds each request as a whole, and each connecting before it: for what a command can do without.
+func (c *Client) Within(limit time.Duration) { c.within = limit }
+
+func (c *Client) atMost(limit time.Duration) time.Duration {
+	if c.within > 0 {
+		return min(limit, c.within)
+	}
+	return limit
+}
 
 // New gives a client for the daemons whose sockets are in dir (LocalSocketDir). It connects with the first request.
 func New(dir string) *Client { return &Client{dir: dir} }
@@ -106,6 +111,7 @@ func (c *Client) dial() error {
 	if c.others = len(paths) > 1; c.others {
 		limit = elsewhereAfter
 	}
+	limit = c.atMost(limit)
 	var last, away error
 	for _, p := range paths {
 		conn, err := rpc.DialUnix(p, limit)
@@ -157,8 +163,8 @@ func (c *Client) Stream(kind uint16, request proto.Message, each func(body []byt
 	w := work{kind: kind, body: body, row: proto.RequestOf(kind), until: time.Now().Add(Patience)}
 	w.wait = AnswerTimeout + time.Duration(w.row.WaitS)*time.Second
 	longest := time.Now().Add(w.wait + AnswerTimeout)
-	if c.brief {
-		w.until, w.wait, longest = time.Now().Add(briefly/2), briefly, time.Now().Add(briefly)
+	if c.within > 0 {
+		w.until, w.wait, longest = time.Now().Add(c.within/2), c.within, time.Now().Add(c.within)
 	}
 	byID := w.row.ByID()
 	if byID {
@@ -268,7 +274,7 @@ func (c *Client) try(w *work, each func([]byte) error) error {
 		if c.others {
 			limit = elsewhereAfter
 		}
-		if err := c.conn.HandshakeWithin(limit); err != nil {
+		if err := c.conn.HandshakeWithin(c.atMost(limit)); err != nil {
 			c.isSilent()
 			return retry{why: Unreachable(err.Error())}
 		}

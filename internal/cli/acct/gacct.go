@@ -60,7 +60,7 @@ type acctWant struct {
 func Gacct(e *env.Env) int {
 	a := &account{Env: e, now: time.Now()}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(a.options(), getopt.HelpOptions('h')...),
-		EnvPrefix: "SACCT",
+		EnvPrefix: "SACCT", Values: values,
 		About: "List jobs from accounting, ended ones too: today's, or those that -j, -S, -E and the " +
 			"other filters pick."})
 	operands, err := p.Parse(e.Args, e.Lookup)

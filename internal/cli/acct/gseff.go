@@ -22,6 +22,7 @@ type seffCall struct {
 func Gseff(e *env.Env) int {
 	s := &seffCall{Env: e, now: time.Now()}
 	p := getopt.New(getopt.Config{Program: e.Program, EnvPrefix: "SEFF", Operands: "job...",
+		OperandValues: getopt.Operands(getopt.Values{Kind: getopt.Jobs}),
 		Options: append([]getopt.Option{
 			{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Hidden: true,
 				Note: "there is one cluster", Set: env.Ignored},

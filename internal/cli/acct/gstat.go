@@ -53,7 +53,10 @@ type statCall struct {
 func Gstat(e *env.Env) int {
 	s := &statCall{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...),
-		EnvPrefix: "SSTAT",
+		EnvPrefix: "SSTAT", Values: func(o string) (getopt.Values, bool) {
+			lang := jobtext.StatLanguage()
+			return getopt.Fields(lang.Names()...), o == "format"
+		},
 		About: "Show what the steps of running jobs have used so far: your own jobs', an operator everybody's. Jobs that " +
 			"have ended are gacct's."})
 	operands, err := p.Parse(e.Args, e.Lookup)

@@ -3,6 +3,7 @@ package acct
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/model"
@@ -11,6 +12,9 @@ import (
 
 // acctlive.go shows the steps of running jobs that run now. Accounting has a step only after its end, so gacct asks the
 // nodes that manage them for running steps, once per call, when it comes to the first running job.
+
+// liveLimit is how long the nodes may take.
+const liveLimit = 7 * time.Second
 
 // withLive adds the steps of a job that run now to those that have ended, in order of number.
 func (a *account) withLive(job *model.Record, ended []*model.Record) []*model.Record {
@@ -37,7 +41,7 @@ func (a *account) liveSteps() map[model.JobID][]proto.RunningStep {
 		return a.live
 	}
 	defer c.Close()
-	c.Brief()
+	c.Within(liveLimit)
 	steps, _, err := a.RunningSteps(c,
 		&proto.StepsRequest{Filter: proto.JobFilter{Jobs: a.rq.Jobs, Users: a.rq.Users, Names: a.rq.Names,
 			Partitions: a.rq.Partitions, Accounts: a.rq.Accounts, QOS: a.rq.QOS}})

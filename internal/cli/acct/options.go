@@ -23,6 +23,18 @@ type countRange struct{ least, most int64 }
 
 func (c countRange) has(n int64) bool { return c.most == 0 || n >= c.least && n <= c.most }
 
+// values completes what only gacct knows.
+func values(option string) (getopt.Values, bool) {
+	switch option {
+	case "state":
+		return env.StateWords(), true
+	case "format":
+		lang := jobtext.RecordLanguage()
+		return getopt.Fields(lang.Names()...), true
+	}
+	return getopt.Values{}, false
+}
+
 func (a *account) options() []getopt.Option {
 	rq := &a.rq
 	const filters, output = "Filters", "Output"

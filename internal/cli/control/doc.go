@@ -10,6 +10,7 @@
 //	dump.go         dump: the controller's state for the simulator, or as JSON
 //	snapshot.go     snapshot: the same for a restore
 //	json.go         --json
+//	complete.go     what a shell completes
 //	why.go doctor.go mig.go   gbatch's own verbs
 //
 // The texts and the JSON of jobs, nodes, partitions and reservations are package jobtext's.

@@ -120,8 +120,8 @@ func Gcontrol(e *env.Env) int {
 			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&c.clusters)},
 	}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...),
-		Operands: "COMMAND [ARGUMENTS...]",
-		About:    "Show and change jobs, nodes and the configuration.", Epilogue: verbList()})
+		Operands: "COMMAND [ARGUMENTS...]", OperandValues: operands,
+		About: "Show and change jobs, nodes and the configuration.", Epilogue: verbList()})
 	words, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)

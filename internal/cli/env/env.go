@@ -31,6 +31,9 @@ type Env struct {
 	Dir     string                      // working directory
 	TTY     bool                        // standard output is a terminal
 
+	// Complete answers a shell that completes the command's line; nil: nobody asks.
+	Complete func(*getopt.Parser) int
+
 	old string // the sentence about an answer that is not the present state
 }
 
@@ -63,6 +66,8 @@ func (e *Env) Usage(p *getopt.Parser, err error) int {
 	case errors.Is(err, getopt.ErrUsage):
 		fmt.Fprint(e.Stdout, p.Usage())
 		return 0
+	case errors.Is(err, getopt.ErrComplete) && e.Complete != nil:
+		return e.Complete(p)
 	}
 	fmt.Fprintln(e.Stderr, err)
 	return 1

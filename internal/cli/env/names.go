@@ -73,6 +73,23 @@ func ParseSignal(text string) (int32, error) {
 	return 0, fmt.Errorf("Unknown job signal: %s", text)
 }
 
+// CommandLine completes operands that are a program and its arguments.
+func CommandLine(before []string, _ string) getopt.Values {
+	if len(before) == 0 {
+		return getopt.Values{Kind: getopt.Commands}
+	}
+	return getopt.Values{Kind: getopt.Files}
+}
+
+// StateWords are job states, for completion.
+func StateWords() getopt.Values {
+	v := getopt.Fields("all")
+	for _, s := range model.JobStates() {
+		v.Words = append(v.Words, getopt.Word{Text: s.String(), Help: s.Short()})
+	}
+	return v
+}
+
 // QueryStates reads a list of states. States of Slurm that gbatch doesn't have are known, but no job is in them.
 func QueryStates(v string) ([]model.JobState, error) {
 	var out []model.JobState

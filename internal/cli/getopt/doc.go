@@ -24,4 +24,5 @@
 //	option.go set.go      a table of options, and Set functions for the usual kinds of values
 //	parser.go apply.go    the sources; calling the Set functions
 //	errors.go help.go     complaints, and --help
+//	complete.go           what a shell may put in the place of the last word
 package getopt

@@ -74,6 +74,11 @@ type Config struct {
 	Operands  string // what follows the options, for the usage line: "[script [args...]]"
 	About     string // a paragraph above the options in the help
 	Epilogue  string // a paragraph below them
+
+	// For completion: the values of an option that only this command knows, and of what is no option. Operands before
+	// it and what is typed of it say which.
+	Values        func(option string) (Values, bool)
+	OperandValues func(before []string, typed string) Values
 }
 
 // names returns the long names of o, the main one first.

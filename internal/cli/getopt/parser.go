@@ -59,8 +59,11 @@ func (p *Parser) Parse(args []string, lookup func(string) (string, bool)) (opera
 }
 
 // Args reads the command line, without the program's name, and returns what is no option. An immediate
-// option's error (ErrHelp) is returned as it is; any other error is an *Error.
+// option's error (ErrHelp) and ErrComplete are returned as they are; any other error is an *Error.
 func (p *Parser) Args(args []string) (operands []string, err error) {
+	if len(args) > 0 && args[0] == Completing {
+		return nil, ErrComplete
+	}
 	return p.scan(args, Origin{Source: FromArgs}, p.c.Order)
 }
 

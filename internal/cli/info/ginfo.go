@@ -55,8 +55,8 @@ type info struct {
 func Ginfo(e *env.Env) int {
 	i := &info{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(i.options(), getopt.HelpOptions(0)...),
-		EnvPrefix: "SINFO",
-		About:     "List partitions and nodes. Nodes that look the same in every column that is shown share a line."})
+		EnvPrefix: "SINFO", Values: values,
+		About: "List partitions and nodes. Nodes that look the same in every column that is shown share a line."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
@@ -136,6 +136,18 @@ func (i *info) options() []getopt.Option {
 		{Name: "future", Short: 'F', Refused: "nodes of State=FUTURE are in gbatch.conf only"},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
+}
+
+// values completes what only ginfo knows.
+func values(option string) (getopt.Values, bool) {
+	switch option {
+	case "states":
+		return getopt.Fields(nodeStateWords()...), true
+	case "Format":
+		lang := jobtext.NodeLanguage(jobtext.NodeFields())
+		return getopt.Fields(lang.Names()...), true
+	}
+	return getopt.Values{}, false
 }
 
 // stateWanted is one word of -t: nodes must be in all of its states.

@@ -4,4 +4,5 @@
 //	gshare.go   gshare (sshare): shares and usage
 //	gprio.go    gprio (sprio): the factors of priorities
 //	gdiag.go                      gdiag (sdiag): the scheduler's statistics
+//	complete.go                   what a shell completes of gacctmgr
 package manage

@@ -38,7 +38,7 @@ const promptS = 30
 func Gacctmgr(e *env.Env) int {
 	m := &manage{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(m.options(), getopt.HelpOptions('h')...),
-		Operands: "VERB ENTITY [WORDS]",
+		Operands: "VERB ENTITY [WORDS]", OperandValues: operands,
 		About: "Show and change accounts, users, associations and QOS: add, modify, delete, show; with the entities " +
 			"account, user, association, qos, coordinator, and for show also tree, cluster and tres. dump writes everything " +
 			"to a file in Slurm's format, load reads one.",

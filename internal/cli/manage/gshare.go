@@ -34,7 +34,10 @@ type share struct {
 func Gshare(e *env.Env) int {
 	s := &share{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...),
-		EnvPrefix: "SSHARE",
+		EnvPrefix: "SSHARE", Values: func(o string) (getopt.Values, bool) {
+			lang := clustertext.ShareLanguage()
+			return getopt.Fields(lang.Names()...), o == "format"
+		},
 		About: "List accounts with their shares and usage, and below each your own share; -a: of all users. RawUsage is in " +
 			"seconds of billing units (CPUs, or as TRESBillingWeights say), decayed by PriorityDecayHalfLife; " +
 			"running jobs count."})

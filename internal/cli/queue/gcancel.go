@@ -33,9 +33,12 @@ type cancel struct {
 func Gcancel(e *env.Env) int {
 	x := &cancel{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(x.options(), getopt.HelpOptions(0)...),
-		EnvPrefix: "SCANCEL",
-		Operands:  "[job_id[_array_id][.step_id]...]",
-		About:     "End jobs or steps, or send them a signal. Jobs are named by id, picked by the filters, or both."})
+		EnvPrefix: "SCANCEL", OperandValues: getopt.Operands(getopt.Values{Kind: getopt.Jobs}),
+		Values: func(o string) (getopt.Values, bool) {
+			return getopt.Fields("PENDING", "RUNNING", "SUSPENDED"), o == "state"
+		},
+		Operands: "[job_id[_array_id][.step_id]...]",
+		About:    "End jobs or steps, or send them a signal. Jobs are named by id, picked by the filters, or both."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)

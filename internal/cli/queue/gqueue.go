@@ -54,8 +54,8 @@ type queue struct {
 func Gqueue(e *env.Env) int {
 	q := &queue{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(q.options(), getopt.HelpOptions(0)...),
-		EnvPrefix: "SQUEUE",
-		About:     "List jobs that wait and run; with -t all those too that have ended in the last minutes."})
+		EnvPrefix: "SQUEUE", Values: q.values,
+		About: "List jobs that wait and run; with -t all those too that have ended in the last minutes."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
@@ -111,6 +111,18 @@ func (q *queue) names(dst *[]string) func(string) error {
 		q.none = q.none || len(list) == 0
 		return nil
 	}
+}
+
+// values completes what only gqueue knows.
+func (q *queue) values(option string) (getopt.Values, bool) {
+	switch option {
+	case "states":
+		return env.StateWords(), true
+	case "Format":
+		lang := jobtext.JobLanguage()
+		return getopt.Fields(lang.Names()...), true
+	}
+	return getopt.Values{}, false
 }
 
 func (q *queue) options() []getopt.Option {

@@ -26,7 +26,7 @@ func Galloc(e *env.Env) int {
 	g.s.Spec.Name = "interactive"
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(g.options(), getopt.HelpOptions('h')...),
 		Order:     getopt.StopAtOperand,
-		EnvPrefix: "SALLOC", Operands: "[command [arguments...]]",
+		EnvPrefix: "SALLOC", Operands: "[command [arguments...]]", OperandValues: env.CommandLine,
 		About: "Get an allocation and run a command here, a shell without one, whose grun starts tasks on its nodes. " +
 			"The allocation is given back when the command ends.",
 		Epilogue: "Options may also be set in the environment (SALLOC_PARTITION, SALLOC_TIMELIMIT, ...)."})

@@ -34,6 +34,7 @@ func submit(e *env.Env) (int, error) {
 	s := &request.Submission{}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.Options(time.Now), getopt.HelpOptions('h')...),
 		Order: getopt.StopAtOperand, EnvPrefix: "SBATCH", Operands: "[script [arguments...]]",
+		OperandValues: getopt.Operands(getopt.Values{Kind: getopt.Files}),
 		About: "Submit a batch script. Without a script it is read from standard input. Lines of the script that begin " +
 			"with #SBATCH or #GBATCH, before its first command, hold options too.",
 		Epilogue: "Options may also be set in the environment (SBATCH_PARTITION, SBATCH_TIMELIMIT, ...): the command line " +

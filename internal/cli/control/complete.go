@@ -1,0 +1,144 @@
+package control
+
+import (
+	"strings"
+
+	"gbatch/internal/ask"
+	"gbatch/internal/cli/getopt"
+)
+
+// complete.go completes gcontrol's words: verbs, what they work on, and KEY=VALUE.
+
+// entities are what show shows, with what may follow.
+var entities = []struct {
+	name   string
+	values getopt.Kind
+}{
+	{"job", getopt.Jobs}, {"step", getopt.Jobs}, {"node", getopt.Nodes}, {"partition", getopt.Partitions},
+	{"reservation", getopt.Reservations}, {"config", getopt.Fixed}, {"licenses", getopt.Licenses},
+	{"topology", getopt.Fixed}, {"hostnames", getopt.Nodes}, {"hostlist", getopt.Nodes}, {"version", getopt.Fixed},
+}
+
+// ofKeys says what the value of a KEY= is, by small letters.
+var ofKeys = map[string]getopt.Values{
+	"jobid":           {Kind: getopt.Jobs, List: true},
+	"nodename":        {Kind: getopt.Nodes, List: true},
+	"node":            {Kind: getopt.Nodes, List: true},
+	"nodes":           {Kind: getopt.Nodes, List: true},
+	"reqnodelist":     {Kind: getopt.Nodes, List: true},
+	"excnodelist":     {Kind: getopt.Nodes, List: true},
+	"reservationname": {Kind: getopt.Reservations},
+	"reservation":     {Kind: getopt.Reservations},
+	"partition":       {Kind: getopt.Partitions, List: true},
+	"partitionname":   {Kind: getopt.Partitions},
+	"account":         {Kind: getopt.Accounts},
+	"accounts":        {Kind: getopt.Accounts, List: true},
+	"users":           {Kind: getopt.Users, List: true},
+	"mailuser":        {Kind: getopt.Users, List: true},
+	"qos":             {Kind: getopt.QOS},
+	"features":        {Kind: getopt.Features},
+	"prefer":          {Kind: getopt.Features},
+	"licenses":        {Kind: getopt.Licenses, List: true},
+	"gres":            {Kind: getopt.Gres, List: true},
+	"state":           {Words: getopt.Fields("DRAIN", "RESUME", "DOWN", "IDLE", "UNDRAIN").Words},
+}
+
+var (
+	nodeKeys = []string{"State", "Reason", "Gres"}
+	resvKeys = []string{"StartTime", "EndTime", "Duration", "Nodes", "NodeCnt", "CoreCnt", "TRES", "Users", "Accounts",
+		"Groups", "PartitionName", "Licenses", "Features", "Flags"}
+)
+
+func keys(names ...string) getopt.Values {
+	var v getopt.Values
+	for _, n := range names {
+		v.Words = append(v.Words, getopt.Word{Text: n + "="})
+	}
+	return v
+}
+
+// operands gives what may stand after some words of a gcontrol command.
+func operands(before []string, typed string) getopt.Values {
+	if len(before) == 0 {
+		var v getopt.Values
+		for _, verb := range verbs() {
+			if verb.run != nil {
+				v.Words = append(v.Words, getopt.Word{Text: verb.name, Help: verb.help})
+			}
+		}
+		return v
+	}
+	if key, _, has := strings.Cut(typed, "="); has {
+		v := ofKeys[strings.ToLower(key)]
+		v.Head = len(key) + 1
+		return v
+	}
+	verb, err := findVerb(before[0])
+	if err != nil {
+		return getopt.Values{}
+	}
+	rest := before[1:]
+	switch verb.name {
+	case "hold", "uhold", "release", "requeue", "requeuehold", "suspend", "resume", "top", "why", "wait_job":
+		return getopt.Values{Kind: getopt.Jobs}
+	case "show":
+		return shownBy(rest)
+	case "update":
+		return updatedBy(rest)
+	case "create":
+		if len(rest) == 0 {
+			return getopt.Fields("reservation")
+		}
+		return keys(append([]string{"ReservationName"}, resvKeys...)...)
+	case "delete":
+		return keys("ReservationName")
+	case "doctor", "mig":
+		return keys("node")
+	case "controllers":
+		return getopt.Fields("list", "add", "remove", "replace")
+	case "snapshot":
+		return firstOf(rest, "save", "inspect")
+	case "dump":
+		return firstOf(rest, "state")
+	case "write":
+		if len(rest) == 1 {
+			return getopt.Values{Kind: getopt.Jobs}
+		}
+		return firstOf(rest, "batch_script")
+	}
+	return getopt.Values{}
+}
+
+// firstOf gives words for the first operand, and files for those after it.
+func firstOf(rest []string, words ...string) getopt.Values {
+	if len(rest) == 0 {
+		return getopt.Values{Words: getopt.Fields(words...).Words}
+	}
+	return getopt.Values{Kind: getopt.Files}
+}
+
+func shownBy(rest []string) getopt.Values {
+	var v getopt.Values
+	for _, e := range entities {
+		switch {
+		case len(rest) == 0:
+			v.Words = append(v.Words, getopt.Word{Text: e.name})
+		case strings.HasPrefix(e.name, strings.ToLower(rest[0])):
+			return getopt.Values{Kind: e.values}
+		}
+	}
+	return v
+}
+
+func updatedBy(rest []string) getopt.Values {
+	if len(rest) == 0 {
+		return keys("JobId", "NodeName", "ReservationName")
+	}
+	switch low := strings.ToLower(rest[0]); {
+	case strings.HasPrefix(low, "job"):
+		return keys(ask.JobKeys...)
+	case strings.HasPrefix(low, "node"):
+		return keys(nodeKeys...)
+	}
+	return keys(resvKeys...)
+}
