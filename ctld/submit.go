@@ -175,6 +175,9 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 	if err := validNeeds(sp); err != nil {
 		return err
 	}
+	if err := model.CheckLimits(sp.Limits); err != nil {
+		return refuse(proto.CodeBadRequest, "%v", err)
+	}
 	if sp.PrioReq != 0 && !c.operator(who) || sp.Nice < 0 && !c.operator(who) {
 		return refuse(proto.CodeAccess, "--priority and a negative --nice are for operators")
 	}

@@ -29,7 +29,6 @@ type attempt struct {
 	launch *proto.Launch // set until its order is made
 	order  *shim.Launch  // set until it runs, to be sent again if gshim's connection breaks
 	script string        // its script file, kept until it has ended
-	note   string        // a line for the user once it runs; "": none
 
 	chill   chill         // its suspension, present and ordered
 	stop    *proto.Stop   // the leader wants it ended

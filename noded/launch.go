@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"gbatch/internal/blob"
@@ -92,11 +93,8 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 	l.soon(func() {
 		l.n.workers.Do(func(context.Context) {
 			defer pool.Or(func(err error) { l.n.inbox.post(msgPrepared{key: a.key, err: err}) })
-			l.n.makeWith(launch, func(login []byte, note string) {
-				defer pool.Or(func(err error) { l.n.inbox.post(msgPrepared{key: a.key, err: err}) })
-				order, script, err := l.n.makeOrder(launch, login, had, reuse)
-				l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, note: note, err: err})
-			})
+			order, script, err := l.n.makeOrder(launch, had, reuse)
+			l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, err: err})
 		})
 	})
 }
@@ -134,7 +132,7 @@ func (n *Noded) mayLaunch(l *proto.Launch) error {
 			"gnoded as root for jobs of other users",
 			n.opts.Name, n.uid, l.Spec.UID, l.Spec.User)
 	}
-	return nil
+	return model.CheckLimits(l.Spec.Limits)
 }
 
 // outputs gives a job's files: absolute, patterns expanded; stdin is "" for none.
@@ -181,27 +179,32 @@ func workDir(s *model.Spec) string {
 // makeOrder makes the script, the cgroup and the environment of an attempt, and the order that uses them. With reuse, a
 // launch of an earlier gnoded may already use them; then they stay unchanged, and had is the existing script. It runs
 // on a worker. On failure it leaves nothing behind.
-func (n *Noded) makeOrder(l *proto.Launch, login []byte, had string, reuse bool) (order *shim.Launch, script string,
-	err error) {
+func (n *Noded) makeOrder(l *proto.Launch, had string, reuse bool) (order *shim.Launch, script string, err error) {
 	if script = had; script == "" && !l.Prepare {
 		if script, err = n.scripts.Take(&l.Script, l.Spec.UID, l.Spec.GID); err != nil {
 			return nil, "", fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
 		}
 	}
 	if l.Prepare {
-		_, _, err = n.groups.create(l, reuse)
+		if _, _, err = n.groups.create(l, reuse); err == nil {
+			_, err = n.ownMounts(proto.Attempt{Job: l.Job, Attempt: l.Attempt})
+		}
 		return nil, "", err
 	}
-	if order, err = n.tryOrder(l, login, n.scripts.Path(script), reuse); err == nil || reuse {
+	if order, err = n.tryOrder(l, n.scripts.Path(script), reuse); err == nil || reuse {
 		return order, script, err
 	}
 	key := proto.Attempt{Job: l.Job, Attempt: l.Attempt}
-	return nil, "", errors.Join(err, n.groups.remove(key), n.scripts.Release(script))
+	return nil, "", errors.Join(err, n.groups.remove(key), n.dropMounts(key), n.scripts.Release(script))
 }
 
-func (n *Noded) tryOrder(l *proto.Launch, login []byte, path string, reuse bool) (*shim.Launch, error) {
+func (n *Noded) tryOrder(l *proto.Launch, path string, reuse bool) (*shim.Launch, error) {
 	s := l.Spec
-	env, err := n.environment(l, login)
+	submitted, err := n.envs.open(&l.Env)
+	if err != nil {
+		return nil, fmt.Errorf("the job's environment: %w", err)
+	}
+	env, err := n.environment(l, submitted)
 	if err != nil {
 		return nil, err
 	}
@@ -212,13 +215,32 @@ func (n *Noded) tryOrder(l *proto.Launch, login []byte, path string, reuse bool)
 		PIDVar: "SLURM_TASK_PID",
 	}
 	o.Stdin, o.Stdout, o.Stderr = n.outputs(l)
-	for _, r := range s.Limits {
-		o.Limits = append(o.Limits, shim.Limit{Resource: int(r.Resource), Soft: r.Soft, Hard: r.Hard})
-	}
+	o.Limits = n.limits(s.Limits)
+	n.withLogin(o, submitted, s.UID)
 	if o.Cgroup, o.CPUs, err = n.groups.create(l, reuse); err != nil {
 		return nil, fmt.Errorf("make the job's cgroup on node %s: %w", n.opts.Name, err)
 	}
+	if o.Mounts, err = n.ownMounts(proto.Attempt{Job: l.Job, Attempt: l.Attempt}); err != nil {
+		return nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
+	}
 	return o, o.Check()
+}
+
+// limits gives a job's resource limits for gshim; the configuration says which may be above this node's own.
+func (n *Noded) limits(asked []model.RLimit) []shim.Limit {
+	var raise []string
+	if n.opts.Config != nil {
+		raise = n.opts.Config.RaiseLimits
+	}
+	out := make([]shim.Limit, 0, len(asked))
+	for _, r := range asked {
+		l := shim.Limit{Resource: int(r.Resource), Soft: r.Soft, Hard: r.Hard}
+		if names := model.LimitNames(); int(r.Resource) < len(names) { // else gshim refuses it
+			l.Raise = slices.Contains(raise, "ALL") || slices.Contains(raise, names[r.Resource])
+		}
+		out = append(out, l)
+	}
+	return out
 }
 
 // jobEnv gives the inputs of a job's environment from the cluster's present configuration.
@@ -232,19 +254,12 @@ func (n *Noded) jobEnv() jobenv.Node {
 	return e
 }
 
-func (n *Noded) environment(l *proto.Launch, login []byte) ([]string, error) {
-	submitted, err := n.envs.open(&l.Env)
-	if err != nil {
-		return nil, fmt.Errorf("the job's environment: %w", err)
-	}
+func (n *Noded) environment(l *proto.Launch, submitted []byte) ([]string, error) {
 	e := n.jobEnv()
 	w := n.def.Load()
 	if w != nil {
 		e.Cluster = w.cluster
 		e.Hidden = e.Units.HiddenOn(w.def)
-	}
-	if len(login) > 0 {
-		submitted = withLogin(submitted, login)
 	}
 	return e.Script(l, submitted)
 }
@@ -258,7 +273,7 @@ func (l *loop) onPrepared(m msgPrepared) error {
 		l.soon(func() { l.n.workers.Do(func(context.Context) { l.n.discard(key, script) }) })
 		return nil
 	}
-	a.launch, a.script, a.note = nil, m.script, m.note
+	a.launch, a.script = nil, m.script
 	if m.err != nil {
 		return l.happens(a, evNotMade, news{text: m.err.Error()})
 	}
@@ -279,7 +294,7 @@ func (l *loop) goOn(a *attempt) error {
 
 // discard removes what was prepared for an attempt that has ended.
 func (n *Noded) discard(key proto.Attempt, script string) {
-	if err := errors.Join(n.groups.remove(key), n.scripts.Release(script)); err != nil {
+	if err := errors.Join(n.groups.remove(key), n.dropMounts(key), n.scripts.Release(script)); err != nil {
 		n.log.Warn("the script or control group of an ended job was not removed", "job", key.Job, "attempt", key.Attempt,
 			"err", err)
 	}

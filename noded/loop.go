@@ -88,7 +88,6 @@ type (
 		key    proto.Attempt
 		order  *shim.Launch
 		script string
-		note   string // for the user, once the job runs
 		err    error
 	}
 	// msgCleared is a worker's: nothing of the attempt is left on the machine, or something still is.

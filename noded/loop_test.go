@@ -18,7 +18,7 @@ func testLoop(t testing.TB) *loop {
 	must(t, n.loop.recover())
 	t.Cleanup(func() {
 		cancel()
-		for _, p := range []*pool.Pool{n.workers, n.stops, n.chills, n.waits} {
+		for _, p := range []*pool.Pool{n.workers, n.stops, n.chills} {
 			p.Wait()
 		}
 		must(t, n.Close())

@@ -20,6 +20,7 @@ import (
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/wall"
+	"gbatch/noded/container"
 	"gbatch/noded/fence"
 	"gbatch/noded/gpuwatch"
 	"gbatch/noded/hardware"
@@ -46,6 +47,7 @@ type Noded struct {
 	envs      envStore
 	names     *relay.Names
 	groups    *groups
+	boxes     *container.Store // jobs' own directories; nil: they share the node's
 	gpus      *gpuwatch.Watch
 	cutting   sync.Mutex       // while GPUs are divided
 	gpuHealth *gpuwatch.Health // nil: no GPUs to watch
@@ -70,10 +72,8 @@ type Noded struct {
 	link    *link
 	fence   *fence.Keeper // of gshim's lease
 	workers *pool.Pool    // launches and ends, as many as there are CPUs
-	waits   *pool.Pool    // launches that wait for their user's login shell
-	logins  logins
-	stops   *pool.Pool // signals and whatever may have to wait
-	chills  *pool.Pool // attempts that are being suspended or resumed
+	stops   *pool.Pool    // signals and whatever may have to wait
+	chills  *pool.Pool    // attempts that are being suspended or resumed
 	tellers chan struct{}
 	stats   chan struct{} // a slot per question about running jobs
 	migs    chan struct{} // likewise per order to divide GPUs
@@ -166,6 +166,9 @@ func (n *Noded) openJobs() error {
 	}
 	var err error
 	if n.groups, err = openGroups(n); err != nil {
+		return err
+	}
+	if n.boxes, err = openBoxes(&n.opts); err != nil {
 		return err
 	}
 	n.env = jobenv.Node{Name: n.opts.Name, Controller: n.opts.Controllers[0], Conf: n.opts.ConfigPath,
@@ -275,7 +278,6 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	}
 	wg.Wait()
 	if !n.opts.Login {
-		n.waits.Wait()
 		n.workers.Wait()
 		n.stops.Wait()
 	}
@@ -288,7 +290,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 
 func (n *Noded) openPools(ctx context.Context) {
 	n.workers, n.stops = pool.New(ctx, pool.Workers(), n.log), pool.New(ctx, maxStops, n.log)
-	n.chills, n.waits = pool.New(ctx, maxChills, n.log), pool.New(ctx, maxLogins, n.log)
+	n.chills = pool.New(ctx, maxChills, n.log)
 }
 
 // keepRegistered runs the session with the leader, once gshim has listed what it runs.
@@ -351,6 +353,9 @@ func (n *Noded) Close() error {
 		errs = append(errs, n.oom.close())
 		if n.groups != nil {
 			errs = append(errs, n.groups.close())
+		}
+		if n.boxes != nil {
+			errs = append(errs, n.boxes.Close())
 		}
 		n.closed = errors.Join(errs...)
 	})

@@ -67,6 +67,9 @@ type clearing struct {
 func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 	m := msgCleared{key: c.key, told: c.ended != nil}
 	use, err := n.groups.finish(ctx, c)
+	if err == nil {
+		err = n.dropMounts(c.key)
+	}
 	if err != nil {
 		m.left = err
 		return m

@@ -2,6 +2,7 @@ package noded
 
 import (
 	"context"
+	"errors"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -54,7 +55,7 @@ func (l *loop) onLink(events []shim.Event) error {
 		}
 		l.then(func() {
 			l.n.stops.Do(func(ctx context.Context) {
-				if err := l.n.groups.sweep(ctx, keys); err != nil {
+				if err := errors.Join(l.n.groups.sweep(ctx, keys), l.n.sweepMounts(keys)); err != nil {
 					l.log.Warn("processes or control groups of unknown jobs could not be removed", "err", err)
 				}
 			})
@@ -188,10 +189,6 @@ func (l *loop) begin(a *attempt, ev *shim.Event) error {
 		}
 	}
 	a.signals = nil
-	if rec, note := a.rec, a.note; note != "" {
-		a.note = ""
-		l.then(func() { l.n.stops.Do(func(context.Context) { l.n.tellUser(rec, note) }) })
-	}
 	l.chill(a)
 	if a.rec != nil {
 		l.n.sampler.begin(wholeJob(a.key), a.rec.Use, a.began, ev.PID)

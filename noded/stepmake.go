@@ -57,6 +57,10 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the step's cgroup on node %s: %w", n.opts.Name, err)
 	}
+	mounts, err := n.ownMounts(p.key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
+	}
 	e := n.jobEnv()
 	var def *model.NodeDef
 	if w := n.def.Load(); w != nil {
@@ -71,17 +75,15 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 		lines = append(lines, "note: "+note)
 	}
 	base := e.StepBase(p.facts, p.rec.ID, p.rec.Nodes, p.here, p.req)
-	limits := make([]shim.Limit, 0, len(p.req.Limits))
-	for _, r := range p.req.Limits {
-		limits = append(limits, shim.Limit{Resource: int(r.Resource), Soft: r.Soft, Hard: r.Hard})
-	}
+	limits := n.limits(p.req.Limits)
 	spec := p.facts.Spec
 	for _, local := range p.only {
 		rank := int(part.Ranks[local])
 		view := jobenv.TaskView{Rank: rank, Local: local}
 		o := &shim.Launch{Key: shim.Key{JobID: uint32(p.key.Job), Attempt: p.key.Attempt, Step: p.rec.ID, Task: int32(rank)},
 			Path: p.req.Program, Argv: p.req.Argv, Dir: p.req.Dir, UID: spec.UID, GID: spec.GID, Groups: spec.Groups,
-			Umask: p.req.Umask & 0o777, Limits: limits, Nice: n.nice, Cgroup: in, CPUs: pin, PIDVar: "SLURM_TASK_PID"}
+			Umask: p.req.Umask & 0o777, Limits: limits, Nice: n.nice, Cgroup: in, CPUs: pin, Mounts: mounts,
+			PIDVar: "SLURM_TASK_PID"}
 		for _, m := range p.req.Multi {
 			if m.Ranks.Has(int32(rank)) {
 				o.Path, o.Argv = m.Program, rankArgs(m.Argv, rank, m.Ranks)

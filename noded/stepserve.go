@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/server"
 	"gbatch/noded/steplayout"
@@ -263,7 +264,7 @@ func checkStep(rq *proto.StepRequest) error {
 			return errors.New("--multi-prog: a line without ranks or command")
 		}
 	}
-	return nil
+	return model.CheckLimits(rq.Limits)
 }
 
 // readStepFrame reads one message, and no byte beyond it: descriptors may follow.

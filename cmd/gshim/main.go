@@ -1,10 +1,12 @@
 // Command gshim is the launcher of a node: see package noded/shim. gnoded starts it; nobody else needs to. As gshim
-// step-io it is the process that carries a step's input and output: see package noded/steprelay.
+// step-io it is the process that carries a step's input and output: see package noded/steprelay. As gshim login-env it
+// is what a job with --get-user-env begins as: see package noded/loginenv.
 package main
 
 import (
 	"os"
 
+	"gbatch/noded/loginenv"
 	"gbatch/noded/shim"
 	"gbatch/noded/steprelay"
 )
@@ -12,6 +14,9 @@ import (
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == steprelay.Word {
 		os.Exit(steprelay.Main(os.Stderr))
+	}
+	if len(os.Args) > 2 && os.Args[1] == loginenv.Word {
+		os.Exit(loginenv.Main(os.Args[2:], os.Stderr))
 	}
 	os.Exit(shim.Main(os.Args[1:], os.Stdout, os.Stderr))
 }

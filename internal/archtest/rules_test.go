@@ -87,6 +87,8 @@ var layers = []layer{
 	{"noded/gpuwatch", "noded/gpu noded/hardware internal/model internal/jobenv internal/proto"},
 	{"noded/scripts", "internal/model internal/blob"},
 	{"noded/pool", ""},
+	{"noded/container", ""},
+	{"noded/loginenv", ""},
 	{"noded/procs", ""},
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/trust internal/rpc"},
 	{"noded/fence", "internal/model internal/proto internal/rpc noded/shim"},

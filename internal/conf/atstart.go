@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// atStart gives the settings of cgroup.conf and gres.conf that gnoded reads only when it starts, so that a reconfigure
-// can say which changes need a restart. The units of gres.conf are represented by a hash.
+// atStart gives the settings of cgroup.conf, gres.conf and job_container.conf that gnoded reads only when it starts, so
+// that a reconfigure can say which changes need a restart. The units of gres.conf are represented by a hash.
 func (c *Config) atStart() []model.KV {
 	g := &c.Cgroup
 	percent := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + "%" }
@@ -31,6 +31,9 @@ func (c *Config) atStart() []model.KV {
 	}
 	for i := range out {
 		out[i].Key = "cgroup.conf " + out[i].Key
+	}
+	for i := range c.Containers {
+		out = append(out, model.KV{Key: ContainerFile, Value: c.Containers[i].show()})
 	}
 	h := fnv.New32a()
 	for i := range c.Gres.Records {

@@ -98,6 +98,8 @@ type Config struct {
 	JobDefaults               JobDefaults
 	PropagateLimits           []string // "ALL", or names such as MEMLOCK
 	PropagateLimitsExcept     []string // set instead of PropagateLimits
+	JobContainerType          string   // job_container/none or job_container/tmpfs
+	RaiseLimits               []string // "ALL", or names: the hard limits that a job may have above its node's
 	PropagatePrioProcess      int64
 	LaunchParameters          []string
 	InteractiveStepOptions    string
@@ -156,6 +158,7 @@ type Config struct {
 	Partitions []PartitionDef // in the order of the file
 	Gres       Gres           // gres.conf
 	Cgroup     Cgroup         // cgroup.conf
+	Containers []Container    // job_container.conf
 	Topology   Topology       // topology.conf
 }
 
@@ -217,6 +220,7 @@ func defaults() *Config {
 		JobRequeue:             true,
 		EnforcePartLimits:      "NO",
 		PropagateLimits:        []string{"ALL"},
+		JobContainerType:       containerNone,
 		InteractiveStepOptions: "--interactive --preserve-env --pty $SHELL",
 		MpiDefault:             "none",
 		MailProg:               "/bin/mail",

@@ -1,16 +1,16 @@
 // Package conf owns how gbatch is configured: it reads gbatch.conf (or
-// slurm.conf where there is none), gres.conf, cgroup.conf and topology.conf in
-// Slurm's syntax and turns them into one typed [Config].
+// slurm.conf where there is none), gres.conf, cgroup.conf, topology.conf and
+// job_container.conf in Slurm's syntax and turns them into one typed [Config].
 //
 //	c, problems := conf.Load("/etc/gbatch")
 //	for _, p := range problems { fmt.Println(p) } // file:line: what is wrong; what to write
 //
 // How a file is read: source.go finds it and splits it into statements of key=value (comments,
 // continuations, quotes, Include); setting.go looks each key up in one table (keys*.go) and reads
-// its value; nodes.go, partitions.go, gres.go, cgroup.go and topology.go read the lines of their
-// kind; check.go compares settings in different places; problem.go sorts the problems. Model gives
-// the part that the controllers replicate, KeyValues what `gcontrol show config` prints, Diff what
-// a reconfigure would change.
+// its value; nodes.go, partitions.go, gres.go, cgroup.go, topology.go and container.go read the
+// lines of their kind; check.go compares settings in different places; problem.go sorts the
+// problems. Model gives the part that the controllers replicate, KeyValues what `gcontrol show
+// config` prints, Diff what a reconfigure would change.
 //
 // To add a key: a field in Config, its default in defaults, a line in the table. A key of Slurm's
 // without meaning here is a line in keys_accepted.go that says what gbatch does instead. A key that

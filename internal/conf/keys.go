@@ -196,6 +196,10 @@ func jobSettings() []setting {
 				return f
 			},
 			show: func(c *Config) string { return orNull(strings.Join(c.PropagateLimitsExcept, ",")) }},
+		{name: "JobContainerType", effect: RestartNoded, read: readContainerType,
+			show: func(c *Config) string { return c.JobContainerType }},
+		{name: "NamespaceType", effect: RestartNoded, read: readContainerType},
+		list("PropagateResourceLimitsRaise", RestartNoded, func(c *Config) *[]string { return &c.RaiseLimits }, rlimits...),
 		num("PropagatePrioProcess", NextStart, func(c *Config) *int64 { return &c.PropagatePrioProcess }, 0, 2),
 		list("LaunchParameters", NextStart, func(c *Config) *[]string { return &c.LaunchParameters }),
 		text("InteractiveStepOptions", NextStart, func(c *Config) *string { return &c.InteractiveStepOptions }),

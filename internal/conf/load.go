@@ -17,11 +17,13 @@ const (
 	GresFile     = "gres.conf"
 	CgroupFile   = "cgroup.conf"
 	TopologyFile = "topology.conf"
+
+	ContainerFile = "job_container.conf"
 )
 
 // Load reads the configuration in a directory: gbatch.conf, or slurm.conf where there is none, with the gres.conf,
-// cgroup.conf and topology.conf beside it. It returns every problem it finds, in the order of files and lines. The
-// Config is nil if and only if one of them is an Error.
+// cgroup.conf, topology.conf and job_container.conf beside it. It returns every problem it finds, in the order of files
+// and lines. The Config is nil if and only if one of them is an Error.
 func Load(dir string) (*Config, []Problem) {
 	src := osSource()
 	for _, name := range []string{MainFile, SlurmFile} {
@@ -98,7 +100,7 @@ func load(src source, main string) (*Config, []Problem) {
 	cgroupRead := len(r.files)
 	cgroup := beside(CgroupFile)
 	hasCgroup := len(r.files) > cgroupRead
-	topology := beside(TopologyFile)
+	topology, containers := beside(TopologyFile), beside(ContainerFile)
 	l.cfg.Files, l.cfg.Hash = r.files, hex.EncodeToString(hash.Sum(nil))
 
 	if !unreadable { // else what is missing isn't worth a word
@@ -108,6 +110,7 @@ func load(src source, main string) (*Config, []Problem) {
 			l.readCgroup(cgroup)
 		}
 		l.readTopology(topology)
+		l.readContainers(containers)
 		l.resolve()
 	}
 	list := l.probs.sorted()

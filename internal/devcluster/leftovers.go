@@ -7,11 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gbatch/noded/cgroup"
 )
@@ -46,6 +49,26 @@ func (c *Cluster) endLeftovers() error {
 	for _, dir := range groups {
 		if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EBUSY) {
 			return fmt.Errorf("remove the control group %s: %w", dir, err)
+		}
+	}
+	return c.unmount()
+}
+
+// unmount removes the mounts in the cluster's directory: jobs' own directories, whose jobs have been ended.
+func (c *Cluster) unmount() error {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var at []string
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], c.Dir+"/") {
+			at = append(at, f[4])
+		}
+	}
+	for _, path := range slices.Backward(at) { // the innermost first
+		if err := syscall.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
+			return fmt.Errorf("unmount %s: %w", path, err)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package jobenv
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,6 +102,11 @@ var owned = map[string]bool{
 	"SLURM_TASKS_PER_NODE": true, "SLURM_TASK_PID": true,
 	"SLURM_TOPOLOGY_ADDR": true, "SLURM_TOPOLOGY_ADDR_PATTERN": true, "SLURM_UMASK": true, "SLURM_WORKING_CLUSTER": true,
 	"ENVIRONMENT": true, "HOSTNAME": true,
+}
+
+// Owned gives the variables that only gnoded sets.
+func (e *Node) Owned() []string {
+	return append(append(slices.Sorted(maps.Keys(owned)), slices.Sorted(maps.Keys(bindNames))...), e.Hidden...)
 }
 
 // owns reports whether only gnoded sets a variable. On a node with GPUs that includes the variables that make them

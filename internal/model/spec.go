@@ -1,7 +1,9 @@
 package model
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"gbatch/internal/wire"
 )
@@ -312,6 +314,25 @@ func (x *RLimit) Wire(c *wire.C) {
 	wire.Int(c, &x.Resource)
 	wire.Int(c, &x.Soft)
 	wire.Int(c, &x.Hard)
+}
+
+// limitNames are the limits that a job can take over, by setrlimit's number: Slurm's.
+var limitNames = [...]string{"CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"}
+
+// LimitNames gives the names of the limits that a job can take over; a name's index is setrlimit's number.
+func LimitNames() []string { return limitNames[:] }
+
+// CheckLimits refuses limits that no job can set, such as those of real-time priorities, and more than there are.
+func CheckLimits(limits []RLimit) error {
+	if len(limits) > len(limitNames) {
+		return fmt.Errorf("%d resource limits: a job can set %d", len(limits), len(limitNames))
+	}
+	for _, l := range limits {
+		if l.Resource >= uint32(len(limitNames)) {
+			return fmt.Errorf("resource limit number %d: a job can set %s only", l.Resource, strings.Join(limitNames[:], ", "))
+		}
+	}
+	return nil
 }
 
 // GresPer says whether a count of a generic resource is per node, job or task.

@@ -84,6 +84,7 @@ type childArgs struct {
 	chdirTail cString
 	reasons   *[maxChdirErrno]cString
 
+	mounts       int32    // a mount namespace; -1: none
 	passed       [3]int32 // descriptors to be 0, 1 and 2; -1: opened by path
 	in, out, err *byte    // err nil: the same open file as out
 	outFlags     uintptr
@@ -243,15 +244,10 @@ func child(a *childArgs) {
 	}
 	syscall.RawSyscall(unix.SYS_UMASK, a.umask, 0, 0)
 	var chdirErr syscall.Errno
-	if a.dir != nil {
-		if _, _, chdirErr = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(a.dir)), 0, 0); chdirErr != 0 {
-			if _, _, e := syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(a.fallback)), 0, 0); e != 0 {
-				fail(a, StageDir, 0, e)
-				return
-			}
-		}
+	if !enterDir(a, &chdirErr) || !openFiles(a) {
+		return
 	}
-	if !openFiles(a) {
+	if !enterMounts(a, &chdirErr) {
 		return
 	}
 	if a.terminal {
@@ -288,6 +284,42 @@ func child(a *childArgs) {
 	_, _, e := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(a.path)), uintptr(unsafe.Pointer(a.argv)),
 		uintptr(unsafe.Pointer(a.envv)))
 	fail(a, StageExec, 0, e)
+}
+
+// enterMounts enters the job's mount namespace, and its directory there: the same name may be another one.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func enterMounts(a *childArgs, why *syscall.Errno) bool {
+	if a.mounts < 0 {
+		return true
+	}
+	if _, _, e := syscall.RawSyscall(unix.SYS_SETNS, uintptr(a.mounts), unix.CLONE_NEWNS, 0); e != 0 {
+		fail(a, StageMounts, 0, e)
+		return false
+	}
+	return enterDir(a, why)
+}
+
+// enterDir enters the job's directory, or its fallback with the reason in why.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func enterDir(a *childArgs, why *syscall.Errno) bool {
+	if a.dir == nil {
+		return true
+	}
+	if _, _, *why = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(a.dir)), 0, 0); *why != 0 {
+		if _, _, e := syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(a.fallback)), 0, 0); e != 0 {
+			fail(a, StageDir, 0, e)
+			return false
+		}
+	}
+	return true
 }
 
 // openFiles opens the job's files as 0, 1 and 2. O_NONBLOCK keeps the open of a FIFO from hanging; it is cleared

@@ -107,7 +107,7 @@ func (id *identity) prepare(l *Launch) (*prepared, *launchError) {
 			a.passed[i] = int32(fdOf(f))
 		}
 	}
-	a.terminal = l.Terminal
+	a.terminal, a.mounts = l.Terminal, -1
 	env := l.Env
 	if l.Cgroup.empty() {
 		env = append(env[:len(env):len(env)], id.trackEntry(l.Key))
@@ -118,6 +118,15 @@ func (id *identity) prepare(l *Launch) (*prepared, *launchError) {
 	if err := p.openCgroups(l.Cgroup); err != nil {
 		p.close()
 		return nil, err
+	}
+	if l.Mounts != "" {
+		fd, err := unix.Open(l.Mounts, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			p.close()
+			return nil, refuse(StageMounts, "could not open the mount namespace %s: %w", l.Mounts, err)
+		}
+		p.closes = append(p.closes, fd)
+		a.mounts = int32(fd)
 	}
 	return p, nil
 }
@@ -298,6 +307,8 @@ func (p *prepared) explain(l *Launch, forked bool, errno syscall.Errno) *launchE
 		what := [...]string{fmt.Sprintf("%d supplementary groups", len(l.Groups)), fmt.Sprintf("group id %d", l.GID),
 			fmt.Sprintf("user id %d", l.UID)}
 		return say(stage, "could not take %s: %w", what[p.child.index], errno)
+	case StageMounts:
+		return say(stage, "could not enter the mount namespace %s: %w", l.Mounts, errno)
 	case StageDir:
 		return say(stage, "could not change to the working directory %s, nor to /tmp: %w", l.Dir, errno)
 	case StageStdin:

@@ -165,8 +165,8 @@ func TestLimitsSeenByTheJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := newScript(t, "ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Ss; ulimit -Hs; ulimit -St")
-		l.Limits = []Limit{{unix.RLIMIT_NOFILE, 50, min(777, hard.Max)}, {unix.RLIMIT_CORE, 0, 0},
-			{unix.RLIMIT_STACK, 4 << 20, 16 << 20}, {unix.RLIMIT_CPU, 100, 200}}
+		l.Limits = []Limit{{unix.RLIMIT_NOFILE, 50, min(777, hard.Max), false}, {unix.RLIMIT_CORE, 0, 0, false},
+			{unix.RLIMIT_STACK, 4 << 20, 16 << 20, false}, {unix.RLIMIT_CPU, 100, 200, false}}
 		s.run(l.Launch)
 		if got, want := l.out(t), fmt.Sprintf("50\n%d\n0\n4096\n16384\n100", min(777, hard.Max)); got != want {
 			t.Errorf("got\n%s\nwant\n%s (%s)", got, want, l.read(t, "err"))
@@ -177,7 +177,7 @@ func TestLimitsSeenByTheJob(t *testing.T) {
 			t.Errorf("default soft limit of open files: %s, expected %d", got, inheritedOpenFiles())
 		}
 		l = newScript(t, "head -c 100000 /dev/zero > big; exit 3")
-		l.Limits = []Limit{{unix.RLIMIT_FSIZE, 50000, 50000}}
+		l.Limits = []Limit{{unix.RLIMIT_FSIZE, 50000, 50000, false}}
 		s.run(l.Launch)
 		if fi, err := os.Stat(filepath.Join(l.dir, "big")); err != nil || fi.Size() != 50000 {
 			t.Errorf("file size limit: %v %v", fi, err)
@@ -192,7 +192,7 @@ func TestRootRaisesHardLimits(t *testing.T) {
 	}
 	s := start(t)
 	l := newScript(t, "ulimit -Hn; ulimit -Sn; ulimit -Hl").as(nobody, nobody)
-	l.Limits = []Limit{{unix.RLIMIT_NOFILE, 5, Unlimited}, {unix.RLIMIT_MEMLOCK, Unlimited, Unlimited}}
+	l.Limits = []Limit{{unix.RLIMIT_NOFILE, 5, Unlimited, true}, {unix.RLIMIT_MEMLOCK, Unlimited, Unlimited, true}}
 	s.launch(l.Launch)
 	e := s.wait(l.Key, Exited)
 	open := readNumber("/proc/sys/fs/nr_open", 0)
@@ -213,13 +213,23 @@ func TestPlanLimits(t *testing.T) {
 		want  syscall.Rlimit // zero: not set
 		notes int
 	}{
-		{"as it is", user, Limit{unix.RLIMIT_CORE, 100, 1000}, syscall.Rlimit{}, 0},
-		{"lower", user, Limit{unix.RLIMIT_CORE, 1, 2}, syscall.Rlimit{Cur: 1, Max: 2}, 0},
-		{"beyond the hard limit", user, Limit{unix.RLIMIT_CORE, 1, Unlimited}, syscall.Rlimit{Cur: 1, Max: 1000}, 1},
-		{"soft beyond the hard limit", user, Limit{unix.RLIMIT_CORE, 2000, 3000}, syscall.Rlimit{Cur: 1000, Max: 1000}, 1},
-		{"soft beyond its own hard limit", user, Limit{unix.RLIMIT_CORE, 500, 400}, syscall.Rlimit{Cur: 400, Max: 400}, 1},
-		{"root raises", root, Limit{unix.RLIMIT_CORE, 2000, Unlimited}, syscall.Rlimit{Cur: 2000, Max: Unlimited}, 0},
-		{"root and nr_open", root, Limit{unix.RLIMIT_NOFILE, 10, Unlimited}, syscall.Rlimit{Cur: 10, Max: 5000}, 1},
+		{"as it is", user, Limit{unix.RLIMIT_CORE, 100, 1000, false},
+			syscall.Rlimit{}, 0},
+		{"lower", user, Limit{unix.RLIMIT_CORE, 1, 2, false}, syscall.Rlimit{Cur: 1, Max: 2}, 0},
+		{"beyond the hard limit", user, Limit{unix.RLIMIT_CORE, 1, Unlimited, false},
+			syscall.Rlimit{Cur: 1, Max: 1000}, 1},
+		{"soft beyond the hard limit", user, Limit{unix.RLIMIT_CORE, 2000, 3000, false},
+			syscall.Rlimit{Cur: 1000, Max: 1000}, 1},
+		{"soft beyond its own hard limit", user, Limit{unix.RLIMIT_CORE, 500, 400, false},
+			syscall.Rlimit{Cur: 400, Max: 400}, 1},
+		{"root, not told to raise", root, Limit{unix.RLIMIT_CORE, 2000, Unlimited, false},
+			syscall.Rlimit{Cur: 1000, Max: 1000}, 1},
+		{"root raises", root, Limit{unix.RLIMIT_CORE, 2000, Unlimited, true},
+			syscall.Rlimit{Cur: 2000, Max: Unlimited}, 0},
+		{"no right to raise", user, Limit{unix.RLIMIT_CORE, 2000, Unlimited, true},
+			syscall.Rlimit{Cur: 1000, Max: 1000}, 1},
+		{"root and nr_open", root, Limit{unix.RLIMIT_NOFILE, 10, Unlimited, true},
+			syscall.Rlimit{Cur: 10, Max: 5000}, 1},
 	} {
 		set, notes, err := planLimits([]Limit{c.asked}, c.rules)
 		if err != nil {

@@ -16,9 +16,7 @@ const (
 )
 
 var limitNames = [MaxLimits]string{"RLIMIT_CPU", "RLIMIT_FSIZE", "RLIMIT_DATA", "RLIMIT_STACK", "RLIMIT_CORE",
-	"RLIMIT_RSS",
-	"RLIMIT_NPROC", "RLIMIT_NOFILE", "RLIMIT_MEMLOCK", "RLIMIT_AS", "RLIMIT_LOCKS", "RLIMIT_SIGPENDING", "RLIMIT_MSGQUEUE",
-	"RLIMIT_NICE", "RLIMIT_RTPRIO", "RLIMIT_RTTIME"}
+	"RLIMIT_RSS", "RLIMIT_NPROC", "RLIMIT_NOFILE", "RLIMIT_MEMLOCK", "RLIMIT_AS"}
 
 func limitName(resource int) string {
 	if resource >= 0 && resource < len(limitNames) {
@@ -52,7 +50,7 @@ func planLimits(asked []Limit, rules limitRules) (set []rlimitArg, notes []strin
 			return nil, nil, fmt.Errorf("%s: %w", limitName(l.Resource), err)
 		}
 		hard, why := l.Hard, ""
-		if !rules.mayRaise && hard > have.Max {
+		if !(l.Raise && rules.mayRaise) && hard > have.Max {
 			hard, why = have.Max, "this node's hard limit"
 		}
 		if l.Resource == unix.RLIMIT_NOFILE {

@@ -18,9 +18,9 @@ const (
 	MaxPathBytes   = 4096    // a path; the kernel's PATH_MAX
 	MaxGroups      = 65536   // the kernel's NGROUPS_MAX
 	MaxCgroupDirs  = 16
-	MaxLimits      = 16 // the kernel has 16 resources
+	MaxLimits      = 10 // those that Slurm passes on, RLIMIT_CPU to RLIMIT_AS; not those of real-time priorities
 	MaxCPUs        = 8192
-	maxNotes       = MaxLimits + 1 // one of each limit, and one of the directory
+	maxNotes       = 17 // one of each limit, and one of the directory; journals may have those of other limits
 	MaxAckKeys     = 65536
 
 	maxEntries = 65536 // launches that run or wait for an Ack
@@ -50,6 +50,7 @@ type Limit struct {
 	Resource int
 	Soft     uint64
 	Hard     uint64
+	Raise    bool // above gshim's own hard limit, where the kernel lets it
 }
 
 // Cgroup names the directories in which the process starts. All are absolute paths; both parts may be empty.
@@ -83,12 +84,18 @@ type Launch struct {
 	// those paths. They stay the caller's.
 	Passed [3]*os.File
 
-	Limits []Limit // exactly as given, before the first instruction; RLIMIT_NOFILE otherwise 1024 (soft)
+	// Limits are set before the first instruction, lowered to gshim's own hard limits; RLIMIT_NOFILE otherwise 1024
+	// (soft).
+	Limits []Limit
 	Cgroup Cgroup
 	Nice   int   // -20 to 19, absolute; below gshim's own only as root
 	CPUs   []int // pin to these by sched_setaffinity; nil inherits (a cpuset in Cgroup narrows either)
 	Mem    MemPolicy
 	PIDVar string // a variable that is set to the process's id in its own environment; "": none
+
+	// Mounts is the file of a mount namespace that the process enters when its files are open; "": gshim's own. Its
+	// directory is entered there.
+	Mounts string
 
 	Terminal bool // Passed[0] is a terminal, and becomes the session's controlling one
 }
@@ -130,6 +137,8 @@ func (l *Launch) Check() error {
 		return fmt.Errorf("launch %v: the program %q is not an absolute path", l.Key, l.program())
 	case l.Dir != "" && !filepath.IsAbs(l.Dir):
 		return fmt.Errorf("launch %v: the working directory %q is not an absolute path", l.Key, l.Dir)
+	case l.Mounts != "" && !filepath.IsAbs(l.Mounts):
+		return fmt.Errorf("launch %v: the mount namespace %q is not an absolute path", l.Key, l.Mounts)
 	case len(l.Groups) > MaxGroups:
 		return fmt.Errorf("launch %v: %d supplementary groups, the kernel takes %d", l.Key, len(l.Groups), MaxGroups)
 	case l.Umask > 0o777:
@@ -137,7 +146,7 @@ func (l *Launch) Check() error {
 	case l.Nice < -20 || l.Nice > 19:
 		return fmt.Errorf("launch %v: nice value %d is not between -20 and 19", l.Key, l.Nice)
 	case len(l.Limits) > MaxLimits:
-		return fmt.Errorf("launch %v: %d resource limits, there are only %d resources", l.Key, len(l.Limits), MaxLimits)
+		return fmt.Errorf("launch %v: %d resource limits, a process can be given %d", l.Key, len(l.Limits), MaxLimits)
 	case len(l.CPUs) > MaxCPUs:
 		return fmt.Errorf("launch %v: %d CPUs to pin to, at most %d", l.Key, len(l.CPUs), MaxCPUs)
 	}
@@ -200,7 +209,7 @@ func (l *Launch) checkStrings() error {
 	named := []struct{ what, s string }{{"the program", l.Path}, {"the working directory", l.Dir},
 		{"the stdin file", l.Stdin},
 		{"the stdout file", l.Stdout}, {"the stderr file", l.Stderr}, {"the cgroup directory", l.Cgroup.V2},
-		{"the variable of the process id", l.PIDVar}}
+		{"the variable of the process id", l.PIDVar}, {"the mount namespace", l.Mounts}}
 	for _, n := range named {
 		if err := one(n.what, n.s, MaxPathBytes); err != nil {
 			return err
@@ -360,5 +369,6 @@ const (
 	StageExec     Stage = 14
 	StageMemory   Stage = 15 // memory policy
 	StageTerminal Stage = 16 // controlling terminal
-	stageNo       Stage = 17
+	StageMounts   Stage = 17 // mount namespace
+	stageNo       Stage = 18
 )

@@ -199,7 +199,7 @@ func TestUnprivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newScript(t, "ulimit -Hn")
-	l.Limits = []Limit{{unix.RLIMIT_NOFILE, 100, Unlimited}}
+	l.Limits = []Limit{{unix.RLIMIT_NOFILE, 100, Unlimited, false}}
 	s.launch(l.Launch)
 	var notes []string
 	until(t, "the launch", func() bool {

@@ -19,7 +19,7 @@ import (
 )
 
 // Protocol is the version of the orders and events. Both sides must have the same one, except for Upgrade.
-const Protocol = 5
+const Protocol = 6
 
 // The limits of the wire.
 const (
@@ -101,6 +101,7 @@ func (e *encoder) launch(l *Launch) {
 		e.i64(int64(r.Resource))
 		e.u64(r.Soft)
 		e.u64(r.Hard)
+		e.bool(r.Raise)
 	}
 	e.cgroup(l.Cgroup)
 	e.i64(int64(l.Nice))
@@ -122,6 +123,7 @@ func (e *encoder) launch(l *Launch) {
 	}
 	e.str(l.PIDVar)
 	e.bool(l.Terminal)
+	e.str(l.Mounts)
 }
 
 func (d *decoder) launch(o *order) Launch {
@@ -135,7 +137,8 @@ func (d *decoder) launch(o *order) Launch {
 	l.Stdin, l.Stdout, l.Stderr = d.str(), d.str(), d.str()
 	l.Append = d.bool()
 	for range d.count("resource limits", MaxLimits) {
-		l.Limits = append(l.Limits, Limit{Resource: int(d.num("resource", 0, MaxLimits-1)), Soft: d.u64(), Hard: d.u64()})
+		l.Limits = append(l.Limits, Limit{Resource: int(d.num("resource", 0, MaxLimits-1)), Soft: d.u64(), Hard: d.u64(),
+			Raise: d.bool()})
 	}
 	l.Cgroup = d.cgroup()
 	l.Nice = int(d.num("nice value", -20, 19))
@@ -151,6 +154,7 @@ func (d *decoder) launch(o *order) Launch {
 	}
 	l.PIDVar = d.str()
 	l.Terminal = d.bool()
+	l.Mounts = d.str()
 	return l
 }
 

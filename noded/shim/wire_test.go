@@ -15,8 +15,8 @@ func sampleLaunch() Launch {
 		Argv: []string{"sh", "-c", "true"}, Env: []string{"A=1", "B="}, Dir: "/tmp",
 		UID: 1000, GID: 1001, Groups: []uint32{4, 0, math.MaxUint32}, Umask: 0o777, Stdin: "in", Stdout: "/out",
 		Stderr: "/out", Append: true,
-		Limits: []Limit{{7, 1024, Unlimited}, {0, 0, 0}}, Cgroup: Cgroup{V1: []string{"/a", "/b"}, V2: "/c"}, Nice: -20,
-		CPUs: []int{0, 127}, Terminal: true}
+		Limits: []Limit{{7, 1024, Unlimited, true}, {0, 0, 0, false}}, Mounts: "/m",
+		Cgroup: Cgroup{V1: []string{"/a", "/b"}, V2: "/c"}, Nice: -20, CPUs: []int{0, 127}, Terminal: true}
 }
 
 func sampleEvents() []Event {

@@ -1,0 +1,156 @@
+package conf
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"gbatch/internal/hostlist"
+)
+
+// Container is a line of job_container.conf: the directories that each job has for itself on some nodes.
+type Container struct {
+	NodeExpr string   // as written; "": every node
+	BasePath string   // where they are kept, may hold %n and %h; "": in gnoded's spool
+	AutoBase bool     // BasePath is made if it is missing
+	Shared   bool     // what is mounted on the node later is seen in jobs
+	Dirs     []string // absolute, none below another
+}
+
+// defaultDirs are the directories that jobs have for themselves if Dirs does not name others.
+var defaultDirs = []string{"/tmp", "/var/tmp", "/dev/shm"}
+
+// shmDir is always memory, as on the node.
+const shmDir = "/dev/shm"
+
+// ContainerOf gives the line for a node; nil: its jobs share the node's directories.
+func (c *Config) ContainerOf(node string) *Container {
+	if c.JobContainerType != containerTmpfs {
+		return nil
+	}
+	for i := range c.Containers {
+		b := &c.Containers[i]
+		if b.NodeExpr == "" {
+			return b
+		}
+		if ok, err := hostlist.Contains(b.NodeExpr, node); err == nil && ok {
+			return b
+		}
+	}
+	if len(c.Containers) > 0 {
+		return nil // the file is for other nodes
+	}
+	return &Container{Dirs: defaultDirs}
+}
+
+const (
+	containerTmpfs = "job_container/tmpfs"
+	containerNone  = "job_container/none"
+)
+
+// readContainerType reads JobContainerType, and NamespaceType as newer Slurms call it.
+func readContainerType(c *Config, v string) fault {
+	w, f := readWord(v, []string{containerNone, containerTmpfs, "namespace/none", "namespace/tmpfs", "job_container/cncu"})
+	switch w {
+	case "":
+		f.want = containerTmpfs + " or " + containerNone
+		return f
+	case containerTmpfs, "namespace/tmpfs":
+		c.JobContainerType = containerTmpfs
+	default:
+		c.JobContainerType = containerNone
+	}
+	return fault{}
+}
+
+func containerKeys() []lineKey[Container] {
+	out := []lineKey[Container]{
+		{name: "NodeName", read: func(c *Container, v string) fault {
+			if _, err := hostlist.Expand(v); err != nil {
+				return fault{why: shown(v) + " is not a list of nodes: " + err.Error(), want: "n[1-4]"}
+			}
+			c.NodeExpr = v
+			return fault{}
+		}},
+		{name: "BasePath", read: func(c *Container, v string) fault {
+			if !strings.HasPrefix(v, "/") || path.Clean(v) == "/" {
+				return fault{shown(v) + " is not the absolute path of a directory", "/var/lib/gbatch/containers"}
+			}
+			c.BasePath = path.Clean(v)
+			return fault{}
+		}},
+		{name: "AutoBasePath", read: func(c *Container, v string) (f fault) { c.AutoBase, f = readBool(v); return f }},
+		{name: "Shared", read: func(c *Container, v string) (f fault) { c.Shared, f = readBool(v); return f }},
+		{name: "Dirs", read: func(c *Container, v string) fault {
+			c.Dirs = nil
+			for _, d := range splitList(v) {
+				if d = path.Clean(d); !strings.HasPrefix(d, "/") || d == "/" {
+					return fault{shown(d) + " is not the absolute path of a directory", strings.Join(defaultDirs, ",")}
+				}
+				for _, other := range c.Dirs {
+					if within(d, other) || within(other, d) {
+						return fault{shown(d) + " and " + shown(other) + " are one within the other", other}
+					}
+				}
+				c.Dirs = append(c.Dirs, d)
+			}
+			return fault{}
+		}},
+	}
+	refused := func(why string, names ...string) {
+		for _, n := range names {
+			out = append(out, lineKey[Container]{name: n, read: func(_ *Container, v string) fault {
+				if b, f := readBool(v); v == "" || !f.bad() && !b { // it turns off what is not done
+					return fault{}
+				}
+				return fault{why: "can't be set here: " + why, want: "no " + n}
+			}})
+		}
+	}
+	refused("Prolog runs as root when a job's directories have been made, before its first process", "InitScript")
+	refused("no program runs within a job's directories but the job's own; TaskProlog does", "CloneNSScript",
+		"CloneNSScript_Wait")
+	refused("TaskEpilog and the end of the batch script come before a job's directories go", "CloneNSEpilog",
+		"CloneNSEpilog_Wait")
+	refused("the files of --output, --error and --input are the node's own", "EntireStepInNS")
+	return out
+}
+
+// within reports whether a path is a directory or below it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// readContainers reads job_container.conf. A line without NodeName and BasePath is for the lines after it.
+func (l *loader) readContainers(lines []statement) {
+	var global []pair
+	for _, s := range lines {
+		own := false
+		for _, p := range s.pairs {
+			own = own || strings.EqualFold(p.key, "NodeName") || strings.EqualFold(p.key, "BasePath")
+		}
+		if !own {
+			global = append(global, s.pairs...)
+			continue
+		}
+		c := Container{Dirs: defaultDirs}
+		readKeys(l, containerKeys(), overlay(global, s.pairs), &c, ContainerFile)
+		l.cfg.Containers = append(l.cfg.Containers, c)
+	}
+	if len(l.cfg.Containers) == 0 && len(lines) > 0 {
+		c := Container{Dirs: defaultDirs}
+		readKeys(l, containerKeys(), global, &c, ContainerFile)
+		l.cfg.Containers = append(l.cfg.Containers, c)
+	}
+	if len(lines) > 0 && l.cfg.JobContainerType != containerTmpfs {
+		l.probs.notef(lines[0].at, "write JobContainerType="+containerTmpfs+" in "+filepath.Base(l.cfg.Path),
+			"%s has no effect without JobContainerType=%s", ContainerFile, containerTmpfs)
+	}
+}
+
+// show gives the line as it is read.
+func (c *Container) show() string {
+	return fmt.Sprintf("NodeName=%s BasePath=%s AutoBasePath=%s Shared=%s Dirs=%s", c.NodeExpr, c.BasePath,
+		showBool(c.AutoBase), showBool(c.Shared), strings.Join(c.Dirs, ","))
+}
