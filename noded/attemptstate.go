@@ -1,6 +1,7 @@
 package noded
 
 import (
+	"fmt"
 	"time"
 
 	"gbatch/internal/model"
@@ -354,3 +355,18 @@ const (
 	// unkillableDefault is UnkillableStepTimeout if the leader has not sent it.
 	unkillableDefault = 60 * time.Second
 )
+
+// cell is what a happening does in a phase: the next phase, and an act. A table, of attempts, steps or steps' parts on
+// other nodes, has a cell for every pair of phase and happening; the tests hold each to its golden file.
+type cell[P, A ~uint8] struct {
+	next P
+	do   A
+}
+
+// wordFor gives the word for a phase, a happening or an act, and its number where it has none.
+func wordFor[T ~uint8](words []string, what string, x T) string {
+	if int(x) < len(words) {
+		return words[x]
+	}
+	return fmt.Sprintf("%s %d", what, uint8(x))
+}

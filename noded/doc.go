@@ -33,26 +33,26 @@
 // noded.go has New and Run, main.go and options.go the program. loop.go is the single goroutine
 // that owns the attempts, and its batches. attemptstate.go, stepstate.go and partstate.go are the
 // state tables of attempts, steps and steps' parts on other nodes, with what ends each phase;
-// attempt.go, stepstop.go and steppart.go carry out the tables' acts, statetable.go has their
-// common part.
+// attempt.go, stepstop.go and steppart.go carry out the tables' acts.
 //
 // Then by what happens to an attempt: launch.go (with loginenv.go, and package scripts), prolog.go
 // and program.go (Prolog and Epilog), freeze.go (suspended), stop.go, shimnews.go (news from
 // gshim), reap.go (the end) and exit.go (exit status and usage), oom.go, unkillable.go (processes
 // that survive SIGKILL), recover.go (after a restart), waits.go (what an attempt waits for).
 //
-// Steps: stepserve.go is the socket on which commands ask for them, steps.go the steps that the
-// node of the batch script manages. stepmake.go makes orders and steporder.go gives them,
-// stepend.go and stepsample.go handle ends and usage. steppart.go and stepremote.go are the two
-// sides of a step on several nodes, peers.go is the port between them, steprejoin.go handles a
-// command that comes back, steplist.go the leader's questions. Package noded/steplayout decides a
-// step's resources.
+// Steps: stepserve.go is the socket on which commands ask for them, stepconn.go one connection with
+// its messages; steps.go has the steps that the node of the batch script manages. stepmake.go makes
+// orders and steporder.go gives them, stepend.go and stepsample.go handle ends and usage.
+// steppart.go and stepremote.go are the two sides of a step on several nodes, peers.go is the port
+// between them, steprejoin.go handles a command that comes back, steplist.go the leader's
+// questions. Package noded/steplayout decides a step's resources.
 //
 // Memory and conversation: spool.go is the journal on disk and memory.go the meaning of its
 // records, report.go the outbox of reports, session.go the session with the leader, nodeask.go the
-// leader's questions, rules.go the cluster's rules, pause.go the pauses between tries. link.go is
-// the connection to gshim, package pool the workers. Package relay finds the leader and carries
-// users' requests, userfile.go writes lines for the user.
+// leader's questions; package check refuses messages that mean nothing, package shares divides
+// descriptors and memory among those who connect. rules.go has the cluster's rules, pause.go the
+// pauses between tries. link.go is the connection to gshim, package pool the workers. Package relay
+// finds the leader and carries users' requests, userfile.go writes lines for the user.
 //
 // The machine: package hardware finds the hardware, hello.go sends it to the leader, main.go prints
 // it. Package gpuwatch reads the GPUs and finds faults; gpurecover.go runs it and reacts to faults;

@@ -3,6 +3,7 @@ package noded
 import (
 	"time"
 
+	"gbatch/internal/crash"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 )
@@ -32,6 +33,11 @@ func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 	}
 	go func() { // it ends with the write, which has a limit of its own
 		defer func() { <-slots }()
+		defer func() {
+			if err := crash.Recovered(recover()); err != nil {
+				n.log.Error("a question of the controller has failed, and the daemon goes on", "err", err)
+			}
+		}()
 		answer := &proto.NodeAnswer{ID: ask.ID}
 		if ask.Doctor {
 			answer = n.examine(ask)

@@ -27,6 +27,7 @@ import (
 	"gbatch/noded/pool"
 	"gbatch/noded/relay"
 	"gbatch/noded/scripts"
+	"gbatch/noded/shares"
 	"gbatch/noded/shim"
 )
 
@@ -63,6 +64,7 @@ type Noded struct {
 	listener net.Listener
 	stepLn   net.Listener // of commands that ask for steps
 	peers    *peers
+	own      *shares.Shares
 	peerLn   *pki.Listener   // of other nodes' daemons; nil on login hosts
 	ctx      context.Context // of Run
 
@@ -102,6 +104,7 @@ func New(o Options) (n *Noded, err error) {
 		beat: make(chan struct{}, 1), paced: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)},
 		out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats),
 		migs: make(chan struct{}, maxStats)}
+	n.own = shares.New(shares.Descriptors())
 	n.upSince, n.ownRules = n.hostTime(), rulesOfFile(&n.opts)
 	defer func() {
 		if err != nil {
@@ -252,10 +255,11 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		})
 	}
 	n.ctx = ctx
-	steps := &stepServer{inbox: n.inbox, log: n.log, conns: map[*stepConn]uint32{}, name: n.opts.Name, login: n.opts.Login,
-		peers: n.peers}
+	steps := &stepServer{inbox: n.inbox, log: n.log, own: n.own, conns: map[*stepConn]bool{}, name: n.opts.Name,
+		login: n.opts.Login, peers: n.peers}
 	part(func() error { return steps.serve(ctx, n.stepLn) })
-	local := &relay.Local{Relay: n.relay, Records: n.records, Names: n.names, Host: n.opts.Host, Log: n.log}
+	local := &relay.Local{Relay: n.relay, Records: n.records, Names: n.names, Host: n.opts.Host, Log: n.log,
+		Conns: n.own.Local}
 	part(func() error { return local.Serve(ctx, n.listener) })
 	if n.opts.Login {
 		part(func() error { n.relay.Refresh(ctx); return nil })
@@ -270,7 +274,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		part(func() error { return n.loop.run(ctx) })
 		part(func() error { n.link.run(ctx); return nil })
 		part(func() error { n.keepRegistered(ctx); return nil })
-		peer := &peerServer{steps: steps, log: n.log, slots: make(chan struct{}, maxPeerConns)}
+		peer := &peerServer{steps: steps, log: n.log}
 		part(func() error { return peer.serve(ctx, n.peerLn) })
 		part(func() error { return n.serveWitness(ctx, n.peerLn.Proto(pki.ProtoRPC)) })
 		part(func() error { n.gpus.Run(ctx); return nil })

@@ -17,7 +17,9 @@ import (
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/noded/check"
 	"gbatch/noded/relay"
+	"gbatch/noded/shares"
 	"gbatch/noded/shim"
 )
 
@@ -27,7 +29,6 @@ import (
 
 const (
 	protoPeer    = "gbatch-peer"
-	maxPeerConns = 4096
 	peerFirst    = 10 * time.Second // for the first message of a connection
 	peerBeat     = 30 * time.Second // TCP keepalive
 	// maxPeerRequest is the size of another node's question whether a controller is heard, bytes: it has no content.
@@ -120,7 +121,6 @@ type peerServer struct {
 	steps *stepServer
 	log   *slog.Logger
 	wg    sync.WaitGroup
-	slots chan struct{}
 }
 
 func (s *peerServer) serve(ctx context.Context, ln *pki.Listener) error {
@@ -133,16 +133,7 @@ func (s *peerServer) serve(ctx context.Context, ln *pki.Listener) error {
 		if err != nil {
 			return nil // the listener is closed
 		}
-		select {
-		case s.slots <- struct{}{}:
-			s.wg.Go(func() {
-				defer func() { <-s.slots }()
-				s.talk(ctx, nc)
-			})
-		default:
-			s.log.Warn("too many connections of other nodes", "limit", maxPeerConns)
-			_ = nc.Close() // nothing has been said
-		}
+		s.wg.Go(func() { s.talk(ctx, nc) })
 	}
 }
 
@@ -192,16 +183,17 @@ func (s *peerServer) talk(ctx context.Context, nc net.Conn) {
 		_ = nc.Close() // it is nobody's
 		return
 	}
+	if err := s.steps.own.Peers.Take(name, 1); err != nil {
+		s.log.Warn("a connection of another node is closed: there are too many", "peer", name, "err", err)
+		_ = nc.Close() // nothing has been said
+		return
+	}
+	defer s.steps.own.Peers.Give(name, 1)
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() }) // ends the reader
 	defer stop()
-	c := newStepConn(nc)
+	c := newStepConn(nc, s.steps.own, shares.Owner{Host: name})
 	c.from, c.role, c.host = name, role, hostOf(nc.RemoteAddr())
-	s.wg.Go(c.write)
-	if err := s.read(c); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		s.log.Debug("another node's connection has ended", "peer", name, "err", err)
-	}
-	c.close()
-	s.steps.inbox.post(msgStepGone{c})
+	s.steps.converse(c, "peer", name, func() error { return s.read(c) })
 }
 
 func hostOf(a net.Addr) string {
@@ -220,52 +212,39 @@ func (s *peerServer) read(c *stepConn) error {
 	if err := c.nc.SetReadDeadline(time.Now().Add(peerFirst)); err != nil {
 		return err
 	}
-	kind, body, err := readStepFrame(c.nc)
+	kind, body, paid, err := c.frame(requestLimit)
 	if err != nil {
-		return err
+		return c.sayBusy(err)
 	}
 	switch kind {
 	case proto.StepFrameDoor:
 		var d proto.StepDoor
-		if err := proto.Decode(body, &d); err != nil {
+		if err := c.decode(body, &d, nil); err != nil {
 			return err
 		}
+		c.release(paid)
 		c.door = true
+		if err := c.pays(shares.Owner{UID: d.UID, Host: c.from}); err != nil {
+			return c.sayBusy(err)
+		}
 		return s.steps.read(c, d.UID)
 	case proto.StepFramePart:
 		if c.role != pki.RoleNode {
 			return fmt.Errorf("%s is not a node", c.from)
 		}
 		m := new(proto.StepPart)
-		if err := proto.Decode(body, m); err != nil {
-			return err
+		if err := c.decode(body, m, func() int64 { return partWorth(len(body), m) }); err != nil {
+			return c.sayBusy(err)
 		}
-		if err := checkPart(m); err != nil {
-			c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: err.Error()})
-			return err
+		if err := check.Part(m); err != nil {
+			return refuseNow(c, err.Error())
 		}
-		if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
-			return err
-		}
+		c.release(paid)
 		c.part = true
 		s.steps.inbox.post(msgPart{c, m})
 		return s.steps.readOn(c)
 	}
 	return fmt.Errorf("a first message of kind %d", kind)
-}
-
-func checkPart(m *proto.StepPart) error {
-	tasks := 0
-	for i := range m.Nodes {
-		tasks += len(m.Nodes[i].Ranks)
-	}
-	if m.Here < 0 || int(m.Here) >= len(m.Nodes) || tasks > proto.MaxStepTasks || m.Step < 0 {
-		return fmt.Errorf("a part of %d tasks, place %d of %d nodes", tasks, m.Here, len(m.Nodes))
-	}
-	if m.Request == nil {
-		return nil
-	}
-	return checkStep(m.Request)
 }
 
 // pass passes the request of a command on this host on to the manager of the job's steps on another node. It forwards
@@ -275,9 +254,7 @@ func (s *stepServer) pass(c *stepConn, uid uint32, rq *proto.StepRequest, body [
 	nc, err := s.peers.dial(ctx, rq.Node)
 	cancel()
 	if err != nil {
-		c.send(&proto.StepEvent{Kind: proto.StepRefused,
-			Text: fmt.Sprintf("Unable to create step for job %d: %v", rq.Job, err)})
-		return err
+		return refuseNow(c, fmt.Sprintf("Unable to create step for job %d: %v", rq.Job, err))
 	}
 	defer nc.Close() //nolint:errcheck // both sides have said everything
 	first, err := appendFrame(nil, proto.StepFrameDoor, &proto.StepDoor{UID: uid})

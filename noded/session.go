@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/internal/crash"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/noded/check"
 	"gbatch/noded/fence"
 	"gbatch/noded/relay"
 	"gbatch/noded/shim"
@@ -234,7 +236,7 @@ func (s *session) serve(ctx context.Context, found *relay.Found, w *proto.Welcom
 	})
 	h := s.hear(ctx, found, time.Duration(w.SpeakMS)*time.Millisecond)
 	h.limit = max(silentAfter*h.every, leastSilence)
-	err := s.read(ctx, conn, h, time.Duration(w.TimeoutS)*time.Second)
+	err := s.readGuarded(ctx, conn, h, time.Duration(w.TimeoutS)*time.Second)
 	cancel()
 	writer.Wait()
 	h.look.Wait()
@@ -252,6 +254,17 @@ func heartbeatOf(w *proto.Welcome) time.Duration {
 	return max(time.Duration(w.HeartbeatS)*time.Second, minHeartbeat)
 }
 
+// readGuarded is read. A message whose handling panics ends the session, not the daemon.
+func (s *session) readGuarded(ctx context.Context, conn *rpc.Conn, h *hearing, limit time.Duration) (err error) {
+	defer func() {
+		if crashed := crash.Recovered(recover()); crashed != nil {
+			s.log.Error("a message of the controller has failed, and the daemon goes on", "err", crashed)
+			err = crashed
+		}
+	}()
+	return s.read(ctx, conn, h, limit)
+}
+
 // read reads the leader's messages. It handles orders one message at a time: it reads the next when the last is on
 // disk. Orders that were delayed for longer than limit are ignored: the leader may have given this node up since.
 func (s *session) read(ctx context.Context, conn *rpc.Conn, h *hearing, limit time.Duration) error {
@@ -266,6 +279,7 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn, h *hearing, limit ti
 			if err := proto.Decode(f.Body, o); err != nil {
 				return err
 			}
+			check.Orders(o, s.log)
 			if late := s.n.fence.Since(o.Heard); limit > 0 && late > limit {
 				return fmt.Errorf("the controller answers what this node sent %s ago, and nodes count as lost after %s: "+
 					"it registers again",
@@ -299,6 +313,7 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn, h *hearing, limit ti
 			if err := proto.Decode(f.Body, ask); err != nil {
 				return err
 			}
+			check.Ask(ask, s.log)
 			s.n.answerNode(conn, ask)
 		default:
 			return fmt.Errorf("%s sent a frame of kind %d, which leaders do not send", conn.Name(), f.Kind)

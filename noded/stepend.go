@@ -115,10 +115,8 @@ func (l *loop) stepProgress(s *step) {
 			ended++
 		}
 	}
-	if started == len(s.tasks) && len(s.files) > 0 {
-		files := s.files
-		s.files = nil
-		l.soon(func() { closeFiles(files) })
+	if started == len(s.tasks) {
+		l.closeFiles(s)
 	}
 	if ended < len(s.tasks) || !s.partsEnded() {
 		return

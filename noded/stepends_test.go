@@ -1,7 +1,9 @@
 package noded
 
 import (
+	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -44,14 +46,26 @@ func (c *command) put(kind uint8, m proto.Message) {
 	must(c.t, err)
 }
 
+// readEvent reads one event.
+func readEvent(r io.Reader) (*proto.StepEvent, error) {
+	var head [headBytes]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	body := make([]byte, binary.LittleEndian.Uint32(head[1:]))
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, err
+	}
+	ev := new(proto.StepEvent)
+	return ev, proto.Decode(body, ev)
+}
+
 // wait waits for an event of a kind; it fails if the step is refused.
 func (c *command) wait(kind proto.StepEventKind) *proto.StepEvent {
 	c.t.Helper()
 	for {
-		_, body, err := readStepFrame(c.nc)
+		ev, err := readEvent(c.nc)
 		must(c.t, err)
-		ev := new(proto.StepEvent)
-		must(c.t, proto.Decode(body, ev))
 		if ev.Kind == kind {
 			return ev
 		}

@@ -77,7 +77,7 @@ func (l *loop) tellStep(t *proto.StepTell) bool {
 		}
 		known = true
 		if t.Signal != 0 && t.Signal != int32(unix.SIGKILL) {
-			l.signalStep(s, unix.Signal(t.Signal))
+			l.signalStep(s, unix.Signal(t.Signal), func() {})
 		} else {
 			l.stopStep(s, model.StopCancel, t.UID, t.Signal != 0, l.stepLine(s, ""))
 		}

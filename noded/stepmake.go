@@ -195,9 +195,9 @@ func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
 // line.
 func rankArgs(argv []string, rank int, ranks model.TaskSet) []string {
 	offset := 0
-	for r := range int32(rank) {
-		if ranks.Has(r) {
-			offset++
+	for _, r := range ranks {
+		if int(r.Lo) < rank {
+			offset += (min(int(r.Hi), rank-1)-int(r.Lo))/int(r.Step) + 1
 		}
 	}
 	out := make([]string, len(argv))

@@ -1,6 +1,7 @@
 package noded
 
 import (
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -17,7 +18,7 @@ import (
 func (l *loop) onStepFiles(m msgStepFiles) {
 	s := m.conn.step
 	if s == nil || s.req == nil {
-		closeFiles(m.all())
+		m.drop()
 		return
 	}
 	if s.phase == stepCreated || s.phase == stepRunning {
@@ -30,12 +31,34 @@ func (l *loop) onStepFiles(m msgStepFiles) {
 		}
 	}
 	if e == sevNoFiles {
-		closeFiles(m.all())
+		m.drop()
 	}
 	l.stepHappens(s, e, stepNews{files: &m})
 }
 
 func (m *msgStepFiles) all() []*os.File { return slices.Concat(m.given[0], m.given[1], m.given[2]) }
+
+// drop closes the files of a message that nobody needs.
+func (m *msgStepFiles) drop() {
+	closeFiles(m.all())
+	m.paid.give(int64(len(m.all())))
+	m.given = [3][]*os.File{}
+}
+
+// closeFiles closes what was held for tasks that were to begin.
+func (l *loop) closeFiles(s *step) {
+	files, paid := s.files, s.paid
+	s.files, s.paid = nil, nil
+	if len(files) == 0 {
+		return
+	}
+	l.soon(func() {
+		closeFiles(files)
+		for _, p := range paid {
+			p.give(math.MaxInt64)
+		}
+	})
+}
 
 // waits reports whether the task was not ordered and gshim has not heard of it.
 func (t *stepTask) waits() bool { return t.order == nil && !t.began && t.ended == nil }
@@ -49,6 +72,7 @@ func (l *loop) makeOrders(s *step, m *msgStepFiles) {
 		}
 	}
 	s.files = append(s.files, m.all()...)
+	s.paid = append(s.paid, m.paid)
 	p := &stepPlan{key: s.job.key, facts: s.job.rec.Order, rec: s.rec, here: s.here, req: s.req, files: m.files,
 		given: m.given, only: only}
 	if m.conn.direct(l.n.opts.Name) == "" {

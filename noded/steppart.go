@@ -8,8 +8,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/crash"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/check"
+	"gbatch/noded/shares"
 )
 
 // steppart.go is the manager's side of a step on several nodes: each other node has its part, over a connection that is
@@ -170,19 +173,31 @@ func (n *Noded) talkPart(p *part, node string, m *proto.StepPart) {
 	}
 	stop := context.AfterFunc(n.ctx, func() { _ = nc.Close() }) // ends the reader
 	defer stop()
-	c := newStepConn(nc)
+	c := newStepConn(nc, n.own, shares.Owner{Host: node})
 	c.put(proto.StepFramePart, m)
 	n.inbox.post(msgPartUp{p, c})
-	go c.write()
-	err = readEvents(nc, func(ev *proto.StepEvent) { n.inbox.post(msgPartEvent{p, c, ev}) })
+	written := make(chan struct{})
+	go func() { // it ends with the connection
+		defer close(written)
+		c.write()
+	}()
+	err = n.readEvents(p, c)
 	c.close()
 	n.inbox.post(msgPartLost{p: p, c: c, err: err})
+	<-written
+	c.settle()
 }
 
 // readEvents reads a node's events of its part until the connection ends.
-func readEvents(nc net.Conn, each func(*proto.StepEvent)) error {
+func (n *Noded) readEvents(p *part, c *stepConn) (err error) {
+	defer func() {
+		if crashed := crash.Recovered(recover()); crashed != nil {
+			n.log.Error("an event of a step has failed, and the daemon goes on", "err", crashed)
+			err = crashed
+		}
+	}()
 	for {
-		kind, body, err := readStepFrame(nc)
+		kind, body, paid, err := c.frame(plainLimit)
 		if err != nil {
 			return err
 		}
@@ -190,10 +205,17 @@ func readEvents(nc net.Conn, each func(*proto.StepEvent)) error {
 			return fmt.Errorf("a message of kind %d", kind)
 		}
 		ev := new(proto.StepEvent)
-		if err := proto.Decode(body, ev); err != nil {
+		if err := c.decode(body, ev, nil); err != nil {
 			return err
 		}
-		each(ev)
+		c.release(paid)
+		if err := check.Event(ev); err != nil {
+			return err
+		}
+		if !c.turn() {
+			return net.ErrClosed
+		}
+		n.inbox.post(msgPartEvent{p, c, ev})
 	}
 }
 

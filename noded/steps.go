@@ -54,6 +54,7 @@ type step struct {
 
 	tasks []stepTask // tasks of this node, by local number
 	files []*os.File // held until all tasks have been started
+	paid  []*paidFiles
 	began model.Time // when the first task started
 	cause model.StopCause
 	uid   uint32 // who cancelled it
@@ -100,6 +101,7 @@ type (
 		files []proto.StepFile
 		io    *proto.StepIO
 		given [3][]*os.File
+		paid  *paidFiles // the claim of them
 	}
 	msgStepSignal struct {
 		conn *stepConn
@@ -154,6 +156,7 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 		}
 		return true, l.onStepRequest(m)
 	case msgStepFiles:
+		defer m.conn.turnOver()
 		l.onStepFiles(m)
 	case msgStepSignal:
 		l.onStepSignal(m)
@@ -174,10 +177,12 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 	case msgPart:
 		return true, l.onPart(m)
 	case msgPartForget:
+		defer m.conn.turnOver()
 		return true, l.onPartForget(m)
 	case msgPartUp:
 		l.onPartUp(m)
 	case msgPartEvent:
+		defer m.c.turnOver()
 		l.onPartEvent(m)
 	case msgPartLost:
 		l.onPartLost(m)
@@ -415,6 +420,9 @@ func (s *step) created(node string, r *model.NodeRules) *proto.StepEvent {
 	ev := &proto.StepEvent{Kind: proto.StepCreated, Step: s.id, Layout: s.rec.Nodes,
 		Job:    &proto.StepJob{Name: s.rec.Name, User: f.Spec.User},
 		Direct: s.conn.direct(node)}
+	if ev.Direct != "" {
+		s.conn.waitsFor(len(s.tasks))
+	}
 	ev.Job.KillBad, ev.Job.WaitS = r.KillBad, r.WaitS
 	if f.Task != model.NoTask {
 		ev.Job.ArrayID, ev.Job.Task = f.ArrayID, f.Task
@@ -446,8 +454,10 @@ func (l *loop) onStepSignal(m msgStepSignal) {
 	case m.sig.Signal == 0 || m.sig.Signal == int32(unix.SIGKILL):
 		l.stopStep(s, model.StopCancel, s.job.rec.UID, m.sig.Signal == int32(unix.SIGKILL), m.sig.Text)
 	default:
-		l.signalStep(s, unix.Signal(m.sig.Signal))
+		l.signalStep(s, unix.Signal(m.sig.Signal), m.conn.turnOver)
+		return
 	}
+	m.conn.turnOver()
 }
 
 // onStepGone ends a step whose command is gone: nothing reads its output or waits for it any more.

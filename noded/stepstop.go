@@ -43,7 +43,7 @@ func (l *loop) actStep(s *step, do stepAct, in *stepNews) error {
 	case stepMake:
 		l.makeOrders(s, in.files)
 	case stepCloseFiles:
-		closeFiles(in.files.all())
+		in.files.drop()
 	case stepOrder:
 		l.orderTasks(s, in.made)
 	case stepDiscard:
@@ -94,10 +94,10 @@ func (l *loop) endTasks(s *step, sig unix.Signal) {
 		}
 	}
 	if sig == unix.SIGTERM {
-		l.signalHere(s, unix.SIGCONT)
+		l.signalHere(s, unix.SIGCONT, func() {})
 	}
 	if sig != 0 {
-		l.signalHere(s, sig)
+		l.signalHere(s, sig, func() {})
 	}
 	for _, p := range s.parts {
 		l.endPart(p, sig == unix.SIGKILL)
@@ -239,11 +239,7 @@ func (l *loop) dropStep(s *step) error {
 	for _, t := range [...]stepTimer{timerLimit, timerLonely, timerDrain} {
 		s.stopTimer(t)
 	}
-	if len(s.files) > 0 {
-		files := s.files
-		s.files = nil
-		l.soon(func() { closeFiles(files) })
-	}
+	l.closeFiles(s)
 	over := &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id, Use: s.used}
 	err := l.spool.add(recStepOver, over, false)
 	if tooLarge(err) {
@@ -274,22 +270,23 @@ func (l *loop) signalSteps(a *attempt, sig unix.Signal) {
 		return
 	}
 	for _, s := range a.steps {
-		l.signalStep(s, sig)
+		l.signalStep(s, sig, func() {})
 	}
 }
 
-// signalStep sends a signal to everything in a step.
-func (l *loop) signalStep(s *step, sig unix.Signal) {
+// signalStep sends a signal to everything in a step, and calls over when that is done.
+func (l *loop) signalStep(s *step, sig unix.Signal, over func()) {
 	for _, p := range s.parts {
 		p.signal(sig)
 	}
-	l.signalHere(s, sig)
+	l.signalHere(s, sig, over)
 }
 
-// signalHere sends a signal to everything of a step on this node.
-func (l *loop) signalHere(s *step, sig unix.Signal) {
+// signalHere sends a signal to everything of a step on this node, and calls over when that is done.
+func (l *loop) signalHere(s *step, sig unix.Signal, over func()) {
 	keys := s.shimKeys()
 	if len(keys) == 0 {
+		over()
 		return
 	}
 	if len(keys) > 1 && l.n.groups.root.Can().Track {
@@ -297,6 +294,7 @@ func (l *loop) signalHere(s *step, sig unix.Signal) {
 	}
 	l.then(func() {
 		l.n.stops.Do(func(ctx context.Context) {
+			defer over()
 			for _, key := range keys {
 				l.n.signalTask(ctx, key, sig, shim.Tree)
 			}

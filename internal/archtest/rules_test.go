@@ -89,6 +89,8 @@ var layers = []layer{
 	{"noded/pool", ""},
 	{"noded/container", ""},
 	{"noded/loginenv", ""},
+	{"noded/check", "internal/model internal/proto internal/stepio noded/steplayout"},
+	{"noded/shares", ""},
 	{"noded/procs", ""},
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/trust internal/rpc"},
 	{"noded/fence", "internal/model internal/proto internal/rpc noded/shim"},

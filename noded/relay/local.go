@@ -15,10 +15,8 @@ import (
 // forwards the request. It decides nothing: the leader trusts it as far as its certificate allows.
 
 const (
-	localConns        = 2048 // commands connected at once
-	localConnsPerUser = 512
-	localMux          = 8 // requests at once on one connection: commands make one
-	localIdle         = server.LocalIdle
+	localMux  = 8 // requests at once on one connection: commands make one
+	localIdle = server.LocalIdle
 )
 
 // Local answers requests on the socket.
@@ -29,6 +27,7 @@ type Local struct {
 	Names   *Names
 	Host    string // this host's name
 	Log     *slog.Logger
+	Conns   int // commands connected at once; one user may have a quarter of them
 }
 
 // Serve answers on a listener until ctx ends, and closes it.
@@ -37,7 +36,7 @@ func (s *Local) Serve(ctx context.Context, ln net.Listener) error {
 }
 
 func (s *Local) options() server.Options {
-	return server.Options{Log: s.Log, MaxConns: localConns, MaxConnsPerUser: localConnsPerUser, MuxRequests: localMux,
+	return server.Options{Log: s.Log, MaxConns: s.Conns, MaxConnsPerUser: max(s.Conns/4, 1), MuxRequests: localMux,
 		Idle: localIdle, MaxRequest: proto.MaxBytes(proto.KindForward), MaxBytes: proto.MaxBytes, Waits: proto.Waits}
 }
 

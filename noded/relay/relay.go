@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/internal/budget"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/share"
@@ -17,8 +18,12 @@ import (
 // don't take the places of others. A change whose answer is lost is repeated only if it has an id.
 
 const (
-	// maxRelays is how many requests may be under way or wait for their turn; more are refused as busy.
+	// maxRelays is how many requests may be under way or wait for their turn; more are refused as busy. One user may have
+	// a quarter of them.
 	maxRelays = 2048
+	// maxWaits is the same for requests that wait by design, which have places of their own.
+	maxWaits = 2048
+	quarter  = 4
 	// leaderPatience is how long a request waits for a leader while controllers answer that none leads: an election.
 	// Commands ask again by themselves for a while.
 	leaderPatience = 5 * time.Second
@@ -37,7 +42,8 @@ var errNoController = rpc.Errorf(proto.CodeNoController, "Unable to contact slur
 // Relay has the connections to the leader.
 type Relay struct {
 	ctl   *Controllers
-	slots chan struct{}
+	slots *budget.Budget[uint32] // by uid
+	waits *budget.Budget[uint32]
 	room  share.Room // for lists that may break off when the leader is lost
 	lanes [3]lane    // requests that answer at once, those that wait, and those that any controller answers
 
@@ -64,7 +70,8 @@ type look struct {
 
 // New returns a relay to the leader. Close ends it.
 func New(ctl *Controllers) *Relay {
-	r := &Relay{ctl: ctl, slots: make(chan struct{}, maxRelays)}
+	r := &Relay{ctl: ctl, slots: budget.New(maxRelays, maxRelays/quarter, budget.Root),
+		waits: budget.New(maxWaits, maxWaits/quarter, budget.Root)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	return r
 }
@@ -107,13 +114,15 @@ func (r *Relay) Refresh(ctx context.Context) {
 // Forward sends one user's request to the leader and gives every answer to each.
 func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, body []byte,
 	each func(*rpc.Frame) error) error {
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	default:
-		return rpc.Errorf(proto.CodeBusy, "this host's gnoded is busy: %d requests are under way; try again in a moment",
-			maxRelays)
+	row := proto.RequestIn(kind, body)
+	slots := r.slots
+	if row.WaitS > 0 {
+		slots = r.waits
 	}
+	if err := slots.Take(who.UID, 1); err != nil {
+		return busy(err)
+	}
+	defer slots.Give(who.UID, 1)
 	wrapped, err := proto.Encode(&proto.Forward{Caller: *who, Kind: kind, Body: body})
 	if err != nil {
 		return err
@@ -123,7 +132,6 @@ func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 		return rpc.Errorf(rpc.CodeTooLarge, "a request of %d bytes is over the limit of %d bytes (%d MiB)", len(body),
 			rpc.MaxRequest, rpc.MaxRequest>>20)
 	}
-	row := proto.RequestIn(kind, body)
 	lost := "" // how the answer to a change was lost, which may have been made
 	l := &r.lanes[0]
 	if row.WaitS > 0 {
@@ -188,6 +196,17 @@ func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 		}
 	}
 	return maybeMade(&row, lost, errNoController)
+}
+
+// busy says why a user's request has no place.
+func busy(err error) error {
+	var over *budget.Over
+	if errors.As(err, &over) && over.Own {
+		return rpc.Errorf(proto.CodeBusy, "this host's gnoded is busy: you have %d requests under way, as many as one user "+
+			"may; try again in a moment", over.Has)
+	}
+	return rpc.Errorf(proto.CodeBusy, "this host's gnoded is busy: almost all of its %d places for requests are taken; "+
+		"try again in a moment", maxRelays)
 }
 
 const brokenOff = "the connection to the controller broke before it answered"

@@ -45,6 +45,9 @@ func BindCPUs(s *Shape, part *proto.StepNode, b *proto.StepBind, need *proto.Ste
 		return bindList(part, b, mode)
 	case proto.BindRank:
 		all := Members(usable)
+		if len(all) == 0 {
+			return nil, []string{"tasks are not bound to CPUs: the step has none on " + part.Node}
+		}
 		for i := range n {
 			tasks = append(tasks, model.Bits(nil).With(all[i%len(all)]))
 		}

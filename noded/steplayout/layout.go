@@ -175,6 +175,10 @@ func spread(j *Job, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed
 	if len(need.Ranks) > 0 {
 		for rank, name := range need.Ranks {
 			i := slices.IndexFunc(nodes, func(n int) bool { return j.Alloc.Nodes[n].Node == name })
+			if i < 0 {
+				return nil, fmt.Errorf("--distribution=arbitrary: task %d is to run on %s, and the step has only %d nodes: "+
+					"raise --nodes", rank, name, len(nodes))
+			}
 			out[i] = append(out[i], int32(rank))
 		}
 		return out, nil

@@ -1,0 +1,39 @@
+package check
+
+import (
+	"log/slog"
+	"slices"
+
+	"gbatch/internal/proto"
+)
+
+// orders.go leaves out what no node can do of a leader's message. The rest of the message is carried out: a session
+// that ended would bring the same order again. Launches are not looked at here: gnoded refuses each with the reason.
+
+// Orders leaves out orders with numbers that mean nothing, and says so in the log.
+func Orders(o *proto.Orders, log *slog.Logger) {
+	o.Stop = slices.DeleteFunc(o.Stop, func(t *proto.Stop) bool {
+		bad := t.Signal < 0 || t.Signal > MaxSignal || t.KillWaitS < 0
+		if bad {
+			log.Error("an order to stop a job is ignored", "job", t.Job, "signal", t.Signal, "kill_wait", t.KillWaitS)
+		}
+		return bad
+	})
+	o.Freeze = slices.DeleteFunc(o.Freeze, func(f *proto.Freeze) bool {
+		bad := f.GraceMS < 0
+		if bad {
+			log.Error("an order to suspend a job is ignored", "job", f.Job, "grace_ms", f.GraceMS)
+		}
+		return bad
+	})
+}
+
+// Ask leaves out signals that there are none of, and says so in the log. The answer says that the step was not there.
+func Ask(ask *proto.NodeAsk, log *slog.Logger) {
+	for i := range ask.Tell {
+		if t := &ask.Tell[i]; t.Signal < 0 || t.Signal > MaxSignal {
+			log.Error("an order to signal a step is ignored", "job", t.Job, "step", t.Step, "signal", t.Signal)
+			*t = proto.StepTell{Step: t.Step}
+		}
+	}
+}
