@@ -23,6 +23,13 @@ func ParseDate(s string, now time.Time) (time.Time, error) {
 	return parseDate(s, now, false)
 }
 
+// FromNow reports whether a date counts from now: now, now+1hour.
+func FromNow(s string) bool {
+	const now = "now"
+	s = strings.TrimSpace(s)
+	return len(s) >= len(now) && strings.EqualFold(s[:len(now)], now)
+}
+
 // ParsePastDate reads a point in time for reports (sacct -S and -E): a time
 // without a date is today's, a date without a year is this year's, or last
 // year's where the month is still to come.

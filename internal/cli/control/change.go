@@ -14,7 +14,6 @@ import (
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/walltime"
 )
 
 // The verbs of gcontrol that change something, and those about the controller itself.
@@ -133,7 +132,7 @@ func (c *control) update(words []string) error {
 		case low == "nodename" || low == "node" || low == "nodenames":
 			target, entity = value, "node"
 		case strings.HasPrefix(low, "reservation") && entity == "":
-			name, set, _, err := resvWords(words)
+			name, set, _, err := c.resvWords(words)
 			if err != nil {
 				return err
 			}
@@ -142,11 +141,11 @@ func (c *control) update(words []string) error {
 			return fmt.Errorf("%s can't be changed from here yet: edit gbatch.conf and run %s reconfigure", key, c.Program)
 		default:
 			if low == "starttime" || low == "deadline" || low == "begintime" || low == "eligibletime" {
-				t, err := walltime.ParseDate(value, time.Now())
+				t, err := c.ReadDate(value)
 				if err != nil {
 					return err
 				}
-				value = ask.MomentText(model.Time(t.UnixMilli()))
+				value = ask.MomentText(t)
 			}
 			set = append(set, model.KV{Key: key, Value: value})
 		}

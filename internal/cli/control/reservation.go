@@ -4,21 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/walltime"
 )
 
 // gcontrol create|update|delete|show reservation, in scontrol's words.
 
 // create makes a reservation; other things are made in the configuration.
 func (c *control) create(words []string) error {
-	name, set, ok, err := resvWords(words)
+	name, set, ok, err := c.resvWords(words)
 	switch {
 	case err != nil:
 		return err
@@ -54,7 +52,7 @@ func (c *control) create(words []string) error {
 
 // remove deletes a reservation.
 func (c *control) remove(words []string) error {
-	name, set, ok, err := resvWords(words)
+	name, set, ok, err := c.resvWords(words)
 	switch {
 	case err != nil:
 		return err
@@ -97,7 +95,7 @@ func (c *control) reserve(rq *proto.ReserveRequest, failed, done string) error {
 }
 
 // resvWords reads [reservation] [ReservationName=NAME] KEY=VALUE...; ok says that they are about a reservation.
-func resvWords(words []string) (name string, set []model.KV, ok bool, err error) {
+func (c *control) resvWords(words []string) (name string, set []model.KV, ok bool, err error) {
 	for i, w := range words {
 		key, value, has := strings.Cut(w, "=")
 		low := strings.ToLower(key)
@@ -112,11 +110,11 @@ func resvWords(words []string) (name string, set []model.KV, ok bool, err error)
 			return "", nil, false, fmt.Errorf("'%s' is not KEY=VALUE; write reservations as in ReservationName=maint "+
 				"StartTime=now Duration=60 Users=root Nodes=ALL Flags=MAINT", w)
 		case low == "starttime" || low == "endtime":
-			t, err := walltime.ParseDate(value, time.Now())
+			t, err := c.ReadDate(value)
 			if err != nil {
 				return "", nil, false, err
 			}
-			set = append(set, model.KV{Key: key, Value: ask.MomentText(model.Time(t.UnixMilli()))})
+			set = append(set, model.KV{Key: key, Value: ask.MomentText(t)})
 		default:
 			set = append(set, model.KV{Key: key, Value: value})
 		}

@@ -6,6 +6,7 @@ import (
 
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
 )
 
@@ -36,4 +37,32 @@ func (e *Env) Stamp(t model.Time, none string) string {
 // without a message.
 func (e *Env) Clock() *jobtext.Times {
 	return &jobtext.Times{Now: time.Now(), Form: e.Getenv("SLURM_TIME_FORMAT")}
+}
+
+// ReadDate reads a moment to come. What counts from now, such as now+1hour, counts by the leader's clock, as everything
+// that happens then: this host's may be wrong. Without an answer it counts by this host's.
+func (e *Env) ReadDate(v string) (model.Time, error) {
+	here := time.Now()
+	t, err := walltime.ParseDate(v, here)
+	if err != nil {
+		return 0, err
+	}
+	if walltime.FromNow(v) {
+		t = t.Add(e.clusterTime(here).Sub(here))
+	}
+	return model.Time(t.UnixMilli()), nil
+}
+
+// clusterTime asks the leader for its time; if it does not answer, it gives here.
+func (e *Env) clusterTime(here time.Time) time.Time {
+	c, err := e.Connect()
+	if err != nil {
+		return here
+	}
+	defer c.Close()
+	var r proto.PingReply
+	if err := c.Call(proto.KindPing, &proto.Empty{}, &r); err != nil || r.Now == 0 {
+		return here
+	}
+	return time.UnixMilli(int64(r.Now))
 }

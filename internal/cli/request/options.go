@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -51,10 +50,10 @@ const (
 	groupHow   = "What gsubmit does"
 )
 
-// Options gives gsubmit's table.
-func (s *Submission) Options(now func() time.Time) []getopt.Option {
+// Options gives gsubmit's table. moment reads moments (Env.ReadDate).
+func (s *Submission) Options(moment func(string) (model.Time, error)) []getopt.Option {
 	return slices.Concat(s.jobOptions(), s.sizeOptions(), s.gpuOptions(), s.nodeOptions(), s.useOptions(),
-		s.bindOptions(), s.whenOptions(now), s.fileOptions(), s.commandOptions(), foreignOptions())
+		s.bindOptions(), s.whenOptions(moment), s.fileOptions(), s.commandOptions(), foreignOptions())
 }
 
 // jobOptions describe the job.
@@ -114,7 +113,7 @@ func (s *Submission) jobOptions() []getopt.Option {
 }
 
 // whenOptions say when the job runs.
-func (s *Submission) whenOptions(now func() time.Time) []getopt.Option {
+func (s *Submission) whenOptions(moment func(string) (model.Time, error)) []getopt.Option {
 	sp := &s.Spec
 	R := getopt.Required
 	return []getopt.Option{
@@ -131,9 +130,9 @@ func (s *Submission) whenOptions(now func() time.Time) []getopt.Option {
 			Help: "lowest time limit that the job accepts if it can then start sooner", Set: s.timeMin},
 		{Name: "deadline", Arg: R, Metavar: "time", Group: groupWhen,
 			Help: "end the job (DEADLINE) when it can no longer finish by this time: 18:00, 2026-12-24T18:00, now+2days",
-			Set:  date(now, &sp.Deadline)},
+			Set:  date(moment, &sp.Deadline)},
 		{Name: "begin", Short: 'b', Arg: R, Metavar: "time", Group: groupWhen,
-			Help: "earliest start: 16:00, now+1hour, 2026-12-24T18:00", Set: date(now, &sp.Begin)},
+			Help: "earliest start: 16:00, now+1hour, 2026-12-24T18:00", Set: date(moment, &sp.Begin)},
 		{Name: "dependency", Short: 'd', Arg: R, Metavar: "conditions", Group: groupWhen,
 			Help: "start after other jobs: afterok:ID, afterany:ID, afternotok:ID, after:ID[+minutes], aftercorr:ID, " +
 				"singleton; joined with , (all) or ? (any)", Set: func(v string) (err error) {

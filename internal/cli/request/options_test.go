@@ -2,11 +2,11 @@ package request
 
 import (
 	"testing"
-	"time"
 
 	"gbatch/internal/cli/clitest"
+	"gbatch/internal/cli/env"
 )
 
 func TestSubmitOptions(t *testing.T) {
-	clitest.CheckOptions(t, "gsubmit", (&Submission{}).Options(time.Now))
+	clitest.CheckOptions(t, "gsubmit", (&Submission{}).Options((&env.Env{}).ReadDate))
 }

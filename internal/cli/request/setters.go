@@ -2,7 +2,6 @@ package request
 
 import (
 	"errors"
-	"time"
 
 	"gbatch/internal/ask"
 	"gbatch/internal/cli/getopt"
@@ -95,11 +94,11 @@ func Limit(option string, set func(sec int64)) func(string) error {
 }
 
 // date gives the setter of a moment.
-func date(now func() time.Time, dst *model.Time) func(string) error {
-	return func(v string) error {
-		t, err := walltime.ParseDate(v, now())
+func date(read func(string) (model.Time, error), dst *model.Time) func(string) error {
+	return func(v string) (err error) {
+		t, err := read(v)
 		if err == nil {
-			*dst = model.Time(t.UnixMilli())
+			*dst = t
 		}
 		return err
 	}

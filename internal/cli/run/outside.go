@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,7 +17,7 @@ import (
 
 // submission turns grun's options into a job's, for the options that both have.
 func (r *run) submission(s *request.Submission) error {
-	table := s.Options(time.Now)
+	table := s.Options(r.ReadDate)
 	var args []string
 	for _, g := range r.given {
 		i := slices.IndexFunc(table, func(o getopt.Option) bool { return o.Name == g.name })

@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -70,7 +69,7 @@ type allocCall struct {
 }
 
 func (g *allocCall) options() []getopt.Option {
-	out := slices.DeleteFunc(g.s.Options(time.Now),
+	out := slices.DeleteFunc(g.s.Options(g.ReadDate),
 		func(o getopt.Option) bool { return slices.Contains(request.NotForAllocations, o.Name) })
 	for i := range out {
 		if out[i].Group == "What gsubmit does" {

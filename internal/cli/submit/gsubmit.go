@@ -32,7 +32,7 @@ func Gsubmit(e *env.Env) int {
 
 func submit(e *env.Env) (int, error) {
 	s := &request.Submission{}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.Options(time.Now), getopt.HelpOptions('h')...),
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.Options(e.ReadDate), getopt.HelpOptions('h')...),
 		Order: getopt.StopAtOperand, EnvPrefix: "SBATCH", Operands: "[script [arguments...]]",
 		OperandValues: getopt.Operands(getopt.Values{Kind: getopt.Files}),
 		About: "Submit a batch script. Without a script it is read from standard input. Lines of the script that begin " +
