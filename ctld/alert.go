@@ -19,6 +19,7 @@ import (
 
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
+	"gbatch/internal/plain"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/state"
@@ -235,9 +236,9 @@ func (c *Controller) runAlert(parent context.Context, v *state.View, path string
 	env := []string{progPath, "SLURM_CLUSTER_NAME=" + v.Config().Cluster, "GBATCH_ALERT=" + a.event,
 		"GBATCH_ALERT_LEVEL=" + a.level,
 		"GBATCH_ALERT_NODES=" + hostlist.Compress(a.nodes), "GBATCH_ALERT_GRES=" + a.gres,
-		"GBATCH_ALERT_REASON=" + oneLine(a.reason), "GBATCH_ALERT_DAEMON=" + a.daemon,
+		"GBATCH_ALERT_REASON=" + plain.Line(a.reason), "GBATCH_ALERT_DAEMON=" + a.daemon,
 		fmt.Sprintf("GBATCH_ALERT_JOBS=%d", a.jobs), fmt.Sprintf("GBATCH_ALERT_TIME=%d", c.now().Seconds())}
-	cmd, out := program(ctx, env, path, a.event, oneLine(a.sentence()))
+	cmd, out := program(ctx, env, path, a.event, plain.Line(a.sentence()))
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) || parent.Err() != nil {
 		return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gbatch/internal/model"
+	"gbatch/internal/plain"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
 	"gbatch/internal/walltime"
@@ -145,7 +146,7 @@ func (c *Controller) mailIdle(ctx context.Context, j *model.Job, text string, po
 	}
 	go func() { // MailProg has a time limit
 		defer func() { <-c.idle.mails }()
-		subject := fmt.Sprintf("Slurm Job_id=%d Name=%s GPUs idle", j.ID, oneLine(j.Spec.Name))
+		subject := fmt.Sprintf("Slurm Job_id=%d Name=%s GPUs idle", j.ID, plain.Line(j.Spec.Name))
 		c.runMailProg(ctx, v, &told, subject, []string{"SLURM_JOB_MAIL_TYPE=GPUs idle", "SLURM_JOB_STATE=" + stateWord(j)},
 			text+"\n")
 	}()

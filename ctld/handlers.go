@@ -17,6 +17,7 @@ import (
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
 	"gbatch/internal/sched/multifactor"
+	"gbatch/internal/wire"
 )
 
 // handlers.go maps each kind of user request to the method that answers it on the leader. Everything else about a kind
@@ -110,7 +111,13 @@ func (a *call) decode(m message) error {
 		return rpc.Errorf(rpc.CodeTooLarge, "a request of %d bytes is over the limit of %d bytes for its kind", len(a.body),
 			most)
 	}
-	if err := proto.Decode(a.body, m); err != nil {
+	err := proto.DecodeWith(a.body, m, wire.Refuse)
+	var bad *wire.NotPlain
+	switch {
+	case errors.As(err, &bad):
+		return refuse(proto.CodeBadRequest, "%s contains %v, which would act on the screens and lists that show it",
+			written(bad), bad.Why)
+	case err != nil:
 		return refuse(proto.CodeBadRequest, "malformed request: %v", err)
 	}
 	return nil

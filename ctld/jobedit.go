@@ -77,9 +77,6 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 		if len(kv.Value) > proto.MaxFieldBytes {
 			return nil, ed.bad(kv, "longer than %d bytes", proto.MaxFieldBytes)
 		}
-		if strings.ContainsAny(kv.Value, "\n\r\x00") {
-			return nil, refuse(proto.CodeBadRequest, "%s: the value contains a line break or a NUL byte", kv.Key)
-		}
 	}
 	return ed.out, ed.settle()
 }

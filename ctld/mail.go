@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gbatch/internal/model"
+	"gbatch/internal/plain"
 	"gbatch/internal/proto"
 	"gbatch/internal/seff"
 	"gbatch/internal/state"
@@ -196,19 +197,9 @@ func newLetter(m *state.Mail, now model.Time) *letter {
 	return &letter{m, word, now}
 }
 
-// oneLine keeps a name from ending a header line.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text)
-}
-
 func (l *letter) subject() string {
 	j := l.Job
-	name := oneLine(j.Spec.Name)
+	name := plain.Line(j.Spec.Name)
 	switch {
 	case l.Array != nil:
 		return fmt.Sprintf("Slurm Array Summary Job_id=%d_* (%d) Name=%s %s%s", j.ArrayID, j.ArrayID, name, l.word,
@@ -328,7 +319,7 @@ func (l *letter) body(r *model.Record) string {
 	}
 	fmt.Fprintf(&b, "Job ID: %d\nCluster: %s\nState: %s (exit code %d)\n", r.Job, r.Cluster, r.State, seff.ExitShown(r))
 	if r.Why != "" {
-		fmt.Fprintf(&b, "Reason: %s\n", oneLine(r.Why))
+		fmt.Fprintf(&b, "Reason: %s\n", plain.Line(r.Why))
 	}
 	if r.Start != 0 {
 		fmt.Fprintf(&b, "Nodes: %s\n", r.Nodes)
@@ -339,9 +330,9 @@ func (l *letter) body(r *model.Record) string {
 		}
 	}
 	out, errFile := l.Job.OutputFiles()
-	fmt.Fprintf(&b, "Working directory: %s\nOutput: %s\n", oneLine(r.WorkDir), oneLine(out))
+	fmt.Fprintf(&b, "Working directory: %s\nOutput: %s\n", plain.Line(r.WorkDir), plain.Line(out))
 	if errFile != out {
-		fmt.Fprintf(&b, "Errors: %s\n", oneLine(errFile))
+		fmt.Fprintf(&b, "Errors: %s\n", plain.Line(errFile))
 	}
 	return b.String()
 }

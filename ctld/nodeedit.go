@@ -36,9 +36,8 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 				return err
 			}
 		case "reason":
-			if len(kv.Value) > proto.MaxFieldBytes || strings.ContainsAny(kv.Value, "\n\r\x00") {
-				return refuse(proto.CodeBadRequest, "Reason is longer than %d bytes, or contains a line break or a NUL byte",
-					proto.MaxFieldBytes)
+			if len(kv.Value) > proto.MaxFieldBytes {
+				return refuse(proto.CodeBadRequest, "Reason is longer than %d bytes", proto.MaxFieldBytes)
 			}
 			e.Reason = kv.Value
 		case "state":

@@ -8,6 +8,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/state"
+	"gbatch/internal/wire"
 )
 
 // serveNode reads a node's messages until its connection ends.
@@ -21,7 +22,7 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 		switch f.Kind {
 		case proto.KindHeartbeat:
 			var hb proto.Heartbeat
-			if err := proto.Decode(f.Body, &hb); err != nil {
+			if err := proto.DecodeWith(f.Body, &hb, wire.Keep); err != nil {
 				return err
 			}
 			hb.Readings = hb.Readings[:min(len(hb.Readings), proto.MaxUnits)]
@@ -45,7 +46,7 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			}
 		case proto.KindReports:
 			var r proto.Reports
-			if err := proto.Decode(f.Body, &r); err != nil {
+			if err := proto.DecodeWith(f.Body, &r, wire.Keep); err != nil {
 				return err
 			}
 			for _, one := range r.Reports {
@@ -61,7 +62,7 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			}
 		case proto.KindNodeAnswer:
 			m := new(proto.NodeAnswer)
-			if err := proto.Decode(f.Body, m); err != nil {
+			if err := proto.DecodeWith(f.Body, m, wire.Keep); err != nil {
 				return err
 			}
 			s.answered(m)

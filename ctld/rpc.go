@@ -14,6 +14,7 @@ import (
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
+	"gbatch/internal/wire"
 )
 
 type message = proto.Message
@@ -116,7 +117,7 @@ func (c *Controller) witness(ctx context.Context) *proto.WitnessReply {
 
 func (c *Controller) registerNode(ctx context.Context, r *server.Request, name string) {
 	var h proto.Hello
-	if err := proto.Decode(r.Body, &h); err != nil {
+	if err := proto.DecodeWith(r.Body, &h, wire.Keep); err != nil {
 		c.end(r, nil, refuse(proto.CodeBadRequest, "%v", err))
 		return
 	}
@@ -139,7 +140,7 @@ func (c *Controller) registerNode(ctx context.Context, r *server.Request, name s
 // forwarded serves a user's request that another daemon accepted, if that daemon may speak for the user.
 func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, name string) {
 	var f proto.Forward
-	if err := proto.Decode(r.Body, &f); err != nil || f.Kind >= proto.KindForward {
+	if err := proto.DecodeWith(r.Body, &f, wire.Keep); err != nil || f.Kind >= proto.KindForward {
 		c.end(r, nil, refuse(proto.CodeBadRequest, "the forwarded request is malformed: %v", err))
 		return
 	}

@@ -137,13 +137,6 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 			return refuse(proto.CodeBadRequest, "%s is %d bytes long, the limit is %d", f.name, len(f.value),
 				proto.MaxFieldBytes)
 		}
-		if strings.ContainsRune(f.value, 0) {
-			return refuse(proto.CodeBadRequest, "%s contains a NUL byte", f.name)
-		}
-		if strings.ContainsAny(f.value, "\n\r") {
-			return refuse(proto.CodeBadRequest,
-				"%s contains a line break, which would break the lines of lists that show it", f.name)
-		}
 	}
 	switch script := rq.Script; {
 	case rq.TestOnly && len(script) == 0:

@@ -188,7 +188,11 @@ func (c *stepConn) decode(body []byte, m proto.Message, keep func() int64) error
 	if err := c.hold(worth); err != nil {
 		return err
 	}
-	err := proto.Decode(body, m)
+	care := wire.Keep
+	if _, ofUser := m.(*proto.StepRequest); ofUser {
+		care = wire.Refuse
+	}
+	err := proto.DecodeWith(body, m, care)
 	rest := worth
 	if err == nil && keep != nil {
 		rest = worth - min(keep(), worth)

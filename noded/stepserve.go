@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"gbatch/internal/crash"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/server"
+	"gbatch/internal/wire"
 	"gbatch/noded/check"
 	"gbatch/noded/shares"
 )
@@ -159,6 +161,10 @@ func (s *stepServer) read(c *stepConn, uid uint32) error {
 	}
 	rq := new(proto.StepRequest)
 	if err := c.decode(body, rq, func() int64 { return requestWorth(len(body), rq) }); err != nil {
+		var bad *wire.NotPlain
+		if errors.As(err, &bad) {
+			return refuseNow(c, fmt.Sprintf("Unable to create step: its %s contains %v", strings.ToLower(bad.Field), bad.Why))
+		}
 		return c.sayBusy(err)
 	}
 	if err := check.Step(rq); err != nil {

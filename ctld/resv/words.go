@@ -117,9 +117,6 @@ func (d *draft) word(kv model.KV) error {
 	if len(value) > proto.MaxFieldBytes {
 		return refuse(proto.CodeBadRequest, "%s is %d bytes long, the limit is %d", kv.Key, len(value), proto.MaxFieldBytes)
 	}
-	if strings.ContainsAny(value, "\n\r\x00") {
-		return refuse(proto.CodeBadRequest, "%s: the value contains a line break or a NUL byte", kv.Key)
-	}
 	how := byte('=')
 	if n := len(key); n > 1 && (key[n-1] == '+' || key[n-1] == '-') {
 		key, how = key[:n-1], key[n-1]

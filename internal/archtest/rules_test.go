@@ -13,6 +13,7 @@ var leaves = []string{
 	"internal/guest",
 	"internal/hostlist",
 	"internal/outpath",
+	"internal/plain",
 	"internal/quietlog",
 	"internal/snapfile",
 	"internal/suggest",

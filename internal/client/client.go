@@ -13,8 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/plain"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/internal/wire"
 )
 
 // Limits of one request.
@@ -44,6 +46,7 @@ type Client struct {
 	silent map[string]bool // sockets whose daemons did not answer: they are tried last
 	within time.Duration   // for each request; 0: as long as it takes
 	old    func(age time.Duration, from string)
+	care   wire.Care // for the texts of answers
 }
 
 // WhenOld calls f for each answer that is not the present state: no controller leads, and the one named from has
@@ -60,8 +63,18 @@ func (c *Client) atMost(limit time.Duration) time.Duration {
 	return limit
 }
 
+// Exact makes Decode leave texts as they are, for output that has a form for every character, such as JSON. Otherwise
+// characters that would act on a terminal or end a line are replaced.
+func (c *Client) Exact() { c.care = wire.AsIs }
+
+// Care is what Decode does about texts.
+func (c *Client) Care() wire.Care { return c.care }
+
+// Decode reads an answer, or a part of one.
+func (c *Client) Decode(body []byte, m proto.Message) error { return proto.DecodeWith(body, m, c.care) }
+
 // New gives a client for the daemons whose sockets are in dir (LocalSocketDir). It connects with the first request.
-func New(dir string) *Client { return &Client{dir: dir} }
+func New(dir string) *Client { return &Client{dir: dir, care: wire.Show} }
 
 // Close ends the connection.
 func (c *Client) Close() {
@@ -149,13 +162,22 @@ func (c *Client) isSilent() {
 
 // Call makes a request with one answer and decodes it into reply. An error from the cluster is an *rpc.Error.
 func (c *Client) Call(kind uint16, request, reply proto.Message) error {
-	return c.Stream(kind, request, func(body []byte) error { return proto.Decode(body, reply) })
+	return c.Stream(kind, request, func(body []byte) error { return c.Decode(body, reply) })
 }
 
 // Stream makes a request and passes each part of the answer to each. If a try fails after the first part, Stream
 // returns the error, because it can't take the parts back. A change has an id, so it is made once however often it is
 // tried; one whose outcome is still not known when Stream gives up is an *rpc.Error with CodeUnknown.
 func (c *Client) Stream(kind uint16, request proto.Message, each func(body []byte) error) error {
+	err := c.stream(kind, request, each)
+	var answered *rpc.Error
+	if errors.As(err, &answered) {
+		answered.Text = plain.Lines(answered.Text)
+	}
+	return err
+}
+
+func (c *Client) stream(kind uint16, request proto.Message, each func(body []byte) error) error {
 	body, err := proto.Encode(request)
 	if err != nil {
 		return err

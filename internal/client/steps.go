@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/plain"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 )
@@ -121,7 +122,9 @@ func (s *Steps) Read() (*proto.StepEvent, error) {
 		return nil, err
 	}
 	ev := new(proto.StepEvent)
-	return ev, proto.Decode(body, ev)
+	err := proto.Decode(body, ev)
+	ev.Text = plain.Lines(ev.Text) // the rest becomes a step's environment
+	return ev, err
 }
 
 func (s *Steps) full(b []byte) error {

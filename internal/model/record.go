@@ -101,7 +101,7 @@ func (x *Record) Wire(c *wire.C) {
 	wire.Int(c, &x.Restarts)
 	wire.Text(c, &x.WorkDir, MaxText)
 	wire.Text(c, &x.Command, MaxText)
-	wire.Text(c, &x.SubmitLine, MaxText)
+	wire.Derived(c, &x.SubmitLine, MaxText)
 	wire.Text(c, &x.Comment, MaxText)
 	wire.Text(c, &x.AdminComment, MaxText)
 	wire.Text(c, &x.StdOut, MaxText)

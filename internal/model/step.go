@@ -22,7 +22,7 @@ type Step struct {
 func (x *Step) Wire(c *wire.C) {
 	wire.Int(c, &x.ID)
 	wire.Text(c, &x.Name, MaxName)
-	wire.Text(c, &x.Submit, MaxText)
+	wire.Derived(c, &x.Submit, MaxText)
 	wire.Int(c, &x.Start)
 	wire.Int(c, &x.End)
 	wire.Texts(c, &x.Nodes, MaxList, MaxName)

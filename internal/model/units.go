@@ -34,4 +34,5 @@ type KV struct {
 func (x *KV) Wire(c *wire.C) {
 	wire.Text(c, &x.Key, MaxName)
 	wire.Text(c, &x.Value, MaxText)
+	c.Blame(x.Key)
 }

@@ -22,8 +22,11 @@ func Append(buf []byte, m Message) ([]byte, error) {
 }
 
 // Decode reads a message. Malformed bytes give an error, and take no more memory than package wire allows.
-func Decode(body []byte, m Message) error {
-	if err := wire.ReadMessage(body, m); err != nil {
+func Decode(body []byte, m Message) error { return DecodeWith(body, m, wire.AsIs) }
+
+// DecodeWith is Decode with care for texts that could harm those who see them.
+func DecodeWith(body []byte, m Message, care wire.Care) error {
+	if err := wire.ReadMessageWith(body, m, care); err != nil {
 		return fmt.Errorf("decode %T: %w", m, err)
 	}
 	return nil

@@ -54,7 +54,7 @@ type Once struct {
 }
 
 func (x *Once) Wire(c *wire.C) {
-	wire.Text(c, &x.ID, model.MaxName)
+	wire.ID(c, &x.ID, model.MaxName)
 	wire.Int(c, &x.Kind)
 	wire.Held(c, &x.Body, model.MaxFile)
 	wire.Int(c, &x.AtMS)

@@ -65,7 +65,7 @@ type MIGDone struct {
 }
 
 func (x *MIGDone) Wire(c *wire.C) {
-	wire.Text(c, &x.Error, model.MaxText)
+	wire.Lines(c, &x.Error, model.MaxText)
 	wire.List(c, &x.GPUs, model.MaxList)
 	wire.Text(c, &x.Gres, model.MaxText)
 	wire.Int(c, &x.Units)

@@ -58,22 +58,22 @@ type StepRequest struct {
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
-	wire.Text(c, &x.RequestID, model.MaxName)
+	wire.ID(c, &x.RequestID, model.MaxName)
 	wire.Int(c, &x.Job)
 	wire.Int(c, &x.Parent)
 	wire.Text(c, &x.Name, model.MaxName)
-	wire.Text(c, &x.Submit, model.MaxText)
-	wire.Text(c, &x.Program, model.MaxText)
-	wire.Texts(c, &x.Argv, model.MaxList, model.MaxText)
+	wire.Derived(c, &x.Submit, model.MaxText)
+	wire.Data(c, &x.Program, model.MaxText)
+	wire.DataList(c, &x.Argv, model.MaxList, model.MaxText)
 	wire.List(c, &x.Multi, model.MaxList)
 	wire.Bytes(c, &x.Env, model.MaxFile)
-	wire.Text(c, &x.Dir, model.MaxText)
+	wire.Data(c, &x.Dir, model.MaxText)
 	wire.Int(c, &x.Umask)
 	wire.List(c, &x.Limits, model.MaxFew)
 	wire.Int(c, &x.LimitS)
 	wire.Bool(c, &x.Immediate)
-	wire.Text(c, &x.Prolog, model.MaxText)
-	wire.Text(c, &x.Epilog, model.MaxText)
+	wire.Data(c, &x.Prolog, model.MaxText)
+	wire.Data(c, &x.Epilog, model.MaxText)
 	wire.Struct(c, &x.Need)
 	wire.Struct(c, &x.Bind)
 	wire.Text(c, &x.Node, model.MaxName)
@@ -108,8 +108,8 @@ type StepProgram struct {
 
 func (x *StepProgram) Wire(c *wire.C) {
 	wire.List(c, &x.Ranks, model.MaxMany)
-	wire.Text(c, &x.Program, model.MaxText)
-	wire.Texts(c, &x.Argv, model.MaxList, model.MaxText)
+	wire.Data(c, &x.Program, model.MaxText)
+	wire.DataList(c, &x.Argv, model.MaxList, model.MaxText)
 }
 
 // StepNeed is a step's request for resources of its job. Zero values were not given.
@@ -262,7 +262,7 @@ type StepFile struct {
 
 func (x *StepFile) Wire(c *wire.C) {
 	wire.Int(c, &x.Mode)
-	wire.Text(c, &x.Pattern, model.MaxText)
+	wire.Data(c, &x.Pattern, model.MaxText)
 	wire.Bool(c, &x.Append)
 	wire.Int(c, &x.Task)
 	wire.Int(c, &x.FDs)
@@ -314,7 +314,7 @@ type StepEvent struct {
 func (x *StepEvent) Wire(c *wire.C) {
 	wire.Int(c, &x.Kind)
 	wire.Int(c, &x.Step)
-	wire.Text(c, &x.Text, model.MaxText)
+	wire.Lines(c, &x.Text, model.MaxText)
 	wire.Int(c, &x.Task)
 	wire.Text(c, &x.Node, model.MaxName)
 	wire.Int(c, &x.PID)
@@ -434,7 +434,7 @@ type StepSignal struct {
 
 func (x *StepSignal) Wire(c *wire.C) {
 	wire.Int(c, &x.Signal)
-	wire.Text(c, &x.Text, model.MaxText)
+	wire.Lines(c, &x.Text, model.MaxText)
 }
 
 // Kinds of frames on a socket for steps: one precedes each message.

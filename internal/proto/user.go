@@ -101,7 +101,7 @@ type SubmitRequest struct {
 }
 
 func (x *SubmitRequest) Wire(c *wire.C) {
-	wire.Text(c, &x.RequestID, model.MaxName)
+	wire.ID(c, &x.RequestID, model.MaxName)
 	wire.Within(c, maxSpecRead, func(c *wire.C) { wire.Ptr(c, &x.Spec) })
 	wire.Bytes(c, &x.Script, model.MaxFile)
 	wire.Bytes(c, &x.Env, model.MaxFile)
@@ -140,7 +140,7 @@ type SubmitEachRequest struct {
 func (x *SubmitEachRequest) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Submit)
 	wire.Within(c, maxEachRead, func(c *wire.C) {
-		wire.Each(c, &x.Args, model.MaxList, func(c *wire.C, e *[]string) { wire.Texts(c, e, model.MaxList, model.MaxText) })
+		wire.Each(c, &x.Args, model.MaxList, func(c *wire.C, e *[]string) { wire.DataList(c, e, model.MaxList, model.MaxText) })
 	})
 }
 
@@ -202,7 +202,7 @@ func (x *CancelRequest) Wire(c *wire.C) {
 	wire.List(c, &x.Steps, model.MaxMany)
 	wire.Bool(c, &x.Release)
 	wire.Int(c, &x.Code)
-	wire.Text(c, &x.RequestID, model.MaxName)
+	wire.ID(c, &x.RequestID, model.MaxName)
 	wire.Bool(c, &x.Kill)
 }
 
@@ -356,7 +356,7 @@ type AttendRequest struct {
 
 func (x *AttendRequest) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
-	wire.Text(c, &x.RequestID, model.MaxName)
+	wire.ID(c, &x.RequestID, model.MaxName)
 }
 
 // Cancel gives the request that cancels the job.

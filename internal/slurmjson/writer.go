@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"gbatch/internal/model"
+	"gbatch/internal/plain"
 	"gbatch/internal/version"
 )
 
@@ -182,8 +183,13 @@ func AppendString(b []byte, s string) []byte {
 			b = append(b, c)
 		default:
 			r, size := utf8.DecodeRuneInString(s[i:])
-			b = utf8.AppendRune(b, r)
 			i += size
+			if size > 1 && plain.Check(s[i-size:i]) != nil { // on a terminal it would act
+				const hex = "0123456789abcdef" // all of them have four digits
+				b = append(b, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
+				continue
+			}
+			b = utf8.AppendRune(b, r)
 			continue
 		}
 		i++

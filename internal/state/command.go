@@ -61,7 +61,7 @@ type Submit struct {
 }
 
 func (x *Submit) Wire(c *wire.C) {
-	wire.Text(c, &x.RequestID, model.MaxName)
+	wire.ID(c, &x.RequestID, model.MaxName)
 	wire.Ptr(c, &x.Spec)
 	wire.Struct(c, &x.Script)
 	wire.Struct(c, &x.Env)
@@ -410,13 +410,22 @@ func newBody(k Kind) Body {
 	return nil
 }
 
-// Encode gives the command's bytes in the log: kind, time, body.
+// Rules that a command was written under, by number; a command without one is of before. Append only.
+const (
+	rulesPlain uint8 = iota + 1 // texts are plain: wire.Keep
+
+	rulesNow = rulesPlain
+)
+
+// Encode gives the command's bytes in the log: kind, time, body, rules.
 func Encode(at model.Time, b Body) ([]byte, error) {
 	kind := b.kind()
+	rules := rulesNow
 	data, err := wire.Values(func(c *wire.C) {
 		wire.Int(c, &kind)
 		wire.Int(c, &at)
 		wire.Struct(c, b)
+		wire.Int(c, &rules)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode command %d: %w", kind, err)
@@ -424,16 +433,32 @@ func Encode(at model.Time, b Body) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote. It refuses commands that Apply can't handle: missing parts, task sets out of order.
-func Decode(data []byte) (Command, error) {
-	var cmd Command
-	err := wire.ReadValues(data, func(c *wire.C) {
+// read reads a command, with care for its texts.
+func read(data []byte, care wire.Care) (cmd Command, rules uint8, replaced bool, err error) {
+	replaced, err = wire.ReadValuesWith(data, care, func(c *wire.C) {
 		wire.Int(c, &cmd.Kind)
 		wire.Int(c, &cmd.At)
-		if cmd.Body = newBody(cmd.Kind); cmd.Body != nil {
-			wire.Struct(c, cmd.Body)
+		if cmd.Body = newBody(cmd.Kind); cmd.Body == nil {
+			return
+		}
+		wire.Struct(c, cmd.Body)
+		if c.More() {
+			wire.Int(c, &rules)
 		}
 	})
+	return cmd, rules, replaced, err
+}
+
+// Decode reads what Encode wrote. It refuses commands that Apply can't handle: missing parts, task sets out of order.
+func Decode(data []byte) (Command, error) {
+	care := wire.Keep
+	if len(data) > 0 && Kind(data[0]) == KindConfig { // it is of the administrators' files, with paths in it
+		care = wire.AsIs
+	}
+	cmd, rules, replaced, err := read(data, care)
+	if err == nil && replaced && rules < rulesPlain {
+		cmd, _, _, err = read(data, wire.AsIs)
+	}
 	if err != nil {
 		return Command{}, fmt.Errorf("decode command kind %d: %w", cmd.Kind, err)
 	}

@@ -33,7 +33,7 @@ type Once struct {
 }
 
 func (x *Once) Wire(c *wire.C) {
-	wire.Text(c, &x.Key, model.MaxName)
+	wire.ID(c, &x.Key, model.MaxName)
 	wire.Int(c, &x.Step)
 	wire.Each(c, &x.Parts, model.MaxList, func(c *wire.C, e *[]byte) { wire.Bytes(c, e, maxPart) })
 	wire.Bytes(c, &x.Reply, model.MaxFile)
@@ -226,7 +226,7 @@ type snapAnswer struct {
 }
 
 func (x *snapAnswer) Wire(c *wire.C) {
-	wire.Text(c, &x.Key, model.MaxName)
+	wire.ID(c, &x.Key, model.MaxName)
 	wire.Int(c, &x.At)
 	wire.Bool(c, &x.Begun)
 	wire.Bytes(c, &x.Reply, model.MaxFile)

@@ -101,7 +101,7 @@ type snapRequest struct {
 }
 
 func (x *snapRequest) Wire(c *wire.C) {
-	wire.Text(c, &x.ID, model.MaxName)
+	wire.ID(c, &x.ID, model.MaxName)
 	wire.Int(c, &x.Job)
 	wire.Int(c, &x.At)
 	wire.Int(c, &x.Seq)

@@ -26,22 +26,24 @@ var (
 
 // C is one pass over values, to write or to read them. After an error everything reads as zero.
 type C struct {
-	writing bool
-	reuse   bool // reuse the memory of lists and pointers
-	n       int  // fields of the struct, or entries of the list, passed so far
-	fields  int  // reading: its number of fields or entries; 0 after an error
-	out     output
-	in      input
-	text    string // the whole input, if texts share its memory; otherwise ""
-	message bool   // count its cost
-	cost    int    // bytes of memory charged so far
-	allowed int    // the limit of cost
-	err     error
-	wrongN  int    // n of the current struct when err happened
-	path    string // of the field at which err happened, as far as it is known
-	enc     *msgpack.Encoder
-	dec     *msgpack.Decoder
-	scratch []byte
+	writing  bool
+	reuse    bool // reuse the memory of lists and pointers
+	n        int  // fields of the struct, or entries of the list, passed so far
+	fields   int  // reading: its number of fields or entries; 0 after an error
+	out      output
+	in       input
+	care     Care   // for texts that are read
+	replaced bool   // a text was
+	text     string // the whole input, if texts share its memory; otherwise ""
+	message  bool   // count its cost
+	cost     int    // bytes of memory charged so far
+	allowed  int    // the limit of cost
+	err      error
+	wrongN   int    // n of the current struct when err happened
+	path     string // of the field at which err happened, as far as it is known
+	enc      *msgpack.Encoder
+	dec      *msgpack.Decoder
+	scratch  []byte
 }
 
 func newC() *C {

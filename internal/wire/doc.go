@@ -36,6 +36,6 @@
 // C keeps no state between messages and imports no clock and no socket, so that the pure packages
 // may use it.
 //
-// Files: c.go (the two directions), values.go (a function for each kind of field), wire.go (the
-// cost of messages).
+// Files: c.go (the two directions), values.go (a function for each kind of field), care.go (texts
+// that could harm those who see them), wire.go (the cost of messages).
 package wire

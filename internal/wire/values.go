@@ -109,8 +109,23 @@ func Float(c *C, x *float64) {
 	}
 }
 
-// Text is a string of at most limit bytes.
-func Text[T ~string](c *C, x *T, limit int) {
+// Text is a string of at most limit bytes: a name, a word, a sentence of one line. See Care for what becomes of
+// characters that are not plain.
+func Text[T ~string](c *C, x *T, limit int) { text(c, x, limit, oneLine) }
+
+// Derived is a Text that a program made of what it was given, as the whole command line: it is never refused.
+func Derived[T ~string](c *C, x *T, limit int) { text(c, x, limit, derived) }
+
+// Lines is a Text that may have several lines.
+func Lines[T ~string](c *C, x *T, limit int) { text(c, x, limit, lines) }
+
+// Data is a string that programs use and people may be shown: an argument, a path.
+func Data[T ~string](c *C, x *T, limit int) { text(c, x, limit, data) }
+
+// ID is a string of any bytes that nobody is shown.
+func ID[T ~string](c *C, x *T, limit int) { text(c, x, limit, anyBytes) }
+
+func text[T ~string](c *C, x *T, limit int, is sort) {
 	if c.writing {
 		c.n++
 		c.putText(string(*x), limit)
@@ -120,7 +135,11 @@ func Text[T ~string](c *C, x *T, limit int) {
 		*x = ""
 		return
 	}
-	*x = T(c.getText(limit))
+	s := c.getText(limit)
+	if c.care != AsIs {
+		s = c.cared(s, is)
+	}
+	*x = T(s)
 }
 
 func (c *C) putText(s string, limit int) {
@@ -293,6 +312,11 @@ func Ints[S ~[]T, T Integer](c *C, x *S, limit int) { Each(c, x, limit, Int[T]) 
 // Texts is a list of at most limit strings, each of at most bytes.
 func Texts[S ~[]T, T ~string](c *C, x *S, limit, bytes int) {
 	Each(c, x, limit, func(c *C, e *T) { Text(c, e, bytes) })
+}
+
+// DataList is a list of at most limit strings that programs use, each of at most bytes.
+func DataList[S ~[]T, T ~string](c *C, x *S, limit, bytes int) {
+	Each(c, x, limit, func(c *C, e *T) { Data(c, e, bytes) })
 }
 
 // Retired is the place of a removed field.

@@ -24,6 +24,7 @@ var pool = sync.Pool{New: func() any { return newC() }}
 func begin(b []byte, writing bool) *C {
 	c := pool.Get().(*C)
 	c.writing, c.reuse, c.n, c.fields = writing, false, 0, math.MaxInt
+	c.care, c.replaced = AsIs, false
 	c.text, c.message, c.cost, c.allowed, c.err, c.path = "", false, 0, math.MaxInt, nil, ""
 	c.in.b, c.in.at = b, 0
 	return c
@@ -38,6 +39,9 @@ func (c *C) end() {
 func (c *C) wrong(x Coder) error {
 	if c.err == nil {
 		return nil
+	}
+	if e, ok := c.err.(*NotPlain); ok { //nolint:errorlint // as cared made it
+		e.Field = strings.TrimPrefix(c.path, ".")
 	}
 	if c.path == "" {
 		return c.err
@@ -91,10 +95,8 @@ func Values(f func(*C)) ([]byte, error) {
 
 // ReadValues lets f read consecutive values in b. Bytes after them are no error.
 func ReadValues(b []byte, f func(*C)) error {
-	c := begin(b, false)
-	defer c.end()
-	f(c)
-	return c.wrong(nil)
+	_, err := ReadValuesWith(b, AsIs, f)
+	return err
 }
 
 // written gives a copy of the output and keeps the buffer for the next write.
@@ -142,19 +144,14 @@ func Worth(bytes int, x Coder) int {
 }
 
 // ReadMessage reads a received message into x and replaces x's contents. Bytes after it are no error.
-func ReadMessage(b []byte, x Coder) error {
-	c := begin(b, false)
-	c.message, c.allowed = true, Worth(len(b), x)
-	defer c.end()
-	c.structure(x)
-	return c.wrong(x)
-}
+func ReadMessage(b []byte, x Coder) error { return ReadMessageWith(b, x, AsIs) }
 
-// ReadAgain reads a message into x and reuses x's lists and pointers. Texts share the memory of one copy of b.
-func ReadAgain(b []byte, x Coder) error {
+// ReadAgain reads a message into x, with care for its texts, and reuses x's lists and pointers. Texts share the memory
+// of one copy of b.
+func ReadAgain(b []byte, x Coder, care Care) error {
 	c := begin(b, false)
 	defer c.end()
-	c.reuse, c.text = true, string(b)
+	c.reuse, c.text, c.care = true, string(b), care
 	c.structure(x)
 	return c.wrong(x)
 }

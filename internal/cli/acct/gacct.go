@@ -160,7 +160,7 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 	}
 	err := c.Stream(proto.KindAcct, &a.rq, func(body []byte) error {
 		var chunk proto.RecordsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := c.Decode(body, &chunk); err != nil {
 			return err
 		}
 		if chunk.Note != "" {
@@ -297,8 +297,7 @@ func (a *account) printScripts(c *client.Client) error {
 		case err != nil:
 			return err
 		}
-		fmt.Fprintf(a.Stdout, "%s\n\n", reply.Script)
-		return nil
+		return a.Content(append(reply.Script, "\n\n"...))
 	})
 }
 

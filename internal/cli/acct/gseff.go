@@ -65,7 +65,7 @@ func (s *seffCall) tell(id string) error {
 	var records []*model.Record
 	err = c.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: refs}, func(body []byte) error {
 		var chunk proto.RecordsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := c.Decode(body, &chunk); err != nil {
 			return err
 		}
 		if chunk.Note != "" {

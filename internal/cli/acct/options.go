@@ -14,7 +14,6 @@ import (
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/slurmjson"
 	"gbatch/internal/walltime"
 )
 
@@ -131,7 +130,7 @@ func (a *account) options() []getopt.Option {
 		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version",
 			Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists",
 			Set: func(v string) (err error) {
-				a.json, err = slurmjson.ParseVersion(v)
+				a.json, err = a.JSONVersion(v)
 				return err
 			}},
 

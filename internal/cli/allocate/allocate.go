@@ -169,7 +169,7 @@ func oneJob(c *client.Client, id model.JobID) (found *model.Job, err error) {
 	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}}
 	err = c.Stream(proto.KindJobs, rq, func(body []byte) error {
 		var chunk proto.JobsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := c.Decode(body, &chunk); err != nil {
 			return err
 		}
 		for _, j := range chunk.Jobs {

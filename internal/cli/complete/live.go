@@ -58,7 +58,7 @@ func (a *asking) jobs(string) []getopt.Word {
 	}
 	_ = a.c.Stream(proto.KindJobs, rq, func(body []byte) error { // what came is offered
 		var chunk proto.JobsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := a.c.Decode(body, &chunk); err != nil {
 			return err
 		}
 		for _, j := range chunk.Jobs {
@@ -101,7 +101,7 @@ func (a *asking) reservations() []getopt.Word {
 func (a *asking) accounts(kind getopt.Kind) []getopt.Word {
 	_ = a.c.Stream(proto.KindAccounts, &proto.AccountsRequest{}, func(body []byte) error { // what came is offered
 		var chunk proto.AccountsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := a.c.Decode(body, &chunk); err != nil {
 			return err
 		}
 		switch kind {

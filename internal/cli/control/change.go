@@ -385,8 +385,7 @@ func (c *control) write(words []string) error {
 		file = words[2]
 	}
 	if file == "-" {
-		_, err := c.Stdout.Write(r.Script)
-		return err
+		return c.Content(r.Script)
 	}
 	if err := writeScript(file, r.Script); err != nil {
 		return err

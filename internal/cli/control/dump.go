@@ -40,7 +40,7 @@ func (c *control) printJSON() error {
 	first := true
 	return cl.Stream(proto.KindDump, &proto.DumpRequest{What: proto.DumpJSON}, func(body []byte) error {
 		var part proto.DumpChunk
-		if err := proto.Decode(body, &part); err != nil {
+		if err := cl.Decode(body, &part); err != nil {
 			return err
 		}
 		if first && len(part.Data) > 0 && !bytes.HasPrefix(part.Data, []byte("{")) {

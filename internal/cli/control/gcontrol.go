@@ -10,7 +10,6 @@ import (
 	"gbatch/internal/client"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/proto"
-	"gbatch/internal/slurmjson"
 	"gbatch/internal/suggest"
 )
 
@@ -107,7 +106,7 @@ func Gcontrol(e *env.Env) int {
 			Help: "with why, ping, controllers, dump, and show of jobs, nodes, partitions, reservations and licenses: " +
 				"write JSON",
 			Set: func(v string) (err error) {
-				c.json, err = slurmjson.ParseVersion(v)
+				c.json, err = c.JSONVersion(v)
 				return err
 			}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use gqueue --json for jobs"},

@@ -49,7 +49,7 @@ func (c *control) eachJob(rq *proto.JobsRequest, book *ask.Rulebook, f func(j *m
 	}
 	return cl.Stream(proto.KindJobs, rq, func(body []byte) error {
 		var chunk proto.JobsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := cl.Decode(body, &chunk); err != nil {
 			return err
 		}
 		if book != nil {

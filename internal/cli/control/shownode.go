@@ -21,7 +21,7 @@ func (c *control) nodes(names []string) (infos []*proto.NodeInfo, now model.Time
 	}
 	err = cl.Stream(proto.KindNodes, &proto.NodesRequest{Names: names, Units: c.details > 0}, func(body []byte) error {
 		var chunk proto.NodesChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := cl.Decode(body, &chunk); err != nil {
 			return err
 		}
 		infos, now = append(infos, chunk.Nodes...), chunk.Now

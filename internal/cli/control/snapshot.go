@@ -122,7 +122,7 @@ func (c *control) dumpTo(name string, what proto.DumpKind, check func(*os.File) 
 	n := 0
 	err = cl.Stream(proto.KindDump, &proto.DumpRequest{What: what}, func(body []byte) error {
 		var part proto.DumpChunk
-		if err := proto.Decode(body, &part); err != nil {
+		if err := cl.Decode(body, &part); err != nil {
 			return err
 		}
 		n += len(part.Data)

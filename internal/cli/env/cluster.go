@@ -62,7 +62,7 @@ func (e *Env) RunningSteps(c *client.Client, rq *proto.StepsRequest) (steps []pr
 	err error) {
 	err = c.Stream(proto.KindSteps, rq, func(body []byte) error {
 		var chunk proto.StepsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := c.Decode(body, &chunk); err != nil {
 			return err
 		}
 		steps, now = append(steps, chunk.Steps...), chunk.Now

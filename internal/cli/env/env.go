@@ -14,6 +14,7 @@ import (
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/format"
 	"gbatch/internal/model"
+	"gbatch/internal/plain"
 	"gbatch/internal/rpc"
 	"gbatch/internal/slurmjson"
 	"gbatch/internal/version"
@@ -34,12 +35,22 @@ type Env struct {
 	// Complete answers a shell that completes the command's line; nil: nobody asks.
 	Complete func(*getopt.Parser) int
 
-	old string // the sentence about an answer that is not the present state
+	exact bool   // texts are printed in a form for every character
+	old   string // the sentence about an answer that is not the present state
 }
 
 // Errorf prints "program: error: ...".
 func (e *Env) Errorf(format string, a ...any) {
-	fmt.Fprintf(e.Stderr, "%s: error: %s\n", e.Program, fmt.Sprintf(format, a...))
+	fmt.Fprintf(e.Stderr, "%s: error: %s\n", e.Program, plain.Lines(fmt.Sprintf(format, a...)))
+}
+
+// Content prints the content of a user's file: as it is, but on a terminal without characters that would act on it.
+func (e *Env) Content(data []byte) error {
+	if e.TTY {
+		data = []byte(plain.Lines(string(data)))
+	}
+	_, err := e.Stdout.Write(data)
+	return err
 }
 
 // slurmName reports whether the command was called by its Slurm name.
@@ -106,6 +117,9 @@ func (e *Env) Connect() (*client.Client, error) {
 	}
 	c := client.New(dir)
 	c.WhenOld(e.isOld)
+	if e.exact {
+		c.Exact()
+	}
 	return c, nil
 }
 
@@ -120,6 +134,12 @@ func (e *Env) isOld(age time.Duration, from string) {
 func (e *Env) Getenv(name string) string {
 	v, _ := e.Lookup(name)
 	return v
+}
+
+// JSONVersion reads the value of --json. Clients that are made after it give texts exactly.
+func (e *Env) JSONVersion(v string) (string, error) {
+	e.exact = true
+	return slurmjson.ParseVersion(v)
 }
 
 // JSONFrame begins a list of --json on standard output; JSONFinish ends it.

@@ -76,7 +76,7 @@ func endedLongAgo(c *client.Client, ref proto.JobRef) []*model.Explanation {
 	var out []*model.Explanation
 	err := c.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []proto.JobRef{ref}}, func(body []byte) error {
 		var chunk proto.RecordsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := c.Decode(body, &chunk); err != nil {
 			return err
 		}
 		for _, r := range chunk.Records {

@@ -16,7 +16,6 @@ import (
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/slurmjson"
 )
 
 // ginfo lists partitions and nodes. Package jobtext has its columns, and puts nodes that look alike in one line.
@@ -123,7 +122,7 @@ func (i *info) options() []getopt.Option {
 		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version",
 			Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists",
 			Set: func(v string) (err error) {
-				i.json, err = slurmjson.ParseVersion(v)
+				i.json, err = i.JSONVersion(v)
 				return err
 			}},
 		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds",
@@ -366,7 +365,7 @@ func nodesByName(c *client.Client, names []string, units bool) (map[string]*prot
 	out := map[string]*proto.NodeInfo{}
 	err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: names, Units: units}, func(body []byte) error {
 		var chunk proto.NodesChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := c.Decode(body, &chunk); err != nil {
 			return err
 		}
 		for _, n := range chunk.Nodes {

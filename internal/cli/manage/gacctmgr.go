@@ -87,7 +87,7 @@ func (m *manage) options() []getopt.Option {
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		{Name: "json", Arg: getopt.Optional, Metavar: "version",
 			Help: "with show: JSON; " + slurmjson.Default + " without a version", Set: func(v string) (err error) {
-				m.json, err = slurmjson.ParseVersion(v)
+				m.json, err = m.JSONVersion(v)
 				return err
 			}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
@@ -288,7 +288,7 @@ func readAccounts(c *client.Client) (*acctmgr.Facts, error) {
 	var chunks []*proto.AccountsChunk
 	err := c.Stream(proto.KindAccounts, &proto.AccountsRequest{}, func(body []byte) error {
 		chunk := new(proto.AccountsChunk)
-		if err := proto.Decode(body, chunk); err != nil {
+		if err := c.Decode(body, chunk); err != nil {
 			return err
 		}
 		chunks = append(chunks, chunk)

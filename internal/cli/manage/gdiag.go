@@ -39,7 +39,7 @@ func Gdiag(e *env.Env) int {
 			Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(clustertext.MeanUS(&b), clustertext.MeanUS(&a)) })},
 		{Name: "json", Arg: getopt.Optional, Metavar: "version",
 			Help: "write JSON, in the shape of Slurm's data_parser of that version", Set: func(v string) (err error) {
-				d.json, err = slurmjson.ParseVersion(v)
+				d.json, err = d.JSONVersion(v)
 				return err
 			}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},

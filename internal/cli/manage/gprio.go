@@ -237,7 +237,7 @@ func (s *prio) print() error {
 	conf, rows := &model.Priority{}, []prioRow(nil)
 	err = c.Stream(proto.KindPrio, &s.rq, func(body []byte) error {
 		var chunk proto.PrioChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := c.Decode(body, &chunk); err != nil {
 			return err
 		}
 		conf = &chunk.Weights

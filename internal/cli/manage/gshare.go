@@ -104,7 +104,7 @@ func (s *share) options() []getopt.Option {
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "JSON; " + slurmjson.Default + " without a version",
 			Set: func(v string) (err error) {
-				s.json, err = slurmjson.ParseVersion(v)
+				s.json, err = s.JSONVersion(v)
 				return err
 			}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},

@@ -264,7 +264,7 @@ func confirmCancel(e *env.Env, c *client.Client, rq *proto.CancelRequest) error 
 	var keep []proto.JobRef
 	err := c.Stream(proto.KindJobs, &list, func(body []byte) error {
 		var chunk proto.JobsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
+		if err := c.Decode(body, &chunk); err != nil {
 			return err
 		}
 		for _, j := range chunk.Jobs {

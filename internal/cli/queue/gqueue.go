@@ -15,7 +15,6 @@ import (
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/slurmjson"
 )
 
 // gqueue lists pending and running jobs. It reads the list as a stream: it formats a job's line as the job arrives and
@@ -200,7 +199,7 @@ func (q *queue) options() []getopt.Option {
 		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version",
 			Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists",
 			Set: func(v string) (err error) {
-				q.json, err = slurmjson.ParseVersion(v)
+				q.json, err = q.JSONVersion(v)
 				return err
 			}},
 		{Name: "why", Arg: getopt.Optional, Group: output, Metavar: "ids", Help: "say what holds these jobs (all of yours " +

@@ -38,7 +38,7 @@ func (q *queue) each(view *jobtext.JobView, add func(*jobtext.JobRow)) error {
 		seen = map[model.JobID]bool{}
 	}
 	rows := q.rowsOf(view)
-	var reader jobReader
+	reader := jobReader{care: c.Care()}
 	view.Rules = &reader.rules
 	return c.Stream(proto.KindJobs, &q.rq, func(body []byte) error {
 		return reader.each(body, func(now model.Time, j *model.Job) error {

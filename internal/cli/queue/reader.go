@@ -9,7 +9,7 @@ import (
 )
 
 // jobReader reads a list of jobs from a stream, job by job, into one reused record, so that gqueue does not hold ten
-// thousand jobs in memory. It is for one goroutine; the zero value is ready to use.
+// thousand jobs in memory. It is for one goroutine; the zero value is ready to use, and leaves texts as they are.
 type jobReader struct {
 	now   model.Time
 	job   model.Job
@@ -20,6 +20,8 @@ type jobReader struct {
 	do    func(now model.Time, j *model.Job) error
 	err   error // do's
 
+	care wire.Care // for texts
+
 	rules ask.Rulebook // of all chunks so far
 }
 
@@ -29,7 +31,7 @@ var errNoJob = errors.New("the list of jobs holds something else than jobs; is t
 // job is valid until do returns; its strings stay valid.
 func (r *jobReader) each(body []byte, do func(now model.Time, j *model.Job) error) error {
 	r.do, r.err = do, nil
-	if err := wire.ReadAgain(body, r); r.err == nil {
+	if err := wire.ReadAgain(body, r, r.care); r.err == nil {
 		return err
 	}
 	return r.err

@@ -470,7 +470,7 @@ func (r *run) lookUp(ref proto.JobRef) (job model.JobID, node string, err error)
 	err = c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}},
 		func(body []byte) error {
 			var chunk proto.JobsChunk
-			if err := proto.Decode(body, &chunk); err != nil {
+			if err := c.Decode(body, &chunk); err != nil {
 				return err
 			}
 			for _, j := range chunk.Jobs {
