@@ -30,8 +30,8 @@
 // for each byte on the wire) would be refused, so the writer pads it: AppendMessage counts the same
 // charges and appends nils to the message until it is long enough. Within bounds a part of a
 // message by itself; Held reads a message within another one without a copy. Marshal, Unmarshal,
-// Reader and Writer are for a daemon's own data: no padding, no charge, but memory stays within a small
-// multiple of the bytes that are really there.
+// Reader and Writer are for a daemon's own data: no padding, no charge, but memory stays within a
+// small multiple of the bytes that are really there.
 //
 // C keeps no state between messages and imports no clock and no socket, so that the pure packages
 // may use it.
