@@ -76,7 +76,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s) each, or as many as FUZZTOTAL 
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities in what is linked (needs https://vuln.go.dev)
-	$(GO) tool govulncheck ./...
+	GO='$(GO)' scripts/vuln.sh
 
 .PHONY: install
 install: build bin/NOTICES bin/completion ## install below PREFIX (/usr/local); SLURM_NAMES=1 adds sbatch, squeue and the others

@@ -4,6 +4,9 @@ go 1.26.0
 
 exclude github.com/hashicorp/go-metrics v0.7.0
 
+// It is archived, and raft-boltdb links it for a function that gbatch does not call.
+replace github.com/boltdb/bolt => ./internal/store/nobolt
+
 require (
 	github.com/NVIDIA/go-nvml v0.13.2-0
 	github.com/anishathalye/porcupine v1.3.1

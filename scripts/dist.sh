@@ -30,7 +30,10 @@ for arch in amd64 arm64; do
         CGO_ENABLED=1 GOARCH=$arch CGO_CFLAGS=-Wno-deprecated-declarations "$go" build -ldflags "$ldflags" -o "$work/$arch/gnoded-nvml" ./cmd/gnoded
         nvml="gnoded looks for GPUs with AutoDetect=nvidia (without NVIDIA's library), or as gres.conf lists them. gnoded-nvml is the same with AutoDetect=nvml; it needs the C library, and takes gnoded's place on nodes with GPUs."
     fi
+    GOARCH=$host CGO_ENABLED=0 "$go" run ./scripts/supply "$work/$arch"/* >"$work/$arch.cdx.json"
     make --no-print-directory -s install-files DESTDIR="$to" PREFIX=/usr BIN="$work/$arch" NOTICES="$work/NOTICES" COMPLETION="$work/completion"
+    install -m 644 "$work/$arch.cdx.json" "$to/usr/share/doc/gbatch/gbatch.cdx.json"
+    install -m 644 "$work/$arch.cdx.json" "dist/$name.cdx.json"
     if [ -e "$work/$arch/gnoded-nvml" ]; then install -m 755 "$work/$arch/gnoded-nvml" "$to/usr/bin/"; fi
     cat >"$to/README" <<X
 gbatch $version for linux/$arch, built with $("$go" env GOVERSION).
@@ -38,10 +41,10 @@ gbatch $version for linux/$arch, built with $("$go" env GOVERSION).
 Copy usr/ to /usr (tar -C / --strip-components=1 -xf THIS gbatch-$version-linux-$arch/usr), or the programs of usr/bin into one
 directory of PATH. man gbatch begins; usr/share/gbatch has examples; usr/lib/systemd/system has a unit for each daemon.
 All programs are static. $nvml
-LICENSE and NOTICES are in usr/share/doc/gbatch.
+LICENSE, NOTICES and gbatch.cdx.json (CycloneDX: all that is linked) are in usr/share/doc/gbatch.
 X
     tar --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu -C "$work" -cf - "$name" | gzip -9n >"dist/$name.tar.gz"
     echo "dist/$name.tar.gz: $nvml"
 done
-(cd dist && sha256sum -- *.tar.gz >SHA256SUMS)
+(cd dist && sha256sum -- *.tar.gz *.cdx.json >SHA256SUMS)
 cat dist/SHA256SUMS

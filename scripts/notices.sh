@@ -5,9 +5,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 go=${GO:-go}
 
-echo "gbatch's programs contain the software below. Its licences, and notices where it has any, follow."
+echo "gbatch's programs contain the software below, unchanged. Its licences, and notices where it has any, follow. The source of a
+module is at https://PATH, and at https://proxy.golang.org/PATH/@v/VERSION.zip; Go's is at https://go.dev/dl."
 print() { # NAME DIRECTORY
     local found=
+    case $2 in "$PWD"/*) return ;; esac # gbatch's own, in the place of another module
     for f in "$2"/LICEN[CS]E* "$2"/COPYING* "$2"/NOTICE* "$2"/PATENTS*; do
         [ -f "$f" ] || continue
         case $f in *.go) continue ;; esac

@@ -1,0 +1,3 @@
+module github.com/boltdb/bolt
+
+go 1.20
