@@ -28,9 +28,9 @@ import (
 // manager. Both sides identify themselves by certificate. The leader gives a node's address when it is needed.
 
 const (
-	protoPeer    = "gbatch-peer"
-	peerFirst    = 10 * time.Second // for the first message of a connection
-	peerBeat     = 30 * time.Second // TCP keepalive
+	protoPeer = "gbatch-peer"
+	peerFirst = 10 * time.Second // for the first message of a connection
+	peerBeat  = 30 * time.Second // TCP keepalive
 	// maxPeerRequest is the size of another node's question whether a controller is heard, bytes: it has no content.
 	maxPeerRequest = 4 << 10
 
