@@ -9,8 +9,11 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"gbatch/internal/rootfile"
 )
 
 // health.go checks the node's health: its own checks, for every registration and heartbeat, and HealthCheckProgram when
@@ -28,28 +31,51 @@ const (
 	localGrace = 2 * time.Second
 	// ownChecks is how often the node's own checks are made.
 	ownChecks = 5 * time.Second
+	// firstChecks is how long the node's registration waits for them.
+	firstChecks = 2 * time.Second
+	// hungChecks is how long they may take before what is looked at counts as broken.
+	hungChecks = 15 * time.Second
 )
 
 type health struct {
-	n *Noded
+	n     *Noded
+	check func(at *atomic.Pointer[string]) string // the node's own checks; at: what is being looked at
 
 	mu      sync.Mutex
 	running bool
 	found   string // by the program, last time
 	looked  time.Time
-	own     string // by the checks, last time
+	own     string          // by the checks, last time
+	busy    <-chan struct{} // of the checks that are being made; nil: none
+	at      atomic.Pointer[string]
 }
 
-// look gives this node's problem, or "". It may be called on a nil health: a login host has none.
+// look gives this node's problem, or "". It never waits for a file system, but for the first checks of all: for
+// firstChecks at most. It may be called on a nil health: a login host has none.
 func (h *health) look() string {
 	if h == nil {
 		return ""
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if now := h.n.now(); h.looked.IsZero() || now.Sub(h.looked) >= ownChecks {
+	first := h.looked.IsZero()
+	if now := h.n.now(); h.busy == nil && (first || now.Sub(h.looked) >= ownChecks) {
 		h.looked = now
-		h.own = h.check()
+		h.begin()
+	}
+	busy := h.busy
+	h.mu.Unlock()
+	if first && busy != nil {
+		late := time.NewTimer(firstChecks)
+		defer late.Stop()
+		select {
+		case <-busy:
+		case <-late.C:
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at := h.at.Load(); h.busy != nil && at != nil && h.n.now().Sub(h.looked) >= hungChecks {
+		return *at + " does not answer"
 	}
 	if h.own != "" {
 		return h.own
@@ -60,22 +86,41 @@ func (h *health) look() string {
 	return h.found
 }
 
-// check makes the node's own checks.
-func (h *health) check() string {
-	for _, d := range []struct{ what, dir string }{{"spool", h.n.opts.Spool}, {"TmpFS", h.n.opts.TmpFS}} {
-		if err := writable(d.dir); err != nil {
+// begin makes the checks on a goroutine of their own, one at a time: it ends when the file systems answer.
+func (h *health) begin() {
+	busy := make(chan struct{})
+	h.busy = busy
+	go func() {
+		own := h.check(&h.at)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.own, h.busy = own, nil
+		h.at.Store(nil)
+		close(busy)
+	}()
+}
+
+// ownCheck makes the node's own checks. Nothing is made in TmpFS, where users can prepare any name.
+func (n *Noded) ownCheck(at *atomic.Pointer[string]) string {
+	for _, d := range []struct {
+		what, dir string
+		try       func(string) error
+	}{{"spool", n.opts.Spool, writable}, {"TmpFS", n.opts.TmpFS, rootfile.Writable}} {
+		what := d.what + " " + d.dir
+		at.Store(&what)
+		if err := d.try(d.dir); err != nil {
 			return fmt.Sprintf("%s is not writable: %v", d.what, err)
 		}
 	}
 	var st syscall.Statfs_t
-	if err := syscall.Statfs(h.n.opts.Spool, &st); err == nil && int64(st.Bavail)*st.Bsize < minSpool {
-		return fmt.Sprintf("spool %s has %d MiB left, %d are needed", h.n.opts.Spool, int64(st.Bavail)*st.Bsize>>20,
+	if err := syscall.Statfs(n.opts.Spool, &st); err == nil && int64(st.Bavail)*st.Bsize < minSpool {
+		return fmt.Sprintf("spool %s has %d MiB left, %d are needed", n.opts.Spool, int64(st.Bavail)*st.Bsize>>20,
 			minSpool>>20)
 	}
 	return ""
 }
 
-// writable makes a file and removes it. Its name is its own: several gnoded may share the directory.
+// writable makes a file in a directory of root's and removes it.
 func writable(dir string) error {
 	f, err := os.CreateTemp(dir, ".gbatch-")
 	if err != nil {

@@ -159,7 +159,7 @@ func (n *Noded) openJobs() error {
 	if err := makeDir(filepath.Join(n.opts.Spool, "programs"), 0o700); err != nil {
 		return err
 	}
-	n.health = &health{n: n}
+	n.health = &health{n: n, check: n.ownCheck}
 	n.nice = 0
 	if !n.root {
 		// Only root may go below its own nice value. The system call answers 20 - nice.

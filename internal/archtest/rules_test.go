@@ -15,6 +15,7 @@ var leaves = []string{
 	"internal/outpath",
 	"internal/plain",
 	"internal/quietlog",
+	"internal/rootfile",
 	"internal/snapfile",
 	"internal/suggest",
 	"internal/terminal",

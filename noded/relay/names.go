@@ -50,6 +50,13 @@ func NewNames() *Names {
 		users: map[uint32]knownUser{}, groups: map[uint32]knownName{}}
 }
 
+// Add adds a user that the host's databases don't have; it lasts as long as one that they have.
+func (n *Names) Add(uid uint32, a jobenv.Account) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.users[uid] = knownUser{a, n.now()}
+}
+
 // caller is u with names; the number replaces a name that is missing.
 func (n *Names) caller(u rpc.User) proto.Caller {
 	return proto.Caller{UID: u.UID, GID: u.GID, Groups: u.Groups, User: n.Account(u.UID).Name, Group: n.groupName(u.GID)}

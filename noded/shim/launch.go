@@ -17,6 +17,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"gbatch/internal/rootfile"
 )
 
 const (
@@ -373,7 +375,7 @@ func execReason(l *Launch, errno syscall.Errno) string {
 
 // interpreter returns a script's #! program, or "" if it has none, or one that every user can run.
 func interpreter(script string) string {
-	f, err := os.OpenFile(script, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := rootfile.Readable(script) // the user's choice: it may be a device
 	if err != nil {
 		return ""
 	}

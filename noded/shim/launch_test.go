@@ -201,6 +201,16 @@ func TestRootRaisesHardLimits(t *testing.T) {
 	}
 }
 
+// TestNoOtherLimits: limits that would give a process more than its share of the node are refused.
+func TestNoOtherLimits(t *testing.T) {
+	for _, resource := range []int{unix.RLIMIT_RTPRIO, unix.RLIMIT_NICE, unix.RLIMIT_MSGQUEUE, unix.RLIMIT_LOCKS, -1} {
+		l := Launch{Argv: []string{"/bin/true"}, Limits: []Limit{{Resource: resource, Soft: 99, Hard: 99}}}
+		if err := l.Check(); err == nil {
+			t.Errorf("limit %d is taken", resource)
+		}
+	}
+}
+
 func TestPlanLimits(t *testing.T) {
 	have := func(int) (syscall.Rlimit, error) { return syscall.Rlimit{Cur: 100, Max: 1000}, nil }
 	user := limitRules{have: have, nrOpen: 5000, openFiles: 64}

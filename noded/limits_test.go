@@ -1,0 +1,37 @@
+package noded
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/check"
+)
+
+// TestJobLimits: a job's limits are Slurm's ten, and only those that the configuration names go above the node's own.
+func TestJobLimits(t *testing.T) {
+	bad := []model.RLimit{{Resource: unix.RLIMIT_RTPRIO, Soft: 99, Hard: 99}}
+	n := &Noded{root: true, opts: Options{Name: "n1"}}
+	l := &proto.Launch{Job: 1, Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1"}}},
+		Spec: &model.Spec{UID: 1001, Limits: bad}}
+	if err := n.mayLaunch(l); err == nil {
+		t.Error("a job may have a real-time priority")
+	}
+	if err := check.Step(&proto.StepRequest{Argv: []string{"true"}, Limits: bad}); err == nil {
+		t.Error("a step may have a real-time priority")
+	}
+	asked := []model.RLimit{{Resource: unix.RLIMIT_MEMLOCK, Hard: 5}, {Resource: unix.RLIMIT_CORE, Hard: 5}}
+	for _, c := range []struct {
+		raise         []string
+		memlock, core bool
+	}{{nil, false, false}, {[]string{"NONE"}, false, false}, {[]string{"MEMLOCK"}, true, false},
+		{[]string{"ALL"}, true, true}} {
+		n.opts.Config = &conf.Config{RaiseLimits: c.raise}
+		if got := n.limits(asked); got[0].Raise != c.memlock || got[1].Raise != c.core {
+			t.Errorf("%v: %+v", c.raise, got)
+		}
+	}
+}
