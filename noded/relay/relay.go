@@ -275,7 +275,7 @@ func (r *Relay) leader(ctx context.Context, l *lane, most time.Duration) (*rpc.M
 	patience := time.NewTimer(most)
 	defer patience.Stop()
 	for {
-		mux, look := r.join(l)
+		mux, look := r.join(l, r.open)
 		if mux != nil {
 			return mux, nil
 		}
@@ -300,33 +300,42 @@ func (r *Relay) leader(ctx context.Context, l *lane, most time.Duration) (*rpc.M
 	}
 }
 
-// anyone gives a connection to a controller, whether it leads or not.
+// anyone gives a connection to a controller, whether it leads or not. All requests that need it wait for the same
+// search.
 func (r *Relay) anyone(ctx context.Context, l *lane) (*rpc.Mux, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mux != nil && l.mux.Err() == nil {
-		return l.mux, nil
+	mux, look := r.join(l, r.openAny)
+	if mux != nil {
+		return mux, nil
 	}
-	why := error(nil) // of the last
+	select {
+	case <-look.done:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if look.mux == nil {
+		return nil, fmt.Errorf("%w: %w", errNoController, look.res.Err)
+	}
+	return look.mux, nil
+}
+
+// openAny connects to the first controller that answers.
+func (r *Relay) openAny(*lane) (*rpc.Mux, string, Look) {
+	why := error(errNoController) // of the last
 	tried := r.ctl.order()
 	for _, addr := range tried {
-		conn, err := r.dialOne(ctx, addr)
+		conn, err := r.dialOne(r.ctx, addr)
 		if err != nil {
 			why = err
 			continue
 		}
-		if l.mux, err = rpc.NewMux(conn); err == nil {
-			l.addr = addr
-			return l.mux, nil
+		mux, err := rpc.NewMux(conn)
+		if err == nil {
+			return mux, addr, Look{Reached: true}
 		}
-		l.mux = nil
 		_ = conn.Close() // err says why
 		why = err
 	}
-	if why == nil {
-		return nil, errNoController
-	}
-	return nil, fmt.Errorf("%w: %w", errNoController, noneAnswers(tried, why))
+	return nil, "", Look{Err: noneAnswers(tried, why)}
 }
 
 func (r *Relay) dialOne(ctx context.Context, addr string) (*rpc.Conn, error) {
@@ -336,7 +345,7 @@ func (r *Relay) dialOne(ctx context.Context, addr string) (*rpc.Conn, error) {
 }
 
 // join gives the connection, or the search in progress, or begins one.
-func (r *Relay) join(l *lane) (*rpc.Mux, *look) {
+func (r *Relay) join(l *lane, open func(*lane) (*rpc.Mux, string, Look)) (*rpc.Mux, *look) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mux != nil && l.mux.Err() == nil {
@@ -347,7 +356,7 @@ func (r *Relay) join(l *lane) (*rpc.Mux, *look) {
 		l.mux, l.look = nil, k
 		r.wg.Go(func() {
 			var addr string
-			k.mux, addr, k.res = r.open(l)
+			k.mux, addr, k.res = open(l)
 			l.mu.Lock()
 			l.mux, l.addr, l.look = k.mux, addr, nil
 			l.mu.Unlock()
