@@ -26,8 +26,8 @@ import (
 )
 
 // fuzz_test.go sends gnoded what each role may send about jobs and steps: a user with a job, the daemon of a job's
-// first node, and a controller. Nothing may panic, also where the daemon would go on, and no input may cost more memory and
-// CPU time than its size allows.
+// first node, and a controller. Nothing may panic, also where the daemon would go on, and no input may cost more
+// memory and CPU time than its size allows.
 
 const (
 	fuzzFloor  = 16 << 20 // bytes that an input may cost in any case: events, layouts, records
@@ -204,8 +204,8 @@ func (f *filler) next() byte {
 	return c
 }
 
-var fuzzInts = []int64{0, 1, 2, 3, 4, 7, 13, 14, 64, 65, 255, 4096, 65536, 1 << 30, math.MaxInt32, math.MaxInt64, -1, -5,
-	math.MinInt32, math.MinInt64}
+var fuzzInts = []int64{0, 1, 2, 3, 4, 7, 13, 14, 64, 65, 255, 4096, 65536, 1 << 30, math.MaxInt32, math.MaxInt64, -1,
+	-5, math.MinInt32, math.MinInt64}
 
 var fuzzTexts = []string{"", "n1", "n0", "n2", "gpu", "0x3", "1", "/bin/true", "none", "r", "%t%4096j", "\x00", "é\xff",
 	strings.Repeat("x", 4000)}
@@ -346,7 +346,8 @@ func FuzzStepPeer(f *testing.F) {
 							gres = []model.GresAlloc{{Name: model.GPUName, Index: model.UpTo(int(in.next() % 5))}}
 						}
 						pt.Here, pt.Step = 0, int32(in.next()%3)
-						pt.Nodes = []proto.StepNode{{Node: "n1", Index: 1, CPUs: cpus, Gres: gres, Ranks: []int32{0, 1, 5}}}
+						pt.Nodes = []proto.StepNode{{Node: "n1", Index: 1, CPUs: cpus, Gres: gres,
+							Ranks: []int32{0, 1, 5}}}
 					}
 					if pt.Request != nil {
 						in.sane(pt.Request)
