@@ -26,6 +26,7 @@ func (c *Controller) choose(v *state.View, who *proto.Caller, refs []proto.JobRe
 	results := make([]proto.TargetResult, len(refs))
 	var targets []state.Target
 	var at []int
+	sees := c.sees(v, who)
 	for i, ref := range refs {
 		results[i].Ref = ref
 		found := resolve(v, ref)
@@ -33,17 +34,19 @@ func (c *Controller) choose(v *state.View, who *proto.Caller, refs []proto.JobRe
 			results[i].Code, results[i].Text = proto.CodeInvalidJob, proto.Text(proto.CodeInvalidJob)
 			continue
 		}
-		allowed := true
+		var denied proto.Code
 		var fits []*model.Job
 		for _, j := range found {
-			allowed = allowed && c.mine(who, j)
+			if denied == 0 && !c.mine(who, j) {
+				denied = sees.barred(j)
+			}
 			if filter == nil || picked(filter, j) {
 				fits = append(fits, j)
 			}
 		}
 		switch {
-		case !allowed:
-			results[i].Code, results[i].Text = proto.CodeAccess, proto.Text(proto.CodeAccess)
+		case denied != 0:
+			results[i].Code, results[i].Text = denied, proto.Text(denied)
 		case len(fits) == len(found):
 			targets, at = append(targets, state.Target{Job: ref.Job, Task: ref.Task, Tasks: ref.Tasks}), append(at, i)
 		default: // some tasks of an array match and others don't

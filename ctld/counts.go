@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,9 +159,18 @@ func (c *counts) rpcs() (types, users []proto.DiagRPC) {
 }
 
 // diag answers gdiag.
-func (c *Controller) diag(context.Context, *proto.Caller, *proto.Empty) (*proto.DiagReply, error) {
-	return c.diagOf(c.machine.View()), nil
+func (c *Controller) diag(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.DiagReply, error) {
+	v := c.machine.View()
+	d := c.diagOf(v)
+	if sees := c.sees(v, who); sees.hides("users") || sees.hides("jobs") {
+		d.ByUser = slices.DeleteFunc(d.ByUser, func(u proto.DiagRPC) bool { return u.ID != who.UID })
+		d.Counters = slices.DeleteFunc(d.Counters, func(kv model.KV) bool { return strings.HasPrefix(kv.Key, slowedKey) })
+	}
+	return d, nil
 }
+
+// slowedKey begins the keys of counters that name a user.
+const slowedKey = "slowed_"
 
 // diagReset answers with the counts and resets them.
 func (c *Controller) diagReset(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.DiagReply, error) {
@@ -215,7 +225,7 @@ func (c *Controller) diagOf(v *state.View) *proto.DiagReply {
 	d.Counters = c.ownCounters(v)
 	for _, u := range d.ByUser {
 		if u.Slowed > 0 {
-			d.Counters = append(d.Counters, model.KV{Key: "slowed_" + u.Name, Value: fmt.Sprintf("%d requests, %d ms", u.Slowed,
+			d.Counters = append(d.Counters, model.KV{Key: slowedKey + u.Name, Value: fmt.Sprintf("%d requests, %d ms", u.Slowed,
 				u.SlowedMS)})
 		}
 	}

@@ -50,6 +50,14 @@ func (s *sight) job(sp *model.Spec) bool {
 	return !s.hides("jobs") || sp.UID == s.uid || s.over(sp.Account)
 }
 
+// barred gives the code for a job that the caller may not change: one that is hidden from them is unknown.
+func (s *sight) barred(j *model.Job) proto.Code {
+	if s.job(j.Spec) {
+		return proto.CodeAccess
+	}
+	return proto.CodeInvalidJob
+}
+
 // only gives the jobs of a list that the caller may see.
 func (s *sight) only(list []*model.Job) []*model.Job {
 	if !s.hides("jobs") {
@@ -58,9 +66,13 @@ func (s *sight) only(list []*model.Job) []*model.Job {
 	return slices.DeleteFunc(list, func(j *model.Job) bool { return !s.job(j.Spec) })
 }
 
-// usage reports whether the caller may see a user's usage; user "" is an account as a whole.
+// usage reports whether the caller may see a user's usage; user "" is an account as a whole,
+// which whoever may see the account may see.
 func (s *sight) usage(account, user string) bool {
-	return user == "" || user == s.me || !s.hides("usage") && !s.hides("users") || s.over(account)
+	if user == "" {
+		return s.account(account)
+	}
+	return user == s.me || !s.hides("usage") && !s.hides("users") || s.over(account)
 }
 
 // assoc reports whether the caller may see an association.

@@ -366,7 +366,7 @@ func outcome(v *state.View, id model.JobID) (*proto.WaitReply, bool) {
 func (c *Controller) script(_ context.Context, who *proto.Caller, rq *proto.ScriptRequest) (*proto.ScriptReply, error) {
 	v := c.machine.View()
 	j := v.Job(rq.Job)
-	if j == nil {
+	if j == nil || !c.sees(v, who).job(j.Spec) {
 		return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
 	}
 	if j.Spec.UID != who.UID && !c.operator(who) {

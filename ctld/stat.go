@@ -29,8 +29,12 @@ func (c *Controller) statJobs(v *state.View, who *proto.Caller,
 	}
 	jobs := map[model.JobID]*model.Job{}
 	known := 0
+	sees := c.sees(v, who)
 	for _, ref := range rq.Jobs {
 		for _, j := range resolve(v, ref) {
+			if !sees.job(j.Spec) {
+				continue // as if it were not there
+			}
 			known++
 			switch {
 			case !c.mine(who, j):

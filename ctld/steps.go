@@ -204,7 +204,7 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *proto.
 		for _, j := range found {
 			switch {
 			case !c.mine(who, j):
-				fail(proto.CodeAccess)
+				fail(c.sees(v, who).barred(j))
 			case !picked(&rq.Filter, j):
 			case j.Run == nil || j.State == model.Completing && rq.Signal != sigKill || !j.State.HasResources():
 				fail(proto.CodeAlreadyDone)

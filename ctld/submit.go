@@ -195,7 +195,8 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 		if d.Failed || d.Kind == 0 {
 			return refuse(proto.CodeDependency, "--dependency=%s is malformed", sp.DepText)
 		}
-		if d.Job != 0 && v.Job(d.Job) == nil && v.Array(d.Job) == nil {
+		found := resolve(v, proto.JobRef{Job: d.Job, Task: model.NoTask})
+		if d.Job != 0 && (len(found) == 0 || !c.sees(v, who).job(found[0].Spec)) {
 			return refuse(proto.CodeDependency, "--dependency=%s: job %d is unknown; see gqueue for the jobs that are known",
 				sp.DepText, d.Job)
 		}
