@@ -170,11 +170,12 @@ func (c *Controller) tellSightTo(ctx context.Context, d *dbd) {
 	var told []byte
 	var by *rpc.Mux
 	var cfg *model.Config
-	gen := uint64(0)
+	gen, revoked := uint64(0), uint64(0)
 	for ctx.Err() == nil {
 		changed := c.machine.Changed()
 		v := c.machine.View()
-		if by == nil || by.Err() != nil || cfg != v.Config() || gen != v.AcctGen() {
+		if by == nil || by.Err() != nil || cfg != v.Config() || gen != v.AcctGen() ||
+			revoked != v.RevokedGen() {
 			body, err := proto.Encode(c.sightOf(v))
 			if err == nil && (by == nil || by.Err() != nil || !bytes.Equal(body, told)) {
 				by, err = c.tell(ctx, d, body)
@@ -184,7 +185,7 @@ func (c *Controller) tellSightTo(ctx context.Context, d *dbd) {
 				pause(ctx, sightRetry)
 				continue
 			}
-			told, cfg, gen = body, v.Config(), v.AcctGen()
+			told, cfg, gen, revoked = body, v.Config(), v.AcctGen(), v.RevokedGen()
 		}
 		select {
 		case <-changed:
@@ -209,7 +210,7 @@ func (c *Controller) tell(ctx context.Context, d *dbd, body []byte) (*rpc.Mux, e
 
 // sightOf gives who may see whose records.
 func (c *Controller) sightOf(v *state.View) *proto.Sight {
-	s := &proto.Sight{}
+	s := &proto.Sight{Revoked: c.revokedList()}
 	anybody := &sight{c: c, v: v, hid: v.Config().Params.PrivateData}
 	if !anybody.hides("jobs") {
 		return s

@@ -2,20 +2,22 @@ package ctld
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"gbatch/internal/certs"
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
@@ -39,25 +41,26 @@ type Controller struct {
 	clocks *clocks
 	bootAt model.Time
 
-	port      *pki.Listener
-	clientTLS *tls.Config
-	socket    net.Listener
+	port   *pki.Listener
+	creds  *pki.Credentials
+	socket net.Listener
 
-	leading atomic.Bool
-	lost    atomic.Pointer[time.Time] // since when no controller leads, as far as this one knows; nil: one does
-	door    door
-	lease   lease
-	inside  atomic.Int64 // requests that are being answered or passed on, without those that wait by design
-	waiting atomic.Int64
-	prio    priorities
-	passes  passMarks
-	certs   certLook
-	counts  counts
-	tries   tries
-	readers readers
-	room    share.Room // for answers of the leader that may break off
-	budget  share.Budget
-	pace    pace
+	leading  atomic.Bool
+	lost     atomic.Pointer[time.Time] // since when no controller leads, as far as this one knows; nil: one does
+	door     door
+	lease    lease
+	inside   atomic.Int64 // requests that are being answered or passed on, without those that wait by design
+	waiting  atomic.Int64
+	prio     priorities
+	passes   passMarks
+	certs    certLook
+	refusals *oncePer // of daemons that are not in the configuration
+	counts   counts
+	tries    tries
+	readers  readers
+	room     share.Room // for answers of the leader that may break off
+	budget   share.Budget
+	pace     pace
 
 	beginning sync.Mutex      // an era
 	reserving chan struct{}   // holds one while a reservation is changed
@@ -89,7 +92,7 @@ func New(o Options) (_ *Controller, err error) {
 	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(), idle: newIdleWatch(),
 		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime(),
 		reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
-		readers: newReaders(), pace: newPace(), dbds: dbdsOf(&o)}
+		readers: newReaders(), refusals: newOncePer(), pace: newPace(), dbds: dbdsOf(&o)}
 	c.counts.since.Store(int64(c.bootAt))
 	c.lease.begin = time.Now()
 	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}
@@ -98,16 +101,12 @@ func New(o Options) (_ *Controller, err error) {
 			_ = c.Close() // the first error is reported
 		}
 	}()
-	serverTLS, err := pki.ServerTLS(o.PKI, pki.RoleCtld, o.Name)
-	if err != nil {
-		return nil, err
-	}
-	if c.clientTLS, err = pki.ClientTLS(o.PKI, pki.RoleCtld, o.Name); err != nil {
+	if c.creds, err = pki.Load(o.PKI, pki.RoleCtld, o.Name); err != nil {
 		return nil, err
 	}
 	addr := c.addrOf(o.Name)
-	c.port, err = pki.Listen(addr, serverTLS, o.Logger, pki.Accept{Proto: pki.ProtoRaft, Roles: []string{pki.RoleCtld}},
-		pki.Accept{Proto: pki.ProtoRPC})
+	c.port, err = pki.Listen(addr, c.creds, o.Logger, pki.Accept{Proto: pki.ProtoRaft, Roles: []string{pki.RoleCtld}},
+		pki.Accept{Proto: pki.ProtoRPC}, pki.Accept{Proto: pki.ProtoJoin})
 	if err != nil {
 		return nil, fmt.Errorf("controller %s can't use its address %s: %w; is another gctld running there? SlurmctldHost= "+
 			"and SlurmctldPort= in gbatch.conf set the address", o.Name, addr, err)
@@ -120,18 +119,26 @@ func New(o Options) (_ *Controller, err error) {
 	}
 	c.loadTime()
 	c.machine.stamped = c.clocks.time.Applied
+	peersOfFile := c.opts.Peers
 	peers := make([]store.Peer, len(o.Peers))
 	for i, p := range c.opts.Peers {
 		peers[i] = store.Peer{ID: p.Name, Addr: p.Addr}
 	}
+	layer := &raftLayer{Listener: c.port.Proto(pki.ProtoRaft), client: c.creds, log: o.Logger}
+	inFile := func(name string) bool {
+		return slices.ContainsFunc(peersOfFile, func(p Peer) bool { return p.Name == name })
+	}
+	layer.known.Store(&inFile)
 	c.store, err = store.Open(store.Options{ID: o.Name, Dir: o.Dir, Peers: peers,
 		BeginFile: filepath.Join(o.Dir, conf.BeginFile),
-		Layer:     &raftLayer{c.port.Proto(pki.ProtoRaft), c.clientTLS},
+		Layer:     layer,
 		Machine:   c.machine, Logger: o.Logger, Broken: o.Broken, HeartbeatTimeout: o.HeartbeatTimeout,
 		ElectionTimeout: o.ElectionTimeout})
 	if err != nil {
 		return nil, err
 	}
+	known := func(name string) bool { return inFile(name) || c.isMember(name) }
+	layer.known.Store(&known)
 	return c, nil
 }
 
@@ -165,7 +172,26 @@ func (c *Controller) Addr() string { return c.addrOf(c.opts.Name) }
 // raftLayer carries raft's connections over the controllers' shared TLS port.
 type raftLayer struct {
 	net.Listener
-	client *tls.Config
+	client *pki.Credentials
+	log    *slog.Logger
+	known  atomic.Pointer[func(name string) bool] // whether that is a controller of this cluster
+}
+
+// Accept takes connections of controllers that belong to the cluster.
+func (l *raftLayer) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		peer, err := pki.PeerOfConn(nc)
+		if _, name, _ := peer.Daemon(); err == nil && (*l.known.Load())(name) {
+			return nc, nil
+		}
+		l.log.Warn("a controller that is none of this cluster was refused", "peer", peer.String(), "from",
+			nc.RemoteAddr().String(), "err", err)
+		_ = nc.Close() // it is told nothing
+	}
 }
 
 // Dial connects to another controller.
@@ -181,7 +207,7 @@ func (c *Controller) Run(parent context.Context) error {
 	defer cancel()
 	c.life = ctx
 	var wg sync.WaitGroup
-	errs := make(chan error, 6)
+	errs := make(chan error, 9)
 	start := func(what string, f func(context.Context) error) {
 		wg.Add(1)
 		go func() {
@@ -200,6 +226,15 @@ func (c *Controller) Run(parent context.Context) error {
 		return server.Serve(ctx, c.port.Proto(pki.ProtoRPC), c.remote,
 			server.Options{Log: c.log, Peer: pki.PeerOfConn, MaxConns: maxNodes, Budget: &c.budget,
 				MaxRequest: proto.MaxBytes(proto.KindForward), MaxBytes: proto.MaxBytes, Waits: forwardedWaits})
+	})
+	start("joining hosts", func(ctx context.Context) error {
+		return server.Serve(ctx, c.port.Proto(pki.ProtoJoin), c.join, server.Options{Log: c.log, MaxConns: maxJoins,
+			MaxRequest: maxJoinBytes, Idle: joinIdle, Peer: func(net.Conn) (rpc.Peer, error) { return rpc.Peer{}, nil }})
+	})
+	start("revocations", func(ctx context.Context) error { c.keepRevoked(ctx); return nil })
+	start("renewal", func(ctx context.Context) error {
+		(&certs.Renewer{Creds: c.creds, Log: c.log, Ask: c.renewOwn}).Run(ctx)
+		return nil
 	})
 	if c.socket != nil {
 		start("local socket", func(ctx context.Context) error {

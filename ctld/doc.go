@@ -66,6 +66,7 @@
 //	steps.go     running steps; stat.go their usage
 //	counts.go    gdiag
 //	doctor.go    gcontrol doctor
+//	certs.go     certificates: tokens for them, renewal, and what was revoked
 //	dump.go      gcontrol dump and gcontrol snapshot; package restore gives a state back
 //
 // Configuration, accounts, reservations:

@@ -51,6 +51,9 @@ var handlers = map[uint16]handler{
 	proto.KindEditControllers: handle((*Controller).editControllers),
 	proto.KindControllers:     handle((*Controller).controllers),
 
+	proto.KindEditCerts: handle((*Controller).editCerts),
+	proto.KindCerts:     handle((*Controller).listCerts),
+
 	proto.KindJobs:         handleParts((*Controller).jobs, endOfJobs),
 	proto.KindNodes:        handleParts((*Controller).nodesList, endOfNodes),
 	proto.KindPartitions:   handle((*Controller).partitions),

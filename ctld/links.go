@@ -141,7 +141,7 @@ func (l *link) close() {
 func (c *Controller) dialTLS(ctx context.Context, addr, role string) (*rpc.Mux, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	nc, err := pki.Dial(ctx, addr, pki.ProtoRPC, c.clientTLS, role)
+	nc, err := pki.Dial(ctx, addr, pki.ProtoRPC, c.creds, role)
 	if err != nil {
 		return nil, err
 	}

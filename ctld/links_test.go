@@ -25,7 +25,7 @@ type dbdPort struct {
 
 func (d *dbdPort) serve(t *testing.T, addr string) string {
 	t.Helper()
-	cfg, err := pki.ServerTLS(d.dir, pki.RoleDBD, "acct")
+	cfg, err := pki.Load(d.dir, pki.RoleDBD, "acct")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +75,11 @@ func TestKeptConnectionToGdbd(t *testing.T) {
 		}
 	}
 	addr := d.serve(t, "127.0.0.1:0")
-	cfg, err := pki.ClientTLS(d.dir, pki.RoleCtld, "ctl1")
+	cfg, err := pki.Load(d.dir, pki.RoleCtld, "ctl1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Controller{clientTLS: cfg}
+	c := &Controller{creds: cfg}
 	c.opts.DbdAddr = addr
 	c.dbds = dbdsOf(&c.opts)
 	t.Cleanup(c.dbds[0].link.close)

@@ -19,12 +19,14 @@ type machine struct {
 	dirty   atomic.Bool
 	changed chan struct{} // closed and replaced at every change; under mu
 
+	revoked chan struct{} // holds one when certificates may have been revoked
+
 	stamped func(model.Time) // gets each command's time, and a snapshot's latest moment
 	last    atomic.Int64     // the time of the last command
 }
 
 func newMachine() *machine {
-	m := &machine{st: state.New(), changed: make(chan struct{}), stamped: func(model.Time) {}}
+	m := &machine{st: state.New(), changed: make(chan struct{}), revoked: make(chan struct{}, 1), stamped: func(model.Time) {}}
 	m.view.Store(m.st.View())
 	return m
 }
@@ -35,6 +37,7 @@ func (m *machine) Apply(index uint64, cmds [][]byte) []any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]any, len(cmds))
+	gen := m.st.Peek().RevokedGen()
 	for i, data := range cmds {
 		c, err := state.Decode(data)
 		if err != nil {
@@ -44,10 +47,20 @@ func (m *machine) Apply(index uint64, cmds [][]byte) []any {
 		m.last.Store(int64(c.At))
 		out[i] = m.st.Apply(c)
 	}
+	if m.st.Peek().RevokedGen() != gen {
+		m.noteRevoked()
+	}
 	m.dirty.Store(true)
 	close(m.changed)
 	m.changed = make(chan struct{})
 	return out
+}
+
+func (m *machine) noteRevoked() {
+	select {
+	case m.revoked <- struct{}{}:
+	default: // it is known
+	}
 }
 
 // Freeze gives a writer of the present facts.
@@ -72,6 +85,7 @@ func (m *machine) Restore(r io.Reader) error {
 		return err
 	}
 	m.stamped(m.st.Peek().Latest()) // the commands before the snapshot may be gone
+	m.noteRevoked()
 	m.dirty.Store(true)
 	close(m.changed)
 	m.changed = make(chan struct{})

@@ -65,9 +65,15 @@ func (c *Controller) enter(kind uint16, body []byte) (leave func()) {
 // remote serves the TLS port: other daemons, with role and name from their certificates.
 func (c *Controller) remote(ctx context.Context, r *server.Request) {
 	role, name, ok := r.Peer.Daemon()
+	var strange error
+	if r.Kind != proto.KindMoment && r.Kind != proto.KindPing { // a controller learns so that it was removed
+		strange = c.strange(role, name, r.Remote())
+	}
 	switch {
 	case !ok:
 		c.end(r, nil, refuse(proto.CodeAccess, ""))
+	case strange != nil:
+		c.end(r, nil, strange)
 	case r.Kind == proto.KindPing:
 		if !c.leads(ctx) {
 			c.end(r, nil, c.notLeading())
@@ -83,6 +89,12 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 		c.end(r, c.witness(ctx), nil)
 	case r.Kind == proto.KindMoment && role == pki.RoleCtld:
 		c.end(r, c.moment(ctx), nil)
+	case r.Kind == proto.KindRenew:
+		c.renewFor(ctx, r, role, name)
+	case r.Kind == proto.KindSign && role == pki.RoleCtld:
+		c.signFor(r)
+	case r.Kind == proto.KindRevoked:
+		c.end(r, c.revokedList(), nil)
 	case r.Kind == proto.KindHello && role == pki.RoleNode:
 		c.registerNode(ctx, r, name)
 	case r.Kind == proto.KindForward && (role == pki.RoleCtld || role == pki.RoleNode || role == pki.RoleLogin):
@@ -156,6 +168,10 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 	defer c.enter(f.Kind, f.Body)()
 	if f.Kind != proto.KindStale && !c.leads(ctx) {
 		c.end(r, nil, c.notLeading())
+		return
+	}
+	if role != pki.RoleCtld && (f.Kind == proto.KindEditCerts || f.Kind == proto.KindCerts) {
+		c.end(r, nil, refuse(proto.CodeNotHere, "certificates are looked after on controllers; run it on %s", c.opts.Name))
 		return
 	}
 	row := proto.RequestIn(f.Kind, f.Body)

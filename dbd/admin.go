@@ -3,7 +3,6 @@ package dbd
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -209,7 +208,7 @@ func (a *Admin) ask(ctx context.Context, kind uint16, rq proto.Message, each fun
 }
 
 // certificate finds a key of a controller or an accounting daemon that this user can read.
-func (a *Admin) certificate() (*tls.Config, error) {
+func (a *Admin) certificate() (*pki.Credentials, error) {
 	var first error
 	for _, role := range []string{pki.RoleDBD, pki.RoleCtld} {
 		keys, err := filepath.Glob(filepath.Join(a.PKI, role+"-*.key"))
@@ -218,7 +217,7 @@ func (a *Admin) certificate() (*tls.Config, error) {
 		}
 		for _, key := range keys {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(key), role+"-"), ".key")
-			cfg, err := pki.ClientTLS(a.PKI, role, name)
+			cfg, err := pki.Load(a.PKI, role, name)
 			if err == nil {
 				return cfg, nil
 			}

@@ -39,7 +39,7 @@ func New(o Options) (*Daemon, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	tls, err := pki.ServerTLS(o.PKI, pki.RoleDBD, o.Name)
+	tls, err := pki.Load(o.PKI, pki.RoleDBD, o.Name)
 	if err != nil {
 		return nil, err
 	}

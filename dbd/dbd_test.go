@@ -64,7 +64,7 @@ func startDaemon(t testing.TB, change func(*Options)) *daemonInTest {
 
 func dial(t testing.TB, addr, dir, role string) (*rpc.Mux, error) {
 	t.Helper()
-	cfg, err := pki.ClientTLS(dir, role, "acct")
+	cfg, err := pki.Load(dir, role, "acct")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestGarbage(t *testing.T) {
 		frame(18, proto.KindPut, strings.Repeat("\x91", 10)), frame(8+5, proto.KindQuery, "\xdf\xff\xff\xff\xff"),
 		frame(400, proto.KindPut, "cut"),
 	}
-	cfg, err := pki.ClientTLS(d.pki, pki.RoleCtld, "acct")
+	cfg, err := pki.Load(d.pki, pki.RoleCtld, "acct")
 	if err != nil {
 		t.Fatal(err)
 	}

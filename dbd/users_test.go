@@ -34,7 +34,7 @@ func askAs(ctx context.Context, m *rpc.Mux, who proto.Caller, q *proto.AcctReque
 
 func userMux(t *testing.T, d *daemonInTest, role string) *rpc.Mux {
 	t.Helper()
-	cfg, err := pki.ClientTLS(d.pki, role, "acct")
+	cfg, err := pki.Load(d.pki, role, "acct")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func newFake(t testing.TB, dir, name string) *fakeCtld {
 
 func (f *fakeCtld) serve(name, addr string) {
 	f.t.Helper()
-	cfg, err := pki.ServerTLS(f.dir, pki.RoleCtld, name)
+	cfg, err := pki.Load(f.dir, pki.RoleCtld, name)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func New(o Options) (n *Noded, err error) {
 	if o.Login {
 		role = pki.RoleLogin
 	}
-	tls, err := pki.ClientTLS(o.PKI, role, o.Name)
+	tls, err := pki.Load(o.PKI, role, o.Name)
 	if err != nil {
 		return n, err
 	}

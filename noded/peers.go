@@ -2,7 +2,6 @@ package noded
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +40,7 @@ const (
 // peers knows where other nodes answer.
 type peers struct {
 	relay *relay.Relay
-	tls   *tls.Config
+	tls   *pki.Credentials
 	name  string
 }
 
@@ -87,7 +86,7 @@ func (p *peers) dial(ctx context.Context, node string) (net.Conn, error) {
 
 // listenPeers opens the port: the configured one, or any where several nodes of one host can't have the same.
 func listenPeers(o *Options, role string, log *slog.Logger) (*pki.Listener, error) {
-	cfg, err := pki.ServerTLS(o.PKI, role, o.Name)
+	cfg, err := pki.Load(o.PKI, role, o.Name)
 	if err != nil {
 		return nil, err
 	}

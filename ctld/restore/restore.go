@@ -155,7 +155,7 @@ func loadSaved(path string) (*saved, error) {
 
 // othersStopped refuses while another controller runs with a state: the two would fight over the nodes.
 func (o *Options) othersStopped(ctx context.Context) error {
-	tls, err := pki.ClientTLS(o.PKI, pki.RoleCtld, o.Name)
+	tls, err := pki.Load(o.PKI, pki.RoleCtld, o.Name)
 	if err != nil {
 		return fmt.Errorf("this controller's certificate: %w; gbatch cert issue makes one where the authority is", err)
 	}
@@ -207,7 +207,7 @@ func (o *Options) nextJob(ctx context.Context, in *saved, v *state.View, now mod
 func (o *Options) lastJob(ctx context.Context, v *state.View, addr string) (model.JobID, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tls, err := pki.ClientTLS(o.PKI, pki.RoleCtld, o.Name)
+	tls, err := pki.Load(o.PKI, pki.RoleCtld, o.Name)
 	if err != nil {
 		return 0, err
 	}

@@ -52,6 +52,7 @@ var layers = []layer{
 	{"internal/stepio", ""},
 	{"internal/rpc", "internal/model internal/blob internal/proto"},
 	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
+	{"internal/certs", "internal/model internal/proto internal/rpc"},
 	{"internal/seff", "internal/model"},
 	{"internal/jobenv", "internal/model internal/proto"},
 	{"internal/slurmjson", "internal/model"},
@@ -83,7 +84,7 @@ var layers = []layer{
 	{"ctld/clock", "internal/model"},
 	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
 	{"ctld", "ctld/resv ctld/clock ctld/restore internal/model internal/ask internal/seff internal/blob internal/state " +
-		"internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc internal/client"},
+		"internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc internal/certs internal/client"},
 	{"noded/steplayout", "internal/model internal/proto"},
 	{"noded/hardware", "noded/gpu noded/cgroup internal/model internal/jobenv internal/conf internal/proto"},
 	{"noded/gpuwatch", "noded/gpu noded/hardware internal/model internal/jobenv internal/proto"},
@@ -97,8 +98,9 @@ var layers = []layer{
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/trust internal/rpc"},
 	{"noded/fence", "internal/model internal/proto internal/rpc noded/shim"},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/trust internal/rpc internal/client " +
-		"internal/stepio"},
-	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/trust internal/rpc internal/client"},
+		"internal/certs internal/stepio"},
+	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/trust internal/rpc internal/certs " +
+		"internal/client"},
 
 	// On top. What runs the daemons as programs knows none of them; the launcher, and what is in the nodes' control
 	// groups, it ends itself.

@@ -43,7 +43,7 @@ func TestStrangersOnPorts(t *testing.T) {
 	must(t, os.Mkdir(otherCA, 0o700))
 	must(t, pki.InitCA(otherCA, "dev"))
 	must(t, pki.Issue(otherCA, pki.RoleCtld, "ctl1", []string{"127.0.0.1"}, otherCA))
-	sameName, err := pki.ClientTLS(otherCA, pki.RoleCtld, "ctl1")
+	sameName, err := pki.Load(otherCA, pki.RoleCtld, "ctl1")
 	must(t, err)
 
 	for port, addr := range ports(t, c) {
@@ -60,7 +60,7 @@ func TestStrangersOnPorts(t *testing.T) {
 			"no certificate":      {MinVersion: tls.VersionTLS13},
 			"old TLS":             {MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS12},
 			"own certificate":     {Certificates: []tls.Certificate{foreign}},
-			"another authority's": {Certificates: sameName.Certificates},
+			"another authority's": sameName.ClientTLS(),
 		} {
 			for _, alpn := range []string{pki.ProtoRPC, pki.ProtoRaft, "h2"} {
 				t.Run(port+"/"+name+"/"+alpn, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestDaemonsKeepToTheirRoles(t *testing.T) {
 	c := devcluster.Start(t, devcluster.Options{Nodes: 1})
 	all := ports(t, c)
 	dir := filepath.Join(c.Dir, "pki")
-	node, err := pki.ClientTLS(dir, pki.RoleNode, "n1")
+	node, err := pki.Load(dir, pki.RoleNode, "n1")
 	must(t, err)
 	call := func(port, role, alpn string, kind uint16, m proto.Message) error {
 		nc, err := pki.Dial(context.Background(), all[port], alpn, node, role)

@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Peer is the identity of the other end: a local user, proven by the kernel, or a daemon, proven by its certificate.
@@ -13,6 +14,13 @@ type Peer struct {
 	user User
 	role string
 	name string
+	cert Cert
+}
+
+// Cert is the certificate that a daemon has shown.
+type Cert struct {
+	Serial, Family string
+	At, Until      time.Time
 }
 
 type peerKind uint8
@@ -40,6 +48,15 @@ func LocalPeer(u User) Peer { return Peer{kind: localUser, user: u} }
 
 // DaemonPeer makes a peer from the role and name of a verified certificate.
 func DaemonPeer(role, name string) Peer { return Peer{kind: daemon, role: role, name: name} }
+
+// With gives a daemon with its certificate.
+func (p Peer) With(c Cert) Peer {
+	p.cert = c
+	return p
+}
+
+// Cert gives the certificate that a daemon has shown.
+func (p Peer) Cert() Cert { return p.cert }
 
 // User gives the local process; false if the peer isn't one.
 func (p Peer) User() (User, bool) { return p.user, p.kind == localUser }

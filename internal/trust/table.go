@@ -12,6 +12,7 @@ var (
 	edits   = Row{Refused, Own, Below, All, All, Passes, Refused, Passes, Refused}
 	runs    = Row{Refused, Refused, Refused, All, All, Passes, Refused, Passes, Refused} // the cluster from day to day
 	rules   = Row{Refused, Refused, Refused, Refused, All, Passes, Refused, Passes, Refused}
+	keys    = Row{Refused, Refused, Refused, Refused, All, Refused, Refused, Passes, Refused} // made on controllers
 	carries = Row{Refused, Inner, Inner, Inner, Inner, Inner, Inner, Inner, Refused}
 	here    = Row{Refused, Own, Own, Own, Own, Refused, Refused, Refused, Refused}
 
@@ -64,8 +65,8 @@ var table = map[uint16]Row{
 	proto.KindTakeover:        rules,
 	proto.KindEditControllers: rules,
 
-	proto.KindCerts:     rules,
-	proto.KindEditCerts: rules,
+	proto.KindCerts:     keys,
+	proto.KindEditCerts: keys,
 	proto.KindJoin:      anyone, // who has a token
 	proto.KindTime:      anyone, // whose certificate is out of date
 	proto.KindRenew:     daemons,

@@ -2,7 +2,6 @@ package fence
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"slices"
@@ -59,7 +58,7 @@ func (f *facts) list() []whom {
 }
 
 // askAll asks everybody at once. It ends when somebody hears a leader, when all have answered, or with ctx.
-func askAll(ctx context.Context, cfg *tls.Config, list []whom) []Answer {
+func askAll(ctx context.Context, cfg *pki.Credentials, list []whom) []Answer {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answers := make([]Answer, len(list))
@@ -78,7 +77,7 @@ func askAll(ctx context.Context, cfg *tls.Config, list []whom) []Answer {
 }
 
 // askOne asks one daemon whether it hears a leading controller.
-func askOne(ctx context.Context, cfg *tls.Config, w whom) (Sign, time.Duration) {
+func askOne(ctx context.Context, cfg *pki.Credentials, w whom) (Sign, time.Duration) {
 	nc, err := pki.Dial(ctx, w.addr, pki.ProtoRPC, cfg, w.role)
 	if err != nil {
 		// That the connection was taken says little: whatever stands in between may have taken it.

@@ -60,7 +60,7 @@ func TestAskOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cfg, err := pki.ClientTLS(dir, pki.RoleNode, "n1")
+	cfg, err := pki.Load(dir, pki.RoleNode, "n1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestAskOne(t *testing.T) {
 	defer func() { _ = mute.Close() }()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	answering := func(reply *proto.WitnessReply) string {
-		scfg, err := pki.ServerTLS(dir, pki.RoleNode, "n2")
+		scfg, err := pki.Load(dir, pki.RoleNode, "n2")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,7 +46,7 @@ func judge(spool string) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, fmt.Errorf("read the list of witnesses: %w", err)
 	}
-	cfg, err := pki.ClientTLS(f.PKI, pki.RoleNode, f.Node)
+	cfg, err := pki.Load(f.PKI, pki.RoleNode, f.Node)
 	if err != nil {
 		return Verdict{}, err
 	}

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,7 +28,7 @@ const (
 
 // Controllers knows the addresses of the controllers and which of them led last.
 type Controllers struct {
-	tls *tls.Config
+	tls *pki.Credentials
 
 	own map[string]string // addresses by name, as this host's configuration has them
 
@@ -43,7 +42,7 @@ type Controllers struct {
 }
 
 // NewControllers returns the controllers at these addresses, host:port; own has those of them whose names are known.
-func NewControllers(addrs []string, own map[string]string, cfg *tls.Config) *Controllers {
+func NewControllers(addrs []string, own map[string]string, cfg *pki.Credentials) *Controllers {
 	return &Controllers{addrs: addrs, own: own, tls: cfg}
 }
 

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync"
@@ -31,7 +30,7 @@ type Records struct{ each []*recordsAt }
 // recordsAt is one accounting daemon.
 type recordsAt struct {
 	addr  string
-	tls   *tls.Config
+	tls   *pki.Credentials
 	pause time.Duration
 
 	mu     sync.Mutex // held while connecting: all who need the connection wait for the same attempt
@@ -41,7 +40,7 @@ type recordsAt struct {
 }
 
 // NewRecords returns the accounting daemons at these addresses, host:port, the first one first; "" is none.
-func NewRecords(cfg *tls.Config, addrs ...string) *Records {
+func NewRecords(cfg *pki.Credentials, addrs ...string) *Records {
 	r := &Records{}
 	for _, addr := range addrs {
 		if addr != "" {

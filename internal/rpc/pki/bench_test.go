@@ -11,7 +11,7 @@ import (
 
 func benchMux(b *testing.B) (*rpc.Mux, func()) {
 	dir := testCA(b, "c")
-	cfg, err := ServerTLS(dir, RoleCtld, "ctld1")
+	cfg, err := Load(dir, RoleCtld, "ctld1")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func benchMux(b *testing.B) (*rpc.Mux, func()) {
 			_ = r.Reply(r.Body)
 		}, server.Options{Log: log, Peer: PeerOfConn})
 	}()
-	client, err := ClientTLS(dir, RoleNode, "node1")
+	client, err := Load(dir, RoleNode, "node1")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -16,8 +16,9 @@
 //
 // # Invariants
 //
-//   - TLS 1.3 and certificates on both sides, always; no configuration made here has
-//     InsecureSkipVerify.
+//   - TLS 1.3 and certificates on both sides, but for ProtoJoin, where a host that has none asks for
+//     one. There the host verifies the server by the authority's fingerprint (joining.go), which is
+//     the one configuration with InsecureSkipVerify.
 //   - A connection that Listener hands out has been verified: signed by this cluster's authority,
 //     in date, of this cluster, and of a role that its protocol admits.
 //   - A stranger costs one goroutine for at most HandshakeTimeout, out of MaxHandshakes; when all
@@ -25,7 +26,9 @@
 //     the log: one line per address and minute.
 //   - A private key that others can read is not used.
 //
-// Read identity.go (what a certificate says), issue.go (making them), load.go (reading them),
-// tls.go (the configurations), listener.go with strangers.go (limits on strangers), giveup.go
+//   - A certificate that the daemon refuses (Credentials.Refuse) has no open connection either.
+//
+// Read identity.go (what a certificate says), issue.go (making them), sign.go (on request), load.go
+// (reading them), credentials.go (a certificate in use, which is renewed), tls.go, listener.go with strangers.go (limits on strangers), giveup.go
 // (peers that have gone), explain.go (errors of failed handshakes).
 package pki

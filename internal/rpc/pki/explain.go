@@ -13,6 +13,8 @@ import (
 	"time"
 )
 
+const rejoin = "a token, of `gbatch cert token` on a controller, gives this host a new one"
+
 // explain turns the error of a failed handshake into a sentence for the administrator. It wraps the original error.
 func explain(err error) error {
 	var (
@@ -39,9 +41,15 @@ func explain(err error) error {
 		return fmt.Errorf("its certificate is not acceptable: %w", err)
 	case errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Err.Error(), "no application protocol"):
 		return fmt.Errorf("it does not serve this protocol: %w", err)
+	case errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Err.Error(), "expired certificate"):
+		return fmt.Errorf("it refused this side's certificate, which is out of date by its clock: if it is valid by this "+
+			"host's clock, both hosts' clocks differ (set them by NTP); else %s: %w", rejoin, err)
+	case errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Err.Error(), "bad certificate"):
+		return fmt.Errorf("it refused this side's certificate: it was revoked, is of another cluster, or may not be used for "+
+			"this; its log says which (%s): %w", rejoin, err)
 	case errors.As(err, &op) && op.Op == "remote error":
-		return fmt.Errorf("it refused this side's certificate, which must be in date and of the same cluster, by both "+
-			"hosts' clocks (`gbatch cert issue` makes a new one; its log says more): %w", err)
+		return fmt.Errorf("it refused this side's certificate, which must be of the same cluster; its log says more (%s): %w",
+			rejoin, err)
 	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("it did not finish the TLS handshake in %v: %w", HandshakeTimeout, err)
 	case errors.Is(err, io.EOF):

@@ -68,7 +68,7 @@ type daemon struct {
 
 func startDaemon(t testing.TB, dir, role, name string, adjust func(*Listener)) *daemon {
 	t.Helper()
-	cfg, err := ServerTLS(dir, role, name)
+	cfg, err := Load(dir, role, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func session(t testing.TB, r *server.Request) {
 // call makes one request over a fresh connection as role1 of the authority in dir.
 func (d *daemon) call(t testing.TB, dir, role, wantRole string) (string, error) {
 	t.Helper()
-	cfg, err := ClientTLS(dir, role, role+"1")
+	cfg, err := Load(dir, role, role+"1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Lifetimes. A certificate can be renewed at any time; the daemon reads it at its next start.
+// Lifetimes of certificates that are made by hand. Those that controllers issue live as CertificateLifetime says.
 const (
 	CALifetime   = 20 * 365 * 24 * time.Hour
 	CertLifetime = 10 * 365 * 24 * time.Hour
@@ -75,10 +75,15 @@ func initCA(dir, cluster string, now time.Time) error {
 // than gbatch; gbatch checks role and name. If outDir has no ca.crt, it gets a copy; another cluster's ca.crt there is
 // an error.
 func Issue(caDir, role, name string, hosts []string, outDir string) error {
-	return issue(caDir, role, name, hosts, outDir, time.Now())
+	return issue(caDir, role, name, hosts, outDir, time.Now(), CertLifetime)
 }
 
-func issue(caDir, role, name string, hosts []string, outDir string, now time.Time) error {
+// IssueFor is Issue for a certificate with another life.
+func IssueFor(life time.Duration, caDir, role, name string, hosts []string, outDir string) error {
+	return issue(caDir, role, name, hosts, outDir, time.Now(), life)
+}
+
+func issue(caDir, role, name string, hosts []string, outDir string, now time.Time, life time.Duration) error {
 	if err := errors.Join(checkRole(role), checkName("name", name)); err != nil {
 		return fmt.Errorf("issuing a certificate: %w", err)
 	}
@@ -90,18 +95,7 @@ func issue(caDir, role, name string, hosts []string, outDir string, now time.Tim
 	if err != nil {
 		return fmt.Errorf("issuing a certificate for %s %s: %w", role, name, err)
 	}
-	id := identity{cluster: ca.cluster, role: role, name: name}
-	tmpl := &x509.Certificate{
-		Subject: pkix.Name{Organization: []string{id.cluster}, OrganizationalUnit: []string{role},
-			CommonName: name},
-		NotBefore:             now.Add(-backdate),
-		NotAfter:              now.Add(CertLifetime),
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		BasicConstraintsValid: true,
-		URIs:                  []*url.URL{id.uri()},
-		DNSNames:              []string{role + roleSuffix},
-	}
+	tmpl := template(ca.cluster, role, name, now, life)
 	if tmpl.NotAfter.After(ca.cert.NotAfter) {
 		tmpl.NotAfter = ca.cert.NotAfter
 	}
@@ -184,7 +178,7 @@ func writePair(dir, crtName, keyName string, tmpl, parent *x509.Certificate, sig
 		0o600); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, crtName), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
+	return writeFile(filepath.Join(dir, crtName), certPEM(der), 0o644)
 }
 
 // writeFile replaces path atomically and syncs it to disk.
@@ -205,7 +199,11 @@ func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	d, err := os.Open(filepath.Dir(path))
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
 	if err != nil {
 		return nil // the file is written; a directory that cannot be opened cannot be synced either
 	}

@@ -28,10 +28,13 @@ type Accept struct {
 	Roles []string
 }
 
+func (a *Accept) strangers() bool { return a.Proto == ProtoJoin }
+
 // Listener is one TCP port with several protocols. The accepting goroutine only accepts connections; each handshake has
 // its own goroutine, so a slow or silent peer does not delay others.
 type Listener struct {
 	ln       net.Listener
+	creds    *Credentials
 	cfg      *tls.Config
 	log      *slog.Logger
 	protos   map[string]*protoListener
@@ -45,13 +48,13 @@ type Listener struct {
 	strangers strangers
 }
 
-// Listen listens on addr (host:port; port 0 is any) with a configuration from ServerTLS. Close ends its goroutines.
-func Listen(addr string, cfg *tls.Config, log *slog.Logger, accepts ...Accept) (*Listener, error) {
+// Listen listens on addr (host:port; port 0 is any) with this daemon's certificate. Close ends its goroutines.
+func Listen(addr string, creds *Credentials, log *slog.Logger, accepts ...Accept) (*Listener, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", addr, err)
 	}
-	l, err := newListener(ln, cfg, log, accepts)
+	l, err := newListener(ln, creds, log, accepts)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listening on %s: %w", addr, err), ln.Close())
 	}
@@ -59,12 +62,11 @@ func Listen(addr string, cfg *tls.Config, log *slog.Logger, accepts ...Accept) (
 	return l, nil
 }
 
-func newListener(ln net.Listener, cfg *tls.Config, log *slog.Logger, accepts []Accept) (*Listener, error) {
-	if log == nil || cfg == nil || cfg.ClientAuth != tls.RequireAndVerifyClientCert || cfg.VerifyConnection == nil ||
-		len(accepts) == 0 {
-		return nil, errors.New("needs a log, a configuration from ServerTLS and a protocol")
+func newListener(ln net.Listener, creds *Credentials, log *slog.Logger, accepts []Accept) (*Listener, error) {
+	if log == nil || creds == nil || len(accepts) == 0 {
+		return nil, errors.New("needs a log, a certificate and a protocol")
 	}
-	l := &Listener{ln: ln, cfg: cfg.Clone(), log: log, protos: make(map[string]*protoListener), pending: list.New(),
+	l := &Listener{ln: ln, creds: creds, cfg: creds.ServerTLS(), log: log, protos: make(map[string]*protoListener), pending: list.New(),
 		limit: MaxHandshakes, patience: HandshakeTimeout}
 	roles := make(map[string][]string)
 	for _, a := range accepts {
@@ -79,9 +81,15 @@ func newListener(ln net.Listener, cfg *tls.Config, log *slog.Logger, accepts []A
 		roles[a.Proto] = a.Roles
 		l.protos[a.Proto] = &protoListener{addr: ln.Addr(), conns: make(chan net.Conn, AcceptQueue),
 			done: make(chan struct{})}
+		if a.strangers() {
+			l.cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+				return creds.forStrangers(hello), nil
+			}
+			continue
+		}
 		l.cfg.NextProtos = append(l.cfg.NextProtos, a.Proto)
 	}
-	verify := cfg.VerifyConnection
+	verify := l.cfg.VerifyConnection
 	l.cfg.VerifyConnection = func(cs tls.ConnectionState) error {
 		if err := verify(cs); err != nil {
 			return err
@@ -191,7 +199,7 @@ func (l *Listener) handshake(nc net.Conn, e *list.Element) {
 	closed := l.closed
 	l.mu.Unlock()
 	if err == nil && !closed {
-		err = l.protos[tc.ConnectionState().NegotiatedProtocol].deliver(tc)
+		err = l.deliver(tc)
 	}
 	if err == nil && !closed {
 		return
@@ -205,6 +213,22 @@ func (l *Listener) handshake(nc net.Conn, e *list.Element) {
 	if n, ok := l.strangers.note(from, time.Now()); ok {
 		l.log.Warn("refused a connection", "listener", l.Addr().String(), "from", from, "err", explain(err), "suppressed", n)
 	}
+}
+
+// deliver gives a connection after its handshake to the protocol's listener.
+func (l *Listener) deliver(tc *tls.Conn) error {
+	proto := tc.ConnectionState().NegotiatedProtocol
+	if proto == ProtoJoin {
+		return l.protos[proto].deliver(tc)
+	}
+	held, err := l.creds.hold(tc)
+	if err != nil {
+		return err
+	}
+	if err := l.protos[proto].deliver(held); err != nil {
+		return errors.Join(err, held.Close())
+	}
+	return nil
 }
 
 // protoListener is the net.Listener of one protocol.

@@ -32,7 +32,7 @@ func TestCallOverTLS(t *testing.T) {
 func TestSessionOverTLS(t *testing.T) {
 	dir := testCA(t, "c")
 	d := startDaemon(t, dir, RoleCtld, "ctld1", nil)
-	cfg, err := ClientTLS(dir, RoleNode, "node1")
+	cfg, err := Load(dir, RoleNode, "node1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestSessionOverTLS(t *testing.T) {
 func TestGarbageOverTLS(t *testing.T) {
 	dir := testCA(t, "c")
 	d := startDaemon(t, dir, RoleCtld, "ctld1", nil)
-	cfg, err := ClientTLS(dir, RoleNode, "node1")
+	cfg, err := Load(dir, RoleNode, "node1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestTwoProtocolsOnOnePort(t *testing.T) {
 	if d.Proto("h2") != nil {
 		t.Error("there is a listener for a protocol that is not served")
 	}
-	cfg, err := ClientTLS(dir, RoleCtld, "ctld1")
+	cfg, err := Load(dir, RoleCtld, "ctld1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,18 +297,14 @@ func TestAcceptQueueIsBounded(t *testing.T) {
 
 func TestListenRefusesUnsafeConfigurations(t *testing.T) {
 	dir := testCA(t, "c")
-	good, err := ServerTLS(dir, RoleCtld, "ctld1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := ClientTLS(dir, RoleCtld, "ctld1")
+	good, err := Load(dir, RoleCtld, "ctld1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
 	rpcOnly := Accept{Proto: ProtoRPC}
 	for name, listen := range map[string]func() (*Listener, error){
-		"client's":    func() (*Listener, error) { return Listen("127.0.0.1:0", client, log, rpcOnly) },
+		"nobody's":    func() (*Listener, error) { return Listen("127.0.0.1:0", nil, log, rpcOnly) },
 		"no protocol": func() (*Listener, error) { return Listen("127.0.0.1:0", good, log) },
 		"twice":       func() (*Listener, error) { return Listen("127.0.0.1:0", good, log, rpcOnly, rpcOnly) },
 		"role": func() (*Listener,
@@ -329,7 +325,7 @@ func TestListenRefusesUnsafeConfigurations(t *testing.T) {
 		t.Errorf("closing twice: %v", err)
 	}
 	// A ClientTLS configuration without Dial's role connects to nobody.
-	if c, err := tls.Dial("tcp", startDaemon(t, dir, RoleCtld, "ctld1", nil).addr, client); err == nil {
+	if c, err := tls.Dial("tcp", startDaemon(t, dir, RoleCtld, "ctld1", nil).addr, good.ClientTLS()); err == nil {
 		t.Errorf("connected to %s", c.RemoteAddr())
 	}
 }

@@ -35,6 +35,11 @@ func loadCA(dir string, now time.Time) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
+	return checkCA(path, data, now)
+}
+
+// checkCA makes sure that a certificate is a gbatch authority's. path names it.
+func checkCA(path string, data []byte, now time.Time) (*authority, error) {
 	cert, err := parseCert(path, data)
 	if err != nil {
 		return nil, err
@@ -87,6 +92,8 @@ type pair struct {
 	id   identity
 	path string // of the certificate
 	cert tls.Certificate
+
+	holder Holder
 }
 
 // loadPair reads the certificate of a daemon and makes sure that its peers can accept it.
@@ -100,7 +107,7 @@ func loadPair(dir, role, name string, now time.Time) (*pair, error) {
 	}
 	crtName, keyName := pairFiles(role, name)
 	crt, key := filepath.Join(dir, crtName), filepath.Join(dir, keyName)
-	again := fmt.Sprintf("issue it with `gbatch cert issue %s %s` where the authority is", role, name)
+	again := anew(role, name)
 	crtPEM, err := os.ReadFile(crt)
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s", err, again)
@@ -112,9 +119,28 @@ func loadPair(dir, role, name string, now time.Time) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
+	p, err := checkPair(ca, crtPEM, keyPEM, crt, role, name, now)
+	if errors.Is(err, errNoPair) && finish(crt, key) {
+		return loadPair(dir, role, name, now)
+	}
+	return p, err
+}
+
+// anew says how a daemon gets a new certificate.
+func anew(role, name string) string {
+	return fmt.Sprintf("get it a new one with a token (`gbatch cert token %s %s` on a controller, then --join there), or "+
+		"with `gbatch cert issue %s %s` where the authority is", role, name, role, name)
+}
+
+var errNoPair = errors.New("certificate and key don't belong together")
+
+// checkPair makes sure that a daemon's peers can accept its certificate. crt names it.
+func checkPair(ca *authority, crtPEM, keyPEM []byte, crt, role, name string, now time.Time) (*pair, error) {
+	again := anew(role, name)
 	cert, err := tls.X509KeyPair(crtPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s: %w; %s", crt, key, err, again)
+		_, key := pairFiles(role, name)
+		return nil, fmt.Errorf("%s and %s: %w: %w; %s", crt, key, errNoPair, err, again)
 	}
 	want := identity{cluster: ca.cluster, role: role, name: name}
 	id, err := identityOf(cert.Leaf)
@@ -137,21 +163,34 @@ func loadPair(dir, role, name string, now time.Time) (*pair, error) {
 			return nil, fmt.Errorf("%s was not signed by the authority in %s: %w; %s", crt, ca.path, err, again)
 		}
 	}
-	return &pair{ca: ca, id: id, path: crt, cert: cert}, nil
+	h, err := holderOf(cert.Leaf)
+	if err != nil {
+		return nil, err
+	}
+	return &pair{ca: ca, id: id, path: crt, cert: cert, holder: *h}, nil
 }
 
 var errNotYet = errors.New("is not valid yet")
+
+// ErrDates says that a certificate is out of date, by this host's clock.
+var ErrDates = errors.New("out of date")
+
+// dated is an error about dates.
+type dated struct{ error }
+
+func (d dated) Is(target error) bool { return target == ErrDates }
+func (d dated) Unwrap() error        { return d.error }
 
 func checkDates(cert *x509.Certificate, now time.Time) error {
 	const day = time.DateTime + " MST"
 	switch {
 	case now.Before(cert.NotBefore):
-		return fmt.Errorf("it %w: it begins at %s and this host's clock says %s, so the clocks of this host and of the one "+
+		return dated{fmt.Errorf("it %w: it begins at %s and this host's clock says %s, so the clocks of this host and of the one "+
 			"that issued it differ; set them right (NTP)",
-			errNotYet, cert.NotBefore.UTC().Format(day), now.UTC().Format(day))
+			errNotYet, cert.NotBefore.UTC().Format(day), now.UTC().Format(day))}
 	case now.After(cert.NotAfter):
-		return fmt.Errorf("it expired at %s (this host's clock says %s)", cert.NotAfter.UTC().Format(day),
-			now.UTC().Format(day))
+		return dated{fmt.Errorf("it expired at %s (this host's clock says %s)", cert.NotAfter.UTC().Format(day),
+			now.UTC().Format(day))}
 	}
 	return nil
 }

@@ -184,8 +184,8 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := testCA(t, "c")
 			tt.spoil(t, dir)
-			_, errS := ServerTLS(dir, RoleNode, "node1")
-			_, errC := ClientTLS(dir, RoleNode, "node1")
+			_, errS := Load(dir, RoleNode, "node1")
+			_, errC := Load(dir, RoleNode, "node1")
 			for _, err := range []error{errS, errC} {
 				for _, says := range tt.says {
 					if err == nil || !strings.Contains(err.Error(), says) {

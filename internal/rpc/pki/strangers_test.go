@@ -41,31 +41,29 @@ func TestStrangers(t *testing.T) {
 	})
 	t.Run("client of another authority", func(t *testing.T) {
 		d := ctld(t)
-		ours, err := ClientTLS(dir, RoleNode, "node1")
+		ours, err := Load(dir, RoleNode, "node1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		theirs, err := ClientTLS(sameName, RoleNode, "node1")
+		theirs, err := Load(sameName, RoleNode, "node1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours.Certificates = theirs.Certificates // trusts the server, shows what the server doesn't trust
-		ours.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate,
-			error) {
-			return &theirs.Certificates[0], nil
-		}
-		_, err = callWith(d, ours)
+		cfg := ours.ClientTLS() // trusts the server, shows what the server doesn't trust
+		cfg.GetClientCertificate = theirs.ClientTLS().GetClientCertificate
+		_, err = callWith(d, cfg)
 		refuses(t, err, "refused this side's certificate")
 		d.log.waitFor(t, "node node1 of cluster")
 		d.log.waitFor(t, "was not signed by this cluster's authority")
 	})
 	t.Run("no certificate", func(t *testing.T) {
 		d := ctld(t)
-		cfg, err := ClientTLS(dir, RoleNode, "node1")
+		creds, err := Load(dir, RoleNode, "node1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.Certificates = nil
+		cfg := creds.ClientTLS()
+		cfg.GetClientCertificate = nil
 		_, err = callWith(d, cfg)
 		refuses(t, err, "certificate")
 		d.log.waitFor(t, "didn't provide a certificate")
@@ -77,7 +75,7 @@ func TestStrangers(t *testing.T) {
 	})
 	t.Run("client of the wrong role", func(t *testing.T) {
 		d := ctld(t)
-		cfg, err := ClientTLS(dir, RoleNode, "node1")
+		cfg, err := Load(dir, RoleNode, "node1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +89,7 @@ func TestStrangers(t *testing.T) {
 	})
 	t.Run("unknown protocol", func(t *testing.T) {
 		d := ctld(t)
-		cfg, err := ClientTLS(dir, RoleNode, "node1")
+		cfg, err := Load(dir, RoleNode, "node1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,10 +98,11 @@ func TestStrangers(t *testing.T) {
 	})
 	t.Run("no protocol", func(t *testing.T) {
 		d := ctld(t)
-		cfg, err := ClientTLS(dir, RoleNode, "node1")
+		creds, err := Load(dir, RoleNode, "node1")
 		if err != nil {
 			t.Fatal(err)
 		}
+		cfg := creds.ClientTLS()
 		cfg.ServerName = "ctld.gbatch"
 		nc, err := tls.Dial("tcp", d.addr, cfg)
 		if err == nil {
@@ -149,10 +148,11 @@ func TestStrangers(t *testing.T) {
 	})
 	t.Run("old TLS", func(t *testing.T) {
 		d := ctld(t)
-		cfg, err := ClientTLS(dir, RoleNode, "node1")
+		creds, err := Load(dir, RoleNode, "node1")
 		if err != nil {
 			t.Fatal(err)
 		}
+		cfg := creds.ClientTLS()
 		cfg.MinVersion, cfg.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 		_, err = callWith(d, cfg)
 		refuses(t, err, "protocol version")
@@ -181,7 +181,7 @@ func TestStrangers(t *testing.T) {
 // badClient is a client that trusts the authority in dir, with a certificate it should not have signed.
 func badClient(t *testing.T, dir string, change func(*x509.Certificate)) *tls.Config {
 	t.Helper()
-	cfg, err := ClientTLS(dir, RoleDBD, "dbd1")
+	creds, err := Load(dir, RoleDBD, "dbd1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,13 +192,14 @@ func badClient(t *testing.T, dir string, change func(*x509.Certificate)) *tls.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Certificates = nil
+	cfg := creds.ClientTLS()
 	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	return cfg
 }
 
 func callWith(d *daemon, cfg *tls.Config) (string, error) {
-	nc, err := Dial(context.Background(), d.addr, ProtoRPC, cfg, RoleCtld)
+	creds := &Credentials{conns: map[*conn]*Holder{}}
+	nc, err := dial(context.Background(), d.addr, ProtoRPC, creds, cfg, RoleCtld)
 	if err != nil {
 		return "", err
 	}
