@@ -3,11 +3,8 @@ package ctld
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -255,9 +252,10 @@ func (c *Controller) runAlert(parent context.Context, v *state.View, path string
 // have been the trouble.
 
 const (
-	certEvery   = time.Minute // between two looks at certificates
-	maxTroubles = 16          // that one controller tells of itself
-	calmPct     = 80          // of a bound: below it a trouble is over
+	certEvery    = time.Minute // between two looks at certificates
+	maxCertNotes = 100
+	maxTroubles  = 16 // that one controller tells of itself
+	calmPct      = 80 // of a bound: below it a trouble is over
 )
 
 // trouble is something that is wrong now.
@@ -412,6 +410,11 @@ func (c *Controller) troubles(v *state.View, w *troubleWatch, began, now time.Ti
 			fmt.Sprintf("no pass was completed for %d s, and %d jobs wait", r.PassS, v.Pending()))
 		list[len(list)-1].turn = c.passes.done.Load()
 	}
+	for _, cert := range c.lateCerts(v) {
+		if role, _, _ := strings.Cut(cert.who, " "); role != pki.RoleCtld { // controllers tell of themselves
+			add(0, "warning", "certificate_expires", cert.who, cert.text)
+		}
+	}
 	return list
 }
 
@@ -430,46 +433,58 @@ func (c *Controller) ownTroubles(v *state.View) []proto.Trouble {
 		list = append(list, proto.Trouble{Event: "disk_slow", Text: fmt.Sprintf("a write of the log in %s has taken %s",
 			c.opts.Dir, slow.Round(10*time.Millisecond))})
 	}
-	if until, file := c.certs.until(c.opts.PKI, c.opts.Name); r.CertDays > 0 && !until.IsZero() &&
-		time.Until(until) < time.Duration(r.CertDays)*24*time.Hour {
-		list = append(list, proto.Trouble{Event: "certificate_expires", Text: fmt.Sprintf("%s expires on %s; gbatch cert "+
-			"issue makes a new one", file, until.Format("2006-01-02"))})
+	if text := c.ownCertLate(r.CertDays); text != "" {
+		list = append(list, proto.Trouble{Event: "certificate_expires", Text: text})
 	}
 	return list
 }
 
-// certLook has which of this controller's certificates expires first.
+// certLook has the certificate of the authority, which is read once a minute.
 type certLook struct {
 	mu     sync.Mutex
 	looked time.Time
-	first  time.Time // zero: none can be read
-	file   string
+	ca     *pki.Holder // nil: it can't be read
 }
 
-// until gives when the first one expires. It reads the files once a minute.
-func (t *certLook) until(dir, name string) (time.Time, string) {
+// ownCertLate says which of this host's certificates expires soon; "": none. A daemon's own is renewed long before: that
+// it is not is the trouble.
+func (c *Controller) ownCertLate(days int32) string {
+	most, now := time.Duration(days)*24*time.Hour, time.Now()
+	t := &c.certs
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if time.Since(t.looked) < certEvery {
-		return t.first, t.file
-	}
-	t.looked, t.first, t.file = time.Now(), time.Time{}, ""
-	for _, file := range []string{pki.RoleCtld + "-" + name + ".crt", "ca.crt"} {
-		path := filepath.Join(dir, file)
-		b, err := os.ReadFile(path)
-		if err != nil {
-			continue // TLS says it, at the next connection
-		}
-		block, _ := pem.Decode(b)
-		if block == nil {
-			continue
-		}
-		crt, err := x509.ParseCertificate(block.Bytes)
-		if err == nil && (t.first.IsZero() || crt.NotAfter.Before(t.first)) {
-			t.first, t.file = crt.NotAfter, path
+	path := filepath.Join(c.opts.PKI, "ca.crt")
+	if now.Sub(t.looked) >= certEvery {
+		t.looked, t.ca = now, nil
+		if h, err := pki.CertFile(path); err == nil {
+			t.ca = h
 		}
 	}
-	return t.first, t.file
+	own := c.creds.Own()
+	switch {
+	case days <= 0:
+	case own.Late(now, most):
+		return fmt.Sprintf("%s expires on %s and was not renewed; its log says why", c.creds.File(),
+			own.Until.Format("2006-01-02 15:04"))
+	case t.ca != nil && t.ca.Until.Sub(now) < most:
+		return fmt.Sprintf("%s expires on %s; a new authority (gbatch cert init in a new directory) and new certificates "+
+			"are due", path, t.ca.Until.Format("2006-01-02"))
+	}
+	return ""
+}
+
+// certNotes names all certificates that expire soon, as far as this controller knows.
+func (c *Controller) certNotes(v *state.View) []string {
+	var out []string
+	if text := c.ownCertLate(v.Config().Params.Alerts.CertDays); text != "" {
+		out = append(out, text)
+	}
+	for _, cert := range c.lateCerts(v) {
+		if len(out) < maxCertNotes {
+			out = append(out, cert.text)
+		}
+	}
+	return out
 }
 
 // troubleText gives what happened to a daemon, for the sentence of an alert.

@@ -89,6 +89,10 @@ func (c *Controller) examineSelf(ctx context.Context, v *state.View) []proto.Fin
 	if text := c.clockTrouble(); text != "" {
 		f.add("clock", proto.GradeBad, "", "%s", text)
 	}
+	for _, note := range ping.CertNotes {
+		f.add("certificates", proto.GradeBad, "its daemon renews it when it reaches a controller, and one has the "+
+			"authority's key; else: gbatch cert token", "%s", note)
+	}
 	for _, note := range ping.DbdNotes {
 		f.add("accounting", proto.GradeNote, "", "%s", note)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"gbatch/ctld/restore"
+	"gbatch/internal/certs"
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/model"
@@ -39,6 +40,8 @@ type Start struct {
 	Replace bool
 	NextJob uint32
 
+	Join string // TOKEN@HOST: Run only gets a certificate, from another controller
+
 	Die func(error) // ends the process when the log turns out to be damaged; what returns ends with a panic
 }
 
@@ -48,6 +51,9 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 	o, cfg, err := s.options()
 	if err != nil {
 		return err
+	}
+	if s.Join != "" {
+		return certs.JoinHost(ctx, s.Join, pki.RoleCtld, o.Name, o.PKI, stderr)
 	}
 	if s.Begin {
 		if err := markBegin(o.Dir); err != nil {
@@ -233,12 +239,17 @@ func firstCertificates(o *Options, cfg *conf.Config) error {
 		}
 	}
 	crt := filepath.Join(o.PKI, pki.RoleCtld+"-"+o.Name+".crt")
-	if missing(crt) && !missing(filepath.Join(o.PKI, "ca.key")) {
+	expired := false
+	if h, err := pki.CertFile(crt); err == nil {
+		expired = time.Now().After(h.Until)
+	}
+	if (missing(crt) || expired) && !missing(filepath.Join(o.PKI, "ca.key")) {
 		host, _, err := net.SplitHostPort(cfgAddr(cfg, o.Name))
 		if err != nil {
 			return err
 		}
-		if err := pki.Issue(o.PKI, pki.RoleCtld, o.Name, []string{host}, o.PKI); err != nil {
+		life := time.Duration(cfg.CertificateLifetimeS) * time.Second
+		if err := pki.IssueFor(life, o.PKI, pki.RoleCtld, o.Name, []string{host}, o.PKI); err != nil {
 			return err
 		}
 		o.Logger.Info("issued this controller's certificate", "file", crt)

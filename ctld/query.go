@@ -396,6 +396,7 @@ func (c *Controller) pong(ctx context.Context) *proto.PingReply {
 	r := &proto.PingReply{Cluster: v.Config().Cluster, Leader: id, Term: c.store.Term(), Version: c.opts.Version,
 		Now: c.now(), Outbox: int64(v.OutboxLen()), Discarded: int64(v.Shipped().Discarded)}
 	c.pongDbd(r)
+	r.CertNotes = c.certNotes(v)
 	for _, p := range c.members() {
 		info := proto.ControllerInfo{Name: p.Name, Addr: p.Addr, Leader: p.Name == id, Up: p.Name == c.opts.Name}
 		if n, ok := c.news(ctx, p.Name); ok && !info.Up {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
+	"gbatch/internal/certs"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
@@ -22,6 +24,8 @@ type Daemon struct {
 	opts Options
 	db   *db
 	port *pki.Listener
+
+	creds *pki.Credentials
 
 	budget share.Budget // of users' questions
 	follow *follower    // nil: there is no other gdbd
@@ -41,7 +45,7 @@ func New(o Options) (*Daemon, error) {
 	}
 	tls, err := pki.Load(o.PKI, pki.RoleDBD, o.Name)
 	if err != nil {
-		return nil, err
+		return nil, certs.Explain(context.Background(), err, o.Controllers, o.PKI)
 	}
 	store, err := openDB(o.Dir, o.Logger, o.Now)
 	if err != nil {
@@ -55,7 +59,7 @@ func New(o Options) (*Daemon, error) {
 		return nil, errors.Join(fmt.Errorf("gdbd can't use its address: %w; is another gdbd running there?"+
 			" AccountingStoragePort in gbatch.conf or --listen sets another", err), store.Close())
 	}
-	d := &Daemon{opts: o, db: store, port: port, saving: make(chan struct{}, 1)}
+	d := &Daemon{opts: o, db: store, port: port, creds: tls, saving: make(chan struct{}, 1)}
 	if o.Other != "" {
 		d.follow = newFollower(d)
 		store.other, store.want = o.Other, d.follow.want
@@ -102,6 +106,13 @@ func (d *Daemon) Run(ctx context.Context) error {
 			}
 		})
 	}
+	d.takeRevoked(d.db.sight.Load())
+	var renewal sync.WaitGroup
+	defer renewal.Wait()
+	renewal.Go(func() {
+		(&certs.Renewer{Creds: d.creds, Log: d.opts.Logger,
+			Ask: certs.AskAt(d.creds, func() []string { return slices.Clone(d.opts.Controllers) })}).Run(ctx)
+	})
 	var users sync.WaitGroup
 	var usersErr error
 	users.Go(func() {

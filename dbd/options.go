@@ -21,6 +21,8 @@ type Options struct {
 	Dir     string // directory of the database; made if missing, for one gdbd at a time
 	PKI     string // directory with ca.crt and this daemon's certificate
 
+	Controllers []string // host:port of each, which renew the certificate; none: it is not renewed
+
 	// Two gdbds can keep the same records. Other is the address of the other one, host:port; "": there is none. Copy says
 	// that this one is the copy, AccountingStorageBackupHost's.
 	Other string
@@ -70,6 +72,9 @@ func (o *Options) Configure(c *conf.Config) error {
 	set(&o.Cluster, c.ClusterName)
 	set(&o.Dir, c.DbdStateLocation)
 	set(&o.PKI, c.PKIDir)
+	for _, ctl := range c.Controllers {
+		o.Controllers = append(o.Controllers, ctl.Addr)
+	}
 	return nil
 }
 

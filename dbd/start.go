@@ -9,15 +9,18 @@ import (
 	"os"
 	"strings"
 
+	"gbatch/internal/certs"
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/quietlog"
+	"gbatch/internal/rpc/pki"
 )
 
 // Start is gdbd as a program: Options from the command line, completed from a configuration.
 type Start struct {
 	Options Options
 	Conf    string // the configuration's file or directory; "": the same places as for every gbatch command
+	Join    string // TOKEN@HOST: only get a certificate
 }
 
 // Run reads the configuration, opens the log and runs the daemon until ctx ends. Until there is a log, messages go to
@@ -26,6 +29,14 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) error {
 	c, err := s.load(stderr)
 	if err != nil {
 		return err
+	}
+	if s.Join != "" {
+		if c != nil {
+			if err := s.Options.Configure(c); err != nil {
+				return err
+			}
+		}
+		return certs.JoinHost(ctx, s.Join, pki.RoleDBD, s.Options.Name, s.Options.PKI, stderr)
 	}
 	if c == nil {
 		s.Options.Logger = newLog(stderr, "info")

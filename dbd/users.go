@@ -10,6 +10,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"gbatch/internal/certs"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -152,7 +153,18 @@ func (d *Daemon) setSight(ctx context.Context, r *server.Request) error {
 		return err
 	}
 	d.db.sight.Store(s)
+	d.takeRevoked(s)
 	return r.Reply(nil)
+}
+
+// takeRevoked refuses the certificates that were revoked, and ends their connections.
+func (d *Daemon) takeRevoked(s *proto.Sight) {
+	if s == nil || s.Revoked == nil { // of an older leader
+		return
+	}
+	if closed := d.creds.Refuse(certs.Refusing(s.Revoked.List)); closed > 0 {
+		d.opts.Logger.Warn("connections with revoked certificates were closed", "count", closed)
+	}
 }
 
 // loadSight reads who may see what.

@@ -9,9 +9,11 @@ import (
 	"os"
 	"strings"
 
+	"gbatch/internal/certs"
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/quietlog"
+	"gbatch/internal/rpc/pki"
 	"gbatch/noded/gpu"
 	"gbatch/noded/hardware"
 )
@@ -54,6 +56,37 @@ func Main(ctx context.Context, f Flags, stderr io.Writer) (err error) {
 		return err
 	}
 	return errors.Join(n.Run(ctx), n.Close())
+}
+
+// Join gets this host's certificate with a token. It needs no configuration if the command line has a name and a
+// directory.
+func Join(ctx context.Context, f Flags, say io.Writer) error {
+	role := pki.RoleNode
+	if f.Login {
+		role = pki.RoleLogin
+	}
+	if f.PKI == "" {
+		path := f.Conf
+		if path == "" {
+			var err error
+			if path, err = locate.Config(os.Getenv); err != nil {
+				return fmt.Errorf("where the certificate belongs: give a directory with --pki (%w)", err)
+			}
+		}
+		c, _ := conf.LoadFile(path)
+		if c == nil {
+			return fmt.Errorf("%s has errors (see `gbatch check`); give the certificate's directory with --pki", path)
+		}
+		f.PKI = c.PKIDir
+	}
+	if f.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("name of this host: %w", err)
+		}
+		f.Name, _, _ = strings.Cut(host, ".")
+	}
+	return certs.JoinHost(ctx, f.Join, role, f.Name, f.PKI, say)
 }
 
 // openLog opens the log that the configuration asks for, standard error without one.

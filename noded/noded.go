@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/certs"
 	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -59,6 +60,7 @@ type Noded struct {
 	troubles gpuwatch.Troubles
 
 	ctl      *relay.Controllers
+	creds    *pki.Credentials
 	relay    *relay.Relay
 	records  *relay.Records
 	listener net.Listener
@@ -118,8 +120,9 @@ func New(o Options) (n *Noded, err error) {
 	}
 	tls, err := pki.Load(o.PKI, role, o.Name)
 	if err != nil {
-		return n, err
+		return n, certs.Explain(context.Background(), err, o.Controllers, o.PKI)
 	}
+	n.creds = tls
 	n.ctl = relay.NewControllers(o.Controllers, o.named(), tls)
 	if o.Spool != "" {
 		n.ctl.Keep(filepath.Join(o.Spool, "controllers"), n.log)
@@ -139,7 +142,7 @@ func New(o Options) (n *Noded, err error) {
 		return n, err
 	}
 	if !o.Login {
-		if n.peerLn, err = listenPeers(&n.opts, role, n.log); err != nil {
+		if n.peerLn, err = listenPeers(&n.opts, n.creds, n.log); err != nil {
 			return n, fmt.Errorf("the port for other nodes: %w", err)
 		}
 	}
@@ -261,6 +264,10 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	local := &relay.Local{Relay: n.relay, Records: n.records, Names: n.names, Host: n.opts.Host, Log: n.log,
 		Conns: n.own.Local}
 	part(func() error { return local.Serve(ctx, n.listener) })
+	part(func() error {
+		(&certs.Renewer{Creds: n.creds, Log: n.log, Ask: certs.AskAt(n.creds, n.ctl.Order)}).Run(ctx)
+		return nil
+	})
 	if n.opts.Login {
 		part(func() error { n.relay.Refresh(ctx); return nil })
 	}
@@ -295,6 +302,16 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 func (n *Noded) openPools(ctx context.Context) {
 	n.workers, n.stops = pool.New(ctx, pool.Workers(), n.log), pool.New(ctx, maxStops, n.log)
 	n.chills = pool.New(ctx, maxChills, n.log)
+}
+
+// takeRevoked refuses the certificates that a leader says were revoked, and ends their connections.
+func (n *Noded) takeRevoked(r *proto.Revoked) {
+	if r == nil { // an older leader
+		return
+	}
+	if closed := n.creds.Refuse(certs.Refusing(r.List)); closed > 0 {
+		n.log.Warn("connections with revoked certificates were closed", "count", closed)
+	}
 }
 
 // keepRegistered runs the session with the leader, once gshim has listed what it runs.

@@ -53,6 +53,7 @@ type Flags struct {
 	Controllers []string
 	SocketDir   string
 	Shim        string
+	Join        string // TOKEN@HOST: only get a certificate
 }
 
 // FromConfig makes Options from a configuration and the command line, which comes first.

@@ -85,11 +85,7 @@ func (p *peers) dial(ctx context.Context, node string) (net.Conn, error) {
 }
 
 // listenPeers opens the port: the configured one, or any where several nodes of one host can't have the same.
-func listenPeers(o *Options, role string, log *slog.Logger) (*pki.Listener, error) {
-	cfg, err := pki.Load(o.PKI, role, o.Name)
-	if err != nil {
-		return nil, err
-	}
+func listenPeers(o *Options, cfg *pki.Credentials, log *slog.Logger) (*pki.Listener, error) {
 	port := int64(0)
 	if o.Config != nil {
 		port = o.Config.SlurmdPort

@@ -223,6 +223,7 @@ func (s *session) serve(ctx context.Context, found *relay.Found, w *proto.Welcom
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.ctl.Know(w.Controllers)
+	s.n.takeRevoked(w.Revoked)
 	s.log.Info("registered", "controller", conn.Name(), "cluster", w.Cluster, "epoch", w.Epoch)
 	s.n.registered.Store(true)
 	defer s.n.registered.Store(false)
@@ -298,6 +299,7 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn, h *hearing, limit ti
 			s.n.fence.Told(o)
 			if o.Rules != nil {
 				s.ctl.Know(o.Controllers)
+				s.n.takeRevoked(o.Revoked)
 				limit = time.Duration(o.TimeoutS) * time.Second
 				s.n.paceAnew()
 				s.n.beatNow() // its acknowledgement brings SlurmdTimeout into the lease

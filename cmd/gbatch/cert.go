@@ -5,12 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/rpc/pki"
+	"gbatch/internal/walltime"
 )
 
 func certCommand() *cobra.Command {
@@ -20,7 +22,9 @@ func certCommand() *cobra.Command {
 		Short: "Make the certificates by which daemons know each other",
 		Long: "Make the certificates by which daemons know each other. gctld makes the authority and its own certificate " +
 			"when a\n" +
-			"cluster first starts, and gbatch up all that it needs; these commands make them by hand, without any daemon.",
+			"cluster first starts, and gbatch up all that it needs. A new host joins with a token: gbatch cert token NODE on a\n" +
+			"controller prints it, and gnoded --join there gets the certificate. Daemons renew theirs while they run.\n" +
+			"init and issue make certificates by hand, without any daemon.",
 	})
 	cmd.PersistentFlags().StringVar(&dir, "pki", "", "`directory` of the authority (default PKIDir of the configuration)")
 	cmd.AddCommand(&cobra.Command{
@@ -39,12 +43,12 @@ func certCommand() *cobra.Command {
 				filepath.Join(at, "ca.crt"))
 			return nil
 		},
-	}, issueCommand(&dir))
+	}, issueCommand(&dir), tokenCommand(), certListCommand(), revokeCommand())
 	return cmd
 }
 
 func issueCommand(dir *string) *cobra.Command {
-	var out string
+	var out, life string
 	var hosts []string
 	cmd := &cobra.Command{
 		Use:   "issue ROLE NAME",
@@ -62,7 +66,11 @@ func issueCommand(dir *string) *cobra.Command {
 			if out == "" {
 				out = at
 			}
-			if err := pki.Issue(at, args[0], args[1], hosts, out); err != nil {
+			span, unlimited, err := walltime.ParseLimit(life)
+			if err != nil || unlimited || span <= 0 {
+				return fmt.Errorf("--life %s: write days-hours, such as 30-0", life)
+			}
+			if err := pki.IssueFor(time.Duration(span)*time.Second, at, args[0], args[1], hosts, out); err != nil {
 				return err
 			}
 			name := filepath.Join(out, args[0]+"-"+args[1])
@@ -71,6 +79,8 @@ func issueCommand(dir *string) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "`directory` to write to (default that of the authority)")
+	cmd.Flags().StringVar(&life, "life", "3650-0",
+		"`days-hours` that it lasts; its daemon renews it if a controller has the authority's key")
 	cmd.Flags().StringSliceVar(&hosts, "host", nil, "host `names` and addresses to put in, for tools other than gbatch")
 	return cmd
 }

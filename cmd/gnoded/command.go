@@ -20,6 +20,9 @@ func command() *cobra.Command {
 			if gpus {
 				return noded.PrintGres(f, os.Stdout)
 			}
+			if f.Join != "" {
+				return noded.Join(cmd.Context(), f, os.Stdout)
+			}
 			return noded.Main(cmd.Context(), f, os.Stderr)
 		}}
 	fl := cmd.Flags()
@@ -32,6 +35,7 @@ func command() *cobra.Command {
 	fl.StringSliceVar(&f.Controllers, "controllers", nil, "controllers, `host:port,...`")
 	fl.StringVar(&f.SocketDir, "socket-dir", "", "`directory` of the socket that commands talk to")
 	fl.StringVar(&f.Shim, "shim", "", "the launcher `program` (default: gshim beside gnoded)")
+	fl.StringVar(&f.Join, "join", "", "get this host's certificate with a `TOKEN@HOST` of gbatch cert token, and end")
 	fl.BoolVarP(&hardware, "print-hardware", "C", false, "print this machine as a NodeName line, and end")
 	fl.BoolVarP(&gpus, "print-gres", "G", false, "print this machine's GPUs as lines of gres.conf, and end")
 	return cmd

@@ -95,7 +95,7 @@ var layers = []layer{
 	{"noded/check", "internal/model internal/proto internal/stepio noded/steplayout"},
 	{"noded/shares", ""},
 	{"noded/procs", ""},
-	{"noded/relay", "internal/model internal/jobenv internal/proto internal/trust internal/rpc"},
+	{"noded/relay", "internal/model internal/jobenv internal/proto internal/trust internal/rpc internal/certs"},
 	{"noded/fence", "internal/model internal/proto internal/rpc noded/shim"},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/trust internal/rpc internal/client " +
 		"internal/certs internal/stepio"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"time"
@@ -133,4 +134,26 @@ func Explain(ctx context.Context, err error, addrs []string, dir string) error {
 			"good: %w", off.Abs().Round(time.Second), side, from, err)
 	}
 	return fmt.Errorf("%w; this host's clock agrees with that of the controller at %s", err, from)
+}
+
+// DefaultPort is the controllers' port where TOKEN@HOST has none.
+const DefaultPort = "6817"
+
+// JoinHost is --join of a daemon: it gets the certificate of that role and name into dir and says so.
+func JoinHost(ctx context.Context, text, role, name, dir string, say io.Writer) error {
+	t, addr, err := ParseJoin(text, DefaultPort)
+	if err != nil {
+		return fmt.Errorf("--join: %w", err)
+	}
+	if err := Join(ctx, t, addr, role, name, dir); err != nil {
+		return fmt.Errorf("%s %s did not get a certificate from %s: %w", role, name, addr, err)
+	}
+	c, err := pki.Load(dir, role, name)
+	if err != nil {
+		return err
+	}
+	own := c.Own()
+	_, err = fmt.Fprintf(say, "%s %s has its certificate, %s, valid until %s; the daemon renews it while it runs\n", role, name,
+		c.File(), own.Until.Local().Format("2006-01-02 15:04"))
+	return err
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/internal/certs"
+	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
 )
@@ -65,6 +67,17 @@ func (c *Controllers) Mine(told []string) []string {
 	}
 	return out
 }
+
+// takeRevoked refuses certificates that were revoked, on a login host, which has no session with the leader.
+func (c *Controllers) takeRevoked(answer []byte) {
+	var list proto.Revoked
+	if proto.Decode(answer, &list) == nil {
+		c.tls.Refuse(certs.Refusing(list.List))
+	}
+}
+
+// Order gives the addresses to try, the last leader's first.
+func (c *Controllers) Order() []string { return slices.Clone(c.order()) }
 
 // order gives the addresses to try: the last leader's, then the others as configured.
 func (c *Controllers) order() []string {

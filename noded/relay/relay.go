@@ -107,6 +107,9 @@ func (r *Relay) Refresh(ctx context.Context) {
 		if f, err := mux.Call(asking, proto.KindPing, nil); err == nil {
 			r.ctl.learn(f.Body)
 		}
+		if f, err := mux.Call(asking, proto.KindRevoked, nil); err == nil {
+			r.ctl.takeRevoked(f.Body)
+		}
 		cancel()
 	}
 }

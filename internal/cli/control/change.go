@@ -294,6 +294,9 @@ func (c *control) ping([]string) error {
 		fmt.Fprintf(c.Stderr, "%s: no controller leads: of %d, these do not answer: %s\n", c.Program, len(r.Controllers),
 			orNone(strings.Join(missing, ", ")))
 	}
+	for _, note := range r.CertNotes {
+		fmt.Fprintln(c.Stdout, "Certificates: "+note)
+	}
 	if len(r.Dbds) < 2 {
 		if r.DbdWhy != "" {
 			fmt.Fprintf(c.Stdout, "Slurmdbd at %s takes no records, %d wait: %s\n", r.Dbd, r.Outbox, r.DbdWhy)

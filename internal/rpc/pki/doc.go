@@ -19,11 +19,14 @@
 //   - TLS 1.3 and certificates on both sides, but for ProtoJoin, where a host that has none asks for
 //     one. There the host verifies the server by the authority's fingerprint (joining.go), which is
 //     the one configuration with InsecureSkipVerify.
+//
 //   - A connection that Listener hands out has been verified: signed by this cluster's authority,
 //     in date, of this cluster, and of a role that its protocol admits.
+//
 //   - A stranger costs one goroutine for at most HandshakeTimeout, out of MaxHandshakes; when all
 //     are in use, the oldest one is closed, so silent peers can't keep others out. It can't fill
 //     the log: one line per address and minute.
+//
 //   - A private key that others can read is not used.
 //
 //   - A certificate that the daemon refuses (Credentials.Refuse) has no open connection either.
