@@ -516,7 +516,7 @@ func (o *oncePer) note(key string, now time.Time) bool {
 // knows of. With short lives it means that renewal fails.
 func (c *Controller) lateCerts(v *state.View) []lateCert {
 	days := v.Config().Params.Alerts.CertDays
-	if days <= 0 {
+	if days <= 0 || c.creds == nil {
 		return nil
 	}
 	most, now := time.Duration(days)*24*time.Hour, time.UnixMilli(int64(c.now()))
