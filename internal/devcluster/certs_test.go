@@ -55,7 +55,7 @@ func (c *certCluster) joinAs(token, role, name, dir string) error {
 func (c *certCluster) dial(dir, role, name, ctl string) (*rpc.Conn, error) {
 	creds, err := pki.Load(dir, role, name)
 	must(c.t, err)
-	nc, err := pki.Dial(context.Background(), ports(c.t, c.Cluster)[ctl], pki.ProtoRPC, creds, pki.RoleCtld)
+	nc, err := pki.Dial(context.Background(), ports(c.t, c.Cluster)[strings.TrimPrefix(ctl, "ctld-")], pki.ProtoRPC, creds, pki.RoleCtld)
 	if err != nil {
 		return nil, err
 	}
@@ -179,8 +179,8 @@ func TestStolenKey(t *testing.T) {
 	}
 	refused()
 	for _, ctl := range c.Controllers() {
-		c.StopDaemon("ctld-" + ctl)
-		c.StartDaemon("ctld-" + ctl)
+		c.StopDaemon(ctl)
+		c.StartDaemon(ctl)
 	}
 	c.WaitReady()
 	refused()
