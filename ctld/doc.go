@@ -25,7 +25,6 @@
 //	links.go     kept connections to the leader and to gdbd
 //	refusals.go  the texts of refusals
 //	private.go   PrivateData
-//	texts.go     the names of texts that are refused
 //	attend.go    cancels the job of a command that was killed
 //
 // A job comes in, and is changed:

@@ -2,11 +2,13 @@ package ctld
 
 import (
 	"fmt"
+	"strings"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/state"
+	"gbatch/internal/wire"
 )
 
 // refusals.go has the texts of refusals: the beginning of every handler's refusal, and the texts for the state's
@@ -52,3 +54,26 @@ func overSubmit(sp *model.Spec, r model.Reason) string {
 	return fmt.Sprintf("%s: account %s, or user %s in it, has as many unfinished jobs as it may; see gacctmgr show "+
 		"association and wait until some have ended", r, sp.Account, sp.User)
 }
+
+// written names a text as the user wrote it: the option, the word before =, or the field.
+func written(bad *wire.NotPlain) string {
+	if bad.Key != "" {
+		return bad.Key
+	}
+	field := bad.Field[strings.LastIndexByte(bad.Field, '.')+1:]
+	if i := strings.IndexByte(field, '['); i > 0 {
+		field = field[:i]
+	}
+	if option := optionOf[field]; option != "" && strings.HasPrefix(bad.Field, "Spec.") {
+		return option
+	}
+	return field
+}
+
+// optionOf names the options of the fields of model.Spec and model.Needs that are texts.
+var optionOf = map[string]string{"Name": "--job-name", "Account": "--account", "QOS": "--qos",
+	"Partitions": "--partition", "Comment": "--comment", "Command": "the script's path", "WorkDir": "--chdir",
+	"StdIn": "--input", "StdOut": "--output", "StdErr": "--error", "Features": "--constraint",
+	"ReqNodes": "--nodelist", "ExcNodes": "--exclude", "DepText": "--dependency", "ArrayText": "--array",
+	"Reservation": "--reservation", "Prefer": "--prefer", "GPU": "--gpu-bind", "CPU": "--cpu-bind",
+	"Mem": "--mem-bind", "Dist": "--distribution", "Hint": "--hint"}

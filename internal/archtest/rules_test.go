@@ -22,6 +22,7 @@ var leaves = []string{
 	"internal/userdb",
 	"internal/version",
 	"scripts/bench",
+	"scripts/supply",
 	"internal/wall",
 	"internal/walltime",
 	"internal/wire",
@@ -164,7 +165,7 @@ var top = []string{
 }
 
 // exitIn may end the process; everybody else returns an error.
-var exitIn = []string{"cmd", "scripts/bench"}
+var exitIn = []string{"cmd", "scripts/bench", "scripts/supply"}
 
 // exits are the calls that end it.
 var exits = map[string][]string{

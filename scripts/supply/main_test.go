@@ -74,8 +74,8 @@ func TestNotices(t *testing.T) {
 // TestSBOM: the list has the modules of the programs, and is the same when it is made again.
 func TestSBOM(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := output(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/", "./cmd/gctld",
-		"./cmd/gshim"); err != nil {
+	if out, err := output(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/",
+		"./cmd/gctld", "./cmd/gshim"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	programs := []string{filepath.Join(dir, "gshim"), filepath.Join(dir, "gctld")}
