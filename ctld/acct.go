@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -77,8 +78,20 @@ func (c *Controller) pongDbd(r *proto.PingReply) {
 	}
 	if len(r.Dbds) > 0 {
 		first := &r.Dbds[0]
+		if n, _, err := c.dead.Look(); n > 0 || err != nil {
+			first.Notes = append(slices.Clip(first.Notes), c.refusedNote(n, err))
+		}
 		r.Dbd, r.DbdUp, r.DbdWhy, r.DbdNotes = first.Addr, first.Up, first.Why, first.Notes
 	}
+}
+
+// refusedNote says that records were put aside, and what to do.
+func (c *Controller) refusedNote(n int, err error) string {
+	if err != nil {
+		return fmt.Sprintf("%s can't be read: %v", c.dead.Dir, err)
+	}
+	return fmt.Sprintf("gdbd refused %d accounting records, which are kept on %s in %s: read them, and remove them", n,
+		c.opts.Name, c.dead.Dir)
 }
 
 // acct answers gacct. It passes the request on unchanged: gdbd may know more fields than this version.

@@ -269,7 +269,8 @@ type trouble struct {
 // overs are the events of troubles and of their ends.
 var overs = map[string]string{"controller_lost": "controller_back", "dbd_lost": "dbd_back",
 	"records_waiting": "records_sent", "records_discarded": "records_kept", "disk_full": "disk_ok",
-	"disk_slow": "disk_fast", "certificate_expires": "certificate_renewed", "scheduler_stuck": "scheduler_back"}
+	"disk_slow": "disk_fast", "certificate_expires": "certificate_renewed",
+	"records_refused": "records_removed", "scheduler_stuck": "scheduler_back"}
 
 // troubleWatch knows which troubles there are, and which were told.
 type troubleWatch struct {
@@ -429,6 +430,9 @@ func (c *Controller) ownTroubles(v *state.View) []proto.Trouble {
 				free, c.opts.Dir, fs.Bavail*uint64(fs.Bsize)>>20)})
 		}
 	}
+	if n, _, err := c.dead.Look(); n > 0 || err != nil {
+		list = append(list, proto.Trouble{Event: "records_refused", Text: c.refusedNote(n, err)})
+	}
 	if slow := c.store.SlowestWrite(); r.DiskSlowMS > 0 && slow >= time.Duration(r.DiskSlowMS)*time.Millisecond {
 		list = append(list, proto.Trouble{Event: "disk_slow", Text: fmt.Sprintf("a write of the log in %s has taken %s",
 			c.opts.Dir, slow.Round(10*time.Millisecond))})
@@ -496,6 +500,7 @@ func troubleText(event string) string {
 		"dbd_lost": "takes no records", "dbd_back": "takes records again",
 		"records_waiting": "has many records waiting for it", "records_sent": "has few records waiting for it again",
 		"records_discarded": "loses records", "records_kept": "loses no more records",
+		"records_refused": "keeps records that gdbd refuses", "records_removed": "keeps no more records that gdbd refuses",
 		"disk_full": "has a disk that is nearly full", "disk_ok": "has room on its disk again",
 		"disk_slow": "has a slow disk", "disk_fast": "has a fast disk again",
 		"certificate_expires": "has a certificate that expires", "certificate_renewed": "has a certificate that is valid " +

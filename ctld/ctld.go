@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gbatch/ctld/deadletter"
 	"gbatch/internal/certs"
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
@@ -61,6 +62,7 @@ type Controller struct {
 	room     share.Room // for answers of the leader that may break off
 	budget   share.Budget
 	pace     pace
+	dead     deadletter.Box // records that gdbd does not take
 
 	beginning sync.Mutex      // an era
 	reserving chan struct{}   // holds one while a reservation is changed
@@ -93,6 +95,7 @@ func New(o Options) (_ *Controller, err error) {
 		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime(),
 		reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
 		readers: newReaders(), refusals: newOncePer(), pace: newPace(), dbds: dbdsOf(&o)}
+	c.dead.Dir = filepath.Join(o.Dir, "refused-records")
 	c.counts.since.Store(int64(c.bootAt))
 	c.lease.begin = time.Now()
 	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}

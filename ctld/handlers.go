@@ -102,6 +102,14 @@ func (a *call) send(m message) (err error) {
 	if a.part, err = proto.Append(a.part[:0], m); err != nil {
 		return err
 	}
+	if h, ok := m.(proto.Halver); ok && len(a.part) > proto.ChunkBytes {
+		if first, second := h.Halves(); second != nil {
+			if err := a.send(first); err != nil {
+				return err
+			}
+			return a.send(second)
+		}
+	}
 	a.bytes += len(a.part)
 	return a.more(a.part)
 }

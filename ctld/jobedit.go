@@ -130,6 +130,10 @@ func (ed *editing) settle() error {
 		}
 	}
 	if ed.specChanged {
+		if err := bounded(ed.sp); err != nil {
+			return err
+		}
+		ed.out.Most = proto.MaxSpecBytes
 		ed.add(state.SetSpec)
 	}
 	if len(ed.out.Set) == 0 {

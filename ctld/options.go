@@ -53,7 +53,8 @@ const (
 	maxNodes       = 16384
 	maxScriptBytes = 64 << 20
 	maxEnvBytes    = 64 << 20
-	outboxBatch    = 1000 // records in one Put
+	outboxBatch    = 1000    // records in one Put
+	outboxBytes    = 8 << 20 // closes a Put, as far as it is known
 	// records wait that long for others: start and end of a short job become one record
 	outboxPace     = 100 * time.Millisecond
 	outboxRetryMin = 200 * time.Millisecond

@@ -2,7 +2,9 @@ package ctld
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -72,6 +74,9 @@ func (c *Controller) dropRecords(ctx context.Context) {
 	}
 }
 
+// errUnencoded says that records can't be sent at all: one of them is over a limit.
+var errUnencoded = errors.New("accounting records can't be encoded")
+
 // shipOn ships over one connection until it fails.
 func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 	m, err := c.dialDbd(ctx, d)
@@ -83,17 +88,21 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 	if err != nil {
 		return err
 	}
-	for {
+	for batch := outboxBatch; ; {
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		put := putOf(v)
+		bytes := 0
 		err := v.Records(sent, func(seq uint64, j *model.Job, step *model.Step) bool {
+			var r *model.Record
 			if step != nil {
-				put.Records = append(put.Records, stepRecord(v.Config(), seq, j, step))
+				r = stepRecord(v.Config(), seq, j, step)
 			} else {
-				put.Records = append(put.Records, c.recordOf(v, seq, j))
+				r = c.recordOf(v, seq, j)
 			}
-			return len(put.Records) < outboxBatch
+			put.Records = append(put.Records, r)
+			bytes += recordBytes(r)
+			return len(put.Records) < batch && bytes < outboxBytes
 		})
 		if err != nil {
 			return err
@@ -112,8 +121,22 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 			continue
 		}
 		reply, err := putRecords(ctx, m, put)
-		if err != nil {
-			return err
+		switch {
+		case !refusedRecords(err):
+			if err != nil {
+				return err
+			}
+			batch = min(2*batch, outboxBatch)
+		case len(put.Records) > 1: // it is one of them
+			batch = len(put.Records) / 2
+			continue
+		default:
+			why := err
+			if _, err := putRecords(ctx, m, putOf(v)); err != nil {
+				return err // it is not the record
+			}
+			c.putAside(put.Records[0], why)
+			reply.Seq, batch = put.Records[0].Seq, outboxBatch // as if it had taken it
 		}
 		last := put.Records[len(put.Records)-1].Seq
 		if reply.Seq < last {
@@ -132,6 +155,43 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 	}
 }
 
+// refusedRecords reports whether records were refused for what they are: sending them again does not help.
+func refusedRecords(err error) bool {
+	var e *rpc.Error
+	return errors.Is(err, errUnencoded) ||
+		errors.As(err, &e) && (e.Code == proto.CodeBadRequest || e.Code == rpc.CodeTooLarge)
+}
+
+// putAside keeps a record that gdbd does not take in a file: it must not hold up the others. If there is no room for it, or the disk fails, only the log has it.
+func (c *Controller) putAside(r *model.Record, why error) {
+	data, err := json.Marshal(r)
+	if err == nil {
+		err = c.dead.Put(fmt.Sprintf("record-%d-job-%d", r.Seq, r.Job), data)
+	}
+	c.log.Error("gdbd refuses an accounting record; it is put aside, and the others go on", "record", r.Seq, "job", r.Job,
+		"attempt", r.Attempt, "user", r.User, "state", r.State.String(), "why", why, "dir", c.dead.Dir, "err", err)
+}
+
+// recordBytes is about the length of a record, bytes.
+func recordBytes(r *model.Record) int {
+	const fixed, perNode, perGPU = 512, 128, 64
+	n := fixed + len(r.SubmitLine) + len(r.Nodes) + len(r.Comment) + len(r.AdminComment) + len(r.WorkDir) +
+		len(r.Command) + len(r.StdOut) + len(r.StdErr) + len(r.TaskText) + len(r.Why) + len(r.Constraints)
+	uses := []*model.Usage{r.Exit.Use}
+	if r.Step != nil {
+		uses = append(uses, r.Step.Exit.Use)
+	}
+	for _, u := range uses {
+		if u == nil {
+			continue
+		}
+		for i := range u.Nodes {
+			n += perNode + perGPU*len(u.Nodes[i].GPUs)
+		}
+	}
+	return n
+}
+
 // putOf gives a request without records.
 func putOf(v *state.View) *proto.Put {
 	k := v.Shipped()
@@ -142,7 +202,7 @@ func putOf(v *state.View) *proto.Put {
 func putRecords(ctx context.Context, m *rpc.Mux, put *proto.Put) (reply proto.PutReply, err error) {
 	body, err := proto.Encode(put)
 	if err != nil {
-		return reply, err
+		return reply, fmt.Errorf("%w: %w", errUnencoded, err)
 	}
 	f, err := m.Call(ctx, proto.KindPut, body)
 	if err != nil {

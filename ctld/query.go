@@ -36,6 +36,7 @@ func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRe
 	order := c.prio.order(v, chunk.Now)
 	var err error
 	gives := partGives{v: v}
+	bytes := 0             // of the chunk, about
 	var copies []model.Job // jobs that are shown with additional data, until the chunk is sent
 	give := func(j *model.Job) bool {
 		if !sees.job(j.Spec) || !picked(&rq.Filter, j) || rq.Default && len(rq.Filter.States) == 0 && j.State.Finished() {
@@ -53,9 +54,9 @@ func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRe
 				j.Expect = e
 			}
 		}
-		chunk.Jobs = append(chunk.Jobs, j)
-		if len(chunk.Jobs) == proto.ChunkJobs {
-			err, copies = flush(), copies[:0]
+		chunk.Jobs, bytes = append(chunk.Jobs, j), bytes+jobBytes(j)
+		if len(chunk.Jobs) == proto.ChunkJobs || bytes > proto.ChunkBytes/2 {
+			err, copies, bytes = flush(), copies[:0], 0
 		}
 		return err == nil
 	}
@@ -79,6 +80,26 @@ func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRe
 		err = flush()
 	}
 	return err
+}
+
+// jobBytes is about the length of a job in a list, bytes. It is looked at for each job of each list.
+func jobBytes(j *model.Job) int {
+	sp := j.Spec
+	n := 300 + len(sp.Name) + len(sp.Comment) + len(sp.Command) + len(sp.Submit) + len(sp.WorkDir) + len(sp.StdIn) +
+		len(sp.StdOut) + len(sp.StdErr) + len(sp.Features) + len(sp.DepText) + len(sp.ArrayText) + len(sp.Reservation) +
+		len(sp.Account) + 3*len(sp.Groups) + 8*(len(sp.Deps)+len(sp.Tasklist)+len(j.Tasks)) + 16*len(sp.Limits)
+	for _, list := range [...][]string{sp.Args, sp.ReqNodes, sp.ExcNodes, sp.Partitions} {
+		for _, s := range list {
+			n += len(s) + 3
+		}
+	}
+	if j.Run != nil && j.Run.Alloc != nil {
+		n += 100 * len(j.Run.Alloc.Nodes)
+	}
+	if j.End != nil && j.End.Exit.Use != nil {
+		n += 200 * len(j.End.Exit.Use.Nodes)
+	}
+	return n
 }
 
 // unfinished reports whether a request is for jobs only that have not ended.

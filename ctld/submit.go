@@ -94,7 +94,7 @@ func (c *Controller) prepare(v *state.View, who proto.Caller, rq *proto.SubmitRe
 	script, env := blob.Make(rq.Script), blob.Make(rq.Env)
 	sp.Script, sp.Env = script.Key, env.Key
 	cmd := &state.Submit{RequestID: requestKey(who.UID, rq.RequestID), Spec: &sp, Script: script, Env: env,
-		Priority: priorityOf(&sp)}
+		Priority: priorityOf(&sp), Most: proto.MaxSpecBytes}
 	if sp.HoldReq {
 		cmd.Hold = model.HeldByUser
 	}
@@ -130,6 +130,9 @@ func priorityOf(sp *model.Spec) uint32 {
 // validate checks everything that does not depend on the cluster's nodes.
 func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, rq *proto.SubmitRequest) error {
 	params := &v.Config().Params
+	if err := bounded(sp); err != nil {
+		return err
+	}
 	for _, f := range []struct{ name, value string }{{"--job-name", sp.Name}, {"--account", sp.Account}, {"--qos", sp.QOS},
 		{"--comment", sp.Comment}, {"--chdir", sp.WorkDir}, {"--output", sp.StdOut}, {"--error", sp.StdErr},
 		{"--input", sp.StdIn}, {"--constraint", sp.Features}, {"the script's path", sp.Command}} {
@@ -185,14 +188,11 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 				params.MaxArrayTasks)
 		}
 	}
-	if err := validTasks(sp.Tasklist); err != nil {
-		return refuse(proto.CodeArray, "--array=%s: %v", sp.ArrayText, err)
-	}
 	if len(sp.Deps) > state.MaxDeps {
 		return refuse(proto.CodeDependency, "--dependency names %d jobs, the limit is %d", len(sp.Deps), state.MaxDeps)
 	}
 	for _, d := range sp.Deps {
-		if d.Failed || d.Kind == 0 {
+		if d.Failed || d.Kind == 0 || d.Kind > model.DepSingleton {
 			return refuse(proto.CodeDependency, "--dependency=%s is malformed", sp.DepText)
 		}
 		found := resolve(v, proto.JobRef{Job: d.Job, Task: model.NoTask})

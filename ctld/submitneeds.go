@@ -7,7 +7,57 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/internal/state"
 )
+
+// maxLimits bounds the resource limits of a job: the kernel has as many.
+const maxLimits = 16
+
+// maxSignal is the largest number of a signal.
+const maxSignal = 64
+
+// bounded refuses a job whose description is too large, or has numbers that no command sends: code that gets it takes
+// them for good.
+func bounded(sp *model.Spec) error {
+	for _, f := range [...]struct{ name, value string }{{"--dependency", sp.DepText}, {"--array", sp.ArrayText},
+		{"the command line", sp.Submit}, {"--reservation", sp.Reservation}} {
+		if len(f.value) > proto.MaxFieldBytes {
+			return refuse(proto.CodeBadRequest, "%s is %d bytes long, the limit is %d", f.name, len(f.value),
+				proto.MaxFieldBytes)
+		}
+	}
+	if len(sp.Limits) > maxLimits {
+		return refuse(proto.CodeBadRequest, "%d resource limits, the kernel has %d", len(sp.Limits), maxLimits)
+	}
+	for _, l := range sp.Limits {
+		if l.Resource >= maxLimits {
+			return refuse(proto.CodeBadRequest, "the kernel has no resource limit of the number %d", l.Resource)
+		}
+	}
+	if w := sp.Warning; w != nil && (w.Signal < 1 || w.Signal > maxSignal || w.BeforeS < 0 ||
+		w.BeforeS > model.MaxWarningS) {
+		return refuse(proto.CodeBadRequest, "--signal=%d@%d: signals are 1 to %d, and the time is 0 to %d seconds", w.Signal,
+			w.BeforeS, maxSignal, model.MaxWarningS)
+	}
+	if sp.Umask > 0o777 {
+		return refuse(proto.CodeBadRequest, "the umask %o has more than file permissions", sp.Umask)
+	}
+	for _, list := range [...][]model.GresReq{sp.Gres, sp.Extra().GresToo, sp.Extra().GPUsPerSocket} {
+		for i := range list {
+			if list[i].Per > model.PerTask {
+				return refuse(proto.CodeInvalidGres, "%s: this version knows no count of the kind %d", list[i].Name, list[i].Per)
+			}
+		}
+	}
+	if err := validTasks(sp.Tasklist); err != nil {
+		return refuse(proto.CodeArray, "--array=%s: %v", sp.ArrayText, err)
+	}
+	if n := state.SpecBytes(sp); n > proto.MaxSpecBytes {
+		return refuse(proto.CodeBadRequest, "the job's description has %d bytes, the limit is %d: its arguments, names of "+
+			"nodes and options together; write long arguments into a file and pass its name", n, proto.MaxSpecBytes)
+	}
+	return nil
+}
 
 // validNeeds checks what a job asks for, as the commands did before they sent it, and what its texts may be.
 func validNeeds(sp *model.Spec) error {

@@ -84,8 +84,10 @@ var layers = []layer{
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
 	{"ctld/clock", "internal/model"},
 	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
-	{"ctld", "ctld/resv ctld/clock ctld/restore internal/model internal/ask internal/seff internal/blob internal/state " +
-		"internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc internal/certs internal/client"},
+	{"ctld/deadletter", ""},
+	{"ctld", "ctld/resv ctld/clock ctld/restore ctld/deadletter internal/model internal/ask internal/seff internal/blob " +
+		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
+		"internal/certs internal/client"},
 	{"noded/steplayout", "internal/model internal/proto"},
 	{"noded/hardware", "noded/gpu noded/cgroup internal/model internal/jobenv internal/conf internal/proto"},
 	{"noded/gpuwatch", "noded/gpu noded/hardware internal/model internal/jobenv internal/proto"},

@@ -7,6 +7,7 @@ const (
 	MaxEnvBytes   = 4 << 20   // environment of a submission
 	MaxFieldBytes = 4096      // a name, a path, a comment
 	ChunkJobs     = 512       // jobs, nodes or records in one frame of a streamed answer
+	ChunkBytes    = 1 << 20   // bytes of such a frame, beyond which it is halved
 	MaxEachJobs   = 512       // jobs of one SubmitEachRequest
 )
 

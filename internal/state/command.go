@@ -58,6 +58,7 @@ type Submit struct {
 	Env       model.Blob
 	Priority  uint32
 	Hold      model.HoldKind
+	Most      int32 // bytes that Spec may have (SpecBytes); 0: any number, as in commands of before
 }
 
 func (x *Submit) Wire(c *wire.C) {
@@ -67,6 +68,7 @@ func (x *Submit) Wire(c *wire.C) {
 	wire.Struct(c, &x.Env)
 	wire.Int(c, &x.Priority)
 	wire.Int(c, &x.Hold)
+	wire.Int(c, &x.Most)
 }
 
 // Starts carries a scheduling plan.
@@ -181,6 +183,7 @@ type Edit struct {
 	Comment  string
 	Direct   bool  // with SetPriority: the priority stays, whatever the factors give
 	Site     int32 // SiteFactor
+	Most     int32 // bytes that Spec may have (SpecBytes); 0: any number
 }
 
 func (x *Edit) Wire(c *wire.C) {
@@ -196,6 +199,7 @@ func (x *Edit) Wire(c *wire.C) {
 	wire.Text(c, &x.Comment, model.MaxText)
 	wire.Bool(c, &x.Direct)
 	wire.Int(c, &x.Site)
+	wire.Int(c, &x.Most)
 }
 
 // Field names what an Edit sets. The numbers are stored: append only.

@@ -9,6 +9,12 @@ import (
 // applyEdit changes pending jobs and, as far as a field allows, other jobs.
 func (s *State) applyEdit(at model.Time, c *Edit) Result {
 	res := Result{Each: make([]Refusal, len(c.Targets))}
+	if c.Most > 0 && c.Spec != nil && SpecBytes(c.Spec) > int(c.Most) {
+		for i := range res.Each {
+			res.Each[i] = TooLong
+		}
+		return res
+	}
 	ofArray := !slices.ContainsFunc(c.Set, func(f Field) bool { return f != SetThrottle }) // concerns all its tasks
 	for i := range c.Targets {
 		t := c.Targets[i]

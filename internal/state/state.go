@@ -325,6 +325,7 @@ const (
 	TokenExpired
 	CertIsRevoked
 	BadUser // a job can't be of this user
+	TooLong // a job's description has more bytes than it may have
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done",
@@ -339,7 +340,8 @@ var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: 
 	NotRunning: "does not run, or is not suspended", WillResume: "goes on when its CPUs are free",
 	Repeated: "made before", Full: "too many", NoSuchToken: "no such token", TokenUsed: "token was used",
 	TokenExpired: "token has expired", CertIsRevoked: "certificate is revoked",
-	BadUser: "of a user whose jobs it can't be"}
+	BadUser: "of a user whose jobs it can't be",
+	TooLong: "too long a description"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {

@@ -1,9 +1,11 @@
 package state
 
 import (
+	"math"
 	"slices"
 
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 func (s *State) applySubmit(at model.Time, c *Submit) Result {
@@ -17,6 +19,9 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 		return Result{Refusal: TooManyJobs}
 	}
 	spec := c.Spec
+	if c.Most > 0 && SpecBytes(spec) > int(c.Most) {
+		return Result{Refusal: TooLong}
+	}
 	if len(spec.Deps) > MaxDeps {
 		return Result{Refusal: BadDependency}
 	}
@@ -59,6 +64,17 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 	s.wakeAll(at)
 	s.plan()
 	return Result{Job: j.ID, Changed: true}
+}
+
+// SpecBytes is the length of a job's description as it is stored, bytes, without the groups of its user.
+func SpecBytes(sp *model.Spec) int {
+	own := *sp
+	own.Groups = nil
+	data, err := wire.Marshal(&own)
+	if err != nil { // a text or list is over its limit
+		return math.MaxInt32
+	}
+	return len(data)
 }
 
 // requestsPerSubmit is how many outdated RequestIDs a submission removes: more than it adds, so that they don't pile up
