@@ -7,40 +7,12 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/rpc"
 	"gbatch/internal/sched/multifactor"
 	"gbatch/internal/state"
 )
 
-// nameOf gives the caller's login name from this host's user database: a name that another daemon passed on is not
-// trusted.
-func (c *Controller) nameOf(who *proto.Caller) string {
-	return c.callers.of(rpc.User{UID: who.UID, GID: who.GID}).User
-}
-
-// level gives the caller's AdminLevel: root and the user that the controller runs as may do everything.
-func (c *Controller) level(who *proto.Caller) model.AdminLevel {
-	if who.UID == 0 || who.UID == c.opts.UID {
-		return model.AdminFull
-	}
-	if u := c.machine.View().User(c.nameOf(who)); u != nil {
-		return u.Admin
-	}
-	return model.AdminNone
-}
-
-// coordinates reports whether a user coordinates an account or one above it.
-func (c *Controller) coordinates(v *state.View, user, account string) bool {
-	for a := v.Account(account); a != nil; a = v.Account(a.Parent) {
-		if slices.Contains(a.Coordinators, user) {
-			return true
-		}
-	}
-	return false
-}
-
 // accounts sends, in parts, everything that gacctmgr shows and the caller may see.
-func (c *Controller) accounts(_ context.Context, who *proto.Caller, _ *proto.AccountsRequest, send stream) error {
+func (c *Controller) accounts(_ context.Context, who *caller, _ *proto.AccountsRequest, send stream) error {
 	v := c.machine.View()
 	cfg := v.Config()
 	sees := c.sees(v, who)
@@ -118,7 +90,7 @@ func tresNames(cfg *model.Config) []string {
 }
 
 // editAccounts changes accounts, users, associations and QOS, in one step or not at all.
-func (c *Controller) editAccounts(ctx context.Context, who *proto.Caller, rq *proto.EditAccountsRequest) error {
+func (c *Controller) editAccounts(ctx context.Context, who *caller, rq *proto.EditAccountsRequest) error {
 	v := c.machine.View()
 	if len(rq.Edits) > state.MaxAcctEdits {
 		return refuse(proto.CodeBadRequest, "%d changes in one request, the limit is %d", len(rq.Edits), state.MaxAcctEdits)
@@ -203,7 +175,7 @@ func acctRefusal(res state.Result, cmd *state.Accounts) error {
 
 // mayEdit refuses an edit that the caller may not make. Operators may change accounts, users and associations;
 // administrators also QOS and AdminLevels; coordinators everything below their accounts.
-func (c *Controller) mayEdit(v *state.View, who *proto.Caller, e *proto.AcctEdit) error {
+func (c *Controller) mayEdit(v *state.View, who *caller, e *proto.AcctEdit) error {
 	level := c.level(who)
 	denied := refuse(proto.CodeAccess, "Your user doesn't have privilege to perform this action")
 	switch e.Op {
@@ -227,12 +199,13 @@ func (c *Controller) mayEdit(v *state.View, who *proto.Caller, e *proto.AcctEdit
 		return nil
 	}
 	me := c.nameOf(who)
-	below := func(account string) bool { return c.coordinates(v, me, account) }
+	below := func(account string) bool { return c.coordinates(v, who, account) }
 	ok := false
 	switch e.Op {
 	case proto.PutAccount, proto.DropAccount:
 		ok = e.Account != nil && below(e.Account.Parent) &&
-			(v.Account(e.Account.Name) == nil || below(v.Account(e.Account.Name).Parent))
+			(v.Account(e.Account.Name) == nil && !slices.Contains(v.Config().Accounts, e.Account.Name) ||
+				below(parentOf(v, e.Account.Name)))
 	case proto.PutUser: // a new user, or another default account for one
 		if e.User == nil {
 			break
@@ -241,13 +214,20 @@ func (c *Controller) mayEdit(v *state.View, who *proto.Caller, e *proto.AcctEdit
 		ok = below(e.User.DefaultAccount) && (old == nil || old.Admin == e.User.Admin) || e.User.Name == me && old != nil &&
 			old.Admin == e.User.Admin
 	case proto.PutAssoc, proto.DropAssoc:
-		ok = e.Assoc != nil && (below(e.Assoc.Account) && e.Assoc.User != "" || v.Account(e.Assoc.Account) == nil ||
-			below(v.Account(e.Assoc.Account).Parent))
+		ok = e.Assoc != nil && (below(e.Assoc.Account) && e.Assoc.User != "" || below(parentOf(v, e.Assoc.Account)))
 	}
 	if !ok {
 		return denied
 	}
 	return nil
+}
+
+// parentOf gives the account above another one: root for accounts that are no facts, whether they are configured or not.
+func parentOf(v *state.View, account string) string {
+	if a := v.Account(account); a != nil {
+		return a.Parent
+	}
+	return model.RootAccount
 }
 
 // accountName gives an account's name as the state has it: in lower case. An account that an older version recorded
@@ -369,7 +349,7 @@ func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
 }
 
 // shares lists accounts and their users with their shares and their usage, as of now.
-func (c *Controller) shares(_ context.Context, who *proto.Caller, rq *proto.SharesRequest) (*proto.SharesReply, error) {
+func (c *Controller) shares(_ context.Context, who *caller, rq *proto.SharesRequest) (*proto.SharesReply, error) {
 	v, now := c.machine.View(), c.now()
 	sees := c.sees(v, who)
 	tree := multifactor.NewTree(v, now, nil)
@@ -431,7 +411,7 @@ func runMins(v *state.View, tree *multifactor.Tree, now model.Time) map[int][]mo
 
 // prios sends the factors of pending jobs' priorities, one line for each of a job's partitions. Held jobs have no
 // priority and are left out.
-func (c *Controller) prios(_ context.Context, who *proto.Caller, rq *proto.PrioRequest, send stream) error {
+func (c *Controller) prios(_ context.Context, who *caller, rq *proto.PrioRequest, send stream) error {
 	v := c.machine.View()
 	if err := checkRefs(v, rq.Filter.Jobs); err != nil {
 		return err

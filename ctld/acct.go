@@ -224,11 +224,11 @@ func (c *Controller) tell(ctx context.Context, d *dbd, body []byte) (*rpc.Mux, e
 // sightOf gives who may see whose records.
 func (c *Controller) sightOf(v *state.View) *proto.Sight {
 	s := &proto.Sight{Revoked: c.revokedList()}
-	anybody := &sight{c: c, v: v, hid: v.Config().Params.PrivateData}
+	anybody := &sight{c: c, v: v, who: &caller{}, hid: v.Config().Params.PrivateData}
 	if !anybody.hides("jobs") {
 		return s
 	}
-	s.HidesJobs, s.Full = true, []uint32{c.opts.UID}
+	s.HidesJobs, s.Full, s.LoginRights = true, []uint32{c.opts.UID}, v.Config().Params.LoginRights
 	v.Users(func(u *model.User) bool {
 		if u.Admin >= model.AdminOperator {
 			s.Operators = append(s.Operators, u.Name)

@@ -10,18 +10,9 @@ import (
 	"gbatch/internal/state"
 )
 
-// operator reports whether the caller may act on other users' jobs and on nodes: root, the user that the controller
-// runs as, and users with an AdminLevel.
-func (c *Controller) operator(who *proto.Caller) bool { return c.level(who) >= model.AdminOperator }
-
-// mine reports whether the caller may change a job: its owner, operators, and coordinators of its account.
-func (c *Controller) mine(who *proto.Caller, j *model.Job) bool {
-	return j.Spec.UID == who.UID || c.operator(who) || c.coordinates(c.machine.View(), c.nameOf(who), j.Spec.Account)
-}
-
 // choose finds the jobs of a list of references that the caller may change. It gives one result per reference and, for
 // references without error, the targets for a command.
-func (c *Controller) choose(v *state.View, who *proto.Caller, refs []proto.JobRef,
+func (c *Controller) choose(v *state.View, who *caller, refs []proto.JobRef,
 	filter *proto.JobFilter) ([]proto.TargetResult, []state.Target, []int) {
 	results := make([]proto.TargetResult, len(refs))
 	var targets []state.Target
@@ -73,7 +64,7 @@ func only(j *model.Job, ref proto.JobRef) state.Target {
 }
 
 // cancel ends or signals jobs.
-func (c *Controller) cancel(ctx context.Context, who *proto.Caller,
+func (c *Controller) cancel(ctx context.Context, who *caller,
 	rq *proto.CancelRequest) (*proto.TargetsReply, error) {
 	v := c.machine.View()
 	if rq.RequestID != "" {
@@ -198,7 +189,7 @@ func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelReque
 }
 
 // updateJob holds, releases, requeues and changes jobs.
-func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
+func (c *Controller) updateJob(ctx context.Context, who *caller,
 	rq *proto.UpdateJobRequest) (*proto.TargetsReply, error) {
 	v := c.machine.View()
 	if len(rq.Targets) == 0 {
@@ -289,7 +280,7 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
 //
 // A change is made from the job's present facts (TimeLimit=+10) and replaces its whole specification, so one update
 // waits until the one before it is in the facts: else two users' changes at the same moment become one.
-func (c *Controller) updateEach(ctx context.Context, who *proto.Caller, set []model.KV, reply *proto.TargetsReply,
+func (c *Controller) updateEach(ctx context.Context, who *caller, set []model.KV, reply *proto.TargetsReply,
 	targets []state.Target, at []int) error {
 	select {
 	case c.editing <- struct{}{}:

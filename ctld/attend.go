@@ -13,7 +13,7 @@ import (
 // on other hosts.
 
 // attend waits for the command's end, and cancels its job if the command ended without a last message.
-func (c *Controller) attend(ctx context.Context, r *server.Request, who *proto.Caller) {
+func (c *Controller) attend(ctx context.Context, r *server.Request, who *caller) {
 	var rq proto.AttendRequest
 	if err := proto.Decode(r.Body, &rq); err != nil {
 		c.end(r, nil, refuse(proto.CodeBadRequest, "malformed request: %v", err))
@@ -35,7 +35,7 @@ func (c *Controller) attend(ctx context.Context, r *server.Request, who *proto.C
 }
 
 // askLeader asks the leader to cancel a job. An error means that no controller did.
-func (c *Controller) askLeader(ctx context.Context, who *proto.Caller, rq *proto.CancelRequest) error {
+func (c *Controller) askLeader(ctx context.Context, who *caller, rq *proto.CancelRequest) error {
 	var err error
 	if c.leading.Load() {
 		_, err = c.cancel(ctx, who, rq)

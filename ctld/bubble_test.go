@@ -57,7 +57,7 @@ func newBubble(t *testing.T, path string) *bubble {
 		gpus: map[string]model.JobID{}}
 	peers := []store.Peer{{ID: "c1", Addr: "c1"}, {ID: "c2", Addr: "c2"}, {ID: "c3", Addr: "c3"}}
 	for _, p := range peers {
-		c := &Controller{log: slog.New(slog.DiscardHandler), machine: newMachine(), nodes: newNodeSet(),
+		c := &Controller{log: slog.New(slog.DiscardHandler), machine: newMachine(), nodes: newNodeSet(), people: someUsers(),
 			idle: newIdleWatch(), reports: make(chan nodeReports, reportQueue), clocks: newClocks(),
 			reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
 			readers: newReaders()}
@@ -429,7 +429,7 @@ func (b *bubble) submit(ctx context.Context, id string, gpus int32) model.JobID 
 		rq := &proto.SubmitRequest{RequestID: id, Script: []byte("#!/bin/sh\n"), Spec: &model.Spec{Name: id, UID: 1000,
 			User: "u", WorkDir: "/", MinNodes: 1, MaxNodes: 1, LimitS: 600, Requeue: true,
 			Gres: []model.GresReq{{Name: "gpu", Count: gpus, Per: model.PerNode}}}}
-		if reply, err := c.submit(ctx, &proto.Caller{UID: 1000, User: "u"}, rq); err == nil {
+		if reply, err := c.submit(ctx, &caller{Caller: proto.Caller{UID: 1000, GID: 1000, User: "u"}}, rq); err == nil {
 			return reply.Job
 		} else if time.Now().After(end.Add(-10 * time.Second)) {
 			b.t.Errorf("%s: %v", id, err)

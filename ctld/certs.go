@@ -323,7 +323,7 @@ func (c *Controller) signFor(r *server.Request) {
 }
 
 // editCerts makes tokens, takes them back, and revokes certificates.
-func (c *Controller) editCerts(ctx context.Context, who *proto.Caller,
+func (c *Controller) editCerts(ctx context.Context, who *caller,
 	rq *proto.EditCertsRequest) (*proto.EditCertsReply, error) {
 	if c.level(who) < model.AdminFull {
 		return nil, refuse(proto.CodeAccess, "certificates are given and taken by administrators, on a controller")
@@ -404,7 +404,7 @@ func (c *Controller) revoke(propose func(*state.Certs) (state.Result, error), li
 }
 
 // listCerts gives tokens, certificates and revocations.
-func (c *Controller) listCerts(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.CertsReply, error) {
+func (c *Controller) listCerts(_ context.Context, who *caller, _ *proto.Empty) (*proto.CertsReply, error) {
 	if !c.operator(who) {
 		return nil, refuse(proto.CodeAccess, "certificates are listed for operators")
 	}

@@ -23,6 +23,7 @@ import (
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
 	"gbatch/internal/store"
+	"gbatch/internal/userdb"
 )
 
 // Controller is one gctld.
@@ -34,7 +35,8 @@ type Controller struct {
 	nodes   *nodeSet
 	idle    idleWatch // of GPUs
 	reports chan nodeReports
-	callers callers
+	people  *userdb.DB
+	host    string // this one
 	dbds    []*dbd // the accounting daemon, and then its copy
 
 	toLead, toLeadSlow link // to the leader: for requests that are answered at once, and for requests that wait
@@ -98,7 +100,10 @@ func New(o Options) (_ *Controller, err error) {
 	c.dead.Dir = filepath.Join(o.Dir, "refused-records")
 	c.counts.since.Store(int64(c.bootAt))
 	c.lease.begin = time.Now()
-	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}
+	c.people, c.host = userdb.New(), host
+	if o.People != nil {
+		c.people = o.People
+	}
 	defer func() {
 		if err != nil {
 			_ = c.Close() // the first error is reported

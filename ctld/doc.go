@@ -71,6 +71,7 @@
 // Configuration, accounts, reservations:
 //
 //	reconfigure.go  reads the files again; configdiff.go lists the changes
+//	caller.go       who asks, and what they may ask
 //	accounts.go     accounts, users, QOS, shares and priorities' factors
 //	reservation.go  reservations; package resv makes them
 //

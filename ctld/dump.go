@@ -17,10 +17,7 @@ import (
 
 // dump sends an operator the whole present state. Submissions and planning go on meanwhile, because it writes frozen
 // facts.
-func (c *Controller) dump(ctx context.Context, who *proto.Caller, rq *proto.DumpRequest, send stream) error {
-	if !c.operator(who) {
-		return refuse(proto.CodeAccess, "only operators may dump the state: it holds everybody's scripts and environments")
-	}
+func (c *Controller) dump(ctx context.Context, who *caller, rq *proto.DumpRequest, send stream) error {
 	c.log.Info("the state was dumped", "uid", who.UID)
 	w := bufio.NewWriterSize(chunks{ctx, send}, proto.DumpChunkBytes)
 	v, write := c.machine.freeze()

@@ -84,7 +84,7 @@ type handler struct {
 // call is one request.
 type call struct {
 	r    *server.Request
-	who  *proto.Caller
+	who  *caller
 	kind uint16
 	body []byte
 	part []byte // the last part's buffer, which is used again: a list of 50,000 jobs leaves no garbage
@@ -142,7 +142,7 @@ type pointer[T any] interface {
 
 // handle makes a handler from a method with one answer.
 func handle[Rq, Reply any, Q pointer[Rq],
-	R pointer[Reply]](f func(*Controller, context.Context, *proto.Caller, Q) (R, error)) handler {
+	R pointer[Reply]](f func(*Controller, context.Context, *caller, Q) (R, error)) handler {
 	return handler{answer: func(c *Controller, ctx context.Context, a *call) (message, error) {
 		rq := Q(new(Rq))
 		if err := a.decode(rq); err != nil {
@@ -153,14 +153,14 @@ func handle[Rq, Reply any, Q pointer[Rq],
 }
 
 // handleDone makes a handler from a method whose answer is empty.
-func handleDone[Rq any, Q pointer[Rq]](f func(*Controller, context.Context, *proto.Caller, Q) error) handler {
-	return handle(func(c *Controller, ctx context.Context, who *proto.Caller, rq Q) (*proto.Empty, error) {
+func handleDone[Rq any, Q pointer[Rq]](f func(*Controller, context.Context, *caller, Q) error) handler {
+	return handle(func(c *Controller, ctx context.Context, who *caller, rq Q) (*proto.Empty, error) {
 		return &proto.Empty{}, f(c, ctx, who, rq)
 	})
 }
 
 // handleParts makes a handler from a method that sends parts. last gives the part that ends the answer.
-func handleParts[Rq any, Q pointer[Rq]](f func(*Controller, context.Context, *proto.Caller, Q, stream) error,
+func handleParts[Rq any, Q pointer[Rq]](f func(*Controller, context.Context, *caller, Q, stream) error,
 	last func(*Controller) message) handler {
 	return handler{parts: true, answer: func(c *Controller, ctx context.Context, a *call) (message, error) {
 		rq := Q(new(Rq))
@@ -188,7 +188,7 @@ var (
 
 // serve answers one user's request. It runs on the leader. False: leadership has moved, nothing was done, and, with
 // follow, no answer was given, so that the request can go to the next leader.
-func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Caller, kind uint16, body []byte,
+func (c *Controller) serve(ctx context.Context, r *server.Request, who *caller, kind uint16, body []byte,
 	follow bool) bool {
 	if kind == proto.KindOnce {
 		return c.serveOnce(ctx, r, who, body, follow)
@@ -203,6 +203,10 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 	if !ok {
 		c.end(r, nil, refuse(proto.CodeBadRequest,
 			"this controller does not know request kind %d; is the command of a newer version?", kind))
+		return true
+	}
+	if err := c.mayAsk(who, kind); err != nil {
+		c.end(r, nil, err)
 		return true
 	}
 	ctx, made := withMade(ctx)
@@ -464,7 +468,7 @@ const staleAfter = 3 * time.Second
 
 // serveStale answers a request that only reads from this controller's own facts while no controller leads, and says how
 // old they are.
-func (c *Controller) serveStale(ctx context.Context, r *server.Request, who *proto.Caller, body []byte) {
+func (c *Controller) serveStale(ctx context.Context, r *server.Request, who *caller, body []byte) {
 	var rq proto.Stale
 	row := proto.RequestIn(proto.KindStale, body)
 	err := proto.Decode(body, &rq)
@@ -478,6 +482,10 @@ func (c *Controller) serveStale(ctx context.Context, r *server.Request, who *pro
 		return
 	case h.asks && rq.Kind != proto.KindPing:
 		c.end(r, nil, refuse(proto.CodeNoController, "no controller leads, and only the one that does can ask the nodes"))
+		return
+	}
+	if err := c.mayAsk(who, rq.Kind); err != nil {
+		c.end(r, nil, err)
 		return
 	}
 	a := &call{r: r, who: who, kind: rq.Kind, body: rq.Body, more: r.ReplyMore}

@@ -61,7 +61,7 @@ var editable = []struct {
 }
 
 // edit turns gcontrol's key=value settings into one command for one job.
-func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set []model.KV) (*state.Edit, error) {
+func (c *Controller) edit(v *state.View, who *caller, t state.Target, set []model.KV) (*state.Edit, error) {
 	found := resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks})
 	if len(found) == 0 {
 		return nil, refuse(proto.CodeInvalidJob, "%d", t.Job)
@@ -117,9 +117,10 @@ func (ed *editing) settle() error {
 	}
 	if ed.replace {
 		sp := ed.sp
-		caller := proto.Caller{UID: sp.UID, GID: sp.GID, Groups: sp.Groups, User: sp.User, Group: sp.Group}
+		owner := &caller{Caller: proto.Caller{UID: sp.UID, GID: sp.GID, Groups: sp.Groups, User: sp.User, Group: sp.Group},
+			most: model.RightsAdministrator, from: sp.From}
 		requeue := sp.Requeue
-		if _, err := ed.c.place(ed.v, &caller, sp); err != nil {
+		if _, err := ed.c.place(ed.v, owner, sp); err != nil {
 			return err
 		}
 		sp.Requeue = requeue

@@ -183,10 +183,10 @@ var errHere = errors.New("this controller leads")
 
 // toLeader sends a request to the leader and calls each with every frame of the answer. If leadership moves meanwhile,
 // the request goes to the next leader: if it was not carried out, or may be repeated and nothing of an answer has come.
-func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint16, body []byte,
+func (c *Controller) toLeader(ctx context.Context, who *caller, kind uint16, body []byte,
 	each func(*rpc.Frame) error) error {
 	row := proto.RequestIn(kind, body)
-	body, err := proto.Encode(&proto.Forward{Caller: *who, Kind: kind, Body: body})
+	body, err := proto.Encode(&proto.Forward{Caller: who.Caller, Kind: kind, Body: body})
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (c *Controller) hearAll(ctx context.Context) {
 }
 
 // controllers lists them as this one knows them. It needs no leader and no majority.
-func (c *Controller) controllers(ctx context.Context, _ *proto.Caller,
+func (c *Controller) controllers(ctx context.Context, _ *caller,
 	_ *proto.Empty) (*proto.ControllersReply, error) {
 	c.hearAll(ctx)
 	leader, _ := c.store.Leader()
@@ -196,7 +196,7 @@ func (c *Controller) fileDiffers() string {
 	if !differ {
 		return ""
 	}
-	return p.File + " on " + c.callers.host + ": " + p.Text + "; " + p.Hint
+	return p.File + " on " + c.host + ": " + p.Text + "; " + p.Hint
 }
 
 // otherControllers says that the files name other controllers than those that keep the log together.

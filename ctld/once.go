@@ -92,7 +92,7 @@ func settled(err error) bool {
 }
 
 // serveOnce answers a request with an id; see serve.
-func (c *Controller) serveOnce(ctx context.Context, r *server.Request, who *proto.Caller, body []byte,
+func (c *Controller) serveOnce(ctx context.Context, r *server.Request, who *caller, body []byte,
 	follow bool) bool {
 	begin := time.Now()
 	var once proto.Once
@@ -102,6 +102,10 @@ func (c *Controller) serveOnce(ctx context.Context, r *server.Request, who *prot
 	if err != nil || len(once.ID) != proto.OnceIDBytes || !row.ByID() || !known {
 		c.end(r, nil, refuse(proto.CodeBadRequest, "a request of kind %d with an id of %d bytes is malformed (%v)", once.Kind,
 			len(once.ID), err))
+		return true
+	}
+	if err := c.mayAsk(who, once.Kind); err != nil {
+		c.end(r, nil, err)
 		return true
 	}
 	c.counts.serving.Add(1)
@@ -182,7 +186,7 @@ func (c *Controller) makeOnce(ctx context.Context, key string, y *try, a *call, 
 
 // recall gives the answer of a request that was made before, and does again what follows from it outside of the facts
 // and may be done twice: the leader that made it may have ended in between.
-func (c *Controller) recall(ctx context.Context, who *proto.Caller, once *proto.Once, old *state.Answer) ([]byte,
+func (c *Controller) recall(ctx context.Context, who *caller, once *proto.Once, old *state.Answer) ([]byte,
 	error) {
 	row := proto.RequestOf(once.Kind)
 	if old.Begun {

@@ -7,6 +7,7 @@ import (
 
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
+	"gbatch/internal/userdb"
 )
 
 // Peer is one controller of the cluster.
@@ -18,10 +19,12 @@ type Peer struct {
 // Options configure one controller. Settings that change decisions are not here: they are in the replicated
 // configuration.
 type Options struct {
-	Name  string // name of this controller, one of Peers
-	Peers []Peer // all controllers
-	Dir   string // raft log and snapshots
-	PKI   string // directory with ca.crt and this controller's certificate
+	Name   string     // name of this controller, one of Peers
+	Peers  []Peer     // all controllers
+	People *userdb.DB // who users are; nil: this host's database
+
+	Dir string // raft log and snapshots
+	PKI string // directory with ca.crt and this controller's certificate
 
 	Socket  string // path of the local socket; "": none
 	DbdAddr string // address of gdbd; "": no accounting records are shipped

@@ -16,6 +16,7 @@ import (
 type sight struct {
 	c     *Controller
 	v     *state.View
+	who   *caller
 	uid   uint32
 	me    string
 	hid   []string        // entries of PrivateData that apply to this caller
@@ -24,8 +25,8 @@ type sight struct {
 }
 
 // sees gives the sight of a caller.
-func (c *Controller) sees(v *state.View, who *proto.Caller) *sight {
-	s := &sight{c: c, v: v, uid: who.UID}
+func (c *Controller) sees(v *state.View, who *caller) *sight {
+	s := &sight{c: c, v: v, who: who, uid: who.UID}
 	if hid := v.Config().Params.PrivateData; len(hid) > 0 && !c.operator(who) {
 		s.hid, s.me, s.below = hid, c.nameOf(who), map[string]bool{}
 	}
@@ -39,7 +40,7 @@ func (s *sight) hides(what string) bool { return slices.Contains(s.hid, what) }
 func (s *sight) over(account string) bool {
 	yes, known := s.below[account]
 	if !known {
-		yes = s.c.coordinates(s.v, s.me, account)
+		yes = s.c.coordinates(s.v, s.who, account)
 		s.below[account] = yes
 	}
 	return yes

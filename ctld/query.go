@@ -15,7 +15,7 @@ import (
 )
 
 // jobs sends a list of jobs from a View, while submissions and planning go on.
-func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRequest, send stream) error {
+func (c *Controller) jobs(_ context.Context, who *caller, rq *proto.JobsRequest, send stream) error {
 	v := c.machine.View()
 	sees := c.sees(v, who)
 	if err := checkRefs(v, rq.Filter.Jobs); err != nil {
@@ -250,7 +250,7 @@ func hasName(list []string, s string) bool {
 	return false
 }
 
-func (c *Controller) nodesList(_ context.Context, who *proto.Caller, rq *proto.NodesRequest, send stream) error {
+func (c *Controller) nodesList(_ context.Context, who *caller, rq *proto.NodesRequest, send stream) error {
 	v := c.machine.View()
 	if err := c.sees(v, who).denied("nodes"); err != nil {
 		return err
@@ -297,7 +297,7 @@ func (c *Controller) nodesList(_ context.Context, who *proto.Caller, rq *proto.N
 	return nil
 }
 
-func (c *Controller) partitions(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.PartitionsReply, error) {
+func (c *Controller) partitions(_ context.Context, who *caller, _ *proto.Empty) (*proto.PartitionsReply, error) {
 	v := c.machine.View()
 	if err := c.sees(v, who).denied("partitions"); err != nil {
 		return nil, err
@@ -333,7 +333,7 @@ func addCount(list []model.GresCount, g model.GresDef) []model.GresCount {
 }
 
 // wait answers when the job has ended, or after proto.MaxWaitS.
-func (c *Controller) wait(ctx context.Context, who *proto.Caller, rq *proto.WaitRequest) (*proto.WaitReply, error) {
+func (c *Controller) wait(ctx context.Context, who *caller, rq *proto.WaitRequest) (*proto.WaitReply, error) {
 	if c.waiting.Add(1) > maxWaiters {
 		c.waiting.Add(-1)
 		return nil, refuse(proto.CodeBusy,
@@ -384,13 +384,13 @@ func outcome(v *state.View, id model.JobID) (*proto.WaitReply, bool) {
 	return r, true
 }
 
-func (c *Controller) script(_ context.Context, who *proto.Caller, rq *proto.ScriptRequest) (*proto.ScriptReply, error) {
+func (c *Controller) script(_ context.Context, who *caller, rq *proto.ScriptRequest) (*proto.ScriptReply, error) {
 	v := c.machine.View()
 	j := v.Job(rq.Job)
 	if j == nil || !c.sees(v, who).job(j.Spec) {
 		return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
 	}
-	if j.Spec.UID != who.UID && !c.operator(who) {
+	if !c.may(proto.KindScript, who, j) {
 		return nil, refuse(proto.CodeAccess, "job %d is not yours", rq.Job)
 	}
 	b := v.Blob(j.Spec.Script)
@@ -401,7 +401,7 @@ func (c *Controller) script(_ context.Context, who *proto.Caller, rq *proto.Scri
 	return &proto.ScriptReply{Script: text}, nil
 }
 
-func (c *Controller) ping(ctx context.Context, _ *proto.Caller, _ *proto.Empty) (*proto.PingReply, error) {
+func (c *Controller) ping(ctx context.Context, _ *caller, _ *proto.Empty) (*proto.PingReply, error) {
 	return c.pong(ctx), nil
 }
 
@@ -434,7 +434,7 @@ func (c *Controller) pong(ctx context.Context) *proto.PingReply {
 }
 
 // config answers with the configuration, as far as the caller may see it.
-func (c *Controller) config(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.ConfigReply, error) {
+func (c *Controller) config(_ context.Context, who *caller, _ *proto.Empty) (*proto.ConfigReply, error) {
 	v := c.machine.View()
 	reply := &proto.ConfigReply{Config: c.sees(v, who).config(v.Config()), Paths: c.opts.Paths, Now: c.now(),
 		BootAt: c.bootAt}

@@ -3,9 +3,7 @@ package ctld
 import (
 	"context"
 	"errors"
-	"os/user"
 	"strconv"
-	"sync"
 	"time"
 
 	"gbatch/internal/hostlist"
@@ -14,6 +12,7 @@ import (
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
+	"gbatch/internal/trust"
 	"gbatch/internal/wire"
 )
 
@@ -22,13 +21,13 @@ type message = proto.Message
 // local serves the unix socket: users whose identity the kernel gives.
 func (c *Controller) local(ctx context.Context, r *server.Request) {
 	u, ok := r.Peer.User()
-	if !ok || r.Kind >= proto.KindForward {
+	if !ok || trust.May(trust.Administrator, r.Kind) == trust.Refused && r.Kind >= proto.KindForward {
 		c.end(r, nil, refuse(proto.CodeBadRequest, "this socket takes requests of users only"))
 		return
 	}
-	who := c.callers.of(u)
+	who := c.kernelSays(ctx, &u)
 	if r.Kind == proto.KindAttend {
-		c.attend(ctx, r, &who)
+		c.attend(ctx, r, who)
 		return
 	}
 	if err := server.TooOld(r); err != nil {
@@ -37,17 +36,17 @@ func (c *Controller) local(ctx context.Context, r *server.Request) {
 	}
 	defer c.enter(r.Kind, r.Body)()
 	if r.Kind == proto.KindStale {
-		c.serveStale(ctx, r, &who, r.Body)
+		c.serveStale(ctx, r, who, r.Body)
 		return
 	}
 	if answeredAnywhere(r.Kind) && (r.Kind != proto.KindAcct || c.machine.View().Config().Cluster != "") {
-		c.serve(ctx, r, &who, r.Kind, r.Body, false)
+		c.serve(ctx, r, who, r.Kind, r.Body, false)
 		return
 	}
-	if !c.leads(ctx) && c.forward(ctx, r, &who) {
+	if !c.leads(ctx) && c.forward(ctx, r, who) {
 		return
 	}
-	if c.serve(ctx, r, &who, r.Kind, r.Body, true) || c.forward(ctx, r, &who) {
+	if c.serve(ctx, r, who, r.Kind, r.Body, true) || c.forward(ctx, r, who) {
 		return
 	}
 	c.end(r, nil, c.notLeading()) // it moves to and fro
@@ -74,6 +73,8 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 		c.end(r, nil, refuse(proto.CodeAccess, ""))
 	case strange != nil:
 		c.end(r, nil, strange)
+	case !trust.Asks(trust.OfRole(role), r.Kind):
+		c.end(r, nil, refuse(proto.CodeAccess, "a daemon with role %s can't ask this (kind %d)", role, r.Kind))
 	case r.Kind == proto.KindPing:
 		if !c.leads(ctx) {
 			c.end(r, nil, c.notLeading())
@@ -87,20 +88,20 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 		c.end(r, pong, nil)
 	case r.Kind == proto.KindWitness:
 		c.end(r, c.witness(ctx), nil)
-	case r.Kind == proto.KindMoment && role == pki.RoleCtld:
+	case r.Kind == proto.KindMoment:
 		c.end(r, c.moment(ctx), nil)
 	case r.Kind == proto.KindRenew:
 		c.renewFor(ctx, r, role, name)
-	case r.Kind == proto.KindSign && role == pki.RoleCtld:
+	case r.Kind == proto.KindSign:
 		c.signFor(r)
 	case r.Kind == proto.KindRevoked:
 		c.end(r, c.revokedList(), nil)
-	case r.Kind == proto.KindHello && role == pki.RoleNode:
+	case r.Kind == proto.KindHello:
 		c.registerNode(ctx, r, name)
-	case r.Kind == proto.KindForward && (role == pki.RoleCtld || role == pki.RoleNode || role == pki.RoleLogin):
+	case r.Kind == proto.KindForward:
 		c.forwarded(ctx, r, role, name)
 	default:
-		c.end(r, nil, refuse(proto.CodeAccess, "a daemon with role %s can't ask this (kind %d)", role, r.Kind))
+		c.end(r, nil, refuse(proto.CodeAccess, "a controller doesn't answer this (kind %d)", r.Kind))
 	}
 }
 
@@ -170,26 +171,15 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 		c.end(r, nil, c.notLeading())
 		return
 	}
-	if role != pki.RoleCtld && (f.Kind == proto.KindEditCerts || f.Kind == proto.KindCerts) {
-		c.end(r, nil, refuse(proto.CodeNotHere, "certificates are looked after on controllers; run it on %s", c.opts.Name))
-		return
+	who, err := c.vouched(ctx, &f, role, name)
+	switch {
+	case err != nil:
+		c.end(r, nil, err)
+	case f.Kind == proto.KindStale:
+		c.serveStale(ctx, r, who, f.Body)
+	default:
+		c.serve(ctx, r, who, f.Kind, f.Body, false)
 	}
-	row := proto.RequestIn(f.Kind, f.Body)
-	trusted := row.Effect != proto.Reads // reading needs no trust
-	if role != pki.RoleCtld && f.Caller.UID == 0 && trusted {
-		c.end(r, nil, refuse(proto.CodeNotHere, "root's commands are taken on controllers only; run it on %s", c.opts.Name))
-		return
-	}
-	if role == pki.RoleNode && trusted && !c.hasJobOn(f.Caller.UID, name) {
-		c.end(r, nil, refuse(proto.CodeNotHere,
-			"node %s may speak only for users with a job on it; submit from a login node or a controller", name))
-		return
-	}
-	if f.Kind == proto.KindStale {
-		c.serveStale(ctx, r, &f.Caller, f.Body)
-		return
-	}
-	c.serve(ctx, r, &f.Caller, f.Kind, f.Body, false)
 }
 
 // forwardedPatience is how long a request that another daemon passes on waits for its user's other requests to end.
@@ -235,7 +225,7 @@ func (c *Controller) notLeading() error {
 }
 
 // forward passes a local user's request to the leader. False: this controller leads by now, and answers it.
-func (c *Controller) forward(ctx context.Context, r *server.Request, who *proto.Caller) bool {
+func (c *Controller) forward(ctx context.Context, r *server.Request, who *caller) bool {
 	err := c.toLeader(ctx, who, r.Kind, r.Body, func(f *rpc.Frame) error {
 		if f.More() {
 			return r.ReplyMore(f.Body)
@@ -249,37 +239,6 @@ func (c *Controller) forward(ctx context.Context, r *server.Request, who *proto.
 		c.end(r, nil, err)
 	}
 	return true
-}
-
-// callers turns a local process's peer credentials into a Caller. Names are looked up once per uid.
-type callers struct {
-	host string
-	mu   sync.Mutex
-	seen map[[2]uint32][2]string
-}
-
-const maxCallersSeen = 65536
-
-func (k *callers) of(u rpc.User) proto.Caller {
-	key := [2]uint32{u.UID, u.GID}
-	k.mu.Lock()
-	names, ok := k.seen[key]
-	k.mu.Unlock()
-	if !ok {
-		names = [2]string{strconv.Itoa(int(u.UID)), strconv.Itoa(int(u.GID))}
-		if who, err := user.LookupId(names[0]); err == nil {
-			names[0] = who.Username
-		}
-		if g, err := user.LookupGroupId(names[1]); err == nil {
-			names[1] = g.Name
-		}
-		k.mu.Lock()
-		if len(k.seen) < maxCallersSeen {
-			k.seen[key] = names
-		}
-		k.mu.Unlock()
-	}
-	return proto.Caller{UID: u.UID, GID: u.GID, Groups: u.Groups, User: names[0], Group: names[1], Host: k.host}
 }
 
 func (c *Controller) hostlist(names []string) string { return hostlist.Compress(names) }

@@ -19,7 +19,7 @@ import (
 const statWait = 5 * time.Second // for all nodes together
 
 // statJobs gives the running jobs of a request, and refuses other users' jobs.
-func (c *Controller) statJobs(v *state.View, who *proto.Caller,
+func (c *Controller) statJobs(v *state.View, who *caller,
 	rq *proto.StatRequest) (map[model.JobID]*model.Job, error) {
 	if len(rq.Jobs) > proto.MaxStatJobs {
 		return nil, refuse(proto.CodeBadRequest, "%d jobs at once, the limit is %d", len(rq.Jobs), proto.MaxStatJobs)
@@ -37,7 +37,7 @@ func (c *Controller) statJobs(v *state.View, who *proto.Caller,
 			}
 			known++
 			switch {
-			case !c.mine(who, j):
+			case !c.may(proto.KindStat, who, j):
 				return nil, refuse(proto.CodeAccess, "job %d is not yours", j.ID)
 			case j.Run == nil || !j.State.HasResources():
 			case len(jobs) >= proto.MaxStatJobs:
@@ -54,7 +54,7 @@ func (c *Controller) statJobs(v *state.View, who *proto.Caller,
 }
 
 // stat asks the nodes of running jobs.
-func (c *Controller) stat(ctx context.Context, who *proto.Caller, rq *proto.StatRequest) (*proto.StatReply, error) {
+func (c *Controller) stat(ctx context.Context, who *caller, rq *proto.StatRequest) (*proto.StatReply, error) {
 	jobs, err := c.statJobs(c.machine.View(), who, rq)
 	if err != nil {
 		return nil, err

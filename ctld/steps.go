@@ -76,7 +76,7 @@ func (c *Controller) stepJobs(v *state.View, sees *sight, rq *proto.StepsRequest
 }
 
 // steps lists running steps, each node's when it answers, so only one node's steps are in memory.
-func (c *Controller) steps(ctx context.Context, who *proto.Caller, rq *proto.StepsRequest, send stream) error {
+func (c *Controller) steps(ctx context.Context, who *caller, rq *proto.StepsRequest, send stream) error {
 	v := c.machine.View()
 	jobs, err := c.stepJobs(v, c.sees(v, who), rq)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *Controller) steps(ctx context.Context, who *proto.Caller, rq *proto.Ste
 
 // peers gives the addresses at which nodes' daemons reach each other: the configured address or, if that is only the
 // node's name, the address from which the node connects.
-func (c *Controller) peers(_ context.Context, _ *proto.Caller, rq *proto.PeersRequest) (*proto.PeersReply, error) {
+func (c *Controller) peers(_ context.Context, _ *caller, rq *proto.PeersRequest) (*proto.PeersReply, error) {
 	v := c.machine.View()
 	reply := &proto.PeersReply{}
 	for _, name := range rq.Nodes[:min(len(rq.Nodes), proto.MaxTargets)] {
@@ -177,7 +177,7 @@ func describeStep(j *model.Job, s *proto.RunningStep) {
 }
 
 // cancelSteps ends or signals steps.
-func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *proto.Caller,
+func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *caller,
 	rq *proto.CancelRequest) (*proto.TargetsReply, error) {
 	if len(rq.Targets) > 0 || len(rq.Steps) > proto.MaxTargets {
 		return nil, refuse(proto.CodeBadRequest, "name jobs or steps, at most %d of them", proto.MaxTargets)

@@ -27,7 +27,7 @@ const (
 
 // submit validates a submission, refuses a job that can never run, and puts the job into the log. It returns the job's
 // number only when the job is in the log.
-func (c *Controller) submit(ctx context.Context, who *proto.Caller,
+func (c *Controller) submit(ctx context.Context, who *caller,
 	rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
 	v := c.machine.View()
 	cmd, reply, err := c.prepare(v, *who, rq)
@@ -63,7 +63,7 @@ func (c *Controller) submit(ctx context.Context, who *proto.Caller,
 }
 
 // prepare makes the command for a submission that is valid and can run, and the beginning of its answer.
-func (c *Controller) prepare(v *state.View, who proto.Caller, rq *proto.SubmitRequest) (*state.Submit,
+func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest) (*state.Submit,
 	*proto.SubmitReply, error) {
 	if v.Config().Cluster == "" {
 		return nil, nil, refuse(proto.CodeBusy, "the cluster has no configuration yet; try again in a moment")
@@ -74,7 +74,10 @@ func (c *Controller) prepare(v *state.View, who proto.Caller, rq *proto.SubmitRe
 	}
 	sp := *rq.Spec
 	sp.UID, sp.GID, sp.Groups = who.UID, who.GID, who.Groups
-	sp.User, sp.Group, sp.Host = who.User, who.Group, who.Host
+	sp.User, sp.Group, sp.Host, sp.From = who.User, who.Group, who.Host, who.from
+	if err := sp.CheckUser(c.opts.UID); err != nil {
+		return nil, nil, refuse(proto.CodeAccess, "the cluster takes no such job: %v", err)
+	}
 	if err := c.validate(v, &who, &sp, rq); err != nil {
 		return nil, nil, err
 	}
@@ -128,7 +131,7 @@ func priorityOf(sp *model.Spec) uint32 {
 }
 
 // validate checks everything that does not depend on the cluster's nodes.
-func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, rq *proto.SubmitRequest) error {
+func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *proto.SubmitRequest) error {
 	params := &v.Config().Params
 	if err := bounded(sp); err != nil {
 		return err
@@ -224,7 +227,7 @@ func validTasks(set model.TaskSet) error {
 }
 
 // place fills in partition, account and QOS, and refuses a job that none of its partitions could ever run.
-func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]string, error) {
+func (c *Controller) place(v *state.View, who *caller, sp *model.Spec) ([]string, error) {
 	cfg := v.Config()
 	if sp.Account = accountName(v, sp.Account); sp.Account == "" {
 		sp.Account = defaultAccount(v, sp.User)
@@ -316,7 +319,7 @@ func knownGres(cfg *model.Config, g model.GresReq) error {
 }
 
 // allowed gives the reason why a job may not, or can never, run in a partition.
-func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, name string) error {
+func (c *Controller) allowed(v *state.View, who *caller, sp *model.Spec, name string) error {
 	cfg := v.Config()
 	p := v.Partition(name)
 	if p == nil {

@@ -17,7 +17,7 @@ const eachBytes = 4 << 20
 // submitEach is submit for many jobs that differ only in their arguments: it checks the common part once, and the jobs
 // go into the log together. If the state refuses a job because of a limit on the number of jobs, it also refuses the
 // following jobs, since no job ends in between.
-func (c *Controller) submitEach(ctx context.Context, who *proto.Caller,
+func (c *Controller) submitEach(ctx context.Context, who *caller,
 	rq *proto.SubmitEachRequest) (*proto.SubmitEachReply, error) {
 	if rq.Submit == nil || len(rq.Args) == 0 || len(rq.Args) > proto.MaxEachJobs || rq.Submit.TestOnly {
 		return nil, refuse(proto.CodeBadRequest, "the submission is malformed: no description, a test, or not 1 to %d jobs",

@@ -12,7 +12,7 @@ import (
 // top puts a pending job ahead of all jobs of the same user, account, QOS and single partition, with nice values as
 // Slurm documents it, in one log entry under key. The other jobs together lose what the job gains, so that the user as
 // a whole gains nothing.
-func (c *Controller) top(ctx context.Context, key string, who *proto.Caller, t state.Target) (proto.Code, string,
+func (c *Controller) top(ctx context.Context, key string, who *caller, t state.Target) (proto.Code, string,
 	error) {
 	v := c.machine.View()
 	found := resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks})

@@ -18,7 +18,7 @@ import (
 
 // why explains jobs from a View, while planning goes on. An explanation costs a planning pass, so only one is made at a
 // time.
-func (c *Controller) why(ctx context.Context, who *proto.Caller, rq *proto.WhyRequest) (*proto.WhyReply, error) {
+func (c *Controller) why(ctx context.Context, who *caller, rq *proto.WhyRequest) (*proto.WhyReply, error) {
 	v, now := c.machine.View(), c.now()
 	out, err := c.explainAll(v, now, who, rq)
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *Controller) why(ctx context.Context, who *proto.Caller, rq *proto.WhyRe
 	return out, nil
 }
 
-func (c *Controller) explainAll(v *state.View, now model.Time, who *proto.Caller,
+func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 	rq *proto.WhyRequest) (*proto.WhyReply, error) {
 	c.explaining.Lock()
 	defer c.explaining.Unlock()

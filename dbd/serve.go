@@ -7,8 +7,8 @@ import (
 
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
-	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/internal/trust"
 )
 
 // This file owns gdbd's answers. The port admits only controllers and accounting daemons; the handshake refuses
@@ -55,15 +55,12 @@ func forUsers(err error) error {
 
 func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 	role, _, _ := r.Peer.Daemon()
+	if !trust.Asks(trust.OfRole(role), r.Kind) {
+		return rpc.Errorf(proto.CodeAccess, "a daemon with role %s can't ask this of gdbd (kind %d)", role, r.Kind)
+	}
 	switch r.Kind {
 	case proto.KindPing:
 		return r.Reply(nil)
-	case proto.KindPut, proto.KindQuery, proto.KindSight:
-		if role != pki.RoleCtld {
-			return rpc.Errorf(proto.CodeAccess, "only controllers can ask this of gdbd (kind %d)", r.Kind)
-		}
-	}
-	switch r.Kind {
 	case proto.KindPut:
 		var p proto.Put
 		if err := proto.Decode(r.Body, &p); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -16,6 +15,7 @@ import (
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
+	"gbatch/internal/trust"
 )
 
 // This file owns users' questions that daemons of nodes and login hosts pass on to gdbd, so that gacct works without
@@ -23,7 +23,8 @@ import (
 //
 // Who may see what is the controllers' knowledge (PrivateData, operators, coordinators): the leader tells it when it
 // changes, and it is kept in the database. As on a controller, reading needs no trust in the daemon that passes a
-// question on. A gdbd that was never told refuses; the question then goes to the leader.
+// question on, and nobody whom such a daemon names sees more than an ordinary user. A gdbd that was never told refuses;
+// the question then goes to the leader.
 
 const (
 	// maxUserConns bounds the connections of nodes and login hosts; a daemon has one, and only once its users ask.
@@ -49,11 +50,12 @@ func (d *Daemon) handleUser(ctx context.Context, r *server.Request) {
 }
 
 func (d *Daemon) answerUser(ctx context.Context, r *server.Request) error {
+	role, _, _ := r.Peer.Daemon()
 	if r.Kind == proto.KindPing {
 		return r.Reply(nil)
 	}
 	var f proto.Forward
-	if r.Kind != proto.KindForward {
+	if r.Kind != proto.KindForward || !trust.Asks(trust.OfRole(role), r.Kind) {
 		return badRequest("a daemon can only pass questions on here (kind %d)", r.Kind)
 	}
 	if err := proto.Decode(r.Body, &f); err != nil {
@@ -74,7 +76,11 @@ func (d *Daemon) answerUser(ctx context.Context, r *server.Request) error {
 		}
 		defer leave()
 	}
-	return d.query(ctx, r, f.Body, eyeOf(s, &f.Caller))
+	see, err := eyeOf(s, trust.OfRole(role), &f.Caller)
+	if err != nil {
+		return err
+	}
+	return d.query(ctx, r, f.Body, see)
 }
 
 // query answers a question about records. see is nil for who may see all.
@@ -112,24 +118,23 @@ func (d *Daemon) query(ctx context.Context, r *server.Request, question []byte, 
 	return r.Reply(appendChunk(body[:0], nil))
 }
 
-// eye is whose jobs one user may see: their own, and those of the accounts that they coordinate.
+// eye is whose jobs one user may see: their own.
 type eye struct {
-	uid      uint32
-	accounts map[string]bool
+	uid uint32
 }
 
-// eyeOf gives what a caller may see; nil: all.
-func eyeOf(s *proto.Sight, who *proto.Caller) *eye {
-	if !s.HidesJobs || who.UID == 0 || slices.Contains(s.Full, who.UID) || slices.Contains(s.Operators, who.User) {
-		return nil
+// eyeOf gives what a user may see for whom a daemon asks; nil: all. Hosts are believed about ordinary users only: who
+// sees more, on a login host that LoginRights allows it, is asked of the leader.
+func eyeOf(s *proto.Sight, by trust.Caller, who *proto.Caller) (*eye, error) {
+	switch {
+	case trust.Vouch(&trust.Claim{By: by, Kind: proto.KindAcct, Effect: proto.Reads, UID: who.UID}) != trust.Believed:
+		return nil, rpc.Errorf(proto.CodeAccess, "%s", proto.Text(proto.CodeAccess))
+	case !s.HidesJobs:
+		return nil, nil
+	case trust.MostRights(by, s.LoginRights) > model.RightsUser:
+		return nil, rpc.Errorf(proto.CodeNotHere, "the controllers know what operators of this host may see")
 	}
-	e := &eye{uid: who.UID, accounts: map[string]bool{}}
-	for i := range s.Coordinators {
-		if c := &s.Coordinators[i]; c.User == who.User {
-			e.accounts[c.Account] = true
-		}
-	}
-	return e
+	return &eye{uid: who.UID}, nil
 }
 
 // setSight keeps who may see what.
@@ -181,9 +186,4 @@ func (d *db) loadSight() error {
 		d.sight.Store(s)
 		return nil
 	})
-}
-
-// hides reports whether a record that is not the user's own is hidden.
-func (e *eye) hides(r *model.Record) bool {
-	return r.UID != e.uid && !e.accounts[model.AccountName(r.Account)]
 }

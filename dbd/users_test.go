@@ -81,7 +81,6 @@ func TestUsersSeeWhatTheyMay(t *testing.T) {
 	}
 	check := func(m *rpc.Mux) {
 		t.Helper()
-		const all = "1.1:CD 2.1:CD 3.1:CD 4.1:R"
 		for _, c := range []struct {
 			who  proto.Caller
 			rq   *proto.AcctRequest
@@ -93,9 +92,9 @@ func TestUsersSeeWhatTheyMay(t *testing.T) {
 			{who(5, "five"), &proto.AcctRequest{Users: []uint32{6, 7}}, ""},
 			{who(5, "five"), &proto.AcctRequest{Users: []uint32{5, 6}}, "1.1:CD"},
 			{who(5, "five"), &proto.AcctRequest{Jobs: []proto.JobRef{{Job: 2, Task: model.NoTask}}}, ""},
-			{who(9, "chief"), everything, "3.1:CD"},
-			{who(9, "chief"), &proto.AcctRequest{Users: []uint32{6}}, "3.1:CD"},
-			{who(0, "root"), everything, all}, {who(900, "slurm"), everything, all}, {who(8, "op"), everything, all},
+			{who(9, "chief"), everything, ""}, // who coordinates what is asked of the leader
+			{who(9, "chief"), &proto.AcctRequest{Users: []uint32{6}}, ""},
+			{who(0, "root"), everything, ""}, {who(900, "slurm"), everything, ""}, {who(8, "op"), everything, ""},
 		} {
 			if got, err := askAs(t.Context(), m, c.who, c.rq); err != nil || got != c.want {
 				t.Errorf("%s %+v: %q, %v; want %q", c.who.User, *c.rq, got, err, c.want)
@@ -109,6 +108,18 @@ func TestUsersSeeWhatTheyMay(t *testing.T) {
 	if _, err := call(t.Context(), login, &proto.Put{Cluster: "c"}); err == nil {
 		t.Error("a login host brought records")
 	}
+
+	if _, err := askAs(t.Context(), login, who(model.NoID, "nobody"), everything); err == nil {
+		t.Error("an answer for somebody who is nobody")
+	}
+
+	// Where operators have their rights on login hosts, the leader answers for these; nodes have no operators.
+	tell(&proto.Sight{HidesJobs: true, LoginRights: model.RightsOperator})
+	if _, err := askAs(t.Context(), login, who(8, "op"), everything); !errors.As(err, &e) || e.Code != proto.CodeNotHere {
+		t.Errorf("an operator on a login host: %v", err)
+	}
+	check(userMux(t, d, pki.RoleNode))
+	tell(&proto.Sight{HidesJobs: true})
 
 	// After a restart what was told is still known.
 	if err := d.stop(); err != nil {

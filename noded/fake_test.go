@@ -23,6 +23,7 @@ import (
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/internal/userdb"
 	"gbatch/noded/cgroup"
 )
 
@@ -408,6 +409,12 @@ func testOptions(t testing.TB, pkiDir string, controllers ...string) Options {
 	return Options{Name: "n1", Controllers: controllers, PKI: pkiDir, Spool: filepath.Join(root, "spool"),
 		SocketDir: filepath.Join(root, "run"),
 		Shim:      filepath.Join(binaries, "gshim"), ConfigPath: "/etc/gbatch/gbatch.conf",
+		People: userdb.NewWith(func(_ context.Context, uid uint32) (userdb.User, error) {
+			if uid != 65534 {
+				return userdb.User{}, userdb.ErrUnknown
+			}
+			return userdb.User{UID: uid, GID: uid, Name: "nobody", Groups: []uint32{100, 4242, 65534}}, nil
+		}, func(context.Context, uint32) (string, error) { return "", userdb.ErrUnknown }),
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))}
 }
 
@@ -474,7 +481,8 @@ func (c *cluster) job(id int, script string, change ...func(*proto.Launch)) *pro
 		LimitS: 600,
 		Start:  model.Time(time.Now().UnixMilli()),
 		Alloc:  &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(1), MemMiB: 64, Tasks: 1}}},
-		Spec: &model.Spec{Name: "job", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), User: "u", WorkDir: c.dir,
+		Spec: &model.Spec{Name: "job", From: model.FromController,
+			UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), User: "u", WorkDir: c.dir,
 			Umask:  0o022,
 			StdOut: filepath.Join(c.dir, "%j.out"), Host: "login1"}}
 	for _, f := range change {

@@ -91,8 +91,13 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 	}
 	had, reuse := a.script, a.rec.Ordered || stage(a.rec.Stage) != stageNone
 	l.soon(func() {
-		l.n.workers.Do(func(context.Context) {
+		l.n.workers.Do(func(ctx context.Context) {
 			defer pool.Or(func(err error) { l.n.inbox.post(msgPrepared{key: a.key, err: err}) })
+			launch, err := l.n.asKnownHere(ctx, launch)
+			if err != nil && !reuse {
+				l.n.inbox.post(msgPrepared{key: a.key, script: had, err: err})
+				return
+			}
 			order, script, err := l.n.makeOrder(launch, had, reuse)
 			l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, err: err})
 		})
@@ -131,6 +136,9 @@ func (n *Noded) mayLaunch(l *proto.Launch) error {
 		return fmt.Errorf("gnoded on node %s runs as uid %d, without root rights: it can't run a job of uid %d (%s); run "+
 			"gnoded as root for jobs of other users",
 			n.opts.Name, n.uid, l.Spec.UID, l.Spec.User)
+	}
+	if err := l.Spec.CheckUser(n.system); n.root && err != nil {
+		return fmt.Errorf("node %s runs no such job: %w", n.opts.Name, err)
 	}
 	return model.CheckLimits(l.Spec.Limits)
 }
@@ -211,7 +219,8 @@ func (n *Noded) tryOrder(l *proto.Launch, path string, reuse bool) (*shim.Launch
 	o := &shim.Launch{
 		Key: shimKey(proto.Attempt{Job: l.Job, Attempt: l.Attempt}), Path: path,
 		Argv: append([]string{path}, s.Args...), Env: env,
-		Dir: workDir(s), UID: s.UID, GID: s.GID, Groups: s.Groups, Umask: s.Umask & 0o777, Append: s.Append, Nice: n.nice,
+		Dir: workDir(s), UID: s.UID, GID: s.GID, Groups: s.Groups, Umask: s.Umask & 0o777,
+		AsRoot: s.UID == 0 && s.From == model.FromController, Append: s.Append, Nice: n.nice,
 		PIDVar: "SLURM_TASK_PID",
 	}
 	o.Stdin, o.Stdout, o.Stderr = n.outputs(l)

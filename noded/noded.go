@@ -20,6 +20,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/internal/userdb"
 	"gbatch/internal/wall"
 	"gbatch/noded/container"
 	"gbatch/noded/fence"
@@ -48,6 +49,8 @@ type Noded struct {
 	env       jobenv.Node // Cluster and Hidden are filled in for each job
 	envs      envStore
 	names     *relay.Names
+	people    *userdb.DB
+	system    uint32 // SlurmUser's id; 0: it is root, or unknown here
 	groups    *groups
 	boxes     *container.Store // jobs' own directories; nil: they share the node's
 	gpus      *gpuwatch.Watch
@@ -101,12 +104,15 @@ func New(o Options) (n *Noded, err error) {
 		return nil, fmt.Errorf("gnoded: %w", err)
 	}
 	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: hardware.Machine{Root: "/"},
-		names: relay.NewNames(),
-		root:  os.Geteuid() == 0, uid: os.Geteuid(),
+		names: relay.NewNames(), people: o.People, system: systemUser(o.Config),
+		root: os.Geteuid() == 0, uid: os.Geteuid(),
 		beat: make(chan struct{}, 1), paced: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)},
 		out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats),
 		migs: make(chan struct{}, maxStats)}
 	n.own = shares.New(shares.Descriptors())
+	if n.people == nil {
+		n.people = userdb.New()
+	}
 	n.upSince, n.ownRules = n.hostTime(), rulesOfFile(&n.opts)
 	defer func() {
 		if err != nil {
@@ -259,7 +265,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	}
 	n.ctx = ctx
 	steps := &stepServer{inbox: n.inbox, log: n.log, own: n.own, conns: map[*stepConn]bool{}, name: n.opts.Name,
-		login: n.opts.Login, peers: n.peers}
+		login: n.opts.Login, peers: n.peers, system: n.system}
 	part(func() error { return steps.serve(ctx, n.stepLn) })
 	local := &relay.Local{Relay: n.relay, Records: n.records, Names: n.names, Host: n.opts.Host, Log: n.log,
 		Conns: n.own.Local}

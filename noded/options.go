@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gbatch/internal/conf"
+	"gbatch/internal/userdb"
 	"gbatch/internal/version"
 	"gbatch/noded/gpu"
 	"gbatch/noded/hardware"
@@ -39,6 +40,7 @@ type Options struct {
 	Host       string        // the name that users see as theirs; default os.Hostname
 	Version    string        // default internal/version
 	BootID     string        // of the machine's present boot, which begins now, for tests of reboots; "": the kernel's
+	People     *userdb.DB    // who users are; nil: this host's database
 	Logger     *slog.Logger
 }
 

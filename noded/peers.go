@@ -16,6 +16,7 @@ import (
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/internal/trust"
 	"gbatch/noded/check"
 	"gbatch/noded/relay"
 	"gbatch/noded/shares"
@@ -144,7 +145,7 @@ func (n *Noded) serveWitness(ctx context.Context, ln net.Listener) error {
 			_ = r.Fail(rpc.Errorf(rpc.CodeBusy, "this node is asked too often")) // whoever asks asks others too
 			return
 		}
-		if r.Kind != proto.KindWitness {
+		if role, _, _ := r.Peer.Daemon(); r.Kind != proto.KindWitness || !trust.Asks(trust.OfRole(role), r.Kind) {
 			_ = r.Fail(rpc.Errorf(proto.CodeBadRequest, "a node does not answer requests of kind %d", r.Kind)) // as above
 			return
 		}
@@ -218,6 +219,10 @@ func (s *peerServer) read(c *stepConn) error {
 			return err
 		}
 		c.release(paid)
+		if err := s.steps.mayCome(c.role, d.UID); err != nil {
+			c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: err.Error()})
+			return err
+		}
 		c.door = true
 		if err := c.pays(shares.Owner{UID: d.UID, Host: c.from}); err != nil {
 			return c.sayBusy(err)

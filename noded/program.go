@@ -46,7 +46,7 @@ func (n *Noded) programOrder(key proto.Attempt, r *launched) *shim.Launch {
 		Env: append(env, "SLURM_SCRIPT_CONTEXT="+context), Dir: "/",
 		UID: uint32(n.uid), GID: uint32(os.Getegid()), Umask: 0o022, Stdout: out, Stderr: out, Append: true, Nice: n.nice}
 	if n.root {
-		o.Groups = []uint32{0}
+		o.Groups, o.AsRoot = []uint32{0}, true
 	}
 	return o
 }

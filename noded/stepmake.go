@@ -77,13 +77,14 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	base := e.StepBase(p.facts, p.rec.ID, p.rec.Nodes, p.here, p.req)
 	limits := n.limits(p.req.Limits)
 	spec := p.facts.Spec
+	groups := n.given(spec.UID, spec.Groups)
 	for _, local := range p.only {
 		rank := int(part.Ranks[local])
 		view := jobenv.TaskView{Rank: rank, Local: local}
 		o := &shim.Launch{Key: shim.Key{JobID: uint32(p.key.Job), Attempt: p.key.Attempt, Step: p.rec.ID, Task: int32(rank)},
-			Path: p.req.Program, Argv: p.req.Argv, Dir: p.req.Dir, UID: spec.UID, GID: spec.GID, Groups: spec.Groups,
+			Path: p.req.Program, Argv: p.req.Argv, Dir: p.req.Dir, UID: spec.UID, GID: spec.GID, Groups: groups,
 			Umask: p.req.Umask & 0o777, Limits: limits, Nice: n.nice, Cgroup: in, CPUs: pin, Mounts: mounts,
-			PIDVar: "SLURM_TASK_PID"}
+			PIDVar: "SLURM_TASK_PID", AsRoot: spec.UID == 0} // mayLaunch has let the job in
 		for _, m := range p.req.Multi {
 			if m.Ranks.Has(int32(rank)) {
 				o.Path, o.Argv = m.Program, rankArgs(m.Argv, rank, m.Ranks)

@@ -282,7 +282,7 @@ func (n *Noded) makeRelay(p *stepPlan, like *shim.Launch) error {
 	p.relay = &shim.Launch{Key: like.Key, Path: n.opts.Shim, Argv: []string{n.opts.Shim, steprelay.Word},
 		Env: []string{"PATH=" + programPath},
 		Dir: "/", UID: like.UID, GID: like.GID, Groups: like.Groups, Umask: 0o077, Nice: n.nice, Cgroup: like.Cgroup,
-		Mounts: like.Mounts}
+		Mounts: like.Mounts, AsRoot: like.AsRoot}
 	p.relay.Key.Task = relayTask + like.Key.Task
 	p.relay.Passed[0] = its
 	return p.relay.Check()

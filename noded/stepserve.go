@@ -37,6 +37,7 @@ type stepServer struct {
 
 	name   string
 	login  bool // this host manages no steps itself
+	system uint32
 	peers  *peers
 	ending atomic.Bool
 }

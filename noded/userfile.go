@@ -59,7 +59,7 @@ func (n *Noded) tellUser(rec *launched, line string) {
 func (n *Noded) appendAs(rec *launched, text string) error {
 	if n.root {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		if err := becomeOnThread(rec.UID, rec.GID, rec.Groups); err != nil {
+		if err := becomeOnThread(rec.UID, rec.GID, n.given(rec.UID, rec.Groups)); err != nil {
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func (n *Noded) makeFileAs(s *model.Spec, umask uint32, path string) error {
 	go func() {
 		if n.root {
 			runtime.LockOSThread() // as in appendAs
-			if err := becomeOnThread(s.UID, s.GID, s.Groups); err != nil {
+			if err := becomeOnThread(s.UID, s.GID, n.given(s.UID, s.Groups)); err != nil {
 				done <- err
 				return
 			}

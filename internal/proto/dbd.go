@@ -80,6 +80,8 @@ type Sight struct {
 	Coordinators []Coordinator
 
 	Revoked *Revoked // certificates that count no more
+
+	LoginRights model.Rights // with more than RightsUser, who sees more is asked of the leader
 }
 
 func (x *Sight) Wire(c *wire.C) {
@@ -88,6 +90,7 @@ func (x *Sight) Wire(c *wire.C) {
 	wire.Texts(c, &x.Operators, model.MaxList, model.MaxName)
 	wire.List(c, &x.Coordinators, model.MaxList)
 	wire.Ptr(c, &x.Revoked)
+	wire.Int(c, &x.LoginRights)
 }
 
 // Coordinator is a user who sees the jobs of an account. An account that lies below it has entries of its own.

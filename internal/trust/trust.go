@@ -136,17 +136,15 @@ type Claim struct {
 
 // Vouch decides whether a daemon is believed about who asks. A controller is: its kernel has said it.
 func Vouch(c *Claim) Why {
-	w := May(c.By, c.Kind)
+	w, weighs := May(c.By, c.Kind), c.By != Controller && c.Effect != proto.Reads
 	switch {
-	case w != Passes && w != Both:
-		return NotPassed
 	case c.UID == model.NoID:
 		return NoUser
-	case c.By == Controller || c.Effect == proto.Reads:
-		return Believed
-	case c.UID == 0 || c.UID == c.System:
+	case weighs && (c.UID == 0 || c.UID == c.System):
 		return SystemUser
-	case c.By == Node && !c.HasJob(c.UID):
+	case w != Passes && w != Both:
+		return NotPassed
+	case weighs && c.By == Node && !c.HasJob(c.UID):
 		return NoJob
 	}
 	return Believed

@@ -75,7 +75,8 @@ type childArgs struct {
 
 	setIdentity bool
 	uid, gid    uintptr
-	groups      []uint32
+	groups      []uint32 // in ascending order, as the kernel keeps them
+	became      []uint32 // room for one more group than there should be
 	umask       uintptr
 
 	dir       *byte // nil: do not change
@@ -278,6 +279,10 @@ func child(a *childArgs) {
 			fail(a, StageIdentity, 2, e)
 			return
 		}
+		if !isWho(a) {
+			fail(a, StageIdentity, 3, unix.EPERM)
+			return
+		}
 	}
 	none := uint64(0)
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&none)), 0, sigSetBytes, 0, 0)
@@ -320,6 +325,44 @@ func enterDir(a *childArgs, why *syscall.Errno) bool {
 		}
 	}
 	return true
+}
+
+// isWho reports whether the kernel says of the process that it has exactly the ids that were asked for: some values
+// mean "leave it as it is" to the calls that set them, which then answer that all is well.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func isWho(a *childArgs) bool {
+	var have [3]uint32 // real, effective, saved
+	at := unsafe.Pointer(&have)
+	if _, _, e := syscall.RawSyscall(unix.SYS_GETRESUID, uintptr(at), uintptr(unsafe.Add(at, 4)),
+		uintptr(unsafe.Add(at, 8))); e != 0 || !allAre(&have, a.uid) {
+		return false
+	}
+	if _, _, e := syscall.RawSyscall(unix.SYS_GETRESGID, uintptr(at), uintptr(unsafe.Add(at, 4)),
+		uintptr(unsafe.Add(at, 8))); e != 0 || !allAre(&have, a.gid) {
+		return false
+	}
+	n, _, e := syscall.RawSyscall(unix.SYS_GETGROUPS, uintptr(len(a.became)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(a.became))), 0)
+	if e != 0 || n != uintptr(len(a.groups)) {
+		return false
+	}
+	for i := range a.groups {
+		if a.became[i] != a.groups[i] {
+			return false
+		}
+	}
+	return true
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func allAre(have *[3]uint32, id uintptr) bool {
+	return id != uintptr(noID) && uintptr(have[0]) == id && uintptr(have[1]) == id && uintptr(have[2]) == id
 }
 
 // openFiles opens the job's files as 0, 1 and 2. O_NONBLOCK keeps the open of a FIFO from hanging; it is cleared

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -95,7 +96,8 @@ func (id *identity) prepare(l *Launch) (*prepared, *launchError) {
 		return nil, refuse(StageLimit, "%w", err)
 	}
 	if id.root {
-		a.setIdentity, a.uid, a.gid, a.groups = true, uintptr(l.UID), uintptr(l.GID), l.Groups
+		a.setIdentity, a.uid, a.gid, a.groups = true, uintptr(l.UID), uintptr(l.GID), slices.Sorted(slices.Values(l.Groups))
+		a.became = make([]uint32, len(a.groups)+1)
 	}
 	if l.Nice != id.nice {
 		a.setNice, a.nice = true, l.Nice
@@ -307,7 +309,8 @@ func (p *prepared) explain(l *Launch, forked bool, errno syscall.Errno) *launchE
 		return say(stage, "could not set memory policy %d over the memory nodes %v: %w", l.Mem.Mode, l.Mem.Nodes, errno)
 	case StageIdentity:
 		what := [...]string{fmt.Sprintf("%d supplementary groups", len(l.Groups)), fmt.Sprintf("group id %d", l.GID),
-			fmt.Sprintf("user id %d", l.UID)}
+			fmt.Sprintf("user id %d", l.UID), fmt.Sprintf("exactly user id %d, group id %d and %d groups", l.UID, l.GID,
+				len(l.Groups))}
 		return say(stage, "could not take %s: %w", what[p.child.index], errno)
 	case StageMounts:
 		return say(stage, "could not enter the mount namespace %s: %w", l.Mounts, errno)

@@ -434,7 +434,8 @@ func TestLaunchOfADeadGnoded(t *testing.T) {
 	}
 	ran := filepath.Join(t.TempDir(), "ran")
 	launchOf := func(id uint32) *Launch {
-		return &Launch{Key: Key{JobID: id}, Argv: []string{"/bin/sh", "-c", "echo >> " + ran}, UID: uint32(os.Geteuid()),
+		return &Launch{Key: Key{JobID: id}, Argv: []string{"/bin/sh", "-c", "echo >> " + ran},
+			AsRoot: os.Geteuid() == 0, UID: uint32(os.Geteuid()),
 			GID: uint32(os.Getegid())}
 	}
 	pid := old.Info().PID
@@ -471,7 +472,8 @@ func TestAnswersWhileEventsWait(t *testing.T) {
 	defer c.Close()
 	var all []*Launch
 	for i := range 200 {
-		all = append(all, &Launch{Key: Key{JobID: uint32(i + 1)}, Argv: []string{"/bin/true"}, UID: uint32(os.Geteuid()),
+		all = append(all, &Launch{Key: Key{JobID: uint32(i + 1)}, Argv: []string{"/bin/true"},
+			AsRoot: os.Geteuid() == 0, UID: uint32(os.Geteuid()),
 			GID: uint32(os.Getegid())})
 	}
 	if err := c.Launch(all...); err != nil {
@@ -503,7 +505,7 @@ func TestManyAtOnce(t *testing.T) {
 	dir := workDir(t)
 	for i := range 400 {
 		l := &Launch{Key: Key{JobID: 900000 + uint32(i)}, Argv: []string{"/bin/sh", "-c", fmt.Sprintf("exit %d", i%200)},
-			UID: uint32(os.Geteuid()),
+			AsRoot: os.Geteuid() == 0, UID: uint32(os.Geteuid()),
 			GID: uint32(os.Getegid()), Stdout: filepath.Join(dir, fmt.Sprint(i))}
 		all, keys = append(all, l), append(keys, l.Key)
 	}

@@ -298,7 +298,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	for i := range 60 {
 		all = append(all, &Launch{Key: Key{JobID: 800000 + uint32(i)},
 			Argv: []string{"/bin/sh", "-c", fmt.Sprintf("echo x >> %d; exit %d", i, i)},
-			Env:  []string{"PATH=/bin:/usr/bin"}, Dir: work, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
+			Env:  []string{"PATH=/bin:/usr/bin"}, Dir: work,
+			AsRoot: os.Geteuid() == 0, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
 	}
 	s.launch(all[:20]...)
 	asked := make(chan error, 1)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -98,6 +99,8 @@ type Launch struct {
 	Mounts string
 
 	Terminal bool // Passed[0] is a terminal, and becomes the session's controlling one
+
+	AsRoot bool // it is meant to have root's ids: a program of the configuration, or a job of root's own
 }
 
 // MemPolicy says from which memory nodes a process gets its memory: set_mempolicy(2). Mode 0 leaves the default.
@@ -150,6 +153,9 @@ func (l *Launch) Check() error {
 	case len(l.CPUs) > MaxCPUs:
 		return fmt.Errorf("launch %v: %d CPUs to pin to, at most %d", l.Key, len(l.CPUs), MaxCPUs)
 	}
+	if err := l.checkIDs(); err != nil {
+		return err
+	}
 	for _, r := range l.Limits {
 		if r.Resource < 0 || r.Resource >= MaxLimits {
 			return fmt.Errorf("launch %v: resource limit number %d is not between 0 and %d", l.Key, r.Resource, MaxLimits-1)
@@ -176,6 +182,21 @@ func (l *Launch) Check() error {
 		return fmt.Errorf("launch %v: %w", l.Key, err)
 	}
 	return l.checkStrings()
+}
+
+// noID is no user's and no group's: setresuid(2) takes it for "leave it as it is".
+const noID = ^uint32(0)
+
+// checkIDs refuses ids that nobody has, and root's for what is not root's.
+func (l *Launch) checkIDs() error {
+	switch {
+	case l.UID == noID || l.GID == noID || slices.Contains(l.Groups, noID):
+		return fmt.Errorf("launch %v: %d is the id of no user and of no group", l.Key, noID)
+	case (!l.AsRoot || l.UID != 0) && (l.UID == 0 || l.GID == 0 || slices.Contains(l.Groups, 0)):
+		return fmt.Errorf("launch %v: user id %d with group id %d and groups %v: 0 is root's, and this is not root's", l.Key,
+			l.UID, l.GID, l.Groups[:min(len(l.Groups), 16)])
+	}
+	return nil
 }
 
 func (c Cgroup) check() error {

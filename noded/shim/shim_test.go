@@ -85,7 +85,7 @@ func helper(dir string) {
 	for i, text := range []string{"exit 4", "until [ -e go ]; do sleep 0.01; done; exit 5"} {
 		l := &Launch{Key: Key{JobID: uint32(i + 1)}, Argv: []string{"/bin/sh", "-c", text},
 			Env: []string{"PATH=/bin:/usr/bin"}, Dir: filepath.Dir(dir),
-			UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+			AsRoot: os.Geteuid() == 0, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 		if err := c.Launch(l); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -271,7 +271,7 @@ func newScript(t testing.TB, text string) *script {
 	nextJob.Unlock()
 	dir := workDir(t)
 	return &script{&Launch{Key: k, Argv: []string{"/bin/sh", "-c", text}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: dir,
-		UID: uint32(os.Geteuid()),
+		AsRoot: os.Geteuid() == 0, UID: uint32(os.Geteuid()),
 		GID: uint32(os.Getegid()), Umask: 0o022, Stdout: filepath.Join(dir, "out"), Stderr: filepath.Join(dir, "err")}, dir}
 }
 

@@ -189,9 +189,9 @@ func TestUnprivileged(t *testing.T) {
 	if e := s.wait(other.Key, LaunchFailed); e.Text != want || e.Stage != StageOrder {
 		t.Errorf("%+v", e)
 	}
-	group := newScript(t, "true").as(uint32(os.Geteuid()), 0)
+	group := newScript(t, "true").as(uint32(os.Geteuid()), someGroup)
 	s.launch(group.Launch)
-	if e := s.wait(group.Key, LaunchFailed); !strings.Contains(e.Text, "gid 0") {
+	if e := s.wait(group.Key, LaunchFailed); !strings.Contains(e.Text, fmt.Sprint("gid ", someGroup)) {
 		t.Errorf("%+v", e)
 	}
 	have, err := ownLimit(unix.RLIMIT_NOFILE)

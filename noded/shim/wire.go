@@ -19,7 +19,7 @@ import (
 )
 
 // Protocol is the version of the orders and events. Both sides must have the same one, except for Upgrade.
-const Protocol = 6
+const Protocol = 7
 
 // The limits of the wire.
 const (
@@ -124,6 +124,7 @@ func (e *encoder) launch(l *Launch) {
 	e.str(l.PIDVar)
 	e.bool(l.Terminal)
 	e.str(l.Mounts)
+	e.bool(l.AsRoot)
 }
 
 func (d *decoder) launch(o *order) Launch {
@@ -155,6 +156,7 @@ func (d *decoder) launch(o *order) Launch {
 	l.PIDVar = d.str()
 	l.Terminal = d.bool()
 	l.Mounts = d.str()
+	l.AsRoot = d.bool()
 	return l
 }
 

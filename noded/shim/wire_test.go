@@ -16,7 +16,8 @@ func sampleLaunch() Launch {
 		UID: 1000, GID: 1001, Groups: []uint32{4, 0, math.MaxUint32}, Umask: 0o777, Stdin: "in", Stdout: "/out",
 		Stderr: "/out", Append: true,
 		Limits: []Limit{{7, 1024, Unlimited, true}, {0, 0, 0, false}}, Mounts: "/m",
-		Cgroup: Cgroup{V1: []string{"/a", "/b"}, V2: "/c"}, Nice: -20, CPUs: []int{0, 127}, Terminal: true}
+		Cgroup: Cgroup{V1: []string{"/a", "/b"}, V2: "/c"}, Nice: -20, CPUs: []int{0, 127}, Terminal: true,
+		AsRoot: true}
 }
 
 func sampleEvents() []Event {

@@ -1,0 +1,102 @@
+package noded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+	"slices"
+	"strconv"
+	"time"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc/pki"
+	"gbatch/internal/userdb"
+)
+
+// known.go holds a job's user against this node's own user database. The controllers have looked up who it is; this
+// node gives nobody a group that it would not give them at a login, and tells if its database differs.
+
+// givenTimeout bounds a wait for the database where its answer is kept already, as a rule.
+const givenTimeout = 10 * time.Second
+
+// systemUser gives the id of SlurmUser on this host.
+func systemUser(c *conf.Config) uint32 {
+	if c == nil || c.SlurmUser == "" || c.SlurmUser == "root" {
+		return 0
+	}
+	digits := c.SlurmUser
+	if u, err := user.Lookup(digits); err == nil {
+		digits = u.Uid
+	}
+	uid, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil {
+		return 0 // nobody here has that name, so no job has that id by mistake
+	}
+	return uint32(uid)
+}
+
+// asKnownHere gives a launch whose user has only groups that this node's database gives. The error says how the
+// database and the controllers' differ, and the launch is then as it was. It may take seconds, and runs on a worker.
+func (n *Noded) asKnownHere(ctx context.Context, l *proto.Launch) (*proto.Launch, error) {
+	s := l.Spec
+	if !n.root || s.UID == 0 {
+		return l, nil
+	}
+	digits := strconv.FormatUint(uint64(s.UID), 10)
+	u, err := n.people.User(ctx, s.UID)
+	unnamed := s.User == "" || s.User == digits // on the controllers
+	switch {
+	case errors.Is(err, userdb.ErrUnknown) && unnamed:
+		u.Groups = []uint32{s.GID}
+	case errors.Is(err, userdb.ErrUnknown):
+		return l, fmt.Errorf("user %s is unknown on node %s: getent passwd %s finds nothing there; nodes and controllers "+
+			"need the same users", s.User, n.opts.Name, digits)
+	case err != nil:
+		return l, fmt.Errorf("the user database of node %s does not say who user %s (%s) is: %w", n.opts.Name, s.User,
+			digits, err)
+	case !unnamed && u.Name != s.User:
+		return l, fmt.Errorf("user id %s is %s on node %s and %s on the controllers; nodes and controllers need the same "+
+			"users", digits, u.Name, n.opts.Name, s.User)
+	case !u.Has(s.GID):
+		return l, fmt.Errorf("the user database of node %s does not give user %s group id %d; nodes and controllers need "+
+			"the same groups", n.opts.Name, s.User, s.GID)
+	}
+	spec, launch := *s, *l
+	spec.Groups = both(s.Groups, &u)
+	launch.Spec = &spec
+	return &launch, nil
+}
+
+// given leaves those groups of a user that this node's database gives. Where it does not answer there are none.
+func (n *Noded) given(uid uint32, groups []uint32) []uint32 {
+	if !n.root || len(groups) == 0 || uid == 0 {
+		return groups
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), givenTimeout)
+	defer cancel()
+	u, err := n.people.User(ctx, uid)
+	if err != nil {
+		return nil
+	}
+	return both(groups, &u)
+}
+
+func both(groups []uint32, u *userdb.User) []uint32 {
+	return slices.DeleteFunc(slices.Clone(groups), func(g uint32) bool { return g == 0 || !u.Has(g) })
+}
+
+// mayCome refuses users for whom another host can't speak about steps: no host for nobody, no login host for root and
+// SlurmUser. Of nodes only those of the job may come, which is looked at when the job is known.
+func (s *stepServer) mayCome(role string, uid uint32) error {
+	switch {
+	case uid == model.NoID:
+		return fmt.Errorf("%d is no user id", uid)
+	case role != pki.RoleNode && (uid == 0 || uid == s.system && uid != 0):
+		return errors.New("Unable to create step: Access/permission denied: steps of root's jobs are started on the jobs' " +
+			"own nodes")
+	}
+	return nil
+}
