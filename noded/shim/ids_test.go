@@ -49,10 +49,7 @@ func TestChildIsWhoItShouldBe(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to become another user")
 	}
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	dir := workDir(t)
 	for i, c := range []struct {
 		name  string
 		spoil func(a *childArgs)
