@@ -66,7 +66,8 @@ func (c *Controller) vouched(ctx context.Context, f *proto.Forward, role, name s
 			return nil, refuse(proto.CodeNotHere,
 				"a node passes on only what users do with their own jobs; run it on a login node or a controller")
 		}
-		return nil, refuse(proto.CodeAccess, "a daemon with role %s can't pass this on (kind %d)", role, kind)
+		return nil, refuse(proto.CodeNotHere, "a daemon with role %s can't pass this on (kind %d); run it on %s", role, kind,
+			c.opts.Name)
 	}
 	who := &caller{most: trust.MostRights(by, v.Config().Params.LoginRights), from: model.FromController}
 	if by == trust.Controller {

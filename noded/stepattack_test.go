@@ -219,7 +219,7 @@ func TestBadParts(t *testing.T) {
 	})
 	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
 	until(t, "the job is prepared", func() bool { return c.ctl.count(l, proto.ReportReady) > 0 })
-	cfg, err := pki.ClientTLS(c.opts.PKI, pki.RoleNode, "n0")
+	cfg, err := pki.Load(c.opts.PKI, pki.RoleNode, "n0")
 	must(t, err)
 	good := func() *proto.StepPart {
 		return &proto.StepPart{Job: 1, Attempt: 1, Name: "s", Nodes: []proto.StepNode{{Node: "n1", Index: 1,

@@ -178,7 +178,7 @@ func TestTrust(t *testing.T) {
 	})
 	daemons := map[string]string{pki.RoleCtld: "ctl1", pki.RoleNode: "n1", pki.RoleLogin: "lg1", pki.RoleDBD: "dbd"}
 	dial := func(t *testing.T, role, port, to, alpn string) *rpc.Conn {
-		cfg, err := pki.ClientTLS(dir, role, daemons[role])
+		cfg, err := pki.Load(dir, role, daemons[role])
 		must(t, err)
 		nc, err := pki.Dial(context.Background(), all[port], alpn, cfg, to)
 		if err != nil {

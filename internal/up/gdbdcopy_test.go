@@ -59,7 +59,7 @@ func recordsAt(t *testing.T, dir, addr string) (map[acctKey]*model.Record, error
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	cfg, err := pki.ClientTLS(layout(dir).pki(), pki.RoleCtld, "ctl1")
+	cfg, err := pki.Load(layout(dir).pki(), pki.RoleCtld, "ctl1")
 	if err != nil {
 		t.Fatal(err)
 	}
