@@ -450,8 +450,8 @@ type certLook struct {
 	ca     *pki.Holder // nil: it can't be read
 }
 
-// ownCertLate says which of this host's certificates expires soon; "": none. A daemon's own is renewed long before: that
-// it is not is the trouble.
+// ownCertLate says which of this host's certificates expires soon; "": none. A daemon's own is renewed long before:
+// that it is not is the trouble.
 func (c *Controller) ownCertLate(days int32) string {
 	if c.creds == nil { // without a port, in tests
 		return ""

@@ -75,8 +75,8 @@ func (c *Controller) joined(ctx context.Context, rq *proto.Join) (*proto.Issued,
 	if err := c.canSign(ctx); err != nil {
 		return nil, err // before the token is used
 	}
-	res, err := c.propose(ctx, &state.Certs{Op: state.CertJoin, IDs: []string{rq.ID}, Hash: certs.Hash(rq.Secret), Key: key,
-		Cert: cert})
+	res, err := c.propose(ctx, &state.Certs{Op: state.CertJoin, IDs: []string{rq.ID}, Hash: certs.Hash(rq.Secret),
+		Key: key, Cert: cert})
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +150,8 @@ func (c *Controller) mayHave(role, name string) error {
 		}
 	case pki.RoleLogin:
 		if list := v.Config().Params.Certs.Logins; len(list) > 0 && !slices.Contains(list, name) {
-			return refuse(proto.CodeAccess, "'%s' is not among LoginHosts=%s: add it there and run gcontrol reconfigure", name,
-				hostlist.Compress(list))
+			return refuse(proto.CodeAccess, "'%s' is not among LoginHosts=%s: add it there and run gcontrol reconfigure",
+				name, hostlist.Compress(list))
 		}
 	case pki.RoleCtld:
 		if cfg, _ := c.loadConfig(); cfg != nil && !c.isMember(name) {
@@ -177,8 +177,8 @@ func (c *Controller) renew(ctx context.Context, old *model.Cert, request []byte)
 	}
 	switch now := c.now(); {
 	case now >= old.Until:
-		return nil, refuse(proto.CodeAccess, "the certificate of this connection has expired; the host gets a new one with a "+
-			"token (gbatch cert token %s %s)", old.Role, old.Name)
+		return nil, refuse(proto.CodeAccess, "the certificate of this connection has expired; the host gets a new one with "+
+			"a token (gbatch cert token %s %s)", old.Role, old.Name)
 	case old.Until-now > (old.Until-old.At)/2:
 		return nil, refuse(proto.CodeBusy, "more than half of the certificate's life is left; it is renewed later")
 	}
@@ -272,8 +272,9 @@ func (c *Controller) sign(ctx context.Context, cert *model.Cert, request []byte)
 	if len(silent) > 0 {
 		text = " (" + strings.Join(silent, ", ") + " did not answer)"
 	}
-	return nil, refuse(proto.CodeBusy, "no controller that answers has the authority's key, so no certificate can be signed%s: "+
-		"ca.key belongs into PKIDir of a controller; without it there, gbatch cert issue makes certificates where it is", text)
+	return nil, refuse(proto.CodeBusy, "no controller that answers has the authority's key, so no certificate can be "+
+		"signed%s: ca.key belongs into PKIDir of a controller; without it there, gbatch cert issue makes certificates where "+
+		"it is", text)
 }
 
 // signAt asks another controller.

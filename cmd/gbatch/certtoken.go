@@ -49,9 +49,10 @@ func tokenCommand() *cobra.Command {
 			"administrator\n" +
 			"on a controller. Whoever shows the token first, within --life, gets the certificate of that ROLE and NAME: carry " +
 			"it to\n" +
-			"the host by a safe way and run `gnoded --join TOKEN@HOST` there (with --login for the role login, gctld or gdbd for\n" +
-			"theirs). --drop takes tokens back.",
-		Example: "  gbatch cert token node gpu[01-16]\n  gbatch cert token --life 10:00 login lg1\n  gbatch cert token --drop k3j2h4g5",
+			"the host by a safe way and run `gnoded --join TOKEN@HOST` there (with --login for the role login, gctld or gdbd\n" +
+			"for theirs). --drop takes tokens back.",
+		Example: "  gbatch cert token node gpu[01-16]\n  gbatch cert token --life 10:00 login lg1\n" +
+			"  gbatch cert token --drop k3j2h4g5",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cl, err := controllers()
 			if err != nil {
@@ -70,7 +71,8 @@ func tokenCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&life, "life", tokenLife, "`time` within which it must be used, as for --time of gsubmit")
-	cmd.Flags().StringVar(&host, "controller", "", "`host:port` to print as the controller's address (default the leader's)")
+	cmd.Flags().StringVar(&host, "controller", "",
+		"`host:port` to print as the controller's address (default the leader's)")
 	cmd.Flags().BoolVar(&drop, "drop", false, "take the tokens with these ids back")
 	return cmd
 }
@@ -129,13 +131,14 @@ func revokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke SERIAL | revoke ROLE NAMES",
 		Short: "Take certificates back: their connections end at once, and new ones are refused",
-		Long: "Take certificates back: one with all that were renewed from the same one (SERIAL, of gbatch cert list), or all " +
-			"that a\n" +
+		Long: "Take certificates back: one with all that were renewed from the same one (SERIAL, of gbatch cert list), or " +
+			"all that a\n" +
 			"daemon has been given until now (ROLE NAMES), with its tokens. Their connections end at once, also after a " +
 			"change of\n" +
 			"the leader and a restart. The daemon can join anew with a token.",
-		Example: "  gbatch cert revoke node gpu07 --why 'disk was stolen'\n  gbatch cert revoke 5d0f2c17a3b94e6e8d1b0c2f4a6e8091",
-		Args:    operands(1, 2, "a serial number, or a role and names"),
+		Example: "  gbatch cert revoke node gpu07 --why 'disk was stolen'\n" +
+			"  gbatch cert revoke 5d0f2c17a3b94e6e8d1b0c2f4a6e8091",
+		Args: operands(1, 2, "a serial number, or a role and names"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			cl, err := controllers()
 			if err != nil {

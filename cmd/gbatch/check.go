@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -11,14 +12,17 @@ import (
 )
 
 func checkCommand() *cobra.Command {
-	return &cobra.Command{
+	var security, asJSON bool
+	cmd := &cobra.Command{
 		Use:   "check [DIR|FILE]",
 		Short: "Check a configuration and say what is wrong with it",
 		Long: "Check the gbatch.conf or slurm.conf in DIR (or FILE, or the configuration that commands use) and the " +
 			"gres.conf,\n" +
 			"cgroup.conf and topology.conf beside it. Every problem is named with its file and line and what to write " +
 			"instead. The\n" +
-			"exit status is 1 when there are errors; warnings and notes keep nothing from running.",
+			"exit status is 1 when there are errors; warnings and notes keep nothing from running.\n" +
+			"--security looks at this host instead: keys, certificates, programs, directories and settings that leave\n" +
+			"something open.",
 		Args: operands(0, 1, "one directory or file at most"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var path string
@@ -28,9 +32,31 @@ func checkCommand() *cobra.Command {
 			} else if path, err = locate.Config(os.Getenv); err != nil {
 				return err
 			}
+			if asJSON && !security {
+				return errors.New("--json is for --security")
+			}
+			if security {
+				cfg := load(path)
+				if cfg == nil {
+					return fmt.Errorf("%s has errors: run `gbatch check` first", path)
+				}
+				return checkSecurity(cfg, asJSON)
+			}
 			return check(path)
 		},
 	}
+	cmd.Flags().BoolVar(&security, "security", false, "say what this host leaves open, and the way out")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "with --security: print JSON")
+	return cmd
+}
+
+func load(path string) *conf.Config {
+	read := conf.LoadFile
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		read = conf.Load
+	}
+	cfg, _ := read(path)
+	return cfg
 }
 
 func check(path string) error {

@@ -25,13 +25,14 @@ const (
 
 // opens are the files that open names by themselves, and why they may. A file that is not here may not.
 var opens = map[string]string{
-	"ctld/alert.go": site, "ctld/fromconf.go": site, "ctld/restore/restore.go": site, "ctld/clock/file.go": ownState,
+	"ctld/fromconf.go": site, "ctld/restore/restore.go": site, "ctld/clock/file.go": ownState,
 	"dbd/admin.go": ownState, "dbd/backup/backup.go": site, "dbd/db.go": ownState, "dbd/follow.go": ownState,
 	"dbd/offline.go": ownState, "dbd/start.go": site,
 	"internal/conf/gres.go": site, "internal/conf/load.go": site, "internal/conf/source.go": site,
 	"internal/conf/locate/locate.go": site,
 	"internal/rpc/dial.go":           ownState, "internal/rpc/pki/issue.go": ownState,
-	"internal/rpc/pki/load.go":      ownState,
+	"internal/rpc/pki/load.go": ownState, "internal/rpc/pki/credentials.go": ownState,
+	"internal/rpc/pki/sign.go":      ownState,
 	"internal/rpc/server/listen.go": exclusiv,
 	"internal/store/adopt.go":       ownState, "internal/store/disk.go": ownState,
 	"internal/store/diskcheck.go": ownState,

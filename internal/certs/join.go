@@ -153,7 +153,7 @@ func JoinHost(ctx context.Context, text, role, name, dir string, say io.Writer) 
 		return err
 	}
 	own := c.Own()
-	_, err = fmt.Fprintf(say, "%s %s has its certificate, %s, valid until %s; the daemon renews it while it runs\n", role, name,
-		c.File(), own.Until.Local().Format("2006-01-02 15:04"))
+	_, err = fmt.Fprintf(say, "%s %s has its certificate, %s, valid until %s; the daemon renews it while it runs\n", role,
+		name, c.File(), own.Until.Local().Format("2006-01-02 15:04"))
 	return err
 }

@@ -44,7 +44,8 @@ func (c *certCluster) revoke(r model.CertRevoked) {
 	c.t.Helper()
 	cl := c.Client()
 	defer cl.Close()
-	must(c.t, cl.Call(proto.KindEditCerts, &proto.EditCertsRequest{Revoke: []model.CertRevoked{r}}, &proto.EditCertsReply{}))
+	rq := &proto.EditCertsRequest{Revoke: []model.CertRevoked{r}}
+	must(c.t, cl.Call(proto.KindEditCerts, rq, &proto.EditCertsReply{}))
 }
 
 func (c *certCluster) joinAs(token, role, name, dir string) error {
@@ -55,7 +56,8 @@ func (c *certCluster) joinAs(token, role, name, dir string) error {
 func (c *certCluster) dial(dir, role, name, ctl string) (*rpc.Conn, error) {
 	creds, err := pki.Load(dir, role, name)
 	must(c.t, err)
-	nc, err := pki.Dial(context.Background(), ports(c.t, c.Cluster)[strings.TrimPrefix(ctl, "ctld-")], pki.ProtoRPC, creds, pki.RoleCtld)
+	addr := ports(c.t, c.Cluster)[strings.TrimPrefix(ctl, "ctld-")]
+	nc, err := pki.Dial(context.Background(), addr, pki.ProtoRPC, creds, pki.RoleCtld)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +125,8 @@ func TestTokens(t *testing.T) {
 	var said *rpc.Error
 	cl := c.Client()
 	defer cl.Close()
-	err = cl.Call(proto.KindEditCerts, &proto.EditCertsRequest{LifeS: 600, Offer: []model.CertToken{{ID: "x", Role: pki.RoleNode,
-		Name: "ghost"}}}, &proto.EditCertsReply{})
+	err = cl.Call(proto.KindEditCerts, &proto.EditCertsRequest{LifeS: 600,
+		Offer: []model.CertToken{{ID: "x", Role: pki.RoleNode, Name: "ghost"}}}, &proto.EditCertsReply{})
 	if !errors.As(err, &said) {
 		t.Errorf("a token for a node that is not in the configuration: %v", err)
 	}
@@ -140,8 +142,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestStolenKey: a certificate that was revoked loses its connections at once and gets no new ones, at every controller,
-// also after the leader has gone and after restarts. What was renewed from it counts no more either. A node with a new
+// TestStolenKey: a certificate that was revoked loses its connections at once and gets no new ones, at every
+// controller, also after the leader has gone and after restarts. What was renewed from it counts no more either. A node with a new
 // certificate works.
 func TestStolenKey(t *testing.T) {
 	c := &certCluster{devcluster.Start(t, devcluster.Options{Nodes: 1, Controllers: 3}), t}
@@ -206,7 +208,7 @@ func TestStolenKey(t *testing.T) {
 	works(t, c.Cluster)
 }
 
-// TestRenewal: certificates that live for seconds are renewed again and again while a job runs. Nothing is restarted, no
+// TestRenewal: certificates that live for seconds are renewed again and again. Nothing is restarted, no
 // session ends, no call fails.
 func TestRenewal(t *testing.T) {
 	c := &certCluster{devcluster.Start(t, devcluster.Options{Nodes: 1, Controllers: 3,

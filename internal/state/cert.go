@@ -248,7 +248,9 @@ func validCerts(x *Certs) error {
 	case CertRenew:
 		ok = cert(x.Cert) && cert(x.Old)
 	case CertRevoke:
-		ok = !slices.ContainsFunc(x.Revoked, func(r model.CertRevoked) bool { return r.Serial == "" && !named(r.Role, r.Name) })
+		ok = !slices.ContainsFunc(x.Revoked, func(r model.CertRevoked) bool {
+			return r.Serial == "" && !named(r.Role, r.Name)
+		})
 	case CertDrop, CertSweep:
 	}
 	if !ok || x.Op < CertOffer || x.Op > CertSweep {

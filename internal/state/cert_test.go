@@ -44,8 +44,8 @@ func certOf(serial, family, name string, at model.Time) model.Cert {
 	return model.Cert{Serial: serial, Family: family, Role: "node", Name: name, At: at, Until: at + 1_000_000}
 }
 
-// TestTokenIsUsedOnce: a token gives one certificate to one key, before it expires, to the daemon that it is for. Whoever
-// has the same key gets the same certificate again.
+// TestTokenIsUsedOnce: a token gives one certificate to one key, before it expires, to the daemon that it is for.
+// Whoever has the same key gets the same certificate again.
 func TestTokenIsUsedOnce(t *testing.T) {
 	b := &certBook{t, New()}
 	b.offer(100, 200, "a", "node", "n1")

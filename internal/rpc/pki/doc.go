@@ -16,8 +16,8 @@
 //
 // # Invariants
 //
-//   - TLS 1.3 and certificates on both sides, but for ProtoJoin, where a host that has none asks for
-//     one. There the host verifies the server by the authority's fingerprint (joining.go), which is
+//   - TLS 1.3 and certificates on both sides, but for ProtoJoin, where a host that has none asks
+//     for one. There the host verifies the server by the authority's fingerprint (joining.go), which is
 //     the one configuration with InsecureSkipVerify.
 //
 //   - A connection that Listener hands out has been verified: signed by this cluster's authority,
@@ -32,6 +32,7 @@
 //   - A certificate that the daemon refuses (Credentials.Refuse) has no open connection either.
 //
 // Read identity.go (what a certificate says), issue.go (making them), sign.go (on request), load.go
-// (reading them), credentials.go (a certificate in use, which is renewed), tls.go, listener.go with strangers.go (limits on strangers), giveup.go
+// (reading them), credentials.go (a certificate in use, which is renewed), joining.go, tls.go,
+// listener.go with strangers.go (limits on strangers), giveup.go
 // (peers that have gone), explain.go (errors of failed handshakes).
 package pki

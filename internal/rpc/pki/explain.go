@@ -45,8 +45,8 @@ func explain(err error) error {
 		return fmt.Errorf("it refused this side's certificate, which is out of date by its clock: if it is valid by this "+
 			"host's clock, both hosts' clocks differ (set them by NTP); else %s: %w", rejoin, err)
 	case errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Err.Error(), "bad certificate"):
-		return fmt.Errorf("it refused this side's certificate: it was revoked, is of another cluster, or may not be used for "+
-			"this; its log says which (%s): %w", rejoin, err)
+		return fmt.Errorf("it refused this side's certificate: it was revoked, is of another cluster, or may not be used "+
+			"for this; its log says which (%s): %w", rejoin, err)
 	case errors.As(err, &op) && op.Op == "remote error":
 		return fmt.Errorf("it refused this side's certificate, which must be of the same cluster; its log says more (%s): %w",
 			rejoin, err)

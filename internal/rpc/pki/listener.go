@@ -66,8 +66,9 @@ func newListener(ln net.Listener, creds *Credentials, log *slog.Logger, accepts 
 	if log == nil || creds == nil || len(accepts) == 0 {
 		return nil, errors.New("needs a log, a certificate and a protocol")
 	}
-	l := &Listener{ln: ln, creds: creds, cfg: creds.ServerTLS(), log: log, protos: make(map[string]*protoListener), pending: list.New(),
-		limit: MaxHandshakes, patience: HandshakeTimeout}
+	l := &Listener{ln: ln, creds: creds, cfg: creds.ServerTLS(), log: log, protos: make(map[string]*protoListener),
+		pending: list.New(),
+		limit:   MaxHandshakes, patience: HandshakeTimeout}
 	roles := make(map[string][]string)
 	for _, a := range accepts {
 		if _, twice := roles[a.Proto]; twice || a.Proto == "" {

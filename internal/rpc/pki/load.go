@@ -185,8 +185,8 @@ func checkDates(cert *x509.Certificate, now time.Time) error {
 	const day = time.DateTime + " MST"
 	switch {
 	case now.Before(cert.NotBefore):
-		return dated{fmt.Errorf("it %w: it begins at %s and this host's clock says %s, so the clocks of this host and of the one "+
-			"that issued it differ; set them right (NTP)",
+		return dated{fmt.Errorf("it %w: it begins at %s and this host's clock says %s, so the clocks of this host and of "+
+			"the one that issued it differ; set them right (NTP)",
 			errNotYet, cert.NotBefore.UTC().Format(day), now.UTC().Format(day))}
 	case now.After(cert.NotAfter):
 		return dated{fmt.Errorf("it expired at %s (this host's clock says %s)", cert.NotAfter.UTC().Format(day),

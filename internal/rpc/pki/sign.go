@@ -113,7 +113,8 @@ func KeyHash(request []byte) ([]byte, error) {
 func template(cluster, role, name string, at time.Time, life time.Duration) *x509.Certificate {
 	id := identity{cluster: cluster, role: role, name: name}
 	return &x509.Certificate{
-		Subject:               pkix.Name{Organization: []string{cluster}, OrganizationalUnit: []string{role}, CommonName: name},
+		Subject: pkix.Name{Organization: []string{cluster}, OrganizationalUnit: []string{role},
+			CommonName: name},
 		NotBefore:             at.Add(-backdate),
 		NotAfter:              at.Add(life),
 		KeyUsage:              x509.KeyUsageDigitalSignature,

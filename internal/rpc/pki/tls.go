@@ -48,7 +48,8 @@ func PeerOf(cs tls.ConnectionState) (rpc.Peer, error) {
 	if err != nil {
 		return rpc.Peer{}, err
 	}
-	return rpc.DaemonPeer(id.role, id.name).With(rpc.Cert{Serial: h.Serial, Family: h.Family, At: h.At, Until: h.Until}), nil
+	cert := rpc.Cert{Serial: h.Serial, Family: h.Family, At: h.At, Until: h.Until}
+	return rpc.DaemonPeer(id.role, id.name).With(cert), nil
 }
 
 // PeerOfConn is PeerOf for a connection from Listener or Dial. It goes to server.Options.Peer.

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/rpc/pki"
+)
+
+// security.go is gbatch check --security: what this host and its configuration leave open, each with the way out.
+
+// finding is one thing that is open.
+type finding struct {
+	About    string `json:"about"`
+	Severity string `json:"severity"` // error: somebody can use it now; warning; note
+	Text     string `json:"text"`
+	Fix      string `json:"fix"`
+}
+
+type audit struct {
+	cfg  *conf.Config
+	sys  string // of /proc/sys
+	list []finding
+}
+
+func (a *audit) add(severity, about, fix, format string, args ...any) {
+	a.list = append(a.list, finding{about, severity, fmt.Sprintf(format, args...), fix})
+}
+
+// longLife is a life of a certificate from which it is called long.
+const longLife = 366 * 24 * time.Hour
+
+// checkSecurity prints the findings. It fails if one is an error.
+func checkSecurity(cfg *conf.Config, asJSON bool) error {
+	a := &audit{cfg: cfg, sys: "/proc/sys"}
+	a.keys()
+	a.files()
+	a.dirs()
+	a.settings()
+	a.kernel()
+	n := map[string]int{}
+	for _, f := range a.list {
+		n[f.Severity]++
+	}
+	if asJSON {
+		if a.list == nil {
+			a.list = []finding{}
+		}
+		e := json.NewEncoder(os.Stdout)
+		e.SetIndent("", "  ")
+		if err := e.Encode(map[string]any{"findings": a.list, "errors": n["error"], "warnings": n["warning"],
+			"notes": n["note"]}); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range a.list {
+			fmt.Printf("%s: %s: %s\n    %s\n", f.Severity, f.About, f.Text, f.Fix)
+		}
+		fmt.Printf("%s: %s, %s, %s\n", cfg.Path, plural(n["error"], "error"), plural(n["warning"], "warning"),
+			plural(n["note"], "note"))
+	}
+	if n["error"] > 0 {
+		return errSilent
+	}
+	return nil
+}
+
+// keys looks at the private keys and certificates on this host.
+func (a *audit) keys() {
+	dir := a.cfg.PKIDir
+	for _, path := range pki.KeyFiles(dir) {
+		if st, err := os.Lstat(path); err == nil && st.Mode().Perm()&0o077 != 0 {
+			a.add("error", "keys", "chmod 600 "+path+", and new ones if somebody may have read it (gbatch cert revoke, token)",
+				"%s has mode %04o: others can read or replace this private key", path, st.Mode().Perm())
+		}
+	}
+	certs, err := filepath.Glob(filepath.Join(dir, "*.crt"))
+	if err != nil {
+		return
+	}
+	for _, path := range certs {
+		h, err := pki.CertFile(path)
+		if err != nil || h.Role == "" {
+			continue
+		}
+		switch {
+		case time.Now().After(h.Until):
+			a.add("warning", "certificates", fmt.Sprintf("gbatch cert token %s %s, and --join there", h.Role, h.Name),
+				"%s expired on %s", path, h.Until.Format(time.DateOnly))
+		case h.Life() > longLife:
+			a.add("note", "certificates", fmt.Sprintf("gbatch cert token %s %s and --join there; then gbatch cert revoke %s",
+				h.Role, h.Name, h.Serial), "%s was made for %d days: whoever copied its key has it until %s", path,
+				int(h.Life().Hours()/24), h.Until.Format(time.DateOnly))
+		}
+	}
+	if host, err := os.Hostname(); err == nil && pki.HasAuthority(dir) {
+		if _, is := a.cfg.Controller(host); !is && len(a.cfg.Controllers) > 1 {
+			a.add("warning", "authority", "keep ca.key on a controller, and a copy where no network goes",
+				"the authority's key is on this host, which is no controller of the configuration")
+		}
+	}
+}
+
+// files looks at what daemons run and read as root.
+func (a *audit) files() {
+	c := a.cfg
+	a.notWritable("configuration", c.Path)
+	for _, p := range []struct {
+		key   string
+		paths []string
+	}{{"Prolog", c.Prolog}, {"Epilog", c.Epilog}, {"PrologSlurmctld", c.PrologSlurmctld},
+		{"EpilogSlurmctld", c.EpilogSlurmctld}, {"HealthCheckProgram", []string{c.HealthCheckProgram}},
+		{"UnkillableStepProgram", []string{c.UnkillableStepProgram}}, {"MailProg", []string{c.MailProg}},
+		{"AlertProgram", []string{c.AlertProgram}}, {"GpuRecoverProgram", []string{c.GpuRecoverProgram}},
+		{"MigProgram", []string{c.MigProgram}}} {
+		for _, path := range p.paths {
+			if path != "" {
+				a.notWritable(p.key, path)
+			}
+		}
+	}
+}
+
+// notWritable wants a file, and all directories above it, to be root's or SlurmUser's alone to change.
+func (a *audit) notWritable(about, path string) {
+	paths := []string{path}
+	if strings.ContainsAny(path, "*?") {
+		if list, err := filepath.Glob(path); err == nil {
+			paths = list
+		}
+	}
+	for _, path := range paths {
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) { // it may be on other hosts only
+				a.add("note", about, "look at it by hand", "%s can't be looked at: %v", path, err)
+			}
+			continue
+		}
+		for at := real; ; at = filepath.Dir(at) {
+			st, err := os.Stat(at)
+			if err != nil {
+				break
+			}
+			open := st.Mode().Perm()&0o022 != 0 && (at == real || st.Mode()&fs.ModeSticky == 0)
+			owner := uint32(0)
+			if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+				owner = sys.Uid
+			}
+			if open {
+				a.add("error", about, "chmod go-w "+at, "%s has mode %04o: others can change what daemons run or read as root",
+					at, st.Mode().Perm())
+			} else if owner != 0 && int(owner) != os.Geteuid() {
+				a.add("warning", about, "chown root "+at, "%s belongs to uid %d, who can change what daemons run or read", at,
+					owner)
+			}
+			if at == "/" || at == "." {
+				break
+			}
+		}
+	}
+}
+
+// dirs looks at the directories of state.
+func (a *audit) dirs() {
+	host, err := os.Hostname()
+	if err != nil {
+		host = ""
+	}
+	for _, d := range []struct {
+		key, path string
+		most      fs.FileMode
+	}{{"StateSaveLocation", conf.ExpandPath(a.cfg.StateSaveLocation, host, host), 0o700},
+		{"DbdStateLocation", a.cfg.DbdStateLocation, 0o700},
+		{"SlurmdSpoolDir", conf.ExpandPath(a.cfg.SlurmdSpoolDir, host, host), 0o711},
+		{"LocalSocketDir", a.cfg.LocalSocketDir, 0o755}, {"PKIDir", a.cfg.PKIDir, 0o755}} {
+		st, err := os.Stat(d.path)
+		if d.path == "" || err != nil {
+			continue // not on this host
+		}
+		if more := st.Mode().Perm() &^ d.most; more != 0 {
+			severity := "warning"
+			if more&0o022 != 0 {
+				severity = "error"
+			}
+			a.add(severity, d.key, fmt.Sprintf("chmod %o %s", d.most, d.path), "%s has mode %04o, and needs %04o at most",
+				d.path, st.Mode().Perm(), d.most)
+		}
+	}
+}
+
+// settings looks at the configuration.
+func (a *audit) settings() {
+	c := a.cfg
+	if c.SlurmUser == "" || c.SlurmUser == "root" {
+		a.add("note", "SlurmUser", "SlurmUser=gbatch, a user of its own, for gctld and gdbd",
+			"gctld and gdbd run as root, which they don't need")
+	}
+	if len(c.PrivateData) == 0 {
+		a.add("note", "PrivateData", "PrivateData=jobs,usage,users,accounts",
+			"every user sees every other user's jobs and usage")
+	}
+	if len(c.LoginHosts) == 0 {
+		a.add("note", "LoginHosts", "LoginHosts= with the login hosts' names",
+			"any login certificate of this cluster may pass users' requests on, whatever its name")
+	}
+	if c.CertificateLifetimeS > int64(longLife/time.Second) {
+		a.add("warning", "CertificateLifetime", "CertificateLifetime=30-0; daemons renew theirs while they run",
+			"certificates are issued for %d days", c.CertificateLifetimeS/86400)
+	}
+	for _, ctl := range c.Controllers {
+		host, _, err := net.SplitHostPort(ctl.Addr)
+		if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+			a.add("warning", "SlurmctldHost", "SlurmctldHost="+ctl.Name+"(ADDRESS) of the cluster's network",
+				"controller %s listens on all addresses", ctl.Name)
+		}
+	}
+	if !slices.ContainsFunc(c.Controllers, func(ctl conf.Controller) bool {
+		host, _, err := net.SplitHostPort(ctl.Addr)
+		ip := net.ParseIP(host)
+		return err != nil || ip == nil || !ip.IsLoopback()
+	}) {
+		return // all on this machine
+	}
+	port := "its port (SlurmdPort= sets one)"
+	if c.SlurmdPort != 0 {
+		port = fmt.Sprintf("port %d", c.SlurmdPort)
+	}
+	a.add("note", "SlurmdPort", "let a firewall admit only the cluster's hosts to "+port,
+		"gnoded listens on all addresses of a node for other nodes; their certificates are checked")
+}
+
+// kernel looks at the settings that keep users from traps in shared directories.
+func (a *audit) kernel() {
+	for _, s := range []struct{ name, want, why string }{
+		{"protected_symlinks", "1", "links that other users put into /tmp are followed"},
+		{"protected_hardlinks", "1", "users can link to files that they can't write"},
+		{"protected_fifos", "12", "programs can be made to open other users' FIFOs in /tmp"},
+		{"protected_regular", "12", "programs can be made to open other users' files in /tmp for writing"},
+	} {
+		data, err := os.ReadFile(filepath.Join(a.sys, "fs", s.name))
+		if err != nil {
+			continue // this kernel has no such setting
+		}
+		if v := strings.TrimSpace(string(data)); v == "" || !strings.Contains(s.want, v) {
+			a.add("warning", "kernel", "sysctl -w fs."+s.name+"="+s.want[:1]+", and in /etc/sysctl.d", "fs.%s=%s: %s", s.name, v,
+				s.why)
+		}
+	}
+}
