@@ -162,12 +162,12 @@ func (c *Credentials) refuses(h *Holder) error {
 	return nil
 }
 
-// note remembers a peer's newest certificate.
+// note remembers the certificate of a peer that was issued last.
 func (c *Credentials) note(h *Holder) {
 	key := h.Role + "/" + h.Name
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.seen[key]; old == nil && len(c.seen) < maxSeen || old != nil && old.Until.Before(h.Until) {
+	if old := c.seen[key]; old == nil && len(c.seen) < maxSeen || old != nil && !h.At.Before(old.At) {
 		c.seen[key] = h
 	}
 }
