@@ -119,7 +119,8 @@ func TestWhoEditsAccounts(t *testing.T) {
 	}
 	// Nobody gives themselves a level, and a new account does not take the place of a configured one.
 	for _, uid := range []uint32{plainUser, coordUser, operUser} {
-		e := &proto.AcctEdit{Op: proto.PutUser, User: &model.User{Name: "ann", DefaultAccount: "fact", Admin: model.AdminFull}}
+		e := &proto.AcctEdit{Op: proto.PutUser,
+			User: &model.User{Name: "ann", DefaultAccount: "fact", Admin: model.AdminFull}}
 		if c.mayEdit(v, at(uid), e) == nil {
 			t.Errorf("user %d makes administrators", uid)
 		}

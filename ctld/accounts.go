@@ -222,7 +222,7 @@ func (c *Controller) mayEdit(v *state.View, who *caller, e *proto.AcctEdit) erro
 	return nil
 }
 
-// parentOf gives the account above another one: root for accounts that are no facts, whether they are configured or not.
+// parentOf gives the account above another one: root for accounts that are no facts, configured or not.
 func parentOf(v *state.View, account string) string {
 	if a := v.Account(account); a != nil {
 		return a.Parent

@@ -31,7 +31,7 @@
 //
 //	submit.go       validates, places in partitions, proposes
 //	submiteach.go   the same for many jobs that differ only in their arguments
-//	submitneeds.go  rare requests; submittimes.go times; submitshare.go shared GPUs
+//	submitneeds.go  rare requests, times; submitshare.go shared GPUs
 //	misfit.go       why a job can never run, and the most that it could have
 //	admin.go        cancel, signal, hold, release, requeue, suspend, and the right to
 //	jobedit.go      gcontrol update job; jobneeds.go a pending job's needs of nodes

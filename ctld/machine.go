@@ -26,7 +26,8 @@ type machine struct {
 }
 
 func newMachine() *machine {
-	m := &machine{st: state.New(), changed: make(chan struct{}), revoked: make(chan struct{}, 1), stamped: func(model.Time) {}}
+	m := &machine{st: state.New(), changed: make(chan struct{}), revoked: make(chan struct{}, 1),
+		stamped: func(model.Time) {}}
 	m.view.Store(m.st.View())
 	return m
 }

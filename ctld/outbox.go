@@ -162,7 +162,8 @@ func refusedRecords(err error) bool {
 		errors.As(err, &e) && (e.Code == proto.CodeBadRequest || e.Code == rpc.CodeTooLarge)
 }
 
-// putAside keeps a record that gdbd does not take in a file: it must not hold up the others. If there is no room for it, or the disk fails, only the log has it.
+// putAside keeps a record that gdbd does not take in a file: it must not hold up the others. If there is no room for
+// it, or the disk fails, only the log has it.
 func (c *Controller) putAside(r *model.Record, why error) {
 	data, err := json.Marshal(r)
 	if err == nil {

@@ -20,7 +20,8 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		Name: sp.Name, User: sp.User, Group: sp.Group, UID: sp.UID, GID: sp.GID, Account: sp.Account, QOS: sp.QOS,
 		Partition: strings.Join(sp.Partitions, ","), State: j.State, Reason: j.Reason, Submit: j.Submit, Eligible: j.Eligible,
 		LimitS: sp.LimitS, ReqMemMiB: sp.MemPerNode, Priority: j.Priority, Restarts: j.Restarts, WorkDir: sp.WorkDir,
-		Command: sp.Command, SubmitLine: cut(sp.Submit, proto.MaxFieldBytes), Comment: sp.Comment, AdminComment: j.Comment, StdOut: sp.StdOut,
+		Command: sp.Command, SubmitLine: cut(sp.Submit, proto.MaxFieldBytes), Comment: sp.Comment, AdminComment: j.Comment,
+		StdOut: sp.StdOut,
 		StdErr: sp.StdErr, StdIn: sp.StdIn, Constraints: sp.Features, Why: j.Why, NoScript: sp.Extra().Interactive}
 	if j.IsArray() {
 		r.TaskText = throttled(j.Tasks.String(), j.Throttle)

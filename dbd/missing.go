@@ -71,7 +71,8 @@ type BehindError struct {
 func (e *BehindError) Error() string {
 	return fmt.Sprintf("the accounting database %s lacks records %d to %d of cluster %s, which the controllers no longer "+
 		"have, and takes a copy of the other gdbd's at %s. If that one is lost for good, give gbatch backup "+
-		"begin-empty: they are then missing. Until then records wait in the controller", e.Path, e.From, e.To, e.Cluster, e.Other)
+		"begin-empty: they are then missing. Until then records wait in the controller",
+		e.Path, e.From, e.To, e.Cluster, e.Other)
 }
 
 // admit decides about a batch of a history of which known says whether it is on record, at s. It gives the error with

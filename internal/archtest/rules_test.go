@@ -100,7 +100,8 @@ var layers = []layer{
 	{"noded/procs", ""},
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/trust internal/rpc internal/certs"},
 	{"noded/fence", "internal/model internal/proto internal/rpc noded/shim"},
-	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/trust internal/rpc internal/client " +
+	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/trust internal/rpc " +
+		"internal/client " +
 		"internal/certs internal/stepio"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/trust internal/rpc internal/certs " +
 		"internal/client"},

@@ -16,9 +16,11 @@ func TestUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	confined := []string{"ProtectSystem=", "NoNewPrivileges=yes", "ProtectKernelTunables=yes", "ProtectKernelModules=yes",
-		"ProtectKernelLogs=yes", "ProtectControlGroups=yes", "RestrictAddressFamilies=", "RestrictSUIDSGID=yes", "LimitCORE=0",
+		"ProtectKernelLogs=yes", "ProtectControlGroups=yes", "RestrictAddressFamilies=", "RestrictSUIDSGID=yes",
+		"LimitCORE=0",
 		"CapabilityBoundingSet=~"}
-	inherited := []string{"Protect", "Private", "NoNewPrivileges", "Restrict", "CapabilityBoundingSet", "SystemCall", "LimitCORE",
+	inherited := []string{"Protect", "Private", "NoNewPrivileges", "Restrict", "CapabilityBoundingSet", "SystemCall",
+		"LimitCORE",
 		"LockPersonality", "MemoryDeny"}
 	for name, jobs := range map[string]bool{"gctld": false, "gdbd": false, "gnoded-login": false, "gnoded": true} {
 		text, err := os.ReadFile(filepath.Join(root, "etc", "systemd", name+".service"))

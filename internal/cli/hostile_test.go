@@ -77,7 +77,8 @@ func TestHostileTexts(t *testing.T) {
 		"sacct -a", "sacct -a -l", "sacct -a -P -o ALL", "sacct -a -p -n -o jobname,submitline,comment,workdir",
 		"sacct -j 12 -B", "sinfo", "sinfo -a -l", "sinfo -a -N -l", "sinfo -R", "sinfo -a -o %all", "sinfo -a -O all",
 		"sinfo -T", "sinfo -s", "ginfo -G", "scontrol show job", "scontrol -o show job", "scontrol -d show job 11",
-		"scontrol show nodes", "scontrol -o show nodes", "scontrol show partitions", "scontrol show reservations", "scontrol -o show res",
+		"scontrol show nodes", "scontrol -o show nodes", "scontrol show partitions", "scontrol show reservations",
+		"scontrol -o show res",
 		"scontrol show config", "scontrol show licenses", "scontrol ping", "gcontrol why", "gcontrol why 12",
 		"sshare -a", "sshare -a -l -P", "sprio", "sprio -l", "sacctmgr show account", "sacctmgr -P show user withassoc",
 		"sacctmgr show assoc", "sacctmgr -n -P show assoc", "sacctmgr show qos", "sacctmgr show cluster", "sdiag"}

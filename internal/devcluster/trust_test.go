@@ -118,7 +118,8 @@ func TestTrust(t *testing.T) {
 		Spec: &model.Spec{Name: "long", WorkDir: "/", StdOut: "/dev/null", MinNodes: 1, MaxNodes: 1, LimitS: 600}}
 	body, err := proto.Encode(submit)
 	must(t, err)
-	if denied, text, err := answer(asUser(t, socket, ordinary), proto.KindSubmit, body); denied || err != nil || text != "" {
+	denied, text, err := answer(asUser(t, socket, ordinary), proto.KindSubmit, body)
+	if denied || err != nil || text != "" {
 		t.Fatal(denied, text, err)
 	}
 	c.Wait("the job runs", func() error {

@@ -10,6 +10,7 @@ import (
 // is named here.
 func TestWire(t *testing.T) {
 	wiretest.Package(t,
-		&AskRules{}, &Account{}, &Cert{}, &CertRevoked{}, &CertToken{}, &Association{}, &Blob{}, &Config{}, &Era{}, &Explanation{}, &Job{}, &Node{}, &Plan{},
+		&AskRules{}, &Account{}, &Cert{}, &CertRevoked{}, &CertToken{}, &Association{}, &Blob{}, &Config{}, &Era{},
+		&Explanation{}, &Job{}, &Node{}, &Plan{},
 		&GresUnit{}, &QOS{}, &Range{}, &Record{}, &Reservation{}, &TRESCount{}, &Turn{}, &UnitTell{}, &User{})
 }

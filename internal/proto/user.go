@@ -140,7 +140,8 @@ type SubmitEachRequest struct {
 func (x *SubmitEachRequest) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Submit)
 	wire.Within(c, maxEachRead, func(c *wire.C) {
-		wire.Each(c, &x.Args, model.MaxList, func(c *wire.C, e *[]string) { wire.DataList(c, e, model.MaxList, model.MaxText) })
+		wire.Each(c, &x.Args, model.MaxList,
+			func(c *wire.C, e *[]string) { wire.DataList(c, e, model.MaxList, model.MaxText) })
 	})
 }
 
