@@ -153,7 +153,8 @@ func TestDaemon(t *testing.T) {
 		t.Helper()
 		_, err := m.Call(t.Context(), kind, body)
 		var e *rpc.Error
-		if !errors.As(err, &e) || e.Code != proto.CodeBadRequest && e.Code != proto.CodeAccess || !strings.Contains(e.Text, want) {
+		if !errors.As(err, &e) || e.Code != proto.CodeBadRequest && e.Code != proto.CodeAccess ||
+			!strings.Contains(e.Text, want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

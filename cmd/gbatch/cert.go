@@ -22,7 +22,8 @@ func certCommand() *cobra.Command {
 		Short: "Make the certificates by which daemons know each other",
 		Long: "Make the certificates by which daemons know each other. gctld makes the authority and its own certificate " +
 			"when a\n" +
-			"cluster first starts, and gbatch up all that it needs. A new host joins with a token: gbatch cert token node NAME\n" +
+			"cluster first starts, and gbatch up all that it needs. A new host joins with a token: gbatch cert token node " +
+			"NAME\n" +
 			"on a controller prints it, and gnoded --join there gets the certificate. Daemons renew theirs while they run.\n" +
 			"init and issue make certificates by hand, without any daemon.",
 	})

@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/rpc/pki"
 )
 
-// TestSecurityFindings: what others can read or change is an error, what lasts too long a note, and a host without any of
-// it has neither.
+// TestSecurityFindings: what others can read or change is an error, what lasts too long a note, and a host without any
+// of it has neither.
 func TestSecurityFindings(t *testing.T) {
 	dir := t.TempDir()
 	must := func(err error) {
@@ -41,7 +41,8 @@ func TestSecurityFindings(t *testing.T) {
 		}
 		return found
 	}
-	open := []string{"error keys", "error AlertProgram", "warning StateSaveLocation", "note certificates", "warning kernel"}
+	open := []string{"error keys", "error AlertProgram", "warning StateSaveLocation", "note certificates",
+		"warning kernel"}
 	must(os.Chmod(key, 0o644))
 	must(os.Chmod(alert, 0o777))
 	found := look()

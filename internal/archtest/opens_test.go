@@ -26,6 +26,7 @@ const (
 // opens are the files that open names by themselves, and why they may. A file that is not here may not.
 var opens = map[string]string{
 	"ctld/fromconf.go": site, "ctld/restore/restore.go": site, "ctld/clock/file.go": ownState,
+	"ctld/deadletter/box.go": ownState,
 	"dbd/admin.go": ownState, "dbd/backup/backup.go": site, "dbd/db.go": ownState, "dbd/follow.go": ownState,
 	"dbd/offline.go": ownState, "dbd/start.go": site,
 	"internal/conf/gres.go": site, "internal/conf/load.go": site, "internal/conf/source.go": site,

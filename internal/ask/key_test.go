@@ -18,7 +18,7 @@ var ofNoMatter = map[string]string{
 	"Command": "for people", "Submit": "for people", "WorkDir": "a path", "StdIn": "a path", "StdOut": "a path",
 	"StdErr": "a path",
 	"Limits": "of processes", "Host": "for people",
-	"From": "decides whether it is taken",
+	"From":   "decides whether it is taken",
 	"LimitS": "a shape holds for every length of time", "Nice": "order only", "PrioReq": "order only",
 	"Begin":    "decides when it is looked at",
 	"Deadline": "decides when it is looked at", "DepText": "for people", "Deps": "decide when it is looked at",

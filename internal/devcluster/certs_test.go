@@ -143,8 +143,8 @@ func TestTokens(t *testing.T) {
 }
 
 // TestStolenKey: a certificate that was revoked loses its connections at once and gets no new ones, at every
-// controller, also after the leader has gone and after restarts. What was renewed from it counts no more either. A node with a new
-// certificate works.
+// controller, also after the leader has gone and after restarts. What was renewed from it counts no more either. A
+// node with a new certificate works.
 func TestStolenKey(t *testing.T) {
 	c := &certCluster{devcluster.Start(t, devcluster.Options{Nodes: 1, Controllers: 3}), t}
 	thief := filepath.Join(t.TempDir(), "pki")
