@@ -17,8 +17,8 @@
 // # Invariants
 //
 //   - TLS 1.3 and certificates on both sides, but for ProtoJoin, where a host that has none asks
-//     for one. There the host verifies the server by the authority's fingerprint (joining.go), which
-//     is the one configuration with InsecureSkipVerify.
+//     for one. There the host verifies the server by the authority's fingerprint (joining.go),
+//     which is the one configuration with InsecureSkipVerify.
 //
 //   - A connection that Listener hands out has been verified: signed by this cluster's authority,
 //     in date, of this cluster, and of a role that its protocol admits.
