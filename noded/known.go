@@ -95,8 +95,7 @@ func (s *stepServer) mayCome(role string, uid uint32) error {
 	case uid == model.NoID:
 		return fmt.Errorf("%d is no user id", uid)
 	case role != pki.RoleNode && (uid == 0 || uid == s.system && uid != 0):
-		return errors.New("Unable to create step: Access/permission denied: steps of root's jobs are started on the jobs' " +
-			"own nodes")
+		return fmt.Errorf("%s: steps of root's jobs are started on the jobs' own nodes", proto.Text(proto.CodeAccess))
 	}
 	return nil
 }

@@ -220,7 +220,7 @@ func (s *peerServer) read(c *stepConn) error {
 		}
 		c.release(paid)
 		if err := s.steps.mayCome(c.role, d.UID); err != nil {
-			c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: err.Error()})
+			c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: "Unable to create step: " + err.Error()})
 			return err
 		}
 		c.door = true

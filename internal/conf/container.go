@@ -21,9 +21,6 @@ type Container struct {
 // defaultDirs are the directories that jobs have for themselves if Dirs does not name others.
 var defaultDirs = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// shmDir is always memory, as on the node.
-const shmDir = "/dev/shm"
-
 // ContainerOf gives the line for a node; nil: its jobs share the node's directories.
 func (c *Config) ContainerOf(node string) *Container {
 	if c.JobContainerType != containerTmpfs {

@@ -2,11 +2,12 @@ package relay
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"testing"
 	"time"
+
+	"gbatch/internal/rpc/pki"
 )
 
 // A request whose user has gone waits for no other one's connection to a controller that accepts and says nothing.
@@ -20,7 +21,15 @@ func TestNobodyWaitsForAnothersDial(t *testing.T) {
 		t.Cleanup(func() { _ = ln.Close() })
 		silent = append(silent, ln.Addr().String())
 	}
-	r := New(NewControllers(silent, nil, &tls.Config{}))
+	dir := t.TempDir()
+	if err := errors.Join(pki.InitCA(dir, "c"), pki.Issue(dir, pki.RoleLogin, "lg1", nil, dir)); err != nil {
+		t.Fatal(err)
+	}
+	creds, err := pki.Load(dir, pki.RoleLogin, "lg1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(NewControllers(silent, nil, creds))
 	t.Cleanup(r.Close)
 	first := make(chan error, 1)
 	go func() {
