@@ -23,10 +23,10 @@ import (
 
 // pageHosts are the hosts of the page, and their addresses in it.
 var pageHosts = map[string]string{"ctl1": "192.0.2.1", "ctl2": "192.0.2.2", "ctl3": "192.0.2.3", "ctl4": "192.0.2.4",
-	"db1": "192.0.2.10"}
+	"db1": "192.0.2.10", "db2": "192.0.2.11"}
 
 // pageSections is how many sections have commands at least.
-const pageSections = 9
+const pageSections = 10
 
 // pageCommand is a line of the page such as "ctl1# gcontrol ping".
 type pageCommand struct{ host, text string }
@@ -87,7 +87,9 @@ runs() { [ -s "$pid" ] && kill -0 "$(cat "$pid")" 2>/dev/null; }
 start() {
 	runs && return 0
 	listens=$(grep -cE 'msg="(controller|accounting daemon) runs"' "$log" 2>/dev/null)
-	setsid "$BIN/$unit" -f "$GBATCH_CONF" -N "$HOST" >>"$log" 2>&1 </dev/null & echo $! >"$pid"
+	listen= # the page's hosts have addresses of their own, by which a copy knows what it is
+	[ "$HOST" != db2 ] || listen="--listen $(sed -n s/^AccountingStorageBackupHost=//p "$GBATCH_CONF")"
+	setsid "$BIN/$unit" -f "$GBATCH_CONF" -N "$HOST" $listen >>"$log" 2>&1 </dev/null & echo $! >"$pid"
 	for i in $(seq 50); do # a person types slower than it starts
 		[ "$(grep -cE 'msg="(controller|accounting daemon) runs"' "$log")" = "${listens:-0}" ] || return 0
 		sleep 0.1
@@ -162,7 +164,9 @@ func (w *world) conf(host string) string {
 // addresses puts the hosts' true addresses in the place of the page's.
 func (w *world) addresses(s string) string {
 	for host, addr := range pageHosts {
-		s = strings.ReplaceAll(s, addr+")", net.JoinHostPort(loopback, strconv.Itoa(w.ports[host]))+")")
+		at := net.JoinHostPort(loopback, strconv.Itoa(w.ports[host]))
+		s = strings.ReplaceAll(s, addr+")", at+")")
+		s = strings.ReplaceAll(s, "BackupHost="+addr, "BackupHost="+at)
 	}
 	return s
 }
