@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Readable opens a regular file that every user may read. What else the name stands for is never opened: the error is
-// os.ErrPermission for a device, a FIFO, a directory, and for a file that is not everybody's to read.
-func Readable(path string) (*os.File, error) {
+// Readable opens a regular file that every user may read, or that is uid's own and which uid may read. What else the name
+// stands for is never opened: the error is os.ErrPermission for a device, a FIFO, a directory, and for others' files.
+func Readable(path string, uid uint32) (*os.File, error) {
 	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
@@ -26,7 +26,8 @@ func Readable(path string) (*os.File, error) {
 	if err := unix.Fstat(at, &st); err != nil {
 		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o004 == 0 {
+	own := st.Uid == uid && st.Mode&0o400 != 0
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o004 == 0 && !own {
 		return nil, &os.PathError{Op: "open", Path: path, Err: os.ErrPermission}
 	}
 	// The same file, whatever the name has become.

@@ -27,7 +27,7 @@ func TestReadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{plain, link} {
-		f, err := Readable(path)
+		f, err := Readable(path, 65534)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,11 +39,16 @@ func TestReadable(t *testing.T) {
 		}
 	}
 	for _, path := range []string{closed, fifo, dir, os.DevNull, "/dev/zero"} {
-		if f, err := Readable(path); !errors.Is(err, os.ErrPermission) {
+		if f, err := Readable(path, 65534); !errors.Is(err, os.ErrPermission) {
 			t.Errorf("%s: %v %v", path, f, err)
 		}
 	}
-	if _, err := Readable(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+	if f, err := Readable(closed, uint32(os.Getuid())); err != nil {
+		t.Errorf("a file of the user's own: %v", err)
+	} else if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Readable(filepath.Join(dir, "none"), 0); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }

@@ -367,7 +367,7 @@ func execReason(l *Launch, errno syscall.Errno) string {
 	case unix.ENOEXEC:
 		return "not a program of this machine and not a script beginning with #!"
 	case unix.ENOENT, unix.EACCES, unix.ENOTDIR, unix.ELOOP:
-		if interp := interpreter(l.program()); interp != "" {
+		if interp := interpreter(l.program(), l.UID); interp != "" {
 			return fmt.Sprintf("bad interpreter %s: %v", interp, errno)
 		}
 	case unix.EAGAIN:
@@ -377,8 +377,8 @@ func execReason(l *Launch, errno syscall.Errno) string {
 }
 
 // interpreter returns a script's #! program, or "" if it has none, or one that every user can run.
-func interpreter(script string) string {
-	f, err := rootfile.Readable(script) // the user's choice: it may be a device
+func interpreter(script string, uid uint32) string {
+	f, err := rootfile.Readable(script, uid) // the user's choice: it may be a device
 	if err != nil {
 		return ""
 	}
