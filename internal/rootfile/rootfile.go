@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Readable opens a regular file that every user may read, or that is uid's own and which uid may read. What else the name
-// stands for is never opened: the error is os.ErrPermission for a device, a FIFO, a directory, and for others' files.
+// Readable opens a regular file that every user may read, or that is uid's own and which uid may read. What else the
+// name stands for is never opened: the error is os.ErrPermission for a device, a FIFO, a directory, and others' files.
 func Readable(path string, uid uint32) (*os.File, error) {
 	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
