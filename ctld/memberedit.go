@@ -195,7 +195,7 @@ func (c *Controller) mayRemove(ctx context.Context, name, added string) error {
 			continue
 		}
 		left = append(left, p.Name)
-		if !c.answers(ctx, p.Name) {
+		if !c.answersNow(ctx, p.Name) { // nobody is removed on the word of one that has just died
 			silent = append(silent, p.Name)
 		}
 	}

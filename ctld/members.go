@@ -88,6 +88,14 @@ func (c *Controller) answers(ctx context.Context, name string) bool {
 	return ok && time.Since(n.at) < answersFor
 }
 
+// answersNow reports whether a controller has answered since the last hearAll began.
+func (c *Controller) answersNow(ctx context.Context, name string) bool {
+	n, ok := c.news(ctx, name)
+	c.clocks.mu.Lock()
+	defer c.clocks.mu.Unlock()
+	return ok && !n.at.Before(c.clocks.heardFrom)
+}
+
 // hearAll asks all controllers how they are, once for all who want to know it at the same time.
 func (c *Controller) hearAll(ctx context.Context) {
 	select {

@@ -280,6 +280,30 @@ var onceCases = []onceCase{
 		}
 		return err
 	}},
+	{proto.KindEditCerts, func(o *onceTest, cl *client.Client) error {
+		id := o.name("t")
+		err := cl.Call(proto.KindEditCerts, &proto.EditCertsRequest{LifeS: 600,
+			Offer: []model.CertToken{{ID: id, Hash: make([]byte, 32), Role: "node", Name: "n1"}}}, &proto.EditCertsReply{})
+		if err != nil {
+			return err
+		}
+		read := client.New(filepath.Join(o.c.Dir, "run"))
+		defer read.Close()
+		var reply proto.CertsReply
+		if err := read.Call(proto.KindCerts, &proto.Empty{}, &reply); err != nil {
+			return err
+		}
+		n := 0
+		for _, t := range reply.Tokens {
+			if t.ID == id {
+				n++
+			}
+		}
+		if n != 1 {
+			return fmt.Errorf("%d tokens %s", n, id)
+		}
+		return nil
+	}},
 	{proto.KindDiagReset, func(o *onceTest, cl *client.Client) error {
 		return cl.Call(proto.KindDiagReset, &proto.Empty{}, &proto.DiagReply{})
 	}},
