@@ -21,10 +21,10 @@ func TestInterrupted(t *testing.T) {
 		}
 		return b
 	}
-	var cause error
+	causes := make(chan error, 1)
 	s := startServer(t, func(ctx context.Context, r *Request) {
 		<-ctx.Done()
-		_ = r.Fail(cause) // the test reads the answer
+		_ = r.Fail(<-causes) // the test reads the answer
 	}, Options{})
 	c := s.dial(t)
 	for i, x := range []struct {
@@ -40,7 +40,7 @@ func TestInterrupted(t *testing.T) {
 		{proto.KindSubmit, nil, &rpc.Unsent{Err: io.EOF}, rpc.Error{Code: proto.CodeNotLeader}},
 		{proto.KindSubmit, nil, rpc.Errorf(proto.CodeInvalidJob, "no"), rpc.Error{Code: proto.CodeInvalidJob, Text: "no"}},
 	} {
-		cause = x.cause
+		causes <- x.cause
 		id := uint32(i + 1)
 		if err := c.WriteFrame(x.kind, rpc.FlagMux, id, x.body); err != nil {
 			t.Fatal(err)
