@@ -66,7 +66,7 @@ func (o *out) values(e *env.Env, v getopt.Values) {
 	}
 	words := v.Words
 	if v.Kind >= getopt.Jobs {
-		words = append(words, live(e, v.Kind, o.typed)...)
+		words = append(words, live(e, v.Kind)...)
 	}
 	seen := map[string]bool{}
 	for _, w := range have {

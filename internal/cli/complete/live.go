@@ -1,6 +1,7 @@
 package complete
 
 import (
+	"errors"
 	"os"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 const patience = 500 * time.Millisecond
 
 // live gives the cluster's words of a kind.
-func live(e *env.Env, kind getopt.Kind, typed string) []getopt.Word {
+func live(e *env.Env, kind getopt.Kind) []getopt.Word {
 	c, err := e.Connect()
 	if err != nil {
 		return nil
@@ -29,7 +30,7 @@ func live(e *env.Env, kind getopt.Kind, typed string) []getopt.Word {
 	a := &asking{c: c}
 	switch kind {
 	case getopt.Jobs:
-		return a.jobs(typed)
+		return a.jobs()
 	case getopt.Partitions:
 		return a.partitions()
 	case getopt.Accounts, getopt.Users, getopt.QOS:
@@ -50,8 +51,8 @@ func (a *asking) add(text, help string) {
 	a.words = append(a.words, getopt.Word{Text: text, Help: help})
 }
 
-// jobs gives those that have not ended: for root all, for others their own, and those that the typed letters mean.
-func (a *asking) jobs(string) []getopt.Word {
+// jobs gives those that have not ended: for root all, for others their own.
+func (a *asking) jobs() []getopt.Word {
 	rq := &proto.JobsRequest{Default: true}
 	if uid := os.Getuid(); uid != 0 {
 		rq.Filter.Users = []uint32{uint32(uid)}
@@ -72,11 +73,8 @@ func (a *asking) jobs(string) []getopt.Word {
 	return a.words
 }
 
-type enough struct{}
-
-func (enough) Error() string { return "enough" }
-
-var errEnough = enough{}
+// errEnough ends a list that is long enough.
+var errEnough = errors.New("enough")
 
 func (a *asking) partitions() []getopt.Word {
 	var reply proto.PartitionsReply
