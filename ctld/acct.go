@@ -33,10 +33,10 @@ type dbd struct {
 
 	up     atomic.Bool
 	says   atomic.Pointer[dbdSays] // nil: nothing yet
-	behind atomic.Int64            // numbers of records that it lacks; behindUnknown
+	has    atomic.Int64            // it has all records up to this number; hasUnknown
 }
 
-const behindUnknown = -1
+const hasUnknown = -1
 
 func dbdsOf(o *Options) (out []*dbd) {
 	if o.DbdAddr == "" {
@@ -47,14 +47,18 @@ func dbdsOf(o *Options) (out []*dbd) {
 		out = append(out, &dbd{addr: o.DbdCopy, copy: true})
 	}
 	for _, d := range out {
-		d.behind.Store(behindUnknown)
+		d.has.Store(hasUnknown)
 	}
 	return out
 }
 
-// lags notes how far it is, having all records up to a number.
-func (d *dbd) lags(v *state.View, has uint64) {
-	d.behind.Store(int64(v.NextRecord()) - 1 - int64(has))
+// behind gives how many records it lacks, also while it is down; -1: not known.
+func (d *dbd) behind(v *state.View) int64 {
+	has := d.has.Load()
+	if has == hasUnknown {
+		return -1
+	}
+	return max(0, int64(v.NextRecord())-1-has)
 }
 
 // dbdSays is what the leader last heard of gdbd.
@@ -65,8 +69,9 @@ type dbdSays struct {
 
 // pongDbd adds what is known of the accounting daemons to a ping's answer.
 func (c *Controller) pongDbd(r *proto.PingReply) {
+	v := c.machine.View()
 	for _, d := range c.dbds {
-		one := proto.DbdInfo{Addr: d.addr, Copy: d.copy, Up: d.up.Load(), Behind: d.behind.Load()}
+		one := proto.DbdInfo{Addr: d.addr, Copy: d.copy, Up: d.up.Load(), Behind: d.behind(v)}
 		if s := d.says.Load(); s != nil && c.leading.Load() {
 			one.Notes = s.notes
 			if s.why != nil && !one.Up {

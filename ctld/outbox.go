@@ -31,7 +31,7 @@ func (c *Controller) ship(ctx context.Context) {
 
 // shipTo sends accounting records to one gdbd until ctx ends.
 func (c *Controller) shipTo(ctx context.Context, d *dbd) {
-	d.behind.Store(behindUnknown)
+	d.has.Store(hasUnknown)
 	retry := outboxRetryMin
 	for ctx.Err() == nil {
 		err := c.shipOn(ctx, d)
@@ -107,7 +107,7 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 		if err != nil {
 			return err
 		}
-		d.lags(v, sent)
+		d.has.Store(int64(sent))
 		if len(put.Records) == 0 {
 			c.setUp(d)
 			select {

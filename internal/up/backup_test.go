@@ -76,6 +76,7 @@ func acctError(c *Cluster) error {
 // put back, and in the end accounting has every job exactly once: the controllers send again what came after the
 // backup.
 func TestBackupUnderLoad(t *testing.T) {
+	t.Parallel()
 	dir, ran := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "ran")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 8, MemMiB: 8000})
 	var mu sync.Mutex

@@ -106,6 +106,7 @@ func takeover(t *testing.T, c *Cluster, from string) (leader string) {
 // controllers, starts and what nodes pass on go to its successor; no node is given up; and the old leader does not
 // answer from its old facts.
 func TestStoppedLeader(t *testing.T) {
+	t.Parallel()
 	c, submitAt, readAt := failoverCluster(t)
 	addConf(t, c, "SlurmdTimeout=8\nNodeHeartbeatInterval=1\n")
 	untouched := steady(t, c)
@@ -175,6 +176,7 @@ func TestStoppedLeader(t *testing.T) {
 // TestTerminatedWhileRequestsWait: requests wait at a controller for a leader, and the controller is started anew
 // meanwhile. They are made when there is one: no command fails.
 func TestTerminatedWhileRequestsWait(t *testing.T) {
+	t.Parallel()
 	c, submitAt, _ := failoverCluster(t)
 	name, _ := leaderOf(t, c)
 	var here process

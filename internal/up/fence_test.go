@@ -57,8 +57,10 @@ func (l *ledger) disjoint(first, second string) {
 // TestNoJobTwice: gnoded is stopped, or killed and not restarted, for longer than SlurmdTimeout. The processes on its
 // node are dead before the job starts elsewhere.
 func TestNoJobTwice(t *testing.T) {
+	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{"stopped": syscall.SIGSTOP, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), name)
 			c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000})
 			addConf(t, c, fenceConf)
@@ -100,6 +102,7 @@ func TestNoJobTwice(t *testing.T) {
 // TestNoJobTwiceOnDownNode: an operator sets a node DOWN whose daemon is stopped. Its jobs are given up KillWait later
 // if the node answers; if it doesn't, not before its launcher has ended them.
 func TestNoJobTwiceOnDownNode(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "down")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000})
 	addConf(t, c, "SlurmdTimeout=12\nNodeHeartbeatInterval=1\nKillWait=1\n")
@@ -123,12 +126,14 @@ func TestNoJobTwiceOnDownNode(t *testing.T) {
 // TestControllerAway: a controller that is stopped or dead for longer than SlurmdTimeout gives no node up, and no job
 // ends for it, on one node and on several.
 func TestControllerAway(t *testing.T) {
+	t.Parallel()
 	for _, k := range []struct {
 		name  string
 		nodes int
 		sig   syscall.Signal
 	}{{"stopped", 2, syscall.SIGSTOP}, {"killed", 2, syscall.SIGKILL}, {"single", 1, syscall.SIGKILL}} {
 		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), k.name)
 			c, _ := mustUp(t, Options{Dir: dir, Nodes: k.nodes, CPUs: 2, MemMiB: 1000})
 			addConf(t, c, fenceConf)

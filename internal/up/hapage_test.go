@@ -166,7 +166,8 @@ func (w *world) addresses(s string) string {
 	for host, addr := range pageHosts {
 		at := net.JoinHostPort(loopback, strconv.Itoa(w.ports[host]))
 		s = strings.ReplaceAll(s, addr+")", at+")")
-		s = strings.ReplaceAll(s, "BackupHost="+addr, "BackupHost="+at)
+		// A whole address: 192.0.2.1 isn't the beginning of 192.0.2.11.
+		s = regexp.MustCompile(`(BackupHost=)`+regexp.QuoteMeta(addr)+`\b`).ReplaceAllString(s, "${1}"+at)
 	}
 	return s
 }
@@ -222,6 +223,7 @@ func (w *world) end() {
 // TestHighAvailabilityPage: what man/gbatch-ha.7 tells works as written: a cluster begins, is looked at, loses, gets
 // and changes controllers, is upgraded, backed up and restored, and still has the job of its beginning.
 func TestHighAvailabilityPage(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("the page's commands are root's")
 	}

@@ -74,6 +74,7 @@ func controllersInFile(t *testing.T, file string, names []string, ports []int) {
 // and those that lead are removed until one is left, while users submit and jobs run. No call fails, and no job is lost
 // or runs twice. What would lose the majority is refused. Then all is restarted.
 func TestControllersChangeUnderLoad(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "members")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 16, MemMiB: 16000})
 	drawn, err := drawPorts(5)

@@ -65,6 +65,7 @@ func onlySocket(t *testing.T, c *Cluster, name string) string {
 // through its own socket and through a node's, with the age of what they say; the answer to a job that it does not know
 // is not that there is none; changes are refused. With the others back, answers are the present state again.
 func TestReadsWithoutMajority(t *testing.T) {
+	t.Parallel()
 	c, _ := mustUp(t, Options{Dir: filepath.Join(t.TempDir(), "reads"), Nodes: 1, CPUs: 2, MemMiB: 500, Controllers: 3})
 	id := submit(t, c, "true\n", func(sp *model.Spec) { sp.HoldReq = true })
 	ready(t, c)

@@ -18,6 +18,7 @@ import (
 // that attempt say how it ended, in the queue and in accounting; the attempt that has begun elsewhere is not touched,
 // and what the node's own launcher killed stays NODE_FAIL and says so.
 func TestLateResult(t *testing.T) {
+	t.Parallel()
 	dir, work := filepath.Join(t.TempDir(), "late"), t.TempDir()
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 4, MemMiB: 1000})
 	addConf(t, c, fenceConf)
@@ -88,6 +89,7 @@ func TestLateResult(t *testing.T) {
 // are killed before the node gets work, an operator's resume lets it take jobs, and an order that waited in its socket
 // is ignored.
 func TestNodeDaemonStopped(t *testing.T) {
+	t.Parallel()
 	dir, work := filepath.Join(t.TempDir(), "stopped"), t.TempDir()
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000})
 	addConf(t, c, "SlurmdTimeout=2\nNodeHeartbeatInterval=1\nReturnToService=0\n")

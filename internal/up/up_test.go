@@ -95,6 +95,7 @@ func below(t *testing.T, dir string) []string {
 }
 
 func TestThreeControllers(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "three")
 	c, out := mustUp(t, Options{Dir: dir, Nodes: 1, MemMiB: 1000, Controllers: 3})
 	out.has(t, "started ctl3 (gctld)")
@@ -517,6 +518,7 @@ func TestExamples(t *testing.T) {
 
 // TestStubborn: a job that ignores SIGTERM is killed, tree and all, and recorded before the daemons end.
 func TestStubborn(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "stubborn")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, CPUs: 2, MemMiB: 1000})
 	mark := filepath.Join(t.TempDir(), "pid")
