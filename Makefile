@@ -38,8 +38,8 @@ demo: build ## build, then show the main job on a real cluster on this machine
 	@scripts/demo.sh
 
 .PHONY: test
-test: ## run the tests
-	$(GO) test -timeout 15m ./...
+test: ## run the tests, those that take longest first
+	$(GO) test -timeout 15m ./internal/up ./internal/devcluster ./...
 
 .PHONY: race
 race: ## run the tests with the race detector (needs a C compiler)
