@@ -50,30 +50,11 @@ func Layout(j *Job, held []Holding, parent []proto.StepNode, need *proto.StepNee
 	if err != nil {
 		return nil, err
 	}
-	if nodes, err = narrow(nodes, tasks, need); err != nil {
-		return nil, err
-	}
-	sizes := make([]int, len(nodes)) // CPUs that tasks can use
-	perTask := int(max(need.CPUsPerTask, 1))
-	for i, n := range nodes {
-		sizes[i] = j.Alloc.Nodes[n].CPUs.Count()
-	}
-	ranks, err := spread(j, nodes, sizes, tasks, perTask, need)
+	most, err := narrow(nodes, tasks, need)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]proto.StepNode, len(nodes))
-	for i, n := range nodes {
-		at := &j.Alloc.Nodes[n]
-		out[i] = proto.StepNode{Node: at.Node, Index: int32(n), Ranks: ranks[i]}
-	}
-	for _, part := range []func(*Job, []Holding, []proto.StepNode, []proto.StepNode, *proto.StepNeed) error{placeGres,
-		placeCPUs, placeMemory} {
-		if err := part(j, held, parent, out, need); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return choose(j, held, parent, nodes, most, tasks, need)
 }
 
 // stepNodes gives the nodes of the job that the step may use, in the job's order.
@@ -151,8 +132,8 @@ func stepTasks(j *Job, need *proto.StepNeed, nodes int) (int, error) {
 	return n, nil
 }
 
-// narrow limits the nodes to those that the step wants and can use.
-func narrow(nodes []int, tasks int, need *proto.StepNeed) ([]int, error) {
+// narrow gives the number of nodes that the step wants and can use.
+func narrow(nodes []int, tasks int, need *proto.StepNeed) (int, error) {
 	most := len(nodes)
 	if need.MaxNodes > 0 {
 		most = min(most, int(need.MaxNodes))
@@ -162,14 +143,14 @@ func narrow(nodes []int, tasks int, need *proto.StepNeed) ([]int, error) {
 	}
 	if tasks < most {
 		if int(need.MinNodes) > tasks {
-			return nil, fmt.Errorf("%d tasks can't be on %d nodes", tasks, need.MinNodes)
+			return 0, fmt.Errorf("%d tasks can't be on %d nodes", tasks, need.MinNodes)
 		}
 		most = tasks
 	}
-	return nodes[:most], nil
+	return most, nil
 }
 
-// spread gives the ranks of the tasks on each node.
+// spread gives the ranks of the tasks on each node, whose tasks can use so many CPUs.
 func spread(j *Job, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed) ([][]int32, error) {
 	out := make([][]int32, len(nodes))
 	if len(need.Ranks) > 0 {
@@ -200,7 +181,7 @@ func spread(j *Job, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed
 			return nil, fmt.Errorf("%d tasks are more than --ntasks-per-node=%d on %d nodes", tasks, need.TasksPerNode,
 				len(nodes))
 		}
-		return nil, inSlurmsWords("More processors requested than permitted: %d tasks with %d CPUs each, and the step's "+
+		return nil, at(least(room), "More processors requested than permitted: %d tasks with %d CPUs each, and the step's "+
 			"nodes have %d CPUs of job %d; --overcommit lets tasks share CPUs",
 			tasks, perTask, sum(sizes), j.ID)
 	}
@@ -307,7 +288,7 @@ func placeCPUs(j *Job, held []Holding, parent, out []proto.StepNode, need *proto
 				want = min(want, all.Count())
 			}
 			if want > all.Count() {
-				return inSlurmsWords("More processors requested than permitted: the step wants %d CPUs on %s, job %d has %d there",
+				return at(i, "More processors requested than permitted: the step wants %d CPUs on %s, job %d has %d there",
 					want, n.Node, j.ID, all.Count())
 			}
 		}
@@ -316,8 +297,7 @@ func placeCPUs(j *Job, held []Holding, parent, out []proto.StepNode, need *proto
 			if need.Exact {
 				way = "use --overlap to share them"
 			}
-			return &BusyError{fmt.Sprintf("step %d.%d holds %d of %d CPUs on %s; %s", j.ID, holder, holds, all.Count(),
-				n.Node, way)}
+			return busyAt(i, "step %d.%d holds %d of %d CPUs on %s; %s", j.ID, holder, holds, all.Count(), n.Node, way)
 		}
 		n.CPUs = left.First(want)
 	}
@@ -345,7 +325,7 @@ func placeMemory(j *Job, held []Holding, _, out []proto.StepNode, need *proto.St
 		case n.MemMiB == 0 || all == 0:
 			continue
 		case n.MemMiB > all:
-			return inSlurmsWords("Memory required by task is not available: the step wants %d MiB on %s, job %d has %d there",
+			return at(i, "Memory required by task is not available: the step wants %d MiB on %s, job %d has %d there",
 				n.MemMiB, n.Node, j.ID, all)
 		case need.Overlap:
 			continue
@@ -360,9 +340,9 @@ func placeMemory(j *Job, held []Holding, _, out []proto.StepNode, need *proto.St
 			}
 		}
 		if left < n.MemMiB {
-			return &BusyError{fmt.Sprintf(
+			return busyAt(i,
 				"step %d.%d holds %d of %d MiB of memory on %s, the step wants %d; use a smaller --mem, or --overlap to share",
-				j.ID, holder, most, all, n.Node, n.MemMiB)}
+				j.ID, holder, most, all, n.Node, n.MemMiB)
 		}
 	}
 	return nil
@@ -396,14 +376,14 @@ func placeGres(j *Job, held []Holding, parent, out []proto.StepNode, need *proto
 		if len(need.Gres) == 0 && need.TasksPerGPU == 0 {
 			for k := range have {
 				if err := takeGres(j, held, parent, n, have, have[k].Name, have[k].Type, have[k].Index.Count(), need); err != nil {
-					return err
+					return notHere(i, err)
 				}
 			}
 			continue
 		}
 		for _, w := range wants[i] {
 			if err := takeGres(j, held, parent, n, have, w.Name, w.Type, int(w.Count), need); err != nil {
-				return err
+				return notHere(i, err)
 			}
 		}
 	}
@@ -421,12 +401,7 @@ func gresPerNode(j *Job, out []proto.StepNode, need *proto.StepNeed) ([][]model.
 			case model.PerTask:
 				w.Count = g.Count * int32(len(out[i].Ranks))
 			case model.PerJob:
-				have := int32(0)
-				for _, a := range j.Alloc.Nodes[out[i].Index].Gres {
-					if a.Name == g.Name && (g.Type == "" || a.Type == g.Type) {
-						have += int32(a.Index.Count())
-					}
-				}
+				have := gresOf(j, &out[i], g)
 				// Each following node keeps one; this node gets as many as it has of the rest.
 				w.Count = min(have, left-int32(len(out)-1-i))
 				w.Count = max(w.Count, 0)
@@ -437,7 +412,7 @@ func gresPerNode(j *Job, out []proto.StepNode, need *proto.StepNeed) ([][]model.
 			}
 		}
 		if g.Per == model.PerJob && left > 0 {
-			return nil, inSlurmsWords(
+			return nil, at(poorest(j, out, g),
 				"Invalid generic resource (gres) specification: the step wants %d of %s, job %d has %d on the step's nodes",
 				g.Count, GresName(g.Name, g.Type), j.ID, g.Count-left)
 		}
