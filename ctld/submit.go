@@ -396,6 +396,7 @@ func (c *Controller) testOnly(v *state.View, sp *model.Spec, reply *proto.Submit
 	}
 	cpus, _, _ := alloc.Totals()
 	reply.TestStart, reply.TestPart, reply.TestCPUs = at, p.Name, int32(cpus)
+	reply.Job = v.NextJob() // the number that it would get now
 	reply.TestNodes = c.hostlist(alloc.NodeNames())
 	return reply, nil
 }

@@ -19,7 +19,7 @@ func (l *loop) rejoin(s *step, m msgStep) error {
 	if s.phase == stepCreated {
 		l.setStepDeadline(s, filesWait)
 	}
-	s.send(l, s.created(l.n.opts.Name, l.n.configured()))
+	s.send(l, s.created(l.n))
 	for i := range s.tasks {
 		s.tellTask(l, i)
 	}

@@ -403,7 +403,7 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 	for _, p := range s.parts {
 		l.partHappens(p, pevAsk, partNews{})
 	}
-	s.send(l, s.created(l.n.opts.Name, l.n.configured()))
+	s.send(l, s.created(l.n))
 	return nil
 }
 
@@ -415,15 +415,16 @@ func (s *step) place(node string) {
 	}
 }
 
-func (s *step) created(node string, r *model.NodeRules) *proto.StepEvent {
+func (s *step) created(n *Noded) *proto.StepEvent {
 	f := s.job.rec.Order
 	ev := &proto.StepEvent{Kind: proto.StepCreated, Step: s.id, Layout: s.rec.Nodes,
 		Job:    &proto.StepJob{Name: s.rec.Name, User: f.Spec.User},
-		Direct: s.conn.direct(node)}
+		Direct: s.conn.direct(n.opts.Name)}
 	if ev.Direct != "" {
 		s.conn.waitsFor(len(s.tasks))
 	}
-	ev.Job.KillBad, ev.Job.WaitS = r.KillBad, r.WaitS
+	r := n.configured()
+	ev.Job.KillBad, ev.Job.WaitS, ev.Job.KillWaitS = r.KillBad, r.WaitS, int64(n.killWait()/time.Second)
 	if f.Task != model.NoTask {
 		ev.Job.ArrayID, ev.Job.Task = f.ArrayID, f.Task
 	} else {

@@ -188,8 +188,8 @@ func describeJob(v *Vars, l *proto.Launch) {
 	v.Set("SLURM_NODELIST", nodes)
 	v.Num("SLURM_JOB_NUM_NODES", int64(len(l.Alloc.Nodes)))
 	v.Num("SLURM_NNODES", int64(len(l.Alloc.Nodes)))
-	v.Set("SLURM_JOB_CPUS_PER_NODE", perNode(l.Alloc, func(n *model.NodeAlloc) int { return n.CPUs.Count() }))
-	v.Set("SLURM_TASKS_PER_NODE", perNode(l.Alloc, func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) }))
+	v.Set("SLURM_JOB_CPUS_PER_NODE", PerNode(l.Alloc, func(n *model.NodeAlloc) int { return n.CPUs.Count() }))
+	v.Set("SLURM_TASKS_PER_NODE", PerNode(l.Alloc, func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) }))
 	describeRequest(v, l)
 	describeGPURequest(v, s)
 }
@@ -391,8 +391,8 @@ func (v *Vars) Given(name, value string) {
 	}
 }
 
-// perNode writes a count for each node as Slurm does: "2(x2),1".
-func perNode(a *model.Alloc, count func(*model.NodeAlloc) int) string {
+// PerNode writes a count for each node as Slurm does: "2(x2),1".
+func PerNode(a *model.Alloc, count func(*model.NodeAlloc) int) string {
 	var out []byte
 	for i := 0; i < len(a.Nodes); {
 		n, same := count(&a.Nodes[i]), 1

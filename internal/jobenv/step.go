@@ -92,6 +92,11 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 	if rq.Need.Dist == proto.DistPlane {
 		v.Num("SLURM_DIST_PLANESIZE", int64(rq.Need.Plane))
 	}
+	if rq.KeepEnv {
+		keepCounts(&v, rq.Env)
+	}
+	v.Given("SLURM_LAUNCH_NODE_IPADDR", rq.Addr)
+	v.Given("SLURM_SRUN_COMM_HOST", rq.Addr)
 	e.Units.countGPUs(&v, "SLURM_STEP_GPUS", part.Gres)
 	v.Given("SLURM_GPU_BIND", gpuBindText(&rq.Bind))
 	if t := rq.Terminal; t != nil {
@@ -99,6 +104,17 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 		v.Num("SLURM_PTY_WIN_ROW", int64(t.Rows))
 	}
 	return v
+}
+
+// keepCounts gives the tasks the numbers of nodes and tasks that their command had, as --preserve-env wants it.
+func keepCounts(v *Vars, given []byte) {
+	for entry := range strings.SplitSeq(string(given), "\x00") {
+		switch name, value, _ := strings.Cut(entry, "="); name {
+		case "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS":
+			*v = slices.DeleteFunc(*v, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+			v.Set(name, value)
+		}
+	}
 }
 
 // StepTask gives a task's environment: base and the task's own variables.

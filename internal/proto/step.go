@@ -55,6 +55,9 @@ type StepRequest struct {
 	PID  int32  // of the command
 
 	OOMKill int32 // --oom-kill-step: 1 or, for 0, -1; 0: as the job says
+
+	KeepEnv bool   // --preserve-env: the tasks get the command's SLURM_JOB_NUM_NODES and SLURM_NTASKS
+	Addr    string // IP address of Host; "": unknown
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -82,6 +85,8 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Text(c, &x.Host, model.MaxName)
 	wire.Int(c, &x.PID)
 	wire.Int(c, &x.OOMKill)
+	wire.Bool(c, &x.KeepEnv)
+	wire.Text(c, &x.Addr, model.MaxName)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.
@@ -135,6 +140,8 @@ type StepNeed struct {
 	Overlap      bool     // share with other steps
 	Overcommit   bool
 	ThreadsCore  int32 // most threads of a core that tasks use; 0: all
+	Pack         bool  // --distribution=...,pack: fill a node before the next one is used
+	Fill         bool  // --cpus-per-task without a number of tasks: as many tasks as the nodes' CPUs are for
 }
 
 func (x *StepNeed) Wire(c *wire.C) {
@@ -159,6 +166,8 @@ func (x *StepNeed) Wire(c *wire.C) {
 	wire.Bool(c, &x.Overlap)
 	wire.Bool(c, &x.Overcommit)
 	wire.Int(c, &x.ThreadsCore)
+	wire.Bool(c, &x.Pack)
+	wire.Bool(c, &x.Fill)
 }
 
 // Distributions of tasks over nodes, and over a node's cores.
@@ -189,6 +198,7 @@ type StepBind struct {
 
 	TasksPerGPU int32 // --ntasks-per-gpu: number of tasks that see each GPU, unless GPU says otherwise; 0: all
 	GPUImplied  bool  // GPU comes from --gpus-per-task: DefaultGpuBind replaces it
+	Threads     uint8 // how tasks go to the threads of a socket's cores: DistBlock...
 }
 
 func (x *StepBind) Wire(c *wire.C) {
@@ -207,6 +217,7 @@ func (x *StepBind) Wire(c *wire.C) {
 	wire.Bool(c, &x.OneThread)
 	wire.Int(c, &x.TasksPerGPU)
 	wire.Bool(c, &x.GPUImplied)
+	wire.Int(c, &x.Threads)
 }
 
 // The kinds of binding. Not every kind makes sense for every resource.
@@ -415,6 +426,8 @@ type StepJob struct {
 
 	KillBad bool  // KillOnBadExit of the cluster, for a command without the option
 	WaitS   int64 // WaitTime, likewise, seconds
+
+	KillWaitS int64 // KillWait of the cluster, seconds; 0 if it is not known
 }
 
 func (x *StepJob) Wire(c *wire.C) {
@@ -424,6 +437,7 @@ func (x *StepJob) Wire(c *wire.C) {
 	wire.Int(c, &x.Task)
 	wire.Bool(c, &x.KillBad)
 	wire.Int(c, &x.WaitS)
+	wire.Int(c, &x.KillWaitS)
 }
 
 // StepSignal sends a signal to all tasks; 0 ends the step.

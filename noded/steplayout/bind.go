@@ -1,6 +1,7 @@
 package steplayout
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"slices"
@@ -57,7 +58,7 @@ func BindCPUs(s *Shape, part *proto.StepNode, b *proto.StepBind, need *proto.Ste
 		return nil, []string{fmt.Sprintf("tasks are not bound to CPUs: %d of %d CPUs each are more than the step's %d on %s",
 			n, perTask, usable.Count(), part.Node)}
 	}
-	tasks = deal(s, usable, n, perTask, b.Cores)
+	tasks = deal(s, usable, n, perTask, b.Cores, b.Threads)
 	for i := range tasks {
 		switch mode {
 		case proto.BindCores:
@@ -89,11 +90,15 @@ func oneOf(s *Shape, cpus model.Bits, one bool, threads int) model.Bits {
 }
 
 // deal gives each of n tasks per CPUs: core after core (block), or from one socket after the other (cyclic, srun's
-// default).
-func deal(s *Shape, cpus model.Bits, n, per int, how uint8) []model.Bits {
+// default). threads is the order of the CPUs within a socket.
+func deal(s *Shape, cpus model.Bits, n, per int, how, threads uint8) []model.Bits {
 	out := make([]model.Bits, n)
+	bySocket := sockets(s, cpus)
+	for _, list := range bySocket {
+		overCores(s, list, per, threads)
+	}
 	if how == proto.DistBlock {
-		all := Members(cpus)
+		all := slices.Concat(bySocket...)
 		for i := range n {
 			for _, c := range all[i*per : (i+1)*per] {
 				out[i] = out[i].With(c)
@@ -101,7 +106,6 @@ func deal(s *Shape, cpus model.Bits, n, per int, how uint8) []model.Bits {
 		}
 		return out
 	}
-	bySocket := sockets(s, cpus)
 	at := 0
 	next := func(i int) { // gives task i a CPU of the socket whose turn it is, or of the next that has one
 		for len(bySocket[at%len(bySocket)]) == 0 {
@@ -145,6 +149,22 @@ func sockets(s *Shape, cpus model.Bits) [][]int {
 		return true
 	})
 	return out
+}
+
+// overCores orders a socket's CPUs: the threads of a core together (block), or those of a task and then the next core
+// (cyclic), or each on another core than the one before (fcyclic).
+func overCores(s *Shape, cpus []int, per int, how uint8) {
+	if how != proto.DistCyclic && how != proto.DistFCyclic {
+		return
+	}
+	together := 1
+	if how == proto.DistCyclic {
+		together = per
+	}
+	slices.SortStableFunc(cpus, func(a, b int) int {
+		threads := max(s.Threads, 1)
+		return cmp.Or(cmp.Compare(a%threads/together, b%threads/together), cmp.Compare(a, b))
+	})
 }
 
 // widen gives the CPUs of all that share a core or socket with one of some.

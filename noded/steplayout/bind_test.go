@@ -53,3 +53,30 @@ func TestBindCPUs(t *testing.T) {
 		}
 	}
 }
+
+// TestThirdLevel: how tasks go to the threads of a socket's cores, on two sockets of two cores with two threads.
+func TestThirdLevel(t *testing.T) {
+	s := &Shape{Sockets: 2, Cores: 2, Threads: 2}
+	part := &proto.StepNode{Node: "n1", CPUs: model.UpTo(8), Ranks: []int32{0, 1}}
+	for _, c := range []struct {
+		cores, threads uint8
+		per            int32
+		want           []string
+	}{
+		{proto.DistBlock, proto.DistDefault, 1, []string{"0", "1"}},
+		{proto.DistBlock, proto.DistCyclic, 1, []string{"0", "2"}},
+		{proto.DistBlock, proto.DistCyclic, 2, []string{"0-1", "2-3"}},
+		{proto.DistBlock, proto.DistFCyclic, 2, []string{"0,2", "1,3"}},
+		{proto.DistCyclic, proto.DistFCyclic, 2, []string{"0,2", "4,6"}},
+	} {
+		got, _ := BindCPUs(s, part, &proto.StepBind{CPU: proto.BindThreads, Cores: c.cores, Threads: c.threads},
+			&proto.StepNeed{CPUsPerTask: c.per})
+		var text []string
+		for _, b := range got {
+			text = append(text, b.String())
+		}
+		if !slices.Equal(text, c.want) {
+			t.Errorf("%d:%d with %d CPUs: %q, want %q", c.cores, c.threads, c.per, text, c.want)
+		}
+	}
+}

@@ -35,6 +35,9 @@ func busyAt(place int, format string, a ...any) error {
 // choose places the step's tasks on most of the nodes.
 func choose(j *Job, held []Holding, parent []proto.StepNode, nodes []int, most, tasks int,
 	need *proto.StepNeed) ([]proto.StepNode, error) {
+	if need.Pack && need.Dist <= proto.DistBlock && need.TasksPerNode == 0 {
+		most = packed(j, nodes, most, tasks, need)
+	}
 	free := j.freeCPUs(held)
 	candidates := slices.Clone(nodes)
 	if alone := !need.Overlap && len(parent) == 0; alone && most < len(nodes) {
@@ -60,6 +63,17 @@ func choose(j *Job, held []Holding, parent []proto.StepNode, nodes []int, most, 
 		}
 		candidates = slices.DeleteFunc(candidates, func(n int) bool { return n == pick[where.place] })
 	}
+}
+
+// packed gives the least number of nodes, of at most most, that hold the tasks if each is filled before the next.
+func packed(j *Job, nodes []int, most, tasks int, need *proto.StepNeed) int {
+	room := 0
+	for k, n := range nodes[:most] {
+		if room += j.Alloc.Nodes[n].CPUs.Count() / int(max(need.CPUsPerTask, 1)); room >= tasks {
+			return max(k+1, int(need.MinNodes))
+		}
+	}
+	return most
 }
 
 // freeCPUs gives for each node of the job the CPUs that no step holds.

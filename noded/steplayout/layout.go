@@ -46,7 +46,7 @@ func Layout(j *Job, held []Holding, parent []proto.StepNode, need *proto.StepNee
 			nodes = inside
 		}
 	}
-	tasks, err := stepTasks(j, need, len(nodes))
+	tasks, err := stepTasks(j, need, nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -91,12 +91,12 @@ func stepNodes(j *Job, need *proto.StepNeed) ([]int, error) {
 	return out, nil
 }
 
-// stepTasks gives the number of tasks.
-func stepTasks(j *Job, need *proto.StepNeed, nodes int) (int, error) {
+// stepTasks gives the number of tasks on the nodes of.
+func stepTasks(j *Job, need *proto.StepNeed, of []int) (int, error) {
 	n := int(need.Tasks)
-	at := nodes
+	at := len(of)
 	if need.MaxNodes > 0 {
-		at = min(nodes, int(max(need.MinNodes, 1)))
+		at = min(at, int(max(need.MinNodes, 1)))
 	}
 	switch {
 	case len(need.Ranks) > 0 && n == 0:
@@ -119,6 +119,10 @@ func stepTasks(j *Job, need *proto.StepNeed, nodes int) (int, error) {
 		}
 	case need.TasksPerNode > 0:
 		n = int(need.TasksPerNode) * at
+	case need.Fill:
+		for _, node := range of[:at] {
+			n += max(j.Alloc.Nodes[node].CPUs.Count()/int(max(need.CPUsPerTask, 1)), 1)
+		}
 	default:
 		n = at
 	}

@@ -124,6 +124,12 @@ func needOf(t *testing.T, words []string) *proto.StepNeed {
 		case w == "exact":
 			need.Exact = true
 			continue
+		case w == "pack":
+			need.Pack = true
+			continue
+		case w == "fill":
+			need.Fill = true
+			continue
 		case w == "overlap":
 			need.Overlap = true
 			continue

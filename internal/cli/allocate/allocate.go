@@ -46,7 +46,8 @@ func (a *Allocation) say(format string, args ...any) {
 	}
 }
 
-// Get submits and waits until the job has its resources. Without a job, rc is the exit code; a signal cancels.
+// Get submits and waits until the job has its resources. Without a job, rc is the exit code; a signal cancels. With
+// --test-only it says when they could be had.
 func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	fail := func(err error) (*model.Job, int) {
 		what := "Job submit/allocate failed"
@@ -80,7 +81,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	if err := a.CheckClusters(c, a.Submission.Clusters); err != nil {
 		return fail(err)
 	}
-	if !a.Keep {
+	if !a.Keep && !rq.TestOnly {
 		a.attend(rq.RequestID)
 		defer func() {
 			if job == nil {
@@ -94,6 +95,10 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	}
 	for _, n := range reply.Notes {
 		a.say("%s", n)
+	}
+	if rq.TestOnly {
+		a.say("%s", request.ToStart(&reply))
+		return nil, 0
 	}
 	begin, pace, queued := time.Now(), askFirst, false
 	for {
@@ -246,4 +251,9 @@ func (a *Allocation) Environment(job *model.Job) []string {
 	return jobenv.Allocation(&proto.Launch{Job: job.ID, ArrayID: job.ArrayID, Task: job.Task, Spec: &spec,
 		Part: run.Partition, Alloc: run.Alloc,
 		Resv: run.Resv, Start: run.Start, LimitS: run.LimitS, Restarts: job.Restarts}, cluster)
+}
+
+// CPUsPerNode counts an allocation's CPUs on its nodes: 4(x2),2.
+func CPUsPerNode(a *model.Alloc) string {
+	return jobenv.PerNode(a, func(n *model.NodeAlloc) int { return n.CPUs.Count() })
 }

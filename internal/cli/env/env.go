@@ -99,6 +99,19 @@ func (e *Env) BadLine(p *getopt.Parser, err error) int {
 // BadLineCode is the exit code of salloc and srun for a line that they refuse.
 const BadLineCode = 255
 
+// DefinedOptions prints the options in force, as --verbose does in Slurm.
+func (e *Env) DefinedOptions(p *getopt.Parser) {
+	say := func(format string, a ...any) { fmt.Fprintf(e.Stderr, "%s: %s\n", e.Program, fmt.Sprintf(format, a...)) }
+	const line = "--------------------"
+	say("defined options")
+	say("%s %s", line, line)
+	for _, d := range p.Defined() {
+		say("%-20s: %s", d.Name, plain.Line(d.Value))
+	}
+	say("%s %s", line, line)
+	say("end of defined options")
+}
+
 // Failed is the exit code of a submission, an allocation or a step that failed: SLURM_EXIT_ERROR instead of 1.
 func (e *Env) Failed(rc int) int {
 	if v, ok := e.Lookup("SLURM_EXIT_ERROR"); ok && rc == 1 {

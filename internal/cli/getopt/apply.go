@@ -1,6 +1,11 @@
 package getopt
 
-import "errors"
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // MaxProblems is how many wrong values Apply reports at once.
 const MaxProblems = 20
@@ -91,4 +96,37 @@ func (p *Parser) Notes() []string {
 		}
 	}
 	return notes
+}
+
+// Defined is one option that is in force.
+type Defined struct {
+	Name  string
+	Value string // "set" for an option without a value
+}
+
+// Defined lists the options that were given, by name, each with the last value of its strongest source; of one that is
+// counted (-vv), the number.
+func (p *Parser) Defined() []Defined {
+	last, times := map[int]*occurrence{}, map[int]int{}
+	for i := range p.found {
+		f := &p.found[i]
+		if p.overridden(f) {
+			continue
+		}
+		last[f.option] = f
+		times[f.option]++
+	}
+	var out []Defined
+	for i, f := range last {
+		d := Defined{Name: p.c.Options[i].Name, Value: f.value}
+		switch {
+		case d.Name == "verbose":
+			d.Value = strconv.Itoa(times[i])
+		case d.Value == "":
+			d.Value = "set"
+		}
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b Defined) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }

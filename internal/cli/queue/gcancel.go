@@ -27,6 +27,7 @@ type cancel struct {
 	clusters []string
 
 	quiet, verbose, me, interactive bool
+	ask                             *asker // nil before the first question
 }
 
 // Gcancel ends or signals jobs: the named ones, or those that match the filters.
@@ -114,6 +115,14 @@ func (x *cancel) options() []getopt.Option {
 	}
 }
 
+// asker gives the one who asks; there is one for all questions, because it reads ahead.
+func (x *cancel) asker() *asker {
+	if x.ask == nil {
+		x.ask = &asker{x.Env, bufio.NewScanner(x.Stdin)}
+	}
+	return x.ask
+}
+
 // settle reads the named jobs and steps, and refuses a command that selects none.
 func (x *cancel) settle(operands []string) error {
 	for _, o := range operands {
@@ -148,12 +157,21 @@ func (x *cancel) settle(operands []string) error {
 
 // send cancels the steps, then the jobs, and gives the exit code.
 func (x *cancel) send(c *client.Client) int {
+	if x.interactive && len(x.steps.Steps) > 0 {
+		if err := x.asker().confirmSteps(c, &x.steps); err != nil {
+			x.Errorf("%s", env.Text(err))
+			return 1
+		} else if len(x.steps.Steps) == 0 && len(x.rq.Targets) == 0 {
+			return 0
+		}
+	}
+	named := len(x.steps.Steps)
 	rc := cancelSteps(x.Env, c, &x.steps, x.quiet, x.verbose)
-	if len(x.steps.Steps) > 0 && len(x.rq.Targets) == 0 {
+	if named > 0 && len(x.rq.Targets) == 0 {
 		return rc
 	}
 	if x.interactive {
-		switch err := confirmCancel(x.Env, c, &x.rq); {
+		switch err := x.asker().confirmCancel(c, &x.rq); {
 		case errors.Is(err, errNothing):
 			return 0
 		case err != nil:
@@ -256,27 +274,54 @@ func parseStates(text string) ([]model.JobState, error) {
 // errNothing is the error of an interactive cancel if the user declines every job.
 var errNothing = errors.New("nothing to cancel")
 
-// confirmCancel asks about each job of the request, and reduces the request to the confirmed ones.
-func confirmCancel(e *env.Env, c *client.Client, rq *proto.CancelRequest) error {
-	list := proto.JobsRequest{Filter: rq.Filter, Default: true}
-	list.Filter.Jobs = rq.Targets
-	in := bufio.NewScanner(e.Stdin)
-	var keep []proto.JobRef
-	err := c.Stream(proto.KindJobs, &list, func(body []byte) error {
+// asker asks about jobs and steps on the terminal.
+type asker struct {
+	*env.Env
+	in *bufio.Scanner
+}
+
+// agrees asks whether to cancel a job or step. more is false at the end of the input.
+func (a *asker) agrees(what, id string, j *model.Job) (yes, more bool) {
+	if j.State == model.Completing {
+		fmt.Fprintf(a.Stderr, "%s: Job %s is completing already\n", a.Program, jobtext.JobID(j))
+		return false, true
+	}
+	fmt.Fprintf(a.Stdout, "Cancel %s=%s name=%s partition=%s [y/n]? ", what, id, j.Spec.Name, j.Partition())
+	if a.Flush() != nil || !a.in.Scan() {
+		return false, false
+	}
+	word := strings.TrimSpace(a.in.Text())
+	return strings.EqualFold(word, "y") || strings.EqualFold(word, "yes"), true
+}
+
+// each calls f for each of the jobs until it returns false.
+func (a *asker) each(c *client.Client, f proto.JobFilter, do func(*model.Job) bool) error {
+	list := proto.JobsRequest{Filter: f, Default: true}
+	return c.Stream(proto.KindJobs, &list, func(body []byte) error {
 		var chunk proto.JobsChunk
 		if err := c.Decode(body, &chunk); err != nil {
 			return err
 		}
 		for _, j := range chunk.Jobs {
-			fmt.Fprintf(e.Stderr, "Cancel job_id=%s name=%s partition=%s [y/n]? ", jobtext.JobID(j), j.Spec.Name, j.Partition())
-			if !in.Scan() {
+			if !do(j) {
 				return errNothing
-			}
-			if a := strings.TrimSpace(in.Text()); strings.EqualFold(a, "y") || strings.EqualFold(a, "yes") {
-				keep = append(keep, env.RefOf(j))
 			}
 		}
 		return nil
+	})
+}
+
+// confirmCancel asks about each job of the request, and reduces the request to the confirmed ones.
+func (a *asker) confirmCancel(c *client.Client, rq *proto.CancelRequest) error {
+	filter := rq.Filter
+	filter.Jobs = rq.Targets
+	var keep []proto.JobRef
+	err := a.each(c, filter, func(j *model.Job) bool {
+		yes, more := a.agrees("job_id", jobtext.JobID(j), j)
+		if yes {
+			keep = append(keep, env.RefOf(j))
+		}
+		return more
 	})
 	if err != nil {
 		return err
@@ -285,5 +330,33 @@ func confirmCancel(e *env.Env, c *client.Client, rq *proto.CancelRequest) error 
 		return errNothing
 	}
 	rq.Targets, rq.Filter = keep, proto.JobFilter{}
+	return nil
+}
+
+// confirmSteps asks about each step of the request, and keeps the confirmed ones. Those of jobs that don't run stay:
+// the controller says what is wrong with them.
+func (a *asker) confirmSteps(c *client.Client, rq *proto.CancelRequest) error {
+	var keep []proto.StepRef
+	for _, s := range rq.Steps {
+		ask := true
+		err := a.each(c, proto.JobFilter{Jobs: []proto.JobRef{s.Job}}, func(j *model.Job) bool {
+			if ask && j.Run != nil {
+				var yes bool
+				yes, ask = a.agrees("step_id", jobtext.JobID(j)+"."+jobtext.StepName(s.Step), j)
+				if yes {
+					keep = append(keep, s)
+				}
+				ask = false
+			}
+			return true
+		})
+		switch {
+		case err != nil:
+			return err
+		case ask:
+			keep = append(keep, s)
+		}
+	}
+	rq.Steps = keep
 	return nil
 }

@@ -204,12 +204,28 @@ func SetMemBind(b *proto.StepBind) func(string) error {
 	}
 }
 
-// SetDistribution reads the distribution of tasks over nodes, sockets and cores: block:cyclic, plane=4, arbitrary.
-// planeSize is the size of a plane without one, as in SLURM_DISTRIBUTION.
+// SetDistribution reads the distribution of tasks over nodes, sockets and cores: block:cyclic, plane=4, arbitrary; then
+// ,pack or ,nopack. planeSize is the size of a plane without one, as in SLURM_DISTRIBUTION.
 func SetDistribution(n *proto.StepNeed, b *proto.StepBind, planeSize string) func(string) error {
 	return func(v string) error {
-		const ways = "block, cyclic, plane=N or arbitrary, then :block, :cyclic or :fcyclic for the sockets of a node"
-		text := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(v), ",nopack"), ",pack")
+		const ways = "block, cyclic, plane=N or arbitrary, then :block, :cyclic or :fcyclic for the sockets of a node, and " +
+			"the same for their cores, then ,pack or ,nopack"
+		text, flags, _ := strings.Cut(strings.ToLower(v), ",")
+		n.Pack = false
+		for _, flag := range strings.FieldsFunc(flags, func(r rune) bool { return r == ',' }) {
+			switch flag {
+			case "pack":
+				n.Pack = true
+			case "nopack":
+				n.Pack = false
+			default:
+				return badBind("distribution", v, ways)
+			}
+		}
+		switch text {
+		case "pack", "nopack": // alone: the usual distribution
+			n.Pack, text = text == "pack", "*"
+		}
 		parts := strings.Split(text, ":")
 		first, size, plane := strings.Cut(parts[0], "=")
 		n.Dist, n.Plane = proto.DistDefault, 0
@@ -236,18 +252,16 @@ func SetDistribution(n *proto.StepNeed, b *proto.StepBind, planeSize string) fun
 		if len(parts) > 3 || plane && first != "plane" {
 			return badBind("distribution", v, ways)
 		}
-		b.Cores = proto.DistDefault
-		switch cores := append(parts, "*")[1]; cores { // the level of cores follows the level of sockets
-		case "*":
-		case "block":
-			b.Cores = proto.DistBlock
-		case "cyclic":
-			b.Cores = proto.DistCyclic
-		case "fcyclic":
-			b.Cores = proto.DistFCyclic
-		default:
+		parts = append(parts, "*", "*")
+		var okSockets, okCores bool
+		b.Cores, okSockets = distLevels[parts[1]]
+		if b.Threads, okCores = distLevels[parts[2]]; !okSockets || !okCores {
 			return badBind("distribution", v, ways)
 		}
 		return nil
 	}
 }
+
+// distLevels are the distributions within a node.
+var distLevels = map[string]uint8{"*": proto.DistDefault, "block": proto.DistBlock, "cyclic": proto.DistCyclic,
+	"fcyclic": proto.DistFCyclic}

@@ -130,8 +130,8 @@ func splitQuoted(text string) []string {
 	return out
 }
 
-// readNodeFile reads hostlists from a file, one or several per line.
-func readNodeFile(path string) ([]string, error) {
+// NodeFile reads hostlists from a file, one or several per line.
+func NodeFile(path string) ([]string, error) {
 	data, err := ReadLimited(path)
 	if err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func (s *Submission) gpuOptions() []getopt.Option {
 		{Name: "gres-flags", Arg: R, Metavar: "flag", Group: groupNeeds, Env: "_GRES_FLAGS",
 			Help: "enforce-binding: only CPUs near the job's GPUs (gres.conf's Cores); disable-binding: any CPUs; by " +
 				"default near ones if they are free", Set: s.gresFlags},
-		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
+		{Name: "gpu-freq", Arg: R, Env: "_GPU_FREQ", Note: NoGPUFreq, Set: CheckGPUFreq},
 	}
 }
 
@@ -90,16 +90,16 @@ func (s *Submission) nodeOptions() []getopt.Option {
 		{Name: "prefer", Arg: R, Metavar: "features", Group: groupNeeds, Env: "_PREFER",
 			Help: "features that the job prefers, as in --constraint but without [ ] and *", Set: s.prefer},
 		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: groupNeeds, Help: "nodes that the job must have",
-			Set: Hosts(&sp.ReqNodes)},
+			Set: NodeSet(&sp.ReqNodes)},
 		{Name: "nodefile", Short: 'F', Arg: R, Metavar: "file", Group: groupNeeds,
 			Help: "like --nodelist, but read from a file",
 			Set: func(v string) error {
-				names, err := readNodeFile(v)
+				names, err := NodeFile(v)
 				sp.ReqNodes = names
 				return err
 			}},
 		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: groupNeeds, Help: "nodes that the job must not have",
-			Set: Hosts(&sp.ExcNodes)},
+			Set: NodeSet(&sp.ExcNodes)},
 		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: groupNeeds, Env: "_EXCLUSIVE",
 			Help: "whole nodes, shared with no other job; user: shared only with jobs of the same user", Set: s.exclusive},
 		{Name: "contiguous", Group: groupNeeds, Help: "nodes that are adjacent in the configuration",
@@ -135,7 +135,7 @@ func (s *Submission) useOptions() []getopt.Option {
 	return []getopt.Option{
 		{Name: "acctg-freq", Arg: R, Metavar: "task=seconds", Group: groupNeeds, Env: "_ACCTG_FREQ",
 			Help: "seconds between samples of the job's use, as in task=10; 0: measure only at the end (default: " +
-				"JobAcctGatherFrequency)", Set: s.sampling},
+				"JobAcctGatherFrequency)", Set: s.Sampling},
 		{Name: "licenses", Short: 'L', Arg: R, Metavar: "name[:n],...", Group: groupNeeds, Env: "_LICENSES",
 			Help: "licenses: foo:2,bar asks for all of them, foo|bar for one of them", Set: s.licenses},
 		{Name: "oom-kill-step", Arg: getopt.Optional, Metavar: "0|1", Group: groupNeeds, Env: "_OOM_KILL_STEP",
@@ -273,9 +273,9 @@ func (s *Submission) exclusive(v string) error {
 	return nil
 }
 
-// sampling reads --acctg-freq: seconds, or a comma list of kind=seconds. Only tasks have a sampling interval: the
+// Sampling reads --acctg-freq: seconds, or a comma list of kind=seconds. Only tasks have a sampling interval: the
 // energy of GPUs is sampled with them, and networks and file systems are not sampled.
-func (s *Submission) sampling(v string) error {
+func (s *Submission) Sampling(v string) error {
 	const most = 1 << 20 // seconds; a longer interval means no sampling
 	for item := range strings.SplitSeq(v, ",") {
 		kind, number, named := strings.Cut(item, "=")

@@ -27,7 +27,7 @@ type Submission struct {
 	Wait     bool
 	TestOnly bool
 	Quiet    bool
-	verbose  int
+	Verbose  int
 	Chdir    string
 	openMode string
 	limits   string // --propagate
@@ -231,7 +231,7 @@ func (s *Submission) commandOptions() []getopt.Option {
 			Set: getopt.Flag(&s.TestOnly)},
 		{Name: "quiet", Short: 'Q', Group: groupHow, Help: "print no notes", Set: getopt.Flag(&s.Quiet)},
 		{Name: "verbose", Short: 'v', Group: groupHow, Help: "print the options as understood",
-			Set: getopt.Count(&s.verbose)},
+			Set: getopt.Count(&s.Verbose)},
 		{Name: "mail-type", Arg: R, Metavar: "types", Group: groupHow, Env: "_MAIL_TYPE",
 			Help: "send mail at BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT, TIME_LIMIT_50 (80, 90), INVALID_DEPEND, " +
 				"STAGE_OUT, NONE; one mail for an array, with ARRAY_TASKS one for each task", Set: func(v string) error {
@@ -268,7 +268,7 @@ func foreignOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{
 		{Name: "ignore-pbs", Hidden: true, Note: "#PBS lines are never read", Set: getopt.Count(new(int))},
-		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
+		{Name: "cpu-freq", Arg: R, Env: "_CPU_FREQ_REQ", Note: NoCPUFreq, Set: CheckCPUFreq},
 		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: env.Ignored},
 		{Name: "container", Arg: R, Refused: "start the container in the script"},
 		{Name: "container-image", Arg: R, Refused: "start the container in the script"},

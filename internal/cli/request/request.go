@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,6 +64,16 @@ func (s *Submission) settle() error {
 		s.More.Mail = &s.mail
 	}
 	return s.Settle()
+}
+
+// ToStart says when and where a job of --test-only could start, in sbatch's words.
+func ToStart(r *proto.SubmitReply) string {
+	job := ""
+	if r.Job != 0 { // an older controller gives none
+		job = fmt.Sprintf("%d ", r.Job)
+	}
+	return fmt.Sprintf("Job %sto start at %s using %d processors on nodes %s in partition %s", job,
+		time.UnixMilli(int64(r.TestStart)).Format("2006-01-02T15:04:05"), r.TestCPUs, r.TestNodes, r.TestPart)
 }
 
 // NoHet gives the refusal of a heterogeneous job, which word has requested.

@@ -2,6 +2,8 @@ package request
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	"gbatch/internal/ask"
 	"gbatch/internal/cli/getopt"
@@ -56,9 +58,31 @@ func Nodes(least, most *int32) func(string) error {
 	}
 }
 
-// Hosts gives the setter of a list of nodes.
+// Hosts gives the setter of a list of nodes. A value with a slash names a file of nodes.
 func Hosts(dst *[]string) func(string) error {
-	return func(v string) (err error) { *dst, err = hostlist.Expand(v); return err }
+	return func(v string) (err error) {
+		if strings.Contains(v, "/") {
+			*dst, err = NodeFile(v)
+		} else {
+			*dst, err = hostlist.Expand(v)
+		}
+		return err
+	}
+}
+
+// NodeSet is Hosts for nodes of which each counts once.
+func NodeSet(dst *[]string) func(string) error {
+	set := Hosts(dst)
+	return func(v string) error {
+		err := set(v)
+		seen := map[string]bool{}
+		*dst = slices.DeleteFunc(*dst, func(name string) bool {
+			again := seen[name]
+			seen[name] = true
+			return again
+		})
+		return err
+	}
 }
 
 // Gres gives the setter of generic resources of one name, or of any if name is ""; it adds them to dst.

@@ -49,6 +49,9 @@ func Grun(e *env.Env) int {
 			fmt.Fprintln(e.Stderr, n)
 		}
 	}
+	if r.verbose > 0 {
+		e.DefinedOptions(p)
+	}
 	if err := r.settle(p, operands); err != nil {
 		e.Errorf("%s", err.Error())
 		return r.Failed(1)
@@ -63,7 +66,9 @@ func Grun(e *env.Env) int {
 			r.rq.Need.Exact = false // its nodes are exclusive
 		}
 		var rc int
-		if release, rc = r.outside(); release == nil {
+		if release, rc = r.outside(); release == nil && rc == 0 {
+			return 0 // --test-only
+		} else if release == nil {
 			return r.Failed(rc)
 		}
 	}
@@ -113,7 +118,7 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 	for _, part := range [...]func() error{
 		func() error { return r.settleTasks(typed) },
 		func() error { return r.settleGres(typed) },
-		r.settlePlace,
+		func() error { return r.settlePlace(typed) },
 		func() error { return r.settleProcess(operands) },
 	} {
 		if err := part(); err != nil {
@@ -127,7 +132,7 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 func (r *run) settleTasks(typed func(string) bool) error {
 	n := &r.rq.Need
 	if _, set := r.Lookup("SRUN_CPUS_PER_TASK"); set || typed("cpus-per-task") {
-		n.Exact = true
+		n.Exact, n.Fill = true, true
 	}
 	if typed("ntasks") && !typed("ntasks-per-node") {
 		n.TasksPerNode = 0 // the job's
@@ -177,14 +182,15 @@ func (r *run) settleGres(typed func(string) bool) (err error) {
 }
 
 // settlePlace chooses the nodes of the job for the tasks, and whether they have a terminal.
-func (r *run) settlePlace() error {
+func (r *run) settlePlace(typed func(string) bool) error {
 	n := &r.rq.Need
+	if n.Dist == proto.DistDefault && len(n.Nodes) == 0 && r.Getenv("SLURM_HOSTFILE") != "" {
+		n.Dist = proto.DistArbitrary
+	}
 	if n.Dist == proto.DistArbitrary {
-		names, err := r.hostFile()
-		if err != nil {
+		if err := r.setRanks(typed("ntasks")); err != nil {
 			return err
 		}
-		n.Ranks = names
 	}
 	if r.pty {
 		if err := r.wantTerminal(); err != nil {
@@ -367,6 +373,27 @@ func shellWords(line string) ([]string, error) {
 		out = append(out, string(word))
 	}
 	return out, nil
+}
+
+// setRanks gives each task its node, for --distribution=arbitrary. counted says that the user has given the number of
+// tasks.
+func (r *run) setRanks(counted bool) (err error) {
+	n := &r.rq.Need
+	if n.Ranks = n.Nodes; len(n.Ranks) == 0 {
+		if n.Ranks, err = r.hostFile(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !counted:
+		n.Tasks = 0
+	case int(n.Tasks) < len(n.Ranks):
+		n.Ranks = n.Ranks[:n.Tasks]
+	case int(n.Tasks) > len(n.Ranks):
+		return fmt.Errorf("--distribution=arbitrary: %d tasks, and the list of nodes has %d", n.Tasks, len(n.Ranks))
+	}
+	n.Nodes = nil
+	return nil
 }
 
 // hostFile reads SLURM_HOSTFILE for --distribution=arbitrary: the node of each task.

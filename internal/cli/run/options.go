@@ -28,6 +28,7 @@ type run struct {
 	waitSaid  bool  // --wait was given
 	waitS     int64 // after the end of the first task; 0: no limit
 	interrupt bool  // --quit-on-interrupt
+	passInt   bool  // --disable-status
 	quiet     bool
 	verbose   int
 	multi     bool
@@ -38,13 +39,16 @@ type run struct {
 	limits    string
 	gpusPer   bool // --gpus-per-task was given
 	pty       bool
-	relative  int64  // nodes of the job to leave out
-	prolog    string // programs that run here before and after the step
-	epilog    string
-	cooked    terminal.Modes // the terminal's original modes; zero: there is no terminal
-	perTask   ask.PerTask
-	clusters  []string
-	given     []givenOption
+	relative  int64 // nodes of the job to leave out
+
+	noAllocate bool       // --no-allocate
+	place      *model.Job // the job, where grun has asked for one
+	prolog     string     // programs that run here before and after the step
+	epilog     string
+	cooked     terminal.Modes // the terminal's original modes; zero: there is no terminal
+	perTask    ask.PerTask
+	clusters   []string
+	given      []givenOption
 }
 
 // givenOption is an option as given, for the job that grun requests outside of one.
@@ -74,7 +78,7 @@ const (
 
 func (r *run) options() []getopt.Option {
 	return slices.Concat(r.stepOptions(), r.needOptions(), r.bindOptions(), r.fileOptions(), r.commandOptions(),
-		r.foreignOptions())
+		r.jobOptions(), r.foreignOptions())
 }
 
 // mem gives the setter of one of the memory options; the last one given counts.
@@ -189,7 +193,8 @@ func (r *run) needOptions() []getopt.Option {
 			Help: "fail instead of waiting for other steps", Set: func(string) error { r.rq.Immediate = true; return nil }},
 		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: groupNeeds, Env: "SLURM_DISTRIBUTION",
 			Help: "order of tasks over nodes: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then over sockets: " +
-				":block, :cyclic, :fcyclic", Set: request.SetDistribution(n, b, r.Getenv("SLURM_DIST_PLANESIZE"))},
+				":block, :cyclic, :fcyclic, and the same for their cores; ,pack fills one node after the other",
+			Set: request.SetDistribution(n, b, r.Getenv("SLURM_DIST_PLANESIZE"))},
 	}
 }
 
@@ -294,8 +299,15 @@ func (r *run) commandOptions() []getopt.Option {
 			})},
 		{Name: "wait", Short: 'W', Arg: R, Metavar: "seconds", Group: groupHow, Env: "SLURM_WAIT",
 			Help: "end the step this long after its first task has ended; 0: never", Set: getopt.Number(&r.waitS, 0, 1<<30)},
-		{Name: "quit-on-interrupt", Group: groupHow, Help: "end the step at the first Ctrl-C",
-			Set: getopt.Flag(&r.interrupt)},
+		{Name: "quit-on-interrupt", Group: groupHow, Env: "SLURM_QUIT_ON_INTERRUPT",
+			Help: "end the step at the first Ctrl-C",
+			Set:  getopt.Flag(&r.interrupt)},
+		{Name: "disable-status", Short: 'X', Group: groupHow, Env: "SLURM_DISABLE_STATUS",
+			Help: "pass the first Ctrl-C to the tasks instead of printing their states", Set: getopt.Flag(&r.passInt)},
+		{Name: "preserve-env", Short: 'E', Group: groupHow, Env: "SLURM_PRESERVE_ENV",
+			Help: "give the tasks the SLURM_JOB_NUM_NODES and SLURM_NTASKS that grun has", Set: getopt.Flag(&r.rq.KeepEnv)},
+		{Name: "threads", Short: 'T', Arg: R, Metavar: "n", Group: groupHow, Env: "SLURM_THREADS",
+			Help: "accepted, without effect: nodes pass a step on to each other", Set: request.Count(new(int32))},
 		{Name: "quiet", Short: 'Q', Group: groupHow, Help: "print nothing about waiting and about tasks that end",
 			Set: getopt.Flag(&r.quiet)},
 		{Name: "verbose", Short: 'v', Group: groupHow, Help: "print more", Set: getopt.Count(&r.verbose)},
@@ -313,74 +325,6 @@ func (r *run) commandOptions() []getopt.Option {
 			}},
 		{Name: "clusters", Short: 'M', Arg: R, Metavar: "name", Group: groupHow, Help: "this cluster's name, or all",
 			Set: getopt.List(&r.clusters)},
-	}
-}
-
-// foreignOptions are options about jobs, and refused ones.
-func (r *run) foreignOptions() []getopt.Option {
-	R := getopt.Required
-	const same = "a step runs where its job does"
-	return []getopt.Option{
-		{Name: "partition", Short: 'p', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "account", Short: 'A', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "qos", Short: 'q', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "comment", Arg: R, Hidden: true, Note: "comments are of jobs", Set: env.Ignored},
-		{Name: "oversubscribe", Short: 's', Hidden: true, Note: "--overlap shares with other steps", Set: env.Ignored},
-		{Name: "constraint", Short: 'C', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "reservation", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "nice", Arg: getopt.Optional, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "priority", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "licenses", Short: 'L', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "time-min", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "deadline", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "mincpus", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "tmp", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "gpu-mem", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "gpu-index", Arg: R, Refused: "the job has its GPUs; choose among them with --gpu-bind=map_gpu:LIST"},
-		{Name: "gpu-idle", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "gres-flags", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "prefer", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "switches", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "contiguous", Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "spread-job", Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "use-min-nodes", Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "sockets-per-node", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "cores-per-socket", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "extra-node-info", Short: 'B', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
-		{Name: "acctg-freq", Arg: R, Hidden: true, Note: "steps are measured like their jobs", Set: env.Ignored},
-		{Name: "preserve-env", Short: 'E', Hidden: true, Note: "a step's variables describe the step", Set: env.Ignored},
-		{Name: "disable-status", Short: 'X', Hidden: true, Set: getopt.Flag(&r.interrupt)},
-		{Name: "slurmd-debug", Arg: R, Hidden: true, Note: "gnoded's log has what there is to say", Set: env.Ignored},
-		{Name: "msg-timeout", Arg: R, Hidden: true, Note: "grun waits as long as its node's daemon lives",
-			Set: env.Ignored},
-		{Name: "wckey", Arg: R, Hidden: true, Note: "there are no wckeys", Set: env.Ignored},
-		{Name: "signal", Arg: R, Hidden: true, Note: "a step is warned as its job is: gsubmit --signal",
-			Set: func(v string) error {
-				_, err := request.ParseWarning(v)
-				return err
-			}},
-		{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
-		{Name: "bcast", Arg: getopt.Optional, Refused: "a file system that the nodes share, or cp in the batch script"},
-		{Name: "het-group", Arg: R, Refused: "steps of their own; there are no heterogeneous jobs"},
-		{Name: "container", Arg: R,
-			Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
-		{Name: "container-image", Arg: R,
-			Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
-		{Name: "container-mounts", Arg: R,
-			Refused: "run the container's own command in the step: grun apptainer exec --bind ..."},
-		{Name: "container-workdir", Arg: R,
-			Refused: "run the container's own command in the step: grun apptainer exec --pwd ..."},
-		{Name: "container-name", Arg: R,
-			Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
-		{Name: "no-allocate", Short: 'Z', Refused: "gsubmit -w NODE, and grun in the script"},
-		{Name: "external-launcher", Refused: "grun --overlap, which takes nothing from other steps"},
-		{Name: "cpu-freq", Arg: R, Refused: "the job's own cpupower, where the node allows it"},
-		{Name: "gpu-freq", Arg: R, Refused: "nvidia-smi in the node's prolog"},
-		{Name: "resv-ports", Arg: getopt.Optional, Refused: "ports that the MPI picks by itself"},
-		{Name: "ntasks-per-core", Arg: R, Refused: "--threads-per-core"},
-		{Name: "ntasks-per-socket", Arg: R, Refused: "--cpu-bind=sockets with --distribution=block:cyclic"},
-		{Name: "dependency", Short: 'd', Arg: R, Refused: "gsubmit --dependency; steps follow each other in the script"},
-		{Name: "begin", Short: 'b', Arg: R, Refused: "gsubmit --begin"},
 	}
 }
 

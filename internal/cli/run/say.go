@@ -8,11 +8,82 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/cli/allocate"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
 // say.go has grun's messages about its step's tasks, in srun's words, because tools match them.
+
+// sayLaunch says where the step is and what runs where, for --verbose.
+func (t *talk) sayLaunch() {
+	if t.verbose == 0 {
+		return
+	}
+	nodes, cpus := t.ofJob()
+	if count, err := hostlist.Expand(nodes); err == nil && nodes != "" {
+		t.tell("jobid %d: nodes(%d):`%s', cpu counts: %s", t.rq.Job, len(count), nodes, cpus)
+	}
+	for i := range t.layout {
+		n := &t.layout[i]
+		ranks := make([]int, len(n.Ranks))
+		for k, r := range n.Ranks {
+			ranks[k] = int(r)
+		}
+		list := rankRanges(ranks)
+		if len(ranks) > 1 {
+			list = "[" + list + "]"
+		}
+		t.tell("launching StepId=%d.%d on host %s, %d tasks: %s", t.rq.Job, t.id, n.Node, len(ranks), list)
+	}
+}
+
+// ofJob gives the job's nodes, and the CPUs that it has on each as srun writes them: 4(x2),2(x1). Both are "" for a job
+// that this process knows only by its number.
+func (t *talk) ofJob() (nodes, cpus string) {
+	if t.place == nil && t.Getenv("SLURM_JOB_ID") == t.job {
+		return t.Getenv("SLURM_JOB_NODELIST"), timesOne(t.Getenv("SLURM_JOB_CPUS_PER_NODE"))
+	} else if t.place == nil {
+		return "", ""
+	}
+	a := t.place.Run.Alloc
+	return hostlist.CompressInOrder(a.NodeNames()),
+		timesOne(allocate.CPUsPerNode(a))
+}
+
+// timesOne adds (x1) to counts of single nodes.
+func timesOne(counts string) string {
+	words := strings.Split(counts, ",")
+	for i, w := range words {
+		if !strings.Contains(w, "(") {
+			words[i] = w + "(x1)"
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+// sayStarted says that all tasks of a node run, for --verbose.
+func (t *talk) sayStarted(node string) {
+	if t.verbose == 0 {
+		return
+	}
+	tasks := 0
+	for i := range t.tasks {
+		if s := &t.tasks[i]; s.node == node {
+			if !s.started && !s.ended {
+				return
+			}
+			tasks++
+		}
+	}
+	t.tell("Node %s, %d tasks started", node, tasks)
+}
+
+// tell prints a line about the step.
+func (t *talk) tell(format string, a ...any) {
+	fmt.Fprintf(t.Stderr, "%s: %s\n", t.Program, fmt.Sprintf(format, a...))
+}
 
 // tellExits prints the ends of failed tasks, equal ones in one line.
 func (t *talk) tellExits() {
@@ -32,6 +103,10 @@ func (t *talk) tellExits() {
 			continue
 		}
 		what = cmp.Or(what, "Completed")
+		if t.verbose > 0 {
+			t.tell("Received task exit notification for 1 task of StepId=%d.%d (status=0x%04x).", t.rq.Job, t.id,
+				ev.Code<<8|ev.Signal)
+		}
 		i := slices.IndexFunc(groups, func(g *group) bool { return g.node == ev.Node && g.text == what })
 		if i < 0 {
 			i, groups = len(groups), append(groups, &group{node: ev.Node, text: what})
@@ -52,6 +127,18 @@ func (t *talk) tellExits() {
 			t.Errorf("%s: %s %s: %s", g.node, word, rankRanges(g.ranks), g.text)
 		}
 	}
+}
+
+// abortSlack is what srun adds to KillWait, seconds.
+const abortSlack = 2
+
+// sayAborted says that the step is being ended.
+func (t *talk) sayAborted() {
+	if t.quiet {
+		return
+	}
+	fmt.Fprintf(t.Stderr, "%s: Job step aborted: Waiting up to %d seconds for job step to finish.\n", t.Program,
+		cmp.Or(t.killWaitS, 30)+abortSlack)
 }
 
 // exitText says how a task ended; "" for a success.

@@ -50,6 +50,8 @@ type talk struct {
 	deadline <-chan time.Time // --wait
 	signals  chan os.Signal
 
+	killWaitS int64 // KillWait of the cluster, seconds; 0: unknown
+
 	signalled bool // a task was ended by a signal
 	cancelled bool // and the node has given the reason
 
@@ -186,8 +188,13 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 			return true, t.Failed(1)
 		}
 	case proto.StepLine:
+		if strings.Contains(ev.Text, "error: *** STEP ") {
+			if !t.cancelled && !t.aborted {
+				t.sayAborted()
+			}
+			t.cancelled = true
+		}
 		fmt.Fprintln(t.Stderr, ev.Text)
-		t.cancelled = t.cancelled || strings.Contains(ev.Text, "error: *** STEP ")
 	case proto.StepStarted, proto.StepExited:
 		t.task(ev)
 	case proto.StepDone:
@@ -221,6 +228,9 @@ func (t *talk) created(ev *proto.StepEvent) error {
 		if ev.Job != nil && !t.waitSaid {
 			t.waitS = ev.Job.WaitS
 		}
+		if ev.Job != nil {
+			t.killWaitS = ev.Job.KillWaitS
+		}
 		for i := range ev.Layout {
 			for _, r := range ev.Layout[i].Ranks {
 				if int(r) < n {
@@ -239,10 +249,7 @@ func (t *talk) created(ev *proto.StepEvent) error {
 			return err
 		}
 		t.warnMasks()
-		if t.verbose > 0 {
-			fmt.Fprintf(t.Stderr, "%s: launching StepId=%d.%d on %d nodes, %d tasks\n", t.Program, t.rq.Job, t.id,
-				len(ev.Layout), n)
-		}
+		t.sayLaunch()
 	}
 	if len(t.pl.ends) == 0 && t.allStarted() {
 		return nil // all tasks have their files already, and this process has closed its copies
@@ -299,6 +306,7 @@ func (t *talk) task(ev *proto.StepEvent) {
 		return
 	case ev.Kind == proto.StepStarted:
 		s.started = true
+		t.sayStarted(s.node)
 	default:
 		s.ended = true
 		t.left--
@@ -390,7 +398,7 @@ func (t *talk) signal(sig unix.Signal) (quit bool, rc int) {
 		t.interrupted()
 	case unix.SIGTERM, unix.SIGQUIT:
 		if !t.aborted {
-			fmt.Fprintf(t.Stderr, "%s: Job step aborted: Waiting for StepId=%d.%d to finish.\n", t.Program, t.rq.Job, t.id)
+			t.sayAborted()
 		}
 		t.abort("")
 	default:
@@ -414,9 +422,12 @@ func (t *talk) interrupted() {
 		fmt.Fprintf(t.Stderr, "%s: forcing job termination\n", t.Program)
 		t.aborted = true
 		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil) // as above
-	case t.interrupt || now.Sub(t.intAt) < againWithin:
-		fmt.Fprintf(t.Stderr, "%s: sending Ctrl-C to StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
-		t.intSent = true
+	case t.interrupt || t.passInt || now.Sub(t.intAt) < againWithin:
+		if !t.passInt {
+			fmt.Fprintf(t.Stderr, "%s: sending Ctrl-C to StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
+		}
+		t.intSent = !t.passInt || now.Sub(t.intAt) < againWithin
+		t.intAt = now
 		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGINT)}, nil) // as above
 		if !t.interrupt {
 			break

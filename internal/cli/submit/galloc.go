@@ -42,6 +42,9 @@ func Galloc(e *env.Env) int {
 			fmt.Fprintln(e.Stderr, n)
 		}
 	}
+	if g.s.Verbose > 0 {
+		e.DefinedOptions(p)
+	}
 	a := &allocate.Allocation{Env: e, Submission: &g.s, Quiet: g.s.Quiet, Immediate: g.immediate,
 		Tell: "Granted job allocation %d", Keep: g.noShell}
 	signals := make(chan os.Signal, 4)

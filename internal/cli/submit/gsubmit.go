@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
@@ -58,6 +57,9 @@ func submit(e *env.Env) (int, error) {
 			fmt.Fprintln(e.Stderr, n)
 		}
 	}
+	if s.Verbose > 0 {
+		e.DefinedOptions(p)
+	}
 	s.WishLogin()
 	lines, err := eachLines(e, s)
 	if err != nil {
@@ -89,9 +91,7 @@ func submit(e *env.Env) (int, error) {
 	}
 	notes(e, s, reply.Notes)
 	if s.TestOnly {
-		fmt.Fprintf(e.Stderr, "%s: Job to start at %s using %d processors on nodes %s in partition %s\n", e.Program,
-			time.UnixMilli(int64(reply.TestStart)).Format("2006-01-02T15:04:05"), reply.TestCPUs, reply.TestNodes,
-			reply.TestPart)
+		fmt.Fprintf(e.Stderr, "%s: %s\n", e.Program, request.ToStart(&reply))
 		return 0, nil
 	}
 	submitted(e, s, reply.Job, reply.Cluster)

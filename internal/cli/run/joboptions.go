@@ -1,0 +1,132 @@
+package run
+
+import (
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/cli/request"
+)
+
+// joboptions.go has the options that describe a job. Outside of a job grun hands them to the job that it asks for
+// (outside.go); in one, they have no effect on a step, and grun says so.
+
+// jobOption is the row of an option that only a job has.
+type jobOption struct {
+	name  string
+	short rune
+	arg   getopt.Arg
+	note  string // in a job
+}
+
+const (
+	same  = "a step runs where its job does"
+	atOne = "a step begins at once"
+)
+
+var jobOnly = []jobOption{
+	{"partition", 'p', getopt.Required, same},
+	{"account", 'A', getopt.Required, same},
+	{"qos", 'q', getopt.Required, same},
+	{"comment", 0, getopt.Required, "comments are of jobs"},
+	{"oversubscribe", 's', getopt.None, "--overlap shares with other steps"},
+	{"constraint", 'C', getopt.Required, same},
+	{"reservation", 0, getopt.Required, same},
+	{"nice", 0, getopt.Optional, same},
+	{"priority", 0, getopt.Required, same},
+	{"licenses", 'L', getopt.Required, same},
+	{"time-min", 0, getopt.Required, same},
+	{"deadline", 0, getopt.Required, same},
+	{"begin", 'b', getopt.Required, atOne},
+	{"dependency", 'd', getopt.Required, atOne + "; steps follow each other in the script"},
+	{"hold", 'H', getopt.None, atOne},
+	{"kill-on-invalid-dep", 0, getopt.Required, atOne},
+	{"test-only", 0, getopt.None, "only jobs can be tested"},
+	{"mail-type", 0, getopt.Required, "mail is sent about jobs"},
+	{"mail-user", 0, getopt.Required, "mail is sent about jobs"},
+	{"mincpus", 0, getopt.Required, same},
+	{"tmp", 0, getopt.Required, same},
+	{"gpu-mem", 0, getopt.Required, same},
+	{"gpu-idle", 0, getopt.Required, same},
+	{"gpus-per-socket", 0, getopt.Required, "a step asks for --gpus or --gpus-per-node"},
+	{"gres-flags", 0, getopt.Required, same},
+	{"prefer", 0, getopt.Required, same},
+	{"switches", 0, getopt.Required, same},
+	{"contiguous", 0, getopt.None, same},
+	{"spread-job", 0, getopt.None, same},
+	{"use-min-nodes", 0, getopt.None, same},
+	{"sockets-per-node", 0, getopt.Required, same},
+	{"cores-per-socket", 0, getopt.Required, same},
+	{"extra-node-info", 'B', getopt.Required, same},
+	{"ntasks-per-core", 0, getopt.Required, "a step's tasks are bound by --cpu-bind and --threads-per-core"},
+	{"ntasks-per-socket", 0, getopt.Required, "a step's tasks are bound by --cpu-bind and --distribution"},
+	{"no-kill", 'k', getopt.Optional, "a step ends with the first of its nodes that fails"},
+	{"no-preempt", 0, getopt.None, same},
+	{"wait-all-nodes", 0, getopt.Required, "a job begins when all its nodes are up"},
+	{"uid", 0, getopt.Required, same},
+	{"gid", 0, getopt.Required, same},
+	{"wckey", 0, getopt.Required, "there are no wckeys"},
+	{"bb", 0, getopt.Required, "there is no burst buffer"},
+	{"bbf", 0, getopt.Required, "there is no burst buffer"},
+	{"mcs-label", 0, getopt.Required, "there are no MCS labels"},
+	{"network", 0, getopt.Required, "there is no switch plugin"},
+	{"core-spec", 'S', getopt.Required, "cores are not set aside by jobs"},
+	{"thread-spec", 0, getopt.Required, "threads are not set aside by jobs"},
+	{"cluster-constraint", 0, getopt.Required, "there is one cluster"},
+	{"segment", 0, getopt.Required, "there is no block topology"},
+	{"stepmgr", 0, getopt.None, "steps need no manager of their own"},
+	{"delay-boot", 0, getopt.Required, "nodes are not booted for jobs"},
+}
+
+// jobOptions are the options that grun hands to its job.
+func (r *run) jobOptions() []getopt.Option {
+	var out []getopt.Option
+	for _, o := range jobOnly {
+		out = append(out, getopt.Option{Name: o.name, Short: o.short, Arg: o.arg, Hidden: true, Note: o.note,
+			Set: env.Ignored})
+	}
+	sampling := &request.Submission{}
+	return append(out,
+		getopt.Option{Name: "acctg-freq", Arg: getopt.Required, Hidden: true, Env: "SLURM_ACCTG_FREQ",
+			Note: "steps are measured like their jobs", Set: sampling.Sampling},
+		getopt.Option{Name: "nodefile", Short: 'F', Arg: getopt.Required, Metavar: "file", Group: groupNeeds,
+			Help: "like --nodelist, but read from a file", Set: func(v string) (err error) {
+				r.rq.Need.Nodes, err = request.NodeFile(v)
+				return err
+			}},
+		getopt.Option{Name: "no-allocate", Short: 'Z', Hidden: true, Note: "the step is part of this job",
+			Set: getopt.Flag(&r.noAllocate)},
+		getopt.Option{Name: "cpu-freq", Arg: getopt.Required, Hidden: true, Env: "SLURM_CPU_FREQ_REQ",
+			Note: request.NoCPUFreq, Set: request.CheckCPUFreq},
+		getopt.Option{Name: "gpu-freq", Arg: getopt.Required, Hidden: true, Env: "SLURM_GPU_FREQ",
+			Note: request.NoGPUFreq, Set: request.CheckGPUFreq})
+}
+
+// foreignOptions are options that have no effect, and refused ones.
+func (r *run) foreignOptions() []getopt.Option {
+	R := getopt.Required
+	return []getopt.Option{
+		{Name: "gpu-index", Arg: R, Refused: "the job has its GPUs; choose among them with --gpu-bind=map_gpu:LIST"},
+		{Name: "slurmd-debug", Arg: R, Hidden: true, Note: "gnoded's log has what there is to say", Set: env.Ignored},
+		{Name: "msg-timeout", Arg: R, Hidden: true, Note: "grun waits as long as its node's daemon lives",
+			Set: env.Ignored},
+		{Name: "signal", Arg: R, Hidden: true, Note: "a step is warned as its job is: gsubmit --signal",
+			Set: func(v string) error {
+				_, err := request.ParseWarning(v)
+				return err
+			}},
+		{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
+		{Name: "bcast", Arg: getopt.Optional, Refused: "a file system that the nodes share, or cp in the batch script"},
+		{Name: "het-group", Arg: R, Refused: "steps of their own; there are no heterogeneous jobs"},
+		{Name: "container", Arg: R,
+			Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
+		{Name: "container-image", Arg: R,
+			Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
+		{Name: "container-mounts", Arg: R,
+			Refused: "run the container's own command in the step: grun apptainer exec --bind ..."},
+		{Name: "container-workdir", Arg: R,
+			Refused: "run the container's own command in the step: grun apptainer exec --pwd ..."},
+		{Name: "container-name", Arg: R,
+			Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
+		{Name: "external-launcher", Refused: "grun --overlap, which takes nothing from other steps"},
+		{Name: "resv-ports", Arg: getopt.Optional, Refused: "ports that the MPI picks by itself"},
+	}
+}
