@@ -1,6 +1,10 @@
 package model
 
-import "gbatch/internal/wire"
+import (
+	"fmt"
+
+	"gbatch/internal/wire"
+)
 
 // Job is the controllers' record of a plain job, of an array that still has tasks to start, or of one task of an array.
 // Run has everything that exists only while the job has resources, and End everything that exists only after it. So a
@@ -39,6 +43,8 @@ type Job struct {
 	AvoidUntil Time     // from then on they may be tried again
 
 	Accrue Time // since when it gains priority by age: 0 means since Eligible, NotAging that a limit prevents it
+
+	Het *Het // nil: it is no component of a heterogeneous job
 }
 
 func (x *Job) Wire(c *wire.C) {
@@ -70,6 +76,7 @@ func (x *Job) Wire(c *wire.C) {
 	wire.Texts(c, &x.Avoid, MaxList, MaxName)
 	wire.Int(c, &x.AvoidUntil)
 	wire.Int(c, &x.Accrue)
+	wire.Ptr(c, &x.Het)
 }
 
 // NotAging in Job.Accrue says that the job does not gain priority by age, because GrpJobsAccrue, MaxJobsAccrue or a
@@ -117,6 +124,7 @@ const (
 	StopUnitFault     // a GPU of its own, or another unit, has failed: Run.StopWhy says which
 	StopProlog        // a prolog failed: back into the queue, held
 	StopLaunch        // a node could not launch it
+	StopWithFirst     // the first component of its heterogeneous job has ended: Run.Fate says how
 )
 
 // Run is a job's life on its nodes.
@@ -161,6 +169,8 @@ type Run struct {
 	FailedNode string // the node whose failure, fault or prolog ended the run; "": none did
 
 	Bill int64 // billing units that it holds (TRESBillingWeights), without UsageFactor; see Billing
+
+	Fate *Fate // with StopWithFirst
 }
 
 func (x *Run) Wire(c *wire.C) {
@@ -199,6 +209,7 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Int(c, &x.Mailed)
 	wire.Text(c, &x.FailedNode, MaxText)
 	wire.Int(c, &x.Bill)
+	wire.Ptr(c, &x.Fate)
 }
 
 // CtldProgram is the controller's program that a job waits for. The numbers are stored: append only.
@@ -326,4 +337,61 @@ func (j *Job) ElapsedS(now Time) int64 {
 		end = j.Run.Over.At
 	}
 	return max(0, (int64(end-j.Run.Start)-j.Run.SleptMS(end))/1000)
+}
+
+// MaxHet is how many components a heterogeneous job has at most, as in Slurm.
+const MaxHet = 128
+
+// Het makes a job a component of a heterogeneous job. The components have consecutive numbers; the first one, whose
+// number is the whole job's, runs the script.
+type Het struct {
+	ID     JobID // of the first component
+	Offset int32 // of this component: its own number is ID+Offset
+	Size   int32 // components as submitted
+}
+
+func (x *Het) Wire(c *wire.C) {
+	wire.Int(c, &x.ID)
+	wire.Int(c, &x.Offset)
+	wire.Int(c, &x.Size)
+}
+
+// Last gives the number of the last component.
+func (x *Het) Last() JobID { return x.ID + JobID(x.Size) - 1 }
+
+// Name gives the component's name: "12+1".
+func (x *Het) Name() string { return fmt.Sprintf("%d+%d", x.ID, x.Offset) }
+
+// Set gives the numbers of all components: "12-14".
+func (x *Het) Set() string { return fmt.Sprintf("%d-%d", x.ID, x.Last()) }
+
+// valid reports whether job id can be this component.
+func (x *Het) valid(id JobID) bool {
+	return x.ID > 0 && x.Size > 1 && x.Size <= MaxHet && x.Offset >= 0 && x.Offset < x.Size && x.ID+JobID(x.Offset) == id
+}
+
+// ValidHet reports whether a job's number fits its place in a heterogeneous job.
+func (j *Job) ValidHet() bool { return j.Het == nil || j.Het.valid(j.ID) && j.ArrayID == 0 }
+
+// Leads reports whether j is the first component of a heterogeneous job.
+func (j *Job) Leads() bool { return j.Het != nil && j.Het.Offset == 0 }
+
+// Follows reports whether j is another component than the first: it holds resources and runs no script.
+func (j *Job) Follows() bool { return j.Het != nil && j.Het.Offset > 0 }
+
+// Fate is how a component ends because the first component has ended: as that one did.
+type Fate struct {
+	State  JobState
+	Reason Reason
+	Code   int32
+	Signal int32
+	UID    uint32 // who cancelled it
+}
+
+func (x *Fate) Wire(c *wire.C) {
+	wire.Int(c, &x.State)
+	wire.Int(c, &x.Reason)
+	wire.Int(c, &x.Code)
+	wire.Int(c, &x.Signal)
+	wire.Int(c, &x.UID)
 }

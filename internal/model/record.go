@@ -62,6 +62,8 @@ type Record struct {
 	FailedNode string // the node whose failure, fault or prolog ended the run; "": none did
 
 	Asked *Asked // nil: an older controller's record
+
+	Het *Het // nil: it is no component of a heterogeneous job
 }
 
 func (x *Record) Wire(c *wire.C) {
@@ -117,6 +119,7 @@ func (x *Record) Wire(c *wire.C) {
 	wire.Bool(c, &x.NoScript)
 	wire.Text(c, &x.FailedNode, MaxText)
 	wire.Ptr(c, &x.Asked)
+	wire.Ptr(c, &x.Het)
 }
 
 // Era is a part of a history: it begins when the controllers go on from an older state than gdbd has seen, because a

@@ -50,6 +50,7 @@ const (
 	CodeUnknown // the answer to a change was lost: it may have been made; only one with an id may be made again
 	CodeBegun   // something outside of the facts was begun for the request, and its outcome is lost for ever
 	CodeNotHere // the daemon whose socket was asked may not pass this on for this user; another one may
+	CodeWholeHet
 )
 
 // firstTransport is the first code of internal/rpc's own, about the connection and not the request.
@@ -130,6 +131,8 @@ func Text(c Code) string {
 		return "Job is no longer pending execution"
 	case CodeRequeue:
 		return "Requested operation is presently disabled"
+	case CodeWholeHet:
+		return "Requested operation not supported for a component of a heterogeneous job"
 	}
 	return ""
 }

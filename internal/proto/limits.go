@@ -1,5 +1,7 @@
 package proto
 
+import "gbatch/internal/model"
+
 // Limits on what one message may hold.
 const (
 	MaxSpecBytes  = 256 << 10 // a job's description as it is stored, without its script and environment
@@ -12,8 +14,9 @@ const (
 )
 
 const (
-	maxSpecRead = 2 * MaxSpecBytes // read, so that a person is told of what is over the limit
-	maxEachRead = 4 << 20          // arguments of a SubmitEachRequest
+	maxSpecRead = 2 * MaxSpecBytes                // read, so that a person is told of what is over the limit
+	maxRestRead = model.MaxHet * MaxSpecBytes / 4 // components of a heterogeneous job
+	maxEachRead = 4 << 20                         // arguments of a SubmitEachRequest
 )
 
 // Limits on the bytes of a request: Request.MaxBytes.

@@ -229,6 +229,9 @@ type Launch struct {
 	// Prepare asks only for the preparations: control group and prolog. ReportReady answers it, and the script, if this
 	// node runs it, comes with a later Launch. Without Prepare the prolog runs first if it has not run yet.
 	Prepare bool
+
+	Het    *model.Het // nil: it is no component of a heterogeneous job
+	Others []HetPart  // the other components with resources, in order; for the first one only
 }
 
 func (x *Launch) Wire(c *wire.C) {
@@ -248,6 +251,31 @@ func (x *Launch) Wire(c *wire.C) {
 	wire.Int(c, &x.Node)
 	wire.Text(c, &x.Resv, model.MaxName)
 	wire.Bool(c, &x.Prepare)
+	wire.Ptr(c, &x.Het)
+	wire.List(c, &x.Others, model.MaxFew)
+}
+
+// HetPart is what the script of a heterogeneous job is told of another component.
+type HetPart struct {
+	Job    model.JobID
+	Offset int32
+	Spec   *model.Spec
+	Part   string
+	LimitS int64
+	Start  model.Time
+	Alloc  *model.Alloc
+	Resv   string
+}
+
+func (x *HetPart) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Offset)
+	wire.Ptr(c, &x.Spec)
+	wire.Text(c, &x.Part, model.MaxName)
+	wire.Int(c, &x.LimitS)
+	wire.Int(c, &x.Start)
+	wire.Ptr(c, &x.Alloc)
+	wire.Text(c, &x.Resv, model.MaxName)
 }
 
 // ArrayShape has the values of SLURM_ARRAY_TASK_{COUNT,MIN,MAX,STEP}, of the array as submitted.

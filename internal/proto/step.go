@@ -242,11 +242,35 @@ const (
 type StepFiles struct {
 	Files []StepFile // stdin, stdout, stderr
 	IO    *StepIO    // for the files of tasks on other hosts; nil: they need none
+	Het   *StepHet   // nil: it is not one of several steps that belong together
 }
 
 func (x *StepFiles) Wire(c *wire.C) {
 	wire.List(c, &x.Files, model.MaxList)
 	wire.Ptr(c, &x.IO)
+	wire.Ptr(c, &x.Het)
+}
+
+// StepHet says which part a step has of all steps that one command started over components of a heterogeneous job: its
+// tasks are numbered among the tasks of all.
+type StepHet struct {
+	Job       model.JobID // the first component
+	Nodes     string      // nodes of all steps, hostlist
+	Counts    string      // tasks on each node of all steps, as in SLURM_TASKS_PER_NODE
+	NumNodes  int32
+	Tasks     int32 // of all steps
+	FirstNode int32 // nodes of the steps before it
+	FirstTask int32 // tasks of the steps before it
+}
+
+func (x *StepHet) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Text(c, &x.Nodes, model.MaxText)
+	wire.Text(c, &x.Counts, model.MaxText)
+	wire.Int(c, &x.NumNodes)
+	wire.Int(c, &x.Tasks)
+	wire.Int(c, &x.FirstNode)
+	wire.Int(c, &x.FirstTask)
 }
 
 // StepIO has the address at which the command handles input and output of tasks on other hosts (internal/stepio).

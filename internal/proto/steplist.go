@@ -60,6 +60,7 @@ type RunningStep struct {
 	Step      model.Step // as far as known: without end and exit
 	Host      string     // host of its grun; its own node for the batch step, or if not known
 	PID       int32      // of its grun; 0: not known
+	Het       *model.Het // nil: its job is no component of a heterogeneous job
 }
 
 func (x *RunningStep) Wire(c *wire.C) {
@@ -74,6 +75,7 @@ func (x *RunningStep) Wire(c *wire.C) {
 	wire.Struct(c, &x.Step)
 	wire.Text(c, &x.Host, model.MaxName)
 	wire.Int(c, &x.PID)
+	wire.Ptr(c, &x.Het)
 }
 
 // StepTell is an order to a node for one of its steps.

@@ -98,6 +98,8 @@ type SubmitRequest struct {
 	Script    []byte // as written
 	Env       []byte // NAME=value, each ended by a NUL
 	TestOnly  bool
+
+	Rest []*model.Spec // the other components of a heterogeneous job, in order; the script runs in the first one
 }
 
 func (x *SubmitRequest) Wire(c *wire.C) {
@@ -106,6 +108,7 @@ func (x *SubmitRequest) Wire(c *wire.C) {
 	wire.Bytes(c, &x.Script, model.MaxFile)
 	wire.Bytes(c, &x.Env, model.MaxFile)
 	wire.Bool(c, &x.TestOnly)
+	wire.Within(c, maxRestRead, func(c *wire.C) { wire.Ptrs(c, &x.Rest, model.MaxFew) })
 }
 
 // SubmitReply is the answer to a submission that was accepted or, with TestOnly, would be.
@@ -163,17 +166,20 @@ func (x *SubmitEachReply) Wire(c *wire.C) {
 	wire.Text(c, &x.Refused, model.MaxText)
 }
 
-// JobRef names a job, a task of an array, several tasks, or a whole array (Task == NoTask, no Tasks).
+// JobRef names a job, a task of an array, several tasks, a whole array (Task == NoTask, no Tasks), a component of a
+// heterogeneous job, or all of it.
 type JobRef struct {
 	Job   model.JobID
 	Task  int32
 	Tasks model.TaskSet
+	Het   int32 // the component Het-1 of the heterogeneous job Job; 0: all of it
 }
 
 func (x *JobRef) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
 	wire.Int(c, &x.Task)
 	wire.List(c, &x.Tasks, model.MaxMany)
+	wire.Int(c, &x.Het)
 }
 
 // CancelRequest ends or signals the named jobs, or the jobs that match the filter.

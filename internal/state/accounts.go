@@ -218,6 +218,7 @@ func (s *State) dropAccount(name string) Refusal {
 		return InUse
 	}
 	s.accounts.Delete(name)
+	s.forgetStrays() // a restored snapshot forgets them too
 	return OK
 }
 

@@ -13,6 +13,9 @@ func (s *State) Check() error {
 	if err := s.checkJobs(); err != nil { // first, because the others rely on complete records
 		return err
 	}
+	if err := s.checkHets(); err != nil {
+		return err
+	}
 	if err := s.checkNodes(); err != nil {
 		return err
 	}

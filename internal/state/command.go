@@ -32,6 +32,7 @@ const (
 	KindOnce
 	KindNewEra
 	KindCerts
+	KindSubmitHet
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -139,17 +140,19 @@ func (x *Reports) Wire(c *wire.C) {
 	wire.Bool(c, &x.Placed)
 }
 
-// Target is a job, some pending tasks of an array (Tasks), or one task (Task).
+// Target is a job, some pending tasks of an array (Tasks), one task (Task), or a heterogeneous job or a component of it.
 type Target struct {
 	Job   model.JobID
 	Task  int32
 	Tasks model.TaskSet
+	Het   int32 // only the component Het-1 of the heterogeneous job Job; 0: all of it
 }
 
 func (x *Target) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
 	wire.Int(c, &x.Task)
 	wire.List(c, &x.Tasks, model.MaxMany)
+	wire.Int(c, &x.Het)
 }
 
 // Stop ends jobs: Event is EvCancel, EvRequeue, EvPreempt.
@@ -410,6 +413,8 @@ func newBody(k Kind) Body {
 		return new(NewEra)
 	case KindCerts:
 		return new(Certs)
+	case KindSubmitHet:
+		return new(SubmitHet)
 	}
 	return nil
 }

@@ -115,6 +115,9 @@ func later() []Body {
 		&NewEra{Number: 1_700_000_000, NextJob: 5000},
 		&Certs{Op: CertOffer, Tokens: []model.CertToken{{ID: "t1", Hash: []byte{1}, Role: "node", Name: "n1",
 			At: 1_700_000_000_000, Until: 1_700_000_600_000, By: "root"}}},
+		&SubmitHet{RequestID: "r2", Parts: []HetPart{{Spec: &model.Spec{Name: "a", Partitions: []string{"gpu"}}, Priority: 7,
+			Hold: model.HeldByUser}, {Spec: &model.Spec{Name: "b"}}}, Script: model.Blob{Key: "s1", Data: []byte("#!/bin/sh\n")},
+			Holder: model.Blob{Key: "h1", Data: []byte("h")}, Env: model.Blob{Key: "e1", Data: []byte("A=b")}, Most: 9},
 	}
 }
 

@@ -128,6 +128,9 @@ func (s *State) evaluate(j *model.Job, d model.Dep, at model.Time) (verdict, mod
 		return unknown(d.Kind), at
 	}
 	done, good := t.State.Finished(), t.State == model.Completed
+	if t.Leads() {
+		done, good = s.hetState(t)
+	}
 	switch d.Kind {
 	case model.DepAfter:
 		switch {
@@ -247,6 +250,9 @@ func (s *State) waitersOf(j *model.Job) []model.JobID {
 		})
 	}
 	collect(j.ID, model.NoTask, model.NoTask, nil)
+	if j.Follows() {
+		collect(j.Het.ID, model.NoTask, model.NoTask, nil)
+	}
 	if j.ArrayID != 0 {
 		collect(j.ArrayID, model.NoTask, model.NoTask, nil)
 		if j.Task != model.NoTask {

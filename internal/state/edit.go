@@ -22,7 +22,7 @@ func (s *State) applyEdit(at model.Time, c *Edit) Result {
 			t = Target{Job: t.Job, Task: model.NoTask}
 		}
 		res.Each[i] = NoSuchJob
-		for _, id := range s.expand(&t, true) {
+		for _, id := range s.hetEdit(c, &t, s.expand(&t, true)) {
 			j, ok := s.jobs.Get(id)
 			if !ok {
 				continue

@@ -67,13 +67,14 @@ func (r *Rules) Inherited(of func(*model.Association) model.Limit) (n int64, set
 }
 
 // SubmitLimit gives the limit on unfinished jobs that a submission would break; ReasonNone if none.
-func (v *View) SubmitLimit(sp *model.Spec) model.Reason { return v.submitLimit(sp) }
+func (v *View) SubmitLimit(sp *model.Spec) model.Reason { return v.submitLimit(sp, 0) }
 
-func (f *facts) submitLimit(sp *model.Spec) model.Reason {
+// submitLimit is SubmitLimit behind a number of other jobs that are submitted together with this one.
+func (f *facts) submitLimit(sp *model.Spec, others int) model.Reason {
 	if !f.cfg.Params.HoldLimits {
 		return model.ReasonNone
 	}
-	more, part := int64(1), ""
+	more, part := int64(1+others), ""
 	if len(sp.Tasklist) > 0 {
 		more = int64(sp.Tasklist.Count())
 	}

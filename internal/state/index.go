@@ -105,10 +105,13 @@ func liveOf(j *model.Job) (k liveKey, ok bool) {
 	return liveKey{j.Spec.UID, j.Spec.Name, root(j), j.ID}, true
 }
 
-// root gives the number under which a job was submitted: its array's, or its own.
+// root gives the number under which a job was submitted: its array's, its first component's, or its own.
 func root(j *model.Job) model.JobID {
-	if j.ArrayID != 0 {
+	switch {
+	case j.ArrayID != 0:
 		return j.ArrayID
+	case j.Het != nil:
+		return j.Het.ID
 	}
 	return j.ID
 }

@@ -140,10 +140,55 @@ func (g *storm) spec() *model.Spec {
 	return sp
 }
 
+// het submits a heterogeneous job.
+func (g *storm) het() *SubmitHet {
+	c := &SubmitHet{Script: model.Blob{Key: fmt.Sprint("k", g.n(8)), Data: []byte("x")},
+		Holder: model.Blob{Key: "k1", Data: []byte("x")}}
+	if g.chance(30) {
+		c.RequestID = fmt.Sprint("r", g.n(50))
+	}
+	if g.chance(20) {
+		c.Holder.Data = nil
+	}
+	for range 2 + g.n(3) {
+		sp := g.spec()
+		sp.Tasklist, sp.Throttle = nil, 0
+		c.Parts = append(c.Parts, HetPart{Spec: sp, Priority: uint32(g.n(3)), Hold: model.HoldKind(g.n(20) / 18)})
+	}
+	return c
+}
+
+// together gives starts for all components of a job that may start, or for most of them.
+func (g *storm) together() (out []model.Start) {
+	var sets []*model.Job
+	g.view.Jobs(func(j *model.Job) bool {
+		if j.Leads() && IsReady(j) {
+			sets = append(sets, j)
+		}
+		return true
+	})
+	if len(sets) == 0 {
+		return nil
+	}
+	all, _ := g.view.Together(sets[g.n(len(sets))])
+	for _, j := range all {
+		st := g.start()
+		st.Job, st.Task, st.Partition = j.ID, model.NoTask, j.Spec.Partitions[0]
+		if g.chance(97) {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
 func (g *storm) targets() []Target {
 	var out []Target
 	for range 1 + g.n(3) {
 		t := Target{Job: g.id(), Task: model.NoTask}
+		if j := g.view.Job(t.Job); j != nil && j.Het != nil && g.chance(50) {
+			out = append(out, Target{Job: j.Het.ID, Task: model.NoTask, Het: int32(g.n(4))})
+			continue
+		}
 		switch g.n(4) {
 		case 0:
 			t.Task = int32(g.n(8))
@@ -309,6 +354,9 @@ func (g *storm) one(st *State) Body {
 	g.now += model.Time(g.n(3000))
 	switch k := g.n(100); {
 	case k < 22:
+		if g.chance(15) {
+			return g.het()
+		}
 		sp := g.spec()
 		c := &Submit{Spec: sp, Priority: uint32(g.n(3)), Hold: model.HoldKind(g.n(20) / 18)}
 		if g.chance(30) {
@@ -326,6 +374,9 @@ func (g *storm) one(st *State) Body {
 		c := &Starts{Epoch: uint64(g.n(3))}
 		for range 1 + g.n(4) {
 			c.Plan.Starts = append(c.Plan.Starts, g.start())
+		}
+		if g.chance(40) {
+			c.Plan.Starts = append(c.Plan.Starts, g.together()...)
 		}
 		for range g.n(10) / 7 {
 			c.Plan.Preempt = append(c.Plan.Preempt,

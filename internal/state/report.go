@@ -130,13 +130,19 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 		exit.Text = preemptedFor(j.Run.StopFor)
 	case model.StopRequeue:
 		state, reason, requeue, uid = model.Cancelled, model.ReasonNone, true, j.Run.StopUID
-		exit.Text = requeuedBy(j)
+		if j.Run.StopWhy == "" {
+			exit.Text = requeuedBy(j)
+		}
 		if j.Run.Sleep == model.SleepsByAdmin {
 			hold = model.HeldByUser // as in Slurm
 		}
 	case model.StopRequeueHold:
 		state, reason, requeue, hold = model.Cancelled, model.ReasonNone, true, model.HeldByUser
 		uid, exit.Text = j.Run.StopUID, requeuedBy(j)
+	case model.StopWithFirst:
+		f := j.Run.Fate
+		state, reason, uid = f.State, f.Reason, f.UID
+		exit.Code, exit.Signal, exit.Unknown, exit.OOM = f.Code, f.Signal, false, state == model.OutOfMemory
 	case model.StopDeadline:
 		state, reason = model.Deadline, model.ReasonDeadLine
 	case model.StopNodeFail, model.StopUnitFault:
@@ -158,6 +164,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 	if state == model.Failed && exit.Unknown && exit.Code == 0 && exit.Signal == 0 {
 		exit.Code = 1 // so that the exit code never looks like success
 	}
+	requeue = requeue && !s.firstOver(j)
 	n := *j
 	n.State, n.Reason, n.Why = state, reason, exit.Text
 	n.End = &model.End{At: when, Exit: exit, UID: uid}
@@ -168,6 +175,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 		s.mailRequeue(&n, at)
 		s.countArray(n.ArrayID, func(a *Array) { a.Active--; a.Waiting++; a.Back = true })
 		s.requeued(&n, at, hold)
+		s.allBack(&n, at)
 		return
 	}
 	s.put(&n)
@@ -178,6 +186,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 		s.arrayDone(a, &n, 1)
 	})
 	s.wake(&n)
+	s.withFirst(&n, at)
 }
 
 func preemptedFor(id model.JobID) string {
@@ -248,10 +257,11 @@ func (s *State) requeued(j *model.Job, at model.Time, hold model.HoldKind) {
 	n.State, n.Run, n.End, n.Eligible = model.Pending, nil, nil, 0
 	n.Attempt++
 	n.Restarts++
-	n.Hold = hold
+	n.Hold = s.heldWith(&n, hold)
 	s.judge(&n, at)
 	s.put(&n)
 	s.record(&n)
+	s.holdAll(&n, at)
 }
 
 // maxGivenUp bounds the attempts whose end may still become known; the oldest jobs' are dropped.

@@ -110,6 +110,12 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		if res = s.apply(s.submit(w)); res.Refusal == OK {
 			say("job %d", res.Job)
 		}
+	case "het":
+		if res = s.apply(s.submitHet(w)); res.Refusal == OK {
+			say("job %d", res.Job)
+		}
+	case "together":
+		res = s.apply(s.startSet(w))
 	case "start":
 		res = s.apply(s.start(w))
 	case "started", "ended", "launchfailed":
@@ -332,6 +338,31 @@ func (s *session) submit(w words) *Submit {
 	return c
 }
 
+// submitHet submits as many equal components as w says.
+func (s *session) submitHet(w words) *SubmitHet {
+	c := &SubmitHet{RequestID: w.named["req"], Holder: model.Blob{Key: "holder", Data: []byte("h")},
+		Script: model.Blob{Key: "script", Data: []byte("s")}}
+	for range s.ids(w.plain)[0] {
+		one := s.submit(w)
+		c.Parts = append(c.Parts, HetPart{Spec: one.Spec, Priority: one.Priority, Hold: one.Hold})
+	}
+	return c
+}
+
+// startSet starts components together: "12:n1 13:n1".
+func (s *session) startSet(w words) *Starts {
+	c := &Starts{Epoch: 1}
+	taken := map[string]int{}
+	for _, text := range w.plain {
+		id, node, _ := strings.Cut(text, ":")
+		at := taken[node]
+		taken[node]++
+		one := s.start(words{s: s, plain: []string{id, node}, named: map[string]string{"on": strconv.Itoa(at)}})
+		c.Plan.Starts = append(c.Plan.Starts, one.Plan.Starts...)
+	}
+	return c
+}
+
 // ids reads job numbers.
 func (s *session) ids(list []string) (out []model.JobID) {
 	for _, text := range list {
@@ -464,12 +495,16 @@ func (s *session) attempt(text string) (model.JobID, uint32) {
 func (s *session) targets(w words) []Target {
 	var out []Target
 	for _, text := range w.plain {
+		text, part, isPart := strings.Cut(text, "+")
 		idText, tasks, isTask := strings.Cut(text, "_")
 		id, err := strconv.Atoi(idText)
 		if err != nil {
 			s.t.Fatalf("%s: %v", s.at, err)
 		}
 		t := Target{Job: model.JobID(id), Task: model.NoTask}
+		if isPart {
+			t.Het = 1 + int32(s.ids([]string{part})[0])
+		}
 		if isTask {
 			if t.Tasks, _, err = model.ParseTaskSet(tasks, 1<<30); err != nil {
 				s.t.Fatalf("%s: %v", s.at, err)

@@ -15,8 +15,14 @@ func (s *State) applyStarts(at model.Time, c *Starts) Result {
 			res.Changed = s.resume(j, at) == OK || res.Changed
 		}
 	}
+	begun := map[model.JobID]bool{} // heterogeneous jobs whose starts have been looked at
 	for i := range c.Plan.Starts {
-		res.Each[i] = s.start(at, c.Epoch, &c.Plan.Starts[i])
+		if j, ok := s.jobs.Get(c.Plan.Starts[i].Job); !ok || j.Het == nil {
+			res.Each[i] = s.start(at, c.Epoch, &c.Plan.Starts[i])
+		} else if !begun[j.Het.ID] {
+			begun[j.Het.ID] = true
+			s.startSet(at, c.Epoch, c.Plan.Starts, i, res.Each)
+		}
 		res.Changed = res.Changed || res.Each[i] == OK
 	}
 	for i := range c.Plan.Preempt {
@@ -39,10 +45,21 @@ func (s *State) applyStarts(at model.Time, c *Starts) Result {
 	return res
 }
 
-// preempt ends or suspends a job for another. A job that is already being ended, or has ended, stays as it is.
+// preempt ends or suspends a job for another, a heterogeneous one as a whole.
 func (s *State) preempt(at model.Time, p *model.Preemption) {
 	j, ok := s.jobs.Get(p.Job)
-	if !ok || !j.State.HasResources() || j.State == model.Completing {
+	if !ok {
+		return
+	}
+	s.preemptOne(at, p, j)
+	if j.Het != nil {
+		s.others(j, func(o *model.Job) { s.preemptOne(at, p, o) })
+	}
+}
+
+// preemptOne leaves a job as it is that is already being ended, or has ended.
+func (s *State) preemptOne(at model.Time, p *model.Preemption, j *model.Job) {
+	if !j.State.HasResources() || j.State == model.Completing {
 		return
 	}
 	if p.Sleep {
@@ -72,32 +89,39 @@ func (s *State) claim(c *model.ClaimSet) {
 	s.put(&n)
 }
 
-func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
+// mayStart checks a start, and gives the job and what it would have; licenses are not checked yet.
+func (s *State) mayStart(at model.Time, epoch uint64, st *model.Start) (*model.Job, *model.Run, Refusal) {
 	j, ok := s.jobs.Get(st.Job)
 	switch {
 	case !ok:
-		return NoSuchJob
+		return nil, nil, NoSuchJob
 	case !IsReady(j) || st.Alloc == nil || len(st.Alloc.Nodes) == 0:
-		return NotPending
+		return nil, nil, NotPending
 	case j.IsArray() != (st.Task != model.NoTask && j.Task == model.NoTask):
-		return NotPending
+		return nil, nil, NotPending
 	case j.IsArray() && !j.Tasks.Has(st.Task):
-		return NotPending
+		return nil, nil, NotPending
 	}
 	if j.ArrayID != 0 && j.Throttle > 0 {
 		if a, ok := s.arrays.Get(j.ArrayID); ok && a.Active >= j.Throttle {
-			return NotFits
+			return nil, nil, NotFits
 		}
 	}
 	part, ok := s.parts[st.Partition]
 	if !ok || part.State == model.PartDown || part.State == model.PartInactive ||
 		!slices.Contains(j.Spec.Partitions, st.Partition) {
-		return NotFits // the configuration or the job has changed since the plan was made
+		return nil, nil, NotFits // the configuration or the job has changed since the plan was made
 	}
 	run := &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch,
 		Priority: st.Priority, Licenses: st.Licenses, Resv: st.Resv,
 		Share: part.Shared(j.Spec), Alone: j.Spec.Exclusive || part.Exclusive()}
-	if r := s.fits(run); r != OK {
+	return j, run, s.fits(run)
+}
+
+// start starts a job. Of a heterogeneous job, all components have been checked together before.
+func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
+	j, run, r := s.mayStart(at, epoch, st)
+	if r != OK {
 		return r
 	}
 	if !s.licensed(st.Licenses) {

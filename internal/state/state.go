@@ -324,8 +324,9 @@ const (
 	TokenUsed
 	TokenExpired
 	CertIsRevoked
-	BadUser // a job can't be of this user
-	TooLong // a job's description has more bytes than it may have
+	BadUser  // a job can't be of this user
+	TooLong  // a job's description has more bytes than it may have
+	WholeHet // it can be done to a heterogeneous job only as a whole
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done",
@@ -341,7 +342,7 @@ var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: 
 	Repeated: "made before", Full: "too many", NoSuchToken: "no such token", TokenUsed: "token was used",
 	TokenExpired: "token has expired", CertIsRevoked: "certificate is revoked",
 	BadUser: "of a user whose jobs it can't be",
-	TooLong: "too long a description"}
+	TooLong: "too long a description", WholeHet: "only to the whole heterogeneous job"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {
@@ -415,6 +416,8 @@ func (s *State) fold(c Command) Result {
 		return s.applyNewEra(b)
 	case *Certs:
 		return s.applyCerts(c.At, b)
+	case *SubmitHet:
+		return s.applySubmitHet(c.At, b)
 	}
 	return Result{}
 }

@@ -22,7 +22,8 @@ func (s *State) applyStop(at model.Time, c *Stop) Result {
 // split off, if split is set; otherwise it gives their record.
 func (s *State) expand(t *Target, split bool) []model.JobID {
 	if t.Task == model.NoTask && len(t.Tasks) == 0 {
-		return s.wholeJob(t.Job)
+		ids, _ := s.hetTarget(t)
+		return ids
 	}
 	a, ok := s.arrays.Get(t.Job)
 	if !ok {
@@ -62,8 +63,12 @@ func (s *State) expand(t *Target, split bool) []model.JobID {
 	return out
 }
 
-// wholeJob gives a job's record or, for an array, the array's own record and those of all its tasks.
+// wholeJob gives a job's record or, for an array, the array's own record and those of all its tasks, or those of all
+// components of a heterogeneous job.
 func (s *State) wholeJob(id model.JobID) []model.JobID {
+	if out := s.wholeHet(id); out != nil {
+		return out
+	}
 	var out []model.JobID
 	if _, ok := s.jobs.Get(id); ok {
 		out = append(out, id)
@@ -90,7 +95,12 @@ func (s *State) stopTarget(at model.Time, c *Stop, t *Target) Refusal {
 	if len(ids) == 0 {
 		return NoSuchJob
 	}
-	worst, good := OK, false
+	_, one := s.hetTarget(t)
+	ids, worst := s.hetStop(c, ids, one)
+	if worst != OK {
+		return worst
+	}
+	good := false
 	for _, id := range ids {
 		j, ok := s.jobs.Get(id)
 		if !ok {
@@ -142,6 +152,9 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 		hold := model.NotHeld
 		if c.Hold {
 			hold = model.HeldByUser
+		}
+		if s.firstOver(j) {
+			return CannotRequeue
 		}
 		s.mailRequeue(j, at)
 		s.requeued(j, at, hold)
@@ -211,4 +224,11 @@ func (s *State) endPending(j *model.Job, at model.Time, state model.JobState, re
 		s.arrayDone(a, &n, tasks)
 	})
 	s.wake(&n)
+	if n.Het != nil {
+		s.others(&n, func(o *model.Job) {
+			if o.State == model.Pending {
+				s.endPending(o, at, state, reason, uid, why)
+			}
+		})
+	}
 }

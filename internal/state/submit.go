@@ -19,21 +19,10 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 		return Result{Refusal: TooManyJobs}
 	}
 	spec := c.Spec
-	if c.Most > 0 && SpecBytes(spec) > int(c.Most) {
-		return Result{Refusal: TooLong}
+	if r := s.maySubmit(spec, c.Most); r != OK {
+		return Result{Refusal: r}
 	}
-	if len(spec.Deps) > MaxDeps {
-		return Result{Refusal: BadDependency}
-	}
-	if spec.From != model.FromBefore && spec.CheckUser(s.cfg.Params.SlurmUID) != nil {
-		return Result{Refusal: BadUser}
-	}
-	for _, d := range spec.Deps {
-		if d.Kind != model.DepSingleton && !s.exists(d.Job, d.Task) {
-			return Result{Refusal: BadDependency}
-		}
-	}
-	if r := s.submitLimit(spec); r != model.ReasonNone {
+	if r := s.submitLimit(spec, 0); r != model.ReasonNone {
 		return Result{Refusal: OverLimit, Reason: r}
 	}
 	if !s.keepBlob(&c.Script) {
@@ -55,15 +44,39 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 		s.arrays.Set(j.ID, &Array{ID: j.ID, Total: n, Waiting: n, Min: spec.Tasklist.Min(), Max: spec.Tasklist.Max(),
 			Step: spec.Tasklist[0].Step})
 	}
-	if c.RequestID != "" {
-		s.requests.Set(c.RequestID, request{j.ID, at, s.nextReq})
-		s.reqQueue.Set(s.nextReq, c.RequestID)
-		s.nextReq++
-	}
+	s.noteRequest(c.RequestID, j.ID, at)
 	s.settle(j, at)
 	s.wakeAll(at)
 	s.plan()
 	return Result{Job: j.ID, Changed: true}
+}
+
+// maySubmit checks what a submission asks for, its limits on numbers of jobs excepted.
+func (s *State) maySubmit(spec *model.Spec, most int32) Refusal {
+	if most > 0 && SpecBytes(spec) > int(most) {
+		return TooLong
+	}
+	if len(spec.Deps) > MaxDeps {
+		return BadDependency
+	}
+	if spec.From != model.FromBefore && spec.CheckUser(s.cfg.Params.SlurmUID) != nil {
+		return BadUser
+	}
+	for _, d := range spec.Deps {
+		if d.Kind != model.DepSingleton && !s.exists(d.Job, d.Task) {
+			return BadDependency
+		}
+	}
+	return OK
+}
+
+// noteRequest remembers which job a RequestID has got.
+func (s *State) noteRequest(key string, id model.JobID, at model.Time) {
+	if key != "" {
+		s.requests.Set(key, request{id, at, s.nextReq})
+		s.reqQueue.Set(s.nextReq, key)
+		s.nextReq++
+	}
 }
 
 // SpecBytes is the length of a job's description as it is stored, bytes, without the groups of its user.

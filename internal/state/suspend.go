@@ -50,7 +50,13 @@ func (s *State) applySuspend(at model.Time, c *Suspend) Result {
 func (s *State) suspendTarget(at model.Time, resume bool, t *Target) Refusal {
 	worst, good := NoSuchJob, OK
 	any := false
-	for _, id := range s.expand(t, false) {
+	ids, one := s.expand(t, false), (*model.Job)(nil)
+	if _, one = s.hetTarget(t); one != nil && one.Follows() {
+		return WholeHet
+	} else if one != nil {
+		ids = s.wholeHet(one.ID)
+	}
+	for _, id := range ids {
 		j, ok := s.jobs.Get(id)
 		if !ok {
 			continue

@@ -91,6 +91,9 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 		}
 		s.remove(j)
 		s.forgetArray(j)
+		if j.Leads() {
+			s.wake(j) // nobody waits for the other components any more
+		}
 		res.Changed = true
 	}
 	s.forgetRequests(at, limit)

@@ -23,10 +23,12 @@ import (
 //	join n1 [boot=b2] [known=1.1,2.1] [problem=...]
 //	submit name=a [array=0-9%2] [dep=afterok:1] [uid=7] [hold] [begin=+60] [limit=60] [kill] [requeue] [req=ID]
 //	       [script=KEY[:missing]] [part=p,q] [prio=N] [exclusive] [account=a] [qos=q]
+//	het N ...                               submit N components, each with the words of submit
+//	together ID:n1 ID:n2...                 start components in one plan
 //	start ID[_TASK] n1[,n2] [cpus=2] [gpu=0-1] [mem=100] [part=p]
 //	started|launchfailed|ended ID[.ATTEMPT] [code=1] [signal=9] [oom] [unknown] [at=+30]
 //	step ID.ATTEMPT [id=1] [code=1]
-//	cancel|requeue|preempt TARGET... [hold] [uid=7]       TARGET is 5, 5_3 or 5_[1-3]
+//	cancel|requeue|preempt TARGET... [hold] [uid=7]       TARGET is 5, 5_3, 5_[1-3] or 5+1
 //	accrue account=a [user=u] [grp=2] [max=1]   only so many gain priority by age
 //	accrue qos=q [grp=] [pu=] [pa=]; accrue off
 //	hold|release TARGET... [admin]

@@ -22,19 +22,18 @@ func malformed(format string, a ...any) error {
 func validBody(b Body) error {
 	switch b := b.(type) {
 	case *Submit:
-		if b.Spec == nil {
-			return malformed("a submission without a specification")
+		return validSpec(b.Spec)
+	case *SubmitHet:
+		if n := len(b.Parts); n < 2 || n > model.MaxHet {
+			return malformed("a heterogeneous job of %d components, it has 2 to %d", n, model.MaxHet)
 		}
-		for _, d := range b.Spec.Deps {
-			if d.Failed || d.Kind == 0 {
-				return malformed("a dependency of no kind, or failed from the start")
+		for i := range b.Parts {
+			if err := validSpec(b.Parts[i].Spec); err != nil {
+				return err
 			}
-		}
-		if err := validTasks(b.Spec.Tasklist); err != nil {
-			return err
-		}
-		if n := b.Spec.Tasklist.Count(); n > MaxTasks {
-			return malformed("an array of %d tasks, the limit is %d", n, MaxTasks)
+			if len(b.Parts[i].Spec.Tasklist) > 0 {
+				return malformed("an array of heterogeneous jobs")
+			}
 		}
 	case *Starts:
 		for _, c := range b.Plan.Claims {
@@ -66,6 +65,24 @@ func validBody(b Body) error {
 		return validCerts(b)
 	case *Reserve:
 		return validReservation(b.Resv, b.Op != DropResv)
+	}
+	return nil
+}
+
+func validSpec(sp *model.Spec) error {
+	if sp == nil {
+		return malformed("a submission without a specification")
+	}
+	for _, d := range sp.Deps {
+		if d.Failed || d.Kind == 0 {
+			return malformed("a dependency of no kind, or failed from the start")
+		}
+	}
+	if err := validTasks(sp.Tasklist); err != nil {
+		return err
+	}
+	if n := sp.Tasklist.Count(); n > MaxTasks {
+		return malformed("an array of %d tasks, the limit is %d", n, MaxTasks)
 	}
 	return nil
 }
@@ -153,6 +170,8 @@ func validJob(j *model.Job) error {
 		what = "is suspended or runs, and the other of its parts says otherwise"
 	case j.Claim != nil && j.Claim.Alloc == nil:
 		what = "claims nothing"
+	case !j.ValidHet():
+		what = "is a component of a heterogeneous job under a wrong number"
 	case !j.Tasks.Valid() || !j.Spec.Tasklist.Valid():
 		what = "has task ranges that are not ascending"
 	default:

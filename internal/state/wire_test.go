@@ -13,6 +13,7 @@ func TestWire(t *testing.T) {
 		&Certs{},
 		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NewEra{}, &NodeEdit{}, &NodeHealth{}, &Once{}, &Reports{},
 		&Reserve{},
-		&SetConfig{}, &Starts{}, &Stop{}, &Submit{}, &Suspend{}, &Tick{}, &Trim{}, &Units{}, &Usage{}, &snapEvent{},
+		&SetConfig{}, &Starts{}, &Stop{}, &Submit{}, &SubmitHet{}, &Suspend{}, &Tick{}, &Trim{}, &Units{}, &Usage{},
+		&snapEvent{},
 		&snapAnswer{}, &snapHead{}, &snapMail{}, &snapRequest{}, &pack{})
 }
