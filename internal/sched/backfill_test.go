@@ -41,7 +41,7 @@ func (w *world) backfill() Policy {
 // history simulates a random cluster: jobs are submitted, end before, at or after their limits, and are cancelled, held
 // and edited; nodes go and come back. each is called once a round, before the round's plan is applied.
 func history(t *testing.T, seed int, rounds int, each func(c *cluster, w *world, v *state.View) model.Plan) {
-	live(t, &world{rng: rand.New(rand.NewPCG(uint64(seed), 11))}, seed, rounds, each)
+	live(t, &world{rng: rand.New(rand.NewPCG(uint64(seed), 11)), hets: seed%3 == 2}, seed, rounds, each)
 }
 
 // live is history with a given world.
@@ -71,6 +71,9 @@ func live(t *testing.T, w *world, seed int, rounds int, each func(c *cluster, w 
 			}
 			c.apply(&state.Submit{Spec: sp, Priority: uint32(w.n(3))})
 		}
+		if w.hets && w.chance(50) {
+			c.apply(w.het(c))
+		}
 		if w.chance(20) { // a pass in between, whose plan is not applied
 			each(c, w, c.st.View())
 		}
@@ -84,6 +87,20 @@ func live(t *testing.T, w *world, seed int, rounds int, each func(c *cluster, w 
 		c.now += model.Time(1000 * w.n(40))
 		w.happen(c)
 	}
+}
+
+// het gives a submission of a heterogeneous job.
+func (w *world) het(c *cluster) *state.SubmitHet {
+	rq := &state.SubmitHet{}
+	for range 2 + w.n(2) {
+		sp := w.spec(c)
+		sp.Tasklist, sp.Throttle = nil, 0
+		if w.chance(85) {
+			sp.LimitS = int64(5 + w.n(200))
+		}
+		rq.Parts = append(rq.Parts, state.HetPart{Spec: sp, Priority: uint32(w.n(3))})
+	}
+	return rq
 }
 
 // happen applies some random events.

@@ -13,14 +13,15 @@
 // for, room.go for what a node has left, fit.go for how a job is placed on nodes (spread.go,
 // topology.go, cpus.go, gpuset.go, bysocket.go, byindex.go: which of them, which cores, which
 // GPUs), shared.go and sharing.go for cores and GPUs that several jobs share, gpumem.go for GPU
-// memory that processes outside of jobs hold, turn.go and asleep.go for suspended jobs, stay.go for
-// --time-min and --deadline, licenses.go for licenses, window.go for advance reservations (held.go:
-// their GPUs on nodes with shared GPUs), limits.go for limits of QOS and associations, preempt.go,
-// victims.go and claims.go for preemption, reason.go for why the other jobs wait, access.go for
-// which jobs a partition takes at all, explain.go for everything that keeps one job waiting
-// (explain_cause.go: the causes, explain_short.go: the scarce resource or the limit,
-// explain_change.go: changes that would help, explain_words.go: the wording). testdata/*.txt shows
-// it at work; testdata/README.md lists the rules and their transcripts.
+// memory that processes outside of jobs hold, turn.go and asleep.go for suspended jobs, stay.go
+// for --time-min and --deadline, licenses.go for licenses, window.go for advance reservations
+// (held.go: their GPUs on nodes with shared GPUs), het.go for heterogeneous jobs, limits.go for
+// limits of QOS and associations, preempt.go, victims.go and claims.go for preemption, reason.go
+// for why the other jobs wait, access.go for which jobs a partition takes at all, explain.go for
+// everything that keeps one job waiting (explain_cause.go: the causes, explain_short.go: the
+// scarce resource or the limit, explain_change.go: changes that would help, explain_words.go: the
+// wording). testdata/*.txt shows it at work; testdata/README.md lists the rules and their
+// transcripts.
 //
 // Invariants: no node's capacity is given twice, now or on the calendar; a job that overtakes
 // delays no reservation ahead of it; a kept Planner's plan equals a new one's.
@@ -31,8 +32,8 @@
 //
 // Besides: policy.go (what is configured), configured.go (its defaults), pass.go (the work of a
 // plan, counted), pool.go (queues by partition), gres.go (the units of a resource), gpucost.go
-// (GpuSelectPolicy), avoid.go (nodes that could not launch a job), instead.go (jobs that suspend
-// others), loose.go (least loaded nodes), lift.go (partition limits that a QOS lifts), leastuse.go
+// (GpuSelectPolicy), instead.go (jobs that suspend others), loose.go (least loaded nodes, and
+// nodes that could not launch a job), lift.go (partition limits that a QOS lifts), leastuse.go
 // (what a job takes at least, against limits), possible.go (jobs that can never run, or not in
 // their reservation), estimate.go (--test-only); explain_cause.go, explain_change.go,
 // explain_shared.go and explain_words.go are explain.go's parts.

@@ -61,6 +61,11 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 	if j == nil {
 		return nil
 	}
+	if j.Follows() && j.State == model.Pending { // it waits as the first component does
+		if j = v.Component(j.Het.ID, 0); j == nil {
+			return nil
+		}
+	}
 	x := &explainer{p: NewPlanner(), pol: pol, v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0,
 		out: &model.Explanation{Job: j.ID, ArrayID: j.ArrayID, Task: j.Task, Tasks: j.Tasks, Name: j.Spec.Name,
 			User: j.Spec.User, State: j.State}}

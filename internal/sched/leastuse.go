@@ -70,6 +70,9 @@ func (p *Planner) admits(l *lane, it *item, g *lodging) bool {
 		return false
 	}
 	p.lim.count(it.limits, need, g.limitS)
+	if p.hets > 0 {
+		p.counted = append(p.counted, charged{it.limits, need, g.limitS})
+	}
 	return true
 }
 

@@ -224,12 +224,12 @@ func (p *Planner) soonestOf(sh *shape, planS int64) (model.Time, *model.Alloc, [
 	return 0, nil, nil
 }
 
-// reserveLicenses takes a set of licenses off the calendar from a later moment on.
-func (p *Planner) reserveLicenses(set []model.LicenseCount, resv string, at, end model.Time) {
-	if len(set) > 0 {
-		h := p.licenseHold(set)
-		h.resv = resv
-		p.lic.reserve(h, at, end)
+// reserveLicenses takes a reservation's licenses off the calendar.
+func (p *Planner) reserveLicenses(b *booking) {
+	if len(b.lic) > 0 {
+		b.licHold = p.licenseHold(b.lic)
+		b.licHold.resv = b.resv
+		p.lic.reserve(b.licHold, b.at, b.end)
 	}
 }
 

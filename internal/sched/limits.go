@@ -479,17 +479,22 @@ func (g *limitSet) counted(n int64) int64 {
 const maxMinutesS = 10 * 365 * 86400
 
 // count adds a job that the plan starts.
-func (lim *limiter) count(g *limitSet, need []int64, limitS int64) {
+func (lim *limiter) count(g *limitSet, need []int64, limitS int64) { lim.tally(g, need, limitS, 1) }
+
+// uncount takes it back.
+func (lim *limiter) uncount(g *limitSet, need []int64, limitS int64) { lim.tally(g, need, limitS, -1) }
+
+func (lim *limiter) tally(g *limitSet, need []int64, limitS, sign int64) {
 	for i, h := range g.counts {
 		if slices.Contains(g.counts[:i], h) {
 			continue
 		}
 		lim.fresh(h)
-		h.jobs++
+		h.jobs += sign
 		for t, n := range need {
 			if t < len(h.use) {
-				h.use[t] += n
-				h.run[t] += n * min(limitS, maxMinutesS) / 60
+				h.use[t] += sign * n
+				h.run[t] += sign * n * min(limitS, maxMinutesS) / 60
 			}
 		}
 	}

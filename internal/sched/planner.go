@@ -78,6 +78,10 @@ type Planner struct {
 	floating   bool            // some reservation begins later in each pass
 	roams      map[string]bool // reservations that let their jobs use other nodes too
 
+	hets     int       // heterogeneous jobs that may start
+	bookings []booked  // this plan's, if there are such jobs
+	counted  []charged // as well
+
 	cursor cursor
 	rooms  []*room
 
@@ -124,12 +128,14 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	p.plan = model.Plan{}
 	clear(p.running)
 	p.said, p.rounds, p.ahead, p.seen = p.said[:0], 0, 0, 0
+	p.bookings, p.counted = p.bookings[:0], p.counted[:0]
 	p.letLower()
 	p.windows()
 	p.promises()
 	p.claims()
 	p.wakeUp()
 	p.walk()
+	p.sayTogether()
 	p.say()
 	return p.plan
 }

@@ -19,6 +19,7 @@ type world struct {
 	shares bool // GPUs are shared
 
 	byIndex bool // many jobs ask for GPUs by number
+	hets    bool // heterogeneous jobs come too
 }
 
 func (w *world) n(n int) int { return w.rng.IntN(n) }

@@ -147,6 +147,13 @@ func (p *Planner) samePriority(e *entry, j *model.Job) bool {
 func (p *Planner) admit(j *model.Job) {
 	e := &entry{j: j}
 	p.apart = p.apart || keepsApart(j.Spec)
+	if j.Follows() { // it is looked at with the first component
+		p.jobs[j.ID] = e
+		return
+	}
+	if j.Leads() {
+		p.hets++
+	}
 	for i, name := range j.Spec.Partitions {
 		l := p.laneOf(name)
 		if slices.Contains(j.Spec.Partitions[:i], name) {
@@ -178,7 +185,7 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	}
 	it.limitS = it.limits.limitS(e.j.Spec, l.part)
 	it.planS = p.plannedS(e.j, it.limitS)
-	it.robs = p.mayPreempt(e.j, l)
+	it.robs = e.j.Het == nil && p.mayPreempt(e.j, l)
 	if most := part.MaxTimeS; most != model.NotSet && it.limitS > most && e.j.Spec.LeastS(it.limitS) <= most {
 		it.limitS, it.planS = most, min(it.planS, most) // --time-min allows a shorter limit
 	}
@@ -210,6 +217,9 @@ func (l *lane) find(prio uint64, id model.JobID) (int, bool) {
 // drop takes a job out of its lanes.
 func (p *Planner) drop(e *entry) {
 	delete(p.jobs, e.j.ID)
+	if e.j.Leads() {
+		p.hets--
+	}
 	for _, s := range e.lanes {
 		s.l.drop(e, s.prio)
 	}

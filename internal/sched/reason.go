@@ -61,8 +61,9 @@ func (p *Planner) refuseAll(l *lane) {
 
 // Texts that users read after a reason.
 const (
-	nodesAway = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
-	noNodes   = "no nodes of the partition, even if all of them were up and empty, hold the job"
+	nodesAway   = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+	notTogether = "there is no moment at which all components of the job fit together"
+	noNodes     = "no nodes of the partition, even if all of them were up and empty, hold the job"
 )
 
 // blocked deals with a job, or an array's task, that does not fit. It gets a reservation if the policy's depth allows
@@ -97,6 +98,13 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 		p.behind(l, it.e)
 		return
 	}
+	if it.e.j.Het != nil && l.away < p.policy.Depth {
+		if r, why := p.partAway(l, it); why != "" {
+			l.away++
+			p.because(it.e, r, why)
+			return
+		}
+	}
 	if l.away < p.policy.Depth {
 		if why := p.waitsForNodes(l, it); why != "" {
 			l.away++
@@ -105,7 +113,13 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 		}
 	}
 	closed := p.closed(it)
-	if p.backfills() && p.reserve(l, it) {
+	switch {
+	case it.e.j.Het != nil:
+		if !p.reserveSet(l, it) {
+			p.because(it.e, model.ReasonResources, notTogether)
+			return
+		}
+	case p.backfills() && p.reserve(l, it):
 		l.reserved++
 		if task != model.NoTask {
 			p.reserveTasks(l, it, task)

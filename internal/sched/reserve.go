@@ -14,21 +14,42 @@ type booking struct {
 	lane    *lane
 	spec    *model.Spec
 	alloc   *model.Alloc // of a claim
+
+	lic     []model.LicenseCount
+	licHold *hold  // of lic on their calendar
+	resv    string // the advance reservation that it uses then
 }
 
 // reserve gives a job that does not fit a reservation at the earliest moment at which it fits. It reports whether there
 // is such a moment.
 func (p *Planner) reserve(l *lane, it *item) bool {
+	b := p.soonestBooking(l, it)
+	if b == nil {
+		return false
+	}
+	e := it.e
+	p.onto(b)
+	p.reserveLicenses(b)
+	if p.policy.Backfill.Keep && len(e.resv) == 0 {
+		p.kept[e.j.ID] = b
+	}
+	p.wake = soonerOf(p.wake, b.at)
+	e.resv, e.resvAt = append(e.resv, b), l
+	return true
+}
+
+// soonestBooking gives the earliest place on the calendar that holds a job, nil if there is none.
+func (p *Planner) soonestBooking(l *lane, it *item) *booking {
 	least := it.leastS()
 	at, alloc, lic, sh := p.soonestLicensed(it.sh, least)
 	if alloc == nil {
-		return false
+		return nil
 	}
 	if _, ok := p.stayIn(it, sh, at); !ok {
-		return false // too late for its deadline
+		return nil // too late for its deadline
 	}
 	e := it.e
-	b := &booking{at: at, end: p.endIn(sh, at, least), lane: l, spec: e.j.Spec}
+	b := &booking{at: at, end: p.endIn(sh, at, least), lane: l, spec: e.j.Spec, lic: lic, resv: sh.rq.Reservation}
 	for i := range alloc.Nodes {
 		na := &alloc.Nodes[i]
 		n := p.byName[na.Node]
@@ -37,14 +58,7 @@ func (p *Planner) reserve(l *lane, it *item) bool {
 		h.resv = sh.rq.Reservation
 		b.holds = append(b.holds, h)
 	}
-	p.onto(b)
-	p.reserveLicenses(lic, sh.rq.Reservation, b.at, b.end)
-	if p.policy.Backfill.Keep && len(e.resv) == 0 {
-		p.kept[e.j.ID] = b
-	}
-	p.wake = soonerOf(p.wake, at)
-	e.resv, e.resvAt = append(e.resv, b), l
-	return true
+	return b
 }
 
 // soonest finds the earliest moment at which a job of a shape fits for a number of seconds, and where.

@@ -113,7 +113,7 @@ func (p *Planner) build() {
 	p.social = p.stock.byPart || p.stock.byUser
 	p.nodes, p.byName = nil, make(map[string]*node, len(p.cfg.Nodes))
 	p.classes, p.shapes, p.pools = nil, map[string]map[string]*shape{}, nil
-	p.lanes, p.laneBy, p.jobs = nil, map[string]*lane{}, map[model.JobID]*entry{}
+	p.lanes, p.laneBy, p.jobs, p.hets = nil, map[string]*lane{}, map[model.JobID]*entry{}, 0
 	p.soiled, p.used = nil, nil
 	p.windowGen = 0
 	p.nextEnd, p.moved = forever, true

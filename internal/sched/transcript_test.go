@@ -35,6 +35,7 @@ import (
 //	       [half=500 (thousandths of a GPU's shards)] [gpumem=]
 //	       [C=ib&ssd] [w=n1] [x=n2] [alone] [over] [prio=] [t=60] [array=0-9%2] [uid=] [part=p,q] [tmp=]
 //	       [tmin=30] [deadline=+600 from the beginning]
+//	het n=1 : n=4 G=2 : ...                     a heterogeneous job, the words of submit for each component
 //	policy fifo|easy|all|reserve=N [sjbf] [keep] [resolution=] [window=] [age=] [tests=] [userjobs=] [partjobs=] [ahead=]
 //	       [userpartjobs=] [assocjobs=] [arrayresv=] [minprio=] [busy] [depth=]
 //	                                            how the cycles from here on backfill
@@ -271,6 +272,17 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		} else {
 			say("job %d", res.Job)
 		}
+	case "het":
+		rq := &state.SubmitHet{}
+		for part := range strings.SplitSeq(strings.Join(fields[1:], " "), " : ") {
+			named := map[string]string{}
+			for _, f := range strings.Fields(part) {
+				name, value, _ := strings.Cut(f, "=")
+				named[name] = value
+			}
+			rq.Parts = append(rq.Parts, state.HetPart{Spec: c.spec(words{c: c, named: named}), Priority: 100})
+		}
+		say("job %d", c.apply(rq).Job)
 	case "policy":
 		c.backfill(w)
 	case "cycle":

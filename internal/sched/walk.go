@@ -47,7 +47,9 @@ func (p *Planner) open() {
 			n.unreserve()
 		}
 		for _, e := range p.said {
-			e.said = false
+			if e.said = false; e.j.Follows() {
+				e.resv, e.resvAt = nil, nil
+			}
 		}
 		p.said = p.said[:0]
 		for _, l := range p.lanes {
@@ -283,6 +285,20 @@ func (p *Planner) atThrottle(j *model.Job) bool {
 
 // start adds a job or a task to the plan, if it fits.
 func (p *Planner) start(l *lane, it *item, task int32) bool {
+	if it.e.j.Het != nil {
+		return p.startSet(l, it)
+	}
+	if !p.startOne(l, it, task) {
+		return false
+	}
+	if task == model.NoTask {
+		p.finished(it.e)
+	}
+	return true
+}
+
+// startOne is start for a job of one component, or for one component.
+func (p *Planner) startOne(l *lane, it *item, task int32) bool {
 	p.over = model.ReasonNone
 	behind := l.block != nil
 	if most := p.policy.Backfill.MaxStart; behind && most > 0 && p.ahead >= most {
@@ -309,9 +325,6 @@ func (p *Planner) start(l *lane, it *item, task int32) bool {
 	p.plan.Starts = append(p.plan.Starts,
 		model.Start{Job: j.ID, Task: task, Partition: l.part.Name, LimitS: g.limitS, Alloc: g.alloc, Licenses: g.lic,
 			Resv: g.resv})
-	if task == model.NoTask {
-		p.finished(it.e)
-	}
 	return true
 }
 
@@ -323,12 +336,11 @@ func (p *Planner) book(l *lane, it *item, g *lodging, end model.Time) {
 		n := p.byName[na.Node]
 		h := n.holdOf(na, l.part.Name, it.e.j.Spec, rq.shareAt)
 		h.resv = g.resv
-		n.room.take(na.CPUs, p.stock.params, na.MemMiB, na.Gres)
-		n.room.join(l.part.Name, int32(rq.Share), na.CPUs)
-		n.room.occupy(p.stock, l.part.Name, h.cpus, h.uid, h.alone)
-		n.room.busy, n.room.full = true, n.room.full || rq.Exclusive
-		n.room.shut = n.room.shut || rq.Exclusive
-		n.free = countsOf(&n.room, n.free.users+1)
+		b := booked{n, na, l.part.Name, rq, &h}
+		b.apply(p.stock)
+		if p.hets > 0 {
+			p.bookings = append(p.bookings, b)
+		}
 		if end != forever && (p.backfills() || n.parts) {
 			n.insertStep(step{end, 1, &h, false})
 		}
@@ -411,6 +423,11 @@ func (p *Planner) mayNotRun(it *item) (model.Reason, string) {
 	}
 	if r := p.outside(it); r != model.ReasonNone {
 		return r, ""
+	}
+	if it.e.j.Leads() {
+		if r, why := p.unready(it.e.j); r != model.ReasonNone {
+			return r, why
+		}
 	}
 	for _, name := range it.e.j.Spec.ReqNodes {
 		if n := p.byName[name]; n == nil || !n.up() {

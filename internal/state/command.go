@@ -140,7 +140,8 @@ func (x *Reports) Wire(c *wire.C) {
 	wire.Bool(c, &x.Placed)
 }
 
-// Target is a job, some pending tasks of an array (Tasks), one task (Task), or a heterogeneous job or a component of it.
+// Target is a job, some pending tasks of an array (Tasks), one task (Task), or a heterogeneous job or a component of
+// it.
 type Target struct {
 	Job   model.JobID
 	Task  int32

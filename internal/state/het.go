@@ -7,9 +7,9 @@ import (
 	"gbatch/internal/wire"
 )
 
-// het.go handles heterogeneous jobs: jobs with consecutive numbers, the components, that start in one command or not at
-// all. The first one runs the script; the others hold resources for its steps. A component may end alone, but the end of
-// the first one ends all, and if one goes back to the queue, all do.
+// het.go handles heterogeneous jobs: jobs with consecutive numbers, the components, that start in one command or not
+// at all. The first one runs the script; the others hold resources for its steps. A component may end alone, but the
+// end of the first one ends all, and if one goes back to the queue, all do.
 
 // SubmitHet adds a heterogeneous job. A repeated RequestID gives the same job again.
 type SubmitHet struct {

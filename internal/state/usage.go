@@ -253,8 +253,8 @@ func (s *State) refund(j *model.Job, gaveUp, at model.Time) {
 	}
 }
 
-// forgetStrays drops the usage of accounts that don't exist any more; where jobs still run it goes with the last of them
-// (charge).
+// forgetStrays drops the usage of accounts that don't exist any more; where jobs still run it goes with the last of
+// them (charge).
 func (s *State) forgetStrays() {
 	for _, key := range s.usage.Keys() {
 		old, _ := s.usage.Get(key)
