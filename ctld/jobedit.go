@@ -210,14 +210,14 @@ func (ed *editing) priority(kv model.KV) error {
 	return nil
 }
 
-// nice is Nice: operators may lower it.
+// nice is Nice: users may lower it to 0, operators further.
 func (ed *editing) nice(kv model.KV) error {
 	n, err := ed.numberOf(kv, -2147483645, 2147483645)
 	if err != nil {
 		return err
 	}
-	if n < int64(ed.sp.Nice) && !ed.operator {
-		return refuse(proto.CodeAccess, "only an operator can lower the nice value (it is %d)", ed.sp.Nice)
+	if n < min(0, int64(ed.sp.Nice)) && !ed.operator {
+		return refuse(proto.CodeAccess, "only an operator can lower the nice value below 0 (it is %d)", ed.sp.Nice)
 	}
 	ed.sp.Nice, ed.specChanged = int32(n), true
 	ed.out.Priority = priorityOf(ed.sp)

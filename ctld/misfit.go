@@ -31,7 +31,7 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 	asked := int64(rq.CPUsFor(rq.PerNode, 0))
 	switch why {
 	case sched.TooManyCPUs:
-		text := fmt.Sprintf("no node of partition %s has the CPUs that the job needs on one node", p.Name)
+		text := fmt.Sprintf("no node of partition %s %s", p.Name, proto.TooManyCPUs)
 		if asked > int64(cpus) { // otherwise the reason is how the CPUs are spread over nodes
 			text += fmt.Sprintf(": %d, and the most is %d; ask for fewer, or for more nodes", asked, cpus)
 		} else if rq.GresBind == model.BindEnforced {
@@ -39,7 +39,7 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 		}
 		return refuse(proto.CodeNodeConfig, "%s", text)
 	case sched.TooMuchMemory:
-		text := fmt.Sprintf("no node of partition %s has the memory that the job needs on one node", p.Name)
+		text := fmt.Sprintf("no node of partition %s %s", p.Name, proto.TooMuchMemory)
 		need := rq.MemPerNode
 		if need <= 0 {
 			need = rq.MemPerCPU * asked
@@ -47,7 +47,7 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 		if need > mem {
 			text += fmt.Sprintf(": %s, and the most is %s", walltime.FormatMem(need), walltime.FormatMem(mem))
 		}
-		return refuse(proto.CodeMemory, "%s", text)
+		return refuse(proto.CodeNodeConfig, "%s", text)
 	case sched.NoSuchGres:
 		return refuse(proto.CodeNodeConfig,
 			"no node of partition %s has the generic resources that the job needs on one node%s", p.Name, mostGres(v, sp, p))

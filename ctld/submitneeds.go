@@ -88,13 +88,22 @@ func refusedAsk(err error) error {
 	return err
 }
 
+// leastCutS is what a limit that comes from a deadline can shrink to while the job waits, seconds.
+const leastCutS = 60
+
 // fitTimes checks --time, --time-min, --begin and --deadline against each other. A job with a deadline but without a
-// time limit gets the limit of its first partition.
+// time limit gets the limit of its first partition, at most the time to the deadline, which shrinks while it waits.
 func fitTimes(v *state.View, now model.Time, sp *model.Spec) error {
 	if sp.Deadline != 0 && sp.LimitS == model.NotSet {
 		sp.LimitS = model.Unlimited
 		if p := v.Partition(sp.Partitions[0]); p != nil {
 			sp.LimitS = sched.LimitS(sp, p)
+		}
+		left := int64(sp.Deadline-max(now, sp.Begin)) / 1000
+		if left > leastCutS && sp.LimitS > left {
+			if sp.LimitS = left; sp.Extra().TimeMinS == 0 {
+				withTimeMin(sp, leastCutS)
+			}
 		}
 	}
 	return refusedAsk(ask.CheckTimes(sp, now))

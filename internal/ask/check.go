@@ -152,6 +152,12 @@ func checkGPUs(sp *model.Spec, m *model.Needs) error {
 		shares = shares || (model.IsShare(g.Name) || g.Name == model.MIGName) && g.Count > 0
 	}
 	const give = "give --gpus, --gpus-per-node, --gpus-per-task or --gres=gpu:N too"
+	for i := range sp.Gres {
+		if g := &sp.Gres[i]; g.Per == model.PerJob && g.Milli == 0 && g.Count > 0 && g.Count < sp.MinNodes {
+			return refuse(Gres, "%d of %s for the job, and --nodes=%d: each node has one at least; use --gpus-per-node for a "+
+				"number on each", g.Count, model.TypedName(g.Name, g.Type), sp.MinNodes)
+		}
+	}
 	switch {
 	case m.GresBind < model.BindPreferred || m.GresBind > model.BindDisabled:
 		return refuse(Request, "--gres-flags: this version knows no binding of the number %d", m.GresBind)

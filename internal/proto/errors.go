@@ -66,6 +66,13 @@ func Settled(c Code) bool {
 	return c < firstTransport
 }
 
+// What refusals of the code CodeNodeConfig say where it is memory or CPUs of which no node has enough. Commands look
+// for them, to say what Slurm's say then.
+const (
+	TooMuchMemory = "has the memory that the job needs on one node"
+	TooManyCPUs   = "has the CPUs that the job needs on one node"
+)
+
 // Text gives Slurm's words for a code, or "" if there are none.
 func Text(c Code) string {
 	switch c {

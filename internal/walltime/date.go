@@ -9,7 +9,7 @@ import (
 
 const (
 	dateForms = "now[+N[seconds|minutes|hours|days|weeks]], today, tomorrow, midnight, noon, elevenses, fika, teatime, " +
-		"HH:MM[:SS] [AM|PM], MMDD[YY], MM/DD[/YY] or YYYY-MM-DD[THH:MM[:SS]]"
+		"HH:MM[:SS] [AM|PM], MMDD[YY], MM/DD[/YY] or YYYY-MM-DD[THH:MM[:SS]]; +N[unit] may follow each of them"
 	// maxDateBytes is longer than every date that makes sense.
 	maxDateBytes = 64
 	// maxOffsetSec is how far from now a date may be: 1,000 years.
@@ -47,6 +47,8 @@ type dateReader struct {
 	hasYear, hasDate bool
 	// exact is the result of a form that says everything, such as now+1hour.
 	exact *time.Time
+	// later is what follows a moment: the day of noon+1day, seconds.
+	later int64
 }
 
 func parseDate(s string, now time.Time, past bool) (time.Time, error) {
@@ -77,7 +79,7 @@ func parseDate(s string, now time.Time, past bool) (time.Time, error) {
 	if why != "" {
 		return wrong(why)
 	}
-	return t, nil
+	return t.Add(time.Duration(r.later) * time.Second), nil
 }
 
 // skip drops what may stand between a date and a time: blanks, "-" and "T".
@@ -121,6 +123,11 @@ func (r *dateReader) next() string {
 			return "it isn't a number of seconds since 1970"
 		}
 		return r.done(time.Unix(n, 0))
+	}
+	if (r.hasDate || r.hour >= 0) && r.word("+") {
+		var why string
+		r.later, why = r.readSpan()
+		return why
 	}
 	n := len(r.rest) - len(strings.TrimLeft(r.rest, "0123456789"))
 	if n == 0 {
@@ -200,14 +207,22 @@ func (r *dateReader) readOffset() string {
 	default:
 		return fmt.Sprintf("%q after now; write now+1hour", r.rest)
 	}
+	span, why := r.readSpan()
+	if why != "" {
+		return why
+	}
+	return r.done(now.Add(time.Duration(sign*span) * time.Second))
+}
+
+// readSpan reads what follows + or - to the end: a number and a unit, with blanks anywhere.
+func (r *dateReader) readSpan() (seconds int64, why string) {
 	r.rest = strings.TrimLeft(r.rest, " \t")
 	n, err := strconv.ParseInt(r.digits(12), 10, 64)
 	if err != nil {
-		return "no number after now+ or now-"
+		return 0, "no number after + or -"
 	}
 	unit := strings.ToLower(strings.Trim(r.rest, " \t"))
 	r.rest = ""
-	seconds := int64(0)
 	for _, u := range offsetUnits {
 		if strings.HasPrefix(u.name, unit) {
 			seconds = u.seconds
@@ -215,12 +230,12 @@ func (r *dateReader) readOffset() string {
 		}
 	}
 	if seconds == 0 {
-		return fmt.Sprintf("%q is not a unit", unit)
+		return 0, fmt.Sprintf("%q is not a unit", unit)
 	}
 	if n > maxOffsetSec/seconds {
-		return "too far from now"
+		return 0, "too far from now"
 	}
-	return r.done(now.Add(time.Duration(sign*n*seconds) * time.Second))
+	return n * seconds, ""
 }
 
 // readISO reads YYYY-MM-DD; month and day may have one digit.

@@ -63,6 +63,9 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		a.Errorf("%s", err.Error())
 		return nil, 1
 	}
+	for _, text := range a.Submission.Remarks {
+		a.say("note: %s", text)
+	}
 	sp := rq.Spec
 	if sp.More == nil {
 		sp.More = &a.Submission.More
@@ -90,7 +93,8 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		}()
 	}
 	var reply proto.SubmitReply
-	if err := c.Call(proto.KindSubmit, rq, &reply); err != nil {
+	if err := env.Submit(c, rq, &reply); err != nil {
+		a.Preamble(err, sp.Partitions)
 		return fail(err)
 	}
 	for _, n := range reply.Notes {

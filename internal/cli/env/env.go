@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"gbatch/internal/format"
 	"gbatch/internal/model"
 	"gbatch/internal/plain"
+	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/slurmjson"
 	"gbatch/internal/version"
@@ -98,6 +100,22 @@ func (e *Env) BadLine(p *getopt.Parser, err error) int {
 
 // BadLineCode is the exit code of salloc and srun for a line that they refuse.
 const BadLineCode = 255
+
+// Preamble prints what Slurm's controller says before the reason of a refused submission, because tools search for it.
+func (e *Env) Preamble(err error, partitions []string) {
+	switch proto.Code(Code(err)) {
+	case proto.CodeInvalidPartition:
+		if len(partitions) > 0 {
+			e.Errorf("invalid partition specified: %s", plain.Line(strings.Join(partitions, ",")))
+		}
+	case proto.CodeNodeConfig:
+		if strings.Contains(err.Error(), proto.TooMuchMemory) {
+			e.Errorf("Memory specification can not be satisfied")
+		} else if strings.Contains(err.Error(), proto.TooManyCPUs) {
+			e.Errorf("CPU count per node can not be satisfied")
+		}
+	}
+}
 
 // DefinedOptions prints the options in force, as --verbose does in Slurm.
 func (e *Env) DefinedOptions(p *getopt.Parser) {
@@ -209,6 +227,10 @@ func PlainExec(err error) error {
 	var e *exec.Error
 	if errors.As(err, &e) {
 		return e.Err
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
 	}
 	return err
 }

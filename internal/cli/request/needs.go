@@ -22,7 +22,7 @@ func (s *Submission) sizeOptions() []getopt.Option {
 			Set:  Nodes(&sp.MinNodes, &sp.MaxNodes)},
 		{Name: "ntasks", Short: 'n', Arg: R, Metavar: "n", Group: groupNeeds, Help: "number of tasks",
 			Set: Count(&sp.Tasks)},
-		{Name: "ntasks-per-node", Arg: R, Metavar: "n", Group: groupNeeds, Help: "tasks on each node",
+		{Name: "ntasks-per-node", Aliases: []string{"tasks-per-node"}, Arg: R, Metavar: "n", Group: groupNeeds, Help: "tasks on each node",
 			Set: Count(&sp.TasksPerNode)},
 		{Name: "cpus-per-task", Short: 'c', Arg: R, Metavar: "n", Group: groupNeeds, Help: "CPUs for each task",
 			Set: Count(&sp.CPUsPerTask)},
@@ -175,8 +175,12 @@ func (s *Submission) gresFlags(v string) error {
 			bind = model.BindEnforced
 		case "disable-binding":
 			bind = model.BindDisabled
-		case "one-task-per-sharing", "multiple-tasks-per-sharing", "allow-task-sharing":
-			return bad("a job's shares are of one GPU on each node, and all its tasks may use it: leave " + word + " out")
+		case "multiple-tasks-per-sharing", "allow-task-sharing":
+			continue // a job's shares are of one GPU on each node, and all its tasks may use it
+		case "one-task-per-sharing":
+			s.Remarks = append(s.Remarks, "--gres-flags=one-task-per-sharing has no effect in gbatch: a job's shares are of "+
+				"one GPU on each node, and all its tasks may use it")
+			continue
 		default:
 			return bad("write enforce-binding or disable-binding")
 		}

@@ -36,8 +36,9 @@ type Submission struct {
 	mail     model.MailWish
 	noKill   bool
 	Clusters []string
-	Each     string // --each: a file with a line for each job
-	userEnv  string // --get-user-env's value, 1 for none; "": not given
+	Each     string   // --each: a file with a line for each job
+	userEnv  string   // --get-user-env's value, 1 for none; "": not given
+	Remarks  []string // what is said about options that have no effect
 }
 
 // The headings of gsubmit's help.
@@ -154,8 +155,8 @@ func (s *Submission) whenOptions(moment func(string) (model.Time, error)) []geto
 			Help: "never preempt the job; its QOS must have Flags=NoPreempt",
 			Set:  getopt.Flag(&s.More.NoPreempt)},
 		{Name: "no-kill", Short: 'k', Arg: getopt.Optional, Metavar: "off", Group: groupWhen, Env: "_NO_KILL",
-			Help: "accepted for jobs of one node, without effect; when a node fails, a job of several nodes ends or is " +
-				"requeued (--requeue)", Set: func(v string) error {
+			Help: "accepted, without effect: when a node fails, a job of several nodes ends or is requeued (--requeue)",
+			Set: func(v string) error {
 				s.noKill = !strings.EqualFold(v, "off")
 				return nil
 			}},
@@ -267,7 +268,8 @@ func (s *Submission) commandOptions() []getopt.Option {
 func foreignOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{
-		{Name: "ignore-pbs", Hidden: true, Note: "#PBS lines are never read", Set: getopt.Count(new(int))},
+		{Name: "ignore-pbs", Group: groupFiles, Env: "_IGNORE_PBS", Help: "don't read the script's #PBS and #BSUB lines",
+			Set: getopt.Flag(new(bool))},
 		{Name: "cpu-freq", Arg: R, Env: "_CPU_FREQ_REQ", Note: NoCPUFreq, Set: CheckCPUFreq},
 		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: env.Ignored},
 		{Name: "container", Arg: R, Refused: "start the container in the script"},

@@ -2,7 +2,6 @@ package request
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -57,8 +56,8 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 // settle completes the request once all options are known.
 func (s *Submission) settle() error {
 	if s.noKill && max(s.Spec.MinNodes, s.Spec.MaxNodes) > 1 {
-		return errors.New("--no-kill is not supported by gbatch for jobs of several nodes: such a job ends, or is put back " +
-			"into the queue (--requeue), when a node fails; use --no-kill=off")
+		s.Remarks = append(s.Remarks, "--no-kill has no effect in gbatch: a job of several nodes ends, or is put back into the "+
+			"queue (--requeue), when one of them fails")
 	}
 	if s.mail.Types != 0 {
 		s.More.Mail = &s.mail

@@ -129,7 +129,7 @@ func (r *run) needOptions() []getopt.Option {
 			Help: "number of tasks", Set: request.Count(&n.Tasks)},
 		{Name: "nodes", Short: 'N', Arg: R, Metavar: "n[-m]", Group: groupNeeds, Help: "number of nodes of the job",
 			Set: request.Nodes(&n.MinNodes, &n.MaxNodes)},
-		{Name: "ntasks-per-node", Arg: R, Metavar: "n", Group: groupNeeds, Env: "SLURM_NTASKS_PER_NODE",
+		{Name: "ntasks-per-node", Aliases: []string{"tasks-per-node"}, Arg: R, Metavar: "n", Group: groupNeeds, Env: "SLURM_NTASKS_PER_NODE",
 			Help: "tasks on each node",
 			Set:  request.Count(&n.TasksPerNode)},
 		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: groupNeeds, Env: "SLURM_NTASKS_PER_GPU",

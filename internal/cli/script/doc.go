@@ -9,8 +9,8 @@
 // Unlike sbatch, a quoted empty word is a word, and a backslash before a blank makes the blank part
 // of the word.
 //
-// script.go has Parse, suspect.go warnings about lines that only look like directives, check.go
-// Check.
+// script.go has Parse, foreign.go the lines of other batch systems, suspect.go warnings about lines
+// that only look like directives, check.go Check.
 //
 // The package knows no options: words go to getopt.Parser.Directive, in order.
 package script

@@ -35,7 +35,10 @@ func (w Warning) String() string { return "line " + strconv.Itoa(w.Line) + ": " 
 // Script is the result of Parse.
 type Script struct {
 	Directives []Directive
-	Warnings   []Warning
+	// Foreign are #PBS and #BSUB lines, in sbatch's words; Unread what of them has none. They are weaker.
+	Foreign  []Directive
+	Unread   []string
+	Warnings []Warning
 	// Command is the line number of the first command, where directives end; 0: there is none.
 	Command int
 }
@@ -52,7 +55,6 @@ func (e *SyntaxError) Error() string { return "line " + strconv.Itoa(e.Line) + "
 func Parse(data []byte) (*Script, error) {
 	s := &Script{}
 	var late lateLines
-	var foreign Warning // the first #PBS or #BSUB line
 	for n := 1; len(data) > 0; n++ {
 		var raw []byte
 		raw, data, _ = bytes.Cut(data, []byte{'\n'})
@@ -75,17 +77,10 @@ func Parse(data []byte) (*Script, error) {
 			s.Command = n
 			late.command(raw)
 		default:
-			s.suspect(n, line)
-			if foreign.Line == 0 {
-				foreign = Warning{n, foreignText(line)}
-			}
-			if foreign.Text == "" {
-				foreign.Line = 0
+			if !s.foreignLine(n, line) {
+				s.suspect(n, line)
 			}
 		}
-	}
-	if foreign.Line != 0 && len(s.Directives) == 0 {
-		s.Warnings = append([]Warning{foreign}, s.Warnings...)
 	}
 	return s, nil
 }

@@ -94,10 +94,6 @@ func TestParse(t *testing.T) {
 			[]Directive{{2, []string{"-J", "x", "--comment=issue"}, false}},
 			[]string{`line 2: everything after the # in "--comment=issue#5" is a comment; if it belongs to the value, put the ` +
 				`value in quotes`}, 0},
-		{"another system's", "#!/bin/sh\n#PBS -N x\n#PBS -l nodes=1\n", nil,
-			[]string{"line 2: ignored: gbatch doesn't read #PBS lines; write #SBATCH lines with Slurm's options instead"}, 0},
-		{"a script for two systems", "#!/bin/sh\n#PBS -N x\n#SBATCH -J x\n",
-			[]Directive{{3, []string{"-J", "x"}, false}}, nil, 0},
 		{"no line end", "#!/bin/sh\n#SBATCH -J x", []Directive{{2, []string{"-J", "x"}, false}}, nil, 0},
 		{"python", "#!/usr/bin/env python3\n#SBATCH -t 5\nimport os\n", []Directive{{2, []string{"-t", "5"}, false}}, nil, 3},
 		{"empty", "", nil, nil, 0},
@@ -232,4 +228,52 @@ func quote(word string) string {
 		return word
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word) + `"`
+}
+
+// TestForeign: the lines of other batch systems in sbatch's words; what is behind | has none.
+func TestForeign(t *testing.T) {
+	for line, want := range map[string]string{
+		"#PBS -N x":              "--job-name=x",
+		"#PBS -Nx -q batch@host": "--job-name=x --partition=batch",
+		"#PBS -l nodes=2:ppn=4,walltime=1:00:00,mem=4gb": "--nodes=2 --ntasks-per-node=4 --time=1:00:00 --mem=4G",
+		"#PBS -l nodes=n1:ppn=2+n2:ppn=2":                "--ntasks-per-node=2 --ntasks-per-node=2 --nodelist=n1,n2",
+		"#PBS -l nodes=2:fast":                           "--nodes=2 --constraint=fast",
+		"#PBS -l select=2:ncpus=8:mpiprocs=4:mem=16gb:ngpus=1": "--nodes=2 --mem=16G --gpus-per-node=1 " +
+			"--ntasks-per-node=4 --cpus-per-task=2",
+		"#PBS -l select=1:ncpus=4+1:ncpus=2": " | #PBS -l select=1:ncpus=4+1:ncpus=2",
+		"#PBS -l ncpus=4 -l file=1048576":    "--ntasks=1 --cpus-per-task=4 --tmp=1024K",
+		"#PBS -o host:/tmp/o -e e.txt":       "--output=/tmp/o --error=e.txt",
+		"#PBS -A acc -j oe -V -h":            "--account=acc --hold",
+		"#PBS -t 1-4%2":                      "--array=1-4%2",
+		"#PBS -J 0-3":                        "--array=0-3",
+		"#PBS -a 12241800.30":                "--begin=12/24-18:00:30",
+		"#PBS -m abe -M a@b -r n":            "--mail-type=FAIL,BEGIN,END --mail-user=a@b --no-requeue",
+		"#PBS -v A=1,B -W depend=afterok:1":  "--export=ALL,A=1,B --dependency=afterok:1",
+		"#PBS -W umask=022 -p 5":             " | #PBS -W umask=022, #PBS -p 5",
+		"#PBS -N 'x":                         " | #PBS -N 'x",
+		"#BSUB -J x[1-4]%2 -n 8 -W 2:30":     "--job-name=x --array=1-4%2 --ntasks=8 --time=2:30:00",
+		"#BSUB -q q -o o -e e -i i -M 4096":  "--partition=q --output=o --error=e --input=i --mem=4096K",
+		"#BSUB -x -m 'n1 n2' -W 30 -R span":  "--exclusive --nodelist=n1,n2 --time=30 | #BSUB -R span",
+		"#PBS is another system":             "",
+	} {
+		s, err := Parse([]byte("#!/bin/sh\n" + line + "\n"))
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		var got []string
+		for _, d := range s.Foreign {
+			got = append(got, d.Args...)
+		}
+		text := strings.Join(got, " ")
+		if len(s.Unread) > 0 {
+			text += " | " + strings.Join(s.Unread, ", ")
+		}
+		if text != want {
+			t.Errorf("%s: %q, want %q", line, text, want)
+		}
+		if (want == "") != (s.ForeignWarning() == "") {
+			t.Errorf("%s: warning %q", line, s.ForeignWarning())
+		}
+	}
 }

@@ -44,16 +44,6 @@ func option(rest string) bool {
 	return len(rest) > 1 && rest[0] == '-' && rest[1] != ' ' && strings.Trim(rest, "-") != "" || rest == "hetjob"
 }
 
-// foreignText is the warning for another system's directive, or "".
-func foreignText(line string) string {
-	for _, prefix := range []string{"#PBS", "#BSUB"} {
-		if rest, ok := strings.CutPrefix(line, prefix); ok && option(strings.TrimLeft(rest, " \t")) {
-			return "ignored: gbatch doesn't read " + prefix + " lines; write #SBATCH lines with Slurm's options instead"
-		}
-	}
-	return ""
-}
-
 // lateLines finds directives after the first command, which have no effect. Those in a here document belong to a script
 // that this one writes.
 type lateLines struct {

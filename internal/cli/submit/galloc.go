@@ -15,6 +15,7 @@ import (
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/cli/request"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 )
 
@@ -53,6 +54,10 @@ func Galloc(e *env.Env) int {
 	signal.Stop(signals)
 	if job == nil {
 		return g.Failed(rc)
+	}
+	if !g.s.Quiet {
+		fmt.Fprintf(e.Stderr, "%s: Nodes %s are ready for job\n", e.Program,
+			hostlist.CompressInOrder(job.Run.Alloc.NodeNames()))
 	}
 	if g.noShell {
 		return 0
@@ -130,7 +135,7 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 	signal.Notify(signals, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTOU, unix.SIGTTIN, unix.SIGTERM, unix.SIGHUP)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
-		g.Errorf("%s: %v", operands[0], env.PlainExec(err))
+		g.Errorf("Unable to exec command \"%s\": %v", operands[0], env.PlainExec(err))
 		return 1
 	}
 	done := make(chan struct{})

@@ -15,6 +15,7 @@ import (
 	"gbatch/internal/cli/script"
 	"gbatch/internal/client"
 	"gbatch/internal/model"
+	"gbatch/internal/plain"
 	"gbatch/internal/proto"
 )
 
@@ -70,6 +71,9 @@ func submit(e *env.Env) (int, error) {
 		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
 	}
 	if !s.Quiet {
+		for _, text := range s.Remarks {
+			fmt.Fprintf(e.Stderr, "%s: note: %s\n", e.Program, text)
+		}
 		for _, text := range missing(rq.Spec) {
 			fmt.Fprintf(e.Stderr, "%s: warning: %s\n", e.Program, text)
 		}
@@ -86,7 +90,7 @@ func submit(e *env.Env) (int, error) {
 		return submitEach(e, c, s, rq, lines)
 	}
 	var reply proto.SubmitReply
-	if err := c.Call(proto.KindSubmit, rq, &reply); err != nil {
+	if err := env.Submit(c, rq, &reply); err != nil {
 		return 1, refused(e, s, err, "")
 	}
 	notes(e, s, reply.Notes)
@@ -106,6 +110,7 @@ func submit(e *env.Env) (int, error) {
 
 // refused is the error of a submission that the controller refused; where names the line of --each.
 func refused(e *env.Env, s *request.Submission, err error, where string) error {
+	e.Preamble(err, s.Spec.Partitions)
 	what := "Batch job submission failed: "
 	if s.TestOnly {
 		what = "allocation failure: "
@@ -214,6 +219,16 @@ func readScript(e *env.Env, s *request.Submission, p *getopt.Parser, operands []
 	for _, w := range parsed.Warnings {
 		if !s.Quiet {
 			fmt.Fprintf(e.Stderr, "%s: warning: %s %s\n", e.Program, where, w)
+		}
+	}
+	if _, ignored := p.Value("ignore-pbs"); !ignored && e.Getenv("SBATCH_IGNORE_PBS") == "" {
+		if text := parsed.ForeignWarning(); text != "" && !s.Quiet {
+			fmt.Fprintf(e.Stderr, "%s: warning: %s: %s\n", e.Program, where, plain.Line(text))
+		}
+		for _, d := range parsed.Foreign {
+			if err := p.Directive(d.Args, fmt.Sprintf("%s line %d", where, d.Line)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for _, d := range parsed.Directives {

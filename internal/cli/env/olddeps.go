@@ -1,0 +1,128 @@
+package env
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/client"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// olddeps.go submits jobs that depend on jobs which only accounting remembers.
+
+// Submit sends a submission. Where it is refused for a dependency on a job that the controllers have forgotten, the
+// job's record says whether the dependency is met; then the submission is sent without it.
+func Submit(c *client.Client, rq *proto.SubmitRequest, reply *proto.SubmitReply) error {
+	err := c.Call(proto.KindSubmit, rq, reply)
+	if err == nil || Code(err) != uint16(proto.CodeDependency) {
+		return err
+	}
+	left, changed, never := withoutOld(c, rq.Spec)
+	switch {
+	case never != "":
+		return fmt.Errorf("Job dependency problem: --dependency=%s can never be met: %s", rq.Spec.DepText, never)
+	case !changed:
+		return err
+	}
+	sp := *rq.Spec
+	sp.Deps, sp.DepText = left, depText(left, sp.DepAny)
+	again := *rq
+	again.Spec = &sp
+	return c.Call(proto.KindSubmit, &again, reply)
+}
+
+// withoutOld leaves out the dependencies on ended jobs that only accounting knows, where they are met. never says why
+// one of them can't be.
+func withoutOld(c *client.Client, sp *model.Spec) (left []model.Dep, changed bool, never string) {
+	for _, d := range sp.Deps {
+		met, why, old := oldDep(c, &d)
+		switch {
+		case !old:
+			left = append(left, d)
+		case met && sp.DepAny:
+			return nil, true, ""
+		case met || sp.DepAny:
+			changed = true
+			never = why
+		default:
+			return nil, false, why
+		}
+	}
+	if sp.DepAny && len(left) > 0 {
+		never = "" // another one may still be met
+	}
+	return left, changed, never
+}
+
+// oldDep judges a dependency by the records of its job; old is false for a job that the controllers know, or that
+// accounting doesn't know either.
+func oldDep(c *client.Client, d *model.Dep) (met bool, why string, old bool) {
+	if d.Job == 0 {
+		return false, "", false
+	}
+	ref := proto.JobRef{Job: d.Job, Task: d.Task}
+	known := false
+	err := c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}},
+		func(body []byte) error {
+			var chunk proto.JobsChunk
+			err := c.Decode(body, &chunk)
+			known = known || len(chunk.Jobs) > 0
+			return err
+		})
+	if known || err != nil && Code(err) != uint16(proto.CodeInvalidJob) {
+		return false, "", false
+	}
+	good, bad := 0, ""
+	err = c.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []proto.JobRef{ref}}, func(body []byte) error {
+		var chunk proto.RecordsChunk
+		if err := c.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for _, r := range chunk.Records {
+			switch {
+			case r.Step != nil:
+			case r.State == model.Completed:
+				good++
+			default:
+				bad = fmt.Sprintf("job %d ended %s", r.Job, r.State)
+			}
+		}
+		return nil
+	})
+	if err != nil || good == 0 && bad == "" {
+		return false, "", false
+	}
+	switch d.Kind {
+	case model.DepAfterOK, model.DepAfterCorr:
+		return bad == "", bad, true
+	case model.DepAfterNotOK:
+		return bad != "", fmt.Sprintf("job %d ended COMPLETED", d.Job), true
+	}
+	return true, "", true
+}
+
+// depText writes dependencies as --dependency takes them.
+func depText(deps []model.Dep, anyOf bool) string {
+	var words []string
+	for _, d := range deps {
+		w := d.Kind.String()
+		if d.Job != 0 {
+			w += fmt.Sprintf(":%d", d.Job)
+			if d.Task != model.NoTask {
+				w += fmt.Sprintf("_%d", d.Task)
+			}
+		}
+		if d.DelayS > 0 {
+			w += fmt.Sprintf("+%d", d.DelayS/60)
+		}
+		if !slices.Contains(words, w) {
+			words = append(words, w)
+		}
+	}
+	if anyOf {
+		return strings.Join(words, "?")
+	}
+	return strings.Join(words, ",")
+}
