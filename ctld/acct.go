@@ -31,9 +31,9 @@ type dbd struct {
 	copy bool
 	link link // for gacct's questions
 
-	up     atomic.Bool
-	says   atomic.Pointer[dbdSays] // nil: nothing yet
-	has    atomic.Int64            // it has all records up to this number; hasUnknown
+	up   atomic.Bool
+	says atomic.Pointer[dbdSays] // nil: nothing yet
+	has  atomic.Int64            // it has all records up to this number; hasUnknown
 }
 
 const hasUnknown = -1

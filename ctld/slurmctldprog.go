@@ -217,7 +217,7 @@ func slurmctldEnv(j *model.Job, script, cluster string) []string {
 func exitEnv(e model.Exit) []string {
 	return []string{fmt.Sprintf("SLURM_JOB_EXIT_CODE=%d", int64(e.Code)<<8|int64(e.Signal)),
 		fmt.Sprintf("SLURM_JOB_EXIT_CODE2=%d:%d", e.Code, e.Signal),
-		"SLURM_JOB_DERIVED_EC=0"}
+		fmt.Sprintf("SLURM_JOB_DERIVED_EC=%d", e.Worst)}
 }
 
 // programEnv has the job's variables for the controller's programs, for a job that has run or not.

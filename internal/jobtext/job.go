@@ -259,19 +259,18 @@ func (r *JobRow) outputs() (out, errFile string) {
 }
 
 // gres gives what the job asked for per node, job or task: gres:gpu:a100:2.
-func (r *JobRow) gres(per model.GresPer) string {
-	var out []string
-	for _, g := range r.Spec.AskedGres() {
-		if g.Per == per {
-			out = append(out, gresReqText(g))
-		}
-	}
-	return orNA(strings.Join(out, ","))
-}
+func (r *JobRow) gres(per model.GresPer) string { return orNA(strings.Join(tresPer(r.Spec, per), ",")) }
 
 func (r *JobRow) exitStatus() int64 {
 	if r.End == nil {
 		return 0
 	}
-	return int64(r.End.Exit.Code)<<8 | int64(r.End.Exit.Signal)
+	return int64(r.End.Exit.Status())
+}
+
+func (r *JobRow) derivedStatus() int64 {
+	if r.End == nil {
+		return 0
+	}
+	return int64(r.End.Exit.Worst)
 }

@@ -164,7 +164,7 @@ func jobUnset() []JobField {
 		qUnset(0, "CPUFreq", "CPUFREQ", "N/A"),
 		qUnset(0, "cpus-per-tres", "CPUS_PER_TRES", "N/A"),
 		qUnset(0, "DelayBoot", "DELAY_BOOT", "0:00"),
-		qUnset(0, "DerivedEC", "DERIVED_EC", "0"),
+		qNum(0, "DerivedEC", "DERIVED_EC", (*JobRow).derivedStatus),
 		qUnset(0, "HetJobID", "HET_JOB_ID", "N/A"),
 		qUnset(0, "HetJobIDSet", "HET_JOB_ID_SET", "N/A"),
 		qUnset(0, "HetJobOffset", "HET_JOB_OFFSET", "N/A"),
@@ -236,9 +236,5 @@ func stdinOf(sp *model.Spec) string {
 
 // gresPerSocket gives what the job asked for on each socket.
 func (r *JobRow) gresPerSocket() string {
-	var out []string
-	for _, g := range r.Spec.Extra().GPUsPerSocket {
-		out = append(out, gresReqText(g))
-	}
-	return orNA(strings.Join(out, ","))
+	return orNA(strings.Join(gresTexts(r.Spec.Extra().GPUsPerSocket), ","))
 }

@@ -62,7 +62,13 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "deadline", Time: func(r *JobRow) model.Time { return r.Spec.Deadline }},
 		{Name: "delay_boot", Type: slurmjson.Count},
 		{Name: "dependency", Str: func(r *JobRow) string { return depsText(r.Job) }},
-		exitField("derived_exit_code", func(*JobRow) *model.Exit { return nil }),
+		exitField("derived_exit_code", func(r *JobRow) *model.Exit {
+			if r.End == nil {
+				return nil
+			}
+			x := r.End.Exit.Derived()
+			return &x
+		}),
 		{Name: "eligible_time", Time: func(r *JobRow) model.Time { return eligible(r.Job) }},
 		{Name: "end_time", Time: (*JobRow).endOrLimit},
 		{Name: "last_sched_evaluation", Type: slurmjson.Moment},

@@ -59,7 +59,7 @@ func (r *KeyValues) jobState(j *model.Job, details bool) {
 	r.line(KV("JobState", j.State), KV("Reason", reason), KV("Dependency", orNull(depsText(j)))+failedNode(j))
 	exit, derived := "0:0", "0:0"
 	if j.End != nil {
-		exit = fmt.Sprintf("%d:%d", j.End.Exit.Code, j.End.Exit.Signal)
+		exit, derived = exitText(j.End.Exit), exitText(j.End.Exit.Derived())
 	}
 	r.line(KV("Requeue", yesNum(sp.Requeue)), KV("Restarts", j.Restarts), KV("BatchFlag", yesNum(batchFlag(sp))),
 		KV("Reboot", 0), KV("ExitCode", exit))
@@ -130,7 +130,12 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 	}
 	r.line(KV("NumNodes", num), KV("NumCPUs", size.CPUs), KV("NumTasks", size.Tasks),
 		KV("CPUs/Task", max(1, sp.CPUsPerTask)), KV("ReqB:S:C:T", "0:0:*:*"))
-	r.line(KV("TRES", tresText(j, rules)))
+	held := "(null)"
+	if j.Run != nil && j.Run.Alloc != nil {
+		held = tresText(j, rules)
+	}
+	r.line(KV("ReqTRES", askedText(j, rules)))
+	r.line(KV("AllocTRES", held))
 	perNode := "0"
 	if sp.TasksPerNode > 0 {
 		perNode = strconv.Itoa(int(sp.TasksPerNode))
@@ -163,7 +168,7 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 		r.line(KV("Reservation", sp.Reservation))
 	}
 	r.line(KV("OverSubscribe", overSubscribe(j)), KV("Contiguous", yesNum(sp.More != nil && sp.More.Contiguous)),
-		KV("Licenses", orNull(licensesText(sp))), KV("Network", "(null)"))
+		KV("Licenses", orNull(licensesText(sp))), KV("LicensesAlloc", orNull(licensesHeld(j))), KV("Network", "(null)"))
 	command := orNull(sp.Command)
 	if len(sp.Args) > 0 {
 		command += " " + strings.Join(sp.Args, " ")
@@ -182,25 +187,25 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 	if in == "" {
 		in = "/dev/null"
 	}
+	if !batchFlag(sp) {
+		return // its files are its srun's
+	}
 	r.line(KV("StdErr", errFile))
 	r.line(KV("StdIn", in))
 	r.line(KV("StdOut", out))
-	r.line(KV("Power", ""))
 }
 
 // jobExtras writes fields that most jobs don't have.
 func (r *KeyValues) jobExtras(j *model.Job) {
 	sp := j.Spec
-	for _, g := range sp.Extra().GPUsPerSocket {
-		r.line(KV("TresPerSocket", gresReqText(g)))
-	}
-	for _, g := range sp.AskedGres() {
-		if g.Name == model.GPUName && len(sp.Extra().GPUsPerSocket) > 0 {
-			continue // said
+	for _, per := range [...]struct {
+		key  string
+		list []string
+	}{{"TresPerSocket", gresTexts(sp.Extra().GPUsPerSocket)}, {"TresPerJob", tresPer(sp, model.PerJob)},
+		{"TresPerNode", tresPer(sp, model.PerNode)}, {"TresPerTask", tresPer(sp, model.PerTask)}} {
+		if len(per.list) > 0 {
+			r.line(KV(per.key, strings.Join(per.list, ",")))
 		}
-		key := map[model.GresPer]string{model.PerNode: "TresPerNode", model.PerJob: "TresPerJob",
-			model.PerTask: "TresPerTask"}[g.Per]
-		r.line(KV(key, gresReqText(g)))
 	}
 	if b := sp.Extra().Bind; b != nil && b.GPU != "" {
 		r.line(KV("TresBind", TRESGPU+b.GPU))
@@ -214,9 +219,7 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 	if j.Expect != nil && j.Expect.IdleS > 0 && j.State == model.Running {
 		r.line(KV("GpuIdleTime", walltime.Elapsed(j.Expect.IdleS)))
 	}
-	if sp.Extra().OOMKill {
-		r.line(KV("OOMKillStep", 1))
-	}
+	r.line(KV("OOMKillStep", yesNum(sp.Extra().OOMKill)))
 	if sp.Extra().NeverIdle {
 		r.line(KV("GpuIdle", "off"))
 	}

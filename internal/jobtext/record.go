@@ -107,6 +107,9 @@ func (r *RecordRow) state() string {
 	if r.State == model.Cancelled && (!r.Batch || r.OfStep != nil) {
 		return "CANCELLED by " + strconv.FormatUint(uint64(r.CancelUID), 10)
 	}
+	if r.State == model.Requeued && r.Batch && r.OfStep == nil {
+		return model.Cancelled.String() // the job went back, its script was ended
+	}
 	return r.State.String()
 }
 

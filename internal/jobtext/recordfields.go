@@ -1,7 +1,6 @@
 package jobtext
 
 import (
-	"fmt"
 	"strconv"
 
 	"gbatch/internal/format"
@@ -128,7 +127,7 @@ func recordFieldsAToL(u map[string]RecordField) []RecordField {
 		aSpan("CPUTime", 10, func(r *RecordRow) int64 { return r.cpus() * r.elapsedS() }),
 		aNum("CPUTimeRAW", 10, func(r *RecordRow) int64 { return r.cpus() * r.elapsedS() }),
 		aNum("DBIndex", 10, func(r *RecordRow) int64 { return int64(r.Seq) }),
-		aJob("DerivedExitCode", 15, func(*RecordRow) string { return "0:0" }),
+		aJob("DerivedExitCode", 15, func(r *RecordRow) string { return exitText(r.Exit.Derived()) }),
 		aSpan("Elapsed", 10, (*RecordRow).elapsedS),
 		aNum("ElapsedRaw", 10, (*RecordRow).elapsedS),
 		aText("Eligible", 19, func(r *RecordRow) string {
@@ -138,7 +137,7 @@ func recordFieldsAToL(u map[string]RecordField) []RecordField {
 			return r.stamp(r.Eligible)
 		}),
 		aText("End", 19, func(r *RecordRow) string { return r.stamp(r.End) }),
-		aText("ExitCode", 8, func(r *RecordRow) string { return fmt.Sprintf("%d:%d", r.Exit.Code, r.Exit.Signal) }),
+		aText("ExitCode", 8, func(r *RecordRow) string { return exitText(r.Exit) }),
 		aEmpty("Extra", 10), aJob("FailedNode", 15, func(r *RecordRow) string { return r.FailedNode }), aEmpty("Flags", 19),
 		aJobNum("GID", 6, func(r *RecordRow) int64 { return int64(r.GID) }),
 		aJob("Group", 9, func(r *RecordRow) string { return r.Group }),

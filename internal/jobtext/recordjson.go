@@ -54,7 +54,7 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 		{Name: "cluster", Str: func(r *row) string { return r.Cluster }},
 		{Name: "constraints", Str: func(r *row) string { return r.Constraints }},
 		{Name: "container"},
-		recordExit("derived_exit_code", func(*row) *model.Exit { return &model.Exit{} }),
+		recordExit("derived_exit_code", func(r *row) *model.Exit { x := r.Exit.Derived(); return &x }),
 		{Name: "time", Fields: fields{
 			{Name: "elapsed", Int: func(r *row) int64 { return r.elapsedS() }},
 			{Name: "eligible", Int: func(r *row) int64 { return r.Eligible.Seconds() }},

@@ -73,9 +73,9 @@ func gresIndexText(list []model.GresAlloc) string {
 }
 
 func gresReqText(g model.GresReq) string {
-	s := "gres:" + g.Name
+	s := "gres/" + g.Name
 	if g.Milli > 0 {
-		s = "gres:" + model.GPUName
+		s = "gres/" + model.GPUName
 	}
 	if g.Type != "" {
 		s += ":" + g.Type
@@ -84,6 +84,28 @@ func gresReqText(g model.GresReq) string {
 		return s + ":" + ask.PartText(g.Milli)
 	}
 	return s + ":" + strconv.Itoa(int(g.Count))
+}
+
+func gresTexts(list []model.GresReq) []string {
+	var out []string
+	for _, g := range list {
+		out = append(out, gresReqText(g))
+	}
+	return out
+}
+
+// tresPer gives what a job asks for per node, job or task: cpu=4 and gres/gpu:a100:2. GPUs of sockets are told apart.
+func tresPer(sp *model.Spec, per model.GresPer) []string {
+	var out []string
+	if per == model.PerTask && sp.CPUsPerTask > 0 {
+		out = append(out, fmt.Sprintf("cpu=%d", sp.CPUsPerTask))
+	}
+	for _, g := range sp.AskedGres() {
+		if g.Per == per && (g.Name != model.GPUName || len(sp.Extra().GPUsPerSocket) == 0) {
+			out = append(out, gresReqText(g))
+		}
+	}
+	return out
 }
 
 func nodeTres(cpus, mem int64, gres []model.GresCount) string {
@@ -166,6 +188,14 @@ func licensesText(sp *model.Spec) string {
 		return ""
 	}
 	return ask.LicensesText(sp.More.Licenses, sp.More.AnyLicense)
+}
+
+// licensesHeld gives the licenses of a running job.
+func licensesHeld(j *model.Job) string {
+	if j.Run == nil {
+		return ""
+	}
+	return ask.LicensesText(j.Run.Licenses, false)
 }
 
 // licenseTRES gives licenses as they stand behind other resources: ,license/matlab=2.

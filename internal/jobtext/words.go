@@ -93,3 +93,6 @@ func yesNum(b bool) int {
 
 // oneLine puts a sentence that may come from elsewhere on one line.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// exitText gives an exit as Slurm prints it: the code and the signal.
+func exitText(x model.Exit) string { return fmt.Sprintf("%d:%d", x.Code, x.Signal) }

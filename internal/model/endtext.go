@@ -132,6 +132,8 @@ func (e ending) text() string {
 			return "could not start early enough to end before its deadline (--deadline)"
 		}
 		return "reached its deadline (--deadline)"
+	case Requeued:
+		return "put back into the queue"
 	case Cancelled:
 		switch {
 		case e.reason == ReasonDependencyNeverSatisfied:

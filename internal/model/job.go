@@ -171,6 +171,8 @@ type Run struct {
 	Bill int64 // billing units that it holds (TRESBillingWeights), without UsageFactor; see Billing
 
 	Fate *Fate // with StopWithFirst
+
+	Worst int32 // the highest Exit.Status of its ended steps, those of its script and shell aside
 }
 
 func (x *Run) Wire(c *wire.C) {
@@ -210,6 +212,7 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Text(c, &x.FailedNode, MaxText)
 	wire.Int(c, &x.Bill)
 	wire.Ptr(c, &x.Fate)
+	wire.Int(c, &x.Worst)
 }
 
 // CtldProgram is the controller's program that a job waits for. The numbers are stored: append only.
@@ -275,7 +278,14 @@ type Exit struct {
 	Use      *Usage // usage of the batch step in detail; nil: not measured
 	NoStart  bool   // the script did not begin, because a file or its program can't be opened; Text names it
 	CutOff   bool   // its node ended it, or did not begin it, since nobody heard that node: the node's failure
+	Worst    int32  // a job's only: the highest Status of its steps, those of its script and shell aside
 }
+
+// Status gives the exit in wait's form: the code times 256, or the signal.
+func (e Exit) Status() int32 { return e.Code<<8 | e.Signal }
+
+// Derived gives Slurm's derived exit code: of the step that ended worst.
+func (e Exit) Derived() Exit { return Exit{Code: e.Worst >> 8, Signal: e.Worst & 0x7f} }
 
 func (x *Exit) Wire(c *wire.C) {
 	wire.Int(c, &x.Code)
@@ -289,6 +299,7 @@ func (x *Exit) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Use)
 	wire.Bool(c, &x.NoStart)
 	wire.Bool(c, &x.CutOff)
+	wire.Int(c, &x.Worst)
 }
 
 // State gives the final state of a job that was not stopped, by its exit.

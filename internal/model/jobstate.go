@@ -20,6 +20,7 @@ const (
 	BootFail
 	Deadline
 	OutOfMemory
+	Requeued // of accounting records only: the run ended since somebody put the job back into the queue
 	numJobStates
 )
 
@@ -28,7 +29,7 @@ var jobStateNames = [numJobStates][2]string{
 	Suspended: {"SUSPENDED", "S"}, Completing: {"COMPLETING", "CG"}, Completed: {"COMPLETED", "CD"},
 	Cancelled: {"CANCELLED", "CA"}, Failed: {"FAILED", "F"}, Timeout: {"TIMEOUT", "TO"}, NodeFail: {"NODE_FAIL", "NF"},
 	Preempted: {"PREEMPTED", "PR"}, BootFail: {"BOOT_FAIL", "BF"}, Deadline: {"DEADLINE", "DL"},
-	OutOfMemory: {"OUT_OF_MEMORY", "OOM"},
+	OutOfMemory: {"OUT_OF_MEMORY", "OOM"}, Requeued: {"REQUEUED", "RQ"},
 }
 
 // JobStates lists every state in order.

@@ -46,12 +46,33 @@ func (s *State) stepEnded(j *model.Job, r *Report) bool {
 		n := *j
 		n.Attempt = r.Attempt
 		j = &n
+	} else if x := &r.Step.Exit; r.Step.ID >= 0 && !x.Unknown {
+		j = s.derive(j, x.Status())
 	}
 	s.outbox.Set(s.nextSeq, j)
 	s.outSteps.Set(s.nextSeq, r.Step)
 	s.nextSeq++
 	s.boundOutbox()
 	return true
+}
+
+// derive notes that a step of j ended with a status: a job's derived exit code is the highest of them.
+func (s *State) derive(j *model.Job, status int32) *model.Job {
+	n := *j
+	switch {
+	case j.Run != nil && j.State.HasResources() && status > j.Run.Worst:
+		run := *j.Run
+		run.Worst, n.Run = status, &run
+		s.put(&n)
+	case j.End != nil && status > j.End.Exit.Worst:
+		end := *j.End
+		end.Exit.Worst, n.End = status, &end
+		s.put(&n)
+		s.record(&n)
+	default:
+		return j
+	}
+	return &n
 }
 
 // hadStep reports whether a step's node is the first one of the attempt: it has all of the step. An earlier attempt's

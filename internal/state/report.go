@@ -129,7 +129,7 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 		state, reason = model.Preempted, model.ReasonNone
 		exit.Text = preemptedFor(j.Run.StopFor)
 	case model.StopRequeue:
-		state, reason, requeue, uid = model.Cancelled, model.ReasonNone, true, j.Run.StopUID
+		state, reason, requeue, uid = model.Requeued, model.ReasonNone, true, j.Run.StopUID
 		if j.Run.StopWhy == "" {
 			exit.Text = requeuedBy(j)
 		}
@@ -137,7 +137,7 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 			hold = model.HeldByUser // as in Slurm
 		}
 	case model.StopRequeueHold:
-		state, reason, requeue, hold = model.Cancelled, model.ReasonNone, true, model.HeldByUser
+		state, reason, requeue, hold = model.Requeued, model.ReasonNone, true, model.HeldByUser
 		uid, exit.Text = j.Run.StopUID, requeuedBy(j)
 	case model.StopWithFirst:
 		f := j.Run.Fate
@@ -165,6 +165,10 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 		exit.Code = 1 // so that the exit code never looks like success
 	}
 	requeue = requeue && !s.firstOver(j)
+	exit.Worst = 0
+	if j.Run != nil {
+		exit.Worst = j.Run.Worst
+	}
 	n := *j
 	n.State, n.Reason, n.Why = state, reason, exit.Text
 	n.End = &model.End{At: when, Exit: exit, UID: uid}

@@ -102,7 +102,7 @@ func QueryStates(v string) ([]model.JobState, error) {
 			continue
 		}
 		switch strings.ToUpper(w) {
-		case "RESIZING", "RS", "RESV_DEL_HOLD", "RD", "REQUEUED", "RQ", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH",
+		case "RESIZING", "RS", "RESV_DEL_HOLD", "RD", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH",
 			"REVOKED", "RV",
 			"SIGNALING", "SI", "SPECIAL_EXIT", "SE", "STAGE_OUT", "SO", "STOPPED", "ST":
 			continue
