@@ -94,11 +94,11 @@ func TestQueueFields(t *testing.T) {
 		"*:*:*|*|0.00000006984919\n",
 		"", 0, "squeue", "-t", "CA,CD,F,PD,R", "-o", "%i|%r|%R|%B|%S|%e|%M|%L|%l|%Q|%y|%D|%C|%K|%F|%A|%E|%h|%z|%H|%p")
 	f.Want("root 4G 1 /home/a/run.sh /home/a | 0 0 "+
-		"2023-11-14T22:13:20|(null)|(null)|(null)|N/A|(null)|0|(null)|normal|root|physics|gres:gpu:a100:1\n", "", 0,
+		"2023-11-14T22:13:20|(null)|(null)|(null)|N/A|(null)|0|(null)|normal|root|physics|gres/gpu:a100:1\n", "", 0,
 		"squeue", "-h", "-j11", "-o", "%u %m %c %o %Z %s| %G %U %V|%f|%k|%v|%X|%Y|%O|%W|%q|%g|%a|%b")
 	f.Want("JOBID               TRES_ALLOC                              TRES_PER_NODE       TIME_LEFT           "+
 		"PENDING_TIME        STDOUT              TASKS               CPUS_PER_TASK       REQUEUE             \n"+
-		"11                  cpu=4,mem=8G,node=2,billing=4,gres/gpu=2gres:gpu:a100:1     1:28:55             99935         "+
+		"11                  cpu=4,mem=8G,node=2,billing=4,gres/gpu=2gres/gpu:a100:1     1:28:55             99935         "+
 		"      /home/a/slurm-%j.out4                   1                   1                   \n",
 		"", 0, "squeue", "-t", "R", "-p", "gpu", "-O",
 		"jobarrayid,tres-alloc:40,tres-per-node,timeleft,pendingtime,stdout,numtasks,cpus-per-task,requeue,")
