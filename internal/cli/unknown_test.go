@@ -2,6 +2,7 @@ package cli
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	"gbatch/internal/cli/clitest"
@@ -17,14 +18,18 @@ func TestOutcomeUnknown(t *testing.T) {
 		row := proto.RequestOf(kind)
 		f.Fail[kind] = rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown("the connection broke"))
 	}
+	var all sync.WaitGroup // each asks again for as long as a command has patience
 	for _, command := range []string{"gcontrol requeue 7", "gcontrol hold 7", "gcontrol update NodeName=n1 State=RESUME",
 		"gcontrol delete ReservationName=r",
 		"gcontrol reconfigure", "gcancel -s USR1 7"} {
-		words := strings.Fields(command)
-		out, errOut, rc := f.Run(words[0], words[1:]...)
-		if rc == 0 || out != "" ||
-			!strings.Contains(errOut, "the connection broke; it is not known whether the change was made: look at ") {
-			t.Errorf("%s: rc %d\n%s%s", command, rc, out, errOut)
-		}
+		all.Go(func() {
+			words := strings.Fields(command)
+			out, errOut, rc := f.Run(words[0], words[1:]...)
+			if rc == 0 || out != "" ||
+				!strings.Contains(errOut, "the connection broke; it is not known whether the change was made: look at ") {
+				t.Errorf("%s: rc %d\n%s%s", command, rc, out, errOut)
+			}
+		})
 	}
+	all.Wait()
 }
