@@ -72,6 +72,7 @@ func (c *Controller) vouched(ctx context.Context, f *proto.Forward, role, name s
 	who := &caller{most: trust.MostRights(by, v.Config().Params.LoginRights), from: model.FromController}
 	if by == trust.Controller {
 		who.Caller = f.Caller
+		who.most -= min(who.most, model.Rights(f.Caller.Less))
 		return who, nil
 	}
 	who.from = model.FromHost

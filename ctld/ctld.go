@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"gbatch/ctld/deadletter"
+	"gbatch/ctld/rest"
+	"gbatch/ctld/token"
 	"gbatch/internal/certs"
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
@@ -64,6 +66,8 @@ type Controller struct {
 	room     share.Room // for answers of the leader that may break off
 	budget   share.Budget
 	pace     pace
+	tokens   token.Checker
+	web      *rest.Server   // nil: HTTP is off
 	dead     deadletter.Box // records that gdbd does not take
 
 	beginning sync.Mutex      // an era
@@ -125,6 +129,7 @@ func New(o Options) (_ *Controller, err error) {
 			return nil, err
 		}
 	}
+	c.openHTTP()
 	c.loadTime()
 	c.machine.stamped = c.clocks.time.Applied
 	peersOfFile := c.opts.Peers
@@ -215,7 +220,7 @@ func (c *Controller) Run(parent context.Context) error {
 	defer cancel()
 	c.life = ctx
 	var wg sync.WaitGroup
-	errs := make(chan error, 9)
+	errs := make(chan error, 11)
 	start := func(what string, f func(context.Context) error) {
 		wg.Add(1)
 		go func() {
@@ -239,6 +244,10 @@ func (c *Controller) Run(parent context.Context) error {
 		return server.Serve(ctx, c.port.Proto(pki.ProtoJoin), c.join, server.Options{Log: c.log, MaxConns: maxJoins,
 			MaxRequest: maxJoinBytes, Idle: joinIdle, Peer: func(net.Conn) (rpc.Peer, error) { return rpc.Peer{}, nil }})
 	})
+	if c.web != nil {
+		start("HTTP", c.web.Run)
+		start("key for tokens", func(ctx context.Context) error { c.keepTokenFile(ctx); return nil })
+	}
 	start("revocations", func(ctx context.Context) error { c.keepRevoked(ctx); return nil })
 	start("renewal", func(ctx context.Context) error {
 		(&certs.Renewer{Creds: c.creds, Log: c.log, Ask: c.renewOwn}).Run(ctx)
@@ -298,6 +307,9 @@ func (c *Controller) Close() error {
 		}
 		if c.socket != nil {
 			_ = c.socket.Close() // the server has usually closed it
+		}
+		if c.web != nil {
+			c.web.Close()
 		}
 		if c.port != nil {
 			_ = c.port.Close() // as above

@@ -7,7 +7,8 @@
 //
 // The frame:
 //
-//	fromconf.go  from the command line and gbatch.conf to Options; the first certificates
+//	fromconf.go  from the command line and gbatch.conf to Options; the first certificates; when the
+//	             collector runs
 //	options.go   Options, and the limits of the loops
 //	ctld.go      New, Run, Close
 //	leader.go    the leader's loops, the clock, and propose: the one way to change a fact
@@ -15,7 +16,6 @@
 //	machine.go   the state behind the log: Apply, Views, waiting for changes
 //	members.go   who the controllers are; memberedit.go adds and removes them
 //	outcome.go   the answer to a request whose command may be in the log
-//	heap.go      when the collector runs
 //
 // Requests of users:
 //
@@ -24,6 +24,8 @@
 //	once.go      a change is made once, however often its request comes
 //	links.go     kept connections to the leader and to gdbd
 //	refusals.go  the texts of refusals
+//	http.go      requests that come over HTTP; package rest serves it
+//	tokens.go    tokens that speak for users there; package token makes them
 //	private.go   PrivateData
 //	attend.go    cancels the job of a command that was killed
 //
@@ -39,10 +41,9 @@
 //
 // Planning, and its inputs:
 //
-//	cycle.go     a pass whenever something has changed
+//	cycle.go     a pass whenever something has changed; jobs that take turns
 //	priority.go  the order of the queue
 //	ownrules.go  the order and predictions where nothing is configured
-//	gang.go      jobs that take turns
 //	gpucost.go   the cost of each GPU, for GpuSelectPolicy
 //	forecast.go  gqueue --start; partgives.go partitions' defaults for lists
 //

@@ -11,10 +11,13 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 	"time"
 
+	"gbatch/ctld/rest"
 	"gbatch/ctld/restore"
 	"gbatch/internal/certs"
 	"gbatch/internal/conf"
@@ -151,6 +154,10 @@ func (s *Start) options() (Options, *conf.Config, error) {
 		o.Peers = append(o.Peers, Peer{Name: c.Name, Addr: c.Addr})
 	}
 	o.Dir = conf.ExpandPath(cfg.StateSaveLocation, o.Name, host)
+	o.HTTP = rest.Config{HTTP: cfg.HTTP, Addr: cfg.HTTP.HTTPAddr(o.Name, cfgAddr(cfg, o.Name))}
+	if o.HTTP.Addr != "" {
+		o.HTTP.Socket = filepath.Join(cfg.LocalSocketDir, "http-"+o.Name)
+	}
 	o.Socket = filepath.Join(cfg.LocalSocketDir, "ctld-"+o.Name+".sock")
 	if o.UID, err = operatorUID(cfg.SlurmUser); err != nil {
 		return Options{}, nil, err
@@ -278,4 +285,37 @@ func newLog(to io.Writer, level string) *slog.Logger {
 		least = slog.LevelDebug
 	}
 	return slog.New(quietlog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: least})))
+}
+
+// Nearly all of a controller's memory is long-lived job records. A collector that lets the heap double before it runs
+// would need as much memory again. One that never lets it grow by more than a fifth would run all the time while there
+// are few jobs.
+const (
+	heapGrowthPct = 20       // how far a large heap grows between two collections, percent (GOGC)
+	heapSmall     = 32 << 20 // bytes up to which a heap grows freely
+	maxGrowthPct  = 1600
+	heapPace      = 2 * time.Second
+)
+
+// heapPercent gives GOGC for a heap with live bytes in use.
+func heapPercent(live uint64) int {
+	if live >= heapSmall {
+		return heapGrowthPct
+	}
+	return int(min(max(heapGrowthPct, (heapSmall-live)*100/max(live, 1)), maxGrowthPct))
+}
+
+// tuneHeap adapts GOGC to the heap's size until ctx ends.
+func tuneHeap(ctx context.Context) {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	for set := 0; ctx.Err() == nil; pause(ctx, heapPace) {
+		metrics.Read(sample)
+		if sample[0].Value.Kind() != metrics.KindUint64 {
+			return // another Go version: its default is fine
+		}
+		if pct := heapPercent(sample[0].Value.Uint64()); pct != set {
+			set = pct
+			debug.SetGCPercent(pct)
+		}
+	}
 }

@@ -51,6 +51,9 @@ var handlers = map[uint16]handler{
 	proto.KindEditControllers: handle((*Controller).editControllers),
 	proto.KindControllers:     handle((*Controller).controllers),
 
+	proto.KindToken:      handle((*Controller).makeToken),
+	proto.KindEditTokens: handle((*Controller).editTokens),
+
 	proto.KindEditCerts: handle((*Controller).editCerts),
 	proto.KindCerts:     handle((*Controller).listCerts),
 

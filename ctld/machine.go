@@ -71,10 +71,13 @@ func (m *machine) Freeze() func(io.Writer) error {
 	return m.st.Freeze()
 }
 
-// freeze gives the present facts, and a writer of the same.
-func (m *machine) freeze() (*state.View, func(io.Writer) error) {
+// freeze gives the present facts, and a writer of the same; open leaves out what only administrators may see.
+func (m *machine) freeze(open bool) (*state.View, func(io.Writer) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if open {
+		return m.st.View(), m.st.FreezeOpen()
+	}
 	return m.st.View(), m.st.Freeze()
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"gbatch/ctld/rest"
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/userdb"
@@ -26,9 +27,10 @@ type Options struct {
 	Dir string // raft log and snapshots
 	PKI string // directory with ca.crt and this controller's certificate
 
-	Socket  string // path of the local socket; "": none
-	DbdAddr string // address of gdbd; "": no accounting records are shipped
-	DbdCopy string // address of its copy; "": there is none
+	Socket  string      // path of the local socket; "": none
+	HTTP    rest.Config // what is served over HTTP; the zero value: nothing
+	DbdAddr string      // address of gdbd; "": no accounting records are shipped
+	DbdCopy string      // address of its copy; "": there is none
 
 	// Load reads the configuration from its files, for the first start and for reconfigure.
 	Load func() (*conf.Config, []conf.Problem)

@@ -34,6 +34,11 @@ func (c *Controller) local(ctx context.Context, r *server.Request) {
 		c.end(r, nil, err)
 		return
 	}
+	c.answer(ctx, r, who)
+}
+
+// answer serves a request of a user whom this controller knows by itself: here if it can, and else by the leader.
+func (c *Controller) answer(ctx context.Context, r *server.Request, who *caller) {
 	defer c.enter(r.Kind, r.Body)()
 	if r.Kind == proto.KindStale {
 		c.serveStale(ctx, r, who, r.Body)

@@ -96,6 +96,12 @@ func whatNext(c *up.Cluster, dir string, detach bool) {
 	}
 	fmt.Println("  gsubmit --wrap 'hostname; sleep 20'     submits a job")
 	fmt.Println("  gqueue                                  lists jobs; ginfo lists nodes, gacct what has run")
+	for i := range c.Members {
+		if url := c.Members[i].HTTP; url != "" {
+			fmt.Printf("  %-39s REST and metrics; scontrol token makes a token, see gbatch-rest(7)\n", url)
+			break
+		}
+	}
 	at := ""
 	if dir != locate.UpDir(os.Getenv) {
 		at = " --dir " + shellWord(c.Dir)

@@ -373,6 +373,16 @@ func qosFlagJSON(name string) string {
 		"GpuIdleOK": "GPU_IDLE_OK"}[name]
 }
 
+// QOSFlag gives gacctmgr's name of a flag for data_parser's word, or ""; a name stays as it is.
+func QOSFlag(word string) string {
+	for _, name := range model.QOSFlagNames() {
+		if strings.EqualFold(name, word) || qosFlagJSON(name) == strings.ToUpper(word) {
+			return name
+		}
+	}
+	return ""
+}
+
 // address gives the controller's host and port; port 0 if the controller gives none.
 func (f *Facts) address() (host string, port int64) {
 	host = f.Addr

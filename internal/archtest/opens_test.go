@@ -25,6 +25,7 @@ const (
 
 // opens are the files that open names by themselves, and why they may. A file that is not here may not.
 var opens = map[string]string{
+	"ctld/token/jwks.go": site, "ctld/tokens.go": ownState, "ctld/rest/server.go": site,
 	"ctld/fromconf.go": site, "ctld/restore/restore.go": site, "ctld/clock/file.go": ownState,
 	"ctld/deadletter/box.go": ownState,
 	"dbd/admin.go":           ownState, "dbd/backup/backup.go": site, "dbd/db.go": ownState, "dbd/follow.go": ownState,

@@ -1,13 +1,17 @@
 package conf
 
 import (
+	"cmp"
+	"net"
+	"path"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/hostlist"
 	"gbatch/internal/walltime"
 )
 
-// certs.go is the keys about certificates.
+// certs.go is the keys about certificates, HTTP and tokens: who may speak with the cluster from outside.
 
 // Bounds of CertificateLifetime, seconds. A life of seconds is for tests of renewal.
 const (
@@ -42,4 +46,157 @@ func loginHosts() setting {
 			return fault{}
 		},
 		show: func(c *Config) string { return orNull(strings.Join(c.LoginHosts, ",")) }}
+}
+
+// HTTP is what gctld serves over HTTP. Each controller reads it from its own files when it starts.
+type HTTP struct {
+	Listen string // HttpListen as written; see HTTPAddr
+	TLS    string // auto, yes or no
+	Cert   string // file of the site's certificate; "": the cluster's own
+	Key    string
+	Path   string // below which a proxy has it: "" or /some/path
+
+	JWTKey   string // file of the key that tokens are signed with; "": jwt_hs256.key in PKIDir
+	JWKS     string // file of public keys of an identity provider; "": none
+	JWTClaim string // the claim of its tokens that has the user's name; "": sun or username
+	NoTokens bool   // only administrators make tokens
+
+	Metrics        string   // MetricsType
+	MetricsUsers   []string // who may read them; empty: everybody
+	MetricsPrivate bool     // whatever PrivateData says
+}
+
+// DefaultHTTPPort is slurmrestd's.
+const DefaultHTTPPort = "6820"
+
+// HTTPAddr gives the address on which a controller serves HTTP; "": it doesn't. addr is the one of its TLS port.
+func (h *HTTP) HTTPAddr(name, addr string) string {
+	own, all := "", ""
+	for item := range strings.SplitSeq(h.Listen, ",") {
+		if of, at, named := strings.Cut(item, "="); named && of == name {
+			own = at
+		} else if !named {
+			all = item
+		}
+	}
+	at := cmp.Or(own, all)
+	host, _, err := net.SplitHostPort(addr)
+	switch {
+	case strings.EqualFold(at, "none") || strings.EqualFold(at, "off") || err != nil:
+		return ""
+	case at == "":
+		return net.JoinHostPort(host, DefaultHTTPPort)
+	case strings.Contains(at, ":"):
+		return at
+	}
+	return net.JoinHostPort(host, at)
+}
+
+// readListen checks HttpListen: NONE, a port, HOST:PORT, or a list of NAME=PORT or NAME=HOST:PORT.
+func readListen(v string) fault {
+	for item := range strings.SplitSeq(v, ",") {
+		at := item
+		if name, rest, named := strings.Cut(item, "="); named && name != "" {
+			at = rest
+		}
+		if strings.EqualFold(at, "none") || strings.EqualFold(at, "off") {
+			continue
+		}
+		port := at
+		if strings.Contains(at, ":") {
+			var err error
+			if _, port, err = net.SplitHostPort(at); err != nil {
+				return fault{shown(item) + " is no address", DefaultHTTPPort}
+			}
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+			return fault{shown(item) + " is neither NONE, nor a port, nor HOST:PORT; before it may stand CONTROLLER=",
+				DefaultHTTPPort}
+		}
+	}
+	return fault{}
+}
+
+func httpSettings() []setting {
+	return []setting{
+		{name: "HttpListen", effect: RestartCtld,
+			read: func(c *Config, v string) fault {
+				c.HTTP.Listen = v
+				return readListen(v)
+			},
+			show: func(c *Config) string { return cmp.Or(c.HTTP.Listen, DefaultHTTPPort) }},
+		word("HttpTLS", RestartCtld, func(c *Config) *string { return &c.HTTP.TLS }, "auto", "yes", "no"),
+		absPath("HttpCertificate", RestartCtld, func(c *Config) *string { return &c.HTTP.Cert }),
+		absPath("HttpKey", RestartCtld, func(c *Config) *string { return &c.HTTP.Key }),
+		{name: "HttpPath", effect: RestartCtld,
+			read: func(c *Config, v string) fault {
+				c.HTTP.Path = strings.TrimRight(v, "/")
+				if v != "" && (!strings.HasPrefix(v, "/") || path.Clean(v) != strings.TrimRight(v, "/") && v != "/") {
+					return fault{shown(v) + " is no path of a URL", "/gbatch"}
+				}
+				return fault{}
+			},
+			show: func(c *Config) string { return orNull(c.HTTP.Path) }},
+		{name: "AuthAltTypes", effect: RestartCtld, read: func(_ *Config, v string) fault {
+			_, f := readWord(v, []string{"auth/jwt"})
+			return f
+		}, show: func(*Config) string { return "auth/jwt" }},
+		{name: "AuthAltParameters", effect: RestartCtld, read: readAuthAlt,
+			show: func(c *Config) string { return orNull(c.HTTP.authAlt()) }},
+		word("MetricsType", RestartCtld, func(c *Config) *string { return &c.HTTP.Metrics }, "metrics/openmetrics",
+			"metrics/none"),
+		list("MetricsAuthUsers", RestartCtld, func(c *Config) *[]string { return &c.HTTP.MetricsUsers }),
+		{name: "MetricsParameters", effect: RestartCtld,
+			read: func(c *Config, v string) fault {
+				words, f := readWords(v, []string{"ignore_private_data"})
+				c.HTTP.MetricsPrivate = len(words) > 0
+				return f
+			},
+			show: func(c *Config) string {
+				if c.HTTP.MetricsPrivate {
+					return "ignore_private_data"
+				}
+				return orNull("")
+			}},
+	}
+}
+
+// readAuthAlt reads AuthAltParameters.
+func readAuthAlt(c *Config, v string) fault {
+	h := &c.HTTP
+	for _, item := range splitList(v) {
+		key, value, _ := strings.Cut(item, "=")
+		switch strings.ToLower(key) {
+		case "jwt_key":
+			h.JWTKey = value
+		case "jwks":
+			h.JWKS = value
+		case "userclaimfield":
+			h.JWTClaim = value
+			continue
+		case "disable_token_creation":
+			h.NoTokens = true
+			continue
+		default:
+			return fault{shown(item) + " is none of jwt_key=FILE, jwks=FILE, userclaimfield=NAME, disable_token_creation",
+				"jwt_key=/etc/gbatch/jwt_hs256.key"}
+		}
+		if !strings.HasPrefix(value, "/") {
+			return fault{shown(item) + " is not an absolute path", key + "=/" + value}
+		}
+	}
+	return fault{}
+}
+
+func (h *HTTP) authAlt() string {
+	var out []string
+	for _, kv := range [][2]string{{"jwt_key=", h.JWTKey}, {"jwks=", h.JWKS}, {"userclaimfield=", h.JWTClaim}} {
+		if kv[1] != "" {
+			out = append(out, kv[0]+kv[1])
+		}
+	}
+	if h.NoTokens {
+		out = append(out, "disable_token_creation")
+	}
+	return strings.Join(out, ",")
 }

@@ -125,6 +125,7 @@ type Config struct {
 	QueryRateLimit            int64 // rows a second; 0: no limit
 	CertificateLifetimeS      int64
 	LoginHosts                []string // names of login hosts; empty: any
+	HTTP                      HTTP
 	LoginRights               model.Rights
 	ReturnToService           int64
 	MessageTimeoutS           int64
@@ -235,6 +236,7 @@ func defaults() *Config {
 		NodeHeartbeatIntervalS: DefaultHeartbeatS,
 		QueryRateLimit:         DefaultQueryRate,
 		CertificateLifetimeS:   model.DefaultCertLifeS,
+		HTTP:                   HTTP{TLS: "auto", Metrics: "metrics/openmetrics"},
 		MessageTimeoutS:        10,
 		ProctrackType:          "proctrack/cgroup",
 		GpuSampleIntervalS:     5,

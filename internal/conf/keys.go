@@ -20,6 +20,7 @@ func mainSettings() *table {
 	var all []setting
 	all = append(all, identitySettings()...)
 	all = append(all, placeSettings()...)
+	all = append(all, httpSettings()...)
 	all = append(all, accountingSettings()...)
 	all = append(all, jobSettings()...)
 	all = append(all, nodeSettings()...)

@@ -16,7 +16,7 @@ func acceptedSettings() []setting {
 func otherMeans() []setting {
 	return slices.Concat(
 		accepted("has no effect here: daemons prove themselves by the cluster's own certificates, users by the kernel",
-			"AuthType", "AuthInfo", "AuthAltTypes", "AuthAltParameters", "CredType", "JobCredentialPrivateKey",
+			"AuthType", "AuthInfo", "CredType", "JobCredentialPrivateKey",
 			"JobCredentialPublicCertificate", "HashPlugin", "TLSType", "TLSParameters", "CertmgrType", "CertmgrParameters",
 			"CertgenType", "CertgenParameters"),
 		accepted("has no effect here: gdbd keeps its own database and needs no password",
@@ -65,11 +65,8 @@ func otherMeans() []setting {
 		unless(notDone("is not supported: the energy of nodes isn't gathered; that of GPUs is, with JobAcctGatherFrequency",
 			"AcctGatherNodeFreq"), "0"),
 		accepted("has no effect here: Fair Tree needs no dampening", "FairShareDampeningFactor"),
-		unless(notDone("is not supported: no metrics are served; gdiag --json has the controller's numbers, ginfo -G --json "+
-			"those of GPUs", "MetricsType"),
-			"metrics/none", ""),
 		accepted("has no effect: --json=VERSION chooses a version of the JSON that commands print", "DataParserParameters"),
-		accepted("has no effect here: no daemon speaks HTTP", "HttpParserType", "UrlParserType"),
+		accepted("has no effect here: gctld has one way to read HTTP", "HttpParserType", "UrlParserType"),
 	)
 }
 

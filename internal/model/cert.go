@@ -106,3 +106,23 @@ func (x *CertRevoked) Covers(cert *Cert) bool {
 
 // MaxRevoked bounds the revocations of a cluster.
 const MaxRevoked = 1 << 14
+
+// TokenRevoked says that a user's tokens that were issued until a moment count no more.
+type TokenRevoked struct {
+	User string
+	At   Time
+}
+
+func (x *TokenRevoked) Wire(c *wire.C) {
+	wire.Text(c, &x.User, MaxName)
+	wire.Int(c, &x.At)
+}
+
+// TokenKeyBytes is the length of the key that tokens are signed with when the cluster makes it.
+const TokenKeyBytes = 32
+
+// LeastTokenKey and MostTokenKey bound a key that an administrator gives, bytes.
+const (
+	LeastTokenKey = 16
+	MostTokenKey  = 4 << 10
+)

@@ -10,7 +10,8 @@ import (
 // is named here.
 func TestWire(t *testing.T) {
 	wiretest.Package(t,
-		&AskRules{}, &Account{}, &Cert{}, &CertRevoked{}, &CertToken{}, &Association{}, &Blob{}, &Config{}, &Era{},
+		&AskRules{}, &Account{}, &Cert{}, &CertRevoked{}, &TokenRevoked{},
+		&CertToken{}, &Association{}, &Blob{}, &Config{}, &Era{},
 		&Explanation{}, &Job{}, &Node{}, &Plan{},
 		&GresUnit{}, &QOS{}, &Range{}, &Record{}, &Reservation{}, &TRESCount{}, &Turn{}, &UnitTell{}, &User{})
 }

@@ -5,7 +5,7 @@ import (
 	"gbatch/internal/wire"
 )
 
-// cert.go is certificates: tokens for them, joining with one, renewal, and what was revoked.
+// cert.go is certificates: tokens for them, joining with one, renewal, and what was revoked; and users' tokens.
 
 // EditCertsRequest makes tokens, takes some back, or revokes certificates. Only administrators on a controller may. It
 // may be repeated. The secret of a token stays with the command that made it.
@@ -111,3 +111,56 @@ func (x *Revoked) Wire(c *wire.C) {
 	wire.Int(c, &x.Gen)
 	wire.List(c, &x.List, model.MaxList)
 }
+
+// TokenRequest asks for a token (JWT) that speaks for a user over HTTP.
+type TokenRequest struct {
+	User  string // "": the caller; only administrators get one for somebody else
+	LifeS int64  // seconds; 0: DefaultTokenS
+}
+
+func (x *TokenRequest) Wire(c *wire.C) {
+	wire.Text(c, &x.User, model.MaxName)
+	wire.Int(c, &x.LifeS)
+}
+
+// Lives of tokens, seconds.
+const (
+	DefaultTokenS = 1800
+	MaxTokenS     = 1<<32 - 2 // "infinite"
+)
+
+// TokenReply is a token.
+type TokenReply struct {
+	Token string
+	User  string
+	Until model.Time
+}
+
+func (x *TokenReply) Wire(c *wire.C) {
+	wire.Data(c, &x.Token, model.MaxText)
+	wire.Text(c, &x.User, model.MaxName)
+	wire.Int(c, &x.Until)
+}
+
+// EditTokensRequest revokes tokens, or exchanges the key that they are signed with. Users may revoke their own;
+// everything else is for administrators.
+type EditTokensRequest struct {
+	Revoke []string // users whose tokens until now count no more
+	NewKey bool     // a new key: all tokens count no more
+	Key    []byte   // with NewKey: this one; empty: the cluster makes one
+	Export bool     // the answer has the key
+}
+
+func (x *EditTokensRequest) Wire(c *wire.C) {
+	wire.Texts(c, &x.Revoke, model.MaxFew, model.MaxName)
+	wire.Bool(c, &x.NewKey)
+	wire.Bytes(c, &x.Key, model.MaxName)
+	wire.Bool(c, &x.Export)
+}
+
+// EditTokensReply has the key, if it was asked for.
+type EditTokensReply struct {
+	Key []byte
+}
+
+func (x *EditTokensReply) Wire(c *wire.C) { wire.Bytes(c, &x.Key, model.MaxName) }

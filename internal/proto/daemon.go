@@ -15,6 +15,9 @@ type Caller struct {
 	User   string // login name, if the accepting host knows it
 	Group  string
 	Host   string // the host on which the command runs
+
+	// Less is how many steps of model.Rights the caller has less than by name: a token may say less. Of controllers only.
+	Less uint8
 }
 
 func (x *Caller) Wire(c *wire.C) {
@@ -24,6 +27,7 @@ func (x *Caller) Wire(c *wire.C) {
 	wire.Text(c, &x.User, model.MaxName)
 	wire.Text(c, &x.Group, model.MaxName)
 	wire.Text(c, &x.Host, model.MaxName)
+	wire.Int(c, &x.Less)
 }
 
 // Forward carries a user's request from the daemon that accepted it to the leader. The sender's certificate decides for

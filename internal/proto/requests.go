@@ -45,6 +45,8 @@ const (
 	KindStale           // Stale -> the answer of the request in it, and then StaleEnd
 	KindCerts           // Empty -> CertsReply
 	KindEditCerts       // EditCertsRequest -> EditCertsReply
+	KindToken           // TokenRequest -> TokenReply
+	KindEditTokens      // EditTokensRequest -> EditTokensReply
 )
 
 // Kinds between daemons.
@@ -145,6 +147,9 @@ var requests = [...]Request{
 
 	KindEditControllers: {Name: "REQUEST_EDIT_CONTROLLERS", Repeats: true, OwnID: true, WaitS: MaxEditControllersS,
 		Look: "gcontrol controllers"},
+
+	KindToken:      {Name: "REQUEST_AUTH_TOKEN", Number: 5039, Effect: ReadsOwn, Repeats: true},
+	KindEditTokens: {Name: "REQUEST_EDIT_TOKENS", Look: "scontrol token"},
 
 	KindEditCerts: {Name: "REQUEST_EDIT_CERTIFICATES", Repeats: true, OwnID: true, Look: "gbatch cert list"},
 

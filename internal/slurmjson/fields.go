@@ -33,10 +33,11 @@ const (
 // type. Without one it has the Type that is given, and gbatch has no such thing: it is an empty text or list, 0, false,
 // or a number that is missing.
 type Field[T any] struct {
-	Name string
-	In   Shapes
-	If   func(row *T) bool // whether the row has the field; nil: all have
-	Type Type              // where none of these is given:
+	Name  string
+	In    Shapes
+	Since string            // the first version that has it; "": all of the shape's
+	If    func(row *T) bool // whether the row has the field; nil: all have
+	Type  Type              // where none of these is given:
 
 	Str    func(row *T) string
 	Int    func(row *T) int64
@@ -98,7 +99,7 @@ func Write[T any](w *Writer, name string, fields []Field[T], row *T) {
 	w.Open(name, '{')
 	for i := range fields {
 		f := &fields[i]
-		if f.In != InAll && (f.In == InOld) != w.Old || f.If != nil && !f.If(row) {
+		if f.In != InAll && (f.In == InOld) != w.Old || w.ver < f.Since || f.If != nil && !f.If(row) {
 			continue
 		}
 		f.write(w, row)
@@ -181,6 +182,9 @@ func Describe[T any](fields []Field[T]) []string {
 	for i := range fields {
 		f := &fields[i]
 		line := f.Name + " " + f.typ().String() + [...]string{"", ", up to v0.0.39", ", from v0.0.40"}[f.In]
+		if f.Since != "" {
+			line += ", from " + f.Since
+		}
 		if f.If != nil {
 			line += ", not always"
 		}

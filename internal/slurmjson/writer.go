@@ -60,6 +60,12 @@ func (j *Writer) Flush(all bool) {
 	j.b = j.b[:0]
 }
 
+// Started makes the next member one that follows nothing; Continue one that follows another: the bytes before it are
+// written by somebody else.
+func (j *Writer) Started() { j.last = '{' }
+
+func (j *Writer) Continue() { j.last = '}' }
+
 // key begins a member of an object, or with "" an element of a list.
 func (j *Writer) key(name string) {
 	last := j.last

@@ -12,7 +12,7 @@ import (
 )
 
 // cert.go keeps the tokens for certificates, the certificates that were issued with them or renewed, and those that
-// were revoked. A token is used once: the log decides who was first.
+// were revoked. A token is used once: the log decides who was first. It also keeps what makes users' tokens count.
 
 // CertOp says what a Certs does. The numbers are stored: append only.
 type CertOp uint8
@@ -310,4 +310,117 @@ func (in *restorer) revoked() error {
 	err := in.d.Read(x)
 	in.n.certs.revoked.Set(revokedKey(x), x)
 	return err
+}
+
+// Users' tokens (JWT): the key that they are signed with, and whose were revoked.
+
+// TokenOp says what a Tokens does. The numbers are stored: append only.
+type TokenOp uint8
+
+// The operations.
+const (
+	TokenFirst  TokenOp = iota + 1 // Key counts unless there is one
+	TokenKey                       // Key counts from now on: all earlier tokens count no more
+	TokenRevoke                    // tokens of Users that were issued until now count no more
+)
+
+// Tokens changes the key of tokens, or revokes tokens.
+type Tokens struct {
+	Op    TokenOp
+	Key   []byte
+	Users []string
+}
+
+func (x *Tokens) Wire(c *wire.C) {
+	wire.Int(c, &x.Op)
+	wire.Bytes(c, &x.Key, model.MaxName)
+	wire.Texts(c, &x.Users, model.MaxFew, model.MaxName)
+}
+
+func (*Tokens) kind() Kind { return KindTokens }
+
+// maxTokenUsers bounds the users whose tokens were revoked. The oldest revocations are forgotten with a new key only.
+const maxTokenUsers = 1 << 14
+
+// tokens is the facts about users' tokens. Both are replaced, never edited.
+type tokens struct {
+	key     []byte
+	revoked []model.TokenRevoked // by user
+}
+
+func (t *tokens) find(user string) (int, bool) {
+	return slices.BinarySearchFunc(t.revoked, user, func(r model.TokenRevoked, user string) int {
+		return strings.Compare(r.User, user)
+	})
+}
+
+func (s *State) applyTokens(at model.Time, x *Tokens) Result {
+	t := &s.tokens
+	switch x.Op {
+	case TokenFirst:
+		if t.key != nil {
+			return Result{}
+		}
+		t.key = x.Key
+	case TokenKey:
+		t.key, t.revoked = x.Key, nil
+	case TokenRevoke:
+		t.revoked = slices.Clone(t.revoked)
+		for _, user := range x.Users {
+			i, had := t.find(user)
+			switch {
+			case had:
+				t.revoked[i].At = at
+			case len(t.revoked) >= maxTokenUsers:
+				return Result{Refusal: Full}
+			default:
+				t.revoked = slices.Insert(t.revoked, i, model.TokenRevoked{User: user, At: at})
+			}
+		}
+	}
+	return Result{Changed: true}
+}
+
+// validTokens checks a command's parts.
+func validTokens(x *Tokens) error {
+	ok := false
+	switch x.Op {
+	case TokenFirst, TokenKey:
+		ok = len(x.Key) >= model.LeastTokenKey && len(x.Key) <= model.MostTokenKey
+	case TokenRevoke:
+		ok = len(x.Users) > 0 && !slices.Contains(x.Users, "")
+	}
+	if !ok {
+		return malformed("operation %d on tokens, or its parts", x.Op)
+	}
+	return nil
+}
+
+// TokenKey gives the key that users' tokens are signed with; nil: there is none yet. It must not be changed.
+func (v *View) TokenKey() []byte { return v.tokens.key }
+
+// TokensRevoked gives the moment until which a user's tokens were revoked; 0: none were.
+func (v *View) TokensRevoked(user string) model.Time {
+	if i, had := v.tokens.find(user); had {
+		return v.tokens.revoked[i].At
+	}
+	return 0
+}
+
+// snapTokens is the part of a snapshot's head about tokens.
+type snapTokens struct {
+	Key     []byte
+	Revoked []model.TokenRevoked
+}
+
+func (x *snapTokens) Wire(c *wire.C) {
+	wire.Bytes(c, &x.Key, model.MaxName)
+	wire.List(c, &x.Revoked, model.MaxList)
+}
+
+func (t *tokens) snap(open bool) *snapTokens {
+	if t.key == nil && t.revoked == nil || open {
+		return nil
+	}
+	return &snapTokens{t.key, t.revoked}
 }

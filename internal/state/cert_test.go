@@ -132,3 +132,53 @@ func TestRenewalsAreBounded(t *testing.T) {
 	b.do(200, &Certs{Op: CertRenew, Old: &old, Cert: &last}, Full)
 	b.do(1_000_101, &Certs{Op: CertRenew, Old: &old, Cert: &last}, OK)
 }
+
+// TestUserTokens: the first key stays until it is replaced, which forgets revocations; snapshots have both, but those
+// for everybody.
+func TestUserTokens(t *testing.T) {
+	st := New()
+	do := func(at model.Time, x *Tokens) {
+		t.Helper()
+		data, err := Encode(at, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Decode(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Apply(c)
+	}
+	first, second := []byte("first key, first key"), []byte("second key, second key")
+	do(100, &Tokens{Op: TokenFirst, Key: first})
+	do(101, &Tokens{Op: TokenFirst, Key: second})
+	do(200, &Tokens{Op: TokenRevoke, Users: []string{"bob", "ann"}})
+	do(300, &Tokens{Op: TokenRevoke, Users: []string{"bob"}})
+	again := New()
+	var all, open bytes.Buffer
+	if err := st.Freeze()(&all); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.FreezeOpen()(&open); err != nil || bytes.Contains(open.Bytes(), first) {
+		t.Errorf("a snapshot for everybody has the key (%v)", err)
+	}
+	if err := again.Restore(&all); err != nil {
+		t.Fatal(err)
+	}
+	v := again.View()
+	if string(v.TokenKey()) != string(first) || v.TokensRevoked("ann") != 200 || v.TokensRevoked("bob") != 300 ||
+		v.TokensRevoked("eve") != 0 {
+		t.Errorf("key %q, revoked %d %d", v.TokenKey(), v.TokensRevoked("ann"), v.TokensRevoked("bob"))
+	}
+	do(400, &Tokens{Op: TokenKey, Key: second})
+	if v := st.View(); string(v.TokenKey()) != string(second) || v.TokensRevoked("bob") != 0 {
+		t.Errorf("key %q, revoked %d", v.TokenKey(), v.TokensRevoked("bob"))
+	}
+	for _, bad := range []*Tokens{{Op: TokenKey, Key: []byte("short")}, {Op: TokenRevoke}, {Op: 9}} {
+		if data, err := Encode(1, bad); err == nil {
+			if _, err := Decode(data); err == nil {
+				t.Errorf("%+v is taken", bad)
+			}
+		}
+	}
+}

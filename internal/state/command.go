@@ -33,6 +33,7 @@ const (
 	KindNewEra
 	KindCerts
 	KindSubmitHet
+	KindTokens
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -416,6 +417,8 @@ func newBody(k Kind) Body {
 		return new(Certs)
 	case KindSubmitHet:
 		return new(SubmitHet)
+	case KindTokens:
+		return new(Tokens)
 	}
 	return nil
 }

@@ -118,6 +118,7 @@ func later() []Body {
 		&SubmitHet{RequestID: "r2", Parts: []HetPart{{Spec: &model.Spec{Name: "a", Partitions: []string{"gpu"}}, Priority: 7,
 			Hold: model.HeldByUser}, {Spec: &model.Spec{Name: "b"}}}, Script: model.Blob{Key: "s1", Data: []byte("#!/bin/sh\n")},
 			Holder: model.Blob{Key: "h1", Data: []byte("h")}, Env: model.Blob{Key: "e1", Data: []byte("A=b")}, Most: 9},
+		&Tokens{Op: TokenFirst, Key: []byte("0123456789abcdef"), Users: []string{"ann"}},
 	}
 }
 

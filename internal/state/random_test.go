@@ -597,7 +597,8 @@ func TestViewsNeverChange(t *testing.T) {
 func show(t *testing.T, v *View) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	f := &frozen{v, new(btree.Map[uint64, string]), new(btree.Map[model.JobID, uint64]), new(btree.Map[uint64, string])}
+	f := &frozen{v, new(btree.Map[uint64, string]), new(btree.Map[model.JobID, uint64]),
+		new(btree.Map[uint64, string]), false}
 	if err := f.write(&b); err != nil {
 		t.Error(err)
 	}

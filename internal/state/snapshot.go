@@ -42,6 +42,7 @@ type snapHead struct {
 	GivenUp                              uint64
 	Shipped                              *snapShipped // nil in snapshots from before records were kept
 	Tokens, Certs, Revoked               uint64
+	UserTokens                           *snapTokens // nil in snapshots from before
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -80,6 +81,7 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.Int(c, &x.Tokens)
 	wire.Int(c, &x.Certs)
 	wire.Int(c, &x.Revoked)
+	wire.Ptr(c, &x.UserTokens)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -147,6 +149,7 @@ type frozen struct {
 	reqQueue *btree.Map[uint64, string]
 	outSeq   *btree.Map[model.JobID, uint64]
 	ansOrder *btree.Map[uint64, string]
+	open     bool // without what only administrators may see
 }
 
 // write writes the facts. Equal facts give equal bytes.
@@ -161,7 +164,8 @@ func (v *frozen) write(w io.Writer) error {
 		uint64(v.mails.Len()), v.nextMail, uint64(v.ansOrder.Len()), v.answers.next,
 		v.eras, uint64(v.givenUp.Len()),
 		&snapShipped{v.shipped.acked, v.shipped.gone, v.shipped.discarded, uint64(v.shipped.packs.Len())},
-		uint64(v.certs.tokens.Len()), uint64(v.certs.issued.Len()), uint64(v.certs.revoked.Len())}
+		uint64(v.certs.tokens.Len()), uint64(v.certs.issued.Len()), uint64(v.certs.revoked.Len()),
+		v.tokens.snap(v.open)}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -227,7 +231,13 @@ func (v *frozen) write(w io.Writer) error {
 
 // Freeze gives a function that writes the snapshot of the present facts; it may run while Apply goes on.
 func (s *State) Freeze() func(io.Writer) error {
-	v := &frozen{s.View(), s.reqQueue.Copy(), s.outSeq.Copy(), s.answers.order.Copy()}
+	v := &frozen{s.View(), s.reqQueue.Copy(), s.outSeq.Copy(), s.answers.order.Copy(), false}
+	return v.write
+}
+
+// FreezeOpen is Freeze without what only administrators may see: the key of users' tokens.
+func (s *State) FreezeOpen() func(io.Writer) error {
+	v := &frozen{s.View(), s.reqQueue.Copy(), s.outSeq.Copy(), s.answers.order.Copy(), true}
 	return v.write
 }
 
@@ -304,6 +314,9 @@ func (in *restorer) head(head *snapHead) error {
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
 	n.instance, n.nextMail, n.answers.next = head.Instance, max(1, head.NextMail), max(1, head.NextAnswer)
 	n.eras = head.Eras
+	if k := head.UserTokens; k != nil {
+		n.tokens = tokens{k.Key, k.Revoked}
+	}
 	if k := head.Shipped; k != nil {
 		n.shipped.acked, n.shipped.gone, n.shipped.discarded = k.Acked, k.Gone, k.Discarded
 	} else {

@@ -95,6 +95,7 @@ type facts struct {
 
 	resvs   *btree.Map[string, *model.Reservation]
 	certs   certs
+	tokens  tokens
 	resvGen uint64 // grows with every change of reservations; not in a snapshot
 
 	journal  journal
@@ -418,6 +419,8 @@ func (s *State) fold(c Command) Result {
 		return s.applyCerts(c.At, b)
 	case *SubmitHet:
 		return s.applySubmitHet(c.At, b)
+	case *Tokens:
+		return s.applyTokens(c.At, b)
 	}
 	return Result{}
 }

@@ -63,6 +63,8 @@ func validBody(b Body) error {
 		}
 	case *Certs:
 		return validCerts(b)
+	case *Tokens:
+		return validTokens(b)
 	case *Reserve:
 		return validReservation(b.Resv, b.Op != DropResv)
 	}

@@ -10,7 +10,7 @@ import (
 // is named here.
 func TestWire(t *testing.T) {
 	wiretest.Package(t,
-		&Certs{},
+		&Certs{}, &Tokens{},
 		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NewEra{}, &NodeEdit{}, &NodeHealth{}, &Once{}, &Reports{},
 		&Reserve{},
 		&SetConfig{}, &Starts{}, &Stop{}, &Submit{}, &SubmitHet{}, &Suspend{}, &Tick{}, &Trim{}, &Units{}, &Usage{},

@@ -14,6 +14,7 @@ var (
 	rules   = Row{Refused, Refused, Refused, Refused, All, Passes, Refused, Passes, Refused}
 	keys    = Row{Refused, Refused, Refused, Refused, All, Refused, Refused, Passes, Refused} // made on controllers
 	carries = Row{Refused, Inner, Inner, Inner, Inner, Inner, Inner, Inner, Refused}
+	tokens  = Row{Refused, Own, Own, Own, All, Passes, Refused, Passes, Refused}
 	here    = Row{Refused, Own, Own, Own, Own, Refused, Refused, Refused, Refused}
 
 	ofNode   = Row{Node: Session}
@@ -64,6 +65,9 @@ var table = map[uint16]Row{
 	proto.KindReconfigure:     rules,
 	proto.KindTakeover:        rules,
 	proto.KindEditControllers: rules,
+
+	proto.KindToken:      tokens,
+	proto.KindEditTokens: tokens,
 
 	proto.KindCerts:     keys,
 	proto.KindEditCerts: keys,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,7 @@ type recipe struct {
 	NodeLine    string `json:"node_line,omitempty"` // this machine as a NodeName line, where it is the only node
 	CtldPorts   []int  `json:"ctld_ports"`
 	DbdPort     int    `json:"dbd_port"`
+	HTTPPorts   []int  `json:"http_ports,omitempty"`    // of the controllers; none in a DIR of before
 	DbdCopyPort int    `json:"dbd_copy_port,omitempty"` // of a second gdbd; 0: there is none
 }
 
@@ -60,6 +62,7 @@ type Member struct {
 	Name string `json:"name"`
 	process
 	Addresses []string `json:"addresses"`
+	HTTP      string   `json:"http,omitempty"` // of a controller: the address of its REST interface
 	Directory string   `json:"directory"`
 	Log       string   `json:"log"`
 }
@@ -141,6 +144,7 @@ func (l layout) members(cfg *conf.Config) []Member {
 	for _, c := range cfg.Controllers {
 		add(RoleController, "ctld-"+c.Name, c.Name, conf.ExpandPath(cfg.StateSaveLocation, c.Name, host), c.Addr,
 			filepath.Join(cfg.LocalSocketDir, "ctld-"+c.Name+".sock"))
+		out[len(out)-1].HTTP = urlOf(cfg, c.Name, c.Addr)
 	}
 	if cfg.DbdAddr != "" {
 		add(RoleAccounting, dbdName, dbdName, cfg.DbdStateLocation, cfg.DbdAddr)
@@ -194,4 +198,19 @@ func (l layout) find(b *book, want []Member) error {
 	}
 	b.Boot = boot
 	return nil
+}
+
+// urlOf is where a controller serves HTTP; "": nowhere.
+func urlOf(cfg *conf.Config, name, addr string) string {
+	at := cfg.HTTP.HTTPAddr(name, addr)
+	if at == "" {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(at)
+	scheme := "http"
+	if ip := net.ParseIP(host); cfg.HTTP.TLS == "yes" ||
+		cfg.HTTP.TLS == "auto" && host != "localhost" && (err != nil || ip == nil || !ip.IsLoopback()) {
+		scheme = "https"
+	}
+	return scheme + "://" + at + cfg.HTTP.Path
 }

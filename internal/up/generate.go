@@ -51,11 +51,13 @@ func (l layout) invent(o *Options) (*book, error) {
 			return nil, err
 		}
 	}
-	ports, err := drawPorts(r.Controllers + max(1, o.Gdbds))
+	gdbds := max(1, o.Gdbds)
+	ports, err := drawPorts(2*r.Controllers + gdbds)
 	if err != nil {
 		return nil, err
 	}
 	r.CtldPorts, r.DbdPort = ports[:r.Controllers], ports[r.Controllers]
+	r.HTTPPorts = ports[r.Controllers+gdbds:]
 	if o.Gdbds == 2 {
 		r.DbdCopyPort = ports[r.Controllers+1]
 	}
@@ -229,7 +231,7 @@ func quoted(path string) string {
 // overridden are the keys that describe where a cluster runs. Of a configuration that is used as it is, they are the
 // ones that don't count on this machine.
 var overridden = []string{
-	"SlurmctldHost,SlurmctldPort,SlurmUser,ControlMachine,ControlAddr,BackupController,BackupAddr",
+	"SlurmctldHost,SlurmctldPort,SlurmUser,HttpListen,ControlMachine,ControlAddr,BackupController,BackupAddr",
 	"AccountingStorageType,AccountingStorageHost,AccountingStoragePort,AccountingStorageBackupHost",
 	"StateSaveLocation,SlurmdSpoolDir,DbdStateLocation,LocalSocketDir,PKIDir",
 	"SlurmctldLogFile,SlurmdLogFile,DbdLogFile,SlurmctldPidFile,SlurmdPidFile",
@@ -268,6 +270,14 @@ func (l layout) confText(b *book) string {
 		p("SlurmctldHost=%s(%s:%d)", name, loopback, r.CtldPorts[i])
 	}
 	p("SlurmUser=%s", me)
+	if len(r.HTTPPorts) > 0 {
+		p("# HTTP: REST, metrics. NONE turns it off.")
+		var list []string
+		for i, name := range r.controllerNames() {
+			list = append(list, fmt.Sprintf("%s=%s:%d", name, loopback, r.HTTPPorts[i]))
+		}
+		p("HttpListen=%s", strings.Join(list, ","))
+	}
 	p("")
 	p("# Accounting (gdbd).")
 	p("AccountingStorageType=accounting_storage/slurmdbd")

@@ -146,6 +146,18 @@ func allOK(reply *proto.TargetsReply, n int) error {
 
 // onceCases has every kind of request that changes something at the leader.
 var onceCases = []onceCase{
+	{proto.KindEditTokens, func(_ *onceTest, cl *client.Client) error {
+		key := []byte("0123456789abcdef0123456789abcdef")
+		var reply proto.EditTokensReply
+		if err := cl.Call(proto.KindEditTokens, &proto.EditTokensRequest{NewKey: true, Key: key}, &reply); err != nil {
+			return err
+		}
+		err := cl.Call(proto.KindEditTokens, &proto.EditTokensRequest{Export: true}, &reply)
+		if err == nil && string(reply.Key) != string(key) {
+			err = fmt.Errorf("the key is %q", reply.Key)
+		}
+		return err
+	}},
 	{proto.KindSubmit, func(o *onceTest, cl *client.Client) error {
 		var reply proto.SubmitReply
 		err := cl.Call(proto.KindSubmit, o.submission(), &reply)

@@ -24,7 +24,8 @@ type Daemon struct {
 	Name      string   `json:"name"`
 	PID       int      `json:"pid"` // 0: it doesn't run
 	Running   bool     `json:"running"`
-	Addresses []string `json:"addresses"` // host:port of its port, path of its socket
+	Addresses []string `json:"addresses"`      // host:port of its port, path of its socket
+	HTTP      string   `json:"http,omitempty"` // of a controller: the address of its REST interface
 	Directory string   `json:"directory"`
 	Log       string   `json:"log"`
 	Leader    bool     `json:"leader"`
@@ -55,7 +56,8 @@ func Look(ctx context.Context, dir string) (*Status, error) {
 	}
 	for i := range want {
 		m := &want[i]
-		d := Daemon{Role: m.Role, Name: m.Name, Running: m.runs(), Addresses: m.Addresses, Directory: m.Directory, Log: m.Log}
+		d := Daemon{Role: m.Role, Name: m.Name, Running: m.runs(), Addresses: m.Addresses, HTTP: m.HTTP,
+			Directory: m.Directory, Log: m.Log}
 		if d.Running {
 			d.PID = m.PID
 		}
@@ -100,6 +102,11 @@ func (s *Status) Print(out io.Writer) error {
 			how = "leads"
 		}
 		p("%s\t%s\t%s\t%s\t%s\t%s", d.Role, d.Name, pid, how, strings.Join(d.Addresses, " "), d.Directory)
+	}
+	for i := range s.Daemons {
+		if d := &s.Daemons[i]; d.HTTP != "" && d.Running {
+			p("HTTP of %s: %s", d.Name, d.HTTP)
+		}
 	}
 	errs = append(errs, w.Flush())
 	return errors.Join(errs...)

@@ -57,6 +57,7 @@ type DB struct {
 	mu     sync.Mutex
 	users  map[uint32]*known[User]
 	groups map[uint32]*known[string]
+	names  map[string]*known[uint32]
 }
 
 // known is one answer, or the wait for the first one.
@@ -75,7 +76,7 @@ func New() *DB { return NewWith(askUser, askGroup) }
 // when nothing answers.
 func NewWith(ask func(context.Context, uint32) (User, error), group func(context.Context, uint32) (string, error)) *DB {
 	return &DB{now: time.Now, ask: ask, group: group, turns: make(chan struct{}, maxAsking),
-		users: map[uint32]*known[User]{}, groups: map[uint32]*known[string]{}}
+		users: map[uint32]*known[User]{}, groups: map[uint32]*known[string]{}, names: map[string]*known[uint32]{}}
 }
 
 // User gives the entry of a user id. The error is ErrUnknown, or says that the database does not answer. The entry's
@@ -101,8 +102,8 @@ func (d *DB) Group(ctx context.Context, gid uint32) string {
 }
 
 // get gives a kept answer, or asks. Several who ask for the same wait for one answer.
-func get[T any](ctx context.Context, d *DB, all map[uint32]*known[T], id uint32,
-	ask func(context.Context, uint32) (T, error)) (T, error) {
+func get[K comparable, T any](ctx context.Context, d *DB, all map[K]*known[T], id K,
+	ask func(context.Context, K) (T, error)) (T, error) {
 	for {
 		d.mu.Lock()
 		k := all[id]
@@ -151,7 +152,7 @@ func get[T any](ctx context.Context, d *DB, all map[uint32]*known[T], id uint32,
 	}
 }
 
-func inTurn[T any](ctx context.Context, d *DB, id uint32, ask func(context.Context, uint32) (T, error)) (T, error) {
+func inTurn[K, T any](ctx context.Context, d *DB, id K, ask func(context.Context, K) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var none T
@@ -239,6 +240,47 @@ func askFiles(digits string) (User, error) {
 		return User{}, err
 	}
 	return u, u.take(groups)
+}
+
+// maxUserName is the length of the longest name that is asked for, bytes.
+const maxUserName = 256
+
+// Named gives the user with a login name.
+func (d *DB) Named(ctx context.Context, name string) (User, error) {
+	if name == "" || len(name) > maxUserName || strings.ContainsAny(name, "\x00\n:/") || name[0] == '-' {
+		return User{}, ErrUnknown
+	}
+	uid, err := get(ctx, d, d.names, name, askName)
+	if err != nil {
+		return User{}, err
+	}
+	u, err := d.User(ctx, uid)
+	if err == nil && u.Name != name { // a number, or another of the user's names
+		return User{}, ErrUnknown
+	}
+	return u, err
+}
+
+func askName(ctx context.Context, name string) (uint32, error) {
+	digits := ""
+	line, err := entry(ctx, "passwd", name)
+	if errors.Is(err, exec.ErrNotFound) {
+		who, err := user.Lookup(name)
+		if err != nil {
+			return 0, ErrUnknown
+		}
+		digits = who.Uid
+	} else if err != nil {
+		return 0, err
+	}
+	if f := strings.Split(line, ":"); len(f) > 2 {
+		digits = f[2]
+	}
+	uid, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("getent passwd %s gives no entry of that user", name)
+	}
+	return uint32(uid), nil
 }
 
 func askGroup(ctx context.Context, gid uint32) (string, error) {

@@ -9,6 +9,7 @@
 //	controllers.go  controllers: the list, add, remove, replace
 //	dump.go         dump: the controller's state for the simulator, or as JSON
 //	snapshot.go     snapshot: the same for a restore
+//	token.go        tokens for HTTP
 //	json.go         --json
 //	complete.go     what a shell completes
 //	why.go doctor.go mig.go   gbatch's own verbs

@@ -79,7 +79,8 @@ func verbs() []verb {
 		{name: "setdebug", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
 		{name: "setdebugflags", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
 		{name: "notify", why: "write to a file that the job reads"},
-		{name: "token", why: "commands on a cluster's hosts need no token"},
+		{name: "token", help: "token [username=NAME] [lifespan=SECONDS|infinite]: print a token (SLURM_JWT=...) for HTTP; " +
+			"token revoke NAME...; token newkey [FILE] and export (administrators)", run: (*control).token},
 		{name: "listpids", why: "look into the job's cgroup on its node"},
 	}
 }

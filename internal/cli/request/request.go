@@ -4,11 +4,15 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
@@ -80,3 +84,34 @@ func NoHet(word string) string {
 	return "heterogeneous jobs (" + word +
 		") are not supported by gbatch yet; submit the parts as jobs of their own, joined with --dependency"
 }
+
+// From reads options that are not of a command line, such as the members of a job that is described in another way:
+// --NAME=VALUE words of gsubmit's table. It reads nothing of this process and opens no file; options about the command
+// itself and about files on its host are refused.
+func From(words []string, moment func(string) (model.Time, error)) (*Submission, error) {
+	s := &Submission{}
+	for _, w := range words {
+		name, _, _ := strings.Cut(strings.TrimPrefix(w, "--"), "=")
+		if slices.Contains(ofThisHost, name) {
+			return nil, fmt.Errorf("--%s is for commands only", name)
+		}
+	}
+	p := getopt.New(getopt.Config{Program: "job", Options: s.Options(moment), Order: getopt.StopAtOperand})
+	rest, err := p.Args(words)
+	if err != nil {
+		return nil, err
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("'%s' is no option", rest[0])
+	}
+	if err := p.Apply(); err != nil {
+		return nil, err
+	}
+	s.Spec.Append = s.openMode == "a"
+	return s, s.settle()
+}
+
+// ofThisHost are options that look at the host on which they are read.
+var ofThisHost = []string{"nodefile", "export", "export-file", "get-user-env", "propagate", "uid", "gid", "clusters",
+	"cluster",
+	"wrap", "each", "wait", "chdir", "workdir"}

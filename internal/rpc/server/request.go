@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"gbatch/internal/proto"
@@ -21,6 +22,9 @@ type Request struct {
 	cn  *conn
 	ctx context.Context
 
+	direct Answers // of a request without a connection; cn is nil then
+	log    *slog.Logger
+
 	leave    func()             // gives back its place in the budget
 	ended    bool               // the last answer was given, or the connection was hijacked
 	hijacked bool               // the handler owns the connection
@@ -32,8 +36,30 @@ func internalError() *rpc.Error {
 	return rpc.Errorf(rpc.CodeInternal, "internal error in the daemon; its log says more")
 }
 
+// Answers takes the answers of a request without a connection: with rpc.FlagMore another one follows, with
+// rpc.FlagError the body is an rpc.Error. The body is the caller's only during the call.
+type Answers func(flags uint16, body []byte) error
+
+// Direct makes a request that comes over no connection, from peer.
+func Direct(ctx context.Context, kind uint16, body []byte, peer rpc.Peer, log *slog.Logger, answers Answers) *Request {
+	return &Request{Kind: kind, Body: body, Peer: peer, ctx: ctx, leave: func() {}, direct: answers, log: log}
+}
+
+// write sends an answer to where the request came from.
+func (r *Request) write(flags uint16, body []byte) error {
+	if r.cn == nil {
+		return r.direct(flags, body)
+	}
+	return r.cn.c.WriteFrame(r.Kind, flags, r.id, body)
+}
+
 // Remote is the peer's network address; it is meaningless for a unix socket.
-func (r *Request) Remote() string { return addrOf(r.cn.nc) }
+func (r *Request) Remote() string {
+	if r.cn == nil {
+		return ""
+	}
+	return addrOf(r.cn.nc)
+}
 
 // Reply gives the last answer. An error means that it was not sent, because the client has gone; for a body over
 // rpc.MaxFrame the client gets an error.
@@ -52,7 +78,7 @@ func (r *Request) ReplyMore(body []byte) error {
 			return fmt.Errorf("%s: %w", r.cn.c.Name(), context.Cause(r.ctx))
 		}
 	}
-	return r.cn.c.WriteFrame(r.Kind, rpc.FlagMore, r.id, body)
+	return r.write(rpc.FlagMore, body)
 }
 
 // Fail gives err as the last answer. The client sees the code and text of an *rpc.Error. Any other error is answered as
@@ -64,7 +90,11 @@ func (r *Request) Fail(err error) error {
 	case r.Interrupted():
 		e = interrupted(r.Kind, r.Body, err)
 	default:
-		r.cn.s.o.Log.Error("request failed", "peer", r.Peer.String(), "kind", r.Kind, "err", err)
+		log := r.log
+		if r.cn != nil {
+			log = r.cn.s.o.Log
+		}
+		log.Error("request failed", "peer", r.Peer.String(), "kind", r.Kind, "err", err)
 		e = internalError()
 	}
 	return r.answer(rpc.FlagError, e.Encode())
@@ -97,7 +127,7 @@ func interrupted(kind uint16, body []byte, err error) *rpc.Error {
 // handler's reads now fail then. A request from an rpc.Mux shares its connection and cannot take it.
 func (r *Request) Hijack() (*rpc.Conn, error) {
 	cn := r.cn
-	if r.credit != nil {
+	if r.credit != nil || cn == nil {
 		return nil, rpc.Errorf(rpc.CodeBadRequest, "this request needs a connection of its own")
 	}
 	if r.ended {
@@ -125,10 +155,10 @@ func (r *Request) answer(flags uint16, body []byte) error {
 	if r.credit != nil {
 		r.cn.forgetMux(r)
 	}
-	err := r.cn.c.WriteFrame(r.Kind, flags, r.id, body)
+	err := r.write(flags, body)
 	var e *rpc.Error
 	if errors.As(err, &e) {
-		return errors.Join(err, r.cn.c.WriteFrame(r.Kind, rpc.FlagError, r.id, e.Encode()))
+		return errors.Join(err, r.write(rpc.FlagError, e.Encode()))
 	}
 	return err
 }

@@ -1,0 +1,233 @@
+package rest
+
+import (
+	"strconv"
+	"strings"
+
+	"gbatch/internal/ask"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// changes.go changes nodes and reservations and has the configuration read anew: as gcontrol does, with its keys.
+
+// keys gathers KEY=VALUE settings.
+type keys []model.KV
+
+func (k *keys) add(key, value string) { *k = append(*k, model.KV{Key: key, Value: value}) }
+
+// moment adds a moment given in seconds since 1970.
+func (k *keys) moment(key string, n number) {
+	if n.set {
+		k.add(key, ask.MomentText(model.Time(n.int()*1000)))
+	}
+}
+
+func (q *request) updateNodes(names []string) error {
+	b, err := q.body()
+	if err != nil {
+		return err
+	}
+	more, _ := b.list("name")
+	if len(names) == 0 {
+		for _, n := range more {
+			list, err := hostlist.Expand(n)
+			if err != nil {
+				return &fault{Number: errBadNode, Text: proto.Text(proto.CodeInvalidNode), Detail: err.Error()}
+			}
+			names = append(names, list...)
+		}
+	}
+	if len(names) == 0 {
+		return &fault{Number: errBadNode, Text: proto.Text(proto.CodeInvalidNode), Detail: "name says which nodes"}
+	}
+	var set keys
+	if states, _ := b.list("state"); len(states) > 0 {
+		set.add("State", nodeState(states))
+	}
+	for _, x := range [][2]string{{"reason", "Reason"}, {"comment", "Comment"}, {"extra", "Extra"}, {"gres", "Gres"},
+		{"topology_str", "Topology"}} {
+		if v := b.str(x[0]); v != "" {
+			set.add(x[1], v)
+		}
+	}
+	for _, x := range [][2]string{{"features", "AvailableFeatures"}, {"features_act", "ActiveFeatures"},
+		{"address", "NodeAddr"}, {"hostname", "NodeHostName"}} {
+		if list, ok := b.list(x[0]); ok && len(list) > 0 {
+			set.add(x[1], strings.Join(list, ","))
+		}
+	}
+	if w := b.number("weight"); w.set {
+		set.add("Weight", strconv.FormatInt(w.int(), 10))
+	}
+	if r := b.number("resume_after"); r.set {
+		set.add("ResumeAfter", strconv.FormatInt(r.int(), 10))
+	}
+	b.ignore("reason_uid") // it is the caller
+	if err := q.done(b); err != nil {
+		return err
+	}
+	return q.ask(proto.KindUpdateNode, &proto.UpdateNodeRequest{Names: names, Set: set}, &proto.Empty{})
+}
+
+// nodeState gives gcontrol's word for a set of states: Slurm's clients send the flag, or base state and flag.
+func nodeState(states []string) string {
+	for _, s := range states {
+		switch up := strings.ToUpper(s); up {
+		case "DRAIN", "UNDRAIN", "RESUME", "DOWN", "FAIL", "POWER_DOWN", "POWER_UP", "REBOOT_REQUESTED":
+			return up
+		}
+	}
+	return strings.ToUpper(states[0])
+}
+
+func postNode(q *request) error  { return q.updateNodes([]string{q.name}) }
+func postNodes(q *request) error { return q.updateNodes(nil) }
+
+// reservation reads one of reservation_desc_msg and makes or changes it.
+func (q *request) reservation(b *object) (name string, err error) {
+	name = b.str("name")
+	var set keys
+	for _, x := range [][2]string{{"start_time", "StartTime"}, {"end_time", "EndTime"}} {
+		set.moment(x[1], b.number(x[0]))
+	}
+	if d := b.number("duration"); d.infinite {
+		set.add("Duration", "UNLIMITED")
+	} else if d.set {
+		set.add("Duration", strconv.FormatInt(d.int(), 10))
+	}
+	for _, x := range [][2]string{{"node_list", "Nodes"}, {"users", "Users"}, {"accounts", "Accounts"}, {"groups",
+		"Groups"},
+		{"licenses", "Licenses"}, {"flags", "Flags"}} {
+		if list, ok := b.list(x[0]); ok && len(list) > 0 {
+			set.add(x[1], strings.Join(list, ","))
+		}
+	}
+	for _, x := range [][2]string{{"partition", "PartitionName"}, {"features", "Features"}, {"comment", "Comment"},
+		{"burst_buffer", "BurstBuffer"}} {
+		if v := b.str(x[0]); v != "" {
+			set.add(x[1], v)
+		}
+	}
+	for _, x := range [][2]string{{"node_count", "NodeCnt"}, {"core_count", "CoreCnt"}, {"max_start_delay",
+		"MaxStartDelay"}} {
+		if n := b.number(x[0]); n.set {
+			set.add(x[1], strconv.FormatInt(n.int(), 10))
+		}
+	}
+	if list := tresWords(b.objects("tres")); list != "" {
+		set.add("TRES", list)
+	}
+	if p := b.object("purge_completed"); p != nil {
+		if n := p.number("time"); n.set {
+			set.add("PurgeComp", strconv.FormatInt(n.int(), 10))
+		}
+	}
+	if b.err != nil || b.top().err != nil {
+		return "", b.top().err
+	}
+	rq := &proto.ReserveRequest{Action: proto.CreateReservation, Name: name, Set: set}
+	if name != "" && q.facts.Reservation(name) != nil {
+		rq.Action = proto.UpdateReservation
+	}
+	var reply proto.ReserveReply
+	err = q.ask(proto.KindReserve, rq, &reply)
+	if reply.Name != "" {
+		name = reply.Name
+	}
+	return name, err
+}
+
+// tresWords writes resources as options and keys take them: cpu=4,gres/gpu:a100=2.
+func tresWords(list []*object) string {
+	var out []string
+	for _, t := range list {
+		name := t.str("type")
+		if n := t.str("name"); n != "" {
+			name += "/" + n
+		}
+		t.ignore("id")
+		count := t.number("count")
+		text := strconv.FormatInt(count.int(), 10)
+		if !count.set {
+			text = "-1"
+		}
+		out = append(out, name+"="+text)
+	}
+	return strings.Join(out, ",")
+}
+
+// writeReservations writes what was made or changed.
+func (q *request) writeReservations(names []string) {
+	q.j.Open("reservations", '[')
+	for _, n := range names {
+		q.j.Open("", '{')
+		q.j.Str("name", n)
+		q.j.Close('}')
+	}
+	q.j.Close(']')
+}
+
+func postReservation(q *request) error {
+	b, err := q.body()
+	if err != nil {
+		return err
+	}
+	name, err := q.reservation(b)
+	if err == nil {
+		err = q.done(b)
+	}
+	if err == nil {
+		q.writeReservations([]string{name})
+	}
+	return err
+}
+
+func postReservations(q *request) error {
+	b, err := q.body()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, one := range b.objects("reservations") {
+		name, err := q.reservation(one)
+		if err != nil {
+			return err
+		}
+		names = append(names, name)
+	}
+	if err := q.done(b); err != nil {
+		return err
+	}
+	q.writeReservations(names)
+	return nil
+}
+
+func deleteReservation(q *request) error {
+	if q.facts.Reservation(q.name) == nil {
+		q.warn(notQueried("reservation", q.name))
+	}
+	return q.ask(proto.KindReserve, &proto.ReserveRequest{Action: proto.DeleteReservation, Name: q.name},
+		&proto.ReserveReply{})
+}
+
+func reconfigure(q *request) error {
+	var r proto.ReconfigureReply
+	if err := q.ask(proto.KindReconfigure, &proto.ReconfigureRequest{}, &r); err != nil {
+		return err
+	}
+	for _, p := range r.Problems {
+		text := p.Text
+		if p.File != "" {
+			text = p.File + ":" + strconv.Itoa(int(p.Line)) + ": " + text
+		}
+		if p.Severity == "error" {
+			q.faults = append(q.faults, asFault(&fault{Number: 2090, Detail: text}, q.op.id(q.ver)))
+		}
+	}
+	for _, s := range r.Restart {
+		q.warn(s)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package rest
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"gbatch/internal/proto"
+)
+
+// health.go is what is open to everybody: whether this controller lives and serves, the specification, and metrics.
+
+var nobody = &proto.Caller{UID: ^uint32(0), GID: ^uint32(0)}
+
+// readyAge is how old a follower's facts may be for it to count as ready.
+const readyAge = 10 * time.Second
+
+// open3 answers what needs no token; false: it is something else.
+func (s *Server) open3(w *answer, r *http.Request, path string) bool {
+	get := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if !get {
+		return false
+	}
+	switch p := strings.TrimSuffix(path, "/"); p {
+	case "/livez":
+		plainText(w, http.StatusOK, "ok\n")
+	case "/readyz", "/healthz":
+		f := s.o.Cluster.Facts()
+		switch {
+		case f.Config().Cluster == "":
+			plainText(w, http.StatusServiceUnavailable, "this controller has no state yet\n")
+		case f.Leaderless:
+			plainText(w, http.StatusServiceUnavailable, "no controller leads\n")
+		case !f.Leads && f.Age > readyAge:
+			plainText(w, http.StatusServiceUnavailable, "this controller has not heard the leader for "+
+				f.Age.Round(time.Second).String()+"\n")
+		default:
+			plainText(w, http.StatusOK, "ok\n")
+		}
+	case "/openapi", "/openapi/v3", "/openapi.json", "/openapi.yaml":
+		s.specification(w, strings.HasSuffix(p, ".yaml"))
+	case "/metrics", "/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/jobs-users-accts",
+		"/metrics/scheduler":
+		if s.o.Metrics == nil {
+			return false
+		}
+		s.metrics(w, r, p)
+	default:
+		return false
+	}
+	return true
+}
+
+// counts is what the server knows of itself.
+type counts struct {
+	requests [6]atomic.Int64 // by the first digit of the status
+	ns       atomic.Int64    // all of them took
+	changes  lastChange
+}
+
+func (c *counts) served(status int, took time.Duration) {
+	c.requests[max(0, min(5, status/100))].Add(1)
+	c.ns.Add(int64(took))
+}

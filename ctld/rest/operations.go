@@ -1,0 +1,184 @@
+package rest
+
+import (
+	"net/http"
+
+	"gbatch/internal/slurmjson"
+)
+
+const (
+	get  = http.MethodGet
+	post = http.MethodPost
+	del  = http.MethodDelete
+)
+
+// operations are all that is served. Names and schemas are Slurm's; Params are what is looked at.
+func operations() []op {
+	all := append(ctldOperations(), dbOperations()...)
+	for i := range all {
+		if o := &all[i]; o.Blank == nil {
+			o.Blank = blank()
+		}
+	}
+	return all
+}
+
+func ctldOperations() []op {
+	nodes, parts := blank("nodes", "last_update"), blank("partitions", "last_update")
+	resvs := blank("reservations", "last_update")
+	listed := []string{"update_time", "flags"}
+	jobs := append([]string{"account", "job_id", "job_name", "node", "partition", "qos", "reservation", "state",
+		"users"}, listed...)
+	return []op{
+		{Method: get, Path: "/slurm/V/ping/", Name: "slurm_V_get_ping", Answer: "openapi_ping_array_resp", Run: getPing,
+			Blank: blank("pings"), About: "which controllers answer, and which leads"},
+		{Method: get, Path: "/slurm/V/diag/", Name: "slurm_V_get_diag", Answer: "openapi_diag_resp", Run: getDiag,
+			Blank: blankDiag, About: "the leader's statistics"},
+		{Method: get, Path: "/slurm/V/licenses/", Name: "slurm_V_get_licenses", Answer: "openapi_licenses_resp",
+			Run: listLicenses, Blank: blank("licenses", "last_update"), About: "licenses"},
+		{Method: get, Path: "/slurm/V/shares", Name: "slurm_V_get_shares", Answer: "openapi_shares_resp", Run: listShares,
+			Params: []string{"accounts", "users"}, Blank: blank("@shares"), About: "shares and usage"},
+		{Method: get, Path: "/slurm/V/reconfigure/", Name: "slurm_V_get_reconfigure", Answer: "openapi_resp",
+			Run: reconfigure, About: "the configuration is read anew"},
+
+		{Method: post, Path: "/slurm/V/job/submit", Name: "slurm_V_post_job_submit", Body: "job_submit_req",
+			Answer: "openapi_job_submit_response", Run: submitJob, About: "submits a job"},
+		{Method: get, Path: "/slurm/V/jobs/", Name: "slurm_V_get_jobs", Answer: "openapi_job_info_resp", Run: listJobs,
+			Params: jobs, Blank: blankJobs, About: "jobs"},
+		{Method: del, Path: "/slurm/V/jobs/", Name: "slurm_V_delete_jobs", Body: "kill_jobs_msg",
+			Answer: "openapi_kill_jobs_resp", Run: deleteJobs, Blank: blankKilled, About: "ends or signals jobs"},
+		{Method: get, Path: "/slurm/V/jobs/state/", Name: "slurm_V_get_jobs_state", Answer: "openapi_job_info_resp",
+			Run: jobsState, Params: []string{"job_id"}, Blank: blankJobs, About: "states of jobs"},
+		{Method: get, Path: "/slurm/V/job/{job_id}", Name: "slurm_V_get_job", Answer: "openapi_job_info_resp", Run: getJob,
+			Params: listed, Blank: blankJobs, About: "one job"},
+		{Method: post, Path: "/slurm/V/job/{job_id}", Name: "slurm_V_post_job", Body: "job_desc_msg",
+			Answer: "openapi_job_post_response", Run: updateJob, About: "changes a job"},
+		{Method: del, Path: "/slurm/V/job/{job_id}", Name: "slurm_V_delete_job", Answer: "openapi_kill_job_resp",
+			Run: deleteJob, Params: []string{"signal", "flags"}, Blank: blankKilled, About: "ends or signals a job"},
+		{Method: get, Path: "/slurm/V/resources/{job_id}", Name: "slurm_V_get_resources", Since: "v0.0.44",
+			Answer: "openapi_resource_layout_resp", Run: getResources, Blank: blank("nodes"),
+			About: "what a job has of its nodes"},
+
+		{Method: get, Path: "/slurm/V/nodes/", Name: "slurm_V_get_nodes", Answer: "openapi_nodes_resp", Run: listNodes,
+			Params: listed, Blank: nodes, About: "nodes"},
+		{Method: post, Path: "/slurm/V/nodes/", Name: "slurm_V_post_nodes", Body: "update_node_msg", Answer: "openapi_resp",
+			Run: postNodes, About: "changes nodes"},
+		{Method: get, Path: "/slurm/V/node/{node_name}", Name: "slurm_V_get_node", Answer: "openapi_nodes_resp",
+			Run: getNode, Params: listed, Blank: nodes, About: "one node"},
+		{Method: post, Path: "/slurm/V/node/{node_name}", Name: "slurm_V_post_node", Body: "update_node_msg",
+			Answer: "openapi_resp", Run: postNode, About: "changes a node"},
+		{Method: get, Path: "/slurm/V/partitions/", Name: "slurm_V_get_partitions", Answer: "openapi_partition_resp",
+			Run: listPartitions, Params: listed, Blank: parts, About: "partitions"},
+		{Method: get, Path: "/slurm/V/partition/{partition_name}", Name: "slurm_V_get_partition",
+			Answer: "openapi_partition_resp", Run: getPartition, Params: listed, Blank: parts, About: "one partition"},
+		{Method: get, Path: "/slurm/V/reservations/", Name: "slurm_V_get_reservations", Answer: "openapi_reservation_resp",
+			Run: listReservations, Params: []string{"update_time"}, Blank: resvs, About: "reservations"},
+		{Method: post, Path: "/slurm/V/reservations/", Name: "slurm_V_post_reservations", Since: "v0.0.43",
+			Body: "reservation_mod_req", Answer: "openapi_reservation_mod_resp", Run: postReservations,
+			Blank: blank("reservations"), About: "makes or changes reservations"},
+		{Method: post, Path: "/slurm/V/reservation", Name: "slurm_V_post_reservation", Since: "v0.0.43",
+			Body: "reservation_desc_msg", Answer: "openapi_reservation_mod_resp", Run: postReservation,
+			Blank: blank("reservations"), About: "makes or changes a reservation"},
+		{Method: get, Path: "/slurm/V/reservation/{reservation_name}", Name: "slurm_V_get_reservation",
+			Answer: "openapi_reservation_resp", Run: getReservation, Params: []string{"update_time"}, Blank: resvs,
+			About: "one reservation"},
+		{Method: del, Path: "/slurm/V/reservation/{reservation_name}", Name: "slurm_V_delete_reservation",
+			Answer: "openapi_resp", Run: deleteReservation, About: "removes a reservation"},
+	}
+}
+
+func dbOperations() []op {
+	blankAccounts, blankUsers, blankAssocs := blank("accounts"), blank("users"), blank("associations")
+	blankQOS, blankGone := blank("qos"), blank("removed_associations")
+	ofAssocs := []string{"account", "cluster", "default_qos", "id", "parent_account", "partition", "qos", "user",
+		"Filter to only defaults"}
+	return []op{
+		{Method: get, Path: "/slurmdb/V/ping/", Name: "slurmdb_V_get_ping", Answer: "openapi_slurmdbd_ping_resp",
+			Run:   dbPing,
+			Blank: blank("pings"), About: "which gdbd answers"},
+		{Method: get, Path: "/slurmdb/V/diag/", Name: "slurmdb_V_get_diag", Answer: "openapi_slurmdbd_stats_resp",
+			Run: dbDiag, Blank: blank("@statistics"), About: "gdbd's statistics"},
+		{Method: get, Path: "/slurmdb/V/config", Name: "slurmdb_V_get_config", Answer: "openapi_slurmdbd_config_resp",
+			Run: dbConfig, About: "all accounts, users, associations, QOS and resources"},
+
+		{Method: get, Path: "/slurmdb/V/jobs/", Name: "slurmdb_V_get_jobs", Answer: "openapi_slurmdbd_jobs_resp",
+			Run: dbJobs,
+			Params: []string{"account", "job_name", "partition", "qos", "node", "state", "step", "start_time", "end_time",
+				"users",
+				"show_duplicates"}, Blank: blank("jobs"), About: "records of jobs"},
+		{Method: get, Path: "/slurmdb/V/job/{job_id}", Name: "slurmdb_V_get_job", Answer: "openapi_slurmdbd_jobs_resp",
+			Run: dbJob, Blank: blank("jobs"), About: "one job's record"},
+
+		{Method: get, Path: "/slurmdb/V/accounts/", Name: "slurmdb_V_get_accounts", Answer: "openapi_accounts_resp",
+			Run: listAccounts, Params: []string{"account", "description"}, Blank: blankAccounts, About: "accounts"},
+		{Method: post, Path: "/slurmdb/V/accounts/", Name: "slurmdb_V_post_accounts", Body: "openapi_accounts_resp",
+			Answer: "openapi_resp", Run: postAccounts, About: "makes or changes accounts"},
+		{Method: post, Path: "/slurmdb/V/accounts_association/", Name: "slurmdb_V_post_accounts_association",
+			Body: "openapi_accounts_add_cond_resp", Answer: "openapi_accounts_add_cond_resp_str",
+			Run:   postAccountsAssociation,
+			Blank: blank("#added_accounts"), About: "makes accounts with limits"},
+		{Method: get, Path: "/slurmdb/V/account/{account_name}", Name: "slurmdb_V_get_account",
+			Answer: "openapi_accounts_resp", Run: getAccount, Blank: blankAccounts, About: "one account"},
+		{Method: del, Path: "/slurmdb/V/account/{account_name}", Name: "slurmdb_V_delete_account",
+			Answer: "openapi_accounts_removed_resp", Run: deleteAccount, Blank: blank("removed_accounts"),
+			About: "removes an account"},
+
+		{Method: get, Path: "/slurmdb/V/users/", Name: "slurmdb_V_get_users", Answer: "openapi_users_resp", Run: listUsers,
+			Params: []string{"admin_level", "default_account"}, Blank: blankUsers, About: "users"},
+		{Method: post, Path: "/slurmdb/V/users/", Name: "slurmdb_V_post_users", Body: "openapi_users_resp",
+			Answer: "openapi_resp", Run: postUsers, About: "makes or changes users"},
+		{Method: post, Path: "/slurmdb/V/users_association/", Name: "slurmdb_V_post_users_association",
+			Body: "openapi_users_add_cond_resp", Answer: "openapi_users_add_cond_resp_str", Run: postUsersAssociation,
+			Blank: blank("#added_users"), About: "makes users with associations and limits"},
+		{Method: get, Path: "/slurmdb/V/user/{name}", Name: "slurmdb_V_get_user", Answer: "openapi_users_resp",
+			Run:   getUser,
+			Blank: blankUsers, About: "one user"},
+		{Method: del, Path: "/slurmdb/V/user/{name}", Name: "slurmdb_V_delete_user", Answer: "openapi_resp",
+			Run:   deleteUser,
+			About: "removes a user"},
+
+		{Method: get, Path: "/slurmdb/V/associations/", Name: "slurmdb_V_get_associations", Answer: "openapi_assocs_resp",
+			Run: listAssociations, Params: ofAssocs, Blank: blankAssocs, About: "associations"},
+		{Method: post, Path: "/slurmdb/V/associations/", Name: "slurmdb_V_post_associations", Body: "openapi_assocs_resp",
+			Answer: "openapi_resp", Run: postAssociations, About: "makes or changes associations"},
+		{Method: del, Path: "/slurmdb/V/associations/", Name: "slurmdb_V_delete_associations",
+			Answer: "openapi_assocs_removed_resp", Run: deleteAssociations, Params: ofAssocs, Blank: blankGone,
+			About: "removes associations"},
+		{Method: get, Path: "/slurmdb/V/association/", Name: "slurmdb_V_get_association", Answer: "openapi_assocs_resp",
+			Run: getAssociation, Params: ofAssocs, Blank: blankAssocs, About: "one association"},
+		{Method: del, Path: "/slurmdb/V/association/", Name: "slurmdb_V_delete_association",
+			Answer: "openapi_assocs_removed_resp", Run: deleteAssociations, Params: ofAssocs, Blank: blankGone,
+			About: "removes one association"},
+
+		{Method: get, Path: "/slurmdb/V/qos/", Name: "slurmdb_V_get_qos", Answer: "openapi_slurmdbd_qos_resp", Run: listQOS,
+			Params: []string{"description", "id", "name", "preempt_mode"}, Blank: blankQOS, About: "QOS"},
+		{Method: post, Path: "/slurmdb/V/qos/", Name: "slurmdb_V_post_qos", Body: "openapi_slurmdbd_qos_resp",
+			Answer: "openapi_resp", Run: postQOS, About: "makes or changes QOS"},
+		{Method: get, Path: "/slurmdb/V/qos/{qos}", Name: "slurmdb_V_get_single_qos", Answer: "openapi_slurmdbd_qos_resp",
+			Run: getQOS, Blank: blankQOS, About: "one QOS"},
+		{Method: del, Path: "/slurmdb/V/qos/{qos}", Name: "slurmdb_V_delete_single_qos",
+			Answer: "openapi_slurmdbd_qos_removed_resp", Run: deleteQOS, Blank: blank("removed_qos"), About: "removes a QOS"},
+
+		{Method: get, Path: "/slurmdb/V/clusters/", Name: "slurmdb_V_get_clusters", Answer: "openapi_clusters_resp",
+			Run: listClusters, Blank: blank("clusters"), About: "this cluster"},
+		{Method: post, Path: "/slurmdb/V/clusters/", Name: "slurmdb_V_post_clusters", Body: "openapi_clusters_resp",
+			Answer: "openapi_resp", Run: postClusters, About: "nothing: the cluster is there"},
+		{Method: get, Path: "/slurmdb/V/cluster/{cluster_name}", Name: "slurmdb_V_get_cluster",
+			Answer: "openapi_clusters_resp", Run: getCluster, Blank: blank("clusters"), About: "one cluster"},
+		{Method: get, Path: "/slurmdb/V/tres/", Name: "slurmdb_V_get_tres", Answer: "openapi_tres_resp", Run: listTRES,
+			Blank: blank("TRES"), About: "the resources that are counted"},
+		{Method: get, Path: "/slurmdb/V/wckeys/", Name: "slurmdb_V_get_wckeys", Answer: "openapi_wckey_resp",
+			Run: listWCKeys, Blank: blank("wckeys"), About: "none: jobs have no wckeys here"},
+		{Method: get, Path: "/slurmdb/V/wckey/{id}", Name: "slurmdb_V_get_wckey", Answer: "openapi_wckey_resp",
+			Run: getWCKey, Blank: blank("wckeys"), About: "none"},
+		{Method: post, Path: "/slurmdb/V/wckeys/", Name: "slurmdb_V_post_wckeys", Body: "openapi_wckey_resp",
+			Answer: "openapi_resp", Run: refuseHere("jobs have no wckeys here; use accounts"), About: "refused"},
+		{Method: get, Path: "/slurmdb/V/instances/", Name: "slurmdb_V_get_instances", Answer: "openapi_instances_resp",
+			Run: listInstances, Blank: blank("instances"), About: "none: nodes are no cloud's instances"},
+	}
+}
+
+func blankDiag(_ *request, j *slurmjson.Writer) {
+	j.Open("statistics", '{')
+	j.Close('}')
+}

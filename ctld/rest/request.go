@@ -1,0 +1,278 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc/share"
+	"gbatch/internal/slurmjson"
+	"gbatch/internal/version"
+)
+
+// request is one request of an operation.
+type request struct {
+	ctx   context.Context
+	s     *Server
+	op    *op
+	r     *http.Request
+	w     *answer
+	who   *proto.Caller
+	ver   string // v0.0.44
+	name  string // the last part of the path, where the operation has one
+	query url.Values
+	facts Facts
+
+	out      parts
+	j        *slurmjson.Writer // writes to out, inside of the answer's object
+	faults   []*fault
+	warnings []warning
+	age      time.Duration
+	same     *share.Answer // holds parts that others share, until the answer is sent
+}
+
+type warning struct{ text, source string }
+
+// parts are the bytes of an answer in pieces that need no copy.
+type parts struct {
+	list [][]byte
+}
+
+func (p *parts) Write(b []byte) (int, error) {
+	p.list = append(p.list, append([]byte(nil), b...))
+	return len(b), nil
+}
+
+// warn adds a sentence to the answer's warnings.
+func (q *request) warn(text string) { q.warnings = append(q.warnings, warning{text, q.op.id(q.ver)}) }
+
+// get gives a parameter of the query.
+func (q *request) get(name string) string { return q.query.Get(name) }
+
+// flag reads a parameter that is true or false.
+func (q *request) flag(name string) bool {
+	v := strings.ToLower(q.get(name))
+	return v == "true" || v == "1" || v == "yes" || v == "set"
+}
+
+// words reads a parameter with several values, with commas between or given several times.
+func (q *request) words(name string) []string {
+	var out []string
+	for _, v := range q.query[name] {
+		for w := range strings.SplitSeq(v, ",") {
+			if w = strings.TrimSpace(w); w != "" {
+				out = append(out, w)
+			}
+		}
+	}
+	return out
+}
+
+// ask makes a request with one answer.
+func (q *request) ask(kind uint16, rq, reply proto.Message) error {
+	return q.stream(kind, rq, func(part []byte) error { return proto.Decode(part, reply) })
+}
+
+// stream makes a request with an answer in parts.
+func (q *request) stream(kind uint16, rq proto.Message, each func(part []byte) error) error {
+	age, err := q.s.o.Cluster.Ask(q.ctx, q.who, kind, rq, each)
+	q.age = max(q.age, age)
+	return err
+}
+
+// shared writes members of the answer that equal requests get too, as long as nothing has changed.
+func (q *request) shared(key string, write func(own *request, j *slurmjson.Writer) error) error {
+	key = q.ver + " " + q.s.o.Cluster.Sees(q.who) + " " + key
+	got, err := q.s.same.Get(q.ctx, key, q.facts.Stamp, func(ctx context.Context, put func([]byte) error) (any, error) {
+		own := *q
+		own.ctx, own.facts, own.warnings, own.same = ctx, q.s.o.Cluster.Facts(), nil, nil
+		j := slurmjson.New(putter(put), q.ver)
+		j.Started()
+		if err := write(&own, j); err != nil {
+			return nil, err
+		}
+		j.Flush(true)
+		if own.age > 0 || j.Err != nil {
+			return nil, j.Err // it is not kept
+		}
+		return own.facts.Stamp, nil
+	})
+	if errors.Is(err, share.ErrTooMuch) {
+		return write(q, q.j)
+	}
+	if err != nil {
+		return err
+	}
+	q.same = got
+	q.j.Flush(true)
+	q.out.list = append(q.out.list, got.Parts...)
+	q.j.Continue()
+	return got.Err
+}
+
+// putter passes on copies: what is put is kept, and the writer uses its bytes again.
+type putter func([]byte) error
+
+func (p putter) Write(b []byte) (int, error) {
+	return len(b), p(append([]byte(nil), b...))
+}
+
+// updated writes when the answer's list was as it is.
+func (q *request) updated(j *slurmjson.Writer) { j.Count("last_update", q.facts.Now.Seconds()) }
+
+// send sends the answer.
+func (q *request) send(err error) {
+	defer func() {
+		if q.same != nil {
+			q.same.Done()
+		}
+	}()
+	status := http.StatusOK
+	if err != nil {
+		f := asFault(err, q.op.id(q.ver))
+		q.faults, status = append(q.faults, f), f.Status
+		if q.op.Blank != nil { // what the specification requires is there in any case
+			q.out.list = nil
+			q.j = slurmjson.New(&q.out, q.ver)
+			q.j.Open("", '{')
+			q.op.Blank(q, q.j)
+		}
+	} else if len(q.faults) > 0 {
+		status = q.faults[0].Status
+	}
+	if status == http.StatusNotModified {
+		q.w.WriteHeader(status)
+		return
+	}
+	if q.facts.Leaderless && q.age > 0 {
+		q.warn("no controller leads: this is what controller " + q.s.o.Name + " knew " +
+			q.age.Round(time.Second).String() + " ago")
+	}
+	q.tail()
+	total := 0
+	for _, p := range q.out.list {
+		total += len(p)
+	}
+	h := q.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(total))
+	if q.age > 0 {
+		h.Set("X-Gbatch-Age-Ms", strconv.FormatInt(q.age.Milliseconds()+1, 10))
+	}
+	q.w.WriteHeader(status)
+	for _, p := range q.out.list {
+		if _, err := q.w.Write(p); err != nil {
+			return // who has gone needs no answer
+		}
+	}
+}
+
+// tail ends the object with what every answer has.
+func (q *request) tail() {
+	j := q.j
+	j.Open("meta", '{')
+	j.Open("plugin", '{')
+	plugin := "slurmctld"
+	if strings.HasPrefix(q.op.Path, "/slurmdb/") {
+		plugin = "slurmdbd"
+	}
+	j.Str("type", "openapi/"+plugin)
+	j.Str("name", "Slurm OpenAPI "+plugin)
+	j.Str("data_parser", "data_parser/"+q.ver)
+	j.Str("accounting_storage", "accounting_storage/slurmdbd")
+	j.Close('}')
+	j.Open("client", '{')
+	j.Str("source", q.r.RemoteAddr)
+	j.Str("user", q.who.User)
+	j.Str("group", q.who.Group)
+	j.Close('}')
+	j.List("command", nil)
+	j.Open("slurm", '{')
+	major, rest, _ := strings.Cut(version.Slurm, ".")
+	minor, micro, _ := strings.Cut(rest, ".")
+	j.Open("version", '{')
+	j.Str("major", major)
+	j.Str("micro", micro)
+	j.Str("minor", minor)
+	j.Close('}')
+	j.Str("release", version.Slurm)
+	j.Str("cluster", q.facts.Config().Cluster)
+	j.Close('}')
+	j.Close('}')
+	j.Open("errors", '[')
+	for _, f := range q.faults {
+		j.Open("", '{')
+		j.Str("description", f.Detail)
+		j.Num("error_number", int64(f.Number))
+		j.Str("error", f.Text)
+		j.Str("source", f.Source)
+		j.Close('}')
+	}
+	j.Close(']')
+	j.Open("warnings", '[')
+	for _, w := range q.warnings {
+		j.Open("", '{')
+		j.Str("description", w.text)
+		j.Str("source", w.source)
+		j.Close('}')
+	}
+	j.Close(']')
+	j.Close('}')
+	j.Flush(true)
+}
+
+// lastChange is when the facts last changed, as far as requests have seen.
+type lastChange struct {
+	mu  sync.Mutex
+	gen uint64
+	at  model.Time
+}
+
+// unchanged reports whether nothing has changed since a moment, in seconds since 1970.
+func (l *lastChange) unchanged(f *Facts, since int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if gen := f.Gen(); gen != l.gen || l.at == 0 {
+		l.gen, l.at = gen, f.Now
+	}
+	return since > l.at.Seconds()
+}
+
+// errUnchanged is the answer to a question for what has changed since update_time.
+var errUnchanged = &fault{Number: 1900, Text: "Data has not changed since time specified",
+	Status: http.StatusNotModified}
+
+// since answers a question with update_time, if nothing has changed since.
+func (q *request) since() error {
+	text := q.get("update_time")
+	if text == "" {
+		q.s.counts.changes.unchanged(&q.facts, 0)
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return &fault{Number: errConversion,
+			Detail: "update_time=" + strconv.Quote(text) + " is no number of seconds since 1970",
+			Status: http.StatusBadRequest}
+	}
+	if q.s.counts.changes.unchanged(&q.facts, n) {
+		return errUnchanged
+	}
+	return nil
+}
+
+func remoteHost(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}

@@ -1,0 +1,164 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"gbatch/internal/slurmjson"
+)
+
+// routes.go is the table of operations: what slurmrestd calls them, from which version on they are there, and the
+// method that carries them out. The specification that is served comes from the same table.
+
+// versions are the ones that are served, newest first.
+var versions = []string{"v0.0.44", "v0.0.43", "v0.0.42"}
+
+// op is one operation.
+type op struct {
+	Method string
+	Path   string // /slurm/V/job/{job_id}; a slash at its end is Slurm's own, and is not asked for
+	Name   string // slurm_V_get_job
+	Since  string // the first version that has it; "": all have
+	Answer string // the schema of its answer, without the version
+	Body   string // of what is sent; "": nothing is
+	Params []string
+	About  string
+
+	Run func(q *request) error
+	// Blank writes the members that an answer must have also where nothing is found.
+	Blank func(q *request, j *slurmjson.Writer)
+}
+
+// id is the operation's name in a version.
+func (o *op) id(ver string) string {
+	return strings.Replace(o.Name, "_V_", "_"+strings.ReplaceAll(ver, ".", "")+"_", 1)
+}
+
+// in is the path in a version.
+func (o *op) in(ver string) string { return strings.Replace(o.Path, "/V/", "/"+ver+"/", 1) }
+
+func (o *op) is(ver string) bool { return ver >= o.Since }
+
+// blank gives the members of an answer without content: lists, texts with a # before, and last_update.
+func blank(members ...string) func(*request, *slurmjson.Writer) {
+	return func(_ *request, j *slurmjson.Writer) {
+		for _, m := range members {
+			switch {
+			case m == "last_update":
+				j.Unset(m)
+			case strings.HasPrefix(m, "#"):
+				j.Str(m[1:], "")
+			case strings.HasPrefix(m, "@"):
+				j.Open(m[1:], '{')
+				j.Close('}')
+			default:
+				j.List(m, nil)
+			}
+		}
+	}
+}
+
+// routes finds operations.
+type routes struct {
+	of map[string][]*op // by path without versions, and * for a name
+}
+
+func newRoutes() *routes {
+	r := &routes{of: map[string][]*op{}}
+	all := operations()
+	for i := range all {
+		o := &all[i]
+		r.of[pattern(o.Path)] = append(r.of[pattern(o.Path)], o)
+	}
+	return r
+}
+
+// pattern makes the key of a path: slurm/job/*.
+func pattern(path string) string {
+	words := strings.Split(strings.Trim(path, "/"), "/")
+	for i, w := range words {
+		if strings.HasPrefix(w, "{") {
+			words[i] = "*"
+		}
+	}
+	return strings.Join(slices.Delete(words, 1, 2), "/")
+}
+
+// find gives the operations of a path, its version, and the name in it.
+func (r *routes) find(path string) (ops []*op, ver, name string) {
+	words := strings.Split(strings.Trim(path, "/"), "/")
+	if len(words) < 3 || len(words) > 4 || !slices.Contains(versions, words[1]) {
+		return nil, "", ""
+	}
+	ver = words[1]
+	key := strings.Join(slices.Delete(slices.Clone(words), 1, 2), "/")
+	found := r.of[key]
+	if found == nil && len(words) == 4 {
+		found, name = r.of[words[0]+"/"+words[2]+"/*"], words[3]
+	}
+	for _, o := range found {
+		if o.is(ver) {
+			ops = append(ops, o)
+		}
+	}
+	return ops, ver, name
+}
+
+// route answers a request.
+func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path string) {
+	if s.open3(w, r, path) {
+		return
+	}
+	ops, ver, name := s.routes.find(path)
+	if len(ops) == 0 {
+		plainText(w, http.StatusNotFound, "Unable to find requested URL endpoint. /openapi/v3 has what is served.")
+		return
+	}
+	if plainName, err := url.PathUnescape(name); err == nil {
+		name = plainName
+	}
+	var found *op
+	var methods []string
+	for _, o := range ops {
+		if o.Method == r.Method {
+			found = o
+		}
+		methods = append(methods, o.Method)
+	}
+	if found == nil {
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		plainText(w, http.StatusMethodNotAllowed, "Unable to find requested URL method. Possible: "+strings.Join(methods,
+			", "))
+		return
+	}
+	q := &request{ctx: ctx, s: s, op: found, r: r, w: w, ver: ver, name: name, query: r.URL.Query(),
+		facts: s.o.Cluster.Facts()}
+	q.j = slurmjson.New(&q.out, ver)
+	q.j.Open("", '{')
+	who, err := s.caller(ctx, r)
+	switch {
+	case errors.Is(err, errNoToken):
+		plainText(w, http.StatusUnauthorized, err.Error())
+		return
+	case err != nil:
+		q.who = nobody
+		if errors.Is(err, errToken) {
+			err = &fault{Number: errAuthentication, Detail: strings.ReplaceAll(err.Error(), "\n", ": "),
+				Status: http.StatusNetworkAuthenticationRequired}
+		}
+		q.send(err)
+		return
+	}
+	q.who = who
+	leave, err := s.o.Cluster.Admit(ctx, who.UID, int(max(0, r.ContentLength)))
+	if err != nil {
+		q.send(err)
+		return
+	}
+	defer leave()
+	q.send(found.Run(q))
+}

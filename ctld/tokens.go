@@ -1,0 +1,224 @@
+package ctld
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"gbatch/ctld/token"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+	"gbatch/internal/userdb"
+)
+
+// tokens.go makes users' tokens for HTTP (package token), and keeps the key that they are signed with: it is
+// replicated, and each controller has it in a file too, for tools that make tokens by themselves.
+
+// tokenFile is the key's file in PKIDir, where AuthAltParameters=jwt_key= names none.
+const tokenFile = "jwt_hs256.key"
+
+// tokenKeyPace is from one look at the key to the next.
+const tokenKeyPace = time.Second
+
+// makeToken answers scontrol token.
+func (c *Controller) makeToken(ctx context.Context, who *caller, rq *proto.TokenRequest) (*proto.TokenReply, error) {
+	name := c.nameOf(who)
+	administrator := c.level(who) >= model.AdminFull
+	if h := c.opts.HTTP; h.NoTokens && !administrator {
+		return nil, refuse(proto.CodeAccess,
+			"AuthAltParameters=disable_token_creation: administrators make the tokens here")
+	}
+	if rq.User != "" && rq.User != name {
+		if !administrator {
+			return nil, refuse(proto.CodeAccess, "a token for another user is made by administrators, on a controller")
+		}
+		name = rq.User
+		if _, err := c.people.Named(ctx, name); errors.Is(err, userdb.ErrUnknown) {
+			return nil, refuse(proto.CodeUser, "%s is unknown on controller %s: getent passwd finds no such user", name,
+				c.opts.Name)
+		}
+	}
+	life := rq.LifeS
+	if life == 0 {
+		life = proto.DefaultTokenS
+	}
+	if life < 0 || life > proto.MaxTokenS {
+		return nil, refuse(proto.CodeBadRequest, "lifespan=%d is not between 1 and %d seconds", life,
+			int64(proto.MaxTokenS))
+	}
+	if err := c.firstTokenKey(ctx); err != nil {
+		return nil, err
+	}
+	at := time.UnixMilli(int64(c.now()))
+	if revoked := time.UnixMilli(int64(c.machine.View().TokensRevoked(name))); at.Unix() <= revoked.Unix() {
+		at = time.Unix(revoked.Unix()+1, 0) // a token's moments are in seconds
+	}
+	until := at.Add(time.Duration(life) * time.Second)
+	text, err := token.Make(c.machine.View().TokenKey(), &token.Claims{User: name, At: at, Until: until, Most: who.most})
+	if err != nil {
+		return nil, err
+	}
+	c.log.Info("token made", "for", name, "by", who.UID, "host", who.Host, "until", until.UTC().Format(time.RFC3339))
+	return &proto.TokenReply{Token: text, User: name, Until: model.Time(until.UnixMilli())}, nil
+}
+
+// editTokens answers scontrol token revoke, newkey and export.
+func (c *Controller) editTokens(ctx context.Context, who *caller,
+	rq *proto.EditTokensRequest) (*proto.EditTokensReply, error) {
+	own := !rq.NewKey && !rq.Export && len(rq.Revoke) > 0
+	name := c.nameOf(who)
+	own = own && !slices.ContainsFunc(rq.Revoke, func(user string) bool { return user != name })
+	if !own && c.level(who) < model.AdminFull {
+		return nil, refuse(proto.CodeAccess,
+			"users revoke their own tokens; the rest is for administrators, on a controller")
+	}
+	reply := &proto.EditTokensReply{}
+	var x *state.Tokens
+	switch {
+	case rq.NewKey:
+		x = &state.Tokens{Op: state.TokenKey, Key: rq.Key}
+		if len(x.Key) == 0 {
+			x.Key = newTokenKey()
+		}
+		if n := len(x.Key); n < model.LeastTokenKey || n > model.MostTokenKey {
+			return nil, refuse(proto.CodeBadRequest, "a key has %d to %d bytes, this one has %d", model.LeastTokenKey,
+				model.MostTokenKey, n)
+		}
+	case len(rq.Revoke) > 0:
+		x = &state.Tokens{Op: state.TokenRevoke, Users: rq.Revoke}
+	}
+	if x != nil {
+		if rq.Export {
+			return nil, refuse(proto.CodeBadRequest, "the key is exported by a request of its own")
+		}
+		switch res, err := c.change(ctx, reply, nil, x); {
+		case err != nil:
+			return nil, err
+		case res.Refusal == state.Full:
+			return nil, refuse(proto.CodeBusy, "tokens of very many users were revoked; `scontrol token newkey` makes a new "+
+				"key, and no token of before counts")
+		}
+		c.log.Info("tokens changed", "by", who.UID, "revoked", rq.Revoke, "new key", rq.NewKey)
+	}
+	if rq.Export {
+		if err := c.firstTokenKey(ctx); err != nil {
+			return nil, err
+		}
+		reply.Key = c.machine.View().TokenKey()
+	}
+	return reply, nil
+}
+
+func newTokenKey() []byte {
+	key := make([]byte, model.TokenKeyBytes)
+	_, _ = rand.Read(key) // it never fails
+	return key
+}
+
+func (c *Controller) tokenPath() string {
+	if p := c.opts.HTTP.JWTKey; p != "" {
+		return p
+	}
+	return filepath.Join(c.opts.PKI, tokenFile)
+}
+
+// firstTokenKey makes sure that there is a key: the one of this controller's file, or a new one. It runs on the leader.
+func (c *Controller) firstTokenKey(ctx context.Context) error {
+	have := c.machine.View().TokenKey()
+	if have != nil && c.opts.HTTP.JWTKey == "" {
+		return nil
+	}
+	key, err := os.ReadFile(c.tokenPath())
+	if n := len(key); err == nil && (n < model.LeastTokenKey || n > model.MostTokenKey) {
+		err = errors.New("it has less than 16 bytes, or too many")
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.log.Error("the key for tokens can't be read", "file", c.tokenPath(), "err", err)
+		if have == nil {
+			return refuse(proto.CodeConfig, "the key for tokens in %s can't be read: %v", c.tokenPath(), err)
+		}
+		return nil
+	}
+	x := &state.Tokens{Op: state.TokenFirst, Key: key}
+	switch {
+	case err != nil && have != nil, have != nil && bytes.Equal(have, key):
+		return nil
+	case err != nil:
+		x.Key = newTokenKey()
+	case have != nil:
+		x.Op = state.TokenKey // the file that the site names counts
+		c.log.Warn("tokens of before count no more: jwt_key names another key", "file", c.tokenPath())
+	}
+	_, err = c.propose(ctx, x)
+	return err
+}
+
+// leadTokenKey is the leader's part: there is a key before anybody asks.
+func (c *Controller) leadTokenKey(ctx context.Context) {
+	for err := c.firstTokenKey(ctx); err != nil && ctx.Err() == nil; err = c.firstTokenKey(ctx) {
+		c.log.Warn("there is no key for tokens yet", "err", err)
+		pause(ctx, 10*tokenKeyPace)
+	}
+}
+
+// keepTokenFile gives this controller's file the key that is replicated. A file that the site names is left alone once
+// it is there.
+func (c *Controller) keepTokenFile(ctx context.Context) {
+	var written []byte
+	for ; ctx.Err() == nil; pause(ctx, tokenKeyPace) {
+		key := c.machine.View().TokenKey()
+		if key == nil || bytes.Equal(key, written) {
+			continue
+		}
+		written = key
+		have, err := os.ReadFile(c.tokenPath())
+		if err == nil && (bytes.Equal(have, key) || c.opts.HTTP.JWTKey != "") {
+			continue
+		}
+		if err := writeKey(c.tokenPath(), key); err != nil {
+			c.log.Warn("the key for tokens was not written to its file", "file", c.tokenPath(), "err", err)
+		}
+	}
+}
+
+// checkToken says for whom a token speaks.
+func (c *Controller) checkToken(text string) (*token.Claims, error) {
+	claims, err := c.tokens.Check(text)
+	if err != nil {
+		return nil, err
+	}
+	at := model.Time(0) // a token that does not say when it was made was made before any revocation
+	if !claims.At.IsZero() {
+		at = model.Time(claims.At.UnixMilli())
+	}
+	const second = 1000 // see makeToken
+	if revoked := c.machine.View().TokensRevoked(claims.User); revoked != 0 && at/second <= revoked/second {
+		return nil, errors.New("the user's tokens were revoked")
+	}
+	return claims, nil
+}
+
+// writeKey puts a key into a file that only this daemon's user can read.
+func writeKey(path string, key []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+tokenFile) // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(key)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,203 @@
+package jobtext
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/slurmjson"
+)
+
+// This file owns the members of jobs, nodes and partitions that the REST interface has beyond --json of the commands,
+// and a job's parts of its nodes. Members that are in both are in the commands' tables only.
+
+// with gives a table and the fields that it lacks.
+func with[T any](fields, more []slurmjson.Field[T]) []slurmjson.Field[T] {
+	for i := range more {
+		if !slices.ContainsFunc(fields, func(f slurmjson.Field[T]) bool { return f.Name == more[i].Name }) {
+			fields = append(fields, more[i])
+		}
+	}
+	return fields
+}
+
+// without leaves out what Slurm's specification does not have.
+func without[T any](fields []slurmjson.Field[T], names ...string) []slurmjson.Field[T] {
+	return slices.DeleteFunc(fields, func(f slurmjson.Field[T]) bool { return slices.Contains(names, f.Name) })
+}
+
+// JobMembers is a job's object in the REST interface.
+func JobMembers() []slurmjson.Field[JobRow] {
+	const v43, v44 = "v0.0.43", "v0.0.44"
+	type fields = []slurmjson.Field[JobRow]
+	own := JobJSON()
+	for i := range own {
+		if own[i].Name == "submit_line" {
+			own[i].Since = v44
+		}
+	}
+	perTRES := func(name string, of func(m model.Needs) int64) slurmjson.Field[JobRow] {
+		return slurmjson.Field[JobRow]{Name: name, Str: func(r *JobRow) string {
+			if n := of(r.Spec.Extra()); n > 0 {
+				return "gres/gpu:" + itoa64(n)
+			}
+			return ""
+		}}
+	}
+	most := func(name string, of func(m model.Needs) int32) slurmjson.Field[JobRow] {
+		return slurmjson.Field[JobRow]{Name: name, Num: func(r *JobRow) (int64, bool, bool) {
+			n := int64(of(r.Spec.Extra()))
+			return n, n > 0, false
+		}}
+	}
+	stdout := func(r *JobRow) string { o, _ := r.OutputFiles(); return o }
+	return with(own, fields{
+		{Name: "burst_buffer"}, {Name: "burst_buffer_state"}, {Name: "cluster_features"}, {Name: "container_id"},
+		{Name: "cpu_frequency_governor", Type: slurmjson.Number}, {Name: "cpu_frequency_maximum", Type: slurmjson.Number},
+		{Name: "cpu_frequency_minimum", Type: slurmjson.Number},
+		perTRES("cpus_per_tres", func(m model.Needs) int64 { return int64(m.CPUsPerGPU) }),
+		{Name: "cron"}, {Name: "extra"}, {Name: "federation_origin"}, {Name: "federation_siblings_active"},
+		{Name: "federation_siblings_viable"},
+		{Name: "gres_detail", List: func(r *JobRow) []string {
+			if !r.holds() {
+				return nil
+			}
+			var out []string
+			for i := range r.Run.Alloc.Nodes {
+				out = append(out, gresIndexText(r.Run.Alloc.Nodes[i].Gres))
+			}
+			return out
+		}},
+		{Name: "het_job_id", Type: slurmjson.Count}, {Name: "het_job_id_set"}, {Name: "het_job_offset",
+			Type: slurmjson.Count},
+		{Name: "job_size_str", Type: slurmjson.List},
+		{Name: "licenses_allocated", Since: v43, Str: func(r *JobRow) string {
+			if !r.holds() {
+				return ""
+			}
+			return licensesText(r.Spec)
+		}},
+		{Name: "mail_type", List: func(r *JobRow) []string {
+			if m := r.Spec.Mail(); m != nil && m.Types != 0 {
+				return strings.Split(m.Types.String(), ",")
+			}
+			return nil
+		}},
+		{Name: "mail_user", Str: func(r *JobRow) string {
+			if m := r.Spec.Mail(); m != nil {
+				return m.User
+			}
+			return ""
+		}},
+		{Name: "maximum_switch_wait_time", Int: func(r *JobRow) int64 { return max(0, r.Spec.Extra().SwitchWaitS) }},
+		{Name: "mcs_label"},
+		perTRES("memory_per_tres", func(m model.Needs) int64 { return m.MemPerGPU }),
+		{Name: "network"},
+		{Name: "power", Fields: fields{{Name: "flags", Type: slurmjson.List}}},
+		{Name: "preemptable_time", Type: slurmjson.Moment},
+		{Name: "prefer", Str: func(r *JobRow) string { return r.Spec.Extra().Prefer }},
+		{Name: "priority_by_partition", Type: slurmjson.List},
+		{Name: "profile", List: func(*JobRow) []string { return []string{"NOT_SET"} }},
+		{Name: "required_switches", Int: func(r *JobRow) int64 { return int64(r.Spec.Extra().Switches) }},
+		{Name: "resv_name", Str: func(r *JobRow) string { return r.Spec.Reservation }},
+		{Name: "segment_size", Since: v43, Type: slurmjson.Integer},
+		{Name: "selinux_context"},
+		{Name: "sockets_per_board", Type: slurmjson.Integer},
+		most("sockets_per_node", func(m model.Needs) int32 { return m.Sockets }),
+		{Name: "stderr_expanded", Since: v43, Str: func(r *JobRow) string { _, e := r.OutputFiles(); return e }},
+		{Name: "stdin_expanded", Since: v43, Str: func(r *JobRow) string { return stdinOf(r.Spec) }},
+		{Name: "stdout_expanded", Since: v43, Str: stdout},
+		{Name: "step_id", Since: v44, Fields: fields{
+			{Name: "sluid"},
+			{Name: "job_id", Count: func(r *JobRow) int64 { return int64(r.ID) }},
+			{Name: "step_het_component", Type: slurmjson.Number},
+			{Name: "step_id"},
+		}},
+		{Name: "system_comment", Str: func(r *JobRow) string { return r.SystemText() }},
+		{Name: "tasks_per_board", Type: slurmjson.Number},
+		most("tasks_per_core", func(m model.Needs) int32 { return m.TasksPerCore }),
+		most("tasks_per_socket", func(m model.Needs) int32 { return m.TasksPerSocket }),
+		{Name: "tasks_per_tres", Type: slurmjson.Number}, {Name: "thread_spec", Type: slurmjson.Integer},
+		{Name: "tres_bind"}, {Name: "tres_freq"},
+	})
+}
+
+// NodeMembers is a node's object in the REST interface.
+func NodeMembers() []slurmjson.Field[NodeOf] {
+	type fields = []slurmjson.Field[NodeOf]
+	const v43 = "v0.0.43"
+	return with(without(NodeJSON(), "state_flags", "idle_cpus", "free_memory"), fields{
+		{Name: "burstbuffer_network_address"}, {Name: "cert_flags", Since: v43, Type: slurmjson.List},
+		{Name: "cpu_binding", Type: slurmjson.Integer}, {Name: "extra"}, {Name: "gpu_spec"}, {Name: "gres_drained"},
+		{Name: "instance_id"}, {Name: "instance_type"}, {Name: "mcs_label"},
+		{Name: "next_state_after_reboot", Type: slurmjson.List}, {Name: "owner"}, {Name: "port", Type: slurmjson.Integer},
+		{Name: "res_cores_per_gpu", Type: slurmjson.Integer}, {Name: "resume_after", Type: slurmjson.Moment},
+		{Name: "specialized_cores", Type: slurmjson.Integer}, {Name: "specialized_cpus"},
+		{Name: "specialized_memory", Type: slurmjson.Integer},
+		{Name: "tls_cert_last_renewal", Since: v43, Type: slurmjson.Moment}, {Name: "topology", Since: v43},
+		{Name: "tres", Str: nodeTRES}, {Name: "tres_used", Str: nodeTRESUsed},
+	})
+}
+
+func nodeTRES(n *NodeOf) string {
+	d := n.Node.Def
+	out := []string{"cpu=" + itoa64(int64(d.CPUs)), "mem=" + itoa64(d.MemMiB) + "M", "billing=" + itoa64(int64(d.CPUs))}
+	for _, g := range d.Gres {
+		out = append(out, model.GresTRES(g.Name, "")+"="+itoa64(int64(g.Count)))
+	}
+	return strings.Join(out, ",")
+}
+
+func nodeTRESUsed(n *NodeOf) string {
+	var out []string
+	if cpus := usedCPUs(n.Node); cpus > 0 {
+		out = append(out, "cpu="+itoa64(cpus), "mem="+itoa64(n.Node.UsedMem)+"M")
+	}
+	seen := map[string]bool{}
+	for _, g := range n.Node.Def.Gres {
+		if used := n.Node.Used(g.Name).Count(); used > 0 && !seen[g.Name] {
+			seen[g.Name] = true
+			out = append(out, model.GresTRES(g.Name, "")+"="+itoa64(int64(used)))
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// PartitionMembers is a partition's object in the REST interface.
+func PartitionMembers() []slurmjson.Field[PartitionOf] {
+	type fields = []slurmjson.Field[PartitionOf]
+	return with(PartitionJSON(), fields{
+		{Name: "alternate"},
+		{Name: "node_sets", Str: func(p *PartitionOf) string { return hostlist.Compress(p.Nodes) }},
+		{Name: "select_type", Type: slurmjson.List}, {Name: "suspend_time", Type: slurmjson.Number},
+		{Name: "topology", Since: "v0.0.43"},
+	})
+}
+
+// LayoutOf is what a job has of one node.
+type LayoutOf struct {
+	*model.NodeAlloc
+	Def *model.NodeDef
+}
+
+// LayoutJSON is the object of it.
+func LayoutJSON() []slurmjson.Field[LayoutOf] {
+	return []slurmjson.Field[LayoutOf]{
+		{Name: "node", Str: func(l *LayoutOf) string { return l.Node }},
+		{Name: "sockets_per_node", Int: func(l *LayoutOf) int64 { return int64(l.Def.Sockets) }},
+		{Name: "cores_per_socket", Int: func(l *LayoutOf) int64 { return int64(l.Def.CoresPerSocket) }},
+		{Name: "mem_alloc", Int: func(l *LayoutOf) int64 { return l.MemMiB }},
+		{Name: "core_bitmap", Str: func(l *LayoutOf) string { return l.CPUs.String() }},
+		{Name: "channel", Type: slurmjson.Number},
+		slurmjson.Slice("gres", func(l *LayoutOf) []model.GresAlloc { return l.Gres }, []slurmjson.Field[model.GresAlloc]{
+			{Name: "name", Str: func(g *model.GresAlloc) string { return g.Name }},
+			{Name: "type", Str: func(g *model.GresAlloc) string { return g.Type }},
+			{Name: "count", Int: func(g *model.GresAlloc) int64 { return int64(g.Index.Count()) }},
+			{Name: "index", Str: func(g *model.GresAlloc) string { return g.Index.String() }},
+		}),
+	}
+}
+
+func itoa64(n int64) string { return strconv.FormatInt(n, 10) }
