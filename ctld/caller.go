@@ -211,6 +211,9 @@ var barred = map[uint16]string{
 	proto.KindMIG:        "GPUs are divided by operators",
 	proto.KindUpdateNode: "nodes are changed by operators",
 	proto.KindReserve:    "reservations are for operators",
+	proto.KindSetDebug:   "the controller's log is for operators",
+
+	proto.KindUpdatePartition: "partitions are changed by operators",
 
 	proto.KindReconfigure:     "the cluster is reconfigured by administrators",
 	proto.KindEditControllers: "controllers are added and removed by administrators",

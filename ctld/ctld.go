@@ -80,6 +80,7 @@ type Controller struct {
 	// likewise: jobs' places in the queue, the best of all their partitions
 	places atomic.Pointer[map[model.JobID]int32]
 
+	defining   sync.Mutex // definitions of partitions and nodes are changed one after the other
 	explaining sync.Mutex // explanations cost as much as a pass: one at a time
 	own        ownRules   // for the planning goroutine
 	whyRules   ownRules   // guarded by explaining

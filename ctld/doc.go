@@ -54,7 +54,8 @@
 //	dispatch.go      orders that the facts require and the node has not got yet
 //	nodereports.go   reports of nodes, many in one log entry
 //	nodeask.go       questions to one node
-//	nodeedit.go      drain, resume, down, of nodes and of single units; nodeunits.go shows units
+//	nodeedit.go      changes of nodes, of single units and of partitions; nodeunits.go shows units
+//	reboot.go        gcontrol reboot
 //	health.go        HealthCheckProgram
 //	gpuidle.go       GpuIdlePolicy
 //	mig.go           gcontrol mig apply
@@ -74,7 +75,7 @@
 //	reconfigure.go  reads the files again; configdiff.go lists the changes
 //	caller.go       who asks, and what they may ask
 //	accounts.go     accounts, users, QOS, shares and priorities' factors
-//	reservation.go  reservations; package resv makes them
+//	reservation.go  reservations; package resv makes them, package define partitions and nodes
 //
 // Other output of the controller:
 //

@@ -6,24 +6,22 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"net"
 	"os"
 	"os/user"
 	"path/filepath"
-	"runtime/debug"
-	"runtime/metrics"
 	"strconv"
 	"strings"
 	"time"
 
+	"gbatch/ctld/heap"
 	"gbatch/ctld/rest"
 	"gbatch/ctld/restore"
 	"gbatch/internal/certs"
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
+	"gbatch/internal/logfile"
 	"gbatch/internal/model"
-	"gbatch/internal/quietlog"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/store"
 	"gbatch/internal/version"
@@ -44,6 +42,8 @@ type Start struct {
 	NextJob uint32
 
 	Join string // TOKEN@HOST: Run only gets a certificate, from another controller
+
+	Hangup <-chan os.Signal // SIGHUPs: the log is opened anew and the configuration read; nil: none come
 
 	Die func(error) // ends the process when the log turns out to be damaged; what returns ends with a panic
 }
@@ -79,21 +79,20 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			tuneHeap(tuning)
+			heap.Tune(tuning)
 		}()
 		defer func() { stop(); <-done }()
 	}
-	out := stderr
+	path := ""
 	if cfg.SlurmctldLogFile != "" {
-		f, err := os.OpenFile(conf.ExpandPath(cfg.SlurmctldLogFile, o.Name, o.Name),
-			os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
-		if err != nil {
-			return fmt.Errorf("opening the log (SlurmctldLogFile): %w", err)
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		out = f
+		path = conf.ExpandPath(cfg.SlurmctldLogFile, o.Name, o.Name)
 	}
-	o.Logger = newLog(out, cfg.SlurmctldDebug)
+	out, err := logfile.Open(path, stderr, cfg.SlurmctldDebug)
+	if err != nil {
+		return fmt.Errorf("opening the log (SlurmctldLogFile): %w", err)
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	o.Logger, o.Log = out.Logger(), out
 	if err := firstCertificates(&o, cfg); err != nil {
 		return err
 	}
@@ -102,11 +101,20 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 		s.Die(err)
 	}
 	c, err := New(o)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	if err == nil {
 		o.Logger.Info("controller runs", "name", o.Name, "addr", c.Addr(), "dir", o.Dir, "version", o.Version)
+		done := make(chan struct{})
+		go func() { // ends with ctx or Run
+			defer close(done)
+			c.hangups(ctx, s.Hangup)
+		}()
 		err = c.Run(ctx)
+		stop()
+		<-done
 	}
-	if err != nil && out != stderr {
+	if err != nil && out.IsFile() {
 		o.Logger.Error("controller ends", "err", err) // the caller says it on stderr
 	}
 	return err
@@ -271,51 +279,4 @@ func cfgAddr(cfg *conf.Config, name string) string {
 		}
 	}
 	return ""
-}
-
-// newLog gives a log for one of Slurm's level names.
-func newLog(to io.Writer, level string) *slog.Logger {
-	least := slog.LevelInfo
-	switch {
-	case level == "quiet":
-		return slog.New(slog.DiscardHandler)
-	case level == "fatal", level == "error":
-		least = slog.LevelError
-	case level == "verbose", strings.HasPrefix(level, "debug"):
-		least = slog.LevelDebug
-	}
-	return slog.New(quietlog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: least})))
-}
-
-// Nearly all of a controller's memory is long-lived job records. A collector that lets the heap double before it runs
-// would need as much memory again. One that never lets it grow by more than a fifth would run all the time while there
-// are few jobs.
-const (
-	heapGrowthPct = 20       // how far a large heap grows between two collections, percent (GOGC)
-	heapSmall     = 32 << 20 // bytes up to which a heap grows freely
-	maxGrowthPct  = 1600
-	heapPace      = 2 * time.Second
-)
-
-// heapPercent gives GOGC for a heap with live bytes in use.
-func heapPercent(live uint64) int {
-	if live >= heapSmall {
-		return heapGrowthPct
-	}
-	return int(min(max(heapGrowthPct, (heapSmall-live)*100/max(live, 1)), maxGrowthPct))
-}
-
-// tuneHeap adapts GOGC to the heap's size until ctx ends.
-func tuneHeap(ctx context.Context) {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	for set := 0; ctx.Err() == nil; pause(ctx, heapPace) {
-		metrics.Read(sample)
-		if sample[0].Value.Kind() != metrics.KindUint64 {
-			return // another Go version: its default is fine
-		}
-		if pct := heapPercent(sample[0].Value.Uint64()); pct != set {
-			set = pct
-			debug.SetGCPercent(pct)
-		}
-	}
 }

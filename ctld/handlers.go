@@ -34,14 +34,18 @@ func asking(h handler) handler {
 
 // handlers has an entry for each kind of request that the leader answers, but for KindOnce, which holds another kind.
 var handlers = map[uint16]handler{
-	proto.KindPing:         asking(handle((*Controller).ping)),
-	proto.KindSubmit:       handle((*Controller).submit),
-	proto.KindSubmitEach:   handle((*Controller).submitEach),
-	proto.KindCancel:       handle((*Controller).cancel),
-	proto.KindSignal:       handle((*Controller).cancel),
-	proto.KindUpdateJob:    handle((*Controller).updateJob),
-	proto.KindUpdateNode:   handleDone((*Controller).updateNode),
-	proto.KindReserve:      handle((*Controller).reserve),
+	proto.KindPing:       asking(handle((*Controller).ping)),
+	proto.KindSubmit:     handle((*Controller).submit),
+	proto.KindSubmitEach: handle((*Controller).submitEach),
+	proto.KindCancel:     handle((*Controller).cancel),
+	proto.KindSignal:     handle((*Controller).cancel),
+	proto.KindUpdateJob:  handle((*Controller).updateJob),
+	proto.KindUpdateNode: handleDone((*Controller).updateNode),
+	proto.KindReserve:    handle((*Controller).reserve),
+	proto.KindSetDebug:   handleDone((*Controller).setDebug),
+
+	proto.KindUpdatePartition: handleDone((*Controller).updatePartition),
+
 	proto.KindMIG:          handle((*Controller).applyMIG),
 	proto.KindReconfigure:  handle((*Controller).reconfigure),
 	proto.KindEditAccounts: handleDone((*Controller).editAccounts),

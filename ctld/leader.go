@@ -70,7 +70,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		c.door.tell()
 		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship,
 			c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations, c.sendMails, c.watchAlerts, c.watchTroubles,
-			c.keepMembers, c.tellSight, c.sweepCerts, c.leadTokenKey} {
+			c.keepMembers, c.tellSight, c.sweepCerts, c.leadTokenKey, c.keepReboots} {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()

@@ -2,10 +2,12 @@ package ctld
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
 
+	"gbatch/ctld/define"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
@@ -13,55 +15,193 @@ import (
 
 // nodeedit.go carries out operators' changes of nodes and of single units, and handles nodes' reports on their units.
 
-// updateNode drains, resumes and takes down nodes.
-func (c *Controller) updateNode(ctx context.Context, who *caller, rq *proto.UpdateNodeRequest) error {
+// updatePartition creates, changes and removes partitions.
+func (c *Controller) updatePartition(ctx context.Context, who *caller, rq *proto.UpdatePartitionRequest) error {
+	c.defining.Lock()
+	defer c.defining.Unlock()
 	v := c.machine.View()
-	e := &state.NodeEdit{Nodes: rq.Names, Keep: true, By: who.User}
-	if len(rq.Names) == 0 || len(rq.Set) == 0 {
-		return refuse(proto.CodeBadRequest,
-			"nothing to change: name the nodes and what is wanted of them, as in NodeName=n1 State=DRAIN Reason=\"bad fan\"")
+	cmd, err := define.Partition(v, rq)
+	if err != nil {
+		return drafted(err)
 	}
-	for _, name := range rq.Names {
-		if v.Node(name) == nil {
-			return refuse(proto.CodeInvalidNode, "%s", name)
+	if err := c.define(ctx, cmd); err != nil {
+		return err
+	}
+	what := map[proto.PartAction]string{proto.CreatePartition: "created", proto.ChangePartition: "changed",
+		proto.DeletePartition: "deleted"}[rq.Action]
+	c.log.Info("partition "+what, "partition", rq.Name, "set", settings(rq.Set), "by", who.User)
+	return nil
+}
+
+// drafted gives the error for the answer to a request that package define refuses.
+func drafted(err error) error {
+	var no *define.Refusal
+	if errors.As(err, &no) {
+		return refuse(no.Code, "%s", no.Detail)
+	}
+	return err
+}
+
+// define makes a change of definitions, with other commands before it.
+func (c *Controller) define(ctx context.Context, cmd *state.Define, before ...state.Body) error {
+	res, err := c.changes(ctx, keyOf(ctx), &proto.Empty{}, nil, append(before, cmd))
+	if errors.Is(err, errRepeated) || err != nil {
+		return err
+	}
+	switch r := res[len(res)-1].Refusal; r {
+	case state.OK:
+		return nil
+	case state.JobsActive:
+		if len(cmd.DropParts) > 0 {
+			return refuse(proto.CodePartitionInUse, "a job has just come")
+		}
+		return refuse(proto.CodeNodesBusy, "a job has just come")
+	default:
+		return refuse(proto.CodeOutdated, "something else has changed it meanwhile (%s); try again", r)
+	}
+}
+
+// settings gives key=value words in one line, for the log.
+func settings(set []model.KV) string {
+	var words []string
+	for _, kv := range set {
+		words = append(words, kv.Key+"="+kv.Value)
+	}
+	return strings.Join(words, " ")
+}
+
+// updateNode changes nodes: their state, their definitions, dynamic ones, reboots.
+func (c *Controller) updateNode(ctx context.Context, who *caller, rq *proto.UpdateNodeRequest) error {
+	if len(rq.Names) == 0 {
+		return refuse(proto.CodeInvalidNode, "NodeName= names none")
+	}
+	v := c.machine.View()
+	if rq.Action != proto.CreateNodes {
+		for _, name := range rq.Names {
+			if v.Node(name) == nil {
+				return refuse(proto.CodeInvalidNode, "%s", name)
+			}
 		}
 	}
+	c.defining.Lock()
+	defer c.defining.Unlock()
+	var err error
+	switch rq.Action {
+	case proto.ChangeNodes:
+		err = c.changeNodes(ctx, who, rq)
+	case proto.CreateNodes, proto.DeleteNodes:
+		var cmd *state.Define
+		if rq.Action == proto.CreateNodes {
+			cmd, err = define.Create(v, rq.Names, rq.Set)
+		} else {
+			cmd, err = define.Delete(v, rq.Names)
+		}
+		if err != nil {
+			return drafted(err)
+		}
+		err = c.define(ctx, cmd)
+	case proto.RebootNodes, proto.CancelReboots:
+		err = c.askReboot(ctx, who, rq)
+	default:
+		err = refuse(proto.CodeBadRequest, "an unknown change of nodes (%d)", rq.Action)
+	}
+	if err == nil {
+		c.log.Info("nodes "+nodeChanges[rq.Action], "nodes", c.hostlist(rq.Names), "set", settings(rq.Set), "by", who.User)
+	}
+	return err
+}
+
+var nodeChanges = map[proto.NodeAction]string{proto.ChangeNodes: "changed", proto.CreateNodes: "created",
+	proto.DeleteNodes: "deleted", proto.RebootNodes: "to be rebooted", proto.CancelReboots: "not rebooted after all"}
+
+// nodeWords are the settings of one update of nodes.
+type nodeWords struct {
+	edit   *state.NodeEdit
+	units  string     // Gres= as it was written
+	define []model.KV // settings of the nodes' definitions
+	cancel bool       // State=CANCEL_REBOOT
+}
+
+// readNodeWords reads the settings of an update of nodes.
+func readNodeWords(rq *proto.UpdateNodeRequest, by string) (*nodeWords, error) {
+	w := &nodeWords{edit: &state.NodeEdit{Nodes: rq.Names, Keep: true, By: by}}
 	for _, kv := range rq.Set {
-		switch strings.ToLower(kv.Key) {
-		case "gres":
-			if err := unitsOf(e, kv.Value); err != nil {
-				return err
-			}
-		case "reason":
-			if len(kv.Value) > proto.MaxFieldBytes {
-				return refuse(proto.CodeBadRequest, "Reason is longer than %d bytes", proto.MaxFieldBytes)
-			}
-			e.Reason = kv.Value
-		case "state":
-			e.Keep = false
-			switch strings.ToUpper(kv.Value) {
-			case "DRAIN":
-				e.Admin = model.NodeDrain
-			case "DOWN":
-				e.Admin = model.NodeDown
-			case "RESUME", "IDLE", "UNDRAIN":
-				e.Admin = model.NodeUp
-			case "FAIL", "FAILING":
-				return refuse(proto.CodeBadRequest,
-					"State=%s is not kept apart here: write DRAIN, and jobs that run go on, or DOWN, and they end", kv.Value)
-			default:
-				return refuse(proto.CodeBadRequest, "State=%s: write DRAIN, DOWN, RESUME, IDLE or UNDRAIN", kv.Value)
+		if len(kv.Value) > proto.MaxFieldBytes {
+			return nil, refuse(proto.CodeBadRequest, "%s is longer than %d bytes", kv.Key, proto.MaxFieldBytes)
+		}
+		switch low := strings.ToLower(kv.Key); {
+		case low == "gres":
+			w.units = kv.Value
+			w.define = append(w.define, kv)
+		case define.Defines(low):
+			w.define = append(w.define, kv)
+		case low == "comment":
+			w.edit.Comment = &state.Words{Text: kv.Value}
+		case low == "extra":
+			w.edit.Extra = &state.Words{Text: kv.Value}
+		case low == "reason":
+			w.edit.Reason = kv.Value
+		case low == "state":
+			if err := w.state(kv.Value); err != nil {
+				return nil, err
 			}
 		default:
-			return refuse(proto.CodeBadRequest, "%s can't be set by gcontrol update node; it sets State and Reason, "+
-				"of the node or, with Gres=gpu:3, of single units", kv.Key)
+			return nil, refuse(proto.CodeBadRequest, "%s can't be set by gcontrol update node; it sets State, Reason, "+
+				"AvailableFeatures, ActiveFeatures, Weight, Gres, Comment and Extra, and with Gres=gpu:3 State and Reason of "+
+				"single units", kv.Key)
 		}
 	}
+	return w, nil
+}
+
+func (w *nodeWords) state(value string) error {
+	e := w.edit
+	e.Keep = false
+	switch strings.ToUpper(value) {
+	case "DRAIN":
+		e.Admin = model.NodeDrain
+	case "FAIL", "FAILING":
+		e.Admin, e.Failing = model.NodeDrain, true
+	case "DOWN":
+		e.Admin = model.NodeDown
+	case "RESUME", "IDLE", "UNDRAIN":
+		e.Admin = model.NodeUp
+	case "CANCEL_REBOOT":
+		e.Keep, w.cancel = true, true
+	case "POWER_DOWN", "POWER_DOWN_ASAP", "POWER_DOWN_FORCE", "POWER_UP", "RESUME_AFTER":
+		return refuse(proto.CodeBadRequest, "State=%s: nodes are not powered on and off here", value)
+	default:
+		return refuse(proto.CodeBadRequest,
+			"State=%s: write DRAIN, FAIL, DOWN, RESUME, IDLE, UNDRAIN or CANCEL_REBOOT", value)
+	}
+	return nil
+}
+
+// changeNodes changes nodes' states and definitions.
+func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.UpdateNodeRequest) error {
+	v := c.machine.View()
+	if len(rq.Set) == 0 {
+		return refuse(proto.CodeBadRequest,
+			"nothing to change: say what is wanted of the nodes, as in NodeName=n1 State=DRAIN Reason=\"bad fan\"")
+	}
+	w, err := readNodeWords(rq, who.User)
+	if err != nil {
+		return err
+	}
+	e := w.edit
 	if !e.Keep && e.Admin != model.NodeUp && e.Reason == "" {
 		return refuse(proto.CodeBadRequest,
 			"You must specify a reason when DOWNING a node or draining it; add Reason=\"...\"")
 	}
-	if e.Gres != "" {
+	if w.units != "" && !e.Keep { // State and Reason are for these units
+		if len(w.define) > 1 {
+			return refuse(proto.CodeBadRequest, "State of units of Gres=%s stands beside %s: make two commands of it",
+				w.units, w.define[0].Key)
+		}
+		w.define = nil
+		if err := unitsOf(e, w.units); err != nil {
+			return err
+		}
 		if err := unitsMay(v, e); err != nil {
 			return err
 		}
@@ -70,6 +210,16 @@ func (c *Controller) updateNode(ctx context.Context, who *caller, rq *proto.Upda
 	bodies := []state.Body{e}
 	if whole && e.Admin == model.NodeUp {
 		bodies = append(bodies, c.stillLeaving(e.Nodes)...)
+	}
+	if w.cancel {
+		bodies = append(bodies, &state.Reboots{Nodes: rq.Names, Op: state.CancelReboot, By: who.User})
+	}
+	if len(w.define) > 0 {
+		cmd, err := define.Change(v, rq.Names, w.define)
+		if err != nil {
+			return drafted(err)
+		}
+		return c.define(ctx, cmd, bodies...)
 	}
 	if _, err := c.changes(ctx, keyOf(ctx), &proto.Empty{}, nil, bodies); err != nil {
 		return err
@@ -114,9 +264,6 @@ func unitsOf(e *state.NodeEdit, text string) error {
 // unitsMay refuses changes that units don't allow.
 func unitsMay(v *state.View, e *state.NodeEdit) error {
 	switch {
-	case e.Keep:
-		return refuse(proto.CodeBadRequest, "Gres=%s needs a State: State=DRAIN with a Reason, or State=RESUME",
-			e.Gres)
 	case e.Admin == model.NodeDown:
 		return refuse(proto.CodeBadRequest,
 			"State=DOWN is for whole nodes; write State=DRAIN or State=RESUME for single units")

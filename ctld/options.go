@@ -7,6 +7,7 @@ import (
 
 	"gbatch/ctld/rest"
 	"gbatch/internal/conf"
+	"gbatch/internal/logfile"
 	"gbatch/internal/model"
 	"gbatch/internal/userdb"
 )
@@ -39,6 +40,7 @@ type Options struct {
 	Version string
 	Paths   []model.KV // local settings, for gcontrol show config
 	Logger  *slog.Logger
+	Log     *logfile.Log // where Logger writes; nil: its level and its file stay
 
 	// Broken is told of damage of the raft log that is found while the controller runs; see store.Options.
 	Broken func(error)

@@ -3,11 +3,14 @@ package ctld
 import (
 	"context"
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 
+	"gbatch/ctld/define"
 	"gbatch/internal/conf"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/logfile"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
@@ -36,6 +39,8 @@ func firstProblem(problems []conf.Problem) string {
 // reconfigure reads the files again and replaces the configuration in one step, or not at all.
 func (c *Controller) reconfigure(ctx context.Context, who *caller,
 	rq *proto.ReconfigureRequest) (*proto.ReconfigureReply, error) {
+	c.defining.Lock()
+	defer c.defining.Unlock()
 	files, problems := c.loadConfig()
 	if files != nil {
 		if p, differ := c.otherControllers(files); differ {
@@ -51,6 +56,11 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 		return reply, nil
 	}
 	cfg, v := c.configOf(files), c.machine.View()
+	undone, err := define.Undo(v.Config(), cfg)
+	if err != nil {
+		return nil, refuse(proto.CodeConfig, "%v", err)
+	}
+	reply.Undone = undone
 	reply.Changes = configDiff(v.Config(), cfg)
 	reply.Affected = affected(v, cfg)
 	reply.Restart = restarts(v, c.members(), c.withoutMembers(files, reply.Changes))
@@ -67,7 +77,58 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 	}
 	c.nodes.retell()
 	c.log.Info("reconfigured", "changes", len(reply.Changes), "by", who.User)
+	for _, s := range undone {
+		c.log.Info("reconfigure has undone a change", "what", s, "by", who.User)
+	}
 	return reply, nil
+}
+
+// hangups answers SIGHUP until ctx ends: the log is opened anew, and the configuration is read as by gcontrol
+// reconfigure, on the leader for the cluster.
+func (c *Controller) hangups(ctx context.Context, signals <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signals:
+		}
+		if c.opts.Log != nil {
+			if err := c.opts.Log.Reopen(); err != nil {
+				c.log.Error("the log could not be opened anew; it goes on in the old file", "err", err)
+			}
+		}
+		c.log.Info("SIGHUP: the log is open, the configuration is read")
+		files, problems := c.loadConfig()
+		if files == nil {
+			c.log.Error("the configuration has errors: nothing is changed", "err", firstProblem(problems))
+			continue
+		}
+		c.setLevel(files.SlurmctldDebug)
+		if !c.leading.Load() {
+			continue
+		}
+		self := &caller{Caller: proto.Caller{User: "SIGHUP"}, most: model.RightsAdministrator}
+		if _, err := c.reconfigure(ctx, self, &proto.ReconfigureRequest{}); err != nil && ctx.Err() == nil {
+			c.log.Error("the cluster could not be reconfigured", "err", err)
+		}
+	}
+}
+
+// setDebug changes the level of this controller's log until SlurmctldDebug is read again.
+func (c *Controller) setDebug(_ context.Context, who *caller, rq *proto.SetDebugRequest) error {
+	name, err := logfile.LevelName(rq.Level)
+	if err != nil {
+		return refuse(proto.CodeBadRequest, "%v", err)
+	}
+	c.setLevel(name)
+	c.log.Info("the log's level was changed", "level", name, "by", who.User)
+	return nil
+}
+
+func (c *Controller) setLevel(name string) {
+	if c.opts.Log != nil {
+		c.opts.Log.SetLevel(name)
+	}
 }
 
 // maxAffected bounds the sentences of one answer.

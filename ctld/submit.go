@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,6 +94,11 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	}
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(rq.Script) > 0 && !slices.ContainsFunc(sp.Partitions,
+		func(name string) bool { return v.Partition(name).State != model.PartDown }) {
+		notes = append(notes, fmt.Sprintf("partition %s is in state DOWN: the job waits until that is over",
+			strings.Join(sp.Partitions, ",")))
 	}
 	script, env := blob.Make(rq.Script), blob.Make(rq.Env)
 	sp.Script, sp.Env = script.Key, env.Key

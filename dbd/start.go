@@ -5,22 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 
 	"gbatch/internal/certs"
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
-	"gbatch/internal/quietlog"
+	"gbatch/internal/logfile"
 	"gbatch/internal/rpc/pki"
 )
 
 // Start is gdbd as a program: Options from the command line, completed from a configuration.
 type Start struct {
 	Options Options
-	Conf    string // the configuration's file or directory; "": the same places as for every gbatch command
-	Join    string // TOKEN@HOST: only get a certificate
+	Conf    string           // the configuration's file or directory; "": the same places as for every gbatch command
+	Join    string           // TOKEN@HOST: only get a certificate
+	Hangup  <-chan os.Signal // SIGHUPs: the log is opened anew; nil: none come
 }
 
 // Run reads the configuration, opens the log and runs the daemon until ctx ends. Until there is a log, messages go to
@@ -38,26 +38,46 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) error {
 		}
 		return certs.JoinHost(ctx, s.Join, pki.RoleDBD, s.Options.Name, s.Options.PKI, stderr)
 	}
-	if c == nil {
-		s.Options.Logger = newLog(stderr, "info")
-		return s.serve(ctx)
+	path, level := "", "info"
+	if c != nil {
+		if err := s.Options.Configure(c); err != nil {
+			return err
+		}
+		path, level = c.DbdLogFile, c.DbdDebug
 	}
-	if err := s.Options.Configure(c); err != nil {
-		return err
-	}
-	if c.DbdLogFile == "" {
-		s.Options.Logger = newLog(stderr, c.DbdDebug)
-		return s.serve(ctx)
-	}
-	f, err := os.OpenFile(c.DbdLogFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	l, err := logfile.Open(path, stderr, level)
 	if err != nil {
 		return fmt.Errorf("opening the log (DbdLogFile): %w", err)
 	}
-	s.Options.Logger = newLog(f, c.DbdDebug)
-	if err = s.serve(ctx); err != nil {
+	s.Options.Logger = l.Logger()
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with serve
+		defer close(done)
+		s.hangups(ctx, l)
+	}()
+	err = s.serve(ctx)
+	if err != nil && l.IsFile() {
 		s.Options.Logger.Error("accounting daemon ends", "err", err) // the caller says it on stderr
 	}
-	return errors.Join(err, f.Close())
+	stop()
+	<-done
+	return errors.Join(err, l.Close())
+}
+
+// hangups opens the log anew at each SIGHUP until ctx ends.
+func (s *Start) hangups(ctx context.Context, l *logfile.Log) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.Hangup:
+		}
+		if err := l.Reopen(); err != nil {
+			s.Options.Logger.Error("the log could not be opened anew; it goes on in the old file", "err", err)
+		}
+		s.Options.Logger.Info("SIGHUP: the log is open")
+	}
 }
 
 func (s *Start) serve(ctx context.Context) error {
@@ -108,18 +128,4 @@ func (s *Start) load(stderr io.Writer) (*conf.Config, error) {
 		}
 	}
 	return nil, fmt.Errorf("the configuration %s can't be used as it is; `gbatch check` tells all about it", path)
-}
-
-// newLog gives a log for one of Slurm's level names.
-func newLog(to io.Writer, level string) *slog.Logger {
-	min := slog.LevelInfo
-	switch {
-	case level == "quiet":
-		return slog.New(slog.DiscardHandler)
-	case level == "fatal", level == "error":
-		min = slog.LevelError
-	case level == "verbose", strings.HasPrefix(level, "debug"):
-		min = slog.LevelDebug
-	}
-	return slog.New(quietlog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: min})))
 }

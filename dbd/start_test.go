@@ -3,7 +3,6 @@ package dbd
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -133,18 +132,6 @@ func TestStartRefusals(t *testing.T) {
 		}
 		if s.Conf == bad && strings.Count(stderr.String(), bad+":") < 2 {
 			t.Errorf("stderr: %s", stderr.String())
-		}
-	}
-}
-
-func TestLogLevels(t *testing.T) {
-	for level, want := range map[string]slog.Level{
-		"quiet": slog.LevelError + 1, "fatal": slog.LevelError, "error": slog.LevelError, "info": slog.LevelInfo,
-		"verbose": slog.LevelDebug, "debug": slog.LevelDebug, "debug5": slog.LevelDebug,
-	} {
-		log := newLog(t.Output(), level)
-		if log.Enabled(t.Context(), want-1) || want <= slog.LevelError && !log.Enabled(t.Context(), want) {
-			t.Errorf("%s", level)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"gbatch/internal/certs"
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
-	"gbatch/internal/quietlog"
+	"gbatch/internal/logfile"
 	"gbatch/internal/rpc/pki"
 	"gbatch/noded/gpu"
 	"gbatch/noded/hardware"
@@ -42,12 +42,12 @@ func Main(ctx context.Context, f Flags, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	logger, closeLog, err := openLog(c, &o, stderr)
+	l, err := logfile.Open(conf.ExpandPath(c.SlurmdLogFile, o.Name, o.Host), stderr, c.SlurmdDebug)
 	if err != nil {
-		return err
+		return fmt.Errorf("open the log (SlurmdLogFile): %w", err)
 	}
-	defer func() { err = errors.Join(err, closeLog()) }()
-	o.Logger, o.GPUs = logger, gpu.NVML(gpu.NVMLOptions{})
+	defer func() { err = errors.Join(err, l.Close()) }()
+	o.Logger, o.GPUs = l.Logger(), gpu.NVML(gpu.NVMLOptions{})
 	if o.Verdict, err = os.Executable(); err != nil {
 		return fmt.Errorf("find my own program: %w", err)
 	}
@@ -55,7 +55,16 @@ func Main(ctx context.Context, f Flags, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(n.Run(ctx), n.Close())
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with Run
+		defer close(done)
+		hangups(ctx, f.Hangup, path, l, o.Logger)
+	}()
+	err = errors.Join(n.Run(ctx), n.Close())
+	stop()
+	<-done
+	return err
 }
 
 // Join gets this host's certificate with a token. It needs no configuration if the command line has a name and a
@@ -89,25 +98,24 @@ func Join(ctx context.Context, f Flags, say io.Writer) error {
 	return certs.JoinHost(ctx, f.Join, role, f.Name, f.PKI, say)
 }
 
-// openLog opens the log that the configuration asks for, standard error without one.
-func openLog(c *conf.Config, o *Options, stderr io.Writer) (*slog.Logger, func() error, error) {
-	level := slog.LevelInfo
-	switch c.SlurmdDebug {
-	case "quiet", "fatal", "error":
-		level = slog.LevelError
-	case "info", "verbose":
-	default: // debug to debug5
-		level = slog.LevelDebug
-	}
-	out, closeLog := stderr, func() error { return nil }
-	if path := conf.ExpandPath(c.SlurmdLogFile, o.Name, o.Host); path != "" {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
-		if err != nil {
-			return nil, nil, fmt.Errorf("open the log (SlurmdLogFile): %w", err)
+// hangups answers SIGHUP until ctx ends: the log is opened anew, with the level that the configuration has now.
+func hangups(ctx context.Context, signals <-chan os.Signal, path string, l *logfile.Log, log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signals:
 		}
-		out, closeLog = f, f.Close
+		if err := l.Reopen(); err != nil {
+			log.Error("the log could not be opened anew; it goes on in the old file", "err", err)
+		}
+		log.Info("SIGHUP: the log is open; what the cluster has configured comes from the leader")
+		if c, _ := conf.LoadFile(path); c != nil {
+			l.SetLevel(c.SlurmdDebug)
+		} else {
+			log.Error("the configuration has errors: the level of the log stays", "file", path)
+		}
 	}
-	return slog.New(quietlog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))), closeLog, nil
 }
 
 // PrintHardware writes what this machine has as a NodeName line for gbatch.conf. GPUs are looked for as for PrintGres;

@@ -1,6 +1,11 @@
 package noded
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
 	"time"
 
 	"gbatch/internal/crash"
@@ -22,7 +27,7 @@ const (
 // answerNode answers a question while the session goes on reading orders.
 func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 	slots := n.stats
-	if ask.MIG != nil {
+	if ask.MIG != nil || ask.Reboot != "" {
 		slots = n.migs // it may take minutes, and other questions go on
 	}
 	select {
@@ -49,6 +54,12 @@ func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 		if ask.MIG != nil {
 			answer = &proto.NodeAnswer{ID: ask.ID, MIG: n.divide(ask.MIG)}
 		}
+		if ask.Reboot != "" {
+			answer = &proto.NodeAnswer{ID: ask.ID}
+			if err := n.reboot(ask.Reboot); err != nil {
+				answer.Failed = err.Error()
+			}
+		}
 		if ask.Steps || len(ask.Tell) > 0 {
 			reply := make(chan *proto.NodeAnswer, 1)
 			n.inbox.post(msgStepList{ask, reply})
@@ -70,4 +81,30 @@ func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 			n.log.Debug("an answer about running jobs was not sent", "err", err)
 		}
 	}()
+}
+
+// rebootWait is how long RebootProgram may take; the host is expected to go down meanwhile.
+const rebootWait = time.Minute
+
+// maxProgramText bounds what an error repeats of a program's output, bytes.
+const maxProgramText = 512
+
+// reboot runs RebootProgram, if the order is for the host's present boot.
+func (n *Noded) reboot(boot string) error {
+	program := n.configured().Reboot
+	switch {
+	case boot != n.inv.BootID:
+		return nil // it has been done: the order came late
+	case program == "":
+		return errors.New("RebootProgram is not set in gbatch.conf")
+	}
+	n.log.Warn("this host is rebooted, as an operator has asked for", "program", program)
+	ctx, cancel := context.WithTimeout(n.ctx, rebootWait)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program).CombinedOutput()
+	if err != nil && n.ctx.Err() == nil {
+		text := strings.TrimSpace(string(out[:min(len(out), maxProgramText)]))
+		return fmt.Errorf("RebootProgram=%s: %w %s", program, err, strings.ToValidUTF8(text, "?"))
+	}
+	return nil
 }

@@ -56,6 +56,8 @@ type Flags struct {
 	SocketDir   string
 	Shim        string
 	Join        string // TOKEN@HOST: only get a certificate
+
+	Hangup <-chan os.Signal // SIGHUPs: the log is opened anew; nil: none come
 }
 
 // FromConfig makes Options from a configuration and the command line, which comes first.

@@ -28,7 +28,9 @@ func main() {
 		}
 		os.Exit(1)
 	}
-	s := ctld.Start{Die: fail}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	s := ctld.Start{Die: fail, Hangup: hangup}
 	cmd := &cobra.Command{
 		Use:   "gctld",
 		Short: "The controller: takes commands, decides what runs where, tells the nodes",

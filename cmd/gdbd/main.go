@@ -17,7 +17,9 @@ import (
 
 func main() {
 	guest.Half(16)
-	var s dbd.Start
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	s := dbd.Start{Hangup: hangup}
 	cmd := &cobra.Command{
 		Use:   "gdbd",
 		Short: "The accounting daemon: remembers every job and answers gacct",

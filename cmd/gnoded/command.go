@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -9,7 +11,9 @@ import (
 )
 
 func command() *cobra.Command {
-	var f noded.Flags
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	f := noded.Flags{Hangup: hangup}
 	var hardware, gpus bool
 	cmd := &cobra.Command{Use: "gnoded -N NAME", Short: "gbatch's daemon of a compute or login host", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,

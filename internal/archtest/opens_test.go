@@ -50,7 +50,7 @@ var opens = map[string]string{
 	"noded/gpu/fake.go": site, "noded/gpu/kernel.go": kernels, "noded/gpu/standin.go": site,
 	"noded/gpuwatch/health.go": kernels, "noded/hardware/allowed.go": site, "noded/hardware/devices.go": kernels,
 	"noded/hardware/machine.go": kernels, "noded/hardware/units.go": kernels,
-	"noded/health.go": ownState, "noded/loginenv/main.go": asUser, "noded/main.go": site, "noded/noded.go": ownState,
+	"noded/health.go": ownState, "noded/loginenv/main.go": asUser, "noded/noded.go": ownState,
 	"noded/oom.go": kernels, "noded/options.go": site, "noded/ownmounts.go": site, "noded/procs/reader.go": kernels,
 	"noded/procs/tree.go": kernels, "noded/program.go": ownState, "noded/relay/controllers.go": ownState,
 	"noded/relay/names.go": site, "noded/scripts/scripts.go": exclusiv,

@@ -12,6 +12,7 @@ var leaves = []string{
 	"internal/golden",
 	"internal/guest",
 	"internal/hostlist",
+	"internal/logfile",
 	"internal/outpath",
 	"internal/plain",
 	"internal/quietlog",
@@ -81,6 +82,7 @@ var layers = []layer{
 		"internal/cli/manage internal/cli/complete internal/cli/getopt"},
 
 	// The daemons: effects. They never import each other.
+	{"ctld/define", "internal/model internal/state internal/conf internal/proto"},
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
 	{"ctld/clock", "internal/model"},
 	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
@@ -89,7 +91,8 @@ var layers = []layer{
 	// HTTP is one more way in: it reads options and writes objects by the commands' own tables.
 	{"ctld/rest", words + " internal/acctmgr internal/conf internal/rpc internal/state " +
 		"internal/cli/env internal/cli/getopt internal/cli/request"},
-	{"ctld", "ctld/resv ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
+	{"ctld/heap", ""},
+	{"ctld", "ctld/resv ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},
@@ -146,7 +149,7 @@ var (
 	pure  = []string{"internal/model", "internal/ask", "internal/state", "internal/sched"}
 	texts = []string{ // the same, but for times as values
 		"internal/jobtext", "internal/clustertext",
-		"internal/acctmgr", "internal/jobenv", "internal/slurmjson", "internal/format", "ctld/resv",
+		"internal/acctmgr", "internal/jobenv", "internal/slurmjson", "internal/format", "ctld/resv", "ctld/define",
 		"noded/steplayout",
 	}
 	effects = []string{"time", "os", "net", "sync", "log", "math/rand", "crypto/rand", "io/fs", "io/ioutil",

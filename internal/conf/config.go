@@ -113,6 +113,9 @@ type Config struct {
 	PrologTimeoutS            int64 // 0: no limit
 	EpilogTimeoutS            int64
 	UnkillableStepTimeoutS    int64
+	ReconfigFlags             []string
+	RebootProgram             string
+	ResumeTimeoutS            int64 // for nodes that reboot
 	UnkillableStepProgram     string
 	HealthCheckProgram        string
 	HealthCheckIntervalS      int64 // 0: never
@@ -227,7 +230,7 @@ func defaults() *Config {
 		MailProg:               "/bin/mail",
 		GpuSelectPolicy:        []string{"topology", "pack"},
 		GpuScoreWeights:        defaultScoreWeights(),
-		UnkillableStepTimeoutS: 60,
+		UnkillableStepTimeoutS: 60, ResumeTimeoutS: 60,
 		HealthCheckNodeState:   []string{"ANY"},
 		LaunchRetries:          3,
 		LaunchBackoffS:         10,

@@ -255,6 +255,9 @@ var healthStates = []string{"ALLOC", "ANY", "CYCLE", "IDLE", "MIXED", "NONDRAINE
 // launchSettings are gbatch's own: the handling of failed launches.
 func launchSettings() []setting {
 	return []setting{
+		list("ReconfigFlags", AtOnce, func(c *Config) *[]string { return &c.ReconfigFlags }, reconfigFlags...),
+		absPath("RebootProgram", AtOnce, func(c *Config) *string { return &c.RebootProgram }),
+		seconds("ResumeTimeout", AtOnce, func(c *Config) *int64 { return &c.ResumeTimeoutS }, 1, 65533),
 		absPath("HealthCheckProgram", AtOnce, func(c *Config) *string { return &c.HealthCheckProgram }),
 		seconds("HealthCheckInterval", AtOnce, func(c *Config) *int64 { return &c.HealthCheckIntervalS }, 0, 65533),
 		list("HealthCheckNodeState", AtOnce, func(c *Config) *[]string { return &c.HealthCheckNodeState }, healthStates...),

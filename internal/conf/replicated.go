@@ -42,7 +42,7 @@ func (c *Config) Model() *model.Config {
 		Hash:     c.Hash,
 		AtStart:  c.atStart(),
 	}
-	m.Params.GPUIdle, m.Params.LoginRights = c.GpuIdlePolicy, c.LoginRights
+	m.Params.GPUIdle, m.Params.LoginRights, m.Params.ReconfigFlags = c.GpuIdlePolicy, c.LoginRights, c.ReconfigFlags
 	switch c.QueryRateLimit {
 	case 0:
 		m.Params.QueryRows = -1
@@ -61,6 +61,9 @@ func (c *Config) Model() *model.Config {
 	}
 	m.Params.Preempt.Youngest, m.Params.Preempt.Strict = c.Scheduler.PreemptYoungest, c.Scheduler.PreemptStrict
 	c.placement(m)
+	for _, s := range c.NodeSets {
+		m.Sets = append(m.Sets, model.NodeSet{Name: s.Name, Feature: s.Feature, Nodes: s.Nodes})
+	}
 	future := map[string]bool{}
 	for i := range c.Nodes {
 		if n := &c.Nodes[i]; n.State == "FUTURE" {
@@ -90,7 +93,7 @@ func (c *Config) NodeRules() model.NodeRules {
 		KillBad: c.KillOnBadExit, WaitS: c.WaitTimeS, SampleS: c.sampleS(), KillWaitS: c.KillWaitS,
 		HeartbeatS: c.NodeHeartbeatIntervalS, GPUSampleS: c.GpuSampleIntervalS, GPURecover: c.GpuRecoverProgram,
 		GPUForeign: c.GpuForeignUsePolicy, GPUForeignPct: c.GpuForeignUsePct, GPUByUUID: c.GpuEnvStyle == "uuid",
-		MIGProgram: c.MigProgram,
+		MIGProgram: c.MigProgram, Reboot: c.RebootProgram, RebootS: c.ResumeTimeoutS,
 	}
 }
 
@@ -109,6 +112,9 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 		TmpMiB:   n.TmpDiskMiB,
 		Features: n.Features, Weight: int32(n.Weight), Virtual: n.Virtual,
 		Admin: n.Admin(), Reason: n.Reason, Kept: n.kept(), KeptMemMiB: n.MemSpecLimitMiB,
+	}
+	if n.Hostname != n.Name {
+		d.Host = n.Hostname
 	}
 	next := map[string]int64{}
 	for _, g := range n.Gres {
@@ -168,7 +174,8 @@ func (c *Config) index() map[string]*NodeDef {
 
 func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index map[string]*NodeDef) *model.Partition {
 	m := &model.Partition{
-		Name: p.Name, Default: p.Default, Hidden: p.Hidden, State: partStates[p.State], MaxTimeS: p.MaxTimeS,
+		Name: p.Name, Expr: p.NodesExpr, Default: p.Default, Hidden: p.Hidden, State: partStates[p.State],
+		MaxTimeS: p.MaxTimeS,
 		DefTimeS: p.DefaultTimeS,
 		MinNodes: int32(p.MinNodes), MaxNodes: int32(p.MaxNodes),
 		DefMemPerCPU: p.Mem.DefPerCPUMiB, DefMemPerNode: p.Mem.DefPerNodeMiB, MaxMemPerCPU: p.Mem.MaxPerCPUMiB,
@@ -179,7 +186,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		DenyQOS:  p.DenyQOS,
 		RootOnly: p.RootOnly, DisableRoot: p.DisableRootJobs, ExclusiveUser: p.ExclusiveUser,
 		OverSubscribe: p.OverSubscribe.String(),
-		Show:          c.partitionKeyValues(p, index), Billing: modelWeights(p.TRESBillingWeights), QOS: p.QOS,
+		Billing:       modelWeights(p.TRESBillingWeights), QOS: p.QOS,
 		GraceTimeS: p.GraceTimeS, PreemptMode: p.PreemptMode.Action,
 		ShareMax: int32(p.OverSubscribe.Max), ShareForced: p.OverSubscribe.Mode == "FORCE",
 	}
@@ -194,6 +201,9 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 			}
 		}
 	}
+	there := *p
+	there.Nodes = m.Nodes
+	m.Show = c.partitionKeyValues(&there, index)
 	return m
 }
 
@@ -337,7 +347,11 @@ func orWord(s, instead string) string {
 // partitionTotals adds up the nodes of a partition. tres has the resources that
 // AccountingStorageTRES names, such as ",gres/gpu=16".
 func (c *Config) partitionTotals(p *PartitionDef, index map[string]*NodeDef) (cpus, memMiB int64, tres string) {
-	gres := make([]int64, len(c.AccountingStorageTRES))
+	track := slices.Clone(c.AccountingStorageTRES)
+	if gpus := model.GresTRES("gpu", ""); !slices.Contains(track, gpus) { // jobs and nodes have them always
+		track = append(track, gpus)
+	}
+	gres := make([]int64, len(track))
 	for _, name := range p.Nodes {
 		n := index[name]
 		if n == nil {
@@ -345,7 +359,7 @@ func (c *Config) partitionTotals(p *PartitionDef, index map[string]*NodeDef) (cp
 		}
 		cpus += n.CPUs
 		memMiB += n.RealMemoryMiB
-		for j, t := range c.AccountingStorageTRES {
+		for j, t := range track {
 			name, typ, _ := model.TRESGres(t)
 			for _, g := range n.Gres {
 				if g.Name == name && (typ == "" || typ == g.Type) {
@@ -354,7 +368,7 @@ func (c *Config) partitionTotals(p *PartitionDef, index map[string]*NodeDef) (cp
 			}
 		}
 	}
-	for j, t := range c.AccountingStorageTRES {
+	for j, t := range track {
 		if gres[j] > 0 {
 			tres += "," + t + "=" + strconv.FormatInt(gres[j], 10)
 		}

@@ -1,12 +1,15 @@
 package conf
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"gbatch/internal/model"
+	"gbatch/internal/suggest"
 	"gbatch/internal/walltime"
 )
 
@@ -212,4 +215,21 @@ func orNull(s string) string {
 		return "(null)"
 	}
 	return s
+}
+
+// nearest returns the word that v was probably meant to be, or "".
+func nearest(v string, words []string) string {
+	near := suggest.Nearest(v, words)
+	if len(near) == 0 {
+		return ""
+	}
+	return near[0]
+}
+
+func byName(a, b string) int {
+	return cmp.Or(strings.Compare(strings.ToLower(a), strings.ToLower(b)), strings.Compare(a, b))
+}
+
+func sortKVs(kvs []model.KV) {
+	slices.SortFunc(kvs, func(a, b model.KV) int { return byName(a.Key, b.Key) })
 }

@@ -257,7 +257,7 @@ func (s baseState) String() string {
 }
 
 func NodeState(n *model.Node) (base baseState, drain, silent bool) {
-	drain, silent = n.Admin == model.NodeDrain, n.Link != model.LinkUp
+	drain, silent = n.Admin == model.NodeDrain || n.Reboot != nil && n.Reboot.ASAP, n.Link != model.LinkUp
 	switch {
 	case n.Admin == model.NodeDown, n.Link == model.LinkLost:
 		base = NodeDown

@@ -111,9 +111,22 @@ func fieldsOfPartitions() []NodeField {
 			}
 			return num(p.MaxCPUsPerNode)
 		}),
-		iPart('M', "PreemptMode", "PREEMPT_MODE", func(*model.Partition) string { return "OFF" }),
-		iPart('S', "AllocNodes", "ALLOCNODES", func(*model.Partition) string { return "all" }),
+		iPart('M', "PreemptMode", "PREEMPT_MODE",
+			func(p *model.Partition) string { return shownOf(p, "PreemptMode", "OFF") }),
+		iPart('S', "AllocNodes", "ALLOCNODES", func(p *model.Partition) string {
+			return strings.Replace(shownOf(p, "AllocNodes", "all"), "ALL", "all", 1)
+		}),
 	}
+}
+
+// shownOf gives a setting of a partition as gcontrol shows it.
+func shownOf(p *model.Partition, key, instead string) string {
+	for _, kv := range p.Show {
+		if kv.Key == key {
+			return kv.Value
+		}
+	}
+	return instead
 }
 
 func partitionTime(s int64, none string) string {

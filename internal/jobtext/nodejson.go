@@ -36,7 +36,7 @@ func NodeJSON() []slurmjson.Field[NodeOf] {
 	}
 	return []slurmjson.Field[NodeOf]{
 		{Name: "name", Str: func(n *NodeOf) string { return n.Node.Def.Name }},
-		{Name: "hostname", Str: func(n *NodeOf) string { return n.Node.Def.Name }},
+		{Name: "hostname", Str: func(n *NodeOf) string { return n.Node.Def.HostName() }},
 		{Name: "address", Str: func(n *NodeOf) string { return nodeAddr(n.Node.Def) }},
 		{Name: "cluster_name", Str: func(n *NodeOf) string { return n.Cluster }},
 		{Name: "architecture", Str: func(n *NodeOf) string { return n.Node.Arch }},

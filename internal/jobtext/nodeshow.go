@@ -23,7 +23,7 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 		used = d.JobCPUCount()
 	}
 	r.line(KV("CPUAlloc", used), KV("CPUEfctv", d.JobCPUCount()), KV("CPUTot", d.CPUs), KV("CPULoad", load))
-	r.line(KV("AvailableFeatures", orNull(strings.Join(d.Features, ","))))
+	r.line(KV("AvailableFeatures", orNull(strings.Join(d.CanHave(), ","))))
 	r.line(KV("ActiveFeatures", orNull(strings.Join(d.Features, ","))))
 	r.line(KV("Gres", orNull(gresDefText(d.Gres))))
 	if details {
@@ -38,7 +38,7 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 	if version == "" {
 		version = "N/A"
 	}
-	r.line(KV("NodeAddr", addr), KV("NodeHostName", addr), KV("Version", version))
+	r.line(KV("NodeAddr", addr), KV("NodeHostName", d.HostName()), KV("Version", version))
 	r.line(KV("OS", orNull(n.OS)))
 	free := "N/A"
 	if i.FreeMemMiB >= 0 {
@@ -83,6 +83,12 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 	}
 	if n.Reason != "" {
 		r.line(KV("Reason", fmt.Sprintf("%s [%s@%s]", n.Reason, n.ReasonBy, at.Stamp(n.ReasonAt, "Unknown"))))
+	}
+	if n.Comment != "" {
+		r.line(KV("Comment", n.Comment))
+	}
+	if n.Extra != "" {
+		r.line(KV("Extra", n.Extra))
 	}
 	for _, note := range i.Notes { // what the node can't enforce; Slurm has no such line
 		r.line(KV("Note", note))

@@ -17,10 +17,7 @@ func shortState(n *proto.NodeInfo) string {
 
 // longState gives the full state: idle, mixed$, reserved, drained*.
 func longState(n *proto.NodeInfo) string {
-	s := strings.ToLower(n.Node.StateName())
-	if n.Node.Link != model.LinkUp {
-		s += "*"
-	}
+	s := strings.ToLower(n.Node.StateName()) + n.Node.StateMark()
 	return inReservation(n, s, "maint", "reserved")
 }
 
@@ -48,8 +45,18 @@ func inReservation(n *proto.NodeInfo, state, maint, reserved string) string {
 func stateComplete(n *proto.NodeInfo) string {
 	base, drain, silent := NodeState(n.Node)
 	s := base.String()
-	if drain {
+	switch {
+	case drain && n.Node.Failing:
+		s += "+fail"
+	case drain:
 		s += "+drain"
+	}
+	switch r := n.Node.Reboot; {
+	case r == nil:
+	case r.Step == model.RebootIssued:
+		s += "+reboot_issued"
+	default:
+		s += "+reboot_requested"
 	}
 	if n.Maint {
 		s += "+maintenance"

@@ -16,6 +16,7 @@ type Config struct {
 	Switches   []*Switch // the tree of topology.conf in its order; empty: all nodes are alike
 	// settings of cgroup.conf and gres.conf that gnoded reads only when it starts, by file: reconfigure compares them
 	AtStart []KV
+	Sets    []NodeSet // NodeSet lines
 }
 
 // HomeAccount gives the account of jobs that name none and whose user has no default account: DefaultAccount, else the
@@ -41,6 +42,20 @@ func (x *Config) Wire(c *wire.C) {
 	wire.List(c, &x.Licenses, MaxFew)
 	wire.Ptrs(c, &x.Switches, MaxList)
 	wire.List(c, &x.AtStart, MaxFew)
+	wire.List(c, &x.Sets, MaxList)
+}
+
+// NodeSet is a named set of nodes, for Nodes= of partitions: those named, and those with the feature.
+type NodeSet struct {
+	Name    string
+	Feature string
+	Nodes   []string
+}
+
+func (x *NodeSet) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.Feature, MaxName)
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
 }
 
 // MaxLicenses bounds the kinds of licenses that a cluster has.
@@ -124,6 +139,8 @@ type Params struct {
 
 	SlurmUID    uint32 // of SlurmUser, who has the rights of root; 0: it is root
 	LoginRights Rights // the most that users have on login hosts
+
+	ReconfigFlags []string // what reconfigure leaves of operators' changes: KeepPartInfo, KeepPartState
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -176,6 +193,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Struct(c, &x.Certs)
 	wire.Int(c, &x.SlurmUID)
 	wire.Int(c, &x.LoginRights)
+	wire.Texts(c, &x.ReconfigFlags, MaxFew, MaxName)
 }
 
 // ShipRules bound the accounting records that the controllers have. Configurations of before have none: all 0.
@@ -449,6 +467,12 @@ type Partition struct {
 	ReqResv     bool     // only jobs in reservations run here
 	GPUIdle     *GPUIdle // GpuIdlePolicy of its own; nil: the cluster's
 	NodeCPUs    int32    // of its largest node; 0: not known
+
+	Expr string // Nodes= as it was written, with ALL and names of sets; "": written before this was kept
+	// Set and Made say what operators have changed since the configuration was read, which the next reconfigure undoes:
+	// the keys that they set, and whether the partition is in no file.
+	Set  []string
+	Made bool
 }
 
 func (x *Partition) Wire(c *wire.C) {
@@ -490,6 +514,9 @@ func (x *Partition) Wire(c *wire.C) {
 	wire.Bool(c, &x.ReqResv)
 	wire.Ptr(c, &x.GPUIdle)
 	wire.Int(c, &x.NodeCPUs)
+	wire.Text(c, &x.Expr, MaxText)
+	wire.Texts(c, &x.Set, MaxFew, MaxName)
+	wire.Bool(c, &x.Made)
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).

@@ -45,6 +45,8 @@ type Job struct {
 	Accrue Time // since when it gains priority by age: 0 means since Eligible, NotAging that a limit prevents it
 
 	Het *Het // nil: it is no component of a heterogeneous job
+
+	Special bool // it was put back, held, with State=SpecialExit: shown as SPECIAL_EXIT until it is released
 }
 
 func (x *Job) Wire(c *wire.C) {
@@ -77,6 +79,7 @@ func (x *Job) Wire(c *wire.C) {
 	wire.Int(c, &x.AvoidUntil)
 	wire.Int(c, &x.Accrue)
 	wire.Ptr(c, &x.Het)
+	wire.Bool(c, &x.Special)
 }
 
 // NotAging in Job.Accrue says that the job does not gain priority by age, because GrpJobsAccrue, MaxJobsAccrue or a

@@ -22,6 +22,14 @@ type NodeDef struct {
 
 	Kept       Bits  // CPUs that jobs can't get (CoreSpecCount, CpuSpecList)
 	KeptMemMiB int64 // memory that jobs can't get (MemSpecLimit)
+
+	// Available are the features that the node can have, if some of them are not active; nil: Features are all.
+	Available []string
+	// as of partitions: keys that operators have set, and whether the node is in no file (a dynamic node)
+	Set  []string
+	Made bool
+
+	Host string // NodeHostname; "": Name
 }
 
 func (x *NodeDef) Wire(c *wire.C) {
@@ -42,6 +50,26 @@ func (x *NodeDef) Wire(c *wire.C) {
 	wire.Text(c, &x.Reason, MaxText)
 	wire.Ints(c, &x.Kept, MaxFew)
 	wire.Int(c, &x.KeptMemMiB)
+	wire.Texts(c, &x.Available, MaxList, MaxName)
+	wire.Texts(c, &x.Set, MaxFew, MaxName)
+	wire.Bool(c, &x.Made)
+	wire.Text(c, &x.Host, MaxName)
+}
+
+// HostName gives the name of the node's host.
+func (d *NodeDef) HostName() string {
+	if d.Host != "" {
+		return d.Host
+	}
+	return d.Name
+}
+
+// CanHave gives the features that the node can have, active or not.
+func (d *NodeDef) CanHave() []string {
+	if d.Available != nil {
+		return d.Available
+	}
+	return d.Features
 }
 
 // JobCPUs are the CPUs that jobs can get.
@@ -160,7 +188,50 @@ type Node struct {
 	Held  []GPUHeld // GPU memory that processes outside of jobs hold, by index
 
 	Uptime int64 // of its host as it last registered, ms since the boot; 0: it did not say
+
+	Comment string // set by operators
+	Extra   string // likewise
+	Failing bool   // an operator expects it to fail (State=FAIL); Admin is NodeDrain
+	Reboot  *Reboot
 }
+
+// RebootStep says how far a node's reboot is. The numbers are stored: append only.
+type RebootStep uint8
+
+// The steps.
+const (
+	RebootAsked  RebootStep = iota + 1 // it waits until the node has no job
+	RebootIssued                       // the node was told to reboot
+)
+
+// Reboot is a node's reboot, from its order to the node's return.
+type Reboot struct {
+	Step   RebootStep
+	At     Time // of the step
+	ASAP   bool // no job starts before it
+	Next   RebootNext
+	Reason string // what the node's reason becomes; ""
+	By     string
+}
+
+func (x *Reboot) Wire(c *wire.C) {
+	wire.Int(c, &x.Step)
+	wire.Int(c, &x.At)
+	wire.Bool(c, &x.ASAP)
+	wire.Int(c, &x.Next)
+	wire.Text(c, &x.Reason, MaxText)
+	wire.Text(c, &x.By, MaxName)
+}
+
+// RebootNext is the state that a node gets when it is back. The numbers are stored: append only.
+type RebootNext uint8
+
+// The values.
+const (
+	RebootSame   RebootNext = iota // the state that it had before
+	RebootResume                   // it takes jobs
+	RebootDown
+)
 
 func (x *Node) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Def)
@@ -192,13 +263,22 @@ func (x *Node) Wire(c *wire.C) {
 	wire.List(c, &x.Found, MaxFew)
 	wire.List(c, &x.Held, MaxFew)
 	wire.Int(c, &x.Uptime)
+	wire.Text(c, &x.Comment, MaxText)
+	wire.Text(c, &x.Extra, MaxText)
+	wire.Bool(c, &x.Failing)
+	wire.Ptr(c, &x.Reboot)
 }
 
 // MaxStrikes is how many failed launches a node remembers.
 const MaxStrikes = 64
 
 // Usable reports whether new jobs may start here.
-func (n *Node) Usable() bool { return n.Admin == NodeUp && n.Link == LinkUp }
+func (n *Node) Usable() bool { return n.Admin == NodeUp && n.Link == LinkUp && !n.Leaving() }
+
+// Leaving reports whether the node is about to reboot and takes no more jobs.
+func (n *Node) Leaving() bool {
+	return n.Reboot != nil && (n.Reboot.ASAP || n.Reboot.Step == RebootIssued)
+}
 
 // Used gives the indices of a generic resource's units that jobs hold.
 func (n *Node) Used(gres string) Bits {
@@ -214,7 +294,7 @@ func (n *Node) Used(gres string) Bits {
 func (n *Node) FullCPUs() bool { return n.UsedCPUs.Count() >= n.Def.JobCPUCount() || n.Exclusive != 0 }
 
 // StateName gives Slurm's long state without suffix: IDLE, COMPLETING, MIXED, ALLOCATED, DRAINED, DRAINING, DOWN,
-// UNKNOWN.
+// UNKNOWN, FAIL, FAILING, REBOOT.
 func (n *Node) StateName() string {
 	busy := len(n.Jobs) > 0
 	switch {
@@ -222,9 +302,15 @@ func (n *Node) StateName() string {
 		return "DOWN"
 	case n.Link == LinkUnknown:
 		return "UNKNOWN"
-	case n.Admin == NodeDrain && busy:
+	case n.Reboot != nil && n.Reboot.Step == RebootIssued:
+		return "REBOOT"
+	case n.Admin == NodeDrain && n.Failing && busy:
+		return "FAILING"
+	case n.Admin == NodeDrain && n.Failing:
+		return "FAIL"
+	case (n.Admin == NodeDrain || n.Leaving()) && busy:
 		return "DRAINING"
-	case n.Admin == NodeDrain:
+	case n.Admin == NodeDrain || n.Leaving():
 		return "DRAINED"
 	case n.AwakeJobs() == 0: // as in Slurm, even if jobs are suspended on it
 		return "IDLE"
@@ -239,11 +325,23 @@ func (n *Node) StateName() string {
 // ShortState gives Slurm's compact state: idle, comp, mix, alloc, drain, drng, down, unk; with * if it does not answer.
 func (n *Node) ShortState() string {
 	s := map[string]string{"DOWN": "down", "UNKNOWN": "unk", "DRAINING": "drng", "DRAINED": "drain", "IDLE": "idle",
-		"ALLOCATED": "alloc", "MIXED": "mix", "COMPLETING": "comp"}[n.StateName()]
-	if n.Link != LinkUp {
-		s += "*"
+		"ALLOCATED": "alloc", "MIXED": "mix", "COMPLETING": "comp", "REBOOT": "boot", "FAILING": "failg",
+		"FAIL": "fail"}[n.StateName()]
+	return s + n.StateMark()
+}
+
+// StateMark gives what follows a state's name: * if the node does not answer, @ if it is to be rebooted, ^ while it
+// reboots.
+func (n *Node) StateMark() string {
+	switch {
+	case n.Reboot != nil && n.Reboot.Step == RebootIssued:
+		return "^"
+	case n.Link != LinkUp:
+		return "*"
+	case n.Reboot != nil:
+		return "@"
 	}
-	return s
+	return ""
 }
 
 // BaseState gives the state as scontrol shows it: IDLE, MIXED+DRAIN, DOWN*, ...
@@ -266,8 +364,18 @@ func (n *Node) BaseState() string {
 	if n.Ending > 0 && n.Admin != NodeDown && n.Link != LinkLost {
 		base += "+COMPLETING"
 	}
-	if n.Admin == NodeDrain {
+	switch {
+	case n.Admin == NodeDrain && n.Failing:
+		base += "+FAIL"
+	case n.Admin == NodeDrain || n.Reboot != nil && n.Reboot.ASAP:
 		base += "+DRAIN"
+	}
+	switch {
+	case n.Reboot == nil:
+	case n.Reboot.Step == RebootIssued:
+		base += "+REBOOT_ISSUED"
+	default:
+		base += "+REBOOT_REQUESTED"
 	}
 	return base
 }

@@ -53,6 +53,9 @@ type NodeRules struct {
 	GPUForeignPct          int64  // GpuForeignUseThreshold
 	GPUByUUID              bool   // GpuEnvStyle=uuid
 	MIGProgram             string // MigProgram
+
+	Reboot  string // RebootProgram; "": nodes are not rebooted
+	RebootS int64  // ResumeTimeout: a node that is told to reboot is back by then
 }
 
 func (x *NodeRules) Wire(c *wire.C) {
@@ -91,6 +94,8 @@ func (x *NodeRules) Wire(c *wire.C) {
 	wire.Int(c, &x.GPUForeignPct)
 	wire.Bool(c, &x.GPUByUUID)
 	wire.Data(c, &x.MIGProgram, MaxText)
+	wire.Data(c, &x.Reboot, MaxText)
+	wire.Int(c, &x.RebootS)
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.

@@ -51,6 +51,7 @@ const (
 	CodeBegun   // something outside of the facts was begun for the request, and its outcome is lost for ever
 	CodeNotHere // the daemon whose socket was asked may not pass this on for this user; another one may
 	CodeWholeHet
+	CodePartitionInUse
 )
 
 // firstTransport is the first code of internal/rpc's own, about the connection and not the request.
@@ -134,6 +135,8 @@ func Text(c Code) string {
 		return "Memory required by task is not available"
 	case CodePartitionDown:
 		return "Required partition not available (inactive or drain)"
+	case CodePartitionInUse:
+		return "Partition is in use"
 	case CodeNotPending:
 		return "Job is no longer pending execution"
 	case CodeRequeue:

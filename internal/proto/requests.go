@@ -47,6 +47,9 @@ const (
 	KindEditCerts       // EditCertsRequest -> EditCertsReply
 	KindToken           // TokenRequest -> TokenReply
 	KindEditTokens      // EditTokensRequest -> EditTokensReply
+
+	KindUpdatePartition // UpdatePartitionRequest -> Empty
+	KindSetDebug        // SetDebugRequest -> Empty
 )
 
 // Kinds between daemons.
@@ -130,12 +133,15 @@ var requests = [...]Request{
 		Most: largeRequest},
 	KindSubmitEach: {Name: "REQUEST_SUBMIT_EACH", Repeats: true, OwnID: true, Look: "gqueue --me",
 		Most: largeRequest},
-	KindCancel:     {Name: "REQUEST_KILL_JOB", Number: 5032, Repeats: true, Look: "gqueue"},
-	KindSignal:     {Name: "REQUEST_SIGNAL_JOB", Look: "the job's output"},
-	KindUpdateJob:  {Name: "REQUEST_UPDATE_JOB", Number: 3001, Look: "gcontrol show job"},
-	KindUpdateNode: {Name: "REQUEST_UPDATE_NODE", Number: 3002, Look: "gcontrol show node"},
-	KindReserve:    {Name: "REQUEST_UPDATE_RESERVATION", Number: 3009, Look: "gcontrol show reservation"},
-	KindMIG:        {Name: "REQUEST_MIG", WaitS: MaxMIGS, Look: "gcontrol show node, and the log of the node's gnoded"},
+	KindCancel:          {Name: "REQUEST_KILL_JOB", Number: 5032, Repeats: true, Look: "gqueue"},
+	KindSignal:          {Name: "REQUEST_SIGNAL_JOB", Look: "the job's output"},
+	KindUpdateJob:       {Name: "REQUEST_UPDATE_JOB", Number: 3001, Look: "gcontrol show job"},
+	KindUpdateNode:      {Name: "REQUEST_UPDATE_NODE", Number: 3002, Look: "gcontrol show node"},
+	KindReserve:         {Name: "REQUEST_UPDATE_RESERVATION", Number: 3009, Look: "gcontrol show reservation"},
+	KindUpdatePartition: {Name: "REQUEST_UPDATE_PARTITION", Number: 3005, Look: "gcontrol show partition"},
+	KindSetDebug:        {Name: "REQUEST_SET_DEBUG_LEVEL", Number: 1013, Repeats: true, Look: "gcontrol show config"},
+	KindMIG: {Name: "REQUEST_MIG", WaitS: MaxMIGS,
+		Look: "gcontrol show node, and the log of the node's gnoded"},
 	KindReconfigure: {Name: "REQUEST_RECONFIGURE", Number: 1003,
 		Look: "gcontrol reconfigure --dry-run"},
 	KindEditAccounts: {Name: "REQUEST_UPDATE_ACCOUNTS", Look: "gacctmgr show", Most: largeRequest},

@@ -126,8 +126,8 @@ func TestEveryChangeHasAnID(t *testing.T) {
 
 // Without an id these kinds must not be repeated, whatever else changes in the table.
 func TestChangesAreNotRepeated(t *testing.T) {
-	for _, kind := range []uint16{KindUpdateJob, KindUpdateNode, KindReserve, KindReconfigure, KindEditAccounts, KindMIG,
-		KindSignal} {
+	for _, kind := range []uint16{KindUpdateJob, KindUpdateNode, KindUpdatePartition, KindReserve, KindReconfigure,
+		KindEditAccounts, KindMIG, KindSignal} {
 		if row := RequestOf(kind); row.Repeats || row.Effect != Changes {
 			t.Errorf("%s may be repeated, or counts as a question", row.Name)
 		}

@@ -81,6 +81,8 @@ type NodeAsk struct {
 	MIG *MIGAsk // divide these GPUs
 
 	Waits bool // asks what these attempts wait for: one finding for each, in order
+
+	Reboot string // run RebootProgram if this is the ID of the host's present boot; "": do not
 }
 
 func (x *NodeAsk) Wire(c *wire.C) {
@@ -92,6 +94,7 @@ func (x *NodeAsk) Wire(c *wire.C) {
 	wire.List(c, &x.Held, model.MaxMany)
 	wire.Ptr(c, &x.MIG)
 	wire.Bool(c, &x.Waits)
+	wire.Text(c, &x.Reboot, model.MaxName)
 }
 
 // NodeAnswer is a node's answer: attempts that don't run there are not in it.
@@ -106,6 +109,8 @@ type NodeAnswer struct {
 	At       model.Time // the node's clock; with Findings
 
 	MIG *MIGDone
+
+	Failed string // why it could not do what was asked; ""
 }
 
 func (x *NodeAnswer) Wire(c *wire.C) {
@@ -116,6 +121,7 @@ func (x *NodeAnswer) Wire(c *wire.C) {
 	wire.List(c, &x.Findings, model.MaxList)
 	wire.Int(c, &x.At)
 	wire.Ptr(c, &x.MIG)
+	wire.Text(c, &x.Failed, model.MaxText)
 }
 
 // StatOf is one step on the node that answers.

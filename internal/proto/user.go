@@ -259,9 +259,11 @@ const (
 	ActTop
 	ActSuspend // gcontrol suspend, resume: operators only
 	ActResume
+	ActNotify // gcontrol notify: Set has Message
 )
 
-// UpdateJobRequest changes jobs. Set has gcontrol's key=value settings; moments come as "@" and Unix milliseconds.
+// UpdateJobRequest changes jobs. Set has gcontrol's key=value settings; moments come as "@" and Unix milliseconds. With
+// ActRequeue and ActRequeueHold Set may have Incomplete (only jobs that did not end well) and State=SpecialExit.
 type UpdateJobRequest struct {
 	Action  JobAction
 	Targets []JobRef
@@ -274,15 +276,62 @@ func (x *UpdateJobRequest) Wire(c *wire.C) {
 	wire.List(c, &x.Set, model.MaxFew)
 }
 
-// UpdateNodeRequest changes nodes: Set has State= and Reason=.
+// NodeAction is what UpdateNodeRequest does.
+type NodeAction uint8
+
+// The actions. The numbers are on the wire: append only.
+const (
+	ChangeNodes NodeAction = iota // Set has gcontrol's key=value words
+	CreateNodes                   // Set has the keys of a NodeName line
+	DeleteNodes
+	RebootNodes // Set may have ASAP, NextState and Reason
+	CancelReboots
+)
+
+// UpdateNodeRequest changes nodes.
 type UpdateNodeRequest struct {
-	Names []string
-	Set   []model.KV
+	Names  []string
+	Set    []model.KV
+	Action NodeAction
 }
 
 func (x *UpdateNodeRequest) Wire(c *wire.C) {
 	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
 	wire.List(c, &x.Set, model.MaxFew)
+	wire.Int(c, &x.Action)
+}
+
+// PartAction is what UpdatePartitionRequest does.
+type PartAction uint8
+
+// The actions. The numbers are on the wire: append only.
+const (
+	ChangePartition PartAction = iota + 1
+	CreatePartition
+	DeletePartition
+)
+
+// UpdatePartitionRequest creates, changes or removes a partition. Set has the keys of a PartitionName line; their names
+// may be shortened, and a key that ends in + or - adds to a list or removes from it.
+type UpdatePartitionRequest struct {
+	Action PartAction
+	Name   string
+	Set    []model.KV
+}
+
+func (x *UpdatePartitionRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.Action)
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.List(c, &x.Set, model.MaxFew)
+}
+
+// SetDebugRequest changes what the leader's log has, until it is restarted.
+type SetDebugRequest struct {
+	Level string // of SlurmctldDebug, as its name or number; "": as it is
+}
+
+func (x *SetDebugRequest) Wire(c *wire.C) {
+	wire.Text(c, &x.Level, model.MaxName)
 }
 
 // ReconfigureRequest makes the leader read its configuration files again and replace the cluster's configuration in one
@@ -302,6 +351,7 @@ type ReconfigureReply struct {
 	Problems []Problem
 	Affected []string // sentences about jobs and nodes that the change affects
 	Restart  []string // sentences about daemons that have to be restarted for a change
+	Undone   []string // sentences about changes that operators had made while the cluster ran, and that the files undo
 }
 
 func (x *ReconfigureReply) Wire(c *wire.C) {
@@ -310,6 +360,7 @@ func (x *ReconfigureReply) Wire(c *wire.C) {
 	wire.List(c, &x.Problems, model.MaxList)
 	wire.Texts(c, &x.Affected, model.MaxList, model.MaxText)
 	wire.Texts(c, &x.Restart, model.MaxList, model.MaxText)
+	wire.Texts(c, &x.Undone, model.MaxList, model.MaxText)
 }
 
 // Change is one difference between two configurations.

@@ -26,7 +26,8 @@ func TestWire(t *testing.T) {
 		&StaleEnd{}, &StatReply{},
 		&StatRequest{}, &StepDoor{}, &StepEvent{}, &StepFiles{}, &StepPart{}, &StepSignal{}, &StepsChunk{},
 		&StepsRequest{}, &SubmitEachReply{}, &SubmitEachRequest{}, &SubmitReply{}, &TargetsReply{},
-		&UpdateJobRequest{}, &UpdateNodeRequest{}, &WaitReply{}, &WaitRequest{}, &Welcome{}, &WhyReply{}, &WitnessReply{},
+		&UpdateJobRequest{}, &UpdateNodeRequest{},
+		&UpdatePartitionRequest{}, &SetDebugRequest{}, &WaitReply{}, &WaitRequest{}, &Welcome{}, &WhyReply{}, &WitnessReply{},
 		&WhyRequest{})
 }
 

@@ -34,6 +34,8 @@ const (
 	KindCerts
 	KindSubmitHet
 	KindTokens
+	KindDefine
+	KindReboot
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -164,6 +166,7 @@ type Stop struct {
 	Hold    bool // with EvRequeue: hold the job too
 	UID     uint32
 	Why     string // a sentence, with EvCancel of running jobs; "" if UID says everything
+	Special bool   // with EvRequeue and Hold: the job is shown as SPECIAL_EXIT
 }
 
 func (x *Stop) Wire(c *wire.C) {
@@ -172,6 +175,7 @@ func (x *Stop) Wire(c *wire.C) {
 	wire.Bool(c, &x.Hold)
 	wire.Int(c, &x.UID)
 	wire.Text(c, &x.Why, model.MaxText)
+	wire.Bool(c, &x.Special)
 }
 
 // Edit changes pending (and, as far as a field allows, running) jobs. It changes only the fields that Set names.
@@ -283,6 +287,10 @@ type NodeEdit struct {
 
 	Gres  string // if set: Admin (NodeDrain, NodeUp) and Reason are for these units of this resource, not for the node
 	Units []int32
+
+	Failing bool // with NodeDrain: the node is shown as failing
+	Comment *Words
+	Extra   *Words
 }
 
 func (x *NodeEdit) Wire(c *wire.C) {
@@ -293,7 +301,15 @@ func (x *NodeEdit) Wire(c *wire.C) {
 	wire.Text(c, &x.By, model.MaxName)
 	wire.Text(c, &x.Gres, model.MaxText)
 	wire.Ints(c, &x.Units, model.MaxList)
+	wire.Bool(c, &x.Failing)
+	wire.Ptr(c, &x.Comment)
+	wire.Ptr(c, &x.Extra)
 }
+
+// Words is a text that may be set to nothing.
+type Words struct{ Text string }
+
+func (x *Words) Wire(c *wire.C) { wire.Text(c, &x.Text, model.MaxText) }
 
 // Units is a node's complete report on units that jobs should not get.
 type Units struct {
@@ -419,6 +435,10 @@ func newBody(k Kind) Body {
 		return new(SubmitHet)
 	case KindTokens:
 		return new(Tokens)
+	case KindDefine:
+		return new(Define)
+	case KindReboot:
+		return new(Reboots)
 	}
 	return nil
 }

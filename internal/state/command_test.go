@@ -119,6 +119,12 @@ func later() []Body {
 			Hold: model.HeldByUser}, {Spec: &model.Spec{Name: "b"}}}, Script: model.Blob{Key: "s1", Data: []byte("#!/bin/sh\n")},
 			Holder: model.Blob{Key: "h1", Data: []byte("h")}, Env: model.Blob{Key: "e1", Data: []byte("A=b")}, Most: 9},
 		&Tokens{Op: TokenFirst, Key: []byte("0123456789abcdef"), Users: []string{"ann"}},
+		&Define{Parts: []*model.Partition{{Name: "fast", Nodes: []string{"n1"}, Expr: "ALL", Set: []string{"Nodes"},
+			Made: true}}, DropParts: []string{"old"},
+			Nodes: []*model.NodeDef{{Name: "d1", CPUs: 4, Features: []string{"a"}, Available: []string{"a", "b"},
+				Set: []string{"ActiveFeatures"}, Made: true}}, DropNodes: []string{"d2"}, Create: true},
+		&Reboots{Nodes: []string{"n1"}, Op: AskReboot, ASAP: true, Next: model.RebootDown, Reason: "new kernel",
+			By: "root"},
 	}
 }
 

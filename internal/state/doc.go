@@ -24,6 +24,7 @@
 // begin, repeat and end), units.go and share.go (GPUs). Certificates: cert.go (tokens for them, and
 // which count no more). Reading and keeping: view.go, journal.go (what has changed), snapshot.go,
 // dump.go,
-// outbox.go. stop.go, start.go, submit.go, report.go, deps.go, node.go and tick.go are the verbs
+// outbox.go. Definitions that change at run time: edit.go. stop.go, start.go, submit.go,
+// report.go, deps.go, node.go and tick.go are the verbs
 // from above.
 package state

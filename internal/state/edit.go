@@ -1,9 +1,11 @@
 package state
 
 import (
+	"maps"
 	"slices"
 
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // applyEdit changes pending jobs and, as far as a field allows, other jobs.
@@ -85,6 +87,7 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 			if c.Hold != model.HeldByUser || n.Hold != model.HeldByAdmin { // an operator's hold is the stronger one
 				n.Hold = c.Hold
 			}
+			n.Special = n.Special && n.Hold != model.NotHeld
 			if n.Hold == model.NotHeld && j.Hold != model.NotHeld && !slices.Contains(c.Set, SetPriority) {
 				n.Direct = false // a hold cancels a priority that was set by hand, as in Slurm
 			}
@@ -183,4 +186,136 @@ func (s *State) circular(j *model.Job, deps []model.Dep) bool {
 		}
 	}
 	return false
+}
+
+// Define adds, replaces and removes definitions: all of them, or none. A partition keeps its place in the order, a new
+// one goes to the end.
+type Define struct {
+	Parts     []*model.Partition
+	DropParts []string
+	Nodes     []*model.NodeDef
+	DropNodes []string
+	Create    bool // none of Parts and Nodes may be there yet
+}
+
+func (x *Define) Wire(c *wire.C) {
+	wire.Ptrs(c, &x.Parts, model.MaxList)
+	wire.Texts(c, &x.DropParts, model.MaxList, model.MaxName)
+	wire.Ptrs(c, &x.Nodes, model.MaxList)
+	wire.Texts(c, &x.DropNodes, model.MaxList, model.MaxName)
+	wire.Bool(c, &x.Create)
+}
+
+func (*Define) kind() Kind { return KindDefine }
+
+func (s *State) applyDefine(at model.Time, c *Define) Result {
+	if r := s.mayDefine(c); r != OK {
+		return Result{Refusal: r}
+	}
+	cfg := *s.cfg
+	cfg.Nodes = slices.DeleteFunc(slices.Clone(cfg.Nodes),
+		func(n *model.NodeDef) bool { return slices.Contains(c.DropNodes, n.Name) })
+	cfg.Partitions = slices.DeleteFunc(slices.Clone(cfg.Partitions),
+		func(p *model.Partition) bool { return slices.Contains(c.DropParts, p.Name) })
+	for _, def := range c.Nodes {
+		if i := slices.IndexFunc(cfg.Nodes, func(n *model.NodeDef) bool { return n.Name == def.Name }); i >= 0 {
+			cfg.Nodes[i] = def
+		} else {
+			cfg.Nodes = append(cfg.Nodes, def)
+		}
+	}
+	for _, part := range c.Parts {
+		i := slices.IndexFunc(cfg.Partitions, func(p *model.Partition) bool { return p.Name == part.Name })
+		if i >= 0 {
+			cfg.Partitions[i] = part
+		} else {
+			cfg.Partitions = append(cfg.Partitions, part)
+		}
+	}
+	s.setConfig(&cfg)
+	s.recount()
+	for _, def := range c.Nodes {
+		s.defineNode(def, at)
+	}
+	for _, name := range c.DropNodes {
+		s.dropNode(name)
+	}
+	s.wakeAll(at)
+	s.plan()
+	return Result{Changed: true}
+}
+
+// mayDefine refuses definitions that contradict the facts.
+func (s *State) mayDefine(c *Define) Refusal {
+	defs := maps.Clone(s.defs)
+	for _, def := range c.Nodes {
+		if c.Create && defs[def.Name] != nil {
+			return InUse
+		}
+		defs[def.Name] = def
+	}
+	for _, name := range c.DropNodes {
+		n, ok := s.nodes.Get(name)
+		switch {
+		case !ok || defs[name] == nil:
+			return NoSuchNode
+		case len(n.Jobs) > 0:
+			return JobsActive
+		case s.isReserved(name):
+			return InUse
+		}
+		delete(defs, name)
+	}
+	for _, part := range c.Parts {
+		if c.Create && s.parts[part.Name] != nil {
+			return InUse
+		}
+		for _, name := range part.Nodes {
+			if defs[name] == nil {
+				return NoSuchNode
+			}
+		}
+	}
+	for _, name := range c.DropParts {
+		switch {
+		case s.parts[name] == nil:
+			return NoSuchPartition
+		case s.inPartition(name):
+			return JobsActive
+		}
+	}
+	return OK
+}
+
+// inPartition reports whether an unfinished job runs in the partition or asks for it.
+func (s *State) inPartition(name string) (found bool) {
+	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
+		found = !j.State.Finished() && (slices.Contains(j.Spec.Partitions, name) || j.Run != nil && j.Partition() == name)
+		return !found
+	})
+	return found
+}
+
+func (s *State) isReserved(node string) (found bool) {
+	s.resvs.Scan(func(_ string, r *model.Reservation) bool {
+		found = slices.Contains(r.Nodes, node)
+		return !found
+	})
+	return found
+}
+
+// defineNode gives a node its definition, and makes the node if it is new.
+func (s *State) defineNode(def *model.NodeDef, at model.Time) {
+	n := model.Node{Def: def, BusyAt: at}
+	if def.Admin != model.NodeUp {
+		n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = def.Admin, def.Reason, byConfig, at
+	}
+	if old, ok := s.nodes.Get(def.Name); ok {
+		n = *old
+		n.Def, n.Out = def.WithFound(n.Found), knownUnits(old.Out, def)
+		if n.ReasonBy == byGbatch && n.Reason == reasonLeft {
+			n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeUp, "", "", 0
+		}
+	}
+	s.putNode(def.Name, &n)
 }

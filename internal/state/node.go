@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // Reasons that the state itself gives a node, and the name that it signs them with.
@@ -14,6 +15,8 @@ const (
 	byConfig     = "gbatch.conf"
 	reasonLeft   = "not in the configuration any more"
 	reasonSilent = "Not responding"
+
+	reasonRebooted = "Rebooted"
 )
 
 // Texts about a node's failure; they follow its name.
@@ -35,18 +38,7 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 		s.instance = c.Instance
 	}
 	for _, def := range c.Config.Nodes {
-		n := model.Node{Def: def, BusyAt: at}
-		if def.Admin != model.NodeUp {
-			n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = def.Admin, def.Reason, byConfig, at
-		}
-		if old, ok := s.nodes.Get(def.Name); ok {
-			n = *old
-			n.Def, n.Out = def.WithFound(n.Found), knownUnits(old.Out, def)
-			if n.ReasonBy == byGbatch && n.Reason == reasonLeft {
-				n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeUp, "", "", 0
-			}
-		}
-		s.putNode(def.Name, &n)
+		s.defineNode(def, at)
 	}
 	for _, name := range s.nodes.Keys() {
 		n, ok := s.nodes.Get(name)
@@ -106,6 +98,10 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 	n.Link, n.LinkAt = model.LinkUp, at
 	n.BootID, n.BootAt, n.UpSince, n.Uptime = c.BootID, c.BootAt, c.UpSince, c.Uptime
 	n.Version, n.OS, n.Arch = c.Version, c.OS, c.Arch
+	if r := n.Reboot; r != nil && r.Step == model.RebootIssued &&
+		(rebooted || n.Def.Virtual && c.UpSince >= r.At) { // of a virtual node only the daemon starts anew
+		rebootOver(&n, at)
+	}
 	// keep the same Def for the same hardware: the scheduler compares its address
 	if def := s.defs[c.Node]; def != nil && !reflect.DeepEqual(n.Found, c.Gres) {
 		n.Found, n.Def = c.Gres, def.WithFound(c.Gres)
@@ -239,8 +235,8 @@ func (s *State) applyLost(at model.Time, c *Lost) Result {
 	res := Result{}
 	for _, name := range c.Nodes {
 		old, ok := s.nodes.Get(name)
-		if !ok || old.Link != model.LinkUp {
-			continue
+		if !ok || old.Link != model.LinkUp || old.Reboot != nil && old.Reboot.Step == model.RebootIssued {
+			continue // a node that reboots has no job, and GiveUpReboot ends the wait for it
 		}
 		n := *old
 		n.Link, n.LinkAt = model.LinkLost, at
@@ -332,7 +328,7 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 		}
 		n := *old
 		if !c.Keep {
-			n.Admin = c.Admin
+			n.Admin, n.Failing = c.Admin, c.Failing
 			if n.Admin == model.NodeUp {
 				n.Strikes = nil // an operator has dealt with the node
 			}
@@ -342,6 +338,12 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 			n.Reason, n.ReasonBy, n.ReasonAt = c.Reason, c.By, at
 		case !c.Keep && n.Admin == model.NodeUp:
 			n.Reason, n.ReasonBy, n.ReasonAt = "", "", 0
+		}
+		if c.Comment != nil {
+			n.Comment = c.Comment.Text
+		}
+		if c.Extra != nil {
+			n.Extra = c.Extra.Text
 		}
 		s.putNode(name, &n)
 		res.Changed = true
@@ -362,4 +364,106 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 	s.wakeAll(at)
 	s.plan()
 	return res
+}
+
+// RebootOp is what a Reboots command does. The numbers are stored: append only.
+type RebootOp uint8
+
+// The operations.
+const (
+	AskReboot    RebootOp = iota + 1
+	CancelReboot          // if the node was not told yet
+	IssueReboot           // the node has no job, and is told
+	GiveUpReboot          // it did not come back, or could not reboot: Reason says which
+)
+
+// Reboots changes the reboots of nodes.
+type Reboots struct {
+	Nodes  []string
+	Op     RebootOp
+	ASAP   bool
+	Next   model.RebootNext
+	Reason string
+	By     string
+}
+
+func (x *Reboots) Wire(c *wire.C) {
+	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
+	wire.Int(c, &x.Op)
+	wire.Bool(c, &x.ASAP)
+	wire.Int(c, &x.Next)
+	wire.Text(c, &x.Reason, model.MaxText)
+	wire.Text(c, &x.By, model.MaxName)
+}
+
+func (*Reboots) kind() Kind { return KindReboot }
+
+// applyReboots has a Refusal for each node: StillEnding if it is being rebooted, NotPending if there is no reboot to
+// cancel.
+func (s *State) applyReboots(at model.Time, c *Reboots) Result {
+	res := Result{Each: make([]Refusal, len(c.Nodes))}
+	for i, name := range c.Nodes {
+		old, ok := s.nodes.Get(name)
+		if !ok {
+			res.Each[i] = NoSuchNode
+			continue
+		}
+		n := *old
+		if res.Each[i] = reboot(&n, at, c); res.Each[i] == OK {
+			s.putNode(name, &n)
+			res.Changed = true
+		}
+	}
+	s.wakeAll(at)
+	s.plan()
+	return res
+}
+
+func reboot(n *model.Node, at model.Time, c *Reboots) Refusal {
+	issued := n.Reboot != nil && n.Reboot.Step == model.RebootIssued
+	switch {
+	case issued && c.Op != GiveUpReboot:
+		return StillEnding
+	case c.Op == AskReboot:
+		n.Reboot = &model.Reboot{Step: model.RebootAsked, At: at, ASAP: c.ASAP, Next: c.Next, Reason: c.Reason, By: c.By}
+		if c.Reason != "" {
+			n.Reason, n.ReasonBy, n.ReasonAt = c.Reason, c.By, at
+		}
+	case n.Reboot == nil:
+		return NotPending
+	case c.Op == CancelReboot:
+		if r := n.Reboot; r.Reason != "" && n.Reason == r.Reason && n.Admin == model.NodeUp {
+			n.Reason, n.ReasonBy, n.ReasonAt = "", "", 0
+		}
+		n.Reboot = nil
+	case c.Op == IssueReboot:
+		if len(n.Jobs) > 0 {
+			return JobsActive
+		}
+		r := *n.Reboot
+		r.Step, r.At = model.RebootIssued, at
+		n.Reboot = &r
+	case c.Op == GiveUpReboot:
+		n.Reboot = nil
+		n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeDown, c.Reason, byGbatch, at
+	default:
+		return NotPending
+	}
+	return OK
+}
+
+// rebootOver ends the reboot of a node that has registered after it.
+func rebootOver(n *model.Node, at model.Time) {
+	r := n.Reboot
+	n.Reboot = nil
+	ours := r.Reason != "" && n.Reason == r.Reason
+	switch {
+	case r.Next == model.RebootDown:
+		n.Admin = model.NodeDown
+		if n.Reason == "" {
+			n.Reason, n.ReasonBy, n.ReasonAt = reasonRebooted, r.By, at
+		}
+	case r.Next == model.RebootResume, n.Admin == model.NodeUp && ours:
+		n.Admin, n.Failing, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeUp, false, "", "", 0
+	}
 }

@@ -81,6 +81,39 @@ func (g *storm) config() *SetConfig {
 	return &SetConfig{Config: c, Instance: 1}
 }
 
+// define changes the definitions that are there, and makes and removes others.
+func (g *storm) define() *Define {
+	c := &Define{Create: g.chance(20)}
+	cfg := g.view.Config()
+	for _, d := range cfg.Nodes {
+		if g.chance(30) {
+			n := *d
+			n.Weight, n.Features = int32(g.n(3)), []string{"f"}
+			if n.Gres = nil; g.chance(70) {
+				n.Gres = []model.GresDef{{Name: "gpu", Type: "a", Count: int32(1 + g.n(4))}}
+			}
+			c.Nodes = append(c.Nodes, &n)
+		} else if g.chance(10) {
+			c.DropNodes = append(c.DropNodes, d.Name)
+		}
+	}
+	if g.chance(30) {
+		c.Nodes = append(c.Nodes, &model.NodeDef{Name: g.node(), CPUs: 2, ThreadsPerCore: 1, MemMiB: 1000, Made: true})
+	}
+	for _, p := range cfg.Partitions {
+		if n := *p; g.chance(30) {
+			n.State = model.PartState(g.n(4))
+			c.Parts = append(c.Parts, &n)
+		}
+	}
+	if name := []string{"p", "q", "r"}[g.n(3)]; g.chance(20) {
+		c.DropParts = append(c.DropParts, name)
+	} else if g.chance(30) {
+		c.Parts = append(c.Parts, &model.Partition{Name: name, Nodes: []string{g.node()}, Made: true})
+	}
+	return c
+}
+
 func (g *storm) deps() []model.Dep {
 	var out []model.Dep
 	for range g.n(3) {
@@ -443,6 +476,13 @@ func (g *storm) one(st *State) Body {
 		return &NodeEdit{Nodes: []string{g.node(), g.node()}, Admin: model.NodeAdmin(g.n(3)), Keep: g.chance(10),
 			Reason: []string{"", "x"}[g.n(2)], By: "root"}
 	case k < 94:
+		switch g.n(5) {
+		case 0, 1:
+			return g.define()
+		case 2:
+			return &Reboots{Nodes: []string{g.node(), g.node()}, Op: RebootOp(g.n(5)), ASAP: g.chance(50),
+				Next: model.RebootNext(g.n(3)), Reason: []string{"", "r"}[g.n(2)], By: "root"}
+		}
 		return g.config()
 	case k < 96:
 		last := uint64(0)

@@ -328,6 +328,7 @@ const (
 	BadUser  // a job can't be of this user
 	TooLong  // a job's description has more bytes than it may have
 	WholeHet // it can be done to a heterogeneous job only as a whole
+	NoSuchPartition
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done",
@@ -343,7 +344,8 @@ var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: 
 	Repeated: "made before", Full: "too many", NoSuchToken: "no such token", TokenUsed: "token was used",
 	TokenExpired: "token has expired", CertIsRevoked: "certificate is revoked",
 	BadUser: "of a user whose jobs it can't be",
-	TooLong: "too long a description", WholeHet: "only to the whole heterogeneous job"}
+	TooLong: "too long a description", WholeHet: "only to the whole heterogeneous job",
+	NoSuchPartition: "no such partition"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {
@@ -421,6 +423,10 @@ func (s *State) fold(c Command) Result {
 		return s.applySubmitHet(c.At, b)
 	case *Tokens:
 		return s.applyTokens(c.At, b)
+	case *Define:
+		return s.applyDefine(c.At, b)
+	case *Reboots:
+		return s.applyReboots(c.At, b)
 	}
 	return Result{}
 }

@@ -157,7 +157,9 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 			return CannotRequeue
 		}
 		s.mailRequeue(j, at)
-		s.requeued(j, at, hold)
+		n := *j
+		n.Special = c.Special && c.Hold
+		s.requeued(&n, at, hold)
 	case next == model.Cancelled:
 		s.endPending(j, at, model.Cancelled, model.ReasonNone, c.UID, c.Why)
 	case next == model.Completing:
@@ -171,6 +173,7 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 			cause = model.StopPreempt
 		}
 		n, run := *j, *j.Run
+		n.Special = c.Special && c.Hold
 		run.StopWhy, run.FailedNode = "", "" // of what it was being ended for before
 		if cause == model.StopCancel {
 			run.StopWhy = c.Why

@@ -54,6 +54,10 @@ func validBody(b Body) error {
 		return validConfig(b.Config)
 	case *Accounts:
 		return validAccounts(b)
+	case *Define:
+		if slices.Contains(b.Nodes, nil) || slices.Contains(b.Parts, nil) {
+			return malformed("an empty definition of a node or partition")
+		}
 	case *Units:
 		if len(b.Tells) > model.MaxUnitTells {
 			return malformed("an account of %d units, the limit is %d", len(b.Tells), model.MaxUnitTells)

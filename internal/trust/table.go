@@ -58,9 +58,13 @@ var table = map[uint16]Row{
 	proto.KindUpdateNode:   runs,
 	proto.KindReserve:      runs,
 	proto.KindMIG:          runs,
-	proto.KindDiagReset:    runs,
-	proto.KindDoctor:       runs,
-	proto.KindDump:         runs,
+	proto.KindSetDebug:     runs,
+
+	proto.KindUpdatePartition: runs,
+
+	proto.KindDiagReset: runs,
+	proto.KindDoctor:    runs,
+	proto.KindDump:      runs,
 
 	proto.KindReconfigure:     rules,
 	proto.KindTakeover:        rules,

@@ -316,6 +316,13 @@ var onceCases = []onceCase{
 		}
 		return nil
 	}},
+	{proto.KindUpdatePartition, func(o *onceTest, cl *client.Client) error {
+		return cl.Call(proto.KindUpdatePartition, &proto.UpdatePartitionRequest{Action: proto.CreatePartition,
+			Name: o.name("part"), Set: []model.KV{{Key: "Nodes", Value: "n1"}}}, &proto.Empty{})
+	}},
+	{proto.KindSetDebug, func(o *onceTest, cl *client.Client) error {
+		return cl.Call(proto.KindSetDebug, &proto.SetDebugRequest{Level: "info"}, &proto.Empty{})
+	}},
 	{proto.KindDiagReset, func(o *onceTest, cl *client.Client) error {
 		return cl.Call(proto.KindDiagReset, &proto.Empty{}, &proto.DiagReply{})
 	}},

@@ -127,7 +127,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 			if a.Tell != "" {
 				a.say("Pending job allocation %d", reply.Job)
 			}
-			a.say("job %d queued and waiting for resources", reply.Job)
+			a.sayQueued(job)
 		}
 		if a.Immediate > 0 && time.Since(begin) > time.Duration(a.Immediate)*time.Second {
 			a.cancel(c, reply.Job)
@@ -260,4 +260,15 @@ func (a *Allocation) Environment(job *model.Job) []string {
 // CPUsPerNode counts an allocation's CPUs on its nodes: 4(x2),2.
 func CPUsPerNode(a *model.Alloc) string {
 	return jobenv.PerNode(a, func(n *model.NodeAlloc) int { return n.CPUs.Count() })
+}
+
+// sayQueued says that a job waits and, where it is more than its turn, why.
+func (a *Allocation) sayQueued(job *model.Job) {
+	switch job.Reason {
+	case model.ReasonPartitionDown, model.ReasonPartitionInactive:
+		a.say("Requested partition configuration not available now")
+	case model.ReasonReqNodeNotAvail:
+		a.say("Required node not available (down, drained or reserved)")
+	}
+	a.say("job %d queued and waiting for resources", job.ID)
 }

@@ -1,16 +1,13 @@
 package control
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
-	"gbatch/internal/hostlist"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -101,102 +98,6 @@ func (c *control) apply(rq *proto.UpdateJobRequest) error {
 	return nil
 }
 
-// update changes a job or nodes: the first key says which.
-func (c *control) update(words []string) error {
-	if len(words) > 0 && !strings.Contains(words[0], "=") { // update job 5 TimeLimit=..., update node n1 State=...
-		switch low := strings.ToLower(words[0]); {
-		case strings.HasPrefix("jobid", low) && len(words) > 1:
-			words = append([]string{"JobId=" + strings.TrimPrefix(words[1], "JobId=")}, words[2:]...)
-		case strings.HasPrefix("nodename", low) && len(words) > 1:
-			words = append([]string{"NodeName=" + strings.TrimPrefix(words[1], "NodeName=")}, words[2:]...)
-		case strings.HasPrefix("partitionname", low), strings.HasPrefix("reservationname", low):
-			words[0] = low + "="
-		}
-	}
-	var set []model.KV
-	target, entity := "", ""
-	for _, w := range words {
-		key, value, ok := strings.Cut(w, "=")
-		if !ok {
-			return fmt.Errorf("'%s' is not KEY=VALUE; quote values that hold blanks, as in Reason=\"bad fan\"", w)
-		}
-		switch low := strings.ToLower(key); {
-		case (low == "jobid" || low == "job" || low == "nodename" || low == "node" || low == "nodenames") && entity != "":
-			return fmt.Errorf("%s stands beside another %s: one command changes one kind of thing, and names all of it in one "+
-				"list, such as JobId=12,13 or NodeName=n[1-4]", w, entity)
-		case (low == "jobid" || low == "job" || low == "nodename" || low == "node" || low == "nodenames") &&
-			strings.TrimSpace(value) == "":
-			return fmt.Errorf("%s= names nothing; write JobId=12,13 or NodeName=n[1-4]", key)
-		case low == "jobid" || low == "job":
-			target, entity = value, "job"
-		case low == "nodename" || low == "node" || low == "nodenames":
-			target, entity = value, "node"
-		case strings.HasPrefix(low, "reservation") && entity == "":
-			name, set, _, err := c.resvWords(words)
-			if err != nil {
-				return err
-			}
-			return c.updateReservation(name, set)
-		case strings.HasPrefix(low, "partition") && target == "" && entity == "":
-			return fmt.Errorf("%s can't be changed from here yet: edit gbatch.conf and run %s reconfigure", key, c.Program)
-		default:
-			if low == "starttime" || low == "deadline" || low == "begintime" || low == "eligibletime" {
-				t, err := c.ReadDate(value)
-				if err != nil {
-					return err
-				}
-				value = ask.MomentText(t)
-			}
-			set = append(set, model.KV{Key: key, Value: value})
-		}
-	}
-	switch entity {
-	case "job":
-		refs, err := env.ParseJobRefs(target)
-		if err != nil {
-			return err
-		}
-		if len(refs) == 0 {
-			return fmt.Errorf("JobId=%s names no job; write JobId=12 or JobId=12,13_4", target)
-		}
-		return c.apply(&proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: refs, Set: set})
-	case "node":
-		if len(set) == 0 {
-			return errors.New("nothing to change: give KEY=VALUE words behind the nodes, such as State=DRAIN Reason=\"bad fan\"")
-		}
-		names, err := c.nodeNames(target)
-		if err != nil {
-			return err
-		}
-		if len(names) == 0 {
-			return fmt.Errorf("NodeName=%s names no node; write NodeName=n1 or NodeName=n[1-4]", target)
-		}
-		cl, err := c.ask()
-		if err != nil {
-			return err
-		}
-		if err := cl.Call(proto.KindUpdateNode, &proto.UpdateNodeRequest{Names: names, Set: set},
-			&proto.Empty{}); err != nil {
-			return plain{fmt.Errorf("slurm_update error: %s", env.Text(err))}
-		}
-		return nil
-	}
-	return fmt.Errorf("No valid entity in update command; begin with JobId=N or NodeName=NAMES")
-}
-
-// nodeNames expands a host list; ALL is every node.
-func (c *control) nodeNames(expr string) ([]string, error) {
-	if !strings.EqualFold(expr, "ALL") {
-		return hostlist.Expand(expr)
-	}
-	var names []string
-	infos, _, err := c.nodes(nil)
-	for _, i := range infos {
-		names = append(names, i.Node.Def.Name)
-	}
-	return names, err
-}
-
 func (c *control) reconfigure(words []string) error {
 	rq := &proto.ReconfigureRequest{}
 	for _, w := range words {
@@ -241,12 +142,12 @@ func (c *control) reconfigure(words []string) error {
 			}
 			fmt.Fprintln(c.Stdout)
 		}
-		for _, a := range slices.Concat(r.Affected, r.Restart) {
+		for _, a := range slices.Concat(r.Affected, r.Undone, r.Restart) {
 			fmt.Fprintln(c.Stdout, a)
 		}
 		return nil
 	}
-	for _, s := range r.Restart {
+	for _, s := range slices.Concat(r.Undone, r.Restart) {
 		fmt.Fprintf(c.Stderr, "gcontrol: note: %s\n", s)
 	}
 	return nil

@@ -40,11 +40,15 @@ var ofKeys = map[string]getopt.Values{
 	"prefer":          {Kind: getopt.Features},
 	"licenses":        {Kind: getopt.Licenses, List: true},
 	"gres":            {Kind: getopt.Gres, List: true},
-	"state":           {Words: getopt.Fields("DRAIN", "RESUME", "DOWN", "IDLE", "UNDRAIN").Words},
+	"state": {Words: getopt.Fields("DRAIN", "RESUME", "DOWN", "IDLE", "UNDRAIN", "FAIL", "UP",
+		"INACTIVE").Words},
 }
 
 var (
-	nodeKeys = []string{"State", "Reason", "Gres"}
+	nodeKeys = []string{"State", "Reason", "Gres", "AvailableFeatures", "ActiveFeatures", "Weight", "Comment", "Extra"}
+	partKeys = []string{"Nodes", "State", "Default", "MaxTime", "DefaultTime", "MaxNodes", "MinNodes", "PriorityTier",
+		"PriorityJobFactor", "AllowAccounts", "AllowGroups", "AllowQos", "DenyAccounts", "DenyQos", "Hidden", "QOS",
+		"OverSubscribe", "TRESBillingWeights", "DefMemPerCPU", "DefMemPerNode", "MaxMemPerCPU", "MaxMemPerNode"}
 	resvKeys = []string{"StartTime", "EndTime", "Duration", "Nodes", "NodeCnt", "CoreCnt", "TRES", "Users", "Accounts",
 		"Groups", "PartitionName", "Licenses", "Features", "Flags"}
 )
@@ -87,11 +91,19 @@ func operands(before []string, typed string) getopt.Values {
 		return updatedBy(rest)
 	case "create":
 		if len(rest) == 0 {
-			return getopt.Fields("reservation")
+			return getopt.Fields("reservation", "partition", "node")
+		}
+		switch low := strings.ToLower(rest[0]); {
+		case strings.HasPrefix(low, "part"):
+			return keys(append([]string{"PartitionName"}, partKeys...)...)
+		case strings.HasPrefix(low, "node"):
+			return keys("NodeName", "CPUs", "RealMemory", "Gres", "Feature", "Weight")
 		}
 		return keys(append([]string{"ReservationName"}, resvKeys...)...)
 	case "delete":
-		return keys("ReservationName")
+		return keys("ReservationName", "PartitionName", "NodeName")
+	case "reboot", "cancel_reboot":
+		return getopt.Values{Kind: getopt.Nodes}
 	case "doctor", "mig":
 		return keys("node")
 	case "controllers":
@@ -132,13 +144,15 @@ func shownBy(rest []string) getopt.Values {
 
 func updatedBy(rest []string) getopt.Values {
 	if len(rest) == 0 {
-		return keys("JobId", "NodeName", "ReservationName")
+		return keys("JobId", "NodeName", "PartitionName", "ReservationName")
 	}
 	switch low := strings.ToLower(rest[0]); {
 	case strings.HasPrefix(low, "job"):
 		return keys(ask.JobKeys...)
 	case strings.HasPrefix(low, "node"):
 		return keys(nodeKeys...)
+	case strings.HasPrefix(low, "part"):
+		return keys(partKeys...)
 	}
 	return keys(resvKeys...)
 }

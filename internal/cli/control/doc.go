@@ -4,7 +4,8 @@
 //	gcontrol.go     the verbs and the options that all have
 //	showjob.go showstep.go shownode.go shownetwork.go   what show shows, but for reservations
 //	reservation.go  reservations: create, update, delete, show
-//	change.go       hold, release, requeue, suspend, update and the like
+//	change.go       hold, release, requeue, suspend, reconfigure and the like
+//	update.go       update, create, delete and reboot of jobs, nodes and partitions
 //	wait.go         wait_job and completing
 //	controllers.go  controllers: the list, add, remove, replace
 //	dump.go         dump: the controller's state for the simulator, or as JSON

@@ -47,7 +47,8 @@ func verbs() []verb {
 		{name: "resume", help: "let suspended jobs go on, as soon as their CPUs are free (operators)",
 			run: action(proto.ActResume)},
 		{name: "top", help: "put waiting jobs ahead of the same user's others", run: action(proto.ActTop)},
-		{name: "update", help: "update JobId=N KEY=VALUE... | NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT",
+		{name: "update", help: "update JobId=N KEY=VALUE... | NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT ... | " +
+			"PartitionName=NAME State=DOWN|UP ... | ReservationName=NAME ...: change it",
 			run: (*control).update},
 		{name: "reconfigure", help: "read the configuration files anew [--dry-run]", run: (*control).reconfigure},
 		{name: "why", help: "why [JOBID...]: what holds jobs (all of yours that wait), when they are expected to start, " +
@@ -67,14 +68,19 @@ func verbs() []verb {
 		{name: "version", help: "print the version", run: func(c *control, _ []string) error { c.Version(); return nil }},
 		{name: "help", help: "print this", run: func(c *control, _ []string) error { c.verbHelp(); return nil }},
 		{name: "create", help: "create reservation ReservationName=NAME StartTime=T Duration=D Nodes=NODES|NodeCnt=N " +
-			"Users=|Accounts= Flags=", run: (*control).create},
-		{name: "delete", help: "delete ReservationName=NAME", run: (*control).remove},
+			"Users=|Accounts= Flags= | PartitionName=NAME Nodes=NODES ... | NodeName=NAMES CPUs=N ... (operators)",
+			run: (*control).create},
+		{name: "delete", help: "delete ReservationName=NAME | PartitionName=NAME | NodeName=NAMES (operators)",
+			run: (*control).remove},
 		{name: "wait_job", help: "return when a job's nodes are ready, or it has ended (then with exit code 1)",
 			run: (*control).waitJob},
 		{name: "completing", help: "list jobs that are ending, and on which nodes", run: (*control).completing},
 		{name: "controllers", help: "controllers: list the controllers, how far each is and what is wrong with it; " +
 			editForms + ": change them while the cluster runs (operators)", run: (*control).controllers},
-		{name: "reboot", why: "drain the node with gcontrol update NodeName=N State=DRAIN Reason=reboot and reboot it"},
+		{name: "reboot", help: "reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] NODES|ALL: reboot nodes with " +
+			"RebootProgram when they have no job (operators)", run: (*control).reboot},
+		{name: "cancel_reboot", help: "cancel_reboot NODES: take back reboots that have not begun (operators)",
+			run: (*control).cancelReboot},
 		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},
 		{name: "setdebug", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
 		{name: "setdebugflags", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
@@ -267,17 +273,17 @@ func (c *control) show(words []string) error {
 		return c.hostlist(name, false)
 	case low == "hostnamestr", low == "hostname":
 		return c.hostnames(name)
-	case is("jobs") && c.json != "":
+	case is("jobs", "jobids") && c.json != "":
 		return c.jobsJSON(name)
-	case is("jobs"):
+	case is("jobs", "jobids"):
 		return c.showJobs(name)
-	case is("steps") && len(low) > 1 && c.json == "":
+	case is("steps", "stepids") && len(low) > 1 && c.json == "":
 		return c.showSteps(name)
-	case is("nodes"):
+	case is("nodes", "nodenames"):
 		return c.showNodes(name)
-	case is("reservations") && len(low) > 2:
+	case is("reservations", "reservationnames") && len(low) > 2:
 		return c.showReservations(name)
-	case is("partitions"):
+	case is("partitions", "partitionnames"):
 		return c.showPartitions(name)
 	case is("config", "configuration") && c.json == "":
 		return c.showConfig()

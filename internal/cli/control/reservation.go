@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
@@ -14,16 +13,9 @@ import (
 
 // gcontrol create|update|delete|show reservation, in scontrol's words.
 
-// create makes a reservation; other things are made in the configuration.
-func (c *control) create(words []string) error {
-	name, set, ok, err := c.resvWords(words)
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		return errors.New("create what? Reservation=NAME StartTime=... Duration=... Nodes=... Users=...; partitions and " +
-			"nodes are made in gbatch.conf, then gcontrol reconfigure")
-	}
+// createReservation makes one.
+func (c *control) createReservation(ch *change) error {
+	name, set := ch.name, ch.set
 	has := func(keys ...string) bool {
 		for _, kv := range set {
 			for _, k := range keys {
@@ -48,19 +40,6 @@ func (c *control) create(words []string) error {
 	}
 	return c.reserve(&proto.ReserveRequest{Action: proto.CreateReservation, Name: name, Set: set},
 		"Error creating the reservation", "Reservation created: %s\n")
-}
-
-// remove deletes a reservation.
-func (c *control) remove(words []string) error {
-	name, set, ok, err := c.resvWords(words)
-	switch {
-	case err != nil:
-		return err
-	case !ok || name == "" || len(set) > 0:
-		return errors.New("delete what? ReservationName=NAME; partitions and nodes leave with gbatch.conf and gcontrol " +
-			"reconfigure, jobs end with gcancel")
-	}
-	return c.reserve(&proto.ReserveRequest{Action: proto.DeleteReservation, Name: name}, "delete_reservation "+name, "")
 }
 
 // updateReservation changes one.
@@ -92,34 +71,6 @@ func (c *control) reserve(rq *proto.ReserveRequest, failed, done string) error {
 		fmt.Fprint(c.Stdout, done)
 	}
 	return nil
-}
-
-// resvWords reads [reservation] [ReservationName=NAME] KEY=VALUE...; ok says that they are about a reservation.
-func (c *control) resvWords(words []string) (name string, set []model.KV, ok bool, err error) {
-	for i, w := range words {
-		key, value, has := strings.Cut(w, "=")
-		low := strings.ToLower(key)
-		switch {
-		case strings.HasPrefix("reservationname", low) && strings.HasPrefix(low, "res"):
-			name, ok = value, true
-		case !has && i == 1 && ok && name == "":
-			name = w
-		case low == "skip" && !has:
-			set = append(set, model.KV{Key: "Skip"})
-		case !has:
-			return "", nil, false, fmt.Errorf("'%s' is not KEY=VALUE; write reservations as in ReservationName=maint "+
-				"StartTime=now Duration=60 Users=root Nodes=ALL Flags=MAINT", w)
-		case low == "starttime" || low == "endtime":
-			t, err := c.ReadDate(value)
-			if err != nil {
-				return "", nil, false, err
-			}
-			set = append(set, model.KV{Key: key, Value: ask.MomentText(t)})
-		default:
-			set = append(set, model.KV{Key: key, Value: value})
-		}
-	}
-	return name, set, ok, nil
 }
 
 // showReservations prints all, or the named one.

@@ -157,7 +157,7 @@ func (i *info) setStates(v string) error {
 		var all stateWanted
 		for _, s := range strings.Split(w, "&") {
 			s = strings.ToLower(s)
-			if !slices.Contains(nodeStateWords(), s) {
+			if !slices.Contains(nodeStateWords(), strings.TrimPrefix(s, "~")) {
 				return &getopt.TextError{Text: "Bad state string: \"" + s + "\"\nvalid states: " +
 					strings.Join(nodeStateWords(), ",")}
 			}
@@ -169,7 +169,7 @@ func (i *info) setStates(v string) error {
 	return nil
 }
 
-// nodeStateWords are the states that -t accepts; no node is ever in one from blocked on.
+// nodeStateWords are the states that -t accepts. No node is ever in some of them.
 func nodeStateWords() []string {
 	return []string{"all", "alloc", "allocated", "mix", "mixed", "idle", "drain", "drained", "drng", "draining", "down",
 		"unk", "unknown", "no_respond",
@@ -178,10 +178,15 @@ func nodeStateWords() []string {
 		"power_down", "powered_down", "powering_down", "powering_up", "reboot", "reboot_issued", "reboot_requested"}
 }
 
-// isNodeState reports whether a node is in a state of -t. alloc, mix, idle and down don't depend on whether the node
-// drains.
+// isNodeState reports whether a node is in a state of -t; ~state means any other one. alloc, mix, idle and down don't
+// depend on whether the node drains.
 func isNodeState(n *proto.NodeInfo, word string) bool {
+	if not, is := strings.CutPrefix(word, "~"); is {
+		return !isNodeState(n, not)
+	}
 	base, drain, silent := jobtext.NodeState(n.Node)
+	failing, reboot := n.Node.Failing && drain, n.Node.Reboot
+	drain = drain && !failing
 	busy := base == jobtext.NodeAllocated || base == jobtext.NodeMixed
 	switch word {
 	case "all":
@@ -210,6 +215,14 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 		return n.Resv != ""
 	case "comp", "completing":
 		return n.Node.Ending > 0
+	case "fail":
+		return failing
+	case "failing":
+		return failing && busy
+	case "reboot", "reboot_issued":
+		return reboot != nil && reboot.Step == model.RebootIssued
+	case "reboot_requested":
+		return reboot != nil && reboot.Step == model.RebootAsked
 	}
 	return false
 }

@@ -1,4 +1,4 @@
-package ctld
+package heap
 
 import "testing"
 

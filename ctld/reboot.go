@@ -1,0 +1,120 @@
+package ctld
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// reboot.go reboots nodes that operators ask for: each is told when it has no job, and then has ResumeTimeout to come
+// back. What is asked for is in the state: the next leader goes on.
+
+const (
+	rebootPace = time.Second
+	rebootAsk  = 70 * time.Second // for a node's answer; it waits a minute for RebootProgram
+)
+
+// askReboot notes, or cancels, reboots of nodes.
+func (c *Controller) askReboot(ctx context.Context, who *caller, rq *proto.UpdateNodeRequest) error {
+	v := c.machine.View()
+	cmd := &state.Reboots{Nodes: rq.Names, Op: state.AskReboot, By: who.User}
+	if rq.Action == proto.CancelReboots {
+		cmd.Op = state.CancelReboot
+	}
+	for _, kv := range rq.Set {
+		switch strings.ToLower(kv.Key) {
+		case "asap":
+			cmd.ASAP = true
+		case "reason":
+			cmd.Reason = kv.Value
+		case "nextstate":
+			switch strings.ToUpper(kv.Value) {
+			case "RESUME":
+				cmd.Next = model.RebootResume
+			case "DOWN":
+				cmd.Next = model.RebootDown
+			default:
+				return refuse(proto.CodeBadRequest, "nextstate=%s: write RESUME or DOWN", kv.Value)
+			}
+		default:
+			return refuse(proto.CodeBadRequest, "%s: reboot takes ASAP, nextstate=RESUME|DOWN and reason=TEXT", kv.Key)
+		}
+	}
+	if cmd.Op == state.AskReboot && v.Config().Params.Rules.Reboot == "" {
+		return refuse(proto.CodeRequeue, "RebootProgram is not set in gbatch.conf: nodes can't be rebooted")
+	}
+	res, err := c.changes(ctx, keyOf(ctx), &proto.Empty{}, nil, []state.Body{cmd})
+	if err != nil {
+		return err
+	}
+	for i, r := range res[0].Each {
+		switch r {
+		case state.StillEnding:
+			return refuse(proto.CodeNodesBusy, "node %s is rebooting already", rq.Names[i])
+		case state.NotPending:
+			return refuse(proto.CodeInvalidNode, "no reboot of node %s is asked for", rq.Names[i])
+		}
+	}
+	return nil
+}
+
+// keepReboots tells nodes to reboot once they have no job, and gives up those that don't come back.
+func (c *Controller) keepReboots(ctx context.Context) {
+	told := map[string]*session{}
+	for ctx.Err() == nil {
+		v := c.machine.View()
+		var ready, late []string
+		v.Nodes(func(n *model.Node) bool {
+			switch name := n.Def.Name; {
+			case n.Reboot == nil:
+				delete(told, name)
+			case n.Reboot.Step == model.RebootAsked:
+				if len(n.Jobs) == 0 {
+					ready = append(ready, name)
+				}
+			case c.now() >= n.Reboot.At.Add(v.Config().Params.Rules.RebootS):
+				late = append(late, name)
+			default:
+				if s := c.nodes.session(name); s != nil && told[name] != s {
+					told[name] = s
+					go c.tellReboot(ctx, name, n.BootID) // ends with the answer or ctx
+				}
+			}
+			return true
+		})
+		c.reboots(ctx, &state.Reboots{Nodes: ready, Op: state.IssueReboot})
+		c.reboots(ctx, &state.Reboots{Nodes: late, Op: state.GiveUpReboot, Reason: "reboot timed out"})
+		pause(ctx, rebootPace)
+	}
+}
+
+func (c *Controller) reboots(ctx context.Context, cmd *state.Reboots) {
+	for list := range slices.Chunk(cmd.Nodes, model.MaxList) {
+		one := *cmd
+		one.Nodes = list
+		if _, err := c.propose(ctx, &one); err != nil && ctx.Err() == nil {
+			c.log.Warn("reboots of nodes were not noted; it is tried again", "err", err)
+		}
+	}
+}
+
+// tellReboot tells one node to reboot. One that can't is given up at once.
+func (c *Controller) tellReboot(ctx context.Context, node, boot string) {
+	ctx, cancel := context.WithTimeout(ctx, rebootAsk)
+	defer cancel()
+	c.log.Info("a node is told to reboot", "node", node)
+	answer, err := c.askNode(ctx, node, proto.NodeAsk{Reboot: boot})
+	switch {
+	case err != nil:
+		c.log.Info("a node that was told to reboot has not answered", "node", node, "err", err)
+	case answer.Failed != "":
+		c.log.Warn("a node could not reboot", "node", node, "why", answer.Failed)
+		c.reboots(ctx, &state.Reboots{Nodes: []string{node}, Op: state.GiveUpReboot, Reason: "reboot failed: " +
+			answer.Failed})
+	}
+}

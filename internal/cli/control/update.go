@@ -1,0 +1,332 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/ask"
+	"gbatch/internal/cli/env"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// update.go reads what update, create and delete are about: the kind of thing, its name, and KEY=VALUE words.
+
+// kinds of things by the key that names them; any beginning of at least so many letters will do.
+var kinds = []struct {
+	key   string
+	least int
+	kind  string
+}{
+	{"jobid", 3, "job"}, {"jobs", 4, "job"},
+	{"stepid", 4, "step"},
+	{"nodename", 4, "node"}, {"nodenames", 4, "node"},
+	{"partitionname", 4, "partition"},
+	{"reservationname", 3, "reservation"},
+}
+
+// kindOf gives the kind of thing that a key names, "" for another key.
+func kindOf(key string) string {
+	low := strings.ToLower(key)
+	for _, k := range kinds {
+		if len(low) >= k.least && strings.HasPrefix(k.key, low) {
+			return k.kind
+		}
+	}
+	return ""
+}
+
+// change is what a command is to change.
+type change struct {
+	kind string // of kinds; "": nothing was named
+	name string
+	set  []model.KV
+}
+
+// changeOf reads the words behind update, create or delete: TYPE NAME or TYPE=NAME first, or TYPE= anywhere, then
+// KEY=VALUE, or KEY VALUE.
+func (c *control) changeOf(words []string) (*change, error) {
+	ch := &change{}
+	rest := words
+	for _, w := range words { // a job may be given a partition or a reservation, in any order
+		if key, _, has := strings.Cut(w, "="); has && kindOf(key) == "job" {
+			ch.kind = "job"
+		}
+	}
+	if len(words) > 0 && !strings.Contains(words[0], "=") {
+		if ch.kind = kindOf(words[0]); ch.kind == "" {
+			return nil, fmt.Errorf("'%s' is not KEY=VALUE, nor is it job, node, partition or reservation", words[0])
+		}
+		if rest = words[1:]; len(rest) > 0 && (!strings.Contains(rest[0], "=") || kindOf(before(rest[0])) == ch.kind) {
+			ch.name, rest = rest[0], rest[1:]
+			if key, name, has := strings.Cut(ch.name, "="); has && kindOf(key) == ch.kind {
+				ch.name = name
+			}
+		}
+	}
+	for i := 0; i < len(rest); i++ {
+		key, value, has := strings.Cut(rest[i], "=")
+		switch {
+		case has:
+		case strings.EqualFold(key, "skip"): // of reservations
+		case i+1 < len(rest) && !strings.Contains(rest[i+1], "="):
+			value = rest[i+1]
+			i++
+		default:
+			return nil, fmt.Errorf("'%s' is not KEY=VALUE; quote values that hold blanks, as in Reason=\"bad fan\"", key)
+		}
+		switch kind := kindOf(key); {
+		case kind == "", kind == "partition" && ch.kind == "job", kind == "reservation" && ch.kind == "job",
+			kind == "partition" && ch.kind == "reservation", kind == "node" && ch.kind == "reservation":
+			ch.set = append(ch.set, model.KV{Key: key, Value: value})
+		case ch.kind == "", ch.kind == kind && ch.name == "":
+			if strings.TrimSpace(value) == "" {
+				return nil, fmt.Errorf("%s= names nothing; write JobId=12,13, NodeName=n[1-4], PartitionName=main or "+
+					"ReservationName=maint", key)
+			}
+			ch.kind, ch.name = kind, value
+		case kind == "node" && ch.kind == "job":
+			ch.set = append(ch.set, model.KV{Key: key, Value: value})
+		default:
+			return nil, fmt.Errorf("%s stands beside another %s: one command changes one kind of thing, and names all of it "+
+				"in one list, such as JobId=12,13 or NodeName=n[1-4]", rest[i], ch.kind)
+		}
+	}
+	return ch, nil
+}
+
+func before(word string) string {
+	key, _, _ := strings.Cut(word, "=")
+	return key
+}
+
+// update changes jobs, nodes, a partition or a reservation.
+func (c *control) update(words []string) error {
+	ch, err := c.changeOf(words)
+	if err != nil {
+		return err
+	}
+	switch ch.kind {
+	case "job":
+		refs, err := env.ParseJobRefs(ch.name)
+		if err != nil {
+			return err
+		}
+		if len(refs) == 0 {
+			return fmt.Errorf("JobId=%s names no job; write JobId=12 or JobId=12,13_4", ch.name)
+		}
+		return c.updateJobs(refs, ch.set)
+	case "node":
+		if len(ch.set) == 0 {
+			return errors.New("nothing to change: give KEY=VALUE words behind the nodes, such as State=DRAIN " +
+				"Reason=\"bad fan\"")
+		}
+		return c.changeNodes(proto.ChangeNodes, ch, "slurm_update error")
+	case "partition":
+		return c.partition(proto.ChangePartition, ch, "slurm_update error")
+	case "reservation":
+		if err := c.moments(ch.set, "starttime", "endtime"); err != nil {
+			return err
+		}
+		return c.updateReservation(ch.name, ch.set)
+	case "step":
+		return errors.New("a step's time limit stays as srun has set it: change the job's, with JobId=N TimeLimit=T, or " +
+			"end the step with gcancel JOB.STEP")
+	}
+	if refs, set, err := c.jobsByName(ch.set); refs != nil || err != nil {
+		if err != nil {
+			return err
+		}
+		return c.updateJobs(refs, set)
+	}
+	return errors.New("No valid entity in update command; begin with JobId=N, NodeName=NAMES, PartitionName=NAME or " +
+		"ReservationName=NAME")
+}
+
+func (c *control) updateJobs(refs []proto.JobRef, set []model.KV) error {
+	if err := c.moments(set, "starttime", "deadline", "begintime", "eligibletime", "endtime"); err != nil {
+		return err
+	}
+	return c.apply(&proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: refs, Set: set})
+}
+
+// moments turns the values of keys that are points in time into what the controller reads.
+func (c *control) moments(set []model.KV, keys ...string) error {
+	for i := range set {
+		for _, key := range keys {
+			if strings.EqualFold(set[i].Key, key) {
+				t, err := c.ReadDate(set[i].Value)
+				if err != nil {
+					return err
+				}
+				set[i].Value = ask.MomentText(t)
+			}
+		}
+	}
+	return nil
+}
+
+// jobsByName finds the jobs that JobName= and UserID= name, where no JobId does; nil: there is no JobName.
+func (c *control) jobsByName(set []model.KV) (refs []proto.JobRef, rest []model.KV, err error) {
+	name, who := "", ""
+	for _, kv := range set {
+		switch strings.ToLower(kv.Key) {
+		case "jobname", "name":
+			name = kv.Value
+		case "userid", "user":
+			who = kv.Value
+		default:
+			rest = append(rest, kv)
+		}
+	}
+	if name == "" {
+		return nil, nil, nil
+	}
+	uid := uint64(os.Getuid())
+	if who != "" {
+		if uid, err = strconv.ParseUint(who, 10, 32); err != nil {
+			u, err := user.Lookup(who)
+			if err != nil {
+				return nil, nil, fmt.Errorf("UserID=%s: %w", who, err)
+			}
+			if uid, err = strconv.ParseUint(u.Uid, 10, 32); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{Names: []string{name}}, Default: true}
+	err = c.eachJob(rq, nil, func(j *model.Job, _ model.Time) {
+		if uint64(j.Spec.UID) == uid {
+			refs = append(refs, env.RefOf(j))
+		}
+	})
+	if err == nil && len(refs) == 0 {
+		err = fmt.Errorf("no job of user %d has the name %s", uid, name)
+	}
+	return refs, rest, err
+}
+
+// changeNodes sends a change of nodes.
+func (c *control) changeNodes(action proto.NodeAction, ch *change, failed string) error {
+	names, err := c.nodeNames(ch.name)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("NodeName=%s names no node; write NodeName=n1 or NodeName=n[1-4]", ch.name)
+	}
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	if err := cl.Call(proto.KindUpdateNode, &proto.UpdateNodeRequest{Names: names, Set: ch.set, Action: action},
+		&proto.Empty{}); err != nil {
+		return plain{fmt.Errorf("%s: %s", failed, env.Text(err))}
+	}
+	return nil
+}
+
+// nodeNames expands a host list; ALL is every node.
+func (c *control) nodeNames(expr string) ([]string, error) {
+	if !strings.EqualFold(expr, "ALL") {
+		return hostlist.Expand(expr)
+	}
+	var names []string
+	infos, _, err := c.nodes(nil)
+	for _, i := range infos {
+		names = append(names, i.Node.Def.Name)
+	}
+	return names, err
+}
+
+// partition sends a change of partitions, each by itself.
+func (c *control) partition(action proto.PartAction, ch *change, failed string) error {
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	for _, name := range strings.Split(ch.name, ",") {
+		if err := cl.Call(proto.KindUpdatePartition,
+			&proto.UpdatePartitionRequest{Action: action, Name: name, Set: ch.set}, &proto.Empty{}); err != nil {
+			return plain{fmt.Errorf("%s: %s", failed, env.Text(err))}
+		}
+	}
+	return nil
+}
+
+// create makes a reservation, a partition or dynamic nodes.
+func (c *control) create(words []string) error {
+	ch, err := c.changeOf(words)
+	if err != nil {
+		return err
+	}
+	switch ch.kind {
+	case "reservation":
+		if err := c.moments(ch.set, "starttime", "endtime"); err != nil {
+			return err
+		}
+		return c.createReservation(ch)
+	case "partition":
+		if ch.name == "" {
+			return errors.New("PartitionName must be given.  No partition created.")
+		}
+		return c.partition(proto.CreatePartition, ch, "Error creating the partition")
+	case "node":
+		return c.changeNodes(proto.CreateNodes, ch, "Error creating node(s)")
+	}
+	return errors.New("create what? PartitionName=NAME Nodes=..., NodeName=NAMES CPUs=..., or Reservation=NAME " +
+		"StartTime=... Duration=... Nodes=... Users=...")
+}
+
+// remove deletes a reservation, a partition or dynamic nodes.
+func (c *control) remove(words []string) error {
+	ch, err := c.changeOf(words)
+	switch {
+	case err != nil:
+		return err
+	case ch.name == "" || len(ch.set) > 0:
+	case ch.kind == "reservation":
+		return c.reserve(&proto.ReserveRequest{Action: proto.DeleteReservation, Name: ch.name},
+			"delete_reservation "+ch.name, "")
+	case ch.kind == "partition":
+		return c.partition(proto.DeletePartition, ch, "delete_partition "+ch.name)
+	case ch.kind == "node":
+		return c.changeNodes(proto.DeleteNodes, ch, "delete_node "+ch.name)
+	}
+	return errors.New("delete what? ReservationName=NAME, PartitionName=NAME or NodeName=NAMES; jobs end with gcancel")
+}
+
+// reboot reboots nodes: reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] [NODES|ALL].
+func (c *control) reboot(words []string) error {
+	ch := &change{}
+	for _, w := range words {
+		key, value, has := strings.Cut(w, "=")
+		switch low := strings.ToLower(key); {
+		case low == "asap" && !has:
+			ch.set = append(ch.set, model.KV{Key: "ASAP"})
+		case has && (low == "nextstate" || low == "reason"):
+			ch.set = append(ch.set, model.KV{Key: low, Value: value})
+		case !has && ch.name == "":
+			ch.name = w
+		default:
+			return fmt.Errorf("'%s': write reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] [NODES|ALL]", w)
+		}
+	}
+	if ch.name == "" {
+		return errors.New("which nodes? Write reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] NODES, or ALL")
+	}
+	return c.changeNodes(proto.RebootNodes, ch, "scontrol_reboot_nodes error")
+}
+
+// cancelReboot takes back a reboot that has not begun.
+func (c *control) cancelReboot(words []string) error {
+	if len(words) != 1 {
+		return errors.New("which nodes? Write cancel_reboot NODES")
+	}
+	return c.changeNodes(proto.CancelReboots, &change{name: words[0]}, "scontrol_cancel_reboot_nodes error")
+}
