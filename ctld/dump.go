@@ -76,10 +76,13 @@ func writeJSON(w io.Writer, h snapfile.Header, v *state.View) error {
 	list("Usage", func(add func(any) bool) { v.Usages(func(x *state.Usage) bool { return add(x) }) })
 	list("Reservations", func(add func(any) bool) { v.Reservations(func(x *model.Reservation) bool { return add(x) }) })
 	list("Outbox", func(add func(any) bool) {
-		v.Outbox(0, func(seq uint64, x *model.Job, step *model.Step) bool {
-			e := map[string]any{"Seq": seq, "Job": x.ID, "Attempt": x.Attempt, "State": x.State.String()}
-			if step != nil {
-				e["Step"] = step
+		v.Outbox(0, func(x state.Event) bool {
+			if x.Audit != nil {
+				return add(map[string]any{"Seq": x.Seq, "Audit": x.Audit})
+			}
+			e := map[string]any{"Seq": x.Seq, "Job": x.Job.ID, "Attempt": x.Job.Attempt, "State": x.Job.State.String()}
+			if x.Step != nil {
+				e["Step"] = x.Step
 			}
 			return add(e)
 		})

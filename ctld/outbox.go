@@ -56,8 +56,8 @@ func (c *Controller) dropRecords(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := c.machine.Changed()
 		last := uint64(0)
-		c.machine.View().Outbox(0, func(seq uint64, _ *model.Job, _ *model.Step) bool {
-			last = seq
+		c.machine.View().Outbox(0, func(e state.Event) bool {
+			last = e.Seq
 			return true
 		})
 		if last > 0 {
@@ -93,12 +93,15 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 		v := c.machine.View()
 		put := putOf(v)
 		bytes := 0
-		err := v.Records(sent, func(seq uint64, j *model.Job, step *model.Step) bool {
+		err := v.Records(sent, func(e state.Event) bool {
 			var r *model.Record
-			if step != nil {
-				r = stepRecord(v.Config(), seq, j, step)
-			} else {
-				r = c.recordOf(v, seq, j)
+			switch {
+			case e.Audit != nil:
+				r = &model.Record{Seq: e.Seq, Cluster: v.Config().Cluster, Audit: e.Audit}
+			case e.Step != nil:
+				r = stepRecord(v.Config(), e.Seq, e.Job, e.Step)
+			default:
+				r = c.recordOf(v, e.Seq, e.Job)
 			}
 			put.Records = append(put.Records, r)
 			bytes += recordBytes(r)

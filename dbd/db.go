@@ -82,15 +82,16 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 
 // db is the open database. Reading is safe from any goroutine; writing goes through the one writer (see ingest.go).
 type db struct {
-	bolt     *bolt.DB
-	path     string
-	lock     *os.File
-	log      *slog.Logger
-	now      func() time.Time
-	puts     chan *pending
-	keep     int           // months of finished records to keep; 0: all
-	querying chan struct{} // a slot for each query that scans
-	held     atomic.Int64  // hits of answers being read
+	bolt      *bolt.DB
+	path      string
+	lock      *os.File
+	log       *slog.Logger
+	now       func() time.Time
+	puts      chan *pending
+	keep      int // months of finished records to keep; 0: all
+	keepOther Keep
+	querying  chan struct{} // a slot for each query that scans
+	held      atomic.Int64  // hits of answers being read
 
 	damaged atomic.Uint64 // number of damaged rows that queries have left out
 

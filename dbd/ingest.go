@@ -65,6 +65,8 @@ type entry struct {
 	js1   []byte // its summary for jobstats; nil: none
 	purge bool
 	step  *model.Step // set if the record is of this step
+	rec   *model.Record
+	audit *model.Audit // set if it is an entry of the trail
 }
 
 // put stores a batch and gives the sequence number up to which all records of its instance are on disk. After an error
@@ -133,7 +135,12 @@ func newPending(p *proto.Put) (*pending, error) {
 				i+1, len(p.Records), r.Seq, last)
 		}
 		last = r.Seq
-		e := entry{seq: r.Seq, ref: ref{job: r.Job, attempt: r.Attempt}, purge: r.Purge, step: r.Step}
+		e := entry{seq: r.Seq, ref: ref{job: r.Job, attempt: r.Attempt}, purge: r.Purge, step: r.Step,
+			rec: r, audit: r.Audit}
+		if r.Audit != nil {
+			b.records = append(b.records, e)
+			continue
+		}
 		if !r.Purge {
 			if r.Cluster == "" {
 				r.Cluster = p.Cluster
@@ -196,6 +203,8 @@ func (d *db) run(ctx context.Context) error {
 	if err := w.purge(); err != nil {
 		return err
 	}
+	roll := time.NewTicker(rollPace)
+	defer roll.Stop()
 	for {
 		var err error
 		select {
@@ -203,6 +212,11 @@ func (d *db) run(ctx context.Context) error {
 			err = w.commit(d.gather(b))
 		case <-tick.C:
 			err = w.purge()
+		case <-roll.C:
+			var done bool
+			if done, err = w.rollSome(); done {
+				roll.Stop()
+			}
 		case <-ctx.Done():
 			for err == nil {
 				select {
@@ -361,6 +375,12 @@ func (d *db) write(group []*pending, results []putResult) error {
 			}
 			s.seq, dirty = e.seq, true
 			e.ref.series = s.number
+			if e.audit != nil {
+				if err := keepAudit(tx, b.cluster, e); err != nil {
+					return err
+				}
+				continue
+			}
 			if e.step != nil {
 				steps[stepRef{e.ref, e.step.ID}] = e
 				continue
@@ -474,6 +494,10 @@ func applyEntries(tx *bolt.Tx, latest map[ref]*entry) error {
 	})
 	all := openShelves(tx)
 	changes := edits{}
+	sums, err := openRollup(tx)
+	if err != nil {
+		return err
+	}
 	for _, r := range refs {
 		e := latest[r]
 		oldRow, oldShelf := all.find(r)
@@ -486,9 +510,16 @@ func applyEntries(tx *bolt.Tx, latest map[ref]*entry) error {
 			}
 		}
 		if oldRow != nil {
-			old, _, ok := parseRow(oldRow, r)
+			old, record, ok := parseRow(oldRow, r)
 			if ok {
 				unindex(changes, oldShelf, &old, r, to, &e.head)
+			}
+			if ok && sums.has(oldShelf.name, r) {
+				if was := ended(&old, record); was != nil {
+					if err := sums.change(was, -1); err != nil {
+						return err
+					}
+				}
 			}
 			if to != oldShelf {
 				changes.add(oldShelf.rec, r.append(nil), nil)
@@ -500,6 +531,13 @@ func applyEntries(tx *bolt.Tx, latest map[ref]*entry) error {
 		if to != nil {
 			changes.add(to.rec, r.append(nil), e.row)
 			index(changes, to, &e.head, r)
+			if sums.has(to.name, r) {
+				n := *e.rec
+				n.End = e.end
+				if err := sums.change(&n, 1); err != nil {
+					return err
+				}
+			}
 			if e.js1 != nil {
 				b, err := js1In(tx, to)
 				if err != nil {
@@ -509,7 +547,7 @@ func applyEntries(tx *bolt.Tx, latest map[ref]*entry) error {
 			}
 		}
 	}
-	return changes.apply()
+	return errors.Join(changes.apply(), sums.save())
 }
 
 // shelfOf names the shelf of a record.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"gbatch/internal/model"
 )
 
 // This file owns forgetting: finished records older than a number of months are deleted, a whole month at a time, by
@@ -17,6 +19,9 @@ const purgeEvery = 6 * time.Hour
 
 // purge forgets the finished records of months older than w.keep months. Each month is a transaction of its own.
 func (w *writer) purge() error {
+	if err := w.purgeOther(); err != nil {
+		return err
+	}
 	if w.keep <= 0 {
 		return nil
 	}
@@ -62,4 +67,22 @@ func (w *writer) purge() error {
 		}
 		w.log.Info("forgot the accounting records of a month", "month", month, "kept_months", w.keep)
 	}
+}
+
+// purgeOther forgets entries of the trail, events, sums and reservations that are too old.
+func (w *writer) purgeOther() error {
+	n := 0
+	err := w.change(func() error {
+		return w.bolt.Update(func(tx *bolt.Tx) (err error) {
+			n, err = purgeTrail(tx, &w.keepOther, model.Time(w.now().UnixMilli()))
+			return err
+		})
+	})
+	if err != nil && !errors.Is(err, errFull) {
+		return fmt.Errorf("forgetting old entries of the trail: %w", err)
+	}
+	if n > 0 {
+		w.log.Info("forgot old entries of the audit trail, events, reservations and sums", "count", n)
+	}
+	return nil
 }

@@ -85,6 +85,8 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 		return r.Reply(body)
 	case proto.KindQuery:
 		return d.query(ctx, r, r.Body, nil)
+	case proto.KindUsage:
+		return d.usageReport(ctx, r)
 	case proto.KindSight:
 		return d.setSight(ctx, r)
 	case proto.KindBackup:

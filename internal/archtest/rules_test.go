@@ -20,6 +20,7 @@ var leaves = []string{
 	"internal/snapfile",
 	"internal/suggest",
 	"internal/terminal",
+	"internal/trail",
 	"internal/userdb",
 	"internal/version",
 	"scripts/bench",
@@ -111,6 +112,7 @@ var layers = []layer{
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/client " +
 		"internal/certs internal/stepio"},
+	{"dbd/usage", "internal/model"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/trust internal/rpc internal/certs " +
 		"internal/client"},
 

@@ -31,6 +31,9 @@ func (d *gdbd) put(seqs []uint64, jobs []*model.Job) uint64 {
 		}
 		d.last = seq
 		j := jobs[i]
+		if j.ID == 0 {
+			continue // an entry of the audit trail
+		}
 		d.records[key{Job: j.ID, Attempt: j.Attempt}] = record{seq, j}
 	}
 	return d.last
@@ -44,8 +47,8 @@ func (c *controller) ship(v *state.View) {
 	d := c.w.gdbd
 	var seqs []uint64
 	var jobs []*model.Job
-	v.Outbox(c.sent, func(seq uint64, j *model.Job, _ *model.Step) bool {
-		seqs, jobs = append(seqs, seq), append(jobs, j)
+	v.Outbox(c.sent, func(e state.Event) bool {
+		seqs, jobs = append(seqs, e.Seq), append(jobs, e.Job)
 		return len(seqs) < shipBatch
 	})
 	if len(seqs) == 0 {

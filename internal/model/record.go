@@ -63,7 +63,8 @@ type Record struct {
 
 	Asked *Asked // nil: an older controller's record
 
-	Het *Het // nil: it is no component of a heterogeneous job
+	Het   *Het   // nil: it is no component of a heterogeneous job
+	Audit *Audit // not nil: an entry of the audit trail and no job's record; of the other fields only Seq is set
 }
 
 func (x *Record) Wire(c *wire.C) {
@@ -120,6 +121,7 @@ func (x *Record) Wire(c *wire.C) {
 	wire.Text(c, &x.FailedNode, MaxText)
 	wire.Ptr(c, &x.Asked)
 	wire.Ptr(c, &x.Het)
+	wire.Ptr(c, &x.Audit)
 }
 
 // Era is a part of a history: it begins when the controllers go on from an older state than gdbd has seen, because a
@@ -173,4 +175,47 @@ func (x *Asked) Wire(c *wire.C) {
 	wire.Int(c, &x.Billed)
 	wire.List(c, &x.Licenses, MaxFew)
 	wire.List(c, &x.Held, MaxFew)
+}
+
+// Audit is one entry of the audit trail: what happened to a job, node, account or another thing, by whom and when. It is
+// shipped to gdbd as accounting records are, exactly once. The names of events are package trail's.
+type Audit struct {
+	At    Time
+	Event string // its name, such as node_down
+	What  string // the kind of thing: job, node, gpu, partition, account, reservation, config, cluster
+	Name  string // of the thing: n1, 12, physics
+	UID   uint32 // who did it; of no meaning if ByUser is not set
+	By    string // the user's name, or gbatch
+	Text  string // what was changed, or why
+	Owner uint32 // of a job: its user
+	Job   JobID  // 0: it is about no job
+
+	ByUser bool   // a user did it
+	State  string // of a node from now on: "" up, DOWN, DRAIN
+
+	TRES       []TRESCount // what the cluster, the node or the reservation has from now on
+	Nodes      string      // of a reservation, hostlist
+	Start, End Time        // of a reservation
+	Maint      bool        // of a reservation: its time counts as planned down
+	Gone       bool        // the thing is no more
+}
+
+func (x *Audit) Wire(c *wire.C) {
+	wire.Int(c, &x.At)
+	wire.Text(c, &x.Event, MaxName)
+	wire.Text(c, &x.What, MaxName)
+	wire.Text(c, &x.Name, MaxText)
+	wire.Int(c, &x.UID)
+	wire.Text(c, &x.By, MaxName)
+	wire.Text(c, &x.Text, MaxText)
+	wire.Int(c, &x.Owner)
+	wire.Int(c, &x.Job)
+	wire.Bool(c, &x.ByUser)
+	wire.Text(c, &x.State, MaxName)
+	wire.List(c, &x.TRES, MaxFew)
+	wire.Text(c, &x.Nodes, MaxText)
+	wire.Int(c, &x.Start)
+	wire.Int(c, &x.End)
+	wire.Bool(c, &x.Maint)
+	wire.Bool(c, &x.Gone)
 }

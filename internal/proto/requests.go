@@ -50,6 +50,7 @@ const (
 
 	KindUpdatePartition // UpdatePartitionRequest -> Empty
 	KindSetDebug        // SetDebugRequest -> Empty
+	KindReport          // ReportRequest -> stream of ReportChunk
 )
 
 // Kinds between daemons.
@@ -76,6 +77,7 @@ const (
 	KindSign       // Sign -> Issued, of the leader to another controller
 	KindRevoked    // Empty -> Revoked, of any controller
 	KindTime       // Empty -> Issued with Now, from a host whose certificate is out of date
+	KindUsage      // UsageQuery -> stream of ReportChunk, of gdbd
 )
 
 // Effect says what a request does to the facts.
@@ -168,6 +170,7 @@ var requests = [...]Request{
 	KindConfig:       {Name: "REQUEST_BUILD_INFO", Number: 2001, Effect: Reads, Repeats: true},
 	KindWait:         {Name: "REQUEST_JOB_WAIT", Effect: Reads, Repeats: true, WaitS: MaxWaitS},
 	KindAcct:         {Name: "REQUEST_ACCOUNTING", Effect: Reads, Repeats: true, Stream: true},
+	KindReport:       {Name: "REQUEST_REPORT", Effect: Reads, Repeats: true, Stream: true},
 	KindShares:       {Name: "REQUEST_SHARE_INFO", Number: 2022, Effect: Reads, Repeats: true},
 	KindDiag:         {Name: "REQUEST_STATS_INFO", Number: 2035, Effect: Reads, Repeats: true},
 	KindScript:       {Name: "REQUEST_BATCH_SCRIPT", Number: 2051, Effect: ReadsOwn, Repeats: true},
@@ -203,6 +206,7 @@ var requests = [...]Request{
 	KindSign:       {Name: "REQUEST_CERTIFICATE_SIGN", At: AtDaemon, Repeats: true},
 	KindRevoked:    {Name: "REQUEST_CERTIFICATES_REVOKED", At: AtDaemon, Effect: Reads, Repeats: true},
 	KindTime:       {Name: "REQUEST_TIME", At: AtDaemon, Effect: Reads, Repeats: true},
+	KindUsage:      {Name: "REQUEST_USAGE", At: AtDaemon, Effect: Reads, Repeats: true, Stream: true},
 }
 
 // RequestOf gives the row of a kind. A kind that this version does not know gets the zero row, which is the safe one.

@@ -65,7 +65,7 @@ func crowd(tb testing.TB, c *cluster, n int) {
 		c.put(&state.Submit{Priority: uint32(1000 + i/10%3*1000 + i*31%500), Spec: mixed(i)})
 	}
 	last := uint64(0)
-	c.st.Peek().Outbox(0, func(seq uint64, _ *model.Job, _ *model.Step) bool { last = seq; return true })
+	c.st.Peek().Outbox(0, func(e state.Event) bool { last = e.Seq; return true })
 	c.put(&state.Trim{Seq: last})
 }
 
@@ -180,7 +180,7 @@ func BenchmarkThroughput(b *testing.B) {
 				running = running[n:]
 			}
 			last := uint64(0)
-			c.st.Peek().Outbox(0, func(seq uint64, _ *model.Job, _ *model.Step) bool { last = seq; return true })
+			c.st.Peek().Outbox(0, func(e state.Event) bool { last = e.Seq; return true })
 			c.put(&state.Trim{Seq: last})
 			c.now = c.now.Add(301)
 			for range 20 {

@@ -307,7 +307,8 @@ func (s *State) checkLogs() (err error) {
 		if seq >= s.nextSeq {
 			err = fmt.Errorf("accounting event %d is from the future: the next is %d", seq, s.nextSeq)
 		}
-		if _, step := s.outSteps.Get(seq); step {
+		_, step := s.outSteps.Get(seq)
+		if _, told := s.outTrail.Get(seq); step || told {
 			return err == nil
 		}
 		last, ok := s.outSeq.Get(j.ID)
@@ -322,6 +323,12 @@ func (s *State) checkLogs() (err error) {
 	s.outSteps.Scan(func(seq uint64, _ *model.Step) bool {
 		if _, ok := s.outbox.Get(seq); !ok {
 			err = fmt.Errorf("the step's end %d is not in the outbox", seq)
+		}
+		return err == nil
+	})
+	s.outTrail.Scan(func(seq uint64, _ *model.Audit) bool {
+		if j, ok := s.outbox.Get(seq); err == nil && (!ok || j != noJob) {
+			err = fmt.Errorf("the entry %d of the trail is not in the outbox", seq)
 		}
 		return err == nil
 	})

@@ -36,6 +36,7 @@ const (
 	KindTokens
 	KindDefine
 	KindReboot
+	KindAudits
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -45,6 +46,7 @@ type Command struct {
 	Body Body
 
 	parts []Command // of a Once
+	rules uint8     // that it was written under
 }
 
 // Body is the content of a command: one of the structs below.
@@ -439,6 +441,8 @@ func newBody(k Kind) Body {
 		return new(Define)
 	case KindReboot:
 		return new(Reboots)
+	case KindAudits:
+		return new(Audits)
 	}
 	return nil
 }
@@ -446,8 +450,9 @@ func newBody(k Kind) Body {
 // Rules that a command was written under, by number; a command without one is of before. Append only.
 const (
 	rulesPlain uint8 = iota + 1 // texts are plain: wire.Keep
+	rulesTold                   // what happens goes into the audit trail
 
-	rulesNow = rulesPlain
+	rulesNow = rulesTold
 )
 
 // Encode gives the command's bytes in the log: kind, time, body, rules.
@@ -490,8 +495,9 @@ func Decode(data []byte) (Command, error) {
 	}
 	cmd, rules, replaced, err := read(data, care)
 	if err == nil && replaced && rules < rulesPlain {
-		cmd, _, _, err = read(data, wire.AsIs)
+		cmd, rules, _, err = read(data, wire.AsIs)
 	}
+	cmd.rules = rules
 	if err != nil {
 		return Command{}, fmt.Errorf("decode command kind %d: %w", cmd.Kind, err)
 	}

@@ -125,6 +125,8 @@ func later() []Body {
 				Set: []string{"ActiveFeatures"}, Made: true}}, DropNodes: []string{"d2"}, Create: true},
 		&Reboots{Nodes: []string{"n1"}, Op: AskReboot, ASAP: true, Next: model.RebootDown, Reason: "new kernel",
 			By: "root"},
+		&Audits{List: []*model.Audit{{Event: "task_cancelled", What: "job", Name: "12", UID: 1000, By: "ann", ByUser: true,
+			Text: "cancelled", Owner: 1001, Job: 12}}},
 	}
 }
 

@@ -19,6 +19,7 @@ func (s *State) put(j *model.Job) {
 	old, _ := s.jobs.Set(j.ID, j)
 	s.journal.add(Change{Job: j.ID})
 	s.outcomes.count(old, j)
+	s.tellJob(old, j)
 	s.reindexJob(old, j)
 	s.mailNever(old, j)
 }

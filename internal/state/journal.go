@@ -56,12 +56,15 @@ func (v *View) Changes(since Cursor) ([]Change, Cursor, bool) {
 
 // putNode replaces a node's record.
 func (s *State) putNode(name string, n *model.Node) {
-	s.nodes.Set(name, n)
+	old, _ := s.nodes.Set(name, n)
+	s.tellNode(old, n)
 	s.journal.add(Change{Node: name})
 }
 
 // dropNode forgets a node.
 func (s *State) dropNode(name string) {
-	s.nodes.Delete(name)
+	if old, ok := s.nodes.Delete(name); ok {
+		s.tellNodeGone(old)
+	}
 	s.journal.add(Change{Node: name})
 }

@@ -315,6 +315,8 @@ func (v *View) OverdueOn(id model.JobID, node string, now model.Time) bool {
 
 func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 	res := Result{Each: make([]Refusal, len(c.Nodes))}
+	s.now.by = c.By
+	defer func() { s.now.by = "" }()
 	for i, name := range c.Nodes {
 		old, ok := s.nodes.Get(name)
 		if !ok {

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tidwall/btree"
 
@@ -186,9 +187,14 @@ func (s *State) applyOnce(at model.Time, c *Once, parts []Command) Result {
 	a := &Answer{At: at, Reply: c.Reply}
 	res := Result{Parts: make([]Result, len(parts))}
 	made, target := false, 0
+	changed := false
 	for i, part := range parts {
 		part.At = at
+		if _, is := part.Body.(*Audits); is && !changed {
+			continue // of what was refused nothing is told
+		}
 		r := s.fold(part)
+		changed = changed || r.Changed || r.Refusal == OK && len(r.Each) == 0 || slices.Contains(r.Each, OK)
 		made = made || r.Refusal == OK
 		res.Changed = res.Changed || r.Changed
 		for _, why := range r.Each {

@@ -108,6 +108,7 @@ func (s *State) boundOutbox() {
 func (s *State) takeOut(seq uint64, j *model.Job) {
 	s.outbox.Delete(seq)
 	s.outSteps.Delete(seq)
+	s.outTrail.Delete(seq)
 	if cur, ok := s.outSeq.Get(j.ID); ok && cur == seq {
 		s.outSeq.Delete(j.ID)
 	}
@@ -126,7 +127,10 @@ func (s *State) applyTrim(at model.Time, c *Trim) Result {
 		if !ok || seq > c.Seq {
 			break
 		}
-		if step, _ := s.outSteps.Get(seq); c.Acked && (c.Keep <= 0 || k.keep(at, c, seq, j, step) != nil) {
+		e := Event{Seq: seq, Job: j}
+		e.Step, _ = s.outSteps.Get(seq)
+		e.Audit, _ = s.outTrail.Get(seq)
+		if c.Acked && (c.Keep <= 0 || k.keep(at, c, &e) != nil) {
 			k.gone = max(k.gone, seq)
 		}
 		s.takeOut(seq, j)
@@ -211,13 +215,18 @@ type shipped struct {
 func newShipped() shipped { return shipped{packs: new(btree.Map[uint64, *pack])} }
 
 // keep adds an acknowledged event.
-func (k *shipped) keep(at model.Time, c *Trim, seq uint64, j *model.Job, step *model.Step) error {
+func (k *shipped) keep(at model.Time, c *Trim, e *Event) error {
+	seq := e.Seq
 	_, p, ok := k.packs.Max()
 	if !ok || int64(len(p.Data)) >= min(packBytes, c.KeepBytes/packParts) || p.Events >= max(c.Keep/packParts, 1) ||
 		p.Begun.Add(min(packAgeS, c.KeepS)) < at {
 		p = &pack{First: seq, Begun: at}
 	}
-	data, err := wire.Append(p.Data, &snapEvent{Seq: seq, Job: j.ID, Record: &snapJob{Job: j}, Step: step})
+	kept := snapEvent{Seq: seq, Job: e.Job.ID, Step: e.Step, Audit: e.Audit}
+	if e.Audit == nil {
+		kept.Record = &snapJob{Job: e.Job}
+	}
+	data, err := wire.Append(p.Data, &kept)
 	if err != nil {
 		return err
 	}
@@ -265,7 +274,7 @@ func (k *shipped) check(next uint64) (err error) {
 }
 
 // scan calls f for the kept events after a number, in order, until it returns false.
-func (k *shipped) scan(after uint64, f func(seq uint64, j *model.Job, step *model.Step) bool) error {
+func (k *shipped) scan(after uint64, f func(e Event) bool) error {
 	from := after
 	k.packs.Descend(after, func(first uint64, _ *pack) bool { // the pack that has it begins at or before it
 		from = first
@@ -283,14 +292,19 @@ func (k *shipped) scan(after uint64, f func(seq uint64, j *model.Job, step *mode
 			if err = d.Read(&x); err != nil {
 				return false
 			}
-			if x.Record == nil || x.Record.Job == nil || x.Record.Job.Spec == nil {
+			e := Event{Seq: x.Seq, Job: noJob, Step: x.Step, Audit: x.Audit}
+			switch {
+			case x.Audit != nil:
+			case x.Record == nil || x.Record.Job == nil || x.Record.Job.Spec == nil:
 				err = fmt.Errorf("accounting event %d is empty", x.Seq)
 				return false
+			default:
+				e.Job = x.Record.Job
 			}
 			if x.Seq <= after {
 				continue
 			}
-			if more = f(x.Seq, x.Record.Job, x.Step); !more {
+			if more = f(e); !more {
 				return false
 			}
 		}
@@ -329,12 +343,12 @@ func (in *restorer) pack() error {
 }
 
 // Records calls f for accounting events after a number, in order, until it returns false: the kept ones, then those
-// that wait. If step is not nil the event is that step's end.
-func (v *View) Records(after uint64, f func(seq uint64, j *model.Job, step *model.Step) bool) error {
+// that wait.
+func (v *View) Records(after uint64, f func(e Event) bool) error {
 	more := true
 	if after < v.shipped.acked {
-		err := v.shipped.scan(after, func(seq uint64, j *model.Job, step *model.Step) bool {
-			more = f(seq, j, step)
+		err := v.shipped.scan(after, func(e Event) bool {
+			more = f(e)
 			return more
 		})
 		if err != nil {

@@ -46,7 +46,8 @@ func (s *shipping) jobs(n int) {
 func (s *shipping) events(after uint64) []uint64 {
 	s.t.Helper()
 	var out []uint64
-	err := s.st.View().Records(after, func(seq uint64, j *model.Job, _ *model.Step) bool {
+	err := s.st.View().Records(after, func(e Event) bool {
+		seq, j := e.Seq, e.Job
 		if j.ID == 0 || j.Spec.WorkDir != "/home/u" {
 			s.t.Errorf("event %d is of job %d, submitted in %q", seq, j.ID, j.Spec.WorkDir)
 		}

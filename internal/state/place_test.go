@@ -35,7 +35,7 @@ func reported(t *testing.T, to ReportKind, r Report, placed bool) (before, after
 	look := func() [3]any {
 		v := s.st.View()
 		events := 0
-		v.Outbox(0, func(uint64, *model.Job, *model.Step) bool { events++; return true })
+		v.Outbox(0, func(Event) bool { events++; return true })
 		j := *v.Job(id)
 		node := r.Node
 		if node == "" {

@@ -486,7 +486,7 @@ func (g *storm) one(st *State) Body {
 		return g.config()
 	case k < 96:
 		last := uint64(0)
-		g.view.Outbox(0, func(seq uint64, _ *model.Job, _ *model.Step) bool { last = seq; return g.chance(90) })
+		g.view.Outbox(0, func(e Event) bool { last = e.Seq; return g.chance(90) })
 		if g.chance(50) {
 			g.view.Mails(func(seq uint64, _ *Mail) bool { last = seq; return g.chance(80) })
 			return &Mailed{Seq: last}

@@ -55,7 +55,7 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 	case c.Op == KeepResv:
 		n := *old
 		n.Nodes, n.Parts, n.Later = r.Nodes, r.Parts, r.Later
-		s.resvs.Set(r.Name, &n)
+		s.putResv(&n)
 	default:
 		if s.Overlaps(&r) != nil {
 			return Result{Refusal: Overlapping}
@@ -66,7 +66,7 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 			}
 		}
 		r.Begun, r.IdleAt = r.FloatS == 0 && r.Start <= at, 0
-		s.resvs.Set(r.Name, &r)
+		s.putResv(&r)
 		s.cutLimits(&r)
 	}
 	s.resvGen++

@@ -90,6 +90,7 @@ func (s *State) cutLimits(r *model.Reservation) {
 // until they are given another one.
 func (s *State) dropReservation(r *model.Reservation, at model.Time) {
 	s.resvs.Delete(r.Name)
+	s.tellResv(r, true)
 	if r.Flags&model.ResvNoHold == 0 {
 		return
 	}
@@ -131,7 +132,7 @@ func (s *State) turnReservations(at model.Time) (changed bool) {
 		if over {
 			s.dropReservation(r, at)
 		} else {
-			s.resvs.Set(n.Name, &n)
+			s.putResv(&n)
 		}
 	}
 	if len(due) > 0 {

@@ -223,7 +223,12 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		}
 		res = s.apply(&Trim{Seq: n})
 	case "outbox":
-		s.st.View().Outbox(0, func(seq uint64, j *model.Job, step *model.Step) bool {
+		s.st.View().Outbox(0, func(e Event) bool {
+			seq, j, step := e.Seq, e.Job, e.Step
+			if a := e.Audit; a != nil {
+				say("%d: %s %s %s by %s: %s", seq, a.Event, a.What, a.Name, a.By, a.Text)
+				return true
+			}
 			if step != nil {
 				say("%d: step %d.%d of attempt %d: %s", seq, j.ID, step.ID, j.Attempt, step.State())
 				return true

@@ -43,6 +43,7 @@ type snapHead struct {
 	Shipped                              *snapShipped // nil in snapshots from before records were kept
 	Tokens, Certs, Revoked               uint64
 	UserTokens                           *snapTokens // nil in snapshots from before
+	Capacity                             []model.TRESCount
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -82,6 +83,7 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.Int(c, &x.Certs)
 	wire.Int(c, &x.Revoked)
 	wire.Ptr(c, &x.UserTokens)
+	wire.List(c, &x.Capacity, model.MaxFew)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -116,6 +118,7 @@ type snapEvent struct {
 	Job    model.JobID
 	Record *snapJob
 	Step   *model.Step // the event is the end of this step
+	Audit  *model.Audit
 }
 
 func (x *snapEvent) Wire(c *wire.C) {
@@ -125,6 +128,7 @@ func (x *snapEvent) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
 	wire.Ptr(c, &x.Record)
 	wire.Ptr(c, &x.Step)
+	wire.Ptr(c, &x.Audit)
 }
 
 type snapMail struct {
@@ -165,7 +169,7 @@ func (v *frozen) write(w io.Writer) error {
 		v.eras, uint64(v.givenUp.Len()),
 		&snapShipped{v.shipped.acked, v.shipped.gone, v.shipped.discarded, uint64(v.shipped.packs.Len())},
 		uint64(v.certs.tokens.Len()), uint64(v.certs.issued.Len()), uint64(v.certs.revoked.Len()),
-		v.tokens.snap(v.open)}
+		v.tokens.snap(v.open), v.capacity}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -196,6 +200,9 @@ func (v *frozen) write(w io.Writer) error {
 		latest, ok := v.outSeq.Get(j.ID)
 		ev := snapEvent{Seq: seq, Latest: ok && latest == seq, Job: j.ID}
 		ev.Step, _ = v.outSteps.Get(seq)
+		if ev.Audit, _ = v.outTrail.Get(seq); ev.Audit != nil {
+			return put(&ev)
+		}
 		if cur, ok := v.jobs.Get(j.ID); ok && cur == j {
 			ev.Same = true
 		} else {
@@ -313,7 +320,7 @@ func (in *restorer) head(head *snapHead) error {
 	n := in.n
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
 	n.instance, n.nextMail, n.answers.next = head.Instance, max(1, head.NextMail), max(1, head.NextAnswer)
-	n.eras = head.Eras
+	n.eras, n.capacity = head.Eras, head.Capacity
 	if k := head.UserTokens; k != nil {
 		n.tokens = tokens{k.Key, k.Revoked}
 	}
@@ -432,6 +439,11 @@ func (in *restorer) event() error {
 		return err
 	}
 	n := in.n
+	if x.Audit != nil {
+		n.outbox.Set(x.Seq, noJob)
+		n.outTrail.Set(x.Seq, x.Audit)
+		return nil
+	}
 	j, ok := n.jobs.Get(x.Job)
 	if !x.Same {
 		if x.Record == nil {

@@ -36,6 +36,8 @@ type State struct {
 
 	ages ages // jobs that wait to gain priority by age; see age.go
 
+	now told // what the command under way says of itself; see trail.go
+
 	woken []*model.Job // started and ended jobs whose waiters are still to be checked: empty between Applies
 }
 
@@ -82,6 +84,8 @@ type facts struct {
 	outbox   *btree.Map[uint64, *model.Job]  // accounting events not yet acknowledged, by sequence
 	outSteps *btree.Map[uint64, *model.Step] // events that are ends of steps, by sequence; the outbox has their jobs
 	outSeq   *btree.Map[model.JobID, uint64]
+	outTrail *btree.Map[uint64, *model.Audit] // events that are entries of the audit trail, by sequence
+	capacity []model.TRESCount                // of all nodes, as the trail last had it; replaced whole
 	nextSeq  uint64
 	shipped  shipped
 	givenUp  *btree.BTreeG[lastAttempt]
@@ -99,6 +103,7 @@ type facts struct {
 	resvGen uint64 // grows with every change of reservations; not in a snapshot
 
 	journal  journal
+	happened happened
 	outcomes Outcomes
 
 	nextDue model.Time // when the next Tick has something to do; 0: never
@@ -257,6 +262,7 @@ func New() *State {
 		moving: new(btree.Map[model.JobID, model.JobState]), shares: new(btree.Map[model.JobID, struct{}]),
 		ready: new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
 		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
+		outTrail: new(btree.Map[uint64, *model.Audit]),
 		outSteps: new(btree.Map[uint64, *model.Step]), mails: new(btree.Map[uint64, *Mail]),
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
@@ -369,7 +375,9 @@ type Result struct {
 // state only; a second replica decodes its own.
 func (s *State) Apply(c Command) Result {
 	s.gen++
+	s.hear(c)
 	res := s.fold(c)
+	s.tellCapacity()
 	if s.letAge(c.At) {
 		s.plan()
 		res.Changed = true
@@ -427,6 +435,8 @@ func (s *State) fold(c Command) Result {
 		return s.applyDefine(c.At, b)
 	case *Reboots:
 		return s.applyReboots(c.At, b)
+	case *Audits:
+		return s.applyAudits(b)
 	}
 	return Result{}
 }

@@ -22,7 +22,7 @@ func (s *State) View() *View {
 	v := &View{facts: s.facts, queues: s.copyQueues()}
 	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
 	v.arrays, v.elems, v.groups, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.groups.Copy(), s.outbox.Copy()
-	v.outSteps, v.mails = s.outSteps.Copy(), s.mails.Copy()
+	v.outSteps, v.outTrail, v.mails = s.outSteps.Copy(), s.outTrail.Copy(), s.mails.Copy()
 	v.moving, v.shares, v.live = s.moving.Copy(), s.shares.Copy(), s.live.Copy()
 	v.accounts, v.users, v.assocs, v.qos, v.qosUse, v.acctUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(),
 		s.qos.Copy(), s.qosUse.Copy(), s.acctUse.Copy()
@@ -300,13 +300,16 @@ func (v *View) Pending() int { return v.pending }
 // OutboxLen counts accounting events that are not acknowledged yet.
 func (v *View) OutboxLen() int { return v.outbox.Len() }
 
-// Outbox calls f for the events after seq, in order, until it returns false. If step is not nil the event is that
-// step's end, and j only identifies its job.
-func (v *View) Outbox(after uint64, f func(seq uint64, j *model.Job, step *model.Step) bool) {
-	v.outbox.Ascend(after+1, func(seq uint64, j *model.Job) bool {
-		step, _ := v.outSteps.Get(seq)
-		return f(seq, j, step)
-	})
+// Outbox calls f for the events after seq, in order, until it returns false.
+func (v *View) Outbox(after uint64, f func(e Event) bool) {
+	v.outbox.Ascend(after+1, func(seq uint64, j *model.Job) bool { return f(v.event(seq, j)) })
+}
+
+func (v *View) event(seq uint64, j *model.Job) Event {
+	e := Event{Seq: seq, Job: j}
+	e.Step, _ = v.outSteps.Get(seq)
+	e.Audit, _ = v.outTrail.Get(seq)
+	return e
 }
 
 // NextRecord is the number that the next accounting event gets.

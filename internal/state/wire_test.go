@@ -10,7 +10,7 @@ import (
 // is named here.
 func TestWire(t *testing.T) {
 	wiretest.Package(t,
-		&Certs{}, &Tokens{},
+		&Certs{}, &Tokens{}, &Audits{},
 		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NewEra{}, &NodeEdit{}, &NodeHealth{}, &Once{}, &Reports{},
 		&Define{}, &Reboots{}, &Reserve{},
 		&SetConfig{}, &Starts{}, &Stop{}, &Submit{}, &SubmitHet{}, &Suspend{}, &Tick{}, &Trim{}, &Units{}, &Usage{},

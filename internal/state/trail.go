@@ -1,0 +1,314 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/trail"
+	"gbatch/internal/wire"
+)
+
+// trail.go tells what happens. What Apply does to nodes, units, reservations and the cluster's size it tells by itself;
+// of users' changes the leader brings the entries along, in the same Once as the change. All of it goes through the
+// outbox, so it is kept, shipped and counted as records are.
+//
+// What happens is also kept for the leader's log for a while, with every job's changes of state (Happened). That is not
+// one of the facts.
+//
+// Commands that were written before there was a trail tell nothing: their events would take numbers that records had.
+
+// noJob is the job of events that are of no job.
+var noJob = &model.Job{Spec: &model.Spec{}}
+
+// told is what the command under way says of itself.
+type told struct {
+	at    model.Time
+	tells bool   // it was written when there was a trail
+	by    string // who changes nodes; "": gbatch
+	sized bool   // the cluster's size may have changed
+}
+
+// Event is one accounting event: a job's record, the end of a step of it, or an entry of the trail.
+type Event struct {
+	Seq   uint64
+	Job   *model.Job   // with Step it only identifies the step's job; with Audit it is of no meaning
+	Step  *model.Step  // not nil: its end
+	Audit *model.Audit // not nil: this entry
+}
+
+// Audits adds entries to the trail. In a Once they are left out if all parts before them were refused.
+type Audits struct {
+	List []*model.Audit
+}
+
+func (x *Audits) Wire(c *wire.C) {
+	wire.Ptrs(c, &x.List, model.MaxList)
+}
+
+func (*Audits) kind() Kind { return KindAudits }
+
+func (s *State) applyAudits(c *Audits) Result {
+	for _, a := range c.List {
+		if a == nil {
+			continue
+		}
+		n := *a
+		s.tell(&n)
+	}
+	return Result{Changed: len(c.List) > 0}
+}
+
+// hear notes what a command says of itself.
+func (s *State) hear(c Command) { s.now = told{at: c.At, tells: c.rules >= rulesTold} }
+
+// tell puts an entry into the outbox, and among what has happened.
+func (s *State) tell(a *model.Audit) {
+	if !s.now.tells {
+		return
+	}
+	a.At = s.now.at
+	s.outbox.Set(s.nextSeq, noJob)
+	s.outTrail.Set(s.nextSeq, a)
+	s.nextSeq++
+	s.boundOutbox()
+	s.happened.add(Happening{At: a.At, Audit: a})
+}
+
+// down gives the state in which a node takes no jobs, and why: "" if it does.
+func down(n *model.Node) (state, why, by string) {
+	switch {
+	case n.Admin == model.NodeDown:
+		return trail.Down, n.Reason, n.ReasonBy
+	case n.Link == model.LinkLost:
+		return trail.Down, reasonSilent, byGbatch
+	case n.Admin == model.NodeDrain:
+		return trail.Drain, n.Reason, n.ReasonBy
+	}
+	return "", "", ""
+}
+
+// tellNode tells what has become of a node and its units; old may be nil.
+func (s *State) tellNode(old, n *model.Node) {
+	if !s.now.tells {
+		return
+	}
+	if old == nil {
+		old = &model.Node{Def: n.Def}
+		s.now.sized = true
+	}
+	if old.Def != n.Def {
+		s.now.sized = true
+	}
+	if old.Link != n.Link && n.Link == model.LinkUp {
+		s.happened.add(Happening{At: s.now.at, Audit: &model.Audit{At: s.now.at, Event: trail.AgentRegistered,
+			What: trail.Node, Name: n.Def.Name, By: byGbatch, Text: "gnoded " + n.Version}})
+	}
+	if old.Link != n.Link && n.Link == model.LinkLost {
+		s.happened.add(Happening{At: s.now.at, Audit: &model.Audit{At: s.now.at, Event: trail.AgentOffline,
+			What: trail.Node, Name: n.Def.Name, By: byGbatch, Text: reasonSilent}})
+	}
+	was, wasWhy, _ := down(old)
+	is, why, by := down(n)
+	if was != is || is != "" && wasWhy != why {
+		a := &model.Audit{Event: trail.NodeUp, What: trail.Node, Name: n.Def.Name, Text: why, State: is, By: s.by(by)}
+		if is != "" {
+			a.Event, a.TRES = trail.NodeDown, model.AddNodeTRES(nil, n.Def)
+			if is == trail.Drain {
+				a.Event = trail.NodeDrain
+			}
+		}
+		s.tell(a)
+	}
+	if len(old.Out) > 0 || len(n.Out) > 0 {
+		s.tellUnits(old, n)
+	}
+}
+
+// by gives who has changed a node.
+func (s *State) by(reason string) string {
+	switch {
+	case s.now.by != "":
+		return s.now.by
+	case reason != "":
+		return reason
+	}
+	return byGbatch
+}
+
+// tellUnits tells of units that went out of service or came back.
+func (s *State) tellUnits(old, n *model.Node) {
+	has := func(list []model.UnitOut, o *model.UnitOut) bool {
+		return slices.ContainsFunc(list, func(x model.UnitOut) bool {
+			return x.Name == o.Name && x.Index == o.Index && x.Kind == o.Kind && x.Reason == o.Reason
+		})
+	}
+	unit := func(event, text, by string, o *model.UnitOut) {
+		name := n.Def.Name + " " + o.Name + ":" + strconv.Itoa(int(o.Index))
+		s.tell(&model.Audit{Event: event, What: trail.GPU, Name: name, Text: text, By: s.by(by)})
+	}
+	for i := range n.Out {
+		if o := &n.Out[i]; !has(old.Out, o) {
+			unit(trail.GPUOut, o.Reason, o.By, o)
+		}
+	}
+	for i := range old.Out {
+		o := &old.Out[i]
+		if !slices.ContainsFunc(n.Out, func(x model.UnitOut) bool { return x.Name == o.Name && x.Index == o.Index }) {
+			unit(trail.GPUBack, "", "", o)
+		}
+	}
+}
+
+// tellNodeGone tells that a node has left the configuration.
+func (s *State) tellNodeGone(n *model.Node) {
+	s.now.sized = true
+	if is, _, _ := down(n); s.now.tells && is != "" {
+		s.tell(&model.Audit{Event: trail.NodeUp, What: trail.Node, Name: n.Def.Name, Text: reasonLeft, By: byConfig,
+			Gone: true})
+	}
+}
+
+// tellCapacity tells what the cluster has, if that has changed.
+func (s *State) tellCapacity() {
+	if !s.now.tells || !s.now.sized {
+		return
+	}
+	var sum []model.TRESCount
+	s.nodes.Scan(func(_ string, n *model.Node) bool {
+		if s.defs[n.Def.Name] != nil {
+			sum = model.AddNodeTRES(sum, n.Def)
+		}
+		return true
+	})
+	if len(sum) > model.MaxFew {
+		sum = sum[:model.MaxFew]
+	}
+	if slices.Equal(sum, s.capacity) {
+		return
+	}
+	s.capacity = sum
+	s.tell(&model.Audit{Event: trail.ClusterSize, What: trail.Cluster, Name: s.cfg.Cluster, By: byGbatch, TRES: sum,
+		Text: tresText(sum)})
+}
+
+// tresText writes amounts: cpu=8,mem=100M,node=1.
+func tresText(list []model.TRESCount) string {
+	var b strings.Builder
+	for _, t := range list {
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%s=%d", t.TRES, t.Count)
+		if t.TRES == "mem" {
+			b.WriteByte('M')
+		}
+	}
+	return b.String()
+}
+
+// putResv replaces a reservation.
+func (s *State) putResv(r *model.Reservation) {
+	old, _ := s.resvs.Set(r.Name, r)
+	if old == nil || old.Start != r.Start || old.End != r.End || old.Flags != r.Flags ||
+		!slices.Equal(old.Nodes, r.Nodes) {
+		s.tellResv(r, false)
+	}
+}
+
+// tellResv tells what a reservation is from now on, or that it is gone. One that floats has no time of its own.
+func (s *State) tellResv(r *model.Reservation, gone bool) {
+	if !s.now.tells {
+		return
+	}
+	a := &model.Audit{Event: trail.Reserved, What: trail.Reservation, Name: r.Name, By: byGbatch, Start: r.Start,
+		End: r.End, Nodes: hostlist.Compress(r.Nodes), Maint: r.Flags&model.ResvMaint != 0, Gone: gone}
+	a.Nodes = a.Nodes[:min(len(a.Nodes), model.MaxText)]
+	if gone {
+		a.Event = trail.ReservationOver
+	}
+	if r.FloatS > 0 {
+		a.Start, a.End = 0, 0
+	}
+	for i, name := range r.Nodes {
+		n, ok := s.nodes.Get(name)
+		part := r.Part(i)
+		switch {
+		case !ok:
+		case part == nil:
+			a.TRES = model.AddNodeTRES(a.TRES, n.Def)
+		default:
+			a.TRES = addPart(a.TRES, n.Def, part)
+		}
+	}
+	if len(a.TRES) > model.MaxFew {
+		a.TRES = a.TRES[:model.MaxFew]
+	}
+	s.tell(a)
+}
+
+// Happening is one thing that has happened: a change of a job's state, or an entry of the trail.
+type Happening struct {
+	At    model.Time
+	Job   *model.Job
+	Was   *model.Job   // before; nil: it is new
+	Audit *model.Audit // not nil: this
+}
+
+// tellJob notes a change of a job's state.
+func (s *State) tellJob(old, j *model.Job) {
+	if s.now.tells && (old == nil || old.State != j.State || old.Attempt != j.Attempt) {
+		s.happened.add(Happening{At: s.now.at, Job: j, Was: old})
+	}
+}
+
+// maxHappened bounds what has happened and is remembered, in entries. It reaches back at least half of it.
+const maxHappened = 1 << 14
+
+// happened is append-only for a View: entries are never edited in place.
+type happened struct {
+	base uint64
+	list []Happening
+}
+
+func (h *happened) add(x Happening) {
+	if len(h.list) >= maxHappened {
+		keep := h.list[maxHappened/2:]
+		h.base += maxHappened / 2
+		h.list = append(make([]Happening, 0, maxHappened), keep...)
+	}
+	h.list = append(h.list, x)
+}
+
+// Happened gives what has happened since a number, oldest first, the number for the next call, and how much of it is
+// not remembered any more.
+func (v *View) Happened(since uint64) (list []Happening, next, missed uint64) {
+	h := &v.happened
+	next = h.base + uint64(len(h.list))
+	switch {
+	case since > next: // of another state
+		return nil, next, 0
+	case since < h.base:
+		return h.list, next, h.base - since
+	}
+	return h.list[since-h.base:], next, 0
+}
+
+// addPart adds what a reservation takes of a node to a list in order of name.
+func addPart(have []model.TRESCount, d *model.NodeDef, p *model.ResvPart) []model.TRESCount {
+	have = model.AddTRES(have, "cpu", int64(p.CPUs))
+	have = model.AddTRES(have, "mem", p.MemMiB)
+	for i, n := range p.Gres {
+		if i < len(d.Gres) && n > 0 {
+			g := &d.Gres[i]
+			have = model.AddTRES(have, model.GresTRES(g.Name, ""), int64(n))
+			if g.Type != "" {
+				have = model.AddTRES(have, model.GresTRES(g.Name, g.Type), int64(n))
+			}
+		}
+	}
+	return have
+}
