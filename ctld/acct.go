@@ -104,12 +104,40 @@ func (c *Controller) acct(ctx context.Context, a *call) (message, error) {
 	if err := a.decode(new(proto.AcctRequest)); err != nil {
 		return nil, err
 	}
-	return &proto.RecordsChunk{}, c.query(ctx, a.body, c.sees(c.machine.View(), a.who).records(a.r.ReplyMore))
+	pass := c.sees(c.machine.View(), a.who).records(a.r.ReplyMore)
+	return &proto.RecordsChunk{}, c.query(ctx, proto.KindQuery, a.body, pass)
+}
+
+// usageReport answers greport, and gacctmgr about events and transactions. Users whom PrivateData keeps from others'
+// usage, and who are no operators, get their own; the trail of others' changes only operators see.
+func (c *Controller) usageReport(ctx context.Context, a *call) (message, error) {
+	q := &proto.UsageQuery{UID: a.who.UID}
+	if err := a.decode(&q.Report); err != nil {
+		return nil, err
+	}
+	v := c.machine.View()
+	sees := c.sees(v, a.who)
+	q.User = c.nameOf(a.who)
+	switch q.Report.What {
+	case proto.ReportTrail:
+		q.Only = !c.operator(a.who)
+	case proto.ReportUsage, proto.ReportResvs:
+		q.Only = sees.hides("usage")
+	case proto.ReportEvents:
+		if sees.hides("events") {
+			return nil, sees.denied("events")
+		}
+	}
+	body, err := proto.Encode(q)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.ReportChunk{}, c.query(ctx, proto.KindUsage, body, a.r.ReplyMore)
 }
 
 // query asks the accounting daemon, or its copy if that one does not answer or lacks records, and passes the answer on
 // frame by frame.
-func (c *Controller) query(ctx context.Context, body []byte, pass func([]byte) error) error {
+func (c *Controller) query(ctx context.Context, kind uint16, body []byte, pass func([]byte) error) error {
 	if len(c.dbds) == 0 {
 		return refuse(proto.CodeNoAccounting,
 			"this cluster has no accounting daemon; name one with AccountingStorageHost= in gbatch.conf")
@@ -120,7 +148,7 @@ func (c *Controller) query(ctx context.Context, body []byte, pass func([]byte) e
 	}
 	var first error
 	for _, d := range order {
-		passed, err := c.queryOf(ctx, d, body, pass)
+		passed, err := c.queryOf(ctx, d, kind, body, pass)
 		var answered *rpc.Error
 		if err == nil || passed || !errors.As(err, &answered) || ctx.Err() != nil ||
 			answered.Code != proto.CodeNoAccounting && answered.Code != proto.CodeNotHere {
@@ -135,7 +163,7 @@ func (c *Controller) query(ctx context.Context, body []byte, pass func([]byte) e
 
 // queryOf asks one gdbd. A connection that broke before the first frame, as it does when gdbd has been restarted, is
 // opened again once. passed says that something of an answer was passed on.
-func (c *Controller) queryOf(ctx context.Context, d *dbd, body []byte,
+func (c *Controller) queryOf(ctx context.Context, d *dbd, kind uint16, body []byte,
 	pass func([]byte) error) (passed bool, err error) {
 	silent := func(why error) error {
 		return refuse(proto.CodeNoAccounting,
@@ -147,7 +175,7 @@ func (c *Controller) queryOf(ctx context.Context, d *dbd, body []byte,
 		if err != nil {
 			return false, silent(err)
 		}
-		err = m.Stream(ctx, proto.KindQuery, body, func(f *rpc.Frame) error {
+		err = m.Stream(ctx, kind, body, func(f *rpc.Frame) error {
 			passed = true
 			return pass(f.Body)
 		})

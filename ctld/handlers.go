@@ -67,6 +67,7 @@ var handlers = map[uint16]handler{
 	proto.KindConfig:       handle((*Controller).config),
 	proto.KindWait:         handle((*Controller).wait),
 	proto.KindAcct:         {parts: true, answer: (*Controller).acct},
+	proto.KindReport:       {parts: true, answer: (*Controller).usageReport},
 	proto.KindShares:       handle((*Controller).shares),
 	proto.KindDiag:         handle((*Controller).diag),
 	proto.KindScript:       handle((*Controller).script),

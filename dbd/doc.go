@@ -26,5 +26,7 @@
 //   - A damaged file is reported in a sentence, at the start or in the log. It causes neither a
 //     panic nor a wrong answer.
 //
-// js1.go keeps summaries for jobstats, options.go has Options.
+// js1.go keeps summaries for jobstats, options.go has Options. rollup.go keeps sums of usage by
+// hour, day and month (package usage), trail.go the audit trail and what it says of nodes and
+// reservations; report.go and clusteruse.go answer questions about them.
 package dbd

@@ -153,7 +153,8 @@ func (p *report) asked(o *usage.Of) usage.Of {
 		by       proto.ReportBy
 		to, from *string
 	}{{proto.ByAccount, &n.Account, &o.Account}, {proto.ByUser, &n.User, &o.User}, {proto.ByQOS, &n.QOS, &o.QOS},
-		{proto.ByPartition, &n.Partition, &o.Partition}, {proto.ByWCKey, &n.WCKey, &o.WCKey}, {proto.ByResv, &n.Resv, &o.Resv}} {
+		{proto.ByPartition, &n.Partition, &o.Partition}, {proto.ByWCKey, &n.WCKey, &o.WCKey},
+		{proto.ByResv, &n.Resv, &o.Resv}} {
 		if p.rq.By&x.by != 0 {
 			*x.to = *x.from
 		}

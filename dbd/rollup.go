@@ -101,7 +101,7 @@ func openRollup(tx *bolt.Tx) (*rollup, error) {
 		}
 	}
 	r := &rollup{numbers: map[usage.Of]uint32{}, sums: map[rowKey]*usage.Sum{}}
-	for name, b := range map[string]**bolt.Bucket{string(keyOf): &r.of, string(keyName): &r.name, string(keyRow): &r.row} {
+	for name, b := range map[string]**bolt.Bucket{"of": &r.of, "name": &r.name, "row": &r.row} {
 		var err error
 		if *b, err = top.CreateBucketIfNotExists([]byte(name)); err != nil {
 			return nil, err

@@ -1,5 +1,5 @@
-// Package usage sums what jobs used over time: the rows of gdbd's rollup, and what one record adds to
-// them.
+// Package usage sums what jobs used over time: the rows of gdbd's rollup, and what one record adds
+// to them.
 //
 // A Sum is additive: gdbd adds a record's part when the job ends, and subtracts the part of the
 // version that it replaces, so that rows are right at any moment. Times count in whole seconds, as

@@ -75,12 +75,13 @@ var layers = []layer{
 	{"internal/cli/info", commands},
 	{"internal/cli/control", commands},
 	{"internal/cli/acct", commands + " internal/seff"},
+	{"internal/cli/report", commands},
 	{"internal/cli/manage", commands + " internal/acctmgr"},
 	{"internal/cli/complete", commands},
 	{"internal/cli/clitest", commands},
 	{"internal/cli", "internal/model internal/proto internal/rpc internal/slurmjson internal/cli/env " +
 		"internal/cli/submit internal/cli/run internal/cli/queue internal/cli/info internal/cli/control internal/cli/acct " +
-		"internal/cli/manage internal/cli/complete internal/cli/getopt"},
+		"internal/cli/manage internal/cli/report internal/cli/complete internal/cli/getopt"},
 
 	// The daemons: effects. They never import each other.
 	{"ctld/define", "internal/model internal/state internal/conf internal/proto"},

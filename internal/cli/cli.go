@@ -15,6 +15,7 @@ import (
 	"gbatch/internal/cli/info"
 	"gbatch/internal/cli/manage"
 	"gbatch/internal/cli/queue"
+	"gbatch/internal/cli/report"
 	"gbatch/internal/cli/run"
 	"gbatch/internal/cli/submit"
 )
@@ -47,8 +48,7 @@ func commands() []command {
 		{name: "gdiag", slurm: "sdiag", run: manage.Gdiag, about: "show the scheduler's statistics"},
 		{name: "gstat", slurm: "sstat", run: acct.Gstat, about: "show what running jobs use now"},
 		{name: "gseff", slurm: "seff", run: acct.Gseff, about: "tell how well a job used what it held"},
-		{name: "greport", slurm: "sreport", about: "report usage",
-			why: "gshare shows usage by account and user, gacct each job"},
+		{name: "greport", slurm: "sreport", run: report.Greport, about: "report usage over time"},
 	}
 }
 

@@ -5,7 +5,8 @@ import (
 	"gbatch/internal/wire"
 )
 
-// report.go is what greport asks, and gacctmgr of events and transactions: sums of usage over time, and the audit trail.
+// report.go is what greport asks, and gacctmgr of events and transactions: sums of usage over time, and the audit
+// trail.
 
 // ReportWhat says what a report is about.
 type ReportWhat uint8

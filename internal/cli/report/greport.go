@@ -1,0 +1,376 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/client"
+	"gbatch/internal/format"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
+	"gbatch/internal/walltime"
+)
+
+// call is one call of greport.
+type call struct {
+	*env.Env
+	c        *client.Client
+	rq       proto.ReportRequest
+	cluster  string
+	style    format.Style
+	noHeader bool
+	quiet    bool
+	json     string
+	unit     string // of times: seconds, minutes, ...
+	tres     []string
+	tresSet  bool
+	clusters []string
+
+	start, end time.Time
+	fields     string
+	top        int
+	group      bool
+	tree       bool
+	grouping   string
+	count      bool
+	flat       bool
+}
+
+// reports are the reports by their kind, with the least letters that name each.
+var reports = map[string][]struct {
+	name string
+	run  func(*call) error
+}{
+	"cluster": {{"AccountUtilizationByUser", (*call).accountByUser}, {"AccountUtilizationByQOS", (*call).accountByQOS},
+		{"UserUtilizationByAccount", (*call).userByAccount}, {"UserUtilizationByWCKey", (*call).userByWCKey},
+		{"Utilization", (*call).utilization}, {"WCKeyUtilizationByUser", (*call).wckeyByUser}},
+	"job": {{"SizesByAccount", (*call).sizes}, {"SizesByAccountAndWCKey", (*call).sizesAndWCKey},
+		{"SizesByWCKey", (*call).sizesByWCKey}, {"Waits", (*call).waits}, {"Completion", (*call).completion}},
+	"reservation": {{"Utilization", (*call).reserved}},
+	"user":        {{"TopUsage", (*call).topUsage}},
+}
+
+// kinds are the kinds of reports, in the order of --help.
+var kinds = []string{"cluster", "job", "reservation", "user"}
+
+// units are the formats of times.
+var units = []string{"SecPer", "MinPer", "HourPer", "Seconds", "Minutes", "Hours", "Percent"}
+
+// Greport reports usage.
+func Greport(e *env.Env) int {
+	r := &call{Env: e, unit: "Minutes", top: 10}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(r.options(), getopt.HelpOptions('h')...),
+		EnvPrefix: "SREPORT", Operands: "KIND REPORT [KEY=VALUE ...]", OperandValues: operands,
+		About: "Report usage: cluster AccountUtilizationByUser, AccountUtilizationByQOS, UserUtilizationByAccount, " +
+			"UserUtilizationByWCKey, WCKeyUtilizationByUser, Utilization; job SizesByAccount, SizesByAccountAndWCKey, " +
+			"SizesByWCKey, Waits, Completion; reservation Utilization; user TopUsage. Keys: Start= and End= (default: " +
+			"yesterday), Accounts=, Users=, QOS=, Partitions=, Clusters=, Tres=, Format=; Tree; TopCount= and Group of " +
+			"TopUsage; Grouping=, PrintJobCount, FlatView, GID=, Jobs=, Nodes= of jobs; Names= of reservations.",
+		Epilogue: "greport cluster utilization start=2026-11-01 end=2026-12-01 -t percent; " +
+			"greport user top start=now-7days topcount=20 -T gres/gpu -t hours"})
+	words, err := p.Parse(e.Args, e.Lookup)
+	if err != nil {
+		return e.Usage(p, err)
+	}
+	if err := r.run(words); err != nil {
+		var f env.Fatal
+		if errors.As(err, &f) {
+			return e.Fatal(f.Text)
+		}
+		if c := env.Code(err); c == proto.CodeNoAccounting || c == proto.CodeNoController {
+			e.Errorf("Problem talking to the database: %s", env.Text(err))
+		} else {
+			e.Errorf("%s", env.Text(err))
+		}
+		return 1
+	}
+	return 0
+}
+
+func (r *call) options() []getopt.Option {
+	return []getopt.Option{
+		{Name: "tres", Short: 'T', Arg: getopt.Required, Metavar: "names", Env: "_TRES",
+			Help: "resources to report, as in cpu,gres/gpu, or ALL; default cpu", Set: r.setTRES},
+		{Short: 't', Arg: getopt.Required, Metavar: "format",
+			Help: "of times: SecPer, MinPer, HourPer, Seconds, Minutes, Hours, Percent; default Minutes", Set: r.setUnit},
+		{Name: "noheader", Short: 'n', Help: "print no header", Set: getopt.Flag(&r.noHeader)},
+		{Name: "parsable", Short: 'p', Help: "fields ended by |",
+			Set: func(string) error { r.style.Parsable, r.style.NoTrailing = true, false; return nil }},
+		{Name: "parsable2", Short: 'P', Help: "fields with | between",
+			Set: func(string) error { r.style.Parsable, r.style.NoTrailing = true, true; return nil }},
+		{Name: "all_clusters", Short: 'a', Env: "_CLUSTER", Help: "of all clusters that gdbd has records of",
+			Set: func(string) error { r.clusters = []string{"all"}; return nil }},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
+			Env: "SLURM_CLUSTERS", Help: "of these clusters, or all; default: this one", Set: getopt.List(&r.clusters)},
+		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "JSON; " + slurmjson.Default + " without a version",
+			Set: func(v string) (err error) {
+				r.json, err = r.JSONVersion(v)
+				return err
+			}},
+		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
+		{Name: "quiet", Short: 'Q', Help: "print no notes", Set: getopt.Flag(&r.quiet)},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "federation", Refused: "there are no federations; give clusters with -M"},
+	}
+}
+
+func (r *call) setTRES(v string) error {
+	r.tres, r.tresSet = env.SplitList(strings.ToLower(v)), true
+	return nil
+}
+
+func (r *call) setUnit(v string) error {
+	for _, u := range units {
+		if v != "" && len(v) <= len(u) && strings.EqualFold(u[:len(v)], v) && !(len(v) < 4 && strings.HasSuffix(u, "Per")) {
+			r.unit = u
+			return nil
+		}
+	}
+	for _, u := range units { // sec is Seconds, secp SecPer
+		if v != "" && len(v) <= len(u) && strings.EqualFold(u[:len(v)], v) {
+			r.unit = u
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown time format %s; it is one of %s", v, strings.Join(units, ", "))
+}
+
+// operands completes KIND REPORT KEY=.
+func operands(before []string, _ string) getopt.Values {
+	switch len(before) {
+	case 0:
+		v := getopt.Fields(kinds...)
+		v.List = false
+		return v
+	case 1:
+		kind, err := pick(before[0], kinds)
+		if err != nil {
+			return getopt.Values{}
+		}
+		v := getopt.Fields(names(kind)...)
+		v.List = false
+		return v
+	}
+	v := getopt.Values{}
+	for _, k := range keys {
+		v.Words = append(v.Words, getopt.Word{Text: k})
+	}
+	return v
+}
+
+func names(kind string) (out []string) {
+	for _, r := range reports[kind] {
+		out = append(out, r.name)
+	}
+	return out
+}
+
+// pick finds the word that begins with v; exact words win.
+func pick(v string, words []string) (string, error) {
+	var found []string
+	for _, w := range words {
+		if strings.EqualFold(v, w) {
+			return w, nil
+		}
+		if len(v) <= len(w) && v != "" && strings.EqualFold(w[:len(v)], v) {
+			found = append(found, w)
+		}
+	}
+	if len(found) == 0 {
+		return "", fmt.Errorf("Not valid report %s; there are %s", v, strings.Join(words, ", "))
+	}
+	return found[0], nil // as in sreport, the first
+}
+
+func (r *call) run(words []string) error {
+	if len(words) < 2 {
+		return fmt.Errorf("name a report, as in %s cluster utilization; --help lists them", r.Program)
+	}
+	kind, err := pick(words[0], kinds)
+	if err != nil {
+		return err
+	}
+	name, err := pick(words[1], names(kind))
+	if err != nil {
+		return err
+	}
+	if err := r.keys(words[2:]); err != nil {
+		return err
+	}
+	if err := r.window(); err != nil {
+		return err
+	}
+	if r.c, err = r.Connect(); err != nil {
+		return err
+	}
+	defer r.c.Close()
+	if r.cluster, err = env.ClusterName(r.c); err != nil {
+		return err
+	}
+	switch {
+	case len(r.clusters) == 0:
+		r.rq.Clusters = []string{r.cluster}
+	case r.clusters[0] != "all":
+		r.rq.Clusters = r.clusters
+	}
+	for _, x := range reports[kind] {
+		if x.name == name {
+			return x.run(r)
+		}
+	}
+	return nil
+}
+
+// keys are what may follow a report's name.
+var keys = []string{"Start=", "End=", "Accounts=", "Users=", "QOS=", "Partitions=", "Clusters=", "All_Clusters",
+	"Tres=", "Format=", "Tree", "TopCount=", "Group", "Grouping=", "PrintJobCount", "FlatView", "AcctAsParent", "GID=", "Jobs=",
+	"Nodes=", "Names="}
+
+func (r *call) keys(words []string) error {
+	for _, w := range words {
+		if strings.EqualFold(w, "where") || strings.EqualFold(w, "set") {
+			continue
+		}
+		key, v, has := strings.Cut(w, "=")
+		name := ""
+		for _, k := range keys {
+			full := strings.TrimSuffix(k, "=")
+			if strings.HasSuffix(k, "=") == has && key != "" && len(key) <= len(full) &&
+				(strings.EqualFold(key, full) || name == "" && strings.EqualFold(full[:len(key)], key)) {
+				name = full
+			}
+		}
+		if name == "" && has && len(key) >= 2 && strings.HasPrefix("wckeys", strings.ToLower(key)) {
+			return errors.New("jobs have no wckeys here: TrackWCKey has no effect; use accounts or QOS")
+		}
+		if err := r.key(name, w, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *call) key(name, word, v string) (err error) {
+	switch name {
+	case "Start":
+		r.start, err = walltime.ParsePastDate(v, time.Now())
+	case "End":
+		r.end, err = walltime.ParsePastDate(v, time.Now())
+	case "Accounts":
+		r.rq.Accounts = append(r.rq.Accounts, env.SplitList(v)...)
+	case "Users":
+		r.rq.Users = append(r.rq.Users, env.SplitList(v)...)
+	case "QOS":
+		r.rq.QOS = append(r.rq.QOS, env.SplitList(v)...)
+	case "Partitions":
+		r.rq.Partitions = append(r.rq.Partitions, env.SplitList(v)...)
+	case "Clusters":
+		r.clusters = append(r.clusters, env.SplitList(v)...)
+	case "All_Clusters":
+		r.clusters = []string{"all"}
+	case "Tres":
+		return r.setTRES(v)
+	case "Format":
+		r.fields += "," + v
+	case "Tree":
+		r.tree = true
+	case "TopCount":
+		r.top, err = strconv.Atoi(v)
+		if err != nil || r.top < 1 {
+			return fmt.Errorf("TopCount=%s is no number of users", v)
+		}
+	case "Group":
+		r.group = true
+	case "Grouping":
+		r.grouping = v
+	case "PrintJobCount":
+		r.count = true
+	case "FlatView":
+		r.flat = true
+	case "AcctAsParent":
+	case "GID":
+		for _, g := range env.SplitList(v) {
+			id, err := strconv.ParseUint(g, 10, 32)
+			if err != nil {
+				group, lookErr := user.LookupGroup(g)
+				if lookErr != nil {
+					return fmt.Errorf("GID=%s: there is no such group", g)
+				}
+				if id, err = strconv.ParseUint(group.Gid, 10, 32); err != nil {
+					return err
+				}
+			}
+			r.rq.GIDs = append(r.rq.GIDs, uint32(id))
+		}
+	case "Jobs":
+		for _, j := range env.SplitList(v) {
+			id, err := strconv.ParseUint(j, 10, 32)
+			if err != nil {
+				return fmt.Errorf("Jobs=%s is no list of job numbers", v)
+			}
+			r.rq.Jobs = append(r.rq.Jobs, proto.JobRef{Job: model.JobID(id), Task: model.NoTask})
+		}
+	case "Nodes":
+		hosts, err := hostlist.Expand(v)
+		r.rq.Nodes = append(r.rq.Nodes, hosts...)
+		return err
+	case "Names":
+		r.rq.Resvs = append(r.rq.Resvs, env.SplitList(v)...)
+	default:
+		return fmt.Errorf("Unknown condition: %s; --help lists the keys", word)
+	}
+	return err
+}
+
+// window sets the report's time: whole hours, as in sreport; without Start and End, yesterday.
+func (r *call) window() error {
+	hour := func(t time.Time) time.Time {
+		return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), 0, 0, 0, t.Location())
+	}
+	now := time.Now()
+	today := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
+	switch {
+	case r.start.IsZero() && r.end.IsZero():
+		r.start, r.end = today.AddDate(0, 0, -1), today
+	case r.end.IsZero():
+		r.end = now
+		if h := hour(now); !r.start.Before(h) { // what began within this hour
+			r.end = h.Add(time.Hour)
+		}
+	case r.start.IsZero():
+		r.start = r.end.AddDate(0, 0, -1)
+	}
+	r.start, r.end = hour(r.start), hour(r.end)
+	if !r.start.Before(r.end) {
+		return errors.New("the report's time ends before it begins; times count in whole hours")
+	}
+	r.rq.Start, r.rq.End = model.Time(r.start.UnixMilli()), model.Time(r.end.UnixMilli())
+	return nil
+}
+
+// ask asks gdbd through the controller.
+func (r *call) ask(rq proto.ReportRequest) (*proto.ReportChunk, error) {
+	all := &proto.ReportChunk{}
+	err := r.c.Stream(proto.KindReport, &rq, func(body []byte) error {
+		var c proto.ReportChunk
+		if err := r.c.Decode(body, &c); err != nil {
+			return err
+		}
+		if c.Note != "" && !r.quiet {
+			fmt.Fprintf(r.Stderr, "%s: %s\n", r.Program, c.Note)
+		}
+		all.Rows, all.Uses = append(all.Rows, c.Rows...), append(all.Uses, c.Uses...)
+		all.Resvs = append(all.Resvs, c.Resvs...)
+		return nil
+	})
+	return all, err
+}
