@@ -415,6 +415,26 @@ func (r *call) groups(rows []proto.ReportRow) (least []int64, each bool, err err
 	return slices.Compact(least), false, nil
 }
 
+// headsOf gives the columns of classes of sizes.
+func headsOf(least []int64, each bool) []column {
+	var heads []column
+	for i, n := range least {
+		switch {
+		case each:
+			heads = append(heads, column{fmt.Sprintf("Size%d", i), fmt.Sprintf("%d CPUs", n), 13, true})
+		case i == 0:
+			heads = append(heads, column{"Size0", fmt.Sprintf("0-%d CPUs", n-1), 13, true})
+		default:
+			heads = append(heads, column{fmt.Sprintf("Size%d", i), fmt.Sprintf("%d-%d CPUs", least[i-1], n-1), 13, true})
+		}
+	}
+	if !each {
+		last := fmt.Sprintf(">= %d CPUs", least[len(least)-1])
+		heads = append(heads, column{fmt.Sprintf("Size%d", len(least)), last, 13, true})
+	}
+	return heads
+}
+
 func (r *call) jobSizes(fields, title string) error {
 	if len(r.tres) > 1 {
 		return errors.New("Job report only supports a single --tres type: make a report for each")
@@ -431,21 +451,7 @@ func (r *call) jobSizes(fields, title string) error {
 	if err != nil {
 		return err
 	}
-	var heads []column
-	for i, n := range least {
-		switch {
-		case each:
-			heads = append(heads, column{fmt.Sprintf("Size%d", i), fmt.Sprintf("%d CPUs", n), 13, true})
-		case i == 0:
-			heads = append(heads, column{"Size0", fmt.Sprintf("0-%d CPUs", n-1), 13, true})
-		default:
-			heads = append(heads, column{fmt.Sprintf("Size%d", i), fmt.Sprintf("%d-%d CPUs", least[i-1], n-1), 13, true})
-		}
-	}
-	if !each {
-		last := fmt.Sprintf(">= %d CPUs", least[len(least)-1])
-		heads = append(heads, column{fmt.Sprintf("Size%d", len(least)), last, 13, true})
-	}
+	heads := headsOf(least, each)
 	tres := "cpu"
 	if len(r.tres) == 1 {
 		tres = r.tres[0]
