@@ -57,6 +57,11 @@ func hostileFake(t *testing.T) *clitest.Fake {
 	}
 	f.Prio = &proto.PrioChunk{Weights: model.Priority{Multifactor: true}, Rows: []proto.PrioRow{{Job: 9, JobText: "9",
 		User: "bob", Account: "a", QOSName: "q", PartName: "p", Priority: 10600}}}
+	used := []model.TRESCount{{TRES: "cpu", Count: 60}}
+	f.Answers[proto.KindReport] = &proto.ReportChunk{Rows: []proto.ReportRow{{Cluster: "c", Account: "a", User: "bob",
+		QOS: "q", Partition: "p", TRES: used, CPUs: 1, Jobs: 1, Started: 1, Ended: []int64{0, 0, 0, 1}}},
+		Uses:  []proto.ClusterUse{{Cluster: "c", TRES: "cpu", Total: 60}},
+		Resvs: []proto.ResvUse{{Cluster: "c", Name: "r", Nodes: "n1", TRES: used}}}
 	for _, part := range []any{f.Jobs, f.Records, f.Nodes, f.Shares, f.Prio, f.Accts, f.Why, f.Diag} {
 		infect(reflect.ValueOf(part))
 	}
@@ -81,7 +86,9 @@ func TestHostileTexts(t *testing.T) {
 		"scontrol -o show res",
 		"scontrol show config", "scontrol show licenses", "scontrol ping", "gcontrol why", "gcontrol why 12",
 		"sshare -a", "sshare -a -l -P", "sprio", "sprio -l", "sacctmgr show account", "sacctmgr -P show user withassoc",
-		"sacctmgr show assoc", "sacctmgr -n -P show assoc", "sacctmgr show qos", "sacctmgr show cluster", "sdiag"}
+		"sacctmgr show assoc", "sacctmgr -n -P show assoc", "sacctmgr show qos", "sacctmgr show cluster", "sdiag",
+		"sreport user top -T cpu", "sreport cluster account", "sreport job sizes", "sreport job completion",
+		"sreport res util", "sreport -P cluster util --json"}
 	for _, l := range jsonLists() {
 		forms = append(forms, l.command)
 	}

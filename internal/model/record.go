@@ -177,8 +177,8 @@ func (x *Asked) Wire(c *wire.C) {
 	wire.List(c, &x.Held, MaxFew)
 }
 
-// Audit is one entry of the audit trail: what happened to a job, node, account or another thing, by whom and when. It is
-// shipped to gdbd as accounting records are, exactly once. The names of events are package trail's.
+// Audit is one entry of the audit trail: what happened to a job, node, account or another thing, by whom and when. It
+// is shipped to gdbd as accounting records are, exactly once. The names of events are package trail's.
 type Audit struct {
 	At    Time
 	Event string // its name, such as node_down
