@@ -22,10 +22,7 @@
 // results), usage.go, decay.go, acctuse.go, govern.go (which limits apply), licenses.go. Accounts,
 // reservations, units: accounts.go, check_accounts.go, reservation.go, resvturn.go (reservations
 // begin, repeat and end), units.go and share.go (GPUs). Certificates: cert.go (tokens for them, and
-// which count no more). Reading and keeping: view.go, snapshot.go,
-// dump.go,
-// outbox.go, trail.go (what is told of changes). Definitions that change at run time: edit.go.
-// stop.go, start.go, submit.go, report.go, deps.go, node.go and tick.go are the verbs from above.
-// outbox.go, trail.go (what has changed). stop.go, start.go, submit.go, report.go, deps.go,
-// node.go and tick.go are the verbs from above.
+// which count no more). Reading and keeping: view.go, snapshot.go, dump.go, outbox.go, trail.go
+// (what has changed). Definitions that change at run time: edit.go. stop.go, start.go, submit.go,
+// report.go, deps.go, node.go and tick.go are the verbs from above.
 package state
