@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"gbatch/ctld/metrics"
 	"gbatch/ctld/rest"
 	"gbatch/ctld/token"
 	"gbatch/internal/model"
@@ -33,12 +35,26 @@ func (c *Controller) openHTTP() {
 	}
 	o := rest.Options{Config: c.opts.HTTP, Cluster: &backend{c: c}, Name: c.opts.Name, Log: c.log,
 		Certificate: c.creds.ServerTLS().GetCertificate}
+	if c.opts.HTTP.Metrics != "metrics/none" {
+		o.Metrics = metrics.Handler(c.measured)
+	}
 	web, err := rest.New(&o)
 	if err != nil {
 		c.log.Error("this controller serves no HTTP", "err", err)
 		return
 	}
 	c.web = web
+}
+
+// measured is what a scrape of metrics looks at. The leader's statistics are the leader's only.
+func (c *Controller) measured(*http.Request) metrics.Source {
+	m := metrics.Source{View: c.machine.View(), Now: c.now(), Leads: c.leading.Load()}
+	if m.Leads {
+		m.Stats = c.diagOf(m.View)
+	} else {
+		m.AgeMS = c.factsAge().Milliseconds()
+	}
+	return m
 }
 
 // backend is the cluster as package rest sees it.

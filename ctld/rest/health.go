@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -45,7 +46,7 @@ func (s *Server) open3(w *answer, r *http.Request, path string) bool {
 		if s.o.Metrics == nil {
 			return false
 		}
-		s.metrics(w, r, p)
+		s.metrics(w, r)
 	default:
 		return false
 	}
@@ -62,4 +63,24 @@ type counts struct {
 func (c *counts) served(status int, took time.Duration) {
 	c.requests[max(0, min(5, status/100))].Add(1)
 	c.ns.Add(int64(took))
+}
+
+// metrics answers a scrape. Everybody may, unless MetricsAuthUsers names who, or PrivateData hides something: then
+// somebody who sees everything.
+func (s *Server) metrics(w *answer, r *http.Request) {
+	private := len(s.o.Cluster.Facts().Config().Params.PrivateData) > 0 && !s.o.MetricsPrivate
+	if len(s.o.MetricsUsers) > 0 || private {
+		who, err := s.caller(r.Context(), r)
+		switch {
+		case err != nil:
+			plainText(w, http.StatusUnauthorized, "metrics need a token here: "+err.Error())
+			return
+		case s.o.Cluster.Trusted(who):
+		case len(s.o.MetricsUsers) > 0 && !slices.Contains(s.o.MetricsUsers, who.User),
+			private && s.o.Cluster.Sees(who) != "":
+			plainText(w, http.StatusForbidden, "metrics are not for "+who.User+" (MetricsAuthUsers, PrivateData)")
+			return
+		}
+	}
+	s.o.Metrics.ServeHTTP(w, r)
 }

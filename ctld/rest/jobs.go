@@ -21,7 +21,7 @@ import (
 
 var (
 	jobFields      = jobtext.JobMembers()
-	blankJobs      = blank("jobs", "last_update")
+	blankJobs      = blank("jobs", "last_backfill", "last_update")
 	blankKilled    = blank("status")
 	jobStatesUpper = statesByName()
 )
@@ -123,6 +123,7 @@ func listJobs(q *request) error {
 		j.Open("jobs", '[')
 		_, err := own.each(j, rq)
 		j.Close(']')
+		own.planned(j)
 		own.updated(j)
 		return err
 	})
@@ -160,6 +161,7 @@ func getJob(q *request) error {
 	q.j.Open("jobs", '[')
 	n, err := q.each(q.j, rq)
 	q.j.Close(']')
+	q.planned(q.j)
 	q.updated(q.j)
 	if err == nil && n == 0 {
 		err = &fault{Number: errBadJob, Text: proto.Text(proto.CodeInvalidJob), Detail: "Unable to query JobId=" + q.name,
@@ -197,6 +199,7 @@ func jobsState(q *request) error {
 		return q.ctx.Err()
 	})
 	q.j.Close(']')
+	q.planned(q.j)
 	q.updated(q.j)
 	return err
 }

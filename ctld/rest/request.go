@@ -229,6 +229,9 @@ func (q *request) tail() {
 	j.Flush(true)
 }
 
+// planned writes when the planner last looked at the whole queue: it does so whenever something has changed.
+func (q *request) planned(j *slurmjson.Writer) { j.Count("last_backfill", q.facts.Now.Seconds()) }
+
 // lastChange is when the facts last changed, as far as requests have seen.
 type lastChange struct {
 	mu  sync.Mutex

@@ -48,7 +48,7 @@ func blank(members ...string) func(*request, *slurmjson.Writer) {
 	return func(_ *request, j *slurmjson.Writer) {
 		for _, m := range members {
 			switch {
-			case m == "last_update":
+			case m == "last_update", m == "last_backfill":
 				j.Unset(m)
 			case strings.HasPrefix(m, "#"):
 				j.Str(m[1:], "")

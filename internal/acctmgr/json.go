@@ -413,3 +413,20 @@ func clusterJSON() []slurmjson.Field[Facts] {
 		{Name: "tres", Type: slurmjson.List},
 	}
 }
+
+// Schema gives the OpenAPI schema of an entity's objects.
+func Schema(entity, ver string) map[string]any {
+	switch entity {
+	case "accounts":
+		return slurmjson.Schema(accountJSON(), ver)
+	case "users":
+		return slurmjson.Schema(userJSON(), ver)
+	case "associations":
+		return slurmjson.Schema(assocJSON(), ver)
+	case "qos":
+		return slurmjson.Schema(qosJSON(), ver)
+	case "tres":
+		return slurmjson.Schema(tresJSON(), ver)
+	}
+	return slurmjson.Schema(clusterJSON(), ver)
+}

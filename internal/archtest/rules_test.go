@@ -90,11 +90,13 @@ var layers = []layer{
 	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
 	{"ctld/deadletter", ""},
 	{"ctld/token", "internal/model"},
+	{"ctld/metrics", "internal/model internal/proto internal/state internal/jobtext"},
 	// HTTP is one more way in: it reads options and writes objects by the commands' own tables.
 	{"ctld/rest", words + " internal/acctmgr internal/conf internal/rpc internal/state " +
 		"internal/cli/env internal/cli/getopt internal/cli/request"},
 	{"ctld/heap", ""},
 	{"ctld", "ctld/resv ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
+		"ctld/metrics " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},
@@ -139,6 +141,7 @@ var onlyIn = []confined{
 	{"github.com/hashicorp", "internal/store", "raft stays behind store.Open and Propose"},
 	{"github.com/NVIDIA/go-nvml", "noded/gpu", "NVML needs cgo and a driver"},
 	{"github.com/golang-jwt", "ctld/token", "one place says which tokens count"},
+	{"github.com/prometheus", "ctld/metrics", "one place has the names of metrics"},
 	{"C", "noded", "everything but gnoded builds with CGO_ENABLED=0"},
 	{"github.com/containerd/cgroups", "noded/cgroup", "one place knows cgroup v1 from v2"},
 	{"github.com/anishathalye/porcupine", "internal/up", "one history of users is checked, by a test"},

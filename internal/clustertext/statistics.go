@@ -157,18 +157,23 @@ func controllerStatistics() []slurmjson.Field[proto.DiagReply] {
 // requestStatistics is about requests, and what sdiag has no words for.
 func requestStatistics() []slurmjson.Field[proto.DiagReply] {
 	type row = proto.DiagReply
-	rpcs := func(name, kind, id string, list func(r *row) []proto.DiagRPC) slurmjson.Field[row] {
+	rpcs := func(name, kind, id string, byType func(*proto.DiagRPC) bool,
+		list func(r *row) []proto.DiagRPC) slurmjson.Field[row] {
 		return slurmjson.Slice(name, list, []slurmjson.Field[proto.DiagRPC]{
 			{Name: kind, Str: func(c *proto.DiagRPC) string { return c.Name }},
 			{Name: id, Int: func(c *proto.DiagRPC) int64 { return int64(c.ID) }},
 			{Name: "count", Int: func(c *proto.DiagRPC) int64 { return c.Count }},
 			{Name: "total_time", Int: func(c *proto.DiagRPC) int64 { return c.SumUS }},
 			{Name: "average_time", Count: MeanUS},
+			{Name: "queued", Type: slurmjson.Integer, If: byType}, {Name: "dropped", Type: slurmjson.Integer, If: byType},
+			{Name: "cycle_last", Type: slurmjson.Integer, If: byType}, {Name: "cycle_max", Type: slurmjson.Integer,
+				If: byType},
 		})
 	}
 	return []slurmjson.Field[row]{
-		rpcs("rpcs_by_message_type", "message_type", "type_id", func(r *row) []proto.DiagRPC { return r.ByType }),
-		rpcs("rpcs_by_user", "user", "user_id", func(r *row) []proto.DiagRPC { return r.ByUser }),
+		rpcs("rpcs_by_message_type", "message_type", "type_id", nil, func(r *row) []proto.DiagRPC { return r.ByType }),
+		rpcs("rpcs_by_user", "user", "user_id", func(*proto.DiagRPC) bool { return false },
+			func(r *row) []proto.DiagRPC { return r.ByUser }),
 		{Name: "pending_rpcs", Type: slurmjson.List},
 		slurmjson.Slice("gbatch", func(r *row) []model.KV {
 			return append([]model.KV{{Key: "log_queue", Value: strconv.FormatInt(r.RaftQueue, 10)}}, r.Counters...)

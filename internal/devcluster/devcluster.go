@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"gbatch/ctld"
+	"gbatch/ctld/rest"
 	"gbatch/dbd"
 	"gbatch/internal/client"
 	"gbatch/internal/conf"
@@ -48,6 +49,7 @@ type Options struct {
 	Partitions  string // lines that replace the one PartitionName line
 	NoDbd       bool
 	Networks    bool // between each node and the controllers, to be held back (HoldNetwork)
+	HTTP        bool // controllers serve it, on sockets run/http-NAME
 	Fence       bool // nodes end what runs when they are given up, as in production; with Networks too
 }
 
@@ -254,6 +256,9 @@ func (c *Cluster) addController(name string) {
 		o := ctld.Options{Name: name, Dir: filepath.Join(c.Dir, "state", name), PKI: filepath.Join(c.Dir, "pki"),
 			Socket: filepath.Join(c.Dir, "run", "ctld-"+name+".sock"), DbdAddr: cfg.DbdAddr, UID: uint32(os.Getuid()),
 			Version: "test", Logger: c.log(name), Load: func() (*conf.Config, []conf.Problem) { return conf.LoadFile(c.Conf) }}
+		if c.Options.HTTP {
+			o.HTTP = rest.Config{HTTP: cfg.HTTP, Addr: "127.0.0.1:0", Socket: filepath.Join(c.Dir, "run", "http-"+name)}
+		}
 		if c.Options.NoDbd {
 			o.DbdAddr = ""
 		}

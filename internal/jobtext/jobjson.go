@@ -305,9 +305,14 @@ func resourceFields() []slurmjson.Field[JobRow] {
 					{Name: "used", Type: slurmjson.Integer},
 					{Name: "allocated", Int: func(a *numberedNode) int64 { return a.MemMiB }},
 				}},
+				{Name: "sockets", Type: slurmjson.List}, // which cores of which sockets: gres and cpus say it here
 				{Name: "gres", Str: func(a *numberedNode) string { return gresIndexText(a.Gres) }},
 			}),
 		}},
 		{Name: "cpus", Int: (*JobRow).numCPUs},
+		{Name: "threads_per_core", Num: func(r *JobRow) (int64, bool, bool) {
+			n := int64(r.Spec.Extra().ThreadsPerCore)
+			return n, n > 0, false
+		}},
 	}
 }

@@ -52,7 +52,8 @@ type Field[T any] struct {
 	Fields []Field[T] // an object about the same row
 	Put    func(w *Writer, name string, row *T)
 
-	Inner func() []string // with Put: what Describe says of its members
+	Inner func() []string                 // with Put: what Describe says of its members
+	Items func(ver string) map[string]any // with Put: the schema of its elements
 }
 
 func (f *Field[T]) typ() Type {
@@ -163,7 +164,8 @@ func ListOf[T, E any](name string, each func(row *T, add func(*E)), fields []Fie
 		w.Open(name, '[')
 		each(row, func(x *E) { Write(w, "", fields, x) })
 		w.Close(']')
-	}, Inner: func() []string { return Describe(fields) }}
+	}, Inner: func() []string { return Describe(fields) },
+		Items: func(ver string) map[string]any { return Schema(fields, ver) }}
 }
 
 // Slice is a list of objects, one for each element of a slice.
@@ -208,4 +210,52 @@ func Described[T any](name string, fields []Field[T]) string {
 func (t Type) String() string {
 	return [...]string{"text", "integer", "boolean", "number", "number", "moment", "words", "list", "real",
 		"integers", "object", "objects", "special"}[t]
+}
+
+// Schema gives the OpenAPI schema of an object in a version from v0.0.40 on.
+func Schema[T any](fields []Field[T], ver string) map[string]any {
+	members := map[string]any{}
+	for i := range fields {
+		f := &fields[i]
+		if f.In == InOld || ver < f.Since {
+			continue
+		}
+		members[f.Name] = f.schema(ver)
+	}
+	return map[string]any{"type": "object", "properties": members}
+}
+
+func (f *Field[T]) schema(ver string) map[string]any {
+	list := func(of map[string]any) map[string]any { return map[string]any{"type": "array", "items": of} }
+	kind := func(name string) map[string]any { return map[string]any{"type": name} }
+	switch f.typ() {
+	case Text:
+		return kind("string")
+	case Integer:
+		return map[string]any{"type": "integer", "format": "int64"}
+	case Boolean:
+		return kind("boolean")
+	case Number, Count, Moment:
+		return NumberSchema("integer")
+	case Real:
+		return NumberSchema("number")
+	case Words, List:
+		return list(kind("string"))
+	case Numbers:
+		return list(kind("integer"))
+	case Object:
+		return Schema(f.Fields, ver)
+	case Objects:
+		if f.Items != nil {
+			return list(f.Items(ver))
+		}
+		return list(kind("object"))
+	}
+	return map[string]any{}
+}
+
+// NumberSchema is a number that can be missing or without a limit.
+func NumberSchema(kind string) map[string]any {
+	return map[string]any{"type": "object", "properties": map[string]any{"set": map[string]any{"type": "boolean"},
+		"infinite": map[string]any{"type": "boolean"}, "number": map[string]any{"type": kind}}}
 }
