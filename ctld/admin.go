@@ -3,6 +3,7 @@ package ctld
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -118,6 +119,38 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 	return reply, nil
 }
 
+// notify writes a line into the output of a job's script or of the command that waits for it.
+func (c *Controller) notify(v *state.View, t state.Target, set []model.KV) (proto.Code, string) {
+	if len(set) != 1 || set[0].Value == "" || len(set[0].Value) > proto.MaxFieldBytes {
+		return proto.CodeBadRequest, fmt.Sprintf("a message has 1 to %d bytes", proto.MaxFieldBytes)
+	}
+	told := false
+	for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+		if j.State == model.Running || j.State == model.Suspended {
+			told = true
+			c.nodes.stop(j.Run.Alloc.Nodes[0].Node,
+				&proto.Stop{Job: j.ID, Attempt: j.Attempt, Tell: true, Line: set[0].Value})
+		}
+	}
+	if !told {
+		return proto.CodeBadRequest, "the job does not run"
+	}
+	return 0, ""
+}
+
+// incomplete leaves out the targets whose jobs have all ended well.
+func incomplete(v *state.View, targets []state.Target, at []int) (keep []state.Target, keptAt []int) {
+	for k, t := range targets {
+		for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+			if j.State != model.Completed {
+				keep, keptAt = append(keep, t), append(keptAt, at[k])
+				break
+			}
+		}
+	}
+	return keep, keptAt
+}
+
 // kill sends SIGKILL to all processes of jobs that are being ended.
 func (c *Controller) kill(targets []state.Target) {
 	v, kill := c.machine.View(), &proto.CancelRequest{Signal: sigKill, Full: true}
@@ -207,6 +240,9 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 	var err error
 	switch rq.Action {
 	case proto.ActRequeue, proto.ActRequeueHold:
+		if len(rq.Set) > 0 { // Incomplete
+			targets, at = incomplete(v, targets, at)
+		}
 		targets, at = mayRequeue(v, results, targets, at)
 		if len(targets) == 0 {
 			return reply, nil
@@ -253,6 +289,15 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 			return nil, err
 		}
 		suspended(results, at, res.Each)
+		return reply, nil
+	case proto.ActNotify:
+		if err := c.begin(ctx); err != nil {
+			return nil, err
+		}
+		for k, t := range targets {
+			results[at[k]].Code, results[at[k]].Text = c.notify(v, t, rq.Set)
+		}
+		c.finish(ctx, reply)
 		return reply, nil
 	case proto.ActTop:
 		for k := len(targets) - 1; k >= 0; k-- { // keep the order in which they were named

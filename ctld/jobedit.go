@@ -44,11 +44,11 @@ var editable = []struct {
 	{"StartTime", []string{"starttime", "begintime", "eligibletime"}, (*editing).begin},
 	{"ArrayTaskThrottle", []string{"arraytaskthrottle"}, (*editing).throttle},
 	{"Dependency", []string{"dependency"}, (*editing).dependency},
-	{"Partition", []string{"partition"}, (*editing).partition},
+	{"Partition", []string{"partition", "partitionname"}, (*editing).partition},
 	{"Reservation", []string{"reservation", "reservationname"}, (*editing).reservation},
 	{"Account", []string{"account"}, (*editing).account},
 	{"QOS", []string{"qos"}, (*editing).qos},
-	{"NumNodes", []string{"numnodes", "minnodes"}, (*editing).nodes},
+	{"NumNodes", []string{"numnodes", "minnodes", "reqnodes"}, (*editing).nodes},
 	{"ReqNodeList", []string{"reqnodelist", "nodelist"}, (*editing).nodeList},
 	{"ExcNodeList", []string{"excnodelist"}, (*editing).excludedNodes},
 	{shown: needKeys}, // editNeeds has them

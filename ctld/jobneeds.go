@@ -12,8 +12,8 @@ import (
 )
 
 // needKeys lists the needs of a pending job that gcontrol update job can change, for its refusals.
-const needKeys = "Features, Prefer, Gres (TresPerNode), TresPerJob, TresPerTask, Licenses, NumTasks, CPUsPerTask, " +
-	"TasksPerNode, MinCPUsNode, MinMemoryNode, MinMemoryCPU, MinTmpDiskNode, Contiguous"
+const needKeys = "Features, Prefer, Gres (TresPerNode), TresPerJob, TresPerTask, Licenses, NumTasks, NumCPUs, " +
+	"CPUsPerTask, TasksPerNode, MinCPUsNode, MinMemoryNode, MinMemoryCPU, MinTmpDiskNode, Contiguous"
 
 // editNeeds changes a job's needs of nodes; known is false if the key is not one of needKeys. place checks the result
 // against the partitions.
@@ -42,8 +42,14 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 		sp.Gres, err = withGres(sp.Gres, &more, model.PerTask, value)
 	case "licenses":
 		more.Licenses, more.AnyLicense, err = ask.ParseLicenses(value)
-	case "numtasks", "reqprocs":
+	case "numtasks":
 		count(&sp.Tasks)
+	case "numcpus", "reqprocs": // tasks enough to have as many CPUs
+		var cpus int32
+		if count(&cpus); err == nil {
+			per := max(1, sp.CPUsPerTask)
+			sp.Tasks = (cpus + per - 1) / per
+		}
 	case "cpuspertask", "cpus/task":
 		count(&sp.CPUsPerTask)
 	case "taskspernode":

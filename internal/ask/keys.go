@@ -3,6 +3,7 @@ package ask
 // JobKeys are what gcontrol update job can set, as they are shown. Some have further names, which package ctld knows.
 var JobKeys = []string{"TimeLimit", "TimeMin", "Deadline", "Priority", "Nice", "SiteFactor", "StartTime",
 	"ArrayTaskThrottle", "Dependency", "Partition", "Reservation", "Account", "QOS", "NumNodes", "ReqNodeList",
-	"ExcNodeList", "Features", "Prefer", "Gres", "TresPerJob", "TresPerTask", "Licenses", "NumTasks", "CPUsPerTask",
+	"ExcNodeList", "Features", "Prefer", "Gres", "TresPerJob", "TresPerTask", "Licenses", "NumTasks",
+	"NumCPUs", "CPUsPerTask",
 	"TasksPerNode", "MinCPUsNode", "MinMemoryNode", "MinMemoryCPU", "MinTmpDiskNode", "Contiguous", "JobName", "Comment",
 	"AdminComment", "MailType", "MailUser", "Requeue"}

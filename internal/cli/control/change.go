@@ -18,11 +18,16 @@ import (
 // action gives the function of hold, release, requeue.
 func action(act proto.JobAction) func(*control, []string) error {
 	return func(c *control, words []string) error {
+		var set []model.KV
+		if (act == proto.ActRequeue || act == proto.ActRequeueHold) && len(words) > 0 &&
+			strings.EqualFold(words[0], "incomplete") {
+			set, words = []model.KV{{Key: "Incomplete"}}, words[1:]
+		}
 		refs, err := c.refs(words)
 		if err != nil {
 			return err
 		}
-		return c.apply(&proto.UpdateJobRequest{Action: act, Targets: refs})
+		return c.apply(&proto.UpdateJobRequest{Action: act, Targets: refs, Set: set})
 	}
 }
 
@@ -158,6 +163,35 @@ func orNone(s string) string {
 		return "(none)"
 	}
 	return s
+}
+
+// notify writes a line into the output of a running job.
+func (c *control) notify(words []string) error {
+	if len(words) < 2 {
+		return fmt.Errorf("notify takes a job and a message: notify 12 \"the file system is slow today\"")
+	}
+	refs, err := env.ParseJobRefs(words[0])
+	if err != nil {
+		return err
+	}
+	return c.apply(&proto.UpdateJobRequest{Action: proto.ActNotify, Targets: refs,
+		Set: []model.KV{{Key: "Message", Value: strings.Join(words[1:], " ")}}})
+}
+
+// setDebug changes the level of the leader's log.
+func (c *control) setDebug(words []string) error {
+	if len(words) != 1 {
+		return fmt.Errorf("setdebug takes a level: info, verbose, debug ... or a number from 0 to 9; a node's log has " +
+			"SlurmdDebug and SIGHUP")
+	}
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	if err := cl.Call(proto.KindSetDebug, &proto.SetDebugRequest{Level: words[0]}, &proto.Empty{}); err != nil {
+		return plain{fmt.Errorf("slurm_set_debug_level error: %s", env.Text(err))}
+	}
+	return nil
 }
 
 func (c *control) ping([]string) error {

@@ -40,7 +40,7 @@ func verbs() []verb {
 		{name: "hold", help: "hold jobs", run: action(proto.ActHold)},
 		{name: "uhold", help: "hold jobs; their owners can release them", run: action(proto.ActUserHold)},
 		{name: "release", help: "release held jobs", run: action(proto.ActRelease)},
-		{name: "requeue", help: "put jobs back into the queue", run: action(proto.ActRequeue)},
+		{name: "requeue", help: "[incomplete] put jobs back into the queue", run: action(proto.ActRequeue)},
 		{name: "requeuehold", help: "put jobs back into the queue, held", run: action(proto.ActRequeueHold)},
 		{name: "suspend", help: "stop running jobs; their CPUs go to others meanwhile, memory and GPUs do not (operators)",
 			run: action(proto.ActSuspend)},
@@ -82,9 +82,11 @@ func verbs() []verb {
 		{name: "cancel_reboot", help: "cancel_reboot NODES: take back reboots that have not begun (operators)",
 			run: (*control).cancelReboot},
 		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},
-		{name: "setdebug", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
-		{name: "setdebugflags", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
-		{name: "notify", why: "write to a file that the job reads"},
+		{name: "setdebug", help: "setdebug LEVEL: change the level of the leading controller's log until it reads " +
+			"SlurmctldDebug again (operators)", run: (*control).setDebug},
+		{name: "setdebugflags", why: "the log has one level for everything: setdebug LEVEL changes it"},
+		{name: "notify", help: "notify JOBID MESSAGE: write a line into the output of a running job",
+			run: (*control).notify},
 		{name: "token", help: "token [username=NAME] [lifespan=SECONDS|infinite]: print a token (SLURM_JWT=...) for HTTP; " +
 			"token revoke NAME...; token newkey [FILE] and export (administrators)", run: (*control).token},
 		{name: "listpids", why: "look into the job's cgroup on its node"},
