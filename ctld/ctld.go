@@ -57,6 +57,7 @@ type Controller struct {
 	inside   atomic.Int64 // requests that are being answered or passed on, without those that wait by design
 	waiting  atomic.Int64
 	prio     priorities
+	switches switchPaths
 	passes   passMarks
 	certs    certLook
 	refusals *oncePer // of daemons that are not in the configuration

@@ -3,10 +3,12 @@ package ctld
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/sched"
 	"gbatch/internal/state"
 )
 
@@ -134,10 +136,32 @@ func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bo
 	if !prepare && l.Script.Key == "" {
 		return nil, fmt.Errorf("its script %.12s is missing", j.Spec.Script)
 	}
+	l.Switches = c.switchPath(v.Config(), j.Run.Alloc.Nodes[place].Node)
 	if a := v.Array(j.ArrayID); a != nil {
 		l.Array = proto.ArrayShape{Count: a.Total, Min: a.Min, Max: a.Max, Step: a.Step}
 	}
 	return l, nil
+}
+
+// switchPaths has the switches above each node of one configuration.
+type switchPaths struct {
+	mu    sync.Mutex
+	of    *model.Config
+	paths map[string]string
+}
+
+// switchPath gives the switches above a node, "" without topology.conf.
+func (c *Controller) switchPath(cfg *model.Config, node string) string {
+	if len(cfg.Switches) == 0 {
+		return ""
+	}
+	s := &c.switches
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of != cfg {
+		s.of, s.paths = cfg, sched.SwitchPaths(cfg.Switches)
+	}
+	return s.paths[node]
 }
 
 func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop {

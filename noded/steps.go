@@ -3,6 +3,7 @@ package noded
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"time"
@@ -301,10 +302,27 @@ func (l *loop) onStepRequest(m msgStep) error {
 		return refuse("Unable to create step for job %d: Step limit reached for this job: it has had %d, and MaxStepCount "+
 			"is %d; let one step do the work of several", rq.Job, a.nextStep, limit)
 	}
+	if host, err := os.Hostname(); rq.Addr == "" && err == nil && host == rq.Host {
+		rq.Addr = ownAddress()
+	}
 	s := &step{job: a, req: rq, conn: m.conn, id: proto.StepNone, here: -1}
 	m.conn.step = s
 	a.queue = append(a.queue, s)
 	return l.placeSteps(a)
+}
+
+// ownAddress gives an address of this host at which others can reach it; 127.0.0.1 where it has no other.
+func ownAddress() string {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return "" // the variables for it are left out
+	}
+	for _, a := range list {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && ip.IP.To4() != nil {
+			return ip.IP.String()
+		}
+	}
+	return "127.0.0.1"
 }
 
 // refuseStep tells a command, or a step's manager, that there is no step. Nothing more is read from it.

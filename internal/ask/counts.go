@@ -27,6 +27,7 @@ type Counts struct {
 
 	CPUsPerGPU                        int   // for each GPU that is counted per job
 	GPUMemNode, GPUMemTask, GPUMemJob int64 // MiB for the GPUs of a node, of a task, and for each that is counted per job
+	MemPerGPU                         int64 // MiB, with ByGPU
 	ByGPU                             bool  // memory is given by GPU
 }
 
@@ -196,7 +197,7 @@ func (c *Counts) gpuDefaults(sp *model.Spec, rules *model.AskRules) {
 	}
 	c.MinCPUs = max(c.MinCPUs, node*cpus)
 	c.CPUsPerTask = max(c.CPUsPerTask, task*cpus)
-	c.GPUMemNode, c.GPUMemTask = int64(node)*mem, int64(task)*mem
+	c.GPUMemNode, c.GPUMemTask, c.MemPerGPU = int64(node)*mem, int64(task)*mem, mem
 }
 
 // memory sets how much memory the job needs and may have on a node.

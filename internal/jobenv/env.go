@@ -85,6 +85,8 @@ var owned = map[string]bool{
 	"SLURMD_NODENAME": true, "SLURM_ARRAY_JOB_ID": true, "SLURM_ARRAY_TASK_COUNT": true, "SLURM_ARRAY_TASK_ID": true,
 	"SLURM_ARRAY_TASK_MAX": true, "SLURM_ARRAY_TASK_MIN": true, "SLURM_ARRAY_TASK_STEP": true, "SLURM_CLUSTER_NAME": true,
 	"SLURM_CONF": true, "GBATCH_CONF": true, "SLURM_CPUS_ON_NODE": true, "SLURM_CPUS_PER_TASK": true, "SLURM_GPUS": true,
+	"SLURM_CPUS_PER_GPU": true, "SLURM_NTASKS_PER_CORE": true, "SLURM_NTASKS_PER_SOCKET": true,
+	"SLURM_JOB_LICENSES": true, "SLURM_OOM_KILL_STEP": true,
 	"SLURM_GPUS_ON_NODE": true, "SLURM_GPUS_PER_NODE": true, "SLURM_GPUS_PER_SOCKET": true, "SLURM_GPUS_PER_TASK": true,
 	"SLURM_TRES_PER_TASK": true, "SLURM_GTIDS": true,
 	"SLURM_HET_SIZE": true, "SLURM_JOBID": true, "SLURM_JOB_ACCOUNT": true, "SLURM_JOB_CPUS_PER_NODE": true,
@@ -129,8 +131,13 @@ func (e *Node) describe(l *proto.Launch) []string {
 		v.Set("SLURM_WORKING_CLUSTER", fmt.Sprintf("%s:%s:%d:%d", e.Cluster, e.Controller, slurmProtocol, selectPlugin))
 	}
 	v.Set("SLURMD_NODENAME", e.Name)
-	v.Set("SLURM_TOPOLOGY_ADDR", e.Name)
-	v.Set("SLURM_TOPOLOGY_ADDR_PATTERN", "node")
+	addr, pattern := e.Name, "node"
+	if l.Switches != "" {
+		addr = l.Switches + "." + addr
+		pattern = strings.Repeat("switch.", strings.Count(l.Switches, ".")+1) + pattern
+	}
+	v.Set("SLURM_TOPOLOGY_ADDR", addr)
+	v.Set("SLURM_TOPOLOGY_ADDR_PATTERN", pattern)
 	v.Num("SLURM_NODEID", int64(l.Node))
 	v.Set("SLURM_PROCID", "0")
 	v.Set("SLURM_LOCALID", "0")
@@ -219,10 +226,36 @@ func describeRequest(v *Vars, l *proto.Launch) {
 	case s.MemPerCPU > 0:
 		v.Num("SLURM_MEM_PER_CPU", s.MemPerCPU)
 	}
+	m := s.Extra()
+	for _, n := range [...]struct {
+		name  string
+		value int64
+	}{{"SLURM_MEM_PER_GPU", m.MemPerGPU}, {"SLURM_CPUS_PER_GPU", int64(m.CPUsPerGPU)},
+		{"SLURM_NTASKS_PER_CORE", int64(m.TasksPerCore)}, {"SLURM_NTASKS_PER_SOCKET", int64(m.TasksPerSocket)}} {
+		if n.value > 0 {
+			v.Num(n.name, n.value)
+		}
+	}
+	if m.OOMKill {
+		v.Set("SLURM_OOM_KILL_STEP", "1")
+	}
+	v.Given("SLURM_JOB_LICENSES", licensesText(&m))
 	if s.Overcommit {
 		v.Set("SLURM_OVERCOMMIT", "1")
 	}
 	describeBinding(v, s)
+}
+
+// licensesText writes licenses as --licenses takes them.
+func licensesText(m *model.Needs) string {
+	words := make([]string, len(m.Licenses))
+	for i, l := range m.Licenses {
+		words[i] = fmt.Sprintf("%s:%d", l.Name, l.Count)
+	}
+	if m.AnyLicense {
+		return strings.Join(words, "|")
+	}
+	return strings.Join(words, ",")
 }
 
 // bindNames are the variables that pass a job's binding of tasks on to grun.

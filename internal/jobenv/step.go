@@ -76,7 +76,7 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 	v.Num("SLURM_STEP_NUM_NODES", int64(len(names)))
 	v.Num("SLURM_STEP_NUM_TASKS", int64(tasks))
 	v.Set("SLURM_STEP_TASKS_PER_NODE", perNode)
-	v.Set("SLURM_NODELIST", list)
+	v.Set("SLURM_NODELIST", hostlist.CompressInOrder(l.Alloc.NodeNames()))
 	v.Num("SLURM_NNODES", int64(len(names)))
 	v.Num("SLURM_NTASKS", int64(tasks))
 	v.Num("SLURM_NPROCS", int64(tasks))
@@ -123,8 +123,8 @@ func (e *Node) StepTask(base []string, part *proto.StepNode, b *proto.StepBind, 
 	v = append(v, base...)
 	v.Num("SLURM_PROCID", int64(t.Rank))
 	v.Num("SLURM_LOCALID", int64(t.Local))
-	if b.CPU == proto.BindNone || !t.CPUs.Empty() {
-		kind, list := "none", ""
+	if b.CPU != proto.BindAuto || !t.CPUs.Empty() {
+		kind, list := cpuBindNames[min(int(b.CPU), len(cpuBindNames)-1)], strings.Join(b.CPUList, ",")
 		if !t.CPUs.Empty() {
 			kind, list = "mask_cpu:", MaskText(t.CPUs)
 		}
@@ -238,9 +238,19 @@ func distText(n *proto.StepNeed, b *proto.StepBind) string {
 	text := distNames[n.Dist]
 	if b.Cores != proto.DistDefault && int(b.Cores) < len(distNames) {
 		text += ":" + distNames[b.Cores]
+		if b.Threads != proto.DistDefault && int(b.Threads) < len(distNames) {
+			text += ":" + distNames[b.Threads]
+		}
+	}
+	if n.Pack {
+		text += ",Pack"
 	}
 	return text
 }
+
+var cpuBindNames = [...]string{proto.BindNone: "none", proto.BindRank: "rank", proto.BindThreads: "threads",
+	proto.BindCores: "cores", proto.BindSockets: "sockets", proto.BindLdoms: "ldoms", proto.BindMap: "map_cpu:",
+	proto.BindMask: "mask_cpu:", proto.BindRankLdom: "rank_ldom"}
 
 var memBindNames = [...]string{proto.BindNone: "none", proto.BindRank: "rank", proto.BindMap: "map_mem",
 	proto.BindMask: "mask_mem", proto.BindLocal: "local"}

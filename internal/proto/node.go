@@ -232,6 +232,8 @@ type Launch struct {
 
 	Het    *model.Het // nil: it is no component of a heterogeneous job
 	Others []HetPart  // the other components with resources, in order; for the first one only
+
+	Switches string // those of topology.conf above this node, the highest first: s0.s1; "": there is none
 }
 
 func (x *Launch) Wire(c *wire.C) {
@@ -253,6 +255,7 @@ func (x *Launch) Wire(c *wire.C) {
 	wire.Bool(c, &x.Prepare)
 	wire.Ptr(c, &x.Het)
 	wire.List(c, &x.Others, model.MaxFew)
+	wire.Text(c, &x.Switches, model.MaxText)
 }
 
 // HetPart is what the script of a heterogeneous job is told of another component.

@@ -371,6 +371,9 @@ func (r *room) put(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss) {
 		return na, missCPUs
 	}
 	na.MemMiB = r.memFor(rq, na.CPUs.Count(), tasks, gpus)
+	if rq.Exclusive && rq.ByGPU { // it holds all of the node's GPUs
+		na.MemMiB = max(na.MemMiB, min(rq.MemPerGPU*int64(na.Units(gpuName).Count()), r.mem))
+	}
 	if rq.ByGPU && rq.memConsumed && na.MemMiB > r.mem {
 		return na, missMemory
 	}

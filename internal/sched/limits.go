@@ -253,6 +253,33 @@ func (lim *limiter) limitsOf(sp *model.Spec, part string) *limitSet {
 	return g
 }
 
+// mostNodes gives the largest number of nodes that limits allow a job whose request leaves the number open; 0: any. As
+// in Slurm the job takes fewer nodes rather than wait for more than it may ever have.
+func (lim *limiter) mostNodes(sp *model.Spec, part string) int64 {
+	if lim == nil || sp.MaxNodes > 0 && sp.MaxNodes == sp.MinNodes {
+		return 0
+	}
+	g := lim.limitsOf(sp, part)
+	if g == nil {
+		return 0
+	}
+	most := int64(0)
+	for i := range g.rules {
+		r := &g.rules[i]
+		if (r.kind == perJob || r.kind == byCount) && !r.from.Percent && lim.tres[r.t] == nodeTRES && r.limit > 0 &&
+			(most == 0 || r.limit < most) {
+			most = r.limit
+		}
+	}
+	if most < int64(sp.MinNodes) || sp.MaxNodes > 0 && most >= int64(sp.MaxNodes) {
+		return 0
+	}
+	return most
+}
+
+// nodeTRES is what limits call nodes.
+const nodeTRES = "node"
+
 // maxLimitSets bounds the cached sets.
 const maxLimitSets = 1 << 16
 

@@ -70,8 +70,17 @@ func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
 			p.key = append(binary.AppendVarint(p.key, int64(flags)), 'l')
 		}
 	}
+	most := p.lim.mostNodes(sp, l.part.Name)
+	if most > 0 {
+		p.key = append(binary.AppendVarint(p.key, most), 'n')
+	}
 	if sh := l.shapes[string(p.key)]; sh != nil {
 		return sh
+	}
+	if most > 0 {
+		fewer := *sp
+		fewer.MaxNodes = int32(min(most, math.MaxInt32))
+		sp = &fewer
 	}
 	rq := Resolve(sp, part, p.stock.params)
 	rq.class, rq.shareAt = class, p.stock.shareAt(rq.sharePart, int32(rq.Share))

@@ -173,3 +173,27 @@ func (t *tree) leavesOf(a *model.Alloc) int {
 	}
 	return len(seen)
 }
+
+// SwitchPaths gives for each node of topology.conf the names of the switches above it, the highest first, joined by
+// dots.
+func SwitchPaths(switches []*model.Switch) map[string]string {
+	above := map[string]string{} // a switch's parent
+	for _, s := range switches {
+		for _, c := range s.Children {
+			above[c] = s.Name
+		}
+	}
+	out := map[string]string{}
+	for _, s := range switches {
+		path := s.Name
+		for up, n := above[s.Name], 0; up != "" && n < len(switches); up, n = above[up], n+1 {
+			path = up + "." + path
+		}
+		for _, node := range s.Nodes {
+			if len(s.Children) == 0 {
+				out[node] = path
+			}
+		}
+	}
+	return out
+}

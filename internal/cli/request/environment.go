@@ -57,6 +57,9 @@ func Environment(e *env.Env, s *Submission) ([]byte, error) {
 		}
 	}
 	pick := func(kv string) bool {
+		if s.ForStep && strings.HasPrefix(kv, "SLURM_EXPORT_ENV=") {
+			return false // it was for this step; steps that its tasks start get all of their variables
+		}
 		if all {
 			return true
 		}
@@ -91,7 +94,7 @@ func Environment(e *env.Env, s *Submission) ([]byte, error) {
 			add(w)
 		}
 	}
-	if s.Export != "" && !strings.EqualFold(s.Export, "ALL") {
+	if s.Export != "" && !strings.EqualFold(s.Export, "ALL") && !s.ForStep {
 		add("SLURM_EXPORT_ENV=" + s.Export)
 	}
 	if s.userEnv != "" {

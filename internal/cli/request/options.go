@@ -22,6 +22,7 @@ type Submission struct {
 	wrap     string
 	hasWrap  bool
 	Export   string
+	ForStep  bool   // Export is a step's
 	exportTo string // --export-file
 	Parsable bool
 	Wait     bool

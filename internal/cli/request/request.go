@@ -60,8 +60,8 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 // settle completes the request once all options are known.
 func (s *Submission) settle() error {
 	if s.noKill && max(s.Spec.MinNodes, s.Spec.MaxNodes) > 1 {
-		s.Remarks = append(s.Remarks, "--no-kill has no effect in gbatch: a job of several nodes ends, or is put back into the "+
-			"queue (--requeue), when one of them fails")
+		s.Remarks = append(s.Remarks, "--no-kill has no effect in gbatch: a job of several nodes ends, or is put back "+
+			"into the queue (--requeue), when one of them fails")
 	}
 	if s.mail.Types != 0 {
 		s.More.Mail = &s.mail

@@ -437,6 +437,7 @@ func (r *run) stepEnvironment() ([]byte, error) {
 		}
 		return out, nil
 	}
+	r.export.ForStep = true
 	return request.Environment(r.Env, &r.export)
 }
 

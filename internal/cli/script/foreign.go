@@ -119,7 +119,8 @@ func pbs(args []string) (out []string, used int) {
 // pbsBegin reads [[[[CC]YY]MM]DD]hhmm[.SS].
 func pbsBegin(v string) []string {
 	digits, seconds, _ := strings.Cut(v, ".")
-	if _, err := strconv.ParseUint(digits, 10, 64); err != nil || len(digits) < 4 || len(digits) > 12 || len(digits)%2 != 0 {
+	_, err := strconv.ParseUint(digits, 10, 64)
+	if n := len(digits); err != nil || n < 4 || n > 12 || n%2 != 0 {
 		return nil
 	}
 	k := len(digits) - 4
