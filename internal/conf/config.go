@@ -43,6 +43,7 @@ type Config struct {
 	SlurmdSpoolDir    string // gnoded; may hold %n and %h, see ExpandPath
 	DbdStateLocation  string // gdbd
 	LocalSocketDir    string // unix sockets for commands
+	DataParser        string // the version of lists that a bare --json means; commands read it (package locate)
 	PKIDir            string // certificates and keys
 	TmpFS             string
 	SlurmctldLogFile  string // "": standard error

@@ -10,14 +10,15 @@ import (
 
 // elsewhere are keys whose value alone changes nothing that is replicated, and why they count all the same.
 var elsewhere = map[string]string{
-	"ProctrackType":       "nothing depends on it, and a remark says so",
-	"TaskPlugin":          "nothing depends on it, and a remark says so",
-	"DisableRootJobs":     "partitions take it over when they are read",
-	"SelectType":          "check.go makes jobs get whole nodes under select/linear, when all has been read",
-	"TopologyPlugin":      "it says whether topology.conf's switches are replicated",
-	"SchedulerParameters": "scheduler.go reads it word by word, when all has been read",
-	"GresTypes":           "nodes' resources are checked against it",
-	"GpuScoreWeights":     "they count with a GpuSelectPolicy that scores",
+	"ProctrackType":        "nothing depends on it, and a remark says so",
+	"TaskPlugin":           "nothing depends on it, and a remark says so",
+	"DisableRootJobs":      "partitions take it over when they are read",
+	"SelectType":           "check.go makes jobs get whole nodes under select/linear, when all has been read",
+	"TopologyPlugin":       "it says whether topology.conf's switches are replicated",
+	"SchedulerParameters":  "scheduler.go reads it word by word, when all has been read",
+	"GresTypes":            "nodes' resources are checked against it",
+	"DataParserParameters": "commands read it in the file",
+	"GpuScoreWeights":      "they count with a GpuSelectPolicy that scores",
 }
 
 // TestEffects: a key that takes effect without a restart is replicated by reconfigure; one that is only in a daemon's

@@ -99,6 +99,8 @@ func placeSettings() []setting {
 		absPath("SlurmdSpoolDir", RestartNoded, func(c *Config) *string { return &c.SlurmdSpoolDir }),
 		absPath("DbdStateLocation", RestartDbd, func(c *Config) *string { return &c.DbdStateLocation }),
 		absPath("LocalSocketDir", RestartAll, func(c *Config) *string { return &c.LocalSocketDir }),
+		word("DataParserParameters", AtOnce, func(c *Config) *string { return &c.DataParser }, "v0.0.37", "v0.0.38",
+			"v0.0.39", "v0.0.40", "v0.0.41", "v0.0.42", "v0.0.43"),
 		absPath("PKIDir", RestartAll, func(c *Config) *string { return &c.PKIDir }),
 		absPath("TmpFS", RestartNoded, func(c *Config) *string { return &c.TmpFS }),
 		absPath("SlurmctldLogFile", RestartCtld, func(c *Config) *string { return &c.SlurmctldLogFile }),

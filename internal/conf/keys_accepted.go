@@ -62,7 +62,6 @@ func otherMeans() []setting {
 		unless(notDone("is not supported: the energy of nodes isn't gathered; that of GPUs is, with JobAcctGatherFrequency",
 			"AcctGatherNodeFreq"), "0"),
 		accepted("has no effect here: Fair Tree needs no dampening", "FairShareDampeningFactor"),
-		accepted("has no effect: --json=VERSION chooses a version of the JSON that commands print", "DataParserParameters"),
 		accepted("has no effect here: gctld has one way to read HTTP", "HttpParserType", "UrlParserType"),
 	)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Default is the version that --json without one means.
-const Default = "v0.0.42"
+const Default = "v0.0.43"
 
 // Versions lists what --json= takes.
 func Versions() []string {
@@ -24,6 +24,11 @@ func Versions() []string {
 
 // ParseVersion reads --json's value.
 func ParseVersion(v string) (string, error) {
+	// Slurm names the plugin too, and takes flags of how fast or how large: these lists are always fast, and whole.
+	v, flags, _ := strings.Cut(strings.TrimPrefix(v, "data_parser/"), "+")
+	if flags != "" && flags != "fast" && flags != "prefer_refs" && flags != "minimize_refs" {
+		return "", fmt.Errorf("'+%s' is no flag of the lists; leave it out", flags)
+	}
 	if v == "" {
 		return Default, nil
 	}

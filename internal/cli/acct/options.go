@@ -127,12 +127,8 @@ func (a *account) options() []getopt.Option {
 			Set: func(string) error { return env.ErrHelpFormat }},
 		{Name: "batch-script", Short: 'B', Group: output,
 			Help: "with -j: the jobs' scripts, while the controller still has them", Set: getopt.Flag(&a.script)},
-		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version",
-			Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists",
-			Set: func(v string) (err error) {
-				a.json, err = a.JSONVersion(v)
-				return err
-			}},
+		a.JSON(output, "JSON, in Slurm's shape", &a.json),
+		a.YAML(output, &a.json),
 
 		{Name: "allclusters", Short: 'L', Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
@@ -158,7 +154,6 @@ func (a *account) options() []getopt.Option {
 			Help: "show jobs from -S to -E only: what began before began then, what ended after ended then",
 			Set:  getopt.Flag(&a.truncate)},
 		{Name: "wckeys", Short: 'W', Arg: getopt.Required, Refused: "jobs have no workload keys; pick them with --name"},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
 }
 

@@ -37,7 +37,7 @@ func (c *control) printJSON() error {
 	if err != nil {
 		return err
 	}
-	first := true
+	first, out := true, c.ListOut()
 	return cl.Stream(proto.KindDump, &proto.DumpRequest{What: proto.DumpJSON}, func(body []byte) error {
 		var part proto.DumpChunk
 		if err := cl.Decode(body, &part); err != nil {
@@ -47,7 +47,7 @@ func (c *control) printJSON() error {
 			return fmt.Errorf("the controller is of a version that writes no JSON")
 		}
 		first = first && len(part.Data) == 0
-		_, err := c.Stdout.Write(part.Data)
+		_, err := out.Write(part.Data)
 		return err
 	})
 }

@@ -111,14 +111,9 @@ func Gcontrol(e *env.Env) int {
 		{Name: "quiet", Short: 'Q', Help: "print nothing on success", Set: getopt.Flag(&c.quiet)},
 		{Name: "verbose", Short: 'v', Hidden: true, Set: env.Ignored},
 		{Name: "dry-run", Help: "with reconfigure: show what would change, and change nothing", Set: getopt.Flag(&dryRun)},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version",
-			Help: "with why, ping, controllers, dump, and show of jobs, nodes, partitions, reservations and licenses: " +
-				"write JSON",
-			Set: func(v string) (err error) {
-				c.json, err = c.JSONVersion(v)
-				return err
-			}},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use gqueue --json for jobs"},
+		c.JSON("", "with why, ping, controllers, dump, and show of jobs, nodes, partitions, reservations and licenses: JSON",
+			&c.json),
+		c.YAML("", &c.json),
 		{Name: "future", Short: 'F', Refused: "leave it out"},
 		{Name: "local", Refused: "leave it out"},
 		{Name: "sibling", Refused: "leave it out"},

@@ -38,6 +38,7 @@ type Env struct {
 	Complete func(*getopt.Parser) int
 
 	exact bool   // texts are printed in a form for every character
+	yaml  bool   // lists are written as YAML
 	old   string // the sentence about an answer that is not the present state
 }
 
@@ -167,15 +168,43 @@ func (e *Env) Getenv(name string) string {
 	return v
 }
 
-// JSONVersion reads the value of --json. Clients that are made after it give texts exactly.
-func (e *Env) JSONVersion(v string) (string, error) {
+// JSON is the option --json of a command that prints lists; help says of which. It sets the version.
+func (e *Env) JSON(group, help string, ver *string) getopt.Option {
+	return getopt.Option{Name: "json", Arg: getopt.Optional, Group: group, Metavar: "version",
+		Help: help + "; v0.0.39 has states as words, " + slurmjson.Default + " (the default) as lists",
+		Set:  func(v string) error { return e.listVersion(v, ver) }}
+}
+
+// YAML is the option --yaml beside --json: the same list, written in the other way.
+func (e *Env) YAML(group string, ver *string) getopt.Option {
+	return getopt.Option{Name: "yaml", Arg: getopt.Optional, Group: group, Metavar: "version", Help: "the same as YAML",
+		Set: func(v string) error {
+			e.yaml = true
+			return e.listVersion(v, ver)
+		}}
+}
+
+// listVersion reads the value of --json. Clients that are made after it give texts exactly.
+func (e *Env) listVersion(v string, ver *string) (err error) {
 	e.exact = true
-	return slurmjson.ParseVersion(v)
+	if v == "" {
+		v = locate.DataParser(e.Getenv)
+	}
+	*ver, err = slurmjson.ParseVersion(v)
+	return err
+}
+
+// ListOut is where a list of --json or --yaml is written.
+func (e *Env) ListOut() io.Writer {
+	if e.yaml {
+		return slurmjson.YAML(e.Stdout)
+	}
+	return e.Stdout
 }
 
 // JSONFrame begins a list of --json on standard output; JSONFinish ends it.
 func (e *Env) JSONFrame(list, ver string) *slurmjson.Writer {
-	return slurmjson.Begin(e.Stdout, list, ver)
+	return slurmjson.Begin(e.ListOut(), list, ver)
 }
 
 func (e *Env) JSONFinish(j *slurmjson.Writer, cluster string, now model.Time) error {

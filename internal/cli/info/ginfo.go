@@ -119,12 +119,8 @@ func (i *info) options() []getopt.Option {
 		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT",
 			Help: "sort by these letters of -o, each with - before it for descending; default #P,-t: as " +
 				"configured, then by state", Set: getopt.Text(&i.sort)},
-		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version",
-			Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists",
-			Set: func(v string) (err error) {
-				i.json, err = i.JSONVersion(v)
-				return err
-			}},
+		i.JSON(output, "JSON, in Slurm's shape", &i.json),
+		i.YAML(output, &i.json),
 		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds",
 			Help: "print again after this many seconds, until interrupted", Set: getopt.Number(&i.every, 1, 1<<20)},
 
@@ -133,7 +129,6 @@ func (i *info) options() []getopt.Option {
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "future", Short: 'F', Refused: "nodes of State=FUTURE are in gbatch.conf only"},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
 }
 

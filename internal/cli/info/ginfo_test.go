@@ -193,7 +193,6 @@ func TestInfoErrors(t *testing.T) {
 	f.Want("", "sinfo: error: Invalid sort specification: zz\n", 1, "sinfo", "-S", "zz")
 	f.Want("", "sinfo: error: Unrecognized option: foo; pick lines with --partition, --nodes and --states\n", 1,
 		"sinfo", "foo")
-	f.Want("", "sinfo: error: --yaml is not supported by gbatch yet: use --json\n", 1, "sinfo", "--yaml")
 	f.Want("batch*\n", "sinfo: error: Invalid node format specification: foo\n", 0, "sinfo", "-h", "-p", "batch", "-O",
 		"foo,partition:")
 	f.Fail[proto.KindPartitions] = rpc.Errorf(proto.CodeInternal, "Unable to contact slurm controller (connect failure)")

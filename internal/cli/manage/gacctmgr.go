@@ -17,7 +17,6 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
-	"gbatch/internal/slurmjson"
 )
 
 // manage is one call of gacctmgr.
@@ -85,12 +84,8 @@ func (m *manage) options() []getopt.Option {
 		{Name: "quiet", Short: 'Q', Help: "print nothing on success", Set: getopt.Flag(&m.quiet)},
 		{Name: "readonly", Short: 'r', Help: "refuse to change anything", Set: getopt.Flag(&m.readOnly)},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version",
-			Help: "with show: JSON; " + slurmjson.Default + " without a version", Set: func(v string) (err error) {
-				m.json, err = m.JSONVersion(v)
-				return err
-			}},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
+		m.JSON("", "with show: JSON", &m.json),
+		m.YAML("", &m.json),
 	}
 }
 

@@ -37,12 +37,8 @@ func Gdiag(e *env.Env) int {
 			Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(b.SumUS, a.SumUS) })},
 		{Name: "sort-by-time2", Short: 'T', Help: "order requests by the time that one took",
 			Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(clustertext.MeanUS(&b), clustertext.MeanUS(&a)) })},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version",
-			Help: "write JSON, in the shape of Slurm's data_parser of that version", Set: func(v string) (err error) {
-				d.json, err = d.JSONVersion(v)
-				return err
-			}},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
+		d.JSON("", "JSON, in Slurm's shape", &d.json),
+		d.YAML("", &d.json),
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "name",
 			Env: "SLURM_CLUSTERS", Help: "this cluster's name", Set: getopt.List(&d.clusters)},
 	}
@@ -92,7 +88,7 @@ func (d *diag) print() error {
 		if err != nil {
 			return err
 		}
-		j := slurmjson.New(d.Stdout, d.json)
+		j := slurmjson.New(d.ListOut(), d.json)
 		j.Open("", '{')
 		slurmjson.Write(j, "statistics", clustertext.StatisticsJSON(), &r)
 		return d.JSONTail(j, cluster, r.Now)

@@ -113,7 +113,7 @@ func TestDiagJSON(t *testing.T) {
 	f := clitest.New(t, Gdiag)
 	f.Diag = clitest.DemoDiag()
 	out, _, rc := f.Run("sdiag", "--json")
-	if !strings.Contains(out, `"data_parser/v0.0.42"`) {
+	if !strings.Contains(out, `"data_parser/v0.0.43"`) {
 		t.Errorf("no version: %s", out)
 	}
 	var got struct {

@@ -102,12 +102,8 @@ func (s *share) options() []getopt.Option {
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
 			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "JSON; " + slurmjson.Default + " without a version",
-			Set: func(v string) (err error) {
-				s.json, err = s.JSONVersion(v)
-				return err
-			}},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
+		s.JSON("", "JSON, in Slurm's shape", &s.json),
+		s.YAML("", &s.json),
 	}
 }
 
@@ -178,7 +174,7 @@ func (s *share) print() error {
 
 // writeJSON writes the list in the shape of Slurm's data_parser.
 func (s *share) writeJSON(rows []clustertext.ShareRow, cluster string) error {
-	j := slurmjson.New(s.Stdout, s.json)
+	j := slurmjson.New(s.ListOut(), s.json)
 	j.Open("", '{')
 	j.Open("shares", '{')
 	j.Open("shares", '[')

@@ -58,7 +58,7 @@ RawUsage            TRESRunMins         User
 		}
 	}
 	if err := json.Unmarshal([]byte(out), &list); err != nil || rc != 0 ||
-		!strings.Contains(out, `"data_parser/v0.0.42"`) || list.Shares.Total != 4 ||
+		!strings.Contains(out, `"data_parser/v0.0.43"`) || list.Shares.Total != 4 ||
 		list.Shares.Shares[2].Type[0] != "USER" || !list.Shares.Shares[3].Fairshare.Level.Infinite {
 		t.Errorf("%v %+v\n%s", err, list, out)
 	}

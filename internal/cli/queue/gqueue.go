@@ -196,12 +196,8 @@ func (q *queue) options() []getopt.Option {
 		{Name: "noconvert", Group: output, Help: "memory in MiB, not in the largest unit", Set: getopt.Flag(&q.noConvert)},
 		{Name: "expand-patterns", Group: output, Help: "output files with %j and the like filled in",
 			Set: getopt.Flag(&q.expand)},
-		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version",
-			Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists",
-			Set: func(v string) (err error) {
-				q.json, err = q.JSONVersion(v)
-				return err
-			}},
+		q.JSON(output, "JSON, in Slurm's shape", &q.json),
+		q.YAML(output, &q.json),
 		{Name: "why", Arg: getopt.Optional, Group: output, Metavar: "ids", Help: "say what holds these jobs (all of yours " +
 			"that wait), when they are expected to start, and what would let them start sooner",
 			Set: func(v string) (err error) {
@@ -224,7 +220,6 @@ func (q *queue) options() []getopt.Option {
 			Help: "only jobs that asked for one of these licenses", Set: getopt.List(&f.Licenses)},
 		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
 		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 		{Name: "federation", Refused: "leave it out: there is one cluster"},
 		{Name: "sibling", Refused: "leave it out: there is one cluster"},
 	}

@@ -203,7 +203,6 @@ func TestQueueErrors(t *testing.T) {
 	f.Want("10\n", "squeue: error: Invalid job format specification: foo\n", 0, "squeue", "-h", "-j10", "-O", "foo,jobid:")
 	f.Want("", "squeue: error: Invalid --json specification: '31' is no version of the lists; there are v0.0.37, "+
 		"v0.0.38, v0.0.39, v0.0.40, v0.0.41, v0.0.42, v0.0.43\n", 1, "squeue", "--json=31")
-	f.Want("", "squeue: error: --yaml is not supported by gbatch yet: use --json\n", 1, "squeue", "--yaml")
 	f.Want("", "squeue: error: 'mars' can't be reached from here, or it is an invalid entry for --cluster: this is "+
 		"demo; set GBATCH_CONF to the other cluster's configuration\n", 1, "squeue", "-M", "mars")
 	if _, errText, rc := f.Run("squeue", "-t", "foo"); rc != 1 ||

@@ -132,6 +132,20 @@ func LocalSocketDir(confPath string) (dir string, err error) {
 	return s.dir, nil
 }
 
+// DataParser gives DataParserParameters: which version of lists a bare --json means; "" where it isn't said, or can't
+// be read.
+func DataParser(getenv func(string) string) string {
+	path, err := Config(getenv)
+	if err != nil {
+		return ""
+	}
+	s := &scanner{}
+	if s.scan(path, 0) != nil {
+		return "" // who asks the cluster is told
+	}
+	return s.parser
+}
+
 // SocketDir is Config and LocalSocketDir in one.
 func SocketDir(getenv func(string) string) (confPath, dir string, err error) {
 	if confPath, err = Config(getenv); err != nil {
@@ -141,9 +155,10 @@ func SocketDir(getenv func(string) string) (confPath, dir string, err error) {
 	return confPath, dir, err
 }
 
-// scanner looks for the last LocalSocketDir of a file and of those it includes.
+// scanner looks for what commands need: the last of each key in a file and in those it includes.
 type scanner struct {
 	dir, cluster string
+	parser       string // DataParserParameters
 	files        int
 }
 
@@ -202,6 +217,9 @@ func (s *scanner) scan(path string, depth int) error {
 		}
 		if v, ok := value(line, "localsocketdir"); ok && v != "" {
 			s.dir = v
+		}
+		if v, ok := value(line, "dataparserparameters"); ok {
+			s.parser = v
 		}
 	}
 	return nil
