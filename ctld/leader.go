@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gbatch/ctld/events"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -44,6 +45,23 @@ func (c *Controller) lead(ctx context.Context) {
 	}
 }
 
+// logEvents writes what happens into the log. What happened before this controller led was another one's to write.
+func (c *Controller) logEvents(ctx context.Context) {
+	_, since, _ := c.machine.View().Happened(0)
+	for ctx.Err() == nil {
+		changed := c.machine.Changed()
+		since = events.Log(ctx, c.log, c.machine.View(), since)
+		select {
+		case <-changed:
+			pause(ctx, eventsPace)
+		case <-ctx.Done():
+		}
+	}
+}
+
+// eventsPace is from one look at what has happened to the next: the lines of many jobs are written together.
+const eventsPace = 100 * time.Millisecond
+
 // takeUpPace is from one attempt to begin to lead to the next.
 const takeUpPace = 250 * time.Millisecond
 
@@ -70,7 +88,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		c.door.tell()
 		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship,
 			c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations, c.sendMails, c.watchAlerts, c.watchTroubles,
-			c.keepMembers, c.tellSight, c.sweepCerts, c.leadTokenKey, c.keepReboots} {
+			c.keepMembers, c.logEvents, c.tellSight, c.sweepCerts, c.leadTokenKey, c.keepReboots} {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()

@@ -89,6 +89,7 @@ var layers = []layer{
 	{"ctld/clock", "internal/model"},
 	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
 	{"ctld/deadletter", ""},
+	{"ctld/events", "internal/model internal/state"},
 	{"ctld/token", "internal/model"},
 	{"ctld/metrics", "internal/model internal/proto internal/state internal/jobtext"},
 	// HTTP is one more way in: it reads options and writes objects by the commands' own tables.
@@ -96,7 +97,7 @@ var layers = []layer{
 		"internal/cli/env internal/cli/getopt internal/cli/request"},
 	{"ctld/heap", ""},
 	{"ctld", "ctld/resv ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
-		"ctld/metrics " +
+		"ctld/metrics ctld/events " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},
