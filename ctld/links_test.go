@@ -86,7 +86,7 @@ func TestKeptConnectionToGdbd(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			if err := c.query(t.Context(), nil, func([]byte) error { return nil }); err != nil {
+			if err := c.query(t.Context(), proto.KindQuery, nil, func([]byte) error { return nil }); err != nil {
 				t.Error(err)
 			}
 		})
