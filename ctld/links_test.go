@@ -97,14 +97,14 @@ func TestKeptConnectionToGdbd(t *testing.T) {
 	}
 	d.stop()
 	d.serve(t, addr)
-	if err := c.query(t.Context(), nil, func([]byte) error { return nil }); err != nil {
+	if err := c.query(t.Context(), proto.KindQuery, nil, func([]byte) error { return nil }); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
 	if n := d.conns.Load(); n != 2 {
 		t.Errorf("%d connections after a restart", n)
 	}
 	d.stop()
-	if err := c.query(t.Context(), nil, func([]byte) error { return nil }); codeOf(err) != proto.CodeNoAccounting {
+	if err := c.query(t.Context(), proto.KindQuery, nil, func([]byte) error { return nil }); codeOf(err) != proto.CodeNoAccounting {
 		t.Errorf("without gdbd: %v", err)
 	}
 }
