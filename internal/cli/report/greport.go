@@ -15,7 +15,6 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/slurmjson"
 	"gbatch/internal/walltime"
 )
 
@@ -110,12 +109,8 @@ func (r *call) options() []getopt.Option {
 			Set: func(string) error { r.clusters = []string{"all"}; return nil }},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
 			Env: "SLURM_CLUSTERS", Help: "of these clusters, or all; default: this one", Set: getopt.List(&r.clusters)},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "JSON; " + slurmjson.Default + " without a version",
-			Set: func(v string) (err error) {
-				r.json, err = r.JSONVersion(v)
-				return err
-			}},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
+		r.JSON("", "JSON", &r.json),
+		r.YAML("", &r.json),
 		{Name: "quiet", Short: 'Q', Help: "print no notes", Set: getopt.Flag(&r.quiet)},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
@@ -232,8 +227,8 @@ func (r *call) run(words []string) error {
 
 // keys are what may follow a report's name.
 var keys = []string{"Start=", "End=", "Accounts=", "Users=", "QOS=", "Partitions=", "Clusters=", "All_Clusters",
-	"Tres=", "Format=", "Tree", "TopCount=", "Group", "Grouping=", "PrintJobCount", "FlatView", "AcctAsParent", "GID=", "Jobs=",
-	"Nodes=", "Names="}
+	"Tres=", "Format=", "Tree", "TopCount=", "Group", "Grouping=", "PrintJobCount", "FlatView", "AcctAsParent", "GID=",
+	"Jobs=", "Nodes=", "Names="}
 
 func (r *call) keys(words []string) error {
 	for _, w := range words {

@@ -142,7 +142,7 @@ func (r *call) usage() string {
 
 // printJSON prints a report as JSON: texts, and amounts times seconds.
 func (r *call) printJSON(title string, rows []*row) error {
-	j := slurmjson.New(r.Stdout, r.json)
+	j := slurmjson.New(r.ListOut(), r.json)
 	j.Open("", '{')
 	j.Open("report", '{')
 	j.Str("title", title)
