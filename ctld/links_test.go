@@ -104,7 +104,8 @@ func TestKeptConnectionToGdbd(t *testing.T) {
 		t.Errorf("%d connections after a restart", n)
 	}
 	d.stop()
-	if err := c.query(t.Context(), proto.KindQuery, nil, func([]byte) error { return nil }); codeOf(err) != proto.CodeNoAccounting {
+	err := c.query(t.Context(), proto.KindQuery, nil, func([]byte) error { return nil })
+	if codeOf(err) != proto.CodeNoAccounting {
 		t.Errorf("without gdbd: %v", err)
 	}
 }

@@ -1,10 +1,11 @@
-// Package metrics gives Prometheus the cluster's numbers: under Slurm's own names (metrics/openmetrics
-// of Slurm 25.11) at its paths, and all of them, with gbatch's own, at /metrics.
+// Package metrics gives Prometheus the cluster's numbers: under Slurm's own names
+// (metrics/openmetrics of Slurm 25.11) at its paths, and all of them, with gbatch's own, at
+// /metrics.
 //
 //	metrics.go   the handler, and one pass over the facts
 //	names.go     the tables of names
 //
 // A scrape looks at one View and holds no lock, so it never makes the planner wait. Values are
-// gauges, as Slurm's are. Names follow Slurm's, but for two slips of its: powering_up of the cluster
-// stands for nodes that power up, and nodes in partitions have the same words as elsewhere.
+// gauges, as Slurm's are. Names follow Slurm's, but for two slips of its: powering_up of the
+// cluster stands for nodes that power up, and nodes in partitions have the same words as elsewhere.
 package metrics

@@ -1,8 +1,9 @@
 // Package slurmjson writes the JSON that Slurm's commands write for --json, in each version of its
 // data_parser.
 //
-// writer.go has the text itself and the frame around every list, yaml.go the same as YAML, fields.go
-// objects as tables of fields with types. What is in the lists, package jobtext and the commands say.
+// writer.go has the text itself and the frame around every list, yaml.go the same as YAML,
+// fields.go objects as tables of fields with types. What is in the lists, package jobtext and the
+// commands say.
 //
 // Two shapes of lists exist. Up to v0.0.39 a state is a word and a number is plain; from v0.0.40 on
 // states are lists, and a number that can be missing or without a limit has "set" and "infinite"
