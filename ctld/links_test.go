@@ -104,7 +104,7 @@ func TestKeptConnectionToGdbd(t *testing.T) {
 		t.Errorf("%d connections after a restart", n)
 	}
 	d.stop()
-	err := c.query(t.Context(), proto.KindQuery, nil, func([]byte) error { return nil })
+	err = c.query(t.Context(), proto.KindQuery, nil, func([]byte) error { return nil })
 	if codeOf(err) != proto.CodeNoAccounting {
 		t.Errorf("without gdbd: %v", err)
 	}

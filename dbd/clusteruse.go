@@ -375,13 +375,11 @@ func (p *report) entries() (chunks []*proto.ReportChunk) {
 	months := top.Cursor()
 	for name, _ := months.Last(); name != nil && len(list) < maxRows; name, _ = months.Prev() {
 		c := top.Bucket(name).Cursor()
-		k, v := c.Seek(to)
-		if k == nil {
-			k, v = c.Last()
-		} else {
-			k, v = c.Prev()
+		last := c.Prev
+		if k, _ := c.Seek(to); k == nil {
+			last = c.Last
 		}
-		for ; k != nil && len(list) < maxRows; k, v = c.Prev() {
+		for k, v := last(); k != nil && len(list) < maxRows; k, v = c.Prev() {
 			if len(k) < 8 || int64(binary.BigEndian.Uint64(k))/1000 < p.win.from {
 				break
 			}

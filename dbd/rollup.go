@@ -30,7 +30,6 @@ import (
 
 var (
 	keyUsage = []byte("usage")
-	keyOf    = []byte("of")
 	keyName  = []byte("name")
 	keyRow   = []byte("row")
 	keyMark  = []byte("mark")

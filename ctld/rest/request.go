@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -270,12 +269,4 @@ func (q *request) since() error {
 		return errUnchanged
 	}
 	return nil
-}
-
-func remoteHost(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }

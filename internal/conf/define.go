@@ -286,7 +286,7 @@ func (l *loader) otherNodes(p *PartitionDef, op, value string) (string, error) {
 		case strings.HasPrefix(part, "+"), strings.HasPrefix(part, "-"):
 			op, part = part[:1], part[1:]
 		case op == "":
-			return "", fmt.Errorf("Nodes=%s: write + or - before each part, or before none", value)
+			return "", fmt.Errorf("in Nodes=%s: write + or - before each part, or before none", value)
 		}
 		one := PartitionDef{Name: p.Name, NodesExpr: part}
 		for _, name := range l.partitionNodes(&one, pos{}) {
@@ -295,13 +295,13 @@ func (l *loader) otherNodes(p *PartitionDef, op, value string) (string, error) {
 			case op == "+" && at < 0:
 				names = append(names, name)
 			case op == "-" && at < 0:
-				return "", fmt.Errorf("Nodes=%s: node %s is not in partition %s", value, name, p.Name)
+				return "", fmt.Errorf("in Nodes=%s: node %s is not in partition %s", value, name, p.Name)
 			case op == "-":
 				names = slices.Delete(names, at, at+1)
 			}
 		}
 		if i > 4096 {
-			return "", fmt.Errorf("Nodes=%s: too many parts", shown(value))
+			return "", fmt.Errorf("in Nodes=%s: too many parts", shown(value))
 		}
 	}
 	return hostlist.CompressInOrder(names), l.firstFault()

@@ -74,7 +74,7 @@ func (p *Planner) partUnready(o *model.Job) (first model.Reason, why string) {
 		r := l.refuse
 		if r == model.ReasonNone {
 			it := p.newItem(p.jobs[o.ID], l)
-			r, why = p.mayNotRun(&it)
+			r, _ = p.mayNotRun(&it)
 		}
 		if r == model.ReasonNone {
 			return r, ""
