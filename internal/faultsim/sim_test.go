@@ -67,7 +67,7 @@ func TestBugsAreFound(t *testing.T) {
 	}{
 		{HideLeaving, "what is left is hidden", "is given to job"},
 		{NoLease, "no lease", "starts while attempt"},
-		{NodeForgets, "a restarted gnoded knows nothing", "is started a second time"},
+		{NodeForgets, "a restarted gnoded knows nothing", "is started a second time|starts while attempt|is given to job"},
 		{LateOrders, "late orders count", "starts while attempt|starts after attempt|is given to job"},
 		{LateHello, "late registrations count", "starts while attempt|is given to job"},
 		{OldEpoch, "old epochs count", "obeys a leader of term"},
