@@ -40,7 +40,8 @@ func (c *Controller) choose(v *state.View, who *caller, refs []proto.JobRef,
 		case denied != 0:
 			results[i].Code, results[i].Text = denied, proto.Text(denied)
 		case len(fits) == len(found):
-			targets, at = append(targets, state.Target{Job: ref.Job, Task: ref.Task, Tasks: ref.Tasks}), append(at, i)
+			targets, at = append(targets, state.Target{Job: ref.Job, Task: ref.Task, Tasks: ref.Tasks,
+				Het: ref.Het}), append(at, i)
 		default: // some tasks of an array match and others don't
 			for _, j := range fits {
 				targets, at = append(targets, only(j, ref)), append(at, i)
@@ -53,7 +54,7 @@ func (c *Controller) choose(v *state.View, who *caller, refs []proto.JobRef,
 // only gives the target for one record of the records that ref names.
 func only(j *model.Job, ref proto.JobRef) state.Target {
 	r := refOf(j)
-	t := state.Target{Job: r.Job, Task: r.Task, Tasks: r.Tasks}
+	t := state.Target{Job: r.Job, Task: r.Task, Tasks: r.Tasks, Het: r.Het}
 	named := ref.Tasks
 	if ref.Task != model.NoTask {
 		named = model.TaskSet{{Lo: ref.Task, Hi: ref.Task, Step: 1}}
@@ -86,8 +87,14 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 	}
 	refs := rq.Targets
 	if len(refs) == 0 {
+		whole := map[model.JobID]bool{}
 		v.Jobs(func(j *model.Job) bool {
-			if !j.State.Finished() && picked(&rq.Filter, j) && c.mine(who, j) {
+			switch {
+			case j.State.Finished() || !picked(&rq.Filter, j) || !c.mine(who, j) || j.Het != nil && whole[j.Het.ID]:
+			case j.Leads():
+				whole[j.ID] = true
+				refs = append(refs, proto.JobRef{Job: j.ID, Task: model.NoTask})
+			default:
 				refs = append(refs, refOf(j))
 			}
 			return true
@@ -165,6 +172,8 @@ func refOf(j *model.Job) proto.JobRef {
 		return proto.JobRef{Job: j.ArrayID, Task: j.Task}
 	case j.IsArray():
 		return proto.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
+	case j.Het != nil:
+		return proto.JobRef{Job: j.Het.ID, Task: model.NoTask, Het: 1 + j.Het.Offset}
 	}
 	return proto.JobRef{Job: j.ID, Task: model.NoTask}
 }
@@ -184,6 +193,8 @@ func (c *Controller) report(results []proto.TargetResult, at []int, each []state
 			code = proto.CodeNotPending
 		case state.CannotRequeue:
 			code = proto.CodeRequeue
+		case state.WholeHet:
+			code = proto.CodeWholeHet
 		default:
 			code = proto.CodeInternal
 		}
@@ -195,12 +206,13 @@ func (c *Controller) report(results []proto.TargetResult, at []int, each []state
 // knows. It is not replicated: a signal to a job that ends at the same moment is lost, as with any process.
 func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelRequest) (proto.Code, string) {
 	sent, pending := false, false
-	for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+	for _, j := range resolve(v, refTo(t)) {
 		switch {
 		case j.State == model.Pending:
 			pending = true
+		case rq.Batch && j.Follows(): // it has no batch shell
 		case j.State.HasResources():
-			st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch, Full: rq.Full,
+			st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch, Full: rq.Full && !j.Follows(),
 				Release: rq.Release && j.Spec.Extra().Interactive, Code: rq.Code}
 			nodes := j.Run.Alloc.Nodes
 			if rq.Signal != sigKill || rq.Batch {
@@ -259,7 +271,7 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 		keep, keptAt := targets[:0:0], at[:0:0]
 		for k, t := range targets {
 			blocked := false
-			for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+			for _, j := range resolve(v, refTo(t)) {
 				blocked = blocked || j.Hold == model.HeldByAdmin && !c.operator(who)
 			}
 			if blocked {
@@ -276,6 +288,7 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 		res, err = c.change(ctx, reply, at,
 			&state.Edit{Targets: keep, Set: []state.Field{state.SetHold}, Hold: model.NotHeld})
 	case proto.ActUpdate:
+		targets, at = components(v, targets, at)
 		return reply, c.updateEach(ctx, who, rq.Set, reply, targets, at)
 	case proto.ActSuspend, proto.ActResume:
 		if !c.operator(who) {
@@ -397,6 +410,8 @@ func suspended(results []proto.TargetResult, at []int, each []state.Refusal) {
 			x.Code = proto.CodeJobPending
 		case state.AlreadyDone:
 			x.Code = proto.CodeAlreadyDone
+		case state.WholeHet:
+			x.Code = proto.CodeWholeHet
 		default:
 			x.Code = proto.CodeRequeue // "Requested operation is presently disabled": it is starting, or is not suspended
 		}
@@ -410,7 +425,7 @@ func mayRequeue(v *state.View, results []proto.TargetResult, targets []state.Tar
 	keep, keptAt := targets[:0:0], at[:0:0]
 	for k, t := range targets {
 		forbidden, waiting := true, true
-		for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+		for _, j := range resolve(v, refTo(t)) {
 			forbidden = forbidden && !j.Spec.Requeue
 			waiting = waiting && j.State == model.Pending
 		}

@@ -77,7 +77,8 @@ func (c *Controller) sendOrders(v *state.View) {
 			return true
 		}
 		run.Unready.Each(func(k int) bool { ask(k, toldPrepare); return true })
-		if j.State == model.Configuring && (run.Unready.Empty() || !run.Unready.Has(0) && v.Config().Params.Rules.NoHold) {
+		if j.State == model.Configuring && !awaits(v, j) &&
+			(run.Unready.Empty() || !run.Unready.Has(0) && v.Config().Params.Rules.NoHold) {
 			ask(0, toldLaunch)
 		}
 		return true
@@ -129,8 +130,9 @@ func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bo
 	l := &proto.Launch{Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task, Spec: j.Spec,
 		Part: j.Run.Partition, LimitS: j.Run.LimitS,
 		Start: j.Run.Start, Restarts: j.Restarts, Alloc: j.Run.Alloc, Resv: j.Run.Resv,
-		Node: int32(place), Prepare: prepare}
+		Node: int32(place), Prepare: prepare, Het: j.Het}
 	if !prepare {
+		l.Others = otherParts(v, j)
 		l.Script, l.Env = v.Blob(j.Spec.Script), v.Blob(j.Spec.Env)
 	}
 	if !prepare && l.Script.Key == "" {
@@ -193,6 +195,8 @@ func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop 
 		why = " DUE TO NODE FAILURE: " + j.Run.StopWhy
 	case model.StopProlog, model.StopLaunch:
 		return st // it has not begun
+	case model.StopWithFirst:
+		return st // the first component's script has ended
 	case model.StopRequeue, model.StopRequeueHold:
 		why = " DUE TO JOB REQUEUE"
 	}

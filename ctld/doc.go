@@ -34,6 +34,7 @@
 //
 //	submit.go       validates, places in partitions, proposes
 //	submiteach.go   the same for many jobs that differ only in their arguments
+//	het.go          the same for the components of a heterogeneous job
 //	submitneeds.go  rare requests, times; submitshare.go shared GPUs
 //	misfit.go       why a job can never run, and the most that it could have
 //	admin.go        cancel, signal, hold, release, requeue, suspend, and the right to
@@ -46,7 +47,7 @@
 //	priority.go  the order of the queue
 //	ownrules.go  the order and predictions where nothing is configured
 //	gpucost.go   the cost of each GPU, for GpuSelectPolicy
-//	forecast.go  gqueue --start; partgives.go partitions' defaults for lists
+//	forecast.go  what lists add to pending jobs: gqueue --start, partitions' defaults
 //
 // Nodes:
 //

@@ -62,7 +62,7 @@ var editable = []struct {
 
 // edit turns gcontrol's key=value settings into one command for one job.
 func (c *Controller) edit(v *state.View, who *caller, t state.Target, set []model.KV) (*state.Edit, error) {
-	found := resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks})
+	found := resolve(v, refTo(t))
 	if len(found) == 0 {
 		return nil, refuse(proto.CodeInvalidJob, "%d", t.Job)
 	}

@@ -146,8 +146,8 @@ func checkRefs(v *state.View, refs []proto.JobRef) error {
 	return nil
 }
 
-// resolve gives the records that a reference names: a job, an array with all its tasks, or some tasks. A task that has
-// not started gives the array's own record.
+// resolve gives the records that a reference names: a job, an array with all its tasks, some tasks, or components of a
+// heterogeneous job. A task that has not started gives the array's own record.
 func resolve(v *state.View, ref proto.JobRef) []*model.Job {
 	var out []*model.Job
 	switch {
@@ -164,7 +164,14 @@ func resolve(v *state.View, ref proto.JobRef) []*model.Job {
 			}
 			return true
 		})
+	case ref.Het > 0:
+		if j := v.Component(ref.Job, ref.Het-1); j != nil {
+			out = append(out, j)
+		}
 	default:
+		if all := v.Components(ref.Job); all != nil {
+			return all
+		}
 		j := v.Job(ref.Job)
 		if j != nil {
 			out = append(out, j)
@@ -378,6 +385,9 @@ func outcome(v *state.View, id model.JobID) (*proto.WaitReply, bool) {
 		return nil, false
 	}
 	r := &proto.WaitReply{Done: j.State.Finished(), State: j.State}
+	for _, o := range v.Components(id) {
+		r.Done = r.Done && o.State.Finished()
+	}
 	if j.End != nil {
 		r.Code, r.Signal = j.End.Exit.Code, j.End.Exit.Signal
 	}

@@ -22,7 +22,8 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		LimitS: sp.LimitS, ReqMemMiB: sp.MemPerNode, Priority: j.Priority, Restarts: j.Restarts, WorkDir: sp.WorkDir,
 		Command: sp.Command, SubmitLine: cut(sp.Submit, proto.MaxFieldBytes), Comment: sp.Comment, AdminComment: j.Comment,
 		StdOut: sp.StdOut,
-		StdErr: sp.StdErr, StdIn: sp.StdIn, Constraints: sp.Features, Why: j.Why, NoScript: sp.Extra().Interactive}
+		StdErr: sp.StdErr, StdIn: sp.StdIn, Constraints: sp.Features, Why: j.Why, Het: j.Het,
+		NoScript: sp.Extra().Interactive || j.Follows()}
 	if j.IsArray() {
 		r.TaskText = throttled(j.Tasks.String(), j.Throttle)
 	}
@@ -81,7 +82,7 @@ func stepRecord(cfg *model.Config, seq uint64, j *model.Job, step *model.Step) *
 		Name: j.Spec.Name,
 		User: j.Spec.User, Group: j.Spec.Group, UID: j.Spec.UID, GID: j.Spec.GID, Account: j.Spec.Account, Submit: j.Submit,
 		Start: step.Start,
-		End:   step.End, State: step.State(), Step: step}
+		End:   step.End, State: step.State(), Step: step, Het: j.Het}
 }
 
 // throttled gives an array's pending tasks as Slurm shows them: "0-9%2".

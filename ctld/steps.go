@@ -112,7 +112,7 @@ func (c *Controller) steps(ctx context.Context, who *caller, rq *proto.StepsRequ
 			chunk.Steps = r.m.Steps
 		}
 		for _, key := range perNode[r.node] {
-			if j := v.Job(key.Job); j.Run.Launched != 0 && !j.Spec.Extra().Interactive {
+			if j := v.Job(key.Job); j.Run.Launched != 0 && !j.Spec.Extra().Interactive && !j.Follows() {
 				chunk.Steps = append(chunk.Steps, batchStep(j))
 			}
 		}
@@ -172,6 +172,7 @@ func batchStep(j *model.Job) proto.RunningStep {
 
 // describeStep fills in fields that the node does not know.
 func describeStep(j *model.Job, s *proto.RunningStep) {
+	s.Het = j.Het
 	s.ArrayID, s.Task, s.UID, s.User, s.Account, s.Partition = j.ArrayID, j.Task, j.Spec.UID, j.Spec.User, j.Spec.Account,
 		j.Run.Partition
 }

@@ -31,6 +31,9 @@ const (
 func (c *Controller) submit(ctx context.Context, who *caller,
 	rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
 	v := c.machine.View()
+	if len(rq.Rest) > 0 {
+		return c.submitHet(ctx, v, who, rq)
+	}
 	cmd, reply, err := c.prepare(v, *who, rq)
 	if id := v.Request(requestKey(who.UID, rq.RequestID)); id != 0 {
 		// It was taken when it came before; what would be refused by now is no answer to it.

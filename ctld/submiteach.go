@@ -19,7 +19,8 @@ const eachBytes = 4 << 20
 // following jobs, since no job ends in between.
 func (c *Controller) submitEach(ctx context.Context, who *caller,
 	rq *proto.SubmitEachRequest) (*proto.SubmitEachReply, error) {
-	if rq.Submit == nil || len(rq.Args) == 0 || len(rq.Args) > proto.MaxEachJobs || rq.Submit.TestOnly {
+	if rq.Submit == nil || len(rq.Args) == 0 || len(rq.Args) > proto.MaxEachJobs || rq.Submit.TestOnly ||
+		len(rq.Submit.Rest) > 0 {
 		return nil, refuse(proto.CodeBadRequest, "the submission is malformed: no description, a test, or not 1 to %d jobs",
 			proto.MaxEachJobs)
 	}

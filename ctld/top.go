@@ -15,11 +15,11 @@ import (
 func (c *Controller) top(ctx context.Context, key string, who *caller, t state.Target) (proto.Code, string,
 	error) {
 	v := c.machine.View()
-	found := resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks})
+	found := resolve(v, refTo(t))
 	if len(found) == 0 {
 		return proto.CodeInvalidJob, proto.Text(proto.CodeInvalidJob), nil
 	}
-	j := found[0]
+	j := leaderOf(v, found[0])
 	switch {
 	case !c.operator(who) && !v.Config().Params.UserTop:
 		return proto.CodeAccess,

@@ -43,7 +43,8 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 		var list []*model.Explanation
 		for _, j := range found {
 			switch {
-			case seen[j.ID], whole && len(found) > 1 && j.State.Finished():
+			case seen[j.ID], whole && len(found) > 1 && j.Follows(), // it waits as the first component does
+				whole && len(found) > 1 && j.State.Finished():
 				continue // for a whole array, only its pending tasks are explained
 			case len(out.List)+len(list) >= proto.MaxWhy && (j.State == model.Pending || !whole):
 				out.Left++

@@ -94,6 +94,7 @@ func (w window) was(h *head, states stateSet) bool {
 // tasks are the tasks of one job or array that a request asks for.
 type tasks struct {
 	all  bool
+	self bool // only the job of that number itself: a component of a heterogeneous job
 	one  map[int32]bool
 	sets []model.TaskSet
 }
@@ -189,12 +190,18 @@ func newFilter(req *proto.AcctRequest) (*filter, error) {
 			f.jobs = map[model.JobID]*tasks{}
 		}
 		j := &req.Jobs[i]
-		t := f.jobs[j.Job]
+		if j.Het < 0 || j.Het > model.MaxHet {
+			return nil, badRequest("there is no component %d", j.Het-1)
+		}
+		id := j.Job + model.JobID(max(0, j.Het-1))
+		t := f.jobs[id]
 		if t == nil {
 			t = &tasks{one: map[int32]bool{}}
-			f.jobs[j.Job] = t
+			f.jobs[id] = t
 		}
 		switch {
+		case j.Het > 0:
+			t.self = true
 		case len(j.Tasks) > 0:
 			if err := checkTasks(j.Tasks); err != nil {
 				return nil, err
@@ -280,7 +287,7 @@ func (f *filter) fits(h *head, r ref, record []byte) (bool, error) {
 // wants reports whether the request names this job. maybe means that it is an array's own record, and that its pending
 // tasks decide.
 func (f *filter) wants(h *head, job model.JobID) (in, maybe bool) {
-	if t := f.jobs[job]; t != nil && t.all {
+	if t := f.jobs[job]; t != nil && (t.all || t.self) {
 		return true, false
 	}
 	if h.array == 0 {

@@ -136,6 +136,9 @@ func headOf(r *model.Record) head {
 		submit: clampTime(r.Submit), start: clampTime(r.Start), uid: r.UID, gid: r.GID,
 		array: r.ArrayID, task: r.Task, state: r.State,
 	}
+	if r.Het != nil { // components are found like the tasks of an array
+		h.array, h.task = r.Het.ID, model.NoTask
+	}
 	if r.End != 0 || r.State.Finished() {
 		h.end = clampTime(r.End)
 		if h.end == 0 {

@@ -148,7 +148,7 @@ func (z *fuzzed) plan(s *step) {
 	near := func(g int) model.Bits { return model.UpTo(g + 1) }
 	gpus, _ := steplayout.BindGPUs(part, &s.req.Bind, cpus, near, true)
 	e := z.n.env
-	base := e.StepBase(s.job.rec.Order, s.rec.ID, s.rec.Nodes, s.here, s.req)
+	base := e.StepBase(s.job.rec.Order, s.rec.ID, s.rec.Nodes, s.here, s.req, nil)
 	for local, rank := range part.Ranks[:min(len(part.Ranks), 64)] {
 		view := jobenv.TaskView{Rank: int(rank), Local: local}
 		if local < len(cpus) {

@@ -79,7 +79,7 @@ func orderFacts(l *proto.Launch) *proto.Launch {
 		return nil
 	}
 	f := *l
-	f.Script, f.Env = model.Blob{}, model.Blob{}
+	f.Script, f.Env, f.Others = model.Blob{}, model.Blob{}, nil
 	return &f
 }
 
@@ -172,6 +172,9 @@ func (n *Noded) outputs(l *proto.Launch) (in, out, errs string) {
 	}
 	if s.StdIn != "" && s.StdIn != os.DevNull {
 		in = place(s.StdIn)
+	}
+	if l.Het != nil && l.Het.Offset > 0 { // the user's script runs in the first component
+		return "", os.DevNull, os.DevNull
 	}
 	return in, out, errs
 }

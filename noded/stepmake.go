@@ -29,8 +29,9 @@ type stepPlan struct {
 	here  int // this node's part in rec.Nodes
 	req   *proto.StepRequest
 	files []proto.StepFile
-	given [3][]*os.File // for FileShared one, for FileEach one for each task
-	only  []int         // the local tasks to order: tasks that gshim doesn't know
+	given [3][]*os.File  // for FileShared one, for FileEach one for each task
+	het   *proto.StepHet // nil: the step is alone
+	only  []int          // the local tasks to order: tasks that gshim doesn't know
 
 	io    *proto.StepIO    // where the command is, of tasks that get pipes; nil: it passes its own files
 	ends  []steprelay.Pipe // what the relay gets
@@ -74,13 +75,13 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	for _, note := range append(notes, more...) {
 		lines = append(lines, "note: "+note)
 	}
-	base := e.StepBase(p.facts, p.rec.ID, p.rec.Nodes, p.here, p.req)
+	base := e.StepBase(p.facts, p.rec.ID, p.rec.Nodes, p.here, p.req, p.het)
 	limits := n.limits(p.req.Limits)
 	spec := p.facts.Spec
 	groups := n.given(spec.UID, spec.Groups)
 	for _, local := range p.only {
 		rank := int(part.Ranks[local])
-		view := jobenv.TaskView{Rank: rank, Local: local}
+		view := jobenv.TaskView{Rank: rank, Local: local, First: p.het.First()}
 		o := &shim.Launch{Key: shim.Key{JobID: uint32(p.key.Job), Attempt: p.key.Attempt, Step: p.rec.ID, Task: int32(rank)},
 			Path: p.req.Program, Argv: p.req.Argv, Dir: p.req.Dir, UID: spec.UID, GID: spec.GID, Groups: groups,
 			Umask: p.req.Umask & 0o777, Limits: limits, Nice: n.nice, Cgroup: in, CPUs: pin, Mounts: mounts,
@@ -138,7 +139,7 @@ func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
 	l := p.facts
 	v := outpath.Values{JobID: uint32(l.Job), JobName: p.rec.Name, User: l.Spec.User, Node: p.rec.Nodes[p.here].Node,
 		NodeRank: p.here,
-		TaskRank: rank, Step: strconv.Itoa(int(p.rec.ID))}
+		TaskRank: int(p.het.First()) + rank, Step: strconv.Itoa(int(p.rec.ID))}
 	if l.Task != model.NoTask {
 		v.ArrayJob, v.Task = uint32(l.ArrayID), uint32(l.Task)
 	}

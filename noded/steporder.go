@@ -74,7 +74,7 @@ func (l *loop) makeOrders(s *step, m *msgStepFiles) {
 	s.files = append(s.files, m.all()...)
 	s.paid = append(s.paid, m.paid)
 	p := &stepPlan{key: s.job.key, facts: s.job.rec.Order, rec: s.rec, here: s.here, req: s.req, files: m.files,
-		given: m.given, only: only}
+		given: m.given, only: only, het: m.het}
 	if m.conn.direct(l.n.opts.Name) == "" {
 		p.io = relayAt(m.conn, m.io)
 	}

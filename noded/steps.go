@@ -101,6 +101,7 @@ type (
 		conn  *stepConn
 		files []proto.StepFile
 		io    *proto.StepIO
+		het   *proto.StepHet
 		given [3][]*os.File
 		paid  *paidFiles // the claim of them
 	}

@@ -349,6 +349,12 @@ func untilState(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func reference(job string) (proto.JobRef, error) {
+	if id, part, ok := strings.Cut(job, "+"); ok {
+		ref, err := reference(id)
+		n, perr := strconv.Atoi(part)
+		ref.Het = 1 + int32(n)
+		return ref, errors.Join(err, perr)
+	}
 	idText, taskText, hasTask := strings.Cut(job, "_")
 	id, err := strconv.ParseUint(idText, 10, 32)
 	if err != nil {

@@ -66,7 +66,7 @@ func (e *Node) Script(l *proto.Launch, submitted []byte) ([]string, error) {
 			entry, submitted = submitted, nil
 		}
 		eq := bytes.IndexByte(entry, '=')
-		if eq <= 0 || e.owns(entry[:eq]) || wished[string(entry[:eq])] {
+		if eq <= 0 || e.owns(entry[:eq]) || isHet(string(entry[:eq])) || wished[string(entry[:eq])] {
 			continue
 		}
 		if len(out) >= maxEnvVars {
@@ -162,6 +162,12 @@ func Allocation(l *proto.Launch, cluster string) []string {
 
 // describeJob sets the variables that are the same on all hosts.
 func describeJob(v *Vars, l *proto.Launch) {
+	describeOne(v, l)
+	describeHet(v, l)
+}
+
+// describeOne is describeJob for a job of one component, or for one component.
+func describeOne(v *Vars, l *proto.Launch) {
 	s := l.Spec
 	v.Num("SLURM_JOB_ID", int64(l.Job))
 	v.Num("SLURM_JOBID", int64(l.Job))

@@ -37,25 +37,29 @@ var jobOnly = map[string]bool{
 // TaskView has the values of one task's own variables.
 type TaskView struct {
 	Rank, Local int
+	First       int32      // tasks of the command's steps before this one
 	GPUs        model.Bits // visible to it
 	CPUs        model.Bits // bound to it, by the machine's numbers; empty: not bound
 }
 
 // StepBase gives the common part of the environments of a node's tasks.
-func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here int, rq *proto.StepRequest) []string {
+func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here int, rq *proto.StepRequest,
+	het *proto.StepHet) []string {
 	v := make(Vars, 0, 96)
 	for entry := range strings.SplitSeq(string(rq.Env), "\x00") {
 		name, _, ok := strings.Cut(entry, "=")
 		if !ok || name == "" || stepOwned[name] || len(v) >= maxEnvVars {
 			continue
 		}
-		if name != "ENVIRONMENT" && name != "HOSTNAME" && e.owns([]byte(name)) {
+		if name != "ENVIRONMENT" && name != "HOSTNAME" && !isHet(name) && e.owns([]byte(name)) {
 			continue
 		}
 		v = append(v, entry)
 	}
 	for _, entry := range e.describe(l) {
-		if name, _, _ := strings.Cut(entry, "="); !jobOnly[name] && !stepOwned[name] && !slices.Contains(e.Hidden, name) {
+		name, _, _ := strings.Cut(entry, "=")
+		if !jobOnly[name] && !isHet(name) && (het == nil || !ofAll[name]) && !stepOwned[name] &&
+			!slices.Contains(e.Hidden, name) {
 			v = append(v, entry)
 		}
 	}
@@ -76,17 +80,21 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 	v.Num("SLURM_STEP_NUM_NODES", int64(len(names)))
 	v.Num("SLURM_STEP_NUM_TASKS", int64(tasks))
 	v.Set("SLURM_STEP_TASKS_PER_NODE", perNode)
-	v.Set("SLURM_NODELIST", hostlist.CompressInOrder(l.Alloc.NodeNames()))
-	v.Num("SLURM_NNODES", int64(len(names)))
-	v.Num("SLURM_NTASKS", int64(tasks))
-	v.Num("SLURM_NPROCS", int64(tasks))
-	v.Set("SLURM_TASKS_PER_NODE", perNode)
+	if het != nil {
+		stepOfAll(&v, het, here)
+	} else {
+		v.Set("SLURM_NODELIST", hostlist.CompressInOrder(l.Alloc.NodeNames()))
+		v.Num("SLURM_NNODES", int64(len(names)))
+		v.Num("SLURM_NTASKS", int64(tasks))
+		v.Num("SLURM_NPROCS", int64(tasks))
+		v.Set("SLURM_TASKS_PER_NODE", perNode)
+		v.Num("SLURM_NODEID", int64(here))
+	}
 	if c := rq.Need.CPUsPerTask; c > 0 {
 		v.Num("SLURM_CPUS_PER_TASK", int64(c))
 	}
 	v.Num("SLURM_CPUS_ON_NODE", int64(part.CPUs.Count()))
-	v.Num("SLURM_NODEID", int64(here))
-	v.Set("SLURM_GTIDS", ranksText(part.Ranks))
+	v.Set("SLURM_GTIDS", ranksText(part.Ranks, het.First()))
 	v.Set("SLURM_UMASK", fmt.Sprintf("%04o", rq.Umask&0o777))
 	v.Given("SLURM_DISTRIBUTION", distText(&rq.Need, &rq.Bind))
 	if rq.Need.Dist == proto.DistPlane {
@@ -121,7 +129,7 @@ func keepCounts(v *Vars, given []byte) {
 func (e *Node) StepTask(base []string, part *proto.StepNode, b *proto.StepBind, t *TaskView) []string {
 	v := make(Vars, 0, len(base)+16)
 	v = append(v, base...)
-	v.Num("SLURM_PROCID", int64(t.Rank))
+	v.Num("SLURM_PROCID", int64(t.First)+int64(t.Rank))
 	v.Num("SLURM_LOCALID", int64(t.Local))
 	if b.CPU != proto.BindAuto || !t.CPUs.Empty() {
 		kind, list := cpuBindNames[min(int(b.CPU), len(cpuBindNames)-1)], strings.Join(b.CPUList, ",")
@@ -197,13 +205,13 @@ func StepGPUs(part *proto.StepNode) model.Bits {
 	return gpus
 }
 
-func ranksText(ranks []int32) string {
+func ranksText(ranks []int32, first int32) string {
 	var out []byte
 	for i, r := range ranks {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = strconv.AppendInt(out, int64(r), 10)
+		out = strconv.AppendInt(out, int64(first+r), 10)
 	}
 	return string(out)
 }

@@ -47,8 +47,11 @@ func appendTasks(b []byte, list string, throttle int32, limit int) []byte {
 	return b
 }
 
-// appendID writes %i: 12, 12_3, 12_[4-9%2].
+// appendID writes %i: 12, 12_3, 12_[4-9%2], 12+1.
 func (r *JobRow) appendID(b []byte) []byte {
+	if r.Het != nil {
+		return append(b, r.Het.Name()...)
+	}
 	id := r.ID
 	if r.ArrayID != 0 {
 		id = r.ArrayID

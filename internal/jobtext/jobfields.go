@@ -165,9 +165,9 @@ func jobUnset() []JobField {
 		qUnset(0, "cpus-per-tres", "CPUS_PER_TRES", "N/A"),
 		qUnset(0, "DelayBoot", "DELAY_BOOT", "0:00"),
 		qNum(0, "DerivedEC", "DERIVED_EC", (*JobRow).derivedStatus),
-		qUnset(0, "HetJobID", "HET_JOB_ID", "N/A"),
-		qUnset(0, "HetJobIDSet", "HET_JOB_ID_SET", "N/A"),
-		qUnset(0, "HetJobOffset", "HET_JOB_OFFSET", "N/A"),
+		qHet("HetJobID", "HET_JOB_ID", func(h *model.Het) string { return strconv.Itoa(int(h.ID)) }),
+		qHet("HetJobIDSet", "HET_JOB_ID_SET", (*model.Het).Set),
+		qHet("HetJobOffset", "HET_JOB_OFFSET", func(h *model.Het) string { return strconv.Itoa(int(h.Offset)) }),
 		qUnset(0, "MCSLabel", "MCSLABEL", "(null)"),
 		qUnset(0, "mem-per-tres", "MEM_PER_TRES", "N/A"),
 		qAdd(0, "MinTime", "TIME_MIN", func(b []byte, r *JobRow) []byte {
@@ -204,6 +204,16 @@ func jobUnset() []JobField {
 		qUnset(0, "tres-per-step", "TRES_PER_STEP", "N/A"),
 		qUnset(0, "Wait4Switch", "WAIT4SWITCH", "0:00"),
 	}
+}
+
+// qHet is a column of heterogeneous jobs.
+func qHet(name, header string, text func(*model.Het) string) JobField {
+	return qText(0, name, header, func(r *JobRow) string {
+		if r.Het == nil {
+			return "N/A"
+		}
+		return text(r.Het)
+	})
 }
 
 func (r *JobRow) ArrayOrID() model.JobID {

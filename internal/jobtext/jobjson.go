@@ -94,6 +94,24 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "features", Str: func(r *JobRow) string { return r.Spec.Features }},
 		{Name: "group_id", Int: func(r *JobRow) int64 { return int64(r.Spec.GID) }},
 		{Name: "group_name", Str: func(r *JobRow) string { return r.Spec.Group }},
+		{Name: "het_job_id", Count: func(r *JobRow) int64 {
+			if r.Het == nil {
+				return 0
+			}
+			return int64(r.Het.ID)
+		}},
+		{Name: "het_job_id_set", Str: func(r *JobRow) string {
+			if r.Het == nil {
+				return ""
+			}
+			return r.Het.Set()
+		}},
+		{Name: "het_job_offset", Count: func(r *JobRow) int64 {
+			if r.Het == nil {
+				return 0
+			}
+			return int64(r.Het.Offset)
+		}},
 		{Name: "hold", Bool: func(r *JobRow) bool { return r.Hold != model.NotHeld }},
 		{Name: "job_id", Int: func(r *JobRow) int64 { return int64(r.ID) }},
 	}

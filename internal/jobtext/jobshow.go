@@ -44,7 +44,13 @@ func (r *KeyValues) jobState(j *model.Job, details bool) {
 			first = append(first, KV("ArrayTaskThrottle", j.Throttle))
 		}
 	}
+	if j.Het != nil {
+		first = append(first, KV("HetJobId", j.Het.ID), KV("HetJobOffset", j.Het.Offset))
+	}
 	r.line(append(first, KV("JobName", sp.Name))...)
+	if j.Het != nil {
+		r.line(KV("HetJobIdSet", j.Het.Set()))
+	}
 	r.line(KV("UserId", fmt.Sprintf("%s(%d)", sp.User, sp.UID)), KV("GroupId", fmt.Sprintf("%s(%d)", sp.Group, sp.GID)),
 		KV("MCS_label", "N/A"))
 	prio := j.Priority

@@ -81,6 +81,8 @@ func (r *RecordRow) done() bool { return r.End != 0 }
 
 func (r *RecordRow) appendID(b []byte, raw bool) []byte {
 	switch {
+	case !raw && r.Het != nil:
+		b = append(b, r.Het.Name()...)
 	case raw || r.ArrayID == 0:
 		b = strconv.AppendUint(b, uint64(r.Job), 10)
 	case r.Task != model.NoTask:

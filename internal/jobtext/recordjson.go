@@ -17,6 +17,25 @@ type RecordWithSteps struct {
 	Steps  []*model.Record // the others
 }
 
+// hetJSON is a component's place in its heterogeneous job.
+func hetJSON() slurmjson.Field[RecordWithSteps] {
+	type row = RecordWithSteps
+	return slurmjson.Field[row]{Name: "het", Fields: []slurmjson.Field[row]{
+		{Name: "job_id", Int: func(r *row) int64 {
+			if r.Het == nil {
+				return 0
+			}
+			return int64(r.Het.ID)
+		}},
+		{Name: "job_offset", Num: func(r *row) (int64, bool, bool) {
+			if r.Het == nil {
+				return 0, false, false
+			}
+			return int64(r.Het.Offset), true, false
+		}},
+	}}
+}
+
 // RecordJSON is a record's object.
 func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 	type row = RecordWithSteps
@@ -77,6 +96,7 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 		{Name: "failed_node", Str: func(r *row) string { return r.FailedNode }, In: slurmjson.InNew},
 		{Name: "flags", Type: slurmjson.List},
 		{Name: "group", Str: func(r *row) string { return r.Group }},
+		hetJSON(),
 		{Name: "job_id", Int: func(r *row) int64 { return int64(r.Job) }},
 		{Name: "name", Str: func(r *row) string { return r.Name }},
 		{Name: "licenses", Str: func(r *row) string { return r.licenses() }},

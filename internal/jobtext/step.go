@@ -39,6 +39,9 @@ func StepID(s *proto.RunningStep) string {
 	if s.ArrayID != 0 && s.Task != model.NoTask {
 		id = strconv.FormatUint(uint64(s.ArrayID), 10) + "_" + strconv.FormatInt(int64(s.Task), 10)
 	}
+	if s.Het != nil {
+		id = s.Het.Name()
+	}
 	return id + "." + StepName(s.Step.ID)
 }
 

@@ -17,11 +17,13 @@ func RefText(r proto.JobRef) string {
 		return id + "_" + strconv.Itoa(int(r.Task))
 	case len(r.Tasks) > 0:
 		return id + "_[" + r.Tasks.String() + "]"
+	case r.Het > 0:
+		return id + "+" + strconv.Itoa(int(r.Het-1))
 	}
 	return id
 }
 
-// JobID gives a job's id as gqueue shows it: 12, 12_3, 12_[4-9%2].
+// JobID gives a job's id as gqueue shows it: 12, 12_3, 12_[4-9%2], 12+1.
 func JobID(j *model.Job) string {
 	switch {
 	case j.IsArray():
@@ -32,6 +34,8 @@ func JobID(j *model.Job) string {
 		return strconv.Itoa(int(j.ArrayID)) + "_[" + t + "]"
 	case j.ArrayID != 0 && j.Task != model.NoTask:
 		return strconv.Itoa(int(j.ArrayID)) + "_" + strconv.Itoa(int(j.Task))
+	case j.Het != nil:
+		return j.Het.Name()
 	}
 	return strconv.Itoa(int(j.ID))
 }

@@ -263,6 +263,14 @@ type StepHet struct {
 	FirstTask int32 // tasks of the steps before it
 }
 
+// First gives the number of the step's first task among those of all steps.
+func (x *StepHet) First() int32 {
+	if x == nil {
+		return 0
+	}
+	return x.FirstTask
+}
+
 func (x *StepHet) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
 	wire.Text(c, &x.Nodes, model.MaxText)

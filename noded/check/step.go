@@ -22,6 +22,7 @@ const (
 	maxStepMem    = 1 << 40 // MiB
 	maxTermChars  = 64
 	maxText       = 4096    // bytes of a text for a user
+	maxNodesText  = 1 << 16 // bytes of a list of nodes, or of what is on each
 	maxName       = 64      // bytes of a name in an error
 	maxStep       = 1 << 30 // number of a step
 )
@@ -185,6 +186,12 @@ func Files(m *proto.StepFiles) error {
 	if at := m.IO; at != nil && (len(at.Host) > proto.MaxFieldBytes || at.Port < 0 || at.Port > math.MaxUint16 ||
 		len(at.Key) != stepio.KeyBytes) {
 		return fmt.Errorf("port %d for input and output, with a key of %d bytes", at.Port, len(at.Key))
+	}
+	const most = model.MaxHet * proto.MaxStepTasks
+	if h := m.Het; h != nil && (h.Tasks < 1 || h.Tasks > most || h.NumNodes < 1 || h.NumNodes > most || h.FirstTask < 0 ||
+		h.FirstTask >= h.Tasks || h.FirstNode < 0 || h.FirstNode >= h.NumNodes || len(h.Nodes) > maxNodesText ||
+		len(h.Counts) > maxNodesText) {
+		return fmt.Errorf("task %d of %d and node %d of %d of several steps", h.FirstTask, h.Tasks, h.FirstNode, h.NumNodes)
 	}
 	return nil
 }

@@ -214,7 +214,7 @@ func (a *account) parts(r *model.Record) (job, batch bool, steps map[string]bool
 	}
 	job, steps = false, map[string]bool{}
 	for _, w := range a.jobs {
-		if w.ref.Job != r.Job && (w.ref.Job != r.ArrayID || r.ArrayID == 0) {
+		if !names(&w.ref, r) {
 			continue
 		}
 		if w.ref.Task != model.NoTask && w.ref.Task != r.Task {
@@ -228,6 +228,17 @@ func (a *account) parts(r *model.Record) (job, batch bool, steps map[string]bool
 		steps = nil
 	}
 	return job, batch, steps
+}
+
+// names reports whether a reference names a record's job, its array or its heterogeneous job.
+func names(ref *proto.JobRef, r *model.Record) bool {
+	switch {
+	case r.Het != nil && ref.Het > 0:
+		return ref.Job == r.Het.ID && ref.Het-1 == r.Het.Offset
+	case r.Het != nil && ref.Job == r.Het.ID:
+		return true
+	}
+	return ref.Job == r.Job || ref.Job == r.ArrayID && r.ArrayID != 0
 }
 
 func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *format.Printer[jobtext.RecordRow]) error {

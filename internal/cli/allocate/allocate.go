@@ -32,10 +32,13 @@ const (
 type Allocation struct {
 	*env.Env
 	Submission *request.Submission
+	Rest       []*request.Submission // the other components of a heterogeneous job
 	Quiet      bool
 	Immediate  int64  // seconds
 	Tell       string // the last message, with the job's number
 	Keep       bool   // the job outlives this process
+
+	Components []*model.Job // of a heterogeneous job, with their resources
 
 	attendance attendance
 }
@@ -57,8 +60,11 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		a.Errorf("%s: %s", what, env.Text(err))
 		return nil, 1
 	}
-	a.Submission.Export = "NONE"
-	rq, err := request.New(a.Env, a.Submission, []byte(holder))
+	all := append([]*request.Submission{a.Submission}, a.Rest...)
+	for _, s := range all {
+		s.Export = "NONE"
+	}
+	rq, err := request.Whole(a.Env, all, []byte(holder))
 	if err != nil {
 		a.Errorf("%s", err.Error())
 		return nil, 1
@@ -66,16 +72,9 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	for _, text := range a.Submission.Remarks {
 		a.say("note: %s", text)
 	}
-	sp := rq.Spec
-	if sp.More == nil {
-		sp.More = &a.Submission.More
-	}
-	sp.More.Interactive = true
-	if sp.Warning != nil && sp.Warning.Batch {
-		a.Errorf("--signal=B: is for batch scripts; here the signal goes to the steps, without B:")
+	if !a.holds(rq, all) {
 		return nil, 1
 	}
-	sp.StdOut, sp.Requeue, sp.NoRequeue = os.DevNull, false, true
 	c, err := a.Connect()
 	if err != nil {
 		return fail(err)
@@ -94,7 +93,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	}
 	var reply proto.SubmitReply
 	if err := env.Submit(c, rq, &reply); err != nil {
-		a.Preamble(err, sp.Partitions)
+		a.Preamble(err, rq.Spec.Partitions)
 		return fail(err)
 	}
 	for _, n := range reply.Notes {
@@ -120,6 +119,11 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 			if a.Tell != "" {
 				a.say(a.Tell, reply.Job)
 			}
+			if len(a.Rest) > 0 {
+				if a.Components, err = Components(c, reply.Job); err != nil {
+					return fail(err)
+				}
+			}
 			return job, 0
 		}
 		if job.State == model.Pending && !queued && time.Since(begin) > sayQueue {
@@ -143,6 +147,26 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 			pace = min(2*pace, askSlow)
 		}
 	}
+}
+
+// holds makes each component one that only holds its resources; false: one of them can't.
+func (a *Allocation) holds(rq *proto.SubmitRequest, all []*request.Submission) bool {
+	for i, s := range all {
+		sp := rq.Spec
+		if i > 0 {
+			sp = rq.Rest[i-1]
+		}
+		if sp.More == nil {
+			sp.More = &s.More
+		}
+		sp.More.Interactive = true
+		if sp.Warning != nil && sp.Warning.Batch {
+			a.Errorf("--signal=B: is for batch scripts; here the signal goes to the steps, without B:")
+			return false
+		}
+		sp.StdOut, sp.Requeue, sp.NoRequeue = os.DevNull, false, true
+	}
+	return true
 }
 
 // whyRevoked says why an allocation ended, as far as its job's record does.
@@ -182,11 +206,31 @@ func oneJob(c *client.Client, id model.JobID) (found *model.Job, err error) {
 			return err
 		}
 		for _, j := range chunk.Jobs {
-			found = j
+			if j.ID == id {
+				found = j
+			}
 		}
 		return nil
 	})
 	return found, err
+}
+
+// Components asks for the components of a heterogeneous job that have their resources, in order.
+func Components(c *client.Client, id model.JobID) (all []*model.Job, err error) {
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}}
+	err = c.Stream(proto.KindJobs, rq, func(body []byte) error {
+		var chunk proto.JobsChunk
+		if err := c.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for _, j := range chunk.Jobs {
+			if j.Het != nil && j.State.HasResources() {
+				all = append(all, j)
+			}
+		}
+		return nil
+	})
+	return all, err
 }
 
 func (a *Allocation) cancel(c *client.Client, id model.JobID) {
@@ -252,8 +296,15 @@ func (a *Allocation) Environment(job *model.Job) []string {
 	if err != nil {
 		cluster = "" // the variable is left out
 	}
-	return jobenv.Allocation(&proto.Launch{Job: job.ID, ArrayID: job.ArrayID, Task: job.Task, Spec: &spec,
-		Part: run.Partition, Alloc: run.Alloc,
+	var others []proto.HetPart
+	for _, o := range a.Components {
+		if o.ID != job.ID {
+			others = append(others, proto.HetPart{Job: o.ID, Offset: o.Het.Offset, Spec: o.Spec, Part: o.Run.Partition,
+				LimitS: o.Run.LimitS, Start: o.Run.Start, Alloc: o.Run.Alloc, Resv: o.Run.Resv})
+		}
+	}
+	return jobenv.Allocation(&proto.Launch{Het: job.Het, Others: others, Job: job.ID, ArrayID: job.ArrayID,
+		Task: job.Task, Spec: &spec, Part: run.Partition, Alloc: run.Alloc,
 		Resv: run.Resv, Start: run.Start, LimitS: run.LimitS, Restarts: job.Restarts}, cluster)
 }
 

@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// ParseJobRefs reads a comma list of job ids as users write them: 12, 12_3, 12_[1-3,7], 12_*. Commas inside brackets
-// belong to the task list.
+// ParseJobRefs reads a comma list of job ids as users write them: 12, 12_3, 12_[1-3,7], 12_*, 12+1. Commas inside
+// brackets belong to the task list.
 func ParseJobRefs(text string) ([]proto.JobRef, error) {
 	var out []proto.JobRef
 	for text != "" {
@@ -51,11 +51,16 @@ func ParseJobRefs(text string) ([]proto.JobRef, error) {
 
 // ParseJobRef reads one job id.
 func ParseJobRef(text string) (proto.JobRef, error) {
+	if idText, part, isPart := strings.Cut(text, "+"); isPart {
+		return componentRef(text, idText, part)
+	}
 	idText, taskText, hasTask := strings.Cut(text, "_")
 	id, err := strconv.ParseUint(idText, 10, 32)
 	if err != nil || id == 0 {
 		return proto.JobRef{},
-			fmt.Errorf("Invalid job id specified: '%s'; write a number, or ID_TASK for a task of an array", text)
+			fmt.Errorf("Invalid job id specified: '%s'; write a number, ID_TASK for a task of an array, or ID+N for a "+
+				"component of a heterogeneous job",
+				text)
 	}
 	r := proto.JobRef{Job: model.JobID(id), Task: model.NoTask}
 	if !hasTask || taskText == "*" {
@@ -71,6 +76,17 @@ func ParseJobRef(text string) (proto.JobRef, error) {
 	return r, nil
 }
 
+// componentRef reads ID+N.
+func componentRef(text, idText, part string) (proto.JobRef, error) {
+	id, err := strconv.ParseUint(idText, 10, 32)
+	n, perr := strconv.ParseUint(part, 10, 16)
+	if err != nil || perr != nil || id == 0 || n >= model.MaxHet {
+		return proto.JobRef{}, fmt.Errorf("Invalid job id specified: '%s'; the components of a heterogeneous job are "+
+			"ID+0 to ID+%d", text, model.MaxHet-1)
+	}
+	return proto.JobRef{Job: model.JobID(id), Task: model.NoTask, Het: 1 + int32(n)}, nil
+}
+
 // RefOf gives the reference that names exactly one record.
 func RefOf(j *model.Job) proto.JobRef {
 	switch {
@@ -78,6 +94,8 @@ func RefOf(j *model.Job) proto.JobRef {
 		return proto.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
 	case j.ArrayID != 0 && j.Task != model.NoTask:
 		return proto.JobRef{Job: j.ArrayID, Task: j.Task}
+	case j.Het != nil:
+		return proto.JobRef{Job: j.Het.ID, Task: model.NoTask, Het: 1 + j.Het.Offset}
 	}
 	return proto.JobRef{Job: j.ID, Task: model.NoTask}
 }

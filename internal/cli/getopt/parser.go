@@ -1,6 +1,7 @@
 package getopt
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -90,6 +91,21 @@ func (p *Parser) Default(name, value, from string) error {
 		return err
 	}
 	return p.add(i, value, o)
+}
+
+// Inherit takes over options that another parser of the same command was given, as the weakest ones: those of a
+// heterogeneous job's component for the next one. names are their long names.
+func (p *Parser) Inherit(from *Parser, names []string) {
+	for k := range from.found {
+		f := &from.found[k]
+		name := from.c.Options[f.option].Name
+		i := slices.IndexFunc(p.c.Options, func(o Option) bool { return o.Name == name })
+		if i < 0 || !slices.Contains(names, name) || from.overridden(f) || len(p.found) == MaxOccurrences {
+			continue
+		}
+		p.found = append(p.found, occurrence{i, f.value, Origin{FromConfig, "the component before"}})
+		p.strongest[i] = max(p.strongest[i], FromConfig)
+	}
 }
 
 // Env looks for the variables of every option that has some. A flag is set by a variable that is empty,

@@ -2,6 +2,7 @@ package request
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -79,10 +80,33 @@ func ToStart(r *proto.SubmitReply) string {
 		time.UnixMilli(int64(r.TestStart)).Format("2006-01-02T15:04:05"), r.TestCPUs, r.TestNodes, r.TestPart)
 }
 
-// NoHet gives the refusal of a heterogeneous job, which word has requested.
-func NoHet(word string) string {
-	return "heterogeneous jobs (" + word +
-		") are not supported by gbatch yet; submit the parts as jobs of their own, joined with --dependency"
+// Propagated are the options of a component of a heterogeneous job that hold for the next ones too, unless they have
+// their own (https://slurm.schedmd.com/heterogeneous_jobs.html).
+var Propagated = []string{"account", "acctg-freq", "begin", "clusters", "comment", "deadline", "dependency",
+	"distribution", "epilog", "error", "export", "export-file", "exclude", "get-user-env", "hold", "immediate", "input",
+	"job-name", "kill-on-bad-exit", "label", "no-kill", "no-requeue", "nice", "open-mode", "output", "overcommit",
+	"parsable", "priority", "prolog", "propagate", "pty", "qos", "quiet", "quit-on-interrupt", "reservation", "requeue",
+	"signal", "task-epilog", "task-prolog", "test-only", "time", "time-min", "unbuffered", "verbose", "wait", "chdir",
+	"mpi", "jobid", "kill-on-invalid-dep"}
+
+// Whole turns the components of a heterogeneous job into one message: the first one's, with the descriptions of the
+// others.
+func Whole(e *env.Env, all []*Submission, body []byte) (*proto.SubmitRequest, error) {
+	rq, err := New(e, all[0], body)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range all[1:] {
+		one, err := New(e, s, nil)
+		if err != nil {
+			return nil, fmt.Errorf("component %d: %w", i+1, err)
+		}
+		rq.Rest = append(rq.Rest, one.Spec)
+	}
+	if len(all) > 1 && all[0].Each != "" {
+		return nil, errors.New("--each submits jobs of one component; submit each heterogeneous job by itself")
+	}
+	return rq, nil
 }
 
 // From reads options that are not of a command line, such as the members of a job that is described in another way:
@@ -115,3 +139,8 @@ func From(words []string, moment func(string) (model.Time, error)) (*Submission,
 var ofThisHost = []string{"nodefile", "export", "export-file", "get-user-env", "propagate", "uid", "gid", "clusters",
 	"cluster",
 	"wrap", "each", "wait", "chdir", "workdir"}
+
+// NoHet refuses a heterogeneous job where it can't be described yet; word has requested it.
+func NoHet(word string) string {
+	return "heterogeneous jobs (" + word + ") can't be submitted this way yet; submit them with gsubmit a : b"
+}

@@ -28,7 +28,7 @@ import (
 func Grun(e *env.Env) int {
 	r := &run{Env: e}
 	r.rq.Parent = proto.StepNone
-	lookup := r.nested()
+	lookup := r.hetLookup(r.nested())
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(r.recorded(r.options()), getopt.HelpOptions('h')...),
 		Order:     getopt.StopAtOperand,
 		EnvPrefix: "SLURM", Operands: "command [arguments...]", OperandValues: env.CommandLine,
@@ -109,8 +109,10 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		return errors.New("No command given to execute; write it behind the options")
 	}
 	if slices.Contains(operands, ":") {
-		return errors.New(request.NoHet("\" : \"") + "; in a job, start a grun for each part with & behind it, and wait; " +
-			"an argument : of the command goes through a shell, as in sh -c 'cmd :'")
+		return errors.New(noHetStep + "; an argument : of the command goes through a shell, as in sh -c 'cmd :'")
+	}
+	if err := r.intoGroup(); err != nil {
+		return err
 	}
 	r.badSaid, r.waitSaid = p.Given("kill-on-bad-exit").Source != getopt.NotGiven,
 		p.Given("wait").Source != getopt.NotGiven
@@ -502,7 +504,7 @@ func (r *run) lookUp(ref proto.JobRef) (job model.JobID, node string, err error)
 				return err
 			}
 			for _, j := range chunk.Jobs {
-				if j.Run != nil && j.End == nil {
+				if j.Run != nil && j.End == nil && (found == nil || j.Het == nil) { // of all components the first
 					found = j
 				}
 			}

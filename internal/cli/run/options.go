@@ -34,6 +34,7 @@ type run struct {
 	multi     bool
 	multiFile string
 	job       string
+	group     string // --het-group
 	chdir     string
 	export    request.Submission // its export fields only
 	limits    string

@@ -24,19 +24,27 @@ import (
 func Galloc(e *env.Env) int {
 	g := &allocCall{Env: e}
 	g.s.Spec.Name = "interactive"
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(g.options(), getopt.HelpOptions('h')...),
-		Order:     getopt.StopAtOperand,
-		EnvPrefix: "SALLOC", Operands: "[command [arguments...]]", OperandValues: env.CommandLine,
-		About: "Get an allocation and run a command here, a shell without one, whose grun starts tasks on its nodes. " +
-			"The allocation is given back when the command ends.",
-		Epilogue: "Options may also be set in the environment (SALLOC_PARTITION, SALLOC_TIMELIMIT, ...)."})
-	operands, err := p.Parse(e.Args, e.Lookup)
+	p := g.parser(g.options())
+	operands, err := p.Args(e.Args)
+	all := []*getopt.Parser{p}
+	for err == nil && len(operands) > 0 && operands[0] == ":" && len(g.rest) < model.MaxHet-1 {
+		one := &request.Submission{}
+		one.Spec.Name = g.s.Spec.Name
+		next := g.parser(g.optionsOf(one))
+		g.rest, all = append(g.rest, one), append(all, next)
+		operands, err = next.Args(operands[1:])
+	}
+	for i := 0; err == nil && i < len(all); i++ {
+		if i > 0 {
+			all[i].Inherit(all[i-1], request.Propagated)
+		}
+		err = all[i].Env(e.Lookup)
+	}
+	for i := 0; err == nil && i < len(all); i++ {
+		err = all[i].Apply()
+	}
 	if err != nil {
 		return e.BadLine(p, err)
-	}
-	if len(operands) > 0 && operands[0] == ":" {
-		e.Errorf("%s", request.NoHet("\" : \""))
-		return g.Failed(1)
 	}
 	if !g.s.Quiet {
 		for _, n := range p.Notes() {
@@ -46,7 +54,7 @@ func Galloc(e *env.Env) int {
 	if g.s.Verbose > 0 {
 		e.DefinedOptions(p)
 	}
-	a := &allocate.Allocation{Env: e, Submission: &g.s, Quiet: g.s.Quiet, Immediate: g.immediate,
+	a := &allocate.Allocation{Env: e, Submission: &g.s, Rest: g.rest, Quiet: g.s.Quiet, Immediate: g.immediate,
 		Tell: "Granted job allocation %d", Keep: g.noShell}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
@@ -67,17 +75,33 @@ func Galloc(e *env.Env) int {
 	return rc
 }
 
+// parser is for the options of one component.
+func (g *allocCall) parser(options []getopt.Option) *getopt.Parser {
+	e := g.Env
+	return getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...),
+		Order:     getopt.StopAtOperand,
+		EnvPrefix: "SALLOC", Operands: "[command [arguments...]]", OperandValues: env.CommandLine,
+		About: "Get an allocation and run a command here, a shell without one, whose grun starts tasks on its nodes. " +
+			"The allocation is given back when the command ends.",
+		Epilogue: "Options may also be set in the environment (SALLOC_PARTITION, SALLOC_TIMELIMIT, ...). The components " +
+			"of a heterogeneous job are separated by ' : '."})
+}
+
 // allocCall is one call of galloc.
 type allocCall struct {
 	*env.Env
 	s         request.Submission
+	rest      []*request.Submission // the other components of a heterogeneous job
 	noShell   bool
 	killWith  unix.Signal // signal to the command when the allocation is revoked; 0: only to a shell
 	immediate int64       // most seconds to wait for the allocation; 0: no limit
 }
 
-func (g *allocCall) options() []getopt.Option {
-	out := slices.DeleteFunc(g.s.Options(g.ReadDate),
+func (g *allocCall) options() []getopt.Option { return g.optionsOf(&g.s) }
+
+// optionsOf gives the options of one component.
+func (g *allocCall) optionsOf(s *request.Submission) []getopt.Option {
+	out := slices.DeleteFunc(s.Options(g.ReadDate),
 		func(o getopt.Option) bool { return slices.Contains(request.NotForAllocations, o.Name) })
 	for i := range out {
 		if out[i].Group == "What gsubmit does" {

@@ -31,26 +31,17 @@ func Gsubmit(e *env.Env) int {
 }
 
 func submit(e *env.Env) (int, error) {
-	s := &request.Submission{}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.Options(e.ReadDate), getopt.HelpOptions('h')...),
-		Order: getopt.StopAtOperand, EnvPrefix: "SBATCH", Operands: "[script [arguments...]]",
-		OperandValues: getopt.Operands(getopt.Values{Kind: getopt.Files}),
-		About: "Submit a batch script. Without a script it is read from standard input. Lines of the script that begin " +
-			"with #SBATCH or #GBATCH, before its first command, hold options too.",
-		Epilogue: "Options may also be set in the environment (SBATCH_PARTITION, SBATCH_TIMELIMIT, ...): the command line " +
-			"is stronger than the environment, and that than the script."})
-	operands, err := p.Args(e.Args)
+	all := &components{e: e}
+	s, p := all.add()
+	operands, err := all.args(e.Args)
 	if err != nil {
 		return e.Usage(p, err), nil
 	}
-	body, err := readScript(e, s, p, operands)
+	body, err := readScript(e, all, operands)
 	if err != nil {
 		return 1, err
 	}
-	if err := p.Env(e.Lookup); err != nil {
-		return 1, err
-	}
-	if err := p.Apply(); err != nil {
+	if err := all.apply(); err != nil {
 		return 1, err
 	}
 	if !s.Quiet {
@@ -61,15 +52,87 @@ func submit(e *env.Env) (int, error) {
 	if s.Verbose > 0 {
 		e.DefinedOptions(p)
 	}
-	s.WishLogin()
+	for _, one := range all.subs {
+		one.WishLogin()
+	}
 	lines, err := eachLines(e, s)
 	if err != nil {
 		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
 	}
-	rq, err := request.New(e, s, body)
+	rq, err := request.Whole(e, all.subs, body)
 	if err != nil {
 		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
 	}
+	return send(e, s, rq, lines)
+}
+
+// components are the parts of a heterogeneous job, or the only one of any other job: each has its options.
+type components struct {
+	e       *env.Env
+	subs    []*request.Submission
+	parsers []*getopt.Parser
+}
+
+// add begins a component.
+func (x *components) add() (*request.Submission, *getopt.Parser) {
+	e, s := x.e, &request.Submission{}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.Options(e.ReadDate), getopt.HelpOptions('h')...),
+		Order: getopt.StopAtOperand, EnvPrefix: "SBATCH", Operands: "[script [arguments...]]",
+		OperandValues: getopt.Operands(getopt.Values{Kind: getopt.Files}),
+		About: "Submit a batch script. Without a script it is read from standard input. Lines of the script that begin " +
+			"with #SBATCH or #GBATCH, before its first command, hold options too.",
+		Epilogue: "Options may also be set in the environment (SBATCH_PARTITION, SBATCH_TIMELIMIT, ...): the command line " +
+			"is stronger than the environment, and that than the script. The components of a heterogeneous job are " +
+			"separated by ' : ', or by lines with #SBATCH hetjob: gsubmit -n1 : -n64 -p gpu job.sh"})
+	x.subs, x.parsers = append(x.subs, s), append(x.parsers, p)
+	return s, p
+}
+
+// args reads the command line: the options of each component, and what is no option.
+func (x *components) args(args []string) ([]string, error) {
+	operands, err := x.parsers[0].Args(args)
+	for err == nil && len(operands) > 0 && operands[0] == ":" {
+		if len(x.subs) == model.MaxHet {
+			return nil, fmt.Errorf("more than %d components", model.MaxHet)
+		}
+		_, p := x.add()
+		operands, err = p.Args(operands[1:])
+	}
+	return operands, err
+}
+
+// value gives an option that may stand with any component.
+func (x *components) value(name string) (string, bool) {
+	for _, p := range x.parsers {
+		if v, ok := p.Value(name); ok {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// apply reads the environment, and sets the options of all components.
+func (x *components) apply() error {
+	for i, p := range x.parsers {
+		if i > 0 {
+			p.Inherit(x.parsers[i-1], request.Propagated)
+			x.subs[i].Spec.Name, x.subs[i].Spec.Command, x.subs[i].Spec.Args = x.subs[0].Spec.Name, x.subs[0].Spec.Command,
+				x.subs[0].Spec.Args
+		}
+		if err := p.Env(x.e.Lookup); err != nil {
+			return err
+		}
+	}
+	for _, p := range x.parsers {
+		if err := p.Apply(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send submits the job, and waits for it with --wait.
+func send(e *env.Env, s *request.Submission, rq *proto.SubmitRequest, lines []eachLine) (int, error) {
 	if !s.Quiet {
 		for _, text := range s.Remarks {
 			fmt.Fprintf(e.Stderr, "%s: note: %s\n", e.Program, text)
@@ -163,14 +226,12 @@ func await(e *env.Env, c *client.Client, id model.JobID) (int, error) {
 }
 
 // readScript finds the script, checks it and passes its directives to the parser.
-func readScript(e *env.Env, s *request.Submission, p *getopt.Parser, operands []string) ([]byte, error) {
+func readScript(e *env.Env, all *components, operands []string) ([]byte, error) {
+	s := all.subs[0]
 	fail := func(format string, a ...any) error {
 		return fmt.Errorf("%s: error: %s", e.Program, fmt.Sprintf(format, a...))
 	}
-	if len(operands) > 0 && operands[0] == ":" {
-		return nil, fail("%s", request.NoHet("\" : \""))
-	}
-	if wrap, ok := p.Value("wrap"); ok {
+	if wrap, ok := all.value("wrap"); ok {
 		if len(operands) > 0 {
 			return nil, fail("Script arguments not permitted with --wrap option")
 		}
@@ -180,7 +241,7 @@ func readScript(e *env.Env, s *request.Submission, p *getopt.Parser, operands []
 	var data []byte
 	var err error
 	where := "stdin"
-	each, _ := p.Value("each")
+	each, _ := all.value("each")
 	switch {
 	case len(operands) == 0 && each == "-":
 		return nil, fail("--each=- reads the jobs' arguments from standard input, so the script can't come from there too: " +
@@ -221,21 +282,27 @@ func readScript(e *env.Env, s *request.Submission, p *getopt.Parser, operands []
 			fmt.Fprintf(e.Stderr, "%s: warning: %s %s\n", e.Program, where, w)
 		}
 	}
-	if _, ignored := p.Value("ignore-pbs"); !ignored && e.Getenv("SBATCH_IGNORE_PBS") == "" {
+	if _, ignored := all.parsers[0].Value("ignore-pbs"); !ignored && e.Getenv("SBATCH_IGNORE_PBS") == "" {
 		if text := parsed.ForeignWarning(); text != "" && !s.Quiet {
 			fmt.Fprintf(e.Stderr, "%s: warning: %s: %s\n", e.Program, where, plain.Line(text))
 		}
 		for _, d := range parsed.Foreign {
-			if err := p.Directive(d.Args, fmt.Sprintf("%s line %d", where, d.Line)); err != nil {
+			if err := all.parsers[0].Directive(d.Args, fmt.Sprintf("%s line %d", where, d.Line)); err != nil {
 				return nil, err
 			}
 		}
 	}
+	at := 0
 	for _, d := range parsed.Directives {
 		if d.Het {
-			return nil, fail("%s line %d: %s", where, d.Line, request.NoHet("hetjob"))
+			if at++; at == model.MaxHet {
+				return nil, fail("%s line %d: more than %d components", where, d.Line, model.MaxHet)
+			}
+			if at == len(all.subs) {
+				all.add()
+			}
 		}
-		if err := p.Directive(d.Args, fmt.Sprintf("%s line %d", where, d.Line)); err != nil {
+		if err := all.parsers[at].Directive(d.Args, fmt.Sprintf("%s line %d", where, d.Line)); err != nil {
 			return nil, err
 		}
 	}
