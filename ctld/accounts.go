@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gbatch/ctld/events"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/sched/multifactor"
@@ -122,6 +123,7 @@ func (c *Controller) editAccounts(ctx context.Context, who *caller, rq *proto.Ed
 	if err != nil {
 		return refuse(proto.CodeBadRequest, "%v", err)
 	}
+	ctx = events.With(ctx, c.by(who).Accounts(v, cmd.Edits))
 	res, err := c.change(ctx, &proto.Empty{}, nil, cmd)
 	if err != nil || res.Refusal == state.OK {
 		return err

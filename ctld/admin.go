@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"gbatch/ctld/events"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/state"
+	"gbatch/internal/trail"
 )
 
 // choose finds the jobs of a list of references that the caller may change. It gives one result per reference and, for
@@ -109,12 +111,18 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 		if err := c.begin(ctx); err != nil {
 			return nil, err
 		}
+		sent := targets[:0:0]
 		for k := range targets {
 			results[at[k]].Code, results[at[k]].Text = c.signal(v, targets[k], rq)
+			if results[at[k]].Code == 0 {
+				sent = append(sent, targets[k])
+			}
 		}
+		ctx = events.With(ctx, c.by(who).Jobs(trail.TaskSignaled, fmt.Sprintf("signal %d", rq.Signal), sent, unended(v)))
 		c.finish(ctx, reply)
 		return reply, nil
 	}
+	ctx = events.With(ctx, c.by(who).Jobs(trail.TaskCancelled, "", targets, unended(v)))
 	res, err := c.change(ctx, reply, at, &state.Stop{Targets: targets, Event: model.EvCancel, UID: who.UID})
 	if err != nil {
 		return nil, err
@@ -124,6 +132,44 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 		c.kill(targets)
 	}
 	return reply, nil
+}
+
+// by names a caller in the trail.
+func (c *Controller) by(who *caller) events.By { return events.By{UID: who.UID, User: c.nameOf(who)} }
+
+// tells gives a context in which a change of jobs has its entries of the trail with it.
+func (c *Controller) tells(ctx context.Context, who *caller, v *state.View, action proto.JobAction,
+	targets []state.Target) context.Context {
+	event, of := trail.TaskChanged, unended(v)
+	if action == proto.ActRequeue || action == proto.ActRequeueHold {
+		event, of = trail.TaskRequeuing, anyJob(v)
+	}
+	text := map[proto.JobAction]string{proto.ActRequeue: "requeue", proto.ActRequeueHold: "requeuehold",
+		proto.ActHold: "hold", proto.ActUserHold: "uhold", proto.ActRelease: "release", proto.ActSuspend: "suspend",
+		proto.ActResume: "resume", proto.ActTop: "top"}[action]
+	return events.With(ctx, c.by(who).Jobs(event, text, targets, of))
+}
+
+// anyJob gives the first job of a target, or nil.
+func anyJob(v *state.View) func(state.Target) *model.Job {
+	return func(t state.Target) *model.Job {
+		for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+			return j
+		}
+		return nil
+	}
+}
+
+// unended gives the first job of a target that has not ended, or nil.
+func unended(v *state.View) func(state.Target) *model.Job {
+	return func(t state.Target) *model.Job {
+		for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+			if !j.State.Finished() {
+				return j
+			}
+		}
+		return nil
+	}
 }
 
 // notify writes a line into the output of a job's script or of the command that waits for it.
@@ -259,14 +305,15 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 		if len(targets) == 0 {
 			return reply, nil
 		}
-		res, err = c.change(ctx, reply, at,
+		res, err = c.change(c.tells(ctx, who, v, rq.Action, targets), reply, at,
 			&state.Stop{Targets: targets, Event: model.EvRequeue, Hold: rq.Action == proto.ActRequeueHold, UID: who.UID})
 	case proto.ActHold, proto.ActUserHold:
 		hold := model.HeldByUser
 		if rq.Action == proto.ActHold && c.operator(who) {
 			hold = model.HeldByAdmin
 		}
-		res, err = c.change(ctx, reply, at, &state.Edit{Targets: targets, Set: []state.Field{state.SetHold}, Hold: hold})
+		res, err = c.change(c.tells(ctx, who, v, rq.Action, targets), reply, at,
+			&state.Edit{Targets: targets, Set: []state.Field{state.SetHold}, Hold: hold})
 	case proto.ActRelease:
 		keep, keptAt := targets[:0:0], at[:0:0]
 		for k, t := range targets {
@@ -285,7 +332,7 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 			return reply, nil
 		}
 		at = keptAt
-		res, err = c.change(ctx, reply, at,
+		res, err = c.change(c.tells(ctx, who, v, rq.Action, keep), reply, at,
 			&state.Edit{Targets: keep, Set: []state.Field{state.SetHold}, Hold: model.NotHeld})
 	case proto.ActUpdate:
 		targets, at = components(v, targets, at)
@@ -297,7 +344,7 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 			}
 			return reply, nil
 		}
-		if res, err = c.change(ctx, reply, at,
+		if res, err = c.change(c.tells(ctx, who, v, rq.Action, targets), reply, at,
 			&state.Suspend{Targets: targets, Resume: rq.Action == proto.ActResume}); err != nil {
 			return nil, err
 		}
@@ -318,6 +365,7 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 			if key != "" && c.machine.View().Answer(key) != nil {
 				continue // it was made when the request came before
 			}
+			ctx := c.tells(ctx, who, v, rq.Action, targets[k:k+1])
 			if results[at[k]].Code, results[at[k]].Text, err = c.top(ctx, key, who, targets[k]); err != nil {
 				return nil, err
 			}
@@ -364,6 +412,7 @@ func (c *Controller) updateEach(ctx context.Context, who *caller, set []model.KV
 		}
 		var edits []state.Body
 		var spots []int
+		var edited []state.Target
 		for k, i := range at {
 			if i < from || i >= from+updatesAtOne {
 				continue
@@ -373,6 +422,7 @@ func (c *Controller) updateEach(ctx context.Context, who *caller, set []model.KV
 			switch {
 			case err == nil:
 				edits, spots = append(edits, edit), append(spots, i-from)
+				edited = append(edited, targets[k])
 			case len(targets) == 1 || !errors.As(err, &why):
 				return err
 			default:
@@ -382,7 +432,8 @@ func (c *Controller) updateEach(ctx context.Context, who *caller, set []model.KV
 		if len(edits) == 0 {
 			continue
 		}
-		made, err := c.changes(ctx, step, part, spots, edits)
+		deeds := c.by(who).Jobs(trail.TaskChanged, settings(set), edited, anyJob(v))
+		made, err := c.changes(events.With(ctx, deeds), step, part, spots, edits)
 		if err != nil {
 			return err
 		}

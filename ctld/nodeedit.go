@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	"gbatch/ctld/define"
+	"gbatch/ctld/events"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
+	"gbatch/internal/trail"
 )
 
 // nodeedit.go carries out operators' changes of nodes and of single units, and handles nodes' reports on their units.
@@ -24,6 +26,9 @@ func (c *Controller) updatePartition(ctx context.Context, who *caller, rq *proto
 	if err != nil {
 		return drafted(err)
 	}
+	verb := map[proto.PartAction]string{proto.CreatePartition: "create ", proto.ChangePartition: "update ",
+		proto.DeletePartition: "delete "}[rq.Action]
+	ctx = events.With(ctx, c.by(who).One(trail.PartChanged, trail.Partition, rq.Name, verb+settings(rq.Set)))
 	if err := c.define(ctx, cmd); err != nil {
 		return err
 	}
@@ -85,6 +90,9 @@ func (c *Controller) updateNode(ctx context.Context, who *caller, rq *proto.Upda
 	}
 	c.defining.Lock()
 	defer c.defining.Unlock()
+	verb := map[proto.NodeAction]string{proto.ChangeNodes: "update ", proto.CreateNodes: "create ",
+		proto.DeleteNodes: "delete ", proto.RebootNodes: "reboot ", proto.CancelReboots: "cancel_reboot "}[rq.Action]
+	ctx = events.With(ctx, c.by(who).Nodes(rq.Names, c.hostlist(rq.Names), verb+settings(rq.Set)))
 	var err error
 	switch rq.Action {
 	case proto.ChangeNodes:

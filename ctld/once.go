@@ -2,11 +2,14 @@ package ctld
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"gbatch/ctld/events"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
@@ -278,15 +281,19 @@ func (c *Controller) change(ctx context.Context, reply message, at []int, b stat
 // as they are asked for.
 func (c *Controller) changes(ctx context.Context, key string, reply message, at []int, list []state.Body) (
 	[]state.Result, error) {
-	parts := make([][]byte, len(list))
-	for i, b := range list {
+	deeds := events.Commands(ctx)
+	parts := make([][]byte, len(list)+len(deeds))
+	for i, b := range slices.Concat(list, deeds) {
 		var err error
 		if parts[i], err = state.Encode(c.now(), b); err != nil {
 			return nil, err
 		}
 	}
-	if key == "" {
+	if key == "" && len(deeds) == 0 {
 		return c.proposeAll(ctx, parts)
+	}
+	if key == "" { // the entries of the trail are told only with what was made
+		key = "-:" + rand.Text()
 	}
 	cmd := &state.Once{Key: key, Step: state.OnceMake, Parts: parts}
 	var err error
@@ -308,7 +315,7 @@ func (c *Controller) changes(ctx context.Context, key string, reply message, at 
 	case res.Refusal == state.Repeated:
 		return nil, errRepeated
 	}
-	return res.Parts, nil
+	return res.Parts[:min(len(list), len(res.Parts))], nil
 }
 
 // begin notes that a request is about to do something outside of the facts. It is done at most once: if this leader
@@ -325,16 +332,23 @@ func (c *Controller) begin(ctx context.Context) error {
 	return err
 }
 
-// finish notes the answer of what was begun.
+// finish notes the answer of what was begun, and its entries of the trail.
 func (c *Controller) finish(ctx context.Context, reply message) {
-	key := keyOf(ctx)
-	if key == "" {
-		return
-	}
-	cmd := &state.Once{Key: key, Step: state.OnceFinish}
+	list := events.Commands(ctx)
 	var err error
-	if cmd.Reply, err = proto.Encode(reply); err == nil {
-		_, err = c.propose(ctx, cmd)
+	if key := keyOf(ctx); key != "" {
+		cmd := &state.Once{Key: key, Step: state.OnceFinish}
+		cmd.Reply, err = proto.Encode(reply)
+		list = append(list, cmd)
+	}
+	parts := make([][]byte, len(list))
+	for i := range list {
+		if err == nil {
+			parts[i], err = state.Encode(c.now(), list[i])
+		}
+	}
+	if err == nil && len(parts) > 0 {
+		_, err = c.proposeAll(ctx, parts)
 	}
 	if err != nil {
 		c.log.Warn("a request was carried out, and its answer can't be kept for another try", "err", err)

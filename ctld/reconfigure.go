@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"gbatch/ctld/define"
+	"gbatch/ctld/events"
 	"gbatch/internal/conf"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/logfile"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
+	"gbatch/internal/trail"
 )
 
 // loadConfig reads the configuration files. The configuration is nil when there are errors in them.
@@ -72,7 +74,11 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 		return reply, nil
 	}
 	reply.Applied = true
-	if _, err := c.change(ctx, reply, nil, &state.SetConfig{Config: cfg}); err != nil {
+	deed := c.by(who).One(trail.ConfigChanged, trail.Config, cfg.Cluster, changesText(reply.Changes))
+	if who.User == sighup { // whose process it was is not known
+		deed[0].By, deed[0].ByUser, deed[0].UID = sighup, false, 0
+	}
+	if _, err := c.change(events.With(ctx, deed), reply, nil, &state.SetConfig{Config: cfg}); err != nil {
 		return nil, err
 	}
 	c.nodes.retell()
@@ -81,6 +87,25 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 		c.log.Info("reconfigure has undone a change", "what", s, "by", who.User)
 	}
 	return reply, nil
+}
+
+// sighup is who reconfigures by a signal.
+const sighup = "SIGHUP"
+
+// maxChangesText bounds the changes that the trail names.
+const maxChangesText = 50
+
+// changesText writes changes of the configuration in one line.
+func changesText(list []proto.Change) string {
+	var words []string
+	for i := range list {
+		if i == maxChangesText {
+			words = append(words, fmt.Sprintf("and %d more", len(list)-i))
+			break
+		}
+		words = append(words, fmt.Sprintf("%s: %s -> %s", list[i].Key, list[i].Old, list[i].New))
+	}
+	return strings.Join(words, "; ")
 }
 
 // hangups answers SIGHUP until ctx ends: the log is opened anew, and the configuration is read as by gcontrol
@@ -107,7 +132,7 @@ func (c *Controller) hangups(ctx context.Context, signals <-chan os.Signal) {
 		if !c.leading.Load() {
 			continue
 		}
-		self := &caller{Caller: proto.Caller{User: "SIGHUP"}, most: model.RightsAdministrator}
+		self := &caller{Caller: proto.Caller{User: sighup}, most: model.RightsAdministrator}
 		if _, err := c.reconfigure(ctx, self, &proto.ReconfigureRequest{}); err != nil && ctx.Err() == nil {
 			c.log.Error("the cluster could not be reconfigured", "err", err)
 		}

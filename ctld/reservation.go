@@ -10,11 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/ctld/events"
 	"gbatch/ctld/resv"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/sched"
 	"gbatch/internal/state"
+	"gbatch/internal/trail"
 )
 
 // reservation.go answers requests about reservations and carries them out. Package resv makes reservations.
@@ -150,7 +152,11 @@ func (c *Controller) reserve(ctx context.Context, who *caller,
 			return nil, err
 		}
 		reply := &proto.ReserveReply{Name: cmd.Resv.Name}
-		res, err := c.change(ctx, reply, nil, cmd)
+		text := map[proto.ResvAction]string{proto.CreateReservation: "create", proto.UpdateReservation: "update",
+			proto.DeleteReservation: "delete"}[rq.Action]
+		told := events.With(ctx, c.by(who).One(trail.ResvChanged, trail.Reservation, cmd.Resv.Name,
+			strings.TrimSpace(text+" "+settings(rq.Set))))
+		res, err := c.change(told, reply, nil, cmd)
 		if err != nil {
 			return nil, err
 		}

@@ -32,6 +32,7 @@ const (
 	Reserved        = "reservation_set"
 	ReservationOver = "reservation_over"
 	ResvChanged     = "reservation_changed"
+	PartChanged     = "partition_changed"
 	ConfigChanged   = "configuration_changed"
 	ClusterSize     = "cluster_size"
 )
@@ -43,6 +44,7 @@ const (
 	GPU         = "gpu"
 	Account     = "account"
 	Reservation = "reservation"
+	Partition   = "partition"
 	Config      = "config"
 	Cluster     = "cluster"
 )
@@ -85,6 +87,7 @@ func Events() []Event {
 		{Reserved, "a reservation was made, changed, or moved to its next occurrence", true},
 		{ReservationOver, "a reservation is over or was deleted", true},
 		{ResvChanged, "a user made, changed or deleted a reservation", true},
+		{PartChanged, "a user made, changed or deleted a partition", true},
 		{ConfigChanged, "a user had the configuration read again, and it had changed", true},
 		{ClusterSize, "the cluster's nodes have other resources than before", true},
 	}

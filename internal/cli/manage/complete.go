@@ -31,7 +31,7 @@ func operands(before []string, typed string) getopt.Values {
 	if len(before) == 1 {
 		v := getopt.Fields("account", "user", "association", "qos", "coordinator")
 		if v.List = false; strings.HasPrefix("show", verb) || strings.HasPrefix("list", verb) {
-			v.Words = append(v.Words, getopt.Fields("tree", "cluster", "tres").Words...)
+			v.Words = append(v.Words, getopt.Fields("tree", "cluster", "tres", "event", "transaction").Words...)
 		}
 		return v
 	}
@@ -44,6 +44,12 @@ func operands(before []string, typed string) getopt.Values {
 	v := getopt.Values{}
 	if last := before[len(before)-1]; len(before) == 2 && !slices.Contains([]string{"where", "set"}, last) {
 		v = names(entity) // a name may stand without name=
+	}
+	if table := historyOf(entity); table != "" {
+		for _, k := range pastKeys[table] {
+			v.Words = append(v.Words, getopt.Word{Text: k + "="})
+		}
+		return v
 	}
 	for _, k := range acctmgr.Keys(entity) {
 		v.Words = append(v.Words, getopt.Word{Text: k + "="})

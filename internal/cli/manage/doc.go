@@ -1,6 +1,7 @@
 // Package manage has the commands about accounts, shares and the scheduler.
 //
 //	gacctmgr.go flat.go           gacctmgr (sacctmgr); package acctmgr has its language
+//	history.go                    show event and show transaction
 //	gshare.go   gshare (sshare): shares and usage
 //	gprio.go    gprio (sprio): the factors of priorities
 //	gdiag.go                      gdiag (sdiag): the scheduler's statistics

@@ -39,7 +39,7 @@ func Gacctmgr(e *env.Env) int {
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(m.options(), getopt.HelpOptions('h')...),
 		Operands: "VERB ENTITY [WORDS]", OperandValues: operands,
 		About: "Show and change accounts, users, associations and QOS: add, modify, delete, show; with the entities " +
-			"account, user, association, qos, coordinator, and for show also tree, cluster and tres. dump writes everything " +
+			"account, user, association, qos, coordinator, and for show also tree, cluster, tres, event and transaction. dump writes everything " +
 			"to a file in Slurm's format, load reads one.",
 		Epilogue: "gacctmgr add account physics Fairshare=50 Parent=science; gacctmgr add user ann account=physics; " +
 			"gacctmgr modify user where name=ann set MaxJobs=10; gacctmgr add qos urgent Priority=500 GrpTRES=gres/gpu=70%; " +
@@ -125,6 +125,13 @@ func (m *manage) run() error {
 	entity := strings.ToLower(rest[0])
 	if begins("modify", "update") && entity == "job" {
 		return m.modifyJob(c, rest[1:])
+	}
+	if table := historyOf(entity); table != "" && begins("list", "show") {
+		cluster, err := env.ClusterName(c)
+		if err != nil {
+			return err
+		}
+		return m.showPast(c, cluster, table, rest[1:])
 	}
 	facts, err := readAccounts(c)
 	if err != nil {
