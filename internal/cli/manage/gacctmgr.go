@@ -39,8 +39,8 @@ func Gacctmgr(e *env.Env) int {
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(m.options(), getopt.HelpOptions('h')...),
 		Operands: "VERB ENTITY [WORDS]", OperandValues: operands,
 		About: "Show and change accounts, users, associations and QOS: add, modify, delete, show; with the entities " +
-			"account, user, association, qos, coordinator, and for show also tree, cluster, tres, event and transaction. dump writes everything " +
-			"to a file in Slurm's format, load reads one.",
+			"account, user, association, qos, coordinator, and for show also tree, cluster, tres, event and transaction. " +
+			"dump writes everything to a file in Slurm's format, load reads one.",
 		Epilogue: "gacctmgr add account physics Fairshare=50 Parent=science; gacctmgr add user ann account=physics; " +
 			"gacctmgr modify user where name=ann set MaxJobs=10; gacctmgr add qos urgent Priority=500 GrpTRES=gres/gpu=70%; " +
 			"gacctmgr show assoc tree format=account,user,fairshare; gacctmgr dump file=accounts.cfg; gacctmgr load " +
