@@ -1,6 +1,7 @@
-// Package events makes the trail's entries about what users change (deeds.go), and writes a line into the controller's log for each thing that happens: jobs'
-// changes of state, nodes, units, reservations (package trail has the names). It reads what the
-// state remembers (View.Happened), apart from the leader's other work.
+// Package events makes the trail's entries about what users change (deeds.go), and writes a line
+// into the controller's log for each thing that happens: jobs' changes of state, nodes, units,
+// reservations (package trail has the names). It reads what the state remembers (View.Happened),
+// apart from the leader's other work.
 package events
 
 import (
