@@ -108,7 +108,8 @@ func (b By) Accounts(v *state.View, edits []state.AcctEdit) []*model.Audit {
 			drop("Accounts", e.Account.Name)
 		case e.Op == state.PutUser && e.User != nil:
 			u := e.User
-			put(v.User(u.Name) != nil, "Users", u.Name, fmt.Sprintf("defaultaccount=%s adminlevel=%s", u.DefaultAccount, u.Admin))
+			put(v.User(u.Name) != nil, "Users", u.Name,
+				fmt.Sprintf("defaultaccount=%s adminlevel=%s", u.DefaultAccount, u.Admin))
 		case e.Op == state.DropUser && e.User != nil:
 			drop("Users", e.User.Name)
 		case e.Op == state.PutAssoc && e.Assoc != nil:
