@@ -1,5 +1,6 @@
 // Package acct has the commands for accounting and usage of jobs.
 //
+//	events.go   gacct --events: what happened to jobs
 //	gacct.go    gacct (sacct): jobs from accounting, ended ones too
 //	options.go  its options, and which records they pick
 //	json.go     gacct --json

@@ -46,7 +46,7 @@ type account struct {
 	leastLimit, mostLimit int64 // seconds; 0: any
 	truncate              bool
 
-	noHeader, allocations, noConvert, script bool
+	noHeader, allocations, noConvert, script, events bool
 
 	live map[model.JobID][]proto.RunningStep // steps that run now, once a running job has come; see liveSteps
 }
@@ -82,6 +82,8 @@ func Gacct(e *env.Env) int {
 		return 1
 	case a.long && a.fields != "":
 		return a.Fatal("Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.")
+	case a.events && (a.json != "" || a.fields != "" || a.long || a.script):
+		return a.Fatal("--events has lines of its own: leave out --json, --yaml, -o, -b, -l and -B")
 	case a.script && !a.anyJob:
 		return a.Fatal("When requesting job scripts you must also request specific jobs with the '-j' option.")
 	}
@@ -132,6 +134,8 @@ func (a *account) run() error {
 	}
 	view := &jobtext.RecordView{Times: a.Times(a.now), BitLen: a.BitLen(), Unit: a.unit, NoConvert: a.noConvert}
 	switch {
+	case a.events:
+		return a.printEvents(c, view.Times)
 	case a.json != "":
 		return a.printJSON(c, view)
 	case a.script:

@@ -127,7 +127,7 @@ func (a *account) options() []getopt.Option {
 			Set: func(string) error { return env.ErrHelpFormat }},
 		{Name: "batch-script", Short: 'B', Group: output,
 			Help: "with -j: the jobs' scripts, while the controller still has them", Set: getopt.Flag(&a.script)},
-		a.JSON(output, "JSON, in Slurm's shape", &a.json),
+		a.eventsOption(output), a.JSON(output, "JSON, in Slurm's shape", &a.json),
 		a.YAML(output, &a.json),
 
 		{Name: "allclusters", Short: 'L', Hidden: true, Note: "there is one cluster", Set: env.Ignored},

@@ -227,7 +227,7 @@ func (r *call) run(words []string) error {
 
 // keys are what may follow a report's name.
 var keys = []string{"Start=", "End=", "Accounts=", "Users=", "QOS=", "Partitions=", "Clusters=", "All_Clusters",
-	"Tres=", "Format=", "Tree", "TopCount=", "Group", "Grouping=", "PrintJobCount", "FlatView", "AcctAsParent", "GID=",
+	"Tres=", "Format=", "Tree", "TopCount=", "Group", "Grouping=", "PrintJobCount", "FlatView", "GID=",
 	"Jobs=", "Nodes=", "Names="}
 
 func (r *call) keys(words []string) error {
@@ -246,6 +246,9 @@ func (r *call) keys(words []string) error {
 		}
 		if name == "" && has && len(key) >= 2 && strings.HasPrefix("wckeys", strings.ToLower(key)) {
 			return errors.New("jobs have no wckeys here: TrackWCKey has no effect; use accounts or QOS")
+		}
+		if name == "" && !has && len(key) >= 3 && strings.HasPrefix("acctasparent", strings.ToLower(key)) {
+			return errors.New("AcctAsParent is not supported: leave it out; name the accounts to report with Accounts=")
 		}
 		if err := r.key(name, w, v); err != nil {
 			return err
@@ -291,7 +294,6 @@ func (r *call) key(name, word, v string) (err error) {
 		r.count = true
 	case "FlatView":
 		r.flat = true
-	case "AcctAsParent":
 	case "GID":
 		for _, g := range env.SplitList(v) {
 			id, err := strconv.ParseUint(g, 10, 32)
