@@ -72,7 +72,10 @@ func (c *Controller) makeToken(ctx context.Context, who *caller, rq *proto.Token
 // editTokens answers scontrol token revoke, newkey and export.
 func (c *Controller) editTokens(ctx context.Context, who *caller,
 	rq *proto.EditTokensRequest) (*proto.EditTokensReply, error) {
-	own := !rq.NewKey && !rq.Export && len(rq.Revoke) > 0
+	if !rq.NewKey && !rq.Export && len(rq.Revoke) == 0 {
+		return nil, refuse(proto.CodeBadRequest, "nothing to change: name the users whose tokens are revoked")
+	}
+	own := !rq.NewKey && !rq.Export
 	name := c.nameOf(who)
 	own = own && !slices.ContainsFunc(rq.Revoke, func(user string) bool { return user != name })
 	if !own && c.level(who) < model.AdminFull {

@@ -95,8 +95,8 @@ PartitionName=wide Nodes=ALL MinNodes=2 MaxMemPerCPU=400 DefMemPerNode=900
 	compare("gqueue", queue)
 	shown := map[string]string{}
 	for line := range strings.Lines(run("gcontrol", "-o", "show", "job")) {
-		shown[word(line, "JobId=")] = word(line, " TRES=")
-		if tres, cpus, nodes := word(line, " TRES="), word(line, "NumCPUs="),
+		shown[word(line, "JobId=")] = word(line, " ReqTRES=")
+		if tres, cpus, nodes := word(line, " ReqTRES="), word(line, "NumCPUs="),
 			word(line, "NumNodes="); !strings.HasPrefix(tres, "cpu="+cpus+",") ||
 			!strings.Contains(tres, ",node="+strings.Split(nodes, "-")[0]+",") {
 			t.Errorf("gcontrol has %s CPUs and %s nodes, and %s", cpus, nodes, tres)
