@@ -166,6 +166,17 @@ var onceCases = []onceCase{
 		}
 		return err
 	}},
+	{proto.KindSubmit, func(o *onceTest, cl *client.Client) error { // a heterogeneous job
+		rq := o.submission()
+		rest := *rq.Spec
+		rq.Rest = []*model.Spec{&rest}
+		var reply proto.SubmitReply
+		err := cl.Call(proto.KindSubmit, rq, &reply)
+		if jobs := o.list(o.name("sub")); err == nil && (len(jobs) != 2 || jobs[0].ID != reply.Job) {
+			err = fmt.Errorf("%d jobs, the answer is %d", len(jobs), reply.Job)
+		}
+		return err
+	}},
 	{proto.KindSubmitEach, func(o *onceTest, cl *client.Client) error {
 		var reply proto.SubmitEachReply
 		err := cl.Call(proto.KindSubmitEach,
