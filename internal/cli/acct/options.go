@@ -135,7 +135,7 @@ func (a *account) options() []getopt.Option {
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "use-local-uid", Hidden: true, Note: "records have the number of the host that submitted", Set: env.Ignored},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
-		{Name: "whole-hetjob", Arg: getopt.Optional, Hidden: true, Note: "there are no heterogeneous jobs", Set: env.Ignored},
+		{Name: "whole-hetjob", Arg: getopt.Optional, Hidden: true, Note: "-j ID shows all components", Set: env.Ignored},
 		{Name: "expand-patterns",
 			Refused: "gcontrol show job JOBID shows the files of a job that the controller still knows"},
 		{Name: "associations", Short: 'x', Arg: getopt.Required, Refused: "pick jobs with -A ACCOUNT and -u USER"},
