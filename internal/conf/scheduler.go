@@ -206,8 +206,11 @@ func schedParams() []schedParam {
 		"never comes from a file", "no_env_cache", "requeue_setup_env_fail")
 	inert(false, "has no effect here: completing jobs never hold up the scheduler", "reduce_completing_frag")
 	inert(true, "is not supported: there are no burst buffers", "bb_array_stage_cnt")
-	inert(true, "is not supported: there are no heterogeneous jobs",
-		"bf_hetjob_immediate", "bf_hetjob_prio", "disable_hetjob_steps", "enable_hetjob_steps", "whole_hetjob")
+	inert(false, "has no effect here: a heterogeneous job has one place in the queue, and its components start in "+
+		"one pass", "bf_hetjob_immediate", "bf_hetjob_prio")
+	inert(true, "is not supported: steps have tasks in one component of a heterogeneous job, with --het-group=N",
+		"disable_hetjob_steps", "enable_hetjob_steps")
+	inert(true, "is not supported: name the job, and all of its components are changed", "whole_hetjob")
 	inert(true, "isn't done",
 		"allow_zero_lic", "correspond_after_task_cnt", "delay_boot", "disable_job_shrink", "extra_constraints",
 		"ignore_constraint_validation", "ignore_prefer_validation", "preempt_send_user_signal", "time_min_as_soft_limit")
