@@ -22,8 +22,30 @@ func Add(f *Facts, entity string, args []string) (*Plan, error) {
 		return f.addQOS(words)
 	case is(entity, 3, "coordinators", "coordinator"):
 		return f.coordinators(words, true)
+	case is(entity, 3, "clusters", "cluster"):
+		return f.addCluster(words)
 	}
 	return nil, noEntity("add", entity)
+}
+
+// addCluster answers the first line of a site's set-up script: this cluster is there already, and there is no other.
+func (f *Facts) addCluster(words []word) (*Plan, error) {
+	p := &Plan{}
+	for _, w := range words {
+		if w.key != "" && !is(w.key, 1, "names", "clusters") {
+			return nil, fmt.Errorf(" %s of a cluster is its root account's: modify account root set %s=", w.key, w.key)
+		}
+		for _, name := range names(w.value) {
+			if !strings.EqualFold(name, f.Cluster) {
+				return nil, noEntity("add", "cluster")
+			}
+			p.note(" This cluster '%s' already exists.  Not adding.", f.Cluster)
+		}
+	}
+	if len(p.Notes) == 0 {
+		return nil, fmt.Errorf(" Need name of cluster to add.")
+	}
+	return p, nil
 }
 
 // noEntity gives the error for an unknown entity, with the known ones.

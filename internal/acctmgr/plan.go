@@ -2,6 +2,7 @@ package acctmgr
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"gbatch/internal/model"
@@ -15,6 +16,34 @@ type Plan struct {
 	Edits    []proto.AcctEdit
 	Nothing  string   // what to say when there are no edits
 	NewUsers []string // users that get their first association: they should exist on the host
+}
+
+// Limited names what has a limit of jobs after the plan, as "QOS x" and "account a": a limit of its own.
+func (p *Plan) Limited() (names []string) {
+	set := func(name string, limits []model.Limit, tres ...[]model.TRESLimit) {
+		if slices.ContainsFunc(limits, func(l model.Limit) bool { return l > 0 }) ||
+			slices.ContainsFunc(tres, func(l []model.TRESLimit) bool { return len(l) > 0 }) {
+			names = append(names, name)
+		}
+	}
+	for i := range p.Edits {
+		if q := p.Edits[i].QOS; q != nil {
+			set("QOS "+q.Name, []model.Limit{q.GrpJobs, q.GrpAccrue, q.GrpSubmit, q.GrpWallS, q.MaxWallS, q.MaxJobsPerUser,
+				q.MaxAccruePerUser, q.MaxSubmitPerUser, q.MaxJobsPerAccount, q.MaxAccruePerAccount, q.MaxSubmitPerAccount},
+				q.GrpTRES, q.GrpTRESMins, q.GrpTRESRunMins, q.MaxTRESPerJob, q.MaxTRESPerNode, q.MaxTRESMins, q.MinTRES,
+				q.MaxTRESPerUser, q.MaxTRESRunMinsPerUser, q.MaxTRESPerAccount, q.MaxTRESRunMinsPerAcct)
+		}
+		if a := p.Edits[i].Assoc; a != nil {
+			name := "account " + a.Account
+			if a.User != "" {
+				name = "user " + a.User + " of " + name
+			}
+			set(name, []model.Limit{a.GrpJobs, a.GrpAccrue, a.GrpSubmit, a.GrpWallS, a.MaxJobs, a.MaxAccrue, a.MaxSubmit,
+				a.MaxWallS}, a.GrpTRES, a.GrpTRESMins, a.GrpTRESRunMins, a.MaxTRESPerJob, a.MaxTRESPerNode, a.MaxTRESMins,
+				a.MaxTRESRunMins)
+		}
+	}
+	return names
 }
 
 func (p *Plan) note(format string, a ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, a...)) }

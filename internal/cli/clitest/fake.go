@@ -66,6 +66,8 @@ func New(t testing.TB, main func(*env.Env) int) *Fake {
 		t.Fatal(err)
 	}
 	f := &Fake{t: t, main: main, now: DemoNow, Env: map[string]string{"GBATCH_CONF": conf}, Fail: map[uint16]*rpc.Error{}}
+	f.Answers = map[uint16]proto.Message{proto.KindConfig: &proto.ConfigReply{
+		Config: &model.Config{Cluster: "demo", Params: model.Params{HoldLimits: true}}}}
 	ln, err := server.ListenUnix(filepath.Join(dir, "ctld.sock"), 0o666)
 	if err != nil {
 		t.Fatal(err)

@@ -33,6 +33,9 @@ type manage struct {
 // promptS is the time for an answer to a question, seconds.
 const promptS = 30
 
+// fewNames is how many names a warning has.
+const fewNames = 8
+
 // Gacctmgr shows and changes accounts, users, associations and QOS.
 func Gacctmgr(e *env.Env) int {
 	m := &manage{Env: e}
@@ -189,7 +192,7 @@ func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts,
 		err = c.Call(proto.KindEditAccounts, &proto.EditAccountsRequest{Gen: facts.Gen, Edits: plan.Edits}, &done)
 		switch {
 		case err == nil:
-			return m.idleGuarantees(c, plan)
+			return m.withoutEffect(c, plan)
 		case !errors.As(err, &e) || e.Code != proto.CodeOutdated || n == replans:
 			return err
 		}
@@ -212,7 +215,9 @@ func (m *manage) agreed(plan *acctmgr.Plan) bool {
 	}
 	say(plan.Notes...)
 	if len(plan.Edits) == 0 {
-		say(plan.Nothing)
+		if plan.Nothing != "" {
+			say(plan.Nothing)
+		}
 		return false
 	}
 	if !m.immediate {
@@ -234,23 +239,28 @@ func (m *manage) agreed(plan *acctmgr.Plan) bool {
 	return true
 }
 
-// idleGuarantees warns about guarantees without effect, because no job is preempted for them.
-func (m *manage) idleGuarantees(c *client.Client, plan *acctmgr.Plan) error {
+// withoutEffect warns about guarantees for which no job is preempted, and limits that hold no job.
+func (m *manage) withoutEffect(c *client.Client, plan *acctmgr.Plan) error {
 	var names []string
 	for i := range plan.Edits {
 		if q := plan.Edits[i].QOS; q != nil && len(q.GuaranteedTRES) > 0 {
 			names = append(names, q.Name)
 		}
 	}
-	if len(names) == 0 {
+	limited := plan.Limited()
+	if len(names)+len(limited) == 0 {
 		return nil
 	}
 	var reply proto.ConfigReply
 	if err := c.Call(proto.KindConfig, &proto.Empty{}, &reply); err != nil {
 		return err
 	}
+	if len(limited) > 0 && !reply.Config.Params.HoldLimits {
+		fmt.Fprintf(m.Stderr, "%s: warning: limits of %s hold no job: AccountingStorageEnforce in gbatch.conf does not have "+
+			"limits or safe\n", m.Program, strings.Join(limited[:min(len(limited), fewNames)], ", "))
+	}
 	for _, kv := range reply.Config.Show {
-		if kv.Key == "PreemptType" && kv.Value != "preempt/qos" {
+		if len(names) > 0 && kv.Key == "PreemptType" && kv.Value != "preempt/qos" {
 			fmt.Fprintf(m.Stderr, "%s: warning: GuaranteedTRES of QOS %s has no effect under PreemptType=%s: nothing is taken "+
 				"back for it; write PreemptType=preempt/qos in gbatch.conf\n",
 				m.Program, strings.Join(names, ","), kv.Value)
