@@ -209,6 +209,13 @@ func TestREST(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+	c.Wait("gdbd has the first job's record", func() error {
+		status, answer, text := w.do("GET", "/slurmdb/v0.0.44/job/1", "")
+		if jobs, _ := answer["jobs"].([]any); status != http.StatusOK || len(jobs) == 0 {
+			return fmt.Errorf("%d %s", status, text)
+		}
+		return nil
+	})
 	_, _, text := w.do("GET", "/openapi/v3", "")
 	mine := &spec{}
 	if err := json.NewDecoder(bytes.NewReader([]byte(text))).Decode(mine); err != nil {
