@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -202,13 +203,13 @@ func TestREST(t *testing.T) {
 		`"users":["ann"],"association":{"maxjobs":{"set":true,"number":3}}},"user":{}}`)
 	w.ok("POST", "/slurmdb/v0.0.44/qos/", `{"qos":[{"name":"fast","priority":{"set":true,"number":5},`+
 		`"flags":["DENY_LIMIT"]}]}`)
-	deadline := time.Now().Add(20 * time.Second)
-	for !strings.Contains(fmt.Sprint(w.ok("GET", "/slurm/v0.0.44/job/"+running, "")["jobs"]), "job_state:[RUNNING]") {
-		if time.Now().After(deadline) {
-			t.Fatal("the job does not run")
+	c.Wait("the job runs", func() error {
+		if text := fmt.Sprint(w.ok("GET", "/slurm/v0.0.44/job/"+running, "")["jobs"]); !strings.Contains(text,
+			"job_state:[RUNNING]") {
+			return errors.New(text)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return nil
+	})
 	c.Wait("gdbd has the first job's record", func() error {
 		status, answer, text := w.do("GET", "/slurmdb/v0.0.44/job/1", "")
 		if jobs, _ := answer["jobs"].([]any); status != http.StatusOK || len(jobs) == 0 {
