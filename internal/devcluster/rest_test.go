@@ -190,7 +190,7 @@ func TestREST(t *testing.T) {
 	submit("held", `,"hold":true`)
 	submit("array", `,"array":"1-3%1","dependency":"afterany:`+running+`"`)
 	submit("outside", `,"tasks":1`)
-	gone := submit("gone", "")
+	gone := submit("gone", `,"hold":true`)
 	w.ok("POST", "/slurm/v0.0.44/job/"+gone, `{"comment":"changed","time_limit":{"set":true,"number":5}}`)
 	w.ok("DELETE", "/slurm/v0.0.44/job/"+gone, "")
 	w.ok("POST", "/slurm/v0.0.44/node/n2", `{"state":["DRAIN"],"reason":"a test"}`)
