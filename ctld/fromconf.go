@@ -8,21 +8,21 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"gbatch/ctld/heap"
 	"gbatch/ctld/rest"
 	"gbatch/ctld/restore"
+	"gbatch/internal/become"
 	"gbatch/internal/certs"
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/logfile"
 	"gbatch/internal/model"
 	"gbatch/internal/rpc/pki"
+	"gbatch/internal/rpc/server"
 	"gbatch/internal/store"
 	"gbatch/internal/version"
 )
@@ -55,6 +55,18 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	path := ""
+	if cfg.SlurmctldLogFile != "" {
+		path = conf.ExpandPath(cfg.SlurmctldLogFile, o.Name, o.Name)
+	}
+	places := become.Places{Own: []string{o.Dir, o.PKI}, Shared: cfg.LocalSocketDir,
+		Locks: []string{server.LockOf(o.Socket)}, Log: path}
+	if o.HTTP.Socket != "" {
+		places.Locks = append(places.Locks, server.LockOf(o.HTTP.Socket))
+	}
+	if err := become.Daemon(cfg.SlurmUser, places); err != nil {
+		return err
+	}
 	if s.Join != "" {
 		return certs.JoinHost(ctx, s.Join, pki.RoleCtld, o.Name, o.PKI, stderr)
 	}
@@ -82,10 +94,6 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 			heap.Tune(tuning)
 		}()
 		defer func() { stop(); <-done }()
-	}
-	path := ""
-	if cfg.SlurmctldLogFile != "" {
-		path = conf.ExpandPath(cfg.SlurmctldLogFile, o.Name, o.Name)
 	}
 	out, err := logfile.Open(path, stderr, cfg.SlurmctldDebug)
 	if err != nil {
@@ -207,15 +215,7 @@ func operatorUID(name string) (uint32, error) {
 	if name == "" || name == "root" {
 		return 0, nil
 	}
-	digits := name
-	if u, err := user.Lookup(name); err == nil {
-		digits = u.Uid
-	}
-	uid, err := strconv.ParseUint(digits, 10, 32)
-	if err != nil {
-		return 0, fmt.Errorf("SlurmUser=%s is unknown on this host; create the user, or write SlurmUser=root", name)
-	}
-	return uint32(uid), nil
+	return become.UID(name)
 }
 
 // markBegin says that the next start on this directory begins a new cluster. What has state can't begin one.

@@ -15,6 +15,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"gbatch/dbd/backup"
+	"gbatch/internal/become"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
@@ -149,7 +150,7 @@ func (a *Admin) beginHere() error {
 		return err
 	}
 	err = d.bolt.Update(func(tx *bolt.Tx) error { return allowEmpty(tx, d.now()) })
-	return errors.Join(err, d.Close(), ownAs(d.path, a.Dir))
+	return errors.Join(err, d.Close(), become.OwnAs(d.path, a.Dir))
 }
 
 // askable reports whether a gdbd answers.

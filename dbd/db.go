@@ -16,6 +16,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"gbatch/internal/become"
 	"gbatch/internal/boltcheck"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -156,7 +157,7 @@ func lockDir(dir string) (*os.File, error) {
 			"--dir",
 			dir, ErrInUse, pid)
 	}
-	_ = ownAs(path, filepath.Join(dir, fileName)) // without it only root could start gdbd, which then says so
+	_ = become.OwnAs(path, filepath.Join(dir, fileName)) // without it only root could start gdbd, which then says so
 	if err := f.Truncate(0); err == nil {
 		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // a courtesy, see above
 	}
@@ -243,21 +244,6 @@ func syncDir(dir string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-// ownAs gives path to the owner of like, or of its directory if there is no like: root may do what gdbd's user needs.
-func ownAs(path, like string) error {
-	info, err := os.Stat(like)
-	if errors.Is(err, os.ErrNotExist) {
-		info, err = os.Stat(filepath.Dir(like))
-	}
-	if err != nil {
-		return err
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
-		return os.Chown(path, int(st.Uid), int(st.Gid))
-	}
-	return nil
 }
 
 // openBolt opens a file that has passed checkFile. Damage that checkFile missed gives an error here, not a panic.

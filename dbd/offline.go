@@ -19,6 +19,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"gbatch/dbd/backup"
+	"gbatch/internal/become"
 	"gbatch/internal/boltcheck"
 )
 
@@ -140,7 +141,7 @@ func writeOut(path, like string, fill func(io.Writer) error) (err error) {
 			_ = os.Remove(path) // it is not complete; err says why
 		}
 	}()
-	if err := ownAs(path, like); err != nil {
+	if err := become.OwnAs(path, like); err != nil {
 		return err
 	}
 	w := bufio.NewWriterSize(out, 1<<20)
@@ -220,7 +221,7 @@ func compact(d *db, progress Progress) (*Compacted, error) {
 		err = sameContent(d.path, fresh)
 	}
 	if err == nil {
-		err = ownAs(fresh, d.path)
+		err = become.OwnAs(fresh, d.path)
 	}
 	c := &Compacted{Path: d.path}
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"gbatch/internal/become"
 	"gbatch/internal/certs"
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
@@ -30,20 +31,19 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if s.Join != "" {
-		if c != nil {
-			if err := s.Options.Configure(c); err != nil {
-				return err
-			}
-		}
-		return certs.JoinHost(ctx, s.Join, pki.RoleDBD, s.Options.Name, s.Options.PKI, stderr)
-	}
 	path, level := "", "info"
 	if c != nil {
 		if err := s.Options.Configure(c); err != nil {
 			return err
 		}
 		path, level = c.DbdLogFile, c.DbdDebug
+		if err := become.Daemon(c.SlurmUser, become.Places{Own: []string{s.Options.Dir, s.Options.PKI},
+			Log: path}); err != nil {
+			return err
+		}
+	}
+	if s.Join != "" {
+		return certs.JoinHost(ctx, s.Join, pki.RoleDBD, s.Options.Name, s.Options.PKI, stderr)
 	}
 	l, err := logfile.Open(path, stderr, level)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gbatch/ctld"
+	"gbatch/internal/become"
 	"gbatch/internal/guest"
 	"gbatch/internal/version"
 )
@@ -21,6 +22,9 @@ const removed = 3
 
 func main() {
 	guest.Half(64)
+	if err := become.Private(); err != nil {
+		fmt.Fprintln(os.Stderr, "gctld: warning: its memory is open to debuggers:", err)
+	}
 	fail := func(err error) {
 		fmt.Fprintln(os.Stderr, "gctld: error:", err)
 		if errors.Is(err, ctld.ErrRemoved) {

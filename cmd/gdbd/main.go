@@ -11,12 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"gbatch/dbd"
+	"gbatch/internal/become"
 	"gbatch/internal/guest"
 	"gbatch/internal/version"
 )
 
 func main() {
 	guest.Half(16)
+	if err := become.Private(); err != nil {
+		fmt.Fprintln(os.Stderr, "gdbd: warning: its memory is open to debuggers:", err)
+	}
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	s := dbd.Start{Hangup: hangup}

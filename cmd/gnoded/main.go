@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"gbatch/internal/become"
 	"gbatch/internal/guest"
 	"gbatch/noded/fence"
 	"gbatch/noded/gpu"
@@ -23,6 +24,9 @@ func main() {
 		os.Exit(status)
 	}
 	guest.Half(4)
+	if err := become.Private(); err != nil {
+		fmt.Fprintln(os.Stderr, "gnoded: warning: its memory is open to debuggers:", err)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
 	stop()

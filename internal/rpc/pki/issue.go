@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"gbatch/internal/become"
 )
 
 // Lifetimes of certificates that are made by hand. Those that controllers issue live as CertificateLifetime says.
@@ -194,6 +196,10 @@ func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
 	}()
 	_, werr := f.Write(data)
 	if err := errors.Join(werr, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	// Root makes certificates for SlurmUser's daemons too.
+	if err := become.OwnAs(f.Name(), filepath.Dir(path)); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {

@@ -99,9 +99,12 @@ func makeDir(dir string) error {
 	return os.Chmod(dir, 0o755) // whatever the umask
 }
 
+// LockOf gives the file whose lock says that a daemon listens at path.
+func LockOf(path string) string { return path + ".lock" }
+
 // lockSocket takes the lock that a live daemon on path holds.
 func lockSocket(path string) (*os.File, error) {
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	lock, err := os.OpenFile(LockOf(path), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
