@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gbatch/ctld/metrics"
+	"gbatch/ctld/page"
 	"gbatch/ctld/rest"
 	"gbatch/ctld/token"
 	"gbatch/internal/model"
@@ -38,6 +39,7 @@ func (c *Controller) openHTTP() {
 	if c.opts.HTTP.Metrics != "metrics/none" {
 		o.Metrics = metrics.Handler(c.measured)
 	}
+	o.Pages = page.New(&page.Options{Cluster: o.Cluster, Path: c.opts.HTTP.Path, Name: c.opts.Name, Log: c.log})
 	web, err := rest.New(&o)
 	if err != nil {
 		c.log.Error("this controller serves no HTTP", "err", err)

@@ -34,7 +34,7 @@ func (s *Server) caller(ctx context.Context, r *http.Request) (*proto.Caller, er
 		}
 	}
 	if text == "" {
-		u := localUser(ctx)
+		u := LocalUser(ctx)
 		if u == nil {
 			return nil, errNoToken
 		}

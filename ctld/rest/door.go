@@ -221,7 +221,8 @@ func withPeer(ctx context.Context, nc net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, &u)
 }
 
-func localUser(ctx context.Context) *rpc.User {
+// LocalUser is whom the kernel names at the other end of the unix socket; nil: the request came in another way.
+func LocalUser(ctx context.Context) *rpc.User {
 	u, _ := ctx.Value(peerKey{}).(*rpc.User)
 	return u
 }

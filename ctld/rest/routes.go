@@ -113,6 +113,10 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 	if s.open3(w, r, path) {
 		return
 	}
+	if s.o.Pages != nil && s.o.Pages.Owns(path) {
+		s.o.Pages.ServeHTTP(w, r.WithContext(ctx))
+		return
+	}
 	ops, ver, name := s.routes.find(path)
 	if len(ops) == 0 {
 		plainText(w, http.StatusNotFound, "Unable to find requested URL endpoint. /openapi/v3 has what is served.")

@@ -71,6 +71,13 @@ type Options struct {
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Log         *slog.Logger
 	Metrics     http.Handler // nil: none are served
+	Pages       Pages        // nil: none are served
+}
+
+// Pages are what people read. They know their readers by themselves; see package page.
+type Pages interface {
+	http.Handler
+	Owns(path string) bool // the path is without the proxy's prefix
 }
 
 // Limits.
@@ -262,6 +269,9 @@ func (a *answer) WriteHeader(status int) {
 		a.ResponseWriter.WriteHeader(status)
 	}
 }
+
+// Unwrap lets a stream set deadlines of its own, and send what it has.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 func (a *answer) Write(b []byte) (n int, err error) {
 	if a.status == 0 {

@@ -96,9 +96,12 @@ var layers = []layer{
 	// HTTP is one more way in: it reads options and writes objects by the commands' own tables.
 	{"ctld/rest", words + " internal/acctmgr internal/conf internal/rpc internal/state " +
 		"internal/cli/env internal/cli/getopt internal/cli/request"},
+	// The page asks as the commands do, and is told by package rest who is at the other end of a socket.
+	{"ctld/page", words + " ctld/rest internal/conf internal/rpc internal/state internal/seff " +
+		"internal/cli/env internal/cli/request internal/cli/script"},
 	{"ctld/heap", ""},
 	{"ctld", "ctld/resv ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
-		"ctld/metrics ctld/events " +
+		"ctld/metrics ctld/events ctld/page " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},

@@ -258,3 +258,16 @@ func unitLines(i *proto.NodeInfo) [][]string {
 	}
 	return out
 }
+
+// GPULook is one GPU; numbers that are not known are -1.
+type GPULook struct {
+	Node, Type, State, Job, Why string
+	Index, Util, TempC, XID     int32
+	UsedMiB, AllMiB             int64
+}
+
+// Look gives the row's values.
+func (r *GPURow) Look() GPULook {
+	return GPULook{Node: r.node, Type: r.typ, State: r.state, Job: r.job, Why: r.why, Index: r.index, Util: r.util,
+		TempC: r.temp, XID: r.xid, UsedMiB: r.usedMiB, AllMiB: r.allMiB}
+}

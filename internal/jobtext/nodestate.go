@@ -81,3 +81,6 @@ func controlState(n *proto.NodeInfo) string {
 		return s
 	}
 }
+
+// NodeStateText gives a node's whole state, as sinfo's StateComplete has it.
+func NodeStateText(n *proto.NodeInfo) string { return stateComplete(n) }

@@ -163,3 +163,17 @@ func (x *WhyOf) eachCause(add func(*causeOf)) {
 		add(&causeOf{&x.Causes[i], x.Times})
 	}
 }
+
+// WhyTold gives the sentences of an explanation, with its moments: the decisive one, and all of them.
+func WhyTold(x *model.Explanation, now model.Time, at *Times) (first string, all []string) {
+	for i := range x.Causes {
+		all = append(all, told(at, x.Causes[i].Text, now))
+	}
+	if text := told(at, x.Text, now); text != "" {
+		all = append(all, text)
+	}
+	if len(all) > 0 {
+		first = all[0]
+	}
+	return first, all
+}

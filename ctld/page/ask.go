@@ -1,0 +1,101 @@
+package page
+
+import (
+	"errors"
+
+	"gbatch/internal/ask"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// errEnough ends a stream of which no more is shown.
+var errEnough = errors.New("enough")
+
+// ask makes a request with one answer.
+func (q *request) ask(kind uint16, rq, reply proto.Message) error {
+	return q.stream(kind, rq, func(part []byte) error { return proto.Decode(part, reply) })
+}
+
+// stream makes a request with an answer in parts.
+func (q *request) stream(kind uint16, rq proto.Message, each func(part []byte) error) error {
+	age, err := q.p.o.Cluster.Ask(q.ctx, q.who, kind, rq, each)
+	q.age = max(q.age, age)
+	return err
+}
+
+// jobs gives the jobs that match, from the first to which keep says yes, at most most of them; more: there are others.
+func (q *request) jobs(rq *proto.JobsRequest, most int, keep func(*model.Job) bool) (list []*model.Job,
+	rules *ask.Rulebook, more bool, err error) {
+	rules = &ask.Rulebook{}
+	err = q.stream(proto.KindJobs, rq, func(part []byte) error {
+		var chunk proto.JobsChunk
+		if err := proto.Decode(part, &chunk); err != nil {
+			return err
+		}
+		q.now = chunk.Now
+		rules.Add(chunk.Rules)
+		for _, j := range chunk.Jobs {
+			if keep != nil && !keep(j) {
+				continue
+			}
+			if len(list) == most {
+				more = true
+				return errEnough
+			}
+			list = append(list, j)
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return list, rules, more, err
+}
+
+// nodes gives nodes, all or the named ones, with their units.
+func (q *request) nodes(names []string, each func(*proto.NodeInfo)) error {
+	n := 0
+	err := q.stream(proto.KindNodes, &proto.NodesRequest{Names: names, Units: true}, func(part []byte) error {
+		var chunk proto.NodesChunk
+		if err := proto.Decode(part, &chunk); err != nil {
+			return err
+		}
+		for _, i := range chunk.Nodes {
+			if n++; n > maxNodes {
+				return errEnough
+			}
+			each(i)
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return err
+}
+
+// gpusAsked counts the GPUs and nodes that a job asks for, with its partition's rules; nil: they are not known.
+func gpusAsked(j *model.Job, rules *model.AskRules) (gpus int64, nodes int) {
+	d := ask.Asked(j.Spec, rules)
+	for _, g := range d.Gres {
+		if g.Name == model.GPUName {
+			gpus += g.Count
+		}
+	}
+	return gpus, d.Nodes
+}
+
+// gpusHeld counts the GPUs that a job holds whole.
+func gpusHeld(j *model.Job) (n int64) {
+	if j.Run == nil || j.Run.Alloc == nil {
+		return 0
+	}
+	for i := range j.Run.Alloc.Nodes {
+		for _, g := range j.Run.Alloc.Nodes[i].Gres {
+			if g.Name == model.GPUName && g.Share == nil {
+				n += int64(g.Index.Count())
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,370 @@
+package page
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/ask"
+	"gbatch/internal/cli/env"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/seff"
+	"gbatch/internal/walltime"
+)
+
+// pair is a name and a value.
+type pair struct{ Name, Value string }
+
+// happened is one thing that happened to a job.
+type happened struct {
+	At   model.Time
+	What string
+}
+
+// job is the view of one job.
+type job struct {
+	*jobLine
+	Ref      string
+	Show     string // scontrol's text
+	Facts    []pair
+	Causes   []string
+	Sooner   []change
+	Position []model.QueuePlace
+	Events   []happened
+	GPUList  []gpuOf
+	Steps    []stepOf
+	Tasks    []*jobLine // of an array, or components
+	MoreJobs bool
+	Use      []pair // seff's lines
+	Advice   string
+	UseNote  string
+	Script   string
+	Out, Err string
+	OutNode  string
+	May      bool // its owner, or somebody who may see as much
+	Past     *model.Record
+}
+
+// gpuOf is one GPU of a job.
+type gpuOf struct {
+	jobtext.GPULook
+	Use *bar
+	Mem *bar
+}
+
+// stepOf is a running step.
+type stepOf struct {
+	ID, Name, Nodes string
+	Tasks           int32
+	Start           model.Time
+	ForS            int64
+}
+
+// shownScript bounds how much of a script is on the page, bytes.
+const shownScript = 64 << 10
+
+// oneJob shows one job: what it asked for and uses, what happened, and what to ask for next time.
+func oneJob(q *request) (any, error) {
+	ref, err := env.ParseJobRef(q.rest)
+	if err != nil {
+		return nil, rpc.Errorf(proto.CodeInvalidJob, "%s", err)
+	}
+	rq := &proto.JobsRequest{Positions: true}
+	rq.Filter.Jobs, rq.Filter.States = []proto.JobRef{ref}, model.JobStates()
+	list, rules, more, err := q.jobs(rq, maxRows, nil)
+	var said *rpc.Error
+	switch {
+	case errors.As(err, &said) && said.Code == proto.CodeInvalidJob, err == nil && len(list) == 0:
+		return q.pastJob(ref, err)
+	case err != nil:
+		return nil, err
+	}
+	x := &job{jobLine: q.line(list[0], rules), Ref: q.rest, MoreJobs: more}
+	for _, j := range list[1:] {
+		x.Tasks = append(x.Tasks, q.line(j, rules))
+	}
+	if len(list) > 1 {
+		x.Tasks = append([]*jobLine{q.line(list[0], rules)}, x.Tasks...)
+	}
+	j := list[0]
+	x.Show = strings.TrimSpace(jobtext.ShowJob(j, rules.Of(j), q.now, &q.at, true).Text(false))
+	x.facts(q, j, rules)
+	x.Events = events(j, q.now)
+	if j.State == model.Pending || len(list) > 1 {
+		q.whyOne(x, ref)
+	}
+	if j.Run != nil && j.Run.Alloc != nil && !j.State.Finished() {
+		q.jobGPUs(x, j)
+		q.steps(x, ref)
+	}
+	if x.Out, x.Err = j.OutputFiles(); j.IsArray() && j.Run == nil { // each task has its own
+		x.Out, x.Err = "", ""
+	}
+	if j.Run != nil && j.Run.Alloc != nil && len(j.Run.Alloc.Nodes) > 0 {
+		x.OutNode = j.Run.Alloc.Nodes[0].Node
+	}
+	q.script(x, j.ID)
+	if j.Run != nil || j.State.Finished() {
+		q.efficiency(x, ref, j)
+	}
+	return x, nil
+}
+
+// facts are the first things that somebody wants to know of a job.
+func (x *job) facts(q *request, j *model.Job, rules *ask.Rulebook) {
+	add := func(name, value string) {
+		if value != "" {
+			x.Facts = append(x.Facts, pair{name, value})
+		}
+	}
+	sp, size := j.Spec, ask.Job(j, rules.Of(j))
+	add("User", sp.User)
+	add("Account", sp.Account)
+	add("QOS", sp.QOS)
+	add("Partition", x.Part)
+	add("Priority", strconv.FormatUint(uint64(j.Priority), 10))
+	add("Size", x.Size)
+	add("CPUs", strconv.Itoa(size.CPUs))
+	if size.MemMiB > 0 {
+		add("Memory", walltime.FormatMem(size.MemMiB))
+	}
+	if limit := j.TimeLimitS(); limit != model.NotSet {
+		add("Time limit", walltime.Limit(limit, limit == model.Unlimited))
+	}
+	add("Nodes", x.Where)
+	add("Directory", sp.WorkDir)
+	add("Reservation", sp.Reservation)
+	add("Features", sp.Features)
+	add("Dependency", sp.DepText)
+	add("Comment", sp.Comment)
+}
+
+// events tells what happened to a job, in order, as far as its own record knows.
+func events(j *model.Job, now model.Time) (out []happened) {
+	add := func(t model.Time, what string) {
+		if t > 0 && t <= now {
+			out = append(out, happened{t, what})
+		}
+	}
+	add(j.Submit, "submitted")
+	if j.Eligible > j.Submit+1000 {
+		add(j.Eligible, "nothing but resources was missing from here on")
+	}
+	if r := j.Run; r != nil {
+		add(r.Start, "got its resources")
+		add(r.Launched, "its script started")
+		if r.Stop != model.NoStop {
+			why := j.StopText()
+			if why == "" {
+				why = "it is being ended"
+			}
+			add(r.StopAt, why)
+		}
+	}
+	if j.Restarts > 0 {
+		out = append(out, happened{0, plural(j.Restarts, "earlier start", "earlier starts") +
+			", after which it went back into the queue"})
+	}
+	if j.End != nil {
+		what := "ended " + j.State.String()
+		if why := j.EndText(); why != "" {
+			what += ": " + why
+		}
+		add(j.End.At, what)
+	}
+	return out
+}
+
+// whyOne adds why a job waits.
+func (q *request) whyOne(x *job, ref proto.JobRef) {
+	var reply proto.WhyReply
+	if err := q.ask(proto.KindWhy, &proto.WhyRequest{Jobs: []proto.JobRef{ref}}, &reply); err != nil {
+		x.Causes = []string{env.Text(err)}
+		return
+	}
+	for _, e := range reply.List {
+		if e.State != model.Pending {
+			continue
+		}
+		_, all := jobtext.WhyTold(e, reply.Now, &q.at)
+		x.Causes = append(x.Causes, all...)
+		x.Sooner = append(x.Sooner, q.sooner(e, reply.Now)...)
+		x.Position = append(x.Position, e.Places...)
+		if e.Start > 0 {
+			x.Start = e.Start
+		}
+	}
+}
+
+// jobGPUs adds what each GPU of a job does now.
+func (q *request) jobGPUs(x *job, j *model.Job) {
+	names := j.Run.Alloc.NodeNames()
+	if x.GPUs == 0 {
+		return
+	}
+	held := map[string]model.Bits{}
+	for i := range j.Run.Alloc.Nodes {
+		a := &j.Run.Alloc.Nodes[i]
+		for _, g := range a.Gres {
+			if g.Name == model.GPUName {
+				held[a.Node] = held[a.Node].Or(g.Index)
+			}
+		}
+	}
+	_ = q.nodes(names[:min(len(names), askedNodes)], func(i *proto.NodeInfo) { // without them the page is still of use
+		rows := jobtext.GPURows(i)
+		for k := range rows {
+			l := rows[k].Look()
+			if !held[l.Node].Has(int(l.Index)) {
+				continue
+			}
+			g := gpuOf{GPULook: l}
+			if l.Util >= 0 {
+				g.Use = barOf(int64(l.Util), 100, "")
+			}
+			if l.UsedMiB >= 0 && l.AllMiB > 0 {
+				g.Mem = barOf(l.UsedMiB, l.AllMiB, walltime.FormatRounded(l.UsedMiB)+" of "+walltime.FormatRounded(l.AllMiB))
+			}
+			x.GPUList = append(x.GPUList, g)
+		}
+	})
+}
+
+// steps adds the running steps.
+func (q *request) steps(x *job, ref proto.JobRef) {
+	rq := &proto.StepsRequest{}
+	rq.Filter.Jobs = []proto.JobRef{ref}
+	_ = q.stream(proto.KindSteps, rq, func(part []byte) error { // a node that doesn't answer leaves out its steps
+		var chunk proto.StepsChunk
+		if err := proto.Decode(part, &chunk); err != nil {
+			return err
+		}
+		for i := range chunk.Steps {
+			s := &chunk.Steps[i]
+			if len(x.Steps) == maxRows {
+				return errEnough
+			}
+			x.Steps = append(x.Steps, stepOf{ID: jobtext.StepID(s), Name: s.Step.Name, Nodes: strings.Join(s.Step.Nodes, ","),
+				Tasks: s.Step.Tasks, Start: s.Step.Start, ForS: max(0, int64(q.now-s.Step.Start)/1000)})
+		}
+		return nil
+	})
+}
+
+// script adds the job's script, for its owner.
+func (q *request) script(x *job, id model.JobID) {
+	var reply proto.ScriptReply
+	if err := q.ask(proto.KindScript, &proto.ScriptRequest{Job: id}, &reply); err != nil {
+		return // it is not this reader's
+	}
+	x.May = true
+	if len(reply.Script) > shownScript {
+		reply.Script = append(reply.Script[:shownScript:shownScript], "\n..."...)
+	}
+	x.Script = strings.ToValidUTF8(string(reply.Script), "\uFFFD")
+}
+
+// records gives what accounting has of a job.
+func (q *request) records(ref proto.JobRef, most int) (list []*model.Record, err error) {
+	err = q.stream(proto.KindAcct, &proto.AcctRequest{Jobs: []proto.JobRef{ref}}, func(part []byte) error {
+		var chunk proto.RecordsChunk
+		if err := proto.Decode(part, &chunk); err != nil {
+			return err
+		}
+		if chunk.Note != "" {
+			q.note = chunk.Note
+		}
+		for _, r := range chunk.Records {
+			if len(list) == most {
+				return errEnough
+			}
+			list = append(list, r)
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return list, err
+}
+
+// efficiency adds what gseff tells of a job, with what it uses now if it runs and the reader may know.
+func (q *request) efficiency(x *job, ref proto.JobRef, j *model.Job) {
+	list, err := q.records(ref, 1)
+	if err != nil {
+		x.UseNote = env.Text(err)
+		return
+	}
+	if len(list) == 0 || list[0].Start == 0 {
+		return
+	}
+	r := list[0]
+	var use *model.Usage
+	if r.End == 0 {
+		var reply proto.StatReply
+		if !j.State.HasResources() || q.ask(proto.KindStat, &proto.StatRequest{Jobs: []proto.JobRef{ref}}, &reply) != nil {
+			return // it is not this reader's
+		}
+		for i := range reply.Steps {
+			if u := reply.Steps[i].Use; u != nil && reply.Steps[i].Job == r.Job {
+				if use == nil {
+					use = &model.Usage{}
+				}
+				use.Add(u)
+			}
+		}
+		if use == nil {
+			return
+		}
+		x.UseNote = "The job is running: this is what it has used until now."
+	}
+	x.used(r, use, q.now)
+}
+
+func (x *job) used(r *model.Record, use *model.Usage, now model.Time) {
+	s := seff.Of(r, use, now)
+	var b strings.Builder
+	s.Write(&b)
+	for line := range strings.Lines(b.String()) {
+		name, value, _ := strings.Cut(strings.TrimRight(line, "\n"), ": ")
+		x.Use = append(x.Use, pair{strings.TrimSpace(name), value})
+	}
+	x.Advice = s.Advice()
+}
+
+// pastJob shows a job that only accounting knows.
+func (q *request) pastJob(ref proto.JobRef, notHere error) (any, error) {
+	list, err := q.records(ref, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		if notHere == nil {
+			notHere = rpc.Errorf(proto.CodeInvalidJob, "%s", q.rest)
+		}
+		return nil, notHere
+	}
+	r := list[0]
+	x := &job{jobLine: &jobLine{}, Past: r, Ref: q.rest}
+	for _, p := range []pair{{"User", r.User}, {"Account", r.Account}, {"QOS", r.QOS}, {"Partition", r.Partition},
+		{"Nodes", r.Nodes}, {"Directory", r.WorkDir}} {
+		if p.Value != "" {
+			x.Facts = append(x.Facts, p)
+		}
+	}
+	for _, e := range []happened{{r.Submit, "submitted"}, {r.Start, "started"}, {r.End, "ended " + r.State.String()}} {
+		if e.At > 0 {
+			x.Events = append(x.Events, e)
+		}
+	}
+	if why := r.EndText(); why != "" {
+		x.Causes = []string{why}
+	}
+	if r.Start > 0 && r.End > 0 {
+		x.used(r, nil, q.now)
+	}
+	return x, nil
+}
