@@ -33,10 +33,12 @@ type stepPlan struct {
 	het   *proto.StepHet // nil: the step is alone
 	only  []int          // the local tasks to order: tasks that gshim doesn't know
 
-	io    *proto.StepIO    // where the command is, of tasks that get pipes; nil: it passes its own files
-	ends  []steprelay.Pipe // what the relay gets
-	relay *shim.Launch     // its order; nil: none is needed
-	fresh []string         // files to be made, or emptied, before tasks that share them begin
+	io     *proto.StepIO    // where the command is, of tasks that get pipes; nil: it passes its own files
+	ends   []steprelay.Pipe // what the relay gets
+	pmi    *proto.StepIO    // where the command serves MPI programs; nil: they are not served
+	mpi    []*os.File       // the ends of the tasks' connections for them, in the order of only
+	relays []*shim.Launch   // processes beside the tasks
+	fresh  []string         // files to be made, or emptied, before tasks that share them begin
 }
 
 func (p *stepPlan) empty(path string) {
@@ -114,6 +116,11 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 		if err := p.setFiles(o, local, rank); err != nil {
 			return nil, nil, err
 		}
+		if p.pmi != nil {
+			if err := p.connectTask(o, rank); err != nil {
+				return nil, nil, err
+			}
+		}
 		n.wrapTask(o, p)
 		if err := o.Check(); err != nil {
 			return nil, nil, err
@@ -128,6 +135,11 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	}
 	if len(p.ends) > 0 {
 		if err := n.makeRelay(p, orders[0]); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(p.mpi) > 0 {
+		if err := n.makePMI(p, orders[0]); err != nil {
 			return nil, nil, err
 		}
 	}

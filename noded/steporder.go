@@ -8,7 +8,6 @@ import (
 
 	"gbatch/internal/proto"
 	"gbatch/noded/pool"
-	"gbatch/noded/shim"
 )
 
 // steporder.go brings a step's tasks to gshim: the files of its command come, a worker makes the orders, and they are
@@ -78,11 +77,14 @@ func (l *loop) makeOrders(s *step, m *msgStepFiles) {
 	if m.conn.direct(l.n.opts.Name) == "" {
 		p.io = relayAt(m.conn, m.io)
 	}
+	if p.pmi = relayAt(m.conn, m.pmi); p.pmi != nil && p.pmi.Host == "" {
+		p.pmi.Host = "127.0.0.1" // the command is on this host
+	}
 	l.soon(func() {
 		l.n.workers.Do(func(ctxType) {
 			defer pool.Or(func(err error) { l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, err: err}) })
 			orders, lines, err := l.n.makeStep(p)
-			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, relay: p.relay, lines: lines, err: err})
+			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, relays: p.relays, lines: lines, err: err})
 		})
 	})
 }
@@ -112,11 +114,7 @@ func (l *loop) onStepPrepared(m msgStepPrepared) {
 
 // close closes the files of orders that are not carried out.
 func (m *msgStepPrepared) close() {
-	orders := m.orders
-	if m.relay != nil {
-		orders = append([]*shim.Launch{m.relay}, orders...)
-	}
-	for _, o := range orders {
+	for _, o := range slices.Concat(m.relays, m.orders) {
 		for _, f := range o.Passed {
 			if f != nil {
 				_ = f.Close() // it was only passed on
@@ -133,11 +131,11 @@ func (l *loop) orderTasks(s *step, m *msgStepPrepared) {
 			s.tasks[i].order = o
 		}
 	}
-	orders := m.orders
-	if m.relay != nil {
-		s.relays = append(s.relays, &relayed{order: m.relay})
-		s.files = append(s.files, m.relay.Passed[0])
-		orders = append([]*shim.Launch{m.relay}, orders...)
+	for _, o := range m.relays {
+		s.relays = append(s.relays, &relayed{order: o})
+		s.files = append(s.files, o.Passed[0])
+	}
+	if len(m.relays) > 0 {
 		for _, o := range m.orders {
 			for _, f := range o.Passed {
 				if f != nil {
@@ -146,6 +144,7 @@ func (l *loop) orderTasks(s *step, m *msgStepPrepared) {
 			}
 		}
 	}
+	orders := slices.Concat(m.relays, m.orders)
 	l.then(func() { l.n.link.launch(orders...) })
 	if s.rec.LimitS > 0 && s.limit == nil {
 		s.setTimer(l, timerLimit, time.Duration(s.rec.LimitS)*time.Second)

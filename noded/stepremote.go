@@ -4,24 +4,31 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/model"
+	"gbatch/internal/pmi"
 	"gbatch/internal/proto"
 	"gbatch/internal/stepio"
 	"gbatch/internal/terminal"
 	"gbatch/noded/shim"
+	"gbatch/noded/steppmi"
 	"gbatch/noded/steprelay"
 )
 
 // stepremote.go is a node's own side of a step that another node manages: the part is a step like any other, with its
 // group, its tasks and their ends, except that its command is the manager, and a relay carries its tasks' input and
-// output.
+// output. The processes beside the tasks are ordered here: relays, and on every node those that serve MPI programs.
 
 // relayTask is the task number under which gshim knows a step's relays, and counts up from.
 const relayTask = 1 << 30
+
+// pmiTask is the same for the processes that serve MPI programs.
+const pmiTask = relayTask + 1<<29
 
 type (
 	msgPart struct { // the manager asks for this node's part, or for word of it
@@ -195,12 +202,16 @@ func (l *loop) onRelay(ev *shim.Event) {
 	r.ended = true
 	if ev.Code == steprelay.ExitNoReach || ev.Kind == shim.LaunchFailed {
 		why := "the node can't connect to the submit host; a firewall may be between them"
+		what := "there is no input and output"
+		if key.Task >= pmiTask {
+			what = "MPI programs are not served (--mpi=pmi2)"
+		}
 		if ev.Kind == shim.LaunchFailed {
 			why = "the relay could not be started: " + ev.Text
 		}
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine,
-			Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: there is no input and output: %s", s.rec.Job, s.id,
-				l.n.opts.Name, why)})
+			Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: %s: %s", s.rec.Job, s.id,
+				l.n.opts.Name, what, why)})
 		l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
 	}
 	l.stepProgress(s)
@@ -240,7 +251,7 @@ func (p *stepPlan) terminal(o *shim.Launch, rank int) error {
 		return err
 	}
 	p.ends = append(p.ends, steprelay.Pipe{Rank: int32(rank), Stream: stepio.Terminal, File: master})
-	o.Passed = [3]*os.File{slave, slave, slave}
+	o.Passed = [shim.PassedFiles]*os.File{slave, slave, slave}
 	if err := slave.Chown(int(o.UID), -1); err != nil {
 		return fmt.Errorf("give the user the terminal: %w", err)
 	}
@@ -266,24 +277,83 @@ func (n *Noded) makeRelay(p *stepPlan, like *shim.Launch) error {
 			_ = e.File.Close() // the relay has its own
 		}
 	}()
+	return n.beside(p, like, relayTask, steprelay.Word, func(sock int) error {
+		return steprelay.Send(sock, &steprelay.Order{Addr: net.JoinHostPort(p.io.Host, strconv.Itoa(int(p.io.Port))),
+			Key: p.io.Key, Node: int32(p.here), Pipes: p.ends})
+	})
+}
+
+// beside makes the order for a process beside a step's tasks, which runs as their user and in their group. tell writes
+// on the socket that is its standard input, and first counts its number up.
+func (n *Noded) beside(p *stepPlan, like *shim.Launch, first int32, word string, tell func(sock int) error) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("socketpair", err)
 	}
 	mine, its := os.NewFile(uintptr(pair[0]), "to a relay"), os.NewFile(uintptr(pair[1]), "of a relay")
 	defer mine.Close() //nolint:errcheck // what was written stays for the relay
-	err = steprelay.Send(pair[0],
-		&steprelay.Order{Addr: net.JoinHostPort(p.io.Host, strconv.Itoa(int(p.io.Port))), Key: p.io.Key, Node: int32(p.here),
-			Pipes: p.ends})
-	if err != nil {
+	if err := tell(pair[0]); err != nil {
 		_ = its.Close() // err says why it is of no use
 		return fmt.Errorf("tell a relay of its pipes: %w", err)
 	}
-	p.relay = &shim.Launch{Key: like.Key, Path: n.opts.Shim, Argv: []string{n.opts.Shim, steprelay.Word},
+	o := &shim.Launch{Key: like.Key, Path: n.opts.Shim, Argv: []string{n.opts.Shim, word},
 		Env: []string{"PATH=" + programPath},
 		Dir: "/", UID: like.UID, GID: like.GID, Groups: like.Groups, Umask: 0o077, Nice: n.nice, Cgroup: like.Cgroup,
 		Mounts: like.Mounts, AsRoot: like.AsRoot}
-	p.relay.Key.Task = relayTask + like.Key.Task
-	p.relay.Passed[0] = its
-	return p.relay.Check()
+	o.Key.Task = first + like.Key.Task
+	o.Passed[0] = its
+	p.relays = append(p.relays, o)
+	return o.Check()
+}
+
+// notTheirs are variables by which an MPI program would find another launcher than this step.
+var notTheirs = []string{"PMI_", "PMIX_", "HYDRA_", "HYDI_", "MPIEXEC_", "MPI_LOCAL"}
+
+// connectTask gives a task its connection, and the variables that lead to it.
+func (p *stepPlan) connectTask(o *shim.Launch, rank int) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("connect task %d for MPI: %w", rank, err)
+	}
+	o.Passed[steppmi.FD] = os.NewFile(uintptr(pair[0]), "a task's file")
+	p.mpi = append(p.mpi, os.NewFile(uintptr(pair[1]), "a relay's file"))
+	o.Env = slices.DeleteFunc(o.Env, func(entry string) bool {
+		return slices.ContainsFunc(notTheirs, func(prefix string) bool { return strings.HasPrefix(entry, prefix) })
+	})
+	job := p.pmiJob()
+	o.Env = append(o.Env, "PMI_FD="+strconv.Itoa(steppmi.FD), "PMI_RANK="+strconv.Itoa(rank),
+		"PMI_SIZE="+strconv.Itoa(job.Size), "PMI_JOBID="+job.ID)
+	return nil
+}
+
+// pmiJob is what the tasks are told of their step.
+func (p *stepPlan) pmiJob() pmi.Job {
+	size := 0
+	for i := range p.rec.Nodes {
+		size += len(p.rec.Nodes[i].Ranks)
+	}
+	nodes := make([]int, size)
+	for i := range p.rec.Nodes {
+		for _, r := range p.rec.Nodes[i].Ranks {
+			if int(r) < size {
+				nodes[r] = i
+			}
+		}
+	}
+	return pmi.Job{ID: fmt.Sprintf("%d.%d", p.rec.Job, p.rec.ID), Size: size, Mapping: pmi.Mapping(nodes)}
+}
+
+// makePMI makes the order for the process that serves the tasks.
+func (n *Noded) makePMI(p *stepPlan, like *shim.Launch) error {
+	defer func() {
+		for _, f := range p.mpi {
+			_ = f.Close() // the process has its own
+		}
+	}()
+	order := &steppmi.Order{Addr: net.JoinHostPort(p.pmi.Host, strconv.Itoa(int(p.pmi.Port))), Key: p.pmi.Key,
+		Node: int32(p.here), Job: p.pmiJob(), Files: p.mpi}
+	for _, local := range p.only {
+		order.Ranks = append(order.Ranks, p.rec.Nodes[p.here].Ranks[local])
+	}
+	return n.beside(p, like, pmiTask, steppmi.Word, func(sock int) error { return steppmi.Send(sock, order) })
 }

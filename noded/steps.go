@@ -102,6 +102,7 @@ type (
 		files []proto.StepFile
 		io    *proto.StepIO
 		het   *proto.StepHet
+		pmi   *proto.StepIO
 		given [3][]*os.File
 		paid  *paidFiles // the claim of them
 	}
@@ -114,7 +115,7 @@ type (
 		key    proto.Attempt
 		id     int32
 		orders []*shim.Launch
-		relay  *shim.Launch // nil: none is needed
+		relays []*shim.Launch // processes beside the tasks
 		lines  []string
 		err    error
 	}
@@ -443,6 +444,9 @@ func (s *step) created(n *Noded) *proto.StepEvent {
 		s.conn.waitsFor(len(s.tasks))
 	}
 	r := n.configured()
+	if n.opts.Config != nil {
+		ev.Job.MPI = n.opts.Config.MpiDefault
+	}
 	ev.Job.KillBad, ev.Job.WaitS, ev.Job.KillWaitS = r.KillBad, r.WaitS, int64(n.killWait()/time.Second)
 	if f.Task != model.NoTask {
 		ev.Job.ArrayID, ev.Job.Task = f.ArrayID, f.Task

@@ -1,6 +1,6 @@
 // Command gshim is the launcher of a node: see package noded/shim. gnoded starts it; nobody else needs to. As gshim
-// step-io it is the process that carries a step's input and output: see package noded/steprelay. As gshim login-env it
-// is what a job with --get-user-env begins as: see package noded/loginenv.
+// step-io it is the process that carries a step's input and output: see package noded/steprelay; as gshim
+// step-pmi it serves the tasks of MPI programs: see package noded/steppmi. As gshim login-env it is what a job with --get-user-env begins as: see package noded/loginenv.
 package main
 
 import (
@@ -8,12 +8,16 @@ import (
 
 	"gbatch/noded/loginenv"
 	"gbatch/noded/shim"
+	"gbatch/noded/steppmi"
 	"gbatch/noded/steprelay"
 )
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == steprelay.Word {
 		os.Exit(steprelay.Main(os.Stderr))
+	}
+	if len(os.Args) == 2 && os.Args[1] == steppmi.Word {
+		os.Exit(steppmi.Main(os.Stderr))
 	}
 	if len(os.Args) > 2 && os.Args[1] == loginenv.Word {
 		os.Exit(loginenv.Main(os.Args[2:], os.Stderr))

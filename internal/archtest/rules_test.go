@@ -54,6 +54,7 @@ var layers = []layer{
 	{"internal/proto", "internal/model internal/blob"},
 	{"internal/trust", "internal/model internal/proto"},
 	{"internal/stepio", ""},
+	{"internal/pmi", "internal/stepio"},
 	{"internal/rpc", "internal/model internal/blob internal/proto"},
 	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
 	{"internal/certs", "internal/model internal/proto internal/rpc"},
@@ -71,7 +72,8 @@ var layers = []layer{
 	{"internal/cli/request", commands},
 	{"internal/cli/allocate", commands + " internal/jobenv internal/cli/request"},
 	{"internal/cli/submit", commands + " internal/cli/request internal/cli/allocate internal/cli/script"},
-	{"internal/cli/run", commands + " internal/cli/request internal/cli/allocate internal/conf internal/stepio"},
+	{"internal/cli/run", commands + " internal/cli/request internal/cli/allocate internal/conf internal/stepio " +
+		"internal/pmi"},
 	{"internal/cli/queue", commands},
 	{"internal/cli/info", commands},
 	{"internal/cli/control", commands},
@@ -117,9 +119,10 @@ var layers = []layer{
 	{"noded/procs", ""},
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/trust internal/rpc internal/certs"},
 	{"noded/fence", "internal/model internal/proto internal/rpc noded/shim"},
+	{"noded/steppmi", "noded/steprelay internal/pmi internal/stepio"},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/client " +
-		"internal/certs internal/stepio"},
+		"internal/certs internal/stepio internal/pmi"},
 	{"dbd/usage", "internal/model"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/trust internal/rpc internal/certs " +
 		"internal/client"},

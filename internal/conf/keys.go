@@ -206,8 +206,7 @@ func jobSettings() []setting {
 		num("PropagatePrioProcess", NextStart, func(c *Config) *int64 { return &c.PropagatePrioProcess }, 0, 2),
 		list("LaunchParameters", NextStart, func(c *Config) *[]string { return &c.LaunchParameters }),
 		text("InteractiveStepOptions", NextStart, func(c *Config) *string { return &c.InteractiveStepOptions }),
-		word("MpiDefault", NextStart, func(c *Config) *string { return &c.MpiDefault }, "none", "pmi2", "pmix", "pmix_v2",
-			"pmix_v3", "pmix_v4", "pmix_v5"),
+		mpiSetting(),
 		text("MailProg", AtOnce, func(c *Config) *string { return &c.MailProg }),
 		text("MailDomain", AtOnce, func(c *Config) *string { return &c.MailDomain }),
 	}
@@ -382,6 +381,23 @@ func taskSettings() []setting {
 		list("TopologyParam", AtOnce, func(c *Config) *[]string { return &c.TopologyParam },
 			"Dragonfly", "RoutePart", "RouteTree", "SwitchAsNodeRank", "TopoMaxSizeUnroll", "TopoOptional"),
 	}
+}
+
+// mpiSetting is MpiDefault.
+func mpiSetting() setting {
+	return setting{name: "MpiDefault", effect: RestartNoded,
+		read: func(c *Config, v string) (f fault) {
+			c.MpiDefault, f = readWord(v, []string{"none", "pmi2", "openmpi", "pmix", "pmix_v2", "pmix_v3", "pmix_v4", "pmix_v5"})
+			return f
+		},
+		remark: func(_ *Config, v string) (text, hint string) {
+			if len(v) > 3 && strings.EqualFold(v[:4], "pmix") {
+				return "MpiDefault=" + v + " is none here: Open MPI's programs are started by its mpirun, which starts its " +
+					"daemons with grun", "write MpiDefault=pmi2 for MPICH and its kin, or none"
+			}
+			return "", ""
+		},
+		show: func(c *Config) string { return c.MpiDefault }}
 }
 
 // readOverTime reads OverTimeLimit: minutes, or UNLIMITED.

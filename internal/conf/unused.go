@@ -16,7 +16,6 @@ var unusedKeys = []unusedKey{
 	{"MaxJobId", "remove it: numbers don't begin again"},
 	{"MaxTasksPerNode", "remove it, and limit cores by the partition's MaxCPUsPerNode"},
 	{"MessageTimeout", "remove it: the time limits of messages are fixed"},
-	{"MpiDefault", "remove it: MPI programs are started by their own mpirun, which starts its daemons with grun"},
 	{"OverTimeLimit", "remove it, and raise MaxTime or let operators use gcontrol update job=ID TimeLimit=+MINUTES"},
 	{"PropagatePrioProcess", "remove it, and set the nice value in TaskProlog or with gsubmit --wrap 'nice ...'"},
 	{"PropagateResourceLimits", "remove it, and give gsubmit --propagate=LIMITS; for grun's tasks set SLURM_PROPAGATE " +

@@ -234,6 +234,8 @@ type Launch struct {
 	Others []HetPart  // the other components with resources, in order; for the first one only
 
 	Switches string // those of topology.conf above this node, the highest first: s0.s1; "": there is none
+
+	Addrs []string // host:port of the daemons of Alloc's nodes, "" where it is not known; for several nodes only
 }
 
 func (x *Launch) Wire(c *wire.C) {
@@ -256,6 +258,7 @@ func (x *Launch) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Het)
 	wire.List(c, &x.Others, model.MaxFew)
 	wire.Text(c, &x.Switches, model.MaxText)
+	wire.Texts(c, &x.Addrs, model.MaxList, model.MaxText)
 }
 
 // HetPart is what the script of a heterogeneous job is told of another component.

@@ -58,6 +58,8 @@ type StepRequest struct {
 
 	KeepEnv bool   // --preserve-env: the tasks get the command's SLURM_JOB_NUM_NODES and SLURM_NTASKS
 	Addr    string // IP address of Host; "": unknown
+
+	Torch bool // --launcher=torch: the tasks get the variables of PyTorch's launcher
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -87,6 +89,7 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Int(c, &x.OOMKill)
 	wire.Bool(c, &x.KeepEnv)
 	wire.Text(c, &x.Addr, model.MaxName)
+	wire.Bool(c, &x.Torch)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.
@@ -243,12 +246,14 @@ type StepFiles struct {
 	Files []StepFile // stdin, stdout, stderr
 	IO    *StepIO    // for the files of tasks on other hosts; nil: they need none
 	Het   *StepHet   // nil: it is not one of several steps that belong together
+	PMI   *StepIO    // where the command serves MPI programs (internal/pmi); nil: they are not served
 }
 
 func (x *StepFiles) Wire(c *wire.C) {
 	wire.List(c, &x.Files, model.MaxList)
 	wire.Ptr(c, &x.IO)
 	wire.Ptr(c, &x.Het)
+	wire.Ptr(c, &x.PMI)
 }
 
 // StepHet says which part a step has of all steps that one command started over components of a heterogeneous job: its
@@ -460,6 +465,8 @@ type StepJob struct {
 	WaitS   int64 // WaitTime, likewise, seconds
 
 	KillWaitS int64 // KillWait of the cluster, seconds; 0 if it is not known
+
+	MPI string // MpiDefault of the cluster, for a command without the option
 }
 
 func (x *StepJob) Wire(c *wire.C) {
@@ -470,6 +477,7 @@ func (x *StepJob) Wire(c *wire.C) {
 	wire.Bool(c, &x.KillBad)
 	wire.Int(c, &x.WaitS)
 	wire.Int(c, &x.KillWaitS)
+	wire.Text(c, &x.MPI, model.MaxName)
 }
 
 // StepSignal sends a signal to all tasks; 0 ends the step.

@@ -183,9 +183,11 @@ func Files(m *proto.StepFiles) error {
 			return fmt.Errorf("a standard file of kind %d for task %d, with %d open files", f.Mode, f.Task, f.FDs)
 		}
 	}
-	if at := m.IO; at != nil && (len(at.Host) > proto.MaxFieldBytes || at.Port < 0 || at.Port > math.MaxUint16 ||
-		len(at.Key) != stepio.KeyBytes) {
-		return fmt.Errorf("port %d for input and output, with a key of %d bytes", at.Port, len(at.Key))
+	for _, at := range []*proto.StepIO{m.IO, m.PMI} {
+		if at != nil && (len(at.Host) > proto.MaxFieldBytes || at.Port < 0 || at.Port > math.MaxUint16 ||
+			len(at.Key) != stepio.KeyBytes) {
+			return fmt.Errorf("port %d for input and output, with a key of %d bytes", at.Port, len(at.Key))
+		}
 	}
 	const most = model.MaxHet * proto.MaxStepTasks
 	if h := m.Het; h != nil && (h.Tasks < 1 || h.Tasks > most || h.NumNodes < 1 || h.NumNodes > most || h.FirstTask < 0 ||

@@ -323,7 +323,7 @@ func (c *Client) Launch(orders ...*Launch) error {
 	var b []byte
 	for _, l := range orders {
 		o := order{kind: kindLaunch, launch: *l}
-		if l.Passed != ([3]*os.File{}) {
+		if l.Passed != ([PassedFiles]*os.File{}) {
 			err := c.write(b)
 			if err == nil {
 				err = c.writePassed(frame(nil, o.encode), l)

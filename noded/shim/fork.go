@@ -85,9 +85,9 @@ type childArgs struct {
 	chdirTail cString
 	reasons   *[maxChdirErrno]cString
 
-	mounts       int32    // a mount namespace; -1: none
-	passed       [3]int32 // descriptors to be 0, 1 and 2; -1: opened by path
-	in, out, err *byte    // err nil: the same open file as out
+	mounts       int32              // a mount namespace; -1: none
+	passed       [PassedFiles]int32 // descriptors to be 0, 1 and 2; -1: opened by path; and 3; -1: none
+	in, out, err *byte              // err nil: the same open file as out
 	outFlags     uintptr
 	terminal     bool // 0 becomes the controlling terminal
 
@@ -248,7 +248,7 @@ func child(a *childArgs) {
 	if !enterDir(a, &chdirErr) || !openFiles(a) {
 		return
 	}
-	if !enterMounts(a, &chdirErr) {
+	if !enterMounts(a, &chdirErr) || !passFourth(a) {
 		return
 	}
 	if a.terminal {
@@ -306,6 +306,26 @@ func enterMounts(a *childArgs, why *syscall.Errno) bool {
 		return false
 	}
 	return enterDir(a, why)
+}
+
+// passFourth makes the fourth file descriptor 3. No descriptor above 2 is of use any more, so that what was 3 may go.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func passFourth(a *childArgs) bool {
+	if a.passed[3] < 0 {
+		return true
+	}
+	_, _, e := syscall.RawSyscall(unix.SYS_DUP3, uintptr(a.passed[3]), 3, 0)
+	if a.passed[3] == 3 {
+		_, _, e = syscall.RawSyscall(unix.SYS_FCNTL, 3, unix.F_SETFD, 0)
+	}
+	if e != 0 {
+		fail(a, StageStdin, 0, e)
+	}
+	return e == 0
 }
 
 // enterDir enters the job's directory, or its fallback with the reason in why.

@@ -386,7 +386,7 @@ func (s *server) askVerdict(ctx context.Context, l *Lease) (verdict, error) {
 // startVerdict starts the program as a launch is started: on a dead file server it holds one thread.
 func (s *server) startVerdict(l *Lease, out *os.File) (*process, error) {
 	order := &Launch{Argv: l.Verdict, Env: cleanEnv(), UID: uint32(s.id.uid), GID: uint32(s.id.gid), Nice: s.id.nice,
-		Passed: [3]*os.File{nil, out, nil}, AsRoot: s.id.root}
+		Passed: [PassedFiles]*os.File{1: out}, AsRoot: s.id.root}
 	p, failed := s.id.prepare(order)
 	if failed == nil {
 		defer p.close()

@@ -24,6 +24,8 @@ const (
 	maxNotes       = 17 // one of each limit, and one of the directory; journals may have those of other limits
 	MaxAckKeys     = 65536
 
+	PassedFiles = 4 // files that a process can be given
+
 	maxEntries = 65536 // launches that run or wait for an Ack
 )
 
@@ -82,8 +84,8 @@ type Launch struct {
 	Append bool   // keep what the output files hold; they are written with O_APPEND in any case
 
 	// Passed are open files to be the process's 0, 1 and 2 in place of Stdin, Stdout and Stderr; nil ones are opened by
-	// those paths. They stay the caller's.
-	Passed [3]*os.File
+	// those paths. A fourth one is its 3. They stay the caller's.
+	Passed [PassedFiles]*os.File
 
 	// Limits are set before the first instruction, lowered to gshim's own hard limits; RLIMIT_NOFILE otherwise 1024
 	// (soft).

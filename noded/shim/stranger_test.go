@@ -43,7 +43,7 @@ func TestBadOrder(t *testing.T) {
 	s := startIn(t, dir)
 	key := Key{JobID: 4711, Attempt: 1}
 	bad := sampleLaunch()
-	bad.Key, bad.Nice, bad.Passed = key, 77, [3]*os.File{}
+	bad.Key, bad.Nice, bad.Passed = key, 77, [PassedFiles]*os.File{}
 	nc := rawDial(t, dir)
 	for name, fill := range map[string]func(*encoder){
 		"signal 65536":  (&order{kind: kindSignal, seq: 9, key: key, sig: 65536, scope: Tree}).encode,

@@ -33,7 +33,7 @@ func TestPassedFiles(t *testing.T) {
 			}
 			l.Env = append(l.Env, "X="+strconv.Itoa(task))
 			l.PIDVar = "SLURM_TASK_PID"
-			l.Passed = [3]*os.File{in, out, nil}
+			l.Passed = [PassedFiles]*os.File{in, out, nil}
 			orders = append(orders, l.Launch)
 		}
 		if _, err := inW.WriteString("a\nb\nc\n"); err != nil {
@@ -80,7 +80,7 @@ func TestTerminal(t *testing.T) {
 		}
 		defer master.Close() //nolint:errcheck // a test
 		l := newScript(t, "trap 'exit 7' INT; echo here >/dev/tty; while :; do sleep 0.05; done")
-		l.Passed, l.Terminal = [3]*os.File{slave, slave, slave}, true
+		l.Passed, l.Terminal = [PassedFiles]*os.File{slave, slave, slave}, true
 		s.launch(l.Launch)
 		buf := make([]byte, 64)
 		if n, err := master.Read(buf); string(buf[:n]) != "here\r\n" || err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // Protocol is the version of the orders and events. Both sides must have the same one, except for Upgrade.
-const Protocol = 7
+const Protocol = 8
 
 // The limits of the wire.
 const (
@@ -146,7 +146,7 @@ func (d *decoder) launch(o *order) Launch {
 	for range d.count("CPUs", MaxCPUs) {
 		l.CPUs = append(l.CPUs, int(d.num("CPU", 0, MaxCPUs-1)))
 	}
-	if o.passed = d.u8(); o.passed > 7 {
+	if o.passed = d.u8(); o.passed >= 1<<PassedFiles {
 		d.fail(fmt.Errorf("passed descriptors %#x", o.passed))
 	}
 	l.Mem.Mode = int(d.num("memory policy", 0, maxMemMode))

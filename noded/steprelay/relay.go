@@ -67,14 +67,23 @@ func (p *Pipe) terminal() bool { return p.Stream == stepio.Terminal }
 func Send(sock int, o *Order) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %x %d\n", o.Addr, o.Key, o.Node)
-	fds := make([]int, 0, len(o.Pipes))
+	files := make([]*os.File, 0, len(o.Pipes))
 	for _, p := range o.Pipes {
 		fmt.Fprintf(&b, "%d %d\n", p.Rank, p.Stream)
-		fds = append(fds, int(p.File.Fd()))
+		files = append(files, p.File)
 	}
-	head := fmt.Appendf(nil, "%08x", b.Len())
-	if _, err := unix.Write(sock, append(head, b.String()...)); err != nil {
+	return SendLines(sock, b.String(), files)
+}
+
+// SendLines writes a text and open files on a socket.
+func SendLines(sock int, text string, files []*os.File) error {
+	head := fmt.Appendf(nil, "%08x", len(text))
+	if _, err := unix.Write(sock, append(head, text...)); err != nil {
 		return os.NewSyscallError("write", err)
+	}
+	fds := make([]int, 0, len(files))
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
 	}
 	for len(fds) > 0 {
 		n := min(len(fds), fdsAtOnce)
@@ -86,8 +95,8 @@ func Send(sock int, o *Order) error {
 	return nil
 }
 
-// take reads an order from the socket.
-func take(sock int) (*Order, error) {
+// TakeLines reads what SendLines has written, without the files.
+func TakeLines(sock int) ([]string, error) {
 	head := make([]byte, 8)
 	if err := full(sock, head); err != nil {
 		return nil, err
@@ -100,7 +109,36 @@ func take(sock int) (*Order, error) {
 	if err := full(sock, text); err != nil {
 		return nil, err
 	}
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"), nil
+}
+
+// TakeFiles reads the n files of SendLines.
+func TakeFiles(sock, n int) ([]*os.File, error) {
+	var out []*os.File
+	for len(out) < n {
+		fds, err := rights(sock)
+		if err != nil {
+			return nil, err
+		}
+		for _, fd := range fds {
+			if len(out) == n {
+				return nil, errors.New("more files than were announced")
+			}
+			if err := unix.SetNonblock(fd, true); err != nil { // so that reading one has a time limit
+				return nil, err
+			}
+			out = append(out, os.NewFile(uintptr(fd), "a task's file"))
+		}
+	}
+	return out, nil
+}
+
+// take reads an order from the socket.
+func take(sock int) (*Order, error) {
+	lines, err := TakeLines(sock)
+	if err != nil {
+		return nil, err
+	}
 	o := &Order{}
 	var key string
 	if _, err := fmt.Sscanf(lines[0], "%s %s %d", &o.Addr, &key, &o.Node); err != nil {
@@ -116,21 +154,12 @@ func take(sock int) (*Order, error) {
 		}
 		o.Pipes = append(o.Pipes, p)
 	}
-	for at := 0; at < len(o.Pipes); {
-		fds, err := rights(sock)
-		if err != nil {
-			return nil, err
-		}
-		for _, fd := range fds {
-			if at == len(o.Pipes) {
-				return nil, errors.New("more files than pipes")
-			}
-			if err := unix.SetNonblock(fd, true); err != nil { // so that reading one has a time limit
-				return nil, err
-			}
-			o.Pipes[at].File = os.NewFile(uintptr(fd), "a task's pipe")
-			at++
-		}
+	files, err := TakeFiles(sock, len(o.Pipes))
+	if err != nil {
+		return nil, err
+	}
+	for i := range o.Pipes {
+		o.Pipes[i].File = files[i]
 	}
 	return o, nil
 }
@@ -183,16 +212,13 @@ func orEOF(err error) error {
 
 // Main is the program. It returns the exit status.
 func Main(stderr io.Writer) int {
-	// Signals are for the tasks, whose group this process is in.
-	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
-		unix.SIGPIPE, unix.SIGXCPU,
-		unix.SIGVTALRM, unix.SIGPROF, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	IgnoreSignals()
 	o, err := take(0)
 	if err != nil {
 		fmt.Fprintln(stderr, "gshim step-io:", err)
 		return exitOrder
 	}
-	nc, err := dial(o.Addr)
+	nc, err := Dial(o.Addr)
 	if err != nil {
 		return ExitNoReach
 	}
@@ -204,8 +230,15 @@ func Main(stderr io.Writer) int {
 	return serve(c, o.Pipes)
 }
 
-// dial connects to the command. The command listens before the relay starts, so dial waits only for a busy network.
-func dial(addr string) (net.Conn, error) {
+// IgnoreSignals leaves signals to the tasks, whose group this process is in.
+func IgnoreSignals() {
+	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
+		unix.SIGPIPE, unix.SIGXCPU,
+		unix.SIGVTALRM, unix.SIGPROF, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+}
+
+// Dial connects to the command. The command listens before the relay starts, so Dial waits only for a busy network.
+func Dial(addr string) (net.Conn, error) {
 	give := time.Now().Add(dialFor)
 	for {
 		nc, err := net.DialTimeout("tcp", addr, time.Until(give))

@@ -7,7 +7,7 @@
 //	files.go remote.go  the tasks' input and output: files, pipes, and streams from other nodes
 //	terminal.go         --pty
 //	say.go              messages about the ends of tasks
-//	het.go              --het-group
+//	het.go mpi.go       --het-group, --mpi
 //
 // Package request has the options for resources; package allocate waits for an allocation and
 // releases it.

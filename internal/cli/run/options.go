@@ -42,6 +42,7 @@ type run struct {
 	pty       bool
 	relative  int64 // nodes of the job to leave out
 
+	mpi        string     // --mpi; "": the cluster's default
 	noAllocate bool       // --no-allocate
 	place      *model.Job // the job, where grun has asked for one
 	prolog     string     // programs that run here before and after the step
@@ -314,24 +315,12 @@ func (r *run) commandOptions() []getopt.Option {
 			Set: getopt.Flag(&r.quiet)},
 		{Name: "verbose", Short: 'v', Group: groupHow, Help: "print more", Set: getopt.Count(&r.verbose)},
 		{Name: "mpi", Arg: R, Metavar: "type", Group: groupHow, Env: "SLURM_MPI_TYPE",
-			Help: "only none: MPI programs find each other by themselves, or through their launcher", Set: func(v string) error {
-				switch v {
-				case "none", "openmpi":
-					return nil
-				case "list":
-					return errListMPI
-				}
-				return &getopt.TextError{
-					Text: "Invalid --mpi specification: '" + v + "': there is no such plugin here; use --mpi=none and the MPI's own " +
-						"launcher (mpirun starts its daemons with grun)"}
-			}},
+			Help: "how MPI programs find each other: pmi2 (MPICH and its kin; PMI-1 too), none, or list",
+			Set:  r.setMPI},
 		{Name: "clusters", Short: 'M', Arg: R, Metavar: "name", Group: groupHow, Help: "this cluster's name, or all",
 			Set: getopt.List(&r.clusters)},
 	}
 }
-
-// errListMPI is --mpi=list.
-var errListMPI = &getopt.TextError{Text: "MPI plugin types are...\n\tnone"}
 
 // stepOf reads a step's number from the environment.
 func stepOf(text string) (int32, bool) {

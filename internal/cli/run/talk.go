@@ -55,6 +55,9 @@ type talk struct {
 	signalled bool // a task was ended by a signal
 	cancelled bool // and the node has given the reason
 
+	hub     *mpiHub // nil: MPI programs are not served
+	mpiNews <-chan mpiNews
+
 	isRaw  bool      // the user's terminal passes keys on
 	stderr io.Writer // the stream for messages before isRaw
 }
@@ -104,6 +107,8 @@ func (t *talk) main() int {
 			if quit, rc := t.signal(sig.(unix.Signal)); quit {
 				return rc
 			}
+		case n := <-t.mpiNews:
+			t.hearMPI(n)
 		case <-t.deadline:
 			t.deadline = nil
 			t.tellExits()
@@ -231,6 +236,9 @@ func (t *talk) created(ev *proto.StepEvent) error {
 		if ev.Job != nil {
 			t.killWaitS = ev.Job.KillWaitS
 		}
+		if t.mpi == "" && ev.Job != nil {
+			t.mpi = ev.Job.MPI
+		}
 		for i := range ev.Layout {
 			for _, r := range ev.Layout[i].Ranks {
 				if int(r) < n {
@@ -247,6 +255,11 @@ func (t *talk) created(ev *proto.StepEvent) error {
 		var err error
 		if t.pl, err = t.plumb(ev.Step, n, ev.Layout, ev.Direct, valuesOf(ev, &t.rq)); err != nil {
 			return err
+		}
+		if t.mpi == mpiPMI2 {
+			if err := t.serveMPI(); err != nil {
+				return err
+			}
 		}
 		t.warnMasks()
 		t.sayLaunch()
@@ -309,6 +322,9 @@ func (t *talk) task(ev *proto.StepEvent) {
 		t.sayStarted(s.node)
 	default:
 		s.ended = true
+		if t.hub != nil {
+			t.hub.Ended(ev.Task)
+		}
 		t.left--
 		t.exits = append(t.exits, ev)
 		rc := int(ev.Code)
@@ -359,6 +375,9 @@ func (t *talk) finish() {
 	case <-time.After(drainOutput):
 	}
 	t.pl.closeKept()
+	if t.hub != nil {
+		t.hub.close()
+	}
 	if t.pl.remote != nil {
 		t.pl.remote.close()
 	}
