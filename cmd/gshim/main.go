@@ -1,6 +1,7 @@
 // Command gshim is the launcher of a node: see package noded/shim. gnoded starts it; nobody else needs to. As gshim
 // step-io it is the process that carries a step's input and output: see package noded/steprelay; as gshim
-// step-pmi it serves the tasks of MPI programs: see package noded/steppmi. As gshim login-env it is what a job with --get-user-env begins as: see package noded/loginenv.
+// step-pmi it serves the tasks of MPI programs: see package noded/steppmi. As gshim login-env it is what
+// a job with --get-user-env begins as: see package noded/loginenv.
 package main
 
 import (

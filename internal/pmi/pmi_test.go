@@ -82,8 +82,8 @@ func ringOne(c net.Conn, rank, size int) error {
 		return fmt.Errorf("init: %v %w", m, err)
 	}
 	for round := range 3 {
-		if m, err := p.ask("cmd=put kvsname=7.0 key=k%d-%d value=at %d of round %d", rank, round, rank, round); err != nil ||
-			m["rc"] != "0" {
+		m, err := p.ask("cmd=put kvsname=7.0 key=k%d-%d value=at %d of round %d", rank, round, rank, round)
+		if err != nil || m["rc"] != "0" {
 			return fmt.Errorf("put: %v %w", m, err)
 		}
 		if m, err := p.ask("cmd=barrier_in"); err != nil || m["cmd"] != "barrier_out" {
@@ -230,7 +230,8 @@ func TestAbortAndSpawn(t *testing.T) {
 	if m, err = p.ask("cmd=put kvsname=7.0 key=%s value=x", strings.Repeat("k", MaxKey+1)); err != nil || m["rc"] == "0" {
 		t.Errorf("a long key: %v %v", m, err)
 	}
-	if m, err = p.ask("cmd=put kvsname=7.0 key=k value=%s", strings.Repeat("v", MaxValue+1)); err != nil || m["rc"] == "0" {
+	m, err = p.ask("cmd=put kvsname=7.0 key=k value=%s", strings.Repeat("v", MaxValue+1))
+	if err != nil || m["rc"] == "0" {
 		t.Errorf("a long value: %v %v", m, err)
 	}
 	if _, err := io.WriteString(p.w, "cmd=abort exitcode=5\n"); err != nil {
