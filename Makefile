@@ -65,6 +65,10 @@ bench: build ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 	@if [ -x scripts/bench.sh ]; then scripts/bench.sh; fi
 
+.PHONY: compare
+compare: build ## compare with real Slurm, where it is installed, what every command prints
+	scripts/compare.sh
+
 .PHONY: soak
 soak: ## for SOAKTIME (10m) each: faults of daemons, hosts and disks under load; end jobs with steps at random (the storm)
 	GBATCH_SOAK=$(SOAKTIME) $(GO) test -count=1 -run 'Soak|NodeDaemonKilled' -timeout 0 -v ./internal/up

@@ -25,6 +25,7 @@ var leaves = []string{
 	"internal/userdb",
 	"internal/version",
 	"scripts/bench",
+	"scripts/compare",
 	"scripts/supply",
 	"internal/wall",
 	"internal/walltime",
@@ -191,7 +192,7 @@ var top = []string{
 }
 
 // exitIn may end the process; everybody else returns an error.
-var exitIn = []string{"cmd", "scripts/bench", "scripts/supply"}
+var exitIn = []string{"cmd", "scripts/bench", "scripts/compare", "scripts/supply"}
 
 // exits are the calls that end it.
 var exits = map[string][]string{
