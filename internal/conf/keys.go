@@ -387,7 +387,8 @@ func taskSettings() []setting {
 func mpiSetting() setting {
 	return setting{name: "MpiDefault", effect: RestartNoded,
 		read: func(c *Config, v string) (f fault) {
-			c.MpiDefault, f = readWord(v, []string{"none", "pmi2", "openmpi", "pmix", "pmix_v2", "pmix_v3", "pmix_v4", "pmix_v5"})
+			c.MpiDefault, f = readWord(v,
+				[]string{"none", "pmi2", "openmpi", "pmix", "pmix_v2", "pmix_v3", "pmix_v4", "pmix_v5"})
 			return f
 		},
 		remark: func(_ *Config, v string) (text, hint string) {

@@ -36,8 +36,8 @@ type Job struct {
 }
 
 // noSpawn answers a program that wants to start others.
-const noSpawn = "MPI_Comm_spawn is not supported under grun: start all tasks at once, or use the MPI's own mpiexec in " +
-	"the job"
+const noSpawn = "MPI_Comm_spawn is not supported under grun: start all tasks at once, or use the MPI's own mpiexec " +
+	"in the job"
 
 // Local serves the tasks of one node.
 type Local struct {
