@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gbatch/ctld/deadletter"
+	"gbatch/ctld/events"
 	"gbatch/ctld/rest"
 	"gbatch/ctld/token"
 	"gbatch/internal/certs"
@@ -69,6 +70,7 @@ type Controller struct {
 	pace     pace
 	tokens   token.Checker
 	web      *rest.Server   // nil: HTTP is off
+	feed     *events.Feed   // of events, for web
 	dead     deadletter.Box // records that gdbd does not take
 
 	beginning sync.Mutex      // an era
@@ -248,6 +250,7 @@ func (c *Controller) Run(parent context.Context) error {
 	})
 	if c.web != nil {
 		start("HTTP", c.web.Run)
+		start("stream of events", func(ctx context.Context) error { c.feed.Run(ctx); return nil })
 		start("key for tokens", func(ctx context.Context) error { c.keepTokenFile(ctx); return nil })
 	}
 	start("revocations", func(ctx context.Context) error { c.keepRevoked(ctx); return nil })

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gbatch/ctld/events"
 	"gbatch/ctld/metrics"
 	"gbatch/ctld/page"
 	"gbatch/ctld/rest"
@@ -40,6 +41,7 @@ func (c *Controller) openHTTP() {
 		o.Metrics = metrics.Handler(c.measured)
 	}
 	o.Pages = page.New(&page.Options{Cluster: o.Cluster, Path: c.opts.HTTP.Path, Name: c.opts.Name, Log: c.log})
+	o.Rooms = c.rooms()
 	web, err := rest.New(&o)
 	if err != nil {
 		c.log.Error("this controller serves no HTTP", "err", err)
@@ -57,6 +59,32 @@ func (c *Controller) measured(*http.Request) metrics.Source {
 		m.AgeMS = c.factsAge().Milliseconds()
 	}
 	return m
+}
+
+// rooms are the paths of other packages.
+func (c *Controller) rooms() []rest.Room {
+	c.feed = events.NewFeed(c.machine)
+	return []rest.Room{
+		{Path: "/api/v1/events", Stream: true, Serve: c.serveEvents},
+	}
+}
+
+// serveEvents answers a request for the stream of events. What its user may see is looked up again and again.
+func (c *Controller) serveEvents(w http.ResponseWriter, r *http.Request, v *rest.Visitor) {
+	l := &events.Listener{UID: v.Who.UID, Most: events.MaxStreamsOf}
+	if c.operator((&backend{c: c}).caller(v.Who)) {
+		l.Most = events.MaxStreams
+	}
+	l.See = func(ctx context.Context) (func(*events.Event) bool, error) {
+		who, err := v.Again(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s := c.sees(c.machine.View(), (&backend{c: c}).caller(who))
+		s.me = c.nameOf(s.who)
+		return s.event, nil
+	}
+	c.feed.Serve(w, r, l)
 }
 
 // backend is the cluster as package rest sees it.

@@ -39,6 +39,7 @@ func (m *machine) Apply(index uint64, cmds [][]byte) []any {
 	defer m.mu.Unlock()
 	out := make([]any, len(cmds))
 	gen := m.st.Peek().RevokedGen()
+	m.st.Entry(index)
 	for i, data := range cmds {
 		c, err := state.Decode(data)
 		if err != nil {

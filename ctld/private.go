@@ -3,9 +3,11 @@ package ctld
 import (
 	"slices"
 
+	"gbatch/ctld/events"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
+	"gbatch/internal/trail"
 )
 
 // PrivateData: what users other than operators see of each other. Users see their own jobs and data, and coordinators
@@ -65,6 +67,36 @@ func (s *sight) only(list []*model.Job) []*model.Job {
 		return list
 	}
 	return slices.DeleteFunc(list, func(j *model.Job) bool { return !s.job(j.Spec) })
+}
+
+// event reports whether the caller may see an event: what they may see of jobs, nodes and reservations. What users
+// change is for operators, and for those who did it or whose job it is.
+func (s *sight) event(ev *events.Event) bool {
+	mine := ev.OwnerOK && (ev.Owner == s.uid || ev.Account != "" && s.coordinator(ev.Account))
+	switch {
+	case ev.Deed && ev.UID != s.uid && !mine && !s.c.operator(s.who):
+		return false
+	case len(s.hid) == 0:
+		return true
+	case ev.What == trail.Job:
+		return !s.hides("jobs") || mine
+	case ev.What == trail.Node, ev.What == trail.GPU, ev.What == trail.Cluster:
+		return !s.hides("nodes") && !s.hides("events")
+	case ev.What == trail.Reservation && s.hides("reservations"):
+		r := s.v.Reservation(ev.Name)
+		return r != nil && s.reservation(r, s.who.Groups)
+	case ev.What == trail.Partition:
+		return !s.hides("partitions")
+	}
+	return true
+}
+
+// coordinator is over, also where PrivateData hides nothing.
+func (s *sight) coordinator(account string) bool {
+	if s.below == nil {
+		s.below = map[string]bool{}
+	}
+	return s.over(account)
 }
 
 // usage reports whether the caller may see a user's usage; user "" is an account as a whole,

@@ -1,7 +1,8 @@
-// Package events makes the trail's entries about what users change (deeds.go), and writes a line
-// into the controller's log for each thing that happens: jobs' changes of state, nodes, units,
-// reservations (package trail has the names). It reads what the state remembers (View.Happened),
-// apart from the leader's other work.
+// Package events tells what happens: jobs' changes of state, nodes, units, reservations (package
+// trail has the names). It makes the trail's entries about what users change (deeds.go), writes a
+// line into the controller's log for each event (events.go), and serves them as a stream over HTTP
+// (feed.go, stream.go). It reads what the state remembers (View.Happened), apart from the leader's
+// other work; nobody who listens can hold anything up.
 package events
 
 import (

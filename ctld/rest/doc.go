@@ -15,6 +15,7 @@
 //	caller.go    who asks: a token, or a process on this host
 //	request.go   one request: its frame, its errors, lists that many share
 //	faults.go    Slurm's numbers and names of errors, and HTTP's
+//	rooms.go     paths that other packages answer
 //	routes.go operations.go   the table of operations, and finding one
 //	body.go      reading what clients send
 //

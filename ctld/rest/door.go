@@ -30,7 +30,11 @@ func (c *conns) enter(from string) bool {
 	if c.of == nil {
 		c.of = map[string]int{}
 	}
-	if c.all >= maxConns || c.of[from] >= maxConnsOf {
+	most := maxConnsOf
+	if ip := net.ParseIP(from); ip != nil && ip.IsLoopback() {
+		most = maxConnsHere
+	}
+	if c.all >= maxConns || c.of[from] >= most {
 		return false
 	}
 	c.all++

@@ -113,6 +113,9 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 	if s.open3(w, r, path) {
 		return
 	}
+	if s.room(ctx, w, r, path) {
+		return
+	}
 	if s.o.Pages != nil && s.o.Pages.Owns(path) {
 		s.o.Pages.ServeHTTP(w, r.WithContext(ctx))
 		return

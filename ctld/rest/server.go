@@ -71,7 +71,8 @@ type Options struct {
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Log         *slog.Logger
 	Metrics     http.Handler // nil: none are served
-	Pages       Pages        // nil: none are served
+	Rooms       []Room
+	Pages       Pages // nil: none are served
 }
 
 // Pages are what people read. They know their readers by themselves; see package page.
@@ -82,18 +83,19 @@ type Pages interface {
 
 // Limits.
 const (
-	maxHeader   = 64 << 10
-	maxBody     = 32 << 20 // of a submission; scripts may have 4 MiB, and max_script_size says more
-	maxConns    = 2048     // in all, over TCP
-	maxConnsOf  = 512      // from one address
-	maxStreams  = 128      // of one HTTP/2 connection
-	headerTime  = 10 * time.Second
-	idleTime    = 90 * time.Second
-	writeTime   = 30 * time.Second // for a part of an answer
-	bodyTime    = 60 * time.Second
-	requestTime = 2 * time.Minute
-	stopTime    = 3 * time.Second // for requests under way, when the controller ends
-	writeBytes  = 256 << 10
+	maxHeader    = 64 << 10
+	maxBody      = 32 << 20 // of a submission; scripts may have 4 MiB, and max_script_size says more
+	maxConns     = 2048     // in all, over TCP
+	maxConnsOf   = 512      // from one address
+	maxConnsHere = 1536     // from this host: a proxy stands for many
+	maxStreams   = 128      // of one HTTP/2 connection
+	headerTime   = 10 * time.Second
+	idleTime     = 90 * time.Second
+	writeTime    = 30 * time.Second // for a part of an answer
+	bodyTime     = 60 * time.Second
+	requestTime  = 2 * time.Minute
+	stopTime     = 3 * time.Second // for requests under way, when the controller ends
+	writeBytes   = 256 << 10
 )
 
 // Server is one controller's HTTP server.

@@ -93,7 +93,7 @@ var layers = []layer{
 	{"ctld/clock", "internal/model"},
 	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
 	{"ctld/deadletter", ""},
-	{"ctld/events", "internal/model internal/state"},
+	{"ctld/events", "internal/model internal/state internal/jobtext"},
 	{"ctld/token", "internal/model"},
 	{"ctld/metrics", "internal/model internal/proto internal/state internal/jobtext"},
 	// HTTP is one more way in: it reads options and writes objects by the commands' own tables.

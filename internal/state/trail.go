@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -250,8 +251,21 @@ func (s *State) tellResv(r *model.Reservation, gone bool) {
 	s.tell(a)
 }
 
+// Place is where in the log something has happened: the same on every controller. The zero value is before everything.
+type Place struct {
+	Index uint64 // of the log entry
+	N     uint32 // counted from 1 in the entry
+}
+
+// EntryEnd is the N of a place after everything that happens in an entry.
+const EntryEnd = ^uint32(0)
+
+// Before reports whether p comes before q.
+func (p Place) Before(q Place) bool { return p.Index < q.Index || p.Index == q.Index && p.N < q.N }
+
 // Happening is one thing that has happened: a change of a job's state, or an entry of the trail.
 type Happening struct {
+	Place
 	At    model.Time
 	Job   *model.Job
 	Was   *model.Job   // before; nil: it is new
@@ -272,11 +286,25 @@ const maxHappened = 1 << 14
 type happened struct {
 	base uint64
 	list []Happening
+	at   Place // of the last one, or the entry under way
+	lost Place // up to here nothing is known
+}
+
+// Entry says which log entry the next commands are of. The first one after New or Restore begins what is known.
+func (s *State) Entry(index uint64) {
+	h := &s.happened
+	if h.at == (Place{}) {
+		h.lost = Place{index - 1, EntryEnd}
+	}
+	h.at = Place{Index: index}
 }
 
 func (h *happened) add(x Happening) {
+	h.at.N++
+	x.Place = h.at
 	if len(h.list) >= maxHappened {
 		keep := h.list[maxHappened/2:]
+		h.lost = h.list[maxHappened/2-1].Place
 		h.base += maxHappened / 2
 		h.list = append(make([]Happening, 0, maxHappened), keep...)
 	}
@@ -296,6 +324,17 @@ func (v *View) Happened(since uint64) (list []Happening, next, missed uint64) {
 	}
 	return h.list[since-h.base:], next, 0
 }
+
+// HappenedAfter gives what has happened after a place, oldest first, and the place up to which nothing is known: if
+// since lies before it, something may be missing.
+func (v *View) HappenedAfter(since Place) (list []Happening, lost Place) {
+	h := &v.happened
+	first := sort.Search(len(h.list), func(i int) bool { return since.Before(h.list[i].Place) })
+	return h.list[first:], h.lost
+}
+
+// LastEntry is the index of the last log entry in the facts; 0 if none has come since a snapshot.
+func (v *View) LastEntry() uint64 { return v.happened.at.Index }
 
 // addPart adds what a reservation takes of a node to a list in order of name.
 func addPart(have []model.TRESCount, d *model.NodeDef, p *model.ResvPart) []model.TRESCount {
