@@ -14,10 +14,9 @@
 //	gpus.go      all GPUs as one picture, and as a table
 //	queue.go     the queue, partitions, reservations
 //	shares.go    fair share as a tree
-//	timeline.go  what ran, runs and is planned; svg.go draws it
+//	timeline.go  what ran, runs and is planned
 //	operators.go what is out of service, controllers, cycles, idle GPUs
 //	act.go       buttons; submit.go the form for a job
-//	stubs.go     what is to come
 //	live.go      the stream that tells a page to look again
 //	assets/      templates, page.css and page.js, which are part of the program
 //

@@ -155,11 +155,122 @@
     }
   });
 
-  // The picture of GPUs.
+  // The picture of GPUs: racks of nodes, a cell for each GPU. What a job holds and does not use stands out.
+  let cells = [], at = -1, painted = 0;
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const hue = (text) => { let h = 0; for (const c of text) h = (h * 31 + c.charCodeAt(0)) >>> 0; return h * 137.5 % 360; };
+  async function paintSoon(now) {
+    const box = document.getElementById("gpumap");
+    if (!box || (!now && Date.now() - painted < 4000)) return;
+    painted = Date.now();
+    try {
+      const r = await fetch(base + "/gpus.json?by=" + encodeURIComponent(box.dataset.by));
+      if (r.ok) { map = await r.json(); paint(); }
+    } catch { /* the picture of before stays */ }
+  }
   let map = null;
-  function paintSoon() { if (window.gpuMap) { map = map || window.gpuMap(base); map.refresh(); } }
+  function paint() {
+    const box = document.getElementById("gpumap"), cv = box && box.querySelector("canvas");
+    if (!cv || !map) return;
+    const by = box.dataset.by, dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    const count = map.racks.reduce((n, r) => n + r.nodes.length, 0);
+    const cell = count > 1200 ? 5 : count > 400 ? 7 : count > 100 ? 10 : count > 24 ? 14 : 18;
+    const gap = cell > 8 ? 2 : 1, label = cell > 8, width = cv.clientWidth, ratio = devicePixelRatio || 1;
+    const inks = { free: css("--bar-all"), bad: css("--bad"), low: css("--low"), line: css("--line"), text: css("--faint"), kept: css("--ends"), ink: css("--ink") };
+    const most = Math.max(1, ...map.racks.flatMap((r) => r.nodes.map((n) => n.g.length)));
+    const cols = Math.min(8, most), rows = Math.ceil(most / cols);
+    const step = cell + gap, nw = cols * step + (label ? 14 : 5), nh = rows * step + (label ? 20 : 5);
+    const across = Math.max(1, Math.floor(width / nw));
+    const place = (draw) => {
+      let y = 0;
+      cells = [];
+      for (const rack of map.racks) {
+        if (rack.switch) { if (draw) { draw.fillStyle = inks.text; draw.fillText(rack.switch, 0, y + 12); } y += 20; }
+        rack.nodes.forEach((n, i) => {
+          const x0 = (i % across) * nw, y0 = y + Math.floor(i / across) * nh + (label ? 16 : 0);
+          if (draw && label) {
+            draw.fillStyle = inks.text;
+            draw.fillText(n.n.length * 6.4 > nw ? n.n.slice(-Math.floor(nw / 6.8)) : n.n, x0, y0 - 4);
+          }
+          n.g.forEach((g, k) => {
+            const x = x0 + (k % cols) * step, yy = y0 + Math.floor(k / cols) * step;
+            cells.push({ x, y: yy, node: n, k, g });
+            if (draw) {
+              draw.fillStyle = colour(g, n, by, dark, inks);
+              draw.fillRect(x, yy, cell, cell);
+              if (g[0] === 1 && g[1] === 0 && by !== "use") { draw.fillStyle = inks.low; draw.fillRect(x, yy + cell - Math.max(2, cell / 5), cell, Math.max(2, cell / 5)); }
+            }
+          });
+        });
+        y += Math.ceil(rack.nodes.length / across) * nh + 6;
+      }
+      return y;
+    };
+    const height = Math.max(20, place(null));
+    cv.width = Math.round(width * ratio); cv.height = Math.round(height * ratio);
+    cv.style.height = height + "px";
+    const draw = cv.getContext("2d");
+    draw.scale(ratio, ratio); draw.font = "11px system-ui, sans-serif";
+    place(draw);
+    cv.dataset.cells = cells.length;
+    if (at >= 0 && at < cells.length) {
+      draw.strokeStyle = inks.ink; draw.lineWidth = 2; draw.strokeRect(cells[at].x - 1, cells[at].y - 1, cell + 2, cell + 2);
+    }
+    legend(box, by, dark, inks);
+    cv.onmousemove = (e) => {
+      const i = cells.findIndex((c) => e.offsetX >= c.x - 1 && e.offsetX < c.x + step && e.offsetY >= c.y - 1 && e.offsetY < c.y + step);
+      if (i >= 0 && i !== at) { at = i; point(box); }
+    };
+    cv.onclick = () => { const c = cells[at]; if (c && c.g[2] >= 0) location.href = base + "/job/" + encodeURIComponent(map.jobs[c.g[2]].id); };
+    cv.onkeydown = (e) => {
+      const move = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: cols, ArrowUp: -cols }[e.key];
+      if (e.key === "Enter") cv.onclick();
+      if (!move) return;
+      e.preventDefault();
+      at = Math.max(0, Math.min(cells.length - 1, at + move)); paint(); point(box);
+    };
+  }
+  function colour(g, n, by, dark, inks) {
+    const [state, use, job] = g;
+    if (by === "fit") {
+      if (state !== 0) return inks.free;
+      const free = n.g.filter((x) => x[0] === 0).length / n.g.length;
+      return "hsl(152 " + (30 + 30 * free) + "% " + (dark ? 22 + 36 * free : 80 - 42 * free) + "%)";
+    }
+    if (state > 3) return inks.bad;
+    if (state > 1) return inks.kept;
+    if (by === "health") return dark ? "hsl(152 40% 38%)" : "hsl(152 42% 48%)";
+    if (state === 0) return inks.free;
+    if (by === "job" || by === "user") {
+      const who = job < 0 ? "" : by === "job" ? map.jobs[job].id : map.jobs[job].user || "?";
+      return "hsl(" + hue(who) + " 48% " + (dark ? 56 : 52) + "%)";
+    }
+    if (use < 0) return dark ? "#46586c" : "#a9bacb";
+    if (use < 1) return inks.low;
+    return "hsl(211 " + (35 + use * 0.3) + "% " + (dark ? 28 + use * 0.38 : 80 - use * 0.42) + "%)";
+  }
+  function legend(box, by, dark, inks) {
+    const words = { use: [["free", [0, 0, -1]], ["idle", [1, 0, 0]], ["10 %", [1, 10, 0]], ["50 %", [1, 50, 0]], ["100 %", [1, 100, 0]], ["out", [6, 0, -1]]],
+      health: [["in service", [0, 0, -1]], ["reserved", [2, 0, -1]], ["out", [6, 0, -1]]], job: [["free", [0, 0, -1]], ["out", [6, 0, -1]]] };
+    const el = box.querySelector(".legend"), list = words[by] || words.job;
+    el.replaceChildren(...(by === "fit" ? [] : list).map(([text, g]) => {
+      const s = document.createElement("span"), i = document.createElement("i");
+      i.style.background = colour(g, { g: [g] }, by === "job" || by === "user" ? "use" : by, dark, inks);
+      s.append(i, text);
+      return s;
+    }));
+    if (by === "fit") el.textContent = "The darker, the more of the node is free";
+  }
+  function point(box) {
+    const c = cells[at], p = box.querySelector(".point"), job = c.g[2] >= 0 ? map.jobs[c.g[2]] : null;
+    p.textContent = "GPU " + c.k + " of " + c.node.n + " (" + c.node.t + "): " + map.states[c.g[0]] +
+      (job ? ", job " + job.id + (job.user ? " of " + job.user : "") : "") + (c.g[1] >= 0 ? ", " + c.g[1] + " % busy" : "");
+  }
+  addEventListener("resize", paint);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
 
-  if (main && !still.includes(main.dataset.view)) { listen(); whys(); }
-  window.paintGPUs = paintSoon;
-  paintSoon();
+  // A question to the planner is asked once.
+  const once = location.search.includes("gpus=");
+  if (main && !once && !still.includes(main.dataset.view)) { listen(); whys(); }
+  paintSoon(true);
 })();

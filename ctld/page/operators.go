@@ -1,0 +1,137 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// outLine is a node, or a unit of one, that jobs don't get.
+type outLine struct {
+	Node, What, State, Why, By, Gres string
+	Since                            model.Time
+	Jobs                             int
+}
+
+// cycleLine is one kind of planning.
+type cycleLine struct {
+	Name                string
+	Last, Mean, Most    string
+	Count, Queue, Depth int64
+	At                  model.Time
+}
+
+// wasteLine is a user whose running jobs hold GPUs that do nothing.
+type wasteLine struct {
+	User      string
+	GPUs      int64
+	Hours     float64
+	Jobs      []string
+	HoursText string
+}
+
+// operatorsView is the view.
+type operatorsView struct {
+	Out         []outLine
+	OutMore     bool
+	Controllers proto.ControllersReply
+	Ping        proto.PingReply
+	Diag        proto.DiagReply
+	Cycles      []cycleLine
+	Waste       []wasteLine
+	Hidden      []string
+}
+
+// operators shows what somebody has to look after.
+func operators(q *request) (any, error) {
+	v := &operatorsView{}
+	for _, step := range []func(*operatorsView) error{q.outOfService, q.daemons, q.cycles, q.waste} {
+		if err := step(v); err != nil {
+			v.Hidden = append(v.Hidden, env.Text(err))
+		}
+	}
+	return v, nil
+}
+
+func (q *request) outOfService(v *operatorsView) error {
+	add := func(l outLine) {
+		if v.OutMore = len(v.Out) >= maxRows; !v.OutMore {
+			v.Out = append(v.Out, l)
+		}
+	}
+	err := q.nodes(nil, func(i *proto.NodeInfo) {
+		n := i.Node
+		if !n.Usable() || n.Problem != "" {
+			l := outLine{Node: n.Def.Name, What: "node", State: jobtext.NodeStateText(i), By: n.ReasonBy, Since: n.ReasonAt,
+				Why: cmp.Or(n.Reason, n.Problem), Jobs: len(n.Jobs)}
+			if l.Since == 0 {
+				l.Since = n.LinkAt
+			}
+			add(l)
+		}
+		for _, u := range n.Out {
+			add(outLine{Node: n.Def.Name, What: fmt.Sprintf("%s %d", u.Name, u.Index), State: "out", Why: u.Reason, By: u.By,
+				Since: u.At, Gres: fmt.Sprintf("%s:%d", u.Name, u.Index)})
+		}
+	})
+	slices.SortStableFunc(v.Out, func(a, b outLine) int { return cmp.Compare(b.Since, a.Since) })
+	return err
+}
+
+func (q *request) daemons(v *operatorsView) error {
+	if err := q.ask(proto.KindControllers, &proto.Empty{}, &v.Controllers); err != nil {
+		return err
+	}
+	return q.ask(proto.KindPing, &proto.Empty{}, &v.Ping)
+}
+
+func (q *request) cycles(v *operatorsView) error {
+	if err := q.ask(proto.KindDiag, &proto.Empty{}, &v.Diag); err != nil {
+		return err
+	}
+	for _, x := range []struct {
+		name string
+		p    *proto.DiagPass
+	}{{"Main", &v.Diag.Main}, {"Backfill", &v.Diag.Backfill}} {
+		ms := func(us int64) string { return fmt.Sprintf("%.1f ms", float64(us)/1000) }
+		v.Cycles = append(v.Cycles, cycleLine{Name: x.name, Last: ms(x.p.LastUS), Most: ms(x.p.MaxUS),
+			Mean: ms(x.p.SumUS / max(1, x.p.Count)), Count: x.p.Count, Queue: x.p.QueueLast, Depth: x.p.DepthLast, At: x.p.At})
+	}
+	return nil
+}
+
+// waste sums up, by user, the GPUs of running jobs of which all have been idle for a while.
+func (q *request) waste(v *operatorsView) error {
+	by := map[string]*wasteLine{}
+	_, _, _, err := q.jobs(&proto.JobsRequest{Filter: proto.JobFilter{States: []model.JobState{model.Running}}}, 0,
+		func(j *model.Job) bool {
+			if j.Expect != nil && j.Expect.IdleS > 0 {
+				w := by[j.Spec.User]
+				if w == nil {
+					w = &wasteLine{User: j.Spec.User}
+					by[j.Spec.User] = w
+				}
+				n := gpusHeld(j)
+				w.GPUs, w.Hours = w.GPUs+n, w.Hours+float64(n*j.Expect.IdleS)/3600
+				if len(w.Jobs) < 5 {
+					w.Jobs = append(w.Jobs, jobtext.RefText(refOf(j)))
+				}
+			}
+			return false
+		})
+	for _, w := range by {
+		w.HoursText = strings.TrimSuffix(fmt.Sprintf("%.1f", w.Hours), ".0")
+		v.Waste = append(v.Waste, *w)
+	}
+	slices.SortFunc(v.Waste, func(a, b wasteLine) int {
+		return cmp.Or(cmp.Compare(b.Hours, a.Hours), strings.Compare(a.User, b.User))
+	})
+	v.Waste = v.Waste[:min(len(v.Waste), maxRows)]
+	return err
+}

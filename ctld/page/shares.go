@@ -1,0 +1,75 @@
+package page
+
+import (
+	"fmt"
+	"math"
+
+	"gbatch/internal/proto"
+)
+
+// share is a line of the tree.
+type share struct {
+	*proto.ShareRow
+	Pad   int // pixels, by its depth
+	Key   string
+	Mine  bool
+	Used  *bar
+	Level string
+	Place string
+}
+
+// sharesView is the view.
+type sharesView struct {
+	Rows  []share
+	Left  int
+	Place []string
+}
+
+// shares shows the tree of accounts and users, and where the reader stands in it.
+func shares(q *request) (any, error) {
+	var reply proto.SharesReply
+	if err := q.ask(proto.KindShares, &proto.SharesRequest{}, &reply); err != nil {
+		return nil, err
+	}
+	v := &sharesView{}
+	for i := range reply.Rows {
+		r := &reply.Rows[i]
+		s := share{ShareRow: r, Pad: 16 * int(r.Depth), Key: fmt.Sprint(r.ID, r.Account, "/", r.User, "/", r.Partition),
+			Mine: r.User != "" && r.UID == q.who.UID}
+		if !math.IsInf(r.LevelFS, 0) && !math.IsNaN(r.LevelFS) {
+			s.Level = fmt.Sprintf("%.2f", r.LevelFS)
+		}
+		if pct := int64(math.Round(100 * r.Used)); r.Depth > 0 {
+			s.Used = barOf(pct, 100, fmt.Sprintf("%d %% used of %.0f %% due", pct, 100*r.NormShares))
+			if r.Used > r.NormShares {
+				s.Used.Class = "low"
+			}
+		}
+		if s.Mine {
+			v.place(reply.Rows, r)
+		}
+		if len(v.Rows) == 5*maxRows && !s.Mine {
+			v.Left++
+			continue
+		}
+		v.Rows = append(v.Rows, s)
+	}
+	return v, nil
+}
+
+// place says how many users come before the reader.
+func (v *sharesView) place(rows []proto.ShareRow, me *proto.ShareRow) {
+	ahead, all := 0, 0
+	for i := range rows {
+		if r := &rows[i]; r.User != "" {
+			if all++; r.FairShare > me.FairShare {
+				ahead++
+			}
+		}
+	}
+	text := fmt.Sprintf("With account %s you are behind %d of %d users.", me.Account, ahead, all)
+	if ahead == 0 {
+		text = fmt.Sprintf("With account %s nobody of %d users comes before you.", me.Account, all)
+	}
+	v.Place = append(v.Place, text)
+}

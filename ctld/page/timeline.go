@@ -1,0 +1,268 @@
+package page
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/env"
+	jobrequest "gbatch/internal/cli/request"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// The picture's measures, in its own units.
+const (
+	drawWide  = 1200
+	drawNames = 90 // for nodes' names, at the left
+	drawTop   = 24
+	drawLane  = 11
+	drawNodes = 48 // nodes in one picture
+	drawJobs  = 2000
+)
+
+// box is a time on a node: a job's, a reservation's.
+type box struct {
+	From, To model.Time
+	Class    string // past, runs, plan, resv, mine, if
+	Ref      string
+	Title    string
+	Label    string
+	X, Y, W  int
+	H        int
+}
+
+// drawnNode is a node's row.
+type drawnNode struct {
+	Name  string
+	Y, H  int
+	Text  int
+	Boxes []*box
+	lanes []model.Time // until when each is taken
+}
+
+// mark is a time on the axis.
+type mark struct {
+	X    int
+	Text string
+}
+
+// timelineView is the view.
+type timelineView struct {
+	Hours              int
+	Spans              []int
+	Nodes              []*drawnNode
+	Marks              []mark
+	Now, Width, Height int
+	Left, AxisY        int
+	Prev, Next         string
+	GPUs, Count, Limit string
+	Part               string
+	Said, Wrong        string
+	PastWhy            string
+	from, to           model.Time
+	on                 map[string]*drawnNode
+}
+
+// timeline draws what ran, runs and is planned on each node.
+func timeline(q *request) (any, error) {
+	set := q.r.URL.Query()
+	v := &timelineView{Hours: 12, Spans: []int{2, 12, 48, 168}, Width: drawWide, Left: drawNames, on: map[string]*drawnNode{},
+		GPUs: set.Get("gpus"), Count: cmp.Or(set.Get("nodes"), "1"), Limit: cmp.Or(set.Get("time"), "4:00:00")}
+	if n, err := strconv.Atoi(set.Get("hours")); err == nil && slices.Contains(v.Spans, n) {
+		v.Hours = n
+	}
+	whole := model.Time(v.Hours) * 3600_000
+	v.from, v.to = q.now-whole/4, q.now+whole*3/4
+	skip, _ := strconv.Atoi(set.Get("skip")) // 0 is the beginning
+	n := 0
+	err := q.nodes(nil, func(i *proto.NodeInfo) {
+		if n++; n > skip && len(v.Nodes) < drawNodes {
+			d := &drawnNode{Name: i.Node.Def.Name}
+			v.Nodes, v.on[d.Name] = append(v.Nodes, d), d
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if skip > 0 {
+		v.Prev = fmt.Sprint(max(0, skip-drawNodes))
+	}
+	if n > skip+drawNodes {
+		v.Next = fmt.Sprint(skip + drawNodes)
+	}
+	if v.GPUs != "" {
+		q.whatIf(v)
+	}
+	if err := q.drawResvs(v); err != nil {
+		v.PastWhy = env.Text(err)
+	}
+	if err := q.drawJobs(v); err != nil {
+		return nil, err
+	}
+	if err := q.drawPast(v); err != nil {
+		v.PastWhy = env.Text(err)
+	}
+	v.layOut(q.now)
+	return v, nil
+}
+
+// add puts a box on the nodes that are drawn.
+func (v *timelineView) add(nodes []string, b box) {
+	if b.To <= v.from || b.From >= v.to {
+		return
+	}
+	for _, n := range nodes {
+		if d := v.on[n]; d != nil && len(d.Boxes) < drawJobs {
+			one := b
+			d.Boxes = append(d.Boxes, &one)
+		}
+	}
+}
+
+func (q *request) drawJobs(v *timelineView) error {
+	_, _, _, err := q.jobs(&proto.JobsRequest{Default: true}, 0, func(j *model.Job) bool {
+		limit := j.TimeLimitS()
+		if limit == model.NotSet && j.Expect != nil && j.Expect.LimitS > 0 {
+			limit = j.Expect.LimitS
+		}
+		if limit <= 0 || limit == model.Unlimited || limit == model.NotSet {
+			limit = 365 * 24 * 3600
+		}
+		b := box{Ref: jobtext.RefText(refOf(j)), Label: jobtext.JobID(j)}
+		b.Title = fmt.Sprintf("Job %s (%s) of %s", b.Label, j.Spec.Name, j.Spec.User)
+		switch {
+		case j.Run != nil && j.Run.Alloc != nil && j.State.HasResources():
+			b.Class, b.From, b.To = "runs", j.Run.Start, max(q.now, j.Run.Start+model.Time(limit)*1000)
+			b.Title += ", until " + clock(b.To, q.now) + " at the latest"
+			v.add(j.Run.Alloc.NodeNames(), b)
+		case j.State == model.Pending && j.Expect != nil && j.Expect.Start > 0:
+			b.Class, b.From = "plan", j.Expect.Start
+			b.To = b.From + model.Time(limit)*1000
+			b.Title += ", planned for " + clock(b.From, q.now)
+			v.add(j.Expect.Nodes, b)
+		}
+		return false
+	})
+	return err
+}
+
+// drawPast adds what has ended, from accounting.
+func (q *request) drawPast(v *timelineView) error {
+	n := 0
+	err := q.stream(proto.KindAcct, &proto.AcctRequest{Start: v.from, End: q.now}, func(part []byte) error {
+		var chunk proto.RecordsChunk
+		if err := proto.Decode(part, &chunk); err != nil {
+			return err
+		}
+		for _, r := range chunk.Records {
+			if r.End == 0 || r.Start == 0 {
+				continue
+			}
+			if n++; n > drawJobs {
+				return errEnough
+			}
+			nodes, err := hostlist.Expand(r.Nodes)
+			if err != nil {
+				continue // it is not drawn
+			}
+			v.add(nodes, box{From: r.Start, To: r.End, Class: "past", Ref: fmt.Sprint(r.Job), Label: fmt.Sprint(r.Job),
+				Title: fmt.Sprintf("Job %d (%s) of %s, ended %s", r.Job, r.Name, r.User, r.State)})
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+func (q *request) drawResvs(v *timelineView) error {
+	var reply proto.ReservationsReply
+	if err := q.ask(proto.KindReservations, &proto.Empty{}, &reply); err != nil {
+		return err
+	}
+	for _, r := range reply.List {
+		v.add(r.Nodes, box{From: r.Start, To: r.End, Class: "resv", Title: "Reservation " + r.Name, Label: r.Name})
+	}
+	return nil
+}
+
+// whatIf asks the planner when a job would start, and draws it.
+func (q *request) whatIf(v *timelineView) {
+	s, err := jobrequest.From([]string{"--job-name=what-if", "--gpus-per-node=" + strings.TrimSpace(v.GPUs),
+		"--nodes=" + strings.TrimSpace(v.Count), "--time=" + strings.TrimSpace(v.Limit)}, q.moment)
+	if err != nil {
+		v.Wrong = env.Text(err)
+		return
+	}
+	s.Spec.WorkDir, s.Spec.Umask = "/tmp", 0o022
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	var reply proto.SubmitReply
+	if err := q.ask(proto.KindSubmit, &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: &s.Spec,
+		Script: []byte("#!/bin/sh\ntrue\n"), Env: []byte("PATH=/bin\x00"), TestOnly: true}, &reply); err != nil {
+		v.Wrong = env.Text(err)
+		return
+	}
+	v.Said = "It would start " + clock(reply.TestStart, q.now) + " on " + reply.TestNodes + "."
+	nodes, err := hostlist.Expand(reply.TestNodes)
+	if err != nil {
+		return // the sentence is enough
+	}
+	limit := max(s.Spec.LimitS, 60)
+	v.add(nodes, box{From: reply.TestStart, To: reply.TestStart + model.Time(limit)*1000, Class: "if", Label: "what if",
+		Title: v.Said})
+}
+
+// layOut gives everything its place: on each node, boxes that overlap in time lie below each other.
+func (v *timelineView) layOut(now model.Time) {
+	scale := float64(drawWide-drawNames) / float64(v.to-v.from)
+	x := func(t model.Time) int { return drawNames + int(float64(min(max(t, v.from), v.to)-v.from)*scale) }
+	y := drawTop
+	for _, d := range v.Nodes {
+		slices.SortStableFunc(d.Boxes, func(a, b *box) int { return cmp.Compare(a.From, b.From) })
+		for _, b := range d.Boxes {
+			if b.Class == "resv" {
+				continue
+			}
+			lane := slices.IndexFunc(d.lanes, func(until model.Time) bool { return until <= b.From })
+			if lane < 0 {
+				lane, d.lanes = len(d.lanes), append(d.lanes, 0)
+			}
+			d.lanes[lane] = b.To
+			b.Y, b.H = y+3+lane*drawLane, drawLane-2
+		}
+		d.Y, d.H = y, max(1, len(d.lanes))*drawLane+6
+		d.Text = d.Y + 14
+		for _, b := range d.Boxes {
+			b.X = x(b.From)
+			b.W = max(2, x(b.To)-b.X)
+			if b.Class == "resv" {
+				b.Y, b.H = d.Y, d.H
+			}
+			if b.W < 9*len(b.Label) {
+				b.Label = ""
+			}
+		}
+		y += d.H
+	}
+	v.Height, v.AxisY, v.Now = y+4, drawTop-8, x(now)
+	step := map[int]time.Duration{2: 15 * time.Minute, 12: time.Hour, 48: 6 * time.Hour, 168: 24 * time.Hour}[v.Hours]
+	at := moment(v.from).Truncate(step).Add(step)
+	for t := model.Time(at.UnixMilli()); t < v.to; t += model.Time(step.Milliseconds()) {
+		text := moment(t).Format("15:04")
+		if v.Hours > 24 {
+			text = moment(t).Format("Mon 15:04")
+		}
+		v.Marks = append(v.Marks, mark{x(t), text})
+	}
+}
