@@ -2,7 +2,6 @@ package rest
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -312,13 +311,4 @@ func dbDiag(q *request) error {
 	j.Close(']')
 	j.Close('}')
 	return nil
-}
-
-// hostnames and hostlist are slurmrestd's two tools.
-func refuseHere(about string) func(*request) error {
-	return func(*request) error {
-		f := unsupported(about)
-		f.Status = http.StatusUnprocessableEntity
-		return f
-	}
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// body.go reads what clients send: JSON, with numbers plain or as {"set", "infinite", "number"}, and lists of words
+// body.go reads what clients send: JSON or YAML, with numbers plain or as {"set", "infinite", "number"}, and lists of words
 // also as one text with commas. Members that nothing here reads are named in the answer's warnings.
 
 // maxDepth is how deep objects and lists may be in each other.
@@ -24,11 +24,12 @@ const maxDepth = 32
 // body reads the request's body, an object.
 func (q *request) body() (*object, error) {
 	kind, _, err := mime.ParseMediaType(q.r.Header.Get("Content-Type"))
-	if kind != "" && kind != "application/json" && kind != "text/json" &&
+	yaml := isYAML(kind)
+	if kind != "" && kind != "application/json" && kind != "text/json" && !yaml &&
 		kind != "application/x-www-form-urlencoded" || err != nil && kind != "" {
 		return nil, &fault{Number: 9204, Text: "Unable to parse content type",
-			Detail: "the body has to be application/json, not " +
-				strconv.Quote(kind), Status: http.StatusUnsupportedMediaType}
+			Detail: "the body has to be application/json or application/yaml, not " + strconv.Quote(kind),
+			Status: http.StatusUnsupportedMediaType}
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, maxBody))
 	var large *http.MaxBytesError
@@ -38,6 +39,13 @@ func (q *request) body() (*object, error) {
 			Detail: fmt.Sprintf("a body has at most %d bytes", maxBody), Status: http.StatusRequestEntityTooLarge}
 	case err != nil:
 		return nil, badBody("the body did not arrive: " + err.Error())
+	}
+	if yaml {
+		tree, err := readYAML(text)
+		if err != nil {
+			return nil, badBody(err.Error())
+		}
+		return &object{m: tree, read: map[string]bool{}}, nil
 	}
 	if err := tooDeep(text); err != nil {
 		return nil, err

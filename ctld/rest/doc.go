@@ -17,17 +17,20 @@
 //	faults.go    Slurm's numbers and names of errors, and HTTP's
 //	rooms.go     paths that other packages answer
 //	routes.go operations.go   the table of operations, and finding one
-//	body.go      reading what clients send
+//	body.go yaml.go      reading what clients send
+//	form.go      JSON or YAML, compressed or not
 //
 // The operations:
 //
-//	jobs.go      jobs: lists, one, cancel, update
-//	submit.go    a job's description becomes gsubmit's options
+//	jobs.go      jobs: lists, one, cancel
+//	submit.go submission.go   a job's description becomes gsubmit's options, and they a request
+//	jobedit.go   changes of a job
 //	nodes.go     nodes, partitions, reservations, licenses, shares, diag, ping
 //	changes.go   changes of nodes and reservations, reconfigure
-//	records.go   slurmdb's jobs
+//	tools.go     making and removing nodes; lists of hosts
+//	records.go recordedit.go   slurmdb's jobs: reading, and their comments
 //	accounts.go  slurmdb's accounts, users, associations, QOS: reading
-//	acctedit.go  changing them, with gacctmgr's own verbs
+//	acctedit.go acctwho.go acctlimits.go   changing them, with gacctmgr's own verbs
 //	spec.go      the OpenAPI specification of what is served
 //	health.go    /livez, /readyz, /healthz
 //

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 
 	"gbatch/internal/slurmjson"
 )
@@ -14,7 +15,7 @@ const (
 
 // operations are all that is served. Names and schemas are Slurm's; Params are what is looked at.
 func operations() []op {
-	all := append(ctldOperations(), dbOperations()...)
+	all := slices.Concat(ctldOperations(), dbOperations(), moreOperations())
 	for i := range all {
 		if o := &all[i]; o.Blank == nil {
 			o.Blank = blank()
@@ -171,10 +172,45 @@ func dbOperations() []op {
 			Run: listWCKeys, Blank: blank("wckeys"), About: "none: jobs have no wckeys here"},
 		{Method: get, Path: "/slurmdb/V/wckey/{id}", Name: "slurmdb_V_get_wckey", Answer: "openapi_wckey_resp",
 			Run: getWCKey, Blank: blank("wckeys"), About: "none"},
-		{Method: post, Path: "/slurmdb/V/wckeys/", Name: "slurmdb_V_post_wckeys", Body: "openapi_wckey_resp",
-			Answer: "openapi_resp", Run: refuseHere("jobs have no wckeys here; use accounts"), About: "refused"},
 		{Method: get, Path: "/slurmdb/V/instances/", Name: "slurmdb_V_get_instances", Answer: "openapi_instances_resp",
 			Run: listInstances, Blank: blank("instances"), About: "none: nodes are no cloud's instances"},
+	}
+}
+
+// moreOperations are what administrators' programs call, and tools.
+func moreOperations() []op {
+	removed := blank("deleted_clusters")
+	return []op{
+		{Method: post, Path: "/slurm/V/job/allocate", Name: "slurm_V_post_job_allocate", Body: "job_alloc_req",
+			Answer: "openapi_job_alloc_resp", Run: allocateJob, About: "submits a job without a script, which holds what it gets"},
+		{Method: post, Path: "/slurm/V/new/node/", Name: "slurm_V_post_new_node", Since: "v0.0.44",
+			Body: "openapi_create_node_req", Answer: "openapi_resp", Run: postNewNode, About: "makes nodes"},
+		{Method: del, Path: "/slurm/V/node/{node_name}", Name: "slurm_V_delete_node", Answer: "openapi_resp",
+			Run: deleteNode, About: "removes a node"},
+		{Method: post, Path: "/slurmdb/V/jobs/", Name: "slurmdb_V_post_jobs", Since: "v0.0.44",
+			Body: "openapi_job_modify_req", Answer: "openapi_job_modify_resp", Run: postRecords, Blank: blank("results"),
+			About: "changes comments of jobs"},
+		{Method: post, Path: "/slurmdb/V/job/{job_id}", Name: "slurmdb_V_post_job", Since: "v0.0.44", Body: "job_modify",
+			Answer: "openapi_job_modify_resp", Run: postRecord, Blank: blank("results"), About: "changes comments of a job"},
+		{Method: post, Path: configPath, Name: "slurmdb_V_post_config", Body: "openapi_slurmdbd_config_resp",
+			Answer: "openapi_resp", Run: postConfig, About: "makes or changes accounts, users, associations and QOS"},
+		{Method: post, Path: "/slurmdb/V/tres/", Name: "slurmdb_V_post_tres", Body: "openapi_tres_resp",
+			Answer: "openapi_resp", Run: postTRES, About: "refused: the configuration says what is counted"},
+		{Method: del, Path: "/slurmdb/V/cluster/{cluster_name}", Name: "slurmdb_V_delete_cluster",
+			Answer: "openapi_clusters_removed_resp", Run: deleteCluster, Blank: removed,
+			About: "refused for this cluster, and there is no other"},
+		{Method: post, Path: "/slurmdb/V/wckeys/", Name: "slurmdb_V_post_wckeys", Body: "openapi_wckey_resp",
+			Answer: "openapi_resp", Run: postWCKeys, About: "refused: jobs have no wckeys here"},
+		{Method: del, Path: "/slurmdb/V/wckey/{id}", Name: "slurmdb_V_delete_wckey", Answer: "openapi_wckey_removed_resp",
+			Run: deleteWCKey, Blank: blank("deleted_wckeys"), About: "nothing: there are none"},
+		{Method: get, Path: "/slurmdb/V/instance/", Name: "slurmdb_V_get_instance", Answer: "openapi_instances_resp",
+			Run: listInstances, Blank: blank("instances"), About: "none: nodes are no cloud's instances"},
+		{Method: post, Path: "/util/V/hostnames", Name: "util_V_post_hostnames", Since: "v0.0.44",
+			Body: "openapi_hostlist_req_resp", Answer: "openapi_hostnames_req_resp", Run: postHostnames,
+			Blank: blank("hostnames"), About: "the hosts of a list such as n[1-4]"},
+		{Method: post, Path: "/util/V/hostlist", Name: "util_V_post_hostlist", Since: "v0.0.44",
+			Body: "openapi_hostnames_req_resp", Answer: "openapi_hostlist_req_resp", Run: postHostlist,
+			Blank: blank("#hostlist"), About: "the list of hosts"},
 	}
 }
 

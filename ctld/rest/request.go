@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -29,6 +30,7 @@ type request struct {
 	name  string // the last part of the path, where the operation has one
 	query url.Values
 	facts Facts
+	form  form // of the answer
 
 	out      parts
 	j        *slurmjson.Writer // writes to out, inside of the answer's object
@@ -39,16 +41,6 @@ type request struct {
 }
 
 type warning struct{ text, source string }
-
-// parts are the bytes of an answer in pieces that need no copy.
-type parts struct {
-	list [][]byte
-}
-
-func (p *parts) Write(b []byte) (int, error) {
-	p.list = append(p.list, append([]byte(nil), b...))
-	return len(b), nil
-}
 
 // warn adds a sentence to the answer's warnings.
 func (q *request) warn(text string) { q.warnings = append(q.warnings, warning{text, q.op.id(q.ver)}) }
@@ -89,16 +81,29 @@ func (q *request) stream(kind uint16, rq proto.Message, each func(part []byte) e
 
 // shared writes members of the answer that equal requests get too, as long as nothing has changed.
 func (q *request) shared(key string, write func(own *request, j *slurmjson.Writer) error) error {
-	key = q.ver + " " + q.s.o.Cluster.Sees(q.who) + " " + key
+	if key = q.ver + " " + key; q.form.gzip {
+		key = "gzip " + key
+	}
+	key = q.s.o.Cluster.Sees(q.who) + " " + key
 	got, err := q.s.same.Get(q.ctx, key, q.facts.Stamp, func(ctx context.Context, put func([]byte) error) (any, error) {
 		own := *q
 		own.ctx, own.facts, own.warnings, own.same = ctx, q.s.o.Cluster.Facts(), nil, nil
-		j := slurmjson.New(putter(put), q.ver)
+		var to io.Writer = putter(put)
+		var zip *zipper
+		if q.form.gzip {
+			zip = newZipper(put)
+			defer zip.free()
+			to = zip
+		}
+		j := slurmjson.New(to, q.ver)
 		j.Started()
 		if err := write(&own, j); err != nil {
 			return nil, err
 		}
 		j.Flush(true)
+		if zip != nil && j.Err == nil {
+			j.Err = zip.end()
+		}
 		if own.age > 0 || j.Err != nil {
 			return nil, j.Err // it is not kept
 		}
@@ -112,7 +117,7 @@ func (q *request) shared(key string, write func(own *request, j *slurmjson.Write
 	}
 	q.same = got
 	q.j.Flush(true)
-	q.out.list = append(q.out.list, got.Parts...)
+	q.out.shared(got.Parts, q.form.gzip)
 	q.j.Continue()
 	return got.Err
 }
@@ -139,7 +144,7 @@ func (q *request) send(err error) {
 		f := asFault(err, q.op.id(q.ver))
 		q.faults, status = append(q.faults, f), f.Status
 		if q.op.Blank != nil { // what the specification requires is there in any case
-			q.out.list = nil
+			q.out = parts{}
 			q.j = slurmjson.New(&q.out, q.ver)
 			q.j.Open("", '{')
 			q.op.Blank(q, q.j)
@@ -156,18 +161,14 @@ func (q *request) send(err error) {
 			q.age.Round(time.Second).String() + " ago")
 	}
 	q.tail()
-	total := 0
-	for _, p := range q.out.list {
-		total += len(p)
-	}
 	h := q.w.Header()
-	h.Set("Content-Type", "application/json")
+	list, total := q.form.encode(h, &q.out)
 	h.Set("Content-Length", strconv.Itoa(total))
 	if q.age > 0 {
 		h.Set("X-Gbatch-Age-Ms", strconv.FormatInt(q.age.Milliseconds()+1, 10))
 	}
 	q.w.WriteHeader(status)
-	for _, p := range q.out.list {
+	for _, p := range list {
 		if _, err := q.w.Write(p); err != nil {
 			return // who has gone needs no answer
 		}

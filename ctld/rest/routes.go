@@ -143,7 +143,7 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 		return
 	}
 	q := &request{ctx: ctx, s: s, op: found, r: r, w: w, ver: ver, name: name, query: r.URL.Query(),
-		facts: s.o.Cluster.Facts()}
+		facts: s.o.Cluster.Facts(), form: formOf(r)}
 	q.j = slurmjson.New(&q.out, ver)
 	q.j.Open("", '{')
 	who, err := s.caller(ctx, r)

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -16,9 +17,13 @@ import (
 
 // specification serves it.
 func (s *Server) specification(w *answer, yaml bool) {
-	w.Header().Set("Content-Type", map[bool]string{true: "application/yaml", false: "application/json"}[yaml])
+	w.Header().Set("Content-Type", map[bool]string{true: mimeYAML, false: mimeJSON}[yaml])
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(served()) // JSON is YAML too; who has gone needs no answer
+	text := served()
+	if yaml {
+		text = servedYAML()
+	}
+	_, _ = w.Write(text) // who has gone needs no answer
 }
 
 var served = sync.OnceValue(func() []byte {
@@ -27,6 +32,12 @@ var served = sync.OnceValue(func() []byte {
 		return []byte("{}") // it is made of maps and texts
 	}
 	return text
+})
+
+var servedYAML = sync.OnceValue(func() []byte {
+	var out bytes.Buffer
+	_, _ = slurmjson.YAML(&out).Write(served()) // a buffer takes everything
+	return out.Bytes()
 })
 
 type doc = map[string]any
@@ -66,6 +77,12 @@ var members = map[string][]string{
 	"openapi_slurmdbd_ping_resp": {"?pings"}, "openapi_slurmdbd_stats_resp": {"=any"},
 	"openapi_accounts_removed_resp": {"*removed_accounts"}, "openapi_assocs_removed_resp": {"*removed_associations"},
 	"openapi_slurmdbd_qos_removed_resp":  {"*removed_qos"},
+	"openapi_job_alloc_resp":             {"#job_id", "$job_submit_user_msg"},
+	"openapi_job_modify_resp":            {"*results"},
+	"openapi_clusters_removed_resp":      {"*deleted_clusters"},
+	"openapi_wckey_removed_resp":         {"*deleted_wckeys"},
+	"openapi_hostnames_req_resp":         {"*hostnames"},
+	"openapi_hostlist_req_resp":          {"$hostlist"},
 	"openapi_accounts_add_cond_resp_str": {"$added_accounts"}, "openapi_users_add_cond_resp_str": {"$added_users"},
 }
 
@@ -74,7 +91,7 @@ func specified() doc {
 	ref := func(name string) doc { return doc{"$ref": "#/components/schemas/" + name} }
 	list := func(of doc) doc { return doc{"type": "array", "items": of} }
 	content := func(name string) doc {
-		return doc{"application/json": doc{"schema": ref(name)}}
+		return doc{mimeJSON: doc{"schema": ref(name)}, mimeYAML: doc{"schema": ref(name)}}
 	}
 	for _, ver := range versions {
 		prefix := ver + "_"
@@ -134,7 +151,7 @@ func specified() doc {
 				"responses": doc{"200": answer, "default": answer}}
 			if o.Body != "" {
 				one["requestBody"] = doc{"required": true,
-					"content": doc{"application/json": doc{"schema": doc{"type": "object"}}}}
+					"content": doc{mimeJSON: doc{"schema": doc{"type": "object"}}, mimeYAML: doc{"schema": doc{"type": "object"}}}}
 			}
 			at, _ := paths[o.in(ver)].(doc)
 			if at == nil {

@@ -1,21 +1,13 @@
 package rest
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
-	"net/http"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"gbatch/internal/ask"
-	jobrequest "gbatch/internal/cli/request"
-	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
 )
 
@@ -171,6 +163,23 @@ func moments(b *object, o *options) {
 	}
 }
 
+// refusedMembers are members of a description that mean something that is not done here, and what to do instead.
+var refusedMembers = [][2]string{
+	{"immediate", "a job waits until it can start; submit it with the flag TEST_NOW_ONLY to see when that is"},
+	{"spank_environment", "there are no SPANK plugins here; use environment"},
+	{"extra", "nodes are not chosen by it; use constraints"},
+	{"reserve_ports", "let the program pick a free port"},
+	{"x11", "use ssh -X to the node"},
+	{"batch_features", "the script runs on the first node of the job; use constraints"},
+	{"container_id", "start the container in the script"},
+	{"selinux_context", "jobs have the context of their node's daemon"},
+	{"site_factor", "it is set for a job that is there: POST job/{job_id}, by operators"},
+	{"power_flags", "leave it out"},
+	{"crontab", "submit from cron"},
+	{"cpu_binding_flags", "use cpu_binding, with its words"},
+	{"memory_binding_type", "use memory_binding, with its words"},
+}
+
 // wishes reads what is left.
 func wishes(b *object, o *options) error {
 	if n := b.number("priority"); n.set {
@@ -235,285 +244,13 @@ func wishes(b *object, o *options) error {
 	if given && !is {
 		o.flag("no-kill")
 	}
-	b.ignore("kill_on_node_fail", "immediate", "spank_environment", "extra", "allocation_node_list",
-		"allocation_node_port",
-		"cpu_binding_flags", "memory_binding_type", "hetjob_group", "site_factor", "step_id", "job_id", "reserve_ports",
-		"x11", "x11_magic_cookie", "x11_target_host", "x11_target_port", "power_flags", "wait_all_nodes", "batch_features",
-		"clusters", "container_id", "selinux_context", "admin_comment")
+	for _, x := range refusedMembers {
+		if v, ok := b.value(x[0]); ok && says(v) {
+			return unsupported(b.path + x[0] + ": " + x[1])
+		}
+	}
+	// Addresses of the client, what the cluster says of a job, and what this cluster does in any case.
+	b.ignore("kill_on_node_fail", "allocation_node_list", "allocation_node_port", "hetjob_group", "step_id", "job_id",
+		"wait_all_nodes", "admin_comment", "clusters")
 	return nil
-}
-
-// external is the script of a job whose processes are somebody else's: it holds the resources until it is ended.
-const external = "#!/bin/sh\n# A job whose processes another system runs (EXTERNAL_JOB).\nexec sleep infinity\n"
-
-// submission makes a submission of a description. script stands beside the description in older forms.
-func (q *request) submission(b *object, script string) (*proto.SubmitRequest, error) {
-	opts, err := describe(b)
-	if err != nil {
-		return nil, err
-	}
-	outside := hasFlag(b, "EXTERNAL_JOB")
-	s, err := jobrequest.From(opts, func(v string) (model.Time, error) {
-		t, ok := ask.ParseMoment(v)
-		if !ok {
-			return 0, fmt.Errorf("'%s' is no number of seconds since 1970", v)
-		}
-		return t, nil
-	})
-	if err != nil {
-		return nil, &fault{Number: errUnexpected, Text: "Invalid job description", Detail: err.Error()}
-	}
-	sp := &s.Spec
-	if v := b.str("script"); v != "" {
-		script = v
-	}
-	env, given := b.list("environment")
-	switch {
-	case outside && script != "":
-		return nil, &fault{Number: 2189, Text: "Invalid external job",
-			Detail: "a job with the flag EXTERNAL_JOB has no script"}
-	case outside:
-		script = external
-	case script == "":
-		return nil, &fault{Number: errNoScript, Detail: "the job has no script", Status: http.StatusUnprocessableEntity}
-	case !given || len(env) == 0:
-		return nil, &fault{Number: errNoEnvironment,
-			Detail: "environment needs at least one variable, such as PATH=/bin:/usr/bin"}
-	}
-	var vars []byte
-	for _, kv := range env {
-		if strings.ContainsRune(kv, 0) || !strings.Contains(kv, "=") {
-			return nil, &fault{Number: errConversion, Detail: "environment: '" + kv + "' is not NAME=value",
-				Status: http.StatusBadRequest}
-		}
-		vars = append(append(vars, kv...), 0)
-	}
-	sp.WorkDir = b.str("current_working_directory")
-	if sp.WorkDir == "" {
-		sp.WorkDir = "/tmp"
-	} else {
-		sp.WorkDir = path.Clean(sp.WorkDir)
-	}
-	if sp.Name == "" {
-		sp.Name = "openapi"
-	}
-	sp.Args, _ = b.list("argv")
-	if len(sp.Args) > 0 {
-		sp.Command, sp.Args = sp.Args[0], sp.Args[1:]
-	}
-	if outside {
-		if sp.More == nil {
-			sp.More = &s.More
-		}
-		sp.More.Interactive, sp.StdOut, sp.Requeue, sp.NoRequeue = true, "/dev/null", false, true
-	}
-	sp.Umask = 0o022
-	sp.Submit = "POST " + q.r.URL.Path
-	sp.Submit = sp.Submit[:min(len(sp.Submit), proto.MaxFieldBytes)]
-	if l := b.object("rlimits"); l != nil {
-		l.m, l.read = map[string]any{}, map[string]bool{}
-		q.warn("rlimits: jobs have their node's limits")
-	}
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	return &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: sp, Script: []byte(script), Env: vars,
-		TestOnly: hasFlag(b, "TEST_NOW_ONLY")}, b.top().err
-}
-
-func hasFlag(b *object, name string) bool {
-	list, _ := b.list("flags")
-	return slices.ContainsFunc(list, func(f string) bool { return strings.EqualFold(f, name) })
-}
-
-// as makes the request one of the user whom the description names, if the caller may name others.
-func (q *request) as(b *object) error {
-	user := b.str("user_id")
-	group := b.str("group_id")
-	if user == "" || user == q.who.User || user == strconv.FormatUint(uint64(q.who.UID), 10) {
-		if group != "" && group != q.who.Group && group != strconv.FormatUint(uint64(q.who.GID), 10) {
-			return unsupported("group_id: a job runs with its user's own group")
-		}
-		return nil
-	}
-	if !q.s.o.Cluster.Trusted(q.who) {
-		return &fault{Number: 2168, Text: "Invalid user id", Detail: "user_id: a job is submitted for oneself",
-			Status: http.StatusForbidden}
-	}
-	who, err := q.s.o.Cluster.User(q.ctx, user)
-	if err != nil {
-		return err
-	}
-	q.who = who
-	return nil
-}
-
-func submitJob(q *request) error {
-	b, err := q.body()
-	if err != nil {
-		return err
-	}
-	script := b.str("script")
-	job := b.object("job")
-	if parts := b.objects("jobs"); len(parts) > 0 {
-		if len(parts) > 1 || job != nil {
-			return unsupported(jobrequest.NoHet("jobs"))
-		}
-		job = parts[0]
-	}
-	if job == nil {
-		if b.err != nil {
-			return b.err
-		}
-		return &fault{Number: 9002, Text: "Invalid job description", Detail: "the body has no job"}
-	}
-	if err := q.as(job); err != nil {
-		return err
-	}
-	admin := job.str("admin_comment")
-	rq, err := q.submission(job, script)
-	if err != nil {
-		return err
-	}
-	if err := q.done(b); err != nil {
-		return err
-	}
-	var reply proto.SubmitReply
-	if err := q.ask(proto.KindSubmit, rq, &reply); err != nil {
-		return err
-	}
-	for _, n := range reply.Notes {
-		q.warn(n)
-	}
-	if admin != "" {
-		var done proto.TargetsReply
-		if err := q.ask(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: proto.ActUpdate,
-			Targets: []proto.JobRef{{Job: reply.Job, Task: model.NoTask}},
-			Set:     []model.KV{{Key: "AdminComment", Value: admin}}}, &done); err != nil {
-			q.warn("admin_comment: " + err.Error())
-		}
-	}
-	if rq.TestOnly {
-		q.j.Str("job_submit_user_msg", fmt.Sprintf("Job to start at %s using %d processors on nodes %s in partition %s",
-			time.UnixMilli(int64(reply.TestStart)).UTC().Format(time.RFC3339), reply.TestCPUs, reply.TestNodes,
-			reply.TestPart))
-		return nil
-	}
-	q.j.Num("job_id", int64(reply.Job))
-	q.j.Str("step_id", "batch")
-	q.j.Str("job_submit_user_msg", strings.Join(reply.Notes, "\n"))
-	return nil
-}
-
-// updates are the members of a description that change a job, by gcontrol's keys.
-var updates = [][2]string{{"account", "Account"}, {"admin_comment", "AdminComment"}, {"comment", "Comment"},
-	{"constraints", "Features"}, {"dependency", "Dependency"}, {"licenses", "Licenses"}, {"mail_user", "MailUser"},
-	{"name", "JobName"}, {"nodes", "NumNodes"}, {"partition", "Partition"}, {"prefer", "Prefer"}, {"qos", "QOS"},
-	{"reservation", "Reservation"}, {"tres_per_job", "TresPerJob"}, {"tres_per_node", "Gres"},
-	{"tres_per_task", "TresPerTask"}, {"wckey", "WCKey"}, {"extra", "Extra"}}
-
-var updateNumbers = [][2]string{{"cpus_per_task", "CPUsPerTask"}, {"tasks", "NumTasks"}, {"tasks_per_node",
-	"TasksPerNode"},
-	{"minimum_cpus_per_node", "MinCPUsNode"}, {"memory_per_node", "MinMemoryNode"}, {"memory_per_cpu", "MinMemoryCPU"},
-	{"temporary_disk_per_node", "MinTmpDiskNode"}, {"priority", "Priority"}, {"nice", "Nice"}, {"site_factor",
-		"SiteFactor"}}
-
-// updateJob is POST job/{job_id}.
-func updateJob(q *request) error {
-	ref, err := jobRef(q.name)
-	if err != nil {
-		return err
-	}
-	b, err := q.body()
-	if err != nil {
-		return err
-	}
-	if inner := b.object("job"); inner != nil { // some clients send it as for a submission
-		b = inner
-	}
-	var set keys
-	for _, x := range updates {
-		if v := b.str(x[0]); v != "" {
-			set.add(x[1], v)
-		}
-	}
-	for _, x := range updateNumbers {
-		if n := b.number(x[0]); n.set {
-			set.add(x[1], strconv.FormatInt(n.int(), 10))
-		}
-	}
-	for _, x := range [][2]string{{"time_limit", "TimeLimit"}, {"time_minimum", "TimeMin"}} {
-		if n := b.number(x[0]); n.set || n.infinite {
-			set.add(x[1], span(n))
-		}
-	}
-	set.moment("StartTime", b.number("begin_time"))
-	if d := b.number("deadline"); d.set && d.v > 0 {
-		set.moment("Deadline", d)
-	}
-	if least := b.number("minimum_nodes"); least.set && !b.has("nodes") {
-		v := strconv.FormatInt(least.int(), 10)
-		if most := b.number("maximum_nodes"); most.set && most.v > least.v {
-			v += "-" + strconv.FormatInt(most.int(), 10)
-		}
-		set.add("NumNodes", v)
-	}
-	b.ignore("maximum_nodes")
-	for _, x := range [][2]string{{"required_nodes", "ReqNodeList"}, {"excluded_nodes", "ExcNodeList"}, {"mail_type",
-		"MailType"}} {
-		if list, ok := b.list(x[0]); ok && len(list) > 0 {
-			set.add(x[1], strings.Join(list, ","))
-		}
-	}
-	if is, given := b.boolean("contiguous"); given && is {
-		set.add("Contiguous", "1")
-	}
-	if is, given := b.boolean("requeue"); given {
-		set.add("Requeue", map[bool]string{true: "1", false: "0"}[is])
-	}
-	action := proto.JobAction(0)
-	if is, given := b.boolean("hold"); given {
-		action = map[bool]proto.JobAction{true: proto.ActHold, false: proto.ActRelease}[is]
-	}
-	b.ignore("job_id", "step_id")
-	if err := q.done(b); err != nil {
-		return err
-	}
-	if b.top().err != nil {
-		return b.top().err
-	}
-	var results []proto.TargetResult
-	for _, rq := range []*proto.UpdateJobRequest{{Action: proto.ActUpdate, Set: set}, {Action: action}} {
-		if rq.Action == 0 || rq.Action == proto.ActUpdate && len(set) == 0 {
-			continue
-		}
-		rq.Targets = []proto.JobRef{ref}
-		var reply proto.TargetsReply
-		if err := q.ask(proto.KindUpdateJob, rq, &reply); err != nil {
-			return err
-		}
-		results = append(results, reply.Results...)
-	}
-	q.writeResults(results)
-	return nil
-}
-
-// writeResults writes what became of each job of an update.
-func (q *request) writeResults(results []proto.TargetResult) {
-	q.j.Open("results", '[')
-	for i := range results {
-		r := &results[i]
-		number := codes[r.Code]
-		if r.Code != 0 {
-			f := asFault(rpcError(r), q.op.id(q.ver))
-			q.faults, number = append(q.faults, f), f.Number
-		}
-		q.j.Open("", '{')
-		q.j.Num("job_id", int64(r.Ref.Job))
-		q.j.Str("step_id", jobtext.RefText(r.Ref))
-		q.j.Str("error", map[bool]string{true: "", false: proto.Text(r.Code)}[r.Code == 0])
-		q.j.Num("error_code", int64(number))
-		q.j.Str("why", r.Text)
-		q.j.Close('}')
-	}
-	q.j.Close(']')
 }

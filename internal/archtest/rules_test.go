@@ -149,6 +149,7 @@ var onlyIn = []confined{
 	{"github.com/spf13/cobra", "internal/cli cmd", "a command's options belong to the command"},
 	{"github.com/hashicorp", "internal/store", "raft stays behind store.Open and Propose"},
 	{"github.com/NVIDIA/go-nvml", "noded/gpu", "NVML needs cgo and a driver"},
+	{"go.yaml.in/yaml", "ctld/rest", "one place reads YAML of others"},
 	{"github.com/golang-jwt", "ctld/token", "one place says which tokens count"},
 	{"github.com/prometheus", "ctld/metrics", "one place has the names of metrics"},
 	{"C", "noded", "everything but gnoded builds with CGO_ENABLED=0"},

@@ -1,11 +1,9 @@
 package devcluster_test
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,17 +11,22 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"gbatch/internal/devcluster"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
 )
 
 // web is a client of a controller's HTTP socket.
 type web struct {
-	t *testing.T
-	c http.Client
+	t     *testing.T
+	c     http.Client
+	specs map[string][]*spec // by version, which JSON answers are held against
+	held  map[string]bool    // operations that an answer was held against, by path and method
 }
 
 func newWeb(t *testing.T, c *devcluster.Cluster, name string) *web {
@@ -62,6 +65,9 @@ func (w *web) do(method, path, body string, headers ...string) (status int, answ
 	}
 	if json.Unmarshal(b, &answer) != nil {
 		answer = nil
+	}
+	if answer != nil {
+		w.hold(method, r.URL.Path, answer)
 	}
 	return got.StatusCode, answer, string(b)
 }
@@ -170,100 +176,266 @@ func published(t *testing.T, ver string) *spec {
 	return s
 }
 
-// TestREST: jobs, nodes, reservations and accounts are made, read, changed and removed over HTTP; each answer holds
-// against the specification that is served and, where it is there, against Slurm's own, in each version.
+// hold holds an answer of an operation, be it an error's, against the specifications of its version.
+func (w *web) hold(method, path string, answer map[string]any) {
+	w.t.Helper()
+	words := strings.Split(strings.Trim(path, "/"), "/")
+	if len(words) < 3 {
+		return
+	}
+	for i, s := range w.specs[words[1]] {
+		at := ""
+		for pattern := range s.Paths {
+			if matches(pattern, words) && (at == "" || !strings.Contains(pattern, "{")) {
+				at = pattern
+			}
+		}
+		op, ok := s.Paths[at][strings.ToLower(method)]
+		if !ok {
+			if at != "" || i > 0 {
+				w.t.Errorf("%s %s: specification %d has no such operation", method, path, i)
+			}
+			continue
+		}
+		w.held[strings.ToLower(method)+" "+at] = true
+		bad := map[string]bool{}
+		for _, content := range op.Responses["200"].Content {
+			s.check(answer, content.Schema, "", bad)
+		}
+		for b := range bad {
+			w.t.Errorf("%s %s, %s specification: %s", method, path, []string{"the served", "Slurm's"}[i], b)
+		}
+	}
+}
+
+// matches reports whether a path, in words, is one of a pattern such as /slurm/v0.0.44/job/{job_id}.
+func matches(pattern string, words []string) bool {
+	want := strings.Split(strings.Trim(pattern, "/"), "/")
+	return len(want) == len(words) && !slices.ContainsFunc(want, func(x string) bool {
+		i := slices.Index(want, x)
+		return x != words[i] && !strings.HasPrefix(x, "{")
+	})
+}
+
+// holdAll gets the specifications.
+func (w *web) holdAll() {
+	w.t.Helper()
+	_, _, text := w.do("GET", "/openapi/v3", "")
+	mine := &spec{}
+	if err := json.Unmarshal([]byte(text), mine); err != nil {
+		w.t.Fatal(err)
+	}
+	w.specs, w.held = map[string][]*spec{}, map[string]bool{}
+	for _, ver := range []string{"v0.0.44", "v0.0.43", "v0.0.42"} {
+		w.specs[ver] = []*spec{mine}
+		if theirs := published(w.t, ver); theirs != nil {
+			w.specs[ver] = append(w.specs[ver], theirs)
+		} else {
+			w.t.Logf("Slurm's own specification of %s is not here; only the served one is held against", ver)
+		}
+	}
+}
+
+const restJob = `{"script":"#!/bin/sh\n%s\n","job":{"name":%q,"environment":["PATH=/bin:/usr/bin"],` +
+	`"current_working_directory":"/tmp","standard_output":"/dev/null","time_limit":{"set":true,"number":10}%s}}`
+
+// submit submits a job, and gives its number.
+func (w *web) submit(name, script, more string) string {
+	w.t.Helper()
+	id, _ := w.ok("POST", "/slurm/v0.0.44/job/submit", fmt.Sprintf(restJob, script, name, more))["job_id"].(float64)
+	if id == 0 {
+		w.t.Fatal("no job_id")
+	}
+	return fmt.Sprint(int(id))
+}
+
+// until waits until a job's states are these.
+func (w *web) until(c *devcluster.Cluster, job, states string) {
+	w.t.Helper()
+	c.Wait("job "+job+" is "+states, func() error {
+		jobs, _ := w.ok("GET", "/slurm/v0.0.44/job/"+job, "")["jobs"].([]any)
+		first, _ := jobs[0].(map[string]any)
+		if got := fmt.Sprint(first["job_state"]); got != "["+states+"]" {
+			return fmt.Errorf("%s %v", got, first["state_reason"])
+		}
+		return nil
+	})
+}
+
+// TestREST: jobs, nodes, reservations and accounts are made, read, changed and removed over HTTP. Every answer of
+// every operation, errors among them, holds against the specification that is served and, where it is there, against
+// Slurm's own, in each version, with jobs in all states and forms.
 func TestREST(t *testing.T) {
 	c := devcluster.Start(t, devcluster.Options{HTTP: true,
 		Conf: "PriorityType=priority/multifactor"})
 	w := newWeb(t, c, "ctl1")
-	const job = `{"script":"#!/bin/sh\nsleep 300\n","job":{"name":%q,"environment":["PATH=/bin:/usr/bin"],` +
-		`"current_working_directory":"/tmp","standard_output":"/dev/null","time_limit":{"set":true,"number":10}%s}}`
-	submit := func(name, more string) string {
-		t.Helper()
-		id, _ := w.ok("POST", "/slurm/v0.0.44/job/submit", fmt.Sprintf(job, name, more))["job_id"].(float64)
-		if id == 0 {
-			t.Fatal("no job_id")
-		}
-		return fmt.Sprint(int(id))
-	}
-	running := submit("runs", `,"cpus_per_task":1,"memory_per_node":{"set":true,"number":100}`)
-	submit("held", `,"hold":true`)
-	submit("array", `,"array":"1-3%1","dependency":"afterany:`+running+`"`)
-	submit("outside", `,"tasks":1`)
-	gone := submit("gone", `,"hold":true`)
+	w.holdAll()
+	const forever = "sleep 300"
+	running := w.submit("runs", forever, `,"cpus_per_task":1,"memory_per_node":{"set":true,"number":100}`)
+	w.submit("held", forever, `,"hold":true`)
+	w.submit("array", forever, `,"array":"1-3%1","dependency":"afterany:`+running+`"`)
+	w.submit("waits", forever, `,"begin_time":{"set":true,"number":32503680000}`)
+	w.ok("POST", "/slurm/v0.0.44/job/submit", `{"job":{"name":"outside","tasks":1,"flags":["EXTERNAL_JOB"]}}`)
+	w.ok("POST", "/slurm/v0.0.44/job/allocate", `{"job":{"tasks":1}}`)
+	het := w.ok("POST", "/slurm/v0.0.44/job/submit", `{"jobs":[{"script":"#!/bin/sh\nsleep 300\n","name":"het",`+
+		`"environment":["A=b"],"tasks":1},{"tasks":1,"cpus_per_task":2}]}`)["job_id"]
+	gone := w.submit("gone", forever, `,"hold":true`)
 	w.ok("POST", "/slurm/v0.0.44/job/"+gone, `{"comment":"changed","time_limit":{"set":true,"number":5}}`)
 	w.ok("DELETE", "/slurm/v0.0.44/job/"+gone, "")
-	w.ok("POST", "/slurm/v0.0.44/node/n2", `{"state":["DRAIN"],"reason":"a test"}`)
-	w.ok("POST", "/slurm/v0.0.44/reservation", fmt.Sprintf(`{"name":"r1","start_time":{"set":true,"number":%d},`+
-		`"duration":{"set":true,"number":60},"node_list":["n2"],"users":["root"]}`, time.Now().Unix()+3600))
-	w.ok("POST", "/slurmdb/v0.0.44/accounts_association/", `{"association_condition":{"accounts":["physics"],`+
-		`"association":{"grpjobs":{"set":true,"number":7},"grptres":[{"type":"cpu","count":9}]}},`+
-		`"account":{"description":"atoms"}}`)
-	w.ok("POST", "/slurmdb/v0.0.44/users_association/", `{"association_condition":{"accounts":["physics"],`+
-		`"users":["ann"],"association":{"maxjobs":{"set":true,"number":3}}},"user":{}}`)
-	w.ok("POST", "/slurmdb/v0.0.44/qos/", `{"qos":[{"name":"fast","priority":{"set":true,"number":5},`+
-		`"flags":["DENY_LIMIT"]}]}`)
-	c.Wait("the job runs", func() error {
-		if text := fmt.Sprint(w.ok("GET", "/slurm/v0.0.44/job/"+running, "")["jobs"]); !strings.Contains(text,
-			"job_state:[RUNNING]") {
-			return errors.New(text)
+	fails, ends := w.submit("fails", "exit 7", ""), w.submit("ends", "true", "")
+	late, again := w.submit("late", forever, ""), w.submit("again", forever, `,"requeue":true`)
+	w.until(c, late, "RUNNING")
+	w.until(c, again, "RUNNING")
+	for _, x := range []struct {
+		job    string
+		action proto.JobAction
+		set    []model.KV
+	}{{late, proto.ActUpdate, []model.KV{{Key: "TimeLimit", Value: "0:1"}}}, {again, proto.ActRequeueHold, nil}} {
+		n, _ := strconv.Atoi(x.job)
+		var reply proto.TargetsReply
+		if err := c.Client().Call(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: x.action, Set: x.set,
+			Targets: []proto.JobRef{{Job: model.JobID(n), Task: model.NoTask}}}, &reply); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	c.Wait("gdbd has the first job's record", func() error {
-		status, answer, text := w.do("GET", "/slurmdb/v0.0.44/job/1", "")
-		if jobs, _ := answer["jobs"].([]any); status != http.StatusOK || len(jobs) == 0 {
-			return fmt.Errorf("%d %s", status, text)
-		}
-		return nil
-	})
-	_, _, text := w.do("GET", "/openapi/v3", "")
-	mine := &spec{}
-	if err := json.NewDecoder(bytes.NewReader([]byte(text))).Decode(mine); err != nil {
-		t.Fatal(err)
 	}
+	w.ok("POST", "/slurm/v0.0.44/node/n2", `{"state":["DRAIN"],"reason":"a test"}`)
+	w.ok("POST", "/slurm/v0.0.44/nodes/", `{"name":["n2"],"comment":"drained"}`)
+	w.ok("POST", "/slurm/v0.0.44/new/node/",
+		`{"node_conf":"NodeName=extra[1-2] CPUs=2 Features=\"slow,old\" State=FUTURE"}`)
+	w.ok("DELETE", "/slurm/v0.0.44/node/extra2", "")
+	resv := fmt.Sprintf(`{"name":"r1","start_time":{"set":true,"number":%d},`+
+		`"duration":{"set":true,"number":60},"node_list":["n2"],"users":["root"],"flags":["IGNORE_JOBS"]}`,
+		time.Now().Unix()+3600)
+	w.ok("POST", "/slurm/v0.0.44/reservation", resv)
+	w.ok("POST", "/slurm/v0.0.44/reservations/", `{"reservations":[`+resv+`]}`) // changes it
+	w.accounts()
+	w.until(c, running, "RUNNING")
+	w.until(c, fails, "FAILED")
+	w.until(c, ends, "COMPLETED")
+	w.until(c, late, "TIMEOUT")
+	w.until(c, again, "PENDING")
+	w.until(c, gone, "CANCELLED")
+	w.until(c, fmt.Sprint(het), "RUNNING")
+	c.Wait("gdbd has the records", func() error {
+		for _, job := range []string{"1", fails, late, gone} {
+			status, answer, text := w.do("GET", "/slurmdb/v0.0.44/job/"+job, "")
+			if jobs, _ := answer["jobs"].([]any); status != http.StatusOK || len(jobs) == 0 {
+				return fmt.Errorf("%d %s", status, text)
+			}
+		}
+		return nil
+	})
+	w.ok("POST", "/slurmdb/v0.0.44/job/"+running, `{"comment":{"administrator":"seen"}}`)
+	w.ok("POST", "/slurmdb/v0.0.44/jobs/", `{"job_id_list":["`+running+`"],"job_rec":{"comment":{"administrator":"a"}}}`)
 	names := strings.NewReplacer("{job_id}", running, "{node_name}", "n1", "{partition_name}", "main",
 		"{reservation_name}", "r1", "{qos}", "fast", "{cluster_name}", "dev", "{account_name}", "physics", "{id}", "1",
 		"{name}", "ann")
 	for _, ver := range []string{"v0.0.44", "v0.0.43", "v0.0.42"} {
-		theirs := published(t, ver)
-		if theirs == nil {
-			t.Logf("Slurm's own specification of %s is not here; only the served one is held against", ver)
-		}
-		for path, methods := range mine.Paths {
-			if _, get := methods["get"]; !get || !strings.Contains(path, ver) || strings.Contains(path, "reconfigure") {
+		for path, methods := range w.specs[ver][0].Paths {
+			if _, get := methods["get"]; !get || !strings.Contains(path, ver) {
 				continue
 			}
 			at := names.Replace(path)
 			if strings.HasSuffix(path, "/association/") {
 				at += "?account=physics&user=ann"
 			}
-			answer := w.ok("GET", at, "")
-			for who, s := range map[string]*spec{"the served": mine, "Slurm's": theirs} {
-				if s == nil {
-					continue
-				}
-				op, ok := s.Paths[path]["get"]
-				if !ok {
-					t.Errorf("%s: %s specification has no such path", path, who)
-					continue
-				}
-				bad := map[string]bool{}
-				for _, content := range op.Responses["200"].Content {
-					s.check(answer, content.Schema, "", bad)
-				}
-				for b := range bad {
-					t.Errorf("%s, %s specification: %s", path, who, b)
-				}
-			}
+			w.ok("GET", at, "")
 		}
 	}
 	w.ok("DELETE", "/slurm/v0.0.44/reservation/r1", "")
 	w.ok("DELETE", "/slurmdb/v0.0.44/association/?account=physics&user=ann", "")
+	w.ok("DELETE", "/slurmdb/v0.0.44/associations/?account=math&user=ann", "")
+	w.ok("DELETE", "/slurmdb/v0.0.44/user/ann", "")
 	w.ok("DELETE", "/slurmdb/v0.0.44/account/physics", "")
 	w.ok("DELETE", "/slurmdb/v0.0.44/qos/fast", "")
+	w.ok("DELETE", "/slurmdb/v0.0.44/cluster/elsewhere", "")
+	w.ok("DELETE", "/slurmdb/v0.0.44/wckey/1", "")
 	w.ok("DELETE", "/slurm/v0.0.44/jobs/", `{"user_name":"root"}`)
+	w.forms()
 	bad(t, w)
+	w.allWrong()
+}
+
+// accounts makes accounts, users and QOS in each of the ways that there are.
+func (w *web) accounts() {
+	w.t.Helper()
+	w.ok("POST", "/slurmdb/v0.0.44/accounts_association/", `{"association_condition":{"accounts":["physics"],`+
+		`"clusters":["dev"],"association":{"grpjobs":{"set":true,"number":7},"grptres":[{"type":"cpu","count":9}]}},`+
+		`"account":{"description":"atoms"}}`)
+	w.ok("POST", "/slurmdb/v0.0.44/users_association/", `{"association_condition":{"accounts":["physics"],`+
+		`"users":["ann"],"association":{"maxjobs":{"set":true,"number":3}}},"user":{}}`)
+	w.ok("POST", "/slurmdb/v0.0.44/qos/", `{"qos":[{"name":"fast","priority":{"set":true,"number":5},`+
+		`"flags":["DENY_LIMIT"]}]}`)
+	w.ok("POST", "/slurmdb/v0.0.44/accounts/", `{"accounts":[{"name":"math","description":"sums","organization":"u",`+
+		`"coordinators":[{"name":"ann"}]}]}`)
+	w.ok("POST", "/slurmdb/v0.0.44/users/", `{"users":[{"name":"ann","administrator_level":["Operator"],`+
+		`"associations":[{"account":"math","user":"ann","cluster":"dev"}]}]}`)
+	w.ok("POST", "/slurmdb/v0.0.44/associations/", `{"associations":[{"account":"math","user":"ann","is_default":true,`+
+		`"max":{"jobs":{"active":{"set":true,"number":4}}}}]}`)
+	w.ok("POST", "/slurmdb/v0.0.44/clusters/", `{"clusters":[{"name":"dev"}]}`)
+	ann := fmt.Sprint(w.ok("GET", "/slurmdb/v0.0.44/user/ann", "")["users"])
+	for _, want := range []string{"account:math", "Operator", "account:physics"} {
+		if !strings.Contains(strings.ReplaceAll(ann, "Administrator", ""), want) {
+			w.t.Errorf("user ann has no %s: %s", want, ann)
+		}
+	}
+	// what was read can be sent back
+	all, _ := json.Marshal(w.ok("GET", "/slurmdb/v0.0.44/config", ""))
+	w.ok("POST", "/slurmdb/v0.0.44/config", string(all))
+	for _, list := range []string{"accounts", "users", "associations", "qos", "clusters", "wckeys"} {
+		all, _ := json.Marshal(w.ok("GET", "/slurmdb/v0.0.44/"+list+"/", ""))
+		w.ok("POST", "/slurmdb/v0.0.44/"+list+"/", string(all))
+	}
+}
+
+// forms is about YAML and compressed answers.
+func (w *web) forms() {
+	w.t.Helper()
+	status, _, text := w.do("POST", "/util/v0.0.44/hostnames", "hostlist: n[1-3]\n", "Content-Type", "application/x-yaml",
+		"Accept", "application/yaml")
+	if status != http.StatusOK || !strings.Contains(text, "hostnames:\n") || !strings.Contains(text, "- n3\n") {
+		w.t.Errorf("%d %s", status, text)
+	}
+	if got := w.ok("POST", "/util/v0.0.44/hostlist", `{"hostnames":["n1","n2","n4"]}`)["hostlist"]; got != "n[1-2,4]" {
+		w.t.Errorf("%v", got)
+	}
+	_, plain, _ := w.do("GET", "/slurm/v0.0.44/jobs/", "", "Accept-Encoding", "identity")
+	for range 2 { // Go's client asks for gzip by itself
+		if status, small, text := w.do("GET", "/slurm/v0.0.44/jobs/", ""); status != http.StatusOK || len(text) < 10000 ||
+			len(small["jobs"].([]any)) != len(plain["jobs"].([]any)) {
+			w.t.Errorf("%d %.200s", status, text)
+		}
+	}
+}
+
+// allWrong sends to each operation what it can't take: each answer has Slurm's form.
+func (w *web) allWrong() {
+	w.t.Helper()
+	for _, ver := range []string{"v0.0.44", "v0.0.43", "v0.0.42"} {
+		for path, methods := range w.specs[ver][0].Paths {
+			for method := range methods {
+				if !strings.Contains(path, ver) {
+					continue
+				}
+				at := path[:strings.IndexByte(path+"{", '{')] + "none"
+				if !strings.Contains(path, "{") {
+					at = path + "?update_time=x"
+				}
+				for _, body := range []string{"[", `{"job":{"name":7.5},"jobs":{},"name":[7],"users":7,"accounts":"x",` +
+					`"association_condition":7,"associations":7,"qos":7,"clusters":"x","reservations":[7],"tres":[7],` +
+					`"wckeys":[{"a":1}],` +
+					`"hostlist":"n[","node_conf":"x","job_id_list":["x"]}`} {
+					status, answer, text := w.do(strings.ToUpper(method), at, body)
+					if answer == nil && status != http.StatusNotModified || status == http.StatusInternalServerError {
+						w.t.Errorf("%s %s: %d %.300s", method, at, status, text)
+					}
+				}
+				if !w.held[method+" "+path] {
+					w.t.Errorf("%s %s was never held against its specification", method, path)
+				}
+			}
+		}
+	}
 }
 
 // bad is what clients do wrong, and what they are told.
@@ -290,6 +462,28 @@ func bad(t *testing.T, w *web) {
 		{"POST", "/slurm/v0.0.44/job/submit", `{"script":"#!/bin/sh","job":{"partition":"none","environment":["A=b"]}}`, 422,
 			"2000", nil},
 		{"GET", "/slurm/v0.0.44/jobs/?update_time=32503680000", "", 304, "", nil},
+		{"POST", "/slurm/v0.0.44/job/submit", `{"jobs":[{"script":"#!/bin/sh","environment":["A=b"]},{"script":"x"}]}`, 422,
+			"jobs[1].script", nil},
+		{"POST", "/slurm/v0.0.44/job/submit", `{"job":{"script":"#!/bin/sh","environment":["A=b"],"clusters":"b"}}`, 422,
+			"cluster b", nil},
+		{"POST", "/slurm/v0.0.44/job/submit", `{"job":{"script":"#!/bin/sh","environment":["A=b"],"x11":["BATCH"]}}`, 422,
+			"ssh -X", nil},
+		{"POST", "/slurm/v0.0.44/new/node", `{"node_conf":"CPUs=4"}`, 422, "NodeName=", nil},
+		{"DELETE", "/slurm/v0.0.44/node/none", "", 422, "2018", nil},
+		{"POST", "/util/v0.0.44/hostnames", `{"hostlist":"n[1-99999999]"}`, 422, "2018", nil},
+		{"DELETE", "/slurmdb/v0.0.44/cluster/dev", "", 422, "can't be removed", nil},
+		{"POST", "/slurmdb/v0.0.44/users/", `{"users":[{"name":"a","old_name":"b"}]}`, 422, "not renamed", nil},
+		{"POST", "/slurmdb/v0.0.44/users/", `{"users":[{"name":"a","flags":["DELETED"]}]}`, 422, "DELETE user/a", nil},
+		{"POST", "/slurmdb/v0.0.44/users_association/", `{"association_condition":{"clusters":["other"]}}`, 422,
+			"cluster other", nil},
+		{"POST", "/slurmdb/v0.0.44/wckeys/", `{"wckeys":[{"name":"a"}]}`, 422, "no wckeys", nil},
+		{"POST", "/slurmdb/v0.0.44/tres/", `{"tres":[{"type":"gres","name":"x"}]}`, 422, "AccountingStorageTRES", nil},
+		{"POST", "/slurmdb/v0.0.44/job/1", `{"derived_exit_code":{"return_code":{"set":true,"number":1}}}`, 422,
+			"derived_exit_code", nil},
+		{"POST", "/slurm/v0.0.44/job/submit", "job: &x {}\nscript: *x", 400, "aliases",
+			[]string{"Content-Type", "application/yaml"}},
+		{"POST", "/slurm/v0.0.44/job/submit", "<a/>", 415, "application/yaml", []string{"Content-Type", "text/xml"}},
+		{"GET", "/openapi.yaml", "", 200, "\nopenapi: ", nil},
 		{"GET", "/livez", "", 200, "ok", nil},
 		{"GET", "/readyz", "", 200, "ok", nil},
 		{"GET", "/metrics/nodes", "", 200, `slurm_node_cpus{node="n1"} 4`, nil},

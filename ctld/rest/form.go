@@ -1,0 +1,232 @@
+package rest
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"gbatch/internal/slurmjson"
+)
+
+// form.go is about the form of answers: JSON or YAML, compressed or not. What equal requests share is compressed once
+// for all of them: a stream of gzip is put together of pieces that were compressed by themselves.
+
+const (
+	mimeJSON = "application/json"
+	mimeYAML = "application/yaml"
+)
+
+func isYAML(kind string) bool {
+	switch kind {
+	case mimeYAML, "application/x-yaml", "text/yaml", "text/x-yaml":
+		return true
+	}
+	return false
+}
+
+// form is what a client can read, and likes best.
+type form struct{ yaml, gzip bool }
+
+// leastZip is the size from which an answer is compressed.
+const leastZip = 2048
+
+func formOf(r *http.Request) (f form) {
+	for word := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		kind, _, _ := strings.Cut(word, ";")
+		kind = strings.TrimSpace(kind)
+		if kind == mimeJSON || kind == "*/*" || kind == "application/*" {
+			break
+		}
+		if f.yaml = isYAML(kind); f.yaml {
+			break
+		}
+	}
+	for word := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, how, _ := strings.Cut(word, ";")
+		if strings.TrimSpace(name) == "gzip" {
+			how = strings.ReplaceAll(how, " ", "")
+			f.gzip = !f.yaml && how != "q=0" && how != "q=0.0" && how != "q=0.00" && how != "q=0.000"
+		}
+	}
+	return f
+}
+
+// piece is a part of an answer. A compressed one ends a byte, and begins with nothing behind it.
+type piece struct {
+	b      []byte
+	zipped bool
+	sum    uint32 // of the plain bytes of it and the compressed ones before it, where ends is set
+	n      int64
+	ends   bool
+}
+
+// parts are the bytes of an answer in pieces that need no copy.
+type parts struct {
+	list []piece
+}
+
+func (p *parts) Write(b []byte) (int, error) {
+	p.list = append(p.list, piece{b: bytes.Clone(b)})
+	return len(b), nil
+}
+
+// zipEnd is the size of what stands behind a list that was compressed by itself: its sum and length.
+const zipEnd = 12
+
+// shared adds what others share.
+func (p *parts) shared(list [][]byte, zipped bool) {
+	if !zipped {
+		for _, b := range list {
+			p.list = append(p.list, piece{b: b})
+		}
+		return
+	}
+	for i, b := range list {
+		one := piece{b: b, zipped: true}
+		if i == len(list)-1 && len(b) == zipEnd {
+			one = piece{zipped: true, ends: true, sum: binary.LittleEndian.Uint32(b),
+				n: int64(binary.LittleEndian.Uint64(b[4:]))}
+		}
+		p.list = append(p.list, one)
+	}
+}
+
+// encode gives the bytes that are sent, and their number, and sets the headers that say what they are.
+func (f form) encode(h http.Header, p *parts) (list [][]byte, total int) {
+	plain, zipped := 0, false
+	for i := range p.list {
+		plain += len(p.list[i].b)
+		zipped = zipped || p.list[i].zipped
+		list = append(list, p.list[i].b)
+	}
+	h.Add("Vary", "Accept, Accept-Encoding")
+	h.Set("Content-Type", mimeJSON)
+	switch {
+	case f.yaml:
+		h.Set("Content-Type", mimeYAML)
+		var out bytes.Buffer
+		y := slurmjson.YAML(&out)
+		for _, b := range list {
+			_, _ = y.Write(b) // a buffer takes everything
+		}
+		return [][]byte{out.Bytes()}, out.Len()
+	case zipped, f.gzip && plain >= leastZip:
+		h.Set("Content-Encoding", "gzip")
+		b := zip(p)
+		for _, x := range b {
+			total += len(x)
+		}
+		return b, total
+	}
+	return list, plain
+}
+
+// fast are compressors, which are costly to make.
+var fast = sync.Pool{New: func() any {
+	w, _ := flate.NewWriter(io.Discard, flate.BestSpeed) // the level is a valid one
+	return w
+}}
+
+// zipper compresses what it is given, and puts it in pieces that end with a byte.
+type zipper struct {
+	put func([]byte) error
+	w   *flate.Writer
+	out bytes.Buffer
+	sum uint32
+	n   int64
+}
+
+func newZipper(put func([]byte) error) *zipper {
+	z := &zipper{put: put, w: fast.Get().(*flate.Writer)} //nolint:forcetypeassert // it holds nothing else
+	z.w.Reset(&z.out)
+	return z
+}
+
+func (z *zipper) free() { fast.Put(z.w) }
+
+func (z *zipper) Write(b []byte) (int, error) {
+	z.sum, z.n = crc32.Update(z.sum, crc32.IEEETable, b), z.n+int64(len(b))
+	_, err := z.w.Write(b)
+	if err == nil {
+		err = z.w.Flush()
+	}
+	if err == nil {
+		err = z.put(bytes.Clone(z.out.Bytes()))
+	}
+	z.out.Reset()
+	return len(b), err
+}
+
+// end puts the sum and the length of everything.
+func (z *zipper) end() error {
+	b := binary.LittleEndian.AppendUint32(nil, z.sum)
+	return z.put(binary.LittleEndian.AppendUint64(b, uint64(z.n)))
+}
+
+// zip makes one stream of an answer's pieces.
+func zip(p *parts) [][]byte {
+	out := [][]byte{{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}} // gzip, deflate, no name, no time, any system
+	var sum uint32
+	var n int64
+	z := newZipper(func(b []byte) error { out = append(out, b); return nil })
+	defer z.free()
+	for i := 0; i < len(p.list); i++ {
+		x := &p.list[i]
+		switch {
+		case x.ends:
+			sum, n = joinSums(sum, x.sum, x.n), n+x.n
+		case x.zipped:
+			out = append(out, x.b)
+		default:
+			z.w.Reset(&z.out) // what comes may stand behind what it does not know
+			z.sum, z.n = 0, 0
+			_, _ = z.Write(x.b) // a slice takes everything
+			sum, n = joinSums(sum, z.sum, z.n), n+z.n
+		}
+	}
+	end := []byte{1, 0, 0, 0xff, 0xff} // the last block, empty
+	end = binary.LittleEndian.AppendUint32(end, sum)
+	return append(out, binary.LittleEndian.AppendUint32(end, uint32(n)))
+}
+
+// joinSums gives CRC-32 of two texts, one behind the other, of their sums and the length of the second: the first sum
+// goes through as many zero bytes, by squaring the matrix of one zero bit (polynomials over GF(2)).
+func joinSums(first, second uint32, n int64) uint32 {
+	if n <= 0 {
+		return first
+	}
+	var m [32]uint32 // what each bit of a sum becomes after one zero bit
+	m[0] = crc32.IEEE
+	for i := 1; i < 32; i++ {
+		m[i] = 1 << (i - 1)
+	}
+	times := func(m *[32]uint32, v uint32) (out uint32) {
+		for i := 0; v != 0; i, v = i+1, v>>1 {
+			if v&1 != 0 {
+				out ^= m[i]
+			}
+		}
+		return out
+	}
+	square := func(m *[32]uint32) (out [32]uint32) {
+		for i := range m {
+			out[i] = times(m, m[i])
+		}
+		return out
+	}
+	for range 3 {
+		m = square(&m) // 2, 4, 8 bits
+	}
+	for ; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			first = times(&m, first)
+		}
+		m = square(&m)
+	}
+	return first ^ second
+}

@@ -1,0 +1,73 @@
+package rest
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// published reads Slurm's specification of a version; false where the folder of them is not there.
+func published(t *testing.T, ver string) (paths map[string]map[string]struct {
+	OperationID string
+	Parameters  []struct{ Name, In string }
+}, ok bool) {
+	t.Helper()
+	f, err := os.Open(filepath.Join("..", "..", "..", "shared", "openapi", "slurm-"+ver+".json.gz"))
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close() //nolint:errcheck // only read
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := struct {
+		Paths *map[string]map[string]struct {
+			OperationID string
+			Parameters  []struct{ Name, In string }
+		}
+	}{&paths}
+	if err := json.NewDecoder(z).Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	return paths, true
+}
+
+// TestEveryOperation: each operation of Slurm's specification is served under its name, in each version, and nothing
+// else is served below its paths.
+func TestEveryOperation(t *testing.T) {
+	all := operations()
+	for _, ver := range versions {
+		paths, ok := published(t, ver)
+		if !ok {
+			t.Skip("Slurm's specifications are not here")
+		}
+		mine := map[string]string{}
+		for i := range all {
+			if o := &all[i]; o.is(ver) {
+				mine[strings.ToLower(o.Method)+" "+o.in(ver)] = o.id(ver)
+			}
+		}
+		for path, methods := range paths {
+			for method, op := range methods {
+				key := method + " " + path
+				if mine[key] != op.OperationID {
+					t.Errorf("%s: %s is Slurm's name, %q is served", key, op.OperationID, mine[key])
+				}
+				delete(mine, key)
+			}
+		}
+		for key := range mine {
+			if !slices.Contains(beyond, key) {
+				t.Errorf("%s is not in Slurm's specification of %s", key, ver)
+			}
+		}
+	}
+}
+
+// beyond are operations that later versions have, and that are served in earlier ones too.
+var beyond []string
