@@ -241,8 +241,8 @@ func takeUsers(q *request, b *object) error {
 			return err
 		}
 		if old := u.str("old_name"); old != "" && old != name {
-			return unsupported(u.path + "old_name: users are not renamed; add " + name + " with its associations and remove " +
-				old)
+			return unsupported(u.path + "old_name: users are not renamed; add " + name +
+				" with its associations and remove " + old)
 		}
 		if err := noWCKeys(u, "wckeys"); err != nil {
 			return err
@@ -306,8 +306,8 @@ func postUsersAssociation(q *request) error {
 		if p := rec.str("parent"); p != "" && !slices.ContainsFunc(accounts, func(a string) bool {
 			return strings.EqualFold(a, p)
 		}) {
-			return unsupported(rec.path + "parent: above a user's association stands its account; accounts_association/ sets " +
-				"that of an account")
+			return unsupported(rec.path + "parent: above a user's association stands its account; " +
+				"accounts_association/ sets that of an account")
 		}
 	}
 	ofUser, err := shortUser(b.object("user"), &set)

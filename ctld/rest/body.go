@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// body.go reads what clients send: JSON or YAML, with numbers plain or as {"set", "infinite", "number"}, and lists of words
-// also as one text with commas. Members that nothing here reads are named in the answer's warnings.
+// body.go reads what clients send: JSON or YAML, with numbers plain or as {"set", "infinite", "number"}, and lists of
+// words also as one text with commas. Members that nothing here reads are named in the answer's warnings.
 
 // maxDepth is how deep objects and lists may be in each other.
 const maxDepth = 32

@@ -65,7 +65,8 @@ func TestFormOf(t *testing.T) {
 		accept, encoding string
 		want             form
 	}{{"", "", form{}}, {"*/*", "gzip, deflate", form{gzip: true}}, {"application/yaml", "gzip", form{yaml: true}},
-		{"application/json, application/yaml", "", form{}}, {"text/html, application/x-yaml;q=0.9, */*", "", form{yaml: true}},
+		{"application/json, application/yaml", "", form{}},
+		{"text/html, application/x-yaml;q=0.9, */*", "", form{yaml: true}},
 		{"application/json", "gzip;q=0, identity", form{}}} {
 		r, _ := http.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept", x.accept)

@@ -182,7 +182,8 @@ func moreOperations() []op {
 	removed := blank("deleted_clusters")
 	return []op{
 		{Method: post, Path: "/slurm/V/job/allocate", Name: "slurm_V_post_job_allocate", Body: "job_alloc_req",
-			Answer: "openapi_job_alloc_resp", Run: allocateJob, About: "submits a job without a script, which holds what it gets"},
+			Answer: "openapi_job_alloc_resp", Run: allocateJob,
+			About: "submits a job without a script, which holds what it gets"},
 		{Method: post, Path: "/slurm/V/new/node/", Name: "slurm_V_post_new_node", Since: "v0.0.44",
 			Body: "openapi_create_node_req", Answer: "openapi_resp", Run: postNewNode, About: "makes nodes"},
 		{Method: del, Path: "/slurm/V/node/{node_name}", Name: "slurm_V_delete_node", Answer: "openapi_resp",

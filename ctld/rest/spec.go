@@ -151,7 +151,8 @@ func specified() doc {
 				"responses": doc{"200": answer, "default": answer}}
 			if o.Body != "" {
 				one["requestBody"] = doc{"required": true,
-					"content": doc{mimeJSON: doc{"schema": doc{"type": "object"}}, mimeYAML: doc{"schema": doc{"type": "object"}}}}
+					"content": doc{mimeJSON: doc{"schema": doc{"type": "object"}},
+						mimeYAML: doc{"schema": doc{"type": "object"}}}}
 			}
 			at, _ := paths[o.in(ver)].(doc)
 			if at == nil {

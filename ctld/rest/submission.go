@@ -151,7 +151,7 @@ func (q *request) whole(parts []*object, script string, outside bool) (*proto.Su
 	}
 	for i, p := range parts[1:] {
 		if v := p.str("script"); v != "" {
-			return nil, unsupported(p.path + "script: the script runs in the first component; start steps in the others with " +
+			return nil, unsupported(p.path + "script: the script runs in the first component; start steps in the others by " +
 				"srun --het-group=" + strconv.Itoa(i+1))
 		}
 		one, err := q.component(p, rq)

@@ -139,3 +139,8 @@ func From(words []string, moment func(string) (model.Time, error)) (*Submission,
 var ofThisHost = []string{"nodefile", "export", "export-file", "get-user-env", "propagate", "uid", "gid", "clusters",
 	"cluster",
 	"wrap", "each", "wait", "chdir", "workdir"}
+
+// NoHet refuses a heterogeneous job where it can't be described yet; word has requested it.
+func NoHet(word string) string {
+	return "heterogeneous jobs (" + word + ") can't be submitted this way yet; submit them with gsubmit a : b"
+}
