@@ -27,7 +27,7 @@ import (
 
 // Admin works on one accounting database.
 type Admin struct {
-	Dir     string // of the database, on this host
+	Dir     string // of the database, on this host; "": gdbd must run, and is asked
 	Addr    string // host:port of gdbd; "": none is asked
 	PKI     string // directory with ca.crt and a certificate of a controller or an accounting daemon
 	Cluster string // its name in the configuration
@@ -42,6 +42,9 @@ const maxSilence = time.Minute
 
 // Running reports whether a gdbd uses the directory.
 func (a *Admin) running() (bool, error) {
+	if a.Dir == "" {
+		return false, nil
+	}
 	if _, err := os.Stat(a.Dir); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -57,6 +60,9 @@ func (a *Admin) running() (bool, error) {
 
 // here reports whether the database is on this host and no gdbd runs on it, so that its files can be used.
 func (a *Admin) here() (bool, error) {
+	if a.Dir == "" {
+		return false, nil
+	}
 	if _, err := os.Stat(filepath.Join(a.Dir, fileName)); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -106,14 +112,23 @@ func (a *Admin) fetch(ctx context.Context, to io.Writer) error {
 	})
 }
 
+var errNoDir = errors.New("this works on the stopped gdbd's files: run it on that host with --dir DIRECTORY, and not " +
+	"with --copy")
+
 // Restore puts a backup in the place of the database. No gdbd may run.
 func (a *Admin) Restore(path string) (*Restored, error) {
+	if a.Dir == "" {
+		return nil, errNoDir
+	}
 	r, err := RestoreBackup(path, a.Dir, a.Cluster, time.Now(), a.Progress)
 	return r, a.stopFirst(err)
 }
 
 // Compact gives the room that deleted records have left back to the disk. No gdbd may run.
 func (a *Admin) Compact() (*Compacted, error) {
+	if a.Dir == "" {
+		return nil, errNoDir
+	}
 	c, err := CompactFile(a.Dir, a.Progress)
 	return c, a.stopFirst(err)
 }
@@ -135,7 +150,7 @@ func (a *Admin) BeginEmpty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !running && !a.askable(ctx) {
+	if a.Dir != "" && !running && !a.askable(ctx) {
 		if _, err := os.Stat(a.Dir); err == nil {
 			return a.beginHere()
 		}

@@ -129,6 +129,14 @@ func New(o Options) (n *Noded, err error) {
 		return n, certs.Explain(context.Background(), err, o.Controllers, o.PKI)
 	}
 	n.creds = tls
+	if o.Spool != "" {
+		kept, err := certs.Kept(n.revokedFile())
+		if err != nil { // a leader tells it again
+			n.log.Warn("what was revoked before this start is unknown until a controller answers", "err", err)
+		} else {
+			tls.Refuse(certs.Refusing(kept.List))
+		}
+	}
 	n.ctl = relay.NewControllers(o.Controllers, o.named(), tls)
 	if o.Spool != "" {
 		n.ctl.Keep(filepath.Join(o.Spool, "controllers"), n.log)
@@ -310,10 +318,18 @@ func (n *Noded) openPools(ctx context.Context) {
 	n.chills = pool.New(ctx, maxChills, n.log)
 }
 
-// takeRevoked refuses the certificates that a leader says were revoked, and ends their connections.
+func (n *Noded) revokedFile() string { return filepath.Join(n.opts.Spool, "revoked") }
+
+// takeRevoked refuses the certificates that a leader says were revoked, and ends their connections. The next start
+// knows them too.
 func (n *Noded) takeRevoked(r *proto.Revoked) {
 	if r == nil { // an older leader
 		return
+	}
+	if n.opts.Spool != "" {
+		if err := certs.Keep(n.revokedFile(), r); err != nil {
+			n.log.Warn("what was revoked could not be kept for the next start", "err", err)
+		}
 	}
 	if closed := n.creds.Refuse(certs.Refusing(r.List)); closed > 0 {
 		n.log.Warn("connections with revoked certificates were closed", "count", closed)

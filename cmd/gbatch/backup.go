@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -17,7 +18,11 @@ import (
 )
 
 // backupOptions say which accounting database is meant.
-type backupOptions struct{ conf, dir, pki string }
+type backupOptions struct {
+	conf, dir, pki string
+	copy           bool
+	copyAddr       string // of the configuration
+}
 
 func backupCommand() *cobra.Command {
 	var o backupOptions
@@ -33,6 +38,8 @@ func backupCommand() *cobra.Command {
 	f := cmd.PersistentFlags()
 	f.StringVarP(&o.conf, "conf", "f", "", "configuration `file` or its directory (default $GBATCH_CONF, /etc/gbatch)")
 	f.StringVar(&o.dir, "dir", "", "`directory` of the database instead of DbdStateLocation")
+	f.BoolVar(&o.copy, "copy", false, "ask the gdbd that keeps a copy (AccountingStorageBackupHost): save, status, "+
+		"begin-empty")
 	f.StringVar(&o.pki, "pki", "", "`directory` of the certificates instead of PKIDir")
 	cmd.AddCommand(saveCommand(&o), verifyCommand(), restoreCommand(&o), compactCommand(&o), beginEmptyCommand(&o),
 		backupStatusCommand(&o))
@@ -63,6 +70,15 @@ func (o *backupOptions) admin() (*dbd.Admin, error) {
 	}
 	if o.pki != "" {
 		a.PKI = o.pki
+	}
+	o.copyAddr = c.DbdCopyAddr
+	if o.copy {
+		if c.DbdCopyAddr == "" {
+			return nil, errors.New("no gdbd keeps a copy: the configuration has no AccountingStorageBackupHost")
+		}
+		if a.Addr = c.DbdCopyAddr; o.dir == "" {
+			a.Dir = "" // the copy's directory is the first one's only on another host: it is asked
+		}
 	}
 	return a, nil
 }
@@ -246,20 +262,31 @@ func backupStatusCommand(o *backupOptions) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, stop := context.WithTimeout(cmd.Context(), 30*time.Second)
-			defer stop()
-			r, err := a.State(ctx)
-			if err != nil {
+			err = backupStatus(cmd.Context(), a)
+			if o.copyAddr == "" || o.copy {
 				return err
 			}
-			fmt.Printf("gdbd %s (%s) at %s: %s, %s\n", r.Name, r.Version, a.Addr, r.File, size(r.Bytes))
-			for _, s := range r.Series {
-				fmt.Printf("  cluster %s: records up to number %d\n", s.Cluster, s.Seq)
-			}
-			for _, n := range r.Notes {
-				fmt.Printf("  note: %s\n", n)
-			}
-			return nil
+			of := *a
+			of.Addr = o.copyAddr
+			return errors.Join(err, backupStatus(cmd.Context(), &of))
 		},
 	}
+}
+
+// backupStatus prints what one gdbd has.
+func backupStatus(ctx context.Context, a *dbd.Admin) error {
+	ctx, stop := context.WithTimeout(ctx, 30*time.Second)
+	defer stop()
+	r, err := a.State(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("gdbd %s (%s) at %s: %s, %s\n", r.Name, r.Version, a.Addr, r.File, size(r.Bytes))
+	for _, s := range r.Series {
+		fmt.Printf("  cluster %s: records up to number %d\n", s.Cluster, s.Seq)
+	}
+	for _, n := range r.Notes {
+		fmt.Printf("  note: %s\n", n)
+	}
+	return nil
 }

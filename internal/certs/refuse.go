@@ -1,10 +1,14 @@
 package certs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
 )
 
@@ -41,4 +45,47 @@ func Refusing(list []model.CertRevoked) func(*pki.Holder) error {
 		}
 		return nil
 	}
+}
+
+// maxKeptBytes bounds the file of Keep; the facts bound the list far below.
+const maxKeptBytes = 16 << 20
+
+// Keep writes what was revoked to a file: until the next start has met a leader it refuses the same.
+func Keep(path string, r *proto.Revoked) error {
+	data, err := proto.Encode(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, werr := f.Write(data)
+	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// Kept reads what Keep wrote; an empty list if it never did.
+func Kept(path string) (*proto.Revoked, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &proto.Revoked{}, nil
+	}
+	if err == nil && info.Size() > maxKeptBytes {
+		err = fmt.Errorf("%s has %d bytes, and at most %d are read", path, info.Size(), maxKeptBytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var r proto.Revoked
+	if err := proto.Decode(data, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &r, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,7 +147,9 @@ func TestTokens(t *testing.T) {
 // controller, also after the leader has gone and after restarts. What was renewed from it counts no more either. A
 // node with a new certificate works.
 func TestStolenKey(t *testing.T) {
-	c := &certCluster{devcluster.Start(t, devcluster.Options{Nodes: 1, Controllers: 3}), t}
+	port := freePort(t)
+	c := &certCluster{devcluster.Start(t, devcluster.Options{Nodes: 1, Controllers: 3,
+		Conf: fmt.Sprintf("SlurmdPort=%d", port)}), t}
 	thief := filepath.Join(t.TempDir(), "pki")
 	must(t, c.joinAs(c.token(pki.RoleLogin, "lg1", 600), pki.RoleLogin, "lg1", thief))
 	var open []*rpc.Conn
@@ -186,6 +189,29 @@ func TestStolenKey(t *testing.T) {
 	}
 	c.WaitReady()
 	refused()
+
+	// A node that starts without controllers knows what was revoked.
+	atNode := func() error {
+		nc, err := pki.Dial(t.Context(), fmt.Sprintf("127.0.0.1:%d", port), "gbatch-peer", creds, pki.RoleNode)
+		if err == nil { // a server's refusal comes with the first read
+			must(t, nc.SetReadDeadline(time.Now().Add(time.Minute)))
+			_, err = nc.Read(make([]byte, 1))
+			err = errors.Join(err, nc.Close())
+		}
+		return err
+	}
+	c.StopDaemon("n1")
+	for _, ctl := range c.Controllers() {
+		c.StopDaemon(ctl)
+	}
+	c.StartDaemon("n1")
+	if err := atNode(); err == nil || !strings.Contains(err.Error(), "it was revoked, is of another cluster") {
+		t.Errorf("a node without controllers takes a revoked certificate: %v", err)
+	}
+	for _, ctl := range c.Controllers() {
+		c.StartDaemon(ctl)
+	}
+	c.WaitReady()
 
 	// A node's certificates, all of them: the node is off, and back with a token.
 	c.revoke(model.CertRevoked{Role: pki.RoleNode, Name: "n1"})
@@ -283,4 +309,17 @@ func TestNamesArePinned(t *testing.T) {
 		t.Errorf("raft with a controller that is none: %d bytes, %v", n, err)
 	}
 	must(t, nc.Close())
+}
+
+// freePort gives a port that nobody listens on just now.
+func freePort(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	addr, ok := ln.Addr().(*net.TCPAddr)
+	must(t, ln.Close())
+	if !ok {
+		t.Fatalf("an address of the kind %T", ln.Addr())
+	}
+	return addr.Port
 }

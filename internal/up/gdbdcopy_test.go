@@ -285,6 +285,7 @@ func TestGdbdIsCopiedWhole(t *testing.T) {
 	run()
 	// With so few records kept, the one that was slower must take a copy already now, before the other one dies.
 	same("both at the beginning")
+	mustBackup(t, c, "save", filepath.Join(t.TempDir(), "copy"), "--copy")
 	for _, x := range []struct {
 		what, name string
 		while      func(state string)
