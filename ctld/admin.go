@@ -336,7 +336,7 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 			&state.Edit{Targets: keep, Set: []state.Field{state.SetHold}, Hold: model.NotHeld})
 	case proto.ActUpdate:
 		targets, at = components(v, targets, at)
-		return reply, c.updateEach(ctx, who, rq.Set, reply, targets, at)
+		return reply, c.updateEach(ctx, v, who, rq.Set, reply, targets, at)
 	case proto.ActSuspend, proto.ActResume:
 		if !c.operator(who) {
 			for k := range results {
@@ -386,8 +386,12 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 //
 // A change is made from the job's present facts (TimeLimit=+10) and replaces its whole specification, so one update
 // waits until the one before it is in the facts: else two users' changes at the same moment become one.
-func (c *Controller) updateEach(ctx context.Context, who *caller, set []model.KV, reply *proto.TargetsReply,
-	targets []state.Target, at []int) error {
+func (c *Controller) updateEach(ctx context.Context, v *state.View, who *caller, set []model.KV,
+	reply *proto.TargetsReply, targets []state.Target, at []int) error {
+	wants, err := c.hookModify(ctx, v, who, set, reply, targets, at)
+	if err != nil {
+		return err
+	}
 	select {
 	case c.editing <- struct{}{}:
 		defer func() { <-c.editing }()
@@ -412,17 +416,20 @@ func (c *Controller) updateEach(ctx context.Context, who *caller, set []model.KV
 		}
 		var edits []state.Body
 		var spots []int
-		var edited []state.Target
+		var deeds []*model.Audit
 		for k, i := range at {
 			if i < from || i >= from+updatesAtOne {
 				continue
 			}
-			edit, err := c.edit(v, who, targets[k], set)
+			if reply.Results[i].Code != 0 {
+				continue // JobSubmitProgram refuses it
+			}
+			edit, err := c.edit(v, who, targets[k], wants[k])
 			var why *rpc.Error
 			switch {
 			case err == nil:
 				edits, spots = append(edits, edit), append(spots, i-from)
-				edited = append(edited, targets[k])
+				deeds = append(deeds, c.by(who).Jobs(trail.TaskChanged, settings(wants[k].set), targets[k:k+1], anyJob(v))...)
 			case len(targets) == 1 || !errors.As(err, &why):
 				return err
 			default:
@@ -432,7 +439,6 @@ func (c *Controller) updateEach(ctx context.Context, who *caller, set []model.KV
 		if len(edits) == 0 {
 			continue
 		}
-		deeds := c.by(who).Jobs(trail.TaskChanged, settings(set), edited, anyJob(v))
 		made, err := c.changes(events.With(ctx, deeds), step, part, spots, edits)
 		if err != nil {
 			return err

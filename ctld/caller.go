@@ -25,6 +25,9 @@ type caller struct {
 	proto.Caller
 	most model.Rights // the most that this way of asking allows
 	from model.Origin
+
+	// JobSubmitProgram has set what only operators may set, and may: the user's own request has been checked before
+	ranked bool
 }
 
 // kernelSays makes the caller of a process on this host.

@@ -15,6 +15,7 @@ import (
 
 	"gbatch/ctld/deadletter"
 	"gbatch/ctld/events"
+	"gbatch/ctld/hook"
 	"gbatch/ctld/rest"
 	"gbatch/ctld/token"
 	"gbatch/internal/certs"
@@ -39,8 +40,9 @@ type Controller struct {
 	idle    idleWatch // of GPUs
 	reports chan nodeReports
 	people  *userdb.DB
-	host    string // this one
-	dbds    []*dbd // the accounting daemon, and then its copy
+	hook    hook.Runner // of JobSubmitProgram
+	host    string      // this one
+	dbds    []*dbd      // the accounting daemon, and then its copy
 
 	toLead, toLeadSlow link // to the leader: for requests that are answered at once, and for requests that wait
 

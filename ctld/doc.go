@@ -36,6 +36,7 @@
 //	submiteach.go   the same for many jobs that differ only in their arguments
 //	het.go          the same for the components of a heterogeneous job
 //	submitneeds.go  rare requests, times; submitshare.go shared GPUs
+//	submithook.go   JobSubmitProgram; package hook runs it
 //	misfit.go       why a job can never run, and the most that it could have
 //	admin.go        cancel, signal, hold, release, requeue, suspend, and the right to
 //	jobedit.go      gcontrol update job; jobneeds.go a pending job's needs of nodes
@@ -54,9 +55,9 @@
 //	nodes.go         sessions and registration
 //	comeback.go      a node that fell silent comes back
 //	dispatch.go      orders that the facts require and the node has not got yet
-//	nodereports.go   reports of nodes, many in one log entry
+//	nodereports.go   reports of nodes, many in one log entry; nodes' units for lists
 //	nodeask.go       questions to one node
-//	nodeedit.go      changes of nodes, of single units and of partitions; nodeunits.go shows units
+//	nodeedit.go      changes of nodes, of single units and of partitions
 //	reboot.go        gcontrol reboot
 //	health.go        HealthCheckProgram
 //	gpuidle.go       GpuIdlePolicy

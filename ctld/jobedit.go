@@ -61,16 +61,16 @@ var editable = []struct {
 }
 
 // edit turns gcontrol's key=value settings into one command for one job.
-func (c *Controller) edit(v *state.View, who *caller, t state.Target, set []model.KV) (*state.Edit, error) {
+func (c *Controller) edit(v *state.View, who *caller, t state.Target, w wanted) (*state.Edit, error) {
 	found := resolve(v, refTo(t))
 	if len(found) == 0 {
 		return nil, refuse(proto.CodeInvalidJob, "%d", t.Job)
 	}
 	j := found[0]
 	sp := *j.Spec
-	ed := &editing{c: c, v: v, operator: c.operator(who), j: j, sp: &sp,
-		out: &state.Edit{Targets: []state.Target{t}, Spec: &sp}}
-	for _, kv := range set {
+	ed := &editing{c: c, v: v, j: j, sp: &sp, out: &state.Edit{Targets: []state.Target{t}, Spec: &sp}}
+	for i, kv := range w.set {
+		ed.operator = c.operator(who) || w.ranked && i >= w.own
 		if err := ed.set(kv); err != nil {
 			return nil, err
 		}

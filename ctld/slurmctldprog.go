@@ -1,7 +1,6 @@
 package ctld
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -193,15 +192,16 @@ func program(ctx context.Context, env []string, path string, args ...string) (*e
 	return cmd, out
 }
 
-// boundedBuffer keeps the beginning of everything written to it.
-type boundedBuffer struct{ bytes.Buffer }
+// boundedBuffer keeps the beginning of everything written to it. It has no other method of a buffer: io.Copy would use
+// ReadFrom, which knows no bound.
+type boundedBuffer struct{ data []byte }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
-	if room := maxProgOutput - b.Len(); room > 0 {
-		_, _ = b.Buffer.Write(p[:min(room, len(p))]) // a buffer never fails
-	}
+	b.data = append(b.data, p[:min(max(maxProgOutput-len(b.data), 0), len(p))]...)
 	return len(p), nil
 }
+
+func (b *boundedBuffer) String() string { return string(b.data) }
 
 // slurmctldEnv is the environment of the controller's programs, as in Slurm.
 func slurmctldEnv(j *model.Job, script, cluster string) []string {

@@ -31,10 +31,21 @@ const (
 func (c *Controller) submit(ctx context.Context, who *caller,
 	rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
 	v := c.machine.View()
+	who, rq, said, err := c.hookSubmit(ctx, v, who, rq)
+	if err != nil {
+		return nil, err
+	}
 	if len(rq.Rest) > 0 {
-		return c.submitHet(ctx, v, who, rq)
+		reply, err := c.submitHet(ctx, v, who, rq)
+		if err == nil {
+			reply.Notes = append(said, reply.Notes...)
+		}
+		return reply, err
 	}
 	cmd, reply, err := c.prepare(v, *who, rq)
+	if err == nil {
+		reply.Notes = append(said, reply.Notes...)
+	}
 	if id := v.Request(requestKey(who.UID, rq.RequestID)); id != 0 {
 		// It was taken when it came before; what would be refused by now is no answer to it.
 		again := &proto.SubmitReply{Job: id, Cluster: v.Config().Cluster}
@@ -186,8 +197,8 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 	if err := model.CheckLimits(sp.Limits); err != nil {
 		return refuse(proto.CodeBadRequest, "%v", err)
 	}
-	if sp.PrioReq != 0 && !c.operator(who) || sp.Nice < 0 && !c.operator(who) {
-		return refuse(proto.CodeAccess, "--priority and a negative --nice are for operators")
+	if err := c.mayRank(who, sp); err != nil {
+		return err
 	}
 	if len(sp.Tasklist) > 0 {
 		if sp.Tasklist.Max() >= params.MaxArraySize || sp.Tasklist.Min() < 0 {
@@ -216,6 +227,14 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 			return refuse(proto.CodeDependency, "--dependency=%s: job %d is not an array, so it has no task %d", sp.DepText,
 				d.Job, d.Task)
 		}
+	}
+	return nil
+}
+
+// mayRank refuses a priority that the caller has no right to.
+func (c *Controller) mayRank(who *caller, sp *model.Spec) error {
+	if (sp.PrioReq != 0 || sp.Nice < 0) && !who.ranked && !c.operator(who) {
+		return refuse(proto.CodeAccess, "--priority and a negative --nice are for operators")
 	}
 	return nil
 }

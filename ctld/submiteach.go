@@ -33,11 +33,21 @@ func (c *Controller) submitEach(ctx context.Context, who *caller,
 		}
 		reply.Jobs = append(reply.Jobs, id)
 	}
-	cmd, answer, err := c.prepare(v, *who, rq.Submit)
+	submitted := rq.Submit
+	var said []string
+	var err error
+	if len(reply.Jobs) < len(rq.Args) {
+		who, submitted, said, err = c.hookSubmit(ctx, v, who, rq.Submit)
+	}
+	var cmd *state.Submit
+	var answer *proto.SubmitReply
+	if err == nil {
+		cmd, answer, err = c.prepare(v, *who, submitted)
+	}
 	var why *rpc.Error
 	switch {
 	case err == nil:
-		reply.Notes = answer.Notes
+		reply.Notes = append(said, answer.Notes...)
 	case len(reply.Jobs) == len(rq.Args):
 		return reply, nil
 	case len(reply.Jobs) > 0 && errors.As(err, &why):

@@ -1,7 +1,6 @@
 package noded
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -194,12 +193,13 @@ func (n *Noded) runLocal(parent context.Context, path string, limit time.Duratio
 	return strings.TrimSpace(out.String()), err
 }
 
-// headBuffer keeps the first maxProgramLog bytes that are written.
-type headBuffer struct{ bytes.Buffer }
+// headBuffer keeps the first maxProgramLog bytes that are written. It has no other method of a buffer: io.Copy would
+// use ReadFrom, which knows no bound.
+type headBuffer struct{ data []byte }
 
 func (b *headBuffer) Write(p []byte) (int, error) {
-	if room := maxProgramLog - b.Len(); room > 0 {
-		_, _ = b.Buffer.Write(p[:min(room, len(p))]) // a buffer takes everything
-	}
+	b.data = append(b.data, p[:min(max(maxProgramLog-len(b.data), 0), len(p))]...)
 	return len(p), nil
 }
+
+func (b *headBuffer) String() string { return string(b.data) }

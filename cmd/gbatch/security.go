@@ -122,7 +122,8 @@ func (a *audit) files() {
 		{"EpilogSlurmctld", c.EpilogSlurmctld}, {"HealthCheckProgram", []string{c.HealthCheckProgram}},
 		{"UnkillableStepProgram", []string{c.UnkillableStepProgram}}, {"MailProg", []string{c.MailProg}},
 		{"AlertProgram", []string{c.AlertProgram}}, {"GpuRecoverProgram", []string{c.GpuRecoverProgram}},
-		{"MigProgram", []string{c.MigProgram}}} {
+		{"MigProgram", []string{c.MigProgram}}, {"JobSubmitProgram", []string{c.JobSubmitProgram}},
+		{"CliFilterProgram", []string{c.CliFilterProgram}}} {
 		for _, path := range p.paths {
 			if path != "" {
 				a.notWritable(p.key, path)

@@ -103,8 +103,9 @@ var layers = []layer{
 	{"ctld/page", words + " ctld/rest internal/conf internal/rpc internal/state internal/seff " +
 		"internal/cli/env internal/cli/request internal/cli/script"},
 	{"ctld/heap", ""},
+	{"ctld/hook", "internal/model internal/ask"},
 	{"ctld", "ctld/resv ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
-		"ctld/metrics ctld/events ctld/page " +
+		"ctld/metrics ctld/events ctld/page ctld/hook " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},

@@ -106,6 +106,13 @@ type Config struct {
 	InteractiveStepOptions    string
 	MpiDefault                string
 	MailProg, MailDomain      string
+	JobSubmitProgram          string
+	JobSubmitUser             string
+	JobSubmitTimeoutS         int64
+	JobSubmitParallel         int64
+	JobSubmitFailure          string // refuse or pass
+	JobSubmitRights           string // user or operator
+	CliFilterProgram          string
 	Prolog, Epilog            []string // paths or patterns, run on nodes as root
 	PrologSlurmctld           []string
 	EpilogSlurmctld           []string
@@ -229,6 +236,7 @@ func defaults() *Config {
 		InteractiveStepOptions: "--interactive --preserve-env --pty $SHELL",
 		MpiDefault:             "none",
 		MailProg:               "/bin/mail",
+		JobSubmitTimeoutS:      5, JobSubmitParallel: 8, JobSubmitFailure: "refuse", JobSubmitRights: "user",
 		GpuSelectPolicy:        []string{"topology", "pack"},
 		GpuScoreWeights:        defaultScoreWeights(),
 		UnkillableStepTimeoutS: 60, ResumeTimeoutS: 60,

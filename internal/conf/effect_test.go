@@ -18,6 +18,12 @@ var elsewhere = map[string]string{
 	"SchedulerParameters":  "scheduler.go reads it word by word, when all has been read",
 	"GresTypes":            "nodes' resources are checked against it",
 	"DataParserParameters": "commands read it in the file",
+	"JobSubmitUser":        "it counts with a JobSubmitProgram",
+	"JobSubmitTimeout":     "it counts with a JobSubmitProgram",
+	"JobSubmitParallel":    "it counts with a JobSubmitProgram",
+	"JobSubmitFailure":     "it counts with a JobSubmitProgram",
+	"JobSubmitRights":      "it counts with a JobSubmitProgram",
+	"CliFilterProgram":     "commands read it in the file",
 	"GpuScoreWeights":      "they count with a GpuSelectPolicy that scores",
 }
 

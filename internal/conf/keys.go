@@ -27,6 +27,7 @@ func mainSettings() *table {
 	all = append(all, gpuSettings()...)
 	all = append(all, taskSettings()...)
 	all = append(all, launchSettings()...)
+	all = append(all, hookSettings()...)
 	all = append(all, prioritySettings()...)
 	all = append(all, preemptSettings()...)
 	all = append(all, schedulerSettings()...)
@@ -248,6 +249,19 @@ func prologFlagsSetting() setting {
 		return "", ""
 	}
 	return s
+}
+
+// hookSettings are gbatch's own: programs that see jobs before they are submitted.
+func hookSettings() []setting {
+	return []setting{
+		absPath("JobSubmitProgram", AtOnce, func(c *Config) *string { return &c.JobSubmitProgram }),
+		text("JobSubmitUser", AtOnce, func(c *Config) *string { return &c.JobSubmitUser }),
+		seconds("JobSubmitTimeout", AtOnce, func(c *Config) *int64 { return &c.JobSubmitTimeoutS }, 1, 15),
+		number("JobSubmitParallel", AtOnce, func(c *Config) *int64 { return &c.JobSubmitParallel }, 1, 64),
+		word("JobSubmitFailure", AtOnce, func(c *Config) *string { return &c.JobSubmitFailure }, "refuse", "pass"),
+		word("JobSubmitRights", AtOnce, func(c *Config) *string { return &c.JobSubmitRights }, "user", "operator"),
+		absPath("CliFilterProgram", AtOnce, func(c *Config) *string { return &c.CliFilterProgram }),
+	}
 }
 
 // healthStates are the words of HealthCheckNodeState.

@@ -101,8 +101,10 @@ func usualPlugins() []setting {
 // absent are keys of things that gbatch doesn't do.
 func absent() []setting {
 	return slices.Concat(
-		notDone("is not supported: no submit or client filter runs; limits belong on partitions and QOS",
-			"JobSubmitPlugins", "CliFilterPlugins"),
+		notDone("is not supported: write JobSubmitProgram=, a program that reads and writes JSON; gbatch-hooks(7) has "+
+			"Lua's functions and fields in its words", "JobSubmitPlugins"),
+		notDone("is not supported: write CliFilterProgram=, a program that reads and writes JSON; see gbatch-hooks(7)",
+			"CliFilterPlugins"),
 		notDone("is not supported: SPANK plugins aren't loaded", "PlugStackConfig"),
 		notDone("is not supported: nodes stay powered on", "SuspendProgram", "SuspendTime", "SuspendTimeout", "SuspendRate",
 			"SuspendExcNodes",

@@ -43,6 +43,11 @@ func (c *Config) Model() *model.Config {
 		AtStart:  c.atStart(),
 	}
 	m.Params.GPUIdle, m.Params.LoginRights, m.Params.ReconfigFlags = c.GpuIdlePolicy, c.LoginRights, c.ReconfigFlags
+	if c.JobSubmitProgram != "" {
+		m.Params.SubmitHook = model.SubmitHook{Program: c.JobSubmitProgram, User: c.JobSubmitUser,
+			LimitS: c.JobSubmitTimeoutS, Parallel: int32(c.JobSubmitParallel), Pass: c.JobSubmitFailure == "pass",
+			Operator: c.JobSubmitRights == "operator"}
+	}
 	switch c.QueryRateLimit {
 	case 0:
 		m.Params.QueryRows = -1

@@ -37,7 +37,8 @@ import (
 //	leader NAME          the daemon that leads becomes $NAME
 //	[!] gbatch ARGUMENT...  runs the command gbatch
 //
-// $SAMPLES and $TEN are configurations of package conf's tests: Slurm's own, and one full of errors.
+// $SAMPLES and $TEN are configurations of package conf's tests: Slurm's own, and one full of errors; $EXAMPLES has
+// etc/examples.
 //
 // $ME, $MYUID, $MYGID and $MYGROUP are who runs the session: root or not.
 //
@@ -98,8 +99,9 @@ func setup(e *testscript.Env) error {
 	e.Setenv("MYGID", me.Gid)
 	e.Setenv("MYGROUP", group.Name)
 	e.Setenv("HOME", "/")
-	for name, dir := range map[string]string{"SAMPLES": "samples", "TEN": "ten"} {
-		full, err := filepath.Abs(filepath.Join("..", "conf", "testdata", dir))
+	for name, dir := range map[string]string{"SAMPLES": "conf/testdata/samples", "TEN": "conf/testdata/ten",
+		"EXAMPLES": "../etc/examples"} {
+		full, err := filepath.Abs(filepath.Join("..", dir))
 		if err != nil {
 			return err
 		}

@@ -141,6 +141,8 @@ type Params struct {
 	LoginRights Rights // the most that users have on login hosts
 
 	ReconfigFlags []string // what reconfigure leaves of operators' changes: KeepPartInfo, KeepPartState
+
+	SubmitHook SubmitHook
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -194,6 +196,26 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Int(c, &x.SlurmUID)
 	wire.Int(c, &x.LoginRights)
 	wire.Texts(c, &x.ReconfigFlags, MaxFew, MaxName)
+	wire.Struct(c, &x.SubmitHook)
+}
+
+// SubmitHook is the program that the leader shows each submission and each change of a job to before it is made.
+type SubmitHook struct {
+	Program  string // JobSubmitProgram; "": there is none
+	User     string // JobSubmitUser, its login name or number; "": gctld's own, or nobody if that is root
+	LimitS   int64  // JobSubmitTimeout
+	Parallel int32  // JobSubmitParallel: how many run at once
+	Pass     bool   // JobSubmitFailure=pass: what the program can't judge is taken as it is
+	Operator bool   // JobSubmitRights=operator: what the program sets may be what only operators may set
+}
+
+func (x *SubmitHook) Wire(c *wire.C) {
+	wire.Text(c, &x.Program, MaxText)
+	wire.Text(c, &x.User, MaxName)
+	wire.Int(c, &x.LimitS)
+	wire.Int(c, &x.Parallel)
+	wire.Bool(c, &x.Pass)
+	wire.Bool(c, &x.Operator)
 }
 
 // ShipRules bound the accounting records that the controllers have. Configurations of before have none: all 0.

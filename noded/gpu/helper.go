@@ -192,20 +192,22 @@ func (s *nvmlSource) ask() (answer, error) {
 		return answer{}, fmt.Errorf("the query failed: %w", err)
 	}
 	var a answer
-	if err := json.Unmarshal(stdout.Bytes(), &a); err != nil {
+	if err := json.Unmarshal(stdout.data, &a); err != nil {
 		return answer{}, fmt.Errorf("unreadable answer: %w", err)
 	}
 	return a, nil
 }
 
-// limited keeps an answer up to a limit.
-type limited struct{ bytes.Buffer }
+// limited keeps an answer up to a limit. It has no other method of a buffer: io.Copy would use ReadFrom, which knows no
+// limit.
+type limited struct{ data []byte }
 
 func (l *limited) Write(b []byte) (int, error) {
-	if l.Len()+len(b) > maxAnswer {
+	if len(l.data)+len(b) > maxAnswer {
 		return 0, fmt.Errorf("an answer of more than %d bytes", maxAnswer)
 	}
-	return l.Buffer.Write(b)
+	l.data = append(l.data, b...)
+	return len(b), nil
 }
 
 // limitedTail keeps the beginning of an error message and drops the rest.

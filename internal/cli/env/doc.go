@@ -7,6 +7,7 @@
 //	names.go    users, groups, signals and states by name
 //	why.go      gqueue --why and gcontrol why
 //	olddeps.go  submitting jobs that depend on ones that only accounting remembers
+//	filter.go   CliFilterProgram
 //	times.go    how moments are written, from the user's environment
 //
 // A command is a function of an Env, without globals, so that tests run it in-process.

@@ -40,6 +40,8 @@ type Env struct {
 	exact bool   // texts are printed in a form for every character
 	yaml  bool   // lists are written as YAML
 	old   string // the sentence about an answer that is not the present state
+
+	socketDir string // LocalSocketDir, if it is known already
 }
 
 // Errorf prints "program: error: ...".
@@ -143,9 +145,12 @@ func (e *Env) Failed(rc int) int {
 
 // Connect gives a client for the cluster that the environment names.
 func (e *Env) Connect() (*client.Client, error) {
-	_, dir, err := locate.SocketDir(e.Getenv)
-	if err != nil {
-		return nil, err
+	dir := e.socketDir
+	if dir == "" {
+		var err error
+		if _, dir, err = locate.SocketDir(e.Getenv); err != nil {
+			return nil, err
+		}
 	}
 	c := client.New(dir)
 	c.WhenOld(e.isOld)

@@ -15,7 +15,7 @@ const MaxProblems = 20
 // sources have been read.
 func (p *Parser) Apply() error {
 	var problems []error
-	for source := FromConfig; source <= FromArgs; source++ {
+	for source := FromConfig; source <= FromFilter; source++ {
 		for i := range p.found {
 			f := &p.found[i]
 			if f.origin.Source != source || p.overridden(f) {

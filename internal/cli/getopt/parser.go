@@ -15,6 +15,7 @@ const (
 	FromDirective
 	FromEnv
 	FromArgs
+	FromFilter // a program of the site, which has seen what the others gave
 )
 
 // MaxOccurrences is how many options one Parser takes from all sources together.
@@ -81,6 +82,17 @@ func (p *Parser) Directive(words []string, from string) error {
 		return e
 	}
 	return nil
+}
+
+// Override reads the words of a program of the site that has seen the options; they count more than all others. from
+// names it.
+func (p *Parser) Override(words []string, from string) error {
+	o := Origin{FromFilter, from}
+	operands, err := p.scan(words, o, Permute)
+	if err == nil && len(operands) > 0 {
+		err = p.fail(o, "'"+operands[0]+"' is no option")
+	}
+	return err
 }
 
 // Default gives an option a value from the configuration; name is its long name in full.

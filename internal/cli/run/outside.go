@@ -47,6 +47,10 @@ func (r *run) submission(s *request.Submission) error {
 	}); err != nil {
 		return err
 	}
+	if err := r.Filter("grun", []*getopt.Parser{p}, r.rq.Argv); err != nil {
+		fmt.Fprintln(r.Stderr, err)
+		return errFiltered
+	}
 	if !r.quiet {
 		for _, n := range p.Notes() {
 			fmt.Fprintln(r.Stderr, n)
@@ -54,6 +58,9 @@ func (r *run) submission(s *request.Submission) error {
 	}
 	return p.Apply()
 }
+
+// errFiltered is the error of a job that CliFilterProgram refuses, which has been told.
+var errFiltered = errors.New("the job is refused")
 
 // ranksAsJob gives the options by which a job has the nodes of --distribution=arbitrary, with room for their tasks.
 func (r *run) ranksAsJob() []string {
@@ -80,6 +87,9 @@ func (r *run) outside() (release func(rc int), rc int) {
 	err := r.submission(s)
 	if err == nil && r.noAllocate {
 		err = r.mayGoAlone()
+	}
+	if errors.Is(err, errFiltered) {
+		return nil, 1
 	}
 	if err != nil {
 		r.Errorf("%s", err.Error())

@@ -40,6 +40,12 @@ func Galloc(e *env.Env) int {
 		}
 		err = all[i].Env(e.Lookup)
 	}
+	if err == nil {
+		if why := e.Filter("galloc", all, operands); why != nil {
+			fmt.Fprintln(e.Stderr, why)
+			return g.Failed(1)
+		}
+	}
 	for i := 0; err == nil && i < len(all); i++ {
 		err = all[i].Apply()
 	}

@@ -41,7 +41,7 @@ func submit(e *env.Env) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	if err := all.apply(); err != nil {
+	if err := all.apply(operands); err != nil {
 		return 1, err
 	}
 	if !s.Quiet {
@@ -112,7 +112,7 @@ func (x *components) value(name string) (string, bool) {
 }
 
 // apply reads the environment, and sets the options of all components.
-func (x *components) apply() error {
+func (x *components) apply(operands []string) error {
 	for i, p := range x.parsers {
 		if i > 0 {
 			p.Inherit(x.parsers[i-1], request.Propagated)
@@ -122,6 +122,9 @@ func (x *components) apply() error {
 		if err := p.Env(x.e.Lookup); err != nil {
 			return err
 		}
+	}
+	if err := x.e.Filter("gsubmit", x.parsers, operands); err != nil {
+		return err
 	}
 	for _, p := range x.parsers {
 		if err := p.Apply(); err != nil {

@@ -1,5 +1,5 @@
-// Package locate finds a command's configuration, and the only setting in it that a user command needs: the directory
-// of the local socket.
+// Package locate finds a command's configuration, and the few settings in it that a user command needs, above all the
+// directory of the local socket.
 //
 // It is separate from package conf because commands start often and must start fast: it looks for one key, parses
 // nothing else and reports nothing about the rest of the file. conf.Load reads the same key with all others; a test
@@ -7,6 +7,7 @@
 package locate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -155,10 +156,24 @@ func SocketDir(getenv func(string) string) (confPath, dir string, err error) {
 	return confPath, dir, err
 }
 
+// ForSubmitters is what commands that submit jobs look for, in one reading of the files.
+func ForSubmitters(getenv func(string) string) (socketDir, filter string, err error) {
+	path, err := Config(getenv)
+	if err != nil {
+		return "", "", err
+	}
+	s := &scanner{}
+	if err := s.scan(path, 0); err != nil {
+		return "", "", fmt.Errorf("looking for LocalSocketDir: %w", err)
+	}
+	return cmp.Or(s.dir, DefaultSocketDir), s.filter, nil
+}
+
 // scanner looks for what commands need: the last of each key in a file and in those it includes.
 type scanner struct {
 	dir, cluster string
 	parser       string // DataParserParameters
+	filter       string // CliFilterProgram
 	files        int
 }
 
@@ -220,6 +235,12 @@ func (s *scanner) scan(path string, depth int) error {
 		}
 		if v, ok := value(line, "dataparserparameters"); ok {
 			s.parser = v
+		}
+		if unsets(line, "clifilterprogram") {
+			s.filter = ""
+		}
+		if v, ok := value(line, "clifilterprogram"); ok && v != "" {
+			s.filter = v
 		}
 	}
 	return nil
