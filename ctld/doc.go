@@ -25,7 +25,7 @@
 //	links.go     kept connections to the leader and to gdbd
 //	refusals.go  the texts of refusals
 //	http.go      requests that come over HTTP; package rest serves it, package metrics
-//	             Prometheus
+//	             Prometheus, package page people
 //	tokens.go    tokens that speak for users there; package token makes them
 //	private.go   PrivateData
 //	attend.go    cancels the job of a command that was killed

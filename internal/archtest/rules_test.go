@@ -152,6 +152,7 @@ var onlyIn = []confined{
 	{"github.com/NVIDIA/go-nvml", "noded/gpu", "NVML needs cgo and a driver"},
 	{"go.yaml.in/yaml", "ctld/rest", "one place reads YAML of others"},
 	{"github.com/golang-jwt", "ctld/token", "one place says which tokens count"},
+	{"github.com/chromedp", "internal/devcluster", "one test looks at pages in a browser"},
 	{"github.com/prometheus", "ctld/metrics", "one place has the names of metrics"},
 	{"C", "noded", "everything but gnoded builds with CGO_ENABLED=0"},
 	{"github.com/containerd/cgroups", "noded/cgroup", "one place knows cgroup v1 from v2"},
