@@ -138,6 +138,14 @@ func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bo
 	if !prepare && l.Script.Key == "" {
 		return nil, fmt.Errorf("its script %.12s is missing", j.Spec.Script)
 	}
+	if nodes := j.Run.Alloc.Nodes; len(nodes) > 1 && len(nodes) <= proto.MaxTargets {
+		if place > 0 {
+			nodes = nodes[:1] // it only asks the manager of the job's steps
+		}
+		for k := range nodes {
+			l.Addrs = append(l.Addrs, c.peerAddr(v, nodes[k].Node))
+		}
+	}
 	l.Switches = c.switchPath(v.Config(), j.Run.Alloc.Nodes[place].Node)
 	if a := v.Array(j.ArrayID); a != nil {
 		l.Array = proto.ArrayShape{Count: a.Total, Min: a.Min, Max: a.Max, Step: a.Step}

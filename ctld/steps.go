@@ -146,17 +146,22 @@ func (c *Controller) peers(_ context.Context, _ *caller, rq *proto.PeersRequest)
 	v := c.machine.View()
 	reply := &proto.PeersReply{}
 	for _, name := range rq.Nodes[:min(len(rq.Nodes), proto.MaxTargets)] {
-		addr := ""
-		if s, n := c.nodes.session(name), v.Node(name); s != nil && n != nil && s.port > 0 {
-			host := n.Def.Addr
-			if host == "" || host == name {
-				host = hostOf(s.addr)
-			}
-			addr = net.JoinHostPort(host, strconv.Itoa(int(s.port)))
-		}
-		reply.Addrs = append(reply.Addrs, addr)
+		reply.Addrs = append(reply.Addrs, c.peerAddr(v, name))
 	}
 	return reply, nil
+}
+
+// peerAddr gives the address at which other nodes reach a node's daemon, "" if it is not connected.
+func (c *Controller) peerAddr(v *state.View, name string) string {
+	s, n := c.nodes.session(name), v.Node(name)
+	if s == nil || n == nil || s.port <= 0 {
+		return ""
+	}
+	host := n.Def.Addr
+	if host == "" || host == name {
+		host = hostOf(s.addr)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(s.port)))
 }
 
 // batchStep gives the step of a job's batch script.

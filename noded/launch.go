@@ -39,8 +39,10 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 		e = evPrepare
 	}
 	if a := l.attempts[key]; a != nil {
+		l.n.peers.learn(launch)
 		return l.happens(a, e, news{launch: launch})
 	}
+	l.n.peers.learn(launch)
 	delete(l.foreign, key) // it is a job of this cluster, even if another instance used its number
 	if l.gone.has(key) {
 		l.log.Info("a launch came late and is ignored", "job", key.Job, "attempt", key.Attempt)
@@ -73,6 +75,9 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 // maxFactNodes bounds the nodes of a job in the spool, whose records have a limit. Jobs with more nodes have no steps.
 const maxFactNodes = 4096
 
+// maxFactAddrs bounds the nodes' addresses there.
+const maxFactAddrs = 512
+
 // orderFacts gives the data of a job that its steps need; nil for a job with too many nodes.
 func orderFacts(l *proto.Launch) *proto.Launch {
 	if len(l.Alloc.Nodes) > maxFactNodes {
@@ -80,6 +85,9 @@ func orderFacts(l *proto.Launch) *proto.Launch {
 	}
 	f := *l
 	f.Script, f.Env, f.Others = model.Blob{}, model.Blob{}, nil
+	if len(f.Addrs) > maxFactAddrs {
+		f.Addrs = nil // the controller is asked
+	}
 	return &f
 }
 

@@ -43,14 +43,70 @@ type peers struct {
 	relay *relay.Relay
 	tls   *pki.Credentials
 	name  string
+
+	mu    sync.Mutex
+	known map[string]string // addresses, as far as known; one that is outdated leads nowhere, or to another node
 }
 
-// dial connects to another node's daemon.
+// maxKnownPeers bounds the addresses that are kept.
+const maxKnownPeers = 1 << 16
+
+// knownWait is how long a known address is tried before the controller is asked for the present one.
+const knownWait = 3 * time.Second
+
+// errNoAddress says that no controller has told a node's address.
+var errNoAddress = errors.New("the controller does not say where it is")
+
+// learn keeps the addresses that come with a job.
+func (p *peers) learn(l *proto.Launch) {
+	if p == nil || l.Alloc == nil {
+		return
+	}
+	for i, addr := range l.Addrs[:min(len(l.Addrs), len(l.Alloc.Nodes))] {
+		p.know(l.Alloc.Nodes[i].Node, addr)
+	}
+}
+
+func (p *peers) know(node, addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if addr == "" || p.known[node] == addr {
+		return
+	}
+	if p.known == nil || len(p.known) >= maxKnownPeers {
+		p.known = map[string]string{}
+	}
+	p.known[node] = addr
+}
+
+// dial connects to another node's daemon: at the known address, or else at the one that the controller says. So steps
+// of a running job begin while no controller answers.
 func (p *peers) dial(ctx context.Context, node string) (net.Conn, error) {
+	p.mu.Lock()
+	addr := p.known[node]
+	p.mu.Unlock()
+	if addr != "" {
+		soon, cancel := context.WithTimeout(ctx, knownWait)
+		nc, err := p.dialAt(soon, node, addr)
+		cancel()
+		if err == nil {
+			return nc, nil
+		}
+	}
+	addr, err := p.ask(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	p.know(node, addr)
+	return p.dialAt(ctx, node, addr)
+}
+
+// ask gives the address that the controller knows.
+func (p *peers) ask(ctx context.Context, node string) (string, error) {
 	addr := ""
 	body, err := proto.Encode(&proto.PeersRequest{Nodes: []string{node}})
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	err = p.relay.Forward(ctx, &proto.Caller{Host: p.name}, proto.KindPeers, body, func(f *rpc.Frame) error {
 		var r proto.PeersReply
@@ -64,10 +120,14 @@ func (p *peers) dial(ctx context.Context, node string) (net.Conn, error) {
 	})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the controller does not say where node %s is: %w", node, err)
+		return "", fmt.Errorf("%w: node %s: %w", errNoAddress, node, err)
 	case addr == "":
-		return nil, fmt.Errorf("the gnoded of node %s is not connected to the controller", node)
+		return "", fmt.Errorf("the gnoded of node %s is not connected to the controller", node)
 	}
+	return addr, nil
+}
+
+func (p *peers) dialAt(ctx context.Context, node, addr string) (net.Conn, error) {
 	nc, err := pki.Dial(ctx, addr, protoPeer, p.tls, pki.RoleNode)
 	if err != nil {
 		return nil, err
@@ -276,4 +336,39 @@ func (s *stepServer) pass(c *stepConn, uid uint32, rq *proto.StepRequest, body [
 		}
 	}
 	return err
+}
+
+const (
+	// torchPorts is where the ports of torchMaster begin that can't be looked at from here, and torchSpan their number:
+	// below those that kernels give out by themselves.
+	torchPorts = 20000
+	torchSpan  = 10000
+)
+
+// torchMaster chooses the address at which the first task of a step answers the others (grun --launcher=torch). If the
+// step begins on another node, whether the port is free there is not known: it is derived from the step's number.
+func (n *Noded) torchMaster(s *placedStep) string {
+	first, own := s.Nodes[0].Node, n.opts.Name
+	n.peers.mu.Lock()
+	addr := n.peers.known[first]
+	n.peers.mu.Unlock()
+	host, _, err := net.SplitHostPort(addr)
+	switch {
+	case first == own && len(s.Nodes) == 1:
+		host = "127.0.0.1"
+	case err != nil && first == own:
+		host = ownAddress()
+	case err != nil:
+		host = first
+	}
+	port := torchPorts + (int(s.Job)*61+int(s.ID))%torchSpan
+	if first == own {
+		if ln, err := net.Listen("tcp", ":0"); err == nil {
+			if a, ok := ln.Addr().(*net.TCPAddr); ok {
+				port = a.Port
+			}
+			_ = ln.Close() // nobody has connected
+		}
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port))
 }

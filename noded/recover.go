@@ -66,6 +66,9 @@ func (l *loop) recover() error {
 			a.script = k.launched.Script
 		}
 		l.attempts[key] = a
+		if o := k.launched.Order; o != nil {
+			l.n.peers.learn(o)
+		}
 		a.recoverSteps(k, l.n.opts.Name)
 	}
 	if err := l.spool.commit(); err != nil {

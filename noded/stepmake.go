@@ -116,6 +116,9 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 		if err := p.setFiles(o, local, rank); err != nil {
 			return nil, nil, err
 		}
+		if p.req.Torch {
+			o.Env = jobenv.TorchTask(o.Env, p.rec.Nodes, p.here, &view, p.req.Master)
+		}
 		if p.pmi != nil {
 			if err := p.connectTask(o, rank); err != nil {
 				return nil, nil, err

@@ -2,6 +2,7 @@ package noded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -24,6 +25,8 @@ const (
 	partPatience = 60 * time.Second
 	// partFirst is the same for a node that has not answered yet: a step that can't begin should say so soon.
 	partFirst = 15 * time.Second
+	// partUnasked is the same while no controller says where the node is.
+	partUnasked = 5 * time.Minute
 	// partLast is the same when the job is being ended: the leader ends it on that node too, or has given the node up.
 	partLast = 5 * time.Second
 	partPace = 200 * time.Millisecond // between two tries, doubling to partSlow
@@ -322,7 +325,9 @@ func (p *part) tell(l *loop, i int) {
 // onPartLost is a connection that has ended, or could not be made.
 func (l *loop) onPartLost(m msgPartLost) {
 	if p := m.p; l.lives(p) && m.c == p.conn {
-		p.conn = nil
+		if p.conn = nil; errors.Is(m.err, errNoAddress) {
+			p.patience = max(p.patience, partUnasked)
+		}
 		l.partHappens(p, pevLost, partNews{why: m.err.Error()})
 	}
 }

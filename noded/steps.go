@@ -409,6 +409,9 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 			a.steps[s.req.Parent] != nil,
 		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID}
 	s.id, s.phase = a.nextStep, stepCreated
+	if s.req.Torch {
+		s.req.Master = l.n.torchMaster(s.rec)
+	}
 	switch err := l.addStep(s); {
 	case tooLarge(err):
 		l.refuseStep(s.conn, "Unable to create step for job %d: node %s can't keep its data: its names and texts are too "+

@@ -235,7 +235,9 @@ type Launch struct {
 
 	Switches string // those of topology.conf above this node, the highest first: s0.s1; "": there is none
 
-	Addrs []string // host:port of the daemons of Alloc's nodes, "" where it is not known; for several nodes only
+	// Addrs has host:port of the daemons of Alloc's nodes, "" where it is not known: all of them for the first node,
+	// which manages the job's steps, and only the first node's for the others.
+	Addrs []string
 }
 
 func (x *Launch) Wire(c *wire.C) {

@@ -59,7 +59,8 @@ type StepRequest struct {
 	KeepEnv bool   // --preserve-env: the tasks get the command's SLURM_JOB_NUM_NODES and SLURM_NTASKS
 	Addr    string // IP address of Host; "": unknown
 
-	Torch bool // --launcher=torch: the tasks get the variables of PyTorch's launcher
+	Torch  bool   // --launcher=torch: the tasks get the variables of PyTorch's launcher
+	Master string // host:port for the first task of Torch; the step's manager chooses it
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -90,6 +91,7 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.KeepEnv)
 	wire.Text(c, &x.Addr, model.MaxName)
 	wire.Bool(c, &x.Torch)
+	wire.Text(c, &x.Master, model.MaxName)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.

@@ -317,6 +317,14 @@ func (r *run) commandOptions() []getopt.Option {
 		{Name: "mpi", Arg: R, Metavar: "type", Group: groupHow, Env: "SLURM_MPI_TYPE",
 			Help: "how MPI programs find each other: pmi2 (MPICH and its kin; PMI-1 too), none, or list",
 			Set:  r.setMPI},
+		{Name: "launcher", Arg: R, Metavar: "name", Group: groupHow,
+			Help: "torch: give the tasks the variables of PyTorch's launcher (MASTER_ADDR, RANK, WORLD_SIZE...); or none",
+			Set: func(v string) error {
+				if r.rq.Torch = v == "torch"; !r.rq.Torch && v != "none" {
+					return &getopt.TextError{Text: "Invalid --launcher specification: '" + v + "': write torch or none"}
+				}
+				return nil
+			}},
 		{Name: "clusters", Short: 'M', Arg: R, Metavar: "name", Group: groupHow, Help: "this cluster's name, or all",
 			Set: getopt.List(&r.clusters)},
 	}
