@@ -6,10 +6,11 @@ import (
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 )
 
-// errEnough ends a stream of which no more is shown.
-var errEnough = errors.New("enough")
+// errEnough ends a stream of which no more is shown. It is a refusal, which the controller does not log as a failure.
+var errEnough error = rpc.Errorf(proto.CodeBadRequest, "the page shows no more")
 
 // ask makes a request with one answer.
 func (q *request) ask(kind uint16, rq, reply proto.Message) error {
