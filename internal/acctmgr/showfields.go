@@ -31,7 +31,7 @@ func limitFields() []field {
 		ofAssoc("GrpTRES", "", 13, "grptres"),
 		ofAssoc("GrpSubmitJobs", "GrpSubmit", 9, "grpsubmit"), ofAssoc("GrpWall", "", 11, "grpwall"),
 		ofAssoc("GrpTRESMins", "", 13, "grptresmins"),
-		ofAssoc("GrpTRESRunMins", "GrpTRESRunMin", 13, "grptresrunmins"),
+		ofAssoc("GrpTRESRunMins", "GrpTRESRunMins", 13, "grptresrunmins"),
 		ofAssoc("GrpCPUs", "", 8, "grpcpus"), ofAssoc("GrpMemory", "GrpMem", 7, "grpmem"),
 		ofAssoc("GrpNodes", "", 8, "grpnodes"), ofAssoc("GrpCPUMins", "", 11, "grpcpumins"),
 		ofAssoc("GrpCPURunMins", "", 14, "grpcpurunmins"),
@@ -65,7 +65,7 @@ func limitFields() []field {
 			}
 			return strconv.FormatUint(uint64(r.assoc.ID), 10)
 		}},
-		{Name: "ParentName", Title: "Par Name", Width: 10, Get: func(r *Row) string {
+		{Name: "ParentName", Title: "ParentName", Width: 10, Get: func(r *Row) string {
 			if r.assoc == nil || r.assoc.User != "" {
 				return ""
 			}
@@ -233,11 +233,11 @@ func qosFields() *format.Language[Row] {
 		{Name: "Name", Width: 10, Get: func(r *Row) string { return r.qos.Name }},
 		of("Priority", "", 10, "priority"), of("GraceTime", "", 10, "gracetime"), of("Preempt", "", 10, "preempt"),
 		of("PreemptExemptTime", "", 19, "preemptexempttime"), of("PreemptMode", "", 11, "preemptmode"),
-		of("Flags", "", 40, "flags"),
+		of("Flags", "", 20, "flags"),
 		of("UsageThreshold", "UsageThres", 10, "usagethreshold"), of("UsageFactor", "", 11, "usagefactor"),
 		of("LimitFactor", "", 11, "limitfactor"),
 		of("GrpTRES", "", 13, "grptres"), of("GrpTRESMins", "", 13, "grptresmins"),
-		of("GrpTRESRunMins", "GrpTRESRunMin", 13, "grptresrunmins"),
+		of("GrpTRESRunMins", "GrpTRESRunMins", 13, "grptresrunmins"),
 		of("GrpJobs", "", 7, "grpjobs"), of("GrpJobsAccrue", "", 13, "grpjobsaccrue"),
 		of("GrpSubmitJobs", "GrpSubmit", 9, "grpsubmit"), of("GrpWall", "", 11, "grpwall"),
 		of("GuaranteedTRES", "", 14, "guaranteedtres"), of("GrpCPUs", "", 8, "grpcpus"), of("GrpNodes", "", 8, "grpnodes"),

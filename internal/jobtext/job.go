@@ -178,15 +178,59 @@ func (r *JobRow) Begins() model.Time {
 
 // appendEnds writes %e: when the job ended, or will by its time limit.
 func (r *JobRow) appendEnds(b []byte) []byte {
-	switch {
-	case r.End != nil:
-		return r.Append(b, r.End.At, "N/A")
-	case r.Run != nil && r.Run.Deadline() == 0:
+	end := endOf(r.Job, r.Begins(), r.At)
+	if end == 0 && r.Run != nil {
 		return append(b, "NONE"...)
-	case r.Run != nil:
-		return r.Append(b, r.Run.Deadline(), "N/A")
 	}
-	return append(b, "N/A"...)
+	return r.Append(b, end, "N/A")
+}
+
+// endOf gives when a job ended or will by its time limit, if it starts when it is expected to; 0: that isn't known. The
+// end of a suspended job moves with the time.
+func endOf(j *model.Job, start, now model.Time) model.Time {
+	limit := j.TimeLimitS()
+	switch {
+	case j.End != nil:
+		return j.End.At
+	case j.Run != nil && j.Run.Deadline() != 0:
+		return j.Run.Deadline()
+	case start == 0 || limit >= model.Unlimited || limit == model.NotSet:
+		return 0
+	case j.Run != nil:
+		return now.Add(max(0, limit-j.ElapsedS(now)))
+	}
+	return start.Add(limit)
+}
+
+// hardware gives what --sockets-per-node, --cores-per-socket and --threads-per-core asked for; * is anything.
+func hardware(sp *model.Spec) (sockets, cores, threads string) {
+	word := func(n int32) string {
+		if n <= 0 {
+			return "*"
+		}
+		return strconv.Itoa(int(n))
+	}
+	x := sp.Extra()
+	return word(x.Sockets), word(x.CoresPerSocket), word(x.ThreadsPerCore)
+}
+
+// maxNodes gives the most nodes that the job takes: those it has, or else those it asks for.
+func (r *JobRow) maxNodes() int64 {
+	nodes, _ := r.Size()
+	if r.Run != nil && r.Run.Alloc != nil {
+		return int64(nodes)
+	}
+	return max(int64(r.Spec.MaxNodes), int64(nodes))
+}
+
+// perGPU writes --cpus-per-gpu or --mem-per-gpu as Slurm does: gres/gpu:4.
+func perGPU(n int64) string { return "gres/gpu:" + strconv.FormatInt(n, 10) }
+
+func perGPUOrNA(n int64) string {
+	if n == 0 {
+		return "N/A"
+	}
+	return perGPU(n)
 }
 
 // appendSpan writes %l or, with used, %L: the rest of the time limit.

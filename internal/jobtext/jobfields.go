@@ -71,7 +71,7 @@ func jobLetters() []JobField {
 		qUnset('w', "WCKey", "WCKEY", "(null)"),
 		qText('x', "ExcNodes", "EXC_NODES", func(r *JobRow) string { return hostlist.CompressSorted(r.Spec.ExcNodes) }),
 		qNum('y', "Nice", "NICE", func(r *JobRow) int64 { return int64(r.Spec.Nice) }),
-		qUnset('z', "SCT", "S:C:T", "*:*:*"),
+		qText('z', "SCT", "S:C:T", func(r *JobRow) string { s, c, t := hardware(r.Spec); return s + ":" + c + ":" + t }),
 		qNum('A', "JobID", "JOBID", func(r *JobRow) int64 { return int64(r.ID) }),
 		qText('B', "BatchHost", "EXEC_HOST", (*JobRow).batchHost),
 		qNum('C', "NumCPUs", "CPUS", func(r *JobRow) int64 { _, c := r.Size(); return int64(c) }),
@@ -79,9 +79,9 @@ func jobLetters() []JobField {
 		qText('E', "Dependency", "DEPENDENCY", func(r *JobRow) string { return orNull(depsText(r.Job)) }),
 		qNum('F', "ArrayJobID", "ARRAY_JOB_ID", func(r *JobRow) int64 { return int64(r.ArrayOrID()) }),
 		qNum('G', "GroupID", "GROUP", func(r *JobRow) int64 { return int64(r.Spec.GID) }),
-		qUnset('H', "Sockets", "SOCKETS_PER_NODE", "*"),
-		qUnset('I', "Cores", "CORES_PER_SOCKET", "*"),
-		qUnset('J', "Threads", "THREADS_PER_CORE", "*"),
+		qText('H', "Sockets", "SOCKETS_PER_NODE", func(r *JobRow) string { s, _, _ := hardware(r.Spec); return s }),
+		qText('I', "Cores", "CORES_PER_SOCKET", func(r *JobRow) string { _, c, _ := hardware(r.Spec); return c }),
+		qText('J', "Threads", "THREADS_PER_CORE", func(r *JobRow) string { _, _, t := hardware(r.Spec); return t }),
 		qAdd('K', "ArrayTaskID", "ARRAY_TASK_ID", func(b []byte, r *JobRow) []byte { return r.appendTaskID(b) }),
 		qAdd('L', "TimeLeft", "TIME_LEFT", func(b []byte, r *JobRow) []byte { return r.appendSpan(b, r.ElapsedS(r.At)) }),
 		qAdd('M', "TimeUsed", "TIME", func(b []byte, r *JobRow) []byte { return appendShort(b, r.ElapsedS(r.At)) }),
@@ -127,7 +127,7 @@ func jobNames() []JobField {
 			return r.Run.Start
 		}),
 		qNum(0, "MaxCPUs", "MAX_CPUS", func(r *JobRow) int64 { _, c := r.Size(); return int64(c) }),
-		qNum(0, "MaxNodes", "MAX_NODES", func(r *JobRow) int64 { return int64(max(r.Spec.MaxNodes, 0)) }),
+		qNum(0, "MaxNodes", "MAX_NODES", (*JobRow).maxNodes),
 		{Name: "Nodes", Heading: "NODES", Whole: true, Get: (*JobRow).nodeList},
 		qNum(0, "NTPerNode", "NTASKS_PER_NODE", func(r *JobRow) int64 { return int64(r.Spec.TasksPerNode) }),
 		qNum(0, "NumTasks", "TASKS", func(r *JobRow) int64 { return int64(r.numTasks()) }),
@@ -162,14 +162,15 @@ func jobUnset() []JobField {
 		qUnset(0, "Container", "CONTAINER", "(null)"),
 		qUnset(0, "ContainerID", "CONTAINER_ID", "(null)"),
 		qUnset(0, "CPUFreq", "CPUFREQ", "N/A"),
-		qUnset(0, "cpus-per-tres", "CPUS_PER_TRES", "N/A"),
+		qText(0, "cpus-per-tres", "CPUS_PER_TRES",
+			func(r *JobRow) string { return perGPUOrNA(int64(r.Spec.Extra().CPUsPerGPU)) }),
 		qUnset(0, "DelayBoot", "DELAY_BOOT", "0:00"),
 		qNum(0, "DerivedEC", "DERIVED_EC", (*JobRow).derivedStatus),
 		qHet("HetJobID", "HET_JOB_ID", func(h *model.Het) string { return strconv.Itoa(int(h.ID)) }),
 		qHet("HetJobIDSet", "HET_JOB_ID_SET", (*model.Het).Set),
 		qHet("HetJobOffset", "HET_JOB_OFFSET", func(h *model.Het) string { return strconv.Itoa(int(h.Offset)) }),
 		qUnset(0, "MCSLabel", "MCSLABEL", "(null)"),
-		qUnset(0, "mem-per-tres", "MEM_PER_TRES", "N/A"),
+		qText(0, "mem-per-tres", "MEM_PER_TRES", func(r *JobRow) string { return perGPUOrNA(r.Spec.Extra().MemPerGPU) }),
 		qAdd(0, "MinTime", "TIME_MIN", func(b []byte, r *JobRow) []byte {
 			if r.Spec.More == nil {
 				return appendShort(b, 0)
@@ -186,7 +187,7 @@ func jobUnset() []JobField {
 		qUnset(0, "Prefer", "PREFER", "(null)"),
 		qUnset(0, "Profile", "PROFILE", "NotSet"),
 		qUnset(0, "Reboot", "REBOOT", "0"),
-		qUnset(0, "ReqSwitch", "REQ_SWITCH", "0"),
+		qNum(0, "ReqSwitch", "REQ_SWITCH", func(r *JobRow) int64 { return int64(r.Spec.Extra().Switches) }),
 		qUnset(0, "ResizeTime", "RESIZE_TIME", "N/A"),
 		qUnset(0, "ResvPort", "RESV_PORTS", "N/A"),
 		qUnset(0, "SiblingsActive", "ACTIVE_SIBLINGS", "NA"),
@@ -202,7 +203,8 @@ func jobUnset() []JobField {
 		qUnset(0, "tres-freq", "TRES_FREQ", "N/A"),
 		qText(0, "tres-per-socket", "TRES_PER_SOCKET", (*JobRow).gresPerSocket),
 		qUnset(0, "tres-per-step", "TRES_PER_STEP", "N/A"),
-		qUnset(0, "Wait4Switch", "WAIT4SWITCH", "0:00"),
+		qAdd(0, "Wait4Switch", "WAIT4SWITCH",
+			func(b []byte, r *JobRow) []byte { return appendShort(b, max(0, r.Spec.Extra().SwitchWaitS)) }),
 	}
 }
 

@@ -85,15 +85,13 @@ func (r *KeyValues) jobTimes(j *model.Job, now model.Time, at *Times) {
 	r.line(KV("AccrueTime", at.Stamp(accrue, "Unknown")))
 	start, end := model.Time(0), model.Time(0)
 	if j.Run != nil {
-		start, end = j.Run.Start, j.Run.Deadline()
+		start = j.Run.Start
 	} else if j.State == model.Pending && j.Begin > now {
 		start = j.Begin
 	}
-	if j.End != nil {
-		end = j.End.At
-		if start == 0 {
-			start = end
-		}
+	end = endOf(j, start, now)
+	if j.End != nil && start == 0 {
+		start = end
 	}
 	r.line(KV("StartTime", at.Stamp(start, "Unknown")), KV("EndTime", at.Stamp(end, "Unknown")),
 		KV("Deadline", at.Stamp(sp.Deadline, "N/A")))
@@ -134,8 +132,9 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 	if j.Run == nil && sp.MaxNodes > sp.MinNodes && asked.MaxNodes > asked.MinNodes {
 		num = fmt.Sprintf("%d-%d", asked.MinNodes, asked.MaxNodes)
 	}
+	sockets, cores, threads := hardware(sp)
 	r.line(KV("NumNodes", num), KV("NumCPUs", size.CPUs), KV("NumTasks", size.Tasks),
-		KV("CPUs/Task", max(1, sp.CPUsPerTask)), KV("ReqB:S:C:T", "0:0:*:*"))
+		KV("CPUs/Task", max(1, sp.CPUsPerTask)), KV("ReqB:S:C:T", "0:0:"+cores+":"+threads))
 	held := "(null)"
 	if j.Run != nil && j.Run.Alloc != nil {
 		held = tresText(j, rules)
@@ -146,11 +145,9 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 	if sp.TasksPerNode > 0 {
 		perNode = strconv.Itoa(int(sp.TasksPerNode))
 	}
-	r.line(KV("Socks/Node", "*"), KV("NtasksPerN:B:S:C", perNode+":0:*:*"), KV("CoreSpec", "*"))
+	r.line(KV("Socks/Node", sockets), KV("NtasksPerN:B:S:C", perNode+":0:*:*"), KV("CoreSpec", "*"))
 	if details && j.Run != nil {
-		if text := jobGresText(j.Run.Alloc); text != "" {
-			r.line(KV("JOB_GRES", text))
-		}
+		r.line(KV("JOB_GRES", orNull(jobGresText(j.Run.Alloc))))
 		for i := range j.Run.Alloc.Nodes {
 			na := &j.Run.Alloc.Nodes[i]
 			r.line("  "+KV("Nodes", na.Node), KV("CPU_IDs", na.CPUs), KV("Mem", na.MemMiB), KV("GRES", gresIndexText(na.Gres)))
@@ -188,6 +185,9 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 			r.line(KV(c[0], oneLine(c[1])))
 		}
 	}
+	if x := sp.Extra(); x.Switches > 0 {
+		r.line(KV("Switches", fmt.Sprintf("%d@%s", x.Switches, walltime.Elapsed(max(0, x.SwitchWaitS)))))
+	}
 	out, errFile := j.OutputFiles()
 	in := sp.StdIn
 	if in == "" {
@@ -204,6 +204,13 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 // jobExtras writes fields that most jobs don't have.
 func (r *KeyValues) jobExtras(j *model.Job) {
 	sp := j.Spec
+	x := sp.Extra()
+	if x.CPUsPerGPU > 0 {
+		r.line(KV("CpusPerTres", perGPU(int64(x.CPUsPerGPU))))
+	}
+	if x.MemPerGPU > 0 {
+		r.line(KV("MemPerTres", perGPU(x.MemPerGPU)))
+	}
 	for _, per := range [...]struct {
 		key  string
 		list []string

@@ -304,13 +304,18 @@ func SortNodes(rows []NodeRow, keys []format.SortKey, configOrder bool, fields [
 			return format.SortValue{N: int64(len(r.nodes))}
 		case 'C', 'c', 'm', 'd', 'w', 'e', 'X', 'Y', 'Z', 'p', 'I':
 			i := slices.IndexFunc(fields, func(f NodeField) bool { return f.Letter == letter })
-			digits := strings.TrimRight(strings.FieldsFunc(text(&fields[i], r)+"0",
-				func(c rune) bool { return c == '/' || c == '-' })[0], "+")
-			n, err := strconv.ParseInt(strings.TrimSuffix(digits, "0"), 10, 64)
+			digits := text(&fields[i], r)
+			if end := strings.IndexFunc(digits, func(c rune) bool { return c < '0' || c > '9' }); end >= 0 {
+				digits = digits[:end]
+			}
+			n, err := strconv.ParseInt(digits, 10, 64)
 			if err != nil {
 				n = 0
 			}
 			return format.SortValue{N: n}
+		case 'N', 'n', 'o':
+			// n9 before n10, and by the first of several
+			return format.SortValue{S: natural(r.first())}
 		case 'l':
 			return format.SortValue{N: r.part.MaxTimeS}
 		case 'H':
@@ -335,4 +340,28 @@ func SortNodes(rows []NodeRow, keys []format.SortKey, configOrder bool, fields [
 		}
 		return 0
 	})
+}
+
+// natural gives a node's name with its numbers padded, so that texts compare as names do.
+func natural(n *proto.NodeInfo) string {
+	if n == nil {
+		return ""
+	}
+	var out []byte
+	name := n.Node.Def.Name
+	for i := 0; i < len(name); {
+		end := i
+		for end < len(name) && name[end] >= '0' && name[end] <= '9' {
+			end++
+		}
+		if end == i {
+			out = append(out, name[i])
+			i++
+			continue
+		}
+		out = append(out, strings.Repeat("0", max(0, 20-(end-i)))...)
+		out = append(out, name[i:end]...)
+		i = end
+	}
+	return string(out)
 }

@@ -67,7 +67,7 @@ func fieldsOfPartitions() []NodeField {
 		iPart('R', "PartitionName", "PARTITION", func(p *model.Partition) string { return p.Name }),
 		iPart('a', "Available", "AVAIL", func(p *model.Partition) string {
 			if p.State == model.PartInactive {
-				return "inact"
+				return "inactive"
 			}
 			return strings.ToLower(p.State.String())
 		}),

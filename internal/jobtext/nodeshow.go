@@ -73,7 +73,7 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 	r.line(KV("CfgTRES", nodeTres(int64(d.JobCPUCount()), d.MemMiB, all)))
 	alloc := ""
 	if used > 0 {
-		alloc = nodeTres(int64(used), n.UsedMem, have)
+		alloc = strings.Replace(nodeTres(int64(used), n.UsedMem, have), fmt.Sprintf(",billing=%d", used), "", 1)
 	}
 	r.line(KV("AllocTRES", alloc))
 	r.line(KV("CapWatts", "n/a"))

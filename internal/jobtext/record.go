@@ -358,3 +358,11 @@ func (r *RecordRow) outputFile(pattern string) string {
 	}
 	return r.WorkDir + "/slurm-%j.out"
 }
+
+// exitCode gives ExitCode. A cancelled job ended by no code of its own; its batch step and its steps have the signal.
+func (r *RecordRow) exitCode() string {
+	if r.State == model.Cancelled && !r.Batch && r.OfStep == nil {
+		return "0:0"
+	}
+	return exitText(r.Exit)
+}

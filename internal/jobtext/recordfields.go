@@ -137,7 +137,7 @@ func recordFieldsAToL(u map[string]RecordField) []RecordField {
 			return r.stamp(r.Eligible)
 		}),
 		aText("End", 19, func(r *RecordRow) string { return r.stamp(r.End) }),
-		aText("ExitCode", 8, func(r *RecordRow) string { return exitText(r.Exit) }),
+		aText("ExitCode", 8, (*RecordRow).exitCode),
 		aEmpty("Extra", 10), aJob("FailedNode", 15, func(r *RecordRow) string { return r.FailedNode }), aEmpty("Flags", 19),
 		aJobNum("GID", 6, func(r *RecordRow) int64 { return int64(r.GID) }),
 		aJob("Group", 9, func(r *RecordRow) string { return r.Group }),

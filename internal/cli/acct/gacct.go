@@ -250,12 +250,27 @@ func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *form
 	if !a.noHeader {
 		b = p.AppendHeader(b)
 	}
+	// Tasks of an array stand together at the array's number. So from the first array on lines are held and sorted; too many
+	// are sorted in parts.
 	type line struct {
-		array model.JobID
-		task  int64
-		text  []byte
+		job  model.JobID
+		task int64
+		text []byte
 	}
-	var arrays []line
+	var held []line
+	heldBytes := 0
+	writeHeld := func() error {
+		slices.SortStableFunc(held, func(x, y line) int {
+			return cmp.Or(cmp.Compare(x.job, y.job), cmp.Compare(x.task, y.task))
+		})
+		for _, l := range held {
+			b = append(b, l.text...)
+		}
+		held, heldBytes = nil, 0
+		_, err := a.Stdout.Write(b)
+		b = b[:0]
+		return err
+	}
 	lines := func(b []byte, r *model.Record, steps []*model.Record) []byte {
 		job, batch, only := a.parts(r)
 		if job {
@@ -272,9 +287,18 @@ func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *form
 		return b
 	}
 	err := a.each(c, func(r *model.Record, steps []*model.Record) error {
-		if r.ArrayID != 0 {
-			arrays = append(arrays, line{array: r.ArrayID, task: jobtext.TaskOrder(r.Task), text: lines(nil, r, steps)})
-			return nil
+		if r.ArrayID != 0 || len(held) > 0 {
+			l := line{job: r.Job, task: jobtext.TaskOrder(r.Task), text: lines(nil, r, steps)}
+			if r.ArrayID != 0 {
+				l.job = r.ArrayID
+			} else {
+				l.task = 0
+			}
+			held = append(held, l)
+			if heldBytes += len(l.text); heldBytes < maxHeld {
+				return nil
+			}
+			return writeHeld()
 		}
 		if b = lines(b, r, steps); len(b) < slurmjson.FlushAt {
 			return nil
@@ -286,15 +310,11 @@ func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *form
 	if err != nil {
 		return err // do not print a table that looks complete
 	}
-	slices.SortStableFunc(arrays, func(x, y line) int {
-		return cmp.Or(cmp.Compare(x.array, y.array), cmp.Compare(x.task, y.task))
-	})
-	for _, l := range arrays {
-		b = append(b, l.text...)
-	}
-	_, err = a.Stdout.Write(b)
-	return err
+	return writeHeld()
 }
+
+// maxHeld bounds the bytes of lines that are held to be sorted.
+const maxHeld = 32 << 20
 
 // printScripts prints the batch scripts of the jobs of -j.
 func (a *account) printScripts(c *client.Client) error {

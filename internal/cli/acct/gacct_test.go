@@ -29,17 +29,17 @@ func TestAcctTables(t *testing.T) {
 12.batch          batch               physics          2  COMPLETED      0:0 
 13                train        gpu    physics          4     FAILED      3:0 
 13.batch          batch               physics          2     FAILED      3:0 
-14                train        gpu    physics          4 CANCELLED+     0:15 
+14                train        gpu    physics          4 CANCELLED+      0:0 
 14.batch          batch               physics          2  CANCELLED     0:15 
 15                train        gpu    physics          2 CANCELLED+      0:0 
 16                train        gpu    physics          4    TIMEOUT      0:0 
 16.batch          batch               physics          2    TIMEOUT      0:0 
-22                train        gpu    physics          2    PENDING      0:0 
 20_1              train        gpu    physics          4 OUT_OF_ME+      0:9 
 20_1.batch        batch               physics          2 OUT_OF_ME+      0:9 
 20_3              train        gpu    physics          4  COMPLETED      0:0 
 20_3.batch        batch               physics          2  COMPLETED      0:0 
 20_[4-9%2]        train        gpu    physics          2    PENDING      0:0 
+22                train        gpu    physics          2    PENDING      0:0 
 `, "", 0, "sacct")
 	f.Want("JobID             State ExitCode \n------------ ---------- -------- \n13               FAILED      3:0 \n"+
 		"13.batch         FAILED      3:0 \n", "", 0, "sacct", "-b", "-j", "13")
@@ -124,7 +124,7 @@ func TestAcctClients(t *testing.T) {
 		{"-j 12.0 --format=Reason --noheader", ""},
 		{"-j 12.batch -n -P -o jobid", "12.batch\n"},
 		{"-n -j 13,14 --format JobIDRaw,State,ExitCode -P -S 2023-11-14 -E now",
-			"13|FAILED|3:0\n13.batch|FAILED|3:0\n14|CANCELLED by 1001|0:15\n14.batch|CANCELLED|0:15\n"},
+			"13|FAILED|3:0\n13.batch|FAILED|3:0\n14|CANCELLED by 1001|0:0\n14.batch|CANCELLED|0:15\n"},
 		{"-X --noheader --format=jobid,state%20 --job 12,13",
 			"12                      COMPLETED \n13                         FAILED \n"},
 		{"-P --delimiter \x1f -n --units G --allocations -o User,Group,JobId,ReqMem,TotalCPU,MaxRSS,Submit,ReqTRES -j 12",

@@ -64,6 +64,9 @@ func prioLanguage() *format.Language[prioRow] {
 			if digits == 0 {
 				x = math.Trunc(x)
 			}
+			if !r.weights && strconv.FormatFloat(x, 'f', digits, 64) == strconv.FormatFloat(0, 'f', digits, 64) {
+				continue // only what counts
+			}
 			out = append(out, w.TRES+"="+strconv.FormatFloat(x, 'f', digits, 64))
 		}
 		return strings.Join(out, ",")
@@ -186,6 +189,9 @@ func (s *prio) columns(p *model.Priority) string {
 	if s.template != "" {
 		return s.template
 	}
+	if s.long && s.normal {
+		return "%.15i %9r %.8u %10y %10a %10b %10f %10j %10p %10q %20t"
+	}
 	if s.long {
 		return "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T"
 	}
@@ -194,7 +200,7 @@ func (s *prio) columns(p *model.Priority) string {
 		out += " %.8u"
 	}
 	if s.normal {
-		out += " %.10y"
+		out += " %10y"
 	} else {
 		out += " %.10Y %.10S"
 	}
@@ -206,7 +212,7 @@ func (s *prio) columns(p *model.Priority) string {
 		switch {
 		case c.weight == 0:
 		case s.normal:
-			out += " %.10" + c.small
+			out += " %10" + c.small
 		default:
 			out += " %.10" + c.whole
 		}
@@ -216,7 +222,7 @@ func (s *prio) columns(p *model.Priority) string {
 	case s.normal:
 		out += " %20t"
 	default:
-		out += " %20T"
+		out += " %.20T"
 	}
 	return out
 }
@@ -271,6 +277,10 @@ func (s *prio) print() error {
 	}
 	for i := range rows {
 		rows[i].conf, rows[i].cluster = conf, cluster
+	}
+	if len(rows) == 0 && (len(s.rq.Filter.Jobs) > 0 || len(s.rq.Filter.Users) > 0) {
+		fmt.Fprintln(s.Stdout, "Unable to find jobs matching user/id(s) specified")
+		return nil
 	}
 	sortPrios(rows, keys)
 	return p.Write(s.Stdout, rows, !s.noHeader)

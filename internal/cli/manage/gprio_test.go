@@ -21,21 +21,21 @@ func TestPrio(t *testing.T) {
 				AgeN: 0.001, FairShare: 5000, FairN: 0.5,
 				TRES: []float64{0}, TRESN: []float64{0}},
 		}}
-	f.Want(`          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE TRES                
-              7 cpu             5001          0          1       5000 gres/gpu=0          
-        9_[1-4] gpu            10600          0        550      10000 gres/gpu=50         
+	f.Want(`          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE                 TRES
+              7 cpu             5001          0          1       5000                     
+        9_[1-4] gpu            10600          0        550      10000          gres/gpu=50
 `, "", 0, "sprio")
-	f.Want(`          JOBID PARTITION   PRIORITY        AGE  FAIRSHARE TRES                
-              7 cpu       0.00000116  0.0010000  0.5000000 gres/gpu=0.00       
-        9_[1-4] gpu       0.00000247  0.5509000  1.0000000 gres/gpu=1.00       
+	f.Want(`          JOBID PARTITION PRIORITY   AGE        FAIRSHARE  TRES                
+              7 cpu       0.00000116 0.0010000  0.5000000                      
+        9_[1-4] gpu       0.00000247 0.5509000  1.0000000  gres/gpu=1.00       
 `, "", 0, "gprio", "-n")
-	f.Want(`          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE TRES                
-        Weights                               1       1000      10000 gres/gpu=50         
+	f.Want(`          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE                 TRES
+        Weights                               1       1000      10000          gres/gpu=50
 `, "", 0, "sprio", "-w")
 	f.Want("        9_[1-4] gpu            bob      10600          0        550          0      10000          0        "+
 		"  0          0           1          gres/gpu=50\n"+
 		"              7 cpu            ann       5001          0          1          0       5000          0          0   "+
-		"       0           0           gres/gpu=0\n",
+		"       0           0                     \n",
 		"", 0, "sprio", "-h", "-l", "-S", "-Y")
 	f.Want("7|biology|demo\n9_[1-4]|physics|demo\n", "", 0, "sprio", "-ho", "%i|%o|%c", "-S", "u")
 	f.Want("", "sprio: error: Invalid sort specification: Z\n", 1, "sprio", "-S", "Z")

@@ -27,6 +27,7 @@ type queueTable struct {
 type queueLine struct {
 	text []byte
 	keys []format.SortValue
+	tie  int64 // the array's number, then the task's
 	seq  int
 }
 
@@ -61,7 +62,7 @@ func (t *queueTable) add(r *jobtext.JobRow) {
 	for _, k := range t.sort {
 		t.keys = append(t.keys, t.value(r, k.Letter))
 	}
-	t.lines = append(t.lines, queueLine{t.text[start:len(t.text):len(t.text)], t.keys[first:len(t.keys):len(t.keys)],
+	t.lines = append(t.lines, queueLine{t.text[start:len(t.text):len(t.text)], t.keys[first:len(t.keys):len(t.keys)], number(r),
 		len(t.lines)})
 }
 
@@ -70,7 +71,7 @@ func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
 	n := int64(0)
 	switch letter {
 	case 'i':
-		n = int64(r.ArrayOrID())<<32 | jobtext.TaskOrder(r.OneTask)
+		n = number(r)
 	case 'A':
 		n = int64(r.ID)
 	case 'F':
@@ -146,7 +147,7 @@ func orLast(t model.Time) model.Time {
 	return t
 }
 
-// write prints the lines in order. Lines with equal keys stay in the controller's order.
+// write prints the lines in order. Lines with equal keys are in the order of jobs and tasks.
 func (t *queueTable) write(w io.Writer) error {
 	slices.SortFunc(t.lines, func(a, b queueLine) int {
 		for i, k := range t.sort {
@@ -161,7 +162,7 @@ func (t *queueTable) write(w io.Writer) error {
 				return c
 			}
 		}
-		return cmp.Compare(a.seq, b.seq)
+		return cmp.Or(cmp.Compare(a.tie, b.tie), cmp.Compare(a.seq, b.seq))
 	})
 	for _, l := range t.lines {
 		if _, err := w.Write(l.text); err != nil {
@@ -170,3 +171,6 @@ func (t *queueTable) write(w io.Writer) error {
 	}
 	return nil
 }
+
+// number orders jobs by the array's number, then the task's.
+func number(r *jobtext.JobRow) int64 { return int64(r.ArrayOrID())<<32 | jobtext.TaskOrder(r.OneTask) }
