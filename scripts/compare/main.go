@@ -4,8 +4,8 @@
 //	compare -real DIR:CONF -ours DIR:CONF [-only WORD] [-table] TABLES
 //
 // DIR is where the commands are, CONF the configuration (SLURM_CONF and GBATCH_CONF). TABLES is
-// the directory with workload.txt (what both clusters are given), cases.txt (what is compared) and differences.txt (what
-// differs on purpose, and why). One line of output is one comparison.
+// the directory with workload.txt (what both clusters are given), cases.txt (what is compared) and differences.txt
+// (what differs on purpose, and why). One line of output is one comparison.
 package main
 
 import (
