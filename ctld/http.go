@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gbatch/ctld/events"
+	"gbatch/ctld/facade"
 	"gbatch/ctld/metrics"
 	"gbatch/ctld/page"
 	"gbatch/ctld/rest"
@@ -41,7 +42,7 @@ func (c *Controller) openHTTP() {
 		o.Metrics = metrics.Handler(c.measured)
 	}
 	o.Pages = page.New(&page.Options{Cluster: o.Cluster, Path: c.opts.HTTP.Path, Name: c.opts.Name, Log: c.log})
-	o.Rooms = c.rooms()
+	o.Rooms = c.rooms(o.Cluster)
 	web, err := rest.New(&o)
 	if err != nil {
 		c.log.Error("this controller serves no HTTP", "err", err)
@@ -62,10 +63,12 @@ func (c *Controller) measured(*http.Request) metrics.Source {
 }
 
 // rooms are the paths of other packages.
-func (c *Controller) rooms() []rest.Room {
+func (c *Controller) rooms(cluster rest.Cluster) []rest.Room {
 	c.feed = events.NewFeed(c.machine)
+	small := &facade.Facade{Cluster: cluster}
 	return []rest.Room{
-		{Path: "/api/v1/events", Stream: true, Serve: c.serveEvents},
+		{Path: facade.Prefix, Serve: small.Serve},
+		{Path: facade.Prefix + "/events", Stream: true, Serve: c.serveEvents},
 	}
 }
 

@@ -102,10 +102,12 @@ var layers = []layer{
 	// The page asks as the commands do, and is told by package rest who is at the other end of a socket.
 	{"ctld/page", words + " ctld/rest internal/conf internal/rpc internal/state internal/seff " +
 		"internal/cli/env internal/cli/request internal/cli/script"},
+	// A small interface over HTTP, which asks as the commands do.
+	{"ctld/facade", words + " ctld/rest internal/rpc internal/state internal/cli/env internal/cli/request"},
 	{"ctld/heap", ""},
 	{"ctld/hook", "internal/model internal/ask"},
 	{"ctld", "ctld/resv ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
-		"ctld/metrics ctld/events ctld/page ctld/hook " +
+		"ctld/metrics ctld/events ctld/page ctld/facade ctld/hook " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},

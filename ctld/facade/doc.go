@@ -1,0 +1,9 @@
+// Package facade serves a small interface over HTTP, /api/v1: tasks, GPUs, quotas, the queue and
+// pools, in a few members each, for programs that need no more of the cluster than that.
+//
+// It owns paths and shapes. It does not own what they mean: each request becomes what a command
+// would send (package proto), made as the user; options of a task are read by gsubmit's table.
+//
+// Files: facade.go (the frame, the table of paths, its specification), tasks.go, gpus.go (GPUs,
+// pools, quotas, the queue).
+package facade

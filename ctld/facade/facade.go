@@ -1,0 +1,176 @@
+package facade
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"gbatch/ctld/rest"
+	"gbatch/internal/proto"
+)
+
+// Facade serves /api/v1.
+type Facade struct {
+	Cluster rest.Cluster
+}
+
+// Prefix is the path of everything here.
+const Prefix = "/api/v1"
+
+// Limits.
+const (
+	maxBody  = 1 << 20
+	maxTasks = 10_000  // in a list
+	maxNodes = 100_000 // that are looked at
+)
+
+// wrong is an error with its status.
+type wrong struct {
+	status int
+	text   string
+}
+
+func (w *wrong) Error() string { return w.text }
+
+func bad(format string, a ...any) error {
+	return &wrong{http.StatusBadRequest, fmt.Sprintf(format, a...)}
+}
+
+// route is a path; {id} in it stands for a task's number.
+type route struct {
+	method, path string
+	about        string
+	status       int
+	run          func(q *request, id string) (any, error)
+}
+
+func routes() []route {
+	const ok = http.StatusOK
+	return []route{
+		{"GET", "/tasks", "lists tasks: status=, user=, limit=", ok, (*request).tasks},
+		{"POST", "/tasks", "submits a task", http.StatusCreated, (*request).submit},
+		{"GET", "/tasks/{id}", "one task", ok, (*request).task},
+		{"DELETE", "/tasks/{id}", "cancels a task", ok, (*request).cancel},
+		{"GET", "/gpus", "GPUs: idle, busy or offline", ok, (*request).gpus},
+		{"GET", "/quota", "GPUs of tasks of high (online) and low (batch) priority", ok, (*request).quota},
+		{"GET", "/queue-status", "the queue by GPUs, QOS and capacity", ok, (*request).queue},
+		{"GET", "/pools", "partitions as pools of GPUs", ok, (*request).pools},
+		{"POST", "/experiments/{id}/queue", "puts a held job into the queue", ok, (*request).enqueue},
+		{"GET", "/experiments/queue-status", "the same as /queue-status", ok, (*request).queue},
+		{"GET", "/openapi.json", "this list", ok, (*request).openapi},
+	}
+}
+
+// request is one request.
+type request struct {
+	ctx context.Context
+	f   *Facade
+	r   *http.Request
+	who *proto.Caller
+}
+
+// Serve answers a request; its path begins with Prefix.
+func (f *Facade) Serve(w http.ResponseWriter, r *http.Request, v *rest.Visitor) {
+	words := strings.Split(strings.Trim(strings.TrimPrefix(v.Path, Prefix), "/"), "/")
+	var methods []string
+	for _, t := range routes() {
+		want := strings.Split(t.path[1:], "/")
+		id := ""
+		if !slices.EqualFunc(want, words, func(a, b string) bool {
+			if a == "{id}" {
+				id = b
+				return b != ""
+			}
+			return a == b
+		}) {
+			continue
+		}
+		if methods = append(methods, t.method); t.method != r.Method {
+			continue
+		}
+		q := &request{ctx: r.Context(), f: f, r: r, who: v.Who}
+		answer, err := t.run(q, id)
+		if err != nil {
+			var own *wrong
+			status, text := http.StatusInternalServerError, err.Error()
+			if errors.As(err, &own) {
+				status = own.status
+			} else {
+				status, text = rest.StatusOf(err)
+			}
+			reply(w, status, map[string]any{"success": false, "error": text})
+			return
+		}
+		reply(w, t.status, answer)
+		return
+	}
+	if len(methods) > 0 {
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		reply(w, http.StatusMethodNotAllowed, map[string]any{"success": false,
+			"error": "this path is for " + strings.Join(methods, " and ")})
+		return
+	}
+	reply(w, http.StatusNotFound, map[string]any{"success": false,
+		"error": "there is no such path; " + Prefix + "/openapi.json lists them"})
+}
+
+// reply writes an answer.
+func reply(w http.ResponseWriter, status int, answer any) {
+	b, err := json.Marshal(answer)
+	if err != nil { // of texts and numbers
+		b, status = []byte(`{"success":false,"error":"internal error"}`), http.StatusInternalServerError
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // who has gone needs no answer
+}
+
+// ask makes a request with one answer.
+func (q *request) ask(kind uint16, rq, answer proto.Message) error {
+	return q.stream(kind, rq, func(part []byte) error { return proto.Decode(part, answer) })
+}
+
+// stream makes a request with an answer in parts.
+func (q *request) stream(kind uint16, rq proto.Message, each func(part []byte) error) error {
+	_, err := q.f.Cluster.Ask(q.ctx, q.who, kind, rq, each)
+	return err
+}
+
+// body reads what was sent. Members that nothing reads are errors.
+func (q *request) body(to any) error {
+	d := json.NewDecoder(http.MaxBytesReader(nil, q.r.Body, maxBody))
+	d.DisallowUnknownFields()
+	err := d.Decode(to)
+	if err == nil && d.Decode(new(any)) != io.EOF {
+		err = errors.New("something follows the object")
+	}
+	if err != nil {
+		return bad("the body can't be read: %v", err)
+	}
+	return nil
+}
+
+// openapi is the specification of what is served.
+func (q *request) openapi(string) (any, error) {
+	paths := map[string]map[string]any{}
+	for _, t := range routes() {
+		if paths[Prefix+t.path] == nil {
+			paths[Prefix+t.path] = map[string]any{}
+		}
+		op := map[string]any{"summary": t.about, "responses": map[string]any{fmt.Sprint(t.status): map[string]any{
+			"description": "done", "content": map[string]any{"application/json": map[string]any{}}}}}
+		if strings.Contains(t.path, "{id}") {
+			op["parameters"] = []any{map[string]any{"name": "id", "in": "path", "required": true,
+				"schema": map[string]any{"type": "string"}}}
+		}
+		paths[Prefix+t.path][strings.ToLower(t.method)] = op
+	}
+	return map[string]any{"openapi": "3.0.3", "info": map[string]any{"title": "gbatch", "version": "v1"},
+		"components": map[string]any{"securitySchemes": map[string]any{"bearer": map[string]any{"type": "http",
+			"scheme": "bearer"}}}, "security": []any{map[string]any{"bearer": []string{}}}, "paths": paths}, nil
+}

@@ -1,0 +1,329 @@
+package facade
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// unit is a GPU, and the partitions and the node it is in.
+type unit struct {
+	jobtext.GPULook
+	parts []string
+}
+
+// units gives the cluster's GPUs, without parts of GPUs.
+func (q *request) units() (list []unit, err error) {
+	nodes := 0
+	err = q.stream(proto.KindNodes, &proto.NodesRequest{Units: true}, func(part []byte) error {
+		var chunk proto.NodesChunk
+		if err := proto.Decode(part, &chunk); err != nil {
+			return err
+		}
+		for _, i := range chunk.Nodes {
+			if nodes++; nodes > maxNodes {
+				return errEnough
+			}
+			rows := jobtext.GPURows(i)
+			for k := range rows {
+				list = append(list, unit{rows[k].Look(), i.Partitions})
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return list, err
+}
+
+// status of a GPU: idle, busy, offline.
+func (u *unit) status() string {
+	switch u.State {
+	case "alloc":
+		return "busy"
+	case "idle", "reserved", "maint":
+		return "idle"
+	}
+	return "offline"
+}
+
+// gpus lists GPUs.
+func (q *request) gpus(string) (any, error) {
+	list, err := q.units()
+	if err != nil {
+		return nil, err
+	}
+	type gpu struct {
+		ID          string  `json:"id"`
+		Node        string  `json:"node"`
+		Index       int32   `json:"index"`
+		Type        string  `json:"type"`
+		Status      string  `json:"status"` // idle, busy, offline
+		TaskID      *string `json:"task_id"`
+		Utilization *int32  `json:"utilization"` // percent
+		UsedMiB     *int64  `json:"memory_used_mb"`
+		AllMiB      *int64  `json:"memory_total_mb"`
+		TempC       *int32  `json:"temperature"`
+		Reason      string  `json:"reason,omitempty"`
+	}
+	out := []gpu{}
+	for i := range list {
+		u := &list[i]
+		g := gpu{ID: "GPU-" + strconv.Itoa(int(u.Index)), Node: u.Node, Index: u.Index, Type: u.Type, Status: u.status(), Reason: u.Why,
+			Utilization: known(u.Util), UsedMiB: known(u.UsedMiB), AllMiB: known(u.AllMiB), TempC: known(u.TempC)}
+		if u.Job != "" {
+			id := "task-" + u.Job
+			g.TaskID = &id
+		}
+		out = append(out, g)
+	}
+	return map[string]any{"gpus": out, "total": len(out)}, nil
+}
+
+// known gives a number, or nil for one that is not known.
+func known[T int32 | int64](v T) *T {
+	if v < 0 {
+		return nil
+	}
+	return &v
+}
+
+// limit gives how many GPUs a list of limits allows; -1: any number.
+func limit(list []model.TRESLimit, total int64) int64 {
+	for _, l := range list {
+		if l.TRES == "gres/gpu" && l.Percent {
+			return total * l.Count / 10_000
+		} else if l.TRES == "gres/gpu" {
+			return l.Count
+		}
+	}
+	return -1
+}
+
+// running gives the GPUs that tasks hold, by what of says.
+func running(list []*Task, of func(*Task) string) map[string]int64 {
+	out := map[string]int64{}
+	for _, t := range list {
+		if t.Status == "running" {
+			out[of(t)] += int64(len(t.Allocated))
+		}
+	}
+	return out
+}
+
+// share is a part of a whole, 0 to 1 with four digits.
+func share(a, b int64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return math.Round(float64(a)/float64(b)*1e4) / 1e4
+}
+
+// unfinished gives the tasks that wait or run, as the caller may see them.
+func (q *request) unfinished() ([]*Task, error) {
+	return q.jobs(proto.JobFilter{States: slices.DeleteFunc(model.JobStates(), model.JobState.Finished)})
+}
+
+// quota says what tasks of high and of low priority may hold.
+func (q *request) quota(string) (any, error) {
+	units, err := q.units()
+	if err != nil {
+		return nil, err
+	}
+	list, err := q.unfinished()
+	if err != nil {
+		return nil, err
+	}
+	total := int64(len(units))
+	held := running(list, func(t *Task) string { return t.Priority })
+	of := func(class string) map[string]any {
+		most := total
+		for _, name := range classes[class] {
+			if x := q.f.Cluster.Facts().QOS(name); x != nil {
+				if n := limit(x.GrpTRES, total); n >= 0 {
+					most = min(n, total)
+				}
+				break
+			}
+		}
+		return map[string]any{"quota": share(most, total), "limit": most, "used": held[class],
+			"available": max(0, most-held[class])}
+	}
+	return map[string]any{"total_gpus": total, "online": of(high), "batch": of(low)}, nil
+}
+
+// pools are the partitions.
+func (q *request) pools(string) (any, error) {
+	units, err := q.units()
+	if err != nil {
+		return nil, err
+	}
+	var parts proto.PartitionsReply
+	if err := q.ask(proto.KindPartitions, &proto.Empty{}, &parts); err != nil {
+		return nil, err
+	}
+	tenants := map[string]int64{}
+	if q.f.Cluster.Sees(q.who) == "" { // accounts' limits are not for users from whom PrivateData hides something
+		q.f.Cluster.Facts().Associations(func(a *model.Association) bool {
+			if n := limit(a.GrpTRES, int64(len(units))); a.User == "" && n >= 0 {
+				tenants[a.Account] = n
+			}
+			return true
+		})
+	}
+	out := []map[string]any{}
+	for _, p := range parts.Partitions {
+		var total, busy, reserved int64
+		var types []string
+		nodes := map[string]bool{}
+		for i := range units {
+			u := &units[i]
+			if !slices.Contains(u.parts, p.Name) {
+				continue
+			}
+			total++
+			nodes[u.Node] = true
+			switch {
+			case u.State == "alloc":
+				busy++
+			case u.State != "idle":
+				reserved++ // also what is out of service: nobody gets it
+			}
+			if !slices.Contains(types, u.Type) {
+				types = append(types, u.Type)
+			}
+		}
+		slices.Sort(types)
+		out = append(out, map[string]any{"id": p.Name, "name": p.Name, "type": "gpu", "gpu_types": append([]string{},
+			types...), "total_capacity": total, "allocated_capacity": busy, "reserved_capacity": reserved,
+			"available_capacity": total - busy - reserved, "utilization": share(busy, total),
+			"resource_count": len(nodes), "tenant_quotas": tenants})
+	}
+	return map[string]any{"pools": out, "total": len(out)}, nil
+}
+
+// experiment is a job in the queue.
+type experiment struct {
+	ID       uint64  `json:"id"`
+	Name     string  `json:"name"`
+	User     string  `json:"user"`
+	Status   string  `json:"status"` // pending (held), queued, running
+	QueuedAt *string `json:"queued_at"`
+}
+
+func experimentOf(t *Task) experiment {
+	e := experiment{ID: uint64(t.job.ID), Name: t.Name, User: t.User, Status: t.Status, QueuedAt: t.CreatedAt}
+	if t.Status == "pending" && t.job.Priority > 0 {
+		e.Status = "queued"
+	}
+	return e
+}
+
+// queue describes the queue, by GPUs and by QOS.
+func (q *request) queue(string) (any, error) {
+	units, err := q.units()
+	if err != nil {
+		return nil, err
+	}
+	list, err := q.unfinished()
+	if err != nil {
+		return nil, err
+	}
+	type group struct {
+		Count       int          `json:"count"`
+		Experiments []experiment `json:"experiments"`
+	}
+	type stat struct {
+		Pending    int64  `json:"pending_jobs"`
+		Usage      int64  `json:"current_usage"`
+		Max        *int64 `json:"max_capacity"`
+		Guaranteed int64  `json:"guaranteed_capacity"`
+	}
+	total, facts := int64(len(units)), q.f.Cluster.Facts()
+	groups, stats := map[string]*group{}, map[string]*stat{}
+	var mine, queued, runs int
+	for _, t := range list {
+		e := experimentOf(t)
+		name := t.job.Spec.QOS
+		if stats[name] == nil {
+			s := &stat{}
+			if x := facts.QOS(name); x != nil {
+				s.Max, s.Guaranteed = known(limit(x.GrpTRES, total)), max(0, limit(x.GuaranteedTRES, total))
+			}
+			stats[name] = s
+		}
+		key := "auto"
+		switch {
+		case e.Status == "running":
+			runs++
+			stats[name].Usage += int64(len(t.Allocated))
+			var ids []string
+			for _, g := range t.Allocated {
+				ids = append(ids, g[strings.LastIndexByte(g, '-')+1:])
+			}
+			key = strings.Join(ids, ",")
+		case e.Status == "queued":
+			queued++
+			stats[name].Pending++
+			if t.job.Spec.UID == q.who.UID {
+				mine++
+			}
+		default:
+			continue
+		}
+		if t.GPUCount == 0 && len(t.Allocated) == 0 {
+			key = "cpu"
+		}
+		if groups[key] == nil {
+			groups[key] = &group{Experiments: []experiment{}}
+		}
+		groups[key].Count++
+		groups[key].Experiments = append(groups[key].Experiments, e)
+	}
+	var busy, free int64
+	for i := range units {
+		switch units[i].State {
+		case "alloc":
+			busy++
+		case "idle":
+			free++
+		}
+	}
+	return map[string]any{"scheduler_running": !facts.Leaderless, "user_queued_count": mine, "device_groups": groups,
+		"total_capacity": total, "allocated_capacity": busy, "available_capacity": free, "utilization": share(busy, total),
+		"queued_jobs": queued, "running_jobs": runs, "queue_stats": stats}, nil
+}
+
+// enqueue releases a held job; one that is in the queue stays there.
+func (q *request) enqueue(id string) (any, error) {
+	t, err := q.one(id)
+	if err != nil {
+		return nil, err
+	}
+	if t.Status == "pending" && t.job.Priority == 0 {
+		r, err := ref(id)
+		if err != nil {
+			return nil, err
+		}
+		var done proto.TargetsReply
+		if err := q.ask(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: proto.ActRelease,
+			Targets: []proto.JobRef{r}}, &done); err != nil {
+			return nil, err
+		}
+		if err := failed(&done); err != nil {
+			return nil, err
+		}
+	} else if t.Status != "pending" {
+		return nil, &wrong{http.StatusConflict, "task " + id + " is " + t.Status + ": only one that is pending can be queued"}
+	}
+	return map[string]any{"success": true, "message": "实验已加入队列", "experiment": map[string]any{
+		"id": t.job.ID, "status": "queued"}}, nil
+}

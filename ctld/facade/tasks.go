@@ -1,0 +1,339 @@
+package facade
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"gbatch/internal/ask"
+	"gbatch/internal/cli/env"
+	jobrequest "gbatch/internal/cli/request"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+)
+
+// Task is a job as this interface shows it.
+type Task struct {
+	TaskID     string   `json:"task_id"`
+	Status     string   `json:"status"`   // pending, running, success, failed
+	Priority   string   `json:"priority"` // high, low
+	GPUCount   int64    `json:"gpu_count"`
+	Allocated  []string `json:"allocated_gpus"` // GPU-0, with more than one node n1/GPU-0
+	CreatedAt  *string  `json:"created_at"`
+	StartedAt  *string  `json:"started_at"`
+	FinishedAt *string  `json:"finished_at"`
+	Name       string   `json:"name"`
+	User       string   `json:"user"`
+	Nodes      []string `json:"nodes"`
+	ExitCode   *int32   `json:"exit_code"`
+	Error      string   `json:"error,omitempty"` // why it waits or has failed
+
+	job *model.Job
+}
+
+const (
+	high = "high"
+	low  = "low"
+	// lowNice is what tasks of low priority are submitted with where no QOS stands for them.
+	lowNice = 1000
+)
+
+// classes are the names of QOS that stand for a priority; the first one that there is counts.
+var classes = map[string][]string{high: {high, "online"}, low: {low, "batch"}}
+
+func classOf(sp *model.Spec) string {
+	if slices.Contains(classes[low], sp.QOS) || sp.Nice > 0 {
+		return low
+	}
+	return high
+}
+
+func stamp(t model.Time) *string {
+	if t <= 0 {
+		return nil
+	}
+	s := time.UnixMilli(int64(t)).UTC().Format(time.RFC3339Nano)
+	return &s
+}
+
+// statusOf gives the status of a job.
+func statusOf(j *model.Job) string {
+	switch {
+	case j.State == model.Completed:
+		return "success"
+	case j.State.Finished():
+		return "failed"
+	case j.State == model.Pending:
+		return "pending"
+	}
+	return "running"
+}
+
+// taskOf makes a task of a job.
+func taskOf(j *model.Job, rules *model.AskRules) *Task {
+	t := &Task{TaskID: "task-" + jobtext.JobID(j), Status: statusOf(j), Priority: classOf(j.Spec), Name: j.Spec.Name,
+		User: j.Spec.User, CreatedAt: stamp(j.Submit), Allocated: []string{}, Nodes: []string{}, job: j}
+	for _, g := range ask.Asked(j.Spec, rules).Gres {
+		if g.Name == model.GPUName {
+			t.GPUCount += g.Count
+		}
+	}
+	if j.Run != nil && j.Run.Alloc != nil {
+		t.StartedAt = stamp(j.Run.Start)
+		t.Nodes = j.Run.Alloc.NodeNames()
+		for i := range j.Run.Alloc.Nodes {
+			n := &j.Run.Alloc.Nodes[i]
+			for _, g := range n.Gres {
+				for u := 0; g.Name == model.GPUName && u <= g.Index.Max(); u++ {
+					if g.Index.Has(u) {
+						name := "GPU-" + strconv.Itoa(u)
+						if len(j.Run.Alloc.Nodes) > 1 {
+							name = n.Node + "/" + name
+						}
+						t.Allocated = append(t.Allocated, name)
+					}
+				}
+			}
+		}
+	}
+	if j.End != nil && j.State.Finished() {
+		t.FinishedAt, t.ExitCode = stamp(j.End.At), &j.End.Exit.Code
+	}
+	if t.Status == "pending" || t.Status == "failed" {
+		t.Error = cmp.Or(j.Why, j.Reason.String())
+	}
+	return t
+}
+
+// jobs gives the tasks that match, at most maxTasks.
+func (q *request) jobs(f proto.JobFilter) (list []*Task, err error) {
+	if f.States == nil {
+		f.States = model.JobStates()
+	}
+	rules := &ask.Rulebook{}
+	err = q.stream(proto.KindJobs, &proto.JobsRequest{Filter: f}, func(part []byte) error {
+		var chunk proto.JobsChunk
+		if err := proto.Decode(part, &chunk); err != nil {
+			return err
+		}
+		rules.Add(chunk.Rules)
+		for _, j := range chunk.Jobs {
+			if len(list) == maxTasks {
+				return errEnough
+			}
+			list = append(list, taskOf(j, rules.Of(j)))
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return list, err
+}
+
+var errEnough = errors.New("enough")
+
+// ref reads a task's number: task-12, 12, 12_3.
+func ref(id string) (proto.JobRef, error) {
+	r, err := env.ParseJobRef(strings.TrimPrefix(id, "task-"))
+	if err != nil {
+		return r, &wrong{http.StatusNotFound, "there is no task " + id}
+	}
+	return r, nil
+}
+
+// tasks lists tasks.
+func (q *request) tasks(string) (any, error) {
+	var f proto.JobFilter
+	set := q.r.URL.Query()
+	most := maxTasks
+	for name := range set {
+		v := set.Get(name)
+		switch name {
+		case "status":
+			if !slices.Contains([]string{"pending", "running", "success", "failed"}, v) {
+				return nil, bad("status=%s: it is pending, running, success or failed", v)
+			}
+		case "user":
+			u, err := q.f.Cluster.User(q.ctx, v)
+			if err != nil {
+				return nil, err
+			}
+			f.Users = []uint32{u.UID}
+		case "limit":
+			n, err := strconv.Atoi(v)
+			if err != nil || n < 1 || n > maxTasks {
+				return nil, bad("limit=%s: it is 1 to %d", v, maxTasks)
+			}
+			most = n
+		default:
+			return nil, bad("%s: there is no such parameter; there are status, user, limit", name)
+		}
+	}
+	list, err := q.jobs(f)
+	if err != nil {
+		return nil, err
+	}
+	if want := set.Get("status"); want != "" {
+		list = slices.DeleteFunc(list, func(t *Task) bool { return t.Status != want })
+	}
+	sort.SliceStable(list, func(a, b int) bool { return list[a].job.ID > list[b].job.ID })
+	total := len(list)
+	list = list[:min(most, total)]
+	return map[string]any{"tasks": append([]*Task{}, list...), "total": total}, nil
+}
+
+// one gives a task.
+func (q *request) one(id string) (*Task, error) {
+	r, err := ref(id)
+	if err != nil {
+		return nil, err
+	}
+	list, err := q.jobs(proto.JobFilter{Jobs: []proto.JobRef{r}})
+	if err == nil && len(list) == 0 {
+		err = &wrong{http.StatusNotFound, "there is no task " + id}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+func (q *request) task(id string) (any, error) { return q.one(id) }
+
+// submission is what a client sends. Options are words of gsubmit, such as --mem=4G.
+type submission struct {
+	Priority    string            `json:"priority"`
+	GPUCount    *int              `json:"gpu_count"`
+	Command     string            `json:"command"`
+	Name        string            `json:"name"`
+	Directory   string            `json:"directory"`
+	Environment map[string]string `json:"environment"`
+	Options     []string          `json:"options"`
+}
+
+// submit submits a task.
+func (q *request) submit(string) (any, error) {
+	var s submission
+	if err := q.body(&s); err != nil {
+		return nil, err
+	}
+	switch {
+	case s.Priority != high && s.Priority != low && s.Priority != "":
+		return nil, bad("priority is \"high\" or \"low\", not %q", s.Priority)
+	case s.GPUCount != nil && *s.GPUCount < 0:
+		return nil, bad("gpu_count is 0 or more, not %d", *s.GPUCount)
+	case strings.TrimSpace(s.Command) == "":
+		return nil, bad("the task has no command")
+	case s.Directory != "" && !path.IsAbs(s.Directory):
+		return nil, bad("directory has to begin with /, not %q", s.Directory)
+	}
+	words := []string{"--job-name=" + cmp.Or(s.Name, "task")}
+	if s.GPUCount != nil && *s.GPUCount > 0 {
+		words = append(words, "--gpus="+strconv.Itoa(*s.GPUCount))
+	}
+	words = append(words, q.priority(s.Priority)...)
+	for _, o := range s.Options {
+		if !strings.HasPrefix(o, "--") {
+			return nil, bad("options: '%s' does not begin with --", o)
+		}
+		words = append(words, o)
+	}
+	got, err := jobrequest.From(words, func(v string) (model.Time, error) {
+		if t, ok := ask.ParseMoment(v); ok {
+			return t, nil
+		}
+		return 0, fmt.Errorf("'%s' is no number of seconds since 1970", v)
+	})
+	if err != nil {
+		return nil, bad("%v", err)
+	}
+	sp := &got.Spec
+	sp.WorkDir, sp.Umask, sp.Submit = path.Clean(cmp.Or(s.Directory, "/tmp")), 0o022, "POST "+Prefix+"/tasks"
+	var names []string
+	vars := []byte("PATH=/usr/local/bin:/usr/bin:/bin\x00SLURM_GET_USER_ENV=1\x00")
+	for k := range s.Environment {
+		names = append(names, k)
+	}
+	sort.Strings(names)
+	for _, k := range names {
+		if v := s.Environment[k]; k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
+			return nil, bad("environment: %q is no name or value of a variable", k)
+		}
+		vars = append(append(vars, k+"="+s.Environment[k]...), 0)
+	}
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	rq := &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: sp,
+		Script: []byte("#!/bin/sh\n" + s.Command + "\n"), Env: vars}
+	var done proto.SubmitReply
+	if err := q.ask(proto.KindSubmit, rq, &done); err != nil {
+		return nil, err
+	}
+	created := time.Now().UTC().Format(time.RFC3339Nano)
+	if t, err := q.one(strconv.Itoa(int(done.Job))); err == nil && t.CreatedAt != nil { // it is in the queue in any case
+		created = *t.CreatedAt
+	}
+	return map[string]any{"task_id": "task-" + strconv.Itoa(int(done.Job)), "status": "pending",
+		"created_at": created}, nil
+}
+
+// priority gives the options of a priority: a QOS that stands for it or, for low, a nice value.
+func (q *request) priority(class string) []string {
+	v := q.f.Cluster.Facts().View
+	for _, name := range classes[class] {
+		if v.QOS(name) != nil {
+			return []string{"--qos=" + name}
+		}
+	}
+	if class == low {
+		return []string{"--nice=" + strconv.Itoa(lowNice)}
+	}
+	return nil
+}
+
+// cancel cancels a task.
+func (q *request) cancel(id string) (any, error) {
+	r, err := ref(id)
+	if err != nil {
+		return nil, err
+	}
+	rq := &proto.CancelRequest{Targets: []proto.JobRef{r}}
+	var done proto.TargetsReply
+	if err := q.ask(rq.Kind(), rq, &done); err != nil {
+		return nil, err
+	}
+	if err := failed(&done); err != nil {
+		return nil, err
+	}
+	t, err := q.one(id)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"success": true, "task_id": t.TaskID, "status": t.Status}, nil
+}
+
+// failed gives the first error of an answer.
+func failed(done *proto.TargetsReply) error {
+	for i := range done.Results {
+		switch x := &done.Results[i]; x.Code {
+		case 0:
+		case proto.CodeAlreadyDone:
+			return &wrong{http.StatusConflict, x.Text}
+		default:
+			return &rpc.Error{Code: x.Code, Text: x.Text}
+		}
+	}
+	return nil
+}

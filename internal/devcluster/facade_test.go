@@ -1,0 +1,121 @@
+package devcluster_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gbatch/internal/devcluster"
+)
+
+// TestFacade: tasks, GPUs, quotas, the queue and pools have the shapes that clients expect, what is wrong is said, and
+// the examples of curl and Python run as they are.
+func TestFacade(t *testing.T) {
+	c := devcluster.Start(t, devcluster.Options{HTTP: true, Nodes: 1, NoDbd: true, Gres: "gpu:a100:4"})
+	w := newWeb(t, c, "ctl1")
+	post := func(path, body string, want int) map[string]any {
+		t.Helper()
+		status, answer, text := w.do("POST", path, body)
+		if status != want {
+			t.Fatalf("POST %s %s: %d %s", path, body, status, text)
+		}
+		return answer
+	}
+	first := post("/api/v1/tasks", `{"priority":"high","gpu_count":2,"command":"sleep 300"}`, http.StatusCreated)
+	id, _ := first["task_id"].(string)
+	if first["status"] != "pending" || !strings.HasPrefix(id, "task-") || first["created_at"] == nil {
+		t.Errorf("%v", first)
+	}
+	c.Wait("the task runs", func() error {
+		if x := w.ok("GET", "/api/v1/tasks/"+id, ""); x["status"] != "running" {
+			return fmt.Errorf("%v", x)
+		}
+		return nil
+	})
+	second := post("/api/v1/tasks", `{"priority":"low","gpu_count":4,"command":"true"}`, http.StatusCreated)
+	held := post("/api/v1/tasks", `{"gpu_count":1,"command":"true","options":["--hold"]}`, http.StatusCreated)
+	for _, x := range []struct{ path, want string }{
+		{"/tasks/" + id, "allocated_gpus:[GPU-0 GPU-1]"},
+		{"/tasks/" + id, "gpu_count:2"},
+		{"/tasks/" + id, "priority:high"},
+		{"/tasks/" + fmt.Sprint(second["task_id"]), "priority:low"},
+		{"/tasks?status=pending&limit=1", "total:2"},
+		{"/gpus", "index:1 memory_total_mb"},
+		{"/gpus", "status:busy task_id:" + id},
+		{"/gpus", "status:idle task_id:<nil>"},
+		{"/quota", "online:map[available:2 limit:4 quota:1 used:2] total_gpus:4"},
+		{"/queue-status", "scheduler_running:true"},
+		{"/queue-status", "user_queued_count:1"},
+		{"/queue-status", "0,1:map[count:1"},
+		{"/queue-status", "auto:map[count:1"},
+		{"/pools", "allocated_capacity:2 available_capacity:2"},
+		{"/pools", "total_capacity:4 type:gpu utilization:0.5"},
+		{"/experiments/queue-status/", "total_capacity:4"},
+		{"/openapi.json", "/api/v1/queue-status"},
+	} {
+		if text := fmt.Sprint(w.ok("GET", "/api/v1"+x.path, "")); !strings.Contains(text, x.want) {
+			t.Errorf("%s has no %q:\n%s", x.path, x.want, text)
+		}
+	}
+	number := strings.TrimPrefix(fmt.Sprint(held["task_id"]), "task-")
+	said := post("/api/v1/experiments/"+number+"/queue/", "", http.StatusOK)
+	if text := fmt.Sprint(said); text != "map[experiment:map[id:"+number+
+		" status:queued] message:实验已加入队列 success:true]" {
+		t.Error(text)
+	}
+	c.Wait("the held task has ended", func() error {
+		if x := w.ok("GET", "/api/v1/tasks/"+number, ""); x["status"] != "success" {
+			return fmt.Errorf("%v", x)
+		}
+		return nil
+	})
+	for _, x := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"POST", "/tasks", `{"priority":"urgent","gpu_count":1,"command":"true"}`, 400, "priority is"},
+		{"POST", "/tasks", `{"priority":"low","gpu_count":-1,"command":"true"}`, 400, "gpu_count"},
+		{"POST", "/tasks", `{"priority":"low","gpu_count":1}`, 400, "no command"},
+		{"POST", "/tasks", `{"command":"true","colour":"red"}`, 400, "colour"},
+		{"POST", "/tasks", `{"command":"true","options":["--uid=1"]}`, 400, "--uid"},
+		{"POST", "/tasks", `{`, 400, "can't be read"},
+		{"GET", "/tasks/task-99999", "", 404, "nvalid job id"},
+		{"GET", "/tasks/x", "", 404, "no task"},
+		{"GET", "/tasks?status=done", "", 400, "status=done"},
+		{"DELETE", "/tasks/" + number, "", 409, ""},
+		{"PUT", "/tasks", "", 405, "GET and POST"},
+		{"GET", "/nothing", "", 404, "openapi.json"},
+	} {
+		status, answer, text := w.do(x.method, "/api/v1"+x.path, x.body)
+		if status != x.status || answer["success"] != false || !strings.Contains(text, x.says) {
+			t.Errorf("%s %s %s: %d %s; want %d and %q", x.method, x.path, x.body, status, text, x.status, x.says)
+		}
+	}
+	if answer := w.ok("DELETE", "/api/v1/tasks/"+id, ""); answer["success"] != true {
+		t.Errorf("%v", answer)
+	}
+	socket := filepath.Join(c.Dir, "run", "http-ctl1")
+	for _, x := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"curl", "sh", "../../etc/examples/api.sh"}, `"kind":"task_submitted"`},
+		{[]string{"python3", "python3", "../../etc/examples/api.py", "unix://" + socket, "hostname"}, " success\n"},
+	} {
+		if _, err := exec.LookPath(x.words[0]); errors.Is(err, exec.ErrNotFound) {
+			t.Logf("%s is not here: its example was not run", x.words[0])
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), x.words[1], x.words[2:]...)
+		cmd.Env = append(os.Environ(), "SOCKET="+socket, "URL=http://gbatch")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), x.want) {
+			t.Errorf("%v: %v\n%s", x.words, err, out)
+		}
+	}
+}
