@@ -77,7 +77,8 @@ func (q *request) gpus(string) (any, error) {
 	out := []gpu{}
 	for i := range list {
 		u := &list[i]
-		g := gpu{ID: "GPU-" + strconv.Itoa(int(u.Index)), Node: u.Node, Index: u.Index, Type: u.Type, Status: u.status(), Reason: u.Why,
+		g := gpu{ID: "GPU-" + strconv.Itoa(int(u.Index)), Node: u.Node, Index: u.Index, Type: u.Type,
+			Status: u.status(), Reason: u.Why,
 			Utilization: known(u.Util), UsedMiB: known(u.UsedMiB), AllMiB: known(u.AllMiB), TempC: known(u.TempC)}
 		if u.Job != "" {
 			id := "task-" + u.Job

@@ -75,7 +75,8 @@ type timelineView struct {
 // timeline draws what ran, runs and is planned on each node.
 func timeline(q *request) (any, error) {
 	set := q.r.URL.Query()
-	v := &timelineView{Hours: 12, Spans: []int{2, 12, 48, 168}, Width: drawWide, Left: drawNames, on: map[string]*drawnNode{},
+	v := &timelineView{Hours: 12, Spans: []int{2, 12, 48, 168}, Width: drawWide, Left: drawNames,
+		on:   map[string]*drawnNode{},
 		GPUs: set.Get("gpus"), Count: cmp.Or(set.Get("nodes"), "1"), Limit: cmp.Or(set.Get("time"), "4:00:00")}
 	if n, err := strconv.Atoi(set.Get("hours")); err == nil && slices.Contains(v.Spans, n) {
 		v.Hours = n

@@ -27,12 +27,14 @@ import (
 )
 
 // pages are all views, with an address below each that has one.
-var pages = []string{"/", "/gpus", "/gpus?by=user", "/queue", "/shares", "/timeline", "/timeline?gpus=1&nodes=1&time=30",
+var pages = []string{"/", "/gpus", "/gpus?by=user", "/queue", "/shares", "/timeline",
+	"/timeline?gpus=1&nodes=1&time=30",
 	"/operators", "/submit", "/job/1"}
 
 // hostile are names that would be more than text on a page that writes them carelessly.
 var hostile = []string{`<script>document.title='pwned'</script>`, `"><img src=x onerror=document.title='pwned'>`,
-	`' onmouseover='document.title="pwned"`, `{{.D}}</td></table><svg onload=document.title='pwned'>`, `javascript:alert(1)`}
+	`' onmouseover='document.title="pwned"`, `{{.D}}</td></table><svg onload=document.title='pwned'>`,
+	`javascript:alert(1)`}
 
 // pageUser is a reader on the unix socket.
 type pageUser struct {
@@ -45,7 +47,8 @@ var wordIn = regexp.MustCompile(`data-word="([0-9a-f]{32})"`)
 func readPages(t *testing.T, c *devcluster.Cluster) *pageUser {
 	u := &pageUser{web: newWeb(t, c, "ctl1")}
 	u.c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	for until := time.Now().Add(20 * time.Second); u.word == "" && time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+	until := time.Now().Add(20 * time.Second)
+	for ; u.word == "" && time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
 		_, _, text := u.do("GET", "/", "")
 		if m := wordIn.FindStringSubmatch(text); m != nil {
 			u.word = m[1]
@@ -178,7 +181,8 @@ func forgedForms(t *testing.T, u *pageUser) {
 }
 
 func pageToken(t *testing.T, u *pageUser) {
-	if status, text := u.send("/login", url.Values{"token": {"eyJhbGciOiJub25lIn0.e30."}}); status != http.StatusForbidden {
+	status, text := u.send("/login", url.Values{"token": {"eyJhbGciOiJub25lIn0.e30."}})
+	if status != http.StatusForbidden {
 		t.Errorf("a token without a signature: %d %s", status, text)
 	}
 	r, err := http.NewRequest("GET", "http://localhost/slurm/v0.0.44/ping", nil)
@@ -199,8 +203,8 @@ func pageToken(t *testing.T, u *pageUser) {
 	}
 }
 
-// Each view in a browser, at three widths: nothing complains, nothing is wider than the window, and buttons do what they
-// say. With GBATCH_SHOTS=DIR it leaves pictures there, to be looked at.
+// Each view in a browser, at three widths: nothing complains, nothing is wider than the window, and buttons do
+// what they say. With GBATCH_SHOTS=DIR it leaves pictures there, to be looked at.
 func TestPagesInBrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
@@ -290,7 +294,8 @@ func (b *browser) look(width int64, path string) {
 			.filter(e => e.type !== "hidden" && !(e.getAttribute("aria-label") || e.textContent.trim() ||
 				e.labels && e.labels.length)).map(e => e.outerHTML)`, &nameless))
 	if over > 0 || title == "pwned" || len(nameless) > 0 {
-		b.t.Errorf("%s at %d: wider by %d, title %q, without a name for screen readers: %q", path, width, over, title, nameless)
+		b.t.Errorf("%s at %d: wider by %d, title %q, without a name for screen readers: %q", path, width, over,
+			title, nameless)
 	}
 	if strings.HasPrefix(path, "/gpus") {
 		b.run(path, chromedp.Poll(`document.querySelector("canvas").dataset.cells === "4"`, nil))
@@ -308,7 +313,8 @@ func (b *browser) look(width int64, path string) {
 // acts presses buttons.
 func (b *browser) acts() {
 	has := func(row, text string) chromedp.Action {
-		return chromedp.Poll(fmt.Sprintf(`(document.querySelector('tr[data-key="%s"]') || {textContent: ""}).textContent.includes(%q)`,
+		return chromedp.Poll(fmt.Sprintf(`(document.querySelector('tr[data-key="%s"]') || {textContent: ""})`+
+			`.textContent.includes(%q)`,
 			row, text), nil, chromedp.WithPollingTimeout(20*time.Second))
 	}
 	b.run("why", chromedp.EmulateViewport(1440, 900), chromedp.Navigate(b.url+"/"), has("2", "needs"))

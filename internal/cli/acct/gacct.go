@@ -250,8 +250,8 @@ func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *form
 	if !a.noHeader {
 		b = p.AppendHeader(b)
 	}
-	// Tasks of an array stand together at the array's number. So from the first array on lines are held and sorted; too many
-	// are sorted in parts.
+	// Tasks of an array stand together at the array's number. So from the first array on lines are held and sorted; too
+	// many are sorted in parts.
 	type line struct {
 		job  model.JobID
 		task int64

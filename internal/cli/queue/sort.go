@@ -62,7 +62,8 @@ func (t *queueTable) add(r *jobtext.JobRow) {
 	for _, k := range t.sort {
 		t.keys = append(t.keys, t.value(r, k.Letter))
 	}
-	t.lines = append(t.lines, queueLine{t.text[start:len(t.text):len(t.text)], t.keys[first:len(t.keys):len(t.keys)], number(r),
+	t.lines = append(t.lines, queueLine{t.text[start:len(t.text):len(t.text)], t.keys[first:len(t.keys):len(t.keys)],
+		number(r),
 		len(t.lines)})
 }
 
