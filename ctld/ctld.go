@@ -15,6 +15,7 @@ import (
 
 	"gbatch/ctld/deadletter"
 	"gbatch/ctld/events"
+	"gbatch/ctld/metrics"
 	"gbatch/ctld/rest"
 	"gbatch/ctld/token"
 	"gbatch/internal/certs"
@@ -69,6 +70,7 @@ type Controller struct {
 	budget   share.Budget
 	pace     pace
 	tokens   token.Checker
+	waits    metrics.Waits
 	web      *rest.Server   // nil: HTTP is off
 	feed     *events.Feed   // of events, for web
 	dead     deadletter.Box // records that gdbd does not take
