@@ -423,7 +423,8 @@ func (c *Controller) prios(_ context.Context, who *caller, rq *proto.PrioRequest
 	chunk := &proto.PrioChunk{Weights: v.Config().Params.Priority}
 	var err error
 	give := func(j *model.Job) bool {
-		if j.State != model.Pending || j.Hold != model.NotHeld || len(j.Deps) > 0 || j.Begin > now || !sees.job(j.Spec) || !picked(&rq.Filter, j) {
+		if j.State != model.Pending || j.Hold != model.NotHeld || len(j.Deps) > 0 || j.Begin > now ||
+			!sees.job(j.Spec) || !picked(&rq.Filter, j) {
 			return true
 		}
 		for _, name := range j.Spec.Partitions {

@@ -16,6 +16,7 @@ import (
 	"gbatch/ctld/deadletter"
 	"gbatch/ctld/events"
 	"gbatch/ctld/hook"
+	"gbatch/ctld/metrics"
 	"gbatch/ctld/rest"
 	"gbatch/ctld/token"
 	"gbatch/internal/certs"
@@ -71,6 +72,7 @@ type Controller struct {
 	budget   share.Budget
 	pace     pace
 	tokens   token.Checker
+	waits    metrics.Waits
 	web      *rest.Server   // nil: HTTP is off
 	feed     *events.Feed   // of events, for web
 	dead     deadletter.Box // records that gdbd does not take

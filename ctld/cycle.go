@@ -46,6 +46,7 @@ func (c *Controller) cycle(ctx context.Context) {
 			did, bf := planner.Pass(), &v.Config().Params.Backfill
 			bound.took(did.Behind, time.Since(begin), time.Duration(cmp.Or(bf.MaxTimeS, bf.IntervalS))*time.Second)
 			c.counts.planned(time.Since(begin), did, now)
+			c.waits.Passed(time.Since(begin))
 			if !plan.Empty() {
 				res, err := c.propose(ctx, &state.Starts{Epoch: c.nodes.epoch(), Plan: plan})
 				if err != nil {
@@ -55,9 +56,13 @@ func (c *Controller) cycle(ctx context.Context) {
 					pause(ctx, waitPace)
 					continue
 				}
-				for _, r := range res.Each {
-					if r != state.OK {
+				for i, r := range res.Each {
+					switch {
+					case r != state.OK:
 						c.counts.refused.Add(1)
+						c.waits.Refused()
+					case i < len(plan.Starts):
+						c.waits.Started(v, &plan.Starts[i], now)
 					}
 				}
 				if len(plan.Starts) > 0 {

@@ -257,6 +257,7 @@ func (c *Controller) make(ctx context.Context, a *call, h *handler) ([]byte, err
 
 const (
 	pricePerRequest = 40  // rows that a request counts as, beside those of its answer
+	pricePerPing    = 2   // of what is at hand
 	rowBytes        = 300 // a job's size in a list
 	shareRest       = 3   // a list that many wait for takes a quarter of one CPU
 	usersAtOnce     = 2   // users who may list at QueryRateLimit at the same time, for each CPU of this process
@@ -283,7 +284,7 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 	if err := c.readers.limits.Pay(ctx, payer, price, c.queryRate()); err != nil {
 		return nil, err
 	}
-	defer func() { c.readers.limits.Settle(payer, pricePerRequest+float64(a.bytes/rowBytes)-price) }()
+	defer func() { c.readers.limits.Settle(payer, basePrice(kind)+float64(a.bytes/rowBytes)-price) }()
 	send := func(part []byte) error {
 		if !a.sent && !c.leads(ctx) {
 			return errMoved
@@ -442,7 +443,7 @@ func (c *Controller) sameAs(a *call, kind uint16) (key string, ok bool) {
 // payer names who pays for a request, and guesses the rows of its answer. A user's long lists don't slow that user's
 // small requests. A compute node speaks only for users with a job there: for others it pays itself.
 func (c *Controller) payer(a *call, kind uint16) (name string, price float64) {
-	name, price = payerOf(a.who.UID), pricePerRequest
+	name, price = payerOf(a.who.UID), basePrice(kind)
 	if role, node, ok := a.r.Peer.Daemon(); ok && role == pki.RoleNode && !c.hasJobOn(a.who.UID, node) {
 		name = "node " + node
 	}
@@ -455,6 +456,15 @@ func (c *Controller) payer(a *call, kind uint16) (name string, price float64) {
 }
 
 const smallRequests = " small"
+
+// basePrice is what a request costs beside the rows of its answer. A ping tells what the controllers have asked each
+// other already.
+func basePrice(kind uint16) float64 {
+	if kind == proto.KindPing {
+		return pricePerPing
+	}
+	return pricePerRequest
+}
 
 func payerOf(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
 
@@ -505,7 +515,7 @@ func (c *Controller) serveStale(ctx context.Context, r *server.Request, who *cal
 	age := c.factsAge()
 	end := &proto.StaleEnd{AgeMS: age.Milliseconds() + 1, From: c.opts.Name}
 	last, err := c.make(ctx, a, &h)
-	c.readers.limits.Settle(payer, pricePerRequest+float64((a.bytes+len(last))/rowBytes)-price)
+	c.readers.limits.Settle(payer, basePrice(rq.Kind)+float64((a.bytes+len(last))/rowBytes)-price)
 	var said *rpc.Error
 	switch {
 	case err == nil:

@@ -53,7 +53,7 @@ func (c *Controller) openHTTP() {
 
 // measured is what a scrape of metrics looks at. The leader's statistics are the leader's only.
 func (c *Controller) measured(*http.Request) metrics.Source {
-	m := metrics.Source{View: c.machine.View(), Now: c.now(), Leads: c.leading.Load()}
+	m := metrics.Source{View: c.machine.View(), Now: c.now(), Leads: c.leading.Load(), Waits: &c.waits}
 	if m.Leads {
 		m.Stats = c.diagOf(m.View)
 	} else {
@@ -275,7 +275,7 @@ func (c *Controller) askOwn(ctx context.Context, who *caller, kind uint16, body 
 	defer c.readers.gate.Leave()
 	age = max(c.factsAge(), time.Millisecond)
 	last, err := c.make(ctx, a, &h)
-	c.readers.limits.Settle(payer, pricePerRequest+float64((a.bytes+len(last))/rowBytes)-price)
+	c.readers.limits.Settle(payer, basePrice(kind)+float64((a.bytes+len(last))/rowBytes)-price)
 	if err != nil {
 		return 0, err
 	}

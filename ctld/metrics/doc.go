@@ -8,4 +8,7 @@
 // A scrape looks at one View and holds no lock, so it never makes the planner wait. Values are
 // gauges, as Slurm's are. Names follow Slurm's, but for two slips of its: powering_up of the
 // cluster stands for nodes that power up, and nodes in partitions have the same words as elsewhere.
+//
+//	boards.go  names by which boards of other exporters ask
+//	waits.go   histograms: how long jobs waited, and passes took
 package metrics

@@ -20,6 +20,7 @@ type Source struct {
 	Stats *proto.DiagReply // nil: not known here just now
 	Leads bool
 	AgeMS int64 // of the facts
+	Waits *Waits
 }
 
 // maxScrapes bounds scrapes at the same time; more are answered 503.
@@ -71,6 +72,7 @@ func (s *scrape) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	if s.what == "" {
+		s.boards(out)
 		leads := 0.0
 		if s.Leads {
 			leads = 1
@@ -276,6 +278,7 @@ func (s *scrape) jobs(out chan<- prometheus.Metric) {
 	if s.wants("jobs") {
 		all.give(out, "slurm_jobs", nil)
 		if s.what == "" {
+			queueBoards(out, &all, reasons, users, accounts)
 			for why, n := range reasons {
 				gauge(out, "gbatch_jobs_pending", "pending jobs by what holds them", []string{"reason", why}, n)
 			}

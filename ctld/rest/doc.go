@@ -17,7 +17,7 @@
 //	faults.go    Slurm's numbers and names of errors, and HTTP's
 //	rooms.go     paths that other packages answer
 //	routes.go operations.go   the table of operations, and finding one
-//	body.go yaml.go      reading what clients send
+//	body.go      reading what clients send
 //	form.go      JSON or YAML, compressed or not
 //
 // The operations:
@@ -28,7 +28,7 @@
 //	nodes.go     nodes, partitions, reservations, licenses, shares, diag, ping
 //	changes.go   changes of nodes and reservations, reconfigure
 //	tools.go     making and removing nodes; lists of hosts
-//	records.go recordedit.go   slurmdb's jobs: reading, and their comments
+//	records.go   slurmdb's jobs: reading, and their comments
 //	accounts.go  slurmdb's accounts, users, associations, QOS: reading
 //	acctedit.go acctwho.go acctlimits.go   changing them, with gacctmgr's own verbs
 //	spec.go      the OpenAPI specification of what is served

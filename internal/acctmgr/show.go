@@ -70,9 +70,10 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 		}
 	case is(entity, 1, "qos"):
 		rows, err = sh.allQOS(words)
-		columns = "Name,Priority,GraceTime,Preempt,PreemptExemptTime,PreemptMode,Flags%40,UsageThreshold,UsageFactor," +
-			"GrpTRES,GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode,MaxTRESMins,MaxWall,MaxTRESPU," +
-			"MaxJobsPU,MaxSubmitPU,MaxTRESPA,MaxTRESRunMinsPA,MaxTRESRunMinsPU,MaxJobsPA,MaxSubmitPA,MinTRES"
+		columns = "Name,Priority,GraceTime,Preempt,PreemptExemptTime,PreemptMode,Flags%40,UsageThreshold," +
+			"UsageFactor,GrpTRES,GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode," +
+			"MaxTRESMins,MaxWall,MaxTRESPU,MaxJobsPU,MaxSubmitPU,MaxTRESPA,MaxTRESRunMinsPA,MaxTRESRunMinsPU," +
+			"MaxJobsPA,MaxSubmitPA,MinTRES"
 		lang = qosFields()
 	case is(entity, 2, "tres"):
 		for i := range f.TRES {

@@ -487,6 +487,8 @@ func bad(t *testing.T, w *web) {
 		{"GET", "/livez", "", 200, "ok", nil},
 		{"GET", "/readyz", "", 200, "ok", nil},
 		{"GET", "/metrics/nodes", "", 200, `slurm_node_cpus{node="n1"} 4`, nil},
+		{"GET", "/metrics", "", 200, `gbatch_job_wait_seconds_count{gpu_type="",partition="main",qos="`, nil},
+		{"GET", "/metrics", "", 200, "scheduler_queue_size ", nil},
 		{"GET", "/metrics/scheduler", "", 200, "slurm_bf_cycle_cnt", nil},
 	} {
 		status, _, text := w.do(b.method, b.path, b.body, b.headers...)
