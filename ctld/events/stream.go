@@ -72,10 +72,10 @@ func (s *seats) leave(uid uint32) {
 
 // filter is what a client asks for; empty lists ask for everything.
 type filter struct {
-	users, kinds, accounts, partitions, nodes []string
-	jobs                                      []uint64
-	since                                     state.Place
-	fromNow                                   bool
+	users, kinds, accounts, partitions []string
+	jobs                               []uint64
+	since                              state.Place
+	fromNow                            bool
 }
 
 // query parameters of a stream.
