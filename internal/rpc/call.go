@@ -116,7 +116,7 @@ func (c *Conn) lastWord(werr error) error {
 	}
 	var f Frame
 	for c.ReadFrame(&f) == nil {
-		if f.Flags&FlagError != 0 && f.ID == 0 {
+		if f.Flags&FlagError != 0 { // of the connection, or of this request: its head was enough
 			return f.asError()
 		}
 	}
