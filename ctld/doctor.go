@@ -250,7 +250,7 @@ func nodeUnits(f *findings, n *model.Node) {
 func nodeAllocs(f *findings, v *state.View, n *model.Node) {
 	var wrong []string
 	owner := map[proto.UnitHolder]string{}
-	for _, h := range holders(v, n) {
+	for _, h := range holders(v, n, jobText) {
 		key := proto.UnitHolder{Name: h.Name, Index: h.Index}
 		if who := owner[key]; who != "" && !sharedOn(n, h.Name) {
 			wrong = append(wrong, fmt.Sprintf("jobs %s and %s both hold %s:%d", who, h.Job, h.Name, h.Index))

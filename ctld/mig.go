@@ -184,20 +184,10 @@ func unitDrained(n *model.Node, name string, index int) bool {
 
 // migFree refuses GPUs of which a job has a unit or a share.
 func migFree(v *state.View, n *model.Node, meant map[string][]int) error {
-	for _, id := range n.Jobs {
-		j := v.Job(id)
-		if j == nil || j.Run == nil || j.Run.Alloc == nil {
-			continue
-		}
-		for i := range j.Run.Alloc.Nodes {
-			na := &j.Run.Alloc.Nodes[i]
-			if na.Node != n.Def.Name {
-				continue
-			}
-			if unit := migHeld(na, meant); unit != "" {
-				return refuse(proto.CodeBadRequest, "job %s has %s of node %s; wait for its end, or gcancel %s", jobText(j), unit,
-					n.Def.Name, jobText(j))
-			}
+	for j, na := range allocsOn(v, n) {
+		if unit := migHeld(na, meant); unit != "" {
+			return refuse(proto.CodeBadRequest, "job %s has %s of node %s; wait for its end, or gcancel %s", jobText(j), unit,
+				n.Def.Name, jobText(j))
 		}
 	}
 	return nil

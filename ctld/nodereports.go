@@ -3,6 +3,7 @@ package ctld
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"gbatch/internal/model"
@@ -172,25 +173,32 @@ func (n *nodeSet) units(node string, info *proto.NodeInfo) {
 	info.Units, info.Readings = s.units, s.beat.Readings
 }
 
-// holders lists the units of a node that jobs hold.
-func holders(v *state.View, n *model.Node) []proto.UnitHolder {
-	var out []proto.UnitHolder
-	for _, id := range n.Jobs {
-		j := v.Job(id)
-		if j == nil || j.Run == nil || j.Run.Alloc == nil {
-			continue
-		}
-		for i := range j.Run.Alloc.Nodes {
-			na := &j.Run.Alloc.Nodes[i]
-			if na.Node != n.Def.Name {
+// allocsOn gives the jobs that hold something of a node, each with what it holds there.
+func allocsOn(v *state.View, n *model.Node) iter.Seq2[*model.Job, *model.NodeAlloc] {
+	return func(yield func(*model.Job, *model.NodeAlloc) bool) {
+		for _, id := range n.Jobs {
+			j := v.Job(id)
+			if j == nil || j.Run == nil || j.Run.Alloc == nil {
 				continue
 			}
-			for _, g := range na.Gres {
-				g.Index.Each(func(k int) bool {
-					out = append(out, proto.UnitHolder{Name: g.Name, Index: int32(k), Job: jobText(j)})
-					return len(out) < proto.MaxUnits
-				})
+			for i := range j.Run.Alloc.Nodes {
+				if na := &j.Run.Alloc.Nodes[i]; na.Node == n.Def.Name && !yield(j, na) {
+					return
+				}
 			}
+		}
+	}
+}
+
+// holders lists the units of a node that jobs hold; name names a job.
+func holders(v *state.View, n *model.Node, name func(*model.Job) string) []proto.UnitHolder {
+	var out []proto.UnitHolder
+	for j, na := range allocsOn(v, n) {
+		for _, g := range na.Gres {
+			g.Index.Each(func(k int) bool {
+				out = append(out, proto.UnitHolder{Name: g.Name, Index: int32(k), Job: name(j)})
+				return len(out) < proto.MaxUnits
+			})
 		}
 	}
 	return out

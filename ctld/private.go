@@ -61,6 +61,36 @@ func (s *sight) barred(j *model.Job) proto.Code {
 	return proto.CodeInvalidJob
 }
 
+// jobText names a job as users do, or says that the caller may not see which it is.
+func (s *sight) jobText(j *model.Job) string {
+	if s.job(j.Spec) {
+		return jobText(j)
+	}
+	return proto.HiddenJob
+}
+
+// node gives a node without the numbers of jobs that the caller may not see; how many there are stays.
+func (s *sight) node(n *model.Node) *model.Node {
+	if !s.hides("jobs") {
+		return n
+	}
+	out := *n
+	shown := func(id model.JobID) model.JobID {
+		if j := s.v.Job(id); id == 0 || j != nil && s.job(j.Spec) {
+			return id
+		}
+		return model.HiddenJob
+	}
+	out.Exclusive = shown(n.Exclusive)
+	for _, list := range []*[]model.JobID{&out.Jobs, &out.Asleep, &out.Strikes} {
+		*list = slices.Clone(*list)
+		for i, id := range *list {
+			(*list)[i] = shown(id)
+		}
+	}
+	return &out
+}
+
 // only gives the jobs of a list that the caller may see.
 func (s *sight) only(list []*model.Job) []*model.Job {
 	if !s.hides("jobs") {

@@ -259,7 +259,8 @@ func hasName(list []string, s string) bool {
 
 func (c *Controller) nodesList(_ context.Context, who *caller, rq *proto.NodesRequest, send stream) error {
 	v := c.machine.View()
-	if err := c.sees(v, who).denied("nodes"); err != nil {
+	sees := c.sees(v, who)
+	if err := sees.denied("nodes"); err != nil {
 		return err
 	}
 	parts := map[string][]string{}
@@ -281,14 +282,14 @@ func (c *Controller) nodesList(_ context.Context, who *caller, rq *proto.NodesRe
 		if n == nil {
 			return refuse(proto.CodeInvalidNode, "node %s is not defined", name)
 		}
-		info := &proto.NodeInfo{Node: n, LoadMilli: -1, FreeMemMiB: -1, Partitions: parts[name]}
+		info := &proto.NodeInfo{Node: sees.node(n), LoadMilli: -1, FreeMemMiB: -1, Partitions: parts[name]}
 		if r := resvs[name]; r != nil {
 			info.Resv, info.Maint = r.Name, r.Flags&model.ResvMaint != 0
 		}
 		c.nodes.feel(name, info)
 		if rq.Units {
 			c.nodes.units(name, info)
-			info.Holders = holders(v, n)
+			info.Holders = holders(v, n, sees.jobText)
 		}
 		chunk.Nodes = append(chunk.Nodes, info)
 		if len(chunk.Nodes) == proto.ChunkJobs || rq.Units && len(chunk.Nodes) == chunkUnits {

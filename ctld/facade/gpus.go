@@ -80,7 +80,7 @@ func (q *request) gpus(string) (any, error) {
 		g := gpu{ID: "GPU-" + strconv.Itoa(int(u.Index)), Node: u.Node, Index: u.Index, Type: u.Type,
 			Status: u.status(), Reason: u.Why,
 			Utilization: known(u.Util), UsedMiB: known(u.UsedMiB), AllMiB: known(u.AllMiB), TempC: known(u.TempC)}
-		if u.Job != "" {
+		if u.Job != "" && u.Job != proto.HiddenJob {
 			id := "task-" + u.Job
 			g.TaskID = &id
 		}

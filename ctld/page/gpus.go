@@ -175,7 +175,7 @@ func (q *request) gpuData() {
 			l := rows[k].Look()
 			d.Type = cmp.Or(d.Type, l.Type)
 			job := -1
-			if l.Job != "" {
+			if l.Job != "" && l.Job != proto.HiddenJob {
 				if at, known := index[l.Job]; known {
 					job = at
 				} else {

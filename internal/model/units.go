@@ -22,6 +22,9 @@ const (
 // JobID is a job's number. Each task of an array that has started has its own. Zero is no job.
 type JobID uint32
 
+// HiddenJob is in place of the number of a job that the reader may not see (PrivateData).
+const HiddenJob JobID = 1<<32 - 1
+
 // NoTask is the task index of a job that is not an element of an array.
 const NoTask = -1
 

@@ -109,11 +109,14 @@ func (x *NodeInfo) Wire(c *wire.C) {
 	wire.Bool(c, &x.Maint)
 }
 
+// HiddenJob is a UnitHolder's job that the reader may not see.
+const HiddenJob = "hidden"
+
 // UnitHolder is a job that holds a unit.
 type UnitHolder struct {
 	Name  string
 	Index int32
-	Job   string // as users write it
+	Job   string // as users write it, or HiddenJob
 }
 
 func (x *UnitHolder) Wire(c *wire.C) {
