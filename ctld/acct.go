@@ -104,7 +104,7 @@ func (c *Controller) acct(ctx context.Context, a *call) (message, error) {
 	if err := a.decode(new(proto.AcctRequest)); err != nil {
 		return nil, err
 	}
-	pass := c.sees(c.machine.View(), a.who).records(a.r.ReplyMore)
+	pass := c.sees(c.machine.View(), a.who).records(a.more)
 	return &proto.RecordsChunk{}, c.query(ctx, proto.KindQuery, a.body, pass)
 }
 
@@ -132,7 +132,7 @@ func (c *Controller) usageReport(ctx context.Context, a *call) (message, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &proto.ReportChunk{}, c.query(ctx, proto.KindUsage, body, a.r.ReplyMore)
+	return &proto.ReportChunk{}, c.query(ctx, proto.KindUsage, body, a.more)
 }
 
 // query asks the accounting daemon, or its copy if that one does not answer or lacks records, and passes the answer on

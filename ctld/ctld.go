@@ -70,7 +70,7 @@ type Controller struct {
 	readers  readers
 	room     share.Room // for answers of the leader that may break off
 	budget   share.Budget
-	pace     pace
+	pace     *share.Pace
 	tokens   token.Checker
 	waits    metrics.Waits
 	web      *rest.Server   // nil: HTTP is off
@@ -108,7 +108,7 @@ func New(o Options) (_ *Controller, err error) {
 	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(), idle: newIdleWatch(),
 		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime(),
 		reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
-		readers: newReaders(), refusals: newOncePer(), pace: newPace(), dbds: dbdsOf(&o)}
+		readers: newReaders(), refusals: newOncePer(), pace: share.NewPace(paceLeast), dbds: dbdsOf(&o)}
 	c.dead.Dir = filepath.Join(o.Dir, "refused-records")
 	c.counts.since.Store(int64(c.bootAt))
 	c.lease.begin = time.Now()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
-	"sync"
 	"time"
 
 	"gbatch/internal/conf"
@@ -67,7 +66,7 @@ var handlers = map[uint16]handler{
 	proto.KindConfig:       handle((*Controller).config),
 	proto.KindWait:         handle((*Controller).wait),
 	proto.KindAcct:         {parts: true, answer: (*Controller).acct},
-	proto.KindReport:       {parts: true, answer: (*Controller).usageReport},
+	proto.KindReport:       asking(handler{parts: true, answer: (*Controller).usageReport}),
 	proto.KindShares:       handle((*Controller).shares),
 	proto.KindDiag:         handle((*Controller).diag),
 	proto.KindScript:       handle((*Controller).script),
@@ -99,7 +98,7 @@ type call struct {
 
 	more  func(part []byte) error // sends a part that another one follows
 	bytes int                     // of the answer, so far
-	paced bool                    // it has paid for a change
+	pace  float64                 // units a second for which it has paid, as a change; 0: none
 	sent  bool                    // a part of it has gone out
 }
 
@@ -221,11 +220,16 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *caller, 
 	a := &call{r: r, who: who, kind: kind, body: body, more: r.ReplyMore}
 	var last []byte
 	var err error
-	if row := proto.RequestOf(kind); row.Effect != proto.Changes && row.WaitS == 0 && !answeredAnywhere(kind) {
+	switch row := proto.RequestOf(kind); {
+	case kind == proto.KindAcct:
+		last, err = c.readRecords(ctx, a, &h)
+	case row.Effect != proto.Changes && row.WaitS == 0 && !answeredAnywhere(kind):
 		last, err = c.read(ctx, a, kind, &h)
-	} else if err = c.pace.wait(ctx, a); err == nil {
-		last, err = c.make(ctx, a, &h)
-		c.pace.done(a, err)
+	default:
+		if err = c.paced(ctx, a); err == nil {
+			last, err = c.make(ctx, a, &h)
+			c.madePaced(a, err)
+		}
 	}
 	if err != nil {
 		err = answerFor(kind, made.Load(), err)
@@ -256,24 +260,27 @@ func (c *Controller) make(ctx context.Context, a *call, h *handler) ([]byte, err
 }
 
 const (
-	pricePerRequest = 40  // rows that a request counts as, beside those of its answer
-	pricePerPing    = 2   // of what is at hand
-	rowBytes        = 300 // a job's size in a list
-	shareRest       = 3   // a list that many wait for takes a quarter of one CPU
-	usersAtOnce     = 2   // users who may list at QueryRateLimit at the same time, for each CPU of this process
+	pricePerRequest = 40               // rows that a request counts as, beside those of its answer
+	pricePerPing    = 5                // of what is at hand
+	rowBytes        = 300              // a job's size in a list
+	shareRest       = 3                // a list that many wait for takes a quarter of one CPU
+	recordsAtOnce   = 4                // answers of gdbd's that one user may have under way
+	recordsPatience = 15 * time.Second // of a further one
+	usersAtOnce     = 2                // users who may list at QueryRateLimit together, for each CPU of this process
 )
 
 // readers is what requests that only read share.
 type readers struct {
-	gate   *share.Gate
-	same   share.Group
-	limits share.Limits
+	gate    *share.Gate
+	records share.Budget // of answers of gdbd's
+	same    share.Group
+	limits  share.Limits
 }
 
 func newReaders() readers {
 	cpus := runtime.GOMAXPROCS(0)
-	return readers{gate: share.NewGate(max(1, cpus/2)), same: share.Group{Rest: shareRest},
-		limits: share.Limits{Total: usersAtOnce * float64(cpus)}}
+	return readers{gate: share.NewGate(max(1, cpus/2)), records: share.Budget{Requests: recordsAtOnce},
+		same: share.Group{Rest: shareRest}, limits: share.Limits{Total: usersAtOnce * float64(cpus)}}
 }
 
 // read answers a request that changes nothing: it waits if its user has asked for too much, and shares the answers of
@@ -298,6 +305,10 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 			return last, err
 		}
 	}
+	if kind == proto.KindReport {
+		a.more = send
+		return c.askedRecords(ctx, a, h, payer)
+	}
 	if h.asks {
 		a.more = send
 		return c.make(ctx, a, h)
@@ -315,48 +326,58 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 	return last, err
 }
 
-// Prices of changes, for pace.
+// Prices of changes, for share.Pace.
 const (
 	paceBytes   = 4 << 10 // a change costs one unit, and one more for each so many bytes
 	paceRefused = 4       // times as much
-	paceRate    = 1000    // units a second
-	paceUsers   = 4       // users who may change things at paceRate at the same time
-	paceAlone   = 2 * time.Second
+	paceLeast   = 250     // units a second that a user may always have
 )
 
-// pace keeps a user who makes changes faster than paceRate from slowing the others': such changes wait. Nobody waits
-// while nobody else asks for anything.
-type pace struct {
-	limits share.Limits
-	mu     sync.Mutex
-	last   uint32    // the user who asked last
-	others time.Time // when somebody else than the one before asked
-}
+func priceOf(a *call) float64 { return 1 + float64(len(a.body)/paceBytes) }
 
-func newPace() pace { return pace{limits: share.Limits{Total: paceUsers}} }
-
-func (p *pace) price(a *call) float64 { return 1 + float64(len(a.body)/paceBytes) }
-
-// wait takes the price of a change, and waits if its user has made too many. Root never waits.
-func (p *pace) wait(ctx context.Context, a *call) error {
-	now := time.Now()
-	p.mu.Lock()
-	if a.who.UID != p.last {
-		p.last, p.others = a.who.UID, now
-	}
-	alone := now.Sub(p.others) > paceAlone
-	p.mu.Unlock()
-	if a.paced = !alone && a.who.UID != 0 && proto.RequestOf(a.kind).Effect == proto.Changes; !a.paced {
+// paced takes the price of a change, and waits if its user makes too many beside others'. Root never waits.
+func (c *Controller) paced(ctx context.Context, a *call) (err error) {
+	if proto.RequestOf(a.kind).Effect != proto.Changes {
 		return nil
 	}
-	return p.limits.Pay(ctx, payerOf(a.who.UID), p.price(a), paceRate)
+	a.pace, err = c.pace.Wait(ctx, payerOf(a.who.UID), priceOf(a), a.who.UID == 0)
+	if errors.Is(err, share.ErrOwes) {
+		return refuse(proto.CodeBusy, "you make changes much faster than the %.0f a second that are served while others make "+
+			"theirs; try again in a moment", a.pace)
+	}
+	return err
 }
 
-// done takes more for a change that was refused: its user learns nothing from making it again.
-func (p *pace) done(a *call, err error) {
-	if a.paced && err != nil {
-		p.limits.Settle(payerOf(a.who.UID), (paceRefused-1)*p.price(a))
+// madePaced takes more for a change that was refused: its user learns nothing from making it again.
+func (c *Controller) madePaced(a *call, err error) {
+	if a.pace > 0 && err != nil {
+		c.pace.More(payerOf(a.who.UID), (paceRefused-1)*priceOf(a))
 	}
+}
+
+// readRecords is read for what gdbd has, which every controller passes on.
+func (c *Controller) readRecords(ctx context.Context, a *call, h *handler) ([]byte, error) {
+	payer, price := c.payer(a, a.kind)
+	if err := c.readers.limits.Pay(ctx, payer, price, c.queryRate()); err != nil {
+		return nil, err
+	}
+	defer func() { c.readers.limits.Settle(payer, basePrice(a.kind)+float64(a.bytes/rowBytes)-price) }()
+	return c.askedRecords(ctx, a, h, payer)
+}
+
+// askedRecords makes an answer of gdbd's, of which each user has a few under way. What is passed on counts.
+func (c *Controller) askedRecords(ctx context.Context, a *call, h *handler, payer string) ([]byte, error) {
+	leave, err := c.readers.records.Enter(ctx, share.Claim{Payer: payer, Patience: recordsPatience})
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	more := a.more
+	a.more = func(part []byte) error {
+		a.bytes += len(part)
+		return more(part)
+	}
+	return c.make(ctx, a, h)
 }
 
 // gated sends a part outside of the gate, where the caller is before and after: a slow client takes nobody's turn.

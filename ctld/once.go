@@ -125,12 +125,12 @@ func (c *Controller) serveOnce(ctx context.Context, r *server.Request, who *call
 		return true
 	case first:
 		a := &call{who: who, kind: once.Kind, body: once.Body}
-		if err := c.pace.wait(ctx, a); err != nil {
+		if err := c.paced(ctx, a); err != nil {
 			c.tries.end(key, y, nil, rpc.Errorf(proto.CodeBusy, "the request waited for its turn in vain: %v", err))
 			break
 		}
 		c.makeOnce(ctx, key, y, a, &once)
-		c.pace.done(a, y.err)
+		c.madePaced(a, y.err)
 	}
 	select {
 	case <-y.done:

@@ -197,7 +197,7 @@ var top = []string{
 }
 
 // exitIn may end the process; everybody else returns an error.
-var exitIn = []string{"cmd", "scripts/bench", "scripts/compare", "scripts/supply"}
+var exitIn = []string{"cmd", "scripts/attack", "scripts/bench", "scripts/compare", "scripts/supply"}
 
 // exits are the calls that end it.
 var exits = map[string][]string{

@@ -29,7 +29,7 @@ func TestBodiesOfOneUserAreBounded(t *testing.T) {
 		now.Add(-1)
 		served.Add(1)
 		_ = r.Reply(nil)
-	}, Options{Peer: as(7)})
+	}, Options{Peer: as(7), UserBytes: 1 << 30})
 	errs := make(chan error, conns)
 	for range conns {
 		c := s.dial(t)
@@ -50,6 +50,52 @@ func TestBodiesOfOneUserAreBounded(t *testing.T) {
 	}
 	if most.Load() > share.PayerBytes/size {
 		t.Errorf("%d requests of %d bytes were under way at once", most.Load(), size)
+	}
+}
+
+// TestWhoSendsTooMuchIsRefused: a user who has sent far more in large requests than is read in a while gets a refusal
+// in place of a long wait, before the body is read; small requests and other users are served.
+func TestWhoSendsTooMuchIsRefused(t *testing.T) {
+	uid := atomic.Uint32{}
+	uid.Store(7)
+	peer := func(net.Conn) (rpc.Peer, error) { return rpc.LocalPeer(rpc.User{UID: uid.Load()}), nil }
+	s := startServer(t, echo, Options{Peer: peer, UserBytes: 64 << 10})
+	large := make([]byte, 4<<20) // more than fifteen seconds' worth, after the burst
+	if _, err := s.dial(t).Call(t.Context(), 1, large); err != nil {
+		t.Error(err)
+	}
+	var e *rpc.Error
+	if _, err := s.dial(t).Call(t.Context(), 1, large); !errors.As(err, &e) || e.Code != rpc.CodeBusy {
+		t.Errorf("the second one: %v", err)
+	}
+	if _, err := s.dial(t).Call(t.Context(), 1, []byte("small")); err != nil {
+		t.Error(err)
+	}
+	uid.Store(8)
+	if _, err := s.dial(t).Call(t.Context(), 1, large); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+}
+
+// TestWhoDialsTooOftenIsRefused: a user whose connections end by that user's fault, again and again, is refused at the
+// door for a while; others are not.
+func TestWhoDialsTooOftenIsRefused(t *testing.T) {
+	uid := atomic.Uint32{}
+	uid.Store(7)
+	peer := func(net.Conn) (rpc.Peer, error) { return rpc.LocalPeer(rpc.User{UID: uid.Load()}), nil }
+	s := startServer(t, echo, Options{Peer: peer, UserConns: 1, MaxRequest: 100})
+	refused := false
+	for range 10 {
+		_, err := s.dial(t).Call(t.Context(), 1, make([]byte, 1000))
+		var e *rpc.Error
+		refused = refused || errors.As(err, &e) && e.Code == rpc.CodeBusy
+	}
+	if !refused {
+		t.Error("nobody is refused who has made ten connections fail where one a second may be opened")
+	}
+	uid.Store(8)
+	if _, err := s.dial(t).Call(t.Context(), 1, []byte("small")); err != nil {
+		t.Errorf("another user: %v", err)
 	}
 }
 

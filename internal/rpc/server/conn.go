@@ -58,6 +58,7 @@ func (cn *conn) run(ctx context.Context) {
 	defer leave()
 	err := cn.read(reading)
 	if !errors.Is(err, rpc.ErrClosed) && err != io.EOF && err != errHijacked && err != errIdle {
+		cn.s.opened.Settle(cn.payer, faultConns)
 		cn.s.stranger(ctx, cn.nc, err)
 	}
 }
@@ -132,6 +133,8 @@ func (cn *conn) take(ctx context.Context, f *rpc.Frame) (leave func(), err error
 		if !mux {
 			return nil, cn.end(f, err)
 		}
+	} else if err = cn.payBytes(ctx, n); err != nil {
+		return nil, cn.end(f, err)
 	} else if leave, err = cn.s.o.Budget.Enter(ctx, claim); err == nil {
 		if err := cn.c.ReadBody(f, n); err != nil {
 			leave()
@@ -147,6 +150,19 @@ func (cn *conn) take(ctx context.Context, f *rpc.Frame) (leave func(), err error
 		return nil, err
 	}
 	return nil, cn.c.WriteFrame(f.Kind, rpc.FlagError, f.ID, e.Encode())
+}
+
+// payBytes makes a local user wait who sends too many large requests, before they are read.
+func (cn *conn) payBytes(ctx context.Context, n int) error {
+	if cn.payer == "" || n <= share.SmallBytes {
+		return nil
+	}
+	err := cn.s.sent.Pay(ctx, cn.payer, float64(n), cn.s.o.UserBytes)
+	if errors.Is(err, share.ErrOwes) {
+		return rpc.Errorf(rpc.CodeBusy, "you send more than %.0f KiB a second in large requests; try again in a moment",
+			cn.s.o.UserBytes/1024)
+	}
+	return err
 }
 
 // end answers a request with an error, and ends the connection.

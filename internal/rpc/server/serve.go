@@ -19,10 +19,16 @@ import (
 const (
 	MaxConns        = 4096 // connections at once on one listener
 	MaxConnsPerUser = 512  // of them, by one local user other than root
-	LocalIdle       = 2 * time.Minute
+
+	// What one local user other than root may send, after a burst of five seconds' worth. Who sends more waits.
+	UserConns  = 1000    // new connections a second; one that ends by the user's fault counts as faultConns
+	UserBytes  = 8 << 20 // bytes a second of requests that are not small
+	faultConns = 10
+	LocalIdle  = 2 * time.Minute
 
 	maxRefusals  = 64                    // refused connections that get a reason at the same time; more are just closed
 	refuseLinger = time.Second           // for the refused client to read it
+	usersAtOnce  = 16                    // users who may do so at the same time
 	acceptPause  = 50 * time.Millisecond // after a failed accept, such as for want of file descriptors
 )
 
@@ -36,6 +42,8 @@ type Options struct {
 	Peer            func(net.Conn) (rpc.Peer, error) // default UnixPeer; pki.PeerOfConn for TLS
 	MaxConns        int                              // default MaxConns
 	MaxConnsPerUser int                              // default MaxConnsPerUser
+	UserConns       float64                          // default UserConns
+	UserBytes       float64                          // default UserBytes
 	MuxRequests     int                              // concurrent requests of one rpc.Mux; default rpc.MuxRequests
 	MaxRequest      int                              // largest request in bytes; default rpc.MaxRequest
 	MaxBytes        func(kind uint16) int            // the same for a kind; nil: MaxRequest
@@ -53,6 +61,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxConnsPerUser == 0 {
 		o.MaxConnsPerUser = MaxConnsPerUser
+	}
+	if o.UserConns == 0 {
+		o.UserConns = UserConns
+	}
+	if o.UserBytes == 0 {
+		o.UserBytes = UserBytes
 	}
 	if o.MuxRequests == 0 {
 		o.MuxRequests = rpc.MuxRequests
@@ -79,7 +93,8 @@ func Serve(ctx context.Context, ln net.Listener, h Handler, o Options) error {
 		return errors.Join(errors.New("rpc server: needs a handler and a log"), ln.Close())
 	}
 	s := &server{h: h, o: o.withDefaults(), ln: ln, users: make(map[uint32]int),
-		refusals: make(chan struct{}, maxRefusals)}
+		refusals: make(chan struct{}, maxRefusals),
+		opened:   share.Limits{Total: usersAtOnce, Refuse: true}, sent: share.Limits{Total: usersAtOnce, Refuse: true}}
 	parent := ctx // it ends first: somebody else may close ln for the same reason
 	ctx, cancel := context.WithCancel(parent)
 	defer s.wg.Wait()
@@ -119,6 +134,9 @@ type server struct {
 	o  Options
 	ln net.Listener
 	wg sync.WaitGroup // connections and refusals
+
+	opened share.Limits // new connections of users
+	sent   share.Limits // bytes of users' large requests
 
 	refusals chan struct{} // holds a token for each refused connection that gets a reason
 
@@ -182,6 +200,14 @@ func (s *server) serve(ctx context.Context, nc net.Conn) (kept bool) {
 			return true
 		}
 		defer s.leave(u.UID)
+		if err := s.opened.Pay(ctx, Payer(u.UID), 1, s.o.UserConns); err != nil {
+			if errors.Is(err, share.ErrOwes) {
+				s.refuse(nc, rpc.Errorf(rpc.CodeBusy, "you open more than %.0f connections a second; try again in a moment",
+					s.o.UserConns))
+				return true
+			}
+			return false
+		}
 	}
 	c, err := rpc.Accept(nc, rpc.ConnOptions{Name: name, ReadLimit: s.o.MaxRequest})
 	if err != nil {

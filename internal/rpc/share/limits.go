@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -18,10 +19,17 @@ const (
 type Limits struct {
 	Total float64
 
+	// Refuse: who owes so much that their request would wait for longer than a command waits for an answer gets
+	// ErrOwes, and pays nothing. Otherwise such a request is made after that time, and some of the debt forgotten.
+	Refuse bool
+
 	mu    sync.Mutex
 	names map[string]*purse
 	all   purse
 }
+
+// ErrOwes says that somebody has asked for far more than the rate.
+var ErrOwes = fmt.Errorf("more is asked for than is served in %v", maxDelay)
 
 // purse is what a user may still ask for. Below zero they wait.
 type purse struct {
@@ -38,7 +46,9 @@ func (l *Limits) Pay(ctx context.Context, name string, price, rate float64) erro
 		return nil
 	}
 	delay := l.take(name, price, rate, time.Now())
-	if delay <= 0 {
+	if delay < 0 {
+		return ErrOwes
+	} else if delay == 0 {
 		return nil
 	}
 	t := time.NewTimer(delay)
@@ -52,6 +62,7 @@ func (l *Limits) Pay(ctx context.Context, name string, price, rate float64) erro
 	}
 }
 
+// take gives how long to wait; below 0: for too long, and nothing was taken.
 func (l *Limits) take(name string, price, rate float64, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,9 +81,16 @@ func (l *Limits) take(name string, price, rate float64, now time.Time) time.Dura
 		l.all = purse{has: burstS * rate * l.Total, at: now}
 	}
 	modest := p.fill(rate, now) > burstS*rate*modestPart
-	waitS := p.pay(price, rate)
+	if l.Refuse && -p.has >= maxDelay.Seconds()*rate {
+		return -1
+	}
+	debt := maxDelay.Seconds() * rate
+	if l.Refuse {
+		debt *= 2
+	}
+	waitS := p.pay(price, rate, debt)
 	all := l.all.fill(rate*l.Total, now)
-	if together := l.all.pay(price, rate*l.Total); !modest && all < 0 {
+	if together := l.all.pay(price, rate*l.Total, maxDelay.Seconds()*rate*l.Total); !modest && all < 0 {
 		waitS = max(waitS, together)
 	}
 	if waitS <= 0 {
@@ -92,10 +110,10 @@ func (p *purse) fill(rate float64, now time.Time) float64 {
 }
 
 // pay takes a price, and gives how long to wait for it, seconds: until what was owed before has come in. Who has
-// something left is served, and owes the rest.
-func (p *purse) pay(price, rate float64) float64 {
+// something left is served, and owes the rest, up to debt.
+func (p *purse) pay(price, rate, debt float64) float64 {
 	owed := -p.has
-	p.has = max(p.has-price, -maxDelay.Seconds()*rate)
+	p.has = max(p.has-price, -debt)
 	return max(owed/rate, 0)
 }
 

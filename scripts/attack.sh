@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# One user attacks a cluster with 512 connections, in each way that scripts/attack knows, while others submit jobs: how many
+# submissions a second are left of those just before and after, and how much memory each daemon took at most beyond what it had.
+# The attacker's own processes get only CPU that nobody else wants (SCHED_IDLE), as if they were on another host; what the
+# daemons do for them counts. Needs root, for another user. Takes five minutes; says on stderr what it is at.
+#
+#   scripts/attack.sh [WAY...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+[ "$(id -u)" = 0 ] || { echo "attack.sh: needs root: the attacker is another user" >&2; exit 2; }
+export PATH="$PWD/bin:$PATH"
+[ -x bin/gcli ] || make --no-print-directory build
+work=$(mktemp -d "${TMPDIR:-/tmp}/gbatch-attack.XXXXXX")
+chmod 755 "$work"
+dir=$work/cluster
+trap 'gbatch down --dir "$dir" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT INT TERM
+go build -o "$work/bench" ./scripts/bench
+go build -o "$work/attack" ./scripts/attack
+printf '#!/bin/sh\ntrue\n' >"$work/true.sh"
+ways=("$@")
+[ $# -gt 0 ] || mapfile -t ways < <("$work/attack" -h 2>&1 | awk '/^  [a-z]/ && !/^  -/ { print $1 }')
+
+gbatch up --nodes 2 --cpus 16 --gpus a100:4 --dir "$dir" --detach >/dev/null
+export GBATCH_CONF=$dir/gbatch.conf
+echo 'MaxJobCount=1000000' >>"$GBATCH_CONF"
+gcontrol reconfigure >/dev/null
+cd "$work"
+pids() { pgrep -f "^[^ ]*/(gctld|gdbd|gnoded) .*$dir" || true; }
+rss() { awk '/^VmRSS/ { print int($2 / 1024) }' "/proc/$1/status" 2>/dev/null || echo 0; }
+# rate SECONDS: submissions a second of two others, and how many failed
+rate() { "$work/bench" loop -open -n 1000000 -c 2 -t "$1s" -- gsubmit -H -o /dev/null true.sh; }
+# What the attacker reads: 5,000 jobs of others.
+"$work/bench" loop -n 5000 -c 2 -- gsubmit -H -o /dev/null true.sh >/dev/null
+printf '%-9s %9s %9s %7s %7s   %s\n' attack alone/s beside/s share failed 'MiB above before, at most'
+for way in "${ways[@]}"; do
+    [ ! -t 2 ] || printf '\r\033[K%s' "$way" >&2
+    declare -A before=() most=()
+    read -r alone _ < <(rate 5)
+    for p in $(pids); do before[$p]=$(rss "$p") most[$p]=0; done
+    setpriv --reuid 65534 --regid 65534 --clear-groups chrt -i 0 "$work/attack" -t 10s "$dir/run" "$way" >"$work/said" 2>&1 &
+    attacker=$!
+    sleep 1.5
+    rate 7 >"$work/rate" &
+    rater=$!
+    while kill -0 $rater 2>/dev/null; do
+        for p in "${!before[@]}"; do
+            now=$(($(rss "$p") - before[$p]))
+            [ "$now" -le "${most[$p]}" ] || most[$p]=$now
+        done
+        sleep 0.1
+    done
+    read -r got _ _ failed <"$work/rate"
+    wait $attacker || true
+    said=
+    for p in $(pids); do said+=" $(cat "/proc/$p/comm") ${most[$p]:-new}"; done
+    gone=$((${#before[@]} - $(pids | wc -l)))
+    [ $gone = 0 ] || said+="  $gone DAEMONS ARE GONE"
+    gcancel -u nobody >/dev/null 2>&1 || true
+    sleep 1
+    read -r after _ < <(rate 5)
+    [ ! -t 2 ] || printf '\r\033[K' >&2
+    awk -v a="$alone" -v b="$got" -v c="$after" -v w="$way" -v f="$failed" -v s="$said" 'BEGIN {
+        printf "%-9s %9.0f %9.0f %6.0f%% %7s  %s\n", w, (a + c) / 2, b, 200 * b / (a + c), f, s }'
+    sed 's/^/          /' "$work/said"
+done
