@@ -205,7 +205,7 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *caller, 
 	c.counts.serving.Add(1)
 	defer func() {
 		c.counts.serving.Add(-1)
-		c.counts.served(kind, who, time.Since(begin))
+		c.answered(kind, who, time.Since(begin))
 	}()
 	h, ok := handlers[kind]
 	if !ok {

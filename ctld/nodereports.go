@@ -173,6 +173,17 @@ func (n *nodeSet) units(node string, info *proto.NodeInfo) {
 	info.Units, info.Readings = s.units, s.beat.Readings
 }
 
+// readings gives the last readings of a node's units; whoever gets them reads them only.
+func (n *nodeSet) readings(node string) []proto.UnitReading {
+	s := n.session(node)
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.beat.Readings
+}
+
 // allocsOn gives the jobs that hold something of a node, each with what it holds there.
 func allocsOn(v *state.View, n *model.Node) iter.Seq2[*model.Job, *model.NodeAlloc] {
 	return func(yield func(*model.Job, *model.NodeAlloc) bool) {

@@ -248,7 +248,7 @@ func defaults() *Config {
 		NodeHeartbeatIntervalS: DefaultHeartbeatS,
 		QueryRateLimit:         DefaultQueryRate,
 		CertificateLifetimeS:   model.DefaultCertLifeS,
-		HTTP:                   HTTP{TLS: "auto", Metrics: "metrics/openmetrics"},
+		HTTP:                   HTTP{TLS: "auto", Metrics: "metrics/openmetrics", MetricsSeries: defaultSeries},
 		MessageTimeoutS:        10,
 		ProctrackType:          "proctrack/cgroup",
 		GpuSampleIntervalS:     5,
