@@ -68,6 +68,7 @@ var handlers = map[uint16]handler{
 	proto.KindWait:         handle((*Controller).wait),
 	proto.KindAcct:         {parts: true, answer: (*Controller).acct},
 	proto.KindReport:       {parts: true, answer: (*Controller).usageReport},
+	proto.KindHistory:      {parts: true, asks: true, answer: (*Controller).past},
 	proto.KindShares:       handle((*Controller).shares),
 	proto.KindDiag:         handle((*Controller).diag),
 	proto.KindScript:       handle((*Controller).script),

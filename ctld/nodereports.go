@@ -29,6 +29,10 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			}
 			hb.Readings = hb.Readings[:min(len(hb.Readings), proto.MaxUnits)]
 			s.mu.Lock()
+			if len(hb.Uses) > 0 {
+				s.uses = hb.Uses[:min(len(hb.Uses), proto.MaxJobUses)]
+			}
+			hb.Uses = nil
 			s.beat = hb
 			s.idle.note(hb.Readings, time.Now())
 			s.mu.Unlock()

@@ -5,5 +5,5 @@
 // would send (package proto), made as the user; options of a task are read by gsubmit's table.
 //
 // Files: facade.go (the frame, the table of paths, its specification), tasks.go, gpus.go (GPUs,
-// pools, quotas, the queue).
+// pools, quotas, the queue), history.go (samples over time).
 package facade

@@ -60,6 +60,8 @@ func routes() []route {
 		{"GET", "/quota", "GPUs of tasks of high (online) and low (batch) priority", ok, (*request).quota},
 		{"GET", "/queue-status", "the queue by GPUs, QOS and capacity", ok, (*request).queue},
 		{"GET", "/pools", "partitions as pools of GPUs", ok, (*request).pools},
+		{"GET", "/history/{id}", "what was measured of cluster, partition, account, qos, node, gpu or job: name=, " +
+			"job=, start=, end=, step=", ok, (*request).history},
 		{"POST", "/experiments/{id}/queue", "puts a held job into the queue", ok, (*request).enqueue},
 		{"GET", "/experiments/queue-status", "the same as /queue-status", ok, (*request).queue},
 		{"GET", "/openapi.json", "this list", ok, (*request).openapi},

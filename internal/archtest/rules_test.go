@@ -95,6 +95,7 @@ var layers = []layer{
 	{"ctld/deadletter", ""},
 	{"ctld/events", "internal/model internal/state internal/jobtext"},
 	{"ctld/token", "internal/model"},
+	{"ctld/samples", "internal/model internal/proto internal/state"},
 	{"ctld/metrics", "internal/model internal/proto internal/state internal/jobtext"},
 	// HTTP is one more way in: it reads options and writes objects by the commands' own tables.
 	{"ctld/rest", words + " internal/acctmgr internal/conf internal/rpc internal/state " +
@@ -107,7 +108,7 @@ var layers = []layer{
 	{"ctld/heap", ""},
 	{"ctld/hook", "internal/model internal/ask"},
 	{"ctld", "ctld/resv ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
-		"ctld/metrics ctld/events ctld/page ctld/facade ctld/hook " +
+		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},
@@ -128,6 +129,7 @@ var layers = []layer{
 		"internal/client " +
 		"internal/certs internal/stepio internal/pmi"},
 	{"dbd/usage", "internal/model"},
+	{"dbd/history", "internal/model internal/proto"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/trust internal/rpc internal/certs " +
 		"internal/client"},
 

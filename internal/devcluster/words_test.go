@@ -151,6 +151,8 @@ func startCluster(ts *testscript.TestScript, _ bool, args []string) {
 			o.Real = v == "yes"
 		case "networks":
 			o.Networks = v == "yes"
+		case "samples":
+			o.Samples = time.Duration(n) * time.Millisecond
 		case "dbd":
 			o.NoDbd = v == "no"
 		case "conf":
