@@ -99,7 +99,8 @@ func draw(x *proto.HistorySeries, field, name string, top int64, from, to model.
 		return nil
 	}
 	var sum, n, most, last int64
-	for _, p := range x.Points {
+	points := slices.DeleteFunc(slices.Clone(x.Points), func(p proto.HistoryPoint) bool { return p.At <= from })
+	for _, p := range points {
 		if at < len(p.Values) && p.Values[at] >= 0 {
 			v := p.Values[at]
 			sum, n, most, last = sum+v, n+1, max(most, v), v
@@ -112,7 +113,12 @@ func draw(x *proto.HistorySeries, field, name string, top int64, from, to model.
 		top = max(1, most)
 	}
 	unit := map[string]string{"gpu_util": " %", "power": " W", "temp": " °C"}[field]
-	word := func(v int64) string { return clustertext.HistoryValue(field, v, false) + unit }
+	word := func(v int64) string {
+		if field == "power" { // whole watts are enough
+			return strconv.FormatInt((v+5)/10, 10) + unit
+		}
+		return clustertext.HistoryValue(field, v, false) + unit
+	}
 	c := &chart{Name: name, Now: word(last), Mean: word(sum / n), Top: word(top), Span: span(int64(to-from) / 1000)}
 	c.Label = fmt.Sprintf("%s over %s: %s at the end, %s on average, at most %s", name, c.Span, c.Now, c.Mean, word(most))
 	c.Low = field == "gpu_util" && last < lowNow
@@ -126,7 +132,7 @@ func draw(x *proto.HistorySeries, field, name string, top int64, from, to model.
 		open = false
 	}
 	lastAt := model.Time(0)
-	for _, p := range x.Points {
+	for _, p := range points {
 		if at >= len(p.Values) || p.Values[at] < 0 {
 			end()
 			continue
