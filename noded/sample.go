@@ -77,6 +77,7 @@ type sampled struct {
 	meter *cgroup.Meter
 	use   model.NodeUsage
 	nowKB int64     // memory of its processes at the last sample
+	memKB int64     // the same with page cache
 	at    time.Time // of the last sample
 	procs procs.Seen
 	gpus  []gpuSeen
@@ -339,7 +340,7 @@ func (s *sampler) sample(j *sampled) {
 	u := &j.use
 	u.UserMS, u.SysMS = max(u.UserMS, c.UserCPU.Milliseconds()), max(u.SysMS, c.SysCPU.Milliseconds())
 	u.PeakKB, u.RSSKB = max(u.PeakKB, c.MemBytes>>10), max(u.RSSKB, c.RSSBytes>>10)
-	j.nowKB = c.RSSBytes >> 10
+	j.nowKB, j.memKB = c.RSSBytes>>10, c.MemBytes>>10
 	u.Faults = max(u.Faults, c.Faults)
 	j.hasIO = c.HasIO
 	s.sampleOwn(j, &c)
@@ -379,7 +380,7 @@ func (s *sampler) look(j *sampled, pids []int, ioKnown bool) {
 	u.Procs = max(u.Procs, int32(len(pids)))
 	u.VMKB = max(u.VMKB, t.VMKB)
 	if !s.groups.root.Can().Memory { // no counter: the sum over the processes is what there is
-		u.RSSKB, j.nowKB = max(u.RSSKB, t.RSSKB), t.RSSKB
+		u.RSSKB, j.nowKB, j.memKB = max(u.RSSKB, t.RSSKB), t.RSSKB, t.RSSKB
 		u.PeakKB = max(u.PeakKB, t.RSSKB)
 	}
 	if !ioKnown {

@@ -230,3 +230,15 @@ func (h *HTTP) authAlt() string {
 	}
 	return strings.Join(out, ",")
 }
+
+// NodeMetricsAddr is the address of a node's metrics, host:port; "": they are not served.
+func NodeMetricsAddr(c *Config) string {
+	at := c.NodeMetricsListen
+	switch {
+	case at == "", strings.EqualFold(at, "none"), strings.EqualFold(at, "off"):
+		return ""
+	case strings.Contains(at, ":"):
+		return at
+	}
+	return ":" + at
+}
