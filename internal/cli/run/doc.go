@@ -4,7 +4,7 @@
 //	command.go find.go  what the tasks run, and the daemon that makes the step
 //	joboptions.go       options that describe a job, and refused ones
 //	outside.go          grun outside of a job: it gets an allocation first
-//	steps.go talk.go    the loop over the command's steps; the conversation with the daemon that runs one
+//	steps.go talk.go    the loop over the steps; the conversation with the daemon that runs one
 //	files.go remote.go  the tasks' input and output: files, pipes, and streams from other nodes
 //	terminal.go         --pty
 //	say.go              messages about the ends of tasks
