@@ -366,3 +366,22 @@ func (r *RecordRow) exitCode() string {
 	}
 	return exitText(r.Exit)
 }
+
+// waitedFor gives Reason: the last thing that held the job up, other than its priority and free resources. Why it ended is
+// not that.
+func (r *RecordRow) waitedFor() string {
+	switch r.Reason {
+	case model.ReasonPriority, model.ReasonResources, model.ReasonNonZeroExitCode, model.ReasonTimeLimit,
+		model.ReasonRaisedSignal, model.ReasonOutOfMemory, model.ReasonSystemFailure, model.ReasonNodeDown:
+		return model.ReasonNone.String()
+	}
+	return r.Reason.String()
+}
+
+// flags gives Flags: who started the job, and that the database knows of it.
+func (r *RecordRow) flags() string {
+	if r.Start != 0 {
+		return "SchedMain,StartReceived"
+	}
+	return "StartReceived"
+}
