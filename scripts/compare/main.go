@@ -362,8 +362,8 @@ func pairs(text string) []string {
 	return out
 }
 
-// oneTRES makes of a job's ReqTRES and AllocTRES the one TRES that Slurm had before 23.02: what the job has, or, before it
-// has started, what it asks for.
+// oneTRES makes of a job's ReqTRES and AllocTRES the one TRES that Slurm had before 23.02: what the job has, or, before
+// it has started, what it asks for.
 func oneTRES(block []string) []string {
 	req := slices.IndexFunc(block, func(p string) bool { return strings.HasPrefix(p, "ReqTRES=") })
 	alloc := slices.IndexFunc(block, func(p string) bool { return strings.HasPrefix(p, "AllocTRES=") })
