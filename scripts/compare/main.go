@@ -154,8 +154,8 @@ func tableLines(path string, each func(line string) error) error {
 	return nil
 }
 
-// readDifferences reads lines "CASE :: SLURM'S LINE :: OURS :: REASON"; @ in OURS is Slurm's line. Each of the first three
-// is a text with * for any text or, after re:, a regular expression.
+// readDifferences reads lines "CASE :: SLURM'S LINE :: OURS :: REASON"; @ in OURS is Slurm's line. Each of the first
+// three is a text with * for any text or, after re:, a regular expression.
 func (c *comparison) readDifferences(path string) error {
 	return tableLines(path, func(line string) error {
 		p := strings.Split(line, " :: ")
