@@ -68,7 +68,11 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 		if err := proto.Decode(r.Body, &p); err != nil {
 			return badRequest("accounting records that can't be read: %v", err)
 		}
-		d.follow.heard()
+		if p.Instance != proto.ImportInstance {
+			d.follow.heard()
+		} else if err := d.complete(); err != nil {
+			return err
+		}
 		r.Body = nil // release it: it can be large, and the records don't refer to it
 		var reply proto.PutReply
 		var err error
@@ -166,6 +170,17 @@ func ofHistory(err error) error {
 		return badRequest("%s", bad.Text)
 	}
 	return err
+}
+
+// complete refuses what must wait until the records of the controllers are here.
+func (d *Daemon) complete() error {
+	if err := d.db.lost(); err != nil {
+		return err
+	}
+	if behind := d.db.lag.Load(); behind != nil {
+		return behind
+	}
+	return nil
 }
 
 // appendSummaries adds summaries as a second field to the chunk in b, an array of one field.

@@ -58,7 +58,7 @@ func RowOfBatch(job *model.Record, view *RecordView) *RecordRow {
 // StepName is the part of the row's id after the point.
 func (r *RecordRow) StepName() string {
 	if r.OfStep != nil {
-		return strconv.Itoa(int(r.OfStep.ID))
+		return StepName(r.OfStep.ID)
 	}
 	return "batch"
 }
@@ -106,7 +106,7 @@ func (r *RecordRow) appendID(b []byte, raw bool) []byte {
 }
 
 func (r *RecordRow) state() string {
-	if r.State == model.Cancelled && (!r.Batch || r.OfStep != nil) {
+	if r.State == model.Cancelled && (!r.Batch || r.OfStep != nil && r.OfStep.ID >= 0) {
 		return "CANCELLED by " + strconv.FormatUint(uint64(r.CancelUID), 10)
 	}
 	if r.State == model.Requeued && r.Batch && r.OfStep == nil {
