@@ -100,6 +100,7 @@ func setup(e *testscript.Env) error {
 	e.Setenv("MYGROUP", group.Name)
 	e.Setenv("HOME", "/")
 	for name, dir := range map[string]string{"SAMPLES": "conf/testdata/samples", "TEN": "conf/testdata/ten",
+		"SLURM":    "migrate/testdata",
 		"EXAMPLES": "../etc/examples"} {
 		full, err := filepath.Abs(filepath.Join("..", dir))
 		if err != nil {
