@@ -139,10 +139,9 @@ func (s *statCall) history() int {
 	labels := map[string]string{}
 	switch {
 	case len(s.wants) > 0:
-		ids, err := s.pastJobs(c, labels)
-		if err != nil {
-			s.Errorf("%s", env.Text(err))
-			return 1
+		var ids []string
+		if ids, err = s.pastJobs(c, labels); err != nil {
+			break
 		}
 		rq.Of, rq.Names = proto.HistoryJob, ids
 		if p.gpus {
