@@ -367,8 +367,8 @@ func (r *RecordRow) exitCode() string {
 	return exitText(r.Exit)
 }
 
-// waitedFor gives Reason: the last thing that held the job up, other than its priority and free resources. Why it ended is
-// not that.
+// waitedFor gives Reason: the last thing that held the job up, other than its priority and free resources. Why it
+// ended is not that.
 func (r *RecordRow) waitedFor() string {
 	switch r.Reason {
 	case model.ReasonPriority, model.ReasonResources, model.ReasonNonZeroExitCode, model.ReasonTimeLimit,
