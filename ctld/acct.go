@@ -135,6 +135,25 @@ func (c *Controller) usageReport(ctx context.Context, a *call) (message, error) 
 	return &proto.ReportChunk{}, c.query(ctx, proto.KindUsage, body, a.more)
 }
 
+// past answers a question about samples. PrivateData hides others' jobs here as elsewhere.
+func (c *Controller) past(ctx context.Context, a *call) (message, error) {
+	q := &proto.HistoryQuery{UID: a.who.UID}
+	if err := a.decode(&q.Ask); err != nil {
+		return nil, err
+	}
+	v := c.machine.View()
+	sees := c.sees(v, a.who)
+	q.Only = sees.hides("jobs")
+	if err := sees.samples(q); err != nil {
+		return nil, err
+	}
+	body, err := proto.Encode(q)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.HistoryReply{}, c.query(ctx, proto.KindPast, body, a.r.ReplyMore)
+}
+
 // query asks the accounting daemon, or its copy if that one does not answer or lacks records, and passes the answer on
 // frame by frame.
 func (c *Controller) query(ctx context.Context, kind uint16, body []byte, pass func([]byte) error) error {

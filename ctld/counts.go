@@ -92,6 +92,14 @@ func (c *counts) planned(took time.Duration, p sched.Pass, now model.Time) {
 	c.aheadAll.Add(int64(p.Ahead))
 }
 
+// answered counts one request.
+func (c *Controller) answered(kind uint16, who *caller, took time.Duration) {
+	c.counts.served(kind, who, took)
+	if proto.RequestOf(kind).WaitS == 0 {
+		c.waits.Answered(took)
+	}
+}
+
 // served counts one request.
 func (c *counts) served(kind uint16, who *caller, took time.Duration) {
 	if proto.RequestOf(kind).WaitS > 0 {

@@ -153,7 +153,7 @@ func New(o Options) (_ *Controller, err error) {
 	c.store, err = store.Open(store.Options{ID: o.Name, Dir: o.Dir, Peers: peers,
 		BeginFile: filepath.Join(o.Dir, conf.BeginFile),
 		Layer:     layer,
-		Machine:   c.machine, Logger: o.Logger, Broken: o.Broken, HeartbeatTimeout: o.HeartbeatTimeout,
+		Machine:   c.machine, Logger: o.Logger, Broken: o.Broken, Wrote: c.waits.Wrote, HeartbeatTimeout: o.HeartbeatTimeout,
 		ElectionTimeout: o.ElectionTimeout})
 	if err != nil {
 		return nil, err

@@ -67,7 +67,7 @@
 //
 //	query.go     jobs, nodes, partitions, configuration, wait, script
 //	why.go       gqueue --why
-//	steps.go     running steps; stat.go their usage
+//	steps.go     running steps; stat.go their usage, and samples of it for gdbd (package samples)
 //	counts.go    gdiag
 //	doctor.go    gcontrol doctor
 //	certs.go     certificates: tokens for them, renewal, and what was revoked

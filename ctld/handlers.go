@@ -67,6 +67,7 @@ var handlers = map[uint16]handler{
 	proto.KindWait:         handle((*Controller).wait),
 	proto.KindAcct:         {parts: true, answer: (*Controller).acct},
 	proto.KindReport:       asking(handler{parts: true, answer: (*Controller).usageReport}),
+	proto.KindHistory:      {parts: true, asks: true, answer: (*Controller).past},
 	proto.KindShares:       handle((*Controller).shares),
 	proto.KindDiag:         handle((*Controller).diag),
 	proto.KindScript:       handle((*Controller).script),
@@ -204,7 +205,7 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *caller, 
 	c.counts.serving.Add(1)
 	defer func() {
 		c.counts.serving.Add(-1)
-		c.counts.served(kind, who, time.Since(begin))
+		c.answered(kind, who, time.Since(begin))
 	}()
 	h, ok := handlers[kind]
 	if !ok {
@@ -342,8 +343,8 @@ func (c *Controller) paced(ctx context.Context, a *call) (err error) {
 	}
 	a.pace, err = c.pace.Wait(ctx, payerOf(a.who.UID), priceOf(a), a.who.UID == 0)
 	if errors.Is(err, share.ErrOwes) {
-		return refuse(proto.CodeBusy, "you make changes much faster than the %.0f a second that are served while others make "+
-			"theirs; try again in a moment", a.pace)
+		return refuse(proto.CodeBusy, "you make changes much faster than the %.0f a second that are served while "+
+			"others make theirs; try again in a moment", a.pace)
 	}
 	return err
 }

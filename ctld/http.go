@@ -40,6 +40,7 @@ func (c *Controller) openHTTP() {
 		Certificate: c.creds.ServerTLS().GetCertificate}
 	if c.opts.HTTP.Metrics != "metrics/none" {
 		o.Metrics = metrics.Handler(c.measured)
+		o.Served = c.waits.Served
 	}
 	o.Pages = page.New(&page.Options{Cluster: o.Cluster, Path: c.opts.HTTP.Path, Name: c.opts.Name, Log: c.log})
 	o.Rooms = c.rooms(o.Cluster)
@@ -53,13 +54,25 @@ func (c *Controller) openHTTP() {
 
 // measured is what a scrape of metrics looks at. The leader's statistics are the leader's only.
 func (c *Controller) measured(*http.Request) metrics.Source {
-	m := metrics.Source{View: c.machine.View(), Now: c.now(), Leads: c.leading.Load(), Waits: &c.waits}
+	m := metrics.Source{View: c.machine.View(), Now: c.now(), Leads: c.leading.Load(), Waits: &c.waits,
+		Series: c.opts.HTTP.MetricsSeries, Own: c.ofItself()}
 	if m.Leads {
 		m.Stats = c.diagOf(m.View)
+		m.Readings = c.nodes.readings
 	} else {
 		m.AgeMS = c.factsAge().Milliseconds()
 	}
 	return m
+}
+
+// ofItself is what this controller tells of itself.
+func (c *Controller) ofItself() *metrics.Own {
+	st := c.store.Stats()
+	return &metrics.Own{Role: st.State, Voters: len(st.Voters), Term: st.Term, Last: st.LastIndex, Commit: st.Commit,
+		Applied: st.Applied, Snapshot: st.SnapshotIndex, Entries: st.Entries, Commands: st.Commands, Queued: st.Queued,
+		SlowestWriteS: c.store.SlowestWrite().Seconds(), RPCs: c.counts.serving.Load(), Nodes: c.nodes.count(),
+		Certificates: map[string]int64{"controller": c.creds.Own().Until.Unix(),
+			"authority": c.creds.CA().NotAfter.Unix()}}
 }
 
 // rooms are the paths of other packages.

@@ -29,6 +29,10 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			}
 			hb.Readings = hb.Readings[:min(len(hb.Readings), proto.MaxUnits)]
 			s.mu.Lock()
+			if len(hb.Uses) > 0 {
+				s.uses = hb.Uses[:min(len(hb.Uses), proto.MaxJobUses)]
+			}
+			hb.Uses = nil
 			s.beat = hb
 			s.idle.note(hb.Readings, time.Now())
 			s.mu.Unlock()
@@ -171,6 +175,17 @@ func (n *nodeSet) units(node string, info *proto.NodeInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info.Units, info.Readings = s.units, s.beat.Readings
+}
+
+// readings gives the last readings of a node's units; whoever gets them reads them only.
+func (n *nodeSet) readings(node string) []proto.UnitReading {
+	s := n.session(node)
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.beat.Readings
 }
 
 // allocsOn gives the jobs that hold something of a node, each with what it holds there.

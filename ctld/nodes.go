@@ -57,7 +57,8 @@ type session struct {
 	turns map[proto.Attempt]uint32 // the last Freeze that it got, by attempt
 	seen  time.Time
 	beat  proto.Heartbeat
-	clock heardClock // its last message's; showed is 0 if it tells none
+	uses  []proto.JobUse // what jobs there use, as it said last
+	clock heardClock     // its last message's; showed is 0 if it tells none
 
 	idle idleUnits
 	asks asks

@@ -114,7 +114,7 @@ func (c *Controller) serveOnce(ctx context.Context, r *server.Request, who *call
 	c.counts.serving.Add(1)
 	defer func() {
 		c.counts.serving.Add(-1)
-		c.counts.served(once.Kind, who, time.Since(begin))
+		c.answered(once.Kind, who, time.Since(begin))
 	}()
 	key := requestKey(who.UID, once.ID)
 	y, first := c.tries.join(key)

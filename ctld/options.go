@@ -47,6 +47,8 @@ type Options struct {
 
 	HeartbeatTimeout time.Duration // of raft; 0: the store's default
 	ElectionTimeout  time.Duration
+
+	SampleEvery time.Duration // from one sample for the history to the next; 0: a minute
 }
 
 // Limits and paces of a controller.

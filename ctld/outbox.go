@@ -123,6 +123,7 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 			}
 			continue
 		}
+		begin := time.Now()
 		reply, err := putRecords(ctx, m, put)
 		switch {
 		case !refusedRecords(err):
@@ -147,6 +148,7 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 		}
 		c.setUp(d)
 		c.counts.shipped.Add(int64(len(put.Records)))
+		c.waits.Shipped(len(put.Records), time.Since(begin))
 		from, keep := sent, &v.Config().Params.Ship
 		if sent = last; last <= put.Acked {
 			continue // they were sent again

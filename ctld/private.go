@@ -2,6 +2,7 @@ package ctld
 
 import (
 	"slices"
+	"strconv"
 
 	"gbatch/ctld/events"
 	"gbatch/internal/model"
@@ -187,6 +188,52 @@ func (s *sight) reservation(r *model.Reservation, gids []uint32) bool {
 		return !found
 	})
 	return found
+}
+
+// samples refuses a question about samples of what the caller may not see. Coordinators see running jobs of their
+// accounts.
+func (s *sight) samples(q *proto.HistoryQuery) error {
+	switch q.Ask.Of {
+	case proto.HistoryJob:
+		if len(q.Ask.Names) == 0 {
+			return refuse(proto.CodeBadRequest, "name the jobs whose history you want")
+		}
+		if !q.Only {
+			return nil
+		}
+		for _, name := range q.Ask.Names { // of all or none: gdbd knows users, and no accounts
+			id, err := strconv.ParseUint(name, 10, 32)
+			if j := s.v.Job(model.JobID(id)); err != nil || j == nil || !s.job(j.Spec) {
+				return nil
+			}
+		}
+		q.Only = false
+	case proto.HistoryGPU:
+		if j := s.v.Job(q.Ask.Job); q.Only && q.Ask.Job != 0 && j != nil && s.job(j.Spec) {
+			q.Only = false
+			return nil
+		}
+		if q.Ask.Job == 0 || !q.Only {
+			return s.denied("nodes")
+		}
+	case proto.HistoryNode:
+		return s.denied("nodes")
+	case proto.HistoryPartition:
+		return s.denied("partitions")
+	case proto.HistoryAccount:
+		if !s.hides("accounts") && !s.hides("usage") {
+			return nil
+		}
+		if len(q.Ask.Names) == 0 {
+			return refuse(proto.CodeAccess, "PrivateData hides others' accounts from users here; name yours")
+		}
+		for _, name := range q.Ask.Names {
+			if !s.account(name) || s.hides("usage") && !s.over(name) {
+				return refuse(proto.CodeAccess, "PrivateData hides the history of accounts other than yours from users here")
+			}
+		}
+	}
+	return nil
 }
 
 // records filters gdbd's answer: it passes on the accounting records that the caller may see.

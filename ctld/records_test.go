@@ -7,7 +7,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// TestFewRecordsAreUnderWay: of one user's questions to gdbd a few are under way at a time; another user's come at once.
+// TestFewRecordsAreUnderWay: of one user's questions to gdbd a few are under way at a time; another's come at once.
 func TestFewRecordsAreUnderWay(t *testing.T) {
 	c := &Controller{readers: newReaders()}
 	in, goOn := make(chan string, 100), make(chan struct{})

@@ -3,13 +3,17 @@ package ctld
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	"gbatch/ctld/samples"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 	"gbatch/internal/state"
 )
 
@@ -123,4 +127,109 @@ func (c *Controller) stat(ctx context.Context, who *caller, rq *proto.StatReques
 	})
 	slices.Sort(reply.Missing)
 	return reply, nil
+}
+
+const (
+	// looksPerSample is how often the leader looks for one sample, which is the mean.
+	looksPerSample = 3
+	// lateLook is how long after a whole minute it looks, so that small steps of the clock do not make it look twice.
+	lateLook = 50 * time.Millisecond
+	// sampleTimeout bounds sending a part of a sample to gdbd.
+	sampleTimeout = 20 * time.Second
+	samplesRetry  = 5 * time.Second
+)
+
+// takeSamples makes the history's samples and sends them to each gdbd, until ctx ends. Nothing else waits for it.
+func (c *Controller) takeSamples(ctx context.Context) {
+	if len(c.dbds) == 0 {
+		return
+	}
+	every := cmp.Or(c.opts.SampleEvery, proto.HistoryFineS*time.Second)
+	var each sync.WaitGroup
+	defer each.Wait()
+	var queues []*samples.Queue
+	for _, d := range c.dbds {
+		q := samples.NewQueue()
+		queues = append(queues, q)
+		each.Go(func() { c.sendSamples(ctx, d, q) })
+	}
+	var g samples.Gatherer
+	for {
+		now := c.now()
+		step := every / looksPerSample
+		wait := step - time.Duration(int64(now)%max(1, step.Milliseconds()))*time.Millisecond + lateLook
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		g.Look(c.machine.View(), c.lastBeat)
+		if int64(c.now())%max(1, every.Milliseconds()) >= step.Milliseconds() {
+			continue
+		}
+		parts := g.Take(c.now())
+		for _, q := range queues {
+			q.Add(parts)
+		}
+	}
+}
+
+// lastBeat is what a node said last, for samples.
+func (c *Controller) lastBeat(node string) *samples.Beat {
+	s := c.nodes.session(node)
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &samples.Beat{LoadMilli: s.beat.LoadMilli, FreeMemMiB: s.beat.FreeMemMiB, Readings: s.beat.Readings,
+		Uses: s.uses}
+}
+
+// sendSamples sends what is in a queue to one gdbd, over the connection of questions: records have their own.
+func (c *Controller) sendSamples(ctx context.Context, d *dbd, q *samples.Queue) {
+	failed := false
+	for ctx.Err() == nil {
+		minute := q.First()
+		if minute == nil {
+			select {
+			case <-q.Some():
+			case <-ctx.Done():
+			}
+			continue
+		}
+		err := c.sendMinute(ctx, d, minute)
+		var said *rpc.Error
+		if err != nil && !errors.As(err, &said) && ctx.Err() == nil { // it may have it, and takes it again
+			if !failed {
+				c.log.Info("samples for the history wait for gdbd", "addr", d.addr, "dropped", q.Dropped(), "err", err)
+			}
+			failed = true
+			pause(ctx, samplesRetry)
+			continue
+		}
+		if failed = err != nil; failed {
+			c.log.Debug("gdbd does not take a sample for the history", "addr", d.addr, "err", err)
+		}
+		q.Done(minute)
+	}
+}
+
+func (c *Controller) sendMinute(ctx context.Context, d *dbd, parts []*proto.Samples) error {
+	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
+	defer cancel()
+	for _, p := range parts {
+		body, err := proto.Encode(p)
+		if err != nil {
+			return rpc.Errorf(proto.CodeInternal, "%v", err)
+		}
+		m, err := d.link.to(ctx, d.addr, func() (*rpc.Mux, error) { return c.dialDbd(context.Background(), d) })
+		if err != nil {
+			return err
+		}
+		if _, err := m.Call(ctx, proto.KindSamples, body); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -185,7 +185,7 @@ func (a *Admin) ask(ctx context.Context, kind uint16, rq proto.Message, each fun
 	if a.Addr == "" {
 		return errors.New("the configuration names no accounting daemon; set AccountingStorageHost in gbatch.conf")
 	}
-	cfg, err := a.certificate()
+	cfg, err := a.certificate(pki.RoleDBD, pki.RoleCtld)
 	if err != nil {
 		return err
 	}
@@ -223,10 +223,10 @@ func (a *Admin) ask(ctx context.Context, kind uint16, rq proto.Message, each fun
 	return err
 }
 
-// certificate finds a key of a controller or an accounting daemon that this user can read.
-func (a *Admin) certificate() (*pki.Credentials, error) {
+// certificate finds a key of a daemon with one of the roles that this user can read.
+func (a *Admin) certificate(roles ...string) (*pki.Credentials, error) {
 	var first error
-	for _, role := range []string{pki.RoleDBD, pki.RoleCtld} {
+	for _, role := range roles {
 		keys, err := filepath.Glob(filepath.Join(a.PKI, role+"-*.key"))
 		if err != nil {
 			return nil, err
@@ -245,7 +245,10 @@ func (a *Admin) certificate() (*pki.Credentials, error) {
 	if first == nil {
 		first = errors.New("there is none")
 	}
-	return nil, fmt.Errorf("gdbd answers administrators only: this needs the key of gdbd or of a controller in %s "+
-		"(%w); run "+
-		"it as root or as gdbd's user, on the host of gdbd or of a controller", a.PKI, first)
+	whose := "gdbd or of a controller"
+	if len(roles) == 1 {
+		whose = "a controller"
+	}
+	return nil, fmt.Errorf("gdbd answers administrators only: this needs the key of %s in %s (%w); run it as root or "+
+		"as the daemon's user, on the host of %s", whose, a.PKI, first, whose)
 }

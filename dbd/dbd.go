@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"gbatch/dbd/history"
 	"gbatch/internal/certs"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
@@ -29,6 +30,8 @@ type Daemon struct {
 
 	budget share.Budget // of users' questions
 	follow *follower    // nil: there is no other gdbd
+
+	history *history.Store // of samples; nil: it can't be used
 
 	saving chan struct{} // a slot for the one backup that is being made
 
@@ -60,6 +63,7 @@ func New(o Options) (*Daemon, error) {
 			" AccountingStoragePort in gbatch.conf or --listen sets another", err), store.Close())
 	}
 	d := &Daemon{opts: o, db: store, port: port, creds: tls, saving: make(chan struct{}, 1)}
+	d.openHistory()
 	if o.Other != "" {
 		d.follow = newFollower(d)
 		store.other, store.want = o.Other, d.follow.want
@@ -167,5 +171,9 @@ func (d *Daemon) release() error {
 		return nil
 	}
 	d.closed = true
-	return errors.Join(d.port.Close(), d.db.Close())
+	err := errors.Join(d.port.Close(), d.db.Close())
+	if d.history != nil {
+		err = errors.Join(err, d.history.Close())
+	}
+	return err
 }

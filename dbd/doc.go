@@ -26,6 +26,11 @@
 //   - A damaged file is reported in a sentence, at the start or in the log. It causes neither a
 //     panic nor a wrong answer.
 //
+// Package history keeps samples of usage over time, in a file of its own (serve.go passes them on).
+// steps.go keeps what each step used at its end.
+//
+// import.go brings records of another batch system to a gdbd that runs, as a history of their own.
+//
 // js1.go keeps summaries for jobstats, options.go has Options. rollup.go keeps sums of usage by
 // hour, day and month (package usage), trail.go the audit trail and what it says of nodes and
 // reservations; report.go and clusteruse.go answer questions about them.

@@ -15,10 +15,11 @@ import (
 //
 //   - Every list that is not empty must contain the record's value.
 //   - Without states, a job fits if the cluster knew it at some moment of the window: it was submitted no later than
-//     the window's end and did not end before the window's start.
-//   - With states, it fits if it was in one of them in the window: PENDING from submission to start, RUNNING from start
-//     to end, a final state at its end, and the passing states (CONFIGURING, SUSPENDED, COMPLETING) as long as the
-//     record says so now.
+//     the window's end and did not end before the window's start. One that was never eligible to run (held, say) is
+//     left out, unless the request names jobs.
+//   - With states, it fits if it was in one of them in the window: PENDING from submission to start if it was ever
+//     eligible, RUNNING from start to end, a final state at its end, and the passing states (CONFIGURING, SUSPENDED,
+//     COMPLETING) as long as the record says so now.
 //   - A bound of 0 is no bound. Users see whole seconds, so a window that ends on a second includes that second.
 //   - Of several attempts of a job that fit, only the last is given, unless duplicates are asked for. The same holds if
 //     a cluster that has started over has used a job's number again.
@@ -81,7 +82,7 @@ func (w window) was(h *head, states stateSet) bool {
 		waited = start
 	}
 	switch {
-	case states.has(model.Pending) && w.meets(h.submit, waited):
+	case states.has(model.Pending) && !h.waits && w.meets(h.submit, waited):
 	case states.has(model.Running) && start != 0 && w.meets(start, end):
 	case h.ended() && states.has(h.state) && w.from <= h.end && h.end <= w.to:
 	case !h.ended() && states.has(h.state) && h.state != model.Pending && h.state != model.Running && w.knew(h):
@@ -257,6 +258,7 @@ func (f *filter) seenBy(see *eye) {
 func (f *filter) fits(h *head, r ref, record []byte) (bool, error) {
 	if !f.knew(h) ||
 		f.states != 0 && !f.was(h, f.states) ||
+		f.states == 0 && f.jobs == nil && h.waits ||
 		f.users != nil && !f.users[h.uid] ||
 		f.groups != nil && !f.groups[h.gid] {
 		return false, nil

@@ -47,6 +47,7 @@ type pending struct {
 	done    chan putResult
 
 	acked, dropped uint64 // see proto.Put
+	imported       bool   // no controller sends them
 
 	alter func(tx *bolt.Tx) error // instead of records: another change of the database
 }
@@ -117,13 +118,14 @@ func newPending(p *proto.Put) (*pending, error) {
 		return nil, badRequest("%d accounting records at once; at most %d", len(p.Records), maxPutRecords)
 	}
 	b := &pending{
-		series:  seriesKey(p),
-		cluster: p.Cluster,
-		acked:   p.Acked,
-		dropped: min(p.Dropped, p.Acked),
-		eras:    p.Eras,
-		records: make([]entry, 0, len(p.Records)),
-		done:    make(chan putResult, 1), // so the writer never waits for a caller that is gone
+		series:   seriesKey(p),
+		imported: p.Instance == proto.ImportInstance,
+		cluster:  p.Cluster,
+		acked:    p.Acked,
+		dropped:  min(p.Dropped, p.Acked),
+		eras:     p.Eras,
+		records:  make([]entry, 0, len(p.Records)),
+		done:     make(chan putResult, 1), // so the writer never waits for a caller that is gone
 	}
 	last := uint64(0)
 	for i, r := range p.Records {
@@ -357,12 +359,14 @@ func (d *db) write(group []*pending, results []putResult) error {
 			results[i].err = refusal
 			continue
 		}
-		d.isLost.Store(nil)
-		d.lag.Store(nil)
-		if d.want != nil {
-			d.want(nil)
+		if !b.imported { // its controllers' records are here, and go on
+			d.isLost.Store(nil)
+			d.lag.Store(nil)
+			if d.want != nil {
+				d.want(nil)
+			}
+			d.heard.Store(true)
 		}
-		d.heard.Store(true)
 		dirty = dirty || changed
 		if err := s.enter(b.eras); err != nil {
 			results[i].err = err

@@ -125,6 +125,7 @@ type head struct {
 	array              model.JobID
 	task               int32
 	state              model.JobState
+	waits              bool // it never began to wait for resources only: held, or with a dependency or a begin time
 }
 
 func (h *head) ended() bool { return h.end != 0 }
@@ -134,7 +135,7 @@ func (h *head) ended() bool { return h.end != 0 }
 func headOf(r *model.Record) head {
 	h := head{
 		submit: clampTime(r.Submit), start: clampTime(r.Start), uid: r.UID, gid: r.GID,
-		array: r.ArrayID, task: r.Task, state: r.State,
+		array: r.ArrayID, task: r.Task, state: r.State, waits: r.Eligible == 0 && r.Start == 0,
 	}
 	if r.Het != nil { // components are found like the tasks of an array
 		h.array, h.task = r.Het.ID, model.NoTask
@@ -148,7 +149,8 @@ func headOf(r *model.Record) head {
 	return h
 }
 
-// Offsets in a row. The state's byte is the last of the head; the three bytes after it are zero and unused.
+// Offsets in a row. The head ends with the state's byte, one that is 1 for a job that was never eligible (rows of older
+// versions have 0), and two bytes that are zero and unused.
 const (
 	rowFormat = 1
 	rowCRC    = 1
@@ -169,7 +171,11 @@ func newRow(h *head, record []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.gid)
 	b = binary.BigEndian.AppendUint32(b, uint32(h.array))
 	b = binary.BigEndian.AppendUint32(b, uint32(h.task))
-	b = append(b, byte(h.state), 0, 0, 0)
+	waits := byte(0)
+	if h.waits {
+		waits = 1
+	}
+	b = append(b, byte(h.state), waits, 0, 0)
 	return append(b, record...)
 }
 
@@ -196,6 +202,7 @@ func parseRow(row []byte, r ref) (h head, record []byte, ok bool) {
 		array:  model.JobID(binary.BigEndian.Uint32(b[32:])),
 		task:   int32(binary.BigEndian.Uint32(b[36:])),
 		state:  model.JobState(b[40]),
+		waits:  b[41] == 1,
 	}
 	return h, row[rowBody:], true
 }

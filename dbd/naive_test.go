@@ -37,11 +37,12 @@ func naive(records []*model.Record, q *proto.AcctRequest) []*model.Record {
 		if r.Submit > to || over(r) && r.End < from {
 			return false
 		}
-		in := len(q.States) == 0
+		eligible := r.Eligible != 0 || r.Start != 0
+		in := len(q.States) == 0 && (eligible || len(q.Jobs) > 0)
 		for _, s := range q.States {
 			switch {
 			case s == model.Pending:
-				in = in || between(r.Submit, endOr(r.Start, endOr(r.End, never)))
+				in = in || eligible && between(r.Submit, endOr(r.Start, endOr(r.End, never)))
 			case s == model.Running:
 				in = in || r.Start != 0 && between(r.Start, endOr(r.End, never))
 			case s.Finished():
@@ -140,7 +141,10 @@ func TestAgainstNaive(t *testing.T) {
 					r.Task, r.TaskText = model.NoTask, pick(rng, "0-7", "3,5%2", "6-7")
 				}
 			}
-			r.Submit, r.Start, r.End = now-spanned(), 0, 0
+			r.Submit, r.Eligible, r.Start, r.End = now-spanned(), 0, 0, 0
+			if rng.IntN(2) == 0 {
+				r.Eligible = r.Submit
+			}
 			states := []model.JobState{model.Pending, model.Running, model.Suspended, model.Completing, model.Completed,
 				model.Failed, model.Timeout, model.Cancelled}
 			r.State = states[rng.IntN(len(states))]

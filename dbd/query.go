@@ -230,6 +230,22 @@ func seriesNumbers(tx *bolt.Tx) (map[uint16]string, error) {
 	return m, err
 }
 
+// importedSeries gives the series that were imported; nil: none was.
+func importedSeries(tx *bolt.Tx) map[uint16]bool {
+	var out map[uint16]bool
+	c := tx.Bucket(keySeries).Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		_, instance, ok := bytes.Cut(k, []byte{0})
+		if ok && len(instance) == 8 && len(v) >= 2 && binary.BigEndian.Uint64(instance) == proto.ImportInstance {
+			if out == nil {
+				out = map[uint16]bool{}
+			}
+			out[binary.BigEndian.Uint16(v)] = true
+		}
+	}
+	return out
+}
+
 // planWindow adds the ranges of an index with the window's records: they end in the window, or after it by less than
 // their span.
 func (q *query) planWindow(month string, index, prefix []byte) {
@@ -327,20 +343,29 @@ func (d *db) leaveOut(r ref, why string) {
 
 // order sorts the hits and drops repeated ones and, unless duplicates are asked for, all but the last of each job.
 func (q *query) order() error {
-	slices.SortFunc(q.list, func(a, b hit) int {
-		return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.series, b.series), cmp.Compare(a.attempt, b.attempt))
-	})
-	q.list = slices.CompactFunc(q.list, func(a, b hit) bool { return a.ref == b.ref })
-	if q.duplicates || len(q.list) == 0 {
-		return nil
-	}
 	var clusters map[uint16]string
+	var imported map[uint16]bool
 	err := q.view(func(tx *bolt.Tx) (err error) {
+		imported = importedSeries(tx)
 		clusters, err = seriesNumbers(tx)
 		return err
 	})
 	if err != nil {
 		return err
+	}
+	rank := func(series uint16) int { // what was imported was before the rest
+		if imported[series] {
+			return int(series)
+		}
+		return int(series) + 1<<16
+	}
+	slices.SortFunc(q.list, func(a, b hit) int {
+		return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(rank(a.series), rank(b.series)),
+			cmp.Compare(a.attempt, b.attempt))
+	})
+	q.list = slices.CompactFunc(q.list, func(a, b hit) bool { return a.ref == b.ref })
+	if q.duplicates || len(q.list) == 0 {
+		return nil
 	}
 	kept := q.list[:0]
 	for i, h := range q.list {

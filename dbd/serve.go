@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"path/filepath"
 
+	"gbatch/dbd/history"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
@@ -66,7 +68,11 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 		if err := proto.Decode(r.Body, &p); err != nil {
 			return badRequest("accounting records that can't be read: %v", err)
 		}
-		d.follow.heard()
+		if p.Instance != proto.ImportInstance {
+			d.follow.heard()
+		} else if err := d.complete(); err != nil {
+			return err
+		}
 		r.Body = nil // release it: it can be large, and the records don't refer to it
 		var reply proto.PutReply
 		var err error
@@ -87,6 +93,10 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 		return d.query(ctx, r, r.Body, nil)
 	case proto.KindUsage:
 		return d.usageReport(ctx, r)
+	case proto.KindSamples:
+		return d.putSamples(r)
+	case proto.KindPast:
+		return d.past(ctx, r)
 	case proto.KindSight:
 		return d.setSight(ctx, r)
 	case proto.KindBackup:
@@ -97,6 +107,80 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 		return d.state(r)
 	}
 	return badRequest("the accounting daemon doesn't know the request %d; is it older than the controller?", r.Kind)
+}
+
+// openHistory opens the history of samples. Without it gdbd does what counts.
+func (d *Daemon) openHistory() {
+	h, err := history.Open(filepath.Join(d.opts.Dir, history.FileName), d.opts.Logger, d.opts.Now)
+	if err != nil {
+		d.opts.Logger.Error("there is no history of samples; records are not affected", "err", err)
+		return
+	}
+	d.history = h
+}
+
+var errNoHistory = rpc.Errorf(proto.CodeNotHere, "the accounting daemon can't use its history of samples; its log says"+
+	" why")
+
+// putSamples keeps samples.
+func (d *Daemon) putSamples(r *server.Request) error {
+	if d.history == nil {
+		return errNoHistory
+	}
+	var p proto.Samples
+	if err := proto.Decode(r.Body, &p); err != nil {
+		return badRequest("samples that can't be read: %v", err)
+	}
+	if err := d.history.Put(&p); err != nil {
+		return ofHistory(err)
+	}
+	return r.Reply(nil)
+}
+
+// past answers a question about samples.
+func (d *Daemon) past(ctx context.Context, r *server.Request) error {
+	if d.history == nil {
+		return errNoHistory
+	}
+	var q proto.HistoryQuery
+	if err := proto.Decode(r.Body, &q); err != nil {
+		return badRequest("a question that can't be read: %v", err)
+	}
+	err := d.history.Ask(ctx, &q, func(part *proto.HistoryReply) error {
+		body, err := proto.Encode(part)
+		if err != nil {
+			return err
+		}
+		return r.ReplyMore(body)
+	})
+	if err != nil {
+		return ofHistory(err)
+	}
+	body, err := proto.Encode(&proto.HistoryReply{})
+	if err != nil {
+		return err
+	}
+	return r.Reply(body)
+}
+
+// ofHistory makes a refusal of what is wrong with a message.
+func ofHistory(err error) error {
+	var bad *history.BadError
+	if errors.As(err, &bad) {
+		return badRequest("%s", bad.Text)
+	}
+	return err
+}
+
+// complete refuses what must wait until the records of the controllers are here.
+func (d *Daemon) complete() error {
+	if err := d.db.lost(); err != nil {
+		return err
+	}
+	if behind := d.db.lag.Load(); behind != nil {
+		return behind
+	}
+	return nil
 }
 
 // appendSummaries adds summaries as a second field to the chunk in b, an array of one field.

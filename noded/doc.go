@@ -55,6 +55,8 @@
 // pauses between tries. link.go is the connection to gshim, package pool the workers. Package relay
 // finds the leader and carries users' requests, userfile.go writes lines for the user.
 //
+// Package exporter serves what the GPUs do, and whose they are, to others.
+//
 // The machine: package hardware finds the hardware, hello.go sends it to the leader, main.go prints
 // it. Package gpuwatch reads the GPUs and finds faults; gpurecover.go runs it and reacts to faults;
 // mig.go divides GPUs. health.go and doctor.go check the node. groups.go has the control groups of

@@ -38,7 +38,7 @@ func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
 	}
 	hb.Units, hb.Held, hb.UnitsKnown = n.gpuHealth.Account()
 	hb.Readings = gpuwatch.UnitReadings(n.inv, n.gpus.Last(), &n.troubles)
-	hb.LeaseS = n.fence.LeaseS()
+	hb.LeaseS, hb.Uses = n.fence.LeaseS(), n.sampler.uses()
 	reply := make(chan answerFor, 1)
 	n.inbox.post(msgRunning{reply})
 	select {

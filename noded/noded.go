@@ -300,6 +300,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		part(func() error { return n.serveWitness(ctx, n.peerLn.Proto(pki.ProtoRPC)) })
 		part(func() error { n.gpus.Run(ctx); return nil })
 		part(func() error { n.sampler.run(ctx); return nil })
+		part(func() error { n.export(ctx); return nil })
 	}
 	wg.Wait()
 	if !n.opts.Login {

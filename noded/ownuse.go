@@ -1,6 +1,8 @@
 package noded
 
 import (
+	"time"
+
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/cgroup"
@@ -173,4 +175,75 @@ func withSteps(x *model.Exit, c *clearing, use usage, seen *sampled) {
 	}
 	x.UserMS, x.SysMS = x.Use.CPUms()
 	x.MaxRSSKB = x.Use.PeakKB()
+}
+
+// usesPace is the least time from one message about what jobs use to the next.
+const usesPace = 20 * time.Second
+
+// toldUse is what the leader was told of a job: CPU time by then, and the use since the time before.
+type toldUse struct {
+	cpuMS int64
+	at    time.Time
+	centi int64
+}
+
+// uses gives what jobs here use now, for the history; nil if that was told a short time ago.
+func (s *sampler) uses() (list []proto.JobUse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	if now.Sub(s.toldAt) < usesPace || len(s.jobs) == 0 {
+		return nil
+	}
+	type sum struct {
+		cpuMS, kb int64
+		began, at time.Time
+		whole     bool
+	}
+	all := map[proto.Attempt]*sum{}
+	counted := s.groups.root.Can().Track // a job's numbers contain its steps'
+	for key, j := range s.jobs {
+		x := all[key.job]
+		if x == nil {
+			x = &sum{began: j.began}
+			all[key.job] = x
+		}
+		whole := key.step == stepBatch
+		switch {
+		case counted && x.whole && !whole:
+			continue
+		case counted && whole:
+			*x = sum{began: j.began, whole: true}
+		}
+		x.cpuMS, x.kb = x.cpuMS+j.use.UserMS+j.use.SysMS, x.kb+j.nowKB
+		if j.at.After(x.at) {
+			x.at = j.at
+		}
+		if j.began.Before(x.began) {
+			x.began = j.began
+		}
+	}
+	for key, x := range all {
+		if x.at.IsZero() || len(list) == proto.MaxJobUses {
+			continue
+		}
+		t, known := s.told[key]
+		if !known {
+			t = toldUse{at: x.began, centi: -1}
+		}
+		if ms := x.at.Sub(t.at).Milliseconds(); ms > 0 { // else it has not been sampled since
+			t = toldUse{cpuMS: x.cpuMS, at: x.at, centi: max(0, x.cpuMS-t.cpuMS) * 100 / ms}
+		}
+		s.told[key] = t
+		list = append(list, proto.JobUse{Job: key.Job, Attempt: key.Attempt, CPUCenti: t.centi, MemMiB: x.kb >> 10})
+	}
+	if len(list) > 0 {
+		s.toldAt = now
+	}
+	for key := range s.told {
+		if all[key] == nil {
+			delete(s.told, key)
+		}
+	}
+	return list
 }

@@ -51,6 +51,9 @@ type sampler struct {
 	reader procs.Reader
 	tree   procs.Tree
 	gpus   []gpu.Reading // the latest
+
+	told   map[proto.Attempt]toldUse // what the leader was told of jobs
+	toldAt time.Time
 }
 
 // sampleKey names what is sampled: a job's attempt as a whole (step stepBatch), or one of its steps.
@@ -73,6 +76,9 @@ type sampled struct {
 
 	meter *cgroup.Meter
 	use   model.NodeUsage
+	nowKB int64     // memory of its processes at the last sample
+	memKB int64     // the same with page cache
+	at    time.Time // of the last sample
 	procs procs.Seen
 	gpus  []gpuSeen
 	hasIO bool // the group's I/O is counted, that of groups within it too
@@ -85,7 +91,8 @@ type sampled struct {
 
 func newSampler(n *Noded) *sampler {
 	s := &sampler{node: n.opts.Name, groups: n.groups, log: n.log, now: n.now, jobs: map[sampleKey]*sampled{},
-		wake: make(chan struct{}, 1), save: func(list []*sampledUse) { n.inbox.post(msgSampled{list}) }}
+		told: map[proto.Attempt]toldUse{}, wake: make(chan struct{}, 1),
+		save: func(list []*sampledUse) { n.inbox.post(msgSampled{list}) }}
 	s.setEvery(time.Duration(n.configured().SampleS) * time.Second)
 	return s
 }
@@ -333,6 +340,7 @@ func (s *sampler) sample(j *sampled) {
 	u := &j.use
 	u.UserMS, u.SysMS = max(u.UserMS, c.UserCPU.Milliseconds()), max(u.SysMS, c.SysCPU.Milliseconds())
 	u.PeakKB, u.RSSKB = max(u.PeakKB, c.MemBytes>>10), max(u.RSSKB, c.RSSBytes>>10)
+	j.nowKB, j.memKB = c.RSSBytes>>10, c.MemBytes>>10
 	u.Faults = max(u.Faults, c.Faults)
 	j.hasIO = c.HasIO
 	s.sampleOwn(j, &c)
@@ -341,7 +349,7 @@ func (s *sampler) sample(j *sampled) {
 		u.ReadB, u.WriteB = max(u.ReadB, c.ReadB), max(u.WriteB, c.WriteB)
 	}
 	u.Samples++
-	j.dirty = true
+	j.dirty, j.at = true, s.now()
 }
 
 // meterOf gives the counters of what is sampled, nil where it can't be. The caller closes them unless they stay with j.
@@ -372,7 +380,7 @@ func (s *sampler) look(j *sampled, pids []int, ioKnown bool) {
 	u.Procs = max(u.Procs, int32(len(pids)))
 	u.VMKB = max(u.VMKB, t.VMKB)
 	if !s.groups.root.Can().Memory { // no counter: the sum over the processes is what there is
-		u.RSSKB = max(u.RSSKB, t.RSSKB)
+		u.RSSKB, j.nowKB, j.memKB = max(u.RSSKB, t.RSSKB), t.RSSKB, t.RSSKB
 		u.PeakKB = max(u.PeakKB, t.RSSKB)
 	}
 	if !ioKnown {
@@ -456,5 +464,5 @@ func (s *sampler) sampleTree(j *sampled) {
 	u.UserMS, u.SysMS = max(u.UserMS, user), max(u.SysMS, sys)
 	s.look(j, pids, false)
 	u.Samples++
-	j.dirty = true
+	j.dirty, j.at = true, s.now()
 }

@@ -2,11 +2,15 @@ package noded
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
+	"gbatch/internal/conf"
 	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
+	"gbatch/noded/exporter"
 	"gbatch/noded/gpu"
+	"gbatch/noded/gpuwatch"
 	"gbatch/noded/hardware"
 )
 
@@ -116,4 +120,72 @@ func (s *sampler) pidsOf(j *sampled) map[int]bool {
 		pids[pid] = true
 	}
 	return pids
+}
+
+// snapshot is what the node's metrics are made of. Nothing is measured for it.
+func (n *Noded) snapshot() *exporter.Snapshot {
+	x := &exporter.Snapshot{Host: n.opts.Name}
+	round := n.gpus.Last()
+	told := gpuwatch.UnitReadings(n.inv, round, &n.troubles)
+	s := n.sampler
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range n.inv.Units {
+		u := &n.inv.Units[i]
+		if u.Dev == nil {
+			continue
+		}
+		g := exporter.GPU{Index: u.Dev.Index, Minor: u.Dev.Minor, UUID: u.Dev.UUID, PCI: u.Dev.PCIBusID, Model: u.Dev.Name,
+			UtilPct: -1, MemUtilPct: -1, TempC: -1, XID: -1, UsedMiB: -1, TotalMiB: u.Dev.MemMiB, PowerMW: -1, EnergyMilJ: -1}
+		if u.Inst != nil {
+			g.Profile, g.Instance, g.TotalMiB = u.Inst.Profile, u.Inst.GI, u.Inst.MemMiB
+		}
+		for k := range told {
+			if t := &told[k]; t.Name == u.Name && t.Index == u.Index && !t.Lost {
+				g.UtilPct, g.MemUtilPct, g.TempC = int64(t.UtilPct), int64(t.MemUtilPct), int64(t.TempC)
+				g.UsedMiB, g.TotalMiB, g.PowerMW, g.XID = t.MemUsedMiB, max(t.MemTotalMiB, g.TotalMiB), t.PowerMilliW, int64(t.XID)
+			}
+		}
+		for k := range round.Readings {
+			if r := &round.Readings[k]; u.Inst == nil && r.UUID == u.Dev.UUID && !r.Lost {
+				g.EnergyMilJ = r.EnergyMilliJ
+			}
+		}
+		for key, j := range s.jobs {
+			id := uint32(key.job.Job)
+			if slices.ContainsFunc(j.use.GPUs, func(h model.GPUUsage) bool {
+				return h.UUID != "" && h.UUID == u.UUID || (h.UUID == "" || u.UUID == "") && h.Index == u.Index
+			}) && !slices.Contains(g.Jobs, id) {
+				g.Jobs = append(g.Jobs, id)
+			}
+		}
+		slices.Sort(g.Jobs)
+		x.GPUs = append(x.GPUs, g)
+	}
+	for key, j := range s.jobs {
+		if key.step != stepBatch || j.at.IsZero() {
+			continue
+		}
+		u := &j.use
+		x.Jobs = append(x.Jobs, exporter.Job{ID: uint32(key.job.Job), CPUs: int64(u.CPUs), UserMS: u.UserMS, SysMS: u.SysMS,
+			RSSBytes: j.nowKB << 10, UsedBytes: j.memKB << 10, LimitBytes: u.MemMiB << 20, OOMKill: int64(u.OOMKills)})
+	}
+	slices.SortFunc(x.Jobs, func(a, b exporter.Job) int { return cmp.Compare(a.ID, b.ID) })
+	return x
+}
+
+// export serves the node's metrics and keeps the files of jobs' GPUs, if the configuration wants that.
+func (n *Noded) export(ctx context.Context) {
+	defer func() { <-ctx.Done() }() // gnoded ends when one of its parts does
+	c := n.opts.Config
+	if c == nil || n.inv == nil {
+		return
+	}
+	e := &exporter.Exporter{Dir: c.HpcJobMappingDir, Jobstats: slices.Contains(c.NodeMetricsNames, "jobstats"),
+		Look: n.snapshot, Log: n.log}
+	if e.Dir != "" {
+		e.Dir = conf.ExpandPath(e.Dir, n.opts.Name, n.opts.Host)
+	}
+	e.Listen = conf.NodeMetricsAddr(c)
+	e.Run(ctx)
 }

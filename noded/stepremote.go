@@ -321,13 +321,17 @@ func (p *stepPlan) connectTask(o *shim.Launch, rank int) error {
 		return slices.ContainsFunc(notTheirs, func(prefix string) bool { return strings.HasPrefix(entry, prefix) })
 	})
 	job := p.pmiJob()
-	o.Env = append(o.Env, "PMI_FD="+strconv.Itoa(steppmi.FD), "PMI_RANK="+strconv.Itoa(rank),
+	o.Env = append(o.Env, "PMI_FD="+strconv.Itoa(steppmi.FD), "PMI_RANK="+strconv.Itoa(int(p.het.First())+rank),
 		"PMI_SIZE="+strconv.Itoa(job.Size), "PMI_JOBID="+job.ID)
 	return nil
 }
 
-// pmiJob is what the tasks are told of their step.
+// pmiJob is what the tasks are told of their step. Several steps of one command are one to MPI programs: the command's
+// key names it, and each compares the names of hosts to see who is near.
 func (p *stepPlan) pmiJob() pmi.Job {
+	if h := p.het; h != nil {
+		return pmi.Job{ID: fmt.Sprintf("%d.%x", h.Job, p.pmi.Key[:4]), Size: int(h.Tasks)}
+	}
 	size := 0
 	for i := range p.rec.Nodes {
 		size += len(p.rec.Nodes[i].Ranks)
@@ -353,7 +357,7 @@ func (n *Noded) makePMI(p *stepPlan, like *shim.Launch) error {
 	order := &steppmi.Order{Addr: net.JoinHostPort(p.pmi.Host, strconv.Itoa(int(p.pmi.Port))), Key: p.pmi.Key,
 		Node: int32(p.here), Job: p.pmiJob(), Files: p.mpi}
 	for _, local := range p.only {
-		order.Ranks = append(order.Ranks, p.rec.Nodes[p.here].Ranks[local])
+		order.Ranks = append(order.Ranks, p.het.First()+p.rec.Nodes[p.here].Ranks[local])
 	}
 	return n.beside(p, like, pmiTask, steppmi.Word, func(sock int) error { return steppmi.Send(sock, order) })
 }

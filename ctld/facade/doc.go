@@ -4,6 +4,7 @@
 // It owns paths and shapes. It does not own what they mean: each request becomes what a command
 // would send (package proto), made as the user; options of a task are read by gsubmit's table.
 //
-// Files: facade.go (the frame, the table of paths, its specification), tasks.go, gpus.go (GPUs,
-// pools, quotas, the queue).
+// Files: facade.go (the frame, the table of paths), spec.go (the specification, made from the types
+// of the answers), tasks.go, gpus.go (GPUs, pools, quotas, the queue), history.go (samples over
+// time).
 package facade

@@ -47,22 +47,32 @@ type route struct {
 	about        string
 	status       int
 	run          func(q *request, id string) (any, error)
+	answer       any         // a value of the type that run gives; nil: any object
+	body         any         // likewise of what clients send; nil: nothing
+	query        [][2]string // parameters, and what they are
 }
 
 func routes() []route {
 	const ok = http.StatusOK
+	list := [][2]string{{"status", "pending, running, success or failed"}, {"user", "a user's name"},
+		{"limit", "at most so many, 1 to 10000"}}
 	return []route{
-		{"GET", "/tasks", "lists tasks: status=, user=, limit=", ok, (*request).tasks},
-		{"POST", "/tasks", "submits a task", http.StatusCreated, (*request).submit},
-		{"GET", "/tasks/{id}", "one task", ok, (*request).task},
-		{"DELETE", "/tasks/{id}", "cancels a task", ok, (*request).cancel},
-		{"GET", "/gpus", "GPUs: idle, busy or offline", ok, (*request).gpus},
-		{"GET", "/quota", "GPUs of tasks of high (online) and low (batch) priority", ok, (*request).quota},
-		{"GET", "/queue-status", "the queue by GPUs, QOS and capacity", ok, (*request).queue},
-		{"GET", "/pools", "partitions as pools of GPUs", ok, (*request).pools},
-		{"POST", "/experiments/{id}/queue", "puts a held job into the queue", ok, (*request).enqueue},
-		{"GET", "/experiments/queue-status", "the same as /queue-status", ok, (*request).queue},
-		{"GET", "/openapi.json", "this list", ok, (*request).openapi},
+		{"GET", "/tasks", "lists tasks", ok, (*request).tasks, tasksReply{}, nil, list},
+		{"POST", "/tasks", "submits a task", http.StatusCreated, (*request).submit, submitted{}, submission{}, nil},
+		{"GET", "/tasks/{id}", "one task", ok, (*request).task, &Task{}, nil, nil},
+		{"DELETE", "/tasks/{id}", "cancels a task", ok, (*request).cancel, cancelled{}, nil, nil},
+		{"GET", "/gpus", "GPUs: idle, busy or offline", ok, (*request).gpus, gpusReply{}, nil, nil},
+		{"GET", "/quota", "GPUs of tasks of high (online) and low (batch) priority", ok, (*request).quota, quotaReply{}, nil,
+			nil},
+		{"GET", "/queue-status", "the queue by GPUs, QOS and capacity", ok, (*request).queue, queueReply{}, nil, nil},
+		{"GET", "/pools", "partitions as pools of GPUs", ok, (*request).pools, poolsReply{}, nil, nil},
+		{"GET", "/history/{id}", "what was measured of cluster, partition, account, qos, node, gpu or job", ok,
+			(*request).history, nil, nil, [][2]string{{"name", "names, with commas between"}, {"job", "for the history of gpu"},
+				{"start", "a time"}, {"end", "a time"}, {"step", "seconds"}}},
+		{"POST", "/experiments/{id}/queue", "puts a held job into the queue", ok, (*request).enqueue, enqueued{}, nil, nil},
+		{"GET", "/experiments/queue-status", "the same as /queue-status", ok, (*request).queue, queueReply{}, nil, nil},
+		{"GET", "/openapi", "this specification", ok, (*request).openapi, nil, nil, nil},
+		{"GET", "/openapi.json", "the same", ok, (*request).openapi, nil, nil, nil},
 	}
 }
 
@@ -103,7 +113,7 @@ func (f *Facade) Serve(w http.ResponseWriter, r *http.Request, v *rest.Visitor) 
 			} else {
 				status, text = rest.StatusOf(err)
 			}
-			reply(w, status, map[string]any{"success": false, "error": text})
+			reply(w, status, failure{Error: text})
 			return
 		}
 		reply(w, t.status, answer)
@@ -111,12 +121,16 @@ func (f *Facade) Serve(w http.ResponseWriter, r *http.Request, v *rest.Visitor) 
 	}
 	if len(methods) > 0 {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
-		reply(w, http.StatusMethodNotAllowed, map[string]any{"success": false,
-			"error": "this path is for " + strings.Join(methods, " and ")})
+		reply(w, http.StatusMethodNotAllowed, failure{Error: "this path is for " + strings.Join(methods, " and ")})
 		return
 	}
-	reply(w, http.StatusNotFound, map[string]any{"success": false,
-		"error": "there is no such path; " + Prefix + "/openapi.json lists them"})
+	reply(w, http.StatusNotFound, failure{Error: "there is no such path; " + Prefix + "/openapi.json lists them"})
+}
+
+// failure is the answer to what does not work.
+type failure struct {
+	Success bool   `json:"success"`
+	Error   string `json:"error"`
 }
 
 // reply writes an answer.
@@ -153,24 +167,4 @@ func (q *request) body(to any) error {
 		return bad("the body can't be read: %v", err)
 	}
 	return nil
-}
-
-// openapi is the specification of what is served.
-func (q *request) openapi(string) (any, error) {
-	paths := map[string]map[string]any{}
-	for _, t := range routes() {
-		if paths[Prefix+t.path] == nil {
-			paths[Prefix+t.path] = map[string]any{}
-		}
-		op := map[string]any{"summary": t.about, "responses": map[string]any{fmt.Sprint(t.status): map[string]any{
-			"description": "done", "content": map[string]any{"application/json": map[string]any{}}}}}
-		if strings.Contains(t.path, "{id}") {
-			op["parameters"] = []any{map[string]any{"name": "id", "in": "path", "required": true,
-				"schema": map[string]any{"type": "string"}}}
-		}
-		paths[Prefix+t.path][strings.ToLower(t.method)] = op
-	}
-	return map[string]any{"openapi": "3.0.3", "info": map[string]any{"title": "gbatch", "version": "v1"},
-		"components": map[string]any{"securitySchemes": map[string]any{"bearer": map[string]any{"type": "http",
-			"scheme": "bearer"}}}, "security": []any{map[string]any{"bearer": []string{}}}, "paths": paths}, nil
 }

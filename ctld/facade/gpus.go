@@ -55,24 +55,91 @@ func (u *unit) status() string {
 	return "offline"
 }
 
-// gpus lists GPUs.
-func (q *request) gpus(string) (any, error) {
-	list, err := q.units()
-	if err != nil {
-		return nil, err
-	}
-	type gpu struct {
+// Answers about GPUs.
+type (
+	gpu struct {
 		ID          string  `json:"id"`
 		Node        string  `json:"node"`
 		Index       int32   `json:"index"`
 		Type        string  `json:"type"`
-		Status      string  `json:"status"` // idle, busy, offline
+		Status      string  `json:"status" enum:"idle,busy,offline"`
 		TaskID      *string `json:"task_id"`
 		Utilization *int32  `json:"utilization"` // percent
 		UsedMiB     *int64  `json:"memory_used_mb"`
 		AllMiB      *int64  `json:"memory_total_mb"`
 		TempC       *int32  `json:"temperature"`
 		Reason      string  `json:"reason,omitempty"`
+	}
+	gpusReply struct {
+		GPUs  []gpu `json:"gpus"`
+		Total int   `json:"total"`
+	}
+	quotaClass struct {
+		Quota     float64 `json:"quota"` // 0 to 1
+		Limit     int64   `json:"limit"`
+		Used      int64   `json:"used"`
+		Available int64   `json:"available"`
+	}
+	quotaReply struct {
+		Total  int64      `json:"total_gpus"`
+		Online quotaClass `json:"online"`
+		Batch  quotaClass `json:"batch"`
+	}
+	pool struct {
+		ID          string           `json:"id"`
+		Name        string           `json:"name"`
+		Type        string           `json:"type" enum:"gpu"`
+		Types       []string         `json:"gpu_types"`
+		Total       int64            `json:"total_capacity"`
+		Allocated   int64            `json:"allocated_capacity"`
+		Reserved    int64            `json:"reserved_capacity"` // also what is out of service
+		Available   int64            `json:"available_capacity"`
+		Utilization float64          `json:"utilization"` // 0 to 1
+		Count       int              `json:"resource_count"`
+		Tenants     map[string]int64 `json:"tenant_quotas"`
+	}
+	poolsReply struct {
+		Pools []pool `json:"pools"`
+		Total int    `json:"total"`
+	}
+	group struct {
+		Count       int          `json:"count"`
+		Experiments []experiment `json:"experiments"`
+	}
+	stat struct {
+		Pending    int64  `json:"pending_jobs"`
+		Usage      int64  `json:"current_usage"`
+		Max        *int64 `json:"max_capacity"`
+		Guaranteed int64  `json:"guaranteed_capacity"`
+	}
+	queueReply struct {
+		Running     bool              `json:"scheduler_running"`
+		Mine        int               `json:"user_queued_count"`
+		Groups      map[string]*group `json:"device_groups"`
+		Total       int64             `json:"total_capacity"`
+		Allocated   int64             `json:"allocated_capacity"`
+		Available   int64             `json:"available_capacity"`
+		Utilization float64           `json:"utilization"` // 0 to 1
+		Queued      int               `json:"queued_jobs"`
+		Runs        int               `json:"running_jobs"`
+		Stats       map[string]*stat  `json:"queue_stats"`
+	}
+	enqueuedJob struct {
+		ID     uint64 `json:"id"`
+		Status string `json:"status" enum:"queued"`
+	}
+	enqueued struct {
+		Success    bool        `json:"success"`
+		Message    string      `json:"message"`
+		Experiment enqueuedJob `json:"experiment"`
+	}
+)
+
+// gpus lists GPUs.
+func (q *request) gpus(string) (any, error) {
+	list, err := q.units()
+	if err != nil {
+		return nil, err
 	}
 	out := []gpu{}
 	for i := range list {
@@ -86,7 +153,7 @@ func (q *request) gpus(string) (any, error) {
 		}
 		out = append(out, g)
 	}
-	return map[string]any{"gpus": out, "total": len(out)}, nil
+	return gpusReply{out, len(out)}, nil
 }
 
 // known gives a number, or nil for one that is not known.
@@ -109,17 +176,6 @@ func limit(list []model.TRESLimit, total int64) int64 {
 	return -1
 }
 
-// running gives the GPUs that tasks hold, by what of says.
-func running(list []*Task, of func(*Task) string) map[string]int64 {
-	out := map[string]int64{}
-	for _, t := range list {
-		if t.Status == "running" {
-			out[of(t)] += int64(len(t.Allocated))
-		}
-	}
-	return out
-}
-
 // share is a part of a whole, 0 to 1 with four digits.
 func share(a, b int64) float64 {
 	if b == 0 {
@@ -133,32 +189,46 @@ func (q *request) unfinished() ([]*Task, error) {
 	return q.jobs(proto.JobFilter{States: slices.DeleteFunc(model.JobStates(), model.JobState.Finished)})
 }
 
-// quota says what tasks of high and of low priority may hold.
+// quota says what tasks of high and of low priority may hold, and what they do hold: all of them, whoever asks.
 func (q *request) quota(string) (any, error) {
-	units, err := q.units()
-	if err != nil {
-		return nil, err
-	}
-	list, err := q.unfinished()
-	if err != nil {
-		return nil, err
-	}
-	total := int64(len(units))
-	held := running(list, func(t *Task) string { return t.Priority })
-	of := func(class string) map[string]any {
+	facts := q.f.Cluster.Facts()
+	total, held := int64(0), map[string]int64{}
+	facts.Nodes(func(n *model.Node) bool {
+		for i := range n.Def.Gres {
+			if n.Def.Gres[i].Name == model.GPUName {
+				total += int64(n.Def.Gres[i].Count)
+			}
+		}
+		for _, id := range n.Jobs {
+			j := facts.Job(id)
+			if j == nil || j.Run == nil || j.Run.Alloc == nil {
+				continue
+			}
+			for i := range j.Run.Alloc.Nodes {
+				if a := &j.Run.Alloc.Nodes[i]; a.Node == n.Def.Name {
+					for k := range a.Gres {
+						if a.Gres[k].Name == model.GPUName {
+							held[classOf(j.Spec)] += int64(a.Gres[k].Index.Count())
+						}
+					}
+				}
+			}
+		}
+		return true
+	})
+	of := func(class string) quotaClass {
 		most := total
 		for _, name := range classes[class] {
-			if x := q.f.Cluster.Facts().QOS(name); x != nil {
+			if x := facts.QOS(name); x != nil {
 				if n := limit(x.GrpTRES, total); n >= 0 {
 					most = min(n, total)
 				}
 				break
 			}
 		}
-		return map[string]any{"quota": share(most, total), "limit": most, "used": held[class],
-			"available": max(0, most-held[class])}
+		return quotaClass{Quota: share(most, total), Limit: most, Used: held[class], Available: max(0, most-held[class])}
 	}
-	return map[string]any{"total_gpus": total, "online": of(high), "batch": of(low)}, nil
+	return quotaReply{Total: total, Online: of(high), Batch: of(low)}, nil
 }
 
 // pools are the partitions.
@@ -180,7 +250,7 @@ func (q *request) pools(string) (any, error) {
 			return true
 		})
 	}
-	out := []map[string]any{}
+	out := []pool{}
 	for _, p := range parts.Partitions {
 		var total, busy, reserved int64
 		var types []string
@@ -203,12 +273,11 @@ func (q *request) pools(string) (any, error) {
 			}
 		}
 		slices.Sort(types)
-		out = append(out, map[string]any{"id": p.Name, "name": p.Name, "type": "gpu", "gpu_types": append([]string{},
-			types...), "total_capacity": total, "allocated_capacity": busy, "reserved_capacity": reserved,
-			"available_capacity": total - busy - reserved, "utilization": share(busy, total),
-			"resource_count": len(nodes), "tenant_quotas": tenants})
+		out = append(out, pool{ID: p.Name, Name: p.Name, Type: "gpu", Types: append([]string{}, types...), Total: total,
+			Allocated: busy, Reserved: reserved, Available: total - busy - reserved, Utilization: share(busy, total),
+			Count: len(nodes), Tenants: tenants})
 	}
-	return map[string]any{"pools": out, "total": len(out)}, nil
+	return poolsReply{out, len(out)}, nil
 }
 
 // experiment is a job in the queue.
@@ -216,7 +285,7 @@ type experiment struct {
 	ID       uint64  `json:"id"`
 	Name     string  `json:"name"`
 	User     string  `json:"user"`
-	Status   string  `json:"status"` // pending (held), queued, running
+	Status   string  `json:"status" enum:"pending,queued,running"` // pending: held
 	QueuedAt *string `json:"queued_at"`
 }
 
@@ -237,16 +306,6 @@ func (q *request) queue(string) (any, error) {
 	list, err := q.unfinished()
 	if err != nil {
 		return nil, err
-	}
-	type group struct {
-		Count       int          `json:"count"`
-		Experiments []experiment `json:"experiments"`
-	}
-	type stat struct {
-		Pending    int64  `json:"pending_jobs"`
-		Usage      int64  `json:"current_usage"`
-		Max        *int64 `json:"max_capacity"`
-		Guaranteed int64  `json:"guaranteed_capacity"`
 	}
 	total, facts := int64(len(units)), q.f.Cluster.Facts()
 	groups, stats := map[string]*group{}, map[string]*stat{}
@@ -298,9 +357,8 @@ func (q *request) queue(string) (any, error) {
 			free++
 		}
 	}
-	return map[string]any{"scheduler_running": !facts.Leaderless, "user_queued_count": mine, "device_groups": groups,
-		"total_capacity": total, "allocated_capacity": busy, "available_capacity": free, "utilization": share(busy, total),
-		"queued_jobs": queued, "running_jobs": runs, "queue_stats": stats}, nil
+	return queueReply{Running: !facts.Leaderless, Mine: mine, Groups: groups, Total: total, Allocated: busy,
+		Available: free, Utilization: share(busy, total), Queued: queued, Runs: runs, Stats: stats}, nil
 }
 
 // enqueue releases a held job; one that is in the queue stays there.
@@ -325,6 +383,5 @@ func (q *request) enqueue(id string) (any, error) {
 	} else if t.Status != "pending" {
 		return nil, &wrong{http.StatusConflict, "task " + id + " is " + t.Status + ": only one that is pending can be queued"}
 	}
-	return map[string]any{"success": true, "message": "实验已加入队列", "experiment": map[string]any{
-		"id": t.job.ID, "status": "queued"}}, nil
+	return enqueued{true, "实验已加入队列", enqueuedJob{uint64(t.job.ID), "queued"}}, nil
 }

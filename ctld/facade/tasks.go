@@ -26,8 +26,8 @@ import (
 // Task is a job as this interface shows it.
 type Task struct {
 	TaskID     string   `json:"task_id"`
-	Status     string   `json:"status"`   // pending, running, success, failed
-	Priority   string   `json:"priority"` // high, low
+	Status     string   `json:"status" enum:"pending,running,success,failed"`
+	Priority   string   `json:"priority" enum:"high,low"`
 	GPUCount   int64    `json:"gpu_count"`
 	Allocated  []string `json:"allocated_gpus"` // GPU-0, with more than one node n1/GPU-0
 	CreatedAt  *string  `json:"created_at"`
@@ -153,6 +153,24 @@ func ref(id string) (proto.JobRef, error) {
 	return r, nil
 }
 
+// Answers about tasks.
+type (
+	tasksReply struct {
+		Tasks []*Task `json:"tasks"`
+		Total int     `json:"total"` // that match, whatever limit= says
+	}
+	submitted struct {
+		TaskID    string `json:"task_id"`
+		Status    string `json:"status" enum:"pending"`
+		CreatedAt string `json:"created_at"`
+	}
+	cancelled struct {
+		Success bool   `json:"success"`
+		TaskID  string `json:"task_id"`
+		Status  string `json:"status" enum:"pending,running,success,failed"`
+	}
+)
+
 // tasks lists tasks.
 func (q *request) tasks(string) (any, error) {
 	var f proto.JobFilter
@@ -191,7 +209,7 @@ func (q *request) tasks(string) (any, error) {
 	sort.SliceStable(list, func(a, b int) bool { return list[a].job.ID > list[b].job.ID })
 	total := len(list)
 	list = list[:min(most, total)]
-	return map[string]any{"tasks": append([]*Task{}, list...), "total": total}, nil
+	return tasksReply{append([]*Task{}, list...), total}, nil
 }
 
 // one gives a task.
@@ -212,15 +230,16 @@ func (q *request) one(id string) (*Task, error) {
 
 func (q *request) task(id string) (any, error) { return q.one(id) }
 
-// submission is what a client sends. Options are words of gsubmit, such as --mem=4G.
+// submission is what a client sends. Options are words of gsubmit, such as --mem=4G. Variables that it gives come
+// before those of the user's login shell; with a PATH among them that shell is not asked.
 type submission struct {
-	Priority    string            `json:"priority"`
-	GPUCount    *int              `json:"gpu_count"`
+	Priority    string            `json:"priority,omitempty" enum:"high,low"`
+	GPUCount    *int              `json:"gpu_count,omitempty"`
 	Command     string            `json:"command"`
-	Name        string            `json:"name"`
-	Directory   string            `json:"directory"`
-	Environment map[string]string `json:"environment"`
-	Options     []string          `json:"options"`
+	Name        string            `json:"name,omitempty"`
+	Directory   string            `json:"directory,omitempty"`
+	Environment map[string]string `json:"environment,omitempty"`
+	Options     []string          `json:"options,omitempty"`
 }
 
 // submit submits a task.
@@ -262,7 +281,10 @@ func (q *request) submit(string) (any, error) {
 	sp := &got.Spec
 	sp.WorkDir, sp.Umask, sp.Submit = path.Clean(cmp.Or(s.Directory, "/tmp")), 0o022, "POST "+Prefix+"/tasks"
 	var names []string
-	vars := []byte("PATH=/usr/local/bin:/usr/bin:/bin\x00SLURM_GET_USER_ENV=1\x00")
+	var vars []byte
+	if s.Environment["PATH"] == "" {
+		vars = []byte("PATH=/usr/local/bin:/usr/bin:/bin\x00SLURM_GET_USER_ENV=1\x00")
+	}
 	for k := range s.Environment {
 		names = append(names, k)
 	}
@@ -285,8 +307,7 @@ func (q *request) submit(string) (any, error) {
 	if t, err := q.one(strconv.Itoa(int(done.Job))); err == nil && t.CreatedAt != nil { // it is in the queue in any case
 		created = *t.CreatedAt
 	}
-	return map[string]any{"task_id": "task-" + strconv.Itoa(int(done.Job)), "status": "pending",
-		"created_at": created}, nil
+	return submitted{"task-" + strconv.Itoa(int(done.Job)), "pending", created}, nil
 }
 
 // priority gives the options of a priority: a QOS that stands for it or, for low, a nice value.
@@ -321,7 +342,7 @@ func (q *request) cancel(id string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"success": true, "task_id": t.TaskID, "status": t.Status}, nil
+	return cancelled{true, t.TaskID, t.Status}, nil
 }
 
 // failed gives the first error of an answer.

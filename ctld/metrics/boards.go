@@ -1,27 +1,15 @@
 package metrics
 
 import (
-	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
+	"maps"
+	"slices"
 
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 )
 
 // boards.go has names that are not Slurm's own, by which boards of older exporters and the product's sources ask.
-
-// counter is gauge for what only grows.
-func counter(out chan<- prometheus.Metric, name, help string, labels []string, v float64) {
-	var names, values []string
-	for i := 0; i+1 < len(labels); i += 2 {
-		names, values = append(names, labels[i]), append(values, strings.ToValidUTF8(labels[i+1], "?"))
-	}
-	m, err := prometheus.NewConstMetric(prometheus.NewDesc(name, help, names, nil), prometheus.CounterValue, v, values...)
-	if err == nil { // else a name is malformed, which a test would see
-		out <- m
-	}
-}
 
 // units counts what nodes have of something, by what is done with it.
 type units struct{ alloc, idle, other float64 }
@@ -36,11 +24,11 @@ func (u *units) add(all, used float64, usable bool) {
 }
 
 // boards gives what is asked of nodes.
-func (s *scrape) boards(out chan<- prometheus.Metric) {
+func (s *scrape) boards(out *sink) {
 	var cpus, gpu units
 	kinds := map[string]*units{}
 	agents := map[string]float64{"online": 0, "offline": 0}
-	mixed, completing := 0.0, 0.0
+	mixed, completing, wrong := 0.0, 0.0, 0.0
 	s.View.Nodes(func(n *model.Node) bool {
 		base, drain, silent := jobtext.NodeState(n)
 		usable := base != jobtext.NodeDown && !drain && !silent
@@ -49,6 +37,9 @@ func (s *scrape) boards(out chan<- prometheus.Metric) {
 		}
 		if n.Ending > 0 {
 			completing++
+		}
+		if n.Problem != "" {
+			wrong++
 		}
 		if base == jobtext.NodeDown || silent {
 			agents["offline"]++
@@ -87,22 +78,27 @@ func (s *scrape) boards(out chan<- prometheus.Metric) {
 	}
 	gauge(out, "slurm_nodes_mix", "", nil, mixed)
 	gauge(out, "slurm_nodes_comp", "", nil, completing)
-	gauge(out, "slurm_nodes_err", "", nil, 0)
-	for kind, u := range kinds {
+	gauge(out, "slurm_nodes_err", "nodes that have registered with less than they should have", nil, wrong)
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		u := kinds[kind]
 		for _, x := range []struct {
 			state string
 			v     float64
 		}{{"allocated", u.alloc}, {"idle", u.idle}, {"unavailable", u.other}} {
 			gauge(out, "gbatch_gpus", "GPUs by type and what is done with them",
-				[]string{"type", kind, "state", x.state}, x.v)
+				[]string{"state", x.state, "type", kind}, x.v)
 		}
 	}
-	for status, n := range agents {
-		gauge(out, "agent_count", "nodes by whether they answer", []string{"status", status}, n)
+	for _, status := range []string{"offline", "online"} {
+		gauge(out, "agent_count", "nodes by whether they answer", []string{"status", status}, agents[status])
 	}
 	if d := s.Stats; d != nil {
 		gauge(out, "scheduler_queue_size", "pending jobs", nil, float64(d.Pending))
 		counter(out, "scheduler_schedule_total", "passes of the planner", nil, float64(d.Main.Count))
+		for i := range schedulerBoards {
+			x := &schedulerBoards[i]
+			gauge(out, "slurm_scheduler_"+x.name, x.help, nil, x.of(d))
+		}
 		for i := range d.ByType {
 			r := &d.ByType[i]
 			labels := []string{"message_type", r.Name}
@@ -111,12 +107,64 @@ func (s *scrape) boards(out chan<- prometheus.Metric) {
 				float64(r.SumUS)/1e6)
 		}
 	}
+	s.used(out)
+	s.available(out)
+	for _, l := range s.View.Config().Licenses {
+		used := float64(s.View.LicensesInUse(l.Name))
+		labels := []string{"name", l.Name}
+		gauge(out, "slurm_lic_total", "licenses", labels, float64(l.Count))
+		gauge(out, "slurm_lic_used", "licenses that jobs hold", labels, used)
+		gauge(out, "slurm_lic_free", "licenses that no job holds", labels, max(0, float64(l.Count)-used))
+	}
 	done := s.View.Outcomes()
 	counter(out, "task_submitted_total", "jobs that were submitted", nil, float64(done.Submitted))
 	counter(out, "task_scheduled_total", "jobs that were started", nil, float64(done.Started))
 	if s.Waits != nil {
 		s.Waits.collect(out)
 	}
+}
+
+// schedulerBoards are slurm_scheduler_NAME; times are in microseconds.
+var schedulerBoards = []struct {
+	name, help string
+	of         func(d *proto.DiagReply) float64
+}{
+	{"threads", "requests that are being answered", func(d *proto.DiagReply) float64 { return float64(d.Threads) }},
+	{"queue_size", "orders that wait for a node's connection",
+		func(d *proto.DiagReply) float64 { return float64(d.AgentQueue) }},
+	{"dbd_queue_size", "records that gdbd does not have yet",
+		func(d *proto.DiagReply) float64 { return float64(d.DbdQueue) }},
+	{"last_cycle", "microseconds of the last pass", func(d *proto.DiagReply) float64 { return float64(d.Main.LastUS) }},
+	{"mean_cycle", "microseconds of a pass, as a mean",
+		func(d *proto.DiagReply) float64 { return float64(mean(d.Main.SumUS, d.Main.Count)) }},
+	{"cycle_per_minute", "passes per minute",
+		func(d *proto.DiagReply) float64 {
+			return float64(d.Main.Count) * 60_000 / max(60_000, float64(d.Now-d.Since))
+		}},
+	{"backfill_last_cycle", "microseconds of the last pass that looked behind the first job that does not fit",
+		func(d *proto.DiagReply) float64 { return float64(d.Backfill.LastUS) }},
+	{"backfill_mean_cycle", "microseconds of such a pass, as a mean",
+		func(d *proto.DiagReply) float64 { return float64(mean(d.Backfill.SumUS, d.Backfill.Count)) }},
+	{"backfill_depth_mean", "jobs that such a pass looks at, as a mean",
+		func(d *proto.DiagReply) float64 { return float64(mean(d.Backfill.DepthSum, d.Backfill.Count)) }},
+	{"backfilled_jobs_since_cycle_total", "jobs that started ahead of their turn, since the counts were reset",
+		func(d *proto.DiagReply) float64 { return float64(d.Backfilled) }},
+	{"backfilled_jobs_since_start_total", "jobs that started ahead of their turn, since this controller leads",
+		func(d *proto.DiagReply) float64 { return float64(d.BackfilledAll) }},
+	{"backfilled_heterogeneous_total", "none: parts of such a job start together",
+		func(*proto.DiagReply) float64 { return 0 }},
+}
+
+// available says of each node whether jobs can get it.
+func (s *scrape) available(out *sink) {
+	s.View.Nodes(func(n *model.Node) bool {
+		v := 0.0
+		if base, _, silent := jobtext.NodeState(n); base != jobtext.NodeDown && !silent {
+			v = 1
+		}
+		gauge(out, "gbatch_node_up", "1: the node answers, and is not down", []string{"node", n.Def.Name}, v)
+		return true
+	})
 }
 
 // queueWords are the states of slurm_queue_STATE.
@@ -129,17 +177,17 @@ var queueWords = []struct {
 	{"failed", model.Failed}, {"timeout", model.Timeout}, {"preempted", model.Preempted}, {"node_fail", model.NodeFail}}
 
 // queueBoards gives what is asked of jobs: of all, of accounts and of users who have some.
-func queueBoards(out chan<- prometheus.Metric, all *tally, reasons map[string]float64,
-	users, accounts map[string]*tally) {
+func (s *scrape) queueBoards(out *sink, all *tally, dependent float64, users, accounts *tallies) {
 	for _, w := range queueWords {
 		gauge(out, "slurm_queue_"+w.name, "", nil, all.states[w.state])
 	}
-	gauge(out, "slurm_queue_pending_dependency", "", nil, reasons[model.ReasonDependency.String()])
+	gauge(out, "slurm_queue_pending_dependency", "", nil, dependent)
 	for _, x := range []struct {
 		label string
-		of    map[string]*tally
+		of    *tallies
 	}{{"account", accounts}, {"user", users}} {
-		for name, t := range x.of {
+		for _, name := range x.of.most(s.Series) {
+			t := x.of.of[name]
 			labels := []string{x.label, name}
 			gauge(out, "slurm_"+x.label+"_jobs_pending", "", labels, t.states[model.Pending])
 			gauge(out, "slurm_"+x.label+"_jobs_running", "", labels, t.states[model.Running])

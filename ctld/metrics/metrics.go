@@ -1,11 +1,13 @@
 package metrics
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
@@ -21,6 +23,12 @@ type Source struct {
 	Leads bool
 	AgeMS int64 // of the facts
 	Waits *Waits
+	Own   *Own // nil: nothing is known of the daemon itself
+	// Readings gives the last readings of a node's GPUs; nil: nobody has them here.
+	Readings func(node string) []proto.UnitReading
+	// Series bounds how many users, and how many accounts, have series of their own: those with the most jobs. The
+	// others are counted together.
+	Series int
 }
 
 // maxScrapes bounds scrapes at the same time; more are answered 503.
@@ -38,27 +46,26 @@ func Handler(look func(r *http.Request) Source) http.Handler {
 			return
 		}
 		what := strings.TrimSuffix(r.URL.Path[strings.LastIndex(r.URL.Path, "/metrics"):], "/")
-		reg := prometheus.NewRegistry()
-		reg.MustRegister(&scrape{look(r), strings.TrimPrefix(strings.TrimPrefix(what, "/metrics"), "/")})
-		promhttp.HandlerFor(reg, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP(w, r)
+		one := &scrape{Source: look(r), what: strings.TrimPrefix(strings.TrimPrefix(what, "/metrics"), "/")}
+		// Text of a scrape is a MiB and more; packing it would cost more than all the rest.
+		promhttp.HandlerFor(one, promhttp.HandlerOpts{EnableOpenMetrics: true, DisableCompression: true}).ServeHTTP(w, r)
 	})
 }
 
 // scrape is one; what is "" for everything.
 type scrape struct {
 	Source
-	what string
+	what  string
+	resvs map[string]bool // nodes in reservations that have begun; true: for maintenance
 }
-
-// Describe describes nothing: which metrics there are depends on the facts.
-func (s *scrape) Describe(chan<- *prometheus.Desc) {}
 
 func (s *scrape) wants(what string) bool { return s.what == "" || s.what == what }
 
-// Collect gives the metrics.
-func (s *scrape) Collect(out chan<- prometheus.Metric) {
+// Gather gives the metrics.
+func (s *scrape) Gather() ([]*dto.MetricFamily, error) {
+	out := newSink()
 	if s.View.Config().Cluster == "" {
-		return
+		return nil, nil
 	}
 	if s.wants("nodes") {
 		s.nodes(out)
@@ -80,55 +87,64 @@ func (s *scrape) Collect(out chan<- prometheus.Metric) {
 		gauge(out, "gbatch_controller_leads", "1: this controller leads", nil, leads)
 		gauge(out, "gbatch_facts_age_seconds", "how old what this controller knows is", nil, float64(s.AgeMS)/1000)
 		gauge(out, "gbatch_accounting_queue", "records that gdbd does not have yet", nil, float64(s.View.OutboxLen()))
+		s.daemon(out)
 	}
+	return out.sorted(), nil
 }
 
-// gauge gives one value; labels are names and values in turn.
-func gauge(out chan<- prometheus.Metric, name, help string, labels []string, v float64) {
-	var names, values []string
-	for i := 0; i+1 < len(labels); i += 2 {
-		names, values = append(names, labels[i]), append(values, strings.ToValidUTF8(labels[i+1], "?"))
-	}
-	if help == "" {
-		help = strings.ReplaceAll(strings.TrimPrefix(name, "slurm_"), "_", " ")
-	}
-	m, err := prometheus.NewConstMetric(prometheus.NewDesc(name, help, names, nil), prometheus.GaugeValue, v, values...)
-	if err == nil { // else a name is malformed, which a test would see
-		out <- m
-	}
-}
+// nodeWords counts nodes by the words of their states.
+type nodeWords map[string]float64
 
-// statesOf gives the words of a node's state.
-func (s *scrape) statesOf(n *model.Node) []string {
+// count counts a node. A node that has registered with less than it should have is what Slurm calls INVALID_REG, and
+// older versions ERROR.
+func (s *scrape) count(to nodeWords, n *model.Node) {
 	base, drain, silent := jobtext.NodeState(n)
-	var out []string
+	word := "unknown"
 	switch base {
 	case jobtext.NodeDown:
-		out = append(out, "down")
+		word = "down"
 	case jobtext.NodeIdle:
-		out = append(out, "idle")
+		word = "idle"
 	case jobtext.NodeAllocated:
-		out = append(out, "alloc")
+		word = "alloc"
 	case jobtext.NodeMixed:
-		out = append(out, "mixed")
-	default:
-		out = append(out, "unknown")
+		word = "mixed"
 	}
-	if drain {
-		out = append(out, "drain")
-		if len(n.Jobs) > 0 {
-			out = append(out, "draining")
-		} else {
-			out = append(out, "drained")
+	to[word]++
+	flag := func(word string, is bool) {
+		if is {
+			to[word]++
 		}
 	}
-	if silent {
-		out = append(out, "noresp")
+	flag("drain", drain)
+	flag("draining", drain && len(n.Jobs) > 0)
+	flag("drained", drain && len(n.Jobs) == 0)
+	flag("fail", n.Failing)
+	flag("noresp", silent)
+	flag("completing", n.Ending > 0)
+	flag("invalid_reg", n.Problem != "")
+	flag("reboot_issued", n.Reboot != nil && n.Reboot.Step == model.RebootIssued)
+	flag("reboot_req", n.Reboot != nil && n.Reboot.Step != model.RebootIssued)
+	maint, resv := s.reserved(n.Def.Name)
+	flag("maint", maint)
+	flag("resv", resv && !maint)
+}
+
+// reserved reports whether a node is in a reservation now, and in one for maintenance.
+func (s *scrape) reserved(node string) (maint, resv bool) {
+	if s.resvs == nil {
+		s.resvs = map[string]bool{}
+		s.View.Reservations(func(r *model.Reservation) bool {
+			for _, n := range r.Nodes {
+				if r.Start <= s.Now && s.Now < r.End && len(r.Parts) == 0 {
+					s.resvs[n] = s.resvs[n] || r.Flags&model.ResvMaint != 0
+				}
+			}
+			return true
+		})
 	}
-	if n.Ending > 0 {
-		out = append(out, "completing")
-	}
-	return out
+	maint, resv = s.resvs[node]
+	return maint, resv
 }
 
 func gpus(n *model.Node) (all, used float64) {
@@ -149,25 +165,27 @@ func usedCPUs(n *model.Node) float64 {
 
 const mib = 1 << 20
 
-func (s *scrape) nodes(out chan<- prometheus.Metric) {
-	states := map[string]float64{}
+// nodeSeries are slurm_node_NAME.
+var nodeSeries = [...]string{"cpus", "cpus_alloc", "cpus_effective", "cpus_idle", "gpus", "gpus_alloc", "memory_bytes",
+	"memory_alloc_bytes", "memory_effective_bytes", "memory_free_bytes"}
+
+func (s *scrape) nodes(out *sink) {
+	states := nodeWords{}
 	all := 0.0
+	var each [len(nodeSeries)]*dto.MetricFamily
+	for i, name := range nodeSeries {
+		each[i] = out.family("slurm_node_"+name, "", dto.MetricType_GAUGE)
+	}
 	s.View.Nodes(func(n *model.Node) bool {
 		all++
-		for _, w := range s.statesOf(n) {
-			states[w]++
-		}
+		s.count(states, n)
 		label := []string{"node", n.Def.Name}
 		cpus, used := float64(n.Def.JobCPUCount()), usedCPUs(n)
 		g, gUsed := gpus(n)
-		for _, x := range []struct {
-			name string
-			v    float64
-		}{{"cpus", float64(n.Def.CPUs)}, {"cpus_alloc", used}, {"cpus_effective", cpus}, {"cpus_idle", cpus - used},
-			{"gpus", g}, {"gpus_alloc", gUsed}, {"memory_alloc_bytes", float64(n.UsedMem) * mib},
-			{"memory_effective_bytes", float64(n.Def.MemMiB) * mib}, {"memory_bytes", float64(n.Def.MemMiB) * mib},
-			{"memory_free_bytes", float64(max(0, n.Def.MemMiB-n.UsedMem)) * mib}} {
-			gauge(out, "slurm_node_"+x.name, "", label, x.v)
+		memory, taken := float64(n.Def.MemMiB)*mib, float64(n.UsedMem)*mib
+		for i, v := range [len(nodeSeries)]float64{float64(n.Def.CPUs), used, cpus, cpus - used, g, gUsed, memory, taken,
+			memory, max(0, memory-taken)} {
+			out.add(each[i], label, v)
 		}
 		return true
 	})
@@ -177,10 +195,13 @@ func (s *scrape) nodes(out chan<- prometheus.Metric) {
 	}
 }
 
+// stateCount is more than there are states of jobs.
+const stateCount = 32
+
 // tally counts jobs: of the cluster, a partition, a user or an account.
 type tally struct {
 	all, hold, cpus, gpus, memory, nodes float64
-	states                               map[model.JobState]float64
+	states                               [stateCount]float64
 	most, least, mostFree, leastFree     float64 // nodes that pending jobs ask for; Free: that are not held
 }
 
@@ -189,11 +210,8 @@ func (t *tally) add(j *model.Job) {
 	if j.IsArray() && j.State == model.Pending {
 		n = float64(j.Tasks.Count())
 	}
-	if t.states == nil {
-		t.states = map[model.JobState]float64{}
-	}
 	t.all += n
-	t.states[j.State] += n
+	t.states[min(j.State, stateCount-1)] += n
 	if j.State == model.Pending {
 		held := j.Hold != model.NotHeld
 		asks := float64(max(1, j.Spec.MinNodes))
@@ -228,7 +246,7 @@ func span(most, least *float64, v float64) {
 }
 
 // give gives a tally's metrics; prefix is slurm_jobs, slurm_user_jobs ...
-func (t *tally) give(out chan<- prometheus.Metric, prefix string, labels []string) {
+func (t *tally) give(out *sink, prefix string, labels []string) {
 	gauge(out, prefix, "", labels, t.all)
 	for _, s := range jobStates {
 		v := 0.0
@@ -246,63 +264,136 @@ func (t *tally) give(out chan<- prometheus.Metric, prefix string, labels []strin
 	}
 }
 
-func of(m map[string]*tally, name string) *tally {
-	t := m[name]
-	if t == nil {
-		t = &tally{}
-		m[name] = t
-	}
-	return t
+// tallies count jobs by a name. Neighbours in the queue are often of the same.
+type tallies struct {
+	of   map[string]*tally
+	last *tally
+	name string
 }
 
-func (s *scrape) jobs(out chan<- prometheus.Metric) {
+func (t *tallies) get(name string) *tally {
+	if t.last != nil && t.name == name {
+		return t.last
+	}
+	x := t.of[name]
+	if x == nil {
+		if t.of == nil {
+			t.of = map[string]*tally{}
+		}
+		x = &tally{}
+		t.of[name] = x
+	}
+	t.last, t.name = x, name
+	return x
+}
+
+// others is the name under which what has no series of its own is counted. No user or account has such a name.
+const others = "(others)"
+
+// most gives the names with the most jobs, in order of name, and sums up the others.
+func (t *tallies) most(n int) (names []string) {
+	for name := range t.of {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if len(names) <= n {
+		return names
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(t.of[b].all, t.of[a].all) })
+	rest := &tally{}
+	for _, name := range names[n:] {
+		rest.sum(t.of[name])
+	}
+	names = names[:n:n]
+	slices.Sort(names)
+	if n > 0 {
+		t.of[others] = rest
+		names = append(names, others)
+	}
+	return names
+}
+
+// sum adds what another has counted.
+func (t *tally) sum(o *tally) {
+	t.all, t.hold, t.cpus, t.gpus = t.all+o.all, t.hold+o.hold, t.cpus+o.cpus, t.gpus+o.gpus
+	t.memory, t.nodes = t.memory+o.memory, t.nodes+o.nodes
+	for i := range t.states {
+		t.states[i] += o.states[i]
+	}
+}
+
+func (s *scrape) jobs(out *sink) {
 	var all tally
-	users, accounts, parts := map[string]*tally{}, map[string]*tally{}, map[string]*tally{}
-	reasons := map[string]float64{}
+	var users, accounts, parts tallies
+	var reasons [256]float64
+	online := 0.0
+	longest := map[string]float64{}
 	s.View.Jobs(func(j *model.Job) bool {
 		all.add(j)
-		of(users, j.Spec.User).add(j)
-		of(accounts, j.Spec.Account).add(j)
+		users.get(j.Spec.User).add(j)
+		accounts.get(j.Spec.Account).add(j)
 		if j.Run != nil {
-			of(parts, j.Run.Partition).add(j)
+			parts.get(j.Run.Partition).add(j)
+			if !j.State.Finished() && !isLow(j.Spec) {
+				online += heldGPUs(j)
+			}
 		} else {
 			for _, p := range j.Spec.Partitions {
-				of(parts, p).add(j)
+				parts.get(p).add(j)
 			}
 		}
 		if j.State == model.Pending {
-			reasons[j.Reason.String()]++
+			reasons[uint8(j.Reason)]++
+			if j.Reason == model.ReasonResources || j.Reason == model.ReasonPriority {
+				waits := max(0, float64(s.Now-max(j.Eligible, j.Submit))/1000)
+				for _, p := range j.Spec.Partitions {
+					if waits > longest[p] {
+						longest[p] = waits
+					}
+				}
+			}
 		}
 		return true
 	})
 	if s.wants("jobs") {
 		all.give(out, "slurm_jobs", nil)
 		if s.what == "" {
-			queueBoards(out, &all, reasons, users, accounts)
+			s.queueBoards(out, &all, reasons[uint8(model.ReasonDependency)], &users, &accounts)
+			gauge(out, "quota_online_used", "GPUs that jobs of high priority hold", nil, online)
 			for why, n := range reasons {
-				gauge(out, "gbatch_jobs_pending", "pending jobs by what holds them", []string{"reason", why}, n)
+				if n > 0 {
+					gauge(out, "gbatch_jobs_pending", "pending jobs by what holds them",
+						[]string{"reason", model.Reason(why).String()}, n)
+					gauge(out, "slurm_pending_reason_total", "pending jobs by what holds them",
+						[]string{"reason", model.Reason(why).String()}, n)
+				}
 			}
+			for _, p := range s.View.Config().Partitions {
+				gauge(out, "gbatch_job_longest_wait_seconds", "for how long the oldest job waits that only resources and jobs "+
+					"before it hold", []string{"partition", p.Name}, longest[p.Name])
+			}
+			s.quotas(out, &accounts)
 		}
 	}
 	if s.what == "jobs-users-accts" { // as many series as there are users: only where they are asked for
-		for name, t := range users {
-			t.give(out, "slurm_user_jobs", []string{"username", name})
+		for _, name := range users.most(s.Series) {
+			users.of[name].give(out, "slurm_user_jobs", []string{"username", name})
 		}
-		for name, t := range accounts {
-			t.give(out, "slurm_account_jobs", []string{"account", name})
+		for _, name := range accounts.most(s.Series) {
+			accounts.of[name].give(out, "slurm_account_jobs", []string{"account", name})
 		}
 	}
 	if s.wants("partitions") {
-		s.partitions(out, parts)
+		s.partitions(out, &parts)
 	}
 }
 
-func (s *scrape) partitions(out chan<- prometheus.Metric, parts map[string]*tally) {
+func (s *scrape) partitions(out *sink, parts *tallies) {
 	list := s.View.Config().Partitions
 	gauge(out, "slurm_partitions", "partitions", nil, float64(len(list)))
 	for _, p := range list {
 		labels := []string{"partition", p.Name}
-		t := of(parts, p.Name)
+		t := parts.get(p.Name)
 		t.give(out, "slurm_partition_jobs", labels)
 		for _, x := range []struct {
 			name string
@@ -311,18 +402,19 @@ func (s *scrape) partitions(out chan<- prometheus.Metric, parts map[string]*tall
 			{"min_job_nodes_nohold", t.leastFree}, {"wait_part_node_limit", 0}} {
 			gauge(out, "slurm_partition_jobs_"+x.name, "", labels, x.v)
 		}
-		states := map[string]float64{}
-		var cpus, used, mem, memUsed, g float64
+		states := nodeWords{}
+		var cpus, used, free, mem, memUsed, g float64
 		for _, name := range p.Nodes {
 			n := s.View.Node(name)
 			if n == nil {
 				continue
 			}
-			for _, w := range s.statesOf(n) {
-				states[w]++
-			}
+			s.count(states, n)
 			all, _ := gpus(n)
 			cpus, used, g = cpus+float64(n.Def.JobCPUCount()), used+usedCPUs(n), g+all
+			if n.Usable() {
+				free += float64(n.Def.JobCPUCount()) - usedCPUs(n)
+			}
 			mem, memUsed = mem+float64(n.Def.MemMiB)*mib, memUsed+float64(n.UsedMem)*mib
 		}
 		for _, w := range nodeStates {
@@ -338,7 +430,8 @@ func (s *scrape) partitions(out chan<- prometheus.Metric, parts map[string]*tall
 		}{{"nodes_cpus_efctv", cpus}, {"nodes_cpus_idle", cpus - used}, {"nodes_cpus_alloc", used}, {"nodes_mem_alloc",
 			memUsed},
 			{"nodes_mem_avail", mem}, {"nodes_mem_free", mem - memUsed}, {"nodes_mem_tot", mem}, {"cpus", cpus}, {"gpus", g},
-			{"nodes", float64(len(p.Nodes))}} {
+			{"nodes", float64(len(p.Nodes))}, {"cpus_allocated", used}, {"cpus_idle", free}, {"cpus_other", cpus - used - free},
+			{"cpus_total", cpus}} {
 			gauge(out, "slurm_partition_"+x.name, "", labels, x.v)
 		}
 	}

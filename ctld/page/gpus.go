@@ -46,6 +46,7 @@ type gpuView struct {
 	Out    []jobtext.GPULook
 	Total  gpuKind
 	More   bool
+	Charts []*chart
 }
 
 // lowNow is a use under which a GPU that a job holds counts as idle, percent.
@@ -131,6 +132,7 @@ func gpus(q *request) (any, error) {
 	if v.More = len(v.Groups) > maxRows; v.More {
 		v.Groups = v.Groups[:maxRows]
 	}
+	v.Charts = q.lastDay("gpus", "gpu_util", "pending")
 	return v, nil
 }
 

@@ -35,6 +35,8 @@ type job struct {
 	Position []model.QueuePlace
 	Events   []happened
 	GPUList  []gpuOf
+	Charts   []*chart // what it used over time
+	EachGPU  []*chart
 	Steps    []stepOf
 	Tasks    []*jobLine // of an array, or components
 	MoreJobs bool
@@ -105,6 +107,13 @@ func oneJob(q *request) (any, error) {
 	}
 	if j.Run != nil && j.Run.Alloc != nil && len(j.Run.Alloc.Nodes) > 0 {
 		x.OutNode = j.Run.Alloc.Nodes[0].Node
+	}
+	if j.Run != nil && len(list) == 1 {
+		to := model.Time(0)
+		if j.End != nil {
+			to = j.End.At
+		}
+		q.overTime(x, j.ID, j.Run.Start, to)
 	}
 	q.script(x, j.ID)
 	if j.Run != nil || j.State.Finished() {
@@ -362,6 +371,9 @@ func (q *request) pastJob(ref proto.JobRef, notHere error) (any, error) {
 	}
 	if why := r.EndText(); why != "" {
 		x.Causes = []string{why}
+	}
+	if r.Start > 0 {
+		q.overTime(x, r.Job, r.Start, r.End)
 	}
 	if r.Start > 0 && r.End > 0 {
 		x.used(r, nil, q.now)

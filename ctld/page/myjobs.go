@@ -36,6 +36,7 @@ type jobLine struct {
 	Left      *bar
 	Use       *bar   // of its GPUs, now or as a mean
 	UseWhat   string // what Use is
+	Spark     *chart // its use in the last hour
 	IdleS     int64  // for how long its GPUs have done nothing
 	Mine      bool
 	Tasks     int // that have not started, of an array's own record
@@ -180,6 +181,7 @@ func myJobs(q *request) (any, error) {
 		return cmp.Or(cmp.Compare(startKey(a.Start), startKey(b.Start)), cmp.Compare(a.ID, b.ID))
 	})
 	q.useNow(m.Run)
+	q.sparks(m.Run)
 	var ended []*model.Job
 	cut := func(n int) {
 		slices.SortFunc(ended, func(a, b *model.Job) int { return cmp.Compare(endOf(b), endOf(a)) })

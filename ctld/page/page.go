@@ -37,6 +37,7 @@ type Page struct {
 	own    [32]byte // makes the words that forms of this process's readers have
 	forged *http.CrossOriginProtection
 	open   streams
+	kept   kept
 }
 
 //go:embed assets

@@ -36,6 +36,7 @@ type queueView struct {
 	Resvs      []resv
 	User, Part string
 	State      string
+	Charts     []*chart
 	Hidden     string // why something is missing
 }
 
@@ -78,6 +79,7 @@ func queue(q *request) (any, error) {
 		return cmp.Or(cmp.Compare(run(a), run(b)), cmp.Compare(startKey(a.Start), startKey(b.Start)),
 			cmp.Compare(a.ID, b.ID))
 	})
+	v.Charts = q.lastDay("running", "pending", "cpus", "gpus", "gpu_util")
 	if err := q.parts(v); err != nil {
 		v.Hidden = env.Text(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"gbatch/internal/proto"
@@ -54,16 +53,7 @@ func (s *Server) open3(w *answer, r *http.Request, path string) bool {
 }
 
 // counts is what the server knows of itself.
-type counts struct {
-	requests [6]atomic.Int64 // by the first digit of the status
-	ns       atomic.Int64    // all of them took
-	changes  lastChange
-}
-
-func (c *counts) served(status int, took time.Duration) {
-	c.requests[max(0, min(5, status/100))].Add(1)
-	c.ns.Add(int64(took))
-}
+type counts struct{ changes lastChange }
 
 // metrics answers a scrape. Everybody may, unless MetricsAuthUsers names who, or PrivateData hides something: then
 // somebody who sees everything.

@@ -70,7 +70,8 @@ type Options struct {
 	Name        string // of this controller
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Log         *slog.Logger
-	Metrics     http.Handler // nil: none are served
+	Metrics     http.Handler                         // nil: none are served
+	Served      func(status int, took time.Duration) // is told of each request but streams; may be nil
 	Rooms       []Room
 	Pages       Pages // nil: none are served
 }
@@ -239,7 +240,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 				plainText(out, http.StatusInternalServerError, "Internal error; the controller's log says more")
 			}
 		}
-		s.counts.served(out.status, time.Since(begin))
+		if s.o.Served != nil && !out.stream {
+			s.o.Served(out.status, time.Since(begin))
+		}
 		s.o.Log.Debug("http", "method", r.Method, "path", r.URL.Path, "status", out.status, "bytes", out.bytes,
 			"for", time.Since(begin), "from", r.RemoteAddr)
 	}()
@@ -263,11 +266,12 @@ type answer struct {
 	control *http.ResponseController
 	status  int
 	bytes   int64
+	stream  bool // of events: it lasts as long as its client
 }
 
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 {
-		a.status = status
+		a.status, a.stream = status, a.Header().Get("Content-Type") == "text/event-stream"
 		a.ResponseWriter.WriteHeader(status)
 	}
 }

@@ -67,7 +67,8 @@ class Cluster:
 
 def main():
     cluster = Cluster(sys.argv[1], os.environ.get("SLURM_JWT"))
-    task = cluster.call("POST", "/tasks", {"priority": "high", "command": " ".join(sys.argv[2:])})
+    task = cluster.call("POST", "/tasks", {"priority": "high", "command": " ".join(sys.argv[2:]),
+                                            "environment": dict(os.environ)})
     number = task["task_id"].removeprefix("task-")
     for event in cluster.events("since=0&job=" + number):
         print(event["time"], event["kind"], event["state"], flush=True)

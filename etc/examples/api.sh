@@ -27,4 +27,4 @@ call "$URL/api/v1/openapi.json" > /dev/null
 call -X DELETE "$URL/api/v1/tasks/$task"
 
 # What has happened to it: the stream goes on until curl is told to stop.
-call -N -m 2 "$URL/api/v1/events?since=0&job=${task#task-}" || true
+call -N -m 1 "$URL/api/v1/events?since=0&job=${task#task-}" || true

@@ -31,6 +31,9 @@ type load struct {
 	assocs   order[model.AssocKey, model.Association]
 	qos      order[string, model.QOS]
 	coords   []coordLine
+
+	// lost is told of a line or option that can't be carried over, which is then left out; nil: it is an error.
+	lost func(line int, what, why string)
 }
 
 // coordLine is a Coordinator= option: its accounts may come later.
@@ -63,9 +66,20 @@ func (o *order[K, T]) get(key K, fresh func() *T) *T {
 // Load plans a flat file (of Dump, or sacctmgr's): it makes or changes the records in the file, and with clean removes
 // all others. cluster, if it is not "", replaces the name in the file's Cluster line. Errors name the line.
 func Load(f *Facts, text, cluster string, clean bool) (*Plan, error) {
+	return (&load{f: f, clean: clean, cluster: cluster}).read(text)
+}
+
+// LoadForeign is Load, without clean, for a file that another system wrote: what is not possible here is left out, and
+// lost is told of it.
+func LoadForeign(f *Facts, text, cluster string, lost func(line int, what, why string)) (*Plan, error) {
+	return (&load{f: f, cluster: cluster, lost: lost}).read(text)
+}
+
+func (l *load) read(text string) (*Plan, error) {
+	f := l.f
 	see := *f
 	see.QOS, see.Accounts, see.assocs = maps.Clone(f.QOS), maps.Clone(f.Accounts), maps.Clone(f.assocs)
-	l := &load{f: f, see: &see, clean: clean, cluster: cluster, p: &Plan{Nothing: " Nothing new added."}}
+	l.see, l.p = &see, &Plan{Nothing: " Nothing new added."}
 	for line := range strings.SplitSeq(text, "\n") { // others may name a QOS before its own line
 		if kind, rest, _, ok := flatLine(line); ok && kind == "#QOS" {
 			if name := strings.ToLower(unquote(rest)); see.QOS[name] == nil {
@@ -79,7 +93,9 @@ func Load(f *Facts, text, cluster string, clean bool) (*Plan, error) {
 		if len(line) > maxFlatLine {
 			return nil, fmt.Errorf(" line %d is longer than %d bytes", n, maxFlatLine)
 		}
-		if err := l.line(n, strings.TrimSpace(line)); err != nil {
+		if err := l.line(n, strings.TrimSpace(line)); err != nil && l.lost != nil {
+			l.lost(n, strings.TrimSpace(line), strings.TrimSpace(err.Error()))
+		} else if err != nil {
 			return nil, fmt.Errorf(" line %d: %s", n, strings.TrimSpace(err.Error()))
 		}
 	}
@@ -147,6 +163,7 @@ func (l *load) line(n int, text string) error {
 		return l.limits(n, l.assoc(model.AssocKey{Account: model.RootAccount}), words)
 	case "parent":
 		if l.accounts.m[name] == nil && (l.clean || l.f.Accounts[name] == nil) && name != model.RootAccount {
+			l.parent = "" // what follows is not its former account's
 			return fmt.Errorf("the account %s is not there yet: its Account line must come before", name)
 		}
 		l.parent = name
@@ -223,10 +240,18 @@ func (l *load) limits(n int, a *model.Association, words []word) error {
 func applyFlat[T any](l *load, n int, list []attr[T], t *T, words []word) error {
 	for _, w := range words {
 		if is(w.key, 8, "defaultwckey") || is(w.key, 5, "wckeys") {
+			if l.lost != nil {
+				l.lost(n, w.key, "gbatch has no wckeys")
+				continue
+			}
 			l.p.note(" line %d: %s is left out: gbatch has no wckeys", n, w.key)
 			continue
 		}
-		if _, err := apply(l.see, list, t, []word{w}); err != nil {
+		before := *t
+		if _, err := apply(l.see, list, t, []word{w}); err != nil && l.lost != nil {
+			*t = before
+			l.lost(n, w.key+"="+w.value, strings.TrimSpace(err.Error()))
+		} else if err != nil {
 			return err
 		}
 	}
@@ -310,6 +335,10 @@ func (l *load) coordinators() error {
 	for _, c := range l.coords {
 		for _, name := range c.accounts {
 			if l.accounts.m[name] == nil && (l.f.Accounts[name] == nil || l.clean) && name != model.RootAccount {
+				if l.lost != nil {
+					l.lost(c.line, "Coordinator="+name, "there is no such account")
+					continue
+				}
 				return fmt.Errorf(" line %d: Coordinator=%s: there is no such account", c.line, name)
 			}
 			a := l.accounts.get(name, func() *model.Account { a := *l.f.Accounts[name]; return &a })
@@ -322,10 +351,26 @@ func (l *load) coordinators() error {
 	for _, name := range l.users.keys {
 		if d := l.users.m[name].DefaultAccount; l.accounts.m[d] == nil && (l.f.Accounts[d] == nil || l.clean) &&
 			d != model.RootAccount {
+			if l.lost != nil {
+				l.users.m[name].DefaultAccount = l.firstAccount(name)
+				l.lost(0, "DefaultAccount="+d+" of user "+name, "there is no such account; it is "+
+					l.users.m[name].DefaultAccount)
+				continue
+			}
 			return fmt.Errorf(" User %s: DefaultAccount=%s: there is no such account", name, d)
 		}
 	}
 	return nil
+}
+
+// firstAccount gives the account of a user's first association in the file.
+func (l *load) firstAccount(user string) string {
+	for _, key := range l.assocs.keys {
+		if key.User == user {
+			return key.Account
+		}
+	}
+	return ""
 }
 
 // plan makes the edits: records that others refer to first, removals last.

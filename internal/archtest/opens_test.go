@@ -29,6 +29,7 @@ var opens = map[string]string{
 	"ctld/fromconf.go": site, "ctld/restore/restore.go": site, "ctld/clock/file.go": ownState,
 	"ctld/deadletter/box.go": ownState,
 	"dbd/admin.go":           ownState, "dbd/backup/backup.go": site, "dbd/db.go": ownState, "dbd/follow.go": ownState,
+	"dbd/history/store.go": ownState, "noded/exporter/mapping.go": site,
 	"dbd/offline.go": ownState, "dbd/start.go": site,
 	"internal/conf/gres.go": site, "internal/conf/load.go": site, "internal/conf/source.go": site,
 	"internal/conf/locate/locate.go": site,

@@ -60,6 +60,7 @@ var layers = []layer{
 	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
 	{"internal/certs", "internal/model internal/proto internal/rpc"},
 	{"internal/seff", "internal/model"},
+	{"internal/migrate", "internal/model internal/conf internal/proto"},
 	{"internal/jobenv", "internal/model internal/proto"},
 	{"internal/slurmjson", "internal/model"},
 	{"internal/acctmgr", "internal/model internal/ask internal/proto internal/slurmjson"},
@@ -95,6 +96,7 @@ var layers = []layer{
 	{"ctld/deadletter", ""},
 	{"ctld/events", "internal/model internal/state internal/jobtext"},
 	{"ctld/token", "internal/model"},
+	{"ctld/samples", "internal/model internal/proto internal/state"},
 	{"ctld/metrics", "internal/model internal/proto internal/state internal/jobtext"},
 	// HTTP is one more way in: it reads options and writes objects by the commands' own tables.
 	{"ctld/rest", words + " internal/acctmgr internal/conf internal/rpc internal/state " +
@@ -107,7 +109,7 @@ var layers = []layer{
 	{"ctld/heap", ""},
 	{"ctld/hook", "internal/model internal/ask"},
 	{"ctld", "ctld/resv ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
-		"ctld/metrics ctld/events ctld/page ctld/facade ctld/hook " +
+		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},
@@ -115,6 +117,7 @@ var layers = []layer{
 	{"noded/hardware", "noded/gpu noded/cgroup internal/model internal/jobenv internal/conf internal/proto"},
 	{"noded/gpuwatch", "noded/gpu noded/hardware internal/model internal/jobenv internal/proto"},
 	{"noded/scripts", "internal/model internal/blob"},
+	{"noded/exporter", ""},
 	{"noded/pool", ""},
 	{"noded/container", ""},
 	{"noded/loginenv", ""},
@@ -128,6 +131,7 @@ var layers = []layer{
 		"internal/client " +
 		"internal/certs internal/stepio internal/pmi"},
 	{"dbd/usage", "internal/model"},
+	{"dbd/history", "internal/model internal/proto"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/trust internal/rpc internal/certs " +
 		"internal/client"},
 
@@ -137,6 +141,7 @@ var layers = []layer{
 	{"internal/devcluster", "ctld noded dbd internal"},
 	// a cluster in one goroutine: of the daemons only what decides, the time and the fence
 	{"internal/faultsim", "ctld/clock noded/fence internal/model internal/state internal/sched internal/proto"},
+	{"scripts/attack", "internal/model internal/proto internal/rpc"},
 	{"cmd", "ctld noded dbd internal"},
 }
 
@@ -152,7 +157,7 @@ var onlyIn = []confined{
 	{"github.com/spf13/cobra", "internal/cli cmd", "a command's options belong to the command"},
 	{"github.com/hashicorp", "internal/store", "raft stays behind store.Open and Propose"},
 	{"github.com/NVIDIA/go-nvml", "noded/gpu", "NVML needs cgo and a driver"},
-	{"go.yaml.in/yaml", "ctld/rest", "one place reads YAML of others"},
+	{"go.yaml.in/yaml", "ctld/rest internal/migrate", "requests and Slurm's topology.yaml are YAML of others"},
 	{"github.com/golang-jwt", "ctld/token", "one place says which tokens count"},
 	{"github.com/chromedp", "internal/devcluster", "one test looks at pages in a browser"},
 	{"github.com/prometheus", "ctld/metrics", "one place has the names of metrics"},

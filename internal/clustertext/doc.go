@@ -3,6 +3,7 @@
 //
 //	controllers.go   controllers and licenses: JSON of scontrol ping and show licenses
 //	share.go         shares and usage of accounts and users: sshare's columns and JSON
+//	history.go       samples over time: headings and values
 //	statistics.go    the leader's statistics: sdiag's text and JSON
 //
 // The objects of --json (PingJSON, LicenseJSON ...) are tables of fields, of which slurmjson makes

@@ -64,6 +64,7 @@ type HTTP struct {
 	Metrics        string   // MetricsType
 	MetricsUsers   []string // who may read them; empty: everybody
 	MetricsPrivate bool     // whatever PrivateData says
+	MetricsSeries  int      // users, and accounts, that have series of their own
 }
 
 // DefaultHTTPPort is slurmrestd's.
@@ -146,19 +147,48 @@ func httpSettings() []setting {
 		word("MetricsType", RestartCtld, func(c *Config) *string { return &c.HTTP.Metrics }, "metrics/openmetrics",
 			"metrics/none"),
 		list("MetricsAuthUsers", RestartCtld, func(c *Config) *[]string { return &c.HTTP.MetricsUsers }),
-		{name: "MetricsParameters", effect: RestartCtld,
-			read: func(c *Config, v string) fault {
-				words, f := readWords(v, []string{"ignore_private_data"})
-				c.HTTP.MetricsPrivate = len(words) > 0
-				return f
-			},
+		{name: "MetricsParameters", effect: RestartCtld, read: readMetrics,
 			show: func(c *Config) string {
+				var out []string
 				if c.HTTP.MetricsPrivate {
-					return "ignore_private_data"
+					out = append(out, ignorePrivate)
 				}
-				return orNull("")
+				if c.HTTP.MetricsSeries != defaultSeries {
+					out = append(out, userSeries+"="+strconv.Itoa(c.HTTP.MetricsSeries))
+				}
+				return orNull(strings.Join(out, ","))
 			}},
 	}
+}
+
+// Words of MetricsParameters.
+const (
+	ignorePrivate = "ignore_private_data"
+	userSeries    = "user_series"
+
+	defaultSeries = 1000
+	maxSeries     = 100_000
+)
+
+// readMetrics reads MetricsParameters.
+func readMetrics(c *Config, v string) fault {
+	for _, item := range splitList(v) {
+		key, value, given := strings.Cut(item, "=")
+		switch {
+		case strings.EqualFold(key, ignorePrivate) && !given:
+			c.HTTP.MetricsPrivate = true
+		case strings.EqualFold(key, userSeries) && given:
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 0 || n > maxSeries {
+				return fault{shown(item) + " is no number from 0 to " + strconv.Itoa(maxSeries), userSeries + "=" +
+					strconv.Itoa(defaultSeries)}
+			}
+			c.HTTP.MetricsSeries = n
+		default:
+			return fault{shown(item) + " is none of " + ignorePrivate + ", " + userSeries + "=NUMBER", ignorePrivate}
+		}
+	}
+	return fault{}
 }
 
 // readAuthAlt reads AuthAltParameters.
@@ -199,4 +229,16 @@ func (h *HTTP) authAlt() string {
 		out = append(out, "disable_token_creation")
 	}
 	return strings.Join(out, ",")
+}
+
+// NodeMetricsAddr is the address of a node's metrics, host:port; "": they are not served.
+func NodeMetricsAddr(c *Config) string {
+	at := c.NodeMetricsListen
+	switch {
+	case at == "", strings.EqualFold(at, "none"), strings.EqualFold(at, "off"):
+		return ""
+	case strings.Contains(at, ":"):
+		return at
+	}
+	return ":" + at
 }

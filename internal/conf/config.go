@@ -143,6 +143,9 @@ type Config struct {
 	ProctrackType, TaskPlugin string
 	TaskPluginParam           []string
 	GpuIdlePolicy             model.GPUIdle
+	NodeMetricsListen         string           // of gnoded's metrics: NONE, a port or HOST:PORT
+	NodeMetricsNames          []string         // dcgm, jobstats
+	HpcJobMappingDir          string           // of files that say which jobs have which GPU; "": none
 	GpuSampleIntervalS        int64            // between readings of a node's GPUs
 	GpuRecoverProgram         string           // run on the node when a GPU breaks
 	DefaultGpuBind            string           // binding of steps' tasks to GPUs if the command gives none
@@ -248,7 +251,7 @@ func defaults() *Config {
 		NodeHeartbeatIntervalS: DefaultHeartbeatS,
 		QueryRateLimit:         DefaultQueryRate,
 		CertificateLifetimeS:   model.DefaultCertLifeS,
-		HTTP:                   HTTP{TLS: "auto", Metrics: "metrics/openmetrics"},
+		HTTP:                   HTTP{TLS: "auto", Metrics: "metrics/openmetrics", MetricsSeries: defaultSeries},
 		MessageTimeoutS:        10,
 		ProctrackType:          "proctrack/cgroup",
 		GpuSampleIntervalS:     5,

@@ -351,6 +351,19 @@ func gpuSettings() []setting {
 			read: func(c *Config, v string) (f fault) { c.GpuIdlePolicy, f = readGPUIdle(v); return f },
 			show: func(c *Config) string { return showGPUIdle(c.GpuIdlePolicy) }},
 		seconds("GpuSampleInterval", AtOnce, func(c *Config) *int64 { return &c.GpuSampleIntervalS }, 1, 3600),
+		{name: "NodeMetricsListen", effect: RestartNoded,
+			read: func(c *Config, v string) (f fault) {
+				if strings.Contains(v, "=") || strings.Contains(v, ",") {
+					return fault{"is one address, the same on all nodes", "9400"}
+				}
+				if f = readListen(v); f == (fault{}) {
+					c.NodeMetricsListen = v
+				}
+				return f
+			},
+			show: func(c *Config) string { return orNull(c.NodeMetricsListen) }},
+		list("NodeMetricsNames", RestartNoded, func(c *Config) *[]string { return &c.NodeMetricsNames }, "dcgm", "jobstats"),
+		absPath("HpcJobMappingDir", RestartNoded, func(c *Config) *string { return &c.HpcJobMappingDir }),
 		absPath("GpuRecoverProgram", AtOnce, func(c *Config) *string { return &c.GpuRecoverProgram }),
 		word("GpuForeignUsePolicy", AtOnce, func(c *Config) *string { return &c.GpuForeignUsePolicy }, "avoid", "drain",
 			"ignore"),

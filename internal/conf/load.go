@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -74,7 +75,17 @@ type loader struct {
 }
 
 func load(src source, main string) (*Config, []Problem) {
-	l := &loader{
+	l, _, _ := loadAll(src, main)
+	list := l.probs.sorted()
+	if HasErrors(list) {
+		return nil, list
+	}
+	return l.cfg, list
+}
+
+// loadAll reads a configuration, and gives its statements and Include lines beside it.
+func loadAll(src source, main string) (l *loader, all []statement, includes []Surveyed) {
+	l = &loader{
 		src: src, cfg: defaults(), probs: &problems{}, settings: mainSettings(), schedParams: schedParams(),
 		nodeKeys: nodeKeys(), partKeys: partitionKeys(),
 		seen: map[string]pos{}, old: map[string]pair{}, nodeIndex: map[string]int{}, partIndex: map[string]pos{},
@@ -113,11 +124,7 @@ func load(src source, main string) (*Config, []Problem) {
 		l.readContainers(containers)
 		l.resolve()
 	}
-	list := l.probs.sorted()
-	if HasErrors(list) {
-		return nil, list
-	}
-	return l.cfg, list
+	return l, slices.Concat(mainLines, gres, cgroup, topology, containers), r.included
 }
 
 // readMain reads the statements of the main file.
@@ -192,4 +199,49 @@ func (l *loader) where(keys ...string) pos {
 		}
 	}
 	return pos{file: l.cfg.Path}
+}
+
+// Surveyed is one statement of a configuration as it was found, for programs that carry it over.
+type Surveyed struct {
+	File        string
+	Line, Last  int // of the file, counted from 1: the first and the last line
+	Pairs       []SurveyedPair
+	IncludeName string // of an Include line, which has no pairs: what it names
+	IncludeFile string // and the file that was read for it
+}
+
+// SurveyedPair is one key=value of a statement.
+type SurveyedPair struct {
+	Key, Value string
+	// Inert is set for a key of the main file that is known and has no meaning here.
+	Inert bool
+}
+
+// Survey reads a configuration like [LoadFile], and gives every statement of all of its files, in the order of reading,
+// and each problem at its own line: repeated remarks are not merged. The Config is nil if one of them is an Error.
+func Survey(main string) ([]Surveyed, []Problem, *Config) {
+	l, statements, includes := loadAll(osSource(), main)
+	out := make([]Surveyed, 0, len(statements)+len(includes))
+	for _, s := range statements {
+		of := Surveyed{File: s.at.file, Line: s.at.line, Last: max(s.last, s.at.line)}
+		ofMain := !slices.Contains([]string{GresFile, CgroupFile, TopologyFile, ContainerFile}, path.Base(s.at.file)) &&
+			recordKey(s.pairs[0].key) == ""
+		for _, p := range s.pairs {
+			known := l.settings.byName[strings.ToLower(p.key)]
+			inert := ofMain && known != nil && known.status > Unused && known.read == nil
+			of.Pairs = append(of.Pairs, SurveyedPair{p.key, p.value, inert})
+		}
+		out = append(out, of)
+	}
+	out = append(out, includes...)
+	slices.SortStableFunc(out, func(a, b Surveyed) int {
+		if a.File != b.File {
+			return l.probs.order(a.File) - l.probs.order(b.File)
+		}
+		return a.Line - b.Line
+	})
+	if HasErrors(l.probs.list) {
+		l.cfg = nil
+	}
+	return out, l.probs.list, l.cfg
 }

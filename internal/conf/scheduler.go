@@ -208,8 +208,10 @@ func schedParams() []schedParam {
 	inert(true, "is not supported: there are no burst buffers", "bb_array_stage_cnt")
 	inert(false, "has no effect here: a heterogeneous job has one place in the queue, and its components start in "+
 		"one pass", "bf_hetjob_immediate", "bf_hetjob_prio")
-	inert(true, "is not supported: steps have tasks in one component of a heterogeneous job, with --het-group=N",
-		"disable_hetjob_steps", "enable_hetjob_steps")
+	inert(true, "is not supported: steps may always have tasks in several components of a heterogeneous job",
+		"disable_hetjob_steps")
+	inert(false, "has no effect here: steps may always have tasks in several components of a heterogeneous job",
+		"enable_hetjob_steps")
 	inert(true, "is not supported: name the job, and all of its components are changed", "whole_hetjob")
 	inert(true, "isn't done",
 		"allow_zero_lic", "correspond_after_task_cnt", "delay_boot", "disable_job_shrink", "extra_constraints",

@@ -129,6 +129,7 @@ type pair struct {
 type statement struct {
 	pairs []pair
 	at    pos
+	last  int // its last line
 }
 
 // reader turns files into statements.
@@ -142,6 +143,8 @@ type reader struct {
 	hash  io.Writer
 	out   []statement
 	unset []unset // names in Unset lines
+	// included are the Include lines.
+	included []Surveyed
 }
 
 // readFile appends the statements of a file and of those that it includes.
@@ -252,6 +255,9 @@ func (l *joinedLine) at(offset int) int {
 	return l.starts[max(i-1, 0)].line
 }
 
+// last returns the last physical line.
+func (l *joinedLine) last() int { return l.starts[len(l.starts)-1].line }
+
 // readLine reads an Include, an Unset or the pairs of one joined line.
 func (r *reader) readLine(name string, l *joinedLine, chain []string) {
 	text := l.text.String()
@@ -270,11 +276,11 @@ func (r *reader) readLine(name string, l *joinedLine, chain []string) {
 		return
 	}
 	if rest == "" && isSchedWord(word) { // bf_continue alone: unknownKey says where it belongs, and takes it
-		r.out = append(r.out, statement{pairs: []pair{{word, "", at}}, at: at})
+		r.out = append(r.out, statement{pairs: []pair{{word, "", at}}, at: at, last: l.last()})
 		return
 	}
 	if pairs := r.readPairs(name, l, text); len(pairs) > 0 {
-		r.out = append(r.out, statement{pairs: pairs, at: pairs[0].at})
+		r.out = append(r.out, statement{pairs: pairs, at: pairs[0].at, last: l.last()})
 	}
 }
 
@@ -288,8 +294,10 @@ func (r *reader) include(name string, at pos, chain []string) {
 		r.probs.errorf(at, "put the ClusterName line above it", "Include %s needs the ClusterName", shown(name))
 		return
 	}
-	name = strings.ReplaceAll(name, "%c", r.clusterName)
-	r.readFile(r.src.join(r.src.dir(at.file), name), at, chain)
+	file := r.src.join(r.src.dir(at.file), strings.ReplaceAll(name, "%c", r.clusterName))
+	r.included = append(r.included,
+		Surveyed{File: at.file, Line: at.line, Last: at.line, IncludeName: name, IncludeFile: file})
+	r.readFile(file, at, chain)
 }
 
 // readPairs reads the key=value pairs of a joined line.

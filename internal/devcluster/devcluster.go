@@ -48,9 +48,10 @@ type Options struct {
 	Conf        string // more lines for gbatch.conf
 	Partitions  string // lines that replace the one PartitionName line
 	NoDbd       bool
-	Networks    bool // between each node and the controllers, to be held back (HoldNetwork)
-	HTTP        bool // controllers serve it, on sockets run/http-NAME
-	Fence       bool // nodes end what runs when they are given up, as in production; with Networks too
+	Networks    bool          // between each node and the controllers, to be held back (HoldNetwork)
+	Samples     time.Duration // between samples for the history; 0: a minute
+	HTTP        bool          // controllers serve it, on sockets run/http-NAME
+	Fence       bool          // nodes end what runs when they are given up, as in production; with Networks too
 }
 
 // Cluster is a running one.
@@ -256,6 +257,7 @@ func (c *Cluster) addController(name string) {
 		o := ctld.Options{Name: name, Dir: filepath.Join(c.Dir, "state", name), PKI: filepath.Join(c.Dir, "pki"),
 			Socket: filepath.Join(c.Dir, "run", "ctld-"+name+".sock"), DbdAddr: cfg.DbdAddr, UID: uint32(os.Getuid()),
 			Version: "test", Logger: c.log(name), Load: func() (*conf.Config, []conf.Problem) { return conf.LoadFile(c.Conf) }}
+		o.SampleEvery = c.Options.Samples
 		if c.Options.HTTP {
 			o.HTTP = rest.Config{HTTP: cfg.HTTP, Addr: "127.0.0.1:0", Socket: filepath.Join(c.Dir, "run", "http-"+name)}
 		}

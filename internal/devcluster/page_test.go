@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,11 +21,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"gbatch/dbd/history"
 	"gbatch/internal/devcluster"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
 )
 
 // pages are all views, with an address below each that has one.
@@ -211,6 +217,7 @@ func TestPagesInBrowser(t *testing.T) {
 		t.Skip("no chromium here: apt-get install chromium fonts-dejavu-core")
 	}
 	c := devcluster.Start(t, devcluster.Options{Nodes: 2, Gres: "gpu:a100:2", HTTP: true})
+	oneDay(t, c)
 	u := readPages(t, c)
 	u.submit("train", "sleep 300\n", "--gpus=2", "--time=30")
 	u.submit("sweep", "sleep 300\n", "--nodes=2", "--gpus-per-node=2", "--time=60")
@@ -228,6 +235,36 @@ func TestPagesInBrowser(t *testing.T) {
 	if len(b.wrong) > 0 {
 		t.Errorf("the console has: %s", strings.Join(b.wrong, "\n"))
 	}
+}
+
+// oneDay gives gdbd a day of samples, in which job 1 has run.
+func oneDay(t *testing.T, c *devcluster.Cluster) {
+	t.Helper()
+	c.StopDaemon("dbd")
+	s, err := history.Open(filepath.Join(c.Dir, "state", "dbd", history.FileName), slog.New(slog.DiscardHandler), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := int64(23 * 60); m >= 0; m-- {
+		if m > 60 && m%5 != 0 {
+			continue
+		}
+		wave := 50 + int64(40*math.Sin(float64(m)/90))
+		list := []proto.Sample{{Of: proto.HistoryCluster, Values: []int64{wave / 10, wave * 3, 2, wave / 25, wave, 8, 4}},
+			{Of: proto.HistoryJob, Name: "1", Values: []int64{wave * 2, 1000 + wave*10, wave, 20_000 + wave*100,
+				wave * 60, 0}}}
+		for i := range int64(2) {
+			list = append(list, proto.Sample{Of: proto.HistoryGPU, Name: fmt.Sprintf("n1/%d", i),
+				Values: []int64{max(0, wave-i*30), 10_000 + wave*50, wave * 30, 40 + wave/5, 1, 0}})
+		}
+		if err := s.Put(&proto.Samples{At: model.Time(time.Now().UnixMilli() - m*60_000), List: list}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.StartDaemon("dbd")
 }
 
 // browser is a Chromium that reads a controller's pages.
@@ -297,14 +334,22 @@ func (b *browser) look(width int64, path string) {
 		b.t.Errorf("%s at %d: wider by %d, title %q, without a name for screen readers: %q", path, width, over,
 			title, nameless)
 	}
+	if path == "/gpus" || path == "/queue" || path == "/job/1" || path == "/" {
+		b.run(path+" draws what was measured", chromedp.WaitVisible("svg.spark"))
+	}
 	if strings.HasPrefix(path, "/gpus") {
 		b.run(path, chromedp.Poll(`document.querySelector("canvas").dataset.cells === "4"`, nil))
 	}
-	if dir := os.Getenv("GBATCH_SHOTS"); dir != "" {
+	dir := os.Getenv("GBATCH_SHOTS")
+	for _, look := range []string{"light", "dark"} {
+		if dir == "" {
+			break
+		}
 		var shot []byte
-		b.run(path, chromedp.FullScreenshot(&shot, 100))
+		b.run(path, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: look}}), chromedp.FullScreenshot(&shot, 100))
 		name := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(path, "-"), "-")
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d.png", name, width)), shot, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", name, width, look)), shot, 0o600); err != nil {
 			b.t.Error(err)
 		}
 	}

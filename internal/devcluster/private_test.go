@@ -38,6 +38,7 @@ const privateJobs = "PrivateData=accounts,jobs,reservations,usage,users\n"
 
 func newSecrets(t *testing.T, hides string) *secretCluster {
 	c := devcluster.Start(t, devcluster.Options{HTTP: true, Nodes: 1, CPUs: 8, Gres: "gpu:a100:4",
+		Samples:    300 * time.Millisecond,
 		Conf:       hides + "PriorityType=priority/multifactor\n",
 		Partitions: "PartitionName=main Nodes=n1 Default=YES\nPartitionName=planted_part Nodes=n1\n"})
 	s := &secretCluster{Cluster: c, t: t, w: newWeb(t, c, "ctl1"), jobs: map[string]string{}}
@@ -57,6 +58,12 @@ func newSecrets(t *testing.T, hides string) *secretCluster {
 	w.ok("POST", "/slurm/v0.0.44/reservation", fmt.Sprintf(`{"name":"planted_resv","start_time":{"set":true,"number":%d},`+
 		`"duration":{"set":true,"number":60},"node_list":["n1"],"users":["root"],"flags":["IGNORE_JOBS"]}`,
 		time.Now().Unix()+7200))
+	c.Wait("gdbd has samples", func() error {
+		if _, _, text := w.do("GET", "/api/v1/history/account", ""); !strings.Contains(text, planted) {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
 	c.Wait("gdbd has the record", func() error {
 		_, _, text := w.do("GET", "/slurmdb/v0.0.44/job/"+s.jobs["ends"], "")
 		if !strings.Contains(text, planted) {
@@ -121,7 +128,13 @@ func (s *secretCluster) questions() []question {
 			reports = append(reports, &proto.ReportRequest{What: what, By: by, Start: now - 24*3600_000, End: now + 24*3600_000})
 		}
 	}
-	list = append(list, question{proto.KindReport, reports})
+	var history []proto.Message
+	for of := proto.HistoryCluster; of <= proto.HistoryJob; of++ {
+		for _, names := range [][]string{nil, {"planted_acct", "planted_part", "n1", "n1/", fmt.Sprint(first)}} {
+			history = append(history, &proto.HistoryRequest{Of: of, Names: names})
+		}
+	}
+	list = append(list, question{proto.KindReport, reports}, question{proto.KindHistory, history})
 	had := map[uint16]bool{proto.KindStale: true, proto.KindToken: true} // another request in it; one's own
 	for _, q := range list {
 		had[q.kind] = true
@@ -201,7 +214,7 @@ func TestStrangersSeeNothingPlanted(t *testing.T) {
 			})
 			for _, kind := range []uint16{proto.KindJobs, proto.KindAcct, proto.KindShares, proto.KindAccounts, proto.KindPrio,
 				proto.KindReservations, proto.KindScript, proto.KindReport, proto.KindPartitions, proto.KindConfig,
-				proto.KindDump} {
+				proto.KindDump, proto.KindHistory} {
 				if !rooted[kind] {
 					t.Errorf("root does not read %q in an answer to %s either", planted, proto.RequestOf(kind).Name)
 				}

@@ -100,6 +100,7 @@ func setup(e *testscript.Env) error {
 	e.Setenv("MYGROUP", group.Name)
 	e.Setenv("HOME", "/")
 	for name, dir := range map[string]string{"SAMPLES": "conf/testdata/samples", "TEN": "conf/testdata/ten",
+		"SLURM":    "migrate/testdata",
 		"EXAMPLES": "../etc/examples"} {
 		full, err := filepath.Abs(filepath.Join("..", dir))
 		if err != nil {
@@ -151,6 +152,8 @@ func startCluster(ts *testscript.TestScript, _ bool, args []string) {
 			o.Real = v == "yes"
 		case "networks":
 			o.Networks = v == "yes"
+		case "samples":
+			o.Samples = time.Duration(n) * time.Millisecond
 		case "dbd":
 			o.NoDbd = v == "no"
 		case "conf":

@@ -66,7 +66,7 @@ func (e *Node) Script(l *proto.Launch, submitted []byte) ([]string, error) {
 			entry, submitted = submitted, nil
 		}
 		eq := bytes.IndexByte(entry, '=')
-		if eq <= 0 || e.owns(entry[:eq]) || isHet(string(entry[:eq])) || wished[string(entry[:eq])] {
+		if eq <= 0 || e.owns(entry[:eq]) || IsHet(string(entry[:eq])) || wished[string(entry[:eq])] {
 			continue
 		}
 		if len(out) >= maxEnvVars {

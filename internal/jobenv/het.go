@@ -17,8 +17,8 @@ const hetInfix = "_HET_GROUP_"
 // hetSize is the variable with the number of components.
 const hetSize = "SLURM_HET_SIZE"
 
-// isHet reports whether a variable describes a heterogeneous job. The script has them, and so have its steps.
-func isHet(name string) bool {
+// IsHet reports whether a variable describes a heterogeneous job. The script has them, and so have its steps.
+func IsHet(name string) bool {
 	return name == hetSize || strings.HasPrefix(name, "SLURM_") && strings.Contains(name, hetInfix)
 }
 

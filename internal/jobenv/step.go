@@ -51,14 +51,14 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 		if !ok || name == "" || stepOwned[name] || len(v) >= maxEnvVars {
 			continue
 		}
-		if name != "ENVIRONMENT" && name != "HOSTNAME" && !isHet(name) && e.owns([]byte(name)) {
+		if name != "ENVIRONMENT" && name != "HOSTNAME" && !IsHet(name) && e.owns([]byte(name)) {
 			continue
 		}
 		v = append(v, entry)
 	}
 	for _, entry := range e.describe(l) {
 		name, _, _ := strings.Cut(entry, "=")
-		if !jobOnly[name] && !isHet(name) && (het == nil || !ofAll[name]) && !stepOwned[name] &&
+		if !jobOnly[name] && !IsHet(name) && (het == nil || !ofAll[name]) && !stepOwned[name] &&
 			!slices.Contains(e.Hidden, name) {
 			v = append(v, entry)
 		}
@@ -72,7 +72,7 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 		counts[i] = len(nodes[i].Ranks)
 		tasks += counts[i]
 	}
-	list, perNode := hostlist.CompressInOrder(names), runs(counts)
+	list, perNode := hostlist.CompressInOrder(names), Counts(counts)
 	number := strconv.Itoa(int(id))
 	v.Set("SLURM_STEP_ID", number)
 	v.Set("SLURM_STEPID", number)
@@ -216,8 +216,8 @@ func ranksText(ranks []int32, first int32) string {
 	return string(out)
 }
 
-// runs writes counts as Slurm does: "2(x2),1".
-func runs(counts []int) string {
+// Counts writes counts as Slurm does: "2(x2),1".
+func Counts(counts []int) string {
 	var out []byte
 	for i := 0; i < len(counts); {
 		same := 1

@@ -129,7 +129,7 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 	}
 	asked, size := ask.Of(sp, rules), ask.Job(j, rules)
 	num := strconv.Itoa(size.Nodes)
-	if j.Run == nil && sp.MaxNodes > sp.MinNodes && asked.MaxNodes > asked.MinNodes {
+	if j.Run == nil && j.End == nil && sp.MaxNodes > 0 {
 		num = fmt.Sprintf("%d-%d", asked.MinNodes, asked.MaxNodes)
 	}
 	sockets, cores, threads := hardware(sp)

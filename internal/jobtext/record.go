@@ -58,7 +58,7 @@ func RowOfBatch(job *model.Record, view *RecordView) *RecordRow {
 // StepName is the part of the row's id after the point.
 func (r *RecordRow) StepName() string {
 	if r.OfStep != nil {
-		return strconv.Itoa(int(r.OfStep.ID))
+		return StepName(r.OfStep.ID)
 	}
 	return "batch"
 }
@@ -106,7 +106,7 @@ func (r *RecordRow) appendID(b []byte, raw bool) []byte {
 }
 
 func (r *RecordRow) state() string {
-	if r.State == model.Cancelled && (!r.Batch || r.OfStep != nil) {
+	if r.State == model.Cancelled && (!r.Batch || r.OfStep != nil && r.OfStep.ID >= 0) {
 		return "CANCELLED by " + strconv.FormatUint(uint64(r.CancelUID), 10)
 	}
 	if r.State == model.Requeued && r.Batch && r.OfStep == nil {
@@ -365,4 +365,23 @@ func (r *RecordRow) exitCode() string {
 		return "0:0"
 	}
 	return exitText(r.Exit)
+}
+
+// waitedFor gives Reason: the last thing that held the job up, other than its priority and free resources. Why it
+// ended is not that.
+func (r *RecordRow) waitedFor() string {
+	switch r.Reason {
+	case model.ReasonPriority, model.ReasonResources, model.ReasonNonZeroExitCode, model.ReasonTimeLimit,
+		model.ReasonRaisedSignal, model.ReasonOutOfMemory, model.ReasonSystemFailure, model.ReasonNodeDown:
+		return model.ReasonNone.String()
+	}
+	return r.Reason.String()
+}
+
+// flags gives Flags: who started the job, and that the database knows of it.
+func (r *RecordRow) flags() string {
+	if r.Start != 0 {
+		return "SchedMain,StartReceived"
+	}
+	return "StartReceived"
 }

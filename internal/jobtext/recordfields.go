@@ -138,7 +138,8 @@ func recordFieldsAToL(u map[string]RecordField) []RecordField {
 		}),
 		aText("End", 19, func(r *RecordRow) string { return r.stamp(r.End) }),
 		aText("ExitCode", 8, (*RecordRow).exitCode),
-		aEmpty("Extra", 10), aJob("FailedNode", 15, func(r *RecordRow) string { return r.FailedNode }), aEmpty("Flags", 19),
+		aEmpty("Extra", 10), aJob("FailedNode", 15, func(r *RecordRow) string { return r.FailedNode }),
+		aJob("Flags", 19, (*RecordRow).flags),
 		aJobNum("GID", 6, func(r *RecordRow) int64 { return int64(r.GID) }),
 		aJob("Group", 9, func(r *RecordRow) string { return r.Group }),
 		recordGPU(u["GPUMemMax"]), recordGPU(u["GPUUtilAve"]), recordGPU(u["GPUUtilMax"]),
@@ -191,7 +192,7 @@ func recordFieldsMToR(u map[string]RecordField) []RecordField {
 		aJob("QOS", 10, func(r *RecordRow) string { return r.QOS }),
 		aJob("QOSRAW", 6, zero),
 		aJob("QOSREQ", 10, func(r *RecordRow) string { return r.QOS }),
-		aJob("Reason", 22, func(r *RecordRow) string { return r.Reason.String() }),
+		aJob("Reason", 22, (*RecordRow).waitedFor),
 		aText("ReqCPUFreq", 10, freq), aText("ReqCPUFreqGov", 13, freq), aText("ReqCPUFreqMax", 13, freq),
 		aText("ReqCPUFreqMin", 13, freq),
 		aNum("ReqCPUS", 8, func(r *RecordRow) int64 {

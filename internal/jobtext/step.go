@@ -3,6 +3,7 @@ package jobtext
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"gbatch/internal/format"
@@ -23,6 +24,14 @@ func StepName(step int32) string {
 		return "interactive"
 	}
 	return strconv.FormatInt(int64(step), 10)
+}
+
+// SortSteps puts the steps that have names, such as the batch step of a record that was imported, before the others, as
+// sacct does. gdbd gives them in the order of its keys, which are not signed.
+func SortSteps(steps []*model.Record) {
+	if slices.ContainsFunc(steps, func(r *model.Record) bool { return r.Step.ID < 0 }) {
+		slices.SortStableFunc(steps, func(x, y *model.Record) int { return cmp.Compare(x.Step.ID, y.Step.ID) })
+	}
 }
 
 // StepRow is one running step in a table.

@@ -130,6 +130,10 @@ func (x *Put) Wire(c *wire.C) {
 	wire.Int(c, &x.Dropped)
 }
 
+// ImportInstance is the instance of records that come from another batch system and not from a controller. They were
+// before everything that a cluster of this name has recorded by itself.
+const ImportInstance uint64 = 1<<64 - 1
+
 // PutReply acknowledges every record of the instance up to Seq: they are on disk.
 type PutReply struct {
 	Seq uint64

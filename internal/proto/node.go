@@ -434,6 +434,9 @@ type Heartbeat struct {
 
 	// LeaseS is the SlurmdTimeout by which the node counts: it is not given up sooner, whatever was configured since.
 	LeaseS int64
+
+	// Uses is what jobs here use, now and then; empty: nothing new. At most MaxJobUses.
+	Uses []JobUse
 }
 
 func (x *Heartbeat) Wire(c *wire.C) {
@@ -448,6 +451,7 @@ func (x *Heartbeat) Wire(c *wire.C) {
 	wire.List(c, &x.Leaving, model.MaxMany)
 	wire.List(c, &x.Held, model.MaxFew)
 	wire.Int(c, &x.LeaseS)
+	wire.List(c, &x.Uses, model.MaxFew)
 }
 
 // MaxLeaving bounds Heartbeat.Leaving.

@@ -51,6 +51,7 @@ const (
 	KindUpdatePartition // UpdatePartitionRequest -> Empty
 	KindSetDebug        // SetDebugRequest -> Empty
 	KindReport          // ReportRequest -> stream of ReportChunk
+	KindHistory         // HistoryRequest -> stream of HistoryReply
 )
 
 // Kinds between daemons.
@@ -78,6 +79,8 @@ const (
 	KindRevoked    // Empty -> Revoked, of any controller
 	KindTime       // Empty -> Issued with Now, from a host whose certificate is out of date
 	KindUsage      // UsageQuery -> stream of ReportChunk, of gdbd
+	KindSamples    // Samples -> Empty, of the leader to gdbd
+	KindPast       // HistoryQuery -> stream of HistoryReply, of gdbd
 )
 
 // Effect says what a request does to the facts.
@@ -171,6 +174,7 @@ var requests = [...]Request{
 	KindWait:         {Name: "REQUEST_JOB_WAIT", Effect: Reads, Repeats: true, WaitS: MaxWaitS},
 	KindAcct:         {Name: "REQUEST_ACCOUNTING", Effect: Reads, Repeats: true, Stream: true},
 	KindReport:       {Name: "REQUEST_REPORT", Effect: Reads, Repeats: true, Stream: true},
+	KindHistory:      {Name: "REQUEST_HISTORY", Effect: Reads, Repeats: true, Stream: true},
 	KindShares:       {Name: "REQUEST_SHARE_INFO", Number: 2022, Effect: Reads, Repeats: true},
 	KindDiag:         {Name: "REQUEST_STATS_INFO", Number: 2035, Effect: Reads, Repeats: true},
 	KindScript:       {Name: "REQUEST_BATCH_SCRIPT", Number: 2051, Effect: ReadsOwn, Repeats: true},
@@ -207,6 +211,8 @@ var requests = [...]Request{
 	KindRevoked:    {Name: "REQUEST_CERTIFICATES_REVOKED", At: AtDaemon, Effect: Reads, Repeats: true},
 	KindTime:       {Name: "REQUEST_TIME", At: AtDaemon, Effect: Reads, Repeats: true},
 	KindUsage:      {Name: "REQUEST_USAGE", At: AtDaemon, Effect: Reads, Repeats: true, Stream: true},
+	KindSamples:    {Name: "REQUEST_PUT_SAMPLES", At: AtDaemon, Repeats: true},
+	KindPast:       {Name: "REQUEST_QUERY_HISTORY", At: AtDaemon, Effect: Reads, Repeats: true, Stream: true},
 }
 
 // RequestOf gives the row of a kind. A kind that this version does not know gets the zero row, which is the safe one.

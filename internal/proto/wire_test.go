@@ -18,6 +18,7 @@ func TestWire(t *testing.T) {
 		&EditTokensRequest{}, &EditTokensReply{}, &Renew{}, &Revoked{}, &Sign{},
 		&EditAccountsRequest{}, &Empty{}, &Forward{},
 		&TakeoverRequest{}, &TakeoverReply{}, &ControllersReply{}, &EditControllersRequest{}, &EditControllersReply{},
+		&HistoryQuery{}, &HistoryReply{}, &Samples{},
 		&Heartbeat{}, &Hello{}, &JobsChunk{}, &JobsRequest{}, &MIGReply{}, &MIGRequest{}, &MomentReply{}, &NodeAnswer{},
 		&NodeAsk{}, &NodesChunk{}, &NodesRequest{}, &Once{}, &Orders{}, &PartitionsReply{}, &PeersReply{}, &PeersRequest{},
 		&PingReply{}, &PrioChunk{}, &PrioRequest{}, &PutReply{}, &Put{}, &ReconfigureReply{},

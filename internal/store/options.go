@@ -65,6 +65,9 @@ type Options struct {
 	// with a panic; Broken may end it in a better way. nil: the panic.
 	Broken func(error)
 
+	// Wrote is told how long each write of the log to the disk has taken. It may not block. nil: nobody is told.
+	Wrote func(took time.Duration)
+
 	// HeartbeatTimeout is the time without a leader's heartbeat after which a follower starts an election;
 	// ElectionTimeout is the longest time of one election. Zero: 500 ms each. A single voter doesn't wait for them. A
 	// leader that has lost the majority steps down after half the heartbeat timeout.

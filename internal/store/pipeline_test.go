@@ -36,7 +36,7 @@ func TestPipelineThatNobodyReads(t *testing.T) {
 			}
 		}
 	}()
-	trans := &mutedTransport{ends[0], newWrites()}
+	trans := &mutedTransport{ends[0], newWrites(nil)}
 	p, err := trans.AppendEntriesPipeline("b", ends[1].LocalAddr())
 	if err != nil {
 		t.Fatal(err)

@@ -33,9 +33,16 @@ type writes struct {
 	on     chan struct{} // closed while stalled
 	slow   time.Duration // the slowest write of the last slowLasts
 	slowAt time.Time
+
+	told func(time.Duration) // of each write
 }
 
-func newWrites() *writes { return &writes{begin: time.Now(), on: make(chan struct{})} }
+func newWrites(told func(time.Duration)) *writes {
+	if told == nil {
+		told = func(time.Duration) {}
+	}
+	return &writes{begin: time.Now(), on: make(chan struct{}), told: told}
+}
 
 // during gives a channel that is closed when the disk begins to hang.
 func (w *writes) during() <-chan struct{} {
@@ -63,6 +70,7 @@ func (w *writes) look() bool {
 
 // took notes how long a write has taken.
 func (w *writes) took(d time.Duration) {
+	w.told(d)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if now := time.Now(); d >= w.slow || now.Sub(w.slowAt) > slowLasts {

@@ -72,7 +72,7 @@ func Open(o Options) (_ *Store, err error) {
 		fsm:   &machineFSM{machine: o.Machine, full: make(chan struct{}, 1)},
 		queue: newQueue(), places: make(chan struct{}, inFlight), flying: make(chan entry, inFlight),
 		stop: make(chan struct{}), dead: make(chan struct{}), news: &leaderNews{changed: make(chan struct{})},
-		writes: newWrites(), leaderCh: make(chan bool, 1),
+		writes: newWrites(o.Wrote), leaderCh: make(chan bool, 1),
 	}
 	s.join = &joiner{store: s, judging: make(chan struct{}, maxJudging)}
 	trans, ask, admit, leave := newTransport(o, s.roll, lg, s.join.standing)

@@ -30,7 +30,7 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// way is one kind of attack: what each connection does again and again. An error ends the connection; a new one follows.
+// way is one kind of attack: what each connection does again and again. After an error a new one follows.
 type way struct {
 	name, says string
 	do         func(ctx context.Context, c *rpc.Conn, n int64) error

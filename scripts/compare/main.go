@@ -113,7 +113,18 @@ func (s *side) sh(line string) string {
 // difference is one on purpose: globs of the case and of both lines, and why.
 type difference struct {
 	name, real, ours, reason string
+	re                       [3]*regexp.Regexp // in place of name, real and ours; nil: that is a glob
 	used                     bool
+}
+
+func (d *difference) describes(name string, p [2]string) bool {
+	fits := func(i int, pattern, s string) bool {
+		if d.re[i] != nil {
+			return d.re[i].MatchString(s)
+		}
+		return glob(pattern, s)
+	}
+	return fits(0, d.name, name) && fits(1, d.real, p[0]) && fits(2, strings.ReplaceAll(d.ours, "@", p[0]), p[1])
 }
 
 type comparison struct {
@@ -143,14 +154,27 @@ func tableLines(path string, each func(line string) error) error {
 	return nil
 }
 
-// readDifferences reads lines "CASE :: SLURM'S LINE :: OURS :: REASON"; @ in OURS is Slurm's line.
+// readDifferences reads lines "CASE :: SLURM'S LINE :: OURS :: REASON"; @ in OURS is Slurm's line. Each of the first
+// three is a text with * for any text or, after re:, a regular expression.
 func (c *comparison) readDifferences(path string) error {
 	return tableLines(path, func(line string) error {
 		p := strings.Split(line, " :: ")
 		if len(p) != 4 {
 			return errors.New("expected CASE :: SLURM :: OURS :: REASON")
 		}
-		c.known = append(c.known, &difference{name: p[0], real: p[1], ours: p[2], reason: p[3]})
+		d := &difference{name: p[0], real: p[1], ours: p[2], reason: p[3]}
+		for i := range d.re {
+			text, ok := strings.CutPrefix(p[i], "re:")
+			if !ok {
+				continue
+			}
+			re, err := regexp.Compile("^(?:" + text + ")$")
+			if err != nil {
+				return err
+			}
+			d.re[i] = re
+		}
+		c.known = append(c.known, d)
 		return nil
 	})
 }
@@ -314,6 +338,7 @@ var moving = regexp.MustCompile(`^(RunTime|AllocNode:Sid|CPULoad|FreeMem|BootTim
 func pairs(text string) []string {
 	var out []string
 	for block := range strings.SplitSeq(text, "\n\n") {
+		first := len(out)
 		for l := range strings.Lines(block) {
 			l = strings.TrimSpace(l)
 			at := keyAt.FindAllStringSubmatchIndex(l, -1)
@@ -329,11 +354,28 @@ func pairs(text string) []string {
 				if moving.MatchString(p) {
 					p, _, _ = strings.Cut(p, "=")
 				}
-				out = append(out, p)
+				out = append(out, strings.TrimRight(p, " "))
 			}
 		}
+		out = append(out[:first], oneTRES(out[first:])...)
 	}
 	return out
+}
+
+// oneTRES makes of a job's ReqTRES and AllocTRES the one TRES that Slurm had before 23.02: what the job has, or, before
+// it has started, what it asks for.
+func oneTRES(block []string) []string {
+	req := slices.IndexFunc(block, func(p string) bool { return strings.HasPrefix(p, "ReqTRES=") })
+	alloc := slices.IndexFunc(block, func(p string) bool { return strings.HasPrefix(p, "AllocTRES=") })
+	if req < 0 || alloc < 0 {
+		return block
+	}
+	tres := strings.TrimPrefix(block[alloc], "Alloc")
+	if tres == "TRES=(null)" {
+		tres = strings.TrimPrefix(block[req], "Req")
+	}
+	block[req] = tres
+	return slices.Delete(block, alloc, alloc+1)
 }
 
 // align pairs lines: equal ones first, by the longest common subsequence, then in order.
@@ -409,7 +451,7 @@ func (c *comparison) compare(name, line, kind string) {
 
 func (c *comparison) onPurpose(name string, p [2]string) bool {
 	for _, d := range c.known {
-		if glob(d.name, name) && glob(d.real, p[0]) && glob(strings.ReplaceAll(d.ours, "@", p[0]), p[1]) {
+		if d.describes(name, p) {
 			d.used = true
 			return true
 		}

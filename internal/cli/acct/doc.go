@@ -6,6 +6,7 @@
 //	json.go     gacct --json
 //	live.go     the steps that still run, which accounting does not have yet
 //	gstat.go    gstat (sstat): what running jobs use now
+//	history.go  gstat --history: what was measured over time
 //	gseff.go    gseff (seff): how well a job used what it held
 //
 // The columns and the JSON are package jobtext's.

@@ -273,6 +273,7 @@ func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *form
 	}
 	lines := func(b []byte, r *model.Record, steps []*model.Record) []byte {
 		job, batch, only := a.parts(r)
+		jobtext.SortSteps(steps)
 		if job {
 			b = p.AppendRow(b, &jobtext.RecordRow{Record: r, RecordView: view, Batch: false, OfStep: nil})
 		}

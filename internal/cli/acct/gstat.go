@@ -48,11 +48,13 @@ type statCall struct {
 	all      bool
 	pids     bool
 	view     jobtext.StatView
+	past     past
 }
 
 func Gstat(e *env.Env) int {
 	s := &statCall{Env: e}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...),
+	p := getopt.New(getopt.Config{Program: e.Program,
+		Options:   slices.Concat(s.options(), s.pastOptions(), getopt.HelpOptions('h')),
 		EnvPrefix: "SSTAT", Values: func(o string) (getopt.Values, bool) {
 			lang := jobtext.StatLanguage()
 			return getopt.Fields(lang.Names()...), o == "format"
@@ -74,7 +76,13 @@ func Gstat(e *env.Env) int {
 			return 1
 		}
 	}
-	if len(s.wants) == 0 {
+	switch {
+	case s.past.on:
+		return s.history()
+	case s.past.used != "":
+		e.Errorf("%s is an option of --history", s.past.used)
+		return 1
+	case len(s.wants) == 0:
 		e.Errorf("You didn't give me any jobs to stat.")
 		return 1
 	}

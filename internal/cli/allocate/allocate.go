@@ -3,6 +3,8 @@ package allocate
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -307,6 +309,17 @@ func (a *Allocation) Environment(job *model.Job) []string {
 		Task: job.Task, Spec: &spec, Part: run.Partition, Alloc: run.Alloc,
 		Resv: run.Resv, Start: run.Start, LimitS: run.LimitS, Restarts: job.Restarts}, cluster)
 }
+
+// OfComponents gives those of a heterogeneous job's variables that describe its components; job is the first one.
+func (a *Allocation) OfComponents(job *model.Job) []string {
+	return slices.DeleteFunc(a.Environment(job), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return !jobenv.IsHet(name)
+	})
+}
+
+// Counts writes numbers of tasks on nodes as SLURM_TASKS_PER_NODE has them: 4(x2),2.
+func Counts(tasks []int) string { return jobenv.Counts(tasks) }
 
 // CPUsPerNode counts an allocation's CPUs on its nodes: 4(x2),2.
 func CPUsPerNode(a *model.Alloc) string {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"cmp"
 	"io"
 	"math"
@@ -128,6 +129,9 @@ func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
 		} else if f != nil {
 			t.scratch = append(t.scratch[:0], f.Get(r)...)
 		}
+		if letter == 'N' {
+			t.scratch = firstNode(t.scratch)
+		}
 		s, ok := t.names[string(t.scratch)]
 		if !ok {
 			s = string(t.scratch)
@@ -139,6 +143,22 @@ func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
 		return format.SortValue{N: n, S: s}
 	}
 	return format.SortValue{N: n}
+}
+
+// firstNode cuts a list of nodes off after the first one's name: of n[2-3],m1 it leaves n2.
+func firstNode(list []byte) []byte {
+	at := bytes.IndexAny(list, "[,")
+	if at < 0 {
+		return list
+	}
+	if list[at] == '[' {
+		first := list[at+1:]
+		if end := bytes.IndexAny(first, "-,]"); end >= 0 {
+			first = first[:end]
+		}
+		return append(list[:at], first...)
+	}
+	return list[:at]
 }
 
 func orLast(t model.Time) model.Time {

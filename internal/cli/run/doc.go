@@ -1,13 +1,14 @@
 // Package run has grun (srun), which runs a command as the tasks of a step.
 //
-//	grun.go options.go  the command, its options, and which job the step belongs to
+//	grun.go options.go  the command, its options, and what they ask for
+//	command.go find.go  what the tasks run, and the daemon that makes the step
 //	joboptions.go       options that describe a job, and refused ones
 //	outside.go          grun outside of a job: it gets an allocation first
-//	talk.go             the conversation with the daemon that runs the step
+//	steps.go talk.go    the loop over the steps; the conversation with the daemon that runs one
 //	files.go remote.go  the tasks' input and output: files, pipes, and streams from other nodes
 //	terminal.go         --pty
 //	say.go              messages about the ends of tasks
-//	het.go mpi.go       --het-group, --mpi
+//	het.go mpi.go       several components, --mpi
 //
 // Package request has the options for resources; package allocate waits for an allocation and
 // releases it.

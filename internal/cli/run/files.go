@@ -35,6 +35,8 @@ type plumbing struct {
 	keep    []*os.File // files for output: closed at once where all tasks write to them by themselves, else at the end
 
 	ranks  int          // tasks of the step
+	first  int          // tasks of the command's steps before it
+	all    int          // tasks of all the command's steps
 	mine   []int32      // tasks that get open files directly
 	sinks  [3]sink      // destinations of the other tasks' output
 	wired  bool         // other tasks read from, or write to, this command
@@ -50,10 +52,15 @@ type sink struct {
 	label bool
 }
 
-// plumb opens the files of the step's tasks. direct is the node whose tasks get open files.
-func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct string, v outpath.Values) (pl *plumbing,
-	err error) {
-	pl = &plumbing{ranks: ranks, sinks: [3]sink{{fd: -1}, {fd: -1}, {fd: -1}}}
+// plumb opens the files of the step's tasks. direct is the node whose tasks get open files; het is the step's place
+// among several.
+func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct string, v outpath.Values,
+	het *proto.StepHet) (pl *plumbing, err error) {
+	pl = &plumbing{ranks: ranks, all: ranks, sinks: [3]sink{{fd: -1}, {fd: -1}, {fd: -1}}}
+	if het != nil {
+		pl.files.Het, pl.first, pl.all = het, int(het.FirstTask), int(het.Tasks)
+		v.JobID = uint32(het.Job)
+	}
 	for i := range layout {
 		if layout[i].Node == direct {
 			pl.mine = layout[i].Ranks
@@ -88,10 +95,12 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 		switch {
 		case mode == "none":
 			f.Mode = proto.FileNull
-		case terr == nil && (task < 0 || task >= ranks):
-			return nil, fmt.Errorf("'%s' is none of the step's tasks 0 to %d", mode, ranks-1)
+		case terr == nil && (task < 0 || task >= pl.all):
+			return nil, fmt.Errorf("'%s' is none of the step's tasks 0 to %d", mode, pl.all-1)
+		case terr == nil && (task < pl.first || task >= pl.first+ranks): // it is another component's
+			f.Mode = proto.FileNull
 		case terr == nil:
-			f.Mode, f.Task = proto.FileOne, int32(task)
+			f.Mode, f.Task = proto.FileOne, int32(task-pl.first)
 			if slices.Contains(pl.mine, f.Task) {
 				fds = []int{i}
 			} else if i == 0 {
@@ -122,7 +131,7 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 				break
 			}
 			flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
-			if !r.append {
+			if !r.append && pl.first == 0 { // later components go on in the first one's
 				flags |= os.O_TRUNC
 			}
 			name := outpath.Expand(mode, v)
@@ -170,8 +179,8 @@ func (r *run) ownFile(pl *plumbing, i int) (mode uint8, fds []int, err error) {
 	switch {
 	case !isOpen(i), i == 0 && others && isNull(0):
 		return proto.FileNull, nil, nil // closed: the tasks get /dev/null
-	case i == 0 && (pl.ranks > 1 && !isNull(0) || others):
-		if pl.wired, pl.feeds = pl.wired || others, others; others || pl.ranks > 1 {
+	case i == 0 && (pl.all > 1 && !isNull(0) || others):
+		if pl.wired, pl.feeds = pl.wired || others, others; others || pl.all > 1 {
 			fds, err = pl.inputPipes()
 		}
 		return proto.FileEach, fds, err
@@ -255,7 +264,7 @@ type labeller struct {
 }
 
 func (pl *plumbing) labeller(task, to int) *labeller {
-	return &labeller{pl: pl, to: to, label: fmt.Appendf(nil, "%*d: ", len(strconv.Itoa(pl.ranks-1)), task)}
+	return &labeller{pl: pl, to: to, label: fmt.Appendf(nil, "%*d: ", len(strconv.Itoa(pl.all-1)), pl.first+task)}
 }
 
 // take writes the lines that data completes, and at the end also the rest.
@@ -310,11 +319,11 @@ func (pl *plumbing) inputPipes() (fds []int, err error) {
 	return fds, nil
 }
 
-// feed copies grun's input to all tasks.
-func (pl *plumbing) feed() {
-	inputs := pl.inputs
+// feed copies grun's input to all tasks of all steps.
+func feed(all []*plumbing) {
 	buf := make([]byte, 32<<10)
-	for len(inputs) > 0 || pl.feeds {
+	reads := func(pl *plumbing) bool { return len(pl.inputs) > 0 || pl.feeds }
+	for slices.ContainsFunc(all, reads) {
 		n, err := unix.Read(0, buf)
 		if err == unix.EINTR {
 			continue
@@ -322,23 +331,31 @@ func (pl *plumbing) feed() {
 		if n <= 0 || err != nil {
 			break
 		}
-		keep := inputs[:0]
-		for _, in := range inputs {
-			if _, err := in.Write(buf[:n]); err == nil {
-				keep = append(keep, in)
-			} else {
-				_ = in.Close() // that task has stopped reading
-			}
-		}
-		inputs = keep
-		if pl.feeds {
-			pl.feeds = pl.remote.feed(buf[:n])
+		for _, pl := range all {
+			pl.pour(buf[:n])
 		}
 	}
-	pl.inputs = inputs
-	pl.endInput()
+	for _, pl := range all {
+		pl.endInput()
+		if pl.feeds {
+			pl.remote.feed(nil)
+		}
+	}
+}
+
+// pour gives data to the tasks that still read.
+func (pl *plumbing) pour(data []byte) {
+	keep := pl.inputs[:0]
+	for _, in := range pl.inputs {
+		if _, err := in.Write(data); err == nil {
+			keep = append(keep, in)
+		} else {
+			_ = in.Close() // that task has stopped reading
+		}
+	}
+	pl.inputs = keep
 	if pl.feeds {
-		pl.remote.feed(nil)
+		pl.feeds = pl.remote.feed(data)
 	}
 }
 

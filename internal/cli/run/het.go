@@ -3,42 +3,182 @@ package run
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	"gbatch/internal/cli/allocate"
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/cli/request"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 )
 
-// het.go runs a step in a component of a heterogeneous job.
-
-// noHetStep refuses a step over several components.
-const noHetStep = "steps over several components of a heterogeneous job (\" : \", --het-group=0,1) are not supported " +
-	"by gbatch yet: start a grun for each component with --het-group=N and & behind it, and wait"
+// het.go reads command lines with several components, "a : b" or --het-group=0,1, and numbers their tasks through. Each
+// component is a step in its own component of a heterogeneous job.
 
 // groupInfix is in the names of the variables of one component.
 const groupInfix = "_HET_GROUP_"
 
-// wantedGroup finds --het-group on the command line: the variables of that component are options.
-func (r *run) wantedGroup() string {
-	for i, a := range r.Args {
-		for _, name := range [...]string{"--het-group", "--pack-group"} {
-			if v, ok := strings.CutPrefix(a, name+"="); ok {
-				return v
+// line is grun's command line.
+type line struct {
+	*env.Env
+	all    []*run
+	taken  [model.MaxHet]bool // the groups that have a component
+	before *run               // the component before this one
+}
+
+// read gives a run for each component, in order, at least one. Without any, rc is the exit code.
+func (l *line) read() (all []*run, rc int) {
+	words := l.Args
+	for part, more := 0, true; more; part++ {
+		first := &run{Env: l.Env}
+		p := first.parser()
+		operands, err := p.Args(words)
+		cut := slices.Index(operands, ":")
+		own, next := words, []string(nil)
+		if more = cut >= 0; more {
+			operands, next = operands[:cut], operands[cut+1:]
+			own = words[:len(words)-len(next)-1]
+		}
+		var groups []int
+		if err == nil {
+			groups, err = l.groupsOf(p, part, more)
+		}
+		for i, group := range groups {
+			if err != nil {
+				break
 			}
-			if a == name && i+1 < len(r.Args) {
-				return r.Args[i+1]
+			r := first
+			if i > 0 { // the same command again, in another group
+				r = &run{Env: l.Env}
+				p = r.parser()
+				_, err = p.Args(own)
+			}
+			if err == nil {
+				err = l.add(r, p, group)
 			}
 		}
+		switch {
+		case errors.Is(err, errListMPI):
+			fmt.Fprintln(l.Stderr, errListMPI.Text)
+			return nil, 0
+		case err != nil:
+			var bad *lineError
+			if errors.As(err, &bad) {
+				l.Errorf("%s", bad.Error())
+				return nil, l.Failed(1)
+			}
+			return nil, l.BadLine(p, err)
+		}
+		for _, r := range l.all[len(l.all)-len(groups):] {
+			if err := r.settle(r.line, operands); err != nil {
+				l.Errorf("%s", err.Error())
+				return nil, l.Failed(1)
+			}
+		}
+		words = next
 	}
-	return ""
+	if err := l.check(); err != nil {
+		l.Errorf("%s", err.Error())
+		return nil, l.Failed(1)
+	}
+	return l.all, 0
+}
+
+// lineError is a mistake that is told without a hint at --help.
+type lineError struct{ error }
+
+// noGroup is the group of a command with one component that names none.
+const noGroup = -1
+
+// groupsOf gives the groups in which a component's command runs: those of --het-group, or its place on the line.
+func (l *line) groupsOf(p *getopt.Parser, part int, more bool) ([]int, error) {
+	text, given := p.Value("het-group")
+	switch {
+	case !given && part == 0 && !more:
+		return []int{noGroup}, nil
+	case !given && part >= model.MaxHet:
+		return nil, &lineError{fmt.Errorf("too many components, the limit is %d", model.MaxHet)}
+	case !given:
+		return []int{part}, nil
+	}
+	set, _, err := model.ParseTaskSet(text, model.MaxHet)
+	if err != nil {
+		return nil, &lineError{fmt.Errorf("Invalid --het-group specification: '%s'; components have the numbers 0 to %d",
+			text, model.MaxHet-1)}
+	}
+	var out []int
+	for g := range model.MaxHet {
+		if set.Has(int32(g)) {
+			out = append(out, g)
+		}
+	}
+	return out, nil
+}
+
+// add takes a component in.
+func (l *line) add(r *run, p *getopt.Parser, group int) error {
+	if group >= 0 {
+		if l.taken[group] {
+			return &lineError{fmt.Errorf("--het-group=%d is given to two components", group)}
+		}
+		l.taken[group] = true
+	}
+	r.line, r.group = p, group
+	r.rq.Parent = proto.StepNone
+	if l.before != nil {
+		p.Inherit(l.before.line, request.Propagated)
+	}
+	if err := p.Env(r.hetLookup(r.nested())); err != nil {
+		return err
+	}
+	if err := p.Apply(); err != nil {
+		return err
+	}
+	if l.before != nil {
+		r.job = l.all[0].wholeJob
+	}
+	r.wholeJob = r.job
+	if !r.quiet && r.job != "" {
+		for _, n := range p.Notes() {
+			fmt.Fprintln(l.Stderr, n)
+		}
+	}
+	if r.verbose > 0 && l.before == nil {
+		l.DefinedOptions(p)
+	}
+	l.all, l.before = append(l.all, r), r
+	return nil
+}
+
+// check refuses what several components can't have.
+func (l *line) check() error {
+	if len(l.all) == 1 {
+		return nil
+	}
+	for i, r := range l.all {
+		switch {
+		case r.pty:
+			return errors.New("--pty is for a step in one component: choose it with --het-group=N")
+		case r.rq.Torch:
+			return errors.New("--launcher=torch is for a step in one component: choose it with --het-group=N")
+		case r.job == "" && r.group != i:
+			return errors.New("--het-group names components of a job that runs; outside of a job, each component of the " +
+				"command gets one of its own, in order")
+		}
+	}
+	return nil
 }
 
 // hetLookup gives the variables of the component that was asked for in place of the first one's.
 func (r *run) hetLookup(lookup func(string) (string, bool)) func(string) (string, bool) {
-	group := r.wantedGroup()
-	if n, err := strconv.Atoi(group); err != nil || n == 0 {
+	if r.group <= 0 {
 		return lookup
 	}
+	group := strconv.Itoa(r.group)
 	return func(name string) (string, bool) {
 		if strings.HasPrefix(name, "SLURM_JOB") {
 			return lookup(name)
@@ -53,29 +193,68 @@ func (r *run) hetLookup(lookup func(string) (string, bool)) func(string) (string
 	}
 }
 
-// intoGroup names the job of --het-group.
+// intoGroup names the job of the component.
 func (r *run) intoGroup() error {
-	if r.group == "" {
-		return nil
-	}
-	n, err := strconv.ParseUint(r.group, 10, 16)
+	typed := r.line.Given("het-group").Source != getopt.NotGiven
 	switch {
-	case err != nil && strings.ContainsAny(r.group, ",-"):
-		return errors.New(noHetStep)
-	case err != nil || n >= model.MaxHet:
-		return fmt.Errorf("Invalid --het-group specification: '%s'; components have the numbers 0 to %d", r.group,
-			model.MaxHet-1)
+	case r.group < 0, r.job == "" && !typed:
+		return nil
 	case r.job == "":
 		return errors.New("--het-group is for steps of a heterogeneous job: use it in its script, under galloc, or with " +
 			"--jobid")
 	}
-	if size, err := strconv.ParseUint(r.Getenv("SLURM_HET_SIZE"), 10, 16); err == nil && n >= size {
-		return fmt.Errorf("Attempt to run a job step with het group value of %d, but the job allocation has maximum value "+
-			"of %d", n, size-1)
+	size, err := strconv.ParseUint(r.Getenv("SLURM_HET_SIZE"), 10, 16)
+	if err != nil && r.Getenv("SLURM_JOB_ID") == r.job {
+		size, err = 1, nil
 	}
-	if n > 0 {
+	if err == nil && uint64(r.group) >= size {
+		return fmt.Errorf("Attempt to run a job step with het group value of %d, but the job allocation has maximum value "+
+			"of %d", r.group, size-1)
+	}
+	if r.group > 0 {
 		id, _, _ := strings.Cut(r.job, "+")
-		r.job = id + "+" + r.group
+		r.job = id + "+" + strconv.Itoa(r.group)
 	}
 	return nil
+}
+
+// ofGroup gives the component's job and nodes as the job's own variables have them.
+func (r *run) ofGroup() (job model.JobID, nodes []string, ok bool) {
+	leader, _, _ := strings.Cut(r.job, "+")
+	if r.group <= 0 || r.Getenv("SLURM_JOB_ID") != leader {
+		return 0, nil, false
+	}
+	suffix := groupInfix + strconv.Itoa(r.group)
+	id, err := strconv.ParseUint(r.Getenv("SLURM_JOB_ID"+suffix), 10, 32)
+	if err != nil {
+		return 0, nil, false
+	}
+	nodes, err = hostlist.Expand(r.Getenv("SLURM_JOB_NODELIST" + suffix))
+	return model.JobID(id), nodes, err == nil && len(nodes) > 0
+}
+
+// number numbers the tasks and nodes of all steps through, when their layouts are known.
+func (s *steps) number() {
+	if len(s.all) == 1 {
+		return
+	}
+	var nodes []string
+	var counts []int
+	whole := proto.StepHet{Job: s.all[0].rq.Job}
+	for _, t := range s.all {
+		h := whole
+		t.het = &h
+		h.FirstTask, h.FirstNode = whole.Tasks, whole.NumNodes
+		for i := range t.layout {
+			nodes = append(nodes, t.layout[i].Node)
+			counts = append(counts, len(t.layout[i].Ranks))
+		}
+		whole.Tasks += int32(len(t.tasks))
+		whole.NumNodes += int32(len(t.layout))
+	}
+	for _, t := range s.all {
+		h := t.het
+		h.Tasks, h.NumNodes = whole.Tasks, whole.NumNodes
+		h.Nodes, h.Counts = hostlist.CompressInOrder(nodes), allocate.Counts(counts)
+	}
 }

@@ -115,8 +115,9 @@ func (r *run) foreignOptions() []getopt.Option {
 			}},
 		{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
 		{Name: "bcast", Arg: getopt.Optional, Refused: "a file system that the nodes share, or cp in the batch script"},
-		{Name: "het-group", Aliases: []string{"pack-group"}, Arg: R, Metavar: "n", Group: groupStep,
-			Help: "the component of the heterogeneous job in which the step runs (default 0)", Set: getopt.Text(&r.group)},
+		{Name: "het-group", Aliases: []string{"pack-group"}, Arg: R, Metavar: "list", Group: groupStep,
+			Help: "the components of the heterogeneous job in which the command runs: 1, 0,2 or 0-2 (default 0; of commands " +
+				"separated by ' : ' the first is for component 0, the next for 1)", Set: env.Ignored},
 		{Name: "container", Arg: R,
 			Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
 		{Name: "container-image", Arg: R,

@@ -48,8 +48,8 @@ type mpiHub struct {
 	ln int
 }
 
-// serveMPI opens the port for the processes that serve the tasks.
-func (t *talk) serveMPI() error {
+// serveMPI opens the port for the processes that serve the tasks, of all steps.
+func (s *steps) serveMPI() error {
 	key, err := stepio.NewKey()
 	if err != nil {
 		return err
@@ -58,37 +58,34 @@ func (t *talk) serveMPI() error {
 	if err != nil {
 		return fmt.Errorf("listen for --mpi=pmi2: %w", err)
 	}
-	name := func(rank int32) string { return fmt.Sprintf("task %d on node %s", rank, t.tasks[rank].node) }
+	size := 0
+	for _, t := range s.all {
+		size += len(t.tasks)
+	}
+	name := func(rank int32) string {
+		i := int(rank)
+		for _, t := range s.all {
+			if i < len(t.tasks) {
+				return fmt.Sprintf("task %d on node %s", rank, t.tasks[i].node)
+			}
+			i -= len(t.tasks)
+		}
+		return fmt.Sprintf("task %d", rank)
+	}
 	news := make(chan mpiNews, 1+maxMPINotes)
 	notes := 0
-	t.hub = &mpiHub{ln: ln, Hub: pmi.NewHub(len(t.tasks), name, func(text string) { news <- mpiNews{text, true} },
+	s.hub = &mpiHub{ln: ln, Hub: pmi.NewHub(size, name, func(text string) { news <- mpiNews{text, true} },
 		func(text string) {
 			if notes++; notes <= maxMPINotes { // the hub calls once at a time
 				news <- mpiNews{text, false}
 			}
 		})}
-	t.mpiNews = news
-	t.pl.files.PMI = &proto.StepIO{Port: port, Key: key}
-	go t.hub.accept(key) // it ends with the port
-	return nil
-}
-
-// accept takes connections until the port is closed.
-func (h *mpiHub) accept(key []byte) {
-	for {
-		fd, _, err := unix.Accept4(h.ln, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
-		switch {
-		case err == unix.EINTR || err == unix.ECONNABORTED:
-			continue
-		case err != nil:
-			return
-		}
-		if stepio.Bound(fd, stepio.LostAfter) != nil { // the peer has gone already
-			_ = unix.Close(fd) // nothing was sent
-			continue
-		}
-		go h.talk(os.NewFile(uintptr(fd), "of a node"), key)
+	s.mpiNews = news
+	for _, t := range s.all {
+		t.pl.files.PMI = &proto.StepIO{Port: port, Key: key}
 	}
+	go acceptEach(ln, func(f *os.File) { s.hub.talk(f, key) }) // it ends with the port
+	return nil
 }
 
 func (h *mpiHub) talk(f *os.File, key []byte) {
@@ -116,16 +113,21 @@ type mpiNews struct {
 	end  bool // the step is to end
 }
 
-// hearMPI prints a sentence of the hub, and ends the step if its tasks can't go on.
-func (t *talk) hearMPI(n mpiNews) {
-	t.tellExits()
-	t.Errorf("mpi/pmi2: %s", n.text)
-	if !n.end || t.aborted {
+// hearMPI prints a sentence of the hub, and ends the steps if their tasks can't go on.
+func (s *steps) hearMPI(n mpiNews) {
+	for _, t := range s.all {
+		t.tellExits()
+	}
+	s.Errorf("mpi/pmi2: %s", n.text)
+	if !n.end {
 		return
 	}
-	t.rc = max(t.rc, 1)
-	if !t.quiet {
-		fmt.Fprintf(t.Stderr, "%s: Terminating StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
+	for _, t := range s.all {
+		if t.over || t.aborted {
+			continue
+		}
+		t.rc = max(t.rc, 1)
+		t.sayTerminating()
+		t.abort("")
 	}
-	t.abort("")
 }

@@ -34,7 +34,9 @@ type run struct {
 	multi     bool
 	multiFile string
 	job       string
-	group     string // --het-group
+	group     int    // the component of a heterogeneous job; noGroup: none was chosen
+	wholeJob  string // the job as it was named, without a component
+	line      *getopt.Parser
 	chdir     string
 	export    request.Submission // its export fields only
 	limits    string

@@ -18,8 +18,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// submission turns grun's options into a job's, for the options that both have.
-func (r *run) submission(s *request.Submission) error {
+// submission turns grun's options into a job's, for the options that both have. They take effect with Apply.
+func (r *run) submission(s *request.Submission) (*getopt.Parser, error) {
 	table := s.Options(r.ReadDate)
 	var args []string
 	for _, g := range r.given {
@@ -37,26 +37,44 @@ func (r *run) submission(s *request.Submission) error {
 	s.Spec.Name = r.rq.Name
 	p := getopt.New(getopt.Config{Program: r.Program, Options: table, EnvPrefix: "SLURM"})
 	if _, err := p.Args(args); err != nil {
-		return err
+		return nil, err
 	}
-	if err := p.Env(func(name string) (string, bool) { // variables that a job has set are no options
+	return p, p.Env(func(name string) (string, bool) { // variables that a job has set are no options
 		if strings.HasPrefix(name, "SLURM_JOB") || name == "SLURM_WAIT" {
 			return "", false
 		}
 		return r.Lookup(name)
-	}); err != nil {
-		return err
+	})
+}
+
+// submissions does that for all components, which the site's filter sees before.
+func submissions(all []*run) ([]*request.Submission, error) {
+	first := all[0]
+	var subs []*request.Submission
+	var parsers []*getopt.Parser
+	for _, r := range all {
+		s := &request.Submission{}
+		p, err := r.submission(s)
+		if err != nil {
+			return nil, err
+		}
+		subs, parsers = append(subs, s), append(parsers, p)
 	}
-	if err := r.Filter("grun", []*getopt.Parser{p}, r.rq.Argv); err != nil {
-		fmt.Fprintln(r.Stderr, err)
-		return errFiltered
+	if err := first.Filter("grun", parsers, first.rq.Argv); err != nil {
+		fmt.Fprintln(first.Stderr, err)
+		return nil, errFiltered
 	}
-	if !r.quiet {
-		for _, n := range p.Notes() {
-			fmt.Fprintln(r.Stderr, n)
+	for i, p := range parsers {
+		if !all[i].quiet {
+			for _, n := range p.Notes() {
+				fmt.Fprintln(first.Stderr, n)
+			}
+		}
+		if err := p.Apply(); err != nil {
+			return nil, err
 		}
 	}
-	return p.Apply()
+	return subs, nil
 }
 
 // errFiltered is the error of a job that CliFilterProgram refuses, which has been told.
@@ -80,23 +98,28 @@ func (r *run) ranksAsJob() []string {
 		"--ntasks=" + strconv.Itoa(len(n.Ranks)), "--mincpus=" + strconv.Itoa(most*int(max(n.CPUsPerTask, 1)))}
 }
 
-// outside gives grun's step a job of its own: it requests the step's resources and waits for them. Without release
+// outside gives grun's steps a job of their own: it requests the steps' resources and waits for them. Without release
 // there is no step, and rc is the exit code.
-func (r *run) outside() (release func(rc int), rc int) {
-	s := &request.Submission{}
-	err := r.submission(s)
-	if err == nil && r.noAllocate {
-		err = r.mayGoAlone()
+func outside(all []*run) (release func(rc int), rc int) {
+	first := all[0]
+	for _, r := range all {
+		if r.line.Given("exclusive").Source == getopt.FromArgs && r.line.Given("cpus-per-task").Source != getopt.FromArgs {
+			r.rq.Need.Exact = false // its nodes are exclusive
+		}
+	}
+	subs, err := submissions(all)
+	if err == nil && first.noAllocate {
+		err = first.mayGoAlone()
 	}
 	if errors.Is(err, errFiltered) {
 		return nil, 1
 	}
 	if err != nil {
-		r.Errorf("%s", err.Error())
+		first.Errorf("%s", err.Error())
 		return nil, 1
 	}
-	a := &allocate.Allocation{Env: r.Env, Submission: s, Quiet: r.quiet}
-	if r.rq.Immediate {
+	a := &allocate.Allocation{Env: first.Env, Submission: subs[0], Rest: subs[1:], Quiet: first.quiet}
+	if first.rq.Immediate {
 		a.Immediate = 1
 	}
 	signals := make(chan os.Signal, 4)
@@ -106,10 +129,44 @@ func (r *run) outside() (release func(rc int), rc int) {
 	if job == nil {
 		return nil, rc
 	}
-	r.job = strconv.FormatUint(uint64(job.ID), 10)
-	r.rq.Parent = proto.StepNone
-	r.fitTo(job)
+	if len(all) == 1 {
+		first.settleIn(job, strconv.FormatUint(uint64(job.ID), 10))
+	} else if err := settleInAll(all, job, a); err != nil {
+		first.Errorf("%s", err.Error())
+		a.Release(job.ID, 1)
+		return nil, 1
+	}
 	return func(rc int) { a.Release(job.ID, rc) }, 0
+}
+
+// settleIn makes the step one of a job that was got for it.
+func (r *run) settleIn(job *model.Job, name string) {
+	r.job, r.rq.Parent = name, proto.StepNone
+	r.fitTo(job)
+}
+
+// settleInAll gives each component its part of the heterogeneous job, and its tasks the variables of all.
+func settleInAll(all []*run, job *model.Job, a *allocate.Allocation) error {
+	parts := make([]*model.Job, len(all))
+	for _, c := range a.Components {
+		if c.Het != nil && int(c.Het.Offset) < len(parts) && c.Run != nil {
+			parts[c.Het.Offset] = c
+		}
+	}
+	if slices.Contains(parts, nil) {
+		return fmt.Errorf("Job allocation %d has been revoked", job.ID)
+	}
+	var more []byte
+	for _, entry := range a.OfComponents(parts[0]) {
+		more = append(append(more, entry...), 0)
+	}
+	for i, r := range all {
+		r.settleIn(parts[i], fmt.Sprintf("%d+%d", job.ID, i))
+		if size := len(r.rq.Env) + len(more); size <= proto.MaxEnvBytes {
+			r.rq.Env = append(slices.Clip(r.rq.Env), more...)
+		}
+	}
+	return nil
 }
 
 // errNobody refuses --no-allocate to users.

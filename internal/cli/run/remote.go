@@ -54,7 +54,7 @@ func (pl *plumbing) listen(layout []proto.StepNode, direct string) (*remoteFiles
 			pl.readers.Add(1) // until its relay has disconnected
 		}
 	}
-	go rf.accept()
+	go acceptEach(rf.ln, rf.talk) // it ends with the port
 	return rf, nil
 }
 
@@ -96,10 +96,10 @@ func listenAny() (fd int, port int32, err error) {
 	return -1, 0, os.NewSyscallError("listen", err)
 }
 
-// accept takes connections until the port is closed.
-func (rf *remoteFiles) accept() {
+// acceptEach takes connections until the port is closed, and serves each.
+func acceptEach(ln int, talk func(*os.File)) {
 	for {
-		fd, _, err := unix.Accept4(rf.ln, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		fd, _, err := unix.Accept4(ln, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
 		switch {
 		case err == unix.EINTR || err == unix.ECONNABORTED:
 			continue
@@ -110,7 +110,7 @@ func (rf *remoteFiles) accept() {
 			_ = unix.Close(fd) // nothing was sent
 			continue
 		}
-		go rf.talk(os.NewFile(uintptr(fd), "a relay"))
+		go talk(os.NewFile(uintptr(fd), "of a node"))
 	}
 }
 

@@ -29,13 +29,13 @@ func (t *talk) sayLaunch() {
 		n := &t.layout[i]
 		ranks := make([]int, len(n.Ranks))
 		for k, r := range n.Ranks {
-			ranks[k] = int(r)
+			ranks[k] = int(t.het.First() + r)
 		}
 		list := rankRanges(ranks)
 		if len(ranks) > 1 {
 			list = "[" + list + "]"
 		}
-		t.tell("launching StepId=%d.%d on host %s, %d tasks: %s", t.rq.Job, t.id, n.Node, len(ranks), list)
+		t.tell("launching StepId=%s on host %s, %d tasks: %s", t.stepID(), n.Node, len(ranks), list)
 	}
 }
 
@@ -80,6 +80,14 @@ func (t *talk) sayStarted(node string) {
 	t.tell("Node %s, %d tasks started", node, tasks)
 }
 
+// stepID names the step as Slurm does: 12.0, or 12+1.0 where the command has steps in other components.
+func (t *talk) stepID() string {
+	if h := t.het; h != nil {
+		return fmt.Sprintf("%d+%d.%d", h.Job, t.rq.Job-h.Job, t.id)
+	}
+	return fmt.Sprintf("%d.%d", t.rq.Job, t.id)
+}
+
 // tell prints a line about the step.
 func (t *talk) tell(format string, a ...any) {
 	fmt.Fprintf(t.Stderr, "%s: %s\n", t.Program, fmt.Sprintf(format, a...))
@@ -104,14 +112,14 @@ func (t *talk) tellExits() {
 		}
 		what = cmp.Or(what, "Completed")
 		if t.verbose > 0 {
-			t.tell("Received task exit notification for 1 task of StepId=%d.%d (status=0x%04x).", t.rq.Job, t.id,
+			t.tell("Received task exit notification for 1 task of StepId=%s (status=0x%04x).", t.stepID(),
 				ev.Code<<8|ev.Signal)
 		}
 		i := slices.IndexFunc(groups, func(g *group) bool { return g.node == ev.Node && g.text == what })
 		if i < 0 {
 			i, groups = len(groups), append(groups, &group{node: ev.Node, text: what})
 		}
-		groups[i].ranks = append(groups[i].ranks, int(ev.Task))
+		groups[i].ranks = append(groups[i].ranks, int(t.het.First()+ev.Task))
 	}
 	for _, g := range groups {
 		word := "task"
@@ -134,9 +142,10 @@ const abortSlack = 2
 
 // sayAborted says that the step is being ended.
 func (t *talk) sayAborted() {
-	if t.quiet {
+	if t.quiet || t.steps.saidAborted {
 		return
 	}
+	t.steps.saidAborted = true
 	fmt.Fprintf(t.Stderr, "%s: Job step aborted: Waiting up to %d seconds for job step to finish.\n", t.Program,
 		cmp.Or(t.killWaitS, 30)+abortSlack)
 }
@@ -183,7 +192,8 @@ func rankRanges(ranks []int) string {
 // tellTasks prints the states of the tasks.
 func (t *talk) tellTasks() {
 	var running, exited []int
-	for r, s := range t.tasks {
+	for i, s := range t.tasks {
+		r := int(t.het.First()) + i
 		if s.ended {
 			exited = append(exited, r)
 		} else {
@@ -199,7 +209,14 @@ func (t *talk) tellTasks() {
 			if len(l.ranks) > 1 {
 				word = "tasks"
 			}
-			fmt.Fprintf(t.Stderr, "%s: StepId=%d.%d %s %s: %s\n", t.Program, t.rq.Job, t.id, word, rankRanges(l.ranks), l.what)
+			fmt.Fprintf(t.Stderr, "%s: StepId=%s %s %s: %s\n", t.Program, t.stepID(), word, rankRanges(l.ranks), l.what)
 		}
+	}
+}
+
+// sayTerminating says that grun ends the step.
+func (t *talk) sayTerminating() {
+	if !t.quiet {
+		fmt.Fprintf(t.Stderr, "%s: Terminating StepId=%s\n", t.Program, t.stepID())
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -30,33 +29,29 @@ const (
 // talk is one step as grun sees it.
 type talk struct {
 	*run
+	steps     *steps
 	dir, node string
 	conn      *client.Steps
-	events    chan *proto.StepEvent
-	lost      chan error
+	over      bool             // nothing more is heard of it
+	made      *proto.StepEvent // StepCreated
+	het       *proto.StepHet   // nil: the command has no other step
 
-	id       int32 // StepNone before it has one
-	layout   []proto.StepNode
-	tasks    []taskSeen
-	left     int // tasks that have not ended
-	pl       *plumbing
-	fed      bool
-	rc       int
-	exits    []*proto.StepEvent // not told yet
-	waited   string
-	aborted  bool // the end of the step was requested
-	intAt    time.Time
-	intSent  bool
-	deadline <-chan time.Time // --wait
-	signals  chan os.Signal
+	id      int32 // StepNone before it has one
+	layout  []proto.StepNode
+	tasks   []taskSeen
+	left    int // tasks that have not ended
+	pl      *plumbing
+	rc      int
+	exits   []*proto.StepEvent // not told yet
+	waited  string
+	aborted bool // the end of the step was requested
+	intAt   time.Time
+	intSent bool
 
 	killWaitS int64 // KillWait of the cluster, seconds; 0: unknown
 
 	signalled bool // a task was ended by a signal
 	cancelled bool // and the node has given the reason
-
-	hub     *mpiHub // nil: MPI programs are not served
-	mpiNews <-chan mpiNews
 
 	isRaw  bool      // the user's terminal passes keys on
 	stderr io.Writer // the stream for messages before isRaw
@@ -65,61 +60,6 @@ type talk struct {
 type taskSeen struct {
 	node           string
 	started, ended bool
-}
-
-func (t *talk) main() int {
-	t.id, t.events, t.lost = proto.StepNone, make(chan *proto.StepEvent, 64), make(chan error, 1)
-	if err := t.ask(); err != nil {
-		t.Errorf("Unable to create step for job %d: %s", t.rq.Job, err.Error())
-		return t.Failed(1)
-	}
-	t.signals = make(chan os.Signal, 16)
-	signal.Notify(t.signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
-		unix.SIGALRM, unix.SIGCONT, unix.SIGPIPE)
-	if t.rq.Terminal != nil {
-		signal.Notify(t.signals, unix.SIGWINCH)
-	}
-	defer signal.Stop(t.signals)
-	defer t.unraw()
-	var flush <-chan time.Time
-	for {
-		select {
-		case ev := <-t.events:
-			if done, rc := t.take(ev); done {
-				t.tellExits()
-				t.finish()
-				return rc
-			}
-			if len(t.exits) > 0 && flush == nil {
-				flush = time.After(gatherExits)
-			}
-		case <-flush:
-			t.tellExits()
-			flush = nil
-		case err := <-t.lost:
-			if err := t.rejoin(err); err != nil {
-				t.tellExits()
-				t.Errorf("%s", err.Error())
-				t.finish()
-				return max(t.rc, 1)
-			}
-		case sig := <-t.signals:
-			if quit, rc := t.signal(sig.(unix.Signal)); quit {
-				return rc
-			}
-		case n := <-t.mpiNews:
-			t.hearMPI(n)
-		case <-t.deadline:
-			t.deadline = nil
-			t.tellExits()
-			fmt.Fprintf(t.Stderr, "%s: First task exited %ds ago\n", t.Program, t.waitS)
-			t.tellTasks()
-			fmt.Fprintf(t.Stderr, "%s: Terminating StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
-			t.aborted = true
-			// a broken connection is seen by the reader
-			_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil)
-		}
-	}
 }
 
 // ask sends the request over a new connection.
@@ -135,11 +75,10 @@ func (t *talk) ask() error {
 	go func() {
 		for {
 			ev, err := c.Read()
+			t.steps.news <- heard{t, ev, err}
 			if err != nil {
-				t.lost <- err
 				return
 			}
-			t.events <- ev
 		}
 	}()
 	return nil
@@ -153,23 +92,23 @@ func (t *talk) rejoin(why error) error {
 	}
 	for give := time.Now().Add(rejoinFor); time.Now().Before(give); {
 		if err := t.ask(); err == nil {
-			if t.fed {
+			if t.steps.fed {
 				t.raw()
 			}
 			return nil
 		}
 		select {
-		case sig := <-t.signals:
+		case sig := <-t.steps.signals:
 			switch sig {
 			case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
 				return fmt.Errorf("node %s's daemon is gone (%v), and signal %d came while grun looked for it; what becomes of "+
-					"StepId=%d.%d is in accounting", t.node, why, sig, t.rq.Job, t.id)
+					"StepId=%s is in accounting", t.node, why, sig, t.stepID())
 			}
 		case <-time.After(rejoinPace):
 		}
 	}
-	return fmt.Errorf("node %s's daemon is gone (%v) and did not come back in %v; what becomes of StepId=%d.%d "+
-		"is in accounting", t.node, why, rejoinFor, t.rq.Job, t.id)
+	return fmt.Errorf("node %s's daemon is gone (%v) and did not come back in %v; what becomes of StepId=%s "+
+		"is in accounting", t.node, why, rejoinFor, t.stepID())
 }
 
 // take handles an event. If done, rc is the exit code.
@@ -190,6 +129,8 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 		if err := t.created(ev); err != nil {
 			t.Errorf("%s", err.Error())
 			t.abort("")
+			t.over = true
+			t.steps.giveUp()
 			return true, t.Failed(1)
 		}
 	case proto.StepLine:
@@ -208,7 +149,7 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 		}
 		if t.signalled && !t.aborted && !t.cancelled && !t.quiet {
 			t.tellExits()
-			fmt.Fprintf(t.Stderr, "%s: Force Terminated StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
+			fmt.Fprintf(t.Stderr, "%s: Force Terminated StepId=%s\n", t.Program, t.stepID())
 		}
 		if ev.Cause == model.StopTimeLimit || t.aborted {
 			t.rc = max(t.rc, 1)
@@ -218,14 +159,14 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 	return false, 0
 }
 
-// created opens the files and sends them.
+// created takes note of the step. When all steps of the command have been created, their tasks get files.
 func (t *talk) created(ev *proto.StepEvent) error {
-	if t.pl == nil {
+	if t.made == nil {
 		n := 0
 		for i := range ev.Layout {
 			n += len(ev.Layout[i].Ranks)
 		}
-		t.id, t.layout, t.tasks, t.left = ev.Step, ev.Layout, make([]taskSeen, n), n
+		t.made, t.id, t.layout, t.tasks, t.left = ev, ev.Step, ev.Layout, make([]taskSeen, n), n
 		t.rq.Had = true
 		if ev.Job != nil && !t.badSaid {
 			t.killBad = ev.Job.KillBad
@@ -249,24 +190,17 @@ func (t *talk) created(ev *proto.StepEvent) error {
 		if err := t.checkMulti(n); err != nil {
 			return err
 		}
-		if err := t.around(t.prolog); err != nil {
-			return fmt.Errorf("%s prolog failed: %w. Aborting step", t.Program, err)
-		}
-		var err error
-		if t.pl, err = t.plumb(ev.Step, n, ev.Layout, ev.Direct, valuesOf(ev, &t.rq)); err != nil {
-			return err
-		}
-		if t.mpi == mpiPMI2 {
-			if err := t.serveMPI(); err != nil {
-				return err
-			}
-		}
-		t.warnMasks()
-		t.sayLaunch()
+	}
+	if t.pl == nil {
+		return t.steps.begin()
 	}
 	if len(t.pl.ends) == 0 && t.allStarted() {
 		return nil // all tasks have their files already, and this process has closed its copies
 	}
+	return t.sendFiles()
+}
+
+func (t *talk) sendFiles() error {
 	return t.conn.Send(proto.StepFrameFiles, &t.pl.files, t.pl.fds)
 }
 
@@ -322,8 +256,8 @@ func (t *talk) task(ev *proto.StepEvent) {
 		t.sayStarted(s.node)
 	default:
 		s.ended = true
-		if t.hub != nil {
-			t.hub.Ended(ev.Task)
+		if t.steps.hub != nil {
+			t.steps.hub.Ended(t.het.First() + ev.Task)
 		}
 		t.left--
 		t.exits = append(t.exits, ev)
@@ -333,25 +267,16 @@ func (t *talk) task(ev *proto.StepEvent) {
 			t.signalled = true
 		}
 		t.rc = max(t.rc, rc)
-		if rc != 0 && t.killBad && !t.aborted && t.left > 0 {
-			t.tellExits()
-			if !t.quiet {
-				fmt.Fprintf(t.Stderr, "%s: Terminating StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
+		if left := t.steps.left(); left > 0 {
+			if rc != 0 && t.killBad && !t.aborted {
+				t.steps.killRest(t)
 			}
-			t.abort(fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s ***", t.rq.Job, t.id, t.layout[0].Node,
-				time.Now().Format("2006-01-02T15:04:05")))
-		}
-		if t.waitS > 0 && t.deadline == nil && t.left > 0 {
-			t.deadline = time.After(time.Duration(t.waitS) * time.Second)
+			t.steps.wait(t)
 		}
 	}
 	if t.allStarted() {
 		t.pl.closeEnds()
-		if !t.fed && (len(t.pl.inputs) > 0 || t.pl.feeds) {
-			t.fed = true
-			t.raw()
-			go t.pl.feed()
-		}
+		t.steps.feed()
 	}
 }
 
@@ -375,14 +300,8 @@ func (t *talk) finish() {
 	case <-time.After(drainOutput):
 	}
 	t.pl.closeKept()
-	if t.hub != nil {
-		t.hub.close()
-	}
 	if t.pl.remote != nil {
 		t.pl.remote.close()
-	}
-	if err := t.around(t.epilog); err != nil {
-		t.Errorf("%s epilog failed: %v", t.Program, err)
 	}
 }
 
@@ -398,17 +317,8 @@ func (t *talk) around(program string) error {
 	return cmd.Run()
 }
 
-// signal handles a signal to grun. quit ends grun at once.
-func (t *talk) signal(sig unix.Signal) (quit bool, rc int) {
-	if t.id == proto.StepNone { // the step has not started, so nothing is lost
-		switch sig {
-		case unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP:
-			fmt.Fprintf(t.Stderr, "%s: Cancelled pending step for job %d\n", t.Program, t.rq.Job)
-			t.conn.Close()
-			return true, t.Failed(1)
-		}
-		return false, 0
-	}
+// signal handles a signal to grun while the step runs.
+func (t *talk) signal(sig unix.Signal) {
 	switch sig {
 	case unix.SIGPIPE, unix.SIGCONT:
 	case unix.SIGWINCH:
@@ -425,11 +335,10 @@ func (t *talk) signal(sig unix.Signal) (quit bool, rc int) {
 			t.abort("")
 			break
 		}
-		fmt.Fprintf(t.Stderr, "%s: forwarding signal %d to StepId=%d.%d\n", t.Program, int(sig), t.rq.Job, t.id)
+		fmt.Fprintf(t.Stderr, "%s: forwarding signal %d to StepId=%s\n", t.Program, int(sig), t.stepID())
 		// a broken connection is seen by the reader
 		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(sig)}, nil)
 	}
-	return false, 0
 }
 
 // interrupted handles Ctrl-C: the first prints the tasks' states, a second within a second sends them SIGINT, a third
@@ -443,7 +352,7 @@ func (t *talk) interrupted() {
 		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil) // as above
 	case t.interrupt || t.passInt || now.Sub(t.intAt) < againWithin:
 		if !t.passInt {
-			fmt.Fprintf(t.Stderr, "%s: sending Ctrl-C to StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
+			fmt.Fprintf(t.Stderr, "%s: sending Ctrl-C to StepId=%s\n", t.Program, t.stepID())
 		}
 		t.intSent = !t.passInt || now.Sub(t.intAt) < againWithin
 		t.intAt = now
@@ -454,7 +363,9 @@ func (t *talk) interrupted() {
 		t.abort("")
 	default:
 		t.intAt = now
-		fmt.Fprintf(t.Stderr, "%s: interrupt (one more within 1 sec to abort)\n", t.Program)
+		if t.steps.live() == t {
+			fmt.Fprintf(t.Stderr, "%s: interrupt (one more within 1 sec to abort)\n", t.Program)
+		}
 		t.tellTasks()
 	}
 }

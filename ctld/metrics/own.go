@@ -1,0 +1,200 @@
+package metrics
+
+import (
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// own.go has what a controller tells of itself, of the cluster's GPUs as they are used, and of accounts' quotas.
+
+// Own is what a controller knows of itself.
+type Own struct {
+	Role               string // Leader, Follower, Candidate
+	Voters             int
+	Term, Last, Commit uint64 // of raft: the term, the last entry, the last one that a majority has
+	Applied, Snapshot  uint64 // the last entry in the facts, and in a snapshot
+	Entries, Commands  uint64 // proposed here since the start
+	Queued             int    // commands that wait for the log
+	SlowestWriteS      float64
+	RPCs               int64            // requests being answered now
+	Nodes              int              // connections of nodes
+	Certificates       map[string]int64 // until when they count, seconds since 1970, by what they are
+}
+
+// daemon gives it.
+func (s *scrape) daemon(out *sink) {
+	o := s.Own
+	if o == nil {
+		return
+	}
+	for _, role := range []string{"Leader", "Follower", "Candidate"} {
+		v := 0.0
+		if role == o.Role {
+			v = 1
+		}
+		gauge(out, "gbatch_raft_role", "1: what this controller is in raft", []string{"role", role}, v)
+	}
+	for _, x := range []struct {
+		name, help string
+		v          float64
+	}{
+		{"gbatch_raft_voters", "controllers that vote", float64(o.Voters)},
+		{"gbatch_raft_term", "raft's term: each election makes it grow", float64(o.Term)},
+		{"gbatch_raft_last_index", "the last entry of this controller's log", float64(o.Last)},
+		{"gbatch_raft_commit_index", "the last entry that a majority has", float64(o.Commit)},
+		{"gbatch_raft_applied_index", "the last entry that is part of the facts", float64(o.Applied)},
+		{"gbatch_store_snapshot_index", "the last entry in a snapshot", float64(o.Snapshot)},
+		{"gbatch_store_queue", "commands that wait for the log", float64(o.Queued)},
+		{"gbatch_store_slowest_write_seconds", "the slowest write of the log in the last minute", o.SlowestWriteS},
+		{"gbatch_rpc_in_progress", "requests that are being answered", float64(o.RPCs)},
+		{"gbatch_node_connections", "nodes that are connected to this controller", float64(o.Nodes)},
+	} {
+		gauge(out, x.name, x.help, nil, x.v)
+	}
+	counter(out, "gbatch_store_entries_total", "entries of the log that were proposed here", nil, float64(o.Entries))
+	counter(out, "gbatch_store_commands_total", "commands in them", nil, float64(o.Commands))
+	var names []string
+	for name := range o.Certificates {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		gauge(out, "gbatch_certificate_expiry_timestamp_seconds", "until when a certificate counts",
+			[]string{"certificate", name}, float64(o.Certificates[name]))
+	}
+}
+
+// isLow reports whether a job counts against the quota of low priority, as /api/v1 tells them apart.
+func isLow(sp *model.Spec) bool { return sp.QOS == "low" || sp.QOS == "batch" || sp.Nice > 0 }
+
+// heldGPUs counts the GPUs that a job holds.
+func heldGPUs(j *model.Job) (n float64) {
+	if j.Run == nil || j.Run.Alloc == nil {
+		return 0
+	}
+	for i := range j.Run.Alloc.Nodes {
+		for k := range j.Run.Alloc.Nodes[i].Gres {
+			if g := &j.Run.Alloc.Nodes[i].Gres[k]; g.Name == model.GPUName {
+				n += float64(g.Index.Count())
+			}
+		}
+	}
+	return n
+}
+
+// quotas gives the GPUs that accounts may hold, and those that they and the accounts below them do hold.
+func (s *scrape) quotas(out *sink, accounts *tallies) {
+	limits, above := map[string]float64{}, map[string]string{}
+	var names []string
+	s.View.Associations(func(a *model.Association) bool {
+		if a.User != "" {
+			return true
+		}
+		for _, l := range a.GrpTRES {
+			if l.TRES == "gres/gpu" && !l.Percent && len(names) < s.Series {
+				limits[a.Account] = float64(l.Count)
+				names = append(names, a.Account)
+			}
+		}
+		return true
+	})
+	if len(names) == 0 {
+		return
+	}
+	s.View.Accounts(func(a *model.Account) bool {
+		above[a.Name] = a.Parent
+		return true
+	})
+	used := map[string]float64{}
+	for account, t := range accounts.of {
+		if account == others { // it sums up what is counted here
+			continue
+		}
+		for depth := 0; account != "" && depth < maxDepth; depth++ {
+			used[account] += t.gpus
+			account = above[account]
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		gauge(out, "gbatch_account_gpus_limit", "GPUs that an account may hold (GrpTRES)", []string{"account", name},
+			limits[name])
+		gauge(out, "gbatch_account_gpus_used", "GPUs that an account with such a limit holds", []string{"account", name},
+			used[name])
+	}
+}
+
+// maxDepth is more than there are levels of accounts.
+const maxDepth = 100
+
+// idlePct is a GPU's use below which it counts as idle, percent.
+const idlePct = 5
+
+// gpuUse is the use of the GPUs of one type.
+type gpuUse struct{ held, idle, measured, percent, out, usedMiB, allMiB float64 }
+
+// used gives what the GPUs do that jobs hold, as far as nodes tell it, and those that are out of service.
+func (s *scrape) used(out *sink) {
+	kinds := map[string]*gpuUse{}
+	s.View.Nodes(func(n *model.Node) bool {
+		kind, has := "", false
+		for i := range n.Def.Gres {
+			if g := &n.Def.Gres[i]; g.Name == model.GPUName {
+				kind, has = g.Type, true // a node has one type, nearly always
+				break
+			}
+		}
+		if !has {
+			return true
+		}
+		u := kinds[kind]
+		if u == nil {
+			u = &gpuUse{}
+			kinds[kind] = u
+		}
+		for i := range n.Out {
+			if n.Out[i].Name == model.GPUName {
+				u.out++
+			}
+		}
+		held := n.Used(model.GPUName)
+		u.held += float64(held.Count())
+		if s.Readings == nil || held.Empty() {
+			return true
+		}
+		list := s.Readings(n.Def.Name)
+		for i := range list {
+			r := &list[i]
+			if r.Name != model.GPUName || r.Lost || r.UtilPct < 0 || !held.Has(int(r.Index)) {
+				continue
+			}
+			u.measured++
+			u.percent += float64(r.UtilPct)
+			u.usedMiB, u.allMiB = u.usedMiB+float64(max(0, r.MemUsedMiB)), u.allMiB+float64(max(0, r.MemTotalMiB))
+			if r.UtilPct < idlePct {
+				u.idle++
+			}
+		}
+		return true
+	})
+	var names []string
+	for name := range kinds {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		u, labels := kinds[name], []string{"type", name}
+		gauge(out, "gbatch_gpus_out_of_service", "GPUs that were taken out of service, by hand or for a fault", labels, u.out)
+		if s.Readings == nil {
+			continue
+		}
+		gauge(out, "gbatch_gpus_measured", "allocated GPUs whose use is known", labels, u.measured)
+		gauge(out, "gbatch_gpus_allocated_idle", "allocated GPUs that do nothing", labels, u.idle)
+		if u.measured > 0 {
+			gauge(out, "gbatch_gpu_utilization_percent", "mean use of allocated GPUs", labels, u.percent/u.measured)
+			gauge(out, "gbatch_gpu_memory_used_bytes", "memory of allocated GPUs that is in use", labels, u.usedMiB*mib)
+			gauge(out, "gbatch_gpu_memory_total_bytes", "memory of allocated GPUs", labels, u.allMiB*mib)
+		}
+	}
+}

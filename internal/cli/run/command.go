@@ -1,0 +1,203 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/cli/request"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// command.go finds what a step's tasks run, and where a file says that they run.
+
+// command finds the programs that the tasks run.
+func (r *run) command(operands []string) error {
+	rq := &r.rq
+	if r.multi {
+		progs, err := r.readMulti(operands[0], operands[1:])
+		if err != nil {
+			return err
+		}
+		rq.Multi, r.multiFile = progs, operands[0]
+		if rq.Name == "" {
+			rq.Name = filepath.Base(operands[0])
+		}
+		return nil
+	}
+	rq.Argv, rq.Program = operands, r.program(operands[0])
+	if rq.Name == "" {
+		rq.Name = filepath.Base(operands[0])
+	}
+	return nil
+}
+
+// program finds a command as a shell does; a missing one fails later, at its start.
+func (r *run) program(name string) string {
+	if strings.Contains(name, "/") {
+		if filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(r.rq.Dir, name)
+	}
+	for _, dir := range filepath.SplitList(r.Getenv("PATH")) {
+		full := filepath.Join(dir, name)
+		if !filepath.IsAbs(full) {
+			full = filepath.Join(r.Dir, full)
+		}
+		if st, err := os.Stat(full); err == nil && st.Mode().IsRegular() && unix.Access(full, unix.X_OK) == nil {
+			return full
+		}
+	}
+	return filepath.Join(r.rq.Dir, name)
+}
+
+// maxMultiLines bounds the file of --multi-prog.
+const maxMultiLines = 4096
+
+// readMulti reads the file of --multi-prog: each line has the numbers of some tasks and their command.
+func (r *run) readMulti(path string, rest []string) ([]proto.StepProgram, error) {
+	if len(rest) > 0 {
+		return nil, errors.New("--multi-prog takes one operand, the file that names the commands")
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(r.Dir, path)
+	}
+	data, err := request.ReadLimited(path)
+	if err != nil {
+		return nil, fmt.Errorf("Could not open multi_prog config file %s: %w", path, reason(err))
+	}
+	data = []byte(strings.ReplaceAll(string(data), "\\\n", " "))
+	var out []proto.StepProgram
+	for i, line := range strings.Split(string(data), "\n") {
+		words, err := shellWords(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s line %d: %w", path, i+1, err)
+		}
+		if len(words) == 0 {
+			continue
+		}
+		if len(words) < 2 || len(out) == maxMultiLines {
+			return nil, fmt.Errorf("%s line %d: write task numbers and a command, such as 1-3 ./worker %%t", path, i+1)
+		}
+		m := proto.StepProgram{Argv: words[1:], Program: r.program(words[1])}
+		if words[0] == "*" {
+			m.Ranks = model.TaskSet{{Lo: 0, Hi: proto.MaxStepTasks - 1, Step: 1}}
+		} else if m.Ranks, _, err = model.ParseTaskSet(words[0], proto.MaxStepTasks); err != nil {
+			return nil, fmt.Errorf("%s line %d: '%s' are no task numbers; write 0, 1-3, 4,6 or *", path, i+1, words[0])
+		}
+		out = append(out, m)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s names no command", path)
+	}
+	return out, nil
+}
+
+// shellWords splits a line into words; quotes keep blanks, # begins a comment.
+func shellWords(line string) ([]string, error) {
+	var out []string
+	var word []byte
+	in, quote := false, byte(0)
+	for i := 0; i < len(line); i++ {
+		switch ch := line[i]; {
+		case quote != 0 && ch == quote:
+			quote = 0
+		case quote != 0:
+			word = append(word, ch)
+		case ch == '\'' || ch == '"':
+			quote, in = ch, true
+		case ch == '\\' && i+1 < len(line):
+			i++
+			word, in = append(word, line[i]), true
+		case ch == ' ' || ch == '\t' || ch == '\r':
+			if in {
+				out = append(out, string(word))
+			}
+			word, in = nil, false
+		case ch == '#' && !in:
+			return out, nil
+		default:
+			word, in = append(word, ch), true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("a %c is not closed", quote)
+	}
+	if in {
+		out = append(out, string(word))
+	}
+	return out, nil
+}
+
+// setRanks gives each task its node, for --distribution=arbitrary. counted says that the user has given the number of
+// tasks.
+func (r *run) setRanks(counted bool) (err error) {
+	n := &r.rq.Need
+	if n.Ranks = n.Nodes; len(n.Ranks) == 0 {
+		if n.Ranks, err = r.hostFile(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !counted:
+		n.Tasks = 0
+	case int(n.Tasks) < len(n.Ranks):
+		n.Ranks = n.Ranks[:n.Tasks]
+	case int(n.Tasks) > len(n.Ranks):
+		return fmt.Errorf("--distribution=arbitrary: %d tasks, and the list of nodes has %d", n.Tasks, len(n.Ranks))
+	}
+	n.Nodes = nil
+	return nil
+}
+
+// hostFile reads SLURM_HOSTFILE for --distribution=arbitrary: the node of each task.
+func (r *run) hostFile() ([]string, error) {
+	path := r.Getenv("SLURM_HOSTFILE")
+	if path == "" {
+		return nil, errors.New(
+			"--distribution=arbitrary needs the environment variable SLURM_HOSTFILE: a file with the node of each task")
+	}
+	data, err := request.ReadLimited(path)
+	if err != nil {
+		return nil, fmt.Errorf("SLURM_HOSTFILE: %w", err)
+	}
+	var out []string
+	for _, word := range strings.Fields(strings.ReplaceAll(string(data), ",", " ")) {
+		names, err := hostlist.Expand(word)
+		if err != nil {
+			return nil, fmt.Errorf("SLURM_HOSTFILE %s: %w", path, err)
+		}
+		if out = append(out, names...); len(out) > proto.MaxStepTasks {
+			return nil, fmt.Errorf("SLURM_HOSTFILE %s names more than %d tasks", path, proto.MaxStepTasks)
+		}
+	}
+	return out, nil
+}
+
+// stepEnvironment gives the tasks' variables.
+func (r *run) stepEnvironment() ([]byte, error) {
+	if e := r.export.Export; e == "" || strings.EqualFold(e, "ALL") {
+		size := 0
+		for _, kv := range r.Environ {
+			size += len(kv) + 1
+		}
+		out := make([]byte, 0, size)
+		for _, kv := range r.Environ {
+			out = append(append(out, kv...), 0)
+		}
+		if len(out) > proto.MaxEnvBytes {
+			return nil, fmt.Errorf("the environment is %d bytes long, the limit is %d; pass less with --export", len(out),
+				proto.MaxEnvBytes)
+		}
+		return out, nil
+	}
+	r.export.ForStep = true
+	return request.Environment(r.Env, &r.export)
+}
