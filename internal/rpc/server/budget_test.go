@@ -83,7 +83,7 @@ func TestWhoDialsTooOftenIsRefused(t *testing.T) {
 	uid := atomic.Uint32{}
 	uid.Store(7)
 	peer := func(net.Conn) (rpc.Peer, error) { return rpc.LocalPeer(rpc.User{UID: uid.Load()}), nil }
-	s := startServer(t, echo, Options{Peer: peer, UserConns: 1, MaxRequest: 100})
+	s := startServer(t, echo, Options{Peer: peer, UserConns: 0.1, MaxRequest: 100})
 	refused := false
 	for range 10 {
 		_, err := s.dial(t).Call(t.Context(), 1, make([]byte, 1000))
@@ -91,7 +91,7 @@ func TestWhoDialsTooOftenIsRefused(t *testing.T) {
 		refused = refused || errors.As(err, &e) && e.Code == rpc.CodeBusy
 	}
 	if !refused {
-		t.Error("nobody is refused who has made ten connections fail where one a second may be opened")
+		t.Error("nobody is refused who has made ten connections fail where one in ten seconds may be opened")
 	}
 	uid.Store(8)
 	if _, err := s.dial(t).Call(t.Context(), 1, []byte("small")); err != nil {
