@@ -110,7 +110,7 @@ func TestRows(t *testing.T) {
 		{"zero", "0|0|a|5|FAILED" + good + "\n", "", `line 2: "0" is no number of a job`},
 		{"a step alone", "1.0|1.0|a|5|FAILED" + good + "\n", "", `line 2: the step "1.0" is not below the row of its job`},
 		{"ends before it starts", "1|1|a|5|FAILED|" + at + "|" + at + "|2026-01-02T03:04:04|\n", "",
-			"line 2: End 2026-01-02T03:04:04 is before Start " + at},
+			"line 2: column End 2026-01-02T03:04:04 is before Start " + at},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, records, bad := readAll(t, head+c.rows, HistoryOptions{})

@@ -131,7 +131,7 @@ func (h *History) jobRecord(id rowID) (*model.Record, error) {
 		r.Eligible = r.Submit
 	}
 	if r.End != 0 && r.End < r.Start {
-		return nil, fmt.Errorf("End %s is before Start %s", h.get("end"), h.get("start"))
+		return nil, fmt.Errorf("column End %s is before Start %s", h.get("end"), h.get("start"))
 	}
 	// Slurm keeps one record for a number and a time of submission.
 	r.Attempt = uint32(max(1, r.Submit.Seconds()))
@@ -298,13 +298,13 @@ func (h *History) limit() (int64, error) {
 	case raw != "":
 		n, err := strconv.ParseInt(raw, 10, 64)
 		if err != nil || n < 0 || n > maxSpanS/60 {
-			return 0, fmt.Errorf("TimelimitRaw is %.60q", raw)
+			return 0, fmt.Errorf("column TimelimitRaw is %.60q", raw)
 		}
 		return min(n*60, model.Unlimited), nil
 	}
 	ms, ok := spanMS(text)
 	if !ok {
-		return 0, fmt.Errorf("Timelimit is %.60q", text)
+		return 0, fmt.Errorf("column Timelimit is %.60q", text)
 	}
 	return min(ms/1000, model.Unlimited), nil
 }

@@ -29,10 +29,10 @@ func (h *History) step(id rowID) (*model.Record, error) {
 	s := &model.Step{ID: number, Name: h.get("jobname"), Submit: h.get("submitline")}
 	var ok bool
 	if s.Start, ok = moment(h.get("start"), h.o.Zone); !ok {
-		return nil, fmt.Errorf("Start is %.60q", h.get("start"))
+		return nil, fmt.Errorf("column Start is %.60q", h.get("start"))
 	}
 	if s.End, ok = moment(h.get("end"), h.o.Zone); !ok {
-		return nil, fmt.Errorf("End is %.60q", h.get("end"))
+		return nil, fmt.Errorf("column End is %.60q", h.get("end"))
 	}
 	if s.End == 0 {
 		s.End = job.End // its job is over
@@ -85,11 +85,11 @@ const maxStepNodes = 1 << 16
 func (h *History) stepEnd(s *model.Step) error {
 	var ok bool
 	if s.Exit.Code, s.Exit.Signal, ok = exit(h.get("exitcode")); !ok {
-		return fmt.Errorf("ExitCode is %.60q", h.get("exitcode"))
+		return fmt.Errorf("column ExitCode is %.60q", h.get("exitcode"))
 	}
 	end, by, ok := state(h.get("state"))
 	if !ok {
-		return fmt.Errorf("State is %.60q", h.get("state"))
+		return fmt.Errorf("column State is %.60q", h.get("state"))
 	}
 	switch s.StopUID = by; end {
 	case model.Cancelled, model.Deadline, model.Requeued, model.Running, model.Completing, model.Suspended:
