@@ -2,6 +2,7 @@ package devcluster_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -104,9 +105,10 @@ PartitionName=wide Nodes=ALL MinNodes=2 MaxMemPerCPU=400 DefMemPerNode=900
 	}
 	compare("gcontrol show job", shown)
 	kept := map[string]string{}
+	ids := strings.Join(slices.Collect(maps.Keys(want)), ",") // held jobs, never eligible: shown where they are asked for
 	c.Wait("the records of all jobs", func() error {
 		clear(kept)
-		for line := range strings.Lines(run("gacct", "-a", "-X", "-n", "-P", "-o", "JobID,ReqTRES,ReqCPUS")) {
+		for line := range strings.Lines(run("gacct", "-X", "-n", "-P", "-j", ids, "-o", "JobID,ReqTRES,ReqCPUS")) {
 			f := strings.Split(strings.TrimSpace(line), "|")
 			kept[f[0]] = inQueueOrder(f[1]) // sacct has the order of the alphabet
 			if !strings.HasPrefix(kept[f[0]], "cpu="+f[2]+",") {
