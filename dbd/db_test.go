@@ -37,7 +37,18 @@ func testLog(t testing.TB) *slog.Logger {
 // openTest opens the database in dir with its writer running, until the test ends or stop is called.
 func openTest(t testing.TB, dir string) (d *db, stop func()) {
 	t.Helper()
-	d, err := openDB(dir, testLog(t), time.Now)
+	return openTestWith(t, dir, time.Now)
+}
+
+// openTestAt is openTest at a moment that stays.
+func openTestAt(t testing.TB, dir string, at model.Time) (d *db, stop func()) {
+	t.Helper()
+	return openTestWith(t, dir, func() time.Time { return time.UnixMilli(int64(at)) })
+}
+
+func openTestWith(t testing.TB, dir string, now func() time.Time) (d *db, stop func()) {
+	t.Helper()
+	d, err := openDB(dir, testLog(t), now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,9 +122,8 @@ func TestReportsAgreeWithRecords(t *testing.T) {
 	for round := range 4 {
 		rng := rand.New(rand.NewPCG(uint64(round), 7))
 		dir := t.TempDir()
-		d, stop := openTest(t, dir)
 		now := t0 + 3*day
-		d.now = func() time.Time { return time.UnixMilli(int64(now)) }
+		d, stop := openTestAt(t, dir, now)
 		have := map[model.JobID]*model.Record{}
 		seq := uint64(0)
 		for step := range 12 {
@@ -171,8 +170,7 @@ func TestReportsAgreeWithRecords(t *testing.T) {
 					t.Fatal(err)
 				}
 				stop()
-				d, stop = openTest(t, dir)
-				d.now = func() time.Time { return time.UnixMilli(int64(now)) }
+				d, stop = openTestAt(t, dir, now)
 			}
 		}
 		if round%2 == 1 {
@@ -237,9 +235,8 @@ func told(seq uint64, at model.Time, event, what, name, state string, tres ...mo
 
 // TestClusterTime: a cluster of two nodes of 4 CPUs over four hours, computed by hand.
 func TestClusterTime(t *testing.T) {
-	d, _ := openTest(t, t.TempDir())
 	at := t0 / hour * hour
-	d.now = func() time.Time { return time.UnixMilli(int64(at + 4*hour)) }
+	d, _ := openTestAt(t, t.TempDir(), at+4*hour)
 	cpu := func(n int64) model.TRESCount { return model.TRESCount{TRES: "cpu", Count: n} }
 	job := func(seq uint64, id model.JobID, eligible, start, end model.Time, cpus int32) *model.Record {
 		r := rec(seq, id)
@@ -294,9 +291,8 @@ func TestClusterTime(t *testing.T) {
 
 // TestReservedTime: what a reservation had and what its jobs held, also after it was changed while it ran.
 func TestReservedTime(t *testing.T) {
-	d, _ := openTest(t, t.TempDir())
 	at := t0 / hour * hour
-	d.now = func() time.Time { return time.UnixMilli(int64(at + 10*hour)) }
+	d, _ := openTestAt(t, t.TempDir(), at+10*hour)
 	set := func(seq uint64, now, from, to model.Time, cpus int64, gone bool) *model.Record {
 		r := told(seq, now, trail.Reserved, trail.Reservation, "class", "", model.TRESCount{TRES: "cpu", Count: cpus})
 		r.Audit.Start, r.Audit.End, r.Audit.Gone = from, to, gone
@@ -323,8 +319,7 @@ func TestReservedTime(t *testing.T) {
 // TestTrail: entries are there once, whoever sends them twice, in order, filtered, and are forgotten when they are old.
 func TestTrail(t *testing.T) {
 	dir := t.TempDir()
-	d, stop := openTest(t, dir)
-	d.now = func() time.Time { return time.UnixMilli(int64(t0 + day)) }
+	d, stop := openTestAt(t, dir, t0+day)
 	entry := func(seq uint64, at model.Time, uid uint32, job model.JobID) *model.Record {
 		r := told(seq, at, trail.TaskCancelled, trail.Job, fmt.Sprint(job), "")
 		r.Audit.UID, r.Audit.ByUser, r.Audit.Job, r.Audit.Owner = uid, true, job, 1000+uint32(job)
@@ -377,9 +372,8 @@ func TestTrail(t *testing.T) {
 // BenchmarkMonthReports asks a month of a million jobs of 300 users, of which 2,000 still run. The metrics are the
 // report's own memory at its peak, and its time in that of a scan of a day's records.
 func BenchmarkMonthReports(b *testing.B) {
-	d, _ := openTest(b, b.TempDir())
+	d, _ := openTestAt(b, b.TempDir(), t0+40*day)
 	const jobs = 1_000_000
-	d.now = func() time.Time { return time.UnixMilli(int64(t0 + 40*day)) }
 	from := t0 / day * day
 	mustPut(b, d, 1, told(1, from, trail.ClusterSize, trail.Cluster, "c", "",
 		model.TRESCount{TRES: "cpu", Count: 100000}))
