@@ -20,6 +20,7 @@ func fill(t testing.TB, d *db, seq uint64, jobs int, from, gap model.Time) uint6
 	for i := range jobs {
 		r := rec(seq, model.JobID(seq), user(uint32(1000+seq*7919%300)))
 		r.Submit = from + model.Time(i)*gap
+		r.Eligible = r.Submit
 		r.Start = r.Submit + model.Time(i%97)*second
 		r.End = r.Start + model.Time(1+i%600)*second
 		if i%20 == 0 {

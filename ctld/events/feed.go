@@ -82,16 +82,21 @@ type Feed struct {
 	mu      sync.Mutex
 	ring    []kept // oldest first
 	bytes   int
-	at      state.Place // up to here the ring is complete
-	lost    state.Place // up to here nothing is known
+	at      state.Place    // up to here the ring is complete
+	lost    state.Place    // up to here nothing is known
+	jumped  [2]state.Place // the last gap in what the state itself remembered, from and to
 	changed chan struct{}
 	over    bool
 
-	seats seats
+	looked chan struct{} // is closed after the first look
+	first  sync.Once
+	seats  seats
 }
 
 // NewFeed makes a feed.
-func NewFeed(facts Facts) *Feed { return &Feed{facts: facts, changed: make(chan struct{})} }
+func NewFeed(facts Facts) *Feed {
+	return &Feed{facts: facts, changed: make(chan struct{}), looked: make(chan struct{})}
+}
 
 // Run follows the facts until ctx ends, and then ends all streams.
 func (f *Feed) Run(ctx context.Context) {
@@ -116,6 +121,7 @@ func (f *Feed) Run(ctx context.Context) {
 
 // take adds what has happened.
 func (f *Feed) take(v *state.View) {
+	defer f.first.Do(func() { close(f.looked) })
 	since := f.at
 	list, lost := v.HappenedAfter(since)
 	fresh := make([]kept, 0, len(list))
@@ -134,7 +140,7 @@ func (f *Feed) take(v *state.View) {
 	defer f.mu.Unlock()
 	gap := since.Before(lost)
 	if gap { // what lies between is not known here
-		f.ring, f.bytes, f.lost = nil, 0, lost
+		f.ring, f.bytes, f.lost, f.jumped = nil, 0, lost, [2]state.Place{since, lost}
 	}
 	for i := range fresh {
 		f.bytes += len(fresh[i].bytes) + keptExtra
@@ -181,6 +187,14 @@ func (f *Feed) after(since state.Place, most int) (list []kept, next, lost state
 		next = since
 	}
 	return list, next, f.lost, f.changed, f.over
+}
+
+// jump reports whether the feed itself went from a place to another without knowing what lies between: a controller that
+// was behind got a snapshot. Whoever listened is not too slow then.
+func (f *Feed) jump(at state.Place) (to state.Place, is bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.jumped[1], !at.Before(f.jumped[0]) && at.Before(f.jumped[1])
 }
 
 // idOf writes a place: 120.3, or 120 after all of an entry.

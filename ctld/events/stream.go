@@ -223,6 +223,7 @@ func (f *Feed) Serve(w http.ResponseWriter, r *http.Request, who *Listener) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // for a proxy: pass on at once
 	w.WriteHeader(http.StatusOK)
+	_ = s.out.Flush() // a client that has gone ends the stream
 	s.run(r.Context(), who, see)
 }
 
@@ -252,6 +253,14 @@ func (s *stream) send() bool {
 
 // begin finds where to start, and greets.
 func (s *stream) begin(ctx context.Context) (at state.Place, ok bool) {
+	wait := time.NewTimer(catchUp) // for a controller that has only just begun
+	defer wait.Stop()
+	select {
+	case <-s.feed.looked:
+	case <-wait.C:
+	case <-ctx.Done():
+		return at, false
+	}
 	_, now, lost, _, _ := s.feed.after(state.Place{}, 1<<30)
 	if s.want.fromNow {
 		at = now
@@ -295,6 +304,12 @@ func (s *stream) run(ctx context.Context, who *Listener, see func(*Event) bool) 
 	defer look.Stop()
 	for ok && ctx.Err() == nil {
 		list, next, lost, changed, over := s.feed.after(at, partEvents)
+		if to, is := s.feed.jump(at); is {
+			s.gap(at, to)
+			at = to
+			ok = s.send()
+			continue
+		}
 		if at.Before(lost) {
 			s.word("cut", &said{Text: "the client reads more slowly than things happen; connect again with Last-Event-ID",
 				Since: idOf(at), From: idOf(lost)}, "")

@@ -183,6 +183,34 @@ func TestRing(t *testing.T) {
 	open(t, feed, "since=1", "").until("event: gap")
 }
 
+// TestFeedComesFromFar: who listens before the feed's first look, or while its controller takes up a snapshot, is not
+// slow: the first misses nothing, and the second hears of the gap and goes on.
+func TestFeedComesFromFar(t *testing.T) {
+	f := newFacts(3)
+	feed := NewFeed(f)
+	look := func() { feed.take(f.View()) }
+	l := open(t, feed, "", "")
+	f.tell("n1")
+	look()
+	l.until("hello")
+	f.tell("n2")
+	look()
+	if text := l.until(`"n2"`); strings.Contains(text, "event: cut") || strings.Contains(text, "event: gap") {
+		t.Errorf("from the first look:\n%s", text)
+	}
+	f.mu.Lock()
+	f.st, f.index = state.New(), 99
+	f.mu.Unlock()
+	f.tell("n3")
+	look()
+	l.until("event: gap")
+	f.tell("n4")
+	look()
+	if text := l.until(`"n4"`); strings.Contains(text, "event: cut") {
+		t.Errorf("after a snapshot:\n%s", text)
+	}
+}
+
 // TestBadStream: what is wrong is said, and too many streams are refused.
 func TestBadStream(t *testing.T) {
 	f := newFacts(1)

@@ -59,7 +59,8 @@ type Cluster struct {
 	t        testing.TB
 	Options  Options
 	Dir      string
-	Conf     string // path of gbatch.conf
+	Conf     string            // path of gbatch.conf
+	HTTPAddr map[string]string // where controllers serve HTTP over TCP, by name
 	shim     string
 	ctlds    []string
 	daemons  map[string]*daemon
@@ -98,7 +99,8 @@ func Start(t testing.TB, o Options) *Cluster {
 		t.Fatal(err)
 	}
 	c := &Cluster{t: t, Options: o, Dir: dir, daemons: map[string]*daemon{}, networks: map[string]*network{},
-		joining: map[string]func() bool{}, boots: map[string]string{}, shim: Shim(t)}
+		HTTPAddr: map[string]string{},
+		joining:  map[string]func() bool{}, boots: map[string]string{}, shim: Shim(t)}
 	c.Conf = filepath.Join(c.Dir, "gbatch.conf")
 	c.writeConf()
 	c.issue()
@@ -252,6 +254,11 @@ func (c *Cluster) issue() {
 }
 
 func (c *Cluster) addController(name string) {
+	addr := ""
+	if c.Options.HTTP {
+		addr = fmt.Sprintf("127.0.0.1:%d", freePort(c.t))
+		c.HTTPAddr[name] = addr
+	}
 	c.add("ctld-"+name, func(context.Context) (func(context.Context) error, error) {
 		cfg := c.load()
 		o := ctld.Options{Name: name, Dir: filepath.Join(c.Dir, "state", name), PKI: filepath.Join(c.Dir, "pki"),
@@ -259,7 +266,7 @@ func (c *Cluster) addController(name string) {
 			Version: "test", Logger: c.log(name), Load: func() (*conf.Config, []conf.Problem) { return conf.LoadFile(c.Conf) }}
 		o.SampleEvery = c.Options.Samples
 		if c.Options.HTTP {
-			o.HTTP = rest.Config{HTTP: cfg.HTTP, Addr: "127.0.0.1:0", Socket: filepath.Join(c.Dir, "run", "http-"+name)}
+			o.HTTP = rest.Config{HTTP: cfg.HTTP, Addr: addr, Socket: filepath.Join(c.Dir, "run", "http-"+name)}
 		}
 		if c.Options.NoDbd {
 			o.DbdAddr = ""
