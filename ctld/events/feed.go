@@ -189,8 +189,8 @@ func (f *Feed) after(since state.Place, most int) (list []kept, next, lost state
 	return list, next, f.lost, f.changed, f.over
 }
 
-// jump reports whether the feed itself went from a place to another without knowing what lies between: a controller that
-// was behind got a snapshot. Whoever listened is not too slow then.
+// jump reports whether the feed itself went from a place to another without knowing what lies between: a controller
+// that was behind got a snapshot. Whoever listened is not too slow then.
 func (f *Feed) jump(at state.Place) (to state.Place, is bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
