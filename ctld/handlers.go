@@ -99,6 +99,7 @@ type call struct {
 
 	more  func(part []byte) error // sends a part that another one follows
 	bytes int                     // of the answer, so far
+	rows  float64                 // as many as the time counts for that it took to make it
 	pace  float64                 // units a second for which it has paid, as a change; 0: none
 	sent  bool                    // a part of it has gone out
 }
@@ -261,13 +262,15 @@ func (c *Controller) make(ctx context.Context, a *call, h *handler) ([]byte, err
 }
 
 const (
-	pricePerRequest = 40               // rows that a request counts as, beside those of its answer
-	pricePerPing    = 5                // of what is at hand
-	rowBytes        = 300              // a job's size in a list
-	shareRest       = 3                // a list that many wait for takes a quarter of one CPU
-	recordsAtOnce   = 4                // answers of gdbd's that one user may have under way
-	recordsPatience = 15 * time.Second // of a further one
-	usersAtOnce     = 2                // users who may list at QueryRateLimit together, for each CPU of this process
+	pricePerRequest = 40                    // rows that a request counts as, beside those of its answer
+	pricePerPing    = 5                     // of what is at hand
+	rowBytes        = 300                   // a job's size in a list
+	shareRest       = 3                     // a list that many wait for takes a quarter of one CPU
+	heldPerRow      = 10 * time.Microsecond // an answer that takes longer than its rows should counts as more
+	askedPerRow     = 40 * time.Microsecond // the same of one that gdbd makes
+	recordsAtOnce   = 4                     // answers of gdbd's that one user may have under way
+	recordsPatience = 15 * time.Second      // of a further one
+	usersAtOnce     = 2                     // users who may list at QueryRateLimit together, for each CPU of this process
 )
 
 // readers is what requests that only read share.
@@ -292,7 +295,7 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 	if err := c.readers.limits.Pay(ctx, payer, price, c.queryRate()); err != nil {
 		return nil, err
 	}
-	defer func() { c.readers.limits.Settle(payer, basePrice(kind)+float64(a.bytes/rowBytes)-price) }()
+	defer func() { c.readers.limits.Settle(payer, c.took(a)-price) }()
 	send := func(part []byte) error {
 		if !a.sent && !c.leads(ctx) {
 			return errMoved
@@ -314,17 +317,32 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 		a.more = send
 		return c.make(ctx, a, h)
 	}
-	a.more = c.gated(ctx, payer, send)
+	sending := time.Duration(0)
+	more := c.gated(ctx, payer, send)
+	a.more = func(part []byte) error {
+		sent := time.Now()
+		defer func() { sending += time.Since(sent) }()
+		return more(part)
+	}
 	if err := c.readers.gate.Enter(ctx, payer); err != nil {
 		return nil, err
 	}
+	begun := time.Now()
 	last, err := c.make(ctx, a, h)
+	a.rows += float64((time.Since(begun) - sending) / heldPerRow)
 	c.readers.gate.Leave()
 	if err == nil && !a.sent && !c.leads(ctx) {
 		err = errMoved
 	}
 	a.bytes += len(last)
 	return last, err
+}
+
+// took gives what an answer has cost, rows: those that went out, or the time that it took if that was more, but no more
+// than a user may have at once. A slow answer then delays its user's next ones by a few seconds at most.
+func (c *Controller) took(a *call) float64 {
+	most := share.BurstS * c.queryRate()
+	return max(basePrice(a.kind)+float64(a.bytes/rowBytes), min(a.rows, most))
 }
 
 // Prices of changes, for share.Pace.
@@ -362,7 +380,7 @@ func (c *Controller) readRecords(ctx context.Context, a *call, h *handler) ([]by
 	if err := c.readers.limits.Pay(ctx, payer, price, c.queryRate()); err != nil {
 		return nil, err
 	}
-	defer func() { c.readers.limits.Settle(payer, basePrice(a.kind)+float64(a.bytes/rowBytes)-price) }()
+	defer func() { c.readers.limits.Settle(payer, c.took(a)-price) }()
 	return c.askedRecords(ctx, a, h, payer)
 }
 
@@ -373,6 +391,8 @@ func (c *Controller) askedRecords(ctx context.Context, a *call, h *handler, paye
 		return nil, err
 	}
 	defer leave()
+	begun := time.Now()
+	defer func() { a.rows += float64(time.Since(begun) / askedPerRow) }()
 	more := a.more
 	a.more = func(part []byte) error {
 		a.bytes += len(part)

@@ -85,7 +85,7 @@ func TestWhoDialsTooOftenIsRefused(t *testing.T) {
 	peer := func(net.Conn) (rpc.Peer, error) { return rpc.LocalPeer(rpc.User{UID: uid.Load()}), nil }
 	s := startServer(t, echo, Options{Peer: peer, UserConns: 0.1, MaxRequest: 100})
 	refused := false
-	for range 10 {
+	for i := 0; i < 10 && !refused; i++ {
 		_, err := s.dial(t).Call(t.Context(), 1, make([]byte, 1000))
 		var e *rpc.Error
 		refused = refused || errors.As(err, &e) && e.Code == rpc.CodeBusy

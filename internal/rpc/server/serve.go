@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gbatch/internal/rpc"
@@ -28,6 +29,8 @@ const (
 
 	maxRefusals  = 64                    // refused connections that get a reason at the same time; more are just closed
 	refuseLinger = time.Second           // for the refused client to read it
+	refusePause  = time.Second           // before a user who has enough connections is told so
+	maxPauses    = 1024                  // of connections at once; more are refused without
 	usersAtOnce  = 16                    // users who may do so at the same time
 	acceptPause  = 50 * time.Millisecond // after a failed accept, such as for want of file descriptors
 )
@@ -138,6 +141,7 @@ type server struct {
 	opened share.Limits // new connections of users
 	sent   share.Limits // bytes of users' large requests
 
+	pauses   atomic.Int32  // connections that will be refused
 	refusals chan struct{} // holds a token for each refused connection that gets a reason
 
 	mu    sync.Mutex
@@ -194,7 +198,7 @@ func (s *server) serve(ctx context.Context, nc net.Conn) (kept bool) {
 	}
 	if u, ok := peer.User(); ok && u.UID != 0 {
 		if !s.admit(u.UID) {
-			s.refuse(nc, rpc.Errorf(rpc.CodeBusy,
+			s.refuseUser(ctx, nc, rpc.Errorf(rpc.CodeBusy,
 				"you have %d connections open to this daemon, as many as one user may; try again in a moment",
 				s.o.MaxConnsPerUser))
 			return true
@@ -202,8 +206,8 @@ func (s *server) serve(ctx context.Context, nc net.Conn) (kept bool) {
 		defer s.leave(u.UID)
 		if err := s.opened.Pay(ctx, Payer(u.UID), 1, s.o.UserConns); err != nil {
 			if errors.Is(err, share.ErrOwes) {
-				s.refuse(nc, rpc.Errorf(rpc.CodeBusy, "you open more than %.0f connections a second; try again in a moment",
-					s.o.UserConns))
+				s.refuseUser(ctx, nc, rpc.Errorf(rpc.CodeBusy,
+					"you open more than %.0f connections a second; try again in a moment", s.o.UserConns))
 				return true
 			}
 			return false
@@ -249,6 +253,16 @@ func (s *server) leave(uid uint32) {
 	if s.users[uid]--; s.users[uid] == 0 {
 		delete(s.users, uid)
 	}
+}
+
+// refuseUser refuses a connection to a user who has enough of them, after a while: a client that dials again as soon
+// as it is refused would keep the daemon at accepting and refusing, ten thousand times a second.
+func (s *server) refuseUser(ctx context.Context, nc net.Conn, e *rpc.Error) {
+	if s.pauses.Add(1) <= maxPauses {
+		pause(ctx, refusePause)
+	}
+	s.pauses.Add(-1)
+	s.refuse(nc, e)
 }
 
 // refuse sends a client the reason why it isn't served and closes nc. The client may still be sending: an immediate

@@ -8,11 +8,13 @@ import (
 )
 
 const (
-	burstS     = 5                // seconds' worth that a user may ask for at once
 	modestPart = 0.8              // who has more of the burst left has hardly listed lately
 	maxDelay   = 15 * time.Second // of one request: commands wait 30 s for an answer
 	maxNames   = 4096             // users with an account of their own; when it is full, all others wait for nothing
 )
+
+// BurstS is how many seconds' worth a user may ask for at once.
+const BurstS = 5
 
 // Limits slows users who ask for more than a rate, and users who have asked for much lately if all together ask for
 // more than Total times that rate. What a request costs is known only when it is answered, so it pays a guess first.
@@ -74,13 +76,13 @@ func (l *Limits) take(name string, price, rate float64, now time.Time) time.Dura
 		if len(l.names) >= maxNames && !l.prune(rate, now) {
 			return 0
 		}
-		p = &purse{has: burstS * rate, at: now}
+		p = &purse{has: BurstS * rate, at: now}
 		l.names[name] = p
 	}
 	if l.all.at.IsZero() {
-		l.all = purse{has: burstS * rate * l.Total, at: now}
+		l.all = purse{has: BurstS * rate * l.Total, at: now}
 	}
-	modest := p.fill(rate, now) > burstS*rate*modestPart
+	modest := p.fill(rate, now) > BurstS*rate*modestPart
 	if l.Refuse && -p.has >= maxDelay.Seconds()*rate {
 		return -1
 	}
@@ -104,7 +106,7 @@ func (l *Limits) take(name string, price, rate float64, now time.Time) time.Dura
 
 // fill adds what has come in by now, and gives the sum.
 func (p *purse) fill(rate float64, now time.Time) float64 {
-	p.has = min(p.has+now.Sub(p.at).Seconds()*rate, burstS*rate)
+	p.has = min(p.has+now.Sub(p.at).Seconds()*rate, BurstS*rate)
 	p.at = now
 	return p.has
 }
@@ -120,7 +122,7 @@ func (p *purse) pay(price, rate, debt float64) float64 {
 // prune forgets users who have not asked for anything for some time, and were never slowed.
 func (l *Limits) prune(rate float64, now time.Time) bool {
 	for name, p := range l.names {
-		if p.delayed == 0 && p.has+now.Sub(p.at).Seconds()*rate >= burstS*rate {
+		if p.delayed == 0 && p.has+now.Sub(p.at).Seconds()*rate >= BurstS*rate {
 			delete(l.names, name)
 		}
 	}

@@ -274,7 +274,7 @@ func TestGreedyUserWaits(t *testing.T) {
 	const rate, list = 1000, 500
 	l := Limits{Total: 2}
 	now := time.Now()
-	for i := range burstS*rate/list + 1 {
+	for i := range BurstS*rate/list + 1 {
 		if d := l.take("greedy", list, rate, now); d != 0 {
 			t.Errorf("list %d within the burst waits %v", i, d)
 		}
@@ -305,7 +305,7 @@ func TestGreedyUserWaits(t *testing.T) {
 	l, now = Limits{Total: 2}, time.Now()
 	slowed := 0
 	for i := range 10 { // each within its own rate
-		for range burstS * rate / list {
+		for range BurstS * rate / list {
 			if l.take(fmt.Sprint("user", i), list, rate, now) > 0 {
 				slowed++
 			}
