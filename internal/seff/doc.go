@@ -4,5 +4,5 @@
 // It owns the words and the sums behind them, not where the numbers come from: a record is
 // accounting's or the controller's, and what a running job uses is asked elsewhere.
 //
-// Files: job.go (CPU, memory, time), gpus.go.
+// Files: job.go (CPU, memory, time), gpus.go; group.go sums up many jobs, spread.go counts values.
 package seff

@@ -41,7 +41,7 @@ func Of(r *model.Record, use *model.Usage, now model.Time) *Job {
 	if r.End == 0 {
 		return j
 	}
-	j.elapsed = max(0, r.End.Seconds()-r.Start.Seconds())
+	j.elapsed = max(0, r.End.Seconds()-r.Start.Seconds()-r.SuspendMS/1000)
 	if j.use = r.Exit.Use; j.use == nil {
 		j.use = &model.Usage{Nodes: []model.NodeUsage{{UserMS: r.Exit.UserMS, SysMS: r.Exit.SysMS, PeakKB: r.Exit.MaxRSSKB}}}
 	}
@@ -110,15 +110,31 @@ func (j *Job) processes() int64 {
 	return sum
 }
 
-// writeGPUs has a line for all of the job's GPUs and, for several, one for each.
-func (j *Job) writeGPUs(out io.Writer) {
-	held := int64(0)
+// gpus counts the GPUs that the job held.
+func (j *Job) gpus() (held int64) {
 	for _, g := range j.AllocGres {
 		if g.Name == model.GPUName {
 			held += g.Count
 		}
 	}
-	sum := GPUs(j.use)
+	return held
+}
+
+// idleGPUs counts those that told their utilization and were never busy.
+func (j *Job) idleGPUs() (idle int64) {
+	for i := range j.use.Nodes {
+		for k := range j.use.Nodes[i].GPUs {
+			if x := &j.use.Nodes[i].GPUs[k]; x.Samples > 0 && x.UtilCount > 0 && x.UtilMax == 0 {
+				idle++
+			}
+		}
+	}
+	return idle
+}
+
+// writeGPUs has a line for all of the job's GPUs and, for several, one for each.
+func (j *Job) writeGPUs(out io.Writer) {
+	held, sum := j.gpus(), GPUs(j.use)
 	if held == 0 && sum.Count == 0 {
 		return
 	}
@@ -180,19 +196,12 @@ func (j *Job) Advice() string {
 			strconv.FormatFloat(busy, 'f', 1, 64), cores))
 	}
 	if g := GPUs(j.use); j.elapsed >= adviseAfterS && g.Told > 0 {
-		idle := 0
-		for i := range j.use.Nodes {
-			for k := range j.use.Nodes[i].GPUs {
-				if x := &j.use.Nodes[i].GPUs[k]; x.UtilCount > 0 && x.UtilMax == 0 {
-					idle++
-				}
-			}
-		}
+		idle := j.idleGPUs()
 		switch {
-		case int64(idle) == g.Told:
+		case idle == g.Told:
 			tips = append(tips, "no GPU was ever busy: does the program find them?")
 		case idle > 0:
-			tips = append(tips, fmt.Sprintf("%d of %d GPUs were never busy: ask for %d", idle, g.Told, g.Told-int64(idle)))
+			tips = append(tips, fmt.Sprintf("%d of %d GPUs were never busy: ask for %d", idle, g.Told, g.Told-idle))
 		case g.UtilAve < idleGPU:
 			tips = append(tips, fmt.Sprintf("the GPUs were busy for %d%% of the time: look at what feeds them (cores, data), "+
 				"or share one (--gres=shard)", g.UtilAve))

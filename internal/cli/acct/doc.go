@@ -8,6 +8,7 @@
 //	gstat.go    gstat (sstat): what running jobs use now
 //	history.go  gstat --history: what was measured over time
 //	gseff.go    gseff (seff): how well a job used what it held
+//	habits.go   gseff --user: a user's jobs by name, and what to ask for
 //
 // The columns and the JSON are package jobtext's.
 package acct

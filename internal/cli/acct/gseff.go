@@ -17,26 +17,52 @@ import (
 type seffCall struct {
 	*env.Env
 	now time.Time
+
+	byUser           bool   // --user
+	user             string // its value; "": yourself
+	start, end, json string
+}
+
+func (s *seffCall) options() []getopt.Option {
+	return []getopt.Option{
+		{Name: "user", Short: 'u', Arg: getopt.Optional, Metavar: "name",
+			Help: "sum up the ended jobs of this user by name and partition, and say what to ask for; default: yourself",
+			Set: func(v string) error {
+				s.byUser, s.user = true, v
+				return nil
+			}},
+		{Name: "starttime", Short: 'S', Arg: getopt.Required, Metavar: "time",
+			Help: "with --user: jobs that ended from then on; default a month before the end", Set: getopt.Text(&s.start)},
+		{Name: "endtime", Short: 'E', Arg: getopt.Required, Metavar: "time",
+			Help: "with --user: jobs that ended until then; default now", Set: getopt.Text(&s.end)},
+		s.JSON("", "with --user: JSON", &s.json),
+		s.YAML("", &s.json),
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Hidden: true,
+			Note: "there is one cluster", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "debug", Short: 'd', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+	}
 }
 
 func Gseff(e *env.Env) int {
 	s := &seffCall{Env: e, now: time.Now()}
 	p := getopt.New(getopt.Config{Program: e.Program, EnvPrefix: "SEFF", Operands: "job...",
 		OperandValues: getopt.Operands(getopt.Values{Kind: getopt.Jobs}),
-		Options: append([]getopt.Option{
-			{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Hidden: true,
-				Note: "there is one cluster", Set: env.Ignored},
-			{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
-			{Name: "debug", Short: 'd', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
-		}, getopt.HelpOptions('h')...),
+		Options:       append(s.options(), getopt.HelpOptions('h')...),
 		About: "Tell how well a job used the CPUs, memory and GPUs that it held, and what to ask for next time. Running " +
-			"jobs are measured now."})
+			"jobs are measured now. --user does so for all jobs that a user's last month had."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
 	}
-	if len(operands) == 0 {
-		e.Errorf("name a job: %s JOBID", e.Program)
+	switch {
+	case s.byUser:
+		return s.habits(operands)
+	case s.start != "" || s.end != "" || s.json != "":
+		e.Errorf("-S, -E, --json and --yaml need --user; gacct --json has a job's numbers")
+		return 1
+	case len(operands) == 0:
+		e.Errorf("name a job: %s JOBID; or --user for all of yours", e.Program)
 		return 1
 	}
 	rc := 0
@@ -50,6 +76,23 @@ func Gseff(e *env.Env) int {
 		}
 	}
 	return rc
+}
+
+// habits sums up a user's jobs. The name may follow --user as a word of its own.
+func (s *seffCall) habits(operands []string) int {
+	h := &habits{seffCall: s, user: s.user}
+	switch {
+	case len(operands) == 1 && s.user == "":
+		h.user = operands[0]
+	case len(operands) > 0:
+		s.Errorf("--user takes one user and no job: %s", operands[len(operands)-1])
+		return 1
+	}
+	if err := h.tell(); err != nil {
+		s.Errorf("%s", env.Text(err))
+		return 1
+	}
+	return 0
 }
 
 // tell reports about one job, or the named tasks of an array.
