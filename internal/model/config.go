@@ -143,6 +143,7 @@ type Params struct {
 	ReconfigFlags []string // what reconfigure leaves of operators' changes: KeepPartInfo, KeepPartState
 
 	SubmitHook SubmitHook
+	Power      PowerRules
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -197,6 +198,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Int(c, &x.LoginRights)
 	wire.Texts(c, &x.ReconfigFlags, MaxFew, MaxName)
 	wire.Struct(c, &x.SubmitHook)
+	wire.Struct(c, &x.Power)
 }
 
 // SubmitHook is the program that the leader shows each submission and each change of a job to before it is made.
@@ -495,6 +497,8 @@ type Partition struct {
 	// the keys that they set, and whether the partition is in no file.
 	Set  []string
 	Made bool
+
+	Power *PartPower // nil: the cluster's
 }
 
 func (x *Partition) Wire(c *wire.C) {
@@ -539,6 +543,7 @@ func (x *Partition) Wire(c *wire.C) {
 	wire.Text(c, &x.Expr, MaxText)
 	wire.Texts(c, &x.Set, MaxFew, MaxName)
 	wire.Bool(c, &x.Made)
+	wire.Ptr(c, &x.Power)
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).

@@ -1,6 +1,10 @@
 package model
 
-import "gbatch/internal/wire"
+import (
+	"strings"
+
+	"gbatch/internal/wire"
+)
 
 // NodeDef is a node as the configuration defines it.
 type NodeDef struct {
@@ -30,6 +34,8 @@ type NodeDef struct {
 	Made bool
 
 	Host string // NodeHostname; "": Name
+
+	Cloud bool // State=CLOUD: it exists only while it is powered up
 }
 
 func (x *NodeDef) Wire(c *wire.C) {
@@ -54,6 +60,7 @@ func (x *NodeDef) Wire(c *wire.C) {
 	wire.Texts(c, &x.Set, MaxFew, MaxName)
 	wire.Bool(c, &x.Made)
 	wire.Text(c, &x.Host, MaxName)
+	wire.Bool(c, &x.Cloud)
 }
 
 // HostName gives the name of the node's host.
@@ -193,6 +200,7 @@ type Node struct {
 	Extra   string // likewise
 	Failing bool   // an operator expects it to fail (State=FAIL); Admin is NodeDrain
 	Reboot  *Reboot
+	Power   *Power // nil: it is powered up, and nothing else is asked for
 }
 
 // RebootStep says how far a node's reboot is. The numbers are stored: append only.
@@ -267,17 +275,25 @@ func (x *Node) Wire(c *wire.C) {
 	wire.Text(c, &x.Extra, MaxText)
 	wire.Bool(c, &x.Failing)
 	wire.Ptr(c, &x.Reboot)
+	wire.Ptr(c, &x.Power)
 }
 
 // MaxStrikes is how many failed launches a node remembers.
 const MaxStrikes = 64
 
-// Usable reports whether new jobs may start here.
-func (n *Node) Usable() bool { return n.Admin == NodeUp && n.Link == LinkUp && !n.Leaving() }
+// Usable reports whether new jobs may be given the node: it is up, or is powered up for them.
+func (n *Node) Usable() bool {
+	return n.Admin == NodeUp && !n.Leaving() && (n.Link == LinkUp || n.Rises()) && n.PowerStep() != PoweringDown
+}
 
-// Leaving reports whether the node is about to reboot and takes no more jobs.
+// Draining reports whether the node has the flag DRAIN: it gets no more jobs.
+func (n *Node) Draining() bool {
+	return n.Admin == NodeDrain || n.Reboot != nil && n.Reboot.ASAP || n.Power != nil && n.Power.Want.now()
+}
+
+// Leaving reports whether the node is about to reboot or to be powered down, and takes no more jobs.
 func (n *Node) Leaving() bool {
-	return n.Reboot != nil && (n.Reboot.ASAP || n.Reboot.Step == RebootIssued)
+	return n.Reboot != nil && (n.Reboot.ASAP || n.Reboot.Step == RebootIssued) || n.Power != nil && n.Power.Want.now()
 }
 
 // Used gives the indices of a generic resource's units that jobs hold.
@@ -293,14 +309,104 @@ func (n *Node) Used(gres string) Bits {
 // FullCPUs reports whether no CPU is free.
 func (n *Node) FullCPUs() bool { return n.UsedCPUs.Count() >= n.Def.JobCPUCount() || n.Exclusive != 0 }
 
+// PowerStep says where a node is between on and off. The numbers are stored: append only.
+type PowerStep uint8
+
+// The steps, each until what stands behind it has happened.
+const (
+	PowerOn      PowerStep = iota
+	PoweringDown           // SuspendProgram has SuspendTimeout to switch it off
+	PoweredDown            // jobs may be given the node, or an operator asks for it
+	PoweringUp             // it registers; ResumeProgram has ResumeTimeout for that
+)
+
+// PowerWant is what is asked for next. The numbers are stored: append only.
+type PowerWant uint8
+
+// The values.
+const (
+	PowerAsIs      PowerWant = iota
+	PowerUp                  // the node is powered up, whether a job needs it or not
+	PowerDown                // when it has no job; until then it gets new ones
+	PowerDownASAP            // likewise, and it gets no new jobs
+	PowerDownForce           // likewise, and its jobs are being ended
+)
+
+func (w PowerWant) now() bool { return w == PowerDownASAP || w == PowerDownForce }
+
+// Down reports whether the node is to be powered down.
+func (w PowerWant) Down() bool { return w >= PowerDown }
+
+// Power is a node's way between on and off.
+type Power struct {
+	Step PowerStep
+	At   Time // of the step
+	Want PowerWant
+	Told bool   // the program of the step has run
+	Fail bool   // the node did not come up: ResumeFailProgram has to run
+	By   string // the operator who asks; "": nobody does
+}
+
+func (x *Power) Wire(c *wire.C) {
+	wire.Int(c, &x.Step)
+	wire.Int(c, &x.At)
+	wire.Int(c, &x.Want)
+	wire.Bool(c, &x.Told)
+	wire.Bool(c, &x.Fail)
+	wire.Text(c, &x.By, MaxName)
+}
+
+// PowerStep gives where the node is between on and off.
+func (n *Node) PowerStep() PowerStep {
+	if n.Power == nil {
+		return PowerOn
+	}
+	return n.Power.Step
+}
+
+// Rises reports whether the node is off, or on its way up: a job that is given it waits until it registers.
+func (n *Node) Rises() bool { return n.PowerStep() == PoweredDown || n.PowerStep() == PoweringUp }
+
+// Silent reports whether the node's daemon should answer and does not.
+func (n *Node) Silent() bool { return n.PowerStep() == PowerOn && n.Link != LinkUp }
+
+// PowerFlags gives Slurm's flags of a node's power, each with a + before it: +CLOUD, +POWERED_DOWN, ...
+func (n *Node) PowerFlags() string {
+	flags := ""
+	if n.Def.Cloud {
+		flags = "+CLOUD"
+	}
+	if n.Power == nil {
+		return flags
+	}
+	switch {
+	case n.Power.Want.Down():
+		flags += "+POWER_DOWN"
+	case n.Power.Want == PowerUp:
+		flags += "+POWER_UP"
+	}
+	return flags + [...]string{"", "+POWERING_DOWN", "+POWERED_DOWN", "+POWERING_UP"}[n.Power.Step&3]
+}
+
+// powerMark gives the sign of a node's power behind its state, "" if it is up.
+func (n *Node) powerMark() string {
+	if n.Power == nil {
+		return ""
+	}
+	if n.Power.Step == PowerOn && n.Power.Want.Down() {
+		return "!"
+	}
+	return [...]string{"", "%", "~", "#"}[n.Power.Step&3]
+}
+
 // StateName gives Slurm's long state without suffix: IDLE, COMPLETING, MIXED, ALLOCATED, DRAINED, DRAINING, DOWN,
 // UNKNOWN, FAIL, FAILING, REBOOT.
 func (n *Node) StateName() string {
 	busy := len(n.Jobs) > 0
 	switch {
-	case n.Admin == NodeDown, n.Link == LinkLost:
+	case n.Admin == NodeDown, n.Silent() && n.Link == LinkLost:
 		return "DOWN"
-	case n.Link == LinkUnknown:
+	case n.Silent():
 		return "UNKNOWN"
 	case n.Reboot != nil && n.Reboot.Step == RebootIssued:
 		return "REBOOT"
@@ -331,11 +437,13 @@ func (n *Node) ShortState() string {
 }
 
 // StateMark gives what follows a state's name: * if the node does not answer, @ if it is to be rebooted, ^ while it
-// reboots.
+// reboots; ! if it is to be powered down, % while it is, ~ when it is, # while it is powered up.
 func (n *Node) StateMark() string {
 	switch {
 	case n.Reboot != nil && n.Reboot.Step == RebootIssued:
 		return "^"
+	case n.powerMark() != "":
+		return n.powerMark()
 	case n.Link != LinkUp:
 		return "*"
 	case n.Reboot != nil:
@@ -347,10 +455,11 @@ func (n *Node) StateMark() string {
 // BaseState gives the state as scontrol shows it: IDLE, MIXED+DRAIN, DOWN*, ...
 func (n *Node) BaseState() string {
 	base := "IDLE"
+	down := n.Admin == NodeDown || n.Silent() && n.Link == LinkLost
 	switch {
-	case n.Admin == NodeDown || n.Link == LinkLost:
+	case down:
 		base = "DOWN"
-	case n.Link == LinkUnknown:
+	case n.Silent():
 		base = "UNKNOWN"
 	case n.AwakeJobs() == 0:
 	case n.FullCPUs():
@@ -358,18 +467,23 @@ func (n *Node) BaseState() string {
 	default:
 		base = "MIXED"
 	}
-	if n.Link != LinkUp {
+	if n.Silent() {
 		base += "*"
 	}
-	if n.Ending > 0 && n.Admin != NodeDown && n.Link != LinkLost {
+	power := n.PowerFlags()
+	if cloud, rest, is := strings.Cut(power, "+CLOUD"); is {
+		base, power = base+cloud+"+CLOUD", rest
+	}
+	if n.Ending > 0 && !down {
 		base += "+COMPLETING"
 	}
 	switch {
 	case n.Admin == NodeDrain && n.Failing:
 		base += "+FAIL"
-	case n.Admin == NodeDrain || n.Reboot != nil && n.Reboot.ASAP:
+	case n.Draining():
 		base += "+DRAIN"
 	}
+	base += power
 	switch {
 	case n.Reboot == nil:
 	case n.Reboot.Step == RebootIssued:

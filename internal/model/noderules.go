@@ -1,6 +1,10 @@
 package model
 
-import "gbatch/internal/wire"
+import (
+	"slices"
+
+	"gbatch/internal/wire"
+)
 
 // ProgramLimitS is how long a program of Prolog, Epilog and similar settings may run without PrologEpilogTimeout,
 // seconds: no program holds a job for ever.
@@ -100,3 +104,170 @@ func (x *NodeRules) Wire(c *wire.C) {
 
 // EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.
 func (r *NodeRules) EachNode() bool { return len(r.Prolog) > 0 || len(r.Epilog) > 0 || r.Contain }
+
+// PowerRules say when nodes are powered down and up, and by which programs. The leader runs them.
+type PowerRules struct {
+	Suspend, Resume, ResumeFail string // SuspendProgram, ResumeProgram, ResumeFailProgram; "": none
+
+	SuspendS        int64 // SuspendTime: a node that is idle so long is powered down; negative: never
+	SuspendTimeoutS int64 // how long powering down takes at most
+	ResumeTimeoutS  int64 // a node that is powered up registers within this time
+	SuspendRate     int32 // nodes a minute; 0: no limit
+	ResumeRate      int32
+
+	Spare       []PowerSpare // SuspendExcNodes
+	SpareParts  []string     // SuspendExcParts
+	SpareStates []string     // SuspendExcStates, in upper case
+	IdleAfter   bool         // idle_on_node_suspend: a node that was powered down is IDLE, whatever it was
+
+	Scale PowerScale // of all nodes together
+}
+
+func (x *PowerRules) Wire(c *wire.C) {
+	wire.Data(c, &x.Suspend, MaxText)
+	wire.Data(c, &x.Resume, MaxText)
+	wire.Data(c, &x.ResumeFail, MaxText)
+	wire.Int(c, &x.SuspendS)
+	wire.Int(c, &x.SuspendTimeoutS)
+	wire.Int(c, &x.ResumeTimeoutS)
+	wire.Int(c, &x.SuspendRate)
+	wire.Int(c, &x.ResumeRate)
+	wire.List(c, &x.Spare, MaxList)
+	wire.Texts(c, &x.SpareParts, MaxList, MaxName)
+	wire.Texts(c, &x.SpareStates, MaxFew, MaxName)
+	wire.Bool(c, &x.IdleAfter)
+	wire.Struct(c, &x.Scale)
+}
+
+// On reports whether nodes are powered down and up at all.
+func (x *PowerRules) On() bool { return x.Suspend != "" && x.Resume != "" }
+
+// PowerSpare is a set of nodes of which some are never powered down.
+type PowerSpare struct {
+	Nodes []string
+	Count int32 // so many of those that are usable; 0: all
+}
+
+func (x *PowerSpare) Wire(c *wire.C) {
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
+	wire.Int(c, &x.Count)
+}
+
+// PartPower is what a partition says about its nodes' power. Spans that it does not set are NotSet.
+type PartPower struct {
+	SuspendS        int64 // negative: never
+	SuspendTimeoutS int64
+	ResumeTimeoutS  int64
+	OnIdle          bool // PowerDownOnIdle: a node that had a job is powered down as soon as it has none
+	Scale           PowerScale
+}
+
+func (x *PartPower) Wire(c *wire.C) {
+	wire.Int(c, &x.SuspendS)
+	wire.Int(c, &x.SuspendTimeoutS)
+	wire.Int(c, &x.ResumeTimeoutS)
+	wire.Bool(c, &x.OnIdle)
+	wire.Struct(c, &x.Scale)
+}
+
+// PowerScale says how many nodes are up beyond those that jobs have. The rule that wants most counts.
+type PowerScale struct {
+	Keep    []PowerKeep // PowerKeepIdle
+	MaxUse  int32       // PowerMaxUse: most percent of the CPUs of nodes that are up that jobs have; 0: no rule
+	PerJobs int32       // PowerJobsPerNode: one idle node for so many waiting jobs; 0: no rule
+}
+
+func (x *PowerScale) Wire(c *wire.C) {
+	wire.List(c, &x.Keep, MaxFew)
+	wire.Int(c, &x.MaxUse)
+	wire.Int(c, &x.PerJobs)
+}
+
+// PowerKeep is a number of idle nodes that stay up, always or at some times of the week by the leader's local time.
+type PowerKeep struct {
+	Count   int32
+	Percent int32 // of all nodes, besides Count
+	Days    uint8 // 1: Sunday, 2: Monday, 4: Tuesday, ...; 0: all days
+	From    int32 // minutes after midnight
+	To      int32 // likewise; up to From: on the next day; both 0: the whole day
+}
+
+func (x *PowerKeep) Wire(c *wire.C) {
+	wire.Int(c, &x.Count)
+	wire.Int(c, &x.Percent)
+	wire.Int(c, &x.Days)
+	wire.Int(c, &x.From)
+	wire.Int(c, &x.To)
+}
+
+// PowerSpan has the spans of a node's power, seconds.
+type PowerSpan struct {
+	SuspendS int64 // negative: it is never powered down for being idle
+	DownS    int64 // SuspendTimeout
+	UpS      int64 // ResumeTimeout
+}
+
+// longest takes over what a partition sets, if it is longer.
+func (x *PowerSpan) longest(p *PartPower) {
+	for _, s := range []struct {
+		have *int64
+		own  int64
+	}{{&x.SuspendS, p.SuspendS}, {&x.DownS, p.SuspendTimeoutS}, {&x.UpS, p.ResumeTimeoutS}} {
+		if s.own != NotSet && (*s.have == NotSet || s.own < 0 || *s.have >= 0 && s.own > *s.have) {
+			*s.have = s.own
+		}
+	}
+}
+
+// or takes the cluster's spans for those that no partition sets.
+func (x PowerSpan) or(r *PowerRules) PowerSpan {
+	if x.SuspendS == NotSet {
+		x.SuspendS = r.SuspendS
+	}
+	if x.DownS == NotSet {
+		x.DownS = r.SuspendTimeoutS
+	}
+	if x.UpS == NotSet {
+		x.UpS = r.ResumeTimeoutS
+	}
+	return x
+}
+
+var noSpan = PowerSpan{NotSet, NotSet, NotSet}
+
+// PowerSpan gives the spans of one node's power: the longest that its partitions set, else the cluster's.
+func (x *Config) PowerSpan(node string) PowerSpan {
+	out := noSpan
+	for _, p := range x.Partitions {
+		if p.Power != nil && slices.Contains(p.Nodes, node) {
+			out.longest(p.Power)
+		}
+	}
+	return out.or(&x.Params.Power)
+}
+
+// PowerSpans gives the same for all nodes.
+func (x *Config) PowerSpans() map[string]PowerSpan {
+	out := make(map[string]PowerSpan, len(x.Nodes))
+	for _, p := range x.Partitions {
+		if p.Power == nil {
+			continue
+		}
+		for _, name := range p.Nodes {
+			span, ok := out[name]
+			if !ok {
+				span = noSpan
+			}
+			span.longest(p.Power)
+			out[name] = span
+		}
+	}
+	for _, d := range x.Nodes {
+		span, ok := out[d.Name]
+		if !ok {
+			span = noSpan
+		}
+		out[d.Name] = span.or(&x.Params.Power)
+	}
+	return out
+}

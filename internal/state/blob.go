@@ -1,6 +1,10 @@
 package state
 
-import "gbatch/internal/model"
+import (
+	"encoding/binary"
+
+	"gbatch/internal/model"
+)
 
 // Scripts and environments are stored once per content and counted: one reference for each job record that has them as
 // its script, and one for each that has them as its environment.
@@ -57,4 +61,97 @@ func (s *State) blobKey(key string) string {
 		return b.Key
 	}
 	return key
+}
+
+// Tens of thousands of pending jobs have few different users, directories, limits and node lists: equal values are
+// stored once. These tables are not facts; they only save memory.
+
+// maxInterned bounds each table; beyond it values are not shared.
+const maxInterned = 1 << 16
+
+// interned holds one copy of each value.
+type interned struct {
+	texts  map[string]string
+	lists  map[string][]string
+	groups map[string][]uint32
+	limits map[string][]model.RLimit
+	gres   map[string][]model.GresReq
+	key    []byte // scratch
+}
+
+func newInterned() *interned {
+	return &interned{texts: map[string]string{}, lists: map[string][]string{}, groups: map[string][]uint32{},
+		limits: map[string][]model.RLimit{}, gres: map[string][]model.GresReq{}}
+}
+
+// text gives the kept copy of t.
+func (in *interned) text(t string) string {
+	if t == "" {
+		return ""
+	}
+	if known, ok := in.texts[t]; ok {
+		return known
+	}
+	if len(in.texts) < maxInterned {
+		in.texts[t] = t
+	}
+	return t
+}
+
+// share gives the kept copy of list. write appends an element's bytes to the table's key, different bytes for different
+// elements.
+func share[T any](in *interned, table map[string][]T, list []T, write func(key []byte, x T) []byte) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	in.key = in.key[:0]
+	for _, x := range list {
+		in.key = write(in.key, x)
+	}
+	if known, ok := table[string(in.key)]; ok {
+		return known
+	}
+	if len(table) < maxInterned {
+		table[string(in.key)] = list
+	}
+	return list
+}
+
+func writeText(key []byte, t string) []byte {
+	return append(binary.AppendUvarint(key, uint64(len(t))), t...)
+}
+
+func (in *interned) list(list []string) []string {
+	for i := range list {
+		list[i] = in.text(list[i])
+	}
+	return share(in, in.lists, list, writeText)
+}
+
+// spec makes sp share values with other jobs. sp, and everything that it refers to, is not published yet.
+func (in *interned) spec(sp *model.Spec) {
+	for _, p := range []*string{&sp.User, &sp.Group, &sp.Account, &sp.QOS, &sp.WorkDir, &sp.StdIn, &sp.StdOut, &sp.StdErr,
+		&sp.Host, &sp.Features} {
+		*p = in.text(*p)
+	}
+	sp.Partitions, sp.ReqNodes, sp.ExcNodes = in.list(sp.Partitions), in.list(sp.ReqNodes), in.list(sp.ExcNodes)
+	sp.Groups = share(in, in.groups, sp.Groups,
+		func(key []byte, g uint32) []byte { return binary.BigEndian.AppendUint32(key, g) })
+	sp.Limits = share(in, in.limits, sp.Limits, func(key []byte, l model.RLimit) []byte {
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(key, l.Resource),
+			l.Soft), l.Hard)
+	})
+	for i := range sp.Gres {
+		sp.Gres[i].Name, sp.Gres[i].Type = in.text(sp.Gres[i].Name), in.text(sp.Gres[i].Type)
+	}
+	sp.Gres = share(in, in.gres, sp.Gres, func(key []byte, g model.GresReq) []byte {
+		return append(binary.BigEndian.AppendUint32(writeText(writeText(key, g.Name), g.Type), uint32(g.Count)), byte(g.Per),
+			byte(g.Milli), byte(g.Milli>>8), byte(g.Milli>>16), byte(g.Milli>>24))
+	})
+}
+
+// internSpec makes sp share values with other jobs, including the keys of its script and environment.
+func (s *State) internSpec(sp *model.Spec) {
+	s.shared.spec(sp)
+	sp.Script, sp.Env = s.blobKey(sp.Script), s.blobKey(sp.Env)
 }

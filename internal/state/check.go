@@ -19,6 +19,9 @@ func (s *State) Check() error {
 	if err := s.checkNodes(); err != nil {
 		return err
 	}
+	if err := s.checkPower(); err != nil {
+		return err
+	}
 	if err := s.checkDeps(); err != nil {
 		return err
 	}
@@ -238,7 +241,7 @@ func (s *State) checkDerived() error {
 	fresh := &State{facts: s.facts}
 	fresh.reindex()
 	fresh.settleAs(s)
-	if fresh.active != s.active || fresh.pending != s.pending || fresh.nextDue != s.nextDue {
+	if fresh.active != s.active || fresh.pending != s.pending || fresh.rising != s.rising || fresh.nextDue != s.nextDue {
 		return fmt.Errorf("counters differ: active %d/%d, pending %d/%d, due %d/%d", s.active, fresh.active, s.pending,
 			fresh.pending, s.nextDue, fresh.nextDue)
 	}

@@ -37,6 +37,7 @@ const (
 	KindDefine
 	KindReboot
 	KindAudits
+	KindPower
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -443,6 +444,8 @@ func newBody(k Kind) Body {
 		return new(Reboots)
 	case KindAudits:
 		return new(Audits)
+	case KindPower:
+		return new(Powers)
 	}
 	return nil
 }

@@ -127,6 +127,7 @@ func later() []Body {
 			By: "root"},
 		&Audits{List: []*model.Audit{{Event: "task_cancelled", What: "job", Name: "12", UID: 1000, By: "ann", ByUser: true,
 			Text: "cancelled", Owner: 1001, Job: 12}}},
+		&Powers{Nodes: []string{"n1"}, Op: AskPower, Want: model.PowerDownForce, By: "root"},
 	}
 }
 

@@ -317,5 +317,6 @@ func (s *State) defineNode(def *model.NodeDef, at model.Time) {
 			n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeUp, "", "", 0
 		}
 	}
+	s.definePower(&n, at)
 	s.putNode(def.Name, &n)
 }

@@ -297,7 +297,11 @@ func (s *State) reindex() {
 	s.shares = new(btree.Map[model.JobID, struct{}])
 	s.elems = new(btree.Map[uint64, model.JobID])
 	s.groups = new(btree.Map[uint64, model.JobID])
-	s.active, s.pending, s.counting = 0, 0, false
+	s.active, s.pending, s.rising, s.counting = 0, 0, 0, false
+	s.nodes.Scan(func(_ string, n *model.Node) bool {
+		s.countRising(nil, n)
+		return true
+	})
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
 		s.reindexJob(nil, j)
 		return true

@@ -78,7 +78,7 @@ func (s *State) comesBack(n *model.Node) bool {
 	case n.Admin == model.NodeUp:
 		return n.ReasonBy == byGbatch
 	case n.Admin == model.NodeDown:
-		return rts >= 2 || rts == 1 && n.ReasonBy == byGbatch && n.Reason == reasonSilent
+		return rts >= 2 || rts == 1 && n.ReasonBy == byGbatch && (n.Reason == reasonSilent || n.Reason == reasonNoResume)
 	}
 	return n.ReasonBy == byGbatch && n.Problem != "" && n.Reason == n.Problem
 }
@@ -102,6 +102,8 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		(rebooted || n.Def.Virtual && c.UpSince >= r.At) { // of a virtual node only the daemon starts anew
 		rebootOver(&n, at)
 	}
+	rose := n.Rises() // its jobs have waited for it
+	cameUp(&n)
 	// keep the same Def for the same hardware: the scheduler compares its address
 	if def := s.defs[c.Node]; def != nil && !reflect.DeepEqual(n.Found, c.Gres) {
 		n.Found, n.Def = c.Gres, def.WithFound(c.Gres)
@@ -119,10 +121,13 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		n.Problem = ""
 	}
 	s.putNode(c.Node, &n)
+	if rose {
+		s.nodesUp(&n, at)
+	}
 	for _, id := range slices.Clone(n.Jobs) {
 		j, ok := s.jobs.Get(id)
-		if !ok || !j.State.HasResources() {
-			continue
+		if !ok || !j.State.HasResources() || rose || s.AwaitsPower(j) {
+			continue // a job that waits for power has nothing here
 		}
 		batch := j.Run.Alloc.Nodes[0].Node == c.Node
 		known := slices.ContainsFunc(c.Known, func(r Report) bool { return r.Job == j.ID && r.Attempt == j.Attempt })
@@ -240,6 +245,12 @@ func (s *State) applyLost(at model.Time, c *Lost) Result {
 		}
 		n := *old
 		n.Link, n.LinkAt = model.LinkLost, at
+		if n.PowerStep() == model.PoweringDown { // as it should
+			n.Link = model.LinkUnknown
+			s.putNode(name, &n)
+			res.Changed = true
+			continue
+		}
 		if n.Admin == model.NodeUp {
 			n.Reason, n.ReasonBy, n.ReasonAt = reasonSilent, byGbatch, at
 			if s.cfg.Params.ReturnToService == 0 {
@@ -333,6 +344,7 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 			n.Admin, n.Failing = c.Admin, c.Failing
 			if n.Admin == model.NodeUp {
 				n.Strikes = nil // an operator has dealt with the node
+				resumed(&n, at)
 			}
 		}
 		switch {
@@ -439,7 +451,7 @@ func reboot(n *model.Node, at model.Time, c *Reboots) Refusal {
 		}
 		n.Reboot = nil
 	case c.Op == IssueReboot:
-		if len(n.Jobs) > 0 {
+		if len(n.Jobs) > 0 || n.PowerStep() != model.PowerOn {
 			return JobsActive
 		}
 		r := *n.Reboot

@@ -252,7 +252,7 @@ func (s *State) programFailed(j *model.Job, at model.Time, r *Report) bool {
 	run.Program, run.Fault = model.NoCtldProgram, "PrologSlurmctld: "+r.Text
 	n.Run = &run
 	s.stopRunning(&n, at, model.StopProlog, 0)
-	if back, ok := s.jobs.Get(j.ID); ok {
+	if back, ok := s.jobs.Get(j.ID); ok && back.State == model.Completing {
 		s.partsGone(back, at)
 	}
 	return true

@@ -26,6 +26,9 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 		if !ok || j.Attempt != r.Attempt || j.Run == nil || !j.State.HasResources() || c.Placed && !concerns(j, r) {
 			continue
 		}
+		if r.Kind != ProgramPassed && r.Kind != ProgramFailed && s.AwaitsPower(j) {
+			continue // no node has it
+		}
 		changed := true
 		switch r.Kind {
 		case Started:

@@ -251,6 +251,7 @@ func (s *State) release(j *model.Job, at model.Time) {
 		if j.State == model.Completing {
 			n.Ending--
 		}
+		s.downOnIdle(&n, j.Run.Partition, at)
 		if _, defined := s.defs[na.Node]; !defined && len(n.Jobs) == 0 {
 			s.dropNode(na.Node) // it has left the configuration, and this was its last job
 			continue

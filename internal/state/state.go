@@ -64,6 +64,7 @@ type facts struct {
 
 	// jobs for which a node still needs orders: CONFIGURING, COMPLETING, ever suspended, not ready on all nodes
 	moving *btree.Map[model.JobID, model.JobState]
+	rising int                               // nodes that are off or on their way up; derived
 	shares *btree.Map[model.JobID, struct{}] // jobs with resources that share CPUs or are suspended
 	live   *btree.BTreeG[liveKey]            // unfinished jobs by user and name
 
@@ -437,6 +438,8 @@ func (s *State) fold(c Command) Result {
 		return s.applyReboots(c.At, b)
 	case *Audits:
 		return s.applyAudits(b)
+	case *Powers:
+		return s.applyPowers(c.At, b)
 	}
 	return Result{}
 }

@@ -207,6 +207,9 @@ func (s *State) stopRunning(j *model.Job, at model.Time, cause model.StopCause, 
 	if j.State == model.Configuring {
 		s.wake(&n) // for --dependency=after it counts as started
 	}
+	if run.Program == model.NoCtldProgram && s.AwaitsPower(&n) {
+		s.partsGone(&n, at)
+	}
 }
 
 // endPending ends a pending job, or the rest of an array. why is a sentence, "" if the state says everything.

@@ -84,7 +84,7 @@ func sameShare(a, b *model.Job) bool {
 		return false
 	}
 	return !a.State.HasResources() || a.Run.Alloc == b.Run.Alloc && a.Run.LimitS == b.Run.LimitS &&
-		a.Run.Turns == b.Run.Turns
+		a.Run.Turns == b.Run.Turns && a.Run.Start == b.Run.Start
 }
 
 // moveTally updates tallies when a record changes.

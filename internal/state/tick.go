@@ -26,6 +26,10 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 			s.limits.Delete(d)
 			continue
 		}
+		if s.AwaitsPower(j) && (j.Spec.Deadline == 0 || at < j.Spec.Deadline) && s.beginAnew(j, at) != j {
+			res.Changed = true
+			continue
+		}
 		cause := model.StopTimeLimit
 		if own := j.Run.Deadline(); j.Spec.Deadline != 0 && (own == 0 || j.Spec.Deadline <= own) {
 			cause = model.StopDeadline

@@ -407,6 +407,7 @@ func (v *View) Changes(since Cursor) ([]Change, Cursor, bool) {
 // putNode replaces a node's record.
 func (s *State) putNode(name string, n *model.Node) {
 	old, _ := s.nodes.Set(name, n)
+	s.countRising(old, n)
 	s.tellNode(old, n)
 	s.journal.add(Change{Node: name})
 }
@@ -414,6 +415,7 @@ func (s *State) putNode(name string, n *model.Node) {
 // dropNode forgets a node.
 func (s *State) dropNode(name string) {
 	if old, ok := s.nodes.Delete(name); ok {
+		s.countRising(old, nil)
 		s.tellNodeGone(old)
 	}
 	s.journal.add(Change{Node: name})

@@ -1,0 +1,258 @@
+package state
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"gbatch/internal/model"
+)
+
+// powered gives a configuration rules for power.
+func powered(cfg *model.Config, idleAfter bool) *model.Config {
+	cfg.Params.Power = model.PowerRules{Suspend: "/off", Resume: "/on", SuspendS: 60, SuspendTimeoutS: 2,
+		ResumeTimeoutS: 5, IdleAfter: idleAfter}
+	for i, d := range cfg.Nodes {
+		d.Cloud = i%2 == 0
+	}
+	for i, p := range cfg.Partitions {
+		p.Power = &model.PartPower{SuspendS: model.NotSet, SuspendTimeoutS: model.NotSet, ResumeTimeoutS: model.NotSet,
+			OnIdle: i == 0}
+	}
+	return cfg
+}
+
+// TestPowerStorm: random commands on nodes that go off and on keep all invariants, and replicas stay equal.
+func TestPowerStorm(t *testing.T) {
+	seeds, steps := 10, 600
+	if testing.Short() {
+		seeds = 3
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			g := &storm{rng: rand.New(rand.NewPCG(uint64(seed), 26)), now: epoch}
+			s.apply(&SetConfig{Config: powered(g.config().Config, seed%2 == 0)})
+			waited := 0
+			for step := range steps {
+				b := g.next(s.st)
+				switch c := b.(type) {
+				case *SetConfig:
+					powered(c.Config, seed%2 == 0)
+					if g.chance(20) {
+						c.Config.Params.Power = model.PowerRules{}
+					}
+				case *Join, *Lost, *Starts:
+				default:
+					if g.chance(40) {
+						b = &Powers{Nodes: []string{g.node(), g.node()}, Op: PowerOp(g.n(9)), Want: model.PowerWant(g.n(6)),
+							By: "root"}
+						g.now += model.Time(g.n(4000))
+					}
+				}
+				s.now, s.at = g.now, fmt.Sprintf("seed %d, step %d: %T %+v", seed, step, b, b)
+				s.apply(b)
+				s.st.View().Jobs(func(j *model.Job) bool {
+					if s.st.AwaitsPower(j) {
+						waited++
+					}
+					return true
+				})
+				if t.Failed() {
+					return
+				}
+			}
+			s.replicas()
+			if waited == 0 {
+				t.Error("no job has waited for a node")
+			}
+		})
+	}
+}
+
+// powerSession is a cluster with two nodes in the cloud, and a job on both.
+type powerSession struct {
+	t  *testing.T
+	st *State
+	at model.Time
+}
+
+func (p *powerSession) apply(b Body) Result {
+	p.t.Helper()
+	r := p.st.Apply(Command{At: p.at, Body: b, rules: rulesNow})
+	if err := p.st.Check(); err != nil {
+		p.t.Fatalf("%T: %v", b, err)
+	}
+	return r
+}
+
+func (p *powerSession) op(op PowerOp, node string, want Refusal) {
+	p.t.Helper()
+	if r := p.apply(&Powers{Nodes: []string{node}, Op: op}); r.Each[0] != want {
+		p.t.Fatalf("operation %d of %s: %s, wanted %s", op, node, r.Each[0], want)
+	}
+}
+
+func (p *powerSession) state(node, want string) {
+	p.t.Helper()
+	if n, _ := p.st.nodes.Get(node); n.BaseState() != want {
+		p.t.Errorf("node %s is %s (%s), wanted %s", node, n.BaseState(), n.ShortState(), want)
+	}
+}
+
+func (p *powerSession) job(want string) *model.Job {
+	p.t.Helper()
+	j, _ := p.st.jobs.Get(1)
+	if got := j.State.String(); got != want {
+		p.t.Fatalf("the job is %s, wanted %s", got, want)
+	}
+	return j
+}
+
+func newPowerSession(t *testing.T, requeue bool) *powerSession {
+	p := &powerSession{t, New(), 100_000}
+	cfg := &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4, MemMiB: 100, Cloud: true},
+		{Name: "n2", CPUs: 4, MemMiB: 100, Cloud: true}},
+		Partitions: []*model.Partition{{Name: "p", Nodes: []string{"n1", "n2"}}}}
+	cfg.Params.Power = model.PowerRules{Suspend: "/off", Resume: "/on", SuspendTimeoutS: 30, ResumeTimeoutS: 60}
+	p.apply(&SetConfig{Config: cfg})
+	p.apply(&Submit{Spec: &model.Spec{Name: "a", User: "u", Partitions: []string{"p"}, Requeue: requeue, MinNodes: 2,
+		MaxNodes: 2}})
+	return p
+}
+
+func (p *powerSession) start(nodes ...string) {
+	p.t.Helper()
+	a := &model.Alloc{}
+	for _, n := range nodes {
+		a.Nodes = append(a.Nodes, model.NodeAlloc{Node: n, CPUs: model.UpTo(1), Tasks: 1})
+	}
+	r := p.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: 1, Task: model.NoTask, Partition: "p", LimitS: 100,
+		Alloc: a}}}})
+	if r.Each[0] != OK {
+		p.t.Fatalf("the start: %s", r.Each[0])
+	}
+}
+
+// TestPowerUp: a job waits for its nodes, and its time begins when the last one has registered.
+func TestPowerUp(t *testing.T) {
+	p := newPowerSession(t, true)
+	p.state("n1", "IDLE+CLOUD+POWERED_DOWN")
+	p.op(BeginUp, "n1", NotPending) // nobody wants it
+	p.start("n1", "n2")
+	p.op(BeginUp, "n1", OK)
+	p.op(BeginUp, "n1", NotPending) // not twice
+	p.op(PowerTold, "n1", OK)
+	p.op(PowerTold, "n1", NotPending)
+	p.state("n1", "MIXED+CLOUD+POWERING_UP")
+	p.at += 10_000
+	p.apply(&Join{Node: "n1", BootID: "b"})
+	p.state("n1", "MIXED+CLOUD")
+	if j := p.job("CONFIGURING"); !p.st.AwaitsPower(j) || j.Run.Start != 100_000 {
+		t.Errorf("after one of two nodes: %+v", j.Run)
+	}
+	p.apply(&Reports{Reports: []Report{{Kind: Started, Job: 1, Attempt: 1, At: p.at}}}) // nobody can have started it
+	p.job("CONFIGURING")
+	p.op(BeginUp, "n2", OK)
+	p.at += 10_000
+	p.apply(&Join{Node: "n2", BootID: "b"})
+	if j := p.job("CONFIGURING"); p.st.AwaitsPower(j) || j.Run.Start != 120_000 {
+		t.Errorf("after both nodes: %+v", j.Run)
+	}
+}
+
+// TestPowerUpFails: the job goes back, the node is down with Slurm's reason until somebody resumes it.
+func TestPowerUpFails(t *testing.T) {
+	p := newPowerSession(t, true)
+	p.start("n1", "n2")
+	p.op(BeginUp, "n1", OK)
+	p.op(BeginUp, "n2", OK)
+	p.apply(&Join{Node: "n1", BootID: "b"})
+	p.at += 59_000
+	p.op(GiveUpResume, "n2", NotPending)
+	p.at += 1000
+	p.op(GiveUpResume, "n2", OK)
+	if j := p.job("PENDING"); j.Restarts != 1 {
+		t.Errorf("it has %d restarts", j.Restarts)
+	}
+	p.state("n2", "DOWN+CLOUD+POWERED_DOWN")
+	if n, _ := p.st.nodes.Get("n2"); n.Reason != "ResumeTimeout reached" || !n.Power.Fail {
+		t.Errorf("n2: %q %+v", n.Reason, n.Power)
+	}
+	p.state("n1", "IDLE+CLOUD")
+	p.op(ResumeFailed, "n2", OK)
+	p.op(ResumeFailed, "n2", NotPending)
+	p.apply(&NodeEdit{Nodes: []string{"n2"}, Admin: model.NodeUp, By: "root"})
+	p.state("n2", "IDLE+CLOUD+POWERED_DOWN")
+	p.start("n1", "n2")
+}
+
+// TestPowerReturns: with idle_on_node_suspend a node in the cloud that did not come up can be tried again.
+func TestPowerReturns(t *testing.T) {
+	p := newPowerSession(t, false)
+	p.st.cfg.Params.Power.IdleAfter = true
+	p.start("n1", "n2")
+	p.op(BeginUp, "n2", OK)
+	p.at += 60_000
+	p.op(GiveUpResume, "n2", OK)
+	p.job("NODE_FAIL") // it must not be requeued
+	p.op(ResumeFailed, "n2", OK)
+	p.state("n2", "IDLE+CLOUD+POWERING_DOWN")
+	p.at += 30_000
+	p.op(FinishDown, "n2", OK)
+	p.state("n2", "IDLE+CLOUD+POWERED_DOWN")
+}
+
+// TestPowerDown: a node goes down when it is empty, and registers only when it is up again.
+func TestPowerDown(t *testing.T) {
+	p := newPowerSession(t, true)
+	p.start("n1", "n2")
+	for _, n := range []string{"n1", "n2"} {
+		p.op(BeginUp, n, OK)
+		p.apply(&Join{Node: n, BootID: "b"})
+	}
+	p.apply(&Powers{Nodes: []string{"n1"}, Op: AskPower, Want: model.PowerDownASAP, By: "root"})
+	p.state("n1", "MIXED+CLOUD+DRAIN+POWER_DOWN")
+	p.op(BeginDown, "n1", NotPending) // it has a job
+	p.apply(&Stop{Targets: []Target{{Job: 1, Task: model.NoTask}}, Event: model.EvCancel})
+	p.apply(&Reports{Reports: []Report{{Kind: Ended, Job: 1, Attempt: 1, At: p.at}}})
+	p.job("CANCELLED")
+	p.op(BeginDown, "n1", OK)
+	p.state("n1", "IDLE+CLOUD+POWERING_DOWN")
+	p.apply(&Join{Node: "n1", BootID: "b"}) // it is not off yet
+	p.state("n1", "IDLE+CLOUD+POWERING_DOWN")
+	p.apply(&Lost{Nodes: []string{"n1"}})
+	p.state("n1", "IDLE+CLOUD+POWERING_DOWN")
+	p.at += 30_000
+	p.op(FinishDown, "n1", OK)
+	p.state("n1", "IDLE+CLOUD+POWERED_DOWN")
+	p.apply(&Join{Node: "n1", BootID: "c"}) // somebody has switched it on
+	p.state("n1", "IDLE+CLOUD")
+
+	p.apply(&Powers{Nodes: []string{"n2"}, Op: AskPower, Want: model.PowerDown, By: "root"})
+	p.state("n2", "IDLE+CLOUD+POWER_DOWN")
+	p.apply(&Powers{Nodes: []string{"n2"}, Op: AskPower, Want: model.PowerUp, By: "root"})
+	p.state("n2", "IDLE+CLOUD")
+}
+
+// TestPowerWaitsEnd: a job that waits for its nodes ends at once: no node has heard of it.
+func TestPowerWaitsEnd(t *testing.T) {
+	p := newPowerSession(t, true)
+	p.start("n1", "n2")
+	p.op(BeginUp, "n1", OK)
+	p.at += 99_000
+	p.apply(&Tick{}) // its limit is no limit yet
+	p.at += 99_000
+	p.apply(&Tick{})
+	p.job("CONFIGURING")
+	p.apply(&Stop{Targets: []Target{{Job: 1, Task: model.NoTask}}, Event: model.EvCancel})
+	p.job("CANCELLED")
+	p.op(BeginUp, "n2", NotPending)
+	p.apply(&Powers{Nodes: []string{"n1"}, Op: AskPower, Want: model.PowerDownForce, By: "root"})
+	if n, _ := p.st.nodes.Get("n1"); !strings.HasSuffix(n.BaseState(), "+POWER_DOWN+POWERING_UP") {
+		t.Errorf("n1 is %s", n.BaseState())
+	}
+	p.op(BeginDown, "n1", OK)
+}
