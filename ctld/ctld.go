@@ -89,8 +89,7 @@ type Controller struct {
 
 	defining   sync.Mutex // definitions of partitions and nodes are changed one after the other
 	explaining sync.Mutex // explanations cost as much as a pass: one at a time
-	own        ownRules   // for the planning goroutine
-	whyRules   ownRules   // guarded by explaining
+	own        ownRules   // the planning goroutine refreshes them
 
 	closeOnce sync.Once
 	closeErr  error

@@ -33,7 +33,7 @@ func (c *Controller) cycle(ctx context.Context) {
 			lastGen, lastPlan = v.Gen(), c.now()
 			begin := time.Now()
 			now := c.now()
-			policy, order := c.policy(v, now, &c.own)
+			policy, order := c.policy(v, now, c.own.orderNow)
 			bound.limit(&policy)
 			plan := planner.Plan(v, now, policy)
 			wake = planner.Wake()
@@ -89,9 +89,10 @@ func (c *Controller) cycle(ctx context.Context) {
 // policy gives the policy for a pass at a moment, and its multifactor order, if it has one.
 //
 // If a factor has a weight, multifactor priorities count. If the configuration sets neither weights nor PriorityType,
-// the rules of package sched/policy count; own keeps them for the planning goroutine. With PriorityType alone, jobs go
-// in order of arrival, as in Slurm.
-func (c *Controller) policy(v *state.View, now model.Time, own *ownRules) (sched.Policy, *multifactor.Order) {
+// the rules of package sched/policy count, as own gives them. With PriorityType alone, jobs go in order of arrival, as
+// in Slurm.
+func (c *Controller) policy(v *state.View, now model.Time,
+	own func(*state.View, model.Time) (sched.Order, sched.Predict)) (sched.Policy, *multifactor.Order) {
 	policy := sched.Configured(&v.Config().Params)
 	if how := v.Config().Params.GPUSelect; how.ByCost() {
 		policy.Cost = c.gpuCost(how)
@@ -102,8 +103,7 @@ func (c *Controller) policy(v *state.View, now model.Time, own *ownRules) (sched
 	case prio.Weighted():
 		policy.Order = order
 	case prio.Default():
-		own.refresh(v, now)
-		policy.Order, policy.Predict = own.rules.Order(), own.rules.Predict()
+		policy.Order, policy.Predict = own(v, now)
 		if policy.Backfill.On {
 			policy.Backfill.Reserve = 1 // the rules were measured with it
 		}

@@ -26,7 +26,6 @@ func (c *Controller) forecast(ctx context.Context) {
 	defer c.expected.Store(nil)
 	defer c.places.Store(nil)
 	planner := sched.NewPlanner()
-	var own ownRules
 	gen := uint64(0)
 	for ctx.Err() == nil {
 		v := c.machine.View()
@@ -36,7 +35,7 @@ func (c *Controller) forecast(ctx context.Context) {
 			found, places := map[model.JobID]*model.Expect{}, map[model.JobID]int32{}
 			if v.Pending() > 0 {
 				now := c.now()
-				policy, _ := c.policy(v, now, &own)
+				policy, _ := c.policy(v, now, c.own.orderThen)
 				bf := &policy.Backfill
 				bf.On, bf.Reserve, bf.WindowS, bf.MinAgeS, bf.MinPriority = true, -1, 0, 0, 0
 				bf.MaxTest, bf.MaxStart, bf.MaxArrayResv = forecastDepth, 0, 1

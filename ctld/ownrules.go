@@ -2,13 +2,16 @@ package ctld
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
 
 	"gbatch/internal/model"
+	"gbatch/internal/sched"
 	"gbatch/internal/sched/policy"
 	"gbatch/internal/state"
+	"gbatch/internal/walltime"
 )
 
 // ownRules are the order and the predictions of a cluster whose configuration names neither PriorityType nor weights.
@@ -18,6 +21,10 @@ type ownRules struct {
 	rules *policy.Policy
 	ranks map[string]uint8 // of QOS, from 0 for the least
 	gen   uint64           // generation of the accounts for ranks
+
+	overdue map[string][]model.JobID   // jobs out of patience, by partition, the longest waiting first
+	since   map[model.JobID]model.Time // from when; 0: from before this controller led
+	epoch   uint64                     // of the order when these were made
 }
 
 // ownPaceS is the interval at which scores are computed anew, seconds: each time a long queue is sorted again.
@@ -56,6 +63,111 @@ func (o *ownRules) refresh(v *state.View, now model.Time) {
 		o.rules.Reclassify()
 	}
 	o.rules.Refresh(v, now)
+	if epoch := o.rules.Order().Epoch(); o.since == nil || epoch != o.epoch {
+		o.epoch = epoch
+		o.noteOverdue(v, now)
+	}
+}
+
+// noteOverdue notes which jobs are out of patience, and from when.
+func (o *ownRules) noteOverdue(v *state.View, now model.Time) {
+	if o.since == nil {
+		now = 0
+	}
+	was := o.since
+	o.overdue, o.since = map[string][]model.JobID{}, map[model.JobID]model.Time{}
+	for _, p := range v.Config().Partitions {
+		list := slices.DeleteFunc(o.rules.Overdue(p.Name), func(id model.JobID) bool { // these delay no other job
+			j := v.Job(id)
+			return j == nil || !waitsForRoom(j)
+		})
+		if len(list) > 0 {
+			o.overdue[p.Name] = list
+		}
+		for _, id := range list {
+			at, known := was[id]
+			if !known {
+				at = now
+			}
+			o.since[id] = at
+		}
+	}
+}
+
+// waitsForRoom reports whether nothing but room and turn keep a pending job waiting.
+func waitsForRoom(j *model.Job) bool {
+	switch j.Reason {
+	case model.ReasonNone, model.ReasonPriority, model.ReasonResources:
+		return state.IsReady(j)
+	}
+	return false
+}
+
+// orderNow refreshes the rules, for the planning goroutine, and gives their order and predictions.
+func (o *ownRules) orderNow(v *state.View, now model.Time) (sched.Order, sched.Predict) {
+	o.refresh(v, now)
+	return o.rules.Order(), o.rules.Predict()
+}
+
+// orderThen gives what the planning goroutine plans with, for others, who may keep it.
+func (o *ownRules) orderThen(v *state.View, now model.Time) (sched.Order, sched.Predict) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	if o.rules == nil { // no pass has been made yet
+		return new(ownRules).orderNow(v, now)
+	}
+	return o.rules.Frozen()
+}
+
+// says tells in a sentence what these rules do to a pending job: how it stands among the jobs that are out of patience,
+// and what its place depends on otherwise. predict gives its planned time.
+func (o *ownRules) says(v *state.View, now model.Time, j *model.Job, predict sched.Predict) string {
+	if len(j.Spec.Partitions) == 0 || v.Partition(j.Spec.Partitions[0]) == nil {
+		return ""
+	}
+	part := v.Partition(j.Spec.Partitions[0]) // jobs count in their first one
+	o.mu.RLock()
+	list, since := o.overdue[part.Name], o.since[j.ID]
+	o.mu.RUnlock()
+	if at := slices.Index(list, j.ID); at >= 0 {
+		from := "a time before this controller began to lead"
+		if since != 0 {
+			from = fmt.Sprintf("<t:%d>", int64(since))
+		}
+		next := "next to start"
+		if at > 0 {
+			next = fmt.Sprintf("number %d of %d to start", at+1, len(list))
+		}
+		return fmt.Sprintf("It has been out of patience since %s and is %s in partition %s: until it has started, "+
+			"other jobs start there only if they are expected not to delay the first of these.", from, next, part.Name)
+	}
+	text := fmt.Sprintf("The default order weighs its wait, %s so far, against the time that it is planned with, %s",
+		walltime.Short(max(0, int64(now-max(j.Submit, j.Eligible, j.Accrue))/1000)),
+		walltime.Limit(planned(predict, j, part, now)))
+	text += ", and its size (gbatch-scheduling(7))."
+	if len(list) > 0 {
+		text += " " + goFirst(v, list, part.Name)
+	}
+	return text
+}
+
+// goFirst names the jobs that are out of patience; those that have ended or started meanwhile by their number.
+func goFirst(v *state.View, list []model.JobID, part string) string {
+	name := fmt.Sprint(list[0])
+	if j := v.Job(list[0]); j != nil {
+		name = jobName(j)
+	}
+	if len(list) == 1 {
+		return fmt.Sprintf("Job %s is out of patience and goes first in partition %s.", name, part)
+	}
+	return fmt.Sprintf("%d jobs of partition %s are out of patience and go first, job %s before the others.", len(list),
+		part, name)
+}
+
+// planned gives the time that a pending job is planned with; unlimited where nothing bounds it.
+func planned(predict sched.Predict, j *model.Job, part *model.Partition, now model.Time) (s int64, unlimited bool) {
+	s = predict.RuntimeS(j, sched.LimitS(j.Spec, part), now)
+	return s, s >= model.Unlimited
 }
 
 // qosRanks numbers the QOS by their Priority; equal ones share a rank.

@@ -36,7 +36,7 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 		return nil, err
 	}
 	sees := c.sees(v, who)
-	policy, _ := c.policy(v, now, &c.whyRules)
+	policy, _ := c.policy(v, now, c.own.orderThen)
 	out := &proto.WhyReply{Now: now}
 	seen := map[model.JobID]bool{}
 	explain := func(found []*model.Job, whole bool) {
@@ -92,6 +92,9 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 // explain explains one job, and for a job behind others the priorities of both.
 func (c *Controller) explain(v *state.View, now model.Time, policy sched.Policy, j *model.Job) *model.Explanation {
 	x := sched.Explain(v, now, policy, j.ID)
+	if policy.Predict != nil && !j.Direct && waitsForRoom(j) {
+		x.Text = strings.TrimSpace(x.Text + " " + c.own.says(v, now, j, policy.Predict))
+	}
 	for i := range x.Causes {
 		cause := &x.Causes[i]
 		if cause.Reason != model.ReasonPriority || len(cause.Jobs) == 0 {
