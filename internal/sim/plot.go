@@ -19,7 +19,8 @@ const (
 	panelGap   = 64
 	plotTop    = 92
 	legendHigh = 18
-	plotBins   = 420
+	plotBins   = 420 // of one result; the lines of several would hide each other
+	plotShared = 140
 	maxPlotted = 6
 )
 
@@ -29,7 +30,10 @@ var plotColours = [maxPlotted]string{"#0072b2", "#d55e00", "#009e73", "#cc79a7",
 // Results after the sixth are left out.
 func Plot(w io.Writer, outs []*Outcome, ms []*Metrics, labels []string) error {
 	outs = outs[:min(len(outs), maxPlotted)]
-	d := &drawing{from: math.MaxInt64, to: math.MinInt64, labels: labels}
+	d := &drawing{from: math.MaxInt64, to: math.MinInt64, labels: labels, bins: plotBins}
+	if len(outs) > 1 {
+		d.bins = plotShared
+	}
 	for _, o := range outs {
 		if n := len(o.Load); n > 0 {
 			d.from, d.to = min(d.from, o.Load[0].At), max(d.to, o.Load[n-1].At)
@@ -57,7 +61,7 @@ func Plot(w io.Writer, outs []*Outcome, ms []*Metrics, labels []string) error {
 	load, queue := make([][]float64, len(outs)), make([][]float64, len(outs))
 	most := 0.0
 	for i, o := range outs {
-		busy, queued := bins(o.Load, d.from, d.to)
+		busy, queued := bins(o.Load, d.from, d.to, d.bins)
 		for k := range busy {
 			busy[k] /= float64(max(ms[i].Total, 1))
 			most = max(most, queued[k])
@@ -90,15 +94,15 @@ func Plot(w io.Writer, outs []*Outcome, ms []*Metrics, labels []string) error {
 }
 
 // bins gives the mean load and the longest queue in equal parts of the time.
-func bins(load []Sample, from, to int64) (busy, queued []float64) {
-	busy, queued = make([]float64, plotBins), make([]float64, plotBins)
-	wide := float64(to-from) / plotBins
+func bins(load []Sample, from, to int64, n int) (busy, queued []float64) {
+	busy, queued = make([]float64, n), make([]float64, n)
+	wide := float64(to-from) / float64(n)
 	for i, s := range load {
-		a, b := float64(s.At-from)/wide, float64(plotBins)
+		a, b := float64(s.At-from)/wide, float64(n)
 		if i+1 < len(load) {
 			b = float64(load[i+1].At-from) / wide
 		}
-		for k := int(a); k < plotBins && float64(k) < b; k++ {
+		for k := int(a); k < n && float64(k) < b; k++ {
 			busy[k] += float64(s.Busy) * (min(b, float64(k+1)) - max(a, float64(k)))
 			queued[k] = max(queued[k], float64(s.Queued))
 		}
@@ -122,6 +126,7 @@ type drawing struct {
 	from, to int64
 	epoch    int64
 	labels   []string
+	bins     int // of the time
 }
 
 func (d *drawing) add(format string, a ...any) {
@@ -168,7 +173,7 @@ func (d *drawing) panel(y float64, title string, top float64, ticks []float64, n
 
 // curves draws one line for each result; a single one is filled.
 func (d *drawing) curves(y, top float64, lists [][]float64) {
-	wide := float64(plotWide-plotLeft-plotRight) / plotBins
+	wide := float64(plotWide-plotLeft-plotRight) / float64(d.bins)
 	for i, list := range lists {
 		var p strings.Builder
 		for k, v := range list {

@@ -52,5 +52,5 @@
 // System-Generated Predictions Rather than User Runtime Estimates, TPDS 2007. That loose estimates
 // let short jobs pass: the same paper, and Mu'alem, Feitelson, TPDS 2001.
 //
-// policy.go has the options, share.go the dominant shares.
+// policy.go has the options, share.go the dominant shares, frozen.go a copy for readers.
 package policy

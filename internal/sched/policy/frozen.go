@@ -2,8 +2,8 @@ package policy
 
 import "gbatch/internal/model"
 
-// Frozen gives an order and predictions that answer as those of this policy do now. They may be read while the policy is
-// refreshed.
+// Frozen gives an order and predictions that answer as those of this policy do now. They may be read while the policy
+// is refreshed.
 func (p *Policy) Frozen() (*Order, *Predict) {
 	c := &Policy{opt: p.opt, now: p.now, at: p.at, epoch: p.epoch, round: p.round,
 		parts: make(map[string]*part, len(p.parts)), jobs: make(map[model.JobID]*entry, len(p.jobs))}
