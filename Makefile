@@ -33,6 +33,15 @@ build: ## build everything into bin/, with links for every command's names
 	@for n in $(GNAMES); do ln -sfn gcli bin/$$n; done
 	@for n in $(SNAMES); do ln -sfn ../gcli bin/compat/$$n; done
 
+.PHONY: deps
+deps: ## fetch all modules that the build and the tests need
+	$(GO) mod download
+	GOFLAGS= $(GO) mod verify
+
+.PHONY: proto
+proto: ## nothing: messages are Go structs (internal/proto, internal/wire), and no code is generated
+	@echo "There is nothing to generate: internal/proto has the messages, CONTRIBUTING.md says how to add a field."
+
 .PHONY: demo
 demo: build ## build, then show the main job on a real cluster on this machine
 	@scripts/demo.sh
@@ -40,6 +49,17 @@ demo: build ## build, then show the main job on a real cluster on this machine
 .PHONY: test
 test: ## run the tests, those that take longest first
 	$(GO) test -timeout 15m ./internal/up ./internal/devcluster ./...
+
+.PHONY: test-coverage
+test-coverage: ## run the tests, and write what they cover to coverage.html in dist/
+	@mkdir -p dist
+	$(GO) test -timeout 30m -coverpkg=./... -coverprofile=dist/coverage.out ./...
+	$(GO) tool cover -html=dist/coverage.out -o dist/coverage.html
+	@$(GO) tool cover -func=dist/coverage.out | tail -n 1
+
+.PHONY: fmt
+fmt: ## gofmt all Go files
+	gofmt -l -w $$(git ls-files --cached --others --exclude-standard '*.go' | grep -v /testdata/)
 
 .PHONY: race
 race: ## run the tests with the race detector (needs a C compiler)
@@ -125,10 +145,25 @@ install-files:
 dist: ## archives for amd64 and arm64 with notices and checksums, in dist/
 	@GO='$(GO)' scripts/dist.sh '$(VERSION)'
 
+.PHONY: deb
+deb: build bin/NOTICES bin/completion ## Debian packages of this machine's architecture, in dist/deb (needs dpkg-deb)
+	@MAKE='$(MAKE)' scripts/deb.sh '$(VERSION)'
+
+IMAGE  ?= gbatch:latest
+DOCKER ?= $(shell command -v docker 2>/dev/null || command -v podman 2>/dev/null || echo docker)
+
+.PHONY: docker-build
+docker-build: ## the container image IMAGE (gbatch:latest), by docker or podman
+	$(DOCKER) build -f etc/container/Dockerfile --build-arg VERSION='$(VERSION)' -t $(IMAGE) .
+
+.PHONY: print-snames
+print-snames:
+	@echo $(SNAMES)
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf bin dist
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

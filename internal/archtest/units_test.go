@@ -15,7 +15,9 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	confined := []string{"ProtectSystem=", "NoNewPrivileges=yes", "ProtectKernelTunables=yes", "ProtectKernelModules=yes",
+	// Daemons renew their certificates, which are in /etc/gbatch by default.
+	confined := []string{"ProtectSystem=", "ReadWritePaths=-/etc/gbatch", "NoNewPrivileges=yes",
+		"ProtectKernelTunables=yes", "ProtectKernelModules=yes",
 		"ProtectKernelLogs=yes", "ProtectControlGroups=yes", "RestrictAddressFamilies=", "RestrictSUIDSGID=yes",
 		"LimitCORE=0",
 		"CapabilityBoundingSet=~"}
