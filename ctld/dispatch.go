@@ -48,6 +48,9 @@ func (c *Controller) sendOrders(v *state.View) {
 		if run.Program != model.NoCtldProgram {
 			return true // the controller's own program comes first (slurmctldprog.go)
 		}
+		if v.AwaitsPower(j) {
+			return true // it begins when all its nodes are up
+		}
 		if j.State == model.Running || j.State == model.Suspended {
 			c.freezeOrders(v, j, of)
 			c.warningOrders(j, of)

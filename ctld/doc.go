@@ -58,7 +58,7 @@
 //	nodereports.go   reports of nodes, many in one log entry; nodes' units for lists
 //	nodeask.go       questions to one node
 //	nodeedit.go      changes of nodes, of single units and of partitions
-//	reboot.go        gcontrol reboot
+//	reboot.go        gcontrol reboot; starts package power, which powers nodes down and up
 //	health.go        HealthCheckProgram
 //	gpuidle.go       GpuIdlePolicy
 //	mig.go           gcontrol mig apply

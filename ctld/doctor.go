@@ -121,6 +121,8 @@ func (c *Controller) examine(ctx context.Context, v *state.View, n *model.Node) 
 	switch {
 	case s != nil:
 		f.add("daemon", proto.GradeOK, "", "gnoded %s is registered from %s", n.Version, s.addr)
+	case n.Rises():
+		f.add("daemon", proto.GradeOK, "", "the node is off, or on its way up")
 	case n.LinkAt == 0:
 		f.add("daemon", proto.GradeBad, "start gnoded there; its log says why it does not reach the controllers",
 			"gnoded has never registered")
@@ -197,7 +199,7 @@ func nodeState(f *findings, n *model.Node) {
 		f.add("state", proto.GradeBad, "it resumes by itself once that is repaired", "%s: %s", n.BaseState(), n.Problem)
 	case n.Admin != model.NodeUp:
 		f.add("state", proto.GradeBad, resume, "%s: %s [%s]", n.BaseState(), why, cmp.Or(n.ReasonBy, "configuration"))
-	case n.Link != model.LinkUp:
+	case n.Silent():
 		f.add("state", proto.GradeBad, "", "%s: jobs wait for it to register", n.BaseState())
 	default:
 		f.add("state", proto.GradeOK, "", "%s", n.BaseState())

@@ -88,7 +88,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		c.door.tell()
 		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship,
 			c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations, c.sendMails, c.watchAlerts, c.watchTroubles,
-			c.keepMembers, c.logEvents, c.tellSight, c.sweepCerts, c.leadTokenKey, c.keepReboots,
+			c.keepMembers, c.logEvents, c.tellSight, c.sweepCerts, c.leadTokenKey, c.keepReboots, c.keepPower,
 			c.takeSamples} {
 			wg.Add(1)
 			go func() {

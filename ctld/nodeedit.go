@@ -128,6 +128,7 @@ type nodeWords struct {
 	units  string     // Gres= as it was written
 	define []model.KV // settings of the nodes' definitions
 	cancel bool       // State=CANCEL_REBOOT
+	power  model.PowerWant
 }
 
 // readNodeWords reads the settings of an update of nodes.
@@ -162,6 +163,9 @@ func readNodeWords(rq *proto.UpdateNodeRequest, by string) (*nodeWords, error) {
 	return w, nil
 }
 
+var powerWords = map[string]model.PowerWant{"POWER_UP": model.PowerUp, "POWER_DOWN": model.PowerDown,
+	"POWER_DOWN_ASAP": model.PowerDownASAP, "POWER_DOWN_FORCE": model.PowerDownForce}
+
 func (w *nodeWords) state(value string) error {
 	e := w.edit
 	e.Keep = false
@@ -176,11 +180,13 @@ func (w *nodeWords) state(value string) error {
 		e.Admin = model.NodeUp
 	case "CANCEL_REBOOT":
 		e.Keep, w.cancel = true, true
-	case "POWER_DOWN", "POWER_DOWN_ASAP", "POWER_DOWN_FORCE", "POWER_UP", "RESUME_AFTER":
-		return refuse(proto.CodeBadRequest, "State=%s: nodes are not powered on and off here", value)
 	default:
-		return refuse(proto.CodeBadRequest,
-			"State=%s: write DRAIN, FAIL, DOWN, RESUME, IDLE, UNDRAIN or CANCEL_REBOOT", value)
+		want := powerWords[strings.ToUpper(value)]
+		if want == model.PowerAsIs {
+			return refuse(proto.CodeBadRequest, "State=%s: write DRAIN, FAIL, DOWN, RESUME, IDLE, UNDRAIN, CANCEL_REBOOT, "+
+				"POWER_UP, POWER_DOWN, POWER_DOWN_ASAP or POWER_DOWN_FORCE", value)
+		}
+		e.Keep, w.power = true, want
 	}
 	return nil
 }
@@ -218,6 +224,13 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 	bodies := []state.Body{e}
 	if whole && e.Admin == model.NodeUp {
 		bodies = append(bodies, c.stillLeaving(e.Nodes)...)
+	}
+	if w.power != model.PowerAsIs {
+		if !v.Config().Params.Power.On() {
+			return refuse(proto.CodeBadRequest, "nodes are not powered down and up: SuspendProgram and ResumeProgram are not "+
+				"set in gbatch.conf")
+		}
+		bodies = append(bodies, &state.Powers{Nodes: rq.Names, Op: state.AskPower, Want: w.power, By: who.User})
 	}
 	if w.cancel {
 		bodies = append(bodies, &state.Reboots{Nodes: rq.Names, Op: state.CancelReboot, By: who.User})

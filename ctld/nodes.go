@@ -187,6 +187,13 @@ func (n *nodeSet) session(node string) *session {
 	return n.sessions[node]
 }
 
+// cut ends a node's session, if there is one.
+func (n *nodeSet) cut(node string) {
+	if s := n.session(node); s != nil {
+		_ = s.conn.Close() // a node that is there registers again
+	}
+}
+
 func (n *nodeSet) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

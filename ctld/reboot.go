@@ -2,10 +2,12 @@ package ctld
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"gbatch/ctld/power"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
@@ -91,6 +93,16 @@ func (c *Controller) keepReboots(ctx context.Context) {
 		c.reboots(ctx, &state.Reboots{Nodes: late, Op: state.GiveUpReboot, Reason: "reboot timed out"})
 		pause(ctx, rebootPace)
 	}
+}
+
+// keepPower powers nodes down and up.
+func (c *Controller) keepPower(ctx context.Context) {
+	env := []string{progPath}
+	if path := os.Getenv("SLURM_CONF"); path != "" {
+		env = append(env, "SLURM_CONF="+path)
+	}
+	k := &power.Keeper{View: c.machine.View, Now: c.now, Propose: c.propose, Cut: c.nodes.cut, Env: env, Log: c.log}
+	k.Run(ctx)
 }
 
 func (c *Controller) reboots(ctx context.Context, cmd *state.Reboots) {

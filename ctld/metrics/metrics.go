@@ -125,6 +125,14 @@ func (s *scrape) count(to nodeWords, n *model.Node) {
 	flag("invalid_reg", n.Problem != "")
 	flag("reboot_issued", n.Reboot != nil && n.Reboot.Step == model.RebootIssued)
 	flag("reboot_req", n.Reboot != nil && n.Reboot.Step != model.RebootIssued)
+	if p := n.Power; p != nil {
+		flag("power_down", p.Want.Down())
+		flag("power_up", p.Want == model.PowerUp)
+		flag("powering_down", p.Step == model.PoweringDown)
+		flag("powered_down", p.Step == model.PoweredDown)
+		flag("powering_up", p.Step == model.PoweringUp)
+	}
+	flag("cloud", n.Def.Cloud)
 	maint, resv := s.reserved(n.Def.Name)
 	flag("maint", maint)
 	flag("resv", resv && !maint)

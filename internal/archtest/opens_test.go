@@ -21,14 +21,15 @@ const (
 	site     = "a path of the configuration or of an administrator's command line"
 	asUser   = "by a process or thread that has the user's rights to files"
 	exclusiv = "in a directory of root's below one that users may reach: exclusive, without following links"
+	fresh    = "a new file with a name that nobody can guess, where only its owner may replace it: exclusive"
 )
 
 // opens are the files that open names by themselves, and why they may. A file that is not here may not.
 var opens = map[string]string{
 	"ctld/token/jwks.go": site, "ctld/tokens.go": ownState, "ctld/rest/server.go": site,
 	"ctld/fromconf.go": site, "ctld/restore/restore.go": site, "ctld/clock/file.go": ownState,
-	"ctld/deadletter/box.go": ownState,
-	"dbd/admin.go":           ownState, "dbd/backup/backup.go": site, "dbd/db.go": ownState, "dbd/follow.go": ownState,
+	"ctld/deadletter/box.go": ownState, "ctld/power/program.go": fresh, "ctld/power/keeper.go": fresh,
+	"dbd/admin.go": ownState, "dbd/backup/backup.go": site, "dbd/db.go": ownState, "dbd/follow.go": ownState,
 	"dbd/history/store.go": ownState, "noded/exporter/mapping.go": site,
 	"dbd/offline.go": ownState, "dbd/start.go": site,
 	"internal/conf/gres.go": site, "internal/conf/load.go": site, "internal/conf/source.go": site,

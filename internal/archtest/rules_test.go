@@ -91,6 +91,7 @@ var layers = []layer{
 	// The daemons: effects. They never import each other.
 	{"ctld/define", "internal/model internal/state internal/conf internal/proto"},
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
+	{"ctld/power", "internal/hostlist internal/model internal/state"},
 	{"ctld/clock", "internal/model"},
 	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
 	{"ctld/deadletter", ""},
@@ -108,7 +109,7 @@ var layers = []layer{
 	{"ctld/facade", words + " ctld/rest internal/rpc internal/state internal/cli/env internal/cli/request"},
 	{"ctld/heap", ""},
 	{"ctld/hook", "internal/model internal/ask"},
-	{"ctld", "ctld/resv ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
+	{"ctld", "ctld/resv ctld/power ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
 		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +

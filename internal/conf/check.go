@@ -39,6 +39,7 @@ func (l *loader) check() {
 	l.checkSuspends()
 	l.checkPartitions()
 	l.checkNodes()
+	l.checkPower()
 	l.checkGres()
 }
 
@@ -151,8 +152,9 @@ func (l *loader) checkNodes() {
 	order, lines := l.nodeLines()
 	for _, at := range order {
 		n := lines[at][0]
-		if n.State == "CLOUD" {
-			l.probs.warnf(at, "write State=UNKNOWN", "State=CLOUD: nodes aren't started or stopped; it is read as UNKNOWN")
+		if n.State == "CLOUD" && !l.cfg.Power.On() {
+			l.probs.warnf(at, "write ResumeProgram and SuspendProgram",
+				"State=CLOUD: no program starts and stops the nodes; it is read as UNKNOWN")
 		}
 		if n.State == "FAIL" || n.State == "FAILING" {
 			l.probs.notef(at, "write State=DRAIN, or State=DOWN where nothing may go on there",

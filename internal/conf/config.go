@@ -123,7 +123,10 @@ type Config struct {
 	UnkillableStepTimeoutS    int64
 	ReconfigFlags             []string
 	RebootProgram             string
-	ResumeTimeoutS            int64 // for nodes that reboot
+	ResumeTimeoutS            int64 // for nodes that reboot or are powered up
+	Power                     model.PowerRules
+	SuspendExcNodes           string // as it was written
+	SlurmctldParameters       string // likewise
 	UnkillableStepProgram     string
 	HealthCheckProgram        string
 	HealthCheckIntervalS      int64 // 0: never
@@ -243,6 +246,7 @@ func defaults() *Config {
 		GpuSelectPolicy:        []string{"topology", "pack"},
 		GpuScoreWeights:        defaultScoreWeights(),
 		UnkillableStepTimeoutS: 60, ResumeTimeoutS: 60,
+		Power:                  model.PowerRules{SuspendS: -1, SuspendTimeoutS: 30, SuspendRate: 60, ResumeRate: 300},
 		HealthCheckNodeState:   []string{"ANY"},
 		LaunchRetries:          3,
 		LaunchBackoffS:         10,

@@ -174,7 +174,7 @@ func (l *loader) readShown(p *PartitionDef, m *model.Partition) {
 			*p = before
 		}
 	}
-	p.GpuIdlePolicy = m.GPUIdle
+	p.GpuIdlePolicy, p.Power = m.GPUIdle, m.Power
 	if m.Expr != "" {
 		p.NodesExpr = m.Expr
 	}

@@ -91,7 +91,7 @@ func TestDefinePartition(t *testing.T) {
 		{"main", "Hidden=y RootOnly=true", "Hidden=YES RootOnly=YES"},
 		{"main", "TotalCPUs=3", "refused: can't be set"},
 		{"main", "Stat=UP", "State=UP"},
-		{"main", "SuspendTime=30", "refused: is not supported"},
+		{"main", "SuspendTime=30", "SuspendTime=30 SuspendTimeout=GLOBAL"},
 		{"main", "MaxTime=soon", "refused: is not a time limit"},
 		{"main", "Max=3", "refused: write more of it"},
 		{"main", "Colour=red", "refused: is not a setting of partitions"},

@@ -39,10 +39,8 @@
 // Further files: load.go (finds and reads the files), config.go (the fields and their defaults),
 // controllers.go, keys.go, keys_accounting.go and unused.go (the tables), linekeys.go (keys of
 // lines), certs.go (certificates), value.go (one value, and suggestions for misspelt words),
-// scheduler.go, priority.go, preempt.go,
-// select.go, gpuselect.go and
-// gpuidle.go (families of keys), nodegres.go, share.go and placement.go (nodes' resources, how GPUs
-// are divided and connected), replicated.go (the controllers' part), atstart.go (settings that
-// gnoded reads only when it starts), define.go (definitions of partitions and nodes that are given
-// while the cluster runs).
+// scheduler.go, priority.go, preempt.go, power.go, select.go and gpuselect.go (families of keys),
+// nodegres.go, share.go and placement.go (nodes' resources, how GPUs are divided and connected),
+// replicated.go (the controllers' part), atstart.go (settings that gnoded reads only when it
+// starts), define.go (definitions of partitions and nodes that are given while the cluster runs).
 package conf

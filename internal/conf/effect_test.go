@@ -36,7 +36,8 @@ func TestEffects(t *testing.T) {
 		"ignore", "idle", "DefCpuPerGPU=2", "bf_max_job_test=7", "task=7", "CPU=3", "least-loaded", "leastused", "mem:7",
 		"single:1",
 		"cancel@9m", "jobs", "DEPTH_OBLIVIOUS", "DAILY", "Serial", "IDLE", "none", "TopoOptional", "jobacct_gather/none",
-		"youngest_first", "min_exempt_priority=5", "NO", "cert_days=7", "coordinator", "KeepPartState"}
+		"youngest_first", "min_exempt_priority=5", "NO", "cert_days=7", "coordinator", "KeepPartState",
+		"DRAIN", "idle_on_node_suspend"}
 	strip := func(c *Config) *model.Config {
 		c.ClusterName = "c"
 		m := c.Model()

@@ -47,8 +47,6 @@ func otherMeans() []setting {
 			"and SlurmdLogFile",
 			"SlurmctldSyslogDebug", "SlurmdSyslogDebug"),
 		accepted("has no effect: log lines have RFC 3339 times with milliseconds", "LogTimeFormat"),
-		accepted("has no effect: none of its options is known here; they are about Slurm's own daemons, clouds and reboots; "+
-			"for rl_enable see QueryRateLimit", "SlurmctldParameters"),
 		accepted("has no effect: none of its options is known here; they are about Slurm's own daemons, clouds and reboots",
 			"SlurmdParameters"),
 		accepted("has no effect here: group membership is looked up when it is needed", "GroupUpdateForce",
@@ -106,9 +104,6 @@ func absent() []setting {
 		notDone("is not supported: write CliFilterProgram=, a program that reads and writes JSON; see gbatch-hooks(7)",
 			"CliFilterPlugins"),
 		notDone("is not supported: SPANK plugins aren't loaded", "PlugStackConfig"),
-		notDone("is not supported: nodes stay powered on", "SuspendProgram", "SuspendTime", "SuspendTimeout", "SuspendRate",
-			"SuspendExcNodes",
-			"SuspendExcParts", "SuspendExcStates", "ResumeProgram", "ResumeRate", "ResumeFailProgram"),
 		notDone("is not supported: features don't change by a plugin; write Features on the node line",
 			"NodeFeaturesPlugins"),
 		notDone("is not supported: write the requeue into the job script (gcontrol requeue)", "RequeueExit",

@@ -42,7 +42,7 @@ type PartitionDef struct {
 	LLN, RootOnly, ReqResv           bool
 	DisableRootJobs                  bool
 	ExclusiveUser, ExclusiveTopo     bool
-	PowerDownOnIdle                  bool
+	Power                            *model.PartPower // nil: it says nothing about power
 	Alternate                        string
 	CPUBind                          string
 	SelectTypeParameters             string // "": the cluster's
@@ -185,7 +185,7 @@ func partitionUse() []lineKey[pd] {
 		return lineKey[pd]{name: name,
 			read: func(p *pd, v string) (f fault) { p.OverSubscribe, f = readOverSubscribe(v); return f }}
 	}
-	return []lineKey[pd]{
+	return append([]lineKey[pd]{
 		over("OverSubscribe"), over("Shared"),
 		{name: "PreemptMode", read: func(p *pd, v string) (f fault) { p.PreemptMode, f = readPreemptMode(v); return f }},
 		{name: "GraceTime", read: func(p *pd, v string) (f fault) {
@@ -218,12 +218,8 @@ func partitionUse() []lineKey[pd] {
 		}},
 		{name: "TRESBillingWeights",
 			read: func(p *pd, v string) (f fault) { p.TRESBillingWeights, f = readTRESWeights(v); return f }},
-		{name: "PowerDownOnIdle", note: "is not supported: nodes stay powered on", lost: true},
-		{name: "ResumeTimeout", note: "is not supported: nodes stay powered on", lost: true},
-		{name: "SuspendTime", note: "is not supported: nodes stay powered on", lost: true},
-		{name: "SuspendTimeout", note: "is not supported: nodes stay powered on", lost: true},
 		{name: "Topology", note: "has no effect: there is one topology, topology.conf"},
-	}
+	}, partitionPowerKeys()...)
 }
 
 func partitionYes(name string, at func(*pd) *bool) lineKey[pd] {

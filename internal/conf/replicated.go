@@ -59,6 +59,8 @@ func (c *Config) Model() *model.Config {
 	if c.CertificateLifetimeS != model.DefaultCertLifeS { // as in a configuration of before
 		m.Params.Certs.LifeS = c.CertificateLifetimeS
 	}
+	m.Params.Power = c.Power
+	m.Params.Power.ResumeTimeoutS = c.ResumeTimeoutS
 	m.Params.AlertProgram, m.Params.GPUSelect = c.AlertProgram, c.gpuSelect()
 	m.Params.Ship, m.Params.Alerts = c.Resend, c.Alerts
 	if m.Params.Ship.MaxWaiting == 0 {
@@ -116,7 +118,7 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 		CoresPerSocket: int32(n.CoresPerSocket), ThreadsPerCore: int32(n.ThreadsPerCore), MemMiB: n.RealMemoryMiB,
 		TmpMiB:   n.TmpDiskMiB,
 		Features: n.Features, Weight: int32(n.Weight), Virtual: n.Virtual,
-		Admin: n.Admin(), Reason: n.Reason, Kept: n.kept(), KeptMemMiB: n.MemSpecLimitMiB,
+		Admin: n.Admin(), Reason: n.Reason, Cloud: n.State == "CLOUD", Kept: n.kept(), KeptMemMiB: n.MemSpecLimitMiB,
 	}
 	if n.Hostname != n.Name {
 		d.Host = n.Hostname
@@ -195,7 +197,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		GraceTimeS: p.GraceTimeS, PreemptMode: p.PreemptMode.Action,
 		ShareMax: int32(p.OverSubscribe.Max), ShareForced: p.OverSubscribe.Mode == "FORCE",
 	}
-	m.GPUIdle = p.GpuIdlePolicy
+	m.GPUIdle, m.Power = p.GpuIdlePolicy, p.Power
 	m.ReqResv, m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.ReqResv, p.LLN, int32(p.JobDefaults.DefCPUPerGPU),
 		p.JobDefaults.DefMemPerGPUMiB
 	for _, n := range p.Nodes {
@@ -310,6 +312,7 @@ func (kvs *keyValues) addUse(p *PartitionDef) {
 	}
 	kvs.add("OverTimeLimit", over)
 	kvs.add("PreemptMode", p.PreemptMode.String())
+	kvs.addPower(p.Power)
 }
 
 func (kvs *keyValues) addMemory(mem *MemLimits) {

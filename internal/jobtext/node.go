@@ -257,11 +257,11 @@ func (s baseState) String() string {
 }
 
 func NodeState(n *model.Node) (base baseState, drain, silent bool) {
-	drain, silent = n.Admin == model.NodeDrain || n.Reboot != nil && n.Reboot.ASAP, n.Link != model.LinkUp
+	drain, silent = n.Draining(), n.Silent()
 	switch {
-	case n.Admin == model.NodeDown, n.Link == model.LinkLost:
+	case n.Admin == model.NodeDown, silent && n.Link == model.LinkLost:
 		base = NodeDown
-	case n.Link == model.LinkUnknown:
+	case silent:
 		base = NodeUnknown
 	case len(n.Jobs) == 0:
 		base = NodeIdle

@@ -58,6 +58,7 @@ func stateComplete(n *proto.NodeInfo) string {
 	default:
 		s += "+reboot_requested"
 	}
+	s += strings.ToLower(n.Node.PowerFlags())
 	if n.Maint {
 		s += "+maintenance"
 	}

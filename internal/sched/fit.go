@@ -44,7 +44,7 @@ func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, 
 			if most >= tasks {
 				var na model.NodeAlloc
 				if na, m = r.place(rq, tasks, gres); m == missNone {
-					if a := layLighter(rooms, r.def.Weight, rq, part); a != nil {
+					if a := layLighter(rooms, r.weight(), rq, part); a != nil {
 						return a, i, missNone
 					}
 					return &model.Alloc{Nodes: []model.NodeAlloc{na}}, i, missNone
@@ -63,13 +63,13 @@ func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, 
 }
 
 // layLighter places a job that may have several nodes on nodes that are lighter than the one that would hold all of it.
-func layLighter(rooms []*room, heavy int32, rq *Request, part string) *model.Alloc {
+func layLighter(rooms []*room, heavy int64, rq *Request, part string) *model.Alloc {
 	if rq.MaxNodes == 1 {
 		return nil
 	}
 	var light []*room
 	for _, r := range rooms {
-		if r.def.Weight < heavy {
+		if r.weight() < heavy {
 			light = append(light, r)
 		}
 	}

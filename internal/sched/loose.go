@@ -14,17 +14,17 @@ func (p *Planner) fitLoose(sh *shape, end model.Time) (alloc *model.Alloc, taken
 	for at := pl.find(0, &sh.wholeB); at < len(pl.nodes); at = pl.find(at+1, &sh.wholeB) {
 		n := pl.nodes[at]
 		nd := &sh.whole[n.class.at]
-		if best != nil && n.def.Weight > best.def.Weight {
+		if best != nil && n.weight() > best.weight() {
 			break
 		}
 		if !sh.named(n, true) || !p.has(sh, n, nd) {
 			continue
 		}
-		if sh.rq.tier < n.keep || n.dated() && !p.cursor.lasts(n, nd, p.now, end) {
+		if sh.rq.tier < n.keep || n.dated() && !p.cursor.lasts(n, nd, p.now, n.until(end)) {
 			taken = true
 			continue
 		}
-		r := p.roomUntil(n, end).as(&sh.rq)
+		r := p.roomUntil(n, n.until(end)).as(&sh.rq)
 		if n.dated() && p.social && !sh.meets(r, nd) {
 			taken = true
 			continue

@@ -13,6 +13,8 @@ type node struct {
 	class  *nodeClass
 	rec    *model.Node // as last seen; nil: not there
 	usable bool        // it takes jobs
+	rank   uint8       // rankOf the node
+	boot   model.Time  // how long it takes at most until it is up, ms; 0: it is
 	rel    []release
 	steps  []step
 	free   counts // what is free, less this plan's starts
@@ -38,12 +40,46 @@ type place struct {
 	pos  int
 }
 
+// The ranks of nodes. As in Slurm, jobs get nodes that are up first, then those that are on their way up, and those
+// that are off last, whatever their weights.
+const (
+	rankUp uint8 = iota
+	rankRises
+	rankOff
+)
+
+func rankOf(n *model.Node) uint8 {
+	switch {
+	case n == nil:
+		return rankUp
+	case n.PowerStep() == model.PoweredDown:
+		return rankOff
+	case n.PowerStep() == model.PoweringUp:
+		return rankRises
+	}
+	return rankUp
+}
+
+// weight is room.weight of the node's room.
+func (n *node) weight() int64 { return int64(n.rank)<<32 | int64(n.def.Weight) }
+
+// until gives the end of a job that would end at a moment if the node were up.
+func (n *node) until(end model.Time) model.Time { return min(end+n.boot, forever) }
+
+// ending gives the function of the ends of jobs that begin at a moment, until applied.
+func (n *node) ending(end func(model.Time) model.Time) func(model.Time) model.Time {
+	if n.boot == 0 {
+		return end
+	}
+	return func(at model.Time) model.Time { return n.until(end(at)) }
+}
+
 // up reports whether the node takes jobs.
 func (n *node) up() bool { return n.rec != nil && n.usable }
 
-// pool has the nodes of one or more partitions, in the order in which they are filled (by weight, then as configured),
-// with an index of their free capacity. The index is a tree of maxima: it finds the first node with enough room from a
-// position on without looking at full nodes.
+// pool has the nodes of one or more partitions, in the order in which they are filled (by rank and weight, then as
+// configured), with an index of their free capacity. The index is a tree of maxima: it finds the first node with enough
+// room from a position on without looking at full nodes.
 type pool struct {
 	given []*node // as configured
 	nodes []*node
@@ -65,7 +101,7 @@ const maxGrown = 4096
 func newPool(nodes []*node) *pool {
 	given := nodes
 	nodes = slices.Clone(nodes)
-	slices.SortStableFunc(nodes, func(a, b *node) int { return cmp.Compare(a.def.Weight, b.def.Weight) })
+	slices.SortStableFunc(nodes, func(a, b *node) int { return cmp.Compare(a.weight(), b.weight()) })
 	pl := &pool{given: given, nodes: nodes, size: 1}
 	for pl.size < len(nodes) {
 		pl.size *= 2

@@ -269,7 +269,7 @@ func (p *Planner) whyNot(sh *shape) model.Reason {
 				pl.empty = append(pl.empty, r)
 			}
 		}
-		byWeight := func(a, b *room) int { return cmp.Compare(a.def.Weight, b.def.Weight) }
+		byWeight := func(a, b *room) int { return cmp.Compare(a.weight(), b.weight()) }
 		slices.SortStableFunc(pl.all, byWeight)
 		slices.SortStableFunc(pl.empty, byWeight)
 	}

@@ -98,6 +98,7 @@ func (p *Planner) soonestOne(sh *shape, limit model.Time, end func(model.Time) m
 		if nd.never || !n.up() || !sh.named(n, true) {
 			continue
 		}
+		end := n.ending(end)
 		at := p.cursor.earliest(n, nd, p.now, best, end)
 		if p.social {
 			at = p.sociable(sh, n, nd, at, end)
@@ -175,6 +176,7 @@ func (p *Planner) soonestMany(sh *shape, limit model.Time, end func(model.Time) 
 		if nd.never || !n.up() || !sh.named(n, false) {
 			continue
 		}
+		end := n.ending(end)
 		at := p.namedFrom(sh, n, nd, p.cursor.earliest(n, nd, p.now, limit, end), end)
 		if at < limit {
 			n.first = at

@@ -22,6 +22,7 @@ type room struct {
 	busy    bool            // a job is on it
 	shut    bool            // takes no more: exclusive, or not usable
 	counted bool            // made from counts: the numbers of the units are not known
+	rank    uint8           // rankOf its node
 	keep    int             // a blocked job of a partition of this tier waits for it: lower tiers get nothing
 
 	plain   int              // jobs with CPUs of their own
@@ -121,10 +122,13 @@ const (
 	leaves
 )
 
+// weight orders nodes: those of less weight are used first, and of nodes that are off only what is needed.
+func (r *room) weight() int64 { return int64(r.rank)<<32 | int64(r.def.Weight) }
+
 // room gives what is free on a node; gone gives the assumption about each job there, nil: all stay.
 func (s *stock) room(n *model.Node, gone func(model.JobID) fate) *room {
 	r := s.empty(n.Def)
-	r.shut = !n.Usable()
+	r.shut, r.rank = !n.Usable(), rankOf(n)
 	r.without(n)
 	r.heldBy(n.Held)
 	if len(n.Jobs) == 0 {

@@ -290,7 +290,7 @@ func (p *Planner) fitAs(sh *shape, end model.Time) *model.Alloc {
 	}
 	alloc, taken := p.fitOne(sh, end)
 	if alloc != nil && sh.spread { // several light nodes rather than a heavy one
-		if w := int64(p.byName[alloc.Nodes[0].Node].def.Weight); int64(sh.pool.nodes[0].def.Weight) < w {
+		if w := p.byName[alloc.Nodes[0].Node].weight(); sh.pool.nodes[0].weight() < w {
 			if some, _ := p.fitMany(sh, end, w); some != nil {
 				return some
 			}
@@ -329,11 +329,11 @@ func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken b
 		if first {
 			sh.from, first = at, false
 		}
-		if sh.rq.tier < n.keep || n.dated() && !p.cursor.lasts(n, nd, p.now, end) {
+		if sh.rq.tier < n.keep || n.dated() && !p.cursor.lasts(n, nd, p.now, n.until(end)) {
 			taken = true
 			continue
 		}
-		r := p.roomUntil(n, end).as(&sh.rq)
+		r := p.roomUntil(n, n.until(end)).as(&sh.rq)
 		if n.dated() && p.social && !sh.meets(r, nd) {
 			taken = true
 			continue
@@ -358,7 +358,7 @@ func (p *Planner) fitMany(sh *shape, end model.Time, heavy int64) (alloc *model.
 	rooms := p.rooms[:0]
 	for at := pl.find(0, &sh.leastB); at < len(pl.nodes); at = pl.find(at+1, &sh.leastB) {
 		n := pl.nodes[at]
-		if int64(n.def.Weight) >= heavy {
+		if n.weight() >= heavy {
 			break
 		}
 		if !sh.named(n, false) || !p.has(sh, n, &sh.least[n.class.at]) {
@@ -368,7 +368,7 @@ func (p *Planner) fitMany(sh *shape, end model.Time, heavy int64) (alloc *model.
 			taken = true
 			continue
 		}
-		r := p.roomUntil(n, end)
+		r := p.roomUntil(n, n.until(end))
 		taken = taken || r != &n.room
 		rooms = append(rooms, r.as(&sh.rq))
 	}

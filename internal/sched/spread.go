@@ -88,15 +88,15 @@ func layGroup(cands []cand, rq *Request) *model.Alloc {
 	if alloc == nil {
 		return nil
 	}
-	var weights []int32
+	var weights []int64
 	for i := range cands {
-		weights = append(weights, cands[i].r.def.Weight)
+		weights = append(weights, cands[i].r.weight())
 	}
 	slices.Sort(weights)
 	weights = slices.Compact(weights)
 	for lo, hi := 0, len(weights)-1; lo < hi; {
 		mid := (lo + hi) / 2
-		light := those(cands, rq, func(c *cand) bool { return c.must || c.r.def.Weight <= weights[mid] })
+		light := those(cands, rq, func(c *cand) bool { return c.must || c.r.weight() <= weights[mid] })
 		var a *model.Alloc
 		if light != nil && (!rq.Grow || len(light) >= rq.MaxNodes) {
 			a = layNetwork(light, rq)
@@ -260,9 +260,9 @@ func ordersFor(rq *Request, want []int) []func(a, b cand) int {
 	}
 	light := func(a, b cand) int {
 		if rq.LLN {
-			return cmp.Or(cmp.Compare(a.r.def.Weight, b.r.def.Weight), b.r.nfree-a.r.nfree)
+			return cmp.Or(cmp.Compare(a.r.weight(), b.r.weight()), b.r.nfree-a.r.nfree)
 		}
-		return cmp.Compare(a.r.def.Weight, b.r.def.Weight)
+		return cmp.Compare(a.r.weight(), b.r.weight())
 	}
 	tasks := func(a, b cand) int { return b.most - a.most }
 	gres := func(a, b cand) int { return slices.Compare(b.gres, a.gres) }

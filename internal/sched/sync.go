@@ -91,11 +91,11 @@ func sameKind(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 // samePlanning reports whether two policies round times in the same way.
 func samePlanning(a, b *Policy) bool { return a.Backfill.ResolutionS == b.Backfill.ResolutionS }
 
-// otherwise reports whether a node's definition has changed: the node has found the memory of its GPUs, or has other
-// hardware.
+// otherwise reports whether a node's definition has changed (the node has found the memory of its GPUs, or has other
+// hardware) or its rank.
 func (p *Planner) otherwise(v *state.View, changes []state.Change) bool {
 	for _, c := range changes {
-		if n := p.byName[c.Node]; c.Job == 0 && n != nil && n.def != v.Made(c.Node) {
+		if n := p.byName[c.Node]; c.Job == 0 && n != nil && (n.def != v.Made(c.Node) || n.rank != rankOf(v.Node(c.Node))) {
 			return true
 		}
 	}
@@ -120,6 +120,7 @@ func (p *Planner) build() {
 	clear(p.kept)
 	p.usable++
 	classes := map[string]*nodeClass{}
+	var spans map[string]model.PowerSpan // made when first needed
 	for _, def := range p.cfg.Nodes {
 		def = v.Made(def.Name)
 		key := classKey(def)
@@ -129,7 +130,13 @@ func (p *Planner) build() {
 			classes[key] = c
 			p.classes = append(p.classes, c)
 		}
-		n := &node{def: def, class: c}
+		n := &node{def: def, class: c, rank: rankOf(v.Node(def.Name))}
+		if n.rank != rankUp {
+			if spans == nil {
+				spans = p.cfg.PowerSpans()
+			}
+			n.boot = model.Time(spans[def.Name].UpS * 1000)
+		}
 		p.nodes = append(p.nodes, n)
 		p.byName[def.Name] = n
 	}
@@ -344,6 +351,15 @@ func (p *Planner) endOf(j *model.Job) model.Time {
 	}
 	if end == 0 {
 		end = run.Start.Add(unlimitedS)
+	}
+	if run.Stop == model.NoStop && p.v.AwaitsPower(j) { // its time begins when its nodes are up
+		boot := model.Time(0)
+		for i := range run.Alloc.Nodes {
+			if n := p.byName[run.Alloc.Nodes[i].Node]; n != nil {
+				boot = max(boot, n.boot)
+			}
+		}
+		end += boot
 	}
 	end = p.roundUp(end)
 	if end <= p.now {

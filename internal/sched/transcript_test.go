@@ -47,6 +47,8 @@ import (
 //	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX] [lics=foo:2]
 //	        [cpus=2 mem= gpus=1 shards=2 of each node] [later=+SECONDS,...] [float=SECONDS]
 //	        [purge=SECONDS]      unreserve NAME
+//	param power=60                              nodes are powered down and up, within so many seconds
+//	off|rise|noshow NODE...                     nodes are off, on their way up, or did not come up
 //	end ID...      drain|resume NODE... [gpu=0,1]      lost|join NODE...
 //	estimate ID [part]      wait +60      hold|release ID
 //	why ID [easy]                               explain a job, in order of submission or with backfill
@@ -243,6 +245,9 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		p.WholeCores, p.MemConsumed = w.has("wholecores"), !w.has("nomem")
 		p.LimitStop, p.Preempt.Youngest = slices.Contains(w.plain, "limitstop"), slices.Contains(w.plain, "youngest")
 		p.Preempt.Strict = slices.Contains(w.plain, "strict")
+		if w.has("power") {
+			p.Power = model.PowerRules{Suspend: "/off", Resume: "/on", ResumeTimeoutS: w.num("power")}
+		}
 		p.DefMemPerCPU, p.DefMemPerNode = w.num("defmempercpu"), w.num("defmempernode")
 		p.MaxMemPerCPU, p.MaxMemPerNode = w.num("maxmempercpu"), w.num("maxmempernode")
 	case "switch":
@@ -365,6 +370,8 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		for _, n := range w.plain {
 			c.apply(&state.Join{Node: n, BootID: "b"})
 		}
+	case "off", "rise", "noshow":
+		c.power(say, fields[0], w.plain)
 	case "wait":
 		c.now = c.now.Add(c.span(w.plain[0]))
 	case "estimate":
@@ -404,6 +411,19 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	default:
 		if !c.accounts(fields[0], w) {
 			c.t.Fatalf("%s: unknown command", c.at)
+		}
+	}
+}
+
+// power brings nodes to a step between on and off.
+func (c *cluster) power(say func(string, ...any), word string, nodes []string) {
+	ops := map[string][]state.PowerOp{"off": {state.BeginDown, state.FinishDown}, "rise": {state.BeginUp},
+		"noshow": {state.GiveUpResume}}[word]
+	for _, op := range ops {
+		for i, r := range c.apply(&state.Powers{Nodes: nodes, Op: op}).Each {
+			if r != state.OK {
+				say("%s: %s", nodes[i], r)
+			}
 		}
 	}
 }

@@ -24,7 +24,7 @@ const (
 	AskPower     PowerOp = iota + 1 // an operator's: Want
 	BeginDown                       // the node has no job, and is switched off
 	BeginUp                         // a job or an operator wants the node, and it is switched on
-	PowerTold                       // the program of the step has run
+	PowerTold                       // the program of the step has run: Want says which, if it is PowerUp or PowerDown
 	FinishDown                      // SuspendTimeout is over
 	GiveUpResume                    // ResumeTimeout is over
 	ResumeFailed                    // ResumeFailProgram has run
@@ -93,8 +93,9 @@ func (s *State) power(at model.Time, c *Powers, name string, old *model.Node) Re
 		step(model.PoweringUp)
 		p.Want, p.By = model.PowerAsIs, ""
 	case PowerTold:
-		if p.Told || p.Step != model.PoweringDown && p.Step != model.PoweringUp {
-			return NotPending
+		up, down := p.Step == model.PoweringUp, p.Step == model.PoweringDown
+		if p.Told || !up && !down || up && c.Want == model.PowerDown || down && c.Want == model.PowerUp {
+			return NotPending // the node has gone on meanwhile
 		}
 		p.Told = true
 	case FinishDown:

@@ -144,6 +144,9 @@ func TestPowerUp(t *testing.T) {
 	p.start("n1", "n2")
 	p.op(BeginUp, "n1", OK)
 	p.op(BeginUp, "n1", NotPending) // not twice
+	if r := p.apply(&Powers{Nodes: []string{"n1"}, Op: PowerTold, Want: model.PowerDown}); r.Each[0] != NotPending {
+		t.Error("a program of before counts for the step of now")
+	}
 	p.op(PowerTold, "n1", OK)
 	p.op(PowerTold, "n1", NotPending)
 	p.state("n1", "MIXED+CLOUD+POWERING_UP")

@@ -104,6 +104,14 @@ func operands(before []string, typed string) getopt.Values {
 		return keys("ReservationName", "PartitionName", "NodeName")
 	case "reboot", "cancel_reboot":
 		return getopt.Values{Kind: getopt.Nodes}
+	case "power":
+		switch {
+		case len(rest) == 0:
+			return getopt.Values{Words: getopt.Fields("up", "down").Words}
+		case len(rest) == 1 && strings.EqualFold(rest[0], "down"):
+			return getopt.Values{Kind: getopt.Nodes, Words: getopt.Fields("asap", "force").Words}
+		}
+		return getopt.Values{Kind: getopt.Nodes}
 	case "doctor", "mig":
 		return keys("node")
 	case "controllers":

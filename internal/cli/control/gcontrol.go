@@ -79,6 +79,8 @@ func verbs() []verb {
 			editForms + ": change them while the cluster runs (operators)", run: (*control).controllers},
 		{name: "reboot", help: "reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] NODES|ALL: reboot nodes with " +
 			"RebootProgram when they have no job (operators)", run: (*control).reboot},
+		{name: "power", help: "power up|down [asap|force] NODES|ALL: power nodes up, or down when they have no job " +
+			"(operators)", run: (*control).power},
 		{name: "cancel_reboot", help: "cancel_reboot NODES: take back reboots that have not begun (operators)",
 			run: (*control).cancelReboot},
 		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},

@@ -323,6 +323,35 @@ func (c *control) reboot(words []string) error {
 	return c.changeNodes(proto.RebootNodes, ch, "scontrol_reboot_nodes error")
 }
 
+// power powers nodes up or down: power up|down [asap|force] [reason=TEXT] NODES|ALL.
+func (c *control) power(words []string) error {
+	const usage = "power up NODES|ALL, or power down [asap|force] [reason=TEXT] NODES|ALL"
+	if len(words) < 2 {
+		return errors.New("which nodes? Write " + usage)
+	}
+	ch, state := &change{}, ""
+	for i, w := range words {
+		key, value, has := strings.Cut(w, "=")
+		switch low := strings.ToLower(w); {
+		case i == 0 && (low == "up" || low == "down"):
+			state = "POWER_" + strings.ToUpper(w)
+		case i > 0 && (low == "asap" || low == "force") && state == "POWER_DOWN":
+			state += "_" + strings.ToUpper(w)
+		case i > 0 && has && strings.EqualFold(key, "reason"):
+			ch.set = append(ch.set, model.KV{Key: "Reason", Value: value})
+		case i > 0 && !has && ch.name == "":
+			ch.name = w
+		default:
+			return fmt.Errorf("'%s': write %s", w, usage)
+		}
+	}
+	if ch.name == "" {
+		return errors.New("which nodes? Write " + usage)
+	}
+	ch.set = append(ch.set, model.KV{Key: "State", Value: state})
+	return c.changeNodes(proto.ChangeNodes, ch, "slurm_update error")
+}
+
 // cancelReboot takes back a reboot that has not begun.
 func (c *control) cancelReboot(words []string) error {
 	if len(words) != 1 {

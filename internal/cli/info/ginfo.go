@@ -170,7 +170,8 @@ func nodeStateWords() []string {
 		"unk", "unknown", "no_respond",
 		"maint", "resv", "reserved", "comp", "completing", "blocked", "cloud", "fail", "failing", "futr", "future", "inval",
 		"npc", "perfctrs", "planned",
-		"power_down", "powered_down", "powering_down", "powering_up", "reboot", "reboot_issued", "reboot_requested"}
+		"power_down", "power_up", "powered_down", "powering_down", "powering_up",
+		"reboot", "reboot_issued", "reboot_requested"}
 }
 
 // isNodeState reports whether a node is in a state of -t; ~state means any other one. alloc, mix, idle and down don't
@@ -216,6 +217,16 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 		return failing && busy
 	case "reboot", "reboot_issued":
 		return reboot != nil && reboot.Step == model.RebootIssued
+	case "cloud":
+		return n.Node.Def.Cloud
+	case "power_down", "power_up":
+		return strings.Contains(n.Node.PowerFlags(), "+"+strings.ToUpper(word))
+	case "powered_down":
+		return n.Node.PowerStep() == model.PoweredDown
+	case "powering_down":
+		return n.Node.PowerStep() == model.PoweringDown
+	case "powering_up":
+		return n.Node.PowerStep() == model.PoweringUp
 	case "reboot_requested":
 		return reboot != nil && reboot.Step == model.RebootAsked
 	}

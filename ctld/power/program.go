@@ -1,0 +1,134 @@
+package power
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/state"
+)
+
+const (
+	maxOutput = 16 << 10        // bytes of a program's output that the log gets
+	grace     = 2 * time.Second // for output to end after the program was killed
+	leastRun  = 60 * time.Second
+)
+
+// bounded keeps the beginning of everything written to it.
+type bounded struct{ data []byte }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	b.data = append(b.data, p[:min(max(maxOutput-len(b.data), 0), len(p))]...)
+	return len(p), nil
+}
+
+// run runs a program with the nodes' names as its argument, in a process group that is killed at the limit or with ctx.
+// It gives the beginning of its output.
+func run(ctx context.Context, path string, nodes []string, env []string, limit time.Duration) (string, error) {
+	own, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd, out := exec.CommandContext(own, path, hostlist.CompressInOrder(nodes)), &bounded{}
+	cmd.Env, cmd.Dir = env, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = grace
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	text := string(bytes.TrimSpace(out.data))
+	switch {
+	case errors.Is(err, exec.ErrWaitDelay):
+		return text, nil // it has ended well, and something that it started holds its output open
+	case ctx.Err() == nil && own.Err() != nil:
+		return text, fmt.Errorf("%s was killed after %s, its time limit", path, limit)
+	case err != nil:
+		return text, fmt.Errorf("%s: %w", path, err)
+	}
+	return text, nil
+}
+
+// resumeFile is SLURM_RESUME_FILE: which jobs wait for the nodes. The members are Slurm's.
+type resumeFile struct {
+	All  string      `json:"all_nodes_resume"`
+	Jobs []resumeJob `json:"jobs"`
+}
+
+type resumeJob struct {
+	Extra         *string `json:"extra"`
+	Features      *string `json:"features"`
+	JobID         uint32  `json:"job_id"`
+	NodesAlloc    string  `json:"nodes_alloc"`
+	NodesResume   string  `json:"nodes_resume"`
+	OverSubscribe string  `json:"oversubscribe"`
+	Partition     string  `json:"partition"`
+	Reservation   *string `json:"reservation"`
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// jobsFor gives the content of SLURM_RESUME_FILE for nodes that are powered up.
+func jobsFor(v *state.View, nodes []string) resumeFile {
+	up := make(map[string]bool, len(nodes))
+	for _, name := range nodes {
+		up[name] = true
+	}
+	f := resumeFile{All: hostlist.CompressInOrder(nodes), Jobs: []resumeJob{}}
+	seen := map[model.JobID]bool{}
+	for _, name := range nodes {
+		n := v.Node(name)
+		if n == nil {
+			continue
+		}
+		for _, id := range n.Jobs {
+			j := v.Job(id)
+			if seen[id] || j == nil || j.Run == nil || j.State != model.Configuring {
+				continue
+			}
+			seen[id] = true
+			var mine []string
+			for _, node := range j.Run.Alloc.NodeNames() {
+				if up[node] {
+					mine = append(mine, node)
+				}
+			}
+			over := "NO"
+			if !j.Run.Alone {
+				over = "OK"
+			}
+			f.Jobs = append(f.Jobs, resumeJob{Features: orNull(j.Spec.Features), JobID: uint32(id),
+				NodesAlloc: hostlist.CompressInOrder(j.Run.Alloc.NodeNames()), NodesResume: hostlist.CompressInOrder(mine),
+				OverSubscribe: over, Partition: j.Run.Partition, Reservation: orNull(j.Run.Resv)})
+		}
+	}
+	return f
+}
+
+// writeResumeFile writes SLURM_RESUME_FILE into a file that the caller removes.
+func writeResumeFile(v *state.View, nodes []string) (string, error) {
+	data, err := json.MarshalIndent(jobsFor(v, nodes), "", "  ")
+	if err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp("", "gbatch-resume-*.json")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(f.Name()) // it is of no use
+		return "", err
+	}
+	return f.Name(), nil
+}
