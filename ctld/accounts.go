@@ -104,6 +104,9 @@ func (c *Controller) editAccounts(ctx context.Context, who *caller, rq *proto.Ed
 		if err := c.mayEdit(v, who, e); err != nil {
 			return err
 		}
+		if err := countedHere(v, e); err != nil {
+			return err
+		}
 		for _, name := range accountsOf(e) { // accounts that the configuration lists become facts with their first change
 			if !made[name] && v.Account(name) == nil && slices.Contains(v.Config().Accounts, name) {
 				made[name] = true
@@ -129,6 +132,21 @@ func (c *Controller) editAccounts(ctx context.Context, who *caller, rq *proto.Ed
 		return err
 	}
 	return acctRefusal(res, cmd)
+}
+
+// countedHere refuses values of an association that have no meaning there.
+func countedHere(v *state.View, e *proto.AcctEdit) error {
+	a := e.Assoc
+	if e.Op != proto.PutAssoc || a == nil {
+		return nil
+	}
+	if text := a.UncountedText(); text != "" {
+		return refuse(proto.CodeBadRequest, "%s", text)
+	}
+	if a.OfPool() && v.Partition(a.Partition) == nil {
+		return refuse(proto.CodeBadRequest, "account %s: there is no partition %s; ginfo lists them", a.Account, a.Partition)
+	}
+	return nil
 }
 
 // accountsOf names the accounts that an edit needs.
@@ -161,6 +179,9 @@ func acctRefusal(res state.Result, cmd *state.Accounts) error {
 		what = "QOS " + e.QOS.Name
 	case e.Assoc != nil:
 		what = strings.TrimSpace("the association of account " + e.Assoc.Account + " " + e.Assoc.User)
+		if e.Assoc.Partition != "" {
+			what += " in partition " + e.Assoc.Partition
+		}
 	}
 	switch res.Refusal {
 	case state.JobsActive:

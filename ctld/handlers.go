@@ -63,6 +63,7 @@ var handlers = map[uint16]handler{
 	proto.KindJobs:         handleParts((*Controller).jobs, endOfJobs),
 	proto.KindNodes:        handleParts((*Controller).nodesList, endOfNodes),
 	proto.KindPartitions:   handle((*Controller).partitions),
+	proto.KindPools:        handle((*Controller).pools),
 	proto.KindConfig:       handle((*Controller).config),
 	proto.KindWait:         handle((*Controller).wait),
 	proto.KindAcct:         {parts: true, answer: (*Controller).acct},
@@ -475,7 +476,7 @@ func (c *Controller) sameAs(a *call, kind uint16) (key string, ok bool) {
 		if proto.Decode(a.body, &rq) != nil || len(rq.Filter.Jobs) > 0 {
 			return "", false // found by their numbers: nothing to share
 		}
-	case proto.KindNodes, proto.KindPartitions, proto.KindConfig:
+	case proto.KindNodes, proto.KindPartitions, proto.KindConfig, proto.KindPools:
 	default:
 		return "", false
 	}

@@ -1,11 +1,13 @@
 package ctld
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	"gbatch/ctld/pools"
 	"gbatch/internal/ask"
 	"gbatch/internal/blob"
 	"gbatch/internal/model"
@@ -328,6 +330,17 @@ func (c *Controller) partitions(_ context.Context, who *caller, _ *proto.Empty) 
 		out.Gres = append(out.Gres, sum)
 	}
 	return out, nil
+}
+
+// pools sums up the partitions. Quotas of accounts are for those who may see the account.
+func (c *Controller) pools(_ context.Context, who *caller, _ *proto.Empty) (*proto.PoolsReply, error) {
+	v := c.machine.View()
+	sees := c.sees(v, who)
+	if err := cmp.Or(sees.denied("partitions"), sees.denied("nodes")); err != nil {
+		return nil, err
+	}
+	now := c.now()
+	return &proto.PoolsReply{Now: now, Pools: pools.Of(v, now, sees.account)}, nil
 }
 
 func addCount(list []model.GresCount, g model.GresDef) []model.GresCount {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"gbatch/ctld/define"
@@ -211,6 +212,17 @@ func affected(v *state.View, cfg *model.Config) []string {
 		})
 		if len(idle) > 0 {
 			out = append(out, fmt.Sprintf("GuaranteedTRES of QOS %s has no effect under PreemptType=%s",
+				strings.Join(idle, ", "), shownValue(cfg, "PreemptType")))
+		}
+		idle = nil
+		v.Associations(func(a *model.Association) bool {
+			if len(a.GuaranteedTRES) > 0 && !slices.Contains(idle, a.Account) {
+				idle = append(idle, a.Account)
+			}
+			return len(idle) < maxAffected
+		})
+		if len(idle) > 0 {
+			out = append(out, fmt.Sprintf("GuaranteedTRES of account %s has no effect under PreemptType=%s",
 				strings.Join(idle, ", "), shownValue(cfg, "PreemptType")))
 		}
 	}

@@ -2,6 +2,7 @@ package facade
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -241,11 +242,15 @@ func (q *request) pools(string) (any, error) {
 	if err := q.ask(proto.KindPartitions, &proto.Empty{}, &parts); err != nil {
 		return nil, err
 	}
-	tenants := map[string]int64{}
+	var quotas proto.PoolsReply
+	if err := q.ask(proto.KindPools, &proto.Empty{}, &quotas); err != nil {
+		return nil, err
+	}
+	accounts := map[string]int64{}
 	if q.f.Cluster.Sees(q.who) == "" { // accounts' limits are not for users from whom PrivateData hides something
 		q.f.Cluster.Facts().Associations(func(a *model.Association) bool {
-			if n := limit(a.GrpTRES, int64(len(units))); a.User == "" && n >= 0 {
-				tenants[a.Account] = n
+			if n := limit(a.GrpTRES, int64(len(units))); a.User == "" && !a.OfPool() && n >= 0 {
+				accounts[a.Account] = n
 			}
 			return true
 		})
@@ -273,6 +278,17 @@ func (q *request) pools(string) (any, error) {
 			}
 		}
 		slices.Sort(types)
+		tenants := maps.Clone(accounts)
+		for i := range quotas.Pools {
+			if quotas.Pools[i].Name != p.Name {
+				continue
+			}
+			for k := range quotas.Pools[i].Quotas {
+				if x := &quotas.Pools[i].Quotas[k]; x.TRES == "gres/gpu" && x.Limit >= 0 {
+					tenants[x.Account] = x.Limit
+				}
+			}
+		}
 		out = append(out, pool{ID: p.Name, Name: p.Name, Type: "gpu", Types: append([]string{}, types...), Total: total,
 			Allocated: busy, Reserved: reserved, Available: total - busy - reserved, Utilization: share(busy, total),
 			Count: len(nodes), Tenants: tenants})

@@ -88,7 +88,7 @@ func (s *scrape) quotas(out *sink, accounts *tallies) {
 	limits, above := map[string]float64{}, map[string]string{}
 	var names []string
 	s.View.Associations(func(a *model.Association) bool {
-		if a.User != "" {
+		if a.User != "" || a.OfPool() {
 			return true
 		}
 		for _, l := range a.GrpTRES {

@@ -142,7 +142,7 @@ func deleteAssociations(q *request) error {
 		keep := q.assocFilter(f)
 		var next *model.Association
 		for _, a := range f.Associations("", "") {
-			if keep(a) && (a.User != "" || len(q.words("user")) == 0 && a.Account != model.RootAccount) {
+			if keep(a) && (a.User != "" || len(q.words("user")) == 0 && (a.Account != model.RootAccount || a.OfPool())) {
 				next = a // the last ones first: users before their accounts, and accounts before those above them
 			}
 		}
@@ -158,6 +158,9 @@ func deleteAssociations(q *request) error {
 			}
 		} else {
 			words = []string{"name=" + next.Account}
+			if next.OfPool() {
+				words = append(words, "partition="+next.Partition)
+			}
 		}
 		p, err := q.plan(func(f *acctmgr.Facts) (*acctmgr.Plan, error) { return acctmgr.Remove(f, entity, words) })
 		if err != nil {

@@ -53,6 +53,7 @@ func noEntity(verb, entity string) error {
 	instead := map[string]string{"cluster": "a cluster is made by its configuration, see gbatch.conf(5)",
 		"tres":   "resources come from the nodes in gbatch.conf",
 		"wckeys": "use accounts", "resources": "write Licenses= in gbatch.conf", "federation": "one cluster stands alone",
+		"pools":        "ginfo --pools shows what partitions have, and the quotas of accounts there",
 		"events":       "they are made by what happens; show lists them",
 		"transactions": "they are made by changes; show lists them",
 		"reservations": "see gcontrol", "runawayjobs": "gctld and gdbd agree about jobs by themselves",
@@ -73,6 +74,7 @@ func (f *Facts) addAccounts(words []word) (*Plan, error) {
 	var list []string
 	var rest []word
 	parent, description, organization := model.RootAccount, "", ""
+	var parts []string
 	for _, w := range words {
 		var err error
 		switch {
@@ -86,6 +88,8 @@ func (f *Facts) addAccounts(words []word) (*Plan, error) {
 			description = w.value
 		case is(w.key, 1, "organization"):
 			organization = w.value
+		case is(w.key, 4, "partitions"):
+			parts = append(parts, partNames(w.value)...)
 		default:
 			rest = append(rest, w)
 		}
@@ -100,7 +104,11 @@ func (f *Facts) addAccounts(words []word) (*Plan, error) {
 		return nil, fmt.Errorf(" This account '%s' doesn't exist.\n        Contact your admin to add this account.", parent)
 	}
 	a := model.Association{Shares: 1}
-	said, err := apply(f, assocAttrs(), &a, rest)
+	ofPools := rest
+	if len(parts) > 0 { // the limits are those in the partitions
+		rest = nil
+	}
+	said, err := limited(f, &a, rest)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +118,9 @@ func (f *Facts) addAccounts(words []word) (*Plan, error) {
 			return nil, err
 		}
 		if f.Accounts[name] != nil {
-			p.note(" This account '%s' already exists.  Not adding.", name)
+			if len(parts) == 0 {
+				p.note(" This account '%s' already exists.  Not adding.", name)
+			}
 			continue
 		}
 		acct := &model.Account{Name: name, Parent: parent, Description: or(description, name),
@@ -121,21 +131,50 @@ func (f *Facts) addAccounts(words []word) (*Plan, error) {
 		p.putAssoc(&n)
 		made, lines = append(made, "  "+name), append(lines, f.assocLine(&n))
 	}
-	if len(made) == 0 {
+	if len(parts) > 0 {
+		var more []string
+		if more, said, err = f.addPools(p, list, parts, ofPools); err != nil {
+			return nil, err
+		}
+		lines = append(lines, more...)
+	}
+	if len(lines) == 0 {
 		return p, nil
 	}
-	p.say(" Adding Account(s)")
-	p.Text = append(p.Text, made...)
-	p.say(" Settings")
-	p.say("  Description     = %s", or(description, "Account Name"))
-	p.say("  Organization    = %s", or(organization, "Parent/Account Name"))
+	if len(made) > 0 {
+		p.say(" Adding Account(s)")
+		p.Text = append(p.Text, made...)
+		p.say(" Settings")
+		p.say("  Description     = %s", or(description, "Account Name"))
+		p.say("  Organization    = %s", or(organization, "Parent/Account Name"))
+	}
 	p.say(" Associations")
 	p.Text = append(p.Text, lines...)
-	if parent != model.RootAccount {
+	if len(made) > 0 && parent != model.RootAccount {
 		said = append([]string{"  Parent        = " + parent}, said...)
 	}
 	p.settings(said)
 	return p, nil
+}
+
+// addPools plans accounts' limits in partitions, and gives the lines about them.
+func (f *Facts) addPools(p *Plan, accounts, parts []string, words []word) (lines, said []string, err error) {
+	for _, name := range accounts {
+		for _, part := range parts {
+			if f.assoc(name, "", part) != nil {
+				p.note(" Account '%s' has limits in partition '%s'.  Change them with: modify account where name=%s "+
+					"partition=%s set ...", name, part, name, part)
+				continue
+			}
+			n := &model.Association{Account: name, Partition: part}
+			if said, err = limited(f, n, words); err != nil {
+				return nil, nil, err
+			}
+			p.putAssoc(n)
+			lines = append(lines, f.assocLine(n))
+		}
+	}
+	return lines, said, nil
 }
 
 func (p *Plan) settings(said []string) {
@@ -179,10 +218,7 @@ func (f *Facts) readUserWords(words []word) (*userWords, error) {
 		case is(w.key, 8, "defaultaccount") || w.key == "default":
 			u.preset = strings.ToLower(w.value)
 		case is(w.key, 4, "partitions"):
-			u.parts = nil
-			for n := range strings.SplitSeq(w.value, ",") { // partitions keep their case
-				u.parts = append(u.parts, strings.TrimSpace(n))
-			}
+			u.parts = partNames(w.value)
 		case is(w.key, 8, "defaultwckey") || is(w.key, 1, "wckeys"):
 			err = fmt.Errorf(" %s is not supported by gbatch: use accounts", w.key)
 		default:
@@ -206,6 +242,15 @@ func (f *Facts) readUserWords(words []word) (*userWords, error) {
 	return u, nil
 }
 
+// partNames reads a comma list of partitions, which keep their case.
+func partNames(v string) []string {
+	var out []string
+	for n := range strings.SplitSeq(v, ",") {
+		out = append(out, strings.TrimSpace(n))
+	}
+	return out
+}
+
 func (f *Facts) addUsers(words []word) (*Plan, error) {
 	u, err := f.readUserWords(words)
 	if err != nil {
@@ -213,7 +258,8 @@ func (f *Facts) addUsers(words []word) (*Plan, error) {
 	}
 	p := &Plan{Nothing: " Nothing new added."}
 	a := model.Association{Shares: 1}
-	said, err := apply(f, assocAttrs(), &a, u.rest)
+	a.User = u.names[0]
+	said, err := limited(f, &a, u.rest)
 	if err != nil {
 		return nil, err
 	}

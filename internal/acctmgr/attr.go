@@ -226,6 +226,17 @@ func setNames(f *Facts, old []string, op byte, v string) ([]string, error) {
 
 type assoc = model.Association
 
+// showShares gives an association's shares; an account's association for a partition has none.
+func showShares(a *assoc) string {
+	switch {
+	case a.Shares == model.ShareOfParent:
+		return "parent"
+	case a.OfPool():
+		return ""
+	}
+	return strconv.FormatInt(a.Shares, 10)
+}
+
 // assocAttrs are the fields of an association that can be set.
 func assocAttrs() []attr[assoc] {
 	grp, grpMins := func(a *assoc) *[]model.TRESLimit { return &a.GrpTRES },
@@ -250,12 +261,7 @@ func assocAttrs() []attr[assoc] {
 			}
 			a.Shares = int64(n)
 			return nil
-		}, func(a *assoc) string {
-			if a.Shares == model.ShareOfParent {
-				return "parent"
-			}
-			return strconv.FormatInt(a.Shares, 10)
-		}},
+		}, showShares},
 		{[]string{"qoslevel", "qos"}, "QOS", func(f *Facts, a *assoc, op byte, v string) (err error) {
 			old := a.QOS
 			if op != '=' || strings.HasPrefix(v, "+") || strings.HasPrefix(v, "-") {
@@ -285,6 +291,7 @@ func assocAttrs() []attr[assoc] {
 		tres(grp, "GrpTRES", "grptres"),
 		tres(grpMins, "GrpTRESMins", "grptresmins"),
 		tres(func(a *assoc) *[]model.TRESLimit { return &a.GrpTRESRunMins }, "GrpTRESRunMins", "grptresrunmins"),
+		tres(func(a *assoc) *[]model.TRESLimit { return &a.GuaranteedTRES }, "GuaranteedTRES", "guaranteedtres"),
 		oneTRES(grp, "cpu", "grpcpus"), oneTRES(grp, "mem", "grpmemory", "grpmem"), oneTRES(grp, "node", "grpnodes"),
 		oneTRES(grpMins, "cpu", "grpcpumins"),
 		oneTRES(func(a *assoc) *[]model.TRESLimit { return &a.GrpTRESRunMins }, "cpu", "grpcpurunmins"),

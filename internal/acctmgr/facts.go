@@ -75,17 +75,21 @@ func (f *Facts) within(account, above string) bool {
 	return false
 }
 
-// tree lists all associations: an account's own, its users', then the accounts below it, each in order of name.
+// tree lists all associations: an account's own, its own for partitions, its users', then the accounts below it, each
+// in order of name.
 func (f *Facts) tree() []*model.Association {
-	kids, users := map[string][]string{}, map[string][]*model.Association{}
+	kids, users, pools := map[string][]string{}, map[string][]*model.Association{}, map[string][]*model.Association{}
 	for name, a := range f.Accounts {
 		if name != model.RootAccount {
 			kids[a.Parent] = append(kids[a.Parent], name)
 		}
 	}
 	for key, a := range f.assocs {
-		if key.User != "" {
+		switch {
+		case key.User != "":
 			users[key.Account] = append(users[key.Account], a)
+		case key.Partition != "":
+			pools[key.Account] = append(pools[key.Account], a)
 		}
 	}
 	var out []*model.Association
@@ -97,6 +101,8 @@ func (f *Facts) tree() []*model.Association {
 		if a := f.assoc(name, "", ""); a != nil {
 			out = append(out, a)
 		}
+		slices.SortFunc(pools[name], func(a, b *model.Association) int { return strings.Compare(a.Partition, b.Partition) })
+		out = append(out, pools[name]...)
 		slices.SortFunc(users[name], func(a, b *model.Association) int {
 			if c := strings.Compare(a.User, b.User); c != 0 {
 				return c
@@ -117,7 +123,10 @@ func (f *Facts) tree() []*model.Association {
 func (f *Facts) effective(a *model.Association) *model.Association {
 	n := *a
 	up := a.Account
-	if a.User == "" {
+	switch {
+	case a.OfPool():
+		return a // what it does not set holds as for the account
+	case a.User == "":
 		up = f.parent(up)
 	}
 	for steps := 0; up != "" && steps <= len(f.Accounts); up, steps = f.parent(up), steps+1 {

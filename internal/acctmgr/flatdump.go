@@ -81,12 +81,7 @@ func flatFactor(n int64, set bool) string {
 func assocFlat() []flat[assoc] {
 	return []flat[assoc]{
 		{"DefaultQOS", func(a *assoc) string { return flatText(a.DefQOS) }},
-		{"Fairshare", func(a *assoc) string {
-			if a.Shares == model.ShareOfParent {
-				return "parent"
-			}
-			return strconv.FormatInt(a.Shares, 10)
-		}},
+		{"Fairshare", showShares},
 		{"GrpTRESMins", func(a *assoc) string { return flatTRES(a.GrpTRESMins) }},
 		{"GrpTRESRunMins", func(a *assoc) string { return flatTRES(a.GrpTRESRunMins) }},
 		{"GrpTRES", func(a *assoc) string { return flatTRES(a.GrpTRES) }},
@@ -102,6 +97,7 @@ func assocFlat() []flat[assoc] {
 		{"MaxWallDurationPerJob", func(a *assoc) string { return flatMinutes(a.MaxWallS) }},
 		{"Priority", func(a *assoc) string { return showLimit(a.Priority) }},
 		{"QOS", func(a *assoc) string { return flatList(a.QOS) }},
+		{"GuaranteedTRES", func(a *assoc) string { return flatTRES(a.GuaranteedTRES) }},
 	}
 }
 
@@ -176,20 +172,35 @@ func Dump(f *Facts) string {
 			kids[a.Parent] = append(kids[a.Parent], name)
 		}
 	}
-	users := map[string][]*model.Association{}
+	users, pools := map[string][]*model.Association{}, map[string][]*model.Association{}
 	for _, a := range f.tree() {
-		if a.User != "" {
+		switch {
+		case a.User != "":
 			users[a.Account] = append(users[a.Account], a)
+		case a.OfPool():
+			pools[a.Account] = append(pools[a.Account], a)
+		}
+	}
+	putPools := func(account string) { // Slurm has no such lines
+		for _, a := range pools[account] {
+			line("Account", account)
+			b.WriteString(":Partition='" + a.Partition + "'")
+			putFlat(&b, assocFlat(), a)
+			b.WriteByte('\n')
 		}
 	}
 	var walk func(account string, left int)
 	walk = func(account string, left int) {
 		slices.Sort(kids[account])
-		if left == 0 || len(kids[account]) == 0 && len(users[account]) == 0 {
+		ofRoot := account == model.RootAccount && len(pools[account]) > 0
+		if left == 0 || len(kids[account]) == 0 && len(users[account]) == 0 && !ofRoot {
 			return
 		}
 		line("Parent", account)
 		b.WriteByte('\n')
+		if ofRoot {
+			putPools(account)
+		}
 		for _, a := range users[account] {
 			line("User", a.User)
 			if a.Partition != "" {
@@ -210,6 +221,7 @@ func Dump(f *Facts) string {
 				putFlat(&b, assocFlat(), a)
 			}
 			b.WriteByte('\n')
+			putPools(kid)
 		}
 		for _, kid := range kids[account] {
 			walk(kid, left-1)

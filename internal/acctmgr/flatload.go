@@ -223,6 +223,9 @@ func (l *load) assoc(key model.AssocKey) *model.Association {
 	return l.assocs.get(key, func() (fresh *model.Association) {
 		defer func() { l.see.assocs[key] = fresh }()
 		a := model.Association{Account: key.Account, User: key.User, Partition: key.Partition, Shares: 1}
+		if a.OfPool() {
+			a.Shares = 0
+		}
 		if old := l.f.assocs[key]; old != nil {
 			if a.ID = old.ID; !l.clean {
 				a = *old
@@ -261,6 +264,10 @@ func applyFlat[T any](l *load, n int, list []attr[T], t *T, words []word) error 
 func (l *load) account(n int, name string, words []word) error {
 	if err := l.below("Account", name); err != nil {
 		return err
+	}
+	if i := slices.IndexFunc(words, func(w word) bool { return is(w.key, 4, "partitions") }); i >= 0 {
+		return l.limits(n, l.assoc(model.AssocKey{Account: name, Partition: words[i].value}),
+			slices.Delete(slices.Clone(words), i, i+1))
 	}
 	a := l.accounts.get(name, func() *model.Account {
 		if old := l.f.Accounts[name]; old != nil {
@@ -431,7 +438,7 @@ func (l *load) drop() {
 	p, f := l.p, l.f
 	var gone []*model.Association
 	for _, a := range f.tree() {
-		roots := a.Account == model.RootAccount && (a.User == "" || a.User == model.RootAccount)
+		roots := a.Account == model.RootAccount && (a.User == "" && !a.OfPool() || a.User == model.RootAccount)
 		if l.assocs.m[a.Key()] == nil && !roots {
 			gone = append(gone, a)
 		}

@@ -58,9 +58,13 @@ func (f *Facts) modifyCluster(where, set []word) (*Plan, error) {
 
 func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 	p := &Plan{Nothing: " Nothing modified"}
+	where, parts := splitParts(where)
 	sel, err := f.pickAccounts(where)
 	if err != nil {
 		return nil, err
+	}
+	if len(parts) > 0 {
+		return f.modifyPools(p, sel, parts, set)
 	}
 	var own, limits []word
 	set, reset, err := rawUsage(set)
@@ -104,7 +108,7 @@ func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 			old = &model.Association{Account: name, Shares: 1}
 		}
 		n := *old
-		if _, err := apply(f, assocAttrs(), &n, limits); err != nil {
+		if _, err := limited(f, &n, limits); err != nil {
 			return nil, err
 		}
 		if reset {
@@ -120,6 +124,45 @@ func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 	if len(p.Edits) > 0 {
 		p.list(" Modified accounts...", accts)
 		p.list(" Modified account associations...", assocs)
+	}
+	return p, nil
+}
+
+// splitParts takes the partitions out of conditions.
+func splitParts(where []word) (rest []word, parts []string) {
+	for _, w := range where {
+		if is(w.key, 4, "partitions") {
+			parts = append(parts, partNames(w.value)...)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	return rest, parts
+}
+
+// modifyPools plans changes of accounts' limits in partitions.
+func (f *Facts) modifyPools(p *Plan, accounts, parts []string, set []word) (*Plan, error) {
+	var lines []string
+	for _, name := range accounts {
+		for _, part := range parts {
+			old := f.assoc(name, "", part)
+			if old == nil {
+				p.note(" Account '%s' has no limits of its own in partition '%s'.  Add them with: add account %s partition=%s ...",
+					name, part, name, part)
+				continue
+			}
+			n := *old
+			if _, err := limited(f, &n, set); err != nil {
+				return nil, err
+			}
+			if !reflect.DeepEqual(&n, old) {
+				p.putAssoc(&n)
+			}
+			lines = append(lines, f.whichLine(old))
+		}
+	}
+	if len(p.Edits) > 0 {
+		p.list(" Modified account associations...", lines)
 	}
 	return p, nil
 }
@@ -280,7 +323,7 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 				continue
 			}
 			n := *old
-			if _, err := apply(f, assocAttrs(), &n, limits); err != nil {
+			if _, err := limited(f, &n, limits); err != nil {
 				return nil, err
 			}
 			if reset {

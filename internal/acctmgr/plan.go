@@ -35,6 +35,9 @@ func (p *Plan) Limited() (names []string) {
 		}
 		if a := p.Edits[i].Assoc; a != nil {
 			name := "account " + a.Account
+			if a.OfPool() {
+				name += " in partition " + a.Partition
+			}
 			if a.User != "" {
 				name = "user " + a.User + " of " + name
 			}
@@ -54,6 +57,17 @@ func (p *Plan) edit(e proto.AcctEdit) { p.Edits = append(p.Edits, e) }
 
 func (p *Plan) putAssoc(a *model.Association) {
 	p.edit(proto.AcctEdit{Op: proto.PutAssoc, Assoc: a})
+}
+
+// limited applies settings to an association. It refuses those that are not counted there.
+func limited(f *Facts, a *model.Association, words []word) (said []string, err error) {
+	if said, err = apply(f, assocAttrs(), a, words); err != nil {
+		return nil, err
+	}
+	if text := a.UncountedText(); text != "" {
+		return nil, fmt.Errorf(" %s", text)
+	}
+	return said, nil
 }
 
 // changes applies settings to a record and gives their text.
@@ -92,6 +106,8 @@ func (f *Facts) assocLine(a *model.Association) string {
 func (f *Facts) whichLine(a *model.Association) string {
 	line := fmt.Sprintf("  C = %-10s A = %-20s", f.Cluster, a.Account)
 	switch {
+	case a.OfPool():
+		line += " P = " + a.Partition
 	case a.User == "" && f.parent(a.Account) != "":
 		line = fmt.Sprintf("  C = %-10s A = %s of %s", f.Cluster, a.Account, f.parent(a.Account))
 	case a.User != "" && a.Partition != "":

@@ -63,9 +63,13 @@ func (f *Facts) dropAssocs(p *Plan, gone []*model.Association) {
 
 func (f *Facts) removeAccounts(where []word) (*Plan, error) {
 	p := &Plan{Nothing: " Nothing deleted"}
+	where, parts := splitParts(where)
 	sel, err := f.pickAccounts(where)
 	if err != nil {
 		return nil, err
+	}
+	if len(parts) > 0 {
+		return f.removePools(p, sel, parts), nil
 	}
 	if slices.Contains(sel, model.RootAccount) {
 		return nil, fmt.Errorf(" The root account can't be deleted")
@@ -98,6 +102,21 @@ func (f *Facts) removeAccounts(where []word) (*Plan, error) {
 	slices.Sort(lines)
 	p.list(" Deleting accounts...", lines)
 	return p, nil
+}
+
+// removePools plans the removal of accounts' limits in partitions; the accounts stay.
+func (f *Facts) removePools(p *Plan, accounts, parts []string) *Plan {
+	var lines []string
+	for _, name := range accounts {
+		for _, part := range parts {
+			if a := f.assoc(name, "", part); a != nil {
+				p.edit(proto.AcctEdit{Op: proto.DropAssoc, Assoc: &model.Association{Account: name, Partition: part}})
+				lines = append(lines, f.whichLine(a))
+			}
+		}
+	}
+	p.list(" Deleting account associations...", lines)
+	return p
 }
 
 func (f *Facts) removeUsers(where []word) (*Plan, error) {

@@ -46,6 +46,9 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 		if sh.Assocs {
 			columns = "Account,Descr,Org,Cluster,ParentName,User,Share,Priority,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins," +
 				"MaxJobs,MaxTRES,MaxTRESPerNode,MaxSubmit,MaxWall,MaxTRESMins,QOS,DefaultQOS"
+			if slices.ContainsFunc(rows, func(r Row) bool { return r.assoc != nil && r.assoc.OfPool() }) {
+				columns = strings.Replace(columns, ",User,", ",User,Partition,", 1)
+			}
 		}
 	case is(entity, 1, "users"):
 		rows, err = sh.users(words)

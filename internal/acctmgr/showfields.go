@@ -32,6 +32,7 @@ func limitFields() []field {
 		ofAssoc("GrpSubmitJobs", "GrpSubmit", 9, "grpsubmit"), ofAssoc("GrpWall", "", 11, "grpwall"),
 		ofAssoc("GrpTRESMins", "", 13, "grptresmins"),
 		ofAssoc("GrpTRESRunMins", "GrpTRESRunMins", 13, "grptresrunmins"),
+		ofAssoc("GuaranteedTRES", "", 14, "guaranteedtres"),
 		ofAssoc("GrpCPUs", "", 8, "grpcpus"), ofAssoc("GrpMemory", "GrpMem", 7, "grpmem"),
 		ofAssoc("GrpNodes", "", 8, "grpnodes"), ofAssoc("GrpCPUMins", "", 11, "grpcpumins"),
 		ofAssoc("GrpCPURunMins", "", 14, "grpcpurunmins"),

@@ -2,6 +2,7 @@
 // shares and usage, statistics of the leader. Package jobtext does it for jobs, records and nodes.
 //
 //	controllers.go   controllers and licenses: JSON of scontrol ping and show licenses
+//	pools.go         partitions as pools: ginfo --pools
 //	share.go         shares and usage of accounts and users: sshare's columns and JSON
 //	history.go       samples over time: headings and values
 //	statistics.go    the leader's statistics: sdiag's text and JSON

@@ -12,6 +12,7 @@ func TestJSONFields(t *testing.T) {
 	text := slurmjson.Described("ping", PingJSON()) +
 		slurmjson.Described("controller", ControllersJSON()) +
 		slurmjson.Described("license", LicenseJSON()) +
+		slurmjson.Described("pool", PoolJSON()) +
 		slurmjson.Described("share", ShareJSON()) +
 		slurmjson.Described("statistics", StatisticsJSON())
 	golden.Compare(t, "testdata/json.txt", []byte(text))

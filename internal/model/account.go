@@ -150,6 +150,8 @@ type Association struct {
 	MaxTRESPerNode []TRESLimit
 	MaxTRESMins    []TRESLimit // per job
 	MaxTRESRunMins []TRESLimit
+
+	GuaranteedTRES []TRESLimit // of an account: what its jobs get back from those who borrow it
 }
 
 func (x *Association) Wire(c *wire.C) {
@@ -177,6 +179,20 @@ func (x *Association) Wire(c *wire.C) {
 	wire.List(c, &x.MaxTRESPerNode, MaxFew)
 	wire.List(c, &x.MaxTRESMins, MaxFew)
 	wire.List(c, &x.MaxTRESRunMins, MaxFew)
+	wire.List(c, &x.GuaranteedTRES, MaxFew)
+}
+
+// UncountedText says why an association can't have what Uncounted names, and where it belongs; "" if all counts.
+func (a *Association) UncountedText() string {
+	switch name := a.Uncounted(); {
+	case name == "":
+		return ""
+	case a.OfPool():
+		return name + " is not counted for an account in one partition (" + a.Account + " in " + a.Partition +
+			"): set it for the account, or for a QOS that the partition has (PartitionName=" + a.Partition + " QOS=...)"
+	default:
+		return name + " is an account's or a QOS's, not a user's (" + a.User + " in " + a.Account + ")"
+	}
 }
 
 // ShareOfParent as Shares says that the association's parent is used for fair-share.
@@ -184,6 +200,33 @@ const ShareOfParent int64 = 1<<31 - 1
 
 // Key gives the association's name.
 func (a *Association) Key() AssocKey { return AssocKey{a.Account, a.User, a.Partition} }
+
+// OfPool reports whether it has an account's limits in one partition. They hold for the account and those below it,
+// beside the account's own association.
+func (a *Association) OfPool() bool { return a.User == "" && a.Partition != "" }
+
+// Uncounted names the first value that is set and has no meaning here; "" if there is none. Usage, priority and rights
+// are an account's as a whole, and a guarantee is no user's.
+func (a *Association) Uncounted() string {
+	if !a.OfPool() {
+		if a.User != "" && len(a.GuaranteedTRES) > 0 {
+			return "GuaranteedTRES"
+		}
+		return ""
+	}
+	for _, x := range []struct {
+		name string
+		set  bool
+	}{{"Fairshare", a.Shares != 0}, {"Priority", a.Priority != 0}, {"QOS", a.QOS != nil}, {"DefaultQOS", a.DefQOS != ""},
+		{"GrpJobsAccrue", a.GrpAccrue != 0}, {"GrpWall", a.GrpWallS != 0}, {"GrpTRESMins", a.GrpTRESMins != nil},
+		{"MaxJobs", a.MaxJobs != 0}, {"MaxJobsAccrue", a.MaxAccrue != 0}, {"MaxSubmitJobs", a.MaxSubmit != 0},
+		{"MaxTRESRunMins", a.MaxTRESRunMins != nil}, {"MinPrioThreshold", a.MinPrioThresh != 0}} {
+		if x.set {
+			return x.name
+		}
+	}
+	return ""
+}
 
 // QOSFlags are a QOS's flags, a set. The numbers are stored: append only.
 type QOSFlags uint32

@@ -52,6 +52,7 @@ const (
 	KindSetDebug        // SetDebugRequest -> Empty
 	KindReport          // ReportRequest -> stream of ReportChunk
 	KindHistory         // HistoryRequest -> stream of HistoryReply
+	KindPools           // Empty -> PoolsReply
 )
 
 // Kinds between daemons.
@@ -170,6 +171,7 @@ var requests = [...]Request{
 	KindJobs:         {Name: "REQUEST_JOB_INFO", Number: 2003, Effect: Reads, Repeats: true, Stream: true},
 	KindNodes:        {Name: "REQUEST_NODE_INFO", Number: 2007, Effect: Reads, Repeats: true, Stream: true},
 	KindPartitions:   {Name: "REQUEST_PARTITION_INFO", Number: 2009, Effect: Reads, Repeats: true},
+	KindPools:        {Name: "REQUEST_POOLS", Effect: Reads, Repeats: true},
 	KindConfig:       {Name: "REQUEST_BUILD_INFO", Number: 2001, Effect: Reads, Repeats: true},
 	KindWait:         {Name: "REQUEST_JOB_WAIT", Effect: Reads, Repeats: true, WaitS: MaxWaitS},
 	KindAcct:         {Name: "REQUEST_ACCOUNTING", Effect: Reads, Repeats: true, Stream: true},

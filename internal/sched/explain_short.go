@@ -194,6 +194,10 @@ func (x *explainer) counts(h *holding, j *model.Job) bool {
 		g := x.v.Govern(j.Spec.Account, "", "", "")
 		return j.Spec.Account == h.names[0] ||
 			slices.ContainsFunc(g.Chain, func(a *model.Association) bool { return a.Account == h.names[0] })
+	case state.OfPool:
+		g := x.v.Govern(j.Spec.Account, "", "", h.names[1])
+		return j.Run.Partition == h.names[1] && slices.ContainsFunc(g.Chain,
+			func(a *model.Association) bool { return a.OfPool() && a.Account == h.names[0] })
 	}
 	return false
 }
@@ -235,6 +239,8 @@ func ofWhom(on *holding, otherwise string) string {
 		return text
 	case state.OfAccount:
 		return "account " + on.names[0]
+	case state.OfPool:
+		return "account " + on.names[0] + " in partition " + on.names[1]
 	}
 	return strings.Join(on.names, " ")
 }

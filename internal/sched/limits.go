@@ -26,7 +26,8 @@ type limiter struct {
 	index map[string]int
 	sets  map[limitsKey]*limitSet
 	holds map[string]*holding
-	total []model.TRESCount // of the nodes that take jobs
+	total []model.TRESCount            // of the nodes that take jobs
+	parts map[string][]model.TRESCount // of those in a partition
 	safe  bool
 	alone bool // holdings are empty: only limits on a single job count
 }
@@ -71,6 +72,7 @@ type rule struct {
 	on     *holding
 	from   model.TRESLimit // limits in percent are computed anew from it
 	factor int64           // LimitFactor, millionths
+	pool   string          // the partition of which from is a percentage; "": of the cluster
 	who    string          // its owner: "QOS x"
 	name   string          // gacctmgr's name of it
 }
@@ -118,7 +120,7 @@ func (p *Planner) shares() {
 	if lim.usable == p.usable {
 		return
 	}
-	lim.usable, lim.total = p.usable, nil
+	lim.usable, lim.total, lim.parts = p.usable, nil, nil
 	for _, n := range p.nodes {
 		if n.up() {
 			lim.total = model.AddNodeTRES(lim.total, n.def)
@@ -130,19 +132,48 @@ func (p *Planner) shares() {
 		}
 		for i := range g.rules {
 			if r := &g.rules[i]; r.from.Percent {
-				r.limit = lim.units(&r.from, r.factor)
+				r.limit = lim.units(&r.from, r.factor, r.pool)
 			}
 		}
 	}
 }
 
-// units gives a limit as a number of units.
-func (lim *limiter) units(l *model.TRESLimit, factor int64) int64 {
-	n := l.Of(amountOf(lim.total, l.TRES))
+// units gives a limit as a number of units. A percentage is of what takes jobs in the cluster, or in a partition, pool.
+func (lim *limiter) units(l *model.TRESLimit, factor int64, pool string) int64 {
+	total := lim.total
+	if pool != "" && l.Percent {
+		total = lim.totalIn(pool)
+	}
+	n := l.Of(amountOf(total, l.TRES))
 	if factor > 0 {
 		n = model.Scale(n, factor, model.FactorOne)
 	}
 	return n
+}
+
+// totalIn gives what the nodes of a partition have that take jobs.
+func (lim *limiter) totalIn(part string) []model.TRESCount {
+	if have, known := lim.parts[part]; known {
+		return have
+	}
+	if lim.parts == nil {
+		lim.parts = map[string][]model.TRESCount{}
+	}
+	lim.parts[part] = usableIn(lim.v, part)
+	return lim.parts[part]
+}
+
+// usableIn adds up the nodes of a partition that take jobs.
+func usableIn(v *state.View, part string) []model.TRESCount {
+	var sum []model.TRESCount
+	if p := v.Partition(part); p != nil {
+		for _, name := range p.Nodes {
+			if n := v.Node(name); n != nil && n.Usable() {
+				sum = model.AddNodeTRES(sum, n.Def)
+			}
+		}
+	}
+	return sum
 }
 
 // amountOf gives a resource's amount in a list, whatever its case.
@@ -234,7 +265,7 @@ func (lim *limiter) spent(h *holding) *holding {
 		add(lim.v.QOSUsage(h.names[0]))
 	case state.OfAccount:
 		add(lim.v.AccountUsage(h.names[0]))
-	case state.OfQOSUser, state.OfQOSAccount: // no limit asks for it
+	case state.OfQOSUser, state.OfQOSAccount, state.OfPool: // no limit asks for it
 	}
 	return h
 }
@@ -334,7 +365,8 @@ func (lim *limiter) newLimits(k *limitsKey) *limitSet {
 			{"RunMinsUser", q.MaxTRESRunMinsPerUser, byRunMins, model.QOSPerUser, user},
 			{"RunMinsAccount", q.MaxTRESRunMinsPerAcct, byRunMins, model.QOSPerAccount, acct},
 		} {
-			lim.lines(g, set, x.name, who, x.list, x.kind, x.why, x.on, 0, q.Flags&model.QOSRelative != 0)
+			lim.lines(g, set, limitList{name: x.name, who: who, list: x.list, kind: x.kind, why: x.why, on: x.on,
+				relative: q.Flags&model.QOSRelative != 0})
 			set.close(x.name, x.list)
 		}
 	}
@@ -352,11 +384,20 @@ func (lim *limiter) associations(g *limitSet, set closed, r *state.Rules, k *lim
 	g.counts = append(g.counts, own)
 	for i, a := range r.Chain {
 		on := own
+		pool := ""
 		if i > 0 || !r.User {
-			on = lim.holding(state.OfAccount, a.Account)
+			scope, names := r.Scope(i)
+			on = lim.holding(scope, names...)
 			g.counts = append(g.counts, on)
+			if a.OfPool() {
+				pool = a.Partition
+			}
 		}
 		who := ofWhom(on, "")
+		lines := func(set closed, name string, list []model.TRESLimit, kind ruleKind, why model.LimitKind, on *holding) {
+			lim.lines(g, set, limitList{name: name, who: who, list: list, kind: kind, why: why, on: on, factor: factor,
+				pool: pool})
+		}
 		if g.prio == 0 {
 			g.prio = a.MinPrioThresh
 		}
@@ -368,9 +409,11 @@ func (lim *limiter) associations(g *limitSet, set closed, r *state.Rules, k *lim
 			g.wallS, g.most = max(n, 1), model.ReasonAssocMaxWallDurationPerJobLimit
 			g.wallOf, g.wallBy = who, "MaxWall"
 		}
-		lim.lines(g, set, "Grp", who, a.GrpTRES, byCount, model.AssocGrp, on, factor, false)
-		lim.lines(g, set, "GrpMins", who, a.GrpTRESMins, byMins, model.AssocGrpMins, on, factor, false)
-		lim.lines(g, set, "GrpRunMins", who, a.GrpTRESRunMins, byRunMins, model.AssocGrpRunMins, on, factor, false)
+		lines(set, "Grp", a.GrpTRES, byCount, model.AssocGrp, on)
+		if pool == "" {
+			lines(set, "GrpMins", a.GrpTRESMins, byMins, model.AssocGrpMins, on)
+		}
+		lines(set, "GrpRunMins", a.GrpTRESRunMins, byRunMins, model.AssocGrpRunMins, on)
 		for _, x := range []struct {
 			name string
 			list []model.TRESLimit
@@ -381,7 +424,7 @@ func (lim *limiter) associations(g *limitSet, set closed, r *state.Rules, k *lim
 			{"PerNode", a.MaxTRESPerNode, perNode, model.AssocPerNode, nil},
 			{"JobMins", a.MaxTRESMins, jobMins, model.AssocJobMins, nil},
 			{"RunMinsUser", a.MaxTRESRunMins, byRunMins, model.AssocGrpRunMins, own}} {
-			lim.lines(g, inherited, x.name, who, x.list, x.kind, x.why, x.on, factor, false)
+			lines(inherited, x.name, x.list, x.kind, x.why, x.on)
 			inherited.close(x.name, x.list)
 		}
 	}
@@ -410,25 +453,35 @@ func (g *limitSet) number(set closed, name string, kind ruleKind, l model.Limit,
 	}
 }
 
-// lines adds a list of limits on resources, except for those that are already set.
-func (lim *limiter) lines(g *limitSet, set closed, name, who string, list []model.TRESLimit, kind ruleKind,
-	why model.LimitKind, on *holding, factor int64, relative bool) {
-	for i := range list {
-		l := list[i]
-		if set[name+" "+l.TRES] {
+// limitList is a list of limits on resources, all of one kind and one owner.
+type limitList struct {
+	name, who string
+	list      []model.TRESLimit
+	kind      ruleKind
+	why       model.LimitKind
+	on        *holding
+	factor    int64  // LimitFactor, millionths
+	relative  bool   // numbers are percentages
+	pool      string // percentages are of this partition; "": of the cluster
+}
+
+// lines adds a list of limits, except for those that are already set.
+func (lim *limiter) lines(g *limitSet, set closed, x limitList) {
+	for _, l := range x.list {
+		if set[x.name+" "+l.TRES] {
 			continue
 		}
 		// minutes have no total of which a limit could be a percentage
-		share := kind == byCount || kind == perJob || kind == perNode || kind == atLeast
+		share := x.kind == byCount || x.kind == perJob || x.kind == perNode || x.kind == atLeast
 		switch {
 		case l.Percent && !share:
 			continue // gacctmgr takes none
-		case relative && share && !l.Percent:
+		case x.relative && share && !l.Percent:
 			l.Percent, l.Count = true, l.Count*100
 		}
-		g.rules = append(g.rules, rule{kind: kind, reason: model.LimitReason(why, l.TRES), t: lim.resource(l.TRES), on: on,
-			from: l, factor: factor,
-			limit: lim.units(&l, factor), who: ofWhom(on, who), name: limitNames[name]})
+		g.rules = append(g.rules, rule{kind: x.kind, reason: model.LimitReason(x.why, l.TRES), t: lim.resource(l.TRES),
+			on: x.on, from: l, factor: x.factor, pool: x.pool, limit: lim.units(&l, x.factor, x.pool),
+			who: ofWhom(x.on, x.who), name: limitNames[x.name]})
 	}
 }
 

@@ -3,14 +3,12 @@ package sched
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"gbatch/internal/model"
-	"gbatch/internal/state"
 )
 
 // Preemption: a job that does not fit may end others: jobs of a QOS that its own QOS preempts (preempt/qos), jobs in a
-// partition of a lower tier (preempt/partition_prio), or jobs that use what its QOS was guaranteed. See
+// partition of a lower tier (preempt/partition_prio), or jobs that use what its QOS or account was guaranteed. See
 // https://slurm.schedmd.com/preempt.html and qos.html. victims.go chooses the victims; claims.go keeps what they free.
 
 // maxPreempts bounds the jobs for which one pass looks for victims. After a pass that has found some, another one
@@ -30,8 +28,9 @@ type robber struct {
 	it   *item
 	l    *lane
 	qos  *model.QOS // nil: none
-	owed bool       // its QOS is below its guarantee
-	left map[string]map[string]int64
+	owed bool       // by is below its guarantee
+	by   owner      // who has the guarantee
+	left map[owner]map[string]int64
 
 	asleep map[model.JobID]bool // of the jobs looked at, those that it would suspend
 }
@@ -44,7 +43,8 @@ func (p *Planner) mayPreempt(j *model.Job, l *lane) bool {
 		return l.part.PriorityTier > p.lowest
 	case pr.ByQOS:
 		q := p.v.QOS(j.Spec.QOS)
-		return q != nil && (len(q.Preempt) > 0 || len(q.GuaranteedTRES) > 0 || pr.Within)
+		return q != nil && (len(q.Preempt) > 0 || len(q.GuaranteedTRES) > 0 || pr.Within) ||
+			p.v.Pledged() && len(p.ownersOf(j.Spec, l.part.Name)) > 0
 	}
 	return false
 }
@@ -54,7 +54,10 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 	if !it.robs || p.tries >= maxPreempts || it.e.claim != nil || p.waitsForNodes(l, it) != "" {
 		return false
 	}
-	key := vainKey{it.sh, it.e.j.Spec.QOS, l, 0}
+	key := vainKey{sh: it.sh, qos: it.e.j.Spec.QOS, l: l}
+	if p.v.Pledged() {
+		key.account = it.e.j.Spec.Account
+	}
 	if p.windowed {
 		key.leastS = it.leastS()
 	}
@@ -95,16 +98,21 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 
 func (p *Planner) robberOf(l *lane, it *item) *robber {
 	r := &robber{p: p, it: it, l: l, asleep: map[model.JobID]bool{}, qos: p.v.QOS(it.e.j.Spec.QOS)}
-	r.owed = r.belowGuarantee()
+	for _, r.by = range p.ownersOf(it.e.j.Spec, l.part.Name) {
+		if r.owed = r.belowGuarantee(); r.owed {
+			break
+		}
+	}
 	return r
 }
 
 // vainKey is equal for jobs that can have the same victims.
 type vainKey struct {
-	sh     *shape
-	qos    string
-	l      *lane
-	leastS int64 // with reservations: a job that ends before they begin may have more room
+	sh      *shape
+	qos     string
+	account string // where accounts have guarantees
+	l       *lane
+	leastS  int64 // with reservations: a job that ends before they begin may have more room
 }
 
 // victim is a job that may be ended or suspended for another.
@@ -170,7 +178,7 @@ func (r *robber) victim(j *model.Job) *victim {
 		if q == nil {
 			q = &model.QOS{}
 		}
-		if !r.preempts(j, q) && !(r.owed && r.lent(q)) {
+		if !r.preempts(j, q) && !(r.owed && r.lent(j, q)) {
 			return nil
 		}
 		v.class, v.grace = int64(q.Priority), q.GraceTimeS
@@ -207,148 +215,4 @@ func (r *robber) preempts(j *model.Job, q *model.QOS) bool {
 		return uint64(prio) < r.it.prio
 	}
 	return q.Name != "" && slices.Contains(r.qos.Preempt, q.Name)
-}
-
-// belowGuarantee reports whether the job's QOS stays below its guarantee of the resources that the job asks for,
-// counting the job itself and what other jobs of the QOS have claimed.
-func (r *robber) belowGuarantee() bool {
-	if r.qos == nil || len(r.qos.GuaranteedTRES) == 0 || !r.p.v.Counting() {
-		return false
-	}
-	need, _ := r.it.sh.rq.Least()
-	have := r.p.heldBy(r.qos.Name, true)
-	owed := false
-	for _, g := range r.qos.GuaranteedTRES {
-		n := amountOf(need, g.TRES)
-		if n == 0 {
-			continue
-		}
-		if have[strings.ToLower(g.TRES)]+n > g.Of(r.p.totalOf(g.TRES)) {
-			return false
-		}
-		owed = true
-	}
-	return owed
-}
-
-// lent reports whether jobs of a QOS use more than its guarantee of a resource that is guaranteed to this job's QOS.
-func (r *robber) lent(q *model.QOS) bool {
-	if q.Name == r.qos.Name || slices.Contains(q.Preempt, r.qos.Name) {
-		return false
-	}
-	have := r.spare(q)
-	for _, g := range r.qos.GuaranteedTRES {
-		if have[strings.ToLower(g.TRES)] > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// spare gives how much a QOS uses above its guarantee, by resource. Jobs that are being ended don't count.
-func (r *robber) spare(q *model.QOS) map[string]int64 {
-	if r.left == nil {
-		r.left = map[string]map[string]int64{}
-	}
-	have, known := r.left[q.Name]
-	if !known {
-		have = r.p.heldBy(q.Name, false)
-		for _, g := range q.GuaranteedTRES {
-			have[strings.ToLower(g.TRES)] -= g.Of(r.p.totalOf(g.TRES))
-		}
-		r.left[q.Name] = have
-	}
-	return have
-}
-
-// within reports whether a set of victims leaves every QOS its guarantee, if they are ended for another QOS's
-// guarantee.
-func (r *robber) within(list []*victim) bool {
-	if !r.owed {
-		return true
-	}
-	taken := map[string]map[string]int64{}
-	for _, v := range list {
-		q := r.p.v.QOS(v.j.Spec.QOS)
-		if q == nil || r.preempts(v.j, q) {
-			continue
-		}
-		have := r.spare(q)
-		t := taken[q.Name]
-		if t == nil {
-			t = map[string]int64{}
-			taken[q.Name] = t
-		}
-		for _, c := range v.j.Run.Alloc.TRES() {
-			t[strings.ToLower(c.TRES)] += c.Count
-		}
-		for _, g := range q.GuaranteedTRES {
-			if t[strings.ToLower(g.TRES)] > max(0, have[strings.ToLower(g.TRES)]) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// heldBy counts what jobs of a QOS hold, with this plan's starts and without jobs that are being ended; with claims set
-// also what its jobs have claimed.
-func (p *Planner) heldBy(qos string, claims bool) map[string]int64 {
-	out := map[string]int64{}
-	if t := p.v.Tally(state.OfQOS, qos); t != nil {
-		for i := range t.TRES {
-			out[strings.ToLower(t.TRES[i].TRES)] += t.TRES[i].Count
-		}
-	}
-	add := func(a *model.Alloc, sign int64) {
-		for _, c := range a.TRES() {
-			out[strings.ToLower(c.TRES)] += sign * c.Count
-		}
-	}
-	of := func(id model.JobID) bool {
-		j := p.v.Job(id)
-		return j != nil && j.Spec.QOS == qos
-	}
-	p.v.Moving(func(j *model.Job) bool {
-		if j.State == model.Completing && j.Spec.QOS == qos {
-			add(j.Run.Alloc, -1)
-		}
-		return true
-	})
-	for id, f := range p.victims {
-		if f == leaves && of(id) {
-			add(p.v.Job(id).Run.Alloc, -1)
-		}
-	}
-	for i := range p.plan.Starts {
-		if of(p.plan.Starts[i].Job) {
-			add(p.plan.Starts[i].Alloc, 1)
-		}
-	}
-	if claims {
-		for id := range p.claimed {
-			if j := p.v.Job(id); of(id) && j.Claim != nil {
-				add(j.Claim.Alloc, 1)
-			}
-		}
-		for i := range p.plan.Claims {
-			if c := p.plan.Claims[i]; c.Claim != nil && of(c.Job) {
-				add(c.Claim.Alloc, 1)
-			}
-		}
-	}
-	return out
-}
-
-// totalOf gives the amount of a resource on all nodes that take jobs.
-func (p *Planner) totalOf(tres string) int64 {
-	if p.totalAt != p.usable {
-		p.totalAt, p.total = p.usable, nil
-		for _, n := range p.nodes {
-			if n.up() {
-				p.total = model.AddNodeTRES(p.total, n.def)
-			}
-		}
-	}
-	return amountOf(p.total, tres)
 }

@@ -375,7 +375,7 @@ func (v *View) QOSOf(account, user, part string) (allowed []string, preset strin
 			preset = a.DefQOS
 		}
 	}
-	see(v.AssociationOf(account, user, part))
+	see(v.AssociationOf(account, user, part)) // an account's association for a partition gives no rights
 	for a := v.Account(account); a != nil; a = v.Account(a.Parent) {
 		see(v.Association(a.Name, "", ""))
 	}

@@ -17,7 +17,7 @@ func (s *State) sumAccounts(at model.Time) {
 		return
 	}
 	s.assocs.Scan(func(_ string, a *model.Association) bool {
-		if a.User == "" && (len(a.GrpTRESMins) > 0 || a.GrpWallS != 0) {
+		if a.User == "" && !a.OfPool() && (len(a.GrpTRESMins) > 0 || a.GrpWallS != 0) {
 			s.acctUse.Set(a.Account, &Usage{Account: a.Account})
 		}
 		return true

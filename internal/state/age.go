@@ -131,7 +131,7 @@ func (a *ages) limitsOf(s *State, w who) []*ageLimit {
 	}
 	for i, as := range r.Chain {
 		switch {
-		case q.GrpAccrue != 0:
+		case q.GrpAccrue != 0, as.OfPool():
 		case i == 0 && r.User:
 			limit("group ", as.GrpAccrue, OfAssoc, w.account, w.user, r.Part)
 		default:

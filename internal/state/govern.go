@@ -6,10 +6,12 @@ import "gbatch/internal/model"
 // several set the same limit, the first counts (https://slurm.schedmd.com/resource_limits.html); but all Grp limits of
 // associations apply.
 type Rules struct {
-	QOS   []*model.QOS         // the partition's QOS, then the job's; in reverse order with OverPartQOS
-	Chain []*model.Association // from the user's association, if there is one, up to the root account's
-	User  bool                 // Chain begins with the user's association
-	Part  string               // partition of the user's association; "" for all
+	QOS []*model.QOS // the partition's QOS, then the job's; in reverse order with OverPartQOS
+	// From the user's association, if there is one, up to the root account's; an account's association for the partition
+	// comes before its own.
+	Chain []*model.Association
+	User  bool   // Chain begins with the user's association
+	Part  string // partition of the user's association; "" for all
 }
 
 // Govern gives the rules for jobs, whether limits are enforced or not.
@@ -44,6 +46,9 @@ func (f *facts) govern(account, user, qos, part string) Rules {
 		}
 	}
 	for up := account; up != ""; {
+		if a, ok := f.assocs.Get(assocKey(up, "", part)); ok && part != "" {
+			r.Chain = append(r.Chain, a)
+		}
 		if a, ok := f.assocs.Get(assocKey(up, "", "")); ok {
 			r.Chain = append(r.Chain, a)
 		}
@@ -54,6 +59,18 @@ func (f *facts) govern(account, user, qos, part string) Rules {
 		up = acct.Parent
 	}
 	return r
+}
+
+// Scope names the tally in which jobs count for the limits of Chain[i].
+func (r *Rules) Scope(i int) (Scope, []string) {
+	switch a := r.Chain[i]; {
+	case a.User != "":
+		return OfAssoc, []string{a.Account, a.User, a.Partition}
+	case a.OfPool():
+		return OfPool, []string{a.Account, a.Partition}
+	default:
+		return OfAccount, []string{a.Account}
+	}
 }
 
 // Inherited gives the first of the associations' limits that is set.
@@ -110,10 +127,7 @@ func (f *facts) submitLimit(sp *model.Spec, others int) model.Reason {
 		return model.ReasonAssocMaxSubmitJobLimit
 	}
 	for i, a := range r.Chain {
-		sc, names := OfAccount, []string{a.Account}
-		if i == 0 && r.User {
-			sc, names = OfAssoc, []string{sp.Account, sp.User, r.Part}
-		}
+		sc, names := r.Scope(i)
 		if !group && over(a.GrpSubmit, sc, names...) {
 			return model.ReasonAssocGrpSubmitJobsLimit
 		}

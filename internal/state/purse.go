@@ -114,7 +114,10 @@ func (f *facts) minuteLimits(w who) []minuteLimit {
 	}
 	for i, a := range r.Chain {
 		key, whose := tallyKey(OfAccount, a.Account), "account "+a.Account
-		if i == 0 && r.User {
+		switch {
+		case a.OfPool(): // no Grp limits in minutes
+			whose += " in partition " + a.Partition
+		case i == 0 && r.User:
 			key, whose = tallyKey(OfAssoc, a.Account, a.User, a.Partition), "user "+a.User+" in account "+a.Account
 		}
 		wall(key, whose, a.GrpWallS, model.ReasonAssocGrpWallLimit)
@@ -142,6 +145,9 @@ func (s *State) makePurses() {
 	})
 	s.assocs.Scan(func(_ string, a *model.Association) bool {
 		s.capped = s.capped || len(a.MaxTRESMins) > 0
+		if a.OfPool() {
+			return true
+		}
 		if a.User == "" {
 			s.makePurse(a.GrpTRESMins, a.GrpWallS, factors, OfAccount, a.Account)
 		} else {

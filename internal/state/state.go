@@ -97,6 +97,7 @@ type facts struct {
 
 	tallies  *btree.Map[string, *Tally] // derived; see tally.go
 	counting bool                       // tallies are kept
+	pledged  bool                       // an account has GuaranteedTRES
 
 	resvs   *btree.Map[string, *model.Reservation]
 	certs   certs

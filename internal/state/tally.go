@@ -9,9 +9,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// Tallies count what unfinished jobs hold together, for limits: by association, by account with all below it, by QOS,
-// and by QOS and user or account. They are updated with every change of a record, and kept only if they are needed
-// (AccountingStorageEnforce=limits, or a QOS with GuaranteedTRES), so a cluster without limits pays nothing.
+// Tallies count what unfinished jobs hold together, for limits: by association, by account with all below it, also in a
+// partition where it has limits, by QOS, and by QOS and user or account. They are updated with each change of a record,
+// and kept only if they are needed (AccountingStorageEnforce=limits, or a QOS or an account with GuaranteedTRES), so a
+// cluster without limits pays nothing.
 
 // Scope says whose jobs a tally counts.
 type Scope byte
@@ -23,6 +24,7 @@ const (
 	OfQOS        Scope = 'q' // QOS: jobs of that QOS, and jobs in partitions that have it as their QOS
 	OfQOSUser    Scope = 'u' // QOS, user
 	OfQOSAccount Scope = 'b' // QOS, account
+	OfPool       Scope = 'p' // account with those below it, partition: where the account has an association for it
 )
 
 // Tally counts some unfinished jobs and what they hold together. Immutable.
@@ -57,6 +59,9 @@ func (v *View) Tally(sc Scope, names ...string) *Tally {
 
 // Counting reports whether tallies are kept.
 func (v *View) Counting() bool { return v.counting }
+
+// Pledged reports whether any account has GuaranteedTRES.
+func (v *View) Pledged() bool { return v.pledged }
 
 // stake is what one record adds to tallies.
 type stake struct {
@@ -119,6 +124,9 @@ func (s *State) tally(j *model.Job, sign int64) {
 	s.addTally(tallyKey(OfAssoc, sp.Account, sp.User, assocPart), &st, sign)
 	for up := sp.Account; up != ""; {
 		s.addTally(tallyKey(OfAccount, up), &st, sign)
+		if part != "" && has(s.assocs, assocKey(up, "", part)) {
+			s.addTally(tallyKey(OfPool, up, part), &st, sign)
+		}
 		a, ok := s.accounts.Get(up)
 		if !ok {
 			break
@@ -206,7 +214,8 @@ func (s *State) recount() {
 	defer s.makePurses() // purses read the tallies
 	defer s.makeAges()
 	s.tallies = new(btree.Map[string, *Tally])
-	s.counting = s.cfg.Params.HoldLimits
+	s.pledged = s.anyAssoc(func(a *model.Association) bool { return len(a.GuaranteedTRES) > 0 })
+	s.counting = s.cfg.Params.HoldLimits || s.pledged
 	if !s.counting {
 		s.qos.Scan(func(_ string, q *model.QOS) bool {
 			s.counting = len(q.GuaranteedTRES) > 0

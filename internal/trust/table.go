@@ -41,6 +41,7 @@ var table = map[uint16]Row{
 	proto.KindJobs:         reads,
 	proto.KindNodes:        reads,
 	proto.KindPartitions:   reads,
+	proto.KindPools:        reads,
 	proto.KindConfig:       reads,
 	proto.KindWait:         reads,
 	proto.KindAcct:         reads,

@@ -48,7 +48,7 @@ type info struct {
 	every    int32
 	clusters []string
 
-	all, dead, responding, exact, noHeader, reasons, resvs, gpus, long, byNode, summary bool
+	all, dead, responding, exact, noHeader, reasons, resvs, gpus, pools, long, byNode, summary bool
 }
 
 func Ginfo(e *env.Env) int {
@@ -112,6 +112,9 @@ func (i *info) options() []getopt.Option {
 			Set: getopt.Flag(&i.reasons)},
 		{Name: "gpus", Short: 'G', Group: output, Slot: "format", Help: "a line for each GPU: its state, its job, how it is",
 			Set: getopt.Flag(&i.gpus)},
+		{Name: "pools", Group: output, Slot: "format",
+			Help: "what each partition has and what of it is free, and the quotas of accounts there",
+			Set:  getopt.Flag(&i.pools)},
 		{Name: "reservation", Short: 'T', Group: output, Slot: "format", Help: "a line for each reservation",
 			Set: getopt.Flag(&i.resvs)},
 		{Name: "exact", Short: 'e', Group: output, Help: "a line for each size of node", Set: getopt.Flag(&i.exact)},
@@ -286,6 +289,9 @@ func (i *info) form() (template, order string) {
 
 // once prints one table.
 func (i *info) once() int {
+	if i.pools {
+		return i.printPools()
+	}
 	if i.resvs {
 		return i.reservations()
 	}

@@ -244,7 +244,10 @@ func (m *manage) withoutEffect(c *client.Client, plan *acctmgr.Plan) error {
 	var names []string
 	for i := range plan.Edits {
 		if q := plan.Edits[i].QOS; q != nil && len(q.GuaranteedTRES) > 0 {
-			names = append(names, q.Name)
+			names = append(names, "QOS "+q.Name)
+		}
+		if a := plan.Edits[i].Assoc; a != nil && len(a.GuaranteedTRES) > 0 && !slices.Contains(names, "account "+a.Account) {
+			names = append(names, "account "+a.Account)
 		}
 	}
 	limited := plan.Limited()
@@ -261,7 +264,7 @@ func (m *manage) withoutEffect(c *client.Client, plan *acctmgr.Plan) error {
 	}
 	for _, kv := range reply.Config.Show {
 		if len(names) > 0 && kv.Key == "PreemptType" && kv.Value != "preempt/qos" {
-			fmt.Fprintf(m.Stderr, "%s: warning: GuaranteedTRES of QOS %s has no effect under PreemptType=%s: nothing is taken "+
+			fmt.Fprintf(m.Stderr, "%s: warning: GuaranteedTRES of %s has no effect under PreemptType=%s: nothing is taken "+
 				"back for it; write PreemptType=preempt/qos in gbatch.conf\n",
 				m.Program, strings.Join(names, ","), kv.Value)
 		}

@@ -184,6 +184,9 @@ func (b *builder) collect() {
 		account(name, model.RootAccount)
 	}
 	b.v.Associations(func(a *model.Association) bool {
+		if a.OfPool() {
+			return true // it has limits and no shares
+		}
 		s := Share{Account: a.Account, User: a.User, Partition: a.Partition, Assoc: a, Shares: a.Shares,
 			UseParent: a.Shares == model.ShareOfParent}
 		if a.User == "" {
