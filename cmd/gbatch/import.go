@@ -25,6 +25,8 @@ import (
 type importOptions struct {
 	backupOptions
 	output, accounts, qos, history, cluster string
+	pools                                   string
+	nodes                                   []string
 	force, dryRun, json, all                bool
 	badRows                                 int
 }
@@ -40,23 +42,28 @@ func importCommand() *cobra.Command {
 			"records\n" +
 			"of jobs and steps into its gdbd. A report says of each key and line whether it is kept, translated, ignored or " +
 			"not\n" +
-			"supported. All of it may be done again: nothing is there twice. The exit status is 1 when something needs a " +
-			"person.",
+			"supported. --pools does the same for YAML of Kubernetes' schedulers: ComputePool, ElasticJob, Volcano's Queue\n" +
+			"and ConfigMaps with queues.yaml become partitions, accounts, QOS, reservations and, in -o's directory, scripts.\n" +
+			"All of it may be done again: nothing is there twice. The exit status is 1 when something needs a person.",
 		Example: "  gbatch import /etc/slurm -o /etc/gbatch\n" +
 			"  sacctmgr dump mycluster file=accounts.cfg; sacctmgr -P show qos >qos.txt\n" +
 			"  gbatch import --accounts accounts.cfg --qos qos.txt\n" +
 			"  sacct -P -a -D -S 2000-01-01 -o ALL >history.txt\n" +
-			"  gbatch import --history history.txt",
+			"  gbatch import --history history.txt\n" +
+			"  gbatch import --pools computepool.yaml --nodes training-pool=gpu[1-8] --dry-run",
 		Args: operands(0, 1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.output, "output", "o", "", "`directory` to write the configuration to; without it there is only the "+
-		"report")
+	f.StringVarP(&o.output, "output", "o", "", "`directory` to write the configuration, or the scripts of --pools, to; "+
+		"without it there is only the report")
 	f.BoolVar(&o.force, "force", false, "write over files that are there")
 	f.StringVar(&o.accounts, "accounts", "", "`FILE` of sacctmgr dump: accounts, users and associations")
 	f.StringVar(&o.qos, "qos", "", "`FILE` of sacctmgr -P show qos, which a dump lacks")
 	f.StringVar(&o.history, "history", "", "`FILE` of sacct -P -a -D -o ALL: jobs and steps; - is standard input")
+	f.StringVar(&o.pools, "pools", "", "`FILE` of YAML: pools, queues and elastic jobs; - is standard input")
+	f.StringArrayVar(&o.nodes, "nodes", nil, "`POOL=NODES` of the partition that --pools makes; it may be given "+
+		"several times")
 	f.StringVar(&o.cluster, "cluster", "", "`NAME` of the cluster whose records --history brings (default this cluster)")
 	f.IntVar(&o.badRows, "bad-rows", 1000, "rows of --history that may be wrong before it ends")
 	f.BoolVar(&o.dryRun, "dry-run", false, "read and report only, and change nothing")
@@ -71,10 +78,12 @@ func importCommand() *cobra.Command {
 // run does what is asked for, and prints one report about all of it.
 func (o *importOptions) run(ctx context.Context, args []string) error {
 	switch {
-	case len(args) == 0 && o.accounts == "" && o.qos == "" && o.history == "":
-		return errors.New("import what: a directory such as /etc/slurm, --accounts, --qos or --history")
-	case len(args) == 0 && o.output != "":
-		return errors.New("-o is for configuration files: give their directory, such as /etc/slurm")
+	case len(args) == 0 && o.accounts == "" && o.qos == "" && o.history == "" && o.pools == "":
+		return errors.New("import what: a directory such as /etc/slurm, --accounts, --qos, --history or --pools")
+	case len(args) == 0 && o.output != "" && o.pools == "":
+		return errors.New("-o is for configuration files and scripts: give a directory, such as /etc/slurm, or --pools")
+	case len(o.nodes) > 0 && o.pools == "":
+		return errors.New("--nodes is for --pools")
 	case o.history == "" && o.cluster != "":
 		return errors.New("--cluster is for --history")
 	case o.badRows < 0:
@@ -100,6 +109,11 @@ func (o *importOptions) run(ctx context.Context, args []string) error {
 	}
 	if failed == nil && o.history != "" {
 		text, err := o.bringHistory(ctx, r)
+		say(text)
+		failed = err
+	}
+	if failed == nil && o.pools != "" {
+		text, err := o.bringPools(r)
 		say(text)
 		failed = err
 	}

@@ -11,6 +11,7 @@
 //	dump.go         dump: the controller's state for the simulator, or as JSON
 //	snapshot.go     snapshot: the same for a restore
 //	token.go        tokens for HTTP
+//	import.go       import, which gbatch does
 //	json.go         --json
 //	complete.go     what a shell completes
 //	why.go doctor.go mig.go   gbatch's own verbs

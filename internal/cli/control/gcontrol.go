@@ -20,6 +20,7 @@ type control struct {
 	details int
 	quiet   bool
 	json    string
+	pools   importing
 
 	clusters []string
 	verb     string // the command's word in full
@@ -91,11 +92,13 @@ func verbs() []verb {
 			run: (*control).notify},
 		{name: "token", help: "token [username=NAME] [lifespan=SECONDS|infinite]: print a token (SLURM_JWT=...) for HTTP; " +
 			"token revoke NAME...; token newkey [FILE] and export (administrators)", run: (*control).token},
+		{name: "import", help: "import -f FILE [--dry-run] [--json] [--nodes POOL=NODES] [-O DIRECTORY]: make partitions, " +
+			"accounts, QOS, reservations and scripts of YAML of Kubernetes' schedulers (operators)", run: (*control).bring},
 		{name: "listpids", why: "look into the job's cgroup on its node"},
 	}
 }
 
-var errNoJSON = errors.New("--json goes with why, ping, controllers, dump, and show job, node, partition, " +
+var errNoJSON = errors.New("--json goes with why, ping, controllers, dump, import, and show job, node, partition, " +
 	"reservations and licenses")
 
 // Gcontrol shows and changes jobs, nodes and the configuration.
@@ -112,7 +115,14 @@ func Gcontrol(e *env.Env) int {
 		{Name: "hide", Hidden: true, Note: "nothing is hidden from show", Set: env.Ignored},
 		{Name: "quiet", Short: 'Q', Help: "print nothing on success", Set: getopt.Flag(&c.quiet)},
 		{Name: "verbose", Short: 'v', Hidden: true, Set: env.Ignored},
-		{Name: "dry-run", Help: "with reconfigure: show what would change, and change nothing", Set: getopt.Flag(&dryRun)},
+		{Name: "dry-run", Help: "with reconfigure and import: show what would change, and change nothing",
+			Set: getopt.Flag(&dryRun)},
+		{Name: "file", Short: 'f', Arg: getopt.Required, Metavar: "file",
+			Help: "with import: the YAML file; - is standard input", Set: getopt.Text(&c.pools.file)},
+		{Name: "nodes", Arg: getopt.Required, Metavar: "pool=nodes", Help: "with import: the nodes of a pool's partition",
+			Set: func(v string) error { c.pools.nodes = append(c.pools.nodes, v); return nil }},
+		{Name: "output", Short: 'O', Arg: getopt.Required, Metavar: "dir",
+			Help: "with import: where jobs' scripts go", Set: getopt.Text(&c.pools.output)},
 		c.JSON("", "with why, ping, controllers, dump, and show of jobs, nodes, partitions, reservations and licenses: JSON",
 			&c.json),
 		c.YAML("", &c.json),
@@ -140,13 +150,13 @@ func Gcontrol(e *env.Env) int {
 		err = fmt.Errorf("%s is not supported by gbatch yet: %s", v.name, v.why)
 	}
 	if err == nil && c.json != "" && v.name != "why" && v.name != "show" && v.name != "ping" && v.name != "controllers" &&
-		v.name != "dump" {
+		v.name != "dump" && v.name != "import" {
 		err = errNoJSON
 	}
 	if err == nil {
 		if dryRun {
-			if v.name != "reconfigure" {
-				e.Errorf("--dry-run goes with reconfigure")
+			if v.name != "reconfigure" && v.name != "import" {
+				e.Errorf("--dry-run goes with reconfigure and import")
 				return 1
 			}
 			words = append(words, "--dry-run")
