@@ -16,6 +16,7 @@ var leaves = []string{
 	"internal/logfile",
 	"internal/outpath",
 	"internal/plain",
+	"internal/price",
 	"internal/quietlog",
 	"internal/rootfile",
 	"internal/snapfile",
