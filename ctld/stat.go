@@ -113,7 +113,7 @@ func (c *Controller) stat(ctx context.Context, who *caller, rq *proto.StatReques
 				steps[key] = s
 			}
 			s.Use.Add(&model.Usage{Nodes: []model.NodeUsage{*of.Use}})
-			s.Pids = append(s.Pids, proto.NodePids{Node: r.node, Pids: of.Pids})
+			s.Pids = append(s.Pids, proto.NodePids{Node: r.node, Pids: of.Pids, Tasks: of.Tasks})
 			nodes[key] = append(nodes[key], r.node)
 		}
 	}

@@ -55,6 +55,7 @@
 // pauses between tries. link.go is the connection to gshim, package pool the workers. Package relay
 // finds the leader and carries users' requests, userfile.go writes lines for the user.
 //
+// Package receive is the process that takes in a file of gbcast (stepmake.go starts it as a task).
 // Package exporter serves what the GPUs do, and whose they are, to others.
 //
 // The machine: package hardware finds the hardware, hello.go sends it to the leader, main.go prints

@@ -342,11 +342,15 @@ func (m *memory) fold(kind recordKind, rec wire.Coder) {
 		if k.steps == nil {
 			k.steps = map[int32]*placedStep{}
 		}
-		k.steps[r.ID], k.nextStep = r, max(k.nextStep, r.ID+1)
+		if k.steps[r.ID] = r; !proto.IsAside(r.ID) {
+			k.nextStep = max(k.nextStep, r.ID+1)
+		}
 	case *stepOver:
 		k := m.at(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
 		delete(k.steps, r.ID)
-		k.nextStep = max(k.nextStep, r.ID+1)
+		if !proto.IsAside(r.ID) {
+			k.nextStep = max(k.nextStep, r.ID+1)
+		}
 		if k.launched != nil && r.Use != nil {
 			at := *k.launched
 			at.Steps = &model.Usage{}

@@ -372,3 +372,17 @@ func (n *Noded) torchMaster(s *placedStep) string {
 	}
 	return net.JoinHostPort(host, strconv.Itoa(port))
 }
+
+// ownAddress gives an address of this host at which others can reach it; 127.0.0.1 where it has no other.
+func ownAddress() string {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return "" // the variables for it are left out
+	}
+	for _, a := range list {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && ip.IP.To4() != nil {
+			return ip.IP.String()
+		}
+	}
+	return "127.0.0.1"
+}

@@ -68,6 +68,7 @@ func wholeJob(key proto.Attempt) sampleKey { return sampleKey{key, stepBatch} }
 type sampled struct {
 	key   sampleKey
 	heads []int         // the processes that gshim started, for hosts without control groups
+	tasks []int32       // for gcontrol listpids: of each head its pid, its number among the node's tasks, its rank
 	every time.Duration // 0: only when asked
 	due   time.Time
 	saved time.Time
@@ -130,18 +131,20 @@ func (s *sampler) held(here *model.NodeAlloc) *model.NodeUsage {
 }
 
 // begin starts to sample an attempt or a step. use has its resources and the results of earlier samples, pid is a
-// process that gshim has started; further processes of a step come by further calls.
-func (s *sampler) begin(key sampleKey, use *model.NodeUsage, began model.Time, pid int) {
+// process that gshim has started, the first one of the task local of this node with this rank; further processes of a
+// step come by further calls.
+func (s *sampler) begin(key sampleKey, use *model.NodeUsage, began model.Time, pid int, local, rank int32) {
 	if use == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j := s.jobs[key]; j != nil {
-		j.heads = append(j.heads, pid)
+		j.heads, j.tasks = append(j.heads, pid), append(j.tasks, int32(pid), local, rank)
 		return
 	}
-	j := &sampled{key: key, heads: []int{pid}, use: *use, every: time.Duration(use.EveryS) * time.Second,
+	j := &sampled{key: key, heads: []int{pid}, tasks: []int32{int32(pid), local, rank}, use: *use,
+		every: time.Duration(use.EveryS) * time.Second,
 		began: time.UnixMilli(int64(began))}
 	j.use.GPUs = slices.Clone(use.GPUs)
 	j.gpus = make([]gpuSeen, len(j.use.GPUs))
@@ -419,7 +422,7 @@ func (s *sampler) live(key proto.Attempt) []proto.StatOf {
 	defer s.mu.Unlock()
 	var list []proto.StatOf
 	for of, j := range s.jobs {
-		if of.job != key {
+		if of.job != key || proto.IsAside(of.step) {
 			continue
 		}
 		s.sample(j)
@@ -430,7 +433,8 @@ func (s *sampler) live(key proto.Attempt) []proto.StatOf {
 				j.use.OOMKills = int32(u.OOMKills)
 			}
 		}
-		stat := proto.StatOf{Job: key.Job, Attempt: key.Attempt, Step: of.step, Use: j.record().Use}
+		stat := proto.StatOf{Job: key.Job, Attempt: key.Attempt, Step: of.step, Use: j.record().Use,
+			Tasks: slices.Clone(j.tasks)}
 		if of.step == stepBatch {
 			stat.Step = proto.StepBatch
 			s.showOwn(j, stat.Use)

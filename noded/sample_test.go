@@ -20,7 +20,7 @@ func TestGPUCredit(t *testing.T) {
 	}
 	s.onReadings([]gpu.Reading{reading(0, "GPU-a", 5, 1, 100), reading(1, "GPU-b", 50, 10, 1000)})
 	key := wholeJob(proto.Attempt{Job: 7, Attempt: 1})
-	s.begin(key, &model.NodeUsage{Node: "n1", GPUs: []model.GPUUsage{{Index: 0, UUID: "GPU-b"}}}, 1, 4711)
+	s.begin(key, &model.NodeUsage{Node: "n1", GPUs: []model.GPUUsage{{Index: 0, UUID: "GPU-b"}}}, 1, 4711, 0, 0)
 	s.onReadings([]gpu.Reading{reading(0, "GPU-a", 5, 1, 100), reading(1, "GPU-b", 80, 30, 3000)})
 	// the driver has begun anew
 	s.onReadings([]gpu.Reading{reading(0, "GPU-a", 5, 1, 100), reading(1, "GPU-b", -1, 20, 200)})
@@ -42,7 +42,7 @@ func TestGPUCredit(t *testing.T) {
 		t.Error("an attempt ends twice")
 	}
 	// After a restart it goes on from what was saved.
-	s.begin(key, saved[0].Use, 1, 4711)
+	s.begin(key, saved[0].Use, 1, 4711, 0, 0)
 	s.onReadings([]gpu.Reading{reading(1, "GPU-b", 90, 5, 800)})
 	if g := s.end(key).use.GPUs[0]; g.UtilMax != 90 || g.UtilCount != 3 || g.EnergyMJ != 2600 || g.MemMaxMiB != 30 {
 		t.Errorf("after a restart %+v", g)

@@ -191,7 +191,7 @@ func (l *loop) begin(a *attempt, ev *shim.Event) error {
 	a.signals = nil
 	l.chill(a)
 	if a.rec != nil {
-		l.n.sampler.begin(wholeJob(a.key), a.rec.Use, a.began, ev.PID)
+		l.n.sampler.begin(wholeJob(a.key), a.rec.Use, a.began, ev.PID, 0, 0)
 		l.n.sampler.restore(a.rec)
 		if first {
 			l.watchScript(a)

@@ -63,7 +63,7 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 			s.began = at
 		}
 		if first && !ev.Done() {
-			l.n.sampler.begin(s.sampleKey(), l.n.stepShape(s), s.began, ev.PID)
+			l.n.sampler.begin(s.sampleKey(), l.n.stepShape(s), s.began, ev.PID, int32(i), ev.Key.Task)
 			l.watchStep(s)
 		}
 	} else if s.began == 0 && ev.Stage != shim.StageOrder {
@@ -231,9 +231,11 @@ func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
 	if s.job.will == wanted && s.began != 0 {
 		r := l.stepReport(s, m.use, m.seen)
 		s.used = r.Step.Exit.Use
-		l.noteFault(s, &r.Step.Exit)
-		if err := l.report(r); err != nil {
-			return err
+		if !proto.IsAside(s.id) {
+			l.noteFault(s, &r.Step.Exit)
+			if err := l.report(r); err != nil {
+				return err
+			}
 		}
 	}
 	s.done = &proto.StepEvent{Kind: proto.StepDone, Step: s.id, OOM: s.oom, Cause: s.cause}

@@ -24,6 +24,9 @@ func (l *loop) onStepList(m msgStepList) {
 		for _, key := range m.ask.Attempts {
 			if a := l.attempts[key]; a != nil && a.will == wanted {
 				for _, s := range a.steps {
+					if proto.IsAside(s.id) {
+						continue
+					}
 					answer.Steps = append(answer.Steps, l.runningStep(s))
 				}
 			}

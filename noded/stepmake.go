@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/outpath"
 	"gbatch/internal/proto"
+	"gbatch/noded/receive"
 	"gbatch/noded/shim"
 	"gbatch/noded/steplayout"
 	"gbatch/noded/steprelay"
@@ -88,12 +89,7 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 			Path: p.req.Program, Argv: p.req.Argv, Dir: p.req.Dir, UID: spec.UID, GID: spec.GID, Groups: groups,
 			Umask: p.req.Umask & 0o777, Limits: limits, Nice: n.nice, Cgroup: in, CPUs: pin, Mounts: mounts,
 			PIDVar: "SLURM_TASK_PID", AsRoot: spec.UID == 0} // mayLaunch has let the job in
-		for _, m := range p.req.Multi {
-			if m.Ranks.Has(int32(rank)) {
-				o.Path, o.Argv = m.Program, rankArgs(m.Argv, rank, m.Ranks)
-				break
-			}
-		}
+		n.setProgram(o, p, rank)
 		if local < len(cpus) {
 			if on := n.groups.pinTo(cpus[local]); on != nil {
 				o.CPUs = on
@@ -149,8 +145,8 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	return orders, lines, nil
 }
 
-// setFiles gives a task its standard files.
-func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
+// values are the step's values for patterns in file names.
+func (p *stepPlan) values(rank int) outpath.Values {
 	l := p.facts
 	v := outpath.Values{JobID: uint32(l.Job), JobName: p.rec.Name, User: l.Spec.User, Node: p.rec.Nodes[p.here].Node,
 		NodeRank: p.here,
@@ -158,6 +154,55 @@ func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
 	if l.Task != model.NoTask {
 		v.ArrayJob, v.Task = uint32(l.ArrayID), uint32(l.Task)
 	}
+	return v
+}
+
+// path gives the file of a pattern.
+func (p *stepPlan) path(pattern string, rank int) string {
+	path := outpath.Expand(pattern, p.values(rank))
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(p.req.Dir, path)
+	}
+	return path
+}
+
+// setProgram says what a task runs.
+func (n *Noded) setProgram(o *shim.Launch, p *stepPlan, rank int) {
+	for _, m := range p.req.Multi {
+		if m.Ranks.Has(int32(rank)) {
+			o.Path, o.Argv = m.Program, rankArgs(m.Argv, rank, m.Ranks)
+			break
+		}
+	}
+	if p.req.Copied != "" {
+		o.Path = p.path(p.req.Copied, rank)
+		o.Argv = append([]string{o.Path}, o.Argv[1:]...)
+	}
+	if p.req.Receive != nil {
+		n.receiveInto(o, p, rank)
+	}
+}
+
+// receiveInto makes a task take in a file.
+func (n *Noded) receiveInto(o *shim.Launch, p *stepPlan, rank int) {
+	r := p.req.Receive
+	path := r.Path
+	if r.Step != proto.StepNone {
+		v := p.values(rank)
+		v.Step = strconv.Itoa(int(r.Step))
+		path = outpath.Expand(path, v)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(p.req.Dir, path)
+	}
+	order := receive.Order{Program: p.req.Name, Node: n.opts.Name, Path: path, Began: int64(p.rec.At), Size: r.Size,
+		Mode: r.Mode, Force: r.Force, Keep: r.Keep, ATime: r.ATime, MTime: r.MTime}
+	o.Path, o.Argv, o.Dir = n.opts.Shim, order.Argv(n.opts.Shim), "/"
+}
+
+// setFiles gives a task its standard files.
+func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
+	v := p.values(rank)
 	if o.Terminal = p.req.Terminal != nil && rank == 0; o.Terminal && p.io != nil {
 		return p.terminal(o, rank)
 	}
@@ -337,6 +382,9 @@ func (n *Noded) wrapTask(o *shim.Launch, p *stepPlan) {
 	prologs, epilogs := [2]string{"", own(p.req.Prolog)}, [2]string{"", own(p.req.Epilog)}
 	r := n.configured()
 	prologs[0], epilogs[0] = r.TaskProlog, r.TaskEpilog
+	if p.req.Receive != nil {
+		return // it is no task of the job
+	}
 	if prologs == [2]string{} && epilogs == [2]string{} {
 		return
 	}

@@ -1,12 +1,16 @@
 package noded
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
 )
 
 // steprejoin.go handles a step's command that comes back after a restart of gnoded or a lost connection: it gets its
-// step, or the step's result.
+// step, or the step's result. And it handles commands that want something of a step that runs, or beside the steps.
 
 // rejoin gives a step back to its command, and sends all events so far.
 func (l *loop) rejoin(s *step, m msgStep) error {
@@ -17,7 +21,7 @@ func (l *loop) rejoin(s *step, m msgStep) error {
 	s.conn, s.req = m.conn, m.req
 	s.stopTimer(timerLonely)
 	if s.phase == stepCreated {
-		l.setStepDeadline(s, filesWait)
+		l.setStepDeadline(s, l.stepPatienceOf(s))
 	}
 	s.send(l, s.created(l.n))
 	for i := range s.tasks {
@@ -60,5 +64,71 @@ func (a *attempt) takeMissed(request string, now time.Time) *step {
 			return s
 		}
 	}
+	return nil
+}
+
+// asideNumber draws the number of a step that is none of the job's. It is drawn, because gshim starts no number twice,
+// and an ended one is in no file.
+func (a *attempt) asideNumber() int32 {
+	for {
+		id := proto.StepAside + rand.Int32N(proto.StepAside)
+		if a.steps[id] == nil {
+			return id
+		}
+	}
+}
+
+// numberStep gives a step that may have to wait its number, for a command that does not wait (--async). The journal
+// knows the number as given.
+func (l *loop) numberStep(s *step) error {
+	a := s.job
+	s.number = a.nextStep
+	a.nextStep++
+	return l.spool.add(recStepOver, &stepOver{Job: a.key.Job, Attempt: a.key.Attempt, ID: s.number}, false)
+}
+
+// attachTo answers gattach with a step's layout, and passes on to the step's command where its output is wanted.
+func (l *loop) attachTo(a *attempt, m msgStep) error {
+	rq := m.req
+	s := a.steps[rq.Parent]
+	at := relayAt(m.conn, rq.Attach.IO)
+	switch {
+	case s == nil || s.rec.Manager != "" || proto.IsAside(s.id) || s.phase >= stepEnding:
+		l.refuseStep(m.conn, "Invalid job id specified: step %d.%d does not run", rq.Job, rq.Parent)
+		return nil
+	case at == nil:
+	case s.conn == nil:
+		l.refuseStep(m.conn, "The command of step %d.%d has no connection to node %s at the moment; try again", rq.Job,
+			rq.Parent, l.n.opts.Name)
+		return nil
+	case at.Host == "" && s.conn.door: // it is on this host, and the step's command is not
+		at.Host = ownAddress()
+	case at.Host == "":
+		at.Host = "127.0.0.1"
+	}
+	ev := &proto.StepEvent{Kind: proto.StepCreated, Step: s.id, Layout: s.rec.Nodes}
+	l.soon(func() { m.conn.send(ev) })
+	if at != nil {
+		s.send(l, &proto.StepEvent{Kind: proto.StepJoined, Step: s.id, IO: at})
+	}
+	return nil
+}
+
+// onStepGone ends a step whose command is gone: nothing reads its output or waits for it any more.
+func (l *loop) onStepGone(c *stepConn) error {
+	s := c.step
+	if s == nil || s.conn != c {
+		return nil
+	}
+	s.conn, c.step = nil, nil
+	if s.rec != nil && (c.door || c.part) { // its host's daemon may come back
+		s.setTimer(l, timerLonely, lonelyStep)
+		return nil
+	}
+	if s.rec == nil { // it was waiting
+		s.job.queue = slices.DeleteFunc(s.job.queue, func(o *step) bool { return o == s })
+		return nil
+	}
+	l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
 	return nil
 }

@@ -3,7 +3,6 @@ package noded
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"time"
@@ -33,6 +32,8 @@ const (
 	lonelyStep = 30 * time.Second
 	// filesWait is how long a step waits for the files of a command that is connected.
 	filesWait = time.Minute
+	// copyWait is the same while the command sends its program to the nodes (--bcast).
+	copyWait = time.Hour
 	// missedStep is how long the end of a step is kept for a command that has no connection, and maxMissed how many of a
 	// job.
 	missedStep = 2 * time.Minute
@@ -44,14 +45,15 @@ const (
 
 // step is one step of a job whose batch script runs here.
 type step struct {
-	job   *attempt
-	id    int32
-	req   *proto.StepRequest // nil after a restart, until the command is back
-	conn  *stepConn          // nil while the command is away
-	rec   *placedStep        // nil while waiting
-	here  int                // this node's index in rec.Nodes, -1 if it has no part
-	phase stepPhase
-	said  string // the last reason for waiting that the command was told
+	job    *attempt
+	id     int32
+	number int32              // the id that a waiting step has been promised, or StepNone
+	req    *proto.StepRequest // nil after a restart, until the command is back
+	conn   *stepConn          // nil while the command is away
+	rec    *placedStep        // nil while waiting
+	here   int                // this node's index in rec.Nodes, -1 if it has no part
+	phase  stepPhase
+	said   string // the last reason for waiting that the command was told
 
 	tasks []stepTask // tasks of this node, by local number
 	files []*os.File // held until all tasks have been started
@@ -283,6 +285,12 @@ func (l *loop) onStepRequest(m msgStep) error {
 	case a.doomed():
 		return refuse("Unable to create step for job %d: Job/step already completing or completed", rq.Job)
 	}
+	if rq.Attach != nil {
+		return l.attachTo(a, m)
+	}
+	if rq.Receive != nil && rq.Parent != proto.StepNone && a.steps[rq.Parent] == nil {
+		return refuse("Invalid job id specified: step %d.%d does not run", rq.Job, rq.Parent)
+	}
 	for _, s := range a.steps {
 		if rq.RequestID != "" &&
 			(s.rec != nil && s.rec.RequestID == rq.RequestID || s.req != nil && s.req.RequestID == rq.RequestID) {
@@ -300,31 +308,23 @@ func (l *loop) onStepRequest(m msgStep) error {
 		return refuse("Unable to create step for job %d: %d steps of it run or wait already; wait for some of them to end",
 			rq.Job, maxSteps)
 	}
-	if limit := l.n.configured().MaxSteps; limit > 0 && int64(a.nextStep)+int64(len(a.queue)) >= limit {
+	if limit := l.n.configured().MaxSteps; limit > 0 && rq.Receive == nil &&
+		int64(a.nextStep)+int64(len(a.queue)) >= limit {
 		return refuse("Unable to create step for job %d: Step limit reached for this job: it has had %d, and MaxStepCount "+
 			"is %d; let one step do the work of several", rq.Job, a.nextStep, limit)
 	}
 	if host, err := os.Hostname(); rq.Addr == "" && err == nil && host == rq.Host {
 		rq.Addr = ownAddress()
 	}
-	s := &step{job: a, req: rq, conn: m.conn, id: proto.StepNone, here: -1}
+	s := &step{job: a, req: rq, conn: m.conn, id: proto.StepNone, here: -1, number: proto.StepNone}
 	m.conn.step = s
 	a.queue = append(a.queue, s)
-	return l.placeSteps(a)
-}
-
-// ownAddress gives an address of this host at which others can reach it; 127.0.0.1 where it has no other.
-func ownAddress() string {
-	list, err := net.InterfaceAddrs()
-	if err != nil {
-		return "" // the variables for it are left out
-	}
-	for _, a := range list {
-		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && ip.IP.To4() != nil {
-			return ip.IP.String()
+	if rq.Async && rq.Receive == nil {
+		if err := l.numberStep(s); err != nil {
+			return err
 		}
 	}
-	return "127.0.0.1"
+	return l.placeSteps(a)
 }
 
 // refuseStep tells a command, or a step's manager, that there is no step. Nothing more is read from it.
@@ -349,6 +349,9 @@ func (l *loop) placeSteps(a *attempt) error {
 			parent = p.rec.Nodes
 		}
 		nodes, err := steplayout.Layout(j, a.held(), parent, &s.req.Need)
+		if s.req.Receive != nil {
+			nodes, err = steplayout.OneOnEach(j, parent), nil
+		}
 		if err == nil && a.suspended() { // its tasks would freeze between fork and exec, with what gshim holds for them
 			err = &steplayout.BusyError{Text: fmt.Sprintf("job %d is suspended", a.key.Job)}
 		}
@@ -362,7 +365,7 @@ func (l *loop) placeSteps(a *attempt) error {
 			a.queue = append(a.queue, s)
 			if s.said != busy.Text {
 				s.said = busy.Text
-				s.send(l, &proto.StepEvent{Kind: proto.StepWaits, Text: busy.Text})
+				s.send(l, &proto.StepEvent{Kind: proto.StepWaits, Step: s.number, Text: busy.Text})
 			}
 		default:
 			l.refuseStep(s.conn, "Unable to create step for job %d: %s", a.key.Job, err.Error())
@@ -406,9 +409,14 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 	s.rec = &placedStep{Job: a.key.Job, Attempt: a.key.Attempt, ID: a.nextStep, RequestID: s.req.RequestID,
 		Name:   s.req.Name,
 		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap ||
-			a.steps[s.req.Parent] != nil,
+			a.steps[s.req.Parent] != nil || s.req.Receive != nil,
 		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID}
-	s.id, s.phase = a.nextStep, stepCreated
+	if s.req.Receive != nil {
+		s.rec.ID = a.asideNumber()
+	} else if s.number != proto.StepNone {
+		s.rec.ID = s.number
+	}
+	s.id, s.phase = s.rec.ID, stepCreated
 	if s.req.Torch {
 		s.req.Master = l.n.torchMaster(s.rec)
 	}
@@ -421,7 +429,9 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 	case err != nil:
 		return err
 	}
-	a.nextStep++
+	if s.id == a.nextStep {
+		a.nextStep++
+	}
 	s.makeParts(l.n.opts.Name)
 	for _, p := range s.parts {
 		l.partHappens(p, pevAsk, partNews{})
@@ -485,23 +495,4 @@ func (l *loop) onStepSignal(m msgStepSignal) {
 		return
 	}
 	m.conn.turnOver()
-}
-
-// onStepGone ends a step whose command is gone: nothing reads its output or waits for it any more.
-func (l *loop) onStepGone(c *stepConn) error {
-	s := c.step
-	if s == nil || s.conn != c {
-		return nil
-	}
-	s.conn, c.step = nil, nil
-	if s.rec != nil && (c.door || c.part) { // its host's daemon may come back
-		s.setTimer(l, timerLonely, lonelyStep)
-		return nil
-	}
-	if s.rec == nil { // it was waiting
-		s.job.queue = slices.DeleteFunc(s.job.queue, func(o *step) bool { return o == s })
-		return nil
-	}
-	l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
-	return nil
 }

@@ -109,6 +109,9 @@ func (l *loop) endTasks(s *step, sig unix.Signal) {
 func (l *loop) stepPatienceOf(s *step) time.Duration {
 	switch s.phase {
 	case stepCreated:
+		if s.req != nil && s.req.Copied != "" { // its program is on the way
+			return copyWait
+		}
 		return filesWait
 	case stepPreparing:
 		return makeWait

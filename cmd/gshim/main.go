@@ -1,13 +1,15 @@
 // Command gshim is the launcher of a node: see package noded/shim. gnoded starts it; nobody else needs to. As gshim
 // step-io it is the process that carries a step's input and output: see package noded/steprelay; as gshim
 // step-pmi it serves the tasks of MPI programs: see package noded/steppmi. As gshim login-env it is what
-// a job with --get-user-env begins as: see package noded/loginenv.
+// a job with --get-user-env begins as: see package noded/loginenv. As gshim receive-file it takes in a file of
+// gbcast: see package noded/receive.
 package main
 
 import (
 	"os"
 
 	"gbatch/noded/loginenv"
+	"gbatch/noded/receive"
 	"gbatch/noded/shim"
 	"gbatch/noded/steppmi"
 	"gbatch/noded/steprelay"
@@ -22,6 +24,9 @@ func main() {
 	}
 	if len(os.Args) > 2 && os.Args[1] == loginenv.Word {
 		os.Exit(loginenv.Main(os.Args[2:], os.Stderr))
+	}
+	if len(os.Args) > 2 && os.Args[1] == receive.Word {
+		os.Exit(receive.Main(os.Args[2:], os.Stdin, os.Stderr))
 	}
 	os.Exit(shim.Main(os.Args[1:], os.Stdout, os.Stderr))
 }

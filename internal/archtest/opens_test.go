@@ -55,7 +55,7 @@ var opens = map[string]string{
 	"noded/health.go": ownState, "noded/loginenv/main.go": asUser, "noded/noded.go": ownState,
 	"noded/oom.go": kernels, "noded/options.go": site, "noded/ownmounts.go": site, "noded/procs/reader.go": kernels,
 	"noded/procs/tree.go": kernels, "noded/program.go": ownState, "noded/relay/controllers.go": ownState,
-	"noded/relay/names.go": site, "noded/scripts/scripts.go": exclusiv,
+	"noded/receive/receive.go": asUser, "noded/relay/names.go": site, "noded/scripts/scripts.go": exclusiv,
 	"noded/shim/journal.go": ownState, "noded/shim/launch.go": kernels,
 	"noded/shim/lease.go": ownState, "noded/shim/limits.go": kernels, "noded/shim/log.go": ownState,
 	"noded/shim/main.go": ownState, "noded/shim/procfs.go": kernels, "noded/shim/server.go": ownState,

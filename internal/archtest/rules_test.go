@@ -124,6 +124,7 @@ var layers = []layer{
 	{"noded/pool", ""},
 	{"noded/container", ""},
 	{"noded/loginenv", ""},
+	{"noded/receive", ""},
 	{"noded/check", "internal/model internal/proto internal/stepio noded/steplayout"},
 	{"noded/shares", ""},
 	{"noded/procs", ""},

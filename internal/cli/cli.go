@@ -43,6 +43,8 @@ func commands() []command {
 		{name: "grun", slurm: "srun", run: run.Grun, about: "run a command as tasks of a job"},
 		{name: "galloc", slurm: "salloc", run: submit.Galloc,
 			about: "get an allocation, and run a command or a shell with it"},
+		{name: "gattach", slurm: "sattach", run: run.Gattach, about: "print what a running step writes"},
+		{name: "gbcast", slurm: "sbcast", run: run.Gbcast, about: "send a file to the nodes of a job"},
 		{name: "gprio", slurm: "sprio", run: manage.Gprio, about: "list the factors of priorities"},
 		{name: "gacctmgr", slurm: "sacctmgr", run: manage.Gacctmgr, about: "manage accounts, users, associations and QOS"},
 		{name: "gdiag", slurm: "sdiag", run: manage.Gdiag, about: "show the scheduler's statistics"},

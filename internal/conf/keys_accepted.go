@@ -116,7 +116,7 @@ func absent() []setting {
 			"--task-prolog", "SrunProlog", "SrunEpilog"),
 		notDone("is not supported: no program runs when a reservation begins or ends", "ResvProlog", "ResvEpilog"),
 		unless(notDone("is not supported: jobs in a reservation end with it", "ResvOverRun"), "0"),
-		notDone("is not supported: files aren't broadcast", "BcastExclude", "BcastParameters"),
+		notDone("is not supported: gbcast has options", "BcastExclude", "BcastParameters"),
 		notDone("is not supported: there is one cluster", "FederationParameters", "AccountingStorageExternalHost"),
 		notDone("is not supported: use cron and gsubmit", "ScronParameters"),
 		notDone("is not supported: X11 isn't forwarded", "X11Parameters"),

@@ -71,7 +71,8 @@ func Commands(t testing.TB) string {
 		"galloc", "gprio",
 		"gacctmgr", "gdiag", "gstat", "gseff", "seff", "greport", "sbatch", "squeue", "scancel", "sacct", "sinfo", "scontrol",
 		"srun", "salloc",
-		"sshare", "sprio", "sacctmgr", "sdiag", "sstat", "sreport"} {
+		"sshare", "sprio", "sacctmgr", "sdiag", "sstat", "sreport", "gbcast", "sbcast",
+		"gattach", "sattach"} {
 		if err := os.Symlink(gcli, filepath.Join(dir, name)); err != nil && !os.IsExist(err) {
 			t.Fatal(err)
 		}

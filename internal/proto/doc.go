@@ -21,6 +21,7 @@
 //	              controllers.go doctor.go explain.go (--why) mig.go pools.go stat.go steplist.go
 //	              cert.go
 //	daemon.go dbd.go node.go step.go report.go history.go   the other conversations
+//	stepfiles.go stepaside.go   of step.go: the tasks' files; what is no step (gbcast, gattach)
 //
 // Messages are append-only msgpack arrays: an old daemon ignores a new field. A Wire method lists
 // the fields of each, with their limits (see package wire).

@@ -57,13 +57,15 @@ const StepBatch = -5
 
 // NodePids are a step's processes on one node.
 type NodePids struct {
-	Node string
-	Pids []int32
+	Node  string
+	Pids  []int32
+	Tasks []int32 // the first processes of tasks: pid, number among the node's tasks, rank; and so on
 }
 
 func (x *NodePids) Wire(c *wire.C) {
 	wire.Text(c, &x.Node, model.MaxName)
 	wire.Ints(c, &x.Pids, model.MaxMany)
+	wire.Ints(c, &x.Tasks, model.MaxMany)
 }
 
 // NodeAsk asks one node, or orders something that it does at once; the answer has the same ID. Without a further field
@@ -131,6 +133,7 @@ type StatOf struct {
 	Step    int32
 	Use     *model.NodeUsage
 	Pids    []int32
+	Tasks   []int32 // as in NodePids
 }
 
 func (x *StatOf) Wire(c *wire.C) {
@@ -139,4 +142,5 @@ func (x *StatOf) Wire(c *wire.C) {
 	wire.Int(c, &x.Step)
 	wire.Ptr(c, &x.Use)
 	wire.Ints(c, &x.Pids, model.MaxMany)
+	wire.Ints(c, &x.Tasks, model.MaxMany)
 }

@@ -61,6 +61,12 @@ type StepRequest struct {
 
 	Torch  bool   // --launcher=torch: the tasks get the variables of PyTorch's launcher
 	Master string // host:port for the first task of Torch; the step's manager chooses it
+
+	Receive *StepReceive // the tasks, one on each node, take in a file; nil: they run the command
+	Copied  string       // the tasks run the command's copy at this path, with %j, %s and %N; "": the command
+	Attach  *StepAttach  // joins the running step Parent and makes none; nil: asks for a step
+	Async   bool         // its command wants the step's number at once, also while the step waits
+	Ports   string       // kept for ports that a step holds; "": none
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -92,6 +98,11 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Text(c, &x.Addr, model.MaxName)
 	wire.Bool(c, &x.Torch)
 	wire.Text(c, &x.Master, model.MaxName)
+	wire.Ptr(c, &x.Receive)
+	wire.Data(c, &x.Copied, model.MaxText)
+	wire.Ptr(c, &x.Attach)
+	wire.Bool(c, &x.Async)
+	wire.Text(c, &x.Ports, model.MaxText)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.
@@ -243,90 +254,6 @@ const (
 	BindRankLdom       // CPU
 )
 
-// StepFiles has the tasks' standard files. It is the answer to StepCreated.
-type StepFiles struct {
-	Files []StepFile // stdin, stdout, stderr
-	IO    *StepIO    // for the files of tasks on other hosts; nil: they need none
-	Het   *StepHet   // nil: it is not one of several steps that belong together
-	PMI   *StepIO    // where the command serves MPI programs (internal/pmi); nil: they are not served
-}
-
-func (x *StepFiles) Wire(c *wire.C) {
-	wire.List(c, &x.Files, model.MaxList)
-	wire.Ptr(c, &x.IO)
-	wire.Ptr(c, &x.Het)
-	wire.Ptr(c, &x.PMI)
-}
-
-// StepHet says which part a step has of all steps that one command started over components of a heterogeneous job: its
-// tasks are numbered among the tasks of all.
-type StepHet struct {
-	Job       model.JobID // the first component
-	Nodes     string      // nodes of all steps, hostlist
-	Counts    string      // tasks on each node of all steps, as in SLURM_TASKS_PER_NODE
-	NumNodes  int32
-	Tasks     int32 // of all steps
-	FirstNode int32 // nodes of the steps before it
-	FirstTask int32 // tasks of the steps before it
-}
-
-// First gives the number of the step's first task among those of all steps.
-func (x *StepHet) First() int32 {
-	if x == nil {
-		return 0
-	}
-	return x.FirstTask
-}
-
-func (x *StepHet) Wire(c *wire.C) {
-	wire.Int(c, &x.Job)
-	wire.Text(c, &x.Nodes, model.MaxText)
-	wire.Text(c, &x.Counts, model.MaxText)
-	wire.Int(c, &x.NumNodes)
-	wire.Int(c, &x.Tasks)
-	wire.Int(c, &x.FirstNode)
-	wire.Int(c, &x.FirstTask)
-}
-
-// StepIO has the address at which the command handles input and output of tasks on other hosts (internal/stepio).
-type StepIO struct {
-	Host string // "": the address from which this message comes
-	Port int32
-	Key  []byte
-}
-
-func (x *StepIO) Wire(c *wire.C) {
-	wire.Text(c, &x.Host, model.MaxName)
-	wire.Int(c, &x.Port)
-	wire.Bytes(c, &x.Key, model.MaxFile)
-}
-
-// StepFile is one standard file.
-type StepFile struct {
-	Mode    uint8
-	Pattern string // FilePath: with %t and the like, absolute
-	Append  bool
-	Task    int32 // FileOne
-	FDs     int32 // number of open files that follow for it: for tasks on the command's host
-}
-
-func (x *StepFile) Wire(c *wire.C) {
-	wire.Int(c, &x.Mode)
-	wire.Data(c, &x.Pattern, model.MaxText)
-	wire.Bool(c, &x.Append)
-	wire.Int(c, &x.Task)
-	wire.Int(c, &x.FDs)
-}
-
-// Kinds of a task's file.
-const (
-	FileNull   uint8 = iota
-	FilePath         // opened for each task
-	FileShared       // one open file for all tasks
-	FileEach         // an open file for each task
-	FileOne          // an open file for one task, none for the others
-)
-
 // StepEventKind is the kind of a StepEvent.
 type StepEventKind uint8
 
@@ -340,6 +267,7 @@ const (
 	StepExited                           // Task has ended
 	StepDone                             // all tasks have ended and nothing is left of them
 	StepLine                             // Text: a line for the user, printed as it is
+	StepJoined                           // IO: somebody wants what the tasks write
 )
 
 // StepEvent is the daemon's message about a step.
@@ -359,6 +287,7 @@ type StepEvent struct {
 	Cause  model.StopCause
 	Direct string      // StepCreated: the node that takes open files for its tasks; "": none does
 	Use    *model.Exit // StepDone of a part: exit and usage
+	IO     *StepIO     // StepJoined
 }
 
 func (x *StepEvent) Wire(c *wire.C) {
@@ -377,6 +306,7 @@ func (x *StepEvent) Wire(c *wire.C) {
 	wire.Int(c, &x.Cause)
 	wire.Text(c, &x.Direct, model.MaxName)
 	wire.Ptr(c, &x.Use)
+	wire.Ptr(c, &x.IO)
 }
 
 // StepPart asks a node for its part of a step, or for the state of that part. The node answers with StepCreated if it

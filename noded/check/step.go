@@ -39,12 +39,18 @@ func Step(rq *proto.StepRequest) error {
 
 func texts(rq *proto.StepRequest) error {
 	switch {
-	case len(rq.Argv) == 0 && len(rq.Multi) == 0, len(rq.Argv) > proto.MaxStepArgs:
+	case len(rq.Argv) == 0 && len(rq.Multi) == 0 && rq.Receive == nil && rq.Attach == nil,
+		len(rq.Argv) > proto.MaxStepArgs:
 		return fmt.Errorf("a step of %d arguments: at least the command and at most %d", len(rq.Argv), proto.MaxStepArgs)
 	case len(rq.RequestID) > 64, len(rq.Env) > proto.MaxEnvBytes:
 		return fmt.Errorf("a step with %d bytes of environment: at most %d", len(rq.Env), proto.MaxEnvBytes)
 	}
-	for _, text := range []string{rq.Name, rq.Submit, rq.Dir, rq.Program, rq.Prolog, rq.Epilog, rq.Node, rq.Host} {
+	list := []string{rq.Name, rq.Submit, rq.Dir, rq.Program, rq.Prolog, rq.Epilog, rq.Node, rq.Host, rq.Copied,
+		rq.Ports}
+	if rq.Receive != nil {
+		list = append(list, rq.Receive.Path)
+	}
+	for _, text := range list {
 		if len(text) > proto.MaxFieldBytes {
 			return fmt.Errorf("a name, a path or the command line is longer than %d bytes", proto.MaxFieldBytes)
 		}
@@ -131,6 +137,15 @@ func bind(rq *proto.StepRequest) error {
 }
 
 func rest(rq *proto.StepRequest) error {
+	if r := rq.Receive; r != nil && (r.Path == "" || r.Size < 0 || r.Mode > 0o7777 || r.Step < proto.StepNone) {
+		return fmt.Errorf("a file of %d bytes for step %d to take in", r.Size, r.Step)
+	}
+	if a := rq.Attach; a != nil && a.IO != nil && !at(a.IO) {
+		return fmt.Errorf("port %d for output, with a key of %d bytes", a.IO.Port, len(a.IO.Key))
+	}
+	if rq.Copied != "" && len(rq.Multi) > 0 {
+		return errors.New("--bcast copies one program, and --multi-prog has several")
+	}
 	switch t := rq.Terminal; {
 	case t != nil && (t.Rows < 0 || t.Cols < 0 || t.Rows > math.MaxUint16 || t.Cols > math.MaxUint16):
 		return fmt.Errorf("a terminal of %d rows and %d columns", t.Rows, t.Cols)
@@ -183,10 +198,9 @@ func Files(m *proto.StepFiles) error {
 			return fmt.Errorf("a standard file of kind %d for task %d, with %d open files", f.Mode, f.Task, f.FDs)
 		}
 	}
-	for _, at := range []*proto.StepIO{m.IO, m.PMI} {
-		if at != nil && (len(at.Host) > proto.MaxFieldBytes || at.Port < 0 || at.Port > math.MaxUint16 ||
-			len(at.Key) != stepio.KeyBytes) {
-			return fmt.Errorf("port %d for input and output, with a key of %d bytes", at.Port, len(at.Key))
+	for _, io := range []*proto.StepIO{m.IO, m.PMI} {
+		if io != nil && !at(io) {
+			return fmt.Errorf("port %d for input and output, with a key of %d bytes", io.Port, len(io.Key))
 		}
 	}
 	const most = model.MaxHet * proto.MaxStepTasks
@@ -196,6 +210,12 @@ func Files(m *proto.StepFiles) error {
 		return fmt.Errorf("task %d of %d and node %d of %d of several steps", h.FirstTask, h.Tasks, h.FirstNode, h.NumNodes)
 	}
 	return nil
+}
+
+// at reports whether this can be where a command listens.
+func at(io *proto.StepIO) bool {
+	return len(io.Host) <= proto.MaxFieldBytes && io.Port >= 0 && io.Port <= math.MaxUint16 &&
+		len(io.Key) == stepio.KeyBytes
 }
 
 // Signal refuses an invalid signal.
@@ -214,7 +234,7 @@ func Event(ev *proto.StepEvent) error {
 		return fmt.Errorf("an event of kind %d about task %d", ev.Kind, ev.Task)
 	case ev.Code < 0 || ev.Code > math.MaxUint8 || ev.Signal < 0 || ev.Signal > 127:
 		return fmt.Errorf("an exit with code %d and signal %d", ev.Code, ev.Signal)
-	case len(ev.Layout) > 0 || ev.Job != nil || ev.Direct != "":
+	case len(ev.Layout) > 0 || ev.Job != nil || ev.Direct != "" || ev.IO != nil:
 		return errors.New("an event with a layout, which only a step's manager sends")
 	}
 	if x := ev.Use; x != nil {

@@ -165,3 +165,15 @@ func gresOf(j *Job, n *proto.StepNode, g model.GresReq) int32 {
 	}
 	return int32(have)
 }
+
+// OneOnEach places a step with a task on each node of the job, or of the parent, which takes nothing from other steps.
+func OneOnEach(j *Job, parent []proto.StepNode) (nodes []proto.StepNode) {
+	for i := range j.Alloc.Nodes {
+		n := &j.Alloc.Nodes[i]
+		if len(parent) > 0 && inherited(parent, int32(i)) == nil {
+			continue
+		}
+		nodes = append(nodes, proto.StepNode{Node: n.Node, Index: int32(i), CPUs: n.CPUs, Ranks: []int32{int32(len(nodes))}})
+	}
+	return nodes
+}

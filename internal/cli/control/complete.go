@@ -83,6 +83,11 @@ func operands(before []string, typed string) getopt.Values {
 	}
 	rest := before[1:]
 	switch verb.name {
+	case "listpids":
+		if len(rest) == 1 {
+			return getopt.Values{Kind: getopt.Nodes}
+		}
+		return getopt.Values{Kind: getopt.Jobs}
 	case "hold", "uhold", "release", "requeue", "requeuehold", "suspend", "resume", "top", "why", "wait_job":
 		return getopt.Values{Kind: getopt.Jobs}
 	case "show":
@@ -121,7 +126,7 @@ func operands(before []string, typed string) getopt.Values {
 	case "dump":
 		return firstOf(rest, "state")
 	case "write":
-		if len(rest) == 1 {
+		if len(rest) == 1 && strings.HasPrefix("batch_script", strings.ToLower(rest[0])) {
 			return getopt.Values{Kind: getopt.Jobs}
 		}
 		return firstOf(rest, "batch_script")

@@ -12,6 +12,7 @@
 //	snapshot.go     snapshot: the same for a restore
 //	token.go        tokens for HTTP
 //	import.go       import, which gbatch does
+//	pids.go         listpids and pidinfo: the processes of jobs
 //	json.go         --json
 //	complete.go     what a shell completes
 //	why.go doctor.go mig.go   gbatch's own verbs

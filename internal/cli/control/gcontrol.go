@@ -94,7 +94,9 @@ func verbs() []verb {
 			"token revoke NAME...; token newkey [FILE] and export (administrators)", run: (*control).token},
 		{name: "import", help: "import -f FILE [--dry-run] [--json] [--nodes POOL=NODES] [-O DIRECTORY]: make partitions, " +
 			"accounts, QOS, reservations and scripts of YAML of Kubernetes' schedulers (operators)", run: (*control).bring},
-		{name: "listpids", why: "look into the job's cgroup on its node"},
+		{name: "listpids", help: "listpids [JOBID[.STEP]] [NODENAME]: list the processes of jobs, on this host's node or a " +
+			"named one", run: (*control).listPIDs},
+		{name: "pidinfo", help: "pidinfo PID: the job of a process on this host, and when it ends", run: (*control).pidInfo},
 	}
 }
 

@@ -28,6 +28,7 @@ func (c *control) showJobs(arg string) error {
 	}
 	n, book := 0, &ask.Rulebook{}
 	err := c.eachJob(rq, book, func(j *model.Job, now model.Time) {
+		j = oneTask(j, rq.Filter.Jobs)
 		c.print(jobtext.ShowJob(j, book.Of(j), now, c.Clock(), c.details > 0))
 		n++
 	})
@@ -38,6 +39,19 @@ func (c *control) showJobs(arg string) error {
 		fmt.Fprintln(c.Stdout, "No jobs in the system")
 	}
 	return nil
+}
+
+// oneTask gives a waiting array with only the task that was named, if one was: its tasks share a record until they
+// start.
+func oneTask(j *model.Job, refs []proto.JobRef) *model.Job {
+	for _, r := range refs {
+		if j.IsArray() && r.Job == j.ArrayID && r.Task != model.NoTask && j.Tasks.Has(r.Task) {
+			one := *j
+			one.Tasks = model.TaskSet{{Lo: r.Task, Hi: r.Task, Step: 1}}
+			return &one
+		}
+	}
+	return j
 }
 
 // eachJob calls f for the matching jobs, with the controller's time. Before that it puts the partitions' rules into

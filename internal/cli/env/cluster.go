@@ -3,9 +3,13 @@ package env
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
+	"strings"
 
 	"gbatch/internal/client"
+	"gbatch/internal/conf/locate"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -75,4 +79,26 @@ func (e *Env) RunningSteps(c *client.Client, rq *proto.StepsRequest) (steps []pr
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Step.ID, b.Step.ID))
 	})
 	return steps, now, err
+}
+
+// HostNodes gives the nodes whose daemons run on this host: those that have a socket for steps here. In a job it is the
+// job's own.
+func (e *Env) HostNodes() (names []string, err error) {
+	if own := e.Getenv("SLURMD_NODENAME"); own != "" {
+		return []string{own}, nil
+	}
+	_, dir, err := locate.SocketDir(e.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range list {
+		if name, is := strings.CutPrefix(f.Name(), proto.StepSocket("")); is && f.Type()&fs.ModeSocket != 0 {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }

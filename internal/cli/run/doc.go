@@ -1,4 +1,5 @@
-// Package run has grun (srun), which runs a command as the tasks of a step.
+// Package run has grun (srun), which runs a command as the tasks of a step, and commands that work
+// on steps.
 //
 //	grun.go options.go  the command, its options, and what they ask for
 //	command.go find.go  what the tasks run, and the daemon that makes the step
@@ -9,6 +10,9 @@
 //	terminal.go         --pty
 //	say.go              messages about the ends of tasks
 //	het.go mpi.go       several components, --mpi
+//	async.go            --async
+//	gattach.go guests.go   gattach (sattach), and grun's part of it
+//	gbcast.go           gbcast (sbcast) and --bcast: a file for the nodes of a job
 //
 // Package request has the options for resources; package allocate waits for an allocation and
 // releases it.

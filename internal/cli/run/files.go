@@ -32,7 +32,7 @@ type plumbing struct {
 	readers sync.WaitGroup
 	mu      sync.Mutex // lines of different tasks don't mix
 	inputs  []*os.File // the writing ends of the tasks' inputs
-	keep    []*os.File // files for output: closed at once where all tasks write to them by themselves, else at the end
+	keep    []*os.File // files for output
 
 	ranks  int          // tasks of the step
 	first  int          // tasks of the command's steps before it
@@ -43,20 +43,27 @@ type plumbing struct {
 	feeds  bool         // some of them read this command's input
 	remote *remoteFiles // files of the other tasks; nil: there are none, or they need nothing
 
+	guests     guests
+	direct     [3]int     // the files that tasks write to by themselves
+	follows    [3]bool    // guests read them
+	inMu       sync.Mutex // guests give input too
+	everyInput []*os.File // of each of mine
+
 	terminal *os.File // the master side of task 0's terminal, if that is on this host
 }
 
 // sink is a destination of output: a file, with labels or without. A negative fd means none.
 type sink struct {
-	fd    int
-	label bool
+	fd     int
+	label  bool
+	stream uint8
 }
 
 // plumb opens the files of the step's tasks. direct is the node whose tasks get open files; het is the step's place
 // among several.
 func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct string, v outpath.Values,
 	het *proto.StepHet) (pl *plumbing, err error) {
-	pl = &plumbing{ranks: ranks, all: ranks, sinks: [3]sink{{fd: -1}, {fd: -1}, {fd: -1}}}
+	pl = &plumbing{ranks: ranks, all: ranks, sinks: [3]sink{{fd: -1}, {fd: -1, stream: 1}, {fd: -1, stream: 2}}}
 	if het != nil {
 		pl.files.Het, pl.first, pl.all = het, int(het.FirstTask), int(het.Tasks)
 		v.JobID = uint32(het.Job)
@@ -106,14 +113,15 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 			} else if i == 0 {
 				pl.wired, pl.feeds = true, true
 			} else {
-				pl.wired, pl.sinks[i] = true, sink{i, false}
+				pl.wired, pl.sinks[i] = true, sink{i, false, uint8(i)}
 			}
 		case mode == "" || mode == "all":
 			f.Mode, fds, err = r.ownFile(pl, i)
 		case i == 2 && mode == modes[1]:
 			f = pl.files.Files[1]
-			if pl.sinks[2] = pl.sinks[1]; f.Mode == proto.FileShared || f.Mode == proto.FileEach {
-				f.Mode, fds, err = pl.output(pl.sinks[1])
+			pl.sinks[2] = pl.sinks[1]
+			if pl.sinks[2].stream = 2; f.Mode == proto.FileShared || f.Mode == proto.FileEach {
+				f.Mode, fds, err = pl.output(pl.sinks[2])
 			}
 		default:
 			if !filepath.IsAbs(mode) {
@@ -141,17 +149,28 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 					reason(err))
 			}
 			pl.keep = append(pl.keep, file)
-			pl.sinks[i] = sink{int(file.Fd()), r.label}
+			pl.sinks[i] = sink{int(file.Fd()), r.label, uint8(i)}
 			f.Mode, fds, err = pl.output(pl.sinks[i])
 		}
 		if err != nil {
 			return nil, err
 		}
-		f.FDs = int32(len(fds))
+		f.FDs = pl.announce(i, f.Mode, fds)
 		pl.files.Files = append(pl.files.Files, f)
 		pl.fds = append(pl.fds, fds...)
 	}
 	return pl, r.plumbRemote(pl, layout, direct)
+}
+
+// announce gives the number of open files, and remembers the one that tasks write to by themselves, and whether it can
+// be read (guests.go).
+func (pl *plumbing) announce(i int, mode uint8, fds []int) int32 {
+	if i > 0 && len(fds) == 1 && (mode == proto.FileShared || mode == proto.FileOne) {
+		var st unix.Stat_t
+		pl.direct[i] = fds[0]
+		pl.follows[i] = unix.Fstat(fds[0], &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+	}
+	return int32(len(fds))
 }
 
 // plumbRemote listens for the relays of tasks on other hosts, if these read from or write to this command.
@@ -177,6 +196,10 @@ func (pl *plumbing) wires(n *proto.StepNode) bool {
 func (r *run) ownFile(pl *plumbing, i int) (mode uint8, fds []int, err error) {
 	others := pl.ranks > len(pl.mine)
 	switch {
+	case i == 0 && r.send != nil:
+		pl.wired, pl.feeds = pl.wired || others, others
+		fds, err = pl.inputPipes()
+		return proto.FileEach, fds, err
 	case !isOpen(i), i == 0 && others && isNull(0):
 		return proto.FileNull, nil, nil // closed: the tasks get /dev/null
 	case i == 0 && (pl.all > 1 && !isNull(0) || others):
@@ -185,7 +208,7 @@ func (r *run) ownFile(pl *plumbing, i int) (mode uint8, fds []int, err error) {
 		}
 		return proto.FileEach, fds, err
 	case i > 0:
-		pl.sinks[i] = sink{i, r.label}
+		pl.sinks[i] = sink{i, r.label, uint8(i)}
 		return pl.output(pl.sinks[i])
 	case len(pl.mine) > 0:
 		return proto.FileShared, []int{i}, nil
@@ -198,7 +221,7 @@ func (pl *plumbing) output(to sink) (mode uint8, fds []int, err error) {
 	pl.wired = pl.wired || pl.ranks > len(pl.mine)
 	switch {
 	case to.label:
-		fds, err = pl.pipes(to.fd)
+		fds, err = pl.pipes(to)
 		return proto.FileEach, fds, err
 	case len(pl.mine) > 0:
 		return proto.FileShared, []int{to.fd}, nil
@@ -226,7 +249,7 @@ func isNull(fd int) bool {
 }
 
 // pipes makes a pipe for each task, and copies its lines to a file with labels.
-func (pl *plumbing) pipes(to int) (fds []int, err error) {
+func (pl *plumbing) pipes(to sink) (fds []int, err error) {
 	for _, task := range pl.mine {
 		out, in, err := os.Pipe()
 		if err != nil {
@@ -243,11 +266,12 @@ func (pl *plumbing) pipes(to int) (fds []int, err error) {
 }
 
 // copyLines writes each line of a task with its number before it.
-func (pl *plumbing) copyLines(task int, p io.Reader, to int) {
-	l := pl.labeller(task, to)
+func (pl *plumbing) copyLines(task int, p io.Reader, to sink) {
+	l := pl.labeller(task, to.fd)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := p.Read(buf)
+		pl.guests.copy(to.stream, int32(task), buf[:n])
 		l.take(buf[:n], err != nil)
 		if err != nil {
 			return
@@ -313,7 +337,7 @@ func (pl *plumbing) inputPipes() (fds []int, err error) {
 			return nil, fmt.Errorf("make a pipe for task %d: %w", task, err)
 		}
 		pl.ends = append(pl.ends, out)
-		pl.inputs = append(pl.inputs, in)
+		pl.inputs, pl.everyInput = append(pl.inputs, in), append(pl.everyInput, in)
 		fds = append(fds, int(out.Fd()))
 	}
 	return fds, nil
@@ -345,6 +369,8 @@ func feed(all []*plumbing) {
 
 // pour gives data to the tasks that still read.
 func (pl *plumbing) pour(data []byte) {
+	pl.inMu.Lock()
+	defer pl.inMu.Unlock()
 	keep := pl.inputs[:0]
 	for _, in := range pl.inputs {
 		if _, err := in.Write(data); err == nil {
@@ -361,9 +387,6 @@ func (pl *plumbing) pour(data []byte) {
 
 // closeEnds closes this process's copies of the tasks' ends, so that the pipes end when the tasks close theirs.
 func (pl *plumbing) closeEnds() {
-	if pl.remote == nil {
-		pl.closeKept()
-	}
 	for _, f := range pl.ends {
 		_ = f.Close() // the tasks have their own
 	}

@@ -27,7 +27,8 @@ func (r *run) find() (dir, node string, err error) {
 	if _, dir, err = locate.SocketDir(r.Getenv); err != nil {
 		return "", "", err
 	}
-	own := r.Getenv("SLURM_JOB_ID") == base || r.Getenv("SLURM_JOBID") == base
+	own := r.place == nil && (r.Getenv("SLURM_JOB_ID") == base || r.Getenv("SLURM_JOBID") == base)
+	parent := r.rq.Parent
 	if nodes, err := hostlist.Expand(r.Getenv("SLURM_JOB_NODELIST")); own && err == nil && len(nodes) > 0 {
 		r.rq.Job, node = refs[0].Job, nodes[0]
 	} else if r.rq.Parent = proto.StepNone; r.place != nil {
@@ -36,6 +37,9 @@ func (r *run) find() (dir, node string, err error) {
 		r.rq.Job, node = job, nodes[0]
 	} else if r.rq.Job, node, err = r.lookUp(refs[0]); err != nil {
 		return "", "", err
+	}
+	if r.rq.Receive != nil || r.rq.Attach != nil { // the step that was named
+		r.rq.Parent = parent
 	}
 	r.rq.Node = node
 	door, err := r.door(dir, node)
@@ -66,33 +70,11 @@ func (r *run) door(dir, node string) (string, error) {
 
 // lookUp asks the controller where a job runs.
 func (r *run) lookUp(ref proto.JobRef) (job model.JobID, node string, err error) {
-	c, err := r.Connect()
+	found, err := r.lookUpAll(ref)
 	if err != nil {
 		return 0, "", err
 	}
-	defer c.Close()
-	var found *model.Job
-	err = c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}},
-		func(body []byte) error {
-			var chunk proto.JobsChunk
-			if err := c.Decode(body, &chunk); err != nil {
-				return err
-			}
-			for _, j := range chunk.Jobs {
-				if j.Run != nil && j.End == nil && (found == nil || j.Het == nil) { // of all components the first
-					found = j
-				}
-			}
-			return nil
-		})
-	switch {
-	case err != nil:
-		return 0, "", fmt.Errorf("Unable to confirm allocation for job %s: %s", r.job, env.Text(err))
-	case found == nil:
-		return 0, "", fmt.Errorf("Unable to create step for job %s: Job is not running; gqueue -j %[1]s shows its state",
-			r.job)
-	}
-	return found.ID, found.Run.Alloc.Nodes[0].Node, nil
+	return found[0].ID, found[0].Run.Alloc.Nodes[0].Node, nil
 }
 
 // dial connects to the node's daemon.

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -28,6 +27,12 @@ func Grun(e *env.Env) int {
 		return rc
 	}
 	first := all[0]
+	if first.async {
+		if !first.background {
+			return first.detach()
+		}
+		first.goOn()
+	}
 	if err := e.OnCluster(first.clusters); err != nil {
 		e.Errorf("%s", env.Text(err))
 		return e.Failed(1)
@@ -208,6 +213,13 @@ func (r *run) settleProcess(operands []string) (err error) {
 	if err := r.command(operands); err != nil {
 		return err
 	}
+	if err := r.settleBcast(); err != nil {
+		return err
+	}
+	if err := r.settleAsync(); err != nil {
+		return err
+	}
+	r.background = r.async && r.inBackground()
 	for _, prog := range []*string{&rq.Prolog, &rq.Epilog} {
 		if *prog != "" && *prog != "none" && !filepath.IsAbs(*prog) {
 			*prog = filepath.Join(r.Dir, *prog)
@@ -230,10 +242,6 @@ func (r *run) settleProcess(operands []string) (err error) {
 	if rq.Env, err = r.stepEnvironment(); err != nil {
 		return err
 	}
-	var id [16]byte
-	if _, err := unix.Getrandom(id[:], 0); err != nil {
-		return fmt.Errorf("draw a request id: %w", err)
-	}
-	rq.RequestID = hex.EncodeToString(id[:])
-	return nil
+	rq.RequestID, err = newRequest()
+	return err
 }

@@ -161,6 +161,8 @@ func (l *line) check() error {
 	}
 	for i, r := range l.all {
 		switch {
+		case r.async:
+			return errors.New("--async is for a step in one component: choose it with --het-group=N")
 		case r.pty:
 			return errors.New("--pty is for a step in one component: choose it with --het-group=N")
 		case r.rq.Torch:

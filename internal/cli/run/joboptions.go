@@ -114,7 +114,6 @@ func (r *run) foreignOptions() []getopt.Option {
 				return err
 			}},
 		{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
-		{Name: "bcast", Arg: getopt.Optional, Refused: "a file system that the nodes share, or cp in the batch script"},
 		{Name: "het-group", Aliases: []string{"pack-group"}, Arg: R, Metavar: "list", Group: groupStep,
 			Help: "the components of the heterogeneous job in which the command runs: 1, 0,2 or 0-2 (default 0; of commands " +
 				"separated by ' : ' the first is for component 0, the next for 1)", Set: env.Ignored},

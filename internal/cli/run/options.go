@@ -49,7 +49,14 @@ type run struct {
 	place      *model.Job // the job, where grun has asked for one
 	prolog     string     // programs that run here before and after the step
 	epilog     string
-	cooked     terminal.Modes // the terminal's original modes; zero: there is no terminal
+	send       *sending // the file that the tasks take in; nil: they run a command
+	bcast      bool     // --bcast
+	compress   string
+	async      bool // --async
+	parsable   bool
+	background bool             // this process runs the step for a command that has ended
+	numbered   func(step int32) // tells it the step's number
+	cooked     terminal.Modes   // the terminal's original modes; zero: there is no terminal
 	perTask    ask.PerTask
 	clusters   []string
 	given      []givenOption
@@ -327,6 +334,20 @@ func (r *run) commandOptions() []getopt.Option {
 				}
 				return nil
 			}},
+		{Name: "async", Group: groupHow, Env: "SLURM_ASYNC",
+			Help: "print 'Submitted step JOB.STEP' and end; the step runs on, or waits for its turn, with its output in the " +
+				"command's file, or else in slurm-JOB.STEP.out", Set: getopt.Flag(&r.async)},
+		{Name: "parsable", Group: groupHow, Help: "with --async: print only JOB.STEP", Set: getopt.Flag(&r.parsable)},
+		{Name: "bcast", Arg: getopt.Optional, Metavar: "file", Group: groupHow, Env: "SLURM_BCAST",
+			Help: "send the program to the step's nodes and run the copies: to a file, or into a directory (dest/; default: " +
+				"the working directory) as slurm_bcast_JOB.STEP_NODE", Set: r.setBcast},
+		{Name: "compress", Arg: getopt.Optional, Metavar: "lz4|none", Group: groupHow, Env: "SLURM_COMPRESS",
+			Help: "with --bcast: lz4 or none; accepted, without effect: the program goes as it is",
+			Set:  setCompress(&r.compress)},
+		{Name: "bcast-exclude", Arg: R, Metavar: "dir", Group: groupHow, Env: "SLURM_BCAST_EXCLUDE",
+			Help: "accepted, without effect: no libraries are sent", Set: env.Ignored},
+		{Name: "send-libs", Arg: getopt.Optional, Metavar: "how", Group: groupHow, Env: "SLURM_SEND_LIBS",
+			Help: "with --bcast: no; libraries are not sent", Set: refuseLibs},
 		{Name: "clusters", Short: 'M', Arg: R, Metavar: "name", Group: groupHow, Help: "this cluster's name, or all",
 			Set: getopt.List(&r.clusters)},
 	}

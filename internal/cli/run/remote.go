@@ -162,6 +162,9 @@ func (rf *remoteFiles) read(c *stepio.Conn) {
 			continue
 		}
 		to := rf.pl.sinks[fr.Stream]
+		if !rf.pl.follows[fr.Stream] {
+			rf.pl.guests.copy(fr.Stream, fr.Rank, fr.Data)
+		}
 		if !to.label {
 			rf.pl.put(to.fd, fr.Data)
 			continue
@@ -197,6 +200,16 @@ func (rf *remoteFiles) feed(data []byte) bool {
 		left = c.Write(0, stepio.AllRanks, data) == nil || left
 	}
 	return left
+}
+
+// feedTo sends input to one task.
+func (rf *remoteFiles) feedTo(rank int32, data []byte) {
+	rf.mu.Lock()
+	conns := slices.Clone(rf.conns)
+	rf.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Write(0, rank, data) // the relay of another node drops it; a broken connection is seen by the reader
+	}
 }
 
 // resize sends the terminal's new size to its relay.

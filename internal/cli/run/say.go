@@ -21,6 +21,10 @@ func (t *talk) sayLaunch() {
 	if t.verbose == 0 {
 		return
 	}
+	if t.rq.Receive != nil {
+		t.saySending()
+		return
+	}
 	nodes, cpus := t.ofJob()
 	if count, err := hostlist.Expand(nodes); err == nil && nodes != "" {
 		t.tell("jobid %d: nodes(%d):`%s', cpu counts: %s", t.rq.Job, len(count), nodes, cpus)
@@ -65,7 +69,7 @@ func timesOne(counts string) string {
 
 // sayStarted says that all tasks of a node run, for --verbose.
 func (t *talk) sayStarted(node string) {
-	if t.verbose == 0 {
+	if t.verbose == 0 || t.rq.Receive != nil {
 		return
 	}
 	tasks := 0
@@ -106,6 +110,9 @@ func (t *talk) tellExits() {
 		what := exitText(ev)
 		if ev.Text != "" {
 			fmt.Fprintln(t.Stderr, ev.Text)
+		}
+		if t.rq.Receive != nil { // the node has said why
+			continue
 		}
 		if what == "" && t.verbose == 0 {
 			continue

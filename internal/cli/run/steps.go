@@ -146,6 +146,11 @@ func (s *steps) begin() error {
 		return fmt.Errorf("%s prolog failed: %w. Aborting step", first.Program, err)
 	}
 	for _, t := range s.all {
+		if err := t.sendProgram(); err != nil {
+			return err
+		}
+	}
+	for _, t := range s.all {
 		var err error
 		if t.pl, err = t.plumb(t.id, len(t.tasks), t.layout, t.made.Direct, valuesOf(t.made, &t.rq), t.het); err != nil {
 			return err
@@ -181,6 +186,10 @@ func (s *steps) feed() {
 	}
 	if len(read) > 0 {
 		s.fed = true
+		if s.all[0].send != nil {
+			go s.pour(read) // it ends with the steps
+			return
+		}
 		s.all[0].raw()
 		go feed(read) // it ends with this process
 	}

@@ -115,6 +115,9 @@ func (t *talk) rejoin(why error) error {
 func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 	switch ev.Kind {
 	case proto.StepWaits:
+		if t.rq.Async {
+			t.hasNumber(ev.Step)
+		}
 		if t.waited == "" && !t.quiet {
 			fmt.Fprintf(t.Stderr, "%s: Job %d step creation temporarily disabled, retrying: %s\n", t.Program, t.rq.Job, ev.Text)
 		}
@@ -123,6 +126,7 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 		t.Errorf("%s", ev.Text)
 		return true, t.Failed(1)
 	case proto.StepCreated:
+		t.hasNumber(ev.Step)
 		if t.waited != "" && !t.quiet && t.id == proto.StepNone {
 			fmt.Fprintf(t.Stderr, "%s: Step created for StepId=%d.%d\n", t.Program, t.rq.Job, ev.Step)
 		}
@@ -141,6 +145,8 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 			t.cancelled = true
 		}
 		fmt.Fprintln(t.Stderr, ev.Text)
+	case proto.StepJoined:
+		t.joined(ev.IO)
 	case proto.StepStarted, proto.StepExited:
 		t.task(ev)
 	case proto.StepDone:
@@ -299,6 +305,7 @@ func (t *talk) finish() {
 	case <-through:
 	case <-time.After(drainOutput):
 	}
+	t.pl.endGuests(t.rc)
 	t.pl.closeKept()
 	if t.pl.remote != nil {
 		t.pl.remote.close()
@@ -319,6 +326,10 @@ func (t *talk) around(program string) error {
 
 // signal handles a signal to grun while the step runs.
 func (t *talk) signal(sig unix.Signal) {
+	if t.rq.Receive != nil && sig != unix.SIGPIPE && sig != unix.SIGCONT {
+		t.abort("")
+		return
+	}
 	switch sig {
 	case unix.SIGPIPE, unix.SIGCONT:
 	case unix.SIGWINCH:

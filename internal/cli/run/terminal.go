@@ -47,7 +47,7 @@ func (r *run) plumbTerminal(pl *plumbing) error {
 		pl.files.Files = append(pl.files.Files, f)
 	}
 	if !own {
-		pl.wired, pl.feeds, pl.sinks[1] = true, true, sink{1, r.label}
+		pl.wired, pl.feeds, pl.sinks[1] = true, true, sink{1, r.label, 1}
 		return nil
 	}
 	master, slave, err := terminal.Open()
@@ -67,12 +67,13 @@ func (r *run) plumbTerminal(pl *plumbing) error {
 	}
 	pl.readers.Go(func() {
 		if r.label {
-			pl.copyLines(0, master, 1)
+			pl.copyLines(0, master, sink{fd: 1, stream: 1})
 			return
 		}
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := master.Read(buf)
+			pl.guests.copy(1, 0, buf[:n])
 			if pl.put(1, buf[:n]); err != nil { // EIO: no process has the other side open
 				return
 			}
@@ -129,6 +130,8 @@ func (t *talk) resize() {
 
 // endInput ends the input of the tasks.
 func (pl *plumbing) endInput() {
+	pl.inMu.Lock()
+	defer pl.inMu.Unlock()
 	for _, in := range pl.inputs {
 		if in != pl.terminal {
 			_ = in.Close() // it has all input

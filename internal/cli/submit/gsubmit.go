@@ -35,7 +35,7 @@ func submit(e *env.Env) (int, error) {
 	s, p := all.add()
 	operands, err := all.args(e.Args)
 	if err != nil {
-		return e.Usage(p, err), nil
+		return e.BadLine(p, err), nil
 	}
 	body, err := readScript(e, all, operands)
 	if err != nil {

@@ -1,0 +1,90 @@
+package proto
+
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
+
+// StepFiles has the tasks' standard files. It is the answer to StepCreated.
+type StepFiles struct {
+	Files []StepFile // stdin, stdout, stderr
+	IO    *StepIO    // for the files of tasks on other hosts; nil: they need none
+	Het   *StepHet   // nil: it is not one of several steps that belong together
+	PMI   *StepIO    // where the command serves MPI programs (internal/pmi); nil: they are not served
+}
+
+func (x *StepFiles) Wire(c *wire.C) {
+	wire.List(c, &x.Files, model.MaxList)
+	wire.Ptr(c, &x.IO)
+	wire.Ptr(c, &x.Het)
+	wire.Ptr(c, &x.PMI)
+}
+
+// StepHet says which part a step has of all steps that one command started over components of a heterogeneous job: its
+// tasks are numbered among the tasks of all.
+type StepHet struct {
+	Job       model.JobID // the first component
+	Nodes     string      // nodes of all steps, hostlist
+	Counts    string      // tasks on each node of all steps, as in SLURM_TASKS_PER_NODE
+	NumNodes  int32
+	Tasks     int32 // of all steps
+	FirstNode int32 // nodes of the steps before it
+	FirstTask int32 // tasks of the steps before it
+}
+
+// First gives the number of the step's first task among those of all steps.
+func (x *StepHet) First() int32 {
+	if x == nil {
+		return 0
+	}
+	return x.FirstTask
+}
+
+func (x *StepHet) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Text(c, &x.Nodes, model.MaxText)
+	wire.Text(c, &x.Counts, model.MaxText)
+	wire.Int(c, &x.NumNodes)
+	wire.Int(c, &x.Tasks)
+	wire.Int(c, &x.FirstNode)
+	wire.Int(c, &x.FirstTask)
+}
+
+// StepIO has the address at which the command handles input and output of tasks on other hosts (internal/stepio).
+type StepIO struct {
+	Host string // "": the address from which this message comes
+	Port int32
+	Key  []byte
+}
+
+func (x *StepIO) Wire(c *wire.C) {
+	wire.Text(c, &x.Host, model.MaxName)
+	wire.Int(c, &x.Port)
+	wire.Bytes(c, &x.Key, model.MaxFile)
+}
+
+// StepFile is one standard file.
+type StepFile struct {
+	Mode    uint8
+	Pattern string // FilePath: with %t and the like, absolute
+	Append  bool
+	Task    int32 // FileOne
+	FDs     int32 // number of open files that follow for it: for tasks on the command's host
+}
+
+func (x *StepFile) Wire(c *wire.C) {
+	wire.Int(c, &x.Mode)
+	wire.Data(c, &x.Pattern, model.MaxText)
+	wire.Bool(c, &x.Append)
+	wire.Int(c, &x.Task)
+	wire.Int(c, &x.FDs)
+}
+
+// Kinds of a task's file.
+const (
+	FileNull   uint8 = iota
+	FilePath         // opened for each task
+	FileShared       // one open file for all tasks
+	FileEach         // an open file for each task
+	FileOne          // an open file for one task, none for the others
+)
