@@ -53,7 +53,7 @@ func TestNoStarvation(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &guardWatch{first: map[model.JobID]model.Time{}}
-		g.planner, g.rules = sched.NewPlanner(), policy.New(policy.Options{GrantS: 1 << 40, PatienceS: 200, BacklogPct: 50})
+		g.planner, g.rules = sched.NewPlanner(), policy.New(policy.Options{LongestPct: 20, LeastS: 200, LatelyS: 1 << 30})
 		g.policy = sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: easy, Order: g.rules.Order(),
 			Predict: g.rules.Predict()}
 		o, err := Replay(context.Background(),

@@ -9,7 +9,7 @@ func (p *Policy) Frozen() (*Order, *Predict) {
 		parts: make(map[string]*part, len(p.parts)), jobs: make(map[model.JobID]*entry, len(p.jobs))}
 	for name, q := range p.parts {
 		n := *q
-		n.running, n.head, n.tail, n.first, n.guesses = nil, nil, nil, nil, nil
+		n.line, n.head, n.tail, n.first, n.guesses = nil, nil, nil, nil, nil
 		c.parts[name] = &n
 	}
 	all := make([]entry, len(p.jobs))

@@ -8,15 +8,14 @@ import (
 
 // TestFrozen: what was frozen answers as the policy did, whatever happens to the policy afterwards.
 func TestFrozen(t *testing.T) {
-	c := newCluster(t, 10, Default())
+	c := newCluster(t, 10, New(Options{LeastS: 3600}))
 	busy := c.submit(9, 5, 100_000)
 	c.refresh()
 	c.start(busy)
 	c.refresh()
 	wide, small := c.submit(2, 10, 36000), c.submit(3, 1, 600)
 	c.refresh()
-	c.now = c.p.jobs[wide].until
-	c.after(1)
+	c.after(3600)
 	if over := c.p.Overdue("p"); len(over) == 0 || over[0] != wide {
 		t.Fatalf("overdue: %v, want %v first", over, wide)
 	}

@@ -32,6 +32,7 @@ type history struct {
 	works map[work]*record
 	ended uint64
 	kinds map[kind]*kindMean // of Nobody's jobs
+	all   kindMean           // of the others'
 }
 
 // work is a kind of job of one user: people who submit the same thing again use the same size and limit.
@@ -96,6 +97,7 @@ func (h *history) learn(uid uint32, usedS, limitS, share int64) {
 		return
 	}
 	h.ended++
+	h.all.add(int64(part))
 	remember(h.users, uid, MaxUsers).add(part, h.ended)
 	if share > 0 {
 		remember(h.works, work{uid, limitS, share}, MaxWorks).add(part, h.ended)
@@ -135,11 +137,12 @@ func (r *record) add(part uint32, at uint64) {
 	r.n = min(r.n+1, Remembered)
 }
 
-// forecast has three planned times of a job, seconds, from 1 to its limit.
+// forecast has four planned times of a job, seconds, from 1 to its limit.
 type forecast struct {
 	long   int64 // most jobs stay below it: it orders the queue
-	likely int64 // the mean: jobs overtake by it, and it counts the backlog
+	likely int64 // the mean: jobs overtake by it
 	safe   int64 // hardly any job exceeds it: jobs overtake by it while a job is out of patience
+	usual  int64 // likely or, for a new user, from the mean of all users: for the schedule in order of arrival
 }
 
 // planned gives the planned times of a user's job. They come from the parts of their limits that the user's last jobs
@@ -148,20 +151,23 @@ type forecast struct {
 // of Nobody, likely is the mean of their kind, long is halfway between likely and the limit, and safe is the limit.
 func (h *history) planned(uid uint32, limitS, share int64) forecast {
 	limitS = planLimit(limitS)
-	unknown := forecast{limitS, limitS, limitS}
+	unknown := forecast{limitS, limitS, limitS, limitS}
 	if uid == Nobody {
 		m := h.kinds[kindOf(limitS, share)]
 		if m == nil {
 			return unknown
 		}
 		likely := max(1, over(limitS*m.mean/kindFine, partUnit))
-		return forecast{(likely + limitS + 1) / 2, likely, limitS}
+		return forecast{(likely + limitS + 1) / 2, likely, limitS, likely}
 	}
 	r := h.works[work{uid, limitS, share}]
 	if r == nil {
 		r = h.users[uid]
 	}
 	if r == nil {
+		if h.all.n > 0 {
+			unknown.usual = max(1, over(limitS*h.all.mean/kindFine, partUnit))
+		}
 		return unknown
 	}
 	parts := r.parts
@@ -171,9 +177,9 @@ func (h *history) planned(uid uint32, limitS, share int64) forecast {
 	for _, x := range p {
 		sum += int64(x)
 	}
-	return forecast{max(1, over(limitS*int64(p[len(p)*3/4]), partUnit)),
-		max(1, over(limitS*sum, partUnit*int64(len(p)))),
-		min(limitS, max(1, over(limitS*int64(p[len(p)-1]), partUnit))*safeTimes)}
+	likely := max(1, over(limitS*sum, partUnit*int64(len(p))))
+	return forecast{max(1, over(limitS*int64(p[len(p)*3/4]), partUnit)), likely,
+		min(limitS, max(1, over(limitS*int64(p[len(p)-1]), partUnit))*safeTimes), likely}
 }
 
 // over divides and rounds up.

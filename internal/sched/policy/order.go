@@ -66,8 +66,13 @@ func (o *Order) within(e *entry, prio uint64) uint64 {
 	if o.at != 0 {
 		at = o.at
 	}
-	return prio | math.Float64bits(float64(max(0, at-e.since))*e.weight)>>scoreShift
+	waited := float64(max(0, at-e.since))
+	score := waited * e.weight / max(leastLeft, 1-waited/float64(max(1, e.part.boundMS)))
+	return prio | math.Float64bits(score)>>scoreShift
 }
+
+// leastLeft is the part of its patience that counts as left for a job that has hardly any.
+const leastLeft = 0.05
 
 // Parts splits a priority of an Order into the class, whether the job goes before all others of its class, and
 // otherwise its score.
@@ -76,14 +81,17 @@ func Parts(priority uint64) (class uint8, first bool, score float64) {
 		math.Float64frombits(priority & (firstBit - 1) << scoreShift)
 }
 
-// weightOf gives the score that a millisecond of waiting adds. Each hundred of Nice halves it.
+// weightOf gives the score that a millisecond of waiting adds at first. Each hundred of Nice halves it.
 func weightOf(e *entry, nice int32) float64 {
-	w := 1 / (float64(e.plan.long) * math.Cbrt(float64(e.share)))
+	w := 1 / (float64(e.plan.long) * math.Pow(float64(e.share), sizePower))
 	if nice != 0 {
 		w *= math.Exp2(-float64(max(-maxNice, min(maxNice, nice))) / 100)
 	}
 	return w
 }
+
+// sizePower is the power of the share in the score.
+const sizePower = 0.2
 
 // maxNice is the most that Nice counts, so that scores stay ordinary numbers.
 const maxNice = 10_000

@@ -7,18 +7,12 @@ import (
 	"gbatch/internal/model"
 )
 
-// Each partition has a list of its pending jobs by arrival. When a job starts, its work (its share times its likely
-// time) is noted at the job before it in the list: it has overtaken all jobs from the head to that one. So the work
-// that has overtaken a job is the sum of the notes from that job to the tail, and one walk over the list gives it for
-// all jobs.
-
-// enlist puts a new pending job into its place in the list.
+// enlist puts a new pending job into its place in its partition's list, which is in order of arrival.
 func (q *part) enlist(e *entry) {
-	sum, at := int64(0), q.tail
-	for ; at != nil && byArrival(at, e) > 0; at = at.prev {
-		sum += at.noted
+	at := q.tail
+	for at != nil && byArrival(at, e) > 0 {
+		at = at.prev
 	}
-	e.base = sum
 	e.prev = at
 	if at == nil {
 		e.next, q.head = q.head, e
@@ -32,10 +26,9 @@ func (q *part) enlist(e *entry) {
 	}
 }
 
-// delist removes a job that is not pending any more. Its note moves to the job before it.
+// delist removes a job that is not pending any more.
 func (q *part) delist(e *entry) {
 	if e.prev != nil {
-		e.prev.noted += e.noted
 		e.prev.next = e.next
 	} else {
 		q.head = e.next
@@ -45,71 +38,57 @@ func (q *part) delist(e *entry) {
 	} else {
 		q.tail = e.prev
 	}
-	e.prev, e.next, e.noted = nil, nil, 0
+	e.prev, e.next = nil, nil
 }
 
-// before gives the job in the list before a job that starts without having been in it. An array's task takes the place
-// of its array.
-func (p *Policy) before(e *entry, array model.JobID) *entry {
-	if a := p.jobs[array]; array != 0 && a != nil && a.start == 0 && a.part == e.part {
-		return a.prev
-	}
-	at := e.part.tail
-	for at != nil && byArrival(at, e) > 0 {
-		at = at.prev
-	}
-	return at
+func byArrival(a, b *entry) int {
+	return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id))
 }
 
-// begins notes the work of a job that starts at the job before it, after; nil: there is none.
-func (q *part) begins(after *entry, work int64) {
-	q.begun += work
-	if after != nil {
-		after.noted += work
-	}
-}
-
-// ahead gives the work ahead of a job that arrives at a moment: what is left of running jobs, and all of the pending
-// ones. In shareUnit.
-func (q *part) ahead(now model.Time) (left, waiting int64) {
-	if !q.summed || q.summedAt != now { // jobs that arrive together share the sum
-		q.left, q.summed, q.summedAt = 0, true, now
-		for _, e := range q.running {
-			if s := e.plan.likely - int64(now-e.start)/1000; s > 0 {
-				q.left += s * e.share
-			}
-		}
-	}
-	return q.left, q.waiting
-}
-
-// spent reports whether a job's patience has ended. It has if later jobs have begun at least GrantS of work plus
-// GrantPct of the work that earlier jobs have had since the job came, or if the job has waited too long.
-func (p *Policy) spent(e *entry, overtaken int64) bool {
-	before := e.left + e.part.begun - e.begunAt - overtaken
-	return overtaken/shareUnit >= p.opt.GrantS+before/shareUnit*p.opt.GrantPct/100 || e.until < p.now
-}
-
-// patience finds the job of a queue that goes first because its patience has ended: of several the one that has waited
-// longest. It reports whether that job has changed. It walks over all pending jobs.
+// patience plays a partition's schedule in order of arrival up to now, and finds the job that goes first because it has
+// waited for too long, measured by the longest wait there: of several the one that has waited longest. It reports
+// whether that job has changed.
 func (p *Policy) patience(q *part) bool {
+	if q.line.late > maxLate {
+		p.relay(q)
+	}
+	q.line.to(p.now, q.arrived)
+	q.arrived = false
+	q.boundMS = 1000 * max(p.opt.LeastS, q.line.longest(p.now.Add(-p.opt.LatelyS))*p.opt.LongestPct/100)
 	var first *entry
-	sum := int64(0)
-	for e := q.tail; e != nil; e = e.prev {
-		sum += e.noted
-		e.over = e.over || p.spent(e, sum-e.base)
-		if e.over && !e.calm {
+	for e := q.head; e != nil && q.over(e, p.now); e = e.next {
+		if !e.calm {
 			first = e
+			break
 		}
 	}
 	if first == q.first {
 		return false
 	}
-	if (first == nil) != (q.first == nil) {
+	if (first == nil) != (q.first == nil) || q.strict {
 		p.round++
 	}
 	q.first, q.strict, q.guesses = first, false, nil
 	return true
+}
+
+// over reports whether a pending job's patience has ended.
+func (q *part) over(e *entry, now model.Time) bool { return int64(now-e.since) >= q.boundMS }
+
+// relay begins a partition's schedule in order of arrival anew, with the jobs that there really are.
+func (p *Policy) relay(q *part) {
+	was := q.line
+	q.line = newLine(was.peaks)
+	list := make([]*guest, 0, len(was.living))
+	for _, g := range was.living {
+		g.start, g.end, g.old = 0, 0, true
+		list = append(list, g)
+	}
+	slices.SortFunc(list, byGuest)
+	for _, g := range list {
+		q.line.arrive(g, p.now)
+	}
+	q.arrived = true
 }
 
 // guess notes that a job has started while a job was out of patience: it may have overtaken that job because it was
@@ -146,28 +125,6 @@ func (p *Policy) watch(q *part) {
 	}
 }
 
-func byArrival(a, b *entry) int {
-	return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id))
-}
-
-// overtaken adds to out the work that has overtaken each pending job.
-func (q *part) overtaken(out map[model.JobID]int64) {
-	sum := int64(0)
-	for e := q.tail; e != nil; e = e.prev {
-		sum += e.noted
-		out[e.id] = sum - e.base
-	}
-}
-
-// overtaken gives the work that has overtaken a pending job.
-func (e *entry) overtaken() int64 {
-	sum := -e.base
-	for at := e; at != nil; at = at.next {
-		sum += at.noted
-	}
-	return sum
-}
-
 // Overdue gives the jobs of a partition whose patience has ended, the longest waiting first, as of the last Refresh.
 func (p *Policy) Overdue(partition string) []model.JobID {
 	q := p.parts[partition]
@@ -175,10 +132,8 @@ func (p *Policy) Overdue(partition string) []model.JobID {
 		return nil
 	}
 	var out []model.JobID
-	for e := q.head; e != nil; e = e.next {
-		if e.over {
-			out = append(out, e.id)
-		}
+	for e := q.head; e != nil && q.over(e, p.now); e = e.next {
+		out = append(out, e.id)
 	}
 	return out
 }

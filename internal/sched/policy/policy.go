@@ -2,24 +2,21 @@ package policy
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"gbatch/internal/model"
 	"gbatch/internal/state"
 )
 
-// Options are the numbers of the policy. Around the values of Default, results hardly depend on them: see DESIGN.md.
+// Options are the numbers of the policy. DESIGN.md has what other numbers give.
 type Options struct {
-	// GrantS is how much work of later jobs a job lets pass, seconds of the whole partition.
-	GrantS int64
-	// GrantPct is added to that: per cent of the work that earlier jobs have had in the same time.
-	GrantPct int64
-	// PatienceS is how long a job that found an empty queue waits at most before it goes first, seconds.
-	PatienceS int64
-	// BacklogPct is added to that for the work that the job found ahead: per cent of the time that this work takes if
-	// the partition does nothing else.
-	BacklogPct int64
+	// LongestPct is how long a job waits before it goes first, per cent of the longest wait that order of arrival would
+	// have given to anybody lately.
+	LongestPct int64
+	// LeastS is how long it waits in any case, seconds.
+	LeastS int64
+	// LatelyS is how long ago the longest wait may be, seconds.
+	LatelyS int64
 	// EveryS is the interval at which scores are computed anew, seconds. 0: at each Refresh, as in the simulator. Each
 	// time a long queue is sorted again.
 	EveryS int64
@@ -49,18 +46,14 @@ type Policy struct {
 type part struct {
 	def     *model.Partition
 	room    *room
-	waiting int64 // work of pending jobs: seconds of the whole partition, in shareUnit
-	begun   int64 // and of all jobs that have started
-	running map[model.JobID]*entry
+	line    *line  // the schedule in order of arrival
+	arrived bool   // jobs have come since line was played
+	boundMS int64  // patience: a job that has waited for longer goes first
 	head    *entry // pending jobs, by arrival
 	tail    *entry
 	first   *entry   // the job that goes before all others because its patience has ended; nil: there is none
 	guesses []*entry // jobs that have started by a guess since first is the first
 	strict  bool     // one of them has run longer than guessed: until first has started, nobody overtakes by a guess
-
-	left     int64 // work that running jobs still had to do at summedAt, in shareUnit; see ahead
-	summedAt model.Time
-	summed   bool // running has not changed since then
 }
 
 // entry is a job that waits or runs.
@@ -70,38 +63,30 @@ type entry struct {
 	idle   bool       // a limit (GrpJobsAccrue, ...) keeps its wait from counting
 	start  model.Time // 0: it waits
 	uid    uint32
-	share  int64 // in shareUnit
+	need   amounts
+	share  int64 // its largest, in shareUnit
 	plan   forecast
 	limitS int64
 	guessS int64 // of a running job that overtook by a guess while a job was out of patience: the guess; 0: the others
-	work   int64 // its part of part.waiting
 	weight float64
 	class  uint8
 	calm   bool // it waits for something other than room: it delays no other job
 	part   *part
 
-	// For a pending job.
-	until      model.Time // its patience ends then at the latest
-	over       bool       // its patience has ended
-	left       int64      // work of the jobs that ran when it came
-	begunAt    int64      // part.begun when it came
-	noted      int64      // work of started jobs that came after it and before the next job in the list
-	base       int64      // part of the notes from here to the tail that does not count for it
+	// Its neighbours in the list of pending jobs.
 	prev, next *entry
 }
 
 // Numbers of Default.
 const (
-	DefaultGrantS     = 12 * 3600
-	DefaultGrantPct   = 50
-	DefaultPatienceS  = 24 * 3600
-	DefaultBacklogPct = 200
+	DefaultLongestPct = 140
+	DefaultLeastS     = 24 * 3600
+	DefaultLatelyS    = 30 * 86400
 )
 
 // Standard gives the numbers of Default.
 func Standard() Options {
-	return Options{GrantS: DefaultGrantS, GrantPct: DefaultGrantPct, PatienceS: DefaultPatienceS,
-		BacklogPct: DefaultBacklogPct}
+	return Options{LongestPct: DefaultLongestPct, LeastS: DefaultLeastS, LatelyS: DefaultLatelyS}
 }
 
 // Default gives the policy of a cluster whose administrator configures none.
@@ -120,8 +105,8 @@ func (p *Policy) Learn(uid uint32, usedS, limitS int64) {
 	}
 }
 
-// Refresh brings the policy to a view and a moment. It looks at the changes since the last view, at the running jobs if
-// a job has arrived and, every Options.EveryS or when the first job has started, briefly at each pending job.
+// Refresh brings the policy to a view and a moment. It looks at the changes since the last view and plays the schedules
+// in order of arrival up to the moment.
 func (p *Policy) Refresh(v *state.View, now model.Time) {
 	changes, next, known := v.Changes(p.cursor)
 	last := p.now
@@ -132,11 +117,8 @@ func (p *Policy) Refresh(v *state.View, now model.Time) {
 		p.follow(v, last, changes)
 	}
 	turned := false
-	look := p.opt.EveryS <= 0 || now >= p.at.Add(p.opt.EveryS)
 	for _, q := range p.list {
-		if f := q.first; look || f != nil && (f.calm || p.jobs[f.id] != f) {
-			turned = p.patience(q) || turned
-		}
+		turned = p.patience(q) || turned
 		p.watch(q)
 	}
 	if turned || p.opt.EveryS <= 0 && now != p.at || now >= p.at.Add(p.opt.EveryS) {
@@ -150,16 +132,15 @@ func (p *Policy) Reclassify() { p.cfg = nil }
 
 // rebuild derives everything from the View, except for users' histories, which stay.
 func (p *Policy) rebuild(v *state.View) {
-	old, begun, overtaken := p.jobs, map[string]int64{}, map[model.JobID]int64{}
+	old, peaks := p.jobs, map[string][]peak{}
 	for _, q := range p.list {
-		begun[q.def.Name] = q.begun
-		q.overtaken(overtaken)
+		peaks[q.def.Name] = q.line.peaks
 	}
 	p.cfg = v.Config()
 	p.jobs, p.parts, p.list = map[model.JobID]*entry{}, map[string]*part{}, nil
 	rs := rooms(p.cfg)
 	for _, d := range p.cfg.Partitions {
-		q := &part{def: d, room: rs[d.Name], running: map[model.JobID]*entry{}, begun: begun[d.Name]}
+		q := &part{def: d, room: rs[d.Name], line: newLine(peaks[d.Name])}
 		p.parts[d.Name] = q
 		p.list = append(p.list, q)
 	}
@@ -191,22 +172,13 @@ func (p *Policy) rebuild(v *state.View) {
 		return cmp.Or(cmp.Compare(waitsFrom(a), waitsFrom(b)), cmp.Compare(a.ID, b.ID))
 	})
 	for _, j := range here {
-		if j.Run != nil {
-			p.admit(j)
+		if j.Run != nil || state.IsReady(j) {
+			p.join(j, true)
 		}
 	}
-	for _, j := range here {
-		e, o := p.jobs[j.ID], old[j.ID]
-		switch {
-		case e != nil && o != nil && o.start == 0: // has started meanwhile
-			e.part.begins(e.part.tail, o.share*o.plan.likely)
-		case e != nil && o == nil: // a running job has overtaken the pending jobs that came before it
-			e.part.begins(e.part.tail, e.share*e.plan.likely)
-		case state.IsReady(j):
-			p.admit(j)
-			if e = p.jobs[j.ID]; e != nil && o != nil && o.start == 0 {
-				e.resume(o, overtaken[j.ID])
-			}
+	for _, q := range p.list {
+		if q.head != nil && p.fresh { // under the last leader, hardly any job has outlasted its patience
+			q.line.note(p.now, int64(p.now-q.head.since)/10/max(1, p.opt.LongestPct))
 		}
 	}
 	p.fresh = false
@@ -216,15 +188,12 @@ func (p *Policy) rebuild(v *state.View) {
 
 // gone removes a job that has ended. It may have started and ended since the last view.
 func (p *Policy) gone(e *entry, j *model.Job) {
-	q, before, waited := e.part, e.prev, e.start == 0
 	p.leave(e)
 	if j == nil || j.Run == nil {
+		e.part.line.withdraw(e.id)
 		return
 	}
-	p.learnOf(j)
-	if waited {
-		q.begins(before, e.share*e.plan.likely)
-	}
+	e.part.line.ended(e.id, p.learnOf(j), p.now)
 }
 
 // follow processes the changes since the last view, of the moment last: ends first, then arrivals in order of number.
@@ -249,16 +218,21 @@ func (p *Policy) follow(v *state.View, last model.Time, changes []state.Change) 
 		case j.Run != nil:
 			switch {
 			case e == nil: // a task of an array, or so short a wait that nobody saw it
-				if e = p.admit(j); e != nil {
-					e.part.begins(p.before(e, j.ArrayID), e.share*e.plan.likely)
+				if e = p.join(j, false); e != nil {
 					e.guess(e.plan.safe)
 				}
 			case e.start == 0:
-				q, before, work := e.part, e.prev, e.share*e.plan.likely
 				p.leave(e)
-				q.begins(before, work)
-				if n := p.admit(j); n != nil {
-					n.guess(e.plan.safe)
+				n := e
+				if e.part == p.partOf(j) {
+					e.part.line.begins(e.id, j.Run.Start)
+					n = p.admit(j)
+				} else {
+					e.part.line.withdraw(e.id)
+					n = p.join(j, false)
+				}
+				if n != nil {
+					n.guess(n.plan.safe)
 				}
 			}
 		case state.IsReady(j):
@@ -266,15 +240,12 @@ func (p *Policy) follow(v *state.View, last model.Time, changes []state.Change) 
 				e.part == p.partOf(j) && e.limitS == limitOf(j.Spec, e.part.def) && e.share == e.part.room.share(j.Spec) {
 				e.calm = e.idle || !wantsRoom(j)
 				p.rank(e, j)
-				if w := e.workOf(j); w != e.work {
-					e.part.waiting += w - e.work
-					e.work = w
-				}
 				continue
 			}
 			came = append(came, j)
-		case e != nil:
+		case e != nil: // held, or requeued
 			p.leave(e)
+			e.part.line.withdraw(e.id)
 		}
 	}
 	slices.SortFunc(came, func(a, b *model.Job) int { return cmp.Compare(a.ID, b.ID) })
@@ -282,48 +253,34 @@ func (p *Policy) follow(v *state.View, last model.Time, changes []state.Change) 
 		if i > 0 && came[i-1].ID == j.ID {
 			continue
 		}
-		e := p.jobs[j.ID]
-		if e == nil {
-			p.admit(j)
-			continue
+		if e := p.jobs[j.ID]; e != nil {
+			p.leave(e)
+			if q := p.partOf(j); q != e.part || e.start != 0 {
+				e.part.line.withdraw(e.id)
+			}
 		}
-		overtaken := int64(0)
-		if e.start == 0 {
-			overtaken = e.overtaken()
-		}
-		p.leave(e)
-		// changed while pending: its patience does not begin anew
-		if n := p.admit(j); n != nil && e.start == 0 && n.part == e.part && !e.idle {
-			n.resume(e, overtaken)
-		}
+		p.join(j, false)
 	}
 }
 
-// resume gives a pending job the patience that it had before it was admitted again.
-func (e *entry) resume(o *entry, overtaken int64) {
-	e.until, e.over = min(e.until, o.until), o.over
-	e.left, e.begunAt = o.left, o.begunAt
-	e.base -= overtaken
-}
-
-// learnOf adds a job to its user's history if it ended by itself, by its user or by its limit.
-func (p *Policy) learnOf(j *model.Job) {
+// learnOf adds a job to its user's history if it ended by itself, by its user or by its limit. It gives the seconds
+// that the job ran.
+func (p *Policy) learnOf(j *model.Job) int64 {
 	if j.Run == nil || j.End == nil {
-		return
+		return 0
 	}
+	from := j.Run.Start
+	if j.Run.Launched != 0 {
+		from = j.Run.Launched
+	}
+	usedS := (int64(j.End.At-from) - j.Run.SleptMS(j.End.At) + 999) / 1000
 	switch j.State {
 	case model.Completed, model.Failed, model.Timeout, model.Cancelled, model.OutOfMemory:
-		from := j.Run.Start
-		if j.Run.Launched != 0 {
-			from = j.Run.Launched
+		if q := p.partOf(j); q != nil {
+			p.users.learn(j.Spec.UID, usedS, j.Run.LimitS, q.room.share(j.Spec))
 		}
-		q := p.partOf(j)
-		if q == nil {
-			return
-		}
-		usedS := (int64(j.End.At-from) - j.Run.SleptMS(j.End.At) + 999) / 1000
-		p.users.learn(j.Spec.UID, usedS, j.Run.LimitS, q.room.share(j.Spec))
 	}
+	return usedS
 }
 
 // waitsFrom gives the moment from which a job's wait counts.
@@ -367,27 +324,34 @@ func (p *Policy) admit(j *model.Job) *entry {
 	if q == nil {
 		return nil
 	}
-	e := &entry{id: j.ID, uid: j.Spec.UID, part: q, share: q.room.share(j.Spec), since: waitsFrom(j)}
+	e := &entry{id: j.ID, uid: j.Spec.UID, part: q, need: q.room.amounts(j.Spec), since: waitsFrom(j)}
+	e.share, e.limitS = e.need.share(), limitOf(j.Spec, q.def)
 	if j.Run != nil {
 		e.start, e.limitS = j.Run.Start, j.Run.LimitS
-		e.plan = p.users.planned(e.uid, e.limitS, e.share)
-		p.jobs[j.ID] = e
-		q.running[j.ID], q.summed = e, false
+	}
+	e.plan = p.users.planned(e.uid, e.limitS, e.share)
+	p.jobs[j.ID] = e
+	if j.Run != nil {
 		return e
 	}
-	e.limitS = limitOf(j.Spec, q.def)
-	e.plan = p.users.planned(e.uid, e.limitS, e.share)
 	e.idle = j.Accrue == model.NotAging
 	e.calm = e.idle || !wantsRoom(j)
 	p.rank(e, j)
-	e.work = e.workOf(j)
-	left, waiting := q.ahead(p.now)
-	e.left, e.begunAt = left, q.begun
-	ahead := left + waiting + e.work - e.share*e.plan.likely // an array's other tasks are ahead of its last one
-	e.until = e.since.Add(p.opt.PatienceS + ahead/shareUnit*p.opt.BacklogPct/100)
-	p.jobs[j.ID] = e
-	q.waiting += e.work
 	q.enlist(e)
+	return e
+}
+
+// join admits a job that has come, also to its partition's schedule in order of arrival. There, an array stands for its
+// tasks. old: that schedule begins.
+func (p *Policy) join(j *model.Job, old bool) *entry {
+	e := p.admit(j)
+	if e == nil || j.Run != nil && j.ArrayID != 0 && p.jobs[j.ArrayID] != nil {
+		return e
+	}
+	limitS := planLimit(e.limitS)
+	e.part.line.arrive(&guest{id: e.id, since: e.since, old: old, begun: e.start, need: e.need, limitS: limitS, ranS: -1,
+		planS: max(1, min(limitS, e.plan.usual*planPct/100)), tasks: int64(max(1, j.Tasks.Count()))}, p.now)
+	e.part.arrived = true
 	return e
 }
 
@@ -411,19 +375,7 @@ func (p *Policy) classOf(j *model.Job) uint8 {
 // leave removes a job's entry.
 func (p *Policy) leave(e *entry) {
 	delete(p.jobs, e.id)
-	if e.start != 0 {
-		delete(e.part.running, e.id)
-		e.part.summed = false
-	}
-	e.part.waiting -= e.work
-	e.work = 0
 	if e.start == 0 {
 		e.part.delist(e)
 	}
-}
-
-// workOf gives a pending job's work, of an array the work of all its tasks.
-func (e *entry) workOf(j *model.Job) int64 {
-	one := e.share * e.plan.likely
-	return one * min(int64(max(1, j.Tasks.Count())), math.MaxInt64/4/max(one, 1)/1024)
 }

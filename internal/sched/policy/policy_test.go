@@ -129,11 +129,11 @@ func TestOrder(t *testing.T) {
 	c := newCluster(t, 64, Default())
 	long, large, short := c.submit(1, 8, 7200), c.submit(2, 32, 3600), c.submit(3, 8, 3600)
 	c.after(10)
-	c.wantOrder("same age", short, large, long) // twice the time halves the score, four times the CPUs divide it by 1.6
+	c.wantOrder("same age", short, large, long) // twice the time halves the score, four times the CPUs divide it by 1.3
 	late := c.submit(4, 8, 600)
 	c.after(0)
 	c.wantOrder("has not waited yet", short, large, long, late)
-	c.after(1) // 1 s of 600 is less than 11 s of 3600 and of 1.6 * 3600, and more than 11 s of 7200
+	c.after(1) // 1 s of 600 is less than 11 s of 3600 and of 1.3 * 3600, and more than 11 s of 7200
 	c.wantOrder("after 1 s", short, large, late, long)
 	c.after(60)
 	c.wantOrder("after a minute", late, short, large, long)
@@ -224,11 +224,9 @@ func TestSameAgain(t *testing.T) {
 	}
 }
 
-// TestUnseen: jobs that start and end between two views count in their user's history, and those that were seen waiting
-// as work that has overtaken others.
+// TestUnseen: jobs that start and end between two views count in their user's history.
 func TestUnseen(t *testing.T) {
 	c := newCluster(t, 64, Default())
-	waits := c.submit(2, 64, 1000)
 	seen := c.submit(1, 32, 1000)
 	c.refresh()
 	for _, id := range []model.JobID{seen, c.submit(1, 16, 1000)} {
@@ -239,9 +237,6 @@ func TestUnseen(t *testing.T) {
 	c.refresh()
 	if r := c.p.users.users[1]; r == nil || r.n != 2 {
 		t.Fatalf("the history is %v, want two jobs", r)
-	}
-	if got, want := c.p.jobs[waits].overtaken(), int64(shareUnit/2*1000); got != want {
-		t.Errorf("overtaken by %d, want %d: half of the cluster for 1000 s", got, want)
 	}
 	c.refresh()
 	if n := c.p.users.users[1].n; n != 2 {
@@ -272,8 +267,9 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// TestPatience: a job whose patience has ended goes first, whatever its score, and until it starts no job overtakes by
-// a guess. Work of later jobs ends patience, and in any case time does.
+// TestPatience: a job whose patience has ended goes first, whatever its score, and until it starts others overtake by a
+// safe guess only, and by none after a wrong one. Patience lasts 1.4 times the longest wait in order of arrival, or a
+// day.
 func TestPatience(t *testing.T) {
 	c := newCluster(t, 10, Default())
 	c.p.Learn(1, 9000, 36000)
@@ -281,49 +277,46 @@ func TestPatience(t *testing.T) {
 	c.refresh()
 	c.start(busy)
 	c.refresh()
-	wide := c.submit(2, 10, 36000)
-	c.refresh()
-	if got, want := c.p.jobs[wide].until, c.now.Add(24*3600+100_000); got < want-1000 || got > want {
-		t.Fatalf("patience until %v, want %v: a day and twice the half of 100,000 s", got, want)
-	}
-	second := c.submit(2, 10, 36000)
-	c.after(0)
-	overtake := func() { // by half of the cluster for an hour and a quarter
-		id := c.submit(1, 5, 36000)
-		c.refresh()
-		c.start(id)
-		c.after(9000)
-		c.end(id)
-		c.after(0)
-	}
-	// The jobs that ran when wide came take 50,000 s of the whole cluster, of which half counts, and every job grants 12
-	// hours: so patience ends after 68,200 s of later work, at 4,500 s each.
-	for i := range 15 {
-		if over := c.p.Overdue("p"); len(over) > 0 {
-			t.Fatalf("overdue after %d have overtaken: %v", i, over)
-		}
-		overtake()
-	}
+	wide, second := c.submit(2, 10, 36000), c.submit(2, 10, 36000)
 	late := c.submit(1, 1, 36000)
-	c.after(0)
+	// In order of arrival, wide waits for busy until its limit: nobody is overdue as long as nobody would have started.
+	for range 9 {
+		c.after(10_000)
+		if over := c.p.Overdue("p"); len(over) > 0 {
+			t.Fatalf("overdue after %d s: %v", (c.now-begin)/1000, over)
+		}
+	}
 	round := c.p.Predict().Epoch()
 	if got := c.planS(late); got != 9000 {
 		t.Errorf("planned with %d s while nobody is out of patience, want 9000", got)
 	}
-	overtake()
-	if over := c.p.Overdue("p"); !slices.Equal(over, []model.JobID{wide, second}) {
-		t.Fatalf("overdue: %v, want both", over)
+	c.end(busy) // there, wide starts now, and second after it, which is likely to take 7200 s: 80 % of a user's mean
+	c.after(0)
+	was := c.p.parts["p"].line.longest(0)
+	if was != 90_000 {
+		t.Fatalf("the longest wait in order of arrival is %d s, want 90,000", was)
 	}
-	c.wantOrder("out of patience", wide, second, late)
+	c.now = begin.Add(90_000*14/10 - 1)
+	c.refresh()
+	was = c.p.parts["p"].line.longest(0)
+	if over := c.p.Overdue("p"); len(over) > 0 {
+		t.Fatalf("overdue: %v, at a longest wait of %d s", over, was)
+	}
+	c.now = begin.Add(was * 14 / 10)
+	c.refresh()
+	if over := c.p.Overdue("p"); !slices.Equal(over, []model.JobID{wide, second, late}) {
+		t.Fatalf("overdue: %v, want all", over)
+	}
+	late = c.submit(1, 1, 36000)
+	c.after(0)
+	if got := c.order(); got[0] != wide {
+		t.Errorf("first is %d, want %d", got[0], wide)
+	}
 	if got := c.planS(late); got != 18000 {
 		t.Errorf("planned with %d s while somebody is out of patience, want twice the longest of the last, 18000", got)
 	}
 	if c.p.Predict().Epoch() == round {
 		t.Error("planned times have changed and the epoch has not")
-	}
-	overtake() // as guessed
-	if got := c.planS(late); got != 18000 {
-		t.Errorf("planned with %d s after a good guess, want 18000", got)
 	}
 	wrong := c.submit(1, 5, 36000)
 	c.refresh()
@@ -342,72 +335,14 @@ func TestPatience(t *testing.T) {
 	if got := c.planS(late); got != 36000 {
 		t.Errorf("planned with %d s after the wrong guess has ended, want the limit until the first has started", got)
 	}
-	c.end(busy)
 	c.start(wide)
+	round = c.p.Predict().Epoch()
 	c.after(0)
-	c.wantOrder("the second is first now", second, late)
-	if got := c.planS(late); got != 18000 {
-		t.Errorf("planned with %d s: no guess has been wrong since the second is the first, want 18000", got)
+	if got := c.order(); got[0] != second {
+		t.Errorf("first is %d, want %d", got[0], second)
 	}
-	c.end(wide)
-	c.start(second)
-	c.after(0)
-	if got := c.planS(late); got != 9000 {
-		t.Errorf("planned with %d s after both have started, want 9000", got)
-	}
-	c.now = c.p.jobs[late].until
-	c.after(1)
-	if over := c.p.Overdue("p"); !slices.Equal(over, []model.JobID{late}) {
-		t.Errorf("overdue: %v, want %v, which has waited for too long", over, late)
-	}
-}
-
-// TestOvertaken: the work that has overtaken each pending job is counted correctly, in any order of events.
-func TestOvertaken(t *testing.T) {
-	for seed := range uint64(30) {
-		rng := rand.New(rand.NewPCG(seed, 4))
-		c := newCluster(t, 64, Default())
-		var waits, runs []model.JobID
-		want := map[model.JobID]int64{}
-		for step := range 300 {
-			c.after(rng.Int64N(100))
-			switch {
-			case len(waits) > 0 && len(runs) < 16 && rng.IntN(2) == 0:
-				i := rng.IntN(len(waits))
-				id := waits[i]
-				e := c.p.jobs[id]
-				for _, other := range waits[:i] {
-					want[other] += e.share * e.plan.likely
-				}
-				c.start(id)
-				runs = append(runs, id)
-				waits = slices.Delete(waits, i, i+1)
-			case len(runs) > 0 && rng.IntN(3) == 0:
-				i := rng.IntN(len(runs))
-				c.end(runs[i])
-				runs = slices.Delete(runs, i, i+1)
-			case len(waits) > 0 && rng.IntN(6) == 0: // it leaves
-				i := rng.IntN(len(waits))
-				c.apply(&state.Stop{Targets: []state.Target{{Job: waits[i], Task: model.NoTask}}, Event: model.EvCancel})
-				waits = slices.Delete(waits, i, i+1)
-			default:
-				waits = append(waits, c.submit(uint32(rng.IntN(4)), int32(1+rng.IntN(4)), 60+rng.Int64N(20000)))
-			}
-			if step == 150 {
-				c.p.Reclassify() // rebuild counts everything again
-			}
-			c.refresh()
-			got := map[model.JobID]int64{}
-			c.p.parts["p"].overtaken(got)
-			if len(got) != len(waits) {
-				t.Fatalf("seed %d: %d are in the list, %d wait", seed, len(got), len(waits))
-			}
-			for _, id := range waits {
-				if got[id] != want[id] || c.p.jobs[id].overtaken() != want[id] {
-					t.Fatalf("seed %d, step %d: job %d was overtaken by %d, counted %d", seed, step, id, want[id], got[id])
-				}
-			}
-		}
+	if got := c.planS(late); got != 18000 || c.p.Predict().Epoch() == round {
+		t.Errorf("planned with %d s: no guess has been wrong since the second is the first, want 18000, in a new epoch", got)
 	}
 }
 
@@ -466,7 +401,7 @@ func TestOnlyWaitForRoomDelaysOthers(t *testing.T) {
 
 // TestClass: no score lifts a job above its class; nice lowers it within its class.
 func TestClass(t *testing.T) {
-	p := New(Options{PatienceS: 3600, BacklogPct: 0, Class: func(j *model.Job) uint8 { return uint8(j.Spec.UID) }})
+	p := New(Options{LeastS: 3600, Class: func(j *model.Job) uint8 { return uint8(j.Spec.UID) }})
 	c := newCluster(t, 10, p)
 	low := c.submit(1, 1, 60)
 	c.after(3601)
@@ -559,17 +494,10 @@ func TestRebuilt(t *testing.T) {
 		twin := Default()
 		twin.Refresh(c.st.View(), c.now)
 		q, r := c.p.parts["p"], twin.parts["p"]
-		if len(c.p.jobs) != len(waits)+len(runs) || len(twin.jobs) != len(c.p.jobs) || len(q.running) != len(runs) ||
-			len(r.running) != len(runs) {
-			t.Fatalf("seed %d: %d and %d jobs are counted, %d and %d run; there are %d and %d", seed, len(c.p.jobs),
-				len(twin.jobs), len(q.running), len(r.running), len(waits)+len(runs), len(runs))
-		}
-		var sum int64
-		for _, e := range c.p.jobs {
-			sum += e.work
-		}
-		if sum != q.waiting {
-			t.Fatalf("seed %d: the work that waits is %d, counted %d", seed, sum, q.waiting)
+		if len(c.p.jobs) != len(waits)+len(runs) || len(twin.jobs) != len(c.p.jobs) || len(q.line.living) != len(c.p.jobs) ||
+			len(r.line.living) != len(c.p.jobs) {
+			t.Fatalf("seed %d: %d and %d jobs are counted, %d and %d live; there are %d and %d", seed, len(c.p.jobs),
+				len(twin.jobs), len(q.line.living), len(r.line.living), len(waits), len(runs))
 		}
 		for uid, a := range c.p.users.users {
 			if b := twin.users.users[uid]; b == nil || a.parts != b.parts || a.n != b.n {

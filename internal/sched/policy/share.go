@@ -45,17 +45,43 @@ func rooms(c *model.Config) map[string]*room {
 	return out
 }
 
-// share gives a job's dominant share of a partition: the largest of its shares of the CPUs, the GPUs, the memory and,
-// where it takes nodes for itself, the nodes. From 1 to shareUnit. Source: Ghodsi, Zaharia, Hindman, Konwinski,
-// Shenker, Stoica: Dominant Resource Fairness, NSDI 2011.
-func (r *room) share(sp *model.Spec) int64 {
+// amounts are a job's shares of a partition, in shareUnit: of the CPUs, the GPUs, the memory and, where it takes nodes
+// for itself, the nodes.
+type amounts [4]int64
+
+// amounts gives a job's shares.
+func (r *room) amounts(sp *model.Spec) amounts {
 	c := ask.Of(sp, &r.rules)
 	size := c.Size()
-	s := max(of(int64(size.CPUs), r.cpus), of(c.UnitsOf(&size, model.GPUName, ""), r.gpus), of(size.MemMiB, r.mem))
+	a := amounts{of(int64(size.CPUs), r.cpus), of(c.UnitsOf(&size, model.GPUName, ""), r.gpus), of(size.MemMiB, r.mem)}
 	if sp.Exclusive || sp.MemPerNode == model.WholeMem {
-		s = max(s, of(int64(size.Nodes), r.nodes))
+		a[3] = of(int64(size.Nodes), r.nodes)
 	}
-	return max(1, s)
+	return a
+}
+
+// share gives a job's dominant share of a partition: the largest of its amounts. From 1 to shareUnit. Source: Ghodsi,
+// Zaharia, Hindman, Konwinski, Shenker, Stoica: Dominant Resource Fairness, NSDI 2011.
+func (r *room) share(sp *model.Spec) int64 { return r.amounts(sp).share() }
+
+func (a amounts) share() int64 { return max(1, a[0], a[1], a[2], a[3]) }
+
+func (a amounts) fits(free amounts) bool {
+	return a[0] <= free[0] && a[1] <= free[1] && a[2] <= free[2] && a[3] <= free[3]
+}
+
+func (a amounts) more(b amounts) amounts {
+	for i := range a {
+		a[i] += b[i]
+	}
+	return a
+}
+
+func (a amounts) less(b amounts) amounts {
+	for i := range a {
+		a[i] -= b[i]
+	}
+	return a
 }
 
 // of gives part/whole in shareUnit; 0 if whole is 0.
