@@ -241,6 +241,14 @@ func (c *Controller) report(results []proto.TargetResult, at []int, each []state
 			code = proto.CodeRequeue
 		case state.WholeHet:
 			code = proto.CodeWholeHet
+		case state.NotRunning, state.Outdated: // it has ended, or begun anew, since it was looked at
+			code = proto.CodeAlreadyDone
+		case state.NotFits: // the job that it was to expand has other nodes, or is in another partition
+			code = proto.CodeNodeConfig
+		case state.NoSuchNode:
+			code = proto.CodeInvalidNode
+		case state.Full:
+			code = proto.CodePolicy
 		default:
 			code = proto.CodeInternal
 		}
@@ -392,6 +400,9 @@ func (c *Controller) updateEach(ctx context.Context, v *state.View, who *caller,
 	if err != nil {
 		return err
 	}
+	if err := c.awaitGifts(ctx, set, targets); err != nil {
+		return err
+	}
 	select {
 	case c.editing <- struct{}{}:
 		defer func() { <-c.editing }()
@@ -424,7 +435,11 @@ func (c *Controller) updateEach(ctx context.Context, v *state.View, who *caller,
 			if reply.Results[i].Code != 0 {
 				continue // JobSubmitProgram refuses it
 			}
-			edit, err := c.edit(v, who, targets[k], wants[k])
+			var edit state.Body
+			resize, err := c.resizing(v, targets[k], wants[k].set)
+			if edit = resize; resize == nil && err == nil {
+				edit, err = c.edit(v, who, targets[k], wants[k])
+			}
 			var why *rpc.Error
 			switch {
 			case err == nil:

@@ -254,7 +254,10 @@ func unknownOf(v *state.View, node string, known []proto.Attempt) []proto.Attemp
 
 // hasLeft reports whether, by the facts, a node has no part of a job with resources any more.
 func hasLeft(j *model.Job, node string) bool {
-	k := slices.Index(j.Run.Alloc.NodeNames(), node)
+	if j.Run.LeavingAt(node) >= 0 {
+		return false
+	}
+	k := j.Run.Alloc.Place(node)
 	return k < 0 || !j.Run.Busy.Empty() && !j.Run.Busy.Has(k)
 }
 

@@ -3,6 +3,7 @@ package ctld
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,10 +55,13 @@ func (c *Controller) sendOrders(v *state.View) {
 		if j.State == model.Running || j.State == model.Suspended {
 			c.freezeOrders(v, j, of)
 			c.warningOrders(j, of)
+			c.resizeOrders(v, j, of)
 		}
-		key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
+		c.leavingOrders(v, j, of)
 		ask := func(place int, what telling) {
-			s := c.nodes.session(run.Alloc.Nodes[place].Node)
+			na := &run.Alloc.Nodes[place]
+			s := c.nodes.session(na.Node)
+			key := partKey{proto.Attempt{Job: j.ID, Attempt: j.Attempt}, na.Since}
 			if s == nil || what != toldStop && !s.clear() || !s.tell(key, what) {
 				return
 			}
@@ -116,11 +120,11 @@ func (c *Controller) warningOrders(j *model.Job, of func(*session) *proto.Orders
 	if w == nil || j.Run.Warned == 0 {
 		return
 	}
-	key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
 	for k := range j.Run.Alloc.Nodes {
 		if k > 0 && w.Batch {
 			return
 		}
+		key := partKey{proto.Attempt{Job: j.ID, Attempt: j.Attempt}, j.Run.Alloc.Nodes[k].Since}
 		if s := c.nodes.session(j.Run.Alloc.Nodes[k].Node); s != nil && s.tell(key, toldWarning) {
 			of(s).Stop = append(of(s).Stop,
 				&proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: w.Signal, Batch: w.Batch, Once: true})
@@ -128,12 +132,79 @@ func (c *Controller) warningOrders(j *model.Job, of func(*session) *proto.Orders
 	}
 }
 
+// resizeOrders tells the nodes of a job that was resized of the nodes that it can use now. The node of the script gives
+// steps their places there; the others show them to their tasks.
+func (c *Controller) resizeOrders(v *state.View, j *model.Job, of func(*session) *proto.Orders) {
+	if j.Run.Version == 0 {
+		return
+	}
+	key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
+	var all *model.Alloc
+	for k := range j.Run.Alloc.Nodes {
+		s := c.nodes.session(j.Run.Alloc.Nodes[k].Node)
+		if s == nil || j.Run.Unready.Has(k) || !s.sized(key, j.Run.Version) {
+			continue
+		}
+		if all == nil {
+			all = usable(j.Run)
+		}
+		of(s).Resize = append(of(s).Resize, &proto.Resize{Job: j.ID, Attempt: j.Attempt, Version: j.Run.Version,
+			Alloc: all, Addrs: c.addrsOf(v, all, k)})
+	}
+}
+
+// usable gives a job's nodes without those that have not run their prologs.
+func usable(run *model.Run) *model.Alloc {
+	if run.Unready.Empty() {
+		return run.Alloc
+	}
+	out := &model.Alloc{}
+	for k := range run.Alloc.Nodes {
+		if !run.Unready.Has(k) {
+			out.Nodes = append(out.Nodes, run.Alloc.Nodes[k])
+		}
+	}
+	return out
+}
+
+// leavingOrders ends a job's parts of nodes that it has given up.
+func (c *Controller) leavingOrders(v *state.View, j *model.Job, of func(*session) *proto.Orders) {
+	for i := range j.Run.Leaving {
+		l := &j.Run.Leaving[i]
+		s := c.nodes.session(l.Part.Node)
+		if s == nil || !s.tell(partKey{proto.Attempt{Job: j.ID, Attempt: j.Attempt}, l.Part.Since}, toldStop) {
+			continue
+		}
+		st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Cause: model.StopShrink, Since: l.Part.Since,
+			KillWaitS: v.Config().Params.KillWaitS}
+		if l.GraceS > 0 {
+			st.KillWaitS = l.GraceS
+		}
+		of(s).Stop = append(of(s).Stop, st)
+	}
+}
+
+// addrsOf gives the addresses of an allocation's nodes that the node at place needs.
+func (c *Controller) addrsOf(v *state.View, a *model.Alloc, place int) (out []string) {
+	nodes := a.Nodes
+	if len(nodes) < 2 || len(nodes) > proto.MaxTargets {
+		return nil
+	}
+	if place > 0 {
+		nodes = nodes[:1] // it only asks the manager of the job's steps
+	}
+	for k := range nodes {
+		out = append(out, c.peerAddr(v, nodes[k].Node))
+	}
+	return out
+}
+
 // launchOf makes the order for one of a job's nodes; with prepare it has no script.
 func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bool) (*proto.Launch, error) {
 	l := &proto.Launch{Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task, Spec: j.Spec,
 		Part: j.Run.Partition, LimitS: j.Run.LimitS,
 		Start: j.Run.Start, Restarts: j.Restarts, Alloc: j.Run.Alloc, Resv: j.Run.Resv,
-		Node: int32(place), Prepare: prepare, Het: j.Het}
+		Node: int32(place), Prepare: prepare, Het: j.Het, Version: j.Run.Version}
 	if !prepare {
 		l.Others = otherParts(v, j)
 		l.Script, l.Env = v.Blob(j.Spec.Script), v.Blob(j.Spec.Env)
@@ -141,14 +212,7 @@ func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bo
 	if !prepare && l.Script.Key == "" {
 		return nil, fmt.Errorf("its script %.12s is missing", j.Spec.Script)
 	}
-	if nodes := j.Run.Alloc.Nodes; len(nodes) > 1 && len(nodes) <= proto.MaxTargets {
-		if place > 0 {
-			nodes = nodes[:1] // it only asks the manager of the job's steps
-		}
-		for k := range nodes {
-			l.Addrs = append(l.Addrs, c.peerAddr(v, nodes[k].Node))
-		}
-	}
+	l.Addrs = c.addrsOf(v, j.Run.Alloc, place)
 	l.Switches = c.switchPath(v.Config(), j.Run.Alloc.Nodes[place].Node)
 	if a := v.Array(j.ArrayID); a != nil {
 		l.Array = proto.ArrayShape{Count: a.Total, Min: a.Min, Max: a.Max, Step: a.Step}
@@ -178,7 +242,8 @@ func (c *Controller) switchPath(cfg *model.Config, node string) string {
 }
 
 func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop {
-	st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Cause: j.Run.Stop, KillWaitS: v.Config().Params.KillWaitS}
+	st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Cause: j.Run.Stop, KillWaitS: v.Config().Params.KillWaitS,
+		Since: j.Run.Alloc.Nodes[place].Since}
 	if place > 0 {
 		return st // the script and the user's output file are on the first node
 	}
@@ -208,6 +273,8 @@ func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop 
 		return st // it has not begun
 	case model.StopWithFirst:
 		return st // the first component's script has ended
+	case model.StopGive:
+		why = ": IT " + strings.ToUpper(j.Run.StopWhy)
 	case model.StopRequeue, model.StopRequeueHold:
 		why = " DUE TO JOB REQUEUE"
 	}

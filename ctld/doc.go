@@ -39,7 +39,8 @@
 //	submithook.go   JobSubmitProgram; package hook runs it
 //	misfit.go       why a job can never run, and the most that it could have
 //	admin.go        cancel, signal, hold, release, requeue, suspend, and the right to
-//	jobedit.go      gcontrol update job; jobneeds.go a pending job's needs of nodes
+//	jobedit.go      gcontrol update job; jobneeds.go a pending job's needs of nodes,
+//	             and a running job's nodes
 //	top.go          gcontrol top
 //
 // Planning, and its inputs:

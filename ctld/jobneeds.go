@@ -1,15 +1,22 @@
 package ctld
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"gbatch/internal/ask"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/state"
 	"gbatch/internal/walltime"
 )
+
+// jobneeds.go changes what a pending job needs of nodes, and the nodes of a running one.
 
 // needKeys lists the needs of a pending job that gcontrol update job can change, for its refusals.
 const needKeys = "Features, Prefer, Gres (TresPerNode), TresPerJob, TresPerTask, Licenses, NumTasks, NumCPUs, " +
@@ -110,4 +117,164 @@ func withGres(have []model.GresReq, more *model.Needs, per model.GresPer, list s
 		}
 	}
 	return append(out, add...), nil
+}
+
+// giftWait is how long a job that is to have ALL nodes waits for those that other jobs are giving it.
+const giftWait = 20 * time.Second
+
+// nodesWord says which nodes of a running job a word of gcontrol update is about: their number, or the list.
+func nodesWord(key string) (number, list bool) {
+	word := strings.ToLower(key)
+	for _, f := range editable {
+		if slices.Contains(f.words, word) {
+			return f.shown == "NumNodes", f.shown == "ReqNodeList"
+		}
+	}
+	return false, false
+}
+
+// resizing turns NumNodes= and NodeList= of a running job into the change of its nodes; nil if it is none.
+func (c *Controller) resizing(v *state.View, t state.Target, set []model.KV) (*state.Resize, error) {
+	found := resolve(v, refTo(t))
+	if len(found) != 1 || !found[0].State.HasResources() {
+		return nil, nil
+	}
+	j := found[0]
+	at := slices.IndexFunc(set, func(kv model.KV) bool { number, list := nodesWord(kv.Key); return number || list })
+	switch {
+	case at < 0:
+		return nil, nil
+	case len(set) > 1:
+		return nil, refuse(proto.CodeBadRequest, "%s= of a running job is changed alone: give the other words in a "+
+			"command of their own", set[at].Key)
+	case j.Het != nil:
+		return nil, refuse(proto.CodeWholeHet, "components of heterogeneous jobs keep their nodes")
+	case j.State != model.Running:
+		return nil, refuse(proto.CodeNotPending, "job %d is %s: it can give nodes up while it is RUNNING", j.ID, j.State)
+	case j.Run.Sizes >= model.MaxSizes:
+		return nil, refuse(proto.CodePolicy, "job %d has changed its nodes %d times, which is as often as a job may", j.ID,
+			model.MaxSizes)
+	}
+	out := &state.Resize{Job: j.ID, Attempt: j.Attempt}
+	var err error
+	if _, list := nodesWord(set[at].Key); list {
+		out.Keep, err = keptNodes(j, set[at])
+	} else {
+		err = keptNumber(j, set[at], out)
+	}
+	return out, err
+}
+
+// keptNumber reads NumNodes=: the first ones of the job's nodes stay.
+func keptNumber(j *model.Job, kv model.KV, out *state.Resize) error {
+	names := j.Run.Alloc.NodeNames()
+	if strings.EqualFold(kv.Value, "ALL") {
+		out.Keep = names
+		return nil
+	}
+	n, err := strconv.ParseInt(kv.Value, 10, 32)
+	switch {
+	case err != nil || n < 0:
+		return refuse(proto.CodeNodeCount, "%s=%s: write the number of nodes that the running job keeps, or ALL", kv.Key,
+			kv.Value)
+	case n > int64(len(names)):
+		return refuse(proto.CodeNodeCount, "job %d has %d nodes (%s); a job with --dependency=expand:%d brings it more",
+			j.ID, len(names), hostlist.Compress(names), j.ID)
+	case n > 0:
+		out.Keep = names[:n]
+		return nil
+	}
+	for _, d := range j.Spec.Deps {
+		if d.Kind == model.DepExpand {
+			out.Give = d.Job
+			return nil
+		}
+	}
+	return refuse(proto.CodeNodeCount, "job %d keeps at least its first node, %s; gcancel %d ends it", j.ID, names[0],
+		j.ID)
+}
+
+// keptNodes reads NodeList=: the nodes that stay.
+func keptNodes(j *model.Job, kv model.KV) ([]string, error) {
+	names, err := hostlist.Expand(kv.Value)
+	if err != nil {
+		return nil, refuse(proto.CodeInvalidNode, "%s=%s: %v", kv.Key, kv.Value, err)
+	}
+	for _, name := range names {
+		if j.Run.Alloc.Place(name) < 0 {
+			return nil, refuse(proto.CodeInvalidNode, "node %s is none of job %d's, which are %s", name, j.ID,
+				hostlist.Compress(j.Run.Alloc.NodeNames()))
+		}
+	}
+	if first := j.Run.Alloc.Nodes[0].Node; !slices.Contains(names, first) {
+		return nil, refuse(proto.CodeNodeConfig, "node %s runs the script of job %d and stays: add it to %s=", first, j.ID,
+			kv.Key)
+	}
+	return names, nil
+}
+
+// awaitGifts waits, for NumNodes=ALL, until the nodes that other jobs are giving to these jobs can be used.
+func (c *Controller) awaitGifts(ctx context.Context, set []model.KV, targets []state.Target) error {
+	if !slices.ContainsFunc(set, func(kv model.KV) bool {
+		number, _ := nodesWord(kv.Key)
+		return number && strings.EqualFold(kv.Value, "ALL")
+	}) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, giftWait)
+	defer cancel()
+	for {
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		to, by := model.JobID(0), model.JobID(0)
+		for _, t := range targets {
+			if j := v.Job(t.Job); j != nil && j.State == model.Running && !j.Run.Unready.Empty() {
+				to = j.ID
+			}
+			v.Moving(func(j *model.Job) bool {
+				if j.Run.GiveTo == t.Job {
+					to, by = t.Job, j.ID
+				}
+				return to == 0
+			})
+		}
+		if to == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if by == 0 {
+				return refuse(proto.CodeBusy, "the new nodes of job %d still run their prologs: try again", to)
+			}
+			return refuse(proto.CodeBusy, "job %d has not ended on its nodes yet; they are job %d's when it has: try again",
+				by, to)
+		}
+	}
+}
+
+// expands checks a job whose nodes are for a running one, and completes it as that one is.
+func expands(found []*model.Job, who *caller, sp *model.Spec) error {
+	j := found[0]
+	switch {
+	case len(found) > 1 || j.Het != nil || len(sp.Tasklist) > 0 || len(sp.Deps) > 1:
+		return refuse(proto.CodeDependency, "--dependency=%s: expand stands alone, names one plain job, and is for a plain "+
+			"job", sp.DepText)
+	case j.State != model.Running:
+		return refuse(proto.CodeDependency, "--dependency=%s: job %d is %s; only a running job gets more nodes", sp.DepText,
+			j.ID, j.State)
+	case j.Spec.UID != who.UID:
+		return refuse(proto.CodeDependency, "--dependency=%s: job %d is another user's", sp.DepText, j.ID)
+	case len(sp.Partitions) > 0 && !slices.Equal(sp.Partitions, []string{j.Run.Partition}),
+		sp.QOS != "" && sp.QOS != j.Spec.QOS:
+		return refuse(proto.CodeDependency, "--dependency=%s: job %d runs in partition %s with QOS %s, and this job must "+
+			"ask for the same", sp.DepText, j.ID, j.Run.Partition, j.Spec.QOS)
+	}
+	sp.Partitions, sp.QOS = []string{j.Run.Partition}, j.Spec.QOS
+	for _, name := range j.Run.Alloc.NodeNames() {
+		if !slices.Contains(sp.ExcNodes, name) {
+			sp.ExcNodes = append(sp.ExcNodes, name)
+		}
+	}
+	return nil
 }

@@ -119,7 +119,7 @@ func (c *Controller) collect(ctx context.Context) {
 					continue // a kind of report that only the leader itself may use
 				}
 				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit,
-					Text: r.Text, Step: r.Step, Node: b.s.node}
+					Text: r.Text, Step: r.Step, Node: b.s.node, Since: r.Since}
 				cmd.Reports = append(cmd.Reports, report)
 				if word := troubles[r.Kind]; word != "" {
 					c.log.Warn(word, "node", b.s.node, "job", r.Job, "attempt", r.Attempt, "why", r.Text)
@@ -150,7 +150,7 @@ func (c *Controller) acknowledge(batch []nodeReports) {
 		for _, r := range b.list {
 			ack.Seqs = append(ack.Seqs, r.Seq)
 			if r.Kind == proto.ReportEnded || r.Kind == proto.ReportLaunchFailed {
-				b.s.forget(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
+				b.s.forget(partKey{proto.Attempt{Job: r.Job, Attempt: r.Attempt}, r.Since})
 			}
 		}
 		body, err := proto.Encode(ack)

@@ -53,8 +53,9 @@ type session struct {
 
 	mu    sync.Mutex
 	spoke time.Time // when something was sent last
-	told  map[proto.Attempt]telling
+	told  map[partKey]telling
 	turns map[proto.Attempt]uint32 // the last Freeze that it got, by attempt
+	sizes map[proto.Attempt]uint32 // Version of the last Resize that it got
 	seen  time.Time
 	beat  proto.Heartbeat
 	uses  []proto.JobUse // what jobs there use, as it said last
@@ -73,6 +74,12 @@ type session struct {
 	witnesses []proto.Witness // that the node has been told of; mu guards it
 }
 
+// partKey names an attempt's part of a node. A job that gives a node up and gets it again has two there.
+type partKey struct {
+	proto.Attempt
+	since uint32 // NodeAlloc.Since
+}
+
 type telling uint8
 
 const (
@@ -83,7 +90,7 @@ const (
 )
 
 // tell reports whether the node still needs an order, and records that it gets it now.
-func (s *session) tell(key proto.Attempt, what telling) bool {
+func (s *session) tell(key partKey, what telling) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.told[key]&what != 0 {
@@ -98,23 +105,31 @@ const maxTurns = 4096
 
 // turn reports whether the node still needs the order for a job's last suspension or resumption, and records that it
 // gets it now.
-func (s *session) turn(key proto.Attempt, turn uint32) bool {
+func (s *session) turn(key proto.Attempt, turn uint32) bool { return s.news(&s.turns, key, turn) }
+
+// sized is turn for the nodes of a job that was resized.
+func (s *session) sized(key proto.Attempt, version uint32) bool {
+	return s.news(&s.sizes, key, version)
+}
+
+func (s *session) news(of *map[proto.Attempt]uint32, key proto.Attempt, number uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.turns[key] == turn {
+	if (*of)[key] == number {
 		return false
 	}
-	if s.turns == nil || len(s.turns) >= maxTurns {
-		s.turns = map[proto.Attempt]uint32{}
+	if *of == nil || len(*of) >= maxTurns {
+		*of = map[proto.Attempt]uint32{}
 	}
-	s.turns[key] = turn
+	(*of)[key] = number
 	return true
 }
 
-func (s *session) forget(key proto.Attempt) {
+func (s *session) forget(key partKey) {
 	s.mu.Lock()
 	delete(s.told, key)
-	delete(s.turns, key)
+	delete(s.turns, key.Attempt)
+	delete(s.sizes, key.Attempt)
 	s.mu.Unlock()
 }
 
@@ -345,7 +360,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 		leaving, h.Known = slices.Concat(h.Leaving, h.Known), nil
 	}
 	s := &session{node: h.Node, hw: h.Hw, notes: h.Hw.Notes, addr: addr,
-		port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{},
+		port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[partKey]telling{},
 		idle: idleUnits{}, beat: proto.Heartbeat{Now: h.Now, LeaseS: h.LeaseS}, beaten: make(chan struct{}, 1)}
 	s.skew = c.hearClock(s, h.Now, time.Now())
 	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: c.nodeTime(h.BootAt, h.Now),

@@ -46,7 +46,8 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 	}
 	if j.Run != nil {
 		r.Reservation = j.Run.Resv
-		r.Start, r.LimitS, r.Partition = j.Run.Start, j.Run.LimitS, j.Run.Partition
+		r.Start, r.LimitS, r.Partition = j.Run.SizedAt(), j.Run.LimitS, j.Run.Partition
+		r.Size = j.Run.Sizes
 		if j.Run.Priority != 0 {
 			r.Priority = j.Run.Priority
 		}
@@ -58,6 +59,7 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		default:
 			r.SuspendMS = j.Run.SleepMS
 		}
+		r.SuspendMS -= j.Run.SizedSleepMS // in the sizes before this one
 		names := j.Run.Alloc.NodeNames()
 		r.Nodes, r.NumNodes = hostlist.Compress(names), int32(len(names))
 		cpus, mem, gres := j.Run.Alloc.Totals()

@@ -215,7 +215,7 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 		return refuse(proto.CodeDependency, "--dependency names %d jobs, the limit is %d", len(sp.Deps), state.MaxDeps)
 	}
 	for _, d := range sp.Deps {
-		if d.Failed || d.Kind == 0 || d.Kind > model.DepSingleton {
+		if d.Failed || d.Kind == 0 || d.Kind > model.DepExpand {
 			return refuse(proto.CodeDependency, "--dependency=%s is malformed", sp.DepText)
 		}
 		found := resolve(v, proto.JobRef{Job: d.Job, Task: model.NoTask})
@@ -226,6 +226,11 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 		if d.Job != 0 && d.Task != model.NoTask && v.Array(d.Job) == nil {
 			return refuse(proto.CodeDependency, "--dependency=%s: job %d is not an array, so it has no task %d", sp.DepText,
 				d.Job, d.Task)
+		}
+		if d.Kind == model.DepExpand {
+			if err := expands(found, who, sp); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -137,7 +137,7 @@ func newPending(p *proto.Put) (*pending, error) {
 				i+1, len(p.Records), r.Seq, last)
 		}
 		last = r.Seq
-		e := entry{seq: r.Seq, ref: ref{job: r.Job, attempt: r.Attempt}, purge: r.Purge, step: r.Step,
+		e := entry{seq: r.Seq, ref: refOf(r), purge: r.Purge, step: r.Step,
 			rec: r, audit: r.Audit}
 		if r.Audit != nil {
 			b.records = append(b.records, e)

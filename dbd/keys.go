@@ -24,7 +24,8 @@ import (
 // in it or outlived it by less than its span. So a query reads a window's records and few others, however long the
 // history is.
 
-// ref names a record: series is one numbering of jobs (one history of a cluster).
+// ref names a record: series is one numbering of jobs (one history of a cluster). In attempt, the upper bits count the
+// sizes that the attempt had before the one of the record.
 type ref struct {
 	series  uint16
 	job     model.JobID
@@ -32,6 +33,25 @@ type ref struct {
 }
 
 const refLen = 10
+
+// sizeShift is where the number of the size begins in ref.attempt: attempts are below, sizes at most model.MaxSizes.
+const sizeShift = 20
+
+// refOf names a record within its series.
+func refOf(r *model.Record) ref {
+	return ref{job: r.Job, attempt: r.Attempt&(1<<sizeShift-1) | min(r.Size, model.MaxSizes)<<sizeShift}
+}
+
+// ofAttempt gives the attempt's first ref, under which its steps are.
+func (r ref) ofAttempt() ref {
+	r.attempt &= 1<<sizeShift - 1
+	return r
+}
+
+// order sorts a job's attempts, and the sizes of each.
+func (r ref) order() uint64 {
+	return uint64(r.ofAttempt().attempt)<<32 | uint64(r.attempt>>sizeShift)
+}
 
 func (r ref) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, r.series)

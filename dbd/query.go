@@ -361,7 +361,7 @@ func (q *query) order() error {
 	}
 	slices.SortFunc(q.list, func(a, b hit) int {
 		return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(rank(a.series), rank(b.series)),
-			cmp.Compare(a.attempt, b.attempt))
+			cmp.Compare(a.order(), b.order()))
 	})
 	q.list = slices.CompactFunc(q.list, func(a, b hit) bool { return a.ref == b.ref })
 	if q.duplicates || len(q.list) == 0 {

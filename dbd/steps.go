@@ -95,6 +95,8 @@ func (d *db) stepsOf(tx *bolt.Tx, h *head, r ref, from *stepMark, take func(reco
 	if from != nil {
 		first = from.month
 	}
+	own := r // of a run that changed its size, each record has the steps that began in it
+	r = r.ofAttempt()
 	prefix := r.append(nil)
 	months := top.Cursor()
 	for name, _ := months.Seek([]byte(first)); name != nil && (last == "" || string(name) <= last); name,
@@ -107,9 +109,12 @@ func (d *db) stepsOf(tx *bolt.Tx, h *head, r ref, from *stepMark, take func(reco
 			}
 		}
 		for ; bytes.HasPrefix(k, prefix); k, v = c.Next() {
-			_, record, ok := parseRow(v, r)
+			sh, record, ok := parseRow(v, r)
 			if !ok {
 				d.leaveOut(r, "the checksum of one of its steps is wrong")
+				continue
+			}
+			if own != r && sh.start < h.start || h.state == model.Resizing && sh.start >= h.end {
 				continue
 			}
 			if !take(record) {

@@ -22,7 +22,8 @@ type attempt struct {
 	key    proto.Attempt
 	rec    *launched // nil for an attempt that is only reported
 	phase  phase
-	upTo   phase // the phase that the leader asks for: ready, or running
+	upTo   phase  // the phase that the leader asks for: ready, or running
+	since  uint32 // NodeAlloc.Since of the part that it is
 	will   will
 	origin origin
 

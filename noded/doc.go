@@ -36,9 +36,10 @@
 // attempt.go, stepstop.go and steppart.go carry out the tables' acts.
 //
 // Then by what happens to an attempt: launch.go (with loginenv.go, and package scripts), prolog.go
-// and program.go (Prolog and Epilog), freeze.go (suspended), stop.go, shimnews.go (news from
-// gshim), reap.go (the end) and exit.go (exit status and usage), oom.go, unkillable.go (processes
-// that survive SIGKILL), recover.go (after a restart), waits.go (what an attempt waits for).
+// and program.go (Prolog and Epilog), freeze.go (suspended), resize.go (other nodes), stop.go,
+// shimnews.go (news from gshim), reap.go (the end) and exit.go (exit status and usage), oom.go,
+// unkillable.go (processes that survive SIGKILL), recover.go (after a restart), waits.go (what an
+// attempt waits for).
 //
 // Steps: stepserve.go is the socket on which commands ask for them, stepconn.go one connection with
 // its messages; steps.go has the steps that the node of the batch script manages. stepmake.go makes
@@ -58,7 +59,7 @@
 // Package receive is the process that takes in a file of gbcast (stepmake.go starts it as a task).
 // Package exporter serves what the GPUs do, and whose they are, to others.
 //
-// The machine: package hardware finds the hardware, hello.go sends it to the leader, main.go prints
+// The machine: package hardware finds the hardware, session.go sends it to the leader, main.go prints
 // it. Package gpuwatch reads the GPUs and finds faults; gpurecover.go runs it and reacts to faults;
 // mig.go divides GPUs. health.go and doctor.go check the node. groups.go has the control groups of
 // jobs and stepgroup.go those of steps; sample.go, samplegpu.go and ownuse.go measure the usage of

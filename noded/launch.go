@@ -38,36 +38,48 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	if launch.Prepare {
 		e = evPrepare
 	}
-	if a := l.attempts[key]; a != nil {
+	a := l.attempts[key]
+	since := uint32(0)
+	if launch.Alloc != nil && launch.Node >= 0 && int(launch.Node) < len(launch.Alloc.Nodes) {
+		since = launch.Since()
+	}
+	switch {
+	case a != nil && a.outdated(since):
+		return nil
+	case a != nil && a.phase == over && a.will == wanted && since > a.since:
+		if err := l.replaced(a); err != nil {
+			return err
+		}
+	case a != nil:
 		l.n.peers.learn(launch)
 		return l.happens(a, e, news{launch: launch})
 	}
 	l.n.peers.learn(launch)
 	delete(l.foreign, key) // it is a job of this cluster, even if another instance used its number
-	if l.gone.has(key) {
+	if last, gone := l.gone.last(key); gone && since <= last {
 		l.log.Info("a launch came late and is ignored", "job", key.Job, "attempt", key.Attempt)
 		return nil
 	}
 	if err := l.n.mayLaunch(launch); err != nil {
-		return l.refuseLaunch(key, err)
+		return l.refuseLaunch(launch, err)
 	}
 	if len(l.attempts) >= maxAttempts {
-		return l.refuseLaunch(key,
+		return l.refuseLaunch(launch,
 			fmt.Errorf("node %s holds %d jobs that run or whose end the controller has not acknowledged, and takes no more",
 				l.n.opts.Name, len(l.attempts)))
 	}
 	s := launch.Spec
 	rec := &launched{Job: key.Job, Attempt: key.Attempt, UID: s.UID, GID: s.GID, Groups: s.Groups, At: l.stamp(),
-		Order: orderFacts(launch)}
+		Order: orderFacts(launch), Since: since}
 	_, _, rec.StdErr = l.n.outputs(launch)
 	rec.Use = l.n.sampler.shape(launch)
 	rec.MemOpt, rec.MemUnits = memoryOption(s, rec.Use)
 	rec.Facts = l.n.factsOf(launch)
 	if err := l.spool.add(recLaunch, rec, true); err != nil {
-		return l.refuseLaunch(key, fmt.Errorf("node %s can't keep the job's data: its arguments, paths and other texts are "+
+		return l.refuseLaunch(launch, fmt.Errorf("node %s can't keep the job's data: its arguments, paths and other texts are "+
 			"too long: %w; pass long data in files", l.n.opts.Name, err))
 	}
-	a := &attempt{key: key, rec: rec, phase: accepted}
+	a = &attempt{key: key, rec: rec, phase: accepted, since: since}
 	l.attempts[key] = a
 	return l.happens(a, e, news{launch: launch})
 }
@@ -113,9 +125,14 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 }
 
 // refuseLaunch reports that an attempt was refused.
-func (l *loop) refuseLaunch(key proto.Attempt, why error) error {
+func (l *loop) refuseLaunch(launch *proto.Launch, why error) error {
+	key := proto.Attempt{Job: launch.Job, Attempt: launch.Attempt}
+	r := &proto.Report{Kind: proto.ReportLaunchFailed, Text: why.Error()}
+	if launch.Alloc != nil && launch.Node >= 0 && int(launch.Node) < len(launch.Alloc.Nodes) {
+		r.Since = launch.Since()
+	}
 	l.log.Warn("launch refused", "job", key.Job, "attempt", key.Attempt, "why", why)
-	return l.reportOnly(key, &proto.Report{Kind: proto.ReportLaunchFailed, Text: why.Error()})
+	return l.reportOnly(key, r)
 }
 
 // reportOnly makes the only report about an attempt that this node does not have. If the leader acknowledges none of
@@ -126,7 +143,7 @@ func (l *loop) reportOnly(key proto.Attempt, r *proto.Report) error {
 			"attempt", key.Attempt)
 		return nil
 	}
-	l.attempts[key] = &attempt{key: key, phase: over}
+	l.attempts[key] = &attempt{key: key, phase: over, since: r.Since}
 	r.Job, r.Attempt = key.Job, key.Attempt
 	return l.report(r)
 }

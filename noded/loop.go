@@ -338,10 +338,14 @@ func (l *loop) onOrders(o *proto.Orders) error {
 		return err
 	}
 	for _, launch := range o.Launch {
-		key := proto.Attempt{Job: launch.Job, Attempt: launch.Attempt}
 		err := l.guard(func() error { return l.onLaunch(launch) },
-			func(crashed error) error { return l.refuseLaunch(key, crashed) })
+			func(crashed error) error { return l.refuseLaunch(launch, crashed) })
 		if err != nil {
+			return err
+		}
+	}
+	for _, resize := range o.Resize {
+		if err := l.guard(func() error { return l.onResize(resize) }, nil); err != nil {
 			return err
 		}
 	}
@@ -378,6 +382,9 @@ func (l *loop) report(r *proto.Report) error {
 	r.Seq = l.seq
 	if r.At == 0 {
 		r.At = l.stamp()
+	}
+	if a := l.attempts[reportKey(r)]; a != nil {
+		r.Since = a.since
 	}
 	clipReport(r)
 	err := l.spool.add(recReport, r, final(r))
@@ -461,7 +468,9 @@ func (l *loop) onAck(seqs []uint64) error {
 
 // drop takes an attempt out of memory and keeps its key, so that a late order does not start it again.
 func (l *loop) drop(key proto.Attempt) {
+	since := uint32(0)
 	if a := l.attempts[key]; a != nil {
+		since = a.since
 		a.stopTimers()
 		delete(l.attempts, key)
 		if a.will != wanted {
@@ -475,7 +484,7 @@ func (l *loop) drop(key proto.Attempt) {
 			return
 		}
 	}
-	l.gone.add(key)
+	l.gone.add(key, since)
 }
 
 // known lists the attempts that this node has or still has to report.
@@ -541,24 +550,34 @@ func clip(s string, max int) string {
 	return s[:max] + "..."
 }
 
-// recent is a set of keys that forgets the oldest.
+// recent has the last part of each attempt, and forgets the oldest attempts.
 type recent struct {
-	set  map[proto.Attempt]bool
+	set  map[proto.Attempt]uint32 // NodeAlloc.Since of it
 	ring []proto.Attempt
 	next int
 }
 
 func newRecent(size int) *recent {
-	return &recent{set: map[proto.Attempt]bool{}, ring: make([]proto.Attempt, 0, size)}
+	return &recent{set: map[proto.Attempt]uint32{}, ring: make([]proto.Attempt, 0, size)}
 }
 
-func (r *recent) has(key proto.Attempt) bool { return r.set[key] }
+func (r *recent) has(key proto.Attempt) bool {
+	_, ok := r.set[key]
+	return ok
+}
 
-func (r *recent) add(key proto.Attempt) {
-	if r.set[key] {
+// last gives the last part of an attempt.
+func (r *recent) last(key proto.Attempt) (since uint32, ok bool) {
+	since, ok = r.set[key]
+	return since, ok
+}
+
+func (r *recent) add(key proto.Attempt, since uint32) {
+	if was, ok := r.set[key]; ok {
+		r.set[key] = max(was, since)
 		return
 	}
-	r.set[key] = true
+	r.set[key] = since
 	if len(r.ring) < cap(r.ring) {
 		r.ring = append(r.ring, key)
 		return

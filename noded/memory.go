@@ -28,6 +28,7 @@ const (
 	recStepOver                       // stepOver: it has ended, and its report is written
 	recWarned                         // warnedOf: it was sent the signal that it gets once
 	recLate                           // lateFor: it is given up, since its script does not start
+	recResized                        // proto.Resize: its job has other nodes
 )
 
 // opened begins every run of gnoded. Its incarnation makes report numbers grow over restarts.
@@ -86,6 +87,8 @@ type launched struct {
 	Steps     *model.Usage // usage of its ended steps; on all nodes if this node manages them
 	OwnPeakKB int64        // see ownUse
 	OwnRSSKB  int64
+
+	Since uint32 // NodeAlloc.Since of this node
 }
 
 func (x *launched) Wire(c *wire.C) {
@@ -114,6 +117,7 @@ func (x *launched) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Steps)
 	wire.Int(c, &x.OwnPeakKB)
 	wire.Int(c, &x.OwnRSSKB)
+	wire.Int(c, &x.Since)
 }
 
 // sampledUse is what samples have found so far.
@@ -331,6 +335,12 @@ func (m *memory) fold(kind recordKind, rec wire.Coder) {
 			at.Late = true
 			k.launched = &at
 		}
+	case *proto.Resize:
+		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
+			at := *k.launched
+			at.Order = resized(at.Order, r)
+			k.launched = &at
+		}
 	case *finalRec:
 		if k := m.attempts[reportKey(r.Report)]; k != nil && k.launched != nil {
 			at := *k.launched
@@ -420,6 +430,8 @@ func newRecord(kind recordKind) wire.Coder {
 		return new(warnedOf)
 	case recLate:
 		return new(lateFor)
+	case recResized:
+		return new(proto.Resize)
 	}
 	return nil
 }

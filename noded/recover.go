@@ -46,6 +46,11 @@ func (l *loop) recover() error {
 	l.out.put(reports...)
 	for key, k := range mem.attempts {
 		a := &attempt{key: key, rec: k.launched, phase: accepted, upTo: running}
+		if k.launched != nil {
+			a.since = k.launched.Since
+		} else if len(k.reports) > 0 {
+			a.since = k.reports[0].Since
+		}
 		if rebooted {
 			a.origin = beforeBoot
 		}

@@ -54,7 +54,11 @@ func (p *stepPlan) empty(path string) {
 // makeStep makes the orders for the tasks of p.only. lines are for the user's standard error.
 func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, err error) {
 	part := &p.rec.Nodes[p.here]
-	job := &p.facts.Alloc.Nodes[part.Index]
+	at := p.facts.Alloc.Place(part.Node)
+	if at < 0 {
+		return nil, nil, fmt.Errorf("job %d has given node %s up", p.key.Job, part.Node)
+	}
+	job := &p.facts.Alloc.Nodes[at]
 	share := &model.NodeAlloc{Node: part.Node, CPUs: part.CPUs, MemMiB: part.MemMiB, Gres: part.Gres}
 	n.sampler.stepComes(p.key)
 	in, pin, err := n.groups.createStep(p.key, p.rec.ID, job, share, true)

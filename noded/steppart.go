@@ -161,7 +161,7 @@ func (p *part) hangUp() {
 func (l *loop) callPart(p *part) {
 	s := p.step
 	m := &proto.StepPart{Job: s.rec.Job, Attempt: s.rec.Attempt, Step: s.id, Here: int32(p.at), Name: s.rec.Name,
-		At: s.rec.At, Nodes: s.rec.Nodes, Request: s.req}
+		At: s.rec.At, Nodes: s.rec.Nodes, Request: s.req, Version: s.job.rec.Order.Version}
 	l.soon(func() { go l.n.talkPart(p, p.node().Node, m) }) // it ends with the connection, which ends with this daemon
 }
 

@@ -72,9 +72,10 @@ func (l *loop) onPart(m msgPart) error {
 		return refuse(proto.PartUnknown, "the step has not begun there")
 	case len(a.steps) >= maxSteps:
 		return refuse(proto.PartRefused, "%d steps of job %d run there already", maxSteps, pt.Job)
-	case int(pt.Nodes[pt.Here].Index) >= len(a.rec.Order.Alloc.Nodes) ||
-		a.rec.Order.Alloc.Nodes[pt.Nodes[pt.Here].Index].Node != l.n.opts.Name:
+	case a.rec.Order.Alloc.Place(l.n.opts.Name) < 0:
 		return refuse(proto.PartRefused, "the step's place on the node is not the job's")
+	case pt.Version > a.rec.Order.Version:
+		return refuse(proto.PartNotReady, "the node has not been told of the present nodes of job %d yet", pt.Job)
 	}
 	s := &step{job: a, req: pt.Request, conn: m.conn, id: pt.Step, phase: stepCreated}
 	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes,

@@ -346,7 +346,7 @@ func (l *loop) placeSteps(a *attempt) error {
 		j := &steplayout.Job{ID: a.key.Job, Spec: a.rec.Order.Spec, Alloc: a.rec.Order.Alloc}
 		var parent []proto.StepNode
 		if p := a.steps[s.req.Parent]; p != nil {
-			parent = p.rec.Nodes
+			parent = placedIn(j.Alloc, p.rec.Nodes)
 		}
 		nodes, err := steplayout.Layout(j, a.held(), parent, &s.req.Need)
 		if s.req.Receive != nil {
@@ -380,7 +380,7 @@ func (a *attempt) held() []steplayout.Holding {
 	var out []steplayout.Holding
 	for _, s := range a.steps {
 		if !s.rec.Shared {
-			out = append(out, steplayout.Holding{ID: s.id, Nodes: s.rec.Nodes})
+			out = append(out, steplayout.Holding{ID: s.id, Nodes: placedIn(a.rec.Order.Alloc, s.rec.Nodes)})
 		}
 	}
 	slices.SortFunc(out, func(x, y steplayout.Holding) int { return int(x.ID - y.ID) })

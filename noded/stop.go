@@ -42,12 +42,19 @@ func (l *loop) onStop(s *proto.Stop) error {
 		return nil
 	case a == nil && s.Signal != 0:
 		return nil // there is no process to signal
-	case a == nil && l.gone.has(key):
+	case a != nil && s.Signal == 0 && a.outdated(s.Since):
+		return nil // the job has got this node again since
+	case a != nil && s.Signal == 0 && a.phase == over && s.Since > a.since:
+		if err := l.replaced(a); err != nil {
+			return err
+		}
+		return l.reportOnly(key, &proto.Report{Kind: proto.ReportEnded, Since: s.Since})
+	case a == nil && s.Since <= l.gone.set[key] && l.gone.has(key):
 		return nil // its end is in the leader's log
 	case a == nil:
 		// It was ended before it was launched, or the node has lost its records. Either way nothing of it runs here,
 		// and the leader waits for that report.
-		return l.reportOnly(key, &proto.Report{Kind: proto.ReportEnded})
+		return l.reportOnly(key, &proto.Report{Kind: proto.ReportEnded, Since: s.Since})
 	case s.Signal != 0 && s.Once:
 		return l.warn(a, s)
 	case s.Signal != 0:
@@ -77,7 +84,7 @@ func killWait(s *proto.Stop) time.Duration {
 func (l *loop) onForget(key proto.Attempt) error {
 	a := l.attempts[key]
 	if a == nil {
-		l.gone.add(key)
+		l.gone.add(key, 0)
 		return nil
 	}
 	if a.phase == over && a.will == wanted {

@@ -79,7 +79,7 @@ var layers = []layer{
 		"internal/pmi"},
 	{"internal/cli/queue", commands},
 	{"internal/cli/info", commands},
-	{"internal/cli/control", commands},
+	{"internal/cli/control", commands + " internal/jobenv"},
 	{"internal/cli/acct", commands + " internal/seff"},
 	{"internal/cli/report", commands},
 	{"internal/cli/manage", commands + " internal/acctmgr"},

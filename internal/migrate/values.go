@@ -225,7 +225,7 @@ func reasons() map[string]model.Reason {
 
 // states are Slurm's states that gbatch has under another name.
 var states = map[string]model.JobState{
-	"RESIZING": model.Requeued, "REVOKED": model.Cancelled, "LAUNCH_FAILED": model.Failed,
+	"RESIZING": model.Resizing, "REVOKED": model.Cancelled, "LAUNCH_FAILED": model.Failed,
 	"RECONFIG_FAIL": model.Failed, "SPECIAL_EXIT": model.Failed, "REQUEUE_HOLD": model.Requeued,
 	"REQUEUE_FED": model.Requeued, "STAGE_OUT": model.Completing, "SIGNALING": model.Running, "STOPPED": model.Running,
 	"RESV_DEL_HOLD": model.Pending, "POWER_UP_NODE": model.Configuring,

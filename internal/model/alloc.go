@@ -1,6 +1,10 @@
 package model
 
-import "gbatch/internal/wire"
+import (
+	"slices"
+
+	"gbatch/internal/wire"
+)
 
 // Alloc is what a running job holds, node by node, in the order of the node list; the first node runs the batch script.
 type Alloc struct {
@@ -19,6 +23,8 @@ type NodeAlloc struct {
 	MemMiB int64
 	Gres   []GresAlloc
 	Tasks  int32
+
+	Since uint32 // Run.Version with which the job got the node; 0: it began with it
 }
 
 func (x *NodeAlloc) Wire(c *wire.C) {
@@ -27,6 +33,7 @@ func (x *NodeAlloc) Wire(c *wire.C) {
 	wire.Int(c, &x.MemMiB)
 	wire.List(c, &x.Gres, MaxFew)
 	wire.Int(c, &x.Tasks)
+	wire.Int(c, &x.Since)
 }
 
 // GresAlloc is units of one generic resource on one node.
@@ -55,6 +62,24 @@ func (x *GPUShare) Wire(c *wire.C) {
 	wire.Int(c, &x.GPU)
 	wire.Int(c, &x.Of)
 	wire.Int(c, &x.MemMiB)
+}
+
+// Leaving is a part of a node that a running job has given up, until nothing of the job is left there.
+type Leaving struct {
+	Part   NodeAlloc
+	At     Time  // when the job gave it up
+	GraceS int64 // seconds between SIGTERM and SIGKILL; 0: KillWait
+}
+
+func (x *Leaving) Wire(c *wire.C) {
+	wire.Struct(c, &x.Part)
+	wire.Int(c, &x.At)
+	wire.Int(c, &x.GraceS)
+}
+
+// Place gives the index of a node among the allocation's; -1 if it is none of them.
+func (a *Alloc) Place(node string) int {
+	return slices.IndexFunc(a.Nodes, func(na NodeAlloc) bool { return na.Node == node })
 }
 
 // NodeNames gives the nodes in order.

@@ -33,8 +33,8 @@ func ParseDeps(text string) (deps []Dep, anyOf bool, err error) {
 		if !ok {
 			// a bare number has the kind before it, or afterany if there is none, as in Slurm
 			if _, _, _, jerr := parseDepJob(words[0]); jerr != nil {
-				return bad("'%s' is not a kind; write after, afterany, afterok, afternotok, aftercorr (each with :JOBID) or "+
-					"singleton", words[0])
+				return bad("'%s' is not a kind; write after, afterany, afterok, afternotok, aftercorr, expand (each with :JOBID) "+
+					"or singleton", words[0])
 			}
 			kind = DepAfterAny
 			if len(deps) > 0 && deps[len(deps)-1].Kind != DepSingleton {

@@ -134,6 +134,8 @@ func (e ending) text() string {
 		return "reached its deadline (--deadline)"
 	case Requeued:
 		return "put back into the queue"
+	case Resizing:
+		return "went on with other nodes"
 	case Cancelled:
 		switch {
 		case e.reason == ReasonDependencyNeverSatisfied:

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"gbatch/internal/wire"
 )
@@ -128,6 +129,8 @@ const (
 	StopProlog        // a prolog failed: back into the queue, held
 	StopLaunch        // a node could not launch it
 	StopWithFirst     // the first component of its heterogeneous job has ended: Run.Fate says how
+	StopShrink        // of a part: the job has given the node up
+	StopGive          // it gives its nodes to another job: Run.GiveTo
 )
 
 // Run is a job's life on its nodes.
@@ -176,6 +179,13 @@ type Run struct {
 	Fate *Fate // with StopWithFirst
 
 	Worst int32 // the highest Exit.Status of its ended steps, those of its script and shell aside
+
+	Version      uint32    // grows whenever the nodes that it can use change; nodes are told of it
+	Sizes        uint32    // how many sizes it had before the present one: each has its accounting record
+	Sized        Time      // since when it has the present one; 0: Start
+	SizedSleepMS int64     // SleepMS at that moment
+	Leaving      []Leaving // of nodes that it has given up
+	GiveTo       JobID     // the job that gets its nodes when it has ended; 0: none
 }
 
 func (x *Run) Wire(c *wire.C) {
@@ -216,6 +226,36 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Int(c, &x.Bill)
 	wire.Ptr(c, &x.Fate)
 	wire.Int(c, &x.Worst)
+	wire.Int(c, &x.Version)
+	wire.Int(c, &x.Sizes)
+	wire.Int(c, &x.Sized)
+	wire.Int(c, &x.SizedSleepMS)
+	wire.List(c, &x.Leaving, MaxList)
+	wire.Int(c, &x.GiveTo)
+}
+
+// SizedAt gives the moment since which the job has had its present nodes.
+func (r *Run) SizedAt() Time {
+	if r.Sized != 0 {
+		return r.Sized
+	}
+	return r.Start
+}
+
+// Part gives the job's part of a node, also of one that it has given up and not left; nil: it has none.
+func (r *Run) Part(node string) *NodeAlloc {
+	if k := r.Alloc.Place(node); k >= 0 {
+		return &r.Alloc.Nodes[k]
+	}
+	if k := r.LeavingAt(node); k >= 0 {
+		return &r.Leaving[k].Part
+	}
+	return nil
+}
+
+// LeavingAt gives the index of a node in Leaving, or -1.
+func (r *Run) LeavingAt(node string) int {
+	return slices.IndexFunc(r.Leaving, func(l Leaving) bool { return l.Part.Node == node })
 }
 
 // CtldProgram is the controller's program that a job waits for. The numbers are stored: append only.

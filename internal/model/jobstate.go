@@ -21,6 +21,7 @@ const (
 	Deadline
 	OutOfMemory
 	Requeued // of accounting records only: the run ended since somebody put the job back into the queue
+	Resizing // of accounting records only: the run went on with other nodes
 	numJobStates
 )
 
@@ -30,6 +31,7 @@ var jobStateNames = [numJobStates][2]string{
 	Cancelled: {"CANCELLED", "CA"}, Failed: {"FAILED", "F"}, Timeout: {"TIMEOUT", "TO"}, NodeFail: {"NODE_FAIL", "NF"},
 	Preempted: {"PREEMPTED", "PR"}, BootFail: {"BOOT_FAIL", "BF"}, Deadline: {"DEADLINE", "DL"},
 	OutOfMemory: {"OUT_OF_MEMORY", "OOM"}, Requeued: {"REQUEUED", "RQ"},
+	Resizing: {"RESIZING", "RS"},
 }
 
 // JobStates lists every state in order.

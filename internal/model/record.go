@@ -65,6 +65,7 @@ type Record struct {
 
 	Het   *Het   // nil: it is no component of a heterogeneous job
 	Audit *Audit // not nil: an entry of the audit trail and no job's record; of the other fields only Seq is set
+	Size  uint32 // how many sizes the run had before this one, whose record this is; at most MaxSizes
 }
 
 func (x *Record) Wire(c *wire.C) {
@@ -122,7 +123,11 @@ func (x *Record) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Asked)
 	wire.Ptr(c, &x.Het)
 	wire.Ptr(c, &x.Audit)
+	wire.Int(c, &x.Size)
 }
+
+// MaxSizes bounds how often a run may change its size: each size has a record.
+const MaxSizes = 4095
 
 // Era is a part of a history: it begins when the controllers go on from an older state than gdbd has seen, because a
 // snapshot was restored. From then on record numbers may mean other records than before.

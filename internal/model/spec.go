@@ -375,11 +375,13 @@ const (
 	DepAfterNotOK
 	DepAfterCorr
 	DepSingleton
+	DepExpand // its nodes are for a running job
 	numDepKinds
 )
 
 var depNames = [numDepKinds]string{DepAfter: "after", DepAfterAny: "afterany", DepAfterOK: "afterok",
-	DepAfterNotOK: "afternotok", DepAfterCorr: "aftercorr", DepSingleton: "singleton"}
+	DepAfterNotOK: "afternotok", DepAfterCorr: "aftercorr", DepSingleton: "singleton",
+	DepExpand: "expand"}
 
 func (k DepKind) String() string {
 	if k == 0 || k >= numDepKinds {

@@ -20,7 +20,7 @@
 //	              answers; subjects with many messages have their own: accounts.go
 //	              controllers.go doctor.go explain.go (--why) mig.go pools.go stat.go steplist.go
 //	              cert.go
-//	daemon.go dbd.go node.go step.go report.go history.go   the other conversations
+//	daemon.go dbd.go node.go resize.go step.go report.go history.go   the other conversations
 //	stepfiles.go stepaside.go   of step.go: the tasks' files; what is no step (gbcast, gattach)
 //
 // Messages are append-only msgpack arrays: an old daemon ignores a new field. A Wire method lists

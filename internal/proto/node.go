@@ -182,6 +182,8 @@ type Orders struct {
 
 	Controllers []string // with Rules: as in Welcome
 	Revoked     *Revoked // when it has changed
+
+	Resize []*Resize
 }
 
 func (x *Orders) Wire(c *wire.C) {
@@ -200,11 +202,12 @@ func (x *Orders) Wire(c *wire.C) {
 	wire.Text(c, &x.Moved, model.MaxName)
 	wire.Texts(c, &x.Controllers, model.MaxFew, model.MaxName)
 	wire.Ptr(c, &x.Revoked)
+	wire.Ptrs(c, &x.Resize, model.MaxMany)
 }
 
 // Empty reports whether there is nothing in it for a node to do: it is only a sign of life.
 func (x *Orders) Empty() bool {
-	return len(x.Launch)+len(x.Stop)+len(x.Forget)+len(x.Freeze)+len(x.Witnesses) == 0 && x.Rules == nil && !x.Health &&
+	return len(x.Launch)+len(x.Stop)+len(x.Forget)+len(x.Freeze)+len(x.Witnesses)+len(x.Resize) == 0 && x.Rules == nil && !x.Health &&
 		x.Sure == 0 && x.Revoked == nil
 }
 
@@ -238,7 +241,12 @@ type Launch struct {
 	// Addrs has host:port of the daemons of Alloc's nodes, "" where it is not known: all of them for the first node,
 	// which manages the job's steps, and only the first node's for the others.
 	Addrs []string
+
+	Version uint32 // Run.Version of Alloc
 }
+
+// Since gives the version of the allocation with which the job got this node.
+func (x *Launch) Since() uint32 { return x.Alloc.Nodes[x.Node].Since }
 
 func (x *Launch) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
@@ -261,6 +269,7 @@ func (x *Launch) Wire(c *wire.C) {
 	wire.List(c, &x.Others, model.MaxFew)
 	wire.Text(c, &x.Switches, model.MaxText)
 	wire.Texts(c, &x.Addrs, model.MaxList, model.MaxText)
+	wire.Int(c, &x.Version)
 }
 
 // HetPart is what the script of a heterogeneous job is told of another component.
@@ -318,6 +327,8 @@ type Stop struct {
 	Code    int32
 
 	Tell bool // don't stop anything: only write Line
+
+	Since uint32 // NodeAlloc.Since of the part that is to end; a node that the job got again meanwhile ignores it
 }
 
 func (x *Stop) Wire(c *wire.C) {
@@ -333,24 +344,7 @@ func (x *Stop) Wire(c *wire.C) {
 	wire.Bool(c, &x.Release)
 	wire.Int(c, &x.Code)
 	wire.Bool(c, &x.Tell)
-}
-
-// Freeze is the order to freeze an attempt's processes, or to let them go on. An order with a smaller Turn than one
-// before is outdated.
-type Freeze struct {
-	Job     model.JobID
-	Attempt uint32
-	Frozen  bool
-	Turn    uint32
-	GraceMS int64 // between SIGTSTP and the freeze
-}
-
-func (x *Freeze) Wire(c *wire.C) {
-	wire.Int(c, &x.Job)
-	wire.Int(c, &x.Attempt)
-	wire.Bool(c, &x.Frozen)
-	wire.Int(c, &x.Turn)
-	wire.Int(c, &x.GraceMS)
+	wire.Int(c, &x.Since)
 }
 
 // ReportKind is the kind of a node's report about an attempt. The numbers are stored: append only.
@@ -382,6 +376,7 @@ type Report struct {
 	Exit    model.Exit  // ReportEnded
 	Text    string      // what went wrong, and why
 	Step    *model.Step // ReportStep
+	Since   uint32      // NodeAlloc.Since of the part that it is about
 }
 
 func (x *Report) Wire(c *wire.C) {
@@ -393,6 +388,7 @@ func (x *Report) Wire(c *wire.C) {
 	wire.Struct(c, &x.Exit)
 	wire.Text(c, &x.Text, model.MaxText)
 	wire.Ptr(c, &x.Step)
+	wire.Int(c, &x.Since)
 }
 
 // Reports brings news from a node.

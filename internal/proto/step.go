@@ -320,6 +320,7 @@ type StepPart struct {
 	At      model.Time
 	Nodes   []StepNode
 	Request *StepRequest // nil: only its state
+	Version uint32       // Run.Version of the job's nodes that the step was laid out on
 }
 
 func (x *StepPart) Wire(c *wire.C) {
@@ -331,6 +332,7 @@ func (x *StepPart) Wire(c *wire.C) {
 	wire.Int(c, &x.At)
 	wire.List(c, &x.Nodes, model.MaxList)
 	wire.Ptr(c, &x.Request)
+	wire.Int(c, &x.Version)
 }
 
 // Why a node refuses its part (StepEvent.Code).

@@ -136,7 +136,8 @@ func (r *robber) on(n *node) []*victim {
 	var out []*victim
 	for _, id := range n.rec.Jobs {
 		j := r.p.v.Job(id)
-		if j == nil || j.Run == nil || j.State == model.Completing || r.p.victims[id] != stays {
+		if j == nil || j.Run == nil || j.State == model.Completing || r.p.victims[id] != stays ||
+			j.Run.LeavingAt(n.def.Name) >= 0 {
 			continue
 		}
 		if v := r.victim(j); v != nil {

@@ -161,6 +161,16 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) fate) *room {
 			continue
 		}
 		off := what == sleeps || len(n.Asleep) > 0 && slices.Contains(n.Asleep, id)
+		if k := j.Run.LeavingAt(n.Def.Name); k >= 0 {
+			na := &j.Run.Leaving[k].Part
+			if gone != nil {
+				r.take(na.CPUs, s.params, na.MemMiB, na.Gres)
+				r.join(j.Run.Partition, j.Run.Share, na.CPUs)
+			}
+			r.busy = true
+			r.occupy(s, j.Run.Partition, na.CPUs.Count(), j.Spec.UID, keepsApart(j.Spec))
+			continue
+		}
 		for i := range j.Run.Alloc.Nodes {
 			na := &j.Run.Alloc.Nodes[i]
 			if na.Node != n.Def.Name {

@@ -225,6 +225,12 @@ func (p *Planner) touch(j *model.Job) {
 			p.soil(n)
 		}
 	}
+	for i := range j.Run.Leaving {
+		if n := p.byName[j.Run.Leaving[i].Part.Node]; n != nil {
+			n.touched = append(n.touched, j.ID)
+			p.soil(n)
+		}
+	}
 }
 
 // refresh reads a node's record, and its jobs' holds and expected ends.
@@ -314,6 +320,11 @@ func (p *Planner) expect(n *node, id model.JobID) {
 	}
 	p.apart = p.apart || keepsApart(j.Spec)
 	at := p.endOf(j)
+	if k := j.Run.LeavingAt(n.def.Name); k >= 0 {
+		h := n.holdOf(&j.Run.Leaving[k].Part, j.Run.Partition, j.Spec, p.stock.shareAt(j.Run.Partition, j.Run.Share))
+		n.insertRelease(release{at: p.leavesAt(&j.Run.Leaving[k]), id: id, hold: h})
+		return
+	}
 	for i := range j.Run.Alloc.Nodes {
 		if na := &j.Run.Alloc.Nodes[i]; na.Node == n.def.Name {
 			if j.Run.OffCPUs() {
@@ -361,7 +372,20 @@ func (p *Planner) endOf(j *model.Job) model.Time {
 		}
 		end += boot
 	}
-	end = p.roundUp(end)
+	return p.stillToCome(p.roundUp(end))
+}
+
+// leavesAt gives the moment at which nothing of a job is expected to be left on a node that it has given up.
+func (p *Planner) leavesAt(l *model.Leaving) model.Time {
+	grace := p.cfg.Params.KillWaitS
+	if l.GraceS > 0 {
+		grace = l.GraceS
+	}
+	return p.stillToCome(p.roundUp(l.At.Add(grace)))
+}
+
+// stillToCome moves an expected end that has passed on.
+func (p *Planner) stillToCome(end model.Time) model.Time {
 	if end <= p.now {
 		step := p.roundUp(overdueS * 1000)
 		end += ((p.now-end)/step + 1) * step

@@ -48,6 +48,13 @@ func (s *State) checkNodes() (err error) {
 			}
 			holds[na.Node][id] = na
 		}
+		for i := range j.Run.Leaving {
+			na := &j.Run.Leaving[i].Part
+			if holds[na.Node] == nil {
+				holds[na.Node] = map[model.JobID]*model.NodeAlloc{}
+			}
+			holds[na.Node][id] = na
+		}
 		return true
 	})
 	s.nodes.Scan(func(name string, n *model.Node) bool {
@@ -69,7 +76,7 @@ func (s *State) checkNodes() (err error) {
 		}
 		ending := int32(0)
 		for _, id := range n.Jobs {
-			if j, ok := s.jobs.Get(id); ok && j.State == model.Completing {
+			if j, ok := s.jobs.Get(id); ok && (j.State == model.Completing || j.Run.LeavingAt(name) >= 0) {
 				ending++
 			}
 			na := holds[name][id]
@@ -135,6 +142,9 @@ func (s *State) checkJobs() (err error) {
 		}
 		if err = validJob(j); err != nil {
 			return false
+		}
+		if what := badSize(j); what != "" {
+			return bad(what)
 		}
 		switch {
 		case j.ID != id || id >= s.nextID:
@@ -315,7 +325,8 @@ func (s *State) checkLogs() (err error) {
 			return err == nil
 		}
 		last, ok := s.outSeq.Get(j.ID)
-		if of, there := s.outbox.Get(last); ok && there && last != seq && of.Attempt == j.Attempt {
+		if of, there := s.outbox.Get(last); ok && there && last != seq && of.Attempt == j.Attempt &&
+			sizeOf(of) == sizeOf(j) {
 			err = fmt.Errorf("job %d's attempt %d has two accounting events", j.ID, j.Attempt)
 		}
 		return err == nil // an earlier attempt has another one when it is corrected

@@ -38,6 +38,8 @@ const (
 	KindReboot
 	KindAudits
 	KindPower
+
+	KindResize Kind = 27
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -119,6 +121,7 @@ type Report struct {
 	Text    string
 	Node    string // the node that reports; "": the job's first node, or with Placed no node: the leader's own
 	Step    *model.Step
+	Since   uint32 // NodeAlloc.Since of the part that it is about
 }
 
 func (x *Report) Wire(c *wire.C) {
@@ -130,6 +133,7 @@ func (x *Report) Wire(c *wire.C) {
 	wire.Text(c, &x.Text, model.MaxText)
 	wire.Text(c, &x.Node, model.MaxName)
 	wire.Ptr(c, &x.Step)
+	wire.Int(c, &x.Since)
 }
 
 // Reports has reports of nodes. Repeated and outdated reports change nothing.
@@ -446,6 +450,8 @@ func newBody(k Kind) Body {
 		return new(Audits)
 	case KindPower:
 		return new(Powers)
+	case KindResize:
+		return new(Resize)
 	}
 	return nil
 }

@@ -159,6 +159,13 @@ func (s *State) evaluate(j *model.Job, d model.Dep, at model.Time) (verdict, mod
 		if done {
 			return failed, at
 		}
+	case model.DepExpand:
+		if t.State == model.Running || t.State == model.Suspended {
+			return fulfilled, at
+		}
+		if done {
+			return failed, at
+		}
 	}
 	return open, at
 }
@@ -202,6 +209,10 @@ func ofArray(k model.DepKind, a *Array) verdict {
 		if done && a.Failed > 0 {
 			return fulfilled
 		}
+		if done {
+			return failed
+		}
+	case model.DepExpand: // it has no nodes of its own
 		if done {
 			return failed
 		}

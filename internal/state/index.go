@@ -146,7 +146,7 @@ func partOf(j *model.Job) (elem, group uint64) {
 // movingOf gives the state of a job about which a node needs an order, or 0.
 func movingOf(j *model.Job) model.JobState {
 	if j != nil && (j.State == model.Configuring || j.State == model.Completing || j.State.HasResources() &&
-		(j.Run.Turns > 0 || j.Run.Warned != 0 || !j.Run.Unready.Empty())) {
+		(j.Run.Turns > 0 || j.Run.Warned != 0 || !j.Run.Unready.Empty() || j.Run.Version > 0)) {
 		return j.State
 	}
 	return 0

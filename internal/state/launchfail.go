@@ -30,6 +30,13 @@ func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
 			return false // it has started
 		}
 	}
+	if s.late(j, k) {
+		s.strike(node, j.ID, r.Text, at)
+		s.shrink(j, bit(k), 0, at)
+		j, _ = s.jobs.Get(j.ID)
+		s.left(j, leavingOf(j, r), at)
+		return true
+	}
 	if j.State != model.Completing {
 		s.strike(node, j.ID, r.Text, at)
 		j = s.change(j, func(run *model.Run) { run.Fault, run.FailedNode = node+": "+r.Text, node })
@@ -38,7 +45,7 @@ func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
 		j = s.avoid(j, node, at)
 	}
 	s.partEnded(j, at, &Report{Kind: Ended, Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: model.Exit{Text: r.Text},
-		Node: r.Node})
+		Node: r.Node, Since: r.Since})
 	return true
 }
 

@@ -129,6 +129,11 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		if !ok || !j.State.HasResources() || rose || s.AwaitsPower(j) {
 			continue // a job that waits for power has nothing here
 		}
+		if k := j.Run.LeavingAt(c.Node); k >= 0 && (rebooted || !slices.ContainsFunc(c.Known,
+			func(r Report) bool { return r.Job == j.ID && r.Attempt == j.Attempt })) {
+			s.left(j, k, at)
+			continue
+		}
 		batch := j.Run.Alloc.Nodes[0].Node == c.Node
 		known := slices.ContainsFunc(c.Known, func(r Report) bool { return r.Job == j.ID && r.Attempt == j.Attempt })
 		switch {
@@ -187,6 +192,10 @@ func (s *State) judgeProblem(n *model.Node, problem string, at model.Time) {
 // the script has to be ended first: resources are not given out while processes may still use them. A job that was
 // being cancelled becomes CANCELLED.
 func (s *State) nodeFailed(j *model.Job, node, why string, at model.Time) {
+	if k := j.Run.LeavingAt(node); k >= 0 {
+		s.left(j, k, at)
+		return
+	}
 	exit := model.Exit{Unknown: true, Text: "node " + node + " " + why}
 	if !j.Run.Busy.Empty() {
 		if j = s.partFailed(j, node, why, exit, at); j == nil {
@@ -317,10 +326,15 @@ func (v *View) Overdue(now model.Time) []string {
 // OverdueOn reports whether a job waits for its end on a node for longer than a node that is down gets.
 func (v *View) OverdueOn(id model.JobID, node string, now model.Time) bool {
 	j := v.Job(id)
+	if j != nil && j.Run != nil && j.State.HasResources() {
+		if k := j.Run.LeavingAt(node); k >= 0 {
+			return now >= leaveDue(&j.Run.Leaving[k], v.Config().Params.KillWaitS)
+		}
+	}
 	if j == nil || j.State != model.Completing || now < overdueAt(j, v.Config().Params.KillWaitS) {
 		return false
 	}
-	k := slices.Index(j.Run.Alloc.NodeNames(), node)
+	k := j.Run.Alloc.Place(node)
 	return k >= 0 && (j.Run.Busy.Has(k) || k == 0 && j.Run.Busy.Empty() && j.Run.Program == model.NoCtldProgram)
 }
 
@@ -368,6 +382,10 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 			j, ok := s.jobs.Get(id)
 			switch {
 			case !ok || !j.State.HasResources():
+			case j.Run.LeavingAt(name) >= 0:
+				if k := j.Run.LeavingAt(name); at >= leaveDue(&j.Run.Leaving[k], s.cfg.Params.KillWaitS) {
+					s.left(j, k, at)
+				}
 			case j.State == model.Completing && s.overdue(j, at): // no report of its end is expected any more
 				s.nodeFailed(j, name, setDown(c), at)
 			case j.State != model.Completing && old.Admin != model.NodeDown:

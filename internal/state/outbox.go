@@ -19,7 +19,7 @@ import (
 // record queues j's present record for accounting.
 func (s *State) record(j *model.Job) {
 	if seq, ok := s.outSeq.Get(j.ID); ok {
-		if old, ok := s.outbox.Get(seq); ok && old.Attempt == j.Attempt {
+		if old, ok := s.outbox.Get(seq); ok && old.Attempt == j.Attempt && sizeOf(old) == sizeOf(j) {
 			s.outbox.Delete(seq)
 		}
 	}
@@ -27,6 +27,14 @@ func (s *State) record(j *model.Job) {
 	s.outSeq.Set(j.ID, s.nextSeq)
 	s.nextSeq++
 	s.boundOutbox()
+}
+
+// sizeOf counts the sizes of a run before its present one: each has a record of its own.
+func sizeOf(j *model.Job) uint32 {
+	if j.Run == nil {
+		return 0
+	}
+	return j.Run.Sizes
 }
 
 // queueRecord queues the record of an attempt that is not the job's last one.

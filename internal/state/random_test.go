@@ -117,7 +117,7 @@ func (g *storm) define() *Define {
 func (g *storm) deps() []model.Dep {
 	var out []model.Dep
 	for range g.n(3) {
-		d := model.Dep{Kind: model.DepAfter + model.DepKind(g.n(6)), Job: g.id(), Task: model.NoTask}
+		d := model.Dep{Kind: model.DepAfter + model.DepKind(g.n(7)), Job: g.id(), Task: model.NoTask}
 		switch {
 		case d.Kind == model.DepSingleton:
 			d.Job = 0
@@ -256,7 +256,7 @@ func (g *storm) start() model.Start {
 		st.Task = int32(g.n(6))
 	}
 	st.Alloc = &model.Alloc{}
-	for range 1 + g.n(12)/10 {
+	for range 1 + g.n(12)/9 {
 		na := model.NodeAlloc{Node: g.node(), Tasks: 1, MemMiB: int64(g.n(600))}
 		n := g.view.Node(na.Node)
 		if n != nil && g.chance(95) {
@@ -274,6 +274,33 @@ func (g *storm) start() model.Start {
 		st.Alloc.Nodes = append(st.Alloc.Nodes, na)
 	}
 	return st
+}
+
+// resize takes nodes from a job, or gives those of one to another.
+func (g *storm) resize() *Resize {
+	c := &Resize{Job: g.active(), Attempt: 1, GraceS: int64(g.n(3))}
+	var several []*model.Job
+	g.view.Jobs(func(j *model.Job) bool {
+		if j.State == model.Running && len(j.Run.Alloc.Nodes) > 1 {
+			several = append(several, j)
+		}
+		return true
+	})
+	if len(several) > 0 && g.chance(80) {
+		c.Job = several[g.n(len(several))].ID
+	}
+	if j := g.view.Job(c.Job); j != nil && j.Run != nil {
+		c.Attempt = j.Attempt
+		for i, name := range j.Run.Alloc.NodeNames() {
+			if i == 0 && g.chance(95) || g.chance(40) {
+				c.Keep = append(c.Keep, name)
+			}
+		}
+	}
+	if g.chance(40) {
+		c.Give = g.active()
+	}
+	return c
 }
 
 // active gives a job with resources, most of the time.
@@ -300,7 +327,11 @@ func (g *storm) report() Report {
 			r.Attempt--
 		}
 		if j.Run != nil && len(j.Run.Alloc.Nodes) > 1 && g.chance(60) {
-			r.Node = j.Run.Alloc.Nodes[g.n(len(j.Run.Alloc.Nodes))].Node
+			na := j.Run.Alloc.Nodes[g.n(len(j.Run.Alloc.Nodes))]
+			r.Node, r.Since = na.Node, na.Since
+		}
+		if j.Run != nil && len(j.Run.Leaving) > 0 && g.chance(50) {
+			r.Node, r.Since = j.Run.Leaving[0].Part.Node, j.Run.Leaving[0].Part.Since
 		}
 	}
 	if g.chance(5) {
@@ -440,6 +471,9 @@ func (g *storm) one(st *State) Body {
 	case k < 70:
 		return &Stop{Targets: g.targets(), Event: model.Event(1 + g.n(11)), Hold: g.chance(30), UID: uint32(g.n(3))}
 	case k < 72:
+		if g.chance(70) {
+			return g.resize()
+		}
 		c := &Suspend{Resume: g.chance(40)}
 		for range g.n(3) {
 			c.Targets = append(c.Targets, Target{Job: g.active(), Task: model.NoTask})

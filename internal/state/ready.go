@@ -39,19 +39,35 @@ func (v *View) EndOf(job model.JobID, attempt uint32, at model.Time) []Report {
 	out := []Report{{Kind: Ended, Job: job, Attempt: attempt, At: at}}
 	if j := v.Job(job); j != nil && j.Run != nil {
 		j.Run.Busy.Minus(model.UpTo(1)).Each(func(k int) bool {
-			out = append(out, Report{Kind: Ended, Job: job, Attempt: attempt, At: at, Node: j.Run.Alloc.Nodes[k].Node})
+			na := &j.Run.Alloc.Nodes[k]
+			out = append(out, Report{Kind: Ended, Job: job, Attempt: attempt, At: at, Node: na.Node, Since: na.Since})
 			return true
 		})
+		for _, l := range j.Run.Leaving {
+			out = append(out,
+				Report{Kind: Ended, Job: job, Attempt: attempt, At: at, Node: l.Part.Node, Since: l.Part.Since})
+		}
 	}
 	return out
 }
 
-// placeOf gives the index of the reporting node among the job's nodes; -1 if it is none of them.
+// placeOf gives the index of the reporting node among the job's nodes; -1 if it is none of them, or reports on a part
+// that it had before the job gave it up and got it again.
 func placeOf(j *model.Job, r *Report) int {
 	if r.Node == "" {
 		return 0
 	}
-	return slices.IndexFunc(j.Run.Alloc.Nodes, func(na model.NodeAlloc) bool { return na.Node == r.Node })
+	return slices.IndexFunc(j.Run.Alloc.Nodes,
+		func(na model.NodeAlloc) bool { return na.Node == r.Node && na.Since == r.Since })
+}
+
+// reportOf makes a report that a node does not make itself.
+func reportOf(j *model.Job, node string, at model.Time) *Report {
+	r := &Report{Kind: Ended, At: at, Node: node}
+	if na := j.Run.Part(node); na != nil {
+		r.Since = na.Since
+	}
+	return r
 }
 
 func nodeOf(j *model.Job, r *Report) string {
@@ -98,12 +114,16 @@ func (s *State) drain(node, reason string, at model.Time) bool {
 // countEnding counts a job that becomes COMPLETING on its nodes.
 func (s *State) countEnding(j *model.Job) {
 	for i := range j.Run.Alloc.Nodes {
-		name := j.Run.Alloc.Nodes[i].Node
-		if old, ok := s.nodes.Get(name); ok {
-			n := *old
-			n.Ending++
-			s.putNode(name, &n)
-		}
+		s.endsAt(j.Run.Alloc.Nodes[i].Node)
+	}
+}
+
+// endsAt counts a job that begins to end on one node.
+func (s *State) endsAt(name string) {
+	if old, ok := s.nodes.Get(name); ok {
+		n := *old
+		n.Ending++
+		s.putNode(name, &n)
 	}
 }
 
@@ -113,7 +133,11 @@ func (s *State) nodeReady(j *model.Job, r *Report) bool {
 	if k < 0 || !j.Run.Unready.Has(k) {
 		return false
 	}
-	s.change(j, func(run *model.Run) { run.Unready = run.Unready.Minus(bit(k)) })
+	s.change(j, func(run *model.Run) {
+		if run.Unready = run.Unready.Minus(bit(k)); run.Unready.Empty() && run.Version > 0 {
+			run.Version++ // the job can use it now
+		}
+	})
 	return true
 }
 
@@ -123,6 +147,10 @@ func (s *State) prologFailed(j *model.Job, at model.Time, r *Report) {
 	s.drain(node, reasonProlog+": "+r.Text, at)
 	if j.State == model.Completing {
 		return // it is already being ended, for another reason
+	}
+	if k := placeOf(j, r); s.late(j, k) {
+		s.shrink(j, bit(k), 0, at)
+		return
 	}
 	n := s.change(j, func(run *model.Run) { run.Fault, run.FailedNode = node+": "+r.Text, node })
 	s.stopRunning(n, at, model.StopProlog, 0)
@@ -141,7 +169,7 @@ func (s *State) scriptEnded(j *model.Job, at model.Time, r *Report) bool {
 func (s *State) over(j *model.Job, at model.Time, r *Report) *model.Job {
 	n, run := *j, *j.Run
 	s.stir(j, &run, at)
-	run.Over = &model.End{At: plausible(r.At, run.Start, at), Exit: r.Exit}
+	run.Over = &model.End{At: max(plausible(r.At, run.Start, at), run.SizedAt()), Exit: r.Exit}
 	n.Run, n.State = &run, model.Completing
 	s.put(&n)
 	if j.State != model.Completing {
@@ -167,13 +195,13 @@ func (s *State) partEnded(j *model.Job, at model.Time, r *Report) {
 			run.Busy, run.Unready = run.Busy.Minus(bit(k)), run.Unready.Minus(bit(k))
 		})
 	}
-	if k == 0 && j.Run.Over == nil && (!j.Run.Busy.Empty() || s.closing(j)) {
+	if k == 0 && j.Run.Over == nil && (!j.Run.Busy.Empty() || len(j.Run.Leaving) > 0 || s.closing(j)) {
 		j = s.over(j, at, r)
 	}
 	switch {
 	case !j.Run.Busy.Empty() && j.State != model.Completing: // a node has lost its part while the script runs
 		s.stopFor(j, nodeOf(j, r), "lost its part of the job", at)
-	case !j.Run.Busy.Empty():
+	case !j.Run.Busy.Empty() || len(j.Run.Leaving) > 0:
 	case s.closing(j):
 		s.change(j, func(run *model.Run) { run.Program = model.CtldEpilog })
 	case j.Run.Over != nil:
@@ -185,9 +213,11 @@ func (s *State) partEnded(j *model.Job, at model.Time, r *Report) {
 
 // partMissing handles a node that has registered without knowing a job of its own; it is not the job's first node.
 func (s *State) partMissing(j *model.Job, node string, at model.Time) {
-	r := &Report{Kind: Ended, At: at, Node: node}
+	r := reportOf(j, node, at)
 	k := placeOf(j, r)
 	switch {
+	case leavingOf(j, r) >= 0:
+		s.left(j, leavingOf(j, r), at)
 	case k < 0 || !j.Run.Busy.Has(k):
 	case j.State == model.Completing:
 		s.partEnded(j, at, r)
@@ -200,7 +230,7 @@ func (s *State) partMissing(j *model.Job, node string, at model.Time) {
 // partFailed removes a failed node from the nodes that still have a part of a job, and ends the job on the other nodes.
 // It returns the job if that was the last node, otherwise nil.
 func (s *State) partFailed(j *model.Job, node, why string, exit model.Exit, at model.Time) *model.Job {
-	k := placeOf(j, &Report{Node: node})
+	k := j.Run.Alloc.Place(node)
 	if k < 0 || !j.Run.Busy.Has(k) {
 		return nil
 	}
@@ -211,7 +241,7 @@ func (s *State) partFailed(j *model.Job, node, why string, exit model.Exit, at m
 			run.Over = &model.End{At: at, Exit: exit}
 		}
 	})
-	if j.Run.Busy.Empty() {
+	if j.Run.Busy.Empty() && len(j.Run.Leaving) == 0 {
 		return j
 	}
 	if j.State != model.Completing {

@@ -23,7 +23,14 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 			res.Changed = true
 			continue
 		}
-		if !ok || j.Attempt != r.Attempt || j.Run == nil || !j.State.HasResources() || c.Placed && !concerns(j, r) {
+		if !ok || j.Attempt != r.Attempt || j.Run == nil || !j.State.HasResources() {
+			continue
+		}
+		if k := leavingOf(j, r); k >= 0 {
+			res.Changed = s.leavingSays(j, k, r, at) || res.Changed
+			continue
+		}
+		if (c.Placed || r.Since != 0) && !concerns(j, r) {
 			continue
 		}
 		if r.Kind != ProgramPassed && r.Kind != ProgramFailed && s.AwaitsPower(j) {
@@ -109,7 +116,7 @@ func plausible(when, start, now model.Time) model.Time {
 
 // ended frees the job's resources, sets its final state and queues its accounting record, all in one step.
 func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
-	when = plausible(when, j.Run.Start, at)
+	when = max(plausible(when, j.Run.Start, at), j.Run.SizedAt())
 	state, reason := exit.State()
 	if j.Run.Stop != model.NoStop && j.Run.StopWhy != "" {
 		exit.Text = j.Run.StopWhy
@@ -146,6 +153,8 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 		f := j.Run.Fate
 		state, reason, uid = f.State, f.Reason, f.UID
 		exit.Code, exit.Signal, exit.Unknown, exit.OOM = f.Code, f.Signal, false, state == model.OutOfMemory
+	case model.StopGive:
+		state, reason, exit = model.Completed, model.ReasonNone, model.Exit{Text: j.Run.StopWhy}
 	case model.StopDeadline:
 		state, reason = model.Deadline, model.ReasonDeadLine
 	case model.StopNodeFail, model.StopUnitFault:
@@ -177,6 +186,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 	n.End = &model.End{At: when, Exit: exit, UID: uid}
 	s.release(j, at)
 	s.charge(&n, at)
+	defer s.handOver(j, at)
 	if requeue {
 		s.record(&n)
 		s.mailRequeue(&n, at)
@@ -333,7 +343,7 @@ func (s *State) correct(at model.Time, r *Report) bool {
 	}
 	exit.Text = lateText(exit.Text, was.job.Run.Alloc.Nodes[0].Node)
 	n.Why = exit.Text
-	n.End = &model.End{At: plausible(r.At, n.Run.Start, gaveUp), Exit: exit, UID: n.End.UID}
+	n.End = &model.End{At: max(plausible(r.At, n.Run.Start, gaveUp), n.Run.SizedAt()), Exit: exit, UID: n.End.UID}
 	s.refund(&n, gaveUp, at)
 	if !present {
 		s.queueRecord(&n)

@@ -208,56 +208,64 @@ func hasGres(def *model.NodeDef, g model.GresAlloc) bool {
 // take books j's allocation on its nodes.
 func (s *State) take(j *model.Job, at model.Time) {
 	for i := range j.Run.Alloc.Nodes {
-		na := &j.Run.Alloc.Nodes[i]
-		old, ok := s.nodes.Get(na.Node)
-		if !ok {
-			continue // checked by fits
-		}
-		n := *old
-		n.GiveCPUs(j.ID, na.CPUs, j.Run)
-		n.UsedMem += na.MemMiB
-		n.UsedGres = addUsed(n.UsedGres, na.Gres)
-		n.Shared = model.AddShared(n.Shared, na.Gres, 1)
-		n.BusyAt = at
-		k, _ := slices.BinarySearch(n.Jobs, j.ID)
-		n.Jobs = slices.Insert(slices.Clone(n.Jobs), k, j.ID)
-		s.putNode(na.Node, &n)
+		s.takeAt(j, &j.Run.Alloc.Nodes[i], at)
 	}
+}
+
+// takeAt books j's part of one node.
+func (s *State) takeAt(j *model.Job, na *model.NodeAlloc, at model.Time) {
+	old, ok := s.nodes.Get(na.Node)
+	if !ok {
+		return // checked by fits
+	}
+	n := *old
+	n.GiveCPUs(j.ID, na.CPUs, j.Run)
+	n.UsedMem += na.MemMiB
+	n.UsedGres = addUsed(n.UsedGres, na.Gres)
+	n.Shared = model.AddShared(n.Shared, na.Gres, 1)
+	n.BusyAt = at
+	k, _ := slices.BinarySearch(n.Jobs, j.ID)
+	n.Jobs = slices.Insert(slices.Clone(n.Jobs), k, j.ID)
+	s.putNode(na.Node, &n)
 }
 
 // release gives j's allocation back.
 func (s *State) release(j *model.Job, at model.Time) {
 	for i := range j.Run.Alloc.Nodes {
-		na := &j.Run.Alloc.Nodes[i]
-		old, ok := s.nodes.Get(na.Node)
-		if !ok {
-			continue // the node is gone
-		}
-		k, found := slices.BinarySearch(old.Jobs, j.ID)
-		if !found {
-			continue
-		}
-		n := *old
-		n.Jobs = without1(n.Jobs, k)
-		if k, asleep := slices.BinarySearch(n.Asleep, j.ID); asleep {
-			n.Asleep = without1(n.Asleep, k)
-		} else {
-			n.TakeCPUs(j.ID, na.CPUs, j.Run)
-		}
-		n.UsedMem -= na.MemMiB
-		n.UsedGres = dropUsed(n.UsedGres, na.Gres)
-		n.Shared = model.AddShared(n.Shared, na.Gres, -1)
-		n.BusyAt = at
-		if j.State == model.Completing {
-			n.Ending--
-		}
-		s.downOnIdle(&n, j.Run.Partition, at)
-		if _, defined := s.defs[na.Node]; !defined && len(n.Jobs) == 0 {
-			s.dropNode(na.Node) // it has left the configuration, and this was its last job
-			continue
-		}
-		s.putNode(na.Node, &n)
+		s.releaseAt(j, &j.Run.Alloc.Nodes[i], j.State == model.Completing, at)
 	}
+}
+
+// releaseAt gives j's part of one node back; ending: it was counted as ending there.
+func (s *State) releaseAt(j *model.Job, na *model.NodeAlloc, ending bool, at model.Time) {
+	old, ok := s.nodes.Get(na.Node)
+	if !ok {
+		return // the node is gone
+	}
+	k, found := slices.BinarySearch(old.Jobs, j.ID)
+	if !found {
+		return
+	}
+	n := *old
+	n.Jobs = without1(n.Jobs, k)
+	if k, asleep := slices.BinarySearch(n.Asleep, j.ID); asleep {
+		n.Asleep = without1(n.Asleep, k)
+	} else {
+		n.TakeCPUs(j.ID, na.CPUs, j.Run)
+	}
+	n.UsedMem -= na.MemMiB
+	n.UsedGres = dropUsed(n.UsedGres, na.Gres)
+	n.Shared = model.AddShared(n.Shared, na.Gres, -1)
+	n.BusyAt = at
+	if ending {
+		n.Ending--
+	}
+	s.downOnIdle(&n, j.Run.Partition, at)
+	if _, defined := s.defs[na.Node]; !defined && len(n.Jobs) == 0 {
+		s.dropNode(na.Node) // it has left the configuration, and this was its last job
+		return
+	}
+	s.putNode(na.Node, &n)
 }
 
 // without1 gives a list without the entry at index k, nil if nothing is left.

@@ -441,6 +441,8 @@ func (s *State) fold(c Command) Result {
 		return s.applyAudits(b)
 	case *Powers:
 		return s.applyPowers(c.At, b)
+	case *Resize:
+		return s.applyResize(c.At, b)
 	}
 	return Result{}
 }

@@ -201,7 +201,7 @@ func (s *State) sharedRight(n *model.Node, holds map[model.JobID]*model.NodeAllo
 		if na == nil {
 			return nil, fmt.Errorf("node %s lists job %d, which holds nothing there", name, id)
 		}
-		if !j.Holds() {
+		if !j.Holds() && j.Run.LeavingAt(name) < 0 {
 			asleep = append(asleep, id)
 			continue
 		}

@@ -162,7 +162,7 @@ func validConfig(c *model.Config) error {
 func validJob(j *model.Job) error {
 	var what string
 	switch {
-	case j.State < model.Pending || j.State > model.Requeued:
+	case j.State < model.Pending || j.State > model.Resizing:
 		what = "is in no known state"
 	case j.State == model.Pending && (j.Run != nil || j.End != nil):
 		what = "is pending, and ran"

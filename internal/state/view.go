@@ -262,8 +262,8 @@ func (v *View) Sharing(f func(*model.Job) bool) {
 	})
 }
 
-// Moving calls f for the jobs for which a node may still need orders (CONFIGURING, COMPLETING, ever suspended, or not
-// ready on all nodes), in order of ID, until it returns false.
+// Moving calls f for the jobs for which a node may still need orders (CONFIGURING, COMPLETING, ever suspended, ever
+// resized, or not ready on all nodes), in order of ID, until it returns false.
 func (v *View) Moving(f func(*model.Job) bool) {
 	v.moving.Scan(func(id model.JobID, _ model.JobState) bool {
 		j, ok := v.jobs.Get(id)
@@ -329,7 +329,7 @@ func (v *View) Latest() model.Time {
 	v.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
 		at = max(at, j.Submit)
 		if j.Run != nil {
-			at = max(at, j.Run.Start, j.Run.Launched, j.Run.StopAt)
+			at = max(at, j.Run.Start, j.Run.Launched, j.Run.StopAt, j.Run.Sized)
 		}
 		if j.End != nil {
 			at = max(at, j.End.At)

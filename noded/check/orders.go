@@ -26,6 +26,13 @@ func Orders(o *proto.Orders, log *slog.Logger) {
 		}
 		return bad
 	})
+	o.Resize = slices.DeleteFunc(o.Resize, func(r *proto.Resize) bool {
+		bad := r.Alloc == nil || len(r.Alloc.Nodes) == 0
+		if bad {
+			log.Error("an order to resize a job is ignored: it has no nodes", "job", r.Job)
+		}
+		return bad
+	})
 }
 
 // Ask leaves out signals that there are none of, and says so in the log. The answer says that the step was not there.

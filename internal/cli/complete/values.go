@@ -93,6 +93,7 @@ var dependencies = []getopt.Word{
 	{Text: "after:", Help: "when the job has started"}, {Text: "afterany:", Help: "when the job has ended"},
 	{Text: "aftercorr:", Help: "each task when that of the other array has ended well"},
 	{Text: "afternotok:", Help: "when the job has failed"}, {Text: "afterok:", Help: "when the job has ended well"},
+	{Text: "expand:", Help: "its nodes are for that running job"},
 	{Text: "singleton", Help: "when no other job of this name and user is there"},
 }
 

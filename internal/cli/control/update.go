@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 
 	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -152,7 +154,71 @@ func (c *control) updateJobs(refs []proto.JobRef, set []model.KV) error {
 	if err := c.moments(set, "starttime", "deadline", "begintime", "eligibletime", "endtime"); err != nil {
 		return err
 	}
-	return c.apply(&proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: refs, Set: set})
+	if err := c.apply(&proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: refs, Set: set}); err != nil {
+		return err
+	}
+	if len(refs) == 1 && slices.ContainsFunc(set, func(kv model.KV) bool {
+		return slices.Contains(sizeWords, strings.ToLower(kv.Key)) && kv.Value != "0"
+	}) {
+		return c.sizeFiles(refs[0])
+	}
+	return nil
+}
+
+// sizeWords change the nodes of a running job.
+var sizeWords = []string{"numnodes", "minnodes", "reqnodes", "reqnodelist", "nodelist"}
+
+// sizeFiles writes, for a job that runs, the files by which its shell learns of its nodes, as in Slurm. They are made
+// new, and take the place of whatever has the name: nothing is written through a link that somebody has put there.
+func (c *control) sizeFiles(ref proto.JobRef) error {
+	var job *model.Job
+	err := c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}}, nil,
+		func(j *model.Job, _ model.Time) { job = j })
+	if err != nil || job == nil || job.State != model.Running || job.Run == nil || job.Run.Alloc == nil {
+		return err
+	}
+	names := job.Run.Alloc.NodeNames()
+	list, n := hostlist.CompressInOrder(names), strconv.Itoa(len(names))
+	vars := [][2]string{{"SLURM_NODELIST", list}, {"SLURM_JOB_NODELIST", list}, {"SLURM_NNODES", n},
+		{"SLURM_JOB_NUM_NODES", n}, {"SLURM_JOB_CPUS_PER_NODE", jobenv.PerNode(job.Run.Alloc,
+			func(na *model.NodeAlloc) int { return na.CPUs.Count() })}}
+	var sh, csh strings.Builder
+	for _, v := range vars {
+		fmt.Fprintf(&sh, "export %s=\"%s\"\n", v[0], v[1])
+		fmt.Fprintf(&csh, "setenv %s \"%s\"\n", v[0], v[1])
+	}
+	for _, name := range [...]string{"SLURM_NPROCS", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE"} {
+		fmt.Fprintf(&sh, "unset %s\n", name)
+		fmt.Fprintf(&csh, "unsetenv %s\n", name)
+	}
+	name := fmt.Sprintf("slurm_job_%d_resize", job.ID)
+	for ending, text := range map[string]string{".sh": sh.String(), ".csh": csh.String()} {
+		if err := replaceFile(name+ending, text); err != nil {
+			return fmt.Errorf("job %d has changed its nodes; the file for its shell could not be written: %w", job.ID, err)
+		}
+	}
+	if !c.quiet {
+		fmt.Fprintf(c.Stdout, "To reset Slurm environment variables, execute\n"+
+			"  For bash or sh shells:  . ./%s.sh\n  For csh shells:         source ./%[1]s.csh\n", name)
+	}
+	return nil
+}
+
+// replaceFile makes a file that its owner may execute, in place of what has its name.
+func replaceFile(name, text string) error {
+	f, err := os.CreateTemp(".", name+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	err = errors.Join(err, f.Chmod(0o700), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // err says what is wrong
+	}
+	return err
 }
 
 // moments turns the values of keys that are points in time into what the controller reads.

@@ -97,6 +97,8 @@ func oldDep(c *client.Client, d *model.Dep) (met bool, why string, old bool) {
 	switch d.Kind {
 	case model.DepAfterOK, model.DepAfterCorr:
 		return bad == "", bad, true
+	case model.DepExpand:
+		return false, fmt.Sprintf("job %d has ended", d.Job), true
 	case model.DepAfterNotOK:
 		return bad != "", fmt.Sprintf("job %d ended COMPLETED", d.Job), true
 	}

@@ -137,7 +137,7 @@ func (s *Submission) whenOptions(moment func(string) (model.Time, error)) []geto
 			Help: "earliest start: 16:00, now+1hour, 2026-12-24T18:00", Set: date(moment, &sp.Begin)},
 		{Name: "dependency", Short: 'd', Arg: R, Metavar: "conditions", Group: groupWhen,
 			Help: "start after other jobs: afterok:ID, afterany:ID, afternotok:ID, after:ID[+minutes], aftercorr:ID, " +
-				"singleton; joined with , (all) or ? (any)", Set: func(v string) (err error) {
+				"singleton; joined with , (all) or ? (any); expand:ID", Set: func(v string) (err error) {
 				if sp.Deps, sp.DepAny, err = model.ParseDeps(v); err != nil {
 					return &getopt.TextError{Text: "Job dependency problem: " + err.Error()}
 				}

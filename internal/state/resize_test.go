@@ -1,0 +1,177 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"gbatch/internal/model"
+)
+
+// manyNodes is a session with a job that runs on n1 to nK, all of it ready.
+func manyNodes(t *testing.T, k int) (*session, *model.Job) {
+	t.Helper()
+	s := newSession(t)
+	cfg := &model.Config{Cluster: "c", Params: model.Params{MinJobAgeS: 300}}
+	cfg.Params.Rules.Contain = true
+	var names []string
+	for i := range 6 {
+		name := fmt.Sprintf("n%d", i+1)
+		names = append(names, name)
+		cfg.Nodes = append(cfg.Nodes, &model.NodeDef{Name: name, CPUs: 4, ThreadsPerCore: 1, MemMiB: 1000,
+			Gres: []model.GresDef{{Name: "gpu", Count: 2}}})
+	}
+	cfg.Partitions = []*model.Partition{{Name: "p", Nodes: names}}
+	s.apply(&SetConfig{Config: cfg, Instance: 1})
+	for _, name := range names {
+		s.apply(&Join{Node: name, BootID: "b"})
+	}
+	return s, s.runOn(names[:k]...)
+}
+
+// runOn starts a job on nodes.
+func (s *session) runOn(names ...string) *model.Job {
+	s.t.Helper()
+	id := s.apply(&Submit{Spec: &model.Spec{Name: "j", UID: 7, User: "ann", Account: model.RootAccount,
+		Partitions: []string{"p"}, Requeue: true}}).Job
+	st := model.Start{Job: id, Task: model.NoTask, Partition: "p", LimitS: 3600, Alloc: &model.Alloc{}}
+	for _, name := range names {
+		st.Alloc.Nodes = append(st.Alloc.Nodes, model.NodeAlloc{Node: name, CPUs: model.UpTo(2), Tasks: 1,
+			Gres: []model.GresAlloc{{Name: "gpu", Index: model.UpTo(1)}}})
+	}
+	if r := s.apply(&Starts{Plan: model.Plan{Starts: []model.Start{st}}}); r.Each[0] != OK {
+		s.t.Fatalf("the start: %v", r.Each)
+	}
+	for _, name := range names {
+		s.says(id, Ready, name)
+	}
+	s.says(id, Started, names[0])
+	return s.job(id)
+}
+
+func (s *session) job(id model.JobID) *model.Job { return s.st.View().Job(id) }
+
+// says makes a node report on its present part of a job.
+func (s *session) says(id model.JobID, kind ReportKind, node string) {
+	s.t.Helper()
+	j := s.job(id)
+	r := Report{Kind: kind, Job: id, Attempt: j.Attempt, Node: node, At: s.now}
+	if na := j.Run.Part(node); na != nil {
+		r.Since = na.Since
+	}
+	s.apply(&Reports{Placed: true, Reports: []Report{r}})
+}
+
+func (s *session) resize(c *Resize) Refusal {
+	s.t.Helper()
+	if c.Attempt == 0 {
+		c.Attempt = s.job(c.Job).Attempt
+	}
+	return s.apply(c).Each[0]
+}
+
+// sizes gives the records of a job that wait for accounting: "RESIZING n1,n2 0-10 s".
+func (s *session) sizes(id model.JobID, from model.Time) (out []string) {
+	s.st.View().Outbox(0, func(e Event) bool {
+		if j := e.Job; j.ID == id && j.Run != nil {
+			end := "-"
+			if j.End != nil {
+				end = fmt.Sprint((j.End.At - from) / 1000)
+			}
+			out = append(out, fmt.Sprintf("%d %s %v %d-%s", j.Run.Sizes, j.State, j.Run.Alloc.NodeNames(),
+				(j.Run.SizedAt()-from)/1000, end))
+		}
+		return true
+	})
+	return out
+}
+
+func (s *session) want(what string, got, want any) {
+	s.t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		s.t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// TestShrink: nodes that a job gives up are not given out before nothing of it is left there; the job has one record
+// for each size, and is charged for what it has.
+func TestShrink(t *testing.T) {
+	s, j := manyNodes(t, 4)
+	from := j.Run.Start
+	s.now = from + 10_000
+	s.want("without the first node", s.resize(&Resize{Job: j.ID, Keep: []string{"n2"}}), NotFits)
+	s.want("an unknown node", s.resize(&Resize{Job: j.ID, Keep: []string{"n1", "n6"}}), NoSuchNode)
+	s.want("another attempt", s.resize(&Resize{Job: j.ID, Keep: []string{"n1"}, Attempt: 9}), Outdated)
+	s.want("shrink", s.resize(&Resize{Job: j.ID, Keep: []string{"n1", "n3"}, GraceS: 5}), OK)
+	j = s.job(j.ID)
+	s.want("nodes", j.Run.Alloc.NodeNames(), []string{"n1", "n3"})
+	s.want("parts", j.Run.Busy, "0-1")
+	s.want("leaving", len(j.Run.Leaving), 2)
+	s.want("still booked", s.st.View().Node("n2").UsedCPUs, "0-1")
+	s.want("ending there", s.st.View().Node("n2").Ending, 1)
+	s.says(j.ID, Ended, "n2")
+	s.want("free", s.st.View().Node("n2").UsedCPUs, "")
+	s.want("free units", s.st.View().Node("n2").UsedGres, "[]")
+	s.want("the job goes on", s.job(j.ID).State, model.Running)
+	s.apply(&Lost{Nodes: []string{"n4"}})
+	s.want("a lost node that it gave up", s.job(j.ID).State, model.Running)
+	s.want("leaving", len(s.job(j.ID).Run.Leaving), 0)
+	s.now = from + 30_000
+	s.resize(&Resize{Job: j.ID, Keep: []string{"n1"}})
+	s.now = from + 40_000
+	s.says(j.ID, Ended, "n1")
+	s.want("waits for what it left", s.job(j.ID).State, model.Completing)
+	s.now = from + 41_000
+	s.says(j.ID, Ended, "n3")
+	s.want("over", s.job(j.ID).State, model.Completed)
+	s.want("records", s.sizes(j.ID, from), []string{"0 RESIZING [n1 n2 n3 n4] 0-10", "1 RESIZING [n1 n3] 10-30",
+		"2 COMPLETED [n1] 30-40"})
+	u, _ := s.st.usage.Get(usageKey(model.RootAccount, "ann", ""))
+	s.want("CPU-milliseconds", u.CPUMS, 10_000*8+20_000*4+10_000*2)
+	s.want("GPU-milliseconds", u.GPUMS, 10_000*4+20_000*2+10_000*1)
+}
+
+// TestExpand: the nodes of a job that was submitted to expand another one become that one's when they are clean, and it
+// may use them when they are ready.
+func TestExpand(t *testing.T) {
+	s, j := manyNodes(t, 1)
+	more := s.runOn("n2", "n3")
+	s.want("give", s.resize(&Resize{Job: more.ID, Give: j.ID}), OK)
+	s.says(more.ID, Ended, "n2")
+	s.want("not clean yet", s.job(j.ID).Run.Alloc.NodeNames(), []string{"n1"})
+	s.says(more.ID, Ended, "n3")
+	s.want("the giver", s.job(more.ID).State, model.Completed)
+	j = s.job(j.ID)
+	s.want("nodes", j.Run.Alloc.NodeNames(), []string{"n1", "n2", "n3"})
+	s.want("not ready", j.Run.Unready, "1-2")
+	version := j.Run.Version
+	s.says(j.ID, Ready, "n2")
+	s.want("told", s.job(j.ID).Run.Version, version)
+	s.apply(&Reports{Placed: true, Reports: []Report{{Kind: PrologFailed, Job: j.ID, Attempt: j.Attempt, Node: "n3",
+		Since: j.Run.Alloc.Nodes[2].Since, Text: "exit 1"}}})
+	s.want("without a node whose prolog failed", s.job(j.ID).Run.Alloc.NodeNames(), []string{"n1", "n2"})
+	s.want("which is drained", s.st.View().Node("n3").Admin, model.NodeDrain)
+	s.says(j.ID, Ended, "n3")
+
+	// The same node comes back: words on its earlier part count no more.
+	s.resize(&Resize{Job: j.ID, Keep: []string{"n1"}})
+	was := s.job(j.ID).Run.Leaving[0].Part.Since
+	s.says(j.ID, Ended, "n2")
+	again := s.runOn("n2")
+	s.resize(&Resize{Job: again.ID, Give: j.ID})
+	s.says(again.ID, Ended, "n2")
+	s.want("again", s.job(j.ID).Run.Alloc.NodeNames(), []string{"n1", "n2"})
+	s.apply(&Reports{Placed: true,
+		Reports: []Report{{Kind: Ended, Job: j.ID, Attempt: j.Attempt, Node: "n2", Since: was}}})
+	s.want("an outdated end", s.job(j.ID).State, model.Running)
+
+	// Requeued, it asks for what it asked for at first.
+	s.apply(&Stop{Targets: []Target{{Job: j.ID, Task: model.NoTask}}, Event: model.EvRequeue})
+	for _, r := range s.st.View().EndOf(j.ID, j.Attempt, s.now) {
+		s.apply(&Reports{Reports: []Report{r}})
+	}
+	j = s.job(j.ID)
+	if j.State != model.Pending || j.Run != nil || !slices.Equal(j.Spec.Partitions, []string{"p"}) || j.Attempt != 2 {
+		t.Errorf("requeued: %+v", j)
+	}
+}
