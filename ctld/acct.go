@@ -123,6 +123,13 @@ func (c *Controller) usageReport(ctx context.Context, a *call) (message, error) 
 		q.Only = !c.operator(a.who)
 	case proto.ReportUsage, proto.ReportResvs:
 		q.Only = sees.hides("usage")
+	case proto.ReportBills:
+		q.Only, q.Report.Clusters = sees.hides("usage"), []string{v.Config().Cluster}
+		q.Prices, q.Report.Accounts = &v.Config().Params.Price, v.Below(q.Report.Accounts)
+		if !q.Prices.Priced() {
+			return nil, refuse(proto.CodeBadRequest,
+				"nothing has a price; write lines such as Price=gres/gpu=2.0 into gbatch.conf")
+		}
 	case proto.ReportEvents:
 		if sees.hides("events") {
 			return nil, sees.denied("events")

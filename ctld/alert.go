@@ -17,6 +17,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/plain"
+	"gbatch/internal/price"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/state"
@@ -270,7 +271,8 @@ type trouble struct {
 var overs = map[string]string{"controller_lost": "controller_back", "dbd_lost": "dbd_back",
 	"records_waiting": "records_sent", "records_discarded": "records_kept", "disk_full": "disk_ok",
 	"disk_slow": "disk_fast", "certificate_expires": "certificate_renewed",
-	"records_refused": "records_removed", "scheduler_stuck": "scheduler_back"}
+	"records_refused": "records_removed", "scheduler_stuck": "scheduler_back",
+	"usage_near_limit": "usage_below_limit"}
 
 // troubleWatch knows which troubles there are, and which were told.
 type troubleWatch struct {
@@ -411,6 +413,13 @@ func (c *Controller) troubles(v *state.View, w *troubleWatch, began, now time.Ti
 			fmt.Sprintf("no pass was completed for %d s, and %d jobs wait", r.PassS, v.Pending()))
 		list[len(list)-1].turn = c.passes.done.Load()
 	}
+	v.Wallets(func(w *price.Wallet) bool {
+		if what, used, of := v.Config().Params.Price.Near(w, c.now().Seconds()); what != "" {
+			add(0, "warning", "usage_near_limit", "account "+w.Account,
+				fmt.Sprintf("%s of %s of its %s are used", used, of, what))
+		}
+		return true
+	})
 	for _, cert := range c.lateCerts(v) {
 		if role, _, _ := strings.Cut(cert.who, " "); role != pki.RoleCtld { // controllers tell of themselves
 			add(0, "warning", "certificate_expires", cert.who, cert.text)
@@ -505,6 +514,7 @@ func troubleText(event string) string {
 		"disk_slow": "has a slow disk", "disk_fast": "has a fast disk again",
 		"certificate_expires": "has a certificate that expires", "certificate_renewed": "has a certificate that is valid " +
 			"for long",
+		"usage_near_limit": "is near its limit", "usage_below_limit": "is no longer near its limit",
 		"scheduler_stuck": "completes no pass", "scheduler_back": "completes passes again"}[event], event)
 }
 

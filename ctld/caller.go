@@ -214,6 +214,7 @@ var barred = map[uint16]string{
 	proto.KindMIG:        "GPUs are divided by operators",
 	proto.KindUpdateNode: "nodes are changed by operators",
 	proto.KindReserve:    "reservations are for operators",
+	proto.KindEditMoney:  "credit is given, and invoices are made, by operators",
 	proto.KindSetDebug:   "the controller's log is for operators",
 
 	proto.KindUpdatePartition: "partitions are changed by operators",

@@ -41,12 +41,11 @@
 //	admin.go        cancel, signal, hold, release, requeue, suspend, and the right to
 //	jobedit.go      gcontrol update job; jobneeds.go a pending job's needs of nodes,
 //	             and a running job's nodes
-//	top.go          gcontrol top
 //
 // Planning, and its inputs:
 //
 //	cycle.go     a pass whenever something has changed; jobs that take turns
-//	priority.go  the order of the queue
+//	priority.go  the order of the queue, gcontrol top
 //	ownrules.go  the order and predictions where nothing is configured
 //	gpucost.go   the cost of each GPU, for GpuSelectPolicy
 //	forecast.go  what lists add to pending jobs: gqueue --start, partitions' defaults
@@ -85,6 +84,7 @@
 //
 //	outbox.go         ships records to gdbd; record.go writes them
 //	acct.go           passes gacct's questions on
+//	money.go          credit, balances, invoices
 //	slurmctldprog.go  PrologSlurmctld and EpilogSlurmctld
 //	mail.go           MailProg
 //	alert.go          AlertProgram, for nodes, GPUs and daemons

@@ -74,6 +74,8 @@ var handlers = map[uint16]handler{
 	proto.KindScript:       handle((*Controller).script),
 	proto.KindDump:         handleParts((*Controller).dump, endOfDump),
 	proto.KindAccounts:     handleParts((*Controller).accounts, endOfAccounts),
+	proto.KindMoney:        handleParts((*Controller).money, endOfMoney),
+	proto.KindEditMoney:    handle((*Controller).editMoney),
 	proto.KindPrio:         handleParts((*Controller).prios, endOfPrios),
 	proto.KindWhy:          handle((*Controller).why),
 	proto.KindReservations: handle((*Controller).reservations),
@@ -191,6 +193,7 @@ var (
 	endOfSteps    = func(c *Controller) message { return &proto.StepsChunk{Now: c.now()} }
 	endOfDump     = func(*Controller) message { return &proto.DumpChunk{} }
 	endOfAccounts = func(*Controller) message { return &proto.AccountsChunk{} }
+	endOfMoney    = func(*Controller) message { return &proto.MoneyChunk{} }
 	endOfPrios    = func(c *Controller) message {
 		return &proto.PrioChunk{Weights: c.machine.View().Config().Params.Priority}
 	}

@@ -33,5 +33,5 @@
 //
 // js1.go keeps summaries for jobstats, options.go has Options. rollup.go keeps sums of usage by
 // hour, day and month (package usage), trail.go the audit trail and what it says of nodes and
-// reservations; report.go and clusteruse.go answer questions about them.
+// reservations; report.go and clusteruse.go answer questions about them, bill.go about costs.
 package dbd

@@ -114,6 +114,8 @@ func (d *db) report(ctx context.Context, q *proto.UsageQuery, send func(*proto.R
 			out, err = p.clusterUse(ctx)
 		case proto.ReportResvs:
 			out, err = p.reservations(ctx)
+		case proto.ReportBills:
+			out, err = p.bills(ctx)
 		case proto.ReportEvents:
 			out = p.outages()
 		case proto.ReportTrail:

@@ -21,7 +21,9 @@ import (
 func reportOf(t testing.TB, d *db, rq proto.ReportRequest) *proto.ReportChunk {
 	t.Helper()
 	all := &proto.ReportChunk{}
-	note, err := d.report(t.Context(), &proto.UsageQuery{Report: rq}, func(c *proto.ReportChunk) error {
+	q := &proto.UsageQuery{Report: rq, Prices: testPrices}
+	note, err := d.report(t.Context(), q, func(c *proto.ReportChunk) error {
+		all.Bills, all.Running = append(all.Bills, c.Bills...), all.Running+c.Running
 		all.Rows, all.Uses = append(all.Rows, c.Rows...), append(all.Uses, c.Uses...)
 		all.Resvs = append(all.Resvs, c.Resvs...)
 		all.Outages, all.Trail = append(all.Outages, c.Outages...), append(all.Trail, c.Trail...)
@@ -406,6 +408,7 @@ func BenchmarkMonthReports(b *testing.B) {
 		{"sizes", proto.ReportRequest{What: proto.ReportUsage, By: proto.ByAccount | proto.BySize}},
 		{"odd-window", proto.ReportRequest{What: proto.ReportUsage, By: proto.ByAccount, Start: from + 17*minute,
 			End: from + 29*day + 11*minute}},
+		{"invoices", proto.ReportRequest{What: proto.ReportBills}},
 		{"each-record", proto.ReportRequest{What: proto.ReportUsage, By: proto.ByAccount, GIDs: []uint32{100}}},
 	} {
 		if c.rq.End == 0 {

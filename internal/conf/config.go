@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
+	"gbatch/internal/price"
 )
 
 // Defaults that are gbatch's own.
@@ -71,6 +72,7 @@ type Config struct {
 	Accounts              []string // accounts that exist; empty: any name is one
 	DefaultAccount        string
 	TrackWCKey            bool
+	Price                 price.Table // the Price lines and keys
 	JobAcctGatherType     string
 	SampleIntervalS       int64 // JobAcctGatherFrequency, of tasks; 0: only at the end
 
@@ -267,6 +269,7 @@ func defaults() *Config {
 		Resend:                 model.ShipRules{KeepRecords: 100_000, KeepBytes: 64 << 20, KeepS: 86400},
 		Alerts: model.AlertRules{LostS: 10, PassS: 60, RecordsPct: 50, DiskFreePct: 5, DiskSlowMS: 1000,
 			CertDays: 30},
+		Price:          price.Table{Currency: "$", WarnPct: 80},
 		TaskPlugin:     "task/cgroup,task/affinity",
 		TopologyPlugin: topologyFlat,
 		Select: Select{Type: "select/cons_tres", Params: []string{"CR_CORE_MEMORY"}, Unit: UnitCore,

@@ -22,6 +22,7 @@ func mainSettings() *table {
 	all = append(all, placeSettings()...)
 	all = append(all, httpSettings()...)
 	all = append(all, accountingSettings()...)
+	all = append(all, priceSettings()...)
 	all = append(all, jobSettings()...)
 	all = append(all, nodeSettings()...)
 	all = append(all, gpuSettings()...)

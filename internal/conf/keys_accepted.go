@@ -156,9 +156,10 @@ const (
 	keyFrontend  = "FrontendName"
 	keySwitch    = "SwitchName"
 	keyBlock     = "BlockName"
+	keyPrice     = "Price"
 )
 
-var recordKeys = []string{keyNode, keyPartition, keyNodeSet, keyDown, keyFrontend, keySwitch, keyBlock}
+var recordKeys = []string{keyNode, keyPartition, keyNodeSet, keyDown, keyFrontend, keySwitch, keyBlock, keyPrice}
 
 func recordKey(key string) string {
 	for _, k := range recordKeys {

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"gbatch/internal/price"
 )
 
 // The keys of the main file that are about accounting.
@@ -154,4 +157,156 @@ func (e Enforce) String() string {
 		return "none"
 	}
 	return strings.Join(out, ",")
+}
+
+// priceSettings are the keys beside the Price lines.
+func priceSettings() []setting {
+	return []setting{
+		{name: "PriceMinimumTime", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) { c.Price.MinS, f = readSeconds(v, 0, 86400); return f },
+			show: func(c *Config) string { return showSeconds(c.Price.MinS) }},
+		{name: "PriceDiscounts", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) { c.Price.Discounts, f = readDiscounts(v); return f },
+			show: func(c *Config) string { return orNull(showDiscounts(c.Price.Discounts)) }},
+		{name: "PriceDiscountBy", effect: AtOnce,
+			read: func(c *Config, v string) fault {
+				w, f := readWord(v, discountBy)
+				c.Price.ByPeriod = w == discountBy[1]
+				return f
+			},
+			show: func(c *Config) string {
+				if c.Price.ByPeriod {
+					return discountBy[1]
+				}
+				return discountBy[0]
+			}},
+		{name: "PriceCurrency", effect: AtOnce,
+			read: func(c *Config, v string) fault {
+				if len(v) > 8 {
+					return fault{shown(v) + " is longer than 8 characters", "EUR"}
+				}
+				c.Price.Currency = v
+				return fault{}
+			},
+			show: func(c *Config) string { return orNull(c.Price.Currency) }},
+		{name: "PriceHold", effect: AtOnce,
+			read: func(c *Config, v string) fault {
+				w, f := readWord(v, priceHolds)
+				c.Price.Hold = price.Hold(max(0, slices.Index(priceHolds, w)))
+				return f
+			},
+			show: func(c *Config) string { return priceHolds[c.Price.Hold] }},
+		{name: "PriceWarnPercent", effect: AtOnce,
+			read: func(c *Config, v string) fault {
+				n, f := readInt(v, 0, 100)
+				c.Price.WarnPct = int32(n)
+				return f
+			},
+			show: func(c *Config) string { return strconv.FormatInt(int64(c.Price.WarnPct), 10) }},
+	}
+}
+
+// The words of PriceDiscountBy, and those of PriceHold in the order of price.Hold.
+var (
+	discountBy = []string{"session", "month"}
+	priceHolds = []string{"no", "credit", "all"}
+)
+
+// readDiscounts reads PriceDiscounts: hours times units, and the part of the price that remains from there on.
+func readDiscounts(v string) ([]price.Discount, fault) {
+	const want = "100:0.9,500:0.8"
+	var out []price.Discount
+	for _, item := range splitList(v) {
+		hours, keep, ok := strings.Cut(item, ":")
+		n, f := readInt(strings.TrimSpace(hours), 0, 1_000_000_000)
+		if !ok || f.bad() {
+			return nil, fault{shown(item) + " is not HOURS:FACTOR", want}
+		}
+		m, err := price.Parse(strings.TrimSpace(keep))
+		if err != nil || m < 0 || m > price.Whole {
+			return nil, fault{"the factor " + shown(keep) + " is not a number from 0 to 1", want}
+		}
+		if slices.ContainsFunc(out, func(d price.Discount) bool { return d.Hours == n }) {
+			return nil, fault{"two factors for " + hours + " hours", want}
+		}
+		if len(out) == price.MaxDiscounts {
+			return nil, fault{"more than " + strconv.Itoa(price.MaxDiscounts) + " discounts", want}
+		}
+		out = append(out, price.Discount{Hours: n, Keep: int64(m)})
+	}
+	slices.SortFunc(out, func(a, b price.Discount) int { return int(a.Hours - b.Hours) })
+	return out, fault{}
+}
+
+func showDiscounts(list []price.Discount) string {
+	var out []string
+	for _, d := range list {
+		out = append(out, strconv.FormatInt(d.Hours, 10)+":"+price.Money(d.Keep).Exact())
+	}
+	return strings.Join(out, ",")
+}
+
+// priceLine is a Price line while it is read.
+type priceLine struct {
+	price.Line
+	at pos
+}
+
+// priceKeys are what may follow Price= on its line.
+func priceKeys() []lineKey[priceLine] {
+	return []lineKey[priceLine]{
+		{name: "From", read: func(d *priceLine, v string) fault {
+			for _, form := range []string{"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
+				if t, err := time.ParseInLocation(form, v, time.Local); err == nil && t.Unix() > 0 {
+					d.From = t.Unix()
+					return fault{}
+				}
+			}
+			return fault{shown(v) + " is no date", "2027-01-01 or 2027-01-01T12:00:00"}
+		}},
+		{name: "Partition", read: func(d *priceLine, v string) fault { d.Line.Partition = v; return fault{} }},
+	}
+}
+
+// readPriceLine reads a line such as Price=gres/gpu=2.0,mem=0.01G From=2027-01-01 Partition=big.
+func (l *loader) readPriceLine(pairs []pair) {
+	line := priceLine{at: pairs[0].at}
+	weights, f := readTRESWeights(pairs[0].value)
+	if !f.bad() && len(weights) == 0 {
+		f = fault{"nothing has a price on this line", ""}
+	}
+	for _, w := range weights {
+		if w.Micros < 0 {
+			f = fault{"the price of " + w.TRES + " is below 0", ""}
+		}
+		line.Rates = append(line.Rates, price.Rate{TRES: w.TRES, Micro: w.Micros, Per: w.Per})
+	}
+	if len(line.Rates) > price.MaxRates {
+		f = fault{"more than " + strconv.Itoa(price.MaxRates) + " prices on one line", ""}
+	}
+	if f.bad() {
+		l.probs.errorf(line.at, "write Price=gres/gpu=2.0,mem=0.01G, the price of an hour", "Price: %s", f.why)
+		return
+	}
+	readKeys(l, priceKeys(), pairs[1:], &line, keyPrice)
+	l.priceLines = append(l.priceLines, line)
+}
+
+// checkPrices takes the Price lines into the configuration.
+func (l *loader) checkPrices() {
+	for i := range l.priceLines {
+		p := &l.priceLines[i]
+		if _, there := l.cfg.Partition(p.Partition); p.Partition != "" && !there {
+			l.probs.errorf(p.at, "name a partition of this file, or leave Partition out", "Price: there is no partition %s",
+				shown(p.Partition))
+		}
+		l.cfg.Price.Lines = append(l.cfg.Price.Lines, p.Line)
+	}
+	if n := len(l.cfg.Price.Lines); n > price.MaxLines {
+		l.probs.errorf(l.priceLines[price.MaxLines].at, "remove prices that no record needs",
+			"%d Price lines, %d is the most", n, price.MaxLines)
+	}
+	if l.cfg.Price.Hold != price.HoldNone && len(l.cfg.Price.Lines) == 0 {
+		l.probs.warnf(l.where("PriceHold"), "write a Price line", "PriceHold holds no job: nothing has a price")
+	}
 }

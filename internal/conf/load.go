@@ -71,6 +71,7 @@ type loader struct {
 	partLines    []partLine // as cfg.Partitions
 	downLines    [][]pair
 	setLines     [][]pair
+	priceLines   []priceLine
 	switchLines  [][]pair
 }
 
@@ -145,6 +146,8 @@ func (l *loader) readMain(lines []statement) {
 				l.readPartitionLine(pairs)
 			case keyDown:
 				l.downLines = append(l.downLines, pairs)
+			case keyPrice:
+				l.readPriceLine(pairs)
 			case keyNodeSet:
 				l.setLines = append(l.setLines, pairs)
 			case keyFrontend:
@@ -188,6 +191,7 @@ func (l *loader) resolve() {
 	l.resolveControllers()
 	l.resolvePartitions()
 	l.readSwitches()
+	l.checkPrices()
 	l.check()
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gbatch/internal/model"
+	"gbatch/internal/price"
 )
 
 func TestNodes(t *testing.T) {
@@ -351,6 +352,7 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 		Ship:   model.ShipRules{MaxWaiting: 10_000, KeepRecords: 100_000, KeepBytes: 64 << 20, KeepS: 86400},
 		Alerts: model.AlertRules{LostS: 10, PassS: 60, RecordsPct: 50, DiskFreePct: 5, DiskSlowMS: 1000, CertDays: 30},
 		Power:  model.PowerRules{SuspendS: -1, SuspendTimeoutS: 30, ResumeTimeoutS: 60, SuspendRate: 60, ResumeRate: 300},
+		Price:  price.Table{Currency: "$", WarnPct: 80},
 	}
 	if !reflect.DeepEqual(m.Params, params) {
 		t.Errorf("params\n got %+v\nwant %+v", m.Params, params)

@@ -1,6 +1,9 @@
 package model
 
-import "gbatch/internal/wire"
+import (
+	"gbatch/internal/price"
+	"gbatch/internal/wire"
+)
 
 // Config is everything in the configuration that changes a decision. It is replicated: one command replaces it whole.
 // Addresses, paths and log levels are local to each daemon and are not here.
@@ -144,6 +147,8 @@ type Params struct {
 
 	SubmitHook SubmitHook
 	Power      PowerRules
+
+	Price price.Table
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -199,6 +204,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Texts(c, &x.ReconfigFlags, MaxFew, MaxName)
 	wire.Struct(c, &x.SubmitHook)
 	wire.Struct(c, &x.Power)
+	wire.Struct(c, &x.Price)
 }
 
 // SubmitHook is the program that the leader shows each submission and each change of a job to before it is made.

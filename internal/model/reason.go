@@ -57,6 +57,7 @@ const (
 	ReasonAccountNotAllowed // in the partition, since the job was submitted
 	ReasonQOSNotAllowed
 	ReasonJobLaunchFailure // it never began, because its files or its program can't be opened
+	ReasonAccountBalance   // the account's credit is used up
 	numReasons             // below limitReasons
 )
 
@@ -95,6 +96,7 @@ var reasonNames = [numReasons]string{
 	ReasonAccountNotAllowed:               "AccountNotAllowed",
 	ReasonQOSNotAllowed:                   "QOSNotAllowed",
 	ReasonJobLaunchFailure:                "JobLaunchFailure",
+	ReasonAccountBalance:                  "AccountBalance",
 }
 
 // String gives Slurm's word.

@@ -1,6 +1,9 @@
 package model
 
-import "gbatch/internal/wire"
+import (
+	"gbatch/internal/price"
+	"gbatch/internal/wire"
+)
 
 // Record is a job's accounting record: complete in itself, one per (Job, Attempt), or with Step one per step. A later
 // record of the same key replaces the earlier one, so sending a record twice changes nothing.
@@ -152,6 +155,58 @@ func (r *Record) ElapsedS() int64 {
 	return max(0, r.End.Seconds()-r.Start.Seconds()-r.SuspendMS/1000)
 }
 
+// Session gives what an ended run had, for prices; nil: it never ran, or has not ended. It is that of Job.Session.
+func (r *Record) Session() *price.Session {
+	if r.Start == 0 || r.End == 0 || r.Step != nil || r.Audit != nil || r.TaskText != "" {
+		return nil
+	}
+	s := &price.Session{Start: r.Start.Seconds(), Seconds: r.ElapsedS(), Partition: r.Partition}
+	var bill int64
+	var held []LicenseCount
+	if r.Asked != nil {
+		bill, held = r.Asked.Billed, r.Asked.Held
+	}
+	s.Has = priced(int64(r.AllocCPUs), r.AllocMemMiB, int64(r.NumNodes), bill, r.AllocGres, held)
+	return s
+}
+
+// Session gives what a run, or a size of it, that has ended had; nil: it never ran.
+func (j *Job) Session() *price.Session {
+	if j.Run == nil || j.End == nil || j.Run.Alloc == nil || j.Run.Start == 0 {
+		return nil
+	}
+	from, slept := j.Run.SizedAt(), (j.Run.SleptMS(j.End.At)-j.Run.SizedSleepMS)/1000
+	return &price.Session{Start: from.Seconds(), Partition: j.Run.Partition, Has: j.Run.Priced(),
+		Seconds: max(0, j.End.At.Seconds()-from.Seconds()-slept)}
+}
+
+// Priced gives what a run holds, as prices count it.
+func (x *Run) Priced() []price.Amount {
+	cpus, mem, gres := x.Alloc.Totals()
+	return priced(int64(cpus), mem, int64(len(x.Alloc.Nodes)), x.Billing(), gres, x.Licenses)
+}
+
+// priced lists amounts. A generic resource has the name of its type, if it has one.
+func priced(cpus, mem, nodes, bill int64, gres []GresCount, held []LicenseCount) []price.Amount {
+	out := make([]price.Amount, 0, 4+len(gres)+len(held))
+	add := func(tres string, n int64) {
+		if n > 0 {
+			out = append(out, price.Amount{TRES: tres, Count: n})
+		}
+	}
+	add("cpu", cpus)
+	add("mem", mem)
+	add("node", nodes)
+	for _, g := range gres {
+		add(GresTRES(g.Name, g.Type), g.Count)
+	}
+	add("billing", bill)
+	for _, l := range held {
+		add(LicenseTRES(l.Name), l.Count)
+	}
+	return out
+}
+
 // ShortForSummary reports whether an ended job ran for less than two samples, or for less than a minute without
 // samples: too short for a summary.
 func (r *Record) ShortForSummary() bool {
@@ -203,6 +258,9 @@ type Audit struct {
 	Start, End Time        // of a reservation
 	Maint      bool        // of a reservation: its time counts as planned down
 	Gone       bool        // the thing is no more
+
+	Ledger  *price.Ledger  // not nil: what was done with an account's money
+	Invoice *price.Invoice // not nil: it was made
 }
 
 func (x *Audit) Wire(c *wire.C) {
@@ -223,4 +281,6 @@ func (x *Audit) Wire(c *wire.C) {
 	wire.Int(c, &x.End)
 	wire.Bool(c, &x.Maint)
 	wire.Bool(c, &x.Gone)
+	wire.Ptr(c, &x.Ledger)
+	wire.Ptr(c, &x.Invoice)
 }

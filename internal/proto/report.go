@@ -2,6 +2,7 @@ package proto
 
 import (
 	"gbatch/internal/model"
+	"gbatch/internal/price"
 	"gbatch/internal/wire"
 )
 
@@ -18,6 +19,7 @@ const (
 	ReportResvs                         // Resvs: reservations of the window
 	ReportTrail                         // Trail: entries of the audit trail in the window
 	ReportEvents                        // Outages: times in which nodes took no jobs
+	ReportBills                         // Bills: what runs that began in the window and have ended cost
 )
 
 // ReportBy is a set of the properties by which usage is summed.
@@ -83,6 +85,7 @@ type UsageQuery struct {
 	Only   bool // only jobs and entries of this user
 	UID    uint32
 	User   string
+	Prices *price.Table // of ReportBills
 }
 
 func (x *UsageQuery) Wire(c *wire.C) {
@@ -90,6 +93,7 @@ func (x *UsageQuery) Wire(c *wire.C) {
 	wire.Bool(c, &x.Only)
 	wire.Int(c, &x.UID)
 	wire.Text(c, &x.User, model.MaxName)
+	wire.Ptr(c, &x.Prices)
 }
 
 // WaitBins are the upper bounds of the classes of ReportRow.Waits, seconds; the last class has no bound.
@@ -203,6 +207,8 @@ type ReportChunk struct {
 	Outages []Outage
 	Trail   []*model.Audit
 	Note    string // a sentence for who reads the answer; "": none
+	Bills   []price.Bill
+	Running int64 // of ReportBills: runs that began in the window and have not ended, which are in no line
 }
 
 func (x *ReportChunk) Wire(c *wire.C) {
@@ -212,4 +218,84 @@ func (x *ReportChunk) Wire(c *wire.C) {
 	wire.List(c, &x.Outages, model.MaxMany)
 	wire.Ptrs(c, &x.Trail, model.MaxMany)
 	wire.Text(c, &x.Note, model.MaxText)
+	wire.List(c, &x.Bills, model.MaxMany)
+	wire.Int(c, &x.Running)
 }
+
+// MoneyRequest asks for prices, and for accounts' balances, invoices and present use. A list that is not empty must
+// contain the account.
+type MoneyRequest struct {
+	Accounts []string
+	Invoices bool
+	Number   uint64 // with Invoices: only this one; 0: any
+}
+
+func (x *MoneyRequest) Wire(c *wire.C) {
+	wire.Texts(c, &x.Accounts, model.MaxList, model.MaxName)
+	wire.Bool(c, &x.Invoices)
+	wire.Int(c, &x.Number)
+}
+
+// MoneyChunk is a part of the answer. Wallets come without their months.
+type MoneyChunk struct {
+	Cluster  string
+	Prices   price.Table
+	Wallets  []*price.Wallet
+	Invoices []*price.Invoice
+	Use      []AccountUse
+}
+
+func (x *MoneyChunk) Wire(c *wire.C) {
+	wire.Text(c, &x.Cluster, model.MaxName)
+	wire.Struct(c, &x.Prices)
+	wire.Ptrs(c, &x.Wallets, model.MaxMany)
+	wire.Ptrs(c, &x.Invoices, model.MaxMany)
+	wire.List(c, &x.Use, model.MaxMany)
+}
+
+// AccountUse is what the running jobs of an account hold of a resource.
+type AccountUse struct {
+	Account string
+	TRES    string
+	Count   int64
+	Jobs    int64
+}
+
+func (x *AccountUse) Wire(c *wire.C) {
+	wire.Text(c, &x.Account, model.MaxName)
+	wire.Text(c, &x.TRES, model.MaxName)
+	wire.Int(c, &x.Count)
+	wire.Int(c, &x.Jobs)
+}
+
+// EditMoneyRequest gives credit, sets a budget, or makes an invoice: one of both.
+type EditMoneyRequest struct {
+	Ledger  *price.Ledger
+	Invoice *InvoiceOrder
+}
+
+func (x *EditMoneyRequest) Wire(c *wire.C) {
+	wire.Ptr(c, &x.Ledger)
+	wire.Ptr(c, &x.Invoice)
+}
+
+// InvoiceOrder asks for an invoice of an account and the accounts below it, for [Start, End).
+type InvoiceOrder struct {
+	Account    string
+	Start, End model.Time
+	Unfinished bool // also if runs that began in that time have not ended, which then are on no invoice
+}
+
+func (x *InvoiceOrder) Wire(c *wire.C) {
+	wire.Text(c, &x.Account, model.MaxName)
+	wire.Int(c, &x.Start)
+	wire.Int(c, &x.End)
+	wire.Bool(c, &x.Unfinished)
+}
+
+// EditMoneyReply has the invoice that was made.
+type EditMoneyReply struct {
+	Invoice *price.Invoice
+}
+
+func (x *EditMoneyReply) Wire(c *wire.C) { wire.Ptr(c, &x.Invoice) }

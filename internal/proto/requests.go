@@ -55,6 +55,12 @@ const (
 	KindPools           // Empty -> PoolsReply
 )
 
+// Kinds of requests about money.
+const (
+	KindMoney     uint16 = 74 // MoneyRequest -> stream of MoneyChunk
+	KindEditMoney uint16 = 75 // EditMoneyRequest -> EditMoneyReply
+)
+
 // Kinds between daemons.
 const (
 	KindForward uint16 = iota + 100 // Forward -> the answer to the wrapped request
@@ -177,6 +183,8 @@ var requests = [...]Request{
 	KindAcct:         {Name: "REQUEST_ACCOUNTING", Effect: Reads, Repeats: true, Stream: true},
 	KindReport:       {Name: "REQUEST_REPORT", Effect: Reads, Repeats: true, Stream: true},
 	KindHistory:      {Name: "REQUEST_HISTORY", Effect: Reads, Repeats: true, Stream: true},
+	KindMoney:        {Name: "REQUEST_MONEY", Effect: Reads, Repeats: true, Stream: true},
+	KindEditMoney:    {Name: "REQUEST_UPDATE_MONEY", Look: "gacctmgr show balance"},
 	KindShares:       {Name: "REQUEST_SHARE_INFO", Number: 2022, Effect: Reads, Repeats: true},
 	KindDiag:         {Name: "REQUEST_STATS_INFO", Number: 2035, Effect: Reads, Repeats: true},
 	KindScript:       {Name: "REQUEST_BATCH_SCRIPT", Number: 2051, Effect: ReadsOwn, Repeats: true},

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -31,6 +32,13 @@ func kinds(t *testing.T) map[string]uint16 {
 				from = KindPing
 				if v.Names[0].Name == "KindForward" {
 					from = KindForward
+				}
+				if lit, ok := v.Values[0].(*ast.BasicLit); ok {
+					n, err := strconv.ParseUint(lit.Value, 10, 16)
+					if err != nil {
+						t.Fatal(err)
+					}
+					from = uint16(n)
 				}
 				at = 0
 			}

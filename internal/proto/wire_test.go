@@ -16,7 +16,7 @@ func TestWire(t *testing.T) {
 		&ConfigReply{}, &DbdReply{}, &DiagReply{}, &DoctorReply{}, &DoctorRequest{}, &DumpChunk{}, &DumpRequest{},
 		&CertsReply{}, &EditCertsRequest{}, &EditCertsReply{}, &Issued{}, &Join{}, &TokenRequest{}, &TokenReply{},
 		&EditTokensRequest{}, &EditTokensReply{}, &Renew{}, &Revoked{}, &Sign{},
-		&EditAccountsRequest{}, &Empty{}, &Forward{},
+		&EditAccountsRequest{}, &EditMoneyRequest{}, &EditMoneyReply{}, &MoneyRequest{}, &MoneyChunk{}, &Empty{}, &Forward{},
 		&TakeoverRequest{}, &TakeoverReply{}, &ControllersReply{}, &EditControllersRequest{}, &EditControllersReply{},
 		&HistoryQuery{}, &HistoryReply{}, &Samples{},
 		&Heartbeat{}, &Hello{}, &JobsChunk{}, &JobsRequest{}, &MIGReply{}, &MIGRequest{}, &MomentReply{}, &NodeAnswer{},

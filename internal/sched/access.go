@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"gbatch/internal/model"
+	"gbatch/internal/price"
 	"gbatch/internal/state"
 )
 
@@ -60,4 +61,32 @@ func (x *explainer) mayEnter(part *model.Partition, sp *model.Spec) bool {
 	}
 	return len(part.AllowGroups) == 0 || root || slices.Contains(part.AllowGroups, sp.Group) ||
 		slices.Contains(part.AllowGroups, "ALL")
+}
+
+// owing reports whether a job waits because the account that pays for it has no balance (PriceHold). What costs nothing
+// starts all the same.
+func (p *Planner) owing(l *lane, it *item) bool {
+	t := &p.cfg.Params.Price
+	sp := it.e.j.Spec
+	if t.Hold == price.HoldNone || t.Spends(p.v.Payer(sp.Account)) {
+		return false
+	}
+	all, _ := it.sh.rq.Least()
+	all = model.AddTRES(slices.Clone(all), "billing", p.v.BillingOf(all, l.part.Name))
+	s := price.Session{Start: p.now.Seconds(), Partition: l.part.Name}
+	for _, c := range all {
+		s.Has = append(s.Has, price.Amount(c))
+	}
+	return t.Costs(&s)
+}
+
+// owed says in words why a job's account holds it.
+func (x *explainer) owed(account string) string {
+	w, t := x.v.Payer(account), &x.v.Config().Params.Price
+	if w == nil {
+		return fmt.Sprintf("account %s has no credit (PriceHold=all); gacctmgr add credit account=%s amount=N gives some",
+			account, account)
+	}
+	return fmt.Sprintf("account %s has no balance left: %s%s (PriceHold); gacctmgr add credit account=%s amount=N gives "+
+		"some", w.Account, t.Currency, w.Balance(), w.Account)
 }

@@ -46,7 +46,7 @@ func (x *explainer) holds() {
 		model.ReasonBadConstraints,
 		model.ReasonPartitionDown, model.ReasonPartitionInactive, model.ReasonPartitionTimeLimit,
 		model.ReasonPartitionNodeLimit, model.ReasonMaxMemPerLimit,
-		model.ReasonAccountNotAllowed, model.ReasonQOSNotAllowed:
+		model.ReasonAccountNotAllowed, model.ReasonQOSNotAllowed, model.ReasonAccountBalance:
 	case model.ReasonJobArrayTaskLimit:
 		if a := x.v.Array(j.ArrayID); a != nil && j.Throttle > 0 && a.Active >= j.Throttle {
 			x.because(j.Reason, "%d tasks of its array run, and no more than %d may at once (--array=...%%%d); gcontrol "+
@@ -155,6 +155,10 @@ func (x *explainer) look(s *spot) {
 	}
 	if text := x.barred(s.it.refuse, part); text != "" {
 		s.because(s.it.refuse, "%s", text)
+		return
+	}
+	if x.p.owing(l, &s.it) {
+		s.because(model.ReasonAccountBalance, "%s", x.owed(sp.Account))
 		return
 	}
 	if r, why := x.p.mayNotRun(&s.it); r == model.ReasonReqNodeNotAvail {

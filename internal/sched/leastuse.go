@@ -46,6 +46,9 @@ func (p *Planner) leastUseOf(it *item, part string) *leastUse {
 
 // held gives the limit that holds a job, whatever is free.
 func (p *Planner) held(l *lane, it *item) model.Reason {
+	if p.owing(l, it) {
+		return model.ReasonAccountBalance
+	}
 	if p.lim == nil || it.limits == nil {
 		return model.ReasonNone
 	}

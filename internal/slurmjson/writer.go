@@ -104,6 +104,12 @@ func (j *Writer) Num(name string, v int64) {
 	j.b = strconv.AppendInt(j.b, v, 10)
 }
 
+// Decimal writes a number that is digits, as in 12.50, without a way over floats.
+func (j *Writer) Decimal(name, digits string) {
+	j.key(name)
+	j.b = append(j.b, digits...)
+}
+
 func (j *Writer) Bool(name string, v bool) {
 	j.key(name)
 	j.b = strconv.AppendBool(j.b, v)

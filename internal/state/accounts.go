@@ -69,7 +69,7 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 	}
 	keep := s.facts // trees are copy-on-write: keeping the old ones costs nothing
 	keep.accounts, keep.users, keep.assocs, keep.qos = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(), s.qos.Copy()
-	keep.usage, keep.qosUse = s.usage.Copy(), s.qosUse.Copy()
+	keep.usage, keep.qosUse, keep.wallets = s.usage.Copy(), s.qosUse.Copy(), s.wallets.Copy()
 	res := Result{Each: make([]Refusal, 0, len(c.Edits))}
 	var busy *active
 	for i := range c.Edits {
@@ -82,6 +82,7 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 		if r != OK {
 			s.accounts, s.users, s.assocs, s.qos, s.usage, s.qosUse = keep.accounts, keep.users, keep.assocs, keep.qos,
 				keep.usage, keep.qosUse
+			s.wallets = keep.wallets
 			s.nextAssoc, s.nextQOS, s.resetAt = keep.nextAssoc, keep.nextQOS, keep.resetAt
 			res.Refusal = r
 			return res
@@ -218,6 +219,7 @@ func (s *State) dropAccount(name string) Refusal {
 		return InUse
 	}
 	s.accounts.Delete(name)
+	s.wallets.Delete(name)
 	s.forgetStrays() // a restored snapshot forgets them too
 	return OK
 }

@@ -25,6 +25,9 @@ func (s *State) Check() error {
 	if err := s.checkDeps(); err != nil {
 		return err
 	}
+	if err := s.checkMoney(); err != nil {
+		return err
+	}
 	if err := s.checkAccounts(); err != nil {
 		return err
 	}

@@ -40,6 +40,8 @@ const (
 	KindPower
 
 	KindResize Kind = 27
+	KindCredit Kind = 28
+	KindIssue  Kind = 29
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -452,6 +454,10 @@ func newBody(k Kind) Body {
 		return new(Powers)
 	case KindResize:
 		return new(Resize)
+	case KindCredit:
+		return new(Credit)
+	case KindIssue:
+		return new(Issue)
 	}
 	return nil
 }

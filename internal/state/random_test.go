@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"gbatch/internal/model"
+	"gbatch/internal/price"
 )
 
 // storm makes random commands for a state; many of them are nonsense.
@@ -52,6 +53,9 @@ func (g *storm) config() *SetConfig {
 		ReturnToService: int32(g.n(3)), MaxJobs: 400, HoldLimits: g.chance(60),
 		Priority: model.Priority{HalfLifeS: int64(g.n(3) * 100)}}}
 	c.Params.Ship.MaxWaiting = 2 * c.Params.MinJobAgeS
+	c.Params.Price = price.Table{MinS: 60, ByPeriod: c.Params.MinJobAgeS > 30, Lines: []price.Line{{Rates: []price.Rate{
+		{TRES: "gres/gpu", Micro: 2_000_001, Per: 1}, {TRES: "cpu", Micro: 7, Per: 1}}}},
+		Discounts: []price.Discount{{Hours: 1, Keep: 900_000}}}
 	r := &c.Params.Rules
 	*r = model.NodeRules{NoHold: g.chance(30), ForceRequeue: g.chance(50), NoHoldOnFail: g.chance(30),
 		LaunchRetries:  int32(g.n(4)),
@@ -532,6 +536,14 @@ func (g *storm) one(st *State) Body {
 		return &Trim{Seq: last, Acked: of%3 != 0, From: last % 5, Keep: of % 31, KeepBytes: of * 997 % 40_000,
 			KeepS: of * 31 % 2000}
 	case k < 98:
+		if of := int64(g.now) % 8; of < 3 { // the values follow from the time, as above
+			number := g.view.NextInvoice() + uint64(of)/2
+			bills := []price.Bill{{Account: "acc", Rate: price.Rate{TRES: "cpu", Micro: 7, Per: 1}, Net: price.Money(of)}}
+			return []Body{&Credit{price.Ledger{Op: price.AddCredit, Account: "acc", Amount: 1000}},
+				&Credit{price.Ledger{Op: price.SetBudget, Account: "sub", Amount: 500}},
+				&Issue{price.Invoice{Number: number, Account: "acc", Start: int64(g.now), End: int64(g.now) + 5, Bills: bills,
+					Total: price.Total(bills)}}}[of]
+		}
 		c := &Accounts{}
 		if g.chance(20) {
 			c.Gen = uint64(g.n(10))

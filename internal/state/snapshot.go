@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"gbatch/internal/model"
+	"gbatch/internal/price"
 	"gbatch/internal/wire"
 )
 
@@ -44,6 +45,7 @@ type snapHead struct {
 	Tokens, Certs, Revoked               uint64
 	UserTokens                           *snapTokens // nil in snapshots from before
 	Capacity                             []model.TRESCount
+	Money                                *snapMoney // nil in snapshots from before
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -84,6 +86,7 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.Int(c, &x.Revoked)
 	wire.Ptr(c, &x.UserTokens)
 	wire.List(c, &x.Capacity, model.MaxFew)
+	wire.Ptr(c, &x.Money)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -169,7 +172,8 @@ func (v *frozen) write(w io.Writer) error {
 		v.eras, uint64(v.givenUp.Len()),
 		&snapShipped{v.shipped.acked, v.shipped.gone, v.shipped.discarded, uint64(v.shipped.packs.Len())},
 		uint64(v.certs.tokens.Len()), uint64(v.certs.issued.Len()), uint64(v.certs.revoked.Len()),
-		v.tokens.snap(v.open), v.capacity}
+		v.tokens.snap(v.open), v.capacity,
+		&snapMoney{uint64(v.wallets.Len()), uint64(v.invoices.Len()), v.nextInvoice}}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -227,6 +231,8 @@ func (v *frozen) write(w io.Writer) error {
 	v.certs.tokens.Scan(func(_ string, t *model.CertToken) bool { return put(t) })
 	v.certs.issued.Scan(func(_ string, c *model.Cert) bool { return put(c) })
 	v.certs.revoked.Scan(func(_ string, r *model.CertRevoked) bool { return put(r) })
+	v.wallets.Scan(func(_ string, w *price.Wallet) bool { return put(w) })
+	v.invoices.Scan(func(_ uint64, x *price.Invoice) bool { return put(x) })
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -298,6 +304,8 @@ func (in *restorer) read() error {
 		{head.Tokens, in.token},
 		{head.Certs, in.cert},
 		{head.Revoked, in.revoked},
+		{head.Money.Wallets, in.wallet},
+		{head.Money.Invoices, in.invoice},
 	} {
 		for range part.count {
 			if err := part.read(); err != nil {
@@ -329,6 +337,10 @@ func (in *restorer) head(head *snapHead) error {
 	} else {
 		head.Shipped = &snapShipped{}
 	}
+	if head.Money == nil {
+		head.Money = &snapMoney{Next: 1}
+	}
+	n.nextInvoice = max(1, head.Money.Next)
 	if head.Accounts > 0 { // a snapshot from before there were accounts keeps the accounts of a new cluster
 		n.accounts.Clear()
 		n.users.Clear()
@@ -351,7 +363,8 @@ func (in *restorer) settle() error {
 		n.sumAccounts(0) // for a snapshot from before these sums were kept
 	}
 	n.reindex()
-	for _, check := range []func() error{n.checkJobs, n.checkNodes, n.checkLogs, n.checkAccounts, n.checkReservations} {
+	for _, check := range []func() error{n.checkJobs, n.checkNodes, n.checkLogs, n.checkAccounts, n.checkMoney,
+		n.checkReservations} {
 		if err := check(); err != nil {
 			return fmt.Errorf("its facts contradict each other: %w", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"gbatch/internal/model"
+	"gbatch/internal/price"
 	"gbatch/internal/wire"
 )
 
@@ -81,6 +82,10 @@ type facts struct {
 	nextAssoc uint32
 	nextQOS   uint32
 	resetAt   model.Time // usage before this moment is forgotten
+
+	wallets     *btree.Map[string, *price.Wallet]
+	invoices    *btree.Map[uint64, *price.Invoice] // the latest ones, by number
+	nextInvoice uint64
 
 	outbox   *btree.Map[uint64, *model.Job]  // accounting events not yet acknowledged, by sequence
 	outSteps *btree.Map[uint64, *model.Step] // events that are ends of steps, by sequence; the outbox has their jobs
@@ -268,6 +273,7 @@ func New() *State {
 		outSteps: new(btree.Map[uint64, *model.Step]), mails: new(btree.Map[uint64, *Mail]),
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
+		wallets: new(btree.Map[string, *price.Wallet]), invoices: new(btree.Map[uint64, *price.Invoice]), nextInvoice: 1,
 		answers: newAnswers(), shipped: newShipped(), certs: newCerts(),
 	}
 	s.givenUp = newGivenUp()
@@ -443,6 +449,10 @@ func (s *State) fold(c Command) Result {
 		return s.applyPowers(c.At, b)
 	case *Resize:
 		return s.applyResize(c.At, b)
+	case *Credit:
+		return s.applyCredit(b)
+	case *Issue:
+		return s.applyIssue(b)
 	}
 	return Result{}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
+	"gbatch/internal/price"
 )
 
 // Commands and records from a log or a snapshot are checked for shape once, when they are decoded: all other code
@@ -54,6 +55,15 @@ func validBody(b Body) error {
 		return validConfig(b.Config)
 	case *Accounts:
 		return validAccounts(b)
+	case *Credit:
+		if b.Account == "" || b.Op != price.AddCredit && b.Op != price.SetBudget || b.Amount > price.MaxMoney ||
+			b.Amount < -price.MaxMoney {
+			return malformed("%d of %s for account %q", b.Op, b.Amount, b.Account)
+		}
+	case *Issue:
+		if b.Account == "" || b.Number == 0 || b.Start >= b.End || b.Total != price.Total(b.Bills) {
+			return malformed("invoice %d of account %q", b.Number, b.Account)
+		}
 	case *Define:
 		if slices.Contains(b.Nodes, nil) || slices.Contains(b.Parts, nil) {
 			return malformed("an empty definition of a node or partition")

@@ -58,6 +58,8 @@ var table = map[uint16]Row{
 	proto.KindControllers:  reads,
 
 	proto.KindEditAccounts: edits,
+	proto.KindMoney:        reads,
+	proto.KindEditMoney:    runs,
 	proto.KindUpdateNode:   runs,
 	proto.KindReserve:      runs,
 	proto.KindMIG:          runs,

@@ -29,9 +29,10 @@ func operands(before []string, typed string) getopt.Values {
 		return v
 	}
 	if len(before) == 1 {
-		v := getopt.Fields("account", "user", "association", "qos", "coordinator")
+		v := getopt.Fields("account", "user", "association", "qos", "coordinator", "credit", "budget", "invoice")
 		if v.List = false; strings.HasPrefix("show", verb) || strings.HasPrefix("list", verb) {
-			v.Words = append(v.Words, getopt.Fields("tree", "cluster", "tres", "event", "transaction").Words...)
+			v.Words = append(v.Words, getopt.Fields("tree", "cluster", "tres", "event", "transaction", "balance",
+				"price").Words...)
 		}
 		return v
 	}
@@ -48,6 +49,16 @@ func operands(before []string, typed string) getopt.Values {
 	if table := historyOf(entity); table != "" {
 		for _, k := range pastKeys[table] {
 			v.Words = append(v.Words, getopt.Word{Text: k + "="})
+		}
+		return v
+	}
+	if e := moneyOf(entity); e != "" {
+		v := getopt.Values{}
+		for _, k := range moneyKeys[e] {
+			if k != "unfinished" {
+				k += "="
+			}
+			v.Words = append(v.Words, getopt.Word{Text: k})
 		}
 		return v
 	}

@@ -2,6 +2,7 @@
 //
 //	gacctmgr.go flat.go           gacctmgr (sacctmgr); package acctmgr has its language
 //	history.go                    show event and show transaction
+//	money.go                      credit, budgets, invoices, balances and prices
 //	gshare.go   gshare (sshare): shares and usage
 //	gprio.go    gprio (sprio): the factors of priorities
 //	gdiag.go                      gdiag (sdiag): the scheduler's statistics

@@ -42,7 +42,8 @@ func Gacctmgr(e *env.Env) int {
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(m.options(), getopt.HelpOptions('h')...),
 		Operands: "VERB ENTITY [WORDS]", OperandValues: operands,
 		About: "Show and change accounts, users, associations and QOS: add, modify, delete, show; with the entities " +
-			"account, user, association, qos, coordinator, and for show also tree, cluster, tres, event and transaction. " +
+			"account, user, association, qos, coordinator, credit, budget and invoice, and for show also tree, cluster, tres, " +
+			"event, transaction, balance and price. " +
 			"dump writes everything to a file in Slurm's format, load reads one.",
 		Epilogue: "gacctmgr add account physics Fairshare=50 Parent=science; gacctmgr add user ann account=physics; " +
 			"gacctmgr modify user where name=ann set MaxJobs=10; gacctmgr add qos urgent Priority=500 GrpTRES=gres/gpu=70%; " +
@@ -135,6 +136,19 @@ func (m *manage) run() error {
 			return err
 		}
 		return m.showPast(c, cluster, table, rest[1:])
+	}
+	if name := moneyOf(entity); name != "" {
+		switch {
+		case begins("list", "show"):
+			return m.showMoney(c, name, rest[1:])
+		case m.readOnly:
+			return errors.New("Can't run this command in readonly mode.")
+		case begins("add", "create"):
+			return m.changeMoney(c, "add", name, rest[1:])
+		case begins("delete", "remove"):
+			return m.changeMoney(c, "delete", name, rest[1:])
+		}
+		return m.changeMoney(c, "modify", name, rest[1:])
 	}
 	facts, err := readAccounts(c)
 	if err != nil {

@@ -6,5 +6,6 @@
 //
 //	greport.go     options, words and the window
 //	reports.go     the reports
+//	money.go       usage, invoice and balance
 //	text.go        times in their formats, columns
 package report

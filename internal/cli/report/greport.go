@@ -41,6 +41,9 @@ type call struct {
 	grouping   string
 	count      bool
 	flat       bool
+	number     uint64 // of an invoice
+	issued     bool
+	current    bool
 }
 
 // reports are the reports by their kind, with the least letters that name each.
@@ -58,7 +61,7 @@ var reports = map[string][]struct {
 }
 
 // kinds are the kinds of reports, in the order of --help.
-var kinds = []string{"cluster", "job", "reservation", "user"}
+var kinds = []string{"cluster", "job", "reservation", "user", "invoice", "usage", "balance"}
 
 // units are the formats of times.
 var units = []string{"SecPer", "MinPer", "HourPer", "Seconds", "Minutes", "Hours", "Percent"}
@@ -70,8 +73,9 @@ func Greport(e *env.Env) int {
 		EnvPrefix: "SREPORT", Operands: "KIND REPORT [KEY=VALUE ...]", OperandValues: operands,
 		About: "Report usage: cluster AccountUtilizationByUser, AccountUtilizationByQOS, UserUtilizationByAccount, " +
 			"UserUtilizationByWCKey, WCKeyUtilizationByUser, Utilization; job SizesByAccount, SizesByAccountAndWCKey, " +
-			"SizesByWCKey, Waits, Completion; reservation Utilization; user TopUsage. Keys: Start= and End= (default: " +
-			"yesterday), Accounts=, Users=, QOS=, Partitions=, Clusters=, Tres=, Format=; Tree; TopCount= and Group of " +
+			"SizesByWCKey, Waits, Completion; reservation Utilization; user TopUsage; and of money, without a second " +
+			"word: usage, invoice, balance. Keys: Start= and End= (default: yesterday; of money this month), " +
+			"Accounts=, Users=, QOS=, Partitions=, Clusters=, Tres=, Format=; Tree; TopCount= and Group of " +
 			"TopUsage; Grouping=, PrintJobCount, FlatView, GID=, Jobs=, Nodes= of jobs; Names= of reservations.",
 		Epilogue: "greport cluster utilization start=2026-11-01 end=2026-12-01 -t percent; " +
 			"greport user top start=now-7days topcount=20 -T gres/gpu -t hours"})
@@ -151,6 +155,9 @@ func operands(before []string, _ string) getopt.Values {
 		if err != nil {
 			return getopt.Values{}
 		}
+		if ofMoney(kind) {
+			break
+		}
 		v := getopt.Fields(names(kind)...)
 		v.List = false
 		return v
@@ -187,6 +194,11 @@ func pick(v string, words []string) (string, error) {
 }
 
 func (r *call) run(words []string) error {
+	if len(words) > 0 {
+		if kind, err := pick(words[0], kinds); err == nil && ofMoney(kind) {
+			return r.money(kind, words[1:])
+		}
+	}
 	if len(words) < 2 {
 		return fmt.Errorf("name a report, as in %s cluster utilization; --help lists them", r.Program)
 	}
@@ -228,7 +240,7 @@ func (r *call) run(words []string) error {
 // keys are what may follow a report's name.
 var keys = []string{"Start=", "End=", "Accounts=", "Users=", "QOS=", "Partitions=", "Clusters=", "All_Clusters",
 	"Tres=", "Format=", "Tree", "TopCount=", "Group", "Grouping=", "PrintJobCount", "FlatView", "GID=",
-	"Jobs=", "Nodes=", "Names="}
+	"Jobs=", "Nodes=", "Names=", "Number=", "Issued", "Current"}
 
 func (r *call) keys(words []string) error {
 	for _, w := range words {
@@ -320,6 +332,15 @@ func (r *call) key(name, word, v string) (err error) {
 		hosts, err := hostlist.Expand(v)
 		r.rq.Nodes = append(r.rq.Nodes, hosts...)
 		return err
+	case "Number":
+		r.number, err = strconv.ParseUint(strings.TrimPrefix(strings.ToUpper(v), "INV-"), 10, 64)
+		if err != nil || r.number == 0 {
+			return fmt.Errorf("Number=%s is no number of an invoice", v)
+		}
+	case "Issued":
+		r.issued = true
+	case "Current":
+		r.current = true
 	case "Names":
 		r.rq.Resvs = append(r.rq.Resvs, env.SplitList(v)...)
 	default:
@@ -366,7 +387,8 @@ func (r *call) ask(rq proto.ReportRequest) (*proto.ReportChunk, error) {
 			fmt.Fprintf(r.Stderr, "%s: %s\n", r.Program, c.Note)
 		}
 		all.Rows, all.Uses = append(all.Rows, c.Rows...), append(all.Uses, c.Uses...)
-		all.Resvs = append(all.Resvs, c.Resvs...)
+		all.Resvs, all.Bills = append(all.Resvs, c.Resvs...), append(all.Bills, c.Bills...)
+		all.Running += c.Running
 		return nil
 	})
 	return all, err

@@ -95,6 +95,17 @@ func (r *call) print(title, note, fields string, rows []*row, more ...column) er
 	if r.json != "" {
 		return r.printJSON(title, rows)
 	}
+	if !r.noHeader {
+		const stamp = "2006-01-02T15:04:05"
+		line := strings.Repeat("-", 80)
+		fmt.Fprintf(r.Stdout, "%s\n%s %s - %s (%d secs)\n%s\n%s\n", line, title, r.start.Format(stamp),
+			r.end.Add(-time.Second).Format(stamp), int64(r.end.Sub(r.start).Seconds()), note, line)
+	}
+	return r.table(fields, rows, more...)
+}
+
+// table prints rows with the columns that Format= asks for.
+func (r *call) table(fields string, rows []*row, more ...column) error {
 	lang := &format.Language[row]{Noun: "report"}
 	for _, c := range append(slices.Clone(columns), more...) {
 		width := c.width
@@ -115,12 +126,6 @@ func (r *call) print(title, note, fields string, rows []*row, more ...column) er
 	table, err := lang.Table(fields, r.style)
 	if err != nil {
 		return env.Fatal{Text: strings.Replace(err.Error(), "Invalid field requested: ", "Unknown field ", 1)}
-	}
-	if !r.noHeader {
-		const stamp = "2006-01-02T15:04:05"
-		line := strings.Repeat("-", 80)
-		fmt.Fprintf(r.Stdout, "%s\n%s %s - %s (%d secs)\n%s\n%s\n", line, title, r.start.Format(stamp),
-			r.end.Add(-time.Second).Format(stamp), int64(r.end.Sub(r.start).Seconds()), note, line)
 	}
 	list := make([]row, len(rows))
 	for i := range rows {
