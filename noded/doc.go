@@ -59,11 +59,11 @@
 // Package receive is the process that takes in a file of gbcast (stepmake.go starts it as a task).
 // Package exporter serves what the GPUs do, and whose they are, to others.
 //
-// The machine: package hardware finds the hardware, session.go sends it to the leader, main.go prints
-// it. Package gpuwatch reads the GPUs and finds faults; gpurecover.go runs it and reacts to faults;
-// mig.go divides GPUs. health.go and doctor.go check the node. groups.go has the control groups of
-// jobs and stepgroup.go those of steps; sample.go, samplegpu.go and ownuse.go measure the usage of
-// jobs; package procs reads /proc for them.
+// The machine: package hardware finds the hardware, session.go sends it to the leader, main.go
+// prints it. Package gpuwatch reads the GPUs and finds faults; gpurecover.go runs it and reacts to
+// faults; mig.go divides GPUs. health.go and doctor.go check the node. groups.go has the control
+// groups of jobs and stepgroup.go those of steps; sample.go, samplegpu.go and ownuse.go measure the
+// usage of jobs; package procs reads /proc for them.
 //
 // DESIGN.md has the reasons and the measurements.
 package noded

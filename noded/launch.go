@@ -76,8 +76,8 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	rec.MemOpt, rec.MemUnits = memoryOption(s, rec.Use)
 	rec.Facts = l.n.factsOf(launch)
 	if err := l.spool.add(recLaunch, rec, true); err != nil {
-		return l.refuseLaunch(launch, fmt.Errorf("node %s can't keep the job's data: its arguments, paths and other texts are "+
-			"too long: %w; pass long data in files", l.n.opts.Name, err))
+		return l.refuseLaunch(launch, fmt.Errorf("node %s can't keep the job's data: its arguments, paths and other texts "+
+			"are too long: %w; pass long data in files", l.n.opts.Name, err))
 	}
 	a = &attempt{key: key, rec: rec, phase: accepted, since: since}
 	l.attempts[key] = a

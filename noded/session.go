@@ -20,8 +20,9 @@ import (
 	"gbatch/noded/shim"
 )
 
-// session.go is the node's session with the leader: Hello (hardware, attempts) and Welcome, then orders in one direction and reports and
-// heartbeats in the other, until the connection ends or another controller leads. Neither affects jobs.
+// session.go is the node's session with the leader: Hello (hardware, attempts) and Welcome, then orders in one
+// direction and reports and heartbeats in the other, until the connection ends or another controller leads. Neither
+// affects jobs.
 
 const (
 	welcomeTimeout  = 30 * time.Second // for the leader to register the node

@@ -51,14 +51,22 @@ func (p *stepPlan) empty(path string) {
 	}
 }
 
+// partOfJob gives the job's part of a node.
+func (p *stepPlan) partOfJob(node string) (*model.NodeAlloc, error) {
+	at := p.facts.Alloc.Place(node)
+	if at < 0 {
+		return nil, fmt.Errorf("job %d has given node %s up", p.key.Job, node)
+	}
+	return &p.facts.Alloc.Nodes[at], nil
+}
+
 // makeStep makes the orders for the tasks of p.only. lines are for the user's standard error.
 func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, err error) {
 	part := &p.rec.Nodes[p.here]
-	at := p.facts.Alloc.Place(part.Node)
-	if at < 0 {
-		return nil, nil, fmt.Errorf("job %d has given node %s up", p.key.Job, part.Node)
+	job, err := p.partOfJob(part.Node)
+	if err != nil {
+		return nil, nil, err
 	}
-	job := &p.facts.Alloc.Nodes[at]
 	share := &model.NodeAlloc{Node: part.Node, CPUs: part.CPUs, MemMiB: part.MemMiB, Gres: part.Gres}
 	n.sampler.stepComes(p.key)
 	in, pin, err := n.groups.createStep(p.key, p.rec.ID, job, share, true)

@@ -207,8 +207,8 @@ func (x *Orders) Wire(c *wire.C) {
 
 // Empty reports whether there is nothing in it for a node to do: it is only a sign of life.
 func (x *Orders) Empty() bool {
-	return len(x.Launch)+len(x.Stop)+len(x.Forget)+len(x.Freeze)+len(x.Witnesses)+len(x.Resize) == 0 && x.Rules == nil && !x.Health &&
-		x.Sure == 0 && x.Revoked == nil
+	return len(x.Launch)+len(x.Stop)+len(x.Forget)+len(x.Freeze)+len(x.Resize)+len(x.Witnesses) == 0 &&
+		x.Rules == nil && !x.Health && x.Sure == 0 && x.Revoked == nil
 }
 
 // Launch starts a job's batch script. A node that has the attempt already does nothing and reports again.
