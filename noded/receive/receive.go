@@ -16,12 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// pieceBytes is the most that is in memory at once.
-	pieceBytes = 1 << 20
-	// clockSlackMS is how far a file system's times are behind the clock at most, ms.
-	clockSlackMS = 100
-)
+// pieceBytes is the most that is in memory at once.
+const pieceBytes = 1 << 20
 
 // Main takes a file in and gives the exit code.
 func Main(args []string, in io.Reader, stderr io.Writer) int {
@@ -131,7 +127,7 @@ func (t *taking) look() error {
 // have one destination together, where the first that is done puts it.
 func (t *taking) fresh(st *unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFREG && int(st.Uid) == os.Geteuid() &&
-		time.Unix(st.Ctim.Unix()).UnixMilli() >= t.Began-clockSlackMS
+		time.Unix(st.Ctim.Unix()).UnixMilli() >= t.Began
 }
 
 // fill writes the file with everything that belongs to it.
