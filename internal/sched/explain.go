@@ -266,7 +266,7 @@ func (x *explainer) floorOf(l *lane) model.Time {
 // soonest gives the first moment at which a request can start in a lane behind the jobs ahead; 0: never.
 func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, *model.Alloc) {
 	p := x.p
-	if l.refuse != model.ReasonNone || it.refuse != model.ReasonNone {
+	if l.refuse != model.ReasonNone || it.refuse != model.ReasonNone || p.owing(l, it) {
 		return 0, nil
 	}
 	r, _ := p.mayNotRun(it)

@@ -46,7 +46,11 @@ func (x *explainer) holds() {
 		model.ReasonBadConstraints,
 		model.ReasonPartitionDown, model.ReasonPartitionInactive, model.ReasonPartitionTimeLimit,
 		model.ReasonPartitionNodeLimit, model.ReasonMaxMemPerLimit,
-		model.ReasonAccountNotAllowed, model.ReasonQOSNotAllowed, model.ReasonAccountBalance:
+		model.ReasonAccountNotAllowed, model.ReasonQOSNotAllowed:
+	case model.ReasonAccountBalance:
+		if t := &x.v.Config().Params.Price; !t.Spends(x.v.Payer(j.Spec.Account)) {
+			x.because(j.Reason, "%s", x.owed(j.Spec.Account))
+		}
 	case model.ReasonJobArrayTaskLimit:
 		if a := x.v.Array(j.ArrayID); a != nil && j.Throttle > 0 && a.Active >= j.Throttle {
 			x.because(j.Reason, "%d tasks of its array run, and no more than %d may at once (--array=...%%%d); gcontrol "+
@@ -155,10 +159,6 @@ func (x *explainer) look(s *spot) {
 	}
 	if text := x.barred(s.it.refuse, part); text != "" {
 		s.because(s.it.refuse, "%s", text)
-		return
-	}
-	if x.p.owing(l, &s.it) {
-		s.because(model.ReasonAccountBalance, "%s", x.owed(sp.Account))
 		return
 	}
 	if r, why := x.p.mayNotRun(&s.it); r == model.ReasonReqNodeNotAvail {
