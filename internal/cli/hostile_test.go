@@ -114,7 +114,8 @@ func TestHostileTexts(t *testing.T) {
 		}
 	}
 	for _, c := range commands() {
-		lists := !slices.Contains([]string{"sbatch", "scancel", "srun", "salloc", "sstat", "seff", "sbcast", "sattach"}, c.slurm)
+		lists := !slices.Contains([]string{"sbatch", "scancel", "srun", "salloc", "sstat", "seff", "sbcast", "sattach"},
+			c.slurm)
 		if c.run != nil && lists && !ran[c.slurm] && !ran[c.name] {
 			t.Errorf("%s was not tried", c.name)
 		}

@@ -64,7 +64,7 @@ func TestParseDeps(t *testing.T) {
 		"later:5":            "'later' is not a kind",
 		"afterok:1,":         "'' is not a kind",
 		"afterok:1,after:2?": "not both",
-		"expand:5":           "'expand' is not a kind",
+		"expand:":            "'' is not a job id",
 	} {
 		if _, _, err := ParseDeps(text); !errors.Is(err, ErrDependency) || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)

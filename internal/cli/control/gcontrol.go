@@ -125,8 +125,8 @@ func Gcontrol(e *env.Env) int {
 			Set: func(v string) error { c.pools.nodes = append(c.pools.nodes, v); return nil }},
 		{Name: "output", Short: 'O', Arg: getopt.Required, Metavar: "dir",
 			Help: "with import: where jobs' scripts go", Set: getopt.Text(&c.pools.output)},
-		c.JSON("", "with why, ping, controllers, dump, and show of jobs, nodes, partitions, reservations and licenses: JSON",
-			&c.json),
+		c.JSON("", "with why, ping, controllers, dump, import, and show of jobs, nodes, partitions, reservations and "+
+			"licenses: JSON", &c.json),
 		c.YAML("", &c.json),
 		{Name: "future", Short: 'F', Refused: "leave it out"},
 		{Name: "local", Refused: "leave it out"},
