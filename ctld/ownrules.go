@@ -116,7 +116,7 @@ func (o *ownRules) orderThen(v *state.View, now model.Time) (sched.Order, sched.
 	if o.rules == nil { // no pass has been made yet
 		return new(ownRules).orderNow(v, now)
 	}
-	return o.rules.Frozen()
+	return o.rules.Frozen(now)
 }
 
 // says tells in a sentence what these rules do to a pending job: how it stands among the jobs that are out of patience,

@@ -102,6 +102,8 @@ func (s *secretCluster) questions() []question {
 		{proto.KindNodes, []proto.Message{&proto.NodesRequest{Units: true}, &proto.NodesRequest{Names: []string{"n1"}}}},
 		{proto.KindPartitions, []proto.Message{&proto.Empty{}}},
 		{proto.KindPools, []proto.Message{&proto.Empty{}}},
+		{proto.KindMoney, []proto.Message{&proto.MoneyRequest{}, &proto.MoneyRequest{Invoices: true,
+			Accounts: []string{"planted_acct"}}}},
 		{proto.KindConfig, []proto.Message{&proto.Empty{}}},
 		{proto.KindWait, []proto.Message{&proto.WaitRequest{Job: first + 2}}},
 		{proto.KindAcct, []proto.Message{&proto.AcctRequest{}, &proto.AcctRequest{Jobs: refs, Duplicates: true},

@@ -16,6 +16,7 @@ import (
 
 	"gbatch/internal/client"
 	"gbatch/internal/model"
+	"gbatch/internal/price"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 )
@@ -294,6 +295,30 @@ var onceCases = []onceCase{
 	}},
 	{proto.KindEditAccounts, func(o *onceTest, cl *client.Client) error {
 		return o.addAccount(cl, o.name("new")) // a second one would come from outdated facts
+	}},
+	{proto.KindEditMoney, func(o *onceTest, cl *client.Client) error {
+		other, account := client.New(filepath.Join(o.c.Dir, "run")), o.name("paid")
+		defer other.Close()
+		if err := o.addAccount(other, account); err != nil {
+			return err
+		}
+		if err := cl.Call(proto.KindEditMoney, &proto.EditMoneyRequest{Ledger: &price.Ledger{Op: price.AddCredit,
+			Account: account, Amount: 5 * price.One}}, &proto.EditMoneyReply{}); err != nil {
+			return err
+		}
+		var credit price.Money
+		err := other.Stream(proto.KindMoney, &proto.MoneyRequest{Accounts: []string{account}}, func(body []byte) error {
+			var chunk proto.MoneyChunk
+			err := proto.Decode(body, &chunk)
+			for _, w := range chunk.Wallets {
+				credit += w.Credit
+			}
+			return err
+		})
+		if err == nil && credit != 5*price.One {
+			err = fmt.Errorf("a credit of 5 became %d millionths", credit)
+		}
+		return err
 	}},
 	{proto.KindTakeover, func(o *onceTest, cl *client.Client) error {
 		var reply proto.TakeoverReply

@@ -2,9 +2,9 @@ package policy
 
 import "gbatch/internal/model"
 
-// Frozen gives an order and predictions that answer as those of this policy do now. They may be read while the policy
-// is refreshed.
-func (p *Policy) Frozen() (*Order, *Predict) {
+// Frozen gives an order and predictions that answer as those of this policy do, the order as of now (0: the policy's
+// moment): a job that came with the last Refresh has waited since. They may be read while the policy is refreshed.
+func (p *Policy) Frozen(now model.Time) (*Order, *Predict) {
 	c := &Policy{opt: p.opt, now: p.now, at: p.at, epoch: p.epoch, round: p.round,
 		parts: make(map[string]*part, len(p.parts)), jobs: make(map[model.JobID]*entry, len(p.jobs))}
 	for name, q := range p.parts {
@@ -24,5 +24,5 @@ func (p *Policy) Frozen() (*Order, *Predict) {
 		}
 		c.jobs[id] = n
 	}
-	return c.Order(), c.Predict()
+	return c.OrderAt(now), c.Predict()
 }

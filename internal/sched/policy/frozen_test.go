@@ -19,7 +19,7 @@ func TestFrozen(t *testing.T) {
 	if over := c.p.Overdue("p"); len(over) == 0 || over[0] != wide {
 		t.Fatalf("overdue: %v, want %v first", over, wide)
 	}
-	o, r := c.p.Frozen()
+	o, r := c.p.Frozen(0)
 	v := c.st.View()
 	type answer struct {
 		priority uint64
