@@ -72,7 +72,8 @@ func (l *loop) onPart(m msgPart) error {
 		return refuse(proto.PartUnknown, "the step has not begun there")
 	case len(a.steps) >= maxSteps:
 		return refuse(proto.PartRefused, "%d steps of job %d run there already", maxSteps, pt.Job)
-	case a.rec.Order.Alloc.Place(l.n.opts.Name) < 0:
+	case a.rec.Order.Alloc.Place(l.n.opts.Name) < 0,
+		pt.Version == a.rec.Order.Version && int(pt.Nodes[pt.Here].Index) != a.rec.Order.Alloc.Place(l.n.opts.Name):
 		return refuse(proto.PartRefused, "the step's place on the node is not the job's")
 	case pt.Version > a.rec.Order.Version:
 		return refuse(proto.PartNotReady, "the node has not been told of the present nodes of job %d yet", pt.Job)
