@@ -66,7 +66,6 @@ type StepRequest struct {
 	Copied  string       // the tasks run the command's copy at this path, with %j, %s and %N; "": the command
 	Attach  *StepAttach  // joins the running step Parent and makes none; nil: asks for a step
 	Async   bool         // its command wants the step's number at once, also while the step waits
-	Ports   string       // kept for ports that a step holds; "": none
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -102,7 +101,6 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Data(c, &x.Copied, model.MaxText)
 	wire.Ptr(c, &x.Attach)
 	wire.Bool(c, &x.Async)
-	wire.Text(c, &x.Ports, model.MaxText)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.

@@ -45,8 +45,7 @@ func texts(rq *proto.StepRequest) error {
 	case len(rq.RequestID) > 64, len(rq.Env) > proto.MaxEnvBytes:
 		return fmt.Errorf("a step with %d bytes of environment: at most %d", len(rq.Env), proto.MaxEnvBytes)
 	}
-	list := []string{rq.Name, rq.Submit, rq.Dir, rq.Program, rq.Prolog, rq.Epilog, rq.Node, rq.Host, rq.Copied,
-		rq.Ports}
+	list := []string{rq.Name, rq.Submit, rq.Dir, rq.Program, rq.Prolog, rq.Epilog, rq.Node, rq.Host, rq.Copied}
 	if rq.Receive != nil {
 		list = append(list, rq.Receive.Path)
 	}
