@@ -112,7 +112,7 @@ func (r *JobRow) nodeList() string {
 func (r *JobRow) appendWhere(b []byte) []byte {
 	switch r.State {
 	case model.Pending, model.Failed, model.Timeout, model.OutOfMemory, model.Deadline, model.NodeFail:
-		b = append(append(b, '('), r.Reason.String()...)
+		b = append(append(b, '('), r.Waiting(r.At).String()...)
 		if more := r.NotAvailText(); more != "" {
 			b = append(append(b, ", "...), more...)
 		}

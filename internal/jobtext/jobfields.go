@@ -63,7 +63,7 @@ func jobLetters() []JobField {
 			return strconv.AppendFloat(b, float64(r.ShownPriority())/(1<<32-1), 'f', 14, 64)
 		}),
 		qText('q', "QOS", "QOS", func(r *JobRow) string { return orNull(r.Spec.QOS) }),
-		qText('r', "Reason", "REASON", func(r *JobRow) string { return r.Reason.String() }),
+		qText('r', "Reason", "REASON", func(r *JobRow) string { return r.Waiting(r.At).String() }),
 		qUnset('s', "SelectJobInfo", "", ""),
 		qText('t', "StateCompact", "ST", func(r *JobRow) string { return r.State.Short() }),
 		qText('u', "UserName", "USER", func(r *JobRow) string { return r.Spec.User }),
@@ -76,7 +76,7 @@ func jobLetters() []JobField {
 		qText('B', "BatchHost", "EXEC_HOST", (*JobRow).batchHost),
 		qNum('C', "NumCPUs", "CPUS", func(r *JobRow) int64 { _, c := r.Size(); return int64(c) }),
 		qNum('D', "NumNodes", "NODES", func(r *JobRow) int64 { n, _ := r.Size(); return int64(n) }),
-		qText('E', "Dependency", "DEPENDENCY", func(r *JobRow) string { return orNull(depsText(r.Job)) }),
+		qText('E', "Dependency", "DEPENDENCY", func(r *JobRow) string { return orNull(depsText(r.Job, r.At)) }),
 		qNum('F', "ArrayJobID", "ARRAY_JOB_ID", func(r *JobRow) int64 { return int64(r.ArrayOrID()) }),
 		qNum('G', "GroupID", "GROUP", func(r *JobRow) int64 { return int64(r.Spec.GID) }),
 		qText('H', "Sockets", "SOCKETS_PER_NODE", func(r *JobRow) string { s, _, _ := hardware(r.Spec); return s }),

@@ -61,7 +61,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "current_working_directory", Str: func(r *JobRow) string { return r.Spec.WorkDir }},
 		{Name: "deadline", Time: func(r *JobRow) model.Time { return r.Spec.Deadline }},
 		{Name: "delay_boot", Type: slurmjson.Count},
-		{Name: "dependency", Str: func(r *JobRow) string { return depsText(r.Job) }},
+		{Name: "dependency", Str: func(r *JobRow) string { return depsText(r.Job, r.At) }},
 		exitField("derived_exit_code", func(r *JobRow) *model.Exit {
 			if r.End == nil {
 				return nil
@@ -159,7 +159,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "standard_input", Str: func(r *JobRow) string { return stdinOf(r.Spec) }},
 		{Name: "standard_output", Str: func(r *JobRow) string { o, _ := r.OutputFiles(); return o }},
 		{Name: "state_description", Str: func(r *JobRow) string { return r.Why }},
-		{Name: "state_reason", Str: func(r *JobRow) string { return r.Reason.String() }},
+		{Name: "state_reason", Str: func(r *JobRow) string { return r.Waiting(r.At).String() }},
 		{Name: "submit_line", Str: func(r *JobRow) string { return r.Spec.Submit }},
 		{Name: "threads_per_core", Type: slurmjson.Number},
 		{Name: "tres_per_job", Str: func(r *JobRow) string { return gone(r.gres(model.PerJob)) }},

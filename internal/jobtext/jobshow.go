@@ -2,6 +2,7 @@ package jobtext
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,7 @@ const TRESGPU = "gres/gpu:"
 // are not known.
 func ShowJob(j *model.Job, rules *model.AskRules, now model.Time, at *Times, details bool) *KeyValues {
 	r := &KeyValues{}
-	r.jobState(j, details)
+	r.jobState(j, now, details)
 	r.jobTimes(j, now, at)
 	r.jobPlace(j, rules, details)
 	r.jobSpec(j, rules)
@@ -27,7 +28,7 @@ func ShowJob(j *model.Job, rules *model.AskRules, now model.Time, at *Times, det
 }
 
 // jobState writes the job's owner and state.
-func (r *KeyValues) jobState(j *model.Job, details bool) {
+func (r *KeyValues) jobState(j *model.Job, now model.Time, details bool) {
 	sp := j.Spec
 	first := []string{KV("JobId", j.ID)}
 	if j.ArrayID != 0 {
@@ -58,11 +59,11 @@ func (r *KeyValues) jobState(j *model.Job, details bool) {
 		prio = 0
 	}
 	r.line(KV("Priority", prio), KV("Nice", sp.Nice), KV("Account", orNull(sp.Account)), KV("QOS", orNull(sp.QOS)))
-	reason := j.Reason.String()
+	reason := j.Waiting(now).String()
 	if more := j.NotAvailText(); more != "" {
 		reason += ",_" + strings.ReplaceAll(more, " ", "_")
 	}
-	r.line(KV("JobState", j.State), KV("Reason", reason), KV("Dependency", orNull(depsText(j)))+failedNode(j))
+	r.line(KV("JobState", j.State), KV("Reason", reason), KV("Dependency", orNull(depsText(j, now)))+failedNode(j))
 	exit, derived := "0:0", "0:0"
 	if j.End != nil {
 		exit, derived = exitText(j.End.Exit), exitText(j.End.Exit.Derived())
@@ -311,9 +312,9 @@ func jobGresText(a *model.Alloc) string {
 }
 
 // depsText gives a pending job's unfulfilled dependencies: afterok:12(unfulfilled).
-func depsText(j *model.Job) string {
+func depsText(j *model.Job, now model.Time) string {
 	var out []string
-	for _, d := range j.Deps {
+	for _, d := range slices.Concat(j.Deps, j.Delays(now)) {
 		s := d.Kind.String()
 		if d.Job != 0 {
 			s += ":" + strconv.Itoa(int(d.Job))

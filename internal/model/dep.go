@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -89,4 +90,26 @@ func parseDepJob(w string) (id JobID, task int32, delayS int64, err error) {
 		delayS = m * 60
 	}
 	return JobID(n), task, delayS, nil
+}
+
+// Delays gives a pending job's dependencies after:JOB+MINUTES whose job has started, but whose minutes are not over.
+// The facts keep of these only the job's begin time.
+func (j *Job) Delays(now Time) []Dep {
+	if j.State != Pending || j.Begin <= max(now, j.Spec.Begin) || !strings.Contains(j.Spec.DepText, "+") {
+		return nil
+	}
+	all, _, _ := ParseDeps(j.Spec.DepText) // it was checked when it was accepted
+	return slices.DeleteFunc(all, func(d Dep) bool {
+		return d.DelayS == 0 || slices.ContainsFunc(j.Deps, func(open Dep) bool {
+			return open.Kind == d.Kind && open.Job == d.Job && open.Task == d.Task
+		})
+	})
+}
+
+// Waiting gives the reason that a job has. The minutes of after:JOB+MINUTES are a part of its dependency.
+func (j *Job) Waiting(now Time) Reason {
+	if j.Reason == ReasonBeginTime && len(j.Delays(now)) > 0 {
+		return ReasonDependency
+	}
+	return j.Reason
 }

@@ -35,6 +35,9 @@ func (x *explainer) holds() {
 	if j.Begin > x.now {
 		if j.Strikes > 0 && j.Why != "" {
 			x.because(model.ReasonBeginTime, "does not begin before %s: %s", at(j.Begin), j.Why)
+		} else if late := j.Delays(x.now); len(late) > 0 {
+			x.because(model.ReasonDependency, "does not begin before %s: %s after the start of job %d (--dependency)",
+				at(j.Begin), walltime.Short(late[0].DelayS), late[0].Job)
 		} else {
 			x.because(model.ReasonBeginTime, "does not begin before %s (--begin)", at(j.Begin))
 		}

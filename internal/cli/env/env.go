@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,19 +90,25 @@ func (e *Env) Usage(p *getopt.Parser, err error) int {
 	return 1
 }
 
-// BadLine ends a command whose line salloc and srun refuse: with 255, and with 1 where a number is wrong.
+// BadLine ends a submission, an allocation or a step whose options are refused: with 255, as in Slurm. It is 1 where a
+// number is wrong, and where Slurm's own check of the option is a later one.
 func (e *Env) BadLine(p *getopt.Parser, err error) int {
 	rc := e.Usage(p, err)
 	var number *getopt.NumberError
 	var wrong *getopt.Error
 	switch {
-	case rc == 0, errors.As(err, &number), errors.As(err, &wrong) && wrong.Option == "cpu-bind": // srun's exception
-		return rc
+	case rc == 0, errors.As(err, &number), errors.As(err, &wrong) && slices.Contains(checkedLater, wrong.Option):
+		return e.Failed(rc)
 	}
 	return BadLineCode
 }
 
-// BadLineCode is the exit code of salloc and srun for a line that they refuse.
+// checkedLater are the options whose wrong values end Slurm's commands with 1.
+var checkedLater = []string{"array", "constraint", "cpu-bind", "dependency", "exclude", "extra-node-info", "gpus",
+	"gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "het-group", "hint", "kill-on-bad-exit", "licenses", "mpi",
+	"nodelist", "propagate"}
+
+// BadLineCode is the exit code of sbatch, salloc and srun for options that they refuse.
 const BadLineCode = 255
 
 // Preamble prints what Slurm's controller says before the reason of a refused submission, because tools search for it.

@@ -35,10 +35,11 @@ func prioLanguage() *format.Language[prioRow] {
 			return strconv.FormatFloat(math.Trunc(get(r)), 'f', 0, 64)
 		}}
 	}
-	normal := func(letter byte, heading string, get func(*prioRow) float64) format.Field[prioRow] {
+	normal := func(letter byte, heading string, get func(*prioRow) float64,
+		weight func(*model.Priority) int64) format.Field[prioRow] {
 		return format.Field[prioRow]{Letter: letter, Heading: heading, Get: func(r *prioRow) string {
 			if r.weights {
-				return ""
+				return strconv.FormatInt(weight(r.conf), 10)
 			}
 			return strconv.FormatFloat(get(r), 'f', 7, 64)
 		}}
@@ -106,12 +107,18 @@ func prioLanguage() *format.Language[prioRow] {
 			}
 			return tres(r, r.TRESN, 2)
 		}},
-		normal('a', "AGE", func(r *prioRow) float64 { return r.AgeN }),
-		normal('b', "ASSOC", func(r *prioRow) float64 { return r.AssocN }),
-		normal('f', "FAIRSHARE", func(r *prioRow) float64 { return r.FairN }),
-		normal('j', "JOBSIZE", func(r *prioRow) float64 { return r.SizeN }),
-		normal('p', "PARTITION", func(r *prioRow) float64 { return r.PartN }),
-		normal('q', "QOS", func(r *prioRow) float64 { return r.QOSN }),
+		normal('a', "AGE", func(r *prioRow) float64 { return r.AgeN },
+			func(p *model.Priority) int64 { return p.WeightAge }),
+		normal('b', "ASSOC", func(r *prioRow) float64 { return r.AssocN },
+			func(p *model.Priority) int64 { return p.WeightAssoc }),
+		normal('f', "FAIRSHARE", func(r *prioRow) float64 { return r.FairN },
+			func(p *model.Priority) int64 { return p.WeightFairShare }),
+		normal('j', "JOBSIZE", func(r *prioRow) float64 { return r.SizeN },
+			func(p *model.Priority) int64 { return p.WeightJobSize }),
+		normal('p', "PARTITION", func(r *prioRow) float64 { return r.PartN },
+			func(p *model.Priority) int64 { return p.WeightPartition }),
+		normal('q', "QOS", func(r *prioRow) float64 { return r.QOSN },
+			func(p *model.Priority) int64 { return p.WeightQOS }),
 	}}
 }
 

@@ -349,7 +349,7 @@ func (r *call) key(name, word, v string) (err error) {
 	return err
 }
 
-// window sets the report's time: whole hours, as in sreport; without Start and End, yesterday.
+// window sets the report's time: whole hours, at least one, as in sreport; without Start and End, yesterday.
 func (r *call) window() error {
 	hour := func(t time.Time) time.Time {
 		return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), 0, 0, 0, t.Location())
@@ -366,10 +366,16 @@ func (r *call) window() error {
 		}
 	case r.start.IsZero():
 		r.start = r.end.AddDate(0, 0, -1)
+		if r.end.After(now) {
+			r.start = today.AddDate(0, 0, -1)
+		}
+	}
+	if r.end.After(now) && r.start.After(now) {
+		r.end = now // as sreport: what is to come has an empty report
 	}
 	r.start, r.end = hour(r.start), hour(r.end)
 	if !r.start.Before(r.end) {
-		return errors.New("the report's time ends before it begins; times count in whole hours")
+		r.end = r.start.Add(time.Hour)
 	}
 	r.rq.Start, r.rq.End = model.Time(r.start.UnixMilli()), model.Time(r.end.UnixMilli())
 	return nil

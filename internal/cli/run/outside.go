@@ -28,7 +28,7 @@ func (r *run) submission(s *request.Submission) (*getopt.Parser, error) {
 			continue
 		}
 		word := "--" + g.name
-		if table[i].Arg != getopt.None && g.value != "" {
+		if arg := table[i].Arg; arg == getopt.Required || arg != getopt.None && g.value != "" {
 			word += "=" + g.value
 		}
 		args = append(args, word)
@@ -113,6 +113,10 @@ func outside(all []*run) (release func(rc int), rc int) {
 	}
 	if errors.Is(err, errFiltered) {
 		return nil, 1
+	}
+	var option *getopt.Error
+	if errors.As(err, &option) {
+		return nil, first.BadLine(first.line, err)
 	}
 	if err != nil {
 		first.Errorf("%s", err.Error())

@@ -39,10 +39,10 @@ func submit(e *env.Env) (int, error) {
 	}
 	body, err := readScript(e, all, operands)
 	if err != nil {
-		return 1, err
+		return badOptions(e, p, err)
 	}
 	if err := all.apply(operands); err != nil {
-		return 1, err
+		return badOptions(e, p, err)
 	}
 	if !s.Quiet {
 		for _, n := range p.Notes() {
@@ -64,6 +64,15 @@ func submit(e *env.Env) (int, error) {
 		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
 	}
 	return send(e, s, rq, lines)
+}
+
+// badOptions ends a submission whose options are refused, wherever they stand, or that the site's filter refuses.
+func badOptions(e *env.Env, p *getopt.Parser, err error) (int, error) {
+	var option *getopt.Error
+	if errors.As(err, &option) {
+		return e.BadLine(p, err), nil
+	}
+	return 1, err
 }
 
 // components are the parts of a heterogeneous job, or the only one of any other job: each has its options.
