@@ -51,11 +51,10 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 		more.Licenses, more.AnyLicense, err = ask.ParseLicenses(value)
 	case "numtasks":
 		count(&sp.Tasks)
-	case "numcpus", "reqprocs": // tasks enough to have as many CPUs
+	case "numcpus", "reqprocs":
 		var cpus int32
 		if count(&cpus); err == nil {
-			per := max(1, sp.CPUsPerTask)
-			sp.Tasks = (cpus + per - 1) / per
+			editCPUs(sp, cpus)
 		}
 	case "cpuspertask", "cpus/task":
 		count(&sp.CPUsPerTask)
@@ -91,6 +90,19 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 	}
 	sp.More = &more
 	return true, nil
+}
+
+// editCPUs makes a job ask for so many CPUs: its tasks stay, and its nodes give more CPUs than they need. Only where
+// its tasks need more CPUs than that it has fewer tasks.
+func editCPUs(sp *model.Spec, cpus int32) {
+	per, nodes := max(1, sp.CPUsPerTask), max(1, sp.MinNodes)
+	sp.MinCPUs = 0
+	switch {
+	case cpus < max(1, sp.Tasks)*per:
+		sp.Tasks = (cpus + per - 1) / per
+	case cpus > max(1, sp.Tasks)*per:
+		sp.MinCPUs = (cpus + nodes - 1) / nodes
+	}
 }
 
 // withGres replaces the generic resources that are counted per node, job or task by those of a list in the form of

@@ -64,6 +64,7 @@ func (h *clusterHours) spread(tres []model.TRESCount, in lapse, to func(*hourUse
 // clusterUse answers what became of the time of each cluster.
 func (p *report) clusterUse(ctx context.Context) ([]*proto.ReportChunk, error) {
 	p.win.to = min(p.win.to, p.now)
+	p.win.from = min(p.win.from, p.win.to)         // what is to come is empty
 	if p.win.to-p.win.from > maxHours*usage.Hour { // a window from the beginning of all time
 		p.win.from = max(p.win.from, p.win.to-maxHours*usage.Hour)
 	}
@@ -291,6 +292,7 @@ func (h *clusterHours) uses(cluster string) (out []proto.ClusterUse) {
 // reservations answers what became of the time of reservations.
 func (p *report) reservations(ctx context.Context) ([]*proto.ReportChunk, error) {
 	p.win.to = min(p.win.to, p.now)
+	p.win.from = min(p.win.from, p.win.to) // what is to come is empty
 	var list []proto.ResvUse
 	scanSealed(p.tx, keyReserved, nil, func(k []byte, a *model.Audit) bool {
 		cluster, _, _ := bytes.Cut(k, []byte{0})

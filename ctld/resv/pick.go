@@ -8,6 +8,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/state"
 )
 
 // pick chooses the nodes or parts of nodes: the named ones, or ones that are free in time.
@@ -28,6 +29,9 @@ func (d *draft) pick() error {
 	if r.Flags&model.ResvAnyNodes != 0 {
 		return refuse(proto.CodeReservation,
 			"Flags=ANY_NODES is for reservations of licenses only; leave Nodes, NodeCnt, CoreCnt and TRES out")
+	}
+	if d.fresh && d.nodes == "" && r.Partition == "" {
+		r.Partition = defaultPartition(d.View) // as Slurm: a choice is made among the nodes of one partition
 	}
 	pool, err := d.pool()
 	if err != nil {
@@ -113,6 +117,15 @@ func (d *draft) parts(nodes []string) error {
 		}
 	}
 	return nil
+}
+
+func defaultPartition(v *state.View) string {
+	for _, p := range v.Config().Partitions {
+		if p.Default {
+			return p.Name
+		}
+	}
+	return ""
 }
 
 // pool gives the nodes that may be chosen, in order.

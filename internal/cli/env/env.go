@@ -62,6 +62,14 @@ func (e *Env) Content(data []byte) error {
 // slurmName reports whether the command was called by its Slurm name.
 func (e *Env) slurmName() bool { return !strings.HasPrefix(e.Program, "g") }
 
+// WholeMinutes gives a time limit in seconds as the command counts it: under a Slurm name rounded up to whole minutes.
+func (e *Env) WholeMinutes(sec int64) int64 {
+	if !e.slurmName() || sec <= 0 || sec >= model.Unlimited {
+		return sec
+	}
+	return (sec + 59) / 60 * 60
+}
+
 // Version prints the one line of --version: Slurm's under a Slurm name, because tools parse it.
 func (e *Env) Version() {
 	if e.slurmName() {
@@ -105,8 +113,8 @@ func (e *Env) BadLine(p *getopt.Parser, err error) int {
 
 // checkedLater are the options whose wrong values end Slurm's commands with 1.
 var checkedLater = []string{"array", "constraint", "cpu-bind", "dependency", "exclude", "extra-node-info", "gpus",
-	"gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "het-group", "hint", "kill-on-bad-exit", "licenses", "mpi",
-	"nodelist", "propagate"}
+	"gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "het-group", "hint", "kill-on-bad-exit", "licenses",
+	"mpi", "nodelist", "propagate"}
 
 // BadLineCode is the exit code of sbatch, salloc and srun for options that they refuse.
 const BadLineCode = 255

@@ -39,6 +39,7 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 	old := unix.Umask(0)
 	unix.Umask(old)
 	sp.Umask = uint32(old)
+	sp.LimitS, s.More.TimeMinS = e.WholeMinutes(sp.LimitS), e.WholeMinutes(s.More.TimeMinS)
 	if err := s.settle(); err != nil {
 		return nil, err
 	}

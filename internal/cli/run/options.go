@@ -122,7 +122,7 @@ func (r *run) stepOptions() []getopt.Option {
 			Help: "the job to start a step in (default: the job that grun runs in)", Set: getopt.Text(&r.job)},
 		{Name: "time", Short: 't', Arg: R, Metavar: "limit", Group: groupStep, Env: "SLURM_TIMELIMIT",
 			Help: "time limit of the step", Set: request.Limit("time", func(sec int64) {
-				if r.rq.LimitS = sec; sec >= model.Unlimited {
+				if r.rq.LimitS = r.WholeMinutes(sec); sec >= model.Unlimited {
 					r.rq.LimitS = 0
 				}
 			})},
