@@ -170,7 +170,12 @@ func (c *counts) rpcs() (types, users []proto.DiagRPC) {
 func (c *Controller) diag(_ context.Context, who *caller, _ *proto.Empty) (*proto.DiagReply, error) {
 	v := c.machine.View()
 	d := c.diagOf(v)
-	if sees := c.sees(v, who); sees.hides("users") || sees.hides("jobs") {
+	sees := c.sees(v, who)
+	shown := sees.config(v.Config()).Partitions
+	d.Backlogs = slices.DeleteFunc(slices.Clone(d.Backlogs), func(b proto.DiagBacklog) bool {
+		return !slices.ContainsFunc(shown, func(p *model.Partition) bool { return p.Name == b.Partition })
+	})
+	if sees.hides("users") || sees.hides("jobs") {
 		d.ByUser = slices.DeleteFunc(d.ByUser, func(u proto.DiagRPC) bool { return u.ID != who.UID })
 		d.Counters = slices.DeleteFunc(d.Counters, func(kv model.KV) bool { return strings.HasPrefix(kv.Key, slowedKey) })
 	}
@@ -228,6 +233,9 @@ func (c *Controller) diagOf(v *state.View) *proto.DiagReply {
 		}
 	}
 	d.Counters = c.ownCounters(v)
+	if list := c.backlog.Load(); list != nil {
+		d.Backlogs = *list
+	}
 	for _, u := range d.ByUser {
 		if u.Slowed > 0 {
 			d.Counters = append(d.Counters, model.KV{Key: slowedKey + u.Name, Value: fmt.Sprintf("%d requests, %d ms", u.Slowed,

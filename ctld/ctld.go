@@ -27,6 +27,7 @@ import (
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
+	"gbatch/internal/sched/policy"
 	"gbatch/internal/store"
 	"gbatch/internal/userdb"
 )
@@ -84,6 +85,8 @@ type Controller struct {
 	life      context.Context // ends with Run; nil before
 
 	expected atomic.Pointer[map[model.JobID]*model.Expect] // of the leader's last forecast
+	lately   atomic.Pointer[policy.Past]                   // how long jobs really ran, as of that forecast
+	backlog  atomic.Pointer[[]proto.DiagBacklog]           // as of that forecast
 	// likewise: jobs' places in the queue, the best of all their partitions
 	places atomic.Pointer[map[model.JobID]int32]
 

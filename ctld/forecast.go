@@ -6,13 +6,16 @@ import (
 
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 	"gbatch/internal/sched"
+	"gbatch/internal/sched/policy"
 	"gbatch/internal/state"
 )
 
 // The forecast is gqueue --start's data: when and where the first jobs of the queue will start if all jobs run to their
 // limits and no new job is submitted. It makes a reservation for each of them (conservative backfill), whatever the
-// real policy does, and its plans are never carried out.
+// real policy does, and its plans are never carried out. Two more plans, in which jobs run as long as their users' jobs
+// did lately, give the range in which a job is likely to start.
 
 // forecastDepth is how many pending jobs a forecast covers, the same as Slurm's default of bf_max_job_test.
 const forecastDepth = 500
@@ -21,38 +24,146 @@ const forecastDepth = 500
 // so forecasts take a tenth of one CPU.
 const forecastRest = 10
 
+// forecastAgain is after how long a forecast is made again although no fact has changed: jobs have outlived guesses.
+const forecastAgain = 30 * time.Second
+
 // forecast keeps expected starts up to date, at most bf_interval behind.
 func (c *Controller) forecast(ctx context.Context) {
 	defer c.expected.Store(nil)
 	defer c.places.Store(nil)
-	planner := sched.NewPlanner()
-	gen := uint64(0)
+	defer c.lately.Store(nil)
+	defer c.backlog.Store(nil)
+	planner, past := sched.NewPlanner(), policy.NewPast()
+	gen, last := uint64(0), time.Time{}
 	for ctx.Err() == nil {
 		v := c.machine.View()
 		begin := time.Now()
-		if v.Gen() != gen {
-			gen = v.Gen()
+		if v.Gen() != gen || begin.Sub(last) > forecastAgain {
+			gen, last = v.Gen(), begin
+			now := c.now()
+			past.Refresh(v, now)
+			known := past.Frozen()
+			c.lately.Store(known)
 			found, places := map[model.JobID]*model.Expect{}, map[model.JobID]int32{}
 			if v.Pending() > 0 {
-				now := c.now()
-				policy, _ := c.policy(v, now, c.own.orderThen)
-				bf := &policy.Backfill
-				bf.On, bf.Reserve, bf.WindowS, bf.MinAgeS, bf.MinPriority = true, -1, 0, 0, 0
-				bf.MaxTest, bf.MaxStart, bf.MaxArrayResv = forecastDepth, 0, 1
-				planner.Plan(v, now, policy)
+				pol, _ := c.policy(v, now, c.own.orderThen)
+				planner.Plan(v, now, forecastPolicy(pol, nil))
 				planner.Expectations(func(id model.JobID, e *model.Expect) { found[id] = e })
 				planner.Positions(func(id model.JobID, place int32) {
 					if first, ok := places[id]; !ok || place < first {
 						places[id] = place
 					}
 				})
+				if known.Knows() {
+					likely(planner, v, now, pol, known, found)
+				}
 			}
+			backlog := backlogs(v, now, known)
+			c.backlog.Store(&backlog)
 			c.expected.Store(&found)
 			c.places.Store(&places)
 		}
 		most := time.Duration(max(1, v.Config().Params.Backfill.IntervalS)) * time.Second
 		pause(ctx, min(most, max(time.Second, forecastRest*time.Since(begin))))
 	}
+}
+
+// forecastPolicy gives the policy of a forecast in which jobs run as long as predict says; nil: to their limits.
+func forecastPolicy(pol sched.Policy, predict sched.Predict) sched.Policy {
+	pol.Predict = predict
+	bf := &pol.Backfill
+	bf.On, bf.Reserve, bf.WindowS, bf.MinAgeS, bf.MinPriority = true, -1, 0, 0, 0
+	bf.MaxTest, bf.MaxStart, bf.MaxArrayResv = forecastDepth, 0, 1
+	return pol
+}
+
+// likely adds to expectations the ranges in which jobs are likely to start.
+func likely(planner *sched.Planner, v *state.View, now model.Time, pol sched.Policy, past *policy.Past,
+	found map[model.JobID]*model.Expect) {
+	var at [2]map[model.JobID]model.Time
+	for i, predict := range [...]sched.Predict{past.Early(), past.Late()} {
+		times := map[model.JobID]model.Time{}
+		plan := planner.Plan(v, now, forecastPolicy(pol, predict))
+		for k := range plan.Starts {
+			times[plan.Starts[k].Job] = now
+		}
+		planner.Expectations(func(id model.JobID, e *model.Expect) { times[id] = e.Start })
+		at[i] = times
+	}
+	for id, early := range at[0] {
+		late, ok := at[1][id]
+		if !ok {
+			continue
+		}
+		e := found[id]
+		if e == nil { // jobs without a time limit hold what it needs
+			e = &model.Expect{}
+			found[id] = e
+		}
+		e.Early, e.Late = span(early, late, e.Start)
+	}
+}
+
+// backlogs counts what waits for room in each partition.
+func backlogs(v *state.View, now model.Time, past *policy.Past) []proto.DiagBacklog {
+	all := map[string]*proto.DiagBacklog{}
+	v.Jobs(func(j *model.Job) bool {
+		if j.State != model.Pending || len(j.Spec.Partitions) == 0 || !waitsForRoom(j) {
+			return true
+		}
+		part := v.Partition(j.Spec.Partitions[0])
+		if part == nil {
+			return true
+		}
+		b := all[part.Name]
+		if b == nil {
+			b = &proto.DiagBacklog{Partition: part.Name}
+			all[part.Name] = b
+		}
+		n := int64(max(1, j.Tasks.Count()))
+		b.Jobs += n
+		b.OldestS = max(b.OldestS, int64(now-max(j.Submit, j.Eligible, j.Accrue))/1000)
+		b.WorkS += n * past.Work(j, part)
+		return true
+	})
+	out := make([]proto.DiagBacklog, 0, len(all))
+	for _, p := range v.Config().Partitions { // in the configuration's order
+		if b := all[p.Name]; b != nil {
+			b.WorkS /= policy.WorkUnit
+			out = append(out, *b)
+		}
+	}
+	return out
+}
+
+// span orders the moments of an early and a late plan; neither is later than the sure one, if that is known.
+func span(early, late, sure model.Time) (from, to model.Time) {
+	from, to = min(early, late), max(early, late)
+	if sure != 0 {
+		from, to = min(from, sure), min(to, sure)
+	}
+	return from, to
+}
+
+// likelyFor gives the range in which one job is likely to start; 0 if that is not known.
+func (c *Controller) likelyFor(v *state.View, now model.Time, pol sched.Policy, j *model.Job,
+	sure model.Time) (from, to model.Time) {
+	past := c.lately.Load()
+	if past == nil { // another controller leads
+		past = policy.NewPast()
+		past.Refresh(v, now)
+	}
+	if !past.Knows() || !waitsForRoom(j) || sure == now {
+		return 0, 0
+	}
+	pol.Predict = past.Early()
+	early := sched.Soonest(v, now, pol, j)
+	pol.Predict = past.Late()
+	late := sched.Soonest(v, now, pol, j)
+	if early == 0 || late == 0 {
+		return 0, 0
+	}
+	return span(early, late, sure)
 }
 
 // expects gives the expectation for a pending job, or nil.

@@ -91,7 +91,10 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 
 // explain explains one job, and for a job behind others the priorities of both.
 func (c *Controller) explain(v *state.View, now model.Time, policy sched.Policy, j *model.Job) *model.Explanation {
-	x := sched.Explain(v, now, policy, j.ID)
+	sure := policy
+	sure.Predict = nil // all jobs run to their limits
+	x := sched.Explain(v, now, sure, j.ID)
+	x.Early, x.Late = c.likelyFor(v, now, policy, j, x.Start)
 	if policy.Predict != nil && !j.Direct && waitsForRoom(j) {
 		x.Text = strings.TrimSpace(x.Text + " " + c.own.says(v, now, j, policy.Predict))
 	}

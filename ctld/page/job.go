@@ -205,6 +205,7 @@ func (q *request) whyOne(x *job, ref proto.JobRef) {
 		if e.Start > 0 {
 			x.Start = e.Start
 		}
+		x.Likely = jobtext.Likely(e.Early, e.Late, reply.Now)
 	}
 }
 

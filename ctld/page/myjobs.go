@@ -29,6 +29,7 @@ type jobLine struct {
 	GPUs      int64
 	Why       string // Slurm's word, and what is known beside it
 	Start     model.Time
+	Likely    string // when it is likely to start
 	Place     int32
 	Where     string
 	Elapsed   int64 // seconds
@@ -73,7 +74,7 @@ func (q *request) line(j *model.Job, rules *ask.Rulebook) *jobLine {
 			l.StateWord = "held"
 		}
 		if e := j.Expect; e != nil {
-			l.Start, l.Place = e.Start, e.Position
+			l.Start, l.Place, l.Likely = e.Start, e.Position, jobtext.Likely(e.Early, e.Late, q.now)
 			if l.Where == "" {
 				l.Where = hostlist.Compress(e.Nodes)
 			}

@@ -10,6 +10,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
+	"gbatch/internal/walltime"
 )
 
 // This file owns the statistics of the leader, as sdiag shows them.
@@ -72,6 +73,13 @@ func StatisticsText(r *proto.DiagReply) string {
 	p("\nReplicated log\n\tQueue length: %d\n", r.RaftQueue)
 	for _, kv := range r.Counters {
 		p("\t%s: %s\n", kv.Key, kv.Value)
+	}
+	for i, b := range r.Backlogs {
+		if i == 0 {
+			p("\nBacklog\n")
+		}
+		p("\t%s: %d waiting for room, the oldest for %s; %s of work for the whole partition\n", b.Partition, b.Jobs,
+			walltime.Elapsed(b.OldestS), walltime.Elapsed(b.WorkS))
 	}
 	p("\nRemote Procedure Call statistics by message type\n")
 	for _, c := range r.ByType {
@@ -176,7 +184,13 @@ func requestStatistics() []slurmjson.Field[proto.DiagReply] {
 			func(r *row) []proto.DiagRPC { return r.ByUser }),
 		{Name: "pending_rpcs", Type: slurmjson.List},
 		slurmjson.Slice("gbatch", func(r *row) []model.KV {
-			return append([]model.KV{{Key: "log_queue", Value: strconv.FormatInt(r.RaftQueue, 10)}}, r.Counters...)
+			out := append([]model.KV{{Key: "log_queue", Value: strconv.FormatInt(r.RaftQueue, 10)}}, r.Counters...)
+			for _, b := range r.Backlogs {
+				out = append(out, model.KV{Key: "backlog_jobs_" + b.Partition, Value: strconv.FormatInt(b.Jobs, 10)},
+					model.KV{Key: "backlog_oldest_seconds_" + b.Partition, Value: strconv.FormatInt(b.OldestS, 10)},
+					model.KV{Key: "backlog_work_seconds_" + b.Partition, Value: strconv.FormatInt(b.WorkS, 10)})
+			}
+			return out
 		}, []slurmjson.Field[model.KV]{
 			{Name: "key", Str: func(kv *model.KV) string { return kv.Key }},
 			{Name: "value", Str: func(kv *model.KV) string { return kv.Value }},

@@ -126,6 +126,12 @@ func jobNames() []JobField {
 			}
 			return r.Run.Start
 		}),
+		qText(0, "LikelyStart", "LIKELY_START", func(r *JobRow) string {
+			if r.Expect == nil || r.Expect.Early == 0 {
+				return "N/A"
+			}
+			return Likely(r.Expect.Early, r.Expect.Late, r.At)
+		}),
 		qNum(0, "MaxCPUs", "MAX_CPUS", func(r *JobRow) int64 { _, c := r.Size(); return int64(c) }),
 		qNum(0, "MaxNodes", "MAX_NODES", (*JobRow).maxNodes),
 		{Name: "Nodes", Heading: "NODES", Whole: true, Get: (*JobRow).nodeList},

@@ -31,3 +31,26 @@ func (m *Times) Stamp(t model.Time, none string) string {
 	}
 	return walltime.Timestamp(time.UnixMilli(int64(t)), m.Now, m.Form)
 }
+
+// Likely gives the range in which a job is likely to start, at a moment: 10:05-10:20, with days where one is not today;
+// "" if it is not known.
+func Likely(from, to, now model.Time) string {
+	if from == 0 || to == 0 {
+		return ""
+	}
+	clock := func(t model.Time) string {
+		at, today := time.UnixMilli(int64(t)), time.UnixMilli(int64(now))
+		switch {
+		case t <= now:
+			return "now"
+		case at.Format(time.DateOnly) == today.Format(time.DateOnly):
+			return at.Format("15:04")
+		}
+		return at.Format("01-02T15:04")
+	}
+	first, last := clock(from), clock(to)
+	if first == last {
+		return first
+	}
+	return first + "-" + last
+}

@@ -51,6 +51,9 @@ func WhyText(x *model.Explanation, now model.Time, at *Times) string {
 		p("  Start:    %s%s\n", at.Stamp(x.Start, "unknown"), onNodes(x.Nodes))
 	}
 	p("            %s\n", told(at, x.Text, now))
+	if likely := Likely(x.Early, x.Late, now); likely != "" {
+		p("  Likely:   %s, by how long these users' jobs really ran lately\n", likely)
+	}
 	if len(x.Causes) > 0 {
 		p("  What holds it:\n")
 	}
@@ -121,6 +124,8 @@ func WhyJSON() []slurmjson.Field[WhyOf] {
 		{Name: "job_state", Words: func(x *WhyOf) []string { return []string{x.State.String()} }},
 		{Name: "text", Str: func(x *WhyOf) string { return told(x.Times, x.Text, 0) }},
 		{Name: "expected_start", Time: func(x *WhyOf) model.Time { return x.Start }},
+		{Name: "likely_start_earliest", Time: func(x *WhyOf) model.Time { return x.Early }},
+		{Name: "likely_start_latest", Time: func(x *WhyOf) model.Time { return x.Late }},
 		{Name: "nodes", Str: func(x *WhyOf) string { return hostlist.CompressSorted(x.Nodes) }},
 		slurmjson.Slice("positions", func(x *WhyOf) []model.QueuePlace { return x.Places },
 			[]slurmjson.Field[model.QueuePlace]{

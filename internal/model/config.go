@@ -355,6 +355,10 @@ type Expect struct {
 	// for its turn
 	Position int32
 	IdleS    int64 // of a running job: for how long all of its GPUs have been idle, seconds
+
+	// Between these moments it starts if jobs run as long as their users' jobs did lately; 0: not known. Start is the
+	// sure one: all jobs run to their limits.
+	Early, Late Time
 }
 
 func (x *Expect) Wire(c *wire.C) {
@@ -365,6 +369,8 @@ func (x *Expect) Wire(c *wire.C) {
 	wire.Int(c, &x.MemPerNode)
 	wire.Int(c, &x.Position)
 	wire.Int(c, &x.IdleS)
+	wire.Int(c, &x.Early)
+	wire.Int(c, &x.Late)
 }
 
 // TimeLimitS gives the job's time limit in seconds, Unlimited, or NotSet if the partition's limit would apply and is

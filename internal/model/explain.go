@@ -19,6 +19,9 @@ type Explanation struct {
 	Start   Time // expected; 0: unknown
 	Nodes   []string
 	Changes []WhatIf
+
+	// Between these moments it starts if jobs run as long as their users' jobs did lately; 0: not known.
+	Early, Late Time
 }
 
 func (x *Explanation) Wire(c *wire.C) {
@@ -35,6 +38,8 @@ func (x *Explanation) Wire(c *wire.C) {
 	wire.Int(c, &x.Start)
 	wire.Texts(c, &x.Nodes, MaxList, MaxName)
 	wire.List(c, &x.Changes, MaxList)
+	wire.Int(c, &x.Early)
+	wire.Int(c, &x.Late)
 }
 
 // Cause is one thing that keeps a job waiting. The first of a list is the decisive one.

@@ -32,6 +32,22 @@ type DiagReply struct {
 	TableSum      int64
 	ByType        []DiagRPC
 	ByUser        []DiagRPC
+	Backlogs      []DiagBacklog // of partitions with jobs that wait for room
+}
+
+// DiagBacklog is what waits for room in a partition. A job with several partitions counts in its first one.
+type DiagBacklog struct {
+	Partition string
+	Jobs      int64 // an array counts as its waiting tasks
+	OldestS   int64 // for how long the oldest one waits, seconds
+	WorkS     int64 // how long the whole partition would take for it, seconds
+}
+
+func (x *DiagBacklog) Wire(c *wire.C) {
+	wire.Text(c, &x.Partition, model.MaxName)
+	wire.Int(c, &x.Jobs)
+	wire.Int(c, &x.OldestS)
+	wire.Int(c, &x.WorkS)
 }
 
 func (x *DiagReply) Wire(c *wire.C) {
@@ -59,6 +75,7 @@ func (x *DiagReply) Wire(c *wire.C) {
 	wire.Int(c, &x.TableSum)
 	wire.List(c, &x.ByType, model.MaxList)
 	wire.List(c, &x.ByUser, model.MaxList)
+	wire.List(c, &x.Backlogs, model.MaxList)
 }
 
 // DiagPass counts the passes of one scheduling algorithm.

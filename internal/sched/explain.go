@@ -109,6 +109,13 @@ func Forecast(v *state.View, now model.Time, pol Policy, sp *model.Spec, priorit
 	return foresee(v, now, pol, j)
 }
 
+// Soonest gives when a job of the View would start if no new job came, under a policy whose predictions say how long
+// jobs run. 0: that is not known, as with Forecast.
+func Soonest(v *state.View, now model.Time, pol Policy, j *model.Job) model.Time {
+	w, _ := foresee(v, now, pol, j)
+	return w.Start
+}
+
 // foresee plans the queue with j, which replaces the job of the same number if there is one, and gives j's start.
 func foresee(v *state.View, now model.Time, pol Policy, j *model.Job) (w model.WhatIf, alloc *model.Alloc) {
 	x := &explainer{p: NewPlanner(), v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0,
@@ -319,8 +326,8 @@ func (x *explainer) expect(free bool, room model.Time) {
 		if out.Start = max(room, order[0].start, x.j.Begin); out.Start == order[0].start {
 			out.Nodes = order[0].alloc.NodeNames()
 		}
-		out.Text = "It is expected to start when there is room under its limit and on its nodes, " +
-			"if all jobs run as long as planned."
+		out.Text = "It is expected to start when there is room under its limit and on its nodes, if all jobs run " +
+			x.length() + "."
 		x.tell(x.otherQOS())
 		return
 	case !free && x.j.Begin <= x.now:
@@ -350,15 +357,23 @@ func (x *explainer) expect(free bool, room model.Time) {
 	case out.Start == 0:
 		out.Text = "Its start is unknown: no nodes that are up can run it at present."
 	case x.fifo:
-		out.Text = "It is expected to start after the jobs ahead of it, if all jobs run to their limits."
+		out.Text = "It is expected to start after the jobs ahead of it, if all jobs run " + x.length() + "."
 	default:
-		out.Text = "It is expected to start then, if no new job goes first and all jobs run as long as planned."
+		out.Text = "It is expected to start then, if no new job goes first and all jobs run " + x.length() + "."
 	}
 	if free {
 		x.changes()
 	}
 	slices.SortStableFunc(out.Changes, func(a, b model.WhatIf) int { return cmp.Compare(a.Start, b.Start) })
 	out.Changes = out.Changes[:min(len(out.Changes), maxShown)]
+}
+
+// length says how long jobs run in this plan.
+func (x *explainer) length() string {
+	if x.pol.Predict == nil {
+		return "to their limits"
+	}
+	return "as long as planned"
 }
 
 // open reports whether a partition would start the job if there were room.

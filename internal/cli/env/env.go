@@ -59,8 +59,8 @@ func (e *Env) Content(data []byte) error {
 	return err
 }
 
-// slurmName reports whether the command was called by its Slurm name.
-func (e *Env) slurmName() bool { return !strings.HasPrefix(e.Program, "g") }
+// SlurmName reports whether the command was called by its Slurm name.
+func (e *Env) SlurmName() bool { return !strings.HasPrefix(e.Program, "g") }
 
 // WholeMinutes gives a time limit in seconds as the command counts it: under a Slurm name rounded up to whole minutes.
 func (e *Env) WholeMinutes(sec int64) int64 {
@@ -72,7 +72,7 @@ func (e *Env) WholeMinutes(sec int64) int64 {
 
 // Version prints the one line of --version: Slurm's under a Slurm name, because tools parse it.
 func (e *Env) Version() {
-	if e.slurmName() {
+	if e.SlurmName() {
 		fmt.Fprintf(e.Stdout, "slurm %s\n", version.Slurm)
 		return
 	}

@@ -25,7 +25,10 @@ const (
 	queueFormat = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 	queueLong   = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 	queueStart  = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
-	queueSort   = "P,t,-p"
+	// queueLikely is queueStart under our own name, with the range in which a job is likely to start.
+	queueLikely = "JobArrayID:.18 ,Partition:.9 ,Name:.8 ,UserName:.8 ,StateCompact:.2 ,StartTime:.19 ,LikelyStart:23 ," +
+		"NumNodes:.6 ,SchedNodes:20 ,ReasonList:"
+	queueSort = "P,t,-p"
 )
 
 // queue is one call of gqueue.
@@ -283,7 +286,9 @@ func (q *queue) printer(lang *format.Language[jobtext.JobRow]) (*format.Printer[
 	case q.layout == 'o':
 		template = q.template
 	case q.start:
-		template = queueStart
+		if template = queueStart; !q.SlurmName() {
+			return lang.Columns(queueLikely)
+		}
 	case q.long:
 		template = queueLong
 	}

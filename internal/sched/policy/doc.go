@@ -56,5 +56,6 @@
 // Mu'alem, Feitelson, TPDS 2001.
 //
 // policy.go has the options, arrival.go the schedule in order of arrival, share.go the shares,
-// frozen.go a copy for readers.
+// frozen.go a copy for readers. past.go has how long jobs really ran, for clusters of any order:
+// the range in which a job is likely to start comes from it.
 package policy

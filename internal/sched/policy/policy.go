@@ -269,18 +269,31 @@ func (p *Policy) learnOf(j *model.Job) int64 {
 	if j.Run == nil || j.End == nil {
 		return 0
 	}
-	from := j.Run.Start
-	if j.Run.Launched != 0 {
-		from = j.Run.Launched
-	}
-	usedS := (int64(j.End.At-from) - j.Run.SleptMS(j.End.At) + 999) / 1000
-	switch j.State {
-	case model.Completed, model.Failed, model.Timeout, model.Cancelled, model.OutOfMemory:
+	usedS := ranS(j)
+	if endedItself(j) {
 		if q := p.partOf(j); q != nil {
 			p.users.learn(j.Spec.UID, usedS, j.Run.LimitS, q.room.share(j.Spec))
 		}
 	}
 	return usedS
+}
+
+// ranS gives how long a job that has ended ran, seconds.
+func ranS(j *model.Job) int64 {
+	from := j.Run.Start
+	if j.Run.Launched != 0 {
+		from = j.Run.Launched
+	}
+	return (int64(j.End.At-from) - j.Run.SleptMS(j.End.At) + 999) / 1000
+}
+
+// endedItself reports whether a job ended by itself, by its user or by its limit.
+func endedItself(j *model.Job) bool {
+	switch j.State {
+	case model.Completed, model.Failed, model.Timeout, model.Cancelled, model.OutOfMemory:
+		return true
+	}
+	return false
 }
 
 // waitsFrom gives the moment from which a job's wait counts.
