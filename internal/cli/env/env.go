@@ -64,7 +64,7 @@ func (e *Env) SlurmName() bool { return !strings.HasPrefix(e.Program, "g") }
 
 // WholeMinutes gives a time limit in seconds as the command counts it: under a Slurm name rounded up to whole minutes.
 func (e *Env) WholeMinutes(sec int64) int64 {
-	if !e.slurmName() || sec <= 0 || sec >= model.Unlimited {
+	if !e.SlurmName() || sec <= 0 || sec >= model.Unlimited {
 		return sec
 	}
 	return (sec + 59) / 60 * 60
