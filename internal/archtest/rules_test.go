@@ -48,6 +48,7 @@ var layers = []layer{
 	{"internal/state", "internal/model internal/blob"},
 	{"internal/sched", "internal/model internal/ask internal/blob internal/state"},
 	{"internal/sched/policy", "internal/model internal/ask internal/state"},
+	{"internal/sched/demand", "internal/model internal/blob internal/state"},
 	{"internal/sim", "internal/model internal/ask internal/blob internal/state internal/sched internal/conf"},
 	{"internal/store", "internal/model internal/blob internal/state internal/sched"},
 

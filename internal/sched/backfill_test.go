@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"gbatch/internal/model"
+	"gbatch/internal/sched/demand"
 	"gbatch/internal/state"
 )
 
@@ -190,14 +191,21 @@ func TestKeptPlannerEqualsFresh(t *testing.T) {
 	if testing.Short() {
 		seeds = 25
 	}
-	starts := 0
+	starts, weighed := 0, 0
 	for seed := range seeds {
-		kept, pol := NewPlanner(), Policy{}
+		kept, pol, asked := NewPlanner(), Policy{}, demand.NewWatch(Wants)
 		history(t, seed, 25, func(c *cluster, w *world, v *state.View) model.Plan {
+			asked.Refresh(v)
 			if kept.pass == 0 || w.chance(10) {
 				if pol = (Policy{}); w.chance(75) {
 					pol = w.backfill()
 				}
+			}
+			if seed%2 == 1 { // nodes are chosen by what jobs ask for
+				pol.Demand = asked.Mix()
+			}
+			if pol.Demand != nil {
+				weighed++
 			}
 			plan := kept.Plan(v, c.now, pol)
 			if fresh := Plan(v, c.now, pol); !reflect.DeepEqual(plan, fresh) {
@@ -212,8 +220,8 @@ func TestKeptPlannerEqualsFresh(t *testing.T) {
 			return plan
 		})
 	}
-	if starts < seeds*20 {
-		t.Errorf("only %d starts", starts)
+	if starts < seeds*20 || weighed < seeds {
+		t.Errorf("only %d starts, and %d plans with a mix", starts, weighed)
 	}
 }
 

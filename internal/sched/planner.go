@@ -2,6 +2,7 @@ package sched
 
 import (
 	"gbatch/internal/model"
+	"gbatch/internal/sched/demand"
 	"gbatch/internal/state"
 )
 
@@ -81,6 +82,11 @@ type Planner struct {
 	hets     int       // heterogeneous jobs that may start
 	bookings []booked  // this plan's, if there are such jobs
 	counted  []charged // as well
+
+	mix     *demand.Mix     // Policy.Demand
+	mixTurn uint64          // grows when costs must be computed anew
+	tables  []*demand.Table // by class of nodes; nil: not made yet
+	costed  []*shape        // shapes with costs, the oldest first
 
 	cursor cursor
 	rooms  []*room

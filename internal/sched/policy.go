@@ -1,6 +1,9 @@
 package sched
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/sched/demand"
+)
 
 // Policy bounds and shapes one planning pass. Its bounds are counts, never durations of the pass: a plan must not
 // depend on how fast the machine is. The zero value is first in, first out per partition: no job overtakes.
@@ -16,6 +19,10 @@ type Policy struct {
 	// Cost gives the cost of each GPU of a node, by number: how hot or how used it is now (GpuSelectPolicy); nil if
 	// that is not known. A nil func: the cost of GPUs does not matter.
 	Cost func(node string) []int32
+
+	// Demand is what jobs ask for on a node: a job gets the node on which it leaves least that these can't use. nil: the
+	// first node that holds it.
+	Demand *demand.Mix
 
 	// FairShare gives a user's fair-share factor under an account in a partition, 0 to 1, for UsageThreshold of QOS.
 	// nil: no job is held for it.

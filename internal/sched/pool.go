@@ -81,12 +81,15 @@ func (n *node) up() bool { return n.rec != nil && n.usable }
 // configured), with an index of their free capacity. The index is a tree of maxima: it finds the first node with enough
 // room from a position on without looking at full nodes.
 type pool struct {
-	given []*node // as configured
-	nodes []*node
-	size  int // leaves, a power of two
-	cpus  []int32
-	mem   []int64
-	gpus  []int32
+	given  []*node // as configured
+	nodes  []*node
+	size   int // leaves, a power of two
+	cpus   []int32
+	mem    []int64
+	gpus   []int32
+	vers   []uint32 // by position, grows when a node's free capacity changes
+	group  []int32  // by position: where the nodes of the same weight end
+	hasGPU bool     // some node has GPUs
 
 	grown []int32 // positions of nodes that have gained free capacity, in order of events
 	lost  int     // number of events that are forgotten
@@ -110,14 +113,25 @@ func newPool(nodes []*node) *pool {
 	for i := range pl.cpus {
 		pl.cpus[i], pl.mem[i], pl.gpus[i] = -1, -1<<62, -1
 	}
+	pl.vers, pl.group = make([]uint32, len(nodes)), make([]int32, len(nodes))
 	for pos, n := range nodes {
 		n.places = append(n.places, place{pl, pos})
+		pl.vers[pos] = 1
+		pl.hasGPU = pl.hasGPU || slices.ContainsFunc(n.def.Gres, func(g model.GresDef) bool { return g.Name == gpuName })
+	}
+	end := len(nodes)
+	for pos := len(nodes) - 1; pos >= 0; pos-- {
+		if pos+1 < len(nodes) && nodes[pos+1].def.Weight != nodes[pos].def.Weight {
+			end = pos + 1
+		}
+		pl.group[pos] = int32(end)
 	}
 	return pl
 }
 
 // set notes what the node at pos has free; none where it takes no jobs.
 func (pl *pool) set(pos int, n *node) {
+	pl.vers[pos]++
 	cpus, mem, gpus := int32(-1), int64(-1<<62), int32(-1)
 	if n.up() && !n.room.shut {
 		cpus, mem, gpus = int32(n.free.cpus), n.free.mem, int32(n.gpus)

@@ -44,6 +44,7 @@ type shape struct {
 	roams map[string]bool // Planner.roams
 	turn  uint64          // Planner.windowTurn when the shape was last renewed; only for jobs that ask for a reservation
 	next  *shape          // the shape for the next of the job's reservations
+	costs *costs          // of a start on each node; nil: not computed
 
 	within   bool   // its reservation could hold it, were nothing else in it
 	withinAt uint64 // Planner.windowTurn when that was found out; 0: never
@@ -310,15 +311,23 @@ func (p *Planner) fitAs(sh *shape, end model.Time) *model.Alloc {
 	return alloc
 }
 
-// fitOne places a whole job on the first node that holds it. taken means that a node has room, but it is reserved, or
+// fitOne places a whole job on one node: the first that holds it, or the one that suits it best. taken means that a node has room, but it is reserved, or
 // kept for a job of a higher tier.
 func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
 	if !sh.single {
 		return nil, false
 	}
-	if sh.rq.LLN {
+	switch {
+	case sh.rq.LLN:
 		return p.fitLoose(sh, end)
+	case p.weighs(sh):
+		return p.fitBest(sh, end)
 	}
+	return p.fitFirst(sh, end)
+}
+
+// fitFirst is fitOne for the first node.
+func (p *Planner) fitFirst(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
 	pl, first := sh.pool, true
 	for at := pl.find(sh.from, &sh.wholeB); at < len(pl.nodes); at = pl.find(at+1, &sh.wholeB) {
 		n := pl.nodes[at]

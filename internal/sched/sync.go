@@ -21,6 +21,11 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 	p.v, p.now, p.cursorAt = v, now, next
 	order, predict := p.policy.Order, p.policy.Predict
 	p.policy = pol
+	if p.mix != pol.Demand {
+		p.mix = pol.Demand
+		p.mixTurn++
+		p.tables = nil
+	}
 	p.pass++
 	p.round++
 	p.early = again
@@ -105,6 +110,8 @@ func (p *Planner) otherwise(v *state.View, changes []state.Change) bool {
 // build derives everything from the View.
 func (p *Planner) build() {
 	v := p.v
+	p.tables, p.costed = nil, nil
+	p.mixTurn++
 	p.cfg = v.Config()
 	p.stock = newStock(v)
 	p.stock.cost = p.policy.Cost

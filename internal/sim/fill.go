@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"gbatch/internal/model"
 	"gbatch/internal/state"
@@ -22,8 +23,7 @@ type Filled struct {
 	Demand    int     `json:"demand"`    // GPUs that they asked for
 	Allocated int     `json:"allocated"` // GPUs that they got
 	Share     float64 `json:"allocated_share"`
-	// placed jobs that share a GPU in the trace and have one for themselves here
-	Shared int `json:"shared_in_trace"`
+	Shared    int     `json:"shared_in_trace"` // placed jobs that share a GPU
 }
 
 // maxFill is the most jobs drawn.
@@ -34,15 +34,19 @@ const maxFill = 2_000_000
 // allocated GPUs shows how little the placement fragments the machine.
 //
 // Source: Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent,
-// USENIX ATC 2023, section 6.2. Jobs that share a GPU there have a whole one here, in demand and allocation alike.
+// USENIX ATC 2023, section 6.2. Jobs that share a GPU in the trace do so here, in hundredths. CPUs are whole ones.
 func Fill(ctx context.Context, s Setup, seed uint64) (*Filled, error) {
+	if slices.ContainsFunc(s.Work.Jobs, func(j Job) bool { return j.Milli > 0 }) {
+		s.Machine = s.Machine.shared()
+	}
 	r := &replay{Outcome: &Outcome{Setup: s}, st: state.New(), specs: newSpecs(s.Machine), base: defaultEpoch}
+	r.specs.shares = true
 	f := &Filled{Machine: s.Machine.Text, Scheduler: s.Scheduler.Name, Seed: seed}
 	_, f.GPUs = s.Machine.units()
 	if f.GPUs == 0 {
 		return nil, errors.New("--fill: the machine has no GPUs: give --gpus-per-node, or a trace that names its nodes")
 	}
-	wants := 0
+	wants, demand, allocated := 0, int64(0), int64(0) // the last two in thousandths of a GPU
 	for i := range s.Work.Jobs {
 		wants += int(s.Work.Jobs[i].GPUs)
 	}
@@ -52,7 +56,7 @@ func Fill(ctx context.Context, s Setup, seed uint64) (*Filled, error) {
 	r.boot(0)
 	plan := s.Scheduler.New()
 	rng := rand.New(rand.NewPCG(seed, 0x66696c6c))
-	for at := int64(1); f.Demand < f.GPUs; at++ {
+	for at := int64(1); demand < int64(f.GPUs)*wholeGPU; at++ {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -62,7 +66,12 @@ func Fill(ctx context.Context, s Setup, seed uint64) (*Filled, error) {
 		j := s.Work.Jobs[rng.IntN(len(s.Work.Jobs))]
 		j.Request = model.Unlimited - 1
 		f.Jobs++
-		f.Demand += int(j.GPUs)
+		milli := int64(j.GPUs) * wholeGPU
+		if j.GPUs == 1 && j.Milli > 0 {
+			milli = int64(j.Milli)
+		}
+		demand += milli
+		f.Demand = int(demand / wholeGPU)
 		if s.Progress != nil && f.Jobs%progressEvery == 0 {
 			s.Progress(min(f.Demand, f.GPUs), f.GPUs)
 		}
@@ -84,7 +93,7 @@ func Fill(ctx context.Context, s Setup, seed uint64) (*Filled, error) {
 			continue
 		}
 		f.Placed++
-		f.Allocated += int(j.GPUs)
+		allocated += milli
 		if j.Milli > 0 {
 			f.Shared++
 		}
@@ -93,7 +102,8 @@ func Fill(ctx context.Context, s Setup, seed uint64) (*Filled, error) {
 			r.apply(at, &state.Tick{})
 		}
 	}
-	f.Share = float64(f.Allocated) / float64(f.GPUs)
+	f.Allocated = int(allocated / wholeGPU)
+	f.Share = float64(allocated) / float64(f.GPUs*wholeGPU)
 	return f, nil
 }
 
@@ -104,7 +114,7 @@ func fill(ctx context.Context, o *Options, w *Workload) error {
 		return err
 	}
 	if o.Scheduler == "" { // nothing waits, so nothing has to be predicted
-		s.Scheduler = FIFO()
+		s.Scheduler = Weighed()
 	}
 	bar := newBar(o.Err, "fill")
 	s.Progress = bar.show
@@ -123,7 +133,7 @@ func fill(ctx context.Context, o *Options, w *Workload) error {
 		group(int64(f.Placed)))
 	fmt.Fprintf(o.Out, "  %.2f %% of %s GPUs are allocated\n", f.Share*100, group(int64(f.GPUs)))
 	if f.Shared > 0 {
-		fmt.Fprintf(o.Out, "  %s of the jobs placed share a GPU in the trace and have one for themselves here\n",
+		fmt.Fprintf(o.Out, "  %s of the jobs placed share a GPU\n",
 			group(int64(f.Shared)))
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"gbatch/internal/conf"
@@ -95,6 +96,36 @@ func node(name string, cpus, gpus int, typ string, mem int64) *model.NodeDef {
 		d.Gres = []model.GresDef{{Name: model.GPUName, Type: strings.ToLower(typ), Count: int32(gpus)}}
 	}
 	return d
+}
+
+// GPUs that are shared are divided into hundredths.
+const (
+	shardName    = "shard"
+	shardsPerGPU = 100
+)
+
+// shared gives the machine with GPUs that jobs can share.
+func (m *Machine) shared() *Machine {
+	c := *m.Config
+	c.Nodes = nil
+	for _, d := range m.Config.Nodes {
+		n := *d
+		n.Gres = slices.Clone(d.Gres)
+		for _, g := range d.Gres {
+			if g.Name != model.GPUName {
+				continue
+			}
+			s := model.GresDef{Name: shardName, Count: g.Count * shardsPerGPU}
+			for u := g.First; u < g.First+g.Count; u++ {
+				s.Over = append(s.Over, model.Share{GPU: u, Count: shardsPerGPU})
+			}
+			n.Gres = append(n.Gres, s)
+		}
+		c.Nodes = append(c.Nodes, &n)
+	}
+	out := *m
+	out.Config = &c
+	return &out
 }
 
 func equalNodes(s Size) *Machine {
@@ -204,6 +235,7 @@ func (m *Machine) units() (cpus, gpus int) {
 // need is what makes two jobs' specifications equal.
 type need struct {
 	cpus, gpus, nodes    int32
+	milli                int32 // of a shared GPU, if the machine shares them
 	mem, limit           int64
 	typ, user, acct, que string
 }
@@ -213,6 +245,8 @@ type specs struct {
 	m    *Machine
 	seen map[need]*model.Spec
 	uids map[string]uint32
+
+	shares bool // jobs that share a GPU in the trace do so here
 
 	never map[*model.Spec]string // why the machine can't run such a job; "" where it can
 }
@@ -225,7 +259,11 @@ func newSpecs(m *Machine) *specs {
 const firstUID = 1000
 
 func (s *specs) of(j *Job) *model.Spec {
-	k := need{j.CPUs, j.GPUs, j.Nodes, j.MemMiB, j.Request, j.GPUType, j.User, j.Account, j.Queue}
+	k := need{cpus: j.CPUs, gpus: j.GPUs, nodes: j.Nodes, mem: j.MemMiB, limit: j.Request, typ: j.GPUType, user: j.User,
+		acct: j.Account, que: j.Queue}
+	if s.shares {
+		k.milli = j.Milli
+	}
 	if sp, ok := s.seen[k]; ok {
 		return sp
 	}
@@ -275,6 +313,10 @@ func (s *specs) gpus(sp *model.Spec, j *Job) {
 		g.Count, g.Per = j.GPUs/nodes, model.PerNode
 	} else {
 		g.Count, g.Per = j.GPUs, model.PerJob
+	}
+	if s.shares && j.Milli > 0 && j.GPUs == 1 {
+		g = model.GresReq{Name: shardName, Count: model.ShareCount(j.Milli, shardsPerGPU), Milli: j.Milli,
+			Per: model.PerNode}
 	}
 	sp.Gres = []model.GresReq{g}
 	switch {

@@ -6,6 +6,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
+	"gbatch/internal/sched/demand"
 	"gbatch/internal/sched/policy"
 	"gbatch/internal/state"
 )
@@ -41,13 +42,18 @@ type waker interface {
 type planning struct {
 	planner *sched.Planner
 	policy  sched.Policy
-	order   *scoreOrder // nil: none of ours
+	order   *scoreOrder   // nil: none of ours
+	asked   *demand.Watch // nil: a job gets the first node that holds it
 }
 
 // Plan is one pass.
 func (p *planning) Plan(v *state.View, now model.Time) model.Plan {
 	if p.order != nil {
 		p.order.at(now)
+	}
+	if p.asked != nil {
+		p.asked.Refresh(v)
+		p.policy.Demand = p.asked.Mix()
 	}
 	return p.planner.Plan(v, now, p.policy)
 }
@@ -149,4 +155,12 @@ func NewScheduler(name string, m *Machine) (Scheduler, error) {
 func FIFO() Scheduler {
 	s, _ := NewScheduler("fifo", nil) // a name that is there
 	return s
+}
+
+// Weighed gives FIFO with nodes chosen by what the jobs that came so far asked for (package demand).
+func Weighed() Scheduler {
+	return Scheduler{Name: "fifo", Text: "in order of arrival, on the node where it spoils least", New: func() Planner {
+		return &planning{planner: sched.NewPlanner(), policy: sched.Policy{MaxStarts: noBound, Depth: 1},
+			asked: demand.NewWatch(sched.Wants)}
+	}}
 }
