@@ -27,6 +27,7 @@ import (
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
+	"gbatch/internal/sched/demand"
 	"gbatch/internal/sched/policy"
 	"gbatch/internal/store"
 	"gbatch/internal/userdb"
@@ -90,9 +91,10 @@ type Controller struct {
 	// likewise: jobs' places in the queue, the best of all their partitions
 	places atomic.Pointer[map[model.JobID]int32]
 
-	defining   sync.Mutex // definitions of partitions and nodes are changed one after the other
-	explaining sync.Mutex // explanations cost as much as a pass: one at a time
-	own        ownRules   // the planning goroutine refreshes them
+	defining   sync.Mutex                 // definitions of partitions and nodes are changed one after the other
+	explaining sync.Mutex                 // explanations cost as much as a pass: one at a time
+	own        ownRules                   // the planning goroutine refreshes them
+	asked      atomic.Pointer[demand.Mix] // what jobs ask for, as of the last pass; nil: too few have asked
 
 	closeOnce sync.Once
 	closeErr  error

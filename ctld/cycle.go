@@ -7,6 +7,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
+	"gbatch/internal/sched/demand"
 	"gbatch/internal/sched/multifactor"
 	"gbatch/internal/state"
 )
@@ -20,6 +21,7 @@ func (c *Controller) cycle(ctx context.Context) {
 	var lastGen uint64
 	var lastPlan, wake model.Time
 	planner := sched.NewPlanner()
+	asked := demand.NewWatch(sched.Wants) // anew for each leader: from the jobs of its first view
 	var bound timeBound
 	pace := pacer{gap: cyclePace}
 	for ctx.Err() == nil {
@@ -33,6 +35,8 @@ func (c *Controller) cycle(ctx context.Context) {
 			lastGen, lastPlan = v.Gen(), c.now()
 			begin := time.Now()
 			now := c.now()
+			asked.Refresh(v)
+			c.asked.Store(asked.Mix())
 			policy, order := c.policy(v, now, c.own.orderNow)
 			bound.limit(&policy)
 			plan := planner.Plan(v, now, policy)
@@ -94,6 +98,7 @@ func (c *Controller) cycle(ctx context.Context) {
 func (c *Controller) policy(v *state.View, now model.Time,
 	own func(*state.View, model.Time) (sched.Order, sched.Predict)) (sched.Policy, *multifactor.Order) {
 	policy := sched.Configured(&v.Config().Params)
+	policy.Demand = c.asked.Load()
 	if how := v.Config().Params.GPUSelect; how.ByCost() {
 		policy.Cost = c.gpuCost(how)
 	}

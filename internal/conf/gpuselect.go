@@ -22,7 +22,7 @@ func defaultScoreWeights() GPUScoreWeights {
 // maxScoreWeight bounds one weight.
 const maxScoreWeight = 1000
 
-// readGPUSelect reads topology,pack|spread|coolest|leastused.
+// readGPUSelect reads topology,pack|spread|coolest|leastused,firstnode.
 func readGPUSelect(v string) ([]string, fault) {
 	var out []string
 	kinds := 0
@@ -33,9 +33,10 @@ func readGPUSelect(v string) ([]string, fault) {
 				"and features", "topology,leastused"}
 		case "pack", "spread", "coolest", "leastused":
 			kinds++
-		case "topology":
+		case "topology", "firstnode":
 		default:
-			return nil, fault{shown(w) + " is none of topology, pack, spread, coolest, leastused", "topology,leastused"}
+			return nil, fault{shown(w) + " is none of topology, pack, spread, coolest, leastused, firstnode",
+				"topology,leastused"}
 		}
 		if slices.Contains(out, w) || kinds > 1 {
 			return nil, fault{"only one of pack, spread, coolest and leastused, once", "topology,leastused"}
@@ -75,6 +76,8 @@ func (c *Config) gpuSelect() model.GPUSelect {
 		switch w {
 		case "spread":
 			g.Spread = true
+		case "firstnode":
+			g.FirstNode = true
 		case "coolest":
 			g.Temp = 1
 		case "leastused":

@@ -20,6 +20,8 @@ type Config struct {
 	// settings of cgroup.conf and gres.conf that gnoded reads only when it starts, by file: reconfigure compares them
 	AtStart []KV
 	Sets    []NodeSet // NodeSet lines
+
+	Topologies []*Topology // those of topology.yaml or topology.conf; configurations of before have Switches
 }
 
 // HomeAccount gives the account of jobs that name none and whose user has no default account: DefaultAccount, else the
@@ -46,6 +48,7 @@ func (x *Config) Wire(c *wire.C) {
 	wire.Ptrs(c, &x.Switches, MaxList)
 	wire.List(c, &x.AtStart, MaxFew)
 	wire.List(c, &x.Sets, MaxList)
+	wire.Ptrs(c, &x.Topologies, MaxFew)
 }
 
 // NodeSet is a named set of nodes, for Nodes= of partitions: those named, and those with the feature.
@@ -63,23 +66,6 @@ func (x *NodeSet) Wire(c *wire.C) {
 
 // MaxLicenses bounds the kinds of licenses that a cluster has.
 const MaxLicenses = 64
-
-// Switch is one switch of the network: a leaf with nodes, or a switch above other switches.
-type Switch struct {
-	Name     string
-	Nodes    []string // of a leaf
-	Children []string // switches below it
-	Level    int32    // 0: a leaf
-	Speed    string   // LinkSpeed, for people
-}
-
-func (x *Switch) Wire(c *wire.C) {
-	wire.Text(c, &x.Name, MaxName)
-	wire.Texts(c, &x.Nodes, MaxList, MaxName)
-	wire.Texts(c, &x.Children, MaxList, MaxName)
-	wire.Int(c, &x.Level)
-	wire.Text(c, &x.Speed, MaxName)
-}
 
 // Params are the cluster-wide settings that the state and the scheduler use. Spans are in seconds, memory in MiB.
 type Params struct {
@@ -271,6 +257,8 @@ type GPUSelect struct {
 	// The cost of a GPU with all memory in use, at full utilization, at 100 degrees, and that was busy just now. All 0:
 	// cost does not count.
 	Mem, Util, Temp, Idle int32
+
+	FirstNode bool // a job gets the first node that holds it, whatever other jobs ask for
 }
 
 func (x *GPUSelect) Wire(c *wire.C) {
@@ -280,6 +268,7 @@ func (x *GPUSelect) Wire(c *wire.C) {
 	wire.Int(c, &x.Util)
 	wire.Int(c, &x.Temp)
 	wire.Int(c, &x.Idle)
+	wire.Bool(c, &x.FirstNode)
 }
 
 // ByCost reports whether readings count.
@@ -511,6 +500,8 @@ type Partition struct {
 	Made bool
 
 	Power *PartPower // nil: the cluster's
+
+	Topology string // the topology by which its jobs are placed; "": the cluster's default
 }
 
 func (x *Partition) Wire(c *wire.C) {
@@ -556,6 +547,7 @@ func (x *Partition) Wire(c *wire.C) {
 	wire.Texts(c, &x.Set, MaxFew, MaxName)
 	wire.Bool(c, &x.Made)
 	wire.Ptr(c, &x.Power)
+	wire.Text(c, &x.Topology, MaxName)
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).

@@ -196,6 +196,9 @@ type Needs struct {
 
 	OOMKill  bool // a step ends as a whole when one of its processes is killed for lack of memory (--oom-kill-step)
 	GresBind GresBinding
+
+	Segment  int32       // nodes of a segment, which is never divided between blocks; 0: not given (--segment)
+	Segments SegmentWish // how the segments lie to each other
 }
 
 func (x *Needs) Wire(c *wire.C) {
@@ -229,7 +232,19 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Bool(c, &x.NeverIdle)
 	wire.Bool(c, &x.OOMKill)
 	wire.Int(c, &x.GresBind)
+	wire.Int(c, &x.Segment)
+	wire.Int(c, &x.Segments)
 }
+
+// SegmentWish says how the segments of a job lie to each other.
+type SegmentWish int8
+
+// The wishes.
+const (
+	SegmentsAnywhere SegmentWish = iota
+	SegmentsTogether             // all in one block of the higher levels (--consolidate-segments)
+	SegmentsApart                // each in a base block of its own (--spread-segments)
+)
 
 // GresBinding says whether a job's CPUs have to be near its generic resources (--gres-flags).
 type GresBinding int8

@@ -236,13 +236,14 @@ type Launch struct {
 	Het    *model.Het // nil: it is no component of a heterogeneous job
 	Others []HetPart  // the other components with resources, in order; for the first one only
 
-	Switches string // those of topology.conf above this node, the highest first: s0.s1; "": there is none
+	Switches string // the switches or blocks above this node, the highest first: s0.s1; "": there is none
 
 	// Addrs has host:port of the daemons of Alloc's nodes, "" where it is not known: all of them for the first node,
 	// which manages the job's steps, and only the first node's for the others.
 	Addrs []string
 
 	Version uint32 // Run.Version of Alloc
+	Blocks  bool   // Switches names blocks
 }
 
 // Since gives the version of the allocation with which the job got this node.
@@ -270,6 +271,7 @@ func (x *Launch) Wire(c *wire.C) {
 	wire.Text(c, &x.Switches, model.MaxText)
 	wire.Texts(c, &x.Addrs, model.MaxList, model.MaxText)
 	wire.Int(c, &x.Version)
+	wire.Bool(c, &x.Blocks)
 }
 
 // HetPart is what the script of a heterogeneous job is told of another component.

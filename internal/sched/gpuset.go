@@ -290,6 +290,14 @@ func (m *gpuMap) bestSets(from, free uint64, count int) []uint64 {
 	return sets
 }
 
+// most gives the most links between count units of a set.
+func (m *gpuMap) most(free uint64, count int) int {
+	if sets := m.bestSets(free, free, count); len(sets) > 0 {
+		return m.inside(sets[0])
+	}
+	return 0
+}
+
 // grow finds a good set if there are too many to try them all.
 func (m *gpuMap) grow(from, free uint64, count int, cpus model.Bits, ncpus int, by *taste) uint64 {
 	var best uint64

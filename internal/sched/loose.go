@@ -2,6 +2,7 @@ package sched
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -56,18 +57,21 @@ type costs struct {
 const (
 	noPlace   = math.MaxInt64 // the node doesn't hold the job
 	badPlace  = noPlace - 1   // it does, but not in a way that can be rated
-	maxCosted = 256           // shapes with costs
+	maxCosted = 1 << 22       // costs that are kept, over all shapes and nodes
+	mostRated = 16            // nodes with room that one decision looks at: the first ones
 )
 
-// weighs reports whether the node of a job of the shape is chosen by its cost.
+// weighs reports whether the node of a job of the shape is chosen by its cost. Where hardly a job shares a GPU, the
+// first node is better: jobs then gather on the first nodes, and whole nodes become free at the end.
 func (p *Planner) weighs(sh *shape) bool {
-	return p.mix != nil && sh.pool.hasGPU && !sh.rq.Exclusive && !sh.rq.byUnit() && !p.stock.params.GPUSelect.Spread
+	by := &p.stock.params.GPUSelect
+	return p.mix != nil && p.mix.Shares() && sh.pool.shares && !sh.rq.Exclusive && !sh.rq.byUnit() && !by.Spread && !by.FirstNode
 }
 
 // costsOf gives a shape's costs; those that are out of date have other versions than the pool.
 func (p *Planner) costsOf(sh *shape) *costs {
 	if sh.costs == nil || p.forgetful {
-		if len(p.costed) >= maxCosted {
+		if len(p.costed) >= max(1, maxCosted/len(sh.pool.nodes)) {
 			p.costed[0].costs = nil
 			p.costed = p.costed[1:]
 		}
@@ -84,8 +88,8 @@ func (p *Planner) costsOf(sh *shape) *costs {
 // fitBest is fitOne for the node with the least cost: of the lightest ones with room, the first of several.
 func (p *Planner) fitBest(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
 	pl, c, first := sh.pool, p.costsOf(sh), true
-	best, least, last := -1, int64(noPlace), len(pl.nodes)
-	for at := sh.from; at < last; at++ {
+	best, least, last, rated := -1, int64(noPlace), len(pl.nodes), 0
+	for at := pl.find(sh.from, &sh.wholeB); at < last && rated < mostRated; at = pl.find(at+1, &sh.wholeB) {
 		if c.vers[at] != pl.vers[at] {
 			c.vers[at], c.cost[at] = pl.vers[at], p.costOf(sh, pl.nodes[at])
 		}
@@ -101,9 +105,10 @@ func (p *Planner) fitBest(sh *shape, end model.Time) (alloc *model.Alloc, taken 
 		if first {
 			sh.from, first = at, false
 		}
+		rated++
 		switch {
 		case cost >= least:
-		case sh.rq.tier < n.keep || n.dated() && !p.cursor.lasts(n, nd, p.now, end):
+		case sh.rq.tier < n.keep || n.dated() && !p.cursor.lasts(n, nd, p.now, n.until(end)):
 			taken = true
 		default:
 			if best < 0 {
@@ -119,7 +124,7 @@ func (p *Planner) fitBest(sh *shape, end model.Time) (alloc *model.Alloc, taken 
 		return nil, taken
 	}
 	n := pl.nodes[best]
-	r := p.roomUntil(n, end).as(&sh.rq)
+	r := p.roomUntil(n, n.until(end)).as(&sh.rq)
 	if !n.dated() || !p.social || sh.meets(r, &sh.whole[n.class.at]) {
 		if na, m := r.place(&sh.rq, sh.tasks, wholeJob(&sh.rq)); m == missNone {
 			return &model.Alloc{Nodes: []model.NodeAlloc{na}}, taken
@@ -135,16 +140,50 @@ func (p *Planner) costOf(sh *shape, n *node) int64 {
 	if !n.up() || n.room.shut || !nd.in(&n.free) {
 		return noPlace
 	}
-	s, ok := n.left(p.stock.params.MemConsumed)
-	if !ok {
+	t, r := p.tableOf(n), &n.rated
+	if r.turn != p.mixTurn || r.vers != n.vers {
+		r.turn, r.vers = p.mixTurn, n.vers
+		if r.left, r.ok = n.left(p.stock.params.MemConsumed); r.ok {
+			r.waste = t.Waste(r.left)
+		}
+	}
+	s, need := r.left, nd.taken(n.def)
+	if !r.ok || !s.Start(&need) {
 		return badPlace
 	}
-	t := p.tableOf(n)
-	before := t.Waste(s)
-	if need := nd.taken(n.def); !s.Start(&need) {
-		return badPlace
+	return t.Waste(s) - r.waste + p.unlinked(n, int(need.GPUs))
+}
+
+// rated is what a node has left, with its waste.
+type rated struct {
+	turn  uint64 // Planner.mixTurn and node.vers when it was computed
+	vers  uint32
+	ok    bool // it can be rated
+	left  demand.State
+	waste int64
+}
+
+// unlinked is what it costs a job that its GPUs would have fewer links between them than GPUs of an empty node: as if a
+// part of them were wasted, in each of the estimates of demand.Waste.
+func (p *Planner) unlinked(n *node, count int) int64 {
+	if count < 2 {
+		return 0
 	}
-	return t.Waste(s) - before
+	m := p.stock.gpus.of(n.def, gpuName)
+	if m == nil || m.units > maxExhaustive {
+		return 0
+	}
+	free := uint64(0)
+	for i := range n.room.gres {
+		if g := &n.room.gres[i]; g.name == gpuName && len(g.free) > 0 {
+			free |= g.free[0]
+		}
+	}
+	best := m.most(1<<m.units-1, count)
+	if best == 0 || bits.OnesCount64(free) < count {
+		return 0
+	}
+	return demand.Lost(count) * int64(best-m.most(free, count)) / int64(best)
 }
 
 // left gives what a node has free, to be rated; ok is false if it has too many GPUs for that.
@@ -266,17 +305,18 @@ func (p *Planner) needOfKind(d *model.NodeDef, l *lot, k *demand.Kind) demand.Ne
 	return n
 }
 
-// Wants says what a job asks for on a node, for package demand; false if its partition is not known.
-func Wants(v *state.View, j *model.Job) (k demand.Kind, ok bool) {
-	if len(j.Spec.Partitions) == 0 {
-		return k, false
+// Wants says what a job asks for on each of so many nodes, for package demand; 0 nodes if its partition is not known.
+func Wants(v *state.View, j *model.Job) (k demand.Kind, nodes int) {
+	if len(j.Spec.Partitions) == 0 || len(j.Spec.Gres) == 0 {
+		return k, 0
 	}
 	part := v.Partition(j.Spec.Partitions[0])
 	if part == nil {
-		return k, false
+		return k, 0
 	}
 	rq := Resolve(j.Spec, part, &v.Config().Params)
-	tasks, nodes := rq.PerNode, max(1, rq.MinNodes)
+	tasks := rq.PerNode
+	nodes = max(1, rq.MinNodes)
 	if rq.single() {
 		tasks = rq.TasksOn(1)
 	}
@@ -307,7 +347,7 @@ func Wants(v *state.View, j *model.Job) (k demand.Kind, ok bool) {
 	case rq.MemPerCPU > 0:
 		k.MemMiB = rq.MemPerCPU * int64(k.CPUs)
 	}
-	return k, true
+	return k, nodes
 }
 
 // waited updates a job's shape after its waits: a job that has waited long enough for few switches takes any nodes, and

@@ -26,6 +26,8 @@ type node struct {
 	parts  bool // some of its windows take only a part of the node
 	keep   int  // a blocked job of a partition of this tier waits for the node: partitions of lower tiers don't get it
 	places []place
+	vers   uint32 // grows when its free capacity changes
+	rated  rated
 
 	booked  bool          // this plan starts a job here
 	dirty   bool          // the record must be read again
@@ -89,7 +91,7 @@ type pool struct {
 	gpus   []int32
 	vers   []uint32 // by position, grows when a node's free capacity changes
 	group  []int32  // by position: where the nodes of the same weight end
-	hasGPU bool     // some node has GPUs
+	shares bool     // some node has GPUs that jobs can share
 
 	grown []int32 // positions of nodes that have gained free capacity, in order of events
 	lost  int     // number of events that are forgotten
@@ -117,11 +119,11 @@ func newPool(nodes []*node) *pool {
 	for pos, n := range nodes {
 		n.places = append(n.places, place{pl, pos})
 		pl.vers[pos] = 1
-		pl.hasGPU = pl.hasGPU || slices.ContainsFunc(n.def.Gres, func(g model.GresDef) bool { return g.Name == gpuName })
+		pl.shares = pl.shares || slices.ContainsFunc(n.def.Gres, func(g model.GresDef) bool { return len(g.Over) > 0 })
 	}
 	end := len(nodes)
 	for pos := len(nodes) - 1; pos >= 0; pos-- {
-		if pos+1 < len(nodes) && nodes[pos+1].def.Weight != nodes[pos].def.Weight {
+		if pos+1 < len(nodes) && nodes[pos+1].weight() != nodes[pos].weight() {
 			end = pos + 1
 		}
 		pl.group[pos] = int32(end)
@@ -185,6 +187,7 @@ func (pl *pool) find(from int, b *bound) int {
 // update writes a node's free capacity into the pools that it is in.
 func (n *node) update() {
 	n.gpus = 0
+	n.vers++
 	for i := range n.room.gres {
 		if n.room.gres[i].name == gpuName {
 			n.gpus += n.room.gres[i].nfree

@@ -23,10 +23,10 @@ func configured(c *model.Config) Scheduler {
 	switch prio := &c.Params.Priority; {
 	case prio.Weighted():
 		s.Text = "multifactor priority, " + how
-		s.New = func() Planner { return &weighted{planner: sched.NewPlanner(), policy: p} }
+		s.New = func() Planner { return &weighted{planner: sched.NewPlanner(), policy: p, asked: newAsked()} }
 	case !prio.Default():
 		s.Text = "in order of arrival, " + how
-		s.New = func() Planner { return &planning{planner: sched.NewPlanner(), policy: p} }
+		s.New = func() Planner { return &planning{planner: sched.NewPlanner(), policy: p, asked: newAsked()} }
 	default:
 		if p.Backfill.On {
 			p.Backfill.Reserve = 1
@@ -35,7 +35,7 @@ func configured(c *model.Config) Scheduler {
 		s.New = func() Planner {
 			rules := policy.Default()
 			p.Order, p.Predict = rules.Order(), rules.Predict()
-			return &byDefault{planner: sched.NewPlanner(), rules: rules, policy: p}
+			return &byDefault{planner: sched.NewPlanner(), rules: rules, policy: p, asked: newAsked()}
 		}
 	}
 	return s
@@ -46,6 +46,7 @@ type weighted struct {
 	planner *sched.Planner
 	policy  sched.Policy
 	order   *multifactor.Order
+	asked   asked
 }
 
 // Plan is one pass. It recomputes shares, usage and ages every PriorityCalcPeriod, as the controller does.
@@ -54,5 +55,6 @@ func (w *weighted) Plan(v *state.View, now model.Time) model.Plan {
 		w.order = multifactor.New(v, now, w.order)
 		w.policy.Order = w.order
 	}
+	w.asked.note(v, &w.policy)
 	return w.planner.Plan(v, now, w.policy)
 }

@@ -53,7 +53,7 @@ func filled(t *testing.T, w *Workload, with Scheduler, seeds uint64) float64 {
 // TestFill: a machine that jobs have asked all of is fuller if each gets the node where it spoils least.
 func TestFill(t *testing.T) {
 	first, weighed := filled(t, fillWork(), FIFO(), 4), filled(t, fillWork(), Weighed(), 4)
-	if weighed < first+0.01 || weighed < 0.9 {
+	if weighed < first+0.05 || weighed < 0.87 {
 		t.Errorf("%.4f of the GPUs are allocated, %.4f on the first node that holds a job", weighed, first)
 	}
 }
@@ -68,7 +68,7 @@ func TestFillOpenb(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := filled(t, w, Weighed(), 1); got < 0.945 {
+	if got := filled(t, w, Weighed(), 3); got < 0.955 {
 		t.Errorf("%.4f of the GPUs are allocated", got)
 	}
 }

@@ -42,8 +42,21 @@ type waker interface {
 type planning struct {
 	planner *sched.Planner
 	policy  sched.Policy
-	order   *scoreOrder   // nil: none of ours
-	asked   *demand.Watch // nil: a job gets the first node that holds it
+	order   *scoreOrder // nil: none of ours
+	asked   asked
+}
+
+// asked follows what jobs ask for, as the controller does. Without a watch a job gets the first node that holds it.
+type asked struct{ *demand.Watch }
+
+func newAsked() asked { return asked{demand.NewWatch(sched.Wants)} }
+
+// note brings a policy to a view.
+func (a asked) note(v *state.View, pol *sched.Policy) {
+	if a.Watch != nil {
+		a.Refresh(v)
+		pol.Demand = a.Mix()
+	}
 }
 
 // Plan is one pass.
@@ -51,10 +64,7 @@ func (p *planning) Plan(v *state.View, now model.Time) model.Plan {
 	if p.order != nil {
 		p.order.at(now)
 	}
-	if p.asked != nil {
-		p.asked.Refresh(v)
-		p.policy.Demand = p.asked.Mix()
-	}
+	p.asked.note(v, &p.policy)
 	return p.planner.Plan(v, now, p.policy)
 }
 
@@ -71,10 +81,11 @@ type byDefault struct {
 	planner *sched.Planner
 	policy  sched.Policy
 	rules   *policy.Policy
+	asked   asked
 }
 
 func newByDefault() Planner {
-	p := &byDefault{planner: sched.NewPlanner(), rules: policy.Default()}
+	p := &byDefault{planner: sched.NewPlanner(), rules: policy.Default(), asked: newAsked()}
 	p.policy = sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: easy, Order: p.rules.Order(),
 		Predict: p.rules.Predict()}
 	return p
@@ -83,6 +94,7 @@ func newByDefault() Planner {
 // Plan is one pass.
 func (p *byDefault) Plan(v *state.View, now model.Time) model.Plan {
 	p.rules.Refresh(v, now)
+	p.asked.note(v, &p.policy)
 	return p.planner.Plan(v, now, p.policy)
 }
 
@@ -161,6 +173,6 @@ func FIFO() Scheduler {
 func Weighed() Scheduler {
 	return Scheduler{Name: "fifo", Text: "in order of arrival, on the node where it spoils least", New: func() Planner {
 		return &planning{planner: sched.NewPlanner(), policy: sched.Policy{MaxStarts: noBound, Depth: 1},
-			asked: demand.NewWatch(sched.Wants)}
+			asked: newAsked()}
 	}}
 }

@@ -5,7 +5,7 @@
 //	pol := sched.Policy{Demand: w.Mix()}
 //
 // The planner puts a job on the node where the value of what is lost by it is least: Table.Waste of
-// the rest after the start, less that of before. DESIGN.md of package sched says what was measured.
+// the rest after the start, less that of before. internal/sched/DESIGN.md says what was measured.
 //
 // Owns: the last requests (watch.go), their mix, and the waste of a node's rest (mix.go). Does not
 // own: which nodes may hold a job, and which of a node's GPUs it gets (sched).

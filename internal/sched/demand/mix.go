@@ -34,6 +34,7 @@ const (
 type Mix struct {
 	kinds []Kind
 	share []int64 // of the kinds, in parts of whole
+	parts int64   // share of the kinds that share a GPU
 	trial [trials][trialJobs]uint8
 }
 
@@ -70,6 +71,9 @@ func newMix(counts map[Kind]int64) *Mix {
 	}
 	for i := range list {
 		m.share = append(m.share, (list[i].n*whole+sum/2)/sum)
+		if list[i].Share != "" {
+			m.parts += m.share[i]
+		}
 	}
 	for t := range m.trial {
 		for k := range m.trial[t] {
@@ -88,6 +92,9 @@ func scatter(i uint64) uint64 {
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
 }
+
+// Shares reports whether a sixteenth of the requests or more is for parts of GPUs.
+func (m *Mix) Shares() bool { return m.parts >= whole/16 }
 
 // Kinds gives the kinds, those that ask for most GPUs first.
 func (m *Mix) Kinds() []Kind { return m.kinds }
@@ -133,6 +140,9 @@ func (m *Mix) For(need func(*Kind) Need) *Table {
 	return t
 }
 
+// estimates is the number of estimates of Waste.
+const estimates = 3
+
 // Waste gives how much of what a node has left is expected not to be of use. It is the sum of three estimates, each in
 // thousandths of a GPU times whole:
 //
@@ -156,6 +166,9 @@ func (t *Table) Waste(s State) int64 {
 	t.known[s] = w
 	return w
 }
+
+// Lost is the waste of so many whole GPUs that nobody can use.
+func Lost(gpus int) int64 { return int64(gpus) * gpu * whole * estimates }
 
 // Start takes a job off a state: whole GPUs, or a part of the GPU with the least left that is enough. It reports
 // whether there is room.

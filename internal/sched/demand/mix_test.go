@@ -9,6 +9,9 @@ func TestWaste(t *testing.T) {
 		t.Error("a mix of too few requests for GPUs")
 	}
 	m := newMix(map[Kind]int64{share: 64, one: 32, four: 32})
+	if few := newMix(map[Kind]int64{share: 1, one: 32, four: 32}); few.Shares() || !m.Shares() {
+		t.Error("parts of GPUs are half of the requests, or one of 65")
+	}
 	table := m.For(func(k *Kind) Need { return Need{CPUs: k.CPUs, GPUs: k.GPUs, Milli: k.Milli} })
 	state := func(cpus int32, free ...int16) State {
 		s := State{CPUs: cpus, GPUs: int8(len(free))}
@@ -18,8 +21,8 @@ func TestWaste(t *testing.T) {
 	if w := table.Waste(state(64)); w != 0 {
 		t.Errorf("a node without GPUs wastes %d", w)
 	}
-	if w := table.Waste(state(0, 1000, 1000)); w != 2000*3*whole {
-		t.Errorf("GPUs without CPUs waste %d, want all in each estimate, %d", w, 2000*3*whole)
+	if w := table.Waste(state(0, 1000, 1000)); w != Lost(2) {
+		t.Errorf("GPUs without CPUs waste %d, want all in each estimate, %d", w, Lost(2))
 	}
 	cost := func(s State, n Need) int64 {
 		t.Helper()

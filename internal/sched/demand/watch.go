@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"cmp"
 	"slices"
 
 	"gbatch/internal/model"
@@ -10,10 +11,16 @@ import (
 // Remembered is how many requests count: the last ones.
 const Remembered = 4096
 
+// mostNodes bounds the nodes for which one job counts: it counts once for each.
+const mostNodes = 16
+
+// maxNew bounds the jobs that are looked at in one Refresh: the last ones.
+const maxNew = 4 * Remembered
+
 // Watch follows the Views of one State and counts what jobs ask for when they come. It is derived from the facts and
 // not part of them: a new leader begins with the jobs of its View. Not safe for concurrent use.
 type Watch struct {
-	wants  func(*state.View, *model.Job) (Kind, bool)
+	wants  func(*state.View, *model.Job) (k Kind, nodes int)
 	cursor state.Cursor
 	last   model.JobID // jobs up to this number have been counted
 	ring   []Kind
@@ -23,8 +30,8 @@ type Watch struct {
 	mix    *Mix
 }
 
-// NewWatch gives a watch; wants says what a job asks for on a node, and false if that can't be said.
-func NewWatch(wants func(*state.View, *model.Job) (Kind, bool)) *Watch {
+// NewWatch gives a watch; wants says what a job asks for on each of so many nodes.
+func NewWatch(wants func(*state.View, *model.Job) (k Kind, nodes int)) *Watch {
 	return &Watch{wants: wants, counts: map[Kind]int64{}}
 }
 
@@ -53,14 +60,16 @@ func (w *Watch) Refresh(v *state.View) {
 	if len(came) == 0 {
 		return
 	}
-	slices.SortFunc(came, func(a, b *model.Job) int { return int(int64(a.ID) - int64(b.ID)) })
-	for _, j := range came {
+	slices.SortFunc(came, func(a, b *model.Job) int { return cmp.Compare(a.ID, b.ID) })
+	for _, j := range came[max(0, len(came)-maxNew):] {
 		if j.ID <= w.last {
 			continue // several changes of one job
 		}
 		w.last = j.ID
-		if k, ok := w.wants(v, j); ok {
-			w.count(k)
+		if k, nodes := w.wants(v, j); k.GPUs > 0 || k.Share != "" {
+			for range min(nodes, mostNodes) {
+				w.count(k)
+			}
 		}
 	}
 	if w.fresh >= max(Least, len(w.ring)/4) {
