@@ -65,7 +65,8 @@ const (
 // first node is better: jobs then gather on the first nodes, and whole nodes become free at the end.
 func (p *Planner) weighs(sh *shape) bool {
 	by := &p.stock.params.GPUSelect
-	return p.mix != nil && p.mix.Shares() && sh.pool.shares && !sh.rq.Exclusive && !sh.rq.byUnit() && !by.Spread && !by.FirstNode
+	return p.mix != nil && p.mix.Shares() && sh.pool.shares && !sh.rq.Exclusive && !sh.rq.byUnit() && !by.Spread &&
+		!by.FirstNode
 }
 
 // costsOf gives a shape's costs; those that are out of date have other versions than the pool.
@@ -76,7 +77,8 @@ func (p *Planner) costsOf(sh *shape) *costs {
 			p.costed = p.costed[1:]
 		}
 		p.costed = append(p.costed, sh)
-		sh.costs = &costs{turn: p.mixTurn, vers: make([]uint32, len(sh.pool.nodes)), cost: make([]int64, len(sh.pool.nodes))}
+		n := len(sh.pool.nodes)
+		sh.costs = &costs{turn: p.mixTurn, vers: make([]uint32, n), cost: make([]int64, n)}
 	}
 	if c := sh.costs; c.turn != p.mixTurn {
 		c.turn = p.mixTurn

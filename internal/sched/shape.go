@@ -311,8 +311,8 @@ func (p *Planner) fitAs(sh *shape, end model.Time) *model.Alloc {
 	return alloc
 }
 
-// fitOne places a whole job on one node: the first that holds it, or the one that suits it best. taken means that a node
-// has room, but it is reserved, or kept for a job of a higher tier.
+// fitOne places a whole job on one node: the first that holds it, or the one that suits it best. taken means that a
+// node has room, but it is reserved, or kept for a job of a higher tier.
 func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
 	if !sh.single {
 		return nil, false

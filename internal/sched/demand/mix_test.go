@@ -36,7 +36,8 @@ func TestWaste(t *testing.T) {
 	if a, b := cost(whole4, Need{CPUs: 8, GPUs: 1}), cost(used, Need{CPUs: 8, GPUs: 1}); a <= b {
 		t.Errorf("one GPU costs %d where four are free, and %d where they are not", a, b)
 	}
-	if a, b := cost(state(64, 1000), Need{CPUs: 4, Milli: 400}), cost(state(64, 400, 1000), Need{CPUs: 4, Milli: 400}); a <= b {
+	part := Need{CPUs: 4, Milli: 400}
+	if a, b := cost(state(64, 1000), part), cost(state(64, 400, 1000), part); a <= b {
 		t.Errorf("a part costs %d of a whole GPU, and %d of one that has just this left", a, b)
 	}
 	if a, b := table.Waste(state(64, 1000, 400)), table.Waste(state(64, 400, 1000)); a != b {
