@@ -1,7 +1,10 @@
 package ctld
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"gbatch/internal/ask"
@@ -38,9 +41,12 @@ func (c *Controller) forecast(ctx context.Context) {
 	for ctx.Err() == nil {
 		v := c.machine.View()
 		begin := time.Now()
-		if v.Gen() != gen || begin.Sub(last) > forecastAgain {
+		if v.Gen() != gen || c.recalled.Load() != nil || begin.Sub(last) > forecastAgain {
 			gen, last = v.Gen(), begin
 			now := c.now()
+			if list := c.recalled.Swap(nil); list != nil {
+				past.Recall(*list)
+			}
 			past.Refresh(v, now)
 			known := past.Frozen()
 			c.lately.Store(known)
@@ -164,6 +170,92 @@ func (c *Controller) likelyFor(v *state.View, now model.Time, pol sched.Policy, 
 		return 0, 0
 	}
 	return span(early, late, sure)
+}
+
+// A new leader knows nothing of how long users' jobs ran before its time. gdbd does.
+
+const (
+	recallEnough  = 5_000   // records with which it is content
+	recallMost    = 100_000 // records that it reads of one answer
+	recallPatient = 20 * time.Second
+	recallPace    = 10 * time.Second // from one attempt to the next
+)
+
+// recallSpans are the times before now that it asks about, until it has got enough.
+var recallSpans = [...]time.Duration{time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour}
+
+// recallRuns asks gdbd how long users' last jobs ran, once it answers, for the order and the forecast.
+func (c *Controller) recallRuns(ctx context.Context) {
+	for len(c.dbds) > 0 && ctx.Err() == nil {
+		list, err := c.lastRuns(ctx)
+		if err == nil {
+			c.own.recall(list)
+			c.recalled.Store(&list)
+			c.log.Debug("times of earlier jobs are known", "jobs", len(list))
+			return
+		}
+		pause(ctx, recallPace)
+	}
+}
+
+// errEnough ends an answer of gdbd that is longer than what is read of it.
+var errEnough = errors.New("enough")
+
+// lastRuns gives how long jobs ran lately, the oldest first.
+func (c *Controller) lastRuns(ctx context.Context) ([]policy.Old, error) {
+	type run struct {
+		policy.Old
+		end model.Time
+	}
+	var runs []run
+	for _, span := range recallSpans {
+		now := c.now()
+		body, err := proto.Encode(&proto.AcctRequest{Start: now - model.Time(span.Milliseconds()), End: now,
+			States: []model.JobState{model.Completed, model.Failed, model.Timeout, model.Cancelled, model.OutOfMemory}})
+		if err != nil {
+			return nil, err
+		}
+		runs = runs[:0]
+		err = c.recordsOf(ctx, body, func(r *model.Record) error {
+			if len(runs) >= recallMost {
+				return errEnough
+			}
+			if r.Step == nil && r.Audit == nil && r.TaskText == "" && r.Start != 0 && r.End >= r.Start {
+				runs = append(runs, run{policy.Old{UID: r.UID, UsedS: r.ElapsedS(), LimitS: r.LimitS}, r.End})
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			return nil, err
+		}
+		if len(runs) >= recallEnough {
+			break
+		}
+	}
+	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.end, b.end) })
+	list := make([]policy.Old, len(runs))
+	for i := range runs {
+		list[i] = runs[i].Old
+	}
+	return list, nil
+}
+
+// recordsOf calls f for each record of gdbd's answer.
+func (c *Controller) recordsOf(ctx context.Context, body []byte, f func(*model.Record) error) error {
+	ctx, cancel := context.WithTimeout(ctx, recallPatient)
+	defer cancel()
+	return c.query(ctx, proto.KindQuery, body, func(frame []byte) error {
+		var chunk proto.RecordsChunk
+		if err := proto.Decode(frame, &chunk); err != nil {
+			return err
+		}
+		for _, r := range chunk.Records {
+			if err := f(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // expects gives the expectation for a pending job, or nil.

@@ -86,7 +86,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		c.nodes.lead(c.store.Term(), time.Now())
 		c.leading.Store(true)
 		c.door.tell()
-		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship,
+		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.recallRuns, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship,
 			c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations, c.sendMails, c.watchAlerts, c.watchTroubles,
 			c.keepMembers, c.logEvents, c.tellSight, c.sweepCerts, c.leadTokenKey, c.keepReboots, c.keepPower,
 			c.takeSamples} {

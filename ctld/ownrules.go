@@ -25,6 +25,7 @@ type ownRules struct {
 	overdue map[string][]model.JobID   // jobs out of patience, by partition, the longest waiting first
 	since   map[model.JobID]model.Time // from when; 0: from before this controller led
 	epoch   uint64                     // of the order when these were made
+	olds    []policy.Old               // that the next refresh takes up
 }
 
 // ownPaceS is the interval at which scores are computed anew, seconds: each time a long queue is sorted again.
@@ -62,11 +63,22 @@ func (o *ownRules) refresh(v *state.View, now model.Time) {
 		o.gen, o.ranks = gen, qosRanks(v)
 		o.rules.Reclassify()
 	}
+	if len(o.olds) > 0 {
+		o.rules.Recall(o.olds)
+		o.olds = nil
+	}
 	o.rules.Refresh(v, now)
 	if epoch := o.rules.Order().Epoch(); o.since == nil || epoch != o.epoch {
 		o.epoch = epoch
 		o.noteOverdue(v, now)
 	}
+}
+
+// recall makes the next refresh take up jobs that ended before this controller led.
+func (o *ownRules) recall(list []policy.Old) {
+	o.mu.Lock()
+	o.olds = list
+	o.mu.Unlock()
 }
 
 // noteOverdue notes which jobs are out of patience, and from when.

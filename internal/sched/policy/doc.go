@@ -36,7 +36,7 @@
 // and MaxWorks kinds of their jobs, a small record for each job that waits or runs and another one
 // in the schedule in order of arrival, which begins anew when maxLate jobs wait there that have
 // ended in reality. Everything can be rebuilt from a View, except for three things: the history of
-// jobs whose records are gone (Learn takes it from accounting), the longest wait in order of
+// jobs whose records are gone (Recall takes it from accounting), the longest wait in order of
 // arrival (a new leader begins with what lets the patience of the oldest pending job end now), and
 // which running jobs overtook by a safe guess (they count with their limits then).
 //

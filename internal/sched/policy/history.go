@@ -85,7 +85,7 @@ func newHistory() *history {
 // learn adds a job that has ended. A share of 0 is not known.
 func (h *history) learn(uid uint32, usedS, limitS, share int64) {
 	limitS = planLimit(limitS)
-	part := uint32(max(1, min(partUnit, (max(usedS, 0)*partUnit+limitS-1)/limitS)))
+	part := partOfLimit(usedS, limitS)
 	if uid == Nobody {
 		k := kindOf(limitS, share)
 		m := h.kinds[k]
@@ -127,6 +127,49 @@ func remember[K comparable](all map[K]*record, key K, most int) *record {
 	r = &record{}
 	all[key] = r
 	return r
+}
+
+// Old is a job that ended before the first view.
+type Old struct {
+	UID           uint32
+	UsedS, LimitS int64 // how long it ran, and its limit, seconds
+}
+
+// recall adds jobs that ended before all that are known, the oldest first. Of each user the last ones count. It ignores
+// jobs of Nobody.
+func (h *history) recall(list []Old) {
+	parts := map[uint32][]uint32{}
+	for _, o := range list {
+		if o.UID == Nobody {
+			continue
+		}
+		part := partOfLimit(o.UsedS, o.LimitS)
+		parts[o.UID] = append(parts[o.UID], part)
+		h.all.add(int64(part))
+	}
+	for _, o := range list { // in their order: map iteration would forget others each time
+		if p := parts[o.UID]; p != nil {
+			r := remember(h.users, o.UID, MaxUsers)
+			r.before(p)
+			delete(parts, o.UID)
+		}
+	}
+}
+
+// before adds the parts of jobs that ended before those of the record, the oldest first.
+func (r *record) before(parts []uint32) {
+	for i := range r.n {
+		parts = append(parts, r.parts[(r.next+Remembered-r.n+i)%Remembered])
+	}
+	parts = parts[max(0, len(parts)-Remembered):]
+	r.n = uint8(copy(r.parts[:], parts))
+	r.next = r.n % Remembered
+}
+
+// partOfLimit gives the part of its limit that a job used, of partUnit.
+func partOfLimit(usedS, limitS int64) uint32 {
+	limitS = planLimit(limitS)
+	return uint32(max(1, min(partUnit, (max(usedS, 0)*partUnit+limitS-1)/limitS)))
 }
 
 // add adds a part; at is history.ended.

@@ -27,9 +27,8 @@ func NewPast() *Past {
 	return &Past{users: newHistory(), runs: map[model.JobID]bool{}, fresh: true}
 }
 
-// Learn adds a job that ended before the first view: how long it ran and its limit, seconds. Call it for the oldest job
-// first.
-func (p *Past) Learn(uid uint32, usedS, limitS int64) { p.users.learn(uid, usedS, limitS, 0) }
+// Recall adds jobs that ended before the first view, the oldest first.
+func (p *Past) Recall(list []Old) { p.users.recall(list) }
 
 // Refresh brings it to a view and a moment.
 func (p *Past) Refresh(v *state.View, now model.Time) {
@@ -100,7 +99,7 @@ func (p *Past) learn(j *model.Job) {
 }
 
 // Knows reports whether any job has been learnt from.
-func (p *Past) Knows() bool { return p.users.ended > 0 || len(p.users.kinds) > 0 }
+func (p *Past) Knows() bool { return len(p.users.users) > 0 || len(p.users.kinds) > 0 }
 
 // Frozen gives a copy for readers, who may use it while this one is refreshed.
 func (p *Past) Frozen() *Past {

@@ -69,3 +69,36 @@ func TestPast(t *testing.T) {
 		t.Errorf("it has learnt %d jobs, want 4", past.users.ended)
 	}
 }
+
+// TestRecall: what accounting knows of earlier jobs comes before what has been seen, of each user the last eight count,
+// and waiting jobs are planned anew.
+func TestRecall(t *testing.T) {
+	c := newCluster(t, 10, New(Options{LeastS: 3600}))
+	id := c.submit(7, 1, 1000)
+	c.refresh()
+	c.start(id)
+	c.refresh()
+	c.after(700)
+	c.end(id)
+	waits := c.submit(7, 2, 1000)
+	c.refresh()
+	past := NewPast()
+	past.Refresh(c.st.View(), c.now)
+	var olds []Old
+	for i := range int64(9) {
+		olds = append(olds, Old{7, 100 * (i + 1), 10_000}) // 1 to 9 per cent
+	}
+	olds = append(olds, Old{8, 5000, 10_000}, Old{Nobody, 1, 10_000})
+	past.Recall(olds)
+	c.p.Recall(olds)
+	c.refresh()
+	if got := past.users.users[7].parts[:]; got[0] != partOfLimit(300, 10_000) || got[7] != partOfLimit(700, 1000) {
+		t.Errorf("the user's parts are %v, want those of the last seven old jobs and of the new one", got)
+	}
+	if past.users.users[8] == nil || past.users.users[Nobody] != nil {
+		t.Error("user 8 is not known, or nobody is")
+	}
+	if got := c.planS(waits); got < 130 || got > 150 { // from 700 before: the mean of 3 to 9 and 70 per cent
+		t.Errorf("the waiting job is planned with %d seconds", got)
+	}
+}

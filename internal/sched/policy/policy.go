@@ -97,12 +97,11 @@ func New(o Options) *Policy {
 	return &Policy{opt: o, fresh: true, users: newHistory(), jobs: map[model.JobID]*entry{}, parts: map[string]*part{}}
 }
 
-// Learn adds a job that ended before the first view: how long it ran and its limit, seconds. Call it for the oldest job
-// first. It ignores jobs of Nobody.
-func (p *Policy) Learn(uid uint32, usedS, limitS int64) {
-	if uid != Nobody {
-		p.users.learn(uid, usedS, limitS, 0)
-	}
+// Recall adds jobs that ended before the first view, the oldest first. Jobs that wait are planned anew with the next
+// Refresh.
+func (p *Policy) Recall(list []Old) {
+	p.users.recall(list)
+	p.cfg = nil
 }
 
 // Refresh brings the policy to a view and a moment. It looks at the changes since the last view and plays the schedules

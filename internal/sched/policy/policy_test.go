@@ -249,7 +249,7 @@ func TestUnseen(t *testing.T) {
 func TestNoLimit(t *testing.T) {
 	c := newCluster(t, 64, Default())
 	for range 8 {
-		c.p.Learn(1, 6048, model.Unlimited) // a hundredth of a week
+		c.p.Recall([]Old{{1, 6048, model.Unlimited}}) // a hundredth of a week
 	}
 	id := c.submit(1, 1, model.Unlimited)
 	c.refresh()
@@ -272,7 +272,7 @@ func TestNoLimit(t *testing.T) {
 // day.
 func TestPatience(t *testing.T) {
 	c := newCluster(t, 10, Default())
-	c.p.Learn(1, 9000, 36000)
+	c.p.Recall([]Old{{1, 9000, 36000}})
 	busy := c.submit(9, 5, 100_000)
 	c.refresh()
 	c.start(busy)
