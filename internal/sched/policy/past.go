@@ -63,8 +63,8 @@ func (p *Past) Refresh(v *state.View, now model.Time) {
 	}
 }
 
-// rebuild derives what runs from the View. The first time, it also learns from the jobs that have ended, later only from
-// those that ran when they were last seen.
+// rebuild derives what runs from the View. The first time, it also learns from the jobs that have ended, later only
+// from those that ran when they were last seen.
 func (p *Past) rebuild(v *state.View) {
 	var ended []*model.Job
 	was := p.runs
