@@ -23,7 +23,7 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		Command: sp.Command, SubmitLine: cut(sp.Submit, proto.MaxFieldBytes), Comment: sp.Comment, AdminComment: j.Comment,
 		StdOut: sp.StdOut,
 		StdErr: sp.StdErr, StdIn: sp.StdIn, Constraints: sp.Features, Why: j.Why, Het: j.Het,
-		NoScript: sp.Extra().Interactive || j.Follows()}
+		NoScript: sp.Extra().Interactive || j.Follows(), Container: sp.Extra().Container.Shown()}
 	if j.IsArray() {
 		r.TaskText = throttled(j.Tasks.String(), j.Throttle)
 	}

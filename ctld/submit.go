@@ -194,6 +194,9 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 	if err := validNeeds(sp); err != nil {
 		return err
 	}
+	if err := sp.Extra().Container.Check(); err != nil {
+		return refuse(proto.CodeBadRequest, "%v", err)
+	}
 	if err := model.CheckLimits(sp.Limits); err != nil {
 		return refuse(proto.CodeBadRequest, "%v", err)
 	}

@@ -241,6 +241,9 @@ func (l *loop) act(a *attempt, do act, in *news) error {
 func (l *loop) patienceOf(a *attempt) time.Duration {
 	switch a.phase {
 	case preparing:
+		if a.rec != nil && a.rec.Order != nil && wishOfJob(a.rec.Order.Spec) != nil {
+			return imageWait
+		}
 		return makeWait
 	case unmaking:
 		return l.n.unkillable()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"gbatch/internal/model"
+	"gbatch/noded/image"
 )
 
 // attemptstate.go is the state table of attempts: for each phase and each happening the next phase and the act, and for
@@ -324,7 +325,7 @@ var attemptTable = [numPhases][numHappenings]attemptCell{
 var patience = [numPhases]string{
 	accepted:    "the leader orders, stops or forgets it in its next session",
 	interrupted: "the leader orders, stops or forgets it in its next session",
-	preparing:   "makeWait, then it is reported as not launched",
+	preparing:   "makeWait, imageWait with a container, then it is reported as not launched",
 	unmaking:    "UnkillableStepTimeout, then it is reported as not launched",
 	prologue: "findWait to list the programs; PrologEpilogTimeout or programLimit for each, then SIGKILL; " +
 		"UnkillableStepTimeout, then it is abandoned",
@@ -346,6 +347,8 @@ var patience = [numPhases]string{
 const (
 	// makeWait is how long making a script and a control group may take: they are on this machine's own disk.
 	makeWait = 5 * time.Minute
+	// imageWait is how long that may take with a container, whose image may have to be fetched.
+	imageWait = image.MostTime + makeWait
 	// abandonWait is how long a last try to remove what survives SIGKILL may take.
 	abandonWait = 10 * time.Second
 	// findWait is how long listing the programs of Prolog or Epilog may take: their directory may be on a file server.

@@ -47,7 +47,7 @@ func newFuzzed(f *testing.F) *fuzzed {
 	z.n.log = z.log
 	over, cancel := context.WithCancel(context.Background())
 	cancel() // the pools' tasks are dropped
-	for _, p := range []**pool.Pool{&z.n.workers, &z.n.stops, &z.n.chills} {
+	for _, p := range []**pool.Pool{&z.n.workers, &z.n.stops, &z.n.chills, &z.n.imports} {
 		*p = pool.New(over, 1, z.log)
 	}
 	return z

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"gbatch/internal/blob"
@@ -110,15 +111,19 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 		a.upTo = ready
 	}
 	had, reuse := a.script, a.rec.Ordered || stage(a.rec.Stage) != stageNone
+	by := l.n.workers
+	if wishOfJob(launch.Spec) != nil {
+		by = l.n.imports
+	}
 	l.soon(func() {
-		l.n.workers.Do(func(ctx context.Context) {
+		by.Do(func(ctx context.Context) {
 			defer pool.Or(func(err error) { l.n.inbox.post(msgPrepared{key: a.key, err: err}) })
 			launch, err := l.n.asKnownHere(ctx, launch)
 			if err != nil && !reuse {
 				l.n.inbox.post(msgPrepared{key: a.key, script: had, err: err})
 				return
 			}
-			order, script, err := l.n.makeOrder(launch, had, reuse)
+			order, script, err := l.n.makeOrder(ctx, launch, had, reuse)
 			l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, err: err})
 		})
 	})
@@ -215,7 +220,8 @@ func workDir(s *model.Spec) string {
 // makeOrder makes the script, the cgroup and the environment of an attempt, and the order that uses them. With reuse, a
 // launch of an earlier gnoded may already use them; then they stay unchanged, and had is the existing script. It runs
 // on a worker. On failure it leaves nothing behind.
-func (n *Noded) makeOrder(l *proto.Launch, had string, reuse bool) (order *shim.Launch, script string, err error) {
+func (n *Noded) makeOrder(ctx context.Context, l *proto.Launch, had string, reuse bool) (order *shim.Launch,
+	script string, err error) {
 	if script = had; script == "" && !l.Prepare {
 		if script, err = n.scripts.Take(&l.Script, l.Spec.UID, l.Spec.GID); err != nil {
 			return nil, "", fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
@@ -227,14 +233,14 @@ func (n *Noded) makeOrder(l *proto.Launch, had string, reuse bool) (order *shim.
 		}
 		return nil, "", err
 	}
-	if order, err = n.tryOrder(l, n.scripts.Path(script), reuse); err == nil || reuse {
+	if order, err = n.tryOrder(ctx, l, n.scripts.Path(script), reuse); err == nil || reuse {
 		return order, script, err
 	}
 	key := proto.Attempt{Job: l.Job, Attempt: l.Attempt}
 	return nil, "", errors.Join(err, n.groups.remove(key), n.dropMounts(key), n.scripts.Release(script))
 }
 
-func (n *Noded) tryOrder(l *proto.Launch, path string, reuse bool) (*shim.Launch, error) {
+func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reuse bool) (*shim.Launch, error) {
 	s := l.Spec
 	submitted, err := n.envs.open(&l.Env)
 	if err != nil {
@@ -253,12 +259,27 @@ func (n *Noded) tryOrder(l *proto.Launch, path string, reuse bool) (*shim.Launch
 	}
 	o.Stdin, o.Stdout, o.Stderr = n.outputs(l)
 	o.Limits = n.limits(s.Limits)
-	n.withLogin(o, submitted, s.UID)
+	w := wishOfJob(s)
+	if w == nil {
+		n.withLogin(o, submitted, s.UID)
+	} else { // a container's environment is its image's
+		o.Env = slices.DeleteFunc(o.Env, func(e string) bool { return strings.HasPrefix(e, loginName) })
+	}
 	if o.Cgroup, o.CPUs, err = n.groups.create(l, reuse); err != nil {
 		return nil, fmt.Errorf("make the job's cgroup on node %s: %w", n.opts.Name, err)
 	}
 	if o.Mounts, err = n.ownMounts(proto.Attempt{Job: l.Job, Attempt: l.Attempt}); err != nil {
 		return nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
+	}
+	if w != nil {
+		r := &room{key: proto.Attempt{Job: l.Job, Attempt: l.Attempt}, step: proto.StepBatch, spec: s, wish: w,
+			gres: l.Alloc.Nodes[l.Node].Gres, space: o.Mounts, show: []string{path}}
+		if err := n.makeRoom(ctx, r); err != nil {
+			return nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
+		}
+		if err := n.moveIn(o, r); err != nil {
+			return nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
+		}
 	}
 	return o, o.Check()
 }

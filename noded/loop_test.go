@@ -18,7 +18,7 @@ func testLoop(t testing.TB) *loop {
 	must(t, n.loop.recover())
 	t.Cleanup(func() {
 		cancel()
-		for _, p := range []*pool.Pool{n.workers, n.stops, n.chills} {
+		for _, p := range []*pool.Pool{n.workers, n.stops, n.chills, n.imports} {
 			p.Wait()
 		}
 		must(t, n.Close())

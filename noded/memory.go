@@ -169,6 +169,7 @@ type placedStep struct {
 	Host      string // host of its command; "": not known
 	PID       int32  // of its command
 	OOMKill   bool   // it ends as a whole when a process of it is killed for lack of memory
+	Container string // what it runs in, as users see it; "": in none
 }
 
 func (x *placedStep) Wire(c *wire.C) {
@@ -187,6 +188,7 @@ func (x *placedStep) Wire(c *wire.C) {
 	wire.Text(c, &x.Host, model.MaxName)
 	wire.Int(c, &x.PID)
 	wire.Bool(c, &x.OOMKill)
+	wire.Text(c, &x.Container, model.MaxText)
 }
 
 // stepOver ends a step. Its number is not used again.

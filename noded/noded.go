@@ -22,10 +22,12 @@ import (
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/userdb"
 	"gbatch/internal/wall"
+	"gbatch/noded/box"
 	"gbatch/noded/container"
 	"gbatch/noded/fence"
 	"gbatch/noded/gpuwatch"
 	"gbatch/noded/hardware"
+	"gbatch/noded/image"
 	"gbatch/noded/pool"
 	"gbatch/noded/relay"
 	"gbatch/noded/scripts"
@@ -52,7 +54,12 @@ type Noded struct {
 	people    *userdb.DB
 	system    uint32 // SlurmUser's id; 0: it is root, or unknown here
 	groups    *groups
-	boxes     *container.Store // jobs' own directories; nil: they share the node's
+	boxes     *container.Store          // jobs' own directories; nil: they share the node's
+	images    *image.Cache              // of containers; nil: noImages says why there are none
+	rooms     atomic.Pointer[box.Store] // containers of images; nil before the first
+	roomsAt   string                    // their directory
+	opening   sync.Mutex                // of rooms
+	noImages  error
 	gpus      *gpuwatch.Watch
 	cutting   sync.Mutex       // while GPUs are divided
 	gpuHealth *gpuwatch.Health // nil: no GPUs to watch
@@ -81,6 +88,7 @@ type Noded struct {
 	workers *pool.Pool    // launches and ends, as many as there are CPUs
 	stops   *pool.Pool    // signals and whatever may have to wait
 	chills  *pool.Pool    // attempts that are being suspended or resumed
+	imports *pool.Pool    // what waits for images
 	tellers chan struct{}
 	stats   chan struct{} // a slot per question about running jobs
 	migs    chan struct{} // likewise per order to divide GPUs
@@ -190,6 +198,9 @@ func (n *Noded) openJobs() error {
 	}
 	if n.boxes, err = openBoxes(&n.opts); err != nil {
 		return err
+	}
+	if n.noImages = n.openImages(); n.noImages != nil {
+		n.log.Warn("jobs with --container-image are refused here", "why", n.noImages)
 	}
 	n.env = jobenv.Node{Name: n.opts.Name, Controller: n.opts.Controllers[0], Conf: n.opts.ConfigPath,
 		User:  n.names.Account,
@@ -305,6 +316,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	wg.Wait()
 	if !n.opts.Login {
 		n.workers.Wait()
+		n.imports.Wait()
 		n.stops.Wait()
 	}
 	if failed != nil {
@@ -316,7 +328,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 
 func (n *Noded) openPools(ctx context.Context) {
 	n.workers, n.stops = pool.New(ctx, pool.Workers(), n.log), pool.New(ctx, maxStops, n.log)
-	n.chills = pool.New(ctx, maxChills, n.log)
+	n.chills, n.imports = pool.New(ctx, maxChills, n.log), pool.New(ctx, maxImports, n.log)
 }
 
 func (n *Noded) revokedFile() string { return filepath.Join(n.opts.Spool, "revoked") }
@@ -397,6 +409,12 @@ func (n *Noded) Close() error {
 		errs = append(errs, n.oom.close())
 		if n.groups != nil {
 			errs = append(errs, n.groups.close())
+		}
+		if n.images != nil {
+			n.images.Close()
+			if rooms := n.rooms.Load(); rooms != nil {
+				errs = append(errs, rooms.Close())
+			}
 		}
 		if n.boxes != nil {
 			errs = append(errs, n.boxes.Close())

@@ -6,10 +6,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"gbatch/internal/conf"
+	"gbatch/internal/model"
+	wish "gbatch/internal/model/container"
 	"gbatch/internal/proto"
+	"gbatch/noded/box"
 	"gbatch/noded/container"
+	"gbatch/noded/image"
+	"gbatch/noded/shim"
 )
 
 // ownmounts.go gives jobs directories of their own in place of /tmp, /var/tmp and /dev/shm if the configuration wants
@@ -53,6 +59,15 @@ func (n *Noded) ownMounts(key proto.Attempt) (string, error) {
 
 // dropMounts removes the directories of an attempt whose processes have ended.
 func (n *Noded) dropMounts(key proto.Attempt) error {
+	if rooms := n.rooms.Load(); rooms != nil {
+		some, err := rooms.RemoveAll(box.InJob(nameOf(key)))
+		if err != nil {
+			return fmt.Errorf("remove the job's containers: %w", err)
+		}
+		if some > 0 {
+			n.cleanRooms()
+		}
+	}
 	if n.boxes == nil {
 		return nil
 	}
@@ -75,6 +90,19 @@ func (n *Noded) cleanMounts() {
 
 // sweepMounts removes the directories of attempts that nobody knows.
 func (n *Noded) sweepMounts(keep []proto.Attempt) error {
+	if rooms := n.rooms.Load(); rooms != nil {
+		prefixes := make([]string, 0, len(keep))
+		for _, key := range keep {
+			prefixes = append(prefixes, box.InJob(nameOf(key)))
+		}
+		if err := rooms.Sweep(prefixes); err != nil {
+			return err
+		}
+		n.cleanRooms()
+	}
+	if n.images != nil {
+		n.images.Start()
+	}
 	if n.boxes == nil {
 		return nil
 	}
@@ -85,4 +113,166 @@ func (n *Noded) sweepMounts(keep []proto.Attempt) error {
 	err := n.boxes.Sweep(names)
 	n.cleanMounts()
 	return err
+}
+
+// maxImports is how many attempts and steps may wait for images at once.
+const maxImports = 64
+
+// openImages prepares the images and containers of this node.
+func (n *Noded) openImages() error {
+	c := n.opts.Config
+	switch {
+	case c == nil:
+		return errors.New("gnoded has no configuration")
+	case c.ContainerCacheMiB <= 0:
+		return errors.New("ContainerCacheSize is 0: this node runs no containers")
+	case !n.root:
+		return errors.New("gnoded does not run as root: it can make no containers")
+	case n.opts.Importer == "" && n.opts.Verdict == "":
+		return errors.New("gnoded does not know its program")
+	}
+	base := conf.ExpandPath(c.ContainerCachePath, n.opts.Name, n.opts.Host)
+	if base == "" {
+		base = n.opts.Spool
+	} else if err := os.MkdirAll(base, 0o755); err != nil {
+		return fmt.Errorf("make ContainerCachePath: %w", err)
+	}
+	images, err := image.Open(image.Options{Dir: filepath.Join(base, "images-"+n.opts.Name), Log: n.log,
+		Bytes: c.ContainerCacheMiB << 20, Program: []string{orElse(n.opts.Importer, n.opts.Verdict), image.Word}})
+	if err != nil {
+		return err
+	}
+	n.images, n.roomsAt = images, filepath.Join(base, "boxes-"+n.opts.Name)
+	if _, err := os.Lstat(n.roomsAt); err == nil { // there may be containers
+		if _, err = n.openRooms(); err != nil {
+			n.images = nil
+			images.Close()
+			return err
+		}
+	}
+	return nil
+}
+
+// openRooms gives the containers of this node. Their directory is a mount: a node that runs none has none.
+func (n *Noded) openRooms() (*box.Store, error) {
+	n.opening.Lock()
+	defer n.opening.Unlock()
+	if rooms := n.rooms.Load(); rooms != nil {
+		return rooms, nil
+	}
+	if n.images == nil {
+		return nil, fmt.Errorf("there are no containers: %w", n.noImages)
+	}
+	rooms, err := box.Open(n.roomsAt, n.images, n.log)
+	if err != nil {
+		return nil, err
+	}
+	n.rooms.Store(rooms)
+	return rooms, nil
+}
+
+// room is a container that a script or a step's tasks run in.
+type room struct {
+	key   proto.Attempt
+	step  int32
+	spec  *model.Spec
+	wish  *wish.Wish
+	gres  []model.GresAlloc
+	space string   // the job's own mount namespace
+	show  []string // files of the node that are there too
+
+	made *box.Made
+	user image.User
+	at   map[string]string // programs that were found
+}
+
+// wishOfJob gives the container that a job's script is to run in, nil for none.
+func wishOfJob(s *model.Spec) *wish.Wish {
+	if s == nil || s.More == nil {
+		return nil
+	}
+	return s.More.Container
+}
+
+// makeRoom makes a container, or finds it made. It waits for the image.
+func (n *Noded) makeRoom(ctx context.Context, r *room) error {
+	rooms, err := n.openRooms()
+	if err != nil {
+		return err
+	}
+	if r.spec.UID == 0 {
+		return errors.New("root's jobs run in no containers: submit it as a user")
+	}
+	if err := r.wish.Check(); err != nil { // whoever has sent it
+		return err
+	}
+	account := n.names.Account(r.spec.UID)
+	r.user = image.User{UID: r.spec.UID, GID: r.spec.GID, Groups: n.given(r.spec.UID, r.spec.Groups), Home: account.Home}
+	files := n.groups.units.Files(r.gres)
+	r.made, err = rooms.Make(ctx, box.NameOf(nameOf(r.key), r.step, r.wish), &box.Order{User: r.user, Name: r.spec.User,
+		Wish: r.wish, Space: r.space, Devices: files, Driver: len(files) > 0, Show: r.show})
+	return err
+}
+
+// stepRoom makes the container of a step's tasks here; nil where they run in none.
+func (n *Noded) stepRoom(ctx context.Context, p *stepPlan, share *model.NodeAlloc) (*room, error) {
+	if p.req.Container == nil || p.req.Receive != nil { // the node takes the file in
+		return nil, nil
+	}
+	r := &room{key: p.key, step: p.rec.ID, spec: p.facts.Spec, wish: p.req.Container, gres: share.Gres, space: p.space,
+		show: n.taskPrograms()}
+	return r, n.makeRoom(ctx, r)
+}
+
+// moveIn makes an order one of a process in the container, if there is one.
+func (n *Noded) moveIn(o *shim.Launch, r *room) error {
+	if r == nil {
+		return nil
+	}
+	o.Mounts, o.Confined, o.Dir = r.made.Space, true, box.Dir(&r.made.Config, r.wish)
+	o.Env = box.Environ(o.Env, r.made, r.wish)
+	program := o.Path
+	if r.wish.Entry.Or(false) && len(r.made.Config.Entrypoint) > 0 {
+		o.Argv = box.Arguments(append([]string{program}, o.Argv[1:]...), &r.made.Config, r.wish)
+		program = o.Argv[0]
+	}
+	if r.at[program] == "" {
+		found, err := box.Find(r.made, &r.user, o.Dir, o.Env, []string{program})
+		if err != nil {
+			return fmt.Errorf("look for %s in the container: %w", program, err)
+		}
+		if r.at == nil {
+			r.at = map[string]string{}
+		}
+		r.at[program] = found[0]
+	}
+	o.Path = r.at[program]
+	return nil
+}
+
+// leaveRoom removes the container of a step that has ended; one with a name stays until the job ends.
+func (n *Noded) leaveRoom(key proto.Attempt, step int32) error {
+	rooms, name := n.rooms.Load(), box.NameOf(nameOf(key), step, &wish.Wish{})
+	if rooms == nil || !rooms.Has(name) {
+		return nil
+	}
+	err := rooms.Remove(name)
+	n.cleanRooms()
+	return err
+}
+
+// cleanRooms removes what containers have left.
+func (n *Noded) cleanRooms() {
+	n.stops.Do(func(ctx context.Context) {
+		if err := n.rooms.Load().Clean(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			n.log.Warn("files of ended containers could not be removed; it is tried again at the next container's end",
+				"err", err)
+		}
+	})
+}
+
+// taskPrograms are the configuration's programs around tasks, which run in their containers.
+func (n *Noded) taskPrograms() []string {
+	r := n.configured()
+	return slices.DeleteFunc([]string{r.TaskProlog, r.TaskEpilog}, func(p string) bool { return !filepath.IsAbs(p) })
 }

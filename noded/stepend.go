@@ -175,7 +175,11 @@ func (s *step) shimKeys() []shim.Key {
 // finishStep kills the remaining processes of a step and gives its usage.
 func (n *Noded) finishStep(ctx context.Context, key proto.Attempt, id int32, tasks []shim.Key) (usage, error) {
 	if n.groups.root.Can().Track {
-		return n.groups.finishStep(ctx, key, id)
+		use, err := n.groups.finishStep(ctx, key, id)
+		if err == nil {
+			err = n.leaveRoom(key, id)
+		}
+		return use, err
 	}
 	for _, t := range tasks {
 		if _, err := n.link.signal(ctx, t, unix.SIGKILL, shim.Tree); err != nil && !errors.Is(err, shim.ErrUnknown) {

@@ -53,7 +53,7 @@ func (l *loop) runningStep(s *step) proto.RunningStep {
 
 // summary gives the data of a step that is known as soon as it has its resources.
 func (s *step) summary() *model.Step {
-	rec := &model.Step{ID: s.id, Name: s.rec.Name, Submit: s.rec.Submit}
+	rec := &model.Step{ID: s.id, Name: s.rec.Name, Submit: s.rec.Submit, Container: s.rec.Container}
 	for i := range s.rec.Nodes {
 		n := &s.rec.Nodes[i]
 		rec.Nodes = append(rec.Nodes, n.Node)

@@ -1,6 +1,7 @@
 package noded
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -39,6 +40,7 @@ type stepPlan struct {
 	pmi    *proto.StepIO    // where the command serves MPI programs; nil: they are not served
 	mpi    []*os.File       // the ends of the tasks' connections for them, in the order of only
 	relays []*shim.Launch   // processes beside the tasks
+	space  string           // the job's own mount namespace; "": none
 	fresh  []string         // files to be made, or emptied, before tasks that share them begin
 }
 
@@ -61,7 +63,7 @@ func (p *stepPlan) partOfJob(node string) (*model.NodeAlloc, error) {
 }
 
 // makeStep makes the orders for the tasks of p.only. lines are for the user's standard error.
-func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, err error) {
+func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launch, lines []string, err error) {
 	part := &p.rec.Nodes[p.here]
 	job, err := p.partOfJob(part.Node)
 	if err != nil {
@@ -69,11 +71,14 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	}
 	share := &model.NodeAlloc{Node: part.Node, CPUs: part.CPUs, MemMiB: part.MemMiB, Gres: part.Gres}
 	n.sampler.stepComes(p.key)
-	in, pin, err := n.groups.createStep(p.key, p.rec.ID, job, share, true)
+	group, pin, err := n.groups.createStep(p.key, p.rec.ID, job, share, true)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the step's cgroup on node %s: %w", n.opts.Name, err)
 	}
-	mounts, err := n.ownMounts(p.key)
+	if p.space, err = n.ownMounts(p.key); err != nil {
+		return nil, nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
+	}
+	in, err := n.stepRoom(ctx, p, share)
 	if err != nil {
 		return nil, nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
 	}
@@ -99,7 +104,7 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 		view := jobenv.TaskView{Rank: rank, Local: local, First: p.het.First()}
 		o := &shim.Launch{Key: shim.Key{JobID: uint32(p.key.Job), Attempt: p.key.Attempt, Step: p.rec.ID, Task: int32(rank)},
 			Path: p.req.Program, Argv: p.req.Argv, Dir: p.req.Dir, UID: spec.UID, GID: spec.GID, Groups: groups,
-			Umask: p.req.Umask & 0o777, Limits: limits, Nice: n.nice, Cgroup: in, CPUs: pin, Mounts: mounts,
+			Umask: p.req.Umask & 0o777, Limits: limits, Nice: n.nice, Cgroup: group, CPUs: pin, Mounts: p.space,
 			PIDVar: "SLURM_TASK_PID", AsRoot: spec.UID == 0} // mayLaunch has let the job in
 		n.setProgram(o, p, rank)
 		if local < len(cpus) {
@@ -132,6 +137,9 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 				return nil, nil, err
 			}
 		}
+		if err := n.moveIn(o, in); err != nil {
+			return nil, nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
+		}
 		n.wrapTask(o, p)
 		if err := o.Check(); err != nil {
 			return nil, nil, err
@@ -139,22 +147,25 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 		orders = append(orders, o)
 	}
 	lines = append(lines, bindLines(p, &s, cpus, gpus)...)
+	return orders, lines, n.makeBeside(p, orders)
+}
+
+// makeBeside makes what is beside a step's tasks: files that they share, and processes.
+func (n *Noded) makeBeside(p *stepPlan, orders []*shim.Launch) error {
 	for _, path := range p.fresh {
-		if err := n.makeFileAs(spec, p.req.Umask, path); err != nil {
-			return nil, nil, fmt.Errorf("could not open stdout file: %w", err)
+		if err := n.makeFileAs(p.facts.Spec, p.req.Umask, path); err != nil {
+			return fmt.Errorf("could not open stdout file: %w", err)
 		}
 	}
 	if len(p.ends) > 0 {
 		if err := n.makeRelay(p, orders[0]); err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
 	if len(p.mpi) > 0 {
-		if err := n.makePMI(p, orders[0]); err != nil {
-			return nil, nil, err
-		}
+		return n.makePMI(p, orders[0])
 	}
-	return orders, lines, nil
+	return nil
 }
 
 // values are the step's values for patterns in file names.

@@ -80,10 +80,14 @@ func (l *loop) makeOrders(s *step, m *msgStepFiles) {
 	if p.pmi = relayAt(m.conn, m.pmi); p.pmi != nil && p.pmi.Host == "" {
 		p.pmi.Host = "127.0.0.1" // the command is on this host
 	}
+	by := l.n.workers
+	if p.req.Container != nil {
+		by = l.n.imports
+	}
 	l.soon(func() {
-		l.n.workers.Do(func(ctxType) {
+		by.Do(func(ctx ctxType) {
 			defer pool.Or(func(err error) { l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, err: err}) })
-			orders, lines, err := l.n.makeStep(p)
+			orders, lines, err := l.n.makeStep(ctx, p)
 			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, relays: p.relays, lines: lines, err: err})
 		})
 	})

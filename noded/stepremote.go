@@ -80,7 +80,7 @@ func (l *loop) onPart(m msgPart) error {
 	}
 	s := &step{job: a, req: pt.Request, conn: m.conn, id: pt.Step, phase: stepCreated}
 	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes,
-		Manager: m.conn.from, Terminal: pt.Request.Terminal != nil}
+		Manager: m.conn.from, Terminal: pt.Request.Terminal != nil, Container: pt.Request.Container.Shown()}
 	switch err := l.addStep(s); {
 	case tooLarge(err):
 		return refuse(proto.PartRefused, "node %s can't keep the step's data: %v", l.n.opts.Name, err)
@@ -301,7 +301,7 @@ func (n *Noded) beside(p *stepPlan, like *shim.Launch, first int32, word string,
 	o := &shim.Launch{Key: like.Key, Path: n.opts.Shim, Argv: []string{n.opts.Shim, word},
 		Env: []string{"PATH=" + programPath},
 		Dir: "/", UID: like.UID, GID: like.GID, Groups: like.Groups, Umask: 0o077, Nice: n.nice, Cgroup: like.Cgroup,
-		Mounts: like.Mounts, AsRoot: like.AsRoot}
+		Mounts: p.space, AsRoot: like.AsRoot}
 	o.Key.Task = first + like.Key.Task
 	o.Passed[0] = its
 	p.relays = append(p.relays, o)

@@ -410,7 +410,7 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 		Name:   s.req.Name,
 		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap ||
 			a.steps[s.req.Parent] != nil || s.req.Receive != nil,
-		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID}
+		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID, Container: s.req.Container.Shown()}
 	if s.req.Receive != nil {
 		s.rec.ID = a.asideNumber()
 	} else if s.number != proto.StepNone {

@@ -181,7 +181,7 @@ var stepTable = [numStepPhases][numStepHappenings]stepCell{
 var stepPatience = [numStepPhases]string{
 	stepWaiting:   "its command goes, or its job ends",
 	stepCreated:   "filesWait for a command that is connected, lonelyStep for one that is not; then it is stopped",
-	stepPreparing: "makeWait, then it is refused",
+	stepPreparing: "makeWait, imageWait with a container, then it is refused",
 	stepUnmaking:  "UnkillableStepTimeout, then it is stopped",
 	stepRunning:   "its time limit, its command, or its job",
 	stepStopping:  "KillWait, then it is killed",

@@ -114,6 +114,9 @@ func (l *loop) stepPatienceOf(s *step) time.Duration {
 		}
 		return filesWait
 	case stepPreparing:
+		if s.req != nil && s.req.Container != nil {
+			return imageWait
+		}
 		return makeWait
 	case stepUnmaking:
 		return l.n.unkillable()

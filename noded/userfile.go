@@ -2,15 +2,14 @@ package noded
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/model"
+	"gbatch/noded/asuser"
 )
 
 // userfile.go writes lines for the user into a job's standard error file: why it was ended, that it ran out of memory.
@@ -59,7 +58,7 @@ func (n *Noded) tellUser(rec *launched, line string) {
 func (n *Noded) appendAs(rec *launched, text string) error {
 	if n.root {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		if err := becomeOnThread(rec.UID, rec.GID, n.given(rec.UID, rec.Groups)); err != nil {
+		if err := asuser.OnThread(rec.UID, rec.GID, n.given(rec.UID, rec.Groups)); err != nil {
 			return err
 		}
 	}
@@ -80,7 +79,7 @@ func (n *Noded) makeFileAs(s *model.Spec, umask uint32, path string) error {
 	go func() {
 		if n.root {
 			runtime.LockOSThread() // as in appendAs
-			if err := becomeOnThread(s.UID, s.GID, n.given(s.UID, s.Groups)); err != nil {
+			if err := asuser.OnThread(s.UID, s.GID, n.given(s.UID, s.Groups)); err != nil {
 				done <- err
 				return
 			}
@@ -103,27 +102,3 @@ func (n *Noded) makeFileAs(s *model.Spec, umask uint32, path string) error {
 
 // makeFileFor is how long a worker waits for a user's file system.
 const makeFileFor = 5 * time.Second
-
-// becomeOnThread gives a user's rights to files to the calling thread only, permanently.
-func becomeOnThread(uid, gid uint32, groups []uint32) error {
-	var list unsafe.Pointer
-	if len(groups) > 0 {
-		list = unsafe.Pointer(&groups[0])
-	}
-	// The raw calls act on this thread; package syscall's would act on all.
-	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(list), 0); errno != 0 {
-		return fmt.Errorf("take the groups of uid %d: %w", uid, errno)
-	}
-	// These two answer with the old value and never fail visibly: asking again shows what holds.
-	for _, id := range [...]struct {
-		call uintptr
-		want uint32
-		name string
-	}{{unix.SYS_SETFSGID, gid, "gid"}, {unix.SYS_SETFSUID, uid, "uid"}} {
-		_, _, _ = unix.RawSyscall(id.call, uintptr(id.want), 0, 0)
-		if got, _, _ := unix.RawSyscall(id.call, ^uintptr(0), 0, 0); uint32(got) != id.want {
-			return fmt.Errorf("take the %s %d for files: the kernel leaves it at %d", id.name, id.want, uint32(got))
-		}
-	}
-	return nil
-}

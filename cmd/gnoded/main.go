@@ -12,6 +12,7 @@ import (
 	"gbatch/internal/guest"
 	"gbatch/noded/fence"
 	"gbatch/noded/gpu"
+	"gbatch/noded/image"
 )
 
 func main() {
@@ -21,6 +22,10 @@ func main() {
 	}
 	// gshim asks this program whether the node is given up.
 	if status, handled := fence.Main(os.Args, os.Stdout, os.Stderr); handled {
+		os.Exit(status)
+	}
+	// Images of containers are fetched and unpacked by this program in a process without rights.
+	if status, handled := image.Main(os.Args, os.Stdin, os.Stdout); handled {
 		os.Exit(status)
 	}
 	guest.Half(4)

@@ -171,7 +171,7 @@ var refusedMembers = [][2]string{
 	{"reserve_ports", "let the program pick a free port"},
 	{"x11", "use ssh -X to the node"},
 	{"batch_features", "the script runs on the first node of the job; use constraints"},
-	{"container_id", "start the container in the script"},
+	{"container_id", "containers are of jobs and steps, and have no numbers"},
 	{"selinux_context", "jobs have the context of their node's daemon"},
 	{"site_factor", "it is set for a job that is there: POST job/{job_id}, by operators"},
 	{"power_flags", "leave it out"},

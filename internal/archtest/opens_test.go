@@ -21,6 +21,7 @@ const (
 	site     = "a path of the configuration or of an administrator's command line"
 	asUser   = "by a process or thread that has the user's rights to files"
 	exclusiv = "in a directory of root's below one that users may reach: exclusive, without following links"
+	inImage  = "below the root of an image, which no link leaves; by nobody, or where nothing else is mounted"
 	fresh    = "a new file with a name that nobody can guess, where only its owner may replace it: exclusive"
 )
 
@@ -48,7 +49,10 @@ var opens = map[string]string{
 	"noded/cgroup/try.go": kernels, "noded/cgroup/usage.go": kernels,
 	"noded/container/container.go": exclusiv, "noded/container/namespace.go": exclusiv,
 	"noded/container/remove.go": exclusiv,
-	"noded/fence/keeper.go":     ownState, "noded/fence/main.go": ownState,
+	"noded/box/box.go":          exclusiv, "noded/box/driver.go": site, "noded/box/fill.go": asUser,
+	"noded/box/ids.go": kernels, "noded/box/points.go": inImage, "noded/box/programs.go": asUser,
+	"noded/image/cache.go": exclusiv, "noded/image/login.go": asUser, "noded/image/unpack.go": inImage,
+	"noded/fence/keeper.go": ownState, "noded/fence/main.go": ownState,
 	"noded/gpu/fake.go": site, "noded/gpu/kernel.go": kernels, "noded/gpu/standin.go": site,
 	"noded/gpuwatch/health.go": kernels, "noded/hardware/allowed.go": site, "noded/hardware/devices.go": kernels,
 	"noded/hardware/machine.go": kernels, "noded/hardware/units.go": kernels,

@@ -102,6 +102,8 @@ type Config struct {
 	PropagateLimits           []string // "ALL", or names such as MEMLOCK
 	PropagateLimitsExcept     []string // set instead of PropagateLimits
 	JobContainerType          string   // job_container/none or job_container/tmpfs
+	ContainerCachePath        string   // directory of images and containers; "": SlurmdSpoolDir
+	ContainerCacheMiB         int64    // what images may take on a node; 0: no containers
 	RaiseLimits               []string // "ALL", or names: the hard limits that a job may have above its node's
 	PropagatePrioProcess      int64
 	LaunchParameters          []string
@@ -241,6 +243,7 @@ func defaults() *Config {
 		EnforcePartLimits:      "NO",
 		PropagateLimits:        []string{"ALL"},
 		JobContainerType:       containerNone,
+		ContainerCacheMiB:      defaultContainerCacheMiB,
 		InteractiveStepOptions: "--interactive --preserve-env --pty $SHELL",
 		MpiDefault:             "none",
 		MailProg:               "/bin/mail",

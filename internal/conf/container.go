@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/hostlist"
@@ -39,6 +40,24 @@ func (c *Config) ContainerOf(node string) *Container {
 		return nil // the file is for other nodes
 	}
 	return &Container{Dirs: defaultDirs}
+}
+
+// defaultContainerCacheMiB has room for some images of frameworks.
+const defaultContainerCacheMiB = 100 << 10
+
+// containerSettings are gbatch's own: where the images of --container-image are kept.
+func containerSettings() []setting {
+	size := memory("ContainerCacheSize", RestartNoded, func(c *Config) *int64 { return &c.ContainerCacheMiB })
+	size.show = func(c *Config) string {
+		if c.ContainerCacheMiB == 0 {
+			return "0"
+		}
+		return strconv.FormatInt(c.ContainerCacheMiB, 10) + "M"
+	}
+	return []setting{
+		absPath("ContainerCachePath", RestartNoded, func(c *Config) *string { return &c.ContainerCachePath }),
+		size,
+	}
 }
 
 const (

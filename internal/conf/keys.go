@@ -29,6 +29,7 @@ func mainSettings() *table {
 	all = append(all, taskSettings()...)
 	all = append(all, launchSettings()...)
 	all = append(all, hookSettings()...)
+	all = append(all, containerSettings()...)
 	all = append(all, powerSettings()...)
 	all = append(all, prioritySettings()...)
 	all = append(all, preemptSettings()...)

@@ -308,7 +308,7 @@ func (c *Cluster) addNode(name string) {
 		if err != nil {
 			return nil, err
 		}
-		o.Logger, o.BootID = c.log(name), c.boots[name]
+		o.Logger, o.BootID, o.Importer = c.log(name), c.boots[name], "/proc/self/exe"
 		if c.Options.Fence || c.Options.Networks {
 			o.Verdict = program(c.t, "gnoded")
 		}

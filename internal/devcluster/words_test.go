@@ -36,6 +36,7 @@ import (
 //	network hold|deliver NODE   keeps back all that passes between a node and the controllers, or lets it pass
 //	leader NAME          the daemon that leads becomes $NAME
 //	[!] gbatch ARGUMENT...  runs the command gbatch
+//	registry             starts a registry of images; $IMAGE is the name of the one that it has
 //
 // $SAMPLES and $TEN are configurations of package conf's tests: Slurm's own, and one full of errors; $EXAMPLES has
 // etc/examples.
@@ -57,6 +58,7 @@ func words() map[string]func(*testscript.TestScript, bool, []string) {
 		"leader":       leader,
 		"network":      network,
 		"gbatch":       runGbatch,
+		"registry":     startRegistry,
 	}
 }
 

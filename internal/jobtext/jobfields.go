@@ -1,6 +1,7 @@
 package jobtext
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -165,7 +166,9 @@ func jobUnset() []JobField {
 		qUnset(0, "BurstBufferState", "BURST_BUFFER_STATE", "(null)"),
 		qUnset(0, "Cluster", "CLUSTER", "(null)"),
 		qUnset(0, "ClusterFeature", "CLUSTER_FEATURES", "(null)"),
-		qUnset(0, "Container", "CONTAINER", "(null)"),
+		qText(0, "Container", "CONTAINER", func(r *JobRow) string {
+			return cmp.Or(r.Spec.Extra().Container.Shown(), "(null)")
+		}),
 		qUnset(0, "ContainerID", "CONTAINER_ID", "(null)"),
 		qUnset(0, "CPUFreq", "CPUFREQ", "N/A"),
 		qText(0, "cpus-per-tres", "CPUS_PER_TRES",

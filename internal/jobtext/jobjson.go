@@ -52,7 +52,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "cluster", Str: func(r *JobRow) string { return r.Cluster }},
 		{Name: "command", Str: func(r *JobRow) string { return r.Spec.Command }},
 		{Name: "comment", Str: func(r *JobRow) string { return r.Spec.Comment }},
-		{Name: "container"},
+		{Name: "container", Str: func(r *JobRow) string { return r.Spec.Extra().Container.Shown() }},
 		{Name: "contiguous", Bool: func(r *JobRow) bool { return r.Spec.Extra().Contiguous }},
 		{Name: "core_spec", Type: slurmjson.Integer},
 		{Name: "cores_per_socket", Type: slurmjson.Number},

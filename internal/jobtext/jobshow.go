@@ -233,6 +233,9 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 	if j.Expect != nil && j.Expect.IdleS > 0 && j.State == model.Running {
 		r.line(KV("GpuIdleTime", walltime.Elapsed(j.Expect.IdleS)))
 	}
+	if c := sp.Extra().Container; c != nil {
+		r.line(KV("Container", c.Shown()))
+	}
 	r.line(KV("OOMKillStep", yesNum(sp.Extra().OOMKill)))
 	if sp.Extra().NeverIdle {
 		r.line(KV("GpuIdle", "off"))

@@ -40,7 +40,7 @@ func RowOfStep(job, rec *model.Record, view *RecordView) *RecordRow {
 	if s.MemMiB != 0 || r.NumNodes != job.NumNodes {
 		r.AllocMemMiB = s.MemMiB
 	}
-	r.AllocGres, r.SubmitLine = s.Gres, s.Submit
+	r.AllocGres, r.SubmitLine, r.Container = s.Gres, s.Submit, s.Container
 	return &RecordRow{&r, view, true, s}
 }
 

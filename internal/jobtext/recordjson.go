@@ -72,7 +72,7 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 		{Name: "block"},
 		{Name: "cluster", Str: func(r *row) string { return r.Cluster }},
 		{Name: "constraints", Str: func(r *row) string { return r.Constraints }},
-		{Name: "container"},
+		{Name: "container", Str: func(r *row) string { return r.Container }},
 		recordExit("derived_exit_code", func(r *row) *model.Exit { x := r.Exit.Derived(); return &x }),
 		{Name: "time", Fields: fields{
 			{Name: "elapsed", Int: func(r *row) int64 { return r.elapsedS() }},

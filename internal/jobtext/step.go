@@ -118,6 +118,9 @@ func ShowStep(s *proto.RunningStep, at *Times) *KeyValues {
 	r.line(KV("ResvPorts", "(null)"))
 	r.line(KV("CPUFreqReq", "Default"))
 	r.line(KV("SrunHost:Pid", fmt.Sprintf("%s:%d", s.Host, s.PID)))
+	if st.Container != "" {
+		r.line(KV("Container", st.Container))
+	}
 	if st.Submit != "" {
 		r.line(KV("SubmitLine", st.Submit))
 	}

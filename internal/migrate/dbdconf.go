@@ -77,7 +77,7 @@ var otherFiles = []struct {
 	{[]string{"burst_buffer.conf", "burst_buffer.lua"}, Unsupported, "there are no burst buffers"},
 	{[]string{"helpers.conf", "knl_generic.conf", "knl_cray.conf"}, Unsupported,
 		"features don't change by a plugin; write Features on the node line"},
-	{[]string{"oci.conf", "scrun.lua"}, Unsupported, "containers are not started; run apptainer or podman in the job"},
+	{[]string{"oci.conf", "scrun.lua"}, Unsupported, "OCI bundles are not run; use --container-image"},
 	{[]string{"mpi.conf"}, Ignored, "PMI is gnoded's own; see gbatch-mpi(7)"},
 	{[]string{"namespace.yaml"}, Unsupported, "write job_container.conf"},
 	{[]string{"jwt_hs256.key", "jwt.key", "slurm.jwks", "slurm.key", "munge.key"}, Ignored,

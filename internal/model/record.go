@@ -69,6 +69,8 @@ type Record struct {
 	Het   *Het   // nil: it is no component of a heterogeneous job
 	Audit *Audit // not nil: an entry of the audit trail and no job's record; of the other fields only Seq is set
 	Size  uint32 // how many sizes the run had before this one, whose record this is; at most MaxSizes
+
+	Container string // the image or bundle in which the script ran; "": in none
 }
 
 func (x *Record) Wire(c *wire.C) {
@@ -127,6 +129,7 @@ func (x *Record) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Het)
 	wire.Ptr(c, &x.Audit)
 	wire.Int(c, &x.Size)
+	wire.Text(c, &x.Container, MaxText)
 }
 
 // MaxSizes bounds how often a run may change its size: each size has a record.

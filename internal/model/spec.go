@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gbatch/internal/model/container"
 	"gbatch/internal/wire"
 )
 
@@ -199,6 +200,8 @@ type Needs struct {
 
 	Segment  int32       // nodes of a segment, which is never divided between blocks; 0: not given (--segment)
 	Segments SegmentWish // how the segments lie to each other
+
+	Container *container.Wish // the script runs in it; nil: in none
 }
 
 func (x *Needs) Wire(c *wire.C) {
@@ -234,6 +237,7 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Int(c, &x.GresBind)
 	wire.Int(c, &x.Segment)
 	wire.Int(c, &x.Segments)
+	wire.Ptr(c, &x.Container)
 }
 
 // SegmentWish says how the segments of a job lie to each other.

@@ -17,6 +17,8 @@ type Step struct {
 	Exit    Exit // exit of the task that ended worst; usage of all tasks
 	Stop    StopCause
 	StopUID uint32 // who cancelled it
+
+	Container string // the image or bundle in which it ran; "": in none
 }
 
 func (x *Step) Wire(c *wire.C) {
@@ -33,6 +35,7 @@ func (x *Step) Wire(c *wire.C) {
 	wire.Struct(c, &x.Exit)
 	wire.Int(c, &x.Stop)
 	wire.Int(c, &x.StopUID)
+	wire.Text(c, &x.Container, MaxText)
 }
 
 // State gives the step's final state.

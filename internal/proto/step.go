@@ -2,6 +2,7 @@ package proto
 
 import (
 	"gbatch/internal/model"
+	"gbatch/internal/model/container"
 	"gbatch/internal/wire"
 )
 
@@ -66,6 +67,8 @@ type StepRequest struct {
 	Copied  string       // the tasks run the command's copy at this path, with %j, %s and %N; "": the command
 	Attach  *StepAttach  // joins the running step Parent and makes none; nil: asks for a step
 	Async   bool         // its command wants the step's number at once, also while the step waits
+
+	Container *container.Wish // the tasks run in it; nil: in none
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -101,6 +104,7 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Data(c, &x.Copied, model.MaxText)
 	wire.Ptr(c, &x.Attach)
 	wire.Bool(c, &x.Async)
+	wire.Ptr(c, &x.Container)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.

@@ -54,6 +54,9 @@ func texts(rq *proto.StepRequest) error {
 			return fmt.Errorf("a name, a path or the command line is longer than %d bytes", proto.MaxFieldBytes)
 		}
 	}
+	if err := rq.Container.Check(); err != nil {
+		return err
+	}
 	if len(rq.Multi) > maxStepList {
 		return fmt.Errorf("--multi-prog: %d lines, at most %d", len(rq.Multi), maxStepList)
 	}

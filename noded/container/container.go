@@ -60,14 +60,14 @@ func Open(o Options) (*Store, error) {
 			"it): %w", err)
 	}
 	s.o.Base = filepath.Join(base, filepath.Base(o.Base))
-	if err := ownDir(s.o.Base); err != nil {
+	if err := OwnDir(s.o.Base); err != nil {
 		return nil, fmt.Errorf("the place of jobs' own directories: %w", err)
 	}
 	if err := s.makePrivate(); err != nil {
 		return nil, fmt.Errorf("mount %s: %w", s.o.Base, err)
 	}
 	for _, d := range []string{"jobs", "gone"} {
-		if err := ownDir(filepath.Join(s.o.Base, d)); err != nil {
+		if err := OwnDir(filepath.Join(s.o.Base, d)); err != nil {
 			return nil, err
 		}
 	}
@@ -78,8 +78,8 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// ownDir makes a directory of root's that nobody else may enter. One that somebody else has made is refused.
-func ownDir(path string) error {
+// OwnDir makes a directory of root's that nobody else may enter. One that somebody else has made is refused.
+func OwnDir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -140,6 +140,73 @@ func (s *Store) Make(name string) (string, error) {
 		return "", fmt.Errorf("make the job's own directories: %w", errors.Join(err, s.discard(name)))
 	}
 	return file, nil
+}
+
+// MakeWith gives the file of a container's mount namespace that somebody else fills: fill runs in the new namespace, on
+// a thread of its own that ends afterwards, with the container's directory, of which only root sees anything. What is
+// there already is not made again. Of two calls for one name at the same time, one fails.
+func (s *Store) MakeWith(name string, fill func(dir string) error) (string, error) {
+	if name == "" || strings.ContainsAny(name, "/") || name[0] == '.' {
+		return "", fmt.Errorf("%q can't be a container's name", name)
+	}
+	dir := s.dir(name)
+	file := filepath.Join(dir, "ns")
+	s.mu.Lock()
+	if isNamespace(file) {
+		s.mu.Unlock()
+		return file, nil
+	}
+	err := s.discard(name)
+	if err == nil {
+		err = os.Mkdir(dir, 0o700)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return "", err
+	}
+	if err = os.WriteFile(file, nil, 0o600); err == nil {
+		err = inNewNamespace(func() error { return fill(dir) }, func(ns string) error {
+			return unix.Mount(ns, file, "", unix.MS_BIND, "")
+		})
+	}
+	if err != nil {
+		return "", errors.Join(err, s.Remove(name))
+	}
+	return file, nil
+}
+
+// Dir is the directory of a container that MakeWith has made.
+func (s *Store) Dir(name string) string { return s.dir(name) }
+
+// Names gives the containers.
+func (s *Store) Names() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(s.o.Base, "jobs"))
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+// In runs f in a container's mount namespace, on a thread of its own that ends afterwards.
+func In(file string, f func() error) error {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: file, Err: err}
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only a name
+	done := make(chan error, 1)
+	go onThreadOfItsOwn(func() {
+		err := unix.Unshare(unix.CLONE_FS)
+		if err == nil {
+			err = unix.Setns(fd, unix.CLONE_NEWNS)
+		}
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	})
+	return <-done
 }
 
 func isNamespace(file string) bool {
@@ -229,7 +296,7 @@ func (s *Store) Clean(ctx context.Context) error {
 		return nil
 	}
 	defer s.cleaning.Unlock()
-	return empty(ctx, filepath.Join(s.o.Base, "gone"))
+	return Empty(ctx, filepath.Join(s.o.Base, "gone"))
 }
 
 // Close unmounts Base if no container is left.

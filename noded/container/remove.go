@@ -18,9 +18,9 @@ const (
 	atOnce = 1024
 )
 
-// empty removes everything in a directory. Trees of users are hostile: links aren't followed, other file systems aren't
+// Empty removes everything in a directory. Trees of users are hostile: links aren't followed, other file systems aren't
 // entered, and the depth of a tree costs no descriptors.
-func empty(ctx context.Context, dir string) error {
+func Empty(ctx context.Context, dir string) error {
 	top, err := os.Open(dir)
 	if err != nil {
 		return err

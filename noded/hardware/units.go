@@ -111,11 +111,14 @@ func number(found []Unit, def *model.NodeDef) []Unit {
 // Table is the units of a node with their device numbers.
 type Table struct {
 	Devs []cgroup.Device // all devices that a rule may deny
+	file []string        // of each
 	of   map[jobenv.Unit][]int
 	UUID map[jobenv.Unit]string
 
 	parent map[int]int     // the GPU, by the driver's count from 0, of each unit of mig
 	firm   map[string]bool // resources whose units all are device files, so that the kernel can deny them
+
+	control []string // files that belong to no unit
 
 	Strict  []string // patterns of AllowedDevices and its file; nil: devices of no unit open
 	Notable []string // sentences
@@ -150,6 +153,9 @@ func NewTable(units []Unit, c *conf.Cgroup) *Table {
 		real := 0
 		for _, f := range u.Files {
 			if isControl(f) {
+				if !slices.Contains(t.control, f) {
+					t.control = append(t.control, f)
+				}
 				continue
 			}
 			d, ok, err := DeviceOf(f)
@@ -175,7 +181,7 @@ func NewTable(units []Unit, c *conf.Cgroup) *Table {
 			if !known {
 				n = len(t.Devs)
 				at[d] = n
-				t.Devs = append(t.Devs, d)
+				t.Devs, t.file = append(t.Devs, d), append(t.file, f)
 			}
 			t.of[key] = append(t.of[key], n)
 		}
@@ -222,6 +228,23 @@ func (t *Table) Rules(mine []model.GresAlloc) *cgroup.Devices {
 		return nil
 	}
 	return &cgroup.Devices{Deny: deny}
+}
+
+// Files gives the device files of these units, and the control files of all.
+func (t *Table) Files(mine []model.GresAlloc) []string {
+	if t == nil {
+		return nil
+	}
+	var out []string
+	for n, held := range t.Held(mine) {
+		if held {
+			out = append(out, t.file[n])
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return append(out, t.control...)
 }
 
 // Held tells for each device whether it belongs to these units.

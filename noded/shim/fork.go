@@ -86,6 +86,7 @@ type childArgs struct {
 	reasons   *[maxChdirErrno]cString
 
 	mounts       int32              // a mount namespace; -1: none
+	confined     bool               // no program may give it rights
 	passed       [PassedFiles]int32 // descriptors to be 0, 1 and 2; -1: opened by path; and 3; -1: none
 	in, out, err *byte              // err nil: the same open file as out
 	outFlags     uintptr
@@ -304,6 +305,12 @@ func enterMounts(a *childArgs, why *syscall.Errno) bool {
 	if _, _, e := syscall.RawSyscall(unix.SYS_SETNS, uintptr(a.mounts), unix.CLONE_NEWNS, 0); e != 0 {
 		fail(a, StageMounts, 0, e)
 		return false
+	}
+	if a.confined {
+		if _, _, e := syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
+			fail(a, StageMounts, 0, e)
+			return false
+		}
 	}
 	return enterDir(a, why)
 }

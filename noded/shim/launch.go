@@ -111,7 +111,7 @@ func (id *identity) prepare(l *Launch) (*prepared, *launchError) {
 			a.passed[i] = int32(fdOf(f))
 		}
 	}
-	a.terminal, a.mounts = l.Terminal, -1
+	a.terminal, a.mounts, a.confined = l.Terminal, -1, l.Confined
 	env := l.Env
 	if l.Cgroup.empty() {
 		env = append(env[:len(env):len(env)], id.trackEntry(l.Key))

@@ -102,6 +102,10 @@ type Launch struct {
 
 	Terminal bool // Passed[0] is a terminal, and becomes the session's controlling one
 
+	// Confined says that neither the process nor its children ever get rights by running a program (no_new_privs): files
+	// in Mounts are not the node's, and a set-uid program of the node would believe them.
+	Confined bool
+
 	AsRoot bool // it is meant to have root's ids: a program of the configuration, or a job of root's own
 }
 
@@ -144,6 +148,8 @@ func (l *Launch) Check() error {
 		return fmt.Errorf("launch %v: the working directory %q is not an absolute path", l.Key, l.Dir)
 	case l.Mounts != "" && !filepath.IsAbs(l.Mounts):
 		return fmt.Errorf("launch %v: the mount namespace %q is not an absolute path", l.Key, l.Mounts)
+	case l.Confined && l.Mounts == "":
+		return fmt.Errorf("launch %v: it is to be confined to no mount namespace", l.Key)
 	case len(l.Groups) > MaxGroups:
 		return fmt.Errorf("launch %v: %d supplementary groups, the kernel takes %d", l.Key, len(l.Groups), MaxGroups)
 	case l.Umask > 0o777:

@@ -19,7 +19,7 @@ import (
 )
 
 // Protocol is the version of the orders and events. Both sides must have the same one, except for Upgrade.
-const Protocol = 8
+const Protocol = 9
 
 // The limits of the wire.
 const (
@@ -125,6 +125,7 @@ func (e *encoder) launch(l *Launch) {
 	e.bool(l.Terminal)
 	e.str(l.Mounts)
 	e.bool(l.AsRoot)
+	e.bool(l.Confined)
 }
 
 func (d *decoder) launch(o *order) Launch {
@@ -157,6 +158,7 @@ func (d *decoder) launch(o *order) Launch {
 	l.Terminal = d.bool()
 	l.Mounts = d.str()
 	l.AsRoot = d.bool()
+	l.Confined = d.bool()
 	return l
 }
 

@@ -17,7 +17,7 @@ func sampleLaunch() Launch {
 		Stderr: "/out", Append: true,
 		Limits: []Limit{{7, 1024, Unlimited, true}, {0, 0, 0, false}}, Mounts: "/m",
 		Cgroup: Cgroup{V1: []string{"/a", "/b"}, V2: "/c"}, Nice: -20, CPUs: []int{0, 127}, Terminal: true,
-		AsRoot: true}
+		AsRoot: true, Confined: true}
 }
 
 func sampleEvents() []Event {

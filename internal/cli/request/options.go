@@ -55,7 +55,7 @@ const (
 // Options gives gsubmit's table. moment reads moments (Env.ReadDate).
 func (s *Submission) Options(moment func(string) (model.Time, error)) []getopt.Option {
 	return slices.Concat(s.jobOptions(), s.sizeOptions(), s.gpuOptions(), s.nodeOptions(), s.useOptions(),
-		s.bindOptions(), s.whenOptions(moment), s.fileOptions(), s.commandOptions(), foreignOptions())
+		s.bindOptions(), s.whenOptions(moment), s.fileOptions(), s.containerOptions(), s.commandOptions(), foreignOptions())
 }
 
 // jobOptions describe the job.
@@ -273,9 +273,7 @@ func foreignOptions() []getopt.Option {
 			Set: getopt.Flag(new(bool))},
 		{Name: "cpu-freq", Arg: R, Env: "_CPU_FREQ_REQ", Note: NoCPUFreq, Set: CheckCPUFreq},
 		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: env.Ignored},
-		{Name: "container", Arg: R, Refused: "start the container in the script"},
-		{Name: "container-image", Arg: R, Refused: "start the container in the script"},
-		{Name: "container-mounts", Arg: R, Refused: "start the container in the script"},
+		{Name: "container", Arg: R, Refused: NoBundle},
 		{Name: "power", Arg: R, Refused: "leave it out"},
 		{Name: "reboot", Refused: "ask an operator to reboot the node"},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "let the program pick a free port"},

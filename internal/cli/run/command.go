@@ -12,6 +12,7 @@ import (
 	"gbatch/internal/cli/request"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
+	"gbatch/internal/model/container"
 	"gbatch/internal/proto"
 )
 
@@ -38,8 +39,19 @@ func (r *run) command(operands []string) error {
 	return nil
 }
 
+// container gives the step's container, which an option asks for.
+func (r *run) container() *container.Wish {
+	if r.rq.Container == nil {
+		r.rq.Container = &container.Wish{}
+	}
+	return r.rq.Container
+}
+
 // program finds a command as a shell does; a missing one fails later, at its start.
 func (r *run) program(name string) string {
+	if r.rq.Container != nil {
+		return name // it is looked for in the container
+	}
 	if strings.Contains(name, "/") {
 		if filepath.IsAbs(name) {
 			return name

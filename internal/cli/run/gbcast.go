@@ -355,6 +355,10 @@ func (r *run) settleBcast() error {
 	if r.multi {
 		return errors.New("--bcast copies one program, and --multi-prog has several: send them with gbcast before")
 	}
+	if r.rq.Container != nil {
+		return errors.New("--bcast copies a program to nodes, and the step runs in a container: mount the directory that " +
+			"has it with --container-mounts")
+	}
 	to := &r.rq.Copied
 	if *to == "" || strings.HasSuffix(*to, "/") {
 		*to += copyName

@@ -210,6 +210,9 @@ func (r *run) settleProcess(operands []string) (err error) {
 			rq.Dir = filepath.Join(r.Dir, rq.Dir)
 		}
 	}
+	if err := rq.Container.Check(); err != nil {
+		return err
+	}
 	if err := r.command(operands); err != nil {
 		return err
 	}

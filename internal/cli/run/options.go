@@ -88,8 +88,8 @@ const (
 )
 
 func (r *run) options() []getopt.Option {
-	return slices.Concat(r.stepOptions(), r.needOptions(), r.bindOptions(), r.fileOptions(), r.commandOptions(),
-		r.jobOptions(), r.foreignOptions())
+	return slices.Concat(r.stepOptions(), r.needOptions(), r.bindOptions(), r.fileOptions(),
+		request.ContainerOptions(r.container), r.commandOptions(), r.jobOptions(), r.foreignOptions())
 }
 
 // mem gives the setter of one of the memory options; the last one given counts.

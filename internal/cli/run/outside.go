@@ -24,7 +24,8 @@ func (r *run) submission(s *request.Submission) (*getopt.Parser, error) {
 	var args []string
 	for _, g := range r.given {
 		i := slices.IndexFunc(table, func(o getopt.Option) bool { return o.Name == g.name })
-		if i < 0 || table[i].Refused != "" || g.name != "test-only" && slices.Contains(request.NotForAllocations, g.name) {
+		if i < 0 || table[i].Refused != "" || request.IsContainer(g.name) ||
+			g.name != "test-only" && slices.Contains(request.NotForAllocations, g.name) {
 			continue
 		}
 		word := "--" + g.name
@@ -40,7 +41,7 @@ func (r *run) submission(s *request.Submission) (*getopt.Parser, error) {
 		return nil, err
 	}
 	return p, p.Env(func(name string) (string, bool) { // variables that a job has set are no options
-		if strings.HasPrefix(name, "SLURM_JOB") || name == "SLURM_WAIT" {
+		if strings.HasPrefix(name, "SLURM_JOB") || name == "SLURM_WAIT" || strings.HasPrefix(name, "SLURM_CONTAINER") {
 			return "", false
 		}
 		return r.Lookup(name)

@@ -110,6 +110,9 @@ func (g *allocCall) optionsOf(s *request.Submission) []getopt.Option {
 	out := slices.DeleteFunc(s.Options(g.ReadDate),
 		func(o getopt.Option) bool { return slices.Contains(request.NotForAllocations, o.Name) })
 	for i := range out {
+		if request.IsContainer(out[i].Name) && out[i].Refused == "" {
+			out[i].Refused = "give it to grun: the shell runs here, and its steps run in containers"
+		}
 		if out[i].Group == "What gsubmit does" {
 			out[i].Group = "What galloc does"
 		}
