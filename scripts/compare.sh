@@ -40,7 +40,7 @@ cleanup() {
 }
 trap cleanup EXIT
 trap 'exit 1' INT TERM
-for n in sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat seff sreport; do
+for n in sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat seff sreport sattach sbcast; do
     ln -sfn "$PWD/bin/gcli" "$work/compat/$n"
 done
 touch "$work"/dev/gpu{0,1,2,3}
