@@ -213,7 +213,7 @@ func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bo
 		return nil, fmt.Errorf("its script %.12s is missing", j.Spec.Script)
 	}
 	l.Addrs = c.addrsOf(v, j.Run.Alloc, place)
-	l.Switches = c.switchPath(v.Config(), j.Run.Alloc.Nodes[place].Node)
+	l.Switches, l.Blocks = c.switchPath(v.Config(), j.Run.Alloc.Nodes[place].Node)
 	if a := v.Array(j.ArrayID); a != nil {
 		l.Array = proto.ArrayShape{Count: a.Total, Min: a.Min, Max: a.Max, Step: a.Step}
 	}
@@ -227,18 +227,22 @@ type switchPaths struct {
 	paths map[string]string
 }
 
-// switchPath gives the switches above a node, "" without topology.conf.
-func (c *Controller) switchPath(cfg *model.Config, node string) string {
-	if len(cfg.Switches) == 0 {
-		return ""
+// switchPath gives the switches above a node, or its block; "" without topology.conf.
+func (c *Controller) switchPath(cfg *model.Config, node string) (path string, blocks bool) {
+	t := cfg.TopologyNamed("")
+	if t == nil || t.Kind == model.Flat {
+		return "", false
 	}
 	s := &c.switches
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of != cfg {
-		s.of, s.paths = cfg, sched.SwitchPaths(cfg.Switches)
+		s.of = cfg
+		if s.paths = sched.SwitchPaths(t.Switches); t.Kind == model.Blocky {
+			s.paths = sched.BlockPaths(t.Blocks)
+		}
 	}
-	return s.paths[node]
+	return s.paths[node], t.Kind == model.Blocky
 }
 
 func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop {

@@ -44,6 +44,7 @@ func checkCounts(sp *model.Spec, m *model.Needs) error {
 		{"--cpus-per-task", int64(sp.CPUsPerTask), MaxTasks}, {"--mincpus", int64(sp.MinCPUs), MaxTasks},
 		{"--mem-per-cpu", sp.MemPerCPU, maxMemPerGPU}, {"--tmp", sp.TmpMiB, 0},
 		{"--switches", int64(m.Switches), MaxCount}, {"--switches", m.SwitchWaitS, 0},
+		{"--segment", int64(m.Segment), MaxCount},
 		{"--sockets-per-node", int64(m.Sockets), MaxCount}, {"--cores-per-socket", int64(m.CoresPerSocket), MaxCount},
 		{"--threads-per-core", int64(m.ThreadsPerCore), MaxCount},
 		{"--ntasks-per-socket", int64(m.TasksPerSocket), MaxCount},

@@ -66,7 +66,7 @@ func keyOfNeeds(key []byte, m *model.Needs) []byte {
 		num(l.Count)
 	}
 	for _, n := range [...]int32{m.Switches, m.Sockets, m.CoresPerSocket, m.ThreadsPerCore, m.TasksPerSocket,
-		m.TasksPerCore, m.CPUsPerGPU} {
+		m.TasksPerCore, m.CPUsPerGPU, m.Segment, int32(m.Segments)} {
 		num(int64(n))
 	}
 	num(m.MemPerGPU)

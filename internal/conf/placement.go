@@ -19,6 +19,13 @@ func (c *Config) placement(m *model.Config) {
 	for _, l := range c.Licenses {
 		m.Licenses = append(m.Licenses, model.LicenseCount{Name: l.Name, Count: l.Count})
 	}
+	if c.TopologyPlugin == topologyBlock && len(c.Topology.Blocks) > 0 {
+		t := &model.Topology{Name: "default", Kind: model.Blocky, Default: true, Sizes: c.Topology.Sizes}
+		for _, b := range c.Topology.Blocks {
+			t.Blocks = append(t.Blocks, &model.Block{Name: b.Name, Nodes: b.Nodes})
+		}
+		m.Topologies = append(m.Topologies, t)
+	}
 	if c.TopologyPlugin != topologyTree {
 		return
 	}

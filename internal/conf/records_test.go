@@ -231,8 +231,9 @@ SwitchName=top Switches=s[0-1]
 	}
 	c = mustLoad(t, "TopologyPlugin=topology/block", TopologyFile,
 		"BlockName=b0 Nodes=n[1-2]\nBlockName=b1 Nodes=n[3-4]\nBlockSizes=2\n")
-	if got := c.Topology.Path("n4"); !slices.Equal(got, []string{"b1"}) || c.TopologyPlugin != "topology/tree" {
-		t.Errorf("path of n4 in blocks: %v", got)
+	if m := c.Model().TopologyNamed(""); m == nil || m.Kind != model.Blocky || len(m.Blocks) != 2 || m.Sizes[0] != 2 ||
+		m.Blocks[1].Name != "b1" || !slices.Equal(m.Blocks[1].Nodes, []string{"n3", "n4"}) {
+		t.Errorf("blocks: %+v", m)
 	}
 	for text, want := range map[string]string{
 		"SwitchName=a Switches=b\nSwitchName=b Switches=a": "topology.conf:1: switch a is below " +

@@ -2,6 +2,7 @@ package conf
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/hostlist"
@@ -11,6 +12,8 @@ import (
 // switch has switches.
 type Topology struct {
 	Switches []Switch // in the order of the file
+	Blocks   []Switch // of topology/block, likewise
+	Sizes    []int32  // BlockSizes
 }
 
 // Switch is one switch of the tree.
@@ -24,18 +27,19 @@ type Switch struct {
 }
 
 const (
-	topologyFlat = "topology/flat"
-	topologyTree = "topology/tree"
+	topologyFlat  = "topology/flat"
+	topologyTree  = "topology/tree"
+	topologyBlock = "topology/block"
 )
 
 func readTopologyPlugin(c *Config, v string) fault {
 	t, f := readWord(v, []string{"topology/flat", "topology/tree", "topology/default", "topology/none", "topology/block",
 		"topology/3d_torus", "topology/hypercube"})
 	switch t {
-	case "topology/tree", "topology/block":
-		c.TopologyPlugin = topologyTree
+	case topologyTree, topologyBlock:
+		c.TopologyPlugin = t
 	case "":
-		f.want = "topology/tree or topology/flat"
+		f.want = "topology/tree, topology/block or topology/flat"
 	default:
 		c.TopologyPlugin = topologyFlat
 	}
@@ -44,9 +48,6 @@ func readTopologyPlugin(c *Config, v string) fault {
 
 func remarkTopologyPlugin(_ *Config, v string) (text, hint string) {
 	switch strings.ToLower(v) {
-	case "topology/block":
-		return "TopologyPlugin=topology/block is read as topology/tree, each block a switch without a tree above it",
-			"write TopologyPlugin=topology/tree"
 	case "topology/3d_torus", "topology/hypercube":
 		return "TopologyPlugin=" + v + " has no effect: all nodes are treated alike",
 			"write TopologyPlugin=topology/tree with SwitchName lines, or topology/flat"
@@ -75,7 +76,7 @@ func (l *loader) readTopology(lines []statement) {
 		case kind == keySwitch || kind == keyBlock:
 			l.switchLines = append(l.switchLines, s.pairs)
 		case strings.EqualFold(head.key, "BlockSizes"):
-			l.probs.notef(head.at, "remove it", "BlockSizes has no effect: a job gets nodes of as few blocks as it can")
+			l.blockSizes(head)
 		default:
 			hint := "write SwitchName=… Nodes=… or Switches=…"
 			if near := nearest(head.key, []string{keySwitch, keyBlock}); near != "" {
@@ -84,6 +85,53 @@ func (l *loader) readTopology(lines []statement) {
 			l.probs.errorf(head.at, hint, "unknown key %s in topology.conf", shown(head.key))
 		}
 	}
+}
+
+// maxBlockSizes bounds the levels of blocks.
+const maxBlockSizes = 16
+
+// blockSizes reads BlockSizes: each a power of two larger than the first.
+func (l *loader) blockSizes(head pair) {
+	var sizes []int32
+	for _, w := range splitList(head.value) {
+		n, err := strconv.ParseInt(w, 10, 32)
+		ok := err == nil && n > 0 && len(sizes) < maxBlockSizes
+		if k := len(sizes); ok && k > 0 {
+			each := n / int64(sizes[0])
+			ok = n > int64(sizes[k-1]) && n%int64(sizes[0]) == 0 && each&(each-1) == 0
+		}
+		if !ok {
+			l.probs.errorf(head.at, "write the nodes of a block, then those of larger ones: BlockSizes=18,36,72",
+				"BlockSizes=%s: %s is not a power of two times the first size, larger than the one before", shown(head.value),
+				shown(w))
+			return
+		}
+		sizes = append(sizes, int32(n))
+	}
+	l.cfg.Topology.Sizes = sizes
+}
+
+// takeBlocks makes the leaves of topology.conf the blocks of topology/block.
+func (l *loader) takeBlocks() {
+	t := &l.cfg.Topology
+	if l.cfg.TopologyPlugin != topologyBlock {
+		return
+	}
+	for _, s := range t.Switches {
+		at := pos{s.File, s.Line}
+		if s.Nodes == nil {
+			l.probs.errorf(at, "write BlockName=... Nodes=... lines and BlockSizes=, or TopologyPlugin=topology/tree",
+				"switch %s is above others, and TopologyPlugin=topology/block has only blocks of nodes", s.Name)
+			continue
+		}
+		if len(t.Sizes) > 0 && len(s.Nodes) < int(t.Sizes[0]) {
+			l.probs.warnf(at, "add nodes to it, or make BlockSizes smaller",
+				"block %s has %d nodes, and BlockSizes says that a block has %d: jobs of more nodes than it has don't fit in it",
+				s.Name, len(s.Nodes), t.Sizes[0])
+		}
+		t.Blocks = append(t.Blocks, s)
+	}
+	t.Switches = nil
 }
 
 // readSwitches turns the SwitchName lines of all files into a tree.
@@ -124,6 +172,7 @@ func (l *loader) readSwitches() {
 		t.Switches = append(t.Switches, s)
 	}
 	l.checkSwitches(index)
+	l.takeBlocks()
 }
 
 // checkSwitches checks that the switches form trees and that each node is on one leaf.
@@ -163,13 +212,14 @@ func (l *loader) checkSwitches(index map[string]int) {
 		}
 	}
 	if len(t.Switches) == 0 {
-		if l.cfg.TopologyPlugin == topologyTree && len(l.switchLines) == 0 && !l.probs.hasErrors(TopologyFile) {
-			l.probs.warnf(l.where("TopologyPlugin"), "write SwitchName lines in topology.conf",
-				"TopologyPlugin=topology/tree has no effect without switches")
+		if l.cfg.TopologyPlugin != topologyFlat && len(l.switchLines) == 0 && !l.probs.hasErrors(TopologyFile) {
+			l.probs.warnf(l.where("TopologyPlugin"),
+				"write SwitchName lines, or for topology/block BlockName lines, in topology.conf",
+				"TopologyPlugin=%s has no effect without switches or blocks", l.cfg.TopologyPlugin)
 		}
 		return
 	}
-	if l.cfg.TopologyPlugin != topologyTree {
+	if l.cfg.TopologyPlugin == topologyFlat {
 		s := t.Switches[0]
 		l.probs.notef(pos{s.File, s.Line}, "write TopologyPlugin=topology/tree",
 			"SwitchName lines have no effect with TopologyPlugin=%s", l.cfg.TopologyPlugin)
@@ -183,7 +233,7 @@ func (l *loader) checkSwitches(index map[string]int) {
 	}
 	if len(outside) > 0 {
 		l.probs.warnf(pos{t.Switches[0].File, t.Switches[0].Line}, "add them to a SwitchName line",
-			"%s is on no switch: no job uses it together with other nodes", shownHosts(outside))
+			"%s is on no switch and in no block: no job uses it together with other nodes", shownHosts(outside))
 	}
 }
 

@@ -134,7 +134,11 @@ func (e *Node) describe(l *proto.Launch) []string {
 	addr, pattern := e.Name, "node"
 	if l.Switches != "" {
 		addr = l.Switches + "." + addr
-		pattern = strings.Repeat("switch.", strings.Count(l.Switches, ".")+1) + pattern
+		kind := "switch."
+		if l.Blocks {
+			kind = "block."
+		}
+		pattern = strings.Repeat(kind, strings.Count(l.Switches, ".")+1) + pattern
 	}
 	v.Set("SLURM_TOPOLOGY_ADDR", addr)
 	v.Set("SLURM_TOPOLOGY_ADDR_PATTERN", pattern)

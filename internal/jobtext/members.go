@@ -102,7 +102,7 @@ func JobMembers() []slurmjson.Field[JobRow] {
 		{Name: "profile", List: func(*JobRow) []string { return []string{"NOT_SET"} }},
 		{Name: "required_switches", Int: func(r *JobRow) int64 { return int64(r.Spec.Extra().Switches) }},
 		{Name: "resv_name", Str: func(r *JobRow) string { return r.Spec.Reservation }},
-		{Name: "segment_size", Since: v43, Type: slurmjson.Integer},
+		{Name: "segment_size", Since: v43, Int: func(r *JobRow) int64 { return int64(r.Spec.Extra().Segment) }},
 		{Name: "selinux_context"},
 		{Name: "sockets_per_board", Type: slurmjson.Integer},
 		most("sockets_per_node", func(m model.Needs) int32 { return m.Sockets }),

@@ -43,5 +43,5 @@ func (r *Request) alone(d *model.NodeDef) bool {
 
 // picky reports whether sets of nodes can only be found by trying: such a job may fit in less room but not in more.
 func (r *Request) picky() bool {
-	return r.Want != nil && len(r.Want.Counts) > 0 || r.Switches > 0 || r.Contiguous
+	return r.Want != nil && len(r.Want.Counts) > 0 || r.Switches > 0 || r.Contiguous || r.Segment > 0
 }

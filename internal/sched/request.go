@@ -28,7 +28,10 @@ type Request struct {
 	CoreEach                       bool            // each task has cores of its own
 	Switches                       int             // most leaf switches; 0: any number
 	Contiguous, Spread             bool
-	LLN                            bool // least loaded nodes first
+	Segment                        int // nodes of a segment (blocks); 0: no segments
+	Segments                       model.SegmentWish
+	topology                       string // the partition's; "": the cluster's default
+	LLN                            bool   // least loaded nodes first
 	GresBind                       model.GresBinding
 	GPUMem                         int64 // MiB that each GPU has, or has left where it is shared; 0: any
 
@@ -51,7 +54,7 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 		ReqNodes: sp.ReqNodes, ExcNodes: sp.ExcNodes, Exclusive: sp.Exclusive || p.Exclusive(), Private: p.ExclusiveUser,
 		UID: sp.UID, Reservation: sp.Reservation, tier: int(p.PriorityTier), wholeCores: params.WholeCores,
 		memConsumed: params.MemConsumed}
-	r.LLN, r.gpuMargin = params.LLN || p.LLN, params.GPUMemMarginMiB
+	r.LLN, r.gpuMargin, r.topology = params.LLN || p.LLN, params.GPUMemMarginMiB, p.Topology
 	if n := p.Shared(sp); n > 1 && !r.Exclusive {
 		r.Share, r.sharePart = int(n), p.Name
 	}
@@ -85,6 +88,7 @@ func (r *Request) more(m *model.Needs) {
 	}
 	r.OfSocket, r.Index = m.GPUsPerSocket, m.GPUIndex
 	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread
+	r.Segment, r.Segments = int(m.Segment), m.Segments
 	r.Private = r.Private || m.ExclusiveUser
 	r.GPUMem, r.GresBind = m.GPUMemMiB, m.GresBind
 }

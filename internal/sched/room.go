@@ -65,8 +65,7 @@ type stock struct {
 	byPart    bool                      // some partition limits the CPUs that its jobs may have on a node
 	byUser    bool                      // some partition keeps different users' jobs apart
 	isPrivate map[string]bool
-	tree      *tree // nil: all nodes are alike
-	planted   bool  // tree has been made
+	networks  map[string]*network // by topology, as they are needed
 	gpus      gpuMaps
 	lots      lots
 	sharing   map[string]int // partitions whose jobs share CPUs, from 1
@@ -105,12 +104,30 @@ func (s *stock) place(name string) int {
 	return s.pos[name]
 }
 
-// network gives the tree of switches, nil if there is none; it is made when first needed.
-func (s *stock) network() *tree {
-	if !s.planted {
-		s.tree, s.planted = newTree(s.v.Config().Switches), true
+// network is how nodes lie to each other: by switches or by blocks; neither: all are alike.
+type network struct {
+	tree   *tree
+	blocks *blocks
+}
+
+// network gives the network of a topology, "" for the cluster's default; it is made when first needed.
+func (s *stock) network(topology string) *network {
+	if n := s.networks[topology]; n != nil {
+		return n
 	}
-	return s.tree
+	n := &network{}
+	switch t := s.v.Config().TopologyNamed(topology); {
+	case t == nil:
+	case t.Kind == model.Tree:
+		n.tree = newTree(t.Switches)
+	case t.Kind == model.Blocky:
+		n.blocks = newBlocks(t)
+	}
+	if s.networks == nil {
+		s.networks = map[string]*network{}
+	}
+	s.networks[topology] = n
+	return n
 }
 
 // fate is an assumption about what a job does.

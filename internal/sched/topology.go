@@ -197,3 +197,227 @@ func SwitchPaths(switches []*model.Switch) map[string]string {
 	}
 	return out
 }
+
+// blocks is a block topology (TopologyPlugin=topology/block; https://slurm.schedmd.com/topology.html): base blocks of
+// nodes with fast links inside, and larger blocks of as many of them, side by side, as BlockSizes says. A job lies in
+// one block of the lowest level that is large enough for it. One with segments lies in several: each segment is within
+// one block, and is never divided.
+type blocks struct {
+	of    map[string]int // base block by node
+	sizes []int          // nodes of a block, by level
+	each  []int          // base blocks of a block, by level
+}
+
+func newBlocks(t *model.Topology) *blocks {
+	b := &blocks{of: map[string]int{}}
+	least := 0
+	for i, x := range t.Blocks {
+		for _, n := range x.Nodes {
+			b.of[n] = i
+		}
+		if n := len(x.Nodes); n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	for _, n := range t.Sizes {
+		b.sizes = append(b.sizes, max(1, int(n)))
+	}
+	if b.sizes == nil {
+		b.sizes = []int{max(1, least)}
+	}
+	for _, n := range b.sizes {
+		b.each = append(b.each, max(1, n/b.sizes[0]))
+	}
+	return b
+}
+
+// level gives the lowest level whose blocks are large enough for so many nodes, or the number of levels.
+func (b *blocks) level(nodes int) int {
+	for l, n := range b.sizes {
+		if nodes <= n {
+			return l
+		}
+	}
+	return len(b.sizes)
+}
+
+// unit gives the block of a level that a node is in; all nodes are in one above the highest level. ok is false for
+// nodes in no block.
+func (b *blocks) unit(node string, level int) (unit int, ok bool) {
+	base, ok := b.of[node]
+	if !ok || level >= len(b.each) {
+		return 0, ok
+	}
+	return base / b.each[level], ok
+}
+
+// lay places a job on candidates.
+func (b *blocks) lay(cands []cand, rq *Request) *model.Alloc {
+	most := min(rq.MaxNodes, len(cands))
+	for k := range most - rq.MinNodes + 1 {
+		n := rq.MinNodes + k
+		if rq.Grow {
+			n = most - k
+		}
+		if a := b.layNodes(cands, rq, n); a != nil && b.whole(a, rq) {
+			return a
+		}
+	}
+	return nil
+}
+
+// segmentOf gives the size of the segments of a job on so many nodes; ok is false if they don't divide it.
+func segmentOf(rq *Request, nodes int) (size int, ok bool) {
+	if rq.Segment <= 0 || nodes <= rq.Segment {
+		return nodes, true
+	}
+	return rq.Segment, nodes%rq.Segment == 0
+}
+
+// layNodes places a job on exactly n nodes.
+func (b *blocks) layNodes(cands []cand, rq *Request, n int) *model.Alloc {
+	size, ok := segmentOf(rq, n)
+	if !ok {
+		return nil
+	}
+	inner, outer := b.level(size), len(b.sizes) // the levels of a segment and of the job
+	if rq.Segments == model.SegmentsTogether || size == n {
+		outer = b.level(n)
+	}
+	groups := map[int][]cand{}
+	var order []int
+	musts := 0
+	for i := range cands {
+		g, ok := b.unit(cands[i].r.def.Name, outer)
+		if cands[i].must {
+			musts++
+		}
+		if !ok {
+			continue
+		}
+		if groups[g] == nil {
+			order = append(order, g)
+		}
+		groups[g] = append(groups[g], cands[i])
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Or(len(groups[x])-len(groups[y]), x-y) })
+	only := *rq
+	only.MinNodes, only.MaxNodes, only.Grow = n, n, false
+	for _, g := range order {
+		for _, by := range ordersFor(rq, wholeJob(rq)) {
+			set := b.pick(groups[g], inner, size, n/size, rq.Segments == model.SegmentsApart, by)
+			here := 0
+			for i := range set {
+				if set[i].must {
+					here++
+				}
+			}
+			if set == nil || here < musts {
+				continue
+			}
+			if a := layAny(set, &only, nil); a != nil {
+				return a
+			}
+		}
+	}
+	return nil
+}
+
+// pick takes the nodes of so many segments: of as few blocks as it can, and where one is enough for the rest, of the one
+// with the fewest nodes to spare. Blocks with nodes that the job names come first.
+func (b *blocks) pick(cands []cand, level, size, segments int, apart bool, by func(x, y cand) int) []cand {
+	units, fixed := map[int][]cand{}, map[int]int{}
+	for i := range cands {
+		u, _ := b.unit(cands[i].r.def.Name, level)
+		units[u] = append(units[u], cands[i])
+		if cands[i].must {
+			fixed[u]++
+		}
+	}
+	holds := func(u int) int {
+		if apart {
+			return min(1, len(units[u])/size)
+		}
+		return len(units[u]) / size
+	}
+	var list []int
+	for u := range units {
+		if holds(u) > 0 {
+			list = append(list, u)
+		}
+	}
+	var out []cand
+	for segments > 0 && len(list) > 0 {
+		at := slices.MinFunc(list, func(x, y int) int {
+			mx, my := fixed[x] == 0, fixed[y] == 0
+			if mx != my {
+				return map[bool]int{true: 1, false: -1}[mx]
+			}
+			hx, hy := min(holds(x), segments), min(holds(y), segments)
+			return cmp.Or(hy-hx, len(units[x])-len(units[y]), x-y)
+		})
+		n := min(holds(at), segments)
+		nodes := units[at]
+		base := map[int]int{}
+		for i := range nodes {
+			base[b.of[nodes[i].r.def.Name]]++
+		}
+		slices.SortStableFunc(nodes, func(x, y cand) int {
+			if x.must != y.must {
+				return map[bool]int{true: -1, false: 1}[x.must]
+			}
+			bx, by2 := b.of[x.r.def.Name], b.of[y.r.def.Name]
+			return cmp.Or(base[by2]-base[bx], bx-by2, by(x, y))
+		})
+		out = append(out, nodes[:n*size]...)
+		segments -= n
+		list = slices.DeleteFunc(list, func(u int) bool { return u == at })
+	}
+	if segments > 0 {
+		return nil
+	}
+	return out
+}
+
+// whole reports whether no segment of an allocation is divided: the nodes in each block are a whole number of segments.
+func (b *blocks) whole(a *model.Alloc, rq *Request) bool {
+	n := len(a.Nodes)
+	size, ok := segmentOf(rq, n)
+	if !ok {
+		return false
+	}
+	level := b.level(size)
+	in := map[int]int{}
+	for i := range a.Nodes {
+		u, ok := b.unit(a.Nodes[i].Node, level)
+		if !ok {
+			return false
+		}
+		in[u]++
+	}
+	for _, k := range in {
+		if k%size != 0 || rq.Segments == model.SegmentsApart && k > size && size < n {
+			return false
+		}
+	}
+	if rq.Segments != model.SegmentsTogether {
+		return true
+	}
+	all := map[int]bool{}
+	for i := range a.Nodes {
+		u, _ := b.unit(a.Nodes[i].Node, b.level(n))
+		all[u] = true
+	}
+	return len(all) == 1
+}
+
+// BlockPaths gives the block of each node of a topology of blocks.
+func BlockPaths(list []*model.Block) map[string]string {
+	out := map[string]string{}
+	for _, b := range list {
+		for _, n := range b.Nodes {
+			out[n] = b.Name
+		}
+	}
+	return out
+}

@@ -122,6 +122,13 @@ func (c *cluster) needs(w words) *model.Needs {
 		Share: w.has("share"), NoPreempt: w.has("stays"), TimeMinS: w.num("tmin"),
 		GresBind: map[string]model.GresBinding{"enforced": model.BindEnforced,
 			"disabled": model.BindDisabled}[w.named["bind"]]}
+	m.Segment = int32(w.num("segment"))
+	switch {
+	case w.has("together"):
+		m.Segments = model.SegmentsTogether
+	case w.has("divided"):
+		m.Segments = model.SegmentsApart
+	}
 	for _, g := range w.list("gps") { // --gpus-per-socket, of S sockets
 		typ, count, typed := strings.Cut(g, ":")
 		if !typed {

@@ -145,6 +145,7 @@ func (c *cluster) cycle(p Policy) model.Plan {
 	if again := Plan(v, c.now, p); !reflect.DeepEqual(plan, again) {
 		c.t.Fatalf("%s: the same arguments give another plan:\n%+v\n%+v", c.at, plan, again)
 	}
+	c.undivided(v, plan)
 	res := c.apply(&state.Starts{Plan: plan})
 	for i, r := range res.Each {
 		if r != state.OK {
@@ -170,6 +171,32 @@ func (c *cluster) cycle(p Policy) model.Plan {
 		}
 	}
 	return plan
+}
+
+// undivided checks that no segment of a plan's jobs is in several base blocks, unless it is larger than these.
+func (c *cluster) undivided(v *state.View, plan model.Plan) {
+	c.t.Helper()
+	for i := range plan.Starts {
+		st := &plan.Starts[i]
+		t, segment := v.Config().TopologyOf(v.Partition(st.Partition)), 0
+		if m := v.Job(st.Job).Spec.More; m != nil {
+			segment = int(m.Segment)
+		}
+		if t == nil || t.Kind != model.Blocky || segment == 0 || segment > int(t.Sizes[0]) || len(st.Alloc.Nodes) <= segment {
+			continue
+		}
+		for _, b := range t.Blocks {
+			n := 0
+			for k := range st.Alloc.Nodes {
+				if slices.Contains(b.Nodes, st.Alloc.Nodes[k].Node) {
+					n++
+				}
+			}
+			if n%segment != 0 {
+				c.t.Fatalf("%s: job %d has %d nodes in block %s, with segments of %d", c.at, st.Job, n, b.Name, segment)
+			}
+		}
+	}
 }
 
 // clear ends every job.
@@ -224,7 +251,8 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		if name, value, ok := strings.Cut(f, "="); ok {
 			w.named[name] = value
 		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln",
-			"contiguous", "spread", "few", "apart", "share", "stays", "sjbf", "keep", "onesharing", "reqresv", "busy"}, f) {
+			"contiguous", "spread", "few", "apart", "share", "stays", "sjbf", "keep", "onesharing", "reqresv", "busy",
+			"together", "divided"}, f) {
 			w.named[f] = ""
 		} else {
 			w.plain = append(w.plain, f)
@@ -250,6 +278,16 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		}
 		p.DefMemPerCPU, p.DefMemPerNode = w.num("defmempercpu"), w.num("defmempernode")
 		p.MaxMemPerCPU, p.MaxMemPerNode = w.num("maxmempercpu"), w.num("maxmempernode")
+	case "topology": // of blocks; the first is the default
+		top := &model.Topology{Name: w.plain[0], Kind: model.Blocky, Default: len(c.cfg.Topologies) == 0}
+		for _, text := range w.list("sizes") {
+			n, _ := strconv.Atoi(text)
+			top.Sizes = append(top.Sizes, int32(n))
+		}
+		c.cfg.Topologies = append(c.cfg.Topologies, top)
+	case "block":
+		top := c.cfg.Topologies[len(c.cfg.Topologies)-1]
+		top.Blocks = append(top.Blocks, &model.Block{Name: w.plain[0], Nodes: w.list("nodes")})
 	case "switch":
 		c.cfg.Switches = append(c.cfg.Switches,
 			&model.Switch{Name: w.plain[0], Nodes: w.list("nodes"), Children: w.list("switches"), Level: int32(w.num("level"))})

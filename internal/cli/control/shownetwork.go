@@ -60,6 +60,9 @@ func (c *control) showTopology(name string) error {
 	if err != nil {
 		return err
 	}
+	if t := reply.Config.TopologyNamed(""); t != nil && t.Kind == model.Blocky {
+		return c.showBlocks(t, name)
+	}
 	tree := reply.Config.Switches
 	if len(tree) == 0 {
 		fmt.Fprintln(c.Stdout, "No topology information available")
@@ -82,6 +85,42 @@ func (c *control) showTopology(name string) error {
 	if shown == 0 {
 		//nolint:revive,staticcheck // scontrol's words
 		return plain{fmt.Errorf("Topology information contains no switch or node named %s", name)}
+	}
+	return nil
+}
+
+// showBlocks shows the blocks: all, the named one, or those that a node is in.
+func (c *control) showBlocks(t *model.Topology, name string) error {
+	shown := 0
+	line := func(kind, block string, index, size int, nodes []string) {
+		if name == "" || name == block || slices.Contains(nodes, name) {
+			shown++
+			fmt.Fprintf(c.Stdout, "%s=%s BlockIndex=%d Nodes=%s BlockSize=%d\n", kind, block, index, hostlist.Compress(nodes),
+				size)
+		}
+	}
+	for i, b := range t.Blocks {
+		size := len(b.Nodes)
+		if len(t.Sizes) > 0 {
+			size = int(t.Sizes[0])
+		}
+		line("BlockName", b.Name, i, size, b.Nodes)
+	}
+	index := len(t.Blocks)
+	for _, size := range t.Sizes[min(1, len(t.Sizes)):] {
+		each := max(1, int(size/max(1, t.Sizes[0])))
+		for i := 0; i < len(t.Blocks); i += each {
+			var names, nodes []string
+			for _, b := range t.Blocks[i:min(i+each, len(t.Blocks))] {
+				names, nodes = append(names, b.Name), append(nodes, b.Nodes...)
+			}
+			line("AggregatedBlock", hostlist.Compress(names), index, int(size), nodes)
+			index++
+		}
+	}
+	if shown == 0 {
+		//nolint:revive,staticcheck // scontrol's words
+		return plain{fmt.Errorf("Topology information contains no block or node named %s", name)}
 	}
 	return nil
 }

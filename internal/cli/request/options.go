@@ -284,7 +284,6 @@ func foreignOptions() []getopt.Option {
 		{Name: "core-spec", Short: 'S', Arg: R, Note: "cores are not set aside by jobs", Set: env.Ignored},
 		{Name: "thread-spec", Arg: R, Note: "threads are not set aside by jobs", Set: env.Ignored},
 		{Name: "cluster-constraint", Arg: R, Note: "there is one cluster", Set: env.Ignored},
-		{Name: "segment", Arg: R, Note: "there is no block topology", Set: env.Ignored},
 		{Name: "stepmgr", Note: "steps need no manager of their own", Set: env.Ignored},
 		{Name: "delay-boot", Arg: R, Note: "nodes are not booted for jobs", Set: env.Ignored},
 		{Name: "licences", Hidden: true, Arg: R, Refused: "use --licenses"},

@@ -71,7 +71,9 @@ var jobOnly = []jobOption{
 	{"core-spec", 'S', getopt.Required, "cores are not set aside by jobs"},
 	{"thread-spec", 0, getopt.Required, "threads are not set aside by jobs"},
 	{"cluster-constraint", 0, getopt.Required, "there is one cluster"},
-	{"segment", 0, getopt.Required, "there is no block topology"},
+	{"segment", 0, getopt.Required, same},
+	{"consolidate-segments", 0, getopt.None, same},
+	{"spread-segments", 0, getopt.None, same},
 	{"stepmgr", 0, getopt.None, "steps need no manager of their own"},
 	{"delay-boot", 0, getopt.Required, "nodes are not booted for jobs"},
 }
