@@ -213,9 +213,12 @@ func (l *loader) checkSwitches(index map[string]int) {
 	}
 	if len(t.Switches) == 0 {
 		if l.cfg.TopologyPlugin != topologyFlat && len(l.switchLines) == 0 && !l.probs.hasErrors(TopologyFile) {
-			l.probs.warnf(l.where("TopologyPlugin"),
-				"write SwitchName lines, or for topology/block BlockName lines, in topology.conf",
-				"TopologyPlugin=%s has no effect without switches or blocks", l.cfg.TopologyPlugin)
+			line, what := keySwitch, "switches"
+			if l.cfg.TopologyPlugin == topologyBlock {
+				line, what = keyBlock, "blocks"
+			}
+			l.probs.warnf(l.where("TopologyPlugin"), "write "+line+" lines in topology.conf",
+				"TopologyPlugin=%s has no effect without %s", l.cfg.TopologyPlugin, what)
 		}
 		return
 	}
@@ -232,8 +235,12 @@ func (l *loader) checkSwitches(index map[string]int) {
 		}
 	}
 	if len(outside) > 0 {
-		l.probs.warnf(pos{t.Switches[0].File, t.Switches[0].Line}, "add them to a SwitchName line",
-			"%s is on no switch and in no block: no job uses it together with other nodes", shownHosts(outside))
+		line, where := keySwitch, "on no switch"
+		if l.cfg.TopologyPlugin == topologyBlock {
+			line, where = keyBlock, "in no block"
+		}
+		l.probs.warnf(pos{t.Switches[0].File, t.Switches[0].Line}, "add them to a "+line+" line",
+			"%s is %s: no job uses it together with other nodes", shownHosts(outside), where)
 	}
 }
 

@@ -323,8 +323,8 @@ func (b *blocks) layNodes(cands []cand, rq *Request, n int) *model.Alloc {
 	return nil
 }
 
-// pick takes the nodes of so many segments: of as few blocks as it can, and where one is enough for the rest, of the one
-// with the fewest nodes to spare. Blocks with nodes that the job names come first.
+// pick takes the nodes of so many segments: of as few blocks as it can, and where one is enough for the rest, of the
+// one with the fewest nodes to spare. Blocks with nodes that the job names come first.
 func (b *blocks) pick(cands []cand, level, size, segments int, apart bool, by func(x, y cand) int) []cand {
 	units, fixed := map[int][]cand{}, map[int]int{}
 	for i := range cands {
