@@ -3,6 +3,7 @@ package acctmgr
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/model"
@@ -343,8 +344,7 @@ func (f *Facts) addQOS(words []word) (*Plan, error) {
 		return nil, fmt.Errorf(" Need name of qos to add.")
 	}
 	q := model.QOS{UsageFactor: model.FactorOne}
-	said, err := apply(f, qosAttrs(), &q, rest)
-	if err != nil {
+	if _, err := apply(f, qosAttrs(), &q, rest); err != nil {
 		return nil, err
 	}
 	var made []string
@@ -365,12 +365,44 @@ func (f *Facts) addQOS(words []word) (*Plan, error) {
 		p.say(" Adding QOS(s)")
 		p.Text = append(p.Text, made...)
 		p.say(" Settings")
-		if q.Description == "" {
-			p.say("  Description    = %s", "QOS Name")
-		}
-		p.Text = append(p.Text, said...)
+		p.say("  Description    = %s", or(q.Description, list[len(list)-1]))
+		p.Text = append(p.Text, qosSettings(&q, rest)...)
 	}
 	return p, nil
+}
+
+// qosSaid has the settings of a new QOS in Slurm's order, and the names that it prints where they are not ours.
+var qosSaid = [][2]string{{"Flags"}, {"GraceTime"}, {"GrpJobs"}, {"GrpJobsAccrue"}, {"GrpSubmitJobs"}, {"GrpTRES"},
+	{"GrpTRESMins"}, {"GrpTRESRunMins"}, {"GuaranteedTRES"}, {"GrpWall"}, {"MaxJobsAccruePA", "MaxJobsAccruePerAccount"},
+	{"MaxJobsAccruePU", "MaxJobsAccruePerUser"}, {"MaxJobsPA", "MaxJobsPerAccount"}, {"MaxJobsPU", "MaxJobsPerUser"},
+	{"MaxSubmitPA", "MaxSubmitJobsPerAccount"}, {"MaxSubmitPU", "MaxSubmitJobsPerUser"},
+	{"MaxTRESPA", "MaxTRESPerAccount"}, {"MaxTRES", "MaxTRESPerJob"}, {"MaxTRESPerNode"}, {"MaxTRESPU", "MaxTRESPerUser"},
+	{"MinPrioThreshold", "MinPrioThresh"}, {"MinTRES", "MinTRESPerJob"}, {"MaxTRESMins"},
+	{"MaxTRESRunMinsPA", "MaxTRESRUNMinsPerAccount"}, {"MaxTRESRunMinsPU", "MaxTRESRUNMinsPerUser"}, {"MaxWall"},
+	{"Preempt"}, {"PreemptMode"}, {"PreemptExemptTime"}, {"Priority"}, {"UsageFactor"}, {"UsageThreshold"},
+	{"LimitFactor"}}
+
+// qosSettings says what the words set of a new QOS.
+func qosSettings(q *qos, words []word) (said []string) {
+	attrs, unset := qosAttrs(), &qos{UsageFactor: model.FactorOne}
+	for _, name := range qosSaid {
+		a := &attrs[slices.IndexFunc(attrs, func(a attr[qos]) bool { return a.label == name[0] })]
+		value := a.get(q)
+		given := func(w word) bool { return find(attrs, w.key).label == a.label }
+		if value == a.get(unset) && !slices.ContainsFunc(words, given) {
+			continue
+		}
+		switch name[0] {
+		case "UsageFactor", "UsageThreshold", "LimitFactor":
+			value = value[:max(0, len(value)-2)] // four digits
+		case "GraceTime":
+			value = strconv.FormatInt(q.GraceTimeS, 10)
+		case "PreemptMode":
+			value = strings.ToUpper(value)
+		}
+		said = append(said, fmt.Sprintf("  %-24s = %s", or(name[1], name[0]), value))
+	}
+	return said
 }
 
 // coordinators plans that users become coordinators of accounts, or cease to be.

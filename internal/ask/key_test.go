@@ -17,7 +17,7 @@ var ofNoMatter = map[string]string{
 	"Args":    "runs on whatever nodes",
 	"Command": "for people", "Submit": "for people", "WorkDir": "a path", "StdIn": "a path", "StdOut": "a path",
 	"StdErr": "a path",
-	"Limits": "of processes", "Host": "for people",
+	"Limits": "of processes", "Host": "for people", "SID": "for people",
 	"From":   "decides whether it is taken",
 	"LimitS": "a shape holds for every length of time", "Nice": "order only", "PrioReq": "order only",
 	"Begin":    "decides when it is looked at",

@@ -3,6 +3,7 @@ package clustertext
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,8 @@ import (
 type ShareRow struct {
 	*proto.ShareRow
 	Cluster string
-	Flat    bool // -U: no accounts above it, so no indentation
+	Flat    bool     // -U: no accounts above it, so no indentation
+	TRES    []string // what GrpTRESRaw and TRESRunMins list, of which there may be none
 }
 
 // ShareLanguage has gshare's columns, with sshare's names and widths, in the order in which a shortened name means the
@@ -47,7 +49,7 @@ func ShareLanguage() *format.Language[ShareRow] {
 			return f6(r.FairShare)
 		}},
 		{Name: "GrpTRESMins", Width: 30, Get: func(r *row) string { return limitsText(r.GrpTRESMins) }},
-		{Name: "GrpTRESRaw", Width: 30, Get: func(r *row) string { return countsText(r.TRESMins) }},
+		{Name: "GrpTRESRaw", Width: 30, Get: func(r *row) string { return countsText(r.TRES, r.TRESMins) }},
 		{Name: "ID", Width: 6, Get: func(r *row) string { return strconv.FormatUint(uint64(r.ID), 10) }},
 		{Name: "LevelFS", Width: 10, Get: func(r *row) string {
 			switch {
@@ -64,7 +66,12 @@ func ShareLanguage() *format.Language[ShareRow] {
 			}
 			return f6(r.NormShares)
 		}},
-		{Name: "NormUsage", Width: 11, Get: func(r *row) string { return f6(r.NormUsage) }},
+		{Name: "NormUsage", Width: 11, Get: func(r *row) string {
+			if r.Depth == 0 {
+				return ""
+			}
+			return f6(r.NormUsage)
+		}},
 		{Name: "Partition", Width: 12, Get: func(r *row) string { return r.ShareRow.Partition }},
 		{Name: "RawShares", Width: 10, Get: func(r *row) string {
 			switch {
@@ -76,7 +83,7 @@ func ShareLanguage() *format.Language[ShareRow] {
 			return strconv.FormatInt(r.RawShares, 10)
 		}},
 		{Name: "RawUsage", Width: 11, Whole: true, Get: func(r *row) string { return strconv.FormatInt(r.RawUsage, 10) }},
-		{Name: "TRESRunMins", Width: 30, Get: func(r *row) string { return countsText(r.RunMins) }},
+		{Name: "TRESRunMins", Width: 30, Get: func(r *row) string { return countsText(r.TRES, r.RunMins) }},
 		{Name: "User", Width: 10, Get: func(r *row) string { return r.User }},
 	}}
 }
@@ -127,11 +134,34 @@ func ShareJSON() []slurmjson.Field[ShareRow] {
 	}
 }
 
+// ListTRES makes the rows list the resources of all of them, after those that Slurm counts everywhere.
+func ListTRES(rows []ShareRow) {
+	names := []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}
+	known := len(names)
+	for i := range rows {
+		for _, t := range slices.Concat(rows[i].TRESMins, rows[i].RunMins) {
+			if !slices.Contains(names, t.TRES) {
+				names = append(names, t.TRES)
+			}
+		}
+	}
+	slices.Sort(names[known:])
+	for i := range rows {
+		rows[i].TRES = names
+	}
+}
+
 // countsText writes amounts as cpu=1,mem=2,...
-func countsText(list []model.TRESCount) string {
+func countsText(names []string, list []model.TRESCount) string {
 	var out []string
-	for _, t := range list {
-		out = append(out, t.TRES+"="+strconv.FormatInt(t.Count, 10))
+	for _, name := range names {
+		n := int64(0)
+		for _, t := range list {
+			if t.TRES == name {
+				n = t.Count
+			}
+		}
+		out = append(out, name+"="+strconv.FormatInt(n, 10))
 	}
 	return strings.Join(out, ",")
 }

@@ -25,6 +25,7 @@ type Field[T any] struct {
 	Left    bool   // a table's default is flush left; otherwise it is flush right
 	// Whole values are not cut where they are flush right: squeue's node lists, a table's numbers.
 	Whole bool
+	Cuts  func(row *T) bool // with Whole, not nil: the rows whose values are cut all the same
 
 	// Get returns the value; Append, where not nil, is used instead and appends it to b: for values
 	// that would have to be allocated.

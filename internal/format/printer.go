@@ -126,7 +126,7 @@ func (p *Printer[T]) AppendRow(b []byte, row *T) []byte {
 		b = c.value(b, row)
 		if c.width > 0 {
 			n := len(b)
-			whole := c.field.Whole && (c.right || p.table)
+			whole := c.field.Whole && (c.right || p.table) && (c.field.Cuts == nil || !c.field.Cuts(row))
 			b = fit(b, start, c.width, c.right, whole)
 			if p.table && len(b) < n { // fit has cut it
 				b = plus(b, start)

@@ -91,10 +91,27 @@ func (r *JobRow) partition() string {
 }
 
 func (r *JobRow) ShownPriority() uint32 {
-	if r.Hold != model.NotHeld {
+	return shownPriority(r.Job)
+}
+
+func shownPriority(j *model.Job) uint32 {
+	if j.Hold != model.NotHeld || j.State == model.Suspended {
 		return 0
 	}
-	return r.Priority
+	return j.Priority
+}
+
+// lastEval gives when the planner looked at a job last: it looks at all that may start, all the time.
+func lastEval(j *model.Job, now model.Time) model.Time {
+	switch {
+	case j.Run != nil:
+		return j.Run.Start
+	case j.End != nil:
+		return j.End.At
+	case j.Eligible == 0:
+		return j.Submit
+	}
+	return now
 }
 
 // nodeList gives %N.
@@ -110,8 +127,7 @@ func (r *JobRow) nodeList() string {
 
 // appendWhere writes %R: the nodes, or in parentheses why there are none or why the job failed.
 func (r *JobRow) appendWhere(b []byte) []byte {
-	switch r.State {
-	case model.Pending, model.Failed, model.Timeout, model.OutOfMemory, model.Deadline, model.NodeFail:
+	if r.showsReason() {
 		b = append(append(b, '('), r.Waiting(r.At).String()...)
 		if more := r.NotAvailText(); more != "" {
 			b = append(append(b, ", "...), more...)
@@ -119,6 +135,14 @@ func (r *JobRow) appendWhere(b []byte) []byte {
 		return append(b, ')')
 	}
 	return append(b, r.nodeList()...)
+}
+
+func (r *JobRow) showsReason() bool {
+	switch r.State {
+	case model.Pending, model.Failed, model.Timeout, model.OutOfMemory, model.Deadline, model.NodeFail:
+		return true
+	}
+	return false
 }
 
 func (r *JobRow) batchHost() string {

@@ -92,6 +92,7 @@ func jobLetters() []JobField {
 		qText('P', "Partition", "PARTITION", (*JobRow).partition),
 		qNum('Q', "PriorityLong", "PRIORITY", func(r *JobRow) int64 { return int64(r.ShownPriority()) }),
 		{Letter: 'R', Name: "ReasonList", Heading: "NODELIST(REASON)", Whole: true,
+			Cuts:   (*JobRow).showsReason,
 			Append: func(b []byte, r *JobRow) []byte { return r.appendWhere(b) }},
 		qTime('S', "StartTime", "START_TIME", (*JobRow).Begins),
 		qText('T', "State", "STATE", func(r *JobRow) string { return r.State.String() }),
@@ -121,12 +122,7 @@ func jobNames() []JobField {
 		qTime(0, "Deadline", "DEADLINE", func(r *JobRow) model.Time { return r.Spec.Deadline }),
 		qTime(0, "EligibleTime", "ELIGIBLE_TIME", func(r *JobRow) model.Time { return eligible(r.Job) }),
 		qNum(0, "exit_code", "EXIT_CODE", (*JobRow).exitStatus),
-		qTime(0, "LastSchedEval", "LAST_SCHED_EVAL", func(r *JobRow) model.Time {
-			if r.Run == nil {
-				return 0
-			}
-			return r.Run.Start
-		}),
+		qTime(0, "LastSchedEval", "LAST_SCHED_EVAL", func(r *JobRow) model.Time { return lastEval(r.Job, r.At) }),
 		qText(0, "LikelyStart", "LIKELY_START", func(r *JobRow) string {
 			if r.Expect == nil || r.Expect.Early == 0 {
 				return "N/A"
@@ -159,7 +155,7 @@ func jobNames() []JobField {
 
 func jobUnset() []JobField {
 	return []JobField{
-		qUnset(0, "AllocSID", "ALLOC_SID", "0"),
+		qNum(0, "AllocSID", "ALLOC_SID", func(r *JobRow) int64 { return int64(r.Spec.SID) }),
 		qUnset(0, "AssocID", "ASSOC_ID", "0"),
 		qUnset(0, "BoardsPerNode", "BOARDS_PER_NODE", "0"),
 		qUnset(0, "BurstBuffer", "BURST_BUFFER", "(null)"),

@@ -54,11 +54,8 @@ func (r *KeyValues) jobState(j *model.Job, now model.Time, details bool) {
 	}
 	r.line(KV("UserId", fmt.Sprintf("%s(%d)", sp.User, sp.UID)), KV("GroupId", fmt.Sprintf("%s(%d)", sp.Group, sp.GID)),
 		KV("MCS_label", "N/A"))
-	prio := j.Priority
-	if j.Hold != model.NotHeld {
-		prio = 0
-	}
-	r.line(KV("Priority", prio), KV("Nice", sp.Nice), KV("Account", orNull(sp.Account)), KV("QOS", orNull(sp.QOS)))
+	r.line(KV("Priority", shownPriority(j)), KV("Nice", sp.Nice), KV("Account", orNull(sp.Account)),
+		KV("QOS", orNull(sp.QOS)))
 	reason := j.Waiting(now).String()
 	if more := j.NotAvailText(); more != "" {
 		reason += ",_" + strings.ReplaceAll(more, " ", "_")
@@ -103,7 +100,7 @@ func (r *KeyValues) jobTimes(j *model.Job, now model.Time, at *Times) {
 		before = max(0, (int64(j.Run.SleepAt-j.Run.Start)-j.Run.SleepMS)/1000)
 	}
 	r.line(KV("SuspendTime", at.Stamp(suspended, "None")), KV("SecsPreSuspend", before),
-		KV("LastSchedEval", at.Stamp(start, "Unknown")), KV("Scheduler", "Main"))
+		KV("LastSchedEval", at.Stamp(lastEval(j, now), "Unknown")), KV("Scheduler", "Main"))
 }
 
 // jobPlace writes where the job runs or may run, and what it holds.
@@ -117,7 +114,7 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 	if j.Run == nil {
 		part = strings.Join(sp.Partitions, ",")
 	}
-	r.line(KV("Partition", part), KV("AllocNode:Sid", host+":0"))
+	r.line(KV("Partition", part), KV("AllocNode:Sid", fmt.Sprintf("%s:%d", host, sp.SID)))
 	r.line(KV("ReqNodeList", orNull(hostlist.Compress(sp.ReqNodes))),
 		KV("ExcNodeList", orNull(hostlist.Compress(sp.ExcNodes))))
 	var names []string

@@ -332,6 +332,16 @@ func (r *RecordRow) usage() *model.Usage {
 
 func (r *RecordRow) energyJ() int64 { return r.Exit.Use.EnergyMJ() / 1000 }
 
+// energy writes what the GPUs have used; a job of which that is not known has none, its steps have 0.
+func (r *RecordRow) energy(text func(int64) string) string {
+	if j := r.energyJ(); j != 0 || r.OfStep != nil || r.Batch {
+		return text(j)
+	}
+	return ""
+}
+
+func plainCount(n int64) string { return strconv.FormatInt(n, 10) }
+
 // timelimit writes the limit; a pending job without a limit of its own has none yet.
 func (r *RecordRow) timelimit(raw bool) string {
 	switch {

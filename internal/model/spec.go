@@ -79,6 +79,8 @@ type Spec struct {
 	Warning *Warning // a signal before the time limit; nil: none
 
 	From Origin // who has said whose job it is
+
+	SID int32 // session of the submitting process on Host; 0: not known
 }
 
 func (x *Spec) Wire(c *wire.C) {
@@ -139,6 +141,7 @@ func (x *Spec) Wire(c *wire.C) {
 	wire.Text(c, &x.Reservation, MaxText)
 	wire.Ptr(c, &x.Warning)
 	wire.Int(c, &x.From)
+	wire.Int(c, &x.SID)
 }
 
 // MaxWarningS is the longest time before the limit, seconds, as in Slurm.

@@ -250,18 +250,21 @@ func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *form
 	if !a.noHeader {
 		b = p.AppendHeader(b)
 	}
-	// Tasks of an array stand together at the array's number. So from the first array on lines are held and sorted; too
-	// many are sorted in parts.
+	// Jobs stand in the order of submission. Of those of one second the arrays come last, and the tasks of an array stand
+	// together. So from the first array on lines are held and sorted; too many are sorted in parts.
 	type line struct {
-		job  model.JobID
-		task int64
-		text []byte
+		second int64
+		array  model.JobID // 0: no task of an array
+		job    model.JobID
+		task   int64
+		text   []byte
 	}
 	var held []line
 	heldBytes := 0
 	writeHeld := func() error {
 		slices.SortStableFunc(held, func(x, y line) int {
-			return cmp.Or(cmp.Compare(x.job, y.job), cmp.Compare(x.task, y.task))
+			return cmp.Or(cmp.Compare(x.second, y.second), cmp.Compare(x.array, y.array), cmp.Compare(x.task, y.task),
+				cmp.Compare(x.job, y.job))
 		})
 		for _, l := range held {
 			b = append(b, l.text...)
@@ -289,11 +292,9 @@ func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *form
 	}
 	err := a.each(c, func(r *model.Record, steps []*model.Record) error {
 		if r.ArrayID != 0 || len(held) > 0 {
-			l := line{job: r.Job, task: jobtext.TaskOrder(r.Task), text: lines(nil, r, steps)}
+			l := line{second: int64(r.Submit) / 1000, array: r.ArrayID, job: r.Job, text: lines(nil, r, steps)}
 			if r.ArrayID != 0 {
-				l.job = r.ArrayID
-			} else {
-				l.task = 0
+				l.task = jobtext.TaskOrder(r.Task)
 			}
 			held = append(held, l)
 			if heldBytes += len(l.text); heldBytes < maxHeld {

@@ -34,12 +34,12 @@ func TestAcctTables(t *testing.T) {
 15                train        gpu    physics          2 CANCELLED+      0:0 
 16                train        gpu    physics          4    TIMEOUT      0:0 
 16.batch          batch               physics          2    TIMEOUT      0:0 
+22                train        gpu    physics          2    PENDING      0:0 
 20_1              train        gpu    physics          4 OUT_OF_ME+      0:9 
 20_1.batch        batch               physics          2 OUT_OF_ME+      0:9 
 20_3              train        gpu    physics          4  COMPLETED      0:0 
 20_3.batch        batch               physics          2  COMPLETED      0:0 
 20_[4-9%2]        train        gpu    physics          2    PENDING      0:0 
-22                train        gpu    physics          2    PENDING      0:0 
 `, "", 0, "sacct")
 	f.Want("JobID             State ExitCode \n------------ ---------- -------- \n13               FAILED      3:0 \n"+
 		"13.batch         FAILED      3:0 \n", "", 0, "sacct", "-b", "-j", "13")
@@ -61,7 +61,7 @@ func TestAcctFields(t *testing.T) {
 		"AllocCPUS": "4|2|2", "AllocNodes": "2|1|0",
 		"AllocTRES": "billing=4,cpu=4,gres/gpu=2,mem=8G,node=2|cpu=2,gres/gpu=1,mem=4G,node=1|",
 		"AveCPU":    "|00:00:13|", "AveCPUFreq": "|0|", "AveRSS": "|12345K|", "Cluster": "demo|demo|demo",
-		"ConsumedEnergy": "0|0|0",
+		"ConsumedEnergy": "|0|",
 		"CPUTime":        "04:00:00|02:00:00|00:00:00", "CPUTimeRAW": "14400|7200|0", "DerivedExitCode": "0:0||0:0",
 		"Elapsed":    "01:00:00|01:00:00|00:00:00",
 		"ElapsedRaw": "3600|3600|0", "Eligible": "2023-11-14T22:13:20|2023-11-14T22:15:00|2023-11-14T22:13:20",

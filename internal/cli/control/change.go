@@ -303,6 +303,10 @@ func (c *control) takeover(words []string) error {
 }
 
 func (c *control) write(words []string) error {
+	if len(words) > 0 && strings.EqualFold(words[0], "config") {
+		return fmt.Errorf("write config is not supported by gbatch: the daemons read the configuration and never write it; " +
+			"gcontrol show config prints what is in effect")
+	}
 	if len(words) < 2 || !strings.HasPrefix("batch_script", strings.ToLower(words[0])) {
 		return fmt.Errorf("write what? write batch_script JOBID [FILE|-]")
 	}

@@ -96,6 +96,9 @@ func (c *control) showConfig() error {
 	fmt.Fprintf(c.Stdout, "Configuration data as of %s\n", c.Stamp(reply.Now, "Unknown"))
 	list := append(slices.Clip(reply.Config.Show), model.KV{Key: "BOOT_TIME", Value: c.Stamp(reply.BootAt, "Unknown")},
 		model.KV{Key: "SLURM_VERSION", Value: version.Slurm})
+	if c.SlurmName() {
+		list = withSlurmKeys(list)
+	}
 	slices.SortStableFunc(list,
 		func(a, b model.KV) int { return strings.Compare(strings.ToLower(a.Key), strings.ToLower(b.Key)) })
 	for _, k := range list {

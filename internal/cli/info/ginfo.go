@@ -60,6 +60,10 @@ func Ginfo(e *env.Env) int {
 	if err != nil {
 		return e.Usage(p, err)
 	}
+	typed := func(name string) bool { return p.Given(name).Source == getopt.FromArgs }
+	if i.long && (typed("format") || typed("Format")) {
+		return e.Fatal("Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.")
+	}
 	if len(operands) > 0 {
 		e.Errorf("Unrecognized option: %s; pick lines with --partition, --nodes and --states", operands[0])
 		return 1
@@ -261,12 +265,12 @@ func (i *info) form() (template, order string) {
 		template = infoNodesLong
 	case i.byNode:
 		template = infoNodes
+	case i.summary:
+		template = infoSummary
 	case i.reasons && i.long:
 		template = infoReasonsLong
 	case i.reasons:
 		template = infoReasons
-	case i.summary:
-		template = infoSummary
 	case i.long:
 		template = infoLong
 	default:

@@ -169,6 +169,7 @@ func (s *share) print() error {
 	if s.json != "" {
 		return s.writeJSON(rows, cluster)
 	}
+	clustertext.ListTRES(rows)
 	return table.Write(s.Stdout, rows, !s.noHeader)
 }
 

@@ -34,7 +34,8 @@ root                                          0.000000        4000      1.000000
 	// vpenso, snakemake, and what people type
 	f.Want("root|\n physics|\n  physics|1.000000\n biology|\n", "", 0, "sshare", "-n", "-P", "-o", "account,fairshare")
 	f.Want("physics              \n", "", 0, "sshare", "-U", "--format", "Account%-20", "--noheader")
-	f.Want("physics|alice||1|1.000000|1000|0.250000|1.000000|1.000000|1.000000|||\n", "", 0, "sshare", "-lUmnp",
+	f.Want("physics|alice||1|1.000000|1000|0.250000|1.000000|1.000000|1.000000||cpu=0,mem=0,energy=0,node=0,"+
+		"billing=0,fs/disk=0,vmem=0,pages=0|\n", "", 0, "sshare", "-lUmnp",
 		"-u", "root")
 	f.Want("root|1.000000|demo|\n physics|0.250000|demo|\n biology|0.750000|demo|\n", "", 0, "sshare", "-n", "-p", "-o",
 		"A,Eff", "-o", "clu", "-u", "")
@@ -44,7 +45,9 @@ NormShares          NormUsage           Partition           RawShares
 RawUsage            TRESRunMins         User               
 `, "", 0, "sshare", "-e")
 	f.Want("", "sshare: fatal: Invalid field requested: \"foo\"\n", 1, "sshare", "-o", "foo")
-	f.Want("root|\n physics|\n  physics|cpu=16\n biology|\n", "", 0, "sshare", "-nPo", "account,GrpTRESRaw", "-u",
+	const none = ",mem=0,energy=0,node=0,billing=0,fs/disk=0,vmem=0,pages=0\n"
+	f.Want("root|cpu=0"+none+" physics|cpu=0"+none+"  physics|cpu=16"+none+" biology|cpu=0"+none, "",
+		0, "sshare", "-nPo", "account,GrpTRESRaw", "-u",
 		"no-such-user")
 	out, _, rc := f.Run("sshare", "--json")
 	var list struct {

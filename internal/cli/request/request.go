@@ -39,6 +39,9 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 	old := unix.Umask(0)
 	unix.Umask(old)
 	sp.Umask = uint32(old)
+	if sid, err := unix.Getsid(0); err == nil {
+		sp.SID = int32(sid)
+	}
 	sp.LimitS, s.More.TimeMinS = e.WholeMinutes(sp.LimitS), e.WholeMinutes(s.More.TimeMinS)
 	if err := s.settle(); err != nil {
 		return nil, err
