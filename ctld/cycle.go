@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
 	"gbatch/internal/sched/demand"
@@ -69,6 +70,7 @@ func (c *Controller) cycle(ctx context.Context) {
 						c.waits.Started(v, &plan.Starts[i], now)
 					}
 				}
+				c.sayElastic(&plan)
 				if len(plan.Starts) > 0 {
 					c.passes.completed(v)
 					continue // there may be more to start than one plan holds
@@ -87,6 +89,18 @@ func (c *Controller) cycle(ctx context.Context) {
 		case <-ctx.Done():
 		}
 		timer.Stop()
+	}
+}
+
+// sayElastic logs which elastic jobs change their nodes.
+func (c *Controller) sayElastic(plan *model.Plan) {
+	for _, g := range plan.Grow {
+		names := (&model.Alloc{Nodes: g.Parts}).NodeNames()
+		c.log.Info("an elastic job grows", "job", g.Job, "attempt", g.Attempt, "nodes", hostlist.Compress(names))
+	}
+	for _, a := range plan.Ask {
+		c.log.Info("an elastic job is asked for nodes", "job", a.Job, "attempt", a.Attempt, "nodes",
+			hostlist.Compress(a.Nodes), "for", a.For)
 	}
 }
 

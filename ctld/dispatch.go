@@ -150,6 +150,10 @@ func (c *Controller) resizeOrders(v *state.View, j *model.Job, of func(*session)
 		}
 		of(s).Resize = append(of(s).Resize, &proto.Resize{Job: j.ID, Attempt: j.Attempt, Version: j.Run.Version,
 			Alloc: all, Addrs: c.addrsOf(v, all, k)})
+		if q := j.Run.Recall; q != nil {
+			last := of(s).Resize[len(of(s).Resize)-1]
+			last.Asked, last.Due = q.Nodes, q.Due
+		}
 	}
 }
 

@@ -180,6 +180,13 @@ func (c *Controller) resizing(v *state.View, t state.Target, set []model.KV) (*s
 // keptNumber reads NumNodes=: the first ones of the job's nodes stay.
 func keptNumber(j *model.Job, kv model.KV, out *state.Resize) error {
 	names := j.Run.Alloc.NodeNames()
+	if strings.EqualFold(kv.Value, "AGREED") {
+		if out.Agree = true; j.Run.Recall == nil {
+			return refuse(proto.CodeNodeCount, "job %d is not asked for any of its %d nodes (%s); NumNodes=N gives some up",
+				j.ID, len(names), hostlist.Compress(names))
+		}
+		return nil
+	}
 	if strings.EqualFold(kv.Value, "ALL") {
 		out.Keep = names
 		return nil
@@ -187,8 +194,8 @@ func keptNumber(j *model.Job, kv model.KV, out *state.Resize) error {
 	n, err := strconv.ParseInt(kv.Value, 10, 32)
 	switch {
 	case err != nil || n < 0:
-		return refuse(proto.CodeNodeCount, "%s=%s: write the number of nodes that the running job keeps, or ALL", kv.Key,
-			kv.Value)
+		return refuse(proto.CodeNodeCount, "%s=%s: write the number of nodes that the running job keeps, ALL, "+
+			"or AGREED", kv.Key, kv.Value)
 	case n > int64(len(names)):
 		return refuse(proto.CodeNodeCount, "job %d has %d nodes (%s); a job with --dependency=expand:%d brings it more",
 			j.ID, len(names), hostlist.Compress(names), j.ID)

@@ -36,8 +36,9 @@
 // attempt.go, stepstop.go and steppart.go carry out the tables' acts.
 //
 // Then by what happens to an attempt: launch.go (with loginenv.go, and package scripts), prolog.go
-// and program.go (Prolog and Epilog), freeze.go (suspended), resize.go (other nodes), stop.go,
-// shimnews.go (news from gshim), reap.go (the end) and exit.go (exit status and usage), oom.go,
+// and program.go (Prolog and Epilog), freeze.go (suspended), resize.go (other nodes; package
+// allocfile), stop.go, shimnews.go (news from gshim), reap.go (the end) and exit.go (exit status
+// and usage), oom.go,
 // unkillable.go (processes that survive SIGKILL), recover.go (after a restart), waits.go (what an
 // attempt waits for).
 //

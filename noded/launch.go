@@ -242,6 +242,11 @@ func (n *Noded) makeOrder(ctx context.Context, l *proto.Launch, had string, reus
 
 func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reuse bool) (*shim.Launch, error) {
 	s := l.Spec
+	if el := s.Elastic(); el != nil {
+		if err := n.allocs.Write(sizeOf(l, nil)); err != nil {
+			return nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
+		}
+	}
 	submitted, err := n.envs.open(&l.Env)
 	if err != nil {
 		return nil, fmt.Errorf("the job's environment: %w", err)
@@ -318,6 +323,9 @@ func (n *Noded) environment(l *proto.Launch, submitted []byte) ([]string, error)
 	if w != nil {
 		e.Cluster = w.cluster
 		e.Hidden = e.Units.HiddenOn(w.def)
+	}
+	if l.Spec.Elastic() != nil {
+		e.AllocFile = n.allocs.Path(proto.Attempt{Job: l.Job, Attempt: l.Attempt})
 	}
 	return e.Script(l, submitted)
 }

@@ -471,6 +471,7 @@ func (l *loop) drop(key proto.Attempt) {
 	since := uint32(0)
 	if a := l.attempts[key]; a != nil {
 		since = a.since
+		l.dropSize(a)
 		a.stopTimers()
 		delete(l.attempts, key)
 		if a.will != wanted {

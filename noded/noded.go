@@ -22,6 +22,7 @@ import (
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/userdb"
 	"gbatch/internal/wall"
+	"gbatch/noded/allocfile"
 	"gbatch/noded/box"
 	"gbatch/noded/container"
 	"gbatch/noded/fence"
@@ -48,6 +49,7 @@ type Noded struct {
 	machine   hardware.Machine
 	inv       *hardware.Inventory
 	scripts   *scripts.Store
+	allocs    *allocfile.Store
 	env       jobenv.Node // Cluster and Hidden are filled in for each job
 	envs      envStore
 	names     *relay.Names
@@ -181,6 +183,10 @@ func (n *Noded) openJobs() error {
 	if err := makeDir(n.scripts.Dir, 0o711); err != nil {
 		return err
 	}
+	var err error
+	if n.allocs, err = allocfile.Open(filepath.Join(n.opts.Spool, "allocations"), n.root); err != nil {
+		return err
+	}
 	if err := makeDir(filepath.Join(n.opts.Spool, "programs"), 0o700); err != nil {
 		return err
 	}
@@ -192,7 +198,6 @@ func (n *Noded) openJobs() error {
 			n.nice = 20 - prio
 		}
 	}
-	var err error
 	if n.groups, err = openGroups(n); err != nil {
 		return err
 	}

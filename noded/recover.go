@@ -85,6 +85,9 @@ func (l *loop) recover() error {
 	if fresh {
 		return nil // gshim may run what this spool has never heard of; scripts that nobody has go with the next start
 	}
+	if err := l.n.allocs.Sweep(func(key proto.Attempt) bool { return l.attempts[key] != nil }); err != nil {
+		return err
+	}
 	// Control groups wait for what gshim lists (onLink).
 	return l.n.scripts.Sweep()
 }

@@ -1,10 +1,15 @@
 package noded
 
 import (
+	"context"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/allocfile"
+	"gbatch/noded/shim"
 )
 
 // resize.go follows a running job that gives nodes up or gets more.
@@ -20,10 +25,12 @@ func (l *loop) onResize(r *proto.Resize) error {
 	if a == nil || a.rec == nil || a.doomed() || resized(a.rec.Order, r) == a.rec.Order {
 		return nil
 	}
+	had := a.rec.Order.Alloc.NodeNames()
 	if err := l.keep(a, recResized, r, false); err != nil {
 		return err
 	}
 	l.n.peers.learn(a.rec.Order)
+	l.tellSize(a, r, len(r.Asked) > 0 || !slices.Equal(had, r.Alloc.NodeNames()))
 	for _, s := range a.steps {
 		if s.rec.Manager == "" && slices.ContainsFunc(s.rec.Nodes,
 			func(n proto.StepNode) bool { return r.Alloc.Place(n.Node) < 0 }) {
@@ -31,6 +38,60 @@ func (l *loop) onResize(r *proto.Resize) error {
 		}
 	}
 	return l.placeSteps(a)
+}
+
+// tellSize tells an elastic job of its nodes, on the node of its script: by its files first, then, if there is
+// something new for it, by its signal. Nodes that still run their prologs are nothing new.
+func (l *loop) tellSize(a *attempt, r *proto.Resize, isNew bool) {
+	o := a.rec.Order
+	el := o.Spec.Elastic()
+	if el == nil {
+		return
+	}
+	key, sig, due := a.key, unix.Signal(el.Signal), isNew && el.Signal > 0
+	if o.Node == 0 {
+		size := sizeOf(o, r)
+		l.then(func() {
+			l.n.stops.Do(func(ctx context.Context) {
+				if err := l.n.allocs.Write(size); err != nil {
+					l.n.log.Warn("an elastic job does not learn of its nodes by its file", "job", key.Job, "err", err)
+				}
+				if due && el.Batch {
+					l.n.sendSignal(ctx, key, sig, shim.Leader)
+				}
+				l.n.log.Info("an elastic job was told of its nodes", "job", key.Job, "attempt", key.Attempt, "version",
+					size.Version, "nodes", len(size.Alloc.Nodes), "asked", len(size.Asked))
+			})
+		})
+	}
+	if due && !el.Batch && o.Node == 0 { // it passes it on to the steps' parts on other nodes
+		l.signalSteps(a, sig)
+	}
+}
+
+// sizeOf gives what the files of an elastic job say; r is nil at its start.
+func sizeOf(o *proto.Launch, r *proto.Resize) *allocfile.Size {
+	z := &allocfile.Size{Key: proto.Attempt{Job: o.Job, Attempt: o.Attempt}, UID: o.Spec.UID, GID: o.Spec.GID,
+		Version: o.Version, Least: o.Spec.MinNodes, Most: o.Spec.Elastic().Max, Alloc: o.Alloc}
+	if r != nil {
+		z.Asked, z.Due = r.Asked, r.Due
+	}
+	return z
+}
+
+// dropSize removes the files of an elastic job that has ended here.
+func (l *loop) dropSize(a *attempt) {
+	if a.rec == nil || a.rec.Order == nil || a.rec.Order.Node != 0 || a.rec.Order.Spec.Elastic() == nil {
+		return
+	}
+	key := a.key
+	l.then(func() {
+		l.n.stops.Do(func(context.Context) {
+			if err := l.n.allocs.Remove(key); err != nil {
+				l.n.log.Warn("the allocation files of an ended job were not removed", "job", key.Job, "err", err)
+			}
+		})
+	})
 }
 
 // resized gives a job's order with the job's present nodes: the order itself if that is no older, or if this node is

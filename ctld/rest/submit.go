@@ -161,6 +161,11 @@ func moments(b *object, o *options) {
 		}
 		o.add("signal", s)
 	}
+	for _, name := range [...]string{"elastic", "elastic_signal", "elastic_grace"} { // gbatch's own
+		if s := b.str(name); s != "" {
+			o.add(strings.ReplaceAll(name, "_", "-"), s)
+		}
+	}
 }
 
 // refusedMembers are members of a description that mean something that is not done here, and what to do instead.

@@ -121,6 +121,7 @@ var layers = []layer{
 	{"noded/hardware", "noded/gpu noded/cgroup internal/model internal/jobenv internal/conf internal/proto"},
 	{"noded/gpuwatch", "noded/gpu noded/hardware internal/model internal/jobenv internal/proto"},
 	{"noded/scripts", "internal/model internal/blob"},
+	{"noded/allocfile", "internal/model internal/proto"},
 	{"noded/exporter", ""},
 	{"noded/pool", ""},
 	{"noded/container", ""},

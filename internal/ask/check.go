@@ -24,7 +24,7 @@ const (
 func Check(sp *model.Spec) error {
 	m := sp.Extra()
 	checks := [...]func(*model.Spec, *model.Needs) error{checkCounts, checkFeatures, checkLicenses, checkShares,
-		checkSockets, checkIndex, checkGPUs, checkPlace, checkTimes}
+		checkSockets, checkIndex, checkGPUs, checkPlace, checkTimes, checkElastic}
 	for _, check := range checks {
 		if err := check(sp, &m); err != nil {
 			return err

@@ -11,6 +11,7 @@
 //	settle.go  Draft: what is said option by option becomes a model.Spec whose parts agree
 //	check.go   Check: what can't be asked for, whatever a cluster has; commands and controller ask it
 //	error.go   Error: a refusal, and what it is about
+//	elastic.go jobs whose nodes come and go: --elastic and the options beside it
 //	counts.go  Of: the numbers of a job with the defaults of its partition and cluster filled in
 //	keys.go    JobKeys: what gcontrol update job can set
 //	key.go     Key: what two jobs have in common that need the same of nodes

@@ -19,6 +19,7 @@ type Draft struct {
 	More        model.Needs // becomes Spec.More where it says anything
 	TasksPerGPU int32
 	PerTask     PerTask
+	Elastic     ElasticWish
 }
 
 // Settle makes the parts agree, or refuses them.
@@ -28,7 +29,8 @@ func (d *Draft) Settle() error {
 		sp.MinNodes = (sp.Tasks + sp.TasksPerNode - 1) / sp.TasksPerNode
 		sp.MaxNodes = sp.MinNodes
 	}
-	for _, step := range [...]func() error{d.perTask, d.sameGres, d.gpuTasks, d.shares, d.sockets, d.index} {
+	for _, step := range [...]func() error{d.perTask, d.sameGres, d.gpuTasks, d.shares, d.sockets, d.index,
+		d.elastic} {
 		if err := step(); err != nil {
 			return err
 		}

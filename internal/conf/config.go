@@ -85,6 +85,7 @@ type Config struct {
 	MinJobAgeS                int64
 	InactiveLimitS            int64
 	KillWaitS                 int64
+	Elastic                   model.ElasticRules
 	WaitTimeS                 int64
 	KillOnBadExit             bool
 	CompleteWaitS             int64
@@ -238,6 +239,7 @@ func defaults() *Config {
 		MaxTasksPerNode:        512,
 		MinJobAgeS:             300,
 		KillWaitS:              30,
+		Elastic:                model.ElasticRules{GraceS: 30, PauseS: 60},
 		BatchStartTimeoutS:     10,
 		JobRequeue:             true,
 		EnforcePartLimits:      "NO",

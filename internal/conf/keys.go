@@ -133,6 +133,8 @@ func jobSettings() []setting {
 		seconds("MinJobAge", AtOnce, func(c *Config) *int64 { return &c.MinJobAgeS }, 0, math.MaxInt32),
 		seconds("InactiveLimit", AtOnce, func(c *Config) *int64 { return &c.InactiveLimitS }, 0, 65533),
 		seconds("KillWait", AtOnce, func(c *Config) *int64 { return &c.KillWaitS }, 0, 65533),
+		seconds("ElasticGrace", AtOnce, func(c *Config) *int64 { return &c.Elastic.GraceS }, 0, 86400),
+		seconds("ElasticPause", AtOnce, func(c *Config) *int64 { return &c.Elastic.PauseS }, 0, 86400),
 		seconds("WaitTime", NewSteps, func(c *Config) *int64 { return &c.WaitTimeS }, 0, 65533),
 		zeroOne("KillOnBadExit", NewSteps, func(c *Config) *bool { return &c.KillOnBadExit }),
 		seconds("CompleteWait", AtOnce, func(c *Config) *int64 { return &c.CompleteWaitS }, 0, 65533),

@@ -350,10 +350,11 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 			LaunchRetries: 3, LaunchBackoffS: 10, LaunchDrain: 3,
 			MaxSteps: 40000, SampleS: 30, KillWaitS: 7, HeartbeatS: 10, GPUSampleS: 5, GPUForeign: "avoid", GPUForeignPct: 20,
 			MIGProgram: "/usr/bin/nvidia-smi", RebootS: 60},
-		Ship:   model.ShipRules{MaxWaiting: 10_000, KeepRecords: 100_000, KeepBytes: 64 << 20, KeepS: 86400},
-		Alerts: model.AlertRules{LostS: 10, PassS: 60, RecordsPct: 50, DiskFreePct: 5, DiskSlowMS: 1000, CertDays: 30},
-		Power:  model.PowerRules{SuspendS: -1, SuspendTimeoutS: 30, ResumeTimeoutS: 60, SuspendRate: 60, ResumeRate: 300},
-		Price:  price.Table{Currency: "$", WarnPct: 80},
+		Ship:    model.ShipRules{MaxWaiting: 10_000, KeepRecords: 100_000, KeepBytes: 64 << 20, KeepS: 86400},
+		Alerts:  model.AlertRules{LostS: 10, PassS: 60, RecordsPct: 50, DiskFreePct: 5, DiskSlowMS: 1000, CertDays: 30},
+		Power:   model.PowerRules{SuspendS: -1, SuspendTimeoutS: 30, ResumeTimeoutS: 60, SuspendRate: 60, ResumeRate: 300},
+		Price:   price.Table{Currency: "$", WarnPct: 80},
+		Elastic: model.ElasticRules{GraceS: 30, PauseS: 60},
 	}
 	if !reflect.DeepEqual(m.Params, params) {
 		t.Errorf("params\n got %+v\nwant %+v", m.Params, params)

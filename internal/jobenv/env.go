@@ -32,6 +32,7 @@ type Node struct {
 	Hidden     []string // variables that only jobs with units of one of this node's resources have
 	Units      *Units   // names of units
 	User       func(uid uint32) Account
+	AllocFile  string // of an elastic job: the file that has its present nodes
 }
 
 // Account is a user's entry in the password database. Empty fields are unknown.
@@ -76,6 +77,9 @@ func (e *Node) Script(l *proto.Launch, submitted []byte) ([]string, error) {
 		out = append(out, string(entry))
 	}
 	out = append(out, mine...)
+	if e.AllocFile != "" {
+		out = append(out, "SLURM_JOB_ALLOCATION_FILE="+e.AllocFile)
+	}
 	return e.fill(out, &has, l), nil
 }
 

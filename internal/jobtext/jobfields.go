@@ -170,6 +170,7 @@ func jobUnset() []JobField {
 		qText(0, "cpus-per-tres", "CPUS_PER_TRES",
 			func(r *JobRow) string { return perGPUOrNA(int64(r.Spec.Extra().CPUsPerGPU)) }),
 		qUnset(0, "DelayBoot", "DELAY_BOOT", "0:00"),
+		qText(0, "Elastic", "ELASTIC", func(r *JobRow) string { return elasticText(r.Spec) }),
 		qNum(0, "DerivedEC", "DERIVED_EC", (*JobRow).derivedStatus),
 		qHet("HetJobID", "HET_JOB_ID", func(h *model.Het) string { return strconv.Itoa(int(h.ID)) }),
 		qHet("HetJobIDSet", "HET_JOB_ID_SET", (*model.Het).Set),

@@ -93,6 +93,10 @@ func (r *KeyValues) jobTimes(j *model.Job, now model.Time, at *Times) {
 	}
 	r.line(KV("StartTime", at.Stamp(start, "Unknown")), KV("EndTime", at.Stamp(end, "Unknown")),
 		KV("Deadline", at.Stamp(sp.Deadline, "N/A")))
+	if j.Run != nil && j.Run.Recall != nil && j.State.HasResources() {
+		r.line(KV("AskedFor", hostlist.Compress(j.Run.Recall.Nodes)), KV("AskedUntil", at.Stamp(j.Run.Recall.Due, "Unknown")),
+			KV("AskedByJob", j.Run.Recall.For))
+	}
 	suspended, before := model.Time(0), int64(0)
 	// as Slurm: when it was last suspended or resumed, and how long it had run until then
 	if j.Run != nil && j.Run.Turns > 0 {
@@ -233,6 +237,9 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 	if c := sp.Extra().Container; c != nil {
 		r.line(KV("Container", c.Shown()))
 	}
+	if el := sp.Elastic(); el != nil {
+		r.line(KV("Elastic", elasticText(sp)), KV("ElasticSignal", elasticSignal(el)), KV("ElasticGrace", elasticGrace(el)))
+	}
 	r.line(KV("OOMKillStep", yesNum(sp.Extra().OOMKill)))
 	if sp.Extra().NeverIdle {
 		r.line(KV("GpuIdle", "off"))
@@ -346,4 +353,33 @@ func failedNode(j *model.Job) string {
 		return " " + KV("FailedNode", node)
 	}
 	return ""
+}
+
+// elasticText gives the sizes of an elastic job as --elastic takes them; "" for other jobs.
+func elasticText(sp *model.Spec) string {
+	el := sp.Elastic()
+	switch {
+	case el == nil:
+		return ""
+	case el.GPUs > 0:
+		return fmt.Sprintf("gpus:%d-%d", sp.MinNodes*el.GPUs, el.Max*el.GPUs)
+	}
+	return fmt.Sprintf("%d-%d", sp.MinNodes, el.Max)
+}
+
+func elasticSignal(el *model.Elastic) string {
+	switch {
+	case el.Signal == 0:
+		return "NONE"
+	case el.Batch:
+		return "B:" + signalName(int64(el.Signal))
+	}
+	return signalName(int64(el.Signal))
+}
+
+func elasticGrace(el *model.Elastic) string {
+	if el.GraceS == model.NotSet {
+		return "default"
+	}
+	return strconv.FormatInt(el.GraceS, 10)
 }

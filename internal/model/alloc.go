@@ -77,6 +77,21 @@ func (x *Leaving) Wire(c *wire.C) {
 	wire.Int(c, &x.GraceS)
 }
 
+// Recall is what an elastic job has been asked to give back, and still has.
+type Recall struct {
+	Nodes []string
+	At    Time
+	Due   Time // from then on they are taken
+	For   JobID
+}
+
+func (x *Recall) Wire(c *wire.C) {
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
+	wire.Int(c, &x.At)
+	wire.Int(c, &x.Due)
+	wire.Int(c, &x.For)
+}
+
 // Place gives the index of a node among the allocation's; -1 if it is none of them.
 func (a *Alloc) Place(node string) int {
 	return slices.IndexFunc(a.Nodes, func(na NodeAlloc) bool { return na.Node == node })

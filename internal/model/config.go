@@ -134,7 +134,8 @@ type Params struct {
 	SubmitHook SubmitHook
 	Power      PowerRules
 
-	Price price.Table
+	Price   price.Table
+	Elastic ElasticRules
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -191,6 +192,18 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Struct(c, &x.SubmitHook)
 	wire.Struct(c, &x.Power)
 	wire.Struct(c, &x.Price)
+	wire.Struct(c, &x.Elastic)
+}
+
+// ElasticRules are about jobs that grow into what is free (--elastic). Configurations of before have none: all 0.
+type ElasticRules struct {
+	GraceS int64 // ElasticGrace: from the question to the moment at which nodes are taken, for jobs that don't say it
+	PauseS int64 // ElasticPause: a job whose size has changed does not grow for as long
+}
+
+func (x *ElasticRules) Wire(c *wire.C) {
+	wire.Int(c, &x.GraceS)
+	wire.Int(c, &x.PauseS)
 }
 
 // SubmitHook is the program that the leader shows each submission and each change of a job to before it is made.

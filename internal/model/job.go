@@ -186,6 +186,9 @@ type Run struct {
 	SizedSleepMS int64     // SleepMS at that moment
 	Leaving      []Leaving // of nodes that it has given up
 	GiveTo       JobID     // the job that gets its nodes when it has ended; 0: none
+
+	Recall *Recall     // nodes that it is to give back; nil: none
+	Spent  []TRESCount // what its earlier sizes used, billing units included, in units times milliseconds
 }
 
 func (x *Run) Wire(c *wire.C) {
@@ -232,6 +235,8 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Int(c, &x.SizedSleepMS)
 	wire.List(c, &x.Leaving, MaxList)
 	wire.Int(c, &x.GiveTo)
+	wire.Ptr(c, &x.Recall)
+	wire.List(c, &x.Spent, MaxFew)
 }
 
 // SizedAt gives the moment since which the job has had its present nodes.
@@ -256,6 +261,23 @@ func (r *Run) Part(node string) *NodeAlloc {
 // LeavingAt gives the index of a node in Leaving, or -1.
 func (r *Run) LeavingAt(node string) int {
 	return slices.IndexFunc(r.Leaving, func(l Leaving) bool { return l.Part.Node == node })
+}
+
+// Yields reports whether the job leaves a node before it ends: it has given it up, or is to give it back.
+func (r *Run) Yields(node string) bool {
+	return r.LeavingAt(node) >= 0 || r.Recall != nil && slices.Contains(r.Recall.Nodes, node)
+}
+
+// Spare gives how many nodes an elastic job can still be asked for.
+func (j *Job) Spare() int {
+	if j.Spec.Elastic() == nil || j.State != Running || j.Run.Stop != NoStop || j.Run.GiveTo != 0 {
+		return 0
+	}
+	n := len(j.Run.Alloc.Nodes) - int(j.Spec.MinNodes)
+	if j.Run.Recall != nil {
+		n -= len(j.Run.Recall.Nodes)
+	}
+	return max(0, n)
 }
 
 // CtldProgram is the controller's program that a job waits for. The numbers are stored: append only.

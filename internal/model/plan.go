@@ -10,6 +10,8 @@ type Plan struct {
 	Preempt []Preemption
 	Claims  []ClaimSet
 	Resume  []JobID // jobs suspended for room that have room now
+	Grow    []Growth
+	Ask     []Asking
 }
 
 func (x *Plan) Wire(c *wire.C) {
@@ -18,11 +20,41 @@ func (x *Plan) Wire(c *wire.C) {
 	wire.List(c, &x.Preempt, MaxMany)
 	wire.List(c, &x.Claims, MaxMany)
 	wire.Ints(c, &x.Resume, MaxMany)
+	wire.List(c, &x.Grow, MaxMany)
+	wire.List(c, &x.Ask, MaxMany)
 }
 
 // Empty reports whether the plan changes nothing.
 func (p *Plan) Empty() bool {
-	return len(p.Starts)+len(p.Reasons)+len(p.Preempt)+len(p.Claims)+len(p.Resume) == 0
+	return len(p.Starts)+len(p.Reasons)+len(p.Preempt)+len(p.Claims)+len(p.Resume)+len(p.Grow)+len(p.Ask) == 0
+}
+
+// Growth gives a running elastic job more nodes.
+type Growth struct {
+	Job     JobID
+	Attempt uint32
+	Parts   []NodeAlloc
+}
+
+func (x *Growth) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.List(c, &x.Parts, MaxList)
+}
+
+// Asking asks a running elastic job to give nodes back for another job.
+type Asking struct {
+	Job     JobID
+	Attempt uint32
+	Nodes   []string
+	For     JobID
+}
+
+func (x *Asking) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
+	wire.Int(c, &x.For)
 }
 
 // Preemption ends or suspends a job with resources for another job.

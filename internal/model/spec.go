@@ -205,6 +205,25 @@ type Needs struct {
 	Segments SegmentWish // how the segments lie to each other
 
 	Container *container.Wish // the script runs in it; nil: in none
+	Elastic   *Elastic        // nil: its number of nodes is its own
+}
+
+// Elastic lets a job have more nodes than it asks for while nobody else needs them (--elastic=MIN-MAX). It starts with
+// MinNodes or more, and is asked to give back what it has beyond that.
+type Elastic struct {
+	Max    int32 // most nodes; the least number is Spec.MinNodes, which MaxNodes equals
+	GPUs   int32 // of each node, if the user counted GPUs (--elastic=gpus:MIN-MAX); 0: nodes
+	Signal int32 // when its nodes have changed, or will; 0: none
+	Batch  bool  // the signal is for the batch script only; otherwise for the steps only
+	GraceS int64 // from the question to the moment at which the nodes are taken, seconds; NotSet: ElasticGrace
+}
+
+func (x *Elastic) Wire(c *wire.C) {
+	wire.Int(c, &x.Max)
+	wire.Int(c, &x.GPUs)
+	wire.Int(c, &x.Signal)
+	wire.Bool(c, &x.Batch)
+	wire.Int(c, &x.GraceS)
 }
 
 func (x *Needs) Wire(c *wire.C) {
@@ -241,6 +260,7 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Int(c, &x.Segment)
 	wire.Int(c, &x.Segments)
 	wire.Ptr(c, &x.Container)
+	wire.Ptr(c, &x.Elastic)
 }
 
 // SegmentWish says how the segments of a job lie to each other.
@@ -309,6 +329,14 @@ func (s *Spec) Extra() Needs {
 		return Needs{}
 	}
 	return *s.More
+}
+
+// Elastic gives how far the job may grow, nil if it may not.
+func (s *Spec) Elastic() *Elastic {
+	if s.More == nil {
+		return nil
+	}
+	return s.More.Elastic
 }
 
 // LeastS gives the least time that the job accepts, seconds: --time-min or, without it, limitS.

@@ -1,6 +1,11 @@
 package model
 
-import "gbatch/internal/wire"
+import (
+	"math"
+	"slices"
+
+	"gbatch/internal/wire"
+)
 
 // SleepKind says why a job is suspended, and so what resumes it. The numbers are stored: append only.
 type SleepKind uint8
@@ -37,6 +42,19 @@ func (r *Run) SleptMS(now Time) int64 {
 	}
 	return r.SleepMS
 }
+
+// SpentBy gives what the run has used up to a moment, billing units included, in units times milliseconds.
+func (r *Run) SpentBy(at Time) []TRESCount {
+	ms := max(0, int64(at-r.SizedAt())-(r.SleptMS(at)-r.SizedSleepMS))
+	out := slices.Clone(r.Spent)
+	for _, c := range r.Alloc.TRES() {
+		out = AddTRES(out, c.TRES, min(Scale(c.Count, ms, 1), maxSpent))
+	}
+	return AddTRES(out, "billing", min(Scale(r.Billing(), ms, 1), maxSpent))
+}
+
+// maxSpent bounds what one size adds to a run's use, so that the sum of all sizes stays in range.
+const maxSpent = math.MaxInt64 / (MaxSizes + 1)
 
 // Holds reports whether the job has its CPUs: it has resources and has not given the CPUs back.
 func (j *Job) Holds() bool { return j.State.HasResources() && !j.Run.OffCPUs() }

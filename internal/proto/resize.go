@@ -15,6 +15,9 @@ type Resize struct {
 	Version uint32
 	Alloc   *model.Alloc // of the nodes that the job can use now; the node is one of them
 	Addrs   []string     // as in Launch
+
+	Asked []string   // nodes that the job is to give back
+	Due   model.Time // when they are taken
 }
 
 func (x *Resize) Wire(c *wire.C) {
@@ -23,6 +26,8 @@ func (x *Resize) Wire(c *wire.C) {
 	wire.Int(c, &x.Version)
 	wire.Ptr(c, &x.Alloc)
 	wire.Texts(c, &x.Addrs, model.MaxList, model.MaxText)
+	wire.Texts(c, &x.Asked, model.MaxList, model.MaxName)
+	wire.Int(c, &x.Due)
 }
 
 // Freeze is the order to freeze an attempt's processes, or to let them go on. An order with a smaller Turn than one

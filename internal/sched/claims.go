@@ -23,6 +23,9 @@ func (p *Planner) noteClaim(j *model.Job) {
 func (p *Planner) claims() {
 	p.victims, p.tries, p.claimers = map[model.JobID]fate{}, 0, p.claimers[:0]
 	clear(p.vain)
+	p.calls = 0
+	clear(p.vainCalls)
+	clear(p.asked)
 	for _, id := range p.letGo { // the last plan ended these claims, and no command has removed them yet
 		if e := p.jobs[id]; e != nil && e.j.Claim != nil {
 			p.claimed[id] = true
@@ -105,7 +108,7 @@ func (p *Planner) take(e *entry) {
 	b := e.claim
 	it := p.newItem(e, b.lane)
 	ending := slices.ContainsFunc(b.nodes, func(n *node) bool {
-		return slices.ContainsFunc(n.rec.Jobs, func(id model.JobID) bool { return p.ending(id) })
+		return slices.ContainsFunc(n.rec.Jobs, func(id model.JobID) bool { return p.ending(id) || p.goes(id, n.def.Name) })
 	})
 	p.release(e)
 	if r, _ := p.mayNotRun(&it); r != model.ReasonNone || p.held(b.lane, &it) != model.ReasonNone {

@@ -20,8 +20,8 @@
 // for why the other jobs wait, access.go for which jobs a partition takes at all, explain.go for
 // everything that keeps one job waiting (explain_cause.go: the causes, explain_short.go: the
 // scarce resource or the limit, explain_change.go: changes that would help, explain_words.go: the
-// wording). testdata/*.txt shows it at work; testdata/README.md lists the rules and their
-// transcripts.
+// wording), elastic.go and giveback.go for jobs that grow into what is left and give it back.
+// testdata/*.txt shows it at work; testdata/README.md lists the rules and their transcripts.
 //
 // Invariants: no node's capacity is given twice, now or on the calendar; a job that overtakes
 // delays no reservation ahead of it; a kept Planner's plan equals a new one's.
@@ -30,12 +30,12 @@
 // validation of requests (ctld does that, with Possible), and the check of a plan against the facts
 // when it is applied (state).
 //
-// Besides: policy.go (what is configured, and its defaults), pass.go (the work of a plan,
-// counted), pool.go (queues by partition), gres.go (the units of a resource), guarantee.go (what
-// QOS and accounts can have whenever they need it), gpucost.go (GpuSelectPolicy), instead.go (jobs
-// that suspend others), loose.go (least loaded nodes, nodes that suit what jobs ask for, and those
-// that could not launch a job), lift.go (partition limits that a QOS lifts), leastuse.go (what a
-// job takes at least, against limits), possible.go (jobs that can never run, or not in their
-// reservation), estimate.go (--test-only); explain_cause.go, explain_change.go, explain_shared.go
-// and explain_words.go are explain.go's parts.
+// Besides: policy.go (what is configured, and its defaults), pool.go (queues by partition),
+// gres.go (the units of a resource), guarantee.go (what QOS and accounts can have whenever they
+// need it), gpucost.go (GpuSelectPolicy), instead.go (jobs that suspend others), loose.go (least
+// loaded nodes, nodes that suit what jobs ask for, and those that could not launch a job),
+// lift.go (partition limits that a QOS lifts), leastuse.go (what a job takes at least, against
+// limits), possible.go (jobs that can never run, or not in their reservation; --test-only);
+// explain_cause.go, explain_change.go, explain_shared.go and explain_words.go are explain.go's
+// parts.
 package sched

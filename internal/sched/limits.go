@@ -564,6 +564,25 @@ func (lim *limiter) count(g *limitSet, need []int64, limitS int64) { lim.tally(g
 // uncount takes it back.
 func (lim *limiter) uncount(g *limitSet, need []int64, limitS int64) { lim.tally(g, need, limitS, -1) }
 
+// countMore adds what a job that counts already gets more.
+func (lim *limiter) countMore(g *limitSet, add []int64, leftS int64) {
+	for i, h := range g.counts {
+		if !slices.Contains(g.counts[:i], h) {
+			lim.fresh(h).hold(add, leftS, 1)
+		}
+	}
+}
+
+// hold adds or subtracts what is held for some seconds.
+func (h *holding) hold(need []int64, limitS, sign int64) {
+	for t, n := range need {
+		if t < len(h.use) {
+			h.use[t] += sign * n
+			h.run[t] += sign * n * min(limitS, maxMinutesS) / 60
+		}
+	}
+}
+
 func (lim *limiter) tally(g *limitSet, need []int64, limitS, sign int64) {
 	for i, h := range g.counts {
 		if slices.Contains(g.counts[:i], h) {
@@ -571,11 +590,6 @@ func (lim *limiter) tally(g *limitSet, need []int64, limitS, sign int64) {
 		}
 		lim.fresh(h)
 		h.jobs += sign
-		for t, n := range need {
-			if t < len(h.use) {
-				h.use[t] += sign * n
-				h.run[t] += sign * n * min(limitS, maxMinutesS) / 60
-			}
-		}
+		h.hold(need, limitS, sign)
 	}
 }

@@ -88,6 +88,15 @@ type Planner struct {
 	tables  []*demand.Table // by class of nodes; nil: not made yet
 	costed  []*shape        // shapes with costs, the oldest first
 
+	elastic    map[model.JobID]*model.Job // elastic jobs with resources
+	growers    []grower                   // the same, in order
+	growersOld bool                       // they are to be made anew
+	asked      map[model.JobID][]string   // nodes for which this plan asks elastic jobs
+	vainCalls  map[vainKey]bool           // jobs for which this pass found no nodes to ask for
+	calls      int
+	spare      bool   // some elastic job has more than its least
+	spareAt    uint64 // Planner.pass in which spare was found out
+
 	cursor cursor
 	rooms  []*room
 
@@ -100,7 +109,8 @@ type Planner struct {
 // NewPlanner gives a Planner for the views of one State.
 func NewPlanner() *Planner {
 	return &Planner{running: map[model.JobID]int32{}, kept: map[model.JobID]*booking{}, claimed: map[model.JobID]bool{},
-		vain: map[vainKey]bool{}, roams: map[string]bool{}}
+		vain: map[vainKey]bool{}, roams: map[string]bool{}, elastic: map[model.JobID]*model.Job{},
+		asked: map[model.JobID][]string{}, vainCalls: map[vainKey]bool{}}
 }
 
 // Plan decides what starts now.
@@ -112,7 +122,8 @@ func NewPlanner() *Planner {
 //  4. A job that does not fit gets a reservation on the calendar, up to the policy's depth (reserve.go, timeline.go).
 //     With a depth of 0 it blocks its partition.
 //  5. A job behind it starts as well if it fits now and, until its planned end, beside all reservations ahead of it.
-//  6. Give the other jobs their reasons (reason.go).
+//  6. Give what is left to elastic jobs (elastic.go).
+//  7. Give the other jobs their reasons (reason.go).
 func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	if pol.MaxStarts <= 0 {
 		pol.MaxStarts = DefaultMaxStarts
@@ -141,6 +152,7 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	p.claims()
 	p.wakeUp()
 	p.walk()
+	p.grow()
 	p.sayTogether()
 	p.say()
 	return p.plan
@@ -195,4 +207,23 @@ func (p *Planner) Expectations(f func(id model.JobID, e *model.Expect)) {
 		}
 		f(e.j.ID, x)
 	}
+}
+
+// Pass counts the work of one Plan, for statistics.
+type Pass struct {
+	Queue  int // jobs in the queues; a job in several partitions counts once for each
+	Seen   int // jobs looked at
+	Behind int // jobs looked at behind one that does not fit: they could only be backfilled
+	Ahead  int // jobs started ahead of their turn
+	Table  int // reservations on the calendar
+}
+
+// Pass gives the counts of the last Plan.
+func (p *Planner) Pass() Pass {
+	c := Pass{Seen: p.seen, Behind: p.tested, Ahead: p.ahead}
+	for _, l := range p.lanes {
+		c.Queue += p.v.ReadyLen(l.part.Name)
+		c.Table += l.reserved
+	}
+	return c
 }

@@ -44,6 +44,7 @@ type item struct {
 	refuse   model.Reason
 	limits   *limitSet // nil: none
 	robs     bool      // it may preempt
+	calls    bool      // it may ask elastic jobs for nodes
 }
 
 // entry is a job that may start.
@@ -111,6 +112,9 @@ func (p *Planner) follow(id model.JobID) {
 	}
 	if j != nil && j.Run != nil {
 		p.touch(j)
+	}
+	if p.elastic[id] != nil || j != nil && j.Spec.Elastic() != nil {
+		p.noteElastic(id, j)
 	}
 	e, ready := p.jobs[id], state.IsReady(j)
 	switch {
@@ -186,6 +190,7 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	it.limitS = it.limits.limitS(e.j.Spec, l.part)
 	it.planS = p.plannedS(e.j, it.limitS)
 	it.robs = e.j.Het == nil && p.mayPreempt(e.j, l)
+	it.calls = p.mayRecall(e.j, l)
 	if most := part.MaxTimeS; most != model.NotSet && it.limitS > most && e.j.Spec.LeastS(it.limitS) <= most {
 		it.limitS, it.planS = most, min(it.planS, most) // --time-min allows a shorter limit
 	}

@@ -86,6 +86,9 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 		p.because(it.e, model.ReasonLicenses, "")
 		return
 	}
+	if it.calls && !waits && p.anySpare() && p.recall(l, it) {
+		return
+	}
 	if it.robs && !waits && p.preempt(l, it) {
 		return
 	}

@@ -149,6 +149,8 @@ func (p *Planner) build() {
 	}
 	p.tiers = false
 	clear(p.claimed)
+	clear(p.elastic)
+	p.growers, p.growersOld = nil, true
 	p.lowest = 1<<31 - 1
 	for _, part := range p.cfg.Partitions {
 		p.lowest = min(p.lowest, part.PriorityTier)
@@ -326,7 +328,13 @@ func (p *Planner) expect(n *node, id model.JobID) {
 		return
 	}
 	p.apart = p.apart || keepsApart(j.Spec)
+	if j.Spec.Elastic() != nil && p.elastic[id] != j {
+		p.noteElastic(id, j)
+	}
 	at := p.endOf(j)
+	if c := j.Run.Recall; c != nil && slices.Contains(c.Nodes, n.def.Name) {
+		at = min(at, p.stillToCome(p.roundUp(c.Due.Add(p.cfg.Params.KillWaitS))))
+	}
 	if k := j.Run.LeavingAt(n.def.Name); k >= 0 {
 		h := n.holdOf(&j.Run.Leaving[k].Part, j.Run.Partition, j.Spec, p.stock.shareAt(j.Run.Partition, j.Run.Share))
 		n.insertRelease(release{at: p.leavesAt(&j.Run.Leaving[k]), id: id, hold: h})

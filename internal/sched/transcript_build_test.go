@@ -167,7 +167,13 @@ func (c *cluster) spec(w words) *model.Spec {
 	if w.has("gpt") {
 		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Count: int32(w.num("gpt")), Per: model.PerTask})
 	}
-	if sp.More = c.needs(w); sp.More != nil {
+	if sp.More = c.needs(w); w.has("elastic") {
+		if sp.More == nil {
+			sp.More = &model.Needs{}
+		}
+		sp.More.Elastic = c.elastic(sp, w)
+	}
+	if sp.More != nil {
 		for _, g := range sp.More.GPUsPerSocket {
 			g.Count *= max(1, sp.More.Sockets)
 			sp.Gres = append(sp.Gres, g)
@@ -183,6 +189,32 @@ func (c *cluster) spec(w words) *model.Spec {
 		}
 	}
 	return sp
+}
+
+// elastic reads elastic=MIN-MAX.
+func (c *cluster) elastic(sp *model.Spec, w words) *model.Elastic {
+	if !w.has("elastic") {
+		return nil
+	}
+	var el model.Elastic
+	if _, err := fmt.Sscanf(w.named["elastic"], "%d-%d", &sp.MinNodes, &el.Max); err != nil {
+		c.t.Fatalf("%s: %v", c.at, err)
+	}
+	sp.MaxNodes, el.GraceS = sp.MinNodes, model.NotSet
+	if w.has("grace") {
+		el.GraceS = w.num("grace")
+	}
+	return &el
+}
+
+// sayElastic shows who grows, and who is asked for nodes.
+func sayElastic(say func(string, ...any), plan *model.Plan) {
+	for _, a := range plan.Ask {
+		say("ask   %d for %s for %d", a.Job, strings.Join(a.Nodes, ","), a.For)
+	}
+	for _, g := range plan.Grow {
+		say("grow  %d by %s", g.Job, allocLine(&model.Alloc{Nodes: g.Parts}))
+	}
 }
 
 func startLine(s *model.Start) string {

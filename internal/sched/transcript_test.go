@@ -29,17 +29,20 @@ import (
 //	param [limitstop] [youngest] [strict] [wholecores] [nomem] [defmempercpu=]
 //	     [defmempernode=] [maxmempercpu=] [maxmempernode=]
 //	switch s1 nodes=n1,n2 | switch s0 switches=s1,s2        the network
+//	param pause=60 grace=30                     of elastic jobs
 //	license foo=2,bar                           what the cluster has
 //	up                                          the configuration takes effect, all nodes register
 //	submit [N=1-2] [n=4] [tpn=2] [c=2] [mincpus=4] [mem=100|all] [mempercpu=10] [gres=gpu:a100:2] [G=4] [gpt=1]
 //	       [half=500 (thousandths of a GPU's shards)] [gpumem=]
 //	       [C=ib&ssd] [w=n1] [x=n2] [alone] [over] [prio=] [t=60] [array=0-9%2] [uid=] [part=p,q] [tmp=]
+//	       [elastic=2-8 [grace=10]]
 //	       [tmin=30] [deadline=+600 from the beginning]
 //	het n=1 : n=4 G=2 : ...                     a heterogeneous job, the words of submit for each component
 //	policy fifo|easy|all|reserve=N [sjbf] [keep] [resolution=] [window=] [age=] [tests=] [userjobs=] [partjobs=] [ahead=]
 //	       [userpartjobs=] [assocjobs=] [arrayresv=] [minprio=] [busy] [depth=]
 //	                                            how the cycles from here on backfill
 //	cycle [starts=N] [depth=N]                  plan, apply, show starts and whoever waits, with its reservation
+//	agree ID...                                 elastic jobs give what they are asked for
 //	clear                                       every job is cancelled
 //	run                                         whatever has resources runs      suspend|goon ID...      by an operator
 //	gang slice=30      turn                     who stops and who goes on of those that share CPUs
@@ -152,7 +155,8 @@ func (c *cluster) cycle(p Policy) model.Plan {
 			c.t.Fatalf("%s: the plan's start %+v is refused: %s", c.at, plan.Starts[i], r)
 		}
 	}
-	if slices.ContainsFunc(plan.Preempt, func(v model.Preemption) bool { return v.Sleep }) || len(plan.Resume) > 0 {
+	if slices.ContainsFunc(plan.Preempt, func(v model.Preemption) bool { return v.Sleep }) || len(plan.Resume) > 0 ||
+		len(plan.Ask) > 0 {
 		return plan // there is room now
 	}
 	if p.PartDepth == 0 && (len(plan.Starts) < p.MaxStarts || p.MaxStarts == 0 && len(plan.Starts) < DefaultMaxStarts) {
@@ -166,7 +170,8 @@ func (c *cluster) cycle(p Policy) model.Plan {
 			}
 		}
 		c.apply(&state.Starts{Plan: next})
-		if third := Plan(c.st.View(), c.now, p); len(next.Starts) == 0 && len(third.Starts)+len(third.Reasons) > 0 {
+		if third := Plan(c.st.View(), c.now, p); len(next.Starts)+len(next.Ask) == 0 &&
+			len(third.Starts)+len(third.Reasons) > 0 {
 			c.t.Fatalf("%s: a queue at rest is planned anew: %+v", c.at, third)
 		}
 	}
@@ -273,6 +278,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		p.WholeCores, p.MemConsumed = w.has("wholecores"), !w.has("nomem")
 		p.LimitStop, p.Preempt.Youngest = slices.Contains(w.plain, "limitstop"), slices.Contains(w.plain, "youngest")
 		p.Preempt.Strict = slices.Contains(w.plain, "strict")
+		p.Elastic = model.ElasticRules{PauseS: w.num("pause"), GraceS: w.num("grace")}
 		if w.has("power") {
 			p.Power = model.PowerRules{Suspend: "/off", Resume: "/on", ResumeTimeoutS: w.num("power")}
 		}
@@ -335,6 +341,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			say("start %s", startLine(&s))
 		}
 		sayPreempt(say, &plan)
+		sayElastic(say, &plan)
 		c.st.View().Jobs(func(j *model.Job) bool {
 			if j.State == model.Pending {
 				name := fmt.Sprint(j.ID)
@@ -351,6 +358,12 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		})
 	case "run":
 		c.begin()
+	case "agree":
+		for _, text := range w.plain {
+			if r := c.apply(&state.Resize{Job: c.id(text), Attempt: 1, Agree: true}).Each[0]; r != state.OK {
+				say("%s: %s", text, r)
+			}
+		}
 	case "suspend", "goon":
 		s := &state.Suspend{Resume: fields[0] == "goon"}
 		for _, id := range w.plain {

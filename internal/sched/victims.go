@@ -98,7 +98,7 @@ func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 	p := r.p
 	what := func(id model.JobID) fate {
 		switch {
-		case p.ending(id), gone(id) && !r.asleep[id]:
+		case p.ending(id), p.goes(id, n.def.Name), gone(id) && !r.asleep[id]:
 			return leaves
 		case p.victims[id] == sleeps, gone(id):
 			return sleeps

@@ -140,7 +140,7 @@ func (p *Planner) advance(l *lane) bool {
 		bf.MaxPart+bf.MaxUser+bf.MaxUserPart+bf.MaxAssoc <= 0
 	for ; l.next < len(l.items); l.next++ {
 		it := &l.items[l.next]
-		if it.e == nil || quick && !it.robs && p.hopeless(it.sh) {
+		if it.e == nil || quick && !it.robs && !(it.calls && p.anySpare()) && p.hopeless(it.sh) {
 			continue
 		}
 		return true
@@ -177,7 +177,7 @@ func (p *Planner) consider(l *lane, it *item) {
 			return
 		}
 		if p.policy.Backfill.ShortestFirst && l.reserved >= p.policy.Backfill.Reserve && p.policy.Backfill.Reserve > 0 {
-			if it.robs || !p.hopeless(it.sh) {
+			if it.robs || it.calls && p.anySpare() || !p.hopeless(it.sh) {
 				p.later = append(p.later, candidate{l, *it})
 			}
 			p.behind(l, e)

@@ -170,6 +170,7 @@ func (s *State) reindexJob(old, j *model.Job) {
 	moveDue(s.begins, id, beginOf(old), beginOf(j))
 	moveDue(s.dooms, id, doomOf(old), doomOf(j))
 	moveDue(s.warnings, id, warningOf(old), warningOf(j))
+	moveDue(s.takes, id, takesAt(old), takesAt(j))
 	moveDue(s.halfways, id, halfwayOf(old), halfwayOf(j))
 	moveDue(s.finished, id, endOf(old), endOf(j))
 	moveDue(s.limits, id, limitOf(old), limitOf(j))
@@ -335,6 +336,9 @@ func (s *State) plan() {
 		sooner(d.at)
 	}
 	if d, ok := s.warnings.Min(); ok {
+		sooner(d.at)
+	}
+	if d, ok := s.takes.Min(); ok {
 		sooner(d.at)
 	}
 	if d, ok := s.halfways.Min(); ok {

@@ -386,7 +386,8 @@ func (s *State) capEnd(j *model.Job) (first model.Time, by minuteLimit) {
 		if n <= 0 {
 			continue
 		}
-		at := j.Run.Start + model.Time(min((l.cap.most+n-1)/n, maxReach)) + model.Time(j.Run.SleepMS)
+		left := max(0, l.cap.most-spentOf(j.Run, l.cap.tres))
+		at := j.Run.SizedAt() + model.Time(min((left+n-1)/n, maxReach)) + model.Time(j.Run.SleepMS-j.Run.SizedSleepMS)
 		if first == 0 || at < first {
 			first, by = at, l
 		}
@@ -395,6 +396,17 @@ func (s *State) capEnd(j *model.Job) (first model.Time, by minuteLimit) {
 		first = 0
 	}
 	return first, by
+}
+
+// spentOf gives what a run's earlier sizes used of a resource, whatever its case, in units times milliseconds.
+func spentOf(run *model.Run, tres string) int64 {
+	n := int64(0)
+	for _, c := range run.Spent {
+		if strings.EqualFold(c.TRES, tres) {
+			n = addSat(n, c.Count)
+		}
+	}
+	return n
 }
 
 // moveCap updates the moment at which MaxTRESMins ends a job.

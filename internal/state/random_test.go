@@ -163,6 +163,10 @@ func (g *storm) spec() *model.Spec {
 	if g.chance(30) {
 		sp.More = &model.Needs{Mail: &model.MailWish{User: "u", Types: model.MailTypes(g.n(1 << 11))}}
 	}
+	if g.chance(30) {
+		sp.MinNodes, sp.MaxNodes = 1, 1
+		sp.More = &model.Needs{Elastic: &model.Elastic{Max: int32(1 + g.n(5)), GraceS: int64(g.n(3)*20 - 1)}}
+	}
 	if g.chance(25) {
 		lo := int32(g.n(3))
 		sp.Tasklist = model.TaskSet{{Lo: lo, Hi: lo, Step: 1}}
@@ -280,6 +284,26 @@ func (g *storm) start() model.Start {
 	return st
 }
 
+// elastic gives jobs more nodes, and asks for some.
+func (g *storm) elastic(p *model.Plan) {
+	g.view.Jobs(func(j *model.Job) bool {
+		switch {
+		case j.Spec.Elastic() == nil || !j.State.HasResources() || !g.chance(40):
+		case g.chance(60):
+			p.Grow = append(p.Grow, model.Growth{Job: j.ID, Attempt: j.Attempt, Parts: g.start().Alloc.Nodes})
+		default:
+			a := model.Asking{Job: j.ID, Attempt: j.Attempt, For: g.id()}
+			for _, name := range j.Run.Alloc.NodeNames() {
+				if g.chance(60) {
+					a.Nodes = append(a.Nodes, name)
+				}
+			}
+			p.Ask = append(p.Ask, a)
+		}
+		return true
+	})
+}
+
 // resize takes nodes from a job, or gives those of one to another.
 func (g *storm) resize() *Resize {
 	c := &Resize{Job: g.active(), Attempt: 1, GraceS: int64(g.n(3))}
@@ -294,7 +318,7 @@ func (g *storm) resize() *Resize {
 		c.Job = several[g.n(len(several))].ID
 	}
 	if j := g.view.Job(c.Job); j != nil && j.Run != nil {
-		c.Attempt = j.Attempt
+		c.Attempt, c.Agree = j.Attempt, j.Run.Recall != nil && g.chance(50)
 		for i, name := range j.Run.Alloc.NodeNames() {
 			if i == 0 && g.chance(95) || g.chance(40) {
 				c.Keep = append(c.Keep, name)
@@ -458,6 +482,7 @@ func (g *storm) one(st *State) Body {
 		if g.chance(50) {
 			c.Plan.Resume = []model.JobID{g.active(), g.active()}
 		}
+		g.elastic(&c.Plan)
 		for range g.n(3) {
 			c.Plan.Reasons = append(c.Plan.Reasons, model.ReasonSet{Job: g.id(), Reason: model.Reason(1 + g.n(3))})
 		}

@@ -15,6 +15,9 @@ import (
 // given out that processes may still use. A job that gets nodes holds them at once, and may use them when they have run
 // their prologs (Run.Unready). Each size has an accounting record of its own.
 //
+// An elastic job grows as the plan says (growMore). It is asked for what others need (askBack), and gives it when it
+// agrees, or when its grace is over.
+//
 // The first node runs the script and always stays. Nodes that come go to the end. So the order of those that stay is
 // kept.
 
@@ -25,6 +28,7 @@ type Resize struct {
 	Keep    []string    // the nodes that stay, the first one among them
 	GraceS  int64       // between SIGTERM and SIGKILL on the others, seconds; 0: KillWait
 	Give    model.JobID // instead of Keep: the job ends, and gives all nodes to this one
+	Agree   bool        // instead of Keep: the job gives the nodes that it was asked for
 }
 
 func (x *Resize) Wire(c *wire.C) {
@@ -33,6 +37,7 @@ func (x *Resize) Wire(c *wire.C) {
 	wire.Texts(c, &x.Keep, model.MaxList, model.MaxName)
 	wire.Int(c, &x.GraceS)
 	wire.Int(c, &x.Give)
+	wire.Bool(c, &x.Agree)
 }
 
 func (*Resize) kind() Kind { return KindResize }
@@ -61,6 +66,13 @@ func (s *State) resize(at model.Time, c *Resize) Refusal {
 		return s.give(j, c.Give, at)
 	case j.Run.Sizes >= model.MaxSizes:
 		return Full
+	}
+	if c.Agree {
+		if j.Run.Recall == nil {
+			return NotFits
+		}
+		s.giveBack(j, c.GraceS, at)
+		return OK
 	}
 	var stay model.Bits
 	for _, name := range c.Keep {
@@ -102,7 +114,116 @@ func (s *State) shrink(j *model.Job, gone model.Bits, graceS int64, at model.Tim
 			s.releaseAt(j, &na, false, at)
 		}
 	}
-	s.sized(j, alloc, at, func(run *model.Run) { run.Busy, run.Unready, run.Leaving = busy, unready, left })
+	s.sized(j, alloc, at, func(run *model.Run) {
+		run.Busy, run.Unready, run.Leaving = busy, unready, left
+		run.Recall = stillAsked(run)
+	})
+}
+
+// stillAsked gives what a job is still to give back.
+func stillAsked(run *model.Run) *model.Recall {
+	if run.Recall == nil {
+		return nil
+	}
+	a := *run.Recall
+	a.Nodes = slices.DeleteFunc(slices.Clone(a.Nodes), func(n string) bool { return run.Alloc.Place(n) < 0 })
+	if len(a.Nodes) == 0 {
+		return nil
+	}
+	return &a
+}
+
+// askBack asks an elastic job for nodes. They are its own until it agrees, or the grace is over.
+func (s *State) askBack(at model.Time, c *model.Asking) {
+	j, ok := s.jobs.Get(c.Job)
+	if !ok || j.Attempt != c.Attempt || j.Spare() == 0 || j.Run.Sizes >= model.MaxSizes {
+		return
+	}
+	a := &model.Recall{At: at, For: c.For}
+	grace := j.Spec.Elastic().GraceS
+	if grace == model.NotSet {
+		grace = s.cfg.Params.Elastic.GraceS
+	}
+	a.Due = at.Add(grace)
+	if old := j.Run.Recall; old != nil {
+		a.Nodes, a.Due = slices.Clone(old.Nodes), min(a.Due, old.Due)
+	}
+	for _, name := range c.Nodes {
+		if k := j.Run.Alloc.Place(name); k > 0 && !slices.Contains(a.Nodes, name) &&
+			len(a.Nodes) < len(j.Run.Alloc.Nodes)-int(j.Spec.MinNodes) {
+			a.Nodes = append(a.Nodes, name)
+		}
+	}
+	if len(a.Nodes) == 0 || j.Run.Recall != nil && len(a.Nodes) == len(j.Run.Recall.Nodes) {
+		return
+	}
+	n := s.change(j, func(run *model.Run) {
+		run.Recall = a
+		run.Version++ // nodes tell the job of it
+	})
+	if grace <= 0 {
+		s.giveBack(n, 0, at)
+	}
+}
+
+// giveBack takes from a job the nodes that it was asked for.
+func (s *State) giveBack(j *model.Job, graceS int64, at model.Time) {
+	var gone model.Bits
+	for _, name := range j.Run.Recall.Nodes {
+		if k := j.Run.Alloc.Place(name); k > 0 {
+			gone = gone.With(k)
+		}
+	}
+	s.shrink(j, gone, graceS, at)
+}
+
+// takesAt gives the moment at which nodes are taken from a job that was asked for them, or 0.
+func takesAt(j *model.Job) model.Time {
+	if j == nil || j.Run == nil || j.Run.Recall == nil || j.State != model.Running {
+		return 0
+	}
+	return max(j.Run.Recall.Due, 1)
+}
+
+// takeBack takes nodes from jobs whose grace is over.
+func (s *State) takeBack(at model.Time, limit int) (changed bool) {
+	for range limit {
+		d, ok := s.takes.Min()
+		if !ok || d.at > at {
+			break
+		}
+		j, ok := s.jobs.Get(d.id)
+		if !ok {
+			s.takes.Delete(d)
+			continue
+		}
+		s.giveBack(j, 0, at)
+		changed = true
+	}
+	return changed
+}
+
+// growMore gives an elastic job what the plan found free for it, as far as that is still so.
+func (s *State) growMore(at model.Time, c *model.Growth) {
+	j, ok := s.jobs.Get(c.Job)
+	if !ok || j.Attempt != c.Attempt || j.State != model.Running || j.Run.Stop != model.NoStop || j.Het != nil ||
+		j.Run.Recall != nil || j.Run.Sizes >= model.MaxSizes || j.Spec.Elastic() == nil {
+		return
+	}
+	var parts []model.NodeAlloc
+	for _, na := range c.Parts {
+		if len(j.Run.Alloc.Nodes)+len(parts) >= int(j.Spec.Elastic().Max) {
+			break
+		}
+		run := *j.Run
+		run.Alloc = &model.Alloc{Nodes: append(slices.Clone(parts), na)}
+		if j.Run.Part(na.Node) == nil && s.fits(&run) == OK {
+			parts = append(parts, na)
+		}
+	}
+	if len(parts) > 0 {
+		s.grow(j, parts, at)
+	}
 }
 
 // grow gives a job more nodes, which are free.
@@ -133,6 +254,7 @@ func (s *State) sized(j *model.Job, alloc *model.Alloc, at model.Time, edit func
 	s.charge(&was, at)
 	s.record(&was)
 	n, run := *j, *j.Run
+	run.Spent = j.Run.SpentBy(at)
 	run.Alloc = alloc
 	run.Version++
 	run.Sizes++
@@ -259,6 +381,15 @@ func badSize(j *model.Job) string {
 		return fmt.Sprintf("has parts on %s, not ready on %s, of %d nodes", run.Busy, run.Unready, nodes)
 	case len(run.Leaving) > 0 && !j.State.HasResources():
 		return "is over, and has not left all its nodes"
+	case run.Recall != nil && len(run.Recall.Nodes) == 0:
+		return "is asked for no node"
+	}
+	if run.Recall != nil {
+		for _, name := range run.Recall.Nodes {
+			if run.Alloc.Place(name) <= 0 {
+				return "is asked for node " + name + ", which it has not, or which runs its script"
+			}
+		}
 	}
 	for i := range run.Alloc.Nodes {
 		na := &run.Alloc.Nodes[i]

@@ -175,3 +175,94 @@ func TestExpand(t *testing.T) {
 		t.Errorf("requeued: %+v", j)
 	}
 }
+
+// TestElasticGivesBack: an elastic job keeps what it is asked for until it agrees, or its grace is over; what it has of
+// the question after giving other nodes up stays asked for.
+func TestElasticGivesBack(t *testing.T) {
+	s, _ := manyNodes(t, 1)
+	cfg := *s.st.View().Config()
+	cfg.Params.Elastic = model.ElasticRules{GraceS: 20}
+	s.apply(&SetConfig{Config: &cfg, Instance: 1})
+	j := s.runElastic(&model.Elastic{Max: 4, GraceS: model.NotSet}, "n2")
+	grow := func(names ...string) {
+		g := model.Growth{Job: j.ID, Attempt: j.Attempt}
+		for _, name := range names {
+			g.Parts = append(g.Parts, model.NodeAlloc{Node: name, CPUs: model.UpTo(2), Tasks: 1})
+		}
+		s.apply(&Starts{Plan: model.Plan{Grow: []model.Growth{g}}})
+		for _, name := range names {
+			s.says(j.ID, Ready, name)
+		}
+		j = s.job(j.ID)
+	}
+	ask := func(names ...string) {
+		s.apply(&Starts{Plan: model.Plan{Ask: []model.Asking{{Job: j.ID, Attempt: j.Attempt, Nodes: names, For: 9}}}})
+		j = s.job(j.ID)
+	}
+	grow("n1") // n1 is full for it: the other job has its CPUs
+	s.want("a node that is not free", j.Run.Alloc.NodeNames(), []string{"n2"})
+	grow("n3", "n4", "n5", "n6")
+	s.want("no more than its most", j.Run.Alloc.NodeNames(), []string{"n2", "n3", "n4", "n5"})
+	s.want("nothing is asked for", s.resize(&Resize{Job: j.ID, Agree: true}), NotFits)
+	version := j.Run.Version
+	ask("n2", "n4", "n5")
+	s.want("the node of the script stays", j.Run.Recall.Nodes, []string{"n4", "n5"})
+	s.want("nodes are told", j.Run.Version, version+1)
+	s.want("it keeps them", len(j.Run.Alloc.Nodes), 4)
+	s.want("due", j.Run.Recall.Due, s.now.Add(20))
+	s.want("it gives one of them", s.resize(&Resize{Job: j.ID, Keep: []string{"n2", "n3", "n4"}}), OK)
+	s.want("the other one is still asked for", s.job(j.ID).Run.Recall.Nodes, []string{"n4"})
+	s.want("it agrees", s.resize(&Resize{Job: j.ID, Agree: true}), OK)
+	s.want("it has given all", s.job(j.ID).Run.Recall == nil, true)
+	s.want("its nodes", s.job(j.ID).Run.Alloc.NodeNames(), []string{"n2", "n3"})
+	s.says(j.ID, Ended, "n4")
+	s.says(j.ID, Ended, "n5")
+	ask("n3")
+	s.now = s.now.Add(19)
+	s.apply(&Tick{})
+	s.want("before its grace is over", len(s.job(j.ID).Run.Alloc.Nodes), 2)
+	s.now = s.now.Add(1)
+	s.apply(&Tick{})
+	s.want("after it", s.job(j.ID).Run.Alloc.NodeNames(), []string{"n2"})
+	ask("n2")
+	s.want("never below its least", j.Run.Recall == nil, true)
+}
+
+// runElastic starts an elastic job of one node.
+func (s *session) runElastic(el *model.Elastic, node string) *model.Job {
+	s.t.Helper()
+	id := s.apply(&Submit{Spec: &model.Spec{Name: "e", UID: 7, User: "ann", Account: model.RootAccount, MinNodes: 1,
+		MaxNodes: 1, Partitions: []string{"p"}, More: &model.Needs{Elastic: el}}}).Job
+	s.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 3600,
+		Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: node, CPUs: model.UpTo(2), Tasks: 1}}}}}}})
+	s.says(id, Started, node)
+	return s.job(id)
+}
+
+// TestMinutesOfAllSizes: MaxTRESMins counts what each size of a job used, not the present size for the whole run.
+func TestMinutesOfAllSizes(t *testing.T) {
+	s, _ := manyNodes(t, 1)
+	cfg := *s.st.View().Config()
+	cfg.Params.HoldLimits = true
+	s.apply(&SetConfig{Config: &cfg, Instance: 1})
+	q := &model.QOS{Name: "q", UsageFactor: model.FactorOne, MaxTRESMins: []model.TRESLimit{{TRES: "cpu", Count: 20}}}
+	s.apply(&Accounts{Edits: []AcctEdit{{Op: PutQOS, QOS: q}}})
+	id := s.apply(&Submit{Spec: &model.Spec{Name: "e", UID: 7, User: "ann", Account: model.RootAccount, QOS: "q",
+		MinNodes: 1, MaxNodes: 1, Partitions: []string{"p"}, More: &model.Needs{Elastic: &model.Elastic{Max: 4}}}}).Job
+	two := model.NodeAlloc{Node: "n2", CPUs: model.UpTo(2), Tasks: 1}
+	s.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 36000,
+		Alloc: &model.Alloc{Nodes: []model.NodeAlloc{two}}}}}})
+	s.says(id, Started, "n2")
+	from := s.now
+	s.now = from.Add(300) // 10 of 20 CPU minutes
+	more := two
+	more.Node = "n3"
+	s.apply(&Starts{Plan: model.Plan{Grow: []model.Growth{{Job: id, Attempt: 1, Parts: []model.NodeAlloc{more}}}}})
+	s.says(id, Ready, "n3")
+	s.now = from.Add(300 + 149) // the other 10 last for 150 seconds of 4 CPUs
+	s.apply(&Tick{})
+	s.want("before its minutes are used up", s.job(id).State, model.Running)
+	s.now = from.Add(300 + 150)
+	s.apply(&Tick{})
+	s.want("after that", s.job(id).Run.StopReason, model.LimitReason(model.QOSJobMins, "cpu"))
+}

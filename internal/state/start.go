@@ -31,6 +31,12 @@ func (s *State) applyStarts(at model.Time, c *Starts) Result {
 	for i := range c.Plan.Claims {
 		s.claim(&c.Plan.Claims[i])
 	}
+	for i := range c.Plan.Ask {
+		s.askBack(at, &c.Plan.Ask[i])
+	}
+	for i := range c.Plan.Grow {
+		s.growMore(at, &c.Plan.Grow[i])
+	}
 	for _, r := range c.Plan.Reasons {
 		j, ok := s.jobs.Get(r.Job)
 		if !ok || !IsReady(j) || j.Reason == r.Reason && j.Why == r.Why {

@@ -19,6 +19,7 @@ type State struct {
 	asked    *btree.BTreeG[askedKey] // unfinished jobs, by the reservations that they asked for
 	dooms    *btree.BTreeG[due]      // pending jobs, by the moment from which they can't end before their deadline
 	warnings *btree.BTreeG[due]      // running jobs, by the moment of the signal that they asked for
+	takes    *btree.BTreeG[due]      // elastic jobs that are to give nodes back, by the moment at which these are taken
 	halfways *btree.BTreeG[due]      // running jobs, by the moment of the next mail about their time limit
 	finished *btree.BTreeG[due]      // finished jobs, by the moment of their end
 	waiters  *btree.BTreeG[waitKey]  // jobs that wait for a job, an array or one of its tasks
@@ -291,6 +292,7 @@ func (s *State) reset() {
 	s.asked = btree.NewBTreeGOptions(askedLess, noLocks)
 	s.dooms = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.warnings = btree.NewBTreeGOptions(dueLess, noLocks)
+	s.takes = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.halfways = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.finished = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.live = btree.NewBTreeGOptions(liveLess, noLocks)

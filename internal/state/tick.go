@@ -82,6 +82,7 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 		res.Changed = true
 	}
 	res.Changed = s.mailHalfways(at, limit) || res.Changed
+	res.Changed = s.takeBack(at, limit) || res.Changed
 	age := s.cfg.Params.MinJobAgeS
 	for range limit {
 		d, ok := s.finished.Min()

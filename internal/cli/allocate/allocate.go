@@ -166,6 +166,13 @@ func (a *Allocation) holds(rq *proto.SubmitRequest, all []*request.Submission) b
 			a.Errorf("--signal=B: is for batch scripts; here the signal goes to the steps, without B:")
 			return false
 		}
+		if el := sp.Elastic(); el != nil && el.Batch {
+			if s.Elastic.HasSignal {
+				a.Errorf("--elastic-signal=B: is for batch scripts; here the signal goes to the steps, without B:")
+				return false
+			}
+			el.Batch = false
+		}
 		sp.StdOut, sp.Requeue, sp.NoRequeue = os.DevNull, false, true
 	}
 	return true

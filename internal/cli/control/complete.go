@@ -88,7 +88,7 @@ func operands(before []string, typed string) getopt.Values {
 			return getopt.Values{Kind: getopt.Nodes}
 		}
 		return getopt.Values{Kind: getopt.Jobs}
-	case "hold", "uhold", "release", "requeue", "requeuehold", "suspend", "resume", "top", "why", "wait_job":
+	case "hold", "uhold", "release", "requeue", "requeuehold", "suspend", "resume", "resize", "top", "why", "wait_job":
 		return getopt.Values{Kind: getopt.Jobs}
 	case "show":
 		return shownBy(rest)

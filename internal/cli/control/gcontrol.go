@@ -51,6 +51,8 @@ func verbs() []verb {
 		{name: "update", help: "update JobId=N KEY=VALUE... | NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT ... | " +
 			"PartitionName=NAME State=DOWN|UP ... | ReservationName=NAME ...: change it",
 			run: (*control).update},
+		{name: "resize", help: "resize [JOBID] [NumNodes=N|NodeList=NODES]: a running job gives nodes up; without a number " +
+			"an elastic job gives those that it was asked for", run: (*control).resize},
 		{name: "reconfigure", help: "read the configuration files anew [--dry-run]", run: (*control).reconfigure},
 		{name: "why", help: "why [JOBID...]: what holds jobs (all of yours that wait), when they are expected to start, " +
 			"and what would let them start sooner", run: (*control).why},

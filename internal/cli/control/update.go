@@ -165,6 +165,30 @@ func (c *control) updateJobs(refs []proto.JobRef, set []model.KV) error {
 	return nil
 }
 
+// resize makes a running job give nodes up, from within if no job is named.
+func (c *control) resize(args []string) error {
+	id, set := c.Getenv("SLURM_JOB_ID"), []model.KV{{Key: "NumNodes", Value: "AGREED"}}
+	if len(args) > 0 && !strings.Contains(args[0], "=") {
+		id, args = args[0], args[1:]
+	}
+	if id == "" {
+		return errors.New("resize [JOBID] [NumNodes=N|NodeList=NODES]: outside of a job, name one")
+	}
+	if len(args) > 0 {
+		key, value, ok := strings.Cut(args[0], "=")
+		if !ok || len(args) > 1 || !slices.Contains(sizeWords, strings.ToLower(key)) {
+			return fmt.Errorf("%s: resize takes NumNodes=N or NodeList=NODES, the nodes that the job keeps",
+				strings.Join(args, " "))
+		}
+		set[0] = model.KV{Key: key, Value: value}
+	}
+	refs, err := env.ParseJobRefs(id)
+	if err != nil {
+		return err
+	}
+	return c.apply(&proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: refs, Set: set})
+}
+
 // sizeWords change the nodes of a running job.
 var sizeWords = []string{"numnodes", "minnodes", "reqnodes", "reqnodelist", "nodelist"}
 

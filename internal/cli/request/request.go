@@ -100,6 +100,11 @@ func Whole(e *env.Env, all []*Submission, body []byte) (*proto.SubmitRequest, er
 	if err != nil {
 		return nil, err
 	}
+	for i, s := range all {
+		if len(all) > 1 && s.Elastic.Max > 0 {
+			return nil, fmt.Errorf("component %d: --elastic is for jobs of one component; their nodes come together", i)
+		}
+	}
 	for i, s := range all[1:] {
 		one, err := New(e, s, nil)
 		if err != nil {

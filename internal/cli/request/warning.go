@@ -46,3 +46,28 @@ func ParseWarning(v string) (*model.Warning, error) {
 	}
 	return w, nil
 }
+
+// elasticSignal reads --elastic-signal's value, which is --signal's without a time.
+func (s *Submission) elasticSignal(v string) error {
+	if s.Elastic.HasSignal = true; strings.EqualFold(v, "NONE") {
+		s.Elastic.Signal, s.Elastic.Batch = 0, false
+		return nil
+	}
+	if strings.Contains(v, "@") {
+		return fmt.Errorf("%q: it comes when the nodes change, and has no time", v)
+	}
+	w, err := ParseWarning(v)
+	if err == nil {
+		s.Elastic.Signal, s.Elastic.Batch = w.Signal, w.Batch
+	}
+	return err
+}
+
+func (s *Submission) elasticGrace(v string) error {
+	n, err := strconv.ParseUint(v, 10, 31)
+	if err != nil {
+		return fmt.Errorf("%q is not a number of seconds", v)
+	}
+	s.Elastic.GraceS, s.Elastic.HasGrace = int64(n), true
+	return nil
+}

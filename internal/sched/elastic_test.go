@@ -1,0 +1,191 @@
+package sched
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/state"
+)
+
+// stretch makes a job elastic.
+func (w *world) stretch(sp *model.Spec) {
+	sp.MinNodes = int32(1 + w.n(2))
+	sp.MaxNodes, sp.Tasks, sp.ReqNodes = sp.MinNodes, 0, nil
+	sp.Gres = slices.DeleteFunc(sp.Gres, func(g model.GresReq) bool { return g.Per == model.PerJob })
+	m := sp.Extra()
+	m.Elastic = &model.Elastic{Max: sp.MinNodes + int32(1+w.n(4)), GraceS: int64(w.n(3) * 10)}
+	sp.More = &m
+}
+
+// TestElasticHolds plans random histories with elastic jobs, in which some jobs are of a higher QOS. cluster.cycle
+// checks determinism and all invariants of the state. This test checks sizes, that each node has what one node asks
+// for, and that nobody's planned start moves to a later moment because jobs grow.
+func TestElasticHolds(t *testing.T) {
+	seeds := 60
+	if testing.Short() {
+		seeds = 15
+	}
+	grown, asked, planned := 0, 0, 0
+	for seed := range seeds {
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 77))}
+		c := w.cluster(t)
+		c.cfg.Params.Elastic.PauseS = int64(w.n(2) * 30)
+		c.up()
+		for i, name := range []string{"low", "high"} {
+			c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS,
+				QOS: &model.QOS{Name: name, Priority: uint32(10 + 90*i), UsageFactor: model.FactorOne}}}})
+		}
+		classes := seed%2 == 1
+		for round := range 14 {
+			c.at = fmt.Sprintf("seed %d, round %d", seed, round)
+			for range w.n(8) {
+				sp := w.spec(c)
+				sp.Tasklist, sp.Throttle, sp.LimitS = nil, 0, int64(60+w.n(600))
+				if sp.QOS = "low"; classes && w.chance(30) {
+					sp.QOS = "high"
+				} else if w.chance(50) {
+					w.stretch(sp)
+				}
+				c.apply(&state.Submit{Spec: sp, Priority: uint32(1 + w.n(3))})
+			}
+			c.bf = Backfill{On: true, Reserve: -1}
+			active := c.st.View().Active()
+			plan := c.cycle(Policy{Backfill: c.bf})
+			still := c.st.View().Active() == active && !slices.ContainsFunc(c.kept.growing(),
+				func(g grower) bool { return c.st.View().Job(g.j.ID).Run.Recall != nil })
+			grown, asked = grown+len(plan.Grow), asked+len(plan.Ask)
+			before := map[model.JobID]model.Time{}
+			c.st.View().Jobs(func(j *model.Job) bool {
+				if at, _, ok := c.kept.Expected(j.ID); ok && j.State == model.Pending && len(plan.Grow) > 0 {
+					before[j.ID] = at
+				}
+				return true
+			})
+			next := NewPlanner()
+			again := next.Plan(c.st.View(), c.now, Policy{Backfill: c.bf})
+			still = still && len(plan.Ask)+len(again.Ask)+len(again.Starts) == 0 // else others have come before them
+			for id, at := range before {
+				if later, _, ok := next.Expected(id); ok && later > at && still {
+					t.Fatalf("%s: job %d was planned for %d and is for %d since others grew:\n%+v", c.at, id, at, later,
+						plan.Grow)
+				}
+				planned++
+			}
+			c.begin()
+			if err := sizes(c.st.View()); err != nil {
+				t.Fatalf("%s: %v", c.at, err)
+			}
+			c.now = c.now.Add(int64(5 + w.n(40)))
+			c.apply(&state.Tick{})
+			var ended state.Reports
+			c.st.View().Jobs(func(j *model.Job) bool {
+				if j.State.HasResources() && (j.State == model.Completing || w.chance(25)) {
+					ended.Reports = append(ended.Reports,
+						state.Report{Kind: state.Ended, Job: j.ID, Attempt: j.Attempt, At: c.now})
+				} else if j.Run != nil && j.Run.Recall != nil && w.chance(30) {
+					c.apply(&state.Resize{Job: j.ID, Attempt: j.Attempt, Agree: true})
+				}
+				return true
+			})
+			c.apply(&ended)
+		}
+	}
+	t.Logf("%d growths, %d questions, %d planned starts compared", grown, asked, planned)
+	if grown < seeds/2 || asked < seeds/6 || planned < seeds/6 {
+		t.Errorf("%d growths, %d questions, %d planned starts: too few to show anything", grown, asked, planned)
+	}
+}
+
+// sizes checks that elastic jobs have as many nodes as they may, each with what they ask for of one.
+func sizes(v *state.View) (err error) {
+	v.Jobs(func(j *model.Job) bool {
+		el := j.Spec.Elastic()
+		if el == nil || !j.State.HasResources() {
+			return true
+		}
+		n := len(j.Run.Alloc.Nodes)
+		part := v.Partition(j.Run.Partition)
+		if n < int(j.Spec.MinNodes) || n > int(el.Max) || part.MaxNodes > 0 && n > int(part.MaxNodes) {
+			err = fmt.Errorf("job %d has %d nodes; it may have %d-%d", j.ID, n, j.Spec.MinNodes, el.Max)
+		}
+		for i := range j.Run.Alloc.Nodes {
+			if na := &j.Run.Alloc.Nodes[i]; na.Tasks < max(1, j.Spec.TasksPerNode) || na.CPUs.Empty() {
+				err = fmt.Errorf("job %d has %d tasks and CPUs %s on %s", j.ID, na.Tasks, na.CPUs, na.Node)
+			}
+		}
+		return err == nil
+	})
+	return err
+}
+
+// stretched gives 1,000 nodes full of 1,000 running jobs, elastic or not, and 10,000 that wait.
+func stretched(b *testing.B, elastic bool) *cluster {
+	b.Helper()
+	c := hall(b, 1000)
+	for range 1000 {
+		sp := &model.Spec{Partitions: []string{"p"}, CPUsPerTask: 64, LimitS: 3600, MinNodes: 1, MaxNodes: 1}
+		if elastic {
+			sp.More = &model.Needs{Elastic: &model.Elastic{Max: 8}}
+		}
+		c.put(&state.Submit{Spec: sp, Priority: 100})
+	}
+	plan := Plan(c.st.View(), c.now, Policy{})
+	for i := range plan.Starts {
+		plan.Starts[i].Alloc.Nodes = plan.Starts[i].Alloc.Nodes[:1]
+	}
+	c.put(&state.Starts{Plan: plan})
+	c.begin()
+	c.queue(10_000)
+	return c
+}
+
+// BenchmarkPlanElastic compares plans with 1,000 elastic jobs on 1,000 nodes with plans for as many other jobs: by a
+// new planner, and by a kept one.
+func BenchmarkPlanElastic(b *testing.B) {
+	for _, kind := range []string{"fresh", "kept"} {
+		for _, elastic := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/elastic=%t", kind, elastic), func(b *testing.B) {
+				v, now := stretched(b, elastic).st.View(), epoch
+				p := NewPlanner()
+				pol := Policy{Backfill: Backfill{On: true, Reserve: 8, MaxTest: 1000}}
+				for b.Loop() {
+					if kind == "fresh" {
+						p = NewPlanner()
+					}
+					now++
+					if plan := p.Plan(v, now, pol); len(plan.Starts)+len(plan.Grow) > 0 {
+						b.Fatal("there is no room")
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestElasticPlansAreCheap: a plan with 1,000 elastic jobs on 1,000 nodes takes at most 1.5 times as long as one for as
+// many other jobs. The best of several counts, since others use the machine too.
+func TestElasticPlansAreCheap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures")
+	}
+	var best [2]time.Duration
+	var b testing.B
+	for k, elastic := range []bool{false, true} {
+		v := stretched(&b, elastic).st.View()
+		for range 15 {
+			begin := time.Now()
+			Plan(v, epoch, Policy{Backfill: Backfill{On: true, Reserve: 8, MaxTest: 1000}})
+			if took := time.Since(begin); best[k] == 0 || took < best[k] {
+				best[k] = took
+			}
+		}
+	}
+	t.Logf("a plan takes %v, with 1,000 elastic jobs %v", best[0], best[1])
+	if best[1] > best[0]*3/2 {
+		t.Errorf("a plan takes %v, with 1,000 elastic jobs %v: more than 1.5 times as long", best[0], best[1])
+	}
+}
