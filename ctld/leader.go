@@ -331,8 +331,9 @@ type lease struct {
 }
 
 type leaseCheck struct {
-	done chan struct{}
-	err  error
+	since time.Duration // when it began, from the lease's begin
+	done  chan struct{}
+	err   error
 }
 
 // confirmer is what the lease needs of the store.
@@ -341,21 +342,30 @@ type confirmer interface {
 	LeaseTime() time.Duration
 }
 
-// holds reports whether this controller leads now.
+// holds reports whether this controller leads at a moment of the call.
+//
+// A check that had begun before may have been confirmed long ago: its answers have waited while this process was
+// stopped. It counts only if its lease has not ended.
 func (l *lease) holds(ctx context.Context, s confirmer) bool {
-	left := time.Duration(l.until.Load()) - time.Since(l.begin)
-	if left <= s.LeaseTime()/2 {
+	called := time.Since(l.begin)
+	for {
+		left := time.Duration(l.until.Load()) - time.Since(l.begin)
+		if left > s.LeaseTime()/2 {
+			return true
+		}
 		check := l.renew(s)
-		if left <= 0 {
-			select {
-			case <-check.done:
-				return check.err == nil
-			case <-ctx.Done():
-				return false
-			}
+		if left > 0 {
+			return true
+		}
+		select {
+		case <-check.done:
+		case <-ctx.Done():
+			return false
+		}
+		if check.err != nil || check.since >= called {
+			return check.err == nil
 		}
 	}
-	return true
 }
 
 // end makes the lease invalid: leadership is about to be given away.
@@ -368,17 +378,16 @@ func (l *lease) renew(s confirmer) *leaseCheck {
 	if l.asking != nil {
 		return l.asking
 	}
-	check := &leaseCheck{done: make(chan struct{})}
+	check := &leaseCheck{since: time.Since(l.begin), done: make(chan struct{})}
 	l.asking = check
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), leaseAsking)
 		defer cancel()
-		since := time.Since(l.begin)
 		check.err = s.VerifyLeader(ctx)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if check.err == nil {
-			l.until.Store(int64(since + s.LeaseTime()))
+			l.until.Store(int64(check.since + s.LeaseTime()))
 		}
 		l.asking = nil
 		close(check.done)
