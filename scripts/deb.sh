@@ -26,6 +26,11 @@ install -D -m 644 -t "$all/etc/default" etc/debian/default/*
 install -D -m 644 etc/debian/logrotate "$all/etc/logrotate.d/gbatch"
 install -m 644 etc/debian/README.Debian "$all/usr/share/doc/gbatch/README.Debian"
 if [ -e bin/gbatch.cdx.json ]; then install -m 644 bin/gbatch.cdx.json "$all/usr/share/doc/gbatch/"; fi
+# Pages of files that Slurm has too: slurm-client, which may be installed beside these packages, has them under the plain
+# section. man finds both.
+for f in "$all"/usr/share/man/man5/*.5; do
+    case ${f##*/} in gbatch.conf.5) ;; *) mv "$f" "${f}gbatch" ;; esac
+done
 gzip -9n "$all"/usr/share/man/man*/*
 gzip -9n "$all/usr/share/doc/gbatch/NOTICES"
 for f in "$all"/usr/share/man/man1/*.gz; do # .so needs the name that the page has now
