@@ -68,12 +68,12 @@ func configDiff(old, new *model.Config) []proto.Change {
 		out = append(out, proto.Change{Key: "NodeName=" + hostlist.Compress(gone), Old: fmt.Sprintf("%d nodes", len(gone)),
 			Effect: "they take no new job"})
 	}
-	if !reflect.DeepEqual(old.Topologies, new.Topologies) {
-		blocks := func(cfg *model.Config) (n int) {
-			for _, t := range cfg.Topologies {
-				n += len(t.Blocks)
+	if !reflect.DeepEqual(old.Blocks, new.Blocks) {
+		blocks := func(cfg *model.Config) int {
+			if cfg.Blocks == nil {
+				return 0
 			}
-			return n
+			return len(cfg.Blocks.List)
 		}
 		out = append(out, proto.Change{Key: "topology.conf", Old: fmt.Sprintf("%d blocks", blocks(old)),
 			New: fmt.Sprintf("%d blocks", blocks(new)), Effect: "for jobs started from now on"})

@@ -233,8 +233,7 @@ type switchPaths struct {
 
 // switchPath gives the switches above a node, or its block; "" without topology.conf.
 func (c *Controller) switchPath(cfg *model.Config, node string) (path string, blocks bool) {
-	t := cfg.TopologyNamed("")
-	if t == nil || t.Kind == model.Flat {
+	if len(cfg.Switches) == 0 && cfg.Blocks == nil {
 		return "", false
 	}
 	s := &c.switches
@@ -242,11 +241,11 @@ func (c *Controller) switchPath(cfg *model.Config, node string) (path string, bl
 	defer s.mu.Unlock()
 	if s.of != cfg {
 		s.of = cfg
-		if s.paths = sched.SwitchPaths(t.Switches); t.Kind == model.Blocky {
-			s.paths = sched.BlockPaths(t.Blocks)
+		if s.paths = sched.SwitchPaths(cfg.Switches); cfg.Blocks != nil {
+			s.paths = sched.BlockPaths(cfg.Blocks.List)
 		}
 	}
-	return s.paths[node], t.Kind == model.Blocky
+	return s.paths[node], cfg.Blocks != nil
 }
 
 func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop {

@@ -151,14 +151,19 @@ func span(early, late, sure model.Time) (from, to model.Time) {
 	return from, to
 }
 
-// likelyFor gives the range in which one job is likely to start; 0 if that is not known.
-func (c *Controller) likelyFor(v *state.View, now model.Time, pol sched.Policy, j *model.Job,
-	sure model.Time) (from, to model.Time) {
+// pastOf gives how long jobs really ran.
+func (c *Controller) pastOf(v *state.View, now model.Time) *policy.Past {
 	past := c.lately.Load()
 	if past == nil { // another controller leads
 		past = policy.NewPast()
 		past.Refresh(v, now)
 	}
+	return past
+}
+
+// likelyFor gives the range in which one job is likely to start; 0 if that is not known.
+func likelyFor(v *state.View, now model.Time, pol sched.Policy, past *policy.Past, j *model.Job,
+	sure model.Time) (from, to model.Time) {
 	if !past.Knows() || !waitsForRoom(j) || sure == now {
 		return 0, 0
 	}

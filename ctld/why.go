@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/sched"
+	"gbatch/internal/sched/policy"
 	"gbatch/internal/state"
 )
 
@@ -37,6 +38,7 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 	}
 	sees := c.sees(v, who)
 	policy, _ := c.policy(v, now, c.own.orderThen)
+	past := c.pastOf(v, now)
 	out := &proto.WhyReply{Now: now}
 	seen := map[model.JobID]bool{}
 	explain := func(found []*model.Job, whole bool) {
@@ -51,7 +53,7 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 				continue
 			}
 			seen[j.ID] = true
-			list = append(list, c.explain(v, now, policy, j))
+			list = append(list, c.explain(v, now, policy, past, j))
 		}
 		if whole {
 			list = inOne(list)
@@ -90,11 +92,12 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 }
 
 // explain explains one job, and for a job behind others the priorities of both.
-func (c *Controller) explain(v *state.View, now model.Time, policy sched.Policy, j *model.Job) *model.Explanation {
+func (c *Controller) explain(v *state.View, now model.Time, policy sched.Policy, past *policy.Past,
+	j *model.Job) *model.Explanation {
 	sure := policy
 	sure.Predict = nil // all jobs run to their limits
 	x := sched.Explain(v, now, sure, j.ID)
-	x.Early, x.Late = c.likelyFor(v, now, policy, j, x.Start)
+	x.Early, x.Late = likelyFor(v, now, policy, past, j, x.Start)
 	if policy.Predict != nil && !j.Direct && waitsForRoom(j) {
 		x.Text = strings.TrimSpace(x.Text + " " + c.own.says(v, now, j, policy.Predict))
 	}

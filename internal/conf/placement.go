@@ -20,11 +20,10 @@ func (c *Config) placement(m *model.Config) {
 		m.Licenses = append(m.Licenses, model.LicenseCount{Name: l.Name, Count: l.Count})
 	}
 	if c.TopologyPlugin == topologyBlock && len(c.Topology.Blocks) > 0 {
-		t := &model.Topology{Name: "default", Kind: model.Blocky, Default: true, Sizes: c.Topology.Sizes}
+		m.Blocks = &model.Blocks{Sizes: c.Topology.Sizes}
 		for _, b := range c.Topology.Blocks {
-			t.Blocks = append(t.Blocks, &model.Block{Name: b.Name, Nodes: b.Nodes})
+			m.Blocks.List = append(m.Blocks.List, &model.Block{Name: b.Name, Nodes: b.Nodes})
 		}
-		m.Topologies = append(m.Topologies, t)
 	}
 	if c.TopologyPlugin != topologyTree {
 		return

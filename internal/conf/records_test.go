@@ -231,8 +231,8 @@ SwitchName=top Switches=s[0-1]
 	}
 	c = mustLoad(t, "TopologyPlugin=topology/block", TopologyFile,
 		"BlockName=b0 Nodes=n[1-2]\nBlockName=b1 Nodes=n[3-4]\nBlockSizes=2\n")
-	if m := c.Model().TopologyNamed(""); m == nil || m.Kind != model.Blocky || len(m.Blocks) != 2 || m.Sizes[0] != 2 ||
-		m.Blocks[1].Name != "b1" || !slices.Equal(m.Blocks[1].Nodes, []string{"n3", "n4"}) {
+	if m := c.Model().Blocks; m == nil || len(m.List) != 2 || m.Sizes[0] != 2 ||
+		m.List[1].Name != "b1" || !slices.Equal(m.List[1].Nodes, []string{"n3", "n4"}) {
 		t.Errorf("blocks: %+v", m)
 	}
 	for text, want := range map[string]string{

@@ -21,7 +21,7 @@ type Config struct {
 	AtStart []KV
 	Sets    []NodeSet // NodeSet lines
 
-	Topologies []*Topology // those of topology.yaml or topology.conf; configurations of before have Switches
+	Blocks *Blocks // in place of Switches; nil: none
 }
 
 // HomeAccount gives the account of jobs that name none and whose user has no default account: DefaultAccount, else the
@@ -48,7 +48,7 @@ func (x *Config) Wire(c *wire.C) {
 	wire.Ptrs(c, &x.Switches, MaxList)
 	wire.List(c, &x.AtStart, MaxFew)
 	wire.List(c, &x.Sets, MaxList)
-	wire.Ptrs(c, &x.Topologies, MaxFew)
+	wire.Ptr(c, &x.Blocks)
 }
 
 // NodeSet is a named set of nodes, for Nodes= of partitions: those named, and those with the feature.
@@ -514,7 +514,6 @@ type Partition struct {
 
 	Power *PartPower // nil: the cluster's
 
-	Topology string // the topology by which its jobs are placed; "": the cluster's default
 }
 
 func (x *Partition) Wire(c *wire.C) {
@@ -560,7 +559,6 @@ func (x *Partition) Wire(c *wire.C) {
 	wire.Texts(c, &x.Set, MaxFew, MaxName)
 	wire.Bool(c, &x.Made)
 	wire.Ptr(c, &x.Power)
-	wire.Text(c, &x.Topology, MaxName)
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).

@@ -30,8 +30,7 @@ type Request struct {
 	Contiguous, Spread             bool
 	Segment                        int // nodes of a segment (blocks); 0: no segments
 	Segments                       model.SegmentWish
-	topology                       string // the partition's; "": the cluster's default
-	LLN                            bool   // least loaded nodes first
+	LLN                            bool // least loaded nodes first
 	GresBind                       model.GresBinding
 	GPUMem                         int64 // MiB that each GPU has, or has left where it is shared; 0: any
 
@@ -54,7 +53,7 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 		ReqNodes: sp.ReqNodes, ExcNodes: sp.ExcNodes, Exclusive: sp.Exclusive || p.Exclusive(), Private: p.ExclusiveUser,
 		UID: sp.UID, Reservation: sp.Reservation, tier: int(p.PriorityTier), wholeCores: params.WholeCores,
 		memConsumed: params.MemConsumed}
-	r.LLN, r.gpuMargin, r.topology = params.LLN || p.LLN, params.GPUMemMarginMiB, p.Topology
+	r.LLN, r.gpuMargin = params.LLN || p.LLN, params.GPUMemMarginMiB
 	if n := p.Shared(sp); n > 1 && !r.Exclusive {
 		r.Share, r.sharePart = int(n), p.Name
 	}

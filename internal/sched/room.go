@@ -65,7 +65,7 @@ type stock struct {
 	byPart    bool                      // some partition limits the CPUs that its jobs may have on a node
 	byUser    bool                      // some partition keeps different users' jobs apart
 	isPrivate map[string]bool
-	networks  map[string]*network // by topology, as they are needed
+	net       *network // nil: not needed yet
 	gpus      gpuMaps
 	lots      lots
 	sharing   map[string]int // partitions whose jobs share CPUs, from 1
@@ -110,24 +110,17 @@ type network struct {
 	blocks *blocks
 }
 
-// network gives the network of a topology, "" for the cluster's default; it is made when first needed.
-func (s *stock) network(topology string) *network {
-	if n := s.networks[topology]; n != nil {
-		return n
+// network gives the network; it is made when first needed.
+func (s *stock) network() *network {
+	if s.net == nil {
+		s.net = &network{}
+		if cfg := s.v.Config(); cfg.Blocks != nil {
+			s.net.blocks = newBlocks(cfg.Blocks)
+		} else {
+			s.net.tree = newTree(cfg.Switches)
+		}
 	}
-	n := &network{}
-	switch t := s.v.Config().TopologyNamed(topology); {
-	case t == nil:
-	case t.Kind == model.Tree:
-		n.tree = newTree(t.Switches)
-	case t.Kind == model.Blocky:
-		n.blocks = newBlocks(t)
-	}
-	if s.networks == nil {
-		s.networks = map[string]*network{}
-	}
-	s.networks[topology] = n
-	return n
+	return s.net
 }
 
 // fate is an assumption about what a job does.

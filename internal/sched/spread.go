@@ -112,7 +112,7 @@ func layGroup(cands []cand, rq *Request) *model.Alloc {
 
 // layNetwork places a job on some of the candidates, by the network and the job's wishes.
 func layNetwork(cands []cand, rq *Request) *model.Alloc {
-	switch net := cands[0].r.stock.network(rq.topology); {
+	switch net := cands[0].r.stock.network(); {
 	case net.blocks != nil && (rq.Segment > 0 || !rq.Spread && !rq.Contiguous):
 		return net.blocks.lay(cands, rq)
 	case rq.Contiguous:

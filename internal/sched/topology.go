@@ -208,10 +208,10 @@ type blocks struct {
 	each  []int          // base blocks of a block, by level
 }
 
-func newBlocks(t *model.Topology) *blocks {
+func newBlocks(t *model.Blocks) *blocks {
 	b := &blocks{of: map[string]int{}}
 	least := 0
-	for i, x := range t.Blocks {
+	for i, x := range t.List {
 		for _, n := range x.Nodes {
 			b.of[n] = i
 		}

@@ -183,14 +183,14 @@ func (c *cluster) undivided(v *state.View, plan model.Plan) {
 	c.t.Helper()
 	for i := range plan.Starts {
 		st := &plan.Starts[i]
-		t, segment := v.Config().TopologyOf(v.Partition(st.Partition)), 0
+		t, segment := v.Config().Blocks, 0
 		if m := v.Job(st.Job).Spec.More; m != nil {
 			segment = int(m.Segment)
 		}
-		if t == nil || t.Kind != model.Blocky || segment == 0 || segment > int(t.Sizes[0]) || len(st.Alloc.Nodes) <= segment {
+		if t == nil || segment == 0 || segment > int(t.Sizes[0]) || len(st.Alloc.Nodes) <= segment {
 			continue
 		}
-		for _, b := range t.Blocks {
+		for _, b := range t.List {
 			n := 0
 			for k := range st.Alloc.Nodes {
 				if slices.Contains(b.Nodes, st.Alloc.Nodes[k].Node) {
@@ -284,16 +284,14 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		}
 		p.DefMemPerCPU, p.DefMemPerNode = w.num("defmempercpu"), w.num("defmempernode")
 		p.MaxMemPerCPU, p.MaxMemPerNode = w.num("maxmempercpu"), w.num("maxmempernode")
-	case "topology": // of blocks; the first is the default
-		top := &model.Topology{Name: w.plain[0], Kind: model.Blocky, Default: len(c.cfg.Topologies) == 0}
+	case "blocks":
+		c.cfg.Blocks = &model.Blocks{}
 		for _, text := range w.list("sizes") {
 			n, _ := strconv.Atoi(text)
-			top.Sizes = append(top.Sizes, int32(n))
+			c.cfg.Blocks.Sizes = append(c.cfg.Blocks.Sizes, int32(n))
 		}
-		c.cfg.Topologies = append(c.cfg.Topologies, top)
 	case "block":
-		top := c.cfg.Topologies[len(c.cfg.Topologies)-1]
-		top.Blocks = append(top.Blocks, &model.Block{Name: w.plain[0], Nodes: w.list("nodes")})
+		c.cfg.Blocks.List = append(c.cfg.Blocks.List, &model.Block{Name: w.plain[0], Nodes: w.list("nodes")})
 	case "switch":
 		c.cfg.Switches = append(c.cfg.Switches,
 			&model.Switch{Name: w.plain[0], Nodes: w.list("nodes"), Children: w.list("switches"), Level: int32(w.num("level"))})

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"os"
 	"testing"
 )
 
@@ -60,11 +59,7 @@ func TestFill(t *testing.T) {
 
 // TestFillOpenb fills Alibaba's machine.
 func TestFillOpenb(t *testing.T) {
-	dir := os.Getenv("GBATCH_TRACES")
-	if dir == "" || testing.Short() {
-		t.Skip("GBATCH_TRACES does not name a folder of traces")
-	}
-	w, err := Open(dir + "/openb_pod_list_default.csv.gz")
+	w, err := Open(traces(t, "openb_pod_list_default.csv.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -288,7 +288,7 @@ func (c *Cache) try(ctx context.Context, o *order, whole bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = p.end() }()
+	defer p.end()
 	var f found
 	if err := p.read(ctx, o.Ref, &f); err != nil {
 		return "", err
@@ -301,7 +301,7 @@ func (c *Cache) try(ctx context.Context, o *order, whole bool) (string, error) {
 		return f.Digest, nil
 	}
 	if !mine {
-		_ = p.end() // another one gets it
+		p.end() // another one gets it
 		select {
 		case <-a.done:
 			return f.Digest, a.err

@@ -2,9 +2,9 @@ package image
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -42,7 +42,9 @@ func (c *Cache) startImport(ctx context.Context, dir *os.File, o *order) (*impor
 	cmd := exec.CommandContext(ctx, c.o.Program[0], c.o.Program[1:]...)
 	cmd.Env, cmd.Dir = proxies(), "/"
 	cmd.ExtraFiles = []*os.File{dir}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	// No Pdeathsig: it comes when the thread ends that started the process, and goroutines that take users' rights end
+	// threads. The process ends with its standard input.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 	}
@@ -61,7 +63,8 @@ func (c *Cache) startImport(ctx context.Context, dir *os.File, o *order) (*impor
 	}
 	p.in, p.out = in, json.NewDecoder(bufio.NewReader(io.LimitReader(out, 2*maxConfig)))
 	if err := json.NewEncoder(in).Encode(o); err != nil {
-		return nil, errors.Join(err, p.end())
+		p.end()
+		return nil, err
 	}
 	return p, nil
 }
@@ -80,11 +83,10 @@ func proxies() []string {
 }
 
 // end ends the process.
-func (p *importer) end() error {
+func (p *importer) end() {
 	_ = p.in.Close()         // it ends by that
 	_ = p.cmd.Process.Kill() // or it has ended
 	_ = p.cmd.Wait()         // how it ended says nothing
-	return nil
 }
 
 // read reads one message. The process may say the end in place of what is expected.
@@ -95,7 +97,7 @@ func (p *importer) read(ctx context.Context, image string, to any) error {
 		if ctx.Err() != nil {
 			why = "it took too long, or gnoded ends"
 		}
-		return &Error{Image: image, Text: "the process that gets images has ended: " + firstOf(why, err.Error())}
+		return &Error{Image: image, Text: "the process that gets images has ended: " + cmp.Or(why, err.Error())}
 	}
 	var r result
 	if json.Unmarshal(raw, &r) == nil && r.Error != "" {
@@ -105,13 +107,6 @@ func (p *importer) read(ctx context.Context, image string, to any) error {
 		return &Error{Image: image, Text: "the process that gets images does not say what it should"}
 	}
 	return nil
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // head keeps the beginning of what is written.

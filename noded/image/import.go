@@ -93,7 +93,7 @@ func Main(args []string, in io.Reader, out io.Writer) (status int, handled bool)
 	enc := json.NewEncoder(out)
 	r, err := confine()
 	if err == nil {
-		r, err = importImage(ctx, json.NewDecoder(io.LimitReader(in, maxConfig)), enc)
+		r, err = importImage(ctx, in, enc)
 	}
 	if err != nil {
 		r = &result{Error: err.Error(), Kind: kindOf(err)}
@@ -124,7 +124,10 @@ func confine() (*result, error) {
 }
 
 // importImage is the conversation.
-func importImage(ctx context.Context, in *json.Decoder, out *json.Encoder) (*result, error) {
+func importImage(ctx context.Context, from io.Reader, out *json.Encoder) (*result, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	in := json.NewDecoder(io.LimitReader(from, maxConfig))
 	var o order
 	if err := in.Decode(&o); err != nil {
 		return nil, fmt.Errorf("read the order: %w", err)
@@ -155,6 +158,10 @@ func importImage(ctx context.Context, in *json.Decoder, out *json.Encoder) (*res
 	} else if err != nil {
 		return nil, fmt.Errorf("read whether to go on: %w", err)
 	}
+	go func() { // gnoded says no more: the input ends with its interest, or with its life. It ends with this process.
+		_, _ = io.Copy(io.Discard, from) // either way
+		stop()                           // and with it what is read of the registry
+	}()
 	r := &result{}
 	c, err := img.ConfigFile()
 	if err != nil {

@@ -60,8 +60,8 @@ func (c *control) showTopology(name string) error {
 	if err != nil {
 		return err
 	}
-	if t := reply.Config.TopologyNamed(""); t != nil && t.Kind == model.Blocky {
-		return c.showBlocks(t, name)
+	if b := reply.Config.Blocks; b != nil {
+		return c.showBlocks(b, name)
 	}
 	tree := reply.Config.Switches
 	if len(tree) == 0 {
@@ -90,7 +90,7 @@ func (c *control) showTopology(name string) error {
 }
 
 // showBlocks shows the blocks: all, the named one, or those that a node is in.
-func (c *control) showBlocks(t *model.Topology, name string) error {
+func (c *control) showBlocks(t *model.Blocks, name string) error {
 	shown := 0
 	line := func(kind, block string, index, size int, nodes []string) {
 		if name == "" || name == block || slices.Contains(nodes, name) {
@@ -99,19 +99,19 @@ func (c *control) showBlocks(t *model.Topology, name string) error {
 				size)
 		}
 	}
-	for i, b := range t.Blocks {
+	for i, b := range t.List {
 		size := len(b.Nodes)
 		if len(t.Sizes) > 0 {
 			size = int(t.Sizes[0])
 		}
 		line("BlockName", b.Name, i, size, b.Nodes)
 	}
-	index := len(t.Blocks)
+	index := len(t.List)
 	for _, size := range t.Sizes[min(1, len(t.Sizes)):] {
 		each := max(1, int(size/max(1, t.Sizes[0])))
-		for i := 0; i < len(t.Blocks); i += each {
+		for i := 0; i < len(t.List); i += each {
 			var names, nodes []string
-			for _, b := range t.Blocks[i:min(i+each, len(t.Blocks))] {
+			for _, b := range t.List[i:min(i+each, len(t.List))] {
 				names, nodes = append(names, b.Name), append(nodes, b.Nodes...)
 			}
 			line("AggregatedBlock", hostlist.Compress(names), index, int(size), nodes)
