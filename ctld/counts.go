@@ -172,7 +172,7 @@ func (c *Controller) diag(_ context.Context, who *caller, _ *proto.Empty) (*prot
 	d := c.diagOf(v)
 	sees := c.sees(v, who)
 	shown := sees.config(v.Config()).Partitions
-	d.Backlogs = slices.DeleteFunc(slices.Clone(d.Backlogs), func(b proto.DiagBacklog) bool {
+	d.Backlogs = slices.DeleteFunc(d.Backlogs, func(b proto.DiagBacklog) bool {
 		return !slices.ContainsFunc(shown, func(p *model.Partition) bool { return p.Name == b.Partition })
 	})
 	if sees.hides("users") || sees.hides("jobs") {
@@ -233,9 +233,7 @@ func (c *Controller) diagOf(v *state.View) *proto.DiagReply {
 		}
 	}
 	d.Counters = c.ownCounters(v)
-	if list := c.backlog.Load(); list != nil {
-		d.Backlogs = *list
-	}
+	d.Backlogs = c.backlogNow()
 	for _, u := range d.ByUser {
 		if u.Slowed > 0 {
 			d.Counters = append(d.Counters, model.KV{Key: slowedKey + u.Name, Value: fmt.Sprintf("%d requests, %d ms", u.Slowed,

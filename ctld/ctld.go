@@ -87,7 +87,7 @@ type Controller struct {
 
 	expected atomic.Pointer[map[model.JobID]*model.Expect] // of the leader's last forecast
 	lately   atomic.Pointer[policy.Past]                   // how long jobs really ran, as of that forecast
-	backlog  atomic.Pointer[[]proto.DiagBacklog]           // as of that forecast
+	backlog  atomic.Pointer[backlog]                       // as of that forecast
 	recalled atomic.Pointer[[]policy.Old]                  // of before this controller led, for the next forecast
 	// likewise: jobs' places in the queue, the best of all their partitions
 	places atomic.Pointer[map[model.JobID]int32]

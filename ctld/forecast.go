@@ -64,8 +64,7 @@ func (c *Controller) forecast(ctx context.Context) {
 					likely(planner, v, now, pol, known, found)
 				}
 			}
-			backlog := backlogs(v, now, known)
-			c.backlog.Store(&backlog)
+			c.backlog.Store(&backlog{at: now, list: backlogs(v, now, known)})
 			c.expected.Store(&found)
 			c.places.Store(&places)
 		}
@@ -108,6 +107,25 @@ func likely(planner *sched.Planner, v *state.View, now model.Time, pol sched.Pol
 		}
 		e.Early, e.Late = span(early, late, e.Start)
 	}
+}
+
+// backlog is what waited for room at a moment.
+type backlog struct {
+	at   model.Time
+	list []proto.DiagBacklog
+}
+
+// backlogNow gives what waits for room: as many jobs as at the last forecast, the oldest older by now.
+func (c *Controller) backlogNow() []proto.DiagBacklog {
+	b := c.backlog.Load()
+	if b == nil {
+		return nil
+	}
+	list := slices.Clone(b.list)
+	for i := range list {
+		list[i].OldestS += max(0, int64(c.now()-b.at)/1000)
+	}
+	return list
 }
 
 // backlogs counts what waits for room in each partition.

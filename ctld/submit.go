@@ -106,6 +106,9 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	if err == nil {
 		err = fitTimes(v, c.now(), &sp)
 	}
+	if err == nil {
+		err = fitNetwork(v, &sp)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -58,6 +58,13 @@ func checkCounts(sp *model.Spec, m *model.Needs) error {
 			return refuse(Request, "%s=%d is more than any node has; the most is %d", n.option, n.value, n.most)
 		}
 	}
+	if m.Segments < model.SegmentsAnywhere || m.Segments > model.SegmentsApart {
+		return refuse(Request, "this version knows no place of segments of the number %d", m.Segments)
+	}
+	if m.Segments != model.SegmentsAnywhere && m.Segment == 0 {
+		return refuse(Request, "--consolidate-segments and --spread-segments say how segments lie to each other: give "+
+			"--segment=N too, or leave them out")
+	}
 	if sp.MaxNodes != 0 && sp.MaxNodes < sp.MinNodes {
 		return refuse(Nodes, "--nodes=%d-%d: the most is smaller than the least", sp.MinNodes, sp.MaxNodes)
 	}

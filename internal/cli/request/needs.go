@@ -1,6 +1,7 @@
 package request
 
 import (
+	"errors"
 	"strings"
 
 	"gbatch/internal/ask"
@@ -114,9 +115,9 @@ func (s *Submission) nodeOptions() []getopt.Option {
 			Help: "divide the job into segments of so many nodes, each within one block (topology/block)",
 			Set:  s.needCount(func(m *model.Needs) *int32 { return &m.Segment })},
 		{Name: "consolidate-segments", Group: groupNeeds, Help: "all segments within one larger block",
-			Set: s.need(func(m *model.Needs) { m.Segments = model.SegmentsTogether })},
+			Set: s.segments(model.SegmentsTogether)},
 		{Name: "spread-segments", Group: groupNeeds, Help: "each segment in a block of its own",
-			Set: s.need(func(m *model.Needs) { m.Segments = model.SegmentsApart })},
+			Set: s.segments(model.SegmentsApart)},
 		{Name: "contiguous", Group: groupNeeds, Help: "nodes that are adjacent in the configuration",
 			Set: s.need(func(m *model.Needs) { m.Contiguous = true })},
 		{Name: "spread-job", Group: groupNeeds, Env: "_SPREAD_JOB",
@@ -175,6 +176,16 @@ func (s *Submission) useOptions() []getopt.Option {
 // need gives the setter of an option without a value.
 func (s *Submission) need(set func(*model.Needs)) func(string) error {
 	return func(string) error { set(&s.More); return nil }
+}
+
+func (s *Submission) segments(wish model.SegmentWish) func(string) error {
+	return func(string) error {
+		if was := s.More.Segments; was != model.SegmentsAnywhere && was != wish {
+			return errors.New("segments lie together or apart: give --consolidate-segments or --spread-segments")
+		}
+		s.More.Segments = wish
+		return nil
+	}
 }
 
 // gresFlags reads --gres-flags.
