@@ -91,8 +91,8 @@ func refusedAsk(err error) error {
 // fitNetwork refuses what only another network could give.
 func fitNetwork(v *state.View, sp *model.Spec) error {
 	if n := sp.Extra().Segment; n > 0 && v.Config().Blocks == nil {
-		return refuse(proto.CodeBadRequest, "--segment=%d: this cluster's network has no blocks (TopologyPlugin=topology/block, "+
-			"man gbatch.conf); leave it out", n)
+		return refuse(proto.CodeBadRequest, "--segment=%d: this cluster's network has no blocks "+
+			"(TopologyPlugin=topology/block, man gbatch.conf); leave it out", n)
 	}
 	return nil
 }
