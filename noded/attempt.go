@@ -119,6 +119,7 @@ type news struct {
 	launch *proto.Launch // evLaunch, evPrepare
 	sig    *proto.Stop   // evKill, evSignal
 	text   string        // evNotMade, evFault: why
+	own    bool          // evNotMade: it is the job's fault
 	report *proto.Report // evCleared, evEpilog: the end to report
 	left   error         // evLeft: what could not be removed
 }
@@ -183,7 +184,7 @@ func (l *loop) act(a *attempt, do act, in *news) error {
 		order := a.order
 		l.then(func() { l.n.link.launch(order) })
 	case doNotMade:
-		return l.notMade(a, in.text)
+		return l.notMade(a, in)
 	case doFault:
 		return l.prologFailed(a, in.text)
 	case doBegin:

@@ -279,11 +279,12 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 	if w != nil {
 		r := &room{key: proto.Attempt{Job: l.Job, Attempt: l.Attempt}, step: proto.StepBatch, spec: s, wish: w,
 			gres: l.Alloc.Nodes[l.Node].Gres, space: o.Mounts, show: []string{path}}
-		if err := n.makeRoom(ctx, r); err != nil {
-			return nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
+		err := n.makeRoom(ctx, r)
+		if err == nil {
+			err = n.moveIn(o, r)
 		}
-		if err := n.moveIn(o, r); err != nil {
-			return nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
+		if err != nil {
+			return nil, jobsFault{fmt.Errorf("on node %s: %w", n.opts.Name, err)}
 		}
 	}
 	return o, o.Check()
@@ -341,7 +342,7 @@ func (l *loop) onPrepared(m msgPrepared) error {
 	}
 	a.launch, a.script = nil, m.script
 	if m.err != nil {
-		return l.happens(a, evNotMade, news{text: m.err.Error()})
+		return l.happens(a, evNotMade, news{text: m.err.Error(), own: errors.As(m.err, new(jobsFault))})
 	}
 	a.order = m.order
 	if a.rec.Facts != nil {
@@ -366,10 +367,17 @@ func (n *Noded) discard(key proto.Attempt, script string) {
 	}
 }
 
+// jobsFault is why a launch failed that is the job's fault, not the node's: what its user names can't be had. Such a
+// job has failed; a node that counted it would go out of service for what any user may write.
+type jobsFault struct{ error }
+
 // notMade ends an attempt that could not be launched.
-func (l *loop) notMade(a *attempt, why string) error {
-	l.log.Warn("launch failed", "job", a.key.Job, "attempt", a.key.Attempt, "why", why)
-	return l.finish(a, &proto.Report{Kind: proto.ReportLaunchFailed, Text: why})
+func (l *loop) notMade(a *attempt, in *news) error {
+	l.log.Warn("launch failed", "job", a.key.Job, "attempt", a.key.Attempt, "why", in.text)
+	if in.own {
+		return l.finish(a, &proto.Report{Kind: proto.ReportEnded, Exit: model.Exit{Code: 1, Text: in.text, NoStart: true}})
+	}
+	return l.finish(a, &proto.Report{Kind: proto.ReportLaunchFailed, Text: in.text})
 }
 
 // sendOrder hands an attempt to gshim.

@@ -16,10 +16,13 @@ func TestLateOrders(t *testing.T) {
 	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{old}})
 	c.ctl.waitStarted(old)
 	c.ctl.set(func(f *fakeCtld) {
-		f.welcome = func(h *proto.Hello, w *proto.Welcome) { w.TimeoutS = 30 }
+		f.welcome = func(h *proto.Hello, w *proto.Welcome) { w.TimeoutS, f.beats = 30, 0 }
 		_ = f.conn.Close() // the node registers again, and learns of the time limit
 	})
 	c.ctl.waitNode(2)
+	until(t, "a heartbeat that orders may answer", func() bool {
+		return c.ctl.is(func(f *fakeCtld) bool { return f.beats > 0 })
+	})
 	c.ctl.set(func(f *fakeCtld) {
 		f.welcome = func(h *proto.Hello, w *proto.Welcome) { w.Forget = h.Known }
 	})
