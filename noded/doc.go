@@ -47,8 +47,8 @@
 // orders and steporder.go gives them, stepend.go and stepsample.go handle ends and usage.
 // steppart.go and stepremote.go are the two sides of a step on several nodes, peers.go is the port
 // between them, steprejoin.go handles a command that comes back, steplist.go the leader's
-// questions. Package noded/steplayout decides a step's resources. known.go holds
-// users against this node's own database.
+// questions. Package noded/steplayout decides a step's resources, noded/ports its ports. known.go
+// holds users against this node's own database.
 //
 // Memory and conversation: spool.go is the journal on disk and memory.go the meaning of its
 // records, report.go the outbox of reports, session.go the session with the leader, nodeask.go the

@@ -170,6 +170,7 @@ type placedStep struct {
 	PID       int32  // of its command
 	OOMKill   bool   // it ends as a whole when a process of it is killed for lack of memory
 	Container string // what it runs in, as users see it; "": in none
+	Ports     string // that it holds on its nodes (--resv-ports); "": none
 }
 
 func (x *placedStep) Wire(c *wire.C) {
@@ -189,6 +190,7 @@ func (x *placedStep) Wire(c *wire.C) {
 	wire.Int(c, &x.PID)
 	wire.Bool(c, &x.OOMKill)
 	wire.Text(c, &x.Container, model.MaxText)
+	wire.Text(c, &x.Ports, model.MaxText)
 }
 
 // stepOver ends a step. Its number is not used again.

@@ -126,6 +126,9 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 			return nil, nil, fmt.Errorf("--mem-bind: %w", err)
 		}
 		o.Env = e.StepTask(base, part, &p.req.Bind, &view)
+		if p.rec.Ports != "" {
+			o.Env = append(o.Env, "SLURM_STEP_RESV_PORTS="+p.rec.Ports)
+		}
 		if err := p.setFiles(o, local, rank); err != nil {
 			return nil, nil, err
 		}

@@ -1,12 +1,18 @@
 package noded
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/ports"
+	"gbatch/noded/steplayout"
 )
 
 // steprejoin.go handles a step's command that comes back after a restart of gnoded or a lost connection: it gets its
@@ -18,6 +24,7 @@ func (l *loop) rejoin(s *step, m msgStep) error {
 		old.step = nil
 		l.soon(old.close)
 	}
+	m.req.Ports = s.rec.Ports
 	s.conn, s.req = m.conn, m.req
 	s.stopTimer(timerLonely)
 	if s.phase == stepCreated {
@@ -130,5 +137,50 @@ func (l *loop) onStepGone(c *stepConn) error {
 		return nil
 	}
 	l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
+	return nil
+}
+
+// portsHeld gives the ports of the steps that this node has a part of, or manages.
+func (l *loop) portsHeld() (held []model.TaskSet) {
+	for _, a := range l.attempts {
+		for _, s := range a.steps {
+			if set, err := ports.Parse(s.rec.Ports); s.rec.Ports != "" && err == nil {
+				held = append(held, set)
+			}
+		}
+	}
+	return held
+}
+
+// choosePorts gives a new step the ports that its command wants: a number, 0 for one more than a node has tasks.
+func (l *loop) choosePorts(a *attempt, rq *proto.StepRequest, nodes []proto.StepNode) (string, error) {
+	if rq.Ports == "" {
+		return "", nil
+	}
+	n, err := strconv.ParseUint(rq.Ports, 10, 16)
+	if err != nil {
+		return "", fmt.Errorf("--resv-ports: '%s' is no number of ports", rq.Ports)
+	}
+	if n == 0 {
+		for i := range nodes {
+			n = max(n, uint64(len(nodes[i].Ranks))+1)
+		}
+	}
+	var all ports.Range
+	if l.n.opts.Config != nil {
+		all = l.n.opts.Config.MpiPorts
+	}
+	list, err := ports.Choose(all, int(n), l.portsHeld(), rand.Int32N(max(1, all[1]-all[0]+1)))
+	own := func(s *step) bool { return s.rec.Ports != "" }
+	if errors.Is(err, ports.ErrHeld) && slices.ContainsFunc(slices.Collect(maps.Values(a.steps)), own) {
+		return "", &steplayout.BusyError{Text: "--resv-ports: " + err.Error()}
+	}
+	return list, err
+}
+
+func (l *loop) step(key proto.Attempt, id int32) *step {
+	if a := l.attempts[key]; a != nil {
+		return a.steps[id]
+	}
 	return nil
 }

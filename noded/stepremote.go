@@ -15,6 +15,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/stepio"
 	"gbatch/internal/terminal"
+	"gbatch/noded/ports"
 	"gbatch/noded/shim"
 	"gbatch/noded/steppmi"
 	"gbatch/noded/steprelay"
@@ -78,9 +79,15 @@ func (l *loop) onPart(m msgPart) error {
 	case pt.Version > a.rec.Order.Version:
 		return refuse(proto.PartNotReady, "the node has not been told of the present nodes of job %d yet", pt.Job)
 	}
+	if mine, err := ports.Parse(pt.Request.Ports); pt.Request.Ports != "" {
+		if clash := ports.Clash(mine, l.portsHeld()); err != nil || clash != 0 {
+			return refuse(proto.PartRefused, "port %d (--resv-ports) is held by another job's step there: try again", clash)
+		}
+	}
 	s := &step{job: a, req: pt.Request, conn: m.conn, id: pt.Step, phase: stepCreated}
 	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes,
-		Manager: m.conn.from, Terminal: pt.Request.Terminal != nil, Container: pt.Request.Container.Shown()}
+		Manager: m.conn.from, Terminal: pt.Request.Terminal != nil, Container: pt.Request.Container.Shown(),
+		Ports: pt.Request.Ports}
 	switch err := l.addStep(s); {
 	case tooLarge(err):
 		return refuse(proto.PartRefused, "node %s can't keep the step's data: %v", l.n.opts.Name, err)

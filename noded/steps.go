@@ -355,10 +355,14 @@ func (l *loop) placeSteps(a *attempt) error {
 		if err == nil && a.suspended() { // its tasks would freeze between fork and exec, with what gshim holds for them
 			err = &steplayout.BusyError{Text: fmt.Sprintf("job %d is suspended", a.key.Job)}
 		}
+		var held string
+		if err == nil {
+			held, err = l.choosePorts(a, s.req, nodes)
+		}
 		var busy *steplayout.BusyError
 		switch {
 		case err == nil:
-			if err := l.createStep(s, nodes); err != nil {
+			if err := l.createStep(s, nodes, held); err != nil {
 				return err
 			}
 		case errors.As(err, &busy) && !s.req.Immediate:
@@ -403,14 +407,15 @@ func (l *loop) addStep(s *step) error {
 }
 
 // createStep numbers a step and adds it to the spool.
-func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
+func (l *loop) createStep(s *step, nodes []proto.StepNode, held string) error {
 	a := s.job
 	need := &s.req.Need
 	s.rec = &placedStep{Job: a.key.Job, Attempt: a.key.Attempt, ID: a.nextStep, RequestID: s.req.RequestID,
 		Name:   s.req.Name,
 		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap ||
 			a.steps[s.req.Parent] != nil || s.req.Receive != nil,
-		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID, Container: s.req.Container.Shown()}
+		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID, Container: s.req.Container.Shown(), Ports: held}
+	s.req.Ports = held
 	if s.req.Receive != nil {
 		s.rec.ID = a.asideNumber()
 	} else if s.number != proto.StepNone {
@@ -474,13 +479,6 @@ func (s *step) send(l *loop, ev *proto.StepEvent) {
 	if c := s.conn; c != nil {
 		l.soon(func() { c.send(ev) })
 	}
-}
-
-func (l *loop) step(key proto.Attempt, id int32) *step {
-	if a := l.attempts[key]; a != nil {
-		return a.steps[id]
-	}
-	return nil
 }
 
 // onStepSignal passes a signal of the command on, or ends the step.

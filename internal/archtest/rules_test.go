@@ -130,6 +130,7 @@ var layers = []layer{
 	{"noded/box", "internal/model noded/asuser noded/container noded/image"},
 	{"noded/loginenv", ""},
 	{"noded/receive", ""},
+	{"noded/ports", "internal/model"},
 	{"noded/check", "internal/model internal/proto internal/stepio noded/steplayout"},
 	{"noded/shares", ""},
 	{"noded/procs", ""},

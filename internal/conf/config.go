@@ -110,6 +110,7 @@ type Config struct {
 	LaunchParameters          []string
 	InteractiveStepOptions    string
 	MpiDefault                string
+	MpiPorts                  [2]int32 // MpiParams=ports=FIRST-LAST; zero: none
 	MailProg, MailDomain      string
 	JobSubmitProgram          string
 	JobSubmitUser             string

@@ -213,6 +213,7 @@ func jobSettings() []setting {
 		list("LaunchParameters", NextStart, func(c *Config) *[]string { return &c.LaunchParameters }),
 		text("InteractiveStepOptions", NextStart, func(c *Config) *string { return &c.InteractiveStepOptions }),
 		mpiSetting(),
+		mpiPorts(),
 		text("MailProg", AtOnce, func(c *Config) *string { return &c.MailProg }),
 		text("MailDomain", AtOnce, func(c *Config) *string { return &c.MailDomain }),
 	}

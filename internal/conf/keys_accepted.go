@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -123,7 +124,6 @@ func absent() []setting {
 		unless(notDone("is not supported: jobs don't open PAM sessions", "UsePAM"), "0", "no", "false"),
 		unless(notDone("is not supported: specialized cores are never given to jobs", "AllowSpecResourcesUsage"), "0", "no",
 			"false"),
-		notDone("is not supported: ports aren't reserved for steps", "MpiParams"),
 	)
 }
 
@@ -197,4 +197,25 @@ func (l *loader) unknownKey(p pair) {
 		}
 	}
 	l.probs.errorf(p.at, hint, "%s %s", kind, shown(p.key))
+}
+
+// mpiPorts is MpiParams: the ports for grun --resv-ports.
+func mpiPorts() setting {
+	return setting{name: "MpiParams", effect: RestartNoded,
+		read: func(c *Config, v string) fault {
+			var lo, hi int32
+			low := strings.ToLower(v)
+			n, err := fmt.Sscanf(low, "ports=%d-%d", &lo, &hi)
+			if n != 2 || err != nil || low != fmt.Sprintf("ports=%d-%d", lo, hi) || lo < 1 || hi < lo || hi > 65535 {
+				return fault{shown(v) + " is not ports=FIRST-LAST", "ports=12000-12999"}
+			}
+			c.MpiPorts = [2]int32{lo, hi}
+			return fault{}
+		},
+		show: func(c *Config) string {
+			if c.MpiPorts[0] == 0 {
+				return "(null)"
+			}
+			return fmt.Sprintf("ports=%d-%d", c.MpiPorts[0], c.MpiPorts[1])
+		}}
 }

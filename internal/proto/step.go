@@ -69,6 +69,10 @@ type StepRequest struct {
 	Async   bool         // its command wants the step's number at once, also while the step waits
 
 	Container *container.Wish // the tasks run in it; nil: in none
+
+	// Ports is what --resv-ports holds on the step's nodes. The command says how many, 0 for one more than a
+	// node has tasks; the step's manager makes of it which, as in 12000-12003. "": none
+	Ports string
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -105,6 +109,7 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Attach)
 	wire.Bool(c, &x.Async)
 	wire.Ptr(c, &x.Container)
+	wire.Text(c, &x.Ports, model.MaxText)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.

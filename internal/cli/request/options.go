@@ -276,7 +276,7 @@ func foreignOptions() []getopt.Option {
 		{Name: "container", Arg: R, Refused: NoBundle},
 		{Name: "power", Arg: R, Refused: "leave it out"},
 		{Name: "reboot", Refused: "ask an operator to reboot the node"},
-		{Name: "resv-ports", Arg: getopt.Optional, Refused: "let the program pick a free port"},
+		{Name: "resv-ports", Arg: getopt.Optional, Refused: "grun --resv-ports in the script"},
 		{Name: "bb", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
 		{Name: "bbf", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
 		{Name: "mcs-label", Arg: R, Note: "there are no MCS labels", Set: env.Ignored},

@@ -121,6 +121,5 @@ func (r *run) foreignOptions() []getopt.Option {
 				"separated by ' : ' the first is for component 0, the next for 1)", Set: env.Ignored},
 		{Name: "container", Arg: R, Refused: request.NoBundle},
 		{Name: "external-launcher", Refused: "grun --overlap, which takes nothing from other steps"},
-		{Name: "resv-ports", Arg: getopt.Optional, Refused: "ports that the MPI picks by itself"},
 	}
 }

@@ -167,6 +167,9 @@ func (r *run) needOptions() []getopt.Option {
 			Set:  getopt.Flag(&n.Overlap)},
 		{Name: "overcommit", Short: 'O', Group: groupNeeds, Env: "SLURM_OVERCOMMIT", Help: "allow more tasks than CPUs",
 			Set: getopt.Flag(&n.Overcommit)},
+		{Name: "resv-ports", Arg: getopt.Optional, Metavar: "n", Group: groupNeeds, Env: "SLURM_RESV_PORTS",
+			Help: "hold this many ports of MpiParams on the step's nodes, in SLURM_STEP_RESV_PORTS (default: one more " +
+				"than a node has tasks)", Set: r.setPorts},
 		{Name: "gres", Arg: R, Metavar: "name[:type][:n],...", Group: groupNeeds, Env: "SLURM_STEP_GRES",
 			Help: "generic resources on each node, or none (default: all of the job's)",
 			Set:  r.gres("", model.PerNode)},
@@ -351,6 +354,18 @@ func (r *run) commandOptions() []getopt.Option {
 		{Name: "clusters", Short: 'M', Arg: R, Metavar: "name", Group: groupHow, Help: "this cluster's name, or all",
 			Set: getopt.List(&r.clusters)},
 	}
+}
+
+// setPorts reads --resv-ports.
+func (r *run) setPorts(v string) error {
+	n := int64(0)
+	if v != "" {
+		if err := getopt.Number(&n, 0, 65535)(v); err != nil {
+			return err
+		}
+	}
+	r.rq.Ports = strconv.FormatInt(n, 10)
+	return nil
 }
 
 // stepOf reads a step's number from the environment.
