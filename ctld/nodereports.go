@@ -119,7 +119,7 @@ func (c *Controller) collect(ctx context.Context) {
 					continue // a kind of report that only the leader itself may use
 				}
 				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit,
-					Text: r.Text, Step: r.Step, Node: b.s.node, Since: r.Since}
+					Text: r.Text, Step: r.Step, Node: b.s.node, Since: r.Since, Taken: r.Taken}
 				cmd.Reports = append(cmd.Reports, report)
 				if word := troubles[r.Kind]; word != "" {
 					c.log.Warn(word, "node", b.s.node, "job", r.Job, "attempt", r.Attempt, "why", r.Text)

@@ -37,7 +37,8 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 	if size.MemMiB > 0 {
 		r.ReqMemMiB = (size.MemMiB + int64(size.Nodes) - 1) / int64(size.Nodes)
 	}
-	r.Asked = &model.Asked{Nodes: int32(size.Nodes), MemMiB: size.MemMiB, Bill: size.Bill, Licenses: size.Licenses}
+	r.Asked = &model.Asked{Nodes: int32(size.Nodes), MemMiB: size.MemMiB, Bill: size.Bill, Licenses: size.Licenses,
+		GPUMemMiB: sp.Extra().GPUMemMiB}
 	if j.State == model.Completing { // as in Slurm's accounting: it counts as running until it has ended
 		r.State = model.Running
 	}

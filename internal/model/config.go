@@ -136,6 +136,7 @@ type Params struct {
 
 	Price   price.Table
 	Elastic ElasticRules
+	Cache   GPUCache
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -193,6 +194,18 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Struct(c, &x.Power)
 	wire.Struct(c, &x.Price)
 	wire.Struct(c, &x.Elastic)
+	wire.Struct(c, &x.Cache)
+}
+
+// GPUCache says how long GPUs are taken to have models loaded (--prefer=model:NAME). Configurations of before have none.
+type GPUCache struct {
+	Tags  int32 // GpuCacheTags: the most models of a GPU; 0: none is remembered
+	TimeS int64 // GpuCacheTagTime: after its last use, a model is forgotten
+}
+
+func (x *GPUCache) Wire(c *wire.C) {
+	wire.Int(c, &x.Tags)
+	wire.Int(c, &x.TimeS)
 }
 
 // ElasticRules are about jobs that grow into what is free (--elastic). Configurations of before have none: all 0.

@@ -48,6 +48,9 @@ type Job struct {
 	Het *Het // nil: it is no component of a heterogeneous job
 
 	Special bool // it was put back, held, with State=SpecialExit: shown as SPECIAL_EXIT until it is released
+
+	GPUOOMs uint32 // how often it was requeued because it ran out of GPU memory (--requeue-on-oom)
+	Returns uint32 // launches that nodes gave back since it last ran, because somebody else had its GPUs
 }
 
 func (x *Job) Wire(c *wire.C) {
@@ -81,6 +84,8 @@ func (x *Job) Wire(c *wire.C) {
 	wire.Int(c, &x.Accrue)
 	wire.Ptr(c, &x.Het)
 	wire.Bool(c, &x.Special)
+	wire.Int(c, &x.GPUOOMs)
+	wire.Int(c, &x.Returns)
 }
 
 // NotAging in Job.Accrue says that the job does not gain priority by age, because GrpJobsAccrue, MaxJobsAccrue or a
@@ -344,6 +349,7 @@ type Exit struct {
 	NoStart  bool   // the script did not begin, because a file or its program can't be opened; Text names it
 	CutOff   bool   // its node ended it, or did not begin it, since nobody heard that node: the node's failure
 	Worst    int32  // a job's only: the highest Status of its steps, those of its script and shell aside
+	GPUOOM   bool   // it failed, and its output says that a GPU had too little memory
 }
 
 // Status gives the exit in wait's form: the code times 256, or the signal.
@@ -365,6 +371,7 @@ func (x *Exit) Wire(c *wire.C) {
 	wire.Bool(c, &x.NoStart)
 	wire.Bool(c, &x.CutOff)
 	wire.Int(c, &x.Worst)
+	wire.Bool(c, &x.GPUOOM)
 }
 
 // State gives the final state of a job that was not stopped, by its exit.
@@ -378,6 +385,8 @@ func (e Exit) State() (JobState, Reason) {
 		return OutOfMemory, ReasonOutOfMemory
 	case e.NoStart:
 		return Failed, ReasonJobLaunchFailure
+	case e.GPUOOM && e.Status() != 0:
+		return Failed, ReasonGPUOutOfMemory
 	case e.Signal != 0:
 		return Failed, ReasonRaisedSignal
 	case e.Code != 0:

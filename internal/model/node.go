@@ -200,7 +200,8 @@ type Node struct {
 	Extra   string // likewise
 	Failing bool   // an operator expects it to fail (State=FAIL); Admin is NodeDrain
 	Reboot  *Reboot
-	Power   *Power // nil: it is powered up, and nothing else is asked for
+	Power   *Power   // nil: it is powered up, and nothing else is asked for
+	Tags    []GPUTag // models that its GPUs have loaded, by GPU, the latest first
 }
 
 // RebootStep says how far a node's reboot is. The numbers are stored: append only.
@@ -276,6 +277,7 @@ func (x *Node) Wire(c *wire.C) {
 	wire.Bool(c, &x.Failing)
 	wire.Ptr(c, &x.Reboot)
 	wire.Ptr(c, &x.Power)
+	wire.List(c, &x.Tags, MaxList)
 }
 
 // MaxStrikes is how many failed launches a node remembers.

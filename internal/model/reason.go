@@ -58,6 +58,7 @@ const (
 	ReasonQOSNotAllowed
 	ReasonJobLaunchFailure // it never began, because its files or its program can't be opened
 	ReasonAccountBalance   // the account's credit is used up
+	ReasonGPUOutOfMemory   // it failed because a GPU had too little memory
 	numReasons             // below limitReasons
 )
 
@@ -97,6 +98,7 @@ var reasonNames = [numReasons]string{
 	ReasonQOSNotAllowed:                   "QOSNotAllowed",
 	ReasonJobLaunchFailure:                "JobLaunchFailure",
 	ReasonAccountBalance:                  "AccountBalance",
+	ReasonGPUOutOfMemory:                  "GpuOutOfMemory",
 }
 
 // String gives Slurm's word.

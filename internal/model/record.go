@@ -229,6 +229,8 @@ type Asked struct {
 
 	Licenses []LicenseCount // that it asks for in any case
 	Held     []LicenseCount // that it holds, or held
+
+	GPUMemMiB int64 // memory that each GPU must have; 0: not given
 }
 
 func (x *Asked) Wire(c *wire.C) {
@@ -238,6 +240,7 @@ func (x *Asked) Wire(c *wire.C) {
 	wire.Int(c, &x.Billed)
 	wire.List(c, &x.Licenses, MaxFew)
 	wire.List(c, &x.Held, MaxFew)
+	wire.Int(c, &x.GPUMemMiB)
 }
 
 // Audit is one entry of the audit trail: what happened to a job, node, account or another thing, by whom and when. It

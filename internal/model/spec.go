@@ -206,6 +206,9 @@ type Needs struct {
 
 	Container *container.Wish // the script runs in it; nil: in none
 	Elastic   *Elastic        // nil: its number of nodes is its own
+
+	GPUMemAuto bool // GPUMemMiB is what jobs of its user and name used (--gpu-mem=auto); 0: nothing is known of them
+	OOMRequeue bool // it is requeued, with more, if it runs out of GPU memory (--requeue-on-oom)
 }
 
 // Elastic lets a job have more nodes than it asks for while nobody else needs them (--elastic=MIN-MAX). It starts with
@@ -261,6 +264,8 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Int(c, &x.Segments)
 	wire.Ptr(c, &x.Container)
 	wire.Ptr(c, &x.Elastic)
+	wire.Bool(c, &x.GPUMemAuto)
+	wire.Bool(c, &x.OOMRequeue)
 }
 
 // SegmentWish says how the segments of a job lie to each other.

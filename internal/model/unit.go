@@ -74,6 +74,19 @@ func (x *GPUHeld) Wire(c *wire.C) {
 // HeldStepMiB is the step in which nodes report such memory: they don't report smaller changes.
 const HeldStepMiB = 512
 
+// GPUTag is a model that a GPU has loaded: a job that asked for it (--prefer=model:NAME) has run there.
+type GPUTag struct {
+	GPU  int32
+	Name string
+	At   Time // of its last use
+}
+
+func (x *GPUTag) Wire(c *wire.C) {
+	wire.Int(c, &x.GPU)
+	wire.Text(c, &x.Name, MaxName)
+	wire.Int(c, &x.At)
+}
+
 // MaxUnitTells bounds a node's report on its units.
 const MaxUnitTells = 1024
 

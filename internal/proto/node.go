@@ -379,6 +379,7 @@ type Report struct {
 	Text    string      // what went wrong, and why
 	Step    *model.Step // ReportStep
 	Since   uint32      // NodeAlloc.Since of the part that it is about
+	Taken   bool        // ReportLaunchFailed: somebody else had the job's GPUs
 }
 
 func (x *Report) Wire(c *wire.C) {
@@ -391,6 +392,7 @@ func (x *Report) Wire(c *wire.C) {
 	wire.Text(c, &x.Text, model.MaxText)
 	wire.Ptr(c, &x.Step)
 	wire.Int(c, &x.Since)
+	wire.Bool(c, &x.Taken)
 }
 
 // Reports brings news from a node.

@@ -124,6 +124,7 @@ type Report struct {
 	Node    string // the node that reports; "": the job's first node, or with Placed no node: the leader's own
 	Step    *model.Step
 	Since   uint32 // NodeAlloc.Since of the part that it is about
+	Taken   bool   // with LaunchFailed: somebody else had the job's GPUs; it counts against neither job nor node
 }
 
 func (x *Report) Wire(c *wire.C) {
@@ -136,6 +137,7 @@ func (x *Report) Wire(c *wire.C) {
 	wire.Text(c, &x.Node, model.MaxName)
 	wire.Ptr(c, &x.Step)
 	wire.Int(c, &x.Since)
+	wire.Bool(c, &x.Taken)
 }
 
 // Reports has reports of nodes. Repeated and outdated reports change nothing.
