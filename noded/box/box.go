@@ -25,8 +25,8 @@ type Store struct {
 	log    *slog.Logger
 
 	mu     sync.Mutex
-	making map[string]*sync.Mutex // by name
-	held   map[string]string      // the digest of each container's image
+	making map[string]*turn  // by name
+	held   map[string]string // the digest of each container's image
 }
 
 // Order says what a container has.
@@ -67,7 +67,7 @@ func Open(base string, images *image.Cache, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{spaces: spaces, images: images, log: log, making: map[string]*sync.Mutex{}, held: map[string]string{}}
+	s := &Store{spaces: spaces, images: images, log: log, making: map[string]*turn{}, held: map[string]string{}}
 	names, err := spaces.Names()
 	if err != nil {
 		return nil, err
@@ -89,17 +89,31 @@ func (s *Store) read(name string) (*kept, error) {
 	return k, json.Unmarshal(text, k)
 }
 
+// turn is whose turn it is to do something with a name.
+type turn struct {
+	sync.Mutex
+	users int // who have it or wait for it
+}
+
 // lock serializes what is done with one name.
-func (s *Store) lock(name string) func() {
+func (s *Store) lock(name string) (unlock func()) {
 	s.mu.Lock()
 	m := s.making[name]
 	if m == nil {
-		m = &sync.Mutex{}
+		m = &turn{}
 		s.making[name] = m
 	}
+	m.users++
 	s.mu.Unlock()
 	m.Lock()
-	return m.Unlock
+	return func() {
+		m.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if m.users--; m.users == 0 {
+			delete(s.making, name)
+		}
+	}
 }
 
 // Make gives a container, which it makes if there is none of the name. It waits for the image.
@@ -159,6 +173,11 @@ func (s *Store) Remove(name string) error {
 		return nil
 	}
 	s.mu.Unlock()
+	return s.remove(name)
+}
+
+// remove does so for what an earlier Store has left, too.
+func (s *Store) remove(name string) error {
 	defer s.lock(name)()
 	err := s.spaces.Remove(name)
 	s.mu.Lock()
@@ -166,7 +185,6 @@ func (s *Store) Remove(name string) error {
 	if err == nil {
 		delete(s.held, name)
 	}
-	delete(s.making, name)
 	s.mu.Unlock()
 	if has && err == nil {
 		s.images.Release(digest)
@@ -205,7 +223,7 @@ func (s *Store) Sweep(keep []string) error {
 	errs := []error{err}
 	for _, name := range names {
 		if !slices.ContainsFunc(keep, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
-			errs = append(errs, s.Remove(name))
+			errs = append(errs, s.remove(name))
 		}
 	}
 	return errors.Join(errs...)

@@ -33,6 +33,7 @@ type Options struct {
 
 const (
 	atOnce     = 4           // processes that ask registries
+	atOnceEach = 2           // of them for one user: a registry that is slow on purpose stops nobody else
 	lookedUp   = time.Minute // how long a user's name of an image means the same
 	maxKnown   = 4096        // names
 	slackBytes = 64 << 20    // what unpacked images take beside their files
@@ -73,6 +74,7 @@ type Cache struct {
 	known    map[string]meaning  // by user and name
 	flights  map[string]*flight  // by user and name
 	coming   map[string]*arrival // by digest
+	turns    map[uint32]*turn    // by user
 	count    int                 // of directories made
 	imports  int                 // for tests: images unpacked
 }
@@ -83,11 +85,19 @@ type meaning struct {
 	at     time.Time
 }
 
-// flight is a name that is being looked up, and its image fetched.
+// flight is a name that is being looked up, and its image fetched. It ends when nobody waits for it any more.
 type flight struct {
-	done   chan struct{}
-	digest string
-	err    error
+	done    chan struct{}
+	digest  string
+	err     error
+	waiting int
+	stop    context.CancelFunc
+}
+
+// turn has one user's places among those who ask registries.
+type turn struct {
+	places chan struct{}
+	users  int // flights that have one or wait for one
 }
 
 // arrival is an image that is being unpacked.
@@ -103,7 +113,7 @@ func Open(o Options) (*Cache, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Cache{o: o, slots: make(chan struct{}, atOnce), ctx: ctx, stop: stop, images: map[string]*Image{},
-		known: map[string]meaning{}, flights: map[string]*flight{}, coming: map[string]*arrival{}}
+		known: map[string]meaning{}, flights: map[string]*flight{}, coming: map[string]*arrival{}, turns: map[uint32]*turn{}}
 	if err := container.OwnDir(o.Dir); err != nil {
 		return nil, fmt.Errorf("the place of containers' images: %w", err)
 	}
@@ -172,13 +182,22 @@ func (c *Cache) Get(ctx context.Context, u *User, ref string) (*Image, error) {
 	f := c.flights[key]
 	if f == nil {
 		f = &flight{done: make(chan struct{})}
+		var of context.Context
+		of, f.stop = context.WithTimeout(c.ctx, MostTime)
 		c.flights[key] = f
-		c.wg.Go(func() { c.fly(f, key, u, ref) })
+		c.wg.Go(func() { c.fly(of, f, key, u, ref) })
 	}
+	f.waiting++
 	c.mu.Unlock()
 	select {
 	case <-f.done:
 	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if f.waiting--; f.waiting == 0 && c.flights[key] == f {
+			delete(c.flights, key)
+			f.stop()
+		}
 		return nil, &Error{Image: ref, Text: "nobody waits for it any more"}
 	}
 	if f.err != nil {
@@ -222,9 +241,8 @@ func (c *Cache) Release(digest string) {
 }
 
 // fly looks a name up.
-func (c *Cache) fly(f *flight, key string, u *User, ref string) {
-	ctx, cancel := context.WithTimeout(c.ctx, MostTime)
-	defer cancel()
+func (c *Cache) fly(ctx context.Context, f *flight, key string, u *User, ref string) {
+	defer f.stop()
 	digest, err := c.fetch(ctx, u, ref)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,18 +260,52 @@ func (c *Cache) fly(f *flight, key string, u *User, ref string) {
 		delete(c.known, key)
 	}
 	f.digest, f.err = digest, err
-	delete(c.flights, key)
+	if c.flights[key] == f {
+		delete(c.flights, key)
+	}
 	close(f.done)
+}
+
+// turn waits for a place among those who ask registries, until leave is called.
+func (c *Cache) turn(ctx context.Context, uid uint32) (leave func(), err error) {
+	c.mu.Lock()
+	t := c.turns[uid]
+	if t == nil {
+		t = &turn{places: make(chan struct{}, atOnceEach)}
+		c.turns[uid] = t
+	}
+	t.users++
+	c.mu.Unlock()
+	gone := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if t.users--; t.users == 0 {
+			delete(c.turns, uid)
+		}
+	}
+	select {
+	case t.places <- struct{}{}:
+	case <-ctx.Done():
+		gone()
+		return nil, ctx.Err()
+	}
+	select {
+	case c.slots <- struct{}{}:
+		return func() { <-c.slots; <-t.places; gone() }, nil
+	case <-ctx.Done():
+		<-t.places
+		gone()
+		return nil, ctx.Err()
+	}
 }
 
 // fetch asks the registry, and gets the image if it is not here.
 func (c *Cache) fetch(ctx context.Context, u *User, ref string) (digest string, err error) {
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return "", &Error{Image: ref, Text: "gnoded ends"}
+	leave, err := c.turn(ctx, u.UID)
+	if err != nil {
+		return "", &Error{Image: ref, Text: "gnoded ends, or it took too long"}
 	}
+	defer leave()
 	_, registry, err := parseRef(ref)
 	if err != nil {
 		return "", &Error{Image: ref, Text: err.Error(), kind: kindDenied}

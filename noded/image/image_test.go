@@ -10,6 +10,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -339,6 +340,42 @@ func TestOnce(t *testing.T) {
 	other := s.push(t, "other:2", imageOf(t, layerOf(t, entry{name: "f", text: "x"})))
 	if _, err := c.Get(t.Context(), me(), other); err != nil || c.imports != 1 || s.blobs.Load() != 0 {
 		t.Errorf("%v, %d imports, %d blobs", err, c.imports, s.blobs.Load())
+	}
+}
+
+// TestTurns: a user whose registries say nothing keeps no other user waiting, and what nobody waits for ends.
+func TestTurns(t *testing.T) {
+	s, c := serve(t, ""), open(t, 1<<30)
+	ref := s.push(t, "quick:1", imageOf(t, layerOf(t, entry{name: "f", text: "x"})))
+	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	ctx, leave := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for i := range 2 * atOnce {
+		wg.Go(func() {
+			if _, err := c.Get(ctx, &User{UID: 5000}, fmt.Sprintf("%s/silent:%d", l.Addr(), i)); err == nil {
+				t.Error("it gave an image")
+			}
+		})
+	}
+	under := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.flights) + len(c.turns) + len(c.slots)
+	}
+	for under() != 2*atOnce+1+atOnceEach {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := c.Get(t.Context(), &User{UID: 5001}, ref); err != nil {
+		t.Error(err)
+	}
+	leave()
+	wg.Wait()
+	for under() != 0 {
+		time.Sleep(time.Millisecond)
 	}
 }
 
