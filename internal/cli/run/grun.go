@@ -33,6 +33,12 @@ func Grun(e *env.Env) int {
 		}
 		first.goOn()
 	}
+	if first.elastic && len(all) > 1 {
+		e.Errorf("--elastic runs one command: leave out the others")
+		return e.Failed(1)
+	} else if first.elastic {
+		return first.follow()
+	}
 	if err := e.OnCluster(first.clusters); err != nil {
 		e.Errorf("%s", env.Text(err))
 		return e.Failed(1)
@@ -97,6 +103,9 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		return errors.New("No command given to execute; write it behind the options")
 	}
 	if err := r.intoGroup(); err != nil {
+		return err
+	}
+	if err := r.settleElastic(); err != nil {
 		return err
 	}
 	r.badSaid, r.waitSaid = p.Given("kill-on-bad-exit").Source != getopt.NotGiven,

@@ -54,6 +54,7 @@ type run struct {
 	compress   string
 	async      bool // --async
 	parsable   bool
+	elastic    bool             // --elastic, and this process follows the job's size
 	background bool             // this process runs the step for a command that has ended
 	numbered   func(step int32) // tells it the step's number
 	cooked     terminal.Modes   // the terminal's original modes; zero: there is no terminal
@@ -341,6 +342,9 @@ func (r *run) commandOptions() []getopt.Option {
 			Help: "print 'Submitted step JOB.STEP' and end; the step runs on, or waits for its turn, with its output in the " +
 				"command's file, or else in slurm-JOB.STEP.out", Set: getopt.Flag(&r.async)},
 		{Name: "parsable", Group: groupHow, Help: "with --async: print only JOB.STEP", Set: getopt.Flag(&r.parsable)},
+		{Name: "elastic", Group: groupHow,
+			Help: "in the script of an elastic job: run the command on all its nodes; when they change it gets SIGTERM, and " +
+				"begins again on the new ones once it has ended", Set: getopt.Flag(&r.elastic)},
 		{Name: "bcast", Arg: getopt.Optional, Metavar: "file", Group: groupHow, Env: "SLURM_BCAST",
 			Help: "send the program to the step's nodes and run the copies: to a file, or into a directory (dest/; default: " +
 				"the working directory) as slurm_bcast_JOB.STEP_NODE", Set: r.setBcast},
