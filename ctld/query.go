@@ -444,7 +444,11 @@ func (c *Controller) pong(ctx context.Context) *proto.PingReply {
 	r.CertNotes = c.certNotes(v)
 	for _, p := range c.members() {
 		info := proto.ControllerInfo{Name: p.Name, Addr: p.Addr, Leader: p.Name == id, Up: p.Name == c.opts.Name}
-		if n, ok := c.news(ctx, p.Name); ok && !info.Up {
+		if info.Up {
+			r.Controllers = append(r.Controllers, info)
+			continue
+		}
+		if n, ok := c.news(ctx, p.Name); ok {
 			info.SeenMS = max(1, time.Since(n.at).Milliseconds())
 			info.Up = !n.at.Before(from)
 		}

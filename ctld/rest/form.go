@@ -32,6 +32,9 @@ func isYAML(kind string) bool {
 // form is what a client can read, and likes best.
 type form struct{ yaml, gzip bool }
 
+// stored is the size up to which a piece beside compressed ones is left as it is, in a block of its own.
+const stored = 4096
+
 // leastZip is the size from which an answer is compressed.
 const leastZip = 2048
 
@@ -182,6 +185,10 @@ func zip(p *parts) [][]byte {
 			sum, n = joinSums(sum, x.sum, x.n), n+x.n
 		case x.zipped:
 			out = append(out, x.b)
+		case len(x.b) <= stored: // a compressor that begins anew costs more
+			sum, n = joinSums(sum, crc32.ChecksumIEEE(x.b), int64(len(x.b))), n+int64(len(x.b))
+			head := binary.LittleEndian.AppendUint16([]byte{0}, uint16(len(x.b)))
+			out = append(out, binary.LittleEndian.AppendUint16(head, ^uint16(len(x.b))), x.b)
 		default:
 			z.w.Reset(&z.out) // what comes may stand behind what it does not know
 			z.sum, z.n = 0, 0

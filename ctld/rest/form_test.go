@@ -31,8 +31,11 @@ func TestZip(t *testing.T) {
 	}
 	z.free()
 	p.shared(shared, true)
-	_, _ = p.Write([]byte(`},"errors":[]}`))
-	want.WriteString(`},"errors":[]}`)
+	long := `},"text":"` + strings.Repeat("long ", stored) + `","errors":[]}` // it is compressed too
+	for _, plain := range []string{`},"warnings":[`, long} {
+		_, _ = p.Write([]byte(plain))
+		want.WriteString(plain)
+	}
 	h := http.Header{}
 	list, total := form{gzip: true}.encode(h, &p)
 	all := bytes.Join(list, nil)

@@ -89,7 +89,11 @@ func (q *request) each(j *slurmjson.Writer, rq *proto.JobsRequest) (n int, err e
 				continue
 			}
 			seen[job.ID] = len(rq.Filter.Jobs) > 1
-			rows.Each(job, func(r *jobtext.JobRow) { slurmjson.Write(j, "", jobFields, r); n++ })
+			rows.Each(job, func(r *jobtext.JobRow) {
+				slurmjson.Write(j, "", jobFields, r)
+				q.wrote(n)
+				n++
+			})
 		}
 		j.Flush(false)
 		return q.ctx.Err()

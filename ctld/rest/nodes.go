@@ -3,6 +3,7 @@ package rest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"gbatch/internal/clustertext"
 	"gbatch/internal/jobtext"
@@ -23,17 +24,23 @@ var (
 	statisticFields   = clustertext.StatisticsJSON()
 )
 
+// pingFor is how long the answer to a ping is everybody's: the controllers ask each other less often.
+const pingFor = 100 * time.Millisecond
+
 func getPing(q *request) error {
-	var r proto.PingReply
-	if err := q.ask(proto.KindPing, &proto.Empty{}, &r); err != nil {
-		return err
-	}
-	q.j.Open("pings", '[')
-	for i := range r.Controllers {
-		slurmjson.Write(q.j, "", pingFields, &r.Controllers[i])
-	}
-	q.j.Close(']')
-	return nil
+	moment := time.Now().UnixMilli() / pingFor.Milliseconds()
+	return q.sharedAt("ping", moment, func(own *request, j *slurmjson.Writer) error {
+		var r proto.PingReply
+		if err := own.ask(proto.KindPing, &proto.Empty{}, &r); err != nil {
+			return err
+		}
+		j.Open("pings", '[')
+		for i := range r.Controllers {
+			slurmjson.Write(j, "", pingFields, &r.Controllers[i])
+		}
+		j.Close(']')
+		return nil
+	})
 }
 
 func getDiag(q *request) error {
@@ -54,7 +61,8 @@ func (q *request) nodes(j *slurmjson.Writer, names []string, pick func(*proto.No
 		if err := proto.Decode(part, &chunk); err != nil {
 			return err
 		}
-		for _, n := range chunk.Nodes {
+		for i, n := range chunk.Nodes {
+			q.wrote(i)
 			if pick == nil || pick(n) {
 				slurmjson.Write(j, "", nodeFields, &jobtext.NodeOf{NodeInfo: n, Cluster: cluster})
 			}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -81,16 +82,25 @@ func (q *request) stream(kind uint16, rq proto.Message, each func(part []byte) e
 
 // shared writes members of the answer that equal requests get too, as long as nothing has changed.
 func (q *request) shared(key string, write func(own *request, j *slurmjson.Writer) error) error {
-	if key = q.ver + " " + key; q.form.gzip {
+	return q.sharedAt(key, nil, write)
+}
+
+// sharedAt is shared for what does not follow from the facts: it is true as long as at is the same.
+func (q *request) sharedAt(key string, at any, write func(own *request, j *slurmjson.Writer) error) error {
+	stamp, zipped := at, false
+	if at == nil { // it is a list
+		stamp, zipped = q.facts.Stamp, q.form.gzip
+	}
+	if key = q.ver + " " + key; zipped {
 		key = "gzip " + key
 	}
 	key = q.s.o.Cluster.Sees(q.who) + " " + key
-	got, err := q.s.same.Get(q.ctx, key, q.facts.Stamp, func(ctx context.Context, put func([]byte) error) (any, error) {
+	got, err := q.s.same.Get(q.ctx, key, stamp, func(ctx context.Context, put func([]byte) error) (any, error) {
 		own := *q
 		own.ctx, own.facts, own.warnings, own.same = ctx, q.s.o.Cluster.Facts(), nil, nil
 		var to io.Writer = putter(put)
 		var zip *zipper
-		if q.form.gzip {
+		if zipped {
 			zip = newZipper(put)
 			defer zip.free()
 			to = zip
@@ -107,6 +117,9 @@ func (q *request) shared(key string, write func(own *request, j *slurmjson.Write
 		if own.age > 0 || j.Err != nil {
 			return nil, j.Err // it is not kept
 		}
+		if at != nil {
+			return at, nil
+		}
 		return own.facts.Stamp, nil
 	})
 	if errors.Is(err, share.ErrTooMuch) {
@@ -117,9 +130,20 @@ func (q *request) shared(key string, write func(own *request, j *slurmjson.Write
 	}
 	q.same = got
 	q.j.Flush(true)
-	q.out.shared(got.Parts, q.form.gzip)
+	q.out.shared(got.Parts, zipped)
 	q.j.Continue()
 	return got.Err
+}
+
+// rowsAtOnce is how many rows are written before others have their turn: some 200 microseconds.
+const rowsAtOnce = 16
+
+// wrote lets others go first, after each few rows of a list: the controller has few threads, and a list of thousands of
+// rows would keep submissions waiting for as long as the Go scheduler lets a goroutine run, 10 ms at a time.
+func (q *request) wrote(row int) {
+	if row%rowsAtOnce == rowsAtOnce-1 {
+		runtime.Gosched()
+	}
 }
 
 // putter passes on copies: what is put is kept, and the writer uses its bytes again.

@@ -97,6 +97,7 @@ const (
 	requestTime  = 2 * time.Minute
 	stopTime     = 3 * time.Second // for requests under way, when the controller ends
 	writeBytes   = 256 << 10
+	shareRest    = 3 // a list that many wait for takes a quarter of one CPU
 )
 
 // Server is one controller's HTTP server.
@@ -114,7 +115,7 @@ type Server struct {
 
 // New listens. What can't be listened on is an error if nothing is left.
 func New(o *Options) (*Server, error) {
-	s := &Server{o: *o, routes: newRoutes(), same: share.Group{Rest: 1}}
+	s := &Server{o: *o, routes: newRoutes(), same: share.Group{Rest: shareRest}}
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		ReadHeaderTimeout: headerTime,
@@ -243,8 +244,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		if s.o.Served != nil && !out.stream {
 			s.o.Served(out.status, time.Since(begin))
 		}
-		s.o.Log.Debug("http", "method", r.Method, "path", r.URL.Path, "status", out.status, "bytes", out.bytes,
-			"for", time.Since(begin), "from", r.RemoteAddr)
+		if s.o.Log.Enabled(ctx, slog.LevelDebug) { // most often it is not, and the words cost as much as a ping
+			s.o.Log.Debug("http", "method", r.Method, "path", r.URL.Path, "status", out.status, "bytes", out.bytes,
+				"for", time.Since(begin), "from", r.RemoteAddr)
+		}
 	}()
 	_ = out.control.SetReadDeadline(begin.Add(bodyTime)) // a stream without deadlines has its connection's
 	h := out.Header()

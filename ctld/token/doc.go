@@ -10,5 +10,6 @@
 // most, so that a login host can't get rights from it that it doesn't have (LoginRights).
 //
 //	token.go   making and checking
+//	seen.go    tokens that were checked already
 //	jwks.go    the public keys of an identity provider
 package token

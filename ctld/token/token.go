@@ -1,6 +1,7 @@
 package token
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -49,6 +50,8 @@ type Checker struct {
 	Now    func() time.Time // the cluster's time
 	Public *Public          // keys of an identity provider; nil: none
 	Claim  string           // the claim of its tokens that has the user's name; "": sun or username
+
+	seen seen
 }
 
 // leeway is how far the clocks of who makes tokens and of the cluster may differ.
@@ -58,6 +61,10 @@ const leeway = 2 * time.Second
 func (k *Checker) Check(text string) (*Claims, error) {
 	if len(text) > MaxBytes {
 		return nil, fmt.Errorf("a token of %d bytes; none has more than %d", len(text), MaxBytes)
+	}
+	key, digest := k.Key(), sha256.Sum256([]byte(text))
+	if c := k.seen.get(&digest, key, k.Now()); c != nil {
+		return c, nil
 	}
 	methods := []string{jwt.SigningMethodHS256.Alg()}
 	if k.Public != nil {
@@ -70,7 +77,7 @@ func (k *Checker) Check(text string) (*Claims, error) {
 	foreign := false
 	_, err := parser.ParseWithClaims(text, &body, func(t *jwt.Token) (any, error) {
 		if t.Method.Alg() == jwt.SigningMethodHS256.Alg() {
-			if key := k.Key(); len(key) > 0 {
+			if len(key) > 0 {
 				return key, nil
 			}
 			return nil, errors.New("this cluster has no key for tokens yet")
@@ -101,6 +108,9 @@ func (k *Checker) Check(text string) (*Claims, error) {
 	}
 	if c.User == "" {
 		return nil, errors.New("the token names no user")
+	}
+	if !foreign { // an identity provider may take its keys back
+		k.seen.put(&digest, key, c)
 	}
 	return c, nil
 }

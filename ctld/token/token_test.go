@@ -122,3 +122,48 @@ func TestPublicKeys(t *testing.T) {
 		t.Errorf("without public keys it counts: %+v", got)
 	}
 }
+
+// TestTokensAreSeenAgain: a token that was checked before counts as long as it would if it were checked anew: not with
+// another key, not before it was made, not after its end.
+func TestTokensAreSeenAgain(t *testing.T) {
+	text, err := Make(key, &Claims{User: "ann", At: now, Until: now.Add(time.Minute), Most: model.RightsCoordinator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	current, at := key, now
+	k := &Checker{Key: func() []byte { return current }, Now: func() time.Time { return at }}
+	for range 3 {
+		c, err := k.Check(text)
+		if err != nil || c.User != "ann" || c.Most != model.RightsCoordinator || !c.At.Equal(now) {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		c.User = "root" // it is the caller's own
+	}
+	if len(k.seen.list) != 1 {
+		t.Fatalf("%d tokens are remembered", len(k.seen.list))
+	}
+	for _, x := range []struct {
+		name string
+		at   time.Time
+		key  []byte
+	}{{"after its end", now.Add(time.Minute + leeway), key}, {"without a key", now, nil},
+		{"with another key", now, []byte("another key of the same cluster!")}} {
+		at, current = x.at, x.key
+		if c, err := k.Check(text); err == nil {
+			t.Errorf("%s: %+v", x.name, c)
+		}
+	}
+	at, current = now, key
+	for i := range maxSeen + 10 {
+		text, err := Make(key, &Claims{User: fmt.Sprint("u", i), At: now, Until: now.Add(time.Minute)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Check(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(k.seen.list); n > maxSeen {
+		t.Errorf("%d tokens are remembered", n)
+	}
+}

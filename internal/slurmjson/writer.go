@@ -183,6 +183,11 @@ func (j *Writer) List(name string, words []string) {
 func AppendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(s); {
+		if n := asIs(s[i:]); n > 0 {
+			b = append(b, s[i:i+n]...)
+			i += n
+			continue
+		}
 		c := s[i]
 		switch {
 		case c == '"' || c == '\\':
@@ -193,11 +198,9 @@ func AppendString(b []byte, s string) []byte {
 			b = append(b, `\t`...)
 		case c == '\r':
 			b = append(b, `\r`...)
-		case c < 0x20 || c == 0x7f:
+		case c < utf8.RuneSelf: // a control character
 			b = append(b, `\u00`...)
 			b = append(b, "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])
-		case c < utf8.RuneSelf:
-			b = append(b, c)
 		default:
 			r, size := utf8.DecodeRuneInString(s[i:])
 			i += size
@@ -212,6 +215,16 @@ func AppendString(b []byte, s string) []byte {
 		i++
 	}
 	return append(b, '"')
+}
+
+// asIs says how many bytes at the beginning of a string are written as they are.
+func asIs(s string) int {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			return i
+		}
+	}
+	return len(s)
 }
 
 // New gives a writer to w in the shape of a version.
