@@ -42,39 +42,42 @@ func child(dir string) int {
 	return 1
 }
 
+// startChild starts a gdbd in a process of its own. kill ends it with SIGKILL; again it does nothing.
+func startChild(t *testing.T, dir string) (addr string, kill func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 100)
+	n, err := out.Read(line)
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill() // it may be gone
+		_ = cmd.Wait()         // says that it was killed
+	})
+	t.Cleanup(kill)
+	if err != nil {
+		t.Fatal("gdbd didn't start: ", err)
+	}
+	return strings.TrimSpace(string(line[:n])), kill
+}
+
 // TestKilled kills gdbd with SIGKILL again and again while records arrive. Each time all acknowledged records must be
 // there; the controller continues after the last acknowledged record, and at the end every record must be there once.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	certificates(t, filepath.Join(dir, "pki"))
-	start := func() (addr string, kill func()) {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childDir+"="+dir)
-		cmd.Stderr = t.Output()
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		line := make([]byte, 100)
-		n, err := out.Read(line)
-		kill = sync.OnceFunc(func() {
-			_ = cmd.Process.Kill() // it may be gone
-			_ = cmd.Wait()         // says that it was killed
-		})
-		t.Cleanup(kill)
-		if err != nil {
-			t.Fatal("gdbd didn't start: ", err)
-		}
-		return strings.TrimSpace(string(line[:n])), kill
-	}
 	rng := newRand(t)
 	acked, next := uint64(0), uint64(1)
 	const rounds = 6
 	for range rounds {
-		addr, kill := start()
+		addr, kill := startChild(t, dir)
 		m := mustDial(t, addr, filepath.Join(dir, "pki"))
 		if seq, err := call(t.Context(), m, &proto.Put{Cluster: "c"}); err != nil || seq < acked {
 			t.Fatalf("%d of %d acknowledged records are left, %v", seq, acked, err)
@@ -102,7 +105,7 @@ func TestKilled(t *testing.T) {
 		}
 		kill()
 	}
-	addr, _ := start()
+	addr, _ := startChild(t, dir)
 	m := mustDial(t, addr, filepath.Join(dir, "pki"))
 	seq, err := call(t.Context(), m, &proto.Put{Cluster: "c"})
 	if err != nil || seq < acked {

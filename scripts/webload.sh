@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# How much do clients over HTTP slow submissions? A fresh cluster with 1,000 jobs is asked for 2,000 pings and 300 lists of all
-# jobs a second, compressed as most clients ask for them, while two loops of gsubmit submit as fast as they can. In turns: alone,
-# beside, alone, beside, ... The share is that of the runs before and after.
+# How much do clients over HTTP slow submissions? A fresh cluster with 1,000 jobs is asked for 2,000 pings and 300 lists of
+# all jobs a second, compressed as most clients ask for them, while two loops of gsubmit submit as fast as they can. In
+# turns: alone, beside, alone, beside, ... The share is that of the same run.
 #
-# The one who asks stands for other hosts, and takes CPU of this one. So the last share compares with runs beside a program that
-# takes as much CPU as that one and asks nothing. Prints the CPU of gctld for each request too: on a busy machine believe that.
+# The one who asks stands for other hosts, and takes CPU of this one. So the last share compares with runs beside a program
+# that takes as much CPU as that one and asks nothing. Prints the CPU of gctld for each request too: on a busy machine
+# believe that.
 # Takes two minutes.
 #
 #   scripts/webload.sh [ROUNDS]

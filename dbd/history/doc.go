@@ -13,8 +13,8 @@
 //   - A minute is on disk, synced, before its sender is answered: kill -9 loses the minutes that
 //     were on their way. Sent again, a part of a minute takes its own place.
 //   - Minutes are kept for a day, means of ten minutes for thirty days, and the file stays below
-//     its limit: the oldest days go first. A bucket is an hour or a day, so that forgetting one is
-//     one DeleteBucket.
+//     its limit, whatever comes: the oldest days go first, then the oldest hours. A bucket is an
+//     hour or a day, so that forgetting one is one DeleteBucket.
 //   - Writing here has its own file, lock and turn: records never wait for it.
 //   - A damaged file is put aside, and a new one begins.
 package history

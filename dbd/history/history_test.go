@@ -13,9 +13,11 @@ import (
 )
 
 // store opens a store in a directory of the test's, at a time that it moves.
-func store(t testing.TB, dir string, now *time.Time) *Store {
+func store(t testing.TB, dir string, now *time.Time) *Store { return storeBelow(t, dir, now, MaxBytes) }
+
+func storeBelow(t testing.TB, dir string, now *time.Time, most int64) *Store {
 	t.Helper()
-	s, err := Open(filepath.Join(dir, FileName), slog.New(slog.DiscardHandler), func() time.Time { return *now })
+	s, err := openBelow(filepath.Join(dir, FileName), slog.New(slog.DiscardHandler), func() time.Time { return *now }, most)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,41 +178,131 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
+// busyMinute is minute m of a cluster with 8 GPUs a node, and two jobs a node of which half are new each half an hour.
+func busyMinute(m, nodes int) (parts []*proto.Samples) {
+	noise := func(i, k int) int64 { return int64((i*7919 + m*k*104729) % 101) }
+	var list []proto.Sample
+	for i := range nodes {
+		list = append(list, proto.Sample{Of: proto.HistoryNode, Name: fmt.Sprintf("gpu%04d", i),
+			Values: []int64{64, noise(i, 1) * 64, 100_000 + noise(i, 3)*1000, 8, noise(i, 1), noise(i, 2) * 300}})
+		for g := range 8 {
+			list = append(list, proto.Sample{Of: proto.HistoryGPU, Name: fmt.Sprintf("gpu%04d/%d", i, g),
+				Values: []int64{noise(i+g, 1), 20_000 + noise(i+g, 3)*500, noise(i+g, 2) * 70, 40 + noise(i, 2)/5,
+					int64(1_000_000 + i), 1000}})
+		}
+	}
+	for i := range 2 * nodes {
+		list = append(list, proto.Sample{Of: proto.HistoryJob, Name: fmt.Sprint(1_000_000 + m/30*nodes + i),
+			Values: []int64{noise(i, 1) * 64, 100_000 + noise(i, 3)*1000, noise(i, 1), noise(i, 3) * 500,
+				noise(i, 2) * 300, 1000}})
+	}
+	for k := 0; k < len(list); k += proto.MaxSamples {
+		parts = append(parts, &proto.Samples{Part: int32(len(parts)), List: list[k:min(k+proto.MaxSamples, len(list))]})
+	}
+	return parts
+}
+
+// filled is the size of the file after some days of a cluster, bytes.
+func filled(t *testing.T, nodes, days int) int64 {
+	start := time.Unix(1_700_000_000, 0).Truncate(24 * time.Hour)
+	now := start
+	s := store(t, t.TempDir(), &now)
+	s.bolt.NoSync, s.bolt.AllocSize = true, 1<<14 // the test is about size: the file grows by what it needs
+	for m := range days * 1440 {
+		now = start.Add(time.Duration(m+1) * time.Minute)
+		for _, p := range busyMinute(m, nodes) {
+			p.At = model.Time(now.UnixMilli())
+			if err := s.Put(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	info, err := os.Stat(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// TestBound: thirty days of 1,000 nodes with 8 GPUs each take less than 2 GiB: by what more nodes and more days take in
+// files that are filled. Minutes are kept for a day, so that from the second one on only the means grow.
+func TestBound(t *testing.T) {
+	const few, many, all, days = 2, 6, 1000, 31
+	two, six, long := filled(t, few, 2), filled(t, many, 2), filled(t, many, 4)
+	node, day := (six-two)/(many-few), (long-six)/2/many
+	total := six + node*(all-many) + day*(days-2)*all
+	t.Logf("two days of %d and %d nodes: %d and %d KiB; four days: %d KiB. Two days of a node: %d KiB; each further day: "+
+		"%d KiB; %d days of %d nodes: %d MiB", few, many, two>>10, six>>10, long>>10, node>>10, day>>10, days, all, total>>20)
+	if node <= 0 || day <= 0 || total >= MaxBytes*7/8 { // from there on the oldest days go
+		t.Errorf("%d days of %d nodes take %d MiB", days, all, total>>20)
+	}
+}
+
+// TestLimit: whatever comes, the file stays below its limit; the oldest days go, and the last hours' minutes stay.
+func TestLimit(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0).Truncate(24 * time.Hour)
+	now := start
+	const most = 8 << 20
+	s := storeBelow(t, t.TempDir(), &now, most)
+	s.bolt.NoSync = true // likewise
+	const days = 12
+	x, largest := uint64(1), int64(0)
+	fill := func() int64 { // values that no encoding makes small
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		return int64(x >> 14)
+	}
+	series := 80
+	for ten := range days * 144 {
+		if ten == (days-1)*144 {
+			series = 800 // at last each hour has a quarter of the limit
+		}
+		now = start.Add(time.Duration(ten+1) * 10 * time.Minute)
+		var list []proto.Sample
+		for i := range series {
+			list = append(list, proto.Sample{Of: proto.HistoryGPU, Name: fmt.Sprintf("n%04d/0", i),
+				Values: []int64{fill(), fill(), fill(), fill(), fill(), fill(), fill(), fill()}})
+		}
+		put(t, s, now, list...)
+		info, err := os.Stat(s.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if largest = max(largest, info.Size()); info.Size() > most {
+			t.Fatalf("after %d hours the file has %d bytes, more than %d", ten/6, info.Size(), most)
+		}
+		if ten == (days-1)*144-1 {
+			got := ask(t, s, proto.HistoryQuery{Ask: proto.HistoryRequest{Of: proto.HistoryGPU, Names: []string{"n0007/0"},
+				Start: model.Time(start.UnixMilli()), StepS: proto.HistoryCoarseS}})
+			if n := len(got[0].Points); n < 2*144 || n > (days-2)*144 {
+				t.Errorf("%d of %d means are left", n, (days-1)*144)
+			}
+		}
+	}
+	got := ask(t, s, proto.HistoryQuery{Ask: proto.HistoryRequest{Of: proto.HistoryGPU, Names: []string{"n0007/0"},
+		Start: model.Time(now.Add(-24 * time.Hour).UnixMilli()), StepS: minute}})
+	if len(got) != 1 || len(got[0].Points) < 6 {
+		t.Errorf("of the last day's minutes %+v are left", got)
+	}
+	t.Logf("the file had %d KiB at most, of %d", largest>>10, most>>10)
+}
+
 // BenchmarkMinute is a minute of 1,000 nodes with 8 GPUs each and 2,000 jobs, of which a part ends; the bytes are those
 // of a day of minutes and of means, divided by the samples.
 func BenchmarkMinute(b *testing.B) {
 	now := time.Unix(1_700_000_000, 0).Truncate(24 * time.Hour)
 	s := store(b, b.TempDir(), &now)
 	samples := 0
-	minute := func(m int) (parts []*proto.Samples) {
-		noise := func(i, k int) int64 { return int64((i*7919 + m*k*104729) % 101) }
-		var list []proto.Sample
-		for i := range 1000 {
-			list = append(list, proto.Sample{Of: proto.HistoryNode, Name: fmt.Sprintf("gpu%04d", i),
-				Values: []int64{64, noise(i, 1) * 64, 100_000 + noise(i, 3)*1000, 8, noise(i, 1), noise(i, 2) * 300}})
-			for g := range 8 {
-				list = append(list, proto.Sample{Of: proto.HistoryGPU, Name: fmt.Sprintf("gpu%04d/%d", i, g),
-					Values: []int64{noise(i+g, 1), 20_000 + noise(i+g, 3)*500, noise(i+g, 2) * 70, 40 + noise(i, 2)/5,
-						int64(1_000_000 + i), 1000}})
-			}
-		}
-		for i := range 2000 {
-			list = append(list, proto.Sample{Of: proto.HistoryJob, Name: fmt.Sprint(1_000_000 + m/30*1000 + i),
-				Values: []int64{noise(i, 1) * 64, 100_000 + noise(i, 3)*1000, noise(i, 1), noise(i, 3) * 500,
-					noise(i, 2) * 300, 1000}})
-		}
-		samples += len(list)
-		for k := 0; k < len(list); k += proto.MaxSamples {
-			parts = append(parts, &proto.Samples{Part: int32(len(parts)), List: list[k:min(k+proto.MaxSamples, len(list))]})
-		}
-		return parts
-	}
 	m := 0
 	for b.Loop() {
 		b.StopTimer()
 		now = now.Add(time.Minute)
 		m++
-		parts := minute(m)
+		parts := busyMinute(m, 1000)
+		for _, p := range parts {
+			samples += len(p.List)
+		}
 		b.StartTimer()
 		for _, p := range parts {
 			p.At = model.Time(now.UnixMilli())

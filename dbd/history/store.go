@@ -11,6 +11,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"gbatch/internal/boltcheck"
 	"gbatch/internal/proto"
@@ -74,7 +75,12 @@ type Store struct {
 
 // Open opens the file, and makes it if there is none. One that is damaged is put aside.
 func Open(path string, log *slog.Logger, now func() time.Time) (*Store, error) {
-	s := &Store{path: path, log: log, now: now, most: MaxBytes, asking: make(chan struct{}, maxAsking)}
+	return openBelow(path, log, now, MaxBytes)
+}
+
+// openBelow opens a file that is to stay below a number of bytes.
+func openBelow(path string, log *slog.Logger, now func() time.Time, most int64) (*Store, error) {
+	s := &Store{path: path, log: log, now: now, most: most, asking: make(chan struct{}, maxAsking)}
 	err := s.open()
 	if errors.Is(err, errDamaged) {
 		log.Error("the history of samples is damaged; it is put aside, and a new one begins", "file", path, "err", err)
@@ -99,10 +105,11 @@ func (s *Store) open() error {
 		}
 	}
 	b, err := bolt.Open(s.path, 0o600, &bolt.Options{Timeout: lockWait, NoFreelistSync: true,
-		FreelistType: bolt.FreelistMapType})
+		FreelistType: bolt.FreelistMapType, MaxSize: int(s.most)})
 	if err != nil {
 		return fmt.Errorf("opening the history of samples %s: %w", s.path, err)
 	}
+	b.AllocSize = int(min(int64(b.AllocSize), s.most/64)) // it grows by so much
 	s.bolt, s.head, s.hour = b, map[string]*run{}, 0
 	err = s.guard(func() error { return b.Update(s.begin) })
 	if err == nil {
@@ -219,16 +226,23 @@ func (s *Store) Put(p *proto.Samples) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 	}
-	err = s.guard(func() error {
-		return s.bolt.Update(func(tx *bolt.Tx) error {
-			if turns {
-				if err := s.seal(tx, hour); err != nil {
-					return err
-				}
+	write := func(tx *bolt.Tx) error {
+		if turns {
+			if err := s.seal(tx, hour); err != nil {
+				return err
 			}
-			key := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(nil, uint64(at)), uint16(p.Part))
-			return tx.Bucket(keyNow).Put(key, body)
-		})
+		}
+		key := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(nil, uint64(at)), uint16(p.Part))
+		return tx.Bucket(keyNow).Put(key, body)
+	}
+	err = s.guard(func() error {
+		err := s.bolt.Update(write)
+		for left := true; left && errors.Is(err, berrors.ErrMaxSizeReached); {
+			if left, err = s.dropOldest(err); left {
+				err = s.bolt.Update(write)
+			}
+		}
+		return err
 	})
 	if err != nil {
 		return err
@@ -241,6 +255,22 @@ func (s *Store) Put(p *proto.Samples) error {
 	}
 	s.remember(at, p.List)
 	return nil
+}
+
+// dropOldest makes room: it forgets the oldest day of means or, without one, the oldest hour. Where nothing is left, full
+// is the error.
+func (s *Store) dropOldest(full error) (left bool, err error) {
+	err = s.bolt.Update(func(tx *bolt.Tx) error {
+		for _, name := range [][]byte{keyCoarse, keyFine} {
+			b := tx.Bucket(name)
+			if k, _ := b.Cursor().First(); k != nil {
+				left = true
+				return forget(b, 0, true)
+			}
+		}
+		return fmt.Errorf("the history of samples %s is full: %w", s.path, full)
+	})
+	return left, err
 }
 
 // seal writes the hour that is over, forgets its minutes, and what is too old.

@@ -26,6 +26,7 @@ var leaves = []string{
 	"internal/userdb",
 	"internal/version",
 	"scripts/bench",
+	"scripts/webload",
 	"scripts/compare",
 	"scripts/supply",
 	"internal/wall",
@@ -112,8 +113,9 @@ var layers = []layer{
 	{"ctld/heap", ""},
 	{"ctld/hook", "internal/model internal/ask"},
 	{"ctld/pools", "internal/model internal/proto internal/state"},
+	{"ctld/nearlimit", "internal/model internal/state"},
 	{"ctld", "ctld/resv ctld/power ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
-		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools " +
+		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools ctld/nearlimit " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},
@@ -213,7 +215,8 @@ var top = []string{
 }
 
 // exitIn may end the process; everybody else returns an error.
-var exitIn = []string{"cmd", "scripts/attack", "scripts/bench", "scripts/compare", "scripts/supply"}
+var exitIn = []string{"cmd", "scripts/attack", "scripts/bench", "scripts/compare", "scripts/supply",
+	"scripts/webload"}
 
 // exits are the calls that end it.
 var exits = map[string][]string{

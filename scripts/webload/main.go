@@ -1,12 +1,13 @@
-// Command webload asks a controller over HTTP at fixed rates, as scripts/webload.sh needs it: its own part of the CPU is
-// small and known, so that what the controller takes can be told from it.
+// Command webload asks a controller over HTTP at fixed rates, as scripts/webload.sh needs it: its
+// own part of the CPU is small and known, so that what the controller takes can be told from it.
 //
 //	webload -url http://HOST:PORT -token TOKEN [-ping N] [-jobs N] [-t TIME] [-c CONNECTIONS] [-gzip]
 //	webload -burn SHARE [-t TIME]
 //
-// It prints a line for each kind of request: its name, answers a second, median and 99th percentile in ms, failures, bytes
-// of an answer; and a line "cpu" with the seconds of CPU that it took for each second. -burn takes as much CPU and asks
-// nothing: that is what submissions are compared with.
+// It prints a line for each kind of request: its name, answers a second, median and 99th percentile
+// in ms, failures, bytes of an answer; and a line "cpu" with the seconds of CPU that it took for
+// each second. -burn takes as much CPU and asks nothing: that is what submissions are compared
+// with.
 package main
 
 import (
@@ -183,7 +184,8 @@ func (k *kind) print(seconds float64) {
 		return float64(k.took[int(q*float64(len(k.took)-1))].Microseconds()) / 1000
 	}
 	n := max(1, int64(len(k.took)))
-	fmt.Printf("%s %.0f %.1f %.1f %d %d %s\n", k.name, float64(len(k.took))/seconds, at(0.5), at(0.99), k.bad, k.sent/n, k.why)
+	fmt.Printf("%s %.0f %.1f %.1f %d %d %s\n", k.name, float64(len(k.took))/seconds, at(0.5), at(0.99), k.bad, k.sent/n,
+		k.why)
 }
 
 // conn is a connection of HTTP/1.1 that knows as little of HTTP as it needs.
