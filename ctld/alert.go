@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"gbatch/ctld/nearlimit"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/plain"
@@ -420,6 +421,15 @@ func (c *Controller) troubles(v *state.View, w *troubleWatch, began, now time.Ti
 		}
 		return true
 	})
+	warn := int64(v.Config().Params.Price.WarnPct)
+	for _, n := range nearlimit.Of(v, c.now(), func(limit string) int64 {
+		if w.has("usage_near_limit", limit) {
+			return warn * calmPct / 100 // what goes up and down with each job is told once
+		}
+		return warn
+	}) {
+		add(0, "warning", "usage_near_limit", n.Limit, n.Text)
+	}
 	for _, cert := range c.lateCerts(v) {
 		if role, _, _ := strings.Cut(cert.who, " "); role != pki.RoleCtld { // controllers tell of themselves
 			add(0, "warning", "certificate_expires", cert.who, cert.text)

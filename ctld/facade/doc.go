@@ -6,5 +6,5 @@
 //
 // Files: facade.go (the frame, the table of paths), spec.go (the specification, made from the types
 // of the answers), tasks.go, gpus.go (GPUs, pools, quotas, the queue), history.go (samples over
-// time).
+// time), money.go (balances, costs, invoices).
 package facade

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gbatch/ctld/rest"
+	"gbatch/internal/clustertext"
 	"gbatch/internal/proto"
 )
 
@@ -69,6 +70,12 @@ func routes() []route {
 		{"GET", "/history/{id}", "what was measured of cluster, partition, account, qos, node, gpu or job", ok,
 			(*request).history, nil, nil, [][2]string{{"name", "names, with commas between"}, {"job", "for the history of gpu"},
 				{"start", "a time"}, {"end", "a time"}, {"step", "seconds"}}},
+		{"GET", "/balance", "the money of accounts", ok, (*request).balances,
+			listOf("balances", clustertext.BalanceJSON()), nil, moneyQuery[:1]},
+		{"GET", "/usage", "what runs cost that began in a time and have ended, by account and resource", ok, (*request).usage,
+			listOf("usage", clustertext.CostJSON()), nil, slices.Concat(moneyQuery, usageQuery)},
+		{"GET", "/invoices", "invoices that were made, or drafts", ok, (*request).invoices,
+			listOf("invoices", clustertext.InvoiceJSON()), nil, slices.Concat(moneyQuery, invoiceQuery)},
 		{"POST", "/experiments/{id}/queue", "puts a held job into the queue", ok, (*request).enqueue, enqueued{}, nil, nil},
 		{"GET", "/experiments/queue-status", "the same as /queue-status", ok, (*request).queue, queueReply{}, nil, nil},
 		{"GET", "/openapi", "this specification", ok, (*request).openapi, nil, nil, nil},

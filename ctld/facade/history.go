@@ -37,23 +37,11 @@ func (q *request) history(kind string) (any, error) {
 		rq.Job = model.JobID(n)
 	}
 	rq.Start = model.Time(time.Now().Add(-time.Hour).UnixMilli())
-	for _, x := range []struct {
-		name string
-		to   *model.Time
-	}{{"start", &rq.Start}, {"end", &rq.End}} {
-		v := set.Get(x.name)
-		if v == "" {
-			continue
-		}
-		if s, err := strconv.ParseInt(v, 10, 64); err == nil && s >= 0 && s < 1<<40 {
-			*x.to = model.Time(s * 1000)
-			continue
-		}
-		t, err := time.Parse(time.RFC3339, v)
-		if err != nil {
-			return nil, bad("%s=%s: give a time such as 2026-11-24T10:00:00Z, or seconds since 1970", x.name, v)
-		}
-		*x.to = model.Time(t.UnixMilli())
+	if err := q.moment("start", &rq.Start); err != nil {
+		return nil, err
+	}
+	if err := q.moment("end", &rq.End); err != nil {
+		return nil, err
 	}
 	if v := set.Get("step"); v != "" {
 		n, err := strconv.ParseInt(v, 10, 32)

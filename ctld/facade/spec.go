@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// spec.go makes the specification of what is served from the types of the answers, so that it can't say anything else.
+// spec.go makes the specification of what is served from the types of the answers, or from the tables that write them,
+// so that it can't say anything else.
 
 // openapi is the specification.
 func (q *request) openapi(string) (any, error) {
@@ -52,7 +53,9 @@ type schemas struct{ list map[string]any }
 // content describes a body.
 func (m *schemas) content(v any, about string) map[string]any {
 	schema := map[string]any{"type": "object"}
-	if v != nil {
+	if t, is := v.(told); is {
+		schema = t.schema
+	} else if v != nil {
 		schema = m.of(reflect.TypeOf(v))
 	}
 	out := map[string]any{"content": map[string]any{"application/json": map[string]any{"schema": schema}}}

@@ -39,6 +39,12 @@ type Task struct {
 	ExitCode   *int32   `json:"exit_code"`
 	Error      string   `json:"error,omitempty"` // why it waits or has failed
 
+	// Of a task that waits, as gqueue --why --json has them: the sure start, and the range if jobs run as long as their
+	// users' jobs do.
+	Expected *string `json:"expected_start"`
+	Early    *string `json:"likely_start_earliest"`
+	Late     *string `json:"likely_start_latest"`
+
 	job *model.Job
 }
 
@@ -109,6 +115,9 @@ func taskOf(j *model.Job, rules *model.AskRules) *Task {
 	}
 	if j.End != nil && j.State.Finished() {
 		t.FinishedAt, t.ExitCode = stamp(j.End.At), &j.End.Exit.Code
+	}
+	if e := j.Expect; e != nil && t.Status == "pending" {
+		t.Expected, t.Early, t.Late = stamp(e.Start), stamp(e.Early), stamp(e.Late)
 	}
 	if t.Status == "pending" || t.Status == "failed" {
 		t.Error = cmp.Or(j.Why, j.Reason.String())

@@ -4,6 +4,7 @@
 //	controllers.go   controllers and licenses: JSON of scontrol ping and show licenses
 //	pools.go         partitions as pools: ginfo --pools
 //	share.go         shares and usage of accounts and users: sshare's columns and JSON
+//	money.go         balances, invoices and costs: JSON of greport's
 //	history.go       samples over time: headings and values
 //	statistics.go    the leader's statistics: sdiag's text and JSON
 //

@@ -13,6 +13,9 @@ func TestJSONFields(t *testing.T) {
 		slurmjson.Described("controller", ControllersJSON()) +
 		slurmjson.Described("license", LicenseJSON()) +
 		slurmjson.Described("pool", PoolJSON()) +
+		slurmjson.Described("balance", BalanceJSON()) +
+		slurmjson.Described("invoice", InvoiceJSON()) +
+		slurmjson.Described("cost", CostJSON()) +
 		slurmjson.Described("share", ShareJSON()) +
 		slurmjson.Described("statistics", StatisticsJSON())
 	golden.Compare(t, "testdata/json.txt", []byte(text))

@@ -27,6 +27,7 @@ const (
 	Object
 	Objects // a list of objects
 	Special // what writes itself
+	Exact   // a plain number with decimals, by its digits
 )
 
 // Field is a member of an object that shows a row of type T. Its value comes from one of the functions, which says its
@@ -49,7 +50,8 @@ type Field[T any] struct {
 	List   func(row *T) []string
 	Real   func(row *T) (v float64, set bool)
 	Ints   func(row *T) []int64
-	Fields []Field[T] // an object about the same row
+	Digits func(row *T) string // of an Exact number
+	Fields []Field[T]          // an object about the same row
 	Put    func(w *Writer, name string, row *T)
 
 	Inner func() []string                 // with Put: what Describe says of its members
@@ -78,6 +80,8 @@ func (f *Field[T]) typ() Type {
 		return Real
 	case f.Ints != nil:
 		return Numbers
+	case f.Digits != nil:
+		return Exact
 	case f.Fields != nil:
 		return Object
 	case f.Put != nil && f.Type != Objects:
@@ -147,6 +151,8 @@ func (f *Field[T]) write(w *Writer, row *T) {
 		Write(w, f.Name, f.Fields, row)
 	case Objects, Special:
 		f.Put(w, f.Name, row)
+	case Exact:
+		w.Decimal(f.Name, value(f.Digits, row))
 	}
 }
 
@@ -209,7 +215,7 @@ func Described[T any](name string, fields []Field[T]) string {
 
 func (t Type) String() string {
 	return [...]string{"text", "integer", "boolean", "number", "number", "moment", "words", "list", "real",
-		"integers", "object", "objects", "special"}[t]
+		"integers", "object", "objects", "special", "decimal"}[t]
 }
 
 // Schema gives the OpenAPI schema of an object in a version from v0.0.40 on.
@@ -243,6 +249,8 @@ func (f *Field[T]) schema(ver string) map[string]any {
 		return list(kind("string"))
 	case Numbers:
 		return list(kind("integer"))
+	case Exact:
+		return kind("number")
 	case Object:
 		return Schema(f.Fields, ver)
 	case Objects:

@@ -1,15 +1,14 @@
 package report
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"gbatch/internal/cli/env"
+	"gbatch/internal/clustertext"
 	"gbatch/internal/model"
 	"gbatch/internal/price"
 	"gbatch/internal/proto"
@@ -190,11 +189,7 @@ func (r *call) currentUse(all *proto.MoneyChunk) error {
 	if r.json != "" {
 		j := slurmjson.New(r.ListOut(), r.json)
 		j.Open("", '{')
-		j.Open("current_usage", '{')
-		for _, u := range all.Use {
-			j.Num(u.TRES+":"+u.Account, u.Count)
-		}
-		j.Close('}')
+		clustertext.PutUse(j, all.Use)
 		return r.JSONTail(j, r.cluster, 0)
 	}
 	var rows []*row
@@ -209,42 +204,17 @@ func (r *call) currentUse(all *proto.MoneyChunk) error {
 
 // usageJSON writes costs by account.
 func (r *call) usageJSON(bills []price.Bill) error {
+	return writeJSON(r, "usage", clustertext.CostJSON(), clustertext.CostsOf(bills, r.start.Unix(), r.end.Unix()))
+}
+
+// writeJSON writes a list.
+func writeJSON[T any](r *call, name string, fields []slurmjson.Field[T], list []T) error {
 	j := slurmjson.New(r.ListOut(), r.json)
 	j.Open("", '{')
-	j.Open("usage", '[')
-	for len(bills) > 0 {
-		n := 1
-		for n < len(bills) && bills[n].Account == bills[0].Account {
-			n++
-		}
-		j.Open("", '{')
-		j.Str("account", bills[0].Account)
-		j.Str("tenant_id", bills[0].Account)
-		j.Str("period_start", r.start.UTC().Format(time.RFC3339))
-		j.Str("period_end", r.end.UTC().Format(time.RFC3339))
-		j.Open("resources", '{')
-		list := slices.SortedStableFunc(slices.Values(bills[:n]), func(a, b price.Bill) int {
-			return cmp.Compare(a.Rate.TRES, b.Rate.TRES)
-		})
-		for len(list) > 0 {
-			k, used, sessions := 0, int64(0), int64(0)
-			for k < len(list) && list[k].Rate.TRES == list[0].Rate.TRES {
-				used, sessions = used+list[k].Used, sessions+list[k].Sessions
-				k++
-			}
-			j.Open(list[0].Rate.TRES, '{')
-			j.Decimal("total_hours", price.Hours(used, 1).Exact())
-			j.Decimal("total_cost", price.Total(list[:k]).Exact())
-			j.Num("total_cost_micros", int64(price.Total(list[:k])))
-			j.Num("session_count", sessions)
-			j.Close('}')
-			list = list[k:]
-		}
-		j.Close('}')
-		j.Decimal("total_cost", price.Total(bills[:n]).Exact())
-		j.Close('}')
+	j.Open(name, '[')
+	for i := range list {
+		slurmjson.Write(j, "", fields, &list[i])
 		j.Flush(false)
-		bills = bills[n:]
 	}
 	j.Close(']')
 	return r.JSONTail(j, r.cluster, 0)
@@ -273,33 +243,8 @@ func (r *call) invoice() error {
 	if err != nil {
 		return err
 	}
-	var list []*price.Invoice
-	who := strings.Join(r.rq.Accounts, ",")
-	draft := func(account string, part []price.Bill) {
-		list = append(list, &price.Invoice{Account: account, Start: r.start.Unix(), End: r.end.Unix(), At: time.Now().Unix(),
-			Currency: all.Prices.Currency, Bills: part, Total: price.Total(part)})
-	}
-	if who != "" { // these, with what is below them
-		draft(who, bills)
-		return r.showInvoices(list)
-	}
-	for len(bills) > 0 {
-		n := 1
-		for n < len(bills) && bills[n].Account == bills[0].Account {
-			n++
-		}
-		draft(bills[0].Account, bills[:n])
-		bills = bills[n:]
-	}
-	return r.showInvoices(list)
-}
-
-// idOf names an invoice.
-func idOf(x *price.Invoice) string {
-	if x.Number == 0 {
-		return "draft"
-	}
-	return fmt.Sprintf("INV-%d", x.Number)
+	return r.showInvoices(clustertext.Drafts(bills, strings.Join(r.rq.Accounts, ","), price.Invoice{Start: r.start.Unix(),
+		End: r.end.Unix(), At: time.Now().Unix(), Currency: all.Prices.Currency}))
 }
 
 // stamp writes a moment.
@@ -310,7 +255,7 @@ func (r *call) issuedList(list []*price.Invoice) error {
 	var rows []*row
 	for _, x := range list {
 		l := newRow()
-		l.text["Number"], l.text["Accounts"] = idOf(x), x.Account
+		l.text["Number"], l.text["Accounts"] = clustertext.InvoiceID(x), x.Account
 		l.text["Start"], l.text["End"] = stamp(x.Start), stamp(x.End)
 		l.text["Total"], l.text["Made"], l.text["By"] = r.amountOf(x.Total, x.Currency), stamp(x.At), x.By
 		rows = append(rows, l)
@@ -321,7 +266,11 @@ func (r *call) issuedList(list []*price.Invoice) error {
 // showInvoices writes whole invoices.
 func (r *call) showInvoices(list []*price.Invoice) error {
 	if r.json != "" {
-		return r.invoicesJSON(list)
+		whole := make([]price.Invoice, len(list))
+		for i, x := range list {
+			whole[i] = *x
+		}
+		return writeJSON(r, "invoices", clustertext.InvoiceJSON(), whole)
 	}
 	for i, x := range list {
 		if i > 0 && !r.style.Parsable {
@@ -333,8 +282,8 @@ func (r *call) showInvoices(list []*price.Invoice) error {
 			if x.Number > 0 {
 				made = "made " + stamp(x.At) + " by " + x.By
 			}
-			fmt.Fprintf(r.Stdout, "%s\nInvoice %s for account %s\n%s - %s, %s\n%s\n", line, idOf(x), x.Account, stamp(x.Start),
-				stamp(x.End-1), made, line)
+			fmt.Fprintf(r.Stdout, "%s\nInvoice %s for account %s\n%s - %s, %s\n%s\n", line, clustertext.InvoiceID(x), x.Account,
+				stamp(x.Start), stamp(x.End-1), made, line)
 		}
 		var rows []*row
 		for k := range x.Bills {
@@ -350,51 +299,6 @@ func (r *call) showInvoices(list []*price.Invoice) error {
 	return nil
 }
 
-// invoicesJSON writes invoices.
-func (r *call) invoicesJSON(list []*price.Invoice) error {
-	j := slurmjson.New(r.ListOut(), r.json)
-	j.Open("", '{')
-	iso := func(s int64) string { return time.Unix(s, 0).UTC().Format(time.RFC3339) }
-	j.Open("invoices", '[')
-	for _, x := range list {
-		j.Open("", '{')
-		j.Str("invoice_id", idOf(x))
-		j.Num("number", int64(x.Number))
-		j.Str("account", x.Account)
-		j.Str("tenant_id", x.Account)
-		j.Open("period", '{')
-		j.Str("start", iso(x.Start))
-		j.Str("end", iso(x.End))
-		j.Close('}')
-		j.Open("line_items", '[')
-		for i := range x.Bills {
-			b := &x.Bills[i]
-			j.Open("", '{')
-			j.Str("account", b.Account)
-			j.Str("resource_type", b.Rate.TRES)
-			j.Str("partition", b.Pool)
-			j.Decimal("hours", price.Hours(b.Used, 1).Exact())
-			j.Decimal("unit_price", price.Money(b.Rate.Micro).Exact())
-			j.Num("unit_price_micros", b.Rate.Micro)
-			j.Num("unit_price_per", b.Rate.Per)
-			j.Decimal("subtotal", b.Net.Exact())
-			j.Num("subtotal_micros", int64(b.Net))
-			j.Num("sessions", b.Sessions)
-			j.Close('}')
-		}
-		j.Close(']')
-		j.Decimal("total", x.Total.Exact())
-		j.Num("total_micros", int64(x.Total))
-		j.Str("currency", x.Currency)
-		j.Str("generated_at", iso(x.At))
-		j.Str("generated_by", x.By)
-		j.Close('}')
-		j.Flush(false)
-	}
-	j.Close(']')
-	return r.JSONTail(j, r.cluster, 0)
-}
-
 // balance lists the money of accounts.
 func (r *call) balance() error {
 	all, err := r.purse(proto.MoneyRequest{})
@@ -403,25 +307,11 @@ func (r *call) balance() error {
 	}
 	now := time.Now().Unix()
 	if r.json != "" {
-		j := slurmjson.New(r.ListOut(), r.json)
-		j.Open("", '{')
-		j.Open("balances", '[')
-		for _, w := range all.Wallets {
-			j.Open("", '{')
-			j.Str("account", w.Account)
-			j.Str("tenant_id", w.Account)
-			j.Decimal("balance", w.Balance().Exact())
-			j.Num("balance_micros", int64(w.Balance()))
-			j.Num("credit_micros", int64(w.Credit))
-			j.Num("charged_micros", int64(w.Charged))
-			j.Num("month_micros", int64(w.SpentIn(now)))
-			j.Num("budget_micros", int64(w.Budget))
-			j.Bool("prepaid", w.Prepaid)
-			j.Str("currency", all.Prices.Currency)
-			j.Close('}')
+		list := make([]clustertext.BalanceOf, len(all.Wallets))
+		for i, w := range all.Wallets {
+			list[i] = clustertext.BalanceOf{Wallet: w, Now: now, Currency: all.Prices.Currency}
 		}
-		j.Close(']')
-		return r.JSONTail(j, r.cluster, 0)
+		return writeJSON(r, "balances", clustertext.BalanceJSON(), list)
 	}
 	var rows []*row
 	for _, w := range all.Wallets {
