@@ -27,6 +27,9 @@ const tokenFile = "jwt_hs256.key"
 // tokenKeyPace is from one look at the key to the next.
 const tokenKeyPace = time.Second
 
+// toldPace is from one look at the other controllers to the next.
+const toldPace = 10 * time.Millisecond
+
 // makeToken answers scontrol token.
 func (c *Controller) makeToken(ctx context.Context, who *caller, rq *proto.TokenRequest) (*proto.TokenReply, error) {
 	name := c.nameOf(who)
@@ -108,6 +111,7 @@ func (c *Controller) editTokens(ctx context.Context, who *caller,
 			return nil, refuse(proto.CodeBusy, "tokens of very many users were revoked; `scontrol token newkey` makes a new "+
 				"key, and no token of before counts")
 		}
+		c.toldAll(ctx)
 		c.log.Info("tokens changed", "by", who.UID, "revoked", rq.Revoke, "new key", rq.NewKey)
 	}
 	if rq.Export {
@@ -117,6 +121,23 @@ func (c *Controller) editTokens(ctx context.Context, who *caller,
 		reply.Key = c.machine.View().TokenKey()
 	}
 	return reply, nil
+}
+
+// toldAll waits until the other controllers have the facts that this one has, so that none of them takes a token that
+// was revoked. One that does not answer for as long has facts that are too old to answer from.
+func (c *Controller) toldAll(ctx context.Context) {
+	have := c.store.Progress().Applied
+	for until := time.Now().Add(ownFacts); ctx.Err() == nil && time.Now().Before(until); pause(ctx, toldPace) {
+		c.comparePeers(ctx)
+		behind := false
+		for _, p := range c.members() {
+			n, ok := c.news(ctx, p.Name)
+			behind = behind || !ok || n.Index < have
+		}
+		if !behind {
+			return
+		}
+	}
 }
 
 func newTokenKey() []byte {

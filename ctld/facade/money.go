@@ -3,6 +3,7 @@ package facade
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -31,11 +32,18 @@ type told struct {
 
 func (t told) MarshalJSON() ([]byte, error) { return t.raw, nil }
 
-// listOf describes an answer with a list.
-func listOf[T any](name string, fields []slurmjson.Field[T]) told {
-	list := map[string]any{"type": "array", "items": slurmjson.Schema(fields, slurmjson.Default)}
-	return told{schema: map[string]any{"type": "object", "required": []string{name},
-		"properties": map[string]any{name: list}}}
+// listOf describes an answer with a list; more are members that it may have beside it.
+func listOf[T any](name string, fields []slurmjson.Field[T], more map[string]any) told {
+	members := map[string]any{name: map[string]any{"type": "array", "items": slurmjson.Schema(fields, slurmjson.Default)}}
+	maps.Copy(members, more)
+	return told{schema: map[string]any{"type": "object", "required": []string{name}, "properties": members}}
+}
+
+// besideUsage are the members that usage may have beside its list.
+func besideUsage() map[string]any {
+	integer := map[string]any{"type": "integer"}
+	return map[string]any{"running_jobs": integer,
+		"current_usage": map[string]any{"type": "object", "additionalProperties": integer}}
 }
 
 // tell writes an answer with a list; more writes members behind it, and may be nil.

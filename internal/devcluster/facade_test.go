@@ -24,7 +24,7 @@ var ofMoney = []string{"/api/v1/balance", "/api/v1/usage", "/api/v1/invoices"}
 // TestFacadeMoney: balances, costs and invoices are those of greport --json, and are for those who see them there.
 func TestFacadeMoney(t *testing.T) {
 	c := devcluster.Start(t, devcluster.Options{HTTP: true, Nodes: 1, Gres: "gpu:a100:4",
-		Conf: "Price=gres/gpu=2.0\nPrivateData=usage\nAccountingStorageEnforce=associations"})
+		Conf: "Price=gres/gpu=2.0\nPriceMinimumTime=60\nPrivateData=usage\nAccountingStorageEnforce=associations"})
 	w := newWeb(t, c, "ctl1")
 	_, _, text := w.do("GET", "/api/v1/openapi", "")
 	mine := &spec{}
@@ -62,7 +62,7 @@ func TestFacadeMoney(t *testing.T) {
 		path, list, has string
 		greport         []string
 	}{
-		{"/balance", "balances", "balance:99.", []string{"balance"}},
+		{"/balance", "balances", "balance:99.8", []string{"balance"}},
 		{"/balance?account=physics", "balances", "charged_micros:", []string{"balance", "accounts=physics"}},
 		{"/usage?start=" + from + "&end=" + until, "usage", "gres/gpu:map[session_count:1", []string{"usage", begin, end}},
 		{"/usage?current=true", "current_usage", "map[", []string{"usage", "current"}},

@@ -1,0 +1,137 @@
+package up
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gbatch/internal/client"
+	"gbatch/internal/proto"
+)
+
+// asked makes a request over HTTP with a token; it has as long as a patient client gives it.
+func asked(method, url, body, token string) (status int, answer string, err error) {
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	r.Header.Set("X-SLURM-USER-TOKEN", token)
+	r.Header.Set("Content-Type", "application/json")
+	c := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	got, err := c.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer got.Body.Close() //nolint:errcheck // it was read
+	b, err := io.ReadAll(got.Body)
+	return got.StatusCode, string(b), err
+}
+
+// TestHTTPOfFollowers: a token that is revoked counts at no controller any more when the revocation returns; and a
+// client of a follower goes on while the leader is killed: nothing fails, and each submission is one job.
+func TestHTTPOfFollowers(t *testing.T) {
+	t.Parallel()
+	c, _, _ := failoverCluster(t)
+	cl := client.New(filepath.Join(c.Dir, "run"))
+	defer cl.Close()
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := map[string]string{}
+	for _, d := range status(t, c.Dir).Daemons {
+		if d.Role == RoleController {
+			at[d.Name] = d.HTTP
+		}
+	}
+	if len(at) != 3 {
+		t.Fatalf("controllers: %v", at)
+	}
+	token := func() string {
+		t.Helper()
+		var reply proto.TokenReply
+		if err := cl.Call(proto.KindToken, &proto.TokenRequest{}, &reply); err != nil {
+			t.Fatal(err)
+		}
+		return reply.Token
+	}
+	const rounds = 10
+	for range rounds {
+		tok := token()
+		for name, url := range at {
+			if status, answer, err := asked("GET", url+"/slurm/v0.0.44/ping", "", tok); status != http.StatusOK {
+				t.Fatalf("%s with a token: %d %v %s", name, status, err, answer)
+			}
+		}
+		revoke := &proto.EditTokensRequest{Revoke: []string{me.Username}}
+		if err := cl.Call(proto.KindEditTokens, revoke, &proto.EditTokensReply{}); err != nil {
+			t.Fatal(err)
+		}
+		for name, url := range at {
+			status, answer, err := asked("GET", url+"/slurm/v0.0.44/ping", "", tok)
+			if status != http.StatusNetworkAuthenticationRequired {
+				t.Errorf("%s with a token that was revoked: %d %v %.100s", name, status, err, answer)
+			}
+		}
+	}
+
+	name, leader := leaderOf(t, c)
+	follower := ""
+	for other, url := range at {
+		if other != name {
+			follower = url
+		}
+	}
+	tok := token()
+	var ids []int
+	longest := time.Duration(0)
+	const before, all = 5, 25
+	for i := range all {
+		if i == before {
+			if err := leader.signal(syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begun := time.Now()
+		body := fmt.Sprintf(`{"script":"#!/bin/sh\ntrue\n","job":{"name":"of%d","hold":true,"environment":["PATH=/bin"],`+
+			`"current_working_directory":"/tmp"}}`, i)
+		status, answer, err := asked("POST", follower+"/slurm/v0.0.44/job/submit", body, tok)
+		var made struct {
+			JobID int `json:"job_id"`
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(answer), &made)
+		}
+		if status != http.StatusOK || err != nil || made.JobID == 0 {
+			t.Fatalf("submission %d: %d %v %s", i, status, err, answer)
+		}
+		ids = append(ids, made.JobID)
+		status, answer, err = asked("GET", fmt.Sprintf("%s/slurm/v0.0.44/job/%d", follower, made.JobID), "", tok)
+		if status != http.StatusOK || !strings.Contains(answer, fmt.Sprintf(`"name":"of%d"`, i)) {
+			t.Errorf("job %d is not there after its submission: %d %v %.200s", made.JobID, status, err, answer)
+		}
+		longest = max(longest, time.Since(begun))
+	}
+	t.Logf("the longest submission and look at it took %v", longest)
+	status, answer, err := asked("GET", follower+"/slurm/v0.0.44/jobs/", "", tok)
+	if status != http.StatusOK {
+		t.Fatal(status, err, answer)
+	}
+	for i := range all {
+		if n := strings.Count(answer, fmt.Sprintf(`"name":"of%d"`, i)); n != 1 {
+			t.Errorf("submission %d made %d jobs", i, n)
+		}
+	}
+	slices.Sort(ids)
+	if n := len(slices.Compact(ids)); n != all {
+		t.Errorf("%d submissions got %d numbers", all, n)
+	}
+}
