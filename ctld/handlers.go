@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"gbatch/ctld/rest"
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -307,7 +308,7 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 		a.sent = true
 		return a.r.ReplyMore(part)
 	}
-	if key, ok := c.sameAs(a, kind); ok {
+	if key, ok := c.sameAs(a, kind); ok && !rest.OnlyBeginning(ctx) {
 		last, err := c.readShared(ctx, a, kind, h, key, payer, send)
 		if !errors.Is(err, share.ErrTooMuch) {
 			return last, err

@@ -8,12 +8,12 @@
 # believe that.
 # Takes two minutes.
 #
-#   scripts/webload.sh [ROUNDS]
+#   scripts/webload.sh [ROUNDS [PINGS LISTS]]       3 rounds, 2000 and 300 a second without them
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$PWD/bin:$PATH"
 [ -x bin/gcli ] || make --no-print-directory build
-rounds=${1:-3}
+rounds=${1:-3} pings=${2:-2000} lists=${3:-300}
 work=$(mktemp -d "${TMPDIR:-/tmp}/gbatch-webload.XXXXXX")
 dir=$work/cluster
 trap 'gbatch down --dir "$dir" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT INT TERM
@@ -39,8 +39,9 @@ submissions() {
     ./bench loop -open -n 1000000 -c 2 -t ${lasts}s -- gsubmit -H -J sub -o /dev/null true.sh | cut -d' ' -f1
     wait $!
 }
-echo "the machine now: $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg)"
-./webload -url "$url" -token "$token" -ping 2000 -jobs 300 -gzip -t 2s >said # so that everything is warm
+read -r true_rate _ < <(./bench loop -n 300 -c 1 -- /bin/true)
+echo "the machine now: $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg), /bin/true $true_rate/s (1,400 where it is quiet)"
+./webload -url "$url" -token "$token" -ping $pings -jobs $lists -gzip -t 2s >said # so that everything is warm
 burn=$(awk '$1 == "cpu" { print $2 }' said)
 printf '%-28s %9s %9s %9s  %s\n' "submissions a second" alone beside share "what was asked meanwhile"
 : >all
@@ -51,7 +52,7 @@ for _ in $(seq "$rounds"); do
     burned=$(submissions)
     wait $burner
     before=$(cpu_of)
-    ./webload -url "$url" -token "$token" -ping 2000 -jobs 300 -gzip -t ${lasts}s >said &
+    ./webload -url "$url" -token "$token" -ping $pings -jobs $lists -gzip -t ${lasts}s >said &
     asker=$!
     beside=$(submissions)
     wait $asker

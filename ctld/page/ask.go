@@ -3,6 +3,7 @@ package page
 import (
 	"errors"
 
+	"gbatch/ctld/rest"
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -24,11 +25,22 @@ func (q *request) stream(kind uint16, rq proto.Message, each func(part []byte) e
 	return err
 }
 
+// begin is stream for an answer of which most rows are taken; 0: all.
+func (q *request) begin(most int, kind uint16, rq proto.Message, each func(part []byte) error) error {
+	own := *q
+	if most > 0 {
+		own.ctx = rest.Beginning(q.ctx)
+	}
+	err := own.stream(kind, rq, each)
+	q.age = own.age
+	return err
+}
+
 // jobs gives the jobs that match, from the first to which keep says yes, at most most of them; more: there are others.
 func (q *request) jobs(rq *proto.JobsRequest, most int, keep func(*model.Job) bool) (list []*model.Job,
 	rules *ask.Rulebook, more bool, err error) {
 	rules = &ask.Rulebook{}
-	err = q.stream(proto.KindJobs, rq, func(part []byte) error {
+	err = q.begin(most, proto.KindJobs, rq, func(part []byte) error {
 		var chunk proto.JobsChunk
 		if err := proto.Decode(part, &chunk); err != nil {
 			return err

@@ -53,7 +53,10 @@ func (s *Server) open3(w *answer, r *http.Request, path string) bool {
 }
 
 // counts is what the server knows of itself.
-type counts struct{ changes lastChange }
+type counts struct {
+	changes lastChange
+	tags    tags
+}
 
 // metrics answers a scrape. Everybody may, unless MetricsAuthUsers names who, or PrivateData hides something: then
 // somebody who sees everything.

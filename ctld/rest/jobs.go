@@ -123,7 +123,11 @@ func listJobs(q *request) error {
 	if f.Users, err = q.users(append(append(q.words("users"), q.words("user")...), q.words("user_name")...)); err != nil {
 		return err
 	}
-	return q.shared("jobs "+q.query.Encode(), func(own *request, j *slurmjson.Writer) error {
+	key := "jobs " + q.query.Encode()
+	if err := q.tagged(key); err != nil {
+		return err
+	}
+	return q.shared(key, func(own *request, j *slurmjson.Writer) error {
 		j.Open("jobs", '[')
 		_, err := own.each(j, rq)
 		j.Close(']')

@@ -3,6 +3,8 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"io"
 	"net/http"
 	"net/url"
@@ -255,6 +257,39 @@ func (q *request) tail() {
 
 // planned writes when the planner last looked at the whole queue: it does so whenever something has changed.
 func (q *request) planned(j *slurmjson.Writer) { j.Count("last_backfill", q.facts.Now.Seconds()) }
+
+// tags number the facts that lists were made from, for ETag.
+type tags struct {
+	mu    sync.Mutex
+	stamp any
+	n     uint64
+}
+
+func (t *tags) of(stamp any) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n == 0 || t.stamp != stamp {
+		t.stamp, t.n = stamp, t.n+1
+	}
+	return t.n
+}
+
+// tagged says in ETag which facts the answer is made from, and answers a client that has it already. key names what the
+// answer depends on beside the facts.
+func (q *request) tagged(key string) error {
+	sum := fnv.New64a()
+	_, _ = fmt.Fprint(sum, q.ver, q.form.yaml, q.s.o.Cluster.Sees(q.who), " ", key) // it never fails
+	tag := fmt.Sprintf(`W/"%x-%x-%x"`, q.s.begun, q.s.counts.tags.of(q.facts.Stamp), sum.Sum64())
+	h := q.w.Header()
+	h.Set("ETag", tag)
+	h.Set("Cache-Control", "private, no-cache")
+	for known := range strings.SplitSeq(q.r.Header.Get("If-None-Match"), ",") {
+		if strings.TrimSpace(known) == tag {
+			return errUnchanged
+		}
+	}
+	return nil
+}
 
 // lastChange is when the facts last changed, as far as requests have seen.
 type lastChange struct {

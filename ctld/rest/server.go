@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -44,6 +45,16 @@ type Cluster interface {
 	Admit(ctx context.Context, uid uint32, bytes int) (leave func(), err error)
 	Callers
 }
+
+// wholeKey finds, in a request's context, that its reader takes only the beginning of the answer.
+type wholeKey struct{}
+
+// Beginning is for a question of whose answer only the beginning is read: it ends when each part's reader has enough,
+// and is not made whole to be shared with others.
+func Beginning(ctx context.Context) context.Context { return context.WithValue(ctx, wholeKey{}, true) }
+
+// OnlyBeginning reports whether a question is such a one.
+func OnlyBeginning(ctx context.Context) bool { return ctx.Value(wholeKey{}) != nil }
 
 // Callers says who asks.
 type Callers interface {
@@ -111,11 +122,12 @@ type Server struct {
 	routes  *routes
 	closing sync.Once
 	counts  counts
+	begun   int64 // nanoseconds since 1970
 }
 
 // New listens. What can't be listened on is an error if nothing is left.
 func New(o *Options) (*Server, error) {
-	s := &Server{o: *o, routes: newRoutes(), same: share.Group{Rest: shareRest}}
+	s := &Server{o: *o, routes: newRoutes(), begun: time.Now().UnixNano(), same: share.Group{Rest: shareRest}}
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		ReadHeaderTimeout: headerTime,
@@ -260,6 +272,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			path = rest
 		}
 	}
+	runtime.Gosched() // behind all that can run now: commands, nodes and the log go before clients over HTTP
 	s.route(ctx, out, r, path)
 }
 

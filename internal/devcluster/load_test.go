@@ -1,7 +1,11 @@
 package devcluster_test
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +14,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
 
 	"gbatch/internal/devcluster"
 	"gbatch/internal/model"
@@ -35,6 +42,79 @@ func BenchmarkJobs(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkPages measures what people wait for first, of a reader who has 100,000 pending jobs, and of 2,000 nodes with
+// 8 GPUs each: the pages, what the script asks for the picture of all GPUs, and the queue. Bytes are those that are
+// sent, without compression.
+func BenchmarkPages(b *testing.B) {
+	const jobs, nodes = 100_000, 2000
+	c := devcluster.Start(b, devcluster.Options{Nodes: 1, HTTP: true, NoDbd: true,
+		Conf: fmt.Sprintf("MaxJobCount=1000000\nNodeName=big[0001-%d] CPUs=64 RealMemory=500000 Gres=gpu:h100:8\n", nodes)})
+	cl := c.Client()
+	defer cl.Close()
+	args := make([][]string, proto.MaxEachJobs)
+	for left := jobs; left > 0; left -= len(args) {
+		for i := range args {
+			args[i] = []string{fmt.Sprint(left - i)}
+		}
+		sp := &model.Spec{Name: "train", WorkDir: "/tmp", StdOut: "/dev/null", MinNodes: 1, MaxNodes: 1, LimitS: 3600,
+			Command: "train.sh", UID: uint32(os.Getuid()), Begin: model.Time(time.Now().Add(time.Hour).UnixMilli())}
+		rq := &proto.SubmitEachRequest{Args: args[:min(left, len(args))], Submit: &proto.SubmitRequest{
+			RequestID: fmt.Sprint("pages-", left), Spec: sp, Script: []byte("#!/bin/sh\ntrue\n"), Env: []byte("PATH=/bin\x00")}}
+		if err := cl.Call(proto.KindSubmitEach, rq, &proto.SubmitEachReply{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	web := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(c.Dir, "run", "http-ctl1"))
+	}}}
+	defer web.CloseIdleConnections()
+	for _, x := range [][2]string{{"my-jobs", "/"}, {"queue", "/queue"}, {"gpus", "/gpus"},
+		{"picture", "/gpus.json?by=use"}, {"picture-by-user", "/gpus.json?by=user"}} {
+		b.Run(x[0], func(b *testing.B) {
+			sent := int64(0)
+			for b.Loop() {
+				got, err := web.Get("http://localhost" + x[1])
+				if err != nil {
+					b.Fatal(err)
+				}
+				n, err := io.Copy(io.Discard, got.Body)
+				_ = got.Body.Close() // it was read
+				if err != nil || got.StatusCode != http.StatusOK {
+					b.Fatal(got.Status, err)
+				}
+				sent += n
+			}
+			b.ReportMetric(float64(sent)/float64(b.N), "bytes/page")
+		})
+	}
+	if chromium, err := exec.LookPath("chromium"); err == nil {
+		b.Run("picture-drawn", func(b *testing.B) { benchPicture(b, newBrowser(b, chromium, c), nodes*8) })
+	}
+}
+
+// benchPicture measures how long a browser takes to draw the picture of all GPUs again, as it does when the window
+// changes: the script's part, and until the frame is shown.
+func benchPicture(b *testing.B, at *browser, gpus int) {
+	at.run("the picture", chromedp.EmulateViewport(1440, 900), chromedp.Navigate(at.url+"/gpus"),
+		chromedp.WaitVisible(fmt.Sprintf(`canvas[data-cells="%d"]`, gpus)))
+	const draw = `new Promise((done) => {
+		const begun = performance.now();
+		dispatchEvent(new Event("resize"));
+		const script = performance.now() - begun;
+		requestAnimationFrame(() => requestAnimationFrame(() => done([script, performance.now() - begun])));
+	})`
+	var script, frame float64
+	for b.Loop() {
+		var took []float64
+		at.run("drawing", chromedp.Evaluate(draw, &took, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
+			return p.WithAwaitPromise(true)
+		}))
+		script, frame = script+took[0], frame+took[1]
+	}
+	b.ReportMetric(script/float64(b.N), "script-ms")
+	b.ReportMetric(frame/float64(b.N), "frame-ms")
 }
 
 func benchJobs(b *testing.B, how string, jobs int) {

@@ -269,7 +269,7 @@ func oneDay(t *testing.T, c *devcluster.Cluster) {
 
 // browser is a Chromium that reads a controller's pages.
 type browser struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 	url string
 
@@ -277,7 +277,7 @@ type browser struct {
 	wrong []string
 }
 
-func newBrowser(t *testing.T, chromium string, c *devcluster.Cluster) *browser {
+func newBrowser(t testing.TB, chromium string, c *devcluster.Cluster) *browser {
 	socket := filepath.Join(c.Dir, "run", "http-ctl1")
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

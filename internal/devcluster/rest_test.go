@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -372,6 +373,7 @@ func TestREST(t *testing.T) {
 	w.ok("DELETE", "/slurmdb/v0.0.44/wckey/1", "")
 	w.ok("DELETE", "/slurm/v0.0.44/jobs/", `{"user_name":"root"}`)
 	w.forms()
+	tagged(t, c, w)
 	bad(t, w)
 	w.allWrong()
 }
@@ -455,6 +457,40 @@ func (w *web) allWrong() {
 				}
 			}
 		}
+	}
+}
+
+// tagged: a client that has a list of jobs is told that it is as it was, until something has changed.
+func tagged(t *testing.T, c *devcluster.Cluster, w *web) {
+	const path = "/slurm/v0.0.44/jobs/"
+	get := func(known string) (status int, tag string) {
+		t.Helper()
+		r, err := http.NewRequest("GET", "http://gbatch"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("If-None-Match", known)
+		got, err := w.c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, got.Body)
+		if err = errors.Join(err, got.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return got.StatusCode, got.Header.Get("ETag")
+	}
+	var tag string
+	c.Wait("nothing changes for a moment", func() error {
+		_, tag = get("")
+		if status, again := get(`"other", ` + tag); status != http.StatusNotModified || again != tag {
+			return fmt.Errorf("%d %s %s", status, tag, again)
+		}
+		return nil
+	})
+	w.ok("POST", "/slurm/v0.0.44/node/n2", `{"comment":"something has changed"}`)
+	if status, again := get(tag); status != http.StatusOK || again == tag {
+		t.Errorf("after a change: %d %s %s", status, tag, again)
 	}
 }
 
