@@ -17,8 +17,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// asked makes a request over HTTP with a token; it has as long as a patient client gives it.
-func asked(method, url, body, token string) (status int, answer string, err error) {
+// overHTTP makes a request over HTTP with a token; it has as long as a patient client gives it.
+func overHTTP(method, url, body, token string) (status int, answer string, err error) {
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
@@ -67,7 +67,7 @@ func TestHTTPOfFollowers(t *testing.T) {
 	for range rounds {
 		tok := token()
 		for name, url := range at {
-			if status, answer, err := asked("GET", url+"/slurm/v0.0.44/ping", "", tok); status != http.StatusOK {
+			if status, answer, err := overHTTP("GET", url+"/slurm/v0.0.44/ping", "", tok); status != http.StatusOK {
 				t.Fatalf("%s with a token: %d %v %s", name, status, err, answer)
 			}
 		}
@@ -76,7 +76,7 @@ func TestHTTPOfFollowers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, url := range at {
-			status, answer, err := asked("GET", url+"/slurm/v0.0.44/ping", "", tok)
+			status, answer, err := overHTTP("GET", url+"/slurm/v0.0.44/ping", "", tok)
 			if status != http.StatusNetworkAuthenticationRequired {
 				t.Errorf("%s with a token that was revoked: %d %v %.100s", name, status, err, answer)
 			}
@@ -103,7 +103,7 @@ func TestHTTPOfFollowers(t *testing.T) {
 		begun := time.Now()
 		body := fmt.Sprintf(`{"script":"#!/bin/sh\ntrue\n","job":{"name":"of%d","hold":true,"environment":["PATH=/bin"],`+
 			`"current_working_directory":"/tmp"}}`, i)
-		status, answer, err := asked("POST", follower+"/slurm/v0.0.44/job/submit", body, tok)
+		status, answer, err := overHTTP("POST", follower+"/slurm/v0.0.44/job/submit", body, tok)
 		var made struct {
 			JobID int `json:"job_id"`
 		}
@@ -114,14 +114,14 @@ func TestHTTPOfFollowers(t *testing.T) {
 			t.Fatalf("submission %d: %d %v %s", i, status, err, answer)
 		}
 		ids = append(ids, made.JobID)
-		status, answer, err = asked("GET", fmt.Sprintf("%s/slurm/v0.0.44/job/%d", follower, made.JobID), "", tok)
+		status, answer, err = overHTTP("GET", fmt.Sprintf("%s/slurm/v0.0.44/job/%d", follower, made.JobID), "", tok)
 		if status != http.StatusOK || !strings.Contains(answer, fmt.Sprintf(`"name":"of%d"`, i)) {
 			t.Errorf("job %d is not there after its submission: %d %v %.200s", made.JobID, status, err, answer)
 		}
 		longest = max(longest, time.Since(begun))
 	}
 	t.Logf("the longest submission and look at it took %v", longest)
-	status, answer, err := asked("GET", follower+"/slurm/v0.0.44/jobs/", "", tok)
+	status, answer, err := overHTTP("GET", follower+"/slurm/v0.0.44/jobs/", "", tok)
 	if status != http.StatusOK {
 		t.Fatal(status, err, answer)
 	}
