@@ -17,7 +17,8 @@ func store(t testing.TB, dir string, now *time.Time) *Store { return storeBelow(
 
 func storeBelow(t testing.TB, dir string, now *time.Time, most int64) *Store {
 	t.Helper()
-	s, err := openBelow(filepath.Join(dir, FileName), slog.New(slog.DiscardHandler), func() time.Time { return *now }, most)
+	at := func() time.Time { return *now }
+	s, err := openBelow(filepath.Join(dir, FileName), slog.New(slog.DiscardHandler), at, most)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -257,8 +257,8 @@ func (s *Store) Put(p *proto.Samples) error {
 	return nil
 }
 
-// dropOldest makes room: it forgets the oldest day of means or, without one, the oldest hour. Where nothing is left, full
-// is the error.
+// dropOldest makes room: it forgets the oldest day of means or, without one, the oldest hour. Where nothing is left the
+// error is full.
 func (s *Store) dropOldest(full error) (left bool, err error) {
 	err = s.bolt.Update(func(tx *bolt.Tx) error {
 		for _, name := range [][]byte{keyCoarse, keyFine} {
