@@ -49,8 +49,10 @@ func simCommand() *cobra.Command {
 	f.StringVar(&o.Estimates, "estimates", "requested",
 		"time limits as `requested` by the users, or actual: what each job really ran")
 	f.StringVar(&o.Events, "events", "batch", "one planning pass per second (`batch`), or one per event (single)")
-	f.Uint64Var(&o.Seed, "seed", 1, "`seed` of what is drawn at random: --shake, --fill")
+	f.Uint64Var(&o.Seed, "seed", 1, "`seed` of what is drawn at random: --shake, --fill, --elastic-share")
 	f.Int64Var(&o.Shake, "shake", 0, "shift each submission by 0 to so many `seconds`")
+	f.Float64Var(&o.Elastic, "elastic-share", 0,
+		"`SHARE` of the jobs on whole nodes, from 0 to 1, that are elastic: from half to twice their nodes, the same work")
 	f.BoolVar(&o.JSON, "json", false, "print JSON")
 	f.StringVar(&o.JobsOut, "jobs-out", "", "write a CSV line for each job to `FILE`")
 	f.StringSliceVar(&o.Compare, "compare", nil,

@@ -43,5 +43,6 @@
 // configuration files (conf).
 //
 // Small files: table.go and progress.go (what is printed), digest.go, ends.go (ends in their
-// order), workload.go (jobs), gpukinds.go and gpuuse.go (GPUs of traces and how they were used).
+// order), workload.go (jobs), gpuuse.go (GPUs of traces and how they were used), elastic.go
+// (--elastic-share).
 package sim

@@ -75,7 +75,7 @@ func Fill(ctx context.Context, s Setup, seed uint64) (*Filled, error) {
 		if s.Progress != nil && f.Jobs%progressEvery == 0 {
 			s.Progress(min(f.Demand, f.GPUs), f.GPUs)
 		}
-		sp := r.specs.of(&j)
+		sp := r.specs.of(&j, 0)
 		if r.impossible(sp) != "" {
 			continue
 		}

@@ -236,6 +236,7 @@ func (m *Machine) units() (cpus, gpus int) {
 type need struct {
 	cpus, gpus, nodes    int32
 	milli                int32 // of a shared GPU, if the machine shares them
+	elastic              int32 // nodes of an elastic job
 	mem, limit           int64
 	typ, user, acct, que string
 }
@@ -258,9 +259,10 @@ func newSpecs(m *Machine) *specs {
 // firstUID is given to the first user of a workload.
 const firstUID = 1000
 
-func (s *specs) of(j *Job) *model.Spec {
+// of gives a job's specification; elastic has the nodes of one that may grow and shrink.
+func (s *specs) of(j *Job, elastic int32) *model.Spec {
 	k := need{cpus: j.CPUs, gpus: j.GPUs, nodes: j.Nodes, mem: j.MemMiB, limit: j.Request, typ: j.GPUType, user: j.User,
-		acct: j.Account, que: j.Queue}
+		acct: j.Account, que: j.Queue, elastic: elastic}
 	if s.shares {
 		k.milli = j.Milli
 	}
@@ -292,6 +294,9 @@ func (s *specs) of(j *Job) *model.Spec {
 		sp.MinNodes, sp.MaxNodes = j.Nodes, j.Nodes
 	case j.MemMiB > 0: // of one node: a pod
 		sp.MinNodes, sp.MaxNodes = 1, 1
+	}
+	if elastic > 0 {
+		s.stretched(sp, j, elastic)
 	}
 	s.seen[k] = sp
 	return sp

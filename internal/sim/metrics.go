@@ -46,7 +46,8 @@ type Metrics struct {
 	Total int         `json:"units"`
 	Shake *ShakeLines `json:"shake,omitempty"`
 
-	Preempted *Preempted `json:"preempted,omitempty"` // where the configuration has jobs ended or suspended for others
+	Elastic   *ElasticUse `json:"elastic,omitempty"`
+	Preempted *Preempted  `json:"preempted,omitempty"` // where the configuration has jobs ended or suspended for others
 }
 
 // ShakeLines says how the submissions were shifted.
@@ -106,7 +107,8 @@ func (t *tally) add(wait int64, slow, unitS float64) {
 // resource allocation in shared computer systems, DEC-TR-301, 1984.
 func (o *Outcome) Measure() *Metrics {
 	m := &Metrics{Scheduler: o.Scheduler.Name, Policy: o.Scheduler.Text, Events: o.Events.String(),
-		Machine: o.Machine.Text, Passes: o.Passes, Digest: o.Digest(), GPU: o.GPU, Preempted: o.Cut, Notes: o.Work.Notes}
+		Machine: o.Machine.Text, Passes: o.Passes, Digest: o.Digest(), GPU: o.GPU, Preempted: o.Cut, Elastic: o.Elastic,
+		Notes: o.Work.Notes}
 	cpus, gpus := o.Machine.units()
 	m.Unit, m.Total = "processor", cpus
 	switch {

@@ -104,8 +104,12 @@ func (c *interruptions) carryOut(ends *endHeap, v *state.View, plan *model.Plan,
 
 // use counts the units of a job that stops (-1) or goes on (1). A suspended job keeps its GPUs.
 func (r *replay) use(e *ending, sign int64) {
+	if s := r.elastic.of[e.job]; s != nil {
+		r.elastic.upTo(s, r.last)
+		s.sleep = sign < 0
+	}
 	if !r.byGPU {
-		r.busy += sign * r.unitsOf(&r.Work.Jobs[e.job])
+		r.busy += sign * r.holds(e.job)
 	}
 }
 

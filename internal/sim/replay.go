@@ -26,6 +26,9 @@ type Setup struct {
 	Scheduler Scheduler
 	Events    Events
 	Progress  func(done, all int) // called now and then; may be nil
+
+	ElasticShare float64 // of the jobs on whole nodes, from 0 to 1 (elastic.go)
+	Seed         uint64  // which of them
 }
 
 // NoStart marks a job that the machine can never run.
@@ -40,8 +43,9 @@ type Outcome struct {
 	Refused []Left  // jobs that can't run here, by why
 	Passes  int     // planning passes
 	Load    []Sample
-	Cut     *Preempted // nil: no job was preempted
-	GPU     *GPUUse    // where the machine has GPUs
+	Cut     *Preempted  // nil: no job was preempted
+	GPU     *GPUUse     // where the machine has GPUs
+	Elastic *ElasticUse // where there are elastic jobs
 
 	byGPU bool // units are GPUs
 }
@@ -75,6 +79,8 @@ type replay struct {
 	ended  int
 	gpu    *gpuMeter
 	cut    interruptions
+
+	elastic elastics
 }
 
 // defaultEpoch is second 0 of a workload that does not know its own: 2001-09-09, so that no time is 0.
@@ -93,6 +99,8 @@ func Replay(ctx context.Context, s Setup) (*Outcome, error) {
 	}
 	r.plan = s.Scheduler.New()
 	r.cut = newInterruptions(s.Machine.Config)
+	r.elastic = elastics{share: s.ElasticShare, seed: s.Seed, of: map[int32]*stretch{}}
+	r.cut.may = r.cut.may || s.ElasticShare > 0 // only jobs that are known to run can be resized
 	_, gpus := s.Machine.units()
 	r.byGPU = gpus > 0
 	first, _ := s.Work.span()
@@ -104,6 +112,7 @@ func Replay(ctx context.Context, s Setup) (*Outcome, error) {
 	if r.gpu != nil {
 		r.GPU = r.gpu.result()
 	}
+	r.Elastic = r.elastic.result()
 	if r.cut.Preempted != (Preempted{}) {
 		r.Cut = &r.cut.Preempted
 	}
@@ -275,7 +284,7 @@ func (r *replay) isExact(e ending) bool {
 func (r *replay) arrive(at int64) bool {
 	i := r.next
 	r.next++
-	sp := r.specs.of(&r.Work.Jobs[i])
+	sp := r.specs.of(&r.Work.Jobs[i], r.elastic.draw(r.Machine, &r.Work.Jobs[i]))
 	if why := r.impossible(sp); why != "" {
 		r.refuse(why)
 		return false
@@ -328,7 +337,8 @@ func (r *replay) report(at int64) {
 
 // end makes the report of a job's end.
 func (r *replay) end(e ending) state.Report {
-	r.busy -= r.unitsOf(&r.Work.Jobs[e.job])
+	r.busy -= r.holds(e.job)
+	r.elastic.over(e.job, e.at)
 	if e.killed {
 		r.cut.killed = append(r.cut.killed, e)
 	} else {
@@ -357,10 +367,10 @@ func (r *replay) planOnce(at int64) (room bool, err error) {
 	if w, ok := r.plan.(waker); ok {
 		r.wake = r.clock(w.Wake())
 	}
-	if len(plan.Starts)+len(plan.Preempt)+len(plan.Claims)+len(plan.Resume) == 0 {
+	plan.Reasons = nil // a replay does not use them
+	if plan.Empty() {
 		return false, nil
 	}
-	plan.Reasons = nil // a replay does not use them
 	res := r.apply(at, &state.Starts{Epoch: 1, Plan: plan})
 	for i := range plan.Starts {
 		s := &plan.Starts[i]
@@ -371,13 +381,18 @@ func (r *replay) planOnce(at int64) (room bool, err error) {
 				"state disagree", at, j.ID, res.Each[i])
 		}
 		r.Start[k] = at
+		run := j.Run
+		if own := r.elastic.draw(r.Machine, j); own > 0 {
+			run = r.elastic.began(k, j, own, len(s.Alloc.Nodes), at)
+		}
 		r.queued--
-		r.busy += r.unitsOf(j)
+		r.busy += r.holds(k)
 		r.seq++
-		r.ends.push(ending{at: at + j.Run, seq: r.seq, job: k, id: s.Job, attempt: r.cut.attempt(s.Job)})
+		r.ends.push(ending{at: at + run, seq: r.seq, job: k, id: s.Job, attempt: r.cut.attempt(s.Job)})
 	}
 	r.cut.begin(&plan, r.time(at), func(b state.Body) { r.apply(at, b) })
-	return r.cut.carryOut(&r.ends, r.st.Peek(), &plan, at, 1, r.use), nil
+	given := r.resized(&plan, at)
+	return r.cut.carryOut(&r.ends, r.st.Peek(), &plan, at, 1, r.use) || given, nil
 }
 
 // sample records the load if it has changed.

@@ -38,6 +38,10 @@ func (m *Metrics) Print(w io.Writer, name string) error {
 		row("preempted", fmt.Sprintf("suspended %s times, requeued %s times, %s jobs cancelled; %.1f %s-hours of work lost",
 			group(int64(p.Suspended)), group(int64(p.Requeued)), group(int64(p.Cancelled)), p.Lost, m.Unit))
 	}
+	if e := m.Elastic; e != nil {
+		row("elastic", fmt.Sprintf("%s jobs grew %s times and gave back %s times; %.2f of the trace's nodes while they ran",
+			group(int64(e.Jobs)), group(int64(e.Grown)), group(int64(e.Shrunk)), e.Nodes))
+	}
 	if m.Shake != nil {
 		row("shaken", fmt.Sprintf("submissions shifted by 0 to %d seconds, seed %d", m.Shake.Seconds, m.Shake.Seed))
 	}

@@ -28,6 +28,7 @@ type Options struct {
 	Compare   []string // schedulers, or configurations
 	Plot      string
 	Fill      bool
+	Elastic   float64 // share of the jobs on whole nodes that are elastic
 	FromState string
 	WhatIf    []string
 
@@ -114,14 +115,20 @@ func (o *Options) check() error {
 			o.Estimates)
 	case o.Shake < 0 || o.Shake > maxShake:
 		return fmt.Errorf("--shake %d: from 0 to %d seconds", o.Shake, maxShake)
+	case !(o.Elastic >= 0 && o.Elastic <= 1):
+		return fmt.Errorf("--elastic-share %g: a share from 0 to 1", o.Elastic)
+	case o.Elastic > 0 && o.Fill:
+		return errors.New("--elastic-share and --fill: one of them; jobs that never end give nothing back")
 	case len(o.WhatIf) > 0 && o.FromState == "":
 		return errors.New("--what-if asks about a live cluster: give its dump with --from-state FILE (gcontrol dump state " +
 			"FILE makes one); for a trace, --compare takes another configuration or scheduler")
 	case !slices.Contains([]string{"", ".svg"}, strings.ToLower(filepath.Ext(o.Plot))):
 		return fmt.Errorf("--plot %s: the plot is drawn as SVG: name it %s.svg", o.Plot,
 			strings.TrimSuffix(o.Plot, filepath.Ext(o.Plot)))
-	case o.FromState != "" && (len(o.Compare) > 0 || o.Plot != "" || o.Shake > 0 || o.Size != Size{} || o.Fill):
-		return errors.New("--from-state runs a live cluster's queue forward: --compare, --plot, --shake, --fill and the " +
+	case o.FromState != "" && (len(o.Compare) > 0 || o.Plot != "" || o.Shake > 0 || o.Size != Size{} || o.Fill ||
+		o.Elastic > 0):
+		return errors.New("--from-state runs a live cluster's queue forward: --compare, --plot, --shake, --fill, " +
+			"--elastic-share and the " +
 			"size options are for traces; say what shall be different with --what-if or --conf")
 	}
 	_, err := ParseEvents(o.events())
@@ -158,6 +165,10 @@ func (o *Options) setup(w *Workload, dir, scheduler string) (Setup, error) {
 	}
 	if scheduler == Configured && dir == "" {
 		return s, errors.New("--scheduler configured: as which configuration says? Name it with --conf")
+	}
+	if s.ElasticShare, s.Seed = o.Elastic, o.Seed; o.Elastic > 0 && s.Machine.Pool {
+		return s, errors.New("--elastic-share: jobs grow by whole nodes, and the machine is one pool of processors: give " +
+			"--nodes and --cpus-per-node or --gpus-per-node, or --conf")
 	}
 	s.Scheduler, err = NewScheduler(scheduler, s.Machine)
 	return s, err

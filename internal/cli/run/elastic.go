@@ -122,7 +122,8 @@ func (r *run) follow() int {
 }
 
 // once runs the command on the nodes that stay. again says that it was asked to end because they change.
-func (r *run) once(n int, on *size, file string, changes <-chan struct{}, signals <-chan os.Signal) (rc int, again bool) {
+func (r *run) once(n int, on *size, file string, changes <-chan struct{}, signals <-chan os.Signal) (rc int,
+	again bool) {
 	list := hostlist.CompressInOrder(on.stay)
 	args := append([]string{"--nodes=" + strconv.Itoa(len(on.stay)), "--nodelist=" + list}, r.Args...)
 	cmd := exec.Command("/proc/self/exe", args...)
