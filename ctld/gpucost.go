@@ -5,6 +5,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/state"
 )
 
 // gpucost.go computes the cost of each GPU from its last reading, for GpuSelectPolicy. Only the leader has readings,
@@ -68,4 +69,14 @@ func unitCost(r *proto.UnitReading, idle time.Time, how model.GPUSelect, now tim
 	}
 	return how.Mem*percent(r.MemUsedMiB, r.MemTotalMiB) + how.Util*percent(int64(r.UtilPct), 100) +
 		how.Temp*percent(int64(r.TempC), 100) + how.Idle*busy
+}
+
+// loadedNow gives a node with those models that its GPUs are still taken to have loaded.
+func loadedNow(n *model.Node, v *state.View, now model.Time) *model.Node {
+	if len(n.Tags) == 0 {
+		return n
+	}
+	out := *n
+	out.Tags = n.Loaded(now, &v.Config().Params.Cache)
+	return &out
 }

@@ -82,7 +82,7 @@ func (s *sight) node(n *model.Node) *model.Node {
 		}
 		return model.HiddenJob
 	}
-	out.Exclusive = shown(n.Exclusive)
+	out.Exclusive, out.Tags = shown(n.Exclusive), nil
 	for _, list := range []*[]model.JobID{&out.Jobs, &out.Asleep, &out.Strikes} {
 		*list = slices.Clone(*list)
 		for i, id := range *list {

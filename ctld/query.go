@@ -284,7 +284,8 @@ func (c *Controller) nodesList(_ context.Context, who *caller, rq *proto.NodesRe
 		if n == nil {
 			return refuse(proto.CodeInvalidNode, "node %s is not defined", name)
 		}
-		info := &proto.NodeInfo{Node: sees.node(n), LoadMilli: -1, FreeMemMiB: -1, Partitions: parts[name]}
+		info := &proto.NodeInfo{Node: sees.node(loadedNow(n, v, chunk.Now)), LoadMilli: -1, FreeMemMiB: -1,
+			Partitions: parts[name]}
 		if r := resvs[name]; r != nil {
 			info.Resv, info.Maint = r.Name, r.Flags&model.ResvMaint != 0
 		}

@@ -82,7 +82,7 @@ func exitOf(ev *shim.Event, use usage) model.Exit {
 func withEnd(x model.Exit, ev *shim.Event) model.Exit {
 	end := exitOf(ev, usage{})
 	end.UserMS, end.SysMS, end.MaxRSSKB = max(end.UserMS, x.UserMS), max(end.SysMS, x.SysMS), max(end.MaxRSSKB, x.MaxRSSKB)
-	end.OOM, end.Use, end.Text = x.OOM, x.Use, orElse(end.Text, x.Text)
+	end.OOM, end.GPUOOM, end.Use, end.Text = x.OOM, x.GPUOOM, x.Use, orElse(end.Text, x.Text)
 	return end
 }
 

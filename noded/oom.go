@@ -14,6 +14,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
+	"gbatch/noded/gpuoom"
 	"gbatch/noded/procs"
 	"gbatch/noded/shim"
 )
@@ -21,7 +22,7 @@ import (
 // oom.go explains the end of a job whose processes the kernel killed for lack of memory: the limit, the peak, the
 // killed processes, and what to ask for next time, as far as known. The kernel counts its kills, and gnoded reads the
 // kernel's log, if it may, when a job with such kills has ended. Only steps that end at their first kill
-// (--oom-kill-step) are watched.
+// (--oom-kill-step) are watched. A lack of GPU memory is told from the output of a job that has failed: package gpuoom.
 
 const (
 	maxOOMKills  = 256 // kills of the node that are remembered
@@ -299,4 +300,47 @@ func (l *loop) onStepOOM(m msgStepOOM) {
 	if s := l.step(m.key, m.id); s != nil {
 		l.stepHappens(s, sevKill, stepNews{})
 	}
+}
+
+// gpuOOM looks whether a job that has failed says in its output that a GPU had too little memory. If so, it gives the
+// sentence about it.
+func (n *Noded) gpuOOM(c *clearing, x *model.Exit) string {
+	rec := c.rec
+	if rec == nil || rec.Use == nil || len(rec.Use.GPUs) == 0 || x.Status() == 0 || x.Unknown || x.OOM || x.NoStart {
+		return ""
+	}
+	files := []string{rec.StdErr}
+	if o := rec.Order; o != nil && !o.Spec.Append { // with it, nothing tells what earlier runs wrote from this one's
+		if _, out, _ := n.outputs(o); out != rec.StdErr {
+			files = append(files, out)
+		}
+	}
+	for _, path := range files {
+		if path == "" {
+			continue
+		}
+		tail, err := n.asUser(rec, func() ([]byte, error) { return tailOf(path, gpuoom.TailBytes) })
+		if err != nil {
+			n.log.Debug("the end of a failed job's output was not read", "job", rec.Job, "file", path, "err", err)
+			continue
+		}
+		if said := gpuoom.Said(tail); said != "" {
+			return gpuStory(said, x.Use.Node(n.opts.Name))
+		}
+	}
+	return ""
+}
+
+// gpuStory says what is known of a job's lack of GPU memory.
+func gpuStory(said string, use *model.NodeUsage) string {
+	text := "a GPU had too little memory: the job's output says " + said
+	if use == nil {
+		return text
+	}
+	for _, g := range use.GPUs {
+		if used := max(g.OwnMaxMiB, 0); used > 0 && g.MemMiB > 0 {
+			text += fmt.Sprintf("; it used %s of %s of GPU %d in samples", sizeText(used<<10), sizeText(g.MemMiB<<10), g.Index)
+		}
+	}
+	return text
 }

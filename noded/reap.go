@@ -6,6 +6,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/gpuoom"
 	"gbatch/noded/pool"
 	"gbatch/noded/shim"
 )
@@ -85,6 +86,10 @@ func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 	withSteps(&m.exit, c, use, seen)
 	line, oom := n.epitaph(c, use, seen)
 	m.exit.Text = orElse(m.exit.Text, oom)
+	if story := n.gpuOOM(c, &m.exit); story != "" {
+		m.exit.GPUOOM, m.exit.Text = true, orElse(m.exit.Text, story)
+		line = gpuoom.Mark + " " + story
+	}
 	if line != "" {
 		n.tellUser(c.rec, line)
 	}

@@ -2,6 +2,7 @@ package noded
 
 import (
 	"errors"
+	"io"
 	"os"
 	"runtime"
 	"time"
@@ -13,14 +14,21 @@ import (
 )
 
 // userfile.go writes lines for the user into a job's standard error file: why it was ended, that it ran out of memory.
+// It also reads the end of a job's output.
 //
 // The file is the user's, so it is opened with the user's rights: a link in its place can't lead to a file that the
 // user could not write. In Linux, rights belong to threads: the goroutine that takes the user's rights locks its thread
 // and ends with it, so no other goroutine ever runs with these rights. A dead file server blocks only that thread.
 
 const (
-	tellTimeout = 2 * time.Second // for the line to be written, before the job's end goes on without it
+	tellTimeout = 2 * time.Second // for a file to be written or read, before the job's end goes on without it
 	maxTellers  = 32              // most threads that may hang in users' file systems at once
+)
+
+// Why asUser gave up.
+var (
+	errCrowded = errors.New("too many reads and writes of users' files hang")
+	errHangs   = errors.New("the user's file system hangs")
 )
 
 // tellUser adds a line to the job's standard error. It waits for at most tellTimeout.
@@ -28,48 +36,83 @@ func (n *Noded) tellUser(rec *launched, line string) {
 	if rec == nil || rec.StdErr == "" {
 		return
 	}
+	_, err := n.asUser(rec, func() ([]byte, error) { return nil, appendTo(rec.StdErr, line+"\n") })
+	switch {
+	case errors.Is(err, errCrowded):
+		n.log.Warn("too many writes to users' files hang; a message for a user is lost", "job", rec.Job, "file", rec.StdErr,
+			"line", line)
+	case errors.Is(err, errHangs):
+		n.log.Warn("the write to a user's file hangs; a message for the user may be lost", "job", rec.Job, "file", rec.StdErr)
+	case err != nil:
+		n.log.Info("a message for the user was not written", "job", rec.Job, "file", rec.StdErr, "err", err)
+	}
+}
+
+// asUser calls f with the rights of a job's user, and waits for at most tellTimeout.
+func (n *Noded) asUser(rec *launched, f func() ([]byte, error)) ([]byte, error) {
 	select {
 	case n.tellers <- struct{}{}:
 	default:
-		n.log.Warn("too many writes to users' files hang; a message for a user is lost", "job", rec.Job, "file", rec.StdErr,
-			"line", line)
-		return
+		return nil, errCrowded
 	}
-	done := make(chan error, 1)
-	// The goroutine ends when the write does; tellers counts it until then.
+	type result struct {
+		data []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	// The goroutine ends when f does; tellers counts it until then.
 	go func() {
-		err := n.appendAs(rec, line+"\n")
+		var r result
+		if r.err = n.becomeUser(rec); r.err == nil {
+			r.data, r.err = f()
+		}
 		<-n.tellers
-		done <- err
+		done <- r
 	}()
 	late := time.NewTimer(tellTimeout)
 	defer late.Stop()
 	select {
-	case err := <-done:
-		if err != nil {
-			n.log.Info("a message for the user was not written", "job", rec.Job, "file", rec.StdErr, "err", err)
-		}
+	case r := <-done:
+		return r.data, r.err
 	case <-late.C:
-		n.log.Warn("the write to a user's file hangs; a message for the user may be lost", "job", rec.Job, "file", rec.StdErr)
+		return nil, errHangs
 	}
 }
 
-// appendAs opens the job's standard error as its user and appends text. It must run on a goroutine of its own.
-func (n *Noded) appendAs(rec *launched, text string) error {
-	if n.root {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		if err := asuser.OnThread(rec.UID, rec.GID, n.given(rec.UID, rec.Groups)); err != nil {
-			return err
-		}
+// becomeUser gives a job's user's rights to the calling goroutine, which must end soon: its thread ends with it.
+func (n *Noded) becomeUser(rec *launched) error {
+	if !n.root {
+		return nil
 	}
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	return asuser.OnThread(rec.UID, rec.GID, n.given(rec.UID, rec.Groups))
+}
+
+// appendTo appends text to a file.
+func appendTo(path, text string) error {
 	// No O_CREAT: gshim has created it, and a user who has removed it does not want it back. O_NONBLOCK: a FIFO without
 	// a reader is an error and not a wait.
-	fd, err := unix.Open(rec.StdErr, unix.O_WRONLY|unix.O_APPEND|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: rec.StdErr, Err: err}
+		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	_, err = unix.Write(fd, []byte(text))
 	return errors.Join(err, unix.Close(fd))
+}
+
+// tailOf reads the end of a regular file; of any other file it gives nothing.
+func tailOf(path string, most int64) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(f, max(0, st.Size()-most), most))
 }
 
 // makeFileAs makes a file as a job's user, or empties it. If that hangs, it gives up after makeFileFor and leaves the

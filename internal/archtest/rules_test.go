@@ -128,6 +128,7 @@ var layers = []layer{
 	{"noded/pool", ""},
 	{"noded/container", ""},
 	{"noded/asuser", ""},
+	{"noded/gpuoom", ""},
 	{"noded/image", "noded/asuser noded/container"},
 	{"noded/box", "internal/model noded/asuser noded/container noded/image"},
 	{"noded/loginenv", ""},

@@ -84,8 +84,12 @@ func checkFeatures(sp *model.Spec, m *model.Needs) error {
 	return CheckPrefer(m.Prefer)
 }
 
-// CheckPrefer reads --prefer: features that a job would rather have.
+// CheckPrefer reads --prefer: features that a job would rather have, and a model that its GPUs had better have loaded.
 func CheckPrefer(v string) error {
+	v, _, err := model.SplitPrefer(v)
+	if err != nil {
+		return refuse(Feature, "%v", err)
+	}
 	f, err := model.ParseFeatures(v)
 	switch {
 	case err != nil:
@@ -174,6 +178,10 @@ func checkGPUs(sp *model.Spec, m *model.Needs) error {
 			"each socket's GPUs, the second any")
 	case m.GPUMemMiB > 0 && !gpus && !shares:
 		return refuse(Request, "--gpu-mem needs GPUs: give --gpus, --gres=gpu:N or --gres=shard:N too")
+	case m.OOMRequeue && !gpus && !shares:
+		return refuse(Request, "--requeue-on-oom is about GPU memory: give --gpus, --gres=gpu:N or --gres=shard:N too")
+	case m.OOMRequeue && sp.NoRequeue:
+		return refuse(Request, "--requeue-on-oom and --no-requeue exclude each other: leave one out")
 	case m.CPUsPerGPU > 0 && !gpus:
 		return refuse(Request, "--cpus-per-gpu needs GPUs: %s", give)
 	case m.MemPerGPU > 0 && !gpus:

@@ -39,6 +39,8 @@ var ofNoMatter = map[string]string{
 	"More.GresToo":            "says the same as Gres",
 	"More.NeverIdle":          "while it runs",
 	"More.OOMKill":            "while it runs",
+	"More.OOMRequeue":         "after its end",
+	"More.GPUMemAuto":         "says where GPUMemMiB is from",
 	"More.GPUsPerSocket.Name": "always gpu", "More.GPUsPerSocket.Per": "has no meaning",
 	"More.GPUsPerSocket.Milli": "refused: GPUs go whole",
 }

@@ -86,6 +86,7 @@ type Config struct {
 	InactiveLimitS            int64
 	KillWaitS                 int64
 	Elastic                   model.ElasticRules
+	GPUCache                  model.GPUCache
 	WaitTimeS                 int64
 	KillOnBadExit             bool
 	CompleteWaitS             int64
@@ -241,6 +242,7 @@ func defaults() *Config {
 		MinJobAgeS:             300,
 		KillWaitS:              30,
 		Elastic:                model.ElasticRules{GraceS: 30, PauseS: 60},
+		GPUCache:               model.GPUCache{Tags: 2, TimeS: 3600},
 		BatchStartTimeoutS:     10,
 		JobRequeue:             true,
 		EnforcePartLimits:      "NO",

@@ -29,8 +29,8 @@ func readGPUSelect(v string) ([]string, fault) {
 	for _, w := range splitList(strings.ToLower(v)) {
 		switch w {
 		case "tag":
-			return nil, fault{"'tag' is not supported: GPUs have no tags; a job names the nodes with its data in --prefer " +
-				"and features", "topology,leastused"}
+			return nil, fault{"'tag' is no policy: GPUs that have a job's model loaded (--prefer=model:NAME) always come " +
+				"first; GpuCacheTags says how many models of a GPU are remembered", "topology,leastused"}
 		case "pack", "spread", "coolest", "leastused":
 			kinds++
 		case "topology", "firstnode":

@@ -337,6 +337,9 @@ func nodeSettings() []setting {
 	}
 }
 
+// maxCacheTags bounds GpuCacheTags.
+const maxCacheTags = 64
+
 func gpuSettings() []setting {
 	return []setting{
 		{name: "GpuMemSafetyMargin", effect: AtOnce,
@@ -348,6 +351,14 @@ func gpuSettings() []setting {
 		{name: "GpuScoreWeights", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.GpuScoreWeights, f = readScoreWeights(v); return f },
 			show: func(c *Config) string { return c.GpuScoreWeights.String() }},
+		{name: "GpuCacheTags", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) {
+				n, f := readInt(v, 0, maxCacheTags)
+				c.GPUCache.Tags = int32(n)
+				return f
+			},
+			show: func(c *Config) string { return strconv.Itoa(int(c.GPUCache.Tags)) }},
+		seconds("GpuCacheTagTime", AtOnce, func(c *Config) *int64 { return &c.GPUCache.TimeS }, 1, math.MaxInt32),
 		{name: "DefaultGpuBind", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.DefaultGpuBind, f = readGPUBind(v); return f },
 			show: func(c *Config) string { return orNull(c.DefaultGpuBind) }},

@@ -42,7 +42,7 @@ func (c *Config) Model() *model.Config {
 		Hash:     c.Hash,
 		AtStart:  c.atStart(),
 	}
-	m.Params.Price, m.Params.Elastic = c.Price, c.Elastic
+	m.Params.Price, m.Params.Elastic, m.Params.Cache = c.Price, c.Elastic, c.GPUCache
 	m.Params.GPUIdle, m.Params.LoginRights, m.Params.ReconfigFlags = c.GpuIdlePolicy, c.LoginRights, c.ReconfigFlags
 	if c.JobSubmitProgram != "" {
 		m.Params.SubmitHook = model.SubmitHook{Program: c.JobSubmitProgram, User: c.JobSubmitUser,

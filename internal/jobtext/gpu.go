@@ -21,6 +21,29 @@ type GPURow struct {
 	util, temp      int32
 	xid             int32 // the last error that the driver has logged since gnoded began; 0: none
 	usedMiB, allMiB int64
+	models          []string // that it has loaded, the latest first
+}
+
+// modelsOf gives the models that a GPU has loaded, the latest first.
+func modelsOf(n *model.Node, gpu int32) []string {
+	var out []string
+	for _, t := range n.Tags {
+		if t.GPU == gpu {
+			out = append(out, t.Name)
+		}
+	}
+	return out
+}
+
+// modelsText gives the models that a node's GPUs have loaded: 0(llama,bert),3(llama); "" for none.
+func modelsText(n *model.Node) string {
+	var out []string
+	for i, t := range n.Tags {
+		if i == 0 || n.Tags[i-1].GPU != t.GPU {
+			out = append(out, fmt.Sprintf("%d(%s)", t.GPU, strings.Join(modelsOf(n, t.GPU), ",")))
+		}
+	}
+	return strings.Join(out, ",")
 }
 
 // GPURows gives the GPUs of a node in the order of their numbers.
@@ -74,6 +97,9 @@ func gpuRowOf(i *proto.NodeInfo, g *model.GresDef, index int32) GPURow {
 	if s := i.Node.SharesOf(index); s != nil && s.Count > 0 && r.job == "" && g.Name == model.GPUName {
 		r.job = fmt.Sprintf("%s:%d", s.Name, s.Count)
 	}
+	if g.Name == model.GPUName {
+		r.models = modelsOf(i.Node, index)
+	}
 	r.state, r.why = gpuState(i, g.Name, index, r.job != "", reserved)
 	return r
 }
@@ -121,6 +147,7 @@ var gpuColumns = [...]struct {
 	{"NODE", 24, false}, {"IDX", 4, true}, {"UUID", 40, false}, {"TYPE", 20, false}, {"STATE", 8, false},
 	{"JOB", 20, false},
 	{"UTIL", 4, true}, {"MEM", 16, true}, {"TEMP", 5, true}, {"XID", 5, true},
+	{"MODELS", 2 * model.MaxModelName, false}, // the last one: it is there only if some GPU has one loaded
 }
 
 func (r *GPURow) cells() [len(gpuColumns)]string {
@@ -144,7 +171,7 @@ func (r *GPURow) cells() [len(gpuColumns)]string {
 		return s
 	}
 	return [...]string{r.node, fmt.Sprint(r.index), dash(r.uuid), dash(r.typ), r.state, dash(r.job), known(r.util, "%"),
-		mem, known(r.temp, "C"), xidText(r.xid)}
+		mem, known(r.temp, "C"), xidText(r.xid), dash(strings.Join(r.models, ","))}
 }
 
 func xidText(xid int32) string {
@@ -174,13 +201,20 @@ func GPUTable(rows []GPURow, header bool) []byte {
 		}
 	}
 	var b bytes.Buffer
+	columns := len(gpuColumns)
+	if !slices.ContainsFunc(rows, func(r GPURow) bool { return len(r.models) > 0 }) {
+		columns--
+	}
 	for _, l := range lines {
-		for k, s := range l {
+		for k, s := range l[:columns] {
 			if utf8.RuneCountInString(s) > width[k] {
 				s = string([]rune(s)[:width[k]])
 			}
 			w := width[k]
-			if !gpuColumns[k].right {
+			switch {
+			case k == columns-1 && !gpuColumns[k].right:
+				w = 0
+			case !gpuColumns[k].right:
 				w = -w
 			}
 			if k > 0 {
@@ -210,6 +244,7 @@ func GPUJSON() []slurmjson.Field[GPURow] {
 		{Name: "memory_total_mib", Num: func(r *GPURow) (int64, bool, bool) { return known(r.allMiB) }},
 		{Name: "xid", Num: func(r *GPURow) (int64, bool, bool) { return int64(r.xid), r.xid != 0, false }},
 		{Name: "temperature_celsius", Num: func(r *GPURow) (int64, bool, bool) { return known(int64(r.temp)) }},
+		{Name: "models", List: func(r *GPURow) []string { return r.models }},
 	}
 }
 

@@ -253,6 +253,12 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 	if n := sp.Extra().GPUMemMiB; n > 0 {
 		r.line(KV("GpuMem", fmt.Sprintf("%dM", n)))
 	}
+	if p := sp.Extra().Prefer; p != "" {
+		r.line(KV("Prefer", p))
+	}
+	if sp.Extra().OOMRequeue {
+		r.line(KV("RequeueOnOom", "Yes"), KV("GpuOoms", j.GPUOOMs))
+	}
 	if j.Why != "" {
 		r.line(KV("Why", strconv.Quote(j.Why)))
 	}

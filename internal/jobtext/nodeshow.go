@@ -26,6 +26,9 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 	r.line(KV("AvailableFeatures", orNull(strings.Join(d.CanHave(), ","))))
 	r.line(KV("ActiveFeatures", orNull(strings.Join(d.Features, ","))))
 	r.line(KV("Gres", orNull(gresDefText(d.Gres))))
+	if m := modelsText(n); m != "" {
+		r.line(KV("GpuModels", m))
+	}
 	if details {
 		r.line(KV("GresDrain", cmp.Or(gresDrainText(n), "N/A")))
 		r.line(KV("GresUsed", orNull(gresUsedText(n))))

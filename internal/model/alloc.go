@@ -158,3 +158,14 @@ func (n *NodeAlloc) Units(name string) Bits {
 	}
 	return units
 }
+
+// GPUs gives the GPUs that a part of an allocation has, whole or in shares.
+func (n *NodeAlloc) GPUs() Bits {
+	out := n.Units(GPUName)
+	for i := range n.Gres {
+		if g := &n.Gres[i]; g.Share != nil {
+			out = out.With(int(g.Share.GPU))
+		}
+	}
+	return out
+}

@@ -197,7 +197,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Struct(c, &x.Cache)
 }
 
-// GPUCache says how long GPUs are taken to have models loaded (--prefer=model:NAME). Configurations of before have none.
+// GPUCache says how long GPUs are taken to have models loaded (--prefer=model:NAME). Old configurations have none.
 type GPUCache struct {
 	Tags  int32 // GpuCacheTags: the most models of a GPU; 0: none is remembered
 	TimeS int64 // GpuCacheTagTime: after its last use, a model is forgotten

@@ -403,3 +403,55 @@ func (p *featureParser) parens(open, depth int) (*Feature, error) {
 		}
 	}
 }
+
+// modelPrefix marks a model in --prefer.
+const modelPrefix = "model:"
+
+// MaxModelName bounds the name of a model, bytes.
+const MaxModelName = 128
+
+// SplitPrefer divides --prefer into features and the model that the job's GPUs had better have loaded, as in
+// a100&model:llama; each may be "".
+func SplitPrefer(text string) (features, name string, err error) {
+	if !strings.Contains(text, modelPrefix) {
+		return text, "", nil
+	}
+	var rest []string
+	for part := range strings.SplitSeq(text, "&") {
+		v, ok := strings.CutPrefix(strings.Trim(part, " \t"), modelPrefix)
+		switch {
+		case !ok:
+			rest = append(rest, part)
+		case name != "":
+			return "", "", fmt.Errorf("'%s' names two models: a job prefers one", text)
+		case !plainModel(v):
+			return "", "", fmt.Errorf("'%s' is no name of a model: write letters, digits and . _ - / : + @ behind %s, at most "+
+				"%d, and join it to features with &", v, modelPrefix, MaxModelName)
+		default:
+			name = v
+		}
+	}
+	features = strings.Join(rest, "&")
+	if strings.Contains(features, modelPrefix) {
+		return "", "", fmt.Errorf("'%s': a model stands alone, or is joined to features with &: model:NAME&FEATURE", text)
+	}
+	return features, name, nil
+}
+
+func plainModel(v string) bool {
+	return v != "" && len(v) <= MaxModelName && !strings.ContainsFunc(v, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-/:+@", r)
+	})
+}
+
+// Model gives the model that a job's GPUs had better have loaded; "": none.
+func (s *Spec) Model() string {
+	if s.More == nil {
+		return ""
+	}
+	_, name, err := SplitPrefer(s.More.Prefer)
+	if err != nil {
+		return "" // submission refuses it
+	}
+	return name
+}

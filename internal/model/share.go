@@ -67,6 +67,10 @@ func ShareUnits(name string, count int64, up bool) int64 {
 // Amount gives what a number of units is in CountVar: MiB where a unit stands for memory.
 func (k *ShareKind) Amount(units int) int64 { return int64(units) * max(1, k.UnitMiB) }
 
+// MoreGPUMem gives the GPU memory that a job is likely to need of which at least so much was too little, or was used,
+// MiB: a fifth more.
+func MoreGPUMem(mib int64) int64 { return (mib*6 + 4) / 5 }
+
 // MaxSharedGPUs bounds the GPUs of a node whose GPUs are shared.
 const MaxSharedGPUs = 64
 

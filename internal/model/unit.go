@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 
 	"gbatch/internal/wire"
@@ -78,13 +79,90 @@ const HeldStepMiB = 512
 type GPUTag struct {
 	GPU  int32
 	Name string
-	At   Time // of its last use
+	At   Time // end of its last use; 0: a job uses it
 }
 
 func (x *GPUTag) Wire(c *wire.C) {
 	wire.Int(c, &x.GPU)
 	wire.Text(c, &x.Name, MaxName)
 	wire.Int(c, &x.At)
+}
+
+// Loaded gives the tags of a node that count at a moment.
+func (n *Node) Loaded(now Time, c *GPUCache) []GPUTag {
+	var out []GPUTag
+	of := int32(0) // how many of the GPU are in out
+	for i, t := range n.Tags {
+		if i > 0 && n.Tags[i-1].GPU != t.GPU {
+			of = 0
+		}
+		if of < c.Tags && (t.At == 0 || t.At.Add(c.TimeS) > now) {
+			out = append(out, t)
+			of++
+		}
+	}
+	return out
+}
+
+// Warm gives the GPUs of a node that have a model loaded.
+func (n *Node) Warm(name string, now Time, c *GPUCache) Bits {
+	var out Bits
+	if name == "" {
+		return nil
+	}
+	for _, t := range n.Loaded(now, c) {
+		if t.Name == name {
+			out = out.With(int(t.GPU))
+		}
+	}
+	return out
+}
+
+// Load gives a node's tags after jobs have begun to use a model on GPUs. The model that was used least recently makes
+// room.
+func (n *Node) Load(name string, gpus Bits, now Time, c *GPUCache) []GPUTag {
+	list := slices.DeleteFunc(slices.Clone(n.Tags), func(t GPUTag) bool { return t.Name == name && gpus.Has(int(t.GPU)) })
+	gpus.Each(func(u int) bool {
+		list = append(list, GPUTag{GPU: int32(u), Name: name})
+		return true
+	})
+	return (&Node{Tags: latestFirst(list)}).Loaded(now, c)
+}
+
+// LeaveLoaded gives a node's tags after a job's use of a model on GPUs has ended. Those that are gone stay gone.
+func (n *Node) LeaveLoaded(name string, gpus Bits, now Time) []GPUTag {
+	list := slices.Clone(n.Tags)
+	for i := range list {
+		if t := &list[i]; t.Name == name && gpus.Has(int(t.GPU)) {
+			t.At = now
+		}
+	}
+	return latestFirst(list)
+}
+
+func latestFirst(list []GPUTag) []GPUTag {
+	slices.SortStableFunc(list, func(a, b GPUTag) int {
+		switch {
+		case a.GPU != b.GPU:
+			return cmp.Compare(a.GPU, b.GPU)
+		case a.At == 0 || b.At == 0:
+			return cmp.Compare(a.At, b.At)
+		}
+		return cmp.Compare(b.At, a.At)
+	})
+	return list
+}
+
+// Unload gives a node's tags without those of some GPUs.
+func (n *Node) Unload(gone func(gpu int32) bool) []GPUTag {
+	if !slices.ContainsFunc(n.Tags, func(t GPUTag) bool { return gone(t.GPU) }) {
+		return n.Tags
+	}
+	list := slices.DeleteFunc(slices.Clone(n.Tags), func(t GPUTag) bool { return gone(t.GPU) })
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 // MaxUnitTells bounds a node's report on its units.

@@ -12,16 +12,17 @@ import (
 // them (Cores). Criteria, in this order:
 //
 //  1. the most links between the job's units;
-//  2. the fewest links from them to units that stay free, so that no pair is split when a split is avoidable;
-//  3. the shortest ways between the job's units over PCIe, where they are known (Dist);
-//  4. free CPUs near them for all CPUs that the job takes; then their cost by GpuSelectPolicy (gpucost.go); then the
+//  2. the most units that have its model loaded (--prefer=model:NAME);
+//  3. the fewest links from them to units that stay free, so that no pair is split when a split is avoidable;
+//  4. the shortest ways between the job's units over PCIe, where they are known (Dist);
+//  5. free CPUs near them for all CPUs that the job takes; then their cost by GpuSelectPolicy (gpucost.go); then the
 //     fewest groups of units (a group is near the same CPUs);
-//  5. the tightest fit: groups with the fewest other free units, then long ways to units that stay free;
-//  6. the lowest indices.
+//  6. the tightest fit: groups with the fewest other free units, then long ways to units that stay free;
+//  7. the lowest indices.
 //
 // GpuSelectPolicy=spread prefers the most groups, and groups with the most other free units.
 //
-// With up to maxExhaustive units every set is tried, and the best sets by 1 to 3 are remembered for each set of free
+// With up to maxExhaustive units every set is tried, and the best sets by 1 to 4 are remembered for each set of free
 // units and count. With more, a set is grown from several seeds and improved by exchanges.
 
 const (
@@ -192,11 +193,11 @@ func across(of *[maxUnits][]int32, set, other uint64) int {
 }
 
 // choice is how good a set is; less is better, field by field.
-type choice [8]int
+type choice [9]int
 
 // score rates a set of free units for a job that takes count CPUs.
 func (m *gpuMap) score(set, free uint64, cpus model.Bits, count int, by *taste) choice {
-	c := choice{-m.inside(set), m.between(set, free&^set), -m.nearby(set)}
+	c := choice{-m.inside(set), by.cold(set), m.between(set, free&^set), -m.nearby(set)}
 	m.local(&c, set, free, cpus, count, by)
 	return c
 }
@@ -209,22 +210,22 @@ func (m *gpuMap) local(c *choice, set, free uint64, cpus model.Bits, count int, 
 		if m.groups[k]&set == 0 {
 			continue
 		}
-		c[5]++
-		c[6] += bits.OnesCount64(m.groups[k] & free &^ set)
+		c[6]++
+		c[7] += bits.OnesCount64(m.groups[k] & free &^ set)
 		at := m.near[bits.TrailingZeros64(m.groups[k])]
 		all = all || at.Empty()
 		near = near.Or(at)
 	}
 	if m.close != nil {
-		c[7] = across(m.close, set, free&^set)
+		c[8] = across(m.close, set, free&^set)
 	}
 	if !all {
-		c[3] = max(0, count-cpus.Count()+cpus.Minus(near).Count())
+		c[4] = max(0, count-cpus.Count()+cpus.Minus(near).Count())
 	}
 	if by != nil {
-		c[4] = by.of(set)
+		c[5] = by.of(set)
 		if by.spread {
-			c[5], c[6] = -c[5], -c[6]
+			c[6], c[7] = -c[6], -c[7]
 		}
 	}
 }
@@ -250,7 +251,7 @@ func (m *gpuMap) choose(from, free uint64, count int, cpus model.Bits, ncpus int
 	}
 	var best uint64
 	var score choice
-	for _, set := range m.bestSets(from, free, count) {
+	for _, set := range m.bestSets(from, free, by.loaded(from), count) {
 		var c choice
 		m.local(&c, set, free, cpus, ncpus, by)
 		if best == 0 || better(c, set, score, best) {
@@ -260,22 +261,22 @@ func (m *gpuMap) choose(from, free uint64, count int, cpus model.Bits, ncpus int
 	return best
 }
 
-// bestSets gives all sets that are equally good by criteria 1 to 3: the most links inside, the fewest links to units
-// that stay free, the shortest ways.
-func (m *gpuMap) bestSets(from, free uint64, count int) []uint64 {
-	key := setKey{from | free<<maxExhaustive, count}
+// bestSets gives all sets that are equally good by criteria 1 to 4: the most links inside, the most units of warm, the
+// fewest links to units that stay free, the shortest ways.
+func (m *gpuMap) bestSets(from, free, warm uint64, count int) []uint64 {
+	key := setKey{from | free<<maxExhaustive | warm<<(2*maxExhaustive), count}
 	sets, ok := m.best[key]
 	if ok {
 		return sets
 	}
-	in, out, near := -1, 0, 0
+	in, hot, out, near := -1, 0, 0, 0
 	for set := uint64(1)<<count - 1; set < 1<<m.units; {
 		if set&^from == 0 {
-			i := m.inside(set)
-			if i >= in {
+			i, w := m.inside(set), bits.OnesCount64(set&warm)
+			if i > in || i == in && w >= hot {
 				o, n := m.between(set, free&^set), m.nearby(set)
-				if i > in || o < out || o == out && n > near {
-					in, out, near, sets = i, o, n, sets[:0]
+				if i > in || w > hot || o < out || o == out && n > near {
+					in, hot, out, near, sets = i, w, o, n, sets[:0]
 				}
 				if o == out && n == near {
 					sets = append(sets, set)
@@ -292,7 +293,7 @@ func (m *gpuMap) bestSets(from, free uint64, count int) []uint64 {
 
 // most gives the most links between count units of a set.
 func (m *gpuMap) most(free uint64, count int) int {
-	if sets := m.bestSets(free, free, count); len(sets) > 0 {
+	if sets := m.bestSets(free, free, 0, count); len(sets) > 0 {
 		return m.inside(sets[0])
 	}
 	return 0
@@ -338,9 +339,9 @@ func (m *gpuMap) extend(set, from, free uint64, more int, cpus model.Bits, ncpus
 		u := bits.TrailingZeros64(left)
 		x := set | 1<<u
 		after := mostOf(row[:0], m.links[u], from&^x, more)
-		c := choice{-2*m.inside(x) - after, -after}
+		c := choice{-2*m.inside(x) - after, by.cold(x), -after}
 		if m.close != nil {
-			c[2] = -2*m.nearby(x) - mostOf(row[:0], m.close[u], from&^x, more)
+			c[3] = -2*m.nearby(x) - mostOf(row[:0], m.close[u], from&^x, more)
 		}
 		m.local(&c, x, free, cpus, ncpus, by)
 		if best == 0 || better(c, x, score, best) {

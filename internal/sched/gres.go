@@ -43,7 +43,7 @@ func (r *room) pick(na *model.NodeAlloc, rq *Request, g model.GresReq, count, cp
 	if count -= unused; count <= 0 {
 		return true
 	}
-	by := r.taste(g.Name)
+	by := r.taste(rq, g.Name)
 	first := func(free model.Bits, n int) model.Bits { return by.first(free, n) }
 	if m := r.gpuMap(g.Name); m != nil && (by == nil || !by.alone) {
 		first = func(free model.Bits, n int) model.Bits { return r.units(m, na, g.Name, free, n, cpus, by) }

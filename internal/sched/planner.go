@@ -38,6 +38,8 @@ type Planner struct {
 	nextEnd                  model.Time
 	moved                    bool // something other than nodes has changed since the last pass
 	soiled, used             []*node
+	loaded                   map[string][]*node // by model, as of the pass loadedAt
+	loadedAt                 uint64
 
 	plan    model.Plan
 	running map[model.JobID]int32    // tasks started in this plan, by array

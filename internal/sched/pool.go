@@ -76,6 +76,11 @@ func (n *node) ending(end func(model.Time) model.Time) func(model.Time) model.Ti
 	return func(at model.Time) model.Time { return n.until(end(at)) }
 }
 
+// in reports whether the node belongs to a pool.
+func (n *node) in(pl *pool) bool {
+	return slices.ContainsFunc(n.places, func(x place) bool { return x.pool == pl })
+}
+
 // up reports whether the node takes jobs.
 func (n *node) up() bool { return n.rec != nil && n.usable }
 

@@ -13,6 +13,7 @@ type Request struct {
 	TmpMiB      int64
 	Want        *model.Features // nil: any node
 	Prefer      *model.Feature  // nil: no wish
+	Model       string          // its GPUs had better have it loaded; "": no wish
 	ReqNodes    []string        // the job gets all of them, and may get others
 	ExcNodes    []string
 	Exclusive   bool // no other job on its nodes
@@ -74,9 +75,14 @@ func wanted(expr string) *model.Features {
 
 // more sets the requests that few jobs make.
 func (r *Request) more(m *model.Needs) {
-	if f := wanted(m.Prefer); f != nil {
+	prefer, name, err := model.SplitPrefer(m.Prefer)
+	if err != nil { // submission refuses it
+		prefer = ""
+	}
+	if f := wanted(prefer); f != nil {
 		r.Prefer = f.Each
 	}
+	r.Model = name
 	r.CoresPerSocket, r.ThreadsPerCore = int(m.CoresPerSocket), int(m.ThreadsPerCore)
 	r.TasksPerSocket, r.PerCore = int(m.TasksPerSocket), int(m.ThreadsPerCore)
 	if k := int(m.TasksPerCore); k > 0 {

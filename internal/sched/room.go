@@ -61,6 +61,7 @@ type stock struct {
 	v         *state.View
 	params    *model.Params
 	cost      func(node string) []int32 // Policy.Cost
+	now       model.Time                // 0: no GPU is known to have a model loaded
 	pos       map[string]int            // positions of nodes in the configuration; made when first needed
 	byPart    bool                      // some partition limits the CPUs that its jobs may have on a node
 	byUser    bool                      // some partition keeps different users' jobs apart

@@ -289,6 +289,9 @@ func (p *Planner) fitAs(sh *shape, end model.Time) *model.Alloc {
 	if p.hopeless(sh) || sh.round == p.round && end >= sh.failEnd {
 		return nil
 	}
+	if alloc := p.fitWarm(sh, end); alloc != nil {
+		return alloc
+	}
 	alloc, taken := p.fitOne(sh, end)
 	if alloc != nil && sh.spread { // several light nodes rather than a heavy one
 		if w := p.byName[alloc.Nodes[0].Node].weight(); sh.pool.nodes[0].weight() < w {
@@ -338,17 +341,8 @@ func (p *Planner) fitFirst(sh *shape, end model.Time) (alloc *model.Alloc, taken
 		if first {
 			sh.from, first = at, false
 		}
-		if sh.rq.tier < n.keep || n.dated() && !p.cursor.lasts(n, nd, p.now, n.until(end)) {
-			taken = true
-			continue
-		}
-		r := p.roomUntil(n, n.until(end)).as(&sh.rq)
-		if n.dated() && p.social && !sh.meets(r, nd) {
-			taken = true
-			continue
-		}
-		if na, m := r.place(&sh.rq, sh.tasks, wholeJob(&sh.rq)); m == missNone {
-			return &model.Alloc{Nodes: []model.NodeAlloc{na}}, taken
+		if na := p.placeOn(sh, n, nd, end); na != nil {
+			return &model.Alloc{Nodes: []model.NodeAlloc{*na}}, taken
 		}
 		taken = true // enough by count, but the job does not fit: nothing is concluded from it
 	}
@@ -356,6 +350,23 @@ func (p *Planner) fitFirst(sh *shape, end model.Time) (alloc *model.Alloc, taken
 		sh.from = len(pl.nodes)
 	}
 	return nil, taken
+}
+
+// placeOn places a whole job on a node that has enough for it by count; nil: it is reserved, kept for a job of a higher
+// tier, or the job does not fit.
+func (p *Planner) placeOn(sh *shape, n *node, nd *nodeNeed, end model.Time) *model.NodeAlloc {
+	if sh.rq.tier < n.keep || n.dated() && !p.cursor.lasts(n, nd, p.now, n.until(end)) {
+		return nil
+	}
+	r := p.roomUntil(n, n.until(end)).as(&sh.rq)
+	if n.dated() && p.social && !sh.meets(r, nd) {
+		return nil
+	}
+	na, m := r.place(&sh.rq, sh.tasks, wholeJob(&sh.rq))
+	if m != missNone {
+		return nil
+	}
+	return &na
 }
 
 // anyWeight is more than any node's weight.

@@ -406,7 +406,7 @@ func (r *room) lower(change func(i, have int) int) {
 }
 
 // pickShare adds shares of one GPU to na: of the fullest GPU that is shared already, otherwise of a free GPU that
-// gpuset.go chooses.
+// gpuset.go chooses. GPUs that have the job's model loaded come before all others.
 func (r *room) pickShare(na *model.NodeAlloc, rq *Request, g *model.GresReq, cpus int) bool {
 	l := r.lot
 	s := l.shareOf(r.def, rq, g)
@@ -415,7 +415,11 @@ func (r *room) pickShare(na *model.NodeAlloc, rq *Request, g *model.GresReq, cpu
 	}
 	x := &l.kinds[s.kind]
 	best, left := -1, 0
-	var idle model.Bits
+	by := r.taste(rq, gpuName)
+	var idle, warm model.Bits
+	if by != nil {
+		warm = by.warm
+	}
 	for u, n := range s.units {
 		if n == 0 || !l.has(r.slots, u, s) || len(r.unitsOf(x, u, int(n))) == 0 {
 			continue
@@ -425,14 +429,17 @@ func (r *room) pickShare(na *model.NodeAlloc, rq *Request, g *model.GresReq, cpu
 			idle = idle.With(u)
 			continue
 		}
-		if best < 0 || free-int(n) < left {
+		if w := warm.Has(u); best < 0 || w && !warm.Has(best) || w == warm.Has(best) && free-int(n) < left {
 			best, left = u, free-int(n)
 		}
+	}
+	if idle.Overlaps(warm) && (best < 0 || !warm.Has(best)) {
+		best, idle = -1, idle.And(warm)
 	}
 	if best < 0 && !idle.Empty() {
 		first := idle.First(1)
 		if m := r.gpuMap(gpuName); m != nil {
-			if near := r.units(m, na, gpuName, idle, 1, cpus, r.taste(gpuName)); near != nil {
+			if near := r.units(m, na, gpuName, idle, 1, cpus, by); near != nil {
 				first = near
 			}
 		}

@@ -88,6 +88,14 @@ func layGroup(cands []cand, rq *Request) *model.Alloc {
 	if alloc == nil {
 		return nil
 	}
+	if rq.Model != "" {
+		warm := those(cands, rq, func(c *cand) bool { return !c.r.warm(rq).Empty() })
+		if warm != nil && (!rq.Grow || len(warm) >= rq.MaxNodes) {
+			if a := layNetwork(warm, rq); a != nil {
+				return a
+			}
+		}
+	}
 	var weights []int64
 	for i := range cands {
 		weights = append(weights, cands[i].r.weight())
@@ -132,7 +140,11 @@ func layAny(cands []cand, rq *Request, first func(a, b cand) int) *model.Alloc {
 		fits  []bool // by number of nodes: whether the first nodes hold the job
 	}
 	var orders []order
-	for _, by := range ordersFor(rq, want) {
+	ways := ordersFor(rq, want)
+	if rq.Model != "" {
+		ways = append(warmFirst(ways, cands, rq), ways...)
+	}
+	for _, by := range ways {
 		nodes := slices.Clone(cands)
 		slices.SortStableFunc(nodes, func(a, b cand) int {
 			if a.must != b.must || first == nil {
@@ -160,6 +172,30 @@ func layAny(cands []cand, rq *Request, first func(a, b cand) int) *model.Alloc {
 		}
 	}
 	return nil
+}
+
+// warmFirst gives the orders with the nodes in front on which the most GPUs have the job's model loaded; none where no
+// node has.
+func warmFirst(ways []func(a, b cand) int, cands []cand, rq *Request) []func(a, b cand) int {
+	warm := map[*room]int{}
+	for i := range cands {
+		if k := cands[i].r.warm(rq).Count(); k > 0 {
+			warm[cands[i].r] = k
+		}
+	}
+	if len(warm) == 0 {
+		return nil
+	}
+	var out []func(a, b cand) int
+	for _, by := range ways {
+		out = append(out, func(a, b cand) int {
+			if a.must != b.must {
+				return by(a, b)
+			}
+			return cmp.Or(cmp.Compare(warm[b.r], warm[a.r]), by(a, b))
+		})
+	}
+	return out
 }
 
 // counted moves the nodes that meet the counts of features to the front, nodes that the job names first. Among nodes

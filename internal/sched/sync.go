@@ -34,7 +34,7 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 		return
 	}
 	p.limits()
-	p.stock.v, p.stock.cost = v, pol.Cost
+	p.stock.v, p.stock.cost, p.stock.now = v, pol.Cost, now
 	if pol.Backfill.Keep {
 		for _, s := range p.plan.Starts {
 			j := v.Job(s.Job)
@@ -114,7 +114,7 @@ func (p *Planner) build() {
 	p.mixTurn++
 	p.cfg = v.Config()
 	p.stock = newStock(v)
-	p.stock.cost = p.policy.Cost
+	p.stock.cost, p.stock.now = p.policy.Cost, p.now
 	p.stock.byUser = p.stock.byUser || p.apart
 	p.stock.shared = p.stock.shared || p.mixes
 	p.social = p.stock.byPart || p.stock.byUser

@@ -278,6 +278,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		p.WholeCores, p.MemConsumed = w.has("wholecores"), !w.has("nomem")
 		p.LimitStop, p.Preempt.Youngest = slices.Contains(w.plain, "limitstop"), slices.Contains(w.plain, "youngest")
 		p.Preempt.Strict = slices.Contains(w.plain, "strict")
+		p.Cache = model.GPUCache{Tags: int32(w.num("models")), TimeS: 3600}
 		p.Elastic = model.ElasticRules{PauseS: w.num("pause"), GraceS: w.num("grace")}
 		if w.has("power") {
 			p.Power = model.PowerRules{Suspend: "/off", Resume: "/on", ResumeTimeoutS: w.num("power")}

@@ -185,6 +185,12 @@ func (j *Job) Advice() string {
 	switch {
 	case j.State == model.OutOfMemory:
 		tips = append(tips, "the job ran out of memory: ask for more, --mem="+perNode(held*5/4))
+	case j.Reason == model.ReasonGPUOutOfMemory:
+		tip := "the job ran out of GPU memory: ask for more, --gpu-mem=N"
+		if had := j.gpuMem(); had > 0 {
+			tip = strings.Replace(tip, "N", walltime.FormatMem(model.MoreGPUMem(had)), 1)
+		}
+		tips = append(tips, tip)
 	case j.elapsed < adviseAfterS:
 		return "the job ran for less than a minute, too short to tell what it needs."
 	case held > 0 && percentOf(used, held) < wasteful:
@@ -242,4 +248,21 @@ func energyText(mj int64) string {
 		return strconv.FormatFloat(wh, 'f', 2, 64) + " Wh"
 	}
 	return strconv.FormatFloat(float64(mj)/1000, 'f', 0, 64) + " J"
+}
+
+// gpuMem gives the most GPU memory that the job asked for or that was in use on one of its GPUs, MiB.
+func (j *Job) gpuMem() int64 {
+	var most int64
+	if j.Asked != nil {
+		most = j.Asked.GPUMemMiB
+	}
+	if j.use == nil {
+		return most
+	}
+	for i := range j.use.Nodes {
+		for k := range j.use.Nodes[i].GPUs {
+			most = max(most, j.use.Nodes[i].GPUs[k].MemMaxMiB)
+		}
+	}
+	return most
 }

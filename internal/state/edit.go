@@ -313,6 +313,7 @@ func (s *State) defineNode(def *model.NodeDef, at model.Time) {
 	if old, ok := s.nodes.Get(def.Name); ok {
 		n = *old
 		n.Def, n.Out = def.WithFound(n.Found), knownUnits(old.Out, def)
+		n.Tags = old.Unload(func(gpu int32) bool { return n.Def.GPUDef(gpu) == nil })
 		if n.ReasonBy == byGbatch && n.Reason == reasonLeft {
 			n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeUp, "", "", 0
 		}

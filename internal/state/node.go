@@ -102,10 +102,14 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		(rebooted || n.Def.Virtual && c.UpSince >= r.At) { // of a virtual node only the daemon starts anew
 		rebootOver(&n, at)
 	}
+	if rebooted {
+		n.Tags = nil
+	}
 	rose := n.Rises() // its jobs have waited for it
 	cameUp(&n)
 	// keep the same Def for the same hardware: the scheduler compares its address
 	if def := s.defs[c.Node]; def != nil && !reflect.DeepEqual(n.Found, c.Gres) {
+		n.Tags = nil // its GPUs are others now
 		n.Found, n.Def = c.Gres, def.WithFound(c.Gres)
 	}
 	switch {

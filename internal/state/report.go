@@ -102,6 +102,7 @@ func (s *State) started(j *model.Job, at model.Time, r *Report) bool {
 	s.record(&n)
 	s.wake(&n)
 	s.launchWorked(run.Alloc.Nodes[0].Node)
+	s.load(&n, at)
 	return true
 }
 
@@ -126,6 +127,9 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 	switch j.Run.Stop {
 	case model.NoStop:
 		requeue = exit.CutOff && j.Spec.Requeue
+		if reason == model.ReasonGPUOutOfMemory {
+			requeue, exit.Text = s.afterGPUOOM(j, exit.Text)
+		}
 	case model.StopCancel:
 		state, reason, uid = model.Cancelled, model.ReasonNone, j.Run.StopUID
 	case model.StopTimeLimit:
@@ -191,6 +195,9 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 		s.record(&n)
 		s.mailRequeue(&n, at)
 		s.countArray(n.ArrayID, func(a *Array) { a.Active--; a.Waiting++; a.Back = true })
+		if n.Reason == model.ReasonGPUOutOfMemory {
+			n.Spec, n.GPUOOMs = s.withGPUMem(&n), n.GPUOOMs+1
+		}
 		s.requeued(&n, at, hold)
 		s.allBack(&n, at)
 		return

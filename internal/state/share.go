@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"gbatch/internal/model"
 )
@@ -84,6 +85,109 @@ func (s *State) shareMem(d *model.NodeDef, gpu int32) int64 {
 		return 0
 	}
 	return g.MemMiB - s.cfg.Params.GPUMemMarginMiB
+}
+
+// maxGPUOOMs is how often a job is requeued because it ran out of GPU memory.
+const maxGPUOOMs = 3
+
+// afterGPUOOM says whether a job that ran out of GPU memory is requeued, and completes the sentence about it.
+func (s *State) afterGPUOOM(j *model.Job, text string) (requeue bool, why string) {
+	had, most := s.gpuMem(j)
+	next := min(model.MoreGPUMem(had), most)
+	switch {
+	case !j.Spec.Extra().OOMRequeue:
+		return false, text
+	case had == 0:
+		return false, text + "; it is not requeued, because it is not known how much it had: give --gpu-mem"
+	case next <= had:
+		return false, fmt.Sprintf("%s; it is not requeued, because no GPU of its partitions has more for it than %dM", text,
+			had)
+	case j.GPUOOMs >= maxGPUOOMs:
+		return false, fmt.Sprintf("%s; it was requeued %d times for that", text, j.GPUOOMs)
+	}
+	return true, fmt.Sprintf("%s; it is requeued with --gpu-mem=%dM", text, next)
+}
+
+// withGPUMem gives the specification of a job that is requeued because it ran out of GPU memory.
+func (s *State) withGPUMem(j *model.Job) *model.Spec {
+	had, most := s.gpuMem(j)
+	sp, more := *j.Spec, j.Spec.Extra()
+	more.GPUMemMiB, more.GPUMemAuto = min(model.MoreGPUMem(had), most), false
+	sp.More = &more
+	s.internSpec(&sp)
+	return &sp
+}
+
+// gpuMem gives the memory that each of a job's GPUs had for it, the least of them, and the most that it could ask for
+// in its partitions, MiB; 0: not known.
+func (s *State) gpuMem(j *model.Job) (had, most int64) {
+	note := func(mib int64) {
+		if mib > 0 && (had == 0 || mib < had) {
+			had = mib
+		}
+	}
+	shared := false
+	for i := range j.Run.Alloc.Nodes {
+		na := &j.Run.Alloc.Nodes[i]
+		n, ok := s.nodes.Get(na.Node)
+		if !ok {
+			continue
+		}
+		for k := range na.Gres {
+			if g := &na.Gres[k]; g.Share != nil {
+				shared = true
+				note(g.Share.MemMiB)
+			} else if g.Name == model.GPUName {
+				g.Index.Each(func(u int) bool {
+					if d := n.Def.GPUDef(int32(u)); d != nil {
+						note(d.MemMiB)
+					}
+					return true
+				})
+			}
+		}
+	}
+	if asked := j.Spec.Extra().GPUMemMiB; had == 0 {
+		had = asked
+	}
+	for _, name := range j.Spec.Partitions {
+		p := s.parts[name]
+		if p == nil {
+			continue
+		}
+		for _, node := range p.Nodes {
+			n, ok := s.nodes.Get(node)
+			if !ok {
+				continue
+			}
+			for i := range n.Def.Gres {
+				d := &n.Def.Gres[i]
+				if d.Name == model.GPUName && wantsType(j.Spec, d.Type) && (!shared || divides(n.Def, d)) {
+					most = max(most, d.MemMiB-s.cfg.Params.GPUMemMarginMiB)
+				}
+			}
+		}
+	}
+	return had, most
+}
+
+// wantsType reports whether a job may have GPUs of a type.
+func wantsType(sp *model.Spec, typ string) bool {
+	for i := range sp.Gres {
+		if g := &sp.Gres[i]; (g.Name == model.GPUName || model.IsShare(g.Name)) && g.Type != "" {
+			return strings.EqualFold(g.Type, typ)
+		}
+	}
+	return true
+}
+
+// divides reports whether jobs can share the GPUs of an entry.
+func divides(d *model.NodeDef, gpus *model.GresDef) bool {
+	return slices.ContainsFunc(d.Gres, func(g model.GresDef) bool {
+		return slices.ContainsFunc(g.Over, func(o model.Share) bool {
+			return o.GPU >= gpus.First && o.GPU < gpus.First+gpus.Count
+		})
+	})
 }
 
 // checkShared: a node's shared GPUs are exactly those that its jobs hold, and no GPU is both whole and shared, or

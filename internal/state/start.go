@@ -262,6 +262,9 @@ func (s *State) releaseAt(j *model.Job, na *model.NodeAlloc, ending bool, at mod
 	n.UsedMem -= na.MemMiB
 	n.UsedGres = dropUsed(n.UsedGres, na.Gres)
 	n.Shared = model.AddShared(n.Shared, na.Gres, -1)
+	if name := j.Spec.Model(); name != "" {
+		n.Tags = n.LeaveLoaded(name, na.GPUs(), at)
+	}
 	n.BusyAt = at
 	if ending {
 		n.Ending--

@@ -11,6 +11,22 @@ import (
 
 func (*Units) kind() Kind { return KindUnits }
 
+// load notes that a job's GPUs have its model from now on.
+func (s *State) load(j *model.Job, at model.Time) {
+	name := j.Spec.Model()
+	if name == "" {
+		return
+	}
+	for i := range j.Run.Alloc.Nodes {
+		na := &j.Run.Alloc.Nodes[i]
+		if old, ok := s.nodes.Get(na.Node); ok {
+			n := *old
+			n.Tags = old.Load(name, na.GPUs(), at, &s.cfg.Params.Cache)
+			s.putNode(na.Node, &n)
+		}
+	}
+}
+
 // applyUnits applies a node's report on its units. A job whose unit has a new fault is ended or requeued: a GPU that
 // has fallen off the bus doesn't come back to a running job.
 func (s *State) applyUnits(at model.Time, c *Units) Result {
@@ -24,6 +40,9 @@ func (s *State) applyUnits(at model.Time, c *Units) Result {
 	}
 	n := *old
 	n.Out, n.Held = next, c.Held
+	n.Tags = old.Unload(func(gpu int32) bool { // what repairs it takes its memory
+		return slices.ContainsFunc(fresh, func(i int) bool { return next[i].Name == model.GPUName && next[i].Index == gpu })
+	})
 	s.putNode(c.Node, &n)
 	for _, i := range fresh {
 		s.unitFailed(&n, &next[i], textOf(c.Tells, &next[i]), at)
@@ -87,6 +106,9 @@ func (s *State) editUnits(at model.Time, c *NodeEdit, name string, old *model.No
 		}
 	}
 	n := *old
+	if c.Gres == model.GPUName {
+		n.Tags = old.Unload(func(gpu int32) bool { return slices.Contains(c.Units, gpu) })
+	}
 	n.Out = model.EditUnits(old.Out, c.Gres, c.Units, c.Admin != model.NodeUp, c.Reason, c.By, at)
 	s.putNode(name, &n)
 	return OK

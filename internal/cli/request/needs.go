@@ -97,7 +97,8 @@ func (s *Submission) nodeOptions() []getopt.Option {
 				"with b",
 			Set: s.constraint},
 		{Name: "prefer", Arg: R, Metavar: "features", Group: groupNeeds, Env: "_PREFER",
-			Help: "features that the job prefers, as in --constraint but without [ ] and *", Set: s.prefer},
+			Help: "features that the job prefers, as in --constraint but without [ ] and *; " +
+				"model:NAME: GPUs that have it loaded", Set: s.prefer},
 		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: groupNeeds, Help: "nodes that the job must have",
 			Set: NodeSet(&sp.ReqNodes)},
 		{Name: "nodefile", Short: 'F', Arg: R, Metavar: "file", Group: groupNeeds,

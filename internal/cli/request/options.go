@@ -92,6 +92,9 @@ func (s *Submission) jobOptions() []getopt.Option {
 			Set:  func(string) error { sp.Requeue, sp.NoRequeue = true, false; return nil }},
 		{Name: "no-requeue", Group: groupJob, Slot: "requeue", Env: "_NO_REQUEUE", Help: "never requeue the job",
 			Set: func(string) error { sp.Requeue, sp.NoRequeue = false, true; return nil }},
+		{Name: "requeue-on-oom", Group: groupJob, Env: "_REQUEUE_ON_OOM",
+			Help: "requeue the job with a fifth more --gpu-mem, up to 3 times, when it fails for lack of GPU memory",
+			Set:  func(string) error { s.More.OOMRequeue = true; return nil }},
 		{Name: "nice", Arg: getopt.Optional, Metavar: "n", Group: groupJob,
 			Help: "lower the priority by n (100); operators may raise it with a negative n", Set: func(v string) error {
 				if v == "" {
@@ -291,5 +294,6 @@ func foreignOptions() []getopt.Option {
 }
 
 // NotForAllocations are options of gsubmit that make no sense without a script.
-var NotForAllocations = []string{"array", "requeue", "no-requeue", "output", "error", "input", "open-mode", "export",
-	"export-file", "wrap", "each", "parsable", "wait", "test-only", "ignore-pbs", "propagate", "get-user-env", "profile"}
+var NotForAllocations = []string{"array", "requeue", "no-requeue", "requeue-on-oom", "output", "error", "input",
+	"open-mode", "export", "export-file", "wrap", "each", "parsable", "wait", "test-only", "ignore-pbs", "propagate",
+	"get-user-env", "profile"}
