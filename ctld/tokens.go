@@ -98,6 +98,7 @@ func (c *Controller) editTokens(ctx context.Context, who *caller,
 				model.MostTokenKey, n)
 		}
 	case len(rq.Revoke) > 0:
+		c.afterRevoked(ctx, rq.Revoke)
 		x = &state.Tokens{Op: state.TokenRevoke, Users: rq.Revoke}
 	}
 	if x != nil {
@@ -121,6 +122,20 @@ func (c *Controller) editTokens(ctx context.Context, who *caller,
 		reply.Key = c.machine.View().TokenKey()
 	}
 	return reply, nil
+}
+
+// afterRevoked waits until the second is over in which tokens of these users were last revoked: those that were made
+// since are of the next one (makeToken), and would outlive a revocation in the same second.
+func (c *Controller) afterRevoked(ctx context.Context, users []string) {
+	last := model.Time(0)
+	for _, name := range users {
+		last = max(last, c.machine.View().TokensRevoked(name))
+	}
+	const second = 1000
+	next := (last/second + 1) * second
+	for last > 0 && c.now() < next && ctx.Err() == nil {
+		pause(ctx, time.Duration(next-c.now()+1)*time.Millisecond)
+	}
 }
 
 // toldAll waits until the other controllers have the facts that this one has, so that none of them takes a token that
