@@ -17,6 +17,7 @@ import (
 	"gbatch/ctld/events"
 	"gbatch/ctld/hook"
 	"gbatch/ctld/metrics"
+	"gbatch/ctld/peaks"
 	"gbatch/ctld/rest"
 	"gbatch/ctld/token"
 	"gbatch/internal/certs"
@@ -86,6 +87,7 @@ type Controller struct {
 	life      context.Context // ends with Run; nil before
 
 	expected atomic.Pointer[map[model.JobID]*model.Expect] // of the leader's last forecast
+	peaks    *peaks.Peaks                                  // of GPU memory, for --gpu-mem=auto
 	lately   atomic.Pointer[policy.Past]                   // how long jobs really ran, as of that forecast
 	backlog  atomic.Pointer[backlog]                       // as of that forecast
 	recalled atomic.Pointer[[]policy.Old]                  // of before this controller led, for the next forecast
@@ -113,7 +115,8 @@ func New(o Options) (_ *Controller, err error) {
 	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(), idle: newIdleWatch(),
 		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime(),
 		reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
-		readers: newReaders(), refusals: newOncePer(), pace: share.NewPace(paceLeast), dbds: dbdsOf(&o)}
+		readers: newReaders(), refusals: newOncePer(), pace: share.NewPace(paceLeast), dbds: dbdsOf(&o),
+		peaks: peaks.New()}
 	c.dead.Dir = filepath.Join(o.Dir, "refused-records")
 	c.counts.since.Store(int64(c.bootAt))
 	c.lease.begin = time.Now()

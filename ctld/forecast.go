@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"gbatch/ctld/peaks"
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -210,8 +211,9 @@ var recallSpans = [...]time.Duration{time.Hour, 6 * time.Hour, 24 * time.Hour, 7
 // recallRuns asks gdbd how long users' last jobs ran, once it answers, for the order and the forecast.
 func (c *Controller) recallRuns(ctx context.Context) {
 	for len(c.dbds) > 0 && ctx.Err() == nil {
-		list, err := c.lastRuns(ctx)
+		list, used, err := c.lastRuns(ctx)
 		if err == nil {
+			c.peaks.Recall(used)
 			c.own.recall(list)
 			c.recalled.Store(&list)
 			c.log.Debug("times of earlier jobs are known", "jobs", len(list))
@@ -224,11 +226,12 @@ func (c *Controller) recallRuns(ctx context.Context) {
 // errEnough ends an answer of gdbd that is longer than what is read of it.
 var errEnough = errors.New("enough")
 
-// lastRuns gives how long jobs ran lately, the oldest first.
-func (c *Controller) lastRuns(ctx context.Context) ([]policy.Old, error) {
+// lastRuns gives how long jobs ran lately, and what GPU memory they used, the oldest first.
+func (c *Controller) lastRuns(ctx context.Context) ([]policy.Old, []peaks.Old, error) {
 	type run struct {
 		policy.Old
-		end model.Time
+		end  model.Time
+		used *peaks.Old
 	}
 	var runs []run
 	for _, span := range recallSpans {
@@ -236,7 +239,7 @@ func (c *Controller) lastRuns(ctx context.Context) ([]policy.Old, error) {
 		body, err := proto.Encode(&proto.AcctRequest{Start: now - model.Time(span.Milliseconds()), End: now,
 			States: []model.JobState{model.Completed, model.Failed, model.Timeout, model.Cancelled, model.OutOfMemory}})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		runs = runs[:0]
 		err = c.recordsOf(ctx, body, func(r *model.Record) error {
@@ -244,12 +247,16 @@ func (c *Controller) lastRuns(ctx context.Context) ([]policy.Old, error) {
 				return errEnough
 			}
 			if r.Step == nil && r.Audit == nil && r.TaskText == "" && r.Start != 0 && r.End >= r.Start {
-				runs = append(runs, run{policy.Old{UID: r.UID, UsedS: r.ElapsedS(), LimitS: r.LimitS}, r.End})
+				one := run{Old: policy.Old{UID: r.UID, UsedS: r.ElapsedS(), LimitS: r.LimitS}, end: r.End}
+				if u, ok := peaks.OfRecord(r); ok {
+					one.used = &u
+				}
+				runs = append(runs, one)
 			}
 			return nil
 		})
 		if err != nil && !errors.Is(err, errEnough) {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(runs) >= recallEnough {
 			break
@@ -257,10 +264,14 @@ func (c *Controller) lastRuns(ctx context.Context) ([]policy.Old, error) {
 	}
 	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.end, b.end) })
 	list := make([]policy.Old, len(runs))
+	var used []peaks.Old
 	for i := range runs {
 		list[i] = runs[i].Old
+		if runs[i].used != nil {
+			used = append(used, *runs[i].used)
+		}
 	}
-	return list, nil
+	return list, used, nil
 }
 
 // recordsOf calls f for each record of gdbd's answer.

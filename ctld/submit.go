@@ -101,6 +101,9 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	}
 	notes, err := c.place(v, &who, &sp)
 	if err == nil {
+		notes, err = c.autoGPUMem(v, &sp, notes)
+	}
+	if err == nil {
 		err = mayUse(v, &sp)
 	}
 	if err == nil {

@@ -1,6 +1,7 @@
 package ctld
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -146,6 +147,37 @@ func gpuMemory(v *state.View, sp *model.Spec) error {
 			"driver (GpuMemSafetyMargin); ask for %dM or less", want, where, most, margin, max(0, most-margin))
 	}
 	return nil
+}
+
+// autoGPUMem sets the memory of each GPU for --gpu-mem=auto: a fifth more than the user's last jobs of this name used,
+// at most what the GPUs have. A job of which nothing is known gets any whole GPU.
+func (c *Controller) autoGPUMem(v *state.View, sp *model.Spec, notes []string) ([]string, error) {
+	more := sp.Extra()
+	if !more.GPUMemAuto {
+		return notes, nil
+	}
+	onGPU := func(g model.GresReq) bool { return g.Name == model.GPUName || model.IsShare(g.Name) }
+	if !slices.ContainsFunc(sp.Gres, onGPU) && len(more.GPUsPerSocket) == 0 {
+		return nil, refuse(proto.CodeBadRequest,
+			"--gpu-mem needs GPUs: give --gpus, --gres=gpu:N or --gres=shard:N too")
+	}
+	most := int64(0)
+	eachGres(v, sp, func(d *model.GresDef) {
+		if d.Name == model.GPUName {
+			most = max(most, d.MemMiB-v.Config().Params.GPUMemMarginMiB)
+		}
+	})
+	more.GPUMemMiB = min(c.peaks.Of(v, sp.UID, sp.Name), most)
+	sp.More = &more
+	switch {
+	case more.GPUMemMiB > 0:
+		return notes, nil
+	case slices.ContainsFunc(sp.Gres, func(g model.GresReq) bool { return model.IsShare(g.Name) }):
+		return nil, refuse(proto.CodeInvalidGres, "--gpu-mem=auto: no job of yours with the name '%s' is known by what it "+
+			"used of a GPU; say how much a part of a GPU must have: --gpu-mem=SIZE", sp.Name)
+	}
+	return append(notes, fmt.Sprintf("--gpu-mem=auto: no job of yours with the name '%s' is known by what it used of a "+
+		"GPU; the job takes any GPU", sp.Name)), nil
 }
 
 // migAlias gives MIG instances the name that the nodes use: gpu:1g.10gb and mig:1g.10gb are the same.

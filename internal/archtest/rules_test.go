@@ -114,8 +114,9 @@ var layers = []layer{
 	{"ctld/hook", "internal/model internal/ask"},
 	{"ctld/pools", "internal/model internal/proto internal/state"},
 	{"ctld/nearlimit", "internal/model internal/state"},
+	{"ctld/peaks", "internal/model internal/state"},
 	{"ctld", "ctld/resv ctld/power ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
-		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools ctld/nearlimit " +
+		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools ctld/peaks ctld/nearlimit " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},

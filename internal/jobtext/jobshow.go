@@ -250,8 +250,12 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 	case model.BindDisabled:
 		r.line(KV("GresEnforceBind", "No"))
 	}
-	if n := sp.Extra().GPUMemMiB; n > 0 {
-		r.line(KV("GpuMem", fmt.Sprintf("%dM", n)))
+	if m := sp.Extra(); m.GPUMemMiB > 0 || m.GPUMemAuto {
+		text := fmt.Sprintf("%dM", m.GPUMemMiB)
+		if m.GPUMemAuto {
+			text = "auto(" + text + ")" // of 0: nothing was known
+		}
+		r.line(KV("GpuMem", text))
 	}
 	if p := sp.Extra().Prefer; p != "" {
 		r.line(KV("Prefer", p))

@@ -68,7 +68,8 @@ func (s *Submission) gpuOptions() []getopt.Option {
 		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: groupNeeds, Env: "_TRES_PER_TASK",
 			Help: "resources for each task: cpu=N and gres/NAME[:TYPE]=N, separated by commas", Set: PerTask(&s.PerTask)},
 		{Name: "gpu-mem", Arg: R, Metavar: "size", Group: groupNeeds, Env: "_GPU_MEM",
-			Help: "free memory that each GPU must have (MB, or with K, M, G, T)", Set: Mem(&s.More.GPUMemMiB)},
+			Help: "free memory that each GPU must have (MB, or with K, M, G, T), or auto: a fifth more than your last " +
+				"jobs of this name used", Set: s.gpuMem},
 		{Name: "gpu-index", Arg: R, Metavar: "list", Group: groupNeeds, Env: "_GPU_INDEX",
 			Help: "use these GPUs of each node, numbered as in ginfo -G: 0,1 or 2-3; best with --nodelist",
 			Set:  s.gpuIndex},
@@ -262,6 +263,15 @@ func (s *Submission) memPerCPU(v string) error {
 func (s *Submission) memPerGPU(v string) error {
 	n, err := walltime.ParseMemMiB(v)
 	s.Spec.MemPerNode, s.Spec.MemPerCPU, s.More.MemPerGPU = 0, 0, n
+	return err
+}
+
+func (s *Submission) gpuMem(v string) (err error) {
+	if s.More.GPUMemAuto = v == "auto"; s.More.GPUMemAuto {
+		s.More.GPUMemMiB = 0
+		return nil
+	}
+	s.More.GPUMemMiB, err = walltime.ParseMemMiB(v)
 	return err
 }
 

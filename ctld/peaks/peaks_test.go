@@ -1,0 +1,63 @@
+package peaks
+
+import (
+	"testing"
+
+	"gbatch/internal/model"
+)
+
+func use(own, all, has int64) *model.Usage {
+	return &model.Usage{Nodes: []model.NodeUsage{{GPUs: []model.GPUUsage{{OwnMaxMiB: own, MemMaxMiB: all, MemMiB: has}}}}}
+}
+
+func TestNeeded(t *testing.T) {
+	whole, shard := []model.GresCount{{Name: "gpu", Count: 1}}, []model.GresCount{{Name: "shard", Count: 1}}
+	for _, x := range []struct {
+		say   string
+		exit  model.Exit
+		gres  []model.GresCount
+		asked int64
+		want  int64
+	}{
+		{"nothing was measured", model.Exit{}, whole, 5000, 0},
+		{"its own processes", model.Exit{Use: use(3000, 9000, 40000)}, whole, 5000, 3000},
+		{"the driver names no processes", model.Exit{Use: use(0, 9000, 40000)}, whole, 5000, 9000},
+		{"others are on the GPU too", model.Exit{Use: use(0, 9000, 40000)}, shard, 5000, 0},
+		{"short of memory on a whole GPU", model.Exit{GPUOOM: true, Use: use(3000, 9000, 40000)}, whole, 5000, 40000},
+		{"short of memory on a part", model.Exit{GPUOOM: true, Use: use(3000, 9000, 40000)}, shard, 5000, 5000},
+		{"short of memory, not measured", model.Exit{GPUOOM: true}, shard, 5000, 5000},
+	} {
+		if got := needed(&x.exit, x.gres, x.asked); got != x.want {
+			t.Errorf("%s: %d, not %d", x.say, got, x.want)
+		}
+	}
+}
+
+func TestLearn(t *testing.T) {
+	p := New()
+	record := func(job model.JobID, name string, mib int64) Old {
+		o, ok := OfRecord(&model.Record{Job: job, UID: 7, Name: name, Exit: model.Exit{Use: use(mib, 0, 0)}})
+		if !ok {
+			t.Fatal("it tells nothing")
+		}
+		return o
+	}
+	p.Recall([]Old{record(1, "a", 9000), record(1, "a", 9000)})
+	if n := len(p.jobs[name{7, "a"}]); n != 1 {
+		t.Errorf("a job counts %d times", n)
+	}
+	for i := range model.JobID(lastJobs) {
+		p.Recall([]Old{record(2+i, "a", 1000)})
+	}
+	for _, x := range p.jobs[name{7, "a"}] {
+		if x.mib != 1000 {
+			t.Errorf("%d is of a job before the last %d", x.mib, lastJobs)
+		}
+	}
+	for i := range maxNames {
+		p.Recall([]Old{record(1, string(rune('A'+i%50))+string(rune(0x100+i)), 1)})
+	}
+	if len(p.jobs) > maxNames || len(p.order) > maxNames {
+		t.Errorf("%d names are remembered", len(p.jobs))
+	}
+}
