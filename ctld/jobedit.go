@@ -392,9 +392,17 @@ func (ed *editing) mail(kv model.KV) error {
 
 // requeue is Requeue: 0 or 1.
 func (ed *editing) requeue(kv model.KV) error {
+	hurry := strings.EqualFold(kv.Value, "expedite")
+	if hurry {
+		kv.Value = "1"
+	}
 	n, err := ed.numberOf(kv, 0, 1)
 	if err != nil {
 		return err
+	}
+	if m := ed.sp.Extra(); m.Expedite != hurry {
+		m.Expedite = hurry
+		ed.sp.More = &m
 	}
 	ed.sp.Requeue, ed.specChanged = n == 1, true
 	return nil

@@ -202,6 +202,7 @@ func affected(v *state.View, cfg *model.Config) []string {
 		out = append(out, fmt.Sprintf(
 			"pending jobs whose partition goes away, and that will wait until it is back or they are changed: %v", jobs))
 	}
+	out = append(out, keptForNobody(v, cfg)...)
 	if !cfg.Params.Preempt.ByQOS {
 		var idle []string
 		v.AllQOS(func(q *model.QOS) bool {
@@ -227,6 +228,26 @@ func affected(v *state.View, cfg *model.Config) []string {
 		}
 	}
 	return out
+}
+
+// keptForNobody names the partitions whose ReservePercent keeps something back for nobody.
+func keptForNobody(v *state.View, cfg *model.Config) []string {
+	var parts []string
+	for _, p := range cfg.Partitions {
+		if p.Headroom > 0 && len(parts) < maxAffected {
+			parts = append(parts, p.Name)
+		}
+	}
+	some := false
+	v.AllQOS(func(q *model.QOS) bool {
+		some = q.Flags&model.QOSHeadroom != 0
+		return !some
+	})
+	if some || len(parts) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("ReservePercent of partition %s keeps a part back for nobody but jobs that can be ended at "+
+		"once: no QOS has the flag Headroom (gacctmgr modify qos NAME set flags+=Headroom)", strings.Join(parts, ", "))}
 }
 
 // shownValue gives a setting of a configuration, as show config prints it.

@@ -5,6 +5,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/sched/headroom"
 	"gbatch/internal/state"
 )
 
@@ -29,6 +30,12 @@ func Of(v *state.View, now model.Time, shown func(account string) bool) []proto.
 			}
 		}
 	}
+	for i, p := range parts {
+		if p.Order != model.OrderDefault {
+			out[i].Order = p.Order.String()
+		}
+		keepBack(&out[i], headroom.Of(v, p))
+	}
 	quotas := map[[2]string][]int{} // account and partition -> where its quotas stand
 	v.Associations(func(a *model.Association) bool {
 		if pool := at[a.Partition]; pool != nil && a.OfPool() && shown(a.Account) {
@@ -42,6 +49,20 @@ func Of(v *state.View, now model.Time, shown func(account string) bool) []proto.
 	})
 	count(v, at, quotas)
 	return out
+}
+
+// keepBack counts a partition's headroom: what of the free part is not for every job counts as reserved.
+func keepBack(pool *proto.Pool, r *headroom.Room) {
+	if r == nil {
+		return
+	}
+	for i := range pool.TRES {
+		if t := &pool.TRES[i]; t.TRES == r.TRES() {
+			t.Headroom = r.Keep
+			t.Kept = t.Free() - max(0, min(t.Free(), r.Left()))
+			t.Reserved += t.Kept
+		}
+	}
 }
 
 // quotasOf gives what an account's association for a partition says, by resource.

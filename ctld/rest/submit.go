@@ -237,6 +237,8 @@ func wishes(b *object, o *options) error {
 			o.flag("spread-job")
 		case "USE_MINIMUM_NODES":
 			o.flag("use-min-nodes")
+		case "EXPEDITED_REQUEUE":
+			o.add("requeue", "expedite")
 		case "TEST_NOW_ONLY", "EXTERNAL_JOB": // see submission
 		case "HAS_STATE_DIRECTORY", "BACKFILL_TEST", "BACKFILL_ATTEMPTED", "SCHEDULING_ATTEMPTED", "STEPMGR_ENABLED",
 			"JOB_ACCRUE_TIME_RESET", "":

@@ -54,7 +54,7 @@ func noEntity(verb, entity string) error {
 	instead := map[string]string{"cluster": "a cluster is made by its configuration, see gbatch.conf(5)",
 		"tres":   "resources come from the nodes in gbatch.conf",
 		"wckeys": "use accounts", "resources": "write Licenses= in gbatch.conf", "federation": "one cluster stands alone",
-		"pools":        "ginfo --pools shows what partitions have, and the quotas of accounts there",
+		"pools":        "they are partitions, see gcontrol; show pool lists them",
 		"events":       "they are made by what happens; show lists them",
 		"transactions": "they are made by changes; show lists them",
 		"reservations": "see gcontrol", "runawayjobs": "gctld and gdbd agree about jobs by themselves",

@@ -369,7 +369,7 @@ func qosFlagJSON(name string) string {
 		"PartitionMaxNodes": "PARTITION_MAXIMUM_NODE", "PartitionMinNodes": "PARTITION_MINIMUM_NODE",
 		"OverPartQOS":        "OVERRIDE_PARTITION_QOS",
 		"PartitionTimeLimit": "PARTITION_TIME_LIMIT", "RequiresReservation": "REQUIRED_RESERVATION", "NoDecay": "NO_DECAY",
-		"UsageFactorSafe": "USAGE_FACTOR_SAFE", "Relative": "RELATIVE", "NoPreempt": "NO_PREEMPT",
+		"UsageFactorSafe": "USAGE_FACTOR_SAFE", "Relative": "RELATIVE", "NoPreempt": "NO_PREEMPT", "Headroom": "HEADROOM",
 		"GpuIdleOK": "GPU_IDLE_OK"}[name]
 }
 

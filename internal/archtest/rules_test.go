@@ -50,6 +50,7 @@ var layers = []layer{
 	{"internal/sched", "internal/model internal/ask internal/blob internal/state"},
 	{"internal/sched/policy", "internal/model internal/ask internal/state"},
 	{"internal/sched/demand", "internal/model internal/blob internal/state"},
+	{"internal/sched/headroom", "internal/model internal/state"},
 	{"internal/sim", "internal/model internal/ask internal/blob internal/state internal/sched internal/conf"},
 	{"internal/store", "internal/model internal/blob internal/state internal/sched"},
 
@@ -112,7 +113,7 @@ var layers = []layer{
 	{"ctld/facade", words + " ctld/rest internal/rpc internal/state internal/cli/env internal/cli/request"},
 	{"ctld/heap", ""},
 	{"ctld/hook", "internal/model internal/ask"},
-	{"ctld/pools", "internal/model internal/proto internal/state"},
+	{"ctld/pools", "internal/model internal/proto internal/state internal/sched/headroom"},
 	{"ctld/nearlimit", "internal/model internal/state"},
 	{"ctld/peaks", "internal/model internal/state"},
 	{"ctld", "ctld/resv ctld/power ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +

@@ -2,9 +2,11 @@ package clustertext
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strconv"
 
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
 	"gbatch/internal/walltime"
@@ -17,7 +19,8 @@ import (
 func PoolsTable(pools []proto.Pool, header bool) []byte {
 	var have, quotas [][]string
 	if header {
-		have = append(have, []string{"PARTITION", "TRES", "TOTAL", "ALLOC", "RESV", "DOWN", "FREE", "USE", "RUN", "PEND"})
+		have = append(have, []string{"PARTITION", "TRES", "TOTAL", "ALLOC", "RESV", "DOWN", "FREE", "USE", "RUN", "PEND",
+			"HEADROOM"})
 		quotas = append(quotas, []string{"PARTITION", "ACCOUNT", "TRES", "LIMIT", "GUARANTEED", "USED", "BORROWED", "PEND"})
 	}
 	anyQuota := false
@@ -31,7 +34,7 @@ func PoolsTable(pools []proto.Pool, header bool) []byte {
 			}
 			have = append(have, []string{p.Name, t.TRES, amount(t.TRES, t.Total), amount(t.TRES, t.Alloc),
 				amount(t.TRES, t.Reserved), amount(t.TRES, t.Down), amount(t.TRES, t.Free()), percent(t.Alloc, t.Total),
-				run, pend})
+				run, pend, share(t.TRES, t.Headroom)})
 		}
 		for k := range p.Quotas {
 			q := &p.Quotas[k]
@@ -57,6 +60,14 @@ func amount(tres string, n int64) string {
 		return walltime.FormatRounded(n)
 	}
 	return strconv.FormatInt(n, 10)
+}
+
+// share gives a part that a partition may lack: "" if it is 0.
+func share(tres string, n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return amount(tres, n)
 }
 
 // percent gives a part of a whole in whole percents.
@@ -96,6 +107,9 @@ func aligned(lines [][]string, left int) []byte {
 	return b.Bytes()
 }
 
+// PoolPolicy gives the order of a pool's jobs (QueuePolicy).
+func PoolPolicy(p *proto.Pool) string { return cmp.Or(p.Order, model.OrderDefault.String()) }
+
 // PoolJSON is a pool's object in gbatch's own list.
 func PoolJSON() []slurmjson.Field[proto.Pool] {
 	type tres = proto.PoolTRES
@@ -107,6 +121,8 @@ func PoolJSON() []slurmjson.Field[proto.Pool] {
 		{Name: "reserved", Int: func(t *tres) int64 { return t.Reserved }},
 		{Name: "down", Int: func(t *tres) int64 { return t.Down }},
 		{Name: "free", Int: (*tres).Free},
+		{Name: "headroom", Int: func(t *tres) int64 { return t.Headroom }},
+		{Name: "headroom_free", Int: func(t *tres) int64 { return t.Kept }},
 	}
 	ofQuota := []slurmjson.Field[quota]{
 		{Name: "account", Str: func(q *quota) string { return q.Account }},
@@ -119,6 +135,7 @@ func PoolJSON() []slurmjson.Field[proto.Pool] {
 	}
 	return []slurmjson.Field[proto.Pool]{
 		{Name: "name", Str: func(p *proto.Pool) string { return p.Name }},
+		{Name: "queue_policy", Str: PoolPolicy},
 		{Name: "running_jobs", Int: func(p *proto.Pool) int64 { return p.Running }},
 		{Name: "pending_jobs", Int: func(p *proto.Pool) int64 { return p.Pending }},
 		{Name: "resources", Put: func(w *slurmjson.Writer, name string, p *proto.Pool) {

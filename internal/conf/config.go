@@ -87,6 +87,7 @@ type Config struct {
 	KillWaitS                 int64
 	Elastic                   model.ElasticRules
 	GPUCache                  model.GPUCache
+	ExpediteHoldS             int64
 	WaitTimeS                 int64
 	KillOnBadExit             bool
 	CompleteWaitS             int64
@@ -243,6 +244,7 @@ func defaults() *Config {
 		KillWaitS:              30,
 		Elastic:                model.ElasticRules{GraceS: 30, PauseS: 60},
 		GPUCache:               model.GPUCache{Tags: 2, TimeS: 3600},
+		ExpediteHoldS:          600,
 		BatchStartTimeoutS:     10,
 		JobRequeue:             true,
 		EnforcePartLimits:      "NO",

@@ -134,6 +134,7 @@ func jobSettings() []setting {
 		seconds("InactiveLimit", AtOnce, func(c *Config) *int64 { return &c.InactiveLimitS }, 0, 65533),
 		seconds("KillWait", AtOnce, func(c *Config) *int64 { return &c.KillWaitS }, 0, 65533),
 		seconds("ElasticGrace", AtOnce, func(c *Config) *int64 { return &c.Elastic.GraceS }, 0, 86400),
+		seconds("ExpediteHoldTime", AtOnce, func(c *Config) *int64 { return &c.ExpediteHoldS }, 0, 86400),
 		seconds("ElasticPause", AtOnce, func(c *Config) *int64 { return &c.Elastic.PauseS }, 0, 86400),
 		seconds("WaitTime", NewSteps, func(c *Config) *int64 { return &c.WaitTimeS }, 0, 65533),
 		zeroOne("KillOnBadExit", NewSteps, func(c *Config) *bool { return &c.KillOnBadExit }),

@@ -43,6 +43,8 @@ type PartitionDef struct {
 	DisableRootJobs                  bool
 	ExclusiveUser, ExclusiveTopo     bool
 	Power                            *model.PartPower // nil: it says nothing about power
+	ReservePercent                   int64            // hundredths of a percent
+	QueuePolicy                      string           // "": the cluster's
 	Alternate                        string
 	CPUBind                          string
 	SelectTypeParameters             string // "": the cluster's
@@ -201,6 +203,7 @@ func partitionUse() []lineKey[pd] {
 			}
 			return f
 		}},
+		{name: "ReservePercent", read: func(p *pd, v string) (f fault) { p.ReservePercent, f = readReserve(v); return f }},
 		partitionYes("LLN", func(p *pd) *bool { return &p.LLN }),
 		partitionYes("RootOnly", func(p *pd) *bool { return &p.RootOnly }),
 		partitionYes("ReqResv", func(p *pd) *bool { return &p.ReqResv }),
@@ -427,3 +430,15 @@ func (l *loader) partitionNodes(p *PartitionDef, at pos) []string {
 		return twice
 	})
 }
+
+// maxReserve is the largest ReservePercent: with all of it kept back, most jobs could never start.
+const maxReserve = 99
+
+// readReserve reads a percentage as hundredths of a percent.
+func readReserve(v string) (int64, fault) {
+	n, f := readPercent(v, maxReserve)
+	return int64(math.Round(n * 100)), f
+}
+
+// showReserve is the opposite of readReserve.
+func showReserve(n int64) string { return strconv.FormatFloat(float64(n)/100, 'f', -1, 64) }

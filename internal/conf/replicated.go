@@ -43,6 +43,7 @@ func (c *Config) Model() *model.Config {
 		AtStart:  c.atStart(),
 	}
 	m.Params.Price, m.Params.Elastic, m.Params.Cache = c.Price, c.Elastic, c.GPUCache
+	m.Params.ExpediteHoldS = c.ExpediteHoldS
 	m.Params.GPUIdle, m.Params.LoginRights, m.Params.ReconfigFlags = c.GpuIdlePolicy, c.LoginRights, c.ReconfigFlags
 	if c.JobSubmitProgram != "" {
 		m.Params.SubmitHook = model.SubmitHook{Program: c.JobSubmitProgram, User: c.JobSubmitUser,
@@ -199,6 +200,8 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		ShareMax: int32(p.OverSubscribe.Max), ShareForced: p.OverSubscribe.Mode == "FORCE",
 	}
 	m.GPUIdle, m.Power = p.GpuIdlePolicy, p.Power
+	m.Headroom = int32(p.ReservePercent)
+	m.Order = model.QueuePolicy(max(0, slices.Index(model.QueuePolicies(), p.QueuePolicy)))
 	m.ReqResv, m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.ReqResv, p.LLN, int32(p.JobDefaults.DefCPUPerGPU),
 		p.JobDefaults.DefMemPerGPUMiB
 	for _, n := range p.Nodes {
@@ -237,6 +240,12 @@ func (c *Config) partitionKeyValues(p *PartitionDef, index map[string]*NodeDef) 
 		",billing="+showInt(cpus)+tres)
 	if len(p.TRESBillingWeights) > 0 {
 		kvs.add("TRESBillingWeights", showTRESWeights(p.TRESBillingWeights))
+	}
+	if p.QueuePolicy != "" {
+		kvs.add("QueuePolicy", p.QueuePolicy)
+	}
+	if p.ReservePercent > 0 {
+		kvs.add("ReservePercent", showReserve(p.ReservePercent))
 	}
 	return kvs
 }

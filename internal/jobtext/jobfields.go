@@ -95,7 +95,7 @@ func jobLetters() []JobField {
 			Cuts:   (*JobRow).showsReason,
 			Append: func(b []byte, r *JobRow) []byte { return r.appendWhere(b) }},
 		qTime('S', "StartTime", "START_TIME", (*JobRow).Begins),
-		qText('T', "State", "STATE", func(r *JobRow) string { return r.State.String() }),
+		qText('T', "State", "STATE", func(r *JobRow) string { return r.StateText() }),
 		qNum('U', "UserID", "UID", func(r *JobRow) int64 { return int64(r.Spec.UID) }),
 		qTime('V', "SubmitTime", "SUBMIT_TIME", func(r *JobRow) model.Time { return r.Submit }),
 		qText('W', "Licenses", "LICENSES", func(r *JobRow) string { return orNull(licensesText(r.Spec)) }),

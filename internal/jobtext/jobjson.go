@@ -40,15 +40,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "batch_features"},
 		{Name: "batch_flag", Bool: func(r *JobRow) bool { return batchFlag(r.Spec) }},
 		{Name: "batch_host", Str: func(r *JobRow) string { return gone(r.batchHost()) }},
-		{Name: "flags", List: func(r *JobRow) []string {
-			switch r.Spec.Extra().GresBind {
-			case model.BindEnforced:
-				return []string{"GRES_BINDING_ENFORCED"}
-			case model.BindDisabled:
-				return []string{"GRES_BINDING_DISABLED"}
-			}
-			return nil
-		}},
+		{Name: "flags", List: (*JobRow).jsonFlags},
 		{Name: "cluster", Str: func(r *JobRow) string { return r.Cluster }},
 		{Name: "command", Str: func(r *JobRow) string { return r.Spec.Command }},
 		{Name: "comment", Str: func(r *JobRow) string { return r.Spec.Comment }},
@@ -221,10 +213,28 @@ func (r *JobRow) endOrLimit() model.Time {
 	return 0
 }
 
+// jsonFlags gives what the job asked for in Slurm's words.
+func (r *JobRow) jsonFlags() []string {
+	var flags []string
+	switch r.Spec.Extra().GresBind {
+	case model.BindEnforced:
+		flags = append(flags, "GRES_BINDING_ENFORCED")
+	case model.BindDisabled:
+		flags = append(flags, "GRES_BINDING_DISABLED")
+	}
+	if r.Spec.Extra().Expedite {
+		flags = append(flags, "EXPEDITED_REQUEUE")
+	}
+	return flags
+}
+
 // jsonStates gives the base state followed by its flags.
 func (r *JobRow) jsonStates() []string {
 	if r.State == model.Completing || r.State == model.Configuring {
 		return []string{"RUNNING", r.State.String()}
+	}
+	if r.Expediting() {
+		return []string{r.State.String(), model.ExpeditingText}
 	}
 	return []string{r.State.String()}
 }

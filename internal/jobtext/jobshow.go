@@ -60,7 +60,7 @@ func (r *KeyValues) jobState(j *model.Job, now model.Time, details bool) {
 	if more := j.NotAvailText(); more != "" {
 		reason += ",_" + strings.ReplaceAll(more, " ", "_")
 	}
-	r.line(KV("JobState", j.State), KV("Reason", reason), KV("Dependency", orNull(depsText(j, now)))+failedNode(j))
+	r.line(KV("JobState", j.StateText()), KV("Reason", reason), KV("Dependency", orNull(depsText(j, now)))+failedNode(j))
 	exit, derived := "0:0", "0:0"
 	if j.End != nil {
 		exit, derived = exitText(j.End.Exit), exitText(j.End.Exit.Derived())
@@ -243,6 +243,9 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 	r.line(KV("OOMKillStep", yesNum(sp.Extra().OOMKill)))
 	if sp.Extra().NeverIdle {
 		r.line(KV("GpuIdle", "off"))
+	}
+	if sp.Extra().Expedite {
+		r.line(KV("ExpeditedRequeue", "Yes"))
 	}
 	switch sp.Extra().GresBind {
 	case model.BindEnforced:

@@ -246,12 +246,13 @@ const (
 	QOSRelative  // its limits are percentages of the cluster
 	QOSNoPreempt // its jobs may refuse to be preempted (--no-preempt); not Slurm's
 	QOSGPUIdleOK // its jobs may leave their GPUs idle (--gpu-idle=off); not Slurm's
+	QOSHeadroom  // its jobs may have what ReservePercent of a partition keeps back; not Slurm's
 )
 
 var qosFlagNames = []string{"DenyOnLimit", "EnforceUsageThreshold", "NoReserve", "PartitionMaxNodes",
 	"PartitionMinNodes",
 	"OverPartQOS", "PartitionTimeLimit", "RequiresReservation", "NoDecay", "UsageFactorSafe", "Relative", "NoPreempt",
-	"GpuIdleOK"}
+	"GpuIdleOK", "Headroom"}
 
 // String gives Slurm's words with commas between.
 func (f QOSFlags) String() string {

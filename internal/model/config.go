@@ -137,6 +137,8 @@ type Params struct {
 	Price   price.Table
 	Elastic ElasticRules
 	Cache   GPUCache
+
+	ExpediteHoldS int64 // ExpediteHoldTime: how long nodes are kept for a job that was lost to another node; 0: not at all
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -195,6 +197,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Struct(c, &x.Price)
 	wire.Struct(c, &x.Elastic)
 	wire.Struct(c, &x.Cache)
+	wire.Int(c, &x.ExpediteHoldS)
 }
 
 // GPUCache says how long GPUs are taken to have models loaded (--prefer=model:NAME). Old configurations have none.
@@ -527,6 +530,10 @@ type Partition struct {
 
 	Power *PartPower // nil: the cluster's
 
+	// Headroom is ReservePercent, hundredths of a percent: the part of what is in service here (GPUs, or CPUs where there
+	// are none) that only jobs that can be ended at once, and those of a QOS with the flag Headroom, may have; 0: none.
+	Headroom int32
+	Order    QueuePolicy // of the jobs that wait here
 }
 
 func (x *Partition) Wire(c *wire.C) {
@@ -572,6 +579,33 @@ func (x *Partition) Wire(c *wire.C) {
 	wire.Texts(c, &x.Set, MaxFew, MaxName)
 	wire.Bool(c, &x.Made)
 	wire.Ptr(c, &x.Power)
+	wire.Int(c, &x.Headroom)
+	wire.Int(c, &x.Order)
+}
+
+// QueuePolicy is the order of a partition's waiting jobs. The numbers are stored: append only.
+type QueuePolicy uint8
+
+// The policies.
+const (
+	OrderDefault   QueuePolicy = iota // that of the cluster
+	OrderFIFO                         // of submission
+	OrderPriority                     // by priority
+	OrderFairShare                    // the user who has had least of their share first
+	OrderCapacity                     // the account that has least of its guarantee first
+)
+
+var queuePolicies = [...]string{"default", "fifo", "priority", "fairshare", "capacity"}
+
+// QueuePolicies gives the words for the policies, in order of their numbers.
+func QueuePolicies() []string { return queuePolicies[:] }
+
+// String gives the configuration's word.
+func (q QueuePolicy) String() string {
+	if int(q) < len(queuePolicies) {
+		return queuePolicies[q]
+	}
+	return queuePolicies[OrderDefault]
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).

@@ -51,7 +51,34 @@ type Job struct {
 
 	GPUOOMs uint32 // how often it was requeued because it ran out of GPU memory (--requeue-on-oom)
 	Returns uint32 // launches that nodes gave back since it last ran, because somebody else had its GPUs
+	Rush    *Rush  // it was lost with a node and starts again before others (--requeue=expedite); nil: it was not
 }
+
+// Rush is the way back of a job that was lost with a node. It ends when the job starts, or is held or cancelled. The
+// job's Claim has what it had of its other nodes.
+type Rush struct {
+	At    Time
+	Until Time // until then these are kept for it
+}
+
+func (x *Rush) Wire(c *wire.C) {
+	wire.Int(c, &x.At)
+	wire.Int(c, &x.Until)
+}
+
+// ExpeditingText is the state that such a job is shown in, Slurm's word.
+const ExpeditingText = "EXPEDITING"
+
+// StateText gives the state as it is shown.
+func (j *Job) StateText() string {
+	if j.Expediting() {
+		return ExpeditingText
+	}
+	return j.State.String()
+}
+
+// Expediting reports whether the job waits to start again before others.
+func (j *Job) Expediting() bool { return j.Rush != nil && j.State == Pending }
 
 func (x *Job) Wire(c *wire.C) {
 	wire.Int(c, &x.ID)
@@ -86,6 +113,7 @@ func (x *Job) Wire(c *wire.C) {
 	wire.Bool(c, &x.Special)
 	wire.Int(c, &x.GPUOOMs)
 	wire.Int(c, &x.Returns)
+	wire.Ptr(c, &x.Rush)
 }
 
 // NotAging in Job.Accrue says that the job does not gain priority by age, because GrpJobsAccrue, MaxJobsAccrue or a
@@ -194,6 +222,8 @@ type Run struct {
 
 	Recall *Recall     // nodes that it is to give back; nil: none
 	Spent  []TRESCount // what its earlier sizes used, billing units included, in units times milliseconds
+
+	BadEpilog bool // an epilog of it has failed
 }
 
 func (x *Run) Wire(c *wire.C) {
@@ -242,6 +272,7 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Int(c, &x.GiveTo)
 	wire.Ptr(c, &x.Recall)
 	wire.List(c, &x.Spent, MaxFew)
+	wire.Bool(c, &x.BadEpilog)
 }
 
 // SizedAt gives the moment since which the job has had its present nodes.

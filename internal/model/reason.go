@@ -59,6 +59,7 @@ const (
 	ReasonJobLaunchFailure // it never began, because its files or its program can't be opened
 	ReasonAccountBalance   // the account's credit is used up
 	ReasonGPUOutOfMemory   // it failed because a GPU had too little memory
+	ReasonHeadroom         // the rest of the partition is kept back (ReservePercent)
 	numReasons             // below limitReasons
 )
 
@@ -99,6 +100,7 @@ var reasonNames = [numReasons]string{
 	ReasonJobLaunchFailure:                "JobLaunchFailure",
 	ReasonAccountBalance:                  "AccountBalance",
 	ReasonGPUOutOfMemory:                  "GpuOutOfMemory",
+	ReasonHeadroom:                        "PartitionHeadroom",
 }
 
 // String gives Slurm's word.

@@ -25,6 +25,7 @@ type Pool struct {
 	Pending int64 // jobs; every task of an array is one
 	TRES    []PoolTRES
 	Quotas  []PoolQuota
+	Order   string // QueuePolicy; "": the cluster's
 }
 
 func (x *Pool) Wire(c *wire.C) {
@@ -33,6 +34,7 @@ func (x *Pool) Wire(c *wire.C) {
 	wire.Int(c, &x.Pending)
 	wire.List(c, &x.TRES, model.MaxFew)
 	wire.List(c, &x.Quotas, model.MaxMany)
+	wire.Text(c, &x.Order, model.MaxName)
 }
 
 // PoolTRES is one resource of a partition's nodes, in its units (MiB of memory). Nodes of several partitions count in
@@ -41,8 +43,10 @@ type PoolTRES struct {
 	TRES     string // cpu, mem, gres/gpu, gres/gpu:h100
 	Total    int64
 	Alloc    int64
-	Reserved int64 // of nodes that a reservation has, and not allocated
+	Reserved int64 // not allocated: of nodes that a reservation has, and Kept
 	Down     int64 // out of service, and not allocated
+	Headroom int64 // ReservePercent, as a number of what is in service
+	Kept     int64 // free, and only for jobs that may have the headroom
 }
 
 func (x *PoolTRES) Wire(c *wire.C) {
@@ -51,6 +55,8 @@ func (x *PoolTRES) Wire(c *wire.C) {
 	wire.Int(c, &x.Alloc)
 	wire.Int(c, &x.Reserved)
 	wire.Int(c, &x.Down)
+	wire.Int(c, &x.Headroom)
+	wire.Int(c, &x.Kept)
 }
 
 // Free gives what a job can have now.

@@ -8,7 +8,8 @@ import (
 
 // A claim is the allocation that a job waits for while its victims are being ended. It goes onto the calendar before
 // any other job is looked at, so that no job takes what becomes free: neither a job further ahead in the queue that may
-// not preempt, nor a victim that has gone back to the queue.
+// not preempt, nor a victim that has gone back to the queue. A job that was lost with a node (--requeue=expedite) has a
+// claim to what it had of its other nodes.
 
 // noteClaim keeps the set of jobs that have a claim.
 func (p *Planner) noteClaim(j *model.Job) {
@@ -70,12 +71,18 @@ func (p *Planner) hold(e *entry, l *lane, alloc *model.Alloc) bool {
 	for i := range alloc.Nodes {
 		n := p.byName[alloc.Nodes[i].Node]
 		if n == nil || !n.up() {
+			if e.j.Expediting() {
+				continue
+			}
 			return false
 		}
 		b.nodes = append(b.nodes, n)
 		h := n.holdOf(&alloc.Nodes[i], l.part.Name, e.j.Spec, it.sh.rq.shareAt)
 		h.resv = it.sh.rq.Reservation
 		b.holds = append(b.holds, h)
+	}
+	if len(b.nodes) == 0 {
+		return false
 	}
 	e.claim = b
 	p.onto(b)
@@ -111,8 +118,14 @@ func (p *Planner) take(e *entry) {
 		return slices.ContainsFunc(n.rec.Jobs, func(id model.JobID) bool { return p.ending(id) || p.goes(id, n.def.Name) })
 	})
 	p.release(e)
-	if r, _ := p.mayNotRun(&it); r != model.ReasonNone || p.held(b.lane, &it) != model.ReasonNone {
-		p.unclaim(e)
+	rush := e.j.Expediting() && p.now < e.j.Rush.Until
+	if r, why := p.mayNotRun(&it); r != model.ReasonNone || p.held(b.lane, &it) != model.ReasonNone {
+		if rush {
+			p.claimAgain(e, b)
+			p.because(e, r, why)
+		} else {
+			p.unclaim(e)
+		}
 		return
 	}
 	task := int32(model.NoTask)
@@ -130,15 +143,24 @@ func (p *Planner) take(e *entry) {
 		}
 		return
 	}
-	if !ending || p.atThrottle(e.j) {
+	if !rush && (!ending || p.atThrottle(e.j)) {
 		p.unclaim(e)
 		return
 	}
+	p.claimAgain(e, b)
+	p.because(e, model.ReasonResources, "")
+}
+
+// claimAgain puts a claim back onto the calendar. That of a job which was lost with a node lasts until the other nodes
+// are not kept any longer.
+func (p *Planner) claimAgain(e *entry, b *booking) {
 	e.claim = b
 	p.onto(b)
 	p.claimers = append(p.claimers, e)
 	p.round++
-	p.because(e, model.ReasonResources, "")
+	if e.j.Expediting() {
+		p.wake = soonerOf(p.wake, e.j.Rush.Until)
+	}
 }
 
 // ending reports whether a job is being ended.

@@ -91,6 +91,13 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 		room = x.limited(&x.out.Causes[x.limit-1])
 	}
 	x.expect(free, room)
+	if r := j.Rush; r != nil {
+		x.out.Text += " It was lost with a node at " + at(r.At) + " and goes before all other jobs (--requeue=expedite)"
+		if j.Claim != nil && r.Until > now {
+			x.out.Text += "; what it had of " + names(j.Claim.Alloc.NodeNames()) + " is kept for it until " + at(r.Until)
+		}
+		x.out.Text += "."
+	}
 	if j.Accrue == model.NotAging {
 		x.out.Text += " It gains no priority by waiting yet: as many jobs do as GrpJobsAccrue or MaxJobsAccrue of its QOS, " +
 			"account or user let."
@@ -281,6 +288,11 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, *m
 	if r != model.ReasonNone && !opens {
 		return 0, nil
 	}
+	if _, from := x.kept(&spot{l: l, it: *it}); from == forever {
+		return 0, nil
+	} else if from > x.now {
+		floor = max(floor, from)
+	}
 	if floor <= x.now && !opens {
 		if g := p.lodge(it); g.alloc != nil {
 			return x.now, g.alloc
@@ -349,6 +361,9 @@ func (x *explainer) expect(free bool, room model.Time) {
 	case out.Start == 0 && x.late:
 		out.Text = "It would start too late for its deadline, " + at(x.j.Spec.Deadline) +
 			": it ends in state DEADLINE then, unless something becomes free sooner."
+	case out.Start == 0 && slices.ContainsFunc(out.Causes,
+		func(c model.Cause) bool { return c.Reason == model.ReasonHeadroom }):
+		out.Text = "Its start is unknown: nobody knows when there is room beside what the partition keeps back."
 	case out.Start == 0 && slices.ContainsFunc(order,
 		func(s spot) bool { return x.open(&s) && x.p.waitsForNodes(s.l, &s.it) == "" }):
 		out.Text = "Its start is unknown: jobs without a time limit hold what it needs, or will."

@@ -49,7 +49,7 @@ func (x *explainer) holds() {
 		model.ReasonBadConstraints,
 		model.ReasonPartitionDown, model.ReasonPartitionInactive, model.ReasonPartitionTimeLimit,
 		model.ReasonPartitionNodeLimit, model.ReasonMaxMemPerLimit,
-		model.ReasonAccountNotAllowed, model.ReasonQOSNotAllowed:
+		model.ReasonAccountNotAllowed, model.ReasonQOSNotAllowed, model.ReasonHeadroom:
 	case model.ReasonAccountBalance:
 		if t := &x.v.Config().Params.Price; !t.Spends(x.v.Payer(j.Spec.Account)) {
 			x.because(j.Reason, "%s", x.owed(j.Spec.Account))
@@ -185,6 +185,10 @@ func (x *explainer) look(s *spot) {
 				limitText(sp.LeastS(s.it.limitS)))
 			return
 		}
+	}
+	if text, _ := x.kept(s); text != "" {
+		s.because(model.ReasonHeadroom, "%s", text)
+		return
 	}
 	s.fits = x.p.lodge(&s.it).alloc != nil
 	if !s.fits && x.licenses(s) {

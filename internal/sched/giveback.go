@@ -8,8 +8,8 @@ import (
 )
 
 // What elastic jobs have beyond their least number of nodes is lent. A job that does not fit may have it back before
-// any job is preempted for it: one in a partition of a higher PriorityTier, of a QOS with a higher Priority, of a QOS
-// that may preempt the other, or one whose QOS or account is below its guarantee. The job gets a claim, as with
+// any job is preempted for it: one in a partition of a higher PriorityTier, of a QOS with a higher Priority or with
+// the flag Headroom, of a QOS that may preempt the other, or one whose QOS or account is below its guarantee. The job gets a claim, as with
 // preemption. The elastic job is asked for the nodes, keeps them for its grace, and never goes below its least number.
 
 // mayRecall reports whether a job may ask elastic jobs for nodes at all.
@@ -18,7 +18,8 @@ func (p *Planner) mayRecall(j *model.Job, l *lane) bool {
 		return false
 	}
 	q := p.v.QOS(j.Spec.QOS)
-	return l.part.PriorityTier > p.lowest || q != nil && (q.Priority > 0 || len(q.Preempt) > 0) ||
+	return l.part.PriorityTier > p.lowest ||
+		q != nil && (q.Priority > 0 || len(q.Preempt) > 0 || q.Flags&model.QOSHeadroom != 0) ||
 		len(p.ownersOf(j.Spec, l.part.Name)) > 0
 }
 
@@ -108,6 +109,7 @@ func (r *recaller) lends(j *model.Job) (ok, lent bool) {
 		tier = part.PriorityTier
 	}
 	if r.l.part.PriorityTier > tier || r.preempts(j, q) ||
+		r.l.part.PriorityTier == tier && r.qos != nil && r.qos.Flags&^q.Flags&model.QOSHeadroom != 0 ||
 		r.l.part.PriorityTier == tier && r.qos != nil && r.qos.Priority > q.Priority {
 		return true, false
 	}

@@ -1,10 +1,13 @@
 package sched
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
 	"gbatch/internal/model"
+	"gbatch/internal/sched/headroom"
 	"gbatch/internal/state"
 )
 
@@ -251,4 +254,191 @@ func (p *Planner) totalOf(tres string) int64 {
 		}
 	}
 	return amountOf(p.total, tres)
+}
+
+// Headroom (ReservePercent): a job that it binds starts only while enough stays for those that may have it. It waits as
+// for a limit, and blocks no other job. Behind it, other jobs that are bound overtake it only if that does not delay it,
+// as EASY does it with nodes.
+
+// shortage is what the first job of a lane that waits for the headroom leaves to those behind it.
+type shortage struct {
+	at    model.Time // when there is room for it
+	extra int64      // what is left beside it then
+}
+
+// keeps gives what a lane keeps back, counted once a pass; nil: nothing.
+func (p *Planner) keeps(l *lane) *headroom.Room {
+	if l.part.Headroom <= 0 {
+		return nil
+	}
+	if l.roomAt != p.pass {
+		l.roomAt = p.pass
+		l.room = headroom.Of(p.v, l.part)
+		for i := range p.plan.Starts {
+			p.takeFirm(l, &p.plan.Starts[i])
+		}
+	}
+	return l.room
+}
+
+// lenders knows which jobs can be ended at once.
+func (p *Planner) lenders() *headroom.Lender {
+	if p.lenderAt != p.pass {
+		p.lender, p.lenderAt = headroom.Lenders(p.v), p.pass
+	}
+	return p.lender
+}
+
+// takeFirm counts a start of this plan in a lane's headroom.
+func (p *Planner) takeFirm(l *lane, st *model.Start) {
+	if j := p.v.Job(st.Job); l.roomAt == p.pass && j != nil && !p.lenders().Lends(j, st.Partition) {
+		l.room.Take(st.Job, st.Alloc)
+	}
+}
+
+// firmly counts the plan's last start in all lanes that keep something back.
+func (p *Planner) firmly() {
+	for _, l := range p.lanes {
+		if l.part.Headroom > 0 {
+			p.takeFirm(l, &p.plan.Starts[len(p.plan.Starts)-1])
+		}
+	}
+}
+
+// bound gives a lane's headroom if a job may not have it; nil if it may, or there is none.
+func (p *Planner) bound(l *lane, it *item) *headroom.Room {
+	if l.part.Headroom <= 0 || !p.lenders().Binds(it.e.j, l.part.Name) {
+		return nil
+	}
+	return p.keeps(l)
+}
+
+// leftIn gives what is left of a lane beside its headroom and the claims of other jobs that it binds.
+func (p *Planner) leftIn(l *lane, it *item, r *headroom.Room) int64 {
+	left := r.Left()
+	for _, e := range p.claimers {
+		if e != it.e && e.claim != nil && e.claim.alloc != nil && p.lenders().Binds(e.j, e.claim.lane.part.Name) {
+			left -= r.Needs(e.claim.alloc)
+		}
+	}
+	return left
+}
+
+// keptFrom reports whether a job waits for a lane's headroom with what it takes.
+func (p *Planner) keptFrom(l *lane, it *item, r *headroom.Room, need int64) bool {
+	if need <= 0 {
+		return false
+	}
+	if left := p.leftIn(l, it, r); need <= left {
+		w := l.waits
+		return w != nil && need > w.extra && p.after(p.now, it.leastS()) > w.at
+	} else if p.isOwed(l, it) {
+		return false
+	}
+	if l.waits == nil && need <= r.Total-r.Keep {
+		l.waits = p.shortageOf(l, it, r, need)
+	}
+	return true
+}
+
+// isOwed reports whether the job's QOS or account is below its guarantee, which comes before the headroom.
+func (p *Planner) isOwed(l *lane, it *item) bool {
+	return len(p.ownersOf(it.e.j.Spec, l.part.Name)) > 0 && p.robberOf(l, it).owed
+}
+
+// shortageOf finds out when there is room for a job; nil if nobody knows.
+func (p *Planner) shortageOf(l *lane, it *item, r *headroom.Room, need int64) *shortage {
+	if !p.backfills() {
+		return &shortage{at: p.now}
+	}
+	at, left := p.roomBeside(r, p.leftIn(l, it, r), need)
+	if at == forever {
+		return nil
+	}
+	return &shortage{at, left - need}
+}
+
+// roomBeside gives the moment from which need units are left beside the headroom, and how many are left then; forever
+// if jobs without a time limit have them. left is how many are now.
+func (p *Planner) roomBeside(r *headroom.Room, left, need int64) (model.Time, int64) {
+	type end struct {
+		at    model.Time
+		units int64
+	}
+	var ends []end
+	for _, h := range r.Held {
+		e := end{forever, h.Units}
+		if k := slices.IndexFunc(p.plan.Starts, func(s model.Start) bool { return s.Job == h.Job }); k >= 0 {
+			e.at = p.after(p.now, p.plan.Starts[k].LimitS)
+		} else if j := p.v.Job(h.Job); j != nil && j.Run != nil {
+			e.at = p.endOf(j)
+		}
+		ends = append(ends, e)
+	}
+	slices.SortFunc(ends, func(a, b end) int { return cmp.Compare(a.at, b.at) })
+	at := p.now
+	for _, e := range ends {
+		if left >= need {
+			break
+		}
+		at, left = e.at, left+e.units
+	}
+	if left < need || at >= p.now.Add(unlimitedS/2) {
+		return forever, left
+	}
+	return at, left
+}
+
+// keptBack reports whether a job waits for a lane's headroom, by the least that it takes.
+func (p *Planner) keptBack(l *lane, it *item) bool {
+	r := p.bound(l, it)
+	return r != nil && p.keptFrom(l, it, r, p.firmNeed(r, it))
+}
+
+// firmNeed gives the least that a job takes of what counts in a headroom.
+func (p *Planner) firmNeed(r *headroom.Room, it *item) int64 {
+	all, _ := it.sh.rq.Least()
+	return amountOf(all, r.TRES())
+}
+
+// admitsBeside is keptBack for what a job is to get.
+func (p *Planner) admitsBeside(l *lane, it *item, alloc *model.Alloc) bool {
+	r := p.bound(l, it)
+	if r == nil {
+		return true
+	}
+	need := r.Needs(alloc)
+	if p.keptFrom(l, it, r, need) {
+		p.over = model.ReasonHeadroom
+		return false
+	}
+	if w := l.waits; w != nil && p.after(p.now, it.leastS()) > w.at {
+		w.extra -= need
+	}
+	return true
+}
+
+// kept explains that a job waits for a headroom, and gives the moment from which it need not; 0: nobody knows.
+func (x *explainer) kept(s *spot) (text string, from model.Time) {
+	p, part := x.p, s.l.part
+	r := p.bound(s.l, &s.it)
+	if r == nil {
+		return "", 0
+	}
+	need, left := p.firmNeed(r, &s.it), p.leftIn(s.l, &s.it, r)
+	if need <= 0 || need <= left || p.isOwed(s.l, &s.it) {
+		return "", 0
+	}
+	unit := map[bool]string{true: "GPUs", false: "CPUs"}[r.Unit == model.GPUName]
+	text = fmt.Sprintf("partition %s keeps %d of %d %s back (ReservePercent) for jobs that can be ended at once and for "+
+		"QOS with the flag Headroom; %d of the other %d are in use or promised, asks for %d", part.Name, r.Keep, r.Total,
+		unit, r.Total-r.Keep-left, r.Total-r.Keep, need)
+	if need > r.Total-r.Keep {
+		return text + ": it can never start as it is", forever
+	}
+	when, _ := p.roomBeside(r, left, need)
+	if when == forever {
+		return text, forever
+	}
+	return text + "; room by " + at(when), when
 }

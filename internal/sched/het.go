@@ -151,6 +151,9 @@ func (p *Planner) undo(m mark) {
 	}
 	p.counted = p.counted[:m.counted]
 	p.plan.Starts, p.ahead = p.plan.Starts[:m.starts], m.ahead
+	for _, l := range p.lanes {
+		l.roomAt = 0
+	}
 	p.round++
 }
 

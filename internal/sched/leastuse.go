@@ -49,6 +49,12 @@ func (p *Planner) held(l *lane, it *item) model.Reason {
 	if p.owing(l, it) {
 		return model.ReasonAccountBalance
 	}
+	if it.e.j.Expediting() {
+		return model.ReasonNone // it had its resources already
+	}
+	if p.keptBack(l, it) {
+		return model.ReasonHeadroom
+	}
 	if p.lim == nil || it.limits == nil {
 		return model.ReasonNone
 	}
@@ -64,14 +70,19 @@ func (p *Planner) held(l *lane, it *item) model.Reason {
 // admits reports whether the limits allow a job what it is to get. If they do, it counts the job; otherwise it sets
 // Planner.over.
 func (p *Planner) admits(l *lane, it *item, g *lodging) bool {
+	if !it.e.j.Expediting() && !p.admitsBeside(l, it, g.alloc) {
+		return false
+	}
 	if p.lim == nil || it.limits == nil {
 		return true
 	}
 	all, node := allocTRES(p.v, g.alloc, g.lic, l.part.Name)
 	need := p.lim.vector(all)
-	if p.over = p.lim.refuses(it.limits, need, p.lim.vector(node), g.limitS); p.over != model.ReasonNone {
+	p.over = p.lim.refuses(it.limits, need, p.lim.vector(node), g.limitS)
+	if p.over != model.ReasonNone && !it.e.j.Expediting() {
 		return false
 	}
+	p.over = model.ReasonNone
 	p.lim.count(it.limits, need, g.limitS)
 	if p.hets > 0 {
 		p.counted = append(p.counted, charged{it.limits, need, g.limitS})

@@ -3,6 +3,7 @@ package sched
 import (
 	"gbatch/internal/model"
 	"gbatch/internal/sched/demand"
+	"gbatch/internal/sched/headroom"
 	"gbatch/internal/state"
 )
 
@@ -98,6 +99,9 @@ type Planner struct {
 	calls      int
 	spare      bool   // some elastic job has more than its least
 	spareAt    uint64 // Planner.pass in which spare was found out
+
+	lender   *headroom.Lender // of the pass lenderAt
+	lenderAt uint64
 
 	cursor cursor
 	rooms  []*room

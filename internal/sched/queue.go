@@ -2,9 +2,11 @@ package sched
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"gbatch/internal/model"
+	"gbatch/internal/sched/headroom"
 	"gbatch/internal/state"
 )
 
@@ -17,6 +19,9 @@ type lane struct {
 	refuse model.Reason      // the reason why it starts no jobs; ReasonNone: it starts jobs
 	why    string
 
+	room   *headroom.Room // what it keeps back, as of the pass roomAt
+	roomAt uint64
+
 	items []item
 	first int    // all items before it are gone
 	gone  int    // number of items that are gone
@@ -24,12 +29,13 @@ type lane struct {
 
 	// This round's.
 	next     int
-	block    *entry // the first job that does not fit
-	said     int    // jobs behind block that have their reason
-	away     int    // jobs that wait for nodes
-	reserved int    // jobs that hold a reservation
-	tested   int    // jobs that were looked at behind block
-	stopped  bool   // a limit holds a job, and with assoc_limit_stop no job behind it is looked at
+	block    *entry    // the first job that does not fit
+	said     int       // jobs behind block that have their reason
+	away     int       // jobs that wait for nodes
+	reserved int       // jobs that hold a reservation
+	tested   int       // jobs that were looked at behind block
+	waits    *shortage // of the first job that waits for the headroom; nil: none does
+	stopped  bool      // a limit holds a job, and with assoc_limit_stop no job behind it is looked at
 }
 
 // item is a job's place in a lane.
@@ -87,9 +93,15 @@ func itemOrder(a, b *item) int {
 	return cmp.Compare(a.id, b.id)
 }
 
+// rushes reports whether a job goes before all others, those of higher tiers too.
+func (it *item) rushes() bool { return it.prio == math.MaxUint64 && it.e != nil && it.e.j.Expediting() }
+
 func byItemOrder(a, b item) int { return itemOrder(&a, &b) }
 
 func (p *Planner) priority(j *model.Job, l *lane) uint64 {
+	if j.Expediting() {
+		return math.MaxUint64
+	}
 	if p.policy.Order != nil {
 		return p.policy.Order.Priority(j, l.part)
 	}

@@ -106,6 +106,7 @@ func (p *Planner) shapesOf(l *lane) map[string]*shape {
 	like.Default, like.Hidden, like.RootOnly, like.DisableRoot, like.ReqResv = false, false, false, false, false
 	like.AllowAccounts, like.DenyAccounts, like.AllowGroups, like.AllowQOS, like.DenyQOS = nil, nil, nil, nil, nil
 	like.MaxTimeS, like.DefTimeS, like.GraceTimeS, like.PriorityJobFactor, like.PreemptMode = 0, 0, 0, 0, ""
+	like.Headroom, like.Order = 0, model.OrderDefault
 	key := fmt.Sprintf("%p %+v", l.pool, like)
 	if p.shapes[key] == nil {
 		p.shapes[key] = map[string]*shape{}

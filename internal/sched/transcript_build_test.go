@@ -80,6 +80,8 @@ func (c *cluster) part(w words) {
 	p.State = map[string]model.PartState{"down": model.PartDown, "drain": model.PartDrain,
 		"inactive": model.PartInactive}[w.named["state"]]
 	p.DefTimeS, p.QOS = w.num("deftime"), w.named["qos"]
+	p.Headroom = int32(100 * w.num("reserve"))
+	p.Order = model.QueuePolicy(max(0, slices.Index(model.QueuePolicies(), w.named["order"])))
 	if !w.has("nodes") {
 		for _, n := range c.cfg.Nodes {
 			p.Nodes = append(p.Nodes, n.Name)

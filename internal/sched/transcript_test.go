@@ -26,6 +26,7 @@ import (
 //	part p [nodes=n1,n2] [tier=2] [maxtime=60] [minnodes=] [maxnodes=] [maxcpus=] [defmempercpu=] [defmempernode=]
 //	     [maxmempercpu=] [maxmempernode=] [deftime=] [exclusive] [private] [state=down|drain|inactive]
 //	     [force=N] [yes=N] [reqresv] [accounts=] [notaccounts=] [qoslist=] [notqos=] [qos=]
+//	     [reserve=20 (percent)] [order=fifo|priority|fairshare|capacity]
 //	param [limitstop] [youngest] [strict] [wholecores] [nomem] [defmempercpu=]
 //	     [defmempernode=] [maxmempercpu=] [maxmempernode=]
 //	switch s1 nodes=n1,n2 | switch s0 switches=s1,s2        the network

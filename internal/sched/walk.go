@@ -66,6 +66,7 @@ func (p *Planner) open() {
 	for _, l := range p.lanes {
 		l.settle()
 		l.next, l.block, l.said, l.away, l.reserved, l.tested, l.stopped = l.first, nil, 0, 0, 0, 0, false
+		l.waits = nil
 		if l.refuse != model.ReasonNone {
 			p.refuseAll(l)
 		}
@@ -149,6 +150,9 @@ func (p *Planner) advance(l *lane) bool {
 }
 
 func before(a, b *lane) bool {
+	if x, y := a.items[a.next].rushes(), b.items[b.next].rushes(); x != y {
+		return x
+	}
 	if a.part.PriorityTier != b.part.PriorityTier {
 		return a.part.PriorityTier > b.part.PriorityTier
 	}
@@ -325,6 +329,7 @@ func (p *Planner) startOne(l *lane, it *item, task int32) bool {
 	p.plan.Starts = append(p.plan.Starts,
 		model.Start{Job: j.ID, Task: task, Partition: l.part.Name, LimitS: g.limitS, Alloc: g.alloc, Licenses: g.lic,
 			Resv: g.resv})
+	p.firmly()
 	return true
 }
 

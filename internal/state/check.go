@@ -158,6 +158,8 @@ func (s *State) checkJobs() (err error) {
 			return bad("and its specification disagree whether it is of an array")
 		case j.Claim != nil && !IsReady(j):
 			return bad("has a claim and may not start")
+		case j.Rush != nil && (j.State != model.Pending || j.Hold != model.NotHeld):
+			return bad("is expedited and does not wait for room")
 		case j.State != model.Pending && len(j.Deps) > 0:
 			return bad("still has dependencies")
 		case j.IsArray() && j.State != model.Pending && j.State != model.Cancelled:

@@ -16,6 +16,9 @@ func (s *State) put(j *model.Job) {
 	if j.Claim != nil && !IsReady(j) {
 		j.Claim = nil // j is not shared yet
 	}
+	if j.Rush != nil && (j.State != model.Pending || j.Hold != model.NotHeld) {
+		j.Rush = nil
+	}
 	old, _ := s.jobs.Set(j.ID, j)
 	s.journal.add(Change{Job: j.ID})
 	s.outcomes.count(old, j)

@@ -74,6 +74,9 @@ func (s *State) backFromLaunch(j *model.Job, at, when model.Time) {
 	if n.Strikes < uint32(max(1, r.LaunchRetries)) {
 		hold = model.NotHeld
 		wait := r.LaunchBackoffS << min(n.Strikes-1, 6)
+		if n.Spec.Extra().Expedite {
+			wait = 0
+		}
 		n.Begin = at.Add(wait)
 		why = fmt.Sprintf("%s; try %d of %d follows after %d s", why, n.Strikes+1, r.LaunchRetries, wait)
 	}

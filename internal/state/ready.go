@@ -305,7 +305,7 @@ func (s *State) afterProlog(j *model.Job, at, when model.Time) {
 		return
 	}
 	hold := model.HeldByAdmin
-	if r.NoHoldOnFail {
+	if r.NoHoldOnFail || j.Spec.Extra().Expedite {
 		hold = model.NotHeld
 	}
 	s.finish(j, at, when, model.Failed, model.ReasonSystemFailure, exit, 0, true, hold)

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tidwall/btree"
 
@@ -55,6 +56,9 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 		case Ending:
 			changed = s.scriptEnded(j, at, r)
 		case EpilogFailed, Unkillable:
+			if j.Spec.Extra().Expedite && r.Kind == EpilogFailed && !j.Run.BadEpilog {
+				j = s.change(j, func(run *model.Run) { run.BadEpilog = true })
+			}
 			changed = s.drain(nodeOf(j, r), nodeFault(r), at)
 		case ProgramPassed:
 			changed = s.programPassed(j, at)
@@ -127,8 +131,14 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 	switch j.Run.Stop {
 	case model.NoStop:
 		requeue = exit.CutOff && j.Spec.Requeue
-		if reason == model.ReasonGPUOutOfMemory {
+		switch failed := exit.Code != 0 || exit.Signal != 0; {
+		case reason == model.ReasonGPUOutOfMemory:
 			requeue, exit.Text = s.afterGPUOOM(j, exit.Text)
+		case failed && !exit.CutOff && j.Spec.Extra().Expedite:
+			requeue = true
+			if !j.Run.BadEpilog { // the job's own fault, as in Slurm
+				hold = model.HeldByUser
+			}
 		}
 	case model.StopCancel:
 		state, reason, uid = model.Cancelled, model.ReasonNone, j.Run.StopUID
@@ -198,7 +208,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 		if n.Reason == model.ReasonGPUOutOfMemory {
 			n.Spec, n.GPUOOMs = s.withGPUMem(&n), n.GPUOOMs+1
 		}
-		s.requeued(&n, at, hold)
+		s.requeued(s.rushed(&n, at, hold), at, hold)
 		s.allBack(&n, at)
 		return
 	}
@@ -370,4 +380,39 @@ func lateText(text, node string) string {
 		return late
 	}
 	return text + " (" + late + ")"
+}
+
+// rushed gives the job as it goes back into the queue: with --requeue=expedite, and lost to a fault of a node, before
+// others, and with a claim to what it had of its other nodes. Nobody else gets that in between, since it is given back
+// and claimed in one step.
+func (s *State) rushed(j *model.Job, at model.Time, hold model.HoldKind) *model.Job {
+	if hold != model.NotHeld || !j.Spec.Extra().Expedite || !faulty(j) {
+		return j
+	}
+	n := *j
+	wait := s.cfg.Params.ExpediteHoldS
+	n.Rush = &model.Rush{At: at, Until: at.Add(wait)}
+	var kept []model.NodeAlloc
+	for _, na := range j.Run.Alloc.Nodes {
+		if o, ok := s.nodes.Get(na.Node); ok && o.Usable() && na.Node != j.Run.FailedNode &&
+			!slices.Contains(j.Avoid, na.Node) {
+			na.Since = 0
+			kept = append(kept, na)
+		}
+	}
+	if len(kept) > 0 && wait > 0 && j.Het == nil {
+		n.Claim = &model.Claim{Partition: j.Run.Partition, Alloc: &model.Alloc{Nodes: kept}}
+	}
+	return &n
+}
+
+// faulty reports whether a fault of a node has ended a job.
+func faulty(j *model.Job) bool {
+	switch j.Run.Stop {
+	case model.StopProlog, model.StopLaunch, model.StopNodeFail, model.StopUnitFault:
+		return true
+	case model.NoStop:
+		return j.State == model.NodeFail || j.Run.BadEpilog
+	}
+	return false
 }

@@ -147,7 +147,7 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 		el = &n
 	}
 	el.State, _ = model.Next(model.Pending, model.EvAllocate)
-	el.Reason, el.Why, el.End = model.ReasonNone, "", nil
+	el.Reason, el.Why, el.End, el.Rush = model.ReasonNone, "", nil, nil
 	el.Run = run
 	s.firstSteps(run)
 	s.take(el, at)

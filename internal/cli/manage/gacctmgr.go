@@ -137,6 +137,9 @@ func (m *manage) run() error {
 		}
 		return m.showPast(c, cluster, table, rest[1:])
 	}
+	if isPool(entity) && begins("list", "show") {
+		return m.showPools(c, rest[1:])
+	}
 	if name := moneyOf(entity); name != "" {
 		switch {
 		case begins("list", "show"):

@@ -87,11 +87,11 @@ func (s *Submission) jobOptions() []getopt.Option {
 				sp.ArrayText = v
 				return nil
 			}},
-		{Name: "requeue", Group: groupJob, Slot: "requeue", Env: "_REQUEUE",
-			Help: "requeue the job when its node fails",
-			Set:  func(string) error { sp.Requeue, sp.NoRequeue = true, false; return nil }},
+		{Name: "requeue", Arg: getopt.Optional, Metavar: "expedite", Group: groupJob, Slot: "requeue", Env: "_REQUEUE",
+			Help: "requeue the job when its node fails; expedite: it starts again before others, on nodes kept for it",
+			Set:  s.requeue},
 		{Name: "no-requeue", Group: groupJob, Slot: "requeue", Env: "_NO_REQUEUE", Help: "never requeue the job",
-			Set: func(string) error { sp.Requeue, sp.NoRequeue = false, true; return nil }},
+			Set: func(string) error { sp.Requeue, sp.NoRequeue, s.More.Expedite = false, true, false; return nil }},
 		{Name: "requeue-on-oom", Group: groupJob, Env: "_REQUEUE_ON_OOM",
 			Help: "requeue the job with a fifth more --gpu-mem, up to 3 times, when it fails for lack of GPU memory",
 			Set:  func(string) error { s.More.OOMRequeue = true; return nil }},

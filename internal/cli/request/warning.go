@@ -71,3 +71,15 @@ func (s *Submission) elasticGrace(v string) error {
 	s.Elastic.GraceS, s.Elastic.HasGrace = int64(n), true
 	return nil
 }
+
+// requeue reads --requeue[=expedite]. The environment may say 1, yes or true.
+func (s *Submission) requeue(v string) error {
+	hurry := strings.EqualFold(v, "expedite")
+	switch strings.ToLower(v) {
+	case "", "expedite", "1", "yes", "true":
+	default:
+		return &getopt.TextError{Text: "Invalid --requeue specification: '" + v + "'; write --requeue, or --requeue=expedite"}
+	}
+	s.Spec.Requeue, s.Spec.NoRequeue, s.More.Expedite = true, false, hurry
+	return nil
+}
