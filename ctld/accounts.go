@@ -454,7 +454,10 @@ func (c *Controller) prios(_ context.Context, who *caller, rq *proto.PrioRequest
 				continue
 			}
 			f := order.Factors(j, p)
-			if v.Config().Params.Priority.Default() {
+			switch prio := &v.Config().Params.Priority; {
+			case p.Order != model.OrderDefault && (p.Order != model.OrderPriority || !prio.Weighted()):
+				f = multifactor.Factors{Priority: c.priorityIn(v, order, j, p)} // it has no factors
+			case prio.Default():
 				f.Priority = c.priorityIn(v, order, j, p)
 			}
 			chunk.Rows = append(chunk.Rows,

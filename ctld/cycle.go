@@ -9,6 +9,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
 	"gbatch/internal/sched/demand"
+	"gbatch/internal/sched/lineup"
 	"gbatch/internal/sched/multifactor"
 	"gbatch/internal/state"
 )
@@ -108,7 +109,7 @@ func (c *Controller) sayElastic(plan *model.Plan) {
 //
 // If a factor has a weight, multifactor priorities count. If the configuration sets neither weights nor PriorityType,
 // the rules of package sched/policy count, as own gives them. With PriorityType alone, jobs go in order of arrival, as
-// in Slurm.
+// in Slurm. Partitions with a QueuePolicy have their own order beside that.
 func (c *Controller) policy(v *state.View, now model.Time,
 	own func(*state.View, model.Time) (sched.Order, sched.Predict)) (sched.Policy, *multifactor.Order) {
 	policy := sched.Configured(&v.Config().Params)
@@ -126,6 +127,9 @@ func (c *Controller) policy(v *state.View, now model.Time,
 		if policy.Backfill.On {
 			policy.Backfill.Reserve = 1 // the rules were measured with it
 		}
+	}
+	if lineup.Own(v.Config()) {
+		policy.Order = lineup.New(v, policy.Order, order, order.Tree().Factor)
 	}
 	return policy, order
 }

@@ -2,6 +2,7 @@ package ctld
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/sched/lineup"
 	"gbatch/internal/sched/multifactor"
 	"gbatch/internal/state"
 )
@@ -49,7 +51,7 @@ func calcPeriodS(v *state.View) int64 { return max(1, v.Config().Params.Priority
 // priorityNow gives the priority that users see: what a job has now, or had when it started.
 func (c *Controller) priorityNow(v *state.View, o *multifactor.Order, j *model.Job) uint32 {
 	switch {
-	case j.State == model.Pending && v.Config().Params.Priority.Default():
+	case j.State == model.Pending && (v.Config().Params.Priority.Default() || ordersItself(v, j)):
 		best := uint32(0)
 		for _, name := range j.Spec.Partitions {
 			if p := v.Partition(name); p != nil {
@@ -65,9 +67,20 @@ func (c *Controller) priorityNow(v *state.View, o *multifactor.Order, j *model.J
 	return j.Priority
 }
 
+// ordersItself reports whether a partition of a job has a QueuePolicy.
+func ordersItself(v *state.View, j *model.Job) bool {
+	return slices.ContainsFunc(j.Spec.Partitions, func(name string) bool {
+		p := v.Partition(name)
+		return p != nil && p.Order != model.OrderDefault
+	})
+}
+
 // priorityIn gives a pending job's priority in one partition: from its factors or, by default, from the score of
 // package sched/policy.
 func (c *Controller) priorityIn(v *state.View, o *multifactor.Order, j *model.Job, p *model.Partition) uint32 {
+	if p.Order != model.OrderDefault && j.Hold == model.NotHeld {
+		return lineup.Shown(v, o, o.Tree().Factor, j, p)
+	}
 	if v.Config().Params.Priority.Default() && j.Hold == model.NotHeld {
 		if n, ok := c.own.shown(j, p, c.now()); ok {
 			return n
@@ -157,6 +170,9 @@ func (c *Controller) top(ctx context.Context, key string, who *caller, t state.T
 	case len(j.Spec.Partitions) != 1:
 		return proto.CodeBadRequest, "the job waits for several partitions: top orders the queue of one; set one with " +
 			"gcontrol update JobId=N Partition=P", nil
+	case ordersItself(v, j):
+		return proto.CodeBadRequest, fmt.Sprintf("partition %s orders its jobs itself (QueuePolicy): top has no effect there",
+			j.Spec.Partitions[0]), nil
 	case v.Config().Params.Priority.Default():
 		return proto.CodeBadRequest, "top moves jobs by nice values, which count in multifactor priorities: set " +
 				"PriorityType and weights in gbatch.conf, or give the job a priority by hand: gcontrol update JobId=N Priority=P",

@@ -246,8 +246,8 @@ func keptForNobody(v *state.View, cfg *model.Config) []string {
 	if some || len(parts) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("ReservePercent of partition %s keeps a part back for nobody but jobs that can be ended at "+
-		"once: no QOS has the flag Headroom (gacctmgr modify qos NAME set flags+=Headroom)", strings.Join(parts, ", "))}
+	return []string{fmt.Sprintf("ReservePercent of partition %s keeps a part back for nobody but jobs that can be ended "+
+		"at once: no QOS has the flag Headroom (gacctmgr modify qos NAME set flags+=Headroom)", strings.Join(parts, ", "))}
 }
 
 // shownValue gives a setting of a configuration, as show config prints it.

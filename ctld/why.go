@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/sched"
+	"gbatch/internal/sched/lineup"
 	"gbatch/internal/sched/policy"
 	"gbatch/internal/state"
 )
@@ -98,7 +99,13 @@ func (c *Controller) explain(v *state.View, now model.Time, policy sched.Policy,
 	sure.Predict = nil // all jobs run to their limits
 	x := sched.Explain(v, now, sure, j.ID)
 	x.Early, x.Late = likelyFor(v, now, policy, past, j, x.Start)
-	if policy.Predict != nil && !j.Direct && waitsForRoom(j) {
+	switch part := v.Partition(j.Partition()); {
+	case part != nil && part.Order != model.OrderDefault:
+		if waitsForRoom(j) {
+			x.Text = strings.TrimSpace(x.Text + " " + fmt.Sprintf("In partition %s the order is %s (QueuePolicy=%s).",
+				part.Name, lineup.Words(part.Order), part.Order))
+		}
+	case policy.Predict != nil && !j.Direct && waitsForRoom(j):
 		x.Text = strings.TrimSpace(x.Text + " " + c.own.says(v, now, j, policy.Predict))
 	}
 	for i := range x.Causes {
@@ -116,6 +123,9 @@ func (c *Controller) explain(v *state.View, now model.Time, policy sched.Policy,
 // ranks says why one job comes before another: their priorities, and the factors that differ most.
 func (c *Controller) ranks(v *state.View, now model.Time, j, other *model.Job, part *model.Partition) string {
 	conf := &v.Config().Params.Priority
+	if part.Order != model.OrderDefault {
+		return fmt.Sprintf("; the order there is %s (QueuePolicy=%s)", lineup.Words(part.Order), part.Order)
+	}
 	o := c.prio.order(v, now)
 	mine, theirs := int64(c.priorityIn(v, o, j, part)), int64(c.priorityIn(v, o, other, part))
 	if mine >= theirs {

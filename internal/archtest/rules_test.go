@@ -51,6 +51,7 @@ var layers = []layer{
 	{"internal/sched/policy", "internal/model internal/ask internal/state"},
 	{"internal/sched/demand", "internal/model internal/blob internal/state"},
 	{"internal/sched/headroom", "internal/model internal/state"},
+	{"internal/sched/lineup", "internal/model internal/ask internal/state"},
 	{"internal/sim", "internal/model internal/ask internal/blob internal/state internal/sched internal/conf"},
 	{"internal/store", "internal/model internal/blob internal/state internal/sched"},
 

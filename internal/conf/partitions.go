@@ -204,6 +204,12 @@ func partitionUse() []lineKey[pd] {
 			return f
 		}},
 		{name: "ReservePercent", read: func(p *pd, v string) (f fault) { p.ReservePercent, f = readReserve(v); return f }},
+		{name: "QueuePolicy", read: func(p *pd, v string) (f fault) {
+			if p.QueuePolicy, f = readWord(v, model.QueuePolicies()); p.QueuePolicy == model.OrderDefault.String() {
+				p.QueuePolicy = ""
+			}
+			return f
+		}},
 		partitionYes("LLN", func(p *pd) *bool { return &p.LLN }),
 		partitionYes("RootOnly", func(p *pd) *bool { return &p.RootOnly }),
 		partitionYes("ReqResv", func(p *pd) *bool { return &p.ReqResv }),

@@ -354,7 +354,7 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 		Alerts:  model.AlertRules{LostS: 10, PassS: 60, RecordsPct: 50, DiskFreePct: 5, DiskSlowMS: 1000, CertDays: 30},
 		Power:   model.PowerRules{SuspendS: -1, SuspendTimeoutS: 30, ResumeTimeoutS: 60, SuspendRate: 60, ResumeRate: 300},
 		Price:   price.Table{Currency: "$", WarnPct: 80},
-		Elastic: model.ElasticRules{GraceS: 30, PauseS: 60}, Cache: model.GPUCache{Tags: 2, TimeS: 3600},
+		Elastic: model.ElasticRules{GraceS: 30, PauseS: 60}, Cache: model.GPUCache{Tags: 2, TimeS: 3600}, ExpediteHoldS: 600,
 	}
 	if !reflect.DeepEqual(m.Params, params) {
 		t.Errorf("params\n got %+v\nwant %+v", m.Params, params)

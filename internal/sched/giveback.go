@@ -8,9 +8,10 @@ import (
 )
 
 // What elastic jobs have beyond their least number of nodes is lent. A job that does not fit may have it back before
-// any job is preempted for it: one in a partition of a higher PriorityTier, of a QOS with a higher Priority or with
-// the flag Headroom, of a QOS that may preempt the other, or one whose QOS or account is below its guarantee. The job gets a claim, as with
-// preemption. The elastic job is asked for the nodes, keeps them for its grace, and never goes below its least number.
+// any job is preempted for it: one in a partition of a higher PriorityTier, of a QOS with a higher Priority or with the
+// flag Headroom, of a QOS that may preempt the other, or one whose QOS or account is below its guarantee. The job gets
+// a claim, as with preemption. The elastic job is asked for the nodes, keeps them for its grace, and never goes below
+// its least number.
 
 // mayRecall reports whether a job may ask elastic jobs for nodes at all.
 func (p *Planner) mayRecall(j *model.Job, l *lane) bool {

@@ -256,9 +256,9 @@ func (p *Planner) totalOf(tres string) int64 {
 	return amountOf(p.total, tres)
 }
 
-// Headroom (ReservePercent): a job that it binds starts only while enough stays for those that may have it. It waits as
-// for a limit, and blocks no other job. Behind it, other jobs that are bound overtake it only if that does not delay it,
-// as EASY does it with nodes.
+// Headroom (ReservePercent): a job that it binds starts only while enough stays for those that may have it. It waits
+// as for a limit, and blocks no other job. Behind it, other jobs that are bound overtake it only if that does not delay
+// it, as EASY does it with nodes.
 
 // shortage is what the first job of a lane that waits for the headroom leaves to those behind it.
 type shortage struct {

@@ -169,7 +169,14 @@ func (c *cluster) spec(w words) *model.Spec {
 	if w.has("gpt") {
 		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Count: int32(w.num("gpt")), Per: model.PerTask})
 	}
-	if sp.More = c.needs(w); w.has("elastic") {
+	sp.More = c.needs(w)
+	if w.has("expedite") {
+		if sp.More == nil {
+			sp.More = &model.Needs{}
+		}
+		sp.More.Expedite, sp.Requeue = true, true
+	}
+	if w.has("elastic") {
 		if sp.More == nil {
 			sp.More = &model.Needs{}
 		}

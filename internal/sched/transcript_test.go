@@ -13,6 +13,7 @@ import (
 
 	"gbatch/internal/golden"
 	"gbatch/internal/model"
+	"gbatch/internal/sched/lineup"
 	"gbatch/internal/state"
 )
 
@@ -36,7 +37,7 @@ import (
 //	submit [N=1-2] [n=4] [tpn=2] [c=2] [mincpus=4] [mem=100|all] [mempercpu=10] [gres=gpu:a100:2] [G=4] [gpt=1]
 //	       [half=500 (thousandths of a GPU's shards)] [gpumem=]
 //	       [C=ib&ssd] [w=n1] [x=n2] [alone] [over] [prio=] [t=60] [array=0-9%2] [uid=] [part=p,q] [tmp=]
-//	       [elastic=2-8 [grace=10]]
+//	       [elastic=2-8 [grace=10]] [expedite]
 //	       [tmin=30] [deadline=+600 from the beginning]
 //	het n=1 : n=4 G=2 : ...                     a heterogeneous job, the words of submit for each component
 //	policy fifo|easy|all|reserve=N [sjbf] [keep] [resolution=] [window=] [age=] [tests=] [userjobs=] [partjobs=] [ahead=]
@@ -85,6 +86,13 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
+// storedPoints are priorities without weights.
+type storedPoints struct{}
+
+func (storedPoints) Epoch() uint64 { return 1 }
+
+func (storedPoints) Priority(j *model.Job, _ *model.Partition) uint64 { return uint64(j.Priority) }
+
 const epoch model.Time = 1_000_000_000
 
 // cluster is a state machine with a scheduler over it.
@@ -105,7 +113,8 @@ type cluster struct {
 func newCluster(t testing.TB) *cluster {
 	return &cluster{t: t, now: epoch, st: state.New(), kept: NewPlanner(),
 		cfg: model.Config{Cluster: "test",
-			Params: model.Params{MemConsumed: true, MinJobAgeS: 300, ReturnToService: 2, SwitchWaitS: 300}}}
+			Params: model.Params{MemConsumed: true, MinJobAgeS: 300, ReturnToService: 2, SwitchWaitS: 300,
+				ExpediteHoldS: 600}}}
 }
 
 func (c *cluster) apply(b state.Body) state.Result {
@@ -133,6 +142,12 @@ func (c *cluster) up() {
 func (c *cluster) cycle(p Policy) model.Plan {
 	c.t.Helper()
 	v := c.st.View()
+	if lineup.Own(v.Config()) {
+		p.Order = lineup.New(v, nil, storedPoints{}, func(string, string, string) float64 { return 0 })
+		if c.fair != nil {
+			p.Order = lineup.New(v, nil, storedPoints{}, c.fair)
+		}
+	}
 	plan := Plan(v, c.now, p)
 	if kept := c.kept.Plan(v, c.now, p); p.Backfill.Keep {
 		plan = kept // a new planner would not know the promises
@@ -161,6 +176,9 @@ func (c *cluster) cycle(p Policy) model.Plan {
 		return plan // there is room now
 	}
 	if p.PartDepth == 0 && (len(plan.Starts) < p.MaxStarts || p.MaxStarts == 0 && len(plan.Starts) < DefaultMaxStarts) {
+		if lineup.Own(v.Config()) {
+			return plan // the order depends on what runs
+		}
 		next := Plan(c.st.View(), c.now, p)
 		for _, s := range next.Starts {
 			// The first try does not always find nodes for tasks and per-job resources together, see ordersFor.
@@ -258,7 +276,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			w.named[name] = value
 		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln",
 			"contiguous", "spread", "few", "apart", "share", "stays", "sjbf", "keep", "onesharing", "reqresv", "busy",
-			"together", "divided"}, f) {
+			"together", "divided", "expedite"}, f) {
 			w.named[f] = ""
 		} else {
 			w.plain = append(w.plain, f)

@@ -121,13 +121,19 @@ func soonerOf(a, b model.Time) model.Time {
 
 // best gives the lane whose next job comes first of all, or nil if every lane is blocked or empty.
 func (p *Planner) best() *lane {
-	var b *lane
+	var heads [model.OrderCapacity + 1]*lane // by policy: priorities of different ones can't be compared
 	for _, l := range p.lanes {
 		if l.refuse != model.ReasonNone || l.stopped || !p.backfills() &&
 			(l.block != nil || p.policy.PartDepth > 0 && l.tested >= p.policy.PartDepth) || !p.advance(l) {
 			continue
 		}
-		if b == nil || before(l, b) {
+		if h := &heads[l.part.Order]; *h == nil || before(l, *h) {
+			*h = l
+		}
+	}
+	var b *lane
+	for _, l := range heads {
+		if l != nil && (b == nil || beforeAny(l, b)) {
 			b = l
 		}
 	}
@@ -149,14 +155,22 @@ func (p *Planner) advance(l *lane) bool {
 	return false
 }
 
+// before compares lanes of one policy.
 func before(a, b *lane) bool {
+	return cmp.Or(laneOrder(a, b), itemOrder(&a.items[a.next], &b.items[b.next])) < 0
+}
+
+// beforeAny compares lanes of different policies: the older job goes first.
+func beforeAny(a, b *lane) bool {
+	return cmp.Or(laneOrder(a, b), cmp.Compare(a.items[a.next].id, b.items[b.next].id)) < 0
+}
+
+// laneOrder compares what counts before priorities.
+func laneOrder(a, b *lane) int {
 	if x, y := a.items[a.next].rushes(), b.items[b.next].rushes(); x != y {
-		return x
+		return map[bool]int{true: -1, false: 1}[x]
 	}
-	if a.part.PriorityTier != b.part.PriorityTier {
-		return a.part.PriorityTier > b.part.PriorityTier
-	}
-	return itemOrder(&a.items[a.next], &b.items[b.next]) < 0
+	return cmp.Compare(b.part.PriorityTier, a.part.PriorityTier)
 }
 
 // consider starts a job, or as many tasks of an array as fit. If it does not fit, the job gets a reservation or blocks

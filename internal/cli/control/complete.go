@@ -49,7 +49,7 @@ var (
 	partKeys = []string{"Nodes", "State", "Default", "MaxTime", "DefaultTime", "MaxNodes", "MinNodes", "PriorityTier",
 		"PriorityJobFactor", "AllowAccounts", "AllowGroups", "AllowQos", "DenyAccounts", "DenyQos", "Hidden", "QOS",
 		"OverSubscribe", "TRESBillingWeights", "DefMemPerCPU", "DefMemPerNode", "MaxMemPerCPU", "MaxMemPerNode",
-		"ReservePercent"}
+		"ReservePercent", "QueuePolicy"}
 	resvKeys = []string{"StartTime", "EndTime", "Duration", "Nodes", "NodeCnt", "CoreCnt", "TRES", "Users", "Accounts",
 		"Groups", "PartitionName", "Licenses", "Features", "Flags"}
 )

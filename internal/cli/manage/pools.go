@@ -67,7 +67,8 @@ func (m *manage) showPools(c *client.Client, words []string) error {
 			rows = append(rows, poolRow{&reply.Pools[i], &reply.Pools[i].TRES[k]})
 		}
 	}
-	return printMoney(m, poolFields(), "Name,TRES,Total,Alloc,Reserved,Down,Free,Headroom,Running,Pending,Policy", fields, rows)
+	return printMoney(m, poolFields(), "Name,TRES,Total,Alloc,Reserved,Down,Free,Headroom,Running,Pending,Policy", fields,
+		rows)
 }
 
 // poolRow is one resource of a partition.
