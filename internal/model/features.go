@@ -426,7 +426,7 @@ func SplitPrefer(text string) (features, name string, err error) {
 			return "", "", fmt.Errorf("'%s' names two models: a job prefers one", text)
 		case !plainModel(v):
 			return "", "", fmt.Errorf("'%s' is no name of a model: write letters, digits and . _ - / : + @ behind %s, at most "+
-				"%d, and join it to features with &", v, modelPrefix, MaxModelName)
+				"%d, and join it to features with &", text, modelPrefix, MaxModelName)
 		default:
 			name = v
 		}

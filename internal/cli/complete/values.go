@@ -47,6 +47,7 @@ var ofOptions = map[string]getopt.Values{
 	"json":           {Words: getopt.Fields(slurmjson.Versions()...).Words},
 	"gpus":           {Kind: getopt.Gres},
 	"wait-all-nodes": {Words: getopt.Fields("0", "1").Words},
+	"requeue":        {Words: getopt.Fields("expedite").Words},
 }
 
 // free are the metavars of values that only the user knows: numbers, times, texts, formats.

@@ -5,8 +5,8 @@
 //   - priority: by multifactor priorities if they have weights; otherwise by the Priority of the QOS,
 //     then by the job's own.
 //   - fairshare: the user with the highest fair-share factor first (Fair Tree).
-//   - capacity: the account, or QOS, that would have least of its guarantee in this partition with
-//     the job, as in YARN's capacity scheduler; those without a guarantee come last.
+//   - capacity: the account, or QOS, that would have least of its guarantee in this partition
+//     with the job, as in YARN's capacity scheduler; those without a guarantee come last.
 //
 // Equal jobs go in order of submission. A policy changes the order of its partition and nothing
 // else: backfill, limits, reservations and preemption are as everywhere. Priorities of different
