@@ -2,8 +2,8 @@
 // cluster's order for the others.
 //
 //   - fifo: in order of submission.
-//   - priority: by multifactor priorities if they have weights; otherwise by the Priority of the QOS,
-//     then by the job's own.
+//   - priority: by multifactor priorities if they have weights; otherwise by the Priority of the
+//     QOS, then by the job's own.
 //   - fairshare: the user with the highest fair-share factor first (Fair Tree).
 //   - capacity: the account, or QOS, that would have least of its guarantee in this partition
 //     with the job, as in YARN's capacity scheduler; those without a guarantee come last.
