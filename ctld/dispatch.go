@@ -276,7 +276,7 @@ func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop 
 		}
 	case model.StopUnitFault:
 		why = " DUE TO NODE FAILURE: " + j.Run.StopWhy
-	case model.StopProlog, model.StopLaunch:
+	case model.StopProlog, model.StopLaunch, model.StopTaken:
 		return st // it has not begun
 	case model.StopWithFirst:
 		return st // the first component's script has ended

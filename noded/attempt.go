@@ -120,6 +120,7 @@ type news struct {
 	sig    *proto.Stop   // evKill, evSignal
 	text   string        // evNotMade, evFault: why
 	own    bool          // evNotMade: it is the job's fault
+	taken  bool          // evNotMade: somebody else has its GPUs
 	report *proto.Report // evCleared, evEpilog: the end to report
 	left   error         // evLeft: what could not be removed
 }

@@ -228,6 +228,9 @@ func (n *Noded) makeOrder(ctx context.Context, l *proto.Launch, had string, reus
 		}
 	}
 	if l.Prepare {
+		if err = n.gpusTaken(ctx, l); err != nil && !reuse {
+			return nil, "", err
+		}
 		if _, _, err = n.groups.create(l, reuse); err == nil {
 			_, err = n.ownMounts(proto.Attempt{Job: l.Job, Attempt: l.Attempt})
 		}
@@ -287,7 +290,24 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 			return nil, jobsFault{fmt.Errorf("on node %s: %w", n.opts.Name, err)}
 		}
 	}
+	if !reuse {
+		if err := n.gpusTaken(ctx, l); err != nil {
+			return nil, err
+		}
+	}
 	return o, o.Check()
+}
+
+// gpusTaken looks at an attempt's GPUs once more before it begins: if somebody else has one, it is given back.
+func (n *Noded) gpusTaken(ctx context.Context, l *proto.Launch) error {
+	mine := gpusHeld(&l.Alloc.Nodes[l.Node])
+	if len(mine) == 0 || n.gpuHealth == nil {
+		return nil
+	}
+	if who := n.gpuHealth.Taken(n.gpus.Look(ctx), mine); who != "" {
+		return taken{errors.New(who)}
+	}
+	return nil
 }
 
 // limits gives a job's resource limits for gshim; the configuration says which may be above this node's own.
@@ -342,7 +362,8 @@ func (l *loop) onPrepared(m msgPrepared) error {
 	}
 	a.launch, a.script = nil, m.script
 	if m.err != nil {
-		return l.happens(a, evNotMade, news{text: m.err.Error(), own: errors.As(m.err, new(jobsFault))})
+		return l.happens(a, evNotMade, news{text: m.err.Error(), own: errors.As(m.err, new(jobsFault)),
+			taken: errors.As(m.err, new(taken))})
 	}
 	a.order = m.order
 	if a.rec.Facts != nil {
@@ -371,13 +392,16 @@ func (n *Noded) discard(key proto.Attempt, script string) {
 // job has failed; a node that counted it would go out of service for what any user may write.
 type jobsFault struct{ error }
 
+// taken is why an attempt is given back: somebody else has its GPUs.
+type taken struct{ error }
+
 // notMade ends an attempt that could not be launched.
 func (l *loop) notMade(a *attempt, in *news) error {
 	l.log.Warn("launch failed", "job", a.key.Job, "attempt", a.key.Attempt, "why", in.text)
 	if in.own {
 		return l.finish(a, &proto.Report{Kind: proto.ReportEnded, Exit: model.Exit{Code: 1, Text: in.text, NoStart: true}})
 	}
-	return l.finish(a, &proto.Report{Kind: proto.ReportLaunchFailed, Text: in.text})
+	return l.finish(a, &proto.Report{Kind: proto.ReportLaunchFailed, Text: in.text, Taken: in.taken})
 }
 
 // sendOrder hands an attempt to gshim.

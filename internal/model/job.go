@@ -164,6 +164,7 @@ const (
 	StopWithFirst     // the first component of its heterogeneous job has ended: Run.Fate says how
 	StopShrink        // of a part: the job has given the node up
 	StopGive          // it gives its nodes to another job: Run.GiveTo
+	StopTaken         // a node gave it back before its launch: somebody else had its GPUs
 )
 
 // Run is a job's life on its nodes.
@@ -197,7 +198,7 @@ type Run struct {
 	Unready Bits        // indices in Alloc of nodes that have not run their prolog yet
 	Busy    Bits        // indices of nodes that still have a part of the job; empty: only the first, which reports the end
 	Over    *End        // how the script ended, while epilogs still run; nil before
-	Fault   string      // the error, with StopProlog and StopLaunch
+	Fault   string      // the error, with StopProlog, StopLaunch, StopTaken
 	Resv    string      // the reservation in which it runs; "": none
 
 	PartQOS    string // the partition's QOS if it differs from the job's own: the job's use counts in it too

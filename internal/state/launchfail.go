@@ -13,6 +13,9 @@ import (
 // after LaunchRetries failures it is held. The node is drained when it could not launch LaunchDrain distinct jobs in a
 // row. So one job that can't be launched anywhere drains no node, and a broken node does not fail the whole queue. A
 // launch that works resets both counts.
+//
+// A job that a node gives back since somebody else has its GPUs counts against neither: the node has said which GPUs
+// are out, and the job waits a little longer each time, in case they come and go.
 
 // avoidS is how long a job avoids a node that could not launch it, seconds. It is bounded, because the node may be the
 // only one.
@@ -31,13 +34,21 @@ func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
 		}
 	}
 	if s.late(j, k) {
-		s.strike(node, j.ID, r.Text, at)
+		if !r.Taken {
+			s.strike(node, j.ID, r.Text, at)
+		}
 		s.shrink(j, bit(k), 0, at)
 		j, _ = s.jobs.Get(j.ID)
 		s.left(j, leavingOf(j, r), at)
 		return true
 	}
-	if j.State != model.Completing {
+	switch {
+	case j.State == model.Completing:
+	case r.Taken:
+		j = s.change(j, func(run *model.Run) { run.Fault = node + ": " + r.Text })
+		s.stopRunning(j, at, model.StopTaken, 0)
+		j, _ = s.jobs.Get(j.ID)
+	default:
 		s.strike(node, j.ID, r.Text, at)
 		j = s.change(j, func(run *model.Run) { run.Fault, run.FailedNode = node+": "+r.Text, node })
 		s.stopRunning(j, at, model.StopLaunch, 0)
@@ -82,6 +93,23 @@ func (s *State) backFromLaunch(j *model.Job, at, when model.Time) {
 	}
 	s.finish(&n, at, when, model.Failed, model.ReasonSystemFailure, exit, 0, true, hold)
 	s.sayWhy(j.ID, hold, why)
+}
+
+// Bounds of the time that a job waits which nodes gave back, seconds; it doubles from the first to the last.
+const (
+	takenWaitS    = 1
+	maxTakenWaitS = 256
+)
+
+// givenBack puts a job back into the queue whose GPUs somebody else had.
+func (s *State) givenBack(j *model.Job, at, when model.Time) {
+	n := *j
+	wait := int64(takenWaitS) << min(n.Returns, 16)
+	n.Returns++
+	n.Begin = at.Add(min(wait, maxTakenWaitS))
+	why := "given back by " + j.Run.Fault
+	s.finish(&n, at, when, model.Requeued, model.ReasonNone, model.Exit{Text: why}, 0, true, model.NotHeld)
+	s.sayWhy(j.ID, model.NotHeld, why)
 }
 
 // strike counts a launch that failed against the node.

@@ -101,7 +101,7 @@ func (s *State) started(j *model.Job, at model.Time, r *Report) bool {
 	n, run := *j, *j.Run
 	run.Launched = plausible(r.At, run.Start, at)
 	n.Run, n.State = &run, next
-	n.Strikes, n.Avoid, n.AvoidUntil = 0, nil, 0
+	n.Strikes, n.Returns, n.Avoid, n.AvoidUntil = 0, 0, nil, 0
 	s.put(&n)
 	s.record(&n)
 	s.wake(&n)
@@ -179,6 +179,9 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 		return
 	case model.StopLaunch:
 		s.backFromLaunch(j, at, when)
+		return
+	case model.StopTaken:
+		s.givenBack(j, at, when)
 		return
 	}
 	s.finish(j, at, when, state, reason, exit, uid, requeue, hold)

@@ -187,7 +187,7 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 // comesBack reports whether a COMPLETING job goes back to the queue once it has ended.
 func comesBack(j *model.Job) bool {
 	switch j.Run.Stop {
-	case model.StopRequeue, model.StopRequeueHold, model.StopProlog, model.StopLaunch:
+	case model.StopRequeue, model.StopRequeueHold, model.StopProlog, model.StopLaunch, model.StopTaken:
 		return true
 	case model.StopPreempt, model.StopNodeFail, model.StopUnitFault:
 		return j.Spec.Requeue

@@ -113,9 +113,10 @@ func (s *fakeSource) Devices() ([]Device, error) {
 
 // Watch reads the file each round. It reports faults when they appear in the file, and again only after they were
 // absent.
-func (s *fakeSource) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
+func (s *fakeSource) Watch(ctx context.Context, every time.Duration, now <-chan struct{},
+	got func([]Reading, error)) {
 	told, lost := map[string][]fakeFault{}, map[string]bool{}
-	poll(ctx, every, func() ([]Reading, error) {
+	poll(ctx, every, now, func() ([]Reading, error) {
 		devices, reads, _, err := s.read()
 		if err != nil {
 			return nil, err

@@ -76,7 +76,7 @@ func TestFakeWatch(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		Fake(path).Watch(ctx, 0, func(r []Reading, err error) {
+		Fake(path).Watch(ctx, 0, nil, func(r []Reading, err error) {
 			select {
 			case rounds <- round{r, err}:
 			case <-ctx.Done():

@@ -54,9 +54,10 @@ type Source interface {
 	// Devices lists them. ErrNoDriver: this machine has no GPU driver.
 	Devices() ([]Device, error)
 
-	// Watch calls got with a reading of every device, now and then every so often, until ctx ends, and then returns. An
-	// error is of one round: the next may succeed. got is called from one goroutine and owns its argument.
-	Watch(ctx context.Context, every time.Duration, got func([]Reading, error))
+	// Watch calls got with a reading of every device, at once and then every so often and whenever it gets something from
+	// now, until ctx ends, and then returns. An error is of one round: the next may succeed. got is called from one
+	// goroutine and owns its argument.
+	Watch(ctx context.Context, every time.Duration, now <-chan struct{}, got func([]Reading, error))
 }
 
 // Texts about unusable GPUs.

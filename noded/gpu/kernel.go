@@ -109,24 +109,25 @@ func keyValues(path string) (map[string]string, error) {
 }
 
 // Watch reports the devices that still exist.
-func (s *kernelSource) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
+func (s *kernelSource) Watch(ctx context.Context, every time.Duration, now <-chan struct{},
+	got func([]Reading, error)) {
 	var known []Device
 	lost := map[int]bool{}
-	poll(ctx, every, func() ([]Reading, error) {
-		now, err := s.Devices()
+	poll(ctx, every, now, func() ([]Reading, error) {
+		there, err := s.Devices()
 		if err != nil && known == nil {
 			return nil, err
 		}
 		if known == nil {
-			known = now
+			known = there
 		}
 		out := make([]Reading, len(known))
 		for i := range known {
 			d := &known[i]
 			out[i] = plain(d)
 			why := "the driver no longer lists the GPU at " + d.PCIBusID
-			if k := slices.IndexFunc(now, func(o Device) bool { return o.PCIBusID == d.PCIBusID }); k >= 0 {
-				why = now[k].Fault
+			if k := slices.IndexFunc(there, func(o Device) bool { return o.PCIBusID == d.PCIBusID }); k >= 0 {
+				why = there[k].Fault
 			}
 			out[i].Lost = why != ""
 			if out[i].Lost && !lost[i] {

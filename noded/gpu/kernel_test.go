@@ -136,7 +136,7 @@ func TestKernelWatch(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		Kernel(k.root).Watch(ctx, time.Millisecond, func(r []Reading, err error) {
+		Kernel(k.root).Watch(ctx, time.Millisecond, nil, func(r []Reading, err error) {
 			select {
 			case rounds <- round{r, err}:
 			case <-ctx.Done():

@@ -15,8 +15,8 @@ import (
 )
 
 // monitor.go is NVML's Watch: one child process that lives as long as gnoded does and prints a line of JSON each round.
-// It ends when its standard input does, so that a gnoded that is killed leaves none. A child that crashes, ends or is
-// silent is replaced.
+// A byte on its standard input asks for a round now. It ends when that input does, so that a gnoded that is killed
+// leaves none. A child that crashes, ends or is silent is replaced.
 
 const (
 	monitorArg      = "gbatch-gpu-monitor" // like helperArg
@@ -42,14 +42,23 @@ func monitorMain(library, every string, stdin io.Reader, stdout io.Writer) int {
 	if err != nil {
 		return 2
 	}
-	ended := make(chan int, 2)
+	ended, asked := make(chan int, 2), make(chan struct{}, 1)
 	go func() {
-		_, _ = io.Copy(io.Discard, stdin)
-		ended <- 0
+		for b := make([]byte, 64); ; {
+			if _, err := stdin.Read(b); err != nil {
+				ended <- 0
+				return
+			}
+			select {
+			case asked <- struct{}{}:
+			default: // it is asked for already
+			}
+		}
 	}()
 	go func() {
 		out := json.NewEncoder(stdout)
-		err := monitor(library, max(d, minEvery), func(gpus []sample) error { return out.Encode(line{GPUs: gpus}) })
+		err := monitor(library, max(d, minEvery), asked,
+			func(gpus []sample) error { return out.Encode(line{GPUs: gpus}) })
 		var l line
 		switch {
 		case errors.Is(err, ErrNoDriver):
@@ -69,13 +78,14 @@ func monitorMain(library, every string, stdin io.Reader, stdout io.Writer) int {
 }
 
 // Watch runs the monitor. Without a child each round is an error.
-func (s *nvmlSource) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
+func (s *nvmlSource) Watch(ctx context.Context, every time.Duration, now <-chan struct{},
+	got func([]Reading, error)) {
 	every = max(every, minEvery)
 	var t tracker
 	pause := monitorPause
 	for ctx.Err() == nil {
 		began := time.Now()
-		gone, err := s.watchOnce(ctx, every, func(gpus []sample) { got(t.take(gpus), nil) })
+		gone, err := s.watchOnce(ctx, every, now, func(gpus []sample) { got(t.take(gpus), nil) })
 		if time.Since(began) > monitorWell {
 			pause = monitorPause
 		}
@@ -112,8 +122,8 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // watchOnce runs one child until it ends, hangs or ctx does, and says why; then it kills the child, and gone is closed
 // after the child's end.
-func (s *nvmlSource) watchOnce(ctx context.Context, every time.Duration, round func([]sample)) (gone <-chan struct{},
-	err error) {
+func (s *nvmlSource) watchOnce(ctx context.Context, every time.Duration, now <-chan struct{},
+	round func([]sample)) (gone <-chan struct{}, err error) {
 	c, err := s.startMonitor(every)
 	if err != nil {
 		none := make(chan struct{})
@@ -121,7 +131,7 @@ func (s *nvmlSource) watchOnce(ctx context.Context, every time.Duration, round f
 		return none, fmt.Errorf("start the GPU monitor: %w", err)
 	}
 	silence := max(monitorSilence*every, s.Timeout)
-	err = c.follow(ctx, silence, round)
+	err = c.follow(ctx, silence, now, round)
 	if end := c.end(); err == nil {
 		err = end
 	}
@@ -131,7 +141,7 @@ func (s *nvmlSource) watchOnce(ctx context.Context, every time.Duration, round f
 // child is one monitor process.
 type child struct {
 	cmd    *exec.Cmd
-	stdin  io.Closer
+	stdin  io.WriteCloser
 	stdout *os.File
 	stderr bytes.Buffer // when gone
 	gone   chan struct{}
@@ -168,7 +178,7 @@ func (s *nvmlSource) startMonitor(every time.Duration) (*child, error) {
 }
 
 // follow forwards rounds until the child stops. nil: it ended, or ctx did.
-func (c *child) follow(ctx context.Context, silence time.Duration, round func([]sample)) error {
+func (c *child) follow(ctx context.Context, silence time.Duration, now <-chan struct{}, round func([]sample)) error {
 	lines, quit := make(chan []byte), make(chan struct{})
 	defer close(quit)
 	var broken error // before lines is closed
@@ -194,6 +204,10 @@ func (c *child) follow(ctx context.Context, silence time.Duration, round func([]
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-now:
+			if _, err := c.stdin.Write([]byte{'\n'}); err != nil {
+				return nil // it has ended, and end says how
+			}
 		case <-quiet.C:
 			return fmt.Errorf("the GPU monitor said nothing in %v; the NVIDIA driver may hang (see dmesg)", silence)
 		case b, ok := <-lines:

@@ -51,9 +51,9 @@ type gpuEvent struct {
 	xid bool // else it only says that counts have changed
 }
 
-// monitor gives emit a round now and then every so often, and whenever the driver reports something, until either
-// fails.
-func monitor(library string, every time.Duration, emit func([]sample) error) error {
+// monitor gives emit a round now and then every so often, and whenever it is asked or the driver reports something,
+// until either fails.
+func monitor(library string, every time.Duration, asked <-chan struct{}, emit func([]sample) error) error {
 	lib, err := start(library)
 	if err != nil {
 		return err
@@ -75,6 +75,7 @@ func monitor(library string, every time.Duration, emit func([]sample) error) err
 		}
 		select {
 		case <-tick.C:
+		case <-asked:
 		case e := <-m.events:
 			m.keep(e)
 			time.Sleep(eventGather)

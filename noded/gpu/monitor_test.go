@@ -40,7 +40,7 @@ func watch(t *testing.T, o NVMLOptions, defines ...string) *watching {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		NVML(o).Watch(ctx, testEvery, func(r []Reading, err error) { w.rounds <- round{r, err} })
+		NVML(o).Watch(ctx, testEvery, nil, func(r []Reading, err error) { w.rounds <- round{r, err} })
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -8,4 +8,4 @@ import "time"
 func query(string) ([]Device, error) { return nil, ErrNoCgo }
 
 // monitor neither.
-func monitor(string, time.Duration, func([]sample) error) error { return ErrNoCgo }
+func monitor(string, time.Duration, <-chan struct{}, func([]sample) error) error { return ErrNoCgo }

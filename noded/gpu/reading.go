@@ -65,13 +65,15 @@ func plain(d *Device) Reading {
 const minEvery = 10 * time.Millisecond
 
 // poll calls got with what read gives, now and then every so often, until ctx ends.
-func poll(ctx context.Context, every time.Duration, read func() ([]Reading, error), got func([]Reading, error)) {
+func poll(ctx context.Context, every time.Duration, now <-chan struct{}, read func() ([]Reading, error),
+	got func([]Reading, error)) {
 	tick := time.NewTicker(max(every, minEvery))
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		got(read())
 		select {
 		case <-tick.C:
+		case <-now:
 		case <-ctx.Done():
 		}
 	}

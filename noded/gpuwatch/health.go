@@ -118,20 +118,12 @@ func (h *Health) Round(r Round) {
 	h.full = map[jobenv.Unit]bool{}
 	stayed := h.stays
 	h.stays = map[jobenv.Unit]bool{}
-	own := map[string]*gpu.Reading{} // of MIG instances
-	for i := range r.Readings {
-		if g := &r.Readings[i]; len(h.gpus[g.UUID]) == 0 && g.MemUsedMiB >= 0 {
-			own[g.UUID] = g
-		}
-	}
+	own := h.instances(&r)
 	var tells []model.UnitTell
 	var held []model.GPUHeld
 	for i := range r.Readings {
 		g := &r.Readings[i]
-		key := g.UUID
-		if key == "" {
-			key = h.at[g.Index]
-		}
+		key := h.keyOf(g)
 		units := h.gpus[key]
 		if len(units) == 0 {
 			continue // jobs don't get this GPU
@@ -151,10 +143,7 @@ func (h *Health) Round(r Round) {
 			if f, ok := h.faults[key]; ok {
 				say(f)
 			}
-			used := g
-			if u.uuid != g.UUID && own[u.uuid] != nil {
-				used = own[u.uuid]
-			}
+			used := u.of(g, own)
 			if mem := h.heldMiB(used, u.Unit, stayed[u.Unit]); u.Resource == model.GPUName && mem > 0 &&
 				(u.uuid == "" || u.uuid == used.UUID) {
 				held = append(held, model.GPUHeld{Index: int32(u.Index), MemMiB: mem})
@@ -186,6 +175,56 @@ func (h *Health) Round(r Round) {
 	case h.wake <- struct{}{}:
 	default: // a signal is already pending
 	}
+}
+
+// instances gives the readings of MIG instances by their UUIDs.
+func (h *Health) instances(r *Round) map[string]*gpu.Reading {
+	own := map[string]*gpu.Reading{}
+	for i := range r.Readings {
+		if g := &r.Readings[i]; len(h.gpus[g.UUID]) == 0 && g.MemUsedMiB >= 0 {
+			own[g.UUID] = g
+		}
+	}
+	return own
+}
+
+// keyOf gives the key of the GPU that a reading is of.
+func (h *Health) keyOf(g *gpu.Reading) string {
+	if g.UUID == "" {
+		return h.at[g.Index]
+	}
+	return g.UUID
+}
+
+// of gives the reading of a unit: the GPU's or, where the driver has it, the instance's own.
+func (u *Unit) of(g *gpu.Reading, own map[string]*gpu.Reading) *gpu.Reading {
+	if u.uuid != g.UUID && own[u.uuid] != nil {
+		return own[u.uuid]
+	}
+	return g
+}
+
+// Taken says who else has one of these units, "" if nobody has, or it doesn't matter here. A process must have a name:
+// what a job has just left behind is nobody's.
+func (h *Health) Taken(r Round, mine []jobenv.Unit) string {
+	if h == nil || r.Err != nil {
+		return ""
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	own := h.instances(&r)
+	for i := range r.Readings {
+		g := &r.Readings[i]
+		for _, u := range h.gpus[h.keyOf(g)] {
+			if !slices.Contains(mine, u.Unit) {
+				continue
+			}
+			if who := h.foreign(u.of(g, own), u.Unit); who != "" && who != anonymous {
+				return OneLine(fmt.Sprintf("%s:%d is %s", u.Resource, u.Index, who))
+			}
+		}
+	}
+	return ""
 }
 
 // heldMiB gives the memory of a GPU that processes of no job hold, in steps; the reported value stays while the reading

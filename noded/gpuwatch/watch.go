@@ -15,6 +15,9 @@ import (
 const (
 	Every          = 5 * time.Second // between rounds; the driver's own events come at once
 	maxSubscribers = 16              // subscribers
+
+	freshFor = time.Second // a round so young is as good as a new one
+	lookFor  = time.Second // the longest wait for a new one
 )
 
 // Round is one reading of all GPUs. With Err there is none this time, and Readings is nil.
@@ -30,11 +33,13 @@ type Watch struct {
 	log    *slog.Logger
 	pauses chan pauseOf
 	paced  chan struct{} // holds one: every has changed
+	now    chan struct{} // holds one: somebody wants a round
 
 	mu     sync.Mutex
 	every  time.Duration
 	subs   []*sub
 	latest Round
+	looks  []chan Round // who wait for a round; each holds one
 	said   string
 }
 
@@ -47,7 +52,8 @@ func New(source gpu.Source, every time.Duration, log *slog.Logger) *Watch {
 	if every <= 0 {
 		every = Every
 	}
-	return &Watch{source: source, every: every, log: log, pauses: make(chan pauseOf), paced: make(chan struct{}, 1)}
+	return &Watch{source: source, every: every, log: log, pauses: make(chan pauseOf), paced: make(chan struct{}, 1),
+		now: make(chan struct{}, 1)}
 }
 
 // SetEvery changes the time between rounds.
@@ -98,6 +104,33 @@ func (w *Watch) Last() Round {
 	return w.latest
 }
 
+// Look gives a round that is no older than a second. It asks for one where the last is older; if none comes within a
+// second, it gives the last one.
+func (w *Watch) Look(ctx context.Context) Round {
+	w.mu.Lock()
+	last := w.latest
+	if w.source == nil || time.Since(last.At) < freshFor {
+		w.mu.Unlock()
+		return last
+	}
+	c := make(chan Round, 1)
+	w.looks = append(w.looks, c)
+	w.mu.Unlock()
+	select {
+	case w.now <- struct{}{}:
+	default: // one is on its way
+	}
+	late := time.NewTimer(lookFor)
+	defer late.Stop()
+	select {
+	case r := <-c:
+		return r
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return last
+}
+
 // Run watches until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
 	if w.source == nil {
@@ -109,7 +142,7 @@ func (w *Watch) Run(ctx context.Context) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			w.source.Watch(turn, w.pace(), func(readings []gpu.Reading, err error) {
+			w.source.Watch(turn, w.pace(), w.now, func(readings []gpu.Reading, err error) {
 				w.tell(Round{At: time.Now(), Readings: readings, Err: err})
 			})
 		}()
@@ -161,7 +194,8 @@ func (w *Watch) tell(r Round) {
 	}
 	w.mu.Lock()
 	w.latest = r
-	subs := slices.Clone(w.subs)
+	subs, looks := slices.Clone(w.subs), w.looks
+	w.looks = nil
 	said, now := w.said, ""
 	if r.Err != nil {
 		now = r.Err.Error()
@@ -174,7 +208,10 @@ func (w *Watch) tell(r Round) {
 	case now == "" && said != "":
 		w.log.Info("the GPUs can be read again")
 	}
-	for _, s := range subs {
+	for _, s := range subs { // before those who look: what they do then is said of the same GPUs
 		s.got(r)
+	}
+	for _, c := range looks {
+		c <- r
 	}
 }

@@ -19,7 +19,7 @@ type fakeGPUs struct {
 
 func (f *fakeGPUs) Devices() ([]gpu.Device, error) { return f.devices, f.err }
 
-func (f *fakeGPUs) Watch(ctx context.Context, _ time.Duration, got func([]gpu.Reading, error)) {
+func (f *fakeGPUs) Watch(ctx context.Context, _ time.Duration, _ <-chan struct{}, got func([]gpu.Reading, error)) {
 	var readings []gpu.Reading
 	for i := range f.devices {
 		readings = append(readings, gpu.Reading{UUID: f.devices[i].UUID, Index: i})
@@ -66,10 +66,11 @@ type openGPUs struct {
 	open atomic.Bool
 }
 
-func (o *openGPUs) Watch(ctx context.Context, every time.Duration, got func([]gpu.Reading, error)) {
+func (o *openGPUs) Watch(ctx context.Context, every time.Duration, now <-chan struct{},
+	got func([]gpu.Reading, error)) {
 	o.open.Store(true)
 	defer o.open.Store(false)
-	o.fakeGPUs.Watch(ctx, every, got)
+	o.fakeGPUs.Watch(ctx, every, now, got)
 }
 
 // TestGPUWatchPause tests that the source is closed during a pause.
@@ -103,5 +104,51 @@ func TestGPUWatchPause(t *testing.T) {
 	}
 	if _, err := New(nil, 0, slog.New(slog.DiscardHandler)).Pause(ctx); err != nil {
 		t.Errorf("a node without GPUs: %v", err)
+	}
+}
+
+// askedGPUs have one more process each time that they are read.
+type askedGPUs struct{ fakeGPUs }
+
+func (f *askedGPUs) Watch(ctx context.Context, _ time.Duration, now <-chan struct{}, got func([]gpu.Reading, error)) {
+	for n := 1; ; n++ {
+		got([]gpu.Reading{{Index: 0, Processes: make([]gpu.Process, n)}}, nil)
+		select {
+		case <-now:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// TestLook: who looks gets a round that is new enough, as do all who look meanwhile; a source that says nothing keeps
+// nobody for long.
+func TestLook(t *testing.T) {
+	w := New(&askedGPUs{}, time.Hour, slog.New(slog.DiscardHandler))
+	first := make(chan Round, 1)
+	cancel := w.Subscribe(func(r Round) { first <- r })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { w.Run(ctx); close(ended) }()
+	<-first
+	cancel()
+	processes := func(r Round) int { return len(r.Readings[0].Processes) }
+	if n := processes(w.Look(ctx)); n != 1 {
+		t.Errorf("round %d, and the first was new enough", n)
+	}
+	old := func() {
+		w.mu.Lock()
+		w.latest.At = w.latest.At.Add(-freshFor)
+		w.mu.Unlock()
+	}
+	old()
+	if n := processes(w.Look(ctx)); n != 2 {
+		t.Errorf("round %d is not a new one", n)
+	}
+	stop()
+	<-ended
+	old()
+	if n := processes(w.Look(t.Context())); n != 2 {
+		t.Errorf("round %d comes from nowhere", n)
 	}
 }
