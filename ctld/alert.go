@@ -266,6 +266,7 @@ type trouble struct {
 	over  string        // the event of its end
 	after time.Duration // it counts when it has lasted so long
 	turn  uint64        // with another one it has begun anew, unless it was told
+	what  string        // tells apart those of one event that somebody may have
 }
 
 // overs are the events of troubles and of their ends.
@@ -286,7 +287,7 @@ func newTroubleWatch() *troubleWatch {
 	return &troubleWatch{since: map[string]time.Time{}, turn: map[string]uint64{}, told: map[string]trouble{}}
 }
 
-func (t *trouble) key() string { return t.event + " " + t.daemon }
+func (t *trouble) key() string { return t.event + " " + t.daemon + t.what }
 
 // step takes what is wrong now, and gives the alerts of it.
 func (w *troubleWatch) step(now time.Time, list []trouble) []alert {
@@ -418,6 +419,7 @@ func (c *Controller) troubles(v *state.View, w *troubleWatch, began, now time.Ti
 		if what, used, of := v.Config().Params.Price.Near(w, c.now().Seconds()); what != "" {
 			add(0, "warning", "usage_near_limit", "account "+w.Account,
 				fmt.Sprintf("%s of %s of its %s are used", used, of, what))
+			list[len(list)-1].what = " " + what // its budget is another trouble than its credit
 		}
 		return true
 	})
