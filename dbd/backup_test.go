@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -472,31 +471,13 @@ func TestBackupCutOff(t *testing.T) {
 func TestBackupOfASilentDaemon(t *testing.T) {
 	dir := t.TempDir()
 	certificates(t, filepath.Join(dir, "pki"))
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childDir+"="+dir)
-	cmd.Stderr = t.Output()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = cmd.Process.Kill() // stopped or not
-		_ = cmd.Wait()         // says that it was killed
-	}()
-	line := make([]byte, 100)
-	n, err := out.Read(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &Admin{Dir: filepath.Join(dir, "db"), Addr: strings.TrimSpace(string(line[:n])), PKI: filepath.Join(dir, "pki")}
+	addr, gdbd, _ := startProcess(t, dir)
+	a := &Admin{Dir: filepath.Join(dir, "db"), Addr: addr, PKI: filepath.Join(dir, "pki")}
 	path := filepath.Join(dir, "b")
 	if _, err := a.Save(t.Context(), path+"1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := gdbd.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	a.silence = 200 * time.Millisecond

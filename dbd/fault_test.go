@@ -45,6 +45,13 @@ func child(dir string) int {
 // startChild starts a gdbd in a process of its own. kill ends it with SIGKILL; again it does nothing.
 func startChild(t *testing.T, dir string) (addr string, kill func()) {
 	t.Helper()
+	addr, _, kill = startProcess(t, dir)
+	return addr, kill
+}
+
+// startProcess is startChild for who sends the process signals.
+func startProcess(t *testing.T, dir string) (addr string, p *os.Process, kill func()) {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
 	cmd.Stderr = t.Output()
@@ -65,7 +72,7 @@ func startChild(t *testing.T, dir string) (addr string, kill func()) {
 	if err != nil {
 		t.Fatal("gdbd didn't start: ", err)
 	}
-	return strings.TrimSpace(string(line[:n])), kill
+	return strings.TrimSpace(string(line[:n])), cmd.Process, kill
 }
 
 // TestKilled kills gdbd with SIGKILL again and again while records arrive. Each time all acknowledged records must be

@@ -137,11 +137,7 @@ func (q *request) purse(rq proto.MoneyRequest) (*proto.MoneyChunk, error) {
 		if err := proto.Decode(part, &c); err != nil {
 			return err
 		}
-		if c.Cluster != "" {
-			all.Cluster, all.Prices = c.Cluster, c.Prices
-		}
-		all.Wallets, all.Use = append(all.Wallets, c.Wallets...), append(all.Use, c.Use...)
-		all.Invoices = append(all.Invoices, c.Invoices...)
+		clustertext.AddMoney(all, &c)
 		return nil
 	})
 	return all, err

@@ -158,3 +158,12 @@ func Drafts(bills []price.Bill, name string, like price.Invoice) (out []*price.I
 }
 
 func iso(s int64) string { return time.Unix(s, 0).UTC().Format(time.RFC3339) }
+
+// AddMoney adds a part of an answer about money to the parts before it.
+func AddMoney(all, part *proto.MoneyChunk) {
+	if part.Cluster != "" {
+		all.Cluster, all.Prices = part.Cluster, part.Prices
+	}
+	all.Wallets, all.Use = append(all.Wallets, part.Wallets...), append(all.Use, part.Use...)
+	all.Invoices = append(all.Invoices, part.Invoices...)
+}

@@ -3,6 +3,7 @@ package sim
 import (
 	"hash/fnv"
 	"math"
+	"slices"
 	"strconv"
 
 	"gbatch/internal/model"
@@ -26,6 +27,7 @@ type elastics struct {
 	ElasticUse
 	share float64
 	seed  uint64
+	cpus  int32              // of each node; 0: nodes differ
 	of    map[int32]*stretch // by place in the workload
 	had   float64            // node-seconds of all
 	asked float64            // node-seconds that the trace's numbers would have had in that time
@@ -40,17 +42,20 @@ type stretch struct {
 	sleep bool
 }
 
-// wholeNodes gives how many nodes of a machine a job fills exactly; 0: it doesn't.
-func (m *Machine) wholeNodes(j *Job) int32 {
+// eachCPUs gives the CPUs of each node, where all have as many; 0: they don't, or the machine is one pool.
+func (m *Machine) eachCPUs() int32 {
 	cpus := m.Config.Nodes[0].CPUs
-	for _, d := range m.Config.Nodes {
-		if d.CPUs != cpus {
-			return 0
-		}
+	if m.Pool || slices.ContainsFunc(m.Config.Nodes, func(d *model.NodeDef) bool { return d.CPUs != cpus }) {
+		return 0
 	}
+	return cpus
+}
+
+// wholeNodes gives how many nodes of a machine with so many CPUs each a job fills exactly; 0: it doesn't.
+func (m *Machine) wholeNodes(j *Job, cpus int32) int32 {
 	gpus := int32(m.gpus)
 	switch {
-	case m.Pool || cpus == 0:
+	case cpus == 0:
 		return 0
 	case j.GPUs > 0 && gpus > 0 && j.GPUs%gpus == 0 && (j.Nodes == 0 || j.Nodes == j.GPUs/gpus) &&
 		j.CPUs%(j.GPUs/gpus) == 0:
@@ -71,7 +76,7 @@ func (e *elastics) draw(m *Machine, j *Job) int32 {
 	if float64(h.Sum64()>>11)/(1<<53) >= e.share {
 		return 0
 	}
-	return m.wholeNodes(j)
+	return m.wholeNodes(j, e.cpus)
 }
 
 // stretched makes a specification on whole nodes an elastic one.

@@ -99,7 +99,8 @@ func Replay(ctx context.Context, s Setup) (*Outcome, error) {
 	}
 	r.plan = s.Scheduler.New()
 	r.cut = newInterruptions(s.Machine.Config)
-	r.elastic = elastics{share: s.ElasticShare, seed: s.Seed, of: map[int32]*stretch{}}
+	r.elastic = elastics{share: s.ElasticShare, seed: s.Seed, cpus: s.Machine.eachCPUs(),
+		of: map[int32]*stretch{}}
 	r.cut.may = r.cut.may || s.ElasticShare > 0 // only jobs that are known to run can be resized
 	_, gpus := s.Machine.units()
 	r.byGPU = gpus > 0

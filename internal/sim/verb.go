@@ -166,9 +166,9 @@ func (o *Options) setup(w *Workload, dir, scheduler string) (Setup, error) {
 	if scheduler == Configured && dir == "" {
 		return s, errors.New("--scheduler configured: as which configuration says? Name it with --conf")
 	}
-	if s.ElasticShare, s.Seed = o.Elastic, o.Seed; o.Elastic > 0 && s.Machine.Pool {
-		return s, errors.New("--elastic-share: jobs grow by whole nodes, and the machine is one pool of processors: give " +
-			"--nodes and --cpus-per-node or --gpus-per-node, or --conf")
+	if s.ElasticShare, s.Seed = o.Elastic, o.Seed; o.Elastic > 0 && s.Machine.eachCPUs() == 0 {
+		return s, errors.New("--elastic-share: jobs grow by whole nodes, and here they differ, or are one pool of " +
+			"processors: give --nodes and --cpus-per-node or --gpus-per-node, or a --conf with equal nodes")
 	}
 	s.Scheduler, err = NewScheduler(scheduler, s.Machine)
 	return s, err

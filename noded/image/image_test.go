@@ -366,17 +366,21 @@ func TestTurns(t *testing.T) {
 		defer c.mu.Unlock()
 		return len(c.flights) + len(c.turns) + len(c.slots)
 	}
-	for under() != 2*atOnce+1+atOnceEach {
-		time.Sleep(time.Millisecond)
+	until := func(n int) {
+		t.Helper()
+		for late := time.Now().Add(20 * time.Second); under() != n; time.Sleep(time.Millisecond) {
+			if time.Now().After(late) {
+				t.Fatalf("%d lookups, users and places, not %d", under(), n)
+			}
+		}
 	}
+	until(2*atOnce + 1 + atOnceEach)
 	if _, err := c.Get(t.Context(), &User{UID: 5001}, ref); err != nil {
 		t.Error(err)
 	}
 	leave()
 	wg.Wait()
-	for under() != 0 {
-		time.Sleep(time.Millisecond)
-	}
+	until(0)
 }
 
 // TestBound: the images that were used longest ago go, those in use stay, and the bound holds.

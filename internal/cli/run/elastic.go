@@ -19,6 +19,7 @@ import (
 
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/terminal"
 )
 
 // elastic.go is grun --elastic: the command runs on all nodes of an elastic job that stay, and again on the new ones
@@ -151,8 +152,10 @@ func (r *run) once(n int, on *size, file string, changes <-chan struct{}, signal
 			if s == unix.SIGTERM || s == unix.SIGHUP {
 				again = false
 			}
-			if (s == unix.SIGINT || s == unix.SIGQUIT) && isTerminal() {
-				continue // the terminal has sent it to both
+			if s == unix.SIGINT || s == unix.SIGQUIT {
+				if _, err := terminal.ModesOf(0); err == nil {
+					continue // the terminal has sent it to both
+				}
 			}
 			_ = cmd.Process.Signal(s) // it may have ended
 		case <-changes:
@@ -163,11 +166,6 @@ func (r *run) once(n int, on *size, file string, changes <-chan struct{}, signal
 			_ = cmd.Process.Signal(unix.SIGTERM) // as above
 		}
 	}
-}
-
-func isTerminal() bool {
-	_, err := unix.IoctlGetTermios(0, unix.TCGETS)
-	return err == nil
 }
 
 // sized is the environment, with the present nodes in place of those at the script's start.
