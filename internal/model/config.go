@@ -22,6 +22,8 @@ type Config struct {
 	Sets    []NodeSet // NodeSet lines
 
 	Blocks *Blocks // in place of Switches; nil: none
+
+	Topologies []*Topology // of topology.yaml, in its order, in place of Switches and Blocks; Networks gives what counts
 }
 
 // HomeAccount gives the account of jobs that name none and whose user has no default account: DefaultAccount, else the
@@ -49,6 +51,7 @@ func (x *Config) Wire(c *wire.C) {
 	wire.List(c, &x.AtStart, MaxFew)
 	wire.List(c, &x.Sets, MaxList)
 	wire.Ptr(c, &x.Blocks)
+	wire.Ptrs(c, &x.Topologies, MaxFew)
 }
 
 // NodeSet is a named set of nodes, for Nodes= of partitions: those named, and those with the feature.
@@ -139,6 +142,9 @@ type Params struct {
 	Cache   GPUCache
 
 	ExpediteHoldS int64 // ExpediteHoldTime: how long nodes are kept for a job that was lost to another node; 0: not at all
+
+	TopoOptional bool // TopologyParam: the topology counts only for jobs that ask for it
+	Dragonfly    bool // likewise: a job that needs several leaf switches is spread over as many as it can
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -198,6 +204,8 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Struct(c, &x.Elastic)
 	wire.Struct(c, &x.Cache)
 	wire.Int(c, &x.ExpediteHoldS)
+	wire.Bool(c, &x.TopoOptional)
+	wire.Bool(c, &x.Dragonfly)
 }
 
 // GPUCache says how long GPUs are taken to have models loaded (--prefer=model:NAME). Old configurations have none.
@@ -534,6 +542,8 @@ type Partition struct {
 	// are none) that only jobs that can be ended at once, and those of a QOS with the flag Headroom, may have; 0: none.
 	Headroom int32
 	Order    QueuePolicy // of the jobs that wait here
+
+	Topology string // the topology that places its jobs; "": the default one
 }
 
 func (x *Partition) Wire(c *wire.C) {
@@ -581,6 +591,7 @@ func (x *Partition) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Power)
 	wire.Int(c, &x.Headroom)
 	wire.Int(c, &x.Order)
+	wire.Text(c, &x.Topology, MaxName)
 }
 
 // QueuePolicy is the order of a partition's waiting jobs. The numbers are stored: append only.

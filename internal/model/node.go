@@ -36,6 +36,8 @@ type NodeDef struct {
 	Host string // NodeHostname; "": Name
 
 	Cloud bool // State=CLOUD: it exists only while it is powered up
+
+	Topology string // TOPOLOGY:UNIT,...: where it is in these topologies, whatever their file says; "": as the file says
 }
 
 func (x *NodeDef) Wire(c *wire.C) {
@@ -61,6 +63,7 @@ func (x *NodeDef) Wire(c *wire.C) {
 	wire.Bool(c, &x.Made)
 	wire.Text(c, &x.Host, MaxName)
 	wire.Bool(c, &x.Cloud)
+	wire.Text(c, &x.Topology, MaxText)
 }
 
 // HostName gives the name of the node's host.
