@@ -15,6 +15,11 @@ func (x *Alloc) Wire(c *wire.C) {
 	wire.List(c, &x.Nodes, MaxList)
 }
 
+// Remote reports whether there are remote GPUs among it.
+func (x *Alloc) Remote() bool {
+	return slices.ContainsFunc(x.Nodes, func(na NodeAlloc) bool { return na.Remote() })
+}
+
 // NodeAlloc is a job's part of one node. CPUs and generic resources are given by index, so that double use can be
 // detected.
 type NodeAlloc struct {
@@ -34,6 +39,11 @@ func (x *NodeAlloc) Wire(c *wire.C) {
 	wire.List(c, &x.Gres, MaxFew)
 	wire.Int(c, &x.Tasks)
 	wire.Int(c, &x.Since)
+}
+
+// Remote reports whether there are remote GPUs among it.
+func (x *NodeAlloc) Remote() bool {
+	return slices.ContainsFunc(x.Gres, func(g GresAlloc) bool { return IsRemote(g.Name, g.Type) })
 }
 
 // GresAlloc is units of one generic resource on one node.

@@ -145,6 +145,8 @@ type Params struct {
 
 	TopoOptional bool // TopologyParam: the topology counts only for jobs that ask for it
 	Dragonfly    bool // likewise: a job that needs several leaf switches is spread over as many as it can
+
+	JobEvents JobEvents
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -206,6 +208,22 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Int(c, &x.ExpediteHoldS)
 	wire.Bool(c, &x.TopoOptional)
 	wire.Bool(c, &x.Dragonfly)
+	wire.Struct(c, &x.JobEvents)
+}
+
+// JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.
+type JobEvents struct {
+	Program  string   // JobEventProgram; "": there is none
+	Kinds    []string // JobEventTypes: the events that it is told of; empty: all
+	LimitS   int64    // JobEventTimeout
+	Parallel int32    // JobEventParallel: how many run at once
+}
+
+func (x *JobEvents) Wire(c *wire.C) {
+	wire.Text(c, &x.Program, MaxText)
+	wire.Texts(c, &x.Kinds, MaxFew, MaxName)
+	wire.Int(c, &x.LimitS)
+	wire.Int(c, &x.Parallel)
 }
 
 // GPUCache says how long GPUs are taken to have models loaded (--prefer=model:NAME). Old configurations have none.

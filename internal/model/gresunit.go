@@ -23,6 +23,8 @@ type GresUnit struct {
 	Profile string   // profile of a MIG instance, "1g.10gb"
 	Parent  string   // UUID of a MIG instance's GPU
 	Flags   []string // flags of its line in gres.conf
+
+	Endpoint string // of a remote GPU: host:port; "" for all others
 }
 
 func (x *GresUnit) Wire(c *wire.C) {
@@ -41,6 +43,7 @@ func (x *GresUnit) Wire(c *wire.C) {
 	wire.Text(c, &x.Profile, MaxName)
 	wire.Text(c, &x.Parent, MaxName)
 	wire.Texts(c, &x.Flags, MaxList, MaxName)
+	wire.Text(c, &x.Endpoint, MaxText)
 }
 
 // Path gives its device file, or "".
@@ -135,6 +138,21 @@ func TypedName(name, typ string) string {
 		return name
 	}
 	return strings.Join([]string{name, typ}, ":")
+}
+
+// RemoteType is the type of remote GPUs: units of gpu without a device file, each of which a server at an endpoint lends.
+const RemoteType = "remote"
+
+// IsRemote reports whether units of a resource and a type are remote GPUs.
+func IsRemote(name, typ string) bool { return name == GPUName && strings.EqualFold(typ, RemoteType) }
+
+// TypeFits reports whether a request for a resource, by type or for any ("" is wanted), takes units of a type. Remote
+// GPUs go only to requests for them: a program that expects a GPU on its node can't use one.
+func TypeFits(name, wanted, typ string) bool {
+	if wanted == "" {
+		return !IsRemote(name, typ)
+	}
+	return strings.EqualFold(wanted, typ)
 }
 
 // BaseDevice is a character device that every program may need: a job is never kept from it, and no unit of a resource

@@ -60,6 +60,9 @@ type NodeRules struct {
 
 	Reboot  string // RebootProgram; "": nodes are not rebooted
 	RebootS int64  // ResumeTimeout: a node that is told to reboot is back by then
+
+	GresHelper  string // the program that runs beside each job with remote GPUs; "": none
+	GresHelperS int64  // GresHelperTimeout: its answer comes within that time
 }
 
 func (x *NodeRules) Wire(c *wire.C) {
@@ -100,10 +103,14 @@ func (x *NodeRules) Wire(c *wire.C) {
 	wire.Data(c, &x.MIGProgram, MaxText)
 	wire.Data(c, &x.Reboot, MaxText)
 	wire.Int(c, &x.RebootS)
+	wire.Data(c, &x.GresHelper, MaxText)
+	wire.Int(c, &x.GresHelperS)
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.
-func (r *NodeRules) EachNode() bool { return len(r.Prolog) > 0 || len(r.Epilog) > 0 || r.Contain }
+func (r *NodeRules) EachNode(a *Alloc) bool {
+	return len(r.Prolog) > 0 || len(r.Epilog) > 0 || r.Contain || r.GresHelper != "" && a.Remote()
+}
 
 // PowerRules say when nodes are powered down and up, and by which programs. The leader runs them.
 type PowerRules struct {

@@ -177,6 +177,8 @@ type MomentReply struct {
 	Members []string // the controllers, if it leads, as a majority confirms now; nil: it does not lead
 
 	Troubles []Trouble // of its host
+
+	Told uint64 // JobEventProgram has been told of all events up to this entry of the log, as far as it knows; 0: it does not
 }
 
 // Trouble is something wrong with a controller's host, which it tells the leader for AlertProgram.
@@ -204,4 +206,5 @@ func (x *MomentReply) Wire(c *wire.C) {
 	wire.Bool(c, &x.Stalled)
 	wire.Texts(c, &x.Members, model.MaxFew, model.MaxName)
 	wire.List(c, &x.Troubles, model.MaxFew)
+	wire.Int(c, &x.Told)
 }

@@ -24,7 +24,7 @@ func (s *State) firstSteps(run *model.Run) {
 		run.Program = model.CtldProlog
 	}
 	n := len(run.Alloc.Nodes)
-	if n < 2 || !r.EachNode() {
+	if n < 2 || !r.EachNode(run.Alloc) {
 		return
 	}
 	run.Busy = model.UpTo(n)

@@ -235,7 +235,7 @@ func (s *State) grow(j *model.Job, parts []model.NodeAlloc, at model.Time) {
 		alloc.Nodes = append(alloc.Nodes, na)
 	}
 	j = s.sized(j, alloc, at, func(run *model.Run) {
-		if !s.cfg.Params.Rules.EachNode() {
+		if !s.cfg.Params.Rules.EachNode(alloc) {
 			return
 		}
 		more := model.UpTo(len(alloc.Nodes)).Minus(model.UpTo(n))

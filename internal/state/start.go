@@ -68,6 +68,8 @@ func (s *State) preemptOne(at model.Time, p *model.Preemption, j *model.Job) {
 	if !j.State.HasResources() || j.State == model.Completing {
 		return
 	}
+	s.now.preemptor = p.For
+	defer func() { s.now.preemptor = 0 }()
 	if p.Sleep {
 		if j.State == model.Running || j.Run.Sleep == model.SleepsInTurn {
 			s.suspend(j, at, model.SleepsForRoom)

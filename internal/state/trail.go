@@ -31,6 +31,8 @@ type told struct {
 	tells bool   // it was written when there was a trail
 	by    string // who changes nodes; "": gbatch
 	sized bool   // the cluster's size may have changed
+
+	preemptor model.JobID // the job for which others are being preempted
 }
 
 // Event is one accounting event: a job's record, the end of a step of it, or an entry of the trail.
@@ -270,13 +272,24 @@ type Happening struct {
 	Job   *model.Job
 	Was   *model.Job   // before; nil: it is new
 	Audit *model.Audit // not nil: this
+	For   model.JobID  // the job for which this one was preempted; 0: it was not
 }
 
-// tellJob notes a change of a job's state.
+// tellJob notes a change of a job's state, or of its nodes while it runs.
 func (s *State) tellJob(old, j *model.Job) {
-	if s.now.tells && (old == nil || old.State != j.State || old.Attempt != j.Attempt) {
-		s.happened.add(Happening{At: s.now.at, Job: j, Was: old})
+	if !s.now.tells {
+		return
 	}
+	h := Happening{At: s.now.at, Job: j, Was: old, For: s.now.preemptor}
+	if old == nil || old.State != j.State || old.Attempt != j.Attempt || h.Resized() {
+		s.happened.add(h)
+	}
+}
+
+// Resized reports whether a running job has other nodes than before.
+func (h *Happening) Resized() bool {
+	return h.Job != nil && h.Was != nil && h.Job.Run != nil && h.Was.Run != nil && h.Job.Attempt == h.Was.Attempt &&
+		h.Job.Run.Sizes != h.Was.Run.Sizes
 }
 
 // maxHappened bounds what has happened and is remembered, in entries. It reaches back at least half of it.
