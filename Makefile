@@ -21,7 +21,7 @@ PURE     := gctld gdbd gshim gcli gbatch
 # Our names and Slurm's, in the same order.
 GNAMES   := gsubmit gqueue gcancel gacct ginfo gcontrol grun galloc gshare gprio gacctmgr gdiag gstat gseff greport gbcast gattach
 SNAMES   := sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat seff sreport sbcast sattach
-EXAMPLES := gbatch.conf gres.conf cgroup.conf topology.conf job_container.conf
+EXAMPLES := gbatch.conf gres.conf cgroup.conf topology.conf topology.yaml job_container.conf
 
 .DEFAULT_GOAL := build
 

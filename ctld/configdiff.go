@@ -3,6 +3,7 @@ package ctld
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"gbatch/internal/conf"
@@ -68,23 +69,56 @@ func configDiff(old, new *model.Config) []proto.Change {
 		out = append(out, proto.Change{Key: "NodeName=" + hostlist.Compress(gone), Old: fmt.Sprintf("%d nodes", len(gone)),
 			Effect: "they take no new job"})
 	}
-	if !reflect.DeepEqual(old.Blocks, new.Blocks) {
-		blocks := func(cfg *model.Config) int {
-			if cfg.Blocks == nil {
-				return 0
-			}
-			return len(cfg.Blocks.List)
-		}
-		out = append(out, proto.Change{Key: "topology.conf", Old: fmt.Sprintf("%d blocks", blocks(old)),
-			New: fmt.Sprintf("%d blocks", blocks(new)), Effect: "for jobs started from now on"})
-	}
-	if !reflect.DeepEqual(old.Switches, new.Switches) {
-		out = append(out, proto.Change{Key: "topology.conf", Old: fmt.Sprintf("%d switches", len(old.Switches)),
-			New:    fmt.Sprintf("%d switches", len(new.Switches)),
-			Effect: "for jobs started from now on"})
-	}
+	out = append(out, topologyChanges(old, new)...)
 	if a, b := strings.Join(old.Accounts, ","), strings.Join(new.Accounts, ","); a != b {
 		out = append(out, proto.Change{Key: "Accounts", Old: a, New: b, Effect: "for jobs submitted from now on"})
+	}
+	return out
+}
+
+func count(n int, one, many string) string {
+	if n != 1 {
+		one = many
+	}
+	return fmt.Sprintf("%d %s", n, one)
+}
+
+// topologyChanges tells of topologies that differ.
+func topologyChanges(old, new *model.Config) (out []proto.Change) {
+	size := func(t *model.Topology) string {
+		switch {
+		case t == nil:
+			return ""
+		case t.Blocks != nil:
+			return count(len(t.Blocks.List), "block", "blocks")
+		case t.Flat() && len(old.Topologies)+len(new.Topologies) > 0:
+			return "flat"
+		}
+		return count(len(t.Switches), "switch", "switches")
+	}
+	was, is := old.Networks(), new.Networks()
+	named := func(nets []*model.Topology, name string) *model.Topology {
+		if i := slices.IndexFunc(nets, func(t *model.Topology) bool { return t.Name == name }); i >= 0 {
+			return nets[i]
+		}
+		return nil
+	}
+	key := "topology.conf"
+	change := func(a, b *model.Topology, name string) {
+		if len(old.Topologies)+len(new.Topologies) > 0 {
+			key = "topology=" + name
+		}
+		out = append(out, proto.Change{Key: key, Old: size(a), New: size(b), Effect: "for jobs started from now on"})
+	}
+	for _, b := range is {
+		if a := named(was, b.Name); a == nil || !reflect.DeepEqual(a, b) {
+			change(a, b, b.Name)
+		}
+	}
+	for _, a := range was {
+		if named(is, a.Name) == nil {
+			change(a, nil, a.Name)
+		}
 	}
 	return out
 }

@@ -217,35 +217,43 @@ func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bo
 		return nil, fmt.Errorf("its script %.12s is missing", j.Spec.Script)
 	}
 	l.Addrs = c.addrsOf(v, j.Run.Alloc, place)
-	l.Switches, l.Blocks = c.switchPath(v.Config(), j.Run.Alloc.Nodes[place].Node)
+	l.Switches, l.Blocks = c.switchPath(v.Config(), v.Partition(j.Run.Partition), j.Run.Alloc.Nodes[place].Node)
 	if a := v.Array(j.ArrayID); a != nil {
 		l.Array = proto.ArrayShape{Count: a.Total, Min: a.Min, Max: a.Max, Step: a.Step}
 	}
 	return l, nil
 }
 
-// switchPaths has the switches above each node of one configuration.
+// switchPaths has the switches or blocks above each node, by the topologies of one configuration.
 type switchPaths struct {
-	mu    sync.Mutex
-	of    *model.Config
-	paths map[string]string
+	mu     sync.Mutex
+	of     *model.Config
+	paths  []map[string]string
+	blocks []bool
 }
 
-// switchPath gives the switches above a node, or its block; "" without topology.conf.
-func (c *Controller) switchPath(cfg *model.Config, node string) (path string, blocks bool) {
-	if len(cfg.Switches) == 0 && cfg.Blocks == nil {
+// switchPath gives the switches above a node, or its block, in the topology of a job's partition; "" for a node in
+// none.
+func (c *Controller) switchPath(cfg *model.Config, p *model.Partition, node string) (path string, blocks bool) {
+	if len(cfg.Switches)+len(cfg.Topologies) == 0 && cfg.Blocks == nil {
 		return "", false
 	}
 	s := &c.switches
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of != cfg {
-		s.of = cfg
-		if s.paths = sched.SwitchPaths(cfg.Switches); cfg.Blocks != nil {
-			s.paths = sched.BlockPaths(cfg.Blocks.List)
+		s.of, s.paths, s.blocks = cfg, nil, nil
+		for _, t := range cfg.Networks() {
+			if t.Blocks != nil {
+				s.paths = append(s.paths, sched.BlockPaths(t.Blocks.List))
+			} else {
+				s.paths = append(s.paths, sched.SwitchPaths(t.Switches))
+			}
+			s.blocks = append(s.blocks, t.Blocks != nil)
 		}
 	}
-	return s.paths[node], cfg.Blocks != nil
+	at := cfg.NetworkOf(p)
+	return s.paths[at][node], s.blocks[at]
 }
 
 func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop {

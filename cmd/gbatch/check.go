@@ -18,8 +18,8 @@ func checkCommand() *cobra.Command {
 		Short: "Check a configuration and say what is wrong with it",
 		Long: "Check the gbatch.conf or slurm.conf in DIR (or FILE, or the configuration that commands use) and the " +
 			"gres.conf,\n" +
-			"cgroup.conf and topology.conf beside it. Every problem is named with its file and line and what to write " +
-			"instead. The\n" +
+			"cgroup.conf and topology.conf (or .yaml) beside it. Every problem is named with its file and line and what to " +
+			"write instead. The\n" +
 			"exit status is 1 when there are errors; warnings and notes keep nothing from running.\n" +
 			"--security looks at this host instead: keys, certificates, programs, directories and settings that leave\n" +
 			"something open.",

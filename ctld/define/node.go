@@ -85,7 +85,8 @@ func canonical(key string) string {
 	for _, k := range []struct {
 		name  string
 		least int
-	}{{"AvailableFeatures", 2}, {"ActiveFeatures", 3}, {"Features", 4}, {"Weight", 1}, {"Gres", 1}} {
+	}{{"AvailableFeatures", 2}, {"ActiveFeatures", 3}, {"Features", 4}, {"Weight", 1}, {"Gres", 1},
+		{"Topology", 3}} {
 		if len(low) >= k.least && strings.HasPrefix(strings.ToLower(k.name), low) {
 			return k.name
 		}
@@ -146,6 +147,11 @@ func changeNode(v *state.View, def *model.NodeDef, key, value string) error {
 			return refuse(proto.CodeBadRequest, "Weight=%s: write a whole number from 0", value)
 		}
 		def.Weight = int32(n)
+	case "Topology":
+		if err := conf.NodeTopology(v.Config(), value); err != nil {
+			return refuse(proto.CodeBadRequest, "%v", err)
+		}
+		def.Topology = value
 	case "Gres":
 		return changeGres(v.Node(def.Name), def, value)
 	}

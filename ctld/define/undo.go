@@ -13,12 +13,14 @@ import (
 // Undo completes a configuration that was read from the files with what stays of operators' changes: dynamic nodes, and
 // what ReconfigFlags keep. It gives a sentence for each change that the files undo.
 func Undo(old, files *model.Config) (undone []string, err error) {
-	if err := keepNodes(old, files); err != nil {
+	if undone, err = keepNodes(old, files); err != nil {
 		return nil, err
 	}
-	if undone, err = keepParts(old, files); err != nil {
+	parts, err := keepParts(old, files)
+	if err != nil {
 		return nil, err
 	}
+	undone = append(undone, parts...)
 	for _, d := range old.Nodes {
 		i := slices.IndexFunc(files.Nodes, func(n *model.NodeDef) bool { return n.Name == d.Name })
 		if i < 0 || d.Made {
@@ -35,21 +37,24 @@ func Undo(old, files *model.Config) (undone []string, err error) {
 }
 
 // keepNodes adds the dynamic nodes that no file defines now, and their places in partitions.
-func keepNodes(old, files *model.Config) error {
+func keepNodes(old, files *model.Config) (undone []string, err error) {
 	more := false
 	for _, d := range old.Nodes {
 		if d.Made && !slices.ContainsFunc(files.Nodes, func(n *model.NodeDef) bool { return n.Name == d.Name }) {
 			files.Nodes, more = append(files.Nodes, d), true
+			if err := conf.NodeTopology(files, d.Topology); err != nil {
+				undone = append(undone, fmt.Sprintf("node %s: Topology=%s has no place any more: %v", d.Name, d.Topology, err))
+			}
 		}
 	}
 	if !more {
-		return nil
+		return nil, nil
 	}
 	parts, err := conf.Repartition(files)
 	for _, p := range parts {
 		put(files, p)
 	}
-	return err
+	return undone, err
 }
 
 func put(cfg *model.Config, p *model.Partition) {
@@ -127,6 +132,8 @@ func nodeValue(d *model.NodeDef, key string) string {
 		return strings.Join(d.Features, ",")
 	case "Weight":
 		return fmt.Sprint(d.Weight)
+	case "Topology":
+		return d.Topology
 	}
 	var out []string
 	for _, g := range d.Gres {

@@ -165,9 +165,18 @@ func (q *request) gpuData() {
 	of := map[string]*rack{}
 	var racks []*rack
 	leaf := map[string]string{}
-	for _, s := range q.p.o.Cluster.Facts().Config().Switches {
+	cfg := q.p.o.Cluster.Facts().Config()
+	t := cfg.Networks()[cfg.NetworkOf(nil)]
+	for _, s := range t.Switches {
 		for _, n := range s.Nodes {
 			leaf[n] = s.Name
+		}
+	}
+	if t.Blocks != nil {
+		for _, b := range t.Blocks.List {
+			for _, n := range b.Nodes {
+				leaf[n] = b.Name
+			}
 		}
 	}
 	err := q.nodes(nil, func(i *proto.NodeInfo) {

@@ -57,6 +57,7 @@ var layers = []layer{
 
 	// Configuration, and the way over the wire.
 	{"internal/conf", "internal/model"},
+	{"internal/conf/topoyaml", ""},
 	{"internal/proto", "internal/model internal/blob"},
 	{"internal/trust", "internal/model internal/proto"},
 	{"internal/stepio", ""},
@@ -173,7 +174,8 @@ var onlyIn = []confined{
 	{"github.com/spf13/cobra", "internal/cli cmd", "a command's options belong to the command"},
 	{"github.com/hashicorp", "internal/store", "raft stays behind store.Open and Propose"},
 	{"github.com/NVIDIA/go-nvml", "noded/gpu", "NVML needs cgo and a driver"},
-	{"go.yaml.in/yaml", "ctld/rest internal/migrate internal/up", "requests, and files of others that are YAML"},
+	{"go.yaml.in/yaml", "ctld/rest internal/migrate internal/up internal/conf/topoyaml",
+		"requests, and files that are YAML"},
 	{"github.com/golang-jwt", "ctld/token", "one place says which tokens count"},
 	{"github.com/chromedp", "internal/devcluster", "one test looks at pages in a browser"},
 	{"github.com/prometheus", "ctld/metrics", "one place has the names of metrics"},

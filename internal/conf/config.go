@@ -186,6 +186,7 @@ type Config struct {
 	Cgroup     Cgroup         // cgroup.conf
 	Containers []Container    // job_container.conf
 	Topology   Topology       // topology.conf
+	Topologies []Topology     // topology.yaml, in its place
 }
 
 // Controller is a host that runs gctld.

@@ -24,7 +24,7 @@ var reconfigFlags = []string{KeepPartInfo, KeepPartState, "KeepPowerSaveSettings
 // unsetWords are the words with which a partition is shown that lacks a value, by key. They also remove the value.
 var unsetWords = map[string][]string{"QOS": {"N/A"}, "DefaultTime": {"NONE"}, "OverTimeLimit": {"NONE"},
 	"JobDefaults": {"(null)"}, "SelectTypeParameters": {"NONE"}, "Nodes": {"(null)"}, "Alternate": {"NONE"},
-	"TRESBillingWeights": {"(null)"}}
+	"TRESBillingWeights": {"(null)"}, "Topology": {"(null)"}}
 
 // shownOnly are the words of a shown partition that follow from others.
 var shownOnly = []string{"TotalCPUs", "TotalNodes", "TRES"}
@@ -36,7 +36,13 @@ func DefinePartition(cfg *model.Config, old *model.Partition, name string, set [
 	if strings.Trim(name, nameLetters) != "" || name == "" || len(name) > 64 {
 		return nil, fmt.Errorf("%s is not a valid partition name; use up to 64 letters, digits, - . and _", shown(name))
 	}
-	return definer(cfg).partition(cfg, old, name, set)
+	p, err := definer(cfg).partition(cfg, old, name, set)
+	if err == nil {
+		if bad := unknownTopology(cfg.Networks(), p.Topology); bad != nil {
+			return nil, fmt.Errorf("%w; %s", bad, hintOf(bad))
+		}
+	}
+	return p, err
 }
 
 func (l *loader) partition(cfg *model.Config, old *model.Partition, name string, set []model.KV) (*model.Partition,
@@ -271,6 +277,8 @@ func unsetKey(p *PartitionDef, key string) {
 		p.Alternate = ""
 	case "TRESBillingWeights":
 		p.TRESBillingWeights = nil
+	case "Topology":
+		p.Topology = ""
 	}
 }
 
@@ -377,6 +385,9 @@ func DefineNodes(cfg *model.Config, names string, set []model.KV) ([]*model.Node
 	for i := range l.cfg.Nodes[have:] {
 		n := l.cfg.nodeModel(&l.cfg.Nodes[have+i])
 		n.Made = true
+		if err := NodeTopology(cfg, n.Topology); err != nil {
+			return nil, err
+		}
 		out = append(out, n)
 	}
 	return out, nil

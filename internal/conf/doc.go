@@ -1,6 +1,7 @@
 // Package conf owns how gbatch is configured: it reads gbatch.conf (or
-// slurm.conf where there is none), gres.conf, cgroup.conf, topology.conf and
-// job_container.conf in Slurm's syntax and turns them into one typed [Config].
+// slurm.conf where there is none), gres.conf, cgroup.conf, topology.conf or
+// topology.yaml (package topoyaml) and job_container.conf in Slurm's syntax and turns them into
+// one typed [Config].
 //
 //	c, problems := conf.Load("/etc/gbatch")
 //	for _, p := range problems { fmt.Println(p) } // file:line: what is wrong; what to write
@@ -40,7 +41,8 @@
 // controllers.go, keys.go, keys_accounting.go and unused.go (the tables), linekeys.go (keys of
 // lines), certs.go (certificates), value.go (one value, and suggestions for misspelt words),
 // scheduler.go, priority.go, preempt.go, power.go, select.go and gpuselect.go (families of keys),
-// nodegres.go, share.go and placement.go (nodes' resources, how GPUs are divided and connected),
+// nodegres.go, share.go and placement.go (nodes' resources, how GPUs are divided and connected,
+// and where nodes are in topologies),
 // replicated.go (the controllers' part), atstart.go (settings that gnoded reads only when it
 // starts), define.go (definitions of partitions and nodes that are given while the cluster runs).
 package conf

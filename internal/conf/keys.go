@@ -423,8 +423,8 @@ func taskSettings() []setting {
 			show: func(c *Config) string { return orNull(strings.Join(c.GresTypes, ",")) }},
 		{name: "TopologyPlugin", effect: AtOnce, read: readTopologyPlugin, remark: remarkTopologyPlugin,
 			show: func(c *Config) string { return c.TopologyPlugin }},
-		list("TopologyParam", AtOnce, func(c *Config) *[]string { return &c.TopologyParam },
-			"Dragonfly", "RoutePart", "RouteTree", "SwitchAsNodeRank", "TopoMaxSizeUnroll", "TopoOptional"),
+		{name: "TopologyParam", effect: AtOnce, read: readTopologyParam, remark: remarkTopologyParam,
+			show: func(c *Config) string { return orNull(strings.Join(c.TopologyParam, ",")) }},
 	}
 }
 

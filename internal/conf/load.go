@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"gbatch/internal/conf/topoyaml"
 )
 
 // The names of the files of a configuration. The main file is the first of the two that exists.
@@ -18,13 +20,15 @@ const (
 	GresFile     = "gres.conf"
 	CgroupFile   = "cgroup.conf"
 	TopologyFile = "topology.conf"
+	// TopologiesFile has several topologies, in place of TopologyFile.
+	TopologiesFile = "topology.yaml"
 
 	ContainerFile = "job_container.conf"
 )
 
 // Load reads the configuration in a directory: gbatch.conf, or slurm.conf where there is none, with the gres.conf,
-// cgroup.conf, topology.conf and job_container.conf beside it. It returns every problem it finds, in the order of files
-// and lines. The Config is nil if and only if one of them is an Error.
+// cgroup.conf, topology.yaml or topology.conf, and job_container.conf beside it. It returns every problem it finds, in
+// the order of files and lines. The Config is nil if and only if one of them is an Error.
 func Load(dir string) (*Config, []Problem) {
 	src := osSource()
 	for _, name := range []string{MainFile, SlurmFile} {
@@ -73,6 +77,9 @@ type loader struct {
 	setLines     [][]pair
 	priceLines   []priceLine
 	switchLines  [][]pair
+
+	yamlTopologies []topoyaml.Topology // nil: there is no topology.yaml
+	yamlFile       string
 }
 
 func load(src source, main string) (*Config, []Problem) {
@@ -112,7 +119,11 @@ func loadAll(src source, main string) (l *loader, all []statement, includes []Su
 	cgroupRead := len(r.files)
 	cgroup := beside(CgroupFile)
 	hasCgroup := len(r.files) > cgroupRead
-	topology, containers := beside(TopologyFile), beside(ContainerFile)
+	var topology []statement
+	if !l.readYAML(r, dir) {
+		topology = beside(TopologyFile)
+	}
+	containers := beside(ContainerFile)
 	l.cfg.Files, l.cfg.Hash = r.files, hex.EncodeToString(hash.Sum(nil))
 
 	if !unreadable { // else what is missing isn't worth a word
@@ -126,6 +137,30 @@ func loadAll(src source, main string) (l *loader, all []statement, includes []Su
 		l.resolve()
 	}
 	return l, slices.Concat(mainLines, gres, cgroup, topology, containers), r.included
+}
+
+// readYAML reads topology.yaml, and reports whether there is one: then topology.conf plays no part, as in Slurm.
+func (l *loader) readYAML(r *reader, dir string) bool {
+	file := l.src.join(dir, TopologiesFile)
+	if !l.src.exists(file) {
+		return false
+	}
+	if other := l.src.join(dir, TopologyFile); l.src.exists(other) {
+		l.probs.notef(pos{file: other}, "remove one of the two", "it is ignored: there is a %s, which counts", TopologiesFile)
+	}
+	l.yamlTopologies, l.yamlFile = []topoyaml.Topology{}, file
+	text, ok := r.take(file, pos{})
+	if !ok {
+		return true
+	}
+	list, faults := topoyaml.Parse(text)
+	for _, f := range faults {
+		l.probs.errorf(pos{file, f.Line}, f.Hint, "%s", f.Text)
+	}
+	if len(faults) == 0 {
+		l.yamlTopologies = list
+	}
+	return true
 }
 
 // readMain reads the statements of the main file.
@@ -191,6 +226,7 @@ func (l *loader) resolve() {
 	l.resolveControllers()
 	l.resolvePartitions()
 	l.readSwitches()
+	l.checkPlaces()
 	l.checkPrices()
 	l.check()
 }

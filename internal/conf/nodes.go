@@ -33,7 +33,8 @@ type NodeDef struct {
 	CPUBind                         string
 	State                           string // UNKNOWN, or DOWN, DRAIN, FAIL, FUTURE, CLOUD as configured
 	Reason                          string
-	Virtual                         bool // its hardware is only claimed (gbatch up --conf)
+	Topology                        string // TOPOLOGY:UNIT,...: its place, whatever the topologies' file says
+	Virtual                         bool   // its hardware is only claimed (gbatch up --conf)
 	File                            string
 	Line                            int
 }
@@ -116,7 +117,7 @@ func nodeKeys() []lineKey[nodeLine] {
 		{name: "Virtual", read: func(n *nodeLine, v string) (f fault) { n.Virtual, f = readBool(v); return f }},
 		{name: "RestrictedCoresPerGPU", note: "is not supported: cores aren't kept for GPU jobs", lost: true},
 		{name: "Parameters", note: "has no effect: gnoded takes its parameters from the command line"},
-		{name: "Topology", note: "has no effect: nodes are placed by SwitchName lines in topology.conf"},
+		{name: "Topology", read: func(n *nodeLine, v string) fault { n.Topology = v; return fault{} }},
 	}
 }
 

@@ -45,6 +45,7 @@ type PartitionDef struct {
 	Power                            *model.PartPower // nil: it says nothing about power
 	ReservePercent                   int64            // hundredths of a percent
 	QueuePolicy                      string           // "": the cluster's
+	Topology                         string           // "": the default one
 	Alternate                        string
 	CPUBind                          string
 	SelectTypeParameters             string // "": the cluster's
@@ -227,7 +228,7 @@ func partitionUse() []lineKey[pd] {
 		}},
 		{name: "TRESBillingWeights",
 			read: func(p *pd, v string) (f fault) { p.TRESBillingWeights, f = readTRESWeights(v); return f }},
-		{name: "Topology", note: "has no effect: there is one topology, topology.conf"},
+		{name: "Topology", read: func(p *pd, v string) fault { p.Topology = v; return fault{} }},
 	}, partitionPowerKeys()...)
 }
 

@@ -1,6 +1,8 @@
 package conf
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,19 +21,46 @@ func (c *Config) placement(m *model.Config) {
 	for _, l := range c.Licenses {
 		m.Licenses = append(m.Licenses, model.LicenseCount{Name: l.Name, Count: l.Count})
 	}
-	if c.TopologyPlugin == topologyBlock && len(c.Topology.Blocks) > 0 {
-		m.Blocks = &model.Blocks{Sizes: c.Topology.Sizes}
-		for _, b := range c.Topology.Blocks {
-			m.Blocks.List = append(m.Blocks.List, &model.Block{Name: b.Name, Nodes: b.Nodes})
+	m.Params.TopoOptional, m.Params.Dragonfly = c.hasTopologyParam("TopoOptional"), c.hasTopologyParam("Dragonfly")
+	c.networks(m)
+}
+
+// networks sets the topologies: those of topology.yaml, or that of topology.conf.
+func (c *Config) networks(m *model.Config) {
+	for i := range c.Topologies {
+		t := &c.Topologies[i]
+		x := &model.Topology{Name: t.Name, Default: t.Default}
+		switch t.Kind {
+		case topologyBlock:
+			x.Blocks = t.modelBlocks()
+		case topologyTree:
+			x.Switches = t.modelSwitches()
 		}
+		m.Topologies = append(m.Topologies, x)
 	}
-	if c.TopologyPlugin != topologyTree {
-		return
+	switch t := &c.Topology; {
+	case len(c.Topologies) > 0:
+	case c.TopologyPlugin == topologyBlock && len(t.Blocks) > 0:
+		m.Blocks = t.modelBlocks()
+	case c.TopologyPlugin == topologyTree:
+		m.Switches = t.modelSwitches()
 	}
-	byName := make(map[string]*model.Switch, len(c.Topology.Switches))
-	for _, s := range c.Topology.Switches {
+}
+
+func (t *Topology) modelBlocks() *model.Blocks {
+	out := &model.Blocks{Sizes: t.Sizes}
+	for _, b := range t.Blocks {
+		out.List = append(out.List, &model.Block{Name: b.Name, Nodes: b.Nodes})
+	}
+	return out
+}
+
+func (t *Topology) modelSwitches() []*model.Switch {
+	var out []*model.Switch
+	byName := make(map[string]*model.Switch, len(t.Switches))
+	for _, s := range t.Switches {
 		x := &model.Switch{Name: s.Name, Nodes: s.Nodes, Children: s.Children, Speed: s.LinkSpeed}
-		m.Switches = append(m.Switches, x)
+		out = append(out, x)
 		byName[s.Name] = x
 	}
 	var level func(x *model.Switch, depth int) int32
@@ -43,15 +72,133 @@ func (c *Config) placement(m *model.Config) {
 		}
 		return x.Level
 	}
-	for _, x := range m.Switches {
+	for _, x := range out {
 		if x.Level == 0 {
 			level(x, 0)
 		}
 	}
+	return out
 }
 
 // maxSwitchDepth bounds the levels of the tree that are counted.
 const maxSwitchDepth = 16
+
+// misplaced is what is wrong with the name of a topology or of a unit in one, and the way out.
+type misplaced struct{ text, hint string }
+
+func (m *misplaced) Error() string { return m.text }
+
+func hintOf(err error) string {
+	var m *misplaced
+	if errors.As(err, &m) {
+		return m.hint
+	}
+	return ""
+}
+
+func topologyNames(nets []*model.Topology) (names []string) {
+	for _, t := range nets {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// unknownTopology says that a name is no topology's; "" is the default one's.
+func unknownTopology(nets []*model.Topology, name string) error {
+	names := topologyNames(nets)
+	if name == "" || slices.Contains(names, name) {
+		return nil
+	}
+	if len(nets) == 1 && nets[0].Name == model.DefaultTopology {
+		return &misplaced{"Topology=" + shown(name) + ": there is no " + TopologiesFile + " that defines topologies",
+			"write one (man topology.yaml), or leave Topology= out"}
+	}
+	return &misplaced{"Topology=" + shown(name) + ": there is no such topology",
+		"write one of " + strings.Join(names, ", ")}
+}
+
+// unitsOf checks a node's Topology=: TOPOLOGY:UNIT for each topology, where UNIT may follow the names above it.
+func unitsOf(nets []*model.Topology, value string) error {
+	if value == "" {
+		return nil
+	}
+	seen := map[string]bool{}
+	for w := range strings.SplitSeq(value, ",") {
+		name, path, ok := strings.Cut(w, ":")
+		if !ok || name == "" || path == "" {
+			return &misplaced{"Topology=" + shown(value) + ": " + shown(w) + " is not TOPOLOGY:UNIT",
+				"write Topology=" + nets[0].Name + ":UNIT"}
+		}
+		if err := unknownTopology(nets, name); err != nil {
+			return err
+		}
+		if seen[name] {
+			return &misplaced{"Topology=" + shown(value) + " names topology " + name + " twice",
+				"a node is in one unit of each"}
+		}
+		seen[name] = true
+		if err := unitAt(nets[slices.Index(topologyNames(nets), name)], path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unitAt checks the way to one unit of a topology.
+func unitAt(t *model.Topology, path string) error {
+	names := strings.Split(path, ":")
+	unit := names[len(names)-1]
+	more := "add it to topology.yaml, where it may have no nodes, and run gcontrol reconfigure"
+	switch {
+	case t.Flat():
+		return &misplaced{"in topology " + t.Name + " all nodes are alike", "leave it out"}
+	case t.Blocks != nil:
+		var known []string
+		for _, b := range t.Blocks.List {
+			known = append(known, b.Name)
+		}
+		if len(names) == 1 && slices.Contains(known, unit) {
+			return nil
+		}
+		if near := nearest(unit, known); near != "" && letters(near) != letters(unit) {
+			more = "did you mean " + near + "?"
+		}
+		return &misplaced{"topology " + t.Name + " has no block " + shown(path), more}
+	}
+	byName := map[string]*model.Switch{}
+	var leaves []string
+	for _, s := range t.Switches {
+		byName[s.Name] = s
+		if len(s.Children) == 0 {
+			leaves = append(leaves, s.Name)
+		}
+	}
+	for i, name := range names {
+		s := byName[name]
+		switch {
+		case s == nil:
+			if near := nearest(name, leaves); near != "" && letters(near) != letters(name) {
+				more = "did you mean " + near + "?"
+			}
+			return &misplaced{"topology " + t.Name + " has no switch " + shown(name), more}
+		case i > 0 && !slices.Contains(byName[names[i-1]].Children, name):
+			return &misplaced{"in topology " + t.Name + ", switch " + name + " is not right below " + names[i-1],
+				"write the leaf switch alone"}
+		}
+	}
+	if len(byName[unit].Children) > 0 {
+		return &misplaced{"in topology " + t.Name + ", switch " + unit + " has switches below it", "name a leaf switch"}
+	}
+	return nil
+}
+
+// NodeTopology checks the Topology of a node that is set while the cluster runs.
+func NodeTopology(cfg *model.Config, value string) error {
+	if err := unitsOf(cfg.Networks(), value); err != nil {
+		return fmt.Errorf("%w; %s", err, hintOf(err))
+	}
+	return nil
+}
 
 // profileMem gives the memory of a MIG profile such as 1g.10gb, MiB; 0 for other types.
 func profileMem(typ string) int64 {

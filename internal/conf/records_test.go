@@ -145,8 +145,10 @@ Name=mps Count=400 File=/dev/nvidia[0-3]
 	for line, want := range map[string]string{
 		"Name=gpu File=/dev/nvidia[0-1] Count=3":   "gres.conf:1: Count=3 but File names 2; remove Count",
 		"Name=mps File=/dev/nvidia[0-2] Count=400": "gres.conf:1: Count=400 can't be divided evenly over 3 files",
-		"Name=gpu File=nvidia0":                    `gres.conf:1: File: "nvidia0" is not an absolute path; write File=/dev/nvidia[0-7]`,
-		"Name=gpu File=/dev/nvidia[0":              `gres.conf:1: File: "/dev/nvidia[0" at character 12: "[" is never closed; write File=/dev/nvidia[0-7]`,
+		"Name=gpu File=nvidia0": `gres.conf:1: File: "nvidia0" is not an absolute path; write ` +
+			`File=/dev/nvidia[0-7]`,
+		"Name=gpu File=/dev/nvidia[0": `gres.conf:1: File: "/dev/nvidia[0" at character 12: "[" is never ` +
+			`closed; write File=/dev/nvidia[0-7]`,
 		"Name=fpga Count=1": `gres.conf:1: resource "fpga" is not in GresTypes; write ` +
 			`GresTypes=gpu,mps,fpga`,
 		"NodeName=g[1-3] Name=gpu Type=a100 Count=4": "gres.conf:1: gres.conf names g3, which no NodeName line " +
@@ -172,7 +174,8 @@ Name=mps Count=400 File=/dev/nvidia[0-3]
 			`Name=gpu File=/dev/dri/renderD[128-131]; write AutoDetect=off`,
 		"AutoDetect=magic": `gres.conf:1: AutoDetect: "magic" is not a known value; write AutoDetect=nvml, nvidia, off or ` +
 			`fake:FILE`,
-		"AutoDetect=nvml:/x": `gres.conf:1: AutoDetect: "nvml:/x": only fake takes a file; write AutoDetect=nvml, nvidia, off or fake:FILE`,
+		"AutoDetect=nvml:/x": `gres.conf:1: AutoDetect: "nvml:/x": only fake takes a file; write AutoDetect=nvml, ` +
+			`nvidia, off or fake:FILE`,
 		"AutoDetect=fake:/x": "",
 		"Name=gpu Typ=a100":  `gres.conf:1: unknown key "Typ" in gres.conf; did you mean Type?`,
 		"NodeName=n1 Name=gpu Count=1": "gres.conf:1: note: n1: gres.conf gives gpu:1, which Gres on the NodeName line " +
@@ -262,6 +265,148 @@ SwitchName=top Switches=s[0-1]
 		if len(problems) == 0 || problems[0].String() != want {
 			t.Errorf("%q\n got %s\nwant %s", text, lines(problems), want)
 		}
+	}
+}
+
+const twoTopologies = `# a tree and blocks of the same nodes
+- topology: fabric
+  cluster_default: true
+  tree:
+    switches:
+      - switch: top
+        children: s[0-1]
+      - switch: s0
+        nodes: n[1-2]
+      - switch: s1
+        nodes: n[3-4]
+- topology: nvl
+  cluster_default: False
+  block:
+    block_sizes:
+      - 2
+      - 4
+    blocks:
+      - {block: b0, nodes: "n1,n3"}
+      - block: b1
+        nodes: [n2, n4]
+- topology: none
+  flat: true
+`
+
+// TestTopologies: topology.yaml has several topologies, of which partitions and nodes name some.
+func TestTopologies(t *testing.T) {
+	with := "PartitionName=b Nodes=ALL Topology=nvl\nPartitionName=f Nodes=ALL Topology=none"
+	c := mustLoad(t, with, TopologiesFile, twoTopologies, TopologyFile, "SwitchName=x Nodes=n9")
+	m := c.Model()
+	if c.TopologyPlugin != topologyTree || len(m.Topologies) != 3 || m.Switches != nil || m.Blocks != nil {
+		t.Fatalf("%s: %+v", c.TopologyPlugin, m)
+	}
+	for i, want := range []int{0, 1, 2} {
+		if got := m.NetworkOf(m.Partitions[i]); got != want {
+			t.Errorf("partition %s: topology %d", m.Partitions[i].Name, got)
+		}
+	}
+	if top := m.Topologies[0].Switches[0]; top.Level != 1 || !slices.Equal(top.Children, []string{"s0", "s1"}) {
+		t.Errorf("%+v", top)
+	}
+	if b := m.Topologies[1].Blocks; !slices.Equal(b.Sizes, []int32{2, 4}) ||
+		!slices.Equal(b.List[1].Nodes, []string{"n2", "n4"}) {
+		t.Errorf("%+v", b)
+	}
+	_, problems := LoadFS(files(with+"\nTopologyPlugin=topology/tree", TopologiesFile, twoTopologies, TopologyFile, "x"),
+		MainFile)
+	want := "gbatch.conf:7: note: TopologyPlugin has no effect: topology.yaml says of what kind each topology is; " +
+		"remove it\n" +
+		"topology.conf: note: it is ignored: there is a topology.yaml, which counts; remove one of the two"
+	if lines(problems) != want {
+		t.Errorf("got %s\nwant %s", lines(problems), want)
+	}
+	for _, x := range []struct{ main, yaml, want string }{
+		{"PartitionName=b Nodes=ALL Topology=nvlink", twoTopologies, `gbatch.conf:5: partition b: Topology="nvlink": ` +
+			`there is ` +
+			`no such topology; write one of fabric, nvl, none`},
+		{"NodeName=m1 Topology=nvl:b2", twoTopologies, `gbatch.conf:5: node m1: topology nvl has no block "b2"; add it to ` +
+			`topology.yaml, where it may have no nodes, and run gcontrol reconfigure`},
+		{"NodeName=m1 Topology=fabric:s1:s0", twoTopologies, `gbatch.conf:5: node m1: in topology fabric, switch s0 is not ` +
+			`right below s1; write the leaf switch alone`},
+		{"NodeName=m1 Topology=fabric:top", twoTopologies, `gbatch.conf:5: node m1: in topology fabric, switch top has ` +
+			`switches below it; name a leaf switch`},
+		{"NodeName=m1 Topology=s1", twoTopologies, `gbatch.conf:5: node m1: Topology="s1": "s1" is not TOPOLOGY:UNIT; ` +
+			`write ` +
+			`Topology=fabric:UNIT`},
+		{"NodeName=m1 Topology=none:x", twoTopologies, `gbatch.conf:5: node m1: in topology none all nodes are alike; ` +
+			`leave ` +
+			`it out`},
+		{"NodeName=m1 Topology=fabric:top:s1,nvl:b0", twoTopologies, ""},
+		{"", "- topology: a\n  block:\n    block_sizes: [2, 6]\n    blocks:\n    - {block: x, nodes: ALL}\n",
+			`topology.yaml:3: block_sizes="2,6": "6" is not a power of two times the first size, larger than the one before; ` +
+				`write the nodes of a block, then those of larger ones: 18,36,72`},
+		{"", "- topology: a\n  tree:\n    switches:\n    - switch: x\n      nodes: n[1-3]\n",
+			`topology.yaml:1: warning: n4 is in no switch of topology a: no job uses it together with other nodes; add it ` +
+				`to one, or give its partitions another Topology=`},
+		{"", "- topology: a\n  tree:\n    switches:\n    - switch: x\n      nodes: n[1-5]\n",
+			`topology.yaml:5: switch x names n5, which no NodeName line defines; add a NodeName line for it`},
+		{"", "- topology: a\n  flat: true\n- topology: a\n  flat: true\n",
+			`topology.yaml:3: topology a is defined twice, first in line 1; give each its own name`},
+		{"", "- topology: a\n  tree: [\n", "topology.yaml:2: it is not YAML: did not find expected node content; mend it, " +
+			"and try again with gbatch check"},
+	} {
+		_, problems := LoadFS(files(x.main, TopologiesFile, x.yaml), MainFile)
+		if got := lines(problems); got != x.want {
+			t.Errorf("%q\n got %s\nwant %s", x.main+x.yaml, got, x.want)
+		}
+	}
+	_, problems = LoadFS(files("PartitionName=b Nodes=ALL Topology=a"), MainFile)
+	if got, want := lines(problems), `gbatch.conf:5: partition b: Topology="a": there is no topology.yaml that defines `+
+		`topologies; write one (man topology.yaml), or leave Topology= out`; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// TestMovedNode: a node with Topology= is where that says, in the topologies that it names.
+func TestMovedNode(t *testing.T) {
+	m := mustLoad(t, "NodeName=m1 Topology=nvl:b0\nNodeName=m2 Topology=fabric:top:s1,nvl:b1", TopologiesFile,
+		twoTopologies).Model()
+	m.Nodes[0].Topology = "nvl:b1" // n1, by an operator
+	nets := m.Networks()
+	if got := nets[0].Switches[2].Nodes; !slices.Equal(got, []string{"n3", "n4", "m2"}) {
+		t.Errorf("s1: %v", got)
+	}
+	for i, want := range [][]string{{"n3", "m1"}, {"n2", "n4", "n1", "m2"}} {
+		if got := nets[1].Blocks.List[i].Nodes; !slices.Equal(got, want) {
+			t.Errorf("block %d: %v", i, got)
+		}
+	}
+	if got := m.Topologies[1].Blocks.List[0].Nodes; !slices.Equal(got, []string{"n1", "n3"}) {
+		t.Errorf("the file's block has changed: %v", got)
+	}
+	if err := NodeTopology(m, "nvl:b9"); err == nil {
+		t.Error("block b9 is none")
+	}
+}
+
+func TestTopologyParam(t *testing.T) {
+	for value, want := range map[string]string{
+		"TopoOptional,Dragonfly": "",
+		"RouteTree": "gbatch.conf:5: note: TopologyParam=RouteTree has no effect: the controller talks to " +
+			"each node itself; remove it",
+		"TopoMaxSizeUnroll=8": "gbatch.conf:5: note: TopologyParam=TopoMaxSizeUnroll=8 has no effect: every number of " +
+			"nodes from the " +
+			"least to the most is tried; remove it",
+		"SwitchAsNodeRank": "gbatch.conf:5: note: TopologyParam=SwitchAsNodeRank has no effect: a job's nodes are in " +
+			"the order of " +
+			"the NodeName lines; write these in the order of the switches",
+		"TopoOptional=1": `gbatch.conf:5: TopologyParam: "TopoOptional=1" is not a parameter of topologies; write ` +
+			`TopologyParam=TopoOptional`,
+		"TopoOption": `gbatch.conf:5: TopologyParam: "TopoOption" is not a known value; write TopologyParam=TopoOptional`,
+	} {
+		_, problems := LoadFS(files("TopologyParam="+value), MainFile)
+		if got := lines(problems); got != want {
+			t.Errorf("%s\n got %s\nwant %s", value, got, want)
+		}
+	}
+	if m := mustLoad(t, "TopologyParam=topooptional").Model(); !m.Params.TopoOptional || m.Params.Dragonfly {
+		t.Error("TopoOptional is lost")
 	}
 }
 

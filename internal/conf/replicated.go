@@ -122,6 +122,7 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 		Features: n.Features, Weight: int32(n.Weight), Virtual: n.Virtual,
 		Admin: n.Admin(), Reason: n.Reason, Cloud: n.State == "CLOUD", Kept: n.kept(), KeptMemMiB: n.MemSpecLimitMiB,
 	}
+	d.Topology = n.Topology
 	if n.Hostname != n.Name {
 		d.Host = n.Hostname
 	}
@@ -200,7 +201,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		ShareMax: int32(p.OverSubscribe.Max), ShareForced: p.OverSubscribe.Mode == "FORCE",
 	}
 	m.GPUIdle, m.Power = p.GpuIdlePolicy, p.Power
-	m.Headroom = int32(p.ReservePercent)
+	m.Headroom, m.Topology = int32(p.ReservePercent), p.Topology
 	m.Order = model.QueuePolicy(max(0, slices.Index(model.QueuePolicies(), p.QueuePolicy)))
 	m.ReqResv, m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.ReqResv, p.LLN, int32(p.JobDefaults.DefCPUPerGPU),
 		p.JobDefaults.DefMemPerGPUMiB
@@ -246,6 +247,9 @@ func (c *Config) partitionKeyValues(p *PartitionDef, index map[string]*NodeDef) 
 	}
 	if p.ReservePercent > 0 {
 		kvs.add("ReservePercent", showReserve(p.ReservePercent))
+	}
+	if p.Topology != "" {
+		kvs.add("Topology", p.Topology)
 	}
 	return kvs
 }

@@ -164,9 +164,20 @@ func (r *reader) readFile(name string, from pos, chain []string) {
 		r.probs.errorf(at, "include it from the main file", "Include nests more than %d deep", MaxIncludeDepth)
 		return
 	}
+	if text, ok := r.take(name, from); ok {
+		r.readText(name, text, append(chain, name))
+	}
+}
+
+// take reads the text of one file, and counts it.
+func (r *reader) take(name string, from pos) (text []byte, ok bool) {
+	at := from
+	if at.file == "" {
+		at = pos{file: name}
+	}
 	if len(r.files) >= MaxFiles {
 		r.probs.errorf(at, "", "more than %d files", MaxFiles)
-		return
+		return nil, false
 	}
 	r.probs.reading(name)
 	r.files = append(r.files, name)
@@ -177,13 +188,13 @@ func (r *reader) readFile(name string, from pos, chain []string) {
 		} else {
 			r.probs.errorf(pos{file: name}, hint, "%s", why)
 		}
-		return
+		return nil, false
 	}
 	if r.hash != nil {
 		fmt.Fprintf(r.hash, "%s %d\n", path.Base(name), len(text))
 		_, _ = r.hash.Write(text) // a hash never fails
 	}
-	r.readText(name, text, append(chain, name))
+	return text, true
 }
 
 // readText cuts a file into lines, joins continuations and takes comments off. A comment always ends at the end of its

@@ -5,15 +5,22 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/conf/topoyaml"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
 )
 
-// Topology is topology.conf: the tree of switches. A leaf has nodes, another
-// switch has switches.
+// Topology is topology.conf, or one topology of topology.yaml: the tree of switches, where a leaf has nodes and another
+// switch has switches, or the blocks.
 type Topology struct {
+	Name     string // "": topology.conf's
+	Default  bool
+	Kind     string   // of topology.yaml's: topology/flat, topology/tree or topology/block
 	Switches []Switch // in the order of the file
 	Blocks   []Switch // of topology/block, likewise
 	Sizes    []int32  // BlockSizes
+	File     string
+	Line     int
 }
 
 // Switch is one switch of the tree.
@@ -55,6 +62,44 @@ func remarkTopologyPlugin(_ *Config, v string) (text, hint string) {
 	return "", ""
 }
 
+// topologyParams are the words of TopologyParam.
+var topologyParams = []string{"BlockAsNodeRank", "Dragonfly", "RoutePart", "RouteTree", "SwitchAsNodeRank",
+	"TopoMaxSizeUnroll", "TopoOptional"}
+
+func readTopologyParam(c *Config, v string) (f fault) {
+	for _, w := range splitList(v) {
+		name, n, valued := strings.Cut(w, "=")
+		if count, err := strconv.Atoi(n); valued && (!strings.EqualFold(name, "TopoMaxSizeUnroll") || err != nil ||
+			count < -1) {
+			return fault{shown(w) + " is not a parameter of topologies", "TopoOptional"}
+		}
+		if _, f := readWord(name, topologyParams); f.bad() {
+			return f
+		}
+	}
+	c.TopologyParam = splitList(v)
+	return fault{}
+}
+
+func remarkTopologyParam(_ *Config, v string) (text, hint string) {
+	for _, w := range splitList(v) {
+		switch name, _, _ := strings.Cut(strings.ToLower(w), "="); name {
+		case "routetree", "routepart":
+			return "TopologyParam=" + w + " has no effect: the controller talks to each node itself", "remove it"
+		case "switchasnoderank", "blockasnoderank":
+			return "TopologyParam=" + w + " has no effect: a job's nodes are in the order of the NodeName lines",
+				"write these in the order of the switches"
+		case "topomaxsizeunroll":
+			return "TopologyParam=" + w + " has no effect: every number of nodes from the least to the most is tried",
+				"remove it"
+		}
+	}
+	return "", ""
+}
+
+// hasTopologyParam reports whether TopologyParam has a word.
+func (c *Config) hasTopologyParam(word string) bool { return hasFold(c.TopologyParam, word) }
+
 var switchKeyNames = []string{"Switches", "LinkSpeed"}
 
 // switchLine is a SwitchName or BlockName line.
@@ -76,7 +121,7 @@ func (l *loader) readTopology(lines []statement) {
 		case kind == keySwitch || kind == keyBlock:
 			l.switchLines = append(l.switchLines, s.pairs)
 		case strings.EqualFold(head.key, "BlockSizes"):
-			l.blockSizes(head)
+			l.blockSizes(&l.cfg.Topology, head.key, head.value, head.at)
 		default:
 			hint := "write SwitchName=… Nodes=… or Switches=…"
 			if near := nearest(head.key, []string{keySwitch, keyBlock}); near != "" {
@@ -91,9 +136,9 @@ func (l *loader) readTopology(lines []statement) {
 const maxBlockSizes = 16
 
 // blockSizes reads BlockSizes: each a power of two larger than the first.
-func (l *loader) blockSizes(head pair) {
+func (l *loader) blockSizes(t *Topology, key, value string, at pos) {
 	var sizes []int32
-	for _, w := range splitList(head.value) {
+	for _, w := range splitList(value) {
 		n, err := strconv.ParseInt(w, 10, 32)
 		ok := err == nil && n > 0 && len(sizes) < maxBlockSizes
 		if k := len(sizes); ok && k > 0 {
@@ -101,41 +146,61 @@ func (l *loader) blockSizes(head pair) {
 			ok = n > int64(sizes[k-1]) && n%int64(sizes[0]) == 0 && each&(each-1) == 0
 		}
 		if !ok {
-			l.probs.errorf(head.at, "write the nodes of a block, then those of larger ones: BlockSizes=18,36,72",
-				"BlockSizes=%s: %s is not a power of two times the first size, larger than the one before", shown(head.value),
+			l.probs.errorf(at, "write the nodes of a block, then those of larger ones: 18,36,72",
+				"%s=%s: %s is not a power of two times the first size, larger than the one before", key, shown(value),
 				shown(w))
 			return
 		}
 		sizes = append(sizes, int32(n))
 	}
-	l.cfg.Topology.Sizes = sizes
+	t.Sizes = sizes
 }
 
-// takeBlocks makes the leaves of topology.conf the blocks of topology/block.
-func (l *loader) takeBlocks() {
-	t := &l.cfg.Topology
-	if l.cfg.TopologyPlugin != topologyBlock {
-		return
-	}
+// takeBlocks makes the leaves of a topology its blocks.
+func (l *loader) takeBlocks(t *Topology) {
+	say := t.words()
 	for _, s := range t.Switches {
 		at := pos{s.File, s.Line}
-		if s.Nodes == nil {
+		if s.Children != nil {
 			l.probs.errorf(at, "write BlockName=... Nodes=... lines and BlockSizes=, or TopologyPlugin=topology/tree",
 				"switch %s is above others, and TopologyPlugin=topology/block has only blocks of nodes", s.Name)
 			continue
 		}
 		if len(t.Sizes) > 0 && len(s.Nodes) < int(t.Sizes[0]) {
-			l.probs.warnf(at, "add nodes to it, or make BlockSizes smaller",
-				"block %s has %d nodes, and BlockSizes says that a block has %d: jobs of more nodes than it has don't fit in it",
-				s.Name, len(s.Nodes), t.Sizes[0])
+			l.probs.warnf(at, "add nodes to it, or make "+say.sizes+" smaller",
+				"block %s has %d nodes, and %s says that a block has %d: jobs of more nodes than it has don't fit in it",
+				s.Name, len(s.Nodes), say.sizes, t.Sizes[0])
 		}
 		t.Blocks = append(t.Blocks, s)
 	}
 	t.Switches = nil
 }
 
-// readSwitches turns the SwitchName lines of all files into a tree.
+// words are the words of a file for its units.
+type words struct{ unit, entry, children, sizes string }
+
+func (t *Topology) words() words {
+	switch {
+	case t.Name == "":
+		return words{"switch", "SwitchName line", "Switches", "BlockSizes"}
+	case t.Kind == topologyBlock:
+		return words{"block", "- block: entry", "children", "block_sizes"}
+	}
+	return words{"switch", "- switch: entry", "children", "block_sizes"}
+}
+
+// unitLine is a switch or a block as a file defines it.
+type unitLine struct {
+	name, nodes, children, speed string
+	at, nodesAt, childrenAt      pos
+}
+
+// readSwitches turns the SwitchName lines of all files into a tree, or reads topology.yaml.
 func (l *loader) readSwitches() {
+	if l.yamlTopologies != nil {
+		l.readTopologies()
+		return
+	}
 	t := &l.cfg.Topology
 	index := map[string]int{}
 	for _, pairs := range l.switchLines {
@@ -147,44 +212,61 @@ func (l *loader) readSwitches() {
 			l.probs.errorf(head.at, "write one line per switch", "%s=%s is not one name", head.key, shown(head.value))
 			continue
 		}
-		if first, twice := index[names[0]]; twice {
-			l.probs.errorf(head.at, "remove one of the lines", "switch %s is defined twice, first in line %d", names[0],
-				t.Switches[first].Line)
-			continue
-		}
-		s := Switch{Name: names[0], LinkSpeed: line.speed, File: head.at.file, Line: head.at.line}
-		switch {
-		case (line.nodes == "") == (line.switches == ""):
-			l.probs.errorf(head.at, "write either Nodes= or Switches=", "switch %s needs either nodes or switches",
-				s.Name)
-			continue
-		case line.nodes != "":
-			s.Nodes = l.knownNodes(pair{"Nodes", line.nodes, placeOf(pairs, "Nodes", head)}, "switch "+s.Name)
-		default:
-			children, err := hostlist.Expand(line.switches)
-			if err != nil {
-				l.probs.errorf(placeOf(pairs, "Switches", head), "write Switches=s[1-2]", "switch %s: %v", s.Name, err)
-				continue
-			}
-			s.Children = children
-		}
-		index[s.Name] = len(t.Switches)
-		t.Switches = append(t.Switches, s)
+		l.addUnit(t, index, &unitLine{names[0], line.nodes, line.switches, line.speed, head.at,
+			placeOf(pairs, "Nodes", head), placeOf(pairs, "Switches", head)})
 	}
-	l.checkSwitches(index)
-	l.takeBlocks()
+	leafOf := l.checkTree(t, index)
+	if len(t.Switches) > 0 {
+		l.checkReach(t, leafOf)
+	} else if l.cfg.TopologyPlugin != topologyFlat && len(l.switchLines) == 0 && !l.probs.hasErrors(TopologyFile) {
+		line, what := keySwitch, "switches"
+		if l.cfg.TopologyPlugin == topologyBlock {
+			line, what = keyBlock, "blocks"
+		}
+		l.probs.warnf(l.where("TopologyPlugin"), "write "+line+" lines in topology.conf",
+			"TopologyPlugin=%s has no effect without %s", l.cfg.TopologyPlugin, what)
+	}
+	if l.cfg.TopologyPlugin == topologyBlock {
+		l.takeBlocks(t)
+	}
 }
 
-// checkSwitches checks that the switches form trees and that each node is on one leaf.
-func (l *loader) checkSwitches(index map[string]int) {
-	t := &l.cfg.Topology
+// addUnit adds a switch or a block to a topology.
+func (l *loader) addUnit(t *Topology, index map[string]int, u *unitLine) {
+	if first, twice := index[u.name]; twice {
+		l.probs.errorf(u.at, "remove one of the lines", "%s %s is defined twice, first in line %d", t.words().unit, u.name,
+			t.Switches[first].Line)
+		return
+	}
+	s := Switch{Name: u.name, LinkSpeed: u.speed, File: u.at.file, Line: u.at.line}
+	switch {
+	case u.nodes != "" && u.children != "", u.nodes == "" && u.children == "" && t.Name == "":
+		l.probs.errorf(u.at, "write either Nodes= or Switches=", "switch %s needs either nodes or switches", u.name)
+		return
+	case u.children != "":
+		children, err := hostlist.Expand(u.children)
+		if err != nil {
+			l.probs.errorf(u.childrenAt, "write "+t.words().children+" as s[1-2]", "switch %s: %v", u.name, err)
+			return
+		}
+		s.Children = children
+	case u.nodes != "":
+		s.Nodes = l.knownNodes(pair{"Nodes", u.nodes, u.nodesAt}, t.words().unit+" "+u.name)
+	}
+	index[s.Name] = len(t.Switches)
+	t.Switches = append(t.Switches, s)
+}
+
+// checkTree checks that the switches form trees and that each node is on one leaf. It gives the leaf of each node.
+func (l *loader) checkTree(t *Topology, index map[string]int) map[string]string {
+	say := t.words()
 	parent := map[string]string{}
 	leafOf := map[string]string{}
 	for _, s := range t.Switches {
 		at := pos{s.File, s.Line}
 		for _, child := range s.Children {
 			if _, ok := index[child]; !ok {
-				l.probs.errorf(at, "add a SwitchName line for it", "switch %s names switch %s, which isn't defined", s.Name, child)
+				l.probs.errorf(at, "add a "+say.entry+" for it", "switch %s names switch %s, which isn't defined", s.Name, child)
 			}
 			if p, has := parent[child]; has {
 				l.probs.errorf(at, "name it in one of them", "switch %s is below both %s and %s", child, p, s.Name)
@@ -193,7 +275,7 @@ func (l *loader) checkSwitches(index map[string]int) {
 		}
 		for _, n := range s.Nodes {
 			if leaf, has := leafOf[n]; has && leaf != s.Name {
-				l.probs.errorf(at, "name it in one of them", "node %s is on both switch %s and %s", n, leaf, s.Name)
+				l.probs.errorf(at, "name it in one of them", "node %s is on both %s %s and %s", n, say.unit, leaf, s.Name)
 			}
 			leafOf[n] = s.Name
 		}
@@ -203,7 +285,7 @@ func (l *loader) checkSwitches(index map[string]int) {
 		for steps := 0; up != ""; steps++ {
 			up = parent[up]
 			if up == s.Name {
-				l.probs.errorf(pos{s.File, s.Line}, "remove one of the Switches", "switch %s is below itself", s.Name)
+				l.probs.errorf(pos{s.File, s.Line}, "remove one of the "+say.children, "switch %s is below itself", s.Name)
 				break
 			}
 			if steps > len(t.Switches) {
@@ -211,17 +293,11 @@ func (l *loader) checkSwitches(index map[string]int) {
 			}
 		}
 	}
-	if len(t.Switches) == 0 {
-		if l.cfg.TopologyPlugin != topologyFlat && len(l.switchLines) == 0 && !l.probs.hasErrors(TopologyFile) {
-			line, what := keySwitch, "switches"
-			if l.cfg.TopologyPlugin == topologyBlock {
-				line, what = keyBlock, "blocks"
-			}
-			l.probs.warnf(l.where("TopologyPlugin"), "write "+line+" lines in topology.conf",
-				"TopologyPlugin=%s has no effect without %s", l.cfg.TopologyPlugin, what)
-		}
-		return
-	}
+	return leafOf
+}
+
+// checkReach tells of nodes that topology.conf leaves out.
+func (l *loader) checkReach(t *Topology, leafOf map[string]string) {
 	if l.cfg.TopologyPlugin == topologyFlat {
 		s := t.Switches[0]
 		l.probs.notef(pos{s.File, s.Line}, "write TopologyPlugin=topology/tree",
@@ -229,8 +305,8 @@ func (l *loader) checkSwitches(index map[string]int) {
 		return
 	}
 	var outside []string
-	for _, n := range l.cfg.Nodes {
-		if leafOf[n.Name] == "" {
+	for i := range l.cfg.Nodes {
+		if n := &l.cfg.Nodes[i]; leafOf[n.Name] == "" && n.Topology == "" {
 			outside = append(outside, n.Name)
 		}
 	}
@@ -241,6 +317,111 @@ func (l *loader) checkSwitches(index map[string]int) {
 		}
 		l.probs.warnf(pos{t.Switches[0].File, t.Switches[0].Line}, "add them to a "+line+" line",
 			"%s is %s: no job uses it together with other nodes", shownHosts(outside), where)
+	}
+}
+
+// readTopologies reads the topologies of topology.yaml, when all nodes and partitions are known.
+func (l *loader) readTopologies() {
+	file := l.yamlFile
+	if at, given := l.seen["TopologyPlugin"]; given {
+		l.probs.notef(at, "remove it", "TopologyPlugin has no effect: %s says of what kind each topology is", TopologiesFile)
+	}
+	if len(l.switchLines) > 0 {
+		l.probs.notef(l.switchLines[0][0].at, "remove them", "SwitchName lines have no effect: there is a %s", TopologiesFile)
+	}
+	kinds := map[topoyaml.Kind]string{topoyaml.Flat: topologyFlat, topoyaml.Tree: topologyTree,
+		topoyaml.Block: topologyBlock}
+	first := map[string]int{}
+	byDefault := 0
+	for i := range l.yamlTopologies {
+		y := &l.yamlTopologies[i]
+		t := Topology{Name: y.Name, Kind: kinds[y.Kind], File: file, Line: y.Line}
+		at := pos{file, y.Line}
+		switch {
+		case first[t.Name] > 0:
+			l.probs.errorf(at, "give each its own name", "topology %s is defined twice, first in line %d", t.Name,
+				first[t.Name])
+			continue
+		case y.Default && byDefault > 0:
+			l.probs.notef(at, "remove its cluster_default",
+				"topology %s is not the default one: the first with cluster_default is, that of line %d", t.Name, byDefault)
+		case y.Default:
+			t.Default, byDefault = true, y.Line
+		}
+		first[t.Name] = y.Line
+		if y.Sizes != "" {
+			l.blockSizes(&t, "block_sizes", y.Sizes, pos{file, y.SizesLine})
+		}
+		index := map[string]int{}
+		for _, u := range y.Units {
+			l.addUnit(&t, index, &unitLine{name: u.Name, nodes: u.Nodes, children: u.Children, at: pos{file, u.Line},
+				nodesAt: pos{file, u.NodesLine}, childrenAt: pos{file, u.ChildrenLine}})
+		}
+		l.checkUse(&t, y.Default && t.Default || byDefault == 0 && i == 0, l.checkTree(&t, index))
+		if t.Kind == topologyBlock {
+			l.takeBlocks(&t)
+		}
+		l.cfg.Topologies = append(l.cfg.Topologies, t)
+	}
+	if list := l.cfg.Topologies; len(list) > 0 {
+		if byDefault == 0 {
+			list[0].Default = true
+		}
+		for i := range list {
+			if list[i].Default {
+				l.cfg.TopologyPlugin = list[i].Kind
+			}
+		}
+	}
+}
+
+// checkUse tells of nodes that a topology leaves out though a partition places jobs on them by it.
+func (l *loader) checkUse(t *Topology, byDefault bool, leafOf map[string]string) {
+	if t.Kind == topologyFlat {
+		return
+	}
+	seen := map[string]bool{}
+	var outside []string
+	for i := range l.cfg.Partitions {
+		p := &l.cfg.Partitions[i]
+		if p.Topology != t.Name && (p.Topology != "" || !byDefault) {
+			continue
+		}
+		for _, name := range p.Nodes {
+			if leafOf[name] == "" && !seen[name] && l.cfg.Nodes[l.nodeIndex[name]].Topology == "" {
+				outside = append(outside, name)
+			}
+			seen[name] = true
+		}
+	}
+	if len(outside) > 0 {
+		l.probs.warnf(pos{t.File, t.Line}, "add it to one, or give its partitions another Topology=",
+			"%s is in no %s of topology %s: no job uses it together with other nodes", shownHosts(outside),
+			map[bool]string{true: "block", false: "switch"}[t.Kind == topologyBlock], t.Name)
+	}
+}
+
+// checkPlaces checks what partitions and nodes say of topologies, when these are known.
+func (l *loader) checkPlaces() {
+	var m model.Config
+	l.cfg.networks(&m)
+	nets := m.Networks()
+	for i := range l.cfg.Partitions {
+		p := &l.cfg.Partitions[i]
+		if err := unknownTopology(nets, p.Topology); err != nil && !l.probs.hasErrors(TopologiesFile) {
+			l.probs.errorf(pos{p.File, p.Line}, hintOf(err), "partition %s: %v", p.Name, err)
+		}
+	}
+	told := map[string]bool{}
+	for i := range l.cfg.Nodes {
+		n := &l.cfg.Nodes[i]
+		if n.Topology == "" || told[n.Topology] {
+			continue
+		}
+		told[n.Topology] = true
+		if err := unitsOf(nets, n.Topology); err != nil && !l.probs.hasErrors(TopologiesFile) {
+			l.probs.errorf(pos{n.File, n.Line}, hintOf(err), "node %s: %v", n.Name, err)
+		}
 	}
 }
 

@@ -23,8 +23,6 @@ var unusedKeys = []unusedKey{
 	{"PropagateResourceLimitsExcept",
 		"remove it, and give gsubmit --propagate=LIMITS; for grun's tasks set SLURM_PROPAGATE in the users' profiles"},
 	{"TaskPluginParam", "remove it, and set SLURM_CPU_BIND in the users' profiles: grun takes it for --cpu-bind"},
-	{"TopologyParam", "remove it: the switches of topology.conf count for all jobs, and none waits for them unless it " +
-		"asks (gsubmit --switches)"},
 	{"TrackWCKey", "remove it: usage is kept by account, user, QOS and job name"},
 }
 

@@ -136,7 +136,8 @@ func NodeMembers() []slurmjson.Field[NodeOf] {
 		{Name: "res_cores_per_gpu", Type: slurmjson.Integer}, {Name: "resume_after", Type: slurmjson.Moment},
 		{Name: "specialized_cores", Type: slurmjson.Integer}, {Name: "specialized_cpus"},
 		{Name: "specialized_memory", Type: slurmjson.Integer},
-		{Name: "tls_cert_last_renewal", Since: v43, Type: slurmjson.Moment}, {Name: "topology", Since: v43},
+		{Name: "tls_cert_last_renewal", Since: v43, Type: slurmjson.Moment},
+		{Name: "topology", Since: v43, Str: func(n *NodeOf) string { return n.Node.Def.Topology }},
 		{Name: "tres", Str: nodeTRES}, {Name: "tres_used", Str: nodeTRESUsed},
 	})
 }
@@ -172,7 +173,7 @@ func PartitionMembers() []slurmjson.Field[PartitionOf] {
 		{Name: "alternate"},
 		{Name: "node_sets", Str: func(p *PartitionOf) string { return hostlist.Compress(p.Nodes) }},
 		{Name: "select_type", Type: slurmjson.List}, {Name: "suspend_time", Type: slurmjson.Number},
-		{Name: "topology", Since: "v0.0.43"},
+		{Name: "topology", Since: "v0.0.43", Str: func(p *PartitionOf) string { return p.Topology }},
 	})
 }
 

@@ -67,6 +67,11 @@ func ReadFiles(dir, work string, r *Report) (*Files, error) {
 		if out, err = again.round(main); err != nil {
 			return nil, err
 		}
+		if out[conf.TopologiesFile] == "" {
+			if err := os.Remove(filepath.Join(work, conf.TopologiesFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+		}
 		if len(r.Items) == before { // nothing more can be taken out
 			return nil, fmt.Errorf("%s can't be made valid: %s", dir, firstError(problems))
 		}
@@ -108,7 +113,23 @@ func (c *carry) round(main string) (map[string]string, error) {
 		}
 	}
 	dir := filepath.Dir(main)
-	for _, name := range []string{conf.GresFile, conf.CgroupFile, conf.TopologyFile, conf.ContainerFile} {
+	topology := conf.TopologyFile
+	if _, err := os.Stat(filepath.Join(dir, conf.TopologiesFile)); err == nil {
+		bad := false
+		for _, p := range problems {
+			if p.Severity == conf.Error && filepath.Base(p.File) == conf.TopologiesFile {
+				bad = true
+				c.problem(p, "", false)
+			}
+		}
+		if !bad { // else others makes a topology.conf of what can be used
+			topology = conf.TopologiesFile
+			if !c.again {
+				c.r.Add(Kept, filepath.Join(dir, topology), 0, "topology", "")
+			}
+		}
+	}
+	for _, name := range []string{conf.GresFile, conf.CgroupFile, topology, conf.ContainerFile} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			c.names[filepath.Join(dir, name)] = name
 		}

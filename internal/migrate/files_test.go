@@ -42,6 +42,48 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestFaultyTopologies: of a topology.yaml with something unknown the default topology becomes a topology.conf, and
+// partitions name no topology any more.
+func TestFaultyTopologies(t *testing.T) {
+	dir, work := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		"slurm.conf": "ClusterName=c\nSlurmctldHost=ctl\nNodeName=n[1-4] CPUs=2\nPartitionName=p Nodes=ALL Default=YES\n" +
+			"PartitionName=q Nodes=ALL Topology=loop\n",
+		"topology.yaml": "- topology: nvl\n  block:\n    block_sizes: [2, 4]\n    blocks:\n    - {block: a, nodes: " +
+			"'n[1-2]'}\n" +
+			"    - {block: b, nodes: 'n[3-4]'}\n- topology: loop\n  ring: {}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &Report{}
+	f, err := ReadFiles(dir, work, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Text["topology.conf"]; !strings.Contains(got, "BlockName=b Nodes=n[3-4]\nBlockSizes=2,4\n") {
+		t.Errorf("%s", got)
+	}
+	if got := f.Text["gbatch.conf"]; !strings.Contains(got, "\nPartitionName=q Nodes=ALL\n") {
+		t.Errorf("%s", got)
+	}
+	c, problems := conf.Load(work)
+	if c == nil || len(c.Model().Blocks.List) != 2 {
+		t.Errorf("%v", problems)
+	}
+	var told string
+	for _, i := range r.Items {
+		told += fmt.Sprintln(i)
+	}
+	for _, want := range []string{"topology.yaml:8: to be done: topologies of the kind ring are not known here",
+		"not supported: topology loop: only the default one, nvl, is carried over"} {
+		if !strings.Contains(told, want) {
+			t.Errorf("the report does not say %q:\n%s", want, told)
+		}
+	}
+}
+
 // TestEveryKeyIsReported: each key=value of the input is in the report.
 func TestEveryKeyIsReported(t *testing.T) {
 	r := &Report{}

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -30,7 +31,8 @@ type yamlTopology struct {
 	Ring yaml.Node `yaml:"ring"`
 }
 
-// topologyYAML makes a topology.conf of the default topology, and gives lines for our main file.
+// topologyYAML makes a topology.conf of the default topology of a topology.yaml that can't be used as it is, and gives
+// lines for our main file.
 func (c *carry) topologyYAML(file string, data []byte, out map[string]string) (more []string) {
 	var list []yamlTopology
 	if err := yaml.Unmarshal(data, &list); err != nil {
@@ -46,7 +48,7 @@ func (c *carry) topologyYAML(file string, data []byte, out map[string]string) (m
 	for i := range list {
 		t := &list[i]
 		if i != chosen {
-			c.r.Add(Unsupported, file, 0, "topology "+t.Name, "a cluster has one topology, and %s is the default",
+			c.r.Add(Unsupported, file, 0, "topology "+t.Name, "only the default one, %s, is carried over: the file has faults",
 				list[chosen].Name)
 			continue
 		}
@@ -75,7 +77,11 @@ func (c *carry) topologyYAML(file string, data []byte, out map[string]string) (m
 				b.WriteString("BlockName=" + quoted(s.Name) + " Nodes=" + quoted(s.Nodes) + "\n")
 			}
 			if len(t.Block.Sizes) > 0 {
-				c.r.Add(Ignored, file, 0, "block_sizes", "a job gets nodes of as few blocks as it can")
+				var sizes []string
+				for _, n := range t.Block.Sizes {
+					sizes = append(sizes, strconv.Itoa(n))
+				}
+				b.WriteString("BlockSizes=" + strings.Join(sizes, ",") + "\n")
 			}
 		case !t.Ring.IsZero():
 			c.r.Add(Unsupported, file, 0, "topology "+t.Name, "rings aren't known: all nodes are treated alike")

@@ -40,7 +40,8 @@ type Request struct {
 	shareAt   int    // that partition's place (stock.shareAt)
 	class     int64  // suspended jobs of lower classes don't count
 
-	tier        int // the partition's PriorityTier
+	tier        int    // the partition's PriorityTier
+	topology    string // the partition's; "": the default one
 	wholeCores  bool
 	memConsumed bool
 	gpuMargin   int64 // MiB of each GPU's memory that no job gets
@@ -55,6 +56,7 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 		UID: sp.UID, Reservation: sp.Reservation, tier: int(p.PriorityTier), wholeCores: params.WholeCores,
 		memConsumed: params.MemConsumed}
 	r.LLN, r.gpuMargin = params.LLN || p.LLN, params.GPUMemMarginMiB
+	r.topology = p.Topology
 	if n := p.Shared(sp); n > 1 && !r.Exclusive {
 		r.Share, r.sharePart = int(n), p.Name
 	}

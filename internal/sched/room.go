@@ -66,7 +66,7 @@ type stock struct {
 	byPart    bool                      // some partition limits the CPUs that its jobs may have on a node
 	byUser    bool                      // some partition keeps different users' jobs apart
 	isPrivate map[string]bool
-	net       *network // nil: not needed yet
+	nets      map[string]*network // by the name that partitions give; nil: not needed yet
 	gpus      gpuMaps
 	lots      lots
 	sharing   map[string]int // partitions whose jobs share CPUs, from 1
@@ -107,21 +107,30 @@ func (s *stock) place(name string) int {
 
 // network is how nodes lie to each other: by switches or by blocks; neither: all are alike.
 type network struct {
-	tree   *tree
-	blocks *blocks
+	tree     *tree
+	blocks   *blocks
+	optional bool // it counts only for jobs that ask for it
 }
 
-// network gives the network; it is made when first needed.
-func (s *stock) network() *network {
-	if s.net == nil {
-		s.net = &network{}
-		if cfg := s.v.Config(); cfg.Blocks != nil {
-			s.net.blocks = newBlocks(cfg.Blocks)
-		} else {
-			s.net.tree = newTree(cfg.Switches)
-		}
+// network gives the network of partitions that name this topology, "" for the default one; it is made when first
+// needed.
+func (s *stock) network(name string) *network {
+	if n := s.nets[name]; n != nil {
+		return n
 	}
-	return s.net
+	cfg := s.v.Config()
+	t := cfg.Networks()[cfg.NetworkOf(&model.Partition{Topology: name})]
+	n := &network{optional: s.params.TopoOptional}
+	if t.Blocks != nil {
+		n.blocks = newBlocks(t.Blocks)
+	} else if n.tree = newTree(t.Switches); n.tree != nil {
+		n.tree.scatter = s.params.Dragonfly
+	}
+	if s.nets == nil {
+		s.nets = map[string]*network{}
+	}
+	s.nets[name] = n
+	return n
 }
 
 // fate is an assumption about what a job does.

@@ -120,12 +120,12 @@ func layGroup(cands []cand, rq *Request) *model.Alloc {
 
 // layNetwork places a job on some of the candidates, by the network and the job's wishes.
 func layNetwork(cands []cand, rq *Request) *model.Alloc {
-	switch net := cands[0].r.stock.network(); {
-	case net.blocks != nil && (rq.Segment > 0 || !rq.Spread && !rq.Contiguous):
+	switch net := cands[0].r.stock.network(rq.topology); {
+	case net.blocks != nil && (rq.Segment > 0 || !net.optional && !rq.Spread && !rq.Contiguous):
 		return net.blocks.lay(cands, rq)
 	case rq.Contiguous:
 		return layRun(cands, rq)
-	case net.tree != nil && !rq.Spread:
+	case net.tree != nil && !rq.Spread && (!net.optional || rq.Switches > 0):
 		return net.tree.lay(cands, rq)
 	}
 	return layAny(cands, rq, nil)

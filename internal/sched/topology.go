@@ -14,6 +14,7 @@ type tree struct {
 	leafOf   map[string]int // by node; the leaves below a switch have consecutive numbers
 	branches []branch
 	leaves   int
+	scatter  bool // TopologyParam=Dragonfly: a job on several leaves is spread over as many as there are
 }
 
 // branch is a switch above the leaves lo to hi-1.
@@ -123,6 +124,9 @@ func (t *tree) layBelow(cands []cand, rq *Request) *model.Alloc {
 		return cmp.Or(nodes[b]-nodes[a], a-b)
 	}
 	by := func(a, b cand) int { return order(t.leafOf[a.r.def.Name], t.leafOf[b.r.def.Name]) }
+	if t.scatter && len(nodes) > 1 && rq.Switches == 0 {
+		return layAny(cands, rq, t.scattered(cands))
+	}
 	a := layAny(cands, rq, by)
 	if a == nil || len(nodes) < 3 {
 		return a
@@ -163,6 +167,20 @@ func (t *tree) layBelow(cands []cand, rq *Request) *model.Alloc {
 		return b
 	}
 	return a
+}
+
+// scattered is the order of nodes that takes one of each leaf, then the second of each, and so on.
+func (t *tree) scattered(cands []cand) func(a, b cand) int {
+	turn, next := map[*room]int{}, map[int]int{}
+	for i := range cands {
+		r := cands[i].r
+		leaf := t.leafOf[r.def.Name]
+		turn[r] = next[leaf]
+		next[leaf]++
+	}
+	return func(a, b cand) int {
+		return cmp.Or(turn[a.r]-turn[b.r], t.leafOf[a.r.def.Name]-t.leafOf[b.r.def.Name])
+	}
 }
 
 // leavesOf counts the leaf switches of an allocation.

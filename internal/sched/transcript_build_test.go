@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
+	"gbatch/internal/state"
 )
 
 // Parsing of the transcripts' commands, and the lines that show their results.
@@ -66,7 +67,7 @@ func (c *cluster) part(w words) {
 		DefMemPerCPU: w.num("defmempercpu"), DefMemPerNode: w.num("defmempernode"), MaxMemPerCPU: w.num("maxmempercpu"),
 		MaxMemPerNode: w.num("maxmempernode"), ExclusiveUser: w.has("private"), LLN: w.has("lln"), ReqResv: w.has("reqresv"),
 		AllowAccounts: w.list("accounts"), DenyAccounts: w.list("notaccounts"), AllowQOS: w.list("qoslist"),
-		DenyQOS: w.list("notqos")}
+		DenyQOS: w.list("notqos"), Topology: w.named["topology"]}
 	if w.has("force") {
 		p.ShareMax, p.ShareForced = int32(w.num("force")), true
 	}
@@ -258,4 +259,52 @@ func allocLine(a *model.Alloc) string {
 		out = append(out, text+")")
 	}
 	return strings.Join(out, " ")
+}
+
+// undivided checks that no segment of a plan's jobs is in several base blocks, unless it is larger than these.
+func (c *cluster) undivided(v *state.View, plan model.Plan) {
+	c.t.Helper()
+	for i := range plan.Starts {
+		st := &plan.Starts[i]
+		cfg := v.Config()
+		t, segment := cfg.Networks()[cfg.NetworkOf(v.Partition(st.Partition))].Blocks, 0
+		if m := v.Job(st.Job).Spec.More; m != nil {
+			segment = int(m.Segment)
+		}
+		if t == nil || segment == 0 || segment > int(t.Sizes[0]) || len(st.Alloc.Nodes) <= segment {
+			continue
+		}
+		for _, b := range t.List {
+			n := 0
+			for k := range st.Alloc.Nodes {
+				if slices.Contains(b.Nodes, st.Alloc.Nodes[k].Node) {
+					n++
+				}
+			}
+			if n%segment != 0 {
+				c.t.Fatalf("%s: job %d has %d nodes in block %s, with segments of %d", c.at, st.Job, n, b.Name, segment)
+			}
+		}
+	}
+}
+
+// network adds switches and blocks to the last topology, or to the only one, that of topology.conf.
+func (c *cluster) network(verb string, w words) {
+	switches, blocks := &c.cfg.Switches, &c.cfg.Blocks
+	if k := len(c.cfg.Topologies); k > 0 {
+		switches, blocks = &c.cfg.Topologies[k-1].Switches, &c.cfg.Topologies[k-1].Blocks
+	}
+	switch {
+	case verb == "switch":
+		*switches = append(*switches, &model.Switch{Name: w.plain[0], Nodes: w.list("nodes"), Children: w.list("switches"),
+			Level: int32(w.num("level"))})
+	case verb == "block":
+		(*blocks).List = append((*blocks).List, &model.Block{Name: w.plain[0], Nodes: w.list("nodes")})
+	default:
+		*blocks = &model.Blocks{}
+		for _, text := range w.list("sizes") {
+			n, _ := strconv.Atoi(text)
+			(*blocks).Sizes = append((*blocks).Sizes, int32(n))
+		}
+	}
 }

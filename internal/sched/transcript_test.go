@@ -31,6 +31,9 @@ import (
 //	param [limitstop] [youngest] [strict] [wholecores] [nomem] [defmempercpu=]
 //	     [defmempernode=] [maxmempercpu=] [maxmempernode=]
 //	switch s1 nodes=n1,n2 | switch s0 switches=s1,s2        the network
+//	blocks sizes=2,4 | block b1 nodes=n1,n2                 likewise
+//	topology NAME [default]     what follows is this topology's; part p topology=NAME      place NODE NAME:UNIT
+//	param [optional] [dragonfly]                            TopologyParam
 //	param pause=60 grace=30                     of elastic jobs
 //	license foo=2,bar                           what the cluster has
 //	up                                          the configuration takes effect, all nodes register
@@ -197,32 +200,6 @@ func (c *cluster) cycle(p Policy) model.Plan {
 	return plan
 }
 
-// undivided checks that no segment of a plan's jobs is in several base blocks, unless it is larger than these.
-func (c *cluster) undivided(v *state.View, plan model.Plan) {
-	c.t.Helper()
-	for i := range plan.Starts {
-		st := &plan.Starts[i]
-		t, segment := v.Config().Blocks, 0
-		if m := v.Job(st.Job).Spec.More; m != nil {
-			segment = int(m.Segment)
-		}
-		if t == nil || segment == 0 || segment > int(t.Sizes[0]) || len(st.Alloc.Nodes) <= segment {
-			continue
-		}
-		for _, b := range t.List {
-			n := 0
-			for k := range st.Alloc.Nodes {
-				if slices.Contains(b.Nodes, st.Alloc.Nodes[k].Node) {
-					n++
-				}
-			}
-			if n%segment != 0 {
-				c.t.Fatalf("%s: job %d has %d nodes in block %s, with segments of %d", c.at, st.Job, n, b.Name, segment)
-			}
-		}
-	}
-}
-
 // clear ends every job.
 func (c *cluster) clear() {
 	var stop state.Stop
@@ -297,6 +274,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		p.WholeCores, p.MemConsumed = w.has("wholecores"), !w.has("nomem")
 		p.LimitStop, p.Preempt.Youngest = slices.Contains(w.plain, "limitstop"), slices.Contains(w.plain, "youngest")
 		p.Preempt.Strict = slices.Contains(w.plain, "strict")
+		p.TopoOptional, p.Dragonfly = slices.Contains(w.plain, "optional"), slices.Contains(w.plain, "dragonfly")
 		p.Cache = model.GPUCache{Tags: int32(w.num("models")), TimeS: 3600}
 		p.Elastic = model.ElasticRules{PauseS: w.num("pause"), GraceS: w.num("grace")}
 		if w.has("power") {
@@ -304,17 +282,15 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		}
 		p.DefMemPerCPU, p.DefMemPerNode = w.num("defmempercpu"), w.num("defmempernode")
 		p.MaxMemPerCPU, p.MaxMemPerNode = w.num("maxmempercpu"), w.num("maxmempernode")
-	case "blocks":
-		c.cfg.Blocks = &model.Blocks{}
-		for _, text := range w.list("sizes") {
-			n, _ := strconv.Atoi(text)
-			c.cfg.Blocks.Sizes = append(c.cfg.Blocks.Sizes, int32(n))
-		}
-	case "block":
-		c.cfg.Blocks.List = append(c.cfg.Blocks.List, &model.Block{Name: w.plain[0], Nodes: w.list("nodes")})
-	case "switch":
-		c.cfg.Switches = append(c.cfg.Switches,
-			&model.Switch{Name: w.plain[0], Nodes: w.list("nodes"), Children: w.list("switches"), Level: int32(w.num("level"))})
+	case "topology":
+		c.cfg.Topologies = append(c.cfg.Topologies, &model.Topology{Name: w.plain[0],
+			Default: slices.Contains(w.plain, "default")})
+	case "blocks", "block", "switch":
+		c.network(fields[0], w)
+	case "place":
+		def := *c.st.View().NodeDef(w.plain[0])
+		def.Topology = w.plain[1]
+		c.apply(&state.Define{Nodes: []*model.NodeDef{&def}})
 	case "license":
 		for name := range w.named {
 			c.cfg.Licenses = append(c.cfg.Licenses, model.LicenseCount{Name: name, Count: w.num(name)})

@@ -207,7 +207,7 @@ func (l layout) besides(b *book) map[string]string {
 	out := map[string]string{}
 	switch r := &b.Made; {
 	case r.Conf != "":
-		for _, name := range []string{conf.GresFile, conf.CgroupFile, conf.TopologyFile} {
+		for _, name := range []string{conf.GresFile, conf.CgroupFile, conf.TopologyFile, conf.TopologiesFile} {
 			if from := filepath.Join(filepath.Dir(r.Conf), name); exists(from) {
 				out[name] = fmt.Sprintf("# Made by gbatch up: the file beside %s counts.\nInclude %s\n", r.Conf, quoted(from))
 			}

@@ -501,7 +501,7 @@ func TestJSON(t *testing.T) {
 // TestExamples: the configurations in etc load without an error.
 func TestExamples(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"gbatch.conf", "gres.conf", "cgroup.conf", "topology.conf"} {
+	for _, name := range []string{"gbatch.conf", "gres.conf", "cgroup.conf", "topology.conf", "topology.yaml"} {
 		b, err := os.ReadFile(filepath.Join("..", "..", "etc", name+".example"))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)

@@ -45,11 +45,12 @@ var ofKeys = map[string]getopt.Values{
 }
 
 var (
-	nodeKeys = []string{"State", "Reason", "Gres", "AvailableFeatures", "ActiveFeatures", "Weight", "Comment", "Extra"}
+	nodeKeys = []string{"State", "Reason", "Gres", "AvailableFeatures", "ActiveFeatures", "Weight", "Comment", "Extra",
+		"Topology"}
 	partKeys = []string{"Nodes", "State", "Default", "MaxTime", "DefaultTime", "MaxNodes", "MinNodes", "PriorityTier",
 		"PriorityJobFactor", "AllowAccounts", "AllowGroups", "AllowQos", "DenyAccounts", "DenyQos", "Hidden", "QOS",
 		"OverSubscribe", "TRESBillingWeights", "DefMemPerCPU", "DefMemPerNode", "MaxMemPerCPU", "MaxMemPerNode",
-		"ReservePercent", "QueuePolicy"}
+		"ReservePercent", "QueuePolicy", "Topology"}
 	resvKeys = []string{"StartTime", "EndTime", "Duration", "Nodes", "NodeCnt", "CoreCnt", "TRES", "Users", "Accounts",
 		"Groups", "PartitionName", "Licenses", "Features", "Flags"}
 )

@@ -2,7 +2,8 @@
 // configuration.
 //
 //	gcontrol.go     the verbs and the options that all have
-//	showjob.go showstep.go shownode.go shownetwork.go   what show shows, but for reservations
+//	showjob.go showstep.go shownode.go shownetwork.go showtopology.go   what show shows, but for
+//	                reservations
 //	slurmkeys.go    keys of show config under its Slurm name
 //	reservation.go  reservations: create, update, delete, show
 //	change.go       hold, release, requeue, suspend, reconfigure and the like

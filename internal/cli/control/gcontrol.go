@@ -302,10 +302,14 @@ func (c *control) show(words []string) error {
 		return c.showConfig()
 	case is("licenses") && len(low) > 1, low == "lics":
 		return c.showLicenses(name)
+	case is("topology") && len(low) > 1:
+		asked := words[1:]
+		if _, name, pair := strings.Cut(words[0], "="); pair && name != "" {
+			asked = append([]string{name}, asked...)
+		}
+		return c.showTopology(asked)
 	case c.json != "":
 		return errNoJSON
-	case is("topology") && len(low) > 1:
-		return c.showTopology(name)
 	case is("version"):
 		c.Version()
 		return nil
