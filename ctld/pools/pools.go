@@ -51,14 +51,18 @@ func Of(v *state.View, now model.Time, shown func(account string) bool) []proto.
 	return out
 }
 
-// keepBack counts a partition's headroom: what of the free part is not for every job counts as reserved.
+// keepBack counts a partition's headroom: what of the free part is not for every job counts as reserved. Of one type
+// of GPU a job may have as much as of all types together.
 func keepBack(pool *proto.Pool, r *headroom.Room) {
 	if r == nil {
 		return
 	}
 	for i := range pool.TRES {
-		if t := &pool.TRES[i]; t.TRES == r.TRES() {
+		t := &pool.TRES[i]
+		if t.TRES == r.TRES() {
 			t.Headroom = r.Keep
+		}
+		if t.TRES == r.TRES() || strings.HasPrefix(t.TRES, r.TRES()+":") {
 			t.Kept = t.Free() - max(0, min(t.Free(), r.Left()))
 			t.Reserved += t.Kept
 		}

@@ -3,6 +3,7 @@ package sim
 import (
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
+	"gbatch/internal/sched/lineup"
 	"gbatch/internal/sched/multifactor"
 	"gbatch/internal/sched/policy"
 	"gbatch/internal/state"
@@ -26,7 +27,13 @@ func configured(c *model.Config) Scheduler {
 		s.New = func() Planner { return &weighted{planner: sched.NewPlanner(), policy: p, asked: newAsked()} }
 	case !prio.Default():
 		s.Text = "in order of arrival, " + how
-		s.New = func() Planner { return &planning{planner: sched.NewPlanner(), policy: p, asked: newAsked()} }
+		s.New = func() Planner {
+			plan := &planning{planner: sched.NewPlanner(), policy: p, asked: newAsked()}
+			if lineup.Own(c) {
+				plan.queues = &queues{}
+			}
+			return plan
+		}
 	default:
 		if p.Backfill.On {
 			p.Backfill.Reserve = 1
@@ -35,10 +42,35 @@ func configured(c *model.Config) Scheduler {
 		s.New = func() Planner {
 			rules := policy.Default()
 			p.Order, p.Predict = rules.Order(), rules.Predict()
-			return &byDefault{planner: sched.NewPlanner(), rules: rules, policy: p, asked: newAsked()}
+			plan := &byDefault{planner: sched.NewPlanner(), rules: rules, policy: p, asked: newAsked()}
+			if lineup.Own(c) {
+				plan.queues = &queues{}
+			}
+			return plan
 		}
 	}
+	if lineup.Own(c) {
+		s.Text += "; partitions with a QueuePolicy in their own order"
+	}
 	return s
+}
+
+// queues gives partitions with a QueuePolicy their own order beside the others'; nil: no partition has one.
+type queues struct{ points *multifactor.Order }
+
+func (q *queues) order(v *state.View, now model.Time, base sched.Order) sched.Order {
+	if q == nil {
+		return base
+	}
+	if stale(q.points, v, now) {
+		q.points = multifactor.New(v, now, q.points)
+	}
+	return lineup.New(v, base, q.points, q.points.Tree().Factor)
+}
+
+// stale reports whether multifactor priorities are due again: each PriorityCalcPeriod, as in the controller.
+func stale(o *multifactor.Order, v *state.View, now model.Time) bool {
+	return o == nil || !o.Made(v) || now >= o.At().Add(max(1, v.Config().Params.Priority.CalcPeriodS))
 }
 
 // weighted is the production planner with multifactor priorities.
@@ -51,9 +83,12 @@ type weighted struct {
 
 // Plan is one pass. It recomputes shares, usage and ages every PriorityCalcPeriod, as the controller does.
 func (w *weighted) Plan(v *state.View, now model.Time) model.Plan {
-	if w.order == nil || !w.order.Made(v) || now >= w.order.At().Add(max(1, v.Config().Params.Priority.CalcPeriodS)) {
+	if stale(w.order, v, now) {
 		w.order = multifactor.New(v, now, w.order)
 		w.policy.Order = w.order
+	}
+	if lineup.Own(v.Config()) {
+		w.policy.Order = lineup.New(v, w.order, w.order, w.order.Tree().Factor)
 	}
 	w.asked.note(v, &w.policy)
 	return w.planner.Plan(v, now, w.policy)

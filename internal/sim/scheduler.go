@@ -44,6 +44,7 @@ type planning struct {
 	policy  sched.Policy
 	order   *scoreOrder // nil: none of ours
 	asked   asked
+	queues  *queues
 }
 
 // asked follows what jobs ask for, as the controller does. Without a watch a job gets the first node that holds it.
@@ -65,7 +66,9 @@ func (p *planning) Plan(v *state.View, now model.Time) model.Plan {
 		p.order.at(now)
 	}
 	p.asked.note(v, &p.policy)
-	return p.planner.Plan(v, now, p.policy)
+	pol := p.policy
+	pol.Order = p.queues.order(v, now, pol.Order)
+	return p.planner.Plan(v, now, pol)
 }
 
 // Wake gives the moment at which a kept reservation falls due. Without kept ones a pass at each event is enough.
@@ -82,6 +85,7 @@ type byDefault struct {
 	policy  sched.Policy
 	rules   *policy.Policy
 	asked   asked
+	queues  *queues
 }
 
 func newByDefault() Planner {
@@ -95,7 +99,9 @@ func newByDefault() Planner {
 func (p *byDefault) Plan(v *state.View, now model.Time) model.Plan {
 	p.rules.Refresh(v, now)
 	p.asked.note(v, &p.policy)
-	return p.planner.Plan(v, now, p.policy)
+	pol := p.policy
+	pol.Order = p.queues.order(v, now, pol.Order)
+	return p.planner.Plan(v, now, pol)
 }
 
 // named is a scheduler that is the same everywhere.
