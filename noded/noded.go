@@ -29,6 +29,7 @@ import (
 	"gbatch/noded/gpuwatch"
 	"gbatch/noded/hardware"
 	"gbatch/noded/image"
+	"gbatch/noded/oci"
 	"gbatch/noded/pool"
 	"gbatch/noded/relay"
 	"gbatch/noded/scripts"
@@ -58,6 +59,7 @@ type Noded struct {
 	groups    *groups
 	boxes     *container.Store          // jobs' own directories; nil: they share the node's
 	images    *image.Cache              // of containers; nil: noImages says why there are none
+	bundles   oci.Dirs                  // of steps in containers of OCI runtimes
 	rooms     atomic.Pointer[box.Store] // containers of images; nil before the first
 	roomsAt   string                    // their directory
 	opening   sync.Mutex                // of rooms
@@ -204,6 +206,7 @@ func (n *Noded) openJobs() error {
 	if n.boxes, err = openBoxes(&n.opts); err != nil {
 		return err
 	}
+	n.bundles.Base = filepath.Join(n.opts.Spool, "bundles")
 	if n.noImages = n.openImages(); n.noImages != nil {
 		n.log.Warn("jobs with --container-image are refused here", "why", n.noImages)
 	}

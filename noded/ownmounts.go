@@ -7,14 +7,17 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	wish "gbatch/internal/model/container"
 	"gbatch/internal/proto"
 	"gbatch/noded/box"
+	"gbatch/noded/boxenv"
 	"gbatch/noded/container"
 	"gbatch/noded/image"
+	"gbatch/noded/oci"
 	"gbatch/noded/shim"
 )
 
@@ -59,6 +62,9 @@ func (n *Noded) ownMounts(key proto.Attempt) (string, error) {
 
 // dropMounts removes the directories of an attempt whose processes have ended.
 func (n *Noded) dropMounts(key proto.Attempt) error {
+	if err := n.dropBundles(box.InJob(nameOf(key))); err != nil {
+		return err
+	}
 	if rooms := n.rooms.Load(); rooms != nil {
 		some, err := rooms.RemoveAll(box.InJob(nameOf(key)))
 		if err != nil {
@@ -90,11 +96,15 @@ func (n *Noded) cleanMounts() {
 
 // sweepMounts removes the directories of attempts that nobody knows.
 func (n *Noded) sweepMounts(keep []proto.Attempt) error {
+	prefixes := make([]string, 0, len(keep))
+	for _, key := range keep {
+		prefixes = append(prefixes, box.InJob(nameOf(key)))
+	}
+	if err := n.bundles.Sweep(prefixes); err != nil {
+		return err
+	}
+	n.cleanBundles()
 	if rooms := n.rooms.Load(); rooms != nil {
-		prefixes := make([]string, 0, len(keep))
-		for _, key := range keep {
-			prefixes = append(prefixes, box.InJob(nameOf(key)))
-		}
 		if err := rooms.Sweep(prefixes); err != nil {
 			return err
 		}
@@ -181,9 +191,10 @@ type room struct {
 	space string   // the job's own mount namespace
 	show  []string // files of the node that are there too
 
-	made *box.Made
-	user image.User
-	at   map[string]string // programs that were found
+	bundle *oci.Order // nil: it is a container of an image
+	made   *box.Made
+	user   image.User
+	at     map[string]string // programs that were found
 }
 
 // wishOfJob gives the container that a job's script is to run in, nil for none.
@@ -196,14 +207,17 @@ func wishOfJob(s *model.Spec) *wish.Wish {
 
 // makeRoom makes a container, or finds it made. It waits for the image.
 func (n *Noded) makeRoom(ctx context.Context, r *room) error {
-	rooms, err := n.openRooms()
-	if err != nil {
-		return err
-	}
 	if r.spec.UID == 0 {
 		return errors.New("root's jobs run in no containers: submit it as a user")
 	}
 	if err := r.wish.Check(); err != nil { // whoever has sent it
+		return err
+	}
+	if r.wish.Bundle != "" {
+		return n.orderBundle(r)
+	}
+	rooms, err := n.openRooms()
+	if err != nil {
 		return err
 	}
 	account := n.names.Account(r.spec.UID)
@@ -229,6 +243,9 @@ func (n *Noded) moveIn(o *shim.Launch, r *room) error {
 	if r == nil {
 		return nil
 	}
+	if r.bundle != nil {
+		return n.runBundle(o, r)
+	}
 	o.Mounts, o.Confined, o.Dir = r.made.Space, true, box.Dir(&r.made.Config, r.wish)
 	o.Env = box.Environ(o.Env, r.made, r.wish)
 	program := o.Path
@@ -252,6 +269,9 @@ func (n *Noded) moveIn(o *shim.Launch, r *room) error {
 
 // leaveRoom removes the container of a step that has ended; one with a name stays until the job ends.
 func (n *Noded) leaveRoom(key proto.Attempt, step int32) error {
+	if err := n.dropBundles(box.NameOf(nameOf(key), step, &wish.Wish{})); err != nil {
+		return err
+	}
 	rooms, name := n.rooms.Load(), box.NameOf(nameOf(key), step, &wish.Wish{})
 	if rooms == nil || !rooms.Has(name) {
 		return nil
@@ -275,4 +295,81 @@ func (n *Noded) cleanRooms() {
 func (n *Noded) taskPrograms() []string {
 	r := n.configured()
 	return slices.DeleteFunc([]string{r.TaskProlog, r.TaskEpilog}, func(p string) bool { return !filepath.IsAbs(p) })
+}
+
+// orderBundle says how the tasks of a script or a step are run by a container runtime of the node.
+func (n *Noded) orderBundle(r *room) error {
+	w := r.wish
+	dir, err := n.bundles.Make(box.NameOf(nameOf(r.key), r.step, &wish.Wish{}), r.spec.UID, r.spec.GID)
+	if err != nil {
+		return err
+	}
+	b := &oci.Order{Bundle: w.Bundle, Spool: dir, ID: w.Name, Job: uint32(r.key.Job), Step: strconv.Itoa(int(r.step)),
+		Node: n.opts.Name, User: r.spec.User, UID: r.spec.UID, GID: r.spec.GID, Again: r.key.Attempt > 1,
+		Devices: n.groups.units.Files(r.gres), WorkDir: w.WorkDir, Keep: w.Env, ReadOnly: w.Write == wish.No, Root: w.Root}
+	if c := n.opts.Config; c != nil {
+		b.Runtime = c.Runtime()
+	}
+	if r.step == proto.StepBatch {
+		b.Step = "batch"
+	}
+	if w.Home == wish.Yes {
+		b.Home = n.names.Account(r.spec.UID).Home
+	}
+	for _, text := range w.Mounts {
+		m, err := wish.ParseMount(text)
+		if err != nil {
+			return err
+		}
+		b.Mounts = append(b.Mounts, oci.Mount{From: m.Source, At: m.Target, ReadOnly: m.ReadOnly, NoExec: m.NoExec,
+			Flat: m.Flat})
+	}
+	if len(b.Devices) > 0 {
+		for _, f := range box.DriverFiles() {
+			if name := filepath.Base(f.At); filepath.Dir(f.At) == boxenv.DriverLibs {
+				b.Libs = append(b.Libs, oci.File{From: f.File, At: name})
+			} else {
+				b.Tools = append(b.Tools, oci.File{From: f.File, At: name})
+			}
+		}
+	}
+	r.bundle = b
+	return nil
+}
+
+// runBundle makes an order one of the process that runs the command in a container.
+func (n *Noded) runBundle(o *shim.Launch, r *room) error {
+	b, program := *r.bundle, o.Path
+	b.Task, b.Terminal, b.Extra = uint32(o.Key.Task), o.Terminal, o.Passed[shim.PassedFiles-1] != nil
+	if r.step == proto.StepBatch {
+		b.Files, program = []oci.File{{From: program, At: "script"}}, b.Shown("script")
+	}
+	argv, err := b.Argv(n.opts.Shim, append([]string{program}, o.Argv[1:]...))
+	if err != nil {
+		return err
+	}
+	o.Path, o.Argv = n.opts.Shim, argv
+	o.Env = append(o.Env, "SLURM_CONTAINER="+b.Bundle)
+	if b.ID != "" {
+		o.Env = append(o.Env, "SLURM_CONTAINER_ID="+b.ID)
+	}
+	return nil
+}
+
+// dropBundles removes what runtimes have had for containers of ended steps.
+func (n *Noded) dropBundles(prefix string) error {
+	some, err := n.bundles.Remove(prefix)
+	if some {
+		n.cleanBundles()
+	}
+	return err
+}
+
+func (n *Noded) cleanBundles() {
+	n.stops.Do(func(ctx context.Context) {
+		if err := n.bundles.Clean(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			n.log.Warn("files of ended containers could not be removed; it is tried again at the next container's end",
+				"err", err)
+		}
+	})
 }

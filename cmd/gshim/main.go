@@ -2,13 +2,15 @@
 // step-io it is the process that carries a step's input and output: see package noded/steprelay; as gshim
 // step-pmi it serves the tasks of MPI programs: see package noded/steppmi. As gshim login-env it is what
 // a job with --get-user-env begins as: see package noded/loginenv. As gshim receive-file it takes in a file of
-// gbcast: see package noded/receive.
+// gbcast: see package noded/receive. As gshim run-bundle it runs a task in a container of an OCI runtime: see
+// package noded/oci.
 package main
 
 import (
 	"os"
 
 	"gbatch/noded/loginenv"
+	"gbatch/noded/oci"
 	"gbatch/noded/receive"
 	"gbatch/noded/shim"
 	"gbatch/noded/steppmi"
@@ -27,6 +29,9 @@ func main() {
 	}
 	if len(os.Args) > 2 && os.Args[1] == receive.Word {
 		os.Exit(receive.Main(os.Args[2:], os.Stdin, os.Stderr))
+	}
+	if len(os.Args) > 2 && os.Args[1] == oci.Word {
+		os.Exit(oci.Main(os.Args[2:], os.Stderr))
 	}
 	os.Exit(shim.Main(os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// atStart gives the settings of cgroup.conf, gres.conf and job_container.conf that gnoded reads only when it starts, so
-// that a reconfigure can say which changes need a restart. The units of gres.conf are represented by a hash.
+// atStart gives the settings of cgroup.conf, gres.conf, job_container.conf and oci.conf that gnoded reads only when it
+// starts, so that a reconfigure can say which changes need a restart. The units of gres.conf are represented by a hash.
 func (c *Config) atStart() []model.KV {
 	g := &c.Cgroup
 	percent := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + "%" }
@@ -34,6 +34,9 @@ func (c *Config) atStart() []model.KV {
 	}
 	for i := range c.Containers {
 		out = append(out, model.KV{Key: ContainerFile, Value: c.Containers[i].show()})
+	}
+	if c.OCI.Run != "" {
+		out = append(out, model.KV{Key: OCIFile, Value: fmt.Sprintf("%+v", c.OCI)})
 	}
 	h := fnv.New32a()
 	for i := range c.Gres.Records {

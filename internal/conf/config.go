@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
+	"gbatch/internal/model/container"
 	"gbatch/internal/price"
 )
 
@@ -106,6 +107,7 @@ type Config struct {
 	PropagateLimitsExcept     []string // set instead of PropagateLimits
 	JobContainerType          string   // job_container/none or job_container/tmpfs
 	ContainerCachePath        string   // directory of images and containers; "": SlurmdSpoolDir
+	ContainerRuntime          string   // which program runs bundles; "": oci.conf, or runc or crun
 	ContainerCacheMiB         int64    // what images may take on a node; 0: no containers
 	RaiseLimits               []string // "ALL", or names: the hard limits that a job may have above its node's
 	PropagatePrioProcess      int64
@@ -179,14 +181,15 @@ type Config struct {
 	TopologyPlugin string // topology/flat or topology/tree
 	TopologyParam  []string
 
-	Nodes      []NodeDef      // in the order of the file
-	NodeSets   []NodeSet      // named in partitions only
-	Partitions []PartitionDef // in the order of the file
-	Gres       Gres           // gres.conf
-	Cgroup     Cgroup         // cgroup.conf
-	Containers []Container    // job_container.conf
-	Topology   Topology       // topology.conf
-	Topologies []Topology     // topology.yaml, in its place
+	Nodes      []NodeDef         // in the order of the file
+	NodeSets   []NodeSet         // named in partitions only
+	Partitions []PartitionDef    // in the order of the file
+	Gres       Gres              // gres.conf
+	Cgroup     Cgroup            // cgroup.conf
+	Containers []Container       // job_container.conf
+	Topology   Topology          // topology.conf
+	Topologies []Topology        // topology.yaml, in its place
+	OCI        container.Runtime // oci.conf
 }
 
 // Controller is a host that runs gctld.

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"gbatch/internal/hostlist"
+	"gbatch/internal/model/container"
 )
 
 // Container is a line of job_container.conf: the directories that each job has for itself on some nodes.
@@ -45,7 +47,15 @@ func (c *Config) ContainerOf(node string) *Container {
 // defaultContainerCacheMiB has room for some images of frameworks.
 const defaultContainerCacheMiB = 100 << 10
 
-// containerSettings are gbatch's own: where the images of --container-image are kept.
+// Runtime says how the nodes run containers of --container.
+func (c *Config) Runtime() container.Runtime {
+	if c.ContainerRuntime == "" || c.ContainerRuntime == OCIFile {
+		return c.OCI
+	}
+	return container.Runtime{Name: c.ContainerRuntime}
+}
+
+// containerSettings are gbatch's own: where the images of --container-image are kept, and what runs bundles.
 func containerSettings() []setting {
 	size := memory("ContainerCacheSize", RestartNoded, func(c *Config) *int64 { return &c.ContainerCacheMiB })
 	size.show = func(c *Config) string {
@@ -56,6 +66,8 @@ func containerSettings() []setting {
 	}
 	return []setting{
 		absPath("ContainerCachePath", RestartNoded, func(c *Config) *string { return &c.ContainerCachePath }),
+		word("ContainerRuntime", RestartNoded, func(c *Config) *string { return &c.ContainerRuntime },
+			append([]string{OCIFile}, container.RuntimeNames...)...),
 		size,
 	}
 }
@@ -169,4 +181,91 @@ func (l *loader) readContainers(lines []statement) {
 func (c *Container) show() string {
 	return fmt.Sprintf("NodeName=%s BasePath=%s AutoBasePath=%s Shared=%s Dirs=%s", c.NodeExpr, c.BasePath,
 		showBool(c.AutoBase), showBool(c.Shared), strings.Join(c.Dirs, ","))
+}
+
+// ociKeys are the keys of oci.conf.
+func ociKeys() []lineKey[container.Runtime] {
+	type R = container.Runtime
+	pattern := func(name string, at func(*R) *string) lineKey[R] {
+		return lineKey[R]{name: name, read: func(r *R, v string) fault {
+			if bad := container.BadPattern(v); bad != "" {
+				return fault{why: shown(v) + " has " + bad + ", which stands for nothing", want: "one of " +
+					container.OCIPatterns}
+			}
+			*at(r) = v
+			return fault{}
+		}}
+	}
+	expression := func(name string, at func(*R) *string) lineKey[R] {
+		return lineKey[R]{name: name, read: func(r *R, v string) fault {
+			if _, err := regexp.CompilePOSIX(v); err != nil {
+				return fault{why: shown(v) + " is no regular expression: " + err.Error(), want: "^(SLURM_CONF|TOKEN)="}
+			}
+			*at(r) = v
+			return fault{}
+		}}
+	}
+	yes := func(name string, at func(*R) *bool) lineKey[R] {
+		return lineKey[R]{name: name, read: func(r *R, v string) (f fault) { *at(r), f = readBool(v); return f }}
+	}
+	out := []lineKey[R]{
+		pattern("RunTimeRun", func(r *R) *string { return &r.Run }),
+		pattern("RunTimeKill", func(r *R) *string { return &r.Kill }),
+		pattern("RunTimeDelete", func(r *R) *string { return &r.Delete }),
+		pattern("RunTimeQuery", func(r *R) *string { return &r.Query }),
+		pattern("ContainerPath", func(r *R) *string { return &r.Path }),
+		expression("EnvExclude", func(r *R) *string { return &r.EnvExclude }),
+		expression("RunTimeEnvExclude", func(r *R) *string { return &r.RunExclude }),
+		yes("DisableCleanup", func(r *R) *bool { return &r.KeepFiles }),
+		yes("IgnoreFileConfigJson", func(r *R) *bool { return &r.NoConfig }),
+		{name: "DisableHooks", read: func(r *R, v string) fault { r.NoHooks = splitList(v); return fault{} }},
+		{name: "CreateEnvFile", read: func(r *R, v string) fault {
+			switch strings.ToLower(v) {
+			case "null", "true", "yes":
+				r.EnvFile = container.EnvNull
+			case "newline":
+				r.EnvFile = container.EnvLines
+			case "disabled", "false", "no":
+				r.EnvFile = ""
+			default:
+				return fault{why: shown(v) + " is no way to write a file", want: "null, newline or disabled"}
+			}
+			return fault{}
+		}},
+		{name: "MountSpoolDir", read: func(r *R, v string) fault {
+			if !strings.HasPrefix(v, "/") || strings.Contains(v, "%") {
+				return fault{why: shown(v) + " is not an absolute path without patterns", want: "/run/gbatch"}
+			}
+			r.MountAt = path.Clean(v)
+			return fault{}
+		}},
+	}
+	for _, name := range []string{"RunTimeCreate", "RunTimeStart"} {
+		out = append(out, lineKey[R]{name: name, note: "has no effect: RunTimeRun does both, and " +
+			"tells how the container ended"})
+	}
+	for _, name := range []string{"SrunPath", "SrunArgs"} {
+		out = append(out, lineKey[R]{name: name, note: "has no effect: it is for scrun, and a container is run by grun " +
+			"--container"})
+	}
+	for _, name := range []string{"DebugFlags", "FileDebug", "StdIODebug", "SyslogDebug"} {
+		out = append(out, lineKey[R]{name: name, note: "has no effect: what a runtime says is in the step's output"})
+	}
+	return out
+}
+
+// readOCI reads oci.conf.
+func (l *loader) readOCI(lines []statement) {
+	var pairs []pair
+	for _, s := range lines {
+		pairs = append(pairs, s.pairs...)
+	}
+	if len(pairs) == 0 {
+		return
+	}
+	readKeys(l, ociKeys(), pairs, &l.cfg.OCI, OCIFile)
+	if l.cfg.OCI.Run == "" {
+		l.probs.errorf(pairs[0].at, `RunTimeRun="runc --rootless=true --root=%m run --bundle=%b %n.%j.%s.%t"`,
+			"%s does not say how a container is run", OCIFile)
+	}
 }

@@ -24,11 +24,12 @@ const (
 	TopologiesFile = "topology.yaml"
 
 	ContainerFile = "job_container.conf"
+	OCIFile       = "oci.conf"
 )
 
 // Load reads the configuration in a directory: gbatch.conf, or slurm.conf where there is none, with the gres.conf,
-// cgroup.conf, topology.yaml or topology.conf, and job_container.conf beside it. It returns every problem it finds, in
-// the order of files and lines. The Config is nil if and only if one of them is an Error.
+// cgroup.conf, topology.yaml or topology.conf, job_container.conf and oci.conf beside it. It returns every problem it
+// finds, in the order of files and lines. The Config is nil if and only if one of them is an Error.
 func Load(dir string) (*Config, []Problem) {
 	src := osSource()
 	for _, name := range []string{MainFile, SlurmFile} {
@@ -123,7 +124,7 @@ func loadAll(src source, main string) (l *loader, all []statement, includes []Su
 	if !l.readYAML(r, dir) {
 		topology = beside(TopologyFile)
 	}
-	containers := beside(ContainerFile)
+	containers, oci := beside(ContainerFile), beside(OCIFile)
 	l.cfg.Files, l.cfg.Hash = r.files, hex.EncodeToString(hash.Sum(nil))
 
 	if !unreadable { // else what is missing isn't worth a word
@@ -134,9 +135,10 @@ func loadAll(src source, main string) (l *loader, all []statement, includes []Su
 		}
 		l.readTopology(topology)
 		l.readContainers(containers)
+		l.readOCI(oci)
 		l.resolve()
 	}
-	return l, slices.Concat(mainLines, gres, cgroup, topology, containers), r.included
+	return l, slices.Concat(mainLines, gres, cgroup, topology, containers, oci), r.included
 }
 
 // readYAML reads topology.yaml, and reports whether there is one: then topology.conf plays no part, as in Slurm.
@@ -264,7 +266,8 @@ func Survey(main string) ([]Surveyed, []Problem, *Config) {
 	out := make([]Surveyed, 0, len(statements)+len(includes))
 	for _, s := range statements {
 		of := Surveyed{File: s.at.file, Line: s.at.line, Last: max(s.last, s.at.line)}
-		ofMain := !slices.Contains([]string{GresFile, CgroupFile, TopologyFile, ContainerFile}, path.Base(s.at.file)) &&
+		ofMain := !slices.Contains([]string{GresFile, CgroupFile, TopologyFile, ContainerFile, OCIFile},
+			path.Base(s.at.file)) &&
 			recordKey(s.pairs[0].key) == ""
 		for _, p := range s.pairs {
 			known := l.settings.byName[strings.ToLower(p.key)]

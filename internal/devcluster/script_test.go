@@ -3,6 +3,7 @@ package devcluster_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,6 +51,10 @@ func TestScripts(t *testing.T) {
 				}
 				_, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
 				return os.Getuid() == 0 && (major > 5 || major == 5 && minor >= 19), err
+			case "runc":
+				_, err := exec.LookPath("runc")
+				_, none := exec.LookPath("busybox")
+				return os.Getuid() == 0 && err == nil && none == nil, nil
 			case "freezer1":
 				_, err := os.Stat("/sys/fs/cgroup/freezer/cgroup.procs")
 				return os.Getuid() == 0 && err == nil, nil

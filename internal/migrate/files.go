@@ -129,7 +129,7 @@ func (c *carry) round(main string) (map[string]string, error) {
 			}
 		}
 	}
-	for _, name := range []string{conf.GresFile, conf.CgroupFile, topology, conf.ContainerFile} {
+	for _, name := range []string{conf.GresFile, conf.CgroupFile, topology, conf.ContainerFile, conf.OCIFile} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			c.names[filepath.Join(dir, name)] = name
 		}

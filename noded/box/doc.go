@@ -28,7 +28,7 @@
 //     that maps ids shows them as the user's.
 //
 // box.go has the Store, fill.go fills a namespace, points.go makes what is mounted on, ids.go
-// maps ids, programs.go finds a program, environ.go makes environments, driver.go finds the GPU
+// maps ids, programs.go finds a program, process.go says how one begins, driver.go finds the GPU
 // driver's libraries. Namespaces are held as package container holds them, and images come from
 // package image.
 package box

@@ -5,16 +5,12 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"gbatch/noded/boxenv"
 )
 
 // driver.go finds the GPU driver's libraries and programs on the node: they must be those of the kernel's driver, so an
 // image can't have them. They are shown where images that are made for GPUs look for them.
-
-// Where the driver is in a container. Images of NVIDIA have these directories in their variables.
-const (
-	DriverLibs     = "/usr/local/nvidia/lib64"
-	DriverPrograms = "/usr/local/nvidia/bin"
-)
 
 const maxDriverFiles = 256
 
@@ -25,12 +21,12 @@ var (
 		"nvidia-cuda-mps-server"}
 )
 
-// driverFile is a file of the driver, and where it is in a container.
-type driverFile struct{ file, at string }
+// DriverFile is a file of the driver, and where it is in a container: DriverLibs or DriverPrograms, and its name.
+type DriverFile struct{ File, At string }
 
-// driverFiles gives the driver's files on this node, of root's alone.
-func driverFiles() []driverFile {
-	var out []driverFile
+// DriverFiles gives the driver's files on this node, of root's alone.
+func DriverFiles() []DriverFile {
+	var out []DriverFile
 	seen := map[string]bool{}
 	add := func(file, at string) {
 		real, err := filepath.EvalSymlinks(file)
@@ -40,18 +36,18 @@ func driverFiles() []driverFile {
 			return
 		}
 		seen[at] = true
-		out = append(out, driverFile{real, at})
+		out = append(out, DriverFile{real, at})
 	}
 	for _, dir := range libDirs {
 		for _, pattern := range libs {
 			files, _ := filepath.Glob(filepath.Join(dir, pattern)) // the patterns are right
 			for _, file := range files {
-				add(file, path.Join(DriverLibs, path.Base(file)))
+				add(file, path.Join(boxenv.DriverLibs, path.Base(file)))
 			}
 		}
 	}
 	for _, tool := range tools {
-		add("/usr/bin/"+tool, path.Join(DriverPrograms, tool))
+		add("/usr/bin/"+tool, path.Join(boxenv.DriverPrograms, tool))
 	}
 	return out
 }

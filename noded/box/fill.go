@@ -130,8 +130,8 @@ func (f *filling) takeNode() error {
 		}
 	}
 	if f.o.Driver {
-		for _, lib := range driverFiles() {
-			if err := f.take(lib.file, lib.at, ro, false); err != nil && !errors.Is(err, unix.ENOENT) {
+		for _, lib := range DriverFiles() {
+			if err := f.take(lib.File, lib.At, ro, false); err != nil && !errors.Is(err, unix.ENOENT) {
 				return err
 			}
 			f.keep.Driver = true

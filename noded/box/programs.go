@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gbatch/noded/asuser"
+	"gbatch/noded/boxenv"
 	"gbatch/noded/container"
 	"gbatch/noded/image"
 )
@@ -16,7 +17,7 @@ import (
 
 // Find gives the programs of some names. One that is not there gets a path that says so when it is run.
 func Find(m *Made, u *image.User, dir string, env, names []string) ([]string, error) {
-	search := imagePath
+	search := boxenv.Path
 	for _, e := range env {
 		if v, is := strings.CutPrefix(e, "PATH="); is {
 			search = v

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"path/filepath"
 	"strings"
 
 	"gbatch/internal/cli/env"
@@ -15,9 +16,7 @@ const groupContainer = "The container"
 const (
 	noSave = "write what you need into a directory of --container-mounts; a changed image is built and pushed with " +
 		"podman or buildah"
-	NoBundle = "bundles are not run; push the image to a registry and name it with --container-image"
-	noRoot   = "leave it out: the image's files are yours in the container, and can be changed"
-	noLog    = "leave it out: what the entry point writes is in the step's output"
+	noLog = "leave it out: what the entry point writes is in the step's output"
 )
 
 // ContainerOptions are the options about the container that wish gives.
@@ -41,6 +40,19 @@ func ContainerOptions(wish func() *container.Wish) []getopt.Option {
 				Set: choose(at, container.No)}}
 	}
 	out := []getopt.Option{
+		{Name: "container", Arg: R, Metavar: "bundle", Group: groupContainer, Env: "_CONTAINER",
+			Help: "run in this OCI bundle of the nodes by runc or crun, or in what the site's ContainerRuntime= takes",
+			Set: func(v string) error {
+				var err error
+				if v != "" && !strings.Contains(v, "://") {
+					v, err = filepath.Abs(v)
+				}
+				wish().Bundle = v
+				return err
+			}},
+		{Name: "container-id", Arg: R, Metavar: "name", Group: groupContainer, Env: "_CONTAINER_ID",
+			Help: "the name of the container of --container for its runtime; task N's has .N behind it",
+			Set:  text(func(w *container.Wish) *string { return &w.Name })},
 		{Name: "container-image", Arg: R, Metavar: "image", Group: groupContainer, Env: "_CONTAINER_IMAGE",
 			Help: "run in this image of a registry: ubuntu:24.04, nvcr.io#nvidia/pytorch:24.01-py3, REGISTRY/NAME@sha256:...",
 			Set:  text(func(w *container.Wish) *string { return &w.Image })},
@@ -76,8 +88,8 @@ func ContainerOptions(wish func() *container.Wish) []getopt.Option {
 	}
 	out = append(out, pair("mount-home", "mount your home directory", "don't mount your home directory (the default)",
 		home)...)
-	out = append(out, getopt.Option{Name: "container-remap-root", Refused: noRoot},
-		getopt.Option{Name: "no-container-remap-root", Hidden: true, Set: choose(root, container.No)})
+	out = append(out, pair("remap-root", "be root in the container of --container", "be yourself there; without "+
+		"either you are who the bundle is made for", root)...)
 	return append(out, pair("entrypoint", "the image's entry point runs the command",
 		"run the command by itself (the default)", entry)...)
 }

@@ -276,7 +276,6 @@ func foreignOptions() []getopt.Option {
 			Set: getopt.Flag(new(bool))},
 		{Name: "cpu-freq", Arg: R, Env: "_CPU_FREQ_REQ", Note: NoCPUFreq, Set: CheckCPUFreq},
 		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: env.Ignored},
-		{Name: "container", Arg: R, Refused: NoBundle},
 		{Name: "power", Arg: R, Refused: "leave it out"},
 		{Name: "reboot", Refused: "ask an operator to reboot the node"},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "grun --resv-ports in the script"},

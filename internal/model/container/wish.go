@@ -93,16 +93,15 @@ func (x *Wish) Check() error {
 	switch {
 	case x.Bundle != "" && x.Image != "":
 		return errors.New("--container and --container-image are given: a container has one of them")
-	case x.Bundle != "":
-		return errors.New("--container: bundles are not run; push the image to a registry and name it with " +
-			"--container-image")
-	case x.Root == Yes:
+	case x.Bundle == "" && x.Root == Yes:
 		return errors.New("--container-remap-root is not done here: leave it out; the image's files are yours in the " +
 			"container, and can be changed")
-	case x.Image == "" && x.Name == "":
-		return errors.New("an option of containers is given without --container-image: give the image")
+	case x.Bundle == "" && x.Image == "" && x.Name == "":
+		return errors.New("an option of containers is given without --container-image or --container: give the image")
+	case x.Bundle != "" && x.Entry != Unset:
+		return errors.New("--container-entrypoint: a bundle has no entry point; leave it out")
 	}
-	if err := checkImage(x.Image); err != nil {
+	if err := errors.Join(checkImage(x.Image), checkBundle(x.Bundle)); err != nil {
 		return err
 	}
 	if x.Name != "" && !isName(x.Name, maxName, ".-") {
@@ -145,6 +144,15 @@ func CheckPath(option, path string) error {
 		return fmt.Errorf("%s '%s': %w", option, plain.Line(path), err)
 	}
 	return nil
+}
+
+// checkBundle refuses what can name neither a directory or a file of a node, nor an image for a site's runtime; "" is
+// fine.
+func checkBundle(bundle string) error {
+	if scheme, rest, has := strings.Cut(bundle, "://"); has && rest != "" && isName(scheme, maxName, "-") {
+		return CheckPath("--container", "/"+bundle)
+	}
+	return CheckPath("--container", bundle)
 }
 
 // checkImage refuses names of images that no registry has, and what is no image of a registry; "" is fine.

@@ -1,18 +1,16 @@
-package box
+// Package boxenv has the environment of a process in a container, whoever makes the container:
+// noded/box of images, and noded/oci of bundles. An image's variables come before those of the
+// submission, as with pyxis: PATH and LD_LIBRARY_PATH of a login host are of no use there. What
+// gbatch says of the job, and what --container-env names, come before the image's.
+package boxenv
 
 import (
 	"slices"
 	"strings"
-
-	wish "gbatch/internal/model/container"
-	"gbatch/noded/image"
 )
 
-// environ.go makes the environment and the arguments of a process in a container. An image's variables come before
-// those of the submission, as with pyxis: PATH and LD_LIBRARY_PATH of a login host are of no use there. What gbatch
-// says of the job, and what --container-env names, come before the image's.
-
-const imagePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// Path is where programs are looked for if an image does not say it.
+const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 var (
 	// ours are variables that an image can't change.
@@ -26,9 +24,17 @@ var (
 // notThere are the submission's variables that mean nothing in an image.
 var notThere = []string{"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "MANPATH", "BASH_ENV", "ENV"}
 
-// Environ gives the environment of a process.
-func Environ(job []string, m *Made, w *wish.Wish) []string {
-	out := make([]string, 0, len(job)+len(m.Config.Env))
+// Where the GPU driver is in a container that has it. Images of NVIDIA have these directories in their variables.
+const (
+	DriverLibs     = "/usr/local/nvidia/lib64"
+	DriverPrograms = "/usr/local/nvidia/bin"
+)
+
+// Environ gives the environment of a process: the job's, and the image's. The variables of keep come before the
+// image's.
+// libs and programs are the directories of the GPU driver, "" for none.
+func Environ(job, image, keep []string, libs, programs string) []string {
+	out := make([]string, 0, len(job)+len(image))
 	at := map[string]int{}
 	set := func(entry string) {
 		name, _, has := strings.Cut(entry, "=")
@@ -44,15 +50,15 @@ func Environ(job []string, m *Made, w *wish.Wish) []string {
 	}
 	of := func(entry string) string { name, _, _ := strings.Cut(entry, "="); return name }
 	for _, e := range job {
-		if name := of(e); !slices.Contains(notThere, name) || slices.Contains(w.Env, name) {
+		if name := of(e); !slices.Contains(notThere, name) || slices.Contains(keep, name) {
 			set(e)
 		}
 	}
-	for _, e := range m.Config.Env {
+	for _, e := range image {
 		name := of(e)
 		_, has := at[name]
 		switch {
-		case has && (isOurs(name) || slices.Contains(w.Env, name)):
+		case has && (isOurs(name) || slices.Contains(keep, name)):
 		case !has && name != "" && isOurs(name) && name != "HOME":
 			// An image that says "all GPUs" does not know which the job has.
 		default:
@@ -66,13 +72,11 @@ func Environ(job []string, m *Made, w *wish.Wish) []string {
 		return ""
 	}
 	if value("PATH") == "" {
-		set("PATH=" + imagePath)
+		set("PATH=" + Path)
 	}
-	if m.Driver {
-		for _, v := range [][2]string{{"PATH", DriverPrograms}, {"LD_LIBRARY_PATH", DriverLibs}} {
-			if have := value(v[0]); !slices.Contains(strings.Split(have, ":"), v[1]) {
-				set(v[0] + "=" + strings.TrimSuffix(v[1]+":"+have, ":"))
-			}
+	for _, v := range [][2]string{{"PATH", programs}, {"LD_LIBRARY_PATH", libs}} {
+		if have := value(v[0]); v[1] != "" && !slices.Contains(strings.Split(have, ":"), v[1]) {
+			set(v[0] + "=" + strings.TrimSuffix(v[1]+":"+have, ":"))
 		}
 	}
 	return out
@@ -81,23 +85,4 @@ func Environ(job []string, m *Made, w *wish.Wish) []string {
 func isOurs(name string) bool {
 	return slices.Contains(ours, name) || slices.ContainsFunc(oursBegin,
 		func(begin string) bool { return strings.HasPrefix(name, begin) })
-}
-
-// Arguments gives the arguments of a process: the image's entry point first, if it is wanted.
-func Arguments(argv []string, c *image.Config, w *wish.Wish) []string {
-	if !w.Entry.Or(false) || len(c.Entrypoint) == 0 {
-		return argv
-	}
-	return append(slices.Clone(c.Entrypoint), argv...)
-}
-
-// Dir gives the directory in which processes begin.
-func Dir(c *image.Config, w *wish.Wish) string {
-	switch {
-	case w.WorkDir != "":
-		return w.WorkDir
-	case c.WorkDir != "":
-		return c.WorkDir
-	}
-	return "/"
 }
