@@ -107,7 +107,7 @@ type Config struct {
 	PropagateLimitsExcept     []string // set instead of PropagateLimits
 	JobContainerType          string   // job_container/none or job_container/tmpfs
 	ContainerCachePath        string   // directory of images and containers; "": SlurmdSpoolDir
-	ContainerRuntime          string   // which program runs bundles; "": oci.conf, or runc or crun
+	ContainerRuntime          string   // which program runs bundles; "": oci.conf, or crun or runc
 	ContainerCacheMiB         int64    // what images may take on a node; 0: no containers
 	RaiseLimits               []string // "ALL", or names: the hard limits that a job may have above its node's
 	PropagatePrioProcess      int64

@@ -55,6 +55,9 @@ func TestScripts(t *testing.T) {
 				_, err := exec.LookPath("runc")
 				_, none := exec.LookPath("busybox")
 				return os.Getuid() == 0 && err == nil && none == nil, nil
+			case "hybrid": // both cgroup versions are there
+				_, err := os.Stat("/sys/fs/cgroup/unified/cgroup.controllers")
+				return err == nil, nil
 			case "freezer1":
 				_, err := os.Stat("/sys/fs/cgroup/freezer/cgroup.procs")
 				return os.Getuid() == 0 && err == nil, nil

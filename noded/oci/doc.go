@@ -19,8 +19,9 @@
 //     user namespace with one user and one group, who are the job's outside.
 //  2. What the job is held to stays: control groups, limits and devices are those of the job. A
 //     bundle's own resources, control group and limits are left out.
-//  3. The network, the host's name, System V IPC and /dev/shm are the node's and the job's, as MPI
-//     and NCCL need them.
+//  3. The network, the host's name, the numbers of processes, System V IPC and /dev/shm are the
+//     node's and the job's, as MPI and NCCL need them; a signal does to a process what it does
+//     outside.
 //  4. What gbatch adds is below /dev, which is a file system of the container's own: a bundle that
 //     the user can't write to works.
 //  5. Files of one task are in a directory that gnoded has made for the step and removes with it.

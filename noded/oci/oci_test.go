@@ -98,7 +98,7 @@ func TestAdapt(t *testing.T) {
 		"hooks":                   `{"poststop":[{"path":"/y"}]}`,
 		"linux.resources":         `null`,
 		"linux.cgroupsPath":       `null`,
-		"linux.namespaces":        `[{"type":"pid"},{"type":"mount"},{"type":"user"}]`,
+		"linux.namespaces":        `[{"type":"mount"},{"type":"user"}]`,
 		"linux.uidMappings":       `[{"containerID":0,"hostID":1000,"size":1}]`,
 		"linux.gidMappings":       `[{"containerID":0,"hostID":100,"size":1}]`,
 	} {
@@ -111,11 +111,11 @@ func TestAdapt(t *testing.T) {
 		mounts = append(mounts, m["source"].(string)+" "+m["destination"].(string)+" "+
 			strings.Join(textsOf(m["options"]), ","))
 	}
-	want := []string{"proc /proc ", "devpts /dev/pts mode=0620", "/sys /sys rbind,nosuid,noexec,nodev,ro",
+	want := []string{"/proc /proc rbind,nosuid,noexec,nodev", "devpts /dev/pts mode=0620", "/sys /sys rbind,nosuid,noexec,nodev,ro",
 		"/dev/shm /dev/shm rbind,nosuid,nodev", "/dev/nvidia1 /dev/nvidia1 rbind,nosuid",
-		"/spool/s1 /dev/gbatch/script rbind,nosuid,ro,nodev",
-		"/lib/libcuda.so.5 /dev/gbatch/lib/libcuda.so rbind,nosuid,ro,nodev",
-		"/data /in rbind,nosuid,ro,nodev", "tmpfs /fast nosuid,nodev"}
+		"/spool/s1 /dev/gbatch/script rbind,nosuid,ro",
+		"/lib/libcuda.so.5 /dev/gbatch/lib/libcuda.so rbind,nosuid,ro",
+		"/data /in rbind,nosuid,ro", "tmpfs /fast nosuid,nodev"}
 	if !slices.Equal(mounts, want) {
 		t.Errorf("the mounts are\n%s\nwant\n%s", strings.Join(mounts, "\n"), strings.Join(want, "\n"))
 	}
@@ -158,6 +158,11 @@ func TestIDs(t *testing.T) {
 		if got := in(in(s, "process"), "user")["uid"]; got != uint32(c.want) {
 			t.Errorf("%s: %v, want %v", c.what, got, c.want)
 		}
+	}
+	s := object{"process": object{"user": object{"uid": 5.0}}}
+	(&call{o: &Order{Runtime: container.Runtime{Name: "runc"}, UID: 1000}}).ids(s, in(s, "linux"))
+	if got := in(in(s, "process"), "user")["uid"]; got != uint32(0) {
+		t.Error("runc runs nobody but root in a container:", got)
 	}
 }
 

@@ -164,14 +164,18 @@ func prepare(o *Order, argv []string) (*call, error) {
 func (c *call) pick() error {
 	r := &c.o.Runtime
 	if r.Run == "" && r.Name == "" {
-		for _, name := range []string{"runc", "crun"} {
+		names := []string{"crun", "runc"}
+		if isThere("/sys/fs/cgroup/unified/cgroup.controllers") { // crun refuses control groups of both versions
+			slices.Reverse(names)
+		}
+		for _, name := range names {
 			if _, err := installed(name); err == nil {
 				r.Name = name
 				break
 			}
 		}
 		if r.Name == "" {
-			return errors.New("neither runc nor crun is installed on this node; an administrator installs one, or sets " +
+			return errors.New("neither crun nor runc is installed on this node; an administrator installs one, or sets " +
 				"ContainerRuntime= in gbatch.conf")
 		}
 	}
@@ -181,6 +185,9 @@ func (c *call) pick() error {
 		return fmt.Errorf("the runtime %q is not known", r.Name)
 	case r.Run == "" && k.bundles && !c.dir:
 		return fmt.Errorf("%s is no directory: %s runs OCI bundles", c.o.Bundle, r.Name)
+	case r.Run == "" && r.Name == "runc" && c.o.Root == container.No:
+		return errors.New("--no-container-remap-root: with runc you are root in the container; leave it out, or have an " +
+			"administrator set ContainerRuntime=crun")
 	case r.NoConfig && len(c.o.Mounts) > 0:
 		return errors.New("--container-mounts: this site's runtime reads no config.json (IgnoreFileConfigJson in " +
 			"oci.conf): leave the mounts out")
@@ -283,4 +290,9 @@ func (c *call) also(pattern string) {
 func isProgram(file string) bool {
 	st, err := os.Stat(file)
 	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
+}
+
+func isThere(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }

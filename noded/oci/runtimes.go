@@ -39,7 +39,9 @@ var runtimes = []known{
 		return c.run("crun", "--cgroup-manager=disabled", "--root="+path.Join(c.spool, "state"), "run")
 	}},
 	{name: "runc", bundles: true, argv: func(c *call) []string {
-		return c.run("runc", "--rootless=true", "--root="+path.Join(c.spool, "state"), "run")
+		// It warns of the control group that it hasn't made; errors are printed all the same.
+		return c.run("runc", "--rootless=true", "--log="+path.Join(c.spool, "log"), "--root="+path.Join(c.spool, "state"),
+			"run")
 	}},
 	{name: "apptainer", argv: func(c *call) []string { return c.apptainer("apptainer") }},
 	{name: "singularity", argv: func(c *call) []string { return c.apptainer("singularity") }},

@@ -140,7 +140,7 @@ func adapt(s object, c *call) {
 	user := false
 	for _, ns := range listOf(linux["namespaces"]) {
 		switch kind, _ := ns["type"].(string); kind {
-		case "network", "cgroup", "ipc", "uts":
+		case "network", "cgroup", "ipc", "uts", "pid":
 			continue
 		case "user":
 			user = true
@@ -169,10 +169,10 @@ func (c *call) process(s object) {
 func (c *call) ids(s, linux object) {
 	user := in(in(s, "process"), "user")
 	inside := func(mappings, id string, own uint32) uint32 {
-		switch c.o.Root {
-		case container.Yes:
+		switch {
+		case c.o.Root == container.Yes || c.o.Runtime.Run == "" && c.o.Runtime.Name == "runc": // it demands a root
 			return 0
-		case container.No:
+		case c.o.Root == container.No:
 			return own
 		}
 		want := number(user[id])
@@ -206,6 +206,9 @@ func (c *call) mounts(s object) []any {
 		case kind == "sysfs":
 			m = object{"destination": at, "type": "none", "source": "/sys",
 				"options": []string{"rbind", "nosuid", "noexec", "nodev", "ro"}}
+		case kind == "proc":
+			m = object{"destination": at, "type": "none", "source": "/proc",
+				"options": []string{"rbind", "nosuid", "noexec", "nodev"}}
 		case m["options"] != nil:
 			// Groups and users that the container does not have can't own anything.
 			m["options"] = slices.DeleteFunc(textsOf(m["options"]), func(o string) bool {
@@ -236,9 +239,9 @@ func (c *call) mounts(s object) []any {
 				"options": append([]string{"nosuid", "nodev"}, more...)})
 		case m.Flat:
 			out = append(out, object{"destination": m.At, "type": "bind", "source": m.From,
-				"options": append([]string{"bind", "nosuid", "nodev"}, more...)})
+				"options": append([]string{"bind", "nosuid"}, more...)})
 		default:
-			bind(m.From, m.At, append(more, "nodev")...)
+			bind(m.From, m.At, more...)
 		}
 	}
 	return out

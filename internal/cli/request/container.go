@@ -41,7 +41,7 @@ func ContainerOptions(wish func() *container.Wish) []getopt.Option {
 	}
 	out := []getopt.Option{
 		{Name: "container", Arg: R, Metavar: "bundle", Group: groupContainer, Env: "_CONTAINER",
-			Help: "run in this OCI bundle of the nodes by runc or crun, or in what the site's ContainerRuntime= takes",
+			Help: "run in this OCI bundle of the nodes by crun or runc, or in what the site's ContainerRuntime= takes",
 			Set: func(v string) error {
 				var err error
 				if v != "" && !strings.Contains(v, "://") {

@@ -5,7 +5,7 @@ import "strings"
 // Runtime says how a node runs containers of --container: by a program that is known, or by the patterns of oci.conf,
 // which the shell runs as the job's user.
 type Runtime struct {
-	Name string // one of RuntimeNames; "": the first of runc and crun that is installed
+	Name string // one of RuntimeNames; "": crun or runc, whichever is there
 
 	// Patterns; with Run, Name does not count.
 	Run    string `json:",omitempty"`
