@@ -110,7 +110,10 @@ func (g *allocCall) optionsOf(s *request.Submission) []getopt.Option {
 	out := slices.DeleteFunc(s.Options(g.ReadDate),
 		func(o getopt.Option) bool { return slices.Contains(request.NotForAllocations, o.Name) })
 	for i := range out {
-		if request.IsContainer(out[i].Name) && out[i].Refused == "" {
+		switch {
+		case out[i].Name == "container" || out[i].Name == "container-id":
+			out[i].Help = "steps that are started here: " + out[i].Help
+		case request.IsContainer(out[i].Name) && out[i].Refused == "":
 			out[i].Refused = "give it to grun: the shell runs here, and its steps run in containers"
 		}
 		if out[i].Group == "What gsubmit does" {
@@ -163,6 +166,7 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 		name, _, _ := strings.Cut(kv, "=")
 		return strings.HasPrefix(name, "SLURM_") && name != "SLURM_CONF"
 	}), a.Environment(job)...)
+	cmd.Env = append(cmd.Env, containerOf(&g.s)...)
 	// The terminal's signals are for the command, which shares its group with this process.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTOU, unix.SIGTTIN, unix.SIGTERM, unix.SIGHUP)
@@ -210,4 +214,17 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 		}
 	}
 	return 1
+}
+
+// containerOf gives the variables by which grun runs the steps of an allocation in its container.
+func containerOf(s *request.Submission) []string {
+	w := s.More.Container
+	if w == nil || w.Bundle == "" {
+		return nil
+	}
+	out := []string{"SLURM_CONTAINER=" + w.Bundle}
+	if w.Name != "" {
+		out = append(out, "SLURM_CONTAINER_ID="+w.Name)
+	}
+	return out
 }
