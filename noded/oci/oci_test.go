@@ -111,7 +111,8 @@ func TestAdapt(t *testing.T) {
 		mounts = append(mounts, m["source"].(string)+" "+m["destination"].(string)+" "+
 			strings.Join(textsOf(m["options"]), ","))
 	}
-	want := []string{"/proc /proc rbind,nosuid,noexec,nodev", "devpts /dev/pts mode=0620", "/sys /sys rbind,nosuid,noexec,nodev,ro",
+	want := []string{
+		"/proc /proc rbind,nosuid,noexec,nodev", "devpts /dev/pts mode=0620", "/sys /sys rbind,nosuid,noexec,nodev,ro",
 		"/dev/shm /dev/shm rbind,nosuid,nodev", "/dev/nvidia1 /dev/nvidia1 rbind,nosuid",
 		"/spool/s1 /dev/gbatch/script rbind,nosuid,ro",
 		"/lib/libcuda.so.5 /dev/gbatch/lib/libcuda.so rbind,nosuid,ro",
