@@ -150,6 +150,27 @@ func (c *Controller) tells(ctx context.Context, who *caller, v *state.View, acti
 	return events.With(ctx, c.by(who).Jobs(event, text, targets, of))
 }
 
+// mayRelease gives those of the targets that who may release, and where they stand. One that runs is held by nothing.
+func (c *Controller) mayRelease(v *state.View, who *caller, results []proto.TargetResult, targets []state.Target,
+	at []int) (keep []state.Target, keptAt []int) {
+	for k, t := range targets {
+		blocked, runs := false, false
+		for _, j := range resolve(v, refTo(t)) {
+			blocked = blocked || j.Hold == model.HeldByAdmin && !c.operator(who)
+			runs = j.Run != nil && !j.State.Finished()
+		}
+		switch {
+		case runs:
+		case blocked:
+			results[at[k]].Code, results[at[k]].Text = proto.CodeAccess,
+				proto.Text(proto.CodeAccess)+": an administrator holds the job"
+		default:
+			keep, keptAt = append(keep, t), append(keptAt, at[k])
+		}
+	}
+	return keep, keptAt
+}
+
 // anyJob gives the first job of a target, or nil.
 func anyJob(v *state.View) func(state.Target) *model.Job {
 	return func(t state.Target) *model.Job {
@@ -323,23 +344,10 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 		res, err = c.change(c.tells(ctx, who, v, rq.Action, targets), reply, at,
 			&state.Edit{Targets: targets, Set: []state.Field{state.SetHold}, Hold: hold})
 	case proto.ActRelease:
-		keep, keptAt := targets[:0:0], at[:0:0]
-		for k, t := range targets {
-			blocked := false
-			for _, j := range resolve(v, refTo(t)) {
-				blocked = blocked || j.Hold == model.HeldByAdmin && !c.operator(who)
-			}
-			if blocked {
-				results[at[k]].Code, results[at[k]].Text = proto.CodeAccess,
-					proto.Text(proto.CodeAccess)+": an administrator holds the job"
-				continue
-			}
-			keep, keptAt = append(keep, t), append(keptAt, at[k])
-		}
-		if len(keep) == 0 {
+		var keep []state.Target
+		if keep, at = c.mayRelease(v, who, results, targets, at); len(keep) == 0 {
 			return reply, nil
 		}
-		at = keptAt
 		res, err = c.change(c.tells(ctx, who, v, rq.Action, keep), reply, at,
 			&state.Edit{Targets: keep, Set: []state.Field{state.SetHold}, Hold: model.NotHeld})
 	case proto.ActUpdate:

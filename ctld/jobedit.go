@@ -22,6 +22,7 @@ type editing struct {
 	j        *model.Job
 	sp       *model.Spec // the new one
 	out      *state.Edit
+	all      []model.KV // everything that the command sets
 
 	specChanged bool
 	replace     bool // what it asks for has changed: it is placed anew
@@ -58,6 +59,10 @@ var editable = []struct {
 	{"MailType", []string{"mailtype"}, (*editing).mail},
 	{"MailUser", []string{"mailuser"}, (*editing).mail},
 	{"Requeue", []string{"requeue"}, (*editing).requeue},
+	{"StdIn", []string{"stdin"}, (*editing).file},
+	{"StdOut", []string{"stdout"}, (*editing).file},
+	{"StdErr", []string{"stderr"}, (*editing).file},
+	{"WorkDir", []string{"workdir"}, (*editing).file},
 }
 
 // edit turns gcontrol's key=value settings into one command for one job.
@@ -68,7 +73,8 @@ func (c *Controller) edit(v *state.View, who *caller, t state.Target, w wanted) 
 	}
 	j := found[0]
 	sp := *j.Spec
-	ed := &editing{c: c, v: v, j: j, sp: &sp, out: &state.Edit{Targets: []state.Target{t}, Spec: &sp}}
+	ed := &editing{c: c, v: v, j: j, sp: &sp, out: &state.Edit{Targets: []state.Target{t}, Spec: &sp},
+		all: w.set}
 	for i, kv := range w.set {
 		ed.operator = c.operator(who) || w.ranked && i >= w.own
 		if err := ed.set(kv); err != nil {
@@ -383,6 +389,11 @@ func (ed *editing) adminComment(kv model.KV) error {
 
 // mail is MailType and MailUser.
 func (ed *editing) mail(kv model.KV) error {
+	if types, ok := ed.given("mailtype"); ok { // whichever stands first
+		if err := editMail(ed.v, ed.sp, "mailtype", types); err != nil {
+			return ed.bad(model.KV{Key: "MailType", Value: types}, "%v", err)
+		}
+	}
 	if err := editMail(ed.v, ed.sp, strings.ToLower(kv.Key), kv.Value); err != nil {
 		return ed.bad(kv, "%v", err)
 	}

@@ -20,7 +20,8 @@ import (
 
 // needKeys lists the needs of a pending job that gcontrol update job can change, for its refusals.
 const needKeys = "Features, Prefer, Gres (TresPerNode), TresPerJob, TresPerTask, Licenses, NumTasks, NumCPUs, " +
-	"CPUsPerTask, TasksPerNode, MinCPUsNode, MinMemoryNode, MinMemoryCPU, MinTmpDiskNode, Contiguous"
+	"CPUsPerTask, TasksPerNode, MinCPUsNode, MinMemoryNode, MinMemoryCPU, MinTmpDiskNode, ReqSockets, ReqCores, " +
+	"ReqThreads, Switches, OverSubscribe, Contiguous"
 
 // editNeeds changes a job's needs of nodes; known is false if the key is not one of needKeys. place checks the result
 // against the partitions.
@@ -73,6 +74,29 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 		sp.MemPerNode, more.MemPerGPU = 0, 0
 	case "mintmpdisknode":
 		sp.TmpMiB, err = walltime.ParseMemMiB(value)
+	case "reqsockets":
+		count(&more.Sockets)
+	case "reqcores":
+		count(&more.CoresPerSocket)
+	case "reqthreads":
+		count(&more.ThreadsPerCore)
+	case "switches", "reqswitch":
+		n, wait, timed := strings.Cut(value, "@")
+		value = n
+		count(&more.Switches)
+		more.SwitchWaitS = model.NotSet
+		if timed && err == nil {
+			more.SwitchWaitS, err = ask.ParseLimit(wait)
+		}
+	case "oversubscribe", "shared":
+		switch strings.ToLower(value) {
+		case "1", "yes":
+			sp.Exclusive, more.Share = false, true
+		case "0", "no":
+			sp.Exclusive, more.Share = true, false
+		default:
+			err = fmt.Errorf("write yes, or no for whole nodes")
+		}
 	case "contiguous":
 		switch strings.ToLower(value) {
 		case "1", "yes":
@@ -295,5 +319,48 @@ func expands(found []*model.Job, who *caller, sp *model.Spec) error {
 			sp.ExcNodes = append(sp.ExcNodes, name)
 		}
 	}
+	return nil
+}
+
+// given gives the value of another key of the same command.
+func (ed *editing) given(key string) (string, bool) {
+	for _, kv := range ed.all {
+		if strings.EqualFold(kv.Key, key) {
+			return kv.Value, true
+		}
+	}
+	return "", false
+}
+
+// file is StdIn, StdOut, StdErr and WorkDir of a script that waits. Names of files are below the working directory.
+func (ed *editing) file(kv model.KV) error {
+	if ed.j.State != model.Pending {
+		return refuse(proto.CodeNotPending, "%s of a job that runs is open", kv.Key)
+	}
+	dir := ed.sp.WorkDir
+	if d, ok := ed.given("workdir"); ok {
+		dir = d
+	}
+	if !strings.HasPrefix(dir, "/") {
+		return ed.bad(kv, "write the working directory as an absolute path")
+	}
+	path := kv.Value
+	if path == "" {
+		return ed.bad(kv, "name a file")
+	}
+	if !strings.HasPrefix(path, "/") {
+		path = strings.TrimSuffix(dir, "/") + "/" + path
+	}
+	switch strings.ToLower(kv.Key) {
+	case "stdin":
+		ed.sp.StdIn = path
+	case "stdout":
+		ed.sp.StdOut = path
+	case "stderr":
+		ed.sp.StdErr = path
+	default:
+		ed.sp.WorkDir = dir
+	}
+	ed.specChanged = true
 	return nil
 }

@@ -304,6 +304,10 @@ func (c *Controller) place(v *state.View, who *caller, sp *model.Spec) ([]string
 			return nil, err
 		}
 	}
+	if m := sp.Extra(); m.Switches > 0 && (m.SwitchWaitS == model.NotSet || m.SwitchWaitS > cfg.Params.SwitchWaitS) {
+		m.SwitchWaitS = cfg.Params.SwitchWaitS // max_switch_wait
+		sp.More = &m
+	}
 	var firstErr error
 	possible := sp.Partitions[:0:0]
 	for _, name := range sp.Partitions {

@@ -151,10 +151,10 @@ func (f *Facts) addAccounts(words []word) (*Plan, error) {
 	}
 	p.say(" Associations")
 	p.Text = append(p.Text, lines...)
-	if len(made) > 0 && parent != model.RootAccount {
-		said = append([]string{"  Parent        = " + parent}, said...)
+	if len(made) > 0 && (parent != model.RootAccount || len(said) > 0) {
+		said = append(said, "  Parent        = "+parent)
 	}
-	p.settings(said)
+	p.settings(ordered(said))
 	return p, nil
 }
 
@@ -278,6 +278,10 @@ func (f *Facts) addUsers(words []word) (*Plan, error) {
 			p.edit(proto.AcctEdit{Op: proto.PutUser, User: user})
 			p.NewUsers = append(p.NewUsers, name)
 			made = append(made, "  "+name)
+		} else if old.DefaultAccount == "" && len(u.accounts) > 0 { // its last association was deleted
+			user := *old
+			user.DefaultAccount = or(u.preset, u.accounts[0])
+			p.edit(proto.AcctEdit{Op: proto.PutUser, User: &user})
 		} else if u.preset != "" && old.DefaultAccount != u.preset || u.adminSet && old.Admin != u.admin {
 			p.note(" The user '%s' exists; change its default account or level with modify user.", name)
 		}

@@ -67,7 +67,25 @@ func limited(f *Facts, a *model.Association, words []word) (said []string, err e
 	if text := a.UncountedText(); text != "" {
 		return nil, fmt.Errorf(" %s", text)
 	}
-	return said, nil
+	return ordered(said), nil
+}
+
+// assocSaid are the settings of a new association in the order in which sacctmgr prints them.
+var assocSaid = []string{"Fairshare", "GrpJobs", "GrpJobsAccrue", "GrpSubmitJobs", "GrpTRES", "GrpTRESMins",
+	"GrpTRESRunMins", "GrpWall", "MaxJobs", "MaxJobsAccrue", "MaxSubmitJobs", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins",
+	"MaxTRESRunMins", "MaxWall", "Parent", "Priority", "QOS", "DefQOS"}
+
+// ordered sorts lines about settings; those of which sacctmgr knows nothing come last.
+func ordered(said []string) []string {
+	rank := func(line string) int {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if i := slices.Index(assocSaid, strings.TrimRight(name, " +-")); i >= 0 {
+			return i
+		}
+		return len(assocSaid)
+	}
+	slices.SortStableFunc(said, func(a, b string) int { return rank(a) - rank(b) })
+	return said
 }
 
 // changes applies settings to a record and gives their text.
@@ -84,7 +102,17 @@ func apply[T any](f *Facts, list []attr[T], t *T, words []word) (said []string, 
 		if w.op != '=' {
 			sign = string(w.op) + "="
 		}
-		said = append(said, fmt.Sprintf("  %-13s %s %s", a.label, sign, w.value))
+		label, value := a.label, w.value
+		switch {
+		case label == "DefaultQOS":
+			label = "DefQOS"
+		case strings.HasSuffix(label, "Wall") && sign == "=":
+			value = or(a.get(t), value)
+		}
+		if len(label) < 14 {
+			label += " "
+		}
+		said = append(said, fmt.Sprintf("  %-14s%s %s", label, sign, value))
 	}
 	return said, nil
 }
@@ -94,8 +122,10 @@ func (f *Facts) assocLine(a *model.Association) string {
 	var b strings.Builder
 	if a.User != "" {
 		fmt.Fprintf(&b, "  U = %-9.9s", a.User)
+		fmt.Fprintf(&b, " A = %-10.10s C = %-10.10s", a.Account, f.Cluster)
+	} else {
+		fmt.Fprintf(&b, "  A = %-10.10s C = %-10.10s", a.Account, f.Cluster)
 	}
-	fmt.Fprintf(&b, "  A = %-10.10s C = %-10.10s", a.Account, f.Cluster)
 	if a.Partition != "" {
 		fmt.Fprintf(&b, " P = %-5.5s", a.Partition)
 	}

@@ -61,6 +61,22 @@ func (f *Facts) dropAssocs(p *Plan, gone []*model.Association) {
 	}
 }
 
+// dropBare plans the removal of users who have no association left, as sacctmgr does, and gives the lines about them.
+func (f *Facts) dropBare(p *Plan, gone []*model.Association) (lines []string) {
+	stay := map[string]int{}
+	for _, a := range f.tree() {
+		stay[a.User]++
+	}
+	for _, a := range gone {
+		if stay[a.User]--; stay[a.User] > 0 || f.Users[a.User] == nil || a.User == model.RootAccount {
+			continue
+		}
+		p.edit(proto.AcctEdit{Op: proto.DropUser, User: &model.User{Name: a.User}})
+		lines = append(lines, "  "+a.User)
+	}
+	return lines
+}
+
 func (f *Facts) removeAccounts(where []word) (*Plan, error) {
 	p := &Plan{Nothing: " Nothing deleted"}
 	where, parts := splitParts(where)
@@ -138,6 +154,7 @@ func (f *Facts) removeUsers(where []word) (*Plan, error) {
 			lines = append(lines, f.whichLine(a))
 		}
 		p.list(" Deleting user associations...", lines)
+		p.list(" Deleting users (No Associations)...", f.dropBare(p, gone))
 		return p, nil
 	}
 	for _, a := range gone {

@@ -76,6 +76,7 @@ var layers = []layer{
 	// The commands: a room for each group, none of which imports another, and below them what they share.
 	{"internal/cli/getopt", ""},
 	{"internal/cli/script", ""},
+	{"internal/cli/prompt", "internal/cli/env internal/cli/script"},
 	{"internal/cli/env", "internal/cli/getopt " + words + " internal/conf internal/rpc internal/client"},
 	{"internal/cli/request", commands},
 	{"internal/cli/allocate", commands + " internal/jobenv internal/cli/request"},
@@ -84,10 +85,10 @@ var layers = []layer{
 		"internal/pmi"},
 	{"internal/cli/queue", commands},
 	{"internal/cli/info", commands},
-	{"internal/cli/control", commands + " internal/jobenv"},
+	{"internal/cli/control", commands + " internal/jobenv internal/cli/prompt"},
 	{"internal/cli/acct", commands + " internal/seff"},
-	{"internal/cli/report", commands},
-	{"internal/cli/manage", commands + " internal/acctmgr"},
+	{"internal/cli/report", commands + " internal/cli/prompt"},
+	{"internal/cli/manage", commands + " internal/acctmgr internal/cli/prompt"},
 	{"internal/cli/complete", commands},
 	{"internal/cli/clitest", commands},
 	{"internal/cli", "internal/model internal/proto internal/rpc internal/slurmjson internal/cli/env " +

@@ -61,7 +61,7 @@ func (r *JobRow) appendID(b []byte) []byte {
 	case r.OneTask != model.NoTask:
 		b = strconv.AppendInt(append(b, '_'), int64(r.OneTask), 10)
 	case len(r.SomeTasks) > 0:
-		b = append(appendTasks(append(b, "_["...), r.SomeTasks.String(), r.Throttle, r.BitLen), ']')
+		b = append(appendTasks(append(b, "_["...), TasksText(r.SomeTasks), r.Throttle, r.BitLen), ']')
 	}
 	return b
 }
@@ -72,7 +72,7 @@ func (r *JobRow) appendTaskID(b []byte) []byte {
 	case r.OneTask != model.NoTask:
 		return strconv.AppendInt(b, int64(r.OneTask), 10)
 	case len(r.SomeTasks) > 0:
-		return appendTasks(b, r.SomeTasks.String(), r.Throttle, r.BitLen)
+		return appendTasks(b, TasksText(r.SomeTasks), r.Throttle, r.BitLen)
 	}
 	return append(b, "N/A"...)
 }

@@ -33,7 +33,7 @@ func (r *KeyValues) jobState(j *model.Job, now model.Time, details bool) {
 	first := []string{KV("JobId", j.ID)}
 	if j.ArrayID != 0 {
 		first = append(first, KV("ArrayJobId", j.ArrayID))
-		task := j.Tasks.String()
+		task := TasksText(j.Tasks)
 		switch {
 		case !j.IsArray():
 			task = strconv.Itoa(int(j.Task))
@@ -186,6 +186,9 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 		if c[1] != "" {
 			r.line(KV(c[0], oneLine(c[1])))
 		}
+	}
+	if sp.Extra().Spread {
+		r.line(KV("SpreadJob", "Yes"))
 	}
 	if x := sp.Extra(); x.Switches > 0 {
 		r.line(KV("Switches", fmt.Sprintf("%d@%s", x.Switches, walltime.Elapsed(max(0, x.SwitchWaitS)))))

@@ -154,7 +154,7 @@ func fieldsOfNodes() []NodeField {
 		iNode('b', "features_act", "ACTIVE_FEATURES", "(null)",
 			func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
 		iNode('n', "NodeHost", "HOSTNAMES", "", func(n *proto.NodeInfo, _ *NodeRow) string { return n.Node.Def.Name }),
-		iNode('o', "NodeAddr", "NODE_ADDR", "", func(n *proto.NodeInfo, _ *NodeRow) string { return nodeAddr(n.Node.Def) }),
+		iNode('o', "NodeAddr", "NODE_ADDR", "", func(n *proto.NodeInfo, _ *NodeRow) string { return NodeAddr(n.Node.Def) }),
 		iNode('E', "Reason", "REASON", "none", func(n *proto.NodeInfo, _ *NodeRow) string {
 			if n.Node.Reason == "" {
 				return "none"
@@ -179,7 +179,8 @@ func fieldsOfNodes() []NodeField {
 	}
 }
 
-func nodeAddr(d *model.NodeDef) string {
+// NodeAddr gives the address of a node.
+func NodeAddr(d *model.NodeDef) string {
 	if d.Addr == "" {
 		return d.Name
 	}

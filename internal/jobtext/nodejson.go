@@ -37,7 +37,7 @@ func NodeJSON() []slurmjson.Field[NodeOf] {
 	return []slurmjson.Field[NodeOf]{
 		{Name: "name", Str: func(n *NodeOf) string { return n.Node.Def.Name }},
 		{Name: "hostname", Str: func(n *NodeOf) string { return n.Node.Def.HostName() }},
-		{Name: "address", Str: func(n *NodeOf) string { return nodeAddr(n.Node.Def) }},
+		{Name: "address", Str: func(n *NodeOf) string { return NodeAddr(n.Node.Def) }},
 		{Name: "cluster_name", Str: func(n *NodeOf) string { return n.Cluster }},
 		{Name: "architecture", Str: func(n *NodeOf) string { return n.Node.Arch }},
 		{Name: "operating_system", Str: func(n *NodeOf) string { return n.Node.OS }},
@@ -115,7 +115,7 @@ func SinfoJSON() []slurmjson.Field[NodeOf] {
 			{Name: "other", Int: count(2)},
 			{Name: "total", Int: func(*NodeOf) int64 { return 1 }},
 			{Name: "hostnames", List: name},
-			{Name: "addresses", List: func(n *NodeOf) []string { return []string{nodeAddr(n.Node.Def)} }},
+			{Name: "addresses", List: func(n *NodeOf) []string { return []string{NodeAddr(n.Node.Def)} }},
 			{Name: "nodes", List: name},
 		}},
 		{Name: "cpus", Fields: append(append(fields{

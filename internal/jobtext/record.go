@@ -2,6 +2,7 @@ package jobtext
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,6 +94,9 @@ func (r *RecordRow) appendID(b []byte, raw bool) []byte {
 		n, err := strconv.Atoi(throttle)
 		if err != nil {
 			n = 0
+		}
+		if set, _, err := model.ParseTaskSet(list, math.MaxInt32); err == nil {
+			list = TasksText(set)
 		}
 		b = strconv.AppendUint(b, uint64(r.ArrayID), 10)
 		b = append(appendTasks(append(b, "_["...), list, int32(n), r.BitLen), ']')
@@ -377,9 +381,9 @@ func (r *RecordRow) exitCode() string {
 	return exitText(r.Exit)
 }
 
-// waitedFor gives Reason: the last thing that held the job up, other than its priority and free resources. Why it
+// WaitedFor gives Reason: the last thing that held the job up, other than its priority and free resources. Why it
 // ended is not that.
-func (r *RecordRow) waitedFor() string {
+func (r *RecordRow) WaitedFor() string {
 	switch r.Reason {
 	case model.ReasonPriority, model.ReasonResources, model.ReasonNonZeroExitCode, model.ReasonTimeLimit,
 		model.ReasonRaisedSignal, model.ReasonOutOfMemory, model.ReasonSystemFailure, model.ReasonNodeDown:

@@ -193,7 +193,7 @@ func recordFieldsMToR(u map[string]RecordField) []RecordField {
 		aJob("QOS", 10, func(r *RecordRow) string { return r.QOS }),
 		aJob("QOSRAW", 6, zero),
 		aJob("QOSREQ", 10, func(r *RecordRow) string { return r.QOS }),
-		aJob("Reason", 22, (*RecordRow).waitedFor),
+		aJob("Reason", 22, (*RecordRow).WaitedFor),
 		aText("ReqCPUFreq", 10, freq), aText("ReqCPUFreqGov", 13, freq), aText("ReqCPUFreqMax", 13, freq),
 		aText("ReqCPUFreqMin", 13, freq),
 		aNum("ReqCPUS", 8, func(r *RecordRow) int64 {

@@ -16,7 +16,7 @@ func RefText(r proto.JobRef) string {
 	case r.Task != model.NoTask:
 		return id + "_" + strconv.Itoa(int(r.Task))
 	case len(r.Tasks) > 0:
-		return id + "_[" + r.Tasks.String() + "]"
+		return id + "_[" + TasksText(r.Tasks) + "]"
 	case r.Het > 0:
 		return id + "+" + strconv.Itoa(int(r.Het-1))
 	}
@@ -27,7 +27,7 @@ func RefText(r proto.JobRef) string {
 func JobID(j *model.Job) string {
 	switch {
 	case j.IsArray():
-		t := j.Tasks.String()
+		t := TasksText(j.Tasks)
 		if j.Throttle > 0 {
 			t += "%" + strconv.Itoa(int(j.Throttle))
 		}
@@ -100,3 +100,51 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 
 // exitText gives an exit as Slurm prints it: the code and the signal.
 func exitText(x model.Exit) string { return fmt.Sprintf("%d:%d", x.Code, x.Signal) }
+
+// TasksText gives an array's tasks as Slurm lists them: seven or more at the same distance as 1-13:2, others one by
+// one, neighbours as a range.
+func TasksText(s model.TaskSet) string {
+	n := s.Count()
+	if n > maxListed {
+		return s.String()
+	}
+	all := make([]int32, 0, n)
+	s.Each(func(i int32) bool { all = append(all, i); return true })
+	if step := stepOf(all); step > 1 && n >= leastStepped {
+		return strconv.Itoa(int(all[0])) + "-" + strconv.Itoa(int(all[n-1])) + ":" + strconv.Itoa(int(step))
+	}
+	var b []byte
+	for i := 0; i < n; {
+		last := i
+		for last+1 < n && all[last+1] == all[last]+1 {
+			last++
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b = strconv.AppendInt(b, int64(all[i]), 10); last > i {
+			b = strconv.AppendInt(append(b, '-'), int64(all[last]), 10)
+		}
+		i = last + 1
+	}
+	return string(b)
+}
+
+const (
+	leastStepped = 7
+	maxListed    = 4096 // longer lists are shown as they were asked for
+)
+
+// stepOf gives the distance of tasks that all have the same, or 0.
+func stepOf(all []int32) int32 {
+	if len(all) < 2 {
+		return 0
+	}
+	step := all[1] - all[0]
+	for i := 2; i < len(all); i++ {
+		if all[i]-all[i-1] != step {
+			return 0
+		}
+	}
+	return step
+}

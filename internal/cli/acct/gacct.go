@@ -45,6 +45,7 @@ type account struct {
 
 	leastLimit, mostLimit int64 // seconds; 0: any
 	truncate              bool
+	features, reasons     []string
 
 	noHeader, allocations, noConvert, script, events bool
 
@@ -184,7 +185,8 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 			if r.AdminComment == "" && i < len(chunk.Summaries) {
 				r.AdminComment = summaryOf(r, chunk.Summaries[i])
 			}
-			if !a.nodes.has(int64(r.NumNodes)) || !a.cpus.has(int64(max(r.AllocCPUs, r.ReqCPUs))) || !a.limited(r) {
+			if !a.nodes.has(int64(r.NumNodes)) || !a.cpus.has(int64(max(r.AllocCPUs, r.ReqCPUs))) || !a.limited(r) ||
+				!a.likes(r) {
 				continue
 			}
 			a.clip(&r.Start, &r.End)
@@ -196,6 +198,16 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 		return err
 	}
 	return give()
+}
+
+// likes reports whether a job has one of -C's features and one of -R's reasons.
+func (a *account) likes(r *model.Record) bool {
+	asked := strings.FieldsFunc(r.Constraints, func(c rune) bool { return strings.ContainsRune("&|,[]()*: ", c) })
+	row := jobtext.RecordRow{Record: r}
+	isAsked := func(f string) bool { return slices.Contains(asked, f) }
+	isReason := func(w string) bool { return strings.EqualFold(w, row.WaitedFor()) }
+	return (len(a.features) == 0 || slices.ContainsFunc(a.features, isAsked)) &&
+		(len(a.reasons) == 0 || slices.ContainsFunc(a.reasons, isReason))
 }
 
 // summaryOf gives the AdminComment of a job for which administrators have written none: its JS1 summary, or the

@@ -46,7 +46,7 @@ func (a *account) options() []getopt.Option {
 			return nil
 		}
 	}
-	return []getopt.Option{
+	return append(a.askedOptions(filters), []getopt.Option{
 		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids",
 			Help: "only these jobs, of any time: 12, 12_3, 12.batch, 12.0", Set: a.setJobs},
 		{Name: "user", Aliases: []string{"uid"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users",
@@ -93,7 +93,8 @@ func (a *account) options() []getopt.Option {
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names",
 			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&a.clusters)},
 
-		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Env: "_FORMAT",
+		{Name: "format", Aliases: []string{"fields"}, Short: 'o', Arg: getopt.Required, Group: output, Slot: "format",
+			Metavar: "fields", Env: "_FORMAT",
 			Help: "what to print, as in 'jobid,state%20,elapsed'; -e lists the fields", Set: addFields("")},
 		{Name: "brief", Short: 'b', Group: output, Slot: "format", Help: "job, state and exit code",
 			Set: addFields(acctBrief)},
@@ -135,17 +136,14 @@ func (a *account) options() []getopt.Option {
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "use-local-uid", Hidden: true, Note: "records have the number of the host that submitted", Set: env.Ignored},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
-		{Name: "whole-hetjob", Arg: getopt.Optional, Hidden: true, Note: "-j ID shows all components", Set: env.Ignored},
+		{Name: "whole-hetjob", Arg: getopt.Optional, Hidden: true, Note: "-j ID shows all components", Set: wholeHet},
 		{Name: "expand-patterns",
 			Refused: "gcontrol show job JOBID shows the files of a job that the controller still knows"},
 		{Name: "associations", Short: 'x', Arg: getopt.Required, Refused: "pick jobs with -A ACCOUNT and -u USER"},
 		{Name: "completion", Short: 'c', Refused: "leave it out: every record is in accounting"},
-		{Name: "constraints", Short: 'C', Arg: getopt.Required,
-			Refused: "print them with -o jobid,constraints and filter the lines"},
 		{Name: "env-vars", Refused: "environments are not kept in accounting"},
 		{Name: "file", Short: 'f', Arg: getopt.Required, Refused: "leave it out: records come from the accounting daemon"},
 		{Name: "flags", Short: 'F', Arg: getopt.Required, Refused: "leave it out: jobs have no scheduler flags"},
-		{Name: "reason", Short: 'R', Arg: getopt.Required, Refused: "print them with -o jobid,reason and filter the lines"},
 		{Name: "timelimit-min", Short: 'k', Arg: getopt.Required, Group: filters, Metavar: "limit",
 			Help: "only jobs with this time limit, or with -K at least this", Set: accountLimit(&a.leastLimit)},
 		{Name: "timelimit-max", Short: 'K', Arg: getopt.Required, Group: filters, Metavar: "limit",
@@ -154,7 +152,24 @@ func (a *account) options() []getopt.Option {
 			Help: "show jobs from -S to -E only: what began before began then, what ended after ended then",
 			Set:  getopt.Flag(&a.truncate)},
 		{Name: "wckeys", Short: 'W', Arg: getopt.Required, Refused: "jobs have no workload keys; pick them with --name"},
+	}...)
+}
+
+// askedOptions pick jobs by what they asked for and waited for.
+func (a *account) askedOptions(filters string) []getopt.Option {
+	return []getopt.Option{
+		{Name: "constraints", Short: 'C', Arg: getopt.Required, Group: filters, Metavar: "features",
+			Help: "only jobs that asked for one of these features", Set: getopt.List(&a.features)},
+		{Name: "reason", Short: 'R', Arg: getopt.Required, Group: filters, Metavar: "reasons",
+			Help: "only jobs that waited for one of these reasons", Set: getopt.List(&a.reasons)},
 	}
+}
+
+func wholeHet(v string) error {
+	if low := strings.ToLower(v); low != "" && low != "yes" && low != "no" {
+		return &getopt.TextError{Text: "Invalid --whole-hetjob value \"" + v + "\". Valid values: [yes|no]."}
+	}
+	return nil
 }
 
 func (c *countRange) set(v string) error {
@@ -247,16 +262,24 @@ func (a *account) window() (err error) {
 	} else if passing && a.start == "" && !a.anyJob {
 		rq.End = rq.Start
 	}
+	if rq.End == 0 && int64(rq.Start) > a.now.UnixMilli() {
+		return a.backwards(rq.Start, model.Time(a.now.UnixMilli()))
+	}
 	if rq.End != 0 && rq.End < rq.Start {
 		if a.start == "" {
 			rq.Start = 0
 			return nil // -E alone before midnight: everything until then
 		}
-		m := jobtext.Times{Now: a.now}
-		return fmt.Errorf("Start time (%s) requested is after end time (%s).", m.Append(nil, rq.Start, ""),
-			m.Append(nil, rq.End, ""))
+		return a.backwards(rq.Start, rq.End)
 	}
 	return nil
+}
+
+// backwards refuses a window that ends before it begins.
+func (a *account) backwards(start, end model.Time) error {
+	m := jobtext.Times{Now: a.now}
+	return fmt.Errorf("Start time (%s) requested is after end time (%s).", m.Append(nil, start, ""),
+		m.Append(nil, end, ""))
 }
 
 // accountLimit reads a time limit as -t of gsubmit has it.

@@ -53,7 +53,7 @@ var ofOptions = map[string]getopt.Values{
 // free are the metavars of values that only the user knows: numbers, times, texts, formats.
 const free = " n n[-m] n[@time] min-max min[-max] size seconds seconds[L|S] time limit text name names ids list " +
 	"format fields keys letters indexes command KMGTP limits task=seconds s[:c[:t]] [type:]n group groups version flag " +
-	"how states type types none value pool=nodes image path src:dst[:flags],... "
+	"how states features reasons type types none value pool=nodes image path src:dst[:flags],... "
 
 // choice gives the words of a metavar such as on|off, nil of any other.
 func choice(metavar string) []string {

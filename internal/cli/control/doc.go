@@ -8,6 +8,7 @@
 //	reservation.go  reservations: create, update, delete, show
 //	change.go       hold, release, requeue, suspend, reconfigure and the like
 //	update.go       update, create, delete and reboot of jobs, nodes and partitions
+//	moments.go      points in time and time limits of update
 //	wait.go         wait_job and completing
 //	controllers.go  controllers: the list, add, remove, replace
 //	dump.go         dump: the controller's state for the simulator, or as JSON

@@ -3,10 +3,14 @@ package control
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/cli/prompt"
 	"gbatch/internal/client"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/proto"
@@ -87,9 +91,15 @@ func verbs() []verb {
 		{name: "cancel_reboot", help: "cancel_reboot NODES: take back reboots that have not begun (operators)",
 			run: (*control).cancelReboot},
 		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},
+		{name: "abort", why: "stop the daemons with the service manager, or gbatch down"},
 		{name: "setdebug", help: "setdebug LEVEL: change the level of the leading controller's log until it reads " +
 			"SlurmctldDebug again (operators)", run: (*control).setDebug},
 		{name: "setdebugflags", why: "the log has one level for everything: setdebug LEVEL changes it"},
+		{name: "schedloglevel", why: "the scheduler writes into the controller's log: setdebug LEVEL changes it, and gdiag " +
+			"has its statistics"},
+		{name: "errnumstr", why: "errors have sentences of their own"},
+		{name: "fsdampeningfactor", why: "Fair Tree needs no dampening"},
+		{name: "getaddrs", help: "getaddrs NODES: print the addresses of nodes", run: (*control).addresses},
 		{name: "notify", help: "notify JOBID MESSAGE: write a line into the output of a running job",
 			run: (*control).notify},
 		{name: "token", help: "token [username=NAME] [lifespan=SECONDS|infinite]: print a token (SLURM_JWT=...) for HTTP; " +
@@ -100,6 +110,13 @@ func verbs() []verb {
 			"named one", run: (*control).listPIDs},
 		{name: "pidinfo", help: "pidinfo PID: the job of a process on this host, and when it ends", run: (*control).pidInfo},
 	}
+}
+
+// modes are the commands that say how the later ones print, where commands are read from standard input.
+var modes = []prompt.Mode{
+	{Word: "all"}, {Word: "hide"}, {Word: "verbose", Off: []string{"-Q", "--quiet"}},
+	{Word: "details", On: "-d"}, {Word: "oneliner", On: "-o"}, {Word: "quiet", On: "-Q"},
+	{Word: "cluster", On: "--clusters", Value: true}, {Word: "clusters", On: "--clusters", Value: true},
 }
 
 var errNoJSON = errors.New("--json goes with why, ping, controllers, dump, import, and show job, node, partition, " +
@@ -130,10 +147,10 @@ func Gcontrol(e *env.Env) int {
 		c.JSON("", "with why, ping, controllers, dump, import, and show of jobs, nodes, partitions, reservations and "+
 			"licenses: JSON", &c.json),
 		c.YAML("", &c.json),
-		{Name: "future", Short: 'F', Refused: "leave it out"},
-		{Name: "local", Refused: "leave it out"},
-		{Name: "sibling", Refused: "leave it out"},
-		{Name: "federation", Refused: "leave it out"},
+		{Name: "future", Short: 'F', Hidden: true, Note: "nodes of State=FUTURE are in gbatch.conf only", Set: env.Ignored},
+		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "sibling", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "uid", Short: 'u', Arg: getopt.Required, Refused: "run the command as that user, with su or sudo"},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "name",
 			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&c.clusters)},
@@ -141,12 +158,18 @@ func Gcontrol(e *env.Env) int {
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...),
 		Operands: "COMMAND [ARGUMENTS...]", OperandValues: operands,
 		About: "Show and change jobs, nodes and the configuration.", Epilogue: verbList()})
-	words, err := p.Parse(e.Args, e.Lookup)
+	args := e.Args
+	if i := slices.IndexFunc(args, func(w string) bool { return strings.EqualFold(w, "setdebugflags") }); i >= 0 {
+		args = slices.Insert(slices.Clone(args), i, "--") // -Backfill is none of the options
+	}
+	words, err := p.Parse(args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
 	}
 	if len(words) == 0 {
-		c.verbHelp()
+		return prompt.Run(e, prompt.Config{Do: Gcontrol, Modes: modes})
+	}
+	if prompt.Is(modes, words) {
 		return 0
 	}
 	v, err := findVerb(words[0])
@@ -321,7 +344,7 @@ func (c *control) show(words []string) error {
 	}
 	switch {
 	case strings.HasPrefix("aliases", low) && len(low) > 1:
-		return c.hostnames(name) // a node has one name
+		return c.aliases(name)
 	case strings.HasPrefix("daemons", low) && len(low) > 1:
 		fmt.Fprintln(c.Stdout, "slurmctld slurmd")
 		return nil
@@ -356,6 +379,26 @@ func (c *control) hosts(arg string) ([]string, error) {
 	return nil, fmt.Errorf("SLURM_JOB_NODELIST environment variable not set: name the hosts, as in show hostnames n[1-4]")
 }
 
+// hostFile reads the names that stand in a file, with blanks or commas between.
+func hostFile(path string) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("Can not open %s: %w", path, errors.Unwrap(err))
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(io.LimitReader(f, maxHostFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxHostFile {
+		return nil, fmt.Errorf("%s has more than %d bytes: name the nodes as in n[1-4]", path, maxHostFile)
+	}
+	return hostlist.Expand(strings.Join(strings.Fields(string(data)), ","))
+}
+
+// maxHostFile is the longest file of names, in bytes.
+const maxHostFile = 1 << 20
+
 func (c *control) hostnames(arg string) error {
 	names, err := c.hosts(arg)
 	if err != nil {
@@ -369,6 +412,9 @@ func (c *control) hostnames(arg string) error {
 
 func (c *control) hostlist(arg string, sorted bool) error {
 	names, err := c.hosts(arg)
+	if strings.HasPrefix(arg, "/") { // a file that has names in its lines
+		names, err = hostFile(arg)
+	}
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,45 @@ func (c *control) showNodes(arg string) error {
 	return nil
 }
 
+// addresses prints the addresses of nodes.
+func (c *control) addresses(words []string) error {
+	if len(words) != 1 {
+		return fmt.Errorf("getaddrs takes one list of nodes, as in getaddrs n[1-4]")
+	}
+	return c.eachNode(words[0], func(d *model.NodeDef) { fmt.Fprintf(c.Stdout, "%s: %s\n", d.Name, jobtext.NodeAddr(d)) })
+}
+
+// aliases prints the names of nodes on one line: of all, or of those that a host's name says.
+func (c *control) aliases(hosts string) error {
+	var names []string
+	asked := env.SplitList(hosts)
+	err := c.eachNode("", func(d *model.NodeDef) {
+		if len(asked) == 0 || slices.Contains(asked, d.HostName()) || slices.Contains(asked, d.Name) {
+			names = append(names, d.Name)
+		}
+	})
+	if err == nil && len(names) > 0 {
+		fmt.Fprintln(c.Stdout, strings.Join(names, " "))
+	}
+	return err
+}
+
+// eachNode calls f for the nodes of a list, or for all.
+func (c *control) eachNode(list string, f func(*model.NodeDef)) error {
+	names, err := hostlist.Expand(list)
+	if err != nil {
+		return err
+	}
+	infos, _, err := c.nodes(names)
+	if err != nil {
+		return plain{fmt.Errorf("slurm_load_node error: %s", env.Text(err))}
+	}
+	for _, i := range infos {
+		f(i.Node.Def)
+	}
+	return nil
+}
+
 func (c *control) showPartitions(arg string) error {
 	cl, err := c.ask()
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/jobenv"
@@ -76,6 +75,8 @@ func (c *control) changeOf(words []string) (*change, error) {
 		switch {
 		case has:
 		case strings.EqualFold(key, "skip"): // of reservations
+		case strings.EqualFold(key, "nice") && ch.kind == "job":
+			value = "100" // as --nice alone
 		case i+1 < len(rest) && !strings.Contains(rest[i+1], "="):
 			value = rest[i+1]
 			i++
@@ -154,8 +155,22 @@ func (c *control) updateJobs(refs []proto.JobRef, set []model.KV) error {
 	if err := c.moments(set, "starttime", "deadline", "begintime", "eligibletime", "endtime"); err != nil {
 		return err
 	}
-	if err := c.apply(&proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: refs, Set: set}); err != nil {
-		return err
+	c.limits(set)
+	for _, ref := range refs {
+		own, err := c.endTime(ref, set)
+		if err != nil {
+			return err
+		}
+		targets := []proto.JobRef{ref}
+		if len(own) == 0 || &own[0] == &set[0] { // the same for all
+			own, targets = set, refs
+		}
+		if err := c.apply(&proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: targets, Set: own}); err != nil {
+			return err
+		}
+		if len(targets) == len(refs) {
+			break
+		}
 	}
 	if len(refs) == 1 && slices.ContainsFunc(set, func(kv model.KV) bool {
 		return slices.Contains(sizeWords, strings.ToLower(kv.Key)) && kv.Value != "0"
@@ -243,22 +258,6 @@ func replaceFile(name, text string) error {
 		_ = os.Remove(f.Name()) // err says what is wrong
 	}
 	return err
-}
-
-// moments turns the values of keys that are points in time into what the controller reads.
-func (c *control) moments(set []model.KV, keys ...string) error {
-	for i := range set {
-		for _, key := range keys {
-			if strings.EqualFold(set[i].Key, key) {
-				t, err := c.ReadDate(set[i].Value)
-				if err != nil {
-					return err
-				}
-				set[i].Value = ask.MomentText(t)
-			}
-		}
-	}
-	return nil
 }
 
 // jobsByName finds the jobs that JobName= and UserID= name, where no JobId does; nil: there is no JobName.

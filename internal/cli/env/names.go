@@ -3,6 +3,7 @@ package env
 import (
 	"fmt"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -90,6 +91,10 @@ func StateWords() getopt.Values {
 	return v
 }
 
+// absent are states of Slurm in which no job is here: their names and short forms.
+var absent = [][2]string{{"RESV_DEL_HOLD", "RD"}, {"REQUEUE_FED", "RF"}, {"REQUEUE_HOLD", "RH"}, {"REVOKED", "RV"},
+	{"SIGNALING", "SI"}, {"SPECIAL_EXIT", "SE"}, {"STAGE_OUT", "SO"}, {"STOPPED", "ST"}}
+
 // QueryStates reads a list of states. States of Slurm that gbatch doesn't have are known, but no job is in them.
 func QueryStates(v string) ([]model.JobState, error) {
 	var out []model.JobState
@@ -101,15 +106,16 @@ func QueryStates(v string) ([]model.JobState, error) {
 			out = append(out, s)
 			continue
 		}
-		switch strings.ToUpper(w) {
-		case "RESIZING", "RS", "RESV_DEL_HOLD", "RD", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH",
-			"REVOKED", "RV",
-			"SIGNALING", "SI", "SPECIAL_EXIT", "SE", "STAGE_OUT", "SO", "STOPPED", "ST":
+		is := func(s [2]string) bool { return strings.EqualFold(w, s[0]) || strings.EqualFold(w, s[1]) }
+		if slices.ContainsFunc(absent, is) {
 			continue
 		}
 		var names []string
 		for _, s := range model.JobStates() {
 			names = append(names, s.String())
+		}
+		for _, s := range absent {
+			names = append(names, s[0])
 		}
 		return nil, &getopt.TextError{Text: "Invalid job state specified: " + w + "\nValid job states include: " +
 			strings.Join(names, ",")}

@@ -175,10 +175,10 @@ func (i *info) setStates(v string) error {
 func nodeStateWords() []string {
 	return []string{"all", "alloc", "allocated", "mix", "mixed", "idle", "drain", "drained", "drng", "draining", "down",
 		"unk", "unknown", "no_respond",
-		"maint", "resv", "reserved", "comp", "completing", "blocked", "cloud", "fail", "failing", "futr", "future", "inval",
-		"npc", "perfctrs", "planned",
+		"maint", "resv", "reserved", "comp", "completing", "blocked", "cloud", "fail", "failing", "fut", "futr", "future",
+		"inval", "npc", "perfctrs", "planned",
 		"power_down", "power_up", "powered_down", "powering_down", "powering_up",
-		"reboot", "reboot_issued", "reboot_requested"}
+		"reboot", "reboot_issued", "reboot^", "reboot_requested", "reboot@"}
 }
 
 // isNodeState reports whether a node is in a state of -t; ~state means any other one. alloc, mix, idle and down don't
@@ -222,7 +222,7 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 		return failing
 	case "failing":
 		return failing && busy
-	case "reboot", "reboot_issued":
+	case "reboot", "reboot_issued", "reboot^":
 		return reboot != nil && reboot.Step == model.RebootIssued
 	case "cloud":
 		return n.Node.Def.Cloud
@@ -234,7 +234,7 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 		return n.Node.PowerStep() == model.PoweringDown
 	case "powering_up":
 		return n.Node.PowerStep() == model.PoweringUp
-	case "reboot_requested":
+	case "reboot_requested", "reboot@":
 		return reboot != nil && reboot.Step == model.RebootAsked
 	}
 	return false
@@ -383,6 +383,9 @@ func (i *info) load(t *jobtext.NodeTable) (cluster string, at model.Time, err er
 		}
 	}
 	t.Nodes, err = nodesByName(c, i.nodes, i.gpus)
+	if env.Code(err) == proto.CodeInvalidNode && i.SlurmName() { // sinfo -n of an unknown node: partitions without nodes
+		t.Nodes, err = nodesByName(c, nil, i.gpus)
+	}
 	if err != nil {
 		return "", 0, fmt.Errorf("slurm_load_node error: %s", env.Text(err))
 	}

@@ -189,7 +189,7 @@ func TestInfoErrors(t *testing.T) {
 		!strings.HasPrefix(errText, "sinfo: error: Bad state string: \"foo\"\nsinfo: error: valid states: all,alloc") {
 		t.Errorf("-t foo: %d %q", rc, errText)
 	}
-	f.Want("", "slurm_load_node error: node is not defined\n", 1, "sinfo", "-n", "zz")
+	f.Want("", "slurm_load_node error: node is not defined\n", 1, "ginfo", "-n", "zz")
 	f.Want("", "sinfo: error: Invalid sort specification: zz\n", 1, "sinfo", "-S", "zz")
 	f.Want("", "sinfo: error: Unrecognized option: foo; pick lines with --partition, --nodes and --states\n", 1,
 		"sinfo", "foo")

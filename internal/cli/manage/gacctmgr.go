@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/acctmgr"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/cli/prompt"
 	"gbatch/internal/client"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -28,6 +29,13 @@ type manage struct {
 	json                       string // the version of the lists; "" for a table
 	args                       []string
 	input                      *bufio.Reader
+}
+
+// modes are the commands that say how the later ones print, where commands are read from standard input.
+var modes = []prompt.Mode{
+	{Word: "associations", On: "-s"}, {Word: "oneliner"}, {Word: "verbose", Off: []string{"-Q", "--quiet"}},
+	{Word: "parsable", On: "-p", Off: []string{"-P"}}, {Word: "parsable2", On: "-P", Off: []string{"-p"}},
+	{Word: "quiet", On: "-Q"}, {Word: "readonly", On: "-r"},
 }
 
 // promptS is the time for an answer to a question, seconds.
@@ -54,9 +62,14 @@ func Gacctmgr(e *env.Env) int {
 		return e.Usage(p, err)
 	}
 	if len(operands) == 0 {
-		fmt.Fprintf(e.Stderr, "%s has no interactive mode: give a verb, as in %s show account; --help lists them\n",
-			e.Program, e.Program)
-		return 1
+		return prompt.Run(e, prompt.Config{Do: Gacctmgr, Modes: modes})
+	}
+	if prompt.Is(modes, operands) {
+		return 0
+	}
+	if strings.EqualFold(operands[0], "help") {
+		fmt.Fprint(e.Stdout, p.Help())
+		return 0
 	}
 	m.args = operands
 	if err := m.run(); err != nil {

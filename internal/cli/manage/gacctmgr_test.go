@@ -105,7 +105,7 @@ func checkFlatFiles(f *clitest.Fake, t *testing.T) {
 	f.Want("", " This cluster is demo, there is no tux here\n", 1, "sacctmgr", "dump", "cluster=tux")
 	f.Edits = nil
 	f.Stdin = "Cluster - 'tux'\nParent - 'physics'\nUser - 'ann':Fairshare=7\n"
-	f.Want(" Associations\n  U = ann        A = physics    C = demo\n", "", 0, "sacctmgr", "-i", "load", "-",
+	f.Want(" Associations\n  U = ann       A = physics    C = demo\n", "", 0, "sacctmgr", "-i", "load", "-",
 		"cluster=demo")
 	if len(f.Edits) != 1 || f.Edits[0].Edits[0].Assoc.Shares != 7 {
 		t.Errorf("sent %+v", f.Edits)

@@ -223,8 +223,8 @@ func (q *queue) options() []getopt.Option {
 			Help: "only jobs that asked for one of these licenses", Set: getopt.List(&f.Licenses)},
 		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
 		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},
-		{Name: "federation", Refused: "leave it out: there is one cluster"},
-		{Name: "sibling", Refused: "leave it out: there is one cluster"},
+		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "sibling", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 	}
 }
 

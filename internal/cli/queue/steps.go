@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/format"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
@@ -42,7 +43,9 @@ func (q *queue) listSteps() int {
 		if err != nil {
 			return q.ended(err)
 		}
-		if steps, now, err = q.RunningSteps(c, &proto.StepsRequest{Filter: q.rq.Filter, Steps: q.steps}); err != nil {
+		steps, now, err = q.RunningSteps(c, &proto.StepsRequest{Filter: q.rq.Filter, Steps: q.steps})
+		noJob := len(q.steps) > 0 && q.SlurmName() && env.Code(err) == proto.CodeInvalidJob // squeue: no line
+		if err != nil && !noJob {
 			return q.ended(err)
 		}
 		steps = slices.DeleteFunc(steps, func(s proto.RunningStep) bool { return hidden[s.Partition] })

@@ -10,6 +10,7 @@ import (
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/cli/prompt"
 	"gbatch/internal/client"
 	"gbatch/internal/format"
 	"gbatch/internal/hostlist"
@@ -63,6 +64,13 @@ var reports = map[string][]struct {
 // kinds are the kinds of reports, in the order of --help.
 var kinds = []string{"cluster", "job", "reservation", "user", "invoice", "usage", "balance"}
 
+// modes are the commands that say how the later ones print, where commands are read from standard input.
+var modes = []prompt.Mode{
+	{Word: "nonames"}, {Word: "verbose", Off: []string{"-Q", "--quiet"}}, {Word: "quiet", On: "-Q"},
+	{Word: "parsable", On: "-p", Off: []string{"-P"}}, {Word: "parsable2", On: "-P", Off: []string{"-p"}},
+	{Word: "time", On: "-t", Value: true}, {Word: "tres", On: "--tres", Value: true},
+}
+
 // units are the formats of times.
 var units = []string{"SecPer", "MinPer", "HourPer", "Seconds", "Minutes", "Hours", "Percent"}
 
@@ -82,6 +90,18 @@ func Greport(e *env.Env) int {
 	words, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
+	}
+	switch {
+	case len(words) == 0:
+		return prompt.Run(e, prompt.Config{Do: Greport, Modes: modes})
+	case prompt.Is(modes, words):
+		return 0
+	case strings.EqualFold(words[0], "version"):
+		e.Version()
+		return 0
+	case strings.EqualFold(words[0], "help"):
+		fmt.Fprint(e.Stdout, p.Help())
+		return 0
 	}
 	if err := r.run(words); err != nil {
 		var f env.Fatal
@@ -118,7 +138,7 @@ func (r *call) options() []getopt.Option {
 		{Name: "quiet", Short: 'Q', Help: "print no notes", Set: getopt.Flag(&r.quiet)},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
-		{Name: "federation", Refused: "there are no federations; give clusters with -M"},
+		{Name: "federation", Hidden: true, Note: "there are no federations; -M names clusters", Set: env.Ignored},
 	}
 }
 

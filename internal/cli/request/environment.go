@@ -57,7 +57,7 @@ func Environment(e *env.Env, s *Submission) ([]byte, error) {
 		}
 	}
 	pick := func(kv string) bool {
-		if s.ForStep && strings.HasPrefix(kv, "SLURM_EXPORT_ENV=") {
+		if s.ForStep && (strings.HasPrefix(kv, "SLURM_EXPORT_ENV=") || strings.HasPrefix(kv, "SRUN_EXPORT_ENV=")) {
 			return false // it was for this step; steps that its tasks start get all of their variables
 		}
 		if all {
@@ -140,6 +140,19 @@ func NodeFile(path string) ([]string, error) {
 		return nil, err
 	}
 	return hostlist.Expand(strings.Join(strings.Fields(string(data)), ","))
+}
+
+// Umask gives the umask of a job's or a step's processes: this process's own, or what SLURM_UMASK says outside of a
+// job. In a job the variable tells of the job, and the script may have changed its umask since.
+func Umask(e *env.Env) uint32 {
+	if _, in := e.Lookup("SLURM_JOB_ID"); !in {
+		if n, err := strconv.ParseUint(e.Getenv("SLURM_UMASK"), 8, 32); err == nil && n <= 0o777 {
+			return uint32(n)
+		}
+	}
+	old := unix.Umask(0)
+	unix.Umask(old)
+	return uint32(old)
 }
 
 // niceness gives this process's nice value, -20 to 19; 0 if it can't be read.

@@ -379,6 +379,10 @@ func (s *Submission) nodeInfo(v string) error {
 		if p == "*" {
 			continue
 		}
+		least, most, ranged := strings.Cut(p, "-")
+		if ranged && s.needCount(at[i])(most) == nil {
+			p = least // at least so many; Slurm takes no notice of the most
+		}
 		if s.needCount(at[i])(p) != nil {
 			return &getopt.TextError{
 				Text: "Invalid --extra-node-info specification: '" + v + "'; write SOCKETS[:CORES[:THREADS]], such as 2:8 or *:8:2"}

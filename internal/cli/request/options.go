@@ -235,7 +235,7 @@ func (s *Submission) commandOptions() []getopt.Option {
 		{Name: "test-only", Group: groupHow, Help: "submit nothing; print whether, where and when the job could run",
 			Set: getopt.Flag(&s.TestOnly)},
 		{Name: "quiet", Short: 'Q', Group: groupHow, Help: "print no notes", Set: getopt.Flag(&s.Quiet)},
-		{Name: "verbose", Short: 'v', Group: groupHow, Help: "print the options as understood",
+		{Name: "verbose", Short: 'v', Group: groupHow, Env: "_DEBUG", Help: "print the options as understood",
 			Set: getopt.Count(&s.Verbose)},
 		{Name: "mail-type", Arg: R, Metavar: "types", Group: groupHow, Env: "_MAIL_TYPE",
 			Help: "send mail at BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT, TIME_LIMIT_50 (80, 90), INVALID_DEPEND, " +

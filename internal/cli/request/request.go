@@ -36,9 +36,7 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 	if len(sp.Submit) > proto.MaxFieldBytes {
 		sp.Submit = sp.Submit[:proto.MaxFieldBytes]
 	}
-	old := unix.Umask(0)
-	unix.Umask(old)
-	sp.Umask = uint32(old)
+	sp.Umask = Umask(e)
 	if sid, err := unix.Getsid(0); err == nil {
 		sp.SID = int32(sid)
 	}

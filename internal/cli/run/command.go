@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -212,4 +213,17 @@ func (r *run) stepEnvironment() ([]byte, error) {
 	}
 	r.export.ForStep = true
 	return request.Environment(r.Env, &r.export)
+}
+
+// canExecute reports whether the step's program is here and may be started: SLURM_TEST_EXEC asks before the step.
+func (r *run) canExecute() bool {
+	if r.multi || len(r.rq.Argv) == 0 {
+		return true
+	}
+	name := r.rq.Argv[0]
+	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
+		name = filepath.Join(r.rq.Dir, name)
+	}
+	_, err := exec.LookPath(name)
+	return err == nil
 }

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/cli/request"
@@ -222,8 +220,14 @@ func (r *run) settleProcess(operands []string) (err error) {
 	if err := rq.Container.Check(); err != nil {
 		return err
 	}
+	if _, in := r.Lookup("SLURM_JOB_ID"); !in && rq.Name == "" {
+		rq.Name = r.Getenv("SLURM_JOB_NAME") // in a job it is the job's
+	}
 	if err := r.command(operands); err != nil {
 		return err
+	}
+	if _, test := r.Lookup("SLURM_TEST_EXEC"); test && !r.canExecute() {
+		return fmt.Errorf("Can not execute %s", operands[0])
 	}
 	if err := r.settleBcast(); err != nil {
 		return err
@@ -244,10 +248,7 @@ func (r *run) settleProcess(operands []string) (err error) {
 	if len(rq.Submit) > proto.MaxFieldBytes {
 		rq.Submit = rq.Submit[:proto.MaxFieldBytes]
 	}
-	old := unix.Umask(0)
-	unix.Umask(old)
-	rq.Umask = uint32(old)
-
+	rq.Umask = request.Umask(r.Env)
 	if rq.Limits, err = request.ResourceLimits(r.limits); err != nil {
 		return err
 	}
