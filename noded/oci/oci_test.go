@@ -208,16 +208,21 @@ func TestRuntimes(t *testing.T) {
 		{"singularity", "docker://alpine", []string{"singularity", "exec", "--userns", "--nv", "--pwd=/w",
 			"--bind=/data:/in:ro", "--scratch=/fast", "docker://alpine", "sh", "-c", "x y"}},
 		{"podman", b, []string{"podman", "run", "--rm", "--network=host", "--ipc=host", "--cgroups=disabled",
-			"--log-driver=none", "--interactive", "--volume=/dev:/dev:rslave", "--env-file=ENV", "--name=n1.ann.7.0.0",
-			"--userns=keep-id", "--workdir=/w", "--volume=/lib/libcuda.so.5:/dev/gbatch/lib/libcuda.so:rslave,ro",
+			"--log-driver=none", "--interactive", "--env-file=ENV", "--name=n1.ann.7.0.0",
+			"--volume=/dev/nvidia1:/dev/nvidia1", "--userns=keep-id", "--workdir=/w",
+			"--volume=/lib/libcuda.so.5:/dev/gbatch/lib/libcuda.so:rslave,ro",
 			"--volume=/data:/in:rslave,ro", "--tmpfs=/fast", "--rootfs", b + "/files", "sh", "-c", "x y"}},
 		{"enroot", b, []string{"enroot", "start", "--rw",
 			"--mount=/lib/libcuda.so.5:/dev/gbatch/lib/libcuda.so:rbind,x-create=auto,ro",
 			"--mount=/data:/in:rbind,x-create=auto,ro", "--mount=tmpfs:/fast:x-create=dir", "files", "sh", "-c", "x y"}},
 	} {
 		o := &Order{Runtime: container.Runtime{Name: c.name}, Bundle: c.image, Spool: t.TempDir(), Job: 7, Step: "0",
-			Node: "n1", User: "ann", UID: 1000, GID: 100, WorkDir: "/w", Libs: []File{{"/lib/libcuda.so.5", "libcuda.so"}},
+			Node: "n1", User: "ann", UID: 1000, GID: 100, WorkDir: "/w", Root: container.No, Devices: []string{"/dev/nvidia1"},
+			Libs:   []File{{"/lib/libcuda.so.5", "libcuda.so"}},
 			Mounts: []Mount{{From: "/data", At: "/in", ReadOnly: true}, {From: tmpfs, At: "/fast"}}}
+		if c.name == "podman" && !isThere("/dev/mqueue") {
+			c.want[4] = "--volume=/dev/shm:/dev/shm"
+		}
 		call, err := prepare(o, []string{"sh", "-c", "x y"})
 		if err != nil {
 			t.Fatal(err)

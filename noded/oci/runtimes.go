@@ -124,9 +124,16 @@ func (c *call) apptainer(program string) []string {
 }
 
 func podman(c *call) []string {
-	out := []string{"podman", "run", "--rm", "--network=host", "--ipc=host", "--cgroups=disabled",
-		"--log-driver=none", "--interactive", "--volume=/dev:/dev:rslave", "--env-file=" + c.envFile, "--name=" + c.id}
-	if c.o.Root != container.Yes {
+	ipc := "--ipc=host"
+	if !isThere("/dev/mqueue") { // which podman would mount
+		ipc = "--volume=/dev/shm:/dev/shm"
+	}
+	out := []string{"podman", "run", "--rm", "--network=host", ipc, "--cgroups=disabled", "--log-driver=none",
+		"--interactive", "--env-file=" + c.envFile, "--name=" + c.id}
+	for _, d := range c.o.Devices {
+		out = append(out, "--volume="+d+":"+d)
+	}
+	if c.o.Root == container.No {
 		out = append(out, "--userns=keep-id")
 	}
 	if c.o.ReadOnly {
