@@ -87,7 +87,7 @@
 //	money.go          credit, balances, invoices
 //	slurmctldprog.go  PrologSlurmctld and EpilogSlurmctld
 //	mail.go           MailProg
-//	alert.go          AlertProgram, for nodes, GPUs and daemons
+//	alert.go          AlertProgram, for nodes, GPUs and daemons (package alarm)
 //
 // Loops are level-triggered: each looks at the facts and does what is missing, so a loop that
 // begins anew on another controller needs no hand-over.

@@ -117,6 +117,7 @@ var layers = []layer{
 	{"ctld/heap", ""},
 	{"ctld/hook", "internal/model internal/ask"},
 	{"ctld/pools", "internal/model internal/proto internal/state internal/sched/headroom"},
+	{"ctld/alarm", "internal/model internal/state internal/hostlist"},
 	{"ctld/nearlimit", "internal/model internal/state"},
 	{"ctld/peaks", "internal/model internal/state"},
 	{"ctld", "ctld/resv ctld/power ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +

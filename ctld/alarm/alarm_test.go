@@ -1,0 +1,50 @@
+package alarm
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestEachTroubleIsToldOnce: when it has lasted long enough, and when it is over; a scheduler that completes a pass in
+// between has not been stuck.
+func TestEachTroubleIsToldOnce(t *testing.T) {
+	w, now := NewWatch(), time.Now()
+	stuck := func(pass uint64) Trouble {
+		return Trouble{Alert: Alert{Event: "scheduler_stuck", Daemon: "the scheduler"}, Over: Overs["scheduler_stuck"],
+			After: time.Minute, Turn: pass}
+	}
+	lost := Trouble{Alert: Alert{Event: "dbd_lost", Daemon: "gdbd"}, Over: "dbd_back"}
+	for i, c := range []struct {
+		seconds int
+		list    []Trouble
+		want    string
+	}{
+		{0, []Trouble{lost, stuck(1)}, "[dbd_lost]"},
+		{30, []Trouble{lost, stuck(1)}, "[]"},
+		{29, []Trouble{lost, stuck(2)}, "[]"},
+		{59, []Trouble{stuck(2)}, "[dbd_back]"},
+		{1, []Trouble{stuck(2)}, "[scheduler_stuck]"},
+		{60, []Trouble{stuck(2)}, "[]"},
+		{1, []Trouble{stuck(3)}, "[scheduler_back]"},
+		{1, []Trouble{stuck(3)}, "[]"},
+		{1, nil, "[]"},
+		{1, []Trouble{lost}, "[dbd_lost]"},
+	} {
+		now = now.Add(time.Duration(c.seconds) * time.Second)
+		got := []string{}
+		for _, a := range w.Step(now, c.list) {
+			got = append(got, a.Event)
+		}
+		slices.Sort(got)
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("step %d: %v, want %s", i+1, got, c.want)
+		}
+	}
+	for begin, end := range Overs {
+		if troubleText(begin) == begin || troubleText(end) == end {
+			t.Errorf("%s or %s has no words", begin, end)
+		}
+	}
+}
