@@ -178,6 +178,7 @@ func (c *Controller) comparePeer(ctx context.Context, p Peer, l *link) {
 	c.clocks.news[p.Name] = peerNews{*reply, time.Now()}
 	c.clocks.heard[p.Name] = heardClock{reply.Host, begun.Add(half)}
 	c.clocks.mu.Unlock()
+	c.jobEvents.Heard(reply.Told)
 	if reply.Leads {
 		c.clocks.time.Follow(reply.Cluster + model.Time(half/time.Millisecond))
 	}
@@ -189,7 +190,8 @@ func (c *Controller) moment(ctx context.Context) *proto.MomentReply {
 	far := c.store.Progress()
 	r := &proto.MomentReply{Host: hostTime(), Cluster: c.now(), Leads: c.leading.Load(), Name: c.opts.Name,
 		Version: c.opts.Version, Leader: leader, Term: c.store.Term(), Index: far.Applied, Last: far.Last, Joins: c.Joining(),
-		Stalled: c.store.Stalled(), Troubles: c.ownTroubles(c.machine.View())}
+		Stalled: c.store.Stalled(), Troubles: c.ownTroubles(c.machine.View()),
+		Told: c.jobEvents.Told()}
 	if r.Leads && c.lease.holds(ctx, c.store) {
 		r.Members = namesOf(c.members())
 	}

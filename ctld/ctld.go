@@ -16,6 +16,7 @@ import (
 	"gbatch/ctld/deadletter"
 	"gbatch/ctld/events"
 	"gbatch/ctld/hook"
+	"gbatch/ctld/jobevents"
 	"gbatch/ctld/metrics"
 	"gbatch/ctld/peaks"
 	"gbatch/ctld/rest"
@@ -36,17 +37,18 @@ import (
 
 // Controller is one gctld.
 type Controller struct {
-	opts    Options
-	log     *slog.Logger
-	machine *machine
-	store   *store.Store
-	nodes   *nodeSet
-	idle    idleWatch // of GPUs
-	reports chan nodeReports
-	people  *userdb.DB
-	hook    hook.Runner // of JobSubmitProgram
-	host    string      // this one
-	dbds    []*dbd      // the accounting daemon, and then its copy
+	opts      Options
+	log       *slog.Logger
+	machine   *machine
+	store     *store.Store
+	nodes     *nodeSet
+	idle      idleWatch // of GPUs
+	reports   chan nodeReports
+	people    *userdb.DB
+	hook      hook.Runner // of JobSubmitProgram
+	jobEvents *jobevents.Teller
+	host      string // this one
+	dbds      []*dbd // the accounting daemon, and then its copy
 
 	toLead, toLeadSlow link // to the leader: for requests that are answered at once, and for requests that wait
 
@@ -117,6 +119,7 @@ func New(o Options) (_ *Controller, err error) {
 		reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
 		readers: newReaders(), refusals: newOncePer(), pace: share.NewPace(paceLeast), dbds: dbdsOf(&o),
 		peaks: peaks.New()}
+	c.jobEvents = &jobevents.Teller{Facts: c.machine, Run: c.runJobEvent, Log: o.Logger}
 	c.dead.Dir = filepath.Join(o.Dir, "refused-records")
 	c.counts.since.Store(int64(c.bootAt))
 	c.lease.begin = time.Now()

@@ -85,7 +85,7 @@
 //	outbox.go         ships records to gdbd; record.go writes them
 //	acct.go           passes gacct's questions on
 //	money.go          credit, balances, invoices
-//	slurmctldprog.go  PrologSlurmctld and EpilogSlurmctld
+//	slurmctldprog.go  PrologSlurmctld, EpilogSlurmctld; JobEventProgram, for package jobevents
 //	mail.go           MailProg
 //	alert.go          AlertProgram, for nodes, GPUs and daemons (package alarm)
 //

@@ -71,6 +71,7 @@ func (c *Controller) ofItself() *metrics.Own {
 	return &metrics.Own{Role: st.State, Voters: len(st.Voters), Term: st.Term, Last: st.LastIndex, Commit: st.Commit,
 		Applied: st.Applied, Snapshot: st.SnapshotIndex, Entries: st.Entries, Commands: st.Commands, Queued: st.Queued,
 		SlowestWriteS: c.store.SlowestWrite().Seconds(), RPCs: c.counts.serving.Load(), Nodes: c.nodes.count(),
+		JobEvents: metrics.EventCounts(c.jobEvents.Counts()),
 		Certificates: map[string]int64{"controller": c.creds.Own().Until.Unix(),
 			"authority": c.creds.CA().NotAfter.Unix()}}
 }

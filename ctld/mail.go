@@ -154,6 +154,7 @@ func (c *Controller) sendMail(parent context.Context, v *state.View, m *state.Ma
 		return
 	}
 	text := newLetter(m, c.now())
+	text.by = preemptorOf(v, m.Job)
 	c.runMailProg(parent, v, m.Job, text.subject(), text.env(), text.body(c.recordOf(v, 0, m.Job)))
 }
 
@@ -185,6 +186,7 @@ func (c *Controller) runMailProg(parent context.Context, v *state.View, j *model
 type letter struct {
 	*state.Mail
 	word string // what happened
+	by   string // the job for which it was preempted; "": it was not
 	at   model.Time
 }
 
@@ -194,7 +196,7 @@ func newLetter(m *state.Mail, now model.Time) *letter {
 		model.MailInvalidDepend: "Invalid dependency", model.MailLimit: "Reached time limit",
 		model.MailLimit90: "Reached 90% of time limit",
 		model.MailLimit80: "Reached 80% of time limit", model.MailLimit50: "Reached 50% of time limit"}[m.What]
-	return &letter{m, word, now}
+	return &letter{Mail: m, word: word, at: now}
 }
 
 func (l *letter) subject() string {
@@ -234,10 +236,28 @@ func (l *letter) outcome() string {
 		}
 		return text
 	case model.MailInvalidDepend:
+	case model.MailRequeue:
+		text := ", Run time " + walltime.Elapsed(l.Job.ElapsedS(l.at))
+		if l.by != "" {
+			text += fmt.Sprintf(", preempted by job %d", l.Job.Run.StopFor)
+		}
+		return text
 	default:
 		return ", Run time " + walltime.Elapsed(l.Job.ElapsedS(l.at))
 	}
 	return ""
+}
+
+// preemptorOf names the job for which a job was preempted, by what its owner may know of it; "": it was not.
+func preemptorOf(v *state.View, j *model.Job) string {
+	if j.State != model.Preempted || j.Run == nil || j.Run.StopFor == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("job %d", j.Run.StopFor)
+	if by := v.Job(j.Run.StopFor); by != nil {
+		text += fmt.Sprintf(" (partition %s, QOS %s)", by.Partition(), by.Spec.QOS)
+	}
+	return text
 }
 
 // arrayState gives the final state of an array's tasks: one state, or Mixed.
@@ -313,12 +333,17 @@ func (l *letter) body(r *model.Record) string {
 			fmt.Fprintf(&b, "The job waits for %s, which can't happen any more. gcancel %d takes it out of the queue;\n"+
 				"gcontrol update jobid=%d dependency= lets it run all the same.\n", l.Job.Spec.DepText, l.Job.ID, l.Job.ID)
 		case model.MailRequeue:
+			if l.by != "" {
+				fmt.Fprintf(&b, "The job was preempted by %s.\n", l.by)
+			}
 			fmt.Fprintf(&b, "The job is back in the queue and will run again.\n")
 		}
 		return b.String()
 	}
 	fmt.Fprintf(&b, "Job ID: %d\nCluster: %s\nState: %s (exit code %d)\n", r.Job, r.Cluster, r.State, seff.ExitShown(r))
-	if r.Why != "" {
+	if l.by != "" {
+		fmt.Fprintf(&b, "Reason: preempted by %s\n", l.by)
+	} else if r.Why != "" {
 		fmt.Fprintf(&b, "Reason: %s\n", plain.Line(r.Why))
 	}
 	if r.Start != 0 {

@@ -92,7 +92,7 @@ func mostGres(v *state.View, sp *model.Spec, p *model.Partition) string {
 			}
 			has := int32(0)
 			for _, d := range def.Gres {
-				if d.Name == g.Name && (g.Type == "" || strings.EqualFold(g.Type, d.Type)) {
+				if d.Name == g.Name && model.TypeFits(g.Name, g.Type, d.Type) {
 					has += d.Count - int32(d.Off.Count())
 				}
 			}
@@ -103,7 +103,21 @@ func mostGres(v *state.View, sp *model.Spec, p *model.Partition) string {
 			if g.Type != "" {
 				name += ":" + g.Type
 			}
-			return fmt.Sprintf(": %s:%d, and the most on one is %d", name, g.Count, most)
+			return fmt.Sprintf(": %s:%d, and the most on one is %d%s", name, g.Count, most, remoteHint(v, p, &g))
+		}
+	}
+	return ""
+}
+
+// remoteHint says how to ask for the remote GPUs of a partition, if a request without a type has not counted them.
+func remoteHint(v *state.View, p *model.Partition, g *model.GresReq) string {
+	if g.Name != model.GPUName || g.Type != "" {
+		return ""
+	}
+	for _, name := range p.Nodes {
+		if def := v.NodeDef(name); def != nil && slices.ContainsFunc(def.Gres,
+			func(d model.GresDef) bool { return model.IsRemote(d.Name, d.Type) }) {
+			return "; remote GPUs go only to jobs that ask for them: --gpus=" + model.RemoteType + ":N"
 		}
 	}
 	return ""
@@ -150,7 +164,7 @@ func mostInAll(v *state.View, sp *model.Spec, rq *sched.Request, p *model.Partit
 		}
 		has := largest(func(def *model.NodeDef) (n int64) {
 			for i := range def.Gres {
-				if d := &def.Gres[i]; d.Name == g.Name && (g.Type == "" || strings.EqualFold(g.Type, d.Type)) {
+				if d := &def.Gres[i]; d.Name == g.Name && model.TypeFits(g.Name, g.Type, d.Type) {
 					n += int64(d.Count) - int64(d.Off.Count())
 				}
 			}
@@ -161,7 +175,7 @@ func mostInAll(v *state.View, sp *model.Spec, rq *sched.Request, p *model.Partit
 			if g.Type != "" {
 				name += ":" + g.Type
 			}
-			return fmt.Sprintf("the job asks for %s:%d in all, and %s %d", name, need, where, has)
+			return fmt.Sprintf("the job asks for %s:%d in all, and %s %d%s", name, need, where, has, remoteHint(v, p, &g))
 		}
 	}
 	need := tasks * int64(max(1, rq.CPUsPerTask))

@@ -1,6 +1,7 @@
 package ctld
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,10 @@ import (
 	"syscall"
 	"time"
 
+	"gbatch/ctld/jobevents"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
+	"gbatch/internal/plain"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
 )
@@ -178,6 +181,24 @@ func (c *Controller) runProgram(parent context.Context, path string, limitS int6
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// runJobEvent runs JobEventProgram for one event.
+func (c *Controller) runJobEvent(parent context.Context, call *jobevents.Call) error {
+	ctx, cancel := context.WithTimeout(parent, call.Limit)
+	defer cancel()
+	cmd, out := program(ctx, append(programEnv(call.Job, c.machine.View().Config().Cluster), call.Env...), call.Program)
+	cmd.Stdin = bytes.NewReader(call.Input)
+	err := cmd.Run()
+	switch text := plain.Line(strings.TrimSpace(out.String())); {
+	case errors.Is(err, exec.ErrWaitDelay):
+		return nil // it has ended well, and something that it started holds its output open
+	case err != nil && parent.Err() == nil && ctx.Err() != nil:
+		return fmt.Errorf("it was killed after %s (JobEventTimeout)", call.Limit)
+	case err != nil && text != "":
+		return fmt.Errorf("%w; it wrote: %s", err, text)
+	}
+	return err
 }
 
 // program makes a command with its own process group, which is killed when ctx ends, and a buffer for the beginning of

@@ -349,13 +349,17 @@ func knownGres(cfg *model.Config, g model.GresReq) error {
 				continue
 			}
 			named = true
-			if g.Type == "" || strings.EqualFold(g.Type, d.Type) {
+			if model.TypeFits(g.Name, g.Type, d.Type) {
 				return nil
 			}
 			if !has(types, d.Type) {
 				types = append(types, d.Type)
 			}
 		}
+	}
+	if named && g.Type == "" {
+		return refuse(proto.CodeInvalidGres, "%s: all that are here are remote, and go only to jobs that ask for them: "+
+			"%[1]s:%s:N, or --gpus=%[2]s:N", g.Name, model.RemoteType)
 	}
 	if named {
 		return refuse(proto.CodeInvalidGres, "%s:%s: the types of %s here are %s", g.Name, g.Type, g.Name,

@@ -36,10 +36,11 @@
 // attempt.go, stepstop.go and steppart.go carry out the tables' acts.
 //
 // Then by what happens to an attempt: launch.go (with loginenv.go, and package scripts), prolog.go
-// and program.go (Prolog and Epilog), freeze.go (suspended), resize.go (other nodes; package
-// allocfile), stop.go, shimnews.go (news from gshim), reap.go (the end) and exit.go (exit status
-// and usage), oom.go with package gpuoom (lack of memory), unkillable.go (processes that survive
-// SIGKILL), recover.go (after a restart), waits.go (what an attempt waits for).
+// and program.go (Prolog and Epilog, and GresHelper, of package greshelper), freeze.go (suspended),
+// resize.go (other nodes; package allocfile), stop.go, shimnews.go (news from gshim), reap.go (the
+// end) and exit.go (exit status and usage), oom.go with package gpuoom (lack of memory),
+// unkillable.go (processes that survive SIGKILL), recover.go (after a restart), waits.go (what an
+// attempt waits for).
 //
 // Steps: stepserve.go is the socket on which commands ask for them, stepconn.go one connection with
 // its messages; steps.go has the steps that the node of the batch script manages. stepmake.go makes

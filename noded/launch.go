@@ -112,7 +112,7 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 	}
 	had, reuse := a.script, a.rec.Ordered || stage(a.rec.Stage) != stageNone
 	by := l.n.workers
-	if wishOfJob(launch.Spec) != nil {
+	if wishOfJob(launch.Spec) != nil || l.n.helps(launch) {
 		by = l.n.imports
 	}
 	l.soon(func() {
@@ -231,8 +231,9 @@ func (n *Noded) makeOrder(ctx context.Context, l *proto.Launch, had string, reus
 		if err = n.gpusTaken(ctx, l); err != nil && !reuse {
 			return nil, "", err
 		}
-		if _, _, err = n.groups.create(l, reuse); err == nil {
-			_, err = n.ownMounts(proto.Attempt{Job: l.Job, Attempt: l.Attempt})
+		o := &shim.Launch{Limits: n.limits(l.Spec.Limits)}
+		if err = n.place(o, l, reuse); err == nil {
+			_, err = n.remote(ctx, l, o, reuse)
 		}
 		return nil, "", err
 	}
@@ -240,7 +241,8 @@ func (n *Noded) makeOrder(ctx context.Context, l *proto.Launch, had string, reus
 		return order, script, err
 	}
 	key := proto.Attempt{Job: l.Job, Attempt: l.Attempt}
-	return nil, "", errors.Join(err, n.groups.remove(key), n.dropMounts(key), n.scripts.Release(script))
+	return nil, "", errors.Join(err, n.groups.remove(key), n.helpers.Remove(helped(key)), n.dropMounts(key),
+		n.scripts.Release(script))
 }
 
 func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reuse bool) (*shim.Launch, error) {
@@ -254,30 +256,29 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 	if err != nil {
 		return nil, fmt.Errorf("the job's environment: %w", err)
 	}
-	env, err := n.environment(l, submitted)
-	if err != nil {
-		return nil, err
-	}
 	o := &shim.Launch{
-		Key: shimKey(proto.Attempt{Job: l.Job, Attempt: l.Attempt}), Path: path,
-		Argv: append([]string{path}, s.Args...), Env: env,
+		Key: shimKey(proto.Attempt{Job: l.Job, Attempt: l.Attempt}), Path: path, Argv: append([]string{path}, s.Args...),
 		Dir: workDir(s), UID: s.UID, GID: s.GID, Groups: s.Groups, Umask: s.Umask & 0o777,
 		AsRoot: s.UID == 0 && s.From == model.FromController, Append: s.Append, Nice: n.nice,
 		PIDVar: "SLURM_TASK_PID",
 	}
 	o.Stdin, o.Stdout, o.Stderr = n.outputs(l)
 	o.Limits = n.limits(s.Limits)
+	if err := n.place(o, l, reuse); err != nil {
+		return nil, err
+	}
+	far, err := n.remote(ctx, l, o, reuse)
+	if err != nil {
+		return nil, err
+	}
+	if o.Env, err = n.environment(l, submitted, far); err != nil {
+		return nil, err
+	}
 	w := wishOfJob(s)
 	if w == nil {
 		n.withLogin(o, submitted, s.UID)
 	} else { // a container's environment is its image's
 		o.Env = slices.DeleteFunc(o.Env, func(e string) bool { return strings.HasPrefix(e, loginName) })
-	}
-	if o.Cgroup, o.CPUs, err = n.groups.create(l, reuse); err != nil {
-		return nil, fmt.Errorf("make the job's cgroup on node %s: %w", n.opts.Name, err)
-	}
-	if o.Mounts, err = n.ownMounts(proto.Attempt{Job: l.Job, Attempt: l.Attempt}); err != nil {
-		return nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
 	}
 	if w != nil {
 		r := &room{key: proto.Attempt{Job: l.Job, Attempt: l.Attempt}, step: proto.StepBatch, spec: s, wish: w,
@@ -296,6 +297,17 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 		}
 	}
 	return o, o.Check()
+}
+
+// place makes an attempt's control group and directories, and says so in an order for a process there.
+func (n *Noded) place(o *shim.Launch, l *proto.Launch, reuse bool) (err error) {
+	if o.Cgroup, o.CPUs, err = n.groups.create(l, reuse); err != nil {
+		return fmt.Errorf("make the job's cgroup on node %s: %w", n.opts.Name, err)
+	}
+	if o.Mounts, err = n.ownMounts(proto.Attempt{Job: l.Job, Attempt: l.Attempt}); err != nil {
+		return fmt.Errorf("on node %s: %w", n.opts.Name, err)
+	}
+	return nil
 }
 
 // gpusTaken looks at an attempt's GPUs once more before it begins: if somebody else has one, it is given back.
@@ -338,12 +350,15 @@ func (n *Noded) jobEnv() jobenv.Node {
 	return e
 }
 
-func (n *Noded) environment(l *proto.Launch, submitted []byte) ([]string, error) {
+func (n *Noded) environment(l *proto.Launch, submitted []byte, far *jobenv.Remote) ([]string, error) {
 	e := n.jobEnv()
 	w := n.def.Load()
 	if w != nil {
 		e.Cluster = w.cluster
 		e.Hidden = e.Units.HiddenOn(w.def)
+	}
+	if far != nil {
+		e.Remotely(far)
 	}
 	if l.Spec.Elastic() != nil {
 		e.AllocFile = n.allocs.Path(proto.Attempt{Job: l.Job, Attempt: l.Attempt})
@@ -382,7 +397,8 @@ func (l *loop) goOn(a *attempt) error {
 
 // discard removes what was prepared for an attempt that has ended.
 func (n *Noded) discard(key proto.Attempt, script string) {
-	if err := errors.Join(n.groups.remove(key), n.dropMounts(key), n.scripts.Release(script)); err != nil {
+	if err := errors.Join(n.groups.remove(key), n.helpers.Remove(helped(key)), n.dropMounts(key),
+		n.scripts.Release(script)); err != nil {
 		n.log.Warn("the script or control group of an ended job was not removed", "job", key.Job, "attempt", key.Attempt,
 			"err", err)
 	}

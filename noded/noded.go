@@ -27,6 +27,7 @@ import (
 	"gbatch/noded/container"
 	"gbatch/noded/fence"
 	"gbatch/noded/gpuwatch"
+	"gbatch/noded/greshelper"
 	"gbatch/noded/hardware"
 	"gbatch/noded/image"
 	"gbatch/noded/oci"
@@ -51,7 +52,9 @@ type Noded struct {
 	inv       *hardware.Inventory
 	scripts   *scripts.Store
 	allocs    *allocfile.Store
-	env       jobenv.Node // Cluster and Hidden are filled in for each job
+	helpers   *greshelper.Store // programs beside jobs with remote GPUs
+	helping   atomic.Uint32     // how many have been asked
+	env       jobenv.Node       // Cluster and Hidden are filled in for each job
 	envs      envStore
 	names     *relay.Names
 	people    *userdb.DB
@@ -187,6 +190,9 @@ func (n *Noded) openJobs() error {
 	}
 	var err error
 	if n.allocs, err = allocfile.Open(filepath.Join(n.opts.Spool, "allocations"), n.root); err != nil {
+		return err
+	}
+	if n.helpers, err = greshelper.Open(filepath.Join(n.opts.Spool, "helpers")); err != nil {
 		return err
 	}
 	if err := makeDir(filepath.Join(n.opts.Spool, "programs"), 0o700); err != nil {

@@ -13,7 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/jobenv"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/greshelper"
 	"gbatch/noded/shim"
 )
 
@@ -285,5 +288,134 @@ func (n *Noded) logOutput(key proto.Attempt, what stage, path, out string) {
 	}
 	if err := errors.Join(err, f.Close(), os.Remove(out)); err != nil {
 		n.log.Warn("the output of a program could not be read", "file", out, "err", err)
+	}
+}
+
+// Beside each job with remote GPUs runs the program of GresHelper, on each of its nodes that has some (package
+// greshelper): from the moment when its control group is there to its last process.
+
+// stepHelper is the step number under which gshim knows the first keeper of a helper. It counts down, so that one that
+// is asked again after a restart is another.
+const (
+	stepHelper  = -5000
+	helperSteps = 1000
+)
+
+func isHelper(k shim.Key) bool { return k.Step <= stepHelper && k.Step > stepHelper-helperSteps }
+
+func helped(key proto.Attempt) greshelper.Attempt {
+	return greshelper.Attempt{Job: uint32(key.Job), Attempt: key.Attempt}
+}
+
+// helps reports whether a launch waits for a helper.
+func (n *Noded) helps(l *proto.Launch) bool {
+	r := n.rules.Load()
+	return r != nil && r.GresHelper != "" && l.Alloc.Nodes[l.Node].Remote()
+}
+
+// endpoints gives those of a part of the node.
+func (n *Noded) endpoints(here *model.NodeAlloc) map[int]string {
+	at := map[int]string{}
+	for i := range n.inv.Units {
+		if u := &n.inv.Units[i]; u.Endpoint != "" && here.Units(u.Name).Has(int(u.Index)) {
+			at[int(u.Index)] = u.Endpoint
+		}
+	}
+	return at
+}
+
+// remoteOf gives what an attempt is told of its remote GPUs; nil: it has none.
+func (n *Noded) remoteOf(key proto.Attempt, here *model.NodeAlloc) *jobenv.Remote {
+	if !here.Remote() {
+		return nil
+	}
+	far := &jobenv.Remote{Endpoints: n.endpoints(here)}
+	far.Given, far.Helped = n.helpers.Env(helped(key))
+	return far
+}
+
+// remote asks the helper of an attempt with remote GPUs, and gives what the attempt is told of them. o is an order for
+// a process of it.
+func (n *Noded) remote(ctx context.Context, l *proto.Launch, o *shim.Launch, reuse bool) (*jobenv.Remote, error) {
+	key, s, here := proto.Attempt{Job: l.Job, Attempt: l.Attempt}, l.Spec, &l.Alloc.Nodes[l.Node]
+	far := n.remoteOf(key, here)
+	if far == nil || far.Helped && reuse || !n.helps(l) {
+		return far, nil
+	}
+	rules, e := n.rules.Load(), n.jobEnv()
+	line := &greshelper.Start{Version: 1, Event: "start", Node: n.opts.Name, Job: uint32(l.Job), Attempt: l.Attempt,
+		UID: s.UID, GID: s.GID, User: s.User, Account: s.Account, Partition: l.Part, Name: s.Name, Gres: model.GPUName,
+		Type: model.RemoteType, LimitS: rules.GresHelperS}
+	if w := n.def.Load(); w != nil {
+		line.Cluster, e.Hidden = w.cluster, e.Units.HiddenOn(w.def)
+	}
+	if l.Task != model.NoTask {
+		task := int32(l.Task)
+		line.ArrayJob, line.ArrayTask = uint32(l.ArrayID), &task
+	}
+	for i := range here.Gres {
+		if g := &here.Gres[i]; model.IsRemote(g.Name, g.Type) {
+			g.Index.Each(func(k int) bool {
+				line.Units = append(line.Units, greshelper.Unit{Index: k, Endpoint: far.Endpoints[k]})
+				return true
+			})
+		}
+	}
+	k := shimKey(key)
+	k.Step = stepHelper - int32((uint32(n.upSince/1000)+n.helping.Add(1))%helperSteps)
+	order := &shim.Launch{Key: k, Path: n.opts.Shim,
+		Argv: greshelper.Argv(n.opts.Shim, rules.GresHelperS, rules.GresHelper),
+		Env: []string{"PATH=" + programPath, fmt.Sprintf("SLURM_JOB_ID=%d", l.Job), fmt.Sprintf("SLURM_JOB_UID=%d", s.UID),
+			"SLURM_JOB_USER=" + s.User, "SLURMD_NODENAME=" + n.opts.Name},
+		Dir: "/", UID: s.UID, GID: s.GID, Groups: s.Groups, Umask: 0o077, Limits: o.Limits, Cgroup: o.Cgroup, CPUs: o.CPUs,
+		Mounts: o.Mounts, Nice: n.nice, AsRoot: s.UID == 0}
+	a, err := n.helpers.Ask(helped(key), order, line, e.Owned(), func(o *shim.Launch) { n.link.launch(o) })
+	switch {
+	case err != nil:
+		n.endHelper(ctx, k, unix.SIGKILL)
+		return nil, fmt.Errorf("GresHelper %s on node %s: %w", rules.GresHelper, n.opts.Name, err)
+	case a.Refuse != "":
+		n.endHelper(ctx, k, unix.SIGKILL)
+		return nil, jobsFault{fmt.Errorf("the remote GPUs of node %s are refused: %s", n.opts.Name, a.Refuse)}
+	}
+	far.Given, far.Helped = a.Env, true
+	return far, nil
+}
+
+// endHelper signals a keeper, and says whether it is there. Its helper ends with it.
+func (n *Noded) endHelper(ctx context.Context, k shim.Key, sig unix.Signal) bool {
+	reached, err := n.link.signal(ctx, k, sig, shim.Leader)
+	if err != nil && !errors.Is(err, shim.ErrUnknown) {
+		n.log.Warn("the process beside a job with remote GPUs could not be signaled", "job", k.JobID, "err", err)
+	}
+	return err == nil && reached > 0
+}
+
+// helperStops ends an attempt's helper; it reports whether it is still there.
+func (n *Noded) helperStops(ctx context.Context, key proto.Attempt) bool {
+	return n.helpers.Stop(helped(key), n.now(), func(step int32, kill bool) bool {
+		k, sig := shimKey(key), greshelper.StopSignal
+		if k.Step = step; kill {
+			sig = unix.SIGKILL
+		}
+		return n.endHelper(ctx, k, sig)
+	})
+}
+
+// onHelper takes gshim's news of a keeper.
+func (l *loop) onHelper(ev *shim.Event) {
+	key, k := keyOf(ev.Key), ev.Key
+	known, early := l.n.helpers.Hear(helped(key), ev)
+	if ev.Done() {
+		l.then(func() { l.n.link.ack(k) })
+	} else if !known { // of an earlier gnoded that had no answer yet
+		l.then(func() { l.n.stops.Do(func(ctx context.Context) { l.n.endHelper(ctx, k, unix.SIGKILL) }) })
+	}
+	if a := l.attempts[key]; early && a != nil && a.phase < stopping {
+		line := fmt.Sprintf("the program that connects the job with its remote GPUs on node %s has ended (exit code %d)",
+			l.n.opts.Name, ev.Code)
+		l.log.Warn("GresHelper has ended before its job", "job", key.Job, "code", ev.Code, "signal", ev.Signal)
+		rec := a.rec
+		l.then(func() { l.n.stops.Do(func(context.Context) { l.n.tellUser(rec, "gnoded: "+line) }) })
 	}
 }

@@ -2,6 +2,7 @@ package noded
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"gbatch/internal/model"
@@ -67,9 +68,13 @@ type clearing struct {
 // clearAway kills what is left, reads what was used, and removes the cgroup.
 func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 	m := msgCleared{key: c.key, told: c.ended != nil}
+	if n.helperStops(ctx, c.key) {
+		m.left = errors.New("the program of GresHelper is told to end")
+		return m
+	}
 	use, err := n.groups.finish(ctx, c)
 	if err == nil {
-		err = n.dropMounts(c.key)
+		err = errors.Join(n.dropMounts(c.key), n.helpers.Remove(helped(c.key)))
 	}
 	if err != nil {
 		m.left = err

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/greshelper"
 )
 
 // recover.go continues where the last gnoded stopped: it was killed or upgraded, or the machine lost power.
@@ -86,6 +88,11 @@ func (l *loop) recover() error {
 		return nil // gshim may run what this spool has never heard of; scripts that nobody has go with the next start
 	}
 	if err := l.n.allocs.Sweep(func(key proto.Attempt) bool { return l.attempts[key] != nil }); err != nil {
+		return err
+	}
+	if err := l.n.helpers.Sweep(func(h greshelper.Attempt) bool {
+		return l.attempts[proto.Attempt{Job: model.JobID(h.Job), Attempt: h.Attempt}] != nil
+	}); err != nil {
 		return err
 	}
 	// Control groups wait for what gshim lists (onLink).

@@ -28,6 +28,7 @@ func gpusHeld(here *model.NodeAlloc) []jobenv.Unit {
 		switch {
 		case g.Share != nil:
 			held = append(held, jobenv.Unit{Resource: model.GPUName, Index: int(g.Share.GPU)})
+		case model.IsRemote(g.Name, g.Type):
 		case hardware.Detectable(g.Name):
 			g.Index.Each(func(i int) bool { held = append(held, jobenv.Unit{Resource: g.Name, Index: i}); return true })
 		}

@@ -96,6 +96,10 @@ func (l *loop) onEvents(events []shim.Event) error {
 			}
 			continue
 		}
+		if isHelper(events[i].Key) {
+			l.onHelper(&events[i])
+			continue
+		}
 		take := l.onEvent
 		if events[i].Key.Step != stepBatch {
 			take = l.onStepEvent

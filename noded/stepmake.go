@@ -88,6 +88,9 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 		e.Cluster, def = w.cluster, w.def
 		e.Hidden = e.Units.HiddenOn(def)
 	}
+	if far := n.remoteOf(p.key, job); far != nil {
+		e.Remotely(far)
+	}
 	s := n.shape()
 	cpus, notes := steplayout.BindCPUs(&s, part, &p.req.Bind, &p.req.Need)
 	gpus, more := steplayout.BindGPUs(part, &p.req.Bind, cpus, nearOf(def),

@@ -3,12 +3,14 @@
 // step-pmi it serves the tasks of MPI programs: see package noded/steppmi. As gshim login-env it is what
 // a job with --get-user-env begins as: see package noded/loginenv. As gshim receive-file it takes in a file of
 // gbcast: see package noded/receive. As gshim run-bundle it runs a task in a container of an OCI runtime: see
-// package noded/oci.
+// package noded/oci. As gshim gres-helper it keeps the program of GresHelper beside a job: see package
+// noded/greshelper.
 package main
 
 import (
 	"os"
 
+	"gbatch/noded/greshelper"
 	"gbatch/noded/loginenv"
 	"gbatch/noded/oci"
 	"gbatch/noded/receive"
@@ -32,6 +34,9 @@ func main() {
 	}
 	if len(os.Args) > 2 && os.Args[1] == oci.Word {
 		os.Exit(oci.Main(os.Args[2:], os.Stderr))
+	}
+	if len(os.Args) > 2 && os.Args[1] == greshelper.Word {
+		os.Exit(greshelper.Main(os.Args[2:], os.Stdin, os.Stdout))
 	}
 	os.Exit(shim.Main(os.Args[1:], os.Stdout, os.Stderr))
 }

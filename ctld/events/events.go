@@ -46,6 +46,10 @@ func nameOf(h *state.Happening) string {
 		return trail.TaskSubmitted
 	case is == model.Pending && was != model.Pending:
 		return trail.TaskRequeued
+	case h.Preempted():
+		return trail.TaskPreempted
+	case h.Resized():
+		return trail.TaskResized
 	case is == model.Suspended && was != model.Suspended:
 		return trail.TaskSuspended
 	case was == model.Suspended && is == model.Running:

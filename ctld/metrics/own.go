@@ -17,10 +17,14 @@ type Own struct {
 	Entries, Commands  uint64 // proposed here since the start
 	Queued             int    // commands that wait for the log
 	SlowestWriteS      float64
-	RPCs               int64            // requests being answered now
-	Nodes              int              // connections of nodes
+	RPCs               int64 // requests being answered now
+	Nodes              int   // connections of nodes
+	JobEvents          EventCounts
 	Certificates       map[string]int64 // until when they count, seconds since 1970, by what they are
 }
+
+// EventCounts are the events that JobEventProgram was called for.
+type EventCounts struct{ Told, Failed, Lost, Waiting int64 }
 
 // daemon gives it.
 func (s *scrape) daemon(out *sink) {
@@ -48,12 +52,20 @@ func (s *scrape) daemon(out *sink) {
 		{"gbatch_store_queue", "commands that wait for the log", float64(o.Queued)},
 		{"gbatch_store_slowest_write_seconds", "the slowest write of the log in the last minute", o.SlowestWriteS},
 		{"gbatch_rpc_in_progress", "requests that are being answered", float64(o.RPCs)},
+		{"gbatch_job_events_waiting", "events that JobEventProgram is to be told of", float64(o.JobEvents.Waiting)},
 		{"gbatch_node_connections", "nodes that are connected to this controller", float64(o.Nodes)},
 	} {
 		gauge(out, x.name, x.help, nil, x.v)
 	}
 	counter(out, "gbatch_store_entries_total", "entries of the log that were proposed here", nil, float64(o.Entries))
 	counter(out, "gbatch_store_commands_total", "commands in them", nil, float64(o.Commands))
+	for _, x := range []struct {
+		result string
+		n      int64
+	}{{"told", o.JobEvents.Told}, {"failed", o.JobEvents.Failed}, {"lost", o.JobEvents.Lost}} {
+		counter(out, "gbatch_job_events_total", "events by what became of JobEventProgram's call; lost: gaps, not events",
+			[]string{"result", x.result}, float64(x.n))
+	}
 	var names []string
 	for name := range o.Certificates {
 		names = append(names, name)

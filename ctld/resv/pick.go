@@ -321,7 +321,7 @@ func (d *draft) part(def *model.NodeDef, cpus, mem int64, units map[string]int64
 		left, all := n, int64(0)
 		for i := range def.Gres {
 			g := &def.Gres[i]
-			if !strings.EqualFold(g.Name, name) || typ != "" && !strings.EqualFold(g.Type, typ) {
+			if !strings.EqualFold(g.Name, name) || !model.TypeFits(g.Name, typ, g.Type) {
 				continue
 			}
 			take := min(left, int64(g.Count-p.Gres[i]))
@@ -378,7 +378,7 @@ func countUnits(def *model.NodeDef, of []int32, key string) (n int64) {
 	for i := range def.Gres {
 		g := &def.Gres[i]
 		switch {
-		case !strings.EqualFold(g.Name, name) || typ != "" && !strings.EqualFold(g.Type, typ):
+		case !strings.EqualFold(g.Name, name) || !model.TypeFits(g.Name, typ, g.Type):
 		case of == nil:
 			n += int64(g.Count)
 		default:

@@ -119,9 +119,11 @@ var layers = []layer{
 	{"ctld/pools", "internal/model internal/proto internal/state internal/sched/headroom"},
 	{"ctld/alarm", "internal/model internal/state internal/hostlist"},
 	{"ctld/nearlimit", "internal/model internal/state"},
+	{"ctld/jobevents", "internal/model internal/state internal/jobtext"},
 	{"ctld/peaks", "internal/model internal/state"},
 	{"ctld", "ctld/resv ctld/power ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
 		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools ctld/peaks ctld/nearlimit " +
+		"ctld/jobevents " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},
@@ -130,6 +132,7 @@ var layers = []layer{
 	{"noded/gpuwatch", "noded/gpu noded/hardware internal/model internal/jobenv internal/proto"},
 	{"noded/scripts", "internal/model internal/blob"},
 	{"noded/allocfile", "internal/model internal/proto"},
+	{"noded/greshelper", "noded/shim"},
 	{"noded/exporter", ""},
 	{"noded/pool", ""},
 	{"noded/container", ""},

@@ -160,7 +160,12 @@ func (l *loader) checkNodes() {
 			l.probs.notef(at, "write State=DRAIN, or State=DOWN where nothing may go on there",
 				"State=%s is read as DRAIN: the node gets no new jobs, running jobs go on", n.State)
 		}
-		for _, g := range n.Gres {
+		for i, g := range n.Gres {
+			if g.Name == model.GPUName && !model.IsRemote(g.Name, g.Type) &&
+				slices.ContainsFunc(n.Gres[:i], func(o GresCount) bool { return model.IsRemote(o.Name, o.Type) }) {
+				l.probs.errorf(at, "write "+g.String()+" in front of gpu:"+model.RemoteType,
+					"Gres: remote GPUs are numbered after those that are in the node")
+			}
 			if !slices.Contains(l.cfg.GresTypes, g.Name) {
 				l.missingGresType(at, g.Name)
 			}
@@ -256,6 +261,10 @@ func (l *loader) gresOfNodes() map[string][]have {
 			l.missingGresType(at, r.Name)
 			continue
 		}
+		if model.IsRemote(r.Name, r.Type) && len(r.Endpoints) == 0 && l.cfg.GresHelper == "" {
+			l.probs.errorf(at, "write Endpoint=host:port, or GresHelper= in "+MainFile,
+				"remote GPUs without Endpoint: jobs could not find them")
+		}
 		l.checkCores(r, names, at)
 		devices := make([]string, 0, len(r.Files)+1) // as they stand in the line
 		for _, path := range r.Files {
@@ -350,26 +359,27 @@ func (l *loader) compareGres(n *NodeDef, given []have) []mismatch {
 	names := map[string]bool{}
 	for _, g := range n.Gres {
 		names[g.Name] = true
+		remote := model.IsRemote(g.Name, g.Type)
 		total, typed, untyped := int64(0), int64(0), false
 		for _, h := range given {
-			if h.name != g.Name {
+			if h.name != g.Name || model.IsRemote(h.name, h.typ) != remote {
 				continue
 			}
 			total += h.count
 			untyped = untyped || h.typ == ""
-			if h.typ == g.Type {
+			if h.typ == g.Type || remote {
 				typed += h.count
 			}
 		}
-		if total == 0 {
+		if total == 0 && !remote {
 			continue // detected, or counted only
 		}
 		count := typed
-		if g.Type == "" || untyped { // types can't be told apart
+		if !remote && (g.Type == "" || untyped) { // types can't be told apart
 			count = total
 			g.Count = 0
 			for _, o := range n.Gres {
-				if o.Name == g.Name {
+				if o.Name == g.Name && !model.IsRemote(o.Name, o.Type) {
 					g.Count += o.Count
 				}
 			}

@@ -122,6 +122,10 @@ type Config struct {
 	JobSubmitParallel         int64
 	JobSubmitFailure          string // refuse or pass
 	JobSubmitRights           string // user or operator
+	JobEventProgram           string // run when jobs start, end, are preempted and so on
+	JobEventTypes             []string
+	JobEventTimeoutS          int64
+	JobEventParallel          int64
 	CliFilterProgram          string
 	Prolog, Epilog            []string // paths or patterns, run on nodes as root
 	PrologSlurmctld           []string
@@ -166,6 +170,8 @@ type Config struct {
 	Alerts                    model.AlertRules // AlertParameters
 	GpuSelectPolicy           []string
 	GpuScoreWeights           GPUScoreWeights
+	GresHelper                string // the program that runs beside jobs with remote GPUs
+	GresHelperTimeoutS        int64
 	MigProgram                string // the program with which a node divides its GPUs
 	GpuEnvStyle               string // index or uuid: how CUDA_VISIBLE_DEVICES and its like name GPUs
 	GpuForeignUsePolicy       string // avoid, drain or ignore: GPUs in use by processes outside of jobs
@@ -258,7 +264,8 @@ func defaults() *Config {
 		InteractiveStepOptions: "--interactive --preserve-env --pty $SHELL",
 		MpiDefault:             "none",
 		MailProg:               "/bin/mail",
-		JobSubmitTimeoutS:      5, JobSubmitParallel: 8, JobSubmitFailure: "refuse", JobSubmitRights: "user",
+		GresHelperTimeoutS:     10, JobEventTimeoutS: 60, JobEventParallel: 4,
+		JobSubmitTimeoutS: 5, JobSubmitParallel: 8, JobSubmitFailure: "refuse", JobSubmitRights: "user",
 		GpuSelectPolicy:        []string{"topology", "pack"},
 		GpuScoreWeights:        defaultScoreWeights(),
 		UnkillableStepTimeoutS: 60, ResumeTimeoutS: 60,

@@ -1,6 +1,8 @@
 package conf
 
 import (
+	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -30,8 +32,9 @@ type GresRecord struct {
 	Cores         []int    // cores near it; nil: all
 	Links         Links
 	Flags         []string
-	UniqueID      string // UUID of the line's unit: GPU-... or MIG-......
-	AutoDetect    string // of these nodes; "": the global one
+	Endpoints     []string // of remote GPUs, host:port: one for each, or one for all
+	UniqueID      string   // UUID of the line's unit: GPU-... or MIG-......
+	AutoDetect    string   // of these nodes; "": the global one
 	File          string
 	Line          int
 }
@@ -73,8 +76,8 @@ func (g *Gres) For(node string) (records []GresRecord, autoDetect string) {
 // isShared reports whether a resource is shares of GPUs: Count is of all its files together.
 func isShared(name string) bool { return model.IsShare(name) }
 
-var gresKeyNames = []string{"AutoDetect", "Count", "Cores", "CPUs", "File", "Flags", "Ignore", "Links", "Memory",
-	"MultipleFiles", "Name", "NodeName", "Type", "UniqueId"}
+var gresKeyNames = []string{"AutoDetect", "Count", "Cores", "CPUs", "Endpoint", "File", "Flags", "Ignore", "Links",
+	"Memory", "MultipleFiles", "Name", "NodeName", "Type", "UniqueId"}
 
 var gresFlags = []string{
 	"CountOnly", "one_sharing", "all_sharing", "explicit", "nvidia_gpu_env", "amd_gpu_env", "intel_gpu_env", "opencl_env",
@@ -173,6 +176,7 @@ func gresKeys() []lineKey[gresLine] {
 		cores("Cores"), cores("CPUs"),
 		files("File", func(g *gresLine) *[]string { return &g.Files }),
 		files("MultipleFiles", func(g *gresLine) *[]string { return &g.MultipleFiles }),
+		{name: "Endpoint", read: func(g *gresLine, v string) (f fault) { g.Endpoints, f = readEndpoints(v); return f }},
 		{name: "Memory", read: func(g *gresLine, v string) (f fault) { g.MemMiB, f = readMem(v); return f }},
 		{name: "Flags", read: func(g *gresLine, v string) (f fault) { g.Flags, f = readWords(v, gresFlags); return f }},
 		{name: "Links", read: func(g *gresLine, v string) fault {
@@ -238,8 +242,9 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 			}
 		}
 	}
+	l.checkEndpoints(g, at)
 	g.Count = model.ShareUnits(g.Name, g.Count, false)
-	units := int64(len(g.Files))
+	units := int64(max(len(g.Files), len(g.Endpoints)))
 	if len(g.MultipleFiles) > 0 {
 		units = 1
 		if len(g.Files) > 1 {
@@ -250,6 +255,10 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 		g.Files = nil
 	}
 	switch {
+	case len(g.Endpoints) > 0 && g.hasCount && (len(g.Endpoints) == 1 || g.Count == units):
+	case len(g.Endpoints) > 0 && g.hasCount:
+		l.probs.errorf(at("Count"), "write one endpoint for each GPU, or one for all", "Count=%d but Endpoint names %d",
+			g.Count, units)
 	case !g.hasCount:
 		g.Count = max(units, 1)
 	case g.Count == 0:
@@ -268,6 +277,46 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 	}
 	if len(g.links) > 0 {
 		l.readLinks(g, at("Links"))
+	}
+}
+
+// readEndpoints reads host:port,host:port; hosts may be a host list, or addresses.
+func readEndpoints(v string) ([]string, fault) {
+	const want = "gpusrv[1-4]:50051"
+	list := splitList(v)
+	if !strings.Contains(v, "::") { // an IPv6 address is in brackets, too
+		var err error
+		if list, err = hostlist.Expand(v); err != nil {
+			return nil, fault{listError(err), want}
+		}
+	}
+	for _, at := range list {
+		host, port, err := net.SplitHostPort(at)
+		n, bad := strconv.Atoi(port)
+		if err != nil || bad != nil || host == "" || n < 1 || n > 65535 || len(at) > maxEndpoint ||
+			strings.ContainsAny(host, " =/@\"'") {
+			return nil, fault{shown(at) + " is not host:port", want}
+		}
+	}
+	if len(list) > maxGresUnits {
+		return nil, fault{fmt.Sprintf("names %d, at most %d units can be on a line", len(list), maxGresUnits), want}
+	}
+	return list, fault{}
+}
+
+// maxEndpoint bounds one endpoint, bytes.
+const maxEndpoint = 255
+
+// checkEndpoints checks what belongs to remote GPUs, and what can't.
+func (l *loader) checkEndpoints(g *gresLine, at func(string) pos) {
+	remote := model.IsRemote(g.Name, g.Type)
+	switch {
+	case !remote && len(g.Endpoints) > 0:
+		l.probs.errorf(at("Endpoint"), "write Name=gpu Type="+model.RemoteType, "Endpoint is for remote GPUs")
+	case remote && len(g.Files)+len(g.MultipleFiles) > 0:
+		l.probs.errorf(at("File"), "leave it out", "a remote GPU has no device file here")
+	case remote && (g.UniqueID != "" || len(g.links) > 0):
+		l.probs.errorf(at("Type"), "leave UniqueId and Links out", "a remote GPU is no device of this node")
 	}
 }
 

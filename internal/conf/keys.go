@@ -258,7 +258,7 @@ func prologFlagsSetting() setting {
 	return s
 }
 
-// hookSettings are gbatch's own: programs that see jobs before they are submitted.
+// hookSettings are gbatch's own: programs that see jobs before they are submitted, and what happens to them.
 func hookSettings() []setting {
 	return []setting{
 		absPath("JobSubmitProgram", AtOnce, func(c *Config) *string { return &c.JobSubmitProgram }),
@@ -267,6 +267,10 @@ func hookSettings() []setting {
 		number("JobSubmitParallel", AtOnce, func(c *Config) *int64 { return &c.JobSubmitParallel }, 1, 64),
 		word("JobSubmitFailure", AtOnce, func(c *Config) *string { return &c.JobSubmitFailure }, "refuse", "pass"),
 		word("JobSubmitRights", AtOnce, func(c *Config) *string { return &c.JobSubmitRights }, "user", "operator"),
+		absPath("JobEventProgram", AtOnce, func(c *Config) *string { return &c.JobEventProgram }),
+		list("JobEventTypes", AtOnce, func(c *Config) *[]string { return &c.JobEventTypes }, model.JobEventKinds()...),
+		seconds("JobEventTimeout", AtOnce, func(c *Config) *int64 { return &c.JobEventTimeoutS }, 1, 600),
+		number("JobEventParallel", AtOnce, func(c *Config) *int64 { return &c.JobEventParallel }, 1, 64),
 		absPath("CliFilterProgram", AtOnce, func(c *Config) *string { return &c.CliFilterProgram }),
 	}
 }
@@ -363,6 +367,8 @@ func gpuSettings() []setting {
 		{name: "DefaultGpuBind", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.DefaultGpuBind, f = readGPUBind(v); return f },
 			show: func(c *Config) string { return orNull(c.DefaultGpuBind) }},
+		absPath("GresHelper", NextStart, func(c *Config) *string { return &c.GresHelper }),
+		seconds("GresHelperTimeout", NextStart, func(c *Config) *int64 { return &c.GresHelperTimeoutS }, 1, 120),
 		absPath("MigProgram", AtOnce, func(c *Config) *string { return &c.MigProgram }),
 		word("GpuEnvStyle", NextStart, func(c *Config) *string { return &c.GpuEnvStyle }, "index", "uuid"),
 		{name: "GpuIdlePolicy", effect: AtOnce,

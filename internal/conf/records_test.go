@@ -180,6 +180,15 @@ Name=mps Count=400 File=/dev/nvidia[0-3]
 		"Name=gpu Typ=a100":  `gres.conf:1: unknown key "Typ" in gres.conf; did you mean Type?`,
 		"NodeName=n1 Name=gpu Count=1": "gres.conf:1: note: n1: gres.conf gives gpu:1, which Gres on the NodeName line " +
 			"doesn't name: no job can ask for it; write Gres=gpu:1 there",
+		"Name=gpu Type=a100 Count=4 Endpoint=a:1": "gres.conf:1: Endpoint is for remote GPUs; write Name=gpu Type=remote",
+		"Name=gpu Type=remote Endpoint=a:1 File=/dev/nvidia0": "gres.conf:1: a remote GPU has no device file here; leave " +
+			"it out",
+		"Name=gpu Type=remote Endpoint=a:1,b:2 Count=3": "gres.conf:1: Count=3 but Endpoint names 2; write one endpoint " +
+			"for each GPU, or one for all",
+		"Name=gpu Type=remote Endpoint=a":       `gres.conf:1: Endpoint: "a" is not host:port; write Endpoint=gpusrv[1-4]:50051`,
+		"Name=gpu Type=remote Endpoint=a:70000": `gres.conf:1: Endpoint: "a:70000" is not host:port; write Endpoint=gpusrv[1-4]:50051`,
+		"NodeName=n1 Name=gpu Type=remote Count=2": "gres.conf:1: remote GPUs without Endpoint: jobs could not " +
+			"find them; write Endpoint=host:port, or GresHelper= in gbatch.conf",
 	} {
 		_, problems := LoadFS(files(nodes, GresFile, line), MainFile)
 		got := ""
@@ -494,12 +503,13 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 		Rules: model.NodeRules{Contain: true, UnkillableS: 60, BatchStartS: 10, HealthStates: []string{"ANY"},
 			LaunchRetries: 3, LaunchBackoffS: 10, LaunchDrain: 3,
 			MaxSteps: 40000, SampleS: 30, KillWaitS: 7, HeartbeatS: 10, GPUSampleS: 5, GPUForeign: "avoid", GPUForeignPct: 20,
-			MIGProgram: "/usr/bin/nvidia-smi", RebootS: 60},
+			MIGProgram: "/usr/bin/nvidia-smi", RebootS: 60, GresHelperS: 10},
 		Ship:    model.ShipRules{MaxWaiting: 10_000, KeepRecords: 100_000, KeepBytes: 64 << 20, KeepS: 86400},
 		Alerts:  model.AlertRules{LostS: 10, PassS: 60, RecordsPct: 50, DiskFreePct: 5, DiskSlowMS: 1000, CertDays: 30},
 		Power:   model.PowerRules{SuspendS: -1, SuspendTimeoutS: 30, ResumeTimeoutS: 60, SuspendRate: 60, ResumeRate: 300},
 		Price:   price.Table{Currency: "$", WarnPct: 80},
 		Elastic: model.ElasticRules{GraceS: 30, PauseS: 60}, Cache: model.GPUCache{Tags: 2, TimeS: 3600}, ExpediteHoldS: 600,
+		JobEvents: model.JobEvents{LimitS: 60, Parallel: 4},
 	}
 	if !reflect.DeepEqual(m.Params, params) {
 		t.Errorf("params\n got %+v\nwant %+v", m.Params, params)

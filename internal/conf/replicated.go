@@ -63,6 +63,8 @@ func (c *Config) Model() *model.Config {
 	}
 	m.Params.Power = c.Power
 	m.Params.Power.ResumeTimeoutS = c.ResumeTimeoutS
+	m.Params.JobEvents = model.JobEvents{Program: c.JobEventProgram, Kinds: c.JobEventTypes, LimitS: c.JobEventTimeoutS,
+		Parallel: int32(c.JobEventParallel)}
 	m.Params.AlertProgram, m.Params.GPUSelect = c.AlertProgram, c.gpuSelect()
 	m.Params.Ship, m.Params.Alerts = c.Resend, c.Alerts
 	if m.Params.Ship.MaxWaiting == 0 {
@@ -102,7 +104,8 @@ func (c *Config) NodeRules() model.NodeRules {
 		KillBad: c.KillOnBadExit, WaitS: c.WaitTimeS, SampleS: c.sampleS(), KillWaitS: c.KillWaitS,
 		HeartbeatS: c.NodeHeartbeatIntervalS, GPUSampleS: c.GpuSampleIntervalS, GPURecover: c.GpuRecoverProgram,
 		GPUForeign: c.GpuForeignUsePolicy, GPUForeignPct: c.GpuForeignUsePct, GPUByUUID: c.GpuEnvStyle == "uuid",
-		MIGProgram: c.MigProgram, Reboot: c.RebootProgram, RebootS: c.ResumeTimeoutS,
+		MIGProgram: c.MigProgram, Reboot: c.RebootProgram, RebootS: c.ResumeTimeoutS, GresHelper: c.GresHelper,
+		GresHelperS: c.GresHelperTimeoutS,
 	}
 }
 
@@ -130,7 +133,7 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 	for _, g := range n.Gres {
 		count := min(g.Count, math.MaxInt32-next[g.Name])
 		d.Gres = append(d.Gres, model.GresDef{Name: g.Name, Type: g.Type, First: int32(next[g.Name]), Count: int32(count),
-			NoConsume: g.NoConsume})
+			NoConsume: g.NoConsume, Explicit: model.IsRemote(g.Name, g.Type)})
 		next[g.Name] += count
 	}
 	c.share(d)

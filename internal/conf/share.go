@@ -71,7 +71,7 @@ func (u *sharedUnit) mig() bool {
 
 // shares reports whether units of a sharing resource may be of this GPU.
 func (u *sharedUnit) shares(g *model.GresDef) bool {
-	return !u.mig() && (g.Type == "" || strings.EqualFold(u.typ, g.Type))
+	return !u.mig() && !model.IsRemote(model.GPUName, u.typ) && (g.Type == "" || strings.EqualFold(u.typ, g.Type))
 }
 
 // isProfile reports whether a type of GPU is that of MIG instances: 1g.10gb, 1g.10gb+me, a100_1g.5gb.

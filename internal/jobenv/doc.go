@@ -8,5 +8,5 @@
 // env.go makes the environment of a batch script and of an allocation, step.go that of a step's
 // tasks, het.go that of heterogeneous jobs, torch.go what PyTorch's launcher would add. units.go
 // names GPUs and other units for runtimes (CUDA_VISIBLE_DEVICES and the like), share.go does so for
-// shares of GPUs.
+// shares of GPUs, remote.go for those of servers.
 package jobenv

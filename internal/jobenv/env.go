@@ -31,6 +31,7 @@ type Node struct {
 	Conf       string   // the configuration file; "": none was read
 	Hidden     []string // variables that only jobs with units of one of this node's resources have
 	Units      *Units   // names of units
+	remote     *Remote  // nil: it has no remote GPUs
 	User       func(uid uint32) Account
 	AllocFile  string // of an elastic job: the file that has its present nodes
 }
@@ -346,6 +347,8 @@ func otherPerTask(s *model.Spec) string {
 // ShowUnits sets the variables by which runtimes find the units in mine; open has the units that the process's control
 // group allows: the job's part of the node, or the step's.
 func (e *Node) ShowUnits(v *Vars, mine, open *model.NodeAlloc) {
+	e.showRemote(v, mine)
+	mine, open = mine.Local(), open.Local()
 	for i := range mine.Gres {
 		name := mine.Gres[i].Name
 		if slices.ContainsFunc(mine.Gres[:i], func(g model.GresAlloc) bool { return g.Name == name }) {

@@ -86,7 +86,7 @@ func (v *Units) HiddenOn(def *model.NodeDef) (names []string) {
 		return nil
 	}
 	for i := range def.Gres {
-		if g := &def.Gres[i]; g.Count > 0 &&
+		if g := &def.Gres[i]; g.Count > 0 && !model.IsRemote(g.Name, g.Type) &&
 			!slices.ContainsFunc(def.Gres[:i], func(o model.GresDef) bool { return o.Name == g.Name }) {
 			names = append(names, v.varsOf(g.Name)...)
 			if mpsShare(g.Name) {
@@ -134,13 +134,14 @@ func (v *Units) numbers(resource string, mine, open model.Bits) string {
 }
 
 // GPUsOf gives the GPUs of held resources by their numbers on the node, and the number of units. It includes GPUs with
-// held MIG instances or shares.
+// held MIG instances or shares, and no remote ones.
 func (v *Units) GPUsOf(held []model.GresAlloc) (gpus model.Bits, units int) {
 	for i := range held {
 		g := &held[i]
 		switch {
 		case g.Share != nil:
 			gpus = gpus.With(int(g.Share.GPU))
+		case model.IsRemote(g.Name, g.Type):
 		case g.Name == model.GPUName:
 			gpus = gpus.Or(g.Index)
 			units += g.Index.Count()

@@ -46,6 +46,16 @@ func (x *NodeAlloc) Remote() bool {
 	return slices.ContainsFunc(x.Gres, func(g GresAlloc) bool { return IsRemote(g.Name, g.Type) })
 }
 
+// Local gives it without the remote GPUs: itself if there are none.
+func (x *NodeAlloc) Local() *NodeAlloc {
+	if !x.Remote() {
+		return x
+	}
+	n := *x
+	n.Gres = slices.DeleteFunc(slices.Clone(x.Gres), func(g GresAlloc) bool { return IsRemote(g.Name, g.Type) })
+	return &n
+}
+
 // GresAlloc is units of one generic resource on one node.
 type GresAlloc struct {
 	Name  string

@@ -219,6 +219,22 @@ type JobEvents struct {
 	Parallel int32    // JobEventParallel: how many run at once
 }
 
+// JobEventKinds are the events that it can be told of.
+func JobEventKinds() []string {
+	return []string{JobStart, JobEnd, JobRequeue, JobPreempt, JobSuspend, JobResume, JobResize}
+}
+
+// The events.
+const (
+	JobStart   = "start"   // it has its nodes, and begins
+	JobEnd     = "end"     // it has ended for good
+	JobRequeue = "requeue" // it is back in the queue
+	JobPreempt = "preempt" // it is being ended or suspended for another job
+	JobSuspend = "suspend"
+	JobResume  = "resume"
+	JobResize  = "resize" // it has other nodes than before
+)
+
 func (x *JobEvents) Wire(c *wire.C) {
 	wire.Text(c, &x.Program, MaxText)
 	wire.Texts(c, &x.Kinds, MaxFew, MaxName)

@@ -140,7 +140,7 @@ func TypedName(name, typ string) string {
 	return strings.Join([]string{name, typ}, ":")
 }
 
-// RemoteType is the type of remote GPUs: units of gpu without a device file, each of which a server at an endpoint lends.
+// RemoteType is the type of remote GPUs: units of gpu without a device file, which servers at endpoints lend.
 const RemoteType = "remote"
 
 // IsRemote reports whether units of a resource and a type are remote GPUs.

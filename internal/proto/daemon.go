@@ -178,7 +178,8 @@ type MomentReply struct {
 
 	Troubles []Trouble // of its host
 
-	Told uint64 // JobEventProgram has been told of all events up to this entry of the log, as far as it knows; 0: it does not
+	// JobEventProgram was told of all events up to this entry of the log, as far as it knows; 0: it does not
+	Told uint64
 }
 
 // Trouble is something wrong with a controller's host, which it tells the leader for AlertProgram.

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"strings"
 
 	"gbatch/internal/model"
 )
@@ -41,7 +40,7 @@ func (r *room) hasIndex(rq *Request) bool {
 // wantsType reports whether the job asks for GPUs of a type.
 func (rq *Request) wantsType(typ string) bool {
 	for i := range rq.Gres {
-		if g := &rq.Gres[i]; g.Name == gpuName && (g.Type == "" || strings.EqualFold(g.Type, typ)) {
+		if g := &rq.Gres[i]; g.Name == gpuName && model.TypeFits(gpuName, g.Type, typ) {
 			return true
 		}
 	}

@@ -3,7 +3,6 @@ package sched
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"gbatch/internal/model"
 )
@@ -31,8 +30,7 @@ func (r *room) onSockets(rq *Request) (out []socketGPUs, known bool) {
 			units := model.Bits(nil)
 			for k := range r.gres {
 				g, d := &r.gres[k], &r.def.Gres[k]
-				if g.name != gpuName || rq.OfSocket[i].Type != "" && !strings.EqualFold(g.typ, rq.OfSocket[i].Type) ||
-					!rq.fitsGPU(d) {
+				if g.name != gpuName || !model.TypeFits(gpuName, rq.OfSocket[i].Type, g.typ) || !rq.fitsGPU(d) {
 					continue
 				}
 				g.free.Each(func(u int) bool {

@@ -279,7 +279,7 @@ func (x *explainer) scarcest(sh *shape, nodes []*node, least []nodeNeed, want in
 // entries gives the indices of a node's resources of a name and type.
 func entries(n *node, name, typ string) (of []int) {
 	for i := range n.def.Gres {
-		if d := &n.def.Gres[i]; d.Name == name && (typ == "" || strings.EqualFold(d.Type, typ)) {
+		if d := &n.def.Gres[i]; d.Name == name && model.TypeFits(name, typ, d.Type) {
 			of = append(of, i)
 		}
 	}

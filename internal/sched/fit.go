@@ -2,7 +2,6 @@ package sched
 
 import (
 	"slices"
-	"strings"
 
 	"gbatch/internal/model"
 )
@@ -235,7 +234,7 @@ func (r *room) byGres(rq *Request) int {
 func (r *room) tasksWith(rq *Request, name, typ string) int {
 	fixed, each := 0, 0
 	for _, g := range rq.Gres {
-		if g.Name != name || typ != "" && !strings.EqualFold(g.Type, typ) {
+		if g.Name != name || !model.TypeFits(name, typ, g.Type) {
 			continue
 		}
 		switch g.Per {

@@ -2,7 +2,6 @@ package sched
 
 import (
 	"slices"
-	"strings"
 
 	"gbatch/internal/model"
 )
@@ -18,11 +17,11 @@ func (r *room) pick(na *model.NodeAlloc, rq *Request, g model.GresReq, count, cp
 	unused := 0 // units that are never used up (NoConsume)
 	for i := range r.gres {
 		h := &r.gres[i]
-		if r.def.Gres[i].NoConsume && h.name == g.Name && (g.Type == "" || strings.EqualFold(h.typ, g.Type)) {
+		if r.def.Gres[i].NoConsume && h.name == g.Name && model.TypeFits(g.Name, g.Type, h.typ) {
 			unused += h.nfree
 			continue
 		}
-		if h.name != g.Name || g.Type != "" && !strings.EqualFold(h.typ, g.Type) || !rq.fitsGPU(&r.def.Gres[i]) {
+		if h.name != g.Name || !model.TypeFits(g.Name, g.Type, h.typ) || !rq.fitsGPU(&r.def.Gres[i]) {
 			continue
 		}
 		free := h.free

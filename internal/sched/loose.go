@@ -284,7 +284,7 @@ func (p *Planner) needOfKind(d *model.NodeDef, l *lot, k *demand.Kind) demand.Ne
 	there := false
 	for i := range d.Gres {
 		g := &d.Gres[i]
-		there = there || g.Name == gpuName && (k.Type == "" || strings.EqualFold(g.Type, k.Type))
+		there = there || g.Name == gpuName && model.TypeFits(gpuName, k.Type, g.Type)
 	}
 	n.Never = n.Never || !there
 	if k.Share == "" {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"gbatch/internal/model"
 )
@@ -133,12 +132,12 @@ func (nd *nodeNeed) resources(d *model.NodeDef, rq *Request, tasks int, whole bo
 	sum := func(name, typ string) {
 		x := gresNeed{}
 		for i := range rq.Gres {
-			if g := &rq.Gres[i]; g.Name == name && (typ == "" || strings.EqualFold(g.Type, typ)) {
+			if g := &rq.Gres[i]; g.Name == name && model.TypeFits(name, typ, g.Type) {
 				x.count += count(g)
 			}
 		}
 		for i := range d.Gres {
-			if e := &d.Gres[i]; i < 64 && e.Name == name && (typ == "" || strings.EqualFold(e.Type, typ)) && rq.fitsGPU(e) {
+			if e := &d.Gres[i]; i < 64 && e.Name == name && model.TypeFits(name, typ, e.Type) && rq.fitsGPU(e) {
 				x.of |= 1 << uint(i)
 			}
 		}

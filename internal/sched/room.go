@@ -2,7 +2,6 @@ package sched
 
 import (
 	"slices"
-	"strings"
 
 	"gbatch/internal/model"
 	"gbatch/internal/state"
@@ -386,7 +385,7 @@ func (r *room) inUse(part string) int {
 func (r *room) freeGres(rq *Request, name, typ string) int {
 	n := 0
 	for i := range r.gres {
-		if g := &r.gres[i]; g.name == name && (typ == "" || strings.EqualFold(g.typ, typ)) && rq.fitsGPU(&r.def.Gres[i]) {
+		if g := &r.gres[i]; g.name == name && model.TypeFits(name, typ, g.typ) && rq.fitsGPU(&r.def.Gres[i]) {
 			n += g.nfree
 		}
 	}

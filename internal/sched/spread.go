@@ -3,7 +3,6 @@ package sched
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"gbatch/internal/model"
 )
@@ -364,7 +363,7 @@ func candidates(rooms []*room, rq *Request, part string) (cands []cand, missing 
 func fixedGres(rq *Request, name, typ string) int {
 	n := 0
 	for _, g := range rq.Gres {
-		if g.Per == model.PerNode && g.Name == name && (typ == "" || strings.EqualFold(g.Type, typ)) {
+		if g.Per == model.PerNode && g.Name == name && model.TypeFits(name, typ, g.Type) {
 			n += int(g.Count)
 		}
 	}

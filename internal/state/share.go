@@ -178,7 +178,7 @@ func wantsType(sp *model.Spec, typ string) bool {
 			return strings.EqualFold(g.Type, typ)
 		}
 	}
-	return true
+	return !model.IsRemote(model.GPUName, typ)
 }
 
 // divides reports whether jobs can share the GPUs of an entry.

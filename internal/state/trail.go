@@ -292,6 +292,13 @@ func (h *Happening) Resized() bool {
 		h.Job.Run.Sizes != h.Was.Run.Sizes
 }
 
+// Preempted reports whether a job begins to end because another one takes its place.
+func (h *Happening) Preempted() bool { return stopsForOther(h.Job) && !stopsForOther(h.Was) }
+
+func stopsForOther(j *model.Job) bool {
+	return j != nil && j.Run != nil && (j.Run.Stop == model.StopPreempt || j.Run.Stop == model.StopPreemptCancel)
+}
+
 // maxHappened bounds what has happened and is remembered, in entries. It reaches back at least half of it.
 const maxHappened = 1 << 14
 

@@ -8,6 +8,8 @@ const (
 	TaskRequeued  = "task_requeued"
 	TaskSuspended = "task_suspended"
 	TaskResumed   = "task_resumed"
+	TaskPreempted = "task_preempted"
+	TaskResized   = "task_resized"
 )
 
 // The events of nodes' daemons. They are only logged.
@@ -71,6 +73,8 @@ func Events() []Event {
 		{TaskRequeued, "a job is back in the queue", false},
 		{TaskSuspended, "a job was suspended", false},
 		{TaskResumed, "a suspended job goes on", false},
+		{TaskPreempted, "a job begins to end because another one takes its place", false},
+		{TaskResized, "a running job has other nodes than before", false},
 		{TaskCancelled, "a user cancelled a job", true},
 		{TaskSignaled, "a user sent a job a signal", true},
 		{TaskRequeuing, "a user put a job back into the queue", true},

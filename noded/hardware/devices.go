@@ -63,7 +63,7 @@ func findGres(o *Look, cpus []int, threads int) *finder {
 	f.ask()
 	for _, name := range f.names() {
 		var s stock
-		lines := f.lines(name)
+		lines, far := f.lines(name)
 		switch {
 		case Detectable(name) && f.mustMatch() && len(lines) > 0:
 			s = f.merge(name, lines)
@@ -74,6 +74,7 @@ func findGres(o *Look, cpus []int, threads int) *finder {
 		default:
 			s = f.claimed(name)
 		}
+		f.remote(&s, far)
 		f.place(f.def, &s)
 	}
 	f.connect(len(cpus))
@@ -105,15 +106,42 @@ func (f *finder) names() []string {
 	return out
 }
 
-// lines gives gres.conf's lines of a resource, one unit each if they name files, reserved ones included.
-func (f *finder) lines(name string) []*conf.GresRecord {
-	var out []*conf.GresRecord
+// lines gives gres.conf's lines of a resource, one unit each if they name files, reserved ones included; and those of
+// remote GPUs.
+func (f *finder) lines(name string) (here, far []*conf.GresRecord) {
 	for i := range f.records {
-		if f.records[i].Name == name {
-			out = append(out, &f.records[i])
+		switch r := &f.records[i]; {
+		case r.Name != name:
+		case model.IsRemote(r.Name, r.Type):
+			far = append(far, r)
+		default:
+			here = append(here, r)
 		}
 	}
-	return out
+	return here, far
+}
+
+// remote adds the remote GPUs of lines, which no driver knows.
+func (f *finder) remote(s *stock, lines []*conf.GresRecord) {
+	for _, r := range lines {
+		for i := range min(r.Count, maxFound) {
+			u := Found{line: r, GresUnit: model.GresUnit{Name: r.Name, Type: r.Type, Minor: -1, NUMA: -1, MemMiB: r.MemMiB,
+				Flags: r.Flags}}
+			if len(r.Cores) > 0 {
+				u.Near = f.coresToCPUs(r.Cores)
+			}
+			if k := min(int(i), len(r.Endpoints)-1); k >= 0 {
+				u.Endpoint = r.Endpoints[k]
+			}
+			s.units = append(s.units, u)
+		}
+	}
+}
+
+// written counts gres.conf's lines of a resource that is in the node.
+func (f *finder) written(name string) int {
+	here, _ := f.lines(name)
+	return len(here)
 }
 
 // ask detects the devices.
@@ -150,7 +178,7 @@ func (f *finder) ask() {
 	case errors.Is(err, gpu.ErrNoDriver):
 		f.source = nil
 		f.asked = true
-		if kind != "" && len(f.lines(gpuName))+len(f.lines(migName)) > 0 {
+		if kind != "" && f.written(gpuName)+f.written(migName) > 0 {
 			f.problem("AutoDetect=%s: %v", kind, err)
 		} else if kind != "" && wantsGPUs(f.def) {
 			f.note("AutoDetect=%s: %v", kind, err)
@@ -220,7 +248,7 @@ func (f *finder) named(name, typ string) bool {
 			}
 		}
 	}
-	return len(f.lines(name)) > 0
+	return f.written(name) > 0
 }
 
 // near converts CPUs from the kernel's notation to the node's numbers.
@@ -367,7 +395,7 @@ func (f *finder) claimed(name string) stock {
 	}
 	// fake: GPUs that are only in the configuration. Resources without files are as configured.
 	for _, g := range f.def.Gres {
-		if g.Name == name {
+		if g.Name == name && !model.IsRemote(g.Name, g.Type) {
 			f.count(model.GresDef{Name: g.Name, Type: g.Type, First: g.First, Count: g.Count})
 		}
 	}
@@ -377,6 +405,6 @@ func (f *finder) claimed(name string) stock {
 // wantsGPUs reports whether the node's line says that it has GPUs.
 func wantsGPUs(def *model.NodeDef) bool {
 	return def != nil && slices.ContainsFunc(def.Gres, func(g model.GresDef) bool {
-		return g.Name == gpuName && g.Count > 0
+		return g.Name == gpuName && g.Count > 0 && !model.IsRemote(g.Name, g.Type)
 	})
 }

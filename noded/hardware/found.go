@@ -280,6 +280,9 @@ func (u *Found) text() string {
 	if u.Inst != nil {
 		name = u.UUID
 	}
+	if name == "" {
+		name = u.Endpoint
+	}
 	if name == "" && u.Dev != nil { // too broken to have either
 		name = fmt.Sprintf("GPU %d of the driver", u.Dev.Index)
 	}

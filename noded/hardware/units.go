@@ -143,6 +143,9 @@ func NewTable(units []Unit, c *conf.Cgroup) *Table {
 	open := t.readAllowed(c)
 	at := map[cgroup.Device]int{}
 	for _, u := range units {
+		if model.IsRemote(u.Name, u.typ) {
+			continue // it has no device
+		}
 		key := jobenv.Unit{Resource: u.Name, Index: u.Index}
 		if u.Index >= 0 && u.UUID != "" {
 			t.UUID[key] = u.UUID

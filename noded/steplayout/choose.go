@@ -159,7 +159,7 @@ func poorest(j *Job, out []proto.StepNode, g model.GresReq) int {
 func gresOf(j *Job, n *proto.StepNode, g model.GresReq) int32 {
 	have := 0
 	for _, a := range j.Alloc.Nodes[n.Index].Gres {
-		if a.Name == g.Name && (g.Type == "" || a.Type == g.Type) {
+		if a.Name == g.Name && model.TypeFits(g.Name, g.Type, a.Type) {
 			have += a.Index.Count()
 		}
 	}
