@@ -25,6 +25,7 @@ func (c *Controller) cycle(ctx context.Context) {
 	planner := sched.NewPlanner()
 	asked := demand.NewWatch(sched.Wants) // anew for each leader: from the jobs of its first view
 	var bound timeBound
+	var queues *lineup.Order // of the last pass
 	pace := pacer{gap: cyclePace}
 	for ctx.Err() == nil {
 		pace.wait(ctx)
@@ -39,7 +40,8 @@ func (c *Controller) cycle(ctx context.Context) {
 			now := c.now()
 			asked.Refresh(v)
 			c.asked.Store(asked.Mix())
-			policy, order := c.policy(v, now, c.own.orderNow)
+			policy, order := c.policy(v, now, c.own.orderNow, queues)
+			queues, _ = policy.Order.(*lineup.Order)
 			bound.limit(&policy)
 			plan := planner.Plan(v, now, policy)
 			wake = planner.Wake()
@@ -109,9 +111,10 @@ func (c *Controller) sayElastic(plan *model.Plan) {
 //
 // If a factor has a weight, multifactor priorities count. If the configuration sets neither weights nor PriorityType,
 // the rules of package sched/policy count, as own gives them. With PriorityType alone, jobs go in order of arrival, as
-// in Slurm. Partitions with a QueuePolicy have their own order beside that.
+// in Slurm. Partitions with a QueuePolicy have their own order beside that; it goes on from queues, the last pass's.
 func (c *Controller) policy(v *state.View, now model.Time,
-	own func(*state.View, model.Time) (sched.Order, sched.Predict)) (sched.Policy, *multifactor.Order) {
+	own func(*state.View, model.Time) (sched.Order, sched.Predict), queues *lineup.Order) (sched.Policy,
+	*multifactor.Order) {
 	policy := sched.Configured(&v.Config().Params)
 	policy.Demand = c.asked.Load()
 	if how := v.Config().Params.GPUSelect; how.ByCost() {
@@ -129,7 +132,7 @@ func (c *Controller) policy(v *state.View, now model.Time,
 		}
 	}
 	if lineup.Own(v.Config()) {
-		policy.Order = lineup.New(v, policy.Order, order, order.Tree().Factor)
+		policy.Order = lineup.Next(queues, v, policy.Order, order, order.Tree().Factor)
 	}
 	return policy, order
 }

@@ -53,7 +53,7 @@ func (c *Controller) forecast(ctx context.Context) {
 			c.lately.Store(known)
 			found, places := map[model.JobID]*model.Expect{}, map[model.JobID]int32{}
 			if v.Pending() > 0 {
-				pol, _ := c.policy(v, now, c.own.orderThen)
+				pol, _ := c.policy(v, now, c.own.orderThen, nil)
 				planner.Plan(v, now, forecastPolicy(pol, nil))
 				planner.Expectations(func(id model.JobID, e *model.Expect) { found[id] = e })
 				planner.Positions(func(id model.JobID, place int32) {

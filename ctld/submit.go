@@ -431,7 +431,7 @@ func (c *Controller) testOnly(v *state.View, sp *model.Spec, reply *proto.Submit
 	c.explaining.Lock()
 	defer c.explaining.Unlock()
 	now := c.now()
-	policy, _ := c.policy(v, now, c.own.orderThen)
+	policy, _ := c.policy(v, now, c.own.orderThen, nil)
 	w, alloc := sched.Forecast(v, now, policy, sp, priorityOf(sp))
 	at, p := w.Start, v.Partition(w.Partition)
 	if alloc == nil {

@@ -38,7 +38,7 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 		return nil, err
 	}
 	sees := c.sees(v, who)
-	policy, _ := c.policy(v, now, c.own.orderThen)
+	policy, _ := c.policy(v, now, c.own.orderThen, nil)
 	past := c.pastOf(v, now)
 	out := &proto.WhyReply{Now: now}
 	seen := map[model.JobID]bool{}

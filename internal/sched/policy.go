@@ -62,6 +62,13 @@ type Order interface {
 	Priority(j *model.Job, part *model.Partition) uint64
 }
 
+// PartOrder is an Order that can change in some partitions only.
+type PartOrder interface {
+	Order
+	// PartEpoch differs when answers for a partition may differ, beside what Epoch says of all.
+	PartEpoch(part *model.Partition) uint64
+}
+
 // Supposer is an Order that keeps records of jobs, and can also give a priority for a changed or new job.
 type Supposer interface {
 	Order

@@ -22,6 +22,7 @@ type lane struct {
 	room   *headroom.Room // what it keeps back, as of the pass roomAt
 	roomAt uint64
 
+	epoch uint64 // of its order, see PartOrder
 	items []item
 	first int    // all items before it are gone
 	gone  int    // number of items that are gone
@@ -294,8 +295,13 @@ func (l *lane) settle() {
 }
 
 // reorder asks for every priority again.
-func (p *Planner) reorder() {
+func (p *Planner) reorder(all bool) {
 	for _, l := range p.lanes {
+		e := p.partEpoch(l.part)
+		if e == l.epoch && !all {
+			continue
+		}
+		l.epoch, p.moved = e, true
 		l.settle()
 		l.items = slices.DeleteFunc(l.items, func(it item) bool { return it.e == nil })
 		l.first, l.gone = 0, 0

@@ -50,8 +50,10 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 		}
 	}
 	if e := epochOf(pol.Order); !sameKind(order, pol.Order) || e != p.orderEpoch {
-		p.orderEpoch, p.moved = e, true
-		p.reorder()
+		p.orderEpoch = e
+		p.reorder(true)
+	} else {
+		p.reorder(false)
 	}
 	if e := epochOf(pol.Predict); !sameKind(predict, pol.Predict) || e != p.predictEpoch {
 		p.predictEpoch, p.moved = e, true
@@ -88,6 +90,14 @@ func epochOf(x answers) uint64 {
 		return 0
 	}
 	return x.Epoch()
+}
+
+// partEpoch gives the epoch of a partition's own order; 0: it has none.
+func (p *Planner) partEpoch(part *model.Partition) uint64 {
+	if o, ok := p.policy.Order.(PartOrder); ok {
+		return o.PartEpoch(part)
+	}
+	return 0
 }
 
 // sameKind reports whether two orders, or predictions, are of one type: then equal epochs are equal answers.
@@ -180,7 +190,7 @@ func (p *Planner) build() {
 
 // addLane opens a partition's lane over the pool of its nodes.
 func (p *Planner) addLane(part *model.Partition) *lane {
-	l := &lane{at: len(p.lanes), part: part}
+	l := &lane{at: len(p.lanes), part: part, epoch: p.partEpoch(part)}
 	switch part.State {
 	case model.PartDown:
 		l.refuse = model.ReasonPartitionDown

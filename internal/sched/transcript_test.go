@@ -110,7 +110,8 @@ type cluster struct {
 	partDepth int
 	fair      func(account, user, part string) float64
 	kept      *Planner
-	lazy      bool // the state's invariants are checked once a plan is applied, not after every command
+	lines     *lineup.Order // of kept
+	lazy      bool          // the state's invariants are checked once a plan is applied, not after every command
 }
 
 func newCluster(t testing.TB) *cluster {
@@ -146,13 +147,19 @@ func (c *cluster) cycle(p Policy) model.Plan {
 	c.t.Helper()
 	v := c.st.View()
 	if lineup.Own(v.Config()) {
-		p.Order = lineup.New(v, nil, storedPoints{}, func(string, string, string) float64 { return 0 })
-		if c.fair != nil {
-			p.Order = lineup.New(v, nil, storedPoints{}, c.fair)
+		fair := c.fair
+		if fair == nil {
+			fair = func(string, string, string) float64 { return 0 }
 		}
+		p.Order = lineup.New(v, nil, storedPoints{}, fair)
+		c.lines = lineup.Next(c.lines, v, nil, storedPoints{}, fair)
 	}
 	plan := Plan(v, c.now, p)
-	if kept := c.kept.Plan(v, c.now, p); p.Backfill.Keep {
+	goesOn := p
+	if lineup.Own(v.Config()) {
+		goesOn.Order = c.lines // what the last pass knew, and what has changed
+	}
+	if kept := c.kept.Plan(v, c.now, goesOn); p.Backfill.Keep {
 		plan = kept // a new planner would not know the promises
 		res := c.apply(&state.Starts{Plan: plan})
 		for i, r := range res.Each {

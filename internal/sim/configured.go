@@ -56,7 +56,10 @@ func configured(c *model.Config) Scheduler {
 }
 
 // queues gives partitions with a QueuePolicy their own order beside the others'; nil: no partition has one.
-type queues struct{ points *multifactor.Order }
+type queues struct {
+	points *multifactor.Order
+	last   *lineup.Order
+}
 
 func (q *queues) order(v *state.View, now model.Time, base sched.Order) sched.Order {
 	if q == nil {
@@ -65,7 +68,8 @@ func (q *queues) order(v *state.View, now model.Time, base sched.Order) sched.Or
 	if stale(q.points, v, now) {
 		q.points = multifactor.New(v, now, q.points)
 	}
-	return lineup.New(v, base, q.points, q.points.Tree().Factor)
+	q.last = lineup.Next(q.last, v, base, q.points, q.points.Tree().Factor)
+	return q.last
 }
 
 // stale reports whether multifactor priorities are due again: each PriorityCalcPeriod, as in the controller.
@@ -88,7 +92,8 @@ func (w *weighted) Plan(v *state.View, now model.Time) model.Plan {
 		w.policy.Order = w.order
 	}
 	if lineup.Own(v.Config()) {
-		w.policy.Order = lineup.New(v, w.order, w.order, w.order.Tree().Factor)
+		last, _ := w.policy.Order.(*lineup.Order)
+		w.policy.Order = lineup.Next(last, v, w.order, w.order, w.order.Tree().Factor)
 	}
 	w.asked.note(v, &w.policy)
 	return w.planner.Plan(v, now, w.policy)

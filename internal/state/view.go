@@ -226,6 +226,16 @@ func (v *View) ReadyAfter(part string, after *model.Job, f func(*model.Job) bool
 	q.Ascend(readyKey{after.Priority, after.ID}, func(k readyKey) bool { return k.id == after.ID || give(k) })
 }
 
+// InQueue reports whether Ready gives a job for a partition.
+func (v *View) InQueue(part string, j *model.Job) bool {
+	q := v.queue(part)
+	if q == nil {
+		return false
+	}
+	_, ok := q.Get(readyKey{j.Priority, j.ID})
+	return ok
+}
+
 // ReadyParts names the partitions with jobs in their queues, including partitions that have left the configuration.
 func (v *View) ReadyParts() []string {
 	var out []string

@@ -96,7 +96,7 @@ func notYAML(err error) Fault {
 
 func (r *reader) topology(n *yaml.Node) Topology {
 	t := Topology{Line: n.Line}
-	kinds, flat := 0, true
+	kinds, flat, before := 0, true, len(r.faults)
 	lines := r.attributes(n, "a topology", example, []attribute{
 		{"topology", func(v *yaml.Node) { t.Name = r.text(v, "topology", "write - topology: NAME") }},
 		{"cluster_default", func(v *yaml.Node) { t.Default = r.yes(v, "cluster_default") }},
@@ -118,7 +118,7 @@ func (r *reader) topology(n *yaml.Node) Topology {
 	case t.Name == "" || strings.Trim(t.Name, letters) != "" || len(t.Name) > 64:
 		r.fault(n.Line, "write - topology: NAME, of up to 64 letters, digits, - . and _", "%s is not a topology's name",
 			shown(t.Name))
-	case ring || torus: // said already
+	case ring || torus || kinds == 0 && len(r.faults) > before: // said already
 	case kinds == 0 && !flat:
 		r.fault(lines["flat"], "write flat: true, or tree: or block: in its place", "topology %s: flat: false says no kind",
 			t.Name)

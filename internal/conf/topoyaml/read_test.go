@@ -37,8 +37,7 @@ func TestFaults(t *testing.T) {
 			`letters, digits, - . and _`,
 		"- topology: a:b\n  flat: true\n": `1 "a:b" is not a topology's name; write - topology: NAME, of up to 64 ` +
 			`letters, digits, - . and _`,
-		"- topology: a\n  flat: maybe\n": `2 flat: "maybe" is neither true nor false; write true or false|` +
-			"2 topology a: flat: false says no kind; write flat: true, or tree: or block: in its place",
+		"- topology: a\n  flat: maybe\n": `2 flat: "maybe" is neither true nor false; write true or false`,
 		"- topology: a\n  flat: true\n  cluster_defaut: true\n": `3 a topology has no attribute "cluster_defaut"; did ` +
 			`you mean ` +
 			`cluster_default?`,

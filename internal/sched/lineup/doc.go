@@ -12,7 +12,9 @@
 // else: backfill, limits, reservations and preemption are as everywhere. Priorities of different
 // policies can't be compared, so package sched merges the queues of such partitions by age.
 //
-// lineup.go has the orders, capacity.go the last of them.
+// lineup.go has the orders, capacity.go the last of them. Next goes on from the order of an earlier
+// view: by capacity it counts again only for owners whose jobs or holdings have changed, and
+// PartEpoch tells the planner whether any job's place has.
 //
 // Owns: those orders. It doesn't own the cluster's order (packages multifactor and policy).
 //

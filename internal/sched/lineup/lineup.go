@@ -40,17 +40,29 @@ func New(v *state.View, base, points Base, fair func(account, user, part string)
 	if base != nil {
 		o.epoch += base.Epoch() << 40
 	}
-	for _, p := range v.Config().Partitions {
-		if p.Order == model.OrderCapacity {
-			o.epoch += v.Gen() << 8 // it depends on what runs
-			break
-		}
+	return o
+}
+
+// Next is New that goes on from the order of an earlier view, which then is of no use any more: of queues by capacity it
+// counts again only what has changed. prev may be nil.
+func Next(prev *Order, v *state.View, base, points Base, fair func(account, user, part string) float64) *Order {
+	o := New(v, base, points, fair)
+	if prev != nil && prev.v.Config() == v.Config() && prev.v.AcctGen() == v.AcctGen() {
+		o.caps = prev.caps
 	}
 	return o
 }
 
 // Epoch differs when answers may differ.
 func (o *Order) Epoch() uint64 { return o.epoch }
+
+// PartEpoch differs when answers for a partition may differ: by capacity they depend on what runs.
+func (o *Order) PartEpoch(part *model.Partition) uint64 {
+	if part.Order == model.OrderCapacity {
+		return o.capacity(part).turn
+	}
+	return 0
+}
 
 // Priority is higher for a job that comes first in a partition.
 func (o *Order) Priority(j *model.Job, part *model.Partition) uint64 {
