@@ -15,8 +15,8 @@ func noShare(string, string, string) float64 { return 0 }
 // guaranteed gives accounts of the first partition guarantees: one as a number, one in per cent, one none.
 func (c *cluster) guaranteed() {
 	edit := state.Accounts{}
-	for i, limit := range [][]model.TRESLimit{{{TRES: "gres/gpu", Count: 16}}, {{TRES: "gres/gpu", Count: 2500, Percent: true}},
-		nil} {
+	for i, limit := range [][]model.TRESLimit{{{TRES: "gres/gpu", Count: 16}},
+		{{TRES: "gres/gpu", Count: 2500, Percent: true}}, nil} {
 		a := &model.Account{Name: fmt.Sprintf("a%d", i), Parent: model.RootAccount}
 		edit.Edits = append(edit.Edits, state.AcctEdit{Op: state.PutAccount, Account: a},
 			state.AcctEdit{Op: state.PutAssoc, Assoc: &model.Association{Account: a.Name, GuaranteedTRES: limit}})

@@ -43,8 +43,8 @@ func New(v *state.View, base, points Base, fair func(account, user, part string)
 	return o
 }
 
-// Next is New that goes on from the order of an earlier view, which then is of no use any more: of queues by capacity it
-// counts again only what has changed. prev may be nil.
+// Next is New that goes on from the order of an earlier view, which then is of no use any more: of queues by capacity
+// it counts again only what has changed. prev may be nil.
 func Next(prev *Order, v *state.View, base, points Base, fair func(account, user, part string) float64) *Order {
 	o := New(v, base, points, fair)
 	if prev != nil && prev.v.Config() == v.Config() && prev.v.AcctGen() == v.AcctGen() {
