@@ -21,6 +21,8 @@ PURE     := gctld gdbd gshim gcli gbatch
 # Our names and Slurm's, in the same order.
 GNAMES   := gsubmit gqueue gcancel gacct ginfo gcontrol grun galloc gshare gprio gacctmgr gdiag gstat gseff greport gbcast gattach
 SNAMES   := sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat seff sreport sbcast sattach
+# Slurm's that say what to use instead.
+STUBS    := strigger scrontab
 EXAMPLES := gbatch.conf gres.conf cgroup.conf topology.conf topology.yaml job_container.conf
 
 .DEFAULT_GOAL := build
@@ -31,7 +33,7 @@ build: ## build everything into bin/, with links for every command's names
 	CGO_ENABLED=$(NODED_CGO) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gnoded
 	@mkdir -p bin/compat
 	@for n in $(GNAMES); do ln -sfn gcli bin/$$n; done
-	@for n in $(SNAMES); do ln -sfn ../gcli bin/compat/$$n; done
+	@for n in $(SNAMES) $(STUBS); do ln -sfn ../gcli bin/compat/$$n; done
 
 .PHONY: deps
 deps: ## fetch all modules that the build and the tests need
@@ -130,7 +132,7 @@ install-files:
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/gbatch/examples $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/gbatch
 	install -m 755 $(PURE:%=$(BIN)/%) $(BIN)/gnoded $(DESTDIR)$(PREFIX)/bin
 	install -m 644 LICENSE $(NOTICES) $(DESTDIR)$(PREFIX)/share/doc/gbatch
-	for n in $(GNAMES) $(if $(SLURM_NAMES),$(SNAMES)); do ln -sfn gcli $(DESTDIR)$(PREFIX)/bin/$$n; done
+	for n in $(GNAMES) $(if $(SLURM_NAMES),$(SNAMES) $(STUBS)); do ln -sfn gcli $(DESTDIR)$(PREFIX)/bin/$$n; done
 	install -m 755 etc/examples/*.sh etc/examples/*.py $(DESTDIR)$(PREFIX)/share/gbatch/examples
 	install -m 644 $(EXAMPLES:%=etc/%.example) $(DESTDIR)$(PREFIX)/share/gbatch
 	for u in etc/systemd/*.service; do \
@@ -164,7 +166,7 @@ docker-build: ## the container image IMAGE (gbatch:latest), by docker or podman
 
 .PHONY: print-snames
 print-snames:
-	@echo $(SNAMES)
+	@echo $(SNAMES) $(STUBS)
 
 .PHONY: clean
 clean: ## remove what was built

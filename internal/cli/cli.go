@@ -26,7 +26,7 @@ type command struct {
 	slurm string // squeue
 	run   func(*env.Env) int
 	about string // one line for gcli's own list
-	why   string // for commands that aren't there yet: what to use instead
+	why   string // for Slurm's commands that aren't there: what to use instead
 }
 
 // commands lists every command. A function and not a variable: nothing is built at start that isn't asked for.
@@ -51,6 +51,10 @@ func commands() []command {
 		{name: "gstat", slurm: "sstat", run: acct.Gstat, about: "show what running jobs use now"},
 		{name: "gseff", slurm: "seff", run: acct.Gseff, about: "tell how well a job used what it held"},
 		{name: "greport", slurm: "sreport", run: report.Greport, about: "report usage over time"},
+		{slurm: "strigger", why: "AlertProgram= and JobEventProgram= in gbatch.conf are called when nodes, daemons and jobs " +
+			"change (man gbatch-hooks); of your own jobs gsubmit --mail-type tells you"},
+		{slurm: "scrontab", why: "call gsubmit from the crontab of a login host, or let a script submit its successor: " +
+			"gsubmit --begin=now+1day"},
 	}
 }
 
@@ -60,7 +64,7 @@ func Main(env *env.Env) int {
 		return completeLine(env)
 	}
 	for _, c := range commands() {
-		if env.Program != c.name && env.Program != c.slurm {
+		if env.Program != c.name && env.Program != c.slurm { // no program has an empty name
 			continue
 		}
 		if c.run == nil {
@@ -68,7 +72,7 @@ func Main(env *env.Env) int {
 				env.Version()
 				return 0
 			}
-			env.Errorf("%s is not in this version of gbatch: %s", env.Program, c.why)
+			env.Errorf("%s is not a part of gbatch: %s", env.Program, c.why)
 			return 1
 		}
 		return c.run(env)

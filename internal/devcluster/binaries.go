@@ -71,7 +71,7 @@ func Commands(t testing.TB) string {
 		"galloc", "gprio",
 		"gacctmgr", "gdiag", "gstat", "gseff", "seff", "greport", "sbatch", "squeue", "scancel", "sacct", "sinfo", "scontrol",
 		"srun", "salloc",
-		"sshare", "sprio", "sacctmgr", "sdiag", "sstat", "sreport", "gbcast", "sbcast",
+		"sshare", "sprio", "sacctmgr", "sdiag", "sstat", "sreport", "gbcast", "sbcast", "strigger", "scrontab",
 		"gattach", "sattach"} {
 		if err := os.Symlink(gcli, filepath.Join(dir, name)); err != nil && !os.IsExist(err) {
 			t.Fatal(err)
