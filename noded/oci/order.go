@@ -10,6 +10,9 @@ import (
 // Word is the first argument that makes gshim's program run this one.
 const Word = "run-bundle"
 
+// CarrierName is the process's own name: gshim's signals for all processes go past it (shim.CarrierName).
+const CarrierName = "gshim-carrier"
+
 // MaxOrder bounds an order's text: an argument of a program has at most 128 KiB.
 const MaxOrder = 120 << 10
 

@@ -47,6 +47,8 @@ func Main(args []string, stderr io.Writer) int {
 }
 
 func run(o *Order, argv []string) (int, error) {
+	// Signals for all of a step's processes need not come this way as well. Without the name they come twice.
+	_ = os.WriteFile("/proc/self/comm", []byte(CarrierName), 0)
 	stop := make(chan os.Signal, 16)
 	signal.Notify(stop, passedOn...)
 	defer signal.Stop(stop)
@@ -269,6 +271,8 @@ func (c *call) command() (*exec.Cmd, error) {
 	if cmd.Env, err = without(env, r.RunExclude); err != nil {
 		return nil, err
 	}
+	// A signal for the group of the task's first process comes through that process alone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.o.Terminal}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if c.o.Extra {
 		cmd.ExtraFiles = []*os.File{os.NewFile(3, "of the task")}

@@ -25,6 +25,7 @@ type process struct {
 	group   int
 	session int
 	ticks   uint64 // start time since boot, in clock ticks
+	carrier bool   // it has CarrierName
 }
 
 func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' }
@@ -63,7 +64,7 @@ func parseStat(b []byte) (process, error) {
 	if len(f) <= startField || len(f[0]) != 1 {
 		return process{}, fmt.Errorf("unexpected stat line %q", clip(string(b)))
 	}
-	p := process{pid: pid, state: f[0][0]}
+	p := process{pid: pid, state: f[0][0], carrier: string(b[open+1:end]) == CarrierName}
 	var errs [4]error
 	p.parent, errs[0] = strconv.Atoi(f[1])
 	p.group, errs[1] = strconv.Atoi(f[2])

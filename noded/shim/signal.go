@@ -131,6 +131,9 @@ func (s *server) signalTree(e *entry, sig syscall.Signal) (int, error) {
 		if len(pids) == 0 {
 			return reached, nil
 		}
+		if sig != unix.SIGKILL {
+			pids = carried(pids)
+		}
 		for _, p := range pids {
 			if err := killProcess(p, stopping(p, sig)); err == nil && round == 0 {
 				reached++
@@ -149,6 +152,34 @@ func (s *server) signalTree(e *entry, sig syscall.Signal) (int, error) {
 		time.Sleep(pause) // paced by the kernel's own teardown
 		pause = min(2*pause, killPauseTo)
 	}
+}
+
+// CarrierName is the name (prctl PR_SET_NAME) of a process that only carries others, and passes signals on to them
+// through its child: the process of a container and its runtime.
+const CarrierName = "gshim-carrier"
+
+// carried leaves out carriers and their children if there is anything else: a signal for all reaches what they run once,
+// and not once more through each of them.
+func carried(pids []process) []process {
+	carriers := map[int]bool{}
+	for _, p := range pids {
+		if p.carrier {
+			carriers[p.pid] = true
+		}
+	}
+	if len(carriers) == 0 {
+		return pids
+	}
+	var out []process
+	for _, p := range pids {
+		if !p.carrier && !carriers[p.parent] {
+			out = append(out, p)
+		}
+	}
+	if len(out) == 0 {
+		return pids
+	}
+	return out
 }
 
 // killCgroup uses cgroup.kill (Linux 5.14) and waits until the cgroup is empty.

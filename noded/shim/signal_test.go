@@ -56,6 +56,30 @@ func TestLeaderAndGroup(t *testing.T) {
 	}
 }
 
+// TestCarriers: a signal for all reaches what a carrier runs, and neither it nor its child; one for the leader reaches
+// the carrier.
+func TestCarriers(t *testing.T) {
+	s := start(t)
+	const loop = "while :; do sleep 0.01; done"
+	l := newScript(t, "printf "+CarrierName+" > /proc/$$/comm; "+
+		"sh -c 'sh -c \"trap \\\"echo inner\\\" USR1; echo \\$\\$ > pid; "+loop+"\" & trap \"echo runtime\" USR1; "+loop+"' & "+
+		"trap 'echo carrier' USR1; "+loop)
+	s.launch(l.Launch)
+	l.pidFrom(t, "pid")
+	ctx := testContext(t)
+	if n, err := s.c.Signal(ctx, l.Key, unix.SIGUSR1, Tree); n < 1 || err != nil {
+		t.Errorf("all: %d %v", n, err)
+	}
+	until(t, "the inner process to hear it", func() bool { return l.out(t) == "inner" })
+	if n, err := s.c.Signal(ctx, l.Key, unix.SIGUSR1, Leader); n != 1 || err != nil {
+		t.Errorf("leader: %d %v", n, err)
+	}
+	until(t, "the carrier to hear it", func() bool { return l.out(t) == "inner\ncarrier" })
+	if n, err := s.c.Signal(ctx, l.Key, unix.SIGKILL, Tree); n < 3 || err != nil {
+		t.Errorf("kill: %d %v", n, err)
+	}
+}
+
 // TestTreeWithoutCgroup: SIGKILL reaches all processes, also those that have left the session and lost their parents.
 func TestTreeWithoutCgroup(t *testing.T) {
 	s := start(t)
@@ -145,7 +169,7 @@ func TestFamily(t *testing.T) {
 
 func TestParseStat(t *testing.T) {
 	p, err := parseStat([]byte("42 (a) b (c)) S 7 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2 3"))
-	if want := (process{42, 'S', 7, 42, 43, 987654}); err != nil || p != want {
+	if want := (process{42, 'S', 7, 42, 43, 987654, false}); err != nil || p != want {
 		t.Errorf("%+v %v", p, err)
 	}
 	for _, bad := range []string{"", "x", "1 (a", "1 a) S", "1 (a) S 1 2",
