@@ -9,6 +9,8 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/check"
+	"gbatch/noded/oci"
+	"gbatch/noded/shim"
 )
 
 // TestJobLimits: a job's limits are Slurm's ten, and only those that the configuration names go above the node's own.
@@ -33,5 +35,12 @@ func TestJobLimits(t *testing.T) {
 		if got := n.limits(asked); got[0].Raise != c.memlock || got[1].Raise != c.core {
 			t.Errorf("%v: %+v", c.raise, got)
 		}
+	}
+}
+
+// TestCarrierName: gshim knows the process of a container by its name, of which the kernel keeps 15 bytes.
+func TestCarrierName(t *testing.T) {
+	if oci.CarrierName != shim.CarrierName || len(oci.CarrierName) > 15 {
+		t.Errorf("it is %q, and gshim looks for %q", oci.CarrierName, shim.CarrierName)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/model/container"
-	"gbatch/noded/shim"
 )
 
 // TestMain is the process that gshim's program is for a task.
@@ -330,13 +329,6 @@ func TestRunc(t *testing.T) {
 	n, _ = out.Read(line) // what it says counts
 	if err := cmd.Wait(); string(line[:n]) != "told\n" || cmd.ProcessState.ExitCode() != 5 {
 		t.Errorf("%q %v", line[:n], err)
-	}
-}
-
-// TestCarrierName: gshim knows the process by its name.
-func TestCarrierName(t *testing.T) {
-	if CarrierName != shim.CarrierName || len(CarrierName) > 15 {
-		t.Errorf("%q, and gshim looks for %q", CarrierName, shim.CarrierName)
 	}
 }
 

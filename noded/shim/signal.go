@@ -158,8 +158,8 @@ func (s *server) signalTree(e *entry, sig syscall.Signal) (int, error) {
 // through its child: the process of a container and its runtime.
 const CarrierName = "gshim-carrier"
 
-// carried leaves out carriers and their children if there is anything else: a signal for all reaches what they run once,
-// and not once more through each of them.
+// carried leaves out carriers and their children if there is anything else: a signal for all reaches what they run
+// once, and not once more through each of them.
 func carried(pids []process) []process {
 	carriers := map[int]bool{}
 	for _, p := range pids {

@@ -62,8 +62,8 @@ func TestCarriers(t *testing.T) {
 	s := start(t)
 	const loop = "while :; do sleep 0.01; done"
 	l := newScript(t, "printf "+CarrierName+" > /proc/$$/comm; "+
-		"sh -c 'sh -c \"trap \\\"echo inner\\\" USR1; echo \\$\\$ > pid; "+loop+"\" & trap \"echo runtime\" USR1; "+loop+"' & "+
-		"trap 'echo carrier' USR1; "+loop)
+		"sh -c 'sh -c \"trap \\\"echo inner\\\" USR1; echo \\$\\$ > pid; "+loop+"\" & trap \"echo runtime\" USR1; "+
+		loop+"' & trap 'echo carrier' USR1; "+loop)
 	s.launch(l.Launch)
 	l.pidFrom(t, "pid")
 	ctx := testContext(t)
