@@ -274,6 +274,11 @@ func TestPatterns(t *testing.T) {
 	if string(text) != want {
 		t.Errorf("%q, want %q", text, want)
 	}
+	c := &call{o: &Order{Node: "n1", User: "ann smith"}}
+	at, err := c.expand("/scratch/%u/%n", func(s string) string { return s })
+	if at != "/scratch/ann smith/n1" || err != nil {
+		t.Error(at, err)
+	}
 	if _, err := os.Stat(filepath.Join(dir, "task-2")); !os.IsNotExist(err) {
 		t.Error("the task's directory is still there")
 	}

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +25,9 @@ import (
 
 // runtimePath is where runtimes are looked for.
 const runtimePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// alsoLimit ends an operation of oci.conf that hangs.
+const alsoLimit = 30 * time.Second
 
 // passedOn are the signals that reach the runtime, which hands them on.
 var passedOn = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
@@ -118,11 +123,11 @@ func prepare(o *Order, argv []string) (*call, error) {
 	own := "task-" + strconv.FormatUint(uint64(o.Task), 10)
 	c.spool = filepath.Join(o.Spool, own)
 	if o.Runtime.Path != "" {
-		base, err := c.expand(o.Runtime.Path)
+		base, err := c.expand(o.Runtime.Path, func(s string) string { return s })
 		if err != nil {
 			return nil, err
 		}
-		c.spool = filepath.Join(strings.ReplaceAll(base, "'", ""), own)
+		c.spool = filepath.Join(base, own)
 	}
 	if err := os.MkdirAll(c.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("make the container's directory: %w", err)
@@ -250,7 +255,7 @@ func (c *call) command() (*exec.Cmd, error) {
 	var cmd *exec.Cmd
 	env := os.Environ()
 	if r.Run != "" {
-		text, err := c.expand(r.Run)
+		text, err := c.shell(r.Run)
 		if err != nil {
 			return nil, err
 		}
@@ -282,11 +287,14 @@ func (c *call) command() (*exec.Cmd, error) {
 
 // also runs another operation of oci.conf. What it says is its own; the container's end counts.
 func (c *call) also(pattern string) {
-	text, err := c.expand(pattern)
+	text, err := c.shell(pattern)
 	if err != nil {
 		return // conf has checked it
 	}
-	cmd := exec.Command("/bin/sh", "-c", text)
+	ctx, cancel := context.WithTimeout(context.Background(), alsoLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", text)
+	cmd.WaitDelay = time.Second
 	cmd.Env = append(os.Environ(), "PATH="+runtimePath)
 	_ = cmd.Run() // a container that has ended can't be killed, and one that is gone not be deleted
 }

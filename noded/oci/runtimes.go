@@ -197,9 +197,11 @@ func enroot(c *call) []string {
 	return append(append(out, name), c.argv...)
 }
 
-// expand puts the values of a call into a pattern of oci.conf. Values that the shell would read as more than a word are
-// quoted.
-func (c *call) expand(pattern string) (string, error) {
+// shell puts the values of a call into a pattern of oci.conf that the shell reads.
+func (c *call) shell(pattern string) (string, error) { return c.expand(pattern, quoted) }
+
+// expand puts the values of a call into a pattern of oci.conf.
+func (c *call) expand(pattern string, quote func(string) string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(pattern); i++ {
 		if pattern[i] != '%' {
@@ -218,28 +220,28 @@ func (c *call) expand(pattern string) (string, error) {
 				if k > 0 {
 					b.WriteByte(' ')
 				}
-				b.WriteString("'" + strings.ReplaceAll(a, "'", `'\''`) + "'")
+				b.WriteString(inQuotes(a))
 			}
 		case 'b':
-			b.WriteString(quoted(orElse(c.bundle, c.o.Bundle)))
+			b.WriteString(quote(orElse(c.bundle, c.o.Bundle)))
 		case 'e':
-			b.WriteString(quoted(c.envFile))
+			b.WriteString(quote(c.envFile))
 		case 'j':
 			b.WriteString(strconv.FormatUint(uint64(c.o.Job), 10))
 		case 'm':
-			b.WriteString(quoted(c.spool))
+			b.WriteString(quote(c.spool))
 		case 'n':
-			b.WriteString(quoted(c.o.Node))
+			b.WriteString(quote(c.o.Node))
 		case 'p':
 			b.WriteString(strconv.Itoa(c.pid))
 		case 'r':
-			b.WriteString(quoted(c.root))
+			b.WriteString(quote(c.root))
 		case 's':
-			b.WriteString(quoted(c.o.Step))
+			b.WriteString(quote(c.o.Step))
 		case 't':
 			b.WriteString(strconv.FormatUint(uint64(c.o.Task), 10))
 		case 'u':
-			b.WriteString(quoted(c.o.User))
+			b.WriteString(quote(c.o.User))
 		case 'U':
 			b.WriteString(strconv.FormatUint(uint64(c.o.UID), 10))
 		default:
@@ -250,7 +252,7 @@ func (c *call) expand(pattern string) (string, error) {
 	return b.String(), nil
 }
 
-// quoted gives a word for the shell.
+// quoted gives a word for the shell, in quotes where it would be read as more than that.
 func quoted(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@,+=", r)
@@ -258,8 +260,10 @@ func quoted(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return inQuotes(s)
 }
+
+func inQuotes(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func orElse(a, b string) string {
 	if a != "" {
