@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"gbatch/ctld/clock"
+	"gbatch/ctld/jobevents"
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -70,6 +71,7 @@ func newBubble(t *testing.T, path string) *bubble {
 		for _, q := range peers {
 			c.opts.Peers = append(c.opts.Peers, Peer{q.ID, q.Addr})
 		}
+		c.jobEvents = &jobevents.Teller{Facts: c.machine, Run: c.runJobEvent, Log: c.log}
 		c.machine.stamped = c.clocks.time.Applied
 		var err error
 		if c.store, err = store.Open(store.Options{ID: p.ID, Peers: peers, Begin: true, Net: b.net,

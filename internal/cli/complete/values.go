@@ -78,7 +78,7 @@ func valuesOf(p *getopt.Parser, o *getopt.Option, typed string) getopt.Values {
 	switch o.Metavar {
 	case "file", "file|-", "program":
 		return getopt.Values{Kind: getopt.Files}
-	case "dir":
+	case "dir", "bundle":
 		return getopt.Values{Kind: getopt.Dirs}
 	case "off":
 		return getopt.Fields("off")
