@@ -5,5 +5,6 @@ var JobKeys = []string{"TimeLimit", "TimeMin", "Deadline", "Priority", "Nice", "
 	"ArrayTaskThrottle", "Dependency", "Partition", "Reservation", "Account", "QOS", "NumNodes", "ReqNodeList",
 	"ExcNodeList", "Features", "Prefer", "Gres", "TresPerJob", "TresPerTask", "Licenses", "NumTasks",
 	"NumCPUs", "CPUsPerTask",
-	"TasksPerNode", "MinCPUsNode", "MinMemoryNode", "MinMemoryCPU", "MinTmpDiskNode", "Contiguous", "JobName", "Comment",
+	"TasksPerNode", "MinCPUsNode", "MinMemoryNode", "MinMemoryCPU", "MinTmpDiskNode", "Contiguous", "ReqSockets",
+	"ReqCores", "ReqThreads", "Switches", "OverSubscribe", "StdIn", "StdOut", "StdErr", "WorkDir", "JobName", "Comment",
 	"AdminComment", "MailType", "MailUser", "Requeue"}

@@ -67,6 +67,7 @@ func Main(args []string, in io.Reader, out io.WriteCloser) int {
 	if err != nil {
 		w.Fault = err.Error()
 		k.kill()
+		k.listen()
 	}
 	w.Said = k.said.text()
 	err = json.NewEncoder(out).Encode(w)
@@ -84,6 +85,7 @@ type keeper struct {
 	out   *os.File
 	said  noise
 	ended chan struct{} // closed when it has ended
+	heard chan struct{} // closed when all that it has said is in said
 }
 
 // begin starts the helper and gives it its line.
@@ -106,8 +108,11 @@ func (k *keeper) begin(program string, start []byte) error {
 	for _, f := range []*os.File{ends[0], ends[3], ends[5]} {
 		_ = f.Close() // the helper has them
 	}
-	k.in, k.out, k.ended = ends[1], ends[2], make(chan struct{})
-	go func() { _, _ = io.Copy(&k.said, ends[4]) }() // ends with the helper; what is lost is only text
+	k.in, k.out, k.ended, k.heard = ends[1], ends[2], make(chan struct{}), make(chan struct{})
+	go func() {
+		_, _ = io.Copy(&k.said, ends[4]) // ends with the helper; what is lost is only text
+		close(k.heard)
+	}()
 	go func() {
 		_ = k.cmd.Wait() // ProcessState has it
 		close(k.ended)
@@ -173,6 +178,17 @@ func (k *keeper) wait(stop <-chan os.Signal) int {
 		k.kill()
 	}
 	return 0
+}
+
+// listen waits for the rest of what a helper has said that has ended. Others may hold its standard error open.
+func (k *keeper) listen() {
+	if k.cmd == nil {
+		return
+	}
+	select {
+	case <-k.heard:
+	case <-time.After(stopStep):
+	}
 }
 
 // gone waits a step for the helper's end.
