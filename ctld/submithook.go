@@ -156,7 +156,7 @@ func (c *Controller) withHook(v *state.View, who *caller, old *model.Spec, set [
 	sp := *old
 	sp.UID, sp.GID, sp.Groups, sp.User, sp.Group = who.UID, who.GID, who.Groups, who.User, who.Group
 	// Whether the user may have it is judged with the rest of the submission.
-	ed := &editing{c: c, v: v, operator: true, sp: &sp, out: &state.Edit{},
+	ed := &editing{c: c, v: v, operator: true, sp: &sp, out: &state.Edit{}, all: set,
 		j: &model.Job{State: model.Pending, Spec: old, Task: model.NoTask}}
 	for _, kv := range set {
 		if err := ed.submitted(kv); err != nil {

@@ -90,6 +90,21 @@ var Members = []Member{
 	{"constraints", "Features", asText, "--constraint", func(s *model.Spec) any { return text(s.Features) }},
 	{"prefer", "Prefer", asText, "--prefer", func(s *model.Spec) any { return text(s.Extra().Prefer) }},
 	{"contiguous", "Contiguous", truth, "--contiguous", func(s *model.Spec) any { return yes(s.Extra().Contiguous) }},
+	{"sockets_per_node", "ReqSockets", number, "--sockets-per-node", func(s *model.Spec) any {
+		return count(int64(s.Extra().Sockets))
+	}},
+	{"cores_per_socket", "ReqCores", number, "--cores-per-socket", func(s *model.Spec) any {
+		return count(int64(s.Extra().CoresPerSocket))
+	}},
+	{"threads_per_core", "ReqThreads", number, "--threads-per-core", func(s *model.Spec) any {
+		return count(int64(s.Extra().ThreadsPerCore))
+	}},
+	{"required_switches", "Switches", number, "--switches", func(s *model.Spec) any {
+		return count(int64(s.Extra().Switches))
+	}},
+	{"shared", "OverSubscribe", truth, "--oversubscribe; false is --exclusive", func(s *model.Spec) any {
+		return yes(s.Extra().Share)
+	}},
 	{"required_nodes", "ReqNodeList", asText, "--nodelist", func(s *model.Spec) any { return list(s.ReqNodes) }},
 	{"excluded_nodes", "ExcNodeList", asText, "--exclude", func(s *model.Spec) any { return list(s.ExcNodes) }},
 	{"dependency", "Dependency", asText, "--dependency", func(s *model.Spec) any { return text(s.DepText) }},
@@ -130,16 +145,17 @@ var Members = []Member{
 		return s.Args
 	}},
 	{"submit_line", "", asText, "the whole command line", func(s *model.Spec) any { return text(s.Submit) }},
-	{"current_working_directory", "", asText, "--chdir", func(s *model.Spec) any { return text(s.WorkDir) }},
-	{"standard_output", "", asText, "--output", func(s *model.Spec) any { return text(s.StdOut) }},
-	{"standard_error", "", asText, "--error", func(s *model.Spec) any { return text(s.StdErr) }},
-	{"standard_input", "", asText, "--input", func(s *model.Spec) any { return text(s.StdIn) }},
+	{"current_working_directory", "WorkDir", asText, "--chdir", func(s *model.Spec) any { return text(s.WorkDir) }},
+	{"standard_output", "StdOut", asText, "--output", func(s *model.Spec) any { return text(s.StdOut) }},
+	{"standard_error", "StdErr", asText, "--error", func(s *model.Spec) any { return text(s.StdErr) }},
+	{"standard_input", "StdIn", asText, "--input", func(s *model.Spec) any { return text(s.StdIn) }},
 }
 
 // alike are the other words of keys that gcontrol takes, in small letters.
 var alike = map[string]string{"mintime": "TimeMin", "begintime": "StartTime", "eligibletime": "StartTime",
 	"partitionname": "Partition", "reservationname": "Reservation", "minnodes": "NumNodes", "reqnodes": "NumNodes",
-	"nodelist": "ReqNodeList", "name": "JobName", "trespernode": "Gres", "cpus/task": "CPUsPerTask"}
+	"nodelist": "ReqNodeList", "name": "JobName", "shared": "OverSubscribe", "reqswitch": "Switches",
+	"trespernode": "Gres", "cpus/task": "CPUsPerTask"}
 
 // named gives the member with a name, or nil.
 func named(name string) *Member {
