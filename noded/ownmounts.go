@@ -62,7 +62,7 @@ func (n *Noded) ownMounts(key proto.Attempt) (string, error) {
 
 // dropMounts removes the directories of an attempt whose processes have ended.
 func (n *Noded) dropMounts(key proto.Attempt) error {
-	if err := n.dropBundles(box.InJob(nameOf(key))); err != nil {
+	if err := n.dropBundles(n.bundles.RemoveAll(box.InJob(nameOf(key)))); err != nil {
 		return err
 	}
 	if rooms := n.rooms.Load(); rooms != nil {
@@ -269,10 +269,10 @@ func (n *Noded) moveIn(o *shim.Launch, r *room) error {
 
 // leaveRoom removes the container of a step that has ended; one with a name stays until the job ends.
 func (n *Noded) leaveRoom(key proto.Attempt, step int32) error {
-	if err := n.dropBundles(box.NameOf(nameOf(key), step, &wish.Wish{})); err != nil {
+	rooms, name := n.rooms.Load(), box.NameOf(nameOf(key), step, &wish.Wish{})
+	if err := n.dropBundles(n.bundles.Remove(name)); err != nil {
 		return err
 	}
-	rooms, name := n.rooms.Load(), box.NameOf(nameOf(key), step, &wish.Wish{})
 	if rooms == nil || !rooms.Has(name) {
 		return nil
 	}
@@ -356,9 +356,8 @@ func (n *Noded) runBundle(o *shim.Launch, r *room) error {
 	return nil
 }
 
-// dropBundles removes what runtimes have had for containers of ended steps.
-func (n *Noded) dropBundles(prefix string) error {
-	some, err := n.bundles.Remove(prefix)
+// dropBundles has the files of containers of ended steps removed, if some were taken away.
+func (n *Noded) dropBundles(some bool, err error) error {
 	if some {
 		n.cleanBundles()
 	}

@@ -212,7 +212,6 @@ func ociKeys() []lineKey[container.Runtime] {
 		pattern("RunTimeRun", func(r *R) *string { return &r.Run }),
 		pattern("RunTimeKill", func(r *R) *string { return &r.Kill }),
 		pattern("RunTimeDelete", func(r *R) *string { return &r.Delete }),
-		pattern("RunTimeQuery", func(r *R) *string { return &r.Query }),
 		pattern("ContainerPath", func(r *R) *string { return &r.Path }),
 		expression("EnvExclude", func(r *R) *string { return &r.EnvExclude }),
 		expression("RunTimeEnvExclude", func(r *R) *string { return &r.RunExclude }),
@@ -240,8 +239,8 @@ func ociKeys() []lineKey[container.Runtime] {
 			return fault{}
 		}},
 	}
-	for _, name := range []string{"RunTimeCreate", "RunTimeStart"} {
-		out = append(out, lineKey[R]{name: name, note: "has no effect: RunTimeRun does both, and " +
+	for _, name := range []string{"RunTimeCreate", "RunTimeStart", "RunTimeQuery"} {
+		out = append(out, lineKey[R]{name: name, note: "has no effect: RunTimeRun does all of it, and " +
 			"tells how the container ended"})
 	}
 	for _, name := range []string{"SrunPath", "SrunArgs"} {
@@ -261,6 +260,10 @@ func (l *loader) readOCI(lines []statement) {
 		pairs = append(pairs, s.pairs...)
 	}
 	if len(pairs) == 0 {
+		if l.cfg.ContainerRuntime == OCIFile {
+			l.probs.errorf(l.where("ContainerRuntime"), "write "+OCIFile+" beside this file, or ContainerRuntime=crun",
+				"ContainerRuntime=%[1]s, and there is no %[1]s, or nothing in it", OCIFile)
+		}
 		return
 	}
 	readKeys(l, ociKeys(), pairs, &l.cfg.OCI, OCIFile)

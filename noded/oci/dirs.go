@@ -19,6 +19,7 @@ type Dirs struct {
 	Base string // a directory of root's, made when it is needed
 
 	mu    sync.Mutex
+	some  bool // there may be directories
 	next  int
 	clean sync.Mutex // one at a time removes files
 }
@@ -37,6 +38,7 @@ func (d *Dirs) Make(name string, uid, gid uint32) (string, error) {
 			return "", fmt.Errorf("make the directory of containers: %w", err)
 		}
 	}
+	d.some = true
 	dir := filepath.Join(d.Base, stepDirs, name)
 	switch err := os.Mkdir(dir, 0o700); {
 	case errors.Is(err, fs.ErrExist):
@@ -50,14 +52,21 @@ func (d *Dirs) Make(name string, uid, gid uint32) (string, error) {
 	return dir, nil
 }
 
-// Remove takes the directories whose names begin with a word away, and reports whether there were any. Clean removes
-// their files.
-func (d *Dirs) Remove(prefix string) (bool, error) {
+// Remove takes the directory of a name away, and reports whether it was there. Clean removes its files.
+func (d *Dirs) Remove(name string) (bool, error) {
+	return d.remove(func(n string) bool { return n == name })
+}
+
+// RemoveAll takes the directories whose names begin with a word away.
+func (d *Dirs) RemoveAll(prefix string) (bool, error) {
 	return d.remove(func(name string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // Sweep takes all directories away but those whose names begin with one of these words.
 func (d *Dirs) Sweep(keep []string) error {
+	d.mu.Lock()
+	d.some = true // an earlier gnoded may have made them
+	d.mu.Unlock()
 	_, err := d.remove(func(name string) bool {
 		return !slices.ContainsFunc(keep, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	})
@@ -67,8 +76,12 @@ func (d *Dirs) Sweep(keep []string) error {
 func (d *Dirs) remove(goes func(name string) bool) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !d.some { // as on each node that runs no bundles, where every job's end comes here
+		return false, nil
+	}
 	list, err := os.ReadDir(filepath.Join(d.Base, stepDirs))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(list) == 0 {
+		d.some = false
 		return false, nil
 	}
 	errs := []error{err}

@@ -223,6 +223,12 @@ func TestRuntimes(t *testing.T) {
 		if c.name == "podman" && !isThere("/dev/mqueue") {
 			c.want[4] = "--volume=/dev/shm:/dev/shm"
 		}
+		if c.name == "enroot" {
+			if _, err := prepare(o, []string{"sh"}); err == nil || !strings.Contains(err.Error(), "--container-workdir can't") {
+				t.Errorf("enroot has no option for a directory: %v", err)
+			}
+			o.WorkDir = ""
+		}
 		call, err := prepare(o, []string{"sh", "-c", "x y"})
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +243,7 @@ func TestRuntimes(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s is called\n%q, want\n%q", c.name, got, c.want)
 		}
-		if k := runtimeOf(c.name); k.env != nil {
+		if k := runtimeOf(c.name); c.name == "enroot" {
 			if env := k.env(call); !slices.Equal(env, []string{"ENROOT_DATA_PATH=" + b}) {
 				t.Error(env)
 			}
@@ -357,7 +363,18 @@ func TestDirs(t *testing.T) {
 	if again, err := d.Make("job1.step0", 1, 1); err != nil || again != one {
 		t.Error(again, err)
 	}
-	if some, err := d.Remove("job1."); !some || err != nil {
+	for _, name := range []string{"job2.step1", "job2.step10"} {
+		if _, err := d.Make(name, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if some, err := d.Remove("job2.step1"); !some || err != nil {
+		t.Error(some, err)
+	}
+	if _, err := os.Stat(two + "/../job2.step10"); err != nil {
+		t.Error("the end of step 1 has taken the directory of step 10:", err)
+	}
+	if some, err := d.RemoveAll("job1."); !some || err != nil {
 		t.Error(some, err)
 	}
 	if err := d.Sweep([]string{"job2."}); err != nil {

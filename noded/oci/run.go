@@ -195,6 +195,8 @@ func (c *call) pick() error {
 	case r.Run == "" && r.Name == "runc" && c.o.Root == container.No:
 		return errors.New("--no-container-remap-root: with runc you are root in the container; leave it out, or have an " +
 			"administrator set ContainerRuntime=crun")
+	case r.Run == "" && !k.bundles && c.cannot(r.Name) != "":
+		return fmt.Errorf("%s can't be asked for by %s, which runs containers here: leave it out", c.cannot(r.Name), r.Name)
 	case r.NoConfig && len(c.o.Mounts) > 0:
 		return errors.New("--container-mounts: this site's runtime reads no config.json (IgnoreFileConfigJson in " +
 			"oci.conf): leave the mounts out")

@@ -43,8 +43,8 @@ var runtimes = []known{
 		return c.run("runc", "--rootless=true", "--log="+path.Join(c.spool, "log"), "--root="+path.Join(c.spool, "state"),
 			"run")
 	}},
-	{name: "apptainer", argv: func(c *call) []string { return c.apptainer("apptainer") }},
-	{name: "singularity", argv: func(c *call) []string { return c.apptainer("singularity") }},
+	{name: "apptainer", argv: func(c *call) []string { return c.apptainer("apptainer") }, env: passedIn},
+	{name: "singularity", argv: func(c *call) []string { return c.apptainer("singularity") }, env: passedIn},
 	{name: "podman", argv: podman},
 	{name: "enroot", argv: enroot, env: func(c *call) []string {
 		if !c.dir {
@@ -59,6 +59,18 @@ func runtimeOf(name string) *known {
 		return &runtimes[i]
 	}
 	return nil
+}
+
+// cannot names what a runtime that reads no config.json has no option for; "": it has all that is asked for.
+func (c *call) cannot(runtime string) string {
+	flags := slices.ContainsFunc(c.o.Mounts, func(m Mount) bool { return m.NoExec || m.Flat })
+	switch {
+	case runtime == "enroot" && c.o.WorkDir != "":
+		return "--container-workdir"
+	case (runtime == "apptainer" || runtime == "singularity") && flags:
+		return "a mount with noexec or bind"
+	}
+	return ""
 }
 
 // run is the call of a runtime for bundles.
@@ -123,6 +135,11 @@ func (c *call) apptainer(program string) []string {
 	return append(append(out, c.root), c.argv...)
 }
 
+// passedIn is the environment for a runtime that hands on its own. Its PATH is not the container's.
+func passedIn(c *call) []string {
+	return slices.DeleteFunc(slices.Clone(c.env), func(e string) bool { return strings.HasPrefix(e, "PATH=") })
+}
+
 func podman(c *call) []string {
 	ipc := "--ipc=host"
 	if !isThere("/dev/mqueue") { // which podman would mount
@@ -156,6 +173,9 @@ func podman(c *call) []string {
 		if m.NoExec {
 			options += ",noexec"
 		}
+		if m.Flat {
+			options += ",bind"
+		}
 		if m.From == tmpfs {
 			out = append(out, "--tmpfs="+m.At)
 		} else {
@@ -178,8 +198,14 @@ func enroot(c *call) []string {
 	}
 	for _, m := range c.binds(true) {
 		kind := "rbind,x-create=auto"
+		if m.Flat {
+			kind = "bind,x-create=auto"
+		}
 		if m.ReadOnly {
 			kind += ",ro"
+		}
+		if m.NoExec {
+			kind += ",noexec"
 		}
 		if m.From == tmpfs {
 			out = append(out, "--mount=tmpfs:"+m.At+":x-create=dir")

@@ -11,7 +11,6 @@ type Runtime struct {
 	Run    string `json:",omitempty"`
 	Kill   string `json:",omitempty"`
 	Delete string `json:",omitempty"`
-	Query  string `json:",omitempty"`
 
 	Path       string   `json:",omitempty"` // pattern of the directory below which a task's bundle is made
 	EnvFile    string   `json:",omitempty"` // EnvNull, EnvLines; "": none is made
