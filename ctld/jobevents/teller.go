@@ -143,8 +143,13 @@ func (t *Teller) take(q *queue, v *state.View, rules *model.JobEvents) (gap bool
 	if len(q.order) >= maxWaiting {
 		return false
 	}
+	end := state.Place{Index: v.LastEntry(), N: state.EntryEnd}
+	if rules.Program == "" { // nobody wants to know
+		q.at = end
+		return false
+	}
 	list, lost := v.HappenedAfter(q.at)
-	if q.at.Before(lost) && rules.Program != "" {
+	if q.at.Before(lost) {
 		gap = true
 		t.lost.Add(1)
 	}
@@ -153,14 +158,11 @@ func (t *Teller) take(q *queue, v *state.View, rules *model.JobEvents) (gap bool
 			q.at = list[i-1].Place
 			return gap
 		}
-		if rules.Program == "" || list[i].Job == nil {
-			continue
-		}
 		if e := of(v, &list[i], rules.Kinds); e != nil {
 			q.add(&item{Event: e})
 		}
 	}
-	if end := (state.Place{Index: v.LastEntry(), N: state.EntryEnd}); q.at.Before(end) {
+	if q.at.Before(end) {
 		q.at = end
 	}
 	return gap

@@ -11,6 +11,7 @@ import (
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/script"
+	"gbatch/internal/terminal"
 )
 
 // maxLine is the longest line, in bytes.
@@ -33,7 +34,7 @@ type Mode struct {
 // Run reads and does commands. Its exit code is 1 if one of them failed.
 func Run(e *env.Env, c Config) int {
 	in := bufio.NewReaderSize(e.Stdin, maxLine) // the one that a command gets which asks a question
-	echo := !terminal(e.Stdin)
+	echo := !typed(e.Stdin)
 	holds := slices.Clone(e.Args)
 	rc, last := 0, ""
 	for {
@@ -118,18 +119,12 @@ func flush(w io.Writer) {
 	}
 }
 
-// terminal reports whether a person types the lines.
-func terminal(r io.Reader) bool {
+// typed reports whether a person types the lines.
+func typed(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	if !ok {
 		return false
 	}
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0 && !isNull(st)
-}
-
-// isNull reports whether a device is /dev/null, which no person types at.
-func isNull(st os.FileInfo) bool {
-	null, err := os.Stat(os.DevNull)
-	return err == nil && os.SameFile(st, null)
+	_, err := terminal.ModesOf(int(f.Fd()))
+	return err == nil
 }
