@@ -225,8 +225,8 @@ func (c *Controller) dialDbd(ctx context.Context, d *dbd) (*rpc.Mux, error) {
 // whose records, as private.go decides.
 
 const (
-	sightPace  = time.Second      // between two looks at facts that change all the time
-	sightRetry = 10 * time.Second // after a failure
+	sightPace  = time.Second     // between two looks at facts that change all the time
+	sightRetry = 2 * time.Second // after a failure
 )
 
 // tellSight tells each gdbd, when it changes and when it was just reached, until ctx ends.

@@ -27,10 +27,23 @@ type nodeSet struct {
 	ring     []witness           // who can be asked for others, by name
 	ringAt   time.Time           // when it was made
 	woken    chan struct{}       // closed and replaced when dispatch has to look again
+	held     map[string][]held   // what nodes without a session get in their next
 }
 
+// held is a signal for a node that has no session: it may only be restarting, and its jobs run on.
+type held struct {
+	stop *proto.Stop
+	at   time.Time
+}
+
+const (
+	maxHeld = 256              // signals for a node; more are lost
+	heldFor = 10 * time.Minute // older ones are lost
+)
+
 func newNodeSet() *nodeSet {
-	return &nodeSet{sessions: map[string]*session{}, left: map[string]lastWord{}, woken: make(chan struct{})}
+	return &nodeSet{sessions: map[string]*session{}, left: map[string]lastWord{}, held: map[string][]held{},
+		woken: make(chan struct{})}
 }
 
 // lastWord is when a node was heard last, and how long it is not given up after that.
@@ -172,7 +185,7 @@ func (n *nodeSet) epoch() uint64 {
 func (n *nodeSet) drop(next string) {
 	n.mu.Lock()
 	sessions := n.sessions
-	n.sessions = map[string]*session{}
+	n.sessions, n.held = map[string]*session{}, map[string][]held{}
 	n.mu.Unlock()
 	var told sync.WaitGroup
 	for _, s := range sessions {
@@ -231,10 +244,22 @@ func (n *nodeSet) wakeAll() {
 	n.woken = make(chan struct{})
 }
 
-// enter makes s the node's session; an older one is ended.
+// enter makes s the node's session; an older one is ended. The node gets what was held for it.
 func (n *nodeSet) enter(s *session) {
+	if list := n.replace(s); len(list) > 0 {
+		s.send(&proto.Orders{Epoch: n.epoch(), Stop: list})
+	}
+}
+
+func (n *nodeSet) replace(s *session) (list []*proto.Stop) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	for _, h := range n.held[s.node] {
+		if time.Since(h.at) < heldFor {
+			list = append(list, h.stop)
+		}
+	}
+	delete(n.held, s.node)
 	if old := n.sessions[s.node]; old != nil {
 		_ = old.conn.Close() // the node has a new session
 	}
@@ -244,6 +269,7 @@ func (n *nodeSet) enter(s *session) {
 	}
 	close(n.woken)
 	n.woken = make(chan struct{})
+	return list
 }
 
 func (n *nodeSet) leave(s *session) {
@@ -272,9 +298,15 @@ func (n *nodeSet) feel(node string, info *proto.NodeInfo) {
 	}
 }
 
-// stop sends a node a Stop at once, outside of dispatch: for signals.
+// stop sends a node a Stop at once, outside of dispatch: for signals. A node that has no session gets it in its next.
 func (n *nodeSet) stop(node string, st *proto.Stop) {
-	if s := n.session(node); s != nil {
+	n.mu.Lock()
+	s := n.sessions[node]
+	if s == nil && len(n.held[node]) < maxHeld {
+		n.held[node] = append(n.held[node], held{st, time.Now()})
+	}
+	n.mu.Unlock()
+	if s != nil {
 		s.send(&proto.Orders{Epoch: n.epoch(), Stop: []*proto.Stop{st}})
 	}
 }

@@ -246,7 +246,7 @@ func TestLimit(t *testing.T) {
 	const most = 8 << 20
 	s := storeBelow(t, t.TempDir(), &now, most)
 	s.bolt.NoSync = true // likewise
-	const days = 12
+	const days = 16
 	x, largest := uint64(1), int64(0)
 	fill := func() int64 { // values that no encoding makes small
 		x ^= x << 13
