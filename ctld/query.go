@@ -195,14 +195,8 @@ func picked(f *proto.JobFilter, j *model.Job) bool {
 	if len(f.Users) > 0 && !hasUID(f.Users, j.Spec.UID) || hasUID(f.NotUsers, j.Spec.UID) {
 		return false
 	}
-	if len(f.States) > 0 {
-		ok := false
-		for _, s := range f.States {
-			ok = ok || s == j.State
-		}
-		if !ok {
-			return false
-		}
+	if len(f.States) > 0 && !j.In(f.States) {
+		return false
 	}
 	if len(f.Names) > 0 && !hasName(f.Names, j.Spec.Name) ||
 		len(f.Accounts) > 0 && !model.HasAccount(f.Accounts, j.Spec.Account) ||

@@ -181,6 +181,10 @@ func newFilter(req *proto.AcctRequest) (*filter, error) {
 		}
 	}
 	for _, s := range req.States {
+		if s == model.Expediting { // no record has it
+			f.states |= 1 << 31
+			continue
+		}
 		if s < model.Pending || s.String() == model.JobState(0).String() {
 			return nil, badRequest("there is no job state %d", s)
 		}

@@ -89,6 +89,8 @@ type launched struct {
 	OwnRSSKB  int64
 
 	Since uint32 // NodeAlloc.Since of this node
+
+	GPUOOM string // its last step that failed had too little GPU memory, and why that is known; "": it did not
 }
 
 func (x *launched) Wire(c *wire.C) {
@@ -118,6 +120,7 @@ func (x *launched) Wire(c *wire.C) {
 	wire.Int(c, &x.OwnPeakKB)
 	wire.Int(c, &x.OwnRSSKB)
 	wire.Int(c, &x.Since)
+	wire.Text(c, &x.GPUOOM, model.MaxText)
 }
 
 // sampledUse is what samples have found so far.
@@ -199,6 +202,8 @@ type stepOver struct {
 	Attempt uint32
 	ID      int32
 	Use     *model.Usage // nil where nothing of it ran
+	Failed  bool
+	GPUOOM  string // with Failed: see launched
 }
 
 func (x *stepOver) Wire(c *wire.C) {
@@ -206,6 +211,8 @@ func (x *stepOver) Wire(c *wire.C) {
 	wire.Int(c, &x.Attempt)
 	wire.Int(c, &x.ID)
 	wire.Ptr(c, &x.Use)
+	wire.Bool(c, &x.Failed)
+	wire.Text(c, &x.GPUOOM, model.MaxText)
 }
 
 // warnedOf records, before it is sent, a signal that is sent only once.
@@ -365,11 +372,16 @@ func (m *memory) fold(kind recordKind, rec wire.Coder) {
 		if !proto.IsAside(r.ID) {
 			k.nextStep = max(k.nextStep, r.ID+1)
 		}
-		if k.launched != nil && r.Use != nil {
+		if k.launched != nil && (r.Use != nil || r.Failed) {
 			at := *k.launched
-			at.Steps = &model.Usage{}
-			at.Steps.Add(k.launched.Steps)
-			at.Steps.Add(r.Use)
+			if r.Use != nil {
+				at.Steps = &model.Usage{}
+				at.Steps.Add(k.launched.Steps)
+				at.Steps.Add(r.Use)
+			}
+			if r.Failed {
+				at.GPUOOM = r.GPUOOM
+			}
 			k.launched = &at
 		}
 	case *proto.Attempt:

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
 	"gbatch/noded/gpuoom"
 	"gbatch/noded/procs"
@@ -306,8 +309,11 @@ func (l *loop) onStepOOM(m msgStepOOM) {
 // sentence about it.
 func (n *Noded) gpuOOM(c *clearing, x *model.Exit) string {
 	rec := c.rec
-	if rec == nil || rec.Use == nil || len(rec.Use.GPUs) == 0 || x.Status() == 0 || x.Unknown || x.OOM || x.NoStart {
+	if rec == nil || x.Status() == 0 || x.Unknown || x.OOM || x.NoStart {
 		return ""
+	}
+	if c.gpuOOM != "" || rec.Use == nil || len(rec.Use.GPUs) == 0 {
+		return c.gpuOOM
 	}
 	files := []string{rec.StdErr}
 	if o := rec.Order; o != nil && !o.Spec.Append { // with it, nothing tells what earlier runs wrote from this one's
@@ -315,25 +321,19 @@ func (n *Noded) gpuOOM(c *clearing, x *model.Exit) string {
 			files = append(files, out)
 		}
 	}
+	looks := make([]taskOutput, 0, len(files))
 	for _, path := range files {
-		if path == "" {
-			continue
-		}
-		tail, err := n.asUser(rec, func() ([]byte, error) { return tailOf(path, gpuoom.TailBytes) })
-		if err != nil {
-			n.log.Debug("the end of a failed job's output was not read", "job", rec.Job, "file", path, "err", err)
-			continue
-		}
-		if said := gpuoom.Said(tail); said != "" {
-			return gpuStory(said, x.Use.Node(n.opts.Name))
-		}
+		looks = append(looks, taskOutput{path: path})
+	}
+	if said := n.gpuSaid(rec, looks); said != "" {
+		return gpuStory("the job's", said, x.Use.Node(n.opts.Name))
 	}
 	return ""
 }
 
-// gpuStory says what is known of a job's lack of GPU memory.
-func gpuStory(said string, use *model.NodeUsage) string {
-	text := "a GPU had too little memory: the job's output says " + said
+// gpuStory says what is known of a lack of GPU memory: of the job's, or the step's.
+func gpuStory(whose, said string, use *model.NodeUsage) string {
+	text := "a GPU had too little memory: " + whose + " output says " + said
 	if use == nil {
 		return text
 	}
@@ -343,4 +343,144 @@ func gpuStory(said string, use *model.NodeUsage) string {
 		}
 	}
 	return text
+}
+
+// taskOutput is a file that a task with GPUs, or a job, writes to.
+type taskOutput struct {
+	rank int32
+	path string
+	from int64 // what stands before it was there when the task began
+}
+
+// maxLooks is how many files of failed tasks are looked at: a step's tasks say the same, or share a file.
+const maxLooks = 8
+
+// gpuSaid looks for a lack of GPU memory at the end of files of a job's user. "": nothing is said of it.
+func (n *Noded) gpuSaid(rec *launched, looks []taskOutput) string {
+	for _, f := range looks {
+		if f.path == "" {
+			continue
+		}
+		tail, err := n.asUser(rec, func() ([]byte, error) { return tailOf(f.path, f.from, gpuoom.TailBytes) })
+		if err != nil {
+			n.log.Debug("the end of a failed job's output was not read", "job", rec.Job, "file", f.path, "err", err)
+			continue
+		}
+		if said := gpuoom.Said(tail); said != "" {
+			return said
+		}
+	}
+	return ""
+}
+
+// hasGPU reports whether a step has GPUs, or parts of them, on a node.
+func hasGPU(gres []model.GresAlloc) bool {
+	return slices.ContainsFunc(gres, func(g model.GresAlloc) bool {
+		return g.Name == model.GPUName || g.Name == model.MIGName || model.IsShare(g.Name)
+	})
+}
+
+// noteOutputs keeps the regular files that a task writes to. A file to which others append says nothing of this task.
+func (p *stepPlan) noteOutputs(o *shim.Launch) {
+	for i, path := range [...]string{1: o.Stdout, 2: o.Stderr} {
+		f := taskOutput{rank: o.Key.Task, path: path}
+		switch passed := o.Passed[i]; {
+		case i == 0, path == "" && passed == nil, path != "" && p.files[i].Append:
+			continue
+		case path == "":
+			st, err := passed.Stat()
+			if err != nil || !st.Mode().IsRegular() {
+				continue
+			}
+			name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", passed.Fd()))
+			if err != nil {
+				continue
+			}
+			f.path, f.from = name, st.Size()
+		}
+		p.writes = append(p.writes, f)
+	}
+}
+
+// failedAt reports whether a task of this node has failed by itself.
+func (s *step) failedAt(i int) bool {
+	ev := s.tasks[i].ended
+	return ev != nil && ev.Kind == shim.Exited && !ev.Unknown &&
+		(ev.Code != 0 || ev.Signal != 0 && s.cause == model.NoStop)
+}
+
+func (s *step) someFailed() bool {
+	for i := range s.tasks {
+		if s.failedAt(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// failedOutputs gives the files of the tasks here that have failed, each once.
+func (s *step) failedOutputs() (looks []taskOutput) {
+	for i := range s.tasks {
+		if !s.failedAt(i) {
+			continue
+		}
+		for _, f := range s.outputs {
+			same := func(x taskOutput) bool { return x.path == f.path }
+			if f.rank == s.rec.Nodes[s.here].Ranks[i] && len(looks) < maxLooks && !slices.ContainsFunc(looks, same) {
+				looks = append(looks, f)
+			}
+		}
+	}
+	return looks
+}
+
+// noteGPUOOM keeps for the end of the job whether its last step that failed ran out of GPU memory, and tells the step's
+// command.
+func (l *loop) noteGPUOOM(s *step, x *model.Exit) {
+	if s.failed = x.Status() != 0; !s.failed || !x.GPUOOM {
+		return
+	}
+	s.gpuOOM = fmt.Sprintf("step %d: %s", s.id, x.Text)
+	l.log.Info("a step had too little GPU memory", "job", s.rec.Job, "step", s.id, "why", x.Text)
+	s.send(l, &proto.StepEvent{Kind: proto.StepLine,
+		Text: fmt.Sprintf("%s StepId=%d.%d: %s; %s", gpuoom.Note, s.rec.Job, s.id, x.Text, l.n.moreGPUMem(s))})
+}
+
+// moreGPUMem says what a user can do about too little GPU memory.
+func (n *Noded) moreGPUMem(s *step) string {
+	had := int64(0)
+	note := func(mib int64) {
+		if mib > 0 && (had == 0 || mib < had) {
+			had = mib
+		}
+	}
+	w := n.def.Load()
+	var gres []model.GresAlloc
+	if s.here >= 0 {
+		gres = slices.Clone(s.rec.Nodes[s.here].Gres)
+	}
+	if all, at := s.job.rec.Order.Alloc, s.job.rec.Order.Alloc.Place(n.opts.Name); at >= 0 { // a step's part has no Share
+		gres = append(gres, all.Nodes[at].Gres...)
+	}
+	for i := range gres {
+		switch g := &gres[i]; {
+		case g.Share != nil:
+			note(g.Share.MemMiB)
+		case g.Name == model.GPUName && w != nil && w.def != nil:
+			g.Index.Each(func(u int) bool {
+				if d := w.def.GPUDef(int32(u)); d != nil {
+					note(d.MemMiB)
+				}
+				return true
+			})
+		}
+	}
+	switch {
+	case s.job.rec.Order.Spec.Extra().OOMRequeue:
+		return "the job is requeued with more if it fails now (--requeue-on-oom)"
+	case had > 0:
+		return fmt.Sprintf("it had %dM: ask for more with --gpu-mem=%dM, or let the program use less", had,
+			model.MoreGPUMem(had))
+	}
+	return "ask for more with --gpu-mem, or let the program use less"
 }

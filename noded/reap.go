@@ -40,6 +40,7 @@ func (l *loop) clear(a *attempt) {
 	job := clearing{key: a.key, rec: a.rec, ended: a.ended, began: a.began, tries: a.tries}
 	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil {
 		job.steps, job.own = k.launched.Steps, ownUse{k.launched.OwnPeakKB, k.launched.OwnRSSKB}
+		job.gpuOOM = k.launched.GPUOOM
 	}
 	l.soon(func() {
 		by := l.n.stops
@@ -61,8 +62,9 @@ type clearing struct {
 	began model.Time
 	tries int
 
-	steps *model.Usage // what its ended steps used; nil: it had none
-	own   ownUse       // what the spool has of its script's own memory
+	steps  *model.Usage // what its ended steps used; nil: it had none
+	own    ownUse       // what the spool has of its script's own memory
+	gpuOOM string       // see launched
 }
 
 // clearAway kills what is left, reads what was used, and removes the cgroup.
@@ -156,6 +158,9 @@ func (l *loop) endReport(a *attempt, exit model.Exit) *proto.Report {
 	}
 	if a.exit != nil && r.Kind == proto.ReportEnded {
 		r.Exit.Code, r.Exit.Signal, r.Exit.Unknown = *a.exit, 0, false
+		if x := &r.Exit; x.GPUOOM && x.Code == 0 { // who had the resources has got over it
+			x.GPUOOM, x.Text = false, ""
+		}
 	}
 	if x := &r.Exit; x.Text == "" && x.Code != 0 && x.Code == a.fault.Code {
 		x.Text = a.fault.Text // as a rule that is what the script ended with

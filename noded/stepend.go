@@ -141,6 +141,7 @@ func (l *loop) clearStep(s *step) {
 	key, id, tries := s.job.key, s.id, s.tries
 	keys := s.shimKeys()
 	want := s.memoryWanted()
+	rec, looks := s.job.rec, s.failedOutputs()
 	l.soon(func() {
 		by := l.n.stops
 		if tries == 0 {
@@ -152,6 +153,7 @@ func (l *loop) clearStep(s *step) {
 			if m.use, m.left = l.n.finishStep(ctx, key, id, keys); m.left == nil {
 				m.seen = l.n.sampler.end(sampleKey{key, id})
 				m.oom = l.n.stepOOM(key, id, m.use, m.seen, want)
+				m.gpu = l.n.gpuSaid(rec, looks)
 			}
 			l.n.inbox.post(m)
 		})
@@ -229,6 +231,7 @@ func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
 				m.use.oomKills, plural(m.use.oomKills), s.rec.Job, s.id)})
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: m.oom})
 	}
+	s.gpuSaid = orElse(m.gpu, s.gpuSaid)
 	if s.rec.Manager != "" {
 		return l.partCleared(s, m)
 	}
@@ -237,6 +240,7 @@ func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
 		s.used = r.Step.Exit.Use
 		if !proto.IsAside(s.id) {
 			l.noteFault(s, &r.Step.Exit)
+			l.noteGPUOOM(s, &r.Step.Exit)
 			if err := l.report(r); err != nil {
 				return err
 			}
@@ -250,7 +254,7 @@ func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
 
 // noteFault tells the log why a step's program did not run, and keeps it for the end of its job.
 func (l *loop) noteFault(s *step, x *model.Exit) {
-	if x.Text == "" {
+	if x.Text == "" || x.GPUOOM {
 		return
 	}
 	l.log.Warn("a step could not be run", "job", s.rec.Job, "step", s.id, "why", x.Text)
@@ -296,6 +300,9 @@ func (l *loop) stepReport(s *step, use usage, seen *sampled) *proto.Report {
 	rec.Exit.UserMS, rec.Exit.SysMS, rec.Exit.MaxRSSKB, rec.Exit.OOM = max(x.UserMS, sum.userMS), max(x.SysMS, sum.sysMS),
 		max(x.MaxRSSKB, sum.peakKB), s.oom
 	rec.Exit.Use = l.n.stepUsage(s, use, seen, rec.Exit)
+	if said := s.gpuSaid; said != "" && s.someFailed() {
+		rec.Exit.GPUOOM, rec.Exit.Text = true, gpuStory("the step's", said, rec.Exit.Use.Node(l.n.opts.Name))
+	}
 	return &proto.Report{Kind: proto.ReportStep, Job: s.job.key.Job, Attempt: s.job.key.Attempt, At: rec.End, Step: rec}
 }
 
@@ -315,6 +322,9 @@ func (s *step) addParts(rec *model.Step) {
 			rec.Exit.SysMS += u.SysMS
 			rec.Exit.MaxRSSKB = max(rec.Exit.MaxRSSKB, u.MaxRSSKB)
 			rec.Exit.OOM = rec.Exit.OOM || u.OOM
+			if u.GPUOOM && !rec.Exit.GPUOOM {
+				rec.Exit.GPUOOM, rec.Exit.Text = true, u.Text
+			}
 			if u.Use != nil {
 				all := &model.Usage{}
 				if rec.Exit.Use != nil {

@@ -42,6 +42,7 @@ type stepPlan struct {
 	relays []*shim.Launch   // processes beside the tasks
 	space  string           // the job's own mount namespace; "": none
 	fresh  []string         // files to be made, or emptied, before tasks that share them begin
+	writes []taskOutput     // where they write to, if they have GPUs
 }
 
 func (p *stepPlan) empty(path string) {
@@ -134,6 +135,9 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 		}
 		if err := p.setFiles(o, local, rank); err != nil {
 			return nil, nil, err
+		}
+		if hasGPU(part.Gres) {
+			p.noteOutputs(o)
 		}
 		if p.req.Torch {
 			o.Env = jobenv.TorchTask(o.Env, p.rec.Nodes, p.here, &view, p.req.Master)

@@ -88,7 +88,8 @@ func (l *loop) makeOrders(s *step, m *msgStepFiles) {
 		by.Do(func(ctx ctxType) {
 			defer pool.Or(func(err error) { l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, err: err}) })
 			orders, lines, err := l.n.makeStep(ctx, p)
-			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, relays: p.relays, lines: lines, err: err})
+			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, relays: p.relays, writes: p.writes,
+				lines: lines, err: err})
 		})
 	})
 }
@@ -130,6 +131,7 @@ func (m *msgStepPrepared) close() {
 // orderTasks hands a step's tasks to gshim.
 func (l *loop) orderTasks(s *step, m *msgStepPrepared) {
 	part := &s.rec.Nodes[s.here]
+	s.outputs = append(s.outputs, m.writes...)
 	for _, o := range m.orders {
 		if i := slices.Index(part.Ranks, o.Key.Task); i >= 0 {
 			s.tasks[i].order = o

@@ -15,6 +15,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/stepio"
 	"gbatch/internal/terminal"
+	"gbatch/noded/gpuoom"
 	"gbatch/noded/ports"
 	"gbatch/noded/shim"
 	"gbatch/noded/steppmi"
@@ -209,6 +210,9 @@ func (l *loop) onRelay(ev *shim.Event) {
 		return
 	}
 	r.ended = true
+	if said := gpuoom.OfCode(ev.Code); said != "" && key.Task < pmiTask {
+		s.gpuSaid = said
+	}
 	if ev.Code == steprelay.ExitNoReach || ev.Kind == shim.LaunchFailed {
 		why := "the node can't connect to the submit host; a firewall may be between them"
 		what := "there is no input and output"
@@ -288,7 +292,7 @@ func (n *Noded) makeRelay(p *stepPlan, like *shim.Launch) error {
 	}()
 	return n.beside(p, like, relayTask, steprelay.Word, func(sock int) error {
 		return steprelay.Send(sock, &steprelay.Order{Addr: net.JoinHostPort(p.io.Host, strconv.Itoa(int(p.io.Port))),
-			Key: p.io.Key, Node: int32(p.here), Pipes: p.ends})
+			Key: p.io.Key, Node: int32(p.here), Pipes: p.ends, GPU: hasGPU(p.rec.Nodes[p.here].Gres)})
 	})
 }
 

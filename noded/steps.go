@@ -78,6 +78,10 @@ type step struct {
 	drained bool         // the relays have had time to pass on what was left
 	final   *model.Exit  // phase stepOverHere: exit and usage of this node's part
 	used    *model.Usage // its usage, once its end has been reported
+	outputs []taskOutput // files that its tasks here write to, if they have GPUs
+	gpuSaid string       // what its tasks here say of too little GPU memory; "": nothing
+	failed  bool         // some task of it has failed
+	gpuOOM  string       // a GPU had too little memory for it, and why that is known; "": none had
 
 	done   *proto.StepEvent // its end, when it has been reported
 	missed time.Time        // when it ended while its command had no connection
@@ -118,6 +122,7 @@ type (
 		id     int32
 		orders []*shim.Launch
 		relays []*shim.Launch // processes beside the tasks
+		writes []taskOutput
 		lines  []string
 		err    error
 	}
@@ -127,6 +132,7 @@ type (
 		use  usage
 		seen *sampled
 		oom  string // the sentence about processes that were killed for lack of memory
+		gpu  string // what the files of failed tasks say of too little GPU memory
 		left error
 	}
 	msgStepOOM struct { // a process of it was killed for lack of memory

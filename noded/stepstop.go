@@ -246,7 +246,8 @@ func (l *loop) dropStep(s *step) error {
 		s.stopTimer(t)
 	}
 	l.closeFiles(s)
-	over := &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id, Use: s.used}
+	over := &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id, Use: s.used, Failed: s.failed,
+		GPUOOM: s.gpuOOM}
 	err := l.spool.add(recStepOver, over, false)
 	if tooLarge(err) {
 		over.Use = nil

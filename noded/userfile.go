@@ -101,7 +101,7 @@ func appendTo(path, text string) error {
 }
 
 // tailOf reads the end of a regular file; of any other file it gives nothing.
-func tailOf(path string, most int64) ([]byte, error) {
+func tailOf(path string, from, most int64) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
@@ -112,7 +112,7 @@ func tailOf(path string, most int64) ([]byte, error) {
 	if err != nil || !st.Mode().IsRegular() {
 		return nil, err
 	}
-	return io.ReadAll(io.NewSectionReader(f, max(0, st.Size()-most), most))
+	return io.ReadAll(io.NewSectionReader(f, max(from, st.Size()-most), most))
 }
 
 // makeFileAs makes a file as a job's user, or empties it. If that hangs, it gives up after makeFileFor and leaves the

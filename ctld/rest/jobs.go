@@ -56,6 +56,7 @@ func statesByName() map[string]model.JobState {
 	for _, s := range model.JobStates() {
 		out[strings.ToUpper(s.String())] = s
 	}
+	out[model.ExpeditingText] = model.Expediting
 	return out
 }
 

@@ -80,6 +80,11 @@ func (j *Job) StateText() string {
 // Expediting reports whether the job waits to start again before others.
 func (j *Job) Expediting() bool { return j.Rush != nil && j.State == Pending }
 
+// In reports whether a list of states, as filters have it, has the job's. One that expedites is pending too.
+func (j *Job) In(states []JobState) bool {
+	return slices.Contains(states, j.State) || j.Expediting() && slices.Contains(states, Expediting)
+}
+
 func (x *Job) Wire(c *wire.C) {
 	wire.Int(c, &x.ID)
 	wire.Int(c, &x.ArrayID)

@@ -25,6 +25,9 @@ const (
 	numJobStates
 )
 
+// Expediting is of filters only: the pending jobs that start again before others since they were lost with a node.
+const Expediting JobState = 200
+
 var jobStateNames = [numJobStates][2]string{
 	Pending: {"PENDING", "PD"}, Configuring: {"CONFIGURING", "CF"}, Running: {"RUNNING", "R"},
 	Suspended: {"SUSPENDED", "S"}, Completing: {"COMPLETING", "CG"}, Completed: {"COMPLETED", "CD"},

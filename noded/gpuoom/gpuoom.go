@@ -28,16 +28,34 @@ var words = [...]string{
 // are of an earlier run, which wrote to the same file.
 const Mark = "gbatch: GPU out of memory:"
 
+// Note begins the line that grun prints about a step that ran out of GPU memory. What it quotes is not taken for what a
+// program says.
+const Note = "slurmstepd: error: GPU out of memory:"
+
 // Said gives the words that say that a GPU had too little memory, the last ones of several; "": there are none.
 func Said(tail []byte) string {
 	if at := bytes.LastIndex(tail, []byte(Mark)); at >= 0 {
 		_, tail, _ = bytes.Cut(tail[at:], []byte("\n"))
 	}
-	last, said := -1, ""
-	for _, w := range words {
-		if at := bytes.LastIndex(tail, []byte(w)); at > last {
-			last, said = at, w
+	k, at := last(tail)
+	for k >= 0 {
+		line := tail[bytes.LastIndexByte(tail[:at], '\n')+1 : at]
+		if !bytes.Contains(line, []byte(Note)) {
+			return words[k]
+		}
+		tail = tail[:at-len(line)]
+		k, at = last(tail)
+	}
+	return ""
+}
+
+// last finds the last of these words: which it is, -1 for none, and where.
+func last(text []byte) (k, at int) {
+	k, at = -1, -1
+	for i, w := range words {
+		if p := bytes.LastIndex(text, []byte(w)); p > at {
+			k, at = i, p
 		}
 	}
-	return said
+	return k, at
 }

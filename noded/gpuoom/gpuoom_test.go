@@ -17,6 +17,8 @@ func TestSaid(t *testing.T) {
 		{"CUDA out of memory\n" + Mark + " its output says so\nTraceback: ValueError\n", ""},
 		{Mark + " its output says CUDA out of memory\nexit 3\n", ""},
 		{Mark + " its output says CUDA out of memory\nHIP out of memory\n", "HIP out of memory"},
+		{Note + " StepId=1.0: the step's output says CUDA out of memory; ask for more\n", ""},
+		{"HIP out of memory\n" + Note + " the step's output says CUDA out of memory\nno\n", "HIP out of memory"},
 	} {
 		if got := Said([]byte(x.text)); got != x.want {
 			t.Errorf("%q: %q, not %q", x.text, got, x.want)
@@ -24,5 +26,41 @@ func TestSaid(t *testing.T) {
 	}
 	if got := Said([]byte(strings.Repeat("x", TailBytes) + "NPU out of memory")); got != "NPU out of memory" {
 		t.Errorf("at the end: %q", got)
+	}
+}
+
+// TestWatch: words are found wherever the parts of an output end, and forgotten when much follows.
+func TestWatch(t *testing.T) {
+	const text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate"
+	for cut := range len(text) {
+		var w Watch
+		w.See([]byte("epoch 1\n" + text[:cut]))
+		w.See([]byte(text[cut:]))
+		if got := OfCode(w.Code()); got != "CUDA out of memory" {
+			t.Errorf("cut at %d: %q", cut, got)
+		}
+	}
+	var w Watch
+	for range len(words) {
+		w.See([]byte("out of mem"))
+	}
+	if w.Code() != 0 || OfCode(0) != "" || OfCode(1) != "" || OfCode(FirstCode+len(words)) != "" {
+		t.Error("words that nobody has said")
+	}
+	w.See([]byte("HIP out of memory"))
+	long := strings.Repeat("x", TailBytes/2)
+	w.See([]byte(long))
+	if got := OfCode(w.Code()); got != "HIP out of memory" {
+		t.Errorf("near the end: %q", got)
+	}
+	w.See([]byte(long))
+	w.See([]byte(long))
+	if w.Code() != 0 {
+		t.Error("what was said long before the end counts")
+	}
+	for _, x := range words {
+		if len(x) >= longest {
+			t.Errorf("%q is longer than what is kept", x)
+		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"gbatch/internal/stepio"
 	"gbatch/internal/terminal"
+	"gbatch/noded/gpuoom"
 )
 
 // Word is the first argument that makes gshim's program run this one.
@@ -51,7 +52,11 @@ type Order struct {
 	Key   []byte
 	Node  int32 // this node's place in the step
 	Pipes []Pipe
+	GPU   bool // the tasks have GPUs: the exit status says if one had too little memory (noded/gpuoom)
 }
+
+// gpuWord is in the order of tasks that have GPUs.
+const gpuWord = "gpu"
 
 // Pipe is the relay's end of one task's stream; if the stream is stepio.Terminal, it is the other side of the task's
 // terminal, for input and output.
@@ -66,7 +71,11 @@ func (p *Pipe) terminal() bool { return p.Stream == stepio.Terminal }
 // Send writes an order on the socket whose other end is the relay's standard input. It does not wait for the relay.
 func Send(sock int, o *Order) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %x %d\n", o.Addr, o.Key, o.Node)
+	fmt.Fprintf(&b, "%s %x %d", o.Addr, o.Key, o.Node)
+	if o.GPU {
+		b.WriteString(" " + gpuWord)
+	}
+	b.WriteByte('\n')
 	files := make([]*os.File, 0, len(o.Pipes))
 	for _, p := range o.Pipes {
 		fmt.Fprintf(&b, "%d %d\n", p.Rank, p.Stream)
@@ -144,6 +153,7 @@ func take(sock int) (*Order, error) {
 	if _, err := fmt.Sscanf(lines[0], "%s %s %d", &o.Addr, &key, &o.Node); err != nil {
 		return nil, fmt.Errorf("the order %q: %w", lines[0], err)
 	}
+	o.GPU = strings.HasSuffix(lines[0], " "+gpuWord)
 	if o.Key, err = hex.DecodeString(key); err != nil {
 		return nil, err
 	}
@@ -227,7 +237,7 @@ func Main(stderr io.Writer) int {
 	if err != nil {
 		return ExitNoReach
 	}
-	return serve(c, o.Pipes)
+	return serve(c, o.Pipes, o.GPU)
 }
 
 // IgnoreSignals leaves signals to the tasks, whose group this process is in.
@@ -267,15 +277,16 @@ func bound(nc net.Conn) error {
 	return errors.Join(err, serr)
 }
 
-// serve moves data until the tasks' outputs have ended.
-func serve(c *stepio.Conn, pipes []Pipe) int {
+// serve moves data until the tasks' outputs have ended. With gpu it looks for a lack of GPU memory in them.
+func serve(c *stepio.Conn, pipes []Pipe, gpu bool) int {
+	seen := make([]gpuoom.Watch, len(pipes))
 	var outs sync.WaitGroup
 	inputs := map[int32]Pipe{}
 	lost := make(chan struct{})
 	var once sync.Once
 	gone := func() { once.Do(func() { close(lost) }) }
 	outputs := 0
-	for _, p := range pipes {
+	for i, p := range pipes {
 		if p.Stream == 0 || p.terminal() {
 			inputs[p.Rank] = p
 		}
@@ -283,8 +294,12 @@ func serve(c *stepio.Conn, pipes []Pipe) int {
 			continue
 		}
 		outputs++
+		var w *gpuoom.Watch
+		if gpu {
+			w = &seen[i]
+		}
 		outs.Go(func() {
-			if copyOut(c, &p) != nil {
+			if copyOut(c, &p, w) != nil {
 				gone()
 			}
 		})
@@ -304,14 +319,20 @@ func serve(c *stepio.Conn, pipes []Pipe) int {
 	}()
 	select {
 	case <-done:
+		for i := range seen {
+			if code := seen[i].Code(); code != 0 {
+				return code
+			}
+		}
 		return 0
 	case <-lost:
 		return exitLost
 	}
 }
 
-// copyOut sends a task's output, in whole lines if they come soon enough. A terminal's output is sent at once.
-func copyOut(c *stepio.Conn, p *Pipe) error {
+// copyOut sends a task's output, in whole lines if they come soon enough. A terminal's output is sent at once. w sees
+// it too, unless it is nil.
+func copyOut(c *stepio.Conn, p *Pipe, w *gpuoom.Watch) error {
 	buf := make([]byte, 0, 2*readBytes)
 	stream := p.Stream
 	if p.terminal() {
@@ -326,6 +347,9 @@ func copyOut(c *stepio.Conn, p *Pipe) error {
 			return err
 		}
 		n, err := p.File.Read(buf[len(buf):min(cap(buf), len(buf)+readBytes)])
+		if w != nil {
+			w.See(buf[len(buf) : len(buf)+n])
+		}
 		buf = buf[:len(buf)+n]
 		send := bytes.LastIndexByte(buf, '\n') + 1
 		if err != nil || len(buf) >= readBytes || p.terminal() {

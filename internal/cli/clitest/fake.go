@@ -225,7 +225,7 @@ func (f *Fake) sendJobs(q *proto.JobsRequest, r *server.Request) error {
 	fits := func(j *model.Job) bool {
 		x := &q.Filter
 		return (len(x.Users) == 0 || slices.Contains(x.Users, j.Spec.UID)) && !slices.Contains(x.NotUsers, j.Spec.UID) &&
-			(len(x.States) == 0 || slices.Contains(x.States, j.State)) &&
+			(len(x.States) == 0 || j.In(x.States)) &&
 			(len(x.Names) == 0 || slices.Contains(x.Names, j.Spec.Name)) &&
 			(len(x.Accounts) == 0 || slices.Contains(x.Accounts, j.Spec.Account)) &&
 			(len(x.Partitions) == 0 ||

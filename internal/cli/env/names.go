@@ -88,6 +88,7 @@ func StateWords() getopt.Values {
 	for _, s := range model.JobStates() {
 		v.Words = append(v.Words, getopt.Word{Text: s.String(), Help: s.Short()})
 	}
+	v.Words = append(v.Words, getopt.Word{Text: model.ExpeditingText, Help: "lost with a node, first in line"})
 	return v
 }
 
@@ -106,6 +107,10 @@ func QueryStates(v string) ([]model.JobState, error) {
 			out = append(out, s)
 			continue
 		}
+		if strings.EqualFold(w, model.ExpeditingText) {
+			out = append(out, model.Expediting)
+			continue
+		}
 		is := func(s [2]string) bool { return strings.EqualFold(w, s[0]) || strings.EqualFold(w, s[1]) }
 		if slices.ContainsFunc(absent, is) {
 			continue
@@ -114,6 +119,7 @@ func QueryStates(v string) ([]model.JobState, error) {
 		for _, s := range model.JobStates() {
 			names = append(names, s.String())
 		}
+		names = append(names, model.ExpeditingText)
 		for _, s := range absent {
 			names = append(names, s[0])
 		}

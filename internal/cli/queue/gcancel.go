@@ -259,6 +259,9 @@ func parseStates(text string) ([]model.JobState, error) {
 			return model.JobStates(), nil
 		}
 		s, ok := model.ParseJobState(w)
+		if strings.EqualFold(w, model.ExpeditingText) {
+			s, ok = model.Expediting, true
+		}
 		if !ok {
 			var names []string
 			for _, known := range model.JobStates() {
