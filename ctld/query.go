@@ -73,8 +73,8 @@ func (c *Controller) jobs(_ context.Context, who *caller, rq *proto.JobsRequest,
 		if known == 0 && len(rq.Filter.Jobs) == 1 {
 			return refuse(proto.CodeInvalidJob, "")
 		}
-	} else if uids := rq.Filter.Users; len(uids) == 1 && unfinished(rq) {
-		v.LiveOf(uids[0], give)
+	} else if uids := rq.Filter.Users; len(uids) == 1 {
+		v.JobsOf(uids[0], phases(rq), give)
 	} else {
 		v.Jobs(give)
 	}
@@ -104,12 +104,18 @@ func jobBytes(j *model.Job) int {
 	return n
 }
 
-// unfinished reports whether a request is for jobs only that have not ended.
-func unfinished(rq *proto.JobsRequest) bool {
-	if len(rq.Filter.States) == 0 {
-		return rq.Default
+// phases gives those that a request's jobs can be in.
+func phases(rq *proto.JobsRequest) (p state.Phase) {
+	for _, s := range rq.Filter.States {
+		p |= state.PhaseOf(s)
 	}
-	return !slices.ContainsFunc(rq.Filter.States, model.JobState.Finished)
+	switch {
+	case p != 0:
+		return p
+	case rq.Default:
+		return state.Waits | state.Holds
+	}
+	return state.Waits | state.Holds | state.IsOver
 }
 
 // askRules gives the rules of each partition, and its rules for jobs of each QOS that lifts its limits of nodes.

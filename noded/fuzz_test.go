@@ -261,7 +261,7 @@ func (f *filler) message(dst []byte, kind uint8, m proto.Message, fix func()) []
 // further adds messages that follow a request.
 func (f *filler) further(b []byte) []byte {
 	for range f.next() % 4 {
-		switch f.next() % 3 {
+		switch f.next() % 4 {
 		case 0:
 			m := &proto.StepFiles{}
 			b = f.message(b, proto.StepFrameFiles, m, func() {
@@ -273,6 +273,8 @@ func (f *filler) further(b []byte) []byte {
 			b = f.message(b, proto.StepFrameSignal, &proto.StepSignal{}, nil)
 		case 2:
 			b = f.message(b, proto.StepFrameForget, &proto.StepSignal{}, nil)
+		case 3:
+			b = f.message(b, proto.StepFrameWords, &proto.StepWords{}, nil)
 		}
 	}
 	return b

@@ -19,6 +19,7 @@ import (
 	"gbatch/noded/image"
 	"gbatch/noded/oci"
 	"gbatch/noded/shim"
+	"gbatch/noded/steppmi"
 )
 
 // ownmounts.go gives jobs directories of their own in place of /tmp, /var/tmp and /dev/shm if the configuration wants
@@ -340,7 +341,7 @@ func (n *Noded) orderBundle(r *room) error {
 // runBundle makes an order one of the process that runs the command in a container.
 func (n *Noded) runBundle(o *shim.Launch, r *room) error {
 	b, program := *r.bundle, o.Path
-	b.Task, b.Terminal, b.Extra = uint32(o.Key.Task), o.Terminal, o.Passed[shim.PassedFiles-1] != nil
+	b.Task, b.Terminal, b.Extra = uint32(o.Key.Task), o.Terminal, o.Passed[steppmi.FD] != nil
 	if r.step == proto.StepBatch {
 		b.Files, program = []oci.File{{From: program, At: "script"}}, b.Shown("script")
 	}

@@ -43,6 +43,7 @@ const (
 	pevLost                          // its connection has ended, or could not be made
 	pevGiveUp                        // the node has been out of reach for too long, or the step is given up
 	pevEnd                           // it is to end
+	pevTold                          // the command knows from the node's relay how all its tasks have ended
 	numPartHappenings
 )
 
@@ -50,6 +51,7 @@ var partHappeningWords = [numPartHappenings]string{
 	pevAsk: "ask", pevRetry: "retry", pevUp: "connected", pevReady: "ready", pevTask: "task", pevDone: "done",
 	pevUnknown: "unknown there", pevOrphan: "without command", pevUnbegun: "not begun", pevNotReady: "not ready",
 	pevRefused: "refused", pevLost: "lost", pevGiveUp: "give up", pevEnd: "end",
+	pevTold: "told by command",
 }
 
 func (e partHappening) String() string { return wordFor(partHappeningWords[:], "part happening", e) }
@@ -93,6 +95,7 @@ var partTable = [numPartPhases][numPartHappenings]partCell{
 		pevUnknown: {partIdle, partNothing}, pevOrphan: {partIdle, partNothing}, pevUnbegun: {partIdle, partNothing},
 		pevNotReady: {partIdle, partNothing}, pevRefused: {partIdle, partNothing}, pevLost: {partIdle, partNothing},
 		pevGiveUp: {partOver, partFails}, pevEnd: {partCalling, partDial},
+		pevTold: {partIdle, partNothing},
 	},
 	partCalling: {
 		pevAsk: {partCalling, partNothing}, pevRetry: {partCalling, partNothing}, pevUp: {partAsked, partGreet},
@@ -101,6 +104,7 @@ var partTable = [numPartPhases][numPartHappenings]partCell{
 		pevUnbegun: {partCalling, partNothing}, pevNotReady: {partCalling, partNothing},
 		pevRefused: {partCalling, partNothing}, pevLost: {partAway, partWait},
 		pevGiveUp: {partOver, partFails}, pevEnd: {partCalling, partNothing},
+		pevTold: {partOver, partHangUp},
 	},
 	partAsked: {
 		pevAsk: {partAsked, partNothing}, pevRetry: {partAsked, partNothing}, pevUp: {partAsked, partHangUp},
@@ -108,6 +112,7 @@ var partTable = [numPartPhases][numPartHappenings]partCell{
 		pevUnknown: {partCalling, partRedial}, pevOrphan: {partIdle, partHangUp}, pevUnbegun: {partOver, partFails},
 		pevNotReady: {partAway, partWait}, pevRefused: {partOver, partFails}, pevLost: {partAway, partWait},
 		pevGiveUp: {partOver, partFails}, pevEnd: {partAsked, partSayEnd},
+		pevTold: {partAsked, partNothing},
 	},
 	partTalking: {
 		pevAsk: {partTalking, partNothing}, pevRetry: {partTalking, partNothing}, pevUp: {partTalking, partHangUp},
@@ -115,6 +120,7 @@ var partTable = [numPartPhases][numPartHappenings]partCell{
 		pevUnknown: {partCalling, partRedial}, pevOrphan: {partIdle, partHangUp}, pevUnbegun: {partOver, partFails},
 		pevNotReady: {partAway, partWait}, pevRefused: {partOver, partFails}, pevLost: {partAway, partWait},
 		pevGiveUp: {partOver, partFails}, pevEnd: {partTalking, partSayEnd},
+		pevTold: {partTalking, partNothing},
 	},
 	partAway: {
 		pevAsk: {partCalling, partDial}, pevRetry: {partCalling, partDial}, pevUp: {partAway, partHangUp},
@@ -122,6 +128,7 @@ var partTable = [numPartPhases][numPartHappenings]partCell{
 		pevUnknown: {partAway, partNothing}, pevOrphan: {partAway, partNothing}, pevUnbegun: {partAway, partNothing},
 		pevNotReady: {partAway, partNothing}, pevRefused: {partAway, partNothing}, pevLost: {partAway, partNothing},
 		pevGiveUp: {partOver, partFails}, pevEnd: {partAway, partNothing},
+		pevTold: {partOver, partHangUp},
 	},
 	partOver: {
 		pevAsk: {partOver, partNothing}, pevRetry: {partOver, partNothing}, pevUp: {partOver, partHangUp},
@@ -129,6 +136,7 @@ var partTable = [numPartPhases][numPartHappenings]partCell{
 		pevUnknown: {partOver, partNothing}, pevOrphan: {partOver, partNothing}, pevUnbegun: {partOver, partNothing},
 		pevNotReady: {partOver, partNothing}, pevRefused: {partOver, partNothing}, pevLost: {partOver, partNothing},
 		pevGiveUp: {partOver, partNothing}, pevEnd: {partOver, partNothing},
+		pevTold: {partOver, partNothing},
 	},
 }
 
@@ -138,6 +146,7 @@ var partEndsBy = [numPartPhases]string{
 	partCalling: "peerFirst, then it is away",
 	partAsked:   "the node answers, or the connection ends (stepio.Bound)",
 	partTalking: "it ends, or the connection does; its step's limit, command or job stop it",
-	partAway:    "partFirst without any answer, partPatience after one, partLast when it is to end; then it is given up",
-	partOver:    "its step ends",
+	partAway: "the command knows all its tasks' ends from its relay; or partFirst without any answer, partPatience " +
+		"after one, partLast when it is to end: then it is given up",
+	partOver: "its step ends",
 }

@@ -168,6 +168,9 @@ func (n *Noded) makeBeside(p *stepPlan, orders []*shim.Launch) error {
 		}
 	}
 	if len(p.ends) > 0 {
+		if err := p.tellEnds(orders); err != nil {
+			return err
+		}
 		if err := n.makeRelay(p, orders[0]); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,8 +30,11 @@ const (
 	partUnasked = 5 * time.Minute
 	// partLast is the same when the job is being ended: the leader ends it on that node too, or has given the node up.
 	partLast = 5 * time.Second
-	partPace = 200 * time.Millisecond // between two tries, doubling to partSlow
-	partSlow = 5 * time.Second
+	// partSilent is how long a node is out of reach before the command is asked how its tasks have ended. A daemon that is
+	// only restarted says it better: with what they have used.
+	partSilent = 3 * time.Second
+	partPace   = 200 * time.Millisecond // between two tries, doubling to partSlow
+	partSlow   = 5 * time.Second
 )
 
 // part is another node's part of a step. It belongs to the loop. partstate.go has its state table.
@@ -46,6 +50,7 @@ type part struct {
 	tries    int
 	since    time.Time     // since when it is out of reach
 	patience time.Duration // how long it may be
+	asked    bool          // the command has been asked how its tasks have ended
 }
 
 // partTask is one of its tasks.
@@ -256,7 +261,7 @@ func (l *loop) onPartEvent(m msgPartEvent) {
 		return
 	}
 	if ev.Kind != proto.StepRefused {
-		p.since, p.tries = time.Time{}, 0
+		p.since, p.tries, p.asked = time.Time{}, 0, false
 	}
 	switch ev.Kind {
 	case proto.StepCreated:
@@ -346,6 +351,10 @@ func (l *loop) partAway(p *part, why string) {
 		l.partHappens(p, pevGiveUp, partNews{why: fmt.Sprintf("node %s can't be reached: %s", p.node().Node, why)})
 		return
 	}
+	if now.Sub(p.since) > partSilent && !p.asked {
+		p.asked = true
+		p.step.send(l, &proto.StepEvent{Kind: proto.StepAway, Step: p.step.id, Node: p.node().Node})
+	}
 	d := min(partPace<<min(p.tries, 10), partSlow)
 	p.tries++
 	time.AfterFunc(d, func() { l.n.inbox.post(msgPartRetry{p}) })
@@ -369,6 +378,36 @@ func (l *loop) partFailed(p *part, why string) {
 		s.began = l.stamp()
 	}
 	l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
+	l.stepProgress(s)
+}
+
+// msgStepWords is what a command knows of the ends of tasks whose node is away.
+type msgStepWords struct {
+	conn *stepConn
+	told *proto.StepWords
+}
+
+// onStepWords takes such words for the tasks of nodes that are out of reach: their relay, which runs as the job's user,
+// has them from gshim. When all tasks of a part have ended, nothing of it is waited for any more. The node's daemon
+// ends what is left there when it is back, and the step's record lacks what they have used there.
+func (l *loop) onStepWords(m msgStepWords) {
+	s := m.conn.step
+	if s == nil || s.conn != m.conn {
+		return
+	}
+	for _, w := range m.told.List {
+		for _, p := range s.parts {
+			if i := slices.Index(p.node().Ranks, w.Task); i >= 0 && p.asked && p.phase != partOver {
+				l.partTask(p, &proto.StepEvent{Kind: proto.StepExited, Task: w.Task, Code: w.Code, Signal: w.Signal,
+					PID: p.tasks[i].pid})
+			}
+		}
+	}
+	for _, p := range s.parts {
+		if p.asked && p.phase != partOver && !slices.ContainsFunc(p.tasks, func(t partTask) bool { return t.ended == nil }) {
+			l.partHappens(p, pevTold, partNews{})
+		}
+	}
 	l.stepProgress(s)
 }
 

@@ -35,6 +35,7 @@ func (l *loop) rejoin(s *step, m msgStep) error {
 		s.tellTask(l, i)
 	}
 	for _, p := range s.parts {
+		p.asked = false // by this connection
 		for i := range p.tasks {
 			p.tell(l, i)
 		}

@@ -256,6 +256,19 @@ func (p *stepPlan) pipes(o *shim.Launch, stream, rank int) error {
 	return nil
 }
 
+// tellEnds makes gshim tell the relay how the tasks end, which can tell the command while this daemon is away.
+func (p *stepPlan) tellEnds(orders []*shim.Launch) error {
+	read, write, err := shim.EndPipe(len(orders))
+	if err != nil {
+		return fmt.Errorf("make a pipe for the tasks' ends: %w", err)
+	}
+	p.ends = append(p.ends, steprelay.Pipe{Stream: stepio.Ended, File: read})
+	for i, o := range orders {
+		o.Passed[shim.ToldFile] = write[i]
+	}
+	return nil
+}
+
 // terminal gives a task a new terminal if the command is on another host; the relay gets the other side.
 func (p *stepPlan) terminal(o *shim.Launch, rank int) error {
 	t := p.req.Terminal

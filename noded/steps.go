@@ -187,6 +187,9 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 		l.onStepList(m)
 	case msgPart:
 		return true, l.onPart(m)
+	case msgStepWords:
+		defer m.conn.turnOver()
+		l.onStepWords(m)
 	case msgPartForget:
 		defer m.conn.turnOver()
 		return true, l.onPartForget(m)
@@ -219,6 +222,8 @@ func (l *loop) stepCrashed(m any, crashed error) error {
 	case msgPart:
 		c = m.conn
 	case msgPartForget:
+		c = m.conn
+	case msgStepWords:
 		c = m.conn
 	case msgStepPrepared:
 		s = l.step(m.key, m.id)

@@ -227,6 +227,15 @@ func (s *stepServer) takeMessage(c *stepConn, kind uint8, body []byte) error {
 		m = msgStepSignal{c, sig}
 	case proto.StepFrameForget:
 		m = msgPartForget{c}
+	case proto.StepFrameWords:
+		words := new(proto.StepWords)
+		if err := c.decode(body, words, nil); err != nil {
+			return err
+		}
+		if err := check.Words(words); err != nil {
+			return err
+		}
+		m = msgStepWords{c, words}
 	default:
 		return fmt.Errorf("a message of kind %d at this point", kind)
 	}

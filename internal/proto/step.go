@@ -275,6 +275,7 @@ const (
 	StepDone                             // all tasks have ended and nothing is left of them
 	StepLine                             // Text: a line for the user, printed as it is
 	StepJoined                           // IO: somebody wants what the tasks write
+	StepAway                             // Node can't be reached: what its relay says of its tasks' ends is wanted
 )
 
 // StepEvent is the daemon's message about a step.
@@ -432,6 +433,20 @@ func (x *StepSignal) Wire(c *wire.C) {
 	wire.Lines(c, &x.Text, model.MaxText)
 }
 
+// StepWords says how tasks have ended whose node's daemon is away, as the node's relay has told the command.
+type StepWords struct{ List []StepWord }
+
+// StepWord is one task's end.
+type StepWord struct{ Task, Code, Signal int32 }
+
+func (x *StepWords) Wire(c *wire.C) { wire.List(c, &x.List, model.MaxList) }
+
+func (x *StepWord) Wire(c *wire.C) {
+	wire.Int(c, &x.Task)
+	wire.Int(c, &x.Code)
+	wire.Int(c, &x.Signal)
+}
+
 // Kinds of frames on a socket for steps: one precedes each message.
 const (
 	StepFrameRequest uint8 = iota + 1
@@ -441,4 +456,5 @@ const (
 	StepFrameDoor   // StepDoor, then a request
 	StepFramePart   // StepPart
 	StepFrameForget // the step's manager has stored the end of the part
+	StepFrameWords  // StepWords, after StepAway
 )

@@ -27,7 +27,7 @@ func TestWire(t *testing.T) {
 		&ReportChunk{}, &UsageQuery{}, &Reports{}, &ReservationsReply{}, &ReserveReply{},
 		&ReserveRequest{}, &ScriptReply{}, &ScriptRequest{}, &SharesReply{}, &SharesRequest{}, &Sight{}, &Stale{},
 		&StaleEnd{}, &StatReply{},
-		&StatRequest{}, &StepDoor{}, &StepEvent{}, &StepFiles{}, &StepPart{}, &StepSignal{}, &StepsChunk{},
+		&StatRequest{}, &StepDoor{}, &StepEvent{}, &StepFiles{}, &StepPart{}, &StepSignal{}, &StepWords{}, &StepsChunk{},
 		&StepsRequest{}, &SubmitEachReply{}, &SubmitEachRequest{}, &SubmitReply{}, &TargetsReply{},
 		&UpdateJobRequest{}, &UpdateNodeRequest{},
 		&UpdatePartitionRequest{}, &SetDebugRequest{}, &WaitReply{}, &WaitRequest{}, &Welcome{}, &WhyReply{}, &WitnessReply{},

@@ -276,6 +276,7 @@ func (s *State) checkDerived() error {
 		{"halfways", list(s.halfways.Scan), list(fresh.halfways.Scan)},
 		{"finished jobs", list(s.finished.Scan), list(fresh.finished.Scan)},
 		{"names", list(s.live.Scan), list(fresh.live.Scan)},
+		{"users' jobs", list(s.owned.Scan), list(fresh.owned.Scan)},
 		{"waiters", list(s.waiters.Scan), list(fresh.waiters.Scan)},
 		{"tasks", pairs(s.elems.Scan), pairs(fresh.elems.Scan)},
 		{"groups of tasks", pairs(s.groups.Scan), pairs(fresh.groups.Scan)},

@@ -86,6 +86,7 @@ func TestCheckFinds(t *testing.T) {
 		"index of time limits differs":        func(st *State) { st.limits.Set(due{epoch.Add(1e6), 3}) },
 		"index of waiters differs":            func(st *State) { st.waiters.Delete(waitKey{1, model.NoTask, 3}) },
 		"index of names differs":              func(st *State) { st.live.Clear() },
+		"index of users' jobs differs":        func(st *State) { st.owned.Clear() },
 		"index of queues differs":             func(st *State) { st.queueOf("p").Set(readyKey{1, 1}) },
 		"index of moving jobs differs":        func(st *State) { st.moving.Delete(1) },
 		"index of tasks differs":              func(st *State) { st.elems.Set(elemKey(2, 0), 2) },

@@ -109,6 +109,34 @@ func liveOf(j *model.Job) (k liveKey, ok bool) {
 	return liveKey{j.Spec.UID, j.Spec.Name, root(j), j.ID}, true
 }
 
+// Phase is a part of a job's life, by which the jobs of a user are found.
+type Phase uint8
+
+const (
+	Waits  Phase = 1 << iota // PENDING
+	Holds                    // it has or had resources, and has not ended
+	IsOver                   // it has ended
+)
+
+// PhaseOf gives the phase of a state.
+func PhaseOf(s model.JobState) Phase {
+	switch {
+	case s == model.Pending:
+		return Waits
+	case s.Finished():
+		return IsOver
+	}
+	return Holds
+}
+
+// ownedOf gives a job's place among its user's jobs.
+func ownedOf(j *model.Job) ownedKey {
+	if j == nil {
+		return ownedKey{}
+	}
+	return ownedKey{j.Spec.UID, PhaseOf(j.State), j.ID}
+}
+
 // root gives the number under which a job was submitted: its array's, its first component's, or its own.
 func root(j *model.Job) model.JobID {
 	switch {
@@ -185,6 +213,14 @@ func (s *State) reindexJob(old, j *model.Job) {
 		}
 		if isLive {
 			s.live.Set(is)
+		}
+	}
+	if was, is := ownedOf(old), ownedOf(j); was != is {
+		if old != nil {
+			s.owned.Delete(was)
+		}
+		if j != nil {
+			s.owned.Set(is)
 		}
 	}
 	s.moveWaits(id, depsOf(old), depsOf(j))

@@ -69,6 +69,7 @@ type facts struct {
 	rising int                               // nodes that are off or on their way up; derived
 	shares *btree.Map[model.JobID, struct{}] // jobs with resources that share CPUs or are suspended
 	live   *btree.BTreeG[liveKey]            // unfinished jobs by user and name
+	owned  *btree.BTreeG[ownedKey]           // all jobs by user and phase
 
 	requests *btree.Map[string, request]
 	reqQueue *btree.Map[uint64, string] // requests in order of arrival
@@ -202,6 +203,23 @@ func liveLess(a, b liveKey) bool {
 	return a.id < b.id
 }
 
+// ownedKey orders jobs by user and phase, then by ID.
+type ownedKey struct {
+	uid   uint32
+	phase Phase
+	id    model.JobID
+}
+
+func ownedLess(a, b ownedKey) bool {
+	switch {
+	case a.uid != b.uid:
+		return a.uid < b.uid
+	case a.phase != b.phase:
+		return a.phase < b.phase
+	}
+	return a.id < b.id
+}
+
 // waitKey says that job id waits for target or, if task is set, for one task of it.
 type waitKey struct {
 	target model.JobID
@@ -296,6 +314,7 @@ func (s *State) reset() {
 	s.halfways = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.finished = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.live = btree.NewBTreeGOptions(liveLess, noLocks)
+	s.owned = btree.NewBTreeGOptions(ownedLess, noLocks)
 	s.waiters = btree.NewBTreeGOptions(waitLess, noLocks)
 	if s.shared == nil {
 		s.shared = newInterned()

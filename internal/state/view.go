@@ -23,7 +23,7 @@ func (s *State) View() *View {
 	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
 	v.arrays, v.elems, v.groups, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.groups.Copy(), s.outbox.Copy()
 	v.outSteps, v.outTrail, v.mails = s.outSteps.Copy(), s.outTrail.Copy(), s.mails.Copy()
-	v.moving, v.shares, v.live = s.moving.Copy(), s.shares.Copy(), s.live.Copy()
+	v.moving, v.shares, v.live, v.owned = s.moving.Copy(), s.shares.Copy(), s.live.Copy(), s.owned.Copy()
 	v.accounts, v.users, v.assocs, v.qos, v.qosUse, v.acctUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(),
 		s.qos.Copy(), s.qosUse.Copy(), s.acctUse.Copy()
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
@@ -113,18 +113,37 @@ func (v *View) Jobs(f func(*model.Job) bool) {
 	v.jobs.Scan(func(_ model.JobID, j *model.Job) bool { return f(j) })
 }
 
-// LiveOf calls f for every unfinished job of a user, in order of ID, until it returns false.
-func (v *View) LiveOf(uid uint32, f func(*model.Job) bool) {
-	var ids []model.JobID
-	v.live.Ascend(liveKey{uid: uid}, func(k liveKey) bool {
-		if k.uid == uid {
-			ids = append(ids, k.id)
+// JobsOf calls f for every job of a user that is in one of these phases, in order of ID, until it returns false.
+func (v *View) JobsOf(uid uint32, phases Phase, f func(*model.Job) bool) {
+	var lists [][]model.JobID
+	walk := func(p Phase, each func(model.JobID) bool) {
+		v.owned.Ascend(ownedKey{uid: uid, phase: p}, func(k ownedKey) bool {
+			return k.uid == uid && k.phase == p && each(k.id)
+		})
+	}
+	give := func(id model.JobID) bool {
+		j, ok := v.jobs.Get(id)
+		return !ok || f(j)
+	}
+	for _, p := range []Phase{Waits, Holds, IsOver} {
+		switch phases & p {
+		case phases: // no other list has to be merged with this one
+			walk(p, give)
+			return
+		case 0:
+		default:
+			var ids []model.JobID
+			walk(p, func(id model.JobID) bool {
+				ids = append(ids, id)
+				return true
+			})
+			lists = append(lists, ids)
 		}
-		return k.uid == uid
-	})
+	}
+	ids := slices.Concat(lists...)
 	slices.Sort(ids)
 	for _, id := range ids {
-		if j, ok := v.jobs.Get(id); ok && !f(j) {
+		if !give(id) {
 			return
 		}
 	}

@@ -40,6 +40,8 @@ const (
 	// Terminal as a stream is the size of a task's terminal (SizeData), from the command. The terminal's data uses the
 	// streams of input and output.
 	Terminal uint8 = 3
+	// Ended as a stream is how a task has ended (EndData), from its node.
+	Ended uint8 = 4
 
 	saltBytes  = 16
 	frameHead  = 5 // head of the sealed text: stream and rank
@@ -60,7 +62,7 @@ func NewKey() ([]byte, error) {
 // Frame is a piece of one stream of one task. Data is valid until the next Read; empty data means the end of the
 // stream.
 type Frame struct {
-	Stream uint8 // 0 standard input, 1 output, 2 error
+	Stream uint8 // 0 standard input, 1 output, 2 error; Terminal, Ended
 	Rank   int32
 	Data   []byte
 }
@@ -173,6 +175,17 @@ func SizeOf(data []byte) (s terminal.Size, ok bool) {
 		return s, false
 	}
 	return terminal.Size{Rows: binary.LittleEndian.Uint16(data), Cols: binary.LittleEndian.Uint16(data[2:])}, true
+}
+
+// EndData writes a task's exit code and signal as the data of a frame.
+func EndData(code, signal int32) []byte { return []byte{byte(code), byte(signal)} }
+
+// EndOf reads the output of EndData.
+func EndOf(data []byte) (code, signal int32, ok bool) {
+	if len(data) != 2 || data[1] > 127 {
+		return 0, 0, false
+	}
+	return int32(data[0]), int32(data[1]), true
 }
 
 func nonce(n uint64) []byte {

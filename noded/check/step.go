@@ -228,6 +228,16 @@ func Signal(m *proto.StepSignal) error {
 	return nil
 }
 
+// Words refuses what a command can't say of its tasks' ends.
+func Words(m *proto.StepWords) error {
+	for _, w := range m.List {
+		if w.Task < 0 || w.Code < 0 || w.Code > math.MaxUint8 || w.Signal < 0 || w.Signal > 127 {
+			return fmt.Errorf("task %d ended with code %d and signal %d", w.Task, w.Code, w.Signal)
+		}
+	}
+	return nil
+}
+
 // Event refuses what a node can't say about its part of a step. Texts that are too long are cut.
 func Event(ev *proto.StepEvent) error {
 	ev.Text = clip(ev.Text, maxText)

@@ -33,7 +33,8 @@
 // order.go (what is asked and answered), server.go (the process), orders.go (each order), launch.go
 // (one launch, step by step), fork.go (what happens between fork and exec), reap.go, journal.go,
 // signal.go, orphan.go, abandoned.go, lease.go, upgrade.go; client.go and start.go are gnoded's
-// side; wire.go is the encoding. DESIGN.md has the measurements and the rejected alternatives.
+// side; wire.go is the encoding, endword.go what is told to a process beside.
+// DESIGN.md has the measurements and the rejected alternatives.
 //
 // Further: codec.go (parts of frames), conn.go (a client's connection), socket.go (where it is),
 // rights.go (files that come along), launchers.go (how many launches at once), limits.go (resource

@@ -24,7 +24,11 @@ const (
 	maxNotes       = 17 // one of each limit, and one of the directory; journals may have those of other limits
 	MaxAckKeys     = 65536
 
-	PassedFiles = 4 // files that a process can be given
+	PassedFiles = 5 // files that come with an order
+
+	// ToldFile is the one of them that gshim keeps. When the process has ended, and its end is in the journal, gshim
+	// writes a line of an EndWord there, and closes it.
+	ToldFile = 4
 
 	maxEntries = 65536 // launches that run or wait for an Ack
 )
@@ -84,7 +88,7 @@ type Launch struct {
 	Append bool   // keep what the output files hold; they are written with O_APPEND in any case
 
 	// Passed are open files to be the process's 0, 1 and 2 in place of Stdin, Stdout and Stderr; nil ones are opened by
-	// those paths. A fourth one is its 3. They stay the caller's.
+	// those paths. A fourth one is its 3, a fifth one gshim's own (ToldFile). They stay the caller's.
 	Passed [PassedFiles]*os.File
 
 	// Limits are set before the first instruction, lowered to gshim's own hard limits; RLIMIT_NOFILE otherwise 1024

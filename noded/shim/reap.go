@@ -154,8 +154,22 @@ func (s *server) commit() {
 	for _, e := range batch {
 		e.event, e.state, e.last = e.last, done, Event{}
 		s.tell(e.event)
+		sayEnd(e)
 	}
 	s.mu.Unlock()
+}
+
+// sayEnd tells who waits for the end of a launch beside gnoded. Callers hold mu: the file doesn't block (EndPipe).
+func sayEnd(e *entry) {
+	if e.told == nil {
+		return
+	}
+	if fd := fdOf(e.told); fd >= 0 && e.event.Kind == Exited {
+		w := EndWord{Task: e.key.Task, Code: int32(e.event.Code), Signal: int32(e.event.Signal)}
+		_, _ = unix.Write(fd, []byte(w.String())) // without it, gnoded tells alone, as soon as it can
+	}
+	_ = e.told.Close() // it was only written
+	e.told = nil
 }
 
 // rewriteJournal replaces the journal by one of the launches in memory. Callers hold jmu.

@@ -58,6 +58,7 @@ type entry struct {
 	child   *childArgs // state starting, from just before the fork
 	early   *ended     // state starting: the reaper was faster than the launch
 	cut     string     // why it was killed when the lease ended; "": it was not
+	told    *os.File   // the order's ToldFile; nil: there is none
 	settled chan struct{}
 }
 
@@ -294,6 +295,9 @@ func (s *server) launch(e *entry, l *Launch) {
 		s.launched(e, Event{}, lerr)
 		return
 	}
+	s.mu.Lock()
+	e.told, l.Passed[ToldFile] = l.Passed[ToldFile], nil
+	s.mu.Unlock()
 	if errno := syscall.Errno(p.child.chdir); errno != 0 {
 		p.notes = append(p.notes, fmt.Sprintf("could not change to the working directory %s: %v; it runs in /tmp", l.Dir,
 			errno))

@@ -19,7 +19,7 @@ import (
 )
 
 // Protocol is the version of the orders and events. Both sides must have the same one, except for Upgrade.
-const Protocol = 9
+const Protocol = 10
 
 // The limits of the wire.
 const (

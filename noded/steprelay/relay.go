@@ -7,6 +7,7 @@
 package steprelay
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/hex"
 	"errors"
@@ -25,6 +26,7 @@ import (
 	"gbatch/internal/stepio"
 	"gbatch/internal/terminal"
 	"gbatch/noded/gpuoom"
+	"gbatch/noded/shim"
 )
 
 // Word is the first argument that makes gshim's program run this one.
@@ -59,7 +61,7 @@ type Order struct {
 const gpuWord = "gpu"
 
 // Pipe is the relay's end of one task's stream; if the stream is stepio.Terminal, it is the other side of the task's
-// terminal, for input and output.
+// terminal, for input and output. If it is stepio.Ended, gshim writes the ends of all tasks there.
 type Pipe struct {
 	Rank   int32
 	Stream uint8
@@ -293,6 +295,14 @@ func serve(c *stepio.Conn, pipes []Pipe, gpu bool) int {
 		if p.Stream == 0 {
 			continue
 		}
+		if p.Stream == stepio.Ended {
+			outs.Go(func() {
+				if passEnds(c, &p) != nil {
+					gone()
+				}
+			})
+			continue
+		}
 		outputs++
 		var w *gpuoom.Watch
 		if gpu {
@@ -365,6 +375,21 @@ func copyOut(c *stepio.Conn, p *Pipe, w *gpuoom.Watch) error {
 			return c.Write(stream, p.Rank, nil)
 		}
 	}
+}
+
+// passEnds tells the command how the tasks have ended, as gshim says.
+func passEnds(c *stepio.Conn, p *Pipe) error {
+	lines := bufio.NewScanner(p.File)
+	for lines.Scan() {
+		w, err := shim.ParseEndWord(lines.Text())
+		if err != nil {
+			return nil // gnoded will tell
+		}
+		if err := c.Write(stepio.Ended, w.Task, stepio.EndData(w.Code, w.Signal)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // feed gives tasks their input. It ends with the connection.

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/client"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/stepio"
 	"gbatch/internal/terminal"
@@ -34,7 +36,9 @@ type remoteFiles struct {
 	mu    sync.Mutex
 	cond  sync.Cond
 	conns []*stepio.Conn
-	size  *terminal.Size // of the user's terminal since it changed
+	size  *terminal.Size   // of the user's terminal since it changed
+	words []proto.StepWord // how tasks have ended, as their relays say
+	asks  *client.Steps    // the daemon that wants to know; nil: it knows by itself
 }
 
 // listen opens a port for the relays of all nodes but direct.
@@ -158,6 +162,10 @@ func (rf *remoteFiles) read(c *stepio.Conn) {
 			}
 			return
 		}
+		if code, sig, ok := stepio.EndOf(fr.Data); fr.Stream == stepio.Ended && ok {
+			rf.ended(proto.StepWord{Task: fr.Rank, Code: code, Signal: sig})
+			continue
+		}
 		if fr.Stream > 2 || rf.pl.sinks[fr.Stream].fd < 0 {
 			continue
 		}
@@ -176,6 +184,30 @@ func (rf *remoteFiles) read(c *stepio.Conn) {
 			labels[key] = l
 		}
 		l.take(fr.Data, len(fr.Data) == 0)
+	}
+}
+
+// ended keeps how a task has ended, and says it if it is asked for.
+func (rf *remoteFiles) ended(w proto.StepWord) {
+	rf.mu.Lock()
+	if rf.words = append(rf.words, w); len(rf.words) > model.MaxList {
+		rf.words = rf.words[1:]
+	}
+	to := rf.asks
+	rf.mu.Unlock()
+	if to != nil {
+		_ = to.Send(proto.StepFrameWords, &proto.StepWords{List: []proto.StepWord{w}}, nil) // as in resize
+	}
+}
+
+// tell says how tasks have ended, and from now on how others end.
+func (rf *remoteFiles) tell(to *client.Steps) {
+	rf.mu.Lock()
+	rf.asks = to
+	known := slices.Clone(rf.words)
+	rf.mu.Unlock()
+	if len(known) > 0 {
+		_ = to.Send(proto.StepFrameWords, &proto.StepWords{List: known}, nil) // as in resize
 	}
 }
 

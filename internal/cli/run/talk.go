@@ -145,6 +145,10 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 			t.cancelled = true
 		}
 		fmt.Fprintln(t.Stderr, ev.Text)
+	case proto.StepAway:
+		if t.pl != nil && t.pl.remote != nil {
+			t.pl.remote.tell(t.conn)
+		}
 	case proto.StepJoined:
 		t.joined(ev.IO)
 	case proto.StepStarted, proto.StepExited:
