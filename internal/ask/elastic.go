@@ -99,9 +99,9 @@ func checkElastic(sp *model.Spec, m *model.Needs) error {
 			"number is one number, below its most", sp.MinNodes, e.Max, sp.MinNodes, sp.MaxNodes)
 	case sp.Tasks > 0:
 		return refuse(Request, "--ntasks is a number for all nodes of an elastic job: give --ntasks-per-node instead")
-	case m.Contiguous || m.Switches > 0 || m.Spread || m.FewNodes || m.Segment > 0:
-		return refuse(Request, "--contiguous, --switches, --segment, --spread-job and --use-min-nodes choose all "+
-			"nodes together, and nodes of an elastic job come later: leave them out")
+	case m.Contiguous || m.Spread || m.FewNodes || m.Segment > 0:
+		return refuse(Request, "--contiguous, --segment, --spread-job and --use-min-nodes choose all nodes together, and "+
+			"nodes of an elastic job come later: leave them out; --switches=N bounds its leaf switches")
 	case int32(len(sp.ReqNodes)) > sp.MinNodes:
 		return refuse(Request, "--nodelist names %d nodes, and the elastic job starts with %d", len(sp.ReqNodes), sp.MinNodes)
 	case e.Signal < 0 || e.Signal > 64 || e.Signal == 9 || e.Signal == 19:

@@ -132,7 +132,8 @@ func (p *Planner) take(e *entry) {
 	if e.j.IsArray() {
 		task = e.j.Tasks.Min()
 	}
-	if !p.atThrottle(e.j) && len(p.plan.Starts) < p.policy.MaxStarts && p.start(b.lane, &it, task) {
+	if !p.atThrottle(e.j) && len(p.plan.Starts) < p.policy.MaxStarts &&
+		(p.startOnKept(b, &it, task) || p.start(b.lane, &it, task)) {
 		delete(p.claimed, e.j.ID)
 		p.letGo = append(p.letGo, e.j.ID)
 		if task != model.NoTask {
@@ -149,6 +150,27 @@ func (p *Planner) take(e *entry) {
 	}
 	p.claimAgain(e, b)
 	p.because(e, model.ReasonResources, "")
+}
+
+// startOnKept starts a job that was lost with a node on the other nodes that it had, beside one that takes the place of
+// the lost one.
+func (p *Planner) startOnKept(b *booking, it *item, task int32) bool {
+	sp := *it.e.j.Spec
+	if !it.e.j.Expediting() || it.e.j.Het != nil {
+		return false
+	}
+	named := slices.Clone(sp.ReqNodes)
+	for _, n := range b.nodes {
+		if !slices.Contains(named, n.def.Name) {
+			named = append(named, n.def.Name)
+		}
+	}
+	if sp.ReqNodes = named; len(named) == len(it.e.j.Spec.ReqNodes) {
+		return false // as it asks for them anyway
+	}
+	kept := *it
+	kept.sh = p.shapeOf(b.lane, &sp)
+	return p.start(b.lane, &kept, task)
 }
 
 // claimAgain puts a claim back onto the calendar. That of a job which was lost with a node lasts until the other nodes

@@ -12,6 +12,8 @@ import (
 // started what it can, beside all reservations and claims, goes to them: to those of the highest priority first, each
 // up to its MAX, within the limits that hold it. A job that the same pass starts grows at once. One that runs does not
 // grow again before ElasticPause is over, so that its size does not flap. giveback.go takes from them what others need.
+// The network holds for the nodes that come as for those that a job begins with: it grows into its own leaf switch or
+// block first, and never beyond what it could have begun with.
 
 // grower is an elastic job that runs, or that this plan starts.
 type grower struct {
@@ -215,6 +217,10 @@ func (p *Planner) nodeFor(g *grower, shut []*pool) (*node, *model.NodeAlloc) {
 	}
 	p.cursor.of(sh)
 	first, own, taken := true, false, false
+	kin := g.kin(p.stock.network(sh.rq.topology))
+	var best *node
+	var with *model.NodeAlloc
+	least := tooFar
 	for at := pl.find(sh.from, &sh.wholeB); at < len(pl.nodes); at = pl.find(at+1, &sh.wholeB) {
 		n := pl.nodes[at]
 		nd := &sh.whole[n.class.at]
@@ -233,13 +239,23 @@ func (p *Planner) nodeFor(g *grower, shut []*pool) (*node, *model.NodeAlloc) {
 			slices.ContainsFunc(n.places, func(at place) bool { return slices.Contains(shut, at.pool) }) {
 			continue
 		}
+		far := kin.to(n.def.Name)
+		if far >= least {
+			own = own || best == nil // another job may be nearer to it
+			continue
+		}
 		r := p.roomUntil(n, end).as(&sh.rq)
 		if n.dated() && p.social && !sh.meets(r, nd) {
 			continue
 		}
 		if na, m := r.place(&sh.rq, sh.tasks, wholeJob(&sh.rq)); m == missNone {
-			return n, &na
+			if best, with, least = n, &na, far; far == 0 {
+				break
+			}
 		}
+	}
+	if best != nil {
+		return best, with
 	}
 	if first {
 		sh.from = len(pl.nodes)
@@ -319,4 +335,83 @@ func (lim *limiter) refusesMore(g *limitSet, add, total, node, spent []int64, le
 		}
 	}
 	return false
+}
+
+// kin is where the nodes of a job that grows lie in the network.
+type kin struct {
+	net      *network // nil: all nodes are alike
+	leaves   map[int]bool
+	lo, hi   int // the first and the last leaf
+	switches int // most leaves that the job wants; 0: any number
+	blocks   map[int]bool
+	node     string // one of the job's
+	level    int    // of the blocks within which the job stays
+	never    bool
+}
+
+// tooFar is farther than any node that a job may get.
+const tooFar = math.MaxInt
+
+// kin looks where a job's nodes lie. The job is bound to the network as one of its size that starts now (layNetwork).
+func (g *grower) kin(net *network) *kin {
+	rq := &g.sh.rq
+	k := &kin{never: rq.Segment > 0 || rq.Contiguous} // of these all nodes are chosen together
+	switch {
+	case net.blocks != nil && !net.optional && !rq.Spread:
+		k.net, k.blocks, k.level = net, map[int]bool{}, net.blocks.level(len(g.alloc.Nodes)+1)
+		for i := range g.alloc.Nodes {
+			k.node = g.alloc.Nodes[i].Node
+			if b, ok := net.blocks.of[k.node]; ok {
+				k.blocks[b] = true
+			}
+		}
+	case net.tree != nil && !rq.Spread && (!net.optional || rq.Switches > 0):
+		k.net, k.leaves, k.switches, k.lo, k.hi = net, map[int]bool{}, rq.Switches, math.MaxInt, -1
+		for i := range g.alloc.Nodes {
+			if leaf, ok := net.tree.leafOf[g.alloc.Nodes[i].Node]; ok {
+				k.leaves[leaf], k.lo, k.hi = true, min(k.lo, leaf), max(k.hi, leaf)
+			}
+		}
+	}
+	return k
+}
+
+// to gives how far a node is from the job's: 0 on a leaf or in a block that the job has, then by the level of what they
+// have in common.
+func (k *kin) to(node string) int {
+	switch {
+	case k.never:
+		return tooFar
+	case k.net == nil:
+		return 0
+	case k.leaves != nil:
+		leaf, ok := k.net.tree.leafOf[node]
+		switch {
+		case ok && k.leaves[leaf]:
+			return 0
+		case !ok || k.switches > 0 && len(k.leaves) >= k.switches:
+			return tooFar
+		}
+		least := tooFar
+		for i := range k.net.tree.branches {
+			if b := &k.net.tree.branches[i]; min(k.lo, leaf) >= b.lo && max(k.hi, leaf) < b.hi {
+				least = min(least, 1+b.level)
+			}
+		}
+		return least
+	}
+	b, ok := k.net.blocks.of[node]
+	switch {
+	case !ok:
+		return tooFar
+	case k.blocks[b]:
+		return 0
+	}
+	for level := range k.level + 1 {
+		mine, has := k.net.blocks.unit(k.node, level)
+		if other, _ := k.net.blocks.unit(node, level); has && mine == other {
+			return 1 + level
+		}
+	}
+	return tooFar
 }
