@@ -40,6 +40,8 @@ type attempt struct {
 	exit    *int32        // the exit code from the command that released the job; nil: its own
 	fault   model.Exit    // of its last step that could not be run; Text is "" if there was none
 
+	overfull string // why its script was ended: its container has written too much
+
 	timer     *time.Timer // its phase's deadline
 	turn      uint64      // number of the timer: messages of older timers are ignored
 	killed    time.Time   // when it was first sent SIGKILL

@@ -57,6 +57,9 @@
 // pauses between tries. link.go is the connection to gshim, package pool the workers. Package relay
 // finds the leader and carries users' requests, userfile.go writes lines for the user.
 //
+// Containers: ownmounts.go, with packages container, box, image and oci; package layers bounds what
+// they write.
+//
 // Package receive is the process that takes in a file of gbcast (stepmake.go starts it as a task).
 // Package exporter serves what the GPUs do, and whose they are, to others.
 //

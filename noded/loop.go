@@ -232,6 +232,8 @@ func (l *loop) handle(m any) error {
 		m.reply <- l.tellWaits(m.keys)
 	case msgOwed:
 		m.reply <- l.owed()
+	case msgOverfull:
+		l.onOverfull(m)
 	case msgRunning:
 		m.reply <- answerFor{running: l.running(), leaving: l.leaving()}
 	default:

@@ -30,6 +30,7 @@ import (
 	"gbatch/noded/greshelper"
 	"gbatch/noded/hardware"
 	"gbatch/noded/image"
+	"gbatch/noded/layers"
 	"gbatch/noded/oci"
 	"gbatch/noded/pool"
 	"gbatch/noded/relay"
@@ -63,6 +64,7 @@ type Noded struct {
 	boxes     *container.Store          // jobs' own directories; nil: they share the node's
 	images    *image.Cache              // of containers; nil: noImages says why there are none
 	bundles   oci.Dirs                  // of steps in containers of OCI runtimes
+	layers    layers.Bound              // of what users' containers write
 	rooms     atomic.Pointer[box.Store] // containers of images; nil before the first
 	roomsAt   string                    // their directory
 	opening   sync.Mutex                // of rooms
@@ -213,6 +215,10 @@ func (n *Noded) openJobs() error {
 		return err
 	}
 	n.bundles.Base = filepath.Join(n.opts.Spool, "bundles")
+	n.layers.List = n.places
+	if c := n.opts.Config; c != nil {
+		n.layers.Limit = c.ContainerUserMiB << 20
+	}
 	if n.noImages = n.openImages(); n.noImages != nil {
 		n.log.Warn("jobs with --container-image are refused here", "why", n.noImages)
 	}
@@ -326,6 +332,10 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		part(func() error { n.gpus.Run(ctx); return nil })
 		part(func() error { n.sampler.run(ctx); return nil })
 		part(func() error { n.export(ctx); return nil })
+		part(func() error {
+			n.layers.Run(ctx, func(list []layers.Over) { n.inbox.post(msgOverfull{list}) })
+			return nil
+		})
 	}
 	wg.Wait()
 	if !n.opts.Login {

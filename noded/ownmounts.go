@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
@@ -17,6 +20,7 @@ import (
 	"gbatch/noded/boxenv"
 	"gbatch/noded/container"
 	"gbatch/noded/image"
+	"gbatch/noded/layers"
 	"gbatch/noded/oci"
 	"gbatch/noded/shim"
 	"gbatch/noded/steppmi"
@@ -214,6 +218,9 @@ func (n *Noded) makeRoom(ctx context.Context, r *room) error {
 	if err := r.wish.Check(); err != nil { // whoever has sent it
 		return err
 	}
+	if err := n.layers.Refuses(ctx, r.spec.UID); err != nil {
+		return err
+	}
 	if r.wish.Bundle != "" {
 		return n.orderBundle(r)
 	}
@@ -372,4 +379,51 @@ func (n *Noded) cleanBundles() {
 				"err", err)
 		}
 	})
+}
+
+// places gives where the containers of this node write.
+func (n *Noded) places() (list []layers.Place) {
+	if rooms := n.rooms.Load(); rooms != nil {
+		for name, dir := range rooms.Layers() {
+			list = append(list, layers.Place{Name: name, Dir: dir})
+		}
+	}
+	for name, dir := range n.bundles.All() {
+		list = append(list, layers.Place{Name: name, Dir: dir})
+	}
+	return list
+}
+
+// msgOverfull names containers that have to end: their users' have written more than they may.
+type msgOverfull struct{ list []layers.Over }
+
+// onOverfull ends the steps, and the scripts, that run in these containers. One that runs on with a name ends all steps
+// of its job that run in containers.
+func (l *loop) onOverfull(m msgOverfull) {
+	for _, o := range m.list {
+		for _, a := range l.attempts {
+			job := nameOf(a.key)
+			if a.rec == nil || a.phase >= ending || !strings.HasPrefix(o.Name, box.InJob(job)) {
+				continue
+			}
+			named := strings.HasPrefix(o.Name, box.Named(job))
+			why := fmt.Sprintf("%s; the one with the most (%s) is ended", o.Why, o.Size())
+			for _, s := range a.steps {
+				if s.cause == model.NoStop && (named && s.rec.Container != "" || o.Name == box.NameOf(job, s.id, &wish.Wish{})) {
+					l.log.Warn("a step in a container is ended: it writes too much", "job", a.key.Job, "step", s.id, "why", why)
+					l.stopStep(s, model.StopCancel, a.rec.UID, true, fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: %s",
+						a.key.Job, s.id, l.n.opts.Name, why))
+				}
+			}
+			inside := a.rec.Order != nil && wishOfJob(a.rec.Order.Spec) != nil
+			if a.overfull == "" && inside && (named || o.Name == box.NameOf(job, proto.StepBatch, &wish.Wish{})) {
+				a.overfull = fmt.Sprintf("node %s: %s", l.n.opts.Name, why)
+				l.log.Warn("a script in a container is ended: it writes too much", "job", a.key.Job, "why", why)
+				key := a.key
+				l.then(func() {
+					l.n.stops.Do(func(ctx context.Context) { l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree) })
+				})
+			}
+		}
+	}
 }

@@ -162,6 +162,7 @@ func (l *loop) endReport(a *attempt, exit model.Exit) *proto.Report {
 			x.GPUOOM, x.Text = false, ""
 		}
 	}
+	r.Exit.Text = orElse(r.Exit.Text, a.overfull)
 	if x := &r.Exit; x.Text == "" && x.Code != 0 && x.Code == a.fault.Code {
 		x.Text = a.fault.Text // as a rule that is what the script ended with
 	}

@@ -139,6 +139,7 @@ var layers = []layer{
 	{"noded/asuser", ""},
 	{"noded/gpuoom", ""},
 	{"noded/image", "noded/asuser noded/container"},
+	{"noded/layers", ""},
 	{"noded/boxenv", ""},
 	{"noded/box", "internal/model noded/asuser noded/boxenv noded/container noded/image"},
 	{"noded/oci", "internal/model noded/boxenv"},

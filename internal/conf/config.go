@@ -109,6 +109,7 @@ type Config struct {
 	ContainerCachePath        string   // directory of images and containers; "": SlurmdSpoolDir
 	ContainerRuntime          string   // which program runs bundles; "": oci.conf, or crun or runc
 	ContainerCacheMiB         int64    // what images may take on a node; 0: no containers
+	ContainerUserMiB          int64    // what one user's containers may write on a node; 0: no bound
 	RaiseLimits               []string // "ALL", or names: the hard limits that a job may have above its node's
 	PropagatePrioProcess      int64
 	LaunchParameters          []string
@@ -261,6 +262,7 @@ func defaults() *Config {
 		PropagateLimits:        []string{"ALL"},
 		JobContainerType:       containerNone,
 		ContainerCacheMiB:      defaultContainerCacheMiB,
+		ContainerUserMiB:       defaultContainerUserMiB,
 		InteractiveStepOptions: "--interactive --preserve-env --pty $SHELL",
 		MpiDefault:             "none",
 		MailProg:               "/bin/mail",

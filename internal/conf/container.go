@@ -47,6 +47,9 @@ func (c *Config) ContainerOf(node string) *Container {
 // defaultContainerCacheMiB has room for some images of frameworks.
 const defaultContainerCacheMiB = 100 << 10
 
+// defaultContainerUserMiB has room for the packages of some environments, and for a forgotten checkpoint.
+const defaultContainerUserMiB = 100 << 10
+
 // Runtime says how the nodes run containers of --container.
 func (c *Config) Runtime() container.Runtime {
 	if c.ContainerRuntime == "" || c.ContainerRuntime == OCIFile {
@@ -57,18 +60,22 @@ func (c *Config) Runtime() container.Runtime {
 
 // containerSettings are gbatch's own: where the images of --container-image are kept, and what runs bundles.
 func containerSettings() []setting {
-	size := memory("ContainerCacheSize", RestartNoded, func(c *Config) *int64 { return &c.ContainerCacheMiB })
-	size.show = func(c *Config) string {
-		if c.ContainerCacheMiB == 0 {
-			return "0"
+	bytes := func(name string, of func(c *Config) *int64) setting {
+		size := memory(name, RestartNoded, of)
+		size.show = func(c *Config) string {
+			if *of(c) == 0 {
+				return "0"
+			}
+			return strconv.FormatInt(*of(c), 10) + "M"
 		}
-		return strconv.FormatInt(c.ContainerCacheMiB, 10) + "M"
+		return size
 	}
 	return []setting{
 		absPath("ContainerCachePath", RestartNoded, func(c *Config) *string { return &c.ContainerCachePath }),
 		word("ContainerRuntime", RestartNoded, func(c *Config) *string { return &c.ContainerRuntime },
 			append([]string{OCIFile}, container.RuntimeNames...)...),
-		size,
+		bytes("ContainerCacheSize", func(c *Config) *int64 { return &c.ContainerCacheMiB }),
+		bytes("ContainerUserSize", func(c *Config) *int64 { return &c.ContainerUserMiB }),
 	}
 }
 

@@ -56,7 +56,10 @@ type kept struct {
 	Driver bool
 }
 
-const keptName = "box.json"
+const (
+	keptName  = "box.json"
+	upperName = "upper" // the user's changes
+)
 
 // Open prepares the directory. Containers of an earlier Store are still there.
 func Open(base string, images *image.Cache, log *slog.Logger) (*Store, error) {
@@ -200,6 +203,17 @@ func (s *Store) Has(name string) bool {
 	return has
 }
 
+// Layers gives the directory of the changes of each container, by its name.
+func (s *Store) Layers() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[string]string, len(s.held))
+	for name := range s.held {
+		out[name] = filepath.Join(s.spaces.Dir(name), upperName)
+	}
+	return out
+}
+
 // RemoveAll removes the containers whose names begin with a word, and says how many there were.
 func (s *Store) RemoveAll(prefix string) (int, error) {
 	s.mu.Lock()
@@ -241,10 +255,13 @@ func (s *Store) Close() error {
 // NameOf gives the name of a container: of a step of a job's attempt, or the one that its user has named.
 func NameOf(attempt string, step int32, w *wish.Wish) string {
 	if w.Name != "" {
-		return attempt + ".named-" + w.Name
+		return Named(attempt) + w.Name
 	}
 	return fmt.Sprintf("%s.step%d", attempt, step)
 }
+
+// Named is how the names of the containers of an attempt begin that its user has named.
+func Named(attempt string) string { return InJob(attempt) + "named-" }
 
 // InJob is how the names of the containers of an attempt begin.
 func InJob(attempt string) string { return attempt + "." }

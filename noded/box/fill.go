@@ -243,7 +243,7 @@ func newTmpfs(options string, flags int) (int, error) {
 
 // overlay mounts the image, with a layer of changes, in the container's directory.
 func (f *filling) overlay() error {
-	lower, upper, work, root := filepath.Join(f.dir, "lower"), filepath.Join(f.dir, "upper"),
+	lower, upper, work, root := filepath.Join(f.dir, "lower"), filepath.Join(f.dir, upperName),
 		filepath.Join(f.dir, "work"), filepath.Join(f.dir, "root")
 	for _, d := range []string{lower, upper, work, root} {
 		if err := os.Mkdir(d, 0o755); err != nil {

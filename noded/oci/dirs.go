@@ -52,6 +52,24 @@ func (d *Dirs) Make(name string, uid, gid uint32) (string, error) {
 	return dir, nil
 }
 
+// All gives the directories that there are, by name.
+func (d *Dirs) All() map[string]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.some {
+		return nil
+	}
+	list, err := os.ReadDir(filepath.Join(d.Base, stepDirs))
+	if err != nil {
+		return nil // there are none
+	}
+	out := make(map[string]string, len(list))
+	for _, e := range list {
+		out[e.Name()] = filepath.Join(d.Base, stepDirs, e.Name())
+	}
+	return out
+}
+
 // Remove takes the directory of a name away, and reports whether it was there. Clean removes its files.
 func (d *Dirs) Remove(name string) (bool, error) {
 	return d.remove(func(n string) bool { return n == name })
