@@ -381,8 +381,10 @@ func (c *Controller) shares(_ context.Context, who *caller, rq *proto.SharesRequ
 	out := &proto.SharesReply{}
 	for i := range tree.Rows {
 		r := &tree.Rows[i]
+		// The id of a user who has had no job is not known, and then 0.
+		named := hasUID(rq.Users, r.UID) && r.UID != 0 || hasName(rq.Names, r.User)
 		if i > 0 && len(rq.Accounts) > 0 && !model.HasAccount(rq.Accounts, r.Account) || r.User != "" && len(rq.Users) > 0 &&
-			!hasUID(rq.Users, r.UID) && !hasName(rq.Names, r.User) || !sees.usage(r.Account, r.User) {
+			!named || !sees.usage(r.Account, r.User) {
 			continue
 		}
 		row := proto.ShareRow{Account: r.Account, Parent: r.Parent, User: r.User, UID: r.UID, Depth: int32(r.Depth),

@@ -74,9 +74,10 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 	}
 	text := fmt.Sprintf("partition %s has too few nodes that fit the job", p.Name)
 	if rq.MinNodes > len(p.Nodes) && (sp.Tasks == 0 || int(sp.MinNodes) > len(p.Nodes)) {
-		text += fmt.Sprintf(": %d are needed, and it has %d", rq.MinNodes, len(p.Nodes))
-	} else if most := mostInAll(v, sp, &rq, p); most != "" {
-		text = most
+		return refuse(proto.CodeNodeCount, "%s: %d are needed, and it has %d", text, rq.MinNodes, len(p.Nodes))
+	}
+	if code, most := mostInAll(v, sp, &rq, p); most != "" {
+		return refuse(code, "%s", most)
 	}
 	return refuse(proto.CodeNodeConfig, "%s", text)
 }
@@ -125,7 +126,7 @@ func remoteHint(v *state.View, p *model.Partition, g *model.GresReq) string {
 
 // mostInAll names a resource of which the job asks for more than the partition has, in all or on as many nodes as the
 // job may have.
-func mostInAll(v *state.View, sp *model.Spec, rq *sched.Request, p *model.Partition) string {
+func mostInAll(v *state.View, sp *model.Spec, rq *sched.Request, p *model.Partition) (proto.Code, string) {
 	nodes := len(p.Nodes)
 	if sp.MaxNodes > 0 {
 		nodes = min(nodes, int(sp.MaxNodes))
@@ -175,14 +176,15 @@ func mostInAll(v *state.View, sp *model.Spec, rq *sched.Request, p *model.Partit
 			if g.Type != "" {
 				name += ":" + g.Type
 			}
-			return fmt.Sprintf("the job asks for %s:%d in all, and %s %d%s", name, need, where, has, remoteHint(v, p, &g))
+			return proto.CodeNodeConfig, fmt.Sprintf("the job asks for %s:%d in all, and %s %d%s", name, need, where, has,
+				remoteHint(v, p, &g))
 		}
 	}
 	need := tasks * int64(max(1, rq.CPUsPerTask))
 	if has := largest(func(def *model.NodeDef) int64 { return int64(def.CPUs) }); need > has {
-		return fmt.Sprintf("the job asks for %d CPUs in all, and %s %d", need, where, has)
+		return proto.CodeTooManyCPUs, fmt.Sprintf("the job asks for %d CPUs in all, and %s %d", need, where, has)
 	}
-	return ""
+	return 0, ""
 }
 
 // featuresAsked names the requests behind NoSuchFeature: features, and other fixed properties of nodes.

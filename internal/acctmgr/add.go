@@ -1,6 +1,7 @@
 package acctmgr
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -65,6 +66,11 @@ func noEntity(verb, entity string) error {
 		if len(entity) >= 3 && strings.HasPrefix(name, strings.ToLower(entity)) {
 			return fmt.Errorf(" %s %s is not supported by gbatch: %s", verb, name, text)
 		}
+	}
+	if verb == "list" || verb == "show" {
+		return errors.New("No valid entity in list command\nInput line must include \"Account\", \"Association\", " +
+			"\"Balance\", \"Budget\", \"Cluster\", \"Event\", \"Invoice\", \"Pool\", \"Price\", \"QOS\", \"RunAwayJobs\", " +
+			"\"Transaction\", \"TRES\", \"Tree\" or \"User\"")
 	}
 	return fmt.Errorf(" No valid entity in %s command\n"+
 		" Input line must include \"Account\", \"User\", \"QOS\" or \"Coordinator\"", verb)

@@ -100,7 +100,7 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 	}
 	p, err := lang.Table(columns, o.Style)
 	if err != nil {
-		return nil, nil, fmt.Errorf(" Unknown field '%s'",
+		return nil, nil, fmt.Errorf("Unknown field '%s'",
 			strings.Trim(strings.TrimPrefix(err.Error(), "Invalid field requested: "), `"`))
 	}
 	return p, rows, nil

@@ -19,6 +19,7 @@ type JobView struct {
 	Expand    bool          // --expand-patterns
 	Cluster   string        // for JSON
 	Rules     *ask.Rulebook // partitions' defaults and bounds of requests; nil: not known
+	Numbers   *Numbers      // nil: not known
 }
 
 // JobRow is one line: a job, or with -r one task of an array that has not started, or with -P a job in one of its
@@ -186,16 +187,21 @@ func (r *JobRow) billing() int64 {
 func (r *JobRow) numTasks() int { return ask.Job(r.Job, r.askRules()).Tasks }
 
 // Begins gives %S: when the job started, is known to start, or (if it never did) ended.
-func (r *JobRow) Begins() model.Time {
+func (r *JobRow) Begins() model.Time { return begins(r.Job, r.At) }
+
+func begins(j *model.Job, now model.Time) model.Time {
+	held := j.Hold != model.NotHeld
 	switch {
-	case r.Run != nil:
-		return r.Run.Start
-	case r.End != nil:
-		return r.End.At
-	case r.Begin > r.At:
-		return r.Begin
-	case r.Expect != nil && r.Expect.Start != 0:
-		return max(r.Expect.Start, r.At)
+	case j.Run != nil:
+		return j.Run.Start
+	case j.End != nil:
+		return j.End.At
+	case held && len(j.Delays(now)) > 0:
+		return 0 // the minutes of after:JOB+MINUTES say nothing of when it is released
+	case j.Begin > now:
+		return j.Begin
+	case j.Expect != nil && j.Expect.Start != 0 && !held:
+		return max(j.Expect.Start, now)
 	}
 	return 0
 }
@@ -278,18 +284,19 @@ func appendShort(b []byte, s int64) []byte {
 	return append(b, ':', byte('0'+s%60/10), byte('0'+s%10))
 }
 
-// MemMiB gives %m in MiB: the request per node or CPU, or what the job got if it did not ask.
+// MemMiB gives %m in MiB: the request per node or CPU, as the job or its partition says; 0: all of a node, or by GPU.
 func (r *JobRow) MemMiB() int64 {
-	perCPU, perNode := r.Memory()
-	switch {
-	case perCPU > 0:
-		return perCPU
-	case perNode > 0:
-		return perNode
-	case r.Run != nil && r.Run.Alloc != nil && len(r.Run.Alloc.Nodes) > 0:
-		return r.Run.Alloc.Nodes[0].MemMiB
+	perCPU, perNode := memoryOf(r.Job, r.askRules())
+	return max(perCPU, perNode, 0)
+}
+
+// memoryOf gives the memory that a job asks for, MiB: per CPU or per node.
+func memoryOf(j *model.Job, rules *model.AskRules) (perCPU, perNode int64) {
+	perCPU, perNode = j.Memory()
+	if perCPU == 0 && perNode == 0 && rules != nil && !ask.Of(j.Spec, rules).ByGPU {
+		return rules.DefMemPerCPU, rules.DefMemPerNode
 	}
-	return 0
+	return perCPU, perNode
 }
 
 // appendMem writes MiB in the largest unit that keeps them whole, or as they are with --noconvert.

@@ -100,12 +100,12 @@ func jobLetters() []JobField {
 		qTime('V', "SubmitTime", "SUBMIT_TIME", func(r *JobRow) model.Time { return r.Submit }),
 		qText('W', "Licenses", "LICENSES", func(r *JobRow) string { return orNull(licensesText(r.Spec)) }),
 		qUnset('X', "CoreSpec", "CORE_SPEC", "N/A"),
-		qText('Y', "SchedNodes", "SCHEDNODES", func(r *JobRow) string {
+		{Letter: 'Y', Name: "SchedNodes", Heading: "SCHEDNODES", Whole: true, Get: func(r *JobRow) string {
 			if r.Expect == nil || r.Expect.Start == 0 {
 				return "(null)"
 			}
 			return hostlist.Compress(r.Expect.Nodes)
-		}),
+		}},
 		qText('Z', "WorkDir", "WORK_DIR", func(r *JobRow) string { return orNull(r.Spec.WorkDir) }),
 	}
 }
@@ -156,7 +156,8 @@ func jobNames() []JobField {
 func jobUnset() []JobField {
 	return []JobField{
 		qNum(0, "AllocSID", "ALLOC_SID", func(r *JobRow) int64 { return int64(r.Spec.SID) }),
-		qUnset(0, "AssocID", "ASSOC_ID", "0"),
+		qText(0, "AssocID", "ASSOC_ID",
+			func(r *JobRow) string { return r.Numbers.ofAssoc(r.Spec.Account, r.Spec.User, r.Job.Partition()) }),
 		qUnset(0, "BoardsPerNode", "BOARDS_PER_NODE", "0"),
 		qUnset(0, "BurstBuffer", "BURST_BUFFER", "(null)"),
 		qUnset(0, "BurstBufferState", "BURST_BUFFER_STATE", "(null)"),

@@ -81,16 +81,8 @@ func (r *KeyValues) jobTimes(j *model.Job, now model.Time, at *Times) {
 		accrue = eligible(j)
 	}
 	r.line(KV("AccrueTime", at.Stamp(accrue, "Unknown")))
-	start, end := model.Time(0), model.Time(0)
-	if j.Run != nil {
-		start = j.Run.Start
-	} else if j.State == model.Pending && j.Begin > now {
-		start = j.Begin
-	}
-	end = endOf(j, start, now)
-	if j.End != nil && start == 0 {
-		start = end
-	}
+	start := begins(j, now)
+	end := endOf(j, start, now)
 	r.line(KV("StartTime", at.Stamp(start, "Unknown")), KV("EndTime", at.Stamp(end, "Unknown")),
 		KV("Deadline", at.Stamp(sp.Deadline, "N/A")))
 	if j.Run != nil && j.Run.Recall != nil && j.State.HasResources() {
@@ -125,7 +117,11 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 	if j.Run != nil {
 		names = j.Run.Alloc.NodeNames()
 	}
-	r.line(KV("NodeList", hostlist.Compress(names)))
+	where := []string{KV("NodeList", hostlist.Compress(names))}
+	if j.Run == nil && j.End == nil && j.Expect != nil && j.Expect.Start != 0 && len(j.Expect.Nodes) > 0 {
+		where = append(where, KV("SchedNodeList", hostlist.Compress(j.Expect.Nodes)))
+	}
+	r.line(where...)
 	if len(names) > 0 {
 		r.line(KV("BatchHost", names[0]))
 	}
@@ -161,7 +157,7 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 	asked := ask.Of(j.Spec, rules)
 	sp := j.Spec
-	perCPU, mem := j.Memory()
+	perCPU, mem := memoryOf(j, rules)
 	memKey := "MinMemoryNode"
 	if perCPU > 0 {
 		memKey, mem = "MinMemoryCPU", perCPU

@@ -16,9 +16,10 @@ import (
 // RecordView has the data that the rows of one gacct table share.
 type RecordView struct {
 	Times
-	BitLen    int  // SLURM_BITSTR_LEN
-	Unit      byte // --units: K, M, G, T, P; 0: the largest that keeps a number whole
-	NoConvert bool // memory in MiB, or measured memory in bytes
+	BitLen    int      // SLURM_BITSTR_LEN
+	Unit      byte     // --units: K, M, G, T, P; 0: the largest that keeps a number whole
+	NoConvert bool     // memory in MiB, or measured memory in bytes
+	Numbers   *Numbers // nil: not known
 }
 
 // RecordRow is one line: a job's allocation, its batch step, or another of its steps (batch and step).
@@ -36,6 +37,8 @@ func RowOfStep(job, rec *model.Record, view *RecordView) *RecordRow {
 		s.StopUID
 	if s.End == 0 {
 		r.State = model.Running
+	} else if signalled(&r) {
+		r.State = model.Cancelled
 	}
 	r.Nodes, r.NumNodes, r.AllocCPUs, r.ReqCPUs = hostlist.Compress(s.Nodes), int32(len(s.Nodes)), s.CPUs, s.CPUs
 	if s.MemMiB != 0 || r.NumNodes != job.NumNodes {
@@ -53,8 +56,17 @@ func RowOfBatch(job *model.Record, view *RecordView) *RecordRow {
 		r.Exit.Use = &model.Usage{Nodes: []model.NodeUsage{*own}}
 		job = &r
 	}
+	if signalled(job) {
+		r := *job
+		r.State = model.Cancelled
+		job = &r
+	}
 	return &RecordRow{job, view, true, nil}
 }
+
+// signalled reports whether a step's or a script's end was a signal that nobody asked for. In Slurm's accounting such a
+// step is CANCELLED, and its job FAILED.
+func signalled(r *model.Record) bool { return r.State == model.Failed && r.Exit.Signal != 0 }
 
 // StepName is the part of the row's id after the point.
 func (r *RecordRow) StepName() string {
@@ -110,7 +122,7 @@ func (r *RecordRow) appendID(b []byte, raw bool) []byte {
 }
 
 func (r *RecordRow) state() string {
-	if r.State == model.Cancelled && (!r.Batch || r.OfStep != nil && r.OfStep.ID >= 0) {
+	if r.State == model.Cancelled && (!r.Batch || r.OfStep != nil && r.OfStep.ID >= 0 && r.OfStep.Stop != model.NoStop) {
 		return "CANCELLED by " + strconv.FormatUint(uint64(r.CancelUID), 10)
 	}
 	if r.State == model.Requeued && r.Batch && r.OfStep == nil {

@@ -114,7 +114,7 @@ func recordFieldsAToL(u map[string]RecordField) []RecordField {
 			return r.nodes()
 		}),
 		aText("AllocTRES", 10, (*RecordRow).allocTRES),
-		aConst("AssocID", 7, "0"),
+		aText("AssocID", 7, func(r *RecordRow) string { return r.Numbers.ofAssoc(r.Account, r.User, r.Partition) }),
 		u["AveCPU"],
 		aStep("AveCPUFreq", 10, zero),
 		u["AveDiskRead"], u["AveDiskWrite"], u["AvePages"], u["AveRSS"], u["AveVMSize"],
@@ -163,9 +163,8 @@ func recordFieldsAToL(u map[string]RecordField) []RecordField {
 }
 
 func recordFieldsMToR(u map[string]RecordField) []RecordField {
-	zero := func(*RecordRow) string { return "0" }
 	freq := func(r *RecordRow) string {
-		if r.Batch {
+		if r.Batch && (r.OfStep == nil || r.OfStep.ID < 0) {
 			return "0"
 		}
 		return "Unknown"
@@ -191,7 +190,7 @@ func recordFieldsMToR(u map[string]RecordField) []RecordField {
 		aJobNum("PlannedCPURAW", 13, func(r *RecordRow) int64 { return r.plannedS() * r.reqCPUs() }),
 		aJobNum("Priority", 10, func(r *RecordRow) int64 { return int64(r.Priority) }),
 		aJob("QOS", 10, func(r *RecordRow) string { return r.QOS }),
-		aJob("QOSRAW", 6, zero),
+		aJob("QOSRAW", 6, func(r *RecordRow) string { return r.Numbers.ofQOS(r.QOS) }),
 		aJob("QOSREQ", 10, func(r *RecordRow) string { return r.QOS }),
 		aJob("Reason", 22, (*RecordRow).WaitedFor),
 		aText("ReqCPUFreq", 10, freq), aText("ReqCPUFreqGov", 13, freq), aText("ReqCPUFreqMax", 13, freq),
@@ -227,7 +226,12 @@ func recordFieldsSToW(u map[string]RecordField) []RecordField {
 			}
 			return r.stamp(r.Submit)
 		}),
-		aJob("SubmitLine", 20, func(r *RecordRow) string { return r.SubmitLine }),
+		aText("SubmitLine", 20, func(r *RecordRow) string {
+			if r.Batch && r.OfStep == nil {
+				return ""
+			}
+			return r.SubmitLine
+		}),
 		aSpan("Suspended", 10, func(r *RecordRow) int64 { return r.suspendedS() }),
 		aJob("SystemComment", 15, func(r *RecordRow) string { return r.SystemText() }),
 		aCPU("SystemCPU", func(r *RecordRow) int64 { return r.Exit.SysMS }),

@@ -378,8 +378,9 @@ func oneTRES(block []string) []string {
 	return slices.Delete(block, alloc, alloc+1)
 }
 
-// align pairs lines: equal ones first, by the longest common subsequence, then in order.
-func align(a, b []string) [][2]string {
+// align pairs lines: equal ones first, by the longest common subsequence, then what belongs together. With a kind only
+// lines of the same key do; else all do, in order.
+func align(a, b []string, kind string) [][2]string {
 	common := make([][]int, len(a)+1)
 	for i := range common {
 		common[i] = make([]int, len(b)+1)
@@ -396,16 +397,7 @@ func align(a, b []string) [][2]string {
 	var out [][2]string
 	var left, right []string
 	flush := func() {
-		for k := range max(len(left), len(right)) {
-			pair := [2]string{"<nothing>", "<nothing>"}
-			if k < len(left) {
-				pair[0] = left[k]
-			}
-			if k < len(right) {
-				pair[1] = right[k]
-			}
-			out = append(out, pair)
-		}
+		out = append(out, pairUp(left, right, kind)...)
 		left, right = nil, nil
 	}
 	i, j := 0, 0
@@ -425,6 +417,36 @@ func align(a, b []string) [][2]string {
 	return out
 }
 
+const nothing = "<nothing>"
+
+// pairUp pairs lines of which none is equal.
+func pairUp(left, right []string, kind string) [][2]string {
+	var out [][2]string
+	keyed := strings.HasPrefix(kind, "keys") || kind == "config"
+	keyOf := func(line string) string { key, _, _ := strings.Cut(line, "="); return key }
+	for k, l := range left {
+		same := k
+		if keyed {
+			same = slices.IndexFunc(right, func(r string) bool { return keyOf(r) == keyOf(l) })
+		}
+		if same < 0 || same >= len(right) {
+			out = append(out, [2]string{l, nothing})
+			continue
+		}
+		out = append(out, [2]string{l, right[same]})
+		if keyed {
+			right = slices.Delete(right, same, same+1)
+		}
+	}
+	if !keyed {
+		right = right[min(len(left), len(right)):]
+	}
+	for _, r := range right {
+		out = append(out, [2]string{nothing, r})
+	}
+	return out
+}
+
 // compare runs one case on both and counts its lines.
 func (c *comparison) compare(name, line, kind string) {
 	var real, ours string
@@ -437,7 +459,7 @@ func (c *comparison) compare(name, line, kind string) {
 		slices.Sort(a)
 		slices.Sort(b)
 	}
-	for _, p := range align(a, b) {
+	for _, p := range align(a, b, kind) {
 		switch {
 		case p[0] == p[1]:
 			c.same++

@@ -133,7 +133,12 @@ func (a *account) run() error {
 	if err := a.CheckClusters(c, a.clusters); err != nil {
 		return err
 	}
-	view := &jobtext.RecordView{Times: a.Times(a.now), BitLen: a.BitLen(), Unit: a.unit, NoConvert: a.noConvert}
+	numbers, err := env.Numbers(c, p)
+	if err != nil {
+		return err
+	}
+	view := &jobtext.RecordView{Times: a.Times(a.now), BitLen: a.BitLen(), Unit: a.unit, NoConvert: a.noConvert,
+		Numbers: numbers}
 	switch {
 	case a.events:
 		return a.printEvents(c, view.Times)

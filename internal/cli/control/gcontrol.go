@@ -233,7 +233,7 @@ func findVerb(word string) (verb, error) {
 		if near := suggest.Nearest(low, names); len(near) > 0 {
 			hint = "; did you mean " + strings.Join(near, " or ") + "?"
 		}
-		return verb{}, fmt.Errorf("invalid keyword: %s%s", word, hint)
+		return verb{}, plain{fmt.Errorf("invalid keyword: %s%s", word, hint)}
 	}
 	for _, v := range found {
 		if v.run != nil {
@@ -363,7 +363,7 @@ func (c *control) show(words []string) error {
 	if near := suggest.Nearest(low, known); len(near) > 0 {
 		hint = "; did you mean " + near[0] + "?"
 	}
-	return fmt.Errorf("invalid entity: %s for keyword: show%s", entity, hint)
+	return plain{fmt.Errorf("invalid entity:%s for keyword:show%s", entity, hint)}
 }
 
 // hosts gives the hosts that a command works on: its argument's, or the job's own.

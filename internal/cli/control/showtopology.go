@@ -83,7 +83,7 @@ func (c *control) showTopology(words []string) error {
 	switch {
 	case shown > 0:
 	case asked == "" || len(nets) == 1 && nets[0].Flat():
-		fmt.Fprintln(c.Stdout, "No topology information available")
+		c.Errorf("No topology information available")
 	default:
 		what := "switch"
 		for _, t := range nets {

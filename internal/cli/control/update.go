@@ -381,7 +381,7 @@ func (c *control) remove(words []string) error {
 	case ch.name == "" || len(ch.set) > 0:
 	case ch.kind == "reservation":
 		return c.reserve(&proto.ReserveRequest{Action: proto.DeleteReservation, Name: ch.name},
-			"delete_reservation "+ch.name, "")
+			"delete_reservation reservation="+ch.name, "")
 	case ch.kind == "partition":
 		return c.partition(proto.DeletePartition, ch, "delete_partition "+ch.name)
 	case ch.kind == "node":

@@ -85,7 +85,7 @@ func prioLanguage() *format.Language[prioRow] {
 		text('c', "CLUSTER", func(r *prioRow) string { return r.cluster }),
 		text('Y', "PRIORITY", func(r *prioRow) string { return strconv.FormatUint(uint64(r.PrioRow.Priority), 10) }),
 		text('y', "PRIORITY", func(r *prioRow) string {
-			return strconv.FormatFloat(float64(r.PrioRow.Priority)/math.MaxUint32, 'f', 8, 64)
+			return strconv.FormatFloat(float64(r.PrioRow.Priority)/math.MaxUint32, 'f', 14, 64)
 		}),
 		weighted('S', "SITE", func(r *prioRow) float64 { return float64(r.Site) }, func(*model.Priority) int64 { return 1 }),
 		weighted('A', "AGE", func(r *prioRow) float64 { return r.Age }, func(p *model.Priority) int64 { return p.WeightAge }),

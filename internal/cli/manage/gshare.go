@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/clustertext"
 	"gbatch/internal/format"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
 )
@@ -158,6 +160,9 @@ func (s *share) print() error {
 	if err := c.Call(proto.KindShares, &s.rq, &reply); err != nil {
 		return err
 	}
+	if len(s.rq.Accounts) > 0 {
+		reply.Rows = onlyNamed(reply.Rows, s.rq.Accounts)
+	}
 	var rows []clustertext.ShareRow
 	for i := range reply.Rows {
 		r := &reply.Rows[i]
@@ -171,6 +176,19 @@ func (s *share) print() error {
 	}
 	clustertext.ListTRES(rows)
 	return table.Write(s.Stdout, rows, !s.noHeader)
+}
+
+// onlyNamed leaves out the root unless it is named: then the tree begins with the accounts that are.
+func onlyNamed(rows []proto.ShareRow, accounts []string) []proto.ShareRow {
+	rows = slices.DeleteFunc(rows, func(r proto.ShareRow) bool { return !model.HasAccount(accounts, r.Account) })
+	top := int32(math.MaxInt32)
+	for i := range rows {
+		top = min(top, rows[i].Depth)
+	}
+	for i := range rows {
+		rows[i].Depth -= top
+	}
+	return rows
 }
 
 // writeJSON writes the list in the shape of Slurm's data_parser.

@@ -319,7 +319,7 @@ func (q *queue) once() int {
 		err = q.printJSON(view)
 	} else {
 		table := newQueueTable(p, &lang, keys)
-		if err = q.each(view, table.add); err == nil {
+		if err = q.each(view, p, table.add); err == nil {
 			err = q.printTable(table, now)
 		}
 	}

@@ -15,7 +15,7 @@ func (q *queue) printJSON(view *jobtext.JobView) error {
 	view.Cluster = cluster
 	fields := jobtext.JobJSON()
 	j := q.JSONFrame("jobs", q.json)
-	err = q.each(view, func(r *jobtext.JobRow) {
+	err = q.each(view, nil, func(r *jobtext.JobRow) {
 		slurmjson.Write(j, "", fields, r)
 		j.Flush(false)
 	})

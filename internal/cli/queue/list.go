@@ -6,6 +6,7 @@ import (
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/client"
+	"gbatch/internal/format"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -13,8 +14,8 @@ import (
 
 // list.go asks for jobs, and chooses the rows of a job: one, or one for each task (-r) or partition (-P).
 
-// each asks for the jobs and passes every row to add. A row is valid until add returns.
-func (q *queue) each(view *jobtext.JobView, add func(*jobtext.JobRow)) error {
+// each asks for the jobs, and for what p shows of them, and passes every row to add. A row is valid until add returns.
+func (q *queue) each(view *jobtext.JobView, p *format.Printer[jobtext.JobRow], add func(*jobtext.JobRow)) error {
 	if q.none {
 		return nil
 	}
@@ -27,6 +28,9 @@ func (q *queue) each(view *jobtext.JobView, add func(*jobtext.JobRow)) error {
 		return err
 	}
 	if err := q.checkNodes(c); err != nil {
+		return err
+	}
+	if view.Numbers, err = env.Numbers(c, p); err != nil {
 		return err
 	}
 	hidden, err := q.hidden(c)

@@ -137,8 +137,8 @@ func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
 			s = string(t.scratch)
 			t.names[s] = s
 		}
-		if s == "" {
-			n = 1 // empty values come last
+		if s == "" || strings.IndexByte("fzHIJ", letter) >= 0 && (s == "(null)" || strings.Trim(s, "*:") == "") {
+			n = 1 // what is empty, or was not asked for, comes last
 		}
 		return format.SortValue{N: n, S: s}
 	}

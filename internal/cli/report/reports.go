@@ -622,9 +622,9 @@ func (r *call) reserved() error {
 			out = append(out, x)
 		}
 	}
-	fields := "Cluster,Name,Start,End,Allocated,Idle"
-	if r.tresSet {
-		fields = "Cluster,Name,Start,End,TresName,Allocated,Idle"
+	note := "Usage reported in TRES " + r.unitText()
+	if r.unit == "Percent" {
+		note = r.usage()
 	}
-	return r.print("Reservation Utilization", r.usage(), fields, out)
+	return r.print("Reservation Utilization", note, "Cluster,Name,Start,End,TresName,Allocated%20,Idle%20", out)
 }
