@@ -2,6 +2,7 @@ package clitest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -189,7 +190,7 @@ func (f *Fake) serve(_ context.Context, r *server.Request) {
 	case proto.KindPrio:
 		answer(f.Prio, nil)
 	case proto.KindAccounts:
-		answer(f.Accts, nil)
+		answer(cmp.Or(f.Accts, &proto.AccountsChunk{}), nil)
 	case proto.KindEditAccounts:
 		answer(&proto.Empty{}, f.edit(r.Body))
 	case proto.KindScript:

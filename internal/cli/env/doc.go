@@ -8,6 +8,7 @@
 //	why.go      gqueue --why and gcontrol why
 //	olddeps.go  submitting jobs that depend on ones that only accounting remembers
 //	filter.go   CliFilterProgram
+//	numbers.go  numbers of associations and QOS, for tables that show them
 //	times.go    how moments are written, from the user's environment
 //
 // A command is a function of an Env, without globals, so that tests run it in-process.

@@ -27,7 +27,7 @@ func TestPrio(t *testing.T) {
 `, "", 0, "sprio")
 	f.Want(`          JOBID PARTITION PRIORITY   AGE        FAIRSHARE  TRES                
               7 cpu       0.00000116 0.0010000  0.5000000                      
-        9_[1-4] gpu       0.00000247 0.5509000  1.0000000  gres/gpu=1.00       
+        9_[1-4] gpu       0.00000246 0.5509000  1.0000000  gres/gpu=1.00       
 `, "", 0, "gprio", "-n")
 	f.Want(`          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE                 TRES
         Weights                               1       1000      10000          gres/gpu=50

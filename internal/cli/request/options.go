@@ -82,7 +82,8 @@ func (s *Submission) jobOptions() []getopt.Option {
 			Help: "submit an array: 0-15, 1,3,5 or 0-99%8 (at most 8 at once)", Set: func(v string) (err error) {
 				if sp.Tasklist, sp.Throttle, err = model.ParseTaskSet(v, 1<<30); err != nil {
 					return &getopt.TextError{
-						Text: "Batch job submission failed: Invalid job array specification: " + strings.TrimPrefix(err.Error(), model.ErrTaskSet.Error()+": ")}
+						Text: "Batch job submission failed: Invalid job array specification: " +
+							strings.TrimPrefix(err.Error(), model.ErrTaskSet.Error()+": ")}
 				}
 				sp.ArrayText = v
 				return nil
