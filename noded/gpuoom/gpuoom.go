@@ -1,6 +1,9 @@
 package gpuoom
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // TailBytes is how much of the end of an output is looked at.
 const TailBytes = 64 << 10
@@ -49,9 +52,15 @@ func Said(tail []byte) string {
 	return ""
 }
 
+// stems are such that each of the words has one of them: a text without them is passed over quickly.
+var stems = [...]string{"ut of memory", "OUT_OF_MEMORY", "OutOfMemory", "MemoryAllocation", "ALLOC_FAILED"}
+
 // last finds the last of these words: which it is, -1 for none, and where.
 func last(text []byte) (k, at int) {
 	k, at = -1, -1
+	if !slices.ContainsFunc(stems[:], func(s string) bool { return bytes.Contains(text, []byte(s)) }) {
+		return k, at
+	}
 	for i, w := range words {
 		if p := bytes.LastIndex(text, []byte(w)); p > at {
 			k, at = i, p

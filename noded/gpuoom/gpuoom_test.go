@@ -62,5 +62,8 @@ func TestWatch(t *testing.T) {
 		if len(x) >= longest {
 			t.Errorf("%q is longer than what is kept", x)
 		}
+		if Said([]byte(x)) != x {
+			t.Errorf("%q is not found: it has none of the stems", x)
+		}
 	}
 }
