@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -129,9 +130,20 @@ func children() (pids []int, ok bool) {
 	return pids, true
 }
 
-// hasEnv reports whether the process was started with this NAME=value in its environment.
-func hasEnv(pid int, entry string) bool {
+// A process in the middle of an exec has no environment for a moment.
+const (
+	execLooks = 20
+	execPause = time.Millisecond
+)
+
+// hasEnv reports whether the process was started with this NAME=value in its environment. If wait, one that has no
+// environment at all is looked at again: it may be in the middle of an exec.
+func hasEnv(pid int, entry string, wait bool) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	for looks := 1; wait && err == nil && len(b) == 0 && looks < execLooks; looks++ {
+		time.Sleep(execPause) // paced by the kernel's own exec
+		b, err = os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	}
 	if err != nil {
 		return false
 	}

@@ -304,7 +304,7 @@ func (s *server) familyOf(e *entry) ([]process, error) {
 	}
 	leader := s.eventOf(e)
 	return family(all, leader.PID, leader.StartTicks, s.info.PID,
-		func(pid int) bool { return hasEnv(pid, s.id.trackEntry(e.key)) }), nil
+		func(p process) bool { return hasEnv(p.pid, s.id.trackEntry(e.key), p.parent == s.info.PID && !p.dead()) }), nil
 }
 
 // nothingLeft is a cheap test for the usual job, which leaves no process: a survivor of a dead leader has an ancestor
@@ -336,7 +336,7 @@ func (s *server) allLeaders(e *entry, kids []int) bool {
 
 // family picks out of all processes those of the session of leader (if that is still the leader's: its pid may have
 // gone to another process), those that are marked, and the descendants of both; never gshim itself or the dead.
-func family(all []process, leader int, ticks uint64, self int, marked func(pid int) bool) []process {
+func family(all []process, leader int, ticks uint64, self int, marked func(process) bool) []process {
 	byPID := make(map[int]process, len(all))
 	for _, p := range all {
 		byPID[p.pid] = p
@@ -359,7 +359,7 @@ func family(all []process, leader int, ticks uint64, self int, marked func(pid i
 		if parent, ok := byPID[p.parent]; !ours && ok && depth < len(all) {
 			ours = judge(parent, depth+1)
 		}
-		ours = ours || marked(p.pid)
+		ours = ours || marked(p)
 		verdict[p.pid] = no
 		if ours {
 			verdict[p.pid] = yes

@@ -148,7 +148,7 @@ func TestFamily(t *testing.T) {
 		// torn reading: a loop
 		{pid: 300, parent: 301, state: 'S', session: 300}, {pid: 301, parent: 300, state: 'S', session: 300},
 	}
-	marked := func(pid int) bool { return pid == 104 }
+	marked := func(p process) bool { return p.pid == 104 }
 	pids := func(l []process) (out []int) {
 		for _, p := range l {
 			out = append(out, p.pid)
