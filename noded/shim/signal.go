@@ -304,7 +304,9 @@ func (s *server) familyOf(e *entry) ([]process, error) {
 	}
 	leader := s.eventOf(e)
 	return family(all, leader.PID, leader.StartTicks, s.info.PID,
-		func(p process) bool { return hasEnv(p.pid, s.id.trackEntry(e.key), p.parent == s.info.PID && !p.dead()) }), nil
+		func(p process) bool {
+			return hasEnv(p.pid, s.id.trackEntry(e.key), p.parent == s.info.PID && !p.dead())
+		}), nil
 }
 
 // nothingLeft is a cheap test for the usual job, which leaves no process: a survivor of a dead leader has an ancestor
