@@ -52,7 +52,7 @@ var opens = map[string]string{
 	"noded/box/box.go":          exclusiv, "noded/box/driver.go": site, "noded/box/fill.go": asUser,
 	"noded/box/ids.go": kernels, "noded/box/points.go": inImage, "noded/box/programs.go": asUser,
 	"noded/layers/layers.go": inImage,
-	"noded/oci/dirs.go": exclusiv, "noded/oci/run.go": asUser, "noded/oci/spec.go": asUser,
+	"noded/oci/dirs.go":      exclusiv, "noded/oci/run.go": asUser, "noded/oci/spec.go": asUser,
 	"noded/image/cache.go": exclusiv, "noded/image/login.go": asUser, "noded/image/unpack.go": inImage,
 	"noded/fence/keeper.go": ownState, "noded/fence/main.go": ownState,
 	"noded/gpu/fake.go": site, "noded/gpu/kernel.go": kernels, "noded/gpu/standin.go": site,
