@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gbatch/ctld/events"
+	"gbatch/ctld/inuse"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/sched/multifactor"
@@ -13,7 +14,7 @@ import (
 )
 
 // accounts sends, in parts, everything that gacctmgr shows and the caller may see.
-func (c *Controller) accounts(_ context.Context, who *caller, _ *proto.AccountsRequest, send stream) error {
+func (c *Controller) accounts(_ context.Context, who *caller, rq *proto.AccountsRequest, send stream) error {
 	v := c.machine.View()
 	cfg := v.Config()
 	sees := c.sees(v, who)
@@ -63,6 +64,14 @@ func (c *Controller) accounts(_ context.Context, who *caller, _ *proto.AccountsR
 	v.AllQOS(func(q *model.QOS) bool { chunk.QOS = append(chunk.QOS, q); return full() })
 	if err != nil {
 		return err
+	}
+	if rq.InUse {
+		now := c.now()
+		for _, x := range inuse.Of(v, multifactor.NewTree(v, now, nil), now, sees.usage) {
+			if chunk.InUse = append(chunk.InUse, x); !full() {
+				return err
+			}
+		}
 	}
 	return send(chunk)
 }

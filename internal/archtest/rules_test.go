@@ -117,13 +117,14 @@ var layers = []layer{
 	{"ctld/heap", ""},
 	{"ctld/hook", "internal/model internal/ask"},
 	{"ctld/pools", "internal/model internal/proto internal/state internal/sched/headroom"},
+	{"ctld/inuse", "internal/model internal/proto internal/state internal/sched/multifactor"},
 	{"ctld/alarm", "internal/model internal/state internal/hostlist"},
 	{"ctld/nearlimit", "internal/model internal/state"},
 	{"ctld/jobevents", "internal/model internal/state internal/jobtext"},
 	{"ctld/peaks", "internal/model internal/state"},
 	{"ctld", "ctld/resv ctld/power ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
 		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools ctld/peaks ctld/nearlimit " +
-		"ctld/jobevents " +
+		"ctld/jobevents ctld/inuse " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},

@@ -6,9 +6,11 @@ import (
 )
 
 // AccountsRequest asks for all accounts, users, associations and QOS. Answered by a stream of AccountsChunk.
-type AccountsRequest struct{}
+type AccountsRequest struct {
+	InUse bool // also what jobs hold and have used
+}
 
-func (x *AccountsRequest) Wire(*wire.C) {}
+func (x *AccountsRequest) Wire(c *wire.C) { wire.Bool(c, &x.InUse) }
 
 // AccountsChunk is a part of the answer. Gen, in every part, is the generation of the facts.
 type AccountsChunk struct {
@@ -20,6 +22,44 @@ type AccountsChunk struct {
 	QOS      []*model.QOS
 	TRES     []string // resources that the cluster counts, in order
 	Addr     string   // host:port of the leader
+	InUse    []InUse  // of the tree of accounts, and then of QOS
+}
+
+// InUse is what the jobs of an association or a QOS hold and have used. QOS is "" for an association; of a QOS there is
+// one for the whole, one for each account and one for each user with unfinished jobs.
+type InUse struct {
+	ID        uint32 // of the association or QOS; 0: it has none
+	Account   string
+	User      string
+	UID       uint32 // 0: it is not known
+	Partition string
+	QOS       string
+
+	Jobs    int64 // with resources
+	Submit  int64 // unfinished; every task of an array is one
+	Aging   int64 // pending, and gaining priority by age
+	Held    []model.TRESCount
+	RunMins []model.TRESCount // what running jobs may still use, times minutes
+	Mins    []model.TRESCount // used, times minutes; it decays
+	WallS   int64             // used, seconds of jobs; likewise
+	UsageS  int64             // used, billing units times seconds; likewise
+}
+
+func (x *InUse) Wire(c *wire.C) {
+	wire.Int(c, &x.ID)
+	wire.Text(c, &x.Account, model.MaxName)
+	wire.Text(c, &x.User, model.MaxName)
+	wire.Int(c, &x.UID)
+	wire.Text(c, &x.Partition, model.MaxName)
+	wire.Text(c, &x.QOS, model.MaxName)
+	wire.Int(c, &x.Jobs)
+	wire.Int(c, &x.Submit)
+	wire.Int(c, &x.Aging)
+	wire.List(c, &x.Held, model.MaxFew)
+	wire.List(c, &x.RunMins, model.MaxFew)
+	wire.List(c, &x.Mins, model.MaxFew)
+	wire.Int(c, &x.WallS)
+	wire.Int(c, &x.UsageS)
 }
 
 func (x *AccountsChunk) Wire(c *wire.C) {
@@ -31,6 +71,7 @@ func (x *AccountsChunk) Wire(c *wire.C) {
 	wire.Ptrs(c, &x.QOS, model.MaxMany)
 	wire.Texts(c, &x.TRES, model.MaxList, model.MaxName)
 	wire.Text(c, &x.Addr, model.MaxName)
+	wire.List(c, &x.InUse, model.MaxMany)
 }
 
 // AcctOp is what one edit of accounts does; the numbers are state's.

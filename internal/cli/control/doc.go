@@ -3,7 +3,7 @@
 //
 //	gcontrol.go     the verbs and the options that all have
 //	showjob.go showstep.go shownode.go shownetwork.go showtopology.go   what show shows, but for
-//	                reservations
+//	                reservations; showassocs.go what counts against the limits of associations
 //	slurmkeys.go    keys of show config under its Slurm name
 //	reservation.go  reservations: create, update, delete, show
 //	change.go       hold, release, requeue, suspend, reconfigure and the like

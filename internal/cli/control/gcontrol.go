@@ -333,6 +333,8 @@ func (c *control) show(words []string) error {
 		return c.showTopology(asked)
 	case c.json != "":
 		return errNoJSON
+	case is("assoc_mgr") && len(low) > 1, low == "associations":
+		return c.showAssocs(words[1:])
 	case is("version"):
 		c.Version()
 		return nil
@@ -352,8 +354,6 @@ func (c *control) show(words []string) error {
 	known := []string{"job", "step", "node", "partition", "config", "licenses", "topology", "reservation", "hostnames",
 		"hostlist"}
 	for e, instead := range map[string]string{
-		"assoc_mgr": "gshare -l has shares and usage, gacctmgr show assoc and show qos the limits, gqueue --why " +
-			"what holds a job",
 		"slurmd": "gcontrol show node has what the node's daemon reports"} {
 		if strings.HasPrefix(e, low) && len(low) > 1 {
 			return fmt.Errorf("show %s is not supported by gbatch: %s", entity, instead)

@@ -1,0 +1,151 @@
+package inuse
+
+import (
+	"cmp"
+	"slices"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/sched/multifactor"
+	"gbatch/internal/state"
+)
+
+// key names a count of a QOS: as a whole, of an account in it, or of a user in it.
+type key struct{ qos, account, user string }
+
+// counter sums up.
+type counter struct {
+	v    *state.View
+	now  model.Time
+	tree *multifactor.Tree
+	rows []proto.InUse // of the tree's lines
+	qos  map[key]*proto.InUse
+}
+
+// Of counts for all lines of the tree of accounts, in its order, and then for each QOS: as a whole, for each account
+// and for each user with unfinished jobs in it. shown says which lines the reader may see.
+//
+// It looks at each unfinished job once.
+func Of(v *state.View, tree *multifactor.Tree, now model.Time, shown func(account, user string) bool) []proto.InUse {
+	c := &counter{v: v, now: now, tree: tree, rows: make([]proto.InUse, len(tree.Rows)), qos: map[key]*proto.InUse{}}
+	for i := range tree.Rows {
+		r := &tree.Rows[i]
+		c.rows[i].Account, c.rows[i].User, c.rows[i].UID, c.rows[i].Partition = r.Account, r.User, r.UID, r.Partition
+		c.rows[i].UsageS = r.RawUsage()
+		if r.Assoc != nil {
+			c.rows[i].ID = r.Assoc.ID
+		}
+	}
+	for i := range tree.Rows {
+		if r := &tree.Rows[i]; r.User != "" {
+			if u := v.UsageOf(r.Account, r.User, r.Partition); u != nil {
+				used := v.UsageAt(u, now)
+				for at := i; at >= 0; at = tree.Up(at) {
+					addUsage(&c.rows[at], used)
+				}
+			}
+		}
+	}
+	v.AllQOS(func(q *model.QOS) bool {
+		x := c.of(q.Name, "", "")
+		x.ID = q.ID
+		if u := v.QOSUsage(q.Name); u != nil {
+			used := v.UsageAt(u, now)
+			addUsage(x, used)
+			x.UsageS = used.Bill.Value / 1000
+		}
+		return true
+	})
+	v.Jobs(func(j *model.Job) bool {
+		if !j.State.Finished() {
+			c.count(j)
+		}
+		return true
+	})
+	return c.list(shown)
+}
+
+func addUsage(x *proto.InUse, u *state.Usage) {
+	x.WallS += u.Wall.Value / 1000
+	for _, t := range u.TRES {
+		x.Mins = model.AddTRES(x.Mins, t.TRES, t.Meter.Value/60_000)
+	}
+	x.Mins = model.AddTRES(x.Mins, "billing", u.Bill.Value/60_000)
+}
+
+func (c *counter) of(qos, account, user string) *proto.InUse {
+	k := key{qos, account, user}
+	x := c.qos[k]
+	if x == nil {
+		x = &proto.InUse{QOS: qos, Account: account, User: user}
+		c.qos[k] = x
+	}
+	return x
+}
+
+// count adds an unfinished job to all that it counts in.
+func (c *counter) count(j *model.Job) {
+	sp, part := j.Spec, j.Partition()
+	one := proto.InUse{Submit: 1}
+	if j.IsArray() {
+		one.Submit = int64(j.Tasks.Count())
+	}
+	at := part
+	switch {
+	case j.State.HasResources():
+		one.Jobs, at = 1, j.Run.AssocPart
+		one.Held = model.AddTRES(j.Run.Alloc.TRES(), "billing", j.Run.Billing())
+		if d := j.Run.Deadline(); d > c.now && j.State != model.Completing {
+			for _, t := range one.Held {
+				one.RunMins = model.AddTRES(one.RunMins, t.TRES, t.Count*(int64(d-c.now)/60_000))
+			}
+		}
+	case state.IsReady(j) && j.Accrue != model.NotAging:
+		one.Aging = one.Submit
+	}
+	for i := c.tree.Row(sp.Account, sp.User, at); i >= 0; i = c.tree.Up(i) {
+		add(&c.rows[i], &one)
+		if c.rows[i].User != "" {
+			c.rows[i].UID = sp.UID
+		}
+	}
+	names := []string{sp.QOS}
+	if p := c.v.Partition(part); p != nil && p.QOS != "" && p.QOS != sp.QOS {
+		names = append(names, p.QOS)
+	}
+	for _, q := range names {
+		if q == "" {
+			continue
+		}
+		add(c.of(q, "", ""), &one)
+		add(c.of(q, sp.Account, ""), &one)
+		user := c.of(q, "", sp.User)
+		user.UID = sp.UID
+		add(user, &one)
+	}
+}
+
+func add(x, one *proto.InUse) {
+	x.Jobs, x.Submit, x.Aging = x.Jobs+one.Jobs, x.Submit+one.Submit, x.Aging+one.Aging
+	for _, t := range one.Held {
+		x.Held = model.AddTRES(x.Held, t.TRES, t.Count)
+	}
+	for _, t := range one.RunMins {
+		x.RunMins = model.AddTRES(x.RunMins, t.TRES, t.Count)
+	}
+}
+
+// list gives the tree's lines, and then those of QOS in order of name, accounts before users.
+func (c *counter) list(shown func(account, user string) bool) []proto.InUse {
+	out := slices.DeleteFunc(c.rows, func(x proto.InUse) bool { return !shown(x.Account, x.User) })
+	first := len(out)
+	for k, x := range c.qos {
+		if k.account == "" && k.user == "" || shown(k.account, k.user) {
+			out = append(out, *x)
+		}
+	}
+	slices.SortFunc(out[first:], func(a, b proto.InUse) int {
+		return cmp.Or(cmp.Compare(a.QOS, b.QOS), cmp.Compare(a.User, b.User), cmp.Compare(a.Account, b.Account))
+	})
+	return out
+}
