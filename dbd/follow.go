@@ -29,6 +29,7 @@ const (
 	// lookEvery is between two looks at the other gdbd, and lookWait how long one may take.
 	lookEvery = time.Second
 	lookWait  = 2 * time.Second
+	lookTries = 3
 	// lookOld is the age from which a look says nothing: this daemon was stopped, or its machine was.
 	lookOld = 4 * time.Second
 	// quiet is for how long controllers may send nothing before the copy's answers say so.
@@ -108,12 +109,25 @@ func (f *follower) run(ctx context.Context) bool {
 	return false
 }
 
+// state asks the other gdbd for its histories, and says when. If this process was stopped meanwhile, the answer is old,
+// or the time to wait is over before it can be read, which says nothing about the other one: it is asked again.
+func (f *follower) state(ctx context.Context) (reply *proto.DbdReply, at time.Time, err error) {
+	for range lookTries {
+		at = time.Now()
+		bound, cancel := context.WithTimeout(ctx, lookWait)
+		reply, err = f.ask.State(bound)
+		cancel()
+		if ctx.Err() != nil || time.Since(at) < lookWait+lookEvery {
+			break
+		}
+	}
+	return reply, at, err
+}
+
 // look asks the other gdbd what it has.
 func (f *follower) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookWait)
-	defer cancel()
-	reply, err := f.ask.State(ctx)
-	n := &look{at: time.Now(), err: err, has: map[seriesName]position{}}
+	reply, at, err := f.state(ctx)
+	n := &look{at: at, err: err, has: map[seriesName]position{}}
 	own := f.positions()
 	if err == nil {
 		for i := range reply.Series {
