@@ -386,7 +386,7 @@ func (c *Controller) shares(_ context.Context, who *caller, rq *proto.SharesRequ
 	sees := c.sees(v, who)
 	tree := multifactor.NewTree(v, now, nil)
 	fair := c.prio.order(v, now).Tree() // the same factors as for priorities
-	run := runMins(v, tree, now)
+	run := inuse.RunMins(v, tree, now)
 	out := &proto.SharesReply{}
 	for i := range tree.Rows {
 		r := &tree.Rows[i]
@@ -404,11 +404,7 @@ func (c *Controller) shares(_ context.Context, who *caller, rq *proto.SharesRequ
 		if r.User != "" {
 			row.FairShare = fair.Factor(r.Account, r.User, r.Partition)
 			if u := v.UsageOf(r.Account, r.User, r.Partition); u != nil {
-				used := v.UsageAt(u, now)
-				for _, t := range used.TRES {
-					row.TRESMins = append(row.TRESMins, model.TRESCount{TRES: t.TRES, Count: t.Meter.Value / 60_000})
-				}
-				row.TRESMins = model.AddTRES(row.TRESMins, "billing", used.Bill.Value/60_000)
+				row.TRESMins = inuse.Mins(v.UsageAt(u, now))
 			}
 		}
 		if r.Assoc != nil {
@@ -417,30 +413,6 @@ func (c *Controller) shares(_ context.Context, who *caller, rq *proto.SharesRequ
 		out.Rows = append(out.Rows, row)
 	}
 	return out, nil
-}
-
-// runMins gives, by row, the TRES-minutes that running jobs may still use: resources times the rest of the time limit.
-func runMins(v *state.View, tree *multifactor.Tree, now model.Time) map[int][]model.TRESCount {
-	out := map[int][]model.TRESCount{}
-	v.Nodes(func(n *model.Node) bool {
-		for _, id := range n.Jobs {
-			j := v.Job(id)
-			if j == nil || j.Run == nil || j.Run.Alloc.Nodes[0].Node != n.Def.Name { // count it once, at its first node
-				continue
-			}
-			left := int64(0)
-			if d := j.Run.Deadline(); d > now {
-				left = int64(d-now) / 60_000
-			}
-			for i := tree.Row(j.Spec.Account, j.Spec.User, j.Run.AssocPart); i >= 0; i = tree.Up(i) {
-				for _, t := range j.Run.Alloc.TRES() {
-					out[i] = model.AddTRES(out[i], t.TRES, t.Count*left)
-				}
-			}
-		}
-		return true
-	})
-	return out
 }
 
 // prios sends the factors of pending jobs' priorities, one line for each of a job's partitions. Held jobs have no

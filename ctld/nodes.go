@@ -36,10 +36,12 @@ type held struct {
 	at   time.Time
 }
 
-const (
-	maxHeld = 256              // signals for a node; more are lost
-	heldFor = 10 * time.Minute // older ones are lost
-)
+// lasting leaves out the signals that are too old.
+func lasting(list []held) []held {
+	return slices.DeleteFunc(list, func(h held) bool { return time.Since(h.at) >= heldFor })
+}
+
+const maxHeld, heldFor = 256, 10 * time.Minute // signals for a node; more, and older ones, are lost
 
 func newNodeSet() *nodeSet {
 	return &nodeSet{sessions: map[string]*session{}, left: map[string]lastWord{}, held: map[string][]held{},
@@ -246,18 +248,10 @@ func (n *nodeSet) wakeAll() {
 
 // enter makes s the node's session; an older one is ended. The node gets what was held for it.
 func (n *nodeSet) enter(s *session) {
-	if list := n.replace(s); len(list) > 0 {
-		s.send(&proto.Orders{Epoch: n.epoch(), Stop: list})
-	}
-}
-
-func (n *nodeSet) replace(s *session) (list []*proto.Stop) {
+	var late []*proto.Stop
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, h := range n.held[s.node] {
-		if time.Since(h.at) < heldFor {
-			list = append(list, h.stop)
-		}
+	for _, h := range lasting(n.held[s.node]) {
+		late = append(late, h.stop)
 	}
 	delete(n.held, s.node)
 	if old := n.sessions[s.node]; old != nil {
@@ -269,7 +263,10 @@ func (n *nodeSet) replace(s *session) (list []*proto.Stop) {
 	}
 	close(n.woken)
 	n.woken = make(chan struct{})
-	return list
+	n.mu.Unlock()
+	if len(late) > 0 {
+		s.send(&proto.Orders{Epoch: n.epoch(), Stop: late})
+	}
 }
 
 func (n *nodeSet) leave(s *session) {
@@ -302,8 +299,10 @@ func (n *nodeSet) feel(node string, info *proto.NodeInfo) {
 func (n *nodeSet) stop(node string, st *proto.Stop) {
 	n.mu.Lock()
 	s := n.sessions[node]
-	if s == nil && len(n.held[node]) < maxHeld {
-		n.held[node] = append(n.held[node], held{st, time.Now()})
+	if s == nil {
+		if n.held[node] = lasting(n.held[node]); len(n.held[node]) < maxHeld {
+			n.held[node] = append(n.held[node], held{st, time.Now()})
+		}
 	}
 	n.mu.Unlock()
 	if s != nil {

@@ -4,7 +4,7 @@
 // It owns that count. It doesn't own the limits (internal/state has the tallies by which jobs are
 // held) or texts.
 //
-//	inuse.go  Of: the counts of a view
+//	inuse.go  Of: the counts of a view; RunMins and Mins: parts of them, for gshare
 //
 // It only reads facts: no clock, no socket, no lock.
 package inuse

@@ -67,10 +67,59 @@ func Of(v *state.View, tree *multifactor.Tree, now model.Time, shown func(accoun
 
 func addUsage(x *proto.InUse, u *state.Usage) {
 	x.WallS += u.Wall.Value / 1000
+	x.Mins = addTRES(x.Mins, Mins(u))
+}
+
+// Mins gives what a record of usage has used, times minutes.
+func Mins(u *state.Usage) (out []model.TRESCount) {
 	for _, t := range u.TRES {
-		x.Mins = model.AddTRES(x.Mins, t.TRES, t.Meter.Value/60_000)
+		out = model.AddTRES(out, t.TRES, t.Meter.Value/60_000)
 	}
-	x.Mins = model.AddTRES(x.Mins, "billing", u.Bill.Value/60_000)
+	return model.AddTRES(out, "billing", u.Bill.Value/60_000)
+}
+
+// RunMins gives, by row of the tree, what running jobs may still use: resources times the rest of the time limit, in
+// minutes.
+func RunMins(v *state.View, tree *multifactor.Tree, now model.Time) map[int][]model.TRESCount {
+	out := map[int][]model.TRESCount{}
+	v.Nodes(func(n *model.Node) bool {
+		for _, id := range n.Jobs {
+			j := v.Job(id)
+			if j == nil || j.Run == nil || j.Run.Alloc.Nodes[0].Node != n.Def.Name { // count it once, at its first node
+				continue
+			}
+			for i := tree.Row(j.Spec.Account, j.Spec.User, j.Run.AssocPart); i >= 0; i = tree.Up(i) {
+				out[i] = addTRES(out[i], left(j, now))
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// held gives what a job with resources holds.
+func held(j *model.Job) []model.TRESCount {
+	return model.AddTRES(j.Run.Alloc.TRES(), "billing", j.Run.Billing())
+}
+
+// left gives what a job may still use up to its time limit, times minutes.
+func left(j *model.Job, now model.Time) []model.TRESCount {
+	d := j.Run.Deadline()
+	if d <= now || j.State == model.Completing {
+		return nil
+	}
+	out := held(j)
+	for i := range out {
+		out[i].Count *= int64(d-now) / 60_000
+	}
+	return out
+}
+
+func addTRES(to, list []model.TRESCount) []model.TRESCount {
+	for _, t := range list {
+		to = model.AddTRES(to, t.TRES, t.Count)
+	}
+	return to
 }
 
 func (c *counter) of(qos, account, user string) *proto.InUse {
@@ -86,22 +135,11 @@ func (c *counter) of(qos, account, user string) *proto.InUse {
 // count adds an unfinished job to all that it counts in.
 func (c *counter) count(j *model.Job) {
 	sp, part := j.Spec, j.Partition()
-	one := proto.InUse{Submit: 1}
-	if j.IsArray() {
-		one.Submit = int64(j.Tasks.Count())
-	}
-	at := part
-	switch {
-	case j.State.HasResources():
+	one, at := proto.InUse{Submit: state.TasksOf(j), Aging: state.AgingOf(j)}, part
+	if j.State.HasResources() {
 		one.Jobs, at = 1, j.Run.AssocPart
-		one.Held = model.AddTRES(j.Run.Alloc.TRES(), "billing", j.Run.Billing())
-		if d := j.Run.Deadline(); d > c.now && j.State != model.Completing {
-			for _, t := range one.Held {
-				one.RunMins = model.AddTRES(one.RunMins, t.TRES, t.Count*(int64(d-c.now)/60_000))
-			}
-		}
-	case state.IsReady(j) && j.Accrue != model.NotAging:
-		one.Aging = one.Submit
+		one.Held = held(j)
+		one.RunMins = left(j, c.now)
 	}
 	for i := c.tree.Row(sp.Account, sp.User, at); i >= 0; i = c.tree.Up(i) {
 		add(&c.rows[i], &one)
@@ -127,12 +165,7 @@ func (c *counter) count(j *model.Job) {
 
 func add(x, one *proto.InUse) {
 	x.Jobs, x.Submit, x.Aging = x.Jobs+one.Jobs, x.Submit+one.Submit, x.Aging+one.Aging
-	for _, t := range one.Held {
-		x.Held = model.AddTRES(x.Held, t.TRES, t.Count)
-	}
-	for _, t := range one.RunMins {
-		x.RunMins = model.AddTRES(x.RunMins, t.TRES, t.Count)
-	}
+	x.Held, x.RunMins = addTRES(x.Held, one.Held), addTRES(x.RunMins, one.RunMins)
 }
 
 // list gives the tree's lines, and then those of QOS in order of name, accounts before users.

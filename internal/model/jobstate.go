@@ -78,6 +78,14 @@ func ParseJobState(text string) (JobState, bool) {
 	return 0, false
 }
 
+// ParseFilterState reads a state as filters have it: a job's, or EXPEDITING.
+func ParseFilterState(text string) (JobState, bool) {
+	if equalFold(text, ExpeditingText) {
+		return Expediting, true
+	}
+	return ParseJobState(text)
+}
+
 func equalFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false

@@ -55,12 +55,12 @@ type ageStand struct {
 
 func standLess(a, b ageStand) bool { return dueLess(a.first, b.first) }
 
-// agingOf counts the pending tasks of a record that gain priority by age.
-func agingOf(j *model.Job) int64 {
+// AgingOf counts the pending tasks of a record that gain priority by age.
+func AgingOf(j *model.Job) int64 {
 	if !IsReady(j) || j.Accrue == model.NotAging {
 		return 0
 	}
-	return tasksOf(j)
+	return TasksOf(j)
 }
 
 // ageless reports whether a job may start and does not gain priority by age.
@@ -290,7 +290,7 @@ func (s *State) age(id model.JobID, room int64, at model.Time) {
 		return
 	}
 	n := *j
-	if tasksOf(j) > room {
+	if TasksOf(j) > room {
 		n = *s.split(j, firstTasks(j.Tasks, int(room)))
 	}
 	n.Accrue = 0

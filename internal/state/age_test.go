@@ -109,7 +109,7 @@ func TestLongestWaitingAge(t *testing.T) {
 		for step := range 250 {
 			s.now += model.Time(g.n(2000))
 			before := map[model.JobID]bool{}
-			s.st.jobs.Scan(func(id model.JobID, j *model.Job) bool { before[id] = agingOf(j) > 0; return true })
+			s.st.jobs.Scan(func(id model.JobID, j *model.Job) bool { before[id] = AgingOf(j) > 0; return true })
 			s.at = fmt.Sprintf("seed %d, step %d", seed, step)
 			id := model.JobID(1 + g.n(int(s.st.nextID)))
 			t1 := []Target{{Job: id, Task: model.NoTask}}
@@ -207,7 +207,7 @@ func BenchmarkAge(b *testing.B) {
 				if len(aging) == 0 {
 					b.StopTimer()
 					st.jobs.Scan(func(id model.JobID, j *model.Job) bool {
-						if agingOf(j) > 0 {
+						if AgingOf(j) > 0 {
 							aging = append(aging, id)
 						}
 						return true

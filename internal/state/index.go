@@ -118,10 +118,10 @@ const (
 	IsOver                   // it has ended
 )
 
-// PhaseOf gives the phase of a state.
+// PhaseOf gives the phase of a state, or of one of a filter.
 func PhaseOf(s model.JobState) Phase {
 	switch {
-	case s == model.Pending:
+	case s == model.Pending, s == model.Expediting:
 		return Waits
 	case s.Finished():
 		return IsOver

@@ -74,8 +74,8 @@ type stake struct {
 	leftS        int64 // of a suspended job: the rest of its time limit
 }
 
-// tasksOf counts the tasks of a record.
-func tasksOf(j *model.Job) int64 {
+// TasksOf counts the tasks of a record.
+func TasksOf(j *model.Job) int64 {
 	if j.IsArray() {
 		return int64(j.Tasks.Count())
 	}
@@ -86,8 +86,8 @@ func tasksOf(j *model.Job) int64 {
 func sameShare(a, b *model.Job) bool {
 	if a == nil || b == nil || a.Spec != b.Spec || a.State.Finished() != b.State.Finished() ||
 		a.State.HasResources() != b.State.HasResources() ||
-		(a.State == model.Completing) != (b.State == model.Completing) || len(a.Tasks) > 0 && tasksOf(a) != tasksOf(b) ||
-		len(a.Tasks) == 0 && len(b.Tasks) > 0 || agingOf(a) != agingOf(b) {
+		(a.State == model.Completing) != (b.State == model.Completing) || len(a.Tasks) > 0 && TasksOf(a) != TasksOf(b) ||
+		len(a.Tasks) == 0 && len(b.Tasks) > 0 || AgingOf(a) != AgingOf(b) {
 		return false
 	}
 	return !a.State.HasResources() || a.Run.Alloc == b.Run.Alloc && a.Run.LimitS == b.Run.LimitS &&
@@ -109,7 +109,7 @@ func (s *State) tally(j *model.Job, sign int64) {
 		return
 	}
 	sp := j.Spec
-	st := stake{submit: tasksOf(j), aging: agingOf(j)}
+	st := stake{submit: TasksOf(j), aging: AgingOf(j)}
 	part, assocPart := j.Partition(), ""
 	if j.State.HasResources() {
 		st.jobs, st.tres, assocPart = 1, s.tresOf(j), j.Run.AssocPart

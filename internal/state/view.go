@@ -23,7 +23,7 @@ func (s *State) View() *View {
 	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
 	v.arrays, v.elems, v.groups, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.groups.Copy(), s.outbox.Copy()
 	v.outSteps, v.outTrail, v.mails = s.outSteps.Copy(), s.outTrail.Copy(), s.mails.Copy()
-	v.moving, v.shares, v.live, v.owned = s.moving.Copy(), s.shares.Copy(), s.live.Copy(), s.owned.Copy()
+	v.moving, v.shares, v.owned = s.moving.Copy(), s.shares.Copy(), s.owned.Copy()
 	v.accounts, v.users, v.assocs, v.qos, v.qosUse, v.acctUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(),
 		s.qos.Copy(), s.qosUse.Copy(), s.acctUse.Copy()
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
@@ -33,7 +33,7 @@ func (s *State) View() *View {
 	v.certs = s.certs.copy()
 	s.last = v
 	// These go on changing; a snapshot takes its own copies.
-	v.ready, v.outSeq, v.reqQueue, v.answers.order = nil, nil, nil, nil
+	v.ready, v.outSeq, v.reqQueue, v.answers.order, v.live = nil, nil, nil, nil, nil
 	return v
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,6 +75,7 @@ type assocs struct {
 	users   map[string]*model.User
 	limits  map[model.AssocKey]*model.Association
 	shares  map[model.AssocKey]*proto.ShareRow
+	levels  map[string]int64 // the shares of all in an account
 	uids    map[string]uint32
 	tres    []string // of the cluster, in order
 	cluster string
@@ -93,7 +93,8 @@ func (c *control) showAssocs(words []string) error {
 		return err
 	}
 	a := &assocs{users: map[string]*model.User{}, limits: map[model.AssocKey]*model.Association{},
-		shares: map[model.AssocKey]*proto.ShareRow{}, uids: map[string]uint32{}, out: c.Stdout, line: "\n    "}
+		shares: map[model.AssocKey]*proto.ShareRow{}, levels: map[string]int64{}, uids: map[string]uint32{}, out: c.Stdout,
+		line: "\n    "}
 	if c.oneLine {
 		a.line = " "
 	}
@@ -126,13 +127,17 @@ func (c *control) showAssocs(words []string) error {
 	for i := range shares.Rows {
 		r := &shares.Rows[i]
 		a.shares[model.AssocKey{Account: r.Account, User: r.User, Partition: r.Partition}] = r
+		if !r.UseParent {
+			a.levels[above(r)] += r.RawShares
+		}
 	}
 	a.print(asked)
 	return nil
 }
 
 func (a *assocs) print(asked *assocsAsked) {
-	var rows, ofQOS []*proto.InUse
+	var rows []*proto.InUse
+	ofQOS := map[string][]*proto.InUse{}
 	for _, c := range a.chunks {
 		for i := range c.InUse {
 			x := &c.InUse[i]
@@ -140,7 +145,7 @@ func (a *assocs) print(asked *assocsAsked) {
 				a.uids[x.User] = x.UID
 			}
 			if x.QOS != "" {
-				ofQOS = append(ofQOS, x)
+				ofQOS[x.QOS] = append(ofQOS[x.QOS], x)
 			} else {
 				rows = append(rows, x)
 			}
@@ -165,12 +170,8 @@ const noUID = 1<<32 - 2
 func (a *assocs) named(name string) string {
 	uid, known := a.uids[name]
 	if !known {
-		if u, err := user.Lookup(name); err == nil {
-			if n, err := strconv.ParseUint(u.Uid, 10, 32); err == nil {
-				uid, known = uint32(n), true
-			}
-		}
-		if !known {
+		var err error
+		if uid, err = env.UIDOf(name); err != nil {
 			uid = noUID
 		}
 		a.uids[name] = uid
@@ -306,7 +307,8 @@ func (a *assocs) association(x *proto.InUse, r *proto.ShareRow, path string, ids
 	a.record(
 		fmt.Sprintf("ClusterName=%s Account=%s UserName=%s Partition=%s Priority=%d ID=%d", a.cluster, x.Account, user,
 			x.Partition, max(prio, 0), x.ID),
-		fmt.Sprintf("SharesRaw/Norm/Level/Factor=%d/%.2f/%d/%.2f", r.RawShares, r.NormShares, a.level(r), r.FairShare),
+		fmt.Sprintf("SharesRaw/Norm/Level/Factor=%d/%.2f/%d/%.2f", r.RawShares, r.NormShares, a.levels[above(r)],
+			r.FairShare),
 		fmt.Sprintf("UsageRaw/Norm/Efctv=%.2f/%.2f/%.2f", float64(x.UsageS), r.NormUsage, r.Used),
 		fmt.Sprintf("ParentAccount=%s Lineage=%s DefAssoc=%s", parent, path, own),
 		fmt.Sprintf("GrpJobs=%s GrpJobsAccrue=%s", pair(l.GrpJobs, x.Jobs), pair(l.GrpAccrue, x.Aging)),
@@ -322,19 +324,15 @@ func (a *assocs) association(x *proto.InUse, r *proto.ShareRow, path string, ids
 		"MinPrioThresh="+number(l.MinPrioThresh))
 }
 
-// level sums up the shares of a row and its siblings.
-func (a *assocs) level(r *proto.ShareRow) (sum int64) {
-	for _, o := range a.shares {
-		if o.Depth == r.Depth && (o.User != "" && r.User != "" && o.Account == r.Account ||
-			o.User == "" && o.Parent == r.Parent || o.User != "" && r.User == "" && o.Account == r.Parent ||
-			o.User == "" && r.User != "" && o.Parent == r.Account) {
-			sum += o.RawShares
-		}
+// above gives the account in which a row has its shares.
+func above(r *proto.ShareRow) string {
+	if r.User != "" {
+		return r.Account
 	}
-	return sum
+	return r.Parent
 }
 
-func (a *assocs) allQOS(asked *assocsAsked, uses []*proto.InUse) {
+func (a *assocs) allQOS(asked *assocsAsked, of map[string][]*proto.InUse) {
 	fmt.Fprint(a.out, "\nQOS Records\n\n")
 	var list []*model.QOS
 	for _, c := range a.chunks {
@@ -346,9 +344,8 @@ func (a *assocs) allQOS(asked *assocsAsked, uses []*proto.InUse) {
 		}
 		x := &proto.InUse{}
 		var accounts, users []string
-		for _, u := range uses {
+		for _, u := range of[q.Name] {
 			switch {
-			case u.QOS != q.Name:
 			case u.Account != "" && wanted(asked.accounts, u.Account):
 				accounts = append(accounts, a.within(u.Account, "PA", pair(q.MaxJobsPerAccount, u.Jobs),
 					pair(q.MaxAccruePerAccount, u.Aging), pair(q.MaxSubmitPerAccount, u.Submit), a.pairs(q.MaxTRESPerAccount, u.Held)))

@@ -103,12 +103,8 @@ func QueryStates(v string) ([]model.JobState, error) {
 		if strings.EqualFold(w, "all") {
 			return model.JobStates(), nil
 		}
-		if s, ok := model.ParseJobState(w); ok {
+		if s, ok := model.ParseFilterState(w); ok {
 			out = append(out, s)
-			continue
-		}
-		if strings.EqualFold(w, model.ExpeditingText) {
-			out = append(out, model.Expediting)
 			continue
 		}
 		is := func(s [2]string) bool { return strings.EqualFold(w, s[0]) || strings.EqualFold(w, s[1]) }

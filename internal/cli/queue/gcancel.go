@@ -258,10 +258,7 @@ func parseStates(text string) ([]model.JobState, error) {
 		if strings.EqualFold(w, "all") {
 			return model.JobStates(), nil
 		}
-		s, ok := model.ParseJobState(w)
-		if strings.EqualFold(w, model.ExpeditingText) {
-			s, ok = model.Expediting, true
-		}
+		s, ok := model.ParseFilterState(w)
 		if !ok {
 			var names []string
 			for _, known := range model.JobStates() {
