@@ -59,28 +59,29 @@ type Controller struct {
 	creds  *pki.Credentials
 	socket net.Listener
 
-	leading  atomic.Bool
-	lost     atomic.Pointer[time.Time] // since when no controller leads, as far as this one knows; nil: one does
-	door     door
-	lease    lease
-	inside   atomic.Int64 // requests that are being answered or passed on, without those that wait by design
-	waiting  atomic.Int64
-	prio     priorities
-	switches switchPaths
-	passes   passMarks
-	certs    certLook
-	refusals *oncePer // of daemons that are not in the configuration
-	counts   counts
-	tries    tries
-	readers  readers
-	room     share.Room // for answers of the leader that may break off
-	budget   share.Budget
-	pace     *share.Pace
-	tokens   token.Checker
-	waits    metrics.Waits
-	web      *rest.Server   // nil: HTTP is off
-	feed     *events.Feed   // of events, for web
-	dead     deadletter.Box // records that gdbd does not take
+	leading    atomic.Bool
+	filesTaken bool                      // since this process leads; only startLeading's goroutine asks
+	lost       atomic.Pointer[time.Time] // since when no controller leads, as far as this one knows; nil: one does
+	door       door
+	lease      lease
+	inside     atomic.Int64 // requests that are being answered or passed on, without those that wait by design
+	waiting    atomic.Int64
+	prio       priorities
+	switches   switchPaths
+	passes     passMarks
+	certs      certLook
+	refusals   *oncePer // of daemons that are not in the configuration
+	counts     counts
+	tries      tries
+	readers    readers
+	room       share.Room // for answers of the leader that may break off
+	budget     share.Budget
+	pace       *share.Pace
+	tokens     token.Checker
+	waits      metrics.Waits
+	web        *rest.Server   // nil: HTTP is off
+	feed       *events.Feed   // of events, for web
+	dead       deadletter.Box // records that gdbd does not take
 
 	beginning sync.Mutex      // an era
 	reserving chan struct{}   // holds one while a reservation is changed

@@ -82,6 +82,13 @@ func (c *Controller) examineSelf(ctx context.Context, v *state.View) []proto.Fin
 	default:
 		f.add("controllers", proto.GradeOK, "", "%s leads, all %d answer", ping.Leader, max(1, len(ping.Controllers)))
 	}
+	if files, problems := c.loadConfig(); files == nil {
+		f.add("config files", proto.GradeBad, "mend it: gcontrol reconfigure takes nothing of it as it is",
+			"the files of %s have errors: %s", c.opts.Name, firstProblem(problems))
+	} else if files.Hash != v.Config().Hash {
+		f.add("config files", proto.GradeNote, "gcontrol reconfigure takes them up, with --dry-run it shows the difference",
+			"the files of %s were changed, and the cluster has not read them since", c.opts.Name)
+	}
 	if text := c.clockTrouble(); text != "" {
 		f.add("clock", proto.GradeBad, "", "%s", text)
 	}

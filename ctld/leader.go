@@ -86,6 +86,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		c.nodes.lead(c.store.Term(), time.Now())
 		c.leading.Store(true)
 		c.door.tell()
+		c.takeFiles(ctx)
 		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.recallRuns, c.dispatch, c.collect,
 			c.takeTurns, c.clock, c.ship, c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations,
 			c.sendMails, c.watchAlerts, c.watchTroubles, c.keepMembers, c.logEvents, c.tellSight, c.sweepCerts,
@@ -128,18 +129,12 @@ func (c *Controller) nextLeader() string {
 	return ""
 }
 
-// firstConfig gives a new cluster its configuration, and warns if an existing cluster's configuration differs from the
-// files.
+// firstConfig gives a new cluster its configuration.
 func (c *Controller) firstConfig(ctx context.Context) error {
-	files, problems := c.loadConfig()
-	have := c.machine.View().Config()
-	if have.Cluster != "" {
-		if files != nil && files.Model().Hash != have.Hash {
-			c.log.Warn("the configuration files differ from the cluster's configuration, which stays; gcontrol reconfigure " +
-				"--dry-run shows the difference")
-		}
+	if c.machine.View().Config().Cluster != "" {
 		return nil
 	}
+	files, problems := c.loadConfig()
 	if files == nil {
 		return errors.New(firstProblem(problems))
 	}

@@ -2,6 +2,7 @@ package ctld
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -76,8 +77,8 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 	}
 	reply.Applied = true
 	deed := c.by(who).One(trail.ConfigChanged, trail.Config, cfg.Cluster, changesText(reply.Changes))
-	if who.User == sighup { // whose process it was is not known
-		deed[0].By, deed[0].ByUser, deed[0].UID = sighup, false, 0
+	if who.User == sighup || who.User == atStart { // whose process it was is not known
+		deed[0].By, deed[0].ByUser, deed[0].UID = who.User, false, 0
 	}
 	if _, err := c.change(events.With(ctx, deed), reply, nil, &state.SetConfig{Config: cfg}); err != nil {
 		return nil, err
@@ -90,8 +91,39 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 	return reply, nil
 }
 
-// sighup is who reconfigures by a signal.
-const sighup = "SIGHUP"
+// sighup is who reconfigures by a signal, atStart who does so by starting gctld.
+const (
+	sighup  = "SIGHUP"
+	atStart = "start of gctld"
+)
+
+// takeFiles takes up files that were changed since the cluster last read them, as a restart of Slurm's controller does,
+// when the only controller begins to lead for the first time. With several of them a stale file on one would roll the
+// cluster back: the difference is only said, here and by gcontrol doctor.
+func (c *Controller) takeFiles(ctx context.Context) {
+	first := !c.filesTaken
+	c.filesTaken = true
+	files, problems := c.loadConfig()
+	switch {
+	case files == nil:
+		c.log.Error("the configuration files have errors: the cluster keeps its configuration", "err",
+			firstProblem(problems))
+	case files.Hash == c.machine.View().Config().Hash:
+	case first && len(c.members()) == 1:
+		reply, err := c.reconfigure(ctx, &caller{Caller: proto.Caller{User: atStart}, most: model.RightsAdministrator},
+			&proto.ReconfigureRequest{})
+		if err == nil && !reply.Applied {
+			err = errors.New(reply.Problems[0].Text)
+		}
+		if err != nil && ctx.Err() == nil {
+			c.log.Error("the changed configuration files can't be taken up: the cluster keeps its configuration", "err", err)
+		}
+	default:
+		c.log.Warn(filesDiffer + "; gcontrol reconfigure takes them up, with --dry-run it shows the difference")
+	}
+}
+
+const filesDiffer = "the configuration files of this controller differ from the cluster's configuration, which stays"
 
 // maxChangesText bounds the changes that the trail names.
 const maxChangesText = 50

@@ -166,8 +166,12 @@ func checkGPUs(sp *model.Spec, m *model.Needs) error {
 	const give = "give --gpus, --gpus-per-node, --gpus-per-task or --gres=gpu:N too"
 	for i := range sp.Gres {
 		if g := &sp.Gres[i]; g.Per == model.PerJob && g.Milli == 0 && g.Count > 0 && g.Count < sp.MinNodes {
-			return refuse(Gres, "%d of %s for the job, and --nodes=%d: each node has one at least; use --gpus-per-node for a "+
-				"number on each", g.Count, model.TypedName(g.Name, g.Type), sp.MinNodes)
+			kind, words := Gres, ""
+			if g.Name == model.GPUName {
+				kind, words = Request, notValid+", --gpus < -N: "
+			}
+			return refuse(kind, "%s%d of %s for the job, and --nodes=%d: each node has one at least; use --gpus-per-node for "+
+				"a number on each", words, g.Count, model.TypedName(g.Name, g.Type), sp.MinNodes)
 		}
 	}
 	switch {
@@ -187,7 +191,7 @@ func checkGPUs(sp *model.Spec, m *model.Needs) error {
 	case m.MemPerGPU > 0 && !gpus:
 		return refuse(Request, "--mem-per-gpu needs GPUs: %s", give)
 	case m.CPUsPerGPU > 0 && sp.CPUsPerTask > 0:
-		return refuse(Request, "--cpus-per-gpu and --cpus-per-task exclude each other")
+		return refuse(Request, "--cpus-per-gpu is mutually exclusive with --cpus-per-task: leave one out")
 	}
 	return nil
 }
@@ -198,7 +202,7 @@ func checkSockets(sp *model.Spec, m *model.Needs) error {
 		return nil
 	}
 	if m.Sockets == 0 {
-		return refuse(Request, "--gpus-per-socket needs the number of sockets on each node: give --sockets-per-node too")
+		return refuse(Request, "--gpus-per-socket option requires --sockets-per-node specification: give it too")
 	}
 	for i := range m.GPUsPerSocket {
 		switch g := &m.GPUsPerSocket[i]; {
@@ -236,8 +240,8 @@ func gpusOfType(list []model.GresReq, typ string) (n int64) {
 }
 
 func besideSockets(m *model.Needs) error {
-	return refuse(Request, "--gpus-per-socket with --sockets-per-node=%d says already how many GPUs a node gives: leave "+
-		"out --gpus, --gpus-per-node, --gpus-per-task and --gres=gpu", m.Sockets)
+	return refuse(Request, orderOfGPUs+": --gpus-per-socket with --sockets-per-node=%d says already how many GPUs a node "+
+		"gives: leave out --gpus, --gpus-per-node, --gpus-per-task and --gres=gpu", m.Sockets)
 }
 
 // checkIndex holds that GPUs that are asked for by number are asked for by node, and as many.

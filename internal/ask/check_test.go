@@ -28,7 +28,7 @@ func TestCheck(t *testing.T) {
 			More: sockets(2, gpu("gpu", "", 2))}, "says already how many GPUs a node gives"},
 		{"GPUs by socket of another type", model.Spec{Gres: []model.GresReq{gpu("gpu", "v100", 2)},
 			More: sockets(2, gpu("gpu", "a100", 1))}, "says already how many GPUs a node gives"},
-		{"GPUs by socket without sockets", model.Spec{More: sockets(0, gpu("gpu", "", 2))}, "give --sockets-per-node too"},
+		{"GPUs by socket without sockets", model.Spec{More: sockets(0, gpu("gpu", "", 2))}, "requires --sockets-per-node"},
 		{"shares of two kinds", model.Spec{Gres: []model.GresReq{gpu("shard", "", 1), gpu("mps", "", 1)}},
 			"Invalid generic resource (gres) specification: shard:1 and mps:1"},
 		{"CPUs by GPU without one", model.Spec{More: &model.Needs{CPUsPerGPU: 2}}, "--cpus-per-gpu needs GPUs"},

@@ -125,13 +125,17 @@ func twice(per model.GresPer, a, b int32) string {
 func (d *Draft) together(name string, job, node, task int32) error {
 	sp := &d.Spec
 	if job > 0 && node > 0 {
-		n := job / node
+		n, most := job/node, max(sp.MinNodes, sp.MaxNodes)
 		switch {
+		case job < node:
+			return contradict(name, orderOfGPUs, "%d %s for the job are less than %d on each node", job, name, node)
 		case job%node != 0:
-			return refuse(Request, "%d %s for the job are no multiple of %d on each node", job, name, node)
-		case sp.MinNodes > 0 && (n < sp.MinNodes || n > max(sp.MinNodes, sp.MaxNodes)):
-			return refuse(Request, "%d %s for the job, %d on each node, are %d nodes: --nodes says otherwise", job, name,
-				node, n)
+			return contradict(name, notValid+", --gpus is not multiple of --gres=gpu/--gpus-per-node",
+				"%d %s for the job are no multiple of %d on each node", job, name, node)
+		case sp.MinNodes > 0 && (n < sp.MinNodes || n > most):
+			return contradict(name, notValid+fmt.Sprintf(". Based on --gpu and --gres=gpu/--gpus-per-node required nodes (%d) "+
+				"doesn't fall between min_nodes (%d) and max_nodes (%d) boundaries", n, sp.MinNodes, most),
+				"%d %s for the job, %d on each node, are %d nodes: --nodes says otherwise", job, name, node, n)
 		}
 		sp.MinNodes, sp.MaxNodes = n, n
 	}
@@ -139,10 +143,11 @@ func (d *Draft) together(name string, job, node, task int32) error {
 		n := job / task
 		switch {
 		case job%task != 0:
-			return refuse(Request, "%d %s for the job are no multiple of %d for each task", job, name, task)
+			return contradict(name, notValid+", --gpus not multiple of --gpus-per-task",
+				"%d %s for the job are no multiple of %d for each task", job, name, task)
 		case sp.Tasks > 0 && sp.Tasks != n:
-			return refuse(Request, "%d %s for the job, %d for each task, are %d tasks: --ntasks says %d", job, name, task, n,
-				sp.Tasks)
+			return contradict(name, notValid+". Based on --gpus and --gpus-per-task number of requested tasks differ from "+
+				"-n/--ntasks", "%d %s for the job, %d for each task, are %d tasks: --ntasks says %d", job, name, task, n, sp.Tasks)
 		}
 		sp.Tasks = n
 	}
@@ -152,12 +157,29 @@ func (d *Draft) together(name string, job, node, task int32) error {
 		case node%task != 0:
 			return refuse(Request, "%d %s on each node are no multiple of %d for each task", node, name, task)
 		case sp.TasksPerNode > 0 && sp.TasksPerNode != n:
-			return refuse(Request, "%d %s on each node, %d for each task, are %d tasks on each: --ntasks-per-node says %d",
-				node, name, task, n, sp.TasksPerNode)
+			return contradict(name, notValid+". Based on --gres=gpu/--gpus-per-node and --gpus-per-task requested number of "+
+				"tasks per node differ from --ntasks-per-node",
+				"%d %s on each node, %d for each task, are %d tasks on each: --ntasks-per-node says %d", node, name, task, n,
+				sp.TasksPerNode)
 		}
 		sp.TasksPerNode = n
 	}
 	return nil
+}
+
+// What Slurm says of numbers of GPUs that contradict each other; tools search for it.
+const (
+	notValid    = "Failed to validate job spec"
+	orderOfGPUs = "Failed to ensure --gpus >= --gres=gpu/--gpus-per-node >= --gpus-per-socket"
+)
+
+// contradict refuses numbers of a resource that contradict each other. For GPUs the refusal begins with Slurm's words.
+func contradict(name, slurms, format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	if base, _, _ := strings.Cut(name, ":"); base == model.GPUName {
+		text = slurms + ": " + text
+	}
+	return refuse(Request, "%s", text)
 }
 
 // gpuTasks works out --ntasks-per-gpu: the tasks for the GPUs, or the GPUs for the tasks.

@@ -24,21 +24,29 @@ func TestSameGres(t *testing.T) {
 		{model.Spec{Tasks: 2}, []model.GresReq{req(job, "", 4), req(task, "", 2)},
 			"nodes 0-0 tasks 2 per node 0, counts [2 by 2], shows [4 by 1]", ""},
 		{model.Spec{Tasks: 3}, []model.GresReq{req(job, "", 4), req(task, "", 2)}, "",
-			"4 gpu for the job, 2 for each task, are 2 tasks: --ntasks says 3"},
+			"Failed to validate job spec. Based on --gpus and --gpus-per-task number of requested tasks " +
+				"differ from -n/--ntasks: " +
+				"4 gpu for the job, 2 for each task, are 2 tasks: --ntasks says 3"},
 		{model.Spec{}, []model.GresReq{req(job, "", 5), req(task, "", 2)}, "",
-			"5 gpu for the job are no multiple of 2 for each task"},
+			"Failed to validate job spec, --gpus not multiple of --gpus-per-task: " +
+				"5 gpu for the job are no multiple of 2 for each task"},
 		{model.Spec{}, []model.GresReq{req(node, "", 4), req(job, "", 8)},
 			"nodes 2-2 tasks 0 per node 0, counts [4 by 0], shows [8 by 1]", ""},
 		{model.Spec{MinNodes: 1, MaxNodes: 4}, []model.GresReq{req(node, "", 4), req(job, "", 8)},
 			"nodes 2-2 tasks 0 per node 0, counts [4 by 0], shows [8 by 1]", ""},
 		{model.Spec{MinNodes: 3, MaxNodes: 3}, []model.GresReq{req(node, "", 4), req(job, "", 8)}, "",
-			"8 gpu for the job, 4 on each node, are 2 nodes: --nodes says otherwise"},
+			"Failed to validate job spec. Based on --gpu and --gres=gpu/--gpus-per-node required nodes (2) " +
+				"doesn't fall between min_nodes (3) and max_nodes (3) boundaries: " +
+				"8 gpu for the job, 4 on each node, are 2 nodes: --nodes says otherwise"},
 		{model.Spec{}, []model.GresReq{req(node, "", 4), req(job, "", 6)}, "",
-			"6 gpu for the job are no multiple of 4 on each node"},
+			"Failed to validate job spec, --gpus is not multiple of --gres=gpu/--gpus-per-node: " +
+				"6 gpu for the job are no multiple of 4 on each node"},
 		{model.Spec{MinNodes: 2, MaxNodes: 2}, []model.GresReq{req(node, "", 4), req(task, "", 2)},
 			"nodes 2-2 tasks 0 per node 2, counts [4 by 0], shows [2 by 2]", ""},
 		{model.Spec{TasksPerNode: 4}, []model.GresReq{req(node, "", 4), req(task, "", 2)}, "",
-			"4 gpu on each node, 2 for each task, are 2 tasks on each: --ntasks-per-node says 4"},
+			"Failed to validate job spec. Based on --gres=gpu/--gpus-per-node and --gpus-per-task requested " +
+				"number of tasks per node differ from --ntasks-per-node: " +
+				"4 gpu on each node, 2 for each task, are 2 tasks on each: --ntasks-per-node says 4"},
 		{model.Spec{}, []model.GresReq{req(node, "", 3), req(task, "", 2)}, "",
 			"3 gpu on each node are no multiple of 2 for each task"},
 		{model.Spec{}, []model.GresReq{req(job, "", 8), req(node, "", 4), req(task, "", 2)},

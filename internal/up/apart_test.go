@@ -28,7 +28,7 @@ type apart struct {
 	files map[string]string // that fill disks, by controller
 }
 
-const diskMiB = 96 // of a controller
+const diskMiB = 256 // of a controller; two damaged logs are kept beside the present one
 
 var clustersApart atomic.Int32
 

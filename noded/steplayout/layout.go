@@ -189,6 +189,9 @@ func spread(j *Job, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed
 			"nodes have %d CPUs of job %d; --overcommit lets tasks share CPUs",
 			tasks, perTask, sum(sizes), j.ID)
 	}
+	if fewer := unitsRoom(j, nodes, room, need); sum(fewer) >= tasks { // else placeGres says what is missing
+		room = fewer
+	}
 	counts := make([]int, len(nodes))
 	next := int32(0)
 	give := func(i, n int) int {
@@ -228,6 +231,21 @@ func spread(j *Job, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed
 		}
 	}
 	return out, nil
+}
+
+// unitsRoom bounds each node's room by the units that the job has there of what each task is to have, as GPUs.
+func unitsRoom(j *Job, nodes, room []int, need *proto.StepNeed) []int {
+	out := slices.Clone(room)
+	for _, g := range need.Gres {
+		if g.Per != model.PerTask || g.Count == 0 {
+			continue
+		}
+		for i, n := range nodes {
+			have := gresOf(j, &proto.StepNode{Index: int32(n)}, g)
+			out[i] = min(out[i], int(have/g.Count))
+		}
+	}
+	return out
 }
 
 func sum(list []int) int {
@@ -394,10 +412,24 @@ func placeGres(j *Job, held []Holding, parent, out []proto.StepNode, need *proto
 	return nil
 }
 
-// gresPerNode turns the step's request into counts for each of its nodes.
+// gresPerNode turns the step's requests into counts for each of its nodes. Several ways to ask for the same units (for
+// each node, task, and in all) don't add up: the largest of what is asked for each node and task counts, and a number
+// in all only where nothing else does.
 func gresPerNode(j *Job, out []proto.StepNode, need *proto.StepNeed) ([][]model.GresReq, error) {
 	wants := make([][]model.GresReq, len(out))
+	each, inAll := []model.GresReq(nil), []model.GresReq(nil)
 	for _, g := range need.Gres {
+		if g.Per == model.PerJob {
+			inAll = append(inAll, g)
+		} else {
+			each = append(each, g)
+		}
+	}
+	for _, g := range slices.Concat(each, inAll) {
+		same := func(w model.GresReq) bool { return w.Name == g.Name && w.Type == g.Type }
+		if g.Per == model.PerJob && slices.ContainsFunc(each, same) {
+			continue
+		}
 		left := g.Count
 		for i := range out {
 			w := g
@@ -411,7 +443,9 @@ func gresPerNode(j *Job, out []proto.StepNode, need *proto.StepNeed) ([][]model.
 				w.Count = max(w.Count, 0)
 				left -= w.Count
 			}
-			if w.Count > 0 {
+			if k := slices.IndexFunc(wants[i], same); k >= 0 {
+				wants[i][k].Count = max(wants[i][k].Count, w.Count)
+			} else if w.Count > 0 {
 				wants[i] = append(wants[i], w)
 			}
 		}

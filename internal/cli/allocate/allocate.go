@@ -108,6 +108,10 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	begin, pace, queued := time.Now(), askFirst, false
 	for {
 		job, err := oneJob(c, reply.Job)
+		if err == nil && job != nil && len(a.Rest) > 0 && !queued {
+			queued = true // Slurm's never begin at once, and tools wait for the words
+			a.sayPending(job)
+		}
 		switch {
 		case err != nil:
 			return fail(err)
@@ -130,10 +134,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		}
 		if job.State == model.Pending && !queued && time.Since(begin) > sayQueue {
 			queued = true
-			if a.Tell != "" {
-				a.say("Pending job allocation %d", reply.Job)
-			}
-			a.sayQueued(job)
+			a.sayPending(job)
 		}
 		if a.Immediate > 0 && time.Since(begin) > time.Duration(a.Immediate)*time.Second {
 			a.cancel(c, reply.Job)
@@ -333,8 +334,11 @@ func CPUsPerNode(a *model.Alloc) string {
 	return jobenv.PerNode(a, func(n *model.NodeAlloc) int { return n.CPUs.Count() })
 }
 
-// sayQueued says that a job waits and, where it is more than its turn, why.
-func (a *Allocation) sayQueued(job *model.Job) {
+// sayPending says that a job waits and, where it is more than its turn, why.
+func (a *Allocation) sayPending(job *model.Job) {
+	if a.Tell != "" {
+		a.say("Pending job allocation %d", job.ID)
+	}
 	switch job.Reason {
 	case model.ReasonPartitionDown, model.ReasonPartitionInactive:
 		a.say("Requested partition configuration not available now")

@@ -26,7 +26,7 @@ SlurmSchedLogLevel=0 SlurmctldAddr=(null) SlurmctldPrimaryOffProg=(null) Slurmct
 SlurmctldPrimaryOnProg=(null) SlurmctldSyslogDebug=(null) SlurmdPidFile=(null) SlurmdParameters=(null)
 SlurmdSyslogDebug=(null) SlurmdUser=root(0) SrunEpilog=(null) SrunPortRange=0-0 SrunProlog=(null)
 SwitchParameters=(null) SwitchType=(null) TCPTimeout=2~sec TreeWidth=16 UsePam=No VSizeFactor=0~percent
-X11Parameters=(null)
+LaunchType=launch/slurm X11Parameters=(null)
 `
 
 // withSlurmKeys adds those of which the configuration has none.

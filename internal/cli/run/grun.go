@@ -125,6 +125,12 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 // settleTasks computes the number of tasks: typed options override the job's environment.
 func (r *run) settleTasks(typed func(string) bool) error {
 	n := &r.rq.Need
+	if r.part {
+		n.Exact = true
+		if n.Tasks == 0 && n.MinNodes == 0 && n.TasksPerNode == 0 && n.TasksPerGPU == 0 {
+			n.Tasks = 1
+		}
+	}
 	if _, set := r.Lookup("SRUN_CPUS_PER_TASK"); set || typed("cpus-per-task") {
 		n.Exact, n.Fill = true, true
 	}

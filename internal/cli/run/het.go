@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -85,6 +86,8 @@ func (l *line) read() (all []*run, rc int) {
 		l.Errorf("%s", err.Error())
 		return nil, l.Failed(1)
 	}
+	// Tasks are numbered in the order of the groups, whatever the order of the commands.
+	slices.SortStableFunc(l.all, func(a, b *run) int { return cmp.Compare(a.group, b.group) })
 	return l.all, 0
 }
 
@@ -132,7 +135,11 @@ func (l *line) add(r *run, p *getopt.Parser, group int) error {
 	if l.before != nil {
 		p.Inherit(l.before.line, request.Propagated)
 	}
-	if err := p.Env(r.hetLookup(r.nested())); err != nil {
+	lookup := r.hetLookup(r.nested())
+	if r.part = r.isPart(); r.part {
+		lookup = ofPart(lookup)
+	}
+	if err := p.Env(lookup); err != nil {
 		return err
 	}
 	if err := p.Apply(); err != nil {
@@ -195,11 +202,31 @@ func (r *run) hetLookup(lookup func(string) (string, bool)) func(string) (string
 	}
 }
 
+// isPart reports whether the component is one of several in a job that is not heterogeneous. Each is then a step of its
+// own in that job, which takes no more than it asks for: a task on a node.
+func (r *run) isPart() bool {
+	return r.group >= 0 && r.line.Given("het-group").Source == getopt.NotGiven && r.Getenv("SLURM_JOB_ID") != "" &&
+		r.Getenv("SLURM_HET_SIZE") == ""
+}
+
+// ofPart hides what the whole job asked for: a component has only what stands on the command line.
+func ofPart(lookup func(string) (string, bool)) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, of := range [...]string{"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_CPUS_PER_GPU", "SLURM_MEM_", "SLURM_GPUS",
+			"SLURM_TRES_PER_TASK"} {
+			if strings.HasPrefix(name, of) {
+				return "", false
+			}
+		}
+		return lookup(name)
+	}
+}
+
 // intoGroup names the job of the component.
 func (r *run) intoGroup() error {
 	typed := r.line.Given("het-group").Source != getopt.NotGiven
 	switch {
-	case r.group < 0, r.job == "" && !typed:
+	case r.group < 0, r.job == "" && !typed, r.part && r.job == r.Getenv("SLURM_JOB_ID"):
 		return nil
 	case r.job == "":
 		return errors.New("--het-group is for steps of a heterogeneous job: use it in its script, under galloc, or with " +

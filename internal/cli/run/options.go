@@ -35,6 +35,7 @@ type run struct {
 	multiFile string
 	job       string
 	group     int    // the component of a heterogeneous job; noGroup: none was chosen
+	part      bool   // one of several components in a job that is not heterogeneous
 	wholeJob  string // the job as it was named, without a component
 	line      *getopt.Parser
 	chdir     string
