@@ -231,10 +231,16 @@ func (ed *editing) nice(kv model.KV) error {
 	return nil
 }
 
+// maxSite bounds a SiteFactor.
+const maxSite = 1<<31 - 3
+
 // siteFactor is SiteFactor.
 func (ed *editing) siteFactor(kv model.KV) error {
-	n, err := ed.numberOf(kv, -2147483645, 2147483645)
+	n, err := ed.numberOf(kv, -maxSite, maxSite)
 	if err != nil {
+		if n, wrong := strconv.ParseInt(kv.Value, 10, 64); wrong == nil && (n < -maxSite || n > maxSite) {
+			return refuse(proto.CodeBadRequest, "SiteFactor value out of range, %d to %d: %s", -maxSite, maxSite, kv.Value)
+		}
 		return err
 	}
 	if !ed.operator {

@@ -52,7 +52,11 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 		return refuse(proto.CodeNodeConfig,
 			"no node of partition %s has the generic resources that the job needs on one node%s", p.Name, mostGres(v, sp, p))
 	case sched.NoSuchFeature:
-		return refuse(proto.CodeFeature, "no node of partition %s has %s; see ginfo -o '%%n %%f %%d'", p.Name,
+		code := proto.CodeNodeConfig // the features are known, and no node has all
+		if unknownFeature(cfg, sp.Features) {
+			code = proto.CodeFeature
+		}
+		return refuse(code, "no node of partition %s has %s; see ginfo -o '%%n %%f %%d'", p.Name,
 			featuresAsked(sp))
 	case sched.NodesNotInPartition:
 		var out []string
@@ -74,7 +78,16 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 	}
 	text := fmt.Sprintf("partition %s has too few nodes that fit the job", p.Name)
 	if rq.MinNodes > len(p.Nodes) && (sp.Tasks == 0 || int(sp.MinNodes) > len(p.Nodes)) {
-		return refuse(proto.CodeNodeCount, "%s: %d are needed, and it has %d", text, rq.MinNodes, len(p.Nodes))
+		code, all := proto.CodeNodeCount, 0
+		for _, name := range p.Nodes {
+			if def := v.NodeDef(name); def != nil {
+				all += int(def.CPUs)
+			}
+		}
+		if rq.MinNodes > all { // more than would do with one CPU on each
+			code = proto.CodeTooManyCPUs
+		}
+		return refuse(code, "%s: %d are needed, and it has %d", text, rq.MinNodes, len(p.Nodes))
 	}
 	if code, most := mostInAll(v, sp, &rq, p); most != "" {
 		return refuse(code, "%s", most)
@@ -185,6 +198,23 @@ func mostInAll(v *state.View, sp *model.Spec, rq *sched.Request, p *model.Partit
 		return proto.CodeTooManyCPUs, fmt.Sprintf("the job asks for %d CPUs in all, and %s %d", need, where, has)
 	}
 	return 0, ""
+}
+
+// unknownFeature says whether a request names a feature that no node of the cluster has.
+func unknownFeature(cfg *model.Config, text string) bool {
+	asked, err := model.ParseFeatures(text)
+	if err != nil || text == "" {
+		return err != nil
+	}
+	var unknown func(f *model.Feature) bool
+	unknown = func(f *model.Feature) bool {
+		if f == nil || f.Op != 0 {
+			return f != nil && slices.ContainsFunc(f.Of, unknown)
+		}
+		return !slices.ContainsFunc(cfg.Nodes, func(n *model.NodeDef) bool { return slices.Contains(n.Features, f.Name) })
+	}
+	return unknown(asked.Each) || slices.ContainsFunc(asked.Same, unknown) ||
+		slices.ContainsFunc(asked.Counts, func(c model.FeatureCount) bool { return unknown(&c.Feature) })
 }
 
 // featuresAsked names the requests behind NoSuchFeature: features, and other fixed properties of nodes.

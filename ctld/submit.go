@@ -331,6 +331,11 @@ func (c *Controller) place(v *state.View, who *caller, sp *model.Spec) ([]string
 			strings.Join(possible, ",")))
 	}
 	sp.Partitions = possible
+	for _, name := range possible {
+		if text := tooLong(v, sp, v.Partition(name)); text != "" {
+			notes = append(notes, text+": the job waits until that changes (EnforcePartLimits=NO)")
+		}
+	}
 	switch {
 	case sp.NoRequeue:
 		sp.Requeue = false
@@ -399,20 +404,30 @@ func (c *Controller) allowed(v *state.View, who *caller, sp *model.Spec, name st
 		return refuse(proto.CodeAccess,
 			"partition %s takes jobs in reservations only (ReqResv=YES); name one with --reservation", name)
 	}
-	enforce := cfg.Params.EnforceLimits != "NO" || p.MaxTimeS != model.NotSet && sp.LimitS != model.NotSet
-	if limit := sp.LeastS(sched.LimitS(sp, p)); enforce && p.MaxTimeS != model.NotSet &&
-		limit > sched.Lifted(v, sp.QOS, p).MaxTimeS {
-		return refuse(proto.CodeTimeLimit, "--time is %s, partition %s allows %s", walltime.Elapsed(limit), name,
-			walltime.Elapsed(p.MaxTimeS))
+	if text := tooLong(v, sp, p); text != "" && cfg.Params.EnforceLimits != "NO" {
+		return refuse(proto.CodeTimeLimit, "%s", text)
 	}
 	if r := sched.Alone(v, sp, p); r != model.ReasonNone {
 		return refuse(proto.CodePolicy, "%s: the job breaks a limit of QOS %s, of partition %s's QOS or of account %s by "+
 			"itself, and the QOS refuses such jobs (DenyOnLimit); see gacctmgr show qos", r, sp.QOS, name, sp.Account)
 	}
-	if why, _ := sched.Possible(v, sp, p); why != sched.CanRun {
+	why, _ := sched.Possible(v, sp, p)
+	switch {
+	case why == sched.PartitionNodes && cfg.Params.EnforceLimits == "NO": // it waits: the limit may change
+	case why != sched.CanRun:
 		return misfit(v, sp, p, why)
 	}
 	return beyond(v, sp, p)
+}
+
+// tooLong says how a job's time limit is above its partition's; "" if it is not.
+func tooLong(v *state.View, sp *model.Spec, p *model.Partition) string {
+	limit := sp.LeastS(sched.LimitS(sp, p))
+	if p.MaxTimeS == model.NotSet || limit <= sched.Lifted(v, sp.QOS, p).MaxTimeS {
+		return ""
+	}
+	return fmt.Sprintf("--time is %s, partition %s allows %s", walltime.Elapsed(limit), p.Name,
+		walltime.Elapsed(p.MaxTimeS))
 }
 
 func has(list []string, s string) bool {

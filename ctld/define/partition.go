@@ -54,7 +54,7 @@ func Partition(v *state.View, rq *proto.UpdatePartitionRequest) (*state.Define, 
 		if err != nil {
 			return nil, refuse(proto.CodeBadRequest, "%v", err)
 		}
-		cmd.Parts = append(cmd.Parts, o)
+		cmd.Parts, cmd.Create = append(cmd.Parts, o), false // only the first is new
 	}
 	return cmd, nil
 }

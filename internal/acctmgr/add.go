@@ -60,7 +60,7 @@ func noEntity(verb, entity string) error {
 		"transactions": "they are made by changes; show lists them",
 		"reservations": "see gcontrol", "runawayjobs": "gctld and gdbd agree about jobs by themselves",
 		"problems": "every association is checked when it is made",
-		"stats":    "gcontrol ping shows whether the daemons are well", "configuration": "gcontrol show config shows it",
+		"stats":    "gcontrol ping shows whether the daemons are well", "configuration": "it is in gbatch.conf",
 		"archive": "gdbd keeps its own files"}
 	for name, text := range instead {
 		if len(entity) >= 3 && strings.HasPrefix(name, strings.ToLower(entity)) {

@@ -3,6 +3,7 @@ package acctmgr
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -183,6 +184,7 @@ func (f *Facts) removeQOS(where []word) (*Plan, error) {
 		return nil, err
 	}
 	var lines []string
+	f.forgetQOS(p, sel)
 	for _, q := range sel {
 		if q.Name == model.DefaultQOS {
 			return nil, fmt.Errorf(" The QOS %s can't be deleted: jobs without another have it", q.Name)
@@ -192,4 +194,27 @@ func (f *Facts) removeQOS(where []word) (*Plan, error) {
 	}
 	p.list(" Deleting QOS(s)...", lines)
 	return p, nil
+}
+
+// forgetQOS plans to take QOS that go out of the associations that have them in their list or as their default.
+func (f *Facts) forgetQOS(p *Plan, gone []*model.QOS) {
+	goes := func(name string) bool {
+		return slices.ContainsFunc(gone, func(q *model.QOS) bool { return q.Name == name })
+	}
+	for _, a := range f.tree() {
+		if !goes(a.DefQOS) && !slices.ContainsFunc(a.QOS, goes) {
+			continue
+		}
+		n := *a
+		if n.QOS = slices.DeleteFunc(slices.Clone(a.QOS), goes); len(n.QOS) == 0 {
+			n.QOS = nil
+		}
+		if goes(a.DefQOS) {
+			n.DefQOS = ""
+		}
+		if n.QOS == nil && a.QOS != nil {
+			p.note(" %s had no other QOS: it now has those of the account above.", strings.TrimSpace(f.whichLine(a)))
+		}
+		p.putAssoc(&n)
+	}
 }

@@ -70,7 +70,9 @@ func TestCheckTimes(t *testing.T) {
 		{"a second too long", 61, 0, 0, now.Add(60), Moment, false},
 		{"the least fits", 3600, 60, 0, now.Add(60), 0, true},
 		{"it begins too late", 60, 0, now.Add(1), now.Add(60), Moment, false},
-		{"over", 60, 0, 0, now, Moment, false},
+		{"over", 60, 0, 0, now, Time, false},
+		{"over, without a limit", model.Unlimited, 0, 0, now, Time, false},
+		{"it begins after its deadline, without a limit", model.Unlimited, 0, now.Add(120), now.Add(60), Moment, false},
 		{"no limit", model.Unlimited, 0, 0, now.Add(60), Time, false},
 		{"no limit, but a least time", model.Unlimited, 60, 0, now.Add(60), 0, true},
 	} {

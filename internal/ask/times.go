@@ -48,10 +48,13 @@ func CheckTimes(sp *model.Spec, now model.Time) error {
 		least = sp.More.TimeMinS
 	}
 	switch {
+	case sp.Deadline <= now:
+		return refuse(Time, "--deadline is in the past; give a later time")
+	case sp.Begin >= sp.Deadline:
+		return refuse(Moment, "Incompatible begin and deadline time specification: the job may begin at --begin and has to "+
+			"have ended at --deadline; give an earlier --begin or a later --deadline")
 	case least >= model.Unlimited:
 		return refuse(Time, "a job with --deadline needs a time limit; give --time or --time-min")
-	case sp.Deadline <= now:
-		return refuse(Moment, "--deadline is in the past; give a later time")
 	case max(now, sp.Begin).Add(least) > sp.Deadline:
 		return refuse(Moment, "a job of %s can't end before its deadline, even if it starts as soon as it "+
 			"may; give a later --deadline, or less with --time or --time-min", walltime.Limit(least, false))

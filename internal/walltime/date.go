@@ -82,11 +82,13 @@ func parseDate(s string, now time.Time, past bool) (time.Time, error) {
 	return t.Add(time.Duration(r.later) * time.Second), nil
 }
 
-// skip drops what may stand between a date and a time: blanks, "-" and "T".
+// skip drops what may stand between a date and a time: blanks, "-" and "T". Before a word only "-" may
+// stand, as in noon-tomorrow.
 func (r *dateReader) skip() {
 	r.rest = strings.TrimLeft(r.rest, " \t")
 	if r.hasDate || r.hour >= 0 {
-		if len(r.rest) > 1 && strings.IndexByte("-Tt", r.rest[0]) >= 0 && r.rest[1] >= '0' && r.rest[1] <= '9' {
+		if len(r.rest) > 1 && strings.IndexByte("-Tt", r.rest[0]) >= 0 && r.rest[1] >= '0' && r.rest[1] <= '9' ||
+			len(r.rest) > 1 && r.rest[0] == '-' && (r.rest[1]|0x20) >= 'a' && (r.rest[1]|0x20) <= 'z' {
 			r.rest = r.rest[1:]
 		}
 	}

@@ -285,10 +285,7 @@ func (a *assocs) associations(asked *assocsAsked, rows []*proto.InUse) {
 }
 
 func (a *assocs) association(x *proto.InUse, r *proto.ShareRow, path string, ids map[string]uint32) {
-	l := a.limits[model.AssocKey{Account: x.Account, User: x.User, Partition: x.Partition}]
-	if l == nil {
-		l = &model.Association{}
-	}
+	l := a.withInherited(x, r)
 	user, parent, own := "", "", "No"
 	if x.User != "" {
 		user = a.named(x.User)
@@ -322,6 +319,46 @@ func (a *assocs) association(x *proto.InUse, r *proto.ShareRow, path string, ids
 		"MaxTRESPN="+limited(l.MaxTRESPerNode),
 		"MaxTRESMinsPJ="+limited(l.MaxTRESMins),
 		"MinPrioThresh="+number(l.MinPrioThresh))
+}
+
+// withInherited gives the limits of an association, with what it has from the accounts above: its priority and the
+// limits of each job and user. Those of a group (Grp...) count where they are.
+func (a *assocs) withInherited(x *proto.InUse, r *proto.ShareRow) *model.Association {
+	var out model.Association
+	if l := a.limits[model.AssocKey{Account: x.Account, User: x.User, Partition: x.Partition}]; l != nil {
+		out = *l
+	}
+	up := r.Parent
+	if x.User != "" {
+		up = x.Account
+	}
+	for depth := 0; up != "" && depth < len(a.limits)+1; depth++ {
+		l := a.limits[model.AssocKey{Account: up}]
+		if l == nil {
+			l = &model.Association{}
+		}
+		for _, pair := range [][2]*model.Limit{{&out.Priority, &l.Priority}, {&out.MaxJobs, &l.MaxJobs},
+			{&out.MaxAccrue, &l.MaxAccrue}, {&out.MaxSubmit, &l.MaxSubmit}, {&out.MaxWallS, &l.MaxWallS},
+			{&out.MinPrioThresh, &l.MinPrioThresh}} {
+			if _, set := pair[0].Value(); !set {
+				*pair[0] = *pair[1]
+			}
+		}
+		for _, pair := range [][2]*[]model.TRESLimit{{&out.MaxTRESPerJob, &l.MaxTRESPerJob},
+			{&out.MaxTRESPerNode, &l.MaxTRESPerNode}, {&out.MaxTRESMins, &l.MaxTRESMins}} {
+			for _, t := range *pair[1] {
+				if !slices.ContainsFunc(*pair[0], func(own model.TRESLimit) bool { return own.TRES == t.TRES }) {
+					*pair[0] = append(slices.Clip(*pair[0]), t)
+				}
+			}
+		}
+		next := ""
+		if row := a.shares[model.AssocKey{Account: up}]; row != nil {
+			next = row.Parent
+		}
+		up = next
+	}
+	return &out
 }
 
 // above gives the account in which a row has its shares.

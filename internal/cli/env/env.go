@@ -21,6 +21,7 @@ import (
 	"gbatch/internal/rpc"
 	"gbatch/internal/slurmjson"
 	"gbatch/internal/version"
+	"gbatch/internal/walltime"
 )
 
 // Env is a command's environment: arguments, streams, variables.
@@ -124,7 +125,7 @@ func (e *Env) Preamble(err error, partitions []string) {
 	switch proto.Code(Code(err)) {
 	case proto.CodeInvalidPartition:
 		if len(partitions) > 0 {
-			e.Errorf("invalid partition specified: %s", plain.Line(strings.Join(partitions, ",")))
+			e.Errorf("invalid partition specified: %s", plain.Line(unknownPartition(err, partitions)))
 		}
 	case proto.CodeNodeConfig:
 		if strings.Contains(err.Error(), proto.TooMuchMemory) {
@@ -135,6 +136,16 @@ func (e *Env) Preamble(err error, partitions []string) {
 	}
 }
 
+// unknownPartition is the partition that a refusal names, and all that were asked for where it names none of them.
+func unknownPartition(err error, asked []string) string {
+	for _, name := range asked {
+		if strings.Contains(err.Error(), ": "+name+": ") {
+			return name
+		}
+	}
+	return strings.Join(asked, ",")
+}
+
 // DefinedOptions prints the options in force, as --verbose does in Slurm.
 func (e *Env) DefinedOptions(p *getopt.Parser) {
 	say := func(format string, a ...any) { fmt.Fprintf(e.Stderr, "%s: %s\n", e.Program, fmt.Sprintf(format, a...)) }
@@ -142,6 +153,11 @@ func (e *Env) DefinedOptions(p *getopt.Parser) {
 	say("defined options")
 	say("%s %s", line, line)
 	for _, d := range p.Defined() {
+		if d.Name == "time" || d.Name == "time-min" { // as gqueue writes it: 3 is 00:03:00
+			if s, unlimited, err := walltime.ParseLimit(d.Value); err == nil && !unlimited {
+				d.Value = walltime.Elapsed(s)
+			}
+		}
 		say("%-20s: %s", d.Name, plain.Line(d.Value))
 	}
 	say("%s %s", line, line)

@@ -107,21 +107,21 @@ type Defined struct {
 // Defined lists the options that were given, by name, each with the last value of its strongest source; of one that is
 // counted (-vv), the number.
 func (p *Parser) Defined() []Defined {
-	last, times := map[int]*occurrence{}, map[int]int{}
+	last, given := map[int]*occurrence{}, map[int]int{}
 	for i := range p.found {
 		f := &p.found[i]
 		if p.overridden(f) {
 			continue
 		}
 		last[f.option] = f
-		times[f.option]++
+		given[f.option] += times(f.value)
 	}
 	var out []Defined
 	for i, f := range last {
 		d := Defined{Name: p.c.Options[i].Name, Value: f.value}
 		switch {
 		case d.Name == "verbose":
-			d.Value = strconv.Itoa(times[i])
+			d.Value = strconv.Itoa(given[i])
 		case d.Value == "":
 			d.Value = "set"
 		}

@@ -140,7 +140,7 @@ func (p *Parser) Env(lookup func(string) (string, bool)) error {
 			switch {
 			case o.Arg == None && !truth(value), o.Arg == Required && value == "":
 				continue
-			case o.Arg == None:
+			case o.Arg == None && o.Name != "verbose": // SBATCH_DEBUG=4 is -vvvv
 				value = ""
 			}
 			if err := p.add(i, value, Origin{FromEnv, name}); err != nil {

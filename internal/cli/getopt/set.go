@@ -24,7 +24,18 @@ func Const[T any](dst *T, v T) func(string) error {
 
 // Count adds one: -vvv.
 func Count(dst *int) func(string) error {
-	return func(string) error { *dst++; return nil }
+	return func(v string) error {
+		*dst += times(v)
+		return nil
+	}
+}
+
+// times is how often a counted option is given with this value: once, or as often as its variable says.
+func times(v string) int {
+	if n, err := strconv.Atoi(v); err == nil && n > 1 {
+		return min(n, 9)
+	}
+	return 1
 }
 
 // List appends the value's comma-separated parts, without blanks around them and without empty ones, so

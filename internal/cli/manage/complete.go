@@ -32,7 +32,7 @@ func operands(before []string, typed string) getopt.Values {
 		v := getopt.Fields("account", "user", "association", "qos", "coordinator", "credit", "budget", "invoice")
 		if v.List = false; strings.HasPrefix("show", verb) || strings.HasPrefix("list", verb) {
 			v.Words = append(v.Words, getopt.Fields("tree", "cluster", "tres", "event", "transaction", "balance",
-				"price", "pool").Words...)
+				"price", "pool", "configuration").Words...)
 		}
 		return v
 	}

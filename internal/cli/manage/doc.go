@@ -2,6 +2,7 @@
 //
 //	gacctmgr.go flat.go           gacctmgr (sacctmgr); package acctmgr has its language
 //	history.go                    show event and show transaction
+//	showconfig.go                 show configuration: what gbatch.conf says about accounting
 //	pools.go                      partitions with what is free, and quotas: show pool
 //	money.go                      credit, budgets, invoices, balances and prices
 //	gshare.go   gshare (sshare): shares and usage

@@ -150,6 +150,9 @@ func (m *manage) run() error {
 		}
 		return m.showPast(c, cluster, table, rest[1:])
 	}
+	if len(entity) > 3 && strings.HasPrefix("configuration", entity) && begins("list", "show") {
+		return m.showConfig(c)
+	}
 	if isPool(entity) && begins("list", "show") {
 		return m.showPools(c, rest[1:])
 	}

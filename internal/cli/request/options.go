@@ -278,6 +278,8 @@ func foreignOptions() []getopt.Option {
 		{Name: "cpu-freq", Arg: R, Env: "_CPU_FREQ_REQ", Note: NoCPUFreq, Set: CheckCPUFreq},
 		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: env.Ignored},
 		{Name: "power", Arg: R, Refused: "leave it out"},
+		{Name: "batch", Arg: R, Refused: "the script runs on the job's first node: ask with --constraint for nodes " +
+			"that all have the feature"},
 		{Name: "reboot", Refused: "ask an operator to reboot the node"},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "grun --resv-ports in the script"},
 		{Name: "bb", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
@@ -296,4 +298,4 @@ func foreignOptions() []getopt.Option {
 // NotForAllocations are options of gsubmit that make no sense without a script.
 var NotForAllocations = []string{"array", "requeue", "no-requeue", "requeue-on-oom", "output", "error", "input",
 	"open-mode", "export", "export-file", "wrap", "each", "parsable", "wait", "test-only", "ignore-pbs", "propagate",
-	"get-user-env", "profile"}
+	"get-user-env", "profile", "batch"}

@@ -34,6 +34,7 @@ type line struct {
 // read gives a run for each component, in order, at least one. Without any, rc is the exit code.
 func (l *line) read() (all []*run, rc int) {
 	words := l.Args
+	var bare []*run // components without a command of their own: they run that of the next one
 	for part, more := 0, true; more; part++ {
 		first := &run{Env: l.Env}
 		p := first.parser()
@@ -74,14 +75,20 @@ func (l *line) read() (all []*run, rc int) {
 			}
 			return nil, l.BadLine(p, err)
 		}
-		for _, r := range l.all[len(l.all)-len(groups):] {
+		bare = append(bare, l.all[len(l.all)-len(groups):]...)
+		if words = next; more && len(operands) == 0 {
+			continue
+		}
+		for _, r := range bare {
 			if err := r.settle(r.line, operands); err != nil {
 				l.Errorf("%s", err.Error())
 				return nil, l.Failed(1)
 			}
 		}
-		words = next
+		bare = nil
 	}
+	// Tasks are numbered by component, in whatever order the line has them.
+	slices.SortStableFunc(l.all, func(a, b *run) int { return a.group - b.group })
 	if err := l.check(); err != nil {
 		l.Errorf("%s", err.Error())
 		return nil, l.Failed(1)
@@ -126,7 +133,8 @@ func (l *line) groupsOf(p *getopt.Parser, part int, more bool) ([]int, error) {
 func (l *line) add(r *run, p *getopt.Parser, group int) error {
 	if group >= 0 {
 		if l.taken[group] {
-			return &lineError{fmt.Errorf("--het-group=%d is given to two components", group)}
+			return &lineError{fmt.Errorf("Duplicate het groups in single srun not supported: --het-group=%d is "+
+				"given to two components", group)}
 		}
 		l.taken[group] = true
 	}
@@ -224,13 +232,8 @@ func ofPart(lookup func(string) (string, bool)) func(string) (string, bool) {
 
 // intoGroup names the job of the component.
 func (r *run) intoGroup() error {
-	typed := r.line.Given("het-group").Source != getopt.NotGiven
-	switch {
-	case r.group < 0, r.job == "" && !typed, r.part && r.job == r.Getenv("SLURM_JOB_ID"):
+	if r.group < 0 || r.job == "" || r.part && r.job == r.Getenv("SLURM_JOB_ID") { // a job of its own, or a part of one
 		return nil
-	case r.job == "":
-		return errors.New("--het-group is for steps of a heterogeneous job: use it in its script, under galloc, or with " +
-			"--jobid")
 	}
 	size, err := strconv.ParseUint(r.Getenv("SLURM_HET_SIZE"), 10, 16)
 	if err != nil && r.Getenv("SLURM_JOB_ID") == r.job {

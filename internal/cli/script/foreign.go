@@ -216,12 +216,17 @@ func pbsResources(v string) []string {
 	return out
 }
 
-// pbsNodes reads nodes=N[:ppn=M][:gpus=K][:feature] or nodes=name:ppn=M; several parts with + are names.
+// pbsNodes reads nodes=N[:ppn=M][:gpus=K][:feature] or nodes=name:ppn=M; several parts with + are names. Some write
+// nodes=N+ppn=M.
 func pbsNodes(v string) []string {
 	var out, names, features []string
+	if first, rest, more := strings.Cut(v, "+"); more && strings.HasPrefix(rest, "ppn=") && !strings.Contains(rest, "+") {
+		v = first + ":" + rest
+	}
 	for part := range strings.SplitSeq(v, "+") {
 		words := strings.Split(part, ":")
-		if _, err := strconv.ParseUint(words[0], 10, 31); err != nil {
+		nodes, err := strconv.ParseUint(words[0], 10, 31)
+		if err != nil {
 			names = append(names, words[0])
 		} else if strings.Contains(v, "+") {
 			return nil // nodes of several kinds
@@ -234,6 +239,9 @@ func pbsNodes(v string) []string {
 			case !valued:
 				features = append(features, w)
 			case key == "ppn":
+				if each, err := strconv.ParseUint(value, 10, 16); err == nil && nodes > 0 {
+					out = append(out, "--ntasks="+strconv.FormatUint(nodes*each, 10))
+				}
 				out = append(out, "--ntasks-per-node="+value)
 			case key == "gpus":
 				out = append(out, "--gpus-per-node="+value)
@@ -331,7 +339,7 @@ func bsub(args []string) (out []string, used int) {
 		v = strings.Join(strings.Fields(v), ",")
 		out = one("nodelist")
 	case "M":
-		out = []string{"--mem=" + lsfMemory(v)}
+		out = []string{"--mem-per-cpu=" + lsfMemory(v)}
 	case "n":
 		v, _, _ = strings.Cut(v, ",")
 		out = one("ntasks")

@@ -235,8 +235,9 @@ func TestForeign(t *testing.T) {
 	for line, want := range map[string]string{
 		"#PBS -N x":              "--job-name=x",
 		"#PBS -Nx -q batch@host": "--job-name=x --partition=batch",
-		"#PBS -l nodes=2:ppn=4,walltime=1:00:00,mem=4gb": "--nodes=2 --ntasks-per-node=4 --time=1:00:00 --mem=4G",
+		"#PBS -l nodes=2:ppn=4,walltime=1:00:00,mem=4gb": "--nodes=2 --ntasks=8 --ntasks-per-node=4 --time=1:00:00 --mem=4G",
 		"#PBS -l nodes=n1:ppn=2+n2:ppn=2":                "--ntasks-per-node=2 --ntasks-per-node=2 --nodelist=n1,n2",
+		"#PBS -l nodes=2+ppn=4,mem=4gb":                  "--nodes=2 --ntasks=8 --ntasks-per-node=4 --mem=4G",
 		"#PBS -l nodes=2:fast":                           "--nodes=2 --constraint=fast",
 		"#PBS -l select=2:ncpus=8:mpiprocs=4:mem=16gb:ngpus=1": "--nodes=2 --mem=16G --gpus-per-node=1 " +
 			"--ntasks-per-node=4 --cpus-per-task=2",
@@ -252,7 +253,7 @@ func TestForeign(t *testing.T) {
 		"#PBS -W umask=022 -p 5":             " | #PBS -W umask=022, #PBS -p 5",
 		"#PBS -N 'x":                         " | #PBS -N 'x",
 		"#BSUB -J x[1-4]%2 -n 8 -W 2:30":     "--job-name=x --array=1-4%2 --ntasks=8 --time=2:30:00",
-		"#BSUB -q q -o o -e e -i i -M 4096":  "--partition=q --output=o --error=e --input=i --mem=4096K",
+		"#BSUB -q q -o o -e e -i i -M 4096":  "--partition=q --output=o --error=e --input=i --mem-per-cpu=4096K",
 		"#BSUB -x -m 'n1 n2' -W 30 -R span":  "--exclusive --nodelist=n1,n2 --time=30 | #BSUB -R span",
 		"#PBS is another system":             "",
 	} {

@@ -1,0 +1,56 @@
+package manage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/client"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/version"
+)
+
+// clusterKeys are the keys, beside those that begin with Accounting, of the first part of show configuration.
+var clusterKeys = []string{"ClusterName", "MaxDBDMsgs", "MessageTimeout", "PrivateData", "SlurmUser", "SLURM_CONF",
+	"TrackWCKey"}
+
+// showConfig prints what the configuration says about accounting: first the cluster's side, then gdbd's.
+func (m *manage) showConfig(c *client.Client) error {
+	var reply proto.ConfigReply
+	if err := c.Call(proto.KindConfig, &proto.Empty{}, &reply); err != nil {
+		return err
+	}
+	values := map[string]string{}
+	var cluster, dbd []model.KV
+	for _, k := range reply.Config.Show {
+		values[k.Key] = k.Value
+		switch {
+		case strings.HasPrefix(k.Key, "Accounting"), slices.Contains(clusterKeys, k.Key):
+			cluster = append(cluster, k)
+		case strings.HasPrefix(k.Key, "Dbd"):
+			dbd = append(dbd, k)
+		}
+	}
+	cluster = append(cluster, model.KV{Key: "SLURM_VERSION", Value: version.Slurm})
+	// What tools ask for: a new user has a default account, and usage is not kept by wckeys.
+	dbd = append(dbd, model.KV{Key: "AllowNoDefAcct", Value: "No"}, model.KV{Key: "TrackWCKey", Value: "No"},
+		model.KV{Key: "DbdHost", Value: values["AccountingStorageHost"]},
+		model.KV{Key: "DbdBackupHost", Value: values["AccountingStorageBackupHost"]},
+		model.KV{Key: "DbdPort", Value: values["AccountingStoragePort"]},
+		model.KV{Key: "PrivateData", Value: values["PrivateData"]},
+		model.KV{Key: "SLURMDBD_CONF", Value: values["SLURM_CONF"]},
+		model.KV{Key: "SLURMDBD_VERSION", Value: version.Slurm})
+	fmt.Fprintf(m.Stdout, "Configuration data as of %s\n", m.Stamp(reply.Now, "Unknown"))
+	for i, list := range [][]model.KV{cluster, dbd} {
+		if i > 0 {
+			fmt.Fprint(m.Stdout, "\nSlurmDBD configuration:\n")
+		}
+		slices.SortStableFunc(list,
+			func(a, b model.KV) int { return strings.Compare(strings.ToLower(a.Key), strings.ToLower(b.Key)) })
+		for _, k := range list {
+			fmt.Fprintf(m.Stdout, "%-27s = %s\n", k.Key, k.Value)
+		}
+	}
+	return nil
+}
