@@ -119,7 +119,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 			a.Errorf("Job allocation %d has been revoked%s", reply.Job, whyRevoked(job))
 			return nil, 1
 		case job.State == model.Running && job.Run.Launched != 0:
-			if queued || len(a.Rest) > 0 && a.Tell != "" { // Slurm has components of one job wait, always
+			if queued {
 				a.say("job %d has been allocated resources", reply.Job)
 			}
 			if a.Tell != "" {

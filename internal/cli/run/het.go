@@ -87,8 +87,6 @@ func (l *line) read() (all []*run, rc int) {
 		}
 		bare = nil
 	}
-	// Tasks are numbered by component, in whatever order the line has them.
-	slices.SortStableFunc(l.all, func(a, b *run) int { return a.group - b.group })
 	if err := l.check(); err != nil {
 		l.Errorf("%s", err.Error())
 		return nil, l.Failed(1)
