@@ -74,6 +74,11 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	for _, text := range a.Submission.Remarks {
 		a.say("note: %s", text)
 	}
+	for _, s := range all {
+		for _, text := range s.Warnings {
+			a.say("warning: %s", text)
+		}
+	}
 	if !a.holds(rq, all) {
 		return nil, 1
 	}

@@ -123,6 +123,29 @@ func (c *control) showPartitions(arg string) error {
 	return nil
 }
 
+// cgroupSettings gives what nodes have of cgroup.conf, as Slurm prints it.
+func cgroupSettings(cfg *model.Config) (out []model.KV) {
+	for _, k := range cfg.AtStart {
+		name, ok := strings.CutPrefix(k.Key, "cgroup.conf ")
+		if !ok {
+			continue
+		}
+		switch value := &k.Value; {
+		case *value == "":
+			*value = "(null)"
+		case *value == "-1":
+			*value = "(default)"
+		case *value == "Yes" || *value == "No":
+			*value = strings.ToLower(*value)
+		case name == "MinRAMSpace":
+			*value += "MB"
+		}
+		out = append(out, model.KV{Key: name, Value: k.Value})
+	}
+	slices.SortFunc(out, func(a, b model.KV) int { return strings.Compare(a.Key, b.Key) })
+	return out
+}
+
 func (c *control) showConfig() error {
 	cl, err := c.ask()
 	if err != nil {
@@ -141,6 +164,10 @@ func (c *control) showConfig() error {
 	slices.SortStableFunc(list,
 		func(a, b model.KV) int { return strings.Compare(strings.ToLower(a.Key), strings.ToLower(b.Key)) })
 	for _, k := range list {
+		fmt.Fprintf(c.Stdout, "%-23s = %s\n", k.Key, k.Value)
+	}
+	fmt.Fprintf(c.Stdout, "\nCgroup Support Configuration:\n")
+	for _, k := range cgroupSettings(reply.Config) {
 		fmt.Fprintf(c.Stdout, "%-23s = %s\n", k.Key, k.Value)
 	}
 	if len(reply.Paths) > 0 {

@@ -40,6 +40,7 @@ type Submission struct {
 	Each     string   // --each: a file with a line for each job
 	userEnv  string   // --get-user-env's value, 1 for none; "": not given
 	Remarks  []string // what is said about options that have no effect
+	Warnings []string // what is said about options that were changed
 }
 
 // The headings of gsubmit's help.

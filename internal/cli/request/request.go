@@ -69,7 +69,22 @@ func (s *Submission) settle() error {
 	if s.mail.Types != 0 {
 		s.More.Mail = &s.mail
 	}
+	if sp := &s.Spec; len(sp.ReqNodes) <= int(sp.Tasks) {
+		if text := FewerNodes(sp.Tasks, &sp.MinNodes, &sp.MaxNodes); text != "" {
+			s.Warnings = append(s.Warnings, text)
+		}
+	}
 	return s.Settle()
+}
+
+// FewerNodes takes back nodes that would have no task, and says so in Slurm's words; "": there are none.
+func FewerNodes(tasks int32, least, most *int32) string {
+	if tasks < 1 || *least <= tasks {
+		return ""
+	}
+	text := fmt.Sprintf("can't run %d processes on %d nodes, setting nnodes to %d", tasks, *least, tasks)
+	*least, *most = tasks, min(*most, tasks)
+	return text
 }
 
 // ToStart says when and where a job of --test-only could start, in sbatch's words.

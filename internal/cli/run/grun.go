@@ -143,6 +143,9 @@ func (r *run) settleTasks(typed func(string) bool) error {
 	if n.Tasks > 0 && !typed("ntasks-per-gpu") {
 		n.TasksPerGPU = 0 // the job's: it sets the GPUs that tasks see, not their number
 	}
+	if text := request.FewerNodes(n.Tasks, &n.MinNodes, &n.MaxNodes); text != "" && r.job != "" && !r.quiet {
+		fmt.Fprintf(r.Stderr, "%s: warning: %s\n", r.Program, text) // outside of a job the allocation says it
+	}
 	if n.Overlap && n.Exact && typed("exclusive") {
 		return errors.New("--overlap and --exclusive exclude each other")
 	}
@@ -170,6 +173,7 @@ func (r *run) settleGres(typed func(string) bool) (err error) {
 	if n.Gres, err = r.perTask.AddTo(n.Gres); err != nil {
 		return err
 	}
+	n.NoGres = n.NoGres && len(n.Gres) == 0 // --gpus-per-node=0 undoes only what the job asked for on each node
 	r.gpusPer = r.gpusPer || r.perTask.Names(model.GPUName)
 	if r.gpusPer && bind.GPU == proto.BindAuto {
 		for _, g := range n.Gres {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gbatch/internal/cli/env"
@@ -149,7 +150,7 @@ func send(e *env.Env, s *request.Submission, rq *proto.SubmitRequest, lines []ea
 		for _, text := range s.Remarks {
 			fmt.Fprintf(e.Stderr, "%s: note: %s\n", e.Program, text)
 		}
-		for _, text := range missing(rq.Spec) {
+		for _, text := range slices.Concat(s.Warnings, missing(rq.Spec)) {
 			fmt.Fprintf(e.Stderr, "%s: warning: %s\n", e.Program, text)
 		}
 	}
