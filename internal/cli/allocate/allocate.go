@@ -71,14 +71,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		a.Errorf("%s", err.Error())
 		return nil, 1
 	}
-	for _, text := range a.Submission.Remarks {
-		a.say("note: %s", text)
-	}
-	for _, s := range all {
-		for _, text := range s.Warnings {
-			a.say("warning: %s", text)
-		}
-	}
+	a.remark(all)
 	if !a.holds(rq, all) {
 		return nil, 1
 	}
@@ -153,6 +146,18 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 			return nil, 1
 		case <-time.After(pace):
 			pace = min(2*pace, askSlow)
+		}
+	}
+}
+
+// remark says what has no effect, and what was changed.
+func (a *Allocation) remark(all []*request.Submission) {
+	for _, text := range a.Submission.Remarks {
+		a.say("note: %s", text)
+	}
+	for _, s := range all {
+		for _, text := range s.Warnings {
+			a.say("warning: %s", text)
 		}
 	}
 }
