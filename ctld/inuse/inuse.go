@@ -110,7 +110,7 @@ func left(j *model.Job, now model.Time) []model.TRESCount {
 	}
 	out := held(j)
 	for i := range out {
-		out[i].Count *= int64(d-now) / 60_000
+		out[i].Count = out[i].Count * (int64(d-now) / 1000) / 60
 	}
 	return out
 }

@@ -118,7 +118,9 @@ func oneTRES[T any](at func(*T) *[]model.TRESLimit, resource string, names ...st
 	list.set = func(f *Facts, t *T, op byte, v string) error { return set(f, t, op, resource+"="+v) }
 	list.get = func(t *T) string {
 		for _, l := range *at(t) {
-			if l.TRES == resource {
+			if l.TRES == resource && !l.Percent {
+				return strconv.FormatInt(l.Count, 10) // memory in MiB, as in Slurm
+			} else if l.TRES == resource {
 				return showTRESCount(l)
 			}
 		}

@@ -250,6 +250,9 @@ func applyFlat[T any](l *load, n int, list []attr[T], t *T, words []word) error 
 			l.p.note(" line %d: %s is left out: gbatch has no wckeys", n, w.key)
 			continue
 		}
+		if is(w.key, 5, "classification") { // of a cluster: what kind of machine it is
+			continue
+		}
 		before := *t
 		if _, err := apply(l.see, list, t, []word{w}); err != nil && l.lost != nil {
 			*t = before

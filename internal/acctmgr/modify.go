@@ -53,7 +53,11 @@ func (f *Facts) modifyCluster(where, set []word) (*Plan, error) {
 			return nil, err
 		}
 	}
-	return f.modifyAccounts([]word{{op: '=', value: model.RootAccount}}, set)
+	p, err := f.modifyAccounts([]word{{op: '=', value: model.RootAccount}}, set)
+	if err == nil && len(p.Text) > 0 {
+		p.Text = []string{" Modified cluster defaults for associations...", "  " + f.Cluster}
+	}
+	return p, err
 }
 
 func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
@@ -121,10 +125,8 @@ func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 			assocs = append(assocs, f.whichLine(old))
 		}
 	}
-	if len(p.Edits) > 0 {
-		p.list(" Modified accounts...", accts)
-		p.list(" Modified account associations...", assocs)
-	}
+	p.list(" Modified accounts...", accts)
+	p.list(" Modified account associations...", assocs)
 	return p, nil
 }
 
@@ -161,9 +163,7 @@ func (f *Facts) modifyPools(p *Plan, accounts, parts []string, set []word) (*Pla
 			lines = append(lines, f.whichLine(old))
 		}
 	}
-	if len(p.Edits) > 0 {
-		p.list(" Modified account associations...", lines)
-	}
+	p.list(" Modified account associations...", lines)
 	return p, nil
 }
 
@@ -314,6 +314,8 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 		}
 		if u != *old {
 			p.edit(proto.AcctEdit{Op: proto.PutUser, User: &u})
+		}
+		if u != *old || slices.ContainsFunc(own, func(w word) bool { return is(w.key, 2, "adminlevel") }) {
 			users = append(users, "  "+name)
 		}
 	}
@@ -335,10 +337,8 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 			assocs = append(assocs, f.whichLine(old))
 		}
 	}
-	if len(p.Edits) > 0 {
-		p.list(" Modified users...", users)
-		p.list(" Modified user associations...", assocs)
-	}
+	p.list(" Modified users...", users)
+	p.list(" Modified user associations...", assocs)
 	return p, nil
 }
 

@@ -139,7 +139,7 @@ func tell(out *bytes.Buffer, f *Facts, plan *Plan, err error) {
 	for _, l := range append(plan.Notes, plan.Text...) {
 		fmt.Fprintln(out, l)
 	}
-	if len(plan.Edits) == 0 {
+	if len(plan.Edits) == 0 && len(plan.Text) == 0 {
 		fmt.Fprintln(out, plan.Nothing)
 	}
 	f.fold(plan.Edits)

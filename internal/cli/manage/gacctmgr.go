@@ -248,7 +248,9 @@ func (m *manage) agreed(plan *acctmgr.Plan) bool {
 	}
 	say(plan.Notes...)
 	if len(plan.Edits) == 0 {
-		if plan.Nothing != "" {
+		if len(plan.Text) > 0 { // as it was: it is named, as in Slurm
+			say(plan.Text...)
+		} else if plan.Nothing != "" {
 			say(plan.Nothing)
 		}
 		return false

@@ -45,9 +45,9 @@ type Submission struct {
 
 // The headings of gsubmit's help.
 const (
-	groupJob   = "The job"
-	groupNeeds = "What it needs"
-	groupBind  = "What its steps' tasks are bound to"
+	groupJob   = "Parallel run options"
+	groupNeeds = "Constraint options"
+	groupBind  = "Affinity/Multi-core options"
 	groupWhen  = "When it runs"
 	groupFiles = "Input, output, environment"
 	groupHow   = "What gsubmit does"

@@ -295,7 +295,7 @@ func readScript(e *env.Env, all *components, operands []string) ([]byte, error) 
 			fmt.Fprintf(e.Stderr, "%s: warning: %s %s\n", e.Program, where, w)
 		}
 	}
-	if _, ignored := all.parsers[0].Value("ignore-pbs"); !ignored && e.Getenv("SBATCH_IGNORE_PBS") == "" {
+	if _, ignored := all.parsers[0].Value("ignore-pbs"); !ignored && !getopt.Truth(e.Lookup("SBATCH_IGNORE_PBS")) {
 		if text := parsed.ForeignWarning(); text != "" && !s.Quiet {
 			fmt.Fprintf(e.Stderr, "%s: warning: %s: %s\n", e.Program, where, plain.Line(text))
 		}
