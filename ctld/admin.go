@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"gbatch/ctld/events"
 	"gbatch/internal/model"
@@ -225,6 +226,25 @@ func incomplete(v *state.View, targets []state.Target, at []int) (keep []state.T
 	return keep, keptAt
 }
 
+// requeueWords reads the words of requeue and requeuehold: only jobs that did not end well, and whether the job is
+// shown as SPECIAL_EXIT.
+func requeueWords(rq *proto.UpdateJobRequest) (only, special bool, err error) {
+	for _, kv := range rq.Set {
+		switch {
+		case strings.EqualFold(kv.Key, "incomplete"):
+			only = true
+		case strings.EqualFold(kv.Key, "state") && strings.EqualFold(kv.Value, "SpecialExit"):
+			special = true
+		default:
+			return false, false, refuse(proto.CodeBadRequest, "%s=%s: write Incomplete or State=SpecialExit", kv.Key, kv.Value)
+		}
+	}
+	if special && rq.Action != proto.ActRequeueHold {
+		return false, false, refuse(proto.CodeBadRequest, "State=SpecialExit holds the job: it goes with requeuehold")
+	}
+	return only, special, nil
+}
+
 // kill sends SIGKILL to all processes of jobs that are being ended.
 func (c *Controller) kill(targets []state.Target) {
 	v, kill := c.machine.View(), &proto.CancelRequest{Signal: sigKill, Full: true}
@@ -285,12 +305,13 @@ func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelReque
 		switch {
 		case j.State == model.Pending:
 			pending = true
-		case rq.Batch && j.Follows(): // it has no batch shell
+		case rq.Batch && !rq.Full && j.Follows(): // it has no batch shell
 		case j.State.HasResources():
-			st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch, Full: rq.Full && !j.Follows(),
+			st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch && !rq.Full,
+				Full:    rq.Full && !j.Follows(),
 				Release: rq.Release && j.Spec.Extra().Interactive, Code: rq.Code}
 			nodes := j.Run.Alloc.Nodes
-			if rq.Signal != sigKill || rq.Batch {
+			if rq.Signal != sigKill || st.Batch {
 				nodes = nodes[:1] // the first node passes the signal on to the steps' other nodes
 			}
 			for k := range nodes { // SIGKILL goes to all nodes: it reaches processes that the first node doesn't know
@@ -327,7 +348,11 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 	var err error
 	switch rq.Action {
 	case proto.ActRequeue, proto.ActRequeueHold:
-		if len(rq.Set) > 0 { // Incomplete
+		only, special, err := requeueWords(rq)
+		if err != nil {
+			return nil, err
+		}
+		if only {
 			targets, at = incomplete(v, targets, at)
 		}
 		targets, at = mayRequeue(v, results, targets, at)
@@ -335,7 +360,8 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 			return reply, nil
 		}
 		res, err = c.change(c.tells(ctx, who, v, rq.Action, targets), reply, at,
-			&state.Stop{Targets: targets, Event: model.EvRequeue, Hold: rq.Action == proto.ActRequeueHold, UID: who.UID})
+			&state.Stop{Targets: targets, Event: model.EvRequeue, Hold: rq.Action == proto.ActRequeueHold,
+				Special: special, UID: who.UID})
 	case proto.ActHold, proto.ActUserHold:
 		hold := model.HeldByUser
 		if rq.Action == proto.ActHold && c.operator(who) {
@@ -375,6 +401,8 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 		}
 		c.finish(ctx, reply)
 		return reply, nil
+	case proto.ActStep:
+		return reply, c.limitSteps(ctx, v, rq.Set, results, targets, at)
 	case proto.ActTop:
 		for k := len(targets) - 1; k >= 0; k-- { // keep the order in which they were named
 			key := stepKey(keyOf(ctx), at[k])

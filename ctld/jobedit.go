@@ -25,8 +25,9 @@ type editing struct {
 	all      []model.KV // everything that the command sets
 
 	specChanged bool
-	replace     bool // what it asks for has changed: it is placed anew
-	timed       bool // its times have changed
+	replace     bool          // what it asks for has changed: it is placed anew
+	timed       bool          // its times have changed
+	labels      []state.Field // what has changed of its specification that may change while it runs
 }
 
 // editable are the keys that gcontrol update job sets, by how they are shown and the words for each in small letters.
@@ -117,6 +118,8 @@ func (ed *editing) settle() error {
 		if err := refusedAsk(ask.PartsByNode(ed.sp)); err != nil {
 			return err
 		}
+	}
+	if ed.specChanged || len(ed.labels) > 0 {
 		if err := validNeeds(ed.sp); err != nil {
 			return err
 		}
@@ -136,12 +139,18 @@ func (ed *editing) settle() error {
 			return err
 		}
 	}
-	if ed.specChanged {
+	if ed.specChanged || len(ed.labels) > 0 {
 		if err := bounded(ed.sp); err != nil {
 			return err
 		}
 		ed.out.Most = proto.MaxSpecBytes
+	}
+	if ed.specChanged {
 		ed.add(state.SetSpec)
+	} else {
+		for _, f := range ed.labels {
+			ed.add(f)
+		}
 	}
 	if len(ed.out.Set) == 0 {
 		return refuse(proto.CodeBadRequest,
@@ -151,6 +160,13 @@ func (ed *editing) settle() error {
 }
 
 func (ed *editing) add(f state.Field) { ed.out.Set = append(ed.out.Set, f) }
+
+// label notes a change of the specification that may come while the job runs.
+func (ed *editing) label(f state.Field) {
+	if !slices.Contains(ed.labels, f) {
+		ed.labels = append(ed.labels, f)
+	}
+}
 
 // bad refuses a value.
 func (ed *editing) bad(kv model.KV, format string, a ...any) error {
@@ -209,6 +225,7 @@ func (ed *editing) priority(kv model.KV) error {
 	}
 	ed.out.Priority, ed.out.Direct = uint32(n), true
 	ed.add(state.SetPriority)
+	ed.add(state.SetBegun)
 	if ed.j.Hold != model.NotHeld { // zero holds a job, as in Slurm, and anything else releases it
 		ed.out.Hold = model.NotHeld
 		ed.add(state.SetHold)
@@ -225,9 +242,11 @@ func (ed *editing) nice(kv model.KV) error {
 	if n < min(0, int64(ed.sp.Nice)) && !ed.operator {
 		return refuse(proto.CodeAccess, "only an operator can lower the nice value below 0 (it is %d)", ed.sp.Nice)
 	}
-	ed.sp.Nice, ed.specChanged = int32(n), true
+	ed.sp.Nice = int32(n)
+	ed.label(state.SetNice)
 	ed.out.Priority = priorityOf(ed.sp)
 	ed.add(state.SetPriority)
+	ed.add(state.SetBegun)
 	return nil
 }
 
@@ -248,6 +267,7 @@ func (ed *editing) siteFactor(kv model.KV) error {
 	}
 	ed.out.Site = int32(n)
 	ed.add(state.SetSite)
+	ed.add(state.SetBegun)
 	return nil
 }
 
@@ -373,13 +393,15 @@ func (ed *editing) excludedNodes(kv model.KV) error {
 
 // name is JobName.
 func (ed *editing) name(kv model.KV) error {
-	ed.sp.Name, ed.specChanged = kv.Value, true
+	ed.sp.Name = kv.Value
+	ed.label(state.SetName)
 	return nil
 }
 
 // comment is Comment.
 func (ed *editing) comment(kv model.KV) error {
-	ed.sp.Comment, ed.specChanged = kv.Value, true
+	ed.sp.Comment = kv.Value
+	ed.label(state.SetComment)
 	return nil
 }
 
@@ -403,7 +425,7 @@ func (ed *editing) mail(kv model.KV) error {
 	if err := editMail(ed.v, ed.sp, strings.ToLower(kv.Key), kv.Value); err != nil {
 		return ed.bad(kv, "%v", err)
 	}
-	ed.specChanged = true
+	ed.label(state.SetMail)
 	return nil
 }
 
@@ -421,7 +443,8 @@ func (ed *editing) requeue(kv model.KV) error {
 		m.Expedite = hurry
 		ed.sp.More = &m
 	}
-	ed.sp.Requeue, ed.specChanged = n == 1, true
+	ed.sp.Requeue = n == 1
+	ed.label(state.SetRequeue)
 	return nil
 }
 

@@ -3,11 +3,14 @@ package ctld
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
@@ -182,6 +185,61 @@ func describeStep(j *model.Job, s *proto.RunningStep) {
 		j.Run.Partition
 }
 
+// limitSteps gives running steps of jobs another time limit: set has the step's number and the limit.
+func (c *Controller) limitSteps(ctx context.Context, v *state.View, set []model.KV, results []proto.TargetResult,
+	targets []state.Target, at []int) error {
+	step, limit := int64(proto.StepAll), int64(0)
+	for _, kv := range set {
+		var err error
+		switch strings.ToLower(kv.Key) {
+		case "step":
+			step, err = strconv.ParseInt(kv.Value, 10, 32)
+		case "timelimit":
+			if limit, err = ask.ParseLimit(kv.Value); err == nil && limit <= 0 {
+				err = errors.New("a step's limit is a minute at least, or UNLIMITED")
+			}
+		default:
+			err = errors.New("of a step TimeLimit can be set")
+		}
+		if err != nil {
+			return refuse(proto.CodeBadRequest, "%s=%s: %v", kv.Key, kv.Value, err)
+		}
+	}
+	if limit == 0 {
+		return refuse(proto.CodeBadRequest, "nothing to change: give TimeLimit=T after the step")
+	}
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statWait)
+	defer cancel()
+	for k, t := range targets {
+		res, known := &results[at[k]], false
+		for _, j := range resolve(v, refTo(t)) {
+			if j.Run == nil || !j.State.HasResources() {
+				continue
+			}
+			node := j.Run.Alloc.Nodes[0].Node
+			m, err := c.askNode(ctx, node, proto.NodeAsk{Tell: []proto.StepTell{{Job: j.ID, Attempt: j.Attempt,
+				Step: int32(step), LimitS: limit}}})
+			if err != nil {
+				res.Code, res.Text, known = proto.CodeBusy, silentManager(node, err), true
+				continue
+			}
+			known = known || len(m.Known) > 0 && m.Known[0]
+		}
+		if !known {
+			res.Code, res.Text = proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
+		}
+	}
+	return nil
+}
+
+// silentManager says that a step's node can't be asked.
+func silentManager(node string, err error) string {
+	return fmt.Sprintf("node %s, which manages the step, does not answer: %v", node, err)
+}
+
 // cancelSteps ends or signals steps.
 func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *caller,
 	rq *proto.CancelRequest) (*proto.TargetsReply, error) {
@@ -239,7 +297,7 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *caller
 			res := &reply.Results[i]
 			switch {
 			case err != nil:
-				res.Code, res.Text = proto.CodeBusy, fmt.Sprintf("node %s, which manages the step, does not answer: %v", node, err)
+				res.Code, res.Text = proto.CodeBusy, silentManager(node, err)
 			case k >= len(m.Known) || !m.Known[k]:
 				res.Code, res.Text = proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
 			}

@@ -61,6 +61,9 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 		t.began, t.pid = true, ev.PID
 		if at := model.Time(ev.Started.UnixMilli()); s.began == 0 || at < s.began {
 			s.began = at
+			if s.limit == nil { // this daemon has been started anew
+				l.armLimit(s)
+			}
 		}
 		if first && !ev.Done() {
 			l.n.sampler.begin(s.sampleKey(), l.n.stepShape(s), s.began, ev.PID, int32(i), ev.Key.Task)

@@ -45,7 +45,7 @@ func (l *loop) runningStep(s *step) proto.RunningStep {
 	if r.Step.Start = s.began; s.began == 0 {
 		r.Step.Start = s.rec.At
 	}
-	if r.LimitS == 0 {
+	if r.LimitS == 0 || r.LimitS > model.Unlimited {
 		r.LimitS = model.Unlimited
 	}
 	return r
@@ -67,7 +67,7 @@ func (s *step) summary() *model.Step {
 	return rec
 }
 
-// tellStep ends or signals a step, or all of a job's, and says whether any was there.
+// tellStep ends or signals a step, or all of a job's, or gives them another time limit, and says whether any was there.
 func (l *loop) tellStep(t *proto.StepTell) bool {
 	a := l.attempts[proto.Attempt{Job: t.Job, Attempt: t.Attempt}]
 	if a == nil || a.will != wanted {
@@ -79,6 +79,10 @@ func (l *loop) tellStep(t *proto.StepTell) bool {
 			continue
 		}
 		known = true
+		if t.LimitS > 0 {
+			l.limitStep(s, t.LimitS)
+			continue
+		}
 		if t.Signal != 0 && t.Signal != int32(unix.SIGKILL) {
 			l.signalStep(s, unix.Signal(t.Signal), func() {})
 		} else {

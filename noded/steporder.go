@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/pool"
 )
@@ -152,7 +153,32 @@ func (l *loop) orderTasks(s *step, m *msgStepPrepared) {
 	}
 	orders := slices.Concat(m.relays, m.orders)
 	l.then(func() { l.n.link.launch(orders...) })
-	if s.rec.LimitS > 0 && s.limit == nil {
-		s.setTimer(l, timerLimit, time.Duration(s.rec.LimitS)*time.Second)
+	if s.limit == nil {
+		l.armLimit(s)
 	}
+}
+
+// armLimit arms the timer of a step's time limit, which counts from its first task's start.
+func (l *loop) armLimit(s *step) {
+	if s.rec.LimitS <= 0 || s.rec.LimitS >= model.Unlimited {
+		s.stopTimer(timerLimit)
+		return
+	}
+	left := time.Duration(s.rec.LimitS) * time.Second
+	if s.began != 0 {
+		left = max(0, left-l.now().Sub(time.UnixMilli(int64(s.began))))
+	}
+	s.setTimer(l, timerLimit, left)
+}
+
+// limitStep gives a step another time limit.
+func (l *loop) limitStep(s *step, seconds int64) {
+	rec := *s.rec
+	rec.LimitS = seconds
+	if err := l.spool.add(recStep, &rec, false); err != nil {
+		l.log.Warn("a step's new time limit is not in the spool: it counts until this daemon ends", "job", rec.Job,
+			"step", s.id, "err", err)
+	}
+	s.rec = &rec
+	l.armLimit(s)
 }

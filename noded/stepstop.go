@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,10 +95,10 @@ func (l *loop) endTasks(s *step, sig unix.Signal) {
 		}
 	}
 	if sig == unix.SIGTERM {
-		l.signalHere(s, unix.SIGCONT, func() {})
+		l.signalHere(s, unix.SIGCONT, shim.Tree, func() {})
 	}
 	if sig != 0 {
-		l.signalHere(s, sig, func() {})
+		l.signalHere(s, sig, shim.Tree, func() {})
 	}
 	for _, p := range s.parts {
 		l.endPart(p, sig == unix.SIGKILL)
@@ -281,29 +282,41 @@ func (l *loop) signalSteps(a *attempt, sig unix.Signal) {
 	}
 }
 
-// signalStep sends a signal to everything in a step, and calls over when that is done.
+// signalStep sends a signal to a step's tasks, and calls over when that is done. As in Slurm, what tasks have started
+// does not get it, for example workers of a data loader, which a signal that they don't expect would end. Only signals
+// that stop and continue, or come from a keyboard, are for all processes.
 func (l *loop) signalStep(s *step, sig unix.Signal, over func()) {
 	for _, p := range s.parts {
 		p.signal(sig)
 	}
-	l.signalHere(s, sig, over)
+	scope := shim.Tree
+	if forTasks(sig) {
+		scope = shim.Leader
+	}
+	l.signalHere(s, sig, scope, over)
 }
 
-// signalHere sends a signal to everything of a step on this node, and calls over when that is done.
-func (l *loop) signalHere(s *step, sig unix.Signal, over func()) {
+// forTasks reports whether a signal is for tasks alone.
+func forTasks(sig unix.Signal) bool {
+	return !slices.Contains([]unix.Signal{unix.SIGKILL, unix.SIGSTOP, unix.SIGTSTP, unix.SIGCONT, unix.SIGINT,
+		unix.SIGQUIT}, sig)
+}
+
+// signalHere sends a signal to a step's tasks on this node, or all its processes, and calls over when that is done.
+func (l *loop) signalHere(s *step, sig unix.Signal, scope shim.Scope, over func()) {
 	keys := s.shimKeys()
 	if len(keys) == 0 {
 		over()
 		return
 	}
-	if len(keys) > 1 && l.n.groups.root.Can().Track {
+	if scope == shim.Tree && len(keys) > 1 && l.n.groups.root.Can().Track {
 		keys = keys[:1] // its group is the step's
 	}
 	l.then(func() {
 		l.n.stops.Do(func(ctx context.Context) {
 			defer over()
 			for _, key := range keys {
-				l.n.signalTask(ctx, key, sig, shim.Tree)
+				l.n.signalTask(ctx, key, sig, scope)
 			}
 		})
 	})

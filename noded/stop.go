@@ -38,6 +38,12 @@ func (l *loop) onStop(s *proto.Stop) error {
 		return nil
 	case s.Tell:
 		rec := a.rec
+		if f := rec.Order; f != nil && f.Spec.Extra().Interactive { // the commands of its steps print it
+			for _, st := range a.steps {
+				st.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: s.Line})
+			}
+			return nil
+		}
 		l.then(func() { l.n.stops.Do(func(context.Context) { l.n.tellUser(rec, s.Line) }) })
 		return nil
 	case a == nil && s.Signal != 0:
@@ -198,6 +204,9 @@ func (l *loop) signal(a *attempt, s *proto.Stop) {
 	case !s.Full:
 		l.signalSteps(a, sig)
 		return
+	case forTasks(sig): // the script and what it has started, and the tasks of its steps
+		l.signalSteps(a, sig)
+		scope = shim.Group
 	}
 	key := a.key
 	l.then(func() {

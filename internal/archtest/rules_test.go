@@ -67,7 +67,7 @@ var layers = []layer{
 	{"internal/certs", "internal/model internal/proto internal/rpc"},
 	{"internal/seff", "internal/model"},
 	{"internal/migrate", "internal/model internal/conf internal/proto"},
-	{"internal/jobenv", "internal/model internal/proto"},
+	{"internal/jobenv", "internal/model internal/ask internal/proto"},
 	{"internal/slurmjson", "internal/model"},
 	{"internal/acctmgr", "internal/model internal/ask internal/proto internal/slurmjson"},
 	{"internal/clustertext", "internal/model internal/proto internal/slurmjson"},
@@ -128,7 +128,7 @@ var layers = []layer{
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},
-	{"noded/steplayout", "internal/model internal/proto"},
+	{"noded/steplayout", "internal/model internal/ask internal/proto"},
 	{"noded/hardware", "noded/gpu noded/cgroup internal/model internal/jobenv internal/conf internal/proto"},
 	{"noded/gpuwatch", "noded/gpu noded/hardware internal/model internal/jobenv internal/proto"},
 	{"noded/scripts", "internal/model internal/blob"},

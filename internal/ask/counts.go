@@ -267,3 +267,24 @@ func typedFirst(list []model.GresReq) []model.GresReq {
 	slices.SortStableFunc(list, typed)
 	return list
 }
+
+// Blocks gives the number of tasks on each node of a block distribution, at least one where there is room: evenly, as
+// far as there is room, or packed, each node full before the next gets a second one. There is room for all tasks.
+func Blocks(room []int, tasks int, pack bool) []int {
+	want := make([]int, len(room))
+	for i := range room {
+		want[i] = min(1, room[i], tasks)
+		tasks -= want[i]
+	}
+	for tasks > 0 {
+		for i := range room {
+			more := min(tasks, room[i]-want[i])
+			if !pack {
+				more = min(more, 1)
+			}
+			want[i] += more
+			tasks -= more
+		}
+	}
+	return want
+}

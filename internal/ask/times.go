@@ -55,6 +55,9 @@ func CheckTimes(sp *model.Spec, now model.Time) error {
 			"have ended at --deadline; give an earlier --begin or a later --deadline")
 	case least >= model.Unlimited:
 		return refuse(Time, "a job with --deadline needs a time limit; give --time or --time-min")
+	case max(now, sp.Begin).Add(least) > sp.Deadline && sp.More != nil && sp.More.TimeMinS != 0:
+		return refuse(Moment, "Invalid time-min specification: even with %s (--time-min) the job can't end before its "+
+			"deadline", walltime.Limit(least, false))
 	case max(now, sp.Begin).Add(least) > sp.Deadline:
 		return refuse(Moment, "a job of %s can't end before its deadline, even if it starts as soon as it "+
 			"may; give a later --deadline, or less with --time or --time-min", walltime.Limit(least, false))

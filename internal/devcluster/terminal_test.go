@@ -250,3 +250,16 @@ func TestTerminalEnds(t *testing.T) {
 		})
 	}
 }
+
+// Without --pty a task's input is no terminal, so that a shell there reads lines and takes nothing for its own; with
+// --input=1 that task gets them.
+func TestLinesOfTerminal(t *testing.T) {
+	c := devcluster.Start(t, devcluster.Options{Nodes: 1, CPUs: 2})
+	for _, args := range [][]string{{"grun", "-n1", "sh"}, {"grun", "-n2", "--input=1", "sh"}} {
+		s := sit(t, c, args...)
+		s.press("test -t 0 || echo lines of $SLURM_PROCID\n")
+		s.sees("lines of " + strconv.Itoa(len(args)/4) + "\r\n")
+		s.press("exit 3\n")
+		s.exits(3)
+	}
+}

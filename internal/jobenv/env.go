@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -211,7 +212,7 @@ func describeOne(v *Vars, l *proto.Launch) {
 	v.Num("SLURM_JOB_NUM_NODES", int64(len(l.Alloc.Nodes)))
 	v.Num("SLURM_NNODES", int64(len(l.Alloc.Nodes)))
 	v.Set("SLURM_JOB_CPUS_PER_NODE", PerNode(l.Alloc, func(n *model.NodeAlloc) int { return n.CPUs.Count() }))
-	v.Set("SLURM_TASKS_PER_NODE", PerNode(l.Alloc, func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) }))
+	v.Set("SLURM_TASKS_PER_NODE", tasksPerNode(l.Alloc, s))
 	describeRequest(v, l)
 	describeGPURequest(v, s)
 }
@@ -461,6 +462,23 @@ func PerNode(a *model.Alloc, count func(*model.NodeAlloc) int) string {
 		i += same
 	}
 	return string(out)
+}
+
+// tasksPerNode counts a job's tasks on its nodes: evenly on nodes that it has as a whole, and else as its CPUs were
+// chosen.
+func tasksPerNode(a *model.Alloc, s *model.Spec) string {
+	if !s.Exclusive || s.Tasks <= 0 || s.TasksPerNode > 0 || len(a.Nodes) < 2 {
+		return PerNode(a, func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) })
+	}
+	room, total := make([]int, len(a.Nodes)), 0
+	for i := range a.Nodes {
+		room[i] = a.Nodes[i].CPUs.Count() / max(int(s.CPUsPerTask), 1)
+		total += room[i]
+	}
+	if total < int(s.Tasks) {
+		return PerNode(a, func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) })
+	}
+	return Counts(ask.Blocks(room, int(s.Tasks), false))
 }
 
 // CommaList writes every member of b: "0,2,5".

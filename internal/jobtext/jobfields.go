@@ -66,7 +66,12 @@ func jobLetters() []JobField {
 		qText('q', "QOS", "QOS", func(r *JobRow) string { return orNull(r.Spec.QOS) }),
 		qText('r', "Reason", "REASON", func(r *JobRow) string { return r.Waiting(r.At).String() }),
 		qUnset('s', "SelectJobInfo", "", ""),
-		qText('t', "StateCompact", "ST", func(r *JobRow) string { return r.State.Short() }),
+		qText('t', "StateCompact", "ST", func(r *JobRow) string {
+			if r.SpecialExit() {
+				return "SE"
+			}
+			return r.State.Short()
+		}),
 		qText('u', "UserName", "USER", func(r *JobRow) string { return r.Spec.User }),
 		qText('v', "Reservation", "RESERVATION", func(r *JobRow) string { return orNull(r.Spec.Reservation) }),
 		qUnset('w', "WCKey", "WCKEY", "(null)"),

@@ -236,6 +236,9 @@ func (r *JobRow) jsonStates() []string {
 	if r.Expediting() {
 		return []string{r.State.String(), model.ExpeditingText}
 	}
+	if r.SpecialExit() {
+		return []string{r.State.String(), model.SpecialExitText}
+	}
 	return []string{r.State.String()}
 }
 

@@ -74,8 +74,17 @@ func (j *Job) StateText() string {
 	if j.Expediting() {
 		return ExpeditingText
 	}
+	if j.SpecialExit() {
+		return SpecialExitText
+	}
 	return j.State.String()
 }
+
+// SpecialExitText is the state of a job that was put back with State=SpecialExit, until it is released.
+const SpecialExitText = "SPECIAL_EXIT"
+
+// SpecialExit reports whether the job waits, held, for somebody to look at it.
+func (j *Job) SpecialExit() bool { return j.Special && j.State == Pending }
 
 // Expediting reports whether the job waits to start again before others.
 func (j *Job) Expediting() bool { return j.Rush != nil && j.State == Pending }

@@ -85,6 +85,7 @@ type StepTell struct {
 	Step    int32
 	Signal  int32 // 0: end it
 	UID     uint32
+	LimitS  int64 // its new time limit in seconds, instead of a signal; model.Unlimited: none; 0: a signal
 }
 
 func (x *StepTell) Wire(c *wire.C) {
@@ -93,4 +94,5 @@ func (x *StepTell) Wire(c *wire.C) {
 	wire.Int(c, &x.Step)
 	wire.Int(c, &x.Signal)
 	wire.Int(c, &x.UID)
+	wire.Int(c, &x.LimitS)
 }

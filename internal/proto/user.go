@@ -260,6 +260,7 @@ const (
 	ActSuspend // gcontrol suspend, resume: operators only
 	ActResume
 	ActNotify // gcontrol notify: Set has Message
+	ActStep   // gcontrol update StepId=: Set has Step (a number; StepAll: all steps) and TimeLimit
 )
 
 // UpdateJobRequest changes jobs. Set has gcontrol's key=value settings; moments come as "@" and Unix milliseconds. With

@@ -236,6 +236,12 @@ const (
 	SetSpec
 	SetAdminComment
 	SetSite
+	SetComment // of Spec, like the next four: also of a job that has begun
+	SetName
+	SetMail
+	SetRequeue
+	SetNice
+	SetBegun // no field: SetPriority and SetSite are for a job that has begun too
 )
 
 // Join says that a node's daemon has registered. Known lists the attempts that the daemon still knows: other attempts

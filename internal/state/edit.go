@@ -47,11 +47,15 @@ func (s *State) mayEdit(c *Edit, j *model.Job) Refusal {
 		switch f {
 		case SetThrottle, SetAdminComment:
 			continue
-		case SetLimit:
+		case SetLimit, SetComment, SetName, SetMail, SetRequeue, SetNice, SetBegun:
 			if j.State.Finished() {
 				return AlreadyDone
 			}
 			continue
+		case SetPriority, SetSite:
+			if slices.Contains(c.Set, SetBegun) {
+				continue
+			}
 		}
 		switch {
 		case j.State.Finished():
@@ -93,11 +97,16 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 			}
 		case SetPriority:
 			n.Priority, n.Direct = c.Priority, c.Direct
+			if n.Run != nil && c.Direct {
+				run := *n.Run
+				run.Priority = c.Priority
+				n.Run = &run
+			}
 		case SetBegin:
 			n.Begin, n.Eligible = c.Begin, 0
 		case SetLimit:
 			if j.Run != nil {
-				run := *j.Run
+				run := *n.Run
 				run.LimitS = c.LimitS
 				n.Run = &run
 			}
@@ -117,6 +126,11 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 			n.Comment = c.Comment
 		case SetSite:
 			n.Site = c.Site
+		case SetComment, SetName, SetMail, SetRequeue, SetNice:
+			if c.Spec != nil {
+				n.Spec = relabelled(n.Spec, c.Spec, f)
+				s.internSpec(n.Spec)
+			}
 		}
 	}
 	if n.State.Finished() && n.Throttle != j.Throttle && n.Comment == j.Comment {
@@ -128,6 +142,28 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 		s.wakeNamesakes(j.Spec.UID, j.Spec.Name, at)
 	}
 	return OK
+}
+
+// relabelled gives a copy of a specification with one field of another one that changes nothing of what the job holds.
+func relabelled(old, from *model.Spec, f Field) *model.Spec {
+	sp, more := *old, from.Extra()
+	switch f {
+	case SetComment:
+		sp.Comment = from.Comment
+	case SetName:
+		sp.Name = from.Name
+	case SetNice:
+		sp.Nice = from.Nice
+	case SetMail:
+		m := sp.Extra()
+		m.Mail, sp.More = more.Mail, &m
+	case SetRequeue:
+		sp.Requeue = from.Requeue
+		if m := sp.Extra(); m.Expedite != more.Expedite {
+			m.Expedite, sp.More = more.Expedite, &m
+		}
+	}
+	return &sp
 }
 
 // settle judges a job with a new specification, dependencies, hold or begin time, publishes it, and queues its record

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
@@ -35,11 +36,14 @@ func Orders(o *proto.Orders, log *slog.Logger) {
 	})
 }
 
-// Ask leaves out signals that there are none of, and says so in the log. The answer says that the step was not there.
+// Ask leaves out signals and limits that there are none of, and says so in the log. The answer says that the step was
+// not there.
 func Ask(ask *proto.NodeAsk, log *slog.Logger) {
 	for i := range ask.Tell {
-		if t := &ask.Tell[i]; t.Signal < 0 || t.Signal > MaxSignal {
-			log.Error("an order to signal a step is ignored", "job", t.Job, "step", t.Step, "signal", t.Signal)
+		if t := &ask.Tell[i]; t.Signal < 0 || t.Signal > MaxSignal || t.LimitS < 0 ||
+			t.LimitS > model.Unlimited {
+			log.Error("an order to a step is ignored", "job", t.Job, "step", t.Step, "signal", t.Signal, "limit",
+				t.LimitS)
 			*t = proto.StepTell{Step: t.Step}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -63,13 +64,10 @@ func stepNodes(j *Job, need *proto.StepNeed) ([]int, error) {
 	if len(need.Ranks) > 0 {
 		wanted = need.Ranks
 	}
-	for _, list := range [][]string{wanted, need.NotNodes} {
-		for _, name := range list {
-			if !slices.ContainsFunc(j.Alloc.Nodes, func(n model.NodeAlloc) bool { return n.Node == name }) {
-				return nil, inSlurmsWords("Requested node configuration is not available: node %s is not one of job %d's (%s)",
-					name, j.ID,
-					strings.Join(j.Alloc.NodeNames(), ","))
-			}
+	for _, name := range wanted {
+		if !slices.ContainsFunc(j.Alloc.Nodes, func(n model.NodeAlloc) bool { return n.Node == name }) {
+			return nil, inSlurmsWords("Requested node configuration is not available: node %s is not one of job %d's (%s)",
+				name, j.ID, strings.Join(j.Alloc.NodeNames(), ","))
 		}
 	}
 	var out []int
@@ -214,20 +212,9 @@ func spread(j *Job, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed
 				give(i, size)
 			}
 		}
-	default: // block, with a task on each node at least
-		want := make([]int, len(nodes))
-		left := tasks
-		for i := range nodes {
-			want[i] = min(1, room[i])
-			left -= want[i]
-		}
-		for i := range nodes {
-			more := min(left, room[i]-want[i])
-			want[i] += more
-			left -= more
-		}
-		for i := range nodes {
-			give(i, want[i])
+	default:
+		for i, n := range ask.Blocks(room, tasks, need.Pack) {
+			give(i, n)
 		}
 	}
 	return out, nil
@@ -507,7 +494,7 @@ func takeGres(j *Job, held []Holding, parent []proto.StepNode, n *proto.StepNode
 		}
 		take := min(count-got, left.Count())
 		if take > 0 {
-			n.Gres = append(n.Gres, model.GresAlloc{Name: a.Name, Type: a.Type, Index: left.First(take), Share: a.Share})
+			n.Gres = append(n.Gres, model.GresAlloc{Name: a.Name, Type: a.Type, Index: left.First(take)})
 			got += take
 		}
 	}

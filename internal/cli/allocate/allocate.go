@@ -56,6 +56,10 @@ func (a *Allocation) say(format string, args ...any) {
 func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	fail := func(err error) (*model.Job, int) {
 		what := "Job submit/allocate failed"
+		if a.Submission.TestOnly {
+			fmt.Fprintf(a.Stderr, "allocation failure: %s\n", env.Text(err))
+			return nil, 1
+		}
 		if a.Tell == "" { // as srun says it
 			what = "Unable to allocate resources"
 		}
@@ -350,7 +354,9 @@ func (a *Allocation) sayPending(job *model.Job) {
 		a.say("Pending job allocation %d", job.ID)
 	}
 	switch job.Reason {
-	case model.ReasonPartitionDown, model.ReasonPartitionInactive:
+	case model.ReasonPartitionDown:
+		a.say("Partition in DOWN state")
+	case model.ReasonPartitionInactive:
 		a.say("Requested partition configuration not available now")
 	case model.ReasonReqNodeNotAvail:
 		a.say("Required node not available (down, drained or reserved)")

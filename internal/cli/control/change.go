@@ -23,6 +23,11 @@ func action(act proto.JobAction) func(*control, []string) error {
 			strings.EqualFold(words[0], "incomplete") {
 			set, words = []model.KV{{Key: "Incomplete"}}, words[1:]
 		}
+		if act == proto.ActRequeueHold && len(words) > 0 {
+			if key, value, has := strings.Cut(words[0], "="); has && strings.EqualFold(key, "state") {
+				set, words = append(set, model.KV{Key: "State", Value: value}), words[1:]
+			}
+		}
 		refs, err := c.refs(words)
 		if err != nil {
 			return err

@@ -23,6 +23,7 @@ type control struct {
 	oneLine bool
 	details int
 	quiet   bool
+	verbose bool
 	json    string
 	pools   importing
 
@@ -46,14 +47,16 @@ func verbs() []verb {
 		{name: "uhold", help: "hold jobs; their owners can release them", run: action(proto.ActUserHold)},
 		{name: "release", help: "release held jobs", run: action(proto.ActRelease)},
 		{name: "requeue", help: "[incomplete] put jobs back into the queue", run: action(proto.ActRequeue)},
-		{name: "requeuehold", help: "put jobs back into the queue, held", run: action(proto.ActRequeueHold)},
+		{name: "requeuehold", help: "[state=SpecialExit] put jobs back into the queue, held; as SPECIAL_EXIT",
+			run: action(proto.ActRequeueHold)},
 		{name: "suspend", help: "stop running jobs; their CPUs go to others meanwhile, memory and GPUs do not (operators)",
 			run: action(proto.ActSuspend)},
 		{name: "resume", help: "let suspended jobs go on, as soon as their CPUs are free (operators)",
 			run: action(proto.ActResume)},
 		{name: "top", help: "put waiting jobs ahead of the same user's others", run: action(proto.ActTop)},
-		{name: "update", help: "update JobId=N KEY=VALUE... | NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT ... | " +
-			"PartitionName=NAME State=DOWN|UP ... | ReservationName=NAME ...: change it",
+		{name: "update", help: "update JobId=N KEY=VALUE... | StepId=N.M TimeLimit=T | " +
+			"NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT ... | PartitionName=NAME State=DOWN|UP ... | " +
+			"ReservationName=NAME ...: change it",
 			run: (*control).update},
 		{name: "resize", help: "resize [JOBID] [NumNodes=N|NodeList=NODES]: a running job gives nodes up; without a number " +
 			"an elastic job gives those that it was asked for", run: (*control).resize},
@@ -100,7 +103,8 @@ func verbs() []verb {
 		{name: "errnumstr", why: "errors have sentences of their own"},
 		{name: "fsdampeningfactor", why: "Fair Tree needs no dampening"},
 		{name: "getaddrs", help: "getaddrs NODES: print the addresses of nodes", run: (*control).addresses},
-		{name: "notify", help: "notify JOBID MESSAGE: write a line into the output of a running job",
+		{name: "notify", help: "notify JOBID MESSAGE: write a line into the output of a running job, or of the grun that " +
+			"it runs for",
 			run: (*control).notify},
 		{name: "token", help: "token [username=NAME] [lifespan=SECONDS|infinite]: print a token (SLURM_JWT=...) for HTTP; " +
 			"token revoke NAME...; token newkey [FILE] and export (administrators)", run: (*control).token},
@@ -114,7 +118,7 @@ func verbs() []verb {
 
 // modes are the commands that say how the later ones print, where commands are read from standard input.
 var modes = []prompt.Mode{
-	{Word: "all"}, {Word: "hide"}, {Word: "verbose", Off: []string{"-Q", "--quiet"}},
+	{Word: "all"}, {Word: "hide"}, {Word: "verbose", On: "-v", Off: []string{"-Q", "--quiet"}},
 	{Word: "details", On: "-d"}, {Word: "oneliner", On: "-o"}, {Word: "quiet", On: "-Q"},
 	{Word: "cluster", On: "--clusters", Value: true}, {Word: "clusters", On: "--clusters", Value: true},
 }
@@ -135,7 +139,8 @@ func Gcontrol(e *env.Env) int {
 		{Name: "all", Short: 'a', Help: "hidden partitions too (they are shown anyway)", Set: env.Ignored},
 		{Name: "hide", Hidden: true, Note: "nothing is hidden from show", Set: env.Ignored},
 		{Name: "quiet", Short: 'Q', Help: "print nothing on success", Set: getopt.Flag(&c.quiet)},
-		{Name: "verbose", Short: 'v', Hidden: true, Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Help: "with show: how many records there are, and of when",
+			Set: getopt.Flag(&c.verbose)},
 		{Name: "dry-run", Help: "with reconfigure and import: show what would change, and change nothing",
 			Set: getopt.Flag(&dryRun)},
 		{Name: "file", Short: 'f', Arg: getopt.Required, Metavar: "file",
@@ -255,7 +260,7 @@ func verbList() string {
 }
 
 func (c *control) verbHelp() {
-	fmt.Fprintf(c.Stdout, "Usage: %s [OPTIONS...] COMMAND [ARGUMENTS...]\n\nCommands:\n", c.Program)
+	fmt.Fprintf(c.Stdout, "Usage: %s [OPTIONS...] COMMAND [ARGUMENTS...]\n\nValid <COMMAND> values are:\n", c.Program)
 	for _, v := range verbs() {
 		if v.run != nil {
 			fmt.Fprintf(c.Stdout, "  %-12s %s\n", v.name, v.help)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"gbatch/internal/cli/env"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -54,9 +55,9 @@ func (c *control) listPIDs(words []string) error {
 	case job == "":
 		return plain{errors.New("No job steps exist on this node.")}
 	case step == proto.StepAll:
-		return plain{fmt.Errorf("Job %s does not exist on this node.", job)}
+		return plain{fmt.Errorf("JobId=%s does not exist on node %s.", job, hostlist.Compress(nodes))}
 	default:
-		return plain{fmt.Errorf("Job step %s does not exist on this node.", words[0])}
+		return plain{fmt.Errorf("StepId=%s does not exist on node %s.", words[0], hostlist.Compress(nodes))}
 	}
 	for _, r := range rows {
 		local, rank := "-", "-"
@@ -235,7 +236,7 @@ func (c *control) tellPID(id model.JobID) error {
 				left = max(0, limit-j.ElapsedS(now))
 				end = now.Add(left)
 			}
-			fmt.Fprintf(c.Stdout, "Slurm JobId=%d ends at %s\nslurm_get_rem_time is %d\n", j.ID,
+			fmt.Fprintf(c.Stdout, "Slurm JobId=%d ends at %s\nJob remaining time is %d\n", j.ID,
 				c.Stamp(end, "Unknown"), left)
 		})
 }

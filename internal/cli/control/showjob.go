@@ -27,6 +27,13 @@ func (c *control) showJobs(arg string) error {
 		rq.Filter.Jobs = refs
 	}
 	n, book := 0, &ask.Rulebook{}
+	if c.verbose { // the list is not kept: it is counted first
+		all, at := 0, model.Time(0)
+		err := c.eachJob(rq, nil, func(_ *model.Job, now model.Time) { all, at = all+1, now })
+		if err == nil && all > 0 {
+			c.sayRecords(at, all)
+		}
+	}
 	err := c.eachJob(rq, book, func(j *model.Job, now model.Time) {
 		j = oneTask(j, rq.Filter.Jobs)
 		c.print(jobtext.ShowJob(j, book.Of(j), now, c.Clock(), c.details > 0))
@@ -39,6 +46,13 @@ func (c *control) showJobs(arg string) error {
 		fmt.Fprintln(c.Stdout, "No jobs in the system")
 	}
 	return nil
+}
+
+// sayRecords says how many records follow, for --verbose, in scontrol's words.
+func (c *control) sayRecords(at model.Time, n int) {
+	if c.verbose && !c.quiet {
+		fmt.Fprintf(c.Stdout, "last_update_time=%s, records=%d\n", c.Stamp(at, "Unknown"), n)
+	}
 }
 
 // oneTask gives a waiting array with only the task that was named, if one was: its tasks share a record until they

@@ -49,6 +49,7 @@ func (c *control) showNodes(arg string) error {
 	if c.json != "" {
 		return c.nodesJSON(infos, now)
 	}
+	c.sayRecords(now, len(infos))
 	for _, i := range infos {
 		c.print(jobtext.ShowNode(i, c.Clock(), c.details > 0))
 	}
@@ -117,6 +118,7 @@ func (c *control) showPartitions(arg string) error {
 	case c.json != "":
 		return c.partitionsJSON(shown, &reply)
 	}
+	c.sayRecords(reply.Now, len(shown))
 	for _, p := range shown {
 		c.print(jobtext.ShowPartition(p))
 	}

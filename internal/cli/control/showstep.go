@@ -18,9 +18,12 @@ func (c *control) showSteps(arg string) error {
 	if err != nil {
 		return err
 	}
-	steps, _, err := c.RunningSteps(cl, &proto.StepsRequest{Steps: refs})
+	steps, now, err := c.RunningSteps(cl, &proto.StepsRequest{Steps: refs})
 	if err != nil {
 		return plain{fmt.Errorf("slurm_get_job_steps error: %s", env.Text(err))}
+	}
+	if len(steps) > 0 {
+		c.sayRecords(now, len(steps))
 	}
 	for i := range steps {
 		c.print(jobtext.ShowStep(&steps[i], c.Clock()))

@@ -138,8 +138,7 @@ func (c *control) update(words []string) error {
 		}
 		return c.updateReservation(ch.name, ch.set)
 	case "step":
-		return errors.New("a step's time limit stays as srun has set it: change the job's, with JobId=N TimeLimit=T, or " +
-			"end the step with gcancel JOB.STEP")
+		return c.updateStep(ch)
 	}
 	if refs, set, err := c.jobsByName(ch.set); refs != nil || err != nil {
 		if err != nil {
@@ -149,6 +148,20 @@ func (c *control) update(words []string) error {
 	}
 	return errors.New("No valid entity in update command; begin with JobId=N, NodeName=NAMES, PartitionName=NAME or " +
 		"ReservationName=NAME")
+}
+
+// updateStep gives a step, or all steps of a job, another time limit.
+func (c *control) updateStep(ch *change) error {
+	refs, err := env.ParseStepRefs(ch.name)
+	if err != nil {
+		return err
+	}
+	if len(refs) != 1 {
+		return errors.New("write StepId=JOB.STEP, or StepId=JOB for all steps of a job")
+	}
+	c.limits(ch.set)
+	set := append([]model.KV{{Key: "Step", Value: strconv.Itoa(int(refs[0].Step))}}, ch.set...)
+	return c.apply(&proto.UpdateJobRequest{Action: proto.ActStep, Targets: []proto.JobRef{refs[0].Job}, Set: set})
 }
 
 func (c *control) updateJobs(refs []proto.JobRef, set []model.KV) error {
@@ -295,7 +308,7 @@ func (c *control) jobsByName(set []model.KV) (refs []proto.JobRef, rest []model.
 		}
 	})
 	if err == nil && len(refs) == 0 {
-		err = fmt.Errorf("no job of user %d has the name %s", uid, name)
+		err = fmt.Errorf("No jobs with user ID %d and name %s", uid, name)
 	}
 	return refs, rest, err
 }

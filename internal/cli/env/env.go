@@ -164,6 +164,19 @@ func (e *Env) DefinedOptions(p *getopt.Parser) {
 	say("end of defined options")
 }
 
+// ListVerbose prints the options of a list, as --verbose does in Slurm; level 0: none.
+func (e *Env) ListVerbose(p *getopt.Parser, level int, every int32) {
+	if level == 0 {
+		return
+	}
+	for _, d := range p.Defined() {
+		if d.Name != "verbose" && d.Name != "iterate" {
+			fmt.Fprintf(e.Stderr, "%-11s = %s\n", d.Name, plain.Line(d.Value))
+		}
+	}
+	fmt.Fprintf(e.Stderr, "%-11s = %d\n%-11s = %d\n", "iterate", every, "verbose", level)
+}
+
 // Failed is the exit code of a submission, an allocation or a step that failed: SLURM_EXIT_ERROR instead of 1.
 func (e *Env) Failed(rc int) int {
 	if v, ok := e.Lookup("SLURM_EXIT_ERROR"); ok && rc == 1 {

@@ -46,6 +46,7 @@ type info struct {
 	sort     string
 	json     string
 	every    int32
+	verbose  int
 	clusters []string
 
 	all, dead, responding, exact, noHeader, reasons, resvs, gpus, pools, long, byNode, summary bool
@@ -68,6 +69,7 @@ func Ginfo(e *env.Env) int {
 		e.Errorf("Unrecognized option: %s; pick lines with --partition, --nodes and --states", operands[0])
 		return 1
 	}
+	e.ListVerbose(p, i.verbose, i.every)
 	return e.Repeat(i.every, i.once)
 }
 
@@ -84,7 +86,7 @@ func (i *info) options() []getopt.Option {
 		return func(v string) error { *dst, i.layout = v, letter; return nil }
 	}
 	return []getopt.Option{
-		{Name: "partition", Short: 'p', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_PARTITION",
+		{Name: "partition", Short: 'p', Arg: getopt.Required, Group: filters, Metavar: "partitions", Env: "_PARTITION",
 			Help: "only these partitions", Set: list(&i.parts)},
 		{Name: "nodes", Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "hosts", Help: "only these nodes",
 			Set: func(v string) error {
@@ -132,7 +134,7 @@ func (i *info) options() []getopt.Option {
 			Help: "print again after this many seconds, until interrupted", Set: getopt.Number(&i.every, 1, 1<<20)},
 
 		{Name: "noconvert", Hidden: true, Note: "sizes are in MiB anyway", Set: env.Ignored},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Group: output, Help: "print the options first", Set: getopt.Count(&i.verbose)},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "future", Short: 'F', Refused: "nodes of State=FUTURE are in gbatch.conf only"},

@@ -184,6 +184,9 @@ func (x *cancel) send(c *client.Client) int {
 		x.Errorf("%s", env.Text(err))
 		return 1
 	}
+	if len(reply.Results) == 0 && x.verbose {
+		x.Errorf("No active jobs match ALL job filters")
+	}
 	return max(rc, cancelResults(x.Env, &x.rq, &reply, x.quiet, x.verbose))
 }
 
@@ -228,7 +231,10 @@ func cancelResults(e *env.Env, rq *proto.CancelRequest, reply *proto.TargetsRepl
 		case r.Code == 0:
 			if verbose {
 				what := "Terminating"
-				if rq.Signal != 0 {
+				switch {
+				case rq.Signal != 0 && rq.Batch:
+					what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to batch"
+				case rq.Signal != 0:
 					what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to"
 				}
 				fmt.Fprintf(e.Stderr, "%s: %s job %s\n", e.Program, what, jobtext.RefText(r.Ref))
@@ -282,6 +288,10 @@ type asker struct {
 
 // agrees asks whether to cancel a job or step. more is false at the end of the input.
 func (a *asker) agrees(what, id string, j *model.Job) (yes, more bool) {
+	if j.State.Finished() {
+		a.Errorf("Kill job error on job id %s: %s", jobtext.JobID(j), proto.Text(proto.CodeAlreadyDone))
+		return false, true
+	}
 	if j.State == model.Completing {
 		fmt.Fprintf(a.Stderr, "%s: Job %s is completing already\n", a.Program, jobtext.JobID(j))
 		return false, true
@@ -296,7 +306,7 @@ func (a *asker) agrees(what, id string, j *model.Job) (yes, more bool) {
 
 // each calls f for each of the jobs until it returns false.
 func (a *asker) each(c *client.Client, f proto.JobFilter, do func(*model.Job) bool) error {
-	list := proto.JobsRequest{Filter: f, Default: true}
+	list := proto.JobsRequest{Filter: f, Default: len(f.Jobs) == 0} // a named one that has ended is an error
 	return c.Stream(proto.KindJobs, &list, func(body []byte) error {
 		var chunk proto.JobsChunk
 		if err := c.Decode(body, &chunk); err != nil {

@@ -42,6 +42,7 @@ type queue struct {
 	sort     string
 	json     string
 	every    int32
+	verbose  int
 	clusters []string
 
 	explains bool           // instead of a list
@@ -82,6 +83,7 @@ func Gqueue(e *env.Env) int {
 		fmt.Fprint(e.Stderr, p.Usage())
 		return 1
 	}
+	e.ListVerbose(p, q.verbose, q.every)
 	if q.explains {
 		for _, o := range []string{"user", "account", "partition", "qos", "name", "states", "nodelist", "licenses",
 			"reservation", "notme", "steps"} {
@@ -217,7 +219,7 @@ func (q *queue) options() []getopt.Option {
 			}},
 
 		{Name: "only-job-state", Hidden: true, Note: "lists with everything are as quick", Set: env.Ignored},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Group: output, Help: "print the options first", Set: getopt.Count(&q.verbose)},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "licenses", Short: 'L', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_LICENSES",
 			Help: "only jobs that asked for one of these licenses", Set: getopt.List(&f.Licenses)},

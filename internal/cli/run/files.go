@@ -16,6 +16,7 @@ import (
 
 	"gbatch/internal/outpath"
 	"gbatch/internal/proto"
+	"gbatch/internal/terminal"
 )
 
 // files.go gives tasks their standard files: grun's own if the data needs no change, named files if requested, and
@@ -47,7 +48,7 @@ type plumbing struct {
 	direct     [3]int     // the files that tasks write to by themselves
 	follows    [3]bool    // guests read them
 	inMu       sync.Mutex // guests give input too
-	everyInput []*os.File // of each of mine
+	everyInput []*os.File // of each of mine; nil: that one has another input
 
 	terminal *os.File // the master side of task 0's terminal, if that is on this host
 }
@@ -108,13 +109,7 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 			f.Mode = proto.FileNull
 		case terr == nil:
 			f.Mode, f.Task = proto.FileOne, int32(task-pl.first)
-			if slices.Contains(pl.mine, f.Task) {
-				fds = []int{i}
-			} else if i == 0 {
-				pl.wired, pl.feeds = true, true
-			} else {
-				pl.wired, pl.sinks[i] = true, sink{i, false, uint8(i)}
-			}
+			fds, err = pl.ofOne(i, f.Task)
 		case mode == "" || mode == "all":
 			f.Mode, fds, err = r.ownFile(pl, i)
 		case i == 2 && mode == modes[1]:
@@ -162,6 +157,22 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 	return pl, r.plumbRemote(pl, layout, direct)
 }
 
+// ofOne gives one of grun's own files to one task alone.
+func (pl *plumbing) ofOne(i int, task int32) (fds []int, err error) {
+	mine := slices.Contains(pl.mine, task)
+	switch {
+	case mine && i == 0 && isTerminal(i):
+		return pl.inputPipes(task)
+	case mine:
+		return []int{i}, nil
+	case i == 0:
+		pl.wired, pl.feeds = true, true
+	default:
+		pl.wired, pl.sinks[i] = true, sink{i, false, uint8(i)}
+	}
+	return nil, nil
+}
+
 // announce gives the number of open files, and remembers the one that tasks write to by themselves, and whether it can
 // be read (guests.go).
 func (pl *plumbing) announce(i int, mode uint8, fds []int) int32 {
@@ -198,14 +209,13 @@ func (r *run) ownFile(pl *plumbing, i int) (mode uint8, fds []int, err error) {
 	switch {
 	case i == 0 && r.send != nil:
 		pl.wired, pl.feeds = pl.wired || others, others
-		fds, err = pl.inputPipes()
+		fds, err = pl.inputPipes(pl.mine...)
 		return proto.FileEach, fds, err
 	case !isOpen(i), i == 0 && others && isNull(0):
 		return proto.FileNull, nil, nil // closed: the tasks get /dev/null
-	case i == 0 && (pl.all > 1 && !isNull(0) || others):
-		if pl.wired, pl.feeds = pl.wired || others, others; others || pl.all > 1 {
-			fds, err = pl.inputPipes()
-		}
+	case i == 0 && (pl.all > 1 && !isNull(0) || others || isTerminal(0)): // a shell takes a terminal for its own
+		pl.wired, pl.feeds = pl.wired || others, others
+		fds, err = pl.inputPipes(pl.mine...)
 		return proto.FileEach, fds, err
 	case i > 0:
 		pl.sinks[i] = sink{i, r.label, uint8(i)}
@@ -240,6 +250,11 @@ func reason(err error) error {
 
 func isOpen(fd int) bool {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
+}
+
+func isTerminal(fd int) bool {
+	_, err := terminal.ModesOf(fd)
 	return err == nil
 }
 
@@ -329,15 +344,17 @@ func (pl *plumbing) put(to int, text []byte) {
 	}
 }
 
-// inputPipes makes a pipe for each task's input. feed fills them.
-func (pl *plumbing) inputPipes() (fds []int, err error) {
-	for _, task := range pl.mine {
+// inputPipes makes a pipe for the input of each of these tasks. feed fills them.
+func (pl *plumbing) inputPipes(tasks ...int32) (fds []int, err error) {
+	pl.everyInput = make([]*os.File, len(pl.mine))
+	for _, task := range tasks {
 		out, in, err := os.Pipe()
 		if err != nil {
 			return nil, fmt.Errorf("make a pipe for task %d: %w", task, err)
 		}
 		pl.ends = append(pl.ends, out)
-		pl.inputs, pl.everyInput = append(pl.inputs, in), append(pl.everyInput, in)
+		pl.inputs = append(pl.inputs, in)
+		pl.everyInput[slices.Index(pl.mine, task)] = in
 		fds = append(fds, int(out.Fd()))
 	}
 	return fds, nil

@@ -68,7 +68,7 @@ func Grun(e *env.Env) int {
 func (r *run) parser() *getopt.Parser {
 	return getopt.New(getopt.Config{Program: r.Program,
 		Options: append(r.recorded(r.options()), getopt.HelpOptions('h')...), Order: getopt.StopAtOperand,
-		EnvPrefix: "SLURM", Operands: "command [arguments...] [: [options] command...]", OperandValues: env.CommandLine,
+		EnvPrefix: "SLURM", Operands: "executable [arguments...] [: [options] executable...]", OperandValues: env.CommandLine,
 		About: "Run a command as tasks of a job: in a batch script or under galloc on the job's resources, with --jobid " +
 			"in a running job of yours, and elsewhere in a job of its own.",
 		Epilogue: "Options may also be set in the environment (SLURM_NTASKS, SLURM_OVERLAP, SLURM_GPU_BIND, ...); a batch " +

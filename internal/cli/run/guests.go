@@ -314,7 +314,7 @@ func (pl *plumbing) giveInput(rank int32, data []byte) {
 	}
 	pl.inMu.Lock()
 	defer pl.inMu.Unlock()
-	if i := slices.Index(pl.mine, rank); i >= 0 && i < len(pl.everyInput) {
+	if i := slices.Index(pl.mine, rank); i >= 0 && i < len(pl.everyInput) && pl.everyInput[i] != nil {
 		_, _ = io.Writer(pl.everyInput[i]).Write(data) // a task that reads no more
 		return
 	}

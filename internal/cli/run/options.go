@@ -82,9 +82,9 @@ func (r *run) recorded(table []getopt.Option) []getopt.Option {
 
 // The headings of grun's help.
 const (
-	groupStep  = "The step"
-	groupNeeds = "What it takes of the job"
-	groupBind  = "What tasks are bound to"
+	groupStep  = "Parallel run options"
+	groupNeeds = "Constraint options"
+	groupBind  = "Affinity/Multi-core options"
 	groupFiles = "Input, output, environment"
 	groupHow   = "What grun does"
 )

@@ -361,7 +361,7 @@ func (t *talk) signal(sig unix.Signal) {
 func (t *talk) interrupted() {
 	now := time.Now()
 	switch {
-	case t.intSent:
+	case t.intSent, t.passInt && now.Sub(t.intAt) < againWithin:
 		fmt.Fprintf(t.Stderr, "%s: forcing job termination\n", t.Program)
 		t.aborted = true
 		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil) // as above
@@ -369,7 +369,7 @@ func (t *talk) interrupted() {
 		if !t.passInt {
 			fmt.Fprintf(t.Stderr, "%s: sending Ctrl-C to StepId=%s\n", t.Program, t.stepID())
 		}
-		t.intSent = !t.passInt || now.Sub(t.intAt) < againWithin
+		t.intSent = !t.passInt
 		t.intAt = now
 		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGINT)}, nil) // as above
 		if !t.interrupt {
