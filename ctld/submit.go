@@ -332,8 +332,8 @@ func (c *Controller) place(v *state.View, who *caller, sp *model.Spec) ([]string
 	}
 	sp.Partitions = possible
 	for _, name := range possible {
-		if text := tooLong(v, sp, v.Partition(name)); text != "" {
-			notes = append(notes, text+": the job waits until that changes (EnforcePartLimits=NO)")
+		if err := partLimit(v, sp, v.Partition(name)); err != nil {
+			notes = append(notes, fmt.Sprintf("%s: the job waits until that changes (EnforcePartLimits=NO)", err))
 		}
 	}
 	switch {
@@ -395,39 +395,44 @@ func (c *Controller) allowed(v *state.View, who *caller, sp *model.Spec, name st
 	case len(p.AllowGroups) > 0 && !root && !has(p.AllowGroups, who.Group):
 		return refuse(proto.CodeAccess, "partition %s is for the groups %s", name, strings.Join(p.AllowGroups, ", "))
 	}
-	switch sched.Barred(v, sp, p) {
-	case model.ReasonAccountNotAllowed:
-		return refuse(proto.CodeInvalidAccount, "account %s may not use partition %s", sp.Account, name)
-	case model.ReasonQOSNotAllowed:
-		return refuse(proto.CodeInvalidQOS, "QOS %s may not be used in partition %s", sp.QOS, name)
-	case model.ReasonReservation:
+	if sched.Barred(v, sp, p) == model.ReasonReservation {
 		return refuse(proto.CodeAccess,
 			"partition %s takes jobs in reservations only (ReqResv=YES); name one with --reservation", name)
 	}
-	if text := tooLong(v, sp, p); text != "" && cfg.Params.EnforceLimits != "NO" {
-		return refuse(proto.CodeTimeLimit, "%s", text)
+	over := partLimit(v, sp, p)
+	if over != nil && cfg.Params.EnforceLimits != "NO" {
+		return over
 	}
 	if r := sched.Alone(v, sp, p); r != model.ReasonNone {
 		return refuse(proto.CodePolicy, "%s: the job breaks a limit of QOS %s, of partition %s's QOS or of account %s by "+
 			"itself, and the QOS refuses such jobs (DenyOnLimit); see gacctmgr show qos", r, sp.QOS, name, sp.Account)
 	}
-	why, _ := sched.Possible(v, sp, p)
-	switch {
-	case why == sched.PartitionNodes && cfg.Params.EnforceLimits == "NO": // it waits: the limit may change
-	case why != sched.CanRun:
+	switch why, _ := sched.Possible(v, sp, p); {
+	case why == sched.CanRun, over != nil && (why == sched.PartitionNodes || why == sched.OverMemLimit):
+	default:
 		return misfit(v, sp, p, why)
 	}
 	return beyond(v, sp, p)
 }
 
-// tooLong says how a job's time limit is above its partition's; "" if it is not.
-func tooLong(v *state.View, sp *model.Spec, p *model.Partition) string {
-	limit := sp.LeastS(sched.LimitS(sp, p))
-	if p.MaxTimeS == model.NotSet || limit <= sched.Lifted(v, sp.QOS, p).MaxTimeS {
-		return ""
+// partLimit refuses what a partition's own settings bar or limit: accounts, QOS, time, nodes and memory. Without
+// EnforcePartLimits such a job waits.
+func partLimit(v *state.View, sp *model.Spec, p *model.Partition) error {
+	switch sched.Barred(v, sp, p) {
+	case model.ReasonAccountNotAllowed:
+		return refuse(proto.CodeInvalidAccount, "account %s may not use partition %s", sp.Account, p.Name)
+	case model.ReasonQOSNotAllowed:
+		return refuse(proto.CodeInvalidQOS, "QOS %s may not be used in partition %s", sp.QOS, p.Name)
 	}
-	return fmt.Sprintf("--time is %s, partition %s allows %s", walltime.Elapsed(limit), p.Name,
-		walltime.Elapsed(p.MaxTimeS))
+	limit := sp.LeastS(sched.LimitS(sp, p))
+	if p.MaxTimeS != model.NotSet && limit > sched.Lifted(v, sp.QOS, p).MaxTimeS {
+		return refuse(proto.CodeTimeLimit, "--time is %s, partition %s allows %s", walltime.Elapsed(limit), p.Name,
+			walltime.Elapsed(p.MaxTimeS))
+	}
+	if why := sched.Outside(v, sp, p); why != sched.CanRun {
+		return misfit(v, sp, p, why)
+	}
+	return nil
 }
 
 func has(list []string, s string) bool {

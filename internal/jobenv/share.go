@@ -31,9 +31,11 @@ func sharedGPUs(here *model.NodeAlloc) model.Bits {
 }
 
 // Shares sets the variables for the size of the job's share of a GPU; countGPUs names the GPU.
-func Shares(v *Vars, uid uint32, here *model.NodeAlloc) {
-	for i := range here.Gres {
-		g := &here.Gres[i]
+func Shares(v *Vars, uid uint32, here *model.NodeAlloc) { sharesOf(v, uid, here.Gres) }
+
+func sharesOf(v *Vars, uid uint32, held []model.GresAlloc) {
+	for i := range held {
+		g := &held[i]
 		if g.Share == nil {
 			continue
 		}

@@ -106,6 +106,7 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 	v.Given("SLURM_LAUNCH_NODE_IPADDR", rq.Addr)
 	v.Given("SLURM_SRUN_COMM_HOST", rq.Addr)
 	e.Units.countGPUs(&v, "SLURM_STEP_GPUS", part.Gres)
+	sharesOf(&v, l.Spec.UID, part.Gres)
 	v.Given("SLURM_GPU_BIND", gpuBindText(&rq.Bind))
 	if t := rq.Terminal; t != nil {
 		v.Num("SLURM_PTY_WIN_COL", int64(t.Cols))

@@ -98,6 +98,13 @@ func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible,
 	return TooManyNodes, nil
 }
 
+// Outside gives the limit on nodes or memory of the partition that a job breaks, or CanRun.
+func Outside(v *state.View, sp *model.Spec, part *model.Partition) Impossible {
+	part = Lifted(v, sp.QOS, part)
+	rq := Resolve(sp, part, &v.Config().Params)
+	return rq.outside(sp, part)
+}
+
 // outside gives the limit of the partition that a request breaks.
 func (rq *Request) outside(sp *model.Spec, part *model.Partition) Impossible {
 	switch {

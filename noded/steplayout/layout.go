@@ -494,7 +494,7 @@ func takeGres(j *Job, held []Holding, parent []proto.StepNode, n *proto.StepNode
 		}
 		take := min(count-got, left.Count())
 		if take > 0 {
-			n.Gres = append(n.Gres, model.GresAlloc{Name: a.Name, Type: a.Type, Index: left.First(take)})
+			n.Gres = append(n.Gres, model.GresAlloc{Name: a.Name, Type: a.Type, Index: left.First(take), Share: a.Share})
 			got += take
 		}
 	}
