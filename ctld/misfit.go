@@ -84,7 +84,7 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 				all += int(def.CPUs)
 			}
 		}
-		if rq.MinNodes > all { // more than would do with one CPU on each
+		if rq.MinNodes > all && cfg.Params.EnforceLimits != "NO" { // more than would do with one CPU on each
 			code = proto.CodeTooManyCPUs
 		}
 		return refuse(code, "%s: %d are needed, and it has %d", text, rq.MinNodes, len(p.Nodes))

@@ -152,8 +152,8 @@ func (p *Parser) Env(lookup func(string) (string, bool)) error {
 	return nil
 }
 
-// Truth says whether an environment variable is there and switches a flag on.
-func Truth(value string, there bool) bool { return there && truth(value) }
+// Truth says whether an environment variable has a value that switches a flag on.
+func Truth(value string) bool { return value != "" && truth(value) }
 
 // truth says whether an environment variable of this value switches a flag on.
 func truth(v string) bool {

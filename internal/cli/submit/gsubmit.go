@@ -298,7 +298,7 @@ func readScript(e *env.Env, all *components, operands []string) ([]byte, error) 
 	_, ignored := all.parsers[0].Value("ignore-pbs")
 	ignored = ignored || slices.ContainsFunc(parsed.Directives,
 		func(d script.Directive) bool { return slices.Contains(d.Args, "--ignore-pbs") })
-	if !ignored && !getopt.Truth(e.Lookup("SBATCH_IGNORE_PBS")) {
+	if !ignored && !getopt.Truth(e.Getenv("SBATCH_IGNORE_PBS")) {
 		if text := parsed.ForeignWarning(); text != "" && !s.Quiet {
 			fmt.Fprintf(e.Stderr, "%s: warning: %s: %s\n", e.Program, where, plain.Line(text))
 		}
