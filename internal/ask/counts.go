@@ -16,7 +16,7 @@ type Counts struct {
 	TasksPerNode       int  // most tasks on one node; 0: no limit
 	CPUsPerTask        int
 	MinCPUs            int             // per node
-	Overcommit         bool            // one CPU per node, however many tasks
+	Overcommit         bool            // one task's CPUs per node, however many tasks
 	MemPerNode         int64           // MiB; WholeMem: all
 	MemPerCPU          int64           // MiB
 	MaxMem             int64           // MiB per node that the job may ask for; 0: no limit
@@ -94,6 +94,7 @@ func Of(sp *model.Spec, rules *model.AskRules) Counts {
 	}
 	c.memory(rules)
 	c.spread(sp, rules)
+	c.Grow = c.Grow && c.MaxNodes > c.MinNodes // its tasks or the partition may leave one number of the range
 	return c
 }
 
@@ -233,7 +234,7 @@ func (c *Counts) TasksOn(n int) int {
 // cores.
 func (c *Counts) CPUsFor(tasks, gpus int) int {
 	if c.Overcommit {
-		return max(1, c.MinCPUs, gpus*c.CPUsPerGPU)
+		return max(c.CPUsPerTask, c.MinCPUs, gpus*c.CPUsPerGPU)
 	}
 	return max(tasks*c.CPUsPerTask, c.MinCPUs, gpus*c.CPUsPerGPU)
 }

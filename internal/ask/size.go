@@ -20,7 +20,7 @@ func (c *Counts) SizeOn(nodes int) Size {
 	s := Size{Nodes: nodes, Tasks: c.TasksOn(nodes)}
 	s.CPUs = max(s.Tasks*c.CPUsPerTask, nodes*c.MinCPUs)
 	if c.Overcommit {
-		s.CPUs = nodes * max(1, c.MinCPUs)
+		s.CPUs = nodes * max(c.CPUsPerTask, c.MinCPUs)
 	}
 	gpus := c.JobGPUs()
 	s.CPUs = max(s.CPUs, gpus*c.CPUsPerGPU)

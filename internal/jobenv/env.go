@@ -466,13 +466,19 @@ func PerNode(a *model.Alloc, count func(*model.NodeAlloc) int) string {
 
 // tasksPerNode counts a job's tasks on its nodes: evenly on nodes that it has as a whole, and else as its CPUs were
 // chosen.
+//
+// A job that gave no number of tasks may start as many as its CPUs are enough for, as launchers like mpirun do.
 func tasksPerNode(a *model.Alloc, s *model.Spec) string {
+	perTask := max(int(s.CPUsPerTask), 1)
+	if s.Tasks == 0 && s.TasksPerNode == 0 {
+		return PerNode(a, func(n *model.NodeAlloc) int { return max(n.CPUs.Count()/perTask, 1) })
+	}
 	if !s.Exclusive || s.Tasks <= 0 || s.TasksPerNode > 0 || len(a.Nodes) < 2 {
 		return PerNode(a, func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) })
 	}
 	room, total := make([]int, len(a.Nodes)), 0
 	for i := range a.Nodes {
-		room[i] = a.Nodes[i].CPUs.Count() / max(int(s.CPUsPerTask), 1)
+		room[i] = a.Nodes[i].CPUs.Count() / perTask
 		total += room[i]
 	}
 	if total < int(s.Tasks) {

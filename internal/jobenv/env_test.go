@@ -152,7 +152,7 @@ func TestEnvironmentDetails(t *testing.T) {
 		"SLURM_JOB_RESERVATION": "maint",
 		"SLURM_JOB_QOS":         "high", "SLURM_OVERCOMMIT": "1", "SLURM_JOB_NAME": "oddname", "SLURM_JOB_UID": "1000",
 		"SLURM_JOB_GID":      "100",
-		"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_CPUS_PER_NODE": "4(x2),1", "SLURM_TASKS_PER_NODE": "2(x2),1",
+		"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_CPUS_PER_NODE": "4(x2),1", "SLURM_TASKS_PER_NODE": "4(x2),1",
 		"SLURM_CPUS_ON_NODE": "4",
 		"SLURM_EXPORT_ENV":   "NONE", "SLURM_PRIO_PROCESS": "5", "EMPTY": "", "LAST": "1", "SLURM_UMASK": "0022",
 		"HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash", "PATH": "/usr/local/bin:/usr/bin:/bin",
