@@ -348,9 +348,9 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 	var err error
 	switch rq.Action {
 	case proto.ActRequeue, proto.ActRequeueHold:
-		only, special, err := requeueWords(rq)
-		if err != nil {
-			return nil, err
+		only, special, bad := requeueWords(rq)
+		if bad != nil {
+			return nil, bad
 		}
 		if only {
 			targets, at = incomplete(v, targets, at)

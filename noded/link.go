@@ -178,9 +178,11 @@ func (k *link) renew(l shim.Lease) {
 	k.ring()
 }
 
-// ack lets gshim forget an end.
+// ack lets gshim forget an end. An order for what has ended that still waits to be sent, as an order is that a new
+// gnoded repeats, is taken back: gshim, which has forgotten the first one, would carry it out once more.
 func (k *link) ack(key shim.Key) {
 	k.mu.Lock()
+	k.orders = slices.DeleteFunc(k.orders, func(l *shim.Launch) bool { return l.Key == key })
 	k.acks = append(k.acks, key)
 	k.mu.Unlock()
 	k.ring()

@@ -330,3 +330,21 @@ func TestSpoolFails(t *testing.T) {
 	must(t, err)
 	must(t, again.Close())
 }
+
+// TestAckTakesBackOrder: an order that waits to be sent is not carried out when its end is known already, but one for
+// the next run under the same key is.
+func TestAckTakesBackOrder(t *testing.T) {
+	k := &link{wake: make(chan struct{}, 1)}
+	key, next := shim.Key{JobID: 1, Step: stepProlog}, shim.Key{JobID: 1, Step: stepProlog - 1}
+	k.launch(&shim.Launch{Key: key})
+	k.ack(key)
+	k.launch(&shim.Launch{Key: next})
+	if len(k.orders) != 1 || k.orders[0].Key != next || len(k.acks) != 1 {
+		t.Errorf("orders %v, acknowledgements %v", k.orders, k.acks)
+	}
+	k.ack(next)
+	k.launch(&shim.Launch{Key: next})
+	if len(k.orders) != 1 || len(k.acks) != 2 {
+		t.Errorf("orders %v, acknowledgements %v", k.orders, k.acks)
+	}
+}
