@@ -112,18 +112,17 @@ func (c *Controller) takeFiles(ctx context.Context) {
 	case first && len(c.members()) == 1:
 		reply, err := c.reconfigure(ctx, &caller{Caller: proto.Caller{User: atStart}, most: model.RightsAdministrator},
 			&proto.ReconfigureRequest{})
-		if err == nil && !reply.Applied {
-			err = errors.New(reply.Problems[0].Text)
+		if err == nil && !reply.Applied { // the files were read: the last problem is that they name other controllers
+			err = errors.New(reply.Problems[len(reply.Problems)-1].Text)
 		}
 		if err != nil && ctx.Err() == nil {
 			c.log.Error("the changed configuration files can't be taken up: the cluster keeps its configuration", "err", err)
 		}
 	default:
-		c.log.Warn(filesDiffer + "; gcontrol reconfigure takes them up, with --dry-run it shows the difference")
+		c.log.Warn("the configuration files of this controller differ from the cluster's configuration, which stays; " +
+			"gcontrol reconfigure takes them up, with --dry-run it shows the difference")
 	}
 }
-
-const filesDiffer = "the configuration files of this controller differ from the cluster's configuration, which stays"
 
 // maxChangesText bounds the changes that the trail names.
 const maxChangesText = 50

@@ -270,14 +270,15 @@ func typedFirst(list []model.GresReq) []model.GresReq {
 }
 
 // Blocks gives the number of tasks on each node of a block distribution, at least one where there is room: evenly, as
-// far as there is room, or packed, each node full before the next gets a second one. There is room for all tasks.
+// far as there is room, or packed, each node full before the next gets a second one. Tasks without room get no node.
 func Blocks(room []int, tasks int, pack bool) []int {
 	want := make([]int, len(room))
 	for i := range room {
 		want[i] = min(1, room[i], tasks)
 		tasks -= want[i]
 	}
-	for tasks > 0 {
+	for left := -1; tasks > 0 && tasks != left; {
+		left = tasks
 		for i := range room {
 			more := min(tasks, room[i]-want[i])
 			if !pack {

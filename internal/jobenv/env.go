@@ -465,7 +465,7 @@ func PerNode(a *model.Alloc, count func(*model.NodeAlloc) int) string {
 }
 
 // tasksPerNode counts a job's tasks on its nodes: evenly on nodes that it has as a whole, and else as its CPUs were
-// chosen.
+// chosen, or the units that each task has.
 //
 // A job that gave no number of tasks may start as many as its CPUs are enough for, as launchers like mpirun do.
 func tasksPerNode(a *model.Alloc, s *model.Spec) string {
@@ -473,7 +473,8 @@ func tasksPerNode(a *model.Alloc, s *model.Spec) string {
 	if s.Tasks == 0 && s.TasksPerNode == 0 {
 		return PerNode(a, func(n *model.NodeAlloc) int { return max(n.CPUs.Count()/perTask, 1) })
 	}
-	if !s.Exclusive || s.Tasks <= 0 || s.TasksPerNode > 0 || len(a.Nodes) < 2 {
+	ofTasks := slices.ContainsFunc(s.Gres, func(g model.GresReq) bool { return g.Per == model.PerTask })
+	if !s.Exclusive || s.Tasks <= 0 || s.TasksPerNode > 0 || len(a.Nodes) < 2 || ofTasks {
 		return PerNode(a, func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) })
 	}
 	room, total := make([]int, len(a.Nodes)), 0

@@ -132,17 +132,18 @@ func cgroupSettings(cfg *model.Config) (out []model.KV) {
 		if !ok {
 			continue
 		}
-		switch value := &k.Value; {
-		case *value == "":
-			*value = "(null)"
-		case *value == "-1":
-			*value = "(default)"
-		case *value == "Yes" || *value == "No":
-			*value = strings.ToLower(*value)
+		value := k.Value
+		switch {
+		case value == "":
+			value = "(null)"
+		case value == "-1":
+			value = "(default)"
+		case value == "Yes" || value == "No":
+			value = strings.ToLower(value)
 		case name == "MinRAMSpace":
-			*value += "MB"
+			value += "MB"
 		}
-		out = append(out, model.KV{Key: name, Value: k.Value})
+		out = append(out, model.KV{Key: name, Value: value})
 	}
 	slices.SortFunc(out, func(a, b model.KV) int { return strings.Compare(a.Key, b.Key) })
 	return out
