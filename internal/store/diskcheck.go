@@ -5,31 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
-
-// asideTime names folders with files that were moved aside.
-const asideTime = "20060102T150405.000Z"
-
-// moveTo moves files of dir, as far as they are there, into a folder in it.
-func moveTo(dir, aside string, names ...string) error {
-	for _, n := range names {
-		to := filepath.Join(aside, n)
-		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-			return err
-		}
-		if err := os.Rename(filepath.Join(dir, n), to); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return syncDir(dir)
-}
-
-// damagedKept is the number of folders with damaged files that are kept.
-const damagedKept = 2
 
 // checkDisk checks log and snapshots before they are used. Damage that other voters can make good is moved aside, and
 // the voter begins without anything; alone it is refused. A damaged snapshot is only moved aside if the older one and
@@ -60,7 +38,7 @@ func checkDisk(o Options) (found, error) {
 		return recoverDisk(o, why, good)
 	}
 	for _, b := range bad {
-		aside, err := moveAside(o.Dir, filepath.Join(snapshotsDir, b.name))
+		aside, err := moveAside(o.Logger, o.Dir, filepath.Join(snapshotsDir, b.name))
 		if err != nil {
 			return found{}, fmt.Errorf("moving a damaged snapshot aside: %w", err)
 		}
@@ -121,7 +99,7 @@ func recoverDisk(o Options, why error, good []uint64) (found, error) {
 			"gctld --restore FILE --replace. Or begin without jobs and accounts: mv %s %s.damaged, then gctld --begin; ended "+
 			"jobs stay in accounting", why, have, o.Dir, o.Dir)
 	}
-	aside, err := moveAside(o.Dir, logFileName, snapshotsDir)
+	aside, err := moveAside(o.Logger, o.Dir, logFileName, snapshotsDir)
 	if err == nil {
 		err = makeDir(filepath.Join(o.Dir, snapshotsDir))
 	}
@@ -167,25 +145,4 @@ func lockAndCheck(path string) (found, error) {
 		return found{}, err
 	}
 	return checkLog(path, w)
-}
-
-// moveAside moves files of dir into a new folder "damaged-<time>" in it, and removes such folders but for the latest.
-// It gives the folder.
-func moveAside(dir string, names ...string) (string, error) {
-	aside := filepath.Join(dir, "damaged-"+time.Now().UTC().Format(asideTime))
-	if err := moveTo(dir, aside, names...); err != nil {
-		return "", err
-	}
-	es, err := os.ReadDir(dir)
-	if err != nil {
-		return "", err
-	}
-	es = slices.DeleteFunc(es, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), "damaged-") })
-	for len(es) > damagedKept {
-		if err := os.RemoveAll(filepath.Join(dir, es[0].Name())); err != nil {
-			return "", err
-		}
-		es = es[1:]
-	}
-	return aside, nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"syscall"
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
@@ -21,6 +22,7 @@ import (
 // unnoticed, at the start (logcheck.go) or when it is read.
 type logFile struct {
 	db     *raftboltdb.BoltStore
+	dir    string // where it is
 	log    *slog.Logger
 	broken func(error) // told of damage that is found while the store runs
 
@@ -88,7 +90,7 @@ func syncDir(dir string) error {
 // openLog opens a file that checkLog has accepted. Entries that its seal doesn't count go: a crash came before their
 // removal was complete.
 func openLog(path string, f found, lg *slog.Logger, broken func(error)) (l *logFile, err error) {
-	l = &logFile{log: lg.With("file", path), broken: broken, seal: f.seal}
+	l = &logFile{dir: filepath.Dir(path), log: lg.With("file", path), broken: broken, seal: f.seal}
 	defer l.guard(&err)()
 	if l.db, err = openBolt(path, false); err != nil {
 		return nil, err
@@ -141,6 +143,9 @@ var errDamaged = errors.New("damaged")
 func (l *logFile) said(err error) error {
 	if err != nil && !errors.Is(err, bbolterrors.ErrDatabaseNotOpen) {
 		l.log.Error("can't write the raft log; is the disk full or broken?", "error", err)
+		if errors.Is(err, syscall.ENOSPC) {
+			makeRoom(l.log, l.dir)
+		}
 	}
 	return err
 }
