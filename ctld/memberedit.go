@@ -38,6 +38,15 @@ func (c *Controller) editControllers(ctx context.Context, who *caller,
 	defer cancel()
 	c.hearAll(ctx)
 	reply := &proto.EditControllersReply{}
+	if rq.Add == "" && !c.isMember(rq.Remove) && c.inFile(rq.Remove) {
+		// An earlier try removed it, and its answer was lost with a leader.
+		reply.Said = append(reply.Said, fmt.Sprintf("%s is not a controller any more: %s are", rq.Remove,
+			strings.Join(namesOf(c.members()), ", ")))
+		if text := c.fileDiffers(); text != "" {
+			reply.Said = append(reply.Said, text)
+		}
+		return reply, nil
+	}
 	if rq.Remove != "" && (rq.Add == "" || c.isMember(rq.Remove)) {
 		if err := c.mayRemove(ctx, rq.Remove, rq.Add); err != nil {
 			return nil, err
@@ -62,6 +71,16 @@ func (c *Controller) editControllers(ctx context.Context, who *caller,
 
 func (c *Controller) isMember(name string) bool {
 	return slices.ContainsFunc(c.members(), func(p Peer) bool { return p.Name == name })
+}
+
+// inFile tells whether the configuration has a line for a controller.
+func (c *Controller) inFile(name string) bool {
+	cfg, _ := c.loadConfig()
+	if cfg == nil {
+		return false
+	}
+	_, ok := cfg.Controller(name)
+	return ok
 }
 
 // memberError makes an error of the store into one for a request that may be repeated.

@@ -43,5 +43,9 @@ while :; do
     fi
     wait -n
     code=$?
+    if [ $code -eq 0 ]; then
+        until wait; do :; done # the training has ended: the other agents are about to
+        exit 0
+    fi
     [ $code -gt 128 ] || exit $code
 done

@@ -22,7 +22,8 @@
 // changes it; join.go holds back voters without state;
 // disk.go has the directory, logfile.go and logentry.go the log in it, adopt.go takes over older
 // ones, diskcheck.go, logcheck.go and snapcheck.go the checks before it is used, aside.go the
-// damaged files that are kept, plant.go puts a saved state there, leader.go the news that another voter leads, stall.go a leader whose disk
-// hangs, pipeline.go a follower that refuses entries, term.go a voter whose disk is full,
+// damaged files that are kept, plant.go puts a saved state there, leader.go the news that another
+// voter leads, stall.go a leader whose disk hangs, pipeline.go a follower that refuses entries,
+// term.go a voter whose disk is full,
 // transport.go raft's connections over our ports, logger.go raft's messages in our log.
 package store

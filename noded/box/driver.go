@@ -1,11 +1,14 @@
 package box
 
 import (
+	"io"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/rootfile"
 	"gbatch/noded/boxenv"
 )
 
@@ -15,9 +18,12 @@ import (
 const maxDriverFiles = 256
 
 var (
-	libDirs = []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib"}
-	libs    = []string{"libcuda.so*", "libcudadebugger.so*", "libnvidia-*.so*", "libnvcuvid.so*", "libnvoptix.so*"}
-	tools   = []string{"nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nvidia-cuda-mps-control",
+	libDirs = []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib",
+		boxenv.DriverLibs, "/usr/local/nvidia/lib"}
+	toolDirs = []string{"/usr/bin", "/usr/local/bin", boxenv.DriverPrograms}
+
+	libs  = []string{"libcuda.so*", "libcudadebugger.so*", "libnvidia-*.so*", "libnvcuvid.so*", "libnvoptix.so*"}
+	tools = []string{"nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nvidia-cuda-mps-control",
 		"nvidia-cuda-mps-server"}
 )
 
@@ -38,7 +44,7 @@ func DriverFiles() []DriverFile {
 		seen[at] = true
 		out = append(out, DriverFile{real, at})
 	}
-	for _, dir := range libDirs {
+	for _, dir := range append(libDirs[:len(libDirs):len(libDirs)], loaderDirs("/etc/ld.so.conf", 0)...) {
 		for _, pattern := range libs {
 			files, _ := filepath.Glob(filepath.Join(dir, pattern)) // the patterns are right
 			for _, file := range files {
@@ -46,8 +52,44 @@ func DriverFiles() []DriverFile {
 			}
 		}
 	}
-	for _, tool := range tools {
-		add("/usr/bin/"+tool, path.Join(boxenv.DriverPrograms, tool))
+	for _, dir := range toolDirs {
+		for _, tool := range tools {
+			add(filepath.Join(dir, tool), path.Join(boxenv.DriverPrograms, tool))
+		}
+	}
+	return out
+}
+
+// loaderDirs gives the directories in which the dynamic loader looks for libraries beside its own, as ldconfig reads
+// them from a file: a driver that is installed by hand, or on a mount of its own, is named there.
+func loaderDirs(file string, depth int) []string {
+	const deepest, most = 4, 64 << 10 // files that include each other; bytes of one
+	f, err := rootfile.Readable(file, 0)
+	if err != nil || depth > deepest {
+		return nil // a machine without such a file has its libraries in the usual places
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		switch words := strings.Fields(line); {
+		case len(words) == 1 && filepath.IsAbs(words[0]):
+			out = append(out, words[0])
+		case len(words) > 1 && words[0] == "include":
+			for _, pattern := range words[1:] {
+				if !filepath.IsAbs(pattern) {
+					pattern = filepath.Join(filepath.Dir(file), pattern)
+				}
+				files, _ := filepath.Glob(pattern) // a wrong pattern names no file
+				for _, f := range files {
+					out = append(out, loaderDirs(f, depth+1)...)
+				}
+			}
+		}
 	}
 	return out
 }

@@ -310,7 +310,12 @@ func TestStandinsWithoutRoot(t *testing.T) {
 }
 
 func TestFreeMajor(t *testing.T) {
+	all := "Character devices:\n195 nvidia\n"
+	for m := 240; m <= 254; m++ {
+		all += fmt.Sprintf("%d driver\n", m)
+	}
 	for want, in := range map[int]string{
+		120: all,
 		195: "Character devices:\n  1 mem\n\nBlock devices:\n195 x\n",
 		240: "Character devices:\n195 nvidia\n195 nvidiactl\n\nBlock devices:\n240 x\n",
 		242: "Character devices:\n195 nvidia\n240 a\n241 b\n",

@@ -55,6 +55,9 @@ func HelperMain(args []string, stdout io.Writer) (status int, handled bool) {
 		a.Error = err.Error()
 	default:
 		a.Devices = devices
+		if len(devices) > 0 && args[2] == "" {
+			loadUVM()
+		}
 	}
 	if err := json.NewEncoder(stdout).Encode(a); err != nil {
 		return 1, true
@@ -227,4 +230,15 @@ func sysBusID(id string) string {
 		return ""
 	}
 	return fmt.Sprintf("%04x:%s", n, rest)
+}
+
+// loadUVM makes the device file that CUDA needs beside a GPU's own, if the driver's setuid program is there. CUDA does so
+// itself at its first use, but not from inside a container, where that program isn't.
+func loadUVM() {
+	if _, err := os.Stat("/dev/nvidia-uvm"); err == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), helperTimeout/2)
+	defer cancel()
+	_ = exec.CommandContext(ctx, "nvidia-modprobe", "-u", "-c", "0").Run() // without it, CUDA outside of containers works
 }

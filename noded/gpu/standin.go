@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	maxStandins = 256 // minor 255 is nvidiactl's, which has no stand-in: 0 to 254 and beyond would be MIG's
-	localMajors = 240 // to 254: for local use, says the kernel's devices.txt
-	lastMajor   = 254
-)
+const maxStandins = 256 // minor 255 is nvidiactl's, which has no stand-in: 0 to 254 and beyond would be MIG's
+
+// localMajors are ranges of numbers for local use, says the kernel's devices.txt. Drivers get theirs from 254 down.
+var localMajors = [][2]int{{240, 254}, {120, 127}, {60, 63}}
 
 // Stand-ins are files that stand for GPUs on a machine that has none, nvidia0 and so on, so that jobs can be given
 // distinct ones and device rules can be seen to work. As root they are character devices of the NVIDIA driver's
@@ -78,9 +77,11 @@ func freeMajor(devices string) int {
 	if !used[nvidiaMajor] {
 		return nvidiaMajor
 	}
-	for m := localMajors; m <= lastMajor; m++ {
-		if !used[m] {
-			return m
+	for _, r := range localMajors {
+		for m := r[0]; m <= r[1]; m++ {
+			if !used[m] {
+				return m
+			}
 		}
 	}
 	return 0 // no device file then

@@ -23,8 +23,14 @@ var words = [...]string{
 	"HIP out of memory",                 // PyTorch with ROCm
 	"hipErrorOutOfMemory",               // ROCm
 	"HIP error: out of memory",
-	"NPU out of memory", // PyTorch with CANN
-	"XPU out of memory", // PyTorch with oneAPI
+	"NPU out of memory",                          // PyTorch with CANN
+	"XPU out of memory",                          // PyTorch with oneAPI
+	"OutOfMemoryError: Out of memory allocating", // CuPy
+	"OOM when allocating tensor",                 // TensorFlow
+	"cudaMalloc retry failed: out of memory",     // MXNet
+	"bad_alloc: out_of_memory",                   // RMM: RAPIDS, cuDF
+	"Cuda failure 2 'out of memory'",             // NCCL
+	"Cuda failure 'out of memory'",               // NCCL before 2.19
 }
 
 // Mark begins the line that gnoded adds to the output of a job that ran out of GPU memory. It and what stands before it
@@ -53,7 +59,8 @@ func Said(tail []byte) string {
 }
 
 // stems are such that each of the words has one of them: a text without them is passed over quickly.
-var stems = [...]string{"ut of memory", "OUT_OF_MEMORY", "OutOfMemory", "MemoryAllocation", "ALLOC_FAILED"}
+var stems = [...]string{"ut of memory", "OUT_OF_MEMORY", "OutOfMemory", "MemoryAllocation", "ALLOC_FAILED",
+	"OOM when", "out_of_memory"}
 
 // last finds the last of these words: which it is, -1 for none, and where.
 func last(text []byte) (k, at int) {

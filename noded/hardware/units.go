@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -119,6 +120,7 @@ type Table struct {
 	firm   map[string]bool // resources whose units all are device files, so that the kernel can deny them
 
 	control []string // files that belong to no unit
+	devDir  string   // /dev, of which tests have their own
 
 	Strict  []string // patterns of AllowedDevices and its file; nil: devices of no unit open
 	Notable []string // sentences
@@ -139,7 +141,7 @@ func isControl(file string) bool {
 // NewTable reads the units' device numbers.
 func NewTable(units []Unit, c *conf.Cgroup) *Table {
 	t := &Table{of: map[jobenv.Unit][]int{}, UUID: map[jobenv.Unit]string{}, parent: map[int]int{},
-		firm: map[string]bool{}}
+		firm: map[string]bool{}, devDir: "/dev"}
 	open := t.readAllowed(c)
 	at := map[cgroup.Device]int{}
 	for _, u := range units {
@@ -233,7 +235,8 @@ func (t *Table) Rules(mine []model.GresAlloc) *cgroup.Devices {
 	return &cgroup.Devices{Deny: deny}
 }
 
-// Files gives the device files of these units, and the control files of all.
+// Files gives the device files of these units, and the control files: those that gres.conf names, and the drivers' in
+// /dev, which come with their first use.
 func (t *Table) Files(mine []model.GresAlloc) []string {
 	if t == nil {
 		return nil
@@ -247,7 +250,16 @@ func (t *Table) Files(mine []model.GresAlloc) []string {
 	if len(out) == 0 {
 		return nil
 	}
-	return append(out, t.control...)
+	out = append(out, t.control...)
+	for _, pattern := range controlFiles {
+		files, _ := filepath.Glob(filepath.Join(t.devDir, pattern)) // the patterns are right
+		for _, f := range files {
+			if _, ok, err := DeviceOf(f); ok && err == nil && !slices.Contains(out, f) {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
 }
 
 // Held tells for each device whether it belongs to these units.

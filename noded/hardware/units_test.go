@@ -1,9 +1,14 @@
 package hardware
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/conf"
 	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/noded/cgroup"
@@ -25,6 +30,30 @@ func TestShareDevices(t *testing.T) {
 	table.of = map[jobenv.Unit][]int{{Resource: "shard", Index: 0}: {1}, {Resource: "shard", Index: 1}: {1}}
 	if rules = table.Rules(shards); rules == nil || !slices.Equal(rules.Deny, []cgroup.Device{dev(0)}) {
 		t.Errorf("%+v", rules)
+	}
+}
+
+// TestFiles: a container needs the driver's control files beside its GPUs', though gres.conf does not name them; a job
+// without GPUs needs neither.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	for i, name := range []string{"nvidia0", "nvidiactl", "nvidia-uvm", "other"} {
+		if err := unix.Mknod(filepath.Join(dir, name), unix.S_IFCHR|0o666, int(unix.Mkdev(195, uint32(i)))); err != nil {
+			t.Skipf("device files need root: %v", err)
+		}
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(at("kfd"), nil, 0o644); err != nil { // no device
+		t.Fatal(err)
+	}
+	table := NewTable([]Unit{{Name: "gpu", Index: 0, Files: []string{at("nvidia0")}}}, &conf.Cgroup{})
+	table.devDir = dir
+	got := table.Files([]model.GresAlloc{{Name: "gpu", Index: model.UpTo(1)}})
+	if !slices.Equal(got, []string{at("nvidia0"), at("nvidiactl"), at("nvidia-uvm")}) {
+		t.Errorf("%v", got)
+	}
+	if got := table.Files(nil); got != nil {
+		t.Errorf("without GPUs: %v", got)
 	}
 }
 
