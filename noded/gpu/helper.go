@@ -232,8 +232,8 @@ func sysBusID(id string) string {
 	return fmt.Sprintf("%04x:%s", n, rest)
 }
 
-// loadUVM makes the device file that CUDA needs beside a GPU's own, if the driver's setuid program is there. CUDA does so
-// itself at its first use, but not from inside a container, where that program isn't.
+// loadUVM makes the device file that CUDA needs beside a GPU's own, if the driver's setuid program is there. CUDA does
+// so itself at its first use, but not from inside a container, where that program isn't.
 func loadUVM() {
 	if _, err := os.Stat("/dev/nvidia-uvm"); err == nil {
 		return
