@@ -31,7 +31,7 @@ type Options struct {
 	Shim        string   // the program gshim, absolute; not needed with Login
 	Verdict     string   // the program whose main calls fence.Main, absolute; "": nothing is ended for silence
 
-	Importer   string        // the program whose main calls image.Main, absolute; "": Verdict
+	Importer   string        // the program whose main calls image.Main and steppmix.Main, absolute; "": Verdict
 	Config     *conf.Config  // the configuration, as far as this host has it; nil: none
 	ConfigPath string        // its main file, which commands in jobs are told; "": none
 	GPUs       gpu.Source    // source of GPUs; nil: none

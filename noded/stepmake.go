@@ -151,6 +151,11 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 			return nil, nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
 		}
 		n.wrapTask(o, p)
+		if p.pmi != nil && p.pmi.PMIx {
+			if err := n.awaitVariables(o, p); err != nil {
+				return nil, nil, err
+			}
+		}
 		if err := o.Check(); err != nil {
 			return nil, nil, err
 		}

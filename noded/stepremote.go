@@ -1,6 +1,7 @@
 package noded
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -19,7 +20,9 @@ import (
 	"gbatch/noded/ports"
 	"gbatch/noded/shim"
 	"gbatch/noded/steppmi"
+	"gbatch/noded/steppmix"
 	"gbatch/noded/steprelay"
+	"gbatch/noded/taskenv"
 )
 
 // stepremote.go is a node's own side of a step that another node manages: the part is a step like any other, with its
@@ -166,7 +169,7 @@ func relayTo(c *stepConn, io *proto.StepIO) *proto.StepIO {
 	if io == nil {
 		return nil
 	}
-	at := &proto.StepIO{Port: io.Port, Key: io.Key}
+	at := &proto.StepIO{Port: io.Port, Key: io.Key, PMIx: io.PMIx}
 	if ip := net.ParseIP(c.host); ip != nil && !ip.IsLoopback() {
 		at.Host = c.host
 	}
@@ -217,7 +220,7 @@ func (l *loop) onRelay(ev *shim.Event) {
 		why := "the node can't connect to the submit host; a firewall may be between them"
 		what := "there is no input and output"
 		if key.Task >= pmiTask {
-			what = "MPI programs are not served (--mpi=pmi2)"
+			what = "MPI programs are not served (--mpi)"
 		}
 		if ev.Kind == shim.LaunchFailed {
 			why = "the relay could not be started: " + ev.Text
@@ -303,7 +306,7 @@ func (n *Noded) makeRelay(p *stepPlan, like *shim.Launch) error {
 			_ = e.File.Close() // the relay has its own
 		}
 	}()
-	return n.beside(p, like, relayTask, steprelay.Word, func(sock int) error {
+	return n.beside(p, like, relayTask, []string{n.opts.Shim, steprelay.Word}, func(sock int) error {
 		return steprelay.Send(sock, &steprelay.Order{Addr: net.JoinHostPort(p.io.Host, strconv.Itoa(int(p.io.Port))),
 			Key: p.io.Key, Node: int32(p.here), Pipes: p.ends, GPU: hasGPU(p.rec.Nodes[p.here].Gres)})
 	})
@@ -311,7 +314,7 @@ func (n *Noded) makeRelay(p *stepPlan, like *shim.Launch) error {
 
 // beside makes the order for a process beside a step's tasks, which runs as their user and in their group. tell writes
 // on the socket that is its standard input, and first counts its number up.
-func (n *Noded) beside(p *stepPlan, like *shim.Launch, first int32, word string, tell func(sock int) error) error {
+func (n *Noded) beside(p *stepPlan, like *shim.Launch, first int32, argv []string, tell func(sock int) error) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("socketpair", err)
@@ -322,7 +325,7 @@ func (n *Noded) beside(p *stepPlan, like *shim.Launch, first int32, word string,
 		_ = its.Close() // err says why it is of no use
 		return fmt.Errorf("tell a relay of its pipes: %w", err)
 	}
-	o := &shim.Launch{Key: like.Key, Path: n.opts.Shim, Argv: []string{n.opts.Shim, word},
+	o := &shim.Launch{Key: like.Key, Path: argv[0], Argv: argv,
 		Env: []string{"PATH=" + programPath},
 		Dir: "/", UID: like.UID, GID: like.GID, Groups: like.Groups, Umask: 0o077, Nice: n.nice, Cgroup: like.Cgroup,
 		Mounts: p.space, AsRoot: like.AsRoot}
@@ -335,6 +338,9 @@ func (n *Noded) beside(p *stepPlan, like *shim.Launch, first int32, word string,
 // notTheirs are variables by which an MPI program would find another launcher than this step.
 var notTheirs = []string{"PMI_", "PMIX_", "HYDRA_", "HYDI_", "MPIEXEC_", "MPI_LOCAL"}
 
+// theirs begins variables by which users set parameters of the library.
+const theirs = "PMIX_MCA_"
+
 // connectTask gives a task its connection, and the variables that lead to it.
 func (p *stepPlan) connectTask(o *shim.Launch, rank int) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -344,11 +350,29 @@ func (p *stepPlan) connectTask(o *shim.Launch, rank int) error {
 	o.Passed[steppmi.FD] = os.NewFile(uintptr(pair[0]), "a task's file")
 	p.mpi = append(p.mpi, os.NewFile(uintptr(pair[1]), "a relay's file"))
 	o.Env = slices.DeleteFunc(o.Env, func(entry string) bool {
-		return slices.ContainsFunc(notTheirs, func(prefix string) bool { return strings.HasPrefix(entry, prefix) })
+		return slices.ContainsFunc(notTheirs, func(prefix string) bool { return strings.HasPrefix(entry, prefix) }) &&
+			(!p.pmi.PMIx || !strings.HasPrefix(entry, theirs))
 	})
 	job := p.pmiJob()
+	if p.pmi.PMIx {
+		if job.Mapping != "" {
+			o.Env = append(o.Env, "SLURM_PMIX_MAPPING_SERV="+job.Mapping)
+		}
+		return nil // the server makes the others
+	}
 	o.Env = append(o.Env, "PMI_FD="+strconv.Itoa(steppmi.FD), "PMI_RANK="+strconv.Itoa(int(p.het.First())+rank),
 		"PMI_SIZE="+strconv.Itoa(job.Size), "PMI_JOBID="+job.ID)
+	return nil
+}
+
+// awaitVariables makes a task begin as a program that waits for the variables of its PMIx server.
+func (n *Noded) awaitVariables(o *shim.Launch, p *stepPlan) error {
+	if p.req.Container != nil {
+		return errors.New("--mpi=pmix can't be had with --container: the libraries of the node and of the image would " +
+			"have to fit; start the program with its own mpirun in the container, or a program of MPICH with --mpi=pmi2")
+	}
+	o.Argv = taskenv.Argv(n.opts.Shim, orElse(o.Path, o.Argv[0]), o.Argv)
+	o.Path = n.opts.Shim
 	return nil
 }
 
@@ -385,5 +409,16 @@ func (n *Noded) makePMI(p *stepPlan, like *shim.Launch) error {
 	for _, local := range p.only {
 		order.Ranks = append(order.Ranks, p.het.First()+p.rec.Nodes[p.here].Ranks[local])
 	}
-	return n.beside(p, like, pmiTask, steppmi.Word, func(sock int) error { return steppmi.Send(sock, order) })
+	if !p.pmi.PMIx {
+		return n.beside(p, like, pmiTask, []string{n.opts.Shim, steppmi.Word},
+			func(sock int) error { return steppmi.Send(sock, order) })
+	}
+	program := orElse(n.opts.Importer, n.opts.Verdict)
+	if program == "" {
+		return fmt.Errorf("node %s can't serve --mpi=pmix: it does not know where gnoded is", n.opts.Name)
+	}
+	x := &steppmix.Order{Addr: order.Addr, Key: order.Key, Node: order.Node, Ranks: order.Ranks, Files: order.Files,
+		Virtual: n.opts.Virtual}
+	return n.beside(p, like, pmiTask, []string{program, steppmix.Word},
+		func(sock int) error { return steppmix.Send(sock, x) })
 }

@@ -13,6 +13,7 @@ import (
 	"gbatch/noded/fence"
 	"gbatch/noded/gpu"
 	"gbatch/noded/image"
+	"gbatch/noded/steppmix"
 )
 
 func main() {
@@ -26,6 +27,10 @@ func main() {
 	}
 	// Images of containers are fetched and unpacked by this program in a process without rights.
 	if status, handled := image.Main(os.Args, os.Stdin, os.Stdout); handled {
+		os.Exit(status)
+	}
+	// The tasks of Open MPI's programs are served by this program in a process of their user.
+	if status, handled := steppmix.Main(os.Args, os.Stderr); handled {
 		os.Exit(status)
 	}
 	guest.Half(4)

@@ -1,7 +1,8 @@
 // Command gshim is the launcher of a node: see package noded/shim. gnoded starts it; nobody else needs to. As gshim
 // step-io it is the process that carries a step's input and output: see package noded/steprelay; as gshim
 // step-pmi it serves the tasks of MPI programs: see package noded/steppmi. As gshim login-env it is what
-// a job with --get-user-env begins as: see package noded/loginenv. As gshim receive-file it takes in a file of
+// a job with --get-user-env begins as: see package noded/loginenv. As gshim task-env it is what tasks of MPI programs
+// begin as: see package noded/taskenv. As gshim receive-file it takes in a file of
 // gbcast: see package noded/receive. As gshim run-bundle it runs a task in a container of an OCI runtime: see
 // package noded/oci. As gshim gres-helper it keeps the program of GresHelper beside a job: see package
 // noded/greshelper.
@@ -17,6 +18,7 @@ import (
 	"gbatch/noded/shim"
 	"gbatch/noded/steppmi"
 	"gbatch/noded/steprelay"
+	"gbatch/noded/taskenv"
 )
 
 func main() {
@@ -28,6 +30,9 @@ func main() {
 	}
 	if len(os.Args) > 2 && os.Args[1] == loginenv.Word {
 		os.Exit(loginenv.Main(os.Args[2:], os.Stderr))
+	}
+	if len(os.Args) > 2 && os.Args[1] == taskenv.Word {
+		os.Exit(taskenv.Main(os.Args[2:], os.Stderr))
 	}
 	if len(os.Args) > 2 && os.Args[1] == receive.Word {
 		os.Exit(receive.Main(os.Args[2:], os.Stdin, os.Stderr))

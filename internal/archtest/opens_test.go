@@ -56,7 +56,8 @@ var opens = map[string]string{
 	"noded/oci/dirs.go":      exclusiv, "noded/oci/run.go": asUser, "noded/oci/spec.go": asUser,
 	"noded/image/cache.go": exclusiv, "noded/image/login.go": asUser, "noded/image/unpack.go": inImage,
 	"noded/fence/keeper.go": ownState, "noded/fence/main.go": ownState,
-	"noded/gpu/fake.go": site, "noded/gpu/helper.go": kernels, "noded/gpu/kernel.go": kernels, "noded/gpu/standin.go": site,
+	"noded/gpu/fake.go": site, "noded/gpu/helper.go": kernels, "noded/gpu/kernel.go": kernels,
+	"noded/gpu/standin.go":     site,
 	"noded/gpuwatch/health.go": kernels, "noded/hardware/allowed.go": site, "noded/hardware/devices.go": kernels,
 	"noded/hardware/machine.go": kernels, "noded/hardware/units.go": kernels,
 	"noded/health.go": ownState, "noded/loginenv/main.go": asUser, "noded/noded.go": ownState,
@@ -68,7 +69,8 @@ var opens = map[string]string{
 	"noded/shim/lease.go": ownState, "noded/shim/limits.go": kernels, "noded/shim/log.go": ownState,
 	"noded/shim/main.go": ownState, "noded/shim/procfs.go": kernels, "noded/shim/server.go": ownState,
 	"noded/shim/signal.go": kernels, "noded/shim/socket.go": ownState, "noded/shim/start.go": ownState,
-	"noded/spool.go": ownState, "noded/stepstop.go": kernels, "noded/unkillable.go": kernels,
+	"noded/spool.go": ownState, "noded/steppmix/main.go": asUser,
+	"noded/stepstop.go": kernels, "noded/unkillable.go": kernels,
 	"noded/userfile.go": asUser,
 }
 

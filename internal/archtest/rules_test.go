@@ -62,6 +62,7 @@ var layers = []layer{
 	{"internal/trust", "internal/model internal/proto"},
 	{"internal/stepio", ""},
 	{"internal/pmi", "internal/stepio"},
+	{"internal/pmix", "internal/model internal/stepio"},
 	{"internal/rpc", "internal/model internal/blob internal/proto"},
 	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
 	{"internal/certs", "internal/model internal/proto internal/rpc"},
@@ -82,7 +83,7 @@ var layers = []layer{
 	{"internal/cli/allocate", commands + " internal/jobenv internal/cli/request"},
 	{"internal/cli/submit", commands + " internal/cli/request internal/cli/allocate internal/cli/script"},
 	{"internal/cli/run", commands + " internal/cli/request internal/cli/allocate internal/conf internal/stepio " +
-		"internal/pmi"},
+		"internal/pmi internal/pmix"},
 	{"internal/cli/queue", commands},
 	{"internal/cli/info", commands},
 	{"internal/cli/control", commands + " internal/jobenv internal/cli/prompt"},
@@ -153,6 +154,8 @@ var layers = []layer{
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/trust internal/rpc internal/certs"},
 	{"noded/fence", "internal/model internal/proto internal/rpc noded/shim"},
 	{"noded/steppmi", "noded/steprelay internal/pmi internal/stepio"},
+	{"noded/steppmix", "noded/steprelay noded/taskenv internal/pmix internal/stepio"},
+	{"noded/taskenv", ""},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/client " +
 		"internal/certs internal/stepio internal/pmi"},

@@ -442,13 +442,6 @@ func mpiSetting() setting {
 				[]string{"none", "pmi2", "openmpi", "pmix", "pmix_v2", "pmix_v3", "pmix_v4", "pmix_v5"})
 			return f
 		},
-		remark: func(_ *Config, v string) (text, hint string) {
-			if len(v) > 3 && strings.EqualFold(v[:4], "pmix") {
-				return "MpiDefault=" + v + " is none here: Open MPI's programs are started by its mpirun, which starts its " +
-					"daemons with grun", "write MpiDefault=pmi2 for MPICH and its kin, or none"
-			}
-			return "", ""
-		},
 		show: func(c *Config) string { return c.MpiDefault }}
 }
 

@@ -308,7 +308,10 @@ func (c *Cluster) addNode(name string) {
 		if err != nil {
 			return nil, err
 		}
-		o.Logger, o.BootID, o.Importer = c.log(name), c.boots[name], "/proc/self/exe"
+		o.Logger, o.BootID = c.log(name), c.boots[name]
+		if o.Importer, err = os.Executable(); err != nil {
+			return nil, err
+		}
 		if c.Options.Fence || c.Options.Networks {
 			o.Verdict = program(c.t, "gnoded")
 		}

@@ -15,11 +15,16 @@ import (
 	"gbatch/internal/golden"
 	"gbatch/noded/cgroup"
 	"gbatch/noded/image"
+	"gbatch/noded/steppmix"
 )
 
 func TestMain(m *testing.M) {
 	// Nodes get images by a process of their own program.
 	if status, handled := image.Main(os.Args, os.Stdin, os.Stdout); handled {
+		os.Exit(status)
+	}
+	// They serve the tasks of Open MPI's programs by another.
+	if status, handled := steppmix.Main(os.Args, os.Stderr); handled {
 		os.Exit(status)
 	}
 	rc := m.Run()

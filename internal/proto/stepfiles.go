@@ -55,12 +55,14 @@ type StepIO struct {
 	Host string // "": the address from which this message comes
 	Port int32
 	Key  []byte
+	PMIx bool // of MPI programs: they are served by libpmix, otherwise by package pmi
 }
 
 func (x *StepIO) Wire(c *wire.C) {
 	wire.Text(c, &x.Host, model.MaxName)
 	wire.Int(c, &x.Port)
 	wire.Bytes(c, &x.Key, model.MaxFile)
+	wire.Bool(c, &x.PMIx)
 }
 
 // StepFile is one standard file.

@@ -48,6 +48,7 @@ var ofOptions = map[string]getopt.Values{
 	"gpus":           {Kind: getopt.Gres},
 	"wait-all-nodes": {Words: getopt.Fields("0", "1").Words},
 	"requeue":        {Words: getopt.Fields("expedite").Words},
+	"mpi":            {Words: getopt.Fields("none", "pmi2", "pmix").Words},
 }
 
 // free are the metavars of values that only the user knows: numbers, times, texts, formats.

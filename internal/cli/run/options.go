@@ -330,7 +330,7 @@ func (r *run) commandOptions() []getopt.Option {
 		{Name: "verbose", Short: 'v', Group: groupHow, Env: "SLURM_DEBUG", Help: "print more",
 			Set: getopt.Count(&r.verbose)},
 		{Name: "mpi", Arg: R, Metavar: "type", Group: groupHow, Env: "SLURM_MPI_TYPE",
-			Help: "how MPI programs find each other: pmi2 (MPICH and its kin; PMI-1 too), none, or list",
+			Help: "how MPI programs find each other: pmix (Open MPI), pmi2 (MPICH and its kin; PMI-1 too), none, or list",
 			Set:  r.setMPI},
 		{Name: "launcher", Arg: R, Metavar: "name", Group: groupHow,
 			Help: "torch: give the tasks the variables of PyTorch's launcher (MASTER_ADDR, RANK, WORLD_SIZE...); or none",

@@ -25,8 +25,9 @@ type steps struct {
 	awaiting *talk            // the step whose task has ended first
 	fed      bool
 
-	hub     *mpiHub // nil: MPI programs are not served
+	hub     mpiHub // nil: MPI programs are not served
 	mpiNews <-chan mpiNews
+	mpiPort int
 
 	saidAborted bool
 }
@@ -156,7 +157,7 @@ func (s *steps) begin() error {
 			return err
 		}
 	}
-	if first.mpi == mpiPMI2 {
+	if first.mpi = kindOfMPI(first.mpi); first.mpi != "none" {
 		if err := s.serveMPI(); err != nil {
 			return err
 		}
@@ -276,7 +277,7 @@ func (s *steps) finish() (rc int) {
 		rc, begun = max(rc, t.rc), begun || t.pl != nil
 	}
 	if s.hub != nil {
-		s.hub.close()
+		s.closeMPI()
 	}
 	if first := s.all[0]; begun {
 		if err := first.around(first.epilog); err != nil {
