@@ -159,10 +159,15 @@ func (s *server) tell(list ...*Message) {
 	}()
 }
 
-// drop answers the questions that a server that is gone can't answer.
+// drop answers the questions that a server that is gone can't answer. One that goes before its tasks was killed, or has
+// crashed: they would wait for ever.
 func (h *Hub) drop(s *server) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	node := &h.plan.Nodes[s.node]
+	if slices.ContainsFunc(node.Ranks, func(r int32) bool { return !h.tasks[r].gone }) {
+		h.fail(fmt.Sprintf("node %s: the step's PMIx server there (gnoded step-pmix) has ended before its tasks", node.Name))
+	}
 	for id, q := range h.asked {
 		if q.by == s || h.of[q.rank] == s.node {
 			h.answer(id, ErrNotFound, nil)

@@ -172,6 +172,11 @@ func TestEnds(t *testing.T) {
 		{"library", "node n2: no library", func(s *step, a, b *pipe) {
 			s.say(b, &Message{Kind: Fail, Text: "no library"})
 		}},
+		{"lost", "node n2: the step's PMIx server there (gnoded step-pmix) has ended before its tasks",
+			func(s *step, a, b *pipe) {
+				s.say(b, &Message{Kind: Gone, Rank: 2})
+				close(b.out)
+			}},
 		{"twice", "its gnoded was restarted", func(s *step, a, b *pipe) {
 			mine, its := pipes()
 			go s.h.Talk(its)

@@ -118,7 +118,8 @@ func Main(args []string, stderr io.Writer) int {
 		return 1
 	}
 	err = syscall.Exec(args[0], args[1:], merge(os.Environ(), more))
-	_, _ = fmt.Fprintf(stderr, "slurmstepd: error: execve(): %s: %v\n", args[1], err)
+	why := err.Error()
+	_, _ = fmt.Fprintf(stderr, "slurmstepd: error: execve(): %s: %s\n", args[1], strings.ToUpper(why[:1])+why[1:])
 	if no, is := err.(syscall.Errno); is { //nolint:errorlint // exec's own
 		return int(no & 0xff)
 	}

@@ -172,6 +172,9 @@ func (s *steps) hearMPI(n mpiNews) {
 	for _, t := range s.all {
 		t.tellExits()
 	}
+	if n.end && s.saidAborted && len(s.all) == 1 {
+		return // the step is being ended, and its tasks' ends are no news
+	}
 	s.Errorf("mpi/%s: %s", s.all[0].mpi, n.text)
 	if !n.end {
 		return

@@ -149,10 +149,10 @@ const abortSlack = 2
 
 // sayAborted says that the step is being ended.
 func (t *talk) sayAborted() {
-	if t.quiet || t.steps.saidAborted {
+	said := t.steps.saidAborted
+	if t.steps.saidAborted = true; t.quiet || said {
 		return
 	}
-	t.steps.saidAborted = true
 	fmt.Fprintf(t.Stderr, "%s: Job step aborted: Waiting up to %d seconds for job step to finish.\n", t.Program,
 		cmp.Or(t.killWaitS, 30)+abortSlack)
 }
