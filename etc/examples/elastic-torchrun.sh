@@ -28,9 +28,11 @@ follow() { # [ARGUMENTS of torchrun]
     grep -q '"leaving": true' "$SLURM_JOB_ALLOCATION_FILE" && gcontrol resize
     for node in "${nodes[@]}"; do
         if [ -z "${pid[$node]}" ]; then
+            host=false # whether the rendezvous is there: torchrun's own guess goes by addresses
+            [ "$node" != "$head" ] || host=true
             grun -N1 -n1 -w "$node" torchrun --nnodes="$least:$most" --nproc-per-node=gpu \
                 --max-restarts=100 --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d \
-                --rdzv-endpoint="$head:29500" "$@" &
+                --rdzv-endpoint="$head:29500" --rdzv-conf=is_host=$host "$@" &
             pid[$node]=$!
         fi
     done
@@ -41,11 +43,18 @@ while :; do
         changed=
         follow "$@"
     fi
-    wait -n
+    ended=
+    wait -n -p ended
     code=$?
+    [ -n "$ended" ] || continue # a signal
+    for node in "${!pid[@]}"; do
+        [ "${pid[$node]}" != "$ended" ] || break
+    done
+    unset "pid[$node]"
     if [ $code -eq 0 ]; then
         until wait; do :; done # the training has ended: the other agents are about to
         exit 0
     fi
-    [ $code -gt 128 ] || exit $code
+    sleep 2 # its node may be about to go
+    ! grep -qx "$node" "$dir/allocation.hosts" || exit $code
 done
