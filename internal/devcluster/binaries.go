@@ -27,16 +27,7 @@ func program(t testing.TB, name string) string {
 	}
 	built.Lock()
 	defer built.Unlock()
-	if built.dir == "" {
-		dir, err := os.MkdirTemp("", "gbatch-bin-")
-		if err == nil {
-			err = os.Chmod(dir, 0o755) // jobs of other users call commands
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		built.dir, built.done = dir, map[string]error{}
-	}
+	makeDir(t)
 	path := filepath.Join(built.dir, name)
 	err, ok := built.done[name]
 	if !ok {
@@ -46,6 +37,44 @@ func program(t testing.TB, name string) string {
 			err = fmt.Errorf("build %s: %w: %s", name, berr, out)
 		}
 		built.done[name] = err
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// makeDir makes the directory of programs, with built locked.
+func makeDir(t testing.TB) {
+	if built.dir != "" {
+		return
+	}
+	dir, err := os.MkdirTemp("", "gbatch-bin-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // jobs of other users call commands
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	built.dir, built.done = dir, map[string]error{}
+}
+
+// self gives this program by a name that other users can run: go test's own directory is closed to them.
+func self(t testing.TB) string {
+	t.Helper()
+	built.Lock()
+	defer built.Unlock()
+	makeDir(t)
+	path := filepath.Join(built.dir, "self")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	from, err := os.Executable()
+	if err == nil && os.Link(from, path) != nil { // another file system
+		var b []byte
+		if b, err = os.ReadFile(from); err == nil {
+			err = os.WriteFile(path, b, 0o755)
+		}
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -308,10 +308,7 @@ func (c *Cluster) addNode(name string) {
 		if err != nil {
 			return nil, err
 		}
-		o.Logger, o.BootID = c.log(name), c.boots[name]
-		if o.Importer, err = os.Executable(); err != nil {
-			return nil, err
-		}
+		o.Logger, o.BootID, o.Importer = c.log(name), c.boots[name], self(c.t)
 		if c.Options.Fence || c.Options.Networks {
 			o.Verdict = program(c.t, "gnoded")
 		}
