@@ -38,16 +38,13 @@ func (c *Controller) editControllers(ctx context.Context, who *caller,
 	defer cancel()
 	c.hearAll(ctx)
 	reply := &proto.EditControllersReply{}
-	if rq.Add == "" && !c.isMember(rq.Remove) && c.inFile(rq.Remove) {
+	switch member := c.isMember(rq.Remove); {
+	case rq.Remove == "", rq.Add != "" && !member:
+	case !member && c.inFile(rq.Remove):
 		// An earlier try removed it, and its answer was lost with a leader.
 		reply.Said = append(reply.Said, fmt.Sprintf("%s is not a controller any more: %s are", rq.Remove,
 			strings.Join(namesOf(c.members()), ", ")))
-		if text := c.fileDiffers(); text != "" {
-			reply.Said = append(reply.Said, text)
-		}
-		return reply, nil
-	}
-	if rq.Remove != "" && (rq.Add == "" || c.isMember(rq.Remove)) {
+	default:
 		if err := c.mayRemove(ctx, rq.Remove, rq.Add); err != nil {
 			return nil, err
 		}

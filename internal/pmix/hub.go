@@ -7,15 +7,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"gbatch/internal/plain"
 )
 
 // PMIx's own numbers.
 const (
-	Success       int32 = 0
-	ErrTimeout    int32 = -24
-	ErrResource   int32 = -29
-	ErrNotFound   int32 = -46
-	ErrNotSupport int32 = -47
+	Success     int32 = 0
+	ErrTimeout  int32 = -24
+	ErrResource int32 = -29
+	ErrNotFound int32 = -46
 )
 
 // Hub is the step's side: it knows the servers of all nodes, and passes on what they say to each other.
@@ -188,7 +189,7 @@ func (h *Hub) take(s *server, m *Message) {
 		return
 	}
 	if m.Kind == Fail {
-		h.fail(fmt.Sprintf("node %s: %s", h.plan.Nodes[s.node].Name, plain(m.Text)))
+		h.fail(fmt.Sprintf("node %s: %s", h.plan.Nodes[s.node].Name, said(m)))
 		return
 	}
 	if !h.known(m.Rank) {
@@ -215,14 +216,14 @@ func (h *Hub) take(s *server, m *Message) {
 	case Gone:
 		h.left(m.Rank)
 	case Abort:
-		text := plain(m.Text)
+		text := said(m)
 		if text == "" || text == "N/A" {
 			text = fmt.Sprintf("exit code %d", m.Status)
 		}
 		h.fail(h.name(m.Rank) + " aborted: " + text)
 	case Note:
 		if !h.over {
-			h.note(h.name(m.Rank) + ": " + plain(m.Text))
+			h.note(h.name(m.Rank) + ": " + said(m))
 		}
 	}
 }
@@ -343,13 +344,5 @@ func (h *Hub) look() {
 	}
 }
 
-// plain makes a program's text fit for a line on a terminal.
-func plain(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
-	return strings.TrimSpace(s[:min(len(s), MaxText)])
-}
+// said is a message's text, which a program may have written, as it is printed.
+func said(m *Message) string { return strings.TrimSpace(plain.Line(m.Text)) }

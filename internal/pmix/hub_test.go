@@ -199,7 +199,7 @@ func TestEnds(t *testing.T) {
 			s.say(a, &Message{Kind: Finalized, Rank: 1})
 			s.say(a, &Message{Kind: Gone, Rank: 1})
 			s.say(a, &Message{Kind: Note, Rank: 0, Text: "a\nnote"})
-			if got := <-s.said; got != "task 0: a note" {
+			if got := <-s.said; got != "task 0: a?note" {
 				s.t.Errorf("said %q", got)
 			}
 			s.say(a, &Message{Kind: Abort, Rank: 0})

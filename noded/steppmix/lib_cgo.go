@@ -245,8 +245,6 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
-
-	"gbatch/internal/pmix"
 )
 
 // errNoLibrary says what is missing, and what else there is.
@@ -417,5 +415,3 @@ func (s *server) find(id uint64, r int32) {
 		s.found(id, int32(rc), nil)
 	}
 }
-
-var _ = pmix.Success

@@ -46,12 +46,8 @@ func take(sock int) (*Order, error) {
 	if o.Key, err = hex.DecodeString(key); err != nil {
 		return nil, err
 	}
-	for _, line := range lines[1:] {
-		var r int32
-		if _, err := fmt.Sscanf(line, "%d", &r); err != nil {
-			return nil, fmt.Errorf("the order %q: %w", line, err)
-		}
-		o.Ranks = append(o.Ranks, r)
+	if o.Ranks, err = steprelay.Ranks(lines[1:]); err != nil {
+		return nil, err
 	}
 	o.Files, err = steprelay.TakeFiles(sock, len(o.Ranks))
 	return o, err

@@ -123,6 +123,19 @@ func TakeLines(sock int) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"), nil
 }
 
+// Ranks reads the ranks of tasks, one a line.
+func Ranks(lines []string) ([]int32, error) {
+	var out []int32
+	for _, line := range lines {
+		r, err := strconv.ParseInt(line, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("the order %q: %w", line, err)
+		}
+		out = append(out, int32(r))
+	}
+	return out, nil
+}
+
 // TakeFiles reads the n files of SendLines.
 func TakeFiles(sock, n int) ([]*os.File, error) {
 	var out []*os.File
