@@ -177,7 +177,6 @@ func TestControllersChangeUnderLoad(t *testing.T) {
 		leader, p := leaderOfList(t, c)
 		left = slices.DeleteFunc(left, func(n string) bool { return n == leader })
 		must(remove(leader), now(slices.Clone(left)...))
-		must(remove(leader), now(slices.Clone(left)...)) // again, as if the answer had been lost
 		if leader == "ctl1" {
 			<-ended
 		} else {
