@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -46,6 +47,9 @@ func TestSoak(t *testing.T) {
 	} else {
 		k.c, _ = mustUp(t, o)
 		k.bin = cmp.Or(o.Bin, programs(t))
+	}
+	if long {
+		keepOnFailure(t, k.c.Dir)
 	}
 	k.sockets, k.readAt = ready(t, k.c)
 	setQuiet(t, k.c)
@@ -101,6 +105,21 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	soakCheck(t, k.c, ids, ran)
+}
+
+// keepOnFailure copies logs and states of a running cluster to a directory that stays if the test fails.
+func keepOnFailure(t *testing.T, dir string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		kept, err := os.MkdirTemp("/var/tmp", "gbatch-soak-")
+		if err == nil {
+			err = exec.Command("cp", "-a", filepath.Join(dir, "log"), filepath.Join(dir, "state"), kept).Run()
+		}
+		t.Logf("logs and states are in %s (%v)", kept, err)
+	})
 }
 
 // setQuiet keeps finished jobs out of the controllers' memory after a while, as in a cluster that runs for long.

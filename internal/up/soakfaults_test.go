@@ -278,18 +278,44 @@ func changeControllers(dir string, rq *proto.EditControllersRequest) (err error)
 	return err
 }
 
-// healthy waits until all controllers vote and are well, and all nodes are there: so each fault is the only one.
+// healthy waits until all controllers vote and are well, and all nodes are there: so each fault is the only one. What
+// ended by itself meanwhile is started anew after a second, as units with Restart=always are.
 func (k *soak) healthy() {
 	k.t.Helper()
-	const patience = 90 * time.Second
+	const patience, pause = 90 * time.Second, time.Second
+	look := time.Now().Add(pause)
 	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) { // the pace of looking
 		why := k.unwell()
 		if why == "" {
 			return
 		}
+		if time.Now().After(look) {
+			k.restart()
+			look = time.Now().Add(pause)
+		}
 		if time.Now().After(end) {
 			k.t.Fatalf("not well after %v: %s; errors in the logs:\n%s", patience, why, k.errors())
 		}
+	}
+}
+
+// restart starts the daemons that have ended with a sentence; one that a panic ended is a failure.
+func (k *soak) restart() {
+	k.t.Helper()
+	ended := false
+	for _, d := range status(k.t, k.c.Dir).Daemons {
+		if _, ok := processOf(d.PID); ok {
+			continue
+		}
+		last := tail(k.log(d.Name), 60)
+		if strings.Contains(last, "goroutine ") {
+			k.t.Fatalf("%s has ended with a panic:\n%s", d.Name, last)
+		}
+		k.t.Logf("%s has ended by itself, and is started anew:\n%s", d.Name, tail(k.log(d.Name), 3))
+		ended = true
+	}
+	if ended {
+		k.up()
 	}
 }
 
