@@ -171,10 +171,15 @@ func (s *step) shimKeys() []shim.Key {
 	}
 	for i, r := range s.rec.Nodes[s.here].Ranks {
 		if s.tasks[i].order != nil || s.tasks[i].began {
-			out = append(out, shim.Key{JobID: uint32(s.rec.Job), Attempt: s.rec.Attempt, Step: s.id, Task: r})
+			out = append(out, s.shimKey(r))
 		}
 	}
 	return out
+}
+
+// shimKey is a task's key.
+func (s *step) shimKey(rank int32) shim.Key {
+	return shim.Key{JobID: uint32(s.rec.Job), Attempt: s.rec.Attempt, Step: s.id, Task: rank}
 }
 
 // finishStep kills the remaining processes of a step and gives its usage.

@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +25,8 @@ type command struct {
 	nc net.Conn
 }
 
+var stepsAsked atomic.Int32
+
 // askStep asks for a step of one task as grun does.
 func (c *cluster) askStep(l *proto.Launch, argv ...string) *command {
 	t := c.t.(*testing.T)
@@ -32,7 +36,7 @@ func (c *cluster) askStep(l *proto.Launch, argv ...string) *command {
 	t.Cleanup(func() { _ = nc.Close() }) // the test is over
 	cmd := &command{t, nc}
 	cmd.put(proto.StepFrameRequest,
-		&proto.StepRequest{RequestID: fmt.Sprint("of job ", l.Job), Job: l.Job, Parent: proto.StepNone, Name: "step",
+		&proto.StepRequest{RequestID: fmt.Sprintf("%d of job %d", stepsAsked.Add(1), l.Job), Job: l.Job, Parent: proto.StepNone, Name: "step",
 			Program: argv[0], Argv: argv, Env: []byte("PATH=/usr/bin:/bin\x00"), Dir: c.dir,
 			Need: proto.StepNeed{Tasks: 1, MinNodes: 1, Overlap: true}})
 	return cmd
@@ -173,5 +177,22 @@ func TestKillReachesWhatIsLeft(t *testing.T) {
 			c.ctl.waitEnded(l)
 			waitGone(t, pid)
 		})
+	}
+}
+
+// TestSignalDuringLaunch: a step that is ended at the moment of its launch gets SIGTERM, and is not killed after KillWait.
+func TestSignalDuringLaunch(t *testing.T) {
+	c := newCluster(t)
+	c.reconnect(func(f *fakeCtld) { f.killWait = 1000 })
+	l := c.job(1, "sleep 1000")
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+	c.ctl.waitStarted(l)
+	for n := range 100 {
+		cmd := c.askStep(l, "/bin/sleep", "1000")
+		cmd.wait(proto.StepCreated)
+		cmd.files()
+		time.Sleep(time.Duration(n) * 200 * time.Microsecond) // each time at another moment of the launch
+		cmd.put(proto.StepFrameSignal, &proto.StepSignal{})
+		cmd.wait(proto.StepDone)
 	}
 }

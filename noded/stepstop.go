@@ -302,24 +302,56 @@ func forTasks(sig unix.Signal) bool {
 		unix.SIGQUIT}, sig)
 }
 
-// signalHere sends a signal to a step's tasks on this node, or all its processes, and calls over when that is done.
+// signalHere sends a signal to a step's tasks on this node, or all its processes, and calls over when that is done. It
+// waits for tasks that are just being launched: they get the signal too.
 func (l *loop) signalHere(s *step, sig unix.Signal, scope shim.Scope, over func()) {
 	keys := s.shimKeys()
 	if len(keys) == 0 {
 		over()
 		return
 	}
+	launching := s.launching()
 	if scope == shim.Tree && len(keys) > 1 && l.n.groups.root.Can().Track {
 		keys = keys[:1] // its group is the step's
 	}
 	l.then(func() {
 		l.n.stops.Do(func(ctx context.Context) {
 			defer over()
+			if sig != unix.SIGKILL { // which is repeated
+				give := l.n.now().Add(launchWait)
+				for _, key := range launching {
+					l.n.untilLaunched(ctx, key, give)
+				}
+			}
 			for _, key := range keys {
 				l.n.signalTask(ctx, key, sig, scope)
 			}
 		})
 	})
+}
+
+// launching gives the keys of tasks here that were ordered, and have neither begun nor ended as far as is known.
+func (s *step) launching() (out []shim.Key) {
+	if s.here < 0 {
+		return nil
+	}
+	for i, r := range s.rec.Nodes[s.here].Ranks {
+		if t := &s.tasks[i]; t.order != nil && !t.began && t.ended == nil {
+			out = append(out, s.shimKey(r))
+		}
+	}
+	return out
+}
+
+// untilLaunched waits until gshim has begun a task that was ordered, or has failed to, but not after give.
+func (n *Noded) untilLaunched(ctx context.Context, key shim.Key, give time.Time) {
+	for ctx.Err() == nil && n.now().Before(give) {
+		_, err := n.link.signal(ctx, key, 0, shim.Leader)
+		if !errors.Is(err, shim.ErrUnknown) && !errors.Is(err, shim.ErrGone) {
+			return // what is wrong is said when the signal follows
+		}
+		pause(ctx, launchRetry)
+	}
 }
 
 func (n *Noded) signalTask(ctx context.Context, key shim.Key, sig unix.Signal, scope shim.Scope) {

@@ -25,6 +25,8 @@ const (
 	warnEvery       = time.Minute      // between two warnings about surviving processes
 	signalTimeout   = 10 * time.Second // for gshim's answer
 	signalRetry     = 200 * time.Millisecond
+	launchWait      = 2 * time.Second // for gshim to get an order that was sent before the signal
+	launchRetry     = 5 * time.Millisecond
 	maxStops        = 64 // signals and messages under way at once
 	maxSignals      = 64 // that wait for one attempt to run
 )
