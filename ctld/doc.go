@@ -82,7 +82,8 @@
 //
 // Other output of the controller:
 //
-//	outbox.go         ships records to gdbd; record.go writes them
+//	outbox.go         ships records to gdbd, at once if somebody asks for them (package asked)
+//	record.go         writes records
 //	acct.go           passes gacct's questions on
 //	money.go          credit, balances, invoices
 //	slurmctldprog.go  PrologSlurmctld, EpilogSlurmctld; JobEventProgram, for package jobevents

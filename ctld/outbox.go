@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/ctld/asked"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -88,7 +89,11 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 	if err != nil {
 		return err
 	}
+	questions := asked.Hear(ctx, m, func() uint64 { return c.machine.View().NextRecord() - 1 })
+	defer questions.Close()
+	var begun time.Time // the latest Put
 	for batch := outboxBatch; ; {
+		questions.Look()
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		put := putOf(v)
@@ -113,17 +118,13 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 		d.has.Store(int64(sent))
 		if len(put.Records) == 0 {
 			c.setUp(d)
-			select {
-			case <-changed:
-				pause(ctx, outboxPace)
-			case <-m.Done():
-				return m.Err()
-			case <-ctx.Done():
-				return ctx.Err()
+			questions.End()
+			if err := questions.Wait(ctx, changed, outboxPace, begun); err != nil {
+				return err
 			}
 			continue
 		}
-		begin := time.Now()
+		begun = time.Now()
 		reply, err := putRecords(ctx, m, put)
 		switch {
 		case !refusedRecords(err):
@@ -148,7 +149,8 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 		}
 		c.setUp(d)
 		c.counts.shipped.Add(int64(len(put.Records)))
-		c.waits.Shipped(len(put.Records), time.Since(begin))
+		c.waits.Shipped(len(put.Records), time.Since(begun))
+		questions.Sent(last)
 		from, keep := sent, &v.Config().Params.Ship
 		if sent = last; last <= put.Acked {
 			continue // they were sent again

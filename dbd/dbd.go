@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"gbatch/dbd/fresh"
 	"gbatch/dbd/history"
 	"gbatch/internal/certs"
 	"gbatch/internal/rpc"
@@ -30,6 +31,7 @@ type Daemon struct {
 
 	budget share.Budget // of users' questions
 	follow *follower    // nil: there is no other gdbd
+	fresh  fresh.Rounds
 
 	history *history.Store // of samples; nil: it can't be used
 

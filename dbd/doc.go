@@ -26,8 +26,9 @@
 //   - A damaged file is reported in a sentence, at the start or in the log. It causes neither a
 //     panic nor a wrong answer.
 //
-// Package history keeps samples of usage over time, in a file of its own (serve.go passes them on).
-// steps.go keeps what each step used at its end.
+// Package fresh lets answers have what was recorded a moment before. Package history keeps samples
+// of usage over time, in a file of its own (serve.go passes them on). steps.go keeps what each
+// step used at its end.
 //
 // import.go brings records of another batch system to a gdbd that runs, as a history of their own.
 //

@@ -64,6 +64,7 @@ func (d *Daemon) usageReport(ctx context.Context, r *server.Request) error {
 	if err := d.follow.ready(ctx); err != nil {
 		return err
 	}
+	d.fresh.Wait(ctx)
 	send := func(c *proto.ReportChunk) error {
 		body, err := proto.Encode(c)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"path/filepath"
+	"time"
 
 	"gbatch/dbd/history"
 	"gbatch/internal/proto"
@@ -89,6 +90,8 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 			return err
 		}
 		return r.Reply(body)
+	case proto.KindAsked:
+		return d.asked(ctx, r)
 	case proto.KindQuery:
 		return d.query(ctx, r, r.Body, nil)
 	case proto.KindUsage:
@@ -107,6 +110,21 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 		return d.state(r)
 	}
 	return badRequest("the accounting daemon doesn't know the request %d; is it older than the controller?", r.Kind)
+}
+
+// asked answers the leader once somebody asks for records.
+func (d *Daemon) asked(ctx context.Context, r *server.Request) error {
+	var rq proto.Asked
+	if err := proto.Decode(r.Body, &rq); err != nil {
+		return badRequest("a message of the leader that can't be read: %v", err)
+	}
+	waiting, stop := context.WithTimeout(ctx, proto.MaxWaitS*time.Second)
+	defer stop()
+	body, err := proto.Encode(&proto.AskedReply{Round: d.fresh.Next(waiting, rq.Done)})
+	if err != nil {
+		return err
+	}
+	return r.Reply(body)
 }
 
 // openHistory opens the history of samples. Without it gdbd does what counts.

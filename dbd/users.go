@@ -98,6 +98,7 @@ func (d *Daemon) query(ctx context.Context, r *server.Request, question []byte, 
 	if err := d.follow.ready(ctx); err != nil {
 		return err
 	}
+	d.fresh.Wait(ctx)
 	var body []byte
 	err := d.db.queryAs(ctx, &q, see, func(records [][]byte, summaries []string) error {
 		body = appendChunk(body[:0], records)

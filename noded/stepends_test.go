@@ -36,9 +36,9 @@ func (c *cluster) askStep(l *proto.Launch, argv ...string) *command {
 	t.Cleanup(func() { _ = nc.Close() }) // the test is over
 	cmd := &command{t, nc}
 	cmd.put(proto.StepFrameRequest,
-		&proto.StepRequest{RequestID: fmt.Sprintf("%d of job %d", stepsAsked.Add(1), l.Job), Job: l.Job, Parent: proto.StepNone, Name: "step",
-			Program: argv[0], Argv: argv, Env: []byte("PATH=/usr/bin:/bin\x00"), Dir: c.dir,
-			Need: proto.StepNeed{Tasks: 1, MinNodes: 1, Overlap: true}})
+		&proto.StepRequest{RequestID: fmt.Sprintf("%d of job %d", stepsAsked.Add(1), l.Job), Job: l.Job,
+			Parent: proto.StepNone, Name: "step", Program: argv[0], Argv: argv, Env: []byte("PATH=/usr/bin:/bin\x00"),
+			Dir: c.dir, Need: proto.StepNeed{Tasks: 1, MinNodes: 1, Overlap: true}})
 	return cmd
 }
 
@@ -180,7 +180,8 @@ func TestKillReachesWhatIsLeft(t *testing.T) {
 	}
 }
 
-// TestSignalDuringLaunch: a step that is ended at the moment of its launch gets SIGTERM, and is not killed after KillWait.
+// TestSignalDuringLaunch: a step that is ended at the moment of its launch gets SIGTERM, and is not killed only after
+// KillWait.
 func TestSignalDuringLaunch(t *testing.T) {
 	c := newCluster(t)
 	c.reconnect(func(f *fakeCtld) { f.killWait = 1000 })

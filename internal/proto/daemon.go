@@ -149,6 +149,17 @@ func (x *PutReply) Wire(c *wire.C) {
 	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
 }
 
+// Asked waits at gdbd until somebody asks for records, so that the leader sends at once what is new, and the answer has
+// it. Each answer opens a round. Done is the round that ends: what was recorded when the leader heard of it was sent.
+type Asked struct{ Done uint64 }
+
+func (x *Asked) Wire(c *wire.C) { wire.Int(c, &x.Done) }
+
+// AskedReply opens a round; 0: nobody has asked in a while.
+type AskedReply struct{ Round uint64 }
+
+func (x *AskedReply) Wire(c *wire.C) { wire.Int(c, &x.Round) }
+
 // WitnessReply says whether a daemon hears a controller that leads, at this moment and not as it remembers.
 type WitnessReply struct {
 	Hears   bool

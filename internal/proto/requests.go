@@ -88,6 +88,7 @@ const (
 	KindUsage      // UsageQuery -> stream of ReportChunk, of gdbd
 	KindSamples    // Samples -> Empty, of the leader to gdbd
 	KindPast       // HistoryQuery -> stream of HistoryReply, of gdbd
+	KindAsked      // Asked -> AskedReply, of the leader to gdbd: once somebody asks for records
 )
 
 // Effect says what a request does to the facts.
@@ -223,6 +224,7 @@ var requests = [...]Request{
 	KindUsage:      {Name: "REQUEST_USAGE", At: AtDaemon, Effect: Reads, Repeats: true, Stream: true},
 	KindSamples:    {Name: "REQUEST_PUT_SAMPLES", At: AtDaemon, Repeats: true},
 	KindPast:       {Name: "REQUEST_QUERY_HISTORY", At: AtDaemon, Effect: Reads, Repeats: true, Stream: true},
+	KindAsked:      {Name: "REQUEST_RECORDS_ASKED", At: AtDaemon, Effect: Reads, Repeats: true, WaitS: MaxWaitS},
 }
 
 // RequestOf gives the row of a kind. A kind that this version does not know gets the zero row, which is the safe one.

@@ -13,6 +13,7 @@ import (
 func TestWire(t *testing.T) {
 	wiretest.Package(t,
 		&AccountsChunk{}, &AccountsRequest{}, &AcctRequest{}, &AttendRequest{}, &BeginEmptyRequest{}, &CancelRequest{},
+		&Asked{}, &AskedReply{},
 		&ConfigReply{}, &DbdReply{}, &DiagReply{}, &DoctorReply{}, &DoctorRequest{}, &DumpChunk{}, &DumpRequest{},
 		&CertsReply{}, &EditCertsRequest{}, &EditCertsReply{}, &Issued{}, &Join{}, &TokenRequest{}, &TokenReply{},
 		&EditTokensRequest{}, &EditTokensReply{}, &Renew{}, &Revoked{}, &Sign{},

@@ -105,6 +105,7 @@ var table = map[uint16]Row{
 	proto.KindUsage:      ofCtld,
 	proto.KindSamples:    ofCtld,
 	proto.KindPast:       ofCtld,
+	proto.KindAsked:      ofCtld,
 	proto.KindSight:      ofCtld,
 	proto.KindBackup:     ofKeeper,
 	proto.KindBeginEmpty: ofKeeper,

@@ -278,8 +278,8 @@ func changeControllers(dir string, rq *proto.EditControllersRequest) (err error)
 	return err
 }
 
-// healthy waits until all controllers vote and are well, and all nodes are there: so each fault is the only one. What
-// ended by itself meanwhile is started anew after a second, as units with Restart=always are.
+// healthy waits until all controllers vote and are well, and gdbd and all nodes are there: so each fault is the only
+// one. What ended by itself meanwhile is started anew after a second, as units with Restart=always are.
 func (k *soak) healthy() {
 	k.t.Helper()
 	const patience, pause = 90 * time.Second, time.Second
@@ -333,6 +333,10 @@ func (k *soak) unwell() string {
 		if c.Health != "ok" || c.Role != proto.RoleLeads && c.Role != proto.RoleVotes {
 			return fmt.Sprintf("%s is %s: %s", c.Name, c.Role, c.Health)
 		}
+	}
+	var pong proto.PingReply
+	if err := cl.Call(proto.KindPing, &proto.Empty{}, &pong); err != nil || !pong.DbdUp {
+		return strings.TrimSpace(fmt.Sprintf("gdbd takes no records: %s %v", pong.DbdWhy, err))
 	}
 	links := 0
 	err := cl.Stream(proto.KindNodes, &proto.NodesRequest{}, func(body []byte) error {
