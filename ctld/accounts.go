@@ -19,8 +19,12 @@ func (c *Controller) accounts(_ context.Context, who *caller, rq *proto.Accounts
 	cfg := v.Config()
 	sees := c.sees(v, who)
 	chunk := &proto.AccountsChunk{}
+	var has []model.TRESCount
+	for _, d := range cfg.Nodes {
+		has = model.AddNodeTRES(has, d)
+	}
 	reset := func() {
-		*chunk = proto.AccountsChunk{Gen: v.AcctGen(), Cluster: cfg.Cluster, TRES: tresNames(cfg), Addr: c.Addr()}
+		*chunk = proto.AccountsChunk{Gen: v.AcctGen(), Cluster: cfg.Cluster, TRES: tresNames(cfg), Addr: c.Addr(), Has: has}
 	}
 	reset()
 	n := 0

@@ -54,13 +54,13 @@ func (f *Facts) addCluster(words []word) (*Plan, error) {
 func noEntity(verb, entity string) error {
 	instead := map[string]string{"cluster": "a cluster is made by its configuration, see gbatch.conf(5)",
 		"tres":   "resources come from the nodes in gbatch.conf",
-		"wckeys": "use accounts", "resources": "write Licenses= in gbatch.conf", "federation": "one cluster stands alone",
+		"wckeys": "use accounts", "resources": "there are no licences of servers; those of the cluster are Licenses= in gbatch.conf", "federation": "one cluster stands alone",
 		"pools":        "they are partitions, see gcontrol; show pool lists them",
 		"events":       "they are made by what happens; show lists them",
 		"transactions": "they are made by changes; show lists them",
 		"reservations": "see gcontrol", "runawayjobs": "gctld and gdbd agree about jobs by themselves",
-		"problems": "every association is checked when it is made",
-		"stats":    "gcontrol ping shows whether the daemons are well", "configuration": "it is in gbatch.conf",
+		"problems": "show problems lists them",
+		"stats":    "show stats prints them", "configuration": "it is in gbatch.conf",
 		"archive": "gdbd keeps its own files"}
 	for name, text := range instead {
 		if len(entity) >= 3 && strings.HasPrefix(name, strings.ToLower(entity)) {
@@ -108,7 +108,8 @@ func (f *Facts) addAccounts(words []word) (*Plan, error) {
 		return nil, fmt.Errorf(" Need name of account to add.")
 	}
 	if f.Accounts[parent] == nil {
-		return nil, fmt.Errorf(" This account '%s' doesn't exist.\n        Contact your admin to add this account.", parent)
+		return nil, fmt.Errorf(" Parent account '%s' doesn't exist on cluster %s\n"+
+			"        Contact your admin to add this account.", parent, f.Cluster)
 	}
 	a := model.Association{Shares: 1}
 	ofPools := rest
@@ -309,8 +310,12 @@ func (f *Facts) addUsers(words []word) (*Plan, error) {
 	if len(made) > 0 {
 		p.say(" Adding User(s)")
 		p.Text = append(p.Text, made...)
-		p.say(" Settings =")
-		p.say("  Default Account = %s", or(u.preset, u.accounts[0]))
+		if u.preset != "" || u.adminSet {
+			p.say(" Settings =")
+		}
+		if u.preset != "" {
+			p.say("  Default Account = %s", u.preset)
+		}
 		if u.adminSet {
 			p.say("  Admin Level     = %s", u.admin)
 		}
@@ -318,8 +323,6 @@ func (f *Facts) addUsers(words []word) (*Plan, error) {
 	if len(lines) > 0 {
 		p.say(" Associations =")
 		p.Text = append(p.Text, lines...)
-	}
-	if len(said) > 0 {
 		p.say(" Non Default Settings")
 		p.Text = append(p.Text, said...)
 	}
@@ -421,7 +424,7 @@ func (f *Facts) coordinators(words []word, add bool) (*Plan, error) {
 	if !add {
 		p.Nothing = " Nothing deleted"
 	}
-	var users, accounts []string
+	var users, accounts, removed []string
 	for _, w := range words {
 		switch {
 		case w.key == "" || is(w.key, 1, "names", "users"):
@@ -456,18 +459,24 @@ func (f *Facts) coordinators(words []word, add bool) (*Plan, error) {
 			continue
 		}
 		if len(p.Edits) == 0 {
-			verb := " Adding Coordinator User(s)"
+			said := [2]string{" Adding Coordinator User(s)", " To Account(s) and all sub-accounts"}
 			if !add {
-				verb = " Removing Coordinator User(s)"
+				said = [2]string{" Removing Coordinators with user name", " From Account(s)"}
 			}
-			p.say("%s", verb)
+			p.say("%s", said[0])
 			for _, u := range users {
 				p.say("  %s", u)
 			}
-			p.say(" To Account(s)")
+			p.say("%s", said[1])
+		}
+		for _, u := range users {
+			if !add && slices.Contains(a.Coordinators, u) {
+				removed = append(removed, fmt.Sprintf("  U = %-9.9s A = %s", u, name))
+			}
 		}
 		p.say("  %s", name)
 		p.edit(proto.AcctEdit{Op: proto.PutAccount, Account: &n})
 	}
+	p.list(" Removed Coordinators (sub accounts not listed)...", removed)
 	return p, nil
 }

@@ -17,6 +17,7 @@ type Facts struct {
 	Users    map[string]*model.User
 	QOS      map[string]*model.QOS
 	TRES     []string
+	Has      []model.TRESCount // what all nodes have
 	assocs   map[model.AssocKey]*model.Association
 }
 
@@ -28,7 +29,7 @@ func Read(chunks []*proto.AccountsChunk) *Facts {
 		if c.Gen == 0 {
 			continue
 		}
-		f.Gen, f.Cluster, f.Addr, f.TRES = c.Gen, c.Cluster, c.Addr, c.TRES
+		f.Gen, f.Cluster, f.Addr, f.TRES, f.Has = c.Gen, c.Cluster, c.Addr, c.TRES, c.Has
 		for _, a := range c.Accounts {
 			f.Accounts[a.Name] = a
 		}

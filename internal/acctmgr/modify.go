@@ -122,12 +122,49 @@ func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 			p.putAssoc(&n)
 		}
 		if reset || len(limits) > 0 {
-			assocs = append(assocs, f.whichLine(old))
+			assocs = append(append(assocs, f.whichLine(old)), f.heirs(name, limits)...)
 		}
 	}
 	p.list(" Modified accounts...", accts)
 	p.list(" Modified account associations...", assocs)
 	return p, nil
+}
+
+// heirs gives the lines of the users' associations that get one of the limits from an account: those that neither they
+// nor an account in between sets. As in Slurm, what was made last comes first.
+func (f *Facts) heirs(account string, limits []word) (lines []string) {
+	var attrs []attr[assoc]
+	for _, w := range limits {
+		if a := find(assocAttrs(), w.key); a != nil && a.label != "Fairshare" && a.label != "GuaranteedTRES" &&
+			!strings.HasPrefix(a.label, "Grp") {
+			attrs = append(attrs, *a)
+		}
+	}
+	below := map[string][]*model.Association{}
+	for key, a := range f.assocs {
+		switch {
+		case key.User != "":
+			below[key.Account] = append(below[key.Account], a)
+		case key.Partition == "" && key.Account != model.RootAccount:
+			below[f.parent(key.Account)] = append(below[f.parent(key.Account)], a)
+		}
+	}
+	var walk func(account string, attrs []attr[assoc], left int)
+	walk = func(account string, attrs []attr[assoc], left int) {
+		slices.SortFunc(below[account], func(a, b *model.Association) int { return cmp.Compare(b.ID, a.ID) })
+		for _, a := range below[account] {
+			open := slices.DeleteFunc(slices.Clone(attrs), func(t attr[assoc]) bool { return t.get(a) != "" })
+			switch {
+			case len(open) == 0 || left == 0:
+			case a.User != "":
+				lines = append(lines, f.whichLine(a))
+			default:
+				walk(a.Account, open, left-1)
+			}
+		}
+	}
+	walk(account, attrs, len(f.Accounts))
+	return lines
 }
 
 // splitParts takes the partitions out of conditions.
@@ -406,8 +443,8 @@ func (f *Facts) modifyQOS(where, set []word) (*Plan, error) {
 		}
 		if !reflect.DeepEqual(&n, old) {
 			p.edit(proto.AcctEdit{Op: proto.PutQOS, QOS: &n})
-			lines = append(lines, "  "+old.Name)
 		}
+		lines = append(lines, "  "+old.Name)
 	}
 	p.list(" Modified qos...", lines)
 	return p, nil

@@ -19,6 +19,7 @@ type Row struct {
 	tres  int // 1 and up: a resource
 	tree  bool
 	coord bool
+	wrong string // of a problem
 }
 
 // Options are the options before the verb.
@@ -87,8 +88,11 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 		rows, err = sh.cluster(words)
 		columns, lang = "Cluster,ControlHost,ControlPort,RPC,Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,"+
 			"MaxWall,QOS,DefaultQOS", clusterFields()
+	case is(entity, 1, "problems"):
+		rows, err = sh.problems(words)
+		columns, lang = "Cluster,Account,User,Problem", problemFields()
 	default:
-		if columns, lang = emptyTable(entity); lang == nil {
+		if columns, lang = emptyTable(entity, sh.withClusters); lang == nil {
 			return nil, nil, noEntity("show", entity)
 		}
 	}
@@ -107,7 +111,7 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 }
 
 // emptyTable gives the columns of a table that Slurm has and this cluster never fills: it has no rows.
-func emptyTable(entity string) (columns string, lang *format.Language[Row]) {
+func emptyTable(entity string, withClusters bool) (columns string, lang *format.Language[Row]) {
 	type column struct {
 		name  string
 		width int
@@ -117,11 +121,10 @@ func emptyTable(entity string) (columns string, lang *format.Language[Row]) {
 		least   int
 		columns []column
 	}{
-		{[]string{"problems"}, 1, []column{{"Cluster", 10}, {"Account", 10}, {"User", 10}, {"Problem", 40}}},
 		{[]string{"federations", "fed"}, 1,
 			[]column{{"Federation", -10}, {"Cluster", 10}, {"ID", 2}, {"Features", 20}, {"FedState", 12}}},
-		{[]string{"resources"}, 4, []column{{"Name", 10}, {"Server", 10}, {"Type", 8}, {"Count", 6}, {"% Allocated", 11},
-			{"ServerType", 10}}},
+		{[]string{"resources"}, 4, []column{{"Name", 10}, {"Server", 10}, {"Type", 8}, {"Count", 6}, {"Allocated", 11},
+			{"ServerType", 10}, {"Cluster", 10}, {"Allowed", 10}}},
 		{[]string{"wckeys"}, 1, []column{{"WCKey", 10}, {"Cluster", 10}, {"User", 10}}},
 	}
 	for _, t := range tables {
@@ -131,9 +134,16 @@ func emptyTable(entity string) (columns string, lang *format.Language[Row]) {
 		lang = &format.Language[Row]{Noun: "empty"}
 		var names []string
 		for _, c := range t.columns {
+			title := ""
+			if strings.HasPrefix(c.name, "All") {
+				title = "% " + c.name
+			}
 			lang.Fields = append(lang.Fields,
-				field{Name: c.name, Width: max(c.width, -c.width), Left: c.width < 0, Get: func(*Row) string { return "" }})
-			names = append(names, c.name)
+				field{Name: c.name, Title: title, Width: max(c.width, -c.width), Left: c.width < 0,
+					Get: func(*Row) string { return "" }})
+			if names = append(names, c.name); c.name == "ServerType" && !withClusters {
+				break
+			}
 		}
 		return strings.Join(names, ","), lang
 	}
@@ -147,6 +157,7 @@ type show struct {
 	columns                         string
 	tree, coord, noLimits, noParent bool
 	subAccounts, onlyDefaults       bool
+	withClusters                    bool
 }
 
 // flags removes format= and the words that are neither names nor conditions.
@@ -172,8 +183,10 @@ func (sh *show) flags(words []word) (rest []word, err error) {
 			sh.subAccounts = true
 		case is(v, 4, "onlydefaults"):
 			sh.onlyDefaults = true
+		case is(v, 5, "withclusters"):
+			sh.withClusters = true
 		// nothing deleted is kept
-		case is(v, 5, "withdeleted"), is(v, 5, "withclusters"), is(v, 5, "withfederations"), is(v, 5, "withrawqoslevel"):
+		case is(v, 5, "withdeleted"), is(v, 5, "withfederations"), is(v, 5, "withrawqoslevel"):
 		default:
 			rest = append(rest, w)
 		}
@@ -311,4 +324,35 @@ func (sh *show) cluster(words []word) ([]Row, error) {
 		r.assoc = sh.see(a)
 	}
 	return []Row{r}, nil
+}
+
+// problems gives what may not be meant: accounts and users that nobody can use.
+func (sh *show) problems(words []word) ([]Row, error) {
+	s, err := sh.f.readPick(words)
+	if err != nil {
+		return nil, err
+	}
+	used, of := map[string]bool{}, map[string]bool{}
+	for key := range sh.f.assocs {
+		if key.User != "" {
+			used[key.Account], of[key.User] = true, true
+		}
+	}
+	for name, a := range sh.f.Accounts {
+		if name != model.RootAccount {
+			used[a.Parent] = true // it has accounts below it
+		}
+	}
+	var rows []Row
+	for _, a := range sh.f.tree() {
+		if a.User == "" && a.Partition == "" && !used[a.Account] && s.assoc(a) {
+			rows = append(rows, Row{f: sh.f, assoc: a, wrong: "Account has no users"})
+		}
+	}
+	for _, name := range sh.f.sortedUsers() {
+		if u := sh.f.Users[name]; !of[name] && s.user(u) && !s.byAssoc {
+			rows = append(rows, Row{f: sh.f, user: u, wrong: "User has no Associations"})
+		}
+	}
+	return rows, nil
 }

@@ -207,10 +207,30 @@ func clusterFields() *format.Language[Row] {
 		{Name: "ControlHost", Width: 15, Get: func(r *Row) string { return addr(r, 0) }},
 		{Name: "ControlPort", Width: 12, Get: func(r *Row) string { return addr(r, 1) }},
 		{Name: "RPC", Width: 5, Get: func(*Row) string { return "" }},
-		{Name: "TRES", Width: 20, Get: func(r *Row) string { return strings.Join(r.f.TRES, ",") }},
+		{Name: "TRES", Width: 20, Get: func(r *Row) string { return r.f.capacity() }},
 		{Name: "Classification", Title: "Class", Width: 9, Get: func(*Row) string { return "" }},
 		{Name: "Flags", Width: 20, Get: func(*Row) string { return "" }}}
 	return &format.Language[Row]{Noun: "cluster", Fields: append(fields, limitFields()...)}
+}
+
+func problemFields() *format.Language[Row] {
+	return &format.Language[Row]{Noun: "problem", Fields: []field{
+		{Name: "Cluster", Width: 10, Get: func(r *Row) string { return r.f.Cluster }}, accountField(), userField(),
+		{Name: "Problem", Width: 40, Get: func(r *Row) string { return r.wrong }}}}
+}
+
+// capacity gives what the cluster has of each resource that it counts, in the order of the text.
+func (f *Facts) capacity() string {
+	var out []string
+	for _, name := range f.TRES {
+		n := model.CountTRES(f.Has, name)
+		if name == "billing" { // weights belong to partitions: the cluster's units are its CPUs
+			n = model.CountTRES(f.Has, "cpu")
+		}
+		out = append(out, model.TRESCount{TRES: name, Count: n}.Text())
+	}
+	slices.Sort(out)
+	return strings.Join(out, ",")
 }
 
 func tresFields() *format.Language[Row] {

@@ -25,9 +25,7 @@ func MeanUS(c *proto.DiagRPC) int64 { return mean(c.SumUS, c.Count) }
 func StatisticsText(r *proto.DiagReply) string {
 	var text strings.Builder
 	p := func(format string, a ...any) { fmt.Fprintf(&text, format, a...) }
-	at := func(t model.Time) string {
-		return fmt.Sprintf("%s (%d)", time.UnixMilli(int64(t)).Format("Mon Jan 02 15:04:05 2006"), t.Seconds())
-	}
+	at := moment
 	rule := "*******************************************************\n"
 	p("%ssdiag output at %s\nData since      %s\n%s", rule, at(r.Now), at(r.Since), rule)
 	p("Server thread count:  %d\nAgent queue size:     %d\nAgent count:          0\nAgent thread count:   0\n"+
@@ -83,7 +81,7 @@ func StatisticsText(r *proto.DiagReply) string {
 	}
 	p("\nRemote Procedure Call statistics by message type\n")
 	for _, c := range r.ByType {
-		p("\t%-40s(%5d) count:%-6d ave_time:%-6d total_time:%d\n", c.Name, c.ID, c.Count, mean(c.SumUS, c.Count), c.SumUS)
+		p("\t%-40s%s\n", c.Name, counted(&c))
 	}
 	p("\nRemote Procedure Call statistics by user\n")
 	for _, c := range r.ByUser {
@@ -96,6 +94,41 @@ func StatisticsText(r *proto.DiagReply) string {
 		p("\t%-16s(%8d) count:%-6d total_wait_ms:%d\n", c.Name, c.ID, c.Slowed, c.SlowedMS)
 	}
 	p("\nPending RPC statistics\n\tNo pending RPCs\n")
+	return text.String()
+}
+
+// moment writes a time as the headings of statistics have it.
+func moment(t model.Time) string {
+	return fmt.Sprintf("%s (%d)", time.UnixMilli(int64(t)).Format("Mon Jan 02 15:04:05 2006"), t.Seconds())
+}
+
+// counted gives the columns behind the name of a request.
+func counted(c *proto.DiagRPC) string {
+	return fmt.Sprintf("(%5d) count:%-6d ave_time:%-6d total_time:%d", c.ID, c.Count, mean(c.SumUS, c.Count), c.SumUS)
+}
+
+// ofAccounting are the requests that slurmdbd would answer.
+var ofAccounting = []string{"REQUEST_ACCOUNTING", "REQUEST_ACCOUNTS", "REQUEST_HISTORY", "REQUEST_MONEY",
+	"REQUEST_REPORT", "REQUEST_UPDATE_ACCOUNTS", "REQUEST_UPDATE_MONEY"}
+
+// AccountingStatisticsText gives the part of them that is about accounting, in the layout of sacctmgr show stats. Sums
+// are made as records arrive, so there is no rollup that could have run.
+func AccountingStatisticsText(r *proto.DiagReply) string {
+	var text strings.Builder
+	p := func(format string, a ...any) { fmt.Fprintf(&text, format, a...) }
+	rule := strings.Repeat("*", 67) + "\n"
+	p("%ssacctmgr show stats output at %s\nData since                    %s\nAll statistics are in microseconds\n%s", rule,
+		moment(r.Now), moment(r.Since), rule)
+	p("\nInternal DBD rollup never ran\n\nRemote Procedure Call statistics by message type\n")
+	for _, c := range r.ByType {
+		if slices.Contains(ofAccounting, c.Name) {
+			p("\t%-25s%s\n", c.Name, counted(&c))
+		}
+	}
+	p("\nRemote Procedure Call statistics by user\n")
+	for _, c := range r.ByUser {
+		p("\t%-20s(%10d) count:%-6d ave_time:%-6d total_time:%d\n", c.Name, c.ID, c.Count, mean(c.SumUS, c.Count), c.SumUS)
+	}
 	return text.String()
 }
 

@@ -3,6 +3,7 @@ package model
 import (
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/wire"
@@ -88,6 +89,15 @@ func AddTRES(list []TRESCount, tres string, n int64) []TRESCount {
 		return list
 	}
 	return slices.Insert(list, i, TRESCount{tres, n})
+}
+
+// Text writes an amount as Slurm does: cpu=8, mem=100M.
+func (x TRESCount) Text() string {
+	text := x.TRES + "=" + strconv.FormatInt(x.Count, 10)
+	if x.TRES == "mem" {
+		text += "M"
+	}
+	return text
 }
 
 // CountTRES gives one resource's amount in a list; 0 if it is not in the list.

@@ -20,9 +20,10 @@ type AccountsChunk struct {
 	Users    []*model.User
 	Assocs   []*model.Association
 	QOS      []*model.QOS
-	TRES     []string // resources that the cluster counts, in order
-	Addr     string   // host:port of the leader
-	InUse    []InUse  // of the tree of accounts, and then of QOS
+	TRES     []string          // resources that the cluster counts, in order
+	Addr     string            // host:port of the leader
+	InUse    []InUse           // of the tree of accounts, and then of QOS
+	Has      []model.TRESCount // what all nodes have, in order of name
 }
 
 // InUse is what the jobs of an association or a QOS hold and have used. QOS is "" for an association; of a QOS there is
@@ -72,6 +73,7 @@ func (x *AccountsChunk) Wire(c *wire.C) {
 	wire.Texts(c, &x.TRES, model.MaxList, model.MaxName)
 	wire.Text(c, &x.Addr, model.MaxName)
 	wire.List(c, &x.InUse, model.MaxMany)
+	wire.List(c, &x.Has, model.MaxList)
 }
 
 // AcctOp is what one edit of accounts does; the numbers are state's.

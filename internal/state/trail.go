@@ -1,7 +1,6 @@
 package state
 
 import (
-	"fmt"
 	"slices"
 	"sort"
 	"strconv"
@@ -205,10 +204,7 @@ func tresText(list []model.TRESCount) string {
 		if b.Len() > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, "%s=%d", t.TRES, t.Count)
-		if t.TRES == "mem" {
-			b.WriteByte('M')
-		}
+		b.WriteString(t.Text())
 	}
 	return b.String()
 }

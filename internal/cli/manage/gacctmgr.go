@@ -153,6 +153,9 @@ func (m *manage) run() error {
 	if len(entity) > 3 && strings.HasPrefix("configuration", entity) && begins("list", "show") {
 		return m.showConfig(c)
 	}
+	if len(entity) > 1 && strings.HasPrefix("stats", entity) && begins("list", "show") {
+		return m.showStats(c)
+	}
 	if isPool(entity) && begins("list", "show") {
 		return m.showPools(c, rest[1:])
 	}
@@ -325,6 +328,9 @@ func (m *manage) ask(question string) bool {
 	defer timer.Stop()
 	select {
 	case line := <-answer:
+		if !prompt.Typed(m.Stdin) { // at a terminal the line that was typed ends the question's
+			fmt.Fprintln(m.Stdout)
+		}
 		line = strings.ToLower(strings.TrimSpace(line))
 		return line == "y" || line == "yes"
 	case <-timer.C:

@@ -29,7 +29,7 @@ func TestAccountManager(t *testing.T) {
 		"        Contact your admin to add it to accounting. (This cluster is demo)\n", 1, "sacctmgr", "show", "assoc",
 		"cluster=other")
 
-	question := "Would you like to commit changes? (You have 30 seconds to decide)\n(N/y): "
+	question := "Would you like to commit changes? (You have 30 seconds to decide)\n(N/y): \n"
 	plan := " Modified user associations...\n  C = demo       A = physics              U = ann\n"
 	for answer, edits := range map[string]int{"y\n": 1, "n\n": 0, "": 0} {
 		f.Edits = nil
@@ -63,7 +63,7 @@ func TestAccountManager(t *testing.T) {
 	f.Stdin = "n\n"
 	out, _, rc := f.Run("gacctmgr", "add", "user", "no-such-user-here", "account=physics")
 	if rc != 0 || !strings.HasPrefix(out, " There is no uid for user 'no-such-user-here'\n"+
-		"Are you sure you want to continue? (You have 30 seconds to decide)\n(N/y):  Changes Discarded\n") {
+		"Are you sure you want to continue? (You have 30 seconds to decide)\n(N/y): \n Changes Discarded\n") {
 		t.Errorf("rc %d\n%s", rc, out)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os/user"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -294,7 +293,7 @@ func (p *past) events(c *client.Client) error {
 		text("TRES", "", 20, func(o *outage) string {
 			var words []string
 			for _, t := range o.TRES {
-				words = append(words, t.TRES+"="+strconv.FormatInt(t.Count, 10))
+				words = append(words, t.Text())
 			}
 			return strings.Join(words, ",")
 		}),

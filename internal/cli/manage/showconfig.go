@@ -2,10 +2,12 @@ package manage
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"gbatch/internal/client"
+	"gbatch/internal/clustertext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/version"
@@ -53,4 +55,14 @@ func (m *manage) showConfig(c *client.Client) error {
 		}
 	}
 	return nil
+}
+
+// showStats prints what the leader has answered about accounting.
+func (m *manage) showStats(c *client.Client) error {
+	var r proto.DiagReply
+	if err := c.Call(proto.KindDiag, &proto.Empty{}, &r); err != nil {
+		return err
+	}
+	_, err := io.WriteString(m.Stdout, clustertext.AccountingStatisticsText(&r))
+	return err
 }

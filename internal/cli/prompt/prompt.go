@@ -34,7 +34,7 @@ type Mode struct {
 // Run reads and does commands. Its exit code is 1 if one of them failed.
 func Run(e *env.Env, c Config) int {
 	in := bufio.NewReaderSize(e.Stdin, maxLine) // the one that a command gets which asks a question
-	echo := !typed(e.Stdin)
+	echo := !Typed(e.Stdin)
 	holds := slices.Clone(e.Args)
 	rc, last := 0, ""
 	for {
@@ -119,8 +119,8 @@ func flush(w io.Writer) {
 	}
 }
 
-// typed reports whether a person types the lines.
-func typed(r io.Reader) bool {
+// Typed reports whether a person types the lines.
+func Typed(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	if !ok {
 		return false
