@@ -11,6 +11,7 @@ import (
 
 	"gbatch/internal/conf"
 	"gbatch/internal/proto"
+	"gbatch/internal/state"
 	"gbatch/internal/store"
 )
 
@@ -40,7 +41,7 @@ func (c *Controller) editControllers(ctx context.Context, who *caller,
 	reply := &proto.EditControllersReply{}
 	switch member := c.isMember(rq.Remove); {
 	case rq.Remove == "", rq.Add != "" && !member:
-	case !member && c.inFile(rq.Remove):
+	case !member && c.removalBegun(who, rq):
 		// An earlier try removed it, and its answer was lost with a leader.
 		reply.Said = append(reply.Said, fmt.Sprintf("%s is not a controller any more: %s are", rq.Remove,
 			strings.Join(namesOf(c.members()), ", ")))
@@ -56,7 +57,7 @@ func (c *Controller) editControllers(ctx context.Context, who *caller,
 		}
 	}
 	if rq.Remove != "" && c.isMember(rq.Remove) {
-		if err := c.removeController(ctx, who, rq.Remove, reply); err != nil {
+		if err := c.removeController(ctx, who, rq, reply); err != nil {
 			return nil, err
 		}
 	}
@@ -70,14 +71,29 @@ func (c *Controller) isMember(name string) bool {
 	return slices.ContainsFunc(c.members(), func(p Peer) bool { return p.Name == name })
 }
 
-// inFile tells whether the configuration has a line for a controller.
-func (c *Controller) inFile(name string) bool {
-	cfg, _ := c.loadConfig()
-	if cfg == nil {
-		return false
+// removalKey is the key under which the state remembers that a request has begun to remove a controller.
+func removalKey(who *caller, rq *proto.EditControllersRequest) string {
+	return requestKey(who.UID, rq.RequestID)
+}
+
+// removalBegun reports whether an earlier try of the request has begun to remove its controller.
+func (c *Controller) removalBegun(who *caller, rq *proto.EditControllersRequest) bool {
+	key := removalKey(who, rq)
+	return key != "" && c.machine.View().Answer(key) != nil
+}
+
+// beginRemoval notes in the log that the request removes its controller.
+func (c *Controller) beginRemoval(ctx context.Context, who *caller, rq *proto.EditControllersRequest) error {
+	key := removalKey(who, rq)
+	if key == "" {
+		return nil
 	}
-	_, ok := cfg.Controller(name)
-	return ok
+	_, err := c.propose(ctx, &state.Once{Key: key, Step: state.OnceBegin}) // an earlier try may have noted it
+	var lost *lostError
+	if errors.As(err, &lost) {
+		return errMoved // nothing was removed, noted or not
+	}
+	return err
 }
 
 // memberError makes an error of the store into one for a request that may be repeated.
@@ -256,8 +272,9 @@ func (c *Controller) awaitJoined(ctx context.Context, name string) {
 
 // removeController ends a membership. This controller hands leadership over before its own ends, and the next leader
 // goes on with the request.
-func (c *Controller) removeController(ctx context.Context, who *caller, name string,
+func (c *Controller) removeController(ctx context.Context, who *caller, rq *proto.EditControllersRequest,
 	reply *proto.EditControllersReply) error {
+	name := rq.Remove
 	if err := c.mayRemove(ctx, name, ""); err != nil {
 		return err
 	}
@@ -268,6 +285,9 @@ func (c *Controller) removeController(ctx context.Context, who *caller, name str
 			return refuse(proto.CodeBusy, "%s leads, and could not hand leadership over: %v; try again", name, err)
 		}
 		return errMoved
+	}
+	if err := c.beginRemoval(ctx, who, rq); err != nil {
+		return err
 	}
 	if err := memberError(c.store.RemoveMember(ctx, name)); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
@@ -211,33 +212,73 @@ func (c *Controller) limitSteps(ctx context.Context, v *state.View, set []model.
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, statWait)
-	defer cancel()
+	var tell tells
 	for k, t := range targets {
-		res, known := &results[at[k]], false
+		runs := false
 		for _, j := range resolve(v, refTo(t)) {
-			if j.Run == nil || !j.State.HasResources() {
-				continue
+			if j.Run != nil && j.State.HasResources() {
+				tell.add(at[k], j, proto.StepTell{Step: int32(step), LimitS: limit})
+				runs = true
 			}
-			node := j.Run.Alloc.Nodes[0].Node
-			m, err := c.askNode(ctx, node, proto.NodeAsk{Tell: []proto.StepTell{{Job: j.ID, Attempt: j.Attempt,
-				Step: int32(step), LimitS: limit}}})
-			if err != nil {
-				res.Code, res.Text, known = proto.CodeBusy, silentManager(node, err), true
-				continue
-			}
-			known = known || len(m.Known) > 0 && m.Known[0]
 		}
-		if !known {
-			res.Code, res.Text = proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
+		if !runs {
+			results[at[k]].Code, results[at[k]].Text = proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
 		}
 	}
+	c.tellSteps(ctx, &tell, results)
 	return nil
 }
 
-// silentManager says that a step's node can't be asked.
-func silentManager(node string, err error) string {
-	return fmt.Sprintf("node %s, which manages the step, does not answer: %v", node, err)
+// tells are orders for running steps, by the node that manages them.
+type tells struct {
+	asks   map[string]*proto.NodeAsk
+	places map[string][]int // for each Tell its result
+}
+
+// add adds an order for a step of a running job; place is that of its result.
+func (t *tells) add(place int, j *model.Job, tell proto.StepTell) {
+	node := j.Run.Alloc.Nodes[0].Node
+	if t.asks == nil {
+		t.asks, t.places = map[string]*proto.NodeAsk{}, map[string][]int{}
+	}
+	if t.asks[node] == nil {
+		t.asks[node] = &proto.NodeAsk{}
+	}
+	tell.Job, tell.Attempt = j.ID, j.Attempt
+	t.asks[node].Tell = append(t.asks[node].Tell, tell)
+	t.places[node] = append(t.places[node], place)
+}
+
+// tellSteps gives all nodes their orders at the same time: one that does not answer costs the others nothing. A result
+// says so if a node did not answer, or if none of the steps that were meant is there.
+func (c *Controller) tellSteps(ctx context.Context, t *tells, results []proto.TargetResult) {
+	ctx, cancel := context.WithTimeout(ctx, statWait)
+	defer cancel()
+	var mu sync.Mutex
+	var each sync.WaitGroup
+	said := map[int]bool{}
+	for node, ask := range t.asks {
+		each.Go(func() {
+			m, err := c.askNode(ctx, node, *ask)
+			mu.Lock()
+			defer mu.Unlock()
+			for k, i := range t.places[node] {
+				if err != nil {
+					results[i].Code = proto.CodeBusy
+					results[i].Text = fmt.Sprintf("node %s, which manages the step, does not answer: %v", node, err)
+				}
+				said[i] = said[i] || err != nil || k < len(m.Known) && m.Known[k]
+			}
+		})
+	}
+	each.Wait()
+	for _, places := range t.places {
+		for _, i := range places {
+			if !said[i] {
+				results[i].Code, results[i].Text = proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
+			}
+		}
+	}
 }
 
 // cancelSteps ends or signals steps.
@@ -251,8 +292,7 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *caller
 	}
 	reply := &proto.TargetsReply{Results: make([]proto.TargetResult, len(rq.Steps))}
 	defer c.finish(ctx, reply)
-	asks := map[string]*proto.NodeAsk{}
-	places := map[string][]int{} // for each Tell its result
+	var tell tells
 	for i, ref := range rq.Steps {
 		res := &reply.Results[i]
 		res.Ref = ref.Job
@@ -279,29 +319,10 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *caller
 				}
 				c.nodes.stop(j.Run.Alloc.Nodes[0].Node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: sig, Batch: true})
 			default:
-				node := j.Run.Alloc.Nodes[0].Node
-				if asks[node] == nil {
-					asks[node] = &proto.NodeAsk{}
-				}
-				asks[node].Tell = append(asks[node].Tell,
-					proto.StepTell{Job: j.ID, Attempt: j.Attempt, Step: ref.Step, Signal: rq.Signal, UID: who.UID})
-				places[node] = append(places[node], i)
+				tell.add(i, j, proto.StepTell{Step: ref.Step, Signal: rq.Signal, UID: who.UID})
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, statWait)
-	defer cancel()
-	for node, ask := range asks {
-		m, err := c.askNode(ctx, node, *ask)
-		for k, i := range places[node] {
-			res := &reply.Results[i]
-			switch {
-			case err != nil:
-				res.Code, res.Text = proto.CodeBusy, silentManager(node, err)
-			case k >= len(m.Known) || !m.Known[k]:
-				res.Code, res.Text = proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
-			}
-		}
-	}
+	c.tellSteps(ctx, &tell, reply.Results)
 	return reply, nil
 }

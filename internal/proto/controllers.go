@@ -64,17 +64,19 @@ func (x *ControllerState) Wire(c *wire.C) {
 }
 
 // EditControllersRequest adds a controller, removes one, or both: the new one first. Only operators may. It may be
-// repeated: what is done already is not done again.
+// repeated: what is done already is not done again, and is told from a wrong name by RequestID.
 type EditControllersRequest struct {
-	Add    string // name; "": none
-	Addr   string // host:port; "": as the leader's configuration file says
-	Remove string // name; "": none
+	Add       string // name; "": none
+	Addr      string // host:port; "": as the leader's configuration file says
+	Remove    string // name; "": none
+	RequestID string // the same for each try; "": of an older command
 }
 
 func (x *EditControllersRequest) Wire(c *wire.C) {
 	wire.Text(c, &x.Add, model.MaxName)
 	wire.Text(c, &x.Addr, model.MaxName)
 	wire.Text(c, &x.Remove, model.MaxName)
+	wire.Text(c, &x.RequestID, model.MaxName)
 }
 
 // EditControllersReply says what is so now, and what is left to do, as sentences.

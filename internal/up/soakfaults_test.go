@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -270,6 +271,7 @@ func (k *soak) member(name string) {
 func changeControllers(dir string, rq *proto.EditControllersRequest) (err error) {
 	cl := client.New(dir)
 	defer cl.Close()
+	rq.RequestID = strconv.FormatUint(rand.Uint64(), 36)
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // between tries
 		if err = cl.Call(proto.KindEditControllers, rq, &proto.EditControllersReply{}); err == nil {
 			return nil

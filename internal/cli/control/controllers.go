@@ -1,6 +1,7 @@
 package control
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -46,7 +47,7 @@ func (c *control) controllers(words []string) error {
 // editOf reads the words of a change.
 func editOf(words []string) (*proto.EditControllersRequest, error) {
 	verb, names := strings.ToLower(words[0]), words[1:]
-	rq := &proto.EditControllersRequest{}
+	rq := &proto.EditControllersRequest{RequestID: rand.Text()}
 	var err error
 	switch {
 	case verb == "add" && len(names) == 1:
