@@ -64,6 +64,8 @@ var editable = []struct {
 	{"StdOut", []string{"stdout"}, (*editing).file},
 	{"StdErr", []string{"stderr"}, (*editing).file},
 	{"WorkDir", []string{"workdir"}, (*editing).file},
+	{"WCKey", []string{"wckey"}, (*editing).withoutEffect},         // as of gsubmit: usage is not kept by wckeys,
+	{"DelayBoot", []string{"delayboot"}, (*editing).withoutEffect}, // and nodes are not booted for jobs
 }
 
 // edit turns gcontrol's key=value settings into one command for one job.
@@ -401,6 +403,12 @@ func (ed *editing) name(kv model.KV) error {
 // comment is Comment.
 func (ed *editing) comment(kv model.KV) error {
 	ed.sp.Comment = kv.Value
+	ed.label(state.SetComment)
+	return nil
+}
+
+// withoutEffect takes what gsubmit takes without an effect: the job's comment is set to what it is.
+func (ed *editing) withoutEffect(model.KV) error {
 	ed.label(state.SetComment)
 	return nil
 }

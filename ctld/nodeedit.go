@@ -178,6 +178,8 @@ func (w *nodeWords) state(value string) error {
 		e.Admin = model.NodeDown
 	case "RESUME", "IDLE", "UNDRAIN":
 		e.Admin = model.NodeUp
+	case "NORESP", "NO_RESPOND": // what a node that is silent is called until it answers: its gnoded tells that by itself
+		e.Keep = true
 	case "CANCEL_REBOOT":
 		e.Keep, w.cancel = true, true
 	default:

@@ -465,8 +465,9 @@ func (c *Controller) pong(ctx context.Context) *proto.PingReply {
 // config answers with the configuration, as far as the caller may see it.
 func (c *Controller) config(_ context.Context, who *caller, _ *proto.Empty) (*proto.ConfigReply, error) {
 	v := c.machine.View()
-	reply := &proto.ConfigReply{Config: c.sees(v, who).config(v.Config()), Paths: c.opts.Paths, Now: c.now(),
-		BootAt: c.bootAt}
+	cfg := *c.sees(v, who).config(v.Config())
+	cfg.Show = append(slices.Clip(cfg.Show), model.KV{Key: "NEXT_JOB_ID", Value: fmt.Sprint(v.NextJob())})
+	reply := &proto.ConfigReply{Config: &cfg, Paths: c.opts.Paths, Now: c.now(), BootAt: c.bootAt}
 	for _, l := range v.Config().Licenses {
 		reply.LicensesInUse = append(reply.LicensesInUse, model.LicenseCount{Name: l.Name, Count: v.LicensesInUse(l.Name)})
 	}

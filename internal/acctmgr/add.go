@@ -54,7 +54,8 @@ func (f *Facts) addCluster(words []word) (*Plan, error) {
 func noEntity(verb, entity string) error {
 	instead := map[string]string{"cluster": "a cluster is made by its configuration, see gbatch.conf(5)",
 		"tres":   "resources come from the nodes in gbatch.conf",
-		"wckeys": "use accounts", "resources": "there are no licences of servers; those of the cluster are Licenses= in gbatch.conf", "federation": "one cluster stands alone",
+		"wckeys": "use accounts", "federation": "one cluster stands alone",
+		"resources":    "there are no licences of servers; those of the cluster are Licenses= in gbatch.conf",
 		"pools":        "they are partitions, see gcontrol; show pool lists them",
 		"events":       "they are made by what happens; show lists them",
 		"transactions": "they are made by changes; show lists them",

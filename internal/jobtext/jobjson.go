@@ -151,7 +151,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "standard_input", Str: func(r *JobRow) string { return stdinOf(r.Spec) }},
 		{Name: "standard_output", Str: func(r *JobRow) string { o, _ := r.OutputFiles(); return o }},
 		{Name: "state_description", Str: func(r *JobRow) string { return r.Why }},
-		{Name: "state_reason", Str: func(r *JobRow) string { return r.Waiting(r.At).String() }},
+		{Name: "state_reason", Str: func(r *JobRow) string { return ReasonOf(r.Job, r.At).String() }},
 		{Name: "submit_line", Str: func(r *JobRow) string { return r.Spec.Submit }},
 		{Name: "threads_per_core", Type: slurmjson.Number},
 		{Name: "tres_per_job", Str: func(r *JobRow) string { return gone(r.gres(model.PerJob)) }},

@@ -54,6 +54,7 @@ type NodeTable struct {
 	Parts  []*model.Partition
 	Nodes  map[string]*proto.NodeInfo
 	Pick   func(*proto.NodeInfo) bool
+	Once   bool // a node stands in its first partition only
 	ByNode bool // -N: a line per node and partition
 	Empty  bool // lines for partitions without nodes
 	Exact  bool
@@ -114,10 +115,12 @@ func (t *NodeTable) Rows(p *format.Printer[NodeRow], fields []NodeField, lang *f
 			row.nodes = append(row.nodes, n)
 		}
 	}
+	seen := map[string]bool{}
 	for i, part := range t.Parts {
 		some := false
 		for _, name := range part.Nodes {
-			if n := t.Nodes[name]; n != nil && t.Pick(n) {
+			if n := t.Nodes[name]; n != nil && t.Pick(n) && !(t.Once && seen[name]) {
+				seen[name] = true
 				some = true
 				add(i, part, n)
 			}

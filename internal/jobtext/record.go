@@ -349,9 +349,41 @@ func (r *RecordRow) usage() *model.Usage {
 
 func (r *RecordRow) energyJ() int64 { return r.Exit.Use.EnergyMJ() / 1000 }
 
-// energy writes what the GPUs have used; a job of which that is not known has none, its steps have 0.
+// start writes when it began; a job that was cancelled before that has its end there.
+func (r *RecordRow) start() string {
+	if r.Start == 0 && r.State == model.Cancelled && !r.Batch {
+		return r.stamp(r.End)
+	}
+	return r.stamp(r.Start)
+}
+
+// layoutOf gives how the tasks of a step were spread over its nodes: as its command says, otherwise in blocks, or one
+// on each node where there are as many.
+func layoutOf(s *model.Step) string {
+	words := strings.Fields(s.Submit)
+	for i, w := range words {
+		how, given := strings.CutPrefix(w, "--distribution=")
+		if !given && (w == "-m" || w == "--distribution") && i+1 < len(words) {
+			how, given = words[i+1], true
+		} else if !given && strings.HasPrefix(w, "-m") && !strings.HasPrefix(w, "--") && len(w) > 3 {
+			how, given = w[2:], true
+		}
+		for _, name := range [...]string{"Block", "Cyclic", "Plane", "Arbitrary"} {
+			if given && strings.HasPrefix(strings.ToLower(how), strings.ToLower(name)) {
+				return name
+			}
+		}
+	}
+	if int(s.Tasks) > len(s.Nodes) {
+		return "Block"
+	}
+	return "Cyclic"
+}
+
+// energy writes what the GPUs have used; a job of which that is not known has none, its steps, and one that never ran,
+// have 0.
 func (r *RecordRow) energy(text func(int64) string) string {
-	if j := r.energyJ(); j != 0 || r.OfStep != nil || r.Batch {
+	if j := r.energyJ(); j != 0 || r.OfStep != nil || r.Batch || r.Start == 0 && r.End != 0 {
 		return text(j)
 	}
 	return ""

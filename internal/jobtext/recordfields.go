@@ -153,7 +153,10 @@ func recordFieldsAToL(u map[string]RecordField) []RecordField {
 			return r.Name
 		}),
 		aText("Layout", 9, func(r *RecordRow) string {
-			if r.Batch {
+			switch {
+			case r.OfStep != nil && r.OfStep.ID >= 0:
+				return layoutOf(r.OfStep)
+			case r.Batch:
 				return "Unknown"
 			}
 			return ""
@@ -215,7 +218,7 @@ func recordFieldsMToR(u map[string]RecordField) []RecordField {
 func recordFieldsSToW(u map[string]RecordField) []RecordField {
 	return []RecordField{
 		aEmpty("SegmentSize", 11),
-		aText("Start", 19, func(r *RecordRow) string { return r.stamp(r.Start) }),
+		aText("Start", 19, (*RecordRow).start),
 		aText("State", 10, (*RecordRow).state),
 		aJob("StdErr", 20, func(r *RecordRow) string { return r.StdErr }),
 		aJob("StdIn", 20, func(r *RecordRow) string { return r.StdIn }),

@@ -72,7 +72,12 @@ func StepLanguage() format.Language[StepRow] {
 	}
 	return format.Language[StepRow]{Noun: "job step", Fields: []format.Field[StepRow]{
 		num('A', "NumTasks", "TASKS", func(s *StepRow) int64 { return int64(s.Step.Tasks) }),
-		text('b', "tres-per-node", "TRES_PER_NODE", func(s *StepRow) string { return stepGres(&s.Step) }),
+		text('b', "tres-per-node", "TRES_PER_NODE", func(s *StepRow) string {
+			if s.Step.ID < 0 {
+				return "(null)" // the batch shell is no step that asks for any
+			}
+			return stepGres(&s.Step)
+		}),
 		text('i', "StepID", "STEPID", func(s *StepRow) string { return StepID(s.RunningStep) }),
 		text('j', "StepName", "NAME", func(s *StepRow) string { return s.Step.Name }),
 		text('l', "TimeLimit", "TIME_LIMIT", func(s *StepRow) string { return stepLimit(s.RunningStep) }),

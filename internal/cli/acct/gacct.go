@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -133,6 +134,9 @@ func (a *account) run() error {
 	if err := a.CheckClusters(c, a.clusters); err != nil {
 		return err
 	}
+	if err := a.knownQOS(c); err != nil {
+		return err
+	}
 	numbers, err := env.Numbers(c, p)
 	if err != nil {
 		return err
@@ -148,6 +152,40 @@ func (a *account) run() error {
 		return a.printScripts(c)
 	}
 	return a.printTable(c, view, p)
+}
+
+// knownQOS refuses a QOS that there is not, and takes numbers for names. Without a controller all are taken as they
+// are.
+func (a *account) knownQOS(c *client.Client) error {
+	if len(a.rq.QOS) == 0 {
+		return nil
+	}
+	var all []*model.QOS
+	err := c.Stream(proto.KindAccounts, &proto.AccountsRequest{}, func(body []byte) error {
+		var chunk proto.AccountsChunk
+		err := c.Decode(body, &chunk)
+		all = append(all, chunk.QOS...)
+		return err
+	})
+	if err != nil || len(all) == 0 {
+		return nil // gdbd answers alone, and knows the names in its records only
+	}
+	slices.SortFunc(all, func(a, b *model.QOS) int { return cmp.Compare(a.ID, b.ID) })
+	var names []string
+	for _, q := range all {
+		names = append(names, q.Name)
+	}
+	for i, asked := range a.rq.QOS {
+		k := slices.IndexFunc(all, func(q *model.QOS) bool {
+			return q.Name == strings.ToLower(asked) || strconv.FormatUint(uint64(q.ID), 10) == asked
+		})
+		if k < 0 {
+			a.Errorf("You gave a bad qos '%s'. Valid QOS's are %s", asked, strings.Join(names, ","))
+			return env.Fatal{Text: "problem processing qos list"}
+		}
+		a.rq.QOS[i] = names[k]
+	}
+	return nil
 }
 
 // each gives the records that fit, with those of the job's steps where they are asked for.

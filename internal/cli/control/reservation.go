@@ -97,7 +97,8 @@ func (c *control) showReservations(name string) error {
 	switch {
 	case shown > 0:
 	case name != "":
-		return plain{fmt.Errorf("Reservation %s not found", name)}
+		fmt.Fprintf(c.Stdout, "Reservation %s not found\n", name)
+		return plain{errors.New("")}
 	default:
 		fmt.Fprintln(c.Stdout, "No reservations in the system")
 	}

@@ -278,7 +278,7 @@ func (a *assocs) associations(asked *assocsAsked, rows []*proto.InUse) {
 		if x.User == "" {
 			ids[x.Account], paths[x.Account] = x.ID, path
 		}
-		if wanted(asked.accounts, x.Account) && wanted(asked.users, x.User) {
+		if wanted(asked.accounts, x.Account) && (x.User == "" || wanted(asked.users, x.User)) {
 			a.association(x, r, path, ids)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
+	"strings"
 
 	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
@@ -18,8 +20,13 @@ func (c *control) print(r *jobtext.KeyValues) { _, _ = io.WriteString(c.Stdout, 
 
 // showJobs prints one job, several, or all.
 func (c *control) showJobs(arg string) error {
-	rq := &proto.JobsRequest{}
-	if arg != "" {
+	rq, task := &proto.JobsRequest{}, int32(model.NoTask)
+	if n, ok := strings.CutPrefix(arg, "0_"); ok { // the tasks of that number, of all arrays
+		if id, err := strconv.ParseInt(n, 10, 32); err == nil && id >= 0 {
+			task, arg = int32(id), "0"
+		}
+	}
+	if arg != "" && arg != "0" {
 		refs, err := env.ParseJobRefs(arg)
 		if err != nil {
 			return plain{fmt.Errorf("slurm_load_jobs error: %w", err)}
@@ -27,7 +34,7 @@ func (c *control) showJobs(arg string) error {
 		rq.Filter.Jobs = refs
 	}
 	n, book := 0, &ask.Rulebook{}
-	if c.verbose { // the list is not kept: it is counted first
+	if c.verbose && task == model.NoTask { // the list is not kept: it is counted first
 		all, at := 0, model.Time(0)
 		err := c.eachJob(rq, nil, func(_ *model.Job, now model.Time) { all, at = all+1, now })
 		if err == nil && all > 0 {
@@ -35,14 +42,23 @@ func (c *control) showJobs(arg string) error {
 		}
 	}
 	err := c.eachJob(rq, book, func(j *model.Job, now model.Time) {
-		j = oneTask(j, rq.Filter.Jobs)
+		refs := rq.Filter.Jobs
+		if task != model.NoTask {
+			if j.ArrayID == 0 || j.Task != task && !j.Tasks.Has(task) {
+				return
+			}
+			refs = []proto.JobRef{{Job: j.ArrayID, Task: task}}
+		}
+		j = oneTask(j, refs)
 		c.print(jobtext.ShowJob(j, book.Of(j), now, c.Clock(), c.details > 0))
 		n++
 	})
 	switch {
 	case err != nil:
 		return plain{fmt.Errorf("slurm_load_jobs error: %s", env.Text(err))}
-	case n == 0 && arg == "":
+	case n == 0 && task != model.NoTask:
+		return plain{fmt.Errorf("Job 0_%d not found", task)}
+	case n == 0 && (arg == "" || arg == "0"):
 		fmt.Fprintln(c.Stdout, "No jobs in the system")
 	}
 	return nil
@@ -61,7 +77,7 @@ func oneTask(j *model.Job, refs []proto.JobRef) *model.Job {
 	for _, r := range refs {
 		if j.IsArray() && r.Job == j.ArrayID && r.Task != model.NoTask && j.Tasks.Has(r.Task) {
 			one := *j
-			one.Tasks = model.TaskSet{{Lo: r.Task, Hi: r.Task, Step: 1}}
+			one.Task, one.Tasks = r.Task, nil // so that its files have its number
 			return &one
 		}
 	}

@@ -326,7 +326,7 @@ func (i *info) once() int {
 	}
 	now := time.Now()
 	t := &jobtext.NodeTable{NodeView: jobtext.NodeView{Times: i.Times(now), UIDOf: env.UIDOf}, Pick: i.pick,
-		ByNode: i.byNode, Exact: i.exact,
+		ByNode: i.byNode, Exact: i.exact, Once: i.reasons && !i.byNode,
 		Empty: !i.byNode && !(i.reasons && i.layout == 0)}
 	cluster, at, err := i.load(t)
 	if err != nil {

@@ -34,13 +34,15 @@ type Submission struct {
 	limits   string // --propagate
 	limitsOn bool
 
-	mail     model.MailWish
-	noKill   bool
-	Clusters []string
-	Each     string   // --each: a file with a line for each job
-	userEnv  string   // --get-user-env's value, 1 for none; "": not given
-	Remarks  []string // what is said about options that have no effect
-	Warnings []string // what is said about options that were changed
+	mail                 model.MailWish
+	noKill               bool
+	batch                string // features of the node that runs the script
+	coreSpec, threadSpec bool
+	Clusters             []string
+	Each                 string   // --each: a file with a line for each job
+	userEnv              string   // --get-user-env's value, 1 for none; "": not given
+	Remarks              []string // what is said about options that have no effect
+	Warnings             []string // what is said about options that were changed
 }
 
 // The headings of gsubmit's help.
@@ -56,7 +58,7 @@ const (
 // Options gives gsubmit's table. moment reads moments (Env.ReadDate).
 func (s *Submission) Options(moment func(string) (model.Time, error)) []getopt.Option {
 	return slices.Concat(s.jobOptions(), s.sizeOptions(), s.gpuOptions(), s.nodeOptions(), s.useOptions(),
-		s.bindOptions(), s.whenOptions(moment), s.fileOptions(), s.containerOptions(), s.commandOptions(), foreignOptions())
+		s.bindOptions(), s.whenOptions(moment), s.fileOptions(), s.containerOptions(), s.commandOptions(), s.foreignOptions())
 }
 
 // jobOptions describe the job.
@@ -271,7 +273,7 @@ func (s *Submission) commandOptions() []getopt.Option {
 }
 
 // foreignOptions are Slurm's options that gbatch refuses, or that have no effect.
-func foreignOptions() []getopt.Option {
+func (s *Submission) foreignOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{
 		{Name: "ignore-pbs", Group: groupFiles, Env: "_IGNORE_PBS", Help: "don't read the script's #PBS and #BSUB lines",
@@ -279,16 +281,16 @@ func foreignOptions() []getopt.Option {
 		{Name: "cpu-freq", Arg: R, Env: "_CPU_FREQ_REQ", Note: NoCPUFreq, Set: CheckCPUFreq},
 		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: env.Ignored},
 		{Name: "power", Arg: R, Refused: "leave it out"},
-		{Name: "batch", Arg: R, Refused: "the script runs on the job's first node: ask with --constraint for nodes " +
-			"that all have the feature"},
+		{Name: "batch", Arg: R, Metavar: "features", Group: groupNeeds, Help: "features, out of those of --constraint, " +
+			"of the node that runs the script", Set: getopt.Text(&s.batch)},
 		{Name: "reboot", Refused: "ask an operator to reboot the node"},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "grun --resv-ports in the script"},
 		{Name: "bb", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
 		{Name: "bbf", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
 		{Name: "mcs-label", Arg: R, Note: "there are no MCS labels", Set: env.Ignored},
 		{Name: "network", Arg: R, Note: "there is no switch plugin", Set: env.Ignored},
-		{Name: "core-spec", Short: 'S', Arg: R, Note: "cores are not set aside by jobs", Set: env.Ignored},
-		{Name: "thread-spec", Arg: R, Note: "threads are not set aside by jobs", Set: env.Ignored},
+		{Name: "core-spec", Short: 'S', Arg: R, Note: "cores are not set aside by jobs", Set: getopt.Flag(&s.coreSpec)},
+		{Name: "thread-spec", Arg: R, Note: "threads are not set aside by jobs", Set: getopt.Flag(&s.threadSpec)},
 		{Name: "cluster-constraint", Arg: R, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "stepmgr", Note: "steps need no manager of their own", Set: env.Ignored},
 		{Name: "delay-boot", Arg: R, Note: "nodes are not booted for jobs", Set: env.Ignored},

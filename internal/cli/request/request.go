@@ -44,6 +44,10 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 	if err := s.settle(); err != nil {
 		return nil, err
 	}
+	if bind := s.More.Bind; bind != nil && strings.HasPrefix(strings.ToLower(bind.Dist), "arbitrary") &&
+		len(sp.ReqNodes) == 0 && e.Getenv("SLURM_HOSTFILE") == "" {
+		return nil, errors.New("With Arbitrary distribution you need to specify a nodelist or hostfile with the -w option")
+	}
 	var err error
 	if sp.Limits, err = ResourceLimits(s.limits); err != nil {
 		return nil, err
@@ -69,12 +73,43 @@ func (s *Submission) settle() error {
 	if s.mail.Types != 0 {
 		s.More.Mail = &s.mail
 	}
+	if s.coreSpec && s.threadSpec {
+		return errors.New("-S/--core-spec and --thread-spec options are mutually exclusive")
+	}
+	if err := s.batchNode(); err != nil {
+		return err
+	}
 	if sp := &s.Spec; len(sp.ReqNodes) <= int(sp.Tasks) {
 		if text := FewerNodes(sp.Tasks, &sp.MinNodes, &sp.MaxNodes); text != "" {
 			s.Warnings = append(s.Warnings, text)
 		}
 	}
 	return s.Settle()
+}
+
+// batchNode checks --batch, the features of the node that runs the script. That is the job's first node, so all nodes
+// have to have them.
+func (s *Submission) batchNode() error {
+	if s.batch == "" {
+		return nil
+	}
+	const bad = "Batch job submission failed: Job --batch option is invalid or not a subset of --constraints"
+	if strings.ContainsAny(s.Spec.Features+s.batch, "|[](*") {
+		return fmt.Errorf("%s: the script runs on the job's first node: write features that all its nodes have, with & "+
+			"between them", bad)
+	}
+	have := features(s.Spec.Features)
+	for _, f := range features(s.batch) {
+		if !slices.Contains(have, f) {
+			return errors.New(bad)
+		}
+	}
+	return nil
+}
+
+// features are the words of a list that all count.
+func features(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == '&' || r == ',' })
 }
 
 // FewerNodes takes back nodes that would have no task, and says so in Slurm's words; "": there are none.
