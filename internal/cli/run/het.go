@@ -151,7 +151,10 @@ func (l *line) add(r *run, p *getopt.Parser, group int) error {
 	if err := p.Apply(); err != nil {
 		return err
 	}
-	if l.before != nil {
+	switch {
+	case p.Given("test-only").Source != getopt.NotGiven:
+		r.job = "" // in a job, too, it is a job that is tested: nothing runs
+	case l.before != nil:
 		r.job = l.all[0].wholeJob
 	}
 	r.wholeJob = r.job

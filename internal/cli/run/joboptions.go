@@ -32,6 +32,7 @@ var jobOnly = []jobOption{
 	{"reservation", 0, getopt.Required, same},
 	{"nice", 0, getopt.Optional, same},
 	{"priority", 0, getopt.Required, same},
+	{"profile", 0, getopt.Required, "gstat and gacct show what a step uses"},
 	{"licenses", 'L', getopt.Required, same},
 	{"time-min", 0, getopt.Required, same},
 	{"deadline", 0, getopt.Required, same},
@@ -39,7 +40,7 @@ var jobOnly = []jobOption{
 	{"dependency", 'd', getopt.Required, atOne + "; steps follow each other in the script"},
 	{"hold", 'H', getopt.None, atOne},
 	{"kill-on-invalid-dep", 0, getopt.Required, atOne},
-	{"test-only", 0, getopt.None, "only jobs can be tested"},
+	{"test-only", 0, getopt.None, ""}, // there is no step then
 	{"mail-type", 0, getopt.Required, "mail is sent about jobs"},
 	{"mail-user", 0, getopt.Required, "mail is sent about jobs"},
 	{"mincpus", 0, getopt.Required, same},

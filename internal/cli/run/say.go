@@ -198,19 +198,22 @@ func rankRanges(ranks []int) string {
 
 // tellTasks prints the states of the tasks.
 func (t *talk) tellTasks() {
-	var running, exited []int
+	var running, failed, exited []int
 	for i, s := range t.tasks {
 		r := int(t.het.First()) + i
-		if s.ended {
-			exited = append(exited, r)
-		} else {
+		switch {
+		case !s.ended:
 			running = append(running, r)
+		case s.bad:
+			failed = append(failed, r)
+		default:
+			exited = append(exited, r)
 		}
 	}
 	for _, l := range []struct {
 		ranks []int
 		what  string
-	}{{running, "running"}, {exited, "exited"}} {
+	}{{running, "running"}, {failed, "exited abnormally"}, {exited, "exited"}} {
 		if len(l.ranks) > 0 {
 			word := "task"
 			if len(l.ranks) > 1 {

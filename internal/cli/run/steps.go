@@ -227,7 +227,7 @@ func (s *steps) hangUp() {
 	}
 }
 
-// killRest ends all steps, because a task of t has failed.
+// killRest ends all steps, because a task of t has failed. It says so where no other task is left, too.
 func (s *steps) killRest(t *talk) {
 	t.tellExits()
 	for _, o := range s.all {
@@ -235,9 +235,17 @@ func (s *steps) killRest(t *talk) {
 			continue
 		}
 		o.sayTerminating()
-		o.abort(fmt.Sprintf("slurmstepd: error: *** STEP %s ON %s CANCELLED AT %s ***", o.stepID(), o.layout[0].Node,
-			time.Now().Format("2006-01-02T15:04:05")))
+		if s.left() > 0 {
+			o.failed = true
+			o.abort(o.cancelledLine())
+		}
 	}
+}
+
+// cancelledLine is what the node says of the step that grun ends.
+func (t *talk) cancelledLine() string {
+	return fmt.Sprintf("slurmstepd: error: *** STEP %s ON %s CANCELLED AT %s ***", t.stepID(), t.layout[0].Node,
+		time.Now().Format("2006-01-02T15:04:05"))
 }
 
 // wait begins to wait for the other tasks, when the first task has ended.
@@ -257,9 +265,10 @@ func (s *steps) tooLate() {
 		}
 		t.tellTasks()
 		fmt.Fprintf(s.Stderr, "%s: Terminating StepId=%s\n", s.Program, t.stepID())
+		t.sayAborted()
 		t.aborted = true
 		// a broken connection is seen by the reader
-		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil)
+		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL), Text: t.cancelledLine()}, nil)
 	}
 }
 

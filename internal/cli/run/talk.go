@@ -50,7 +50,8 @@ type talk struct {
 
 	killWaitS int64 // KillWait of the cluster, seconds; 0: unknown
 
-	signalled bool // a task was ended by a signal
+	signalled bool // a task was ended by SIGTERM or SIGKILL
+	failed    bool // a task failed, and so the others are ended
 	cancelled bool // and the node has given the reason
 
 	isRaw  bool      // the user's terminal passes keys on
@@ -60,6 +61,7 @@ type talk struct {
 type taskSeen struct {
 	node           string
 	started, ended bool
+	bad            bool // ended, by a signal or with an exit code that is not 0
 }
 
 // ask sends the request over a new connection.
@@ -157,7 +159,7 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 		if ev.OOM {
 			t.rc = max(t.rc, 128+int(unix.SIGKILL))
 		}
-		if t.signalled && !t.aborted && !t.cancelled && !t.quiet {
+		if t.signalled && (t.failed || !t.aborted && !t.cancelled) && !t.quiet {
 			t.tellExits()
 			fmt.Fprintf(t.Stderr, "%s: Force Terminated StepId=%s\n", t.Program, t.stepID())
 		}
@@ -274,13 +276,13 @@ func (t *talk) task(ev *proto.StepEvent) {
 		rc := int(ev.Code)
 		if ev.Signal != 0 {
 			rc = 128 + int(ev.Signal)
-			t.signalled = true
+			t.signalled = t.signalled || ev.Signal == int32(unix.SIGTERM) || ev.Signal == int32(unix.SIGKILL)
 		}
-		t.rc = max(t.rc, rc)
-		if left := t.steps.left(); left > 0 {
-			if rc != 0 && t.killBad && !t.aborted {
-				t.steps.killRest(t)
-			}
+		t.rc, s.bad = max(t.rc, rc), rc != 0
+		if rc != 0 && t.killBad && !t.aborted {
+			t.steps.killRest(t)
+		}
+		if t.steps.left() > 0 {
 			t.steps.wait(t)
 		}
 	}
