@@ -77,7 +77,7 @@ func (i *info) options() []getopt.Option {
 	const filters, output = "Filters", "Output"
 	list := func(dst *[]string) func(string) error {
 		return func(v string) error {
-			*dst = append(*dst, env.SplitList(v)...)
+			*dst = env.SplitList(v) // the last one given counts, as in sinfo: an alias may have one too
 			i.none = i.none || len(*dst) == 0
 			return nil
 		}
@@ -91,7 +91,7 @@ func (i *info) options() []getopt.Option {
 		{Name: "nodes", Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "hosts", Help: "only these nodes",
 			Set: func(v string) error {
 				names, err := hostlist.Expand(v)
-				i.nodes = append(i.nodes, names...)
+				i.nodes = names
 				i.none = i.none || len(i.nodes) == 0
 				return err
 			}},
@@ -157,6 +157,7 @@ func values(option string) (getopt.Values, bool) {
 type stateWanted []string
 
 func (i *info) setStates(v string) error {
+	i.states = nil
 	for _, w := range env.SplitList(v) {
 		var all stateWanted
 		for _, s := range strings.Split(w, "&") {

@@ -122,9 +122,9 @@ func TestInfoFilters(t *testing.T) {
 		"all       drain    1:30:00      2   idle g2,n1\n"+
 		"all       drain    1:30:00      1  drain n4\n"+
 		"batch*       up 1-00:00:00      1   idle n1\n"+
-		"batch*       up 1-00:00:00      1  drain n4\n", "", 0, "sinfo", "-S", "-D,P,t", "-n", "g2,n1,n4", "-t", "idle", "-p",
+		"batch*       up 1-00:00:00      1  drain n4\n", "", 0, "sinfo", "-S", "-D,P,t", "-n", "g2,n1,n4", "-t", "mix", "-p",
 		"batch,all", "-o",
-		"%#P %.5a %.10l %.6D %.6t %N", "-t", "drained") // -t accumulates
+		"%#P %.5a %.10l %.6D %.6t %N", "-t", "idle,drained") // the last -t counts
 }
 
 // TestInfoClients makes the calls of known programs, from CLI.md section 8.

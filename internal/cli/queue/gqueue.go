@@ -111,7 +111,7 @@ func Gqueue(e *env.Env) int {
 func (q *queue) names(dst *[]string) func(string) error {
 	return func(v string) error {
 		list := env.SplitList(v)
-		*dst = append(*dst, list...)
+		*dst = list // the last one given counts, as in squeue: an alias may have one too
 		q.none = q.none || len(list) == 0
 		return nil
 	}
@@ -138,7 +138,7 @@ func (q *queue) options() []getopt.Option {
 		{Name: "user", Aliases: []string{"users"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users",
 			Env: "_USERS", Help: "only jobs of these users", Set: q.setUsers},
 		{Name: "me", Group: filters, Help: "only your own jobs",
-			Set: func(string) error { f.Users = append(f.Users, uint32(os.Getuid())); return nil }},
+			Set: func(string) error { f.Users = []uint32{uint32(os.Getuid())}; return nil }},
 		{Name: "notme", Group: filters, Help: "only jobs of others",
 			Set: func(string) error { f.NotUsers = append(f.NotUsers, uint32(os.Getuid())); return nil }},
 		{Name: "account", Aliases: []string{"accounts"}, Short: 'A', Arg: getopt.Required, Group: filters, Metavar: "names",
@@ -159,7 +159,7 @@ func (q *queue) options() []getopt.Option {
 		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Env: "_STATES",
 			Help: "only jobs in these states; all for every state, ended jobs too", Set: func(v string) error {
 				states, err := env.QueryStates(v)
-				f.States = append(f.States, states...)
+				f.States = states
 				q.none = q.none || err == nil && len(states) == 0
 				return err
 			}},
@@ -250,6 +250,7 @@ func (q *queue) setJobs(v string) error {
 // setUsers reports users that don't exist and continues with the others, as squeue does.
 func (q *queue) setUsers(v string) error {
 	known := 0
+	q.rq.Filter.Users = nil
 	for _, name := range env.SplitList(v) {
 		uid, err := env.UIDOf(name)
 		if err != nil {
@@ -259,7 +260,7 @@ func (q *queue) setUsers(v string) error {
 		q.rq.Filter.Users = append(q.rq.Filter.Users, uid)
 		known++
 	}
-	q.none = q.none || known == 0 && len(q.rq.Filter.Users) == 0
+	q.none = q.none || known == 0
 	return nil
 }
 
@@ -276,7 +277,7 @@ func (q *queue) setNodes(v string) error {
 			hosts[i], _, _ = strings.Cut(hosts[i], ".")
 		}
 	}
-	q.rq.Filter.Nodes = append(q.rq.Filter.Nodes, hosts...)
+	q.rq.Filter.Nodes = hosts
 	q.none = q.none || len(hosts) == 0
 	return nil
 }

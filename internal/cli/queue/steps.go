@@ -52,6 +52,9 @@ func (q *queue) listSteps() int {
 	}
 	view := &jobtext.JobView{Times: q.Times(time.Now()), At: now}
 	var b []byte
+	if q.long && !q.noHeader {
+		b = time.Now().AppendFormat(b, "Mon Jan _2 15:04:05 2006\n")
+	}
 	if !q.noHeader {
 		b = p.AppendHeader(b)
 	}
