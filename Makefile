@@ -97,6 +97,11 @@ bench: build ## run the benchmarks
 compare: build ## compare with real Slurm, where it is installed, what every command prints
 	scripts/compare.sh
 
+FUZZLINES ?= 300
+.PHONY: compare-fuzz
+compare-fuzz: build ## compare with real Slurm what FUZZLINES (300) random command lines of each sort do
+	scripts/compare.sh --fuzz $(FUZZLINES) --seed $$(date +%s)
+
 .PHONY: soak
 soak: ## for SOAKTIME (10m) each: faults of daemons, hosts and disks under load; end jobs with steps at random (the storm)
 	GBATCH_SOAK=$(SOAKTIME) $(GO) test -count=1 -run 'Soak|NodeDaemonKilled' -timeout 0 -v ./internal/up

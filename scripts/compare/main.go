@@ -1,12 +1,6 @@
-// Command compare runs the same commands on real Slurm and on gbatch and compares what they print; scripts/compare.sh
-// starts both and calls it.
-//
-//	compare -real DIR:CONF -ours DIR:CONF [-only WORD] [-table] TABLES
-//
-// DIR is where the commands are, CONF the configuration (SLURM_CONF and GBATCH_CONF). TABLES is
-// the directory with workload.txt (what both clusters are given), cases.txt (what is compared) and differences.txt
-// (what differs on purpose, and why). One line of output is one comparison.
 package main
+
+// main.go runs the workload and its cases: the same commands on both clusters.
 
 import (
 	"bufio"
@@ -43,6 +37,11 @@ func run(args []string, out *os.File) error {
 	real := fs.String("real", "", "`DIR:CONF` of real Slurm")
 	ours := fs.String("ours", "", "`DIR:CONF` of gbatch")
 	only := fs.String("only", "", "compare only cases that contain this `WORD`; the workload is there already")
+	lines := fs.Int("fuzz", 0, "compare `N` random lines of each sort (fuzz.go) in place of the cases")
+	seed := fs.Uint64("seed", 1, "`SEED` of the first random line; those that follow count on")
+	of := fs.String("of", "", "only random lines of this `SORT`: queries, of the workload, or submissions")
+	there := fs.Bool("there", false, "the workload is there already")
+	verbose := fs.Bool("v", false, "print each random line before it is run")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -64,6 +63,17 @@ func run(args []string, out *os.File) error {
 	if err := c.readDifferences(filepath.Join(dir, "differences.txt")); err != nil {
 		return err
 	}
+	c.verbose = *verbose
+	if *lines > 0 {
+		if !*there && *of != submissions {
+			c.withoutCases = true
+			if err := c.workload(filepath.Join(dir, "workload.txt")); err != nil {
+				return err
+			}
+			c.same, c.meant, c.bad = 0, 0, nil // the comparison itself is for that
+		}
+		return c.fuzzing(dir, *of, *lines, *seed)
+	}
 	if *only == "" {
 		if err := c.workload(filepath.Join(dir, "workload.txt")); err != nil {
 			return err
@@ -75,7 +85,11 @@ func run(args []string, out *os.File) error {
 }
 
 // side is one of the two clusters.
-type side struct{ name, dir, conf string }
+type side struct {
+	name, dir, conf string
+	dirs            string   // each command runs in a new directory below it; empty: in /tmp
+	env             []string // besides what all have
+}
 
 // sh runs one shell command and gives its output, then its errors, then its exit code if that is not 0.
 func (s *side) sh(line string) string {
@@ -83,10 +97,17 @@ func (s *side) sh(line string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
 	cmd.Dir = "/tmp"
+	if s.dirs != "" {
+		if err := errors.Join(os.RemoveAll(s.dirs), os.Mkdir(s.dirs, 0o777)); err != nil {
+			return err.Error()
+		}
+		cmd.Dir = s.dirs
+	}
 	cmd.Env = []string{
 		"PATH=" + s.dir + ":/usr/bin:/bin", "SLURM_CONF=" + s.conf, "GBATCH_CONF=" + s.conf, "HOME=/root", "USER=root",
 		"TZ=UTC", "LANG=C.UTF-8",
 	}
+	cmd.Env = append(cmd.Env, s.env...)
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -133,6 +154,9 @@ type comparison struct {
 	known       []*difference
 	same, meant int
 	bad         []string
+
+	withoutCases bool // the workload ends where the cases would come
+	verbose      bool
 }
 
 func tableLines(path string, each func(line string) error) error {
@@ -200,14 +224,20 @@ func glob(pattern, s string) bool {
 	return strings.HasSuffix(s, parts[last])
 }
 
+// errEnough ends a table early.
+var errEnough = errors.New("the rest is not wanted")
+
 func (c *comparison) workload(path string) error {
-	return tableLines(path, func(line string) error {
+	err := tableLines(path, func(line string) error {
 		words := strings.Fields(line)
 		switch words[0] {
 		case "settle":
 			time.Sleep(3 * time.Second) // slurmctld tells slurmdbd in its own time and doesn't say when
 			return nil
 		case "cases":
+			if c.withoutCases {
+				return errEnough
+			}
 			return c.cases(filepath.Join(filepath.Dir(path), "cases.txt"), "")
 		case "wait":
 			return c.wait(words[1], words[2:])
@@ -215,6 +245,10 @@ func (c *comparison) workload(path string) error {
 		c.compare(line, line, "")
 		return nil
 	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
 }
 
 // wait returns when the jobs run, or have ended, on both.
@@ -291,160 +325,6 @@ func (c *comparison) cases(path, only string) error {
 		c.compare(o.name, o.line, o.kind)
 	}
 	return err
-}
-
-var (
-	moment = regexp.MustCompile(`\b202[5-9]-\d\d-\d\dT\d\d:\d\d:\d\d\b|` +
-		`\b[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d 20\d\d`)
-	tasks    = regexp.MustCompile(`(?m)(?:^| +)([0-9]+)_\[[0-9][0-9,:%-]*\]?(?: +$)?`)
-	digits   = regexp.MustCompile(`[0-9][0-9.:]*[KMGT]?\b`)
-	manyGaps = regexp.MustCompile(`  +`)
-)
-
-// lines makes comparable lines of a command's output.
-func lines(text, kind string) []string {
-	text = moment.ReplaceAllString(text, "<moment>")
-	text = tasks.ReplaceAllString(text, " ${1}_[tasks]") // 22.05 writes [1,3,5] after an update, newer ones [1-5:2]
-	if strings.HasSuffix(kind, "~") {
-		text = manyGaps.ReplaceAllString(digits.ReplaceAllString(text, "9"), " ")
-	}
-	switch strings.TrimSuffix(kind, "~") {
-	case "keys":
-		return pairs(text)
-	case "config":
-		var out []string
-		for l := range strings.Lines(text) {
-			if key, _, ok := strings.Cut(l, " "); ok && strings.Contains(l, "=") {
-				out = append(out, key)
-			}
-		}
-		slices.Sort(out)
-		return slices.Compact(out)
-	}
-	out := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	for i := range out {
-		out[i] = strings.TrimRight(out[i], " ") // filling at the end of a line is no difference
-	}
-	return out
-}
-
-var keyAt = regexp.MustCompile(`(^| )([A-Za-z][A-Za-z/:&-]*)=`)
-
-// moving are keys whose values differ from run to run or host to host.
-var moving = regexp.MustCompile(`^(RunTime|AllocNode:Sid|CPULoad|FreeMem|BootTime|SlurmdStartTime|LastBusyTime|OS|` +
-	`Version|NodeAddr|NodeHostName|Port|Arch|Priority|SecsPreSuspend|LastSchedEval|AccrueTime)=`)
-
-// pairs makes of scontrol's text one line for each KEY=VALUE, with the block's number in front.
-func pairs(text string) []string {
-	var out []string
-	for block := range strings.SplitSeq(text, "\n\n") {
-		first := len(out)
-		for l := range strings.Lines(block) {
-			l = strings.TrimSpace(l)
-			at := keyAt.FindAllStringSubmatchIndex(l, -1)
-			if len(at) == 0 && l != "" {
-				out = append(out, l)
-			}
-			for i, m := range at {
-				end := len(l)
-				if i+1 < len(at) {
-					end = at[i+1][0]
-				}
-				p := l[m[4]:end]
-				if moving.MatchString(p) {
-					p, _, _ = strings.Cut(p, "=")
-				}
-				out = append(out, strings.TrimRight(p, " "))
-			}
-		}
-		out = append(out[:first], oneTRES(out[first:])...)
-	}
-	return out
-}
-
-// oneTRES makes of a job's ReqTRES and AllocTRES the one TRES that Slurm had before 23.02: what the job has, or, before
-// it has started, what it asks for.
-func oneTRES(block []string) []string {
-	req := slices.IndexFunc(block, func(p string) bool { return strings.HasPrefix(p, "ReqTRES=") })
-	alloc := slices.IndexFunc(block, func(p string) bool { return strings.HasPrefix(p, "AllocTRES=") })
-	if req < 0 || alloc < 0 {
-		return block
-	}
-	tres := strings.TrimPrefix(block[alloc], "Alloc")
-	if tres == "TRES=(null)" {
-		tres = strings.TrimPrefix(block[req], "Req")
-	}
-	block[req] = tres
-	return slices.Delete(block, alloc, alloc+1)
-}
-
-// align pairs lines: equal ones first, by the longest common subsequence, then what belongs together. With a kind only
-// lines of the same key do; else all do, in order.
-func align(a, b []string, kind string) [][2]string {
-	common := make([][]int, len(a)+1)
-	for i := range common {
-		common[i] = make([]int, len(b)+1)
-	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			} else {
-				common[i][j] = max(common[i+1][j], common[i][j+1])
-			}
-		}
-	}
-	var out [][2]string
-	var left, right []string
-	flush := func() {
-		out = append(out, pairUp(left, right, kind)...)
-		left, right = nil, nil
-	}
-	i, j := 0, 0
-	for i < len(a) || j < len(b) {
-		switch {
-		case i < len(a) && j < len(b) && a[i] == b[j]:
-			flush()
-			out = append(out, [2]string{a[i], b[j]})
-			i, j = i+1, j+1
-		case j == len(b) || i < len(a) && common[i+1][j] >= common[i][j+1]:
-			left, i = append(left, a[i]), i+1
-		default:
-			right, j = append(right, b[j]), j+1
-		}
-	}
-	flush()
-	return out
-}
-
-const nothing = "<nothing>"
-
-// pairUp pairs lines of which none is equal.
-func pairUp(left, right []string, kind string) [][2]string {
-	var out [][2]string
-	keyed := strings.HasPrefix(kind, "keys") || kind == "config"
-	keyOf := func(line string) string { key, _, _ := strings.Cut(line, "="); return key }
-	for k, l := range left {
-		same := k
-		if keyed {
-			same = slices.IndexFunc(right, func(r string) bool { return keyOf(r) == keyOf(l) })
-		}
-		if same < 0 || same >= len(right) {
-			out = append(out, [2]string{l, nothing})
-			continue
-		}
-		out = append(out, [2]string{l, right[same]})
-		if keyed {
-			right = slices.Delete(right, same, same+1)
-		}
-	}
-	if !keyed {
-		right = right[min(len(left), len(right)):]
-	}
-	for _, r := range right {
-		out = append(out, [2]string{nothing, r})
-	}
-	return out
 }
 
 // compare runs one case on both and counts its lines.
