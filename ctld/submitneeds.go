@@ -10,6 +10,7 @@ import (
 	"gbatch/internal/rpc"
 	"gbatch/internal/sched"
 	"gbatch/internal/state"
+	"gbatch/internal/walltime"
 )
 
 // maxLimits bounds the resource limits of a job: the kernel has as many.
@@ -113,9 +114,17 @@ func fitNetwork(v *state.View, sp *model.Spec) error {
 // leastCutS is what a limit that comes from a deadline can shrink to while the job waits, seconds.
 const leastCutS = 60
 
-// fitTimes checks --time, --time-min, --begin and --deadline against each other. A job with a deadline but without a
-// time limit gets the limit of its first partition, at most the time to the deadline, which shrinks while it waits.
+// fitTimes checks --time, the limit that takes its place, --time-min, --begin and --deadline against each other. A job
+// with a deadline but without a time limit gets the limit of its first partition, at most the time to the deadline,
+// which shrinks while it waits.
 func fitTimes(v *state.View, now model.Time, sp *model.Spec) error {
+	if p, least := v.Partition(sp.Partitions[0]), sp.Extra().TimeMinS; p != nil && sp.LimitS == model.NotSet {
+		if limit := sched.LimitS(sp, p); least > limit {
+			return refuse(proto.CodeBadRequest, "Invalid time-min specification (exceeds job's time or other limits): "+
+				"--time-min=%s is more than the %s that jobs of partition %s have without --time; give --time too",
+				walltime.Limit(least, false), walltime.Limit(limit, false), p.Name)
+		}
+	}
 	if sp.Deadline != 0 && sp.LimitS == model.NotSet {
 		sp.LimitS = model.Unlimited
 		if p := v.Partition(sp.Partitions[0]); p != nil {

@@ -252,6 +252,9 @@ func describeRequest(v *Vars, l *proto.Launch) {
 			v.Num(n.name, n.value)
 		}
 	}
+	if s.Append {
+		v.Set("SLURM_OPEN_MODE", "a") // for the files of its steps too
+	}
 	if m.OOMKill {
 		v.Set("SLURM_OOM_KILL_STEP", "1")
 	}

@@ -252,14 +252,16 @@ func endOf(j *model.Job, start, now model.Time) model.Time {
 
 // hardware gives what --sockets-per-node, --cores-per-socket and --threads-per-core asked for; * is anything.
 func hardware(sp *model.Spec) (sockets, cores, threads string) {
-	word := func(n int32) string {
-		if n <= 0 {
-			return "*"
-		}
-		return strconv.Itoa(int(n))
-	}
 	x := sp.Extra()
-	return word(x.Sockets), word(x.CoresPerSocket), word(x.ThreadsPerCore)
+	return orAny(x.Sockets, "*"), orAny(x.CoresPerSocket, "*"), orAny(x.ThreadsPerCore, "*")
+}
+
+// orAny gives a number that was asked for, or what stands for any.
+func orAny(n int32, any string) string {
+	if n <= 0 {
+		return any
+	}
+	return strconv.Itoa(int(n))
 }
 
 // maxNodes gives the most nodes that the job takes: those it has, or else those it asks for.

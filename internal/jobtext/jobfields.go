@@ -191,8 +191,10 @@ func jobUnset() []JobField {
 		}),
 		qUnset(0, "Network", "NETWORK", "(null)"),
 		qUnset(0, "NTPerBoard", "NTASKS_PER_BOARD", "0"),
-		qUnset(0, "NTPerCore", "NTASKS_PER_CORE", "N/A"),
-		qUnset(0, "NTPerSocket", "NTASKS_PER_SOCKET", "N/A"),
+		qText(0, "NTPerCore", "NTASKS_PER_CORE", func(r *JobRow) string { return orAny(r.Spec.Extra().TasksPerCore, "N/A") }),
+		qText(0, "NTPerSocket", "NTASKS_PER_SOCKET", func(r *JobRow) string {
+			return orAny(r.Spec.Extra().TasksPerSocket, "N/A")
+		}),
 		qUnset(0, "Origin", "ORIGIN", "NA"),
 		qUnset(0, "OriginRaw", "ORIGIN_RAW", "NA"),
 		qUnset(0, "PreemptTime", "PREEMPT_TIME", "N/A"),

@@ -143,7 +143,8 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 	if sp.TasksPerNode > 0 {
 		perNode = strconv.Itoa(int(sp.TasksPerNode))
 	}
-	r.line(KV("Socks/Node", sockets), KV("NtasksPerN:B:S:C", perNode+":0:*:*"), KV("CoreSpec", "*"))
+	r.line(KV("Socks/Node", sockets), KV("NtasksPerN:B:S:C", perNode+":0:"+orAny(sp.Extra().TasksPerSocket, "*")+":"+
+		orAny(sp.Extra().TasksPerCore, "*")), KV("CoreSpec", "*"))
 	if details && j.Run != nil {
 		r.line(KV("JOB_GRES", orNull(jobGresText(j.Run.Alloc))))
 		for i := range j.Run.Alloc.Nodes {
@@ -182,6 +183,9 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 		if c[1] != "" {
 			r.line(KV(c[0], oneLine(c[1])))
 		}
+	}
+	if sp.KillOnDep {
+		r.line(KV("KillOInInvalidDependent", "Yes")) // Slurm's spelling
 	}
 	if sp.Extra().Spread {
 		r.line(KV("SpreadJob", "Yes"))
@@ -272,7 +276,7 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 
 // eligible gives when a job became, or becomes, eligible.
 func eligible(j *model.Job) model.Time {
-	if j.Eligible == 0 && j.State == model.Pending && j.Begin != 0 && len(j.Deps) == 0 && j.Hold == model.NotHeld {
+	if j.Eligible == 0 && j.State == model.Pending && j.Begin != 0 && len(j.Deps) == 0 {
 		return j.Begin
 	}
 	return j.Eligible

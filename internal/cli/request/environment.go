@@ -102,7 +102,7 @@ func Environment(e *env.Env, s *Submission) ([]byte, error) {
 	}
 	// These describe this submission, not the job in which it may run.
 	add("SLURM_SUBMIT_DIR=" + e.Dir)
-	add("SLURM_PRIO_PROCESS=" + strconv.Itoa(niceness()))
+	add("SLURM_PRIO_PROCESS=" + strconv.Itoa(Niceness()))
 	if len(out) > proto.MaxEnvBytes {
 		return nil, fmt.Errorf("the environment is %d bytes long, the limit is %d; pass less with --export", len(out),
 			proto.MaxEnvBytes)
@@ -155,8 +155,8 @@ func Umask(e *env.Env) uint32 {
 	return uint32(old)
 }
 
-// niceness gives this process's nice value, -20 to 19; 0 if it can't be read.
-func niceness() int {
+// Niceness gives this process's nice value, -20 to 19; 0 if it can't be read.
+func Niceness() int {
 	n, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
 		return 0

@@ -363,7 +363,7 @@ func (s *Submission) switches(v string) error {
 	return nil
 }
 
-// nodeInfo reads sockets[:cores[:threads]].
+// nodeInfo reads sockets[:cores[:threads]], which stands for a number of tasks too: one for each thread, on each node.
 func (s *Submission) nodeInfo(v string) error {
 	parts := strings.Split(v, ":")
 	at := []func(*model.Needs) *int32{
@@ -386,6 +386,12 @@ func (s *Submission) nodeInfo(v string) error {
 		if s.needCount(at[i])(p) != nil {
 			return &getopt.TextError{
 				Text: "Invalid --extra-node-info specification: '" + v + "'; write SOCKETS[:CORES[:THREADS]], such as 2:8 or *:8:2"}
+		}
+	}
+	s.infoTasks = 1
+	for i, p := range parts {
+		if p != "*" {
+			s.infoTasks = min(s.infoTasks*int64(*at[i](&s.More)), ask.MaxTasks)
 		}
 	}
 	return nil

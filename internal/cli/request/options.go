@@ -19,20 +19,21 @@ import (
 type Submission struct {
 	ask.Draft
 
-	wrap     string
-	hasWrap  bool
-	Export   string
-	ForStep  bool   // Export is a step's
-	exportTo string // --export-file
-	Parsable bool
-	Wait     bool
-	TestOnly bool
-	Quiet    bool
-	Verbose  int
-	Chdir    string
-	openMode string
-	limits   string // --propagate
-	limitsOn bool
+	wrap      string
+	hasWrap   bool
+	Export    string
+	ForStep   bool   // Export is a step's
+	exportTo  string // --export-file
+	Parsable  bool
+	Wait      bool
+	TestOnly  bool
+	Quiet     bool
+	Verbose   int
+	Chdir     string
+	openMode  string
+	infoTasks int64  // tasks on each node by --extra-node-info; 0: not given
+	limits    string // --propagate
+	limitsOn  bool
 
 	mail                 model.MailWish
 	noKill               bool
@@ -106,8 +107,11 @@ func (s *Submission) jobOptions() []getopt.Option {
 				}
 				return getopt.Number(&sp.Nice, -2147483645, 2147483645)(v)
 			}},
-		{Name: "priority", Arg: R, Metavar: "n", Group: groupJob, Help: "set the priority (operators)",
+		{Name: "priority", Arg: R, Metavar: "n", Group: groupJob, Help: "set the priority (operators); TOP is ahead of all",
 			Set: func(v string) error {
+				if strings.EqualFold(v, "TOP") {
+					v = topPriority
+				}
 				n, err := strconv.ParseUint(v, 10, 32)
 				if err != nil || n > 1<<32-2 {
 					return &getopt.NumberError{Value: v}
@@ -120,6 +124,9 @@ func (s *Submission) jobOptions() []getopt.Option {
 			}},
 	}
 }
+
+// topPriority is the number that --priority=TOP stands for.
+const topPriority = "4294967293"
 
 // whenOptions say when the job runs.
 func (s *Submission) whenOptions(moment func(string) (model.Time, error)) []getopt.Option {
@@ -301,4 +308,4 @@ func (s *Submission) foreignOptions() []getopt.Option {
 // NotForAllocations are options of gsubmit that make no sense without a script.
 var NotForAllocations = []string{"array", "requeue", "no-requeue", "requeue-on-oom", "output", "error", "input",
 	"open-mode", "export", "export-file", "wrap", "each", "parsable", "wait", "test-only", "ignore-pbs", "propagate",
-	"get-user-env", "profile", "batch"}
+	"get-user-env", "batch"}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/model"
@@ -78,6 +79,9 @@ func (s *Submission) settle() error {
 	}
 	if err := s.batchNode(); err != nil {
 		return err
+	}
+	if sp := &s.Spec; s.infoTasks > 0 && sp.Tasks == 0 && sp.TasksPerNode == 0 {
+		sp.Tasks = int32(min(s.infoTasks*int64(max(sp.MinNodes, 1)), ask.MaxTasks))
 	}
 	if sp := &s.Spec; len(sp.ReqNodes) <= int(sp.Tasks) {
 		if text := FewerNodes(sp.Tasks, &sp.MinNodes, &sp.MaxNodes); text != "" {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -203,8 +204,15 @@ func (r *run) stepEnvironment() ([]byte, error) {
 		}
 		out := make([]byte, 0, size)
 		for _, kv := range r.Environ {
-			out = append(append(out, kv...), 0)
+			if !strings.HasPrefix(kv, "SLURM_PRIO_PROCESS=") {
+				out = append(append(out, kv...), 0)
+			}
 		}
+		// Where the command is, and how nice; in a job, what the job says of the directory goes on.
+		if _, in := r.Lookup("SLURM_SUBMIT_DIR"); !in {
+			out = append(append(out, "SLURM_SUBMIT_DIR="+r.Dir...), 0)
+		}
+		out = append(append(out, "SLURM_PRIO_PROCESS="+strconv.Itoa(request.Niceness())...), 0)
 		if len(out) > proto.MaxEnvBytes {
 			return nil, fmt.Errorf("the environment is %d bytes long, the limit is %d; pass less with --export", len(out),
 				proto.MaxEnvBytes)

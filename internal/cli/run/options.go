@@ -228,6 +228,8 @@ func (r *run) bindOptions() []getopt.Option {
 			Set:  request.SetGPUBind(b)},
 		{Name: "tres-bind", Arg: R, Metavar: "how", Group: groupBind, Slot: "gpu-bind", Env: "SLURM_TRES_BIND",
 			Help: "gres/gpu: followed by a value of --gpu-bind", Set: request.SetTRESBind(b)},
+		{Name: "accel-bind", Arg: R, Metavar: "letters", Group: groupBind, Hidden: true, Env: "SLURM_ACCEL_BIND",
+			Slot: "gpu-bind", Set: setAccelBind(b)},
 		{Name: "mem-bind", Arg: R, Metavar: "how", Group: groupBind, Env: "SLURM_MEM_BIND",
 			Help: "none, local, rank, map_mem:LIST, mask_mem:LIST, prefer", Set: request.SetMemBind(b)},
 		{Name: "hint", Arg: R, Metavar: "how", Group: groupBind, Env: "SLURM_HINT",
@@ -245,6 +247,20 @@ func (r *run) bindOptions() []getopt.Option {
 				}
 				return err
 			}},
+	}
+}
+
+// setAccelBind reads what was there before --gpu-bind: g is closest; m and n are of devices that gbatch doesn't know,
+// v of a message.
+func setAccelBind(b *proto.StepBind) func(string) error {
+	return func(v string) error {
+		if v == "" || strings.Trim(v, "gmnv") != "" {
+			return &getopt.TextError{Text: "Invalid --accel-bind specification: '" + v + "'; use --gpu-bind"}
+		}
+		if strings.Contains(v, "g") {
+			b.GPU = proto.BindClosest
+		}
+		return nil
 	}
 }
 
