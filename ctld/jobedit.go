@@ -64,8 +64,6 @@ var editable = []struct {
 	{"StdOut", []string{"stdout"}, (*editing).file},
 	{"StdErr", []string{"stderr"}, (*editing).file},
 	{"WorkDir", []string{"workdir"}, (*editing).file},
-	{"WCKey", []string{"wckey"}, (*editing).withoutEffect},         // as of gsubmit: usage is not kept by wckeys,
-	{"DelayBoot", []string{"delayboot"}, (*editing).withoutEffect}, // and nodes are not booted for jobs
 }
 
 // edit turns gcontrol's key=value settings into one command for one job.
@@ -90,6 +88,12 @@ func (c *Controller) edit(v *state.View, who *caller, t state.Target, w wanted) 
 	return ed.out, ed.settle()
 }
 
+// meaningless says of Slurm's words why there is nothing to set.
+var meaningless = map[string]string{
+	"wckey":     "usage is not kept by wckeys; sum it by account, QOS or comment",
+	"delayboot": "nodes are not booted for jobs; leave it out",
+}
+
 // set does one word.
 func (ed *editing) set(kv model.KV) error {
 	word := strings.ToLower(kv.Key)
@@ -97,6 +101,9 @@ func (ed *editing) set(kv model.KV) error {
 		if slices.Contains(f.words, word) {
 			return f.set(ed, kv)
 		}
+	}
+	if why := meaningless[word]; why != "" {
+		return refuse(proto.CodeBadRequest, "%s can't be set: %s", kv.Key, why)
 	}
 	known, err := editNeeds(ed.sp, kv.Key, kv.Value)
 	if err != nil {
@@ -403,12 +410,6 @@ func (ed *editing) name(kv model.KV) error {
 // comment is Comment.
 func (ed *editing) comment(kv model.KV) error {
 	ed.sp.Comment = kv.Value
-	ed.label(state.SetComment)
-	return nil
-}
-
-// withoutEffect takes what gsubmit takes without an effect: the job's comment is set to what it is.
-func (ed *editing) withoutEffect(model.KV) error {
 	ed.label(state.SetComment)
 	return nil
 }

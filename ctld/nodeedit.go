@@ -178,8 +178,9 @@ func (w *nodeWords) state(value string) error {
 		e.Admin = model.NodeDown
 	case "RESUME", "IDLE", "UNDRAIN":
 		e.Admin = model.NodeUp
-	case "NORESP", "NO_RESPOND": // what a node that is silent is called until it answers: its gnoded tells that by itself
-		e.Keep = true
+	case "NORESP", "NO_RESPOND":
+		return refuse(proto.CodeBadRequest, "State=%s: a node is that for as long as its gnoded does not answer, and nobody "+
+			"can say it; write DRAIN or DOWN to take it out", value)
 	case "CANCEL_REBOOT":
 		e.Keep, w.cancel = true, true
 	default:
