@@ -103,7 +103,11 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		c.leading.Store(false)
 		c.clocks.time.Lead(false)
 		c.door.tell()
-		c.nodes.drop(c.nextLeader())
+		next := c.nextLeader()
+		if next == "" { // it has not said so yet; a node that asks it waits until it does
+			next = c.door.heir()
+		}
+		c.nodes.drop(next)
 		wg.Wait()
 		c.log.Info("not leading any more")
 	}
@@ -267,7 +271,16 @@ const (
 type door struct {
 	mu      sync.Mutex
 	changed chan struct{}
-	handing atomic.Bool // leadership is being handed over
+	handing atomic.Bool            // leadership is being handed over
+	to      atomic.Pointer[string] // the address of whom it is handed over to; nil: nobody in particular
+}
+
+// heir is the address of the controller that leadership is being handed over to, or "".
+func (d *door) heir() string {
+	if to := d.to.Load(); to != nil {
+		return *to
+	}
+	return ""
 }
 
 func (d *door) wait() <-chan struct{} {
@@ -398,8 +411,14 @@ func (c *Controller) handOver(ctx context.Context, to string) error {
 	if c.door.handing.Swap(true) {
 		return refuse(proto.CodeBusy, "leadership is being handed over already")
 	}
+	for _, p := range c.voters() {
+		if p.Name == to {
+			c.door.to.Store(&p.Addr)
+		}
+	}
 	defer func() {
 		c.door.handing.Store(false)
+		c.door.to.Store(nil)
 		c.door.tell()
 	}()
 	c.lease.end()

@@ -219,7 +219,7 @@ func (s *stage) round(f *fault) (g gaps, failed []error, calls int64) {
 		tr.measure(time.Now())
 	}
 	if f.lasts {
-		until(s.t, "the fault has lasted", func() bool { return time.Since(moment) > s.duration })
+		time.Sleep(time.Until(moment.Add(s.duration)))
 	}
 	if f.mend != nil {
 		f.mend(s)
@@ -277,6 +277,9 @@ func TestFaultsOfLeader(t *testing.T) {
 		for range rounds {
 			g, failed, n := s.round(f)
 			all = append(all, g)
+			if measuring {
+				fmt.Printf("%s: %.2f %.2f %.2f\n", f.name, g.submit.Seconds(), g.start.Seconds(), g.read.Seconds())
+			}
 			failures, calls = failures+len(failed), calls+n
 			if len(failed) > 0 {
 				t.Logf("%s: a call failed: %v; errors in the logs:\n%s", f.name, failed[0], s.errors())

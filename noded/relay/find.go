@@ -19,7 +19,7 @@ import (
 
 const (
 	stagger   = 150 * time.Millisecond // from one controller to the next, while the first says nothing
-	askAgain  = 50 * time.Millisecond  // before a controller that does not lead is asked again; doubles
+	askAgain  = 10 * time.Millisecond  // before a controller that does not lead is asked again; doubles
 	askLeast  = 400 * time.Millisecond // the longest of these pauses
 	askLimit  = 3 * time.Second        // for one answer
 	searchFor = 3 * time.Second        // how long one search takes at most, while nobody leads
