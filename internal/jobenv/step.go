@@ -93,6 +93,9 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 	if c := rq.Need.CPUsPerTask; c > 0 {
 		v.Num("SLURM_CPUS_PER_TASK", int64(c))
 	}
+	if rq.Need.Overcommit && !l.Spec.Overcommit { // else it is among the job's
+		v.Set("SLURM_OVERCOMMIT", "1")
+	}
 	v.Num("SLURM_CPUS_ON_NODE", int64(part.CPUs.Count()))
 	v.Set("SLURM_GTIDS", ranksText(part.Ranks, het.First()))
 	v.Set("SLURM_UMASK", fmt.Sprintf("%04o", rq.Umask&0o777))

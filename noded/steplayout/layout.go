@@ -170,16 +170,16 @@ func spread(j *Job, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed
 	total := 0
 	for i := range nodes {
 		room[i] = sizes[i] / perTask
-		if need.TasksPerNode > 0 {
-			room[i] = int(need.TasksPerNode)
-		}
 		if need.Overcommit {
 			room[i] = max(room[i], (tasks+len(nodes)-1)/len(nodes))
+		}
+		if need.TasksPerNode > 0 {
+			room[i] = min(room[i], int(need.TasksPerNode))
 		}
 		total += room[i]
 	}
 	if total < tasks {
-		if need.TasksPerNode > 0 {
+		if need.TasksPerNode > 0 && int(need.TasksPerNode)*len(nodes) < tasks {
 			return nil, fmt.Errorf("%d tasks are more than --ntasks-per-node=%d on %d nodes", tasks, need.TasksPerNode,
 				len(nodes))
 		}

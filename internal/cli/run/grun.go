@@ -173,6 +173,10 @@ func (r *run) settleGres(typed func(string) bool) (err error) {
 	if n.Gres, err = r.perTask.AddTo(n.Gres); err != nil {
 		return err
 	}
+	if r.whole && (typed("exact") || typed("exclusive")) {
+		return errors.New("--exact and --whole exclude each other")
+	}
+	n.Exact = n.Exact && !r.whole
 	n.NoGres = n.NoGres && len(n.Gres) == 0 // --gpus-per-node=0 undoes only what the job asked for on each node
 	r.gpusPer = r.gpusPer || r.perTask.Names(model.GPUName)
 	if r.gpusPer && bind.GPU == proto.BindAuto {

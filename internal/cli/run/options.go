@@ -35,6 +35,7 @@ type run struct {
 	multiFile string
 	job       string
 	group     int    // the component of a heterogeneous job; noGroup: none was chosen
+	whole     bool   // --whole
 	part      bool   // one of several components in a job that is not heterogeneous
 	wholeJob  string // the job as it was named, without a component
 	line      *getopt.Parser
@@ -164,6 +165,8 @@ func (r *run) needOptions() []getopt.Option {
 			Help: "use only as many CPUs as the tasks need, not all CPUs of the nodes", Set: getopt.Flag(&n.Exact)},
 		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: groupNeeds, Env: "SLURM_EXCLUSIVE",
 			Help: "same as --exact", Set: func(string) error { n.Exact = true; return nil }},
+		{Name: "whole", Group: groupNeeds, Env: "SLURM_WHOLE",
+			Help: "use all CPUs of the nodes, also with an option that implies --exact", Set: getopt.Flag(&r.whole)},
 		{Name: "overlap", Group: groupNeeds, Env: "SLURM_OVERLAP",
 			Help: "share CPUs, memory and GPUs with the job's other steps",
 			Set:  getopt.Flag(&n.Overlap)},
