@@ -23,6 +23,8 @@ const (
 	linkTimeout = 10 * time.Second
 	// leaderPatience is how long a request waits for a leader, an election. Commands ask again by themselves for a while.
 	leaderPatience = 5 * time.Second
+	// askOthersAfter is how long raft may know no leader before the others are asked for one.
+	askOthersAfter = time.Second
 	leaderPace     = 20 * time.Millisecond // between two tries with a leader that is beginning or ending
 	maxMoves       = 100                   // tries of one request
 )
@@ -211,6 +213,9 @@ func (c *Controller) toLeader(ctx context.Context, who *caller, kind uint16, bod
 		if id == c.opts.Name && c.leads(ctx) {
 			return errHere
 		}
+		if addr == "" && c.leaderless() > askOthersAfter {
+			id, addr = c.leaderSaid(ctx)
+		}
 		pace := leaderPace
 		if addr == "" || id == c.opts.Name {
 			pace = leaderPatience / 10
@@ -244,6 +249,18 @@ func (c *Controller) toLeader(ctx context.Context, who *caller, kind uint16, bod
 		}
 	}
 	return relayError(&row, lost, err)
+}
+
+// leaderSaid gives the controller that says it leads. raft can't tell as long as this host's disk hangs or is full: it
+// has to write the new term before it follows anybody.
+func (c *Controller) leaderSaid(ctx context.Context) (name, addr string) {
+	c.hearAll(ctx)
+	for _, p := range c.voters() {
+		if n, ok := c.news(ctx, p.Name); ok && p.Name != c.opts.Name && n.Leads && time.Since(n.at) < 2*compareWait {
+			return p.Name, p.Addr
+		}
+	}
+	return "", ""
 }
 
 // askOnce makes a request to the controller at addr, unless that is given up before it was sent.

@@ -13,9 +13,13 @@ import (
 // heartbeats need no disk: the leader would go on leading, and nobody could change anything for as long as the disk
 // hangs. So while a write takes longer than stallAfter, heartbeats fail, as if the network were cut, and this voter
 // does not call itself the leader. What is being written then is not in the log of any other voter.
+//
+// A voter whose log can't be written, as its disk is full or broken, loses leadership by that. It does not stand for
+// election for a while: its log is as long as the others', so it would win again and again, and fail each time.
 
 const (
 	stallAfter = 2 * time.Second        // longer than a slow disk's worst flush
+	standAgain = 3 * time.Second        // after the last write that failed: some elections of the others
 	stallLook  = 100 * time.Millisecond // between two looks
 	slowLasts  = time.Minute            // for how long a slow write is remembered
 )
@@ -23,9 +27,13 @@ const (
 // errStalled is the error of what needs a leader while its disk hangs.
 var errStalled = errors.New("the disk with the raft log hangs")
 
+// errUnwritten keeps a voter from standing for election.
+var errUnwritten = errors.New("the raft log could not be written a moment ago")
+
 // writes knows how long the present write of the log has taken. raft writes from one goroutine.
 type writes struct {
 	since   atomic.Int64 // ns since begin plus 1; 0: none
+	failed  atomic.Int64 // when the last write failed, ns since begin plus 1; 0: it did not
 	begin   time.Time
 	stalled atomic.Bool
 
@@ -68,6 +76,12 @@ func (w *writes) look() bool {
 	return true
 }
 
+// mayStand reports whether the log could be written lately.
+func (w *writes) mayStand() bool {
+	failed := w.failed.Load()
+	return failed == 0 || time.Since(w.begin)-time.Duration(failed-1) > standAgain
+}
+
 // took notes how long a write has taken.
 func (w *writes) took(d time.Duration) {
 	w.told(d)
@@ -108,10 +122,16 @@ func (l *timedLog) StoreLogs(es []*raft.Log) error {
 		l.w.since.Store(0)
 		l.w.took(time.Since(l.w.begin) - since)
 	}()
-	return l.LogStore.StoreLogs(es)
+	err := l.LogStore.StoreLogs(es)
+	if err == nil {
+		l.w.failed.Store(0)
+	} else {
+		l.w.failed.Store(int64(time.Since(l.w.begin)) + 1)
+	}
+	return err
 }
 
-// mutedTransport sends nothing to followers while the disk hangs.
+// mutedTransport sends nothing to followers while the disk hangs, and asks for no votes if the log can't be written.
 type mutedTransport struct {
 	transport
 	w *writes
@@ -142,6 +162,22 @@ func (t *mutedTransport) AppendEntriesPipeline(id raft.ServerID, target raft.Ser
 		return nil, err
 	}
 	return &boundedPipeline{&mutedPipeline{p, t.w}}, nil
+}
+
+func (t *mutedTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, rq *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse) error {
+	if !t.w.mayStand() {
+		return errUnwritten
+	}
+	return t.transport.RequestVote(id, target, rq, resp)
+}
+
+func (t *mutedTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, rq *raft.RequestPreVoteRequest,
+	resp *raft.RequestPreVoteResponse) error {
+	if !t.w.mayStand() {
+		return errUnwritten
+	}
+	return t.transport.RequestPreVote(id, target, rq, resp)
 }
 
 type mutedPipeline struct {

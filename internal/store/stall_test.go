@@ -92,6 +92,89 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	}
 }
 
+// fullLog is a log on a disk that may be full.
+type fullLog struct {
+	raft.LogStore
+	full *atomic.Bool
+}
+
+func (l *fullLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
+
+func (l *fullLog) StoreLogs(es []*raft.Log) error {
+	if l.full.Load() {
+		return errFull
+	}
+	return l.LogStore.StoreLogs(es)
+}
+
+// TestLeaderWhoseDiskIsFull: a leader that can't write its log loses leadership and does not win it again, as long as
+// there is no room: another one leads after one election, not after some that fail. All lead again when all have been
+// full.
+func TestLeaderWhoseDiskIsFull(t *testing.T) {
+	logs := make(chan *atomic.Bool, 3)
+	opts := Options{Logger: testLogger(t), HeartbeatTimeout: 200 * time.Millisecond}
+	opts.wrapLog = func(l raft.LogStore) raft.LogStore {
+		full := new(atomic.Bool)
+		logs <- full
+		return &fullLog{l, full}
+	}
+	g := newGroup(t, 3, opts)
+	base, full := t.TempDir(), map[string]*atomic.Bool{}
+	won := make(chan raft.Observation, 64)
+	for i, p := range g.peers {
+		m := g.start(p, fmt.Sprint(base, "/", i))
+		full[p.ID] = <-logs
+		m.raft.RegisterObserver(raft.NewObserver(won, false, func(o *raft.Observation) bool {
+			is, ok := o.Data.(raft.RaftState)
+			return ok && is == raft.Leader
+		}))
+	}
+	g.joined()
+	said := 0
+	for round := range 6 { // the one without room would win half of the elections
+		lead := g.leader()
+		propose(t, lead.Store, fmt.Sprint("a", round))
+		g.agree(round + 1)
+		for len(won) > 0 {
+			<-won
+		}
+		full[lead.peer.ID].Store(true)
+		if _, err := lead.Propose(t.Context(), []byte("no room")); err == nil {
+			t.Fatal("a command without room was accepted")
+		}
+		next := g.leader()
+		if next == lead {
+			t.Fatalf("round %d: %s leads, and has no room", round, lead.peer.ID)
+		}
+		for len(won) > 0 {
+			if o := <-won; o.Raft == lead.raft {
+				said++
+			}
+		}
+		full[lead.peer.ID].Store(false)
+	}
+	if said > 0 {
+		t.Errorf("those without room won %d elections", said)
+	}
+	for _, f := range full {
+		f.Store(true)
+	}
+	await(t, "nobody leads", func() bool {
+		for _, m := range g.members {
+			_, err := m.Propose(short(t), []byte("no room"))
+			if err == nil {
+				t.Fatal("a command without room was accepted")
+			}
+		}
+		return true
+	})
+	for _, f := range full {
+		f.Store(false)
+	}
+	propose(t, g.leader().Store, "at last")
+	g.agree(7)
+}
+
 // TestHandOverWaits: commands that come during a hand-over wait for its outcome, and nobody's outcome is unknown.
 func TestHandOverWaits(t *testing.T) {
 	g := newGroup(t, 3, Options{Logger: testLogger(t), HeartbeatTimeout: time.Second})

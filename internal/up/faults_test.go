@@ -38,7 +38,9 @@ type fault struct {
 	mend   func(s *stage)   // nil: nothing is to mend
 	apart  bool             // needs hosts and disks of their own
 	lasts  bool             // for a stage's duration at least
+	least  time.Duration    // it lasts for so long at least
 	moves  bool             // another controller leads then
+	late   bool             // or not while it lasts: the log still has room in its file
 	all    bool             // users at the leader's own socket go on too
 	strict bool             // no call fails
 	outage bool             // nothing can go on while it lasts
@@ -62,10 +64,11 @@ var faultsOfLeader = []fault{
 		mend: func(s *stage) { s.a.link(s.leader, "up") }, apart: true, lasts: true, moves: true, goal: silent},
 	{name: "cut off from controllers", hit: func(s *stage) { s.a.split(s.leader, s.others()...) },
 		mend: func(s *stage) { s.a.join(s.leader, s.others()...) }, apart: true, lasts: true, moves: true, goal: silent},
+	// For longer than a request waits for a leader: that host's users go on too, though its controller can't follow.
 	{name: "disk hangs", hit: func(s *stage) { s.a.freeze(s.leader) }, mend: func(s *stage) { s.a.thaw(s.leader) },
-		apart: true, lasts: true, moves: true, all: true, goal: disk},
+		apart: true, lasts: true, least: 14 * time.Second, moves: true, all: true, strict: true, goal: disk},
 	{name: "disk full", hit: func(s *stage) { s.a.fill(s.leader) }, mend: func(s *stage) { s.a.clear(s.leader) },
-		apart: true, lasts: true, moves: true, all: true, goal: disk},
+		apart: true, lasts: true, moves: true, late: true, all: true, strict: true, goal: disk},
 	{name: "all disks full", hit: func(s *stage) { s.eachController(s.a.fill) },
 		mend: func(s *stage) { s.eachController(s.a.clear) }, apart: true, lasts: true, all: true, outage: true},
 	{name: "SIGTERM", hit: func(s *stage) { s.signal(syscall.SIGTERM) }, mend: (*stage).again, moves: true, strict: true,
@@ -213,13 +216,16 @@ func (s *stage) round(f *fault) (g gaps, failed []error, calls int64) {
 	moment := time.Now()
 	f.hit(s)
 	if f.moves {
-		until(s.t, "another controller leads", func() bool { l := s.leads(); return l != "" && l != s.leader })
+		until(s.t, "another controller leads", func() bool {
+			l := s.leads()
+			return l != "" && l != s.leader || f.late && time.Since(moment) > s.duration
+		})
 	}
 	if !f.outage {
 		tr.measure(time.Now())
 	}
 	if f.lasts {
-		time.Sleep(time.Until(moment.Add(s.duration)))
+		time.Sleep(time.Until(moment.Add(max(s.duration, f.least))))
 	}
 	if f.mend != nil {
 		f.mend(s)
@@ -241,6 +247,7 @@ func newStage(t *testing.T, duration time.Duration) *stage {
 	} else {
 		s.c, _ = mustUp(t, o)
 	}
+	keepOnFailure(t, o.Dir)
 	s.sockets, s.readAt = ready(t, s.c)
 	setQuiet(t, s.c)
 	return s
