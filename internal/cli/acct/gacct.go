@@ -36,6 +36,7 @@ type account struct {
 	start    string
 	end      string
 	fields   string
+	brief    bool
 	long     bool
 	style    format.Style
 	unit     byte
@@ -84,7 +85,7 @@ func Gacct(e *env.Env) int {
 		return 1
 	case a.long && a.fields != "":
 		return a.Fatal("Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.")
-	case a.events && (a.json != "" || a.fields != "" || a.long || a.script):
+	case a.events && (a.json != "" || a.fields != "" || a.brief || a.long || a.script):
 		return a.Fatal("--events has lines of its own: leave out --json, --yaml, -o, -b, -l and -B")
 	case a.script && !a.anyJob:
 		return a.Fatal("When requesting job scripts you must also request specific jobs with the '-j' option.")
@@ -114,10 +115,13 @@ func (a *account) run() error {
 	}
 	lang := jobtext.RecordLanguage()
 	fields := strings.TrimPrefix(a.fields, ",")
-	switch {
-	case a.long:
-		fields = acctLong
-	case fields == "":
+	if a.brief {
+		fields += "," + acctBrief
+	}
+	if a.long {
+		fields += "," + acctLong
+	}
+	if fields = strings.TrimPrefix(fields, ","); fields == "" {
 		fields = acctFormat
 	}
 	p, err := lang.Table(fields, a.style)

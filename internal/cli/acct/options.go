@@ -37,15 +37,6 @@ func values(option string) (getopt.Values, bool) {
 func (a *account) options() []getopt.Option {
 	rq := &a.rq
 	const filters, output = "Filters", "Output"
-	addFields := func(v string) func(string) error {
-		return func(given string) error {
-			if v != "" {
-				given = v
-			}
-			a.fields += "," + given
-			return nil
-		}
-	}
 	return append(a.askedOptions(filters), []getopt.Option{
 		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids",
 			Help: "only these jobs, of any time: 12, 12_3, 12.batch, 12.0", Set: a.setJobs},
@@ -95,9 +86,10 @@ func (a *account) options() []getopt.Option {
 
 		{Name: "format", Aliases: []string{"fields"}, Short: 'o', Arg: getopt.Required, Group: output, Slot: "format",
 			Metavar: "fields", Env: "_FORMAT",
-			Help: "what to print, as in 'jobid,state%20,elapsed'; -e lists the fields", Set: addFields("")},
+			Help: "what to print, as in 'jobid,state%20,elapsed'; -e lists the fields",
+			Set:  func(v string) error { a.fields += "," + v; return nil }},
 		{Name: "brief", Short: 'b', Group: output, Slot: "format", Help: "job, state and exit code",
-			Set: addFields(acctBrief)},
+			Set: getopt.Flag(&a.brief)},
 		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "everything that was measured",
 			Set: getopt.Flag(&a.long)},
 		{Name: "allocations", Short: 'X', Group: output, Help: "a line for each job, none for its steps",

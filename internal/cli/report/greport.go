@@ -233,9 +233,7 @@ func (r *call) run(words []string) error {
 	if err := r.keys(words[2:]); err != nil {
 		return err
 	}
-	if err := r.window(); err != nil {
-		return err
-	}
+	r.window(time.Now())
 	if r.c, err = r.Connect(); err != nil {
 		return err
 	}
@@ -369,36 +367,37 @@ func (r *call) key(name, word, v string) (err error) {
 	return err
 }
 
-// window sets the report's time: whole hours, at least one, as in sreport; without Start and End, yesterday.
-func (r *call) window() error {
-	hour := func(t time.Time) time.Time {
-		return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), 0, 0, 0, t.Location())
-	}
-	now := time.Now()
+// window sets the report's time as sreport does: without Start from yesterday's midnight on, without End until the last
+// midnight, at most until now, in whole hours and at least one.
+func (r *call) window(now time.Time) {
 	today := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
-	switch {
-	case r.start.IsZero() && r.end.IsZero():
-		r.start, r.end = today.AddDate(0, 0, -1), today
-	case r.end.IsZero():
+	if r.start.IsZero() {
+		r.start = today.AddDate(0, 0, -1)
+	}
+	if r.end.IsZero() {
+		r.end = today
+	}
+	if r.end.After(now) {
 		r.end = now
-		if h := hour(now); !r.start.Before(h) { // what began within this hour
-			r.end = h.Add(time.Hour)
-		}
-	case r.start.IsZero():
-		r.start = r.end.AddDate(0, 0, -1)
-		if r.end.After(now) {
-			r.start = today.AddDate(0, 0, -1)
-		}
 	}
-	if r.end.After(now) && r.start.After(now) {
-		r.end = now // as sreport: what is to come has an empty report
-	}
-	r.start, r.end = hour(r.start), hour(r.end)
+	r.start, r.end = nearestHour(r.start), nearestHour(r.end)
 	if !r.start.Before(r.end) {
 		r.end = r.start.Add(time.Hour)
 	}
 	r.rq.Start, r.rq.End = model.Time(r.start.UnixMilli()), model.Time(r.end.UnixMilli())
-	return nil
+}
+
+// nearestHour rounds to a whole hour: from 30 seconds on to the next minute, then from 30 minutes on to the next hour.
+func nearestHour(t time.Time) time.Time {
+	minute := t.Minute()
+	if t.Second() >= 30 {
+		minute++
+	}
+	hour := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), 0, 0, 0, t.Location())
+	if minute >= 30 {
+		hour = hour.Add(time.Hour)
+	}
+	return hour
 }
 
 // ask asks gdbd through the controller.

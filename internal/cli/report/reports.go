@@ -157,6 +157,11 @@ func (r *call) fieldsOf(first string) string {
 	return first + ",Used,Energy"
 }
 
+// keyFields are those of the reports by wckey, which have no energy.
+func (r *call) keyFields(first string) string {
+	return strings.TrimSuffix(r.fieldsOf(first), ",Energy")
+}
+
 func addTRES(sum []model.TRESCount, more []model.TRESCount) []model.TRESCount {
 	for _, t := range more {
 		sum = model.AddTRES(sum, t.TRES, t.Count)
@@ -372,7 +377,7 @@ func (r *call) userByWCKey() error {
 	if err != nil {
 		return err
 	}
-	return r.print("Cluster/User/WCKey Utilization", r.usage(), r.fieldsOf("Cluster,Login,Proper,WCKey"), rows)
+	return r.print("Cluster/User/WCKey Utilization", r.usage(), r.keyFields("Cluster,Login,Proper,WCKey%15"), rows)
 }
 
 func (r *call) wckeyByUser() error {
@@ -380,7 +385,7 @@ func (r *call) wckeyByUser() error {
 	if err != nil {
 		return err
 	}
-	return r.print("Cluster/WCKey/User Utilization", r.usage(), r.fieldsOf("Cluster,WCKey,Login,Proper"), rows)
+	return r.print("Cluster/WCKey/User Utilization", r.usage(), r.keyFields("Cluster,WCKey%15,Login,Proper"), rows)
 }
 
 // sizes is job SizesByAccount: without FlatView the usage of an account is counted with the one below root.
@@ -388,7 +393,7 @@ func (r *call) sizes() error { return r.jobSizes("Accounts", "") }
 
 func (r *call) sizesAndWCKey() error { return r.jobSizes("Accounts,WCKey", "by Account and WCKey ") }
 
-func (r *call) sizesByWCKey() error { return r.jobSizes("WCKey", "by WCKey ") }
+func (r *call) sizesByWCKey() error { return r.jobSizes("SizeKey", "by Wckey ") }
 
 // groups reads Grouping=: the least sizes of all classes but the first.
 func (r *call) groups(rows []proto.ReportRow) (least []int64, each bool, err error) {
@@ -416,20 +421,21 @@ func (r *call) groups(rows []proto.ReportRow) (least []int64, each bool, err err
 }
 
 // headsOf gives the columns of classes of sizes.
-func headsOf(least []int64, each bool) []column {
+func headsOf(least []int64, each bool, of string) []column {
 	var heads []column
 	for i, n := range least {
 		switch {
 		case each:
-			heads = append(heads, column{fmt.Sprintf("Size%d", i), fmt.Sprintf("%d CPUs", n), 13, true})
+			heads = append(heads, column{fmt.Sprintf("Size%d", i), fmt.Sprintf("%d %s", n, of), 13, true})
 		case i == 0:
-			heads = append(heads, column{"Size0", fmt.Sprintf("0-%d CPUs", n-1), 13, true})
+			heads = append(heads, column{"Size0", fmt.Sprintf("0-%d %s", n-1, of), 13, true})
 		default:
-			heads = append(heads, column{fmt.Sprintf("Size%d", i), fmt.Sprintf("%d-%d CPUs", least[i-1], n-1), 13, true})
+			title := fmt.Sprintf("%d-%d %s", least[i-1], n-1, of)
+			heads = append(heads, column{fmt.Sprintf("Size%d", i), title, 13, true})
 		}
 	}
 	if !each {
-		last := fmt.Sprintf(">= %d CPUs", least[len(least)-1])
+		last := fmt.Sprintf(">= %d %s", least[len(least)-1], of)
 		heads = append(heads, column{fmt.Sprintf("Size%d", len(least)), last, 13, true})
 	}
 	return heads
@@ -451,11 +457,11 @@ func (r *call) jobSizes(fields, title string) error {
 	if err != nil {
 		return err
 	}
-	heads := headsOf(least, each)
-	tres := "cpu"
-	if len(r.tres) == 1 {
-		tres = r.tres[0]
+	tres, of := "cpu", "CPUs"
+	if len(r.tres) == 1 && r.tres[0] != tres {
+		tres, of = r.tres[0], "TRES"
 	}
+	heads := headsOf(least, each, of)
 	type line struct {
 		cluster, account string
 		sizes            []int64
@@ -468,7 +474,7 @@ func (r *call) jobSizes(fields, title string) error {
 		if way := path(parents, account); !r.flat && len(way) > 2 {
 			account = way[1]
 		}
-		if strings.HasPrefix(fields, "WCKey") {
+		if fields == "SizeKey" {
 			account = ""
 		}
 		key := u.Cluster + "\x00" + account
@@ -522,7 +528,7 @@ func (r *call) jobSizes(fields, title string) error {
 		note = "TRES type is " + tres + "\n" + note
 	}
 	return r.print(strings.TrimSpace("Job Sizes "+title), note, list+",Share", out, append(heads,
-		column{"Share", "% of cluster", 12, false})...)
+		column{"Share", "% of cluster", 12, false}, column{"SizeKey", "Wckey", 9, false})...)
 }
 
 // waits is job Waits, which Slurm has not: how long jobs that started waited since they were eligible.
@@ -626,5 +632,9 @@ func (r *call) reserved() error {
 	if r.unit == "Percent" {
 		note = r.usage()
 	}
-	return r.print("Reservation Utilization", note, "Cluster,Name,Start,End,TresName,Allocated%20,Idle%20", out)
+	fields := "Cluster,Name,Start,End,TresName,Allocated%20,Idle%20"
+	if r.per() {
+		fields = "Cluster,Name,Start,End,TresName,Allocated%29,Idle%29"
+	}
+	return r.print("Reservation Utilization", note, fields, out)
 }

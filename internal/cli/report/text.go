@@ -113,8 +113,11 @@ func (r *call) table(fields string, rows []*row, more ...column) error {
 			for _, x := range rows {
 				width = max(width, utf8.RuneCountInString(x.text[c.name]))
 			}
-			if r.per() {
-				width = max(width, 18)
+			switch {
+			case r.per() && c.width > 9: // sizes
+				width = max(width, 20)
+			case r.per():
+				width = max(width, 17)
 			}
 		}
 		lang.Fields = append(lang.Fields, format.Field[row]{Name: c.name, Title: c.title, Width: width,
