@@ -332,6 +332,9 @@ func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelReque
 // updateJob holds, releases, requeues and changes jobs.
 func (c *Controller) updateJob(ctx context.Context, who *caller,
 	rq *proto.UpdateJobRequest) (*proto.TargetsReply, error) {
+	if rq.Action == proto.ActRecord {
+		return c.noteRecords(ctx, who, rq)
+	}
 	v := c.machine.View()
 	if len(rq.Targets) == 0 {
 		return nil, refuse(proto.CodeBadRequest, "no job is named")

@@ -185,6 +185,14 @@ func recordBytes(r *model.Record) int {
 	const fixed, perNode, perGPU = 512, 128, 64
 	n := fixed + len(r.SubmitLine) + len(r.Nodes) + len(r.Comment) + len(r.AdminComment) + len(r.WorkDir) +
 		len(r.Command) + len(r.StdOut) + len(r.StdErr) + len(r.TaskText) + len(r.Why) + len(r.Constraints)
+	if r.Audit != nil {
+		n += len(r.Audit.Text) + len(r.Audit.Nodes)
+		if r.Audit.Noted != nil {
+			for _, kv := range r.Audit.Noted.Set {
+				n += len(kv.Value)
+			}
+		}
+	}
 	uses := []*model.Usage{r.Exit.Use}
 	if r.Step != nil {
 		uses = append(uses, r.Step.Exit.Use)

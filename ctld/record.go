@@ -1,6 +1,9 @@
 package ctld
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"gbatch/internal/ask"
@@ -11,7 +14,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// record.go makes accounting records: a job or step at the moment when the event was queued.
+// record.go makes accounting records: a job or step at the moment when the event was queued. It also changes those of
+// jobs that have ended.
 
 // recordOf gives the accounting record of a job at the moment when the event was queued.
 func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Record {
@@ -94,4 +98,151 @@ func throttled(tasks string, limit int32) string {
 		return tasks
 	}
 	return tasks + "%" + itoa(limit)
+}
+
+// Bounds of a change of records: how many records, and the bytes that are written into all of them.
+const (
+	maxNoted      = 1000
+	maxNotedBytes = 4 << 20
+)
+
+// noteRecords changes records of jobs that have ended, as gacctmgr modify job asks for. The changes are entries of the
+// trail: they reach each gdbd in the order of the records, once, whether it answers now or not. Jobs that have not
+// ended are changed in the queue, if no other jobs are named with them.
+func (c *Controller) noteRecords(ctx context.Context, who *caller, rq *proto.UpdateJobRequest) (*proto.TargetsReply,
+	error) {
+	v := c.machine.View()
+	set, err := c.notedWords(who, rq.Set)
+	if err != nil {
+		return nil, err
+	}
+	if rq.Records == nil || len(rq.Records.Jobs)+len(rq.Records.Users) == 0 {
+		return nil, refuse(proto.CodeBadRequest, "no job is named")
+	}
+	if len(rq.Records.Jobs) > proto.MaxTargets {
+		return nil, refuse(proto.CodeBadRequest, "more than %d job ids in one request", proto.MaxTargets)
+	}
+	if inQueue(v, rq.Records, set) {
+		return c.updateJob(ctx, who, &proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: rq.Records.Jobs, Set: set})
+	}
+	records, err := c.recordsToNote(ctx, v, who, rq.Records)
+	if err != nil {
+		return nil, err
+	}
+	bytes := 0
+	for _, kv := range set {
+		bytes += len(kv.Value)
+	}
+	if bytes*len(records) > maxNotedBytes {
+		return nil, refuse(proto.CodeBadRequest, "%d jobs and %d bytes for each are too much at once; name fewer jobs",
+			len(records), bytes)
+	}
+	reply := &proto.TargetsReply{}
+	var deeds []*model.Audit
+	for _, r := range records {
+		x := proto.TargetResult{Ref: refOfRecord(r)}
+		if r.End == 0 && !r.State.Finished() {
+			x.Code = proto.CodePolicy
+			x.Text = fmt.Sprintf("job %d has not ended; name it alone to change its comments in the queue", r.Job)
+		} else {
+			deeds = append(deeds, c.by(who).Noted(r, settings(set), set))
+		}
+		reply.Results = append(reply.Results, x)
+	}
+	if len(deeds) == 0 {
+		return reply, nil
+	}
+	_, err = c.changes(ctx, keyOf(ctx), reply, nil, []state.Body{&state.Audits{List: deeds}})
+	return reply, err
+}
+
+// notedWords checks what is to be changed of records. Comment, Extra and DerivedExitCode are their owners' business,
+// the rest that of operators.
+func (c *Controller) notedWords(who *caller, list []model.KV) (set []model.KV, err error) {
+	words := []string{model.NotedComment, model.NotedAdmin, model.NotedSystem, model.NotedExtra, model.NotedExitCode}
+	for _, kv := range list {
+		i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, kv.Key) })
+		switch {
+		case i < 0:
+			return nil, refuse(proto.CodeBadRequest, "%s can't be changed of an ended job; %s can", kv.Key,
+				strings.Join(words, ", "))
+		case len(kv.Value) > proto.MaxFieldBytes:
+			return nil, refuse(proto.CodeBadRequest, "%s is longer than %d bytes", words[i], proto.MaxFieldBytes)
+		case (words[i] == model.NotedAdmin || words[i] == model.NotedSystem) && !c.operator(who):
+			return nil, refuse(proto.CodeAccess, "%s is for operators; Comment and Extra are yours", words[i])
+		case words[i] == model.NotedExitCode:
+			status, ok := model.StatusOf(kv.Value)
+			if !ok {
+				return nil, refuse(proto.CodeBadRequest, "DerivedExitCode=%s is no code:signal and no wait status",
+					kv.Value)
+			}
+			x := model.Exit{Worst: status}.Derived()
+			kv.Value = fmt.Sprintf("%d:%d", x.Code, x.Signal)
+		}
+		set = append(set, model.KV{Key: words[i], Value: kv.Value})
+	}
+	if len(set) == 0 {
+		return nil, refuse(proto.CodeBadRequest, "nothing says what to change")
+	}
+	return set, nil
+}
+
+// inQueue reports whether all that is named are jobs that have not ended, and what is changed of them is in the queue.
+func inQueue(v *state.View, rq *proto.AcctRequest, set []model.KV) bool {
+	if len(rq.Jobs) == 0 || len(rq.Users) > 0 || rq.Start != 0 || rq.End != 0 {
+		return false
+	}
+	for _, kv := range set {
+		if kv.Key != model.NotedComment && kv.Key != model.NotedAdmin {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(rq.Jobs, func(ref proto.JobRef) bool {
+		found := resolve(v, ref)
+		return len(found) == 0 || slices.ContainsFunc(found, func(j *model.Job) bool { return j.State.Finished() })
+	})
+}
+
+// recordsToNote asks gdbd for the records that are to be changed: of each job the last one. One that the caller may not
+// change refuses all.
+func (c *Controller) recordsToNote(ctx context.Context, v *state.View, who *caller, rq *proto.AcctRequest) (
+	list []*model.Record, err error) {
+	body, err := proto.Encode(&proto.AcctRequest{Jobs: rq.Jobs, Users: rq.Users, Start: rq.Start, End: rq.End})
+	if err != nil {
+		return nil, err
+	}
+	sees := c.sees(v, who)
+	err = c.query(ctx, proto.KindQuery, body, sees.records(func(part []byte) error {
+		var chunk proto.RecordsChunk
+		if err := proto.Decode(part, &chunk); err != nil {
+			return err
+		}
+		for _, r := range chunk.Records {
+			switch {
+			case r.Cluster != v.Config().Cluster || r.Step != nil:
+				continue
+			case r.UID != who.UID && !c.operator(who):
+				return refuse(proto.CodeAccess, "job %d is another user's", r.Job)
+			case len(list) == maxNoted:
+				return refuse(proto.CodeBadRequest, "more than %d jobs are as the conditions say; name fewer", maxNoted)
+			}
+			list = append(list, r)
+		}
+		return nil
+	}))
+	if err == nil && len(list) == 0 {
+		err = refuse(proto.CodeInvalidJob, "accounting has no such job")
+	}
+	return list, err
+}
+
+// refOfRecord names a record's job as users do.
+func refOfRecord(r *model.Record) proto.JobRef {
+	switch {
+	case r.ArrayID != 0 && r.Task != model.NoTask:
+		return proto.JobRef{Job: r.ArrayID, Task: r.Task}
+	case r.Het != nil:
+		return proto.JobRef{Job: r.Het.ID, Task: model.NoTask, Het: 1 + r.Het.Offset}
+	}
+	return proto.JobRef{Job: r.Job, Task: model.NoTask}
 }

@@ -16,7 +16,6 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/wire"
 )
 
 // This file owns all writing. One goroutine writes (run); put gives it a batch of records and waits until they are on
@@ -68,6 +67,9 @@ type entry struct {
 	step  *model.Step // set if the record is of this step
 	rec   *model.Record
 	audit *model.Audit // set if it is an entry of the trail
+
+	noted   bool   // rec has what was changed of the record that it replaces
+	cluster string // of an entry of the trail that changes a record
 }
 
 // put stores a batch and gives the sequence number up to which all records of its instance are on disk. After an error
@@ -147,18 +149,8 @@ func newPending(p *proto.Put) (*pending, error) {
 			if r.Cluster == "" {
 				r.Cluster = p.Cluster
 			}
-			record, err := wire.Marshal(r)
-			if err != nil {
-				return nil, fmt.Errorf("encoding the record of job %d: %w", r.Job, err)
-			}
-			e.head = headOf(r)
-			e.row = newRow(&e.head, record)
-			if e.step != nil {
-				b.records = append(b.records, e)
-				continue
-			}
-			if e.js1, err = js1Text(r); err != nil {
-				return nil, fmt.Errorf("the summary of job %d: %w", r.Job, err)
+			if err := e.encode(); err != nil {
+				return nil, err
 			}
 		}
 		b.records = append(b.records, e)
@@ -336,6 +328,7 @@ func (d *db) write(group []*pending, results []putResult) error {
 	known := tx.Bucket(keySeries)
 	last := map[string]series{}
 	latest, steps := map[ref]*entry{}, map[stepRef]*entry{}
+	var noted []*entry
 	dirty := false
 	for i, b := range group {
 		if b.alter != nil {
@@ -383,6 +376,10 @@ func (d *db) write(group []*pending, results []putResult) error {
 				if err := keepAudit(tx, b.cluster, e); err != nil {
 					return err
 				}
+				if e.audit.Noted != nil {
+					e.cluster = b.cluster
+					noted = append(noted, e)
+				}
 				continue
 			}
 			if e.step != nil {
@@ -396,6 +393,9 @@ func (d *db) write(group []*pending, results []putResult) error {
 	}
 	if !dirty {
 		return nil // all records are already stored
+	}
+	if err := applyNotes(tx, latest, noted); err != nil {
+		return err
 	}
 	if err := applyEntries(tx, latest); err != nil {
 		return err
@@ -505,8 +505,22 @@ func applyEntries(tx *bolt.Tx, latest map[ref]*entry) error {
 	for _, r := range refs {
 		e := latest[r]
 		oldRow, oldShelf := all.find(r)
+		var old head
+		var was *model.Record // the version of an ended job that is replaced
+		known := false
+		if oldRow != nil {
+			var record []byte
+			if old, record, known = parseRow(oldRow, r); known {
+				was = ended(&old, record)
+			}
+		}
 		var to *shelf
 		if !e.purge {
+			if was != nil && len(was.Noted) > 0 && !e.noted {
+				if err := e.note(was.Noted); err != nil {
+					return err
+				}
+			}
 			seal(e.row, r)
 			var err error
 			if to, err = all.open(tx, shelfOf(&e.head)); err != nil {
@@ -514,15 +528,12 @@ func applyEntries(tx *bolt.Tx, latest map[ref]*entry) error {
 			}
 		}
 		if oldRow != nil {
-			old, record, ok := parseRow(oldRow, r)
-			if ok {
+			if known {
 				unindex(changes, oldShelf, &old, r, to, &e.head)
 			}
-			if ok && sums.has(oldShelf.name, r) {
-				if was := ended(&old, record); was != nil {
-					if err := sums.change(was, -1); err != nil {
-						return err
-					}
+			if was != nil && sums.has(oldShelf.name, r) {
+				if err := sums.change(was, -1); err != nil {
+					return err
 				}
 			}
 			if to != oldShelf {

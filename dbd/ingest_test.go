@@ -3,6 +3,7 @@ package dbd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -254,4 +255,61 @@ func TestPurgeForgetsMonths(t *testing.T) {
 	wantNames(t, d, &proto.AcctRequest{}, "3.1:R 4.1:CD 5.1:CD")
 	mustPut(t, d, 6, rec(5, 6), rec(6, 7, later(-400*day))) // late, and forgotten at the next tick
 	wantNames(t, d, &proto.AcctRequest{}, "3.1:R 4.1:CD 5.1:CD 7.1:CD")
+}
+
+// TestNotedRecords: an entry of the trail changes the record of an ended job, before or after a later version of the
+// record, in one Put or in several, in the last history of the cluster or an earlier one; another submission under the
+// same number is not touched.
+func TestNotedRecords(t *testing.T) {
+	dir := t.TempDir()
+	d, stop := openTest(t, dir)
+	note := func(seq uint64, r *model.Record, set ...model.KV) *model.Record {
+		return &model.Record{Seq: seq, Audit: &model.Audit{At: t0, Event: "task_changed", What: "job", Job: r.Job,
+			Noted: &model.Noted{Attempt: r.Attempt, Size: r.Size, Submit: r.Submit, Set: set}}}
+	}
+	says := func(job model.JobID, want string) {
+		t.Helper()
+		var got []string
+		rq := &proto.AcctRequest{Jobs: []proto.JobRef{{Job: job, Task: model.NoTask}}, Duplicates: true}
+		for _, r := range ask(t, d, rq) {
+			x := r.Exit.Derived()
+			got = append(got, fmt.Sprintf("%s,%d:%d,%s,%s", r.Comment, x.Code, x.Signal, r.Extra(), r.SystemText()))
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("job %d is %q, not %q", job, s, want)
+		}
+		sane(t, d)
+	}
+	comment := func(v string) model.KV { return model.KV{Key: model.NotedComment, Value: v} }
+	code := model.KV{Key: model.NotedExitCode, Value: "5:0"}
+	old := rec(1, 7, func(r *model.Record) { r.Submit -= hour })
+	if _, err := d.put(t.Context(), &proto.Put{Cluster: "c", Instance: 1, Records: []*model.Record{old}}); err != nil {
+		t.Fatal(err)
+	}
+	mustPut(t, d, 3, rec(1, 1), rec(2, 2, running), rec(3, 7))
+	mustPut(t, d, 4, note(4, rec(0, 1), comment("a"), code))
+	says(1, "a,5:0,,")
+	mustPut(t, d, 4, note(4, rec(0, 1), comment("b"))) // it was here
+	says(1, "a,5:0,,")
+	late := rec(5, 1, func(r *model.Record) { r.End += 40 * 24 * hour }) // a node reports late: another month
+	mustPut(t, d, 5, late)
+	says(1, "a,5:0,,")
+	mustPut(t, d, 8, rec(6, 1), note(7, rec(0, 1), comment("b")), note(8, rec(0, 1), model.KV{Key: model.NotedExtra,
+		Value: "x"}, model.KV{Key: model.NotedSystem, Value: "s"}))
+	says(1, "b,5:0,x,s")
+	mustPut(t, d, 10, note(9, rec(0, 1), comment("c")), rec(10, 1))
+	says(1, "c,5:0,x,s")
+
+	mustPut(t, d, 12, note(11, rec(0, 2), comment("runs")), note(12, rec(0, 99), comment("unknown"))) // neither is
+	says(2, ",0:0,,")
+
+	mustPut(t, d, 13, note(13, old, comment("then")))
+	says(7, "then,0:0,, ,0:0,,")
+	mustPut(t, d, 14, note(14, rec(0, 7), comment("now")))
+	says(7, "then,0:0,, now,0:0,,")
+
+	stop()
+	d, _ = openTest(t, dir)
+	says(1, "c,5:0,x,s")
+	says(7, "then,0:0,, now,0:0,,")
 }

@@ -22,7 +22,7 @@ import (
 //	sizes           cluster\0 start(8)                          -> crc(4) proto.Outage without a node
 //	reserved        cluster\0 name\0 start(8)                   -> crc(4) model.Audit
 //
-// Entries come in the order of their numbers, each once, as records do.
+// Entries come in the order of their numbers, each once, as records do. Some change records (applyNotes).
 
 var (
 	keyTrail    = []byte("trail")
@@ -172,6 +172,91 @@ func keepReserved(tx *bolt.Tx, cluster string, a *model.Audit) error {
 		return nil
 	}
 	return putSealed(tx, keyReserved, timeKey(prefix, n.Start), &n)
+}
+
+// encode makes an entry's row, and its summary, from its record.
+func (e *entry) encode() error {
+	record, err := wire.Marshal(e.rec)
+	if err != nil {
+		return fmt.Errorf("encoding the record of job %d: %w", e.rec.Job, err)
+	}
+	e.head = headOf(e.rec)
+	e.row = newRow(&e.head, record)
+	if e.step != nil {
+		return nil
+	}
+	if e.js1, err = js1Text(e.rec); err != nil {
+		return fmt.Errorf("the summary of job %d: %w", e.rec.Job, err)
+	}
+	return nil
+}
+
+// note makes the entry one of the record with further changes.
+func (e *entry) note(set []model.KV) error {
+	n := *e.rec
+	n.Note(set)
+	e.rec, e.noted = &n, true
+	return e.encode()
+}
+
+// applyNotes changes records of jobs that have ended, as entries of the trail say (model.Noted). Entries and records
+// come in the order of their numbers, each once, so every gdbd makes the same changes. A record keeps what was changed
+// (Record.Noted): a later version of it, as of a node that reports late, gets the same changes when it is stored. The
+// change of a record that is not here, since it was forgotten, is only kept in the trail.
+func applyNotes(tx *bolt.Tx, latest map[ref]*entry, changes []*entry) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	all := openShelves(tx)
+	numbers, err := seriesNumbers(tx)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		n := c.audit.Noted
+		own := refOf(&model.Record{Job: c.audit.Job, Attempt: n.Attempt, Size: n.Size})
+		own.series = c.ref.series
+		e := notedEntry(all, latest, own, n.Submit)
+		for number, name := range numbers { // of an earlier history of the cluster, or imported
+			if own.series = number; e == nil && name == c.cluster {
+				e = notedEntry(all, latest, own, n.Submit)
+			}
+		}
+		if e == nil {
+			continue
+		}
+		if err := e.note(n.Set); err != nil {
+			return err
+		}
+		latest[e.ref] = e
+	}
+	return nil
+}
+
+// notedEntry gives the version of a record that a change is made to: the one that is about to be stored, with the
+// changes of the one that it replaces, or the stored one; nil if there is none of an ended job that was submitted then.
+func notedEntry(all *shelves, latest map[ref]*entry, r ref, submit model.Time) *entry {
+	e := latest[r]
+	var old *model.Record
+	if row, _ := all.find(r); row != nil {
+		if h, record, ok := parseRow(row, r); ok {
+			old = ended(&h, bytes.Clone(record))
+		}
+	}
+	switch {
+	case e != nil && (e.purge || e.rec.Submit != submit || !e.ended()):
+		return nil
+	case e != nil && !e.noted && old != nil && len(old.Noted) > 0:
+		if e.note(old.Noted) != nil {
+			return nil
+		}
+		return e
+	case e != nil:
+		return e
+	case old == nil || old.Submit != submit:
+		return nil
+	}
+	return &entry{seq: old.Seq, ref: r, rec: old}
 }
 
 // Keep says how long gdbd keeps what is not jobs' records, in seconds; 0: for ever.

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,8 +15,8 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// records.go is slurmdb's jobs: gdbd's records, with the steps that run now, and changes of their comments as gacctmgr
-// modify job makes them.
+// records.go is slurmdb's jobs: gdbd's records, with the steps that run now, and changes of them as gacctmgr modify
+// job makes them.
 
 var recordFields = jobtext.RecordJSON()
 
@@ -163,22 +164,25 @@ func dbJobs(q *request) error {
 // recordChanges reads job_modify.
 func recordChanges(o *object) (set keys, err error) {
 	if o == nil {
-		return nil, badChange("nothing says what to change: comment.job, comment.administrator")
+		return nil, badChange("nothing says what to change: " + recordChangesText)
 	}
 	if c := o.object("comment"); c != nil {
-		if v, ok := c.text("job"); ok {
-			set.add("Comment", v)
-		}
-		if v, ok := c.text("administrator"); ok {
-			set.add("AdminComment", v)
-		}
-		if c.str("system") != "" {
-			return nil, unsupported(c.path + "system: the cluster writes none; use comment.administrator")
+		for _, x := range [][2]string{{"job", model.NotedComment}, {"administrator", model.NotedAdmin},
+			{"system", model.NotedSystem}} {
+			if v, ok := c.text(x[0]); ok {
+				set.add(x[1], v)
+			}
 		}
 	}
-	for _, x := range [][2]string{{"derived_exit_code", "it is what the steps ended with; note another judgement in " +
-		"comment.administrator"}, {"tres", "what a job had is a fact"}, {"wckey", "jobs have no wckeys here"},
-		{"extra", "use comment.administrator"}} {
+	if v, ok := o.text("extra"); ok {
+		set.add(model.NotedExtra, v)
+	}
+	if v, ok := o.value("derived_exit_code"); ok && says(v) {
+		if text, ok := exitCode(o.object("derived_exit_code")); ok {
+			set.add(model.NotedExitCode, text)
+		}
+	}
+	for _, x := range [][2]string{{"tres", "what a job had is a fact"}, {"wckey", "jobs have no wckeys here"}} {
 		if v, ok := o.value(x[0]); ok && says(v) {
 			return nil, unsupported(o.path + x[0] + ": " + x[1])
 		}
@@ -187,9 +191,31 @@ func recordChanges(o *object) (set keys, err error) {
 		return nil, err
 	}
 	if len(set) == 0 {
-		return nil, badChange("nothing says what to change: comment.job, comment.administrator")
+		return nil, badChange("nothing says what to change: " + recordChangesText)
 	}
 	return set, nil
+}
+
+// recordChangesText says what can be changed of a record.
+const recordChangesText = "comment.job, comment.administrator, comment.system, derived_exit_code, extra"
+
+// exitCode reads a process_exit_code as code:signal; false: it says neither.
+func exitCode(o *object) (string, bool) {
+	if o == nil {
+		return "", false
+	}
+	o.ignore("status")
+	code, signal := o.number("return_code"), number{}
+	if v, ok := o.value("signal"); ok && says(v) {
+		if s := o.object("signal"); s != nil {
+			s.ignore("name", "signal_id")
+			signal = s.number("id")
+			if !signal.set {
+				signal = s.number("signal_id")
+			}
+		}
+	}
+	return fmt.Sprintf("%d:%d", code.int(), signal.int()), code.set || signal.set
 }
 
 // modifyRecords changes jobs' records, and lists whose.
@@ -198,8 +224,8 @@ func (q *request) modifyRecords(refs []proto.JobRef, set []model.KV) error {
 		return &fault{Number: errBadJob, Text: proto.Text(proto.CodeInvalidJob), Detail: "job_id_list names no job"}
 	}
 	var reply proto.TargetsReply
-	if err := q.ask(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: refs, Set: set},
-		&reply); err != nil {
+	if err := q.ask(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: proto.ActRecord, Set: set,
+		Records: &proto.AcctRequest{Jobs: refs}}, &reply); err != nil {
 		return err
 	}
 	var done []string

@@ -93,6 +93,7 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 			}
 			return &r.Exit
 		}),
+		{Name: "extra", In: slurmjson.InNew, Str: func(r *row) string { return r.Extra() }},
 		{Name: "failed_node", Str: func(r *row) string { return r.FailedNode }, In: slurmjson.InNew},
 		{Name: "flags", Type: slurmjson.List},
 		{Name: "group", Str: func(r *row) string { return r.Group }},

@@ -42,8 +42,11 @@ func (r *Record) EndText() string {
 }
 
 // SystemText is the part of EndText for which Slurm has no field: the cluster's own observation. It is "" if state and
-// exit status say everything.
+// exit status say everything. Operators can put another text in its place.
 func (r *Record) SystemText() string {
+	if text, ok := r.NotedAs(NotedSystem); ok {
+		return text
+	}
 	if r.End == 0 {
 		return ""
 	}

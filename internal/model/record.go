@@ -1,6 +1,10 @@
 package model
 
 import (
+	"slices"
+	"strconv"
+	"strings"
+
 	"gbatch/internal/price"
 	"gbatch/internal/wire"
 )
@@ -71,6 +75,8 @@ type Record struct {
 	Size  uint32 // how many sizes the run had before this one, whose record this is; at most MaxSizes
 
 	Container string // the image or bundle in which the script ran; "": in none
+
+	Noted []KV // what was changed since the job has ended; see Note
 }
 
 func (x *Record) Wire(c *wire.C) {
@@ -130,6 +136,7 @@ func (x *Record) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Audit)
 	wire.Int(c, &x.Size)
 	wire.Text(c, &x.Container, MaxText)
+	wire.List(c, &x.Noted, MaxFew)
 }
 
 // MaxSizes bounds how often a run may change its size: each size has a record.
@@ -267,6 +274,8 @@ type Audit struct {
 
 	Ledger  *price.Ledger  // not nil: what was done with an account's money
 	Invoice *price.Invoice // not nil: it was made
+
+	Noted *Noted // not nil: the record of the job, which has ended, is changed
 }
 
 func (x *Audit) Wire(c *wire.C) {
@@ -289,4 +298,87 @@ func (x *Audit) Wire(c *wire.C) {
 	wire.Bool(c, &x.Gone)
 	wire.Ptr(c, &x.Ledger)
 	wire.Ptr(c, &x.Invoice)
+	wire.Ptr(c, &x.Noted)
+}
+
+// The members of an ended job's record that can be changed.
+const (
+	NotedComment  = "Comment"
+	NotedAdmin    = "AdminComment"
+	NotedSystem   = "SystemComment"
+	NotedExtra    = "Extra"
+	NotedExitCode = "DerivedExitCode" // code:signal
+)
+
+// Noted is what a user or an operator changes of the record of a job that has ended, with gacctmgr modify job: that of
+// (Audit.Job, Attempt, Size), submitted at Submit. It is part of an entry of the trail, and gdbd changes the record
+// when it keeps the entry.
+type Noted struct {
+	Attempt uint32
+	Size    uint32
+	Submit  Time // a number means another job in another history of the cluster
+	Set     []KV // keys as above
+}
+
+func (x *Noted) Wire(c *wire.C) {
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.Size)
+	wire.Int(c, &x.Submit)
+	wire.List(c, &x.Set, MaxFew)
+}
+
+// Note changes a record and remembers what was changed, so that a later version of the record that the controllers send
+// has it too. A key that this version doesn't know is only remembered.
+func (r *Record) Note(set []KV) {
+	r.Noted = slices.Clone(r.Noted)
+	for _, kv := range set {
+		switch kv.Key {
+		case NotedComment:
+			r.Comment = kv.Value
+		case NotedAdmin:
+			r.AdminComment = kv.Value
+		case NotedExitCode:
+			if status, ok := StatusOf(kv.Value); ok {
+				r.Exit.Worst = status
+			}
+		}
+		i := slices.IndexFunc(r.Noted, func(old KV) bool { return old.Key == kv.Key })
+		if i < 0 {
+			r.Noted = append(r.Noted, kv)
+		} else {
+			r.Noted[i] = kv
+		}
+	}
+}
+
+// NotedAs gives what a member of the record was set to; false: it was not.
+func (r *Record) NotedAs(key string) (string, bool) {
+	for _, kv := range r.Noted {
+		if kv.Key == key {
+			return kv.Value, true
+		}
+	}
+	return "", false
+}
+
+// Extra is the text that a user has given the record of an ended job; Slurm takes one at submission too.
+func (r *Record) Extra() string {
+	text, _ := r.NotedAs(NotedExtra)
+	return text
+}
+
+// StatusOf reads code:signal as a wait status, in which a process that ended by itself has its code above the signal's
+// bits. A number alone is the status, as in sacctmgr: 256 is 1:0.
+func StatusOf(text string) (int32, bool) {
+	code, signal, both := strings.Cut(text, ":")
+	if !both {
+		n, err := strconv.ParseUint(text, 10, 16)
+		return int32(n) &^ 0x80, err == nil
+	}
+	c, err := strconv.ParseUint(code, 10, 8)
+	if err != nil {
+		return 0, false
+	}
+	s, err := strconv.ParseUint(signal, 10, 7)
+	return int32(c)<<8 | int32(s), err == nil
 }

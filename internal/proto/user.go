@@ -261,6 +261,7 @@ const (
 	ActResume
 	ActNotify // gcontrol notify: Set has Message
 	ActStep   // gcontrol update StepId=: Set has Step (a number; StepAll: all steps) and TimeLimit
+	ActRecord // gacctmgr modify job: Records picks jobs that have ended, Set has what to change of their records
 )
 
 // UpdateJobRequest changes jobs. Set has gcontrol's key=value settings; moments come as "@" and Unix milliseconds. With
@@ -269,12 +270,14 @@ type UpdateJobRequest struct {
 	Action  JobAction
 	Targets []JobRef
 	Set     []model.KV
+	Records *AcctRequest // with ActRecord, in place of Targets: Jobs, Users, Start and End count
 }
 
 func (x *UpdateJobRequest) Wire(c *wire.C) {
 	wire.Int(c, &x.Action)
 	wire.List(c, &x.Targets, model.MaxMany)
 	wire.List(c, &x.Set, model.MaxFew)
+	wire.Ptr(c, &x.Records)
 }
 
 // NodeAction is what UpdateNodeRequest does.

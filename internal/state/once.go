@@ -190,8 +190,8 @@ func (s *State) applyOnce(at model.Time, c *Once, parts []Command) Result {
 	changed := false
 	for i, part := range parts {
 		part.At = at
-		if _, is := part.Body.(*Audits); is && !changed {
-			continue // of what was refused nothing is told
+		if _, is := part.Body.(*Audits); is && !changed && i > 0 {
+			continue // of what was refused nothing is told; entries that come first are the change
 		}
 		r := s.fold(part)
 		changed = changed || r.Changed || r.Refusal == OK && len(r.Each) == 0 || slices.Contains(r.Each, OK)

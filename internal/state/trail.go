@@ -42,7 +42,7 @@ type Event struct {
 	Audit *model.Audit // not nil: this entry
 }
 
-// Audits adds entries to the trail. In a Once they are left out if all parts before them were refused.
+// Audits adds entries to the trail. In a Once they are left out if there are parts before them and all were refused.
 type Audits struct {
 	List []*model.Audit
 }

@@ -11,7 +11,7 @@ import (
 // complete.go completes gacctmgr's words: VERB ENTITY KEY=VALUE.
 
 var verbs = []getopt.Word{{Text: "add", Help: "make accounts, users, QOS, coordinators"},
-	{Text: "modify", Help: "change them: where ... set ..."}, {Text: "delete", Help: "remove them"},
+	{Text: "modify", Help: "change them, or records of jobs: where ... set ..."}, {Text: "delete", Help: "remove them"},
 	{Text: "show", Help: "list them"}, {Text: "dump", Help: "write everything into a file"},
 	{Text: "load", Help: "read a file of dump"}, {Text: "version"}}
 
@@ -33,6 +33,9 @@ func operands(before []string, typed string) getopt.Values {
 		if v.List = false; strings.HasPrefix("show", verb) || strings.HasPrefix("list", verb) {
 			v.Words = append(v.Words, getopt.Fields("tree", "cluster", "tres", "event", "transaction", "balance",
 				"price", "pool", "configuration").Words...)
+		}
+		if strings.HasPrefix("modify", verb) || strings.HasPrefix("update", verb) {
+			v.Words = append(v.Words, getopt.Word{Text: "job"})
 		}
 		return v
 	}
@@ -61,6 +64,16 @@ func operands(before []string, typed string) getopt.Values {
 			v.Words = append(v.Words, getopt.Word{Text: k})
 		}
 		return v
+	}
+	if entity == "job" {
+		list := jobConditions[:len(jobConditions)-1]
+		if slices.Contains(before, "set") {
+			list = jobSettings[:len(jobSettings)-2]
+		}
+		v = getopt.Values{}
+		for _, k := range list {
+			v.Words = append(v.Words, getopt.Word{Text: k + "="})
+		}
 	}
 	for _, k := range acctmgr.Keys(entity) {
 		v.Words = append(v.Words, getopt.Word{Text: k + "="})

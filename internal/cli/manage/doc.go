@@ -1,6 +1,7 @@
 // Package manage has the commands about accounts, shares and the scheduler.
 //
 //	gacctmgr.go flat.go           gacctmgr (sacctmgr); package acctmgr has its language
+//	job.go                        modify job: records of jobs that have ended
 //	history.go                    show event and show transaction
 //	showconfig.go                 show configuration: what gbatch.conf says about accounting
 //	pools.go                      partitions with what is free, and quotas: show pool

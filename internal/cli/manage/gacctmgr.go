@@ -15,7 +15,6 @@ import (
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/cli/prompt"
 	"gbatch/internal/client"
-	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 )
@@ -354,52 +353,6 @@ func readAccounts(c *client.Client) (*acctmgr.Facts, error) {
 		return nil, err
 	}
 	return acctmgr.Read(chunks), nil
-}
-
-// modifyJob changes the fields of a job that operators may set; jobstats sets AdminComment this way.
-func (m *manage) modifyJob(c *client.Client, words []string) error {
-	rq := proto.UpdateJobRequest{Action: proto.ActUpdate}
-	set := false
-	for _, w := range words {
-		key, value, ok := strings.Cut(w, "=")
-		key = strings.ToLower(key)
-		switch {
-		case key == "where" && !ok, key == "set" && !ok:
-			set = key == "set"
-		case !set && strings.HasPrefix("jobids", key) && len(key) >= 3:
-			refs, err := env.ParseJobRefs(value)
-			if err != nil {
-				return err
-			}
-			rq.Targets = append(rq.Targets, refs...)
-		case !set && key == "cluster", !set && key == "clusters":
-		case set && (key == "admincomment" || key == "comment"):
-			rq.Set = append(rq.Set, model.KV{Key: key, Value: value})
-		case set:
-			return fmt.Errorf(" Unknown option: %s\n Of a job AdminComment and Comment can be set", key)
-		default:
-			return fmt.Errorf(" Unknown condition: %s\n Name jobs with jobid=", key)
-		}
-	}
-	if len(rq.Targets) == 0 || len(rq.Set) == 0 {
-		return errors.New(" Name jobs and what to set: gacctmgr modify job where jobid=7 set AdminComment=TEXT")
-	}
-	var reply proto.TargetsReply
-	if err := c.Call(proto.KindUpdateJob, &rq, &reply); err != nil {
-		return err
-	}
-	for _, r := range reply.Results {
-		if r.Code != 0 {
-			return errors.New(" Error with request: " + r.Text)
-		}
-	}
-	if !m.quiet {
-		fmt.Fprintln(m.Stdout, " Modified jobs...")
-		for _, r := range reply.Results {
-			fmt.Fprintf(m.Stdout, "  %d\n", r.Ref.Job)
-		}
-	}
-	return nil
 }
 
 // showJSON is show ... --json.
