@@ -151,17 +151,20 @@ func (c *Controller) tells(ctx context.Context, who *caller, v *state.View, acti
 	return events.With(ctx, c.by(who).Jobs(event, text, targets, of))
 }
 
-// mayRelease gives those of the targets that who may release, and where they stand. One that runs is held by nothing.
+// mayRelease gives those of the targets that who may release, and where they stand. One of which all tasks run and are
+// not held is left out: that is no failure.
 func (c *Controller) mayRelease(v *state.View, who *caller, results []proto.TargetResult, targets []state.Target,
 	at []int) (keep []state.Target, keptAt []int) {
 	for k, t := range targets {
-		blocked, runs := false, false
-		for _, j := range resolve(v, refTo(t)) {
+		blocked := false
+		found := resolve(v, refTo(t))
+		free := len(found) > 0
+		for _, j := range found {
 			blocked = blocked || j.Hold == model.HeldByAdmin && !c.operator(who)
-			runs = j.Run != nil && !j.State.Finished()
+			free = free && j.Run != nil && !j.State.Finished() && j.Hold == model.NotHeld
 		}
 		switch {
-		case runs:
+		case free:
 		case blocked:
 			results[at[k]].Code, results[at[k]].Text = proto.CodeAccess,
 				proto.Text(proto.CodeAccess)+": an administrator holds the job"
@@ -280,6 +283,8 @@ func (c *Controller) report(results []proto.TargetResult, at []int, each []state
 			code = proto.CodeNotPending
 		case state.CannotRequeue:
 			code = proto.CodeRequeue
+		case state.BadDependency:
+			code = proto.CodeDependency
 		case state.WholeHet:
 			code = proto.CodeWholeHet
 		case state.NotRunning, state.Outdated: // it has ended, or begun anew, since it was looked at
@@ -371,14 +376,14 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 			hold = model.HeldByAdmin
 		}
 		res, err = c.change(c.tells(ctx, who, v, rq.Action, targets), reply, at,
-			&state.Edit{Targets: targets, Set: []state.Field{state.SetHold}, Hold: hold})
+			&state.Edit{Targets: targets, Set: []state.Field{state.SetHold, state.SetBegun}, Hold: hold})
 	case proto.ActRelease:
 		var keep []state.Target
 		if keep, at = c.mayRelease(v, who, results, targets, at); len(keep) == 0 {
 			return reply, nil
 		}
 		res, err = c.change(c.tells(ctx, who, v, rq.Action, keep), reply, at,
-			&state.Edit{Targets: keep, Set: []state.Field{state.SetHold}, Hold: model.NotHeld})
+			&state.Edit{Targets: keep, Set: []state.Field{state.SetHold, state.SetBegun}, Hold: model.NotHeld})
 	case proto.ActUpdate:
 		targets, at = components(v, targets, at)
 		return reply, c.updateEach(ctx, v, who, rq.Set, reply, targets, at)

@@ -222,8 +222,11 @@ func (ed *editing) priority(kv model.KV) error {
 		return err
 	}
 	if n == 0 {
-		ed.out.Hold = model.HeldByUser
+		if ed.out.Hold = model.HeldByUser; ed.operator {
+			ed.out.Hold = model.HeldByAdmin
+		}
 		ed.add(state.SetHold)
+		ed.add(state.SetBegun)
 		return nil
 	}
 	if have := ed.c.prio.order(ed.v, ed.c.now()).Of(ed.v, ed.j); int64(have) < n && !ed.operator {

@@ -20,6 +20,7 @@ var ofNoMatter = map[string]string{
 	"More.Elastic":   "one of its least number of nodes waits and starts as any other of that size",
 	"More.Container": "runs on whatever nodes",
 	"More.Expedite":  "what it has of its nodes is a claim",
+	"More.KeepOnDep": "decides when it ends",
 	"Limits":         "of processes", "Host": "for people", "SID": "for people",
 	"From":   "decides whether it is taken",
 	"LimitS": "a shape holds for every length of time", "Nice": "order only", "PrioReq": "order only",

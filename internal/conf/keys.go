@@ -183,7 +183,7 @@ func jobSettings() []setting {
 				return f
 			},
 			show: func(c *Config) string { return c.LoginRights.String() }},
-		list("DependencyParameters", AtOnce, func(c *Config) *[]string { return &c.DependencyParameters }),
+		dependSetting(),
 		{name: "Licenses", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.Licenses, f = readLicenses(v); return f },
 			show: func(c *Config) string { return orNull(showLicenses(c.Licenses)) }},

@@ -44,6 +44,7 @@ func (c *Config) Model() *model.Config {
 	}
 	m.Params.Price, m.Params.Elastic, m.Params.Cache = c.Price, c.Elastic, c.GPUCache
 	m.Params.ExpediteHoldS = c.ExpediteHoldS
+	m.Params.KillInvalidDep, m.Params.MaxDepDepth = c.dependRules()
 	m.Params.GPUIdle, m.Params.LoginRights, m.Params.ReconfigFlags = c.GpuIdlePolicy, c.LoginRights, c.ReconfigFlags
 	if c.JobSubmitProgram != "" {
 		m.Params.SubmitHook = model.SubmitHook{Program: c.JobSubmitProgram, User: c.JobSubmitUser,

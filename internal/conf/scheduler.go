@@ -205,6 +205,7 @@ func schedParams() []schedParam {
 	inert(false, "has no effect here: what a login shell gave (gsubmit --get-user-env) is good for half a minute, and "+
 		"never comes from a file", "no_env_cache", "requeue_setup_env_fail")
 	inert(false, "has no effect here: completing jobs never hold up the scheduler", "reduce_completing_frag")
+	inert(true, "is a word of DependencyParameters", dependKill, dependSingleton, dependDepth)
 	inert(true, "is not supported: there are no burst buffers", "bb_array_stage_cnt")
 	inert(false, "has no effect here: a heterogeneous job has one place in the queue, and its components start in "+
 		"one pass", "bf_hetjob_immediate", "bf_hetjob_prio")
@@ -345,4 +346,70 @@ func (l *loader) schedParam(name, value string, at pos) {
 	default:
 		l.probs.notef(at, "remove it", "SchedulerParameters: %s %s", s.name, s.note)
 	}
+}
+
+// The words of DependencyParameters.
+const (
+	dependKill      = "kill_invalid_depend"
+	dependSingleton = "disable_remote_singleton"
+	dependDepth     = "max_depend_depth"
+)
+
+// dependSetting is DependencyParameters.
+func dependSetting() setting {
+	return setting{name: "DependencyParameters", effect: AtOnce, read: readDepend, remark: remarkDepend,
+		show: func(c *Config) string { return orNull(strings.Join(c.DependencyParameters, ",")) }}
+}
+
+// readDepend reads DependencyParameters.
+func readDepend(c *Config, v string) fault {
+	var words []string
+	for _, w := range splitList(v) {
+		name, n, valued := strings.Cut(w, "=")
+		word, f := readWord(name, []string{dependSingleton, dependKill, dependDepth})
+		switch {
+		case f.bad():
+			return f
+		case word == dependDepth:
+			if _, f := readInt(n, 1, maxDependDepth); f.bad() {
+				return fault{why: word + ": " + f.why, want: word + "=10"}
+			}
+		case valued:
+			return fault{why: word + " takes no value", want: word}
+		}
+		if valued {
+			word += "=" + n
+		}
+		words = append(words, word)
+	}
+	c.DependencyParameters = words
+	return fault{}
+}
+
+// maxDependDepth bounds max_depend_depth.
+const maxDependDepth = 1 << 30
+
+// dependRules gives what DependencyParameters asks for.
+func (c *Config) dependRules() (kill bool, depth int32) {
+	for _, w := range c.DependencyParameters {
+		switch name, n, _ := strings.Cut(w, "="); name {
+		case dependKill:
+			kill = true
+		case dependDepth:
+			d, _ := readInt(n, 1, maxDependDepth) // readDepend has checked it
+			depth = int32(d)
+		}
+	}
+	return kill, depth
+}
+
+// remarkDepend says which words change nothing here.
+func remarkDepend(_ *Config, v string) (text, hint string) {
+	for _, w := range splitList(v) {
+		if strings.EqualFold(w, dependSingleton) {
+			return "DependencyParameters=" + dependSingleton + " has no effect: clusters are not federated, so a singleton " +
+				"never waits for another cluster", "remove it"
+		}
+	}
+	return "", ""
 }

@@ -6,8 +6,6 @@ type unusedKey struct{ name, instead string }
 
 var unusedKeys = []unusedKey{
 	{"CompleteWait", "remove it: jobs are placed beside others that are ending, and nodes come free one by one"},
-	{"DependencyParameters", "remove it, and give gsubmit --kill-on-invalid-dep=yes for jobs whose dependency can't be " +
-		"met any more"},
 	{"FirstJobId", "remove it: numbers go on from the last job's, also over restarts"},
 	{"InactiveLimit", "remove it: what galloc or grun hold is given back within a second when they are killed"},
 	{"InteractiveStepOptions", "remove it: galloc starts a shell here; for one on the node write galloc grun --pty bash"},

@@ -102,11 +102,11 @@ func shownPriority(j *model.Job) uint32 {
 	return j.Priority
 }
 
-// ReasonOf gives the reason to show for a job. One that was cancelled while it waited keeps what it waited for, as far
-// as that is told from its own hold and time.
+// ReasonOf gives the reason to show for a job. One that was held while it ran shows that, and one that was cancelled
+// while it waited keeps what it waited for, as far as that is told from its own hold and time.
 func ReasonOf(j *model.Job, now model.Time) model.Reason {
 	reason := j.Waiting(now)
-	if j.State != model.Cancelled || j.Run != nil || j.End == nil || reason != model.ReasonNone {
+	if reason != model.ReasonNone {
 		return reason
 	}
 	switch {
@@ -114,7 +114,7 @@ func ReasonOf(j *model.Job, now model.Time) model.Reason {
 		return model.ReasonJobHeldUser
 	case j.Hold == model.HeldByAdmin:
 		return model.ReasonJobHeldAdmin
-	case j.Begin > j.End.At:
+	case j.State == model.Cancelled && j.Run == nil && j.End != nil && j.Begin > j.End.At:
 		return model.ReasonBeginTime
 	}
 	return reason

@@ -222,6 +222,12 @@ func (r *JobRow) jsonFlags() []string {
 	case model.BindDisabled:
 		flags = append(flags, "GRES_BINDING_DISABLED")
 	}
+	switch {
+	case r.Spec.KillOnDep:
+		flags = append(flags, "KILL_INVALID_DEPENDENCY")
+	case r.Spec.Extra().KeepOnDep:
+		flags = append(flags, "NO_KILL_INVALID_DEPENDENCY")
+	}
 	if r.Spec.Extra().Expedite {
 		flags = append(flags, "EXPEDITED_REQUEUE")
 	}

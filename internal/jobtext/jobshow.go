@@ -184,8 +184,11 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 			r.line(KV(c[0], oneLine(c[1])))
 		}
 	}
-	if sp.KillOnDep {
-		r.line(KV("KillOInInvalidDependent", "Yes")) // Slurm's spelling
+	switch { // Slurm's spelling
+	case sp.KillOnDep:
+		r.line(KV("KillOInInvalidDependent", "Yes"))
+	case sp.Extra().KeepOnDep:
+		r.line(KV("KillOInInvalidDependent", "No"))
 	}
 	if sp.Extra().Spread {
 		r.line(KV("SpreadJob", "Yes"))

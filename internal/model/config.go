@@ -147,6 +147,9 @@ type Params struct {
 	Dragonfly    bool // likewise: a job that needs several leaf switches is spread over as many as it can
 
 	JobEvents JobEvents
+
+	KillInvalidDep bool  // DependencyParameters: jobs whose dependencies can't be fulfilled any more are cancelled
+	MaxDepDepth    int32 // likewise: jobs tested for a circle of dependencies; 0: all
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -209,6 +212,8 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Bool(c, &x.TopoOptional)
 	wire.Bool(c, &x.Dragonfly)
 	wire.Struct(c, &x.JobEvents)
+	wire.Bool(c, &x.KillInvalidDep)
+	wire.Int(c, &x.MaxDepDepth)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

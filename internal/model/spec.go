@@ -210,6 +210,7 @@ type Needs struct {
 	GPUMemAuto bool // GPUMemMiB is what jobs of its user and name used (--gpu-mem=auto); 0: nothing is known of them
 	OOMRequeue bool // it is requeued, with more, if it runs out of GPU memory (--requeue-on-oom)
 	Expedite   bool // lost with a node, it starts again before others (--requeue=expedite)
+	KeepOnDep  bool // DependencyParameters=kill_invalid_depend does not apply to it (--kill-on-invalid-dep=no)
 }
 
 // Elastic lets a job have more nodes than it asks for while nobody else needs them (--elastic=MIN-MAX). It starts with
@@ -268,6 +269,7 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Bool(c, &x.GPUMemAuto)
 	wire.Bool(c, &x.OOMRequeue)
 	wire.Bool(c, &x.Expedite)
+	wire.Bool(c, &x.KeepOnDep)
 }
 
 // SegmentWish says how the segments of a job lie to each other.

@@ -241,7 +241,7 @@ const (
 	SetMail
 	SetRequeue
 	SetNice
-	SetBegun // no field: SetPriority and SetSite are for a job that has begun too
+	SetBegun // no field: SetPriority, SetSite and SetHold are for a job that has begun too
 )
 
 // Join says that a node's daemon has registered. Known lists the attempts that the daemon still knows: other attempts

@@ -52,7 +52,7 @@ func (s *State) mayEdit(c *Edit, j *model.Job) Refusal {
 				return AlreadyDone
 			}
 			continue
-		case SetPriority, SetSite:
+		case SetPriority, SetSite, SetHold:
 			if slices.Contains(c.Set, SetBegun) {
 				continue
 			}
@@ -192,7 +192,8 @@ func (s *State) settle(j *model.Job, at model.Time) {
 }
 
 // circular reports whether j, with these dependencies, would wait for itself, directly or through other jobs. A
-// dependency on an unknown job counts too, because no job can wait for it.
+// dependency on an unknown job counts too, because no job can wait for it. DependencyParameters=max_depend_depth ends
+// the search after that many jobs.
 func (s *State) circular(j *model.Job, deps []model.Dep) bool {
 	seen := map[model.JobID]bool{}
 	var todo []model.JobID
@@ -212,7 +213,10 @@ func (s *State) circular(j *model.Job, deps []model.Dep) bool {
 	if !add(deps, true) {
 		return true
 	}
-	for len(todo) > 0 {
+	for tested := int32(0); len(todo) > 0; tested++ {
+		if most := s.cfg.Params.MaxDepDepth; most > 0 && tested == most {
+			return false
+		}
 		id := todo[0]
 		todo = todo[1:]
 		for _, rec := range s.wholeJob(id) {

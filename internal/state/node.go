@@ -31,6 +31,7 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 	if c.Config.Params.Priority.HalfLifeS != s.cfg.Params.Priority.HalfLifeS {
 		s.refade(at) // with the old half-life
 	}
+	kills := c.Config.Params.KillInvalidDep && !s.cfg.Params.KillInvalidDep
 	s.setConfig(c.Config)
 	s.sumAccounts(at)
 	s.recount()
@@ -52,6 +53,9 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 		gone := *n
 		gone.Admin, gone.Reason, gone.ReasonBy, gone.ReasonAt = model.NodeDrain, reasonLeft, byGbatch, at
 		s.putNode(name, &gone)
+	}
+	if kills {
+		s.killAllNever(at)
 	}
 	s.plan()
 	return Result{Changed: true}

@@ -288,13 +288,13 @@ func exitNumber(j *model.Job) int32 {
 	return 0
 }
 
-// requeued publishes j as a pending job again, as its next attempt.
+// requeued publishes j as a pending job again, as its next attempt. A hold that it got while it ran counts now.
 func (s *State) requeued(j *model.Job, at model.Time, hold model.HoldKind) {
 	n := *j
 	n.State, n.Run, n.End, n.Eligible = model.Pending, nil, nil, 0
 	n.Attempt++
 	n.Restarts++
-	n.Hold = s.heldWith(&n, hold)
+	n.Hold = s.heldWith(&n, max(hold, j.Hold))
 	s.judge(&n, at)
 	s.put(&n)
 	s.record(&n)
@@ -389,7 +389,7 @@ func lateText(text, node string) string {
 // others, and with a claim to what it had of its other nodes. Nobody else gets that in between, since it is given back
 // and claimed in one step.
 func (s *State) rushed(j *model.Job, at model.Time, hold model.HoldKind) *model.Job {
-	if hold != model.NotHeld || !j.Spec.Extra().Expedite || !faulty(j) {
+	if max(hold, j.Hold) != model.NotHeld || !j.Spec.Extra().Expedite || !faulty(j) {
 		return j
 	}
 	n := *j

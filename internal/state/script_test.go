@@ -52,7 +52,8 @@ func (w words) list(name string) []string {
 	return strings.Split(w.named[name], ",")
 }
 
-var flags = []string{"share", "hold", "kill", "requeue", "exclusive", "oom", "unknown", "admin", "keep"}
+var flags = []string{"share", "hold", "kill", "requeue", "exclusive", "oom", "unknown", "admin", "keep",
+	"begun", "keepdep"}
 
 func (s *session) do(out *bytes.Buffer, line string) {
 	fields := strings.Fields(line)
@@ -88,6 +89,7 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		p := &s.cfg.Params
 		p.MinJobAgeS, p.MaxJobs = w.num("minjobage", p.MinJobAgeS), int32(w.num("maxjobs", int64(p.MaxJobs)))
 		p.ReturnToService = int32(w.num("rts", int64(p.ReturnToService)))
+		p.KillInvalidDep, p.MaxDepDepth = w.num("killdep", 0) == 1, int32(w.num("depdepth", 0))
 	case "configure":
 		s.cfg.Nodes = slices.DeleteFunc(slices.Clone(s.cfg.Nodes),
 			func(n *model.NodeDef) bool { return n.Name == w.named["drop"] })
@@ -159,6 +161,9 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		res = s.accrue(w)
 	case "hold", "release":
 		e := &Edit{Targets: s.targets(w), Set: []Field{SetHold}}
+		if w.has("begun") {
+			e.Set = append(e.Set, SetBegun)
+		}
 		if fields[0] == "hold" {
 			e.Hold = model.HeldByUser
 			if w.has("admin") {
@@ -314,6 +319,9 @@ func (s *session) submit(w words) *Submit {
 	sp.QOS = w.named["qos"]
 	if w.has("share") {
 		sp.More = &model.Needs{Share: true}
+	}
+	if w.has("keepdep") {
+		sp.More = &model.Needs{KeepOnDep: true}
 	}
 	if w.has("mail") {
 		types, err := model.ParseMailTypes(w.named["mail"])

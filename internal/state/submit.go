@@ -141,8 +141,8 @@ func (s *State) judge(j *model.Job, at model.Time) {
 	}
 }
 
-// rejudge judges a pending job again and publishes its changes. A job that can never start is cancelled if it has
-// --kill-on-invalid-dep.
+// rejudge judges a pending job again and publishes its changes. A job that can never start is cancelled if it, or the
+// configuration, asks for that.
 func (s *State) rejudge(id model.JobID, at model.Time) {
 	j, ok := s.jobs.Get(id)
 	if !ok || j.State != model.Pending {
@@ -156,10 +156,29 @@ func (s *State) rejudge(id model.JobID, at model.Time) {
 	s.killNever(id, at)
 }
 
-// killNever cancels a pending job whose dependencies can't be fulfilled any more, if it has --kill-on-invalid-dep.
+// killNever cancels a pending job whose dependencies can't be fulfilled any more, if it has --kill-on-invalid-dep or
+// DependencyParameters says so and the job does not say otherwise.
 func (s *State) killNever(id model.JobID, at model.Time) {
 	j, ok := s.jobs.Get(id)
-	if ok && j.State == model.Pending && j.Spec.KillOnDep && neverSatisfied(j) {
+	if !ok || j.State != model.Pending || !neverSatisfied(j) {
+		return
+	}
+	if j.Spec.KillOnDep || s.cfg.Params.KillInvalidDep && !j.Spec.Extra().KeepOnDep {
 		s.endPending(j, at, model.Cancelled, model.ReasonDependencyNeverSatisfied, j.Spec.UID, j.NeverText())
 	}
+}
+
+// killAllNever cancels the jobs for which killNever is due, when the configuration begins to ask for that.
+func (s *State) killAllNever(at model.Time) {
+	var ids []model.JobID
+	s.jobs.Scan(func(id model.JobID, j *model.Job) bool {
+		if j.State == model.Pending && neverSatisfied(j) {
+			ids = append(ids, id)
+		}
+		return true
+	})
+	for _, id := range ids {
+		s.killNever(id, at)
+	}
+	s.wakeAll(at)
 }

@@ -161,7 +161,7 @@ func (s *Submission) whenOptions(moment func(string) (model.Time, error)) []geto
 		{Name: "kill-on-invalid-dep", Arg: R, Metavar: "yes|no", Group: groupWhen,
 			Help: "cancel the job when its dependencies can no longer be met", Set: func(v string) error {
 				yes, err := env.YesNo(v)
-				sp.KillOnDep = yes
+				sp.KillOnDep, s.More.KeepOnDep = yes, !yes
 				return err
 			}},
 		{Name: "hold", Short: 'H', Group: groupWhen, Help: "hold the job; gcontrol release releases it",
