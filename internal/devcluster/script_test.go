@@ -1,10 +1,13 @@
 package devcluster_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,6 +21,9 @@ import (
 	"gbatch/noded/steppmix"
 )
 
+// atOnce is how many sessions run side by side at least: two leave half of two CPUs idle, since they wait much.
+const atOnce = 3
+
 func TestMain(m *testing.M) {
 	// Nodes get images by a process of their own program.
 	if status, handled := image.Main(os.Args, os.Stdin, os.Stdout); handled {
@@ -26,6 +32,10 @@ func TestMain(m *testing.M) {
 	// They serve the tasks of Open MPI's programs by another.
 	if status, handled := steppmix.Main(os.Args, os.Stderr); handled {
 		os.Exit(status)
+	}
+	flag.Parse()
+	if runtime.GOMAXPROCS(0) < atOnce {
+		_ = flag.Set("test.parallel", strconv.Itoa(atOnce)) // the flag is testing's own
 	}
 	rc := m.Run()
 	devcluster.RemoveBinaries()

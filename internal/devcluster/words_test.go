@@ -64,8 +64,10 @@ func words() map[string]func(*testscript.TestScript, bool, []string) {
 
 const (
 	waitMost = 30 * time.Second
-	lookAt   = 10 * time.Millisecond // the pace of looking, not the thing waited for
 	nobody   = "65534"
+
+	lookAt    = 10 * time.Millisecond // the pace of looking, not the thing waited for
+	lookLeast = 200 * time.Millisecond
 )
 
 type (
@@ -76,7 +78,10 @@ type (
 // waitForScript is put into each session's PATH for its jobs.
 const waitForScript = `#!/bin/sh
 i=0
-while [ ! -e "$1" ] && [ $i -lt 1200 ]; do sleep 0.05; i=$((i+1)); done
+while [ ! -e "$1" ] && [ $i -lt 300 ]; do
+	if [ $i -lt 8 ]; then sleep 0.05; else sleep 0.2; fi
+	i=$((i+1))
+done
 `
 
 func setup(e *testscript.Env) error {
@@ -215,7 +220,8 @@ func untilOutput(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	re, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	for deadline := time.Now().Add(waitMost); ; time.Sleep(lookAt) {
+	for deadline := time.Now().Add(waitMost); ; {
+		begun := time.Now()
 		_ = ts.Exec(args[1], args[2:]...) // its exit code may be part of what is waited for
 		if re.MatchString(ts.ReadFile("stdout")+ts.ReadFile("stderr")) != neg {
 			return
@@ -223,6 +229,8 @@ func untilOutput(ts *testscript.TestScript, neg bool, args []string) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("waited %v for %q", waitMost, args[0])
 		}
+		// Starting programs is most of what sessions cost: a wait takes a quarter of a CPU at most.
+		time.Sleep(min(max(lookAt, 3*time.Since(begun)), lookLeast))
 	}
 }
 

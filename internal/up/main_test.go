@@ -188,10 +188,16 @@ func job(t *testing.T, c *Cluster, id model.JobID) *model.Job {
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	const patience = 30 * time.Second
-	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) { // the pace of looking
+	for end := time.Now().Add(patience); ; {
+		begun := time.Now()
+		if ok() {
+			return
+		}
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
+		// The pace of looking; a look that asks all daemons takes a third of a CPU at most.
+		time.Sleep(min(max(10*time.Millisecond, 2*time.Since(begun)), 200*time.Millisecond))
 	}
 }
 
