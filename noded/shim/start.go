@@ -17,6 +17,8 @@ import (
 
 const (
 	startPoll   = 10 * time.Millisecond
+	servePoll   = 50 * time.Millisecond
+	serveWait   = 5 * time.Second  // for a gshim that has begun and does not serve yet
 	startWait   = 30 * time.Second // for another client that is starting gshim, and for an upgrade
 	maxErrorLog = 4 << 10
 
@@ -82,10 +84,24 @@ func Start(ctx context.Context, o Options) (*Client, []Event, error) {
 	if c, evs, err = connectOrUpgrade(ctx, o); !errors.Is(err, ErrNotRunning) {
 		return c, evs, err
 	}
-	if err := launchDaemon(ctx, o); err != nil {
-		return nil, nil, err
+	for deadline := time.Now().Add(serveWait); ; {
+		err := launchDaemon(ctx, o)
+		if err == nil {
+			return Connect(ctx, o.Dir)
+		}
+		if !strings.Contains(err.Error(), errLocked.Error()) || time.Now().After(deadline) {
+			return nil, nil, err
+		}
+		// Who began one has died, and let go of the lock above; that one is about to serve.
+		select {
+		case <-time.After(servePoll):
+		case <-ctx.Done():
+			return nil, nil, err
+		}
+		if c, evs, err = connectOrUpgrade(ctx, o); !errors.Is(err, ErrNotRunning) {
+			return c, evs, err
+		}
 	}
-	return Connect(ctx, o.Dir)
 }
 
 // launchDaemon runs gshim, which puts itself into the background and returns when it serves.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestStartRaces(t *testing.T) {
@@ -39,6 +40,27 @@ func TestStartRaces(t *testing.T) {
 	out, err := exec.Command(filepath.Join(binaries, "gshim"), "-dir", dir).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "locked by another process") {
 		t.Errorf("a second gshim by hand: %v %s", err, out)
+	}
+}
+
+// TestStartFindsOneThatBegins: who began a gshim has died, and it does not serve yet: it is waited for.
+func TestStartFindsOneThatBegins(t *testing.T) {
+	dir := newDir(t)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := takeLock(filepath.Join(dir, lockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := time.AfterFunc(4*servePoll, func() { _ = lock.Close() }) // as it ends here, and as it serves there
+	defer served.Stop()
+	c, _, err := Start(testContext(t), Options{Dir: dir, Binary: filepath.Join(binaries, "gshim")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

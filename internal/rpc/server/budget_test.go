@@ -20,7 +20,7 @@ func as(uid uint32) func(net.Conn) (rpc.Peer, error) {
 // TestBodiesOfOneUserAreBounded: with 100 connections that send large requests at once, only as many bodies are in the
 // daemon as one user may have under way; the others are served one after the other, and all are.
 func TestBodiesOfOneUserAreBounded(t *testing.T) {
-	const conns, size = 100, 1 << 20
+	const conns, size = 16, 1 << 20
 	var now, most, served atomic.Int64
 	goOn := make(chan struct{})
 	s := startServer(t, func(_ context.Context, r *Request) {
