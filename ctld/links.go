@@ -25,8 +25,9 @@ const (
 	leaderPatience = 5 * time.Second
 	// askOthersAfter is how long raft may know no leader before the others are asked for one.
 	askOthersAfter = time.Second
-	leaderPace     = 20 * time.Millisecond // between two tries with a leader that is beginning or ending
-	maxMoves       = 100                   // tries of one request
+	leastHearing   = 100 * time.Millisecond // for the others' answers, where an old answer is better than a late one
+	leaderPace     = 20 * time.Millisecond  // between two tries with a leader that is beginning or ending
+	maxMoves       = 100                    // tries of one request
 )
 
 var errLinkClosed = errors.New("the controller is ending")
@@ -214,7 +215,7 @@ func (c *Controller) toLeader(ctx context.Context, who *caller, kind uint16, bod
 			return errHere
 		}
 		if addr == "" && c.leaderless() > askOthersAfter {
-			id, addr = c.leaderSaid(ctx)
+			id, addr = c.leaderSaid(ctx, max(longest, leastHearing))
 		}
 		pace := leaderPace
 		if addr == "" || id == c.opts.Name {
@@ -252,9 +253,11 @@ func (c *Controller) toLeader(ctx context.Context, who *caller, kind uint16, bod
 }
 
 // leaderSaid gives the controller that says it leads. raft can't tell as long as this host's disk hangs or is full: it
-// has to write the new term before it follows anybody.
-func (c *Controller) leaderSaid(ctx context.Context) (name, addr string) {
-	c.hearAll(ctx)
+// has to write the new term before it follows anybody. It waits for their answers for no longer than patience.
+func (c *Controller) leaderSaid(ctx context.Context, patience time.Duration) (name, addr string) {
+	hearing, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c.hearAll(hearing)
 	for _, p := range c.voters() {
 		if n, ok := c.news(ctx, p.Name); ok && p.Name != c.opts.Name && n.Leads && time.Since(n.at) < 2*compareWait {
 			return p.Name, p.Addr

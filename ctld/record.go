@@ -140,12 +140,13 @@ func (c *Controller) noteRecords(ctx context.Context, who *caller, rq *proto.Upd
 	reply := &proto.TargetsReply{}
 	var deeds []*model.Audit
 	for _, r := range records {
-		x := proto.TargetResult{Ref: refOfRecord(r)}
+		t := targetOf(r)
+		x := proto.TargetResult{Ref: refTo(t)}
 		if r.End == 0 && !r.State.Finished() {
 			x.Code = proto.CodePolicy
 			x.Text = fmt.Sprintf("job %d has not ended; name it alone to change its comments in the queue", r.Job)
 		} else {
-			deeds = append(deeds, c.by(who).Noted(r, settings(set), set))
+			deeds = append(deeds, c.by(who).Noted(r, &t, settings(set), set))
 		}
 		reply.Results = append(reply.Results, x)
 	}
@@ -236,13 +237,13 @@ func (c *Controller) recordsToNote(ctx context.Context, v *state.View, who *call
 	return list, err
 }
 
-// refOfRecord names a record's job as users do.
-func refOfRecord(r *model.Record) proto.JobRef {
+// targetOf names a record's job as users do.
+func targetOf(r *model.Record) state.Target {
 	switch {
 	case r.ArrayID != 0 && r.Task != model.NoTask:
-		return proto.JobRef{Job: r.ArrayID, Task: r.Task}
+		return state.Target{Job: r.ArrayID, Task: r.Task}
 	case r.Het != nil:
-		return proto.JobRef{Job: r.Het.ID, Task: model.NoTask, Het: 1 + r.Het.Offset}
+		return state.Target{Job: r.Het.ID, Task: model.NoTask, Het: 1 + r.Het.Offset}
 	}
-	return proto.JobRef{Job: r.Job, Task: model.NoTask}
+	return state.Target{Job: r.Job, Task: model.NoTask}
 }

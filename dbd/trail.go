@@ -216,11 +216,14 @@ func applyNotes(tx *bolt.Tx, latest map[ref]*entry, changes []*entry) error {
 		n := c.audit.Noted
 		own := refOf(&model.Record{Job: c.audit.Job, Attempt: n.Attempt, Size: n.Size})
 		own.series = c.ref.series
-		e := notedEntry(all, latest, own, n.Submit)
+		e, err := notedEntry(all, latest, own, n.Submit)
 		for number, name := range numbers { // of an earlier history of the cluster, or imported
-			if own.series = number; e == nil && name == c.cluster {
-				e = notedEntry(all, latest, own, n.Submit)
+			if own.series = number; err == nil && e == nil && name == c.cluster {
+				e, err = notedEntry(all, latest, own, n.Submit)
 			}
+		}
+		if err != nil {
+			return err
 		}
 		if e == nil {
 			continue
@@ -235,7 +238,7 @@ func applyNotes(tx *bolt.Tx, latest map[ref]*entry, changes []*entry) error {
 
 // notedEntry gives the version of a record that a change is made to: the one that is about to be stored, with the
 // changes of the one that it replaces, or the stored one; nil if there is none of an ended job that was submitted then.
-func notedEntry(all *shelves, latest map[ref]*entry, r ref, submit model.Time) *entry {
+func notedEntry(all *shelves, latest map[ref]*entry, r ref, submit model.Time) (*entry, error) {
 	e := latest[r]
 	var old *model.Record
 	if row, _ := all.find(r); row != nil {
@@ -245,18 +248,15 @@ func notedEntry(all *shelves, latest map[ref]*entry, r ref, submit model.Time) *
 	}
 	switch {
 	case e != nil && (e.purge || e.rec.Submit != submit || !e.ended()):
-		return nil
+		return nil, nil
 	case e != nil && !e.noted && old != nil && len(old.Noted) > 0:
-		if e.note(old.Noted) != nil {
-			return nil
-		}
-		return e
+		return e, e.note(old.Noted)
 	case e != nil:
-		return e
+		return e, nil
 	case old == nil || old.Submit != submit:
-		return nil
+		return nil, nil
 	}
-	return &entry{seq: old.Seq, ref: r, rec: old}
+	return &entry{seq: old.Seq, ref: r, rec: old}, nil
 }
 
 // Keep says how long gdbd keeps what is not jobs' records, in seconds; 0: for ever.

@@ -56,16 +56,9 @@ func (b By) Jobs(event, text string, targets []state.Target, of func(t state.Tar
 	return out
 }
 
-// Noted makes the entry that changes the record of a job that has ended.
-func (b By) Noted(r *model.Record, text string, set []model.KV) *model.Audit {
-	t := state.Target{Job: r.Job, Task: model.NoTask}
-	switch {
-	case r.ArrayID != 0 && r.Task != model.NoTask:
-		t.Job, t.Task = r.ArrayID, r.Task
-	case r.Het != nil:
-		t.Job, t.Het = r.Het.ID, 1+r.Het.Offset
-	}
-	a := b.entry(trail.TaskChanged, trail.Job, jobName(&t), text)
+// Noted makes the entry that changes the record of a job that has ended, which users name as t says.
+func (b By) Noted(r *model.Record, t *state.Target, text string, set []model.KV) *model.Audit {
+	a := b.entry(trail.TaskChanged, trail.Job, jobName(t), text)
 	a.Job, a.Owner = r.Job, r.UID
 	a.Noted = &model.Noted{Attempt: r.Attempt, Size: r.Size, Submit: r.Submit, Set: set}
 	return a

@@ -66,9 +66,9 @@ func operands(before []string, typed string) getopt.Values {
 		return v
 	}
 	if entity == "job" {
-		list := jobConditions[:len(jobConditions)-1]
+		list := jobConditions
 		if slices.Contains(before, "set") {
-			list = jobSettings[:len(jobSettings)-2]
+			list = jobSettings
 		}
 		v = getopt.Values{}
 		for _, k := range list {

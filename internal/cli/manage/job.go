@@ -3,6 +3,7 @@ package manage
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,11 +15,13 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// jobConditions and jobSettings are the keys of modify job, with the least letters that name each.
+// jobConditions and jobSettings are the keys of modify job; those of wckeys are only known to be refused.
 var (
-	jobConditions = []string{"jobids", "clusters", "users", "starttime", "endtime", "wckeys"}
+	jobConditions = []string{"jobids", "clusters", "users", "starttime", "endtime"}
 	jobSettings   = []string{model.NotedComment, model.NotedAdmin, model.NotedSystem, model.NotedExtra,
-		model.NotedExitCode, "NewWCKey", "WCKey"}
+		model.NotedExitCode}
+	keyConditions = []string{"wckeys"}
+	keySettings   = []string{"NewWCKey", "WCKey"}
 )
 
 // keyOf finds the one of the words that a key begins; "": none.
@@ -83,7 +86,7 @@ func (m *manage) modifyJob(c *client.Client, words []string) error {
 
 // jobCondition reads a word that picks jobs.
 func jobCondition(rq *proto.AcctRequest, key, value string) (err error) {
-	switch keyOf(key, jobConditions) {
+	switch keyOf(key, slices.Concat(jobConditions, keyConditions)) {
 	case "jobids":
 		refs, err := env.ParseJobRefs(value)
 		rq.Jobs = append(rq.Jobs, refs...)
@@ -120,11 +123,11 @@ func pastMoment(value string) (model.Time, error) {
 
 // jobSetting reads a word that says what to change.
 func jobSetting(rq *proto.UpdateJobRequest, key, value string) error {
-	name := keyOf(key, jobSettings)
+	name := keyOf(key, slices.Concat(jobSettings, keySettings))
 	switch name {
 	case "":
 		return fmt.Errorf(" Unknown option: %s\n Of a job's record %s can be changed", key,
-			strings.Join(jobSettings[:len(jobSettings)-2], ", "))
+			strings.Join(jobSettings, ", "))
 	case "WCKey", "NewWCKey":
 		return fmt.Errorf(" %s: jobs have no wckeys here; say it in Comment or Extra", name)
 	}
