@@ -262,9 +262,11 @@ func pause(ctx context.Context, d time.Duration) {
 
 const (
 	doorPatience = 2 * time.Second // for leadership to begin or to move
-	leaseAsking  = time.Second     // for the other controllers to confirm who leads
-	handOverTime = 3 * time.Second
-	lastWords    = time.Second // for requests that came before the end
+	// electionPatience is less than a search waits for an answer. An election takes less.
+	electionPatience = time.Second
+	leaseAsking      = time.Second // for the other controllers to confirm who leads
+	handOverTime     = 3 * time.Second
+	lastWords        = time.Second // for requests that came before the end
 )
 
 // door has the requests that wait for leadership to begin or to move.
@@ -322,6 +324,27 @@ func (c *Controller) leads(ctx context.Context) bool {
 		case <-changed:
 		case <-patience:
 			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// leadsAfterElection is leads for who searches the leader: while there is none, it waits for the election's end.
+func (c *Controller) leadsAfterElection(ctx context.Context) bool {
+	var patience <-chan time.Time
+	for {
+		changed := c.store.LeaderChanged()
+		if id, _ := c.store.Leader(); id != "" {
+			return c.leads(ctx)
+		}
+		if patience == nil {
+			patience = time.After(electionPatience)
+		}
+		select {
+		case <-changed:
+		case <-patience:
+			return c.leads(ctx)
 		case <-ctx.Done():
 			return false
 		}

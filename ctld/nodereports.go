@@ -134,8 +134,11 @@ func (c *Controller) collect(ctx context.Context) {
 			if ctx.Err() == nil {
 				c.log.Warn("nodes' reports were not applied; the nodes send them again", "err", err)
 			}
+			if !c.store.IsLeader() {
+				continue // the nodes are about to be told who leads; there they repeat what was not acknowledged
+			}
 			for _, b := range batch {
-				_ = b.s.conn.Close() // the node registers again and repeats what was not acknowledged
+				_ = b.s.conn.Close() // the node registers again, and does so here
 			}
 			continue
 		}

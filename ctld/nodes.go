@@ -86,6 +86,7 @@ type session struct {
 	health healthTime // its last health check
 
 	beaten    chan struct{}   // holds one: a heartbeat has to be acknowledged
+	over      chan struct{}   // closed when nothing is read from the node any more
 	witnesses []proto.Witness // that the node has been told of; mu guards it
 }
 
@@ -197,6 +198,10 @@ func (n *nodeSet) drop(next string) {
 		}
 		told.Go(func() {
 			s.send(&proto.Orders{Epoch: s.epoch, Moved: next})
+			select { // the node closes; if this side did, what it has just sent would break the connection before it reads
+			case <-s.over:
+			case <-time.After(farewell):
+			}
 			_ = s.conn.Close() // that was its last message
 		})
 	}
@@ -392,7 +397,8 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	}
 	s := &session{node: h.Node, hw: h.Hw, notes: h.Hw.Notes, addr: addr,
 		port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[partKey]telling{},
-		idle: idleUnits{}, beat: proto.Heartbeat{Now: h.Now, LeaseS: h.LeaseS}, beaten: make(chan struct{}, 1)}
+		idle: idleUnits{}, beat: proto.Heartbeat{Now: h.Now, LeaseS: h.LeaseS}, beaten: make(chan struct{}, 1),
+		over: make(chan struct{})}
 	s.skew = c.hearClock(s, h.Now, time.Now())
 	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: c.nodeTime(h.BootAt, h.Now),
 		UpSince: c.nodeTime(h.UpSince, h.Now), Version: h.Version,
@@ -431,6 +437,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	defer cancel()
 	go c.acknowledgeBeats(ctx, s, speaks) // ends with the session
 	err = c.serveNode(ctx, s)
+	close(s.over)
 	c.log.Info("node session ended", "node", h.Node, "err", err)
 	return nil
 }

@@ -81,7 +81,7 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 	case !trust.Asks(trust.OfRole(role), r.Kind):
 		c.end(r, nil, refuse(proto.CodeAccess, "a daemon with role %s can't ask this (kind %d)", role, r.Kind))
 	case r.Kind == proto.KindPing:
-		if !c.leads(ctx) {
+		if !c.leadsAfterElection(ctx) {
 			c.end(r, nil, c.notLeading())
 			return
 		}

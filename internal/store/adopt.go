@@ -24,8 +24,8 @@ const (
 
 // oldLog is the log of an earlier version.
 type oldLog interface {
+	getter
 	GetLog(index uint64, e *raft.Log) error
-	Get(key []byte) ([]byte, error)
 	Close() error
 }
 
@@ -61,17 +61,15 @@ func adopt(path string, f found, lg *slog.Logger) (found, error) {
 }
 
 func copyLog(old oldLog, path string, s seal, lg *slog.Logger) error {
-	conf := map[string][]byte{}
-	// All that raft keeps, and what join.go does.
-	for _, key := range []string{"CurrentTerm", "LastVoteTerm", "LastVoteCand", string(keyJoining)} {
-		switch v, err := old.Get([]byte(key)); {
-		case err == nil:
-			conf[key] = v
-		case !errors.Is(err, raftboltdb.ErrKeyNotFound):
-			return err
-		}
+	v, err := votesIn(old)
+	if err != nil {
+		return err
 	}
-	if err := createLog(path, conf); err != nil {
+	joining, err := old.Get(keyJoining)
+	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return err
+	}
+	if err := createLog(path, v, len(joining) > 0); err != nil {
 		return err
 	}
 	f, err := lockAndCheck(path)
@@ -155,6 +153,12 @@ func (l *formerLog) Get(k []byte) (v []byte, err error) {
 		return nil
 	})
 	return v, err
+}
+
+// GetUint64 is Get for a number.
+func (l *formerLog) GetUint64(k []byte) (uint64, error) {
+	b, err := l.Get(k)
+	return number(k, b, err)
 }
 
 // GetLog reads an entry and checks it.

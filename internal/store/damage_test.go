@@ -189,11 +189,8 @@ func TestSaysWhatIsDamaged(t *testing.T) {
 		"the seal gone": {change(func(tx *bbolt.Tx) error { return logs(tx).Delete(indexKey(sealIndex)) }),
 			"its seal is missing"},
 		"a byte of the seal": {change(func(tx *bbolt.Tx) error {
-			v := append([]byte{}, logs(tx).Get(indexKey(sealIndex))...)
-			at := bytes.IndexByte(v, sealFormat)
-			for ; v[at+1] != 0; at++ { // its first index
-			}
-			v[at+8]++
+			v, at := sealIn(tx)
+			v[at+8]++ // its first index
 			return logs(tx).Put(indexKey(sealIndex), v)
 		}), "its seal is damaged"},
 		"all entries gone": {change(func(tx *bbolt.Tx) error {
@@ -213,8 +210,13 @@ func TestSaysWhatIsDamaged(t *testing.T) {
 			return logs(tx).Put(indexKey(200), stored(t, e))
 		}), "entry 200 does not follow on entry 199"},
 		"the vote": {change(func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(bucketConf)).Put([]byte("CurrentTerm"), binary.BigEndian.AppendUint64(nil, 1))
-		}), `the checksum of "CurrentTerm"`},
+			v, at := sealIn(tx)
+			v[at+44]++ // the term of the last one
+			return logs(tx).Put(indexKey(sealIndex), v)
+		}), "its seal is damaged"},
+		"what it has joined": {change(func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(bucketConf)).Put(keyJoining, []byte("12345"))
+		}), `the checksum of "gbatch.joining"`},
 		"the log gone": {func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, logFileName)); err != nil {
 				t.Fatal(err)
@@ -386,11 +388,20 @@ func TestDamageIsFetchedAgain(t *testing.T) {
 	}
 }
 
+// sealIn gives a copy of the seal as it is stored, and where it begins in it.
+func sealIn(tx *bbolt.Tx) (v []byte, at int) {
+	v = append(v, tx.Bucket([]byte(bucketLogs)).Get(indexKey(sealIndex))...)
+	at = bytes.IndexByte(v, sealFormat)
+	for ; v[at+1] != 0; at++ { // the first index, which is small
+	}
+	return v, at
+}
+
 // TestCrashBetweenSealAndRemoval: entries that the seal doesn't count any more, since a crash came before they were
 // removed, are gone after the next start, and the log goes on.
 func TestCrashBetweenSealAndRemoval(t *testing.T) {
 	path := filepath.Join(t.TempDir(), logFileName)
-	if err := createLog(path, nil); err != nil {
+	if err := createLog(path, votes{}, false); err != nil {
 		t.Fatal(err)
 	}
 	open := func() *logFile {
@@ -437,7 +448,7 @@ func TestCrashBetweenSealAndRemoval(t *testing.T) {
 // TestDamageWhileRunning: a read that meets damage is an error that says so, and the owner is told.
 func TestDamageWhileRunning(t *testing.T) {
 	path := filepath.Join(t.TempDir(), logFileName)
-	if err := createLog(path, nil); err != nil {
+	if err := createLog(path, votes{}, false); err != nil {
 		t.Fatal(err)
 	}
 	var told error

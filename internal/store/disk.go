@@ -53,8 +53,7 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 			return nil, fmt.Errorf("this controller has no state in %s. If there should be some, is the disk mounted, is "+
 				"StateSaveLocation right? To begin a new cluster, without jobs and accounts: gctld --begin, then start it", o.Dir)
 		}
-		conf := map[string][]byte{string(keyJoining): joiningYes}
-		if err := createLog(path, conf); err != nil {
+		if err := createLog(path, votes{}, true); err != nil {
 			return nil, fmt.Errorf("making the raft log %s: %w", path, err)
 		}
 		f = found{seal: seal{first: 1}}

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"gbatch/internal/boltcheck"
 )
@@ -116,9 +117,14 @@ func checkLog(path string, w *logWalk) (f found, err error) {
 	if err := l.db.GetLog(sealIndex, &e); err != nil {
 		return found{}, fmt.Errorf("its seal is damaged: %w", err)
 	}
-	s, err := parseSeal(&e)
+	s, apart, err := parseSeal(&e)
 	if err != nil {
 		return found{}, err
+	}
+	if apart {
+		if s.votes, err = votesIn(pairs{l.db}); err != nil {
+			return found{}, err
+		}
 	}
 	stale, err := w.holds(s)
 	if err != nil {
@@ -194,4 +200,31 @@ func (l *logFile) checkChain(s seal) error {
 		return fmt.Errorf("entry %d is not the one that was written last", s.last)
 	}
 	return nil
+}
+
+// pairs reads the values of a file that keeps term and vote beside its log, each with its checksum.
+type pairs struct{ db *raftboltdb.BoltStore }
+
+func (p pairs) Get(k []byte) ([]byte, error) {
+	b, err := p.db.Get(k)
+	if err != nil {
+		return nil, err
+	}
+	return checkPair(k, b)
+}
+
+func (p pairs) GetUint64(k []byte) (uint64, error) {
+	b, err := p.Get(k)
+	return number(k, b, err)
+}
+
+// number reads one of raft's numbers.
+func number(k, b []byte, err error) (uint64, error) {
+	switch {
+	case err != nil:
+		return 0, err
+	case len(b) != 8:
+		return 0, fmt.Errorf("%q has %d bytes and should have 8", k, len(b))
+	}
+	return binary.BigEndian.Uint64(b), nil
 }

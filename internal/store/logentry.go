@@ -84,36 +84,52 @@ type seal struct {
 	first, last uint64 // entries in the file; last is first-1 if there are none
 	sum         uint32 // of the last entry
 	snapshot    uint64 // index of the latest complete snapshot
+	votes       votes
 }
 
 const (
 	sealIndex  = 1<<64 - 1
-	sealFormat = 2
-	sealLen    = 1 + 3*8 + 2*4
+	sealFormat = 3
+	sealLeast  = 1 + 5*8 + 2*4 // without a candidate
+	sealMost   = sealLeast + maxCandidate
+
+	// The format before had term and vote beside the log, as raft gives them.
+	sealFormatApart = 2
+	sealLenApart    = 1 + 3*8 + 2*4
 )
 
 // entry gives the seal as raft-boltdb stores it.
 func (s seal) entry() *raft.Log {
-	b := append(make([]byte, 0, sealLen), sealFormat)
+	b := append(make([]byte, 0, sealLeast+len(s.votes.candidate)), sealFormat)
 	b = binary.BigEndian.AppendUint64(b, s.first)
 	b = binary.BigEndian.AppendUint64(b, s.last)
 	b = binary.BigEndian.AppendUint64(b, s.snapshot)
 	b = binary.BigEndian.AppendUint32(b, s.sum)
+	b = binary.BigEndian.AppendUint64(b, s.votes.term)
+	b = binary.BigEndian.AppendUint64(b, s.votes.voted)
+	b = append(b, s.votes.candidate...)
 	b = binary.BigEndian.AppendUint32(b, crc(b))
 	return &raft.Log{Index: sealIndex, Data: b}
 }
 
-func parseSeal(e *raft.Log) (seal, error) {
+// parseSeal reads a seal. apart says that term and vote are not in it.
+func parseSeal(e *raft.Log) (s seal, apart bool, err error) {
 	b := e.Data
 	if len(b) > 1 && b[0] > sealFormat && sumAtEnd(b) {
-		return seal{}, fmt.Errorf("its seal has format %d, written by a newer version; this one knows %d", b[0],
+		return seal{}, false, fmt.Errorf("its seal has format %d, written by a newer version; this one knows %d", b[0],
 			sealFormat)
 	}
-	if len(b) != sealLen || b[0] != sealFormat || !sumAtEnd(b) {
-		return seal{}, errors.New("its seal is damaged")
+	apart = len(b) == sealLenApart && b[0] == sealFormatApart
+	whole := len(b) >= sealLeast && len(b) <= sealMost && b[0] == sealFormat
+	if !apart && !whole || !sumAtEnd(b) {
+		return seal{}, false, errors.New("its seal is damaged")
 	}
 	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[i:]) }
-	return seal{first: at(1), last: at(9), snapshot: at(17), sum: binary.BigEndian.Uint32(b[25:])}, nil
+	s = seal{first: at(1), last: at(9), snapshot: at(17), sum: binary.BigEndian.Uint32(b[25:])}
+	if whole {
+		s.votes = votes{term: at(29), voted: at(37), candidate: string(b[45 : len(b)-4])}
+	}
+	return s, apart, nil
 }
 
 // sumAtEnd reports whether the last 4 bytes are the checksum of those before them.
@@ -122,7 +138,7 @@ func sumAtEnd(b []byte) bool {
 	return n >= 0 && crc(b[:n]) == binary.BigEndian.Uint32(b[n:])
 }
 
-// A value that raft keeps beside the log (term, vote) has 4 bytes at its end: the checksum of key and value.
+// A value that is kept beside the log has 4 bytes at its end: the checksum of key and value.
 
 func pairSum(k, v []byte) uint32 {
 	return crc([]byte{byte(len(k))}, k, v)

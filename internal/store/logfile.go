@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +30,10 @@ type logFile struct {
 
 	mu   sync.Mutex // one change at a time
 	seal seal       // as in the file
+
+	told     sync.Mutex // term.go
+	votes    votes      // as raft has told
+	votingIn uint64     // the term of a vote whose candidate raft tells next
 }
 
 const logFileName = "raft.db"
@@ -55,8 +58,9 @@ func cantOpen(path string, err error) error {
 	return &busyError{fmt.Errorf("opening %s: %w", path, err)}
 }
 
-// createLog makes an empty log with the given keys, under another name first: a crash leaves a whole file or none.
-func createLog(path string, conf map[string][]byte) error {
+// createLog makes an empty log, of a voter that has yet to join or not. It has another name first: a crash leaves a
+// whole file or none.
+func createLog(path string, v votes, joining bool) error {
 	fresh := path + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
@@ -65,10 +69,10 @@ func createLog(path string, conf map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	l := &logFile{db: db}
+	l := &logFile{db: db, votes: v}
 	err = l.store(seal{first: 1})
-	for k, v := range conf {
-		err = errors.Join(err, l.db.Set([]byte(k), sumPair([]byte(k), v)))
+	if joining {
+		err = errors.Join(err, l.db.Set(keyJoining, sumPair(keyJoining, joiningYes)))
 	}
 	if err = errors.Join(err, db.Close()); err != nil {
 		return err
@@ -90,7 +94,7 @@ func syncDir(dir string) error {
 // openLog opens a file that checkLog has accepted. Entries that its seal doesn't count go: a crash came before their
 // removal was complete.
 func openLog(path string, f found, lg *slog.Logger, broken func(error)) (l *logFile, err error) {
-	l = &logFile{dir: filepath.Dir(path), log: lg.With("file", path), broken: broken, seal: f.seal}
+	l = &logFile{dir: filepath.Dir(path), log: lg.With("file", path), broken: broken, seal: f.seal, votes: f.seal.votes}
 	defer l.guard(&err)()
 	if l.db, err = openBolt(path, false); err != nil {
 		return nil, err
@@ -111,8 +115,9 @@ func inUse(path string) error {
 	return fmt.Errorf("%s is in use by another process: is a controller already running on this directory?", path)
 }
 
-// store writes entries and the seal in one transaction.
+// store writes entries and the seal, with raft's present term, in one transaction.
 func (l *logFile) store(s seal, es ...*raft.Log) error {
+	s.votes = l.present()
 	if err := l.db.StoreLogs(append(es, s.entry())); err != nil {
 		return err
 	}
@@ -299,8 +304,14 @@ func (l *logFile) cut(s seal, from, to uint64) error {
 	return l.db.DeleteRange(from, to)
 }
 
-// Get reads a value of raft's; the error for none is raft's.
+// Get reads a value; the error for none is raft's.
 func (l *logFile) Get(k []byte) (v []byte, err error) {
+	if string(k) == keyCandidate {
+		if v := l.present(); v.candidate != "" {
+			return []byte(v.candidate), nil
+		}
+		return nil, raftboltdb.ErrKeyNotFound
+	}
 	defer l.guard(&err)()
 	b, err := l.db.Get(k)
 	if err != nil {
@@ -312,27 +323,13 @@ func (l *logFile) Get(k []byte) (v []byte, err error) {
 	return v, nil
 }
 
-// Set writes a value of raft's.
+// Set writes a value, or the rest of a vote.
 func (l *logFile) Set(k, v []byte) (err error) {
+	if string(k) == keyCandidate {
+		return l.vote(v)
+	}
 	defer l.guard(&err)()
 	return l.said(l.db.Set(k, sumPair(k, v)))
-}
-
-// SetUint64 is Set for a number.
-func (l *logFile) SetUint64(k []byte, v uint64) error {
-	return l.Set(k, binary.BigEndian.AppendUint64(nil, v))
-}
-
-// GetUint64 is Get for a number.
-func (l *logFile) GetUint64(k []byte) (uint64, error) {
-	v, err := l.Get(k)
-	if err != nil {
-		return 0, err
-	}
-	if len(v) != 8 {
-		return 0, fmt.Errorf("%q in the raft log is %w: it has %d bytes and should have 8", k, errDamaged, len(v))
-	}
-	return binary.BigEndian.Uint64(v), nil
 }
 
 // snapshotDone notes that a complete snapshot is there.

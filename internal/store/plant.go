@@ -3,7 +3,6 @@ package store
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,9 +106,8 @@ func (p *Planting) make(dir string, lg hclog.Logger) (err error) {
 	if err := makeDir(dir); err != nil {
 		return err
 	}
-	conf := map[string][]byte{"CurrentTerm": binary.BigEndian.AppendUint64(nil, p.Term)}
 	path := filepath.Join(dir, logFileName)
-	if err := createLog(path, conf); err != nil {
+	if err := createLog(path, votes{term: p.Term}, false); err != nil {
 		return err
 	}
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, lg)

@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+var errFull = errors.New("no space left on device")
+
 // hangingLog is a log on a disk that hangs while hung is open.
 type hangingLog struct {
 	raft.LogStore

@@ -136,7 +136,6 @@ func (s *Store) start(trans transport, lg *logger) error {
 		s.disk.logs = o.wrapLog(s.disk.logs)
 	}
 	s.disk.logs = &timedLog{s.disk.logs, s.writes}
-	s.disk.stable = &patientStable{s.disk.stable, s.stop}
 	r, err := newRaft(c, s.fsm, s.disk, &mutedTransport{trans, s.writes})
 	if err != nil {
 		return fmt.Errorf("starting from the raft log in %s: %w", o.Dir, err)

@@ -1,53 +1,166 @@
 package store
 
 import (
+	"encoding/binary"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"gbatch/internal/boltcheck"
 )
 
-// fullStable is a disk without room for some writes.
-type fullStable struct {
-	raft.StableStore
-	fails int
+// opened opens a log, and closes it at the test's end.
+func opened(t *testing.T, path string) *logFile {
+	t.Helper()
+	f, err := lockAndCheck(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := openLog(path, f, testLogger(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // a test may have closed it
+	return l
 }
 
-var errFull = errors.New("no space left on device")
-
-func (s *fullStable) SetUint64(key []byte, n uint64) error {
-	if s.fails > 0 {
-		s.fails--
-		return errFull
+// again opens a log as after a crash.
+func again(t *testing.T, l *logFile) *logFile {
+	t.Helper()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
-	return s.StableStore.SetUint64(key, n)
+	return opened(t, filepath.Join(l.dir, logFileName))
 }
 
-// TestTermOnFullDisk: raft, which panics if it can't write its term, is kept waiting until there is room, or until the
-// store closes. Other writes fail at once.
-func TestTermOnFullDisk(t *testing.T) {
-	stop := make(chan struct{})
-	disk := &fullStable{raft.NewInmemStore(), 3}
-	p := &patientStable{disk, stop}
-	if err := p.SetUint64(keyTerm, 7); err != nil {
-		t.Errorf("the term with room after a while: %v", err)
+// commits is how often a log has been written to.
+func commits(t *testing.T, l *logFile) uint64 {
+	t.Helper()
+	f, err := os.Open(filepath.Join(l.dir, logFileName))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n, err := disk.GetUint64(keyTerm); n != 7 || err != nil {
-		t.Errorf("the term on the disk is %d (%v), want 7", n, err)
+	head, err := boltcheck.File(f, func(string, []byte, []byte) error { return nil })
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
 	}
-	disk.fails = 1
-	if err := p.SetUint64([]byte("LastVoteTerm"), 7); !errors.Is(err, errFull) {
-		t.Errorf("a vote without room gives %v", err)
+	return uint64(head.Commits)
+}
+
+// tell does what raft does when it sees a term, and with a candidate what it does when it votes.
+func tell(t *testing.T, l *logFile, term uint64, candidate string) {
+	t.Helper()
+	err := l.SetUint64([]byte(keyTerm), term)
+	if candidate != "" {
+		err = errors.Join(err, l.SetUint64([]byte(keyVoteTerm), term), l.Set([]byte(keyCandidate), []byte(candidate)))
 	}
-	disk.fails = 1 << 30
-	close(stop)
-	if err := p.SetUint64(keyTerm, 8); err != nil {
-		t.Errorf("the term while the store closes: %v", err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	// raft's name of the key
-	g := newGroup(t, 1, Options{Logger: testLogger(t)})
-	g.start(g.peers[0], t.TempDir())
-	if n, err := g.leader().disk.stable.GetUint64(keyTerm); n == 0 || err != nil {
-		t.Errorf("raft's term is %d (%v)", n, err)
+}
+
+func wantVotes(t *testing.T, l *logFile, want votes) {
+	t.Helper()
+	if got, err := votesIn(l); err != nil || got != want {
+		t.Errorf("term and vote are %+v (%v), want %+v", got, err, want)
 	}
+}
+
+// TestTermAndVote: a vote is one write, its term included. A term without one is none, and goes to the disk with the
+// next entry. After a crash the log has the vote of the highest term in which one was given.
+func TestTermAndVote(t *testing.T) {
+	path := filepath.Join(t.TempDir(), logFileName)
+	if err := createLog(path, votes{}, false); err != nil {
+		t.Fatal(err)
+	}
+	l := opened(t, path)
+	wantVotes(t, l, votes{})
+	before := commits(t, l)
+	tell(t, l, 4, "")
+	wantVotes(t, l, votes{term: 4})
+	if n := commits(t, l); n != before {
+		t.Errorf("a term was written %d times", n-before)
+	}
+	tell(t, l, 5, "ctl2")
+	if n := commits(t, l); n != before+1 {
+		t.Errorf("a vote and its term were %d writes", n-before)
+	}
+	l = again(t, l)
+	wantVotes(t, l, votes{5, 5, "ctl2"})
+
+	tell(t, l, 9, "") // forgotten by a crash, as nothing follows
+	l = again(t, l)
+	wantVotes(t, l, votes{5, 5, "ctl2"})
+
+	tell(t, l, 9, "")
+	if err := l.StoreLog(&raft.Log{Index: 1, Term: 9, Data: []byte("entry")}); err != nil {
+		t.Fatal(err)
+	}
+	l = again(t, l)
+	wantVotes(t, l, votes{9, 5, "ctl2"})
+	tell(t, l, 10, "")
+	if err := l.snapshotDone(1); err != nil {
+		t.Fatal(err)
+	}
+	wantVotes(t, again(t, l), votes{10, 5, "ctl2"})
+}
+
+// TestVoteThatCannotBeWritten: raft is told so, and does not find a vote that it did not give. Terms need no disk.
+func TestVoteThatCannotBeWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), logFileName)
+	if err := createLog(path, votes{}, false); err != nil {
+		t.Fatal(err)
+	}
+	l := opened(t, path)
+	tell(t, l, 5, "ctl2")
+	if err := l.Close(); err != nil { // now all writes fail
+		t.Fatal(err)
+	}
+	tell(t, l, 6, "")
+	if err := l.SetUint64([]byte(keyVoteTerm), 6); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Set([]byte(keyCandidate), []byte("ctl3")); err == nil {
+		t.Error("a vote was taken that could not be written")
+	}
+	wantVotes(t, l, votes{6, 5, "ctl2"})
+	if err := l.Set([]byte(keyCandidate), make([]byte, maxCandidate+1)); err == nil {
+		t.Error("a candidate without a bound was taken")
+	}
+	if err := l.SetUint64([]byte("another"), 1); err == nil {
+		t.Error("a number that is not kept was taken")
+	}
+}
+
+// TestVotesApart: a log of the format before, which had term and vote beside the entries, keeps both, and they move
+// into the seal with the next write.
+func TestVotesApart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), logFileName)
+	db, err := openBolt(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, sum := witnessed(0, &raft.Log{Index: 1, Term: 7, Data: []byte("entry")})
+	b := []byte{sealFormatApart}
+	for _, n := range []uint64{1, 1, 0} { // first, last, snapshot
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	b = binary.BigEndian.AppendUint32(b, sum)
+	b = binary.BigEndian.AppendUint32(b, crc(b))
+	err = db.StoreLogs([]*raft.Log{e, {Index: sealIndex, Data: b}})
+	for k, v := range map[string][]byte{keyTerm: indexKey(8), keyVoteTerm: indexKey(7), keyCandidate: []byte("ctl2")} {
+		err = errors.Join(err, db.Set([]byte(k), sumPair([]byte(k), v)))
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	l := opened(t, path)
+	wantVotes(t, l, votes{8, 7, "ctl2"})
+	if err := l.StoreLog(&raft.Log{Index: 2, Term: 8}); err != nil {
+		t.Fatal(err)
+	}
+	wantVotes(t, again(t, l), votes{8, 7, "ctl2"})
 }

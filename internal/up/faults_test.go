@@ -43,6 +43,7 @@ type fault struct {
 	late   bool             // or not while it lasts: the log still has room in its file
 	all    bool             // users at the leader's own socket go on too
 	strict bool             // no call fails
+	told   bool             // the leader tells the nodes who leads next, also those whose reports are under way
 	outage bool             // nothing can go on while it lasts
 	goal   [2]time.Duration // median and maximum
 }
@@ -72,9 +73,9 @@ var faultsOfLeader = []fault{
 	{name: "all disks full", hit: func(s *stage) { s.eachController(s.a.fill) },
 		mend: func(s *stage) { s.eachController(s.a.clear) }, apart: true, lasts: true, all: true, outage: true},
 	{name: "SIGTERM", hit: func(s *stage) { s.signal(syscall.SIGTERM) }, mend: (*stage).again, moves: true, strict: true,
-		goal: short},
+		told: true, goal: short},
 	{name: "takeover", hit: func(s *stage) { takeover(s.t, s.c, s.leader) }, moves: true, all: true, strict: true,
-		goal: short},
+		told: true, goal: short},
 	{name: "rolling upgrade", hit: (*stage).roll, all: true, strict: true, goal: short},
 }
 
@@ -131,6 +132,25 @@ func (s *stage) errors() string {
 		}
 	}
 	return b.String()
+}
+
+// untold gives the lines of nodes whose session with the leader has ended in another way than by the leader's word.
+func (s *stage) untold() []string {
+	s.t.Helper()
+	var out []string
+	for i := range s.c.Members {
+		m := &s.c.Members[i]
+		if m.Role != RoleNode {
+			continue
+		}
+		for line := range strings.Lines(lines(s.t, m.Log)) {
+			if strings.Contains(line, "session with the controller has ended") &&
+				!strings.Contains(line, `err="another controller leads"`) {
+				out = append(out, m.Name+": "+line)
+			}
+		}
+	}
+	return out
 }
 
 // up starts what is missing.
@@ -213,6 +233,7 @@ func (s *stage) round(f *fault) (g gaps, failed []error, calls int64) {
 	}
 	tr := newTraffic(s.t, slices.Concat(at, at, at)[:6], s.readAt)
 	until(s.t, "jobs run", func() bool { _, ok := tr.start(time.Time{}); return ok })
+	untold := s.untold()
 	moment := time.Now()
 	f.hit(s)
 	if f.moves {
@@ -231,6 +252,9 @@ func (s *stage) round(f *fault) (g gaps, failed []error, calls int64) {
 		f.mend(s)
 		s.answers()
 		tr.measure(time.Now())
+	}
+	if now := s.untold(); f.told && len(now) > len(untold) {
+		s.t.Errorf("%s: a node was cut off without a word:\n%s", f.name, strings.Join(now, ""))
 	}
 	g = tr.silences(moment)
 	return g, tr.end(), tr.calls.Load()
