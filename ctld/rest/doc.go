@@ -19,6 +19,7 @@
 //	routes.go operations.go   the table of operations, and finding one
 //	body.go      reading what clients send
 //	form.go      JSON or YAML, compressed or not
+//	rowgroups.go rows of a list that were made before
 //
 // The operations:
 //

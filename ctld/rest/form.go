@@ -142,6 +142,8 @@ type zipper struct {
 	out bytes.Buffer
 	sum uint32
 	n   int64
+
+	apart bool // what came last was compressed by itself
 }
 
 func newZipper(put func([]byte) error) *zipper {
@@ -154,6 +156,10 @@ func (z *zipper) free() { fast.Put(z.w) }
 
 func (z *zipper) Write(b []byte) (int, error) {
 	z.sum, z.n = crc32.Update(z.sum, crc32.IEEETable, b), z.n+int64(len(b))
+	if z.apart {
+		z.w.Reset(&z.out)
+		z.apart = false
+	}
 	_, err := z.w.Write(b)
 	if err == nil {
 		err = z.w.Flush()

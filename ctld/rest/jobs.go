@@ -77,6 +77,9 @@ func parseStates(list []string) (out []model.JobState, err error) {
 func (q *request) each(j *slurmjson.Writer, rq *proto.JobsRequest) (n int, err error) {
 	rows := &jobtext.JobRows{Jobs: rq.Filter.Jobs, View: &jobtext.JobView{Times: jobtext.Times{Now: time.Now()},
 		Cluster: q.facts.Config().Cluster, Rules: &ask.Rulebook{}}}
+	if q.rowSink != nil && len(rq.Filter.Jobs) == 0 {
+		return 0, q.eachGroup(j, rq, rows)
+	}
 	seen := map[model.JobID]bool{}
 	err = q.stream(proto.KindJobs, rq, func(part []byte) error {
 		var chunk proto.JobsChunk
@@ -100,6 +103,28 @@ func (q *request) each(j *slurmjson.Writer, rq *proto.JobsRequest) (n int, err e
 		return q.ctx.Err()
 	})
 	return n, err
+}
+
+// eachGroup is each for a list that equal requests share, with rows that were made before.
+func (q *request) eachGroup(j *slurmjson.Writer, rq *proto.JobsRequest, rows *jobtext.JobRows) error {
+	g := &rowGroups{q: q, j: j, rows: rows}
+	err := q.stream(proto.KindJobs, rq, func(part []byte) error {
+		var chunk proto.JobsChunk
+		if err := proto.Decode(part, &chunk); err != nil {
+			return err
+		}
+		g.part(&chunk)
+		for _, job := range chunk.Jobs {
+			if err := g.add(job); err != nil {
+				return err
+			}
+		}
+		return q.ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	return g.end()
 }
 
 // listJobs is GET jobs. The filters are not in the specification; clients send them all the same.

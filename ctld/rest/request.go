@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ type request struct {
 	warnings []warning
 	age      time.Duration
 	same     *share.Answer // holds parts that others share, until the answer is sent
+	rowSink  rowSink       // of what is shared, while it is made; nil: nothing is
 }
 
 type warning struct{ text, source string }
@@ -100,13 +102,17 @@ func (q *request) sharedAt(key string, at any, write func(own *request, j *slurm
 	got, err := q.s.same.Get(q.ctx, key, stamp, func(ctx context.Context, put func([]byte) error) (any, error) {
 		own := *q
 		own.ctx, own.facts, own.warnings, own.same = ctx, q.s.o.Cluster.Facts(), nil, nil
-		var to io.Writer = putter(put)
+		var to interface {
+			io.Writer
+			rowSink
+		} = putter(put)
 		var zip *zipper
 		if zipped {
 			zip = newZipper(put)
 			defer zip.free()
 			to = zip
 		}
+		own.rowSink = to
 		j := slurmjson.New(to, q.ver)
 		j.Started()
 		if err := write(&own, j); err != nil {
@@ -194,12 +200,22 @@ func (q *request) send(err error) {
 		h.Set("X-Gbatch-Age-Ms", strconv.FormatInt(q.age.Milliseconds()+1, 10))
 	}
 	q.w.WriteHeader(status)
+	out := gathers.Get().(*bufio.Writer) //nolint:forcetypeassert // it holds nothing else
+	defer func() {
+		out.Reset(nil)
+		gathers.Put(out)
+	}()
+	out.Reset(q.w)
+	defer func() { _ = out.Flush() }() // who has gone needs no answer
 	for _, p := range list {
-		if _, err := q.w.Write(p); err != nil {
-			return // who has gone needs no answer
+		if _, err := out.Write(p); err != nil {
+			return
 		}
 	}
 }
+
+// gathers put the pieces of an answer together: a list that was compressed in groups has dozens.
+var gathers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 64<<10) }}
 
 // tail ends the object with what every answer has.
 func (q *request) tail() {

@@ -118,6 +118,7 @@ type Server struct {
 	port    net.Listener // nil: none
 	socket  net.Listener // nil: none
 	same    share.Group
+	rows    *rowsKept
 	open    conns
 	routes  *routes
 	closing sync.Once
@@ -127,7 +128,8 @@ type Server struct {
 
 // New listens. What can't be listened on is an error if nothing is left.
 func New(o *Options) (*Server, error) {
-	s := &Server{o: *o, routes: newRoutes(), begun: time.Now().UnixNano(), same: share.Group{Rest: shareRest}}
+	s := &Server{o: *o, routes: newRoutes(), begun: time.Now().UnixNano(), same: share.Group{Rest: shareRest},
+		rows: newRowsKept()}
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		ReadHeaderTimeout: headerTime,

@@ -1,6 +1,7 @@
 package jobtext
 
 import (
+	"encoding/binary"
 	"strconv"
 	"strings"
 
@@ -201,6 +202,14 @@ func minutes(s int64) (v int64, set, infinite bool) {
 }
 
 func (r *JobRow) numCPUs() int64 { _, c := r.Size(); return int64(c) }
+
+// AppendMoment appends what the members of a row have from the time of the answer (View.At): rows of equal jobs with
+// equal moments are equal.
+func (r *JobRow) AppendMoment(b []byte) []byte {
+	b = append(b, ReasonOf(r.Job, r.At).String()...)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.Begins()))
+	return append(b, depsText(r.Job, r.At)...)
+}
 
 // endOrLimit gives the job's end, or the moment at which its time limit ends it.
 func (r *JobRow) endOrLimit() model.Time {
