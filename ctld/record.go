@@ -80,6 +80,15 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 	if j.End != nil {
 		r.End, r.Exit, r.CancelUID = j.End.At, j.End.Exit, j.End.UID
 	}
+	if j.End != nil && j.Run == nil { // it never ran: what it waited for, and how
+		r.Reason = j.ReasonAt(j.End.At)
+		switch {
+		case j.Hold != model.NotHeld:
+			r.Priority = 0
+		case !cfg.Params.Priority.Default():
+			r.Priority = c.prio.order(v, c.now()).Of(v, j)
+		}
+	}
 	return r
 }
 

@@ -35,8 +35,8 @@ type madeRows struct {
 	n   int64  // the number of plain bytes
 }
 
-// rowsKept are the rows that lists had lately. When the recent ones fill half of the room, those that no list has needed
-// since it was empty go.
+// rowsKept are the rows that lists had lately. When the recent ones fill half of the room, those that no list has
+// needed since it was empty go.
 type rowsKept struct {
 	mu             sync.Mutex
 	recent, before map[rowsKey]*madeRows

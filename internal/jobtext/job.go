@@ -102,24 +102,6 @@ func shownPriority(j *model.Job) uint32 {
 	return j.Priority
 }
 
-// ReasonOf gives the reason to show for a job. One that was held while it ran shows that, and one that was cancelled
-// while it waited keeps what it waited for, as far as that is told from its own hold and time.
-func ReasonOf(j *model.Job, now model.Time) model.Reason {
-	reason := j.Waiting(now)
-	if reason != model.ReasonNone {
-		return reason
-	}
-	switch {
-	case j.Hold == model.HeldByUser:
-		return model.ReasonJobHeldUser
-	case j.Hold == model.HeldByAdmin:
-		return model.ReasonJobHeldAdmin
-	case j.State == model.Cancelled && j.Run == nil && j.End != nil && j.Begin > j.End.At:
-		return model.ReasonBeginTime
-	}
-	return reason
-}
-
 // lastEval gives when the planner looked at a job last: it looks at all that may start, all the time.
 func lastEval(j *model.Job, now model.Time) model.Time {
 	switch {
@@ -147,7 +129,7 @@ func (r *JobRow) nodeList() string {
 // appendWhere writes %R: the nodes, or in parentheses why there are none or why the job failed.
 func (r *JobRow) appendWhere(b []byte) []byte {
 	if r.showsReason() {
-		b = append(append(b, '('), ReasonOf(r.Job, r.At).String()...)
+		b = append(append(b, '('), r.ReasonAt(r.At).String()...)
 		if more := r.NotAvailText(); more != "" {
 			b = append(append(b, ", "...), more...)
 		}

@@ -64,7 +64,7 @@ func jobLetters() []JobField {
 			return strconv.AppendFloat(b, float64(r.ShownPriority())/(1<<32-1), 'f', 14, 64)
 		}),
 		qText('q', "QOS", "QOS", func(r *JobRow) string { return orNull(r.Spec.QOS) }),
-		qText('r', "Reason", "REASON", func(r *JobRow) string { return ReasonOf(r.Job, r.At).String() }),
+		qText('r', "Reason", "REASON", func(r *JobRow) string { return r.ReasonAt(r.At).String() }),
 		qUnset('s', "SelectJobInfo", "", ""),
 		qText('t', "StateCompact", "ST", func(r *JobRow) string {
 			if r.SpecialExit() {

@@ -152,7 +152,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "standard_input", Str: func(r *JobRow) string { return stdinOf(r.Spec) }},
 		{Name: "standard_output", Str: func(r *JobRow) string { o, _ := r.OutputFiles(); return o }},
 		{Name: "state_description", Str: func(r *JobRow) string { return r.Why }},
-		{Name: "state_reason", Str: func(r *JobRow) string { return ReasonOf(r.Job, r.At).String() }},
+		{Name: "state_reason", Str: func(r *JobRow) string { return r.ReasonAt(r.At).String() }},
 		{Name: "submit_line", Str: func(r *JobRow) string { return r.Spec.Submit }},
 		{Name: "threads_per_core", Type: slurmjson.Number},
 		{Name: "tres_per_job", Str: func(r *JobRow) string { return gone(r.gres(model.PerJob)) }},
@@ -206,7 +206,7 @@ func (r *JobRow) numCPUs() int64 { _, c := r.Size(); return int64(c) }
 // AppendMoment appends what the members of a row have from the time of the answer (View.At): rows of equal jobs with
 // equal moments are equal.
 func (r *JobRow) AppendMoment(b []byte) []byte {
-	b = append(b, ReasonOf(r.Job, r.At).String()...)
+	b = append(b, r.ReasonAt(r.At).String()...)
 	b = binary.BigEndian.AppendUint64(b, uint64(r.Begins()))
 	return append(b, depsText(r.Job, r.At)...)
 }

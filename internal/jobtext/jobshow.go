@@ -56,7 +56,7 @@ func (r *KeyValues) jobState(j *model.Job, now model.Time, details bool) {
 		KV("MCS_label", "N/A"))
 	r.line(KV("Priority", shownPriority(j)), KV("Nice", sp.Nice), KV("Account", orNull(sp.Account)),
 		KV("QOS", orNull(sp.QOS)))
-	reason := ReasonOf(j, now).String()
+	reason := j.ReasonAt(now).String()
 	if more := j.NotAvailText(); more != "" {
 		reason += ",_" + strings.ReplaceAll(more, " ", "_")
 	}

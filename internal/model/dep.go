@@ -106,6 +106,26 @@ func (j *Job) Delays(now Time) []Dep {
 	})
 }
 
+// ReasonAt gives the reason to show for a job. One that was held while it ran shows that, and one that was cancelled
+// before it could wait for resources keeps what held it.
+func (j *Job) ReasonAt(now Time) Reason {
+	if reason := j.Waiting(now); reason != ReasonNone {
+		return reason
+	}
+	cancelled := j.State == Cancelled && j.Run == nil && j.End != nil
+	switch {
+	case j.Hold == HeldByUser:
+		return ReasonJobHeldUser
+	case j.Hold == HeldByAdmin:
+		return ReasonJobHeldAdmin
+	case cancelled && j.Eligible == 0 && len(j.Spec.Deps) > 0:
+		return ReasonDependency
+	case cancelled && j.Begin > j.End.At:
+		return ReasonBeginTime
+	}
+	return ReasonNone
+}
+
 // Waiting gives the reason that a job has. The minutes of after:JOB+MINUTES are a part of its dependency.
 func (j *Job) Waiting(now Time) Reason {
 	if j.Reason == ReasonBeginTime && len(j.Delays(now)) > 0 {
