@@ -401,10 +401,25 @@ EOF
 done
 e1=$3 e2=$4
 shift 4
-[ -z "$e1$e2" ] && exec "$@"
+# As without a shell, a program that can't be run has the error's number as its exit code.
+bad=
+case $1 in
+*/*)
+	if [ ! -e "$1" ]; then
+		bad='No such file or directory' rc=2
+	elif [ ! -f "$1" ] || [ ! -x "$1" ]; then
+		bad='Permission denied' rc=13
+	fi
+	;;
+*) command -v "$1" >/dev/null 2>&1 || { bad="No such file or directory" rc=2; } ;;
+esac
+[ -z "$bad" ] || echo "slurmstepd: error: execve(): $1: $bad" >&2
+[ -z "$e1$e2$bad" ] && exec "$@"
 trap : TERM INT HUP USR1 USR2 QUIT ALRM
-"$@"
-rc=$?
+if [ -z "$bad" ]; then
+	"$@"
+	rc=$?
+fi
 for p in "$e2" "$e1"; do
 	[ -n "$p" ] && "$p"
 done
