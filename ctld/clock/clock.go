@@ -28,6 +28,7 @@ type Clock struct {
 	at       time.Duration // the cluster's time (since 1970) at atBoot
 	atBoot   time.Duration
 	guessed  bool          // known is the host's clock's word, taken before there was a log
+	byLog    bool          // it has led without knowing the time, and stamped by the log's
 	floor    model.Time    // the latest stamp of a command that is in the log
 	floorAt  time.Duration // since boot, when it was learnt
 	last     model.Time    // what Now gave
@@ -51,7 +52,8 @@ func (c *Clock) Now() model.Time {
 	defer c.mu.Unlock()
 	b := c.boot()
 	if !c.known && !c.settle(b) {
-		return c.give(c.floor + model.Time((b-max(c.floorAt, c.born))/time.Millisecond))
+		c.byLog = c.byLog || c.leads
+		return c.give(c.base(b))
 	}
 	c.advance(b)
 	return c.give(model.Time(c.at / time.Millisecond))
@@ -62,7 +64,13 @@ func (c *Clock) give(t model.Time) model.Time {
 	return c.last
 }
 
-// settle looks for the first moment of a clock that knows no elapsed time. Callers hold mu.
+// base is the time by the log, of a clock that knows no elapsed time. Callers hold mu.
+func (c *Clock) base(b time.Duration) model.Time {
+	return c.floor + model.Time((b-max(c.floorAt, c.born))/time.Millisecond)
+}
+
+// settle looks for the first moment of a clock that knows no elapsed time. A leader that has stamped commands by the
+// log's time goes on from there if the truth is near, and makes the difference up. Callers hold mu.
 func (c *Clock) settle(b time.Duration) bool {
 	host := c.truth()
 	ahead := sinceEpoch(host) - sinceEpoch(c.floor)
@@ -74,6 +82,9 @@ func (c *Clock) settle(b time.Duration) bool {
 		host = max(host, c.floor)
 	default:
 		return false
+	}
+	if base := c.base(b); c.byLog && (sinceEpoch(host)-sinceEpoch(base)).Abs() <= Near {
+		host = base
 	}
 	c.known, c.at, c.atBoot = true, sinceEpoch(host), b
 	return true

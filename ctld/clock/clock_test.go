@@ -176,6 +176,26 @@ func TestLostDiskAndWrongClock(t *testing.T) {
 	}
 }
 
+// A leader whose clock is wrong, and which has lost its file of the elapsed time, stamps by the log until it knows what
+// most clocks show. If that is near, the time in the log does not jump to it (seed 7221 of faultsim).
+func TestVerdictOfLeaderWithoutTime(t *testing.T) {
+	h := &host{wall: noon, boot: time.Hour}
+	h.set(-time.Hour)
+	c := h.clock()
+	c.Applied(noon)
+	c.Lead(true)
+	h.pass(c, 2*time.Second)
+	near(t, "by the log", c.Now(), noon.Add(2), 10*time.Millisecond)
+	const ahead = 10 * time.Second // of the log's time are the others' clocks
+	c.Judge(Judge([]Offset{{Name: "ctl1", Controller: true, Ahead: time.Hour + ahead},
+		{Name: "ctl2", Controller: true, Ahead: time.Hour + ahead}}))
+	near(t, "as soon as it is known", c.Now(), noon.Add(2), 10*time.Millisecond)
+	h.pass(c, 20*time.Second)
+	near(t, "20 s later", c.Now(), noon.Add(22+2), 100*time.Millisecond) // a tenth more
+	h.pass(c, 200*time.Second)
+	near(t, "in the end", c.Now(), noon.Add(222+10), 10*time.Millisecond)
+}
+
 // What is in the log is never in the future of what follows.
 func TestNeverBeforeTheLog(t *testing.T) {
 	h := &host{wall: noon, boot: time.Hour}

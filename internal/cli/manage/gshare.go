@@ -35,7 +35,7 @@ type share struct {
 // Gshare lists accounts and users with their shares and usage.
 func Gshare(e *env.Env) int {
 	s := &share{Env: e}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...),
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions(0)...),
 		EnvPrefix: "SSHARE", Values: func(o string) (getopt.Values, bool) {
 			lang := clustertext.ShareLanguage()
 			return getopt.Fields(lang.Names()...), o == "format"
@@ -90,6 +90,7 @@ func (s *share) options() []getopt.Option {
 		{Name: "partition", Short: 'm', Help: "with a column for the partition of associations that have one",
 			Set: getopt.Flag(&s.byPartition)},
 		{Name: "noheader", Short: 'n', Help: "print no header", Set: getopt.Flag(&s.noHeader)},
+		{Short: 'h', Help: "print no header", Set: getopt.Flag(&s.noHeader)},
 		{Name: "format", Short: 'o', Arg: getopt.Required, Metavar: "fields",
 			Help: "what to print, as in 'account%30,fairshare'; -e lists the fields", Set: func(v string) error {
 				s.fields += "," + v
