@@ -49,6 +49,8 @@ func (m *manage) modifyJob(c *client.Client, words []string) error {
 			err = jobCondition(rq.Records, "jobids", w)
 		case set:
 			err = jobSetting(&rq, key, value)
+		case keyOf(key, slices.Concat(jobConditions, keyConditions)) == "clusters":
+			err = m.CheckClusters(c, env.SplitList(value))
 		default:
 			err = jobCondition(rq.Records, key, value)
 		}
@@ -91,7 +93,7 @@ func jobCondition(rq *proto.AcctRequest, key, value string) (err error) {
 		refs, err := env.ParseJobRefs(value)
 		rq.Jobs = append(rq.Jobs, refs...)
 		return err
-	case "clusters": // there is one
+	case "clusters": // the caller has checked it
 	case "users":
 		for _, name := range env.SplitList(value) {
 			uid, err := env.UIDOf(name)
