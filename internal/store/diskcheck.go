@@ -111,7 +111,8 @@ func recoverDisk(o Options, why error, good []uint64) (found, error) {
 	return found{fresh: true}, nil
 }
 
-// busyError says that the log can't be opened, by which nobody knows whether it is damaged: another process has it.
+// busyError says that the log can't be opened, by which nobody knows whether it is damaged: another process has it, or
+// a newer version has written it.
 type busyError struct{ error }
 
 // lockAndCheck checks the log while no other process can have it open. Without a file, the log is fresh.

@@ -118,7 +118,11 @@ func checkLog(path string, w *logWalk) (f found, err error) {
 		return found{}, fmt.Errorf("its seal is damaged: %w", err)
 	}
 	s, apart, err := parseSeal(&e)
-	if err != nil {
+	var newer *newerError
+	switch {
+	case errors.As(err, &newer):
+		return found{}, &busyError{fmt.Errorf("the raft log %s can't be read: %w", path, err)}
+	case err != nil:
 		return found{}, err
 	}
 	if apart {

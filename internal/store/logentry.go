@@ -112,12 +112,19 @@ func (s seal) entry() *raft.Log {
 	return &raft.Log{Index: sealIndex, Data: b}
 }
 
+// newerError says that a later version has written the log. It is not damaged, and stays where it is.
+type newerError struct{ format byte }
+
+func (e *newerError) Error() string {
+	return fmt.Sprintf("its format is %d, written by a newer version of gctld; this one knows %d. Start that version "+
+		"again", e.format, sealFormat)
+}
+
 // parseSeal reads a seal. apart says that term and vote are not in it.
 func parseSeal(e *raft.Log) (s seal, apart bool, err error) {
 	b := e.Data
 	if len(b) > 1 && b[0] > sealFormat && sumAtEnd(b) {
-		return seal{}, false, fmt.Errorf("its seal has format %d, written by a newer version; this one knows %d", b[0],
-			sealFormat)
+		return seal{}, false, &newerError{b[0]}
 	}
 	apart = len(b) == sealLenApart && b[0] == sealFormatApart
 	whole := len(b) >= sealLeast && len(b) <= sealMost && b[0] == sealFormat

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -132,6 +133,33 @@ func TestVoteThatCannotBeWritten(t *testing.T) {
 	}
 	if err := l.SetUint64([]byte("another"), 1); err == nil {
 		t.Error("a number that is not kept was taken")
+	}
+}
+
+// TestLogOfNewerVersion: it is refused and stays, also where other controllers could replace it: all of them may have
+// gone back to this version.
+func TestLogOfNewerVersion(t *testing.T) {
+	dir := t.TempDir()
+	err := errors.Join(makeDir(filepath.Join(dir, snapshotsDir)),
+		createLog(filepath.Join(dir, logFileName), votes{term: 3}, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := opened(t, filepath.Join(dir, logFileName))
+	e := l.seal.entry()
+	e.Data[0] = sealFormat + 1
+	e.Data = binary.BigEndian.AppendUint32(e.Data[:len(e.Data)-4], crc(e.Data[:len(e.Data)-4]))
+	if err := errors.Join(l.db.StoreLogs([]*raft.Log{e}), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		_, err := checkDisk(Options{Dir: dir, Peers: make([]Peer, n+1), Logger: testLogger(t)})
+		if err == nil || !strings.Contains(err.Error(), "written by a newer version of gctld; this one knows 3. Start that") {
+			t.Errorf("%d controllers: %v", n+1, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, logFileName)); err != nil {
+			t.Errorf("%d controllers: the log has gone: %v", n+1, err)
+		}
 	}
 }
 
