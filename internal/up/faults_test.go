@@ -134,8 +134,9 @@ func (s *stage) errors() string {
 	return b.String()
 }
 
-// untold gives the lines of nodes whose session with the leader has ended in another way than by the leader's word.
-func (s *stage) untold() []string {
+// untold gives the lines of nodes whose session with the leader has ended after a moment in another way than by the
+// leader's word. A line that is like an earlier one is written late, with its own time.
+func (s *stage) untold(moment time.Time) []string {
 	s.t.Helper()
 	var out []string
 	for i := range s.c.Members {
@@ -144,8 +145,16 @@ func (s *stage) untold() []string {
 			continue
 		}
 		for line := range strings.Lines(lines(s.t, m.Log)) {
-			if strings.Contains(line, "session with the controller has ended") &&
-				!strings.Contains(line, `err="another controller leads"`) {
+			if !strings.Contains(line, "session with the controller has ended") ||
+				strings.Contains(line, `err="another controller leads"`) {
+				continue
+			}
+			stamp, _, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
+			at, err := time.Parse(time.RFC3339Nano, stamp)
+			if err != nil {
+				s.t.Fatalf("%s: the line %q: %v", m.Name, line, err)
+			}
+			if at.After(moment) {
 				out = append(out, m.Name+": "+line)
 			}
 		}
@@ -233,7 +242,6 @@ func (s *stage) round(f *fault) (g gaps, failed []error, calls int64) {
 	}
 	tr := newTraffic(s.t, slices.Concat(at, at, at)[:6], s.readAt)
 	until(s.t, "jobs run", func() bool { _, ok := tr.start(time.Time{}); return ok })
-	untold := s.untold()
 	moment := time.Now()
 	f.hit(s)
 	if f.moves {
@@ -253,8 +261,8 @@ func (s *stage) round(f *fault) (g gaps, failed []error, calls int64) {
 		s.answers()
 		tr.measure(time.Now())
 	}
-	if now := s.untold(); f.told && len(now) > len(untold) {
-		s.t.Errorf("%s: a node was cut off without a word:\n%s", f.name, strings.Join(now, ""))
+	if cut := s.untold(moment); f.told && len(cut) > 0 {
+		s.t.Errorf("%s: a node was cut off without a word:\n%s", f.name, strings.Join(cut, ""))
 	}
 	g = tr.silences(moment)
 	return g, tr.end(), tr.calls.Load()
