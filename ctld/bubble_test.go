@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"gbatch/ctld/lease"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -65,7 +66,7 @@ func newBubble(t *testing.T, path string) *bubble {
 		begun := time.Now()
 		c.clocks.time = clock.New(func() model.Time { return model.Time(time.Now().UnixMilli()) },
 			func() time.Duration { return time.Since(begun) + time.Minute })
-		c.lease.begin = begun
+		c.lease = lease.New()
 		load := func() (*conf.Config, []conf.Problem) { return conf.LoadFile(path) }
 		c.opts = Options{Name: p.ID, Logger: c.log, Load: load}
 		for _, q := range peers {

@@ -192,7 +192,7 @@ func (c *Controller) moment(ctx context.Context) *proto.MomentReply {
 		Version: c.opts.Version, Leader: leader, Term: c.store.Term(), Index: far.Applied, Last: far.Last, Joins: c.Joining(),
 		Stalled: c.store.Stalled(), Troubles: c.ownTroubles(c.machine.View()),
 		Told: c.jobEvents.Told()}
-	if r.Leads && c.lease.holds(ctx, c.store) {
+	if r.Leads && c.lease.Holds(ctx, c.store) {
 		r.Members = namesOf(c.members())
 	}
 	return r

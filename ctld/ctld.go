@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"gbatch/ctld/lease"
 	"log/slog"
 	"net"
 	"os"
@@ -63,7 +64,7 @@ type Controller struct {
 	filesTaken bool                      // since this process leads; only startLeading's goroutine asks
 	lost       atomic.Pointer[time.Time] // since when no controller leads, as far as this one knows; nil: one does
 	door       door
-	lease      lease
+	lease      *lease.Lease
 	inside     atomic.Int64 // requests that are being answered or passed on, without those that wait by design
 	waiting    atomic.Int64
 	prio       priorities
@@ -123,7 +124,7 @@ func New(o Options) (_ *Controller, err error) {
 	c.jobEvents = &jobevents.Teller{Facts: c.machine, Run: c.runJobEvent, Log: o.Logger}
 	c.dead.Dir = filepath.Join(o.Dir, "refused-records")
 	c.counts.since.Store(int64(c.bootAt))
-	c.lease.begin = time.Now()
+	c.lease = lease.New()
 	c.people, c.host = userdb.New(), host
 	if o.People != nil {
 		c.people = o.People

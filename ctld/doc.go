@@ -11,7 +11,8 @@
 //	             collector runs
 //	options.go   Options, and the limits of the loops
 //	ctld.go      New, Run, Close
-//	leader.go    the leader's loops, the clock, and propose: the one way to change a fact
+//	leader.go    the leader's loops, the clock, propose: the one way to change a fact. For how long
+//	             it leads for certain says package lease
 //	clocks.go    the cluster's time, and whose clock is wrong; clock decides it
 //	machine.go   the state behind the log: Apply, Views, waiting for changes
 //	members.go   who the controllers are; memberedit.go adds and removes them
@@ -59,7 +60,7 @@
 //	nodeask.go       questions to one node
 //	nodeedit.go      changes of nodes, of single units and of partitions
 //	reboot.go        gcontrol reboot; starts package power, which powers nodes down and up
-//	health.go        HealthCheckProgram
+//	health.go        what a node lacks, and HealthCheckProgram
 //	gpuidle.go       GpuIdlePolicy
 //	mig.go           gcontrol mig apply
 //

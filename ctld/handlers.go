@@ -588,8 +588,8 @@ func (c *Controller) leaderless() time.Duration {
 // factsAge is how long ago this controller's facts were the cluster's.
 func (c *Controller) factsAge() time.Duration {
 	at := c.store.LastContact()
-	if until := c.lease.until.Load(); until > 0 {
-		if led := c.lease.begin.Add(time.Duration(until) - c.store.LeaseTime()); led.After(at) {
+	if until := c.lease.Until(); !until.IsZero() {
+		if led := until.Add(-c.store.LeaseTime()); led.After(at) {
 			at = led
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	"gbatch/internal/model"
@@ -13,8 +14,9 @@ import (
 	"gbatch/internal/state"
 )
 
-// health.go checks registered nodes: it makes them run HealthCheckProgram when it is due, in the states of
-// HealthCheckNodeState, and drains nodes that report a problem until they report none.
+// health.go checks nodes: what one has when it registers, against the configuration; and by HealthCheckProgram, which
+// it runs when that is due, in the states of HealthCheckNodeState. It drains nodes that report a problem until they
+// report none.
 
 const (
 	// maxSkew is how far a node's clock may be from the controller's. Time limits, accounting and certificates rely on it.
@@ -185,4 +187,66 @@ func (n *nodeSet) stale(hash string) []*session {
 		}
 	}
 	return out
+}
+
+// lacks says what a node has less of than the configuration says, or "".
+func lacks(def *model.NodeDef, hw *proto.Hardware) string {
+	switch virtual := hw.Virtual || def.Virtual; {
+	case virtual: // its hardware is taken from the configuration, except for devices that the node searches for
+	case hw.CPUs < def.CPUs:
+		return fmt.Sprintf("Low CPUs (reported:%d < configured:%d)", hw.CPUs, def.CPUs)
+	case hw.MemMiB < def.MemMiB:
+		return fmt.Sprintf("Low RealMemory (reported:%d < configured:%d)", hw.MemMiB, def.MemMiB)
+	case hw.TmpMiB < def.TmpMiB:
+		return fmt.Sprintf("Low TmpDisk (reported:%d < configured:%d)", hw.TmpMiB, def.TmpMiB)
+	}
+	gres := lacksGres(def, hw)
+	switch {
+	case hw.Problem == "":
+		return gres
+	case gres == "":
+		return cut(hw.Problem, maxProblem)
+	}
+	return gres + ": " + cut(hw.Problem, maxProblem)
+}
+
+// maxProblem bounds the node's own text in its reason, bytes.
+const maxProblem = 400
+
+// cut shortens a text.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// connections keeps only the properties of units from a node's list of resources.
+func connections(list []model.GresDef) []model.GresDef {
+	var out []model.GresDef
+	for _, g := range list {
+		if len(g.Near)+len(g.Links)+len(g.Dist) > 0 || g.MemMiB > 0 {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// lacksGres says of which resources a node has fewer units than the configuration says, or "".
+func lacksGres(def *model.NodeDef, hw *proto.Hardware) string {
+	for _, g := range def.Gres {
+		if len(g.Over) > 0 {
+			continue // shares of GPUs: the GPUs themselves are checked
+		}
+		n := int32(0)
+		for _, have := range hw.Gres {
+			if have.Name == g.Name && (g.Type == "" || have.Type == g.Type) {
+				n += have.Count
+			}
+		}
+		if n < g.Count {
+			return fmt.Sprintf("gres/%s count reported lower than configured (%d < %d)", g.Name, n, g.Count)
+		}
+	}
+	return ""
 }

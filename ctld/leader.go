@@ -264,7 +264,6 @@ const (
 	doorPatience = 2 * time.Second // for leadership to begin or to move
 	// electionPatience is less than a search waits for an answer. An election takes less.
 	electionPatience = time.Second
-	leaseAsking      = time.Second // for the other controllers to confirm who leads
 	handOverTime     = 3 * time.Second
 	lastWords        = time.Second // for requests that came before the end
 )
@@ -313,7 +312,7 @@ func (c *Controller) leads(ctx context.Context) bool {
 		handing, is := c.door.handing.Load(), c.store.IsLeader()
 		switch {
 		case c.leading.Load() && is && !handing:
-			return c.lease.holds(ctx, c.store)
+			return c.lease.Holds(ctx, c.store)
 		case !is && !handing:
 			return false
 		}
@@ -351,81 +350,6 @@ func (c *Controller) leadsAfterElection(ctx context.Context) bool {
 	}
 }
 
-// lease is until when no other controller can lead. It is renewed beside the requests that need it, before it ends; a
-// request that finds it ended waits for a majority. Its clock is the process's monotonic one.
-type lease struct {
-	begin time.Time
-	until atomic.Int64 // ns since begin
-
-	mu     sync.Mutex
-	asking *leaseCheck // in progress, or nil
-}
-
-type leaseCheck struct {
-	since time.Duration // when it began, from the lease's begin
-	done  chan struct{}
-	err   error
-}
-
-// confirmer is what the lease needs of the store.
-type confirmer interface {
-	VerifyLeader(context.Context) error
-	LeaseTime() time.Duration
-}
-
-// holds reports whether this controller leads at a moment of the call.
-//
-// A check that had begun before may have been confirmed long ago: its answers have waited while this process was
-// stopped. It counts only if its lease has not ended.
-func (l *lease) holds(ctx context.Context, s confirmer) bool {
-	called := time.Since(l.begin)
-	for {
-		left := time.Duration(l.until.Load()) - time.Since(l.begin)
-		if left > s.LeaseTime()/2 {
-			return true
-		}
-		check := l.renew(s)
-		if left > 0 {
-			return true
-		}
-		select {
-		case <-check.done:
-		case <-ctx.Done():
-			return false
-		}
-		if check.err != nil || check.since >= called {
-			return check.err == nil
-		}
-	}
-}
-
-// end makes the lease invalid: leadership is about to be given away.
-func (l *lease) end() { l.until.Store(0) }
-
-// renew asks a majority, once for all who need it at the same time. It ends after leaseAsking.
-func (l *lease) renew(s confirmer) *leaseCheck {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.asking != nil {
-		return l.asking
-	}
-	check := &leaseCheck{since: time.Since(l.begin), done: make(chan struct{})}
-	l.asking = check
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), leaseAsking)
-		defer cancel()
-		check.err = s.VerifyLeader(ctx)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if check.err == nil {
-			l.until.Store(int64(check.since + s.LeaseTime()))
-		}
-		l.asking = nil
-		close(check.done)
-	}()
-	return check
-}
-
 // handOver gives leadership to another controller, "" to the one that has most of the log. Requests wait meanwhile, and
 // then go there.
 func (c *Controller) handOver(ctx context.Context, to string) error {
@@ -444,7 +368,7 @@ func (c *Controller) handOver(ctx context.Context, to string) error {
 		c.door.to.Store(nil)
 		c.door.tell()
 	}()
-	c.lease.end()
+	c.lease.End()
 	if err := c.store.TransferLeadership(ctx, to); err != nil {
 		return err
 	}

@@ -252,8 +252,8 @@ func (c *Controller) toLeader(ctx context.Context, who *caller, kind uint16, bod
 	return relayError(&row, lost, err)
 }
 
-// leaderSaid gives the controller that says it leads. raft can't tell as long as this host's disk hangs or is full: it
-// has to write the new term before it follows anybody. It waits for their answers for no longer than patience.
+// leaderSaid gives the controller that says it leads: raft may not know one while it waits for this host's disk. It
+// waits for their answers for no longer than patience.
 func (c *Controller) leaderSaid(ctx context.Context, patience time.Duration) (name, addr string) {
 	hearing, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

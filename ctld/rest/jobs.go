@@ -113,7 +113,9 @@ func (q *request) eachGroup(j *slurmjson.Writer, rq *proto.JobsRequest, rows *jo
 		if err := proto.Decode(part, &chunk); err != nil {
 			return err
 		}
-		g.part(&chunk)
+		if err := g.part(&chunk); err != nil {
+			return err
+		}
 		for _, job := range chunk.Jobs {
 			if err := g.add(job); err != nil {
 				return err

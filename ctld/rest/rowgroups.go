@@ -113,7 +113,7 @@ type rowGroups struct {
 	q     *request
 	j     *slurmjson.Writer // of the list
 	rows  *jobtext.JobRows
-	rules []*model.AskRules
+	rules []byte // the partitions' rules, as they are encoded
 
 	jobs  []*model.Job // of the group
 	later bool         // there was a group before
@@ -122,10 +122,15 @@ type rowGroups struct {
 }
 
 // part notes what of an answer's part counts for all rows.
-func (g *rowGroups) part(chunk *proto.JobsChunk) {
+func (g *rowGroups) part(chunk *proto.JobsChunk) error {
 	g.rows.View.At = chunk.Now
+	if len(chunk.Rules) == 0 {
+		return nil
+	}
 	g.rows.View.Rules.Add(chunk.Rules)
-	g.rules = append(g.rules, chunk.Rules...)
+	b, err := proto.Encode(&proto.JobsChunk{Rules: chunk.Rules})
+	g.rules = append(g.rules, b...)
+	return err
 }
 
 // add takes the next job.
@@ -143,7 +148,7 @@ func (g *rowGroups) end() error {
 	if len(g.jobs) == 0 {
 		return nil
 	}
-	of, err := proto.Encode(&proto.JobsChunk{Jobs: g.jobs, Rules: g.rules})
+	of, err := proto.Encode(&proto.JobsChunk{Jobs: g.jobs})
 	if err != nil {
 		return err
 	}
@@ -161,7 +166,7 @@ func (g *rowGroups) end() error {
 	if g.later {
 		form |= 2
 	}
-	of = append(append(of, g.q.ver+g.rows.View.Cluster...), form)
+	of = append(append(append(of, g.rules...), g.q.ver+g.rows.View.Cluster...), form)
 	kept := g.q.s.rows
 	key := kept.key(of)
 	r := kept.get(key)

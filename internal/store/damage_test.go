@@ -404,18 +404,7 @@ func TestCrashBetweenSealAndRemoval(t *testing.T) {
 	if err := createLog(path, votes{}, false); err != nil {
 		t.Fatal(err)
 	}
-	open := func() *logFile {
-		f, err := lockAndCheck(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := openLog(path, f, testLogger(t), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	l := open()
+	l := opened(t, path)
 	const n, first, last = 1000, 301, 700
 	for i := uint64(1); i <= n; i++ {
 		if err := l.StoreLog(&raft.Log{Index: i, Term: 1, Data: fmt.Append(nil, "entry ", i)}); err != nil {
@@ -430,7 +419,7 @@ func TestCrashBetweenSealAndRemoval(t *testing.T) {
 	if err := errors.Join(l.store(s), l.Close()); err != nil { // the crash
 		t.Fatal(err)
 	}
-	l = open()
+	l = opened(t, path)
 	for i := uint64(1); i <= n; i++ {
 		err := l.db.GetLog(i, new(raft.Log))
 		if counted := i >= first && i <= last; counted && err != nil || !counted && !errors.Is(err, raft.ErrLogNotFound) {

@@ -118,6 +118,11 @@ func inUse(path string) error {
 // store writes entries and the seal, with raft's present term, in one transaction.
 func (l *logFile) store(s seal, es ...*raft.Log) error {
 	s.votes = l.present()
+	return l.write(s, es...)
+}
+
+// write is store with the votes that s has.
+func (l *logFile) write(s seal, es ...*raft.Log) error {
 	if err := l.db.StoreLogs(append(es, s.entry())); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
@@ -33,17 +32,6 @@ type votes struct {
 // maxCandidate bounds a candidate, bytes.
 const maxCandidate = 1024
 
-// number gives one of raft's numbers. ours is false for other keys.
-func (v *votes) number(key string) (n uint64, ours bool) {
-	switch key {
-	case keyTerm:
-		return v.term, true
-	case keyVoteTerm:
-		return v.voted, true
-	}
-	return 0, false
-}
-
 // SetUint64 takes raft's term, or the term of a vote that it tells next. Nothing is written.
 func (l *logFile) SetUint64(k []byte, n uint64) error {
 	l.told.Lock()
@@ -63,11 +51,16 @@ func (l *logFile) SetUint64(k []byte, n uint64) error {
 func (l *logFile) GetUint64(k []byte) (uint64, error) {
 	l.told.Lock()
 	defer l.told.Unlock()
-	n, ours := l.votes.number(string(k))
-	switch {
-	case !ours:
+	var n uint64
+	switch string(k) {
+	case keyTerm:
+		n = l.votes.term
+	case keyVoteTerm:
+		n = l.votes.voted
+	default:
 		return 0, fmt.Errorf("%q is not a number of raft's", k)
-	case n == 0:
+	}
+	if n == 0 {
 		return 0, raftboltdb.ErrKeyNotFound
 	}
 	return n, nil
@@ -87,10 +80,9 @@ func (l *logFile) vote(candidate []byte) (err error) {
 	l.told.Unlock()
 	s := l.seal
 	s.votes = given
-	if err := l.db.StoreLogs([]*raft.Log{s.entry()}); err != nil {
+	if err := l.write(s); err != nil {
 		return err // raft then does not vote
 	}
-	l.seal = s
 	l.told.Lock()
 	defer l.told.Unlock()
 	l.votes.voted, l.votes.candidate = given.voted, given.candidate
@@ -112,19 +104,15 @@ type getter interface {
 
 // votesIn reads term and vote as raft keeps them in a store.
 func votesIn(g getter) (v votes, err error) {
-	var candidate []byte
-	read := func(err error) error {
-		if errors.Is(err, raftboltdb.ErrKeyNotFound) {
-			return nil
-		}
-		return err
-	}
 	var errs [3]error
 	v.term, errs[0] = g.GetUint64([]byte(keyTerm))
 	v.voted, errs[1] = g.GetUint64([]byte(keyVoteTerm))
-	candidate, errs[2] = g.Get([]byte(keyCandidate))
+	candidate, e := g.Get([]byte(keyCandidate))
+	errs[2] = e
 	for _, e := range errs {
-		err = errors.Join(err, read(e))
+		if !errors.Is(e, raftboltdb.ErrKeyNotFound) {
+			err = errors.Join(err, e)
+		}
 	}
 	if len(candidate) > maxCandidate {
 		err = errors.Join(err, fmt.Errorf("its last vote is for a candidate of %d bytes", len(candidate)))

@@ -38,7 +38,7 @@ func TestRestartWithManyJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		gone([]process{p}, 10*time.Second)
-		answered := make(chan time.Time)
+		answered := make(chan time.Time, 1)
 		go func() { answered <- firstAnswer(dir) }()
 		begin := time.Now()
 		mustUp(t, Options{Dir: dir})
@@ -61,7 +61,9 @@ func TestRestartWithManyJobs(t *testing.T) {
 // submitMany submits held jobs, each with a script and an environment of its own, and gives the highest number.
 func submitMany(t *testing.T, c *Cluster, n int) model.JobID {
 	t.Helper()
-	var next, last atomic.Int64
+	var next atomic.Int64
+	var mu sync.Mutex
+	var last model.JobID
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
@@ -69,7 +71,7 @@ func submitMany(t *testing.T, c *Cluster, n int) model.JobID {
 			defer cl.Close()
 			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
 				rq := &proto.SubmitRequest{RequestID: fmt.Sprint(time.Now().UnixNano(), "-", i), Spec: &model.Spec{
-					Name: fmt.Sprint("train-", i), UID: uint32(os.Getuid()), User: "root", WorkDir: "/tmp", StdOut: "/dev/null",
+					Name: fmt.Sprint("train-", i), WorkDir: "/tmp", StdOut: "/dev/null",
 					Umask: 0o22, MinNodes: 1, MaxNodes: 1, LimitS: 3600, Command: fmt.Sprintf("run-%d.sh", i), HoldReq: true},
 					Script: fmt.Appendf(nil, "#!/bin/sh\n# %d\n%s", i, strings.Repeat("python train.py --epochs 10\n", 20)),
 					Env:    fmt.Appendf(nil, "PATH=/usr/bin:/bin\x00RUN=%d\x00%s\x00", i, "LONG="+strings.Repeat("x", 1000))}
@@ -78,16 +80,14 @@ func submitMany(t *testing.T, c *Cluster, n int) model.JobID {
 					t.Error(err)
 					return
 				}
-				for id := int64(reply.Job); ; {
-					if old := last.Load(); old >= id || last.CompareAndSwap(old, id) {
-						break
-					}
-				}
+				mu.Lock()
+				last = max(last, reply.Job)
+				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
-	return model.JobID(last.Load())
+	return last
 }
 
 // firstAnswer gives the moment at which a controller answers as the leader; zero: none did for a minute.

@@ -34,6 +34,9 @@ func keyOf(key string, words []string) string {
 	return ""
 }
 
+// conditionOf finds the condition that a key begins; "": none.
+func conditionOf(key string) string { return keyOf(key, slices.Concat(jobConditions, keyConditions)) }
+
 // modifyJob changes records of jobs that have ended, and comments of those that have not; jobstats sets AdminComment
 // this way.
 func (m *manage) modifyJob(c *client.Client, words []string) error {
@@ -49,7 +52,7 @@ func (m *manage) modifyJob(c *client.Client, words []string) error {
 			err = jobCondition(rq.Records, "jobids", w)
 		case set:
 			err = jobSetting(&rq, key, value)
-		case keyOf(key, slices.Concat(jobConditions, keyConditions)) == "clusters":
+		case conditionOf(key) == "clusters":
 			err = m.CheckClusters(c, env.SplitList(value))
 		default:
 			err = jobCondition(rq.Records, key, value)
@@ -88,7 +91,7 @@ func (m *manage) modifyJob(c *client.Client, words []string) error {
 
 // jobCondition reads a word that picks jobs.
 func jobCondition(rq *proto.AcctRequest, key, value string) (err error) {
-	switch keyOf(key, slices.Concat(jobConditions, keyConditions)) {
+	switch conditionOf(key) {
 	case "jobids":
 		refs, err := env.ParseJobRefs(value)
 		rq.Jobs = append(rq.Jobs, refs...)
