@@ -585,9 +585,12 @@ func (c *Controller) leaderless() time.Duration {
 	return 0
 }
 
-// factsAge is how long ago this controller's facts were the cluster's.
+// factsAge is how long ago this controller's facts were the cluster's, at most.
 func (c *Controller) factsAge() time.Duration {
 	at := c.store.LastContact()
+	if !at.IsZero() {
+		at = at.Add(-c.store.CommitLag())
+	}
 	if until := c.lease.Until(); !until.IsZero() {
 		if led := until.Add(-c.store.LeaseTime()); led.After(at) {
 			at = led

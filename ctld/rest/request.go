@@ -123,7 +123,7 @@ func (q *request) sharedAt(key string, at any, write func(own *request, j *slurm
 			j.Err = zip.end()
 		}
 		if own.age > 0 || j.Err != nil {
-			return nil, j.Err // it is not kept
+			return share.Passing{Says: own.age}, j.Err
 		}
 		if at != nil {
 			return at, nil
@@ -137,6 +137,9 @@ func (q *request) sharedAt(key string, at any, write func(own *request, j *slurm
 		return err
 	}
 	q.same = got
+	if age, ok := got.Says().(time.Duration); ok {
+		q.age = max(q.age, age)
+	}
 	q.j.Flush(true)
 	q.out.shared(got.Parts, zipped)
 	q.j.Continue()

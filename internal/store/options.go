@@ -92,9 +92,10 @@ const (
 	snapshotMaxBytes    = 64 << 20 // and of a large one
 	logPage             = 4 << 10  // least space of an entry in the log's file
 	snapshotCheckPeriod = 30 * time.Second
-	cachedEntries       = 128 // recent entries kept in memory for followers
-	appendEntriesMax    = 64  // entries in one message to a follower, and in one transaction of the log
-	transportPool       = 3   // idle connections kept to each peer
+	cachedEntries       = 128                   // recent entries kept in memory for followers
+	appendEntriesMax    = 64                    // entries in one message to a follower, and in one transaction of the log
+	commitTimeout       = 50 * time.Millisecond // raft repeats what is committed to a follower after once to twice this
+	transportPool       = 3                     // idle connections kept to each peer
 	transportTimeout    = 10 * time.Second
 	fileLockTimeout     = time.Second
 	acceptPause         = 50 * time.Millisecond

@@ -107,7 +107,7 @@ func (s *Store) start(trans transport, lg *logger) error {
 	c.LocalID, c.Logger, c.NoLegacyTelemetry = raft.ServerID(o.ID), lg, true
 	c.HeartbeatTimeout, c.ElectionTimeout = o.HeartbeatTimeout, o.ElectionTimeout
 	c.LeaderLeaseTimeout = o.HeartbeatTimeout / 2
-	c.MaxAppendEntries = appendEntriesMax
+	c.MaxAppendEntries, c.CommitTimeout = appendEntriesMax, commitTimeout
 	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = o.SnapshotThreshold, o.TrailingLogs, snapshotCheckPeriod
 
 	joining, err := s.disk.joining()
@@ -345,6 +345,10 @@ func (s *Store) Progress() Progress {
 
 // LastContact is when the leader was last heard; zero if never, and on the leader itself.
 func (s *Store) LastContact() time.Time { return s.raft.LastContact() }
+
+// CommitLag bounds by how much a follower's facts are older than its last contact: a heartbeat does not say what is
+// committed; what follows on a new entry does, after at most twice raft's CommitTimeout.
+func (s *Store) CommitLag() time.Duration { return 2 * commitTimeout }
 
 // Stats has the store's statistics.
 type Stats struct {

@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,8 +36,27 @@ func overHTTP(method, url, body, token string) (status int, answer string, err e
 	return got.StatusCode, string(b), err
 }
 
+// ageOfJobs gives what a controller says of how old its list of jobs is; "": it says nothing.
+func ageOfJobs(t *testing.T, url, token string) string {
+	t.Helper()
+	r, err := http.NewRequest("GET", url+"/slurm/v0.0.44/jobs/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-SLURM-USER-TOKEN", token)
+	got, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Body.Close() != nil || got.StatusCode != http.StatusOK {
+		t.Fatal(got.Status)
+	}
+	return got.Header.Get("X-Gbatch-Age-Ms")
+}
+
 // TestHTTPOfFollowers: a token that is revoked counts at no controller any more when the revocation returns; and a
-// client of a follower goes on while the leader is killed: nothing fails, and each submission is one job.
+// client of a follower goes on while the leader is killed: nothing fails, and each submission is one job. A follower's
+// list says how old it is.
 func TestHTTPOfFollowers(t *testing.T) {
 	t.Parallel()
 	c, _, _ := failoverCluster(t)
@@ -84,13 +104,17 @@ func TestHTTPOfFollowers(t *testing.T) {
 	}
 
 	name, leader := leaderOf(t, c)
-	follower := ""
+	follower, tok := "", token()
 	for other, url := range at {
+		age := ageOfJobs(t, url, tok)
+		if ms, err := strconv.Atoi(age); other == name && age != "" ||
+			other != name && (err != nil || ms < 1 || ms > 3000) {
+			t.Errorf("%s leads; the list of %s is %q ms old", name, other, age)
+		}
 		if other != name {
 			follower = url
 		}
 	}
-	tok := token()
 	var ids []int
 	longest := time.Duration(0)
 	const before, all = 5, 25

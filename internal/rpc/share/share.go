@@ -37,6 +37,15 @@ type Answer struct {
 	made  time.Time
 }
 
+// Passing is the stamp of an answer that is not kept. Says is what those learn of it who wait for it.
+type Passing struct{ Says any }
+
+// Says gives what a Passing answer says of itself; nil: it is none.
+func (a *Answer) Says() any {
+	p, _ := a.stamp.(Passing)
+	return p.Says
+}
+
 // Done gives the answer's memory back. Each caller of Get calls it once, when it has sent the answer.
 func (a *Answer) Done() {
 	a.group.mu.Lock()
@@ -45,7 +54,8 @@ func (a *Answer) Done() {
 }
 
 // Make makes an answer: it puts each part, whose memory then belongs to the answer. The stamp is what the answer was
-// made from; it is compared with a later one to see whether the answer is still true. nil: the answer isn't kept.
+// made from; it is compared with a later one to see whether the answer is still true. nil, and a Passing: the answer
+// isn't kept.
 type Make func(ctx context.Context, put func(part []byte) error) (stamp any, err error)
 
 // Group shares answers by key. Rest is how many times as long as an answer took to make the next one with the same key
@@ -220,7 +230,7 @@ func (g *Group) one(t *topic, r *round) (many bool) {
 	}
 	a.users = r.waiting
 	g.forget(t)
-	if err == nil && stamp != nil && g.live <= MaxLive {
+	if _, passing := stamp.(Passing); err == nil && stamp != nil && !passing && g.live <= MaxLive {
 		t.last = a
 		a.users++
 	}
