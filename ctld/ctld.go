@@ -119,7 +119,7 @@ func New(o Options) (_ *Controller, err error) {
 	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(), idle: newIdleWatch(),
 		reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime(),
 		reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
-		readers: newReaders(), refusals: newOncePer(), pace: share.NewPace(paceLeast), dbds: dbdsOf(&o),
+		readers: newReaders(), refusals: newOncePer(), pace: newPace(), dbds: dbdsOf(&o),
 		peaks: peaks.New()}
 	c.jobEvents = &jobevents.Teller{Facts: c.machine, Run: c.runJobEvent, Log: o.Logger}
 	c.dead.Dir = filepath.Join(o.Dir, "refused-records")

@@ -21,7 +21,7 @@
 // Requests of users:
 //
 //	rpc.go       the local socket, the daemons' port, forwarding to the leader
-//	handlers.go  the method that answers each request
+//	handlers.go  the method that answers each request; reads.go those that only read
 //	once.go      a change is made once, however often its request comes
 //	links.go     kept connections to the leader and to gdbd
 //	refusals.go  the texts of refusals
@@ -48,7 +48,6 @@
 //	cycle.go     a pass whenever something has changed; jobs that take turns
 //	priority.go  the order of the queue, gcontrol top
 //	ownrules.go  the order and predictions where nothing is configured
-//	gpucost.go   the cost of each GPU, for GpuSelectPolicy
 //	forecast.go  what lists add to pending jobs: gqueue --start, partitions' defaults
 //
 // Nodes:
@@ -61,7 +60,7 @@
 //	nodeedit.go      changes of nodes, of single units and of partitions
 //	reboot.go        gcontrol reboot; starts package power, which powers nodes down and up
 //	health.go        what a node lacks, and HealthCheckProgram
-//	gpuidle.go       GpuIdlePolicy
+//	gpuuse.go        the cost of each GPU, for GpuSelectPolicy; GpuIdlePolicy
 //	mig.go           gcontrol mig apply
 //
 // Lists and looks:

@@ -183,7 +183,7 @@ func (c *Controller) stateOf(ctx context.Context, m *store.Member, leader string
 	case n.Version == "":
 		s.Health = "an older version, which tells only that it runs"
 	case n.Stalled:
-		s.Health = "its disk hangs"
+		s.Health = "its disk hangs or is full"
 	case n.Joins:
 		s.Health = "it gets the state, and votes when it has it"
 	case n.Leader == "":

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # One user attacks a cluster with 512 connections, in each way that scripts/attack knows, while others submit jobs: how many
-# submissions a second are left of those just before and after, and how much memory each daemon took at most beyond what it had.
+# submissions a second are left of those just before and after, how much memory each daemon took at most beyond what it had,
+# and how much of a CPU the daemons and the attacker used.
 # The attacker's own processes get only CPU that nobody else wants (SCHED_IDLE), as if they were on another host; what the
 # daemons do for them counts. Needs root, for another user. Takes five minutes; says on stderr what it is at.
 #
@@ -27,11 +28,21 @@ gcontrol reconfigure >/dev/null
 cd "$work"
 pids() { pgrep -f "^[^ ]*/(gctld|gdbd|gnoded) .*$dir" || true; }
 rss() { awk '/^VmRSS/ { print int($2 / 1024) }' "/proc/$1/status" 2>/dev/null || echo 0; }
+# ticks PID...: CPU time, hundredths of a second
+ticks() {
+    local p line sum=0
+    for p in "$@"; do
+        line=$(cat "/proc/$p/stat" 2>/dev/null) || continue
+        read -r -a line <<<"${line##*) }"
+        sum=$((sum + line[11] + line[12]))
+    done
+    echo $sum
+}
 # rate SECONDS: submissions a second of two others, and how many failed
 rate() { "$work/bench" loop -open -n 1000000 -c 2 -t "$1s" -- gsubmit -H -o /dev/null true.sh; }
 # What the attacker reads: 5,000 jobs of others.
 "$work/bench" loop -n 5000 -c 2 -- gsubmit -H -o /dev/null true.sh >/dev/null
-printf '%-9s %9s %9s %7s %7s   %s\n' attack alone/s beside/s share failed 'MiB above before, at most'
+printf '%-9s %9s %9s %7s %7s %7s %7s   %s\n' attack alone/s beside/s share failed daemons attack 'MiB above before, at most'
 for way in "${ways[@]}"; do
     [ ! -t 2 ] || printf '\r\033[K%s' "$way" >&2
     declare -A before=() most=()
@@ -40,6 +51,8 @@ for way in "${ways[@]}"; do
     setpriv --reuid 65534 --regid 65534 --clear-groups chrt -i 0 "$work/attack" -t 10s "$dir/run" "$way" >"$work/said" 2>&1 &
     attacker=$!
     sleep 1.5
+    mapfile -t all < <(pids)
+    cpu=$(ticks "${all[@]}") his=$(ticks $attacker)
     rate 7 >"$work/rate" &
     rater=$!
     while kill -0 $rater 2>/dev/null; do
@@ -50,6 +63,7 @@ for way in "${ways[@]}"; do
         sleep 0.1
     done
     read -r got _ _ failed <"$work/rate"
+    cpu=$(($(ticks "${all[@]}") - cpu)) his=$(($(ticks $attacker) - his))
     wait $attacker || true
     said=
     for p in $(pids); do said+=" $(cat "/proc/$p/comm") ${most[$p]:-new}"; done
@@ -59,7 +73,7 @@ for way in "${ways[@]}"; do
     sleep 1
     read -r after _ < <(rate 5)
     [ ! -t 2 ] || printf '\r\033[K' >&2
-    awk -v a="$alone" -v b="$got" -v c="$after" -v w="$way" -v f="$failed" -v s="$said" 'BEGIN {
-        printf "%-9s %9.0f %9.0f %6.0f%% %7s  %s\n", w, (a + c) / 2, b, 200 * b / (a + c), f, s }'
+    awk -v a="$alone" -v b="$got" -v c="$after" -v w="$way" -v f="$failed" -v s="$said" -v d="$cpu" -v h="$his" 'BEGIN {
+        printf "%-9s %9.0f %9.0f %6.0f%% %7s %7.2f %7.2f  %s\n", w, (a + c) / 2, b, 200 * b / (a + c), f, d / 700, h / 700, s }'
     sed 's/^/          /' "$work/said"
 done

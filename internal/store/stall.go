@@ -193,8 +193,9 @@ func (p *mutedPipeline) AppendEntries(rq *raft.AppendEntriesRequest,
 	return p.AppendPipeline.AppendEntries(rq, resp)
 }
 
-// Stalled reports whether the disk takes nothing of what is written to the log.
-func (s *Store) Stalled() bool { return s.writes.stalled.Load() }
+// Stalled reports whether the disk takes nothing of what is written to the log, now or in the last write: it hangs, is
+// full or broken. Such a voter should not be asked to lead.
+func (s *Store) Stalled() bool { return s.writes.stalled.Load() || !s.writes.mayStand() }
 
 // lead passes on changes of leadership, those included that a hanging disk makes, until the store closes.
 func (s *Store) lead() {

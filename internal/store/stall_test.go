@@ -148,6 +148,9 @@ func TestLeaderWhoseDiskIsFull(t *testing.T) {
 		if next == lead {
 			t.Fatalf("round %d: %s leads, and has no room", round, lead.peer.ID)
 		}
+		if !lead.Stalled() || next.Stalled() {
+			t.Errorf("round %d: no room: %v; room: %v", round, lead.Stalled(), next.Stalled())
+		}
 		for len(won) > 0 {
 			if o := <-won; o.Raft == lead.raft {
 				said++

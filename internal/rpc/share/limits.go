@@ -13,13 +13,14 @@ const (
 	maxNames   = 4096             // users with an account of their own; when it is full, all others wait for nothing
 )
 
-// BurstS is how many seconds' worth a user may ask for at once.
+// BurstS is how many seconds' worth a user may ask for at once, if Limits says nothing else.
 const BurstS = 5
 
 // Limits slows users who ask for more than a rate, and users who have asked for much lately if all together ask for
 // more than Total times that rate. What a request costs is known only when it is answered, so it pays a guess first.
 type Limits struct {
-	Total float64
+	Total  float64
+	BurstS float64 // seconds' worth that may be asked for at once; 0: BurstS
 
 	// Refuse: who owes so much that their request would wait for longer than a command waits for an answer gets
 	// ErrOwes, and pays nothing. Otherwise such a request is made after that time, and some of the debt forgotten.
@@ -76,13 +77,13 @@ func (l *Limits) take(name string, price, rate float64, now time.Time) time.Dura
 		if len(l.names) >= maxNames && !l.prune(rate, now) {
 			return 0
 		}
-		p = &purse{has: BurstS * rate, at: now}
+		p = &purse{has: l.burst() * rate, at: now}
 		l.names[name] = p
 	}
 	if l.all.at.IsZero() {
-		l.all = purse{has: BurstS * rate * l.Total, at: now}
+		l.all = purse{has: l.burst() * rate * l.Total, at: now}
 	}
-	modest := p.fill(rate, now) > BurstS*rate*modestPart
+	modest := p.fill(rate, l.burst(), now) > l.burst()*rate*modestPart
 	if l.Refuse && -p.has >= maxDelay.Seconds()*rate {
 		return -1
 	}
@@ -91,7 +92,7 @@ func (l *Limits) take(name string, price, rate float64, now time.Time) time.Dura
 		debt *= 2
 	}
 	waitS := p.pay(price, rate, debt)
-	all := l.all.fill(rate*l.Total, now)
+	all := l.all.fill(rate*l.Total, l.burst(), now)
 	if together := l.all.pay(price, rate*l.Total, maxDelay.Seconds()*rate*l.Total); !modest && all < 0 {
 		waitS = max(waitS, together)
 	}
@@ -104,9 +105,16 @@ func (l *Limits) take(name string, price, rate float64, now time.Time) time.Dura
 	return delay
 }
 
-// fill adds what has come in by now, and gives the sum.
-func (p *purse) fill(rate float64, now time.Time) float64 {
-	p.has = min(p.has+now.Sub(p.at).Seconds()*rate, BurstS*rate)
+func (l *Limits) burst() float64 {
+	if l.BurstS > 0 {
+		return l.BurstS
+	}
+	return BurstS
+}
+
+// fill adds what has come in by now, of which no more than burstS seconds' worth is kept, and gives the sum.
+func (p *purse) fill(rate, burstS float64, now time.Time) float64 {
+	p.has = min(p.has+now.Sub(p.at).Seconds()*rate, burstS*rate)
 	p.at = now
 	return p.has
 }
@@ -122,7 +130,7 @@ func (p *purse) pay(price, rate, debt float64) float64 {
 // prune forgets users who have not asked for anything for some time, and were never slowed.
 func (l *Limits) prune(rate float64, now time.Time) bool {
 	for name, p := range l.names {
-		if p.delayed == 0 && p.has+now.Sub(p.at).Seconds()*rate >= BurstS*rate {
+		if p.delayed == 0 && p.has+now.Sub(p.at).Seconds()*rate >= l.burst()*rate {
 			delete(l.names, name)
 		}
 	}

@@ -9,11 +9,17 @@ import (
 
 // Pace keeps a user who makes many changes from slowing the others': they wait where they are more than Least, and more
 // than what all others together make. Nobody waits while nobody else asks for anything.
+//
+// On a slow machine Least would be all of its CPU. So what a unit takes is measured, and a user always has what Part
+// pays for, between a fifth of Least and Least.
 type Pace struct {
-	Least float64 // units a second that a user may always have
+	Least float64              // units a second that a user may always have
+	Part  float64              // of one CPU, that this may take; 0: any
+	Spent func() time.Duration // CPU time of this process, ever
 
 	limits Limits
 	mu     sync.Mutex
+	cost   cost
 	last   string    // the user who asked last
 	others time.Time // when somebody else than the one before asked
 	all    speed
@@ -21,6 +27,7 @@ type Pace struct {
 }
 
 const (
+	paceBurstS = 2               // seconds' worth that a user may ask for at once
 	paceAlone  = 2 * time.Second // after which the others have gone
 	paceOver   = 2 * time.Second // what was asked for lately is counted over so long
 	pacedUsers = 4096            // whose speeds are known
@@ -39,9 +46,43 @@ func (s *speed) add(units float64, now time.Time) float64 {
 	return s.perS
 }
 
+// cost is what a unit takes of the CPU, with all else that the process does: never too little.
+type cost struct {
+	units float64 // since at
+	at    time.Time
+	spent time.Duration // at that moment
+	unitS float64       // CPU seconds; 0: not known
+}
+
+const (
+	costEvery = time.Second
+	costLeast = 50 // units between two moments that say something
+)
+
+// least is what a user may always have.
+func (p *Pace) least(units float64, now time.Time) float64 {
+	if p.Part == 0 {
+		return p.Least
+	}
+	c := &p.cost
+	c.units += units
+	if gap := now.Sub(c.at); gap >= costEvery {
+		spent := p.Spent()
+		if c.units >= costLeast && gap < 2*costEvery {
+			c.unitS = (spent - c.spent).Seconds() / c.units
+		}
+		c.units, c.at, c.spent = 0, now, spent
+	}
+	if c.unitS == 0 {
+		return p.Least
+	}
+	return min(max(p.Part/c.unitS, p.Least/5), p.Least)
+}
+
 // NewPace gives a pace at which each user may have least units a second.
 func NewPace(least float64) *Pace {
-	return &Pace{Least: least, limits: Limits{Total: pacedUsers, Refuse: true}, users: map[string]*speed{}}
+	return &Pace{Least: least, users: map[string]*speed{},
+		limits: Limits{Total: pacedUsers, BurstS: paceBurstS, Refuse: true}}
 }
 
 // rate is how many units a second a user may have, who asks for some now; 0: any.
@@ -59,12 +100,13 @@ func (p *Pace) rate(name string, units float64, now time.Time) float64 {
 		u = &speed{}
 		p.users[name] = u
 	}
+	least := p.least(units, now)
 	own := u.add(units, now)
 	others := p.all.add(units, now) - own
 	if now.Sub(p.others) > paceAlone {
 		return 0
 	}
-	return max(p.Least, others)
+	return max(least, others)
 }
 
 // Wait takes the price of a change, and waits if its user has made too many. free: it counts, and does not wait. It

@@ -38,6 +38,39 @@ func TestPaceFollowsTheOthers(t *testing.T) {
 	}
 }
 
+// TestPaceKnowsTheMachine: where a unit takes much of the CPU a user has fewer of them.
+func TestPaceKnowsTheMachine(t *testing.T) {
+	for _, x := range []struct {
+		unit time.Duration // CPU time
+		want float64
+	}{
+		{100 * time.Microsecond, 250},
+		{time.Millisecond, 125},
+		{10 * time.Millisecond, 50},
+	} {
+		spent := time.Duration(0)
+		p := NewPace(250)
+		p.Part, p.Spent = 0.125, func() time.Duration { return spent }
+		now := time.Now()
+		for i := range 1000 { // 200 units a second
+			now = now.Add(5 * time.Millisecond)
+			spent += x.unit
+			p.rate([]string{"many", "few"}[i%100/99], 1, now)
+		}
+		if r := p.rate("many", 1, now); r < x.want*0.95 || r > x.want*1.05 {
+			t.Errorf("a unit takes %v: a user has %.0f a second, want %.0f", x.unit, r, x.want)
+		}
+		for range 20 { // little is asked for, and much else is done
+			now = now.Add(100 * time.Millisecond)
+			spent += 50 * time.Millisecond
+			p.rate("few", 1, now)
+		}
+		if r := p.rate("many", 1, now); r < x.want*0.95 || r > x.want*1.05 {
+			t.Errorf("a unit takes %v: after other work a user has %.0f a second, want %.0f", x.unit, r, x.want)
+		}
+	}
+}
+
 // TestPaceRefuses: a change that would have to wait for longer than commands wait is refused, and others' are made at
 // once.
 func TestPaceRefuses(t *testing.T) {
