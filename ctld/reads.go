@@ -29,7 +29,7 @@ const (
 	rowBytes        = 300                   // a job's size in a list
 	shareRest       = 3                     // a list that many wait for takes a quarter of one CPU
 	heldPerRow      = 10 * time.Microsecond // an answer that takes longer than its rows should counts as more
-	askedPerRow     = 40 * time.Microsecond // the same of one that gdbd makes
+	askedPerRow     = 20 * time.Microsecond // the same of one that gdbd makes
 	recordsAtOnce   = 2                     // answers of gdbd's that one user may have under way
 	recordsPatience = 15 * time.Second      // of a further one
 	usersAtOnce     = 2                     // users who may list at QueryRateLimit together, for each CPU of this process
