@@ -282,7 +282,7 @@ func (c *Controller) tell(ctx context.Context, d *dbd, body []byte) (*rpc.Mux, e
 
 // sightOf gives who may see whose records.
 func (c *Controller) sightOf(v *state.View) *proto.Sight {
-	s := &proto.Sight{Revoked: c.revokedList()}
+	s := &proto.Sight{Revoked: c.issuer.Revoked()}
 	anybody := &sight{c: c, v: v, who: &caller{}, hid: v.Config().Params.PrivateData}
 	if !anybody.hides("jobs") {
 		return s

@@ -187,9 +187,9 @@ func (c *Controller) troubles(v *state.View, w *alarm.Watch, began, now time.Tim
 	}) {
 		add(0, "warning", "usage_near_limit", n.Limit, n.Text)
 	}
-	for _, cert := range c.lateCerts(v) {
-		if role, _, _ := strings.Cut(cert.who, " "); role != pki.RoleCtld { // controllers tell of themselves
-			add(0, "warning", "certificate_expires", cert.who, cert.text)
+	for _, cert := range c.issuer.Late() {
+		if role, _, _ := strings.Cut(cert.Who, " "); role != pki.RoleCtld { // controllers tell of themselves
+			add(0, "warning", "certificate_expires", cert.Who, cert.Text)
 		}
 	}
 	return list
@@ -262,9 +262,9 @@ func (c *Controller) certNotes(v *state.View) []string {
 	if text := c.ownCertLate(v.Config().Params.Alerts.CertDays); text != "" {
 		out = append(out, text)
 	}
-	for _, cert := range c.lateCerts(v) {
+	for _, cert := range c.issuer.Late() {
 		if len(out) < maxCertNotes {
-			out = append(out, cert.text)
+			out = append(out, cert.Text)
 		}
 	}
 	return out

@@ -72,6 +72,7 @@ func newBubble(t *testing.T, path string) *bubble {
 		for _, q := range peers {
 			c.opts.Peers = append(c.opts.Peers, Peer{q.ID, q.Addr})
 		}
+		c.issuer = c.newIssuer()
 		c.jobEvents = &jobevents.Teller{Facts: c.machine, Run: c.runJobEvent, Log: c.log}
 		c.machine.stamped = c.clocks.time.Applied
 		var err error

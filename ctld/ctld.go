@@ -17,6 +17,7 @@ import (
 	"gbatch/ctld/deadletter"
 	"gbatch/ctld/events"
 	"gbatch/ctld/hook"
+	"gbatch/ctld/issue"
 	"gbatch/ctld/jobevents"
 	"gbatch/ctld/metrics"
 	"gbatch/ctld/peaks"
@@ -58,6 +59,7 @@ type Controller struct {
 
 	port   *pki.Listener
 	creds  *pki.Credentials
+	issuer *issue.Issuer
 	socket net.Listener
 
 	leading    atomic.Bool
@@ -137,6 +139,7 @@ func New(o Options) (_ *Controller, err error) {
 	if c.creds, err = pki.Load(o.PKI, pki.RoleCtld, o.Name); err != nil {
 		return nil, err
 	}
+	c.issuer = c.newIssuer()
 	addr := c.addrOf(o.Name)
 	c.port, err = pki.Listen(addr, c.creds, o.Logger, pki.Accept{Proto: pki.ProtoRaft, Roles: []string{pki.RoleCtld}},
 		pki.Accept{Proto: pki.ProtoRPC}, pki.Accept{Proto: pki.ProtoJoin})

@@ -94,7 +94,7 @@ func (c *Controller) sendOrders(v *state.View) {
 	for _, s := range c.nodes.stale(hash) {
 		p, o := &v.Config().Params, of(s)
 		o.Rules, o.TimeoutS, o.Controllers = &p.Rules, p.NodeTimeoutS, c.votersForNodes()
-		o.Revoked = c.revokedList()
+		o.Revoked = c.issuer.Revoked()
 	}
 	for s, o := range orders {
 		s.send(o)

@@ -70,7 +70,7 @@
 //	steps.go     running steps; stat.go their usage, and samples of it for gdbd (package samples)
 //	counts.go    gdiag
 //	doctor.go    gcontrol doctor
-//	certs.go     certificates: tokens for them, renewal, and what was revoked
+//	certs.go     requests about certificates, which package issue gives and takes back
 //	dump.go      gcontrol dump and gcontrol snapshot; package restore gives a state back
 //
 // Configuration, accounts, reservations:

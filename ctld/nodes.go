@@ -420,7 +420,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 		KillWaitS: p.KillWaitS, Def: n.Def,
 		Instance: v.Instance(), Rules: &p.Rules, Forget: forget, TimeoutS: p.NodeTimeoutS,
 		Sure: true, LeadsMS: c.nodes.leadsMS(time.Now()), Witnesses: witnesses, SpeakMS: speaks.Milliseconds(),
-		Controllers: c.votersForNodes(), Revoked: c.revokedList()})
+		Controllers: c.votersForNodes(), Revoked: c.issuer.Revoked()})
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 	case r.Kind == proto.KindSign:
 		c.signFor(r)
 	case r.Kind == proto.KindRevoked:
-		c.end(r, c.revokedList(), nil)
+		c.end(r, c.issuer.Revoked(), nil)
 	case r.Kind == proto.KindHello:
 		c.registerNode(ctx, r, name)
 	case r.Kind == proto.KindForward:

@@ -102,6 +102,7 @@ var layers = []layer{
 	{"ctld/power", "internal/hostlist internal/model internal/state"},
 	{"ctld/clock", "internal/model"},
 	{"ctld/lease", ""},
+	{"ctld/issue", "internal/certs internal/hostlist internal/model internal/proto internal/rpc internal/state"},
 	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
 	{"ctld/deadletter", ""},
 	{"ctld/events", "internal/model internal/state internal/jobtext"},
@@ -126,7 +127,7 @@ var layers = []layer{
 	{"ctld/peaks", "internal/model internal/state"},
 	{"ctld", "ctld/resv ctld/power ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
 		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools ctld/peaks ctld/nearlimit " +
-		"ctld/jobevents ctld/inuse ctld/lease " +
+		"ctld/jobevents ctld/inuse ctld/lease ctld/issue " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},
