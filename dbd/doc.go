@@ -8,12 +8,13 @@
 // of answers (internal/cli).
 //
 // Where things are: dbd.go has New, Run and Close, start.go the program, serve.go the requests of
-// controllers, users.go those of users that nodes and login hosts pass on;
-// ingest.go writes, query.go reads, filter.go matches records against a query, db.go opens the file
-// and has its layout, keys.go its bytes, purge.go forgets old months. missing.go knows which
-// records should be here and are not, follow.go what the other one of two gdbds has. save.go makes
-// a backup, whose form is package backup's; admin.go is what administrators do (adminserve.go
-// answers them), offline.go what they do while gdbd is stopped. DESIGN.md has the reasons.
+// controllers, users.go those of users that nodes and login hosts pass on; ingest.go writes:
+// entry.go is a record on its way, index.go the shelf that it comes into. query.go reads,
+// filter.go matches records against a query, db.go opens the file and has its layout, keys.go its
+// bytes, purge.go forgets old months. missing.go knows which records should be here and are not,
+// follow.go what the other one of two gdbds has. save.go makes a backup, whose form is package
+// backup's; admin.go is what administrators do (adminserve.go answers them), offline.go what they
+// do while gdbd is stopped. DESIGN.md has the reasons.
 //
 // Invariants:
 //
@@ -32,7 +33,7 @@
 //
 // import.go brings records of another batch system to a gdbd that runs, as a history of their own.
 //
-// js1.go keeps summaries for jobstats, options.go has Options. rollup.go keeps sums of usage by
-// hour, day and month (package usage), trail.go the audit trail and what it says of nodes and
-// reservations; report.go and clusteruse.go answer questions about them, bill.go about costs.
+// Package jobstats makes the summaries for jobstats. rollup.go keeps sums of usage by hour, day
+// and month (package usage), trail.go the audit trail and what it says of nodes and reservations;
+// report.go and clusteruse.go answer questions about them, bill.go about costs.
 package dbd

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gbatch/dbd/history"
+	"gbatch/dbd/jobstats"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
@@ -207,14 +208,11 @@ func appendSummaries(b []byte, summaries []string) []byte {
 	b[0] = array2
 	b = binary.BigEndian.AppendUint16(append(b, array16), uint16(len(summaries)))
 	for _, s := range summaries {
-		s = s[:min(len(s), maxSummary)]
+		s = s[:min(len(s), jobstats.MaxBytes)]
 		b = append(binary.BigEndian.AppendUint16(append(b, str16), uint16(len(s))), s...)
 	}
 	return b
 }
-
-// maxSummary is the longest summary, bytes: a job on too many nodes for it gets none.
-const maxSummary = 1<<16 - 1
 
 // appendChunk builds a proto.RecordsChunk from stored records without decoding them: an array of one field, which is an
 // array of records.

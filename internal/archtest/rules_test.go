@@ -162,6 +162,7 @@ var layers = []layer{
 		"internal/client " +
 		"internal/certs internal/stepio internal/pmi"},
 	{"dbd/usage", "internal/model"},
+	{"dbd/jobstats", "internal/model"},
 	{"dbd/history", "internal/model internal/proto"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/trust internal/rpc internal/certs " +
 		"internal/client"},

@@ -1,4 +1,6 @@
-package dbd
+// Package jobstats sums up the usage of a longer job in the format of jobstats: "JS1:" and a
+// compressed JSON text, which readers (jobstats, reportseff) expect in AdminComment.
+package jobstats
 
 import (
 	"bytes"
@@ -7,21 +9,16 @@ import (
 	"encoding/json"
 	"strconv"
 
-	bolt "go.etcd.io/bbolt"
-
 	"gbatch/internal/model"
 )
 
-// js1.go keeps a summary of each longer job's usage in the format of jobstats: "JS1:" and a compressed JSON text, which
-// readers (jobstats, reportseff) expect in AdminComment. It has a bucket of its own beside the records, because
-// AdminComment belongs to administrators: commands show the summary if it is empty.
-//
-//	js1        ref                                  -> payload, of ended jobs with a usage that are not short
+// MaxBytes is the longest summary: a job on too many nodes for it gets none.
+const MaxBytes = 1<<16 - 1
 
-var keyJS1 = []byte("js1")
+const mark = "JS1:"
 
-// js1Text gives the summary of a record, "" if it has none.
-func js1Text(r *model.Record) ([]byte, error) {
+// Summary gives the summary of a record; nil: it has none.
+func Summary(r *model.Record) ([]byte, error) {
 	if r.End == 0 || r.Exit.Use == nil || r.ShortForSummary() {
 		return nil, nil
 	}
@@ -79,22 +76,8 @@ func js1Text(r *model.Record) ([]byte, error) {
 	if err := z.Close(); err != nil {
 		return nil, err
 	}
-	if base64.StdEncoding.EncodedLen(packed.Len()) > maxSummary-len("JS1:") {
-		return []byte("JS1:None"), nil
+	if base64.StdEncoding.EncodedLen(packed.Len()) > MaxBytes-len(mark) {
+		return []byte(mark + "None"), nil
 	}
-	return base64.StdEncoding.AppendEncode([]byte("JS1:"), packed.Bytes()), nil
-}
-
-// js1In gives a shelf's bucket of summaries, and creates it if it is missing.
-func js1In(tx *bolt.Tx, s *shelf) (*bolt.Bucket, error) {
-	if s.js1 != nil {
-		return s.js1, nil
-	}
-	parent := tx.Bucket(keyLive)
-	if s.name != liveShelf {
-		parent = tx.Bucket(keyDone).Bucket([]byte(s.name))
-	}
-	var err error
-	s.js1, err = parent.CreateBucketIfNotExists(keyJS1)
-	return s.js1, err
+	return base64.StdEncoding.AppendEncode([]byte(mark), packed.Bytes()), nil
 }
