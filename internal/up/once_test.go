@@ -103,6 +103,27 @@ type onceCase struct {
 
 func (o *onceTest) name(what string) string { return fmt.Sprintf("%s%d", what, o.n) }
 
+// noted counts the changes of a job's record in the audit trail.
+func (o *onceTest) noted(id model.JobID) (n int) {
+	o.t.Helper()
+	cl := client.New(filepath.Join(o.c.Dir, "run"))
+	defer cl.Close()
+	err := cl.Stream(proto.KindReport, &proto.ReportRequest{What: proto.ReportTrail, Job: id}, func(body []byte) error {
+		var chunk proto.ReportChunk
+		err := proto.Decode(body, &chunk)
+		for _, r := range chunk.Trail {
+			if r.Noted != nil {
+				n++
+			}
+		}
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return n
+}
+
 // list gives the jobs of a name.
 func (o *onceTest) list(name string) (out []*model.Job) {
 	o.t.Helper()
@@ -234,6 +255,27 @@ var onceCases = []onceCase{
 			}
 		}
 		return allOK(&reply, len(refs))
+	}},
+	{proto.KindUpdateJob, func(o *onceTest, cl *client.Client) error { // of a job that has ended
+		id := submit(o.t, o.c, "true\n", nil)
+		until(o.t, "the job's record is there", func() bool {
+			for _, r := range records(o.t, o.c) {
+				if r.Job == id && r.State.Finished() {
+					return true
+				}
+			}
+			return false
+		})
+		var reply proto.TargetsReply
+		if err := cl.Call(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: proto.ActRecord,
+			Records: &proto.AcctRequest{Jobs: ref(id)}, Set: []model.KV{{Key: "Extra", Value: o.name("extra")}}},
+			&reply); err != nil {
+			return err
+		}
+		if n := o.noted(id); n != 1 { // both would give the record the same text
+			return fmt.Errorf("the trail has %d changes of the record of job %d", n, id)
+		}
+		return allOK(&reply, 1)
 	}},
 	{proto.KindUpdateNode, func(o *onceTest, cl *client.Client) error {
 		defer resumeNode(o.t, o.c, "n2")
