@@ -16,7 +16,7 @@ type machineFSM struct {
 	closing atomic.Bool
 	bytes   int           // growth of the log's file since the last snapshot; only raft's FSM goroutine uses it
 	full    chan struct{} // holds one: a snapshot is due
-	size    atomic.Int64  // of the last written snapshot, bytes
+	size    atomic.Int64  // of the last snapshot that was written or read, bytes
 }
 
 // Apply passes one entry to the machine. If an entry can't be decoded, the log is corrupt or newer than this program.
@@ -54,10 +54,24 @@ func (f *machineFSM) Snapshot() (raft.FSMSnapshot, error) {
 
 func (f *machineFSM) Restore(r io.ReadCloser) error {
 	f.bytes = 0
-	if err := f.machine.Restore(r); err != nil {
+	in := &counted{Reader: r}
+	if err := f.machine.Restore(in); err != nil {
 		return fmt.Errorf("restoring the state from a snapshot: %w", err)
 	}
+	f.size.Store(in.n)
 	return nil
+}
+
+// counted counts the bytes that are read.
+type counted struct {
+	io.Reader
+	n int64
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.n += int64(n)
+	return n, err
 }
 
 // frozen is a state to be written.

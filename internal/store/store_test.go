@@ -173,6 +173,33 @@ func TestSnapshotDue(t *testing.T) {
 	}
 }
 
+// TestSizeAfterRestart: a state that was read from a snapshot is as large as it was: the next snapshot is due when the log
+// has grown by that, and not at once.
+func TestSizeAfterRestart(t *testing.T) {
+	g := newGroup(t, 1, Options{})
+	dir := filepath.Join(t.TempDir(), "live")
+	m := g.start(g.peers[0], dir)
+	g.leader()
+	big := strings.Repeat("x", 1<<20)
+	for range 3 {
+		propose(t, m.Store, big)
+	}
+	if err := m.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	size := m.fsm.size.Load()
+	if size < 3<<20 {
+		t.Fatalf("a snapshot of 3 MiB has %d bytes", size)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m = g.start(g.peers[0], dir)
+	if got := m.fsm.size.Load(); got != size {
+		t.Errorf("after a restart the snapshot has %d bytes, before %d", got, size)
+	}
+}
+
 // TestCopyOfOpenDirectory checks that acknowledged commands are in the files at once, without Close.
 func TestCopyOfOpenDirectory(t *testing.T) {
 	base := t.TempDir()

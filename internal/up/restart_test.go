@@ -1,6 +1,8 @@
 package up
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,7 +49,8 @@ func TestRestartWithManyJobs(t *testing.T) {
 			t.Fatal("no controller answers")
 		}
 		if measuring {
-			fmt.Printf("%d jobs: the first answer after %.2f s\n", jobs, at.Sub(begin).Seconds())
+			fmt.Printf("%d jobs: the first answer after %.2f s; %.2f s of CPU by now\n", jobs, at.Sub(begin).Seconds(),
+				cpuOf(t, daemonOf(t, dir, RoleController, "ctl1")).Seconds())
 		}
 		if n := countJobs(t, c); n != jobs {
 			t.Fatalf("%d of %d jobs are there after a restart", n, jobs)
@@ -56,6 +59,22 @@ func TestRestartWithManyJobs(t *testing.T) {
 	if next := submitMany(t, c, 1); next != last+1 {
 		t.Errorf("the job after %d is %d", last, next)
 	}
+}
+
+// cpuOf is the CPU time of a process.
+func cpuOf(t *testing.T, p process) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	user, err1 := strconv.Atoi(f[11])
+	system, err2 := strconv.Atoi(f[12])
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond // in ticks of a hundredth of a second
 }
 
 // submitMany submits held jobs, each with a script and an environment of its own, and gives the highest number.
