@@ -173,8 +173,8 @@ func TestSnapshotDue(t *testing.T) {
 	}
 }
 
-// TestSizeAfterRestart: a state that was read from a snapshot is as large as it was: the next snapshot is due when the log
-// has grown by that, and not at once.
+// TestSizeAfterRestart: a state that was read from a snapshot is as large as it was, and the next snapshot is due when
+// the log has grown by that.
 func TestSizeAfterRestart(t *testing.T) {
 	g := newGroup(t, 1, Options{})
 	dir := filepath.Join(t.TempDir(), "live")
