@@ -20,6 +20,7 @@ type counter struct {
 	tree *multifactor.Tree
 	rows []proto.InUse // of the tree's lines
 	qos  map[key]*proto.InUse
+	on   map[*proto.InUse]map[string]bool // the nodes on which its jobs are
 }
 
 // Of counts for all lines of the tree of accounts, in its order, and then for each QOS: as a whole, for each account
@@ -27,7 +28,8 @@ type counter struct {
 //
 // It looks at each unfinished job once.
 func Of(v *state.View, tree *multifactor.Tree, now model.Time, shown func(account, user string) bool) []proto.InUse {
-	c := &counter{v: v, now: now, tree: tree, rows: make([]proto.InUse, len(tree.Rows)), qos: map[key]*proto.InUse{}}
+	c := &counter{v: v, now: now, tree: tree, rows: make([]proto.InUse, len(tree.Rows)), qos: map[key]*proto.InUse{},
+		on: map[*proto.InUse]map[string]bool{}}
 	for i := range tree.Rows {
 		r := &tree.Rows[i]
 		c.rows[i].Account, c.rows[i].User, c.rows[i].UID, c.rows[i].Partition = r.Account, r.User, r.UID, r.Partition
@@ -102,7 +104,7 @@ func held(j *model.Job) []model.TRESCount {
 	return model.AddTRES(j.Run.Alloc.TRES(), "billing", j.Run.Billing())
 }
 
-// left gives what a job may still use up to its time limit, times minutes.
+// left gives what a job may still use up to its time limit, times minutes, under the UsageFactor of its charges.
 func left(j *model.Job, now model.Time) []model.TRESCount {
 	d := j.Run.Deadline()
 	if d <= now || j.State == model.Completing {
@@ -110,7 +112,7 @@ func left(j *model.Job, now model.Time) []model.TRESCount {
 	}
 	out := held(j)
 	for i := range out {
-		out[i].Count = out[i].Count * (int64(d-now) / 1000) / 60
+		out[i].Count = model.Scale(out[i].Count*(int64(d-now)/1000), j.Run.Factor, model.FactorOne) / 60
 	}
 	return out
 }
@@ -142,7 +144,7 @@ func (c *counter) count(j *model.Job) {
 		one.RunMins = left(j, c.now)
 	}
 	for i := c.tree.Row(sp.Account, sp.User, at); i >= 0; i = c.tree.Up(i) {
-		add(&c.rows[i], &one)
+		c.add(&c.rows[i], &one, j)
 		if c.rows[i].User != "" {
 			c.rows[i].UID = sp.UID
 		}
@@ -155,17 +157,30 @@ func (c *counter) count(j *model.Job) {
 		if q == "" {
 			continue
 		}
-		add(c.of(q, "", ""), &one)
-		add(c.of(q, sp.Account, ""), &one)
+		c.add(c.of(q, "", ""), &one, j)
+		c.add(c.of(q, sp.Account, ""), &one, j)
 		user := c.of(q, "", sp.User)
 		user.UID = sp.UID
-		add(user, &one)
+		c.add(user, &one, j)
 	}
 }
 
-func add(x, one *proto.InUse) {
+// add adds what a job has; a node on which another one of the same line is counts once.
+func (c *counter) add(x, one *proto.InUse, j *model.Job) {
 	x.Jobs, x.Submit, x.Aging = x.Jobs+one.Jobs, x.Submit+one.Submit, x.Aging+one.Aging
 	x.Held, x.RunMins = addTRES(x.Held, one.Held), addTRES(x.RunMins, one.RunMins)
+	if one.Jobs == 0 {
+		return
+	}
+	on, before := c.on[x], 0
+	if before = len(on); on == nil {
+		on = map[string]bool{}
+		c.on[x] = on
+	}
+	for i := range j.Run.Alloc.Nodes {
+		on[j.Run.Alloc.Nodes[i].Node] = true
+	}
+	x.Held = model.AddTRES(x.Held, "node", int64(len(on)-before-len(j.Run.Alloc.Nodes)))
 }
 
 // list gives the tree's lines, and then those of QOS in order of name, accounts before users.

@@ -293,16 +293,18 @@ func (p *Planner) admitsMore(g *grower, na *model.NodeAlloc) bool {
 			spent[t] = n / 60_000
 		}
 	}
-	if p.lim.refusesMore(g.set, add, total, p.lim.vector(node), spent, g.leftS) {
+	one := &model.Alloc{Nodes: []model.NodeAlloc{*na}}
+	if p.lim.refusesMore(g.set, add, total, p.lim.vector(node), spent, g.leftS, one) {
 		return false
 	}
-	p.lim.countMore(g.set, add, g.leftS)
+	p.lim.countMore(g.set, add, g.leftS, one)
 	return true
 }
 
-// refusesMore reports whether a job that holds total with one more node, which adds add, would break a limit. spent is
-// what it has used, in units times minutes.
-func (lim *limiter) refusesMore(g *limitSet, add, total, node, spent []int64, leftS int64) bool {
+// refusesMore reports whether a job that holds total with one more node, a, which adds add, would break a limit. spent
+// is what it has used, in units times minutes.
+func (lim *limiter) refusesMore(g *limitSet, add, total, node, spent []int64, leftS int64,
+	a *model.Alloc) bool {
 	mins := min(leftS, maxMinutesS)
 	at := func(list []int64, t int) int64 {
 		if t < len(list) {
@@ -315,9 +317,10 @@ func (lim *limiter) refusesMore(g *limitSet, add, total, node, spent []int64, le
 		n, over := at(add, r.t), false
 		switch r.kind {
 		case byCount:
-			over = n > 0 && at(lim.fresh(r.on).use, r.t)+n > r.limit
+			h := lim.fresh(r.on)
+			over = n > 0 && at(h.use, r.t)+h.more(lim.tres[r.t], n, a) > r.limit
 		case byRunMins:
-			over = n > 0 && at(lim.fresh(r.on).run, r.t)+n*mins/60 > r.limit
+			over = n > 0 && at(lim.fresh(r.on).run, r.t)+g.counted(n*mins/60) > r.limit
 		case byMins:
 			h := lim.spent(r.on)
 			over = n > 0 && (at(h.used, r.t) >= r.limit ||

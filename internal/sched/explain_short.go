@@ -27,8 +27,11 @@ func (x *explainer) limited(c *model.Cause) model.Time {
 			continue
 		}
 		w := x.p.leastUseOf(&s.it, s.l.part.Name)
-		limitS := x.j.Spec.LeastS(s.it.limitS)
-		k, r := x.p.lim.broken(s.it.limits, w.all, w.node, limitS)
+		limitS, where := x.j.Spec.LeastS(s.it.limitS), (*model.Alloc)(nil)
+		if s.it.sh.rq.Exclusive {
+			where = ownNodes
+		}
+		k, r := x.p.lim.broken(s.it.limits, w.all, w.node, limitS, where)
 		if r == model.ReasonNone {
 			continue
 		}
@@ -38,15 +41,16 @@ func (x *explainer) limited(c *model.Cause) model.Time {
 				limitText(s.it.limits.wallS), s.it.limits.wallBy)
 			return 0
 		}
-		text, when, jobs := x.ruleText(&s.it.limits.rules[k], w, limitS)
+		text, when, jobs := x.ruleText(s.it.limits, &s.it.limits.rules[k], w, limitS)
 		c.Text, c.Jobs = text, jobs
 		return when
 	}
 	return 0
 }
 
-// ruleText says how a job breaks a rule.
-func (x *explainer) ruleText(r *rule, w *leastUse, limitS int64) (text string, when model.Time, jobs []model.JobID) {
+// ruleText says how a job breaks a rule of its limits.
+func (x *explainer) ruleText(g *limitSet, r *rule, w *leastUse, limitS int64) (text string, when model.Time,
+	jobs []model.JobID) {
 	lim := x.p.lim
 	of := func(list []int64) int64 {
 		if r.t < len(list) {
@@ -86,7 +90,7 @@ func (x *explainer) ruleText(r *rule, w *leastUse, limitS int64) (text string, w
 			when, jobs = x.roomUnder(r, n, have)
 		}
 	case byRunMins:
-		n := of(w.all) * mins / 60
+		n := g.counted(of(w.all) * mins / 60)
 		text = fmt.Sprintf("%d of %d %s-minutes are still to run in %s (%s); asks for %d%s", of(lim.fresh(r.on).run), r.limit,
 			what, r.who, r.name, n, never(n))
 	case byMins:

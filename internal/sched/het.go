@@ -105,6 +105,7 @@ type charged struct {
 	g      *limitSet
 	need   []int64
 	limitS int64
+	alloc  *model.Alloc
 }
 
 // apply takes an allocation off the node's room.
@@ -147,7 +148,7 @@ func (p *Planner) undo(m mark) {
 	}
 	p.licBooked = p.licBooked[:m.licenses]
 	for _, c := range p.counted[m.counted:] {
-		p.lim.uncount(c.g, c.need, c.limitS)
+		p.lim.uncount(c.g, c.need, c.limitS, c.alloc)
 	}
 	p.counted = p.counted[:m.counted]
 	p.plan.Starts, p.ahead = p.plan.Starts[:m.starts], m.ahead

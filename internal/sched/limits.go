@@ -2,7 +2,6 @@ package sched
 
 import (
 	"maps"
-	"slices"
 	"strings"
 
 	"gbatch/internal/model"
@@ -44,6 +43,7 @@ type limitSet struct {
 	wallBy string
 	fair   int64 // the least fair-share factor with which jobs start (UsageThreshold), millionths; 0: any
 	usage  int64 // UsageFactor if UsageFactorSafe applies it to limits on a job's use, millionths; 0: not applied
+	charge int64 // UsageFactor with which its jobs are charged once they run, millionths
 	most   model.Reason
 	prio   model.Limit // the least priority that gets a reservation (MinPrioThreshold), instead of the policy's
 }
@@ -75,18 +75,6 @@ type rule struct {
 	pool   string          // the partition of which from is a percentage; "": of the cluster
 	who    string          // its owner: "QOS x"
 	name   string          // gacctmgr's name of it
-}
-
-// holding is what jobs of one tally hold, this plan's starts included.
-type holding struct {
-	scope state.Scope
-	names []string
-	pass  uint64
-	jobs  int64
-	use   []int64 // units, by resource
-	run   []int64 // minutes still to come
-	used  []int64 // minutes gone; nil until asked for
-	wallS int64
 }
 
 func newLimiter(v *state.View) *limiter {
@@ -198,78 +186,6 @@ func (lim *limiter) resource(tres string) int {
 	return i
 }
 
-func (lim *limiter) holding(sc state.Scope, names ...string) *holding {
-	key := string(sc) + strings.Join(names, "\x00")
-	h := lim.holds[key]
-	if h == nil {
-		h = &holding{scope: sc, names: names}
-		lim.holds[key] = h
-	}
-	return h
-}
-
-// fresh reads a holding from the View, once a pass.
-func (lim *limiter) fresh(h *holding) *holding {
-	if h.pass == lim.pass && len(h.use) == len(lim.tres) {
-		return h
-	}
-	same := h.pass == lim.pass // a limit named a new resource in this pass: what the pass has added stays
-	was := *h
-	h.pass, h.jobs, h.used = lim.pass, 0, nil
-	h.use, h.run = make([]int64, len(lim.tres)), make([]int64, len(lim.tres))
-	if t := lim.v.Tally(h.scope, h.names...); t != nil && !lim.alone {
-		h.jobs = t.Jobs
-		for i := range t.TRES {
-			if k, ok := lim.index[strings.ToLower(t.TRES[i].TRES)]; ok {
-				h.use[k], h.run[k] = t.TRES[i].Count, t.TRES[i].RunMins(lim.now)
-			}
-		}
-	}
-	if same {
-		h.jobs = was.jobs
-		copy(h.use, was.use)
-		copy(h.run, was.run)
-	}
-	return h
-}
-
-// spent reads the decayed usage of a holding's jobs, once a pass.
-func (lim *limiter) spent(h *holding) *holding {
-	lim.fresh(h)
-	if h.used != nil {
-		return h
-	}
-	h.used, h.wallS = make([]int64, len(lim.tres)), 0
-	if lim.alone {
-		return h
-	}
-	add := func(u *state.Usage) {
-		if u == nil {
-			return
-		}
-		u = lim.v.UsageAt(u, lim.now)
-		h.wallS += u.Wall.Value / 1000
-		for i := range u.TRES {
-			if k, ok := lim.index[strings.ToLower(u.TRES[i].TRES)]; ok {
-				h.used[k] += u.TRES[i].Meter.Value / 60_000
-			}
-		}
-		if k, ok := lim.index["billing"]; ok {
-			h.used[k] += u.Bill.Value / 60_000
-		}
-	}
-	switch h.scope {
-	case state.OfAssoc:
-		add(lim.v.UsageOf(h.names[0], h.names[1], h.names[2]))
-	case state.OfQOS:
-		add(lim.v.QOSUsage(h.names[0]))
-	case state.OfAccount:
-		add(lim.v.AccountUsage(h.names[0]))
-	case state.OfQOSUser, state.OfQOSAccount, state.OfPool: // no limit asks for it
-	}
-	return h
-}
-
 // limitsOf returns the limits of a job in a partition, or nil if it has none.
 func (lim *limiter) limitsOf(sp *model.Spec, part string) *limitSet {
 	key := limitsKey{sp.Account, sp.User, sp.QOS, part}
@@ -316,7 +232,7 @@ const maxLimitSets = 1 << 16
 
 func (lim *limiter) newLimits(k *limitsKey) *limitSet {
 	r := lim.v.Govern(k.account, k.user, k.qos, k.part)
-	g := &limitSet{part: k.part}
+	g := &limitSet{part: k.part, charge: model.FactorOne}
 	set := closed{}
 	factor := int64(0)
 	for _, q := range r.QOS {
@@ -326,8 +242,10 @@ func (lim *limiter) newLimits(k *limitsKey) *limitSet {
 		if g.prio == 0 {
 			g.prio = q.MinPrioThresh
 		}
-		if q.Name == k.qos && q.Flags&model.QOSUsageFactorSafe != 0 {
-			g.usage = q.UsageFactor
+		if q.Name == k.qos {
+			if g.charge = q.UsageFactor; q.Flags&model.QOSUsageFactorSafe != 0 {
+				g.usage = q.UsageFactor
+			}
 		}
 		if q.LimitFactor > 0 && factor == 0 {
 			factor = q.LimitFactor
@@ -496,14 +414,15 @@ func (lim *limiter) vector(have []model.TRESCount) []int64 {
 	return out
 }
 
-// refuses gives the limit that a job breaks if it takes need for limitS seconds, and at most node on one node.
-func (lim *limiter) refuses(g *limitSet, need, node []int64, limitS int64) model.Reason {
-	_, reason := lim.broken(g, need, node, limitS)
+// refuses gives the limit that a job breaks if it takes need for limitS seconds, and at most node on one node. Without
+// the allocation, nodes that it could share with others of its kind count for nothing.
+func (lim *limiter) refuses(g *limitSet, need, node []int64, limitS int64, a *model.Alloc) model.Reason {
+	_, reason := lim.broken(g, need, node, limitS, a)
 	return reason
 }
 
 // broken also gives the index of the rule that refuses; -1: it is the time limit, or none.
-func (lim *limiter) broken(g *limitSet, need, node []int64, limitS int64) (int, model.Reason) {
+func (lim *limiter) broken(g *limitSet, need, node []int64, limitS int64, a *model.Alloc) (int, model.Reason) {
 	if g.wallS > 0 && limitS > g.wallS {
 		return -1, g.most
 	}
@@ -521,11 +440,11 @@ func (lim *limiter) broken(g *limitSet, need, node []int64, limitS int64) (int, 
 		case byJobs:
 			over = lim.fresh(r.on).jobs+1 > r.limit
 		case byCount:
-			n := at(need)
-			over = n > 0 && at(lim.fresh(r.on).use)+n > r.limit
+			n, h := at(need), lim.fresh(r.on)
+			over = n > 0 && at(h.use)+h.more(lim.tres[r.t], n, a) > r.limit
 		case byRunMins:
 			n := at(need)
-			over = n > 0 && at(lim.fresh(r.on).run)+n*mins/60 > r.limit
+			over = n > 0 && at(lim.fresh(r.on).run)+g.counted(n*mins/60) > r.limit
 		case byMins:
 			n, h := at(need), lim.spent(r.on)
 			over = n > 0 && (at(h.used) >= r.limit || lim.safe && at(h.used)+at(h.run)+g.counted(n*mins/60) > r.limit)
@@ -557,39 +476,3 @@ func (g *limitSet) counted(n int64) int64 {
 
 // maxMinutesS bounds a time limit in sums of minutes, seconds: unlimited jobs count as ten years, as in tallies.
 const maxMinutesS = 10 * 365 * 86400
-
-// count adds a job that the plan starts.
-func (lim *limiter) count(g *limitSet, need []int64, limitS int64) { lim.tally(g, need, limitS, 1) }
-
-// uncount takes it back.
-func (lim *limiter) uncount(g *limitSet, need []int64, limitS int64) { lim.tally(g, need, limitS, -1) }
-
-// countMore adds what a job that counts already gets more.
-func (lim *limiter) countMore(g *limitSet, add []int64, leftS int64) {
-	for i, h := range g.counts {
-		if !slices.Contains(g.counts[:i], h) {
-			lim.fresh(h).hold(add, leftS, 1)
-		}
-	}
-}
-
-// hold adds or subtracts what is held for some seconds.
-func (h *holding) hold(need []int64, limitS, sign int64) {
-	for t, n := range need {
-		if t < len(h.use) {
-			h.use[t] += sign * n
-			h.run[t] += sign * n * min(limitS, maxMinutesS) / 60
-		}
-	}
-}
-
-func (lim *limiter) tally(g *limitSet, need []int64, limitS, sign int64) {
-	for i, h := range g.counts {
-		if slices.Contains(g.counts[:i], h) {
-			continue
-		}
-		lim.fresh(h)
-		h.jobs += sign
-		h.hold(need, limitS, sign)
-	}
-}

@@ -260,8 +260,9 @@ func (w *world) qos(name string) *model.QOS {
 // refer to the nodes that were up when the plan was made; jobs that ran before may exceed them.
 func within(before, v *state.View) error {
 	type sums struct {
-		jobs int64
-		tres []model.TRESCount
+		jobs  int64
+		tres  []model.TRESCount
+		nodes map[string]bool
 	}
 	have, had := map[string]*sums{}, map[string]*sums{}
 	count := func(v *state.View, into map[string]*sums) {
@@ -282,11 +283,19 @@ func within(before, v *state.View) error {
 			}
 			for _, k := range keys {
 				if into[k] == nil {
-					into[k] = &sums{}
+					into[k] = &sums{nodes: map[string]bool{}}
 				}
 				into[k].jobs++
 				for _, c := range j.Run.Alloc.TRES() {
-					into[k].tres = model.AddTRES(into[k].tres, c.TRES, c.Count)
+					if c.TRES != nodeTRES {
+						into[k].tres = model.AddTRES(into[k].tres, c.TRES, c.Count)
+					}
+				}
+				for _, node := range j.Run.Alloc.NodeNames() { // a shared one counts once
+					if !into[k].nodes[node] {
+						into[k].tres = model.AddTRES(into[k].tres, nodeTRES, 1)
+					}
+					into[k].nodes[node] = true
 				}
 			}
 			return true

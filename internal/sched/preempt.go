@@ -73,7 +73,7 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 	}
 	if p.lim != nil && it.limits != nil {
 		all, node := allocTRES(p.v, alloc, it.sh.rq.Certain(), l.part.Name)
-		if why := p.lim.refuses(it.limits, p.lim.vector(all), p.lim.vector(node), it.limitS); why != model.ReasonNone {
+		if why := p.lim.refuses(it.limits, p.lim.vector(all), p.lim.vector(node), it.limitS, alloc); why != model.ReasonNone {
 			p.because(it.e, why, "")
 			return true
 		}

@@ -384,7 +384,11 @@ func (s *State) listReady() (out []string) {
 
 func tallyLines(s *State) (out []string) {
 	s.tallies.Scan(func(key string, t *Tally) bool {
-		out = append(out, fmt.Sprintf("%q=%+v", key, *t))
+		one, on := *t, []string(nil)
+		if one.nodes = nil; t.nodes != nil {
+			on = pairs(t.nodes.Scan)
+		}
+		out = append(out, fmt.Sprintf("%q=%+v %v", key, one, on))
 		return true
 	})
 	return out

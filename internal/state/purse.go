@@ -228,7 +228,7 @@ func (t *Tally) spends(tres string) bool {
 	if tres == "" || tres == "billing" {
 		tres = "cpu" // every job has some
 	}
-	return slices.ContainsFunc(t.TRES, func(h Held) bool { return h.timed > 0 && strings.EqualFold(h.TRES, tres) })
+	return slices.ContainsFunc(t.TRES, func(h Held) bool { return h.ending() && strings.EqualFold(h.TRES, tres) })
 }
 
 // foresee computes when to check a purse.

@@ -104,6 +104,7 @@ type facts struct {
 
 	tallies  *btree.Map[string, *Tally] // derived; see tally.go
 	counting bool                       // tallies are kept
+	byNode   bool                       // a limit is on the nodes that jobs hold together
 	pledged  bool                       // an account has GuaranteedTRES
 
 	resvs   *btree.Map[string, *model.Reservation]

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,22 +32,98 @@ const (
 
 // Tally counts some unfinished jobs and what they hold together. Immutable.
 type Tally struct {
-	Jobs   int64  // with resources
-	Submit int64  // unfinished; every task of an array is one
-	Aging  int64  // jobs of Submit that are pending and gain priority by age
-	TRES   []Held // in order of name
+	Jobs   int64                   // with resources
+	Submit int64                   // unfinished; every task of an array is one
+	Aging  int64                   // jobs of Submit that are pending and gain priority by age
+	TRES   []Held                  // in order of name
+	nodes  *btree.Map[string, int] // how many jobs are on each node; nil unless a limit is on nodes
+}
+
+// Nodes gives how many nodes the jobs are on; one that several share counts once. It is the sum of what each job has
+// where no limit is on nodes.
+func (t *Tally) Nodes() int64 {
+	if t.nodes != nil {
+		return int64(t.nodes.Len())
+	}
+	for i := range t.TRES {
+		if t.TRES[i].TRES == nodeTRES {
+			return t.TRES[i].Count
+		}
+	}
+	return 0
+}
+
+// On reports whether a job is on a node; only where a limit is on nodes.
+func (t *Tally) On(node string) bool {
+	if t.nodes == nil {
+		return false
+	}
+	_, on := t.nodes.Get(node)
+	return on
+}
+
+// nodeTRES is what limits call nodes.
+const nodeTRES = "node"
+
+// nodeLimit reports whether limits on what jobs hold together name nodes.
+func nodeLimit(lists ...[]model.TRESLimit) bool {
+	return slices.ContainsFunc(lists, func(list []model.TRESLimit) bool {
+		return slices.ContainsFunc(list, func(l model.TRESLimit) bool { return l.TRES == nodeTRES })
+	})
 }
 
 // Held is the amount of one resource that jobs hold: CPUs, MiB, nodes, units, billing units.
 type Held struct {
 	TRES  string
 	Count int64
-	timed int64 // part of Count that is held by jobs with an expected end: not being ended, not suspended
-	ends  int64 // sum over these jobs of their amount times the second at which their time limit ends them, modulo 2^64
+	rest         // of jobs that are charged as they are
+	other []rest // of those with another UsageFactor, in its order
 }
 
-// RunMins gives how much more the jobs may use up to their time limits, in units times minutes.
-func (h *Held) RunMins(now model.Time) int64 { return max(0, h.ends-h.timed*now.Seconds()) / 60 }
+// rest is what jobs of one UsageFactor may still use.
+type rest struct {
+	factor int64 // UsageFactor, millionths; 0 for the jobs that are charged as they are
+	timed  int64 // what jobs hold that have an expected end: that are not being ended, not suspended
+	ends   int64 // sum over these jobs of their amount times the second at which their time limit ends them, modulo 2^64
+}
+
+// RunMins gives how much more the jobs may use up to their time limits, in units times minutes; each job's is
+// multiplied by the UsageFactor with which it is charged.
+func (h *Held) RunMins(now model.Time) int64 {
+	sum := h.leftS(now)
+	for i := range h.other {
+		sum += model.Scale(h.other[i].leftS(now), h.other[i].factor, model.FactorOne)
+	}
+	return sum / 60
+}
+
+func (r *rest) leftS(now model.Time) int64 { return max(0, r.ends-r.timed*now.Seconds()) }
+
+// ending reports whether any of the jobs will end of itself.
+func (h *Held) ending() bool {
+	return h.timed > 0 || slices.ContainsFunc(h.other, func(r rest) bool { return r.timed > 0 })
+}
+
+// add adds or subtracts what a job holds.
+func (h *Held) add(count int64, st *stake, sign int64) {
+	h.Count += sign * count
+	r := &h.rest
+	if st.factor != model.FactorOne {
+		h.other = slices.Clone(h.other)
+		i, found := slices.BinarySearchFunc(h.other, st.factor,
+			func(r rest, factor int64) int { return cmp.Compare(r.factor, factor) })
+		if !found {
+			h.other = slices.Insert(h.other, i, rest{factor: st.factor})
+		}
+		r = &h.other[i]
+	}
+	r.ends += sign * count * st.leftS
+	if st.endS != 0 {
+		r.timed += sign * count
+		r.ends += sign * count * st.endS
+	}
+	h.other = slices.DeleteFunc(h.other, func(r rest) bool { return r.timed == 0 && r.ends == 0 })
+}
 
 // maxSpanS bounds a time limit in sums of minutes, seconds: unlimited jobs count as ten years.
 const maxSpanS = 10 * 365 * 86400
@@ -70,8 +147,10 @@ type stake struct {
 	submit, jobs int64
 	aging        int64
 	tres         []model.TRESCount
+	factor       int64 // UsageFactor with which it is charged, millionths
 	endS         int64 // 0: it is being ended or suspended
 	leftS        int64 // of a suspended job: the rest of its time limit
+	alloc        *model.Alloc
 }
 
 // TasksOf counts the tasks of a record.
@@ -112,7 +191,8 @@ func (s *State) tally(j *model.Job, sign int64) {
 	st := stake{submit: TasksOf(j), aging: AgingOf(j)}
 	part, assocPart := j.Partition(), ""
 	if j.State.HasResources() {
-		st.jobs, st.tres, assocPart = 1, s.tresOf(j), j.Run.AssocPart
+		st.jobs, st.tres, assocPart, st.factor = 1, s.tresOf(j), j.Run.AssocPart, j.Run.Factor
+		st.alloc = j.Run.Alloc
 		switch end := j.Run.Start.Seconds() + min(j.Run.LimitS, maxSpanS) + j.Run.SleepMS/1000; {
 		case j.State == model.Completing:
 		case j.Run.Sleep != model.Awake:
@@ -193,21 +273,37 @@ func (s *State) addTally(key string, st *stake, sign int64) {
 			if !found {
 				n.TRES = slices.Insert(n.TRES, i, Held{TRES: c.TRES})
 			}
-			h := &n.TRES[i]
-			h.Count += sign * c.Count
-			h.ends += sign * c.Count * st.leftS
-			if st.endS != 0 {
-				h.timed += sign * c.Count
-				h.ends += sign * c.Count * st.endS
-			}
+			n.TRES[i].add(c.Count, st, sign)
 		}
-		n.TRES = slices.DeleteFunc(n.TRES, func(h Held) bool { return h.Count == 0 && h.timed == 0 && h.ends == 0 })
+		n.TRES = slices.DeleteFunc(n.TRES, func(h Held) bool {
+			return h.Count == 0 && h.timed == 0 && h.ends == 0 && len(h.other) == 0
+		})
+	}
+	if s.byNode && st.alloc != nil {
+		n.nodes = onNodes(n.nodes, st.alloc, sign)
 	}
 	if n.Submit == 0 && n.Jobs == 0 && len(n.TRES) == 0 {
 		s.tallies.Delete(key)
 		return
 	}
 	s.tallies.Set(key, &n)
+}
+
+// onNodes adds or subtracts a job on its nodes; old stays as it is.
+func onNodes(old *btree.Map[string, int], a *model.Alloc, sign int64) *btree.Map[string, int] {
+	m := new(btree.Map[string, int])
+	if old != nil {
+		m = old.Copy()
+	}
+	for i := range a.Nodes {
+		name := a.Nodes[i].Node
+		if n, _ := m.Get(name); n+int(sign) == 0 {
+			m.Delete(name)
+		} else {
+			m.Set(name, n+int(sign))
+		}
+	}
+	return m
 }
 
 // recount makes the tallies anew: after a snapshot, and when accounts, QOS or the configuration have changed, because
@@ -218,6 +314,11 @@ func (s *State) recount() {
 	s.tallies = new(btree.Map[string, *Tally])
 	s.pledged = s.anyAssoc(func(a *model.Association) bool { return len(a.GuaranteedTRES) > 0 })
 	s.counting = s.cfg.Params.HoldLimits || s.pledged
+	s.byNode = s.anyAssoc(func(a *model.Association) bool { return nodeLimit(a.GrpTRES) })
+	s.qos.Scan(func(_ string, q *model.QOS) bool {
+		s.byNode = s.byNode || nodeLimit(q.GrpTRES, q.MaxTRESPerUser, q.MaxTRESPerAccount)
+		return !s.byNode
+	})
 	if !s.counting {
 		s.qos.Scan(func(_ string, q *model.QOS) bool {
 			s.counting = len(q.GuaranteedTRES) > 0
