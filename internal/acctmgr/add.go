@@ -133,7 +133,7 @@ func (f *Facts) addAccounts(words []word) (*Plan, error) {
 			continue
 		}
 		acct := &model.Account{Name: name, Parent: parent, Description: or(description, name),
-			Organization: or(organization, name)}
+			Organization: or(organization, or(notRoot(parent), name))}
 		n := a
 		n.Account = name
 		p.edit(proto.AcctEdit{Op: proto.PutAccount, Account: acct})
@@ -433,7 +433,7 @@ func (f *Facts) coordinators(words []word, add bool) (*Plan, error) {
 		case is(w.key, 1, "accounts"):
 			accounts = append(accounts, names(w.value)...)
 		default:
-			return nil, unknownCondition(w.key)
+			return nil, unknownCondition(w)
 		}
 	}
 	if len(accounts) == 0 || len(users) == 0 {
@@ -480,4 +480,12 @@ func (f *Facts) coordinators(words []word, add bool) (*Plan, error) {
 	}
 	p.list(" Removed Coordinators (sub accounts not listed)...", removed)
 	return p, nil
+}
+
+// notRoot gives an account's name, "" for root's.
+func notRoot(account string) string {
+	if account == model.RootAccount {
+		return ""
+	}
+	return account
 }

@@ -92,12 +92,13 @@ func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 	}
 	var accts, assocs []string
 	for _, name := range sel {
-		a := *f.Accounts[name]
+		a, moved := *f.Accounts[name], false
 		for _, w := range own {
 			switch {
 			case is(w.key, 3, "description"):
 				a.Description = w.value
 			case is(w.key, 3, "parents"):
+				moved = moved || a.Parent != w.value
 				a.Parent = w.value
 			default:
 				a.Organization = w.value
@@ -105,7 +106,9 @@ func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 		}
 		if !reflect.DeepEqual(&a, f.Accounts[name]) {
 			p.edit(proto.AcctEdit{Op: proto.PutAccount, Account: &a})
-			accts = append(accts, "  "+name)
+			if a.Description != f.Accounts[name].Description || a.Organization != f.Accounts[name].Organization {
+				accts = append(accts, "  "+name)
+			}
 		}
 		old := f.assoc(name, "", "")
 		if old == nil {
@@ -121,7 +124,7 @@ func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 		if !reflect.DeepEqual(&n, old) {
 			p.putAssoc(&n)
 		}
-		if reset || len(limits) > 0 {
+		if reset || moved || len(limits) > 0 {
 			assocs = append(append(assocs, f.whichLine(old)), f.heirs(name, limits)...)
 		}
 	}
@@ -232,7 +235,7 @@ func (f *Facts) pickAccounts(where []word) ([]string, error) {
 		case is(w.key, 1, "organization"):
 			tests = append(tests, func(a *model.Account) bool { return strings.EqualFold(a.Organization, w.value) })
 		default:
-			return nil, unknownCondition(w.key)
+			return nil, unknownCondition(w)
 		}
 	}
 	var out []string
@@ -278,7 +281,7 @@ func (f *Facts) readPick(where []word) (*pick, error) {
 				return nil, err
 			}
 		default:
-			return nil, unknownCondition(w.key)
+			return nil, unknownCondition(w)
 		}
 	}
 	return s, nil
@@ -328,7 +331,7 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 			limits = append(limits, w)
 		}
 	}
-	var users, assocs []string
+	var users, assocs, strange []string
 	for _, name := range f.sortedUsers() {
 		old := f.Users[name]
 		if !s.user(old) {
@@ -344,7 +347,7 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 			}
 			account := strings.ToLower(w.value)
 			if !f.hasAssoc(account, name) {
-				p.note(" User '%s' has no association with account '%s': it can't be the default.", name, account)
+				strange = append(strange, fmt.Sprintf("\n  U = %s C = %s", name, f.Cluster))
 				continue
 			}
 			u.DefaultAccount = account
@@ -355,6 +358,11 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 		if u != *old || slices.ContainsFunc(own, func(w word) bool { return is(w.key, 2, "adminlevel") }) {
 			users = append(users, "  "+name)
 		}
+	}
+	if len(strange) > 0 {
+		i := slices.IndexFunc(own, func(w word) bool { return is(w.key, 8, "defaultaccount") })
+		return nil, fmt.Errorf(" Can't modify because these users aren't associated with new default account '%s'...%s",
+			strings.ToLower(own[i].value), strings.Join(strange, ""))
 	}
 	if len(limits) > 0 || reset {
 		for _, old := range f.tree() {
@@ -405,7 +413,7 @@ func (f *Facts) pickQOS(where []word) ([]*model.QOS, error) {
 				}
 			}
 		default:
-			return nil, unknownCondition(w.key)
+			return nil, unknownCondition(w)
 		}
 	}
 	var out []*model.QOS
@@ -442,10 +450,30 @@ func (f *Facts) modifyQOS(where, set []word) (*Plan, error) {
 			return nil, err
 		}
 		if !reflect.DeepEqual(&n, old) {
+			if f.preemptsItself(&n) {
+				return nil, fmt.Errorf(" Error with request: QOS Preemption loop detected: %s would preempt itself by "+
+					"Preempt=%s", n.Name, strings.Join(n.Preempt, ","))
+			}
 			p.edit(proto.AcctEdit{Op: proto.PutQOS, QOS: &n})
 		}
 		lines = append(lines, "  "+old.Name)
 	}
 	p.list(" Modified qos...", lines)
 	return p, nil
+}
+
+// preemptsItself reports whether a QOS, as it is to become, would preempt itself, also by way of others.
+func (f *Facts) preemptsItself(q *model.QOS) bool {
+	todo, seen := slices.Clone(q.Preempt), map[string]bool{}
+	for len(todo) > 0 {
+		name := todo[0]
+		if todo = todo[1:]; name == q.Name {
+			return true
+		}
+		if o := f.QOS[name]; o != nil && !seen[name] {
+			seen[name] = true
+			todo = append(todo, o.Preempt...)
+		}
+	}
+	return false
 }

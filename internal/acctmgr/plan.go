@@ -93,7 +93,7 @@ func apply[T any](f *Facts, list []attr[T], t *T, words []word) (said []string, 
 	for _, w := range words {
 		a := find(list, w.key)
 		if a == nil {
-			return nil, misplacedOption(list, w.key)
+			return nil, misplacedOption(list, w)
 		}
 		if err := a.set(f, t, w.op, w.value); err != nil {
 			return nil, fmt.Errorf(" Bad value for %s: %w", a.label, err)
@@ -144,6 +144,18 @@ func (f *Facts) whichLine(a *model.Association) string {
 		line += fmt.Sprintf(" U = %-9s P = %s", a.User, a.Partition)
 	case a.User != "":
 		line += fmt.Sprintf(" U = %-9s", a.User)
+	}
+	return strings.TrimRight(line, " ")
+}
+
+// goneLine names an association that is removed, as sacctmgr does.
+func (f *Facts) goneLine(a *model.Association) string {
+	line := fmt.Sprintf("  C = %-10s A = %-10s", f.Cluster, a.Account)
+	if a.User != "" {
+		line += fmt.Sprintf(" U = %-9s", a.User)
+	}
+	if a.Partition != "" {
+		line += " P = " + a.Partition
 	}
 	return strings.TrimRight(line, " ")
 }

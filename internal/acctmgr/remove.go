@@ -91,18 +91,15 @@ func (f *Facts) removeAccounts(where []word) (*Plan, error) {
 	if slices.Contains(sel, model.RootAccount) {
 		return nil, fmt.Errorf(" The root account can't be deleted")
 	}
-	for _, name := range sel {
-		var below []string
+	asked := slices.Clone(sel)
+	for i := 0; i < len(sel); i++ { // what is below an account goes with it
 		for kid, a := range f.Accounts {
-			if a.Parent == name && !slices.Contains(sel, kid) {
-				below = append(below, kid)
+			if a.Parent == sel[i] && !slices.Contains(sel, kid) {
+				sel = append(sel, kid)
 			}
 		}
-		if len(below) > 0 {
-			return nil, fmt.Errorf(" Account '%s' has the account '%s' below it; delete or move that first", name,
-				slices.Min(below))
-		}
 	}
+	slices.Sort(sel)
 	slices.SortStableFunc(sel, func(a, b string) int { return f.depth(b) - f.depth(a) }) // children first
 	var gone []*model.Association
 	for _, a := range f.tree() {
@@ -114,7 +111,11 @@ func (f *Facts) removeAccounts(where []word) (*Plan, error) {
 	var lines []string
 	for _, name := range sel {
 		p.edit(proto.AcctEdit{Op: proto.DropAccount, Account: &model.Account{Name: name, Parent: f.parent(name)}})
-		lines = append(lines, "  "+name)
+		if slices.Contains(asked, name) {
+			lines = append(lines, "  "+name)
+		} else {
+			p.note(" The account '%s' was below '%s' and goes with it.", name, f.parent(name))
+		}
 	}
 	slices.Sort(lines)
 	p.list(" Deleting accounts...", lines)
@@ -128,7 +129,7 @@ func (f *Facts) removePools(p *Plan, accounts, parts []string) *Plan {
 		for _, part := range parts {
 			if a := f.assoc(name, "", part); a != nil {
 				p.edit(proto.AcctEdit{Op: proto.DropAssoc, Assoc: &model.Association{Account: name, Partition: part}})
-				lines = append(lines, f.whichLine(a))
+				lines = append(lines, f.goneLine(a))
 			}
 		}
 	}
@@ -152,7 +153,7 @@ func (f *Facts) removeUsers(where []word) (*Plan, error) {
 		f.dropAssocs(p, gone)
 		var lines []string
 		for _, a := range gone {
-			lines = append(lines, f.whichLine(a))
+			lines = append(lines, f.goneLine(a))
 		}
 		p.list(" Deleting user associations...", lines)
 		p.list(" Deleting users (No Associations)...", f.dropBare(p, gone))

@@ -313,7 +313,7 @@ func (sh *show) allQOS(words []word) ([]Row, error) {
 func (sh *show) cluster(words []word) ([]Row, error) {
 	for _, w := range words {
 		if w.key != "" && !is(w.key, 1, "names", "clusters") {
-			return nil, unknownCondition(w.key)
+			return nil, unknownCondition(w)
 		}
 		if !slices.Contains(names(w.value), strings.ToLower(sh.f.Cluster)) {
 			return nil, nil

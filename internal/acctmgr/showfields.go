@@ -141,11 +141,11 @@ func coordField() field {
 	return field{Name: "Coordinators", Title: "Coord Accounts", Width: 20, Get: func(r *Row) string {
 		switch {
 		case r.acct != nil && r.user == nil:
-			return strings.Join(r.acct.Coordinators, ",")
+			return strings.Join(r.f.coordinatorsOf(r.acct), ",")
 		case r.user != nil:
 			var out []string
 			for name, a := range r.f.Accounts {
-				if slices.Contains(a.Coordinators, r.user.Name) {
+				if slices.Contains(r.f.coordinatorsOf(a), r.user.Name) {
 					out = append(out, name)
 				}
 			}
@@ -154,6 +154,22 @@ func coordField() field {
 		}
 		return ""
 	}}
+}
+
+// coordinatorsOf gives who coordinates an account: its own coordinators, and those of the accounts above it.
+func (f *Facts) coordinatorsOf(a *model.Account) []string {
+	out := slices.Clone(a.Coordinators)
+	for n := 0; n < len(f.Accounts) && a != nil; n++ {
+		if a = f.Accounts[a.Parent]; a == nil {
+			break
+		}
+		for _, name := range a.Coordinators {
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
 }
 
 func accountFields() *format.Language[Row] {

@@ -11,6 +11,7 @@ type word struct {
 	key   string // lower case; "" of a bare word
 	op    byte   // '=', '+' or '-'
 	value string
+	text  string // as it was written
 }
 
 // split reads the words after the entity into conditions ("where ...") and settings ("set ..."). Without either word
@@ -34,9 +35,9 @@ func split(args []string) (where, set []word) {
 func read(a string) word {
 	key, value, ok := strings.Cut(a, "=")
 	if !ok {
-		return word{op: '=', value: unquote(a)}
+		return word{op: '=', value: unquote(a), text: a}
 	}
-	w := word{op: '=', value: unquote(value)}
+	w := word{op: '=', value: unquote(value), text: a}
 	if n := len(key); n > 1 && (key[n-1] == '+' || key[n-1] == '-') {
 		w.op, key = key[n-1], key[:n-1]
 	}
@@ -91,12 +92,13 @@ func checkName(what, name string) error {
 const maxName = 128
 
 // unknown is the error for a key that has no meaning here.
-func unknownCondition(key string) error {
-	return fmt.Errorf(" Unknown condition: %s\n Use keyword 'set' to modify value", key)
+func unknownCondition(w word) error {
+	return fmt.Errorf(" Unknown condition: %s\n Use keyword 'set' to modify value", w.text)
 }
 
 // misplacedOption is the error for a setting that other records have, but not these.
-func misplacedOption[T any](list []attr[T], key string) error {
+func misplacedOption[T any](list []attr[T], w word) error {
+	key := w.key
 	_, ofQOS := any(list).([]attr[qos])
 	if a := find(assocAttrs(), key); ofQOS && a != nil {
 		return fmt.Errorf(" %s belongs to accounts and users, not to a QOS: gacctmgr modify account where "+
@@ -106,9 +108,5 @@ func misplacedOption[T any](list []attr[T], key string) error {
 		return fmt.Errorf(" %s belongs to a QOS: gacctmgr modify qos where name=QOS set %[1]s=..., and set QOS+=QOS gives "+
 			"it to accounts and users", a.label)
 	}
-	return unknownOption(key)
-}
-
-func unknownOption(key string) error {
-	return fmt.Errorf(" Unknown option: %s\n Use keyword 'where' to modify condition", key)
+	return fmt.Errorf(" Unknown option: %s\n Use keyword 'where' to modify condition", w.text)
 }
