@@ -364,10 +364,7 @@ func (g *partGives) of(name string) *model.Expect {
 		g.parts[name] = nil
 		return nil
 	}
-	e := &model.Expect{LimitS: p.DefTimeS}
-	if e.LimitS == model.NotSet {
-		e.LimitS = p.MaxTimeS
-	}
+	e := &model.Expect{LimitS: p.TimeS()}
 	rules := ask.RulesOf(p, &g.v.Config().Params)
 	e.MemPerCPU, e.MemPerNode = rules.DefMemPerCPU, rules.DefMemPerNode
 	g.parts[name] = e

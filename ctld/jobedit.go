@@ -469,7 +469,7 @@ func sched0(j *model.Job, v *state.View) int64 {
 		return j.Spec.LimitS
 	}
 	if p := v.Partition(j.Partition()); p != nil && p.DefTimeS != model.NotSet {
-		return p.DefTimeS
+		return p.TimeS()
 	}
 	return model.Unlimited
 }

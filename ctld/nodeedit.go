@@ -138,7 +138,7 @@ func readNodeWords(rq *proto.UpdateNodeRequest, by string) (*nodeWords, error) {
 		if len(kv.Value) > proto.MaxFieldBytes {
 			return nil, refuse(proto.CodeBadRequest, "%s is longer than %d bytes", kv.Key, proto.MaxFieldBytes)
 		}
-		switch low := strings.ToLower(kv.Key); {
+		switch low := nodeKey(kv.Key); {
 		case low == "gres":
 			w.units = kv.Value
 			w.define = append(w.define, kv)
@@ -155,13 +155,30 @@ func readNodeWords(rq *proto.UpdateNodeRequest, by string) (*nodeWords, error) {
 				return nil, err
 			}
 		default:
-			return nil, refuse(proto.CodeBadRequest, "%s can't be set by gcontrol update node; it sets State, Reason, "+
-				"AvailableFeatures, ActiveFeatures, Weight, Gres, Comment and Extra, and with Gres=gpu:3 State and Reason of "+
-				"single units", kv.Key)
+			return nil, refuse(proto.CodeBadRequest, "Update of this parameter is not supported: %s; update node sets State, "+
+				"Reason, AvailableFeatures, ActiveFeatures, Weight, Gres, NodeAddr, NodeHostName, Comment and Extra, and with "+
+				"Gres=gpu:3 State and Reason of single units", kv.Key)
 		}
 	}
 	return w, nil
 }
+
+// nodeKey gives a key of update node in small letters, in full if it is the beginning of one, as in scontrol.
+func nodeKey(key string) string {
+	low := strings.ToLower(key)
+	for _, k := range []struct {
+		name  string
+		least int
+	}{{"comment", 1}, {"extra", 1}, {"reason", 1}, {"state", 1}, {"gres", 1}} {
+		if len(low) >= k.least && strings.HasPrefix(k.name, low) {
+			return k.name
+		}
+	}
+	return low
+}
+
+// nodeStates are the words of State= of which the beginning is enough, as in scontrol.
+var nodeStates = []string{"DRAIN", "DOWN", "FAIL", "RESUME", "UNDRAIN", "IDLE"}
 
 var powerWords = map[string]model.PowerWant{"POWER_UP": model.PowerUp, "POWER_DOWN": model.PowerDown,
 	"POWER_DOWN_ASAP": model.PowerDownASAP, "POWER_DOWN_FORCE": model.PowerDownForce}
@@ -169,7 +186,14 @@ var powerWords = map[string]model.PowerWant{"POWER_UP": model.PowerUp, "POWER_DO
 func (w *nodeWords) state(value string) error {
 	e := w.edit
 	e.Keep = false
-	switch strings.ToUpper(value) {
+	word := strings.ToUpper(value)
+	for _, s := range nodeStates {
+		if len(word) > 1 && strings.HasPrefix(s, word) {
+			word = s
+			break
+		}
+	}
+	switch word {
 	case "DRAIN":
 		e.Admin = model.NodeDrain
 	case "FAIL", "FAILING":
@@ -184,10 +208,10 @@ func (w *nodeWords) state(value string) error {
 	case "CANCEL_REBOOT":
 		e.Keep, w.cancel = true, true
 	default:
-		want := powerWords[strings.ToUpper(value)]
+		want := powerWords[word]
 		if want == model.PowerAsIs {
-			return refuse(proto.CodeBadRequest, "State=%s: write DRAIN, FAIL, DOWN, RESUME, IDLE, UNDRAIN, CANCEL_REBOOT, "+
-				"POWER_UP, POWER_DOWN, POWER_DOWN_ASAP or POWER_DOWN_FORCE", value)
+			return refuse(proto.CodeBadRequest, "Invalid node state specified: State=%s; write DRAIN, FAIL, DOWN, RESUME, "+
+				"IDLE, UNDRAIN, CANCEL_REBOOT, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP or POWER_DOWN_FORCE", value)
 		}
 		e.Keep, w.power = true, want
 	}
@@ -208,7 +232,7 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 	e := w.edit
 	if !e.Keep && e.Admin != model.NodeUp && e.Reason == "" {
 		return refuse(proto.CodeBadRequest,
-			"You must specify a reason when DOWNING a node or draining it; add Reason=\"...\"")
+			"You must specify a reason when DOWNING or DRAINING a node. Request denied; add Reason=\"...\"")
 	}
 	if w.units != "" && !e.Keep { // State and Reason are for these units
 		if len(w.define) > 1 {
@@ -230,8 +254,8 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 	}
 	if w.power != model.PowerAsIs {
 		if !v.Config().Params.Power.On() {
-			return refuse(proto.CodeBadRequest, "nodes are not powered down and up: SuspendProgram and ResumeProgram are not "+
-				"set in gbatch.conf")
+			return refuse(proto.CodeBadRequest, "Invalid node state specified: nodes are not powered down and up: "+
+				"SuspendProgram and ResumeProgram are not set in gbatch.conf")
 		}
 		bodies = append(bodies, &state.Powers{Nodes: rq.Names, Op: state.AskPower, Want: w.power, By: who.User})
 	}

@@ -17,6 +17,7 @@ import (
 	"gbatch/internal/sched"
 	"gbatch/internal/state"
 	"gbatch/internal/trail"
+	"gbatch/internal/userdb"
 )
 
 // reservation.go answers requests about reservations and carries them out. Package resv makes reservations.
@@ -90,9 +91,15 @@ func sizeOf(v *state.View, r *model.Reservation) (size proto.ResvSize) {
 	return size
 }
 
-// resvFacts are the inputs for making reservations on this host, with its time zone and groups.
-func resvFacts(v *state.View, now model.Time) resv.Facts {
-	return resv.Facts{View: v, Now: now, Zone: time.Local, Group: groupID}
+// resvFacts are the inputs for making reservations on this host, with its time zone, groups and users.
+func (c *Controller) resvFacts(ctx context.Context, v *state.View) resv.Facts {
+	return resv.Facts{View: v, Now: c.now(), Zone: time.Local, Group: groupID, User: func(name string) error {
+		if _, err := c.people.Named(ctx, name); errors.Is(err, userdb.ErrUnknown) {
+			return refuse(proto.CodeUser, "%s is unknown on controller %s: getent passwd finds no such user", name,
+				c.opts.Name)
+		}
+		return nil
+	}}
 }
 
 // groupID finds the number of a group.
@@ -117,7 +124,7 @@ func (c *Controller) keepReservations(ctx context.Context) {
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		v.Reservations(func(r *model.Reservation) bool {
-			if n := resv.Kept(resvFacts(v, c.now()), r); n != nil {
+			if n := resv.Kept(c.resvFacts(ctx, v), r); n != nil {
 				if _, err := c.propose(ctx, &state.Reserve{Op: state.KeepResv, Resv: n}); err != nil && ctx.Err() == nil {
 					c.log.Warn("a reservation could not be updated; it is tried again", "reservation", r.Name, "err", err)
 				}
@@ -147,7 +154,7 @@ func (c *Controller) reserve(ctx context.Context, who *caller,
 	}
 	for n := 1; ; n++ {
 		v := c.machine.View()
-		cmd, err := c.reservation(v, rq)
+		cmd, err := c.reservation(ctx, v, rq)
 		if err != nil {
 			return nil, err
 		}
@@ -170,8 +177,9 @@ func (c *Controller) reserve(ctx context.Context, who *caller,
 }
 
 // reservation makes the command for a change of reservations.
-func (c *Controller) reservation(v *state.View, rq *proto.ReserveRequest) (*state.Reserve, error) {
-	cmd, now := &state.Reserve{}, c.now()
+func (c *Controller) reservation(ctx context.Context, v *state.View,
+	rq *proto.ReserveRequest) (*state.Reserve, error) {
+	cmd := &state.Reserve{}
 	var err error
 	switch rq.Action {
 	case proto.DeleteReservation:
@@ -182,10 +190,10 @@ func (c *Controller) reservation(v *state.View, rq *proto.ReserveRequest) (*stat
 			return nil, refuse(proto.CodeReservation, "%s", rq.Name)
 		}
 		cmd.Op = state.UpdateResv
-		cmd.Resv, err = resv.Update(resvFacts(v, now), old, rq.Set)
+		cmd.Resv, err = resv.Update(c.resvFacts(ctx, v), old, rq.Set)
 	case proto.CreateReservation:
 		cmd.Op = state.CreateResv
-		cmd.Resv, err = resv.Create(resvFacts(v, now), rq.Name, rq.Set)
+		cmd.Resv, err = resv.Create(c.resvFacts(ctx, v), rq.Name, rq.Set)
 	default:
 		return nil, refuse(proto.CodeBadRequest, "an unknown change of reservations (%d)", rq.Action)
 	}

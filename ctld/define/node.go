@@ -1,6 +1,7 @@
 package define
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,7 +87,7 @@ func canonical(key string) string {
 		name  string
 		least int
 	}{{"AvailableFeatures", 2}, {"ActiveFeatures", 3}, {"Features", 4}, {"Weight", 1}, {"Gres", 1},
-		{"Topology", 3}} {
+		{"Topology", 3}, {"NodeAddr", 5}, {"NodeHostName", 5}} {
 		if len(low) >= k.least && strings.HasPrefix(strings.ToLower(k.name), low) {
 			return k.name
 		}
@@ -132,8 +133,8 @@ func changeNode(v *state.View, def *model.NodeDef, key, value string) error {
 		can := def.CanHave()
 		for _, f := range list {
 			if !slices.Contains(can, f) {
-				return refuse(proto.CodeFeature, "%s is not among AvailableFeatures=%s of node %s", f, strings.Join(can, ","),
-					def.Name)
+				return refuse(proto.CodeBadRequest, "Active features not subset of available features: %s is not among "+
+					"AvailableFeatures=%s of node %s", f, strings.Join(can, ","), def.Name)
 			}
 		}
 		if def.Features = list; !slices.Equal(list, can) {
@@ -144,7 +145,7 @@ func changeNode(v *state.View, def *model.NodeDef, key, value string) error {
 	case "Weight":
 		n, err := strconv.ParseInt(value, 10, 32)
 		if err != nil || n < 0 {
-			return refuse(proto.CodeBadRequest, "Weight=%s: write a whole number from 0", value)
+			return refuse(proto.CodeBadRequest, "Weight value (%s) is not a whole number from 0 to %d", value, math.MaxInt32)
 		}
 		def.Weight = int32(n)
 	case "Topology":
@@ -152,6 +153,15 @@ func changeNode(v *state.View, def *model.NodeDef, key, value string) error {
 			return refuse(proto.CodeBadRequest, "%v", err)
 		}
 		def.Topology = value
+	case "NodeAddr", "NodeHostName":
+		if len(value) > model.MaxName || strings.ContainsAny(value, " \t,[]") {
+			return refuse(proto.CodeBadRequest, "%s=%s: write one host name or address", key, value)
+		}
+		if key == "NodeAddr" {
+			def.Addr = value
+		} else {
+			def.Host = value
+		}
 	case "Gres":
 		return changeGres(v.Node(def.Name), def, value)
 	}

@@ -134,6 +134,10 @@ func nodeValue(d *model.NodeDef, key string) string {
 		return fmt.Sprint(d.Weight)
 	case "Topology":
 		return d.Topology
+	case "NodeAddr":
+		return d.Addr
+	case "NodeHostName":
+		return d.Host
 	}
 	var out []string
 	for _, g := range d.Gres {

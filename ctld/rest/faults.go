@@ -39,21 +39,6 @@ const (
 	errNoAccounting   = 7000
 )
 
-// codes are Slurm's numbers for the cluster's.
-var codes = map[proto.Code]int{
-	proto.CodeBadRequest: errUnexpected, proto.CodeAccess: errAccess, proto.CodeNotHere: errAccess,
-	proto.CodeInvalidJob: errBadJob, proto.CodeInvalidPartition: errBadPartition, proto.CodeInvalidAccount: 2045,
-	proto.CodeInvalidQOS: 2066, proto.CodeNodeConfig: 2014, proto.CodeInvalidGres: 2072, proto.CodeTimeLimit: 2051,
-	proto.CodePolicy: 2050, proto.CodeFeature: 2029, proto.CodeDependency: 2038, proto.CodeArray: 2081,
-	proto.CodeNodeCount: 2006, proto.CodeTooManyCPUs: 2005, proto.CodeNodeNotAvail: 2068, proto.CodeReservation: 2053,
-	proto.CodeUser: 2167, proto.CodeAlreadyDone: 2021, proto.CodeJobPending: 2024, proto.CodeInvalidNode: errBadNode,
-	proto.CodeNotLeader: 2027, proto.CodeNoController: errConnection, proto.CodeNoAccounting: errNoAccounting,
-	proto.CodeMemory: 2044, proto.CodePartitionDown: 2070, proto.CodeRequeue: 2037, proto.CodeHeld: 2042,
-	proto.CodeNotPending: 2073, proto.CodeResvBusy: 2055, proto.CodeResvName: 2082, proto.CodeResvAccess: 2052,
-	proto.CodeResvOverlap: 2058, proto.CodeResvUsers: 2080, proto.CodeNodesBusy: 2016, proto.CodeTimeValue: 2054,
-	proto.CodeScript: errNoScript, proto.CodeConfig: 2090,
-}
-
 // words are Slurm's for numbers that the cluster has no code for.
 var words = map[int]string{
 	errAuthentication: "Protocol authentication error", errUnexpected: "Unexpected message received",
@@ -81,7 +66,7 @@ func asFault(err error, source string) *fault {
 			f.Source = source
 		}
 	case errors.As(err, &said):
-		f = &fault{Number: codes[said.Code], Text: proto.Text(said.Code), Detail: said.Text, Source: source,
+		f = &fault{Number: proto.ErrorNumbers[said.Code], Text: proto.Text(said.Code), Detail: said.Text, Source: source,
 			Status: statusOf(said.Code)}
 		switch said.Code {
 		case rpc.CodeBusy, proto.CodeBusy:

@@ -108,7 +108,7 @@ func (q *request) writeResults(results []proto.TargetResult) {
 	q.j.Open("results", '[')
 	for i := range results {
 		r := &results[i]
-		number := codes[r.Code]
+		number := proto.ErrorNumbers[r.Code]
 		if r.Code != 0 {
 			f := asFault(rpcError(r), q.op.id(q.ver))
 			q.faults, number = append(q.faults, f), f.Number

@@ -288,7 +288,7 @@ func (q *request) writeKilled(results []proto.TargetResult) {
 		q.j.Open("error", '{')
 		number, text := 0, ""
 		if r.Code != 0 {
-			number, text = codes[r.Code], proto.Text(r.Code)
+			number, text = proto.ErrorNumbers[r.Code], proto.Text(r.Code)
 			if number == 0 {
 				number = errUnexpected
 			}

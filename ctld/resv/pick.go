@@ -142,6 +142,9 @@ func (d *draft) pool() (out []string, err error) {
 			out = append(out, def.Name)
 		}
 	}
+	if len(out) == 0 && r.Features != "" {
+		return nil, refuse(proto.CodeFeature, "no node that may be chosen has %s", r.Features)
+	}
 	return out, nil
 }
 

@@ -17,6 +17,7 @@ type Facts struct {
 	Now   model.Time
 	Zone  *time.Location // time zone of repeating reservations
 	Group func(name string) (gid uint32, err error)
+	User  func(name string) error // nil: the user exists, or nobody knows
 }
 
 // Refusal says why settings make no valid reservation: a code, and what exactly is wrong.

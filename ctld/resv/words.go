@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gbatch/internal/ask"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
@@ -113,7 +114,7 @@ func (d *draft) times() error {
 // word takes one key=value.
 func (d *draft) word(kv model.KV) error {
 	r := d.r
-	key, value := strings.ToLower(kv.Key), kv.Value
+	key, value := strings.ToLower(ask.ResvKey(kv.Key)), kv.Value
 	if len(value) > proto.MaxFieldBytes {
 		return refuse(proto.CodeBadRequest, "%s is %d bytes long, the limit is %d", kv.Key, len(value), proto.MaxFieldBytes)
 	}
@@ -139,16 +140,14 @@ func (d *draft) word(kv model.KV) error {
 	case "endtime":
 		d.end, err = moment()
 	case "duration":
-		var s int64
-		if s, err = durationOf(kv.Key, value); err == nil {
-			d.durationS, d.timed = s, true
-		}
+		err = d.lasts(kv, how)
 	case "skip":
 		d.skip = true
 	case "nodes", "nodelist":
 		d.nodes, d.sized = value, true
 		if how != '=' {
-			return refuse(proto.CodeBadRequest, "name all of the nodes in Nodes=")
+			d.nodes, err = d.nodesAnd(value, how)
+			return err
 		}
 		if value == "" && !d.fresh { // others are chosen, as many as there were
 			d.count = len(r.Nodes)
@@ -166,27 +165,23 @@ func (d *draft) word(kv model.KV) error {
 	case "trespernode":
 		d.sized, d.perNode = true, true
 		err = d.tres(value)
-	case "licenses", "license":
+	case "licenses":
 		d.sized = true
 		err = d.licenses(value)
-	case "partitionname", "partition":
+	case "partitionname":
 		r.Partition = value
 		d.sized = d.sized || d.fresh
-	case "features", "feature":
+	case "features":
 		r.Features = value
 		if f, perr := model.ParseFeatures(value); perr != nil || f != nil && len(f.Same)+len(f.Counts) > 0 {
 			return refuse(proto.CodeFeature,
 				"Features=%s: join features with & and |, in parentheses where needed; counts and brackets are for jobs", value)
 		}
-	case "users", "user":
-		r.Users, err = changed(r.Users, value, how)
-	case "accounts", "account":
-		old := make([]string, len(r.Accounts))
-		for i, name := range r.Accounts {
-			old[i] = model.AccountName(name)
-		}
-		r.Accounts, err = changed(old, model.AccountName(value), how)
-	case "groups", "group":
+	case "users":
+		err = d.users(value, how)
+	case "accounts":
+		err = d.accounts(value, how)
+	case "groups":
 		r.Groups, err = changed(r.Groups, value, how)
 		if err == nil {
 			r.GIDs, err = d.groupIDs(r.Groups)
@@ -203,6 +198,81 @@ func (d *draft) word(kv model.KV) error {
 			"Nodes NodeCnt CoreCnt TRES TRESPerNode Licenses PartitionName Features Users Groups Accounts Flags Skip", kv.Key)
 	}
 	return err
+}
+
+// lasts reads Duration=, Duration+= and Duration-=.
+func (d *draft) lasts(kv model.KV, how byte) error {
+	s, err := durationOf(kv.Key, kv.Value)
+	if err != nil {
+		return err
+	}
+	switch how {
+	case '+':
+		s = d.durationS + s
+	case '-':
+		s = d.durationS - s
+	}
+	d.durationS, d.timed = s, true
+	return nil
+}
+
+// users changes the users, of whom new ones have to exist.
+func (d *draft) users(value string, how byte) (err error) {
+	old := d.r.Users
+	if d.r.Users, err = changed(old, value, how); err != nil {
+		return err
+	}
+	for _, name := range d.r.Users {
+		if slices.Contains(old, name) || d.User == nil {
+			continue
+		}
+		if err := d.User(strings.TrimPrefix(name, "-")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accounts changes the accounts; new ones have to exist where those of jobs have to.
+func (d *draft) accounts(value string, how byte) (err error) {
+	old := make([]string, len(d.r.Accounts))
+	for i, name := range d.r.Accounts {
+		old[i] = model.AccountName(name)
+	}
+	if d.r.Accounts, err = changed(old, model.AccountName(value), how); err != nil {
+		return err
+	}
+	if !d.View.Config().Params.NeedAccount {
+		return nil
+	}
+	for _, name := range d.r.Accounts {
+		bare := strings.TrimPrefix(name, "-")
+		if !slices.Contains(old, name) && d.View.Account(bare) == nil {
+			return refuse(proto.CodeInvalidAccount, "%s; gacctmgr show account lists them", bare)
+		}
+	}
+	return nil
+}
+
+// nodesAnd gives the reservation's nodes with others, or without them.
+func (d *draft) nodesAnd(value string, how byte) (string, error) {
+	names, err := hostlist.Expand(value)
+	if err != nil {
+		return "", refuse(proto.CodeInvalidNode, "Nodes=%s: %v", value, err)
+	}
+	r := d.r
+	if d.fresh || len(r.Parts) > 0 {
+		return "", refuse(proto.CodeBadRequest, "Nodes+= and Nodes-= are for reservations of whole nodes that exist; name "+
+			"all of them in Nodes=")
+	}
+	out := slices.DeleteFunc(slices.Clone(r.Nodes), func(n string) bool { return slices.Contains(names, n) })
+	if how == '+' {
+		out = append(out, names...)
+	}
+	if len(out) == 0 {
+		return "", refuse(proto.CodeNodeCount, "Nodes-=%s leaves none", value)
+	}
+	return hostlist.CompressSorted(out), nil
 }
 
 func durationOf(key, value string) (int64, error) {

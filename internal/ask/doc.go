@@ -14,6 +14,7 @@
 //	elastic.go jobs whose nodes come and go: --elastic and the options beside it
 //	counts.go  Of: the numbers of a job with the defaults of its partition and cluster filled in
 //	keys.go    JobKeys: what gcontrol update job can set
+//	resvkeys.go  ResvKey: the keys of reservations, also shortened
 //	key.go     Key: what two jobs have in common that need the same of nodes
 //	size.go    Size: the least that a job takes, and the same as a list of resources
 //	there.go   what a cluster has, for whoever asked for something else

@@ -33,6 +33,9 @@ var shownOnly = []string{"TotalCPUs", "TotalNodes", "TRES"}
 // is nil). The names of keys may be shortened; a key that ends in + or -, or a value of Nodes that begins so, adds to a
 // list or removes from it.
 func DefinePartition(cfg *model.Config, old *model.Partition, name string, set []model.KV) (*model.Partition, error) {
+	if strings.EqualFold(name, "DEFAULT") {
+		return nil, errors.New("PartitionName cannot be \"DEFAULT\"")
+	}
 	if strings.Trim(name, nameLetters) != "" || name == "" || len(name) > 64 {
 		return nil, fmt.Errorf("%s is not a valid partition name; use up to 64 letters, digits, - . and _", shown(name))
 	}
@@ -84,8 +87,7 @@ func (l *loader) partition(cfg *model.Config, old *model.Partition, name string,
 func (l *loader) fits(p *PartitionDef, given []string) error {
 	l.probs.list = nil
 	switch {
-	case p.DefaultTimeS != model.NotSet && p.DefaultTimeS > p.MaxTimeS &&
-		(slices.Contains(given, "DefaultTime") || slices.Contains(given, "MaxTime")):
+	case p.DefaultTimeS != model.NotSet && p.DefaultTimeS > p.MaxTimeS && slices.Contains(given, "DefaultTime"):
 		return fmt.Errorf("partition %s: DefaultTime would be longer than MaxTime", p.Name)
 	case p.MaxNodes > 0 && p.MinNodes > p.MaxNodes:
 		return fmt.Errorf("partition %s: MinNodes=%d would be above MaxNodes=%d", p.Name, p.MinNodes, p.MaxNodes)
@@ -255,8 +257,11 @@ func (l *loader) partitionKey(word string) (*lineKey[pd], error) {
 	if near := nearest(word, partitionKeyNames()); near != "" {
 		hint = "; did you mean " + near + "?"
 	}
-	return nil, fmt.Errorf("%s is not a setting of partitions%s", shown(word), hint)
+	return nil, fmt.Errorf("%s: %s is not a setting of partitions%s", notSupported, shown(word), hint)
 }
+
+// notSupported begins the complaint about a key that partitions don't have, as in scontrol.
+const notSupported = "Update of this parameter is not supported"
 
 // unsetKey removes the value of a key of unsetWords.
 func unsetKey(p *PartitionDef, key string) {

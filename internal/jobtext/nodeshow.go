@@ -9,6 +9,9 @@ import (
 	"gbatch/internal/proto"
 )
 
+// GresOf gives what a node has of generic resources, as NodeName lines have it; "": nothing.
+func GresOf(d *model.NodeDef) string { return gresDefText(d.Gres) }
+
 // ShowNode gives a node as scontrol show node does.
 func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 	n, d := i.Node, i.Node.Def

@@ -658,6 +658,20 @@ func (q QueuePolicy) String() string {
 	return queuePolicies[OrderDefault]
 }
 
+// TimeS gives the time limit of jobs that say none: DefaultTime, but no more than MaxTime, which may be lowered below
+// it.
+func (p *Partition) TimeS() int64 {
+	switch {
+	case p.DefTimeS != NotSet && p.MaxTimeS != NotSet:
+		return min(p.DefTimeS, p.MaxTimeS)
+	case p.DefTimeS != NotSet:
+		return p.DefTimeS
+	case p.MaxTimeS != NotSet:
+		return p.MaxTimeS
+	}
+	return Unlimited
+}
+
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).
 func (p *Partition) Exclusive() bool { return equalFold(p.OverSubscribe, "EXCLUSIVE") }
 

@@ -13,7 +13,7 @@
 // The files:
 //
 //	requests.go   the kinds, and the table: what may be repeated, who answers, how long it may take
-//	errors.go     the codes, and Slurm's words for them
+//	errors.go     the codes, and Slurm's words and numbers for them
 //	limits.go     what one message may hold
 //	codec.go      Encode, Append, Decode
 //	user.go       what users have done; lists.go what they ask to see; halves.go divides long

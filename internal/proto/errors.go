@@ -158,3 +158,26 @@ func Sentence(c Code, detail string) string {
 	}
 	return text + ": " + detail
 }
+
+// ErrorNumbers are Slurm's numbers of errors (slurm_errno.h) for the cluster's codes.
+var ErrorNumbers = map[Code]int{
+	CodeBadRequest: 1000, CodeAccess: 2002, CodeNotHere: 2002, CodeInvalidJob: 2017, CodeInvalidPartition: 2000,
+	CodeInvalidAccount: 2045, CodeInvalidQOS: 2066, CodeNodeConfig: 2014, CodeInvalidGres: 2072, CodeTimeLimit: 2051,
+	CodePolicy: 2050, CodeFeature: 2029, CodeDependency: 2038, CodeArray: 2081, CodeNodeCount: 2006,
+	CodeTooManyCPUs: 2005, CodeNodeNotAvail: 2068, CodeReservation: 2053, CodeUser: 2167, CodeAlreadyDone: 2021,
+	CodeJobPending: 2024, CodeInvalidNode: 2018, CodeNotLeader: 2027, CodeNoController: 1800, CodeNoAccounting: 7000,
+	CodeMemory: 2044, CodePartitionDown: 2070, CodeRequeue: 2037, CodeHeld: 2042, CodeNotPending: 2073,
+	CodeResvBusy: 2055, CodeResvName: 2082, CodeResvAccess: 2052, CodeResvOverlap: 2058, CodeResvUsers: 2080,
+	CodeNodesBusy: 2016, CodeTimeValue: 2054, CodeScript: 2009, CodeConfig: 2090,
+}
+
+// NumberText gives Slurm's words for one of these numbers, "" for others.
+func NumberText(n int) string {
+	text := ""
+	for code, number := range ErrorNumbers {
+		if t := Text(code); number == n && t != "" {
+			text = t
+		}
+	}
+	return text
+}

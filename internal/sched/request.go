@@ -124,13 +124,8 @@ var wishes = [...]wish{
 
 // LimitS gives the time limit that a job gets in a partition, seconds.
 func LimitS(sp *model.Spec, p *model.Partition) int64 {
-	switch {
-	case sp.LimitS != model.NotSet:
+	if sp.LimitS != model.NotSet {
 		return sp.LimitS
-	case p.DefTimeS != model.NotSet:
-		return p.DefTimeS
-	case p.MaxTimeS != model.NotSet:
-		return p.MaxTimeS
 	}
-	return model.Unlimited
+	return p.TimeS()
 }

@@ -57,14 +57,20 @@ func (c *control) refs(words []string) ([]proto.JobRef, error) {
 		}
 		more, err := env.ParseJobRefs(value)
 		if err != nil {
-			return nil, err
+			return nil, badJob(value)
 		}
 		refs = append(refs, more...)
 	}
 	if len(refs) == 0 {
-		return nil, fmt.Errorf("too few arguments: name the jobs, as in %s %s 12 13_4", c.Program, c.verb)
+		return nil, tooFew("too few arguments for keyword:"+c.verb, fmt.Sprintf("%s %s 12 13_4", c.Program, c.verb))
 	}
 	return refs, nil
+}
+
+// badJob is the complaint about a word that can't be a job's number.
+func badJob(word string) error {
+	return plain{fmt.Errorf("Invalid job id specified for job %s; write a number, ID_TASK for a task of an array, or "+
+		"ID+N for a component of a heterogeneous job", word)}
 }
 
 func (c *control) byName(name string) ([]proto.JobRef, error) {
@@ -173,11 +179,11 @@ func orNone(s string) string {
 // notify writes a line into the output of a running job.
 func (c *control) notify(words []string) error {
 	if len(words) < 2 {
-		return fmt.Errorf("notify takes a job and a message: notify 12 \"the file system is slow today\"")
+		return tooFew("too few arguments for keyword:notify", "notify 12 \"the file system is slow today\"")
 	}
 	refs, err := env.ParseJobRefs(words[0])
 	if err != nil {
-		return err
+		return plain{fmt.Errorf("job notify failure: %w", err)}
 	}
 	return c.apply(&proto.UpdateJobRequest{Action: proto.ActNotify, Targets: refs,
 		Set: []model.KV{{Key: "Message", Value: strings.Join(words[1:], " ")}}})
@@ -186,8 +192,8 @@ func (c *control) notify(words []string) error {
 // setDebug changes the level of the leader's log.
 func (c *control) setDebug(words []string) error {
 	if len(words) != 1 {
-		return fmt.Errorf("setdebug takes a level: info, verbose, debug ... or a number from 0 to 9; a node's log has " +
-			"SlurmdDebug and SIGHUP")
+		return tooFew("too few arguments for keyword:setdebug", "info, verbose, debug ... or a number from 0 to 9; "+
+			"a node's log has SlurmdDebug and SIGHUP")
 	}
 	cl, err := c.ask()
 	if err != nil {
@@ -308,16 +314,21 @@ func (c *control) takeover(words []string) error {
 }
 
 func (c *control) write(words []string) error {
-	if len(words) > 0 && strings.EqualFold(words[0], "config") {
-		return fmt.Errorf("write config is not supported by gbatch: the daemons read the configuration and never write it; " +
-			"gcontrol show config prints what is in effect")
+	const forms = "write batch_script JOBID [FILE|-], or write config [FILE]"
+	if len(words) == 0 {
+		return tooFew("too few arguments for keyword:write", forms)
 	}
-	if len(words) < 2 || !strings.HasPrefix("batch_script", strings.ToLower(words[0])) {
-		return fmt.Errorf("write what? write batch_script JOBID [FILE|-]")
+	switch low := strings.ToLower(words[0]); {
+	case low != "" && strings.HasPrefix("config", low):
+		return c.writeConfig(words[1:])
+	case low == "" || !strings.HasPrefix("batch_script", low):
+		return plain{fmt.Errorf("invalid write argument:%s; %s", words[0], forms)}
+	case len(words) < 2:
+		return tooFew("too few arguments for keyword:write", forms)
 	}
 	ref, err := env.ParseJobRef(words[1])
 	if err != nil {
-		return err
+		return plain{fmt.Errorf("job script retrieval failed: %w", err)}
 	}
 	cl, err := c.ask()
 	if err != nil {
@@ -325,7 +336,7 @@ func (c *control) write(words []string) error {
 	}
 	var r proto.ScriptReply
 	if err := cl.Call(proto.KindScript, &proto.ScriptRequest{Job: ref.Job}, &r); err != nil {
-		return err
+		return plain{fmt.Errorf("job script retrieval failed: %s", env.Text(err))}
 	}
 	file := fmt.Sprintf("slurm-%d.sh", ref.Job)
 	if len(words) > 2 {

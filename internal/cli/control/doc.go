@@ -4,7 +4,8 @@
 //	gcontrol.go     the verbs and the options that all have
 //	showjob.go showstep.go shownode.go shownetwork.go showtopology.go   what show shows, but for
 //	                reservations; showassocs.go what counts against the limits of associations
-//	slurmkeys.go    keys of show config under its Slurm name
+//	slurmwords.go   commands and keys of show config about what gbatch has in another way
+//	writeconfig.go  write config
 //	reservation.go  reservations: create, update, delete, show
 //	change.go       hold, release, requeue, suspend, reconfigure and the like
 //	update.go       update, create, delete and reboot of jobs, nodes and partitions

@@ -70,7 +70,7 @@ func verbs() []verb {
 		{name: "ping", help: "tell whether the controllers answer and which leads", run: (*control).ping},
 		{name: "takeover", help: "takeover [INDEX]: make another controller the leader, that of an index (0 is the first) " +
 			"or name (operators)", run: (*control).takeover},
-		{name: "write", help: "write batch_script JOBID [FILE|-]", run: (*control).write},
+		{name: "write", help: "write batch_script JOBID [FILE|-] | config [FILE]", run: (*control).write},
 		{name: "snapshot", help: "snapshot save FILE: save the controllers' state; snapshot inspect FILE: check a file " +
 			"(operators)", run: (*control).snapshot},
 		{name: "dump", help: "dump state FILE, for gbatch sim --from-state; --json: the state for people (operators)",
@@ -97,11 +97,13 @@ func verbs() []verb {
 		{name: "abort", why: "stop the daemons with the service manager, or gbatch down"},
 		{name: "setdebug", help: "setdebug LEVEL: change the level of the leading controller's log until it reads " +
 			"SlurmctldDebug again (operators)", run: (*control).setDebug},
-		{name: "setdebugflags", why: "the log has one level for everything: setdebug LEVEL changes it"},
-		{name: "schedloglevel", why: "the scheduler writes into the controller's log: setdebug LEVEL changes it, and gdiag " +
-			"has its statistics"},
-		{name: "errnumstr", why: "errors have sentences of their own"},
-		{name: "fsdampeningfactor", why: "Fair Tree needs no dampening"},
+		{name: "setdebugflags", help: "setdebugflags [+|-]NAME: taken where Slurm has such a flag; the log has one level " +
+			"for everything, setdebug LEVEL changes it", run: (*control).setDebugFlags},
+		{name: "schedloglevel", help: "schedloglevel 0|1: there is no log of the scheduler's own; setdebug LEVEL changes " +
+			"the controller's, and gdiag has statistics", run: (*control).schedLogLevel},
+		{name: "errnumstr", help: "errnumstr NUMBER: the sentence of an error number", run: (*control).errNumStr},
+		{name: "fsdampeningfactor", help: "fsdampeningfactor NUMBER: taken, without effect, as Fair Tree needs no dampening",
+			run: (*control).dampening},
 		{name: "getaddrs", help: "getaddrs NODES: print the addresses of nodes", run: (*control).addresses},
 		{name: "notify", help: "notify JOBID MESSAGE: write a line into the output of a running job, or of the grun that " +
 			"it runs for",
@@ -174,6 +176,9 @@ func Gcontrol(e *env.Env) int {
 	if len(words) == 0 {
 		return prompt.Run(e, prompt.Config{Do: Gcontrol, Modes: modes})
 	}
+	if w := strings.ToLower(words[0]); len(words) == 1 && (w == "exit" || w == "quit") {
+		return 0 // nothing is left to do for a command that reads no further ones
+	}
 	if prompt.Is(modes, words) {
 		return 0
 	}
@@ -211,6 +216,9 @@ func Gcontrol(e *env.Env) int {
 	}
 	return 0
 }
+
+// tooFew is the complaint about a command without its words: first scontrol's, then what can be written.
+func tooFew(what, forms string) error { return plain{errors.New(what + "; write " + forms)} }
 
 // plain is an error whose words are whole: no "gcontrol: error:" before them, as tools expect.
 type plain struct{ error }
@@ -288,8 +296,8 @@ func (c *control) ask() (*client.Client, error) {
 // show dispatches show ENTITY [NAME], in scontrol's spellings: show job 5, show job=5, show jobs.
 func (c *control) show(words []string) error {
 	if len(words) == 0 {
-		return fmt.Errorf("show what? job, step, node, partition, config, licenses, topology, reservation, " +
-			"hostnames or hostlist")
+		return tooFew("too few arguments for keyword:show",
+			"job, step, node, partition, config, licenses, topology, reservation, hostnames or hostlist")
 	}
 	entity, name, _ := strings.Cut(words[0], "=")
 	if name == "" && len(words) > 1 {
@@ -381,7 +389,8 @@ func (c *control) hosts(arg string) ([]string, error) {
 			return hostlist.Expand(v)
 		}
 	}
-	return nil, fmt.Errorf("SLURM_JOB_NODELIST environment variable not set: name the hosts, as in show hostnames n[1-4]")
+	return nil, fmt.Errorf("host list is empty, and SLURM_JOB_NODELIST is not set: name the hosts, as in show hostnames " +
+		"n[1-4]")
 }
 
 // hostFile reads the names that stand in a file, with blanks or commas between.

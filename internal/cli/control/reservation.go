@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
@@ -12,6 +13,14 @@ import (
 )
 
 // gcontrol create|update|delete|show reservation, in scontrol's words.
+
+// resvWords writes shortened keys of reservations in full, and their times as the controller reads them.
+func (c *control) resvWords(set []model.KV) error {
+	for i := range set {
+		set[i].Key = ask.ResvKey(set[i].Key)
+	}
+	return c.moments(set, "starttime", "endtime")
+}
 
 // createReservation makes one.
 func (c *control) createReservation(ch *change) error {

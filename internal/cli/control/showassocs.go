@@ -51,11 +51,12 @@ func parseAssocsAsked(words []string) (*assocsAsked, error) {
 				case "users", "assoc", "qos":
 					a.flags = append(a.flags, f)
 				default:
-					return nil, fmt.Errorf("show assoc_mgr flags=%s: flags are users, assoc and qos", f)
+					return nil, plain{fmt.Errorf("invalid flag '%s', valid options are 'Assoc, QOS, and/or Users'", f)}
 				}
 			}
 		default:
-			return nil, fmt.Errorf("show assoc_mgr has no %s=; it has accounts=, users=, qos= and flags=", k)
+			return nil, plain{fmt.Errorf("invalid entity: %s for keyword:show assoc_mgr; it has accounts=, users=, qos= and "+
+				"flags=", w)}
 		}
 	}
 	return a, nil

@@ -54,6 +54,10 @@ func (c *control) showJobs(arg string) error {
 		n++
 	})
 	switch {
+	case env.Code(err) == proto.CodeInvalidJob && len(rq.Filter.Jobs) == 1 && strings.ContainsAny(arg, "_+") &&
+		c.isJob(rq.Filter.Jobs[0].Job): // only the task or component is none
+		fmt.Fprintf(c.Stdout, "Job %s not found\n", arg)
+		return plain{fmt.Errorf("")}
 	case err != nil:
 		return plain{fmt.Errorf("slurm_load_jobs error: %s", env.Text(err))}
 	case n == 0 && task != model.NoTask:
@@ -62,6 +66,14 @@ func (c *control) showJobs(arg string) error {
 		fmt.Fprintln(c.Stdout, "No jobs in the system")
 	}
 	return nil
+}
+
+// isJob reports whether there is a job, an array or a heterogeneous job of a number.
+func (c *control) isJob(id model.JobID) bool {
+	found := false
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}}
+	err := c.eachJob(rq, nil, func(*model.Job, model.Time) { found = true })
+	return err == nil && found
 }
 
 // sayRecords says how many records follow, for --verbose, in scontrol's words.

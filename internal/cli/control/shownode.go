@@ -39,9 +39,8 @@ func (c *control) showNodes(arg string) error {
 		}
 	}
 	infos, now, err := c.nodes(names)
-	if env.Code(err) == proto.CodeInvalidNode {
-		fmt.Fprintf(c.Stdout, "Node %s not found\n", arg)
-		return plain{fmt.Errorf("")}
+	if env.Code(err) == proto.CodeInvalidNode && c.json == "" {
+		return c.knownNodes(names)
 	}
 	if err != nil {
 		return plain{fmt.Errorf("slurm_load_node error: %s", env.Text(err))}
@@ -54,6 +53,22 @@ func (c *control) showNodes(arg string) error {
 		c.print(jobtext.ShowNode(i, c.Clock(), c.details > 0))
 	}
 	return nil
+}
+
+// knownNodes prints those of some nodes that there are, and says of each other one that it was not found.
+func (c *control) knownNodes(names []string) error {
+	infos, _, err := c.nodes(nil)
+	if err != nil {
+		return plain{fmt.Errorf("slurm_load_node error: %s", env.Text(err))}
+	}
+	for _, name := range names {
+		if i := slices.IndexFunc(infos, func(n *proto.NodeInfo) bool { return n.Node.Def.Name == name }); i >= 0 {
+			c.print(jobtext.ShowNode(infos[i], c.Clock(), c.details > 0))
+		} else {
+			fmt.Fprintf(c.Stdout, "Node %s not found\n", name)
+		}
+	}
+	return plain{fmt.Errorf("")}
 }
 
 // addresses prints the addresses of nodes.

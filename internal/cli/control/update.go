@@ -61,7 +61,8 @@ func (c *control) changeOf(words []string) (*change, error) {
 	}
 	if len(words) > 0 && !strings.Contains(words[0], "=") {
 		if ch.kind = kindOf(words[0]); ch.kind == "" {
-			return nil, fmt.Errorf("'%s' is not KEY=VALUE, nor is it job, node, partition or reservation", words[0])
+			return nil, plain{fmt.Errorf("No valid entity in %s command: '%s' is not KEY=VALUE, nor is it job, node, partition "+
+				"or reservation\n%s", c.verb, words[0], mustInclude)}
 		}
 		if rest = words[1:]; len(rest) > 0 && (!strings.Contains(rest[0], "=") || kindOf(before(rest[0])) == ch.kind) {
 			ch.name, rest = rest[0], rest[1:]
@@ -108,8 +109,15 @@ func before(word string) string {
 	return key
 }
 
+// mustInclude ends the complaint about a command that names nothing to change, as in scontrol.
+const mustInclude = "Input line must include \"NodeName\", \"PartitionName\", \"Reservation\", \"JobId\", or " +
+	"\"StepId\", as in JobId=12, NodeName=n[1-4], PartitionName=main or ReservationName=maint"
+
 // update changes jobs, nodes, a partition or a reservation.
 func (c *control) update(words []string) error {
+	if len(words) == 0 {
+		return tooFew("too few arguments for update keyword", mustInclude)
+	}
 	ch, err := c.changeOf(words)
 	if err != nil {
 		return err
@@ -133,7 +141,7 @@ func (c *control) update(words []string) error {
 	case "partition":
 		return c.partition(proto.ChangePartition, ch, "slurm_update error")
 	case "reservation":
-		if err := c.moments(ch.set, "starttime", "endtime"); err != nil {
+		if err := c.resvWords(ch.set); err != nil {
 			return err
 		}
 		return c.updateReservation(ch.name, ch.set)
@@ -146,8 +154,7 @@ func (c *control) update(words []string) error {
 		}
 		return c.updateJobs(refs, set)
 	}
-	return errors.New("No valid entity in update command; begin with JobId=N, NodeName=NAMES, PartitionName=NAME or " +
-		"ReservationName=NAME")
+	return plain{errors.New("No valid entity in update command\n" + mustInclude)}
 }
 
 // updateStep gives a step, or all steps of a job, another time limit.
@@ -363,13 +370,21 @@ func (c *control) partition(action proto.PartAction, ch *change, failed string) 
 
 // create makes a reservation, a partition or dynamic nodes.
 func (c *control) create(words []string) error {
+	const forms = "PartitionName=NAME Nodes=..., NodeName=NAMES CPUs=..., or Reservation=NAME StartTime=... " +
+		"Duration=... Nodes=... Users=..."
+	if len(words) == 0 {
+		return tooFew("too few arguments for create keyword", forms)
+	}
+	if kindOf(before(words[0])) == "" {
+		return fmt.Errorf("Invalid creation entity: %s; write %s", words[0], forms)
+	}
 	ch, err := c.changeOf(words)
 	if err != nil {
 		return err
 	}
 	switch ch.kind {
 	case "reservation":
-		if err := c.moments(ch.set, "starttime", "endtime"); err != nil {
+		if err := c.resvWords(ch.set); err != nil {
 			return err
 		}
 		return c.createReservation(ch)
@@ -381,12 +396,19 @@ func (c *control) create(words []string) error {
 	case "node":
 		return c.changeNodes(proto.CreateNodes, ch, "Error creating node(s)")
 	}
-	return errors.New("create what? PartitionName=NAME Nodes=..., NodeName=NAMES CPUs=..., or Reservation=NAME " +
-		"StartTime=... Duration=... Nodes=... Users=...")
+	return fmt.Errorf("Invalid creation entity: %s; write %s", words[0], forms)
 }
 
 // remove deletes a reservation, a partition or dynamic nodes.
 func (c *control) remove(words []string) error {
+	const forms = "ReservationName=NAME, PartitionName=NAME or NodeName=NAMES; jobs end with gcancel"
+	if len(words) == 0 {
+		return tooFew("too few arguments for delete keyword", forms)
+	}
+	bad := plain{fmt.Errorf("Invalid deletion entity: %s; write %s", words[0], forms)}
+	if kindOf(before(words[0])) == "" {
+		return bad
+	}
 	ch, err := c.changeOf(words)
 	switch {
 	case err != nil:
@@ -394,13 +416,13 @@ func (c *control) remove(words []string) error {
 	case ch.name == "" || len(ch.set) > 0:
 	case ch.kind == "reservation":
 		return c.reserve(&proto.ReserveRequest{Action: proto.DeleteReservation, Name: ch.name},
-			"delete_reservation reservation="+ch.name, "")
+			"delete_reservation "+words[0], "")
 	case ch.kind == "partition":
-		return c.partition(proto.DeletePartition, ch, "delete_partition "+ch.name)
+		return c.partition(proto.DeletePartition, ch, "delete_partition "+words[0])
 	case ch.kind == "node":
-		return c.changeNodes(proto.DeleteNodes, ch, "delete_node "+ch.name)
+		return c.changeNodes(proto.DeleteNodes, ch, "delete_node "+words[0])
 	}
-	return errors.New("delete what? ReservationName=NAME, PartitionName=NAME or NodeName=NAMES; jobs end with gcancel")
+	return bad
 }
 
 // reboot reboots nodes: reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] [NODES|ALL].
@@ -420,7 +442,8 @@ func (c *control) reboot(words []string) error {
 		}
 	}
 	if ch.name == "" {
-		return errors.New("which nodes? Write reboot [ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] NODES, or ALL")
+		return errors.New("Missing node list. Specify ALL|<NodeList>: reboot [ASAP] [nextstate=RESUME|DOWN] " +
+			"[reason=TEXT] NODES, or ALL")
 	}
 	return c.changeNodes(proto.RebootNodes, ch, "scontrol_reboot_nodes error")
 }

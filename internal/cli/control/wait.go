@@ -18,7 +18,7 @@ const waitJobPace = 500 * time.Millisecond
 // waitJob returns once a job's script may run on its nodes.
 func (c *control) waitJob(words []string) error {
 	if len(words) != 1 {
-		return errors.New("name one job, as in wait_job 12")
+		return tooFew("too few arguments for keyword:wait_job", "one job, as in wait_job 12")
 	}
 	refs, err := env.ParseJobRefs(words[0])
 	if err != nil || len(refs) != 1 {

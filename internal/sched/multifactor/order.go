@@ -406,12 +406,8 @@ func limitS(j *model.Job, p *model.Partition) int64 {
 		return j.Run.LimitS
 	case j.Spec.LimitS != model.NotSet:
 		return j.Spec.LimitS
-	case p.DefTimeS != model.NotSet:
-		return p.DefTimeS
-	case p.MaxTimeS != model.NotSet:
-		return p.MaxTimeS
 	}
-	return model.Unlimited
+	return p.TimeS()
 }
 
 // tres gives a job's part of its partition's amount of one resource, and the resource's weight.

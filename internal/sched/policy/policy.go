@@ -300,15 +300,10 @@ func waitsFrom(j *model.Job) model.Time { return max(j.Submit, j.Eligible, j.Acc
 
 // limitOf gives a job's time limit in a partition, seconds.
 func limitOf(sp *model.Spec, d *model.Partition) int64 {
-	switch {
-	case sp.LimitS != model.NotSet:
+	if sp.LimitS != model.NotSet {
 		return sp.LimitS
-	case d.DefTimeS != model.NotSet:
-		return d.DefTimeS
-	case d.MaxTimeS != model.NotSet:
-		return d.MaxTimeS
 	}
-	return model.Unlimited
+	return d.TimeS()
 }
 
 // partOf gives the partition that a job counts in: where it runs, or the first that it asks for; nil: the configuration
