@@ -426,8 +426,8 @@ func partLimit(v *state.View, sp *model.Spec, p *model.Partition) error {
 	}
 	limit := sp.LeastS(sched.LimitS(sp, p))
 	if p.MaxTimeS != model.NotSet && limit > sched.Lifted(v, sp.QOS, p).MaxTimeS {
-		return refuse(proto.CodeTimeLimit, "--time is %s, partition %s allows %s", walltime.Elapsed(limit), p.Name,
-			walltime.Elapsed(p.MaxTimeS))
+		return refuse(proto.CodeTimeLimit, "--time is %s, partition %s allows %s",
+			walltime.ElapsedLimit(limit, limit >= model.Unlimited), p.Name, walltime.Elapsed(p.MaxTimeS))
 	}
 	if why := sched.Outside(v, sp, p); why != sched.CanRun {
 		return misfit(v, sp, p, why)

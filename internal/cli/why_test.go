@@ -44,8 +44,8 @@ It does not wait: it has been running since 2023-11-14T22:13:20 on n1.
 `
 	f.Want(text, "", 0, "gqueue", "--why", "12,9_3")
 	f.Want(text, "", 0, "gcontrol", "why", "12", "9_3")
-	f.Want("", "scontrol: error: --json goes with why, ping, controllers, dump, import, and show job, node, "+
-		"partition, reservations and licenses\n",
+	f.Want("", "scontrol: error: --json goes with why, ping, controllers, dump, import, and show job, step, "+
+		"node, partition, reservations and licenses\n",
 		1, "scontrol", "--json", "reconfigure")
 	out, _, rc := f.Run("gcontrol", "--json", "why", "12")
 	var got struct {

@@ -20,6 +20,7 @@ type ShareRow struct {
 	*proto.ShareRow
 	Cluster string
 	Flat    bool     // -U: no accounts above it, so no indentation
+	Outer   int32    // how many levels of accounts above it are not in the list
 	TRES    []string // what GrpTRESRaw and TRESRunMins list, of which there may be none
 }
 
@@ -33,7 +34,7 @@ func ShareLanguage() *format.Language[ShareRow] {
 			if r.Flat {
 				return r.Account
 			}
-			return strings.Repeat(" ", int(max(0, r.Depth))) + r.Account
+			return strings.Repeat(" ", int(max(0, r.Depth-r.Outer))) + r.Account
 		}},
 		{Name: "Cluster", Width: 10, Get: func(r *row) string { return r.Cluster }},
 		{Name: "EffectvUsage", Width: 13, Get: func(r *row) string {

@@ -19,6 +19,7 @@ const (
 type Field[T any] struct {
 	Name    string // for -O and tables, in its canonical spelling; "" where there is only a letter
 	Letter  byte   // for -o; 0 where there is only a name
+	Old     string // a name of older versions, which still finds it and is not listed; "" for none
 	Heading string // for -o and -O; tables show Name
 	Title   string // a table's heading where it is not the name
 	Width   int    // a table's default width
@@ -120,7 +121,8 @@ func (l *Language[T]) letter(c byte) *Field[T] {
 // name finds a field by its name, without regard to case.
 func (l *Language[T]) name(name string) *Field[T] {
 	for i := range l.Fields {
-		if f := &l.Fields[i]; f.Name != "" && strings.EqualFold(f.Name, name) {
+		f := &l.Fields[i]
+		if f.Name != "" && strings.EqualFold(f.Name, name) || f.Old != "" && strings.EqualFold(f.Old, name) {
 			return f
 		}
 	}

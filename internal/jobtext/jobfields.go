@@ -19,6 +19,12 @@ func qText(letter byte, name, heading string, get func(r *JobRow) string) JobFie
 	return JobField{Letter: letter, Name: name, Heading: heading, Get: get}
 }
 
+// qOld gives a field the name that older versions had for it too: scripts still write it.
+func qOld(name string, f JobField) JobField {
+	f.Old = name
+	return f
+}
+
 func qAdd(letter byte, name, heading string, add func(b []byte, r *JobRow) []byte) JobField {
 	return JobField{Letter: letter, Name: name, Heading: heading, Append: add}
 }
@@ -44,7 +50,8 @@ func JobLanguage() format.Language[JobRow] {
 func jobLetters() []JobField {
 	return []JobField{
 		qText('a', "Account", "ACCOUNT", func(r *JobRow) string { return orNull(r.Spec.Account) }),
-		qText('b', "tres-per-node", "TRES_PER_NODE", func(r *JobRow) string { return r.gres(model.PerNode) }),
+		qOld("gres", qText('b', "tres-per-node", "TRES_PER_NODE",
+			func(r *JobRow) string { return r.gres(model.PerNode) })),
 		qNum('c', "MinCpus", "MIN_CPUS", (*JobRow).MinCPUs),
 		qAdd('d', "MinTmpDisk", "MIN_TMP_DISK",
 			func(b []byte, r *JobRow) []byte { return appendMem(b, r.Spec.TmpMiB, r.NoConvert) }),
@@ -123,7 +130,8 @@ func jobNames() []JobField {
 		qText(0, "AdminComment", "ADMIN_COMMENT", func(r *JobRow) string { return orNull(r.AdminText()) }),
 		qText(0, "AllocNodes", "ALLOC_NODES", func(r *JobRow) string { return orNull(r.Spec.Host) }),
 		qNum(0, "BatchFlag", "BATCH_FLAG", func(r *JobRow) int64 { return int64(yesNum(batchFlag(r.Spec))) }),
-		qNum(0, "cpus-per-task", "CPUS_PER_TASK", func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }),
+		qOld("cpuspertask", qNum(0, "cpus-per-task", "CPUS_PER_TASK",
+			func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) })),
 		qTime(0, "Deadline", "DEADLINE", func(r *JobRow) model.Time { return r.Spec.Deadline }),
 		qTime(0, "EligibleTime", "ELIGIBLE_TIME", func(r *JobRow) model.Time { return eligible(r.Job) }),
 		qNum(0, "exit_code", "EXIT_CODE", (*JobRow).exitStatus),
@@ -152,7 +160,8 @@ func jobNames() []JobField {
 		qText(0, "STDERR", "STDERR", func(r *JobRow) string { _, e := r.outputs(); return e }),
 		qText(0, "STDIN", "STDIN", func(r *JobRow) string { return stdinOf(r.Spec) }),
 		qText(0, "STDOUT", "STDOUT", func(r *JobRow) string { o, _ := r.outputs(); return o }),
-		qText(0, "tres-alloc", "TRES_ALLOC", func(r *JobRow) string { return tresText(r.Job, r.askRules()) }),
+		qOld("tres", qText(0, "tres-alloc", "TRES_ALLOC",
+			func(r *JobRow) string { return tresText(r.Job, r.askRules()) })),
 		qText(0, "tres-per-job", "TRES_PER_JOB", func(r *JobRow) string { return r.gres(model.PerJob) }),
 		qText(0, "tres-per-task", "TRES_PER_TASK", func(r *JobRow) string { return r.gres(model.PerTask) }),
 	}
@@ -178,9 +187,10 @@ func jobUnset() []JobField {
 		qUnset(0, "DelayBoot", "DELAY_BOOT", "0:00"),
 		qText(0, "Elastic", "ELASTIC", func(r *JobRow) string { return elasticText(r.Spec) }),
 		qNum(0, "DerivedEC", "DERIVED_EC", (*JobRow).derivedStatus),
-		qHet("HetJobID", "HET_JOB_ID", func(h *model.Het) string { return strconv.Itoa(int(h.ID)) }),
-		qHet("HetJobIDSet", "HET_JOB_ID_SET", (*model.Het).Set),
-		qHet("HetJobOffset", "HET_JOB_OFFSET", func(h *model.Het) string { return strconv.Itoa(int(h.Offset)) }),
+		qOld("packjobid", qHet("HetJobID", "HET_JOB_ID", func(h *model.Het) string { return strconv.Itoa(int(h.ID)) })),
+		qOld("packjobidset", qHet("HetJobIDSet", "HET_JOB_ID_SET", (*model.Het).Set)),
+		qOld("packjoboffset",
+			qHet("HetJobOffset", "HET_JOB_OFFSET", func(h *model.Het) string { return strconv.Itoa(int(h.Offset)) })),
 		qUnset(0, "MCSLabel", "MCSLABEL", "(null)"),
 		qText(0, "mem-per-tres", "MEM_PER_TRES", func(r *JobRow) string { return perGPUOrNA(r.Spec.Extra().MemPerGPU) }),
 		qAdd(0, "MinTime", "TIME_MIN", func(b []byte, r *JobRow) []byte {

@@ -29,6 +29,12 @@ func iPart(letter byte, name, heading string, get func(p *model.Partition) strin
 		Get: func(r *NodeRow) string { return get(r.part) }}, ofPartition}
 }
 
+// iOld gives a field the name that older versions had for it too.
+func iOld(name string, f NodeField) NodeField {
+	f.Old = name
+	return f
+}
+
 // iNode is a field of nodes; a partition without nodes shows none.
 func iNode(letter byte, name, heading, none string, get func(n *proto.NodeInfo, r *NodeRow) string) NodeField {
 	return NodeField{format.Field[NodeRow]{Letter: letter, Name: name, Heading: heading, Get: func(r *NodeRow) string {
@@ -83,12 +89,12 @@ func fieldsOfPartitions() []NodeField {
 			}
 			return least + "-" + most
 		}),
-		iPart('h', "OverSubscribe", "OVERSUBSCRIBE", func(p *model.Partition) string {
+		iOld("share", iPart('h', "OverSubscribe", "OVERSUBSCRIBE", func(p *model.Partition) string {
 			if p.OverSubscribe == "" {
 				return "NO"
 			}
 			return p.OverSubscribe
-		}),
+		})),
 		iPart('g', "Groups", "GROUPS", func(p *model.Partition) string {
 			if len(p.AllowGroups) == 0 {
 				return "all"

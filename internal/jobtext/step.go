@@ -10,6 +10,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 	"gbatch/internal/walltime"
 )
 
@@ -130,4 +131,47 @@ func ShowStep(s *proto.RunningStep, at *Times) *KeyValues {
 		r.line(KV("SubmitLine", st.Submit))
 	}
 	return r
+}
+
+// StepJSON is the object of a running step, in the list of scontrol show steps --json.
+func StepJSON() []slurmjson.Field[StepRow] {
+	type row = StepRow
+	type field = slurmjson.Field[row]
+	text := func(name string, get func(s *row) string) field { return field{Name: name, Str: get} }
+	num := func(name string, get func(s *row) int64) field { return field{Name: name, Int: get} }
+	return []field{
+		{Name: "id", Fields: []field{
+			num("job_id", func(s *row) int64 { return int64(s.Job) }),
+			text("step_id", func(s *row) string { return StepName(s.Step.ID) }),
+		}},
+		{Name: "array", Fields: []field{
+			num("job_id", func(s *row) int64 { return int64(s.ArrayID) }),
+			{Name: "task_id", Num: func(s *row) (int64, bool, bool) {
+				return int64(s.Task), s.ArrayID != 0 && s.Task != model.NoTask, false
+			}},
+		}},
+		text("name", func(s *row) string { return s.Step.Name }),
+		{Name: "state", Words: func(*row) []string { return []string{"RUNNING"} }},
+		text("cluster", func(s *row) string { return s.Cluster }),
+		text("partition", func(s *row) string { return s.Partition }),
+		text("account", func(s *row) string { return s.Account }),
+		text("user", func(s *row) string { return s.User }),
+		num("user_id", func(s *row) int64 { return int64(s.UID) }),
+		text("nodes", func(s *row) string { return hostlist.CompressInOrder(s.Step.Nodes) }),
+		num("node_count", func(s *row) int64 { return int64(len(s.Step.Nodes)) }),
+		num("number_cpus", func(s *row) int64 { return int64(s.Step.CPUs) }),
+		num("number_tasks", func(s *row) int64 { return int64(s.Step.Tasks) }),
+		{Name: "start_time", Time: func(s *row) model.Time { return s.Step.Start }},
+		num("run_time", (*row).elapsed),
+		{Name: "time_limit", Num: func(s *row) (int64, bool, bool) {
+			return s.LimitS / 60, s.LimitS < model.Unlimited, s.LimitS >= model.Unlimited
+		}},
+		text("tres", func(s *row) string { return stepTRES(&s.Step) }),
+		text("container", func(s *row) string { return s.Step.Container }),
+		text("submit_line", func(s *row) string { return s.Step.Submit }),
+		{Name: "srun", Fields: []field{
+			text("host", func(s *row) string { return s.Host }),
+			num("pid", func(s *row) int64 { return int64(s.PID) }),
+		}},
+	}
 }

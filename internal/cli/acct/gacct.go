@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -49,7 +50,7 @@ type account struct {
 	truncate              bool
 	features, reasons     []string
 
-	noHeader, allocations, noConvert, script, events bool
+	noHeader, allocations, noConvert, script, events, array bool
 
 	live map[model.JobID][]proto.RunningStep // steps that run now, once a running job has come; see liveSteps
 }
@@ -208,6 +209,9 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 		if a.rq.Steps && r.State.HasResources() {
 			steps = a.withLive(r, steps)
 		}
+		if a.array && r.TaskText != "" {
+			return a.eachTask(r, f)
+		}
 		return f(r, steps)
 	}
 	err := c.Stream(proto.KindAcct, &a.rq, func(body []byte) error {
@@ -245,6 +249,30 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 		return err
 	}
 	return give()
+}
+
+// eachTask gives each task of an array that waits, for --array, as a record of its own. Of those that -j names by their
+// numbers, no others are given.
+func (a *account) eachTask(r *model.Record, f func(r *model.Record, steps []*model.Record) error) error {
+	list, _, _ := strings.Cut(r.TaskText, "%")
+	tasks, _, err := model.ParseTaskSet(list, math.MaxInt32)
+	if err != nil {
+		return f(r, nil) // as it is kept
+	}
+	isNamed := func(task int32) bool {
+		return len(a.jobs) == 0 || slices.ContainsFunc(a.jobs, func(w acctWant) bool {
+			return names(&w.ref, r) && (w.ref.Task == model.NoTask || w.ref.Task == task)
+		})
+	}
+	tasks.Each(func(task int32) bool {
+		if isNamed(task) {
+			one := *r
+			one.Task, one.TaskText = task, ""
+			err = f(&one, nil)
+		}
+		return err == nil
+	})
+	return err
 }
 
 // likes reports whether a job has one of -C's features and one of -R's reasons.

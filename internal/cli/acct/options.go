@@ -121,7 +121,7 @@ func (a *account) options() []getopt.Option {
 		{Name: "batch-script", Short: 'B', Group: output,
 			Help: "with -j: the jobs' scripts, while the controller still has them", Set: getopt.Flag(&a.script)},
 		a.eventsOption(output), a.JSON(output, "JSON, in Slurm's shape", &a.json),
-		a.YAML(output, &a.json),
+		a.YAML(output, &a.json), a.arrayOption(output),
 
 		{Name: "allclusters", Short: 'L', Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
@@ -145,6 +145,11 @@ func (a *account) options() []getopt.Option {
 			Set:  getopt.Flag(&a.truncate)},
 		{Name: "wckeys", Short: 'W', Arg: getopt.Required, Refused: "jobs have no workload keys; pick them with --name"},
 	}...)
+}
+
+func (a *account) arrayOption(group string) getopt.Option {
+	return getopt.Option{Name: "array", Group: group, Set: getopt.Flag(&a.array),
+		Help: "a line for each task of an array that waits, not one for all"}
 }
 
 // askedOptions pick jobs by what they asked for and waited for.

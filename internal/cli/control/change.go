@@ -102,11 +102,9 @@ func (c *control) apply(rq *proto.UpdateJobRequest) error {
 			continue
 		}
 		failed = true
-		if r.Code == proto.CodeInvalidJob {
+		if !c.quiet {
 			fmt.Fprintf(c.Stderr, "%s for job %s\n", r.Text, jobtext.RefText(r.Ref))
-			continue
 		}
-		fmt.Fprintf(c.Stderr, "%s for job %s\n", r.Text, jobtext.RefText(r.Ref))
 	}
 	if failed {
 		return plain{fmt.Errorf("")}

@@ -125,8 +125,8 @@ var modes = []prompt.Mode{
 	{Word: "cluster", On: "--clusters", Value: true}, {Word: "clusters", On: "--clusters", Value: true},
 }
 
-var errNoJSON = errors.New("--json goes with why, ping, controllers, dump, import, and show job, node, partition, " +
-	"reservations and licenses")
+var errNoJSON = errors.New("--json goes with why, ping, controllers, dump, import, and show job, step, node, " +
+	"partition, reservations and licenses")
 
 // Gcontrol shows and changes jobs, nodes and the configuration.
 func Gcontrol(e *env.Env) int {
@@ -140,7 +140,7 @@ func Gcontrol(e *env.Env) int {
 			Set: getopt.Count(&c.details)},
 		{Name: "all", Short: 'a', Help: "hidden partitions too (they are shown anyway)", Set: env.Ignored},
 		{Name: "hide", Hidden: true, Note: "nothing is hidden from show", Set: env.Ignored},
-		{Name: "quiet", Short: 'Q', Help: "print nothing on success", Set: getopt.Flag(&c.quiet)},
+		{Name: "quiet", Short: 'Q', Help: "print no notices and no errors; the exit code tells", Set: getopt.Flag(&c.quiet)},
 		{Name: "verbose", Short: 'v', Help: "with show: how many records there are, and of when",
 			Set: getopt.Flag(&c.verbose)},
 		{Name: "dry-run", Help: "with reconfigure and import: show what would change, and change nothing",
@@ -205,7 +205,7 @@ func Gcontrol(e *env.Env) int {
 		}
 	}
 	if err != nil {
-		if t := env.Text(err); t != "" {
+		if t := env.Text(err); t != "" && (!c.quiet || c.verb == "") { // -Q: the exit code tells
 			if isPlain(err) {
 				fmt.Fprintln(e.Stderr, t)
 			} else {
@@ -326,7 +326,7 @@ func (c *control) show(words []string) error {
 		return c.jobsJSON(name)
 	case is("jobs", "jobids"):
 		return c.showJobs(name)
-	case is("steps", "stepids") && len(low) > 1 && c.json == "":
+	case is("steps", "stepids") && len(low) > 1:
 		return c.showSteps(name)
 	case is("nodes", "nodenames"):
 		return c.showNodes(name)

@@ -22,6 +22,9 @@ func (c *control) showSteps(arg string) error {
 	if err != nil {
 		return plain{fmt.Errorf("slurm_get_job_steps error: %s", env.Text(err))}
 	}
+	if c.json != "" {
+		return c.stepsJSON(cl, steps, now)
+	}
 	if len(steps) > 0 {
 		c.sayRecords(now, len(steps))
 	}

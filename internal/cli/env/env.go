@@ -94,6 +94,12 @@ func (e *Env) Usage(p *getopt.Parser, err error) int {
 		return 0
 	case errors.Is(err, getopt.ErrComplete) && e.Complete != nil:
 		return e.Complete(p)
+	case errors.Is(err, errListVersions):
+		fmt.Fprintln(e.Stderr, "Possible data_parser plugins:")
+		for _, v := range slurmjson.Versions() {
+			fmt.Fprintf(e.Stdout, "data_parser/%s\n", v)
+		}
+		return 0
 	}
 	fmt.Fprintln(e.Stderr, err)
 	return 1
@@ -233,8 +239,14 @@ func (e *Env) YAML(group string, ver *string) getopt.Option {
 		}}
 }
 
+// errListVersions is not an error: --json=list or --yaml=list was given.
+var errListVersions = errors.New("the versions of the lists were asked for")
+
 // listVersion reads the value of --json. Clients that are made after it give texts exactly.
 func (e *Env) listVersion(v string, ver *string) (err error) {
+	if v == "list" {
+		return errListVersions
+	}
 	e.exact = true
 	if v == "" {
 		v = locate.DataParser(e.Getenv)

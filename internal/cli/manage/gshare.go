@@ -2,6 +2,7 @@ package manage
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/user"
@@ -151,6 +152,7 @@ func (s *share) print() error {
 	for f := range table.Fields {
 		asked = asked || f.Name == "Cluster"
 	}
+	asked = asked || len(s.clusters) > 0
 	cluster := ""
 	if asked {
 		if cluster, err = env.ClusterName(c); err != nil {
@@ -161,8 +163,9 @@ func (s *share) print() error {
 	if err := c.Call(proto.KindShares, &s.rq, &reply); err != nil {
 		return err
 	}
+	outer := int32(0)
 	if len(s.rq.Accounts) > 0 {
-		reply.Rows = onlyNamed(reply.Rows, s.rq.Accounts)
+		reply.Rows, outer = onlyNamed(reply.Rows, s.rq.Accounts)
 	}
 	var rows []clustertext.ShareRow
 	for i := range reply.Rows {
@@ -170,26 +173,29 @@ func (s *share) print() error {
 		if s.usersOnly && r.User == "" || s.noUsers && r.User != "" {
 			continue
 		}
-		rows = append(rows, clustertext.ShareRow{ShareRow: r, Cluster: cluster, Flat: s.usersOnly})
+		rows = append(rows, clustertext.ShareRow{ShareRow: r, Cluster: cluster, Flat: s.usersOnly, Outer: outer})
 	}
 	if s.json != "" {
 		return s.writeJSON(rows, cluster)
 	}
 	clustertext.ListTRES(rows)
+	if len(s.clusters) > 0 {
+		fmt.Fprintf(s.Stdout, "CLUSTER: %s\n", cluster)
+	}
 	return table.Write(s.Stdout, rows, !s.noHeader)
 }
 
-// onlyNamed leaves out the root unless it is named: then the tree begins with the accounts that are.
-func onlyNamed(rows []proto.ShareRow, accounts []string) []proto.ShareRow {
+// onlyNamed leaves out the root unless it is named: then the tree begins with the accounts that are, outer levels down.
+func onlyNamed(rows []proto.ShareRow, accounts []string) (named []proto.ShareRow, outer int32) {
 	rows = slices.DeleteFunc(rows, func(r proto.ShareRow) bool { return !model.HasAccount(accounts, r.Account) })
-	top := int32(math.MaxInt32)
-	for i := range rows {
-		top = min(top, rows[i].Depth)
+	if len(rows) == 0 {
+		return rows, 0
 	}
+	outer = math.MaxInt32
 	for i := range rows {
-		rows[i].Depth -= top
+		outer = min(outer, rows[i].Depth)
 	}
-	return rows
+	return rows, outer
 }
 
 // writeJSON writes the list in the shape of Slurm's data_parser.

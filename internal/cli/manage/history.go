@@ -282,6 +282,13 @@ func (p *past) events(c *client.Client) error {
 			return walltime.Elapsed(int64(max(till-o.Start, 0)) / 1000)
 		}),
 		text("State", "", 6, func(o *outage) string { return o.State }),
+		text("StateRaw", "", 8, func(o *outage) string { return o.raw() }),
+		text("EventRaw", "", 8, func(o *outage) string {
+			if o.Node == "" {
+				return "1"
+			}
+			return "2"
+		}),
 		text("Event", "", 7, func(o *outage) string { return o.kind() }),
 		text("Reason", "", 30, func(o *outage) string {
 			if o.Node == "" {
@@ -299,6 +306,17 @@ func (p *past) events(c *client.Client) error {
 		}),
 	}}
 	return printPast(p, lang, "Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User", rows)
+}
+
+// raw is the state as Slurm's number of a node's state: 1 for DOWN, 2 for IDLE, and 512 more where it drains.
+func (o *outage) raw() string {
+	switch o.State {
+	case trail.Down:
+		return "1"
+	case trail.Drain:
+		return "514"
+	}
+	return "0"
 }
 
 func (o *outage) kind() string {

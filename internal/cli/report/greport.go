@@ -207,6 +207,10 @@ func pick(v string, words []string) (string, error) {
 			found = append(found, w)
 		}
 	}
+	// sreport reads no more than the first letters of the one report of users: topusers, topuse and top-users are it.
+	if len(found) == 0 && len(words) == 1 && len(v) > 3 && strings.EqualFold(v[:3], words[0][:3]) {
+		return words[0], nil
+	}
 	if len(found) == 0 {
 		return "", fmt.Errorf("Not valid report %s; there are %s", v, strings.Join(words, ", "))
 	}

@@ -84,6 +84,10 @@ func (s *Submission) jobOptions() []getopt.Option {
 			Set: getopt.Text(&sp.Comment)},
 		{Name: "array", Short: 'a', Arg: R, Metavar: "indexes", Group: groupJob, Env: "_ARRAY_INX",
 			Help: "submit an array: 0-15, 1,3,5 or 0-99%8 (at most 8 at once)", Set: func(v string) (err error) {
+				if v == "" { // --array=$TASKS of a script that has none
+					sp.Tasklist, sp.Throttle, sp.ArrayText = nil, 0, ""
+					return nil
+				}
 				if sp.Tasklist, sp.Throttle, err = model.ParseTaskSet(v, 1<<30); err != nil {
 					return &getopt.TextError{
 						Text: "Batch job submission failed: Invalid job array specification: " +
@@ -263,7 +267,7 @@ func (s *Submission) commandOptions() []getopt.Option {
 		{Name: "mail-user", Arg: R, Metavar: "addresses", Group: groupHow, Env: "_MAIL_USER",
 			Help: "mail addresses, separated by commas (default: you)", Set: func(v string) error {
 				v = strings.Join(env.SplitList(v), ",")
-				if err := model.CheckMailUser(v); err != nil {
+				if err := model.CheckMailUser(v); v != "" && err != nil {
 					return &getopt.TextError{Text: "Invalid --mail-user specification: " + err.Error()}
 				}
 				s.mail.User = v

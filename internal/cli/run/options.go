@@ -223,7 +223,7 @@ func (r *run) bindOptions() []getopt.Option {
 	n, b := &r.rq.Need, &r.rq.Bind
 	R := getopt.Required
 	return []getopt.Option{
-		{Name: "cpu-bind", Arg: R, Metavar: "how", Group: groupBind, Env: "SLURM_CPU_BIND",
+		{Name: "cpu-bind", Aliases: []string{"cpu_bind"}, Arg: R, Metavar: "how", Group: groupBind, Env: "SLURM_CPU_BIND",
 			Help: "[verbose,] none, rank, cores, threads, sockets, ldoms, map_cpu:LIST or mask_cpu:LIST",
 			Set:  request.SetCPUBind(b)},
 		{Name: "gpu-bind", Arg: R, Metavar: "how", Group: groupBind, Slot: "gpu-bind", Env: "SLURM_GPU_BIND",
