@@ -161,7 +161,7 @@ func (i *info) setStates(v string) error {
 	for _, w := range env.SplitList(v) {
 		var all stateWanted
 		for _, s := range strings.Split(w, "&") {
-			s = strings.ToLower(s)
+			s = wholeState(strings.ToLower(s))
 			if !slices.Contains(nodeStateWords(), strings.TrimPrefix(s, "~")) {
 				return &getopt.TextError{Text: "Bad state string: \"" + s + "\"\nvalid states: " +
 					strings.Join(nodeStateWords(), ",")}
@@ -172,6 +172,21 @@ func (i *info) setStates(v string) error {
 	}
 	i.none = i.none || len(i.states) == 0
 	return nil
+}
+
+// wholeState gives the first state that begins as a word does, as in sinfo; a word that begins none, as it is.
+func wholeState(word string) string {
+	bare := strings.TrimPrefix(word, "~")
+	words := nodeStateWords()
+	if bare == "" || slices.Contains(words, bare) {
+		return word
+	}
+	for _, w := range words[1:] { // all is nobody's beginning
+		if strings.HasPrefix(w, bare) {
+			return word[:len(word)-len(bare)] + w
+		}
+	}
+	return word
 }
 
 // nodeStateWords are the states that -t accepts. No node is ever in some of them.

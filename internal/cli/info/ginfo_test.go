@@ -183,6 +183,17 @@ func TestInfoClients(t *testing.T) {
 	}
 }
 
+// The beginning of a state is enough.
+func TestWholeState(t *testing.T) {
+	for word, want := range map[string]string{"i": "idle", "id": "idle", "al": "alloc", "mi": "mix", "drai": "drain",
+		"draini": "draining", "dow": "down", "unkn": "unknown", "~i": "~idle", "all": "all", "comple": "completing",
+		"powering_u": "powering_up", "foo": "foo", "": "", "~": "~"} {
+		if got := wholeState(word); got != want {
+			t.Errorf("wholeState(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
+
 func TestInfoErrors(t *testing.T) {
 	f := infoFake(t)
 	if _, errText, rc := f.Run("sinfo", "-t", "foo"); rc != 1 ||
