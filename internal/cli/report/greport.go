@@ -223,7 +223,11 @@ func (r *call) run(words []string) error {
 			return r.money(kind, words[1:])
 		}
 	}
-	if len(words) < 2 {
+	if len(words) == 1 {
+		return fmt.Errorf("too few arguments for keyword:%s; name a report, as in %s cluster utilization; --help lists them",
+			words[0], r.Program)
+	}
+	if len(words) == 0 {
 		return fmt.Errorf("name a report, as in %s cluster utilization; --help lists them", r.Program)
 	}
 	kind, err := pick(words[0], kinds)

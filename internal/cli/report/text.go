@@ -108,7 +108,10 @@ func (r *call) print(title, note, fields string, rows []*row, more ...column) er
 func (r *call) table(fields string, rows []*row, more ...column) error {
 	lang := &format.Language[row]{Noun: "report"}
 	for _, c := range append(slices.Clone(columns), more...) {
-		width := c.width
+		width, ofTree := c.width, r.tree && c.name == "Accounts"
+		if ofTree {
+			width = 20 // with room for the depth
+		}
 		if c.wide {
 			for _, x := range rows {
 				width = max(width, utf8.RuneCountInString(x.text[c.name]))
@@ -120,7 +123,7 @@ func (r *call) table(fields string, rows []*row, more ...column) error {
 				width = max(width, 17)
 			}
 		}
-		lang.Fields = append(lang.Fields, format.Field[row]{Name: c.name, Title: c.title, Width: width,
+		lang.Fields = append(lang.Fields, format.Field[row]{Name: c.name, Title: c.title, Width: width, Left: ofTree,
 			Get: func(x *row) string { return x.text[c.name] }})
 	}
 	if r.fields != "" {
