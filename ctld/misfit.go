@@ -224,10 +224,10 @@ func featuresAsked(sp *model.Spec) string {
 		out = append(out, fmt.Sprintf("the features that the job needs (--constraint='%s')", sp.Features))
 	}
 	if sp.TmpMiB > 0 {
-		out = append(out, fmt.Sprintf("its --tmp space (%s)", walltime.FormatMem(sp.TmpMiB)))
+		out = append(out, fmt.Sprintf("%s (%s)", proto.NoSuchTmp, walltime.FormatMem(sp.TmpMiB)))
 	}
 	if m := sp.Extra(); m.Sockets > 0 || m.CoresPerSocket > 0 || m.ThreadsPerCore > 0 {
-		out = append(out, "its sockets, cores and threads")
+		out = append(out, proto.NoSuchCores)
 	}
 	if len(out) == 0 {
 		return "the features that the job needs"

@@ -21,6 +21,7 @@ var ofNoMatter = map[string]string{
 	"More.Container": "runs on whatever nodes",
 	"More.Expedite":  "what it has of its nodes is a claim",
 	"More.KeepOnDep": "decides when it ends",
+	"More.Stated":    "decides nothing",
 	"Limits":         "of processes", "Host": "for people", "SID": "for people",
 	"From":   "decides whether it is taken",
 	"LimitS": "a shape holds for every length of time", "Nice": "order only", "PrioReq": "order only",

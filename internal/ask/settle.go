@@ -52,6 +52,14 @@ func (d *Draft) Binding() *model.BindWish {
 	return d.More.Bind
 }
 
+// Stated gives what is said that decides nothing, to be written to.
+func (d *Draft) Stated() *model.Stated {
+	if d.More.Stated == nil {
+		d.More.Stated = &model.Stated{}
+	}
+	return d.More.Stated
+}
+
 // perTask takes what --tres-per-task says.
 func (d *Draft) perTask() (err error) {
 	sp := &d.Spec

@@ -27,6 +27,8 @@ type command struct {
 	run   func(*env.Env) int
 	about string // one line for gcli's own list
 	why   string // for Slurm's commands that aren't there: what to use instead
+	usage string // of these, as Slurm's writes it
+	empty string // of these, the option that lists what there is none of
 }
 
 // commands lists every command. A function and not a variable: nothing is built at start that isn't asked for.
@@ -51,10 +53,12 @@ func commands() []command {
 		{name: "gstat", slurm: "sstat", run: acct.Gstat, about: "show what running jobs use now"},
 		{name: "gseff", slurm: "seff", run: acct.Gseff, about: "tell how well a job used what it held"},
 		{name: "greport", slurm: "sreport", run: report.Greport, about: "report usage over time"},
-		{slurm: "strigger", why: "AlertProgram= and JobEventProgram= in gbatch.conf are called when nodes, daemons and " +
-			"jobs change (man gbatch-hooks); of your own jobs gsubmit --mail-type tells you"},
-		{slurm: "scrontab", why: "call gsubmit from the crontab of a login host, or let a script submit its successor: " +
-			"gsubmit --begin=now+1day"},
+		{slurm: "strigger", usage: "strigger [--set | --get | --clear] [OPTIONS]", empty: "--get",
+			why: "AlertProgram= and JobEventProgram= in gbatch.conf are called when nodes, daemons and " +
+				"jobs change (man gbatch-hooks); of your own jobs gsubmit --mail-type tells you"},
+		{slurm: "scrontab", usage: "scrontab [-l | -r | -e] [-u user] [file | -]",
+			why: "call gsubmit from the crontab of a login host, or let a script submit its successor: " +
+				"gsubmit --begin=now+1day"},
 	}
 }
 
@@ -68,12 +72,7 @@ func Main(env *env.Env) int {
 			continue
 		}
 		if c.run == nil {
-			if len(env.Args) > 0 && (env.Args[0] == "-V" || env.Args[0] == "--version") {
-				env.Version()
-				return 0
-			}
-			env.Errorf("%s is not a part of gbatch: %s", env.Program, c.why)
-			return 1
+			return c.absent(env)
 		}
 		return c.run(env)
 	}
@@ -85,6 +84,26 @@ func Main(env *env.Env) int {
 	}
 	fmt.Fprintf(env.Stderr, "\nMake a link of that name to gcli, or run `make install`.\n")
 	return 2
+}
+
+// absent answers for a command of Slurm's that isn't there. Programs that look whether it is get what they expect: its
+// usage, its version, an empty list.
+func (c *command) absent(e *env.Env) int {
+	for _, a := range e.Args {
+		switch a {
+		case "-V", "--version":
+			e.Version()
+			return 0
+		case "--help", "--usage":
+			fmt.Fprintf(e.Stdout, "Usage: %s\n%s is not a part of gbatch: %s\n", c.usage, e.Program, c.why)
+			return 0
+		}
+	}
+	if c.empty != "" && slices.Contains(e.Args, c.empty) {
+		return 0
+	}
+	e.Errorf("%s is not a part of gbatch: %s", e.Program, c.why)
+	return 1
 }
 
 // completeLine answers a shell: complete SHELL COMMAND WORD... The command says which words it takes.

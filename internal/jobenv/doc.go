@@ -5,8 +5,9 @@
 // layout and the names of a node's units come in by value. It reads no file, no clock and not its
 // own process's environment.
 //
-// env.go makes the environment of a batch script and of an allocation, step.go that of a step's
-// tasks, het.go that of heterogeneous jobs, torch.go what PyTorch's launcher would add. units.go
-// names GPUs and other units for runtimes (CUDA_VISIBLE_DEVICES and the like), share.go does so for
-// shares of GPUs, remote.go for those of servers.
+// env.go makes the environment of a batch script and of an allocation, request.go the part of it
+// that repeats what the user asked for, step.go that of a step's tasks, het.go that of
+// heterogeneous jobs, torch.go what PyTorch's launcher would add. units.go names GPUs and other
+// units for runtimes (CUDA_VISIBLE_DEVICES and the like), share.go does so for shares of GPUs,
+// remote.go for those of servers.
 package jobenv

@@ -173,7 +173,7 @@ func jobUnset() []JobField {
 		qText(0, "AssocID", "ASSOC_ID",
 			func(r *JobRow) string { return r.Numbers.ofAssoc(r.Spec.Account, r.Spec.User, r.Job.Partition()) }),
 		qUnset(0, "BoardsPerNode", "BOARDS_PER_NODE", "0"),
-		qUnset(0, "BurstBuffer", "BURST_BUFFER", "(null)"),
+		qText(0, "BurstBuffer", "BURST_BUFFER", func(r *JobRow) string { return orNull(r.Spec.Stated().BurstBuffer) }),
 		qUnset(0, "BurstBufferState", "BURST_BUFFER_STATE", "(null)"),
 		qUnset(0, "Cluster", "CLUSTER", "(null)"),
 		qUnset(0, "ClusterFeature", "CLUSTER_FEATURES", "(null)"),
@@ -184,7 +184,8 @@ func jobUnset() []JobField {
 		qUnset(0, "CPUFreq", "CPUFREQ", "N/A"),
 		qText(0, "cpus-per-tres", "CPUS_PER_TRES",
 			func(r *JobRow) string { return perGPUOrNA(int64(r.Spec.Extra().CPUsPerGPU)) }),
-		qUnset(0, "DelayBoot", "DELAY_BOOT", "0:00"),
+		qAdd(0, "DelayBoot", "DELAY_BOOT",
+			func(b []byte, r *JobRow) []byte { return appendShort(b, r.Spec.Stated().DelayBootS) }),
 		qText(0, "Elastic", "ELASTIC", func(r *JobRow) string { return elasticText(r.Spec) }),
 		qNum(0, "DerivedEC", "DERIVED_EC", (*JobRow).derivedStatus),
 		qOld("packjobid", qHet("HetJobID", "HET_JOB_ID", func(h *model.Het) string { return strconv.Itoa(int(h.ID)) })),
@@ -199,7 +200,7 @@ func jobUnset() []JobField {
 			}
 			return appendShort(b, r.Spec.More.TimeMinS)
 		}),
-		qUnset(0, "Network", "NETWORK", "(null)"),
+		qText(0, "Network", "NETWORK", func(r *JobRow) string { return orNull(r.Spec.Stated().Network) }),
 		qUnset(0, "NTPerBoard", "NTASKS_PER_BOARD", "0"),
 		qText(0, "NTPerCore", "NTASKS_PER_CORE", func(r *JobRow) string { return orAny(r.Spec.Extra().TasksPerCore, "N/A") }),
 		qText(0, "NTPerSocket", "NTASKS_PER_SOCKET", func(r *JobRow) string {
@@ -209,7 +210,7 @@ func jobUnset() []JobField {
 		qUnset(0, "OriginRaw", "ORIGIN_RAW", "NA"),
 		qUnset(0, "PreemptTime", "PREEMPT_TIME", "N/A"),
 		qUnset(0, "Prefer", "PREFER", "(null)"),
-		qUnset(0, "Profile", "PROFILE", "NotSet"),
+		qText(0, "Profile", "PROFILE", func(r *JobRow) string { return cmp.Or(r.Spec.Stated().Profile, "NotSet") }),
 		qUnset(0, "Reboot", "REBOOT", "0"),
 		qNum(0, "ReqSwitch", "REQ_SWITCH", func(r *JobRow) int64 { return int64(r.Spec.Extra().Switches) }),
 		qUnset(0, "ResizeTime", "RESIZE_TIME", "N/A"),

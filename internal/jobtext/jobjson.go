@@ -38,7 +38,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		}},
 		{Name: "array_task_string", Str: func(r *JobRow) string { return r.SomeTasks.String() }},
 		{Name: "association_id", Type: slurmjson.Integer},
-		{Name: "batch_features"},
+		{Name: "batch_features", Str: func(r *JobRow) string { return r.Spec.Stated().BatchNode }},
 		{Name: "batch_flag", Bool: func(r *JobRow) bool { return batchFlag(r.Spec) }},
 		{Name: "batch_host", Str: func(r *JobRow) string { return gone(r.batchHost()) }},
 		{Name: "flags", List: (*JobRow).jsonFlags},
@@ -53,7 +53,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "cpus_per_task", Count: func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }},
 		{Name: "current_working_directory", Str: func(r *JobRow) string { return r.Spec.WorkDir }},
 		{Name: "deadline", Time: func(r *JobRow) model.Time { return r.Spec.Deadline }},
-		{Name: "delay_boot", Type: slurmjson.Count},
+		{Name: "delay_boot", Count: func(r *JobRow) int64 { return r.Spec.Stated().DelayBootS }},
 		{Name: "dependency", Str: func(r *JobRow) string { return depsText(r.Job, r.At) }},
 		exitField("derived_exit_code", func(r *JobRow) *model.Exit {
 			if r.End == nil {

@@ -125,6 +125,9 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 	if len(names) > 0 {
 		r.line(KV("BatchHost", names[0]))
 	}
+	if f := sp.Stated().BatchNode; f != "" {
+		r.line(KV("BatchFeatures", f))
+	}
 	asked, size := ask.Of(sp, rules), ask.Job(j, rules)
 	num := strconv.Itoa(size.Nodes)
 	if j.Run == nil && j.End == nil && sp.MaxNodes > 0 {
@@ -165,12 +168,13 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 	}
 	r.line(KV("MinCPUsNode", minCPUs(&asked)), KV(memKey, walltime.FormatMem(max(0, mem))),
 		KV("MinTmpDiskNode", walltime.FormatMem(sp.TmpMiB)))
-	r.line(KV("Features", orNull(sp.Features)), KV("DelayBoot", "00:00:00"))
+	r.line(KV("Features", orNull(sp.Features)), KV("DelayBoot", walltime.Elapsed(sp.Stated().DelayBootS)))
 	if sp.Reservation != "" {
 		r.line(KV("Reservation", sp.Reservation))
 	}
 	r.line(KV("OverSubscribe", overSubscribe(j)), KV("Contiguous", yesNum(sp.More != nil && sp.More.Contiguous)),
-		KV("Licenses", orNull(licensesText(sp))), KV("LicensesAlloc", orNull(licensesHeld(j))), KV("Network", "(null)"))
+		KV("Licenses", orNull(licensesText(sp))), KV("LicensesAlloc", orNull(licensesHeld(j))),
+		KV("Network", orNull(sp.Stated().Network)))
 	command := orNull(sp.Command)
 	if len(sp.Args) > 0 {
 		command += " " + strings.Join(sp.Args, " ")
@@ -213,6 +217,7 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 func (r *KeyValues) jobExtras(j *model.Job) {
 	sp := j.Spec
 	x := sp.Extra()
+	r.jobStated(sp.Stated())
 	if x.CPUsPerGPU > 0 {
 		r.line(KV("CpusPerTres", perGPU(int64(x.CPUsPerGPU))))
 	}
@@ -275,6 +280,45 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 	if j.Why != "" {
 		r.line(KV("Why", strconv.Quote(j.Why)))
 	}
+}
+
+// jobStated writes the options that decide nothing, where they have a line of their own.
+func (r *KeyValues) jobStated(x *model.Stated) {
+	if x.BurstBuffer != "" {
+		r.line(KV("BurstBuffer", x.BurstBuffer))
+	}
+	if low, high, governor := cpuFreq(x.CPUFreq); x.CPUFreq != "" {
+		var words []string
+		for _, w := range [...][2]string{{"CPU_min_freq", low}, {"CPU_max_freq", high}, {"Governor", governor}} {
+			if w[1] != "" {
+				words = append(words, KV(w[0], w[1]))
+			}
+		}
+		r.line(words...)
+	}
+	if f := gpuFreq(x); f != "" {
+		r.line(KV("TresFreq", f))
+	}
+}
+
+func gpuFreq(x *model.Stated) string {
+	if x.GPUFreq == "" {
+		return ""
+	}
+	return "gpu:" + x.GPUFreq
+}
+
+// cpuFreq takes LOW-HIGH:GOVERNOR apart; one speed alone is the highest, one governor alone the governor.
+func cpuFreq(text string) (low, high, governor string) {
+	span, governor, _ := strings.Cut(text, ":")
+	if low, high, ok := strings.Cut(span, "-"); ok {
+		return low, high, governor
+	}
+	if _, err := strconv.ParseUint(span, 10, 32); err == nil || strings.EqualFold(span, "low") ||
+		strings.EqualFold(span, "medium") || strings.HasPrefix(strings.ToLower(span), "high") {
+		return "", span, governor
+	}
+	return "", "", span
 }
 
 // eligible gives when a job became, or becomes, eligible.

@@ -54,7 +54,8 @@ func JobMembers() []slurmjson.Field[JobRow] {
 	}
 	stdout := func(r *JobRow) string { o, _ := r.OutputFiles(); return o }
 	return with(own, fields{
-		{Name: "burst_buffer"}, {Name: "burst_buffer_state"}, {Name: "cluster_features"}, {Name: "container_id"},
+		{Name: "burst_buffer", Str: func(r *JobRow) string { return r.Spec.Stated().BurstBuffer }},
+		{Name: "burst_buffer_state"}, {Name: "cluster_features"}, {Name: "container_id"},
 		{Name: "cpu_frequency_governor", Type: slurmjson.Number}, {Name: "cpu_frequency_maximum", Type: slurmjson.Number},
 		{Name: "cpu_frequency_minimum", Type: slurmjson.Number},
 		perTRES("cpus_per_tres", func(m model.Needs) int64 { return int64(m.CPUsPerGPU) }),
@@ -94,7 +95,7 @@ func JobMembers() []slurmjson.Field[JobRow] {
 		{Name: "maximum_switch_wait_time", Int: func(r *JobRow) int64 { return max(0, r.Spec.Extra().SwitchWaitS) }},
 		{Name: "mcs_label"},
 		perTRES("memory_per_tres", func(m model.Needs) int64 { return m.MemPerGPU }),
-		{Name: "network"},
+		{Name: "network", Str: func(r *JobRow) string { return r.Spec.Stated().Network }},
 		{Name: "power", Fields: fields{{Name: "flags", Type: slurmjson.List}}},
 		{Name: "preemptable_time", Type: slurmjson.Moment},
 		{Name: "prefer", Str: func(r *JobRow) string { return r.Spec.Extra().Prefer }},
@@ -120,7 +121,7 @@ func JobMembers() []slurmjson.Field[JobRow] {
 		most("tasks_per_core", func(m model.Needs) int32 { return m.TasksPerCore }),
 		most("tasks_per_socket", func(m model.Needs) int32 { return m.TasksPerSocket }),
 		{Name: "tasks_per_tres", Type: slurmjson.Number}, {Name: "thread_spec", Type: slurmjson.Integer},
-		{Name: "tres_bind"}, {Name: "tres_freq"},
+		{Name: "tres_bind"}, {Name: "tres_freq", Str: func(r *JobRow) string { return gpuFreq(r.Spec.Stated()) }},
 	})
 }
 

@@ -207,10 +207,11 @@ type Needs struct {
 	Container *container.Wish // the script runs in it; nil: in none
 	Elastic   *Elastic        // nil: its number of nodes is its own
 
-	GPUMemAuto bool // GPUMemMiB is what jobs of its user and name used (--gpu-mem=auto); 0: nothing is known of them
-	OOMRequeue bool // it is requeued, with more, if it runs out of GPU memory (--requeue-on-oom)
-	Expedite   bool // lost with a node, it starts again before others (--requeue=expedite)
-	KeepOnDep  bool // DependencyParameters=kill_invalid_depend does not apply to it (--kill-on-invalid-dep=no)
+	GPUMemAuto bool    // GPUMemMiB is what jobs of its user and name used (--gpu-mem=auto); 0: nothing is known of them
+	OOMRequeue bool    // it is requeued, with more, if it runs out of GPU memory (--requeue-on-oom)
+	Expedite   bool    // lost with a node, it starts again before others (--requeue=expedite)
+	KeepOnDep  bool    // DependencyParameters=kill_invalid_depend does not apply to it (--kill-on-invalid-dep=no)
+	Stated     *Stated // what decides nothing; nil: nothing is said
 }
 
 // Elastic lets a job have more nodes than it asks for while nobody else needs them (--elastic=MIN-MAX). It starts with
@@ -270,6 +271,7 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Bool(c, &x.OOMRequeue)
 	wire.Bool(c, &x.Expedite)
 	wire.Bool(c, &x.KeepOnDep)
+	wire.Ptr(c, &x.Stated)
 }
 
 // SegmentWish says how the segments of a job lie to each other.
@@ -311,6 +313,38 @@ func (x *BindWish) Wire(c *wire.C) {
 	wire.Text(c, &x.Dist, MaxText)
 	wire.Text(c, &x.Hint, MaxText)
 	wire.Int(c, &x.TasksPerGPU)
+}
+
+// Stated has the values of options that gbatch takes and that decide nothing here: the job shows them, and its
+// environment passes them on, as in Slurm. "" is not given.
+type Stated struct {
+	CPUFreq     string // --cpu-freq, in Slurm's spelling: Low-High:Performance
+	GPUFreq     string // --gpu-freq
+	Profile     string // --profile, in Slurm's spelling: None, Energy,Task
+	Network     string // --network
+	BurstBuffer string // --bb
+	Sampling    string // --acctg-freq as written; Needs.SampleS counts
+	BatchNode   string // --batch: all nodes of the job have these features
+	DelayBootS  int64  // --delay-boot, seconds
+}
+
+func (x *Stated) Wire(c *wire.C) {
+	wire.Text(c, &x.CPUFreq, MaxName)
+	wire.Text(c, &x.GPUFreq, MaxName)
+	wire.Text(c, &x.Profile, MaxName)
+	wire.Text(c, &x.Network, MaxText)
+	wire.Text(c, &x.BurstBuffer, MaxText)
+	wire.Text(c, &x.Sampling, MaxText)
+	wire.Text(c, &x.BatchNode, MaxText)
+	wire.Int(c, &x.DelayBootS)
+}
+
+// Stated gives what is stated of s; never nil.
+func (s *Spec) Stated() *Stated {
+	if s.More == nil || s.More.Stated == nil {
+		return &Stated{}
+	}
+	return s.More.Stated
 }
 
 // LicenseCount is a number of one license: what a job asks for, or what the cluster has.

@@ -72,6 +72,8 @@ func Settled(c Code) bool {
 const (
 	TooMuchMemory = "has the memory that the job needs on one node"
 	TooManyCPUs   = "has the CPUs that the job needs on one node"
+	NoSuchTmp     = "its --tmp space"
+	NoSuchCores   = "its sockets, cores and threads"
 )
 
 // Text gives Slurm's words for a code, or "" if there are none.

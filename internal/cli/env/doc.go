@@ -6,6 +6,7 @@
 //	jobref.go   jobs and steps as people write them
 //	names.go    users, groups, signals and states by name
 //	why.go      gqueue --why and gcontrol why
+//	optionhelp.go  options whose value is help
 //	olddeps.go  submitting jobs that depend on ones that only accounting remembers
 //	filter.go   CliFilterProgram
 //	numbers.go  numbers of associations and QOS, for tables that show them

@@ -108,11 +108,20 @@ func (e *Env) Usage(p *getopt.Parser, err error) int {
 // BadLine ends a submission, an allocation or a step whose options are refused: with 255, as in Slurm. It is 1 where a
 // number is wrong, and where Slurm's own check of the option is a later one.
 func (e *Env) BadLine(p *getopt.Parser, err error) int {
+	if errors.Is(err, ErrGresHelp) {
+		return e.listGres()
+	}
+	var ways *Ways
+	if errors.As(err, &ways) {
+		fmt.Fprint(e.Stdout, ways.Text)
+		return e.Failed(1)
+	}
 	rc := e.Usage(p, err)
 	var number *getopt.NumberError
 	var wrong *getopt.Error
 	switch {
-	case rc == 0, errors.As(err, &number), errors.As(err, &wrong) && slices.Contains(checkedLater, wrong.Option):
+	case rc == 0, errors.As(err, &number),
+		errors.As(err, &wrong) && (wrong.Fatal || slices.Contains(checkedLater, wrong.Option)):
 		return e.Failed(rc)
 	}
 	return BadLineCode
@@ -134,10 +143,13 @@ func (e *Env) Preamble(err error, partitions []string) {
 			e.Errorf("invalid partition specified: %s", plain.Line(unknownPartition(err, partitions)))
 		}
 	case proto.CodeNodeConfig:
-		if strings.Contains(err.Error(), proto.TooMuchMemory) {
-			e.Errorf("Memory specification can not be satisfied")
-		} else if strings.Contains(err.Error(), proto.TooManyCPUs) {
-			e.Errorf("CPU count per node can not be satisfied")
+		for _, why := range [...][2]string{{proto.TooMuchMemory, "Memory specification"},
+			{proto.TooManyCPUs, "CPU count per node"}, {proto.NoSuchTmp, "Temporary disk specification"},
+			{proto.NoSuchCores, "Socket, core and/or thread specification"}} {
+			if strings.Contains(err.Error(), why[0]) {
+				e.Errorf("%s can not be satisfied", why[1])
+				return
+			}
 		}
 	}
 }

@@ -14,6 +14,9 @@ const MaxProblems = 20
 // value that one of them refused, up to MaxProblems, joined in one error. It is called once, when all
 // sources have been read.
 func (p *Parser) Apply() error {
+	if err := p.clash(); err != nil {
+		return err
+	}
 	var problems []error
 	for source := FromConfig; source <= FromFilter; source++ {
 		for i := range p.found {
@@ -37,6 +40,30 @@ func (p *Parser) Apply() error {
 		return problems[0]
 	}
 	return errors.Join(problems...)
+}
+
+// clash finds two options of a slot that exclude each other and come from the same source, the strongest.
+func (p *Parser) clash() error {
+	for i := range p.c.Options {
+		o, from := &p.c.Options[i], p.strongest[i]
+		if o.Clash == "" || from == NotGiven {
+			continue
+		}
+		same, stronger := false, false
+		for j := range p.c.Options {
+			if j != i && p.c.Options[j].Slot == o.Slot {
+				same, stronger = same || p.strongest[j] == from, stronger || p.strongest[j] > from
+			}
+		}
+		if same && !stronger {
+			text := o.Clash
+			if from == FromEnv {
+				text = o.ClashEnv
+			}
+			return &Error{Program: p.c.Program, Option: o.Name, Text: text, Fatal: true}
+		}
+	}
+	return nil
 }
 
 // overridden says whether a stronger source gave the same option or one of the same slot.
@@ -87,11 +114,16 @@ func (p *Parser) last(name string) *occurrence {
 }
 
 // Notes returns a line for each option that was given and has no effect here, once each.
-func (p *Parser) Notes() []string {
+func (p *Parser) Notes() []string { return p.notes(FromConfig) }
+
+// TypedNotes is Notes for the options of the command line only.
+func (p *Parser) TypedNotes() []string { return p.notes(FromArgs) }
+
+func (p *Parser) notes(least Source) []string {
 	var notes []string
 	for i := range p.c.Options {
 		o := &p.c.Options[i]
-		if o.Note != "" && p.strongest[i] != NotGiven {
+		if o.Note != "" && p.strongest[i] != NotGiven && p.strongest[i] >= least {
 			notes = append(notes, p.c.Program+": note: "+o.display()+" has no effect in gbatch: "+o.Note)
 		}
 	}

@@ -25,6 +25,7 @@ type Error struct {
 	Origin  Origin
 	Err     error // what Set said, or nil
 
+	Fatal  bool // "fatal: " stands before it
 	severe bool // "error: " stands before it
 	help   bool // `Try "x --help" ...` stands after it
 }
@@ -38,7 +39,10 @@ func (e *Error) Error() string {
 		if i > 0 {
 			b.WriteString("\n" + e.Program + ": ")
 		}
-		if e.severe {
+		switch {
+		case e.Fatal:
+			b.WriteString("fatal: ")
+		case e.severe:
 			b.WriteString("error: ")
 		}
 		b.WriteString(line)
@@ -72,8 +76,12 @@ func (e *NumberError) Error() string {
 	return s
 }
 
-// TextError is what a Set function returns to choose the whole sentence itself.
-type TextError struct{ Text string }
+// TextError is what a Set function returns to choose the whole sentence itself. Submission says that Slurm finds the
+// mistake when it submits, and says first what failed (Config.Failure).
+type TextError struct {
+	Text       string
+	Submission bool
+}
 
 func (e *TextError) Error() string { return e.Text }
 
@@ -96,7 +104,9 @@ func (p *Parser) invalid(o *Option, f *occurrence, err error) *Error {
 	e.severe, e.Option, e.Err = true, o.Name, err
 	switch {
 	case errors.As(err, &text):
-		e.Text = text.Text
+		if e.Text = text.Text; text.Submission {
+			e.Text = p.c.Failure + e.Text
+		}
 	case errors.As(err, &number) && number.Why != "":
 		e.Text = `Invalid numeric value "` + number.Value + `" for ` + o.display() + ": " + number.Why + "."
 	case errors.As(err, &number):

@@ -44,6 +44,10 @@ type Option struct {
 	// --mem-per-cpu. "" means the option stands alone.
 	Slot string
 
+	// Clash, where not "", is the sentence about two different options of a slot that one source gives, of which neither
+	// overrides the other; ClashEnv is that about variables.
+	Clash, ClashEnv string
+
 	// Refused, where not "", is what to use instead: the option is known to Slurm and not here yet, and
 	// giving it is an error with this sentence in it.
 	Refused string
@@ -71,6 +75,7 @@ type Config struct {
 	Options   []Option
 	Order     Order
 	EnvPrefix string // "SBATCH"
+	Failure   string // "Batch job submission failed: ", before the reason why a job is not taken
 	Operands  string // what follows the options, for the usage line: "[script [args...]]"
 	About     string // a paragraph above the options in the help
 	Epilogue  string // a paragraph below them

@@ -120,7 +120,7 @@ func sbatchTable(r *request) []Option {
 	return append(o, HelpOptions('h')...)
 }
 
-var errTime = &TextError{"Invalid --time specification"}
+var errTime = &TextError{Text: "Invalid --time specification"}
 
 func sbatch(r *request) *Parser {
 	return New(Config{Program: "sbatch", Options: sbatchTable(r), Order: StopAtOperand, EnvPrefix: "SBATCH",

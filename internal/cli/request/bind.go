@@ -3,6 +3,7 @@ package request
 import (
 	"strings"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
@@ -61,7 +62,7 @@ func (s *Submission) distribution(v string) error {
 	if err := SetDistribution(new(proto.StepNeed), new(proto.StepBind), "")(v); err != nil {
 		return err
 	}
-	s.Binding().Dist = v
+	s.Binding().Dist = strings.ToLower(v)
 	return nil
 }
 
@@ -91,8 +92,19 @@ const (
 	HintNoMultithread hint = "nomultithread"
 )
 
+const hintWays = `--hint=
+    compute_bound    use all cores of each socket, one thread of each
+    memory_bound     use one core of each socket
+    multithread      use all threads of a core
+    nomultithread    use one thread of each core
+    help             print this
+`
+
+// ParseHint reads --hint.
 func ParseHint(v string) (hint, error) {
 	switch h := hint(strings.ToLower(v)); h {
+	case "help":
+		return "", &env.Ways{Text: hintWays}
 	case HintCompute, HintMemory, HintMultithread, HintNoMultithread:
 		return h, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/proto"
@@ -64,6 +65,35 @@ func bindListText(list string, mask bool) ([]string, bool) {
 	return out, true
 }
 
+const cpuWays = `--cpu-bind=
+    q[uiet]           bind without a word (the default)
+    v[erbose]         print what each task is bound to
+    no[ne]            don't bind tasks
+    rank              task N to the Nth CPU
+    rank_ldom         like rank, from one NUMA node to the next
+    threads           to hardware threads
+    cores             to cores
+    sockets           to sockets
+    ldoms             to NUMA nodes
+    map_cpu:LIST      to these CPUs, one for each task
+    mask_cpu:LIST     to these masks of CPUs, one for each task
+    help              print this
+`
+
+const memWays = `--mem-bind=
+    q[uiet]           bind without a word (the default)
+    v[erbose]         print what each task is bound to
+    prefer            other memory may be used when that is full
+    nosort, sort      accepted, without effect
+    no[ne]            don't bind memory (the default)
+    rank              task N to the Nth NUMA node
+    local             to the NUMA node of the task's CPU
+    map_mem:LIST      to these NUMA nodes, one for each task
+    mask_mem:LIST     to these masks of NUMA nodes, one for each task
+    help              print this
+`
+
+// SetCPUBind gives the setter of --cpu-bind.
 func SetCPUBind(b *proto.StepBind) func(string) error {
 	return func(v string) error {
 		const ways = "[verbose,] none, rank, cores, threads, sockets, ldoms, map_cpu:LIST or mask_cpu:LIST"
@@ -73,6 +103,8 @@ func SetCPUBind(b *proto.StepBind) func(string) error {
 				"quiet": func() {}})
 		mask := way == "mask_cpu"
 		switch way {
+		case "help":
+			return &env.Ways{Text: cpuWays}
 		case "", "auto":
 			b.CPU = proto.BindAuto
 		case "no", "none":
@@ -119,7 +151,9 @@ func SetGPUBind(b *proto.StepBind) func(string) error {
 				"quiet": func() {}})
 		switch way {
 		case "":
-			b.GPU = proto.BindAuto
+			if b.GPU = proto.BindAuto; v == "" {
+				return badBind("gpu-bind", v, ways)
+			}
 		case "none":
 			b.GPU = proto.BindNone
 		case "closest":
@@ -171,10 +205,12 @@ func SetMemBind(b *proto.StepBind) func(string) error {
 		b.MemVerbose, b.MemPrefer = false, false
 		verbose, prefer := func() { b.MemVerbose = true }, func() { b.MemPrefer = true }
 		way, list := bindWords(v, map[string]func(){"v": verbose, "verbose": verbose, "q": func() {}, "quiet": func() {},
-			"p": prefer, "prefer": prefer, "nosort": func() {}})
+			"p": prefer, "prefer": prefer, "nosort": func() {}, "sort": func() {}})
 		switch way {
 		case "":
 			b.Mem = proto.BindAuto
+		case "help":
+			return &env.Ways{Text: memWays}
 		case "no", "none":
 			b.Mem = proto.BindNone
 		case "local":
@@ -191,9 +227,6 @@ func SetMemBind(b *proto.StepBind) func(string) error {
 				return badBind("mem-bind", v, ways)
 			}
 			return nil
-		case "sort":
-			return &getopt.TextError{
-				Text: "Invalid --mem-bind specification: 'sort' reorders free pages on kernels of Xeon Phi only; leave it out"}
 		default:
 			return badBind("mem-bind", v, ways)
 		}

@@ -6,7 +6,7 @@
 //	setters.go      how values are read that ask for something; grun's table too
 //	bind.go bindtext.go   how tasks are bound to CPUs, memory and GPUs; a step's options too
 //	container.go    what the script or a step runs in; grun's table too
-//	warning.go frequency.go   --signal; --cpu-freq and --gpu-freq
+//	warning.go stated.go      --signal; options that decide nothing, such as --cpu-freq
 //	user.go environment.go rlimits.go   whose job it is, and what it takes over from this process
 //	request.go      New: the request
 //

@@ -13,6 +13,12 @@ import (
 
 // needs.go has the options for a job's resources, and the setters of values that are more than a number.
 
+// What is said where memory is asked for in two ways.
+const (
+	MemClash    = "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."
+	MemClashEnv = "SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive."
+)
+
 // sizeOptions set the amount of resources.
 func (s *Submission) sizeOptions() []getopt.Option {
 	sp := &s.Spec
@@ -37,9 +43,11 @@ func (s *Submission) sizeOptions() []getopt.Option {
 			Set: Count(&sp.CPUsPerTask)},
 		{Name: "mincpus", Arg: R, Metavar: "n", Group: groupNeeds, Help: "minimum number of CPUs on each node",
 			Set: Count(&sp.MinCPUs)},
-		{Name: "mem", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Env: "_MEM_PER_NODE",
+		{Name: "mem", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Clash: MemClash,
+			ClashEnv: MemClashEnv, Env: "_MEM_PER_NODE",
 			Help: "memory on each node (MB, or with K, M, G, T); 0: all of it", Set: s.memPerNode},
-		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Env: "_MEM_PER_CPU",
+		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Clash: MemClash,
+			ClashEnv: MemClashEnv, Env: "_MEM_PER_CPU",
 			Help: "memory for each CPU", Set: s.memPerCPU},
 		{Name: "tmp", Arg: R, Metavar: "size", Group: groupNeeds, Help: "temporary disk space that a node must have",
 			Set: Mem(&sp.TmpMiB)},
@@ -79,12 +87,12 @@ func (s *Submission) gpuOptions() []getopt.Option {
 			Help: "tasks for each GPU of the job; with --ntasks it sets the number of GPUs", Set: Count(&s.TasksPerGPU)},
 		{Name: "cpus-per-gpu", Arg: R, Metavar: "n", Group: groupNeeds, Env: "_CPUS_PER_GPU", Help: "CPUs for each GPU",
 			Set: s.needCount(func(m *model.Needs) *int32 { return &m.CPUsPerGPU })},
-		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Env: "_MEM_PER_GPU",
+		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Clash: MemClash,
+			ClashEnv: MemClashEnv, Env: "_MEM_PER_GPU",
 			Help: "memory for each GPU", Set: s.memPerGPU},
 		{Name: "gres-flags", Arg: R, Metavar: "flag", Group: groupNeeds, Env: "_GRES_FLAGS",
 			Help: "enforce-binding: only CPUs near the job's GPUs (gres.conf's Cores); disable-binding: any CPUs; by " +
 				"default near ones if they are free", Set: s.gresFlags},
-		{Name: "gpu-freq", Arg: R, Env: "_GPU_FREQ", Note: NoGPUFreq, Set: CheckGPUFreq},
 	}
 }
 
@@ -109,8 +117,9 @@ func (s *Submission) nodeOptions() []getopt.Option {
 				sp.ReqNodes = names
 				return err
 			}},
-		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: groupNeeds, Help: "nodes that the job must not have",
-			Set: NodeSet(&sp.ExcNodes)},
+		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: groupNeeds,
+			Help: "nodes that the job must not have",
+			Set:  NodeSet(&sp.ExcNodes)},
 		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: groupNeeds, Env: "_EXCLUSIVE",
 			Help: "whole nodes, shared with no other job; user: shared only with jobs of the same user", Set: s.exclusive},
 		{Name: "segment", Arg: R, Metavar: "nodes", Group: groupNeeds, Env: "_SEGMENT_SIZE",
@@ -164,14 +173,6 @@ func (s *Submission) useOptions() []getopt.Option {
 		{Name: "oversubscribe", Aliases: []string{"share"}, Short: 's', Group: groupNeeds, Env: "_OVERSUBSCRIBE",
 			Help: "let other jobs use the same CPUs, if the partition has OverSubscribe=YES",
 			Set:  func(string) error { s.More.Share, s.Spec.Exclusive = true, false; return nil }},
-		{Name: "profile", Arg: R, Metavar: "none", Group: groupNeeds, Env: "_PROFILE",
-			Help: "only none; gstat and gacct show what a job uses", Set: func(v string) error {
-				if !strings.EqualFold(v, "none") {
-					return &getopt.TextError{Text: "--profile=" + v + " is not supported by gbatch: gstat shows what a running job " +
-						"uses, gacct and gseff what it used (--acctg-freq says how often it is sampled)"}
-				}
-				return nil
-			}},
 	}
 }
 
@@ -206,8 +207,9 @@ func (s *Submission) gresFlags(v string) error {
 		case "multiple-tasks-per-sharing", "allow-task-sharing":
 			continue // a job's shares are of one GPU on each node, and all its tasks may use it
 		case "one-task-per-sharing":
-			s.Remarks = append(s.Remarks, "--gres-flags=one-task-per-sharing has no effect in gbatch: a job's shares are of "+
-				"one GPU on each node, and all its tasks may use it")
+			s.Remarks = append(s.Remarks,
+				"--gres-flags=one-task-per-sharing has no effect in gbatch: a job's shares are of "+
+					"one GPU on each node, and all its tasks may use it")
 			continue
 		default:
 			return bad("write enforce-binding or disable-binding")
@@ -318,6 +320,10 @@ func (s *Submission) exclusive(v string) error {
 // energy of GPUs is sampled with them, and networks and file systems are not sampled.
 func (s *Submission) Sampling(v string) error {
 	const most = 1 << 20 // seconds; a longer interval means no sampling
+	s.Stated().Sampling = v
+	if v == "" {
+		return nil // the cluster's
+	}
 	for item := range strings.SplitSeq(v, ",") {
 		kind, number, named := strings.Cut(item, "=")
 		if !named {

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -59,7 +60,9 @@ const (
 // Options gives gsubmit's table. moment reads moments (Env.ReadDate).
 func (s *Submission) Options(moment func(string) (model.Time, error)) []getopt.Option {
 	return slices.Concat(s.jobOptions(), s.sizeOptions(), s.gpuOptions(), s.nodeOptions(), s.useOptions(),
-		s.bindOptions(), s.whenOptions(moment), s.fileOptions(), s.containerOptions(), s.commandOptions(), s.foreignOptions())
+		s.bindOptions(), s.whenOptions(moment), s.fileOptions(), s.containerOptions(), s.commandOptions(),
+		s.statedOptions(),
+		s.foreignOptions())
 }
 
 // jobOptions describe the job.
@@ -89,9 +92,8 @@ func (s *Submission) jobOptions() []getopt.Option {
 					return nil
 				}
 				if sp.Tasklist, sp.Throttle, err = model.ParseTaskSet(v, 1<<30); err != nil {
-					return &getopt.TextError{
-						Text: "Batch job submission failed: Invalid job array specification: " +
-							strings.TrimPrefix(err.Error(), model.ErrTaskSet.Error()+": ")}
+					return &getopt.TextError{Submission: true, Text: "Invalid job array specification: " +
+						strings.TrimPrefix(err.Error(), model.ErrTaskSet.Error()+": ")}
 				}
 				sp.ArrayText = v
 				return nil
@@ -109,16 +111,26 @@ func (s *Submission) jobOptions() []getopt.Option {
 				if v == "" {
 					v = "100"
 				}
-				return getopt.Number(&sp.Nice, -2147483645, 2147483645)(v)
+				err := getopt.Number(&sp.Nice, -mostNice, mostNice)(v)
+				if n := new(getopt.NumberError); errors.As(err, &n) && (n.Why != "" || len(v) > 9) {
+					return &getopt.TextError{Text: fmt.Sprintf("Invalid --nice value, out of range (+/- %d)", mostNice)}
+				}
+				return err
 			}},
-		{Name: "priority", Arg: R, Metavar: "n", Group: groupJob, Help: "set the priority (operators); TOP is ahead of all",
+		{Name: "priority", Arg: R, Metavar: "n", Group: groupJob,
+			Help: "set the priority (operators); TOP is ahead of all",
 			Set: func(v string) error {
 				if strings.EqualFold(v, "TOP") {
 					v = topPriority
 				}
-				n, err := strconv.ParseUint(v, 10, 32)
-				if err != nil || n > 1<<32-2 {
+				n, err := strconv.ParseInt(v, 10, 64)
+				switch {
+				case err != nil:
 					return &getopt.NumberError{Value: v}
+				case n < 0:
+					return &getopt.TextError{Text: "Priority must be >= 0"}
+				case n > 1<<32-2:
+					return &getopt.TextError{Text: fmt.Sprintf("Priority must be < %d", uint32(1<<32-2))}
 				}
 				if n == 0 {
 					sp.HoldReq = true
@@ -129,6 +141,9 @@ func (s *Submission) jobOptions() []getopt.Option {
 	}
 }
 
+// mostNice is the most that --nice takes, up and down.
+const mostNice = 2147483645
+
 // topPriority is the number that --priority=TOP stands for.
 const topPriority = "4294967293"
 
@@ -137,7 +152,7 @@ func (s *Submission) whenOptions(moment func(string) (model.Time, error)) []geto
 	sp := &s.Spec
 	R := getopt.Required
 	return []getopt.Option{
-		{Name: "signal", Arg: R, Metavar: "[B:]sig[@sec]", Group: groupWhen,
+		{Name: "signal", Arg: R, Metavar: "[B:]sig[@sec]", Group: groupWhen, Env: "_SIGNAL",
 			Help: "send a signal to the steps (B: to the script) sec seconds before the time limit (60)",
 			Set: func(v string) (err error) {
 				sp.Warning, err = ParseWarning(v)
@@ -157,7 +172,7 @@ func (s *Submission) whenOptions(moment func(string) (model.Time, error)) []geto
 			Help: "start after other jobs: afterok:ID, afterany:ID, afternotok:ID, after:ID[+minutes], aftercorr:ID, " +
 				"singleton; joined with , (all) or ? (any); expand:ID", Set: func(v string) (err error) {
 				if sp.Deps, sp.DepAny, err = model.ParseDeps(v); err != nil {
-					return &getopt.TextError{Text: "Job dependency problem: " + err.Error()}
+					return &getopt.TextError{Submission: true, Text: "Job dependency problem: " + err.Error()}
 				}
 				sp.DepText = v
 				return nil
@@ -213,7 +228,8 @@ func (s *Submission) fileOptions() []getopt.Option {
 				}
 				return nil
 			}},
-		{Name: "chdir", Aliases: []string{"workdir"}, Short: 'D', Arg: R, Metavar: "dir", Group: groupFiles, Env: "_CHDIR",
+		{Name: "chdir", Aliases: []string{"workdir"}, Short: 'D', Arg: R, Metavar: "dir", Group: groupFiles,
+			Env:  "_CHDIR",
 			Help: "working directory of the job", Set: getopt.Text(&s.Chdir)},
 		{Name: "export", Arg: R, Metavar: "ALL|NONE|NAMES", Group: groupFiles, Env: "_EXPORT",
 			Help: "variables for the job: ALL (default), NONE, or names and NAME=value; add ALL for all others",
@@ -238,15 +254,17 @@ func (s *Submission) fileOptions() []getopt.Option {
 func (s *Submission) commandOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{
-		{Name: "wrap", Arg: R, Metavar: "command", Group: groupHow, Help: "submit a command without a script", ArgsOnly: true,
-			Set: func(v string) error { s.wrap, s.hasWrap = v, true; return nil }},
+		{Name: "wrap", Arg: R, Metavar: "command", Group: groupHow, Help: "submit a command without a script",
+			ArgsOnly: true,
+			Set:      func(v string) error { s.wrap, s.hasWrap = v, true; return nil }},
 		{Name: "each", Arg: R, Metavar: "file|-", Group: groupHow,
 			Help: "a job for each line of the file (-: standard input): its words are the script's arguments, with " +
 				"--wrap $1, $2, ...", ArgsOnly: true,
 			Set: getopt.Text(&s.Each)},
 		{Name: "parsable", Group: groupHow, Help: "print only the job's id", Set: getopt.Flag(&s.Parsable)},
-		{Name: "wait", Short: 'W', Group: groupHow, Env: "_WAIT", Help: "return when the job has ended, with its exit code",
-			Set: getopt.Flag(&s.Wait)},
+		{Name: "wait", Short: 'W', Group: groupHow, Env: "_WAIT",
+			Help: "return when the job has ended, with its exit code",
+			Set:  getopt.Flag(&s.Wait)},
 		{Name: "test-only", Group: groupHow, Help: "submit nothing; print whether, where and when the job could run",
 			Set: getopt.Flag(&s.TestOnly)},
 		{Name: "quiet", Short: 'Q', Group: groupHow, Help: "print no notes", Set: getopt.Flag(&s.Quiet)},
@@ -273,8 +291,9 @@ func (s *Submission) commandOptions() []getopt.Option {
 				s.mail.User = v
 				return nil
 			}},
-		{Name: "uid", Arg: R, Env: "", Metavar: "user", Group: groupHow, Help: "only you; for another user use su or sudo",
-			Set: env.Own("--uid", "submit as that user, with su or sudo", unix.Getuid, env.UIDOf)},
+		{Name: "uid", Arg: R, Env: "", Metavar: "user", Group: groupHow,
+			Help: "only you; for another user use su or sudo",
+			Set:  env.Own("--uid", "submit as that user, with su or sudo", unix.Getuid, env.UIDOf)},
 		{Name: "gid", Arg: R, Metavar: "group", Group: groupHow, Help: "only your group; for another group, use " +
 			"newgrp or sg",
 			Set: env.Own("--gid", "submit with that group, with newgrp or sg", unix.Getgid, env.GIDOf)},
@@ -289,22 +308,21 @@ func (s *Submission) foreignOptions() []getopt.Option {
 	return []getopt.Option{
 		{Name: "ignore-pbs", Group: groupFiles, Env: "_IGNORE_PBS", Help: "don't read the script's #PBS and #BSUB lines",
 			Set: getopt.Flag(new(bool))},
-		{Name: "cpu-freq", Arg: R, Env: "_CPU_FREQ_REQ", Note: NoCPUFreq, Set: CheckCPUFreq},
-		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: env.Ignored},
-		{Name: "power", Arg: R, Refused: "leave it out"},
-		{Name: "batch", Arg: R, Metavar: "features", Group: groupNeeds, Help: "features, out of those of --constraint, " +
-			"of the node that runs the script", Set: getopt.Text(&s.batch)},
+		{Name: "wckey", Arg: R, Env: "_WCKEY", Note: "usage is not kept by wckeys", Set: env.Ignored},
+		{Name: "power", Arg: R, Note: "power is not managed by jobs", Set: env.Ignored},
+		{Name: "batch", Arg: R, Metavar: "features", Group: groupNeeds, Env: "_BATCH",
+			Help: "features, out of those of --constraint, " +
+				"of the node that runs the script", Set: getopt.Text(&s.batch)},
 		{Name: "reboot", Refused: "ask an operator to reboot the node"},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "grun --resv-ports in the script"},
-		{Name: "bb", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
 		{Name: "bbf", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
 		{Name: "mcs-label", Arg: R, Note: "there are no MCS labels", Set: env.Ignored},
-		{Name: "network", Arg: R, Note: "there is no switch plugin", Set: env.Ignored},
-		{Name: "core-spec", Short: 'S', Arg: R, Note: "cores are not set aside by jobs", Set: getopt.Flag(&s.coreSpec)},
-		{Name: "thread-spec", Arg: R, Note: "threads are not set aside by jobs", Set: getopt.Flag(&s.threadSpec)},
+		{Name: "core-spec", Short: 'S', Arg: R, Env: "_CORE_SPEC", Note: "cores are not set aside by jobs",
+			Set: getopt.Flag(&s.coreSpec)},
+		{Name: "thread-spec", Arg: R, Env: "_THREAD_SPEC", Note: "threads are not set aside by jobs",
+			Set: getopt.Flag(&s.threadSpec)},
 		{Name: "cluster-constraint", Arg: R, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "stepmgr", Note: "steps need no manager of their own", Set: env.Ignored},
-		{Name: "delay-boot", Arg: R, Note: "nodes are not booted for jobs", Set: env.Ignored},
 		{Name: "licences", Hidden: true, Arg: R, Refused: "use --licenses"},
 	}
 }

@@ -102,6 +102,7 @@ func (s *Submission) batchNode() error {
 		return fmt.Errorf("%s: the script runs on the job's first node: write features that all its nodes have, with & "+
 			"between them", bad)
 	}
+	s.Stated().BatchNode = s.batch
 	have := features(s.Spec.Features)
 	for _, f := range features(s.batch) {
 		if !slices.Contains(have, f) {

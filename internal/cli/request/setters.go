@@ -2,10 +2,12 @@ package request
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"gbatch/internal/ask"
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
@@ -53,9 +55,29 @@ func Mem(dst *int64) func(string) error {
 // Nodes gives the setter of --nodes.
 func Nodes(least, most *int32) func(string) error {
 	return func(v string) (err error) {
-		*least, *most, err = ask.ParseNodes(v)
-		return said(err)
+		if *least, *most, err = ask.ParseNodes(v); err != nil {
+			return &getopt.TextError{Text: badNodes(v) + "; write N or LEAST-MOST"}
+		}
+		return nil
 	}
+}
+
+// badNodes says in Slurm's words what is wrong with a number of nodes.
+func badNodes(v string) string {
+	from, to, ranged := strings.Cut(v, "-")
+	low, errLow := walltime.ParseCount(from)
+	high, errHigh := walltime.ParseCount(to)
+	switch {
+	case errLow == nil && low == 0 && !ranged:
+		return "Node count specification invalid: '" + v + "'"
+	case errLow != nil && (from != "" || !ranged):
+		return `"` + from + `" is not a valid node count`
+	case ranged && errHigh != nil:
+		return `"` + to + `" is not a valid node count`
+	case ranged && high < low:
+		return fmt.Sprintf("Maximum node count %d is less than minimum node count %d", high, low)
+	}
+	return "Node count specification invalid: '" + v + "'"
 }
 
 // Hosts gives the setter of a list of nodes. A value with a slash names a file of nodes.
@@ -88,6 +110,9 @@ func NodeSet(dst *[]string) func(string) error {
 // Gres gives the setter of generic resources of one name, or of any if name is ""; it adds them to dst.
 func Gres(dst *[]model.GresReq, name string, per model.GresPer) func(string) error {
 	return func(v string) error {
+		if name == "" && strings.EqualFold(v, "help") {
+			return env.ErrGresHelp
+		}
 		list, err := ask.ParseGres(name, v, per)
 		*dst = append(*dst, list...)
 		return said(err)

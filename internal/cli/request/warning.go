@@ -23,11 +23,9 @@ func ParseWarning(v string) (*model.Warning, error) {
 			switch f {
 			case 'B', 'b':
 				w.Batch = true
-			case 'R', 'r':
-				return nil, &getopt.TextError{Text: "--signal=" + v + ": jobs are not started into reservations to be warned " +
-					"before them (R): leave R out, and give --time so that the job ends before"}
+			case 'R', 'r': // no job starts into a reservation, so none has to be warned before it
 			default:
-				return nil, fmt.Errorf("%q is none of its flags: B: is for the batch script", flags)
+				return nil, fmt.Errorf("%q is none of its flags: B: is for the batch script, and R: has no effect", flags)
 			}
 		}
 		rest = sig

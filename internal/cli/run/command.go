@@ -174,7 +174,11 @@ func (r *run) setRanks(counted bool) (err error) {
 // hostFile reads SLURM_HOSTFILE for --distribution=arbitrary: the node of each task.
 func (r *run) hostFile() ([]string, error) {
 	path := r.Getenv("SLURM_HOSTFILE")
-	if path == "" {
+	switch list := r.Getenv("SLURM_ARBITRARY_NODELIST"); {
+	case path != "":
+	case list != "": // the job's own --nodelist
+		return hostlist.Expand(list)
+	default:
 		return nil, errors.New(
 			"--distribution=arbitrary needs the environment variable SLURM_HOSTFILE: a file with the node of each task")
 	}
@@ -191,6 +195,9 @@ func (r *run) hostFile() ([]string, error) {
 		if out = append(out, names...); len(out) > proto.MaxStepTasks {
 			return nil, fmt.Errorf("SLURM_HOSTFILE %s names more than %d tasks", path, proto.MaxStepTasks)
 		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("Hostlist is empty! SLURM_HOSTFILE " + path + " names no node")
 	}
 	return out, nil
 }

@@ -134,6 +134,7 @@ func (r *run) settleTasks(typed func(string) bool) error {
 	if _, set := r.Lookup("SRUN_CPUS_PER_TASK"); set || typed("cpus-per-task") {
 		n.Exact, n.Fill = true, true
 	}
+	n.Exact = n.Exact || typed("threads-per-core")
 	if typed("ntasks") && !typed("ntasks-per-node") {
 		n.TasksPerNode = 0 // the job's
 	}

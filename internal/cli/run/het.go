@@ -142,6 +142,9 @@ func (l *line) add(r *run, p *getopt.Parser, group int) error {
 		p.Inherit(l.before.line, request.Propagated)
 	}
 	lookup := r.hetLookup(r.nested())
+	if r.Getenv("SLURM_JOB_ID") != "" {
+		lookup = inJob(lookup)
+	}
 	if r.part = r.isPart(); r.part {
 		lookup = ofPart(lookup)
 	}
@@ -159,7 +162,7 @@ func (l *line) add(r *run, p *getopt.Parser, group int) error {
 	}
 	r.wholeJob = r.job
 	if !r.quiet && r.job != "" {
-		for _, n := range p.Notes() {
+		for _, n := range p.TypedNotes() { // variables are the job's, which has said so
 			fmt.Fprintln(l.Stderr, n)
 		}
 	}
@@ -226,6 +229,16 @@ func ofPart(lookup func(string) (string, bool)) func(string) (string, bool) {
 			if strings.HasPrefix(name, of) {
 				return "", false
 			}
+		}
+		return lookup(name)
+	}
+}
+
+// inJob hides the job's number of nodes, which is not the step's.
+func inJob(lookup func(string) (string, bool)) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		if name == "SLURM_JOB_NUM_NODES" || name == "SLURM_NNODES" {
+			return "", false
 		}
 		return lookup(name)
 	}

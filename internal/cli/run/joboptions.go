@@ -77,6 +77,7 @@ var jobOnly = []jobOption{
 	{"spread-segments", 0, getopt.None, same},
 	{"stepmgr", 0, getopt.None, "steps need no manager of their own"},
 	{"delay-boot", 0, getopt.Required, "nodes are not booted for jobs"},
+	{"power", 0, getopt.Required, "power is not managed by jobs"},
 }
 
 // jobOptions are the options that grun hands to its job.

@@ -91,8 +91,14 @@ const (
 )
 
 func (r *run) options() []getopt.Option {
-	return slices.Concat(r.stepOptions(), r.needOptions(), r.bindOptions(), r.fileOptions(),
-		request.ContainerOptions(r.container), r.commandOptions(), r.jobOptions(), r.foreignOptions())
+	contained := request.ContainerOptions(r.container)
+	for i := range contained {
+		if contained[i].Name == "container" {
+			contained[i].Env = "SRUN_CONTAINER SLURM_CONTAINER"
+		}
+	}
+	return slices.Concat(r.stepOptions(), r.needOptions(), r.bindOptions(), r.fileOptions(), contained,
+		r.commandOptions(), r.jobOptions(), r.foreignOptions())
 }
 
 // mem gives the setter of one of the memory options; the last one given counts.
@@ -129,7 +135,7 @@ func (r *run) stepOptions() []getopt.Option {
 					r.rq.LimitS = 0
 				}
 			})},
-		{Name: "multi-prog", Group: groupStep, Env: "SLURM_MULTI_PROG",
+		{Name: "multi-prog", Group: groupStep,
 			Help: "the operand is a file with a command for each task", Set: getopt.Flag(&r.multi)},
 	}
 }
@@ -142,6 +148,7 @@ func (r *run) needOptions() []getopt.Option {
 		{Name: "ntasks", Short: 'n', Arg: R, Metavar: "n", Group: groupNeeds, Env: "SLURM_NTASKS SLURM_NPROCS",
 			Help: "number of tasks", Set: request.Count(&n.Tasks)},
 		{Name: "nodes", Short: 'N', Arg: R, Metavar: "n[-m]", Group: groupNeeds, Help: "number of nodes of the job",
+			Env: "SLURM_JOB_NUM_NODES SLURM_NNODES",
 			Set: request.Nodes(&n.MinNodes, &n.MaxNodes)},
 		{Name: "ntasks-per-node", Aliases: []string{"tasks-per-node"}, Arg: R, Metavar: "n", Group: groupNeeds,
 			Env:  "SLURM_NTASKS_PER_NODE",
@@ -190,12 +197,15 @@ func (r *run) needOptions() []getopt.Option {
 		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: groupNeeds, Env: "SLURM_TRES_PER_TASK",
 			Help: "resources for each task: cpu=N and gres/NAME[:TYPE]=N, separated by commas",
 			Set:  request.PerTask(&r.perTask)},
-		{Name: "mem", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem",
-			Help: "memory on each node, taken from the job's; by default steps share the job's memory",
-			Set:  r.mem(&n.MemPerNode)},
-		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Help: "memory for each CPU",
+		{Name: "mem", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Clash: request.MemClash,
+			ClashEnv: request.MemClashEnv,
+			Help:     "memory on each node, taken from the job's; by default steps share the job's memory",
+			Set:      r.mem(&n.MemPerNode)},
+		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Clash: request.MemClash,
+			ClashEnv: request.MemClashEnv, Help: "memory for each CPU",
 			Set: r.mem(&n.MemPerCPU)},
-		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Help: "memory for each GPU",
+		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: groupNeeds, Slot: "mem", Clash: request.MemClash,
+			ClashEnv: request.MemClashEnv, Help: "memory for each GPU",
 			Set: r.mem(&n.MemPerGPU)},
 		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: groupNeeds, Help: "nodes of the job to use",
 			Set: request.Hosts(&n.Nodes)},
@@ -205,11 +215,10 @@ func (r *run) needOptions() []getopt.Option {
 			Help: "skip the first n nodes of the job",
 			Set:  getopt.Number(&r.relative, 0, 1<<30)},
 		{Name: "threads-per-core", Arg: R, Metavar: "n", Group: groupNeeds, Env: "SLURM_THREADS_PER_CORE",
-			Help: "tasks use at most n threads of a core; implies --exact", Set: func(v string) error {
-				n.Exact = true
-				return request.Count(&n.ThreadsCore)(v)
-			}},
-		{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: groupNeeds, Env: "SLURM_IMMEDIATE",
+			Help: "tasks use at most n threads of a core; on the command line it implies --exact",
+			Set:  request.Count(&n.ThreadsCore)},
+		{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: groupNeeds,
+			Env:  "SLURM_IMMEDIATE",
 			Help: "fail instead of waiting for other steps", Set: func(string) error { r.rq.Immediate = true; return nil }},
 		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: groupNeeds, Env: "SLURM_DISTRIBUTION",
 			Help: "order of tasks over nodes: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then over sockets: " +
@@ -287,15 +296,16 @@ func (r *run) fileOptions() []getopt.Option {
 				r.append = v[0] == 'a'
 				return nil
 			}},
-		{Name: "label", Short: 'l', Group: groupFiles, Env: "SLURM_LABELIO", Help: "put the task's number before each line",
-			Set: getopt.Flag(&r.label)},
+		{Name: "label", Short: 'l', Group: groupFiles, Env: "SLURM_LABELIO",
+			Help: "put the task's number before each line",
+			Set:  getopt.Flag(&r.label)},
 		{Name: "unbuffered", Short: 'u', Group: groupFiles, Env: "SLURM_UNBUFFEREDIO",
 			Help: "accepted, without effect: output is never buffered", Set: func(string) error { return nil }},
 		{Name: "pty", Group: groupFiles,
 			Help: "run task 0 in a terminal like yours (grun --pty bash); other tasks read and write nothing",
 			Set:  getopt.Flag(&r.pty)},
 		{Name: "chdir", Aliases: []string{"workdir"}, Short: 'D', Arg: R, Metavar: "dir", Group: groupFiles,
-			Env: "SLURM_REMOTE_CWD SLURM_WORKING_DIR", Help: "working directory of the tasks", Set: getopt.Text(&r.chdir)},
+			Env: "SLURM_WORKING_DIR SLURM_REMOTE_CWD", Help: "working directory of the tasks", Set: getopt.Text(&r.chdir)},
 		{Name: "export", Arg: R, Metavar: "ALL|NONE|NAMES", Group: groupFiles, Env: "SRUN_EXPORT_ENV SLURM_EXPORT_ENV",
 			Help: "variables for the tasks: ALL (default), NONE, or names and NAME=value; add ALL for all others",
 			Set:  getopt.Text(&r.export.Export)},
@@ -334,7 +344,8 @@ func (r *run) commandOptions() []getopt.Option {
 				}
 			})},
 		{Name: "wait", Short: 'W', Arg: R, Metavar: "seconds", Group: groupHow, Env: "SLURM_WAIT",
-			Help: "end the step this long after its first task has ended; 0: never", Set: getopt.Number(&r.waitS, 0, 1<<30)},
+			Help: "end the step this long after its first task has ended; 0: never", Set: getopt.Number(&r.waitS, 0,
+				1<<30)},
 		{Name: "quit-on-interrupt", Group: groupHow, Env: "SLURM_QUIT_ON_INTERRUPT",
 			Help: "end the step at the first Ctrl-C",
 			Set:  getopt.Flag(&r.interrupt)},

@@ -36,7 +36,11 @@ func (r *run) submission(s *request.Submission) (*getopt.Parser, error) {
 	}
 	args = append(args, r.ranksAsJob()...)
 	s.Spec.Name = r.rq.Name
-	p := getopt.New(getopt.Config{Program: r.Program, Options: table, EnvPrefix: "SLURM"})
+	if len(r.rq.Argv) > 0 {
+		s.Spec.Command = r.rq.Argv[0]
+	}
+	p := getopt.New(getopt.Config{Program: r.Program, Options: table, EnvPrefix: "SLURM",
+		Failure: "Unable to allocate resources: "})
 	if _, err := p.Args(args); err != nil {
 		return nil, err
 	}

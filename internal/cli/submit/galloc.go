@@ -86,7 +86,8 @@ func (g *allocCall) parser(options []getopt.Option) *getopt.Parser {
 	e := g.Env
 	return getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...),
 		Order:     getopt.StopAtOperand,
-		EnvPrefix: "SALLOC", Operands: "[command [arguments...]]", OperandValues: env.CommandLine,
+		EnvPrefix: "SALLOC", Failure: "Job submit/allocate failed: ", Operands: "[command [arguments...]]",
+		OperandValues: env.CommandLine,
 		About: "Get an allocation and run a command here, a shell without one, whose grun starts tasks on its nodes. " +
 			"The allocation is given back when the command ends.",
 		Epilogue: "Options may also be set in the environment (SALLOC_PARTITION, SALLOC_TIMELIMIT, ...). The components " +
@@ -124,14 +125,16 @@ func (g *allocCall) optionsOf(s *request.Submission) []getopt.Option {
 	return append(out,
 		getopt.Option{Name: "no-shell", Group: how, Env: "_NO_SHELL",
 			Help: "get the allocation, say its number, and leave it; gcancel ends it", Set: getopt.Flag(&g.noShell)},
-		getopt.Option{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: how, Env: "_IMMEDIATE",
+		getopt.Option{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: how,
+			Env:  "_IMMEDIATE",
 			Help: "give up if there are no resources within this many seconds (1)", Set: func(v string) error {
 				if v == "" {
 					v = "1"
 				}
 				return getopt.Number(&g.immediate, 1, 1<<30)(v)
 			}},
-		getopt.Option{Name: "kill-command", Short: 'K', Arg: getopt.Optional, Metavar: "signal", Group: how, Env: "_KILL_CMD",
+		getopt.Option{Name: "kill-command", Short: 'K', Arg: getopt.Optional, Metavar: "signal", Group: how,
+			Env:  "_KILL_CMD",
 			Help: "send the command this signal (TERM) when its allocation is taken away; a shell gets HUP",
 			Set: func(v string) error {
 				g.killWith = unix.SIGTERM
@@ -169,7 +172,8 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 	cmd.Env = append(cmd.Env, containerOf(&g.s)...)
 	// The terminal's signals are for the command, which shares its group with this process.
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTOU, unix.SIGTTIN, unix.SIGTERM, unix.SIGHUP)
+	signal.Notify(signals, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTOU, unix.SIGTTIN, unix.SIGTERM,
+		unix.SIGHUP)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		g.Errorf("Unable to exec command \"%s\": %v", operands[0], env.PlainExec(err))

@@ -38,6 +38,9 @@ func submit(e *env.Env) (int, error) {
 	if err != nil {
 		return e.BadLine(p, err), nil
 	}
+	if v, _ := all.value("gres"); strings.EqualFold(v, "help") { // before a script is asked for
+		return e.BadLine(p, env.ErrGresHelp), nil
+	}
 	body, err := readScript(e, all, operands)
 	if err != nil {
 		return badOptions(e, p, err)
@@ -86,8 +89,10 @@ type components struct {
 // add begins a component.
 func (x *components) add() (*request.Submission, *getopt.Parser) {
 	e, s := x.e, &request.Submission{}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.Options(e.ReadDate), getopt.HelpOptions('h')...),
-		Order: getopt.StopAtOperand, EnvPrefix: "SBATCH", Operands: "[script [arguments...]]",
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.Options(e.ReadDate),
+		getopt.HelpOptions('h')...),
+		Order: getopt.StopAtOperand, EnvPrefix: "SBATCH", Failure: "Batch job submission failed: ",
+		Operands:      "[script [arguments...]]",
 		OperandValues: getopt.Operands(getopt.Values{Kind: getopt.Files}),
 		About: "Submit a batch script. Without a script it is read from standard input. Lines of the script that begin " +
 			"with #SBATCH or #GBATCH, before its first command, hold options too.",
@@ -257,8 +262,9 @@ func readScript(e *env.Env, all *components, operands []string) ([]byte, error) 
 	each, _ := all.value("each")
 	switch {
 	case len(operands) == 0 && each == "-":
-		return nil, fail("--each=- reads the jobs' arguments from standard input, so the script can't come from there too: " +
-			"name it, or use --wrap")
+		return nil,
+			fail("--each=- reads the jobs' arguments from standard input, so the script can't come from there too: " +
+				"name it, or use --wrap")
 	case len(operands) == 0:
 		s.Spec.Name = "sbatch"
 		data, err = io.ReadAll(io.LimitReader(e.Stdin, request.MaxScriptRead+1))
@@ -284,7 +290,8 @@ func readScript(e *env.Env, all *components, operands []string) ([]byte, error) 
 		return nil, fail("Unable to open file %s: %v", where, err)
 	}
 	if err := script.Check(data, request.MaxScriptRead); err != nil {
-		return nil, errors.New(e.Program + ": error: " + strings.ReplaceAll(err.Error(), "\n", "\n"+e.Program+": error: "))
+		return nil, errors.New(e.Program + ": error: " + strings.ReplaceAll(err.Error(), "\n",
+			"\n"+e.Program+": error: "))
 	}
 	parsed, err := script.Parse(data)
 	if err != nil {
