@@ -26,8 +26,8 @@ import (
 // says (`make soak`), or in a short form that has each quick kind once. Daemons are killed, ended and stopped, some for
 // longer than SlurmdTimeout; hosts drop off the network; disks hang, are full, lose everything, and return other bytes;
 // a controller's clock is wrong; leadership and membership change. Every job number that was printed is one job, is
-// accounted exactly once, and no attempt runs twice. The seed (GBATCH_SOAK_SEED repeats one) decides the order of the
-// faults, and whom they hit.
+// accounted exactly once, no attempt runs twice, and no daemon needs much memory. The seed (GBATCH_SOAK_SEED repeats one)
+// decides the order of the faults, and whom they hit.
 func TestSoak(t *testing.T) {
 	limit, err := time.ParseDuration(os.Getenv("GBATCH_SOAK"))
 	long := err == nil
@@ -36,7 +36,7 @@ func TestSoak(t *testing.T) {
 		seed = n
 	}
 	t.Logf("seed %d (GBATCH_SOAK_SEED=%[1]d repeats the order of the faults)", seed)
-	k := &soak{stage: &stage{t: t}, dice: rand.New(rand.NewPCG(seed, 0)), long: long}
+	k := &soak{stage: &stage{t: t}, dice: rand.New(rand.NewPCG(seed, 0)), long: long, peak: map[string]int{}}
 	o := Options{Dir: filepath.Join(t.TempDir(), "soak"), Nodes: 2, CPUs: 16, MemMiB: 16000, Controllers: 3}
 	if long {
 		o.Bin, k.clocks = wrongClocks(t)
@@ -93,12 +93,20 @@ func TestSoak(t *testing.T) {
 		t.Logf("%v: %s of %s for %v", time.Since(begin).Round(time.Millisecond), f.name, victim, lasts)
 		had[f.name]++
 		k.inside = rand.New(rand.NewPCG(seed, uint64(n)+1))
+		k.sizes() // before some of them end
 		f.do(k, victim, lasts)
 		k.healthy()
 	}
+	k.sizes()
 	stop()
 	submitters.Wait()
-	t.Logf("%d jobs in %v; faults: %v", len(ids), time.Since(begin).Round(time.Second), had)
+	t.Logf("%d jobs in %v; faults: %v; MiB of memory at most: %v", len(ids), time.Since(begin).Round(time.Second), had,
+		k.peak)
+	for role, mib := range k.peak {
+		if mib > soakPeak {
+			t.Errorf("a %s had %d MiB of memory, more than %d", role, mib, soakPeak)
+		}
+	}
 	for id, n := range ids {
 		if n != 1 {
 			t.Errorf("job number %d was given out %d times", id, n)

@@ -26,6 +26,25 @@ type soak struct {
 	inside *rand.Rand // decides what depends on what is there
 	clocks clocks     // only in the long form
 	long   bool
+
+	peak map[string]int // of daemons by role, MiB
+}
+
+// soakPeak is the most memory that a daemon may have had, MiB: this load keeps a few thousand jobs.
+const soakPeak = 512
+
+// sizes notes the most memory that each daemon has had.
+func (k *soak) sizes() {
+	for _, d := range status(k.t, k.c.Dir).Daemons {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID))
+		if err != nil {
+			continue // it has ended
+		}
+		if _, after, ok := strings.Cut(string(text), "VmHWM:"); ok {
+			kib, _ := strconv.Atoi(strings.Fields(after)[0]) // 0 says nothing
+			k.peak[d.Role] = max(k.peak[d.Role], kib>>10)
+		}
+	}
 }
 
 // soakFault is a kind of fault.
