@@ -26,8 +26,8 @@ import (
 // says (`make soak`), or in a short form that has each quick kind once. Daemons are killed, ended and stopped, some for
 // longer than SlurmdTimeout; hosts drop off the network; disks hang, are full, lose everything, and return other bytes;
 // a controller's clock is wrong; leadership and membership change. Every job number that was printed is one job, is
-// accounted exactly once, no attempt runs twice, and no daemon needs much memory. The seed (GBATCH_SOAK_SEED repeats one)
-// decides the order of the faults, and whom they hit.
+// accounted exactly once, no attempt runs twice, and no daemon needs much memory. The seed (GBATCH_SOAK_SEED repeats
+// one) decides the order of the faults, and whom they hit.
 func TestSoak(t *testing.T) {
 	limit, err := time.ParseDuration(os.Getenv("GBATCH_SOAK"))
 	long := err == nil
