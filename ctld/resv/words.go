@@ -247,7 +247,7 @@ func (d *draft) accounts(value string, how byte) (err error) {
 	}
 	for _, name := range d.r.Accounts {
 		bare := strings.TrimPrefix(name, "-")
-		if !slices.Contains(old, name) && d.View.Account(bare) == nil {
+		if !slices.Contains(old, name) && !d.View.KnownAccount(bare) {
 			return refuse(proto.CodeInvalidAccount, "%s; gacctmgr show account lists them", bare)
 		}
 	}
