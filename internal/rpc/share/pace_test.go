@@ -52,7 +52,7 @@ func TestPaceKnowsTheMachine(t *testing.T) {
 		p := NewPace(250)
 		p.Part, p.Spent = 0.125, func() time.Duration { return spent }
 		now := time.Now()
-		for i := range 1000 { // 200 units a second
+		for i := range 1001 { // 200 units a second, in whole seconds
 			now = now.Add(5 * time.Millisecond)
 			spent += x.unit
 			p.rate([]string{"many", "few"}[i%100/99], 1, now)
