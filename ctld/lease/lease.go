@@ -65,8 +65,7 @@ func (l *Lease) Holds(ctx context.Context, s Confirmer) bool {
 // End makes the lease invalid: leadership is about to be given away.
 func (l *Lease) End() { l.until.Store(0) }
 
-// Until is when the lease ends or has ended; zero: nobody has confirmed it, or it was
-// given away.
+// Until is when the lease ends or has ended; zero: nobody has confirmed it, or it was given away.
 func (l *Lease) Until() time.Time {
 	if until := l.until.Load(); until > 0 {
 		return l.begin.Add(time.Duration(until))

@@ -7,7 +7,7 @@
 // make them (ctld/reservation.go).
 //
 //	resv.go      the API: Facts, Create, Update, Refusal
-//	words.go     reads keys and values into a draft
+//	words.go     reads keys and values into a draft; change.go those that add or take away
 //	pick.go      chooses nodes, parts of nodes and licenses
 //	calendar.go  when a reservation repeats
 //	kept.go      updates as time passes or nodes change: Kept

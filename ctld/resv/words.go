@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"gbatch/internal/ask"
-	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
@@ -198,81 +197,6 @@ func (d *draft) word(kv model.KV) error {
 			"Nodes NodeCnt CoreCnt TRES TRESPerNode Licenses PartitionName Features Users Groups Accounts Flags Skip", kv.Key)
 	}
 	return err
-}
-
-// lasts reads Duration=, Duration+= and Duration-=.
-func (d *draft) lasts(kv model.KV, how byte) error {
-	s, err := durationOf(kv.Key, kv.Value)
-	if err != nil {
-		return err
-	}
-	switch how {
-	case '+':
-		s = d.durationS + s
-	case '-':
-		s = d.durationS - s
-	}
-	d.durationS, d.timed = s, true
-	return nil
-}
-
-// users changes the users, of whom new ones have to exist.
-func (d *draft) users(value string, how byte) (err error) {
-	old := d.r.Users
-	if d.r.Users, err = changed(old, value, how); err != nil {
-		return err
-	}
-	for _, name := range d.r.Users {
-		if slices.Contains(old, name) || d.User == nil {
-			continue
-		}
-		if err := d.User(strings.TrimPrefix(name, "-")); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// accounts changes the accounts; new ones have to exist where those of jobs have to.
-func (d *draft) accounts(value string, how byte) (err error) {
-	old := make([]string, len(d.r.Accounts))
-	for i, name := range d.r.Accounts {
-		old[i] = model.AccountName(name)
-	}
-	if d.r.Accounts, err = changed(old, model.AccountName(value), how); err != nil {
-		return err
-	}
-	if !d.View.Config().Params.NeedAccount {
-		return nil
-	}
-	for _, name := range d.r.Accounts {
-		bare := strings.TrimPrefix(name, "-")
-		if !slices.Contains(old, name) && !d.View.KnownAccount(bare) {
-			return refuse(proto.CodeInvalidAccount, "%s; gacctmgr show account lists them", bare)
-		}
-	}
-	return nil
-}
-
-// nodesAnd gives the reservation's nodes with others, or without them.
-func (d *draft) nodesAnd(value string, how byte) (string, error) {
-	names, err := hostlist.Expand(value)
-	if err != nil {
-		return "", refuse(proto.CodeInvalidNode, "Nodes=%s: %v", value, err)
-	}
-	r := d.r
-	if d.fresh || len(r.Parts) > 0 {
-		return "", refuse(proto.CodeBadRequest, "Nodes+= and Nodes-= are for reservations of whole nodes that exist; name "+
-			"all of them in Nodes=")
-	}
-	out := slices.DeleteFunc(slices.Clone(r.Nodes), func(n string) bool { return slices.Contains(names, n) })
-	if how == '+' {
-		out = append(out, names...)
-	}
-	if len(out) == 0 {
-		return "", refuse(proto.CodeNodeCount, "Nodes-=%s leaves none", value)
-	}
-	return hostlist.CompressSorted(out), nil
 }
 
 func durationOf(key, value string) (int64, error) {

@@ -173,13 +173,16 @@ var ErrorNumbers = map[Code]int{
 	CodeNodesBusy: 2016, CodeTimeValue: 2054, CodeScript: 2009, CodeConfig: 2090,
 }
 
-// NumberText gives Slurm's words for one of these numbers, "" for others.
+// NumberText gives Slurm's words for one of these numbers, "" for others. The first code with the number counts.
 func NumberText(n int) string {
-	text := ""
+	first := Code(0)
 	for code, number := range ErrorNumbers {
-		if t := Text(code); number == n && t != "" {
-			text = t
+		if number == n && (first == 0 || code < first) {
+			first = code
 		}
 	}
-	return text
+	if first == 0 {
+		return ""
+	}
+	return Text(first)
 }

@@ -135,7 +135,7 @@ func (r *run) stepOptions() []getopt.Option {
 					r.rq.LimitS = 0
 				}
 			})},
-		{Name: "multi-prog", Group: groupStep,
+		{Name: "multi-prog", Group: groupStep, Env: "SLURM_MULTI_PROG",
 			Help: "the operand is a file with a command for each task", Set: getopt.Flag(&r.multi)},
 	}
 }
