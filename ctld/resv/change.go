@@ -7,7 +7,6 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/walltime"
 )
 
 // change.go is what adds to a value that there is, or takes away from it: KEY+= and KEY-=.
@@ -22,10 +21,7 @@ func (d *draft) lasts(kv model.KV, how byte) error {
 	case '+':
 		s = d.durationS + s
 	case '-':
-		if s = d.durationS - s; s <= 0 {
-			return refuse(proto.CodeTimeValue, "%s-=%s takes away all of the reservation's %s", kv.Key, kv.Value,
-				walltime.Elapsed(d.durationS))
-		}
+		s = d.durationS - s // times refuses what leaves nothing
 	}
 	d.durationS, d.timed = s, true
 	return nil
