@@ -158,8 +158,13 @@ func (c *Controller) readShared(ctx context.Context, a *call, kind uint16, h *ha
 		defer c.readers.gate.Leave()
 		own := &call{who: a.who, kind: a.kind, body: a.body}
 		own.more = c.gated(ctx, payer, func(part []byte) error { return put(bytes.Clone(part)) })
+		begun := time.Now()
 		last, err := c.make(ctx, own, h)
 		if err != nil {
+			if !errors.Is(err, share.ErrTooMuch) { // nobody waits for it any more, but it was begun
+				rows := float64(time.Since(begun) / heldPerRow)
+				c.readers.limits.Settle(payer, min(rows, share.BurstS*c.queryRate()))
+			}
 			return nil, err
 		}
 		return stamp, put(last)
@@ -169,8 +174,10 @@ func (c *Controller) readShared(ctx context.Context, a *call, kind uint16, h *ha
 	}
 	defer got.Done()
 	last := len(got.Parts) - 1
+	for _, part := range got.Parts {
+		a.bytes += len(part) // it was made, whether the client stays to read it or not
+	}
 	for _, part := range got.Parts[:last] {
-		a.bytes += len(part)
 		if err := send(part); err != nil {
 			return nil, err
 		}
@@ -178,7 +185,6 @@ func (c *Controller) readShared(ctx context.Context, a *call, kind uint16, h *ha
 	if !a.sent && !c.leads(ctx) {
 		return nil, errMoved
 	}
-	a.bytes += len(got.Parts[last])
 	return got.Parts[last], nil
 }
 

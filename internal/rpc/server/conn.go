@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/share"
 )
@@ -39,6 +41,7 @@ type conn struct {
 
 	mu    sync.Mutex
 	over  bool                // the watched request has ended or taken over the connection
+	hangs bool                // the watcher waits for the client's end alone, see untilGone
 	muxed map[uint32]*Request // requests with FlagMux in progress
 }
 
@@ -235,16 +238,27 @@ func (cn *conn) stopWatch() {
 	cn.watching = true
 	cn.mu.Lock()
 	cn.over = true
+	hangs := cn.hangs
 	cn.mu.Unlock()
 	cn.idleFrom = time.Time{} // the watcher has lifted the deadline
+	if hangs {
+		cn.wake()
+		err := <-cn.watched
+		cn.watched <- err
+		// A stream that refuses a deadline is closed, and Wait returns that error.
+		_ = cn.c.SetReadDeadline(time.Time{})
+	}
 }
+
+// wake ends what waits to read, without reading a byte. A stream that refuses a deadline is closed, which wakes it too.
+func (cn *conn) wake() { _ = cn.nc.SetReadDeadline(time.Unix(1, 0)) }
 
 // takeWatched gives the watcher's result.
 func (cn *conn) takeWatched() error {
 	err := <-cn.watched
 	cn.watching = false
 	cn.mu.Lock()
-	cn.over = false
+	cn.over, cn.hangs = false, false
 	cn.mu.Unlock()
 	return err
 }
@@ -260,10 +274,42 @@ func (cn *conn) watchClient() {
 	}
 	cn.mu.Unlock()
 	err := cn.c.Wait()
+	if err == nil {
+		err = cn.untilGone()
+	}
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		cn.leave()
 	}
 	cn.watched <- err
+}
+
+// untilGone waits for the end of a client that has sent more than the request that is handled: reading tells of it only
+// after all of that. It is asked of the kernel, for a local user's socket. nil: the request has ended.
+func (cn *conn) untilGone() error {
+	local, ok := cn.nc.(*net.UnixConn)
+	if !ok {
+		return nil
+	}
+	raw, err := local.SyscallConn()
+	if err != nil {
+		return nil // it is closed, which the next read says
+	}
+	cn.mu.Lock()
+	cn.hangs = !cn.over
+	over := cn.over
+	cn.mu.Unlock()
+	if over {
+		return nil
+	}
+	gone := func(fd uintptr) bool { // asked again whenever something has happened on the socket
+		p := []unix.PollFd{{Fd: int32(fd)}}
+		_, err := unix.Poll(p, 0)
+		return err == nil && p[0].Revents&unix.POLLHUP != 0
+	}
+	if raw.Read(gone) == nil {
+		return io.EOF
+	}
+	return nil // by stopWatch, or it is closed
 }
 
 // takeOver ends the watch, because the handler now reads the connection itself.
@@ -273,9 +319,7 @@ func (cn *conn) takeOver() {
 	}
 	cn.mu.Lock()
 	cn.over = true
-	// This wakes the watcher without reading a byte. A stream that refuses a deadline is closed, which wakes the
-	// watcher too.
-	_ = cn.nc.SetReadDeadline(time.Unix(1, 0))
+	cn.wake()
 	cn.mu.Unlock()
 	<-cn.watched
 }

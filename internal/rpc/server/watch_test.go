@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -66,6 +67,41 @@ func TestSentAheadOfSlowRequest(t *testing.T) {
 		if err := c.ReadFrame(&f); err != nil || f.ID != uint32(i) {
 			t.Fatalf("answer %d has id %d, %v", i, f.ID, err)
 		}
+	}
+}
+
+// TestGoneAfterMore: the end of a client that has sent more requests than are answered ends the one that is handled, and
+// the others are not handled.
+func TestGoneAfterMore(t *testing.T) {
+	began, ended := make(chan uint16, 20), make(chan error, 20)
+	s := startServer(t, func(ctx context.Context, r *Request) {
+		began <- r.Kind
+		select {
+		case <-ctx.Done():
+			ended <- nil
+		case <-time.After(10 * time.Second):
+			ended <- errors.New("a request goes on for a client that has gone")
+		}
+	}, Options{})
+	c, err := rpc.DialUnix(s.path, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 16 {
+		if err := c.WriteFrame(kindWait, 0, uint32(i+1), make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-began
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	if n := len(began); n > 0 {
+		t.Errorf("%d requests of a client that has gone were handled", n)
 	}
 }
 

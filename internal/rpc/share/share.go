@@ -82,8 +82,10 @@ type topic struct {
 	tooMuch time.Time     // when an answer could last not be shared
 }
 
-// round is one answer that is to be made.
+// round is one answer that is to be made. Its context ends when nobody waits for it any more.
 type round struct {
+	ctx     context.Context
+	stop    context.CancelFunc
 	done    chan struct{}
 	waiting int // under the group's lock
 	make    Make
@@ -120,6 +122,7 @@ func (g *Group) Get(ctx context.Context, key string, now any, do Make) (*Answer,
 	}
 	if t.next == nil {
 		t.next = &round{done: make(chan struct{}), make: do}
+		t.next.ctx, t.next.stop = context.WithCancel(g.ctx)
 		select {
 		case t.wake <- struct{}{}:
 		default: // it wakes already
@@ -131,11 +134,7 @@ func (g *Group) Get(ctx context.Context, key string, now any, do Make) (*Answer,
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if r.waiting--; r.answer != nil {
-			g.drop(r.answer)
-		}
+		g.leave(t, r)
 		return nil, context.Cause(ctx)
 	}
 	if err := r.answer.Err; err != nil && len(r.answer.Parts) == 0 {
@@ -143,6 +142,22 @@ func (g *Group) Get(ctx context.Context, key string, now any, do Make) (*Answer,
 		return nil, err
 	}
 	return r.answer, nil
+}
+
+// leave is for a caller who doesn't wait any longer. What nobody waits for isn't made.
+func (g *Group) leave(t *topic, r *round) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r.waiting--
+	switch {
+	case r.answer != nil:
+		g.drop(r.answer)
+	case r.waiting == 0:
+		r.stop()
+		if t.next == r {
+			t.next = nil
+		}
+	}
 }
 
 // serve makes the answers of one key as long as somebody asks.
@@ -191,6 +206,7 @@ func (g *Group) ended(key string, t *topic) bool {
 		t.next = nil
 		r.answer = &Answer{group: g, Err: errClosed, users: r.waiting}
 		close(r.done)
+		r.stop()
 	}
 	return true
 }
@@ -208,9 +224,13 @@ func (g *Group) pause(d time.Duration) {
 func (g *Group) one(t *topic, r *round) (many bool) {
 	a := &Answer{group: g}
 	begin := time.Now()
-	stamp, err := g.try(r.make, func(part []byte) error {
+	defer r.stop()
+	stamp, err := g.try(r.ctx, r.make, func(part []byte) error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		if r.ctx.Err() != nil {
+			return context.Cause(r.ctx)
+		}
 		if a.bytes+len(part) > MaxAnswer || g.live+len(part) > MaxLive+MaxAnswer {
 			return ErrTooMuch
 		}
@@ -243,13 +263,13 @@ func (g *Group) one(t *topic, r *round) (many bool) {
 }
 
 // try makes an answer. A panic becomes an error, as in a request's own goroutine.
-func (g *Group) try(do Make, put func([]byte) error) (stamp any, err error) {
+func (g *Group) try(ctx context.Context, do Make, put func([]byte) error) (stamp any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("making an answer has crashed: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return do(g.ctx, put)
+	return do(ctx, put)
 }
 
 // forget drops the kept answer. The group's lock is held.

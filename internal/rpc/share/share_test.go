@@ -205,6 +205,55 @@ func TestLeaver(t *testing.T) {
 	})
 }
 
+// TestNobodyWaits: what is being made ends when the last one who waits for it has left, and what would have been next is
+// not begun. Who asks afterwards gets an answer.
+func TestNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Group{}
+		defer g.Close()
+		var begun, parts atomic.Int64
+		do := func(ctx context.Context, put func([]byte) error) (any, error) {
+			begun.Add(1)
+			for range 1000 {
+				if err := put([]byte("x")); err != nil {
+					return nil, err
+				}
+				parts.Add(1)
+				time.Sleep(time.Millisecond)
+			}
+			return 1, nil
+		}
+		var all sync.WaitGroup
+		var leave [2]context.CancelFunc
+		for i := range leave { // for the first one it is being made, for the other one it would be the next
+			ctx, cancel := context.WithCancel(t.Context())
+			leave[i] = cancel
+			all.Go(func() {
+				if _, err := g.Get(ctx, "list", nil, do); !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v", err)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(10 * time.Millisecond)
+		leave[1]()
+		synctest.Wait()
+		leave[0]()
+		all.Wait()
+		time.Sleep(time.Second)
+		if begun.Load() != 1 || parts.Load() > 20 {
+			t.Errorf("%d answers were begun and %d parts made for nobody", begun.Load(), parts.Load())
+		}
+		a, err := g.Get(t.Context(), "list", nil, do)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Done(); len(a.Parts) != 1000 {
+			t.Errorf("%d parts", len(a.Parts))
+		}
+	})
+}
+
 // TestPanic: a handler that crashes gives an error to all who wait, and the next one is made.
 func TestPanic(t *testing.T) {
 	g := &Group{}
