@@ -205,8 +205,8 @@ func TestLeaver(t *testing.T) {
 	})
 }
 
-// TestNobodyWaits: what is being made ends when the last one who waits for it has left, and what would have been next is
-// not begun. Who asks afterwards gets an answer.
+// TestNobodyWaits: what is being made ends when the last one who waits for it has left, and what would have been next
+// is not begun. Who asks afterwards gets an answer.
 func TestNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Group{}
@@ -225,7 +225,8 @@ func TestNobodyWaits(t *testing.T) {
 		}
 		var all sync.WaitGroup
 		var leave [2]context.CancelFunc
-		for i := range leave { // for the first one it is being made, for the other one it would be the next
+		// For the first one it is being made, for the other one it would be the next.
+		for i := range leave {
 			ctx, cancel := context.WithCancel(t.Context())
 			leave[i] = cancel
 			all.Go(func() {
