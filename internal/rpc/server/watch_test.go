@@ -70,8 +70,8 @@ func TestSentAheadOfSlowRequest(t *testing.T) {
 	}
 }
 
-// TestGoneAfterMore: the end of a client that has sent more requests than are answered ends the one that is handled, and
-// the others are not handled.
+// TestGoneAfterMore: the end of a client that has sent more requests than are answered ends the one that is handled,
+// and the others are not handled.
 func TestGoneAfterMore(t *testing.T) {
 	began, ended := make(chan uint16, 20), make(chan error, 20)
 	s := startServer(t, func(ctx context.Context, r *Request) {
