@@ -27,7 +27,9 @@ type cancel struct {
 	clusters []string
 
 	quiet, verbose, me, interactive bool
-	ask                             *asker // nil before the first question
+
+	nothing bool   // a filter was given that no job passes: scancel -n ""
+	ask     *asker // nil before the first question
 }
 
 // Gcancel ends or signals jobs: the named ones, or those that match the filters.
@@ -62,7 +64,12 @@ func Gcancel(e *env.Env) int {
 
 func (x *cancel) options() []getopt.Option {
 	list := func(dst *[]string) func(string) error {
-		return func(v string) error { *dst = append(*dst, env.SplitList(v)...); return nil }
+		return func(v string) error {
+			names := env.SplitList(v)
+			x.nothing = x.nothing || len(names) == 0
+			*dst = append(*dst, names...)
+			return nil
+		}
 	}
 	return []getopt.Option{
 		{Name: "account", Short: 'A', Arg: getopt.Required, Metavar: "names", Env: "_ACCOUNT",
@@ -77,6 +84,7 @@ func (x *cancel) options() []getopt.Option {
 		{Name: "nodelist", Short: 'w', Arg: getopt.Required, Metavar: "nodes", Help: "only jobs that use one of these nodes",
 			Set: func(v string) error {
 				names, err := hostlist.Expand(v)
+				x.nothing = x.nothing || err == nil && len(names) == 0
 				x.rq.Filter.Nodes = append(x.rq.Filter.Nodes, names...)
 				return err
 			}},
@@ -92,12 +100,18 @@ func (x *cancel) options() []getopt.Option {
 			}},
 		{Name: "state", Short: 't', Arg: getopt.Required, Metavar: "states", Env: "_STATE",
 			Help: "only jobs in one of these states: PENDING, RUNNING, SUSPENDED", Set: func(v string) error {
+				if v == "" || strings.EqualFold(v, "all") { // no filter at all: not what ends jobs
+					return fmt.Errorf("Invalid job state specified: %s; valid states: PENDING, RUNNING and SUSPENDED", v)
+				}
 				states, err := parseStates(v)
 				x.rq.Filter.States = append(x.rq.Filter.States, states...)
 				return err
 			}},
 		{Name: "user", Short: 'u', Arg: getopt.Required, Metavar: "users", Env: "_USER", Help: "only jobs of these users",
 			Set: func(v string) error {
+				if len(env.SplitList(v)) == 0 {
+					return fmt.Errorf("Invalid user name: %s", v)
+				}
 				uids, err := env.ParseUsers(v)
 				x.rq.Filter.Users = append(x.rq.Filter.Users, uids...)
 				return err
@@ -147,16 +161,31 @@ func (x *cancel) settle(operands []string) error {
 	if x.rq.Signal == int32(unix.SIGKILL) && !x.rq.Batch {
 		x.rq.Signal, x.rq.Kill = 0, true // as in Slurm, SIGKILL ends the job
 	}
-	f := &x.rq.Filter
-	if len(x.steps.Steps)+len(x.rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+
-		len(f.Nodes)+len(f.QOS)+len(f.Reservations) == 0 {
+	for _, name := range []string{"ACCOUNT", "NAME", "PARTITION", "QOS"} { // getopt passes over empty variables
+		v, ok := x.Lookup("SCANCEL_" + name)
+		x.nothing = x.nothing || ok && v == ""
+	}
+	if x.nothing {
+		return nil
+	}
+	if len(x.steps.Steps)+len(x.rq.Targets) == 0 && !filters(&x.rq.Filter) {
 		return errors.New("No job identification provided") //nolint:revive,staticcheck // scancel's words
 	}
 	return nil
 }
 
+// filters says whether a request has any filter.
+func filters(f *proto.JobFilter) bool {
+	return len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+len(f.Nodes)+len(f.QOS)+
+		len(f.Reservations) > 0
+}
+
 // send cancels the steps, then the jobs, and gives the exit code.
 func (x *cancel) send(c *client.Client) int {
+	if x.nothing {
+		x.noMatch()
+		return 0
+	}
 	if x.interactive && len(x.steps.Steps) > 0 {
 		if err := x.asker().confirmSteps(c, &x.steps); err != nil {
 			x.Errorf("%s", env.Text(err))
@@ -184,10 +213,17 @@ func (x *cancel) send(c *client.Client) int {
 		x.Errorf("%s", env.Text(err))
 		return 1
 	}
-	if len(reply.Results) == 0 && x.verbose {
-		x.Errorf("No active jobs match ALL job filters")
+	if len(reply.Results) == 0 {
+		x.noMatch()
 	}
 	return max(rc, cancelResults(x.Env, &x.rq, &reply, x.quiet, x.verbose))
+}
+
+// noMatch tells with -v that the filters leave no job.
+func (x *cancel) noMatch() {
+	if x.verbose {
+		x.Errorf("No active jobs match ALL job filters")
+	}
 }
 
 // cancelSteps ends or signals the named steps. Ending a step that has ended already is no error.
@@ -210,7 +246,7 @@ func cancelSteps(e *env.Env, c *client.Client, rq *proto.CancelRequest, quiet, v
 		case r.Code == 0 && verbose && rq.Signal != 0:
 			fmt.Fprintf(e.Stderr, "%s: Signal %d to step %s\n", e.Program, rq.Signal, id)
 		case r.Code == 0 && verbose:
-			fmt.Fprintf(e.Stderr, "%s: Terminating job step %s\n", e.Program, id)
+			fmt.Fprintf(e.Stderr, "%s: Terminating step %s\n", e.Program, id)
 		case r.Code == 0:
 		default:
 			rc = 1
@@ -222,23 +258,25 @@ func cancelSteps(e *env.Env, c *client.Client, rq *proto.CancelRequest, quiet, v
 	return rc
 }
 
-// cancelResults prints the errors. If a single named job could not be ended, the exit code is 1; jobs that have ended
-// already are no error, as in Slurm.
+// cancelResults prints the errors. If a named job could not be ended, the exit code is 1; jobs that have ended already
+// are no error, nor are unknown ones beside others unless there are filters, as in Slurm.
 func cancelResults(e *env.Env, rq *proto.CancelRequest, reply *proto.TargetsReply, quiet, verbose bool) int {
 	rc := 0
+	what := "Terminating"
+	switch {
+	case rq.Signal != 0 && rq.Batch:
+		what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to batch"
+	case rq.Signal != 0 && rq.Full:
+		what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to full"
+	case rq.Signal != 0:
+		what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to"
+	}
 	for _, r := range reply.Results {
+		if verbose {
+			fmt.Fprintf(e.Stderr, "%s: %s job %s\n", e.Program, what, jobtext.RefText(r.Ref))
+		}
 		switch {
 		case r.Code == 0:
-			if verbose {
-				what := "Terminating"
-				switch {
-				case rq.Signal != 0 && rq.Batch:
-					what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to batch"
-				case rq.Signal != 0:
-					what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to"
-				}
-				fmt.Fprintf(e.Stderr, "%s: %s job %s\n", e.Program, what, jobtext.RefText(r.Ref))
-			}
 			continue
 		case r.Code == proto.CodeAlreadyDone && rq.Signal == 0:
 			if verbose {
@@ -246,7 +284,9 @@ func cancelResults(e *env.Env, rq *proto.CancelRequest, reply *proto.TargetsRepl
 			}
 			continue
 		}
-		rc = 1
+		if r.Code != proto.CodeInvalidJob || len(rq.Targets) == 1 || rq.Signal != 0 || filters(&rq.Filter) {
+			rc = 1
+		}
 		if !quiet {
 			e.Errorf("Kill job error on job id %s: %s", jobtext.RefText(r.Ref), r.Text)
 		}
