@@ -24,6 +24,7 @@ var elsewhere = map[string]string{
 	"JobSubmitFailure":     "it counts with a JobSubmitProgram",
 	"JobSubmitRights":      "it counts with a JobSubmitProgram",
 	"CliFilterProgram":     "commands read it in the file",
+	"OverTimeLimit":        "each partition has it when the file has been read",
 	"GpuScoreWeights":      "they count with a GpuSelectPolicy that scores",
 }
 

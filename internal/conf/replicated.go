@@ -190,7 +190,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 	m := &model.Partition{
 		Name: p.Name, Expr: p.NodesExpr, Default: p.Default, Hidden: p.Hidden, State: partStates[p.State],
 		MaxTimeS: p.MaxTimeS,
-		DefTimeS: p.DefaultTimeS,
+		DefTimeS: p.DefaultTimeS, OverTimeS: p.OverTimeLimitS,
 		MinNodes: int32(p.MinNodes), MaxNodes: int32(p.MaxNodes),
 		DefMemPerCPU: p.Mem.DefPerCPUMiB, DefMemPerNode: p.Mem.DefPerNodeMiB, MaxMemPerCPU: p.Mem.MaxPerCPUMiB,
 		MaxMemPerNode:  p.Mem.MaxPerNodeMiB,

@@ -14,7 +14,6 @@ var unusedKeys = []unusedKey{
 	{"MaxJobId", "remove it: numbers don't begin again"},
 	{"MaxTasksPerNode", "remove it, and limit cores by the partition's MaxCPUsPerNode"},
 	{"MessageTimeout", "remove it: the time limits of messages are fixed"},
-	{"OverTimeLimit", "remove it, and raise MaxTime or let operators use gcontrol update job=ID TimeLimit=+MINUTES"},
 	{"PropagatePrioProcess", "remove it, and set the nice value in TaskProlog or with gsubmit --wrap 'nice ...'"},
 	{"PropagateResourceLimits", "remove it, and give gsubmit --propagate=LIMITS; for grun's tasks set SLURM_PROPAGATE " +
 		"in the users' profiles"},
@@ -31,7 +30,6 @@ var unusedLineKeys = []unusedKey{
 	{"CpuBind", "remove it, and set SLURM_CPU_BIND in TaskProlog or the users' profiles"},
 	{"ExclusiveTopo", "remove it, or set OverSubscribe=EXCLUSIVE"},
 	{"MaxCPUsPerSocket", "remove it, and set MaxCPUsPerNode"},
-	{"OverTimeLimit", "remove it, and raise MaxTime"},
 	{"SelectTypeParameters", "remove it: the main file's count for all partitions"},
 }
 

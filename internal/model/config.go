@@ -583,6 +583,8 @@ type Partition struct {
 	Order    QueuePolicy // of the jobs that wait here
 
 	Topology string // the topology that places its jobs; "": the default one
+
+	OverTimeS int64 // OverTimeLimit: seconds that its jobs may run beyond their time limits, or Unlimited
 }
 
 func (x *Partition) Wire(c *wire.C) {
@@ -631,6 +633,7 @@ func (x *Partition) Wire(c *wire.C) {
 	wire.Int(c, &x.Headroom)
 	wire.Int(c, &x.Order)
 	wire.Text(c, &x.Topology, MaxName)
+	wire.Int(c, &x.OverTimeS)
 }
 
 // QueuePolicy is the order of a partition's waiting jobs. The numbers are stored: append only.

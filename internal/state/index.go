@@ -77,6 +77,50 @@ func limitOf(j *model.Job) model.Time {
 	return end
 }
 
+// cutOf gives the moment at which j is ended by the clock, or 0: its limit, and what its partition lets jobs run beyond
+// theirs (OverTimeLimit); never after the deadline that it has itself.
+func (s *State) cutOf(j *model.Job) model.Time {
+	at := limitOf(j)
+	if at == 0 {
+		return 0
+	}
+	over := int64(0)
+	if p := s.parts[j.Run.Partition]; p != nil {
+		over = p.OverTimeS
+	}
+	own := j.Run.Deadline()
+	switch {
+	case over == 0 || own == 0:
+		return at
+	case over >= model.Unlimited:
+		return j.Spec.Deadline
+	case j.Spec.Deadline != 0:
+		return min(own.Add(over), j.Spec.Deadline)
+	}
+	return own.Add(over)
+}
+
+// overTimes gives what each partition lets jobs run beyond their limits.
+func overTimes(parts map[string]*model.Partition) map[string]int64 {
+	over := map[string]int64{}
+	for name, p := range parts {
+		if p.OverTimeS > 0 {
+			over[name] = p.OverTimeS
+		}
+	}
+	return over
+}
+
+// eachCut calls f for each job that the clock ends.
+func (s *State) eachCut(f func(due)) {
+	s.jobs.Scan(func(id model.JobID, j *model.Job) bool {
+		if at := s.cutOf(j); at != 0 {
+			f(due{at, id})
+		}
+		return true
+	})
+}
+
 // warningOf gives the moment at which a running job is to get the signal that it asked for, or 0.
 func warningOf(j *model.Job) model.Time {
 	end := limitOf(j)
@@ -204,7 +248,7 @@ func (s *State) reindexJob(old, j *model.Job) {
 	moveDue(s.takes, id, takesAt(old), takesAt(j))
 	moveDue(s.halfways, id, halfwayOf(old), halfwayOf(j))
 	moveDue(s.finished, id, endOf(old), endOf(j))
-	moveDue(s.limits, id, limitOf(old), limitOf(j))
+	moveDue(s.limits, id, s.cutOf(old), s.cutOf(j))
 	was, wasLive := liveOf(old)
 	is, isLive := liveOf(j)
 	if was != is {

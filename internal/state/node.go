@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -64,9 +65,16 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 // setConfig sets the configuration and its indexes by name.
 func (s *State) setConfig(cfg *model.Config) {
 	s.cfg = cfg
-	s.parts = make(map[string]*model.Partition, len(cfg.Partitions))
+	parts := make(map[string]*model.Partition, len(cfg.Partitions))
 	for _, p := range cfg.Partitions {
-		s.parts[p.Name] = p
+		parts[p.Name] = p
+	}
+	if maps.Equal(overTimes(s.parts), overTimes(parts)) {
+		s.parts = parts
+	} else { // the running jobs end at other times
+		s.eachCut(func(d due) { s.limits.Delete(d) })
+		s.parts = parts
+		s.eachCut(func(d due) { s.limits.Set(d) })
 	}
 	s.defs = make(map[string]*model.NodeDef, len(cfg.Nodes))
 	for _, def := range cfg.Nodes {

@@ -83,6 +83,9 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		}
 		p.ShareMax = int32(w.num("yes", w.num("force", 0)))
 		p.ShareForced = w.has("force")
+		if p.OverTimeS = model.Unlimited; w.named["over"] != "unlimited" {
+			p.OverTimeS = w.num("over", 0)
+		}
 		s.cfg.Partitions = append(slices.DeleteFunc(slices.Clone(s.cfg.Partitions),
 			func(q *model.Partition) bool { return q.Name == p.Name }), p)
 	case "param":

@@ -31,7 +31,7 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 			continue
 		}
 		cause := model.StopTimeLimit
-		if own := j.Run.Deadline(); j.Spec.Deadline != 0 && (own == 0 || j.Spec.Deadline <= own) {
+		if j.Spec.Deadline != 0 && s.cutOf(j) == j.Spec.Deadline {
 			cause = model.StopDeadline
 		} else {
 			s.mail(model.MailLimit, j, at)
