@@ -136,7 +136,8 @@ func shownJobs(jobs []*model.Job) string {
 // shimDir is where a node's launcher keeps its things.
 func shimDir(spool string) string { return filepath.Join(spool, "gshim") }
 
-// launchers finds every gshim that this user can see, by its directory. One that is starting is two processes.
+// launchers finds every gshim that this user can see, by its directory. One that is starting is two processes, and a
+// process that it has forked for a job looks like it until it executes the job's program.
 func launchers() (map[string][]process, error) {
 	all, err := commands()
 	if err != nil {
@@ -150,6 +151,17 @@ func launchers() (map[string][]process, error) {
 		}
 	}
 	return out, nil
+}
+
+// eldest gives the process of a list that is no child of another one of it; none for an empty list.
+func eldest(list []process) process {
+	for _, p := range list {
+		parent := parentOf(p.PID)
+		if !slices.ContainsFunc(list, func(q process) bool { return q.PID == parent }) {
+			return p
+		}
+	}
+	return process{}
 }
 
 // launcher is the connection to a node's gshim.

@@ -3,6 +3,7 @@ package up
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,40 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/noded/cgroup"
 )
+
+// TestEldestLauncher: what gshim has forked for a job, and has not executed its program yet, is not taken for gshim.
+func TestEldestLauncher(t *testing.T) {
+	dir := t.TempDir()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/bin/sh", "-c", "exec 3<&0; (read x <&3) & (read x <&3) & wait", "-dir", dir)
+	cmd.Args[0], cmd.Stdin = "gshim", r
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, _ = w.Close(), r.Close() // its children read the end, and it ends with them
+		_ = cmd.Wait()
+	})
+	until(t, "three processes look like gshim", func() bool {
+		all, err := launchers()
+		return err == nil && len(all[dir]) == 3
+	})
+	for range 20 { // they come in any order
+		all, err := launchers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := eldest(all[dir]); p.PID != cmd.Process.Pid {
+			t.Fatalf("%d is taken for gshim, which is %d", p.PID, cmd.Process.Pid)
+		}
+	}
+	if p := eldest(nil); p != (process{}) {
+		t.Errorf("%v comes out of nothing", p)
+	}
+}
 
 // TestDownLeavesNothing: `gbatch down` ends all processes of jobs: steps, the commands that run them, processes in
 // sessions of their own, also of a script that has ended, those without an environment, and a prolog.

@@ -57,6 +57,19 @@ func processOf(pid int) (p process, ok bool) {
 	return process{pid, ticks}, true
 }
 
+// parentOf gives the parent of a process; 0 where there is none.
+func parentOf(pid int) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	var state string
+	var parent int
+	// Too few fields: it has gone.
+	_, _ = fmt.Sscan(string(b[bytes.LastIndexByte(b, ')')+1:]), &state, &parent)
+	return parent
+}
+
 // hasThreads reports whether a process whose main thread has ended still has others, and with them its files and ports.
 func hasThreads(pid int) bool {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))

@@ -48,13 +48,13 @@ func TestSoak(t *testing.T) {
 		k.c, _ = mustUp(t, o)
 		k.bin = cmp.Or(o.Bin, programs(t))
 	}
-	if long {
-		keepOnFailure(t, k.c.Dir)
-	}
 	k.sockets, k.readAt = ready(t, k.c)
 	setQuiet(t, k.c)
 
 	ran := filepath.Join(t.TempDir(), "ran")
+	if long {
+		keepOnFailure(t, k.c.Dir, ran)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var mu sync.Mutex
@@ -115,8 +115,9 @@ func TestSoak(t *testing.T) {
 	soakCheck(t, k.c, ids, ran)
 }
 
-// keepOnFailure copies logs and states of a running cluster to a directory that stays if the test fails.
-func keepOnFailure(t *testing.T, dir string) {
+// keepOnFailure copies logs and states of a running cluster, and more files, to a directory that stays if the test
+// fails.
+func keepOnFailure(t *testing.T, dir string, more ...string) {
 	t.Helper()
 	t.Cleanup(func() {
 		if !t.Failed() {
@@ -124,7 +125,8 @@ func keepOnFailure(t *testing.T, dir string) {
 		}
 		kept, err := os.MkdirTemp("/var/tmp", "gbatch-soak-")
 		if err == nil {
-			err = exec.Command("cp", "-a", filepath.Join(dir, "log"), filepath.Join(dir, "state"), kept).Run()
+			from := append(more, filepath.Join(dir, "log"), filepath.Join(dir, "state"))
+			err = exec.Command("cp", append([]string{"-a", "-t", kept}, from...)...).Run()
 		}
 		t.Logf("logs and states are in %s (%v)", kept, err)
 	})

@@ -63,9 +63,7 @@ func Look(ctx context.Context, dir string) (*Status, error) {
 		}
 		d.Leader = m.Role == RoleController && d.Running && m.Name == leader
 		if m.Role == RoleNode {
-			for _, p := range shims[shimDir(m.Directory)] {
-				d.Shim = p.PID
-			}
+			d.Shim = eldest(shims[shimDir(m.Directory)]).PID
 		}
 		st.Daemons = append(st.Daemons, d)
 	}
