@@ -162,8 +162,8 @@ func (c *Controller) readShared(ctx context.Context, a *call, kind uint16, h *ha
 		last, err := c.make(ctx, own, h)
 		if err != nil {
 			if !errors.Is(err, share.ErrTooMuch) { // nobody waits for it any more, but it was begun
-				rows := float64(time.Since(begun) / heldPerRow)
-				c.readers.limits.Settle(payer, min(rows, share.BurstS*c.queryRate()))
+				own.rows = float64(time.Since(begun) / heldPerRow)
+				c.readers.limits.Settle(payer, c.took(own)-basePrice(own.kind))
 			}
 			return nil, err
 		}

@@ -2,7 +2,10 @@ package ctld
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"gbatch/internal/proto"
 )
@@ -41,4 +44,48 @@ func TestFewRecordsAreUnderWay(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestLeaversPay: a list that was made counts whole for a user who has left before reading it, and so does the time that
+// one took which nobody waits for any more.
+func TestLeaversPay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Controller{machine: newMachine(), readers: newReaders()}
+		defer c.readers.same.Close()
+		slowly := &handler{parts: true, answer: func(_ *Controller, _ context.Context, a *call) (message, error) {
+			for range 50 {
+				time.Sleep(20 * time.Millisecond)
+				if err := a.send(&proto.JobsChunk{}); err != nil {
+					return nil, err
+				}
+			}
+			return &proto.JobsChunk{}, nil
+		}}
+		gone := errors.New("the client has gone")
+		a := &call{kind: proto.KindJobs}
+		_, err := c.readShared(t.Context(), a, proto.KindJobs, slowly, "all", "7", func([]byte) error { return gone })
+		part, perr := proto.Encode(&proto.JobsChunk{})
+		if perr != nil || !errors.Is(err, gone) || a.bytes != 51*len(part) {
+			t.Errorf("%d bytes count of an answer of 51 times %d: %v, %v", a.bytes, len(part), err, perr)
+		}
+
+		pay := func() { // one row
+			if err := c.readers.limits.Pay(t.Context(), "8", 1, c.queryRate()); err != nil {
+				t.Error(err)
+			}
+		}
+		pay()
+		for range 8 { // half a second of work for each, and thrown away
+			ctx, leave := context.WithTimeout(t.Context(), time.Second/2)
+			_, err := c.readShared(ctx, &call{kind: proto.KindJobs}, proto.KindJobs, slowly, "mine", "8", nil)
+			if leave(); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("got %v", err)
+			}
+			time.Sleep(time.Second / 10) // what was begun ends
+		}
+		pay()
+		if n, waited := c.readers.limits.Delayed("8"); n != 1 || waited < time.Second {
+			t.Errorf("a user who lets lists be made and leaves waited %d times, for %v", n, waited)
+		}
+	})
 }

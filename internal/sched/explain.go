@@ -162,7 +162,12 @@ func (x *explainer) notWaiting() string {
 		return x.asleep()
 	}
 	end := "it has no time limit"
-	if t := j.Run.Deadline(); t != 0 {
+	switch t, last := j.Run.Deadline(), x.v.LatestEnd(j); {
+	case t != 0 && last == 0:
+		end = fmt.Sprintf("its time limit ends at %s, and OverTimeLimit lets it run on", at(t))
+	case t != 0 && last > t:
+		end = fmt.Sprintf("its time limit ends at %s, and OverTimeLimit ends it at %s", at(t), at(last))
+	case t != 0:
 		end = "its time limit ends it at " + at(t)
 	}
 	return fmt.Sprintf("It does not wait: it has been running since %s on %s; %s.", at(j.Run.Start),

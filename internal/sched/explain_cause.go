@@ -116,7 +116,7 @@ func (x *explainer) dependency(d *model.Dep) {
 		text += fmt.Sprintf(": job %s is %s, %s", called(ref, rec), rec.State, rec.Reason)
 	case rec.Run != nil && !rec.State.Finished():
 		text += fmt.Sprintf(": job %s is %s", called(ref, rec), rec.State)
-		if t := rec.Run.Deadline(); t != 0 {
+		if t := x.v.LatestEnd(rec); t != 0 {
 			text += ", until " + at(t) + " at the latest"
 		}
 	default:

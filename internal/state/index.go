@@ -65,39 +65,35 @@ func endOf(j *model.Job) model.Time {
 	return max(j.End.At, 1)
 }
 
-// limitOf gives the moment at which j's time limit ends it, or 0.
-func limitOf(j *model.Job) model.Time {
+// limitOf gives the moment at which j's time limit ends it, or so many seconds after that (model.Unlimited: never), but
+// not after its deadline; 0: never.
+func limitOf(j *model.Job, over int64) model.Time {
 	if j == nil || j.Run == nil || j.State == model.Completing || !j.State.HasResources() {
 		return 0
 	}
 	end := j.Run.Deadline()
+	if over >= model.Unlimited {
+		end = 0
+	} else if end != 0 {
+		end = end.Add(over)
+	}
 	if d := j.Spec.Deadline; d != 0 && (end == 0 || d < end) {
 		end = d
 	}
 	return end
 }
 
-// cutOf gives the moment at which j is ended by the clock, or 0: its limit, and what its partition lets jobs run beyond
-// theirs (OverTimeLimit); never after the deadline that it has itself.
-func (s *State) cutOf(j *model.Job) model.Time {
-	at := limitOf(j)
-	if at == 0 {
+// LatestEnd gives the moment at which the clock ends a job: its deadline, or its time limit and what its partition lets
+// jobs run beyond that (OverTimeLimit). 0: never, or it does not run.
+func (f *facts) LatestEnd(j *model.Job) model.Time {
+	if j == nil || j.Run == nil {
 		return 0
 	}
 	over := int64(0)
-	if p := s.parts[j.Run.Partition]; p != nil {
+	if p := f.parts[j.Run.Partition]; p != nil {
 		over = p.OverTimeS
 	}
-	own := j.Run.Deadline()
-	switch {
-	case over == 0 || own == 0:
-		return at
-	case over >= model.Unlimited:
-		return j.Spec.Deadline
-	case j.Spec.Deadline != 0:
-		return min(own.Add(over), j.Spec.Deadline)
-	}
-	return own.Add(over)
+	return limitOf(j, over)
 }
 
 // overTimes gives what each partition lets jobs run beyond their limits.
@@ -114,7 +110,7 @@ func overTimes(parts map[string]*model.Partition) map[string]int64 {
 // eachCut calls f for each job that the clock ends.
 func (s *State) eachCut(f func(due)) {
 	s.jobs.Scan(func(id model.JobID, j *model.Job) bool {
-		if at := s.cutOf(j); at != 0 {
+		if at := s.LatestEnd(j); at != 0 {
 			f(due{at, id})
 		}
 		return true
@@ -123,7 +119,7 @@ func (s *State) eachCut(f func(due)) {
 
 // warningOf gives the moment at which a running job is to get the signal that it asked for, or 0.
 func warningOf(j *model.Job) model.Time {
-	end := limitOf(j)
+	end := limitOf(j, 0)
 	if end == 0 || j.Spec.Warning == nil || j.Run.Warned != 0 || j.State != model.Running {
 		return 0
 	}
@@ -248,7 +244,7 @@ func (s *State) reindexJob(old, j *model.Job) {
 	moveDue(s.takes, id, takesAt(old), takesAt(j))
 	moveDue(s.halfways, id, halfwayOf(old), halfwayOf(j))
 	moveDue(s.finished, id, endOf(old), endOf(j))
-	moveDue(s.limits, id, s.cutOf(old), s.cutOf(j))
+	moveDue(s.limits, id, s.LatestEnd(old), s.LatestEnd(j))
 	was, wasLive := liveOf(old)
 	is, isLive := liveOf(j)
 	if was != is {

@@ -31,7 +31,7 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 			continue
 		}
 		cause := model.StopTimeLimit
-		if j.Spec.Deadline != 0 && s.cutOf(j) == j.Spec.Deadline {
+		if j.Spec.Deadline != 0 && s.LatestEnd(j) == j.Spec.Deadline {
 			cause = model.StopDeadline
 		} else {
 			s.mail(model.MailLimit, j, at)

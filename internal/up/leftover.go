@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -77,15 +75,7 @@ func ancestors(pid int) []int {
 	var out []int
 	for pid > 1 && len(out) < 64 {
 		out = append(out, pid)
-		b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-		if err != nil {
-			return out
-		}
-		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-		if len(f) < 2 {
-			return out
-		}
-		pid, _ = strconv.Atoi(f[1]) // 0 ends it
+		pid = parentOf(pid)
 	}
 	return out
 }

@@ -31,23 +31,21 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// processOf looks at a running process; ok is false where there is none, or only its zombie.
-func processOf(pid int) (p process, ok bool) {
-	if pid <= 0 {
-		return process{}, false
-	}
+// statOf gives the fields of /proc/PID/stat from the third on, which is the state; none for a process that has gone.
+func statOf(pid int) []string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return process{}, false
+		return nil
 	}
 	// The command's name stands in parentheses and may hold anything: the fields begin behind the last one.
-	i := bytes.LastIndexByte(b, ')')
-	if i < 0 {
-		return process{}, false
-	}
-	f := strings.Fields(string(b[i+1:]))
+	return strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+}
+
+// processOf looks at a running process; ok is false where there is none, or only its zombie.
+func processOf(pid int) (p process, ok bool) {
+	f := statOf(pid)
 	const state, start = 0, 19 // fields 3 and 22
-	if len(f) <= start || f[state] == "X" || f[state] == "Z" && !hasThreads(pid) {
+	if pid <= 0 || len(f) <= start || f[state] == "X" || f[state] == "Z" && !hasThreads(pid) {
 		return process{}, false
 	}
 	ticks, err := strconv.ParseUint(f[start], 10, 64)
@@ -59,14 +57,11 @@ func processOf(pid int) (p process, ok bool) {
 
 // parentOf gives the parent of a process; 0 where there is none.
 func parentOf(pid int) int {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
+	f := statOf(pid)
+	if len(f) < 2 {
 		return 0
 	}
-	var state string
-	var parent int
-	// Too few fields: it has gone.
-	_, _ = fmt.Sscan(string(b[bytes.LastIndexByte(b, ')')+1:]), &state, &parent)
+	parent, _ := strconv.Atoi(f[1]) // it is a number
 	return parent
 }
 

@@ -48,13 +48,13 @@ func TestSoak(t *testing.T) {
 		k.c, _ = mustUp(t, o)
 		k.bin = cmp.Or(o.Bin, programs(t))
 	}
-	k.sockets, k.readAt = ready(t, k.c)
-	setQuiet(t, k.c)
-
 	ran := filepath.Join(t.TempDir(), "ran")
 	if long {
 		keepOnFailure(t, k.c.Dir, ran)
 	}
+	k.sockets, k.readAt = ready(t, k.c)
+	setQuiet(t, k.c)
+
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var mu sync.Mutex

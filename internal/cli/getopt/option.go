@@ -39,6 +39,8 @@ type Option struct {
 	// Env names the variables that set it, best first, with blanks between. One that begins with an
 	// underscore gets Config.EnvPrefix before it: "_CLUSTERS SLURM_CLUSTERS".
 	Env string
+	// EmptyEnv: a variable that is empty gives the empty value too, also where one is required.
+	EmptyEnv bool
 
 	// Slot is shared by options that override each other: --requeue and --no-requeue, --mem and
 	// --mem-per-cpu. "" means the option stands alone.

@@ -122,7 +122,7 @@ func (p *Parser) Inherit(from *Parser, names []string) {
 
 // Env looks for the variables of every option that has some. A flag is set by a variable that is empty,
 // "yes", "true", "on" or a number other than 0, as sbatch(1) says; an empty variable gives a value to no
-// option that requires one.
+// option that requires one, unless that has EmptyEnv.
 func (p *Parser) Env(lookup func(string) (string, bool)) error {
 	for i := range p.c.Options {
 		o := &p.c.Options[i]
@@ -138,7 +138,7 @@ func (p *Parser) Env(lookup func(string) (string, bool)) error {
 				continue
 			}
 			switch {
-			case o.Arg == None && !truth(value), o.Arg == Required && value == "":
+			case o.Arg == None && !truth(value), o.Arg == Required && value == "" && !o.EmptyEnv:
 				continue
 			case o.Arg == None && o.Name != "verbose": // SBATCH_DEBUG=4 is -vvvv
 				value = ""

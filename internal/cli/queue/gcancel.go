@@ -64,6 +64,9 @@ func Gcancel(e *env.Env) int {
 
 func (x *cancel) options() []getopt.Option {
 	list := func(dst *[]string) func(string) error {
+		return func(v string) error { *dst = append(*dst, env.SplitList(v)...); return nil }
+	}
+	filter := func(dst *[]string) func(string) error {
 		return func(v string) error {
 			names := env.SplitList(v)
 			x.nothing = x.nothing || len(names) == 0
@@ -72,15 +75,15 @@ func (x *cancel) options() []getopt.Option {
 		}
 	}
 	return []getopt.Option{
-		{Name: "account", Short: 'A', Arg: getopt.Required, Metavar: "names", Env: "_ACCOUNT",
-			Help: "only jobs of these accounts", Set: list(&x.rq.Filter.Accounts)},
+		{Name: "account", Short: 'A', Arg: getopt.Required, Metavar: "names", Env: "_ACCOUNT", EmptyEnv: true,
+			Help: "only jobs of these accounts", Set: filter(&x.rq.Filter.Accounts)},
 		{Name: "batch", Short: 'b', Env: "_BATCH", Help: "signal the batch shell only", Set: getopt.Flag(&x.rq.Batch)},
 		{Name: "full", Short: 'f', Env: "_FULL", Help: "signal the batch shell and everything it started",
 			Set: getopt.Flag(&x.rq.Full)},
 		{Name: "interactive", Short: 'i', Env: "_INTERACTIVE", Help: "ask before each job", Set: getopt.Flag(&x.interactive)},
 		{Name: "me", Help: "only your own jobs", Set: getopt.Flag(&x.me)},
 		{Name: "name", Aliases: []string{"jobname"}, Short: 'n', Arg: getopt.Required, Metavar: "names", Env: "_NAME",
-			Help: "only jobs with these names", Set: list(&x.rq.Filter.Names)},
+			EmptyEnv: true, Help: "only jobs with these names", Set: filter(&x.rq.Filter.Names)},
 		{Name: "nodelist", Short: 'w', Arg: getopt.Required, Metavar: "nodes", Help: "only jobs that use one of these nodes",
 			Set: func(v string) error {
 				names, err := hostlist.Expand(v)
@@ -88,10 +91,10 @@ func (x *cancel) options() []getopt.Option {
 				x.rq.Filter.Nodes = append(x.rq.Filter.Nodes, names...)
 				return err
 			}},
-		{Name: "partition", Short: 'p', Arg: getopt.Required, Metavar: "names", Env: "_PARTITION",
-			Help: "only jobs of these partitions", Set: list(&x.rq.Filter.Partitions)},
-		{Name: "qos", Short: 'q', Arg: getopt.Required, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS",
-			Set: list(&x.rq.Filter.QOS)},
+		{Name: "partition", Short: 'p', Arg: getopt.Required, Metavar: "names", Env: "_PARTITION", EmptyEnv: true,
+			Help: "only jobs of these partitions", Set: filter(&x.rq.Filter.Partitions)},
+		{Name: "qos", Short: 'q', Arg: getopt.Required, Metavar: "names", Env: "_QOS", EmptyEnv: true,
+			Help: "only jobs with these QOS", Set: filter(&x.rq.Filter.QOS)},
 		{Name: "quiet", Short: 'Q', Help: "say nothing about jobs that can't be ended", Set: getopt.Flag(&x.quiet)},
 		{Name: "signal", Short: 's', Arg: getopt.Required, Metavar: "signal",
 			Help: "send this signal, by name or number, and don't end the job", Set: func(v string) (err error) {
@@ -123,7 +126,7 @@ func (x *cancel) options() []getopt.Option {
 			Set: func(string) error { return nil }},
 		{Name: "wckey", Arg: getopt.Required, Refused: "pick jobs with --name, --user or --account"},
 		{Name: "reservation", Short: 'R', Arg: getopt.Required, Metavar: "names", Env: "_RESERVATION",
-			Help: "only jobs that asked for one of these reservations", Set: list(&x.rq.Filter.Reservations)},
+			Help: "only jobs that asked for one of these reservations", Set: filter(&x.rq.Filter.Reservations)},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
 			Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: list(&x.clusters)},
 	}
@@ -160,10 +163,6 @@ func (x *cancel) settle(operands []string) error {
 	x.steps.Filter, x.steps.Signal = x.rq.Filter, x.rq.Signal
 	if x.rq.Signal == int32(unix.SIGKILL) && !x.rq.Batch {
 		x.rq.Signal, x.rq.Kill = 0, true // as in Slurm, SIGKILL ends the job
-	}
-	for _, name := range []string{"ACCOUNT", "NAME", "PARTITION", "QOS"} { // getopt passes over empty variables
-		v, ok := x.Lookup("SCANCEL_" + name)
-		x.nothing = x.nothing || ok && v == ""
 	}
 	if x.nothing {
 		return nil
