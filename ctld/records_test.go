@@ -46,8 +46,8 @@ func TestFewRecordsAreUnderWay(t *testing.T) {
 	}
 }
 
-// TestLeaversPay: a list that was made counts whole for a user who has left before reading it, and so does the time that
-// one took which nobody waits for any more.
+// TestLeaversPay: a list that was made counts whole for a user who has left before reading it, and so does the time
+// that one took which nobody waits for any more.
 func TestLeaversPay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Controller{machine: newMachine(), readers: newReaders()}

@@ -169,9 +169,14 @@ func (s *statCall) run() int {
 			rc = 1
 		}
 		if len(steps) == 0 && len(reply.Missing) == 0 {
-			s.Errorf("couldn't get steps for job %s: no such step runs; gacct -j %s shows what has ended", wantText(w),
-				jobtext.RefText(w.ref))
-			rc = 1
+			what := "No steps running for job " + wantText(w)
+			if w.step != "" {
+				what = "StepId=" + wantText(w) + " not found running"
+			}
+			s.Errorf("%s; gacct -j %s shows what has ended", what, jobtext.RefText(w.ref))
+			if !s.SlurmName() { // sstat: no failure
+				rc = 1
+			}
 		}
 	}
 	if _, err := s.Stdout.Write(b); err != nil {

@@ -44,7 +44,8 @@ func (q *queue) listSteps() int {
 			return q.ended(err)
 		}
 		steps, now, err = q.RunningSteps(c, &proto.StepsRequest{Filter: q.rq.Filter, Steps: q.steps})
-		noJob := len(q.steps) > 0 && q.SlurmName() && env.Code(err) == proto.CodeInvalidJob // squeue: no line
+		named := len(q.steps)+len(q.rq.Filter.Jobs) > 0
+		noJob := named && q.SlurmName() && env.Code(err) == proto.CodeInvalidJob // squeue: no line
 		if err != nil && !noJob {
 			return q.ended(err)
 		}
