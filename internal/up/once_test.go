@@ -103,6 +103,21 @@ type onceCase struct {
 
 func (o *onceTest) name(what string) string { return fmt.Sprintf("%s%d", what, o.n) }
 
+// recorded runs a job, and waits until gdbd has the record of its end.
+func (o *onceTest) recorded() model.JobID {
+	o.t.Helper()
+	id := submit(o.t, o.c, "true\n", nil)
+	until(o.t, "the job's record is there", func() bool {
+		for _, r := range records(o.t, o.c) {
+			if r.Job == id && r.State.Finished() {
+				return true
+			}
+		}
+		return false
+	})
+	return id
+}
+
 // noted counts the changes of a job's record in the audit trail.
 func (o *onceTest) noted(id model.JobID) (n int) {
 	o.t.Helper()
@@ -257,21 +272,14 @@ var onceCases = []onceCase{
 		return allOK(&reply, len(refs))
 	}},
 	{proto.KindUpdateJob, func(o *onceTest, cl *client.Client) error { // of a job that has ended
-		id := submit(o.t, o.c, "true\n", nil)
-		until(o.t, "the job's record is there", func() bool {
-			for _, r := range records(o.t, o.c) {
-				if r.Job == id && r.State.Finished() {
-					return true
-				}
-			}
-			return false
-		})
+		id := o.recorded()
 		var reply proto.TargetsReply
 		if err := cl.Call(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: proto.ActRecord,
 			Records: &proto.AcctRequest{Jobs: ref(id)}, Set: []model.KV{{Key: "Extra", Value: o.name("extra")}}},
 			&reply); err != nil {
 			return err
 		}
+		o.recorded()                  // what gdbd gets in order, it has had up to here
 		if n := o.noted(id); n != 1 { // both would give the record the same text
 			return fmt.Errorf("the trail has %d changes of the record of job %d", n, id)
 		}
