@@ -19,7 +19,7 @@ const (
 // someUsers is a user database.
 func someUsers() *userdb.DB {
 	names := map[uint32]string{0: "root", systemUID: "slurm", plainUser: "ann", coordUser: "coord", operUser: "oper",
-		adminUser: "admin"}
+		adminUser: "admin", 65534: "nobody"}
 	return userdb.NewWith(func(_ context.Context, uid uint32) (userdb.User, error) {
 		if names[uid] == "" {
 			return userdb.User{}, userdb.ErrUnknown

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math"
 	"net"
-	"reflect"
 	"runtime/metrics"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
+	"gbatch/internal/wire/wiretest"
 	"gbatch/noded/check"
 	"gbatch/noded/pool"
 	"gbatch/noded/shares"
@@ -192,62 +192,17 @@ func (z *fuzzed) talk(t *testing.T, b []byte, who shares.Owner, read func(*stepS
 	})
 }
 
-// filler makes values of an input's bytes: a message of a kind that no writer of bytes would find.
-type filler struct{ b []byte }
+// filler makes messages of an input's bytes, and their frames.
+type filler struct{ wiretest.Filler }
 
-func (f *filler) next() byte {
-	if len(f.b) == 0 {
-		return 0
-	}
-	c := f.b[0]
-	f.b = f.b[1:]
-	return c
-}
-
-var fuzzInts = []int64{0, 1, 2, 3, 4, 7, 13, 14, 64, 65, 255, 4096, 65536, 1 << 30, math.MaxInt32, math.MaxInt64, -1,
-	-5, math.MinInt32, math.MinInt64}
+func newFiller(b []byte) *filler { return &filler{wiretest.Filler{Bytes: b, Texts: fuzzTexts}} }
 
 var fuzzTexts = []string{"", "n1", "n0", "n2", "gpu", "0x3", "1", "/bin/true", "none", "r", "%t%4096j", "\x00", "é\xff",
 	strings.Repeat("x", 4000)}
 
-func (f *filler) fill(v reflect.Value, depth int) {
-	switch v.Kind() {
-	case reflect.Bool:
-		v.SetBool(f.next()&1 != 0)
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		if n := fuzzInts[int(f.next())%len(fuzzInts)]; !v.OverflowInt(n) {
-			v.SetInt(n)
-		}
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		if n := uint64(fuzzInts[int(f.next())%len(fuzzInts)]); !v.OverflowUint(n) {
-			v.SetUint(n)
-		}
-	case reflect.String:
-		v.SetString(fuzzTexts[int(f.next())%len(fuzzTexts)])
-	case reflect.Slice:
-		if n := int(f.next() % 5); n > 0 && depth < 6 {
-			v.Set(reflect.MakeSlice(v.Type(), n, n))
-			for i := range n {
-				f.fill(v.Index(i), depth+1)
-			}
-		}
-	case reflect.Pointer:
-		if f.next()&3 != 0 && depth < 6 || depth == 0 {
-			v.Set(reflect.New(v.Type().Elem()))
-			f.fill(v.Elem(), depth+1)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				f.fill(v.Field(i), depth+1)
-			}
-		}
-	}
-}
-
 // message fills a message and adds its frame.
 func (f *filler) message(dst []byte, kind uint8, m proto.Message, fix func()) []byte {
-	f.fill(reflect.ValueOf(m).Elem(), 1)
+	f.Fill(m)
 	if fix != nil {
 		fix()
 	}
@@ -260,12 +215,12 @@ func (f *filler) message(dst []byte, kind uint8, m proto.Message, fix func()) []
 
 // further adds messages that follow a request.
 func (f *filler) further(b []byte) []byte {
-	for range f.next() % 4 {
-		switch f.next() % 4 {
+	for range f.Next() % 4 {
+		switch f.Next() % 4 {
 		case 0:
 			m := &proto.StepFiles{}
 			b = f.message(b, proto.StepFrameFiles, m, func() {
-				if m.IO != nil && f.next()&1 == 0 {
+				if m.IO != nil && f.Next()&1 == 0 {
 					m.IO = nil
 				}
 			})
@@ -282,7 +237,7 @@ func (f *filler) further(b []byte) []byte {
 
 // sane makes some of a request's values good, so that it gets beyond the first check.
 func (f *filler) sane(rq *proto.StepRequest) {
-	bits := f.next()
+	bits := f.Next()
 	if rq.Job = 1; bits&1 != 0 {
 		rq.Argv, rq.Program = []string{"/bin/true"}, "/bin/true"
 	}
@@ -291,8 +246,8 @@ func (f *filler) sane(rq *proto.StepRequest) {
 		rq.Need = proto.StepNeed{Tasks: int32(bits % 9), Overlap: true}
 	}
 	if bits&4 != 0 {
-		rq.Bind = proto.StepBind{CPU: bits % 14, GPU: f.next() % 14, Mem: f.next() % 14, CPUList: rq.Bind.CPUList,
-			GPUList: rq.Bind.GPUList, MemList: rq.Bind.MemList, Cores: f.next() % 6, GPUCount: int32(f.next()),
+		rq.Bind = proto.StepBind{CPU: bits % 14, GPU: f.Next() % 14, Mem: f.Next() % 14, CPUList: rq.Bind.CPUList,
+			GPUList: rq.Bind.GPUList, MemList: rq.Bind.MemList, Cores: f.Next() % 6, GPUCount: int32(f.Next()),
 			MemPrefer: bits&8 != 0, OneThread: bits&16 != 0}
 	}
 	if bits&32 != 0 {
@@ -318,7 +273,7 @@ func FuzzStepUser(f *testing.F) {
 	addFuzzSeeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 0 && b[0]&1 != 0 {
-			in := &filler{b[1:]}
+			in := newFiller(b[1:])
 			rq := &proto.StepRequest{}
 			b = in.message(nil, proto.StepFrameRequest, rq, func() { in.sane(rq) })
 			b = in.further(b)
@@ -334,7 +289,7 @@ func FuzzStepPeer(f *testing.F) {
 	addFuzzSeeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 0 && b[0]&1 != 0 {
-			in := &filler{b[1:]}
+			in := newFiller(b[1:])
 			pt, rq := &proto.StepPart{}, &proto.StepRequest{}
 			if b[0]&2 != 0 {
 				b = in.message(nil, proto.StepFrameDoor, &proto.StepDoor{}, nil)
@@ -342,12 +297,12 @@ func FuzzStepPeer(f *testing.F) {
 			} else {
 				b = in.message(nil, proto.StepFramePart, pt, func() {
 					pt.Job, pt.Attempt = 2, 1
-					if in.next()&3 != 0 {
-						cpus, gres := model.UpTo(int(in.next()%8)), []model.GresAlloc(nil)
-						if in.next()&1 != 0 {
-							gres = []model.GresAlloc{{Name: model.GPUName, Index: model.UpTo(int(in.next() % 5))}}
+					if in.Next()&3 != 0 {
+						cpus, gres := model.UpTo(int(in.Next()%8)), []model.GresAlloc(nil)
+						if in.Next()&1 != 0 {
+							gres = []model.GresAlloc{{Name: model.GPUName, Index: model.UpTo(int(in.Next() % 5))}}
 						}
-						pt.Here, pt.Step = 0, int32(in.next()%3)
+						pt.Here, pt.Step = 0, int32(in.Next()%3)
 						pt.Nodes = []proto.StepNode{{Node: "n1", Index: 1, CPUs: cpus, Gres: gres,
 							Ranks: []int32{0, 1, 5}}}
 					}
@@ -371,15 +326,15 @@ func FuzzStepEvents(f *testing.F) {
 	addFuzzSeeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 0 && b[0]&1 != 0 {
-			in := &filler{b[1:]}
+			in := newFiller(b[1:])
 			b = nil
-			for range 1 + in.next()%6 {
+			for range 1 + in.Next()%6 {
 				ev := &proto.StepEvent{}
 				b = in.message(b, proto.StepFrameEvent, ev, func() {
-					if in.next()&3 != 0 {
+					if in.Next()&3 != 0 {
 						ev.Layout, ev.Job, ev.Direct = nil, nil, ""
 						ev.Kind = 1 + ev.Kind%8
-						ev.Task, ev.Code, ev.Signal, ev.PID, ev.Step = int32(in.next()%3), int32(in.next()), 0, 5, 0
+						ev.Task, ev.Code, ev.Signal, ev.PID, ev.Step = int32(in.Next()%3), int32(in.Next()), 0, 5, 0
 					}
 				})
 			}
@@ -410,9 +365,9 @@ func FuzzOrders(f *testing.F) {
 		o, w, ask := &proto.Orders{}, &proto.Welcome{}, &proto.NodeAsk{}
 		size := len(b)
 		if len(b) > 0 && b[0]&1 != 0 {
-			in := &filler{b[1:]}
+			in := newFiller(b[1:])
 			for _, m := range []proto.Message{o, w, ask} {
-				in.fill(reflect.ValueOf(m).Elem(), 1)
+				in.Fill(m)
 				body, err := proto.Encode(m)
 				if err != nil || proto.Decode(body, m) != nil {
 					return

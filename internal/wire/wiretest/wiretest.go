@@ -1,5 +1,3 @@
-// Package wiretest tests the Wire methods of a package: every struct and field has its line, written values are read
-// back, and hostile bytes can't make a reader allocate too much.
 package wiretest
 
 import (
