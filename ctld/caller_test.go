@@ -172,3 +172,21 @@ func TestControllerTakesNoJobOfNobody(t *testing.T) {
 		t.Error(said)
 	}
 }
+
+// TestInGroups: who belongs to a group, by the own group or as a member, may use what is the group's; a host's name
+// counts with its domain and without.
+func TestInGroups(t *testing.T) {
+	c := ruled(t)
+	who := c.kernelSays(t.Context(), &rpc.User{UID: plainUser, GID: plainUser})
+	who.Groups = []uint32{4, plainUser}
+	for name, want := range map[string]bool{"g1001": true, "g4": true, "g5": false, "ann": false} {
+		if got := c.inGroups(who, []string{"other", name}); got != want {
+			t.Errorf("ann is in %s: %v", name, got)
+		}
+	}
+	for host, want := range map[string]bool{"l1": true, "l1.site": true, "l2.site": true, "l2": false, "l11": false} {
+		if got := onHost(host, []string{"l1", "l2.site"}); got != want {
+			t.Errorf("%s: %v", host, got)
+		}
+	}
+}

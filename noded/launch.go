@@ -231,7 +231,7 @@ func (n *Noded) makeOrder(ctx context.Context, l *proto.Launch, had string, reus
 		if err = n.gpusTaken(ctx, l); err != nil && !reuse {
 			return nil, "", err
 		}
-		o := &shim.Launch{Limits: n.limits(l.Spec.Limits)}
+		o := &shim.Launch{Limits: n.limits(l.Spec.Limits, l.Spec.OwnLimits)}
 		if err = n.place(o, l, reuse); err == nil {
 			_, err = n.remote(ctx, l, o, reuse)
 		}
@@ -259,11 +259,11 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 	o := &shim.Launch{
 		Key: shimKey(proto.Attempt{Job: l.Job, Attempt: l.Attempt}), Path: path, Argv: append([]string{path}, s.Args...),
 		Dir: workDir(s), UID: s.UID, GID: s.GID, Groups: s.Groups, Umask: s.Umask & 0o777,
-		AsRoot: s.UID == 0 && s.From == model.FromController, Append: s.Append, Nice: n.nice,
+		AsRoot: s.UID == 0 && s.From == model.FromController, Append: n.appends(s), Nice: n.nice,
 		PIDVar: "SLURM_TASK_PID",
 	}
 	o.Stdin, o.Stdout, o.Stderr = n.outputs(l)
-	o.Limits = n.limits(s.Limits)
+	o.Limits = n.limits(s.Limits, s.OwnLimits)
 	if err := n.place(o, l, reuse); err != nil {
 		return nil, err
 	}
@@ -322,8 +322,18 @@ func (n *Noded) gpusTaken(ctx context.Context, l *proto.Launch) error {
 	return nil
 }
 
-// limits gives a job's resource limits for gshim; the configuration says which may be above this node's own.
-func (n *Noded) limits(asked []model.RLimit) []shim.Limit {
+// appends reports whether a job's output goes to the end of files that are there.
+func (n *Noded) appends(s *model.Spec) bool {
+	r := n.rules.Load()
+	return s.Append || !s.OwnMode && r != nil && r.AppendFiles
+}
+
+// limits gives a job's or a step's resource limits for gshim. With own its user has said which are taken over; else the
+// configuration does. It says too which may be above this node's own.
+func (n *Noded) limits(asked []model.RLimit, own bool) []shim.Limit {
+	if r := n.rules.Load(); r != nil && !own {
+		asked = model.Inherited(asked, r.Uninherited)
+	}
 	var raise []string
 	if n.opts.Config != nil {
 		raise = n.opts.Config.RaiseLimits

@@ -32,9 +32,16 @@ func TestJobLimits(t *testing.T) {
 	}{{nil, false, false}, {[]string{"NONE"}, false, false}, {[]string{"MEMLOCK"}, true, false},
 		{[]string{"ALL"}, true, true}} {
 		n.opts.Config = &conf.Config{RaiseLimits: c.raise}
-		if got := n.limits(asked); got[0].Raise != c.memlock || got[1].Raise != c.core {
+		if got := n.limits(asked, true); got[0].Raise != c.memlock || got[1].Raise != c.core {
 			t.Errorf("%v: %+v", c.raise, got)
 		}
+	}
+	n.rules.Store(&model.NodeRules{Uninherited: 1 << unix.RLIMIT_MEMLOCK})
+	if got := n.limits(asked, false); len(got) != 1 || got[0].Resource != unix.RLIMIT_CORE {
+		t.Errorf("PropagateResourceLimitsExcept=MEMLOCK: %+v", got)
+	}
+	if got := n.limits(asked, true); len(got) != 2 {
+		t.Errorf("with --propagate: %+v", got)
 	}
 }
 

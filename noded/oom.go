@@ -316,7 +316,7 @@ func (n *Noded) gpuOOM(c *clearing, x *model.Exit) string {
 		return c.gpuOOM
 	}
 	files := []string{rec.StdErr}
-	if o := rec.Order; o != nil && !o.Spec.Append { // with it, nothing tells what earlier runs wrote from this one's
+	if o := rec.Order; o != nil && !n.appends(o.Spec) { // with it, nothing tells what earlier runs wrote from this one's
 		if _, out, _ := n.outputs(o); out != rec.StdErr {
 			files = append(files, out)
 		}

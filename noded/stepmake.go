@@ -100,7 +100,7 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 		lines = append(lines, "note: "+note)
 	}
 	base := e.StepBase(p.facts, p.rec.ID, p.rec.Nodes, p.here, p.req, p.het)
-	limits := n.limits(p.req.Limits)
+	limits := n.limits(p.req.Limits, p.req.OwnLimits)
 	spec := p.facts.Spec
 	groups := n.given(spec.UID, spec.Groups)
 	for _, local := range p.only {

@@ -196,10 +196,10 @@ func jobSettings() []setting {
 		{name: "JobDefaults", effect: NewJobs,
 			read: func(c *Config, v string) fault { return readJobDefaults(&c.JobDefaults, v) },
 			show: func(c *Config) string { return orNull(c.JobDefaults.String()) }},
-		{name: "PropagateResourceLimits", effect: NewJobs,
+		{name: "PropagateResourceLimits", effect: NextStart,
 			read: func(c *Config, v string) (f fault) { c.PropagateLimits, f = readWords(v, rlimits); return f },
 			show: func(c *Config) string { return orNull(strings.Join(c.PropagateLimits, ",")) }},
-		{name: "PropagateResourceLimitsExcept", effect: NewJobs,
+		{name: "PropagateResourceLimitsExcept", effect: NextStart,
 			read: func(c *Config, v string) (f fault) {
 				c.PropagateLimitsExcept, f = readWords(v, rlimits)
 				c.PropagateLimits = nil

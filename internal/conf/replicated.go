@@ -106,8 +106,21 @@ func (c *Config) NodeRules() model.NodeRules {
 		HeartbeatS: c.NodeHeartbeatIntervalS, GPUSampleS: c.GpuSampleIntervalS, GPURecover: c.GpuRecoverProgram,
 		GPUForeign: c.GpuForeignUsePolicy, GPUForeignPct: c.GpuForeignUsePct, GPUByUUID: c.GpuEnvStyle == "uuid",
 		MIGProgram: c.MigProgram, Reboot: c.RebootProgram, RebootS: c.ResumeTimeoutS, GresHelper: c.GresHelper,
-		GresHelperS: c.GresHelperTimeoutS,
+		GresHelperS: c.GresHelperTimeoutS, Uninherited: c.uninherited(), AppendFiles: c.JobFileAppend,
 	}
+}
+
+// uninherited gives, as bits, the resource limits that PropagateResourceLimits leaves out or that
+// PropagateResourceLimitsExcept names.
+func (c *Config) uninherited() (bits uint32) {
+	for num, name := range model.LimitNames() {
+		named := func(list []string) bool { return slices.Contains(list, name) || slices.Contains(list, "ALL") }
+		if c.PropagateLimitsExcept != nil && named(c.PropagateLimitsExcept) ||
+			c.PropagateLimitsExcept == nil && !named(c.PropagateLimits) {
+			bits |= 1 << num
+		}
+	}
+	return bits
 }
 
 // sampleS is the time between samples of a job, 0 for none before its end.
@@ -196,7 +209,8 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		MaxMemPerNode:  p.Mem.MaxPerNodeMiB,
 		MaxCPUsPerNode: int32(p.MaxCPUsPerNode), PriorityTier: int32(p.PriorityTier),
 		PriorityJobFactor: int32(p.PriorityJobFactor),
-		AllowAccounts:     p.AllowAccounts, DenyAccounts: p.DenyAccounts, AllowGroups: p.AllowGroups, AllowQOS: p.AllowQOS,
+		AllowAccounts:     p.AllowAccounts, DenyAccounts: p.DenyAccounts, AllowGroups: p.AllowGroups,
+		AllowQOS: p.AllowQOS, AllocNodes: p.AllocNodes, Alternate: p.Alternate,
 		DenyQOS:  p.DenyQOS,
 		RootOnly: p.RootOnly, DisableRoot: p.DisableRootJobs, ExclusiveUser: p.ExclusiveUser,
 		OverSubscribe: p.OverSubscribe.String(),

@@ -9,24 +9,17 @@ var unusedKeys = []unusedKey{
 	{"FirstJobId", "remove it: numbers go on from the last job's, also over restarts"},
 	{"InactiveLimit", "remove it: what galloc or grun hold is given back within a second when they are killed"},
 	{"InteractiveStepOptions", "remove it: galloc starts a shell here; for one on the node write galloc grun --pty bash"},
-	{"JobFileAppend", "remove it, and set SBATCH_OPEN_MODE=append in the users' profiles"},
 	{"LaunchParameters", "remove it, or set what it asks for in TaskProlog"},
 	{"MaxJobId", "remove it: numbers don't begin again"},
 	{"MaxTasksPerNode", "remove it, and limit cores by the partition's MaxCPUsPerNode"},
 	{"MessageTimeout", "remove it: the time limits of messages are fixed"},
 	{"PropagatePrioProcess", "remove it, and set the nice value in TaskProlog or with gsubmit --wrap 'nice ...'"},
-	{"PropagateResourceLimits", "remove it, and give gsubmit --propagate=LIMITS; for grun's tasks set SLURM_PROPAGATE " +
-		"in the users' profiles"},
-	{"PropagateResourceLimitsExcept",
-		"remove it, and give gsubmit --propagate=LIMITS; for grun's tasks set SLURM_PROPAGATE in the users' profiles"},
 	{"TaskPluginParam", "remove it, and set SLURM_CPU_BIND in the users' profiles: grun takes it for --cpu-bind"},
 	{"TrackWCKey", "remove it: usage is kept by account, user, QOS and job name"},
 }
 
 // unusedLineKeys are the same for NodeName and PartitionName lines.
 var unusedLineKeys = []unusedKey{
-	{"Alternate", "remove it: users may name several partitions, gsubmit -p a,b"},
-	{"AllocNodes", "remove it, and limit who may use the partition by AllowAccounts, AllowGroups or AllowQos"},
 	{"CpuBind", "remove it, and set SLURM_CPU_BIND in TaskProlog or the users' profiles"},
 	{"ExclusiveTopo", "remove it, or set OverSubscribe=EXCLUSIVE"},
 	{"MaxCPUsPerSocket", "remove it, and set MaxCPUsPerNode"},

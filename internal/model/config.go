@@ -585,6 +585,9 @@ type Partition struct {
 	Topology string // the topology that places its jobs; "": the default one
 
 	OverTimeS int64 // OverTimeLimit: seconds that its jobs may run beyond their time limits, or Unlimited
+
+	AllocNodes []string // hosts from which jobs may be submitted; nil: all
+	Alternate  string   // the partition that takes its new jobs while it takes none itself; "": none
 }
 
 func (x *Partition) Wire(c *wire.C) {
@@ -634,7 +637,12 @@ func (x *Partition) Wire(c *wire.C) {
 	wire.Int(c, &x.Order)
 	wire.Text(c, &x.Topology, MaxName)
 	wire.Int(c, &x.OverTimeS)
+	wire.Texts(c, &x.AllocNodes, MaxList, MaxName)
+	wire.Text(c, &x.Alternate, MaxName)
 }
+
+// Closed reports whether the partition takes no further jobs.
+func (x *Partition) Closed() bool { return x.State == PartDrain || x.State == PartInactive }
 
 // QueuePolicy is the order of a partition's waiting jobs. The numbers are stored: append only.
 type QueuePolicy uint8

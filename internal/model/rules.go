@@ -63,6 +63,11 @@ type NodeRules struct {
 
 	GresHelper  string // the program that runs beside each job with remote GPUs; "": none
 	GresHelperS int64  // GresHelperTimeout: its answer comes within that time
+
+	// Uninherited has the bits, by setrlimit's number, of the resource limits that jobs and steps have from the node, and
+	// not from where they were submitted, unless their users say otherwise (PropagateResourceLimits).
+	Uninherited uint32
+	AppendFiles bool // JobFileAppend: output files that are there are appended to, unless users say otherwise
 }
 
 func (x *NodeRules) Wire(c *wire.C) {
@@ -105,6 +110,8 @@ func (x *NodeRules) Wire(c *wire.C) {
 	wire.Int(c, &x.RebootS)
 	wire.Data(c, &x.GresHelper, MaxText)
 	wire.Int(c, &x.GresHelperS)
+	wire.Int(c, &x.Uninherited)
+	wire.Bool(c, &x.AppendFiles)
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.

@@ -81,6 +81,9 @@ type Spec struct {
 	From Origin // who has said whose job it is
 
 	SID int32 // session of the submitting process on Host; 0: not known
+
+	OwnLimits bool // its user has said which Limits it takes over (--propagate): NodeRules.Uninherited does not count
+	OwnMode   bool // likewise for Append (--open-mode) and NodeRules.AppendFiles
 }
 
 func (x *Spec) Wire(c *wire.C) {
@@ -142,6 +145,8 @@ func (x *Spec) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Warning)
 	wire.Int(c, &x.From)
 	wire.Int(c, &x.SID)
+	wire.Bool(c, &x.OwnLimits)
+	wire.Bool(c, &x.OwnMode)
 }
 
 // MaxWarningS is the longest time before the limit, seconds, as in Slurm.
@@ -414,6 +419,15 @@ var limitNames = [...]string{"CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NP
 
 // LimitNames gives the names of the limits that a job can take over; a name's index is setrlimit's number.
 func LimitNames() []string { return limitNames[:] }
+
+// Inherited gives the limits that a job or step takes over from where it was submitted, if its user has not said which:
+// those whose bit of setrlimit's number is not in uninherited.
+func Inherited(limits []RLimit, uninherited uint32) []RLimit {
+	if uninherited == 0 {
+		return limits
+	}
+	return slices.DeleteFunc(slices.Clone(limits), func(l RLimit) bool { return uninherited>>l.Resource&1 != 0 })
+}
 
 // CheckLimits refuses limits that no job can set, such as those of real-time priorities, and more than there are.
 func CheckLimits(limits []RLimit) error {

@@ -73,6 +73,8 @@ type StepRequest struct {
 	// Ports is what --resv-ports holds on the step's nodes. The command says how many, 0 for one more than a
 	// node has tasks; the step's manager makes of it which, as in 12000-12003. "": none
 	Ports string
+
+	OwnLimits bool // as in model.Spec
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -110,6 +112,7 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.Async)
 	wire.Ptr(c, &x.Container)
 	wire.Text(c, &x.Ports, model.MaxText)
+	wire.Bool(c, &x.OwnLimits)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.

@@ -50,6 +50,7 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 		return nil, errors.New("With Arbitrary distribution you need to specify a nodelist or hostfile with the -w option")
 	}
 	var err error
+	sp.OwnLimits, sp.OwnMode = s.limitsOn, s.openMode != ""
 	if sp.Limits, err = ResourceLimits(s.limits); err != nil {
 		return nil, err
 	}
@@ -193,7 +194,7 @@ func From(words []string, moment func(string) (model.Time, error)) (*Submission,
 	if err := p.Apply(); err != nil {
 		return nil, err
 	}
-	s.Spec.Append = s.openMode == "a"
+	s.Spec.Append, s.Spec.OwnMode = s.openMode == "a", s.openMode != ""
 	return s, s.settle()
 }
 

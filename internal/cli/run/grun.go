@@ -264,6 +264,7 @@ func (r *run) settleProcess(operands []string) (err error) {
 		rq.Submit = rq.Submit[:proto.MaxFieldBytes]
 	}
 	rq.Umask = request.Umask(r.Env)
+	rq.OwnLimits = r.limitsOn
 	if rq.Limits, err = request.ResourceLimits(r.limits); err != nil {
 		return err
 	}

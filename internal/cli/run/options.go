@@ -42,6 +42,7 @@ type run struct {
 	chdir     string
 	export    request.Submission // its export fields only
 	limits    string
+	limitsOn  bool // --propagate was given
 	gpusPer   bool // --gpus-per-task was given
 	pty       bool
 	relative  int64 // nodes of the job to leave out
@@ -311,7 +312,7 @@ func (r *run) fileOptions() []getopt.Option {
 			Set:  getopt.Text(&r.export.Export)},
 		{Name: "propagate", Arg: getopt.Optional, Metavar: "limits", Group: groupFiles, Env: "SLURM_PROPAGATE",
 			Help: "resource limits that the tasks inherit: ALL, NONE or names", Set: func(v string) error {
-				r.limits = v
+				r.limits, r.limitsOn = v, true
 				_, err := request.ResourceLimits(v)
 				return err
 			}},
