@@ -107,14 +107,21 @@ func NodeSet(dst *[]string) func(string) error {
 	}
 }
 
-// Gres gives the setter of generic resources of one name, or of any if name is ""; it adds them to dst.
+// Gres gives the setter of generic resources of one name, or of any if name is ""; it adds them to dst, in place of
+// what it has added before.
 func Gres(dst *[]model.GresReq, name string, per model.GresPer) func(string) error {
+	var last []model.GresReq
 	return func(v string) error {
 		if name == "" && strings.EqualFold(v, "help") {
 			return env.ErrGresHelp
 		}
 		list, err := ask.ParseGres(name, v, per)
-		*dst = append(*dst, list...)
+		for _, g := range last {
+			if i := slices.Index(*dst, g); i >= 0 {
+				*dst = slices.Delete(*dst, i, i+1)
+			}
+		}
+		last, *dst = list, append(*dst, list...)
 		return said(err)
 	}
 }

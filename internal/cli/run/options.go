@@ -113,11 +113,17 @@ func (r *run) mem(dst *int64) func(string) error {
 
 // gres gives the setter of generic resources; it accepts none.
 func (r *run) gres(name string, per model.GresPer) func(string) error {
+	n, none := &r.rq.Need, false // what this option has said last
+	set := request.Gres(&n.Gres, name, per)
 	return func(v string) error {
-		n := &r.rq.Need
-		had := len(n.Gres)
-		err := request.Gres(&n.Gres, name, per)(v)
-		n.NoGres = n.NoGres || err == nil && len(n.Gres) == had
+		if err := set(v); err != nil {
+			return err
+		}
+		list, err := ask.ParseGres(name, v, per)
+		was := none
+		if none = err == nil && len(list) == 0; none || was {
+			n.NoGres = none
+		}
 		return err
 	}
 }
@@ -144,7 +150,7 @@ func (r *run) stepOptions() []getopt.Option {
 // needOptions set the step's share of the job's resources.
 func (r *run) needOptions() []getopt.Option {
 	n, b := &r.rq.Need, &r.rq.Bind
-	R := getopt.Required
+	R, perTask := getopt.Required, r.gres(model.GPUName, model.PerTask)
 	return []getopt.Option{
 		{Name: "ntasks", Short: 'n', Arg: R, Metavar: "n", Group: groupNeeds, Env: "SLURM_NTASKS SLURM_NPROCS",
 			Help: "number of tasks", Set: request.Count(&n.Tasks)},
@@ -193,7 +199,7 @@ func (r *run) needOptions() []getopt.Option {
 		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: groupNeeds, Env: "SLURM_GPUS_PER_TASK",
 			Help: "GPUs for each task; the task sees only these (--gpu-bind=per_task:n)", Set: func(v string) error {
 				r.gpusPer = true
-				return r.gres(model.GPUName, model.PerTask)(v)
+				return perTask(v)
 			}},
 		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: groupNeeds, Env: "SLURM_TRES_PER_TASK",
 			Help: "resources for each task: cpu=N and gres/NAME[:TYPE]=N, separated by commas",
