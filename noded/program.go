@@ -51,6 +51,12 @@ func (n *Noded) programOrder(key proto.Attempt, r *launched) *shim.Launch {
 	if n.root {
 		o.Groups, o.AsRoot = []uint32{0}, true
 	}
+	if r.Facts.InJob && r.Order != nil { // a prolog's group is there already, an epilog's is made for it
+		var err error
+		if o.Cgroup, o.CPUs, err = n.groups.create(r.Order, true); err != nil {
+			n.log.Error("a program runs outside of its job's control group", "job", key.Job, "program", path, "err", err)
+		}
+	}
 	return o
 }
 

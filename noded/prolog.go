@@ -16,8 +16,9 @@ import (
 	"gbatch/noded/pool"
 )
 
-// prolog.go runs the programs of Prolog and Epilog: as root, outside of the job's control group, one after the other,
-// before the first and after the last process of a job on this node.
+// prolog.go runs the programs of Prolog and Epilog: as root, one after the other, before the first and after the last
+// process of a job on this node. They run outside of the job's control group; with PrologFlags=RunInJob within it, and
+// what they leave running ends with the job, or with the epilog.
 //
 // gshim starts them like any other process, so that killing gnoded touches none and loses no exit status. The spool has
 // an attempt's present program before its order goes out, and the next program begins only when the spool has the end
@@ -66,6 +67,7 @@ type facts struct {
 	Epilog         []string
 	PrologTimeoutS int64
 	EpilogTimeoutS int64
+	InJob          bool // they run in the job's control group
 }
 
 func (x *facts) Wire(c *wire.C) {
@@ -74,6 +76,7 @@ func (x *facts) Wire(c *wire.C) {
 	wire.Texts(c, &x.Epilog, model.MaxList, model.MaxText)
 	wire.Int(c, &x.PrologTimeoutS)
 	wire.Int(c, &x.EpilogTimeoutS)
+	wire.Bool(c, &x.InJob)
 }
 
 // staged says which program an attempt has reached.
@@ -123,7 +126,7 @@ func (n *Noded) factsOf(l *proto.Launch) *facts {
 		return nil
 	}
 	return &facts{Env: n.programEnv(l), Prolog: r.Prolog, Epilog: r.Epilog, PrologTimeoutS: r.PrologTimeoutS,
-		EpilogTimeoutS: r.EpilogTimeoutS}
+		EpilogTimeoutS: r.EpilogTimeoutS, InJob: r.InJob}
 }
 
 // programEnv gives the variables of a prolog or an epilog, as in Slurm.
@@ -353,6 +356,15 @@ func (l *loop) epilogEnded(a *attempt) error {
 			Text: fault}); err != nil {
 			return err
 		}
+	}
+	if key := a.key; a.rec.Facts.InJob {
+		l.soon(func() {
+			l.n.workers.Do(func(context.Context) {
+				if err := l.n.groups.remove(key); err != nil {
+					l.log.Warn("what an epilog has left running could not be ended", "job", key.Job, "err", err)
+				}
+			})
+		})
 	}
 	last := *a.rec.Final
 	return l.finish(a, &last)

@@ -232,15 +232,11 @@ func hidden(s setting) setting {
 var prologFlags = []string{"Alloc", "Contain", "DeferBatch", "ForceRequeueOnFail", "NoHold", "RunInJob", "Serial",
 	"X11"}
 
-// prologFlagsSetting reads PrologFlags. Two flags ask for things that gbatch doesn't do: they are left out, with a
-// warning.
+// prologFlagsSetting reads PrologFlags. X11 asks for what gbatch doesn't do: it is left out, with a warning.
 func prologFlagsSetting() setting {
 	s := list("PrologFlags", NextStart, func(c *Config) *[]string { return &c.PrologFlags }, prologFlags...)
 	all := s.read
-	left := map[string]string{
-		"X11":      "X11 isn't forwarded",
-		"RunInJob": "programs run outside of the job's control group, so that what they use isn't taken for the job's",
-	}
+	left := map[string]string{"X11": "X11 isn't forwarded"}
 	s.read = func(c *Config, v string) fault {
 		f := all(c, v)
 		c.PrologFlags = slices.DeleteFunc(c.PrologFlags, func(w string) bool { return left[w] != "" })

@@ -68,6 +68,8 @@ type NodeRules struct {
 	// not from where they were submitted, unless their users say otherwise (PropagateResourceLimits).
 	Uninherited uint32
 	AppendFiles bool // JobFileAppend: output files that are there are appended to, unless users say otherwise
+
+	InJob bool // PrologFlags=RunInJob: prologs and epilogs run in their job's control group
 }
 
 func (x *NodeRules) Wire(c *wire.C) {
@@ -112,6 +114,7 @@ func (x *NodeRules) Wire(c *wire.C) {
 	wire.Int(c, &x.GresHelperS)
 	wire.Int(c, &x.Uninherited)
 	wire.Bool(c, &x.AppendFiles)
+	wire.Bool(c, &x.InJob)
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.
