@@ -50,7 +50,7 @@ demo: build ## build, then show the main job on a real cluster on this machine
 
 .PHONY: test
 test: ## run the tests, those that take longest first; three packages at once, as these wait much
-	$(GO) test -p 3 -timeout 17m ./internal/up ./internal/devcluster ./internal/sim ./...
+	$(GO) test -p 3 -timeout 19m ./internal/up ./internal/devcluster ./internal/sim ./...
 
 .PHONY: test-coverage
 test-coverage: ## run the tests, and write what they cover to coverage.html in dist/

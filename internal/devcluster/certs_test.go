@@ -101,6 +101,13 @@ func TestTokens(t *testing.T) {
 	}
 
 	other := func() string { return filepath.Join(t.TempDir(), "pki") }
+	for role, name := range map[string]string{pki.RoleCtld: "ctl2", pki.RoleDBD: "dbd", pki.RoleLogin: "lg1"} {
+		at := other()
+		must(t, c.joinAs(c.token(role, name, 600), role, name, at))
+		conn, err := c.dial(at, role, name, "ctl1")
+		must(t, err)
+		must(t, conn.Close())
+	}
 	refusal(t, c.joinAs(text, pki.RoleNode, "n1", other()), "was used already")
 	refusal(t, c.joinAs(c.token(pki.RoleNode, "n1", 600), pki.RoleLogin, "n1", other()), "there is no such token")
 	refusal(t, c.joinAs(c.token(pki.RoleLogin, "lg1", 600), pki.RoleLogin, "lg2", other()), "there is no such token")
