@@ -28,11 +28,8 @@ func someUsers() *userdb.DB {
 	}, func(_ context.Context, gid uint32) (string, error) { return fmt.Sprint("g", gid), nil })
 }
 
-// ruled makes a controller without network that knows these users and three accounts: fact, whose coordinator is
-// coord, below it sub, and conf, which only the configuration names.
-func ruled(t *testing.T) *Controller {
-	t.Helper()
-	c := &Controller{machine: newMachine(), people: someUsers(), opts: Options{UID: systemUID, Name: "ctl1"}}
+// someAccounts makes account fact, whose coordinator is coord, below it sub, and the users.
+func someAccounts() *state.Accounts {
 	edits := &state.Accounts{}
 	for _, a := range []*model.Account{{Name: "fact", Parent: model.RootAccount, Coordinators: []string{"coord"}},
 		{Name: "sub", Parent: "fact"}} {
@@ -44,8 +41,16 @@ func ruled(t *testing.T) *Controller {
 		edits.Edits = append(edits.Edits, state.AcctEdit{Op: state.PutUser, User: &model.User{Name: name,
 			DefaultAccount: "fact", Admin: level}})
 	}
+	return edits
+}
+
+// ruled makes a controller without network that knows these users and three accounts: fact, whose coordinator is
+// coord, below it sub, and conf, which only the configuration names.
+func ruled(t *testing.T) *Controller {
+	t.Helper()
+	c := &Controller{machine: newMachine(), people: someUsers(), opts: Options{UID: systemUID, Name: "ctl1"}}
 	for i, b := range []state.Body{&state.SetConfig{Config: &model.Config{Cluster: "c", Accounts: []string{"conf"}},
-		Instance: 1}, edits} {
+		Instance: 1}, someAccounts()} {
 		data, err := state.Encode(model.Time(1000+i), b)
 		if err != nil {
 			t.Fatal(err)

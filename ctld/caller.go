@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
@@ -244,4 +246,21 @@ func (c *Controller) configOf(files *conf.Config) *model.Config {
 	cfg := files.Model()
 	cfg.Params.SlurmUID = c.opts.UID
 	return cfg
+}
+
+const groupNamesWait = 5 * time.Second // for the user database; a name that is not known by then is none
+
+// inGroups reports whether one of a caller's groups has one of these names.
+func (c *Controller) inGroups(who *caller, names []string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), groupNamesWait)
+	defer cancel()
+	return has(names, who.Group) || slices.ContainsFunc(who.Groups, func(gid uint32) bool {
+		return gid != who.GID && slices.Contains(names, c.people.Group(ctx, gid))
+	})
+}
+
+// onHost reports whether a host is one of these names, with or without its domain.
+func onHost(host string, names []string) bool {
+	short, _, _ := strings.Cut(host, ".")
+	return slices.ContainsFunc(names, func(name string) bool { return name == host || name == short })
 }

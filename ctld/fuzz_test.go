@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime/metrics"
+	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,9 +39,6 @@ import (
 // cluster.
 
 const (
-	fuzzFloor  = 16 << 20 // bytes that an input may allocate in any case: the loops run beside it
-	fuzzFactor = 32       // and for each of its bytes
-	fuzzCPU    = 2 * time.Second
 	fuzzWait   = 50 * time.Millisecond // for requests that wait by design
 	fuzzAnswer = 20 * time.Second      // for all others
 )
@@ -130,9 +125,9 @@ var fuzzTexts = slices.Concat([]string{"", "n1", "n2", "n[1-3]", "nothere", "p",
 // fuzzed is the controller.
 type fuzzed struct {
 	*Controller
-	base    []byte                 // what there is before each input
-	hash    string                 // of its configuration
-	crashed atomic.Pointer[string] // what the log says of a panic that was recovered
+	base []byte // what there is before each input
+	hash string // of its configuration
+	wiretest.Meter
 }
 
 func newFuzzed(f *testing.F) *fuzzed {
@@ -142,7 +137,7 @@ func newFuzzed(f *testing.F) *fuzzed {
 		f.Fatal(err)
 	}
 	z := &fuzzed{}
-	log := slog.New(fuzzLog{z})
+	log := z.Log()
 	c := &Controller{log: log, machine: newMachine(), nodes: newNodeSet(), people: someUsers(), host: "c1",
 		idle: newIdleWatch(), reports: make(chan nodeReports, reportQueue), clocks: newClocks(), bootAt: hostTime(),
 		reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
@@ -172,8 +167,8 @@ func newFuzzed(f *testing.F) *fuzzed {
 		<-led
 		fuzzMust(f, c.Close())
 	})
-	for !c.leads(ctx) {
-		time.Sleep(time.Millisecond)
+	for changed := c.door.wait(); !c.leading.Load(); changed = c.door.wait() {
+		<-changed
 	}
 	z.prepare(f)
 	return z
@@ -189,18 +184,7 @@ func fuzzMust(f *testing.F, err error) {
 // prepare makes what there is before each input.
 func (z *fuzzed) prepare(f *testing.F) {
 	ctx := context.Background()
-	edits := &state.Accounts{}
-	for _, a := range []*model.Account{{Name: "fact", Parent: model.RootAccount, Coordinators: []string{"coord"}},
-		{Name: "sub", Parent: "fact"}} {
-		edits.Edits = append(edits.Edits, state.AcctEdit{Op: state.PutAccount, Account: a},
-			state.AcctEdit{Op: state.PutAssoc, Assoc: &model.Association{Account: a.Name, Shares: 1}})
-	}
-	for name, level := range map[string]model.AdminLevel{"ann": 0, "coord": 0, "oper": model.AdminOperator,
-		"admin": model.AdminFull} {
-		edits.Edits = append(edits.Edits, state.AcctEdit{Op: state.PutUser, User: &model.User{Name: name,
-			DefaultAccount: "fact", Admin: level}})
-	}
-	bodies := []state.Body{edits}
+	bodies := []state.Body{someAccounts()}
 	for _, n := range []string{"n1", "n2"} {
 		bodies = append(bodies, &state.Join{Node: n, BootID: "b"})
 	}
@@ -220,8 +204,9 @@ func (z *fuzzed) prepare(f *testing.F) {
 		}
 	}
 	for id, node := range map[model.JobID]string{annsJob: "n1", victimsJob: "n2"} {
-		for z.machine.View().Job(id).State != model.Configuring {
-			time.Sleep(time.Millisecond)
+		for changed := z.machine.Changed(); z.machine.View().Job(id).State != model.Configuring; {
+			<-changed
+			changed = z.machine.Changed()
 		}
 		_, err := z.propose(ctx, &state.Reports{Placed: true, Reports: []state.Report{{Kind: state.Started, Job: id,
 			Attempt: 1, Node: node, At: z.now()}}})
@@ -263,26 +248,6 @@ func (z *fuzzed) harm(jobs bool, nodes ...string) string {
 		return "victim's held job was changed"
 	}
 	return ""
-}
-
-// fuzzLog notes requests that have failed by a panic, or that got no answer.
-type fuzzLog struct{ z *fuzzed }
-
-func (h fuzzLog) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
-func (h fuzzLog) WithAttrs([]slog.Attr) slog.Handler           { return h }
-func (h fuzzLog) WithGroup(string) slog.Handler                { return h }
-func (h fuzzLog) Handle(_ context.Context, r slog.Record) error {
-	r.Attrs(func(a slog.Attr) bool {
-		if text := a.String(); strings.Contains(r.Message, "panic") || strings.Contains(text, "panic") {
-			text = r.Message + " " + text
-			if old := h.z.crashed.Load(); old != nil {
-				text = *old + "\n" + text
-			}
-			h.z.crashed.Store(&text)
-		}
-		return true
-	})
-	return nil
 }
 
 // sender makes an input's requests, and sends them in a role.
@@ -516,20 +481,12 @@ func (z *fuzzed) bounded(t *testing.T, size int, f func()) {
 	if err := z.machine.Restore(bytes.NewReader(z.base)); err != nil {
 		t.Fatal(err)
 	}
-	mem, cpu := allocated(), spentCPU()
-	f()
-	for len(z.reports) > 0 {
-		time.Sleep(50 * time.Microsecond)
-	}
-	if n := allocated() - mem; n > uint64(fuzzFloor+fuzzFactor*size) {
-		t.Errorf("%d bytes cost %d bytes of memory", size, n)
-	}
-	if d := spentCPU() - cpu; d > fuzzCPU {
-		t.Errorf("%d bytes cost %v of CPU time", size, d)
-	}
-	if text := z.crashed.Swap(nil); text != nil {
-		t.Fatal(*text)
-	}
+	z.Measure(t, size, func() {
+		f()
+		for len(z.reports) > 0 {
+			runtime.Gosched() // the loop that collects them goes on
+		}
+	})
 	if err := z.checkState(); err != nil {
 		t.Errorf("the state is inconsistent: %v", err)
 	}
@@ -539,12 +496,6 @@ func (z *fuzzed) checkState() error {
 	z.machine.mu.Lock()
 	defer z.machine.mu.Unlock()
 	return z.machine.st.Check()
-}
-
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
 }
 
 // fuzzRole fuzzes one role. The seeds have each kind of request once, with little in it and with much.

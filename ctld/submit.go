@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"gbatch/internal/blob"
 	"gbatch/internal/model"
@@ -310,7 +309,7 @@ func (c *Controller) place(v *state.View, who *caller, sp *model.Spec) ([]string
 		sp.More = &m
 	}
 	var firstErr error
-	notes := c.alternates(v, sp)
+	notes := alternates(v, sp)
 	possible := sp.Partitions[:0:0]
 	for _, name := range sp.Partitions {
 		if err := c.allowed(v, who, sp, name); err != nil {
@@ -372,48 +371,6 @@ func knownGres(cfg *model.Config, g model.GresReq) error {
 			strings.Join(types, ", "))
 	}
 	return refuse(proto.CodeInvalidGres, "%s: no node has it; see ginfo -o '%%n %%G'", g.Name)
-}
-
-const groupNamesWait = 5 * time.Second // for the user database; a name that is not known by then is none
-
-// alternates puts partitions that take no jobs aside for their alternates (Alternate), and says so.
-func (c *Controller) alternates(v *state.View, sp *model.Spec) (notes []string) {
-	list := slices.Clone(sp.Partitions)
-	for i, name := range list {
-		p := v.Partition(name)
-		if p == nil || !p.Closed() || p.Alternate == "" {
-			continue
-		}
-		if q := v.Partition(p.Alternate); q != nil && !q.Closed() {
-			list[i] = q.Name
-			notes = append(notes, fmt.Sprintf("partition %s is in state %s; the job goes to partition %s (Alternate)", name,
-				p.State, q.Name))
-		}
-	}
-	if notes != nil {
-		sp.Partitions = list[:0:0]
-		for _, name := range list {
-			if !slices.Contains(sp.Partitions, name) {
-				sp.Partitions = append(sp.Partitions, name)
-			}
-		}
-	}
-	return notes
-}
-
-// inGroups reports whether one of a caller's groups has one of these names.
-func (c *Controller) inGroups(who *caller, names []string) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), groupNamesWait)
-	defer cancel()
-	return has(names, who.Group) || slices.ContainsFunc(who.Groups, func(gid uint32) bool {
-		return gid != who.GID && slices.Contains(names, c.people.Group(ctx, gid))
-	})
-}
-
-// onHost reports whether a host is one of these names, with or without its domain.
-func onHost(host string, names []string) bool {
-	short, _, _ := strings.Cut(host, ".")
-	return slices.ContainsFunc(names, func(name string) bool { return name == host || name == short })
 }
 
 // allowed gives the reason why a job may not, or can never, run in a partition.

@@ -2,6 +2,7 @@ package ctld
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"gbatch/internal/ask"
@@ -145,4 +146,29 @@ func withTimeMin(sp *model.Spec, s int64) {
 	m := sp.Extra()
 	m.TimeMinS = s
 	sp.More = &m
+}
+
+// alternates puts partitions that take no jobs aside for their alternates (Alternate), and says so.
+func alternates(v *state.View, sp *model.Spec) (notes []string) {
+	list := slices.Clone(sp.Partitions)
+	for i, name := range list {
+		p := v.Partition(name)
+		if p == nil || !p.Closed() || p.Alternate == "" {
+			continue
+		}
+		if q := v.Partition(p.Alternate); q != nil && !q.Closed() {
+			list[i] = q.Name
+			notes = append(notes, fmt.Sprintf("partition %s is in state %s; the job goes to partition %s (Alternate)", name,
+				p.State, q.Name))
+		}
+	}
+	if notes != nil {
+		sp.Partitions = list[:0:0]
+		for _, name := range list {
+			if !slices.Contains(sp.Partitions, name) {
+				sp.Partitions = append(sp.Partitions, name)
+			}
+		}
+	}
+	return notes
 }

@@ -3,15 +3,10 @@ package dbd
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"reflect"
-	"runtime/metrics"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -26,12 +21,7 @@ import (
 // which pass on users' questions. Nothing may panic, every request has an answer, no input may cost more memory and CPU
 // time than its size allows, and nobody sees a job that is hidden from them.
 
-const (
-	fuzzFloor  = 16 << 20 // bytes that an input may allocate in any case: a transaction, an answer
-	fuzzFactor = 32       // and for each of its bytes
-	fuzzCPU    = 2 * time.Second
-	fuzzAnswer = 20 * time.Second
-)
+const fuzzAnswer = 20 * time.Second // for an answer
 
 // fuzzMessages has a request of each kind but KindBeginEmpty, after which the daemon begins anew.
 var fuzzMessages = map[uint16]proto.Message{
@@ -65,35 +55,15 @@ func TestFuzzedKinds(t *testing.T) {
 
 type fuzzed struct {
 	*Daemon
-	crashed atomic.Pointer[string] // what the log says of a panic that was recovered
+	wiretest.Meter
 }
 
 func newFuzzed(f *testing.F) *fuzzed {
 	z := &fuzzed{}
-	z.Daemon = startDaemon(f, func(o *Options) { o.Logger = slog.New(fuzzLog{z}) }).Daemon
+	z.Daemon = startDaemon(f, func(o *Options) { o.Logger = z.Log() }).Daemon
 	mustPut(f, z.db, 3, rec(1, 1), rec(2, 2, running), rec(3, 3, waiting))
 	z.db.sight.Store(&proto.Sight{HidesJobs: true})
 	return z
-}
-
-// fuzzLog notes requests that have failed by a panic.
-type fuzzLog struct{ z *fuzzed }
-
-func (h fuzzLog) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
-func (h fuzzLog) WithAttrs([]slog.Attr) slog.Handler           { return h }
-func (h fuzzLog) WithGroup(string) slog.Handler                { return h }
-func (h fuzzLog) Handle(_ context.Context, r slog.Record) error {
-	r.Attrs(func(a slog.Attr) bool {
-		if text := a.String(); strings.Contains(r.Message+text, "panic") {
-			text = r.Message + " " + text
-			if old := h.z.crashed.Load(); old != nil {
-				text = *old + "\n" + text
-			}
-			h.z.crashed.Store(&text)
-		}
-		return true
-	})
-	return nil
 }
 
 // ask hands a request over and gives its answers.
@@ -125,7 +95,6 @@ func (z *fuzzed) ask(t *testing.T, kind uint16, body []byte, role string, h serv
 func (z *fuzzed) input(t *testing.T, b []byte, users bool) {
 	in := wiretest.Filler{Bytes: b, Texts: fuzzTexts}
 	how := in.Next()
-	mem, cpu := allocated(), cpuTime()
 	for range 1 + how>>1%4 {
 		kind := fuzzKinds[int(in.Next())%len(fuzzKinds)]
 		if users {
@@ -173,29 +142,6 @@ func (z *fuzzed) input(t *testing.T, b []byte, users bool) {
 			}
 		})
 	}
-	if n := allocated() - mem; n > uint64(fuzzFloor+fuzzFactor*len(b)) {
-		t.Errorf("%d bytes cost %d bytes of memory", len(b), n)
-	}
-	if d := cpuTime() - cpu; d > fuzzCPU {
-		t.Errorf("%d bytes cost %v of CPU time", len(b), d)
-	}
-	if text := z.crashed.Swap(nil); text != nil {
-		t.Fatal(*text)
-	}
-}
-
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
-
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func fuzzRole(f *testing.F, users bool) {
@@ -211,7 +157,7 @@ func fuzzRole(f *testing.F, users bool) {
 			f.Add(b)
 		}
 	}
-	f.Fuzz(func(t *testing.T, b []byte) { z.input(t, b, users) })
+	f.Fuzz(func(t *testing.T, b []byte) { z.Measure(t, len(b), func() { z.input(t, b, users) }) })
 }
 
 // FuzzController: a controller or another accounting daemon.

@@ -4,15 +4,11 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"log/slog"
 	"math"
 	"net"
-	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
@@ -29,21 +25,15 @@ import (
 // first node, and a controller. Nothing may panic, also where the daemon would go on, and no input may cost more
 // memory and CPU time than its size allows.
 
-const (
-	fuzzFloor  = 16 << 20 // bytes that an input may cost in any case: events, layouts, records
-	fuzzFactor = 32       // and for each of its bytes
-	fuzzCPU    = 2 * time.Second
-)
-
 // fuzzed is a node for fuzz targets: job 1 runs here, and job 2 runs on n0 and here. Nothing of a step is made.
 type fuzzed struct {
 	*loop
-	crashed string // what the log says of a panic that was recovered
+	wiretest.Meter
 }
 
 func newFuzzed(f *testing.F) *fuzzed {
 	z := &fuzzed{loop: testLoop(f)}
-	z.log = slog.New(panicLog{z})
+	z.log = z.Log()
 	z.n.log = z.log
 	over, cancel := context.WithCancel(context.Background())
 	cancel() // the pools' tasks are dropped
@@ -51,19 +41,6 @@ func newFuzzed(f *testing.F) *fuzzed {
 		*p = pool.New(over, 1, z.log)
 	}
 	return z
-}
-
-// panicLog notes requests that have failed by a panic.
-type panicLog struct{ z *fuzzed }
-
-func (h panicLog) Enabled(context.Context, slog.Level) bool { return true }
-func (h panicLog) WithAttrs([]slog.Attr) slog.Handler       { return h }
-func (h panicLog) WithGroup(string) slog.Handler            { return h }
-func (h panicLog) Handle(_ context.Context, r slog.Record) error {
-	if strings.Contains(r.Message, "has failed, and the daemon goes on") {
-		r.Attrs(func(a slog.Attr) bool { h.z.crashed += " " + a.String(); return true })
-	}
-	return nil
 }
 
 // begin puts the jobs into their places.
@@ -84,38 +61,6 @@ func (z *fuzzed) begin() {
 		z.attempts[a.key] = a
 		z.spool.mem.fold(recLaunch, a.rec)
 	}
-}
-
-// measured fails the test if f panics or costs more than an input of some bytes may.
-func (z *fuzzed) measured(t *testing.T, size int, f func()) {
-	t.Helper()
-	mem, cpu := allocated(), cpuTime()
-	f()
-	if n := allocated() - mem; n > uint64(fuzzFloor+fuzzFactor*size) {
-		t.Errorf("%d bytes cost %d bytes of memory", size, n)
-	}
-	if d := cpuTime() - cpu; d > fuzzCPU {
-		t.Errorf("%d bytes cost %v of CPU time", size, d)
-	}
-	if z.crashed != "" {
-		text := z.crashed
-		z.crashed = ""
-		t.Fatal(text)
-	}
-}
-
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
-
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // drain carries out what has been posted, and does without effects what a worker would do for each step.
@@ -184,7 +129,7 @@ func (z *fuzzed) talk(t *testing.T, b []byte, who shares.Owner, read func(*stepS
 	z.begin()
 	own := shares.New(1 << 16)
 	s := &stepServer{inbox: z.n.inbox, log: z.log, own: own, conns: map[*stepConn]bool{}, name: "n1", peers: z.n.peers}
-	z.measured(t, len(b), func() {
+	z.Measure(t, len(b), func() {
 		c := newStepConn(&feed{r: bytes.NewReader(b)}, own, who)
 		c.turns = make(chan struct{}, 1<<16) // the loop runs after it
 		s.converse(c, "who", who, func() error { return read(s, c) })
@@ -340,7 +285,7 @@ func FuzzStepEvents(f *testing.F) {
 			}
 		}
 		z.begin()
-		z.measured(t, len(b), func() {
+		z.Measure(t, len(b), func() {
 			a := z.attempts[proto.Attempt{Job: 1, Attempt: 1}]
 			s := &step{job: a, id: 0, phase: stepRunning, here: -1, req: &proto.StepRequest{},
 				rec: &placedStep{Job: 1, Attempt: 1, Nodes: []proto.StepNode{{Node: "n2", Index: 1, Ranks: []int32{0, 1}}}}}
@@ -380,7 +325,7 @@ func FuzzOrders(f *testing.F) {
 		z.begin()
 		z.spool.mem.epoch = leaderEpoch{}
 		z.n.rules.Store(nil)
-		z.measured(t, size, func() {
+		z.Measure(t, size, func() {
 			check.Orders(o, z.log)
 			check.Ask(ask, z.log)
 			o.Health = false // it runs a program

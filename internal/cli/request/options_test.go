@@ -16,7 +16,7 @@ func TestSubmitOptions(t *testing.T) {
 // TestGresAgain: of one option for GPUs the last value counts; others stay.
 func TestGresAgain(t *testing.T) {
 	var got []model.GresReq
-	gres, perTask := Gres(&got, "", model.PerNode), Gres(&got, model.GPUName, model.PerTask)
+	gres, perTask := Gres(&got, nil, "", model.PerNode), Gres(&got, nil, model.GPUName, model.PerTask)
 	for _, step := range []struct {
 		set   func(string) error
 		value string

@@ -29,7 +29,6 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 		}
 		sp.WorkDir = filepath.Clean(sp.WorkDir)
 	}
-	sp.Append = s.openMode == "a"
 	sp.Submit = e.Program
 	for _, a := range e.Args {
 		sp.Submit += " " + a
@@ -50,7 +49,7 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 		return nil, errors.New("With Arbitrary distribution you need to specify a nodelist or hostfile with the -w option")
 	}
 	var err error
-	sp.OwnLimits, sp.OwnMode = s.limitsOn, s.openMode != ""
+	sp.OwnLimits = s.limitsOn
 	if sp.Limits, err = ResourceLimits(s.limits); err != nil {
 		return nil, err
 	}
@@ -68,6 +67,7 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 
 // settle completes the request once all options are known.
 func (s *Submission) settle() error {
+	s.Spec.Append, s.Spec.OwnMode = s.openMode == "a", s.openMode != ""
 	if s.noKill && max(s.Spec.MinNodes, s.Spec.MaxNodes) > 1 {
 		s.Remarks = append(s.Remarks, "--no-kill has no effect in gbatch: a job of several nodes ends, or is put back "+
 			"into the queue (--requeue), when one of them fails")
@@ -194,7 +194,6 @@ func From(words []string, moment func(string) (model.Time, error)) (*Submission,
 	if err := p.Apply(); err != nil {
 		return nil, err
 	}
-	s.Spec.Append, s.Spec.OwnMode = s.openMode == "a", s.openMode != ""
 	return s, s.settle()
 }
 

@@ -108,9 +108,10 @@ func NodeSet(dst *[]string) func(string) error {
 }
 
 // Gres gives the setter of generic resources of one name, or of any if name is ""; it adds them to dst, in place of
-// what it has added before.
-func Gres(dst *[]model.GresReq, name string, per model.GresPer) func(string) error {
+// what it has added before. none, if it is not nil, says whether it was told to ask for none.
+func Gres(dst *[]model.GresReq, none *bool, name string, per model.GresPer) func(string) error {
 	var last []model.GresReq
+	wasNone := false
 	return func(v string) error {
 		if name == "" && strings.EqualFold(v, "help") {
 			return env.ErrGresHelp
@@ -122,6 +123,9 @@ func Gres(dst *[]model.GresReq, name string, per model.GresPer) func(string) err
 			}
 		}
 		last, *dst = list, append(*dst, list...)
+		if isNone := err == nil && len(list) == 0; none != nil && isNone != wasNone {
+			*none, wasNone = isNone, isNone
+		}
 		return said(err)
 	}
 }

@@ -113,19 +113,7 @@ func (r *run) mem(dst *int64) func(string) error {
 
 // gres gives the setter of generic resources; it accepts none.
 func (r *run) gres(name string, per model.GresPer) func(string) error {
-	n, none := &r.rq.Need, false // what this option has said last
-	set := request.Gres(&n.Gres, name, per)
-	return func(v string) error {
-		if err := set(v); err != nil {
-			return err
-		}
-		list, err := ask.ParseGres(name, v, per)
-		was := none
-		if none = err == nil && len(list) == 0; none || was {
-			n.NoGres = none
-		}
-		return err
-	}
+	return request.Gres(&r.rq.Need.Gres, &r.rq.Need.NoGres, name, per)
 }
 
 // stepOptions describe the step.
