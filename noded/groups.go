@@ -18,6 +18,7 @@ import (
 	"gbatch/noded/cgroup"
 	"gbatch/noded/hardware"
 	"gbatch/noded/shim"
+	"gbatch/noded/sitegroup"
 )
 
 // groups.go gives every attempt its control group, with limits from the configuration and the allocation. When the
@@ -36,8 +37,9 @@ type groups struct {
 	cpus   []int // the machine's, in the order of allocations
 	mem    int64 // the node's, MiB
 	virt   bool
-	claims int   // CPUs that the node says it has
-	link   *link // set once gshim is known
+	claims int              // CPUs that the node says it has
+	site   *sitegroup.Store // of the programs before and after jobs
+	link   *link            // set once gshim is known
 	prefix string
 	say    []string
 	old    []string // groups that were there at the start
@@ -80,6 +82,7 @@ func openGroups(n *Noded) (*groups, error) {
 	if g.old, err = g.root.List(); err != nil {
 		return nil, err
 	}
+	g.site = sitegroup.New(g.prefix+".site", hostGroups(&g.conf))
 	if why := g.root.Why(); why != "" {
 		g.say = append(g.say, why)
 	}
@@ -411,4 +414,4 @@ func (g *groups) sweep(ctx context.Context, keep []proto.Attempt) error {
 	return errors.Join(errs...)
 }
 
-func (g *groups) close() error { return g.root.Close() }
+func (g *groups) close() error { return errors.Join(g.site.Close(), g.root.Close()) }

@@ -51,13 +51,48 @@ func (n *Noded) programOrder(key proto.Attempt, r *launched) *shim.Launch {
 	if n.root {
 		o.Groups, o.AsRoot = []uint32{0}, true
 	}
+	var err error
 	if r.Facts.InJob && r.Order != nil { // a prolog's group is there already, an epilog's is made for it
-		var err error
 		if o.Cgroup, o.CPUs, err = n.groups.create(r.Order, true); err != nil {
 			n.log.Error("a program runs outside of its job's control group", "job", key.Job, "program", path, "err", err)
 		}
+		return o
+	}
+	if o.Cgroup.V1, o.Cgroup.V2, err = n.groups.site.Join(programGroup(key, stage(r.Stage))); err != nil {
+		n.log.Error("what a program leaves running can't be followed", "job", key.Job, "program", path, "err", err)
 	}
 	return o
+}
+
+// programGroup is the name of the group in which the programs of an attempt's prolog or epilog run.
+func programGroup(key proto.Attempt, st stage) string {
+	return fmt.Sprintf("%s_%d.%d", st, key.Job, key.Attempt)
+}
+
+// programLeft has what a program of the prolog has left running as the job's user join the job.
+func (l *loop) programLeft(a *attempt) {
+	key, uid := a.key, a.rec.UID
+	if a.rec.Facts.InJob || stage(a.rec.Stage) != stageProlog {
+		return
+	}
+	l.n.workers.Do(func(context.Context) {
+		job, err := l.n.groups.of(key)
+		if err == nil {
+			err = l.n.groups.site.Adopt(programGroup(key, stageProlog), uid, job)
+		}
+		if err != nil {
+			l.log.Warn("what a prolog has left running could not join its job; it is ended with it", "job", key.Job,
+				"err", err)
+		}
+	})
+}
+
+// endPrograms ends what the programs of a prolog or an epilog have left running as the job's user: the job is over.
+func (n *Noded) endPrograms(ctx context.Context, key proto.Attempt, r *launched, st stage) error {
+	if r == nil || r.Facts == nil || r.Facts.InJob {
+		return nil
+	}
+	return n.groups.site.Dismiss(ctx, programGroup(key, st), r.UID)
 }
 
 func (n *Noded) programOut(k shim.Key) string {
@@ -240,6 +275,7 @@ func (l *loop) programEnded(a *attempt, ev *shim.Event) error {
 	}
 	path, out, what := r.List[r.Index], l.n.programOut(ev.Key), stage(r.Stage)
 	l.soon(func() { l.n.stops.Do(func(context.Context) { l.n.logOutput(a.key, what, path, out) }) })
+	l.programLeft(a)
 	l.then(func() { l.n.link.ack(ev.Key) })
 	l.serialEnds(a.key)
 	return l.nextProgram(a)

@@ -17,8 +17,9 @@ import (
 )
 
 // prolog.go runs the programs of Prolog and Epilog: as root, one after the other, before the first and after the last
-// process of a job on this node. They run outside of the job's control group; with PrologFlags=RunInJob within it, and
-// what they leave running ends with the job, or with the epilog.
+// process of a job on this node. They run outside of the job's control group (package sitegroup), and what they leave
+// running as the job's user joins the job, or ends with the epilog. With PrologFlags=RunInJob they run within it, and
+// all that they leave running does.
 //
 // gshim starts them like any other process, so that killing gnoded touches none and loses no exit status. The spool has
 // an attempt's present program before its order goes out, and the next program begins only when the spool has the end
@@ -357,15 +358,18 @@ func (l *loop) epilogEnded(a *attempt) error {
 			return err
 		}
 	}
-	if key := a.key; a.rec.Facts.InJob {
-		l.soon(func() {
-			l.n.workers.Do(func(context.Context) {
-				if err := l.n.groups.remove(key); err != nil {
-					l.log.Warn("what an epilog has left running could not be ended", "job", key.Job, "err", err)
-				}
-			})
+	key, r := a.key, a.rec
+	l.soon(func() {
+		l.n.workers.Do(func(ctx context.Context) {
+			err := l.n.endPrograms(ctx, key, r, stageEpilog)
+			if r.Facts.InJob {
+				err = l.n.groups.remove(key)
+			}
+			if err != nil {
+				l.log.Warn("what an epilog has left running could not be ended", "job", key.Job, "err", err)
+			}
 		})
-	}
+	})
 	last := *a.rec.Final
 	return l.finish(a, &last)
 }

@@ -76,7 +76,8 @@ func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 	}
 	use, err := n.groups.finish(ctx, c)
 	if err == nil {
-		err = errors.Join(n.dropMounts(c.key), n.helpers.Remove(helped(c.key)))
+		err = errors.Join(n.endPrograms(ctx, c.key, c.rec, stageProlog), n.dropMounts(c.key),
+			n.helpers.Remove(helped(c.key)))
 	}
 	if err != nil {
 		m.left = err

@@ -152,6 +152,7 @@ var layers = []layer{
 	{"noded/ports", "internal/model"},
 	{"noded/check", "internal/model internal/proto internal/stepio noded/steplayout"},
 	{"noded/shares", ""},
+	{"noded/sitegroup", "noded/cgroup"},
 	{"noded/procs", ""},
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/trust internal/rpc internal/certs"},
 	{"noded/fence", "internal/model internal/proto internal/rpc noded/shim"},

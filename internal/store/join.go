@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -317,9 +318,10 @@ func (o Options) forgetBegin() error {
 }
 
 // holding is raft's transport. While the voter joins, it answers requests for votes itself, unless mayVote, and lets
-// none out.
+// none out. A snapshot whose sender falls silent is given up.
 type holding struct {
 	raft.Transport
+	cut  func()
 	j    *joiner
 	in   chan raft.RPC
 	stop context.CancelFunc
@@ -327,8 +329,8 @@ type holding struct {
 	wg   sync.WaitGroup
 }
 
-func newHolding(t raft.Transport, j *joiner) *holding {
-	h := &holding{Transport: t, j: j, in: make(chan raft.RPC)}
+func newHolding(n *network, j *joiner) *holding {
+	h := &holding{Transport: n.Transport, cut: n.cut, j: j, in: make(chan raft.RPC)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.wg.Add(1)
 	go h.pump()
@@ -350,6 +352,9 @@ func (h *holding) pump() {
 	for {
 		select {
 		case rpc := <-h.Transport.Consumer():
+			if rpc.Reader != nil {
+				rpc.Reader = &patient{rpc.Reader, h.cut}
+			}
 			if !h.j.joining.Load() {
 				h.pass(rpc)
 				continue
@@ -371,6 +376,22 @@ func (h *holding) pump() {
 			return
 		}
 	}
+}
+
+// silentSender is for how long nothing may come of a snapshot that another voter sends.
+const silentSender = 2 * time.Second
+
+// patient reads a snapshot that another voter sends. raft takes part in no election meanwhile, so when the sender falls
+// silent (its host has gone, or its process is stopped), the connections are cut, which ends the read.
+type patient struct {
+	io.Reader
+	cut func()
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	t := time.AfterFunc(silentSender, p.cut)
+	defer t.Stop()
+	return p.Reader.Read(b)
 }
 
 func (h *holding) header() raft.RPCHeader {

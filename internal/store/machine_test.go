@@ -155,6 +155,7 @@ type group struct {
 	layers  map[string]tcpLayer
 	members map[string]*member
 	begun   bool // those who start empty don't begin a new cluster
+	wrap    func(id string, l StreamLayer) StreamLayer
 }
 
 // newGroup prepares n voters, on TCP loopback or in opts.Net.
@@ -190,6 +191,9 @@ func (g *group) start(p Peer, dir string) *member {
 		}
 		delete(g.layers, p.ID)
 		o.Layer = l
+		if g.wrap != nil {
+			o.Layer = g.wrap(p.ID, l)
+		}
 	}
 	s, err := Open(o)
 	if err != nil {

@@ -75,13 +75,13 @@ func Open(o Options) (_ *Store, err error) {
 		writes: newWrites(o.Wrote), leaderCh: make(chan bool, 1),
 	}
 	s.join = &joiner{store: s, judging: make(chan struct{}, maxJudging)}
-	trans, ask, admit, leave := newTransport(o, s.roll, lg, s.join.standing)
-	s.leave, s.join.ask = leave, ask
-	s.hold = newHolding(trans, s.join)
+	n := newNetwork(o, s.roll, lg, s.join.standing)
+	s.leave, s.join.ask = n.leave, n.ask
+	s.hold = newHolding(n, s.join)
 	if err := s.start(s.hold, lg); err != nil {
-		return nil, errors.Join(err, s.hold.Close(), leave(), d.close())
+		return nil, errors.Join(err, s.hold.Close(), n.leave(), d.close())
 	}
-	admit()
+	n.admit()
 	if s.join.joining.Load() {
 		ctx, cancel := context.WithCancel(context.Background())
 		s.stopJoin = cancel

@@ -15,14 +15,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// newTransport connects raft with the other voters. It holds back incoming connections until admit is called. A voter
-// asks others for their standing with ask, and answers with mine.
-func newTransport(o Options, book *roll, lg *logger, mine func() Standing) (t raft.Transport, ask askFunc, admit func(),
-	leave func() error) {
+// network is what a voter has of the network.
+type network struct {
+	raft.Transport
+	ask   askFunc      // asks another voter for its standing
+	admit func()       // lets incoming connections in, which are held back until then
+	cut   func()       // breaks all incoming connections; others make them again
+	leave func() error // ends it
+}
+
+// newNetwork connects raft with the other voters. It answers those who ask for this voter's standing with mine.
+func newNetwork(o Options, book *roll, lg *logger, mine func() Standing) *network {
 	if o.Net != nil {
 		mem := o.Net.transport(o.addr(o.ID))
-		return mem, o.Net.asks(mem.LocalAddr()), func() { o.Net.join(mem, mine) },
-			func() error { o.Net.leave(mem); return nil }
+		return &network{Transport: mem, ask: o.Net.asks(mem.LocalAddr()), admit: func() { o.Net.join(mem, mine) },
+			cut: func() {}, leave: func() error { o.Net.leave(mem); return nil }}
 	}
 	g := &gate{layer: o.Layer, open: make(chan struct{}), closed: make(chan struct{}), conns: map[*incoming]bool{},
 		ready: make(chan net.Conn), mine: mine}
@@ -32,13 +39,13 @@ func newTransport(o Options, book *roll, lg *logger, mine func() Standing) (t ra
 	})
 	g.wg.Add(1)
 	go g.receive()
-	leave = func() error {
+	leave := func() error {
 		err := nt.Close()
 		nt.CloseStreams() // Close leaves the pooled connections open
 		g.wg.Wait()
 		return err
 	}
-	return nt, g.ask, sync.OnceFunc(func() { close(g.open) }), leave
+	return &network{Transport: nt, ask: g.ask, admit: sync.OnceFunc(func() { close(g.open) }), cut: g.cut, leave: leave}
 }
 
 // askFunc asks another voter for its standing.
@@ -216,15 +223,22 @@ func (g *gate) Close() error {
 	err := g.layer.Close()
 	g.mu.Lock()
 	g.shut = true
+	g.mu.Unlock()
+	g.cut()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// cut closes all connections that others have made.
+func (g *gate) cut() {
+	g.mu.Lock()
 	left := slices.Collect(maps.Keys(g.conns))
 	g.mu.Unlock()
 	for _, c := range left {
 		_ = c.Close() // the other side sees the end
 	}
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 func (g *gate) Addr() net.Addr { return g.layer.Addr() }

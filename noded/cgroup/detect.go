@@ -43,6 +43,8 @@ type Support struct {
 	v1  map[string]string // controller -> mount point
 	v2  string            // mount point, or ""
 	ctl []string          // controllers of v2
+
+	unlimited bool // groups only track
 }
 
 // Detect reads the mounts. Open, not Detect, tests whether they are usable.

@@ -55,9 +55,10 @@ type Root struct {
 
 // Want restricts the host's hierarchies that are used. The zero Want uses all.
 type Want struct {
-	Version  int    // 1 or 2: only hierarchies of that version; 0: both
-	Below    string // only hierarchies mounted at this directory or below it; "": all
-	Disabled bool   // none at all
+	Version   int    // 1 or 2: only hierarchies of that version; 0: both
+	Below     string // only hierarchies mounted at this directory or below it; "": all
+	Disabled  bool   // none at all
+	TrackOnly bool   // only what finds and kills a group's processes, without limits
 }
 
 // narrow removes the hierarchies that are not wanted.
@@ -79,6 +80,10 @@ func (w Want) narrow(s Support) Support {
 	}
 	if w.Version != 1 && s.v2 != "" && below(s.v2) {
 		out.v2, out.ctl = s.v2, s.ctl
+	}
+	if w.TrackOnly {
+		out.ctl, out.unlimited = nil, true
+		maps.DeleteFunc(out.v1, func(controller, _ string) bool { return controller != "freezer" })
 	}
 	out.setMode()
 	if out.Mode == None {
@@ -129,7 +134,7 @@ func open(prefix string, s Support, uid int) *Root {
 			note(again(func() error { return r.openV1(c) }))
 		}
 	}
-	if r.v2 != "" {
+	if r.v2 != "" && !s.unlimited {
 		err := r.tryDeviceProgram()
 		r.ebpf = err == nil
 		if err != nil && s.v1["devices"] == "" {
