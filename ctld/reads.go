@@ -77,7 +77,11 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 	}
 	if h.asks {
 		a.more = send
-		return c.make(ctx, a, h)
+		last, err := c.make(ctx, a, h)
+		if err == nil && !a.sent && !c.leads(ctx) {
+			err = errMoved
+		}
+		return last, err
 	}
 	sending := time.Duration(0)
 	more := c.gated(ctx, payer, send)

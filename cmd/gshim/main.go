@@ -9,8 +9,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
+	"gbatch/internal/become"
 	"gbatch/noded/greshelper"
 	"gbatch/noded/loginenv"
 	"gbatch/noded/oci"
@@ -42,6 +44,10 @@ func main() {
 	}
 	if len(os.Args) > 2 && os.Args[1] == greshelper.Word {
 		os.Exit(greshelper.Main(os.Args[2:], os.Stdin, os.Stdout))
+	}
+	if err := become.Private(); err != nil { // jobs' environments are in its memory
+		fmt.Fprintln(os.Stderr, "gshim:", err)
+		os.Exit(1)
 	}
 	os.Exit(shim.Main(os.Args[1:], os.Stdout, os.Stderr))
 }

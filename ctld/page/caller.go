@@ -90,6 +90,9 @@ func (q *request) ours() bool {
 // turnAway answers one who is not known.
 func (q *request) turnAway(err error) {
 	q.who = nil
+	if q.r.Method == http.MethodPost {
+		q.w.Header().Set("Connection", "close") // the form is not waited for
+	}
 	if errors.Is(err, errHost) {
 		q.fail(http.StatusForbidden, "Open this page as http://localhost: another name could be another site's.")
 		return

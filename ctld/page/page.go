@@ -54,9 +54,10 @@ func New(o *Options) *Page {
 
 // Limits.
 const (
-	maxForm   = 5 << 20 // bytes of a form: a script may have 4 MiB
-	maxRows   = 200     // rows of a list on one page
-	maxNodes  = 4096    // nodes in the picture of GPUs
+	maxForm   = 5 << 20  // bytes of a form: a script may have 4 MiB
+	maxLogin  = 32 << 10 // of one with a token
+	maxRows   = 200      // rows of a list on one page
+	maxNodes  = 4096     // nodes in the picture of GPUs
 	cacheTime = "public, max-age=3600"
 )
 
@@ -158,23 +159,24 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			q.fail(http.StatusForbidden, "This form came from another site, so nothing was done.")
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		if err := r.ParseForm(); err != nil {
-			q.fail(http.StatusRequestEntityTooLarge, "The form can't be read: it is damaged or too large.")
-			return
-		}
 	}
 	if at == "/login" {
-		q.login()
+		if q.readForm(maxLogin) {
+			q.login()
+		}
 		return
 	}
 	if err := q.signedIn(); err != nil {
 		q.turnAway(err)
 		return
 	}
-	leave, err := p.o.Cluster.Admit(q.ctx, q.who.UID, int(max(0, r.ContentLength)))
+	leave, err := p.o.Cluster.Admit(q.ctx, q.who.UID, rest.Claim(r, maxForm))
 	if err != nil {
 		q.failed(err)
+		return
+	}
+	if !q.readForm(maxForm) {
+		leave()
 		return
 	}
 	if at == "/live" {
@@ -184,6 +186,20 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	q.serve(at)
+}
+
+// readForm reads what a form has sent, most bytes at most: of who has not signed in no more than a token. It reports
+// whether it could; if not, that is answered.
+func (q *request) readForm(most int64) bool {
+	if q.r.Method != http.MethodPost {
+		return true
+	}
+	q.r.Body = http.MaxBytesReader(q.w, q.r.Body, most)
+	if err := q.r.ParseForm(); err != nil {
+		q.fail(http.StatusRequestEntityTooLarge, "The form can't be read: it is damaged or too large.")
+		return false
+	}
+	return true
 }
 
 // serve answers a reader who has signed in.

@@ -49,7 +49,7 @@ func (q *request) body() (*object, error) {
 		}
 		return &object{m: tree, read: map[string]bool{}}, nil
 	}
-	if err := tooDeep(text); err != nil {
+	if err := tooMuch(text); err != nil {
 		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -71,9 +71,18 @@ func badBody(why string) error {
 	return &fault{Number: errParse, Detail: "the request's body can't be read: " + why, Status: http.StatusBadRequest}
 }
 
-// tooDeep refuses what would take a stack as deep as it wishes.
-func tooDeep(text []byte) error {
-	depth, quoted := 0, false
+// What values of a body take in memory, bytes, about: an object with a member, and any other value or member.
+const (
+	objectCost = 350
+	valueCost  = 64
+	freeCost   = 1 << 20 // that much any body may take
+	costFactor = 8       // and as many times its size
+)
+
+// tooMuch refuses what would take a stack as deep as it wishes, or many times its size in memory: short values without
+// end.
+func tooMuch(text []byte) error {
+	depth, cost, quoted := 0, 0, false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case quoted && c == '\\':
@@ -85,9 +94,19 @@ func tooDeep(text []byte) error {
 			if depth++; depth > maxDepth {
 				return badBody(fmt.Sprintf("its objects are more than %d deep", maxDepth))
 			}
+			cost += valueCost
+			if c == '{' {
+				cost += objectCost
+			}
 		case c == '}' || c == ']':
 			depth--
+		case c == ',':
+			cost += valueCost
 		}
+	}
+	if cost > freeCost+costFactor*len(text) {
+		return badBody(fmt.Sprintf("its %d bytes are so many short values that they would take %d in memory", len(text),
+			cost))
 	}
 	return nil
 }
@@ -385,8 +404,11 @@ func (q *request) done(o *object) error {
 	return nil
 }
 
-// maxYAML bounds such a body: its parser needs many times that.
-const maxYAML = 8 << 20
+// maxYAML bounds such a body, bytes: its parser needs up to yamlFactor times that.
+const (
+	maxYAML    = 512 << 10
+	yamlFactor = 100
+)
 
 // readYAML reads one document, an object.
 func readYAML(text []byte) (map[string]any, error) {

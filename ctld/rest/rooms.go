@@ -63,7 +63,7 @@ func (s *Server) room(ctx context.Context, w *answer, r *http.Request, path stri
 		at.Serve(w, r, v)
 		return true
 	}
-	leave, err := s.o.Cluster.Admit(ctx, who.UID, int(max(0, r.ContentLength)))
+	leave, err := s.o.Cluster.Admit(ctx, who.UID, Claim(r, maxBody))
 	if err != nil {
 		f := asFault(err, path)
 		roomFault(w, f.Status, f.Detail)

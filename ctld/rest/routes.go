@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"errors"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -161,11 +162,24 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 		return
 	}
 	q.who = who
-	leave, err := s.o.Cluster.Admit(ctx, who.UID, int(max(0, r.ContentLength)))
+	leave, err := s.o.Cluster.Admit(ctx, who.UID, Claim(r, maxBody))
 	if err != nil {
 		q.send(err)
 		return
 	}
 	defer leave()
 	q.send(found.Run(q))
+}
+
+// Claim is how many bytes a request counts against its user's share before it is read: what it says, and all that it may
+// have if it says nothing. A parser of YAML needs many times the text.
+func Claim(r *http.Request, most int64) int {
+	n := r.ContentLength
+	if n < 0 || n > most {
+		n = most
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && isYAML(kind) {
+		n = min(n, maxYAML) * yamlFactor
+	}
+	return int(n)
 }

@@ -78,6 +78,7 @@ func TestWebAttacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("tokens", func(t *testing.T) { wrongTokens(t, x, r.Token) })
+	t.Run("unsigned forms", func(t *testing.T) { unsignedForms(t, x, addr) })
 	t.Run("sign in", func(t *testing.T) { signIn(t, x, r.Token) })
 	t.Run("streams", func(t *testing.T) { manyStreams(t, x, r.Token) })
 	t.Run("connections", func(t *testing.T) { manyConnections(t, c, addr) })
@@ -142,6 +143,34 @@ func wrongTokens(t *testing.T, x *tcp, good string) {
 		if got, said := x.do("GET", path, nil); got.StatusCode == 200 || strings.Contains(said, "root:") {
 			t.Errorf("%s: %d %s", path, got.StatusCode, said)
 		}
+	}
+}
+
+// unsignedForms: of a form of who has not signed in nothing is read, whatever it promises, and of a token not more than
+// one has.
+func unsignedForms(t *testing.T, x *tcp, addr string) {
+	for _, length := range []string{"Content-Length: 5000000", "Transfer-Encoding: chunked"} {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close() //nolint:errcheck // only read
+		_, err = fmt.Fprintf(c, "POST /submit HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-www-form-urlencoded\r\n"+
+			"%s\r\n\r\n", addr, length)
+		if err == nil {
+			err = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(c).ReadString('\n')
+		if err != nil || !strings.Contains(line, " 401 ") {
+			t.Errorf("%s, and nothing of it: %q %v, want 401 at once", length, line, err)
+		}
+	}
+	if got, _ := x.do("POST", "/login", url.Values{"token": {strings.Repeat("a", 64<<10)}}); got.StatusCode !=
+		http.StatusRequestEntityTooLarge {
+		t.Errorf("a token of 64 KiB: %d", got.StatusCode)
 	}
 }
 

@@ -122,8 +122,8 @@ func metaSum(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(nil, crc32.Checksum(b, castagnoli))
 }
 
-// sealedSnapshots is raft's store of snapshots. It adds a checksum of meta.json to each, and notes it in the log's
-// seal.
+// sealedSnapshots is raft's store of snapshots. It closes each one's files to others, which raft leaves to the
+// directory, adds a checksum of meta.json to each, and notes it in the log's seal.
 type sealedSnapshots struct {
 	raft.SnapshotStore
 	dir string
@@ -136,6 +136,12 @@ func (s *sealedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, con
 	sink, err := s.SnapshotStore.Create(v, index, term, conf, confIndex, t)
 	if err != nil {
 		return nil, err
+	}
+	dir := filepath.Join(s.dir, snapshotsDir, sink.ID()+".tmp") // meta.json is written again at the end, and keeps its mode
+	for _, name := range []string{metaFile, stateFile} {
+		if err := os.Chmod(filepath.Join(dir, name), 0o600); err != nil {
+			return nil, errors.Join(fmt.Errorf("closing a snapshot to others: %w", err), sink.Cancel())
+		}
 	}
 	return &sealedSink{sink, s, index}, nil
 }

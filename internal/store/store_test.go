@@ -119,6 +119,15 @@ func TestSnapshotTruncationRestart(t *testing.T) {
 	if m.machine.restores != 1 || !bytes.Equal(m.machine.snapshot(), want) {
 		t.Errorf("%d restores, %d commands", m.machine.restores, m.machine.count())
 	}
+	files, err := filepath.Glob(filepath.Join(dir, "snapshots", "*", "*"))
+	if err != nil || len(files) == 0 {
+		t.Errorf("no snapshot, %v", err)
+	}
+	for _, f := range files {
+		if st, err := os.Stat(f); err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v, want no rights for others", f, st.Mode(), err)
+		}
+	}
 	if left, err := filepath.Glob(filepath.Join(dir, "snapshots", "*.tmp")); err != nil || len(left) > 0 {
 		t.Errorf("unfinished snapshots left: %v, %v", left, err)
 	}
