@@ -171,8 +171,8 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 	q.send(found.Run(q))
 }
 
-// Claim is how many bytes a request counts against its user's share before it is read: what it says, and all that it may
-// have if it says nothing. A parser of YAML needs many times the text.
+// Claim is how many bytes a request counts against its user's share before it is read: what it says, and all that it
+// may have if it says nothing. A parser of YAML needs many times the text.
 func Claim(r *http.Request, most int64) int {
 	n := r.ContentLength
 	if n < 0 || n > most {

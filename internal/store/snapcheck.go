@@ -137,7 +137,7 @@ func (s *sealedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, con
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(s.dir, snapshotsDir, sink.ID()+".tmp") // meta.json is written again at the end, and keeps its mode
+	dir := filepath.Join(s.dir, snapshotsDir, sink.ID()+".tmp") // meta.json keeps its mode when it is written again
 	for _, name := range []string{metaFile, stateFile} {
 		if err := os.Chmod(filepath.Join(dir, name), 0o600); err != nil {
 			return nil, errors.Join(fmt.Errorf("closing a snapshot to others: %w", err), sink.Cancel())
