@@ -179,7 +179,7 @@ func TestClocksOfAll(t *testing.T) {
 }
 
 // TestClockOfLeader: the clock of the leader is set an hour forward or back. Another controller leads then, and says
-// whose clock is wrong; no node is blamed. The same when the one with the wrong clock is the only one that is left.
+// whose clock is wrong; no node is blamed. A wrong clock that takes over is in internal/faultsim.
 func TestClockOfLeader(t *testing.T) {
 	bin, k := wrongClocks(t)
 	dir := filepath.Join(t.TempDir(), "clocks")

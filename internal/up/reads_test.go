@@ -118,6 +118,12 @@ func TestReadsWithoutMajority(t *testing.T) {
 			t.Errorf("through %s gcontrol ping says %q, %q, %v", socket, out, errs, err)
 		}
 	}
+	for want, words := range map[string][]string{"n1": {"ginfo", "-h", "-N", "-o", "%N"}, "Jobs pending:   1": {"gdiag"}} {
+		out, errs, err := commandAs(t, c, 0, onlySocket(t, c, "noded-n1.sock"), words...)
+		if err != nil || !strings.Contains(out, want) || !strings.Contains(errs, "this is what "+left+" knew ") {
+			t.Errorf("%v says %q, %q, %v, want %q and its age", words, out, errs, err, want)
+		}
+	}
 	out, _, err := commandAs(t, c, 0, onlySocket(t, c, "ctld-"+left+".sock"), "gqueue", "--json")
 	var list struct {
 		Warnings []struct{ Description string }
