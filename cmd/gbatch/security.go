@@ -115,21 +115,32 @@ func (a *audit) keys() {
 func (a *audit) files() {
 	c := a.cfg
 	a.notWritable("configuration", c.Path)
-	for _, p := range []struct {
-		key   string
-		paths []string
-	}{{"Prolog", c.Prolog}, {"Epilog", c.Epilog}, {"PrologSlurmctld", c.PrologSlurmctld},
-		{"EpilogSlurmctld", c.EpilogSlurmctld}, {"HealthCheckProgram", []string{c.HealthCheckProgram}},
-		{"UnkillableStepProgram", []string{c.UnkillableStepProgram}}, {"MailProg", []string{c.MailProg}},
-		{"AlertProgram", []string{c.AlertProgram}}, {"GpuRecoverProgram", []string{c.GpuRecoverProgram}},
-		{"MigProgram", []string{c.MigProgram}}, {"JobSubmitProgram", []string{c.JobSubmitProgram}},
-		{"CliFilterProgram", []string{c.CliFilterProgram}}} {
+	for _, p := range programs(c) {
 		for _, path := range p.paths {
 			if path != "" {
 				a.notWritable(p.key, path)
 			}
 		}
 	}
+}
+
+// siteProgram is a key of the configuration and the programs that it names.
+type siteProgram struct {
+	key   string
+	paths []string
+}
+
+// programs are what daemons run as root, or as the users of all jobs.
+func programs(c *conf.Config) []siteProgram {
+	one := func(key, path string) siteProgram { return siteProgram{key, []string{path}} }
+	return []siteProgram{{"Prolog", c.Prolog}, {"Epilog", c.Epilog}, {"PrologSlurmctld", c.PrologSlurmctld},
+		{"EpilogSlurmctld", c.EpilogSlurmctld}, one("TaskProlog", c.TaskProlog), one("TaskEpilog", c.TaskEpilog),
+		one("HealthCheckProgram", c.HealthCheckProgram), one("UnkillableStepProgram", c.UnkillableStepProgram),
+		one("MailProg", c.MailProg), one("AlertProgram", c.AlertProgram), one("GpuRecoverProgram", c.GpuRecoverProgram),
+		one("MigProgram", c.MigProgram), one("JobSubmitProgram", c.JobSubmitProgram),
+		one("JobEventProgram", c.JobEventProgram), one("CliFilterProgram", c.CliFilterProgram),
+		one("RebootProgram", c.RebootProgram), one("GresHelper", c.GresHelper), one("SuspendProgram", c.Power.Suspend),
+		one("ResumeProgram", c.Power.Resume), one("ResumeFailProgram", c.Power.ResumeFail)}
 }
 
 // notWritable wants a file, and all directories above it, to be root's or SlurmUser's alone to change.

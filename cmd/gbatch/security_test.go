@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -58,5 +60,43 @@ func TestSecurityFindings(t *testing.T) {
 	must(pki.IssueFor(1e9*3600, dir, pki.RoleNode, "n1", nil, dir))
 	if found := look(); len(found) > 0 {
 		t.Errorf("a host that leaves nothing open has %q", found)
+	}
+}
+
+// TestEveryProgramIsLookedAt: each key of the configuration that names a program is among those that gbatch check
+// --security looks at.
+func TestEveryProgramIsLookedAt(t *testing.T) {
+	c := &conf.Config{}
+	isProgram := regexp.MustCompile("Prog$|Program$|(rolog|pilog)(Slurmctld)?$|Helper$|^(Suspend|Resume|ResumeFail)$")
+	want := 0
+	set := func(v reflect.Value) {
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			if !isProgram.MatchString(name) {
+				continue
+			}
+			switch f := v.Field(i); {
+			case f.Kind() == reflect.String:
+				f.SetString("/" + name)
+				want++
+			case f.Type() == reflect.TypeFor[[]string]():
+				f.Set(reflect.ValueOf([]string{"/" + name}))
+				want++
+			}
+		}
+	}
+	set(reflect.ValueOf(c).Elem())
+	set(reflect.ValueOf(&c.Power).Elem())
+	got := map[string]bool{}
+	for _, p := range programs(c) {
+		for _, path := range p.paths {
+			if path == "" || got[path] {
+				t.Errorf("%s has %q", p.key, path)
+			}
+			got[path] = true
+		}
+	}
+	if want < 20 || len(got) != want {
+		t.Errorf("%d of %d programs are looked at: %v", len(got), want, got)
 	}
 }

@@ -37,7 +37,8 @@ func main() {
 	f.StringVar(&s.Options.Dir, "dir", "", "`directory` of the database instead of DbdStateLocation")
 	f.StringVar(&s.Options.PKI, "pki", "", "`directory` of the certificate instead of PKIDir")
 	f.IntVar(&s.Options.KeepMonths, "keep-months", 0, "delete jobs that ended this many `months` ago; 0 keeps all")
-	f.StringVar(&s.Join, "join", "", "get this host's certificate with a `TOKEN@HOST` of gbatch cert token, and end")
+	f.StringVar(&s.Join, "join", "",
+		"get this host's certificate with a `TOKEN@HOST` of gbatch cert token, and end; -: read it")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := cmd.ExecuteContext(ctx); err != nil {

@@ -39,7 +39,8 @@ func command() *cobra.Command {
 	fl.StringSliceVar(&f.Controllers, "controllers", nil, "controllers, `host:port,...`")
 	fl.StringVar(&f.SocketDir, "socket-dir", "", "`directory` of the socket that commands talk to")
 	fl.StringVar(&f.Shim, "shim", "", "the launcher `program` (default: gshim beside gnoded)")
-	fl.StringVar(&f.Join, "join", "", "get this host's certificate with a `TOKEN@HOST` of gbatch cert token, and end")
+	fl.StringVar(&f.Join, "join", "",
+		"get this host's certificate with a `TOKEN@HOST` of gbatch cert token, and end; -: read it")
 	fl.BoolVarP(&hardware, "print-hardware", "C", false, "print this machine as a NodeName line, and end")
 	fl.BoolVarP(&gpus, "print-gres", "G", false, "print this machine's GPUs as lines of gres.conf, and end")
 	return cmd

@@ -1,12 +1,15 @@
 package certs
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"gbatch/internal/proto"
@@ -139,8 +142,31 @@ func Explain(ctx context.Context, err error, addrs []string, dir string) error {
 // DefaultPort is the controllers' port where TOKEN@HOST has none.
 const DefaultPort = "6817"
 
+// maxJoin bounds a TOKEN@HOST that is read.
+const maxJoin = 4 << 10
+
+// read gives what follows --join. With "-" it is a line of the standard input: other users of a host see the command
+// lines of its programs.
+func read(text string, in io.Reader) (string, error) {
+	if text != "-" {
+		return text, nil
+	}
+	line, err := bufio.NewReader(io.LimitReader(in, maxJoin)).ReadString('\n')
+	if line = strings.TrimSpace(line); line != "" {
+		return line, nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = errors.New("the standard input has no TOKEN@HOST of gbatch cert token")
+	}
+	return "", err
+}
+
 // JoinHost is --join of a daemon: it gets the certificate of that role and name into dir and says so.
 func JoinHost(ctx context.Context, text, role, name, dir string, say io.Writer) error {
+	text, err := read(text, os.Stdin)
+	if err != nil {
+		return fmt.Errorf("--join -: %w", err)
+	}
 	t, addr, err := ParseJoin(text, DefaultPort)
 	if err != nil {
 		return fmt.Errorf("--join: %w", err)
