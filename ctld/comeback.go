@@ -261,6 +261,9 @@ func hasLeft(j *model.Job, node string) bool {
 	return k < 0 || !j.Run.Busy.Empty() && !j.Run.Busy.Has(k)
 }
 
+// registersWithin is the time in which a node whose session was ended registers again, if it can.
+const registersWithin = 2 * time.Second
+
 // leavingJobs is how many jobs leavingText names.
 const leavingJobs = 4
 
@@ -303,8 +306,10 @@ func (s *session) notClear(leaving []proto.Attempt) bool {
 }
 
 // stillLeaving drains nodes again that are resumed while they are still ending attempts that were given up: they come
-// back by themselves. It goes into one log entry with the resumption: no job is planned there in between.
-func (c *Controller) stillLeaving(nodes []string) (list []state.Body) {
+// back by themselves. It goes into one log entry with the resumption: no job is planned there in between. A node that
+// was told to register again is awaited, since only then does it say so.
+func (c *Controller) stillLeaving(ctx context.Context, nodes []string) (list []state.Body) {
+	c.nodes.back(ctx, nodes, registersWithin)
 	for _, name := range nodes {
 		s := c.nodes.session(name)
 		if s == nil {

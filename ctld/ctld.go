@@ -305,7 +305,12 @@ func (c *Controller) sayGoodbye(ctx context.Context) {
 	if !c.store.IsLeader() || len(c.voters()) == 1 {
 		return
 	}
-	if err := c.handOver(ctx, c.heir(ctx)); err != nil {
+	heir := c.heir(ctx)
+	if heir == "" { // of those that have joined since they were asked last
+		c.hearAll(ctx)
+		heir = c.heir(ctx)
+	}
+	if err := c.handOver(ctx, heir); err != nil {
 		c.log.Warn("leadership could not be handed over before the end", "err", err)
 		return
 	}

@@ -250,7 +250,7 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 	whole := !e.Keep && e.Gres == ""
 	bodies := []state.Body{e}
 	if whole && e.Admin == model.NodeUp {
-		bodies = append(bodies, c.stillLeaving(e.Nodes)...)
+		bodies = append(bodies, c.stillLeaving(ctx, e.Nodes)...)
 	}
 	if w.power != model.PowerAsIs {
 		if !v.Config().Params.Power.On() {

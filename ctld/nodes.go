@@ -283,6 +283,29 @@ func (n *nodeSet) leave(s *session) {
 	}
 }
 
+// back waits until nodes whose sessions ended a moment ago have registered again, at most for a time.
+func (n *nodeSet) back(ctx context.Context, nodes []string, most time.Duration) {
+	give := time.After(most)
+	for {
+		n.mu.Lock()
+		woken, away := n.woken, slices.ContainsFunc(nodes, func(name string) bool {
+			last, left := n.left[name]
+			return left && n.sessions[name] == nil && time.Since(last.at) < most
+		})
+		n.mu.Unlock()
+		if !away {
+			return
+		}
+		select {
+		case <-woken:
+		case <-give:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // feel fills in data from the last heartbeat.
 func (n *nodeSet) feel(node string, info *proto.NodeInfo) {
 	s := n.session(node)
@@ -425,6 +448,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 		return err
 	}
 	s.conn, s.epoch, s.seen, s.config, s.witnesses = conn, epoch, time.Now(), v.Config().Hash, witnesses
+	s.leaving = leaving[:min(len(leaving), proto.MaxLeaving)] // until its first heartbeat
 	if len(forget) > 0 {
 		s.send(&proto.Orders{Epoch: epoch, Forget: forget}) // for an older daemon, which does not read this from Welcome
 	}
