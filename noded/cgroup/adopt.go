@@ -16,7 +16,7 @@ import (
 // adopt.go deals with the processes of one user in a group that has others' too.
 
 // Adopt moves the processes of another group that run as a user into this one, until none is left there. If this group
-// has steps, they join what the job runs beside them.
+// has steps, they join what the job runs beside them. If it is removed meanwhile, what is left stays where it is.
 func (g *Group) Adopt(from *Group, uid uint32) error {
 	for range moveRounds {
 		pids, err := from.procsOf(uid)
@@ -24,7 +24,10 @@ func (g *Group) Adopt(from *Group, uid uint32) error {
 			return err
 		}
 		for _, pid := range pids {
-			if err := g.take(pid); err != nil {
+			switch err := g.take(pid); {
+			case gone(err):
+				return nil
+			case err != nil:
 				return fmt.Errorf("move process %d from group %s to %s: %w", pid, from.name, g.name, err)
 			}
 		}
@@ -32,26 +35,31 @@ func (g *Group) Adopt(from *Group, uid uint32) error {
 	return fmt.Errorf("the processes in %s fork faster than they can be moved to %s", from.name, g.name)
 }
 
-// take moves a process into the group. One that has ended since needs no moving.
+// take moves a process into the group: first to where the group's end finds it, so that nothing else of the group has a
+// process that nobody kills. One that has ended since needs no moving.
 func (g *Group) take(pid int) error {
-	v1, v2 := g.JoinDirs()
+	track, err := g.trackDir()
+	if err != nil {
+		return err
+	}
+	err = join(track, pid)
+	if track == g.v2 && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP)) {
+		aside := filepath.Join(track, ownPart) // it has controllers for its steps, and no processes itself
+		if err := unix.Mkdir(aside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return &fs.PathError{Op: "mkdir", Path: aside, Err: err}
+		}
+		err = join(aside, pid)
+	}
+	if err != nil {
+		return err
+	}
+	v1, _ := g.JoinDirs()
 	for _, dir := range v1 {
-		if err := join(dir, pid); err != nil {
+		if err := join(dir, pid); err != nil && !gone(err) { // while the group is removed, which kills the process
 			return err
 		}
 	}
-	if v2 == "" {
-		return nil
-	}
-	err := join(v2, pid)
-	if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EOPNOTSUPP) {
-		return err
-	}
-	aside := filepath.Join(v2, ownPart) // it has controllers for its steps, and no processes itself
-	if err := unix.Mkdir(aside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return &fs.PathError{Op: "mkdir", Path: aside, Err: err}
-	}
-	return join(aside, pid)
+	return nil
 }
 
 func join(dir string, pid int) error {
@@ -61,6 +69,9 @@ func join(dir string, pid int) error {
 	}
 	return err
 }
+
+// gone tells from an error that a group's directory does not exist any more.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
 // KillOf ends the group's processes that run as a user, with SIGKILL, and returns when none is left.
 func (g *Group) KillOf(ctx context.Context, uid uint32) error {
