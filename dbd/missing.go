@@ -1,6 +1,7 @@
 package dbd
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -233,3 +234,24 @@ func (d *db) lost() error {
 // wrong.
 var errNotHeard = rpc.Errorf(proto.CodeNoAccounting, "the accounting daemon has begun with an empty database, and no "+
 	"controller has said yet whether the cluster is new; try again in a moment")
+
+const (
+	hearsWithin = 3 * time.Second // for a controller's first word; it tries to send records at once
+	hearPace    = 20 * time.Millisecond
+)
+
+// lost is of the database, and waits a moment for a controller to say that an empty one is of a new cluster. A copy
+// does not wait: the other gdbd may know.
+func (d *Daemon) lost(ctx context.Context) error {
+	for end := time.Now().Add(hearsWithin); ; {
+		err := d.db.lost()
+		if err == nil || err != error(errNotHeard) || d.follow != nil || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(hearPace):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

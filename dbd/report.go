@@ -58,7 +58,7 @@ func (d *Daemon) usageReport(ctx context.Context, r *server.Request) error {
 	if err := proto.Decode(r.Body, &q); err != nil {
 		return badRequest("a question that can't be read: %v", err)
 	}
-	if err := d.db.lost(); err != nil {
+	if err := d.lost(ctx); err != nil {
 		return err
 	}
 	if err := d.follow.ready(ctx); err != nil {

@@ -72,7 +72,7 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 		}
 		if p.Instance != proto.ImportInstance {
 			d.follow.heard()
-		} else if err := d.complete(); err != nil {
+		} else if err := d.complete(ctx); err != nil {
 			return err
 		}
 		r.Body = nil // release it: it can be large, and the records don't refer to it
@@ -192,8 +192,8 @@ func ofHistory(err error) error {
 }
 
 // complete refuses what must wait until the records of the controllers are here.
-func (d *Daemon) complete() error {
-	if err := d.db.lost(); err != nil {
+func (d *Daemon) complete(ctx context.Context) error {
+	if err := d.lost(ctx); err != nil {
 		return err
 	}
 	if behind := d.db.lag.Load(); behind != nil {

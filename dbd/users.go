@@ -89,7 +89,7 @@ func (d *Daemon) query(ctx context.Context, r *server.Request, question []byte, 
 	if err := proto.Decode(question, &q); err != nil {
 		return badRequest("a question that can't be read: %v", err)
 	}
-	if err := d.db.lost(); err != nil {
+	if err := d.lost(ctx); err != nil {
 		if d.follow != nil { // the other one may know
 			return rpc.Errorf(proto.CodeNotHere, "%s", err.Error())
 		}

@@ -110,7 +110,8 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 	if launch.Prepare {
 		a.upTo = ready
 	}
-	had, reuse := a.script, a.rec.Ordered || stage(a.rec.Stage) != stageNone
+	had, ordered := a.script, a.rec.Ordered
+	reuse := ordered || stage(a.rec.Stage) != stageNone
 	by := l.n.workers
 	if wishOfJob(launch.Spec) != nil || l.n.helps(launch) {
 		by = l.n.imports
@@ -119,7 +120,7 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 		by.Do(func(ctx context.Context) {
 			defer pool.Or(func(err error) { l.n.inbox.post(msgPrepared{key: a.key, err: err}) })
 			launch, err := l.n.asKnownHere(ctx, launch)
-			if err != nil && !reuse {
+			if err != nil && !ordered { // with an order that was sent, it runs already as it was known then
 				l.n.inbox.post(msgPrepared{key: a.key, script: had, err: err})
 				return
 			}
