@@ -423,14 +423,19 @@ func (s *sender) session(t *testing.T) {
 		Known: []proto.Attempt{{Job: annsJob, Attempt: 1}}, Hw: proto.Hardware{CPUs: 8, MemMiB: 8000,
 			Gres: []model.GresDef{{Name: "gpu", Count: 4}}}}
 	err := s.z.hello(s.z.life, "n1", "n1:1", h, func(*proto.Welcome) (*rpc.Conn, error) {
-		return rpc.Accept(&heapStream{Buffer: out.Buffer}, rpc.ConnOptions{Name: "n1"})
+		return rpc.Accept(&sentStream{heapStream{Buffer: out.Buffer}}, rpc.ConnOptions{Name: "n1"})
 	})
 	if err != nil {
 		t.Errorf("a good node is refused: %v", err)
 	}
 }
 
-// heapStream is a connection whose other side has sent all that it will.
+// sentStream is a connection whose other side has sent all that it will, and reads nothing.
+type sentStream struct{ heapStream }
+
+func (*sentStream) Write(p []byte) (int, error) { return len(p), nil }
+
+// heapStream is a connection that keeps what is written.
 type heapStream struct {
 	bytes.Buffer
 	net.Conn
