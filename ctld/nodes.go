@@ -50,6 +50,7 @@ func newNodeSet() *nodeSet {
 type lastWord struct {
 	at    time.Time
 	lease time.Duration
+	ended time.Time // when the session did
 }
 
 // session is one node's connection.
@@ -278,7 +279,7 @@ func (n *nodeSet) leave(s *session) {
 	if n.sessions[s.node] == s {
 		delete(n.sessions, s.node)
 		s.mu.Lock()
-		n.left[s.node] = lastWord{s.seen, s.lease()}
+		n.left[s.node] = lastWord{s.seen, s.lease(), time.Now()}
 		s.mu.Unlock()
 	}
 }
@@ -290,7 +291,7 @@ func (n *nodeSet) back(ctx context.Context, nodes []string, most time.Duration) 
 		n.mu.Lock()
 		woken, away := n.woken, slices.ContainsFunc(nodes, func(name string) bool {
 			last, left := n.left[name]
-			return left && n.sessions[name] == nil && time.Since(last.at) < most
+			return left && n.sessions[name] == nil && time.Since(last.ended) < most
 		})
 		n.mu.Unlock()
 		if !away {

@@ -65,6 +65,12 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 		a.sent = true
 		return a.r.ReplyMore(part)
 	}
+	final := func(last []byte, err error) ([]byte, error) { // what goes out at the end
+		if err == nil && !a.sent && !c.leads(ctx) {
+			return last, errMoved
+		}
+		return last, err
+	}
 	if key, ok := c.sameAs(a, kind); ok && !rest.OnlyBeginning(ctx) {
 		last, err := c.readShared(ctx, a, kind, h, key, payer, send)
 		if !errors.Is(err, share.ErrTooMuch) {
@@ -77,11 +83,7 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 	}
 	if h.asks {
 		a.more = send
-		last, err := c.make(ctx, a, h)
-		if err == nil && !a.sent && !c.leads(ctx) {
-			err = errMoved
-		}
-		return last, err
+		return final(c.make(ctx, a, h))
 	}
 	sending := time.Duration(0)
 	more := c.gated(ctx, payer, send)
@@ -97,11 +99,8 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 	last, err := c.make(ctx, a, h)
 	a.rows += float64((time.Since(begun) - sending) / heldPerRow)
 	c.readers.gate.Leave()
-	if err == nil && !a.sent && !c.leads(ctx) {
-		err = errMoved
-	}
 	a.bytes += len(last)
-	return last, err
+	return final(last, err)
 }
 
 // took gives what an answer has cost, rows: those that went out, or the time that it took if that was more, but no more

@@ -3,6 +3,7 @@ package dbd
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -245,7 +246,7 @@ const (
 func (d *Daemon) lost(ctx context.Context) error {
 	for end := time.Now().Add(hearsWithin); ; {
 		err := d.db.lost()
-		if err == nil || err != error(errNotHeard) || d.follow != nil || time.Now().After(end) {
+		if err == nil || !errors.Is(err, errNotHeard) || d.follow != nil || time.Now().After(end) {
 			return err
 		}
 		select {

@@ -75,22 +75,28 @@ func (l *loop) programLeft(a *attempt) {
 	if a.rec.Facts.InJob || stage(a.rec.Stage) != stageProlog {
 		return
 	}
-	l.n.workers.Do(func(context.Context) {
-		job, err := l.n.groups.of(key)
-		if err == nil {
-			err = l.n.groups.site.Adopt(programGroup(key, stageProlog), uid, job)
-		}
-		if err != nil {
-			l.log.Warn("what a prolog has left running could not join its job; it is ended with it", "job", key.Job,
-				"err", err)
-		}
+	l.soon(func() {
+		l.n.workers.Do(func(context.Context) {
+			job, err := l.n.groups.of(key)
+			if err == nil {
+				err = l.n.groups.site.Adopt(programGroup(key, stageProlog), uid, job)
+			}
+			if err != nil {
+				l.log.Warn("what a prolog has left running could not join its job; it is ended with it", "job", key.Job,
+					"err", err)
+			}
+		})
 	})
 }
 
-// endPrograms ends what the programs of a prolog or an epilog have left running as the job's user: the job is over.
+// endPrograms ends what the programs of a prolog or an epilog have left running as the job's user: the job is over. Of
+// an epilog within the job's group it is all; a prolog's has ended with the job.
 func (n *Noded) endPrograms(ctx context.Context, key proto.Attempt, r *launched, st stage) error {
-	if r == nil || r.Facts == nil || r.Facts.InJob {
+	switch {
+	case r == nil || r.Facts == nil || r.Facts.InJob && st == stageProlog:
 		return nil
+	case r.Facts.InJob:
+		return n.groups.remove(key)
 	}
 	return n.groups.site.Dismiss(ctx, programGroup(key, st), r.UID)
 }

@@ -361,11 +361,7 @@ func (l *loop) epilogEnded(a *attempt) error {
 	key, r := a.key, a.rec
 	l.soon(func() {
 		l.n.workers.Do(func(ctx context.Context) {
-			err := l.n.endPrograms(ctx, key, r, stageEpilog)
-			if r.Facts.InJob {
-				err = l.n.groups.remove(key)
-			}
-			if err != nil {
+			if err := l.n.endPrograms(ctx, key, r, stageEpilog); err != nil {
 				l.log.Warn("what an epilog has left running could not be ended", "job", key.Job, "err", err)
 			}
 		})

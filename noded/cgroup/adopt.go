@@ -44,11 +44,7 @@ func (g *Group) take(pid int) error {
 	}
 	err = join(track, pid)
 	if track == g.v2 && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP)) {
-		aside := filepath.Join(track, ownPart) // it has controllers for its steps, and no processes itself
-		if err := unix.Mkdir(aside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return &fs.PathError{Op: "mkdir", Path: aside, Err: err}
-		}
-		err = join(aside, pid)
+		err = g.joinAside(pid) // it has controllers for its steps, and no processes itself
 	}
 	if err != nil {
 		return err

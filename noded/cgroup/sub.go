@@ -96,22 +96,29 @@ func (g *Group) passOn() error {
 
 // moveAside moves the group's own processes to a group below it.
 func (g *Group) moveAside() error {
-	aside := filepath.Join(g.v2, ownPart)
 	for range moveRounds {
 		pids, err := readProcs(g.v2)
 		if err != nil || len(pids) == 0 {
 			return err
 		}
-		if err := unix.Mkdir(aside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return &fs.PathError{Op: "mkdir", Path: aside, Err: err}
-		}
 		for _, pid := range pids {
-			// A process that has ended since needs no moving.
-			if err := writeFile(filepath.Join(aside, "cgroup.procs"), fmt.Sprint(pid)); err != nil &&
-				!errors.Is(err, unix.ESRCH) {
+			if err := g.joinAside(pid); err != nil {
 				return err
 			}
 		}
 	}
-	return fmt.Errorf("the processes in %s fork faster than they can be moved to %s", g.v2, aside)
+	return fmt.Errorf("the processes in %s fork faster than they can be moved to %s below it", g.v2, ownPart)
+}
+
+// joinAside moves a process to the group for the job's own ones.
+func (g *Group) joinAside(pid int) error {
+	aside := filepath.Join(g.v2, ownPart)
+	err := join(aside, pid)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := unix.Mkdir(aside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return &fs.PathError{Op: "mkdir", Path: aside, Err: err}
+	}
+	return join(aside, pid)
 }

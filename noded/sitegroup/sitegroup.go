@@ -75,8 +75,15 @@ func (s *Store) Join(name string) (v1 []string, v2 string, err error) {
 	return v1, v2, nil
 }
 
-// find gives a program's group; nil: there is none. mu is held.
+// find gives a program's group; nil: there is none.
 func (s *Store) find(name string) (*cgroup.Group, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.load(name)
+}
+
+// load is find with mu held.
+func (s *Store) load(name string) (*cgroup.Group, error) {
 	if err := s.open(); err != nil || !s.root.Can().Track {
 		return nil, err
 	}
@@ -93,8 +100,6 @@ func (s *Store) Adopt(name string, uid uint32, job *cgroup.Group) error {
 	if uid == 0 || job == nil {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	g, err := s.find(name)
 	if g == nil || err != nil {
 		return err
@@ -104,16 +109,16 @@ func (s *Store) Adopt(name string, uid uint32, job *cgroup.Group) error {
 
 // Dismiss kills what still runs as the user, and removes the group when nothing is left in it.
 func (s *Store) Dismiss(ctx context.Context, name string, uid uint32) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	g, err := s.find(name)
 	if err != nil {
 		return err
 	}
+	if g != nil && uid != 0 { // without mu, which Join wants: it may take seconds
+		err = g.KillOf(ctx, uid)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if g != nil {
-		if uid != 0 {
-			err = g.KillOf(ctx, uid)
-		}
 		s.forget(name)
 		s.left = append(s.left, name)
 	}
@@ -137,7 +142,7 @@ func (s *Store) tidy() {
 	look := append([]string(nil), s.left[len(s.left)-n:]...)
 	keep := make([]string, 0, n)
 	for _, name := range look {
-		if g, err := s.find(name); err != nil || g != nil && !g.RemoveIfEmpty() {
+		if g, err := s.load(name); err != nil || g != nil && !g.RemoveIfEmpty() {
 			keep = append(keep, name)
 		}
 	}
