@@ -331,6 +331,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		part(func() error { return n.serveWitness(ctx, n.peerLn.Proto(pki.ProtoRPC)) })
 		part(func() error { n.gpus.Run(ctx); return nil })
 		part(func() error { n.sampler.run(ctx); return nil })
+		part(func() error { n.groups.site.Run(ctx, n.strayed); return nil })
 		part(func() error { n.export(ctx); return nil })
 		part(func() error {
 			n.layers.Run(ctx, func(list []layers.Over) { n.inbox.post(msgOverfull{list}) })

@@ -69,24 +69,29 @@ func programGroup(key proto.Attempt, st stage) string {
 	return fmt.Sprintf("%s_%d.%d", st, key.Job, key.Attempt)
 }
 
-// programLeft has what a program of the prolog has left running as the job's user join the job.
+// programLeft has what programs of the prolog have left running as the job's user join the job, also from before this
+// gnoded.
 func (l *loop) programLeft(a *attempt) {
 	key, uid := a.key, a.rec.UID
-	if a.rec.Facts.InJob || stage(a.rec.Stage) != stageProlog {
+	if a.rec.Facts == nil || a.rec.Facts.InJob || stage(a.rec.Stage) != stageProlog {
 		return
 	}
 	l.soon(func() {
 		l.n.workers.Do(func(context.Context) {
 			job, err := l.n.groups.of(key)
 			if err == nil {
-				err = l.n.groups.site.Adopt(programGroup(key, stageProlog), uid, job)
+				err = l.n.groups.site.Follow(programGroup(key, stageProlog), uid, job)
 			}
 			if err != nil {
-				l.log.Warn("what a prolog has left running could not join its job; it is ended with it", "job", key.Job,
-					"err", err)
+				l.n.strayed(programGroup(key, stageProlog), err)
 			}
 		})
 	})
+}
+
+// strayed says that what a prolog or an epilog has left running is not where it belongs.
+func (n *Noded) strayed(group string, err error) {
+	n.log.Warn("what a program has left running could not join its job, or could not be killed", "group", group, "err", err)
 }
 
 // endPrograms ends what the programs of a prolog or an epilog have left running as the job's user: the job is over. Of

@@ -77,6 +77,9 @@ func (l *loop) recover() error {
 			l.n.peers.learn(o)
 		}
 		a.recoverSteps(k, l.n.opts.Name)
+		if k.launched != nil && a.phase != over && !rebooted {
+			l.programLeft(a)
+		}
 	}
 	if err := l.spool.commit(); err != nil {
 		return err
