@@ -108,23 +108,19 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 		return &proto.TargetsReply{Results: results}, nil
 	}
 	reply := &proto.TargetsReply{Results: results}
-	if rq.Signal != 0 {
-		if err := c.begin(ctx); err != nil {
+	if rq.Signal != 0 && !rq.Release {
+		return reply, c.signal(ctx, v, who, rq, targets, at, reply)
+	}
+	stop, text := &state.Stop{Targets: targets, Event: model.EvCancel, UID: who.UID}, ""
+	if rq.Release {
+		if err := allocations(v, targets); err != nil {
 			return nil, err
 		}
-		sent := targets[:0:0]
-		for k := range targets {
-			results[at[k]].Code, results[at[k]].Text = c.signal(v, targets[k], rq)
-			if results[at[k]].Code == 0 {
-				sent = append(sent, targets[k])
-			}
-		}
-		ctx = events.With(ctx, c.by(who).Jobs(trail.TaskSignaled, fmt.Sprintf("signal %d", rq.Signal), sent, unended(v)))
-		c.finish(ctx, reply)
-		return reply, nil
+		stop.Fate = &model.Fate{Code: rq.Code & 0xff}
+		text = fmt.Sprintf("given back with exit code %d", stop.Fate.Code)
 	}
-	ctx = events.With(ctx, c.by(who).Jobs(trail.TaskCancelled, "", targets, unended(v)))
-	res, err := c.change(ctx, reply, at, &state.Stop{Targets: targets, Event: model.EvCancel, UID: who.UID})
+	ctx = events.With(ctx, c.by(who).Jobs(trail.TaskCancelled, text, targets, unended(v)))
+	res, err := c.change(ctx, reply, at, stop)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +129,18 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 		c.kill(targets)
 	}
 	return reply, nil
+}
+
+// allocations refuses to give back jobs that have a script: it says itself how they end.
+func allocations(v *state.View, targets []state.Target) error {
+	for _, t := range targets {
+		for _, j := range resolve(v, refTo(t)) {
+			if !j.Spec.Extra().Interactive {
+				return refuse(proto.CodeBadRequest, "job %d has a script, whose exit code is the job's: cancel it instead", j.ID)
+			}
+		}
+	}
+	return nil
 }
 
 // by names a caller in the trail.
@@ -197,25 +205,6 @@ func unended(v *state.View) func(state.Target) *model.Job {
 	}
 }
 
-// notify writes a line into the output of a job's script or of the command that waits for it.
-func (c *Controller) notify(v *state.View, t state.Target, set []model.KV) (proto.Code, string) {
-	if len(set) != 1 || set[0].Value == "" || len(set[0].Value) > proto.MaxFieldBytes {
-		return proto.CodeBadRequest, fmt.Sprintf("a message has 1 to %d bytes", proto.MaxFieldBytes)
-	}
-	told := false
-	for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
-		if j.State == model.Running || j.State == model.Suspended {
-			told = true
-			c.nodes.stop(j.Run.Alloc.Nodes[0].Node,
-				&proto.Stop{Job: j.ID, Attempt: j.Attempt, Tell: true, Line: set[0].Value})
-		}
-	}
-	if !told {
-		return proto.CodeBadRequest, "the job does not run"
-	}
-	return 0, ""
-}
-
 // incomplete leaves out the targets whose jobs have all ended well.
 func incomplete(v *state.View, targets []state.Target, at []int) (keep []state.Target, keptAt []int) {
 	for k, t := range targets {
@@ -246,14 +235,6 @@ func requeueWords(rq *proto.UpdateJobRequest) (only, special bool, err error) {
 		return false, false, refuse(proto.CodeBadRequest, "State=SpecialExit holds the job: it goes with requeuehold")
 	}
 	return only, special, nil
-}
-
-// kill sends SIGKILL to all processes of jobs that are being ended.
-func (c *Controller) kill(targets []state.Target) {
-	v, kill := c.machine.View(), &proto.CancelRequest{Signal: sigKill, Full: true}
-	for _, t := range targets {
-		_, _ = c.signal(v, t, kill) // of a job that has ended, or never ran, nothing is left to signal
-	}
 }
 
 func refOf(j *model.Job) proto.JobRef {
@@ -300,38 +281,6 @@ func (c *Controller) report(results []proto.TargetResult, at []int, each []state
 		}
 		results[at[k]].Code, results[at[k]].Text = code, proto.Text(code)
 	}
-}
-
-// signal sends a signal to running jobs' processes: without a flag to the processes of their steps, which the node
-// knows. It is not replicated: a signal to a job that ends at the same moment is lost, as with any process.
-func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelRequest) (proto.Code, string) {
-	sent, pending := false, false
-	for _, j := range resolve(v, refTo(t)) {
-		switch {
-		case j.State == model.Pending:
-			pending = true
-		case rq.Batch && !rq.Full && j.Follows(): // it has no batch shell
-		case j.State.HasResources():
-			st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch && !rq.Full,
-				Full:    rq.Full && !j.Follows(),
-				Release: rq.Release && j.Spec.Extra().Interactive, Code: rq.Code}
-			nodes := j.Run.Alloc.Nodes
-			if rq.Signal != sigKill || st.Batch {
-				nodes = nodes[:1] // the first node passes the signal on to the steps' other nodes
-			}
-			for k := range nodes { // SIGKILL goes to all nodes: it reaches processes that the first node doesn't know
-				c.nodes.stop(nodes[k].Node, st)
-			}
-			sent = true
-		}
-	}
-	switch {
-	case sent:
-		return 0, ""
-	case pending:
-		return proto.CodeJobPending, proto.Text(proto.CodeJobPending)
-	}
-	return proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
 }
 
 // updateJob holds, releases, requeues and changes jobs.
@@ -404,9 +353,11 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 		if err := c.begin(ctx); err != nil {
 			return nil, err
 		}
-		for k, t := range targets {
-			results[at[k]].Code, results[at[k]].Text = c.notify(v, t, rq.Set)
+		var t tells
+		for k := range targets {
+			results[at[k]].Code, results[at[k]].Text = t.notify(v, at[k], targets[k], rq.Set)
 		}
+		c.tellNodes(ctx, &t, results)
 		c.finish(ctx, reply)
 		return reply, nil
 	case proto.ActStep:

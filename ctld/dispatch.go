@@ -288,6 +288,9 @@ func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop 
 		return st // it has not begun
 	case model.StopWithFirst:
 		return st // the first component's script has ended
+	case model.StopGivenBack:
+		st.Code = j.Run.Fate.Code
+		return st
 	case model.StopGive:
 		why = ": IT " + strings.ToUpper(j.Run.StopWhy)
 	case model.StopRequeue, model.StopRequeueHold:

@@ -2,16 +2,22 @@ package ctld
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"gbatch/ctld/events"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/state"
+	"gbatch/internal/trail"
 )
 
 // nodeask.go sends single nodes questions over their sessions: usage of steps, lists of steps, a self-check; and
-// requests to signal steps or divide GPUs. Orders, which are repeated until they are carried out, are sent by
-// dispatch.go.
+// requests that a caller waits for: to signal jobs and steps, or to divide GPUs. What a node has not answered has
+// failed for the caller, though it may still come late. Orders, which are repeated until they are carried out, are sent
+// by dispatch.go.
 
 const maxAsks = 64 // unanswered questions on one session
 
@@ -67,16 +73,23 @@ func (s *session) answered(m *proto.NodeAnswer) {
 }
 
 const (
-	reachWithin = 3 * time.Second // after a leader's begin: nodes find it, or are down
+	reachWithin = 3 * time.Second // after a leader's begin: nodes find it, or are down; likewise after a session's end
 	reachPace   = 20 * time.Millisecond
 )
 
-// reach gives a node's session, nil for none. A leader that has just begun waits for the node to find it.
+var errAway = errors.New("its gnoded is not connected")
+
+// reach gives a node's session, nil for none. A leader that has just begun waits for the node to find it, and one whose
+// session has just ended is waited for too: its gnoded may be starting again.
 func (c *Controller) reach(ctx context.Context, node string) *session {
 	for {
 		s := c.nodes.session(node)
-		if s != nil || ctx.Err() != nil || c.nodes.leadsMS(time.Now()) > reachWithin.Milliseconds() {
+		switch {
+		case s != nil || ctx.Err() != nil:
 			return s
+		case c.nodes.leadsMS(time.Now()) > reachWithin.Milliseconds():
+			c.nodes.back(ctx, []string{node}, reachWithin)
+			return c.nodes.session(node)
 		}
 		pause(ctx, reachPace)
 	}
@@ -86,7 +99,7 @@ func (c *Controller) reach(ctx context.Context, node string) *session {
 func (c *Controller) askNode(ctx context.Context, node string, m proto.NodeAsk) (*proto.NodeAnswer, error) {
 	s := c.reach(ctx, node)
 	if s == nil {
-		return nil, fmt.Errorf("its gnoded is not connected")
+		return nil, errAway
 	}
 	answer, cancel, err := s.ask(m)
 	if err != nil {
@@ -100,4 +113,186 @@ func (c *Controller) askNode(ctx context.Context, node string, m proto.NodeAsk) 
 	case <-ctx.Done():
 		return nil, fmt.Errorf("no answer in %v", time.Since(begin).Round(time.Second))
 	}
+}
+
+// tells are what nodes are asked to do to running jobs and steps, by node.
+type tells struct {
+	asks map[string]*tellNode
+}
+
+// tellNode is for one node.
+type tellNode struct {
+	steps   []proto.StepTell
+	signals []*proto.Stop
+	ofSteps []int // for each of steps the place of its result
+	ofJobs  []int // for each of signals likewise
+}
+
+func (t *tells) at(node string) *tellNode {
+	if t.asks == nil {
+		t.asks = map[string]*tellNode{}
+	}
+	if t.asks[node] == nil {
+		t.asks[node] = &tellNode{}
+	}
+	return t.asks[node]
+}
+
+// add adds a request for a step of a running job, for the node that manages it; place is that of its result.
+func (t *tells) add(place int, j *model.Job, tell proto.StepTell) {
+	n := t.at(j.Run.Alloc.Nodes[0].Node)
+	tell.Job, tell.Attempt = j.ID, j.Attempt
+	n.steps, n.ofSteps = append(n.steps, tell), append(n.ofSteps, place)
+}
+
+// signal adds a signal or a message for a job, for the first of its nodes; place is that of its result.
+func (t *tells) signal(place int, j *model.Job, nodes int, st proto.Stop) {
+	st.Job, st.Attempt = j.ID, j.Attempt
+	for k := range j.Run.Alloc.Nodes[:nodes] {
+		n := t.at(j.Run.Alloc.Nodes[k].Node)
+		n.signals, n.ofJobs = append(n.signals, &st), append(n.ofJobs, place)
+	}
+}
+
+// tellNodes asks all nodes at the same time: one that does not answer costs the others nothing. A result says so if a
+// node did not answer, or if none of the steps that were meant is there.
+func (c *Controller) tellNodes(ctx context.Context, t *tells, results []proto.TargetResult) {
+	ctx, cancel := context.WithTimeout(ctx, statWait)
+	defer cancel()
+	var mu sync.Mutex
+	var each sync.WaitGroup
+	said := map[int]bool{}
+	silent := func(i int, text string) { results[i].Code, results[i].Text = proto.CodeBusy, text }
+	for node, n := range t.asks {
+		if len(n.steps) > 0 {
+			each.Go(func() {
+				m, err := c.askNode(ctx, node, proto.NodeAsk{Tell: n.steps})
+				mu.Lock()
+				defer mu.Unlock()
+				for k, i := range n.ofSteps {
+					if err != nil {
+						silent(i, fmt.Sprintf("node %s, which manages the step, does not answer: %v", node, err))
+					}
+					said[i] = said[i] || err != nil || k < len(m.Known) && m.Known[k]
+				}
+			})
+		}
+		if len(n.signals) > 0 {
+			each.Go(func() {
+				err := c.signalNode(ctx, node, n.signals)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, i := range n.ofJobs {
+					if err != nil {
+						silent(i, err.Error())
+					}
+				}
+			})
+		}
+	}
+	each.Wait()
+	for _, n := range t.asks {
+		for _, i := range n.ofSteps {
+			if !said[i] {
+				results[i].Code, results[i].Text = proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
+			}
+		}
+	}
+}
+
+// signalNode has a node send signals and messages, and waits until it has.
+func (c *Controller) signalNode(ctx context.Context, node string, list []*proto.Stop) error {
+	m, err := c.askNode(ctx, node, proto.NodeAsk{Signals: list})
+	switch {
+	case errors.Is(err, errAway):
+		return fmt.Errorf("%w: nothing was sent to node %s", err, node)
+	case err != nil:
+		return fmt.Errorf("%w: node %s may still do it", err, node)
+	case int(m.Signalled) < len(list): // a gnoded of before
+		c.nodes.stop(node, list[max(m.Signalled, 0):]...)
+	}
+	return nil
+}
+
+// signal sends a signal to running jobs' processes, and waits for the nodes' answers.
+func (c *Controller) signal(ctx context.Context, v *state.View, who *caller, rq *proto.CancelRequest,
+	targets []state.Target, at []int, reply *proto.TargetsReply) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	var t tells
+	for k := range targets {
+		r := &reply.Results[at[k]]
+		r.Code, r.Text = t.signalTarget(v, at[k], targets[k], rq)
+	}
+	c.tellNodes(ctx, &t, reply.Results)
+	sent := targets[:0:0]
+	for k := range targets {
+		if reply.Results[at[k]].Code == 0 {
+			sent = append(sent, targets[k])
+		}
+	}
+	ctx = events.With(ctx, c.by(who).Jobs(trail.TaskSignaled, fmt.Sprintf("signal %d", rq.Signal), sent, unended(v)))
+	c.finish(ctx, reply)
+	return nil
+}
+
+// signalTarget adds a signal for the jobs of a target: without a flag for the processes of their steps, which the node
+// knows.
+func (t *tells) signalTarget(v *state.View, place int, target state.Target, rq *proto.CancelRequest) (proto.Code,
+	string) {
+	sent, pending := false, false
+	for _, j := range resolve(v, refTo(target)) {
+		switch {
+		case j.State == model.Pending:
+			pending = true
+		case rq.Batch && !rq.Full && j.Follows(): // it has no batch shell
+		case j.State.HasResources():
+			st := proto.Stop{Signal: rq.Signal, Batch: rq.Batch && !rq.Full, Full: rq.Full && !j.Follows()}
+			nodes := 1 // the first node passes the signal on to the steps' other nodes
+			if rq.Signal == sigKill && !st.Batch {
+				nodes = len(j.Run.Alloc.Nodes) // it reaches processes that the first node doesn't know
+			}
+			t.signal(place, j, nodes, st)
+			sent = true
+		}
+	}
+	switch {
+	case sent:
+		return 0, ""
+	case pending:
+		return proto.CodeJobPending, proto.Text(proto.CodeJobPending)
+	}
+	return proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
+}
+
+// kill sends SIGKILL to all processes of jobs that are being ended: without an answer, because their nodes end them in
+// any case.
+func (c *Controller) kill(targets []state.Target) {
+	v, kill := c.machine.View(), &proto.CancelRequest{Signal: sigKill, Full: true}
+	var t tells
+	for _, target := range targets {
+		_, _ = t.signalTarget(v, 0, target, kill) // of a job that has ended, or never ran, nothing is left to signal
+	}
+	for node, n := range t.asks {
+		c.nodes.stop(node, n.signals...)
+	}
+}
+
+// notify adds a line for the output of a job's script or of the command that waits for it.
+func (t *tells) notify(v *state.View, place int, target state.Target, set []model.KV) (proto.Code, string) {
+	if len(set) != 1 || set[0].Value == "" || len(set[0].Value) > proto.MaxFieldBytes {
+		return proto.CodeBadRequest, fmt.Sprintf("a message has 1 to %d bytes", proto.MaxFieldBytes)
+	}
+	told := false
+	for _, j := range resolve(v, refTo(target)) {
+		if j.State == model.Running || j.State == model.Suspended {
+			told = true
+			t.signal(place, j, 1, proto.Stop{Tell: true, Line: set[0].Value})
+		}
+	}
+	if !told {
+		return proto.CodeBadRequest, "the job does not run"
+	}
+	return 0, ""
 }

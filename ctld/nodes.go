@@ -25,25 +25,10 @@ type nodeSet struct {
 	ring     []witness           // who can be asked for others, by name
 	ringAt   time.Time           // when it was made
 	woken    chan struct{}       // closed and replaced when dispatch has to look again
-	held     map[string][]held   // what nodes without a session get in their next
 }
-
-// held is a signal for a node that has no session: it may only be restarting, and its jobs run on.
-type held struct {
-	stop *proto.Stop
-	at   time.Time
-}
-
-// lasting leaves out the signals that are too old.
-func lasting(list []held) []held {
-	return slices.DeleteFunc(list, func(h held) bool { return time.Since(h.at) >= heldFor })
-}
-
-const maxHeld, heldFor = 256, 10 * time.Minute // signals for a node; more, and older ones, are lost
 
 func newNodeSet() *nodeSet {
-	return &nodeSet{sessions: map[string]*session{}, left: map[string]lastWord{}, held: map[string][]held{},
-		woken: make(chan struct{})}
+	return &nodeSet{sessions: map[string]*session{}, left: map[string]lastWord{}, woken: make(chan struct{})}
 }
 
 // lastWord is when a node was heard last, and how long it is not given up after that.
@@ -187,7 +172,7 @@ func (n *nodeSet) epoch() uint64 {
 func (n *nodeSet) drop(next string) {
 	n.mu.Lock()
 	sessions := n.sessions
-	n.sessions, n.held = map[string]*session{}, map[string][]held{}
+	n.sessions = map[string]*session{}
 	n.mu.Unlock()
 	var told sync.WaitGroup
 	for _, s := range sessions {
@@ -250,14 +235,10 @@ func (n *nodeSet) wakeAll() {
 	n.woken = make(chan struct{})
 }
 
-// enter makes s the node's session; an older one is ended. The node gets what was held for it.
+// enter makes s the node's session; an older one is ended.
 func (n *nodeSet) enter(s *session) {
-	var late []*proto.Stop
 	n.mu.Lock()
-	for _, h := range lasting(n.held[s.node]) {
-		late = append(late, h.stop)
-	}
-	delete(n.held, s.node)
+	defer n.mu.Unlock()
 	if old := n.sessions[s.node]; old != nil {
 		_ = old.conn.Close() // the node has a new session
 	}
@@ -267,10 +248,6 @@ func (n *nodeSet) enter(s *session) {
 	}
 	close(n.woken)
 	n.woken = make(chan struct{})
-	n.mu.Unlock()
-	if len(late) > 0 {
-		s.send(&proto.Orders{Epoch: n.epoch(), Stop: late})
-	}
 }
 
 func (n *nodeSet) leave(s *session) {
@@ -322,18 +299,10 @@ func (n *nodeSet) feel(node string, info *proto.NodeInfo) {
 	}
 }
 
-// stop sends a node a Stop at once, outside of dispatch: for signals. A node that has no session gets it in its next.
-func (n *nodeSet) stop(node string, st *proto.Stop) {
-	n.mu.Lock()
-	s := n.sessions[node]
-	if s == nil {
-		if n.held[node] = lasting(n.held[node]); len(n.held[node]) < maxHeld {
-			n.held[node] = append(n.held[node], held{st, time.Now()})
-		}
-	}
-	n.mu.Unlock()
-	if s != nil {
-		s.send(&proto.Orders{Epoch: n.epoch(), Stop: []*proto.Stop{st}})
+// stop sends a node a Stop at once, outside of dispatch, if it has a session: for what may be lost.
+func (n *nodeSet) stop(node string, st ...*proto.Stop) {
+	if s := n.session(node); s != nil {
+		s.send(&proto.Orders{Epoch: n.epoch(), Stop: st})
 	}
 }
 

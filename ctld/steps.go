@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
@@ -225,60 +224,8 @@ func (c *Controller) limitSteps(ctx context.Context, v *state.View, set []model.
 			results[at[k]].Code, results[at[k]].Text = proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
 		}
 	}
-	c.tellSteps(ctx, &tell, results)
+	c.tellNodes(ctx, &tell, results)
 	return nil
-}
-
-// tells are orders for running steps, by the node that manages them.
-type tells struct {
-	asks   map[string]*proto.NodeAsk
-	places map[string][]int // for each Tell its result
-}
-
-// add adds an order for a step of a running job; place is that of its result.
-func (t *tells) add(place int, j *model.Job, tell proto.StepTell) {
-	node := j.Run.Alloc.Nodes[0].Node
-	if t.asks == nil {
-		t.asks, t.places = map[string]*proto.NodeAsk{}, map[string][]int{}
-	}
-	if t.asks[node] == nil {
-		t.asks[node] = &proto.NodeAsk{}
-	}
-	tell.Job, tell.Attempt = j.ID, j.Attempt
-	t.asks[node].Tell = append(t.asks[node].Tell, tell)
-	t.places[node] = append(t.places[node], place)
-}
-
-// tellSteps gives all nodes their orders at the same time: one that does not answer costs the others nothing. A result
-// says so if a node did not answer, or if none of the steps that were meant is there.
-func (c *Controller) tellSteps(ctx context.Context, t *tells, results []proto.TargetResult) {
-	ctx, cancel := context.WithTimeout(ctx, statWait)
-	defer cancel()
-	var mu sync.Mutex
-	var each sync.WaitGroup
-	said := map[int]bool{}
-	for node, ask := range t.asks {
-		each.Go(func() {
-			m, err := c.askNode(ctx, node, *ask)
-			mu.Lock()
-			defer mu.Unlock()
-			for k, i := range t.places[node] {
-				if err != nil {
-					results[i].Code = proto.CodeBusy
-					results[i].Text = fmt.Sprintf("node %s, which manages the step, does not answer: %v", node, err)
-				}
-				said[i] = said[i] || err != nil || k < len(m.Known) && m.Known[k]
-			}
-		})
-	}
-	each.Wait()
-	for _, places := range t.places {
-		for _, i := range places {
-			if !said[i] {
-				results[i].Code, results[i].Text = proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
-			}
-		}
-	}
 }
 
 // cancelSteps ends or signals steps.
@@ -317,12 +264,12 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *caller
 				if sig == 0 {
 					sig = sigTerm
 				}
-				c.nodes.stop(j.Run.Alloc.Nodes[0].Node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: sig, Batch: true})
+				tell.signal(i, j, 1, proto.Stop{Signal: sig, Batch: true})
 			default:
 				tell.add(i, j, proto.StepTell{Step: ref.Step, Signal: rq.Signal, UID: who.UID})
 			}
 		}
 	}
-	c.tellSteps(ctx, &tell, reply.Results)
+	c.tellNodes(ctx, &tell, reply.Results)
 	return reply, nil
 }

@@ -121,7 +121,8 @@ type loop struct {
 	serial    proto.Attempt          // PrologFlags=Serial: the attempt whose program runs
 	queue     []proto.Attempt        // attempts whose programs wait; at most maxAttempts
 
-	failed error // of the spool, while a step went on
+	failed  error    // of the spool, while a step went on
+	sending *sending // of the signals that are being handled; nil: nobody waits for them
 	// What follows once the batch is written, and once it is on disk.
 	reports []*proto.Report
 	early   []func()
@@ -200,6 +201,8 @@ func (l *loop) handle(m any) error {
 		return l.answer(m.done, func() error { return l.onWelcome(m.w) })
 	case msgOrders:
 		return l.answer(m.done, func() error { return l.onOrders(m.o) })
+	case msgSignals:
+		return l.onSignals(m)
 	case msgAck:
 		return l.onAck(m.seqs)
 	case msgLink:

@@ -26,6 +26,12 @@ const (
 
 // answerNode answers a question while the session goes on reading orders.
 func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
+	if len(ask.Signals) > 0 {
+		n.inbox.post(msgSignals{ask.Signals, func() {
+			n.answer(conn, &proto.NodeAnswer{ID: ask.ID, Signalled: int32(len(ask.Signals))})
+		}})
+		return
+	}
 	slots := n.stats
 	if ask.MIG != nil || ask.Reboot != "" {
 		slots = n.migs // it may take minutes, and other questions go on
@@ -73,14 +79,18 @@ func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 		for _, key := range ask.Attempts[:min(len(ask.Attempts), maxStatAttempts)] {
 			answer.List = append(answer.List, n.sampler.live(key)...)
 		}
-		body, err := proto.Encode(answer)
-		if err == nil {
-			err = conn.WriteFrame(proto.KindNodeAnswer, 0, 0, body)
-		}
-		if err != nil {
-			n.log.Debug("an answer about running jobs was not sent", "err", err)
-		}
+		n.answer(conn, answer)
 	}()
+}
+
+func (n *Noded) answer(conn *rpc.Conn, m *proto.NodeAnswer) {
+	body, err := proto.Encode(m)
+	if err == nil {
+		err = conn.WriteFrame(proto.KindNodeAnswer, 0, 0, body)
+	}
+	if err != nil {
+		n.log.Debug("an answer about running jobs was not sent", "err", err)
+	}
 }
 
 // rebootWait is how long RebootProgram may take; the host is expected to go down meanwhile.

@@ -91,7 +91,7 @@ func (l *loop) programLeft(a *attempt) {
 
 // strayed says that what a prolog or an epilog has left running is not where it belongs.
 func (n *Noded) strayed(group string, err error) {
-	n.log.Warn("what a program has left running could not join its job, or could not be killed", "group", group, "err", err)
+	n.log.Warn("what a program has left running could not join its job, or not be killed", "group", group, "err", err)
 }
 
 // endPrograms ends what the programs of a prolog or an epilog have left running as the job's user: the job is over. Of

@@ -157,11 +157,8 @@ func (l *loop) endReport(a *attempt, exit model.Exit) *proto.Report {
 	if a.ended != nil && !a.ended.Ended.IsZero() {
 		r.At = model.Time(a.ended.Ended.UnixMilli())
 	}
-	if a.exit != nil && r.Kind == proto.ReportEnded {
-		r.Exit.Code, r.Exit.Signal, r.Exit.Unknown = *a.exit, 0, false
-		if x := &r.Exit; x.GPUOOM && x.Code == 0 { // who had the resources has got over it
-			x.GPUOOM, x.Text = false, ""
-		}
+	if s := a.stop; s != nil && s.Cause == model.StopGivenBack {
+		r.Exit.Code, r.Exit.Signal = s.Code, 0
 	}
 	r.Exit.Text = orElse(r.Exit.Text, a.overfull)
 	if x := &r.Exit; x.Text == "" && x.Code != 0 && x.Code == a.fault.Code {

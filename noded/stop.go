@@ -3,6 +3,7 @@ package noded
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,6 +32,57 @@ const (
 	maxSignals      = 64 // that wait for one attempt to run
 )
 
+// msgSignals are signals and messages that the leader waits for; done is called when they have been sent.
+type msgSignals struct {
+	list []*proto.Stop
+	done func()
+}
+
+// sending calls done when nothing is left to send.
+type sending struct {
+	left atomic.Int32
+	done func()
+}
+
+func (s *sending) sent() {
+	if s != nil && s.left.Add(-1) == 0 {
+		s.done()
+	}
+}
+
+// onSignals sends them. What waits for its attempt to run, and what goes to the tasks of steps on other nodes, counts
+// as sent.
+func (l *loop) onSignals(m msgSignals) error {
+	all := &sending{done: m.done}
+	all.left.Store(1)
+	l.sending = all
+	defer func() { l.sending = nil }()
+	for _, s := range m.list {
+		if s.Signal == 0 && !s.Tell {
+			continue // that would end a job, for which there are orders
+		}
+		if err := l.onStop(s); err != nil {
+			return err
+		}
+	}
+	l.then(func() { l.n.stops.Do(func(context.Context) { all.sent() }) }) // not here: it writes to a connection
+	return nil
+}
+
+// deliver has a signal or a message sent once the batch is on disk.
+func (l *loop) deliver(send func(context.Context)) {
+	of := l.sending
+	if of != nil {
+		of.left.Add(1)
+	}
+	l.then(func() {
+		l.n.stops.Do(func(ctx context.Context) {
+			defer of.sent()
+			send(ctx)
+		})
+	})
+}
+
 // onStop begins to end an attempt, or signals it.
 func (l *loop) onStop(s *proto.Stop) error {
 	key := proto.Attempt{Job: s.Job, Attempt: s.Attempt}
@@ -46,7 +98,7 @@ func (l *loop) onStop(s *proto.Stop) error {
 			}
 			return nil
 		}
-		l.then(func() { l.n.stops.Do(func(context.Context) { l.n.tellUser(rec, s.Line) }) })
+		l.deliver(func(context.Context) { l.n.tellUser(rec, s.Line) })
 		return nil
 	case a == nil && s.Signal != 0:
 		return nil // there is no process to signal
@@ -66,10 +118,6 @@ func (l *loop) onStop(s *proto.Stop) error {
 	case s.Signal != 0 && s.Once:
 		return l.warn(a, s)
 	case s.Signal != 0:
-		if s.Release {
-			code := s.Code & 0xff
-			a.exit = &code
-		}
 		return l.askSignal(a, s)
 	case a.phase == over:
 		return l.happens(a, evStop, news{})
@@ -211,9 +259,7 @@ func (l *loop) signal(a *attempt, s *proto.Stop) {
 		scope = shim.Group
 	}
 	key := a.key
-	l.then(func() {
-		l.n.stops.Do(func(ctx context.Context) { l.n.sendSignal(ctx, key, sig, scope) })
-	})
+	l.deliver(func(ctx context.Context) { l.n.sendSignal(ctx, key, sig, scope) })
 }
 
 // sendSignal makes gshim send a signal, and reports whether gshim knows the attempt. While gshim is away it tries

@@ -103,6 +103,9 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 	if rq.Need.Dist == proto.DistPlane {
 		v.Num("SLURM_DIST_PLANESIZE", int64(rq.Need.Plane))
 	}
+	if rq.Whole {
+		onlyNodes(&v, l.Alloc, names)
+	}
 	if rq.KeepEnv {
 		keepCounts(&v, rq.Env)
 	}
@@ -118,13 +121,29 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 	return v
 }
 
+// onlyNodes has the tasks see these nodes as those of their job.
+func onlyNodes(v *Vars, all *model.Alloc, names []string) {
+	some := &model.Alloc{Nodes: slices.DeleteFunc(slices.Clone(all.Nodes), func(n model.NodeAlloc) bool {
+		return !slices.Contains(names, n.Node)
+	})}
+	list := hostlist.CompressInOrder(names)
+	v.replace("SLURM_JOB_NODELIST", list)
+	v.replace("SLURM_NODELIST", list)
+	v.replace("SLURM_JOB_NUM_NODES", strconv.Itoa(len(names)))
+	v.replace("SLURM_JOB_CPUS_PER_NODE", PerNode(some, func(n *model.NodeAlloc) int { return n.CPUs.Count() }))
+}
+
+func (v *Vars) replace(name, value string) {
+	*v = slices.DeleteFunc(*v, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+	v.Set(name, value)
+}
+
 // keepCounts gives the tasks the numbers of nodes and tasks that their command had, as --preserve-env wants it.
 func keepCounts(v *Vars, given []byte) {
 	for entry := range strings.SplitSeq(string(given), "\x00") {
 		switch name, value, _ := strings.Cut(entry, "="); name {
 		case "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS":
-			*v = slices.DeleteFunc(*v, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
-			v.Set(name, value)
+			v.replace(name, value)
 		}
 	}
 }

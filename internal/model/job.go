@@ -179,6 +179,7 @@ const (
 	StopShrink        // of a part: the job has given the node up
 	StopGive          // it gives its nodes to another job: Run.GiveTo
 	StopTaken         // a node gave it back before its launch: somebody else had its GPUs
+	StopGivenBack     // an allocation that its command gives back: Run.Fate says how it ends
 )
 
 // Run is a job's life on its nodes.
@@ -224,7 +225,7 @@ type Run struct {
 
 	Bill int64 // billing units that it holds (TRESBillingWeights), without UsageFactor; see Billing
 
-	Fate *Fate // with StopWithFirst
+	Fate *Fate // with StopWithFirst; of it Code with StopGivenBack
 
 	Worst int32 // the highest Exit.Status of its ended steps, those of its script and shell aside
 

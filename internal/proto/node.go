@@ -325,8 +325,8 @@ type Stop struct {
 	Line      string
 	Once      bool // with Signal: the attempt gets it once, even if the order is repeated
 
-	Release bool // with Signal: the script's exit code is Code, whatever the signal does
-	Code    int32
+	_    bool
+	Code int32 // with StopGivenBack: the exit code of the command that had the job
 
 	Tell bool // don't stop anything: only write Line
 
@@ -343,7 +343,7 @@ func (x *Stop) Wire(c *wire.C) {
 	wire.Int(c, &x.KillWaitS)
 	wire.Text(c, &x.Line, model.MaxText)
 	wire.Bool(c, &x.Once)
-	wire.Bool(c, &x.Release)
+	wire.Retired(c)
 	wire.Int(c, &x.Code)
 	wire.Bool(c, &x.Tell)
 	wire.Int(c, &x.Since)

@@ -85,6 +85,8 @@ type NodeAsk struct {
 	Waits bool // asks what these attempts wait for: one finding for each, in order
 
 	Reboot string // run RebootProgram if this is the ID of the host's present boot; "": do not
+
+	Signals []*Stop // send these signals and messages, in this order
 }
 
 func (x *NodeAsk) Wire(c *wire.C) {
@@ -97,6 +99,7 @@ func (x *NodeAsk) Wire(c *wire.C) {
 	wire.Ptr(c, &x.MIG)
 	wire.Bool(c, &x.Waits)
 	wire.Text(c, &x.Reboot, model.MaxName)
+	wire.Ptrs(c, &x.Signals, model.MaxMany)
 }
 
 // NodeAnswer is a node's answer: attempts that don't run there are not in it.
@@ -113,6 +116,8 @@ type NodeAnswer struct {
 	MIG *MIGDone
 
 	Failed string // why it could not do what was asked; ""
+
+	Signalled int32 // how many of Signals it has sent; daemons of before send none
 }
 
 func (x *NodeAnswer) Wire(c *wire.C) {
@@ -124,6 +129,7 @@ func (x *NodeAnswer) Wire(c *wire.C) {
 	wire.Int(c, &x.At)
 	wire.Ptr(c, &x.MIG)
 	wire.Text(c, &x.Failed, model.MaxText)
+	wire.Int(c, &x.Signalled)
 }
 
 // StatOf is one step on the node that answers.

@@ -75,6 +75,8 @@ type StepRequest struct {
 	Ports string
 
 	OwnLimits bool // as in model.Spec
+
+	Whole bool // it runs on all nodes that its job keeps, which change: the tasks see them as the job's
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -113,6 +115,7 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Container)
 	wire.Text(c, &x.Ports, model.MaxText)
 	wire.Bool(c, &x.OwnLimits)
+	wire.Bool(c, &x.Whole)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.

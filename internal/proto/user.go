@@ -192,7 +192,7 @@ type CancelRequest struct {
 
 	Steps []StepRef // steps instead of jobs; Targets is empty then
 
-	Release bool  // with Signal: the job gives its resources back, and ends with Code
+	Release bool  // the allocation is no longer needed: instead of being cancelled, the job ends with Code
 	Code    int32 // exit code
 
 	RequestID string // the job of the caller's submission with this id; "": see Targets

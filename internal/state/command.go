@@ -178,6 +178,8 @@ type Stop struct {
 	UID     uint32
 	Why     string // a sentence, with EvCancel of running jobs; "" if UID says everything
 	Special bool   // with EvRequeue and Hold: the job is shown as SPECIAL_EXIT
+
+	Fate *model.Fate // with EvCancel: the job's command gives it back, and if it runs it ends with this Code
 }
 
 func (x *Stop) Wire(c *wire.C) {
@@ -187,6 +189,7 @@ func (x *Stop) Wire(c *wire.C) {
 	wire.Int(c, &x.UID)
 	wire.Text(c, &x.Why, model.MaxText)
 	wire.Bool(c, &x.Special)
+	wire.Ptr(c, &x.Fate)
 }
 
 // Edit changes pending (and, as far as a field allows, running) jobs. It changes only the fields that Set names.

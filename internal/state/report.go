@@ -163,6 +163,12 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 	case model.StopRequeueHold:
 		state, reason, requeue, hold = model.Requeued, model.ReasonNone, true, model.HeldByUser
 		uid, exit.Text = j.Run.StopUID, requeuedBy(j)
+	case model.StopGivenBack:
+		exit.Code, exit.Signal, exit.Unknown = j.Run.Fate.Code, 0, false
+		if exit.Code == 0 { // who had the resources has got over it
+			exit.GPUOOM, exit.Text = false, ""
+		}
+		state, reason = exit.State()
 	case model.StopWithFirst:
 		f := j.Run.Fate
 		state, reason, uid = f.State, f.Reason, f.UID

@@ -171,12 +171,17 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 			cause = model.StopRequeue
 		case c.Event == model.EvPreempt:
 			cause = model.StopPreempt
+		case c.Fate != nil:
+			cause = model.StopGivenBack
 		}
 		n, run := *j, *j.Run
 		n.Special = c.Special && c.Hold
 		run.StopWhy, run.FailedNode = "", "" // of what it was being ended for before
-		if cause == model.StopCancel {
+		switch cause {
+		case model.StopCancel:
 			run.StopWhy = c.Why
+		case model.StopGivenBack:
+			run.Fate = c.Fate
 		}
 		n.Run = &run
 		s.stopRunning(&n, at, cause, c.UID)

@@ -13,13 +13,7 @@ import (
 
 // Orders leaves out orders with numbers that mean nothing, and says so in the log.
 func Orders(o *proto.Orders, log *slog.Logger) {
-	o.Stop = slices.DeleteFunc(o.Stop, func(t *proto.Stop) bool {
-		bad := t.Signal < 0 || t.Signal > MaxSignal || t.KillWaitS < 0
-		if bad {
-			log.Error("an order to stop a job is ignored", "job", t.Job, "signal", t.Signal, "kill_wait", t.KillWaitS)
-		}
-		return bad
-	})
+	o.Stop = stops(o.Stop, log)
 	o.Freeze = slices.DeleteFunc(o.Freeze, func(f *proto.Freeze) bool {
 		bad := f.GraceMS < 0
 		if bad {
@@ -36,9 +30,20 @@ func Orders(o *proto.Orders, log *slog.Logger) {
 	})
 }
 
+func stops(list []*proto.Stop, log *slog.Logger) []*proto.Stop {
+	return slices.DeleteFunc(list, func(t *proto.Stop) bool {
+		bad := t.Signal < 0 || t.Signal > MaxSignal || t.KillWaitS < 0
+		if bad {
+			log.Error("an order to stop a job is ignored", "job", t.Job, "signal", t.Signal, "kill_wait", t.KillWaitS)
+		}
+		return bad
+	})
+}
+
 // Ask leaves out signals and limits that there are none of, and says so in the log. The answer says that the step was
 // not there.
 func Ask(ask *proto.NodeAsk, log *slog.Logger) {
+	ask.Signals = stops(ask.Signals, log)
 	for i := range ask.Tell {
 		if t := &ask.Tell[i]; t.Signal < 0 || t.Signal > MaxSignal || t.LimitS < 0 ||
 			t.LimitS > model.Unlimited {

@@ -114,7 +114,7 @@ func (s *Store) load(name string) (*cgroup.Group, error) {
 	return g, err
 }
 
-// Follow moves what a prolog's program has left running as a user into the group of the job, now and, with Run, whenever
+// Follow moves what a prolog's program has left running as a user into the group of the job, now and, with Run, when
 // another of its processes becomes that user's, until Dismiss or until none is left. Of root's jobs nothing is moved:
 // their processes can't be told from the site's.
 func (s *Store) Follow(name string, uid uint32, job *cgroup.Group) error {
@@ -209,7 +209,7 @@ func (s *Store) look(ctx context.Context, warn func(name string, err error)) boo
 	return len(s.followed) > 0
 }
 
-// Dismiss kills what still runs as the user, also what becomes the user's soon after, and removes the group when nothing
+// Dismiss kills what still runs as the user, also what becomes that soon after, and removes the group when nothing
 // is left in it.
 func (s *Store) Dismiss(ctx context.Context, name string, uid uint32) error {
 	g, err := s.find(name)

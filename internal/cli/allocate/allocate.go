@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/request"
 	"gbatch/internal/client"
@@ -275,8 +273,8 @@ func (a *Allocation) Release(id model.JobID, rc int) {
 		return
 	}
 	defer c.Close()
-	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}, Signal: int32(unix.SIGKILL),
-		Batch: true, Release: true, Code: int32(rc)}
+	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}, Release: true,
+		Code: int32(rc)}
 	var reply proto.TargetsReply
 	if err := c.Call(rq.Kind(), rq, &reply); err != nil {
 		a.Errorf("job %d could not be given back: %s; this host's daemon goes on trying", id, env.Text(err))

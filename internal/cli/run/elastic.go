@@ -40,6 +40,7 @@ func (r *run) settleElastic() error {
 	}
 	if r.Getenv(elasticVar) != "" {
 		r.elastic = false // for it, --nodes and --nodelist are options like others
+		r.rq.Whole = true
 		return nil
 	}
 	const all = "--elastic runs the command on all nodes of the job: leave --%s out"
