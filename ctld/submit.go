@@ -184,6 +184,11 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 		return refuse(proto.CodeScript, "the batch script contains a NUL byte: it is a binary, not a script; start the "+
 			"program from a script or with --wrap")
 	}
+	if most := params.MaxStored; most > 0 && who.UID != 0 && v.Stored(who.UID) >= most {
+		return refuse(proto.CodePolicy, "your jobs' scripts and environments take %d bytes already, the limit is %d "+
+			"(SchedulerParameters=max_user_scripts_size=...): wait until some have ended, pass less with --export, or read "+
+			"large data from files", v.Stored(who.UID), most)
+	}
 	if len(rq.Env) > proto.MaxEnvBytes {
 		return refuse(proto.CodeBadRequest, "the environment is %d bytes long, the limit is %d; pass less with --export",
 			len(rq.Env), proto.MaxEnvBytes)

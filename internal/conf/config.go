@@ -22,6 +22,8 @@ const (
 	DefaultHeartbeatS     = 10
 	DefaultQueryRate      = 10000 // rows a second
 	DefaultMaxScriptBytes = 4 << 20
+	// DefaultMaxStoredBytes is max_user_scripts_size where it is not set.
+	DefaultMaxStoredBytes = 1 << 30
 	// MaxScriptBytesLimit is the largest max_script_size, as in Slurm.
 	MaxScriptBytesLimit = 512 << 20
 )

@@ -25,6 +25,7 @@ type Scheduler struct {
 	MaxStart          int64 // jobs started in one pass; 0: no limit
 	MaxSwitchWaitS    int64
 	MaxScriptBytes    int64
+	MaxStoredBytes    int64 // of scripts and environments of one user's jobs; 0: any number
 	MaxArrayTasks     int64 // 0: MaxArraySize
 	AssocLimitStop    bool
 	EnableUserTop     bool
@@ -90,7 +91,7 @@ func count32(n int64) int32 { return int32(min(n, math.MaxInt32)) }
 func defaultScheduler() Scheduler {
 	return Scheduler{
 		Type: "sched/backfill", BatchDelayS: 3, IntervalS: 60, MinIntervalUS: 2, QueueDepth: 100, MaxSwitchWaitS: 300,
-		MaxScriptBytes: DefaultMaxScriptBytes, PreemptReorder: 1,
+		MaxScriptBytes: DefaultMaxScriptBytes, MaxStoredBytes: DefaultMaxStoredBytes, PreemptReorder: 1,
 		Backfill: Backfill{
 			IntervalS: 30, WindowMin: 1440, ResolutionS: 60, MaxJobTest: 500, MaxJobArrayResv: 20,
 			YieldIntervalUS: 2_000_000, YieldSleepUS: 500_000,
@@ -146,6 +147,7 @@ func schedParams() []schedParam {
 		num("sched_max_job_start", func(s *Scheduler) *int64 { return &s.MaxStart }, 0, math.MaxInt32),
 		num("max_switch_wait", func(s *Scheduler) *int64 { return &s.MaxSwitchWaitS }, 0, math.MaxInt32),
 		num("max_script_size", func(s *Scheduler) *int64 { return &s.MaxScriptBytes }, 1, MaxScriptBytesLimit),
+		num("max_user_scripts_size", func(s *Scheduler) *int64 { return &s.MaxStoredBytes }, 0, math.MaxInt64),
 		num("max_array_tasks", func(s *Scheduler) *int64 { return &s.MaxArrayTasks }, 0, 4_000_001),
 		num("preempt_reorder_count", func(s *Scheduler) *int64 { return &s.PreemptReorder }, 0, math.MaxInt32),
 		num("bf_interval", func(s *Scheduler) *int64 { return &s.Backfill.IntervalS }, -1, 10800),
@@ -196,8 +198,7 @@ func schedParams() []schedParam {
 		"bf_topopt_iterations", "sched_allow_unlimited", "yield_rpc_only")
 	inert(false, "has no effect here: the backfill calendar holds every running job, at bf_resolution",
 		"bf_running_job_reserve", "bf_window_linear", "bf_job_part_count_reserve")
-	inert(true, "is not supported: jobs use a reservation that they ask for; there are no magnetic ones",
-		"bf_allow_magnetic_resv")
+	inert(true, "is not supported: jobs ask for their reservation; there are no magnetic ones", "bf_allow_magnetic_resv")
 	inert(false, "has no effect here: any controller that leads also schedules", "no_backup_scheduling")
 	inert(false, "has no effect here: a job starts when all its nodes are up", "salloc_wait_nodes", "sbatch_wait_nodes")
 	inert(false, "has no effect here: steps are retried when something becomes free, not on a timer", "step_retry_count",

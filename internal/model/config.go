@@ -150,6 +150,8 @@ type Params struct {
 
 	KillInvalidDep bool  // DependencyParameters: jobs whose dependencies can't be fulfilled any more are cancelled
 	MaxDepDepth    int32 // likewise: jobs tested for a circle of dependencies; 0: all
+
+	MaxStored int64 // max_user_scripts_size: bytes of scripts and environments of one user's jobs; 0: any number
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -214,6 +216,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Struct(c, &x.JobEvents)
 	wire.Bool(c, &x.KillInvalidDep)
 	wire.Int(c, &x.MaxDepDepth)
+	wire.Int(c, &x.MaxStored)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

@@ -2,16 +2,88 @@ package state
 
 import (
 	"encoding/binary"
+	"fmt"
+
+	"github.com/tidwall/btree"
 
 	"gbatch/internal/model"
 )
 
 // Scripts and environments are stored once per content and counted: one reference for each job record that has them as
 // its script, and one for each that has them as its environment.
+//
+// How much each user has stored is derived, and decides nothing here: after a snapshot, content that several users have
+// may count for another of them, so only the leader looks at it, before it proposes a submission.
 
-// keepBlob counts one more reference to b, and stores it if it is new. It reports false if b has no content and isn't
-// stored yet.
-func (s *State) keepBlob(b *model.Blob) bool {
+// countedBlob is from how many stored bytes on content counts for its user. What is smaller is bounded by MaxJobCount.
+const countedBlob = 4 << 10
+
+// holdings is how many bytes of content each user has stored.
+type holdings struct {
+	owners map[string]uint32         // of content that counts: the user of the first job that has it
+	bytes  *btree.Map[uint32, int64] // by user; a user without any is not in it
+}
+
+func newHoldings() holdings {
+	return holdings{owners: map[string]uint32{}, bytes: new(btree.Map[uint32, int64])}
+}
+
+// add counts content that has come.
+func (h *holdings) add(b *model.Blob, uid uint32) {
+	if _, counts := h.owners[b.Key]; counts || len(b.Data) < countedBlob {
+		return
+	}
+	h.owners[b.Key] = uid
+	had, _ := h.bytes.Get(uid)
+	h.bytes.Set(uid, had+int64(len(b.Data)))
+}
+
+// drop counts content that has gone.
+func (h *holdings) drop(b *model.Blob) {
+	uid, counts := h.owners[b.Key]
+	if !counts {
+		return
+	}
+	delete(h.owners, b.Key)
+	if had, _ := h.bytes.Get(uid); had > int64(len(b.Data)) {
+		h.bytes.Set(uid, had-int64(len(b.Data)))
+	} else {
+		h.bytes.Delete(uid)
+	}
+}
+
+// hold counts all content anew.
+func (s *State) hold() {
+	s.held = newHoldings()
+	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
+		for _, key := range [...]string{j.Spec.Script, j.Spec.Env} {
+			if b, ok := s.blobs.Get(key); ok {
+				s.held.add(b, j.Spec.UID)
+			}
+		}
+		return true
+	})
+}
+
+// checkHeld: what users have stored is all content that counts.
+func (s *State) checkHeld() error {
+	var users, all int64
+	s.held.bytes.Scan(func(_ uint32, n int64) bool { users += n; return true })
+	s.blobs.Scan(func(_ string, b *model.Blob) bool {
+		if len(b.Data) >= countedBlob {
+			all += int64(len(b.Data))
+		}
+		return true
+	})
+	if users != all {
+		return fmt.Errorf("users are said to have %d bytes of scripts and environments, there are %d", users, all)
+	}
+	return nil
+}
+
+// keepBlob counts one more reference to b, and stores it for a user if it is new. It reports false if b has no content
+// and isn't stored yet.
+func (s *State) keepBlob(b *model.Blob, uid uint32) bool {
 	if b.Key == "" {
 		return true
 	}
@@ -23,6 +95,7 @@ func (s *State) keepBlob(b *model.Blob) bool {
 		nb := *b
 		nb.Refs = 1
 		s.blobs.Set(b.Key, &nb)
+		s.held.add(&nb, uid)
 		return true
 	}
 	nb := *old
@@ -48,6 +121,7 @@ func (s *State) dropBlob(key string) {
 	}
 	if old.Refs <= 1 {
 		s.blobs.Delete(key)
+		s.held.drop(old)
 		return
 	}
 	nb := *old

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -294,7 +295,7 @@ func (s *State) checkDerived() error {
 				without(c.got, c.have))
 		}
 	}
-	if err := s.checkAges(); err != nil {
+	if err := errors.Join(s.checkAges(), s.checkHeld()); err != nil {
 		return err
 	}
 	return s.checkLogs()

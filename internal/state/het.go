@@ -78,7 +78,7 @@ func (s *State) applySubmitHet(at model.Time, c *SubmitHet) Result {
 			script = &c.Holder
 		}
 		for _, b := range [...]*model.Blob{script, &c.Env} {
-			if !s.keepBlob(b) {
+			if !s.keepBlob(b, c.Parts[i].Spec.UID) {
 				for _, key := range kept {
 					s.dropBlob(key)
 				}

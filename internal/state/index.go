@@ -388,6 +388,7 @@ func (s *State) reindex() {
 	})
 	s.recount()
 	s.plan()
+	s.hold()
 }
 
 // plan sets nextDue: the next moment at which time alone changes something.

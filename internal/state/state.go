@@ -24,6 +24,7 @@ type State struct {
 	finished *btree.BTreeG[due]      // finished jobs, by the moment of their end
 	waiters  *btree.BTreeG[waitKey]  // jobs that wait for a job, an array or one of its tasks
 	shared   *interned
+	held     holdings
 
 	purses  *btree.Map[string, *purse] // holders of limits in minutes; see purse.go
 	spends  *btree.BTreeG[spendDue]
@@ -304,7 +305,7 @@ func New() *State {
 
 // reset empties everything that is derived.
 func (s *State) reset() {
-	s.licenses, s.ages = nil, noAges()
+	s.licenses, s.ages, s.held = nil, noAges(), newHoldings()
 	s.noPurses()
 	s.limits = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.begins = btree.NewBTreeGOptions(dueLess, noLocks)

@@ -25,10 +25,10 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 	if r := s.submitLimit(spec, 0); r != model.ReasonNone {
 		return Result{Refusal: OverLimit, Reason: r}
 	}
-	if !s.keepBlob(&c.Script) {
+	if !s.keepBlob(&c.Script, spec.UID) {
 		return Result{Refusal: ContentMissing}
 	}
-	if !s.keepBlob(&c.Env) {
+	if !s.keepBlob(&c.Env, spec.UID) {
 		s.dropBlob(c.Script.Key)
 		return Result{Refusal: ContentMissing}
 	}

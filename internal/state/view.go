@@ -12,6 +12,7 @@ import (
 type View struct {
 	facts
 	queues map[string]*btree.BTreeG[readyKey]
+	stored *btree.Map[uint32, int64] // bytes of content, by user
 }
 
 // View gives the facts as they are now. It costs a handful of pointer copies: later Applies copy what they change.
@@ -31,6 +32,7 @@ func (s *State) View() *View {
 	v.wallets, v.invoices = s.wallets.Copy(), s.invoices.Copy()
 	v.givenUp, v.shipped.packs = s.givenUp.Copy(), s.shipped.packs.Copy()
 	v.certs = s.certs.copy()
+	v.stored = s.held.bytes.Copy()
 	s.last = v
 	// These go on changing; a snapshot takes its own copies.
 	v.ready, v.outSeq, v.reqQueue, v.answers.order, v.live = nil, nil, nil, nil, nil
@@ -305,6 +307,12 @@ func (v *View) Moving(f func(*model.Job) bool) {
 func (v *View) HasBlob(key string) bool {
 	_, ok := v.blobs.Get(key)
 	return ok
+}
+
+// Stored is how many bytes of scripts and environments the user's jobs have stored, small ones aside.
+func (v *View) Stored(uid uint32) int64 {
+	n, _ := v.stored.Get(uid)
+	return n
 }
 
 // Blob gives stored content; its Key is "" when there is none.
