@@ -162,7 +162,8 @@ func (c *Controller) candidate(ctx context.Context, rq *proto.EditControllersReq
 			len(members))
 	}
 	addr, line := rq.Addr, ""
-	if cfg, _ := c.loadConfig(); cfg != nil {
+	cfg, problems := c.loadConfig()
+	if cfg != nil {
 		if f, ok := cfg.Controller(rq.Add); ok {
 			line = f.Addr
 		}
@@ -171,6 +172,9 @@ func (c *Controller) candidate(ctx context.Context, rq *proto.EditControllersReq
 		}
 	}
 	switch {
+	case addr == "" && cfg == nil:
+		return nil, refuse(proto.CodeBadRequest, "where is %s? The configuration of %s can't be read: %s; mend it, or give "+
+			"the address: gcontrol controllers add %s=HOST:PORT", rq.Add, c.opts.Name, firstProblem(problems), rq.Add)
 	case addr == "" && line == "":
 		return nil, refuse(proto.CodeBadRequest, "where is %s? Write SlurmctldHost=%s(HOST:PORT) into gbatch.conf on %s, or "+
 			"give its address: gcontrol controllers add %s=HOST:PORT", rq.Add, rq.Add, c.opts.Name, rq.Add)

@@ -313,6 +313,9 @@ func (s *stepServer) pass(c *stepConn, uid uint32, rq *proto.StepRequest, body [
 	ctx, cancel := context.WithTimeout(context.Background(), peerFirst)
 	nc, err := s.peers.dial(ctx, rq.Node)
 	cancel()
+	if err != nil && rq.Had {
+		return err // its daemon is away, and the step goes on: the command looks for it again
+	}
 	if err != nil {
 		return refuseNow(c, fmt.Sprintf("Unable to create step for job %d: %v", rq.Job, err))
 	}

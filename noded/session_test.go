@@ -51,6 +51,33 @@ func TestFindsTheLeader(t *testing.T) {
 	next.waitNode(1)
 }
 
+// A leader that promised to speak, and says nothing while its connection stays: the node goes to the one that leads.
+func TestLeavesASilentLeader(t *testing.T) {
+	dir := newPKI(t)
+	silent, next := newFake(t, dir, "c1"), newFake(t, dir, "c2")
+	silent.set(func(f *fakeCtld) {
+		f.welcome = func(_ *proto.Hello, w *proto.Welcome) { w.SpeakMS = 100 }
+	})
+	next.set(func(f *fakeCtld) { f.notLeader = silent.addr })
+	c := &cluster{t: t, ctl: silent, opts: testOptions(t, dir, silent.addr, next.addr), dir: t.TempDir()}
+	c.start()
+	t.Cleanup(c.end)
+	silent.waitNode(1)
+	silent.set(func(f *fakeCtld) { f.notLeader = "-" })
+	next.set(func(f *fakeCtld) { f.notLeader, f.epoch = "", 2 })
+	next.waitNode(1)
+}
+
+// A leader that promised to acknowledge heartbeats, and does not: the node registers anew, with whoever leads by now.
+func TestLeavesADeafLeader(t *testing.T) {
+	c := newCluster(t, func(o *Options) {})
+	c.ctl.set(func(f *fakeCtld) {
+		f.welcome = func(_ *proto.Hello, w *proto.Welcome) { w.Sure, w.TimeoutS = true, 2 }
+		_ = f.conn.Close() // the next session is of this kind
+	})
+	c.ctl.waitNode(3)
+}
+
 func freePort(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

@@ -12,6 +12,10 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"gbatch/internal/client"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc/pki"
 )
 
 // apart_test.go makes a cluster whose daemons have hosts of their own, as far as the network goes: each is in a network
@@ -74,7 +78,7 @@ func mustUpApart(t *testing.T, o Options) *apart {
 	for i := range o.Nodes {
 		hosts = append(hosts, fmt.Sprintf("n%d", i+1))
 	}
-	a.network(k, hosts)
+	a.network(k, append(hosts, loginHost))
 	text, err := os.ReadFile(l.conf())
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +107,38 @@ func mustUpApart(t *testing.T, o Options) *apart {
 	}
 	a.Cluster, _ = mustUp(t, Options{Dir: o.Dir, Bin: a.bin, Timeout: o.Timeout})
 	return a
+}
+
+const loginHost = "lg1"
+
+// login starts the daemon of a login host, and gives the directory of its socket.
+func (a *apart) login() string {
+	a.t.Helper()
+	l := layout(a.Dir)
+	dir := a.t.TempDir()
+	if err := pki.Issue(l.pki(), pki.RoleLogin, loginHost, []string{loopback}, l.pki()); err != nil {
+		a.t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(a.bin, RoleNode), "--login", "-f", l.conf(), "-N", loginHost, "--socket-dir", dir,
+		"--spool", a.t.TempDir())
+	log, err := os.Create(l.at("log", "login-"+loginHost+".log"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := errors.Join(cmd.Start(), log.Close()); err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Wait()                          // its log says more
+	})
+	until(a.t, "the login host answers", func() bool {
+		cl := client.New(dir)
+		defer cl.Close()
+		return cl.Call(proto.KindPing, &proto.Empty{}, &proto.PingReply{}) == nil
+	})
+	return dir
 }
 
 // network makes a switch, and a host behind it for each name. The test itself is on no host. All addresses are local to

@@ -281,6 +281,10 @@ func newStage(t *testing.T, duration time.Duration) *stage {
 	}
 	keepOnFailure(t, o.Dir)
 	s.sockets, s.readAt = ready(t, s.c)
+	if s.a != nil { // a login host has no session with the leader, and looks for it by itself
+		at := s.a.login()
+		s.readAt = []string{at, at}
+	}
 	setQuiet(t, s.c)
 	return s
 }

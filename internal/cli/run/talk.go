@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,12 +15,13 @@ import (
 	"gbatch/internal/client"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 )
 
 // talk.go is grun while its step runs: it handles the daemon's events and signals.
 
 const (
-	rejoinFor   = 60 * time.Second       // how long grun looks for a daemon that is being restarted
+	rejoinSay   = 10 * time.Second       // when grun says that it looks for a daemon that is away
 	rejoinPace  = 200 * time.Millisecond // between two tries
 	againWithin = time.Second            // time for the second Ctrl-C
 	gatherExits = 50 * time.Millisecond  // ends of tasks within this time share a line
@@ -32,6 +34,7 @@ type talk struct {
 	steps     *steps
 	dir, node string
 	conn      *client.Steps
+	away      absence
 	over      bool             // nothing more is heard of it
 	made      *proto.StepEvent // StepCreated
 	het       *proto.StepHet   // nil: the command has no other step
@@ -56,6 +59,13 @@ type talk struct {
 
 	isRaw  bool      // the user's terminal passes keys on
 	stderr io.Writer // the stream for messages before isRaw
+}
+
+// absence is how long the step's daemon has been away.
+type absence struct {
+	since time.Time // zero: it is there
+	tried time.Time // when grun last looked for it
+	look  time.Time // when it asks next whether the job has ended
 }
 
 type taskSeen struct {
@@ -86,18 +96,26 @@ func (t *talk) ask() error {
 	return nil
 }
 
-// rejoin connects again to a restarted daemon; the step has survived.
+// rejoin connects again to a daemon that was away: the step goes on without it, and so grun waits for it as long as it
+// takes. The end of the job, or a signal, ends the wait.
 func (t *talk) rejoin(why error) error {
 	t.conn.Free()
 	if t.pl == nil || t.pl.remote != nil && t.pl.remote.silent() {
 		t.unraw() // no task gets keys meanwhile: Ctrl-C is for grun
 	}
-	for give := time.Now().Add(rejoinFor); time.Now().Before(give); {
-		if err := t.ask(); err == nil {
-			if t.steps.fed {
-				t.raw()
+	now := time.Now()
+	if t.away.since.IsZero() {
+		t.away.since, t.away.look = now, now.Add(rejoinSay)
+	}
+	for {
+		if now.Sub(t.away.tried) >= rejoinPace {
+			t.away.tried = now
+			if err := t.ask(); err == nil {
+				if t.steps.fed {
+					t.raw()
+				}
+				return nil
 			}
-			return nil
 		}
 		select {
 		case sig := <-t.steps.signals:
@@ -108,13 +126,49 @@ func (t *talk) rejoin(why error) error {
 			}
 		case <-time.After(rejoinPace):
 		}
+		if now = time.Now(); now.Before(t.away.look) {
+			continue
+		}
+		if t.jobOver() {
+			return fmt.Errorf("node %s's daemon is gone (%v), and the job has ended; what became of StepId=%s is in accounting",
+				t.node, why, t.stepID())
+		}
+		if t.away.look.Sub(t.away.since) == rejoinSay {
+			t.Errorf("node %s's daemon is gone (%v); StepId=%s goes on without it, and %s waits until it is back", t.node, why,
+				t.stepID(), t.Program)
+		}
+		t.away.look = now.Add(rejoinSay)
 	}
-	return fmt.Errorf("node %s's daemon is gone (%v) and did not come back in %v; what becomes of StepId=%s "+
-		"is in accounting", t.node, why, rejoinFor, t.stepID())
+}
+
+// jobOver asks the controllers whether the step's job has ended. It is false if none answers.
+func (t *talk) jobOver() bool {
+	c, err := t.Connect()
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	over := true // what is not listed is forgotten
+	ref := proto.JobRef{Job: t.rq.Job, Task: model.NoTask}
+	err = c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}},
+		func(body []byte) error {
+			var chunk proto.JobsChunk
+			err := c.Decode(body, &chunk)
+			for _, j := range chunk.Jobs {
+				over = over && (j.ID != t.rq.Job || j.State.Finished())
+			}
+			return err
+		})
+	var said *rpc.Error
+	if errors.As(err, &said) {
+		return said.Code == proto.CodeInvalidJob
+	}
+	return err == nil && over
 }
 
 // take handles an event. If done, rc is the exit code.
 func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
+	t.away = absence{}
 	switch ev.Kind {
 	case proto.StepWaits:
 		if t.rq.Async {
