@@ -41,20 +41,29 @@ const (
 	doMore // TimeLimit=+1
 	doCancel
 	doShow
-	deedKinds
+	doSubmit // by a request id that all users share
+	doFind   // the job of that submission, by its name
 )
+
+// looks reports whether it changes nothing.
+func (k deedKind) looks() bool { return k == doShow || k == doFind }
 
 // jobFacts are a job's facts as the model has them. Jobs wait for their begin time all along.
 type jobFacts struct {
 	held, cancelled bool
 	limitS          int64
+
+	made model.JobID // of a submission: its number; 0: there is none, madeSome: there is one, nobody knows which
 }
+
+const madeSome = ^model.JobID(0)
 
 // asked is a request.
 type asked struct {
 	what   deedKind
 	job    model.JobID
 	limitS int64
+	key    string // of doSubmit and doFind
 }
 
 // told is an answer.
@@ -66,10 +75,14 @@ type told struct {
 // jobModel is one job, step by step.
 var jobModel = porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-		byJob := map[model.JobID][]porcupine.Operation{}
+		type of struct {
+			job model.JobID
+			key string
+		}
+		byJob := map[of][]porcupine.Operation{}
 		for _, op := range history {
-			id := op.Input.(asked).job
-			byJob[id] = append(byJob[id], op)
+			in := op.Input.(asked)
+			byJob[of{in.job, in.key}] = append(byJob[of{in.job, in.key}], op)
 		}
 		var out [][]porcupine.Operation
 		for _, ops := range byJob {
@@ -80,6 +93,20 @@ var jobModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{jobFacts{limitS: linearLimitS}} },
 	Step: func(state, input, output any) []any {
 		s, in, out := state.(jobFacts), input.(asked), output.(told)
+		switch {
+		case in.what == doSubmit && out.unknown && s.made == 0:
+			return []any{s, jobFacts{limitS: s.limitS, made: madeSome}}
+		case in.what == doSubmit && out.unknown:
+			return []any{s}
+		case in.what == doFind && out.facts.made == 0 && s.made == 0:
+			return []any{s}
+		case in.what == doSubmit && s.made == 0 && out.facts.made != 0,
+			(in.what == doSubmit || in.what == doFind) && s.made != 0 && (s.made == madeSome || s.made == out.facts.made) &&
+				out.facts.made != 0:
+			return []any{jobFacts{limitS: s.limitS, made: out.facts.made}}
+		case in.what == doSubmit || in.what == doFind:
+			return nil // a second job, or none where there is one
+		}
 		if in.what == doShow {
 			if out.unknown || out.facts == s {
 				return []any{s}
@@ -126,6 +153,7 @@ type linear struct {
 
 	mu      sync.Mutex
 	jobs    []model.JobID
+	key     string // of the submission that all make
 	history []porcupine.Operation
 	unknown int
 	undone  int // requests with the promise that nothing was done
@@ -145,7 +173,7 @@ func (l *linear) one(user int, cl *client.Client, in asked) {
 	var e *rpc.Error
 	switch {
 	case err == nil:
-	case in.what == doShow || errors.As(err, &e) && slices.Contains(promised, e.Code):
+	case in.what.looks() || errors.As(err, &e) && slices.Contains(promised, e.Code):
 		l.undone++
 		return
 	case errors.As(err, &e) && e.Code == proto.CodeUnknown:
@@ -180,13 +208,36 @@ func (l *linear) ask(cl *client.Client, in asked) (told, error) {
 		err := cl.Call(proto.KindCancel, &proto.CancelRequest{Targets: ref(in.job)}, &reply)
 		return told{refused: err == nil && reply.Results[0].Code != 0}, err
 	}
+	if in.what == doSubmit {
+		sp := specOf(l.t, func(sp *model.Spec) { sp.Name, sp.Begin = in.key, inTenHours() })
+		rq := &proto.SubmitRequest{RequestID: in.key, Spec: sp, Script: []byte("#!/bin/sh\n"), Env: []byte("PATH=/bin\x00")}
+		var made proto.SubmitReply
+		err := cl.Call(proto.KindSubmit, rq, &made)
+		return told{facts: jobFacts{made: made.Job}}, err
+	}
 	var out told
+	if in.what == doFind {
+		rq := &proto.JobsRequest{Filter: proto.JobFilter{Names: []string{in.key}}}
+		err := cl.Stream(proto.KindJobs, rq, func(body []byte) error {
+			var chunk proto.JobsChunk
+			err := proto.Decode(body, &chunk)
+			for _, j := range chunk.Jobs {
+				if out.facts.made != 0 {
+					l.t.Errorf("the submission %s has made the jobs %d and %d", in.key, out.facts.made, j.ID)
+				}
+				out.facts.made = j.ID
+			}
+			return err
+		})
+		return out, err
+	}
 	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: ref(in.job)}}
 	err := cl.Stream(proto.KindJobs, rq, func(body []byte) error {
 		var chunk proto.JobsChunk
 		err := proto.Decode(body, &chunk)
 		for _, j := range chunk.Jobs {
-			out.facts = jobFacts{j.Hold != model.NotHeld, j.State == model.Cancelled, j.Spec.LimitS}
+			out.facts = jobFacts{held: j.Hold != model.NotHeld, cancelled: j.State == model.Cancelled,
+				limitS: j.Spec.LimitS}
 		}
 		return err
 	})
@@ -263,7 +314,7 @@ func (l *linear) use(ctx context.Context, user int, dirs []string, changeAt int,
 	}
 	for n := 0; ctx.Err() == nil; n++ {
 		l.mu.Lock()
-		in := asked{job: l.jobs[dice.IntN(len(l.jobs))]}
+		in, key := asked{job: l.jobs[dice.IntN(len(l.jobs))]}, l.key
 		l.mu.Unlock()
 		switch k := dice.IntN(1000); {
 		case k < 120:
@@ -276,12 +327,16 @@ func (l *linear) use(ctx context.Context, user int, dirs []string, changeAt int,
 			in.what = doMore
 		case k < 523:
 			in.what = doCancel
+		case k < 580:
+			in = asked{what: doSubmit, key: key}
+		case k < 680:
+			in = asked{what: doFind, key: key}
 		default:
 			in.what = doShow
 		}
 		doing.Store(uint32(in.what))
 		most := len(cls)
-		if in.what != doShow {
+		if !in.what.looks() {
 			most = changeAt
 		}
 		l.one(user, cls[dice.IntN(most)], in)
@@ -290,14 +345,16 @@ func (l *linear) use(ctx context.Context, user int, dirs []string, changeAt int,
 
 // add submits a job that waits; it takes the place of the oldest one.
 func (l *linear) add(c *Cluster) {
-	begin := model.Time(time.Now().Add(10 * time.Hour).UnixMilli())
-	id := submit(l.t, c, "true\n", func(sp *model.Spec) { sp.LimitS, sp.Begin = linearLimitS, begin })
+	id := submit(l.t, c, "true\n", func(sp *model.Spec) { sp.LimitS, sp.Begin = linearLimitS, inTenHours() })
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.key = fmt.Sprintf("after-%d", id)
 	if l.jobs = append(l.jobs, id); len(l.jobs) > linearJobs {
 		l.jobs = l.jobs[1:]
 	}
 }
+
+func inTenHours() model.Time { return model.Time(time.Now().Add(10 * time.Hour).UnixMilli()) }
 
 // fresh adds jobs all the time: a history is checked job by job, and stays short.
 func (l *linear) fresh(ctx context.Context, c *Cluster) {
@@ -306,9 +363,9 @@ func (l *linear) fresh(ctx context.Context, c *Cluster) {
 	}
 }
 
-// TestLinearizable: six users hold, release, change, cancel and look at the same jobs at all sockets of a cluster whose
-// leader is killed, stopped and replaced. What they are answered is true in one order of it all. It takes 20 s, or as
-// long as $GBATCH_LINEAR says, such as 10m.
+// TestLinearizable: six users hold, release, change, cancel and look at the same jobs, and make the same submissions,
+// at all sockets of a cluster whose leader is killed, stopped and replaced. What they are answered is true in one order
+// of it all. It takes 20 s, or as long as $GBATCH_LINEAR says, such as 10m.
 func TestLinearizable(t *testing.T) {
 	limit, err := time.ParseDuration(os.Getenv("GBATCH_LINEAR"))
 	if err != nil {
@@ -393,7 +450,7 @@ func (l *linear) explain(jm porcupine.Model) {
 		upTo := func(n int) []porcupine.Operation {
 			out := slices.Clone(part[:n])
 			for _, op := range part[n:] {
-				if op.Call < part[n-1].Return && op.Input.(asked).what != doShow {
+				if op.Call < part[n-1].Return && !op.Input.(asked).what.looks() {
 					op.Output, op.Return = told{unknown: true}, int64(1<<62)
 					out = append(out, op)
 				}

@@ -140,6 +140,21 @@ func status(t *testing.T, dir string) *Status {
 // submit submits a script that prints nothing.
 func submit(t *testing.T, c *Cluster, script string, change func(*model.Spec)) model.JobID {
 	t.Helper()
+	sp := specOf(t, change)
+	cl := client.New(filepath.Join(c.Dir, "run"))
+	defer cl.Close()
+	var reply proto.SubmitReply
+	rq := &proto.SubmitRequest{RequestID: strconv.FormatInt(time.Now().UnixNano(), 36), Spec: sp,
+		Script: []byte("#!/bin/sh\n" + script), Env: []byte("PATH=/usr/bin:/bin\x00")}
+	if err := cl.Call(proto.KindSubmit, rq, &reply); err != nil {
+		t.Fatal(err)
+	}
+	return reply.Job
+}
+
+// specOf gives a small job.
+func specOf(t *testing.T, change func(*model.Spec)) *model.Spec {
+	t.Helper()
 	me, err := user.Current()
 	if err != nil {
 		t.Fatal(err)
@@ -150,15 +165,7 @@ func submit(t *testing.T, c *Cluster, script string, change func(*model.Spec)) m
 	if change != nil {
 		change(sp)
 	}
-	cl := client.New(filepath.Join(c.Dir, "run"))
-	defer cl.Close()
-	var reply proto.SubmitReply
-	rq := &proto.SubmitRequest{RequestID: strconv.FormatInt(time.Now().UnixNano(), 36), Spec: sp,
-		Script: []byte("#!/bin/sh\n" + script), Env: []byte("PATH=/usr/bin:/bin\x00")}
-	if err := cl.Call(proto.KindSubmit, rq, &reply); err != nil {
-		t.Fatal(err)
-	}
-	return reply.Job
+	return sp
 }
 
 // job gives one job as the controller knows it.
