@@ -191,7 +191,7 @@ func (c *Controller) moment(ctx context.Context) *proto.MomentReply {
 	r := &proto.MomentReply{Host: hostTime(), Cluster: c.now(), Leads: c.leading.Load(), Name: c.opts.Name,
 		Version: c.opts.Version, Leader: leader, Term: c.store.Term(), Index: far.Applied, Last: far.Last, Joins: c.Joining(),
 		Stalled: c.store.Stalled(), Troubles: c.ownTroubles(c.machine.View()),
-		Told: c.jobEvents.Told()}
+		Told: c.jobEvents.Told(), UpMS: max(int64(hostTime()-c.bootAt), 1)}
 	if r.Leads && c.lease.Holds(ctx, c.store) {
 		r.Members = namesOf(c.members())
 	}

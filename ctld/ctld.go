@@ -305,6 +305,10 @@ func (c *Controller) sayGoodbye(ctx context.Context) {
 	if !c.store.IsLeader() || len(c.voters()) == 1 {
 		return
 	}
+	// Those that have just begun are the best: it is asked who they are, for a moment.
+	ask, cancel := context.WithTimeout(ctx, lastLook)
+	c.hearAll(ask)
+	cancel()
 	heir := c.heir(ctx)
 	if heir == "" { // of those that have joined since they were asked last
 		c.hearAll(ctx)

@@ -265,7 +265,8 @@ const (
 	// electionPatience is less than a search waits for an answer. An election takes less.
 	electionPatience = time.Second
 	handOverTime     = 3 * time.Second
-	lastWords        = time.Second // for requests that came before the end
+	lastWords        = time.Second            // for requests that came before the end
+	lastLook         = 200 * time.Millisecond // for the other controllers to say how they are, before that
 )
 
 // door has the requests that wait for leadership to begin or to move.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -251,14 +252,30 @@ func (c *Controller) mayRemove(ctx context.Context, name, added string) error {
 	return nil
 }
 
-// heir gives the controller that should lead next: of those that can, the one that has most of the log; "": none is
+// heirLag is how many entries of the log a controller may lack that should lead next: it gets them first.
+const heirLag = 1024
+
+// heir gives the controller that should lead next: of those that can, and have nearly all of the log, the one that
+// began last, so that an upgrade of one after the other moves leadership to a new version, and seldom; "": none is
 // known.
 func (c *Controller) heir(ctx context.Context) (heir string) {
+	var can []peerNews
 	most := uint64(0)
 	for _, p := range c.voters() {
 		n, ok := c.news(ctx, p.Name)
-		if ok && p.Name != c.opts.Name && c.answers(ctx, p.Name) && !n.Joins && !n.Stalled && n.Index >= most {
-			heir, most = p.Name, n.Index
+		if ok && p.Name != c.opts.Name && c.answers(ctx, p.Name) && !n.Joins && !n.Stalled {
+			n.Name = p.Name
+			can, most = append(can, n), max(most, n.Index)
+		}
+	}
+	youngest := int64(math.MaxInt64)
+	for _, n := range can {
+		up := n.UpMS
+		if up == 0 {
+			up = math.MaxInt64
+		}
+		if n.Index+heirLag >= most && up <= youngest {
+			heir, youngest = n.Name, up
 		}
 	}
 	return heir

@@ -191,6 +191,8 @@ type MomentReply struct {
 
 	// JobEventProgram was told of all events up to this entry of the log, as far as it knows; 0: it does not
 	Told uint64
+
+	UpMS int64 // for how long its process has run, ms; 0: an older version
 }
 
 // Trouble is something wrong with a controller's host, which it tells the leader for AlertProgram.
@@ -219,4 +221,5 @@ func (x *MomentReply) Wire(c *wire.C) {
 	wire.Texts(c, &x.Members, model.MaxFew, model.MaxName)
 	wire.List(c, &x.Troubles, model.MaxFew)
 	wire.Int(c, &x.Told)
+	wire.Int(c, &x.UpMS)
 }
