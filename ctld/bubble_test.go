@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"gbatch/ctld/lease"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -17,17 +16,21 @@ import (
 
 	"gbatch/ctld/clock"
 	"gbatch/ctld/jobevents"
+	"gbatch/ctld/lease"
+	"gbatch/ctld/peaks"
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/share"
 	"gbatch/internal/store"
 )
 
 // These tests run three controllers with raft, their real loops and their real sessions with nodes in a bubble of fake
-// time. Real: everything of this package but its sockets and the comparison of clocks, and package store with raft's
-// own transport and log in memory. Modelled: the nodes. A seed chooses the faults; the order of goroutines is the
-// runtime's, so a seed does not replay exactly. What must replay is in internal/faultsim.
+// time, and a login host's relay (bubblerelay_test.go). Real: everything of this package but its sockets and the
+// comparison of clocks, the relay, and package store with raft's own transport and log in memory. Modelled: the nodes.
+// A seed chooses the faults; the order of goroutines is the runtime's, so a seed does not replay exactly. What must
+// replay is in internal/faultsim.
 
 const bubbleConf = `ClusterName=bubble
 SlurmctldHost=c1
@@ -62,7 +65,8 @@ func newBubble(t *testing.T, path string) *bubble {
 		c := &Controller{log: slog.New(slog.DiscardHandler), machine: newMachine(), nodes: newNodeSet(), people: someUsers(),
 			idle: newIdleWatch(), reports: make(chan nodeReports, reportQueue), clocks: newClocks(),
 			reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
-			readers: newReaders()}
+			readers: newReaders(), refusals: newOncePer(), pace: share.NewPace(1e9), peaks: peaks.New(), host: p.ID,
+			bootAt: hostTime(), life: context.Background()}
 		begun := time.Now()
 		c.clocks.time = clock.New(func() model.Time { return model.Time(time.Now().UnixMilli()) },
 			func() time.Duration { return time.Since(begun) + time.Minute })
@@ -333,8 +337,9 @@ func (n *bubbleNode) watch(ctx context.Context) {
 	}
 }
 
-// Three controllers lose each other, and nodes lose them, by a seed. No job is lost, none runs twice at once or twice
-// at one attempt, no GPU has two, and in the end all replicas are equal.
+// Three controllers lose each other, and nodes and a login host lose them, by a seed. No job is lost, none runs twice
+// at once or twice at one attempt, no GPU has two, each submission makes one job, and in the end all replicas are
+// equal.
 func TestBubble(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gbatch.conf")
 	if err := os.WriteFile(path, []byte(bubbleConf), 0o600); err != nil {
@@ -363,22 +368,34 @@ func (b *bubble) live(seed uint64) {
 		all.Go(func() { n.run(ctx) })
 		all.Go(func() { n.watch(ctx) })
 	}
+	w := b.serveRelay(ctx, &all)
+	users := b.newRelayed(w)
+	var submissions sync.WaitGroup
 	var ids []model.JobID
 	for k := range 40 {
+		submissions.Go(func() { users.submit(ctx, fmt.Sprint("r", seed, ".", k)) })
 		ids = append(ids, b.submit(ctx, fmt.Sprint("s", seed, ".", k), int32(1+dice.IntN(4))))
 		time.Sleep(time.Duration(dice.IntN(3000)) * time.Millisecond)
 		switch dice.IntN(6) {
 		case 0:
 			if c := b.leader(); c != nil {
+				lasts := time.Duration(1+dice.IntN(20)) * time.Second
 				b.net.Isolate(c.opts.Name)
-				time.AfterFunc(time.Duration(1+dice.IntN(20))*time.Second, func() { b.net.Rejoin(c.opts.Name) })
+				time.AfterFunc(lasts, func() { b.net.Rejoin(c.opts.Name) })
+				w.hold(c.opts.Name, lasts)
 			}
 		case 1:
 			n := nodes[dice.IntN(len(nodes))]
 			n.mu.Lock()
 			n.away = time.Now().Add(time.Duration(1+dice.IntN(40)) * time.Second)
 			n.mu.Unlock()
+		case 2: // the login host alone misses a controller
+			w.hold(b.ctls[dice.IntN(len(b.ctls))].opts.Name, time.Duration(1+dice.IntN(20))*time.Second)
 		}
+	}
+	submissions.Wait()
+	for _, id := range users.ids {
+		ids = append(ids, id)
 	}
 	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Second) {
 		done := 0
@@ -397,6 +414,7 @@ func (b *bubble) live(seed uint64) {
 			break
 		}
 	}
+	users.check()
 	time.Sleep(30 * time.Second) // followers apply what there is
 	var want []byte
 	for _, c := range b.ctls {
@@ -414,8 +432,10 @@ func (b *bubble) live(seed uint64) {
 		}
 	}
 	t.Logf("%d attempts ran, term %d", len(b.runs), b.ctls[0].store.Term())
+	users.relay.Close()
 	stop()
 	all.Wait()
+	w.pumping.Wait()
 	for _, c := range b.ctls {
 		if err := c.Close(); err != nil {
 			t.Error(err)

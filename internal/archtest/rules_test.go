@@ -179,7 +179,7 @@ var layers = []layer{
 }
 
 // testsMayImport is what _test.go files may import besides what their package may.
-var testsMayImport = []string{"internal/devcluster", "internal/golden", "internal/wire/wiretest",
+var testsMayImport = []string{"internal/devcluster", "noded/relay", "internal/golden", "internal/wire/wiretest",
 	"internal/cli/clitest"}
 
 // testOnly packages are imported by _test.go files only.

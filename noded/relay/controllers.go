@@ -41,11 +41,20 @@ type Controllers struct {
 	log   *slog.Logger
 
 	asking sync.WaitGroup // searches' connections
+
+	connect func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // NewControllers returns the controllers at these addresses, host:port; own has those of them whose names are known.
 func NewControllers(addrs []string, own map[string]string, cfg *pki.Credentials) *Controllers {
-	return &Controllers{addrs: addrs, own: own, tls: cfg}
+	c := &Controllers{addrs: addrs, own: own, tls: cfg}
+	c.connect = c.overTLS
+	return c
+}
+
+// ControllersOver is NewControllers for another network than the host's: simulations have one of their own.
+func ControllersOver(addrs []string, connect func(ctx context.Context, addr string) (net.Conn, error)) *Controllers {
+	return &Controllers{addrs: addrs, connect: connect}
 }
 
 // Mine gives the addresses of controllers that a leader has told as NAME=HOST:PORT. Where this host's configuration has
@@ -157,14 +166,23 @@ func (c *Controllers) Leads(addr string) {
 	c.mu.Unlock()
 }
 
-// dial opens an rpc connection to the controller at addr.
-func (c *Controllers) dial(ctx context.Context, addr string, quiet func()) (*rpc.Conn, error) {
+// overTLS connects with this host's certificate.
+func (c *Controllers) overTLS(ctx context.Context, addr string) (net.Conn, error) {
 	nc, err := pki.Dial(ctx, addr, pki.ProtoRPC, c.tls, pki.RoleCtld)
 	if err != nil {
 		return nil, err
 	}
 	if err := pki.GiveUpAfter(nc, UserTimeout); err != nil {
 		return nil, errors.Join(fmt.Errorf("connecting to the controller at %s: %w", addr, err), nc.Close())
+	}
+	return nc, nil
+}
+
+// dial opens an rpc connection to the controller at addr.
+func (c *Controllers) dial(ctx context.Context, addr string, quiet func()) (*rpc.Conn, error) {
+	nc, err := c.connect(ctx, addr)
+	if err != nil {
+		return nil, err
 	}
 	return rpc.Client(nc, rpc.ConnOptions{Name: "controller at " + addr, Quiet: quiet}), nil
 }
