@@ -2,19 +2,23 @@ package up
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"gbatch/internal/client"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
@@ -157,5 +161,69 @@ func TestHTTPOfFollowers(t *testing.T) {
 	slices.Sort(ids)
 	if n := len(slices.Compact(ids)); n != all {
 		t.Errorf("%d submissions got %d numbers", all, n)
+	}
+}
+
+// A leader that was stopped, and whose successor has taken a submission, does not answer as if it led: who asks as it
+// goes on gets the submission too, or is told how old the list is.
+func TestHTTPOfDeposedLeader(t *testing.T) {
+	t.Parallel()
+	c, _, _ := failoverCluster(t)
+	cl := client.New(filepath.Join(c.Dir, "run"))
+	defer cl.Close()
+	var reply proto.TokenReply
+	if err := cl.Call(proto.KindToken, &proto.TokenRequest{}, &reply); err != nil {
+		t.Fatal(err)
+	}
+	name, leader := leaderOf(t, c)
+	url := daemon(t, c.Dir, func(d *Daemon) bool { return d.Name == name }).HTTP
+	if age := ageOfJobs(t, url, reply.Token); age != "" {
+		t.Fatalf("%s leads, and says that its list is %s ms old", name, age)
+	}
+	if err := leader.signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = leader.signal(syscall.SIGCONT) }) // it may have ended
+	id := submit(t, c, "true\n", func(sp *model.Spec) { sp.HoldReq = true })
+	const askers = 20
+	type heard struct {
+		status    int
+		age, list string
+		err       error
+	}
+	answers := make(chan heard, askers)
+	var asked sync.WaitGroup
+	asked.Add(askers)
+	for range askers {
+		go func() { // it ends with the answer
+			r, err := http.NewRequest("GET", url+"/slurm/v0.0.44/jobs/", http.NoBody)
+			if err != nil {
+				answers <- heard{err: err}
+				return
+			}
+			r.Header.Set("X-SLURM-USER-TOKEN", reply.Token)
+			var once sync.Once
+			trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { once.Do(asked.Done) }}
+			tr := &http.Transport{DisableKeepAlives: true}
+			got, err := tr.RoundTrip(r.WithContext(httptrace.WithClientTrace(t.Context(), trace)))
+			if err != nil {
+				answers <- heard{err: err}
+				return
+			}
+			b, err := io.ReadAll(got.Body)
+			answers <- heard{got.StatusCode, got.Header.Get("X-Gbatch-Age-Ms"), string(b), errors.Join(err, got.Body.Close())}
+		}()
+	}
+	asked.Wait() // the kernel has taken the requests
+	if err := leader.signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for range askers {
+		a := <-answers
+		if a.err != nil || a.status == http.StatusOK && a.age == "" &&
+			!strings.Contains(a.list, fmt.Sprintf(`"job_id":%d,`, id)) {
+			t.Errorf("the list of %s, which led, lacks job %d and says nothing of its age: %d %v %.200s", name, id, a.status,
+				a.err, a.list)
+		}
 	}
 }
