@@ -45,6 +45,7 @@ type fault struct {
 	strict bool             // no call fails
 	told   bool             // the leader tells the nodes who leads next, also those whose reports are under way
 	outage bool             // nothing can go on while it lasts
+	alert  string           // what AlertProgram is told
 	goal   [2]time.Duration // median and maximum
 }
 
@@ -67,9 +68,11 @@ var faultsOfLeader = []fault{
 		mend: func(s *stage) { s.a.join(s.leader, s.others()...) }, apart: true, lasts: true, moves: true, goal: silent},
 	// For longer than a request waits for a leader: that host's users go on too, though its controller can't follow.
 	{name: "disk hangs", hit: func(s *stage) { s.a.freeze(s.leader) }, mend: func(s *stage) { s.a.thaw(s.leader) },
-		apart: true, lasts: true, least: 14 * time.Second, moves: true, all: true, strict: true, goal: disk},
+		apart: true, lasts: true, least: 14 * time.Second, moves: true, all: true, strict: true, goal: disk,
+		alert: "disk_slow"},
 	{name: "disk full", hit: func(s *stage) { s.a.fill(s.leader) }, mend: func(s *stage) { s.a.clear(s.leader) },
-		apart: true, lasts: true, moves: true, late: true, all: true, strict: true, goal: disk},
+		apart: true, lasts: true, moves: true, late: true, all: true, strict: true, goal: disk,
+		alert: "disk_full"},
 	{name: "all disks full", hit: func(s *stage) { s.eachController(s.a.fill) },
 		mend: func(s *stage) { s.eachController(s.a.clear) }, apart: true, lasts: true, all: true, outage: true},
 	{name: "SIGTERM", hit: func(s *stage) { s.signal(syscall.SIGTERM) }, mend: (*stage).again, moves: true, strict: true,
@@ -132,6 +135,17 @@ func (s *stage) errors() string {
 		}
 	}
 	return b.String()
+}
+
+// alerts counts the alerts of a kind in the controllers' logs.
+func (s *stage) alerts(event string) (n int) {
+	s.t.Helper()
+	for i := range s.c.Members {
+		if m := &s.c.Members[i]; m.Role == RoleController {
+			n += strings.Count(lines(s.t, m.Log), "msg=alert event="+event+" ")
+		}
+	}
+	return n
 }
 
 // untold gives the lines of nodes whose session with the leader has ended after a moment in another way than by the
@@ -252,6 +266,9 @@ func (s *stage) round(f *fault) (g gaps, failed []error, calls int64) {
 	}
 	if !f.outage {
 		tr.measure(time.Now())
+	}
+	if f.alert != "" {
+		until(s.t, "the alert "+f.alert, func() bool { return s.alerts(f.alert) > 0 })
 	}
 	if f.lasts {
 		time.Sleep(time.Until(moment.Add(max(s.duration, f.least))))
