@@ -285,13 +285,14 @@ func (l *loop) onStepRequest(m msgStep) error {
 		})
 		return nil
 	}
-	switch {
-	case a == nil:
+	foreign := a != nil && ((m.uid != 0 || m.conn.door) && m.uid != a.rec.UID || m.conn.door &&
+		m.conn.role == pki.RoleNode && !slices.Contains(a.rec.Order.Alloc.NodeNames(), m.conn.from))
+	switch r := l.n.rules.Load(); {
+	case a == nil || foreign && r != nil && r.HideJobs:
 		return refuse("Unable to create step for job %d: Invalid job id specified: no batch script of job %d runs on node "+
 			"%s; a step starts on the node of the job's batch script (BatchHost in gcontrol show job %[1]d)",
 			rq.Job, rq.Job, l.n.opts.Name)
-	case (m.uid != 0 || m.conn.door) && m.uid != a.rec.UID, m.conn.door && m.conn.role == pki.RoleNode &&
-		!slices.Contains(a.rec.Order.Alloc.NodeNames(), m.conn.from):
+	case foreign:
 		return refuse("Unable to create step for job %d: Access/permission denied", rq.Job)
 	case a.doomed():
 		return refuse("Unable to create step for job %d: Job/step already completing or completed", rq.Job)

@@ -107,7 +107,7 @@ func (c *Config) NodeRules() model.NodeRules {
 		GPUForeign: c.GpuForeignUsePolicy, GPUForeignPct: c.GpuForeignUsePct, GPUByUUID: c.GpuEnvStyle == "uuid",
 		MIGProgram: c.MigProgram, Reboot: c.RebootProgram, RebootS: c.ResumeTimeoutS, GresHelper: c.GresHelper,
 		GresHelperS: c.GresHelperTimeoutS, Uninherited: c.uninherited(), AppendFiles: c.JobFileAppend,
-		InJob: flag("RunInJob"),
+		InJob: flag("RunInJob"), HideJobs: slices.Contains(c.PrivateData, "jobs"),
 	}
 }
 

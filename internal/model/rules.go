@@ -70,6 +70,8 @@ type NodeRules struct {
 	AppendFiles bool // JobFileAppend: output files that are there are appended to, unless users say otherwise
 
 	InJob bool // PrologFlags=RunInJob: prologs and epilogs run in their job's control group
+
+	HideJobs bool // PrivateData=jobs: a job is as good as unknown to other users
 }
 
 func (x *NodeRules) Wire(c *wire.C) {
@@ -115,6 +117,7 @@ func (x *NodeRules) Wire(c *wire.C) {
 	wire.Int(c, &x.Uninherited)
 	wire.Bool(c, &x.AppendFiles)
 	wire.Bool(c, &x.InJob)
+	wire.Bool(c, &x.HideJobs)
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.
