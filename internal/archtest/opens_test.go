@@ -12,7 +12,10 @@ import (
 )
 
 // opensIn are the packages that run as root in daemons.
-var opensIn = []string{"ctld", "noded", "dbd", "internal/store", "internal/rpc", "internal/conf"}
+var opensIn = []string{"ctld", "noded", "dbd", "internal/store", "internal/rpc", "internal/conf", "internal/become",
+	"internal/certs", "internal/logfile", "internal/terminal", "internal/client", "internal/userdb", "internal/blob",
+	"internal/stepio", "internal/pmix", "internal/pmi", "internal/trail", "internal/acctmgr", "internal/snapfile",
+	"internal/boltcheck", "internal/quietlog", "internal/wall", "internal/guest", "internal/budget", "internal/crash"}
 
 // Why a file may open, make or remove names by itself. What fits none of these goes through internal/rootfile.
 const (
@@ -39,7 +42,10 @@ var opens = map[string]string{
 	"internal/rpc/pki/load.go": ownState, "internal/rpc/pki/credentials.go": ownState,
 	"internal/rpc/pki/sign.go":      ownState,
 	"internal/rpc/server/listen.go": exclusiv,
-	"internal/store/adopt.go":       ownState, "internal/store/disk.go": ownState,
+	"internal/certs/refuse.go":      ownState, "internal/certs/renew.go": ownState, "internal/logfile/logfile.go": site,
+	"internal/client/left.go": site, "internal/client/client.go": site, "internal/terminal/terminal.go": kernels,
+	"internal/become/become.go": ownState, "internal/wall/wall.go": kernels,
+	"internal/store/adopt.go": ownState, "internal/store/disk.go": ownState,
 	"internal/store/aside.go":     ownState,
 	"internal/store/diskcheck.go": ownState,
 	"internal/store/join.go":      ownState, "internal/store/logfile.go": ownState, "internal/store/options.go": ownState,
@@ -81,7 +87,7 @@ var opening = map[string][]string{
 		"RemoveAll", "Rename", "ReadFile", "WriteFile", "ReadDir", "Chmod", "Chown", "Lchown", "Truncate",
 		"Symlink", "Link", "Stat"},
 	"unix": {"Open", "Openat", "Openat2", "Creat", "Mkdir", "Mkdirat", "Unlink", "Unlinkat", "Rmdir", "Rename",
-		"Renameat", "Renameat2", "Chmod", "Fchmodat", "Chown", "Fchownat", "Lchown", "Mknod", "Mkfifo", "Symlink",
+		"Renameat", "Renameat2", "Symlinkat", "Mkfifoat", "Mknodat", "Chmod", "Fchmodat", "Chown", "Fchownat", "Lchown", "Mknod", "Mkfifo", "Symlink",
 		"Link", "Linkat", "Truncate", "Stat"},
 	"ioutil": {"ReadFile", "WriteFile", "TempFile", "TempDir"},
 }
