@@ -88,8 +88,8 @@ var opening = map[string][]string{
 		"RemoveAll", "Rename", "ReadFile", "WriteFile", "ReadDir", "Chmod", "Chown", "Lchown", "Truncate",
 		"Symlink", "Link", "Stat"},
 	"unix": {"Open", "Openat", "Openat2", "Creat", "Mkdir", "Mkdirat", "Unlink", "Unlinkat", "Rmdir", "Rename",
-		"Renameat", "Renameat2", "Symlinkat", "Mkfifoat", "Mknodat", "Chmod", "Fchmodat", "Chown", "Fchownat", "Lchown", "Mknod", "Mkfifo", "Symlink",
-		"Link", "Linkat", "Truncate", "Stat"},
+		"Renameat", "Renameat2", "Symlinkat", "Mkfifoat", "Mknodat", "Chmod", "Fchmodat", "Chown", "Fchownat",
+		"Lchown", "Mknod", "Mkfifo", "Symlink", "Link", "Linkat", "Truncate", "Stat"},
 	"ioutil": {"ReadFile", "WriteFile", "TempFile", "TempDir"},
 }
 
