@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"gbatch/internal/conf"
@@ -22,20 +23,49 @@ import (
 // givenTimeout bounds a wait for the database where its answer is kept already, as a rule.
 const givenTimeout = 10 * time.Second
 
-// systemUser gives the id of SlurmUser on this host.
-func systemUser(c *conf.Config) uint32 {
-	if c == nil || c.SlurmUser == "" || c.SlurmUser == "root" {
-		return 0
+// slurmUser is SlurmUser on this host. It is looked up until the user database has answered: at a host's start it may
+// not be there yet.
+type slurmUser struct {
+	name string // "": root
+
+	mu    sync.Mutex
+	known bool
+	uid   uint32
+}
+
+func newSlurmUser(c *conf.Config) *slurmUser {
+	if c == nil || c.SlurmUser == "root" {
+		return &slurmUser{}
 	}
-	digits := c.SlurmUser
-	if u, err := user.Lookup(digits); err == nil {
+	s := &slurmUser{name: c.SlurmUser}
+	_, _ = s.id() // it is asked again if it was not answered
+	return s
+}
+
+// id gives SlurmUser's id; 0: it is root, or nobody here has that name, so that no job has that id by mistake.
+func (s *slurmUser) id() (uint32, error) {
+	if s.name == "" {
+		return 0, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known {
+		return s.uid, nil
+	}
+	digits := s.name
+	u, err := user.Lookup(digits)
+	var none user.UnknownUserError
+	switch {
+	case err == nil:
 		digits = u.Uid
+	case !errors.As(err, &none):
+		return 0, fmt.Errorf("this host's user database does not say who SlurmUser=%s is: %w", s.name, err)
 	}
-	uid, err := strconv.ParseUint(digits, 10, 32)
-	if err != nil {
-		return 0 // nobody here has that name, so no job has that id by mistake
+	if uid, err := strconv.ParseUint(digits, 10, 32); err == nil {
+		s.uid = uint32(uid)
 	}
-	return uint32(uid)
+	s.known = true
+	return s.uid, nil
 }
 
 // asKnownHere gives a launch whose user has only groups that this node's database gives. The error says how the
@@ -91,10 +121,16 @@ func both(groups []uint32, u *userdb.User) []uint32 {
 // mayCome refuses users for whom another host can't speak about steps: no host for nobody, no login host for root and
 // SlurmUser. Of nodes only those of the job may come, which is looked at when the job is known.
 func (s *stepServer) mayCome(role string, uid uint32) error {
-	switch {
-	case uid == model.NoID:
+	if uid == model.NoID {
 		return fmt.Errorf("%d is no user id", uid)
-	case role != pki.RoleNode && (uid == 0 || uid == s.system && uid != 0):
+	}
+	if role == pki.RoleNode {
+		return nil
+	}
+	switch system, err := s.system.id(); {
+	case err != nil:
+		return err
+	case uid == 0 || uid == system:
 		return fmt.Errorf("%s: steps of root's jobs are started on the jobs' own nodes", proto.Text(proto.CodeAccess))
 	}
 	return nil

@@ -168,8 +168,14 @@ func (n *Noded) mayLaunch(l *proto.Launch) error {
 			"gnoded as root for jobs of other users",
 			n.opts.Name, n.uid, l.Spec.UID, l.Spec.User)
 	}
-	if err := l.Spec.CheckUser(n.system); n.root && err != nil {
-		return fmt.Errorf("node %s runs no such job: %w", n.opts.Name, err)
+	if n.root {
+		system, err := n.system.id()
+		if err == nil {
+			err = l.Spec.CheckUser(system)
+		}
+		if err != nil {
+			return fmt.Errorf("node %s runs no such job: %w", n.opts.Name, err)
+		}
 	}
 	return model.CheckLimits(l.Spec.Limits)
 }

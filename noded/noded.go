@@ -59,7 +59,7 @@ type Noded struct {
 	envs      envStore
 	names     *relay.Names
 	people    *userdb.DB
-	system    uint32 // SlurmUser's id; 0: it is root, or unknown here
+	system    *slurmUser
 	groups    *groups
 	boxes     *container.Store          // jobs' own directories; nil: they share the node's
 	images    *image.Cache              // of containers; nil: noImages says why there are none
@@ -121,7 +121,7 @@ func New(o Options) (n *Noded, err error) {
 		return nil, fmt.Errorf("gnoded: %w", err)
 	}
 	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: hardware.Machine{Root: "/"},
-		names: relay.NewNames(), people: o.People, system: systemUser(o.Config),
+		names: relay.NewNames(), people: o.People, system: newSlurmUser(o.Config),
 		root: os.Geteuid() == 0, uid: os.Geteuid(),
 		beat: make(chan struct{}, 1), paced: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)},
 		out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats),

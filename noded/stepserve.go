@@ -37,7 +37,7 @@ type stepServer struct {
 
 	name   string
 	login  bool // this host manages no steps itself
-	system uint32
+	system *slurmUser
 	peers  *peers
 	ending atomic.Bool
 }
