@@ -42,9 +42,10 @@ func newSlurmUser(c *conf.Config) *slurmUser {
 	return s
 }
 
-// id gives SlurmUser's id; 0: it is root, or nobody here has that name, so that no job has that id by mistake.
+// id gives SlurmUser's id; 0: it is root (as nil is), or nobody here has that name, so that no job has that id by
+// mistake.
 func (s *slurmUser) id() (uint32, error) {
-	if s.name == "" {
+	if s == nil || s.name == "" {
 		return 0, nil
 	}
 	s.mu.Lock()
