@@ -182,7 +182,9 @@ func fork(a *childArgs) uintptr {
 	}
 }
 
-// child prepares the process and execs; it returns only on failure, with a.stage, a.index and a.errno set.
+// child prepares the process and execs; it returns only on failure, with a.stage, a.index and a.errno set. Its parts
+// are functions, one after the other, because nothing here may grow the stack, and what the compiler adds for fuzzing
+// takes some of it.
 //
 //go:noinline
 //go:nosplit
@@ -190,38 +192,50 @@ func fork(a *childArgs) uintptr {
 //go:nocheckptr
 func child(a *childArgs) {
 	syscall.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&a.born)), 0)
+	if settle(a) && takeFiles(a) {
+		becomeUser(a)
+	}
+}
+
+// settle is what needs gshim's rights.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func settle(a *childArgs) bool {
 	// 1. A session of its own, and every signal at its default.
 	resetHandlers(a.reset)
 	if _, _, e := syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
 		fail(a, StageSession, 0, e)
-		return
+		return false
 	}
 	// 2. Settings that need gshim's rights: cgroups, nice, the OOM killer's preference.
 	self := [2]byte{'0', '\n'}
 	for i, fd := range a.joins {
 		if _, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&self)), 2); e != 0 {
 			fail(a, StageCgroup, i, e)
-			return
+			return false
 		}
 	}
 	if a.setNice {
 		if _, _, e := syscall.RawSyscall(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(a.nice)); e != 0 {
 			fail(a, StageNice, 0, e)
-			return
+			return false
 		}
 	}
 	if len(a.cpus) != 0 {
 		if _, _, e := syscall.RawSyscall(unix.SYS_SCHED_SETAFFINITY, 0, uintptr(len(a.cpus)*8),
 			uintptr(unsafe.Pointer(unsafe.SliceData(a.cpus)))); e != 0 {
 			fail(a, StageCPUs, 0, e)
-			return
+			return false
 		}
 	}
 	if a.memMode != 0 {
 		if _, _, e := syscall.RawSyscall(unix.SYS_SET_MEMPOLICY, a.memMode,
 			uintptr(unsafe.Pointer(unsafe.SliceData(a.memNodes))), uintptr(len(a.memNodes)*64+1)); e != 0 {
 			fail(a, StageMemory, 0, e)
-			return
+			return false
 		}
 	}
 	if a.pid != nil {
@@ -234,12 +248,22 @@ func child(a *childArgs) {
 			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 		}
 	}
+	return true
+}
+
+// takeFiles opens the files, and enters the directory and the mounts.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func takeFiles(a *childArgs) bool {
 	// 3. Files as the user. fsuid and fsgid decide about files; step 4 needs root's other rights.
 	if a.setIdentity {
 		if _, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(a.groups)),
 			uintptr(unsafe.Pointer(unsafe.SliceData(a.groups))), 0); e != 0 {
 			fail(a, StageIdentity, 0, e)
-			return
+			return false
 		}
 		syscall.RawSyscall(unix.SYS_SETFSGID, a.gid, 0, 0)
 		syscall.RawSyscall(unix.SYS_SETFSUID, a.uid, 0, 0)
@@ -247,21 +271,31 @@ func child(a *childArgs) {
 	syscall.RawSyscall(unix.SYS_UMASK, a.umask, 0, 0)
 	var chdirErr syscall.Errno
 	if !enterDir(a, &chdirErr) || !openFiles(a) {
-		return
+		return false
 	}
 	if !enterMounts(a, &chdirErr) || !passFourth(a) {
-		return
+		return false
 	}
 	if a.terminal {
 		if _, _, e := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0); e != 0 {
 			fail(a, StageTerminal, 0, e)
-			return
+			return false
 		}
 	}
 	if chdirErr != 0 {
 		a.chdir = int32(chdirErr)
 		tellChdir(a, chdirErr)
 	}
+	return true
+}
+
+// becomeUser gives up all rights but the user's, and execs.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func becomeUser(a *childArgs) {
 	// 4. Limits, then the user for good, then the program.
 	for i := range a.limits {
 		l := &a.limits[i]
