@@ -3,7 +3,6 @@ package ctld
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"gbatch/ctld/events"
@@ -66,81 +65,6 @@ func only(j *model.Job, ref proto.JobRef) state.Target {
 		t.Tasks = j.Tasks.MinusSet(j.Tasks.MinusSet(named))
 	}
 	return t
-}
-
-// cancel ends or signals jobs.
-func (c *Controller) cancel(ctx context.Context, who *caller,
-	rq *proto.CancelRequest) (*proto.TargetsReply, error) {
-	v := c.machine.View()
-	if rq.RequestID != "" {
-		id := v.Request(requestKey(who.UID, rq.RequestID))
-		if id == 0 {
-			return nil, refuse(proto.CodeInvalidJob, "no submission with this id is known")
-		}
-		rq = &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
-	}
-	if err := checkRefs(v, rq.Targets); err != nil {
-		return nil, err
-	}
-	if rq.Signal < 0 || rq.Signal > maxSignal {
-		return nil, refuse(proto.CodeBadRequest, "there is no signal %d; signals are 1 to %d", rq.Signal, maxSignal)
-	}
-	if len(rq.Steps) > 0 {
-		return c.cancelSteps(ctx, v, who, rq)
-	}
-	refs := rq.Targets
-	if len(refs) == 0 {
-		whole := map[model.JobID]bool{}
-		v.Jobs(func(j *model.Job) bool {
-			switch {
-			case j.State.Finished() || !picked(&rq.Filter, j) || !c.mine(who, j) || j.Het != nil && whole[j.Het.ID]:
-			case j.Leads():
-				whole[j.ID] = true
-				refs = append(refs, proto.JobRef{Job: j.ID, Task: model.NoTask})
-			default:
-				refs = append(refs, refOf(j))
-			}
-			return true
-		})
-	}
-	results, targets, at := c.choose(v, who, refs, &rq.Filter)
-	if len(targets) == 0 {
-		return &proto.TargetsReply{Results: results}, nil
-	}
-	reply := &proto.TargetsReply{Results: results}
-	if rq.Signal != 0 && !rq.Release {
-		return reply, c.signal(ctx, v, who, rq, targets, at, reply)
-	}
-	stop, text := &state.Stop{Targets: targets, Event: model.EvCancel, UID: who.UID}, ""
-	if rq.Release {
-		if err := allocations(v, targets); err != nil {
-			return nil, err
-		}
-		stop.Fate = &model.Fate{Code: rq.Code & 0xff}
-		text = fmt.Sprintf("given back with exit code %d", stop.Fate.Code)
-	}
-	ctx = events.With(ctx, c.by(who).Jobs(trail.TaskCancelled, text, targets, unended(v)))
-	res, err := c.change(ctx, reply, at, stop)
-	if err != nil {
-		return nil, err
-	}
-	c.report(results, at, res.Each)
-	if rq.Kill {
-		c.kill(targets)
-	}
-	return reply, nil
-}
-
-// allocations refuses to give back jobs that have a script: it says itself how they end.
-func allocations(v *state.View, targets []state.Target) error {
-	for _, t := range targets {
-		for _, j := range resolve(v, refTo(t)) {
-			if !j.Spec.Extra().Interactive {
-				return refuse(proto.CodeBadRequest, "job %d has a script, whose exit code is the job's: cancel it instead", j.ID)
-			}
-		}
-	}
-	return nil
 }
 
 // by names a caller in the trail.

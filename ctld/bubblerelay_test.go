@@ -163,7 +163,7 @@ func (r *relayed) submit(ctx context.Context, name string) {
 		r.b.t.Error(err)
 		return
 	}
-	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); ; pause(ctx, 200*time.Millisecond) {
 		var reply proto.SubmitReply
 		err := r.relay.Forward(ctx, who, proto.KindSubmit, body, func(f *rpc.Frame) error {
 			return proto.Decode(f.Body, &reply)

@@ -305,16 +305,10 @@ func (c *Controller) sayGoodbye(ctx context.Context) {
 	if !c.store.IsLeader() || len(c.voters()) == 1 {
 		return
 	}
-	// Those that have just begun are the best: it is asked who they are, for a moment.
-	ask, cancel := context.WithTimeout(ctx, lastLook)
-	c.hearAll(ask)
+	look, cancel := context.WithTimeout(ctx, lastLook) // some may have joined, or begun anew, since they were asked last
+	c.hearAll(look)
 	cancel()
-	heir := c.heir(ctx)
-	if heir == "" { // of those that have joined since they were asked last
-		c.hearAll(ctx)
-		heir = c.heir(ctx)
-	}
-	if err := c.handOver(ctx, heir); err != nil {
+	if err := c.handOver(ctx, c.heir(ctx)); err != nil {
 		c.log.Warn("leadership could not be handed over before the end", "err", err)
 		return
 	}

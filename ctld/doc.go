@@ -29,7 +29,7 @@
 //	             Prometheus, package page people
 //	tokens.go    tokens that speak for users there; package token makes them
 //	private.go   PrivateData
-//	attend.go    cancels the job of a command that was killed
+//	cancel.go    ends and signals jobs and steps, also the job of a command that was killed
 //
 // A job comes in, and is changed:
 //
@@ -56,7 +56,7 @@
 //	comeback.go      a node that fell silent comes back
 //	dispatch.go      orders that the facts require and the node has not got yet
 //	nodereports.go   reports of nodes, many in one log entry; nodes' units for lists
-//	nodeask.go       questions to one node
+//	nodeask.go       questions to one node, and requests that it answers: signals, messages, steps
 //	nodeedit.go      changes of nodes, of single units and of partitions
 //	reboot.go        gcontrol reboot; starts package power, which powers nodes down and up
 //	health.go        what a node lacks, and HealthCheckProgram

@@ -1,10 +1,10 @@
 package ctld
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"slices"
 	"strings"
@@ -255,30 +255,35 @@ func (c *Controller) mayRemove(ctx context.Context, name, added string) error {
 // heirLag is how many entries of the log a controller may lack that should lead next: it gets them first.
 const heirLag = 1024
 
-// heir gives the controller that should lead next: of those that can, and have nearly all of the log, the one that
-// began last, so that an upgrade of one after the other moves leadership to a new version, and seldom; "": none is
-// known.
-func (c *Controller) heir(ctx context.Context) (heir string) {
+// heir gives the controller that should lead next, of those that can and have nearly all of the log: one of this
+// version, so that in an upgrade of one after the other no older one reads what a newer has written, and of these the
+// one that began last, so that leadership moves seldom; "": none is known.
+func (c *Controller) heir(ctx context.Context) string {
 	var can []peerNews
 	most := uint64(0)
 	for _, p := range c.voters() {
+		if p.Name == c.opts.Name {
+			continue
+		}
 		n, ok := c.news(ctx, p.Name)
-		if ok && p.Name != c.opts.Name && c.answers(ctx, p.Name) && !n.Joins && !n.Stalled {
-			n.Name = p.Name
+		if ok && c.answers(ctx, p.Name) && !n.Joins && !n.Stalled {
+			n.Name = p.Name // older ones don't say it
 			can, most = append(can, n), max(most, n.Index)
 		}
 	}
-	youngest := int64(math.MaxInt64)
-	for _, n := range can {
-		up := n.UpMS
-		if up == 0 {
-			up = math.MaxInt64
-		}
-		if n.Index+heirLag >= most && up <= youngest {
-			heir, youngest = n.Name, up
-		}
+	can = slices.DeleteFunc(can, func(n peerNews) bool { return n.Index+heirLag < most })
+	if len(can) == 0 {
+		return ""
 	}
-	return heir
+	other := func(n peerNews) int {
+		if n.Version != c.opts.Version {
+			return 1
+		}
+		return 0
+	}
+	return slices.MinFunc(can, func(a, b peerNews) int {
+		return cmp.Or(cmp.Compare(other(a), other(b)), cmp.Compare(a.UpMS, b.UpMS))
+	}).Name
 }
 
 // awaitJoined waits a moment for a controller that is about to get its vote.

@@ -7,11 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"gbatch/ctld/events"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
-	"gbatch/internal/trail"
 )
 
 // nodeask.go sends single nodes questions over their sessions: usage of steps, lists of steps, a self-check; and
@@ -110,6 +108,13 @@ func (c *Controller) askNode(ctx context.Context, node string, m proto.NodeAsk) 
 	select {
 	case m := <-answer:
 		return m, nil
+	case <-s.over:
+		select {
+		case m := <-answer: // its last word
+			return m, nil
+		default:
+			return nil, errors.New("its connection ended before it answered")
+		}
 	case <-ctx.Done():
 		return nil, fmt.Errorf("no answer in %v", time.Since(begin).Round(time.Second))
 	}
@@ -212,71 +217,6 @@ func (c *Controller) signalNode(ctx context.Context, node string, list []*proto.
 		c.nodes.stop(node, list[max(m.Signalled, 0):]...)
 	}
 	return nil
-}
-
-// signal sends a signal to running jobs' processes, and waits for the nodes' answers.
-func (c *Controller) signal(ctx context.Context, v *state.View, who *caller, rq *proto.CancelRequest,
-	targets []state.Target, at []int, reply *proto.TargetsReply) error {
-	if err := c.begin(ctx); err != nil {
-		return err
-	}
-	var t tells
-	for k := range targets {
-		r := &reply.Results[at[k]]
-		r.Code, r.Text = t.signalTarget(v, at[k], targets[k], rq)
-	}
-	c.tellNodes(ctx, &t, reply.Results)
-	sent := targets[:0:0]
-	for k := range targets {
-		if reply.Results[at[k]].Code == 0 {
-			sent = append(sent, targets[k])
-		}
-	}
-	ctx = events.With(ctx, c.by(who).Jobs(trail.TaskSignaled, fmt.Sprintf("signal %d", rq.Signal), sent, unended(v)))
-	c.finish(ctx, reply)
-	return nil
-}
-
-// signalTarget adds a signal for the jobs of a target: without a flag for the processes of their steps, which the node
-// knows.
-func (t *tells) signalTarget(v *state.View, place int, target state.Target, rq *proto.CancelRequest) (proto.Code,
-	string) {
-	sent, pending := false, false
-	for _, j := range resolve(v, refTo(target)) {
-		switch {
-		case j.State == model.Pending:
-			pending = true
-		case rq.Batch && !rq.Full && j.Follows(): // it has no batch shell
-		case j.State.HasResources():
-			st := proto.Stop{Signal: rq.Signal, Batch: rq.Batch && !rq.Full, Full: rq.Full && !j.Follows()}
-			nodes := 1 // the first node passes the signal on to the steps' other nodes
-			if rq.Signal == sigKill && !st.Batch {
-				nodes = len(j.Run.Alloc.Nodes) // it reaches processes that the first node doesn't know
-			}
-			t.signal(place, j, nodes, st)
-			sent = true
-		}
-	}
-	switch {
-	case sent:
-		return 0, ""
-	case pending:
-		return proto.CodeJobPending, proto.Text(proto.CodeJobPending)
-	}
-	return proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
-}
-
-// kill sends SIGKILL to all processes of jobs that are being ended: without an answer, because their nodes end them in
-// any case.
-func (c *Controller) kill(targets []state.Target) {
-	v, kill := c.machine.View(), &proto.CancelRequest{Signal: sigKill, Full: true}
-	var t tells
-	for _, target := range targets {
-		_, _ = t.signalTarget(v, 0, target, kill) // of a job that has ended, or never ran, nothing is left to signal
-	}
-	for node, n := range t.asks {
-		c.nodes.stop(node, n.signals...)
-	}
 }
 
 // notify adds a line for the output of a job's script or of the command that waits for it.

@@ -340,6 +340,7 @@ func FuzzOrders(f *testing.F) {
 			o.Epoch = math.MaxUint64
 			z.n.inbox.post(msgOrders{o, make(chan error, 1)})
 			z.n.inbox.post(msgStepList{ask, make(chan *proto.NodeAnswer, 1)})
+			z.n.inbox.post(msgSignals{ask.Signals, func() {}})
 			z.drain(t)
 		})
 	})

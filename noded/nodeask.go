@@ -83,6 +83,7 @@ func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 	}()
 }
 
+// answer sends an answer. It may wait for the connection.
 func (n *Noded) answer(conn *rpc.Conn, m *proto.NodeAnswer) {
 	body, err := proto.Encode(m)
 	if err == nil {

@@ -73,7 +73,7 @@ func programGroup(key proto.Attempt, st stage) string {
 // gnoded.
 func (l *loop) programLeft(a *attempt) {
 	key, uid := a.key, a.rec.UID
-	if a.rec.Facts == nil || a.rec.Facts.InJob || stage(a.rec.Stage) != stageProlog {
+	if a.rec.Facts == nil || a.rec.Facts.InJob || stage(a.rec.Stage) != stageProlog || len(a.rec.List) == 0 {
 		return
 	}
 	l.soon(func() {

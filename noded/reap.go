@@ -157,7 +157,7 @@ func (l *loop) endReport(a *attempt, exit model.Exit) *proto.Report {
 	if a.ended != nil && !a.ended.Ended.IsZero() {
 		r.At = model.Time(a.ended.Ended.UnixMilli())
 	}
-	if s := a.stop; s != nil && s.Cause == model.StopGivenBack {
+	if s := a.stop; s != nil && s.Cause == model.StopGivenBack { // for the epilog, and for what is said of the end
 		r.Exit.Code, r.Exit.Signal = s.Code, 0
 	}
 	r.Exit.Text = orElse(r.Exit.Text, a.overfull)

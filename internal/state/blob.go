@@ -30,7 +30,10 @@ func newHoldings() holdings {
 
 // add counts content that has come.
 func (h *holdings) add(b *model.Blob, uid uint32) {
-	if _, counts := h.owners[b.Key]; counts || len(b.Data) < countedBlob {
+	if len(b.Data) < countedBlob {
+		return
+	}
+	if _, counted := h.owners[b.Key]; counted {
 		return
 	}
 	h.owners[b.Key] = uid

@@ -109,9 +109,11 @@ func (s *State) power(at model.Time, c *Powers, name string, old *model.Node) Re
 			return NotPending
 		}
 		s.notUp(&n, span.UpS, at)
-		if back, ok := s.nodes.Get(name); ok {
-			n = *back // its jobs have gone
+		back, ok := s.nodes.Get(name)
+		if !ok {
+			return OK // it has left the configuration, and that was its last job
 		}
+		n = *back // its jobs have gone
 		force := p.Want == model.PowerDownForce
 		step(model.PoweredDown)
 		p.Want, p.By, p.Fail = model.PowerAsIs, "", true
@@ -124,7 +126,8 @@ func (s *State) power(at model.Time, c *Powers, name string, old *model.Node) Re
 			return NotPending
 		}
 		p.Fail = false
-		if n.Def.Cloud && s.cfg.Params.Power.IdleAfter { // what is left of it is removed, and it can be tried again
+		if n.Def.Cloud && s.cfg.Params.Power.IdleAfter && p.Step == model.PoweredDown && len(n.Jobs) == 0 {
+			// What is left of it is removed, and it can be tried again. If a job wants it by now, that is the next try.
 			step(model.PoweringDown)
 			s.putOff(&n, p.Want)
 		}
@@ -167,9 +170,11 @@ func (s *State) askPower(at model.Time, c *Powers, name string, old *model.Node)
 	case p.Step == model.PoweredDown && c.Want == model.PowerDownForce: // once more, to be sure
 		if len(n.Jobs) > 0 {
 			s.notUp(&n, 0, at)
-			if back, ok := s.nodes.Get(name); ok {
-				n = *back
+			back, ok := s.nodes.Get(name)
+			if !ok {
+				return OK // as in power
 			}
+			n = *back
 		}
 		if len(n.Jobs) > 0 {
 			return JobsActive

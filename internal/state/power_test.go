@@ -259,3 +259,76 @@ func TestPowerWaitsEnd(t *testing.T) {
 	}
 	p.op(BeginDown, "n1", OK)
 }
+
+// TestPowerOfGoneNode: a node that leaves the configuration while a job waits for it goes with that job, whichever way
+// the wait ends.
+func TestPowerOfGoneNode(t *testing.T) {
+	for name, end := range map[string]*Powers{
+		"it does not come up": {Nodes: []string{"n1"}, Op: GiveUpResume},
+		"powered down":        {Nodes: []string{"n1"}, Op: AskPower, Want: model.PowerDownForce, By: "root"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPowerSession(t, true)
+			p.start("n1", "n2")
+			if end.Op == GiveUpResume {
+				p.op(BeginUp, "n1", OK)
+			}
+			cfg := *p.st.cfg
+			cfg.Nodes, cfg.Partitions = cfg.Nodes[1:], []*model.Partition{{Name: "p", Nodes: []string{"n2"}}}
+			p.apply(&SetConfig{Config: &cfg})
+			p.at += 61_000
+			if r := p.apply(end); r.Each[0] != OK {
+				t.Errorf("refused: %s", r.Each[0])
+			}
+			p.job("PENDING")
+			if n, left := p.st.nodes.Get("n1"); left {
+				t.Errorf("it is still there: %+v", n)
+			}
+		})
+	}
+}
+
+// TestResumeFailedTooLate: what is left of a node that did not come up is removed unless a job waits for it by then.
+func TestResumeFailedTooLate(t *testing.T) {
+	p := newPowerSession(t, true)
+	cfg := *p.st.cfg
+	cfg.Params.Power.IdleAfter = true
+	p.apply(&SetConfig{Config: &cfg})
+	p.start("n1", "n2")
+	p.op(BeginUp, "n1", OK)
+	p.at += 61_000
+	p.op(GiveUpResume, "n1", OK)
+	p.job("PENDING")
+	p.apply(&NodeEdit{Nodes: []string{"n1"}, Admin: model.NodeUp})
+	p.at += 3_600_000 // the job may start again
+	p.apply(&Tick{Limit: 10})
+	p.start("n1", "n2")
+	p.op(ResumeFailed, "n1", OK)
+	p.state("n1", "MIXED+CLOUD+POWERED_DOWN")
+	p.op(BeginUp, "n1", OK)
+}
+
+// TestGrowsOntoWhatIsUp: a job that runs gets no node that is off: it would have to wait for it.
+func TestGrowsOntoWhatIsUp(t *testing.T) {
+	p := newPowerSession(t, true)
+	id := p.apply(&Submit{Spec: &model.Spec{Name: "b", User: "u", Partitions: []string{"p"}, MinNodes: 1, MaxNodes: 1,
+		More: &model.Needs{Elastic: &model.Elastic{Max: 2}}}}).Job
+	part := func(node string) model.NodeAlloc { return model.NodeAlloc{Node: node, CPUs: model.UpTo(1), Tasks: 1} }
+	p.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 100,
+		Alloc: &model.Alloc{Nodes: []model.NodeAlloc{part("n1")}}}}}})
+	p.op(BeginUp, "n1", OK)
+	p.apply(&Join{Node: "n1", BootID: "b"})
+	p.apply(&Reports{Reports: []Report{{Kind: Started, Job: id, Attempt: 1, At: p.at}}})
+	grow := &Starts{Plan: model.Plan{Grow: []model.Growth{{Job: id, Attempt: 1, Parts: []model.NodeAlloc{part("n2")}}}}}
+	p.apply(grow)
+	if j, _ := p.st.jobs.Get(id); j.State != model.Running || len(j.Run.Alloc.Nodes) != 1 {
+		t.Errorf("%s on %v", j.State, j.Run.Alloc.NodeNames())
+	}
+	p.apply(&Powers{Nodes: []string{"n2"}, Op: AskPower, Want: model.PowerUp, By: "root"})
+	p.op(BeginUp, "n2", OK)
+	p.apply(&Join{Node: "n2", BootID: "b"})
+	p.apply(grow)
+	if j, _ := p.st.jobs.Get(id); len(j.Run.Alloc.Nodes) != 2 {
+		t.Errorf("it does not grow onto a node that has come up: %v", j.Run.Alloc.NodeNames())
+	}
+}

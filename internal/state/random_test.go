@@ -510,7 +510,11 @@ func (g *storm) one(st *State) Body {
 		}
 		return c
 	case k < 74:
-		return &Stop{Targets: g.targets(), Event: []model.Event{model.EvCancel, model.EvRequeue}[g.n(2)], UID: uint32(g.n(3))}
+		x := &Stop{Targets: g.targets(), Event: []model.Event{model.EvCancel, model.EvRequeue}[g.n(2)], UID: uint32(g.n(3))}
+		if g.chance(20) { // its command gives it back
+			x.Fate = &model.Fate{Code: int32(g.n(3))}
+		}
+		return x
 	case k < 82:
 		c := &Edit{Targets: g.targets(), Hold: model.HoldKind(g.n(3)), Priority: uint32(g.n(4)), Begin: g.begin(),
 			LimitS:   int64(g.n(100)),

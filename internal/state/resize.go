@@ -217,6 +217,9 @@ func (s *State) growMore(at model.Time, c *model.Growth) {
 		}
 		run := *j.Run
 		run.Alloc = &model.Alloc{Nodes: append(slices.Clone(parts), na)}
+		if n, ok := s.nodes.Get(na.Node); !ok || n.Rises() {
+			continue // a job that runs waits for no node to come up
+		}
 		if j.Run.Part(na.Node) == nil && s.fits(&run) == OK {
 			parts = append(parts, na)
 		}

@@ -397,8 +397,8 @@ func (t *talk) sendProgram() error {
 	return nil
 }
 
-// lookUpAll asks the controller where a job runs: its components, in order.
-func (r *run) lookUpAll(ref proto.JobRef) (found []*model.Job, err error) {
+// jobs asks the controllers for what a reference names.
+func (r *run) jobs(ref proto.JobRef) (found []*model.Job, err error) {
 	c, err := r.Connect()
 	if err != nil {
 		return nil, err
@@ -410,13 +410,20 @@ func (r *run) lookUpAll(ref proto.JobRef) (found []*model.Job, err error) {
 			if err := c.Decode(body, &chunk); err != nil {
 				return err
 			}
-			for _, j := range chunk.Jobs {
-				if j.Run != nil && j.End == nil && (len(found) == 0 || j.Het != nil) {
-					found = append(found, j)
-				}
-			}
+			found = append(found, chunk.Jobs...)
 			return nil
 		})
+	return found, err
+}
+
+// lookUpAll asks where a job runs: its components, in order.
+func (r *run) lookUpAll(ref proto.JobRef) (found []*model.Job, err error) {
+	all, err := r.jobs(ref)
+	for _, j := range all {
+		if j.Run != nil && j.End == nil && (len(found) == 0 || j.Het != nil) {
+			found = append(found, j)
+		}
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("Unable to confirm allocation for job %s: %s", r.job, env.Text(err))

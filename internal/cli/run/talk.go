@@ -1,7 +1,6 @@
 package run
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,16 +11,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/client"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/rpc"
 )
 
 // talk.go is grun while its step runs: it handles the daemon's events and signals.
 
 const (
-	rejoinSay   = 10 * time.Second       // when grun says that it looks for a daemon that is away
+	rejoinSay   = 10 * time.Second       // when grun says that a daemon is away, and how often it asks for the job
 	rejoinPace  = 200 * time.Millisecond // between two tries
 	againWithin = time.Second            // time for the second Ctrl-C
 	gatherExits = 50 * time.Millisecond  // ends of tasks within this time share a line
@@ -61,11 +60,11 @@ type talk struct {
 	stderr io.Writer // the stream for messages before isRaw
 }
 
-// absence is how long the step's daemon has been away.
+// absence is what grun does while the step's daemon is away.
 type absence struct {
-	since time.Time // zero: it is there
-	tried time.Time // when grun last looked for it
-	look  time.Time // when it asks next whether the job has ended
+	tried time.Time // when it last looked for it
+	ask   time.Time // when it asks next whether the job has ended; zero: the daemon is there
+	said  bool      // the user has been told
 }
 
 type taskSeen struct {
@@ -104,8 +103,8 @@ func (t *talk) rejoin(why error) error {
 		t.unraw() // no task gets keys meanwhile: Ctrl-C is for grun
 	}
 	now := time.Now()
-	if t.away.since.IsZero() {
-		t.away.since, t.away.look = now, now.Add(rejoinSay)
+	if t.away.ask.IsZero() {
+		t.away.ask = now.Add(rejoinSay)
 	}
 	for {
 		if now.Sub(t.away.tried) >= rejoinPace {
@@ -126,44 +125,29 @@ func (t *talk) rejoin(why error) error {
 			}
 		case <-time.After(rejoinPace):
 		}
-		if now = time.Now(); now.Before(t.away.look) {
+		if now = time.Now(); now.Before(t.away.ask) {
 			continue
 		}
 		if t.jobOver() {
 			return fmt.Errorf("node %s's daemon is gone (%v), and the job has ended; what became of StepId=%s is in accounting",
 				t.node, why, t.stepID())
 		}
-		if t.away.look.Sub(t.away.since) == rejoinSay {
+		if !t.away.said {
+			t.away.said = true
 			t.Errorf("node %s's daemon is gone (%v); StepId=%s goes on without it, and %s waits until it is back", t.node, why,
 				t.stepID(), t.Program)
 		}
-		t.away.look = now.Add(rejoinSay)
+		t.away.ask = now.Add(rejoinSay)
 	}
 }
 
 // jobOver asks the controllers whether the step's job has ended. It is false if none answers.
 func (t *talk) jobOver() bool {
-	c, err := t.Connect()
+	found, err := t.jobs(proto.JobRef{Job: t.rq.Job, Task: model.NoTask})
 	if err != nil {
-		return false
+		return env.Code(err) == uint16(proto.CodeInvalidJob) // it is forgotten
 	}
-	defer c.Close()
-	over := true // what is not listed is forgotten
-	ref := proto.JobRef{Job: t.rq.Job, Task: model.NoTask}
-	err = c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}},
-		func(body []byte) error {
-			var chunk proto.JobsChunk
-			err := c.Decode(body, &chunk)
-			for _, j := range chunk.Jobs {
-				over = over && (j.ID != t.rq.Job || j.State.Finished())
-			}
-			return err
-		})
-	var said *rpc.Error
-	if errors.As(err, &said) {
-		return said.Code == proto.CodeInvalidJob
-	}
-	return err == nil && over
+	return !slices.ContainsFunc(found, func(j *model.Job) bool { return j.ID == t.rq.Job && !j.State.Finished() })
 }
 
 // take handles an event. If done, rc is the exit code.

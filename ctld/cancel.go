@@ -1,0 +1,245 @@
+package ctld
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gbatch/ctld/events"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/server"
+	"gbatch/internal/state"
+	"gbatch/internal/trail"
+)
+
+// cancel.go ends and signals jobs and steps: for users, for commands that give their allocations back, and for those on
+// this controller's host that are killed, as noded/relay/attend.go does on other hosts.
+
+// cancel ends or signals jobs.
+func (c *Controller) cancel(ctx context.Context, who *caller,
+	rq *proto.CancelRequest) (*proto.TargetsReply, error) {
+	v := c.machine.View()
+	if rq.RequestID != "" {
+		id := v.Request(requestKey(who.UID, rq.RequestID))
+		if id == 0 {
+			return nil, refuse(proto.CodeInvalidJob, "no submission with this id is known")
+		}
+		rq = &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
+	}
+	if err := checkRefs(v, rq.Targets); err != nil {
+		return nil, err
+	}
+	if rq.Signal < 0 || rq.Signal > maxSignal {
+		return nil, refuse(proto.CodeBadRequest, "there is no signal %d; signals are 1 to %d", rq.Signal, maxSignal)
+	}
+	if len(rq.Steps) > 0 {
+		return c.cancelSteps(ctx, v, who, rq)
+	}
+	refs := rq.Targets
+	if len(refs) == 0 {
+		whole := map[model.JobID]bool{}
+		v.Jobs(func(j *model.Job) bool {
+			switch {
+			case j.State.Finished() || !picked(&rq.Filter, j) || !c.mine(who, j) || j.Het != nil && whole[j.Het.ID]:
+			case j.Leads():
+				whole[j.ID] = true
+				refs = append(refs, proto.JobRef{Job: j.ID, Task: model.NoTask})
+			default:
+				refs = append(refs, refOf(j))
+			}
+			return true
+		})
+	}
+	results, targets, at := c.choose(v, who, refs, &rq.Filter)
+	if len(targets) == 0 {
+		return &proto.TargetsReply{Results: results}, nil
+	}
+	reply := &proto.TargetsReply{Results: results}
+	if rq.Signal != 0 && !rq.Release {
+		return reply, c.signal(ctx, v, who, rq, targets, at, reply)
+	}
+	stop := &state.Stop{Targets: targets, Event: model.EvCancel, UID: who.UID}
+	event, text := trail.TaskCancelled, ""
+	if rq.Release {
+		if err := allocations(v, targets); err != nil {
+			return nil, err
+		}
+		stop.Fate = &model.Fate{Code: rq.Code & 0xff}
+		event, text = trail.TaskChanged, fmt.Sprintf("given back with exit code %d", stop.Fate.Code)
+	}
+	ctx = events.With(ctx, c.by(who).Jobs(event, text, targets, unended(v)))
+	res, err := c.change(ctx, reply, at, stop)
+	if err != nil {
+		return nil, err
+	}
+	c.report(results, at, res.Each)
+	if rq.Kill {
+		c.kill(targets)
+	}
+	return reply, nil
+}
+
+// allocations refuses to give back jobs that have a script: it says itself how they end.
+func allocations(v *state.View, targets []state.Target) error {
+	for _, t := range targets {
+		for _, j := range resolve(v, refTo(t)) {
+			if !j.Spec.Extra().Interactive {
+				return refuse(proto.CodeBadRequest, "job %d has a script, whose exit code is the job's: cancel it instead", j.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// cancelSteps ends or signals steps.
+func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *caller,
+	rq *proto.CancelRequest) (*proto.TargetsReply, error) {
+	if len(rq.Targets) > 0 || len(rq.Steps) > proto.MaxTargets {
+		return nil, refuse(proto.CodeBadRequest, "name jobs or steps, at most %d of them", proto.MaxTargets)
+	}
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	reply := &proto.TargetsReply{Results: make([]proto.TargetResult, len(rq.Steps))}
+	defer c.finish(ctx, reply)
+	var tell tells
+	for i, ref := range rq.Steps {
+		res := &reply.Results[i]
+		res.Ref = ref.Job
+		fail := func(code proto.Code) { res.Code, res.Text = code, proto.Text(code) }
+		if checkRefs(v, []proto.JobRef{ref.Job}) != nil {
+			fail(proto.CodeInvalidJob)
+			continue
+		}
+		found := resolve(v, ref.Job)
+		if len(found) == 0 {
+			fail(proto.CodeInvalidJob)
+		}
+		for _, j := range found {
+			switch {
+			case !c.mine(who, j):
+				fail(c.sees(v, who).barred(j))
+			case !picked(&rq.Filter, j):
+			case j.Run == nil || j.State == model.Completing && rq.Signal != sigKill || !j.State.HasResources():
+				fail(proto.CodeAlreadyDone)
+			case ref.Step == proto.StepBatch:
+				sig := rq.Signal
+				if sig == 0 {
+					sig = sigTerm
+				}
+				tell.signal(i, j, 1, proto.Stop{Signal: sig, Batch: true})
+			default:
+				tell.add(i, j, proto.StepTell{Step: ref.Step, Signal: rq.Signal, UID: who.UID})
+			}
+		}
+	}
+	c.tellNodes(ctx, &tell, reply.Results)
+	return reply, nil
+}
+
+// signal sends a signal to running jobs' processes, and waits for the nodes' answers.
+func (c *Controller) signal(ctx context.Context, v *state.View, who *caller, rq *proto.CancelRequest,
+	targets []state.Target, at []int, reply *proto.TargetsReply) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	var t tells
+	for k := range targets {
+		r := &reply.Results[at[k]]
+		r.Code, r.Text = t.signalTarget(v, at[k], targets[k], rq)
+	}
+	c.tellNodes(ctx, &t, reply.Results)
+	sent := targets[:0:0]
+	for k := range targets {
+		if reply.Results[at[k]].Code == 0 {
+			sent = append(sent, targets[k])
+		}
+	}
+	ctx = events.With(ctx, c.by(who).Jobs(trail.TaskSignaled, fmt.Sprintf("signal %d", rq.Signal), sent, unended(v)))
+	c.finish(ctx, reply)
+	return nil
+}
+
+// signalTarget adds a signal for the jobs of a target: without a flag for the processes of their steps, which the node
+// knows.
+func (t *tells) signalTarget(v *state.View, place int, target state.Target, rq *proto.CancelRequest) (proto.Code,
+	string) {
+	sent, pending := false, false
+	for _, j := range resolve(v, refTo(target)) {
+		switch {
+		case j.State == model.Pending:
+			pending = true
+		case rq.Batch && !rq.Full && j.Follows(): // it has no batch shell
+		case j.State.HasResources():
+			st := proto.Stop{Signal: rq.Signal, Batch: rq.Batch && !rq.Full, Full: rq.Full && !j.Follows()}
+			nodes := 1 // the first node passes the signal on to the steps' other nodes
+			if rq.Signal == sigKill && !st.Batch {
+				nodes = len(j.Run.Alloc.Nodes) // it reaches processes that the first node doesn't know
+			}
+			t.signal(place, j, nodes, st)
+			sent = true
+		}
+	}
+	switch {
+	case sent:
+		return 0, ""
+	case pending:
+		return proto.CodeJobPending, proto.Text(proto.CodeJobPending)
+	}
+	return proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
+}
+
+// kill sends SIGKILL to all processes of jobs that are being ended: without an answer, because their nodes end them in
+// any case.
+func (c *Controller) kill(targets []state.Target) {
+	v, kill := c.machine.View(), &proto.CancelRequest{Signal: sigKill, Full: true}
+	var t tells
+	for _, target := range targets {
+		_, _ = t.signalTarget(v, 0, target, kill) // of a job that has ended, or never ran, nothing is left to signal
+	}
+	for node, n := range t.asks {
+		c.nodes.stop(node, n.signals...)
+	}
+}
+
+// attend waits for the command's end, and cancels its job if the command ended without a last message.
+func (c *Controller) attend(ctx context.Context, r *server.Request, who *caller) {
+	var rq proto.AttendRequest
+	if err := proto.Decode(r.Body, &rq); err != nil {
+		c.end(r, nil, refuse(proto.CodeBadRequest, "malformed request: %v", err))
+		return
+	}
+	vanished, err := server.Attend(ctx, r)
+	if err != nil {
+		c.end(r, nil, err)
+	}
+	if !vanished {
+		return
+	}
+	c.log.Info("a command was killed; its allocation is cancelled", "job", rq.Job, "request", rq.RequestID,
+		"uid", who.UID)
+	cancel, unknown := rq.Cancel(), server.NotYet()
+	if err := server.GiveBack(ctx, func() error { return unknown(c.askLeader(ctx, who, cancel)) }); err != nil {
+		c.log.Warn("the allocation of a killed command could not be cancelled", "job", rq.Job, "err", err)
+	}
+}
+
+// askLeader asks the leader to cancel a job. An error means that no controller did.
+func (c *Controller) askLeader(ctx context.Context, who *caller, rq *proto.CancelRequest) error {
+	var err error
+	if c.leading.Load() {
+		_, err = c.cancel(ctx, who, rq)
+	} else {
+		body, eerr := proto.Encode(rq)
+		if eerr != nil {
+			return eerr
+		}
+		err = c.toLeader(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil })
+		if errors.Is(err, errHere) {
+			_, err = c.cancel(ctx, who, rq)
+		}
+	}
+	return err
+}
