@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/trust"
 )
 
 // published reads Slurm's specification of a version; false where the folder of them is not there.
@@ -65,6 +68,21 @@ func TestEveryOperation(t *testing.T) {
 			if !slices.Contains(beyond, key) {
 				t.Errorf("%s is not in Slurm's specification of %s", key, ver)
 			}
+		}
+	}
+}
+
+// TestRightsComeFirst: each operation that changes something says what kind of request it makes, by which its user's
+// rights are looked up before the body is read.
+func TestRightsComeFirst(t *testing.T) {
+	changesNothing := []string{"slurmdb_V_post_clusters", "slurmdb_V_delete_cluster", "slurmdb_V_post_tres",
+		"slurmdb_V_post_wckeys", "slurmdb_V_delete_wckey", "util_V_post_hostnames", "util_V_post_hostlist"}
+	for _, o := range operations() {
+		row := proto.RequestOf(o.Asks)
+		switch {
+		case o.Method == get && o.Asks == 0, slices.Contains(changesNothing, o.Name) && o.Asks == 0:
+		case row.Effect != proto.Changes || trust.May(trust.Administrator, o.Asks) == trust.Refused:
+			t.Errorf("%s makes requests of kind %d, %s", o.Name, o.Asks, row.Name)
 		}
 	}
 }

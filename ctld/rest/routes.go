@@ -21,6 +21,7 @@ var versions = []string{"v0.0.44", "v0.0.43", "v0.0.42"}
 // op is one operation.
 type op struct {
 	Method string
+	Asks   uint16 // the kind of request that it makes, see package trust; 0: every user may
 	Path   string // /slurm/V/job/{job_id}; a slash at its end is Slurm's own, and is not asked for
 	Name   string // slurm_V_get_job
 	Since  string // the first version that has it; "": all have
@@ -168,6 +169,12 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 		return
 	}
 	defer leave()
+	if found.Asks != 0 {
+		if err := s.o.Cluster.MayAsk(who, found.Asks); err != nil { // its body is not even read
+			q.send(err)
+			return
+		}
+	}
 	q.send(found.Run(q))
 }
 

@@ -37,6 +37,8 @@ type Cluster interface {
 	Facts() Facts
 	// Sees names the class of callers who see the same as this one; "": everything.
 	Sees(who *proto.Caller) string
+	// MayAsk refuses a kind of request that a user has no right to.
+	MayAsk(who *proto.Caller, kind uint16) error
 	// Ask makes a request as a command would; each gets each part of the answer, which is its own until it returns. age
 	// says how old the facts of the answer are.
 	Ask(ctx context.Context, who *proto.Caller, kind uint16, rq proto.Message,

@@ -496,6 +496,7 @@ func tagged(t *testing.T, c *devcluster.Cluster, w *web) {
 
 // bad is what clients do wrong, and what they are told.
 func bad(t *testing.T, w *web) {
+	asNobody := []string{"X-SLURM-USER-NAME", "nobody"}
 	for _, b := range []struct {
 		method, path, body string
 		status             int
@@ -526,6 +527,11 @@ func bad(t *testing.T, w *web) {
 			"ssh -X", nil},
 		{"POST", "/slurm/v0.0.44/new/node", `{"node_conf":"CPUs=4"}`, 422, "NodeName=", nil},
 		{"DELETE", "/slurm/v0.0.44/node/none", "", 422, "2018", nil},
+		{"POST", "/slurm/v0.0.44/node/n1", "[", 403, "nodes are changed by operators", asNobody}, // before it is read
+		{"POST", "/slurm/v0.0.44/new/node", "[", 403, "nodes are changed by operators", asNobody},
+		{"POST", "/slurm/v0.0.44/reservations", "[", 403, "reservations are for operators", asNobody},
+		{"DELETE", "/slurm/v0.0.44/reservation/none", "", 403, "reservations are for operators", asNobody},
+		{"GET", "/slurm/v0.0.44/reconfigure", "", 403, "by administrators", asNobody},
 		{"POST", "/util/v0.0.44/hostnames", `{"hostlist":"n[1-99999999]"}`, 422, "2018", nil},
 		{"DELETE", "/slurmdb/v0.0.44/cluster/dev", "", 422, "can't be removed", nil},
 		{"POST", "/slurmdb/v0.0.44/users/", `{"users":[{"name":"a","old_name":"b"}]}`, 422, "not renamed", nil},

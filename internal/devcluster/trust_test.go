@@ -100,9 +100,11 @@ func TestTrust(t *testing.T) {
 	// One user of each kind, and a job of the ordinary one on n1.
 	cl := c.Client()
 	defer cl.Close()
-	edits := []proto.AcctEdit{{Op: proto.PutAccount, Account: &model.Account{Name: "a", Parent: model.RootAccount}},
+	edits := []proto.AcctEdit{{Op: proto.PutAccount, Account: &model.Account{Name: "a", Parent: model.RootAccount,
+		Coordinators: []string{nameOf(coordinates)}}},
 		{Op: proto.PutAssoc, Assoc: &model.Association{Account: "a", Shares: 1}}}
-	for uid, level := range map[int]model.AdminLevel{operates: model.AdminOperator, administers: model.AdminFull} {
+	for uid, level := range map[int]model.AdminLevel{operates: model.AdminOperator, administers: model.AdminFull,
+		ordinary: model.AdminNone} {
 		edits = append(edits, proto.AcctEdit{Op: proto.PutUser, User: &model.User{Name: nameOf(uid), DefaultAccount: "a",
 			Admin: level}})
 	}
@@ -187,6 +189,8 @@ func TestTrust(t *testing.T) {
 			}
 		}
 	})
+	t.Run("jobs of others", func(t *testing.T) { othersJobs(t, c, socket) })
+	t.Run("strangers", func(t *testing.T) { strangersKinds(t, dir, all, kinds) })
 	daemons := map[string]string{pki.RoleCtld: "ctl1", pki.RoleNode: "n1", pki.RoleLogin: "lg1", pki.RoleDBD: "dbd"}
 	dial := func(t *testing.T, role, port, to, alpn string) *rpc.Conn {
 		cfg, err := pki.Load(dir, role, daemons[role])
