@@ -104,14 +104,20 @@ func (c *Controller) askNode(ctx context.Context, node string, m proto.NodeAsk) 
 		return nil, err
 	}
 	defer cancel()
-	begin := time.Now()
+	begin, reboots := time.Now(), m.Reboot != ""
+	heard := func(m *proto.NodeAnswer) (*proto.NodeAnswer, error) {
+		if m.Failed != "" && !reboots { // why it can't reboot is an answer
+			return nil, errors.New(m.Failed)
+		}
+		return m, nil
+	}
 	select {
 	case m := <-answer:
-		return m, nil
+		return heard(m)
 	case <-s.over:
 		select {
 		case m := <-answer: // its last word
-			return m, nil
+			return heard(m)
 		default:
 			return nil, errors.New("its connection ended before it answered")
 		}

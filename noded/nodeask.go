@@ -47,6 +47,7 @@ func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 		defer func() {
 			if err := crash.Recovered(recover()); err != nil {
 				n.log.Error("a question of the controller has failed, and the daemon goes on", "err", err)
+				n.answer(conn, &proto.NodeAnswer{ID: ask.ID, Failed: "its gnoded has failed at this; its log says where"})
 			}
 		}()
 		answer := &proto.NodeAnswer{ID: ask.ID}

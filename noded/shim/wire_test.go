@@ -2,8 +2,10 @@ package shim
 
 import (
 	"bytes"
+	"log/slog"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,5 +215,16 @@ func TestReplay(t *testing.T) {
 	again := (&record{kind: recIntent, key: k}).encode(bytes.Clone(whole))
 	if _, known, _, _ := replay(again); len(known) != 4 || known[3].key != k || known[3].event.Kind != 0 {
 		t.Errorf("%+v", known)
+	}
+}
+
+// TestOrderPanics: an order that panics fails alone, with one line in the log, and whoever gave it is told.
+func TestOrderPanics(t *testing.T) {
+	var said bytes.Buffer
+	s := &server{log: slog.New(slog.NewTextHandler(&said, nil))}
+	var told error
+	s.guard(func() { panic("oops") }, func(err error) { told = err })
+	if text := said.String(); told == nil || strings.Count(text, "\n") != 1 || !strings.Contains(text, "oops") {
+		t.Error(told, text)
 	}
 }
