@@ -32,11 +32,11 @@ import (
 	"gbatch/internal/wire/wiretest"
 )
 
-// fuzz_test.go sends gctld what each role may send: users on a controller, login hosts, nodes with a session, other
-// controllers and gdbd. The controller is whole but for its sockets, and leads with all its loops over a log in memory.
-// Nothing may panic, also where the daemon would go on; no request may stay without an answer, and no input may cost
-// more memory and CPU time than its size allows; and who has no rights changes nothing of others' jobs or of the
-// cluster.
+// fuzz_test.go sends gctld what each role may send: strangers, users on a controller, login hosts, nodes with a
+// session, other controllers and gdbd. The controller is whole but for its sockets, and leads with all its loops over a
+// log in memory. Nothing may panic, also where the daemon would go on; no request may stay without an answer, and no
+// input may cost more memory and CPU time than its size allows; and who has no rights changes nothing of others' jobs
+// or of the cluster.
 
 const (
 	fuzzWait   = 50 * time.Millisecond // for requests that wait by design
@@ -83,8 +83,11 @@ var userMessages = map[uint16]message{
 	proto.KindPrio: &proto.PrioRequest{}, proto.KindWhy: &proto.WhyRequest{},
 	proto.KindReservations: &proto.Empty{}, proto.KindStat: &proto.StatRequest{}, proto.KindSteps: &proto.StepsRequest{},
 	proto.KindPeers: &proto.PeersRequest{}, proto.KindDoctor: &proto.DoctorRequest{}, proto.KindOnce: &proto.Once{},
-	proto.KindStale: &proto.Stale{},
+	proto.KindStale: &proto.Stale{}, proto.KindAttend: &proto.AttendRequest{},
 }
+
+// strangerMessages has a request of each kind that a host without a certificate may send.
+var strangerMessages = map[uint16]message{proto.KindJoin: &proto.Join{}, proto.KindTime: &proto.Empty{}}
 
 // daemonMessages has a request of each kind that a daemon sends to a controller's port.
 var daemonMessages = map[uint16]message{
@@ -94,6 +97,7 @@ var daemonMessages = map[uint16]message{
 }
 
 var userKinds, daemonKinds = kindsOf(userMessages), kindsOf(daemonMessages)
+var strangerKinds = kindsOf(strangerMessages)
 
 func kindsOf(m map[uint16]message) (out []uint16) {
 	for kind := range m {
@@ -323,6 +327,9 @@ func (s *sender) userKind() uint16 { return userKinds[int(s.Next())%len(userKind
 func (s *sender) send(t *testing.T) {
 	daemon := s.role >= trust.LoginHost
 	kind, of := s.userKind(), userMessages
+	if s.role == trust.Stranger {
+		kind, of = strangerKinds[int(s.Next())%len(strangerKinds)], strangerMessages
+	}
 	if forwarded := s.Next()&7 != 0; daemon && !forwarded {
 		kind, of = daemonKinds[int(s.Next())%len(daemonKinds)], daemonMessages
 	}
@@ -335,6 +342,10 @@ func (s *sender) send(t *testing.T) {
 	body := s.body(kind, of, 0)
 	if len(body) > proto.MaxBytes(kind) {
 		return // it is refused before it is read
+	}
+	if s.role == trust.Stranger {
+		s.ask(t, kind, body, rpc.Peer{}, s.z.join)
+		return
 	}
 	if !daemon {
 		u := rpc.User{UID: s.uid, GID: s.uid, PID: 1}
@@ -468,7 +479,7 @@ func (z *fuzzed) input(t *testing.T, role trust.Caller, b []byte) {
 			s.send(t)
 		}
 	})
-	if role == trust.User || role == trust.LoginHost || role == trust.Node {
+	if role <= trust.User || role == trust.LoginHost || role == trust.Node {
 		nodes := []string{"n2", "n3", "n1"}
 		if role == trust.Node {
 			nodes = nodes[:2]
@@ -523,6 +534,7 @@ func fuzzRole(f *testing.F, role trust.Caller) {
 	f.Fuzz(func(t *testing.T, b []byte) { z.input(t, role, b) })
 }
 
+func FuzzStranger(f *testing.F)      { fuzzRole(f, trust.Stranger) }
 func FuzzUser(f *testing.F)          { fuzzRole(f, trust.User) }
 func FuzzCoordinator(f *testing.F)   { fuzzRole(f, trust.Coordinator) }
 func FuzzOperator(f *testing.F)      { fuzzRole(f, trust.Operator) }

@@ -23,17 +23,18 @@ import (
 
 const fuzzAnswer = 20 * time.Second // for an answer
 
-// fuzzMessages has a request of each kind but KindBeginEmpty, after which the daemon begins anew.
+// fuzzMessages has a request of each kind.
 var fuzzMessages = map[uint16]proto.Message{
 	proto.KindPut: &proto.Put{}, proto.KindQuery: &proto.AcctRequest{}, proto.KindUsage: &proto.UsageQuery{},
 	proto.KindSamples: &proto.Samples{}, proto.KindPast: &proto.HistoryQuery{}, proto.KindAsked: &proto.Asked{},
 	proto.KindSight: &proto.Sight{}, proto.KindDbd: &proto.Empty{}, proto.KindPing: &proto.Empty{},
-	proto.KindBackup: &proto.Empty{},
+	proto.KindBackup: &proto.Empty{}, proto.KindBeginEmpty: &proto.Empty{},
 }
 
 var fuzzKinds = []uint16{proto.KindPut, proto.KindQuery, proto.KindUsage, proto.KindSamples, proto.KindPast,
 	proto.KindPut, proto.KindQuery, proto.KindUsage, proto.KindSamples, proto.KindPast,
-	proto.KindSight, proto.KindDbd, proto.KindPing, proto.KindBackup, proto.KindAsked}
+	proto.KindSight, proto.KindDbd, proto.KindPing, proto.KindBackup, proto.KindAsked,
+	proto.KindBeginEmpty}
 
 var fuzzTexts = []string{"", "n1", "n[1-3]", "p", "c", "ann", "lab", "root", "gpu", "gres/gpu:1", "1", "2", "normal",
 	"train", "cluster", "user", "top", "hourly", "2026-11", "\x1b[31m", "é\xff", "a|b\nc", strings.Repeat("x", 4000)}
@@ -45,7 +46,6 @@ func TestFuzzedKinds(t *testing.T) {
 			switch kind {
 			case proto.KindForward, proto.KindWitness, proto.KindMoment, proto.KindRenew, proto.KindSign, proto.KindRevoked,
 				proto.KindJoin, proto.KindTime: // of other daemons
-			case proto.KindBeginEmpty: // see there
 			default:
 				t.Errorf("fuzzMessages lacks kind %d (%s)", kind, proto.RequestOf(kind).Name)
 			}
