@@ -5,6 +5,7 @@ PREFIX      ?= /usr/local
 DESTDIR     ?=
 SLURM_NAMES ?=
 FUZZTIME    ?= 30s
+FUZZKEEP    ?= 12
 FUZZTOTAL   ?=
 SOAKTIME    ?= 10m
 
@@ -110,6 +111,10 @@ soak: ## for SOAKTIME (10m) each: faults of daemons, hosts and disks under load;
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s) each, or as many as FUZZTOTAL seconds hold
 	@GO='$(GO)' scripts/fuzz.sh $(FUZZTIME) $(FUZZTOTAL)
+
+.PHONY: corpus
+corpus: ## keep FUZZKEEP (12) inputs a target of what make fuzz has found here: the repository's corpus grows
+	@GO='$(GO)' scripts/fuzz.sh --keep $(FUZZKEEP)
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities in what is linked (needs https://vuln.go.dev)

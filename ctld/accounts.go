@@ -132,12 +132,8 @@ func (c *Controller) editAccounts(ctx context.Context, who *caller, rq *proto.Ed
 		cmd.Edits = append(cmd.Edits, state.AcctEdit{Op: state.AcctOp(e.Op), Account: e.Account, User: e.User, Assoc: e.Assoc,
 			QOS: e.QOS})
 	}
-	data, err := state.Encode(c.now(), cmd)
-	if err == nil {
-		_, err = state.Decode(data)
-	}
-	if err != nil {
-		return refuse(proto.CodeBadRequest, "%v", err)
+	if _, err := c.encode(cmd); err != nil { // before an entry of the trail is made of it
+		return err
 	}
 	ctx = events.With(ctx, c.by(who).Accounts(v, cmd.Edits))
 	res, err := c.change(ctx, &proto.Empty{}, nil, cmd)

@@ -187,7 +187,9 @@ func (b *backend) caller(who *proto.Caller) *caller {
 }
 
 // MayAsk refuses a kind of request that a user has no right to, by what this controller knows.
-func (b *backend) MayAsk(who *proto.Caller, kind uint16) error { return b.c.mayAsk(b.caller(who), kind) }
+func (b *backend) MayAsk(who *proto.Caller, kind uint16) error {
+	return b.c.mayAsk(b.caller(who), kind)
+}
 
 // Ask makes a user's request, and passes each part of the answer to each; a part is the caller's until each returns.
 // age says how old the facts of the answer are; 0: they are the present ones. A change is made once.

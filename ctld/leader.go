@@ -201,7 +201,7 @@ func (c *Controller) clock(ctx context.Context) {
 
 // propose puts one command into the log and gives the state's answer.
 func (c *Controller) propose(ctx context.Context, b state.Body) (state.Result, error) {
-	data, err := state.Encode(c.now(), b)
+	data, err := c.encode(b)
 	if err != nil {
 		return state.Result{}, err
 	}
@@ -210,6 +210,15 @@ func (c *Controller) propose(ctx context.Context, b state.Body) (state.Result, e
 		return state.Result{}, err
 	}
 	return out[0], nil
+}
+
+// encode gives a command's bytes in the log. A request whose command no replica could read is refused here.
+func (c *Controller) encode(b state.Body) ([]byte, error) {
+	data, err := state.Encode(c.now(), b)
+	if err != nil {
+		return nil, refuse(proto.CodeBadRequest, "what the request says can't be: %v", err)
+	}
+	return data, nil
 }
 
 // proposeAll puts encoded commands into the log, in order in one entry, and gives the state's answer to each.

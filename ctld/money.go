@@ -120,6 +120,14 @@ func (c *Controller) editMoney(ctx context.Context, who *caller, rq *proto.EditM
 	v := c.machine.View()
 	led := *rq.Ledger
 	led.Account = accountName(v, led.Account)
+	switch {
+	case led.Op != price.AddCredit && led.Op != price.SetBudget:
+		return nil, refuse(proto.CodeBadRequest, "a request about money gives credit or sets a budget; %d is neither", led.Op)
+	case led.Account == "":
+		return nil, refuse(proto.CodeBadRequest, "a request about money names no account")
+	case led.Amount > price.MaxMoney || led.Amount < -price.MaxMoney:
+		return nil, refuse(proto.CodeBadRequest, "amount %s is beyond %d", led.Amount.Exact(), price.MaxMoney/price.One)
+	}
 	what := "Add Credit; amount=" + led.Amount.Exact()
 	if led.Op == price.SetBudget {
 		what = "Modify Budget; amount=" + led.Amount.Exact()

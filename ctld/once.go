@@ -285,7 +285,7 @@ func (c *Controller) changes(ctx context.Context, key string, reply message, at 
 	parts := make([][]byte, len(list)+len(deeds))
 	for i, b := range slices.Concat(list, deeds) {
 		var err error
-		if parts[i], err = state.Encode(c.now(), b); err != nil {
+		if parts[i], err = c.encode(b); err != nil {
 			return nil, err
 		}
 	}
@@ -344,7 +344,7 @@ func (c *Controller) finish(ctx context.Context, reply message) {
 	parts := make([][]byte, len(list))
 	for i := range list {
 		if err == nil {
-			parts[i], err = state.Encode(c.now(), list[i])
+			parts[i], err = c.encode(list[i])
 		}
 	}
 	if err == nil && len(parts) > 0 {

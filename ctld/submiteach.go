@@ -73,7 +73,7 @@ func (c *Controller) submitEach(ctx context.Context, who *caller,
 			}
 			cmd.Spec.Args = append(slices.Clip(common), rq.Args[i]...)
 			cmd.RequestID = stepKey(key, i)
-			data, err := state.Encode(c.now(), cmd)
+			data, err := c.encode(cmd)
 			if err != nil {
 				return nil, err
 			}

@@ -481,8 +481,20 @@ const (
 	rulesNow = rulesTold
 )
 
-// Encode gives the command's bytes in the log: kind, time, body, rules.
+// Encode gives the command's bytes in the log: kind, time, body, rules. It refuses what Decode would: every replica
+// applies what is in the log, and none can pass over an entry that it can't read.
 func Encode(at model.Time, b Body) ([]byte, error) {
+	data, err := encode(at, b)
+	if err == nil {
+		_, err = Decode(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode %w", err)
+	}
+	return data, nil
+}
+
+func encode(at model.Time, b Body) ([]byte, error) {
 	kind := b.kind()
 	rules := rulesNow
 	data, err := wire.Values(func(c *wire.C) {
@@ -492,7 +504,7 @@ func Encode(at model.Time, b Body) ([]byte, error) {
 		wire.Int(c, &rules)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encode command %d: %w", kind, err)
+		return nil, fmt.Errorf("command kind %d: %w", kind, err)
 	}
 	return data, nil
 }

@@ -282,8 +282,13 @@ func TestDecodeRefuses(t *testing.T) {
 		"no part":            &Once{Key: "k", Step: OnceMake},
 		"no such step":       &Once{Key: "k", Step: 4},
 		"within itself":      &Once{Key: "k", Step: OnceMake, Parts: [][]byte{{byte(KindOnce)}}},
+		"no such credit":     &Credit{Ledger: price.Ledger{Account: "a", Op: 64}},
+		"no such edit":       &Accounts{Edits: []AcctEdit{{Op: 64}}},
 	} {
-		data, err := Encode(sampleAt, b)
+		if _, err := Encode(sampleAt, b); !errors.Is(err, ErrMalformed) { // else it would stop every replica
+			t.Errorf("%s is encoded: %v", name, err)
+		}
+		data, err := encode(sampleAt, b)
 		if err != nil {
 			t.Fatal(err)
 		}
