@@ -145,6 +145,18 @@ func (p *peers) dialAt(ctx context.Context, node, addr string) (net.Conn, error)
 	return nc, nil
 }
 
+// peerHost gives the address to listen on for other nodes: all of this host's, but where every controller is on this
+// host's loopback the whole cluster is, and nobody else is let near.
+func peerHost(controllers []string) string {
+	for _, addr := range controllers {
+		host, _, err := net.SplitHostPort(addr)
+		if ip := net.ParseIP(host).To4(); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return ""
+		}
+	}
+	return "127.0.0.1" // what loopback connections come from
+}
+
 // listenPeers opens the port: the configured one, or any where several nodes of one host can't have the same.
 func listenPeers(o *Options, cfg *pki.Credentials, log *slog.Logger) (*pki.Listener, error) {
 	port := int64(0)
@@ -153,10 +165,11 @@ func listenPeers(o *Options, cfg *pki.Credentials, log *slog.Logger) (*pki.Liste
 	}
 	accept := []pki.Accept{{Proto: protoPeer, Roles: []string{pki.RoleNode, pki.RoleLogin}},
 		{Proto: pki.ProtoRPC, Roles: []string{pki.RoleNode}}}
-	ln, err := pki.Listen(":"+strconv.FormatInt(port, 10), cfg, log, accept...)
+	host := peerHost(o.Controllers)
+	ln, err := pki.Listen(net.JoinHostPort(host, strconv.FormatInt(port, 10)), cfg, log, accept...)
 	if errors.Is(err, syscall.EADDRINUSE) && port != 0 {
 		log.Warn("SlurmdPort is in use; gnoded uses another port", "port", port)
-		ln, err = pki.Listen(":0", cfg, log, accept...)
+		ln, err = pki.Listen(net.JoinHostPort(host, "0"), cfg, log, accept...)
 	}
 	return ln, err
 }

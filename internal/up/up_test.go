@@ -2,6 +2,7 @@ package up
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -28,6 +29,7 @@ func TestLife(t *testing.T) {
 	}
 	first := submit(t, c, "exit 0\n", nil)
 	untilState(t, c, first, model.Completed)
+	onlyHere(t, c)
 
 	// All run: nothing changes.
 	again, out := mustUp(t, Options{Dir: dir})
@@ -114,6 +116,48 @@ func TestThreeControllers(t *testing.T) {
 	}
 	if leaders != 1 {
 		t.Errorf("%d leaders", leaders)
+	}
+}
+
+// onlyHere fails the test if a daemon listens to other machines.
+func onlyHere(t *testing.T, c *Cluster) {
+	t.Helper()
+	sockets := map[string]string{} // where each listens, by inode
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(table)
+		if err != nil {
+			continue // IPv6 is off
+		}
+		const address, state, inode, listens = 1, 3, 9, "0A"
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > inode && f[state] == listens {
+				sockets["socket:["+f[inode]+"]"] = f[address]
+			}
+		}
+	}
+	const loopback = "0100007F:"
+	found := 0
+	for i := range c.Members {
+		m := &c.Members[i]
+		open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", m.process.PID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range open {
+			to, err := os.Readlink(fd)
+			if err != nil {
+				continue // it is closed by now
+			}
+			if at := sockets[to]; at != "" {
+				found++
+				if !strings.HasPrefix(at, loopback) {
+					t.Errorf("%s listens on %s", m, at)
+				}
+			}
+		}
+	}
+	if found < len(c.Members) {
+		t.Errorf("%d sockets of %d daemons", found, len(c.Members))
 	}
 }
 
