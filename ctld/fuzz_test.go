@@ -506,6 +506,14 @@ func (z *fuzzed) bounded(t *testing.T, size int, f func()) {
 	if err := z.checkState(); err != nil {
 		t.Errorf("the state is inconsistent: %v", err)
 	}
+	var snapshot bytes.Buffer
+	err := z.machine.Freeze()(&snapshot)
+	if err == nil {
+		err = newMachine().Restore(&snapshot)
+	}
+	if err != nil {
+		t.Errorf("no controller could start from this state: %v", err)
+	}
 }
 
 func (z *fuzzed) checkState() error {

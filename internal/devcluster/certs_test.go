@@ -174,6 +174,7 @@ func TestStolenKey(t *testing.T) {
 			t.Errorf("%s: the connection of a revoked certificate stays open: %v", c.Controllers()[i], err)
 		}
 	}
+	const refusal = "it was revoked, is of another cluster"
 	refused := func() {
 		t.Helper()
 		for _, ctl := range c.Controllers() {
@@ -182,7 +183,7 @@ func TestStolenKey(t *testing.T) {
 				if err == nil {
 					return errors.Join(errors.New("it is served"), conn.Close())
 				}
-				if !strings.Contains(err.Error(), "it was revoked, is of another cluster") {
+				if !strings.Contains(err.Error(), refusal) {
 					return err
 				}
 				return nil
@@ -190,6 +191,23 @@ func TestStolenKey(t *testing.T) {
 		}
 	}
 	refused()
+	at := func(addr, alpn, role string) error {
+		nc, err := pki.Dial(t.Context(), addr, alpn, creds, role)
+		if err == nil { // a server's refusal comes with the first read
+			must(t, nc.SetReadDeadline(time.Now().Add(time.Second)))
+			_, err = nc.Read(make([]byte, 1))
+			err = errors.Join(err, nc.Close())
+		}
+		return err
+	}
+	atDBD := func() error {
+		if err := at(ports(t, c.Cluster)["dbd"], pki.ProtoAcct, pki.RoleDBD); err == nil ||
+			!strings.Contains(err.Error(), refusal) {
+			return fmt.Errorf("gdbd takes a revoked certificate: %w", err)
+		}
+		return nil
+	}
+	c.Wait("the thief to be refused by gdbd", atDBD)
 	for _, ctl := range c.Controllers() {
 		c.StopDaemon(ctl)
 		c.StartDaemon(ctl)
@@ -197,23 +215,20 @@ func TestStolenKey(t *testing.T) {
 	c.WaitReady()
 	refused()
 
-	// A node that starts without controllers knows what was revoked.
-	atNode := func() error {
-		nc, err := pki.Dial(t.Context(), fmt.Sprintf("127.0.0.1:%d", port), "gbatch-peer", creds, pki.RoleNode)
-		if err == nil { // a server's refusal comes with the first read
-			must(t, nc.SetReadDeadline(time.Now().Add(time.Minute)))
-			_, err = nc.Read(make([]byte, 1))
-			err = errors.Join(err, nc.Close())
-		}
-		return err
-	}
+	// A node and gdbd that start without controllers know what was revoked.
+	atNode := func() error { return at(fmt.Sprintf("127.0.0.1:%d", port), "gbatch-peer", pki.RoleNode) }
 	c.StopDaemon("n1")
+	c.StopDaemon("dbd")
 	for _, ctl := range c.Controllers() {
 		c.StopDaemon(ctl)
 	}
 	c.StartDaemon("n1")
-	if err := atNode(); err == nil || !strings.Contains(err.Error(), "it was revoked, is of another cluster") {
+	if err := atNode(); err == nil || !strings.Contains(err.Error(), refusal) {
 		t.Errorf("a node without controllers takes a revoked certificate: %v", err)
+	}
+	c.StartDaemon("dbd")
+	if err := atDBD(); err != nil {
+		t.Error(err)
 	}
 	for _, ctl := range c.Controllers() {
 		c.StartDaemon(ctl)
