@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
@@ -82,6 +83,46 @@ func TestSilentControllersDelayNobody(t *testing.T) {
 	}
 	if err := found.Conn.Close(); err != nil || found.Addr != ln.Addr().String() {
 		t.Errorf("found %s: %v", found.Addr, err)
+	}
+}
+
+// A user who fills a share of a host's requests with those that the controllers don't answer is refused further ones at
+// once, and nobody else; requests that wait by design have places of their own.
+func TestOneUserFillsAShare(t *testing.T) {
+	silent, creds, _ := silentControllers(t)
+	r := New(NewControllers(silent, nil, creds))
+	t.Cleanup(r.Close)
+	ask := func(uid uint32, kind uint16) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // who is let in does not wait for an answer
+		return r.Forward(ctx, &proto.Caller{UID: uid}, kind, nil, func(*rpc.Frame) error { return nil })
+	}
+	refused := func(err error) bool {
+		var said *rpc.Error
+		return errors.As(err, &said) && said.Code == proto.CodeBusy
+	}
+	const greedy, other = 1001, 1002
+	for range maxRelays / quarter {
+		if err := r.slots.Take(greedy, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ask(greedy, proto.KindJobs); !refused(err) {
+		t.Errorf("a further request: %v", err)
+	}
+	if err := ask(other, proto.KindJobs); err == nil || refused(err) {
+		t.Errorf("another user's: %v", err)
+	}
+	if err := ask(greedy, proto.KindWait); err == nil || refused(err) {
+		t.Errorf("one that waits: %v", err)
+	}
+	for range maxWaits / quarter {
+		if err := r.waits.Take(greedy, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ask(greedy, proto.KindWait); !refused(err) {
+		t.Errorf("a further one that waits: %v", err)
 	}
 }
 
