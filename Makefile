@@ -144,6 +144,7 @@ install-files:
 	install -m 644 LICENSE $(NOTICES) $(DESTDIR)$(PREFIX)/share/doc/gbatch
 	for n in $(GNAMES) $(if $(SLURM_NAMES),$(SNAMES) $(STUBS)); do ln -sfn gcli $(DESTDIR)$(PREFIX)/bin/$$n; done
 	install -m 755 etc/examples/*.sh etc/examples/*.py $(DESTDIR)$(PREFIX)/share/gbatch/examples
+	install -m 644 etc/examples/*.conf $(DESTDIR)$(PREFIX)/share/gbatch/examples
 	install -m 644 $(EXAMPLES:%=etc/%.example) $(DESTDIR)$(PREFIX)/share/gbatch
 	for u in etc/systemd/*.service; do \
 	  sed 's,@bindir@,$(PREFIX)/bin,g' $$u > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$u); done

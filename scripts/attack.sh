@@ -3,7 +3,8 @@
 # submissions a second are left of those just before and after, how much memory each daemon took at most beyond what it had,
 # and how much of a CPU the daemons and the attacker used.
 # The attacker's own processes get only CPU that nobody else wants (SCHED_IDLE), as if they were on another host; what the
-# daemons do for them counts. Needs root, for another user. Takes five minutes; says on stderr what it is at.
+# daemons do for them counts. Needs root, for another user. Takes six minutes; says on stderr what it is at. It fails if an
+# attack leaves the others less than 70 % of their submissions, a daemon takes over 256 MiB more than before, or one is gone.
 #
 #   scripts/attack.sh [WAY...]
 set -euo pipefail
@@ -43,6 +44,7 @@ ticks() {
 rate() { "$work/bench" loop -open -n 1000000 -c 2 -t "$1s" -- gsubmit -H -o /dev/null true.sh; }
 # What the attacker reads: 5,000 jobs of others.
 "$work/bench" loop -n 5000 -c 2 -- gsubmit -H -o /dev/null true.sh >/dev/null
+bad=0
 printf '%-9s %9s %9s %7s %7s %7s %7s   %s\n' attack alone/s beside/s share failed daemons attack 'MiB above before, at most'
 for way in "${ways[@]}"; do
     [ ! -t 2 ] || printf '\r\033[K%s' "$way" >&2
@@ -63,9 +65,15 @@ for way in "${ways[@]}"; do
     cpu=$(($(ticks "${all[@]}") - cpu)) his=$(($(ticks $attacker) - his))
     wait $attacker || true
     said=
-    for p in $(pids); do said+=" $(cat "/proc/$p/comm") ${most[$p]:-new}"; done
+    for p in $(pids); do
+        said+=" $(cat "/proc/$p/comm") ${most[$p]:-new}"
+        [ "${most[$p]:-0}" -le 256 ] || bad=1
+    done
     gone=$((${#before[@]} - $(pids | wc -l)))
-    [ $gone = 0 ] || said+="  $gone DAEMONS ARE GONE"
+    if [ $gone != 0 ]; then
+        said+="  $gone DAEMONS ARE GONE"
+        bad=1
+    fi
     gcancel -u nobody >/dev/null 2>&1 || true
     sleep 1
     read -r after _ < <(rate 5)
@@ -73,4 +81,6 @@ for way in "${ways[@]}"; do
     awk -v a="$alone" -v b="$got" -v c="$after" -v w="$way" -v f="$failed" -v s="$said" -v d="$cpu" -v h="$his" 'BEGIN {
         printf "%-9s %9.0f %9.0f %6.0f%% %7s %7.2f %7.2f  %s\n", w, (a + c) / 2, b, 200 * b / (a + c), f, d / 700, h / 700, s }'
     sed 's/^/          /' "$work/said"
+    awk -v a="$alone" -v b="$got" -v c="$after" 'BEGIN { exit 200 * b < 70 * (a + c) }' || bad=1
 done
+exit $bad

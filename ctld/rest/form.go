@@ -107,7 +107,7 @@ func (f form) encode(h http.Header, p *parts) (list [][]byte, total int) {
 		zipped = zipped || p.list[i].zipped
 		list = append(list, p.list[i].b)
 	}
-	h.Add("Vary", "Accept, Accept-Encoding")
+	h.Set("Vary", "Accept, Accept-Encoding")
 	h.Set("Content-Type", mimeJSON)
 	switch {
 	case f.yaml:

@@ -172,6 +172,7 @@ func (q *request) send(err error) {
 	defer func() {
 		if q.same != nil {
 			q.same.Done()
+			q.same = nil
 		}
 	}()
 	status := http.StatusOK
@@ -198,6 +199,13 @@ func (q *request) send(err error) {
 	q.tail()
 	h := q.w.Header()
 	list, total := q.form.encode(h, &q.out)
+	if err == nil {
+		if err := q.s.flows(q.ctx, q.who, total); err != nil {
+			h.Del("Content-Encoding")
+			q.send(err)
+			return
+		}
+	}
 	h.Set("Content-Length", strconv.Itoa(total))
 	if q.age > 0 {
 		h.Set("X-Gbatch-Age-Ms", strconv.FormatInt(q.age.Milliseconds()+1, 10))

@@ -120,6 +120,7 @@ type Server struct {
 	port    net.Listener // nil: none
 	socket  net.Listener // nil: none
 	same    share.Group
+	flow    *share.Limits // of bytes
 	rows    *rowsKept
 	open    conns
 	routes  *routes
@@ -131,7 +132,7 @@ type Server struct {
 // New listens. What can't be listened on is an error if nothing is left.
 func New(o *Options) (*Server, error) {
 	s := &Server{o: *o, routes: newRoutes(), begun: time.Now().UnixNano(), same: share.Group{Rest: shareRest},
-		rows: newRowsKept()}
+		rows: newRowsKept(), flow: newFlow()}
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		ReadHeaderTimeout: headerTime,

@@ -16,7 +16,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -130,7 +132,74 @@ var ways = []way{
 	{"nodes", "lists nodes with their units", call(proto.KindNodes, func(int64) proto.Message {
 		return &proto.NodesRequest{Units: true}
 	}), 0},
+	{"noise", "sends a MiB of random bytes", noise, 0},
+	{"http", "lists all jobs over HTTP", web(http.MethodGet, "/slurm/v0.0.44/jobs/", "", "gzip"), 0},
+	{"httplong", "lists all jobs over HTTP, not compressed", web(http.MethodGet, "/slurm/v0.0.44/jobs/", "", "identity"),
+		0},
+	{"httpbody", "sends jobs of 16 MiB over HTTP that can't be read", web(http.MethodPost, "/slurm/v0.0.44/job/submit",
+		strings.Repeat("[{},", 4*mib), "gzip"), 64},
 	{"ping", "pings", call(proto.KindPing, func(int64) proto.Message { return &proto.Empty{} }), 0},
+}
+
+// noise is no protocol at all, at the daemon's socket and at its HTTP one.
+func noise(ctx context.Context, c *rpc.Conn, n int64) error {
+	at := c.Name()
+	if n&1 != 0 {
+		at = httpSocket(at)
+	}
+	nc, err := new(net.Dialer).DialContext(ctx, "unix", at)
+	if err != nil {
+		return err
+	}
+	defer nc.Close() //nolint:errcheck // whatever has become of it
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
+	defer stop()
+	b := make([]byte, mib)
+	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16)}).Read(b) //nolint:errcheck // it never fails
+	if n&2 != 0 {
+		copy(b, "GBATCH\x00\x01")
+	}
+	if _, err := nc.Write(b); err != nil {
+		return nil // the daemon has had enough
+	}
+	_, _ = io.Copy(io.Discard, nc) // until it has
+	return nil
+}
+
+// httpSocket is where the controller at a socket serves HTTP: http-NAME beside ctld-NAME.sock.
+func httpSocket(at string) string {
+	name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(at), "ctld-"), ".sock")
+	return filepath.Join(filepath.Dir(at), "http-"+name)
+}
+
+// web makes a request over HTTP; each caller keeps its connection. What comes is not unpacked: that is not the daemon's
+// work.
+func web(method, path, body, packed string) func(context.Context, *rpc.Conn, int64) error {
+	var one sync.Once
+	var client http.Client
+	return func(ctx context.Context, c *rpc.Conn, _ int64) error {
+		one.Do(func() {
+			at := httpSocket(c.Name())
+			client.Transport = &http.Transport{MaxIdleConnsPerHost: 1024,
+				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, "unix", at)
+				}}
+		})
+		r, err := http.NewRequestWithContext(ctx, method, "http://gbatch"+path, strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Accept-Encoding", packed)
+		if body != "" {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		got, err := client.Do(r)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, got.Body)
+		return errors.Join(err, got.Body.Close())
+	}
 }
 
 var zeros [12*mib - 1]byte
