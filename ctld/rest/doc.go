@@ -13,8 +13,7 @@
 //	server.go    Options, New, Run, Close; listeners and limits
 //	door.go      plain HTTP and TLS on one port
 //	caller.go    who asks: a token, or a process on this host
-//	flow.go      how many bytes a user may move
-//	request.go   one request: its frame, its errors, lists that many share
+//	request.go   one request: its frame, its errors, lists that many share, the bytes of a user
 //	faults.go    Slurm's numbers and names of errors, and HTTP's
 //	rooms.go     paths that other packages answer
 //	routes.go operations.go   the table of operations, and finding one

@@ -106,7 +106,15 @@ func (f *Feature) And(g *Feature) *Feature {
 	case g == nil:
 		return f
 	}
-	return &Feature{Op: '&', Of: []*Feature{f, g}}
+	return &Feature{Op: '&', Of: slices.Concat(f.conjuncts(), g.conjuncts())}
+}
+
+// conjuncts gives what has to be met, all of it.
+func (f *Feature) conjuncts() []*Feature {
+	if f.Op == '&' {
+		return f.Of
+	}
+	return []*Feature{f}
 }
 
 // Bounds of a feature expression, so that none can slow a controller down.
