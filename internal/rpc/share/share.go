@@ -59,9 +59,11 @@ func (a *Answer) Done() {
 type Make func(ctx context.Context, put func(part []byte) error) (stamp any, err error)
 
 // Group shares answers by key. Rest is how many times as long as an answer took to make the next one with the same key
-// waits: 3 bounds the work to a quarter of one CPU. Close ends it.
+// waits: 3 bounds the work to a quarter of one CPU. Pace is the least between the beginnings of two answers with the
+// same key while many ask for it: they are made of newer facts, and for more callers, than one for each. Close ends it.
 type Group struct {
 	Rest int
+	Pace time.Duration
 
 	mu     sync.Mutex
 	keys   map[string]*topic
@@ -80,6 +82,14 @@ type topic struct {
 	wake    chan struct{} // holds one: next is there
 	last    *Answer       // kept; nil: none
 	tooMuch time.Time     // when an answer could last not be shared
+	begun   [2]time.Time  // the last answers but one and two
+}
+
+// often reports whether answers follow each other faster than the pace, and notes that one begins.
+func (t *topic) often(now time.Time, pace time.Duration) bool {
+	often := now.Sub(t.begun[1]) < pace
+	t.begun[0], t.begun[1] = now, t.begun[0]
+	return often
 }
 
 // round is one answer that is to be made. Its context ends when nobody waits for it any more.
@@ -173,8 +183,10 @@ func (g *Group) serve(key string, t *topic) {
 		g.mu.Unlock()
 		if r != nil {
 			begin := time.Now()
-			if many := g.one(t, r); many {
-				g.pause(time.Duration(g.Rest) * time.Since(begin))
+			often := t.often(begin, g.Pace)
+			if many := g.one(t, r); many || often {
+				took := time.Since(begin)
+				g.pause(max(time.Duration(g.Rest)*took, g.Pace-took))
 			}
 			if g.ctx.Err() == nil {
 				continue

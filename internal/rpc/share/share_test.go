@@ -141,6 +141,53 @@ func TestManyRest(t *testing.T) {
 	})
 }
 
+// TestPaceOfAnswers: what is asked for every few milliseconds is made at the pace, for all who have come by then; who
+// asks less often never waits for it.
+func TestPaceOfAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const took, pace = time.Millisecond, 20 * time.Millisecond
+		g := &Group{Rest: 3, Pace: pace}
+		defer g.Close()
+		made := 0
+		ask := func() time.Duration {
+			begin := time.Now()
+			a, err := g.Get(context.Background(), "list", nil, func(_ context.Context, put func([]byte) error) (any, error) {
+				made++
+				time.Sleep(took)
+				return nil, put([]byte("x"))
+			})
+			if err != nil {
+				t.Error(err)
+				return 0
+			}
+			a.Done()
+			return time.Since(begin)
+		}
+		for range 50 {
+			if waited := ask(); waited > took {
+				t.Fatalf("one client in a rest of %v waited %v", pace/2, waited)
+			}
+			time.Sleep(pace / 2)
+		}
+		made = 0
+		var all sync.WaitGroup
+		var longest atomic.Int64
+		for range 300 { // in a second
+			all.Go(func() {
+				if waited := int64(ask()); waited > longest.Load() {
+					longest.Store(waited)
+				}
+			})
+			time.Sleep(time.Second / 300)
+		}
+		all.Wait()
+		if most := int(time.Second/pace) + 3; made > most || time.Duration(longest.Load()) > pace+took {
+			t.Errorf("%d answers were made in a second, at most %d should be; the longest wait was %v", made, most,
+				time.Duration(longest.Load()))
+		}
+	})
+}
+
 // TestAnswersAreBounded: answers that slow clients still read take a bounded memory.
 func TestAnswersAreBounded(t *testing.T) {
 	g := &Group{}
