@@ -207,39 +207,45 @@ func zip(p *parts) [][]byte {
 	return append(out, binary.LittleEndian.AppendUint32(end, uint32(n)))
 }
 
-// joinSums gives CRC-32 of two texts, one behind the other, of their sums and the length of the second: the first sum
-// goes through as many zero bytes, by squaring the matrix of one zero bit (polynomials over GF(2)).
-func joinSums(first, second uint32, n int64) uint32 {
-	if n <= 0 {
-		return first
-	}
-	var m [32]uint32 // what each bit of a sum becomes after one zero bit
+// zeroBits has what each bit of a CRC-32 sum becomes after 8, 16, 32, ... zero bits (polynomials over GF(2)): each
+// matrix is the square of the one before.
+var zeroBits = sync.OnceValue(func() *[64][32]uint32 {
+	all := new([64][32]uint32)
+	var m [32]uint32 // after one zero bit
 	m[0] = crc32.IEEE
 	for i := 1; i < 32; i++ {
 		m[i] = 1 << (i - 1)
 	}
-	times := func(m *[32]uint32, v uint32) (out uint32) {
-		for i := 0; v != 0; i, v = i+1, v>>1 {
-			if v&1 != 0 {
-				out ^= m[i]
-			}
+	for k := range 3 + len(all) {
+		if k >= 3 {
+			all[k-3] = m
 		}
-		return out
-	}
-	square := func(m *[32]uint32) (out [32]uint32) {
+		before := m
 		for i := range m {
-			out[i] = times(m, m[i])
+			m[i] = through(&before, before[i])
 		}
-		return out
 	}
-	for range 3 {
-		m = square(&m) // 2, 4, 8 bits
+	return all
+})
+
+// through gives what a sum becomes by a matrix.
+func through(m *[32]uint32, v uint32) (out uint32) {
+	for i := 0; v != 0; i, v = i+1, v>>1 {
+		if v&1 != 0 {
+			out ^= m[i]
+		}
 	}
-	for ; n > 0; n >>= 1 {
+	return out
+}
+
+// joinSums gives CRC-32 of two texts, one behind the other, of their sums and the length of the second: the first sum
+// goes through as many zero bytes.
+func joinSums(first, second uint32, n int64) uint32 {
+	all := zeroBits()
+	for k := 0; n > 0; k, n = k+1, n>>1 {
 		if n&1 != 0 {
-			first = times(&m, first)
+			first = through(&all[k], first)
 		}
-		m = square(&m)
 	}
 	return first ^ second
 }
