@@ -12,7 +12,8 @@ import (
 	"gbatch/internal/wire"
 )
 
-// entry.go is a record on its way into the file: its history, its bytes, and what was changed of it since.
+// entry.go is a record on its way into the file: its history, its bytes, what was changed of it since, and its end if
+// nobody else knows it.
 
 // entry is one record, encoded before the writer gets it.
 type entry struct {
@@ -47,23 +48,25 @@ func (s series) append(b []byte) []byte {
 }
 
 // enter takes a series to the last of its eras. What the eras in between and their predecessors have in common with
-// what is on record ends where the first of them began; the numbers from there on are of other records.
-func (s *series) enter(eras []model.Era) error {
+// what is on record ends where the first of them began; the numbers from there on are of other records. It gives the
+// eras that are new.
+func (s *series) enter(eras []model.Era) (fresh []model.Era, err error) {
 	last := uint64(0)
 	if n := len(eras); n > 0 {
 		last = eras[n-1].Number
 	}
 	if last < s.era {
-		return badRequest("accounting records of a controller that is older than a restored snapshot (era %d, gdbd has "+
+		return nil, badRequest("accounting records of a controller that is older than a restored snapshot (era %d, gdbd has "+
 			"records of era %d); end the gctld that sends them and let it join the others with an empty directory", last, s.era)
 	}
 	for _, e := range eras {
 		if e.Number > s.era {
 			s.seq = min(s.seq, max(e.From, 1)-1)
+			fresh = append(fresh, e)
 		}
 	}
 	s.era = last
-	return nil
+	return fresh, nil
 }
 
 // knownSeries reads a series.
@@ -178,4 +181,100 @@ func notedEntry(all *shelves, latest map[ref]*entry, r ref, submit model.Time) (
 		return nil, nil
 	}
 	return &entry{seq: old.Seq, ref: r, rec: old}, nil
+}
+
+// After the controllers went on from a snapshot, forget and endOvertaken end records that nobody else ends: of jobs
+// that the snapshot does not know, and of runs of known jobs that began after it. Nodes end what runs of them when they
+// register with the restored controllers, which don't know how.
+
+const (
+	whyForgotten = "the controllers went on from a snapshot of before this job, and do not know it"
+	whyOvertaken = "the controllers went on from a snapshot of before this run, and do not know it"
+)
+
+// enterEras takes a series to the last of its eras, and ends the records of what the new ones begin without; restored
+// gets the moment of the last one. The refusal is for who sent them.
+func enterEras(tx *bolt.Tx, s *series, eras []model.Era, latest map[ref]*entry, restored map[uint16]model.Time) (
+	ended bool, refusal, err error) {
+	fresh, refusal := s.enter(eras)
+	if refusal != nil {
+		return false, refusal, nil
+	}
+	for k := range fresh {
+		n, err := forget(tx, s.number, &fresh[k], latest)
+		if err != nil {
+			return false, nil, err
+		}
+		ended = ended || n > 0
+	}
+	if n := len(eras); n > 0 && eras[n-1].At > 0 {
+		restored[s.number] = eras[n-1].At
+	}
+	return ended, nil, nil
+}
+
+// forget ends the open records of the jobs that an era begins without, and gives their number.
+func forget(tx *bolt.Tx, number uint16, era *model.Era, latest map[ref]*entry) (n int, err error) {
+	if era.At == 0 || era.Unknown >= era.Next {
+		return 0, nil
+	}
+	c := tx.Bucket(keyLive).Bucket(keyRec).Cursor()
+	for k, row := c.Seek(jobPrefix(number, era.Unknown)); k != nil; k, row = c.Next() {
+		r, ok := lastRef(k)
+		if !ok || r.series != number || r.job >= era.Next {
+			break
+		}
+		if err := endOpen(r, row, era.At, whyForgotten, latest); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// endOvertaken ends the open records of attempts before one that is about to be stored. A controller ends an attempt
+// before it begins the next one; only an attempt that it does not know is still open then. at is when the controllers
+// of a series went on from a snapshot.
+func endOvertaken(tx *bolt.Tx, latest map[ref]*entry, at map[uint16]model.Time) error {
+	var later []*entry
+	for r, e := range latest {
+		if at[r.series] > 0 && r.ofAttempt().attempt > 1 && e.rec != nil && !e.purge {
+			later = append(later, e)
+		}
+	}
+	for _, e := range later {
+		prefix := jobPrefix(e.ref.series, e.ref.job)
+		c := tx.Bucket(keyLive).Bucket(keyRec).Cursor()
+		for k, row := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, row = c.Next() {
+			r, ok := lastRef(k)
+			if !ok || r.ofAttempt().attempt >= e.ref.ofAttempt().attempt || latest[r] != nil {
+				continue
+			}
+			if err := endOpen(r, row, at[r.series], whyOvertaken, latest); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// endOpen adds an entry that ends an open record. A damaged one is left to whoever reads it.
+func endOpen(r ref, row []byte, at model.Time, why string, latest map[ref]*entry) error {
+	h, record, ok := parseRow(row, r)
+	if !ok || h.ended() {
+		return nil
+	}
+	rec := new(model.Record)
+	if err := wire.Unmarshal(bytes.Clone(record), rec); err != nil {
+		return fmt.Errorf("the record of job %d: %w", r.job, err)
+	}
+	rec.State, rec.Reason, rec.Why = model.Cancelled, model.ReasonNone, why
+	rec.Exit = model.Exit{Unknown: true, Text: why}
+	rec.End = max(at, rec.Start, rec.Submit)
+	e := &entry{seq: rec.Seq, ref: r, rec: rec}
+	if err := e.encode(); err != nil {
+		return err
+	}
+	latest[r] = e
+	return nil
 }

@@ -310,6 +310,7 @@ func (d *db) write(group []*pending, results []putResult) error {
 	known := tx.Bucket(keySeries)
 	last := map[string]series{}
 	latest, steps := map[ref]*entry{}, map[stepRef]*entry{}
+	restored := map[uint16]model.Time{} // when a series' controllers went on from a snapshot last
 	var noted []*entry
 	dirty := false
 	for i, b := range group {
@@ -343,8 +344,12 @@ func (d *db) write(group []*pending, results []putResult) error {
 			d.heard.Store(true)
 		}
 		dirty = dirty || changed
-		if err := s.enter(b.eras); err != nil {
-			results[i].err = err
+		ended, refusal, err := enterEras(tx, &s, b.eras, latest, restored)
+		if err != nil {
+			return err
+		}
+		if dirty = dirty || ended; refusal != nil {
+			results[i].err = refusal
 			continue
 		}
 		for k := range b.records {
@@ -375,6 +380,9 @@ func (d *db) write(group []*pending, results []putResult) error {
 	}
 	if !dirty {
 		return nil // all records are already stored
+	}
+	if err := endOvertaken(tx, latest, restored); err != nil {
+		return err
 	}
 	if err := applyNotes(tx, latest, noted); err != nil {
 		return err

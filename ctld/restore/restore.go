@@ -4,7 +4,8 @@
 // What was given since then must not be given a second time: numbers of jobs, of attempts and of
 // accounting records, and epochs. So the restored state begins a new era; its jobs' numbers go on
 // beyond those that gdbd knows, with a margin for those that it doesn't; and the epoch follows the
-// clock, which no election overtakes.
+// clock, which no election overtakes. What gdbd has of jobs that have not ended in the snapshot (found.go) counts: they
+// don't run again after they have ended.
 //
 // It owns the checks before anything is changed. The directory is package store's (Plant), the
 // state package state's.
@@ -77,10 +78,14 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 		return err
 	}
 	now := model.Time(time.Now().UnixMilli())
-	era := &state.NewEra{Number: uint64(now.Seconds()), NextJob: o.nextJob(ctx, in, v, now, tell)}
+	era := &state.NewEra{Number: uint64(now.Seconds()), NextJob: o.nextJob(ctx, in, v, now, tell), Restored: true}
 	if era.NextJob > state.MaxJobID {
 		return fmt.Errorf("the next job would be %d, and numbers end at %d; choose one with --next-job", era.NextJob,
 			state.MaxJobID)
+	}
+	if era.Found, err = o.found(ctx, v, model.Time(in.header.SavedMS)); err != nil {
+		tell("gdbd can't be asked which jobs have ended since the snapshot (%v): those that had not ended in it may "+
+			"run again", err)
 	}
 	at := max(now, model.Time(in.header.SavedMS))
 	in.st.Apply(state.Command{Kind: state.KindNewEra, At: at, Body: era})
@@ -207,18 +212,9 @@ func (o *Options) nextJob(ctx context.Context, in *saved, v *state.View, now mod
 func (o *Options) lastJob(ctx context.Context, v *state.View, addr string) (model.JobID, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tls, err := pki.Load(o.PKI, pki.RoleCtld, o.Name)
+	m, err := o.dialDbd(ctx, addr)
 	if err != nil {
 		return 0, err
-	}
-	nc, err := pki.Dial(ctx, addr, pki.ProtoRPC, tls, pki.RoleDBD)
-	if err != nil {
-		return 0, err
-	}
-	conn := rpc.Client(nc, rpc.ConnOptions{Name: "gdbd at " + addr})
-	m, err := rpc.NewMux(conn)
-	if err != nil {
-		return 0, errors.Join(err, conn.Close())
 	}
 	defer func() { _ = m.Close() }() // the answer is there, or an error
 	body, err := proto.Encode(&proto.Put{Cluster: v.Config().Cluster, Instance: v.Instance(), Eras: v.Eras()})
@@ -232,4 +228,21 @@ func (o *Options) lastJob(ctx context.Context, v *state.View, addr string) (mode
 	var reply proto.PutReply
 	err = proto.Decode(f.Body, &reply)
 	return reply.LastJob, err
+}
+
+func (o *Options) dialDbd(ctx context.Context, addr string) (*rpc.Mux, error) {
+	tls, err := pki.Load(o.PKI, pki.RoleCtld, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := pki.Dial(ctx, addr, pki.ProtoRPC, tls, pki.RoleDBD)
+	if err != nil {
+		return nil, err
+	}
+	conn := rpc.Client(nc, rpc.ConnOptions{Name: "gdbd at " + addr})
+	m, err := rpc.NewMux(conn)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return m, nil
 }

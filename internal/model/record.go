@@ -147,11 +147,19 @@ const MaxSizes = 4095
 type Era struct {
 	Number uint64 // grows from era to era; the first era of a history is 0 and is not listed
 	From   uint64 // the first record number of the era: smaller ones mean what they meant before
+
+	// What follows is 0 in eras that an older version began.
+	At      Time  // when it began
+	Unknown JobID // the controllers know nothing of jobs from this number on
+	Next    JobID // and gave this one first
 }
 
 func (x *Era) Wire(c *wire.C) {
 	wire.Int(c, &x.Number)
 	wire.Int(c, &x.From)
+	wire.Int(c, &x.At)
+	wire.Int(c, &x.Unknown)
+	wire.Int(c, &x.Next)
 }
 
 // MaxEras bounds the eras that a history remembers.

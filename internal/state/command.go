@@ -378,11 +378,41 @@ func (x *Trim) Wire(c *wire.C) {
 type NewEra struct {
 	Number  uint64      // of the era; if it is not above the last one, the next one is taken
 	NextJob model.JobID // the next submission gets at least this number
+
+	Restored bool       // no controller runs: the facts are changed before any of them reads them
+	Found    []FoundRun // what gdbd has of jobs that have not ended by the facts, by job and attempt
 }
 
 func (x *NewEra) Wire(c *wire.C) {
 	wire.Int(c, &x.Number)
 	wire.Int(c, &x.NextJob)
+	wire.Bool(c, &x.Restored)
+	wire.List(c, &x.Found, model.MaxMany)
+}
+
+// FoundRun is an attempt of a job as gdbd has it.
+type FoundRun struct {
+	Job      model.JobID
+	Attempt  uint32
+	Restarts uint32
+	State    model.JobState
+	Reason   model.Reason
+	Start    model.Time // 0: it has not begun
+	End      model.Time // 0: it has not ended
+	Exit     model.Exit
+	UID      uint32 // who cancelled it
+}
+
+func (x *FoundRun) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.Restarts)
+	wire.Int(c, &x.State)
+	wire.Int(c, &x.Reason)
+	wire.Int(c, &x.Start)
+	wire.Int(c, &x.End)
+	wire.Struct(c, &x.Exit)
+	wire.Int(c, &x.UID)
 }
 
 // Tick applies the effects of time: time limits, begin times, the age at which finished jobs are forgotten.

@@ -24,6 +24,7 @@
 // limits apply). Accounts, reservations, units: accounts.go, check_accounts.go, reservation.go,
 // resvturn.go (reservations begin, repeat and end), units.go and share.go (GPUs). Certificates:
 // cert.go (tokens for them, and which count no more). Reading and keeping: view.go, snapshot.go,
-// dump.go, outbox.go, trail.go (what has changed). Definitions that change at run time: edit.go.
+// saved.go (dumps, and what a restored snapshot does not know), outbox.go, trail.go (what has
+// changed). Definitions that change at run time: edit.go.
 // stop.go, start.go, submit.go, report.go, deps.go, node.go and tick.go are the verbs from above.
 package state

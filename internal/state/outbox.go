@@ -3,7 +3,6 @@ package state
 import (
 	"bytes"
 	"fmt"
-	"slices"
 
 	"github.com/tidwall/btree"
 
@@ -148,37 +147,6 @@ func (s *State) applyTrim(at model.Time, c *Trim) Result {
 		k.drop(at, c)
 	}
 	return res
-}
-
-// attemptsPerEra is the distance between the attempts of a job in two eras: more than a job has in one.
-const attemptsPerEra = 1000
-
-// applyNewEra makes the facts of a restored snapshot safe to go on from: numbers of jobs, attempts and records that
-// were given after the snapshot was made are not given a second time with another meaning.
-func (s *State) applyNewEra(c *NewEra) Result {
-	number := c.Number
-	if n := len(s.eras); n > 0 {
-		number = max(number, s.eras[n-1].Number+1)
-	}
-	eras := append(slices.Clone(s.eras), model.Era{Number: max(number, 1), From: s.nextSeq})
-	if len(eras) > model.MaxEras { // gdbd may then be sent more than it lacks, never less
-		eras[1].From = min(eras[0].From, eras[1].From)
-		eras = eras[1:]
-	}
-	s.eras = eras
-	s.nextID = max(s.nextID, min(c.NextJob, MaxJobID))
-	for _, id := range s.jobs.Keys() {
-		j, ok := s.jobs.Get(id)
-		if !ok || j.State != model.Pending || j.IsArray() {
-			continue
-		}
-		n := *j
-		n.Attempt = (j.Attempt/attemptsPerEra + 1) * attemptsPerEra
-		s.put(&n)
-		s.record(&n)
-	}
-	s.plan()
-	return Result{Changed: true}
 }
 
 // Accounting events that gdbd has acknowledged are kept for a while: a gdbd that was restored from a backup gets them

@@ -386,6 +386,30 @@ func (g *storm) join() *Join {
 	return j
 }
 
+// era adds what gdbd has of some jobs. The values follow from the time: earlier storms stay as they were.
+func (g *storm) era(c *NewEra) *NewEra {
+	of := int64(g.now)
+	if c.Restored = of%4 > 0; !c.Restored {
+		return c
+	}
+	g.view.Jobs(func(j *model.Job) bool {
+		of = of*48271%(1<<31-1) + 1
+		if j.State.Finished() || of%3 == 0 {
+			return true
+		}
+		r := FoundRun{Job: j.ID, Attempt: j.Attempt + uint32(of%2), Restarts: j.Restarts,
+			Start: g.now - model.Time(of%5000)*5, State: model.Running}
+		if of%7 > 1 {
+			r.State = model.Completed + model.JobState(of%int64(model.Resizing-model.Completed))
+			r.End = g.now - model.Time(of%3000)
+			r.Exit = model.Exit{Code: int32(of % 3)}
+		}
+		c.Found = append(c.Found, r)
+		return true
+	})
+	return c
+}
+
 func (g *storm) account() string { return []string{"acc", "sub", "root"}[g.n(3)] }
 
 // minutes gives a limit in minutes now and then.
@@ -559,7 +583,7 @@ func (g *storm) one(st *State) Body {
 			return &Mailed{Seq: last}
 		}
 		if g.chance(5) {
-			return &NewEra{Number: uint64(g.n(20)), NextJob: model.JobID(g.n(50))}
+			return g.era(&NewEra{Number: uint64(g.n(20)), NextJob: model.JobID(g.n(50))})
 		}
 		of := int64(last) // the values follow from it: earlier storms stay as they were
 		return &Trim{Seq: last, Acked: of%3 != 0, From: last % 5, Keep: of % 31, KeepBytes: of * 997 % 40_000,

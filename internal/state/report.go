@@ -298,7 +298,7 @@ func exitNumber(j *model.Job) int32 {
 func (s *State) requeued(j *model.Job, at model.Time, hold model.HoldKind) {
 	n := *j
 	n.State, n.Run, n.End, n.Eligible = model.Pending, nil, nil, 0
-	n.Attempt++
+	n.Attempt = s.nextAttempt(j)
 	n.Restarts++
 	n.Hold = s.heldWith(&n, max(hold, j.Hold))
 	s.judge(&n, at)

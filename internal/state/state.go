@@ -455,7 +455,7 @@ func (s *State) fold(c Command) Result {
 	case *Once:
 		return s.applyOnce(c.At, b, c.parts)
 	case *NewEra:
-		return s.applyNewEra(b)
+		return s.applyNewEra(c.At, b)
 	case *Certs:
 		return s.applyCerts(c.At, b)
 	case *SubmitHet:
