@@ -79,8 +79,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	dir, ran := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "ran")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 8, MemMiB: 8000})
-	var mu sync.Mutex
-	ids := map[model.JobID]int{}
+	book := newSoakBook(ran)
 	var submitters sync.WaitGroup
 	ending := make(chan struct{})
 	end := sync.OnceFunc(func() { close(ending); submitters.Wait() })
@@ -93,23 +92,15 @@ func TestBackupUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				id := soakSubmit(t, c, fmt.Sprintf("echo $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0} >> %s\n", ran))
-				mu.Lock()
-				ids[id]++
-				mu.Unlock()
+				book.ack(t, soakSubmit(t, c, noteRun(ran)))
 				time.Sleep(20 * time.Millisecond) // a cluster with load, not a full one
 			}
 		})
 	}
-	count := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(ids)
-	}
 	more := func(n int) {
 		t.Helper()
-		from := count()
-		until(t, fmt.Sprintf("%d more jobs are submitted", n), func() bool { return count() >= from+n })
+		from := book.count()
+		until(t, fmt.Sprintf("%d more jobs are submitted", n), func() bool { return book.count() >= from+n })
 	}
 	file := filepath.Join(t.TempDir(), "backup")
 	more(30)
@@ -134,7 +125,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	startDbd(t, dir)
 	until(t, "gdbd takes records", func() bool { return pingOf(t, c).DbdUp })
 	end()
-	soakCheck(t, c, ids, ran)
+	book.check(t, c)
 	if notes := pingOf(t, c).DbdNotes; len(notes) > 0 {
 		t.Errorf("%q", notes)
 	}
@@ -144,7 +135,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	mustBackup(t, c, "compact")
 	mustBackup(t, c, "save", file+"2")
 	startDbd(t, dir)
-	soakCheck(t, c, ids, ran)
+	book.check(t, c)
 }
 
 // TestDatabaseMissing: a gdbd whose database is gone says so, takes no records and answers nothing, until it is told

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -120,13 +121,12 @@ func TestCopyOfGdbdUnderLoad(t *testing.T) {
 	t.Parallel()
 	dir, ran := filepath.Join(t.TempDir(), "copy"), filepath.Join(t.TempDir(), "ran")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 8, MemMiB: 8000, Gdbds: 2})
-	var mu sync.Mutex
-	ids := map[model.JobID]int{}
+	book := newSoakBook(ran)
 	var submitters sync.WaitGroup
 	ending := make(chan struct{})
 	end := sync.OnceFunc(func() { close(ending); submitters.Wait() })
 	defer end()
-	var last model.JobID
+	var last atomic.Uint32 // job
 	submitters.Go(func() {
 		for {
 			select {
@@ -134,30 +134,23 @@ func TestCopyOfGdbdUnderLoad(t *testing.T) {
 				return
 			default:
 			}
-			id := soakSubmit(t, c, fmt.Sprintf("echo $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0} >> %s\n", ran))
-			mu.Lock()
-			ids[id]++
-			last = id
-			mu.Unlock()
+			id := soakSubmit(t, c, noteRun(ran))
+			book.ack(t, id)
+			last.Store(uint32(id))
 			time.Sleep(20 * time.Millisecond) // a cluster with load, not a full one
 		}
 	})
-	count := func() (int, model.JobID) {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(ids), last
-	}
 	more := func(n int) {
 		t.Helper()
-		from, _ := count()
-		until(t, fmt.Sprintf("%d more jobs are submitted", n), func() bool { n2, _ := count(); return n2 >= from+n })
+		from := book.count()
+		until(t, fmt.Sprintf("%d more jobs are submitted", n), func() bool { return book.count() >= from+n })
 	}
 	ways := []string{onlySocket(t, c, "noded-n1.sock"), onlySocket(t, c, "ctld-ctl1.sock")}
 	// answered waits until gacct knows the job submitted last, through a node and through a controller, and gives what it
 	// said beside it.
 	answered := func() (said string) {
 		t.Helper()
-		_, id := count()
+		id := model.JobID(last.Load())
 		for _, way := range ways {
 			until(t, fmt.Sprintf("gacct has job %d", id), func() bool {
 				out, errs, err := commandAs(t, c, 0, way, "gacct", "-nXj", fmt.Sprint(id), "-o", "jobid")
@@ -197,7 +190,7 @@ func TestCopyOfGdbdUnderLoad(t *testing.T) {
 	}
 	signalDbd(t, dir, dbdName, syscall.SIGCONT)
 	_, first := dbdMember(t, dir, dbdName)
-	_, id := count()
+	id := model.JobID(last.Load())
 	until(t, "the first one answers", func() bool {
 		has, err := recordsAt(t, dir, first)
 		if err != nil {
@@ -217,9 +210,9 @@ func TestCopyOfGdbdUnderLoad(t *testing.T) {
 	startDbd(t, dir)
 	end()
 	until(t, "the first answers", func() bool { return answered() == "" })
-	soakCheck(t, c, ids, ran)
-	if n := untilSame(t, dir); n < len(ids) {
-		t.Errorf("%d records of %d jobs", n, len(ids))
+	book.check(t, c)
+	if n := untilSame(t, dir); n < book.count() {
+		t.Errorf("%d records of %d jobs", n, book.count())
 	}
 	if r := pingOf(t, c); len(r.DbdNotes)+len(r.Dbds[1].Notes) > 0 {
 		t.Errorf("%q, %q", r.DbdNotes, r.Dbds[1].Notes)

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -49,6 +47,7 @@ func TestSoak(t *testing.T) {
 		k.bin = cmp.Or(o.Bin, programs(t))
 	}
 	ran := filepath.Join(t.TempDir(), "ran")
+	k.book = newSoakBook(ran)
 	if long {
 		keepOnFailure(t, k.c.Dir, ran)
 	}
@@ -57,8 +56,6 @@ func TestSoak(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var mu sync.Mutex
-	ids := map[model.JobID]int{} // how often each was given out
 	var submitters sync.WaitGroup
 	defer submitters.Wait()
 	defer stop()
@@ -66,10 +63,7 @@ func TestSoak(t *testing.T) {
 		submitters.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				script := []string{"true", "exit 3", "sleep 0.2", "kill -9 $$"}[n%4]
-				id := soakSubmit(t, k.c, fmt.Sprintf("echo $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0} >> %s\n%s\n", ran, script))
-				mu.Lock()
-				ids[id]++
-				mu.Unlock()
+				k.book.ack(t, soakSubmit(t, k.c, noteRun(ran)+script+"\n"))
 				if !long {
 					pause(ctx, 20*time.Millisecond)
 				}
@@ -79,7 +73,7 @@ func TestSoak(t *testing.T) {
 	had := map[string]int{}
 	begin := time.Now()
 	for n := 0; ; n++ {
-		kinds := k.kinds()
+		kinds := k.picked()
 		i := n
 		if long {
 			i = k.dice.IntN(len(kinds))
@@ -100,19 +94,14 @@ func TestSoak(t *testing.T) {
 	k.sizes()
 	stop()
 	submitters.Wait()
-	t.Logf("%d jobs in %v; faults: %v; MiB of memory at most: %v", len(ids), time.Since(begin).Round(time.Second), had,
-		k.peak)
+	t.Logf("%d jobs in %v; faults: %v; MiB of memory at most: %v", k.book.count(),
+		time.Since(begin).Round(time.Second), had, k.peak)
 	for role, mib := range k.peak {
 		if mib > soakPeak {
 			t.Errorf("a %s had %d MiB of memory, more than %d", role, mib, soakPeak)
 		}
 	}
-	for id, n := range ids {
-		if n != 1 {
-			t.Errorf("job number %d was given out %d times", id, n)
-		}
-	}
-	soakCheck(t, k.c, ids, ran)
+	k.book.check(t, k.c)
 }
 
 // keepOnFailure copies logs and states of a running cluster, and more files, to a directory that stays if the test
@@ -177,93 +166,6 @@ func soakSubmit(t *testing.T, c *Cluster, script string) model.JobID {
 			return 0
 		}
 	}
-}
-
-// soakCheck waits until accounting knows how every job ended.
-func soakCheck(t *testing.T, c *Cluster, ids map[model.JobID]int, ran string) {
-	t.Helper()
-	var records []*model.Record
-	open := 0
-	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(200 * time.Millisecond) { // the pace of looking
-		cl := client.New(filepath.Join(c.Dir, "run"))
-		records = nil
-		err := cl.Stream(proto.KindAcct, &proto.AcctRequest{Duplicates: true}, func(body []byte) error {
-			var chunk proto.RecordsChunk
-			err := proto.Decode(body, &chunk)
-			records = append(records, chunk.Records...)
-			return err
-		})
-		cl.Close()
-		open = 0
-		last := map[model.JobID]*model.Record{}
-		for _, r := range records {
-			if last[r.Job] == nil || r.Attempt >= last[r.Job].Attempt {
-				last[r.Job] = r
-			}
-		}
-		for id := range ids {
-			if r := last[id]; r == nil || !r.State.Finished() {
-				open++
-			}
-		}
-		if err == nil && open == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d of %d jobs are not accounted for (%v)", open, len(ids), err)
-		}
-	}
-	seen := map[string]int{}
-	for _, r := range records {
-		seen[fmt.Sprint(r.Job, " ", r.Attempt)]++
-		if ids[r.Job] == 0 {
-			t.Errorf("a record of job %d, which nobody submitted", r.Job)
-		}
-	}
-	for key, n := range seen {
-		if n != 1 {
-			t.Errorf("%d records of job and attempt %s", n, key)
-		}
-	}
-	b, err := os.ReadFile(ran)
-	if err != nil {
-		t.Fatal(err)
-	}
-	times := map[string]int{}
-	for line := range strings.Lines(string(b)) {
-		times[strings.TrimSpace(line)]++
-	}
-	for key, n := range times {
-		if n != 1 {
-			t.Errorf("job and restart %s ran %d times", key, n)
-		}
-	}
-	attempts, runs := map[string]int{}, map[string]int{}
-	for _, r := range records {
-		if r.Start != 0 {
-			attempts[fmt.Sprint(r.Job)]++
-		}
-	}
-	for key := range times {
-		id, _, _ := strings.Cut(key, " ")
-		runs[id]++
-	}
-	for id, n := range runs {
-		if n > attempts[id] {
-			t.Errorf("job %s ran %d times, and has %d records with a start", id, n, attempts[id])
-		}
-	}
-	for _, r := range records {
-		if id := fmt.Sprint(r.Job); (r.State == model.Completed || r.State == model.Failed) && runs[id] == 0 &&
-			r.Exit.Text == "" {
-			t.Errorf("job %s is recorded as %v, and never ran", id, r.State)
-		}
-	}
-	states := map[string]int{}
-	for _, r := range records {
-		states[r.State.String()]++
-	}
-	t.Logf("%d records, %d scripts ran; %v", len(records), len(times), states)
 }
 
 func pause(ctx context.Context, d time.Duration) {

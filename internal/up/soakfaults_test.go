@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +27,7 @@ type soak struct {
 	inside *rand.Rand // decides what depends on what is there
 	clocks clocks     // only in the long form
 	long   bool
+	book   *soakBook
 
 	peak map[string]int // of daemons by role, MiB
 }
@@ -53,6 +55,15 @@ type soakFault struct {
 	of    []string // whom it may hit
 	brief bool     // it has no length
 	do    func(k *soak, victim string, lasts time.Duration)
+}
+
+// picked are the kinds of GBATCH_SOAK_ONLY, or all.
+func (k *soak) picked() []soakFault {
+	all, only := k.kinds(), os.Getenv("GBATCH_SOAK_ONLY")
+	if only == "" {
+		return all
+	}
+	return slices.DeleteFunc(all, func(f soakFault) bool { return !slices.Contains(strings.Split(only, ","), f.name) })
 }
 
 // kinds are the faults that can happen here.
@@ -96,6 +107,9 @@ func (k *soak) kinds() []soakFault {
 		{"removed and added", ctls, true, func(k *soak, v string, _ time.Duration) { k.member(v) }},
 		{"records from a backup", []string{dbdName}, false, func(k *soak, v string, lasts time.Duration) {
 			k.restore(v, lasts)
+		}},
+		{"controllers from a snapshot", ctls, false, func(k *soak, v string, lasts time.Duration) {
+			k.restoreSnapshot(v, lasts)
 		}},
 	}
 	if k.a != nil {
