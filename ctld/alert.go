@@ -206,6 +206,10 @@ func (c *Controller) ownTroubles(v *state.View) []proto.Trouble {
 				free, c.opts.Dir, fs.Bavail*uint64(fs.Bsize)>>20)})
 		}
 	}
+	if err := c.store.WriteError(); err != nil && !errors.Is(err, syscall.ENOSPC) { // then it is full
+		list = append(list, proto.Trouble{Event: "disk_broken", Text: fmt.Sprintf("the log in %s can't be written: %v",
+			c.opts.Dir, err)})
+	}
 	if n, _, err := c.dead.Look(); n > 0 || err != nil {
 		list = append(list, proto.Trouble{Event: "records_refused", Text: c.refusedNote(n, err)})
 	}

@@ -58,7 +58,7 @@ var nodeWords = map[string]string{"node_down": "down", "node_drained": "drained"
 // Overs are the events of troubles and of their ends.
 var Overs = map[string]string{"controller_lost": "controller_back", "dbd_lost": "dbd_back",
 	"records_waiting": "records_sent", "records_discarded": "records_kept", "disk_full": "disk_ok",
-	"disk_slow": "disk_fast", "certificate_expires": "certificate_renewed",
+	"disk_slow": "disk_fast", "disk_broken": "disk_mended", "certificate_expires": "certificate_renewed",
 	"records_refused": "records_removed", "scheduler_stuck": "scheduler_back",
 	"usage_near_limit": "usage_below_limit"}
 
@@ -71,6 +71,7 @@ func troubleText(event string) string {
 		"records_refused": "keeps records that gdbd refuses", "records_removed": "keeps no more records that gdbd refuses",
 		"disk_full": "has a disk that is nearly full", "disk_ok": "has room on its disk again",
 		"disk_slow": "has a slow disk", "disk_fast": "has a fast disk again",
+		"disk_broken": "has a disk that can't be written", "disk_mended": "has a disk that can be written again",
 		"certificate_expires": "has a certificate that expires", "certificate_renewed": "has a certificate that is valid " +
 			"for long",
 		"usage_near_limit": "is near its limit", "usage_below_limit": "is no longer near its limit",

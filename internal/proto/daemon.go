@@ -197,7 +197,7 @@ type MomentReply struct {
 
 // Trouble is something wrong with a controller's host, which it tells the leader for AlertProgram.
 type Trouble struct {
-	Event string // disk_full, disk_slow or certificate_expires
+	Event string // disk_full, disk_slow, disk_broken, records_refused or certificate_expires
 	Text  string
 }
 

@@ -152,7 +152,12 @@ var errDamaged = errors.New("damaged")
 // said logs an error when the log can't be written: raft stops the process on some of these errors.
 func (l *logFile) said(err error) error {
 	if err != nil && !errors.Is(err, bbolterrors.ErrDatabaseNotOpen) {
-		l.log.Error("can't write the raft log; is the disk full or broken?", "error", err)
+		text := "can't write the raft log; is the disk full or broken?"
+		if errors.Is(err, syscall.EROFS) {
+			text = "can't write the raft log: its disk has turned read-only; see the kernel's log, stop gctld, mend and mount " +
+				"the disk, and start gctld again; or let it begin with an empty one"
+		}
+		l.log.Error(text, "error", err)
 		if errors.Is(err, syscall.ENOSPC) {
 			makeRoom(l.log, l.dir)
 		}

@@ -34,6 +34,7 @@ var errUnwritten = errors.New("the raft log could not be written a moment ago")
 type writes struct {
 	since   atomic.Int64 // ns since begin plus 1; 0: none
 	failed  atomic.Int64 // when the last write failed, ns since begin plus 1; 0: it did not
+	why     atomic.Pointer[error]
 	begin   time.Time
 	stalled atomic.Bool
 
@@ -107,6 +108,14 @@ func (s *Store) SlowestWrite() time.Duration {
 	return slow
 }
 
+// WriteError gives why the last write of the log failed; nil: it did not.
+func (s *Store) WriteError() error {
+	if why := s.writes.why.Load(); why != nil && s.writes.failed.Load() != 0 {
+		return *why
+	}
+	return nil
+}
+
 // timedLog is a log whose writes are timed.
 type timedLog struct {
 	raft.LogStore
@@ -126,6 +135,7 @@ func (l *timedLog) StoreLogs(es []*raft.Log) error {
 	if err == nil {
 		l.w.failed.Store(0)
 	} else {
+		l.w.why.Store(&err)
 		l.w.failed.Store(int64(time.Since(l.w.begin)) + 1)
 	}
 	return err

@@ -36,8 +36,8 @@ const diskMiB = 256 // of a controller; two damaged logs are kept beside the pre
 
 var clustersApart atomic.Int32
 
-// mustUpApart is mustUp with hosts and disks.
-func mustUpApart(t *testing.T, o Options) *apart {
+// mustUpApart is mustUp with hosts and disks: one for each controller, and for more directories of state.
+func mustUpApart(t *testing.T, o Options, more ...string) *apart {
 	t.Helper()
 	rootTools(t)
 	a := &apart{t: t, nets: fmt.Sprintf("gb%d-%d", os.Getpid(), clustersApart.Add(1)), addr: map[string]string{},
@@ -69,6 +69,9 @@ func mustUpApart(t *testing.T, o Options) *apart {
 	k := newCaretaker(t)
 	for _, name := range b.Made.controllerNames() {
 		k.disk(l.at("state", "ctld-"+name), diskMiB)
+	}
+	for _, dir := range more {
+		k.disk(l.at("state", dir), diskMiB)
 	}
 	if err := l.prepare(b); err != nil {
 		t.Fatal(err)

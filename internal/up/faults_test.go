@@ -93,6 +93,14 @@ func (s *stage) signal(sig syscall.Signal) {
 	}
 }
 
+// send sends a signal to a process that runs.
+func (s *stage) send(p process, sig syscall.Signal) {
+	s.t.Helper()
+	if err := p.signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // again starts the leader that has ended.
 func (s *stage) again() {
 	s.t.Helper()

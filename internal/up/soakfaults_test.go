@@ -177,13 +177,6 @@ func (k *soak) lasts(brief bool) time.Duration {
 
 func (k *soak) wait(d time.Duration) { pause(k.t.Context(), d) }
 
-func (k *soak) send(p process, sig syscall.Signal) {
-	k.t.Helper()
-	if err := p.signal(sig); err != nil {
-		k.t.Fatal(err)
-	}
-}
-
 func (k *soak) role(name string) string {
 	for i := range k.c.Members {
 		if k.c.Members[i].Name == name {
