@@ -84,6 +84,11 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 		for _, p := range o.Peers {
 			r.Peers = append(r.Peers, store.Peer{ID: p.Name, Addr: p.Addr})
 		}
+		if crt, err := ownCertificate(&o, cfg); err != nil { // on a new host, to which PKIDir was brought
+			return err
+		} else if crt != "" {
+			_, _ = fmt.Fprintf(stderr, "gctld: issued this controller's certificate %s\n", crt) // only words
+		}
 		return restore.Run(ctx, r, stderr)
 	}
 	if os.Getenv("GOGC") == "" {
@@ -238,10 +243,6 @@ func markBegin(dir string) error {
 // the controller that has the authority. With several controllers it is the first one in the configuration; the others
 // get their certificates from it (gbatch cert issue).
 func firstCertificates(o *Options, cfg *conf.Config) error {
-	missing := func(path string) bool {
-		_, err := os.Lstat(path)
-		return errors.Is(err, fs.ErrNotExist)
-	}
 	first := o.Name == cfg.Controllers[0].Name
 	if first && missing(filepath.Join(o.PKI, "ca.crt")) && missing(filepath.Join(o.PKI, "ca.key")) &&
 		missing(filepath.Join(o.Dir, "raft.db")) {
@@ -253,23 +254,35 @@ func firstCertificates(o *Options, cfg *conf.Config) error {
 			return err
 		}
 	}
+	crt, err := ownCertificate(o, cfg)
+	if crt != "" {
+		o.Logger.Info("issued this controller's certificate", "file", crt)
+	}
+	return err
+}
+
+// ownCertificate makes this controller's certificate where the authority is, if there is none that is valid. It gives
+// the file, "" if nothing was made.
+func ownCertificate(o *Options, cfg *conf.Config) (string, error) {
 	crt := filepath.Join(o.PKI, pki.RoleCtld+"-"+o.Name+".crt")
 	expired := false
 	if h, err := pki.CertFile(crt); err == nil {
 		expired = time.Now().After(h.Until)
 	}
-	if (missing(crt) || expired) && !missing(filepath.Join(o.PKI, "ca.key")) {
-		host, _, err := net.SplitHostPort(cfgAddr(cfg, o.Name))
-		if err != nil {
-			return err
-		}
-		life := time.Duration(cfg.CertificateLifetimeS) * time.Second
-		if err := pki.IssueFor(life, o.PKI, pki.RoleCtld, o.Name, []string{host}, o.PKI); err != nil {
-			return err
-		}
-		o.Logger.Info("issued this controller's certificate", "file", crt)
+	if !(missing(crt) || expired) || missing(filepath.Join(o.PKI, "ca.key")) {
+		return "", nil
 	}
-	return nil
+	host, _, err := net.SplitHostPort(cfgAddr(cfg, o.Name))
+	if err != nil {
+		return "", err
+	}
+	life := time.Duration(cfg.CertificateLifetimeS) * time.Second
+	return crt, pki.IssueFor(life, o.PKI, pki.RoleCtld, o.Name, []string{host}, o.PKI)
+}
+
+func missing(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func cfgAddr(cfg *conf.Config, name string) string {

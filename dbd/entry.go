@@ -218,7 +218,11 @@ func forget(tx *bolt.Tx, number uint16, era *model.Era, latest map[ref]*entry) (
 	if era.At == 0 || era.Unknown >= era.Next {
 		return 0, nil
 	}
-	c := tx.Bucket(keyLive).Bucket(keyRec).Cursor()
+	live := tx.Bucket(keyLive).Bucket(keyRec)
+	if live == nil {
+		return 0, nil // it has never had a record
+	}
+	c := live.Cursor()
 	for k, row := c.Seek(jobPrefix(number, era.Unknown)); k != nil; k, row = c.Next() {
 		r, ok := lastRef(k)
 		if !ok || r.series != number || r.job >= era.Next {
@@ -236,6 +240,10 @@ func forget(tx *bolt.Tx, number uint16, era *model.Era, latest map[ref]*entry) (
 // before it begins the next one; only an attempt that it does not know is still open then. at is when the controllers
 // of a series went on from a snapshot.
 func endOvertaken(tx *bolt.Tx, latest map[ref]*entry, at map[uint16]model.Time) error {
+	live := tx.Bucket(keyLive).Bucket(keyRec)
+	if live == nil {
+		return nil
+	}
 	var later []*entry
 	for r, e := range latest {
 		if at[r.series] > 0 && r.ofAttempt().attempt > 1 && e.rec != nil && !e.purge {
@@ -244,7 +252,7 @@ func endOvertaken(tx *bolt.Tx, latest map[ref]*entry, at map[uint16]model.Time) 
 	}
 	for _, e := range later {
 		prefix := jobPrefix(e.ref.series, e.ref.job)
-		c := tx.Bucket(keyLive).Bucket(keyRec).Cursor()
+		c := live.Cursor()
 		for k, row := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, row = c.Next() {
 			r, ok := lastRef(k)
 			if !ok || r.ofAttempt().attempt >= e.ref.ofAttempt().attempt || latest[r] != nil {

@@ -7,6 +7,17 @@ import (
 	"gbatch/internal/proto"
 )
 
+// TestRestoredBeforeTheFirstRecord: a database without open records takes those of restored controllers.
+func TestRestoredBeforeTheFirstRecord(t *testing.T) {
+	d, _ := openTest(t, t.TempDir())
+	eras := []model.Era{{Number: 60, From: 1, At: t0, Unknown: 1, Next: 500}}
+	if _, err := d.put(t.Context(), &proto.Put{Cluster: "c", Instance: 1, Eras: eras,
+		Records: []*model.Record{rec(1, 500, attempt(1000))}}); err != nil {
+		t.Fatal(err)
+	}
+	wantNames(t, d, &proto.AcctRequest{}, "500.1000:CD")
+}
+
 // TestForgottenRunsEnd: when the controllers go on from a snapshot, the records of jobs and runs that it does not know
 // end, and nothing else does.
 func TestForgottenRunsEnd(t *testing.T) {
