@@ -55,6 +55,7 @@ type traffic struct {
 	reads   []deed
 	failed  []error
 	calls   atomic.Int64
+	pulse   pulse
 }
 
 // deed is one request that was answered.
@@ -67,6 +68,8 @@ func newTraffic(t *testing.T, submitAt, readAt []string) *traffic {
 	ctx, stop := context.WithCancel(context.Background())
 	tr := &traffic{t: t, ledger: filepath.Join(t.TempDir(), "ledger"), stop: stop}
 	t.Cleanup(func() { stop(); tr.users.Wait() })
+	dir := t.TempDir()
+	tr.users.Go(func() { tr.pulse.run(ctx, t, dir) })
 	me, err := user.Current()
 	if err != nil {
 		t.Fatal(err)
