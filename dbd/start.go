@@ -18,6 +18,7 @@ import (
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/logfile"
 	"gbatch/internal/rpc/pki"
+	"gbatch/internal/wall"
 )
 
 // Start is gdbd as a program: Options from the command line, completed from a configuration.
@@ -154,7 +155,7 @@ type Options struct {
 	KeepMonths int
 
 	Logger *slog.Logger     // nil: no log
-	Now    func() time.Time // nil: time.Now; used only to decide which months are old
+	Now    func() time.Time // nil: the host's; used only to decide which months are old
 }
 
 // Configure fills in unset options from a configuration. The name is the host's name up to its first dot. If
@@ -228,7 +229,7 @@ func (o *Options) check() error {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = wall.Now
 	}
 	switch {
 	case o.Name == "":

@@ -88,6 +88,9 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 			"run again", err)
 	}
 	at := max(now, model.Time(in.header.SavedMS))
+	for i := range era.Found { // this host's clock may be behind
+		at = max(at, era.Found[i].Start, era.Found[i].End)
+	}
 	in.st.Apply(state.Command{Kind: state.KindNewEra, At: at, Body: era})
 	if err := in.st.Check(); err != nil {
 		return fmt.Errorf("%s: its facts contradict each other: %w", o.File, err)

@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"gbatch/internal/client"
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 )
 
 // clock_test.go sets the clocks of real daemons an hour forward and back: of all at once, of the leader, of a node. The
@@ -33,7 +35,7 @@ func wrongClocks(t *testing.T) (bin string, k clocks) {
 	const env = "TEST_CLOCKS"
 	t.Setenv(env, k.dir)
 	cmd := exec.Command("go", "build", "-ldflags", "-X gbatch/internal/wall.skew="+env, "-o", bin, "gbatch/cmd/gctld",
-		"gbatch/cmd/gnoded", "gbatch/cmd/gshim")
+		"gbatch/cmd/gnoded", "gbatch/cmd/gshim", "gbatch/cmd/gdbd")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -146,8 +148,8 @@ func (k *timed) charged() {
 
 const clockConf = "SlurmdTimeout=10\nNodeHeartbeatInterval=1\n"
 
-// TestClocksOfAll: every daemon's clock is set an hour forward, then back, then an hour back; the controllers are
-// started anew meanwhile.
+// TestClocksOfAll: every daemon's clock, gdbd's too, is set an hour forward, then back, then an hour back; the
+// controllers are started anew meanwhile.
 func TestClocksOfAll(t *testing.T) {
 	bin, k := wrongClocks(t)
 	dir := filepath.Join(t.TempDir(), "clocks")
@@ -179,7 +181,7 @@ func TestClocksOfAll(t *testing.T) {
 }
 
 // TestClockOfLeader: the clock of the leader is set an hour forward or back. Another controller leads then, and says
-// whose clock is wrong; no node is blamed. A wrong clock that takes over is in internal/faultsim.
+// whose clock is wrong; no node is blamed. TestWrongClockLeads has one that leads all the same.
 func TestClockOfLeader(t *testing.T) {
 	bin, k := wrongClocks(t)
 	dir := filepath.Join(t.TempDir(), "clocks")
@@ -205,6 +207,51 @@ func TestClockOfLeader(t *testing.T) {
 		}
 	}
 	jobs.charged()
+}
+
+// TestWrongClockLeads: a controller whose clock is an hour off takes over from the other one that is up, and leads
+// until it finds out. gdbd's clock is off the other way. No job is ended, started, or charged wrongly, and records have
+// the cluster's time.
+func TestWrongClockLeads(t *testing.T) {
+	bin, k := wrongClocks(t)
+	dir := filepath.Join(t.TempDir(), "clocks")
+	c, _ := mustUp(t, Options{Dir: dir, Bin: bin, Nodes: 2, CPUs: 4, MemMiB: 1000, Controllers: 3})
+	ready(t, c)
+	addConf(t, c, clockConf)
+	jobs := startTimed(t, c)
+	gdbd := daemonOf(t, dir, RoleAccounting, "")
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		k.set(-by, gdbd.PID)
+		old := leader(t, dir)
+		var rest []Daemon
+		for _, d := range status(t, dir).Daemons {
+			if d.Role == RoleController && d.PID != old.PID {
+				rest = append(rest, d)
+			}
+		}
+		wrong, away := rest[0], daemonOf(t, dir, RoleController, rest[1].Name)
+		kill(t, away)
+		k.set(by, wrong.PID)
+		until(t, wrong.Name+" leads", func() bool {
+			cl := client.New(filepath.Join(c.Dir, "run"))
+			defer cl.Close()
+			err := cl.Call(proto.KindTakeover, &proto.TakeoverRequest{Name: wrong.Name}, &proto.TakeoverReply{})
+			return err == nil && leader(t, dir).PID == wrong.PID
+		})
+		jobs.hold(fmt.Sprintf("the clock of %s is %v off, and it leads", wrong.Name, by), "n1", "n2")
+		k.set(0, wrong.PID)
+		if _, _, err := tryUp(t, Options{Dir: dir, Bin: bin}); err != nil {
+			t.Fatal(err)
+		}
+		jobs.hold("all controllers are back", "n1", "n2")
+	}
+	jobs.charged()
+	for _, r := range records(t, c) {
+		at := time.UnixMilli(int64(r.Start))
+		if r.Start != 0 && (at.Before(jobs.begun.Add(-time.Minute)) || at.After(time.Now().Add(time.Minute))) {
+			t.Errorf("job %d is on record as begun at %v", r.Job, at)
+		}
+	}
 }
 
 // TestClockOfNode: a node whose clock is wrong is named and gets no jobs; what runs there goes on, and is charged what

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// pulse_test.go says how slow the machine is at the moment, so that a limit for how long users may notice a fault is one
-// for gbatch and not for the machine. Beside the users something runs that has nothing to do with gbatch: it writes and
-// flushes a small file and starts a process, as everything there does that is measured, again and again.
+// pulse_test.go says how slow the machine is at the moment, so that a limit for how long users may notice a fault is
+// one for gbatch and not for the machine. Beside the users something runs that has nothing to do with gbatch: it
+// writes and flushes a small file and starts a process, as everything there does that is measured, again and again.
 //
 // A limit is twice the goal, which is the maximum of 20 on an idle machine (faults_test.go), and pulseWeight times the
 // longest of these moments while the fault lasted. On an idle machine that is a few tenths of a second; on one that is
