@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"gbatch/ctld/alike"
 	"gbatch/ctld/events"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -220,7 +221,12 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 	if err := checkRefs(v, rq.Targets); err != nil {
 		return nil, err
 	}
-	results, targets, at := c.choose(v, who, rq.Targets, nil)
+	refs := alike.Divide(v, rq.Targets, rq.Action)
+	if len(refs) > proto.MaxTargets {
+		return nil, refuse(proto.CodeBadRequest, "the tasks are %d groups that differ, and at most %d are changed at once: "+
+			"name fewer tasks", len(refs), proto.MaxTargets)
+	}
+	results, targets, at := c.choose(v, who, refs, nil)
 	if len(targets) == 0 {
 		return &proto.TargetsReply{Results: results}, nil
 	}
@@ -267,12 +273,8 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 			}
 			return reply, nil
 		}
-		if res, err = c.change(c.tells(ctx, who, v, rq.Action, targets), reply, at,
-			&state.Suspend{Targets: targets, Resume: rq.Action == proto.ActResume}); err != nil {
-			return nil, err
-		}
-		suspended(results, at, res.Each)
-		return reply, nil
+		res, err = c.change(c.tells(ctx, who, v, rq.Action, targets), reply, at,
+			&state.Suspend{Targets: targets, Resume: rq.Action == proto.ActResume})
 	case proto.ActNotify:
 		if err := c.begin(ctx); err != nil {
 			return nil, err
@@ -304,8 +306,31 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 	if err != nil {
 		return nil, err
 	}
-	c.report(results, at, res.Each)
+	c.wordsFor(rq.Action)(results, at, res.Each)
 	return reply, nil
+}
+
+// wordsFor gives what turns the state's refusals of an action into codes and sentences.
+func (c *Controller) wordsFor(action proto.JobAction) func([]proto.TargetResult, []int, []state.Refusal) {
+	switch action {
+	case proto.ActSuspend:
+		return suspended
+	case proto.ActResume:
+		return resumed
+	case proto.ActHold, proto.ActUserHold, proto.ActRelease, proto.ActUpdate:
+		return c.edited
+	}
+	return c.report
+}
+
+// edited is report for changes of what a job is: one that has ended is told in other words.
+func (c *Controller) edited(results []proto.TargetResult, at []int, each []state.Refusal) {
+	c.report(results, at, each)
+	for k, r := range each {
+		if x := &results[at[k]]; r == state.AlreadyDone {
+			x.Code, x.Text = proto.CodeFinished, proto.Text(proto.CodeFinished)
+		}
+	}
 }
 
 // updateEach changes each of the jobs that an update names, some in each log entry. An update that names one job, which
@@ -336,7 +361,7 @@ func (c *Controller) updateEach(ctx context.Context, v *state.View, who *caller,
 		if len(part.Results) < len(reply.Results) {
 			step = stepKey(key, from)
 			if old := v.Answer(step); step != "" && old != nil { // it was made when the request came before
-				was, err := c.recallTargets(old, false)
+				was, err := c.recallTargets(old, c.edited)
 				if err != nil {
 					return err
 				}
@@ -364,7 +389,7 @@ func (c *Controller) updateEach(ctx context.Context, v *state.View, who *caller,
 			case err == nil:
 				edits, spots = append(edits, edit), append(spots, i-from)
 				deeds = append(deeds, c.by(who).Jobs(trail.TaskChanged, settings(wants[k].set), targets[k:k+1], anyJob(v))...)
-			case len(targets) == 1 || !errors.As(err, &why):
+			case len(reply.Results) == 1 || !errors.As(err, &why):
 				return err
 			default:
 				part.Results[i-from].Code, part.Results[i-from].Text = why.Code, why.Text
@@ -378,7 +403,7 @@ func (c *Controller) updateEach(ctx context.Context, v *state.View, who *caller,
 			return err
 		}
 		for k, r := range made {
-			c.report(part.Results, spots[k:k+1], r.Each)
+			c.edited(part.Results, spots[k:k+1], r.Each)
 		}
 	}
 	return nil
@@ -407,6 +432,16 @@ func suspended(results []proto.TargetResult, at []int, each []state.Refusal) {
 			x.Code = proto.CodeRequeue // "Requested operation is presently disabled": it is starting, or is not suspended
 		}
 		x.Text = proto.Text(x.Code)
+	}
+}
+
+// resumed is suspended for gcontrol resume: a job that runs is not suspended.
+func resumed(results []proto.TargetResult, at []int, each []state.Refusal) {
+	suspended(results, at, each)
+	for k, r := range each {
+		if x := &results[at[k]]; r == state.NotRunning {
+			x.Code, x.Text = proto.CodeNotSuspended, proto.Text(proto.CodeNotSuspended)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 	if rq.Signal != 0 && !rq.Release {
 		return reply, c.signal(ctx, v, who, rq, targets, at, reply)
 	}
-	stop := &state.Stop{Targets: targets, Event: model.EvCancel, UID: who.UID}
+	stop := &state.Stop{Targets: targets, Event: model.EvCancel, UID: who.UID, Keep: true}
 	event, text := trail.TaskCancelled, ""
 	if rq.Release {
 		if err := allocations(v, targets); err != nil {

@@ -39,7 +39,8 @@
 //	submitneeds.go  rare requests, times; submitshare.go shared GPUs
 //	submithook.go   JobSubmitProgram; package hook runs it
 //	misfit.go       why a job can never run, and the most that it could have
-//	admin.go        cancel, signal, hold, release, requeue, suspend, and the right to
+//	admin.go        cancel, signal, hold, release, requeue, suspend, and the right to; package
+//	             alike divides arrays by what a change makes of their tasks
 //	jobedit.go      gcontrol update job; jobneeds.go a pending job's needs of nodes,
 //	             and a running job's nodes
 //

@@ -198,7 +198,7 @@ func (c *Controller) recall(ctx context.Context, who *caller, once *proto.Once, 
 	switch once.Kind {
 	case proto.KindCancel:
 		var rq proto.CancelRequest
-		reply, err := c.recallTargets(old, false)
+		reply, err := c.recallTargets(old, c.report)
 		if err != nil || proto.Decode(once.Body, &rq) != nil {
 			return nil, err
 		}
@@ -211,7 +211,7 @@ func (c *Controller) recall(ctx context.Context, who *caller, once *proto.Once, 
 		if err := proto.Decode(once.Body, &rq); err != nil {
 			return nil, err
 		}
-		reply, err := c.recallTargets(old, rq.Action == proto.ActSuspend || rq.Action == proto.ActResume)
+		reply, err := c.recallTargets(old, c.wordsFor(rq.Action))
 		if err != nil {
 			return nil, err
 		}
@@ -231,15 +231,12 @@ func targetsOf(results []proto.TargetResult) []state.Target {
 	return out
 }
 
-// recallTargets gives the answer of a change of jobs that was made before.
-func (c *Controller) recallTargets(old *state.Answer, suspends bool) (*proto.TargetsReply, error) {
+// recallTargets gives the answer of a change of jobs that was made before, with the same words for refusals.
+func (c *Controller) recallTargets(old *state.Answer,
+	words func([]proto.TargetResult, []int, []state.Refusal)) (*proto.TargetsReply, error) {
 	var reply proto.TargetsReply
 	if err := proto.Decode(old.Reply, &reply); err != nil {
 		return nil, err
-	}
-	words := c.report
-	if suspends {
-		words = suspended
 	}
 	for _, r := range old.Refused {
 		if int(r.Spot) < len(reply.Results) {

@@ -61,6 +61,10 @@ func (c *Controller) priorityNow(v *state.View, o *multifactor.Order, j *model.J
 		return best
 	case !j.State.Finished() && (j.Run == nil || !v.Config().Params.Priority.Default()):
 		return o.Of(v, j)
+	case j.Run == nil && j.Hold != model.NotHeld:
+		return 0
+	case j.Run == nil && !v.Config().Params.Priority.Default(): // it was cancelled while it waited
+		return o.Of(v, j)
 	case j.Run != nil && j.Run.Priority != 0:
 		return j.Run.Priority
 	}

@@ -271,7 +271,7 @@ func (c *Controller) hookModify(ctx context.Context, v *state.View, who *caller,
 			if r := &reply.Results[at[k]]; r.Code == 0 && notes[k] != "" {
 				r.Text = notes[k]
 			}
-		case len(targets) == 1 || !errors.As(err, &why) && ctx.Err() == nil:
+		case len(reply.Results) == 1 || !errors.As(err, &why) && ctx.Err() == nil:
 			return nil, err
 		case errors.As(err, &why):
 			reply.Results[at[k]].Code, reply.Results[at[k]].Text = why.Code, why.Text

@@ -154,6 +154,9 @@ func changeNode(v *state.View, def *model.NodeDef, key, value string) error {
 		}
 		def.Topology = value
 	case "NodeAddr", "NodeHostName":
+		if value == "" {
+			return refuse(proto.CodeInvalidNode, "%s= names no host; write %s=%s", key, key, def.Name)
+		}
 		if len(value) > model.MaxName || strings.ContainsAny(value, " \t,[]") {
 			return refuse(proto.CodeBadRequest, "%s=%s: write one host name or address", key, value)
 		}

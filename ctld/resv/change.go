@@ -33,15 +33,27 @@ func (d *draft) users(value string, how byte) (err error) {
 	if d.r.Users, err = changed(old, value, how); err != nil {
 		return err
 	}
-	for _, name := range d.r.Users {
-		if slices.Contains(old, name) || d.User == nil {
-			continue
+	for _, name := range newNames(old, value) {
+		if d.User == nil {
+			break
 		}
-		if err := d.User(strings.TrimPrefix(name, "-")); err != nil {
+		if err := d.User(name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// newNames gives the names of a list that the old one does not have, whether they are added or taken away. Those that it
+// has may have ceased to exist since.
+func newNames(old []string, value string) (out []string) {
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimPrefix(strings.TrimSpace(name), "-")
+		if name != "" && !slices.Contains(old, name) && !slices.Contains(old, "-"+name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // accounts changes the accounts; new ones have to exist where those of jobs have to.
@@ -56,10 +68,9 @@ func (d *draft) accounts(value string, how byte) (err error) {
 	if !d.View.Config().Params.NeedAccount {
 		return nil
 	}
-	for _, name := range d.r.Accounts {
-		bare := strings.TrimPrefix(name, "-")
-		if !slices.Contains(old, name) && !d.View.KnownAccount(bare) {
-			return refuse(proto.CodeInvalidAccount, "%s; gacctmgr show account lists them", bare)
+	for _, name := range newNames(old, model.AccountName(value)) {
+		if !d.View.KnownAccount(name) {
+			return refuse(proto.CodeInvalidAccount, "%s; gacctmgr show account lists them", name)
 		}
 	}
 	return nil

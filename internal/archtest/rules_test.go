@@ -120,6 +120,7 @@ var layers = []layer{
 	{"ctld/heap", ""},
 	{"ctld/hook", "internal/model internal/ask"},
 	{"ctld/pools", "internal/model internal/proto internal/state internal/sched/headroom"},
+	{"ctld/alike", "internal/model internal/proto internal/state"},
 	{"ctld/inuse", "internal/model internal/proto internal/state internal/sched/multifactor"},
 	{"ctld/alarm", "internal/model internal/state internal/hostlist"},
 	{"ctld/nearlimit", "internal/model internal/state"},
@@ -127,7 +128,7 @@ var layers = []layer{
 	{"ctld/peaks", "internal/model internal/state"},
 	{"ctld", "ctld/resv ctld/power ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
 		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools ctld/peaks ctld/nearlimit " +
-		"ctld/jobevents ctld/inuse ctld/lease ctld/issue " +
+		"ctld/jobevents ctld/alike ctld/inuse ctld/lease ctld/issue " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},

@@ -52,6 +52,8 @@ const (
 	CodeNotHere // the daemon whose socket was asked may not pass this on for this user; another one may
 	CodeWholeHet
 	CodePartitionInUse
+	CodeFinished
+	CodeNotSuspended
 )
 
 // firstTransport is the first code of internal/rpc's own, about the connection and not the request.
@@ -144,7 +146,11 @@ func Text(c Code) string {
 	case CodeRequeue:
 		return "Requested operation is presently disabled"
 	case CodeWholeHet:
-		return "Requested operation not supported for a component of a heterogeneous job"
+		return "Operation not permitted on individual component of heterogeneous job"
+	case CodeFinished:
+		return "Job has already finished"
+	case CodeNotSuspended:
+		return "Job is not suspended"
 	}
 	return ""
 }
@@ -171,6 +177,7 @@ var ErrorNumbers = map[Code]int{
 	CodeMemory: 2044, CodePartitionDown: 2070, CodeRequeue: 2037, CodeHeld: 2042, CodeNotPending: 2073,
 	CodeResvBusy: 2055, CodeResvName: 2082, CodeResvAccess: 2052, CodeResvOverlap: 2058, CodeResvUsers: 2080,
 	CodeNodesBusy: 2016, CodeTimeValue: 2054, CodeScript: 2009, CodeConfig: 2090,
+	CodePartitionInUse: 2075, CodeFinished: 2084, CodeNotSuspended: 2087, CodeWholeHet: 2108,
 }
 
 // NumberText gives Slurm's words for one of these numbers, "" for others. The first code with the number counts.

@@ -180,6 +180,7 @@ type Stop struct {
 	Special bool   // with EvRequeue and Hold: the job is shown as SPECIAL_EXIT
 
 	Fate *model.Fate // with EvCancel: the job's command gives it back, and if it runs it ends with this Code
+	Keep bool        // with EvCancel: a job that waits keeps its reason
 }
 
 func (x *Stop) Wire(c *wire.C) {
@@ -190,6 +191,7 @@ func (x *Stop) Wire(c *wire.C) {
 	wire.Text(c, &x.Why, model.MaxText)
 	wire.Bool(c, &x.Special)
 	wire.Ptr(c, &x.Fate)
+	wire.Bool(c, &x.Keep)
 }
 
 // Edit changes pending (and, as far as a field allows, running) jobs. It changes only the fields that Set names.

@@ -161,7 +161,11 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 		n.Special = c.Special && c.Hold
 		s.requeued(&n, at, hold)
 	case next == model.Cancelled:
-		s.endPending(j, at, model.Cancelled, model.ReasonNone, c.UID, c.Why)
+		reason := model.ReasonNone
+		if c.Keep && j.Reason != model.ReasonDependencyNeverSatisfied { // that one says who ends the job
+			reason = j.Reason
+		}
+		s.endPending(j, at, model.Cancelled, reason, c.UID, c.Why)
 	case next == model.Completing:
 		cause := model.StopCancel
 		switch {

@@ -94,22 +94,68 @@ func (c *control) apply(rq *proto.UpdateJobRequest) error {
 		return err
 	}
 	failed := false
-	for _, r := range reply.Results {
-		if r.Code == 0 {
-			if r.Text != "" && !c.quiet {
-				fmt.Fprintf(c.Stderr, "job %s: %s\n", jobtext.RefText(r.Ref), r.Text)
-			}
-			continue
+	for refs, rest := rq.Targets, reply.Results; len(rest) > 0; {
+		n := 1
+		if len(refs) > 0 {
+			n = resultsOf(&refs[0], rest)
+			refs = refs[1:]
 		}
-		failed = true
-		if !c.quiet {
-			fmt.Fprintf(c.Stderr, "%s for job %s\n", r.Text, jobtext.RefText(r.Ref))
-		}
+		failed = c.results(rest[:n]) || failed
+		rest = rest[n:]
 	}
 	if failed {
 		return plain{fmt.Errorf("")}
 	}
 	return nil
+}
+
+// resultsOf counts the results at the beginning of a list that are of a reference: groups of tasks have one each.
+func resultsOf(ref *proto.JobRef, list []proto.TargetResult) int {
+	n := 1
+	for ref.Task == model.NoTask && n < len(list) && list[n].Ref.Job == ref.Job && len(list[n].Ref.Tasks) > 0 &&
+		len(list[0].Ref.Tasks) > 0 && (len(ref.Tasks) == 0 || ref.Tasks.Has(list[n].Ref.Tasks.Min())) &&
+		list[n].Ref.Tasks.Min() > list[n-1].Ref.Tasks.Min() {
+		n++
+	}
+	return n
+}
+
+// results prints what went wrong with one reference: for tasks of an array, if anything did, what became of each.
+func (c *control) results(list []proto.TargetResult) (failed bool) {
+	failed = slices.ContainsFunc(list, func(r proto.TargetResult) bool { return r.Code != 0 })
+	if c.quiet {
+		return failed
+	}
+	var texts []string
+	tasks := map[string][]int32{} // by text
+	for _, r := range list {
+		id := jobtext.RefText(r.Ref)
+		switch {
+		case failed && r.Ref.Task != model.NoTask:
+			fmt.Fprintf(c.Stderr, "%s: %s\n", id, r.Text)
+		case failed && len(r.Ref.Tasks) > 0:
+			text := r.Text
+			if r.Code == 0 {
+				text = strings.TrimSuffix("No error: "+text, ": ")
+			}
+			if tasks[text] == nil {
+				texts = append(texts, text)
+			}
+			r.Ref.Tasks.Each(func(task int32) bool {
+				tasks[text] = append(tasks[text], task)
+				return true
+			})
+		case failed:
+			fmt.Fprintf(c.Stderr, "%s for job %s\n", r.Text, id)
+		case r.Text != "":
+			fmt.Fprintf(c.Stderr, "job %s: %s\n", id, r.Text)
+		}
+	}
+	for _, text := range texts {
+		slices.Sort(tasks[text])
+		fmt.Fprintf(c.Stderr, "%d_%s: %s\n", list[0].Ref.Job, jobtext.TasksText(model.TaskSetOf(tasks[text])), text)
+	}
+	return failed
 }
 
 func (c *control) reconfigure(words []string) error {
