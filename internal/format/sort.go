@@ -11,22 +11,31 @@ type SortKey struct {
 	Down   bool
 }
 
-// ParseSort reads --sort: letters of -o with commas between, each with + or - before it.
+// ParseSort reads --sort: letters of -o, each with - before it for descending or + for ascending; commas between them
+// are only for the eye, as in Slurm.
 func ParseSort(text, letters string) ([]SortKey, error) {
 	var keys []SortKey
 	for w := range strings.SplitSeq(text, ",") {
-		if w = strings.TrimSpace(w); w == "" {
-			continue
+		w = strings.TrimSpace(w)
+		if strings.TrimLeft(w, "+-#") == "cluster" {
+			continue // there is one
 		}
-		name, down := strings.CutPrefix(w, "-")
-		name = strings.TrimPrefix(strings.TrimPrefix(name, "+"), "#")
-		if len(name) != 1 || !strings.Contains(letters, name) {
-			if name == "cluster" {
-				continue // there is one
+		down := false
+		for i := range len(w) {
+			switch c := w[i]; {
+			case c == '-' || c == '+':
+				down = c == '-'
+			case c == '#':
+			case strings.IndexByte(letters, c) >= 0:
+				keys = append(keys, SortKey{Letter: c, Down: down})
+				down = false
+			default:
+				return nil, fmt.Errorf("Invalid sort specification: %s", w)
 			}
+		}
+		if strings.HasSuffix(w, "-") || strings.HasSuffix(w, "+") {
 			return nil, fmt.Errorf("Invalid sort specification: %s", w)
 		}
-		keys = append(keys, SortKey{Letter: name[0], Down: down})
 	}
 	return keys, nil
 }

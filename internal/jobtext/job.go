@@ -329,13 +329,21 @@ func (r *JobRow) outputs() (out, errFile string) {
 	out, errFile = r.OutputFiles()
 	if !r.Expand {
 		if r.Spec.StdOut != "" {
-			out = r.Spec.StdOut
+			out = r.inWorkDir(r.Spec.StdOut)
 		}
 		if errFile = out; r.Spec.StdErr != "" {
-			errFile = r.Spec.StdErr
+			errFile = r.inWorkDir(r.Spec.StdErr)
 		}
 	}
 	return out, errFile
+}
+
+// inWorkDir gives the whole name of a file of the job's.
+func (r *JobRow) inWorkDir(name string) string {
+	if strings.HasPrefix(name, "/") || r.Spec.WorkDir == "" {
+		return name
+	}
+	return r.Spec.WorkDir + "/" + name
 }
 
 // gres gives what the job asked for per node, job or task: gres:gpu:a100:2.

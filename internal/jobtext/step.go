@@ -77,7 +77,7 @@ func StepLanguage() format.Language[StepRow] {
 			if s.Step.ID < 0 {
 				return "(null)" // the batch shell is no step that asks for any
 			}
-			return stepGres(&s.Step)
+			return StepGres(&s.Step)
 		}),
 		text('i', "StepID", "STEPID", func(s *StepRow) string { return StepID(s.RunningStep) }),
 		text('j', "StepName", "NAME", func(s *StepRow) string { return s.Step.Name }),

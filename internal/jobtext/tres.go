@@ -169,7 +169,8 @@ func shareUse(n *model.Node, g *model.GresDef) string {
 	return strings.Join(out, ",")
 }
 
-func stepGres(s *model.Step) string {
+// StepGres writes what a step has of generic resources.
+func StepGres(s *model.Step) string {
 	var out []string
 	for _, g := range s.Gres {
 		out = append(out, model.GresTRES(g.Name, g.Type)+":"+strconv.FormatInt(g.Count, 10))

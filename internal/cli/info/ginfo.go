@@ -429,7 +429,7 @@ func nodesByName(c *client.Client, names []string, units bool) (map[string]*prot
 func (i *info) printRows(p *format.Printer[jobtext.NodeRow], rows []jobtext.NodeRow, now time.Time,
 	cluster string) error {
 	var head []byte
-	if i.every > 0 || i.long && !i.noHeader {
+	if (i.every > 0 || i.long) && !i.noHeader {
 		head = now.AppendFormat(head, "Mon Jan _2 15:04:05 2006\n")
 	}
 	if len(i.clusters) > 0 && !i.noHeader {

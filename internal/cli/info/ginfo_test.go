@@ -201,7 +201,7 @@ func TestInfoErrors(t *testing.T) {
 		t.Errorf("-t foo: %d %q", rc, errText)
 	}
 	f.Want("", "slurm_load_node error: node is not defined\n", 1, "ginfo", "-n", "zz")
-	f.Want("", "sinfo: error: Invalid sort specification: zz\n", 1, "sinfo", "-S", "zz")
+	f.Want("", "sinfo: error: Invalid sort specification: ?z\n", 1, "sinfo", "-S", "?z")
 	f.Want("", "sinfo: error: Unrecognized option: foo; pick lines with --partition, --nodes and --states\n", 1,
 		"sinfo", "foo")
 	f.Want("batch*\n", "sinfo: error: Invalid node format specification: foo\n", 0, "sinfo", "-h", "-p", "batch", "-O",

@@ -97,6 +97,9 @@ func Gqueue(e *env.Env) int {
 		return e.Repeat(q.every, q.explain)
 	}
 	if q.listing {
+		if p.Given("format").Source != getopt.FromArgs && p.Given("Format").Source != getopt.FromArgs {
+			q.layout = 0 // the variables are for jobs
+		}
 		return e.Repeat(q.every, q.listSteps)
 	}
 	q.rq.Default = len(q.rq.Filter.States) == 0
@@ -171,14 +174,15 @@ func (q *queue) options() []getopt.Option {
 			Set: getopt.Flag(&q.all)},
 		{Name: "hide", Group: filters, Help: "no jobs of hidden partitions (the default)", Set: getopt.Const(&q.all, false)},
 
-		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "format", Env: "_FORMAT",
-			Help: "what to print, as in '%.18i %j %T'", Set: func(v string) error {
-				q.template, q.layout = v, 'o'
-				return nil
-			}},
+		// Of two variables the last one counts, as in squeue.
 		{Name: "Format", Short: 'O', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Env: "_FORMAT2",
 			Help: "what to print, as in 'JobID:10,Name,tres-alloc:.40'", Set: func(v string) error {
 				q.columns, q.layout = v, 'O'
+				return nil
+			}},
+		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "format", Env: "_FORMAT",
+			Help: "what to print, as in '%.18i %j %T'", Set: func(v string) error {
+				q.template, q.layout = v, 'o'
 				return nil
 			}},
 		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "with the time limit and the state in full",
@@ -213,16 +217,13 @@ func (q *queue) options() []getopt.Option {
 		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds",
 			Help: "print again after this many seconds, until interrupted", Set: getopt.Number(&q.every, 1, 1<<20)},
 		{Name: "reservation", Short: 'R', Arg: getopt.Required, Group: output, Metavar: "names",
-			Help: "jobs that asked for these reservations", Set: func(v string) error {
-				q.rq.Filter.Reservations = env.SplitList(v)
-				return nil
-			}},
+			Help: "jobs that asked for these reservations", Set: q.names(&f.Reservations)},
 
 		{Name: "only-job-state", Hidden: true, Note: "lists with everything are as quick", Set: env.Ignored},
 		{Name: "verbose", Short: 'v', Group: output, Help: "print the options first", Set: getopt.Count(&q.verbose)},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "licenses", Short: 'L', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_LICENSES",
-			Help: "only jobs that asked for one of these licenses", Set: getopt.List(&f.Licenses)},
+			Help: "only jobs that asked for one of these licenses", Set: q.names(&f.Licenses)},
 		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
 		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
@@ -354,13 +355,17 @@ func (q *queue) ended(err error) int {
 }
 
 func (q *queue) sortKeys(lang *format.Language[jobtext.JobRow]) ([]format.SortKey, int) {
+	if q.start {
+		return sortKeys(q, lang, "S")
+	}
+	return sortKeys(q, lang, queueSort)
+}
+
+// sortKeys gives the keys of --sort, usual if none is given.
+func sortKeys[T any](q *queue, lang *format.Language[T], usual string) ([]format.SortKey, int) {
 	spec := q.sort
-	switch {
-	case q.noSort:
-	case spec == "" && q.start:
-		spec = "S"
-	case spec == "":
-		spec = queueSort
+	if spec == "" && !q.noSort {
+		spec = usual
 	}
 	var letters []byte
 	for i := range lang.Fields {
@@ -378,7 +383,7 @@ func (q *queue) sortKeys(lang *format.Language[jobtext.JobRow]) ([]format.SortKe
 
 func (q *queue) printTable(t *queueTable, now time.Time) error {
 	var head []byte
-	if q.every > 0 || q.long && !q.noHeader {
+	if (q.every > 0 || q.long) && !q.noHeader {
 		head = now.AppendFormat(head, "Mon Jan _2 15:04:05 2006\n")
 	}
 	if len(q.clusters) > 0 && !q.noHeader {

@@ -187,6 +187,9 @@ func TestQueueEnvironment(t *testing.T) {
 	f.Want("JOBID               \n10                  \n11                  \n12                  \n"+
 		"16                  \n", "", 0, "squeue", "-O", "jobid", "-S", "A")
 	f.Env["SQUEUE_FORMAT2"], f.Env["SQUEUE_ARRAY"] = "JobArrayID:", "1"
+	f.Want("12_4 PD\n12_5 PD\n12_6 PD\n12_7 PD\n12_8 PD\n12_9 PD\n", "", 0, "squeue", "-h", "-j", "12", "-t", "PD", "-S",
+		"i") // SQUEUE_FORMAT goes before
+	delete(f.Env, "SQUEUE_FORMAT")
 	f.Want("12_4\n12_5\n12_6\n12_7\n12_8\n12_9\n", "", 0, "squeue", "-h", "-j", "12", "-t", "PD", "-S", "i")
 }
 
@@ -199,7 +202,7 @@ func TestQueueErrors(t *testing.T) {
 	f.Want(squeueHead, "", 0, "squeue", "-n", "")
 	f.Want(squeueHead, "", 0, "squeue", "-t", "RESIZING")
 	f.Want("", "squeue: error: Invalid node name zz\n", 1, "squeue", "-w", "n[1-2],zz")
-	f.Want("", "squeue: error: Invalid sort specification: zz\n", 1, "squeue", "-S", "zz")
+	f.Want("", "squeue: error: Invalid sort specification: ?z\n", 1, "squeue", "-S", "?z")
 	f.Want("10\n", "squeue: error: Invalid job format specification: foo\n", 0, "squeue", "-h", "-j10", "-O", "foo,jobid:")
 	f.Want("", "squeue: error: Invalid --json specification: '31' is no version of the lists; there are v0.0.37, "+
 		"v0.0.38, v0.0.39, v0.0.40, v0.0.41, v0.0.42, v0.0.43\n", 1, "squeue", "--json=31")
