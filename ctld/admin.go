@@ -45,6 +45,8 @@ func (c *Controller) choose(v *state.View, who *caller, refs []proto.JobRef,
 		case len(fits) == len(found):
 			targets, at = append(targets, state.Target{Job: ref.Job, Task: ref.Task, Tasks: ref.Tasks,
 				Het: ref.Het}), append(at, i)
+		case len(fits) == 0:
+			results[i].Left = true
 		default: // some tasks of an array match and others don't
 			for _, j := range fits {
 				targets, at = append(targets, only(j, ref)), append(at, i)

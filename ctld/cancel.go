@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"gbatch/ctld/events"
 	"gbatch/internal/model"
@@ -57,6 +58,12 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 		return &proto.TargetsReply{Results: results}, nil
 	}
 	reply := &proto.TargetsReply{Results: results}
+	if rq.Signal == sigKill && !rq.Release {
+		var err error
+		if targets, at, err = c.killWaiting(ctx, v, who, reply, targets, at); err != nil || len(targets) == 0 {
+			return reply, err
+		}
+	}
 	if rq.Signal != 0 && !rq.Release {
 		return reply, c.signal(ctx, v, who, rq, targets, at, reply)
 	}
@@ -79,6 +86,40 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 		c.kill(targets)
 	}
 	return reply, nil
+}
+
+// killWaiting cancels the jobs that wait, of those that get SIGKILL: that ends them too, as in Slurm. It gives the
+// others.
+func (c *Controller) killWaiting(ctx context.Context, v *state.View, who *caller, reply *proto.TargetsReply,
+	targets []state.Target, at []int) (rest []state.Target, restAt []int, err error) {
+	var waiting []state.Target
+	var waitingAt []int
+	for k, t := range targets {
+		found := resolve(v, refTo(t))
+		if slices.ContainsFunc(found, func(j *model.Job) bool { return j.State != model.Pending }) {
+			rest, restAt = append(rest, t), append(restAt, at[k])
+		} else {
+			waiting, waitingAt = append(waiting, t), append(waitingAt, at[k])
+		}
+	}
+	if len(waiting) == 0 {
+		return rest, restAt, nil
+	}
+	key := keyOf(ctx)
+	if len(rest) > 0 {
+		key = stepKey(key, 0) // the signals have the request's own
+	}
+	ctx = events.With(ctx, c.by(who).Jobs(trail.TaskCancelled, "", waiting, unended(v)))
+	res, err := c.changes(ctx, key, reply, waitingAt,
+		[]state.Body{&state.Stop{Targets: waiting, Event: model.EvCancel, UID: who.UID, Keep: true}})
+	switch {
+	case errors.Is(err, errRepeated) && len(rest) > 0: // it was made when the request came before
+	case err != nil:
+		return nil, nil, err
+	default:
+		c.report(reply.Results, waitingAt, res[0].Each)
+	}
+	return rest, restAt, nil
 }
 
 // allocations refuses to give back jobs that have a script: it says itself how they end.

@@ -44,8 +44,8 @@ func (d *draft) users(value string, how byte) (err error) {
 	return nil
 }
 
-// newNames gives the names of a list that the old one does not have, whether they are added or taken away. Those that it
-// has may have ceased to exist since.
+// newNames gives the names of a list that the old one does not have, whether they are added or taken away. Those that
+// it has may have ceased to exist since.
 func newNames(old []string, value string) (out []string) {
 	for name := range strings.SplitSeq(value, ",") {
 		name = strings.TrimPrefix(strings.TrimSpace(name), "-")

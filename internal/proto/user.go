@@ -228,12 +228,14 @@ type TargetResult struct {
 	Ref  JobRef
 	Code Code
 	Text string
+	Left bool // the filters left it out: nothing was done
 }
 
 func (x *TargetResult) Wire(c *wire.C) {
 	wire.Struct(c, &x.Ref)
 	wire.Int(c, &x.Code)
 	wire.Text(c, &x.Text, model.MaxText)
+	wire.Bool(c, &x.Left)
 }
 
 // TargetsReply answers CancelRequest and UpdateJobRequest.

@@ -119,8 +119,9 @@ func (e *Env) BadLine(p *getopt.Parser, err error) int {
 	rc := e.Usage(p, err)
 	var number *getopt.NumberError
 	var wrong *getopt.Error
+	var text *getopt.TextError
 	switch {
-	case rc == 0, errors.As(err, &number),
+	case rc == 0, errors.As(err, &number), errors.As(err, &text) && text.Submission,
 		errors.As(err, &wrong) && (wrong.Fatal || slices.Contains(checkedLater, wrong.Option)):
 		return e.Failed(rc)
 	}

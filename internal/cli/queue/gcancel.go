@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,7 @@ type cancel struct {
 
 	quiet, verbose, me, interactive bool
 
+	filter  string // the filters as they were given, in scancel's words
 	nothing bool   // a filter was given that no job passes: scancel -n ""
 	ask     *asker // nil before the first question
 }
@@ -45,6 +47,13 @@ func Gcancel(e *env.Env) int {
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
+	}
+	for _, f := range [...][2]string{{"account", "account"}, {"name", "job_name"}, {"nodelist", "nodelist"},
+		{"partition", "partition"}, {"qos", "qos"}, {"reservation", "reservation"}, {"state", "state"},
+		{"user", "user_name"}} {
+		if text, given := p.Value(f[0]); given {
+			x.filter += " " + f[1] + "=" + text
+		}
 	}
 	if err := x.settle(operands); err != nil {
 		e.Errorf("%v", err)
@@ -212,7 +221,7 @@ func (x *cancel) send(c *client.Client) int {
 		x.Errorf("%s", env.Text(err))
 		return 1
 	}
-	if len(reply.Results) == 0 {
+	if !slices.ContainsFunc(reply.Results, func(r proto.TargetResult) bool { return !r.Left }) {
 		x.noMatch()
 	}
 	return max(rc, cancelResults(x.Env, &x.rq, &reply, x.quiet, x.verbose))
@@ -221,7 +230,11 @@ func (x *cancel) send(c *client.Client) int {
 // noMatch tells with -v that the filters leave no job.
 func (x *cancel) noMatch() {
 	if x.verbose {
-		x.Errorf("No active jobs match ALL job filters")
+		text := "No active jobs match ALL job filters"
+		if x.filter != "" {
+			text += ", including:" + x.filter
+		}
+		x.Errorf("%s", text)
 	}
 }
 
@@ -269,9 +282,13 @@ func cancelResults(e *env.Env, rq *proto.CancelRequest, reply *proto.TargetsRepl
 		what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to full"
 	case rq.Signal != 0:
 		what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to"
+	case rq.Kill && rq.Full:
+		what = "Signal 9 to full"
+	case rq.Kill:
+		what = "Signal 9 to"
 	}
 	for _, r := range reply.Results {
-		if verbose {
+		if verbose && !r.Left {
 			fmt.Fprintf(e.Stderr, "%s: %s job %s\n", e.Program, what, jobtext.RefText(r.Ref))
 		}
 		switch {

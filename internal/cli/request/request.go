@@ -84,6 +84,10 @@ func (s *Submission) settle() error {
 	if sp := &s.Spec; s.infoTasks > 0 && sp.Tasks == 0 && sp.TasksPerNode == 0 {
 		sp.Tasks = int32(min(s.infoTasks*int64(max(sp.MinNodes, 1)), ask.MaxTasks))
 	}
+	if sp := &s.Spec; sp.MaxNodes > 0 && len(sp.ReqNodes) > int(sp.MaxNodes) {
+		return fmt.Errorf("invalid number of nodes (-N %d-%d): --nodelist names more nodes than --nodes allows",
+			len(sp.ReqNodes), sp.MaxNodes)
+	}
 	if sp := &s.Spec; len(sp.ReqNodes) <= int(sp.Tasks) {
 		if text := FewerNodes(sp.Tasks, &sp.MinNodes, &sp.MaxNodes); text != "" {
 			s.Warnings = append(s.Warnings, text)

@@ -56,7 +56,9 @@ func Mem(dst *int64) func(string) error {
 func Nodes(least, most *int32) func(string) error {
 	return func(v string) (err error) {
 		if *least, *most, err = ask.ParseNodes(v); err != nil {
-			return &getopt.TextError{Text: badNodes(v) + "; write N or LEAST-MOST"}
+			text := badNodes(v)
+			return &getopt.TextError{Text: text + "; write N or LEAST-MOST",
+				Submission: strings.HasPrefix(text, "Node count")} // Slurm's commands take it, and its controller doesn't
 		}
 		return nil
 	}
@@ -68,7 +70,7 @@ func badNodes(v string) string {
 	low, errLow := walltime.ParseCount(from)
 	high, errHigh := walltime.ParseCount(to)
 	switch {
-	case errLow == nil && low == 0 && !ranged:
+	case errLow == nil && low == 0:
 		return "Node count specification invalid: '" + v + "'"
 	case errLow != nil && (from != "" || !ranged):
 		return `"` + from + `" is not a valid node count`

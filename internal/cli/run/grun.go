@@ -201,6 +201,9 @@ func (r *run) settlePlace(typed func(string) bool) error {
 			return err
 		}
 	}
+	if typed("nodes") && n.Dist != proto.DistArbitrary {
+		r.fewerNodes()
+	}
 	if r.pty {
 		if err := r.wantTerminal(); err != nil {
 			return err
@@ -219,6 +222,22 @@ func (r *run) settlePlace(typed func(string) bool) error {
 	}
 	n.NotNodes = append(n.NotNodes, nodes[:r.relative]...)
 	return nil
+}
+
+// fewerNodes leaves out named nodes that are more than --nodes allows, and says so, as srun does.
+func (r *run) fewerNodes() {
+	n := &r.rq.Need
+	if n.MaxNodes == 0 || len(n.Nodes) <= int(n.MaxNodes) {
+		return
+	}
+	r.Errorf("Required nodelist includes more nodes than permitted by max-node count (%d > %d). Eliminating nodes from "+
+		"the nodelist.", len(n.Nodes), n.MaxNodes)
+	n.Nodes = n.Nodes[:n.MaxNodes]
+	for i := range r.given {
+		if r.given[i].name == "nodelist" { // the job that is requested for the step has no others either
+			r.given[i].value = hostlist.CompressInOrder(n.Nodes)
+		}
+	}
 }
 
 // settleProcess sets the tasks' process attributes: command, directory, limits, environment.
