@@ -124,7 +124,7 @@ func jobSettings() []setting {
 		return number(name, e, at, least, most)
 	}
 	return []setting{
-		num("FirstJobId", AtOnce, func(c *Config) *int64 { return &c.FirstJobID }, 1, math.MaxUint32),
+		num("FirstJobId", AtOnce, func(c *Config) *int64 { return &c.FirstJobID }, 1, 1<<32-1<<24),
 		num("MaxJobId", AtOnce, func(c *Config) *int64 { return &c.MaxJobID }, 1, math.MaxUint32),
 		num("MaxJobCount", NewJobs, func(c *Config) *int64 { return &c.MaxJobCount }, 1, 10_000_000),
 		num("MaxArraySize", NewJobs, func(c *Config) *int64 { return &c.MaxArraySize }, 0, 4_000_001),

@@ -44,6 +44,9 @@ func (c *Config) Model() *model.Config {
 	}
 	m.Params.Price, m.Params.Elastic, m.Params.Cache = c.Price, c.Elastic, c.GPUCache
 	m.Params.ExpediteHoldS = c.ExpediteHoldS
+	if c.FirstJobID > 1 {
+		m.Params.FirstJob = model.JobID(c.FirstJobID)
+	}
 	m.Params.KillInvalidDep, m.Params.MaxDepDepth = c.dependRules()
 	m.Params.GPUIdle, m.Params.LoginRights, m.Params.ReconfigFlags = c.GpuIdlePolicy, c.LoginRights, c.ReconfigFlags
 	if c.JobSubmitProgram != "" {

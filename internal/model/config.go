@@ -152,6 +152,8 @@ type Params struct {
 	MaxDepDepth    int32 // likewise: jobs tested for a circle of dependencies; 0: all
 
 	MaxStored int64 // max_user_scripts_size: bytes of scripts and environments of one user's jobs; 0: any number
+
+	FirstJob JobID // FirstJobId: submissions get at least this number
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -217,6 +219,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Bool(c, &x.KillInvalidDep)
 	wire.Int(c, &x.MaxDepDepth)
 	wire.Int(c, &x.MaxStored)
+	wire.Int(c, &x.FirstJob)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

@@ -65,6 +65,9 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 // setConfig sets the configuration and its indexes by name.
 func (s *State) setConfig(cfg *model.Config) {
 	s.cfg = cfg
+	if cfg.Params.FirstJob <= MaxJobID { // numbers never go back
+		s.nextID = max(s.nextID, cfg.Params.FirstJob)
+	}
 	parts := make(map[string]*model.Partition, len(cfg.Partitions))
 	for _, p := range cfg.Partitions {
 		parts[p.Name] = p
