@@ -41,7 +41,7 @@ func describeRequest(v *Vars, l *proto.Launch) {
 		name  string
 		value int64
 	}{{"SLURM_MEM_PER_GPU", m.MemPerGPU}, {"SLURM_CPUS_PER_GPU", int64(m.CPUsPerGPU)},
-		{"SLURM_NTASKS_PER_CORE", int64(m.TasksPerCore)}, {"SLURM_NTASKS_PER_SOCKET", int64(m.TasksPerSocket)},
+		{"SLURM_NTASKS_PER_CORE", int64(m.TasksPerCore)}, {"SLURM_NTASKS_PER_SOCKET", int64(m.SaidPerSocket())},
 		{"SLURM_THREADS_PER_CORE", int64(m.ThreadsPerCore)}} {
 		if n.value > 0 {
 			v.Num(n.name, n.value)

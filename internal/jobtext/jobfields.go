@@ -204,7 +204,8 @@ func jobUnset() []JobField {
 		qUnset(0, "NTPerBoard", "NTASKS_PER_BOARD", "0"),
 		qText(0, "NTPerCore", "NTASKS_PER_CORE", func(r *JobRow) string { return orAny(r.Spec.Extra().TasksPerCore, "N/A") }),
 		qText(0, "NTPerSocket", "NTASKS_PER_SOCKET", func(r *JobRow) string {
-			return orAny(r.Spec.Extra().TasksPerSocket, "N/A")
+			m := r.Spec.Extra()
+			return orAny(m.SaidPerSocket(), "N/A")
 		}),
 		qUnset(0, "Origin", "ORIGIN", "NA"),
 		qUnset(0, "OriginRaw", "ORIGIN_RAW", "NA"),

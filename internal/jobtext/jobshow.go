@@ -146,8 +146,9 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 	if sp.TasksPerNode > 0 {
 		perNode = strconv.Itoa(int(sp.TasksPerNode))
 	}
-	r.line(KV("Socks/Node", sockets), KV("NtasksPerN:B:S:C", perNode+":0:"+orAny(sp.Extra().TasksPerSocket, "*")+":"+
-		orAny(sp.Extra().TasksPerCore, "*")), KV("CoreSpec", "*"))
+	m := sp.Extra()
+	r.line(KV("Socks/Node", sockets), KV("NtasksPerN:B:S:C", perNode+":0:"+orAny(m.SaidPerSocket(), "*")+":"+
+		orAny(m.TasksPerCore, "*")), KV("CoreSpec", "*"))
 	if details && j.Run != nil {
 		r.line(KV("JOB_GRES", orNull(jobGresText(j.Run.Alloc))))
 		for i := range j.Run.Alloc.Nodes {

@@ -119,7 +119,7 @@ func JobMembers() []slurmjson.Field[JobRow] {
 		{Name: "system_comment", Str: func(r *JobRow) string { return r.SystemText() }},
 		{Name: "tasks_per_board", Type: slurmjson.Number},
 		most("tasks_per_core", func(m model.Needs) int32 { return m.TasksPerCore }),
-		most("tasks_per_socket", func(m model.Needs) int32 { return m.TasksPerSocket }),
+		most("tasks_per_socket", func(m model.Needs) int32 { return m.SaidPerSocket() }),
 		{Name: "tasks_per_tres", Type: slurmjson.Number}, {Name: "thread_spec", Type: slurmjson.Integer},
 		{Name: "tres_bind"}, {Name: "tres_freq", Str: func(r *JobRow) string { return gpuFreq(r.Spec.Stated()) }},
 	})

@@ -299,6 +299,15 @@ const (
 	BindDisabled                     // any
 )
 
+// SaidPerSocket gives --ntasks-per-socket as it was given: --hint=memory_bound also limits the tasks of a socket, and
+// nothing shows it, as in Slurm.
+func (n *Needs) SaidPerSocket() int32 {
+	if n.Bind != nil && n.Bind.Hint == "memory_bound" {
+		return 0
+	}
+	return n.TasksPerSocket
+}
+
 // BindWish has the options for layout and binding of the tasks of a job's steps, as the user wrote them: the job's
 // environment passes them on to grun. "" is not given.
 type BindWish struct {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -142,8 +143,30 @@ func (r *call) options() []getopt.Option {
 	}
 }
 
+// tresKinds are the kinds of resources that can be reported; those that end with a slash have a name behind it.
+var tresKinds = []string{"cpu", "mem", "energy", "node", "billing", "pages", "vmem", "all", "fs/", "gres/", "license/",
+	"bb/", "ic/"}
+
+// setTRES leaves out names of no resource, as sreport does, and says so; all of them can't be left out.
 func (r *call) setTRES(v string) error {
-	r.tres, r.tresSet = env.SplitList(strings.ToLower(v)), true
+	r.tres, r.tresSet = nil, true
+	var unknown []string
+	for _, name := range env.SplitList(strings.ToLower(v)) {
+		if slices.ContainsFunc(tresKinds, func(k string) bool {
+			return k == name || strings.HasSuffix(k, "/") && strings.HasPrefix(name, k) && len(name) > len(k)
+		}) {
+			r.tres = append(r.tres, name)
+		} else {
+			unknown = append(unknown, name)
+		}
+	}
+	const forms = "write cpu, mem, node, energy, billing, gres/gpu, license/NAME or ALL"
+	switch {
+	case len(r.tres) == 0:
+		return &getopt.TextError{Text: "No valid TRES given: '" + v + "'; " + forms}
+	case len(unknown) > 0:
+		r.Errorf("no resource is called %s; %s", strings.Join(unknown, ", "), forms)
+	}
 	return nil
 }
 
