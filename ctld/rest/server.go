@@ -132,8 +132,8 @@ type Server struct {
 
 // New listens. What can't be listened on is an error if nothing is left.
 func New(o *Options) (*Server, error) {
-	s := &Server{o: *o, routes: newRoutes(), begun: time.Now().UnixNano(), same: share.Group{Rest: shareRest, Pace: sharePace},
-		rows: newRowsKept(), flow: newFlow()}
+	s := &Server{o: *o, routes: newRoutes(), begun: time.Now().UnixNano(), rows: newRowsKept(), flow: newFlow(),
+		same: share.Group{Rest: shareRest, Pace: sharePace}}
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		ReadHeaderTimeout: headerTime,
