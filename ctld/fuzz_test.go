@@ -134,7 +134,7 @@ type fuzzed struct {
 	wiretest.Meter
 }
 
-func newFuzzed(f *testing.F) *fuzzed {
+func newFuzzed(f *testing.F, change ...func(*Options)) *fuzzed {
 	dir := f.TempDir()
 	path := filepath.Join(dir, "gbatch.conf")
 	if err := os.WriteFile(path, []byte(fuzzConf), 0o600); err != nil {
@@ -151,6 +151,9 @@ func newFuzzed(f *testing.F) *fuzzed {
 	c.clocks.time = clock.New(hostTime, func() time.Duration { return time.Since(begun) + time.Minute })
 	c.opts = Options{Name: "c1", Logger: log, UID: systemUID, PKI: filepath.Join(dir, "pki"), Dir: dir,
 		Load: func() (*conf.Config, []conf.Problem) { return conf.LoadFile(path) }, Peers: []Peer{{"c1", "c1"}}}
+	for _, do := range change { // before any loop reads them
+		do(&c.opts)
+	}
 	fuzzMust(f, pki.InitCA(c.opts.PKI, "fuzzed"))
 	fuzzMust(f, pki.Issue(c.opts.PKI, pki.RoleCtld, "c1", nil, c.opts.PKI))
 	var err error

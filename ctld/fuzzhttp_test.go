@@ -25,10 +25,11 @@ const nobody = "nobody"
 // FuzzHTTP sends a controller what a user without rights may send over HTTP: every operation of the served
 // specification, the small facade and the pages, with parameters and bodies of the names that the specification has.
 func FuzzHTTP(f *testing.F) {
-	z := newFuzzed(f)
-	z.opts.UID = uint32(os.Getuid()) // who may speak for nobody
 	path := filepath.Join(f.TempDir(), "http")
-	z.opts.HTTP = rest.Config{Socket: path}
+	z := newFuzzed(f, func(o *Options) {
+		o.UID = uint32(os.Getuid()) // who may speak for nobody
+		o.HTTP = rest.Config{Socket: path}
+	})
 	z.openHTTP()
 	if z.web == nil {
 		f.Fatal("no HTTP is served")
