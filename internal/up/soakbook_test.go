@@ -94,15 +94,19 @@ type restoration struct {
 	ended   map[attemptOf]*model.Record // on record when no controller ran
 }
 
-// over reports whether the last attempt of a job had ended on record.
-func (r *restoration) over(id model.JobID) bool {
-	var last *model.Record
+// overs gives the jobs whose last attempt had ended on record.
+func (r *restoration) overs() map[model.JobID]bool {
+	last := map[model.JobID]*model.Record{}
 	for k, rec := range r.ended {
-		if k.job == id && (last == nil || k.attempt > last.Attempt) {
-			last = rec
+		if last[k.job] == nil || k.attempt > last[k.job].Attempt {
+			last[k.job] = rec
 		}
 	}
-	return last != nil && last.State.Finished()
+	out := make(map[model.JobID]bool, len(last))
+	for id, rec := range last {
+		out[id] = rec.State.Finished()
+	}
+	return out
 }
 
 // lost reports whether a run began after the snapshot and before the restored controllers.
@@ -270,6 +274,10 @@ func (l *soakBook) runs(t *testing.T) map[ranAs][]moment {
 func (l *soakBook) checkRuns(t *testing.T, runs map[ranAs][]moment) {
 	t.Helper()
 	again := 0
+	overs := make([]map[model.JobID]bool, len(l.restored))
+	for i := range l.restored {
+		overs[i] = l.restored[i].overs()
+	}
 	for key, at := range runs {
 		for k := range at[1:] {
 			if why := l.repeated(key, at[k], at[k+1]); why != "" {
@@ -283,7 +291,7 @@ func (l *soakBook) checkRuns(t *testing.T, runs map[ranAs][]moment) {
 			switch {
 			case last > r.well && key.job >= r.next && key.job < r.begin:
 				t.Errorf("job %d ran at %.2f, though restoration %d at %.2f has forgotten it", key.job, last, i, r.well)
-			case last >= r.started && r.over(key.job):
+			case last >= r.started && overs[i][key.job]:
 				t.Errorf("job %d, restart %d, ran at %.2f, though it had ended on record before restoration %d at %.2f",
 					key.job, key.restart, last, i, r.started)
 			}
