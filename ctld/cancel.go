@@ -94,12 +94,23 @@ func (c *Controller) killWaiting(ctx context.Context, v *state.View, who *caller
 	targets []state.Target, at []int) (rest []state.Target, restAt []int, err error) {
 	var waiting []state.Target
 	var waitingAt []int
+	waits := func(j *model.Job) bool { return j.State == model.Pending }
 	for k, t := range targets {
 		found := resolve(v, refTo(t))
-		if slices.ContainsFunc(found, func(j *model.Job) bool { return j.State != model.Pending }) {
-			rest, restAt = append(rest, t), append(restAt, at[k])
-		} else {
+		switch n := len(slices.DeleteFunc(slices.Clone(found), waits)); n {
+		case 0:
 			waiting, waitingAt = append(waiting, t), append(waitingAt, at[k])
+		case len(found):
+			rest, restAt = append(rest, t), append(restAt, at[k])
+		default: // some tasks of an array wait
+			for _, j := range found {
+				switch one := only(j, refTo(t)); {
+				case waits(j):
+					waiting, waitingAt = append(waiting, one), append(waitingAt, at[k])
+				case j.State.HasResources():
+					rest, restAt = append(rest, one), append(restAt, at[k])
+				}
+			}
 		}
 	}
 	if len(waiting) == 0 {

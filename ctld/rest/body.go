@@ -42,6 +42,9 @@ func (q *request) body() (*object, error) {
 	case err != nil:
 		return nil, badBody("the body did not arrive: " + err.Error())
 	}
+	if err := q.s.flows(q.ctx, q.who, len(text)); err != nil {
+		return nil, err
+	}
 	if inYAML {
 		tree, err := readYAML(text)
 		if err != nil {

@@ -175,10 +175,6 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 			return
 		}
 	}
-	if err := s.flows(ctx, who, int(max(0, min(r.ContentLength, maxBody)))); err != nil {
-		q.send(err)
-		return
-	}
 	q.send(found.Run(q))
 }
 

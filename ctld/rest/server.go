@@ -111,7 +111,7 @@ const (
 	stopTime     = 3 * time.Second // for requests under way, when the controller ends
 	writeBytes   = 256 << 10
 	shareRest    = 3 // a list that many wait for takes a quarter of one CPU
-	sharePace    = 20 * time.Millisecond
+	shareGap     = 20 * time.Millisecond
 )
 
 // Server is one controller's HTTP server.
@@ -133,7 +133,7 @@ type Server struct {
 // New listens. What can't be listened on is an error if nothing is left.
 func New(o *Options) (*Server, error) {
 	s := &Server{o: *o, routes: newRoutes(), begun: time.Now().UnixNano(), rows: newRowsKept(), flow: newFlow(),
-		same: share.Group{Rest: shareRest, Pace: sharePace}}
+		same: share.Group{Rest: shareRest, Gap: shareGap}}
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		ReadHeaderTimeout: headerTime,

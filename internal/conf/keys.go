@@ -119,12 +119,15 @@ func placeSettings() []setting {
 var privateData = []string{"accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage",
 	"users", "all", "none"}
 
+// lastFirstJob is state.MaxJobID: the numbers above are for tasks of pending arrays.
+const lastFirstJob = 1<<32 - 1<<24
+
 func jobSettings() []setting {
 	num := func(name string, e Effect, at func(*Config) *int64, least, most int64) setting {
 		return number(name, e, at, least, most)
 	}
 	return []setting{
-		num("FirstJobId", AtOnce, func(c *Config) *int64 { return &c.FirstJobID }, 1, 1<<32-1<<24),
+		num("FirstJobId", AtOnce, func(c *Config) *int64 { return &c.FirstJobID }, 1, lastFirstJob),
 		num("MaxJobId", AtOnce, func(c *Config) *int64 { return &c.MaxJobID }, 1, math.MaxUint32),
 		num("MaxJobCount", NewJobs, func(c *Config) *int64 { return &c.MaxJobCount }, 1, 10_000_000),
 		num("MaxArraySize", NewJobs, func(c *Config) *int64 { return &c.MaxArraySize }, 0, 4_000_001),

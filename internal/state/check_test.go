@@ -136,6 +136,25 @@ func TestSharedValues(t *testing.T) {
 	if b.Partitions[0] != "p" || b.Gres[0].Count != 1 || st.View().Job(2).Spec != b {
 		t.Error("an edit changed another job")
 	}
+	array := mk()
+	array.Tasklist = model.TaskSet{{Lo: 1, Hi: 4, Step: 1}}
+	st.Apply(Command{At: epoch, Body: &Submit{Spec: array}})
+	one := func(task int32) Target {
+		return Target{Job: 3, Task: model.NoTask, Tasks: model.TaskSet{{Lo: task, Hi: task, Step: 1}}}
+	}
+	named := mk()
+	named.Comment = "mine"
+	for range 2 {
+		st.Apply(Command{At: epoch, Body: &Edit{Targets: []Target{one(1), one(3)}, Set: []Field{SetComment, SetLimit},
+			Spec: named, LimitS: 60}})
+	}
+	x, y := st.View().TaskRecord(3, 1), st.View().TaskRecord(3, 3)
+	if x.ID == y.ID || x.Spec != y.Spec || x.Spec.Comment != "mine" || x.Spec.LimitS != 60 {
+		t.Errorf("two tasks that were changed alike have %p and %p", x.Spec, y.Spec)
+	}
+	if rest := st.View().TaskRecord(3, 2).Spec; rest == x.Spec || rest.Comment != "" {
+		t.Error("an edit of tasks changed another one")
+	}
 }
 
 // TestViewFinds covers the look-ups that transcripts do not use.

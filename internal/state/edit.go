@@ -17,6 +17,7 @@ func (s *State) applyEdit(at model.Time, c *Edit) Result {
 		}
 		return res
 	}
+	changed := map[*model.Spec]*model.Spec{}                                               // tasks of an array share theirs, also after the change
 	ofArray := !slices.ContainsFunc(c.Set, func(f Field) bool { return f != SetThrottle }) // concerns all its tasks
 	for i := range c.Targets {
 		t := c.Targets[i]
@@ -29,7 +30,7 @@ func (s *State) applyEdit(at model.Time, c *Edit) Result {
 			if !ok {
 				continue
 			}
-			r := s.edit(at, c, j)
+			r := s.edit(at, c, j, changed)
 			if res.Each[i] != OK {
 				res.Each[i] = r
 			}
@@ -70,20 +71,14 @@ func (s *State) mayEdit(c *Edit, j *model.Job) Refusal {
 	return OK
 }
 
-func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
+func (s *State) edit(at model.Time, c *Edit, j *model.Job, changed map[*model.Spec]*model.Spec) Refusal {
 	if r := s.mayEdit(c, j); r != OK {
 		return r
 	}
 	n := *j
-	if slices.Contains(c.Set, SetSpec) && c.Spec != nil { // first, because the other fields change it further
-		sp := *c.Spec
-		sp.UID, sp.GID, sp.Groups, sp.User, sp.Group = j.Spec.UID, j.Spec.GID, j.Spec.Groups, j.Spec.User, j.Spec.Group
-		sp.From = j.Spec.From
-		sp.Script, sp.Env, sp.Tasklist = j.Spec.Script, j.Spec.Env, j.Spec.Tasklist
-		sp.Partitions, sp.Gres = slices.Clone(sp.Partitions), slices.Clone(sp.Gres) // the command has other targets
-		sp.ReqNodes, sp.ExcNodes = slices.Clone(sp.ReqNodes), slices.Clone(sp.ExcNodes)
-		s.internSpec(&sp)
-		n.Spec = &sp
+	if n.Spec = changed[j.Spec]; n.Spec == nil {
+		n.Spec = s.editedSpec(c, j.Spec)
+		changed[j.Spec] = n.Spec
 	}
 	for _, f := range c.Set {
 		switch f {
@@ -110,27 +105,14 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 				run.LimitS = c.LimitS
 				n.Run = &run
 			}
-			sp := *n.Spec
-			sp.LimitS = c.LimitS
-			n.Spec = &sp
 		case SetThrottle:
 			n.Throttle = c.Throttle
 		case SetDeps:
 			n.Deps = slices.Clone(c.Deps)
-			if c.Spec != nil {
-				sp := *n.Spec
-				sp.DepText, sp.DepAny = c.Spec.DepText, c.Spec.DepAny
-				n.Spec = &sp
-			}
 		case SetAdminComment:
 			n.Comment = c.Comment
 		case SetSite:
 			n.Site = c.Site
-		case SetComment, SetName, SetMail, SetRequeue, SetNice:
-			if c.Spec != nil {
-				n.Spec = relabelled(n.Spec, c.Spec, f)
-				s.internSpec(n.Spec)
-			}
 		}
 	}
 	if n.State.Finished() && n.Throttle != j.Throttle && n.Comment == j.Comment {
@@ -142,6 +124,38 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 		s.wakeNamesakes(j.Spec.UID, j.Spec.Name, at)
 	}
 	return OK
+}
+
+// editedSpec gives a specification as the command changes it: the same one if it does not.
+func (s *State) editedSpec(c *Edit, old *model.Spec) *model.Spec {
+	out := old
+	if slices.Contains(c.Set, SetSpec) && c.Spec != nil { // first, because the other fields change it further
+		sp := *c.Spec
+		sp.UID, sp.GID, sp.Groups, sp.User, sp.Group = old.UID, old.GID, old.Groups, old.User, old.Group
+		sp.From = old.From
+		sp.Script, sp.Env, sp.Tasklist = old.Script, old.Env, old.Tasklist
+		sp.Partitions, sp.Gres = slices.Clone(sp.Partitions), slices.Clone(sp.Gres) // the command has other targets
+		sp.ReqNodes, sp.ExcNodes = slices.Clone(sp.ReqNodes), slices.Clone(sp.ExcNodes)
+		s.internSpec(&sp)
+		out = &sp
+	}
+	for _, f := range c.Set {
+		switch {
+		case f == SetLimit:
+			sp := *out
+			sp.LimitS = c.LimitS
+			out = &sp
+		case c.Spec == nil:
+		case f == SetDeps:
+			sp := *out
+			sp.DepText, sp.DepAny = c.Spec.DepText, c.Spec.DepAny
+			out = &sp
+		case f == SetComment, f == SetName, f == SetMail, f == SetRequeue, f == SetNice:
+			out = relabelled(out, c.Spec, f)
+			s.internSpec(out)
+		}
+	}
+	return out
 }
 
 // relabelled gives a copy of a specification with one field of another one that changes nothing of what the job holds.

@@ -46,19 +46,26 @@ func (*Once) kind() Kind { return KindOnce }
 // maxPart bounds one command in a Once, bytes.
 const maxPart = 16 << 20
 
-// parts decodes a Once's commands, and checks its shape.
-func (x *Once) parts() ([]Command, error) {
+// validOnce checks a Once but for its commands, which Encode has checked.
+func validOnce(x *Once) error {
 	if x.Key == "" {
-		return nil, malformed("a request without an id")
+		return malformed("a request without an id")
 	}
 	if x.Step < OnceMake || x.Step > OnceFinish || (x.Step == OnceMake) != (len(x.Parts) > 0) {
-		return nil, malformed("step %d of a request, with %d commands", x.Step, len(x.Parts))
+		return malformed("step %d of a request, with %d commands", x.Step, len(x.Parts))
 	}
+	for _, data := range x.Parts {
+		if len(data) > 0 && Kind(data[0]) == KindOnce {
+			return malformed("a request within a request")
+		}
+	}
+	return nil
+}
+
+// parts decodes a Once's commands.
+func (x *Once) parts() ([]Command, error) {
 	out := make([]Command, len(x.Parts))
 	for i, data := range x.Parts {
-		if len(data) > 0 && Kind(data[0]) == KindOnce {
-			return nil, malformed("a request within a request")
-		}
 		var err error
 		if out[i], err = Decode(data); err != nil {
 			return nil, err

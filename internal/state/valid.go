@@ -79,6 +79,8 @@ func validBody(b Body) error {
 		return validCerts(b)
 	case *Tokens:
 		return validTokens(b)
+	case *Once:
+		return validOnce(b)
 	case *Reserve:
 		return validReservation(b.Resv, b.Op != DropResv)
 	}

@@ -59,11 +59,11 @@ func (a *Answer) Done() {
 type Make func(ctx context.Context, put func(part []byte) error) (stamp any, err error)
 
 // Group shares answers by key. Rest is how many times as long as an answer took to make the next one with the same key
-// waits: 3 bounds the work to a quarter of one CPU. Pace is the least between the beginnings of two answers with the
+// waits: 3 bounds the work to a quarter of one CPU. Gap is the least between the beginnings of two answers with the
 // same key while many ask for it: they are made of newer facts, and for more callers, than one for each. Close ends it.
 type Group struct {
 	Rest int
-	Pace time.Duration
+	Gap  time.Duration
 
 	mu     sync.Mutex
 	keys   map[string]*topic
@@ -85,9 +85,9 @@ type topic struct {
 	begun   [2]time.Time  // the last answers but one and two
 }
 
-// often reports whether answers follow each other faster than the pace, and notes that one begins.
-func (t *topic) often(now time.Time, pace time.Duration) bool {
-	often := now.Sub(t.begun[1]) < pace
+// often reports whether an answer and the two before it begin within one gap, and notes that it begins.
+func (t *topic) often(now time.Time, gap time.Duration) bool {
+	often := now.Sub(t.begun[1]) < gap
 	t.begun[0], t.begun[1] = now, t.begun[0]
 	return often
 }
@@ -183,10 +183,10 @@ func (g *Group) serve(key string, t *topic) {
 		g.mu.Unlock()
 		if r != nil {
 			begin := time.Now()
-			often := t.often(begin, g.Pace)
+			often := t.often(begin, g.Gap)
 			if many := g.one(t, r); many || often {
 				took := time.Since(begin)
-				g.pause(max(time.Duration(g.Rest)*took, g.Pace-took))
+				g.pause(max(time.Duration(g.Rest)*took, g.Gap-took))
 			}
 			if g.ctx.Err() == nil {
 				continue

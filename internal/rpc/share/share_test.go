@@ -141,12 +141,12 @@ func TestManyRest(t *testing.T) {
 	})
 }
 
-// TestPaceOfAnswers: what is asked for every few milliseconds is made at the pace, for all who have come by then; who
-// asks less often never waits for it.
-func TestPaceOfAnswers(t *testing.T) {
+// TestGapOfAnswers: what is asked for every few milliseconds is made once in each gap, for all who have come by then;
+// who asks less often never waits for it.
+func TestGapOfAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const took, pace = time.Millisecond, 20 * time.Millisecond
-		g := &Group{Rest: 3, Pace: pace}
+		const took, gap = time.Millisecond, 20 * time.Millisecond
+		g := &Group{Rest: 3, Gap: gap}
 		defer g.Close()
 		made := 0
 		ask := func() time.Duration {
@@ -165,9 +165,9 @@ func TestPaceOfAnswers(t *testing.T) {
 		}
 		for range 50 {
 			if waited := ask(); waited > took {
-				t.Fatalf("one client in a rest of %v waited %v", pace/2, waited)
+				t.Fatalf("one client in a rest of %v waited %v", gap/2, waited)
 			}
-			time.Sleep(pace / 2)
+			time.Sleep(gap / 2)
 		}
 		made = 0
 		var all sync.WaitGroup
@@ -181,7 +181,7 @@ func TestPaceOfAnswers(t *testing.T) {
 			time.Sleep(time.Second / 300)
 		}
 		all.Wait()
-		if most := int(time.Second/pace) + 3; made > most || time.Duration(longest.Load()) > pace+took {
+		if most := int(time.Second/gap) + 3; made > most || time.Duration(longest.Load()) > gap+took {
 			t.Errorf("%d answers were made in a second, at most %d should be; the longest wait was %v", made, most,
 				time.Duration(longest.Load()))
 		}
