@@ -33,6 +33,9 @@ func (q *request) body() (*object, error) {
 			Detail: "the body has to be application/json or application/yaml, not " + strconv.Quote(kind),
 			Status: http.StatusUnsupportedMediaType}
 	}
+	if err := q.s.flows(q.ctx, q.who, int(min(q.r.ContentLength, maxBody))); err != nil {
+		return nil, err
+	}
 	text, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, maxBody))
 	var large *http.MaxBytesError
 	switch {
@@ -42,8 +45,10 @@ func (q *request) body() (*object, error) {
 	case err != nil:
 		return nil, badBody("the body did not arrive: " + err.Error())
 	}
-	if err := q.s.flows(q.ctx, q.who, len(text)); err != nil {
-		return nil, err
+	if q.r.ContentLength < 0 { // only now it is known
+		if err := q.s.flows(q.ctx, q.who, len(text)); err != nil {
+			return nil, err
+		}
 	}
 	if inYAML {
 		tree, err := readYAML(text)

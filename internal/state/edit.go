@@ -17,8 +17,9 @@ func (s *State) applyEdit(at model.Time, c *Edit) Result {
 		}
 		return res
 	}
-	changed := map[*model.Spec]*model.Spec{}                                               // tasks of an array share theirs, also after the change
 	ofArray := !slices.ContainsFunc(c.Set, func(f Field) bool { return f != SetThrottle }) // concerns all its tasks
+	// Tasks of an array share a specification, and do so after the change.
+	changed := map[*model.Spec]*model.Spec{}
 	for i := range c.Targets {
 		t := c.Targets[i]
 		if ofArray {
