@@ -18,6 +18,7 @@ import (
 
 	"gbatch/internal/become"
 	"gbatch/internal/boltcheck"
+	"gbatch/internal/filelock"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -142,7 +143,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of the database directory: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := filelock.Take(f); err != nil {
 		who := make([]byte, 20)
 		n, _ := f.Read(who) // the pid is optional in the error's sentence
 		_ = f.Close()       // only read from

@@ -10,10 +10,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/filelock"
 	"gbatch/internal/wire"
 )
 
@@ -35,9 +35,6 @@ const (
 	maxRead = 4 << 20
 	// compactAt is the size from which the journal is rewritten when less than a quarter of it is still needed, bytes.
 	compactAt = 1 << 20
-	// spoolLockWait is how long a starting gnoded waits for the lock.
-	spoolLockWait  = time.Second
-	spoolLockPause = 10 * time.Millisecond
 )
 
 // spool is the open journal. It is used by one goroutine.
@@ -63,13 +60,7 @@ func openSpool(dir string, log *slog.Logger) (*spool, error) {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
 	s := &spool{dir: dir, lock: lock, log: log, mem: newMemory(), compactFrom: compactAt}
-	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for end := time.Now().Add(spoolLockWait); err == unix.EWOULDBLOCK && time.Now().Before(end); {
-		// A program that the last gnoded was just starting has its files until the exec.
-		time.Sleep(spoolLockPause)
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	if err != nil {
+	if err = filelock.Take(lock); err != nil {
 		// Closing what was only opened cannot lose anything.
 		_ = lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {

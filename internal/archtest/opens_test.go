@@ -15,7 +15,8 @@ import (
 var opensIn = []string{"ctld", "noded", "dbd", "internal/store", "internal/rpc", "internal/conf", "internal/become",
 	"internal/certs", "internal/logfile", "internal/terminal", "internal/client", "internal/userdb", "internal/blob",
 	"internal/stepio", "internal/pmix", "internal/pmi", "internal/trail", "internal/acctmgr", "internal/snapfile",
-	"internal/boltcheck", "internal/quietlog", "internal/wall", "internal/guest", "internal/budget", "internal/crash"}
+	"internal/boltcheck", "internal/quietlog", "internal/wall", "internal/guest", "internal/budget", "internal/crash",
+	"internal/filelock"}
 
 // Why a file may open, make or remove names by itself. What fits none of these goes through internal/rootfile.
 const (

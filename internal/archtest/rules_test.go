@@ -9,6 +9,7 @@ var leaves = []string{
 	"internal/boltcheck",
 	"internal/budget",
 	"internal/crash",
+	"internal/filelock",
 	"internal/format",
 	"internal/golden",
 	"internal/guest",

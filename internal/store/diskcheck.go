@@ -6,7 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
+
+	"gbatch/internal/filelock"
 )
 
 // checkDisk checks log and snapshots before they are used. Damage that other voters can make good is moved aside, and
@@ -125,17 +126,11 @@ func lockAndCheck(path string) (found, error) {
 		return found{}, &busyError{fmt.Errorf("opening %s: %w", path, err)}
 	}
 	w, err := func() (*logWalk, error) {
-		for end := time.Now().Add(fileLockTimeout); ; time.Sleep(fileLockPause) {
-			err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, syscall.EWOULDBLOCK) {
-				return nil, &busyError{fmt.Errorf("locking %s: %w", path, err)}
-			}
-			if time.Now().After(end) {
-				return nil, &busyError{inUse(path)}
-			}
+		switch err := filelock.Take(f); {
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return nil, &busyError{inUse(path)}
+		case err != nil:
+			return nil, &busyError{fmt.Errorf("locking %s: %w", path, err)}
 		}
 		if info, err := f.Stat(); err == nil && info.Size() == 0 {
 			return &logWalk{fresh: true}, nil // an old version was about to make it

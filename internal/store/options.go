@@ -99,7 +99,6 @@ const (
 	transportTimeout    = 10 * time.Second
 	fileLockTimeout     = time.Second
 	acceptPause         = 50 * time.Millisecond
-	fileLockPause       = 20 * time.Millisecond
 )
 
 // checked validates o and fills in the defaults.

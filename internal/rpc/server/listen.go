@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/filelock"
 	"gbatch/internal/rpc"
 )
 
@@ -108,7 +109,7 @@ func lockSocket(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := filelock.Take(lock); err != nil {
 		// The lock is not held, so closing the file can't release it.
 		_ = lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
