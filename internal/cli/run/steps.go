@@ -165,9 +165,7 @@ func (s *steps) begin() error {
 	for _, t := range s.all {
 		t.warnMasks()
 		t.sayLaunch()
-		if err := t.sendFiles(); err != nil && t != first { // the reader sees that the connection is broken
-			continue
-		} else if err != nil {
+		if err := t.sendFiles(); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -250,8 +251,14 @@ func (t *talk) created(ev *proto.StepEvent) error {
 	return t.sendFiles()
 }
 
+// sendFiles gives the tasks their files. That the daemon has gone is the reader's to see: it looks for it again, and
+// with the daemon's answer they are sent again.
 func (t *talk) sendFiles() error {
-	return t.conn.Send(proto.StepFrameFiles, &t.pl.files, t.pl.fds)
+	err := t.conn.Send(proto.StepFrameFiles, &t.pl.files, t.pl.fds)
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return nil
+	}
+	return err
 }
 
 // checkMulti gives an error if a task has no command.
