@@ -79,9 +79,25 @@ func (k *soak) restoreSnapshot(name string, lasts time.Duration) {
 	k.up()
 	k.healthy()
 	re.well = now(k.t)
+	k.tidy(name)
 	k.book.mu.Lock()
 	k.book.restored = append(k.book.restored, re)
 	k.book.mu.Unlock()
+}
+
+// tidy removes the states that restored ones have replaced, as an administrator does who has seen that all is well:
+// the soak's disks are small.
+func (k *soak) tidy(name string) {
+	k.t.Helper()
+	old, err := filepath.Glob(filepath.Join(layout(k.c.Dir).at("state", "ctld-"+name), "replaced-*"))
+	if err != nil || len(old) == 0 {
+		k.t.Fatalf("the state that was replaced is not there: %v", err)
+	}
+	for _, dir := range old {
+		if err := os.RemoveAll(dir); err != nil {
+			k.t.Fatal(err)
+		}
+	}
 }
 
 // nextOf gives the first number of a job that a snapshot does not know.
