@@ -32,7 +32,7 @@ type apart struct {
 	files map[string]string // that fill disks, by controller
 }
 
-const diskMiB = 256 // of a controller; two damaged logs are kept beside the present one
+const diskMiB = 1024 // of a controller; two damaged logs and two states each are kept beside the present ones
 
 var clustersApart atomic.Int32
 
