@@ -18,7 +18,8 @@
 //     or over restarts.
 //  2. An order is on disk before it is carried out, and an attempt's end is on disk before gshim
 //     may forget it. An end is reported until the leader acknowledges it. kill -9 at any moment
-//     loses nothing and does nothing twice.
+//     loses nothing and does nothing twice. Where the disk can't be written, no order is taken and
+//     ends are told from memory (spool.go).
 //  3. A leader with a smaller epoch than an earlier leader's is refused.
 //  4. An end is reported only when nothing of the job is left on the machine, or when the node was
 //     drained for processes that survive SIGKILL. No phase lasts for ever.

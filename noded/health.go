@@ -79,6 +79,9 @@ func (h *health) look() string {
 	if h.own != "" {
 		return h.own
 	}
+	if broken := h.n.spoolBroken.Load(); broken != nil {
+		return *broken
+	}
 	if r := h.n.rules.Load(); r == nil || r.HealthProgram == "" {
 		h.found = "" // it is not asked any more
 	}

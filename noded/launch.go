@@ -64,6 +64,9 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	if err := l.n.mayLaunch(launch); err != nil {
 		return l.refuseLaunch(launch, err)
 	}
+	if l.spool.broken != nil {
+		return l.refuseLaunch(launch, fmt.Errorf("node %s starts no jobs: %w", l.n.opts.Name, l.spool.broken))
+	}
 	if len(l.attempts) >= maxAttempts {
 		return l.refuseLaunch(launch,
 			fmt.Errorf("node %s holds %d jobs that run or whose end the controller has not acknowledged, and takes no more",
@@ -444,7 +447,13 @@ func (l *loop) sendOrder(a *attempt) error {
 		return err
 	}
 	order := a.order
-	l.then(func() { l.n.link.launch(order) })
+	l.then(func() {
+		if l.spool.broken != nil {
+			l.n.inbox.post(msgEvents{notOrdered(order, l.spool.broken)})
+			return
+		}
+		l.n.link.launch(order)
+	})
 	return nil
 }
 

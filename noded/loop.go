@@ -129,7 +129,7 @@ type loop struct {
 	late    []func()
 }
 
-// run works until ctx ends or the spool fails.
+// run works until ctx ends.
 func (l *loop) run(ctx context.Context) error {
 	defer l.stopTimers()
 	for {
@@ -139,7 +139,8 @@ func (l *loop) run(ctx context.Context) error {
 			if err := l.onSampled(l.n.sampler.unsaved()); err != nil {
 				return err
 			}
-			return l.spool.write()
+			l.spool.write()
+			return nil
 		}
 		if err := l.batch(l.n.inbox.take()); err != nil {
 			return err
@@ -157,17 +158,14 @@ func (l *loop) batch(list []any) error {
 	if l.failed != nil {
 		return l.failed
 	}
-	if err := l.spool.write(); err != nil {
-		return err
-	}
+	l.spool.write()
 	l.out.put(l.reports...)
 	l.reports = l.reports[:0]
 	for _, f := range l.early {
 		f()
 	}
-	if err := l.spool.commit(); err != nil {
-		return err
-	}
+	l.spool.commit()
+	l.noteSpool()
 	for _, f := range l.late {
 		f()
 	}
@@ -237,6 +235,8 @@ func (l *loop) handle(m any) error {
 		m.reply <- l.owed()
 	case msgOverfull:
 		l.onOverfull(m)
+	case msgMendSpool:
+		l.onMendSpool()
 	case msgRunning:
 		m.reply <- answerFor{running: l.running(), leaving: l.leaving()}
 	default:

@@ -73,8 +73,10 @@ type Noded struct {
 	cutting   sync.Mutex       // while GPUs are divided
 	gpuHealth *gpuwatch.Health // nil: no GPUs to watch
 	alive     atomic.Int64     // number of known attempts
-	sampler   *sampler
-	oom       oomLog
+	// spoolBroken is why the spool can't be written; nil: it can.
+	spoolBroken atomic.Pointer[string]
+	sampler     *sampler
+	oom         oomLog
 
 	troubles gpuwatch.Troubles
 

@@ -81,8 +81,8 @@ func (l *loop) recover() error {
 			l.programLeft(a)
 		}
 	}
-	if err := l.spool.commit(); err != nil {
-		return err
+	if l.spool.commit(); l.spool.broken != nil {
+		return l.spool.broken
 	}
 	if len(l.attempts) > 0 {
 		l.log.Info("read the spool", "attempts", len(l.attempts), "reports", len(reports), "rebooted", rebooted)

@@ -3,6 +3,7 @@ package noded
 // restart_test.go kills what can be killed: the real gnoded binary, gshim, the controller, and (on paper) the machine.
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -110,7 +111,7 @@ func TestKillGnodedGivingUp(t *testing.T) {
 	s, err := openSpool(d.opts.Spool, slog.New(slog.DiscardHandler))
 	must(t, err)
 	must(t, s.add(recLate, &lateFor{Job: l.Job, Attempt: l.Attempt}, true))
-	must(t, s.commit())
+	commit(t, s)
 	must(t, s.close())
 	d.run()
 	d.ctl.waitNode(n + 1)
@@ -305,29 +306,42 @@ func TestSpoolOfAnotherNode(t *testing.T) {
 	must(t, n.Close())
 }
 
-// A full disk ends the daemon with a clear message, and the next gnoded finds its records.
+// A job that can't be written down is refused with the reason, and the next one runs when the disk has space again.
 func TestSpoolFails(t *testing.T) {
 	pki := newPKI(t)
 	c := &cluster{t: t, ctl: newFake(t, pki, "c1"), dir: t.TempDir()}
 	c.opts = testOptions(t, pki, c.ctl.addr)
 	n, err := New(c.opts)
 	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- n.Run(t.Context()) }()
+	go func() { done <- n.Run(ctx) }()
 	t.Cleanup(c.clean)
 	c.ctl.waitNode(1)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	must(t, err)
 	must(t, unix.Dup3(int(full.Fd()), int(n.loop.spool.f.Fd()), unix.O_CLOEXEC))
 	must(t, full.Close())
-	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{c.job(1, "exit 0")}})
-	err = <-done
-	if err == nil || !strings.Contains(err.Error(), "gnoded on node n1: write the spool: ") ||
-		!strings.Contains(err.Error(), "no space left on device") {
-		t.Errorf("%v", err)
+	first, second := c.job(1, "exit 0"), c.job(2, "exit 0")
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{first}})
+	refused := c.ctl.waitEnded(first)
+	if refused.Kind != proto.ReportLaunchFailed || !strings.Contains(refused.Text, "write the spool: ") ||
+		!strings.Contains(refused.Text, "no space left on device") {
+		t.Errorf("%q", refused.Text)
 	}
+	until(t, "the spool is mended", func() bool { return n.spoolBroken.Load() == nil })
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{second}})
+	if r := c.ctl.waitEnded(second); r.Kind != proto.ReportEnded {
+		t.Errorf("%+v", r)
+	}
+	stop()
+	must(t, <-done)
 	again, err := New(c.opts)
 	must(t, err)
+	if mem := &again.loop.spool.mem; mem.opened.Node != "n1" || mem.epoch.Epoch != 1 {
+		t.Errorf("the mended spool has lost who it is of: %+v, %+v", mem.opened, mem.epoch)
+	}
 	must(t, again.Close())
 }
 

@@ -10,11 +10,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/filelock"
 	"gbatch/internal/wire"
+	"gbatch/noded/shim"
 )
 
 // spool.go is the node's memory: an append-only journal of which attempts it has taken on and which reports the leader
@@ -24,6 +26,10 @@ import (
 // both little endian, and the payload, a kind byte and a msgpack record. A record that is cut off or has a wrong
 // checksum ends the journal: what follows was never acknowledged. What records mean is memory.go's; replay at start and
 // add while running both go through it, and compact writes back just what it keeps.
+//
+// Where the journal can't be written (a full disk, or one that has turned read-only) the node's jobs go on, and their
+// ends are told from memory. No job starts, and the leader keeps the node drained with the reason, until the journal is
+// whole again. If gnoded ends before, the next one doesn't know what happened since.
 
 const (
 	spoolFile  = "journal"
@@ -47,6 +53,9 @@ type spool struct {
 	sync bool   // one of them must be on disk before anybody is told
 	mem  memory
 	log  *slog.Logger
+
+	// broken says why what was added is not on disk; nil: it is. mend ends it.
+	broken error
 
 	compactFrom int64 // size from which compacting is worth a try, bytes
 }
@@ -232,35 +241,33 @@ func appendRecord(buf []byte, kind recordKind, rec wire.Coder, limit int) ([]byt
 	return buf, nil
 }
 
-// write gives the batch to the kernel: it survives this process, but not a crash of the machine. After an error the
-// spool can't be used: its content on disk is not known.
-func (s *spool) write() error {
-	if len(s.buf) == 0 {
-		return nil
+// write gives the batch to the kernel: it survives this process, but not a crash of the machine. After a failure the
+// content on disk is not known, and the spool is broken: it lives in memory alone until mend has written all of it.
+func (s *spool) write() {
+	if len(s.buf) > 0 && s.broken == nil {
+		_, err := s.f.Write(s.buf)
+		s.breaks("write", err)
+		s.size += int64(len(s.buf))
 	}
-	if _, err := s.f.Write(s.buf); err != nil {
-		return fmt.Errorf("write the spool: %w", err)
-	}
-	s.size += int64(len(s.buf))
 	s.buf = s.buf[:0]
-	return nil
+}
+
+func (s *spool) breaks(what string, err error) {
+	if err != nil {
+		s.broken = fmt.Errorf("%s the spool: %w", what, err)
+	}
 }
 
 // commit writes the batch, with one fsync if any of it was durable.
-func (s *spool) commit() error {
-	if err := s.write(); err != nil {
-		return err
+func (s *spool) commit() {
+	s.write()
+	if s.sync && s.broken == nil {
+		s.breaks("sync", unix.Fdatasync(int(s.f.Fd())))
 	}
-	if s.sync {
-		s.sync = false
-		if err := unix.Fdatasync(int(s.f.Fd())); err != nil {
-			return fmt.Errorf("write the spool: fsync %s: %w", s.path(), err)
-		}
+	s.sync = false
+	if s.size >= s.compactFrom && s.broken == nil {
+		s.breaks("compact", s.compact())
 	}
-	if s.size < s.compactFrom {
-		return nil
-	}
-	return s.compact()
 }
 
 // compact rewrites the journal with what is still needed, if that is less than a quarter of it.
@@ -275,13 +282,30 @@ func (s *spool) compact() error {
 	if s.size < s.compactFrom {
 		return nil
 	}
-	f, err := replaceFile(s.path(), live)
+	return s.rewrite(live)
+}
+
+// mend tries to make a broken spool whole: a new journal has all that is in memory.
+func (s *spool) mend() error {
+	live, err := s.live()
+	if err == nil {
+		err = s.rewrite(live)
+	}
+	if err == nil {
+		s.broken, s.buf, s.sync = nil, s.buf[:0], false // memory has what waits in buf too
+	}
+	return err
+}
+
+// rewrite replaces the journal.
+func (s *spool) rewrite(content []byte) error {
+	f, err := replaceFile(s.path(), content)
 	if err != nil {
-		return fmt.Errorf("compact the spool: %w", err)
+		return err
 	}
 	// The old file has no name any more.
 	_ = s.f.Close()
-	s.f, s.size = f, int64(len(live))
+	s.f, s.size = f, int64(len(content))
 	return nil
 }
 
@@ -313,10 +337,13 @@ func (s *spool) live() ([]byte, error) {
 	return out, err
 }
 
-// close lets the journal go. What was committed stays.
+// close lets the journal go. What was committed stays; the error says if it could not be.
 func (s *spool) close() error {
-	err := s.commit()
-	return errors.Join(err, s.f.Close(), s.lock.Close())
+	s.commit()
+	if s.broken != nil && s.mend() != nil {
+		s.broken = fmt.Errorf("what happened since is not on disk: %w", s.broken)
+	}
+	return errors.Join(s.broken, s.f.Close(), s.lock.Close())
 }
 
 // replaceFile replaces the file at path by content, atomically, and returns it open at its end.
@@ -350,4 +377,43 @@ func syncDir(dir string) error {
 	}
 	err = d.Sync()
 	return errors.Join(err, d.Close())
+}
+
+// spoolPace is the time between two tries to write a broken spool anew.
+const spoolPace = 2 * time.Second
+
+// msgMendSpool says that it is time for the next try.
+type msgMendSpool struct{}
+
+// noteSpool says once that the spool has broken, and begins to mend it.
+func (l *loop) noteSpool() {
+	if l.spool.broken == nil || l.n.spoolBroken.Load() != nil {
+		return
+	}
+	why := l.spool.broken.Error()
+	l.log.Error("no job starts here until the spool can be written; those that are here go on", "spool", l.spool.dir,
+		"err", why)
+	l.n.spoolBroken.Store(&why)
+	l.n.beatNow()
+	l.laterMend()
+}
+
+func (l *loop) laterMend() {
+	time.AfterFunc(spoolPace, func() { l.n.inbox.post(msgMendSpool{}) })
+}
+
+func (l *loop) onMendSpool() {
+	if l.spool.mend() != nil {
+		l.laterMend()
+		return
+	}
+	l.log.Info("the spool can be written again, and has everything", "spool", l.spool.dir)
+	l.n.spoolBroken.Store(nil)
+	l.n.beatNow()
+}
+
+// notOrdered is what an order comes to that is not on disk: it does not go out, as if gshim had refused it.
+func notOrdered(o *shim.Launch, why error) []shim.Event {
+	return []shim.Event{{Kind: shim.LaunchFailed, Key: o.Key, Stage: shim.StageJournal, Text: why.Error(),
+		Ended: time.Now()}}
 }

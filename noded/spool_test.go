@@ -26,6 +26,13 @@ func openTest(t testing.TB, dir string) *spool {
 	return s
 }
 
+// commit writes the batch.
+func commit(t *testing.T, s *spool) {
+	t.Helper()
+	s.commit()
+	must(t, s.broken)
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -80,11 +87,11 @@ func TestSpoolRemembers(t *testing.T) {
 		}
 		if rnd.IntN(20) == 0 {
 			s.sync = false // the test's disk is not the point
-			must(t, s.commit())
+			commit(t, s)
 		}
 	}
 	must(t, s.add(recEpoch, &leaderEpoch{Epoch: 9, Instance: 8}, true))
-	must(t, s.commit())
+	commit(t, s)
 	st, err := os.Stat(s.path())
 	must(t, err)
 	if st.Size() != s.size {
@@ -106,7 +113,7 @@ func TestSpoolStaysSmall(t *testing.T) {
 		must(t, s.add(recLaunch, &launched{Job: key.Job, Attempt: 1, StdErr: strings.Repeat("x", 60)}, false))
 		must(t, s.add(recReport, &proto.Report{Seq: uint64(i + 1), Kind: proto.ReportEnded, Job: key.Job, Attempt: 1}, false))
 		must(t, s.add(recAcked, &ackedSeqs{Seqs: []uint64{uint64(i + 1)}}, false))
-		must(t, s.commit())
+		commit(t, s)
 		largest = max(largest, s.size)
 	}
 	if largest > compactAt+4096 {
@@ -124,7 +131,7 @@ func TestSpoolTornTail(t *testing.T) {
 	ends := map[int64]memory{s.size: clone(s.mem)}
 	for i := range 5 {
 		must(t, s.add(recLaunch, &launched{Job: model.JobID(i + 1), Attempt: 1, StdErr: "/x"}, true))
-		must(t, s.commit())
+		commit(t, s)
 		ends[s.size] = clone(s.mem)
 	}
 	must(t, s.close())
@@ -223,5 +230,42 @@ func TestReadRecordLimits(t *testing.T) {
 		if _, err := readRecord(strings.NewReader(head), nil); err == nil || err == io.EOF {
 			t.Errorf("%q: %v", head, err)
 		}
+	}
+}
+
+// TestSpoolBroken: what is added while the journal can't be written is in memory, and on disk once that can be done.
+func TestSpoolBroken(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	add := func(id model.JobID) {
+		t.Helper()
+		must(t, s.add(recLaunch, &launched{Job: id, Attempt: 1, UID: 7}, true))
+		s.commit()
+	}
+	add(1)
+	must(t, s.broken)
+	must(t, s.f.Close()) // writing fails from here
+	add(2)
+	if s.broken == nil {
+		t.Fatal("a write to a closed file went well")
+	}
+	add(3)
+	must(t, os.Mkdir(filepath.Join(dir, spoolFile+".new"), 0o700))
+	if s.mend() == nil || s.broken == nil {
+		t.Fatal("it was mended over a directory")
+	}
+	must(t, os.Remove(filepath.Join(dir, spoolFile+".new")))
+	must(t, s.add(recLaunch, &launched{Job: 4, Attempt: 1, UID: 7}, true)) // in the batch that mends
+	must(t, s.mend())
+	commit(t, s)
+	add(5)
+	must(t, s.broken)
+	mem := s.mem
+	must(t, s.close())
+	again := openTest(t, dir)
+	defer func() { must(t, again.close()) }()
+	same(t, &again.mem, &mem)
+	if len(again.mem.attempts) != 5 {
+		t.Errorf("%d attempts of 5", len(again.mem.attempts))
 	}
 }

@@ -46,7 +46,7 @@ func TestLargeReports(t *testing.T) {
 		seqs = append(seqs, i+1<<40)
 	}
 	must(t, l.onAck(append(seqs, l.reports[0].Seq, l.reports[1].Seq, l.reports[1].Seq)))
-	must(t, l.spool.commit())
+	commit(t, l.spool)
 	if n := len(l.spool.mem.reports); n != 0 {
 		t.Errorf("%d reports are left", n)
 	}
@@ -64,7 +64,7 @@ func TestCompactGrownRecord(t *testing.T) {
 	s.compactFrom = 1
 	for range 10 {
 		must(t, s.add(recOpened, &opened{Incarnation: 1, BootID: strings.Repeat("b", 4000)}, true))
-		must(t, s.commit())
+		commit(t, s)
 	}
 	want := s.mem
 	must(t, s.close())

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,8 +36,8 @@ func (a *apart) mends(dir string) {
 }
 
 // TestReadOnlyDisks: the leader's disk, gdbd's and a node's turn read-only, one after the other. Another controller
-// leads, records wait, and the node's job goes on elsewhere, after it has ended there. Each daemon says what is wrong,
-// and when the disks are mended nothing is missing.
+// leads, records wait, and the node's jobs go on there and end, while others wait for it. Each daemon says what is
+// wrong, and when the disks are mended nothing is missing.
 func TestReadOnlyDisks(t *testing.T) {
 	t.Parallel()
 	a := mustUpApart(t, Options{Dir: filepath.Join(t.TempDir(), "readonly"), Nodes: 2, CPUs: 4, MemMiB: 1000,
@@ -71,19 +70,34 @@ func TestReadOnlyDisks(t *testing.T) {
 	says(dbdName, "look after the disk and start gdbd again")
 
 	where := job(t, a.Cluster, long).Run.Alloc.Nodes[0].Node
+	onNode := func(sp *model.Spec) { sp.ReqNodes = []string{where} }
 	d := daemon(t, a.Dir, func(d *Daemon) bool { return d.Name == where })
 	gnoded := daemonOf(t, a.Dir, RoleNode, where)
+	over := filepath.Join(t.TempDir(), "over")
+	ends := submit(t, a.Cluster, "until test -e "+over+"; do sleep 0.1; done\nexit 3\n", onNode)
+	untilState(t, a.Cluster, ends, model.Running)
 	a.breaks(at("node-" + where))
-	third := submit(t, a.Cluster, "true\n", func(sp *model.Spec) { sp.ReqNodes = []string{where} })
-	s.ended(where, gnoded)
-	says(where, "write the spool")
-	until(t, "its job runs elsewhere", func() bool {
-		j := job(t, a.Cluster, long)
-		return j.State == model.Running && j.Restarts == 1
+	third := submit(t, a.Cluster, "true\n", onNode)
+	until(t, "the node is drained with its reason", func() bool {
+		n := node(t, a.Cluster, where)
+		return strings.Contains(n.Reason, "read-only")
 	})
-	if list := strings.Fields(lines(t, beats)); len(slices.Compact(list)) > 2 {
-		t.Errorf("the job ran on both nodes at once: %q", slices.Compact(list))
+	says(where, "no job starts here until the spool can be written")
+	if err := os.WriteFile(over, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
+	untilState(t, a.Cluster, ends, model.Failed)
+	had := strings.Count(lines(t, beats), where)
+	until(t, "the job outlives SlurmdTimeout there", func() bool {
+		return strings.Count(lines(t, beats), where) > had+10*2*8
+	})
+	if j := job(t, a.Cluster, long); j.State != model.Running || j.Restarts != 0 {
+		t.Errorf("the node's job is %s after %d restarts", j.State, j.Restarts)
+	}
+	cancel(t, a.Cluster, long)
+	untilState(t, a.Cluster, long, model.Cancelled)
+	s.send(gnoded, syscall.SIGTERM)
+	s.ended(where, gnoded)
 
 	s.send(leader, syscall.SIGTERM)
 	s.ended(name, leader)
@@ -96,10 +110,11 @@ func TestReadOnlyDisks(t *testing.T) {
 	}
 	s.up()
 	(&soak{stage: s}).healthy()
-	for _, id := range []model.JobID{first, second, third} {
+	for id, state := range map[model.JobID]model.JobState{first: model.Completed, second: model.Completed,
+		third: model.Completed, ends: model.Failed, long: model.Cancelled} {
 		until(t, "the jobs are on record", func() bool {
 			r := lastRecords(t, a.Cluster)[id]
-			return r != nil && r.State == model.Completed
+			return r != nil && r.State == state
 		})
 	}
 	if list := pingOf(t, a.Cluster); len(list.DbdNotes) > 0 {

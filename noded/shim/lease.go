@@ -69,11 +69,11 @@ type verdict struct {
 func (k Key) program() bool { return k.Step <= firstProgram }
 
 // setLease takes a lease from gnoded.
-func (s *server) setLease(l *Lease) error {
+func (s *server) setLease(l *Lease) {
 	s.mu.Lock()
 	if l.Until != 0 && l.Until <= Uptime() && s.lease.over != "" {
 		s.mu.Unlock()
-		return nil // it arrived after the jobs that it was for were killed
+		return // it arrived after the jobs that it was for were killed
 	}
 	if s.lease.over != "" {
 		s.log.Info("the node is heard again; launches go on")
@@ -82,7 +82,9 @@ func (s *server) setLease(l *Lease) error {
 	s.lease.turn++
 	s.leaseChanged()
 	s.mu.Unlock()
-	return s.writeLease(l)
+	if err := s.writeLease(l); err != nil {
+		s.log.Warn("the lease counts, but the gshim after this one would not know it", "err", err)
+	}
 }
 
 // leaseChanged wakes the goroutines that wait for the lease. Callers hold mu.
@@ -98,12 +100,9 @@ func (s *server) writeLease(l *Lease) error {
 	e.lease(l)
 	path := filepath.Join(s.dir, leaseFile)
 	if err := os.WriteFile(path+".new", e.b, 0o600); err != nil {
-		return fmt.Errorf("keep the lease: %w", err)
+		return err
 	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("keep the lease: %w", err)
-	}
-	return nil
+	return os.Rename(path+".new", path)
 }
 
 // readLease reads the lease that an earlier gshim has written.

@@ -71,7 +71,8 @@ func (s *server) handle(c *conn, o *order) {
 		n, err := s.ack(o.keys)
 		c.done(o.seq, n, err)
 	case kindLease:
-		c.done(o.seq, 0, s.setLease(&o.lease))
+		s.setLease(&o.lease)
+		c.done(o.seq, 0, nil)
 	case kindPing:
 		c.done(o.seq, 0, nil)
 	case kindShutdown:
