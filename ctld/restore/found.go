@@ -64,7 +64,12 @@ func (o *Options) foundAt(ctx context.Context, addr string, v *state.View, saved
 			return err
 		}
 		for _, r := range chunk.Records {
-			j := v.Job(r.Job)
+			j, array := v.Job(r.Job), model.JobID(0)
+			if r.ArrayID != 0 && r.TaskText == "" && (j == nil || j.IsArray()) {
+				if j, array = v.TaskRecord(r.ArrayID, r.Task), r.ArrayID; j != nil && !j.IsArray() {
+					continue // the snapshot has the task with another number
+				}
+			}
 			if r.Cluster != o.Cluster || j == nil || j.State.Finished() || r.Attempt < j.Attempt || r.Submit != j.Submit {
 				continue // the time of its submission tells it from a job of an earlier history
 			}
@@ -74,7 +79,7 @@ func (o *Options) foundAt(ctx context.Context, addr string, v *state.View, saved
 			}
 			sizes[k] = r.Size
 			one := state.FoundRun{Job: r.Job, Attempt: r.Attempt, Restarts: r.Restarts, State: r.State, Reason: r.Reason,
-				Start: r.Start, End: r.End, Exit: r.Exit, UID: r.CancelUID}
+				Start: r.Start, End: r.End, Exit: r.Exit, UID: r.CancelUID, Array: array, Task: r.Task}
 			if one.Exit.Text == "" {
 				one.Exit.Text = r.Why
 			}

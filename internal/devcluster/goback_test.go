@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -299,5 +300,87 @@ func TestRestoreOnOneOfThree(t *testing.T) {
 	}
 	if got := r.ended(); !slices.Equal(got, all) {
 		t.Errorf("on record are %v, want %v", got, all)
+	}
+}
+
+// TestRestoredTasksRunOnce: the tasks of an array, and the components of a heterogeneous job, that waited in the
+// snapshot and have ended since don't run again. A task that runs does, as a restart with its number.
+func TestRestoredTasksRunOnce(t *testing.T) {
+	r := &runs{devcluster.Start(t, devcluster.Options{Nodes: 1, CPUs: 8}), t}
+	command := func(words ...string) string {
+		t.Helper()
+		cmd := exec.Command(filepath.Join(devcluster.Commands(t), words[0]), words[1:]...)
+		cmd.Env, cmd.Dir = r.Env(), r.Dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", words, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	ran := filepath.Join(r.Dir, "ran")
+	script := filepath.Join(r.Dir, "script")
+	what := `#!/bin/sh
+echo ${SLURM_ARRAY_TASK_ID:-het}${SLURM_RESTART_COUNT:+ again} $SLURM_JOB_ID >> ran
+[ "$SLURM_ARRAY_TASK_ID" = 3 ] && [ -z "$SLURM_RESTART_COUNT" ] && exec sleep 1000
+exit 0
+`
+	if err := os.WriteFile(script, []byte(what), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	array := command("gsubmit", "--parsable", "-H", "--requeue", "-o", "/dev/null", "--array=1-6", script)
+	het := command("gsubmit", "--parsable", "-H", "-o", "/dev/null", "-n1", ":", "-n1", script)
+	file := r.save()
+	for _, task := range []string{"1", "2", "3"} {
+		command("gcontrol", "release", array+"_"+task)
+	}
+	command("gcontrol", "release", het)
+	states := func() string {
+		list := strings.Fields(command("gacct", "-nXP", "-o", "JobID,State", "-j", array+","+het))
+		slices.Sort(list)
+		return strings.Join(list, " ")
+	}
+	begun := fmt.Sprintf("%[1]s_1|COMPLETED %[1]s_2|COMPLETED %[1]s_3|RUNNING %[1]s_[4-6]|PENDING "+
+		"%[2]s+0|COMPLETED %[2]s+1|COMPLETED", array, het)
+	r.Wait("the records of what has begun", func() error {
+		if got := states(); got != begun {
+			return fmt.Errorf("%s, want %s", got, begun)
+		}
+		return nil
+	})
+	r.StopDaemon("ctld-ctl1")
+	if got := r.restore("ctl1", file, true); !strings.Contains(got, "new jobs begin at ") {
+		t.Fatal(got)
+	}
+	r.StartDaemon("ctld-ctl1")
+	r.WaitReady()
+	command("gcontrol", "release", array+"_[3-6]") // the snapshot has its tasks on hold
+	over := strings.NewReplacer("RUNNING", "COMPLETED", "[4-6]|PENDING", "4|COMPLETED "+array+"_5|COMPLETED "+array+
+		"_6|COMPLETED").Replace(begun)
+	r.Wait("everything to end", func() error {
+		if got := states(); got != over {
+			return fmt.Errorf("%s, want %s", got, over)
+		}
+		return nil
+	})
+	text, err := os.ReadFile(ran)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := map[string]string{}
+	var got []string
+	for line := range strings.Lines(strings.TrimSpace(string(text))) {
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ')
+		task, id := line[:at], line[at+1:]
+		if got = append(got, task); task == "3" || task == "3 again" {
+			number[id] = task
+		}
+	}
+	slices.Sort(got)
+	if all := strings.Join(got, ", "); all != "1, 2, 3, 3 again, 4, 5, 6, het" {
+		t.Errorf("what ran: %s", all)
+	}
+	if len(number) != 1 {
+		t.Errorf("the task that ran twice had the numbers %v", number)
 	}
 }

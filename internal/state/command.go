@@ -403,6 +403,10 @@ type FoundRun struct {
 	End      model.Time // 0: it has not ended
 	Exit     model.Exit
 	UID      uint32 // who cancelled it
+
+	// Array is that of a task which had no number of its own in the snapshot, as it waited in its array's record; else 0.
+	Array model.JobID
+	Task  int32
 }
 
 func (x *FoundRun) Wire(c *wire.C) {
@@ -415,6 +419,8 @@ func (x *FoundRun) Wire(c *wire.C) {
 	wire.Int(c, &x.End)
 	wire.Struct(c, &x.Exit)
 	wire.Int(c, &x.UID)
+	wire.Int(c, &x.Array)
+	wire.Int(c, &x.Task)
 }
 
 // Tick applies the effects of time: time limits, begin times, the age at which finished jobs are forgotten.

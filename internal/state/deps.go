@@ -366,6 +366,15 @@ func (s *State) splitTask(id, array model.JobID, task int32, at model.Time) {
 // split moves tasks from a pending array's record to a new record, which is not published yet; the last tasks keep the
 // array's record itself. The caller publishes the record that split returns.
 func (s *State) split(j *model.Job, tasks model.TaskSet) *model.Job {
+	el := s.splitAs(j, tasks, s.nextID)
+	if el.ID == s.nextID {
+		s.nextID++
+	}
+	return el
+}
+
+// splitAs is split with a number for the new record that no job has.
+func (s *State) splitAs(j *model.Job, tasks model.TaskSet, id model.JobID) *model.Job {
 	rest := j.Tasks.MinusSet(tasks)
 	el := *j
 	el.Deps = append([]model.Dep(nil), j.Deps...)
@@ -374,8 +383,7 @@ func (s *State) split(j *model.Job, tasks model.TaskSet) *model.Job {
 		owner.Tasks = rest
 		s.put(&owner)
 		s.record(&owner)
-		el.ID = s.nextID
-		s.nextID++
+		el.ID = id
 		s.useBlob(el.Spec.Script)
 		s.useBlob(el.Spec.Env)
 	}

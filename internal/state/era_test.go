@@ -1,6 +1,10 @@
 package state
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"gbatch/internal/model"
@@ -87,6 +91,93 @@ func TestNewEraFound(t *testing.T) {
 				t.Errorf("after its node has lost it: %v, attempt %d", j.State, j.Attempt)
 			}
 		})
+	}
+}
+
+// TestNewEraTasks: tasks of an array that waited in the snapshot, and of which gdbd has more, are jobs with the numbers
+// that gdbd has; the last one that began had its array's number. The other tasks wait as before.
+func TestNewEraTasks(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		tasks string
+		found map[model.JobID]int32 // tasks by number, 0 stands for the array's
+		want  string
+	}{
+		{"some", "1-5", map[model.JobID]int32{80: 2, 90: 4}, "80:2 completed 1; 90:4 completed 1; [1,3,5] pending 1"},
+		{"all", "1-3", map[model.JobID]int32{80: 1, 90: 2, 0: 3}, "80:1 completed 1; 90:2 completed 1; array:3 completed 1"},
+		{"the array's number, and others are left", "1-3", map[model.JobID]int32{80: 1, 0: 3},
+			"500:3 completed 1; 80:1 completed 1; [2] pending 1000"},
+		{"the last, without the array's number", "1-2", map[model.JobID]int32{80: 1, 90: 2},
+			"80:1 completed 1; array:2 completed 1"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s, _ := eraJob(t, model.Pending, false, epoch+100_000)
+			list, _, err := model.ParseTaskSet(x.tasks, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := s.apply(&Submit{Spec: &model.Spec{Name: "a", Partitions: []string{"p"}, Tasklist: list}}).Job
+			var found []FoundRun
+			for job, task := range x.found {
+				if job == 0 {
+					job = id
+				}
+				found = append(found, FoundRun{Job: job, Attempt: 1, State: model.Completed, Start: epoch + 100_000,
+					End: epoch + 200_000, Array: id, Task: task})
+			}
+			slices.SortFunc(found, func(a, b FoundRun) int { return cmp.Compare(a.Job, b.Job) })
+			s.now = epoch + 300_000
+			s.apply(&NewEra{Number: 1, NextJob: 500, Restored: true, Found: found})
+			var got []string
+			s.st.View().Jobs(func(j *model.Job) bool {
+				if j.ArrayID != id {
+					return true
+				}
+				name := fmt.Sprint(j.ID)
+				if j.ID == id {
+					name = "array"
+				}
+				if j.IsArray() {
+					got = append(got, fmt.Sprintf("[%s] pending %d", j.Tasks, j.Attempt))
+				} else {
+					got = append(got, fmt.Sprintf("%s:%d %s %d", name, j.Task, strings.ToLower(j.State.String()), j.Attempt))
+				}
+				return true
+			})
+			slices.Sort(got)
+			if all := strings.Join(got, "; "); all != x.want {
+				t.Errorf("%s\nwant %s", all, x.want)
+			}
+			s.replicas()
+		})
+	}
+}
+
+// TestNewEraHet: a heterogeneous job that waited in the snapshot has ended if all of its components have.
+func TestNewEraHet(t *testing.T) {
+	for over := range 3 {
+		s, _ := eraJob(t, model.Pending, false, epoch+100_000)
+		spec := func(name string) *model.Spec {
+			return &model.Spec{Name: name, Partitions: []string{"p"}, Requeue: true}
+		}
+		id := s.apply(&SubmitHet{Parts: []HetPart{{Spec: spec("h")}, {Spec: spec("h1")}}}).Job
+		var found []FoundRun
+		for i := range over {
+			found = append(found, FoundRun{Job: id + model.JobID(i), Attempt: 1, State: model.Completed,
+				Start: epoch + 100_000, End: epoch + 200_000})
+		}
+		s.now = epoch + 300_000
+		s.apply(&NewEra{Number: 1, NextJob: 500, Restored: true, Found: found})
+		want := model.Pending
+		if over == 2 {
+			want = model.Completed
+		}
+		for i := range 2 {
+			if j := s.job(id + model.JobID(i)); j.State != want {
+				t.Errorf("with %d components ended, %s is %v", over, j.Het.Name(), j.State)
+			}
+		}
+		s.replicas()
 	}
 }
 

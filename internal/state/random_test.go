@@ -404,6 +404,12 @@ func (g *storm) era(c *NewEra) *NewEra {
 			r.End = g.now - model.Time(of%3000)
 			r.Exit = model.Exit{Code: int32(of % 3)}
 		}
+		if j.IsArray() {
+			r.Array, r.Task = j.ArrayID, j.Tasks.Min()
+			if of%11 < 7 {
+				r.Job = c.NextJob - model.JobID(of%4)
+			}
+		}
 		c.Found = append(c.Found, r)
 		return true
 	})

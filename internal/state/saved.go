@@ -22,8 +22,8 @@ import (
 //   - A job that waited in the snapshot, and has begun since, waits again; its next run is a restart. If it must not be
 //     requeued, it ends: nobody knows how far it came.
 //
-// Heterogeneous jobs, and tasks of arrays, that waited in the snapshot wait again in any case: a task that has begun
-// has a number which the snapshot does not know.
+//   - A task of an array that waited in the snapshot has the number with which it has begun since, and is such a job.
+//   - A heterogeneous job has ended if all of its components have.
 //
 // A job that was about to begin in the snapshot goes back to the queue: it may have run since, or not. What nodes still
 // have of such attempts they end when they register.
@@ -51,13 +51,20 @@ func (s *State) applyNewEra(at model.Time, c *NewEra) Result {
 		eras = eras[1:]
 	}
 	s.eras = eras
+	found := s.foundTasks(c.Found)
 	runs := map[attemptKey]*FoundRun{}
 	last := map[model.JobID]*FoundRun{}
-	for i := range c.Found {
-		r := &c.Found[i]
+	for i := range found {
+		r := &found[i]
 		runs[attemptKey{r.Job, r.Attempt}] = r
 		if l := last[r.Job]; l == nil || l.Attempt < r.Attempt {
 			last[r.Job] = r
+		}
+	}
+	over := map[model.JobID]bool{}
+	for id, l := range last {
+		if j, ok := s.jobs.Get(id); ok {
+			over[id] = l.Attempt >= j.Attempt && l.endsJob(j)
 		}
 	}
 	for _, id := range s.jobs.Keys() {
@@ -73,7 +80,7 @@ func (s *State) applyNewEra(at model.Time, c *NewEra) Result {
 			continue
 		}
 		l := last[id]
-		if l != nil && l.Attempt >= given && l.endsJob(j) && j.Het == nil { // components end together
+		if s.overBefore(j, over) {
 			s.endedBefore(j, l)
 			continue
 		}
@@ -97,6 +104,57 @@ func (s *State) applyNewEra(at model.Time, c *NewEra) Result {
 	}
 	s.plan()
 	return Result{Changed: true}
+}
+
+// foundTasks gives tasks that waited in the records of their arrays, and have begun since, records of their own. The
+// list that it returns has their numbers.
+func (s *State) foundTasks(found []FoundRun) []FoundRun {
+	found = slices.Clone(found)
+	part := func(whole bool) {
+		for i := range found {
+			r := &found[i]
+			j := s.taskRecord(r.Array, r.Task)
+			if r.Array == 0 || j == nil || j.IsArray() && (j.State != model.Pending || (j.ID == r.Job) != whole) {
+				continue
+			}
+			if !j.IsArray() {
+				r.Job = j.ID
+				continue
+			}
+			id := r.Job
+			if _, taken := s.jobs.Get(id); taken || id == 0 || id >= s.nextID {
+				id = s.nextID
+				s.nextID++
+			}
+			el := s.splitAs(j, model.TaskSet{{Lo: r.Task, Hi: r.Task, Step: 1}}, id)
+			if el.ID != j.ID && r.Job == j.ID { // gdbd has the task by the number that the other tasks go on with
+				rest, _ := s.jobs.Get(j.ID)
+				n := *rest
+				n.Attempt = max(n.Attempt, inNextEra(r.Attempt))
+				s.put(&n)
+				s.record(&n)
+			}
+			s.put(el)
+			r.Job = el.ID
+		}
+	}
+	part(false)
+	part(true) // the last task that begins has its array's number
+	return found
+}
+
+// overBefore reports whether a job that waits has ended since the snapshot; over has those whose last attempt was the
+// last one for certain. The components of a heterogeneous job end together.
+func (s *State) overBefore(j *model.Job, over map[model.JobID]bool) bool {
+	if j.Het == nil {
+		return over[j.ID]
+	}
+	for id := j.Het.ID; id <= j.Het.Last(); id++ {
+		if o, ok := s.jobs.Get(id); ok && !o.State.Finished() && !over[id] {
+			return false
+		}
+	}
+	return true
 }
 
 // foundOut gives a job with resources the end that gdbd has of its attempt, if there is one. One that had not begun
