@@ -98,7 +98,17 @@ func canonical(key string) string {
 // Change gives the command that changes the definitions of nodes.
 func Change(v *state.View, names []string, set []model.KV) (*state.Define, error) {
 	cmd := &state.Define{}
-	for _, name := range names {
+	hosts := map[string][]string{} // by key
+	for _, kv := range set {
+		if key := canonical(kv.Key); key == "NodeAddr" || key == "NodeHostName" {
+			list, err := hostsFor(names, key, kv.Value)
+			if err != nil {
+				return nil, err
+			}
+			hosts[key] = list
+		}
+	}
+	for i, name := range names {
 		old := v.NodeDef(name)
 		if old == nil {
 			return nil, refuse(proto.CodeInvalidNode, "%s", name)
@@ -106,8 +116,11 @@ func Change(v *state.View, names []string, set []model.KV) (*state.Define, error
 		def := *old
 		def.Set = slices.Clone(old.Set)
 		for _, kv := range set {
-			key := canonical(kv.Key)
-			if err := changeNode(v, &def, key, kv.Value); err != nil {
+			key, value := canonical(kv.Key), kv.Value
+			if list := hosts[key]; list != nil {
+				value = list[i]
+			}
+			if err := changeNode(v, &def, key, value); err != nil {
 				return nil, err
 			}
 			if !slices.Contains(def.Set, key) {
@@ -117,6 +130,23 @@ func Change(v *state.View, names []string, set []model.KV) (*state.Define, error
 		cmd.Nodes = append(cmd.Nodes, &def)
 	}
 	return withNodes(v.Config(), cmd)
+}
+
+// hostsFor gives each node its host of a list: the first node the first one, and so on.
+func hostsFor(names []string, key, list string) ([]string, error) {
+	if list == "" {
+		return nil, refuse(proto.CodeInvalidNode, "%s= names no host; write %s=%s", key, key,
+			hostlist.CompressInOrder(names))
+	}
+	hosts, err := hostlist.Expand(list)
+	if err != nil {
+		return nil, refuse(proto.CodeBadRequest, "%s=%s: %v", key, list, err)
+	}
+	if len(hosts) != len(names) {
+		return nil, refuse(proto.CodeInvalidNode, "%s=%s names %d hosts for the %d nodes %s; write one for each", key, list,
+			len(hosts), len(names), hostlist.CompressInOrder(names))
+	}
+	return hosts, nil
 }
 
 func changeNode(v *state.View, def *model.NodeDef, key, value string) error {
@@ -154,9 +184,6 @@ func changeNode(v *state.View, def *model.NodeDef, key, value string) error {
 		}
 		def.Topology = value
 	case "NodeAddr", "NodeHostName":
-		if value == "" {
-			return refuse(proto.CodeInvalidNode, "%s= names no host; write %s=%s", key, key, def.Name)
-		}
 		if len(value) > model.MaxName || strings.ContainsAny(value, " \t,[]") {
 			return refuse(proto.CodeBadRequest, "%s=%s: write one host name or address", key, value)
 		}
