@@ -65,7 +65,7 @@ func (l *line) read() (all []*run, rc int) {
 		}
 		switch {
 		case errors.Is(err, errListMPI):
-			fmt.Fprintln(l.Stderr, errListMPI.Text)
+			fmt.Fprintln(l.Stdout, errListMPI.Text)
 			return nil, 0
 		case err != nil:
 			var bad *lineError
