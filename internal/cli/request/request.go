@@ -93,6 +93,9 @@ func (s *Submission) settle() error {
 			s.Warnings = append(s.Warnings, text)
 		}
 	}
+	if text := TasksPerNode(s.Spec.Tasks, s.Spec.MaxNodes, &s.Spec.TasksPerNode); text != "" {
+		s.Warnings = append(s.Warnings, text)
+	}
 	return s.Settle()
 }
 
@@ -129,6 +132,17 @@ func FewerNodes(tasks int32, least, most *int32) string {
 	}
 	text := fmt.Sprintf("can't run %d processes on %d nodes, setting nnodes to %d", tasks, *least, tasks)
 	*least, *most = tasks, min(*most, tasks)
+	return text
+}
+
+// TasksPerNode takes back a --ntasks-per-node with which the nodes hold too few tasks, and says so in Slurm's words.
+func TasksPerNode(tasks, nodes int32, each *int32) string {
+	if tasks < 1 || nodes < 1 || *each < 1 || int64(nodes)*int64(*each) >= int64(tasks) {
+		return ""
+	}
+	text := fmt.Sprintf("can't honor --ntasks-per-node set to %d which doesn't match the requested tasks %d with the "+
+		"maximum number of requested nodes %d. Ignoring --ntasks-per-node.", *each, tasks, nodes)
+	*each = 0
 	return text
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
@@ -144,8 +145,16 @@ func (r *run) settleTasks(typed func(string) bool) error {
 	if n.Tasks > 0 && !typed("ntasks-per-gpu") {
 		n.TasksPerGPU = 0 // the job's: it sets the GPUs that tasks see, not their number
 	}
-	if text := request.FewerNodes(n.Tasks, &n.MinNodes, &n.MaxNodes); text != "" && r.job != "" && !r.quiet {
-		fmt.Fprintf(r.Stderr, "%s: warning: %s\n", r.Program, text) // outside of a job the allocation says it
+	fewer := request.FewerNodes(n.Tasks, &n.MinNodes, &n.MaxNodes)
+	nodes := n.MaxNodes
+	if nodes == 0 && r.group < 0 && r.job == r.Getenv("SLURM_JOB_ID") {
+		all, _ := strconv.ParseInt(r.Getenv("SLURM_JOB_NUM_NODES"), 10, 32) // 0: the node says what does not fit
+		nodes = int32(all)
+	}
+	for _, text := range [...]string{fewer, request.TasksPerNode(n.Tasks, nodes, &n.TasksPerNode)} {
+		if text != "" && r.job != "" && !r.quiet { // outside of a job the allocation says it
+			fmt.Fprintf(r.Stderr, "%s: warning: %s\n", r.Program, text)
+		}
 	}
 	if n.Overlap && n.Exact && typed("exclusive") {
 		return errors.New("--overlap and --exclusive exclude each other")
