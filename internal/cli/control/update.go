@@ -154,6 +154,15 @@ func (c *control) update(words []string) error {
 		}
 		return c.updateJobs(refs, set)
 	}
+	for _, kv := range ch.set {
+		switch key := strings.ToLower(strings.TrimRight(kv.Key, "+-")); key {
+		case "suspendexcnodes", "suspendexcparts", "suspendexcstates":
+			return fmt.Errorf("%s stands in gbatch.conf: change it there, and gcontrol reconfigure takes it over",
+				strings.TrimRight(kv.Key, "+-"))
+		case "slurmctlddebug":
+			return fmt.Errorf("%s is set by gcontrol setdebug %s", kv.Key, kv.Value)
+		}
+	}
 	return plain{errors.New("No valid entity in update command\n" + mustInclude)}
 }
 
