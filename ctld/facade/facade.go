@@ -123,7 +123,7 @@ func (f *Facade) Serve(w http.ResponseWriter, r *http.Request, v *rest.Visitor) 
 			reply(w, status, failure{Error: text})
 			return
 		}
-		reply(w, t.status, answer)
+		q.reply(w, t.status, answer)
 		return
 	}
 	if len(methods) > 0 {
@@ -140,12 +140,30 @@ type failure struct {
 	Error   string `json:"error"`
 }
 
-// reply writes an answer.
+// reply writes an answer, when its user may move so much.
+func (q *request) reply(w http.ResponseWriter, status int, answer any) {
+	b, err := json.Marshal(answer)
+	if err == nil {
+		err = rest.Moves(q.ctx, q.who, len(b))
+	}
+	if err != nil {
+		status, text := rest.StatusOf(err)
+		reply(w, status, failure{Error: text})
+		return
+	}
+	write(w, status, b)
+}
+
+// reply writes a short answer.
 func reply(w http.ResponseWriter, status int, answer any) {
 	b, err := json.Marshal(answer)
 	if err != nil { // of texts and numbers
 		b, status = []byte(`{"success":false,"error":"internal error"}`), http.StatusInternalServerError
 	}
+	write(w, status, b)
+}
+
+func write(w http.ResponseWriter, status int, b []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(b, '\n')) // who has gone needs no answer

@@ -302,6 +302,11 @@ func (q *request) show(v *view, status int, data any) {
 		http.Error(q.w, "Internal error; the controller's log says more", http.StatusInternalServerError)
 		return
 	}
+	if err := rest.Moves(q.ctx, q.who, out.Len()); err != nil {
+		status, text := rest.StatusOf(err)
+		http.Error(q.w, text, status)
+		return
+	}
 	q.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	q.w.Header().Set("Content-Length", fmt.Sprint(out.Len()))
 	q.w.WriteHeader(status)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"gbatch/internal/proto"
@@ -40,5 +41,36 @@ func TestFlow(t *testing.T) {
 	if err := s.flows(context.Background(), ann, flowBytes); !errors.As(err, &f) ||
 		f.Status != http.StatusTooManyRequests {
 		t.Error("who owes far too much:", err)
+	}
+}
+
+// oneUser is a controller whose tokens are all of one user.
+type oneUser struct{ Cluster }
+
+func (oneUser) Token(string) (user string, less uint8, err error) { return "ann", 0, nil }
+func (oneUser) User(context.Context, string) (*proto.Caller, error) {
+	return &proto.Caller{UID: 1, User: "ann"}, nil
+}
+func (oneUser) Admit(context.Context, uint32, int) (leave func(), err error) { return func() {}, nil }
+
+// TestFlowOfRooms: what rooms answer counts too.
+func TestFlowOfRooms(t *testing.T) {
+	var moved error
+	room := Room{Path: "/api", Serve: func(w http.ResponseWriter, r *http.Request, v *Visitor) {
+		moved = Moves(r.Context(), v.Who, flowBytes)
+	}}
+	s := &Server{o: Options{Cluster: oneUser{}, Rooms: []Room{room}}, flow: newFlow(), routes: newRoutes()}
+	ask := func() {
+		r := httptest.NewRequest(http.MethodGet, "/api/tasks", nil)
+		r.Header.Set(headerToken, "word")
+		s.route(t.Context(), &answer{ResponseWriter: httptest.NewRecorder()}, r, r.URL.Path)
+	}
+	if ask(); moved != nil {
+		t.Fatal(moved)
+	}
+	s.flow.Settle("1", 100*flowBytes)
+	ask()
+	if status, _ := StatusOf(moved); status != http.StatusTooManyRequests {
+		t.Errorf("who owes far too much: %v", moved)
 	}
 }

@@ -369,6 +369,18 @@ const (
 	flowLeast  = 128 << 10 // shorter answers and bodies count with the requests
 )
 
+// serverKey is of the context of a request that rooms or pages answer: its server.
+type serverKey struct{}
+
+// Moves is for rooms and pages, before they answer with so many bytes: it waits until the user may move them. StatusOf
+// knows its error.
+func Moves(ctx context.Context, who *proto.Caller, bytes int) error {
+	if s, ok := ctx.Value(serverKey{}).(*Server); ok && who != nil {
+		return s.flows(ctx, who, bytes)
+	}
+	return nil
+}
+
 func newFlow() *share.Limits {
 	return &share.Limits{Total: flowUsers, BurstS: flowBurstS, Refuse: true}
 }

@@ -115,6 +115,7 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 	if s.open3(w, r, path) {
 		return
 	}
+	ctx = context.WithValue(ctx, serverKey{}, s)
 	if s.room(ctx, w, r, path) {
 		return
 	}
