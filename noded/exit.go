@@ -15,6 +15,16 @@ import (
 // signalNoIO is what Slurm reports as the signal of a job whose files could not be opened.
 const signalNoIO = 53
 
+// signalOOM is what it reports as the signal of a job or step of which a process was killed for lack of memory.
+const signalOOM = 125
+
+// oomExit gives the exit of what ran out of memory Slurm's signal: how the rest of it ended is the kill's effect.
+func oomExit(x *model.Exit) {
+	if x.OOM && !x.Unknown {
+		x.Code, x.Signal = 0, signalOOM
+	}
+}
+
 // usage is an attempt's usage, as far as its control group gives it.
 type usage struct {
 	known    bool

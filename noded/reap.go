@@ -160,6 +160,7 @@ func (l *loop) endReport(a *attempt, exit model.Exit) *proto.Report {
 	if s := a.stop; s != nil && s.Cause == model.StopGivenBack { // for the epilog, and for what is said of the end
 		r.Exit.Code, r.Exit.Signal = s.Code, 0
 	}
+	oomExit(&r.Exit)
 	r.Exit.Text = orElse(r.Exit.Text, a.overfull)
 	if x := &r.Exit; x.Text == "" && x.Code != 0 && x.Code == a.fault.Code {
 		x.Text = a.fault.Text // as a rule that is what the script ended with

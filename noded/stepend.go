@@ -304,7 +304,10 @@ func (l *loop) stepReport(s *step, use usage, seen *sampled) *proto.Report {
 	}
 	sum.known = true
 	x := exitOf(nil, use.or(sum))
-	defer func() { s.addParts(rec) }()
+	defer func() {
+		s.addParts(rec)
+		oomExit(&rec.Exit)
+	}()
 	rec.Exit.UserMS, rec.Exit.SysMS, rec.Exit.MaxRSSKB, rec.Exit.OOM = max(x.UserMS, sum.userMS), max(x.SysMS, sum.sysMS),
 		max(x.MaxRSSKB, sum.peakKB), s.oom
 	rec.Exit.Use = l.n.stepUsage(s, use, seen, rec.Exit)
