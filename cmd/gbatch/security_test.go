@@ -29,11 +29,16 @@ func TestSecurityFindings(t *testing.T) {
 	sys := filepath.Join(dir, "sys")
 	must(os.MkdirAll(filepath.Join(sys, "fs"), 0o755))
 	must(os.WriteFile(filepath.Join(sys, "fs", "protected_fifos"), []byte("0\n"), 0o600))
-	look := func() (found []string) {
-		a := &audit{cfg: &conf.Config{Path: alert, PKIDir: dir, AlertProgram: alert, StateSaveLocation: sys}, sys: sys}
+	wide := conf.Config{CertificateLifetimeS: 500 * 86400, Controllers: []conf.Controller{{Name: "c1", Addr: "[::]:6817"}}}
+	tight := conf.Config{SlurmUser: "gbatch", PrivateData: []string{"jobs"}, LoginHosts: []string{"login"},
+		Controllers: []conf.Controller{{Name: "c1", Addr: "127.0.0.1:6817"}}}
+	look := func(c conf.Config) (found []string) {
+		c.Path, c.PKIDir, c.AlertProgram, c.StateSaveLocation = alert, dir, alert, sys
+		a := &audit{cfg: &c, sys: sys}
 		a.keys()
 		a.files()
 		a.dirs()
+		a.settings()
 		a.kernel()
 		for _, f := range a.list {
 			found = append(found, f.Severity+" "+f.About)
@@ -44,10 +49,11 @@ func TestSecurityFindings(t *testing.T) {
 		return found
 	}
 	open := []string{"error keys", "error AlertProgram", "warning StateSaveLocation", "note certificates",
-		"warning kernel"}
+		"warning kernel", "note SlurmUser", "note PrivateData", "note LoginHosts", "warning CertificateLifetime",
+		"warning SlurmctldHost", "note SlurmdPort"}
 	must(os.Chmod(key, 0o644))
 	must(os.Chmod(alert, 0o777))
-	found := look()
+	found := look(wide)
 	for _, want := range open {
 		if !slices.Contains(found, want) {
 			t.Errorf("%q is not among %q", want, found)
@@ -58,7 +64,7 @@ func TestSecurityFindings(t *testing.T) {
 	must(os.Chmod(sys, 0o700))
 	must(os.WriteFile(filepath.Join(sys, "fs", "protected_fifos"), []byte("2\n"), 0o600))
 	must(pki.IssueFor(1e9*3600, dir, pki.RoleNode, "n1", nil, dir))
-	if found := look(); len(found) > 0 {
+	if found := look(tight); len(found) > 0 {
 		t.Errorf("a host that leaves nothing open has %q", found)
 	}
 }
