@@ -53,10 +53,11 @@ type attempt struct {
 
 	program program
 
-	steps    map[int32]*step // by number: steps that have resources
-	queue    []*step         // steps that wait for resources
-	nextStep int32
-	missed   []*step // steps that ended while their commands had no connection
+	steps     map[int32]*step // by number: steps that have resources
+	queue     []*step         // steps that wait for resources
+	nextStep  int32
+	shellMade bool    // it has or had its interactive step
+	missed    []*step // steps that ended while their commands had no connection
 }
 
 // endedBefore reports whether the script had ended by itself before the leader said that it does not know the attempt.

@@ -277,6 +277,17 @@ type kept struct {
 	reports  []*proto.Report // the same as in memory.reports
 	steps    map[int32]*placedStep
 	nextStep int32 // number of its next step
+	shell    bool  // it has or had its interactive step
+}
+
+// numbered notes that a step has or had a number.
+func (k *kept) numbered(step int32) {
+	switch {
+	case step == proto.StepInteractive:
+		k.shell = true
+	case !proto.IsAside(step):
+		k.nextStep = max(k.nextStep, step+1)
+	}
 }
 
 func newMemory() memory {
@@ -363,15 +374,12 @@ func (m *memory) fold(kind recordKind, rec wire.Coder) {
 		if k.steps == nil {
 			k.steps = map[int32]*placedStep{}
 		}
-		if k.steps[r.ID] = r; !proto.IsAside(r.ID) {
-			k.nextStep = max(k.nextStep, r.ID+1)
-		}
+		k.steps[r.ID] = r
+		k.numbered(r.ID)
 	case *stepOver:
 		k := m.at(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
 		delete(k.steps, r.ID)
-		if !proto.IsAside(r.ID) {
-			k.nextStep = max(k.nextStep, r.ID+1)
-		}
+		k.numbered(r.ID)
 		if k.launched != nil && (r.Use != nil || r.Failed) {
 			at := *k.launched
 			if r.Use != nil {

@@ -443,7 +443,7 @@ func (l *loop) noteGPUOOM(s *step, x *model.Exit) {
 	s.gpuOOM = fmt.Sprintf("step %d: %s", s.id, x.Text)
 	l.log.Info("a step had too little GPU memory", "job", s.rec.Job, "step", s.id, "why", x.Text)
 	s.send(l, &proto.StepEvent{Kind: proto.StepLine,
-		Text: fmt.Sprintf("%s StepId=%d.%d: %s; %s", gpuoom.Note, s.rec.Job, s.id, x.Text, l.n.moreGPUMem(s))})
+		Text: fmt.Sprintf("%s StepId=%s: %s; %s", gpuoom.Note, s.name(), x.Text, l.n.moreGPUMem(s))})
 }
 
 // moreGPUMem says what a user can do about too little GPU memory.

@@ -411,8 +411,8 @@ func (l *loop) onOverfull(m msgOverfull) {
 			for _, s := range a.steps {
 				if s.cause == model.NoStop && (named && s.rec.Container != "" || o.Name == box.NameOf(job, s.id, &wish.Wish{})) {
 					l.log.Warn("a step in a container is ended: it writes too much", "job", a.key.Job, "step", s.id, "why", why)
-					l.stopStep(s, model.StopCancel, a.rec.UID, true, fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: %s",
-						a.key.Job, s.id, l.n.opts.Name, why))
+					l.stopStep(s, model.StopCancel, a.rec.UID, true, fmt.Sprintf("slurmstepd: error: StepId=%s on node %s: %s",
+						s.name(), l.n.opts.Name, why))
 				}
 			}
 			inside := a.rec.Order != nil && wishOfJob(a.rec.Order.Spec) != nil

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/filelock"
+	"gbatch/internal/proto"
 	"gbatch/internal/wire"
 	"gbatch/noded/shim"
 )
@@ -325,6 +326,9 @@ func (s *spool) live() ([]byte, error) {
 			put(recLaunch, k.launched)
 			if k.nextStep > 0 {
 				put(recStepOver, &stepOver{Job: k.launched.Job, Attempt: k.launched.Attempt, ID: k.nextStep - 1})
+			}
+			if k.shell {
+				put(recStepOver, &stepOver{Job: k.launched.Job, Attempt: k.launched.Attempt, ID: proto.StepInteractive})
 			}
 			for _, s := range k.steps {
 				put(recStep, s)

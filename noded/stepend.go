@@ -234,9 +234,8 @@ func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
 	if m.use.oomKills > 0 {
 		s.oom = true
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine,
-			Text: fmt.Sprintf("slurmstepd: error: Detected %d oom_kill event%s in StepId=%d.%d. Some of the step tasks have "+
-				"been OOM Killed.",
-				m.use.oomKills, plural(m.use.oomKills), s.rec.Job, s.id)})
+			Text: fmt.Sprintf("slurmstepd: error: Detected %d oom_kill event%s in StepId=%s. Some of the step tasks have "+
+				"been OOM Killed.", m.use.oomKills, plural(m.use.oomKills), s.name())})
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: m.oom})
 	}
 	s.gpuSaid = orElse(m.gpu, s.gpuSaid)
@@ -400,7 +399,7 @@ func (l *loop) adoptSteps(a *attempt, listed map[shim.Key]bool) (again []*shim.L
 
 // recoverSteps takes up the steps that the spool has of a job.
 func (a *attempt) recoverSteps(k *kept, node string) {
-	a.nextStep = k.nextStep
+	a.nextStep, a.shellMade = k.nextStep, k.shell
 	for id, rec := range k.steps {
 		if a.steps == nil {
 			a.steps = map[int32]*step{}

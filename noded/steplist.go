@@ -94,7 +94,7 @@ func (l *loop) tellStep(t *proto.StepTell) bool {
 
 // stepLine is what a step's command prints when the step is ended; why begins with a blank, or is "".
 func (l *loop) stepLine(s *step, why string) string {
-	return fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s%s ***", s.job.key.Job, s.id,
+	return fmt.Sprintf("slurmstepd: error: *** STEP %s ON %s CANCELLED AT %s%s ***", s.name(),
 		s.rec.Nodes[0].Node,
 		l.now().Format("2006-01-02T15:04:05"), why)
 }

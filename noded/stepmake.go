@@ -129,7 +129,7 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 		if o.Mem, err = bindMemory(&s, &p.req.Bind, local, on); err != nil {
 			return nil, nil, fmt.Errorf("--mem-bind: %w", err)
 		}
-		o.Env = e.StepTask(base, part, &p.req.Bind, &view)
+		o.Env = e.StepTask(base, part, shownBind(p.req), &view)
 		if p.rec.Ports != "" {
 			o.Env = append(o.Env, "SLURM_STEP_RESV_PORTS="+p.rec.Ports)
 		}
@@ -163,6 +163,15 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 	}
 	lines = append(lines, bindLines(p, &s, cpus, gpus)...)
 	return orders, lines, n.makeBeside(p, orders)
+}
+
+// shownBind is the binding that the tasks' variables tell, which their grun takes over. That of an interactive step
+// starts steps as galloc would.
+func shownBind(rq *proto.StepRequest) *proto.StepBind {
+	if rq.Interactive {
+		return new(proto.StepBind)
+	}
+	return &rq.Bind
 }
 
 // makeBeside makes what is beside a step's tasks: files that they share, and processes.

@@ -370,8 +370,8 @@ func (l *loop) onPartRetry(m msgPartRetry) {
 func (l *loop) partFailed(p *part, why string) {
 	s := p.step
 	if s.cause == model.NoStop {
-		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: %s",
-			s.rec.Job, s.id, p.node().Node, why)})
+		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: StepId=%s on node %s: %s",
+			s.name(), p.node().Node, why)})
 	}
 	p.failTasks(l)
 	if s.began == 0 {

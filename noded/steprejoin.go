@@ -86,6 +86,11 @@ func (a *attempt) asideNumber() int32 {
 	}
 }
 
+// hasShell reports whether the job has, had, or waits for its interactive step. gshim starts no number twice.
+func (a *attempt) hasShell() bool {
+	return a.shellMade || slices.ContainsFunc(a.queue, func(s *step) bool { return s.req.Interactive })
+}
+
 // numberStep gives a step that may have to wait its number, for a command that does not wait (--async). The journal
 // knows the number as given.
 func (l *loop) numberStep(s *step) error {
@@ -102,12 +107,12 @@ func (l *loop) attachTo(a *attempt, m msgStep) error {
 	at := relayAt(m.conn, rq.Attach.IO)
 	switch {
 	case s == nil || s.rec.Manager != "" || proto.IsAside(s.id) || s.phase >= stepEnding:
-		l.refuseStep(m.conn, "Invalid job id specified: step %d.%d does not run", rq.Job, rq.Parent)
+		l.refuseStep(m.conn, "Invalid job id specified: step %s does not run", proto.StepID(rq.Job, rq.Parent))
 		return nil
 	case at == nil:
 	case s.conn == nil:
-		l.refuseStep(m.conn, "The command of step %d.%d has no connection to node %s at the moment; try again", rq.Job,
-			rq.Parent, l.n.opts.Name)
+		l.refuseStep(m.conn, "The command of step %s has no connection to node %s at the moment; try again",
+			proto.StepID(rq.Job, rq.Parent), l.n.opts.Name)
 		return nil
 	case at.Host == "" && s.conn.door: // it is on this host, and the step's command is not
 		at.Host = ownAddress()

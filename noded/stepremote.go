@@ -226,7 +226,7 @@ func (l *loop) onRelay(ev *shim.Event) {
 			why = "the relay could not be started: " + ev.Text
 		}
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine,
-			Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: %s: %s", s.rec.Job, s.id,
+			Text: fmt.Sprintf("slurmstepd: error: StepId=%s on node %s: %s: %s", s.name(),
 				l.n.opts.Name, what, why)})
 		l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
 	}

@@ -163,7 +163,9 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 	switch m := m.(type) {
 	case msgStep:
 		if r := l.n.rules.Load(); r != nil {
-			steplayout.Defaults(&m.req.Bind, r.GPUBind)
+			if !m.req.Interactive {
+				steplayout.Defaults(&m.req.Bind, r.GPUBind)
+			}
 		}
 		return true, l.onStepRequest(m)
 	case msgStepFiles:
@@ -301,7 +303,7 @@ func (l *loop) onStepRequest(m msgStep) error {
 		return l.attachTo(a, m)
 	}
 	if rq.Receive != nil && rq.Parent != proto.StepNone && a.steps[rq.Parent] == nil {
-		return refuse("Invalid job id specified: step %d.%d does not run", rq.Job, rq.Parent)
+		return refuse("Invalid job id specified: step %s does not run", proto.StepID(rq.Job, rq.Parent))
 	}
 	for _, s := range a.steps {
 		if rq.RequestID != "" &&
@@ -320,7 +322,11 @@ func (l *loop) onStepRequest(m msgStep) error {
 		return refuse("Unable to create step for job %d: %d steps of it run or wait already; wait for some of them to end",
 			rq.Job, maxSteps)
 	}
-	if limit := l.n.configured().MaxSteps; limit > 0 && rq.Receive == nil &&
+	if rq.Interactive && a.hasShell() {
+		return refuse("Unable to create step for job %d: Duplicate job step id: it has its interactive step, which an "+
+			"allocation has once; grun --overlap --pty starts another shell", rq.Job)
+	}
+	if limit := l.n.configured().MaxSteps; limit > 0 && rq.Receive == nil && !rq.Interactive &&
 		int64(a.nextStep)+int64(len(a.queue)) >= limit {
 		return refuse("Unable to create step for job %d: Step limit reached for this job: it has had %d, and MaxStepCount "+
 			"is %d; let one step do the work of several", rq.Job, a.nextStep, limit)
@@ -331,7 +337,7 @@ func (l *loop) onStepRequest(m msgStep) error {
 	s := &step{job: a, req: rq, conn: m.conn, id: proto.StepNone, here: -1, number: proto.StepNone}
 	m.conn.step = s
 	a.queue = append(a.queue, s)
-	if rq.Async && rq.Receive == nil {
+	if rq.Async && rq.Receive == nil && !rq.Interactive {
 		if err := l.numberStep(s); err != nil {
 			return err
 		}
@@ -361,8 +367,11 @@ func (l *loop) placeSteps(a *attempt) error {
 			parent = placedIn(j.Alloc, p.rec.Nodes)
 		}
 		nodes, err := steplayout.Layout(j, a.held(), parent, &s.req.Need)
-		if s.req.Receive != nil {
+		switch {
+		case s.req.Receive != nil:
 			nodes, err = steplayout.OneOnEach(j, parent), nil
+		case s.req.Interactive:
+			nodes, err = steplayout.FirstNode(j), nil
 		}
 		if err == nil && a.suspended() { // its tasks would freeze between fork and exec, with what gshim holds for them
 			err = &steplayout.BusyError{Text: fmt.Sprintf("job %d is suspended", a.key.Job)}
@@ -425,11 +434,13 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode, held string) error {
 	s.rec = &placedStep{Job: a.key.Job, Attempt: a.key.Attempt, ID: a.nextStep, RequestID: s.req.RequestID,
 		Name:   s.req.Name,
 		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap ||
-			a.steps[s.req.Parent] != nil || s.req.Receive != nil,
+			a.steps[s.req.Parent] != nil || s.req.Receive != nil || s.req.Interactive,
 		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID, Container: s.req.Container.Shown(), Ports: held}
 	s.req.Ports = held
 	if s.req.Receive != nil {
 		s.rec.ID = a.asideNumber()
+	} else if s.req.Interactive {
+		s.rec.ID = proto.StepInteractive
 	} else if s.number != proto.StepNone {
 		s.rec.ID = s.number
 	}
@@ -449,6 +460,7 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode, held string) error {
 	if s.id == a.nextStep {
 		a.nextStep++
 	}
+	a.shellMade = a.shellMade || s.req.Interactive
 	s.makeParts(l.n.opts.Name)
 	for _, p := range s.parts {
 		l.partHappens(p, pevAsk, partNews{})
@@ -456,6 +468,9 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode, held string) error {
 	s.send(l, s.created(l.n))
 	return nil
 }
+
+// name is its id as users know it.
+func (s *step) name() string { return proto.StepID(s.job.key.Job, s.id) }
 
 // place finds this node's part of the step.
 func (s *step) place(node string) {

@@ -1,8 +1,6 @@
 package noded
 
 import (
-	"fmt"
-
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -79,7 +77,7 @@ func (n *Noded) stepOOM(key proto.Attempt, step int32, use usage, seen *sampled,
 	if use.oomKills == 0 {
 		return ""
 	}
-	o := oomStory{step: fmt.Sprintf("%d.%d", key.Job, step), node: n.opts.Name, limitKB: use.limitKB, peakKB: use.peakKB,
+	o := oomStory{step: proto.StepID(key.Job, step), node: n.opts.Name, limitKB: use.limitKB, peakKB: use.peakKB,
 		kills: n.oom.of(n.groups.path(key) + "/" + stepName(step)), option: want.option, units: want.units,
 		memMiB: want.memMiB}
 	o.sawIn(seen)

@@ -56,7 +56,7 @@ func (l *loop) actStep(s *step, do stepAct, in *stepNews) error {
 		l.endTasks(s, 0)
 	case stepNoFiles:
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf(
-			"slurmstepd: error: *** STEP %d.%d: its command has not passed its open files within %v ***", s.rec.Job, s.id,
+			"slurmstepd: error: *** STEP %s: its command has not passed its open files within %v ***", s.name(),
 			filesWait)})
 		l.endTasks(s, 0)
 	case stepTerm:
@@ -81,7 +81,7 @@ func (l *loop) actStep(s *step, do stepAct, in *stepNews) error {
 	case stepReport:
 		return l.stepEnds(s, in.cleared)
 	default:
-		return fmt.Errorf("step %d.%d: %v in phase %v has no action", s.rec.Job, s.id, do, s.phase)
+		return fmt.Errorf("step %s: %v in phase %v has no action", s.name(), do, s.phase)
 	}
 	return nil
 }
@@ -502,7 +502,7 @@ func (l *loop) terminateSteps(a *attempt) {
 			s.cause, s.uid = a.stop.Cause, a.rec.UID
 			if line := a.stop.Line; line != "" {
 				s.send(l, &proto.StepEvent{Kind: proto.StepLine,
-					Text: strings.Replace(line, fmt.Sprintf("JOB %d ", a.key.Job), fmt.Sprintf("STEP %d.%d ", a.key.Job, s.id), 1)})
+					Text: strings.Replace(line, fmt.Sprintf("JOB %d ", a.key.Job), "STEP "+s.name()+" ", 1)})
 			}
 		}
 		l.stepHappens(s, sevStop, stepNews{told: l.n.groups.root.Can().Track})

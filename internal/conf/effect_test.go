@@ -10,22 +10,23 @@ import (
 
 // elsewhere are keys whose value alone changes nothing that is replicated, and why they count all the same.
 var elsewhere = map[string]string{
-	"ProctrackType":        "nothing depends on it, and a remark says so",
-	"TaskPlugin":           "nothing depends on it, and a remark says so",
-	"DisableRootJobs":      "partitions take it over when they are read",
-	"SelectType":           "check.go makes jobs get whole nodes under select/linear, when all has been read",
-	"TopologyPlugin":       "it says whether topology.conf's switches are replicated",
-	"SchedulerParameters":  "scheduler.go reads it word by word, when all has been read",
-	"GresTypes":            "nodes' resources are checked against it",
-	"DataParserParameters": "commands read it in the file",
-	"JobSubmitUser":        "it counts with a JobSubmitProgram",
-	"JobSubmitTimeout":     "it counts with a JobSubmitProgram",
-	"JobSubmitParallel":    "it counts with a JobSubmitProgram",
-	"JobSubmitFailure":     "it counts with a JobSubmitProgram",
-	"JobSubmitRights":      "it counts with a JobSubmitProgram",
-	"CliFilterProgram":     "commands read it in the file",
-	"OverTimeLimit":        "each partition has it when the file has been read",
-	"GpuScoreWeights":      "they count with a GpuSelectPolicy that scores",
+	"ProctrackType":          "nothing depends on it, and a remark says so",
+	"TaskPlugin":             "nothing depends on it, and a remark says so",
+	"DisableRootJobs":        "partitions take it over when they are read",
+	"SelectType":             "check.go makes jobs get whole nodes under select/linear, when all has been read",
+	"TopologyPlugin":         "it says whether topology.conf's switches are replicated",
+	"SchedulerParameters":    "scheduler.go reads it word by word, when all has been read",
+	"GresTypes":              "nodes' resources are checked against it",
+	"DataParserParameters":   "commands read it in the file",
+	"JobSubmitUser":          "it counts with a JobSubmitProgram",
+	"JobSubmitTimeout":       "it counts with a JobSubmitProgram",
+	"JobSubmitParallel":      "it counts with a JobSubmitProgram",
+	"JobSubmitFailure":       "it counts with a JobSubmitProgram",
+	"JobSubmitRights":        "it counts with a JobSubmitProgram",
+	"CliFilterProgram":       "commands read it in the file",
+	"OverTimeLimit":          "each partition has it when the file has been read",
+	"InteractiveStepOptions": "they count with LaunchParameters=use_interactive_step",
+	"GpuScoreWeights":        "they count with a GpuSelectPolicy that scores",
 }
 
 // TestEffects: a key that takes effect without a restart is replicated by reconfigure; one that is only in a daemon's
@@ -38,7 +39,7 @@ func TestEffects(t *testing.T) {
 		"single:1",
 		"cancel@9m", "jobs", "DEPTH_OBLIVIOUS", "DAILY", "Serial", "IDLE", "none", "TopoOptional", "jobacct_gather/none",
 		"youngest_first", "min_exempt_priority=5", "NO", "cert_days=7", "coordinator", "KeepPartState",
-		"DRAIN", "idle_on_node_suspend", "100:0.9", "month", "kill_invalid_depend"}
+		"DRAIN", "idle_on_node_suspend", "100:0.9", "month", "kill_invalid_depend", interactiveStep}
 	strip := func(c *Config) *model.Config {
 		c.ClusterName = "c"
 		m := c.Model()

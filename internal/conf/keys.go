@@ -214,7 +214,7 @@ func jobSettings() []setting {
 		{name: "NamespaceType", effect: RestartNoded, read: readContainerType},
 		list("PropagateResourceLimitsRaise", RestartNoded, func(c *Config) *[]string { return &c.RaiseLimits }, rlimits...),
 		num("PropagatePrioProcess", NextStart, func(c *Config) *int64 { return &c.PropagatePrioProcess }, 0, 2),
-		list("LaunchParameters", NextStart, func(c *Config) *[]string { return &c.LaunchParameters }),
+		launchParameters(),
 		text("InteractiveStepOptions", NextStart, func(c *Config) *string { return &c.InteractiveStepOptions }),
 		mpiSetting(),
 		mpiPorts(),
@@ -234,6 +234,43 @@ func hidden(s setting) setting {
 
 var prologFlags = []string{"Alloc", "Contain", "DeferBatch", "ForceRequeueOnFail", "NoHold", "RunInJob", "Serial",
 	"X11"}
+
+// interactiveStep is the word of LaunchParameters that has an effect.
+const interactiveStep = "use_interactive_step"
+
+// launchWords are the other words, with what gbatch does.
+var launchWords = []struct{ word, text, hint string }{
+	{"batch_step_set_cpu_freq", "the frequency of CPUs is not set", "set it in Prolog"},
+	{"cray_net_exclusive", "it is for Cray's network", "leave it out"},
+	{"disable_send_gids", "jobs have the groups of their submission that the node gives too", "leave it out"},
+	{"enable_nss_slurm", "nodes look users up themselves", "leave it out"},
+	{"lustre_no_flush", "the cache of Lustre is not flushed", "leave it out"},
+	{"mem_sort", "memory pages are not sorted", "leave it out"},
+	{"mpir_use_nodeaddr", "there is no table of MPIR", "leave it out"},
+	{"slurmstepd_memlock", "gshim has no memory worth locking", "leave it out"},
+	{"slurmstepd_memlock_all", "gshim has no memory worth locking", "leave it out"},
+	{"test_exec", "grun looks for the program on its host only if SLURM_TEST_EXEC is set",
+		"set SLURM_TEST_EXEC=1 in the users' profiles"},
+	{"ulimit_pam_adopt", "sessions that are adopted get no limits", "leave it out"},
+}
+
+func launchParameters() setting {
+	words := []string{interactiveStep}
+	for _, w := range launchWords {
+		words = append(words, w.word)
+	}
+	s := list("LaunchParameters", NextStart, func(c *Config) *[]string { return &c.LaunchParameters }, words...)
+	s.remark = func(_ *Config, v string) (text, hint string) {
+		given, _ := readWords(v, words)
+		for _, w := range launchWords {
+			if slices.Contains(given, w.word) {
+				return "LaunchParameters=" + w.word + " has no effect: " + w.text, w.hint
+			}
+		}
+		return "", ""
+	}
+	return s
+}
 
 // prologFlagsSetting reads PrologFlags. X11 asks for what gbatch doesn't do: it is left out, with a warning.
 func prologFlagsSetting() setting {

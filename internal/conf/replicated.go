@@ -44,6 +44,9 @@ func (c *Config) Model() *model.Config {
 	}
 	m.Params.Price, m.Params.Elastic, m.Params.Cache = c.Price, c.Elastic, c.GPUCache
 	m.Params.ExpediteHoldS = c.ExpediteHoldS
+	if slices.Contains(c.LaunchParameters, interactiveStep) {
+		m.Params.ShellStep = c.InteractiveStepOptions
+	}
 	if c.FirstJobID > 1 {
 		m.Params.FirstJob = model.JobID(c.FirstJobID)
 	}

@@ -7,8 +7,6 @@ type unusedKey struct{ name, instead string }
 var unusedKeys = []unusedKey{
 	{"CompleteWait", "remove it: jobs are placed beside others that are ending, and nodes come free one by one"},
 	{"InactiveLimit", "remove it: what galloc or grun hold is given back within a second when they are killed"},
-	{"InteractiveStepOptions", "remove it: galloc starts a shell here; for one on the node write galloc grun --pty bash"},
-	{"LaunchParameters", "remove it, or set what it asks for in TaskProlog"},
 	{"MaxJobId", "remove it: numbers don't begin again, so that each names one job in accounting"},
 	{"MaxTasksPerNode", "remove it, and limit cores by the partition's MaxCPUsPerNode"},
 	{"MessageTimeout", "remove it: the time limits of messages are fixed"},

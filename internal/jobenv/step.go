@@ -73,7 +73,7 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 		tasks += counts[i]
 	}
 	list, perNode := hostlist.CompressInOrder(names), Counts(counts)
-	number := strconv.Itoa(int(id))
+	number := strconv.FormatUint(uint64(uint32(id)), 10)
 	v.Set("SLURM_STEP_ID", number)
 	v.Set("SLURM_STEPID", number)
 	v.Set("SLURM_STEP_NODELIST", list)

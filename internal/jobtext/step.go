@@ -16,15 +16,7 @@ import (
 
 // StepName gives a step's part of an id.
 func StepName(step int32) string {
-	switch step {
-	case proto.StepBatch:
-		return "batch"
-	case -4:
-		return "extern"
-	case -6:
-		return "interactive"
-	}
-	return strconv.FormatInt(int64(step), 10)
+	return proto.StepText(step)
 }
 
 // SortSteps puts the steps that have names, such as the batch step of a record that was imported, before the others, as

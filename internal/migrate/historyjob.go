@@ -325,4 +325,5 @@ func (h *History) cpuTime(e *model.Exit) error {
 }
 
 // steps are the steps that have names.
-var steps = map[string]int32{"batch": proto.StepBatch, "extern": -4, "interactive": -6}
+var steps = map[string]int32{"batch": proto.StepBatch, "extern": -4,
+	"interactive": proto.StepInteractive}

@@ -154,6 +154,8 @@ type Params struct {
 	MaxStored int64 // max_user_scripts_size: bytes of scripts and environments of one user's jobs; 0: any number
 
 	FirstJob JobID // FirstJobId: submissions get at least this number
+
+	ShellStep string // the options of the step in which galloc starts a shell on the job's first node; "": it runs here
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -220,6 +222,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Int(c, &x.MaxDepDepth)
 	wire.Int(c, &x.MaxStored)
 	wire.Int(c, &x.FirstJob)
+	wire.Text(c, &x.ShellStep, MaxText)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

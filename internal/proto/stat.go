@@ -1,6 +1,8 @@
 package proto
 
 import (
+	"strconv"
+
 	"gbatch/internal/model"
 	"gbatch/internal/wire"
 )
@@ -52,8 +54,30 @@ func (x *StepStat) Wire(c *wire.C) {
 	wire.List(c, &x.Pids, model.MaxMany)
 }
 
-// StepBatch is the number of a job's batch step, as in Slurm.
-const StepBatch = -5
+// Steps with names have Slurm's numbers: a job's batch step, and the step of the shell that galloc starts on the job's
+// first node.
+const (
+	StepBatch             = -5
+	StepInteractive int32 = -6
+)
+
+// StepText writes a step's part of an id: 0, batch.
+func StepText(step int32) string {
+	switch step {
+	case StepBatch:
+		return "batch"
+	case -4: // of records that were imported: gbatch makes none
+		return "extern"
+	case StepInteractive:
+		return "interactive"
+	}
+	return strconv.FormatInt(int64(step), 10)
+}
+
+// StepID writes a step's whole id: 12.0, 12.interactive.
+func StepID(job model.JobID, step int32) string {
+	return strconv.FormatUint(uint64(job), 10) + "." + StepText(step)
+}
 
 // NodePids are a step's processes on one node.
 type NodePids struct {

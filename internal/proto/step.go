@@ -77,6 +77,8 @@ type StepRequest struct {
 	OwnLimits bool // as in model.Spec
 
 	Whole bool // it runs on all nodes that its job keeps, which change: the tasks see them as the job's
+
+	Interactive bool // it is the job's StepInteractive: one task on the first node, which takes nothing from other steps
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -116,6 +118,7 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Text(c, &x.Ports, model.MaxText)
 	wire.Bool(c, &x.OwnLimits)
 	wire.Bool(c, &x.Whole)
+	wire.Bool(c, &x.Interactive)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.

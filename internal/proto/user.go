@@ -120,6 +120,7 @@ type SubmitReply struct {
 	TestNodes string
 	TestCPUs  int32
 	TestPart  string
+	Shell     string // of an allocation: the options with which srun starts its shell on the first node; "": it runs here
 }
 
 func (x *SubmitReply) Wire(c *wire.C) {
@@ -130,6 +131,7 @@ func (x *SubmitReply) Wire(c *wire.C) {
 	wire.Text(c, &x.TestNodes, model.MaxText)
 	wire.Int(c, &x.TestCPUs)
 	wire.Text(c, &x.TestPart, model.MaxName)
+	wire.Text(c, &x.Shell, model.MaxText)
 }
 
 // SubmitEachRequest submits jobs that differ only in their script's arguments, in order. Args has 1 to MaxEachJobs

@@ -166,6 +166,13 @@ func gresOf(j *Job, n *proto.StepNode, g model.GresReq) int32 {
 	return int32(have)
 }
 
+// FirstNode places a step with one task on the job's first node, with all that the job has there. It takes nothing from
+// other steps.
+func FirstNode(j *Job) []proto.StepNode {
+	n := &j.Alloc.Nodes[0]
+	return []proto.StepNode{{Node: n.Node, CPUs: n.CPUs, MemMiB: n.MemMiB, Gres: n.Gres, Ranks: []int32{0}}}
+}
+
 // OneOnEach places a step with a task on each node of the job, or of the parent, which takes nothing from other steps.
 func OneOnEach(j *Job, parent []proto.StepNode) (nodes []proto.StepNode) {
 	for i := range j.Alloc.Nodes {

@@ -39,6 +39,7 @@ type Allocation struct {
 	Keep       bool   // the job outlives this process
 
 	Components []*model.Job // of a heterogeneous job, with their resources
+	ShellStep  string       // options of the step in which the cluster wants a shell; "": it runs here
 
 	attendance attendance
 }
@@ -98,9 +99,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		a.Preamble(err, rq.Spec.Partitions)
 		return fail(err)
 	}
-	for _, n := range reply.Notes {
-		a.say("%s", n)
-	}
+	a.accepted(&reply)
 	if rq.TestOnly {
 		a.say("%s", request.ToStart(&reply))
 		return nil, 0
@@ -150,6 +149,14 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 			pace = min(2*pace, askSlow)
 		}
 	}
+}
+
+// accepted takes the answer to the submission.
+func (a *Allocation) accepted(reply *proto.SubmitReply) {
+	for _, n := range reply.Notes {
+		a.say("%s", n)
+	}
+	a.ShellStep = reply.Shell
 }
 
 // remark says what has no effect, and what was changed.

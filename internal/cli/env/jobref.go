@@ -146,8 +146,10 @@ func parseStepName(name, word string) (int32, error) {
 	switch n, err := strconv.ParseInt(name, 10, 32); {
 	case strings.EqualFold(name, "batch"):
 		return proto.StepBatch, nil
+	case strings.EqualFold(name, "interactive"):
+		return proto.StepInteractive, nil
 	case err == nil && n >= 0:
 		return int32(n), nil
 	}
-	return 0, fmt.Errorf("Invalid job step specified: '%s'; write JOB.NUMBER or JOB.batch", word)
+	return 0, fmt.Errorf("Invalid job step specified: '%s'; write JOB.NUMBER, JOB.batch or JOB.interactive", word)
 }

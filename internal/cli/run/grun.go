@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -126,6 +127,9 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 // settleTasks computes the number of tasks: typed options override the job's environment.
 func (r *run) settleTasks(typed func(string) bool) error {
 	n := &r.rq.Need
+	if r.shell {
+		return r.settleShell()
+	}
 	if r.part {
 		n.Exact = true
 		if n.Tasks == 0 && n.MinNodes == 0 && n.TasksPerNode == 0 && n.TasksPerGPU == 0 {
@@ -165,8 +169,27 @@ func (r *run) settleTasks(typed func(string) bool) error {
 	return nil
 }
 
+// settleShell makes the step the job's interactive one: gnoded gives it all of the job on the first node.
+func (r *run) settleShell() error {
+	switch {
+	case r.job == "":
+		return errors.New("--interactive is for a step of a job that runs: use it under galloc, or with --jobid")
+	case r.async:
+		return errors.New("--async and --interactive exclude each other")
+	case r.part:
+		return errors.New("--interactive is for a command that is alone, without ' : '")
+	}
+	r.rq.Interactive, r.rq.Name = true, cmp.Or(r.rq.Name, "interactive")
+	r.rq.Need = proto.StepNeed{MinNodes: 1, MaxNodes: 1, Tasks: 1, Overlap: true}
+	r.rq.Bind, r.relative = proto.StepBind{CPU: proto.BindNone}, 0
+	return nil
+}
+
 // settleGres computes the CPUs and generic resources of the tasks, and the GPUs that each sees.
 func (r *run) settleGres(typed func(string) bool) (err error) {
+	if r.shell {
+		return nil
+	}
 	n, bind := &r.rq.Need, &r.rq.Bind
 	perTask := typed("tres-per-task")
 	if !typed("gpus-per-task") && (perTask && r.perTask.Names(model.GPUName) || typed("gres") || typed("gpus") ||

@@ -57,6 +57,7 @@ type run struct {
 	compress   string
 	async      bool // --async
 	parsable   bool
+	shell      bool             // --interactive
 	elastic    bool             // --elastic, and this process follows the job's size
 	background bool             // this process runs the step for a command that has ended
 	numbered   func(step int32) // tells it the step's number
@@ -344,6 +345,9 @@ func (r *run) commandOptions() []getopt.Option {
 		{Name: "quit-on-interrupt", Group: groupHow, Env: "SLURM_QUIT_ON_INTERRUPT",
 			Help: "end the step at the first Ctrl-C",
 			Set:  getopt.Flag(&r.interrupt)},
+		{Name: "interactive", Group: groupHow,
+			Help: "be the job's interactive step: one task on its first node, with all that the job has there, beside all " +
+				"other steps (what galloc's InteractiveStepOptions use)", Set: getopt.Flag(&r.shell)},
 		{Name: "disable-status", Short: 'X', Group: groupHow, Env: "SLURM_DISABLE_STATUS",
 			Help: "pass the first Ctrl-C to the tasks instead of printing their states", Set: getopt.Flag(&r.passInt)},
 		{Name: "preserve-env", Short: 'E', Group: groupHow, Env: "SLURM_PRESERVE_ENV",

@@ -87,9 +87,9 @@ func (t *talk) sayStarted(node string) {
 // stepID names the step as Slurm does: 12.0, or 12+1.0 where the command has steps in other components.
 func (t *talk) stepID() string {
 	if h := t.het; h != nil {
-		return fmt.Sprintf("%d+%d.%d", h.Job, t.rq.Job-h.Job, t.id)
+		return fmt.Sprintf("%d+%d.%s", h.Job, t.rq.Job-h.Job, proto.StepText(t.id))
 	}
-	return fmt.Sprintf("%d.%d", t.rq.Job, t.id)
+	return proto.StepID(t.rq.Job, t.id)
 }
 
 // tell prints a line about the step.

@@ -169,7 +169,7 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 	case proto.StepCreated:
 		t.hasNumber(ev.Step)
 		if t.waited != "" && !t.quiet && t.id == proto.StepNone {
-			fmt.Fprintf(t.Stderr, "%s: Step created for StepId=%d.%d\n", t.Program, t.rq.Job, ev.Step)
+			fmt.Fprintf(t.Stderr, "%s: Step created for StepId=%s\n", t.Program, proto.StepID(t.rq.Job, ev.Step))
 		}
 		if err := t.created(ev); err != nil {
 			t.Errorf("%s", err.Error())
@@ -371,7 +371,7 @@ func (t *talk) around(program string) error {
 	cmd := exec.Command(program)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.Dir, os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(slices.Clone(t.Environ), fmt.Sprintf("SLURM_JOB_ID=%d", t.rq.Job),
-		fmt.Sprintf("SLURM_STEP_ID=%d", t.id))
+		fmt.Sprintf("SLURM_STEP_ID=%d", uint32(t.id)))
 	return cmd.Run()
 }
 

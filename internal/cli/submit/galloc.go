@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -155,10 +156,7 @@ func (g *allocCall) optionsOf(s *request.Submission) []getopt.Option {
 func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocation) int {
 	shell := len(operands) == 0
 	if shell {
-		operands = []string{g.Getenv("SHELL")}
-		if operands[0] == "" {
-			operands[0] = "/bin/sh"
-		}
+		operands = []string{cmp.Or(g.Getenv("SHELL"), "/bin/sh")}
 	}
 	cmd := exec.Command(operands[0], operands[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = os.Stdin, os.Stdout, os.Stderr, g.Dir
@@ -170,6 +168,12 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 		return strings.HasPrefix(name, "SLURM_") && name != "SLURM_CONF"
 	}), a.Environment(job)...)
 	cmd.Env = append(cmd.Env, containerOf(&g.s)...)
+	if shell && a.ShellStep != "" {
+		if err := g.asStep(cmd, a.ShellStep); err != nil {
+			g.Errorf("InteractiveStepOptions=%s: %v", a.ShellStep, err)
+			return 1
+		}
+	}
 	// The terminal's signals are for the command, which shares its group with this process.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTOU, unix.SIGTTIN, unix.SIGTERM,
@@ -218,6 +222,26 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 		}
 	}
 	return 1
+}
+
+// asStep has the shell be grun's, with the options of InteractiveStepOptions: a step on the job's first node.
+func (g *allocCall) asStep(cmd *exec.Cmd, options string) error {
+	if g.Getenv("SHELL") == "" {
+		cmd.Env = append(cmd.Env, "SHELL="+cmd.Args[0])
+	}
+	words := exec.Command("/bin/sh", "-c", `printf '%s\0' `+options)
+	words.Env, words.Dir, words.Stderr = cmd.Env, cmd.Dir, g.Stderr
+	text, err := words.Output()
+	if err != nil {
+		return err
+	}
+	name := "grun"
+	if g.Program == "salloc" {
+		name = "srun"
+	}
+	cmd.Path, cmd.Err = "/proc/self/exe", nil
+	cmd.Args = append([]string{name}, strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")...)
+	return nil
 }
 
 // containerOf gives the variables by which grun runs the steps of an allocation in its container.
