@@ -418,10 +418,13 @@ func (c *Controller) script(_ context.Context, who *caller, rq *proto.ScriptRequ
 	if !c.may(proto.KindScript, who, j) {
 		return nil, refuse(proto.CodeAccess, "job %d is not yours", rq.Job)
 	}
-	b := v.Blob(j.Spec.Script)
-	text, err := blob.Open(&b, maxScriptBytes)
+	b, most, what := v.Blob(j.Spec.Script), maxScriptBytes, "script"
+	if rq.Env {
+		b, most, what = v.Blob(j.Spec.Env), proto.MaxEnvBytes, "environment"
+	}
+	text, err := blob.Open(&b, most)
 	if err != nil {
-		return nil, refuse(proto.CodeInternal, "the script of job %d can't be read: %v", rq.Job, err)
+		return nil, refuse(proto.CodeInternal, "the %s of job %d can't be read: %v", what, rq.Job, err)
 	}
 	return &proto.ScriptReply{Script: text}, nil
 }

@@ -171,7 +171,7 @@ func jobUnset() []JobField {
 	return []JobField{
 		qNum(0, "AllocSID", "ALLOC_SID", func(r *JobRow) int64 { return int64(r.Spec.SID) }),
 		qText(0, "AssocID", "ASSOC_ID",
-			func(r *JobRow) string { return r.Numbers.ofAssoc(r.Spec.Account, r.Spec.User, r.Job.Partition()) }),
+			func(r *JobRow) string { return r.Numbers.OfAssoc(r.Spec.Account, r.Spec.User, r.Job.Partition()) }),
 		qUnset(0, "BoardsPerNode", "BOARDS_PER_NODE", "0"),
 		qText(0, "BurstBuffer", "BURST_BUFFER", func(r *JobRow) string { return orNull(r.Spec.Stated().BurstBuffer) }),
 		qUnset(0, "BurstBufferState", "BURST_BUFFER_STATE", "(null)"),

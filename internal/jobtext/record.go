@@ -465,8 +465,8 @@ func (n *Numbers) Add(c *proto.AccountsChunk) {
 	}
 }
 
-// ofAssoc gives the number of a user's association: in the partition, if there is one, or in the account.
-func (n *Numbers) ofAssoc(account, user, part string) string {
+// OfAssoc gives the number of a user's association: in the partition, if there is one, or in the account.
+func (n *Numbers) OfAssoc(account, user, part string) string {
 	if n == nil {
 		return "0"
 	}

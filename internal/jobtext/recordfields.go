@@ -114,7 +114,7 @@ func recordFieldsAToL(u map[string]RecordField) []RecordField {
 			return r.nodes()
 		}),
 		aText("AllocTRES", 10, (*RecordRow).allocTRES),
-		aText("AssocID", 7, func(r *RecordRow) string { return r.Numbers.ofAssoc(r.Account, r.User, r.Partition) }),
+		aText("AssocID", 7, func(r *RecordRow) string { return r.Numbers.OfAssoc(r.Account, r.User, r.Partition) }),
 		u["AveCPU"],
 		aStep("AveCPUFreq", 10, zero),
 		u["AveDiskRead"], u["AveDiskWrite"], u["AvePages"], u["AveRSS"], u["AveVMSize"],

@@ -335,10 +335,12 @@ func (x *ResvSize) Wire(c *wire.C) {
 // ScriptRequest asks for a job's batch script; only its owner and operators get it.
 type ScriptRequest struct {
 	Job model.JobID
+	Env bool // the environment of the submission instead: NAME=value, each ended by a NUL
 }
 
 func (x *ScriptRequest) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
+	wire.Bool(c, &x.Env)
 }
 
 // ScriptReply is the script as it was submitted.

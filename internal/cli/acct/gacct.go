@@ -1,6 +1,7 @@
 package acct
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -50,7 +51,10 @@ type account struct {
 	truncate              bool
 	features, reasons     []string
 
-	noHeader, allocations, noConvert, script, events, array bool
+	noHeader, allocations, noConvert, script, vars, events, array bool
+
+	assocs  []string // -x; nil: any
+	numbers *jobtext.Numbers
 
 	live map[model.JobID][]proto.RunningStep // steps that run now, once a running job has come; see liveSteps
 }
@@ -86,8 +90,12 @@ func Gacct(e *env.Env) int {
 		return 1
 	case a.long && a.fields != "":
 		return a.Fatal("Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.")
-	case a.events && (a.json != "" || a.fields != "" || a.brief || a.long || a.script):
-		return a.Fatal("--events has lines of its own: leave out --json, --yaml, -o, -b, -l and -B")
+	case a.events && (a.json != "" || a.fields != "" || a.brief || a.long || a.script || a.vars):
+		return a.Fatal("--events has lines of its own: leave out --json, --yaml, -o, -b, -l, -B and --env-vars")
+	case a.script && a.vars:
+		return a.Fatal("Options --batch-script and --env-vars are mutually exclusive. Please remove one and retry.")
+	case a.vars && !a.anyJob:
+		return a.Fatal("When requesting environment variables you must also request specific jobs with the '-j' option.")
 	case a.script && !a.anyJob:
 		return a.Fatal("When requesting job scripts you must also request specific jobs with the '-j' option.")
 	}
@@ -129,7 +137,7 @@ func (a *account) run() error {
 	if err != nil {
 		return env.Fatal{Text: err.Error()}
 	}
-	a.rq.Steps = !a.allocations && !a.script
+	a.rq.Steps = !a.allocations && !a.script && !a.vars
 	a.rq.Summaries = a.json != "" || strings.Contains(","+strings.ToLower(fields), ",adm")
 	c, err := a.Connect()
 	if err != nil {
@@ -142,18 +150,19 @@ func (a *account) run() error {
 	if err := a.knownQOS(c); err != nil {
 		return err
 	}
-	numbers, err := env.Numbers(c, p)
+	numbers, err := env.Numbers(c, p, len(a.assocs) > 0)
 	if err != nil {
 		return err
 	}
 	view := &jobtext.RecordView{Times: a.Times(a.now), BitLen: a.BitLen(), Unit: a.unit, NoConvert: a.noConvert,
 		Numbers: numbers}
+	a.numbers = numbers
 	switch {
 	case a.events:
 		return a.printEvents(c, view.Times)
 	case a.json != "":
 		return a.printJSON(c, view)
-	case a.script:
+	case a.script || a.vars:
 		return a.printScripts(c)
 	}
 	return a.printTable(c, view, p)
@@ -275,12 +284,15 @@ func (a *account) eachTask(r *model.Record, f func(r *model.Record, steps []*mod
 	return err
 }
 
-// likes reports whether a job has one of -C's features and one of -R's reasons.
+// likes reports whether a job has one of -C's features, one of -R's reasons and one of -x's associations.
 func (a *account) likes(r *model.Record) bool {
 	asked := strings.FieldsFunc(r.Constraints, func(c rune) bool { return strings.ContainsRune("&|,[]()*: ", c) })
 	row := jobtext.RecordRow{Record: r}
 	isAsked := func(f string) bool { return slices.Contains(asked, f) }
 	isReason := func(w string) bool { return strings.EqualFold(w, row.WaitedFor()) }
+	if len(a.assocs) > 0 && !slices.Contains(a.assocs, a.numbers.OfAssoc(r.Account, r.User, r.Partition)) {
+		return false
+	}
 	return (len(a.features) == 0 || slices.ContainsFunc(a.features, isAsked)) &&
 		(len(a.reasons) == 0 || slices.ContainsFunc(a.reasons, isReason))
 }
@@ -408,18 +420,25 @@ const maxHeld = 32 << 20
 // printScripts prints the batch scripts of the jobs of -j.
 func (a *account) printScripts(c *client.Client) error {
 	return a.each(c, func(r *model.Record, _ []*model.Record) error {
-		fmt.Fprintf(a.Stdout, "Batch Script for %d\n%s\n", r.Job, strings.Repeat("-", 80))
+		what := "Batch Script"
+		if a.vars {
+			what = "Environment used"
+		}
+		fmt.Fprintf(a.Stdout, "%s for %d\n%s\n", what, r.Job, strings.Repeat("-", 80))
 		var reply proto.ScriptReply
 		one, err := a.Connect() // the first connection is in the middle of its answer
 		if err != nil {
 			return err
 		}
 		defer one.Close()
-		switch err := one.Call(proto.KindScript, &proto.ScriptRequest{Job: r.Job}, &reply); {
+		switch err := one.Call(proto.KindScript, &proto.ScriptRequest{Job: r.Job, Env: a.vars}, &reply); {
 		case env.Code(err) == proto.CodeInvalidJob:
 			reply.Script = []byte("NONE")
 		case err != nil:
 			return err
+		}
+		if a.vars {
+			reply.Script = bytes.ReplaceAll(bytes.TrimRight(reply.Script, "\x00"), []byte{0}, []byte{'\n'})
 		}
 		return a.Content(append(reply.Script, "\n\n"...))
 	})

@@ -37,7 +37,7 @@ func values(option string) (getopt.Values, bool) {
 func (a *account) options() []getopt.Option {
 	rq := &a.rq
 	const filters, output = "Filters", "Output"
-	return append(a.askedOptions(filters), []getopt.Option{
+	return append(append(a.askedOptions(filters), a.contentOptions(output)...), []getopt.Option{
 		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids",
 			Help: "only these jobs, of any time: 12, 12_3, 12.batch, 12.0", Set: a.setJobs},
 		{Name: "user", Aliases: []string{"uid"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users",
@@ -118,8 +118,6 @@ func (a *account) options() []getopt.Option {
 		{Name: "noconvert", Group: output, Help: "memory in MiB, measured memory in bytes", Set: getopt.Flag(&a.noConvert)},
 		{Name: "helpformat", Short: 'e', Group: output, Help: "list the fields that -o takes", Immediate: true,
 			Set: func(string) error { return env.ErrHelpFormat }},
-		{Name: "batch-script", Short: 'B', Group: output,
-			Help: "with -j: the jobs' scripts, while the controller still has them", Set: getopt.Flag(&a.script)},
 		a.eventsOption(output), a.JSON(output, "JSON, in Slurm's shape", &a.json),
 		a.YAML(output, &a.json), a.arrayOption(output),
 
@@ -131,9 +129,7 @@ func (a *account) options() []getopt.Option {
 		{Name: "whole-hetjob", Arg: getopt.Optional, Hidden: true, Note: "-j ID shows all components", Set: wholeHet},
 		{Name: "expand-patterns",
 			Refused: "gcontrol show job JOBID shows the files of a job that the controller still knows"},
-		{Name: "associations", Short: 'x', Arg: getopt.Required, Refused: "pick jobs with -A ACCOUNT and -u USER"},
 		{Name: "completion", Short: 'c', Refused: "leave it out: every record is in accounting"},
-		{Name: "env-vars", Refused: "environments are not kept in accounting"},
 		{Name: "file", Short: 'f', Arg: getopt.Required, Refused: "leave it out: records come from the accounting daemon"},
 		{Name: "flags", Short: 'F', Arg: getopt.Required, Refused: "leave it out: jobs have no scheduler flags"},
 		{Name: "timelimit-min", Short: 'k', Arg: getopt.Required, Group: filters, Metavar: "limit",
@@ -155,10 +151,23 @@ func (a *account) arrayOption(group string) getopt.Option {
 // askedOptions pick jobs by what they asked for and waited for.
 func (a *account) askedOptions(filters string) []getopt.Option {
 	return []getopt.Option{
+		{Name: "associations", Short: 'x', Arg: getopt.Required, Group: filters, Metavar: "list",
+			Help: "only jobs of these associations: their numbers (AssocID here, ID of gacctmgr list associations)",
+			Set:  a.setAssocs},
 		{Name: "constraints", Short: 'C', Arg: getopt.Required, Group: filters, Metavar: "features",
 			Help: "only jobs that asked for one of these features", Set: getopt.List(&a.features)},
 		{Name: "reason", Short: 'R', Arg: getopt.Required, Group: filters, Metavar: "reasons",
 			Help: "only jobs that waited for one of these reasons", Set: getopt.List(&a.reasons)},
+	}
+}
+
+// contentOptions print what was submitted.
+func (a *account) contentOptions(output string) []getopt.Option {
+	return []getopt.Option{
+		{Name: "batch-script", Short: 'B', Group: output,
+			Help: "with -j: the jobs' scripts, while the controller still has them", Set: getopt.Flag(&a.script)},
+		{Name: "env-vars", Group: output, Help: "with -j: the environments of the jobs' submissions, while the controller " +
+			"still has them", Set: getopt.Flag(&a.vars)},
 	}
 }
 
@@ -291,6 +300,19 @@ func accountLimit(dst *int64) func(string) error {
 		}
 		return nil
 	}
+}
+
+// setAssocs reads -x.
+func (a *account) setAssocs(v string) error {
+	list := env.SplitList(v)
+	for _, w := range list {
+		if n, err := strconv.ParseUint(w, 10, 32); err != nil || n == 0 {
+			return &getopt.TextError{Text: "Invalid --associations specification: '" + w + "': gacctmgr list associations " +
+				"format=id,account,user has the numbers"}
+		}
+	}
+	a.assocs = append(a.assocs, list...)
+	return nil
 }
 
 // clip cuts the times of a job or a step to the requested window (-T).

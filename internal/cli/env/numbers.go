@@ -7,15 +7,13 @@ import (
 	"gbatch/internal/proto"
 )
 
-// Numbers asks for the numbers of associations and QOS if a table shows them, and else gives nil. To users who may not
-// see accounts, and while no controller answers, all of them are 0.
-func Numbers[T any](c *client.Client, p *format.Printer[T]) (*jobtext.Numbers, error) {
-	need := false
-	if p == nil { // JSON
-		return nil, nil
-	}
-	for f := range p.Fields {
-		need = need || jobtext.NeedNumbers(f.Name)
+// Numbers asks for the numbers of associations and QOS if a table shows them or need says so, and else gives nil. To
+// users who may not see accounts, and while no controller answers, all of them are 0.
+func Numbers[T any](c *client.Client, p *format.Printer[T], need bool) (*jobtext.Numbers, error) {
+	if p != nil { // no JSON
+		for f := range p.Fields {
+			need = need || jobtext.NeedNumbers(f.Name)
+		}
 	}
 	if !need {
 		return nil, nil

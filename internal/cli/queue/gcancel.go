@@ -133,6 +133,7 @@ func (x *cancel) options() []getopt.Option {
 			Set: func(string) error { return nil }},
 		{Name: "hurry", Short: 'H', Hidden: true, Env: "_HURRY", Note: "there is no burst-buffer stage to skip",
 			Set: func(string) error { return nil }},
+		{Name: "sibling", Arg: getopt.Required, Refused: "clusters are not federated: leave it out"},
 		{Name: "wckey", Arg: getopt.Required, Refused: "pick jobs with --name, --user or --account"},
 		{Name: "reservation", Short: 'R', Arg: getopt.Required, Metavar: "names", Env: "_RESERVATION",
 			Help: "only jobs that asked for one of these reservations", Set: filter(&x.rq.Filter.Reservations)},

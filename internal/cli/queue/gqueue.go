@@ -15,6 +15,7 @@ import (
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/walltime"
 )
 
 // gqueue lists pending and running jobs. It reads the list as a stream: it formats a job's line as the job arrives and
@@ -44,6 +45,8 @@ type queue struct {
 	every    int32
 	verbose  int
 	clusters []string
+	over     *int64 // seconds that the jobs have run for at least; nil: any number
+	under    *int64 // likewise at most
 
 	explains bool           // instead of a list
 	why      []proto.JobRef // these jobs; none: all pending jobs of the caller
@@ -116,6 +119,18 @@ func (q *queue) names(dst *[]string) func(string) error {
 		list := env.SplitList(v)
 		*dst = list // the last one given counts, as in squeue: an alias may have one too
 		q.none = q.none || len(list) == 0
+		return nil
+	}
+}
+
+// span gives the Set function of a length of time.
+func span(option string, dst **int64) func(string) error {
+	return func(v string) error {
+		s, err := walltime.ParseDuration(v)
+		if err != nil {
+			return &getopt.TextError{Text: "Invalid --" + option + " specification: " + err.Error()}
+		}
+		*dst = &s
 		return nil
 	}
 }
@@ -224,8 +239,10 @@ func (q *queue) options() []getopt.Option {
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "licenses", Short: 'L', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_LICENSES",
 			Help: "only jobs that asked for one of these licenses", Set: q.names(&f.Licenses)},
-		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
-		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},
+		{Name: "running-over", Arg: getopt.Required, Group: filters, Metavar: "time",
+			Help: "only jobs that have run for longer than this", Set: span("running-over", &q.over)},
+		{Name: "running-under", Arg: getopt.Required, Group: filters, Metavar: "time",
+			Help: "only jobs that run, and have run for less than this", Set: span("running-under", &q.under)},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "sibling", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 	}

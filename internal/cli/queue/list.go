@@ -30,7 +30,7 @@ func (q *queue) each(view *jobtext.JobView, p *format.Printer[jobtext.JobRow], a
 	if err := q.checkNodes(c); err != nil {
 		return err
 	}
-	if view.Numbers, err = env.Numbers(c, p); err != nil {
+	if view.Numbers, err = env.Numbers(c, p, false); err != nil {
 		return err
 	}
 	hidden, err := q.hidden(c)
@@ -47,7 +47,7 @@ func (q *queue) each(view *jobtext.JobView, p *format.Printer[jobtext.JobRow], a
 	return c.Stream(proto.KindJobs, &q.rq, func(body []byte) error {
 		return reader.each(body, func(now model.Time, j *model.Job) error {
 			view.At = now
-			if seen[j.ID] || hidden != nil && q.isHidden(j, hidden) {
+			if seen[j.ID] || hidden != nil && q.isHidden(j, hidden) || !q.ranFor(j, now) {
 				return nil
 			}
 			if seen != nil {
@@ -100,6 +100,15 @@ func (q *queue) isHidden(j *model.Job, hidden map[string]bool) bool {
 		return hidden[j.Run.Partition]
 	}
 	return len(j.Spec.Partitions) > 0 && !slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return !hidden[p] })
+}
+
+// ranFor reports whether a job runs for as long as --running-over and --running-under ask.
+func (q *queue) ranFor(j *model.Job, now model.Time) bool {
+	if q.over == nil && q.under == nil {
+		return true
+	}
+	s := j.ElapsedS(now)
+	return j.State == model.Running && (q.over == nil || s > *q.over) && (q.under == nil || s < *q.under)
 }
 
 // rowsOf gives the rule that makes rows of jobs.

@@ -117,6 +117,7 @@ func (r *run) foreignOptions() []getopt.Option {
 				_, err := request.ParseWarning(v)
 				return err
 			}},
+		{Name: "reboot", Refused: "ask an operator to reboot the node"},
 		{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
 		{Name: "het-group", Aliases: []string{"pack-group"}, Arg: R, Metavar: "list", Group: groupStep,
 			Help: "the components of the heterogeneous job in which the command runs: 1, 0,2 or 0-2 (default 0; of commands " +

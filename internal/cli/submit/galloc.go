@@ -149,6 +149,8 @@ func (g *allocCall) optionsOf(s *request.Submission) []getopt.Option {
 		getopt.Option{Name: "bell", Hidden: true, Note: "terminals are not rung", Set: env.Ignored},
 		getopt.Option{Name: "no-bell", Hidden: true, Set: env.Ignored},
 		getopt.Option{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
+		getopt.Option{Name: "get-user-env", Arg: getopt.Optional,
+			Refused: "the command has your environment: galloc bash -l reads the user's profile"},
 		getopt.Option{Name: "chroot", Arg: getopt.Required, Refused: "chroot in the command"})
 }
 
