@@ -160,7 +160,7 @@ func Gcontrol(e *env.Env) int {
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "uid", Short: 'u', Arg: getopt.Required, Refused: "run the command as that user, with su or sudo"},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "name",
-			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&c.clusters)},
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: env.Clusters(&c.clusters)},
 	}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...),
 		Operands: "COMMAND [ARGUMENTS...]", OperandValues: operands,

@@ -27,6 +27,19 @@ func (e *Env) OnCluster(names []string) error {
 	return e.CheckClusters(c, names)
 }
 
+// Clusters gives the Set function of -M. A list without a name is one of a cluster without a name: a script whose
+// variable is not set asks for no cluster by mistake.
+func Clusters(dst *[]string) func(string) error {
+	return func(v string) error {
+		list := SplitList(v)
+		if len(list) == 0 {
+			list = []string{""}
+		}
+		*dst = append(*dst, list...)
+		return nil
+	}
+}
+
 // CheckClusters complains about a cluster of -M that is not the one asked.
 func (e *Env) CheckClusters(c *client.Client, names []string) error {
 	for _, n := range names {

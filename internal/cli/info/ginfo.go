@@ -103,7 +103,7 @@ func (i *info) options() []getopt.Option {
 		{Name: "all", Short: 'a', Group: filters, Env: "_ALL", Help: "hidden partitions too", Set: getopt.Flag(&i.all)},
 		{Name: "hide", Group: filters, Help: "no hidden partitions (the default)", Set: getopt.Const(&i.all, false)},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names",
-			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&i.clusters)},
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: env.Clusters(&i.clusters)},
 
 		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "format", Env: "_FORMAT",
 			Help: "what to print, as in '%P %a %D %t %N'", Set: layout(&i.template, 'o')},

@@ -40,7 +40,7 @@ func Gdiag(e *env.Env) int {
 		d.JSON("", "JSON, in Slurm's shape", &d.json),
 		d.YAML("", &d.json),
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "name",
-			Env: "SLURM_CLUSTERS", Help: "this cluster's name", Set: getopt.List(&d.clusters)},
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name", Set: env.Clusters(&d.clusters)},
 	}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...),
 		About: "Show what the controller that leads has done: jobs, scheduling passes, requests."})

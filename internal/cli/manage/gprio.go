@@ -183,7 +183,7 @@ func (s *prio) options() []getopt.Option {
 			}},
 		{Name: "weights", Short: 'w', Help: "the configured weights, and no jobs", Set: getopt.Flag(&s.onlyGiven)},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
-			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: env.Clusters(&s.clusters)},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "sibling", Hidden: true, Note: "there is one cluster", Set: env.Ignored},

@@ -104,7 +104,7 @@ func (s *share) options() []getopt.Option {
 		{Name: "parsable2", Short: 'P', Help: "fields with | between",
 			Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, true; return nil }},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
-			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: env.Clusters(&s.clusters)},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		s.JSON("", "JSON, in Slurm's shape", &s.json),
 		s.YAML("", &s.json),

@@ -72,9 +72,6 @@ func Gcancel(e *env.Env) int {
 }
 
 func (x *cancel) options() []getopt.Option {
-	list := func(dst *[]string) func(string) error {
-		return func(v string) error { *dst = append(*dst, env.SplitList(v)...); return nil }
-	}
 	filter := func(dst *[]string) func(string) error {
 		return func(v string) error {
 			names := env.SplitList(v)
@@ -138,7 +135,7 @@ func (x *cancel) options() []getopt.Option {
 		{Name: "reservation", Short: 'R', Arg: getopt.Required, Metavar: "names", Env: "_RESERVATION",
 			Help: "only jobs that asked for one of these reservations", Set: filter(&x.rq.Filter.Reservations)},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
-			Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: list(&x.clusters)},
+			Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: env.Clusters(&x.clusters)},
 	}
 }
 

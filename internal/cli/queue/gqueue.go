@@ -184,7 +184,7 @@ func (q *queue) options() []getopt.Option {
 		{Name: "nodelist", Aliases: []string{"nodes"}, Short: 'w', Arg: getopt.Required, Group: filters, Metavar: "hosts",
 			Help: "only jobs on one of these nodes", Set: q.setNodes},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names",
-			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&q.clusters)},
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: env.Clusters(&q.clusters)},
 		{Name: "all", Short: 'a', Group: filters, Env: "_ALL", Help: "jobs of hidden partitions too",
 			Set: getopt.Flag(&q.all)},
 		{Name: "hide", Group: filters, Help: "no jobs of hidden partitions (the default)", Set: getopt.Const(&q.all, false)},

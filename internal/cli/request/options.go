@@ -298,7 +298,7 @@ func (s *Submission) commandOptions() []getopt.Option {
 			"newgrp or sg",
 			Set: env.Own("--gid", "submit with that group, with newgrp or sg", unix.Getgid, env.GIDOf)},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: R, Metavar: "name", Group: groupHow,
-			Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.Clusters)},
+			Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: env.Clusters(&s.Clusters)},
 	}
 }
 

@@ -387,7 +387,7 @@ func (r *run) commandOptions() []getopt.Option {
 		{Name: "send-libs", Arg: getopt.Optional, Metavar: "how", Group: groupHow, Env: "SLURM_SEND_LIBS",
 			Help: "with --bcast: no; libraries are not sent", Set: refuseLibs},
 		{Name: "clusters", Short: 'M', Arg: R, Metavar: "name", Group: groupHow, Help: "this cluster's name, or all",
-			Set: getopt.List(&r.clusters)},
+			Set: env.Clusters(&r.clusters)},
 	}
 }
 
