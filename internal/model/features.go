@@ -48,7 +48,8 @@ func (f *Feature) Met(have []string) bool {
 	return !slices.ContainsFunc(f.Of, func(g *Feature) bool { return !g.Met(have) })
 }
 
-// String gives the condition in its notation; equal conditions give equal texts.
+// String gives the condition in its notation; equal conditions give equal texts. The first operand has no parentheses,
+// which the order from left to right makes needless: a long a|b&c|d would have more of them than may be read again.
 func (f *Feature) String() string {
 	switch {
 	case f == nil:
@@ -60,7 +61,9 @@ func (f *Feature) String() string {
 	}
 	parts := make([]string, len(f.Of))
 	for i, g := range f.Of {
-		parts[i] = g.inner()
+		if parts[i] = g.inner(); i == 0 {
+			parts[i] = g.String()
+		}
 	}
 	return strings.Join(parts, string(f.Op))
 }

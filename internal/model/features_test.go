@@ -8,7 +8,7 @@ import (
 
 func TestParseFeatures(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
-		{"a", "a"}, {" a & b ", "a&b"}, {"a|b", "a|b"}, {"a|b&c", "(a|b)&c"}, {"a&b|c", "(a&b)|c"}, {"a|(b&c)", "a|(b&c)"},
+		{"a", "a"}, {" a & b ", "a&b"}, {"a|b", "a|b"}, {"a|b&c", "a|b&c"}, {"a&b|c", "a&b|c"}, {"a|(b&c)", "a|(b&c)"},
 		{"!a", "!a"}, {"!(a|b)&c", "!(a|b)&c"}, {"!!a", "!!a"}, {"[r1|r2]", "[r1|r2]"}, {"ib&[r1|r2&x]", "ib&[r1|(r2&x)]"},
 		{"[r1|r2]&[x|y]", "[(r1&x)|(r1&y)|(r2&x)|(r2&y)]"}, {"a*2&b*1", "a*2&b*1"}, {"[a*2&b*4]", "a*2&b*4"},
 		{"ib&(a|b)*3", "ib&(a|b)*3"},
