@@ -60,10 +60,9 @@ func (f *Feature) String() string {
 		return "!" + f.Of[0].inner()
 	}
 	parts := make([]string, len(f.Of))
-	for i, g := range f.Of {
-		if parts[i] = g.inner(); i == 0 {
-			parts[i] = g.String()
-		}
+	parts[0] = f.Of[0].String()
+	for i, g := range f.Of[1:] {
+		parts[i+1] = g.inner()
 	}
 	return strings.Join(parts, string(f.Op))
 }

@@ -20,6 +20,10 @@ func TestParseFeatures(t *testing.T) {
 			t.Errorf("%q: %q, %v; want %q", c.in, f.String(), err, c.want)
 		}
 	}
+	long := strings.Repeat("a|b&", MaxFeatureNames/2-1) + "a|b" // each sign is a level
+	if f, err := ParseFeatures(long); err != nil || f.String() != long {
+		t.Errorf("%v, %v; want %s", f, err, long)
+	}
 	for _, c := range []struct {
 		in  string
 		pos int
