@@ -20,7 +20,7 @@ func (c *Controller) submitHet(ctx context.Context, v *state.View, who *caller,
 	rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
 	cmd, specs, reply, err := c.prepareHet(v, who, rq)
 	if id := v.Request(requestKey(who.UID, rq.RequestID)); id != 0 { // as in submit
-		again := &proto.SubmitReply{Job: id, Cluster: v.Config().Cluster, Shell: v.Config().Params.ShellStep}
+		again := accepted(v, id)
 		if err == nil {
 			again.Notes = reply.Notes
 		}
@@ -63,7 +63,7 @@ func (c *Controller) prepareHet(v *state.View, who *caller, rq *proto.SubmitRequ
 	}
 	out := &state.SubmitHet{RequestID: requestKey(who.UID, rq.RequestID), Most: proto.MaxSpecBytes}
 	var specs []*model.Spec
-	reply := &proto.SubmitReply{Cluster: v.Config().Cluster, Shell: v.Config().Params.ShellStep}
+	reply := accepted(v, 0)
 	hold := model.NotHeld
 	for i := range n {
 		one := *rq

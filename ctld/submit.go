@@ -48,7 +48,7 @@ func (c *Controller) submit(ctx context.Context, who *caller,
 	}
 	if id := v.Request(requestKey(who.UID, rq.RequestID)); id != 0 {
 		// It was taken when it came before; what would be refused by now is no answer to it.
-		again := &proto.SubmitReply{Job: id, Cluster: v.Config().Cluster, Shell: v.Config().Params.ShellStep}
+		again := accepted(v, id)
 		if err == nil {
 			again.Notes = reply.Notes
 		}
@@ -127,7 +127,14 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	if sp.HoldReq {
 		cmd.Hold = model.HeldByUser
 	}
-	return cmd, &proto.SubmitReply{Cluster: v.Config().Cluster, Notes: notes, Shell: v.Config().Params.ShellStep}, nil
+	reply := accepted(v, 0)
+	reply.Notes = notes
+	return cmd, reply, nil
+}
+
+// accepted is the answer to a submission; id is 0 while its number is not known.
+func accepted(v *state.View, id model.JobID) *proto.SubmitReply {
+	return &proto.SubmitReply{Job: id, Cluster: v.Config().Cluster, Shell: v.Config().Params.ShellStep}
 }
 
 // withoutContent removes content that the state already has from a command.

@@ -111,7 +111,7 @@ func (f *Facade) Serve(w http.ResponseWriter, r *http.Request, v *rest.Visitor) 
 			continue
 		}
 		q := &request{ctx: r.Context(), f: f, r: r, who: v.Who}
-		answer, err := t.run(q, id)
+		b, err := q.answer(t, id)
 		if err != nil {
 			var own *wrong
 			status, text := http.StatusInternalServerError, err.Error()
@@ -123,7 +123,7 @@ func (f *Facade) Serve(w http.ResponseWriter, r *http.Request, v *rest.Visitor) 
 			reply(w, status, failure{Error: text})
 			return
 		}
-		q.reply(w, t.status, answer)
+		write(w, t.status, b)
 		return
 	}
 	if len(methods) > 0 {
@@ -140,18 +140,17 @@ type failure struct {
 	Error   string `json:"error"`
 }
 
-// reply writes an answer, when its user may move so much.
-func (q *request) reply(w http.ResponseWriter, status int, answer any) {
-	b, err := json.Marshal(answer)
-	if err == nil {
-		err = rest.Moves(q.ctx, q.who, len(b))
-	}
+// answer makes a route's answer, and waits until its user may move so much.
+func (q *request) answer(t route, id string) ([]byte, error) {
+	answer, err := t.run(q, id)
 	if err != nil {
-		status, text := rest.StatusOf(err)
-		reply(w, status, failure{Error: text})
-		return
+		return nil, err
 	}
-	write(w, status, b)
+	b, err := json.Marshal(answer)
+	if err != nil { // of texts and numbers
+		return nil, err
+	}
+	return b, rest.Moves(q.ctx, q.who, len(b))
 }
 
 // reply writes a short answer.

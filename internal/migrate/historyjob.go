@@ -325,5 +325,5 @@ func (h *History) cpuTime(e *model.Exit) error {
 }
 
 // steps are the steps that have names.
-var steps = map[string]int32{"batch": proto.StepBatch, "extern": -4,
+var steps = map[string]int32{"batch": proto.StepBatch, "extern": proto.StepExtern,
 	"interactive": proto.StepInteractive}

@@ -57,6 +57,7 @@ func (x *StepStat) Wire(c *wire.C) {
 // Steps with names have Slurm's numbers: a job's batch step, and the step of the shell that galloc starts on the job's
 // first node.
 const (
+	StepExtern            = -4 // of records that were imported: gbatch makes none
 	StepBatch             = -5
 	StepInteractive int32 = -6
 )
@@ -66,7 +67,7 @@ func StepText(step int32) string {
 	switch step {
 	case StepBatch:
 		return "batch"
-	case -4: // of records that were imported: gbatch makes none
+	case StepExtern:
 		return "extern"
 	case StepInteractive:
 		return "interactive"

@@ -21,7 +21,6 @@ import (
 //   - An attempt that ended otherwise, as its job went back to the queue, keeps its record.
 //   - A job that waited in the snapshot, and has begun since, waits again; its next run is a restart. If it must not be
 //     requeued, it ends: nobody knows how far it came.
-//
 //   - A task of an array that waited in the snapshot has the number with which it has begun since, and is such a job.
 //   - A heterogeneous job has ended if all of its components have.
 //
