@@ -122,7 +122,7 @@ type news struct {
 	sig    *proto.Stop   // evKill, evSignal
 	text   string        // evNotMade, evFault: why
 	own    bool          // evNotMade: it is the job's fault
-	taken  bool          // evNotMade: somebody else has its GPUs
+	taken  bool          // evNotMade: it is given back
 	report *proto.Report // evCleared, evEpilog: the end to report
 	left   error         // evLeft: what could not be removed
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"gbatch/internal/blob"
 	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
@@ -65,7 +67,7 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 		return l.refuseLaunch(launch, err)
 	}
 	if l.spool.broken != nil {
-		return l.refuseLaunch(launch, fmt.Errorf("node %s starts no jobs: %w", l.n.opts.Name, l.spool.broken))
+		return l.refuseLaunch(launch, taken{l.spool.broken})
 	}
 	if len(l.attempts) >= maxAttempts {
 		return l.refuseLaunch(launch,
@@ -136,7 +138,7 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 // refuseLaunch reports that an attempt was refused.
 func (l *loop) refuseLaunch(launch *proto.Launch, why error) error {
 	key := proto.Attempt{Job: launch.Job, Attempt: launch.Attempt}
-	r := &proto.Report{Kind: proto.ReportLaunchFailed, Text: why.Error()}
+	r := &proto.Report{Kind: proto.ReportLaunchFailed, Text: why.Error(), Taken: errors.As(why, new(taken))}
 	if launch.Alloc != nil && launch.Node >= 0 && int(launch.Node) < len(launch.Alloc.Nodes) {
 		r.Since = launch.Since()
 	}
@@ -234,7 +236,11 @@ func (n *Noded) makeOrder(ctx context.Context, l *proto.Launch, had string, reus
 	script string, err error) {
 	if script = had; script == "" && !l.Prepare {
 		if script, err = n.scripts.Take(&l.Script, l.Spec.UID, l.Spec.GID); err != nil {
-			return nil, "", fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
+			err = fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
+			if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EROFS) {
+				err = taken{err}
+			}
+			return nil, "", err
 		}
 	}
 	if l.Prepare {
@@ -428,7 +434,8 @@ func (n *Noded) discard(key proto.Attempt, script string) {
 // job has failed; a node that counted it would go out of service for what any user may write.
 type jobsFault struct{ error }
 
-// taken is why an attempt is given back: somebody else has its GPUs.
+// taken is why an attempt is given back: somebody else has its GPUs, or the spool can't be written. It counts against
+// neither job nor node: that the node takes no more jobs, and when it does again, is for its health.
 type taken struct{ error }
 
 // notMade ends an attempt that could not be launched.

@@ -152,7 +152,8 @@ func (l *loop) endReport(a *attempt, exit model.Exit) *proto.Report {
 		r.Exit.Unknown = true
 		r.Exit.Text = "exit status unknown: the launcher lost its records while the job ran"
 	case a.ended.Kind == shim.LaunchFailed && !ownFault(a.ended):
-		r = &proto.Report{Kind: proto.ReportLaunchFailed, Text: a.ended.Text}
+		r = &proto.Report{Kind: proto.ReportLaunchFailed, Text: a.ended.Text,
+			Taken: a.ended.Stage == shim.StageJournal} // see taken
 	}
 	if a.ended != nil && !a.ended.Ended.IsZero() {
 		r.At = model.Time(a.ended.Ended.UnixMilli())

@@ -326,7 +326,8 @@ func TestSpoolFails(t *testing.T) {
 	first, second := c.job(1, "exit 0"), c.job(2, "exit 0")
 	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{first}})
 	refused := c.ctl.waitEnded(first)
-	if refused.Kind != proto.ReportLaunchFailed || !strings.Contains(refused.Text, "write the spool: ") ||
+	if refused.Kind != proto.ReportLaunchFailed || !refused.Taken ||
+		!strings.Contains(refused.Text, "write the spool: ") ||
 		!strings.Contains(refused.Text, "no space left on device") {
 		t.Errorf("%q", refused.Text)
 	}

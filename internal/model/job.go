@@ -178,7 +178,7 @@ const (
 	StopWithFirst     // the first component of its heterogeneous job has ended: Run.Fate says how
 	StopShrink        // of a part: the job has given the node up
 	StopGive          // it gives its nodes to another job: Run.GiveTo
-	StopTaken         // a node gave it back before its launch: somebody else had its GPUs
+	StopTaken         // a node gave it back before its launch: it could not take it now
 	StopGivenBack     // an allocation that its command gives back: Run.Fate says how it ends
 )
 

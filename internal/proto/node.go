@@ -379,7 +379,7 @@ type Report struct {
 	Text    string      // what went wrong, and why
 	Step    *model.Step // ReportStep
 	Since   uint32      // NodeAlloc.Since of the part that it is about
-	Taken   bool        // ReportLaunchFailed: somebody else had the job's GPUs
+	Taken   bool        // ReportLaunchFailed: the node could not take it now
 }
 
 func (x *Report) Wire(c *wire.C) {

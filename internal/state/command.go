@@ -124,7 +124,7 @@ type Report struct {
 	Node    string // the node that reports; "": the job's first node, or with Placed no node: the leader's own
 	Step    *model.Step
 	Since   uint32 // NodeAlloc.Since of the part that it is about
-	Taken   bool   // with LaunchFailed: somebody else had the job's GPUs; it counts against neither job nor node
+	Taken   bool   // with LaunchFailed: the node could not take it now; it counts against neither job nor node
 }
 
 func (x *Report) Wire(c *wire.C) {

@@ -101,7 +101,8 @@ const (
 	maxTakenWaitS = 256
 )
 
-// givenBack puts a job back into the queue whose GPUs somebody else had.
+// givenBack puts a job back into the queue that its node could not take: somebody else had its GPUs, or the node's disk
+// is full.
 func (s *State) givenBack(j *model.Job, at, when model.Time) {
 	n := *j
 	wait := int64(takenWaitS) << min(n.Returns, 16)

@@ -25,11 +25,10 @@ import (
 // apart is such a cluster.
 type apart struct {
 	*Cluster
-	t     *testing.T
-	bin   string
-	nets  string // prefix of the namespaces' names
-	addr  map[string]string
-	files map[string]string // that fill disks, by controller
+	t    *testing.T
+	bin  string
+	nets string // prefix of the namespaces' names
+	addr map[string]string
 }
 
 const diskMiB = 1024 // of a controller; two damaged logs and two states each are kept beside the present ones
@@ -41,7 +40,7 @@ func mustUpApart(t *testing.T, o Options, more ...string) *apart {
 	t.Helper()
 	rootTools(t)
 	a := &apart{t: t, nets: fmt.Sprintf("gb%d-%d", os.Getpid(), clustersApart.Add(1)), addr: map[string]string{},
-		files: map[string]string{}, bin: t.TempDir()}
+		bin: t.TempDir()}
 	if err := errors.Join(os.Chmod(filepath.Dir(a.bin), 0o755), os.Chmod(a.bin, 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -219,15 +218,13 @@ func (a *apart) thaw(controller string) {
 	mustRun(a.t, "fsfreeze", "-u", a.disk(controller))
 }
 
-// fill takes all room of a controller's disk.
-func (a *apart) fill(controller string) {
+// fill takes all room of a disk.
+func (a *apart) fill(dir string) {
 	a.t.Helper()
-	path := filepath.Join(a.disk(controller), "fill")
-	f, err := os.Create(path)
+	f, err := os.Create(filepath.Join(dir, fillFile))
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.files[controller] = path
 	size := int64(0)
 	for step := int64(16 << 20); step >= 4096; {
 		switch err := unix.Fallocate(int(f.Fd()), 0, size, step); {
@@ -244,10 +241,12 @@ func (a *apart) fill(controller string) {
 	}
 }
 
+const fillFile = "fill"
+
 // clear gives the room back.
-func (a *apart) clear(controller string) {
+func (a *apart) clear(dir string) {
 	a.t.Helper()
-	if err := os.Remove(a.files[controller]); err != nil {
+	if err := os.Remove(filepath.Join(dir, fillFile)); err != nil {
 		a.t.Fatal(err)
 	}
 }

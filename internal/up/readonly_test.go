@@ -28,6 +28,43 @@ func (a *apart) breaks(dir string) {
 	}
 }
 
+// TestFullDiskOfNode: a node whose disk is full keeps its jobs and gives others back, and needs nobody when there is
+// room again.
+func TestFullDiskOfNode(t *testing.T) {
+	t.Parallel()
+	a := mustUpApart(t, Options{Dir: filepath.Join(t.TempDir(), "full"), Nodes: 2, CPUs: 8, MemMiB: 1000}, "node-n1")
+	keepOnFailure(t, a.Dir)
+	ready(t, a.Cluster)
+	setQuiet(t, a.Cluster)
+	disk := layout(a.Dir).at("state", "node-n1")
+	onNode := func(sp *model.Spec) { sp.ReqNodes = []string{"n1"} }
+	over := filepath.Join(t.TempDir(), "over")
+	ends := submit(t, a.Cluster, "until test -e "+over+"; do sleep 0.1; done\nexit 3\n", onNode)
+	untilState(t, a.Cluster, ends, model.Running)
+	a.fill(disk)
+	wait := []model.JobID{}
+	for range 5 { // more than LaunchDrain
+		wait = append(wait, submit(t, a.Cluster, "true\n", onNode))
+	}
+	until(t, "the node is out of service for its disk", func() bool {
+		return strings.Contains(node(t, a.Cluster, "n1").Reason, "space")
+	})
+	if err := os.WriteFile(over, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	untilState(t, a.Cluster, ends, model.Failed)
+	a.clear(disk)
+	for _, id := range wait {
+		untilState(t, a.Cluster, id, model.Completed)
+	}
+	if n := node(t, a.Cluster, "n1"); n.Reason != "" || len(n.Strikes) > 0 {
+		t.Errorf("the node's reason is %q, with strikes of %v", n.Reason, n.Strikes)
+	}
+	if j := job(t, a.Cluster, ends); j.End.Exit.Code != 3 {
+		t.Errorf("the job that ran ended with %+v", j.End.Exit)
+	}
+}
+
 // mends mounts it anew.
 func (a *apart) mends(dir string) {
 	a.t.Helper()

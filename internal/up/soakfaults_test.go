@@ -141,11 +141,11 @@ func (k *soak) kinds() []soakFault {
 					at = ctls
 				}
 				for _, name := range at {
-					k.a.fill(name)
+					k.a.fill(k.a.disk(name))
 				}
 				k.wait(lasts)
 				for _, name := range at {
-					k.a.clear(name)
+					k.a.clear(k.a.disk(name))
 				}
 			}})
 	}
