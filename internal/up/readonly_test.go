@@ -34,7 +34,6 @@ func TestFullDiskOfNode(t *testing.T) {
 	t.Parallel()
 	a := mustUpApart(t, Options{Dir: filepath.Join(t.TempDir(), "full"), Nodes: 2, CPUs: 8, MemMiB: 1000}, "node-n1")
 	keepOnFailure(t, a.Dir)
-	ready(t, a.Cluster)
 	setQuiet(t, a.Cluster)
 	disk := layout(a.Dir).at("state", "node-n1")
 	onNode := func(sp *model.Spec) { sp.ReqNodes = []string{"n1"} }
