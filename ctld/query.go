@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"gbatch/ctld/pools"
@@ -214,8 +215,8 @@ func picked(f *proto.JobFilter, j *model.Job) bool {
 			!slices.ContainsFunc(j.Spec.More.Licenses, func(l model.LicenseCount) bool { return hasName(f.Licenses, l.Name) })) {
 		return false
 	}
-	if len(f.Reservations) > 0 &&
-		!slices.ContainsFunc(j.Spec.ReservationNames(), func(name string) bool { return hasName(f.Reservations, name) }) {
+	if len(f.Reservations) > 0 && !slices.ContainsFunc(strings.Split(j.ReservationText(), ","),
+		func(name string) bool { return hasName(f.Reservations, name) }) {
 		return false
 	}
 	if len(f.Partitions) > 0 {

@@ -261,7 +261,7 @@ func programEnv(j *model.Job, cluster string) []string {
 	set("SLURM_JOB_ACCOUNT", s.Account)
 	set("SLURM_JOB_QOS", s.QOS)
 	set("SLURM_JOB_PARTITION", j.Partition())
-	set("SLURM_JOB_RESERVATION", s.Reservation)
+	set("SLURM_JOB_RESERVATION", j.ReservationText())
 	if j.Run != nil {
 		set("SLURM_JOB_NODELIST", hostlist.CompressInOrder(j.Run.Alloc.NodeNames()))
 		num("SLURM_JOB_NUM_NODES", int64(len(j.Run.Alloc.Nodes)))

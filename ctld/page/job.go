@@ -145,7 +145,7 @@ func (x *job) facts(q *request, j *model.Job, rules *ask.Rulebook) {
 	}
 	add("Nodes", x.Where)
 	add("Directory", sp.WorkDir)
-	add("Reservation", sp.Reservation)
+	add("Reservation", j.ReservationText())
 	add("Features", sp.Features)
 	add("Dependency", sp.DepText)
 	add("Comment", sp.Comment)

@@ -390,9 +390,6 @@ func (d *draft) flags(value string, how byte) error {
 		case "FIRST_CORES":
 			return refuse(proto.CodeReservation,
 				"Flags=FIRST_CORES: which cores are kept free is decided when jobs start; CoreCnt= says how many")
-		case "MAGNETIC":
-			return refuse(proto.CodeReservation,
-				"Flags=MAGNETIC: jobs use a reservation that they ask for, with --reservation or GBATCH_RESERVATION")
 		}
 		if why := otherFlags[name]; why != "" {
 			return refuse(proto.CodeReservation, "Flags=%s: %s", name, why)
@@ -407,7 +404,7 @@ func (d *draft) flags(value string, how byte) error {
 		if !ok || timed && f != model.ResvPurge {
 			return refuse(proto.CodeReservation, "Flags=%s is not supported here; there are MAINT, FLEX, IGNORE_JOBS, HOURLY, "+
 				"DAILY, WEEKDAY, WEEKEND, WEEKLY, ANY_NODES, PART_NODES, OVERLAP, PURGE_COMP, REPLACE, REPLACE_DOWN, "+
-				"STATIC_ALLOC, TIME_FLOAT and NO_HOLD_JOBS_AFTER", name)
+				"STATIC_ALLOC, TIME_FLOAT, MAGNETIC and NO_HOLD_JOBS_AFTER", name)
 		}
 		if off {
 			r.Flags &^= f

@@ -198,7 +198,7 @@ func schedParams() []schedParam {
 		"bf_topopt_iterations", "sched_allow_unlimited", "yield_rpc_only")
 	inert(false, "has no effect here: the backfill calendar holds every running job, at bf_resolution",
 		"bf_running_job_reserve", "bf_window_linear", "bf_job_part_count_reserve")
-	inert(true, "is not supported: jobs ask for their reservation; there are no magnetic ones", "bf_allow_magnetic_resv")
+	inert(false, "has no effect here: every pass tries magnetic reservations", "bf_allow_magnetic_resv")
 	inert(false, "has no effect here: any controller that leads also schedules", "no_backup_scheduling")
 	inert(false, "has no effect here: a job starts when all its nodes are up", "salloc_wait_nodes", "sbatch_wait_nodes")
 	inert(false, "has no effect here: steps are retried when something becomes free, not on a timer", "step_retry_count",

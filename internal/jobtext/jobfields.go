@@ -80,7 +80,7 @@ func jobLetters() []JobField {
 			return r.State.Short()
 		}),
 		qText('u', "UserName", "USER", func(r *JobRow) string { return r.Spec.User }),
-		qText('v', "Reservation", "RESERVATION", func(r *JobRow) string { return orNull(r.Spec.Reservation) }),
+		qText('v', "Reservation", "RESERVATION", func(r *JobRow) string { return orNull(r.ReservationText()) }),
 		qUnset('w', "WCKey", "WCKEY", "(null)"),
 		qText('x', "ExcNodes", "EXC_NODES", func(r *JobRow) string { return hostlist.CompressSorted(r.Spec.ExcNodes) }),
 		qNum('y', "Nice", "NICE", func(r *JobRow) int64 { return int64(r.Spec.Nice) }),

@@ -170,8 +170,8 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 	r.line(KV("MinCPUsNode", minCPUs(&asked)), KV(memKey, walltime.FormatMem(max(0, mem))),
 		KV("MinTmpDiskNode", walltime.FormatMem(sp.TmpMiB)))
 	r.line(KV("Features", orNull(sp.Features)), KV("DelayBoot", walltime.Elapsed(sp.Stated().DelayBootS)))
-	if sp.Reservation != "" {
-		r.line(KV("Reservation", sp.Reservation))
+	if name := j.ReservationText(); name != "" {
+		r.line(KV("Reservation", name))
 	}
 	r.line(KV("OverSubscribe", overSubscribe(j)), KV("Contiguous", yesNum(sp.More != nil && sp.More.Contiguous)),
 		KV("Licenses", orNull(licensesText(sp))), KV("LicensesAlloc", orNull(licensesHeld(j))),

@@ -102,7 +102,7 @@ func JobMembers() []slurmjson.Field[JobRow] {
 		{Name: "priority_by_partition", Type: slurmjson.List},
 		{Name: "profile", List: func(*JobRow) []string { return []string{"NOT_SET"} }},
 		{Name: "required_switches", Int: func(r *JobRow) int64 { return int64(r.Spec.Extra().Switches) }},
-		{Name: "resv_name", Str: func(r *JobRow) string { return r.Spec.Reservation }},
+		{Name: "resv_name", Str: func(r *JobRow) string { return r.ReservationText() }},
 		{Name: "segment_size", Since: v43, Int: func(r *JobRow) int64 { return int64(r.Spec.Extra().Segment) }},
 		{Name: "selinux_context"},
 		{Name: "sockets_per_board", Type: slurmjson.Integer},

@@ -92,6 +92,7 @@ const (
 	ResvFloat       // TIME_FLOAT
 	ResvStatic      // STATIC_ALLOC: nodes that are down are not replaced
 	ResvPartNodes   // PART_NODES: always all nodes of its partition
+	ResvMagnetic    // MAGNETIC: it takes jobs that may use it and ask for no reservation
 )
 
 // ResvRepeats are the flags of repeating reservations.
@@ -100,7 +101,7 @@ const ResvRepeats = ResvHourly | ResvDaily | ResvWeekly | ResvWeekday | ResvWeek
 var resvFlagNames = []string{"MAINT", "FLEX", "IGNORE_JOBS", "DAILY", "WEEKLY", "SPEC_NODES", "ALL_NODES", "OVERLAP",
 	"NO_HOLD_JOBS_AFTER",
 	"HOURLY", "WEEKDAY", "WEEKEND", "ANY_NODES", "PURGE_COMP", "REPLACE", "REPLACE_DOWN", "TIME_FLOAT", "STATIC_ALLOC",
-	"PART_NODES"}
+	"PART_NODES", "MAGNETIC"}
 
 // Names lists the flags in Slurm's words.
 func (f ResvFlags) Names() []string {
@@ -158,6 +159,11 @@ func (r *Reservation) Admits(sp *Spec) bool {
 		return !HasAccount(r.Accounts, "-"+sp.Account)
 	}
 	return len(r.Accounts) == 0 || HasAccount(r.Accounts, sp.Account)
+}
+
+// Attracts reports whether it takes a job that asks for no reservation. Heterogeneous jobs have to ask, as in Slurm.
+func (r *Reservation) Attracts(sp *Spec, het bool) bool {
+	return r.Flags&ResvMagnetic != 0 && sp.Reservation == "" && !het && r.Admits(sp)
 }
 
 func allows(list []string, name string) bool {
@@ -228,4 +234,13 @@ func (s *Spec) ReservationNames() []string {
 		return nil
 	}
 	return strings.Split(s.Reservation, ",")
+}
+
+// ReservationText gives the reservations that a job asked for or, if it asked for none, the one that it runs in
+// because that has attracted it (MAGNETIC); "": neither.
+func (j *Job) ReservationText() string {
+	if j.Spec.Reservation == "" && j.Run != nil {
+		return j.Run.Resv
+	}
+	return j.Spec.Reservation
 }

@@ -322,8 +322,8 @@ type surveyed struct {
 }
 
 // survey looks at each node of a lane; whole means that one node must take the whole job.
-func (x *explainer) survey(s *spot, least []nodeNeed, whole bool) (out surveyed) {
-	p, sh := x.p, s.it.sh
+func (x *explainer) survey(s *spot, sh *shape, least []nodeNeed, whole bool) (out surveyed) {
+	p := x.p
 	end := func(t model.Time) model.Time { return p.after(t, s.it.leastS()) }
 	p.cursor.of(sh)
 	for _, n := range s.l.pool.nodes {
@@ -356,12 +356,17 @@ func (x *explainer) survey(s *spot, least []nodeNeed, whole bool) (out surveyed)
 // room says what the job needs and which jobs have it.
 func (x *explainer) room(s *spot) {
 	p, sh, pl := x.p, s.it.sh, s.l.pool
+	if sh.drawn { // a reservation that attracts it may have room first
+		if _, _, _, in := p.soonestLicensed(sh, s.it.leastS()); in != nil {
+			sh = in
+		}
+	}
 	over := sh.single && sh.spread && !sh.onOne(pl) // it needs several nodes, though it asked for no number of them
 	least := sh.least
 	if sh.single && !over {
 		least = sh.whole
 	}
-	n := x.survey(s, least, sh.single && !over)
+	n := x.survey(s, sh, least, sh.single && !over)
 	up, busy, away, broken, held, free := n.up, n.busy, n.away, n.broken, n.held, n.free
 	want := 1
 	switch {

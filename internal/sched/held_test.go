@@ -20,7 +20,7 @@ func TestReservationsHold(t *testing.T) {
 	if testing.Short() {
 		seeds = 30
 	}
-	starts, inside, shared, alone := 0, 0, 0, 0
+	starts, inside, drawn, shared, alone := 0, 0, 0, 0, 0
 	for seed := range seeds {
 		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 47)), byIndex: seed%3 == 0}
 		c := w.cluster(t)
@@ -86,6 +86,13 @@ func TestReservationsHold(t *testing.T) {
 				if s.Resv != "" {
 					inside++
 				}
+				if r := v.Reservation(s.Resv); r != nil && v.Job(s.Job).Spec.Reservation == "" {
+					drawn++
+					if r.Flags&model.ResvMagnetic == 0 || r.Users[0] != "u" || r.Flags&model.ResvFlex == 0 &&
+						c.now.Add(v.Job(s.Job).Spec.LimitS) > r.End {
+						t.Errorf("%s: %s is not for job %d", c.at, r.Name, s.Job)
+					}
+				}
 				if v.Job(s.Job).Spec.Exclusive {
 					alone++
 				}
@@ -110,9 +117,9 @@ func TestReservationsHold(t *testing.T) {
 			c.apply(&ended)
 		}
 	}
-	if starts < 10*seeds || inside < seeds || shared < seeds || alone < seeds/4 {
-		t.Errorf("only %d starts, %d inside reservations, %d of shares, %d exclusive, in %d worlds", starts, inside, shared,
-			alone, seeds)
+	if starts < 10*seeds || inside < seeds || drawn < seeds || shared < seeds || alone < seeds/4 {
+		t.Errorf("only %d starts, %d inside reservations (%d drawn), %d of shares, %d exclusive, in %d worlds", starts,
+			inside, drawn, shared, alone, seeds)
 	}
 }
 
@@ -137,6 +144,10 @@ func (w *world) divideSome(d *model.NodeDef) {
 func (w *world) reservation(c *cluster, name string) *model.Reservation {
 	r := &model.Reservation{Name: name, Start: c.now.Add(int64(pick(w, 0, 0, w.n(1500)))), Users: []string{"u"},
 		Flags: pick(w, 0, 0, 0, model.ResvFlex, model.ResvDaily)}
+	if w.chance(30) {
+		r.Flags |= model.ResvMagnetic
+		r.Users = pick(w, r.Users, r.Users, []string{"v"})
+	}
 	r.End = r.Start.Add(int64(100 + w.n(3000)))
 	if w.chance(15) {
 		r.Flags |= model.ResvAnyNodes

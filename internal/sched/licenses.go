@@ -160,7 +160,7 @@ func (p *Planner) unlicensed(it *item) (waits, never bool) {
 	if len(it.sh.rq.Licenses) == 0 {
 		return false, false
 	}
-	for sh := it.sh; sh != nil; sh = sh.next {
+	for sh := range it.sh.turns() {
 		if _, ok := p.licenses(sh, p.endIn(sh, p.now, it.leastS())); ok {
 			return false, false
 		}
@@ -180,9 +180,13 @@ const maxLicenseTries = 32
 // advance reservation that the job uses then.
 func (p *Planner) soonestLicensed(sh *shape, planS int64) (at model.Time, alloc *model.Alloc, set []model.LicenseCount,
 	in *shape) {
-	for ; sh != nil; sh = sh.next {
-		if t, a, s := p.soonestOf(sh, planS); a != nil && (alloc == nil || t < at) {
-			at, alloc, set, in = t, a, s, sh
+	for one := range sh.turns() {
+		t, a, s := p.soonestOf(one, planS)
+		if a == nil || sh.attracts(one) && p.until(one.rq.Reservation, t) < p.after(t, planS) {
+			continue
+		}
+		if alloc == nil || t < at {
+			at, alloc, set, in = t, a, s, one
 		}
 	}
 	return at, alloc, set, in

@@ -395,5 +395,5 @@ func (p *Planner) keepOff(it *item, l *lane) {
 	sp := new(model.Spec)
 	*sp = *j.Spec
 	sp.ExcNodes = append(slices.Clone(sp.ExcNodes), avoid...)
-	it.anywhere, it.sh = it.sh, p.shapeOf(l, sp)
+	it.anywhere, it.sh = it.sh, p.shapeOf(l, sp, p.attractedTo(j))
 }

@@ -81,6 +81,7 @@ type Planner struct {
 	windowTurn uint64          // grows when the windows change
 	floating   bool            // some reservation begins later in each pass
 	roams      map[string]bool // reservations that let their jobs use other nodes too
+	magnets    []*model.Reservation
 
 	hets     int       // heterogeneous jobs that may start
 	bookings []booked  // this plan's, if there are such jobs

@@ -191,8 +191,7 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	if l.refuse != model.ReasonNone {
 		return it
 	}
-	it.sh = p.shapeOf(l, e.j.Spec)
-	p.keepOff(&it, l)
+	p.shapeItem(&it, l)
 	if p.lim != nil {
 		it.limits = p.lim.limitsOf(e.j.Spec, l.part.Name)
 	}

@@ -44,6 +44,7 @@ type shape struct {
 	roams map[string]bool // Planner.roams
 	turn  uint64          // Planner.windowTurn when the shape was last renewed; only for jobs that ask for a reservation
 	next  *shape          // the shape for the next of the job's reservations
+	drawn bool            // the next ones are for reservations that attract it, see draw
 	costs *costs          // of a start on each node; nil: not computed
 
 	within   bool   // its reservation could hold it, were nothing else in it
@@ -53,8 +54,8 @@ type shape struct {
 	noneAt uint64       // Planner.usable when none was set; 0: never
 }
 
-// shapeOf gives the shape of a job in a lane.
-func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
+// shapeOf gives the shape of a job in a lane. magnets names the reservations that attract it.
+func (p *Planner) shapeOf(l *lane, sp *model.Spec, magnets []string) *shape {
 	p.key = ask.Key(p.key[:0], sp, p.stock.byUser)
 	class := int64(l.part.PriorityTier)
 	if !p.cfg.Params.Preempt.ByPartition {
@@ -75,6 +76,9 @@ func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
 	if most > 0 {
 		p.key = append(binary.AppendVarint(p.key, most), 'n')
 	}
+	for _, name := range magnets {
+		p.key = append(append(p.key, name...), 'm')
+	}
 	if sh := l.shapes[string(p.key)]; sh != nil {
 		return sh
 	}
@@ -89,6 +93,7 @@ func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
 		rq.UID = 0
 	}
 	sh := p.newShape(l, &rq)
+	p.draw(l, sh, magnets)
 	if len(l.shapes) >= maxShapes {
 		clear(l.shapes) // items keep the shapes that they use
 	}
@@ -162,6 +167,9 @@ func (p *Planner) newShape(l *lane, rq *Request) *shape {
 		all := *rq
 		all.Switches = 0
 		sh.relaxed = p.newShape(l, &all)
+		if sh.next != nil {
+			sh.relaxed.next = sh.next.relaxed
+		}
 	}
 	for _, c := range p.classes {
 		l := p.stock.lot(c.def)

@@ -23,6 +23,9 @@ func (p *Planner) stayIn(it *item, sh *shape, t model.Time) (s stay, ok bool) {
 	s = stay{it.limitS, it.planS, min(it.planS, sp.LeastS(it.limitS))}
 	if end := p.until(sh.rq.Reservation, t); end != forever {
 		room := int64(end-t) / 1000
+		if it.sh.attracts(sh) && room < s.leastS {
+			return s, false
+		}
 		s.limitS = max(1, min(s.limitS, room))
 		s.planS, s.leastS = min(s.planS, room), min(s.leastS, room)
 	}
@@ -55,8 +58,10 @@ type lodging struct {
 // lodge finds room for a job from now on: for its whole time or, if its limit may be cut, for as much of it as fits. Of
 // several advance reservations it takes the first that has room.
 func (p *Planner) lodge(it *item) (g lodging) {
-	for sh := it.sh; sh != nil && g.alloc == nil; sh = sh.next {
-		g = p.lodgeIn(it, sh)
+	for sh := range it.sh.turns() {
+		if g = p.lodgeIn(it, sh); g.alloc != nil {
+			break
+		}
 	}
 	return g
 }

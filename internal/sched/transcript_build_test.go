@@ -236,6 +236,9 @@ func startLine(s *model.Start) string {
 	if s.LimitS != model.Unlimited {
 		text += fmt.Sprintf(" for %d s", s.LimitS)
 	}
+	if s.Resv != "" {
+		text += ", in reservation " + s.Resv
+	}
 	return text
 }
 

@@ -2,7 +2,9 @@ package sched
 
 import (
 	"cmp"
+	"iter"
 	"slices"
+	"strings"
 
 	"gbatch/internal/model"
 )
@@ -66,8 +68,12 @@ func (p *Planner) windows() {
 		p.lic.wins, p.lic.parts = nil, false
 	}
 	clear(p.roams)
+	magnets := p.magnets[:0:0]
 	p.v.Reservations(func(r *model.Reservation) bool {
 		p.windowed = true
+		if r.Flags&model.ResvMagnetic != 0 {
+			magnets = append(magnets, r)
+		}
 		p.floating = p.floating || r.FloatS > 0
 		if r.Roams() {
 			p.roams[r.Name] = true
@@ -100,6 +106,7 @@ func (p *Planner) windows() {
 	if p.policy.Predict != nil {
 		p.repredict()
 	}
+	p.magnetize(magnets)
 }
 
 // partOf counts what a reservation of a part takes of a node.
@@ -361,4 +368,82 @@ func (p *Planner) closed(it *item) string {
 		return ""
 	}
 	return why
+}
+
+// A MAGNETIC reservation takes jobs that may use it and ask for none. Such a job has a shape for each reservation that
+// attracts it, beside its plain one. They are tried first, so that what is not reserved stays free for others; then the
+// job is tried as if they were not there. Nobody has asked for such a reservation's end, so a job that would not be
+// over by then is not attracted.
+
+// maxMagnets bounds the reservations that attract one job.
+const maxMagnets = 16
+
+// attractedTo names the reservations that attract a job, in order of name.
+func (p *Planner) attractedTo(j *model.Job) (names []string) {
+	for _, r := range p.magnets {
+		if len(names) < maxMagnets && r.Attracts(j.Spec, j.Het != nil) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// shapeItem gives an item its shape.
+func (p *Planner) shapeItem(it *item, l *lane) {
+	it.sh, it.anywhere = p.shapeOf(l, it.e.j.Spec, p.attractedTo(it.e.j)), nil
+	p.keepOff(it, l)
+}
+
+// draw adds the shapes for the reservations that attract jobs of a shape.
+func (p *Planner) draw(l *lane, sh *shape, magnets []string) {
+	if len(magnets) == 0 {
+		return
+	}
+	rq := sh.rq
+	rq.Reservation = strings.Join(magnets, ",")
+	sh.next, sh.drawn = p.newShape(l, &rq), true
+	if sh.relaxed != nil {
+		sh.relaxed.next, sh.relaxed.drawn = sh.next.relaxed, true
+	}
+}
+
+// turns gives a job's shapes in the order in which they are tried.
+func (sh *shape) turns() iter.Seq[*shape] {
+	return func(yield func(*shape) bool) {
+		first := sh
+		if sh != nil && sh.drawn {
+			first = sh.next
+		}
+		for s := first; s != nil; s = s.next {
+			if !yield(s) {
+				return
+			}
+		}
+		if first != sh {
+			yield(sh)
+		}
+	}
+}
+
+// attracts reports whether one of the shapes of sh is for a reservation that the job did not ask for.
+func (sh *shape) attracts(one *shape) bool { return sh.drawn && one != sh }
+
+// magnetize gives all jobs new shapes if other reservations attract them than before.
+func (p *Planner) magnetize(now []*model.Reservation) {
+	same := slices.EqualFunc(now, p.magnets, func(a, b *model.Reservation) bool {
+		return a.Name == b.Name && slices.Equal(a.Users, b.Users) && slices.Equal(a.Accounts, b.Accounts) &&
+			slices.Equal(a.GIDs, b.GIDs) && slices.Equal(a.Groups, b.Groups)
+	})
+	p.magnets = now
+	if same {
+		return
+	}
+	for _, l := range p.lanes {
+		l.settle()
+		for i := range l.items {
+			if it := &l.items[i]; it.e != nil && it.sh != nil {
+				p.shapeItem(it, l)
+			}
+		}
+	}
 }

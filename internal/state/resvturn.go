@@ -9,7 +9,7 @@ import (
 // Changes of reservations by time and by their jobs: reservations begin, repeat, end, and are deleted when no job uses
 // them.
 
-// askedKey is an unfinished job and a reservation that it asked for.
+// askedKey is an unfinished job and a reservation that it asked for, or in which it runs without having asked.
 type askedKey struct {
 	resv string
 	id   model.JobID
@@ -17,12 +17,12 @@ type askedKey struct {
 
 func askedLess(a, b askedKey) bool { return a.resv < b.resv || a.resv == b.resv && a.id < b.id }
 
-// askedOf gives the reservations that an unfinished job asked for.
+// askedOf gives the reservations that an unfinished job asked for, or the one that has attracted it (MAGNETIC).
 func askedOf(j *model.Job) string {
 	if j == nil || j.State.Finished() {
 		return ""
 	}
-	return j.Spec.Reservation
+	return j.ReservationText()
 }
 
 // moveAsked updates the index of reservations' jobs.
@@ -43,7 +43,7 @@ func (s *State) moveAsked(id model.JobID, old, j *model.Job) {
 	}
 }
 
-// jobsOf gives the unfinished jobs that asked for a reservation.
+// jobsOf gives the unfinished jobs that asked for a reservation or run in it.
 func (s *State) jobsOf(name string) (out []*model.Job) {
 	s.asked.Ascend(askedKey{resv: name}, func(k askedKey) bool {
 		if k.resv != name {
@@ -57,7 +57,7 @@ func (s *State) jobsOf(name string) (out []*model.Job) {
 	return out
 }
 
-// unused reports whether no unfinished job asked for a reservation.
+// unused reports whether no unfinished job asked for a reservation or runs in it.
 func (s *State) unused(name string) bool {
 	none := true
 	s.asked.Ascend(askedKey{resv: name}, func(k askedKey) bool {
