@@ -67,8 +67,8 @@
 // The machine: package hardware finds the hardware, session.go sends it to the leader, main.go
 // prints it. Package gpuwatch reads the GPUs and finds faults; gpurecover.go runs it and reacts to
 // faults; mig.go divides GPUs. health.go and doctor.go check the node. groups.go has the control
-// groups of jobs and stepgroup.go those of steps; sample.go, samplegpu.go and ownuse.go measure the
-// usage of jobs; package procs reads /proc for them.
+// groups of jobs and stepgroup.go those of steps, and takes logins in; sample.go, samplegpu.go and
+// ownuse.go measure the usage of jobs; package procs reads /proc for them.
 //
 // DESIGN.md has the reasons and the measurements.
 package noded

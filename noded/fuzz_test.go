@@ -220,7 +220,11 @@ func FuzzStepUser(f *testing.F) {
 		if len(b) > 0 && b[0]&1 != 0 {
 			in := newFiller(b[1:])
 			rq := &proto.StepRequest{}
-			b = in.message(nil, proto.StepFrameRequest, rq, func() { in.sane(rq) })
+			if b[0]&6 == 6 {
+				b = in.message(nil, proto.StepFrameAdopt, &proto.StepAdopt{}, nil)
+			} else {
+				b = in.message(nil, proto.StepFrameRequest, rq, func() { in.sane(rq) })
+			}
 			b = in.further(b)
 		}
 		z.talk(t, b, shares.Owner{UID: 1000}, func(s *stepServer, c *stepConn) error { return s.read(c, 1000) })

@@ -5,7 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"os"
 	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -14,7 +21,11 @@ import (
 )
 
 // stepgroup.go gives a job step its control group, within the job's: a part of the job's CPUs, memory and devices,
-// held by the kernel like the job's own. How the launch of a step uses it is in DESIGN.md, "Groups of steps".
+// held by the kernel like the job's own. How the launch of a step uses it is in DESIGN.md, "Groups of steps". A login
+// of the job's user, by ssh for example, joins the job's own group (DESIGN.md, "Logins").
+
+// adoptedPace is the time between two looks at a job that ends just when a login was put into it.
+const adoptedPace = 100 * time.Millisecond
 
 // stepName is the name of a step's group within its job's.
 func stepName(step int32) string { return fmt.Sprintf("step_%d", step) }
@@ -96,4 +107,118 @@ func (g *groups) finishStep(ctx context.Context, key proto.Attempt, step int32) 
 		return usage{}, err
 	}
 	return g.empty(ctx, group)
+}
+
+// onAdopt puts the process that has started a PAM helper into the job of a user that has begun here last.
+func (l *loop) onAdopt(m msgAdopt) {
+	var a *attempt
+	asleep := model.JobID(0)
+	for _, o := range l.attempts {
+		switch {
+		case o.rec == nil || o.rec.UID != m.uid || o.rec.Order == nil:
+		case o.doomed() || o.phase != running && o.phase != ready:
+		case o.chill.want != nil && o.chill.want.Frozen:
+			asleep = o.key.Job
+		case a == nil || a.rec.At < o.rec.At || a.rec.At == o.rec.At && a.key.Job < o.key.Job:
+			a = o
+		}
+	}
+	at := -1
+	if a != nil {
+		at = a.rec.Order.Alloc.Place(l.n.opts.Name)
+	}
+	switch {
+	case at < 0 && asleep != 0:
+		m.conn.refuse(&proto.StepEvent{Kind: proto.StepRefused,
+			Text: fmt.Sprintf("your job %d on %s is suspended, and would stop the login too", asleep, l.n.opts.Name)})
+		return
+	case at < 0:
+		m.conn.refuse(&proto.StepEvent{Kind: proto.StepRefused,
+			Text: "you have no running job on " + l.n.opts.Name})
+		return
+	}
+	key, job, log := a.key, a.rec.Order.Alloc.Nodes[at], l.log
+	l.n.workers.Do(func(context.Context) {
+		pid, held, err := l.n.groups.adopt(key, &job, m.asker)
+		ev := &proto.StepEvent{Kind: proto.StepAdopted, Text: fmt.Sprintf("job %d", key.Job)}
+		switch {
+		case err != nil:
+			ev.Kind, ev.Text = proto.StepRefused, fmt.Sprintf("your job %d can't take the login: %v", key.Job, err)
+		case !held:
+			ev.Text += ", which has no control group"
+		}
+		log.Info("a login was put into a job", "job", key.Job, "uid", m.uid, "pid", pid, "confined", held, "err", err)
+		l.n.inbox.post(msgAdopted{key})
+		m.conn.send(ev)
+	})
+}
+
+// onAdopted ends what was put into a job that had ended meanwhile.
+func (l *loop) onAdopted(m msgAdopted) {
+	switch a := l.attempts[m.key]; {
+	case a != nil && a.phase < ending:
+		return
+	case a != nil && a.phase == ending: // its group is being removed, and may have been made anew beside that
+		time.AfterFunc(adoptedPace, func() { l.n.inbox.post(m) })
+		return
+	}
+	l.n.workers.Do(func(context.Context) {
+		if err := l.n.groups.remove(m.key); err != nil {
+			l.log.Error("a login of a job that has ended is left", "job", m.key.Job, "err", err)
+		}
+	})
+}
+
+// adopt moves the parent of a process into a job's group; held is false where there are no groups.
+func (g *groups) adopt(key proto.Attempt, job *model.NodeAlloc, asker int) (pid int, held bool, err error) {
+	if !g.root.Can().Track {
+		pid, err = parentOf(asker)
+		return pid, false, err
+	}
+	group, err := g.jobGroup(key, job)
+	if err != nil {
+		return 0, false, err
+	}
+	if pid, err = parentOf(asker); err != nil { // it waits for the asker, so the number stays its own
+		return 0, false, err
+	}
+	return pid, true, group.Take(pid)
+}
+
+// pidOf gives the process at the other end of a socket.
+func pidOf(nc net.Conn) (pid int, err error) {
+	uc, ok := nc.(*net.UnixConn)
+	if !ok {
+		return 0, errors.New("it comes from no process of this host")
+	}
+	raw, err := uc.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		var cred *unix.Ucred
+		if cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); failed == nil {
+			pid = int(cred.Pid)
+		}
+	})
+	return pid, errors.Join(err, failed)
+}
+
+// parentOf gives the parent of a process; one whose parent has ended is refused.
+func parentOf(pid int) (int, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	stat := string(b)
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("the status of process %d: %q", pid, stat)
+	}
+	parent, err := strconv.Atoi(fields[1])
+	if err == nil && parent <= 1 {
+		err = errors.New("the login has ended")
+	}
+	return parent, err
 }

@@ -103,6 +103,12 @@ type (
 		req   *proto.StepRequest
 		tries int // while the job is taken up again
 	}
+	msgAdopt struct { // a login of a user is to be put into one of the user's jobs
+		conn  *stepConn
+		uid   uint32
+		asker int // the process that asks; its parent is the login
+	}
+	msgAdopted   struct{ key proto.Attempt } // that was done
 	msgStepFiles struct {
 		conn  *stepConn
 		files []proto.StepFile
@@ -168,6 +174,10 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 			}
 		}
 		return true, l.onStepRequest(m)
+	case msgAdopt:
+		l.onAdopt(m)
+	case msgAdopted:
+		l.onAdopted(m)
 	case msgStepFiles:
 		defer m.conn.turnOver()
 		l.onStepFiles(m)

@@ -157,6 +157,8 @@ func (s *stepServer) read(c *stepConn, uid uint32) error {
 	switch {
 	case err != nil:
 		return c.sayBusy(err)
+	case kind == proto.StepFrameAdopt:
+		return s.adopt(c, uid, body)
 	case kind != proto.StepFrameRequest:
 		return fmt.Errorf("a message of kind %d at this point", kind)
 	}
@@ -183,6 +185,26 @@ func (s *stepServer) read(c *stepConn, uid uint32) error {
 	}
 	c.release(paid)
 	s.inbox.post(msgStep{conn: c, uid: uid, req: rq})
+	return s.readOn(c)
+}
+
+// adopt reads the request of a login's PAM module (gbatch pam).
+func (s *stepServer) adopt(c *stepConn, uid uint32, body []byte) error {
+	rq := new(proto.StepAdopt)
+	if err := c.decode(body, rq, nil); err != nil {
+		return c.sayBusy(err)
+	}
+	switch {
+	case uid != 0:
+		return refuseNow(c, "only root puts processes into others' jobs")
+	case s.login:
+		return refuseNow(c, s.name+" is a login host and runs no jobs")
+	}
+	asker, err := pidOf(c.nc)
+	if err != nil {
+		return err
+	}
+	s.inbox.post(msgAdopt{conn: c, uid: rq.UID, asker: asker})
 	return s.readOn(c)
 }
 

@@ -30,7 +30,7 @@ func main() {
 	root.SetVersionTemplate("gbatch {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(upCommand(), statusCommand(), downCommand(), checkCommand(), certCommand(), backupCommand(),
-		simCommand(), importCommand(), versionCommand())
+		pamCommand(), simCommand(), importCommand(), versionCommand())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root.ExecuteContext(ctx)
 	stop()

@@ -285,6 +285,7 @@ const (
 	StepLine                             // Text: a line for the user, printed as it is
 	StepJoined                           // IO: somebody wants what the tasks write
 	StepAway                             // Node can't be reached: what its relay says of its tasks' ends is wanted
+	StepAdopted                          // the answer to StepAdopt; Text: where the process is now
 )
 
 // StepEvent is the daemon's message about a step.
@@ -445,6 +446,12 @@ func (x *StepSignal) Wire(c *wire.C) {
 // StepWords says how tasks have ended whose node's daemon is away, as the node's relay has told the command.
 type StepWords struct{ List []StepWord }
 
+// StepAdopt asks for the process that has started the caller to be put into a job that the user has on this node, with
+// all that it will start. Only root may ask. The answer is StepAdopted or StepRefused.
+type StepAdopt struct{ UID uint32 }
+
+func (x *StepAdopt) Wire(c *wire.C) { wire.Int(c, &x.UID) }
+
 // StepWord is one task's end.
 type StepWord struct{ Task, Code, Signal int32 }
 
@@ -466,4 +473,5 @@ const (
 	StepFramePart   // StepPart
 	StepFrameForget // the step's manager has stored the end of the part
 	StepFrameWords  // StepWords, after StepAway
+	StepFrameAdopt  // StepAdopt
 )

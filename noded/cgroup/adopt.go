@@ -35,6 +35,14 @@ func (g *Group) Adopt(from *Group, uid uint32) error {
 	return fmt.Errorf("the processes in %s fork faster than they can be moved to %s", from.name, g.name)
 }
 
+// Take moves one process into the group, with what it will start.
+func (g *Group) Take(pid int) error {
+	if err := g.take(pid); err != nil {
+		return fmt.Errorf("move process %d to group %s: %w", pid, g.name, err)
+	}
+	return nil
+}
+
 // take moves a process into the group: first to where the group's end finds it, so that nothing else of the group has a
 // process that nobody kills. One that has ended since needs no moving.
 func (g *Group) take(pid int) error {
