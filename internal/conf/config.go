@@ -149,6 +149,9 @@ type Config struct {
 	HealthCheckIntervalS      int64 // 0: never
 	HealthCheckNodeState      []string
 	LaunchRetries             int64 // failed launches after which a job is held
+	RequeueExit               []int32
+	RequeueExitHold           []int32
+	MaxBatchRequeue           int64 // times that a job goes back for its exit codes before it is held
 	LaunchBackoffS            int64 // wait before the second launch; doubles with each
 	LaunchFailuresToDrain     int64 // of distinct jobs in a row; 0: a node is never drained for them
 	SlurmdTimeoutS            int64
@@ -276,6 +279,7 @@ func defaults() *Config {
 		Power:                  model.PowerRules{SuspendS: -1, SuspendTimeoutS: 30, SuspendRate: 60, ResumeRate: 300},
 		HealthCheckNodeState:   []string{"ANY"},
 		LaunchRetries:          3,
+		MaxBatchRequeue:        model.DefaultBatchRequeue,
 		LaunchBackoffS:         10,
 		LaunchFailuresToDrain:  3,
 		SlurmdTimeoutS:         DefaultNodeTimeoutS,

@@ -28,6 +28,7 @@ func mainSettings() *table {
 	all = append(all, gpuSettings()...)
 	all = append(all, taskSettings()...)
 	all = append(all, launchSettings()...)
+	all = append(all, exitSettings()...)
 	all = append(all, hookSettings()...)
 	all = append(all, containerSettings()...)
 	all = append(all, powerSettings()...)

@@ -107,10 +107,6 @@ func absent() []setting {
 		notDone("is not supported: SPANK plugins aren't loaded", "PlugStackConfig"),
 		notDone("is not supported: features don't change by a plugin; write Features on the node line",
 			"NodeFeaturesPlugins"),
-		notDone("is not supported: write the requeue into the job script (gcontrol requeue)", "RequeueExit",
-			"RequeueExitHold"),
-		accepted("has no effect: a job is held after LaunchRetries launches in a row that failed; write LaunchRetries",
-			"MaxBatchRequeue"),
 		notDone("is not supported: CPU and GPU frequencies are left as the node has them", "CpuFreqDef", "CpuFreqGovernors",
 			"GpuFreqDef"),
 		notDone("is not supported: no program runs beside grun; there are PrologSlurmctld, Prolog and TaskProlog, and grun "+

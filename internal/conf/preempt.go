@@ -2,6 +2,7 @@ package conf
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -198,4 +199,72 @@ func (l *loader) partitionPreempts() bool {
 		}
 	}
 	return false
+}
+
+// Batch jobs go back into the queue for their exit codes too.
+
+// exitSettings are RequeueExit and what belongs to it.
+func exitSettings() []setting {
+	return []setting{
+		exitCodes("RequeueExit", func(c *Config) *[]int32 { return &c.RequeueExit }),
+		exitCodes("RequeueExitHold", func(c *Config) *[]int32 { return &c.RequeueExitHold }),
+		number("MaxBatchRequeue", AtOnce, func(c *Config) *int64 { return &c.MaxBatchRequeue }, 0, 65533),
+	}
+}
+
+// exitCodes is a list of exit codes and ranges, such as 1-9,18.
+func exitCodes(name string, at func(*Config) *[]int32) setting {
+	return setting{name: name, effect: AtOnce,
+		read: func(c *Config, v string) fault {
+			var out []int32
+			for _, word := range splitList(v) {
+				first, last, ranged := strings.Cut(word, "-")
+				if !ranged {
+					last = first
+				}
+				lo, err := strconv.ParseUint(strings.TrimSpace(first), 10, 8)
+				hi, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 8)
+				if err != nil || err2 != nil || lo > hi {
+					return fault{shown(word) + " is no exit code from 0 to 255 and no range of them", "1-9,18"}
+				}
+				for n := lo; n <= hi; n++ {
+					out = append(out, int32(n))
+				}
+			}
+			slices.Sort(out)
+			*at(c) = slices.Compact(out)
+			return fault{}
+		},
+		show: func(c *Config) string { return orNull(codesText(*at(c))) },
+	}
+}
+
+// codesText writes sorted numbers as ranges.
+func codesText(codes []int32) string {
+	var out []string
+	for i := 0; i < len(codes); {
+		k := i
+		for k+1 < len(codes) && codes[k+1] == codes[k]+1 {
+			k++
+		}
+		text := strconv.Itoa(int(codes[i]))
+		if k > i {
+			text += "-" + strconv.Itoa(int(codes[k]))
+		}
+		out, i = append(out, text), k+1
+	}
+	return strings.Join(out, ",")
+}
+
+// exits gives the rules as the state has them.
+func (c *Config) exits() model.ExitRules {
+	r := model.ExitRules{Requeue: c.RequeueExit, Hold: c.RequeueExitHold}
+	switch c.MaxBatchRequeue {
+	case model.DefaultBatchRequeue: // as in a configuration of before
+	case 0:
+		r.Most = -1
+	default:
+		r.Most = int32(c.MaxBatchRequeue)
+	}
+	return r
 }

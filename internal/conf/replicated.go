@@ -44,6 +44,7 @@ func (c *Config) Model() *model.Config {
 	}
 	m.Params.Price, m.Params.Elastic, m.Params.Cache = c.Price, c.Elastic, c.GPUCache
 	m.Params.ExpediteHoldS = c.ExpediteHoldS
+	m.Params.Exits = c.exits()
 	if slices.Contains(c.LaunchParameters, interactiveStep) {
 		m.Params.ShellStep = c.InteractiveStepOptions
 	}

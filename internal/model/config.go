@@ -156,6 +156,8 @@ type Params struct {
 	FirstJob JobID // FirstJobId: submissions get at least this number
 
 	ShellStep string // the options of the step in which galloc starts a shell on the job's first node; "": it runs here
+
+	Exits ExitRules
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -223,6 +225,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Int(c, &x.MaxStored)
 	wire.Int(c, &x.FirstJob)
 	wire.Text(c, &x.ShellStep, MaxText)
+	wire.Struct(c, &x.Exits)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

@@ -52,6 +52,7 @@ type Job struct {
 	GPUOOMs uint32 // how often it was requeued because it ran out of GPU memory (--requeue-on-oom)
 	Returns uint32 // launches that nodes gave back since it last ran, because somebody else had its GPUs
 	Rush    *Rush  // it was lost with a node and starts again before others (--requeue=expedite); nil: it was not
+	Exits   uint32 // how often it was requeued for its exit codes (ExitRules)
 }
 
 // Rush is the way back of a job that was lost with a node. It ends when the job starts, or is held or cancelled. The
@@ -128,6 +129,7 @@ func (x *Job) Wire(c *wire.C) {
 	wire.Int(c, &x.GPUOOMs)
 	wire.Int(c, &x.Returns)
 	wire.Ptr(c, &x.Rush)
+	wire.Int(c, &x.Exits)
 }
 
 // NotAging in Job.Accrue says that the job does not gain priority by age, because GrpJobsAccrue, MaxJobsAccrue or a

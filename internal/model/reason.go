@@ -60,6 +60,7 @@ const (
 	ReasonAccountBalance   // the account's credit is used up
 	ReasonGPUOutOfMemory   // it failed because a GPU had too little memory
 	ReasonHeadroom         // the rest of the partition is kept back (ReservePercent)
+	ReasonMaxRequeue       // it went back into the queue for its exit codes too often (MaxBatchRequeue)
 	numReasons             // below limitReasons
 )
 
@@ -101,7 +102,11 @@ var reasonNames = [numReasons]string{
 	ReasonAccountBalance:                  "AccountBalance",
 	ReasonGPUOutOfMemory:                  "GpuOutOfMemory",
 	ReasonHeadroom:                        "PartitionHeadroom",
+	ReasonMaxRequeue:                      "JobHoldMaxRequeue",
 }
+
+// SaysWhyHeld reports whether it is more telling than JobHeldAdmin.
+func (r Reason) SaysWhyHeld() bool { return r == ReasonLaunchFailedRequeued || r == ReasonMaxRequeue }
 
 // String gives Slurm's word.
 func (r Reason) String() string {

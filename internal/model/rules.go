@@ -326,3 +326,30 @@ func (x *AskRules) Wire(c *wire.C) {
 	wire.Int(c, &x.Flags)
 	wire.Int(c, &x.NodeCPUs)
 }
+
+// ExitRules say which batch jobs go back into the queue because of their exit codes.
+type ExitRules struct {
+	Requeue []int32 // RequeueExit, in order
+	Hold    []int32 // RequeueExitHold: held, in the state SPECIAL_EXIT
+	Most    int32   // MaxBatchRequeue, -1 instead of 0; 0: DefaultBatchRequeue
+}
+
+// DefaultBatchRequeue is MaxBatchRequeue where the configuration doesn't say.
+const DefaultBatchRequeue = 5
+
+// MostTimes is how many times a job goes back for its exit codes before it is held.
+func (x *ExitRules) MostTimes() uint32 {
+	switch {
+	case x.Most < 0:
+		return 0
+	case x.Most == 0:
+		return DefaultBatchRequeue
+	}
+	return uint32(x.Most)
+}
+
+func (x *ExitRules) Wire(c *wire.C) {
+	wire.Ints(c, &x.Requeue, MaxFew)
+	wire.Ints(c, &x.Hold, MaxFew)
+	wire.Int(c, &x.Most)
+}

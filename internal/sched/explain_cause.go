@@ -24,6 +24,10 @@ func (x *explainer) holds() {
 	case j.Hold == model.HeldByAdmin && j.Reason == model.ReasonLaunchFailedRequeued:
 		x.because(j.Reason, "could not be started (%s) and is held; an operator can release it with gcontrol release %s",
 			j.Why, id)
+	case j.Hold == model.HeldByAdmin && j.Reason == model.ReasonMaxRequeue:
+		x.because(j.Reason, "held: %s; an operator can release it with gcontrol release %s", j.Why, id)
+	case j.Hold == model.HeldByUser && j.Special && j.Why != "":
+		x.because(model.ReasonJobHeldUser, "held: %s; gcontrol release %s lets it go", j.Why, id)
 	case j.Hold == model.HeldByAdmin:
 		x.because(model.ReasonJobHeldAdmin, "held by an operator, who can release it with gcontrol release %s", id)
 	case j.Hold == model.HeldByUser:
@@ -46,6 +50,7 @@ func (x *explainer) holds() {
 	case model.ReasonNone, model.ReasonPriority, model.ReasonResources, model.ReasonLicenses, model.ReasonReservation,
 		model.ReasonReservationDeleted, model.ReasonDependency, model.ReasonDependencyNeverSatisfied, model.ReasonBeginTime,
 		model.ReasonJobHeldAdmin, model.ReasonJobHeldUser, model.ReasonLaunchFailedRequeued, model.ReasonReqNodeNotAvail,
+		model.ReasonMaxRequeue,
 		model.ReasonBadConstraints,
 		model.ReasonPartitionDown, model.ReasonPartitionInactive, model.ReasonPartitionTimeLimit,
 		model.ReasonPartitionNodeLimit, model.ReasonMaxMemPerLimit,

@@ -314,6 +314,11 @@ func (s *State) afterProlog(j *model.Job, at, when model.Time) {
 
 // sayWhy sets the text of a job that has gone back to the queue: why it went back.
 func (s *State) sayWhy(id model.JobID, hold model.HoldKind, why string) {
+	s.sayBack(id, hold, why, model.ReasonLaunchFailedRequeued)
+}
+
+// sayBack is sayWhy with the reason of a job that is held then.
+func (s *State) sayBack(id model.JobID, hold model.HoldKind, why string, reason model.Reason) {
 	back, ok := s.jobs.Get(id)
 	if !ok || back.State != model.Pending {
 		return
@@ -321,7 +326,7 @@ func (s *State) sayWhy(id model.JobID, hold model.HoldKind, why string) {
 	n := *back
 	n.Why = why
 	if hold == model.HeldByAdmin {
-		n.Reason = model.ReasonLaunchFailedRequeued
+		n.Reason = reason
 	}
 	s.put(&n)
 	s.record(&n)

@@ -134,6 +134,8 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 		switch failed := exit.Code != 0 || exit.Signal != 0; {
 		case reason == model.ReasonGPUOutOfMemory:
 			requeue, exit.Text = s.afterGPUOOM(j, exit.Text)
+		case s.backForExit(j, at, when, &exit):
+			return
 		case failed && !exit.CutOff && j.Spec.Extra().Expedite:
 			requeue = true
 			if !j.Run.BadEpilog { // the job's own fault, as in Slurm
@@ -191,6 +193,36 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 		return
 	}
 	s.finish(j, at, when, state, reason, exit, uid, requeue, hold)
+}
+
+// backForExit puts a batch job back into the queue if its exit code is one of RequeueExit or RequeueExitHold; false: it
+// is not, or the job is never requeued. What goes back too often is held, so that no job comes back for ever.
+func (s *State) backForExit(j *model.Job, at, when model.Time, exit *model.Exit) bool {
+	r := &s.cfg.Params.Exits
+	held := slices.Contains(r.Hold, exit.Code)
+	if !held && !slices.Contains(r.Requeue, exit.Code) || exit.Signal != 0 || exit.Unknown || exit.CutOff || exit.OOM ||
+		j.Spec.Extra().Interactive || !j.Spec.Requeue || s.firstOver(j) {
+		return false
+	}
+	n := *j
+	n.Exits, n.Special = n.Exits+1, false
+	hold, why := model.NotHeld, fmt.Sprintf("put back into the queue for its exit code %d", exit.Code)
+	switch {
+	case held:
+		hold, n.Special, why = model.HeldByUser, true, why+" (RequeueExitHold)"
+	case n.Exits > r.MostTimes():
+		hold, why = model.HeldByAdmin, fmt.Sprintf("it ended with exit code %d after it had been put back %d times for its "+
+			"exit codes (MaxBatchRequeue)", exit.Code, n.Exits-1)
+		n.Exits = 0
+	default:
+		why += " (RequeueExit)"
+	}
+	state, reason := exit.State()
+	e := *exit
+	e.Text = why
+	s.finish(&n, at, when, state, reason, e, 0, true, hold)
+	s.sayBack(j.ID, hold, why, model.ReasonMaxRequeue)
+	return true
 }
 
 // finish ends a job with resources for good, or puts it back into the queue.

@@ -134,7 +134,7 @@ func (s *State) judge(j *model.Job, at model.Time) {
 		j.Eligible, j.Reason, j.Why = max(at, 1), model.ReasonPriority, ""
 		j.Accrue = s.ages.first(s, j)
 	case ready:
-	case j.Hold == model.HeldByAdmin && j.Reason == model.ReasonLaunchFailedRequeued:
+	case j.Hold == model.HeldByAdmin && j.Reason.SaysWhyHeld():
 		j.Eligible, j.Accrue = 0, 0 // the job has a more telling reason than JobHeldAdmin
 	default:
 		j.Eligible, j.Accrue, j.Reason, j.Why = 0, 0, reason, ""
