@@ -213,6 +213,30 @@ func program(ctx context.Context, env []string, path string, args ...string) (*e
 	return cmd, out
 }
 
+// leadLimit is how long SlurmctldPrimaryOnProg and OffProg may run. The latter holds up the controller that has ceased
+// to lead, and no other.
+const leadLimit = 10 * time.Second
+
+// tellLeads runs SlurmctldPrimaryOnProg when this controller begins to lead, and SlurmctldPrimaryOffProg when it ceases
+// to, as when it ends.
+func (c *Controller) tellLeads(ctx context.Context) {
+	run := func(key, path string) {
+		if path == "" {
+			return
+		}
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), leadLimit)
+		defer cancel()
+		env := []string{progPath, "SLURM_CLUSTER_NAME=" + c.machine.View().Config().Cluster, "SLURMCTLD_NAME=" + c.opts.Name}
+		cmd, out := program(limited, env, path)
+		if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+			c.log.Warn(key+" failed", "program", path, "err", err, "output", strings.TrimSpace(out.String()))
+		}
+	}
+	run("SlurmctldPrimaryOnProg", c.machine.View().Config().Params.LeadOn)
+	<-ctx.Done()
+	run("SlurmctldPrimaryOffProg", c.machine.View().Config().Params.LeadOff)
+}
+
 // boundedBuffer keeps the beginning of everything written to it. It has no other method of a buffer: io.Copy would use
 // ReadFrom, which knows no bound.
 type boundedBuffer struct{ data []byte }

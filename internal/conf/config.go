@@ -130,6 +130,7 @@ type Config struct {
 	JobEventTimeoutS          int64
 	JobEventParallel          int64
 	CliFilterProgram          string
+	SrunProlog, SrunEpilog    string
 	Prolog, Epilog            []string // paths or patterns, run on nodes as root
 	PrologSlurmctld           []string
 	EpilogSlurmctld           []string
@@ -166,12 +167,15 @@ type Config struct {
 	ProctrackType, TaskPlugin string
 	TaskPluginParam           []string
 	GpuIdlePolicy             model.GPUIdle
-	NodeMetricsListen         string           // of gnoded's metrics: NONE, a port or HOST:PORT
-	NodeMetricsNames          []string         // dcgm, jobstats
-	HpcJobMappingDir          string           // of files that say which jobs have which GPU; "": none
-	GpuSampleIntervalS        int64            // between readings of a node's GPUs
-	GpuRecoverProgram         string           // run on the node when a GPU breaks
-	DefaultGpuBind            string           // binding of steps' tasks to GPUs if the command gives none
+	NodeMetricsListen         string   // of gnoded's metrics: NONE, a port or HOST:PORT
+	NodeMetricsNames          []string // dcgm, jobstats
+	HpcJobMappingDir          string   // of files that say which jobs have which GPU; "": none
+	GpuSampleIntervalS        int64    // between readings of a node's GPUs
+	GpuRecoverProgram         string   // run on the node when a GPU breaks
+	DefaultGpuBind            string   // binding of steps' tasks to GPUs if the command gives none
+	PrimaryOnProg             string   // run by the controller that begins to lead
+	PrimaryOffProg            string   // and by the one that ceases to
+	ResvOverRunS              int64
 	AlertProgram              string           // run when nodes, GPUs and daemons fail and come back
 	Alerts                    model.AlertRules // AlertParameters
 	GpuSelectPolicy           []string

@@ -24,6 +24,8 @@ var elsewhere = map[string]string{
 	"JobSubmitFailure":       "it counts with a JobSubmitProgram",
 	"JobSubmitRights":        "it counts with a JobSubmitProgram",
 	"CliFilterProgram":       "commands read it in the file",
+	"SrunProlog":             "grun reads it in the file",
+	"SrunEpilog":             "grun reads it in the file",
 	"OverTimeLimit":          "each partition has it when the file has been read",
 	"InteractiveStepOptions": "they count with LaunchParameters=use_interactive_step",
 	"GpuScoreWeights":        "they count with a GpuSelectPolicy that scores",

@@ -309,6 +309,8 @@ func hookSettings() []setting {
 		seconds("JobEventTimeout", AtOnce, func(c *Config) *int64 { return &c.JobEventTimeoutS }, 1, 600),
 		number("JobEventParallel", AtOnce, func(c *Config) *int64 { return &c.JobEventParallel }, 1, 64),
 		absPath("CliFilterProgram", AtOnce, func(c *Config) *string { return &c.CliFilterProgram }),
+		absPath("SrunProlog", AtOnce, func(c *Config) *string { return &c.SrunProlog }),
+		absPath("SrunEpilog", AtOnce, func(c *Config) *string { return &c.SrunEpilog }),
 	}
 }
 
@@ -373,6 +375,8 @@ func nodeSettings() []setting {
 				return "", ""
 			},
 			show: func(c *Config) string { return c.ProctrackType }},
+		absPath("SlurmctldPrimaryOnProg", AtOnce, func(c *Config) *string { return &c.PrimaryOnProg }),
+		absPath("SlurmctldPrimaryOffProg", AtOnce, func(c *Config) *string { return &c.PrimaryOffProg }),
 		absPath("AlertProgram", AtOnce, func(c *Config) *string { return &c.AlertProgram }),
 		alertParameters(),
 		number("QueryRateLimit", AtOnce, func(c *Config) *int64 { return &c.QueryRateLimit }, 0, 1_000_000_000),

@@ -203,11 +203,14 @@ func (l *loader) partitionPreempts() bool {
 
 // Batch jobs go back into the queue for their exit codes too.
 
-// exitSettings are RequeueExit and what belongs to it.
+// exitSettings are about the ends of jobs: RequeueExit and what belongs to it, and ResvOverRun.
 func exitSettings() []setting {
 	return []setting{
 		exitCodes("RequeueExit", func(c *Config) *[]int32 { return &c.RequeueExit }),
 		exitCodes("RequeueExitHold", func(c *Config) *[]int32 { return &c.RequeueExitHold }),
+		{name: "ResvOverRun", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) { c.ResvOverRunS, f = readOverTime(v); return f },
+			show: func(c *Config) string { return showOverTime(c.ResvOverRunS) + " min" }},
 		number("MaxBatchRequeue", AtOnce, func(c *Config) *int64 { return &c.MaxBatchRequeue }, 0, 65533),
 	}
 }

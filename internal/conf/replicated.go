@@ -44,7 +44,8 @@ func (c *Config) Model() *model.Config {
 	}
 	m.Params.Price, m.Params.Elastic, m.Params.Cache = c.Price, c.Elastic, c.GPUCache
 	m.Params.ExpediteHoldS = c.ExpediteHoldS
-	m.Params.Exits = c.exits()
+	m.Params.Exits, m.Params.ResvOverS = c.exits(), c.ResvOverRunS
+	m.Params.LeadOn, m.Params.LeadOff = c.PrimaryOnProg, c.PrimaryOffProg
 	if slices.Contains(c.LaunchParameters, interactiveStep) {
 		m.Params.ShellStep = c.InteractiveStepOptions
 	}

@@ -158,6 +158,9 @@ type Params struct {
 	ShellStep string // the options of the step in which galloc starts a shell on the job's first node; "": it runs here
 
 	Exits ExitRules
+
+	ResvOverS       int64  // ResvOverRun: seconds that jobs may run beyond the end of their reservation, or Unlimited
+	LeadOn, LeadOff string // SlurmctldPrimaryOnProg and OffProg: run by the controller that begins or ceases to lead
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -226,6 +229,9 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Int(c, &x.FirstJob)
 	wire.Text(c, &x.ShellStep, MaxText)
 	wire.Struct(c, &x.Exits)
+	wire.Int(c, &x.ResvOverS)
+	wire.Data(c, &x.LeadOn, MaxText)
+	wire.Data(c, &x.LeadOff, MaxText)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

@@ -17,7 +17,8 @@ type stay struct {
 }
 
 // stayIn gives how long a job may stay if it starts at a moment. If the shape has a reservation, the job ends with it,
-// whatever its limit, as in Slurm. ok is false if the job could not end before its deadline.
+// whatever its limit, as in Slurm, or ResvOverRun later; nothing is planned for that time. ok is false if the job could
+// not end before its deadline.
 func (p *Planner) stayIn(it *item, sh *shape, t model.Time) (s stay, ok bool) {
 	sp := it.e.j.Spec
 	s = stay{it.limitS, it.planS, min(it.planS, sp.LeastS(it.limitS))}
@@ -26,7 +27,9 @@ func (p *Planner) stayIn(it *item, sh *shape, t model.Time) (s stay, ok bool) {
 		if it.sh.attracts(sh) && room < s.leastS {
 			return s, false
 		}
-		s.limitS = max(1, min(s.limitS, room))
+		if over := p.cfg.Params.ResvOverS; over < model.Unlimited {
+			s.limitS = max(1, min(s.limitS, room+over))
+		}
 		s.planS, s.leastS = min(s.planS, room), min(s.leastS, room)
 	}
 	if sp.Deadline == 0 {

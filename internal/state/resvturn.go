@@ -69,14 +69,15 @@ func (s *State) unused(name string) bool {
 
 // cutLimits shortens the limits of a reservation's running jobs if the reservation now ends before them.
 func (s *State) cutLimits(r *model.Reservation) {
-	if r.Flags&model.ResvFlex != 0 || r.FloatS > 0 {
+	over := s.cfg.Params.ResvOverS
+	if r.Flags&model.ResvFlex != 0 || r.FloatS > 0 || over >= model.Unlimited {
 		return
 	}
 	for _, j := range s.jobsOf(r.Name) {
 		if j.Run == nil || j.Run.Resv != r.Name || !j.State.HasResources() || j.Run.Start >= r.End {
 			continue
 		}
-		most := max(int64(r.End-j.Run.Start)/1000, 1)
+		most := max(int64(r.End-j.Run.Start)/1000+over, 1)
 		if j.Run.LimitS > most {
 			n, run := *j, *j.Run
 			run.LimitS, n.Run = most, &run

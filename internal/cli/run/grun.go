@@ -12,6 +12,7 @@ import (
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/cli/request"
+	"gbatch/internal/conf/locate"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -51,6 +52,8 @@ func Grun(e *env.Env) int {
 			return e.Failed(rc)
 		}
 	}
+	prolog, epilog := locate.StepPrograms(e.Getenv)
+	first.prolog, first.epilog = cmp.Or(first.prolog, prolog), cmp.Or(first.epilog, epilog)
 	s := &steps{Env: e, news: make(chan heard, 64)}
 	for _, r := range all {
 		dir, node, err := r.find()

@@ -363,12 +363,12 @@ func (t *talk) finish() {
 	}
 }
 
-// around runs the user's prolog or epilog on this host.
+// around runs the user's or the site's prolog or epilog on this host, with the command and its arguments.
 func (t *talk) around(program string) error {
 	if program == "" || program == "none" {
 		return nil
 	}
-	cmd := exec.Command(program)
+	cmd := exec.Command(program, t.rq.Argv...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.Dir, os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(slices.Clone(t.Environ), fmt.Sprintf("SLURM_JOB_ID=%d", t.rq.Job),
 		fmt.Sprintf("SLURM_STEP_ID=%d", uint32(t.id)))

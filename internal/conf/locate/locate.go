@@ -127,10 +127,7 @@ func LocalSocketDir(confPath string) (dir string, err error) {
 	if err := s.scan(confPath, 0); err != nil {
 		return "", fmt.Errorf("looking for LocalSocketDir: %w", err)
 	}
-	if s.dir == "" {
-		return DefaultSocketDir, nil
-	}
-	return s.dir, nil
+	return cmp.Or(s.has["localsocketdir"], DefaultSocketDir), nil
 }
 
 // DataParser gives DataParserParameters: which version of lists a bare --json means; "" where it isn't said, or can't
@@ -144,7 +141,7 @@ func DataParser(getenv func(string) string) string {
 	if s.scan(path, 0) != nil {
 		return "" // who asks the cluster is told
 	}
-	return s.parser
+	return s.has["dataparserparameters"]
 }
 
 // SocketDir is Config and LocalSocketDir in one.
@@ -166,15 +163,30 @@ func ForSubmitters(getenv func(string) string) (socketDir, filter string, err er
 	if err := s.scan(path, 0); err != nil {
 		return "", "", fmt.Errorf("looking for LocalSocketDir: %w", err)
 	}
-	return cmp.Or(s.dir, DefaultSocketDir), s.filter, nil
+	return cmp.Or(s.has["localsocketdir"], DefaultSocketDir), s.has["clifilterprogram"], nil
 }
+
+// StepPrograms gives SrunProlog and SrunEpilog; "" where none is said, or can't be read.
+func StepPrograms(getenv func(string) string) (prolog, epilog string) {
+	path, err := Config(getenv)
+	if err != nil {
+		return "", ""
+	}
+	s := &scanner{}
+	if s.scan(path, 0) != nil {
+		return "", "" // who asks the cluster is told
+	}
+	return s.has["srunprolog"], s.has["srunepilog"]
+}
+
+// wanted are the keys that commands need, in lower case.
+var wanted = [...]string{"localsocketdir", "dataparserparameters", "clifilterprogram", "srunprolog", "srunepilog"}
 
 // scanner looks for what commands need: the last of each key in a file and in those it includes.
 type scanner struct {
-	dir, cluster string
-	parser       string // DataParserParameters
-	filter       string // CliFilterProgram
-	files        int
+	cluster string
+	has     map[string]string // by key, of wanted
+	files   int
 }
 
 func (s *scanner) scan(path string, depth int) error {
@@ -224,23 +236,19 @@ func (s *scanner) scan(path string, depth int) error {
 			}
 			continue
 		}
-		if unsets(line, "localsocketdir") {
-			s.dir = ""
-		}
 		if v, ok := value(line, "clustername"); ok {
 			s.cluster = v
 		}
-		if v, ok := value(line, "localsocketdir"); ok && v != "" {
-			s.dir = v
-		}
-		if v, ok := value(line, "dataparserparameters"); ok {
-			s.parser = v
-		}
-		if unsets(line, "clifilterprogram") {
-			s.filter = ""
-		}
-		if v, ok := value(line, "clifilterprogram"); ok && v != "" {
-			s.filter = v
+		for _, key := range wanted {
+			if unsets(line, key) {
+				delete(s.has, key)
+			}
+			if v, ok := value(line, key); ok && v != "" {
+				if s.has == nil {
+					s.has = map[string]string{}
+				}
+				s.has[key] = v
+			}
 		}
 	}
 	return nil
