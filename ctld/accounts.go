@@ -24,7 +24,8 @@ func (c *Controller) accounts(_ context.Context, who *caller, rq *proto.Accounts
 		has = model.AddNodeTRES(has, d)
 	}
 	reset := func() {
-		*chunk = proto.AccountsChunk{Gen: v.AcctGen(), Cluster: cfg.Cluster, TRES: tresNames(cfg), Addr: c.Addr(), Has: has}
+		*chunk = proto.AccountsChunk{Gen: v.AcctGen(), Cluster: cfg.Cluster, TRES: tresNames(cfg), Addr: c.Addr(), Has: has,
+			TrackWCKey: cfg.Params.TrackWCKey}
 	}
 	reset()
 	n := 0
@@ -66,6 +67,12 @@ func (c *Controller) accounts(_ context.Context, who *caller, rq *proto.Accounts
 		return full()
 	})
 	v.AllQOS(func(q *model.QOS) bool { chunk.QOS = append(chunk.QOS, q); return full() })
+	v.WCKeys(func(w *model.WCKey) bool {
+		if !sees.hides("users") || w.User == sees.me {
+			chunk.WCKeys = append(chunk.WCKeys, w)
+		}
+		return full()
+	})
 	if err != nil {
 		return err
 	}
@@ -120,6 +127,11 @@ func (c *Controller) editAccounts(ctx context.Context, who *caller, rq *proto.Ed
 		if err := countedHere(v, e); err != nil {
 			return err
 		}
+		if w := e.WCKey; e.Op == proto.PutWCKey && w != nil {
+			if err := model.CheckWCKey(w.Name); err != nil {
+				return refuse(proto.CodeBadRequest, "%v", err)
+			}
+		}
 		for _, name := range accountsOf(e) { // accounts that the configuration lists become facts with their first change
 			if !made[name] && v.Account(name) == nil && slices.Contains(v.Config().Accounts, name) {
 				made[name] = true
@@ -130,7 +142,7 @@ func (c *Controller) editAccounts(ctx context.Context, who *caller, rq *proto.Ed
 			}
 		}
 		cmd.Edits = append(cmd.Edits, state.AcctEdit{Op: state.AcctOp(e.Op), Account: e.Account, User: e.User, Assoc: e.Assoc,
-			QOS: e.QOS})
+			QOS: e.QOS, WCKey: e.WCKey})
 	}
 	if _, err := c.encode(cmd); err != nil { // before an entry of the trail is made of it
 		return err
@@ -186,6 +198,8 @@ func acctRefusal(res state.Result, cmd *state.Accounts) error {
 		what = "user " + e.User.Name
 	case e.QOS != nil:
 		what = "QOS " + e.QOS.Name
+	case e.WCKey != nil:
+		what = "wckey " + e.WCKey.Name + " of user " + e.WCKey.User
 	case e.Assoc != nil:
 		what = strings.TrimSpace("the association of account " + e.Assoc.Account + " " + e.Assoc.User)
 		if e.Assoc.Partition != "" {

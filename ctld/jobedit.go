@@ -56,6 +56,7 @@ var editable = []struct {
 	{shown: needKeys}, // editNeeds has them
 	{"JobName", []string{"jobname", "name"}, (*editing).name},
 	{"Comment", []string{"comment"}, (*editing).comment},
+	{"WCKey", []string{"wckey"}, (*editing).wckey},
 	{"AdminComment", []string{"admincomment"}, (*editing).adminComment},
 	{"MailType", []string{"mailtype"}, (*editing).mail},
 	{"MailUser", []string{"mailuser"}, (*editing).mail},
@@ -90,7 +91,6 @@ func (c *Controller) edit(v *state.View, who *caller, t state.Target, w wanted) 
 
 // meaningless says of Slurm's words why there is nothing to set.
 var meaningless = map[string]string{
-	"wckey":     "usage is not kept by wckeys; sum it by account, QOS or comment",
 	"delayboot": "nodes are not booted for jobs; leave it out",
 }
 
@@ -415,6 +415,13 @@ func (ed *editing) comment(kv model.KV) error {
 	ed.sp.Comment = kv.Value
 	ed.label(state.SetComment)
 	return nil
+}
+
+// wckey is WCKey; nothing is the user's default one.
+func (ed *editing) wckey(kv model.KV) error {
+	ed.sp.WCKey, ed.specChanged = kv.Value, true
+	_, err := chooseWCKey(ed.v, ed.sp)
+	return err
 }
 
 // adminComment is AdminComment.

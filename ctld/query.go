@@ -207,7 +207,7 @@ func picked(f *proto.JobFilter, j *model.Job) bool {
 	}
 	if len(f.Names) > 0 && !hasName(f.Names, j.Spec.Name) ||
 		len(f.Accounts) > 0 && !model.HasAccount(f.Accounts, j.Spec.Account) ||
-		len(f.QOS) > 0 && !hasName(f.QOS, j.Spec.QOS) {
+		len(f.QOS) > 0 && !hasName(f.QOS, j.Spec.QOS) || len(f.WCKeys) > 0 && !model.HasWCKey(f.WCKeys, j.Spec.WCKey) {
 		return false
 	}
 	if len(f.Licenses) > 0 &&

@@ -27,7 +27,8 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		Command: sp.Command, SubmitLine: cut(sp.Submit, proto.MaxFieldBytes), Comment: sp.Comment, AdminComment: j.Comment,
 		StdOut: sp.StdOut,
 		StdErr: sp.StdErr, StdIn: sp.StdIn, Constraints: sp.Features, Why: j.Why, Het: j.Het,
-		NoScript: sp.Extra().Interactive || j.Follows(), Container: sp.Extra().Container.Shown()}
+		NoScript: sp.Extra().Interactive || j.Follows(), Container: sp.Extra().Container.Shown(),
+		WCKey: sp.WCKey, WCKeyID: j.WCKeyID}
 	if j.IsArray() {
 		r.TaskText = throttled(j.Tasks.String(), j.Throttle)
 	}
@@ -125,7 +126,8 @@ func (c *Controller) noteRecords(ctx context.Context, who *caller, rq *proto.Upd
 	if err != nil {
 		return nil, err
 	}
-	if rq.Records == nil || len(rq.Records.Jobs)+len(rq.Records.Users) == 0 {
+	if rq.Records == nil || len(rq.Records.Jobs)+len(rq.Records.Users)+
+		len(rq.Records.WCKeys) == 0 {
 		return nil, refuse(proto.CodeBadRequest, "no job is named")
 	}
 	if len(rq.Records.Jobs) > proto.MaxTargets {
@@ -155,7 +157,11 @@ func (c *Controller) noteRecords(ctx context.Context, who *caller, rq *proto.Upd
 			x.Code = proto.CodePolicy
 			x.Text = fmt.Sprintf("job %d has not ended; name it alone to change its comments in the queue", r.Job)
 		} else {
-			deeds = append(deeds, c.by(who).Noted(r, &t, settings(set), set))
+			of, err := ofRecord(v, r, set)
+			if err != nil {
+				return nil, err
+			}
+			deeds = append(deeds, c.by(who).Noted(r, &t, settings(set), of))
 		}
 		reply.Results = append(reply.Results, x)
 	}
@@ -166,10 +172,29 @@ func (c *Controller) noteRecords(ctx context.Context, who *caller, rq *proto.Upd
 	return reply, err
 }
 
-// notedWords checks what is to be changed of records. Comment, Extra and DerivedExitCode are their owners' business,
-// the rest that of operators.
+// ofRecord gives what is set of a record: with a wckey, its number too. Where usage is kept by wckeys, it has to be one
+// of the user's.
+func ofRecord(v *state.View, r *model.Record, set []model.KV) ([]model.KV, error) {
+	i := slices.IndexFunc(set, func(kv model.KV) bool { return kv.Key == model.NotedWCKey })
+	if i < 0 {
+		return set, nil
+	}
+	id, w := uint32(0), v.WCKey(r.User, model.WCKeyName(set[i].Value))
+	switch {
+	case w != nil:
+		id = w.ID
+	case v.Config().Params.TrackWCKey:
+		return nil, refuse(proto.CodeInvalidWCKey, "WCKey=%s is none of user %s, whose job %d is; gacctmgr add user %[2]s "+
+			"wckeys=%[1]s makes it one", set[i].Value, r.User, r.Job)
+	}
+	return append(slices.Clip(set), model.KV{Key: model.NotedWCKeyID, Value: fmt.Sprint(id)}), nil
+}
+
+// notedWords checks what is to be changed of records. Comment, Extra, WCKey and DerivedExitCode are their owners'
+// business, the rest that of operators.
 func (c *Controller) notedWords(who *caller, list []model.KV) (set []model.KV, err error) {
-	words := []string{model.NotedComment, model.NotedAdmin, model.NotedSystem, model.NotedExtra, model.NotedExitCode}
+	words := []string{model.NotedComment, model.NotedAdmin, model.NotedSystem, model.NotedExtra, model.NotedWCKey,
+		model.NotedExitCode}
 	for _, kv := range list {
 		i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, kv.Key) })
 		switch {
@@ -180,6 +205,13 @@ func (c *Controller) notedWords(who *caller, list []model.KV) (set []model.KV, e
 			return nil, refuse(proto.CodeBadRequest, "%s is longer than %d bytes", words[i], proto.MaxFieldBytes)
 		case (words[i] == model.NotedAdmin || words[i] == model.NotedSystem) && !c.operator(who):
 			return nil, refuse(proto.CodeAccess, "%s is for operators; Comment and Extra are yours", words[i])
+		case words[i] == model.NotedWCKey:
+			if kv.Value = strings.ToLower(kv.Value); kv.Value == "" {
+				return nil, refuse(proto.CodeInvalidWCKey, "a record's WCKey can't be set to nothing; name a key")
+			}
+			if err := model.CheckWCKey(model.WCKeyName(kv.Value)); err != nil {
+				return nil, refuse(proto.CodeInvalidWCKey, "%v", err)
+			}
 		case words[i] == model.NotedExitCode:
 			status, ok := model.StatusOf(kv.Value)
 			if !ok {
@@ -199,7 +231,7 @@ func (c *Controller) notedWords(who *caller, list []model.KV) (set []model.KV, e
 
 // inQueue reports whether all that is named are jobs that have not ended, and what is changed of them is in the queue.
 func inQueue(v *state.View, rq *proto.AcctRequest, set []model.KV) bool {
-	if len(rq.Jobs) == 0 || len(rq.Users) > 0 || rq.Start != 0 || rq.End != 0 {
+	if len(rq.Jobs) == 0 || len(rq.Users)+len(rq.WCKeys) > 0 || rq.Start != 0 || rq.End != 0 {
 		return false
 	}
 	for _, kv := range set {
@@ -217,7 +249,8 @@ func inQueue(v *state.View, rq *proto.AcctRequest, set []model.KV) bool {
 // change refuses all.
 func (c *Controller) recordsToNote(ctx context.Context, v *state.View, who *caller, rq *proto.AcctRequest) (
 	list []*model.Record, err error) {
-	body, err := proto.Encode(&proto.AcctRequest{Jobs: rq.Jobs, Users: rq.Users, Start: rq.Start, End: rq.End})
+	body, err := proto.Encode(&proto.AcctRequest{Jobs: rq.Jobs, Users: rq.Users, WCKeys: rq.WCKeys, Start: rq.Start,
+		End: rq.End})
 	if err != nil {
 		return nil, err
 	}

@@ -112,9 +112,14 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	if err == nil {
 		err = fitNetwork(v, &sp)
 	}
+	var more []string
+	if err == nil {
+		more, err = chooseWCKey(v, &sp)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
+	notes = append(notes, more...)
 	if len(rq.Script) > 0 && !slices.ContainsFunc(sp.Partitions,
 		func(name string) bool { return v.Partition(name).State != model.PartDown }) {
 		notes = append(notes, fmt.Sprintf("partition %s is in DOWN state: the job waits until that is over",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
@@ -19,6 +20,39 @@ const maxLimits = 16
 
 // maxSignal is the largest number of a signal.
 const maxSignal = 64
+
+// chooseWCKey gives a job that names no wckey the default one of its user, marked as such, where usage is kept by
+// wckeys. A wckey that is not among the user's is theirs from now on or, with AccountingStorageEnforce=wckeys, refused.
+// Without TrackWCKey, the text is only kept.
+func chooseWCKey(v *state.View, sp *model.Spec) (notes []string, err error) {
+	p, name := &v.Config().Params, model.WCKeyName(sp.WCKey)
+	if err := model.CheckWCKey(name); err != nil {
+		return nil, refuse(proto.CodeInvalidWCKey, "%v", err)
+	}
+	switch sp.WCKey = strings.ToLower(sp.WCKey); {
+	case name != "" || !p.TrackWCKey:
+	case v.User(sp.User) != nil && v.User(sp.User).DefaultWCKey != "":
+		name = v.User(sp.User).DefaultWCKey
+		sp.WCKey = model.PresetMark + name
+	default:
+		sp.WCKey = ""
+	}
+	if !p.TrackWCKey || v.WCKey(sp.User, name) != nil {
+		return nil, nil
+	}
+	switch own := v.WCKeysOf(sp.User); {
+	case p.EnforceWCKeys && name == "":
+		return nil, refuse(proto.CodeInvalidWCKey, "name one of yours with --wckey (gacctmgr show wckey user=%s): user "+
+			"%[1]s has no default one", sp.User)
+	case p.EnforceWCKeys:
+		return nil, refuse(proto.CodeInvalidWCKey, "--wckey=%s: it is none of user %s; see gacctmgr show wckey user=%[2]s",
+			name, sp.User)
+	case name != "" && len(own) >= state.MaxWCKeys:
+		notes = append(notes, fmt.Sprintf("user %s has named %d wckeys already: usage is not kept by %s", sp.User, len(own),
+			name))
+	}
+	return notes, nil
+}
 
 // bounded refuses a job whose description is too large, or has numbers that no command sends: code that gets it takes
 // them for good.

@@ -135,6 +135,7 @@ type filter struct {
 	partitions map[string]bool
 	names      map[string]bool
 	qos        map[string]bool
+	wckeys     []string
 	nodes      []string
 	duplicates bool
 
@@ -154,7 +155,7 @@ func accountsOf(names []string) map[string]bool {
 func newFilter(req *proto.AcctRequest) (*filter, error) {
 	for _, n := range []int{
 		len(req.Jobs), len(req.Users), len(req.Groups), len(req.Accounts), len(req.Partitions), len(req.Names),
-		len(req.QOS), len(req.Nodes), len(req.States),
+		len(req.QOS), len(req.Nodes), len(req.States), len(req.WCKeys),
 	} {
 		if n > proto.MaxTargets {
 			return nil, badRequest("%d values for one option; at most %d", n, proto.MaxTargets)
@@ -168,7 +169,8 @@ func newFilter(req *proto.AcctRequest) (*filter, error) {
 		window: w, duplicates: req.Duplicates,
 		users: setOf(req.Users), groups: setOf(req.Groups), accounts: accountsOf(req.Accounts),
 		partitions: setOf(req.Partitions), names: setOf(req.Names), qos: setOf(req.QOS),
-		lists: map[string]bool{},
+		wckeys: req.WCKeys,
+		lists:  map[string]bool{},
 	}
 	for _, expr := range req.Nodes {
 		hosts, err := hostlist.Expand(expr)
@@ -218,7 +220,8 @@ func newFilter(req *proto.AcctRequest) (*filter, error) {
 			t.all = true
 		}
 	}
-	f.deep = f.accounts != nil || f.partitions != nil || f.names != nil || f.qos != nil || f.nodes != nil
+	f.deep = f.accounts != nil || f.partitions != nil || f.names != nil || f.qos != nil || f.nodes != nil ||
+		len(f.wckeys) > 0
 	return f, nil
 }
 
@@ -315,6 +318,7 @@ func (f *filter) fitsDeep(r *model.Record) bool {
 	return (f.accounts == nil || f.accounts[model.AccountName(r.Account)]) &&
 		(f.names == nil || f.names[r.Name]) &&
 		(f.qos == nil || f.qos[r.QOS]) &&
+		(len(f.wckeys) == 0 || model.HasWCKey(f.wckeys, r.WCKey)) &&
 		(f.partitions == nil || f.inPartition(r.Partition)) &&
 		(f.nodes == nil || f.onNode(r.Nodes))
 }

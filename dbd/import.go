@@ -116,7 +116,7 @@ func recordSize(r *model.Record) int {
 	n := recordBytes
 	for _, s := range []string{r.Cluster, r.TaskText, r.Name, r.User, r.Group, r.Account, r.QOS, r.Partition, r.Nodes,
 		r.WorkDir, r.Command, r.SubmitLine, r.Comment, r.AdminComment, r.StdOut, r.StdErr, r.StdIn, r.Constraints, r.Why,
-		r.Reservation, r.FailedNode} {
+		r.Reservation, r.FailedNode, r.WCKey} {
 		n += len(s)
 	}
 	for _, list := range [][]model.GresCount{r.ReqGres, r.AllocGres} {

@@ -146,7 +146,8 @@ func (p *report) fits(o *usage.Of) bool {
 	in := func(set map[string]bool, s string) bool { return set == nil || set[s] }
 	return in(p.sets.clusters, o.Cluster) && in(p.sets.users, o.User) &&
 		(p.sets.accounts == nil || p.sets.accounts[model.AccountName(o.Account)]) && in(p.sets.qos, o.QOS) &&
-		in(p.sets.parts, o.Partition) && in(p.sets.resvs, o.Resv) && (!p.q.Only || o.User == p.q.User)
+		in(p.sets.parts, o.Partition) && in(p.sets.resvs, o.Resv) &&
+		(len(p.rq.WCKeys) == 0 || model.HasWCKey(p.rq.WCKeys, o.WCKey)) && (!p.q.Only || o.User == p.q.User)
 }
 
 // asked drops the properties by which the report does not sum.
@@ -203,7 +204,7 @@ func (p *report) usage(ctx context.Context) ([]*proto.ReportChunk, error) {
 	keys := slices.SortedFunc(maps.Keys(p.sums), func(a, b usage.Of) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Account, b.Account), cmp.Compare(a.User, b.User),
 			cmp.Compare(a.QOS, b.QOS), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Resv, b.Resv),
-			cmp.Compare(a.CPUs, b.CPUs))
+			cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.WCKey, b.WCKey))
 	})
 	if len(keys) > maxRows {
 		return nil, badRequest("the report has %d rows; ask for fewer accounts or users", len(keys))

@@ -117,7 +117,7 @@ func (b By) Accounts(v *state.View, edits []state.AcctEdit) []*model.Audit {
 		case e.Op == state.PutUser && e.User != nil:
 			u := e.User
 			put(v.User(u.Name) != nil, "Users", u.Name,
-				fmt.Sprintf("defaultaccount=%s adminlevel=%s", u.DefaultAccount, u.Admin))
+				fmt.Sprintf("defaultaccount=%s adminlevel=%s%s", u.DefaultAccount, u.Admin, ofDefault(u.DefaultWCKey)))
 		case e.Op == state.DropUser && e.User != nil:
 			drop("Users", e.User.Name)
 		case e.Op == state.PutAssoc && e.Assoc != nil:
@@ -130,11 +130,23 @@ func (b By) Accounts(v *state.View, edits []state.AcctEdit) []*model.Audit {
 			put(v.QOS(e.QOS.Name) != nil, "QOS", e.QOS.Name, fmt.Sprintf("priority=%d", e.QOS.Priority))
 		case e.Op == state.DropQOS && e.QOS != nil:
 			drop("QOS", e.QOS.Name)
+		case e.Op == state.PutWCKey && e.WCKey != nil:
+			put(false, "WCKeys", e.WCKey.User, "wckey="+e.WCKey.Name)
+		case e.Op == state.DropWCKey && e.WCKey != nil:
+			drop("WCKeys", e.WCKey.User+" wckey="+e.WCKey.Name)
 		case e.Assoc != nil:
 			put(true, "Associations", assocName(e.Assoc), "rawusage=0")
 		}
 	}
 	return out
+}
+
+// ofDefault says which wckey is a user's default.
+func ofDefault(wckey string) string {
+	if wckey == "" {
+		return ""
+	}
+	return " defaultwckey=" + wckey
 }
 
 func listText(head string, list []string) string {

@@ -52,6 +52,7 @@ var Members = []Member{
 	}},
 	{"qos", "QOS", asText, "--qos", func(s *model.Spec) any { return text(s.QOS) }},
 	{"reservation", "Reservation", asText, "--reservation", func(s *model.Spec) any { return text(s.Reservation) }},
+	{"wckey", "WCKey", asText, "--wckey", func(s *model.Spec) any { return text(s.WCKey) }},
 	{"comment", "Comment", asText, "--comment", func(s *model.Spec) any { return text(s.Comment) }},
 	{"time_limit", "TimeLimit", minutes, "--time", func(s *model.Spec) any { return span(s.LimitS) }},
 	{"time_minimum", "TimeMin", minutes, "--time-min", func(s *model.Spec) any { return count(s.Extra().TimeMinS / 60) }},

@@ -99,7 +99,8 @@ func listUsers(q *request) error {
 	levels, accounts, names := q.words("admin_level"), q.words("default_account"), append(q.words("user"),
 		q.words("name")...)
 	_, err := q.userRecords(func(u *model.User) bool {
-		return one(levels, u.Admin.String()) && one(accounts, u.DefaultAccount) && one(names, u.Name)
+		return one(levels, u.Admin.String()) && one(accounts, u.DefaultAccount) && one(names, u.Name) &&
+			one(q.words("default_wckey"), u.DefaultWCKey)
 	})
 	return err
 }
@@ -228,15 +229,39 @@ func getCluster(q *request) error {
 	return listClusters(q)
 }
 
-// listWCKeys: jobs have none here.
-func listWCKeys(q *request) error {
-	q.j.List("wckeys", nil)
-	return nil
+func (q *request) wckeys(keep func(*acctmgr.Facts, *model.WCKey) bool) (n int, err error) {
+	f, err := q.accountFacts()
+	if err != nil {
+		return 0, err
+	}
+	p, err := q.picked(f, "wckeys")
+	if err != nil {
+		return 0, err
+	}
+	p.WCKeys = slices.DeleteFunc(p.WCKeys, func(w *model.WCKey) bool { return !keep(f, w) })
+	q.write("wckeys", f, p)
+	return len(p.WCKeys), nil
 }
 
+func listWCKeys(q *request) error {
+	names, users, ids, clusters := q.words("name"), q.words("user"), q.words("id"), q.words("cluster")
+	_, err := q.wckeys(func(f *acctmgr.Facts, w *model.WCKey) bool {
+		u := f.Users[w.User]
+		return one(names, w.Name) && one(users, w.User) && one(ids, keyID(w)) && one(clusters, f.Cluster) &&
+			(!q.flag("only_defaults") || u != nil && u.DefaultWCKey == w.Name)
+	})
+	return err
+}
+
+// keyID gives a wckey's number as text.
+func keyID(w *model.WCKey) string { return strconv.FormatUint(uint64(w.ID), 10) }
+
 func getWCKey(q *request) error {
-	q.nothing("wckey")
-	return listWCKeys(q)
+	n, err := q.wckeys(func(_ *acctmgr.Facts, w *model.WCKey) bool { return keyID(w) == q.name })
+	if err == nil && n == 0 {
+		q.nothing("wckey")
+	}
+	return err
 }
 
 func listInstances(q *request) error {
@@ -252,14 +277,13 @@ func dbConfig(q *request) error {
 	}
 	for _, x := range [][2]string{{"clusters", "clusters"}, {"tres", "tres"}, {"accounts", "accounts"}, {"users",
 		"users"},
-		{"qos", "qos"}, {"associations", "associations"}} {
+		{"qos", "qos"}, {"associations", "associations"}, {"wckeys", "wckeys"}} {
 		p, err := q.picked(f, x[1])
 		if err != nil {
 			return err
 		}
 		q.write(x[0], f, p)
 	}
-	q.j.List("wckeys", nil)
 	q.j.List("instances", nil)
 	return nil
 }

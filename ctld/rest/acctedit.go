@@ -219,20 +219,68 @@ func takeTRES(q *request, b *object) error {
 
 func postTRES(q *request) error { return q.posted(takeTRES) }
 
-func noWCKeysOf(_ *request, b *object) error    { return noWCKeys(b, "wckeys") }
+// takeWCKeys gives users wckeys.
+func takeWCKeys(q *request, b *object) error {
+	for _, w := range b.objects("wckeys") {
+		name, user := w.str("name"), w.str("user")
+		if name == "" || user == "" {
+			return badChange("a wckey needs a name and a user")
+		}
+		if err := notDeleted(w, "DELETE wckey/ID"); err != nil {
+			return err
+		}
+		if c := w.str("cluster"); c != "" {
+			if err := q.ours(c); err != nil {
+				return err
+			}
+		}
+		w.ignore("id", "accounting")
+		if err := b.top().err; err != nil {
+			return err
+		}
+		if err := q.giveWCKeys(user, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveWCKeys gives a user wckeys that they do not have yet.
+func (q *request) giveWCKeys(user string, keys ...string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	_, err := q.plan(func(f *acctmgr.Facts) (*acctmgr.Plan, error) {
+		return acctmgr.Add(f, "wckey", []string{"name=" + strings.Join(keys, ","), "user=" + user})
+	})
+	return err
+}
+
 func noInstancesOf(_ *request, b *object) error { b.ignore("instances"); return nil }
 
 const configPath = "/slurmdb/V/config"
 
 // postConfig is all of it in one body, as dbConfig gives it. What others build on comes first.
 func postConfig(q *request) error {
-	return q.posted(takeClusters, takeTRES, takeAccounts, takeQOS, takeUsers, takeAssociations, noWCKeysOf, noInstancesOf)
+	return q.posted(takeClusters, takeTRES, takeAccounts, takeQOS, takeUsers, takeAssociations, takeWCKeys, noInstancesOf)
 }
 
-func postWCKeys(q *request) error { return q.posted(noWCKeysOf) }
+func postWCKeys(q *request) error { return q.posted(takeWCKeys) }
 
 func deleteWCKey(q *request) error {
-	q.nothing("wckey")
-	q.j.List("deleted_wckeys", nil)
+	p, err := q.plan(func(f *acctmgr.Facts) (*acctmgr.Plan, error) {
+		return acctmgr.Remove(f, "wckey", []string{"id=" + q.name})
+	})
+	if err != nil {
+		return err
+	}
+	var gone []string
+	for i := range p.Edits {
+		gone = append(gone, p.Edits[i].WCKey.Name)
+	}
+	if len(gone) == 0 {
+		q.nothing("wckey")
+	}
+	q.j.List("deleted_wckeys", gone)
 	return nil
 }

@@ -35,16 +35,6 @@ func notDeleted(o *object, instead string) error {
 	return nil
 }
 
-// noWCKeys refuses wckeys, which jobs do not have.
-func noWCKeys(o *object, names ...string) error {
-	for _, n := range names {
-		if v, ok := o.value(n); ok && says(v) {
-			return unsupported(o.path + n + ": jobs have no wckeys here; use accounts")
-		}
-	}
-	return nil
-}
-
 // posted reads a body and gives it to those who make its changes.
 func (q *request) posted(take ...func(*request, *object) error) error {
 	b, err := q.body()
@@ -244,8 +234,12 @@ func takeUsers(q *request, b *object) error {
 			return unsupported(u.path + "old_name: users are not renamed; add " + name +
 				" with its associations and remove " + old)
 		}
-		if err := noWCKeys(u, "wckeys"); err != nil {
-			return err
+		var keys []string
+		for _, w := range u.objects("wckeys") {
+			if key := w.str("name"); key != "" {
+				keys = append(keys, key)
+			}
+			w.ignore("id", "accounting", "cluster", "user", "flags")
 		}
 		var set settings
 		levels, _ := u.list("administrator_level")
@@ -253,10 +247,11 @@ func takeUsers(q *request, b *object) error {
 			set.add("AdminLevel", l)
 		}
 		if def := u.object("default"); def != nil {
-			if err := noWCKeys(def, "wckey"); err != nil {
-				return err
-			}
 			set.text(def, "account", "DefaultAccount")
+			if key := def.str("wckey"); key != "" {
+				set.add("DefaultWCKey", key)
+				keys = append(keys, key)
+			}
 			if n := def.number("qos"); n.set && n.v > 0 {
 				return unsupported(def.path + "qos: a default QOS is set by its name, with associations/ or users_association/")
 			}
@@ -268,8 +263,18 @@ func takeUsers(q *request, b *object) error {
 		if err := q.shortAssociations(members, "", name); err != nil {
 			return err
 		}
-		if err := q.change("user", func(f *acctmgr.Facts) bool { return f.Users[name] != nil },
-			[]string{"name=" + name}, set, nil); err != nil {
+		known := func(f *acctmgr.Facts) bool { return f.Users[name] != nil }
+		if f, err := q.accountFacts(); err != nil {
+			return err
+		} else if known(f) { // a default wckey has to be there before
+			if err := q.giveWCKeys(name, keys...); err != nil {
+				return err
+			}
+		}
+		if err := q.change("user", known, []string{"name=" + name}, set, nil); err != nil {
+			return err
+		}
+		if err := q.giveWCKeys(name, keys...); err != nil {
 			return err
 		}
 		for _, c := range coordinators {
@@ -297,9 +302,7 @@ func postUsersAssociation(q *request) error {
 	if err := q.ours(clusters...); err != nil {
 		return err
 	}
-	if err := noWCKeys(cond, "wckeys"); err != nil {
-		return err
-	}
+	keys, _ := cond.list("wckeys")
 	rec := cond.object("association")
 	set := recordSettings(rec)
 	if rec != nil {
@@ -335,6 +338,11 @@ func postUsersAssociation(q *request) error {
 			}
 		}
 	}
+	for _, user := range users {
+		if err := q.giveWCKeys(user, keys...); err != nil {
+			return err
+		}
+	}
 	if err := q.done(b); err != nil {
 		return err
 	}
@@ -353,7 +361,10 @@ func shortUser(u *object, ofAssoc *settings) (ofUser settings, err error) {
 	}
 	ofUser.text(u, "defaultaccount", "DefaultAccount")
 	ofAssoc.text(u, "defaultqos", "DefaultQOS")
-	return ofUser, noWCKeys(u, "defaultwckey")
+	if key := u.str("defaultwckey"); key != "" {
+		ofUser.add("DefaultWCKey", key)
+	}
+	return ofUser, nil
 }
 
 func takeAssociations(q *request, b *object) error {

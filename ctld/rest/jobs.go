@@ -358,7 +358,7 @@ func deleteJobs(q *request) error {
 		name string
 		to   *[]string
 	}{{"account", &f.Accounts}, {"job_name", &f.Names}, {"partition", &f.Partitions}, {"qos", &f.QOS},
-		{"reservation", &f.Reservations}} {
+		{"reservation", &f.Reservations}, {"wckey", &f.WCKeys}} {
 		if v := b.str(x.name); v != "" {
 			*x.to = []string{v}
 		}
@@ -377,14 +377,11 @@ func deleteJobs(q *request) error {
 	if f.Users, err = q.users(users); err != nil {
 		return err
 	}
-	if b.str("wckey") != "" {
-		return unsupported("wckey: jobs have none here")
-	}
 	if err := q.done(b); err != nil {
 		return err
 	}
 	filtered := len(f.Accounts)+len(f.Names)+len(f.Partitions)+len(f.QOS)+len(f.Reservations)+len(f.Nodes)+
-		len(f.States)+len(f.Users) > 0
+		len(f.States)+len(f.Users)+len(f.WCKeys) > 0
 	if len(refs) == 0 && !filtered {
 		return &fault{Number: 2177, Text: "Invalid job signaling request",
 			Detail: "name jobs, or what they have in common: an account, user, partition, state ..."}

@@ -128,7 +128,7 @@ func (q *request) moment(name string) (model.Time, error) {
 // dbJobs is GET slurmdb's jobs. As in Slurm, without a time and without jobs it is today's.
 func dbJobs(q *request) error {
 	rq := &proto.AcctRequest{Accounts: q.words("account"), Partitions: q.words("partition"), Names: q.words("job_name"),
-		QOS: q.words("qos"), Nodes: q.words("node"), Duplicates: q.flag("show_duplicates")}
+		QOS: q.words("qos"), Nodes: q.words("node"), WCKeys: q.words("wckey"), Duplicates: q.flag("show_duplicates")}
 	var err error
 	if rq.Users, err = q.users(append(q.words("users"), q.words("user")...)); err != nil {
 		return err
@@ -145,12 +145,12 @@ func dbJobs(q *request) error {
 	if rq.End, err = q.moment("end_time"); err != nil {
 		return err
 	}
-	for _, name := range []string{"wckey", "reservation", "reservation_id", "constraints", "reason", "groups",
+	for _, name := range []string{"reservation", "reservation_id", "constraints", "reason", "groups",
 		"exit_code",
 		"association"} {
 		if q.get(name) != "" {
-			return unsupported(name + " selects no records here; account, users, job_name, partition, qos, node, state, " +
-				"start_time and end_time do")
+			return unsupported(name + " selects no records here; account, users, job_name, partition, qos, wckey, node, " +
+				"state, start_time and end_time do")
 		}
 	}
 	if rq.Start == 0 && len(rq.Jobs) == 0 {
@@ -182,7 +182,10 @@ func recordChanges(o *object) (set keys, err error) {
 			set.add(model.NotedExitCode, text)
 		}
 	}
-	for _, x := range [][2]string{{"tres", "what a job had is a fact"}, {"wckey", "jobs have no wckeys here"}} {
+	if v, ok := o.text("wckey"); ok && v != "" {
+		set.add(model.NotedWCKey, v)
+	}
+	for _, x := range [][2]string{{"tres", "what a job had is a fact"}} {
 		if v, ok := o.value(x[0]); ok && says(v) {
 			return nil, unsupported(o.path + x[0] + ": " + x[1])
 		}
@@ -197,7 +200,8 @@ func recordChanges(o *object) (set keys, err error) {
 }
 
 // recordChangesText says what can be changed of a record.
-const recordChangesText = "comment.job, comment.administrator, comment.system, derived_exit_code, extra"
+const recordChangesText = "comment.job, comment.administrator, comment.system, derived_exit_code, extra, " +
+	"wckey"
 
 // exitCode reads a process_exit_code as code:signal; false: it says neither.
 func exitCode(o *object) (string, bool) {

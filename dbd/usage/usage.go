@@ -15,8 +15,12 @@ type Of struct {
 
 // OfRecord gives the properties of a record's job.
 func OfRecord(r *model.Record) Of {
+	key := r.WCKey
+	if r.WCKeyID == 0 { // TrackWCKey was off: it is a word of the user's
+		key = ""
+	}
 	return Of{Cluster: r.Cluster, Account: r.Account, User: r.User, QOS: r.QOS, Partition: r.Partition,
-		Resv: r.Reservation, CPUs: r.AllocCPUs}
+		Resv: r.Reservation, CPUs: r.AllocCPUs, WCKey: key}
 }
 
 // Bins is the number of classes of waiting times.

@@ -26,6 +26,8 @@ func Add(f *Facts, entity string, args []string) (*Plan, error) {
 		return f.coordinators(words, true)
 	case is(entity, 3, "clusters", "cluster"):
 		return f.addCluster(words)
+	case is(entity, 1, "wckeys"):
+		return f.addKeys(words)
 	}
 	return nil, noEntity("add", entity)
 }
@@ -53,8 +55,9 @@ func (f *Facts) addCluster(words []word) (*Plan, error) {
 // noEntity gives the error for an unknown entity, with the known ones.
 func noEntity(verb, entity string) error {
 	instead := map[string]string{"cluster": "a cluster is made by its configuration, see gbatch.conf(5)",
-		"tres":   "resources come from the nodes in gbatch.conf",
-		"wckeys": "use accounts", "federation": "one cluster stands alone",
+		"tres":         "resources come from the nodes in gbatch.conf",
+		"wckeys":       "add and delete them; a user's default one is modify user ... set DefaultWCKey=KEY",
+		"federation":   "one cluster stands alone",
 		"resources":    "there are no licences of servers; those of the cluster are Licenses= in gbatch.conf",
 		"pools":        "they are partitions, see gcontrol; show pool lists them",
 		"events":       "they are made by what happens; show lists them",
@@ -71,7 +74,7 @@ func noEntity(verb, entity string) error {
 	if verb == "list" || verb == "show" {
 		return errors.New("No valid entity in list command\nInput line must include \"Account\", \"Association\", " +
 			"\"Balance\", \"Budget\", \"Cluster\", \"Event\", \"Invoice\", \"Pool\", \"Price\", \"QOS\", \"RunAwayJobs\", " +
-			"\"Transaction\", \"TRES\", \"Tree\" or \"User\"")
+			"\"Transaction\", \"TRES\", \"Tree\", \"User\" or \"WCKey\"")
 	}
 	return fmt.Errorf(" No valid entity in %s command\n"+
 		" Input line must include \"Account\", \"User\", \"QOS\" or \"Coordinator\"", verb)
@@ -208,6 +211,8 @@ type userWords struct {
 	admin           model.AdminLevel
 	adminSet        bool
 	rest            []word // of associations
+	keys            []string
+	presetKey       string // the default wckey
 }
 
 func (f *Facts) readUserWords(words []word) (*userWords, error) {
@@ -228,8 +233,10 @@ func (f *Facts) readUserWords(words []word) (*userWords, error) {
 			u.preset = strings.ToLower(w.value)
 		case is(w.key, 4, "partitions"):
 			u.parts = partNames(w.value)
-		case is(w.key, 8, "defaultwckey") || is(w.key, 1, "wckeys"):
-			err = fmt.Errorf(" %s is not supported by gbatch: use accounts", w.key)
+		case is(w.key, 8, "defaultwckey"):
+			u.presetKey = strings.ToLower(w.value)
+		case is(w.key, 1, "wckeys"):
+			u.keys = append(u.keys, names(w.value)...)
 		default:
 			u.rest = append(u.rest, w)
 		}
@@ -242,6 +249,9 @@ func (f *Facts) readUserWords(words []word) (*userWords, error) {
 	}
 	if u.preset != "" && !slices.Contains(u.accounts, u.preset) {
 		u.accounts = append(u.accounts, u.preset)
+	}
+	if u.presetKey != "" && !slices.Contains(u.keys, u.presetKey) {
+		u.keys = append(u.keys, u.presetKey)
 	}
 	for _, name := range u.accounts {
 		if f.Accounts[name] == nil {
@@ -272,25 +282,34 @@ func (f *Facts) addUsers(words []word) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	var made, lines []string
+	var made, lines, keys []string
 	for _, name := range u.names {
 		if err := checkName("User", name); err != nil {
 			return nil, err
 		}
 		old := f.Users[name]
+		user := model.User{Name: name, Admin: u.admin}
+		if old != nil {
+			user = *old
+		} else if len(u.accounts) == 0 {
+			return nil, fmt.Errorf(" Need name of account to add user to: give account=NAME for %s", name)
+		}
+		user.DefaultWCKey = or(u.presetKey, user.DefaultWCKey)
+		more, err := f.addWCKeys(p, &user, u.keys)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, more...)
+		if user.DefaultAccount == "" && len(u.accounts) > 0 { // it is new, or its last association was deleted
+			user.DefaultAccount = or(u.preset, u.accounts[0])
+		}
+		if old == nil || user != *old {
+			p.edit(proto.AcctEdit{Op: proto.PutUser, User: &user})
+		}
 		if old == nil {
-			if len(u.accounts) == 0 {
-				return nil, fmt.Errorf(" Need name of account to add user to: give account=NAME for %s", name)
-			}
-			user := &model.User{Name: name, DefaultAccount: or(u.preset, u.accounts[0]), Admin: u.admin}
-			p.edit(proto.AcctEdit{Op: proto.PutUser, User: user})
 			p.NewUsers = append(p.NewUsers, name)
 			made = append(made, "  "+name)
-		} else if old.DefaultAccount == "" && len(u.accounts) > 0 { // its last association was deleted
-			user := *old
-			user.DefaultAccount = or(u.preset, u.accounts[0])
-			p.edit(proto.AcctEdit{Op: proto.PutUser, User: &user})
-		} else if u.preset != "" && old.DefaultAccount != u.preset || u.adminSet && old.Admin != u.admin {
+		} else if u.preset != "" && user.DefaultAccount != u.preset || u.adminSet && old.Admin != u.admin {
 			p.note(" The user '%s' exists; change its default account or level with modify user.", name)
 		}
 		for _, account := range u.accounts {
@@ -311,11 +330,14 @@ func (f *Facts) addUsers(words []word) (*Plan, error) {
 	if len(made) > 0 {
 		p.say(" Adding User(s)")
 		p.Text = append(p.Text, made...)
-		if u.preset != "" || u.adminSet {
+		if u.preset != "" || u.presetKey != "" || u.adminSet {
 			p.say(" Settings =")
 		}
 		if u.preset != "" {
 			p.say("  Default Account = %s", u.preset)
+		}
+		if u.presetKey != "" {
+			p.say("  Default WCKey   = %s", u.presetKey)
 		}
 		if u.adminSet {
 			p.say("  Admin Level     = %s", u.admin)
@@ -324,6 +346,9 @@ func (f *Facts) addUsers(words []word) (*Plan, error) {
 	if len(lines) > 0 {
 		p.say(" Associations =")
 		p.Text = append(p.Text, lines...)
+	}
+	p.list(" WCKeys =", keys)
+	if len(lines) > 0 {
 		p.say(" Non Default Settings")
 		p.Text = append(p.Text, said...)
 	}

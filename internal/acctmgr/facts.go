@@ -19,6 +19,8 @@ type Facts struct {
 	TRES     []string
 	Has      []model.TRESCount // what all nodes have
 	assocs   map[model.AssocKey]*model.Association
+	WCKeys   []*model.WCKey
+	Tracks   bool // TrackWCKey
 }
 
 // Read makes Facts from the cluster's answer.
@@ -42,6 +44,7 @@ func Read(chunks []*proto.AccountsChunk) *Facts {
 		for _, q := range c.QOS {
 			f.QOS[q.Name] = q
 		}
+		f.WCKeys, f.Tracks = append(f.WCKeys, c.WCKeys...), c.TrackWCKey
 	}
 	return f
 }

@@ -241,11 +241,13 @@ func (f *Facts) putUser(b *strings.Builder, u *model.User) {
 	}
 	slices.Sort(over)
 	putFlat(b, []flat[model.User]{{"DefaultAccount", func(u *model.User) string { return flatText(u.DefaultAccount) }},
+		{"DefaultWCKey", func(u *model.User) string { return flatText(u.DefaultWCKey) }},
 		{"AdminLevel", func(u *model.User) string {
 			if u.Admin == model.AdminNone {
 				return ""
 			}
 			return flatText(u.Admin.String())
 		}},
-		{"Coordinator", func(*model.User) string { return flatList(over) }}}, u)
+		{"Coordinator", func(*model.User) string { return flatList(over) }},
+		{"WCKeys", func(u *model.User) string { return flatList(f.wckeyNames(u.Name)) }}}, u)
 }

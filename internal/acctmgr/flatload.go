@@ -1,6 +1,7 @@
 package acctmgr
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -31,6 +32,7 @@ type load struct {
 	assocs   order[model.AssocKey, model.Association]
 	qos      order[string, model.QOS]
 	coords   []coordLine
+	wckeys   order[[2]string, model.WCKey] // by user and name
 
 	// lost is told of a line or option that can't be carried over, which is then left out; nil: it is an error.
 	lost func(line int, what, why string)
@@ -242,14 +244,6 @@ func (l *load) limits(n int, a *model.Association, words []word) error {
 
 func applyFlat[T any](l *load, n int, list []attr[T], t *T, words []word) error {
 	for _, w := range words {
-		if is(w.key, 8, "defaultwckey") || is(w.key, 5, "wckeys") {
-			if l.lost != nil {
-				l.lost(n, w.key, "gbatch has no wckeys")
-				continue
-			}
-			l.p.note(" line %d: %s is left out: gbatch has no wckeys", n, w.key)
-			continue
-		}
 		if is(w.key, 5, "classification") { // of a cluster: what kind of machine it is
 			continue
 		}
@@ -326,6 +320,14 @@ func (l *load) user(n int, name string, words []word) error {
 			u.Admin, err = adminLevel(w.value)
 		case is(w.key, 8, "defaultaccount"):
 			u.DefaultAccount = strings.ToLower(w.value)
+		case is(w.key, 8, "defaultwckey"):
+			if u.DefaultWCKey = strings.ToLower(w.value); u.DefaultWCKey != "" {
+				err = l.wckey(n, name, u.DefaultWCKey)
+			}
+		case is(w.key, 5, "wckeys"):
+			for _, key := range names(w.value) {
+				err = errors.Join(err, l.wckey(n, name, key))
+			}
 		case is(w.key, 5, "coordinators"):
 			l.coords = append(l.coords, coordLine{n, name, names(w.value)})
 		case is(w.key, 4, "partitions"):
@@ -338,6 +340,25 @@ func (l *load) user(n int, name string, words []word) error {
 		}
 	}
 	return l.limits(n, l.assoc(model.AssocKey{Account: l.parent, User: name, Partition: part}), rest)
+}
+
+// wckey notes a wckey of a user. Those that stand for a default (*key) are none of their own.
+func (l *load) wckey(n int, user, name string) error {
+	if strings.HasPrefix(name, model.PresetMark) {
+		return nil
+	}
+	if err := model.CheckWCKey(name); err != nil {
+		if l.lost == nil {
+			return err
+		}
+		l.lost(n, "wckey "+name, err.Error())
+		if u := l.users.m[user]; u.DefaultWCKey == name {
+			u.DefaultWCKey = ""
+		}
+		return nil
+	}
+	l.wckeys.get([2]string{user, name}, func() *model.WCKey { return &model.WCKey{User: user, Name: name} })
+	return nil
 }
 
 // coordinators makes users coordinators, now that all accounts are known.
@@ -416,6 +437,13 @@ func (l *load) plan() error {
 		}
 	}
 	put(false)
+	var keys []string
+	for _, k := range l.wckeys.keys {
+		if w := l.wckeys.m[k]; !f.hasWCKey(w.User, w.Name) {
+			p.edit(proto.AcctEdit{Op: proto.PutWCKey, WCKey: w})
+			keys = append(keys, "  "+w.Name+" of "+w.User)
+		}
+	}
 	for _, name := range l.users.keys {
 		if u := l.users.m[name]; f.Users[name] == nil || *u != *f.Users[name] {
 			p.edit(proto.AcctEdit{Op: proto.PutUser, User: u})
@@ -430,6 +458,7 @@ func (l *load) plan() error {
 	p.list(" Accounts", accounts)
 	p.list(" Users", users)
 	p.list(" Associations", assocs)
+	p.list(" WCKeys", keys)
 	if l.clean {
 		l.drop()
 	}
@@ -471,6 +500,9 @@ func (l *load) drop() {
 		lines = append(lines, f.whichLine(a))
 	}
 	p.list(" Deleting associations...", lines)
+	f.dropWCKeys(p, slices.DeleteFunc(f.wckeys(nil, nil), func(w *model.WCKey) bool {
+		return l.wckeys.m[[2]string{w.User, w.Name}] != nil
+	}))
 	lines = nil
 	for _, name := range users {
 		p.edit(proto.AcctEdit{Op: proto.DropUser, User: &model.User{Name: name}})

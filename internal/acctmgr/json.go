@@ -24,6 +24,7 @@ type (
 	userOf    = of[model.User]
 	assocOf   = of[model.Association]
 	qosOf     = of[model.QOS]
+	wckeyOf   = of[model.WCKey]
 	tresOf    = of[model.TRESLimit]
 )
 
@@ -33,6 +34,7 @@ func WriteJSON(w *slurmjson.Writer, f *Facts, p *Picked) {
 	writeEach(w, f, p.Users, userJSON())
 	writeEach(w, f, p.Assocs, assocJSON())
 	writeEach(w, f, p.QOS, qosJSON())
+	writeEach(w, f, p.WCKeys, wckeyJSON())
 	var tres []*model.TRESLimit
 	for _, t := range p.TRES {
 		tres = append(tres, &model.TRESLimit{TRES: t})
@@ -160,12 +162,16 @@ func userJSON() []slurmjson.Field[userOf] {
 		coordinators(coordinated),
 		{Name: "default", Fields: fields{
 			text("account", func(u *model.User) string { return u.DefaultAccount }),
-			{Name: "wckey"},
+			text("wckey", func(u *model.User) string { return u.DefaultWCKey }),
 		}},
 		{Name: "flags", Type: slurmjson.List},
 		text("name", func(u *model.User) string { return u.Name }),
 		{Name: "old_name"},
-		{Name: "wckeys", Type: slurmjson.List},
+		slurmjson.ListOf("wckeys", func(u *userOf, add func(*wckeyOf)) {
+			for _, w := range u.f.wckeys(nil, []string{u.is.Name}) {
+				add(&wckeyOf{w, u.f})
+			}
+		}, wckeyJSON()),
 	}
 }
 
@@ -425,6 +431,8 @@ func Schema(entity, ver string) map[string]any {
 		return slurmjson.Schema(assocJSON(), ver)
 	case "qos":
 		return slurmjson.Schema(qosJSON(), ver)
+	case "wckeys":
+		return slurmjson.Schema(wckeyJSON(), ver)
 	case "tres":
 		return slurmjson.Schema(tresJSON(), ver)
 	}

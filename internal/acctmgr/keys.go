@@ -8,7 +8,7 @@ func Keys(entity string) []string {
 	case is(entity, 2, "accounts", "acct"):
 		out = append(out, "name", "description", "organization", "parent")
 	case is(entity, 1, "users"):
-		out = append(out, "name", "account", "adminlevel", "defaultaccount", "partition")
+		out = append(out, "name", "account", "adminlevel", "defaultaccount", "partition", "wckeys", "defaultwckey")
 	case is(entity, 2, "associations"):
 		out = append(out, "account", "user", "partition")
 	case is(entity, 1, "qos"):
@@ -17,6 +17,8 @@ func Keys(entity string) []string {
 			out = append(out, a.names[0])
 		}
 		return out
+	case is(entity, 1, "wckeys"):
+		return append(out, "name", "user", "id")
 	case is(entity, 3, "coordinators"):
 		return append(out, "account", "name")
 	default:

@@ -256,6 +256,7 @@ type pick struct {
 	byUser, byAssoc        bool
 	admin                  *model.AdminLevel
 	preset                 []string
+	keys, presetKeys       []string // wckeys that users have, and their default ones
 }
 
 func (f *Facts) readPick(where []word) (*pick, error) {
@@ -276,6 +277,10 @@ func (f *Facts) readPick(where []word) (*pick, error) {
 			s.admin = &l
 		case is(w.key, 8, "defaultaccount"):
 			s.preset = names(w.value)
+		case is(w.key, 8, "defaultwckey"):
+			s.presetKeys = names(w.value)
+		case is(w.key, 1, "wckeys"):
+			s.keys = append(s.keys, names(w.value)...)
 		case is(w.key, 1, "clusters"):
 			if err := f.checkCluster(w.value); err != nil {
 				return nil, err
@@ -287,9 +292,15 @@ func (f *Facts) readPick(where []word) (*pick, error) {
 	return s, nil
 }
 
+// has reports whether a user has one of the wckeys that are asked for.
+func (s *pick) has(f *Facts, u *model.User) bool {
+	return s.keys == nil || len(f.wckeys(s.keys, []string{u.Name})) > 0
+}
+
 func (s *pick) user(u *model.User) bool {
 	return (!s.byUser || slices.Contains(s.users, u.Name)) && (s.admin == nil || *s.admin == u.Admin) &&
-		(s.preset == nil || slices.Contains(s.preset, u.DefaultAccount))
+		(s.preset == nil || slices.Contains(s.preset, u.DefaultAccount)) &&
+		(s.presetKeys == nil || slices.Contains(s.presetKeys, u.DefaultWCKey))
 }
 
 func (s *pick) assoc(a *model.Association) bool {
@@ -320,21 +331,19 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 	var own, limits []word
 	for _, w := range set {
 		switch {
-		case is(w.key, 2, "adminlevel") || is(w.key, 8, "defaultaccount"):
+		case is(w.key, 2, "adminlevel") || is(w.key, 8, "defaultaccount") || is(w.key, 8, "defaultwckey"):
 			own = append(own, w)
 		case is(w.key, 4, "newname"):
 			return nil, fmt.Errorf(
 				" NewName is not supported by gbatch: add the new user with its associations and delete the old one")
-		case is(w.key, 8, "defaultwckey"):
-			return nil, fmt.Errorf(" DefaultWCKey is not supported by gbatch: use accounts")
 		default:
 			limits = append(limits, w)
 		}
 	}
-	var users, assocs, strange []string
+	var users, assocs, strange, keyless []string
 	for _, name := range f.sortedUsers() {
 		old := f.Users[name]
-		if !s.user(old) {
+		if !s.user(old) || !s.has(f, old) {
 			continue
 		}
 		u := *old
@@ -342,6 +351,12 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 			if is(w.key, 2, "adminlevel") {
 				if u.Admin, err = adminLevel(w.value); err != nil {
 					return nil, err
+				}
+				continue
+			}
+			if is(w.key, 8, "defaultwckey") {
+				if !f.setDefaultWCKey(&u, w.value) {
+					keyless = append(keyless, fmt.Sprintf("\n  U = %s C = %s", name, f.Cluster))
 				}
 				continue
 			}
@@ -363,6 +378,11 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 		i := slices.IndexFunc(own, func(w word) bool { return is(w.key, 8, "defaultaccount") })
 		return nil, fmt.Errorf(" Can't modify because these users aren't associated with new default account '%s'...%s",
 			strings.ToLower(own[i].value), strings.Join(strange, ""))
+	}
+	if len(keyless) > 0 {
+		i := slices.IndexFunc(own, func(w word) bool { return is(w.key, 8, "defaultwckey") })
+		return nil, fmt.Errorf(" Can't modify because these users aren't associated with new default wckey '%s'...%s",
+			strings.ToLower(own[i].value), strings.Join(keyless, ""))
 	}
 	if len(limits) > 0 || reset {
 		for _, old := range f.tree() {

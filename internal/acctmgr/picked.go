@@ -4,11 +4,12 @@ import "gbatch/internal/model"
 
 // Picked are the records of "show ENTITY words...", for programs: the records of its table, as shown.
 type Picked struct {
-	Entity   string // the list: accounts, users, associations, qos, TRES or clusters
+	Entity   string // the list: accounts, users, associations, qos, wckeys, TRES or clusters
 	Accounts []*model.Account
 	Users    []*model.User
 	Assocs   []*model.Association // with inherited values
 	QOS      []*model.QOS
+	WCKeys   []*model.WCKey
 	TRES     []string
 }
 
@@ -28,6 +29,8 @@ func Pick(f *Facts, entity string, args []string, o Options) (*Picked, error) {
 		p.Entity = "associations"
 	case is(entity, 1, "qos"):
 		p.Entity = "qos"
+	case is(entity, 1, "wckeys"):
+		p.Entity = "wckeys"
 	case is(entity, 2, "tres"):
 		p.Entity, p.TRES = "TRES", f.TRES
 	default:
@@ -46,6 +49,9 @@ func Pick(f *Facts, entity string, args []string, o Options) (*Picked, error) {
 		}
 		if r.assoc != nil && p.Entity == "associations" {
 			p.Assocs = append(p.Assocs, r.assoc)
+		}
+		if r.wckey != nil {
+			p.WCKeys = append(p.WCKeys, r.wckey)
 		}
 		if r.qos != nil {
 			p.QOS = append(p.QOS, r.qos)

@@ -24,6 +24,8 @@ func Remove(f *Facts, entity string, args []string) (*Plan, error) {
 		return f.removeQOS(where)
 	case is(entity, 3, "coordinators", "coordinator"):
 		return f.coordinators(where, false)
+	case is(entity, 1, "wckeys"):
+		return f.removeKeys(where)
 	}
 	return nil, noEntity("delete", entity)
 }
@@ -142,6 +144,17 @@ func (f *Facts) removeUsers(where []word) (*Plan, error) {
 	s, err := f.readPick(where)
 	if err != nil {
 		return nil, err
+	}
+	if s.keys != nil { // the users stay
+		gone := slices.DeleteFunc(f.wckeys(s.keys, nil), func(w *model.WCKey) bool {
+			u := f.Users[w.User]
+			return s.byUser && !slices.Contains(s.users, w.User) || u != nil && !s.user(u)
+		})
+		f.dropWCKeys(p, gone)
+		if s.byAssoc {
+			return nil, fmt.Errorf(" Delete wckeys and associations one after the other: wckeys= is not for one account")
+		}
+		return p, nil
 	}
 	var gone []*model.Association
 	for _, a := range f.tree() {

@@ -16,6 +16,7 @@ type Row struct {
 	user  *model.User
 	assoc *model.Association
 	qos   *model.QOS
+	wckey *model.WCKey
 	tres  int // 1 and up: a resource
 	tree  bool
 	coord bool
@@ -53,7 +54,10 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 		}
 	case is(entity, 1, "users"):
 		rows, err = sh.users(words)
-		if columns = "User,DefaultAccount,AdminLevel"; sh.coord {
+		if columns = "User,DefaultAccount,AdminLevel"; f.Tracks {
+			columns = "User,DefaultAccount,DefaultWCKey,AdminLevel"
+		}
+		if sh.coord {
 			columns += ",Coordinators"
 		}
 		if sh.Assocs {
@@ -88,6 +92,9 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 		rows, err = sh.cluster(words)
 		columns, lang = "Cluster,ControlHost,ControlPort,RPC,Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,"+
 			"MaxWall,QOS,DefaultQOS", clusterFields()
+	case is(entity, 1, "wckeys"):
+		rows, err = sh.showKeys(words)
+		columns, lang = "WCKey,Cluster,User", wckeyFields()
 	case is(entity, 1, "problems"):
 		rows, err = sh.problems(words)
 		columns, lang = "Cluster,Account,User,Problem", problemFields()
@@ -125,7 +132,6 @@ func emptyTable(entity string, withClusters bool) (columns string, lang *format.
 			[]column{{"Federation", -10}, {"Cluster", 10}, {"ID", 2}, {"Features", 20}, {"FedState", 12}}},
 		{[]string{"resources"}, 4, []column{{"Name", 10}, {"Server", 10}, {"Type", 8}, {"Count", 6}, {"Allocated", 11},
 			{"ServerType", 10}, {"Cluster", 10}, {"Allowed", 10}}},
-		{[]string{"wckeys"}, 1, []column{{"WCKey", 10}, {"Cluster", 10}, {"User", 10}}},
 	}
 	for _, t := range tables {
 		if !is(entity, t.least, t.names...) {
@@ -252,7 +258,7 @@ func (sh *show) users(words []word) ([]Row, error) {
 	var rows []Row
 	for _, name := range sh.f.sortedUsers() {
 		u := sh.f.Users[name]
-		if !s.user(u) {
+		if !s.user(u) || !s.has(sh.f, u) {
 			continue
 		}
 		n := 0
@@ -272,8 +278,8 @@ func (sh *show) users(words []word) ([]Row, error) {
 
 func (sh *show) associations(words []word) ([]Row, error) {
 	for i := range words {
-		if words[i].key == "" {
-			return nil, fmt.Errorf(" Unknown condition: %s\n Use keyword 'set' to modify value", words[i].value)
+		if words[i].key == "" || is(words[i].key, 1, "wckeys") {
+			return nil, unknownCondition(words[i])
 		}
 	}
 	s, err := sh.f.readPick(words)

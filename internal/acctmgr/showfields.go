@@ -204,7 +204,18 @@ func userFields() *format.Language[Row] {
 			return r.user.Admin.String()
 		}},
 		clusterField(), coordField(), partitionField(), {Name: "Name", Title: "User", Width: 10, Get: userField().Get},
-		{Name: "DefaultWCKey", Title: "Def WCKey", Width: 10, Get: func(*Row) string { return "" }}}
+		{Name: "DefaultWCKey", Title: "Def WCKey", Width: 10, Get: func(r *Row) string {
+			if r.user == nil {
+				return ""
+			}
+			return r.user.DefaultWCKey
+		}},
+		{Name: "WCKeys", Width: 20, Get: func(r *Row) string {
+			if r.user == nil {
+				return ""
+			}
+			return strings.Join(r.f.wckeyNames(r.user.Name), ",")
+		}}}
 	return &format.Language[Row]{Noun: "user", Fields: append(fields, limitFields()...)}
 }
 

@@ -69,6 +69,7 @@ func (l *loader) spellAccounts() {
 
 func (l *loader) checkAccounts() {
 	c := l.cfg
+	c.TrackWCKey = c.TrackWCKey || c.Enforce.WCKeys // as in Slurm
 	if c.DefaultAccount != "" && len(c.Accounts) > 0 && !slices.Contains(c.Accounts, c.DefaultAccount) {
 		l.probs.errorf(l.where("DefaultAccount"), "add it to Accounts", "DefaultAccount=%s is not in Accounts",
 			c.DefaultAccount)

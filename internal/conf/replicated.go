@@ -46,6 +46,7 @@ func (c *Config) Model() *model.Config {
 	m.Params.ExpediteHoldS = c.ExpediteHoldS
 	m.Params.Exits, m.Params.ResvOverS = c.exits(), c.ResvOverRunS
 	m.Params.LeadOn, m.Params.LeadOff = c.PrimaryOnProg, c.PrimaryOffProg
+	m.Params.TrackWCKey, m.Params.EnforceWCKeys = c.TrackWCKey, c.Enforce.WCKeys
 	if slices.Contains(c.LaunchParameters, interactiveStep) {
 		m.Params.ShellStep = c.InteractiveStepOptions
 	}

@@ -12,7 +12,6 @@ var unusedKeys = []unusedKey{
 	{"MessageTimeout", "remove it: the time limits of messages are fixed"},
 	{"PropagatePrioProcess", "remove it, and set the nice value in TaskProlog or with gsubmit --wrap 'nice ...'"},
 	{"TaskPluginParam", "remove it, and set SLURM_CPU_BIND in the users' profiles: grun takes it for --cpu-bind"},
-	{"TrackWCKey", "remove it: usage is kept by account, user, QOS and job name"},
 }
 
 // unusedLineKeys are the same for NodeName and PartitionName lines.

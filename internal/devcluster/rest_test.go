@@ -369,12 +369,49 @@ func TestREST(t *testing.T) {
 	w.ok("DELETE", "/slurmdb/v0.0.44/account/physics", "")
 	w.ok("DELETE", "/slurmdb/v0.0.44/qos/fast", "")
 	w.ok("DELETE", "/slurmdb/v0.0.44/cluster/elsewhere", "")
-	w.ok("DELETE", "/slurmdb/v0.0.44/wckey/1", "")
+	w.ok("DELETE", "/slurmdb/v0.0.44/wckey/1", "") // nothing is found, and that is no error
+	w.wckeys()
 	w.ok("DELETE", "/slurm/v0.0.44/jobs/", `{"user_name":"root"}`)
 	w.forms()
 	tagged(t, c, w)
 	bad(t, w)
 	w.allWrong()
+}
+
+// wckeys gives users wckeys, finds them and removes one.
+func (w *web) wckeys() {
+	w.t.Helper()
+	w.ok("POST", "/slurmdb/v0.0.44/accounts_association/", `{"association_condition":{"accounts":["keyed"]},"account":{}}`)
+	w.ok("POST", "/slurmdb/v0.0.44/users_association/", `{"association_condition":{"accounts":["keyed"],`+
+		`"users":["kim"],"wckeys":["ml"]},"user":{"defaultwckey":"bio"}}`)
+	w.ok("POST", "/slurmdb/v0.0.44/wckeys/", `{"wckeys":[{"name":"third","user":"kim","cluster":"dev"}]}`)
+	w.ok("POST", "/slurmdb/v0.0.44/users/", `{"users":[{"name":"kim","default":{"wckey":"fourth"},`+
+		`"wckeys":[{"name":"third","user":"kim","cluster":"dev"}]}]}`)
+	user := fmt.Sprint(w.ok("GET", "/slurmdb/v0.0.44/user/kim", "")["users"])
+	if !strings.Contains(user, "wckey:fourth") {
+		w.t.Errorf("user kim has no default wckey fourth: %s", user)
+	}
+	list := func(query string) (names []string, ids []int) {
+		w.t.Helper()
+		keys, _ := w.ok("GET", "/slurmdb/v0.0.44/wckeys/?user=kim"+query, "")["wckeys"].([]any)
+		for _, k := range keys {
+			m, _ := k.(map[string]any)
+			n, _ := m["id"].(float64)
+			names, ids = append(names, fmt.Sprint(m["name"])), append(ids, int(n))
+		}
+		return names, ids
+	}
+	names, ids := list("")
+	if got := strings.Join(names, ","); got != "bio,fourth,ml,third" {
+		w.t.Fatalf("wckeys of kim: %s", got)
+	}
+	if only, _ := list("&only_defaults=true"); strings.Join(only, ",") != "fourth" {
+		w.t.Errorf("default wckeys of kim: %s", only)
+	}
+	gone := w.ok("DELETE", fmt.Sprintf("/slurmdb/v0.0.44/wckey/%d", ids[0]), "")["deleted_wckeys"]
+	if names, _ := list("&name=bio"); fmt.Sprint(gone) != "[bio]" || names != nil {
+		w.t.Errorf("deleted %v, left %v", gone, names)
+	}
 }
 
 // accounts makes accounts, users and QOS in each of the ways that there are.

@@ -81,7 +81,7 @@ func jobLetters() []JobField {
 		}),
 		qText('u', "UserName", "USER", func(r *JobRow) string { return r.Spec.User }),
 		qText('v', "Reservation", "RESERVATION", func(r *JobRow) string { return orNull(r.ReservationText()) }),
-		qUnset('w', "WCKey", "WCKEY", "(null)"),
+		qText('w', "WCKey", "WCKEY", func(r *JobRow) string { return orNull(r.Spec.WCKey) }),
 		qText('x', "ExcNodes", "EXC_NODES", func(r *JobRow) string { return hostlist.CompressSorted(r.Spec.ExcNodes) }),
 		qNum('y', "Nice", "NICE", func(r *JobRow) int64 { return int64(r.Spec.Nice) }),
 		qText('z', "SCT", "S:C:T", func(r *JobRow) string { s, c, t := hardware(r.Spec); return s + ":" + c + ":" + t }),

@@ -170,7 +170,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		}},
 		{Name: "user_id", Int: func(r *JobRow) int64 { return int64(r.Spec.UID) }},
 		{Name: "user_name", Str: func(r *JobRow) string { return r.Spec.User }},
-		{Name: "wckey"},
+		{Name: "wckey", Str: func(r *JobRow) string { return r.Spec.WCKey }},
 	}
 }
 

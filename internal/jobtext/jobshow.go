@@ -54,8 +54,12 @@ func (r *KeyValues) jobState(j *model.Job, now model.Time, details bool) {
 	}
 	r.line(KV("UserId", fmt.Sprintf("%s(%d)", sp.User, sp.UID)), KV("GroupId", fmt.Sprintf("%s(%d)", sp.Group, sp.GID)),
 		KV("MCS_label", "N/A"))
-	r.line(KV("Priority", shownPriority(j)), KV("Nice", sp.Nice), KV("Account", orNull(sp.Account)),
-		KV("QOS", orNull(sp.QOS)))
+	ranks := []string{KV("Priority", shownPriority(j)), KV("Nice", sp.Nice), KV("Account", orNull(sp.Account)),
+		KV("QOS", orNull(sp.QOS))}
+	if j.WCKeyID != 0 { // as in Slurm, only where usage is kept by it
+		ranks = append(ranks, KV("WCKey", sp.WCKey))
+	}
+	r.line(ranks...)
 	reason := j.ReasonAt(now).String()
 	if more := j.NotAvailText(); more != "" {
 		reason += ",_" + strings.ReplaceAll(more, " ", "_")

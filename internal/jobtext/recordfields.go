@@ -249,8 +249,8 @@ func recordFieldsSToW(u map[string]RecordField) []RecordField {
 		aJobNum("UID", 6, func(r *RecordRow) int64 { return int64(r.UID) }),
 		aJob("User", 9, func(r *RecordRow) string { return r.User }),
 		aCPU("UserCPU", func(r *RecordRow) int64 { return r.Exit.UserMS }),
-		aEmpty("WCKey", 10),
-		aJob("WCKeyID", 10, func(*RecordRow) string { return "0" }),
+		aJob("WCKey", 10, func(r *RecordRow) string { return r.WCKey }),
+		aJobNum("WCKeyID", 10, func(r *RecordRow) int64 { return int64(r.WCKeyID) }),
 		aJob("WorkDir", 20, func(r *RecordRow) string { return r.WorkDir }),
 		aText("Why", 40, recordWhy),
 	}

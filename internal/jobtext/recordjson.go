@@ -131,8 +131,21 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 		}},
 		{Name: "used_gres"},
 		{Name: "user", Str: func(r *row) string { return r.User }},
-		{Name: "wckey", Fields: fields{{Name: "wckey"}, {Name: "flags", Type: slurmjson.List}}},
+		{Name: "wckey", Fields: wckeyJSON()},
 		{Name: "working_directory", Str: func(r *row) string { return r.WorkDir }},
+	}
+}
+
+// wckeyJSON has the key without its mark, which is a flag here.
+func wckeyJSON() []slurmjson.Field[RecordWithSteps] {
+	return []slurmjson.Field[RecordWithSteps]{
+		{Name: "wckey", Str: func(r *RecordWithSteps) string { return model.WCKeyName(r.WCKey) }},
+		{Name: "flags", List: func(r *RecordWithSteps) []string {
+			if strings.HasPrefix(r.WCKey, model.PresetMark) {
+				return []string{"ASSIGNED_DEFAULT"}
+			}
+			return nil
+		}},
 	}
 }
 

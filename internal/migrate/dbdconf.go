@@ -152,8 +152,10 @@ func (c *carry) slurmdbd(file, text string) (more []string) {
 				max(1, m))
 		case strings.HasPrefix(lower, "archive"):
 			c.r.Add(Unsupported, file, n, told, "records aren't archived when they are deleted; gbatch backup save keeps them")
-		case lower == "trackwckey" || lower == "trackslurmctlddown":
-			c.r.Add(Unsupported, file, n, told, "there are no wckeys, and gdbd does not count the time without a controller")
+		case lower == "trackwckey":
+			set("TrackWCKey")
+		case lower == "trackslurmctlddown":
+			c.r.Add(Unsupported, file, n, told, "gdbd does not count the time without a controller")
 		default:
 			c.ignoredOfDbd(file, n, key, told)
 		}

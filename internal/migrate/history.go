@@ -85,10 +85,10 @@ var (
 		"licenses", "maxdiskread", "maxdiskwrite", "maxpages", "maxrss", "maxrssnode", "maxvmsize", "nnodes",
 		"nodelist", "ntasks", "partition", "priority", "qos", "reason", "reqcpus", "reqmem", "reqtres", "reservation",
 		"restarts", "start", "state", "stderr", "stdin", "stdout", "submit", "submitline", "suspended", "systemcpu",
-		"timelimit", "timelimitraw", "totalcpu", "uid", "user", "usercpu", "workdir"}
+		"timelimit", "timelimitraw", "totalcpu", "uid", "user", "usercpu", "wckey", "wckeyid",
+		"workdir"}
 	derived = []string{"allocnodes", "associd", "avecpu", "cputime", "cputimeraw", "dbindex", "elapsed", "elapsedraw",
-		"planned", "plannedcpu", "plannedcpuraw", "qosraw", "qosreq", "reqnodes", "reserved", "resvcpu", "resvcpuraw",
-		"wckeyid"}
+		"planned", "plannedcpu", "plannedcpuraw", "qosraw", "qosreq", "reqnodes", "reserved", "resvcpu", "resvcpuraw"}
 )
 
 // NewHistory reads the header. Errors say what to print instead.

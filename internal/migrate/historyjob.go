@@ -108,9 +108,14 @@ func (h *History) jobRecord(id rowID) (*model.Record, error) {
 		Comment: h.get("comment"), AdminComment: h.get("admincomment"), StdOut: h.get("stdout"), StdErr: h.get("stderr"),
 		StdIn: h.get("stdin"), Constraints: h.get("constraints"), Reservation: h.get("reservation"),
 		FailedNode: h.get("failednode"), Reason: h.reason[h.get("reason")],
+		WCKey:    h.get("wckey"),
 		NoScript: true, // its batch step has a row of its own
 	}
-	var err error
+	id32, err := h.number("WCKeyID", 1<<32-1)
+	if err != nil {
+		return nil, err
+	}
+	r.WCKeyID = uint32(id32) // Slurm's; it only says that usage is kept by the key
 	bad := func(column string) error { return fmt.Errorf("%s is %.60q", column, h.get(strings.ToLower(column))) }
 	var ok bool
 	if r.State, r.CancelUID, ok = state(h.get("state")); !ok {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"strings"
 
 	"gbatch/internal/wire"
@@ -104,12 +105,62 @@ type User struct {
 	Name           string
 	DefaultAccount string
 	Admin          AdminLevel
+	DefaultWCKey   string // the wckey of jobs that name none; "": they have none
 }
 
 func (x *User) Wire(c *wire.C) {
 	wire.Text(c, &x.Name, MaxName)
 	wire.Text(c, &x.DefaultAccount, MaxName)
 	wire.Int(c, &x.Admin)
+	wire.Text(c, &x.DefaultWCKey, MaxName)
+}
+
+// WCKey is a workload characterization key of a user: a word for usage across accounts. Users have those that an
+// administrator has given them and, with TrackWCKey, those that their jobs have named.
+type WCKey struct {
+	ID   uint32
+	User string
+	Name string
+}
+
+func (x *WCKey) Wire(c *wire.C) {
+	wire.Int(c, &x.ID)
+	wire.Text(c, &x.User, MaxName)
+	wire.Text(c, &x.Name, MaxName)
+}
+
+// PresetMark stands before the wckey of a job that named none: it is its user's default, as Slurm writes it.
+const PresetMark = "*"
+
+// WCKeyName gives the key that a job's text means: in lower case, without the mark.
+func WCKeyName(text string) string { return strings.ToLower(strings.TrimPrefix(text, PresetMark)) }
+
+// HasWCKey reports whether a filter has a job's wckey. With the mark it picks jobs that named none; without, as in
+// Slurm, all jobs of that key.
+func HasWCKey(filter []string, text string) bool {
+	for _, f := range filter {
+		if f = strings.ToLower(f); f == text || f == WCKeyName(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxWCKey bounds the name of a wckey, bytes.
+const maxWCKey = 128
+
+// CheckWCKey refuses a name that could not be written in lists.
+func CheckWCKey(name string) error {
+	if len(name) > maxWCKey {
+		return fmt.Errorf("the wckey %.20s... is longer than %d letters", name, maxWCKey)
+	}
+	if i := strings.IndexFunc(name, func(r rune) bool {
+		return r < ' ' || r == 0x7f || strings.ContainsRune("|,'\"\\"+PresetMark, r)
+	}); i >= 0 {
+		return fmt.Errorf("the wckey %q contains %q, which would tear lists; use letters, digits, dots, - and _", name,
+			name[i])
+	}
+	return nil
 }
 
 // AssocKey names an association. User is "" for an account's own association, Partition is "" for all partitions.

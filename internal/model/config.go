@@ -161,6 +161,8 @@ type Params struct {
 
 	ResvOverS       int64  // ResvOverRun: seconds that jobs may run beyond the end of their reservation, or Unlimited
 	LeadOn, LeadOff string // SlurmctldPrimaryOnProg and OffProg: run by the controller that begins or ceases to lead
+	TrackWCKey      bool   // jobs get their user's default wckey, and usage is kept by wckeys
+	EnforceWCKeys   bool   // AccountingStorageEnforce names wckeys: a job's must be one of its user's
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -232,6 +234,8 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Int(c, &x.ResvOverS)
 	wire.Data(c, &x.LeadOn, MaxText)
 	wire.Data(c, &x.LeadOff, MaxText)
+	wire.Bool(c, &x.TrackWCKey)
+	wire.Bool(c, &x.EnforceWCKeys)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

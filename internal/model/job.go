@@ -53,6 +53,8 @@ type Job struct {
 	Returns uint32 // launches that nodes gave back since it last ran, because somebody else had its GPUs
 	Rush    *Rush  // it was lost with a node and starts again before others (--requeue=expedite); nil: it was not
 	Exits   uint32 // how often it was requeued for its exit codes (ExitRules)
+
+	WCKeyID uint32 // of Spec.WCKey, when it was submitted or given; 0: usage is not kept by it
 }
 
 // Rush is the way back of a job that was lost with a node. It ends when the job starts, or is held or cancelled. The
@@ -130,6 +132,7 @@ func (x *Job) Wire(c *wire.C) {
 	wire.Int(c, &x.Returns)
 	wire.Ptr(c, &x.Rush)
 	wire.Int(c, &x.Exits)
+	wire.Int(c, &x.WCKeyID)
 }
 
 // NotAging in Job.Accrue says that the job does not gain priority by age, because GrpJobsAccrue, MaxJobsAccrue or a

@@ -77,6 +77,9 @@ type Record struct {
 	Container string // the image or bundle in which the script ran; "": in none
 
 	Noted []KV // what was changed since the job has ended; see Note
+
+	WCKey   string // as Spec.WCKey
+	WCKeyID uint32 // 0: usage is not kept by it
 }
 
 func (x *Record) Wire(c *wire.C) {
@@ -137,6 +140,8 @@ func (x *Record) Wire(c *wire.C) {
 	wire.Int(c, &x.Size)
 	wire.Text(c, &x.Container, MaxText)
 	wire.List(c, &x.Noted, MaxFew)
+	wire.Text(c, &x.WCKey, MaxName)
+	wire.Int(c, &x.WCKeyID)
 }
 
 // MaxSizes bounds how often a run may change its size: each size has a record.
@@ -316,6 +321,8 @@ const (
 	NotedSystem   = "SystemComment"
 	NotedExtra    = "Extra"
 	NotedExitCode = "DerivedExitCode" // code:signal
+	NotedWCKey    = "WCKey"
+	NotedWCKeyID  = "WCKeyID" // beside WCKey
 )
 
 // Noted is what a user or an operator changes of the record of a job that has ended, with gacctmgr modify job: that of
@@ -345,6 +352,12 @@ func (r *Record) Note(set []KV) {
 			r.Comment = kv.Value
 		case NotedAdmin:
 			r.AdminComment = kv.Value
+		case NotedWCKey:
+			r.WCKey = kv.Value
+		case NotedWCKeyID:
+			if n, err := strconv.ParseUint(kv.Value, 10, 32); err == nil {
+				r.WCKeyID = uint32(n)
+			}
 		case NotedExitCode:
 			if status, ok := StatusOf(kv.Value); ok {
 				r.Exit.Worst = status

@@ -84,6 +84,8 @@ type Spec struct {
 
 	OwnLimits bool // its user has said which Limits it takes over (--propagate): NodeRules.Uninherited does not count
 	OwnMode   bool // likewise for Append (--open-mode) and NodeRules.AppendFiles
+
+	WCKey string // --wckey; with PresetMark: its user named none, and has this default. "": none
 }
 
 func (x *Spec) Wire(c *wire.C) {
@@ -147,6 +149,7 @@ func (x *Spec) Wire(c *wire.C) {
 	wire.Int(c, &x.SID)
 	wire.Bool(c, &x.OwnLimits)
 	wire.Bool(c, &x.OwnMode)
+	wire.Text(c, &x.WCKey, MaxName)
 }
 
 // MaxWarningS is the longest time before the limit, seconds, as in Slurm.

@@ -24,6 +24,9 @@ type AccountsChunk struct {
 	Addr     string            // host:port of the leader
 	InUse    []InUse           // of the tree of accounts, and then of QOS
 	Has      []model.TRESCount // what all nodes have, in order of name
+	WCKeys   []*model.WCKey
+
+	TrackWCKey bool // usage is kept by wckeys
 }
 
 // InUse is what the jobs of an association or a QOS hold and have used. QOS is "" for an association; of a QOS there is
@@ -74,6 +77,8 @@ func (x *AccountsChunk) Wire(c *wire.C) {
 	wire.Text(c, &x.Addr, model.MaxName)
 	wire.List(c, &x.InUse, model.MaxMany)
 	wire.List(c, &x.Has, model.MaxList)
+	wire.Ptrs(c, &x.WCKeys, model.MaxMany)
+	wire.Bool(c, &x.TrackWCKey)
 }
 
 // AcctOp is what one edit of accounts does; the numbers are state's.
@@ -90,6 +95,8 @@ const (
 	PutQOS
 	DropQOS
 	ResetUsage
+	PutWCKey
+	DropWCKey
 )
 
 // AcctEdit is one edit.
@@ -99,6 +106,7 @@ type AcctEdit struct {
 	User    *model.User
 	Assoc   *model.Association
 	QOS     *model.QOS
+	WCKey   *model.WCKey
 }
 
 func (x *AcctEdit) Wire(c *wire.C) {
@@ -107,6 +115,7 @@ func (x *AcctEdit) Wire(c *wire.C) {
 	wire.Ptr(c, &x.User)
 	wire.Ptr(c, &x.Assoc)
 	wire.Ptr(c, &x.QOS)
+	wire.Ptr(c, &x.WCKey)
 }
 
 // EditAccountsRequest changes accounts: all of the edits, or none. Gen is the generation of the facts from which they

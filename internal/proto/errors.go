@@ -54,6 +54,7 @@ const (
 	CodePartitionInUse
 	CodeFinished
 	CodeNotSuspended
+	CodeInvalidWCKey
 )
 
 // firstTransport is the first code of internal/rpc's own, about the connection and not the request.
@@ -151,6 +152,8 @@ func Text(c Code) string {
 		return "Job has already finished"
 	case CodeNotSuspended:
 		return "Job is not suspended"
+	case CodeInvalidWCKey:
+		return "Invalid wckey specification"
 	}
 	return ""
 }
@@ -177,7 +180,7 @@ var ErrorNumbers = map[Code]int{
 	CodeMemory: 2044, CodePartitionDown: 2070, CodeRequeue: 2037, CodeHeld: 2042, CodeNotPending: 2073,
 	CodeResvBusy: 2055, CodeResvName: 2082, CodeResvAccess: 2052, CodeResvOverlap: 2058, CodeResvUsers: 2080,
 	CodeNodesBusy: 2016, CodeTimeValue: 2054, CodeScript: 2009, CodeConfig: 2090,
-	CodePartitionInUse: 2075, CodeFinished: 2084, CodeNotSuspended: 2087, CodeWholeHet: 2108,
+	CodePartitionInUse: 2075, CodeFinished: 2084, CodeNotSuspended: 2087, CodeWholeHet: 2108, CodeInvalidWCKey: 2057,
 }
 
 // NumberText gives Slurm's words for one of these numbers, "" for others. The first code with the number counts.

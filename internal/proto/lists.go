@@ -21,6 +21,7 @@ type JobFilter struct {
 
 	Reservations []string
 	Licenses     []string
+	WCKeys       []string
 }
 
 func (x *JobFilter) Wire(c *wire.C) {
@@ -35,6 +36,7 @@ func (x *JobFilter) Wire(c *wire.C) {
 	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
 	wire.Texts(c, &x.Reservations, model.MaxList, model.MaxName)
 	wire.Texts(c, &x.Licenses, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.WCKeys, model.MaxList, model.MaxName)
 }
 
 // JobsRequest lists jobs. Answered by a stream of JobsChunk.
@@ -197,6 +199,7 @@ type AcctRequest struct {
 	Duplicates bool // -D: every attempt of a requeued job, not only the last
 	Summaries  bool // also the JS1 summaries
 	Steps      bool // also the records of each job's steps, right after its own
+	WCKeys     []string
 }
 
 func (x *AcctRequest) Wire(c *wire.C) {
@@ -214,6 +217,7 @@ func (x *AcctRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.Duplicates)
 	wire.Bool(c, &x.Summaries)
 	wire.Bool(c, &x.Steps)
+	wire.Texts(c, &x.WCKeys, model.MaxList, model.MaxName)
 }
 
 // RecordsChunk is a part of the answer.

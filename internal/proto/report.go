@@ -56,6 +56,7 @@ type ReportRequest struct {
 	Things  []string    // of ReportTrail: kinds of things
 	Names   []string    // of ReportTrail: names of things
 	ByUsers []string    // of ReportTrail: who did it
+	WCKeys  []string
 }
 
 func (x *ReportRequest) Wire(c *wire.C) {
@@ -77,6 +78,7 @@ func (x *ReportRequest) Wire(c *wire.C) {
 	wire.Texts(c, &x.Things, model.MaxList, model.MaxName)
 	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
 	wire.Texts(c, &x.ByUsers, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.WCKeys, model.MaxList, model.MaxName)
 }
 
 // UsageQuery is a report that the leader asks of gdbd for a user who may not see everything.

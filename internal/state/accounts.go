@@ -23,6 +23,8 @@ const (
 	PutQOS
 	DropQOS
 	ResetUsage // of an account and everything below it or, with User, of one user in the account
+	PutWCKey
+	DropWCKey
 )
 
 // AcctEdit is one edit. Drop and ResetUsage look only at the record's names.
@@ -32,6 +34,7 @@ type AcctEdit struct {
 	User    *model.User
 	Assoc   *model.Association
 	QOS     *model.QOS
+	WCKey   *model.WCKey
 }
 
 func (x *AcctEdit) Wire(c *wire.C) {
@@ -40,6 +43,7 @@ func (x *AcctEdit) Wire(c *wire.C) {
 	wire.Ptr(c, &x.User)
 	wire.Ptr(c, &x.Assoc)
 	wire.Ptr(c, &x.QOS)
+	wire.Ptr(c, &x.WCKey)
 }
 
 // Accounts changes accounts, users, associations and QOS: all edits in order, or none of them. Gen is the generation
@@ -69,7 +73,7 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 	}
 	keep := s.facts // trees are copy-on-write: keeping the old ones costs nothing
 	keep.accounts, keep.users, keep.assocs, keep.qos = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(), s.qos.Copy()
-	keep.usage, keep.qosUse, keep.wallets = s.usage.Copy(), s.qosUse.Copy(), s.wallets.Copy()
+	keep.usage, keep.qosUse, keep.wallets, keep.wckeys = s.usage.Copy(), s.qosUse.Copy(), s.wallets.Copy(), s.wckeys.Copy()
 	res := Result{Each: make([]Refusal, 0, len(c.Edits))}
 	var busy *active
 	for i := range c.Edits {
@@ -82,8 +86,8 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 		if r != OK {
 			s.accounts, s.users, s.assocs, s.qos, s.usage, s.qosUse = keep.accounts, keep.users, keep.assocs, keep.qos,
 				keep.usage, keep.qosUse
-			s.wallets = keep.wallets
-			s.nextAssoc, s.nextQOS, s.resetAt = keep.nextAssoc, keep.nextQOS, keep.resetAt
+			s.wallets, s.wckeys = keep.wallets, keep.wckeys
+			s.nextAssoc, s.nextQOS, s.nextWCKey, s.resetAt = keep.nextAssoc, keep.nextQOS, keep.nextWCKey, keep.resetAt
 			res.Refusal = r
 			return res
 		}
@@ -128,6 +132,9 @@ func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
 		if e.User.DefaultAccount != "" && !has(s.accounts, e.User.DefaultAccount) {
 			return NoSuchAccount
 		}
+		if e.User.DefaultWCKey != "" && !has(s.wckeys, wckeyKey(e.User.Name, e.User.DefaultWCKey)) {
+			return NoSuchWCKey
+		}
 		s.users.Set(e.User.Name, e.User)
 	case DropUser:
 		if !has(s.users, e.User.Name) {
@@ -137,6 +144,9 @@ func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
 			return InUse // its associations go first, in the same command
 		}
 		s.users.Delete(e.User.Name)
+		for _, w := range s.wckeysOf(e.User.Name) {
+			s.wckeys.Delete(wckeyKey(w.User, w.Name))
+		}
 	case PutAssoc:
 		return s.putAssoc(e.Assoc)
 	case DropAssoc:
@@ -178,8 +188,77 @@ func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
 			return NoSuchAccount
 		}
 		s.resetUsage(e.Assoc.Account, e.Assoc.User, at)
+	case PutWCKey:
+		s.putWCKey(e.WCKey.User, e.WCKey.Name)
+	case DropWCKey:
+		return s.dropWCKey(e.WCKey)
 	}
 	return OK
+}
+
+// MaxWCKeys is how many wckeys a user gets by naming them in jobs; there may be more by hand.
+const MaxWCKeys = 1000
+
+func wckeyKey(user, name string) string { return user + "\x00" + name }
+
+// putWCKey gives a user's wckey, made if it is new.
+func (s *State) putWCKey(user, name string) *model.WCKey {
+	w, ok := s.wckeys.Get(wckeyKey(user, name))
+	if !ok {
+		w = &model.WCKey{ID: s.nextWCKey, User: user, Name: name}
+		s.nextWCKey++
+		s.wckeys.Set(wckeyKey(user, name), w)
+	}
+	return w
+}
+
+// noteWCKey gives the number of a job's wckey: a user who names a new one has it from then on. 0: usage is not kept by
+// it.
+func (s *State) noteWCKey(sp *model.Spec) uint32 {
+	name := model.WCKeyName(sp.WCKey)
+	if name == "" || !s.cfg.Params.TrackWCKey ||
+		!has(s.wckeys, wckeyKey(sp.User, name)) && len(s.wckeysOf(sp.User)) >= MaxWCKeys {
+		return 0
+	}
+	return s.putWCKey(sp.User, name).ID
+}
+
+// dropWCKey removes a wckey. A user whose default it is has none then, as in Slurm.
+func (s *State) dropWCKey(w *model.WCKey) Refusal {
+	if _, ok := s.wckeys.Delete(wckeyKey(w.User, w.Name)); !ok {
+		return NoSuchWCKey
+	}
+	if u, ok := s.users.Get(w.User); ok && u.DefaultWCKey == w.Name {
+		n := *u
+		n.DefaultWCKey = ""
+		s.users.Set(n.Name, &n)
+	}
+	return OK
+}
+
+// wckeysOf gives a user's wckeys in order of name.
+func (f *facts) wckeysOf(user string) (out []*model.WCKey) {
+	f.wckeys.Ascend(wckeyKey(user, ""), func(_ string, w *model.WCKey) bool {
+		if w.User == user {
+			out = append(out, w)
+		}
+		return w.User == user
+	})
+	return out
+}
+
+// WCKey gives a user's wckey by its name, or nil.
+func (v *View) WCKey(user, name string) *model.WCKey {
+	w, _ := v.wckeys.Get(wckeyKey(user, name))
+	return w
+}
+
+// WCKeysOf gives a user's wckeys in order of name.
+func (v *View) WCKeysOf(user string) []*model.WCKey { return v.wckeysOf(user) }
+
+// WCKeys calls f for every wckey in order of user and name until it returns false.
+func (v *View) WCKeys(f func(*model.WCKey) bool) {
+	v.wckeys.Scan(func(_ string, w *model.WCKey) bool { return f(w) })
 }
 
 func (s *State) putAccount(a *model.Account) Refusal {

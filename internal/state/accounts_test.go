@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"testing"
 
 	"gbatch/internal/model"
@@ -86,5 +87,77 @@ func TestAccountsOfActiveJobs(t *testing.T) {
 	}
 	if r := s.apply(&Accounts{Edits: []AcctEdit{{Op: DropQOS, QOS: &model.QOS{Name: "high"}}}}); r.Refusal != JobsActive {
 		t.Errorf("the QOS goes away under the job: %v", r.Refusal)
+	}
+}
+
+// TestWCKeys: users get wckeys by hand and by naming them in jobs, as far as the limit; a job keeps its number when the
+// key goes, and a user whose default one goes has none.
+func TestWCKeys(t *testing.T) {
+	s := newSession(t)
+	key := func(user, name string) AcctEdit {
+		return AcctEdit{Op: PutWCKey, WCKey: &model.WCKey{User: user, Name: name}}
+	}
+	preset := func(key string) AcctEdit {
+		return AcctEdit{Op: PutUser, User: &model.User{Name: "ann", DefaultWCKey: key}}
+	}
+	apply := func(want Refusal, edits ...AcctEdit) {
+		t.Helper()
+		if r := s.apply(&Accounts{Edits: edits}); r.Refusal != want {
+			t.Fatalf("%v, want %v", r.Refusal, want)
+		}
+	}
+	submit := func(text string) *model.Job {
+		t.Helper()
+		spec := &model.Spec{Name: "x", User: "ann", Partitions: []string{"main"}, MinNodes: 1, WCKey: text}
+		r := s.apply(&Submit{Spec: spec})
+		if r.Refusal != OK {
+			t.Fatal(r.Refusal)
+		}
+		return s.st.View().Job(r.Job)
+	}
+	apply(NoSuchWCKey, preset("ml"))
+	apply(NoSuchWCKey, user("ann"), key("ann", "ml"), preset("ml"), drop(key("ann", "bio")))
+	if s.st.View().WCKey("ann", "ml") != nil {
+		t.Error("a refused batch has left a wckey behind")
+	}
+	apply(OK, user("ann"), key("ann", "ml"), key("bob", "ml"), preset("ml"))
+	if j := submit("ml"); j.WCKeyID != 0 {
+		t.Errorf("usage is kept by wckey %d without TrackWCKey", j.WCKeyID)
+	}
+	cfg := *s.st.View().Config()
+	cfg.Params.TrackWCKey = true
+	s.apply(&SetConfig{Config: &cfg})
+	gen := s.st.View().AcctGen()
+	marked, named := submit("*ml"), submit("new")
+	v := s.st.View()
+	if ml := v.WCKey("ann", "ml"); ml == nil || marked.WCKeyID != ml.ID {
+		t.Errorf("job with %+v has wckey %d", ml, marked.WCKeyID)
+	}
+	if w := v.WCKey("ann", "new"); w == nil || named.WCKeyID != w.ID || v.AcctGen() != gen {
+		t.Errorf("job with %+v has wckey %d, generation %d after %d", w, named.WCKeyID, v.AcctGen(), gen)
+	}
+	sp := *named.Spec
+	sp.WCKey = "other"
+	if r := s.apply(&Edit{Targets: []Target{{Job: named.ID, Task: model.NoTask}}, Set: []Field{SetSpec},
+		Spec: &sp}); r.Each[0] != OK {
+		t.Fatal(r)
+	}
+	other := s.st.View().WCKey("ann", "other")
+	if j := s.st.View().Job(named.ID); other == nil || j.WCKeyID != other.ID {
+		t.Errorf("an edited job with %+v has wckey %d", other, j.WCKeyID)
+	}
+	apply(OK, drop(key("ann", "ml")))
+	if v := s.st.View(); v.User("ann").DefaultWCKey != "" || v.Job(marked.ID).WCKeyID != marked.WCKeyID {
+		t.Error("the default wckey has gone, and its user still has it, or its job does not")
+	}
+	for len(s.st.View().WCKeysOf("ann")) < MaxWCKeys {
+		submit(fmt.Sprint("k", len(s.st.View().WCKeysOf("ann"))))
+	}
+	if j := submit("toomany"); j.WCKeyID != 0 || s.st.View().WCKey("ann", "toomany") != nil {
+		t.Error("a user has more wckeys than the limit")
+	}
+	apply(OK, drop(user("ann")))
+	if v := s.st.View(); len(v.WCKeysOf("ann")) > 0 || len(v.WCKeysOf("bob")) != 1 {
+		t.Error("wckeys of a user that is gone are left, or those of another one are gone")
 	}
 }

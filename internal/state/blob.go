@@ -207,8 +207,8 @@ func (in *interned) list(list []string) []string {
 
 // spec makes sp share values with other jobs. sp, and everything that it refers to, is not published yet.
 func (in *interned) spec(sp *model.Spec) {
-	for _, p := range []*string{&sp.User, &sp.Group, &sp.Account, &sp.QOS, &sp.WorkDir, &sp.StdIn, &sp.StdOut, &sp.StdErr,
-		&sp.Host, &sp.Features} {
+	for _, p := range []*string{&sp.User, &sp.Group, &sp.Account, &sp.QOS, &sp.WCKey, &sp.WorkDir, &sp.StdIn, &sp.StdOut,
+		&sp.StdErr, &sp.Host, &sp.Features} {
 		*p = in.text(*p)
 	}
 	sp.Partitions, sp.ReqNodes, sp.ExcNodes = in.list(sp.Partitions), in.list(sp.ReqNodes), in.list(sp.ExcNodes)

@@ -55,6 +55,24 @@ func (s *State) checkAccounts() (err error) {
 	if err != nil {
 		return err
 	}
+	ids = map[uint32]bool{}
+	s.wckeys.Scan(func(key string, w *model.WCKey) bool {
+		if key != wckeyKey(w.User, w.Name) || w.ID == 0 || w.ID >= s.nextWCKey || ids[w.ID] {
+			return bad("wckey %q has number %d, which another has, or a wrong name", key, w.ID)
+		}
+		ids[w.ID] = true
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	s.users.Scan(func(name string, u *model.User) bool {
+		return u.DefaultWCKey == "" || has(s.wckeys, wckeyKey(name, u.DefaultWCKey)) ||
+			bad("user %s has default wckey %s, which is none of theirs", name, u.DefaultWCKey)
+	})
+	if err != nil {
+		return err
+	}
 	return s.checkRates()
 }
 

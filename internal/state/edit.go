@@ -81,6 +81,9 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job, changed map[*model.Sp
 		n.Spec = s.editedSpec(c, j.Spec)
 		changed[j.Spec] = n.Spec
 	}
+	if n.Spec.WCKey != j.Spec.WCKey {
+		n.WCKeyID = s.noteWCKey(n.Spec)
+	}
 	for _, f := range c.Set {
 		switch f {
 		case SetHold:

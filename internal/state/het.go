@@ -96,7 +96,7 @@ func (s *State) applySubmitHet(at model.Time, c *SubmitHet) Result {
 		s.internSpec(p.Spec)
 		j := &model.Job{ID: first + model.JobID(i), Task: model.NoTask, Spec: p.Spec, State: model.Pending, Hold: p.Hold,
 			Priority: p.Priority, Direct: p.Spec.PrioReq != 0, Submit: at, Begin: p.Spec.Begin, Attempt: 1, Deps: p.Spec.Deps,
-			Het: &model.Het{ID: first, Offset: int32(i), Size: int32(n)}}
+			Het: &model.Het{ID: first, Offset: int32(i), Size: int32(n)}, WCKeyID: s.noteWCKey(p.Spec)}
 		s.judge(j, at)
 		s.put(j)
 		s.record(j)

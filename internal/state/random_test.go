@@ -53,6 +53,7 @@ func (g *storm) config() *SetConfig {
 		ReturnToService: int32(g.n(3)), MaxJobs: 400, HoldLimits: g.chance(60),
 		Priority: model.Priority{HalfLifeS: int64(g.n(3) * 100)}}}
 	c.Params.Ship.MaxWaiting = 2 * c.Params.MinJobAgeS
+	c.Params.TrackWCKey = c.Params.MinJobAgeS > 0
 	c.Params.Price = price.Table{MinS: 60, ByPeriod: c.Params.MinJobAgeS > 30, Lines: []price.Line{{Rates: []price.Rate{
 		{TRES: "gres/gpu", Micro: 2_000_001, Per: 1}, {TRES: "cpu", Micro: 7, Per: 1}}}},
 		Discounts: []price.Discount{{Hours: 1, Keep: 900_000}}}
@@ -153,7 +154,8 @@ func (g *storm) spec() *model.Spec {
 	sp := &model.Spec{Name: string('a' + rune(g.n(3))), UID: uint32(g.n(2)), User: fmt.Sprint("u", g.n(2)),
 		Account: g.account(), QOS: []string{"", "normal", "high", "none"}[g.n(4)],
 		Partitions: [][]string{{"p"}, {"q"}, {"p", "q"}, {"q", "p", "q"}, {"gone"}}[g.n(15)/3],
-		Requeue:    g.chance(50), KillOnDep: g.chance(30), Exclusive: g.chance(10), DepAny: g.chance(30), Begin: g.begin()}
+		Requeue:    g.chance(50), KillOnDep: g.chance(30), Exclusive: g.chance(10), DepAny: g.chance(30), Begin: g.begin(),
+		WCKey: []string{"", "w0", "*w1", "w9"}[int64(g.now)%4]}
 	if g.chance(40) {
 		sp.Deps = g.deps()
 	}
@@ -609,6 +611,14 @@ func (g *storm) one(st *State) Body {
 		}
 		for range 1 + g.n(3) {
 			c.Edits = append(c.Edits, g.acctEdit())
+		}
+		if of := int64(g.now) % 6; of < 4 { // the values follow from the time, as above
+			op := PutWCKey
+			if of == 3 {
+				op = DropWCKey
+			}
+			c.Edits = append(c.Edits, AcctEdit{Op: op, WCKey: &model.WCKey{User: fmt.Sprint("u", of%2),
+				Name: fmt.Sprint("w", int64(g.now)%3)}})
 		}
 		return c
 	default:

@@ -46,6 +46,8 @@ type snapHead struct {
 	UserTokens                           *snapTokens // nil in snapshots from before
 	Capacity                             []model.TRESCount
 	Money                                *snapMoney // nil in snapshots from before
+	WCKeys                               uint64
+	NextWCKey                            uint32
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -87,6 +89,8 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.Ptr(c, &x.UserTokens)
 	wire.List(c, &x.Capacity, model.MaxFew)
 	wire.Ptr(c, &x.Money)
+	wire.Int(c, &x.WCKeys)
+	wire.Int(c, &x.NextWCKey)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -173,7 +177,8 @@ func (v *frozen) write(w io.Writer) error {
 		&snapShipped{v.shipped.acked, v.shipped.gone, v.shipped.discarded, uint64(v.shipped.packs.Len())},
 		uint64(v.certs.tokens.Len()), uint64(v.certs.issued.Len()), uint64(v.certs.revoked.Len()),
 		v.tokens.snap(v.open), v.capacity,
-		&snapMoney{uint64(v.wallets.Len()), uint64(v.invoices.Len()), v.nextInvoice}}
+		&snapMoney{uint64(v.wallets.Len()), uint64(v.invoices.Len()), v.nextInvoice},
+		uint64(v.wckeys.Len()), v.nextWCKey}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -233,6 +238,7 @@ func (v *frozen) write(w io.Writer) error {
 	v.certs.revoked.Scan(func(_ string, r *model.CertRevoked) bool { return put(r) })
 	v.wallets.Scan(func(_ string, w *price.Wallet) bool { return put(w) })
 	v.invoices.Scan(func(_ uint64, x *price.Invoice) bool { return put(x) })
+	v.wckeys.Scan(func(_ string, w *model.WCKey) bool { return put(w) })
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -306,6 +312,7 @@ func (in *restorer) read() error {
 		{head.Revoked, in.revoked},
 		{head.Money.Wallets, in.wallet},
 		{head.Money.Invoices, in.invoice},
+		{head.WCKeys, in.wckey},
 	} {
 		for range part.count {
 			if err := part.read(); err != nil {
@@ -340,7 +347,7 @@ func (in *restorer) head(head *snapHead) error {
 	if head.Money == nil {
 		head.Money = &snapMoney{Next: 1}
 	}
-	n.nextInvoice = max(1, head.Money.Next)
+	n.nextInvoice, n.nextWCKey = max(1, head.Money.Next), max(1, head.NextWCKey)
 	if head.Accounts > 0 { // a snapshot from before there were accounts keeps the accounts of a new cluster
 		n.accounts.Clear()
 		n.users.Clear()
@@ -504,6 +511,13 @@ func (in *restorer) qos() error {
 	x := new(model.QOS)
 	err := in.d.Read(x)
 	in.n.qos.Set(x.Name, x)
+	return err
+}
+
+func (in *restorer) wckey() error {
+	x := new(model.WCKey)
+	err := in.d.Read(x)
+	in.n.wckeys.Set(wckeyKey(x.User, x.Name), x)
 	return err
 }
 

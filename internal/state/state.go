@@ -84,6 +84,8 @@ type facts struct {
 	acctGen   uint64 // grows with every change of accounts, users, associations or QOS
 	nextAssoc uint32
 	nextQOS   uint32
+	wckeys    *btree.Map[string, *model.WCKey] // by user and name
+	nextWCKey uint32
 	resetAt   model.Time // usage before this moment is forgotten
 
 	wallets     *btree.Map[string, *price.Wallet]
@@ -292,6 +294,7 @@ func New() *State {
 		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
 		outTrail: new(btree.Map[uint64, *model.Audit]),
 		outSteps: new(btree.Map[uint64, *model.Step]), mails: new(btree.Map[uint64, *Mail]),
+		wckeys: new(btree.Map[string, *model.WCKey]), nextWCKey: 1,
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
 		wallets: new(btree.Map[string, *price.Wallet]), invoices: new(btree.Map[uint64, *price.Invoice]), nextInvoice: 1,
@@ -366,6 +369,7 @@ const (
 	TooLong  // a job's description has more bytes than it may have
 	WholeHet // it can be done to a heterogeneous job only as a whole
 	NoSuchPartition
+	NoSuchWCKey
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done",
@@ -382,7 +386,7 @@ var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: 
 	TokenExpired: "token has expired", CertIsRevoked: "certificate is revoked",
 	BadUser: "of a user whose jobs it can't be",
 	TooLong: "too long a description", WholeHet: "only to the whole heterogeneous job",
-	NoSuchPartition: "no such partition"}
+	NoSuchPartition: "no such partition", NoSuchWCKey: "the user has no such wckey"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {

@@ -35,7 +35,8 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 	spec.Script, spec.Env = c.Script.Key, c.Env.Key
 	s.internSpec(spec)
 	j := &model.Job{ID: s.nextID, Task: model.NoTask, Spec: spec, State: model.Pending, Hold: c.Hold,
-		Priority: c.Priority, Direct: spec.PrioReq != 0, Submit: at, Begin: spec.Begin, Attempt: 1, Deps: spec.Deps}
+		Priority: c.Priority, Direct: spec.PrioReq != 0, Submit: at, Begin: spec.Begin, Attempt: 1, Deps: spec.Deps,
+		WCKeyID: s.noteWCKey(spec)}
 	s.nextID++
 	s.outcomes.Submitted++
 	if len(spec.Tasklist) > 0 {

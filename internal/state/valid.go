@@ -131,6 +131,10 @@ func validAccounts(c *Accounts) error {
 			if whole = e.QOS != nil; whole {
 				names = []string{e.QOS.Name}
 			}
+		case PutWCKey, DropWCKey:
+			if whole = e.WCKey != nil && e.WCKey.User != ""; whole {
+				names = []string{e.WCKey.Name, e.WCKey.User}
+			}
 		}
 		if !whole || names[0] == "" {
 			return malformed("edit %d of accounts (operation %d) lacks its record or its name", i, e.Op)

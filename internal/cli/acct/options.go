@@ -119,7 +119,7 @@ func (a *account) options() []getopt.Option {
 		{Name: "helpformat", Short: 'e', Group: output, Help: "list the fields that -o takes", Immediate: true,
 			Set: func(string) error { return env.ErrHelpFormat }},
 		a.eventsOption(output), a.JSON(output, "JSON, in Slurm's shape", &a.json),
-		a.YAML(output, &a.json), a.arrayOption(output),
+		a.YAML(output, &a.json), a.arrayOption(output), a.wckeysOption(filters),
 
 		{Name: "allclusters", Short: 'L', Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
@@ -139,8 +139,12 @@ func (a *account) options() []getopt.Option {
 		{Name: "truncate", Short: 'T', Group: filters,
 			Help: "show jobs from -S to -E only: what began before began then, what ended after ended then",
 			Set:  getopt.Flag(&a.truncate)},
-		{Name: "wckeys", Short: 'W', Arg: getopt.Required, Refused: "jobs have no workload keys; pick them with --name"},
 	}...)
+}
+
+func (a *account) wckeysOption(group string) getopt.Option {
+	return getopt.Option{Name: "wckeys", Short: 'W', Arg: getopt.Required, Group: group, Metavar: "keys",
+		Help: "only jobs with these wckeys", Set: getopt.List(&a.rq.WCKeys)}
 }
 
 func (a *account) arrayOption(group string) getopt.Option {

@@ -33,7 +33,7 @@ func live(e *env.Env, kind getopt.Kind) []getopt.Word {
 		return a.jobs()
 	case getopt.Partitions:
 		return a.partitions()
-	case getopt.Accounts, getopt.Users, getopt.QOS:
+	case getopt.Accounts, getopt.Users, getopt.QOS, getopt.WCKeys:
 		return a.accounts(kind)
 	case getopt.Reservations:
 		return a.reservations()
@@ -109,6 +109,10 @@ func (a *asking) accounts(kind getopt.Kind) []getopt.Word {
 			}
 		case getopt.Users:
 			for _, x := range chunk.Users {
+				a.add(x.Name, "")
+			}
+		case getopt.WCKeys:
+			for _, x := range chunk.WCKeys {
 				a.add(x.Name, "")
 			}
 		default:

@@ -29,6 +29,8 @@ var ofOptions = map[string]getopt.Values{
 	"partition":      {Kind: getopt.Partitions, List: true},
 	"qos":            {Kind: getopt.QOS, List: true},
 	"reservation":    {Kind: getopt.Reservations},
+	"wckey":          {Kind: getopt.WCKeys},
+	"wckeys":         {Kind: getopt.WCKeys, List: true},
 	"signal":         {Words: signals},
 	"elastic-signal": {Words: signals},
 	"uid":            {Kind: getopt.Users},

@@ -37,6 +37,7 @@ var ofKeys = map[string]getopt.Values{
 	"users":           {Kind: getopt.Users, List: true},
 	"mailuser":        {Kind: getopt.Users, List: true},
 	"qos":             {Kind: getopt.QOS},
+	"wckey":           {Kind: getopt.WCKeys},
 	"features":        {Kind: getopt.Features},
 	"prefer":          {Kind: getopt.Features},
 	"licenses":        {Kind: getopt.Licenses, List: true},

@@ -184,7 +184,8 @@ func (a *assocs) people(asked *assocsAsked) {
 	fmt.Fprint(a.out, "\nUser Records\n\n")
 	for _, name := range slices.Sorted(maps.Keys(a.users)) {
 		if u := a.users[name]; wanted(asked.users, name) {
-			fmt.Fprintf(a.out, "UserName=%s DefAccount=%s DefWckey= AdminLevel=%s\n", a.named(u.Name), u.DefaultAccount, u.Admin)
+			fmt.Fprintf(a.out, "UserName=%s DefAccount=%s DefWckey=%s AdminLevel=%s\n", a.named(u.Name), u.DefaultAccount,
+				u.DefaultWCKey, u.Admin)
 		}
 	}
 }

@@ -35,6 +35,7 @@ const (
 	Licenses
 	Gres
 	Clusters
+	WCKeys
 )
 
 // Word is one that may stand in a place. It is an unfinished one if it ends in "=", ":" or ",".

@@ -31,7 +31,7 @@ func operands(before []string, typed string) getopt.Values {
 	if len(before) == 1 {
 		v := getopt.Fields("account", "user", "association", "qos", "coordinator", "credit", "budget", "invoice")
 		if v.List = false; strings.HasPrefix("show", verb) || strings.HasPrefix("list", verb) {
-			v.Words = append(v.Words, getopt.Fields("tree", "cluster", "tres", "event", "transaction", "balance",
+			v.Words = append(v.Words, getopt.Fields("tree", "cluster", "tres", "wckey", "event", "transaction", "balance",
 				"price", "pool", "configuration").Words...)
 		}
 		if strings.HasPrefix("modify", verb) || strings.HasPrefix("update", verb) {
@@ -97,6 +97,8 @@ func names(entity string) getopt.Values {
 		v.Kind = getopt.QOS
 	case strings.HasPrefix("accounts", entity):
 		v.Kind = getopt.Accounts
+	case strings.HasPrefix("wckeys", entity):
+		v.Kind = getopt.WCKeys
 	}
 	return v
 }
@@ -112,6 +114,8 @@ func valuesOf(entity, key string) getopt.Values {
 		return getopt.Values{Kind: getopt.Users, List: true}
 	case "partition":
 		return getopt.Values{Kind: getopt.Partitions}
+	case "wckey", "wckeys", "defaultwckey", "newwckey":
+		return getopt.Values{Kind: getopt.WCKeys, List: true}
 	case "qos", "defaultqos", "preempt":
 		return getopt.Values{Kind: getopt.QOS, List: true}
 	case "adminlevel":

@@ -3,7 +3,6 @@ package manage
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,14 +14,14 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// jobConditions and jobSettings are the keys of modify job; those of wckeys are only known to be refused.
+// jobConditions and jobSettings are the keys of modify job. newKey is Slurm's word for WCKey among the settings.
 var (
-	jobConditions = []string{"jobids", "clusters", "users", "starttime", "endtime"}
+	jobConditions = []string{"jobids", "clusters", "users", "starttime", "endtime", "wckeys"}
 	jobSettings   = []string{model.NotedComment, model.NotedAdmin, model.NotedSystem, model.NotedExtra,
-		model.NotedExitCode}
-	keyConditions = []string{"wckeys"}
-	keySettings   = []string{"NewWCKey", "WCKey"}
+		model.NotedExitCode, model.NotedWCKey, newKey}
 )
+
+const newKey = "NewWCKey"
 
 // keyOf finds the one of the words that a key begins; "": none.
 func keyOf(key string, words []string) string {
@@ -35,7 +34,7 @@ func keyOf(key string, words []string) string {
 }
 
 // conditionOf finds the condition that a key begins; "": none.
-func conditionOf(key string) string { return keyOf(key, slices.Concat(jobConditions, keyConditions)) }
+func conditionOf(key string) string { return keyOf(key, jobConditions) }
 
 // modifyJob changes records of jobs that have ended, and comments of those that have not; jobstats sets AdminComment
 // this way.
@@ -61,7 +60,7 @@ func (m *manage) modifyJob(c *client.Client, words []string) error {
 			return err
 		}
 	}
-	if len(rq.Records.Jobs)+len(rq.Records.Users) == 0 || len(rq.Set) == 0 {
+	if len(rq.Records.Jobs)+len(rq.Records.Users)+len(rq.Records.WCKeys) == 0 || len(rq.Set) == 0 {
 		return errors.New(" Name jobs and what to set: gacctmgr modify job where jobid=7 set AdminComment=TEXT")
 	}
 	if m.readOnly {
@@ -110,9 +109,9 @@ func jobCondition(rq *proto.AcctRequest, key, value string) (err error) {
 	case "endtime":
 		rq.End, err = pastMoment(value)
 	case "wckeys":
-		return errors.New(" Jobs have no wckeys here; pick them with jobid= or user=")
+		rq.WCKeys = append(rq.WCKeys, env.SplitList(value)...)
 	default:
-		return fmt.Errorf(" Unknown condition: %s\n Name jobs with jobid=, user=, starttime= and endtime=", key)
+		return fmt.Errorf(" Unknown condition: %s\n Name jobs with jobid=, user=, wckey=, starttime= and endtime=", key)
 	}
 	return err
 }
@@ -128,13 +127,13 @@ func pastMoment(value string) (model.Time, error) {
 
 // jobSetting reads a word that says what to change.
 func jobSetting(rq *proto.UpdateJobRequest, key, value string) error {
-	name := keyOf(key, slices.Concat(jobSettings, keySettings))
+	name := keyOf(key, jobSettings)
 	switch name {
 	case "":
 		return fmt.Errorf(" Unknown option: %s\n Of a job's record %s can be changed", key,
 			strings.Join(jobSettings, ", "))
-	case "WCKey", "NewWCKey":
-		return fmt.Errorf(" %s: jobs have no wckeys here; say it in Comment or Extra", name)
+	case newKey:
+		name = model.NotedWCKey
 	}
 	rq.Set = append(rq.Set, model.KV{Key: name, Value: value})
 	return nil

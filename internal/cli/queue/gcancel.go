@@ -50,7 +50,7 @@ func Gcancel(e *env.Env) int {
 	}
 	for _, f := range [...][2]string{{"account", "account"}, {"name", "job_name"}, {"nodelist", "nodelist"},
 		{"partition", "partition"}, {"qos", "qos"}, {"reservation", "reservation"}, {"state", "state"},
-		{"user", "user_name"}} {
+		{"user", "user_name"}, {"wckey", "wckey"}} {
 		if text, given := p.Value(f[0]); given {
 			x.filter += " " + f[1] + "=" + text
 		}
@@ -131,7 +131,8 @@ func (x *cancel) options() []getopt.Option {
 		{Name: "hurry", Short: 'H', Hidden: true, Env: "_HURRY", Note: "there is no burst-buffer stage to skip",
 			Set: func(string) error { return nil }},
 		{Name: "sibling", Arg: getopt.Required, Refused: "clusters are not federated: leave it out"},
-		{Name: "wckey", Arg: getopt.Required, Refused: "pick jobs with --name, --user or --account"},
+		{Name: "wckey", Arg: getopt.Required, Metavar: "key", Env: "_WCKEY", EmptyEnv: true,
+			Help: "only jobs with this wckey", Set: filter(&x.rq.Filter.WCKeys)},
 		{Name: "reservation", Short: 'R', Arg: getopt.Required, Metavar: "names", Env: "_RESERVATION",
 			Help: "only jobs that asked for one of these reservations", Set: filter(&x.rq.Filter.Reservations)},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
@@ -183,7 +184,7 @@ func (x *cancel) settle(operands []string) error {
 // filters says whether a request has any filter.
 func filters(f *proto.JobFilter) bool {
 	return len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+len(f.Nodes)+len(f.QOS)+
-		len(f.Reservations) > 0
+		len(f.Reservations)+len(f.WCKeys) > 0
 }
 
 // send cancels the steps, then the jobs, and gives the exit code.

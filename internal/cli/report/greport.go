@@ -289,7 +289,7 @@ func (r *call) run(words []string) error {
 // keys are what may follow a report's name.
 var keys = []string{"Start=", "End=", "Accounts=", "Users=", "QOS=", "Partitions=", "Clusters=", "All_Clusters",
 	"Tres=", "Format=", "Tree", "TopCount=", "Group", "Grouping=", "PrintJobCount", "FlatView", "GID=",
-	"Jobs=", "Nodes=", "Names=", "Number=", "Issued", "Current"}
+	"Jobs=", "Nodes=", "Names=", "Number=", "Issued", "Current", "WCKeys="}
 
 func (r *call) keys(words []string) error {
 	for _, w := range words {
@@ -304,9 +304,6 @@ func (r *call) keys(words []string) error {
 				(strings.EqualFold(key, full) || name == "" && strings.EqualFold(full[:len(key)], key)) {
 				name = full
 			}
-		}
-		if name == "" && has && len(key) >= 2 && strings.HasPrefix("wckeys", strings.ToLower(key)) {
-			return errors.New("jobs have no wckeys here: TrackWCKey has no effect; use accounts or QOS")
 		}
 		if name == "" && !has && len(key) >= 3 && strings.HasPrefix("acctasparent", strings.ToLower(key)) {
 			return errors.New("AcctAsParent is not supported: leave it out; name the accounts to report with Accounts=")
@@ -328,6 +325,8 @@ func (r *call) key(name, word, v string) (err error) {
 		r.rq.Accounts = append(r.rq.Accounts, env.SplitList(v)...)
 	case "Users":
 		r.rq.Users = append(r.rq.Users, env.SplitList(v)...)
+	case "WCKeys":
+		r.rq.WCKeys = append(r.rq.WCKeys, env.SplitList(v)...)
 	case "QOS":
 		r.rq.QOS = append(r.rq.QOS, env.SplitList(v)...)
 	case "Partitions":

@@ -371,29 +371,69 @@ func (r *call) topUsage() error {
 	return r.print(fmt.Sprintf("Top %d Users", r.top), r.usage(), r.fieldsOf("Cluster,Login,Proper,Accounts"), rows)
 }
 
-// userByWCKey and wckeyByUser are what they are in Slurm without wckeys: all usage is of none.
+// userByWCKey is cluster UserUtilizationByWCKey: users by what they used most of a wckey.
 func (r *call) userByWCKey() error {
-	rows, err := r.byUser(0, true)
+	rows, err := r.byKey(false)
 	if err != nil {
 		return err
 	}
 	return r.print("Cluster/User/WCKey Utilization", r.usage(), r.keyFields("Cluster,Login,Proper,WCKey%15"), rows)
 }
 
+// wckeyByUser is cluster WCKeyUtilizationByUser: each wckey's sum, then its users.
 func (r *call) wckeyByUser() error {
-	rows, err := r.byUser(0, true)
+	rows, err := r.byKey(true)
 	if err != nil {
 		return err
 	}
 	return r.print("Cluster/WCKey/User Utilization", r.usage(), r.keyFields("Cluster,WCKey%15,Login,Proper"), rows)
 }
 
+// byKey gives usage by wckeys and users; with sums, in order of the keys, each with a line about all of its users.
+func (r *call) byKey(sums bool) ([]*row, error) {
+	rows, w, err := r.usageBy(proto.ByUser | proto.ByWCKey)
+	if err != nil {
+		return nil, err
+	}
+	tres := r.picked(tresOf(rows))
+	key := func(u *proto.ReportRow) string { return "" }
+	if sums {
+		key = func(u *proto.ReportRow) string { return u.WCKey }
+	}
+	slices.SortStableFunc(rows, func(a, b proto.ReportRow) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(key(&a), key(&b)),
+			cmp.Compare(amount(b.TRES, tres[0]), amount(a.TRES, tres[0])), cmp.Compare(a.User, b.User),
+			cmp.Compare(a.WCKey, b.WCKey))
+	})
+	var out []*row
+	for i := range rows {
+		u := &rows[i]
+		if sums && (i == 0 || rows[i-1].Cluster != u.Cluster || rows[i-1].WCKey != u.WCKey) {
+			var all []model.TRESCount
+			for k := i; k < len(rows) && rows[k].Cluster == u.Cluster && rows[k].WCKey == u.WCKey; k++ {
+				all = addTRES(all, rows[k].TRES)
+			}
+			if r.uses(tres, all) {
+				out = append(out, r.used(u.Cluster, tres, all, w, func(x *row) { x.text["WCKey"] = u.WCKey })...)
+			}
+		}
+		if r.uses(tres, u.TRES) {
+			out = append(out, r.used(u.Cluster, tres, u.TRES, w, func(x *row) {
+				x.text["WCKey"], x.text["Login"], x.text["Proper"] = u.WCKey, u.User, properName(u.User)
+			})...)
+		}
+	}
+	return out, nil
+}
+
 // sizes is job SizesByAccount: without FlatView the usage of an account is counted with the one below root.
-func (r *call) sizes() error { return r.jobSizes("Accounts", "") }
+func (r *call) sizes() error { return r.jobSizes("Accounts", "", proto.ByAccount) }
 
-func (r *call) sizesAndWCKey() error { return r.jobSizes("Accounts,WCKey", "by Account and WCKey ") }
+func (r *call) sizesAndWCKey() error {
+	return r.jobSizes("Accounts%-20", "", proto.ByAccount|proto.ByWCKey)
+}
 
-func (r *call) sizesByWCKey() error { return r.jobSizes("SizeKey", "by Wckey ") }
+func (r *call) sizesByWCKey() error { return r.jobSizes("SizeKey", "by Wckey ", proto.ByWCKey) }
 
 // groups reads Grouping=: the least sizes of all classes but the first.
 func (r *call) groups(rows []proto.ReportRow) (least []int64, each bool, err error) {
@@ -441,11 +481,11 @@ func headsOf(least []int64, each bool, of string) []column {
 	return heads
 }
 
-func (r *call) jobSizes(fields, title string) error {
+func (r *call) jobSizes(fields, title string, by proto.ReportBy) error {
 	if len(r.tres) > 1 {
 		return errors.New("Job report only supports a single --tres type: make a report for each")
 	}
-	rows, _, err := r.usageBy(proto.ByAccount | proto.BySize)
+	rows, _, err := r.usageBy(by | proto.BySize)
 	if err != nil {
 		return err
 	}
@@ -474,8 +514,11 @@ func (r *call) jobSizes(fields, title string) error {
 		if way := path(parents, account); !r.flat && len(way) > 2 {
 			account = way[1]
 		}
-		if fields == "SizeKey" {
-			account = ""
+		switch {
+		case by == proto.ByWCKey:
+			account = u.WCKey
+		case by&proto.ByWCKey != 0: // as in Slurm, they are one word
+			account += ":" + u.WCKey
 		}
 		key := u.Cluster + "\x00" + account
 		l := lines[key]
@@ -504,7 +547,7 @@ func (r *call) jobSizes(fields, title string) error {
 			continue
 		}
 		x := newRow()
-		x.text["Cluster"], x.text["Accounts"] = l.cluster, l.account
+		x.text["Cluster"], x.text["Accounts"], x.text["SizeKey"] = l.cluster, l.account, l.account
 		for i, n := range l.sizes {
 			name := heads[i].name
 			if x.num[name] = n; r.count {

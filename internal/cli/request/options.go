@@ -83,6 +83,8 @@ func (s *Submission) jobOptions() []getopt.Option {
 		{Name: "reservation", Arg: R, Metavar: "names", Group: groupJob, Env: "_RESERVATION",
 			Help: "run in this reservation; of several, in the first with room (see gcontrol show reservation)",
 			Set:  getopt.Text(&sp.Reservation)},
+		{Name: "wckey", Arg: R, Metavar: "key", Group: groupJob, Env: "_WCKEY",
+			Help: "the workload that its usage counts for, if the cluster keeps usage by wckeys", Set: getopt.Text(&sp.WCKey)},
 		{Name: "comment", Arg: R, Metavar: "text", Group: groupJob, Help: "a comment that gqueue and gacct show",
 			Set: getopt.Text(&sp.Comment)},
 		{Name: "array", Short: 'a', Arg: R, Metavar: "indexes", Group: groupJob, Env: "_ARRAY_INX",
@@ -308,7 +310,6 @@ func (s *Submission) foreignOptions() []getopt.Option {
 	return []getopt.Option{
 		{Name: "ignore-pbs", Group: groupFiles, Env: "_IGNORE_PBS", Help: "don't read the script's #PBS and #BSUB lines",
 			Set: getopt.Flag(new(bool))},
-		{Name: "wckey", Arg: R, Env: "_WCKEY", Note: "usage is not kept by wckeys", Set: env.Ignored},
 		{Name: "power", Arg: R, Note: "power is not managed by jobs", Set: env.Ignored},
 		{Name: "batch", Arg: R, Metavar: "features", Group: groupNeeds, Env: "_BATCH",
 			Help: "features, out of those of --constraint, " +

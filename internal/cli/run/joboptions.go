@@ -64,7 +64,7 @@ var jobOnly = []jobOption{
 	{"wait-all-nodes", 0, getopt.Required, "a job begins when all its nodes are up"},
 	{"uid", 0, getopt.Required, same},
 	{"gid", 0, getopt.Required, same},
-	{"wckey", 0, getopt.Required, "there are no wckeys"},
+	{"wckey", 0, getopt.Required, same},
 	{"bb", 0, getopt.Required, "there is no burst buffer"},
 	{"bbf", 0, getopt.Required, "there is no burst buffer"},
 	{"mcs-label", 0, getopt.Required, "there are no MCS labels"},
