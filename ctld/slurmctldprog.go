@@ -284,6 +284,7 @@ func programEnv(j *model.Job, cluster string) []string {
 	set("SLURM_JOB_NAME", s.Name)
 	set("SLURM_JOB_ACCOUNT", s.Account)
 	set("SLURM_JOB_QOS", s.QOS)
+	set("SLURM_WCKEY", s.WCKey)
 	set("SLURM_JOB_PARTITION", j.Partition())
 	set("SLURM_JOB_RESERVATION", j.ReservationText())
 	if j.Run != nil {

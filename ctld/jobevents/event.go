@@ -44,6 +44,7 @@ type Event struct {
 	ExitCode  *int32      `json:"exit_code,omitempty"` // of end and requeue
 	Signal    int32       `json:"signal,omitempty"`
 	Comment   string      `json:"comment,omitempty"`
+	WCKey     string      `json:"wckey,omitempty"`
 
 	By    *Preemptor `json:"preempted_by,omitempty"` // of preempt, if the job is known
 	Mode  string     `json:"mode,omitempty"`         // of preempt: requeue, cancel or suspend
@@ -98,6 +99,7 @@ func of(v *state.View, h *state.Happening, kinds []string) *Event {
 		Time:    time.UnixMilli(int64(h.At)).UTC().Format("2006-01-02T15:04:05.000Z"),
 		Cluster: v.Config().Cluster, Job: j.ID, JobText: jobtext.JobID(j), Attempt: j.Attempt, Restarts: uint32(j.Restarts),
 		Name: j.Spec.Name, User: j.Spec.User, UID: j.Spec.UID, Account: j.Spec.Account, QOS: j.Spec.QOS,
+		WCKey:     j.Spec.WCKey,
 		Partition: strings.Join(j.Spec.Partitions, ","), State: j.State.String(), Reason: j.Why, Submit: j.Submit.Seconds(),
 		Comment: j.Spec.Comment, job: j, at: h.Place}
 	if j.ArrayID != 0 && j.Task != model.NoTask {
