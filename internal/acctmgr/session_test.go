@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +28,20 @@ func (f *Facts) fold(edits []proto.AcctEdit) {
 			f.Users[e.User.Name] = e.User
 		case proto.DropUser:
 			delete(f.Users, e.User.Name)
+			f.WCKeys = slices.DeleteFunc(f.WCKeys, func(w *model.WCKey) bool { return w.User == e.User.Name })
+		case proto.PutWCKey:
+			n := *e.WCKey
+			n.ID = uint32(len(f.WCKeys) + 1)
+			f.WCKeys = append(f.WCKeys, &n)
+		case proto.DropWCKey:
+			if u := f.Users[e.WCKey.User]; u != nil && u.DefaultWCKey == e.WCKey.Name {
+				n := *u
+				n.DefaultWCKey = ""
+				f.Users[n.Name] = &n
+			}
+			f.WCKeys = slices.DeleteFunc(f.WCKeys, func(w *model.WCKey) bool {
+				return w.User == e.WCKey.User && w.Name == e.WCKey.Name
+			})
 		case proto.PutAssoc:
 			n := *e.Assoc
 			if n.ID == 0 {
