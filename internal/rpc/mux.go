@@ -225,7 +225,8 @@ func (m *Mux) cancel(kind uint16, id uint32) {
 	_ = m.c.WriteFrame(kind, FlagMux|FlagCancel, id, nil)
 }
 
-// writeFailed prefers the reader's error, which may have the server's reason.
+// writeFailed prefers the reader's error, which may have the server's reason. The connection has ended for all callers
+// when it returns: who asks again must not be given it.
 func (m *Mux) writeFailed(err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -238,6 +239,7 @@ func (m *Mux) writeFailed(err error) error {
 		return m.Err()
 	case <-late.C:
 		_ = m.c.Close() // err is the error to report
+		<-m.over
 		return err
 	}
 }

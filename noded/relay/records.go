@@ -128,7 +128,8 @@ func (r *recordsAt) dial(ctx context.Context) (*rpc.Mux, error) {
 	return mux, nil
 }
 
-// ask asks one accounting daemon.
+// ask asks one accounting daemon. A kept connection that broke before the first answer, as it does when the daemon has
+// been restarted, is opened again once.
 func (r *recordsAt) ask(ctx context.Context, wrapped []byte, each func(*rpc.Frame) error) (answered bool, err error) {
 	for again := false; ; again = true {
 		mux, err := r.connection(ctx)

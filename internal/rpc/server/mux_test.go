@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gbatch/internal/rpc"
 )
@@ -146,5 +150,59 @@ func TestMuxLosesConnection(t *testing.T) {
 	}
 	if _, err := m.Call(context.Background(), kindEcho, nil); !errors.Is(err, rpc.ErrLost) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// brokenOneWay is a connection on which nothing can be sent any more, and whose reader has not heard of it yet; it
+// hears late that the connection is closed, too.
+type brokenOneWay struct {
+	net.Conn
+	broken atomic.Bool
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (b *brokenOneWay) Write(p []byte) (int, error) {
+	if b.broken.Load() {
+		return 0, unix.EPIPE
+	}
+	return b.Conn.Write(p)
+}
+
+func (b *brokenOneWay) Read(p []byte) (int, error) {
+	n, err := b.Conn.Read(p)
+	if err != nil {
+		<-b.closed
+		time.Sleep(50 * time.Millisecond)
+	}
+	return n, err
+}
+
+func (b *brokenOneWay) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.Conn.Close()
+}
+
+// TestMuxThatCannotSend: a connection on which a request can't be sent has ended when the caller hears of it. Callers
+// that keep connections look at that, and ask once more on another one.
+func TestMuxThatCannotSend(t *testing.T) {
+	s := startServer(t, testHandler(make(chan struct{}, 1), make(chan error, 1)), Options{})
+	nc, err := net.Dial("unix", s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &brokenOneWay{Conn: nc, closed: make(chan struct{})}
+	m, err := rpc.NewMux(rpc.Client(b, rpc.ConnOptions{Name: "server"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	b.broken.Store(true)
+	var unsent *rpc.Unsent
+	if _, err := m.Call(context.Background(), kindEcho, nil); !errors.As(err, &unsent) || !errors.Is(err, unix.EPIPE) {
+		t.Errorf("got %v", err)
+	}
+	if m.Err() == nil {
+		t.Error("the connection is still given to callers")
 	}
 }
