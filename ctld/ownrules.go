@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
@@ -19,8 +20,8 @@ import (
 type ownRules struct {
 	mu    sync.RWMutex // readers take it; the planning goroutine takes it only to refresh
 	rules *policy.Policy
-	ranks map[string]uint8 // of QOS, from 0 for the least
-	gen   uint64           // generation of the accounts for ranks
+	ranks atomic.Pointer[map[string]uint8] // of QOS, from 0 for the least; orders that others keep read it
+	gen   uint64                           // generation of the accounts for ranks
 
 	overdue map[string][]model.JobID   // jobs out of patience, by partition, the longest waiting first
 	since   map[model.JobID]model.Time // from when; 0: from before this controller led
@@ -52,15 +53,15 @@ func (o *ownRules) refresh(v *state.View, now model.Time) {
 				return classAhead
 			case j.Direct && j.Priority < basePriority:
 				return classBehind
-			case j.Spec.QOS == "":
-				return classQOS + o.ranks[model.DefaultQOS]
 			}
-			return classQOS + o.ranks[j.Spec.QOS]
+			return classQOS + o.rankOf(j)
 		}
 		o.rules = policy.New(opt)
 	}
-	if gen := v.AcctGen(); o.ranks == nil || gen != o.gen {
-		o.gen, o.ranks = gen, qosRanks(v)
+	if gen := v.AcctGen(); o.ranks.Load() == nil || gen != o.gen {
+		ranks := qosRanks(v)
+		o.gen = gen
+		o.ranks.Store(&ranks)
 		o.rules.Reclassify()
 	}
 	if len(o.olds) > 0 {
@@ -182,6 +183,11 @@ func planned(predict sched.Predict, j *model.Job, part *model.Partition, now mod
 	return s, s >= model.Unlimited
 }
 
+// rankOf gives the rank of a job's QOS.
+func (o *ownRules) rankOf(j *model.Job) uint8 {
+	return (*o.ranks.Load())[cmp.Or(j.Spec.QOS, model.DefaultQOS)]
+}
+
 // qosRanks numbers the QOS by their Priority; equal ones share a rank.
 func qosRanks(v *state.View) map[string]uint8 {
 	var list []*model.QOS
@@ -223,11 +229,7 @@ func (o *ownRules) shown(j *model.Job, p *model.Partition, now model.Time) (n ui
 	case j.Priority == 0 || j.Direct:
 		return j.Priority, true // held, or set by hand
 	}
-	prio := o.rules.OrderAt(now).Priority(j, p)
-	if prio == 0 { // not seen yet: the lowest of its class
-		return shownLeast + uint32(o.ranks[cmp.Or(j.Spec.QOS, model.DefaultQOS)])*shownBand, true
-	}
-	return shownScore(policy.Parts(prio)), true
+	return shownScore(policy.Parts(o.rules.OrderAt(now).Priority(j, p))), true
 }
 
 // shownScore gives the shown number for a class and a score.

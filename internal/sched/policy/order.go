@@ -35,17 +35,17 @@ const (
 	scoreShift = 8
 )
 
-// Priority is higher for a job that goes first.
+// Priority is higher for a job that goes first. A job that Refresh has not seen comes last in its class: a frozen order
+// is asked about jobs that have come since, and these are not behind all others.
 func (o *Order) Priority(j *model.Job, _ *model.Partition) uint64 {
 	e := o.p.jobs[j.ID]
 	if e == nil {
-		return 0 // not seen by Refresh: behind all jobs that were
+		return uint64(o.p.classOf(j)) << classShift
 	}
 	return o.within(e, uint64(e.class)<<classShift)
 }
 
-// Suppose is Priority for a job whose QOS has been changed to one of another class. A job that Refresh has not seen
-// comes last in its class.
+// Suppose is Priority for a job whose QOS has been changed to one of another class.
 func (o *Order) Suppose(j *model.Job, _ *model.Partition) uint64 {
 	prio := uint64(o.p.classOf(j)) << classShift
 	if e := o.p.jobs[j.ID]; e != nil {

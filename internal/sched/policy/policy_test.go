@@ -418,7 +418,7 @@ func TestClass(t *testing.T) {
 		would <= order.Priority(&other, nil) {
 		t.Errorf("with another class the job's priority would be %x, it is %x", would, is)
 	}
-	if other.ID = 999; order.Priority(&other, nil) != 0 || order.Suppose(&other, nil) != 2<<classShift {
+	if other.ID = 999; order.Priority(&other, nil) != 2<<classShift || order.Suppose(&other, nil) != 2<<classShift {
 		t.Error("a job that is not known stands last of its class")
 	}
 }
