@@ -141,8 +141,9 @@ func New(o Options) (_ *Controller, err error) {
 	}
 	c.issuer = c.newIssuer()
 	addr := c.addrOf(o.Name)
-	c.port, err = pki.Listen(addr, c.creds, o.Logger, pki.Accept{Proto: pki.ProtoRaft, Roles: []string{pki.RoleCtld}},
-		pki.Accept{Proto: pki.ProtoRPC}, pki.Accept{Proto: pki.ProtoJoin})
+	c.port, err = pki.ListenSoon(pki.PortPatience, addr, c.creds, o.Logger,
+		pki.Accept{Proto: pki.ProtoRaft, Roles: []string{pki.RoleCtld}}, pki.Accept{Proto: pki.ProtoRPC},
+		pki.Accept{Proto: pki.ProtoJoin})
 	if err != nil {
 		return nil, fmt.Errorf("controller %s can't use its address %s: %w; is another gctld running there? SlurmctldHost= "+
 			"and SlurmctldPort= in gbatch.conf set the address", o.Name, addr, err)

@@ -57,7 +57,7 @@ func New(o Options) (*Daemon, error) {
 		return nil, err
 	}
 	store.keep = o.KeepMonths
-	port, err := pki.Listen(o.Listen, tls, o.Logger,
+	port, err := pki.ListenSoon(pki.PortPatience, o.Listen, tls, o.Logger,
 		pki.Accept{Proto: pki.ProtoRPC, Roles: []string{pki.RoleCtld, pki.RoleDBD}},
 		pki.Accept{Proto: pki.ProtoAcct, Roles: []string{pki.RoleNode, pki.RoleLogin}})
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -154,7 +153,7 @@ func TestTokens(t *testing.T) {
 // controller, also after the leader has gone and after restarts. What was renewed from it counts no more either. A
 // node with a new certificate works.
 func TestStolenKey(t *testing.T) {
-	port := freePort(t)
+	port := devcluster.FreePort(t)
 	c := &certCluster{devcluster.Start(t, devcluster.Options{Nodes: 1, Controllers: 3,
 		Conf: fmt.Sprintf("SlurmdPort=%d", port)}), t}
 	thief := filepath.Join(t.TempDir(), "pki")
@@ -331,17 +330,4 @@ func TestNamesArePinned(t *testing.T) {
 		t.Errorf("raft with a controller that is none: %d bytes, %v", n, err)
 	}
 	must(t, nc.Close())
-}
-
-// freePort gives a port that nobody listens on just now.
-func freePort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	addr, ok := ln.Addr().(*net.TCPAddr)
-	must(t, ln.Close())
-	if !ok {
-		t.Fatalf("an address of the kind %T", ln.Addr())
-	}
-	return addr.Port
 }

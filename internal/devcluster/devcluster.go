@@ -3,7 +3,8 @@
 // and on free ports. What a test does to it goes through the same doors as in production.
 //
 // leftovers.go ends what outlives daemons, network.go holds back what goes between a node and the controllers,
-// reboot.go does to machines what happens to them, binaries.go finds the programs.
+// reboot.go does to machines what happens to them, binaries.go finds the programs,
+// ports.go gives daemons ports that stay theirs.
 //
 // It doesn't own a cluster for people: that is internal/up, whose daemons are processes.
 package devcluster
@@ -14,13 +15,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,32 +141,6 @@ func (c *Cluster) log(name string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo})).With("daemon", name)
 }
 
-// Ports come from below the range from which kernels take the near end of connections, so that none of those can be
-// on one between its choice and the daemon's start. Each process begins somewhere else, and takes none twice.
-const (
-	portFirst = 18000
-	portCount = 14000
-)
-
-var portNext atomic.Uint32
-
-func freePort(t testing.TB) int {
-	portNext.CompareAndSwap(0, uint32(os.Getpid())*97)
-	for range portCount {
-		port := portFirst + int(portNext.Add(1)%portCount)
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		if err := ln.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return port
-	}
-	t.Fatalf("no port from %d to %d is free", portFirst, portFirst+portCount-1)
-	return 0
-}
-
 func (c *Cluster) writeConf() {
 	o := c.Options
 	var b strings.Builder
@@ -175,10 +148,10 @@ func (c *Cluster) writeConf() {
 	for i := range o.Controllers {
 		name := fmt.Sprintf("ctl%d", i+1)
 		c.ctlds = append(c.ctlds, name)
-		fmt.Fprintf(&b, "SlurmctldHost=%s(127.0.0.1:%d)\n", name, freePort(c.t))
+		fmt.Fprintf(&b, "SlurmctldHost=%s(127.0.0.1:%d)\n", name, FreePort(c.t))
 	}
 	if !o.NoDbd {
-		fmt.Fprintf(&b, "AccountingStorageHost=127.0.0.1\nAccountingStoragePort=%d\n", freePort(c.t))
+		fmt.Fprintf(&b, "AccountingStorageHost=127.0.0.1\nAccountingStoragePort=%d\n", FreePort(c.t))
 	}
 	fmt.Fprintf(&b, "StateSaveLocation=%[1]s/state/%%n\nSlurmdSpoolDir=%[1]s/spool/%%n\n"+
 		"DbdStateLocation=%[1]s/state/dbd\nLocalSocketDir=%[1]s/run\nPKIDir=%[1]s/pki\n", c.Dir)
@@ -256,7 +229,7 @@ func (c *Cluster) issue() {
 func (c *Cluster) addController(name string) {
 	addr := ""
 	if c.Options.HTTP {
-		addr = fmt.Sprintf("127.0.0.1:%d", freePort(c.t))
+		addr = fmt.Sprintf("127.0.0.1:%d", FreePort(c.t))
 		c.HTTPAddr[name] = addr
 	}
 	c.add("ctld-"+name, func(context.Context) (func(context.Context) error, error) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,14 +16,8 @@ import (
 // TestNodeMetrics: a node serves what its GPUs do with the jobs that have them, and keeps the files that dcgm-exporter
 // reads.
 func TestNodeMetrics(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free for a moment
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr, maps, gpus := ln.Addr().String(), t.TempDir(), filepath.Join(t.TempDir(), "gpus.json")
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	addr, maps := fmt.Sprintf("127.0.0.1:%d", devcluster.FreePort(t)), t.TempDir()
+	gpus := filepath.Join(t.TempDir(), "gpus.json")
 	if err := os.WriteFile(gpus, []byte(`{"devices": [{"type": "h100", "util": 80, "memUsedMiB": 1000, "powerW": 400},`+
 		`{"type": "h100", "util": 0}]}`), 0o600); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -60,6 +61,30 @@ func Listen(addr string, creds *Credentials, log *slog.Logger, accepts ...Accept
 	}
 	l.wg.Go(l.accept)
 	return l, nil
+}
+
+// PortPatience is how long a daemon that starts waits for its port: the one that it replaces may still be ending, and
+// an outgoing connection of another program may have been given it meanwhile.
+const (
+	PortPatience = 5 * time.Second
+	portPace     = 50 * time.Millisecond
+)
+
+// ListenSoon is Listen, and waits while the port is in use.
+func ListenSoon(patience time.Duration, addr string, creds *Credentials, log *slog.Logger,
+	accepts ...Accept) (*Listener, error) {
+	begun, told := time.Now(), false
+	for {
+		l, err := Listen(addr, creds, log, accepts...)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Since(begun) > patience {
+			return l, err
+		}
+		if !told {
+			told = true
+			log.Warn("the port is in use; waiting for it", "addr", addr, "seconds", patience.Seconds())
+		}
+		time.Sleep(portPace)
+	}
 }
 
 func newListener(ln net.Listener, creds *Credentials, log *slog.Logger, accepts []Accept) (*Listener, error) {

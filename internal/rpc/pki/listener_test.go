@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -328,4 +329,47 @@ func TestListenRefusesUnsafeConfigurations(t *testing.T) {
 	if c, err := tls.Dial("tcp", startDaemon(t, dir, RoleCtld, "ctld1", nil).addr, good.ClientTLS()); err == nil {
 		t.Errorf("connected to %s", c.RemoteAddr())
 	}
+}
+
+// TestListenSoon: a daemon waits a while for a port that is in use, and says so.
+func TestListenSoon(t *testing.T) {
+	creds, err := Load(testCA(t, "c"), RoleCtld, "ctld1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := other.Addr().String()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	if _, err := ListenSoon(0, addr, creds, log, Accept{Proto: ProtoRPC}); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("without patience: %v", err)
+	}
+	says := &firstLine{said: make(chan struct{})}
+	go func() {
+		<-says.said
+		_ = other.Close() // the port is free
+	}()
+	l, err := ListenSoon(time.Minute, addr, creds, slog.New(slog.NewTextHandler(says, nil)), Accept{Proto: ProtoRPC})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil || !strings.Contains(says.text, "the port is in use") {
+		t.Errorf("%v, %q", err, says.text)
+	}
+}
+
+// firstLine has the first line of a log.
+type firstLine struct {
+	text string
+	said chan struct{}
+}
+
+func (f *firstLine) Write(b []byte) (int, error) {
+	if f.text == "" {
+		f.text = string(b)
+		close(f.said)
+	}
+	return len(b), nil
 }
