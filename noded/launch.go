@@ -290,6 +290,7 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 	if o.Env, err = n.environment(l, submitted, far); err != nil {
 		return nil, err
 	}
+	o.Nice, o.Env = jobenv.Niceness(n.configured().PrioProcess, n.nice, o.UID, o.Env)
 	w := wishOfJob(s)
 	if w == nil {
 		n.withLogin(o, submitted, s.UID)

@@ -102,13 +102,13 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 	base := e.StepBase(p.facts, p.rec.ID, p.rec.Nodes, p.here, p.req, p.het)
 	limits := n.limits(p.req.Limits, p.req.OwnLimits)
 	spec := p.facts.Spec
-	groups := n.given(spec.UID, spec.Groups)
+	groups, nicely := n.given(spec.UID, spec.Groups), n.configured().PrioProcess
 	for _, local := range p.only {
 		rank := int(part.Ranks[local])
 		view := jobenv.TaskView{Rank: rank, Local: local, First: p.het.First()}
 		o := &shim.Launch{Key: shim.Key{JobID: uint32(p.key.Job), Attempt: p.key.Attempt, Step: p.rec.ID, Task: int32(rank)},
 			Path: p.req.Program, Argv: p.req.Argv, Dir: p.req.Dir, UID: spec.UID, GID: spec.GID, Groups: groups,
-			Umask: p.req.Umask & 0o777, Limits: limits, Nice: n.nice, Cgroup: group, CPUs: pin, Mounts: p.space,
+			Umask: p.req.Umask & 0o777, Limits: limits, Cgroup: group, CPUs: pin, Mounts: p.space,
 			PIDVar: "SLURM_TASK_PID", AsRoot: spec.UID == 0} // mayLaunch has let the job in
 		n.setProgram(o, p, rank)
 		if local < len(cpus) {
@@ -129,7 +129,7 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 		if o.Mem, err = bindMemory(&s, &p.req.Bind, local, on); err != nil {
 			return nil, nil, fmt.Errorf("--mem-bind: %w", err)
 		}
-		o.Env = e.StepTask(base, part, shownBind(p.req), &view)
+		o.Nice, o.Env = jobenv.Niceness(nicely, n.nice, spec.UID, e.StepTask(base, part, shownBind(p.req), &view))
 		if p.rec.Ports != "" {
 			o.Env = append(o.Env, "SLURM_STEP_RESV_PORTS="+p.rec.Ports)
 		}

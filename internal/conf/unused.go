@@ -10,7 +10,6 @@ var unusedKeys = []unusedKey{
 	{"MaxJobId", "remove it: numbers don't begin again, so that each names one job in accounting"},
 	{"MaxTasksPerNode", "remove it, and limit cores by the partition's MaxCPUsPerNode"},
 	{"MessageTimeout", "remove it: the time limits of messages are fixed"},
-	{"PropagatePrioProcess", "remove it, and set the nice value in TaskProlog or with gsubmit --wrap 'nice ...'"},
 	{"TaskPluginParam", "remove it, and set SLURM_CPU_BIND in the users' profiles: grun takes it for --cpu-bind"},
 }
 

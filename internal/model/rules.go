@@ -72,7 +72,19 @@ type NodeRules struct {
 	InJob bool // PrologFlags=RunInJob: prologs and epilogs run in their job's control group
 
 	HideJobs bool // PrivateData=jobs: a job is as good as unknown to other users
+
+	PrioProcess PrioMode // PropagatePrioProcess
 }
+
+// PrioMode says which nice value scripts and tasks have (PropagatePrioProcess).
+type PrioMode int8
+
+// The numbers are the key's.
+const (
+	PrioOfDaemon PrioMode = iota // that of the node's daemon
+	PrioOfSubmit                 // that of the command that submitted them
+	PrioNicer                    // the same, and above the daemon's
+)
 
 func (x *NodeRules) Wire(c *wire.C) {
 	wire.DataList(c, &x.Prolog, MaxList, MaxText)
@@ -118,6 +130,7 @@ func (x *NodeRules) Wire(c *wire.C) {
 	wire.Bool(c, &x.AppendFiles)
 	wire.Bool(c, &x.InJob)
 	wire.Bool(c, &x.HideJobs)
+	wire.Int(c, &x.PrioProcess)
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.
