@@ -387,6 +387,9 @@ func (l *loop) placeSteps(a *attempt) error {
 			err = &steplayout.BusyError{Text: fmt.Sprintf("job %d is suspended", a.key.Job)}
 		}
 		var held string
+		if err == nil && s.req.Receive == nil {
+			err = steplayout.CheckTasks(nodes, l.n.configured().MaxTasks)
+		}
 		if err == nil {
 			held, err = l.choosePorts(a, s.req, nodes)
 		}

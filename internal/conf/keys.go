@@ -133,7 +133,7 @@ func jobSettings() []setting {
 		num("MaxJobCount", NewJobs, func(c *Config) *int64 { return &c.MaxJobCount }, 1, 10_000_000),
 		num("MaxArraySize", NewJobs, func(c *Config) *int64 { return &c.MaxArraySize }, 0, 4_000_001),
 		num("MaxStepCount", NewSteps, func(c *Config) *int64 { return &c.MaxStepCount }, 1, math.MaxInt32),
-		num("MaxTasksPerNode", NewJobs, func(c *Config) *int64 { return &c.MaxTasksPerNode }, 1, 65533),
+		num("MaxTasksPerNode", NewSteps, func(c *Config) *int64 { return &c.MaxTasksPerNode }, 1, 65533),
 		seconds("MinJobAge", AtOnce, func(c *Config) *int64 { return &c.MinJobAgeS }, 0, math.MaxInt32),
 		seconds("InactiveLimit", AtOnce, func(c *Config) *int64 { return &c.InactiveLimitS }, 0, 65533),
 		seconds("KillWait", AtOnce, func(c *Config) *int64 { return &c.KillWaitS }, 0, 65533),

@@ -117,7 +117,7 @@ func (c *Config) NodeRules() model.NodeRules {
 		MIGProgram: c.MigProgram, Reboot: c.RebootProgram, RebootS: c.ResumeTimeoutS, GresHelper: c.GresHelper,
 		GresHelperS: c.GresHelperTimeoutS, Uninherited: c.uninherited(), AppendFiles: c.JobFileAppend,
 		InJob: flag("RunInJob"), HideJobs: slices.Contains(c.PrivateData, "jobs"),
-		PrioProcess: model.PrioMode(c.PropagatePrioProcess),
+		PrioProcess: model.PrioMode(c.PropagatePrioProcess), MaxTasks: int32(c.MaxTasksPerNode),
 	}
 }
 

@@ -8,7 +8,6 @@ var unusedKeys = []unusedKey{
 	{"CompleteWait", "remove it: jobs are placed beside others that are ending, and nodes come free one by one"},
 	{"InactiveLimit", "remove it: what galloc or grun hold is given back within a second when they are killed"},
 	{"MaxJobId", "remove it: numbers don't begin again, so that each names one job in accounting"},
-	{"MaxTasksPerNode", "remove it, and limit cores by the partition's MaxCPUsPerNode"},
 	{"MessageTimeout", "remove it: the time limits of messages are fixed"},
 	{"TaskPluginParam", "remove it, and set SLURM_CPU_BIND in the users' profiles: grun takes it for --cpu-bind"},
 }

@@ -74,6 +74,7 @@ type NodeRules struct {
 	HideJobs bool // PrivateData=jobs: a job is as good as unknown to other users
 
 	PrioProcess PrioMode // PropagatePrioProcess
+	MaxTasks    int32    // MaxTasksPerNode, of one step; 0: no limit
 }
 
 // PrioMode says which nice value scripts and tasks have (PropagatePrioProcess).
@@ -131,6 +132,7 @@ func (x *NodeRules) Wire(c *wire.C) {
 	wire.Bool(c, &x.InJob)
 	wire.Bool(c, &x.HideJobs)
 	wire.Int(c, &x.PrioProcess)
+	wire.Int(c, &x.MaxTasks)
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.

@@ -29,3 +29,17 @@ func Defaults(b *proto.StepBind, gpuBind string) {
 		b.GPU = proto.BindPerTask
 	}
 }
+
+// CheckTasks refuses a step with more tasks than MaxTasksPerNode allows its nodes together, as Slurm counts them; 0: no
+// limit.
+func CheckTasks(nodes []proto.StepNode, most int32) error {
+	tasks := 0
+	for i := range nodes {
+		tasks += len(nodes[i].Ranks)
+	}
+	if most <= 0 || tasks <= int(most)*len(nodes) {
+		return nil
+	}
+	return inSlurmsWords("Task count specification invalid: %d tasks on %d nodes, and MaxTasksPerNode is %d; ask for "+
+		"more nodes (-N)", tasks, len(nodes), most)
+}

@@ -5,7 +5,6 @@
 // the request come in by value, and the answer is a value. It has no state, clock or file.
 //
 // layout.go places a step on the nodes of its job, which choose.go picks; testdata/layout.txt shows
-// how. bind.go
-// distributes the step's resources on one node to its tasks there, and defaults.go applies
-// DefaultGpuBind.
+// how. bind.go distributes the step's resources on one node to its tasks there, and defaults.go
+// applies DefaultGpuBind and MaxTasksPerNode.
 package steplayout
