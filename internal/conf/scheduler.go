@@ -35,6 +35,7 @@ type Scheduler struct {
 	NoHoldOnPrologErr bool
 	PackSerialAtEnd   bool
 	SpecCoresFirst    bool
+	CompletingByPart  bool // reduce_completing_frag
 	Backfill          Backfill
 }
 
@@ -134,6 +135,7 @@ func schedParams() []schedParam {
 		flag("preempt_youngest_first", func(s *Scheduler) *bool { return &s.PreemptYoungest }),
 		flag("nohold_on_prolog_fail", func(s *Scheduler) *bool { return &s.NoHoldOnPrologErr }),
 		flag("pack_serial_at_end", func(s *Scheduler) *bool { return &s.PackSerialAtEnd }),
+		flag("reduce_completing_frag", func(s *Scheduler) *bool { return &s.CompletingByPart }),
 		flag("spec_cores_first", func(s *Scheduler) *bool { return &s.SpecCoresFirst }),
 		flag("bf_continue", func(s *Scheduler) *bool { return &s.Backfill.Continue }),
 		flag("bf_busy_nodes", func(s *Scheduler) *bool { return &s.Backfill.BusyNodes }),
@@ -205,7 +207,6 @@ func schedParams() []schedParam {
 		"step_retry_time")
 	inert(false, "has no effect here: what a login shell gave (gsubmit --get-user-env) is good for half a minute, and "+
 		"never comes from a file", "no_env_cache", "requeue_setup_env_fail")
-	inert(false, "has no effect here: completing jobs never hold up the scheduler", "reduce_completing_frag")
 	inert(true, "is a word of DependencyParameters", dependKill, dependSingleton, dependDepth)
 	inert(true, "is not supported: there are no burst buffers", "bb_array_stage_cnt")
 	inert(false, "has no effect here: a heterogeneous job has one place in the queue, and its components start in "+

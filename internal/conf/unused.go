@@ -5,7 +5,6 @@ package conf
 type unusedKey struct{ name, instead string }
 
 var unusedKeys = []unusedKey{
-	{"CompleteWait", "remove it: jobs are placed beside others that are ending, and nodes come free one by one"},
 	{"InactiveLimit", "remove it: what galloc or grun hold is given back within a second when they are killed"},
 	{"MaxJobId", "remove it: numbers don't begin again, so that each names one job in accounting"},
 	{"MessageTimeout", "remove it: the time limits of messages are fixed"},

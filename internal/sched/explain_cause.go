@@ -151,6 +151,9 @@ func (x *explainer) look(s *spot) {
 		s.because(l.refuse, "partition %s is in state %s and starts no jobs", part.Name, part.State)
 		return
 	}
+	if until := Settling(x.v, part.Name, x.now); until != 0 {
+		s.because(model.ReasonResources, "%s, until %s at the latest", completing, at(until))
+	}
 	sp := x.j.Spec
 	switch s.it.refuse {
 	case model.ReasonPartitionTimeLimit:

@@ -34,7 +34,7 @@ func (p *Planner) companions(l *lane, it *item) (all [][]candidate, ok bool) {
 		var some []candidate
 		for i, name := range j.Spec.Partitions {
 			l := p.laneOf(name)
-			if slices.Contains(j.Spec.Partitions[:i], name) || l.refuse != model.ReasonNone {
+			if slices.Contains(j.Spec.Partitions[:i], name) || l.refuse != model.ReasonNone || l.settles {
 				continue
 			}
 			if it := p.newItem(e, l); it.refuse == model.ReasonNone {

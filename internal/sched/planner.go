@@ -48,6 +48,7 @@ type Planner struct {
 	kept    map[model.JobID]*booking // promises
 	early   bool                     // some job ended before its time
 	wake    model.Time
+	settled model.Time // until when this pass's jobs wait for others that are COMPLETING; 0: they don't
 	ids     []model.JobID
 	later   []candidate // jobs that ShortestFirst has put off until the end of the pass
 	keeping bool        // some node is kept for a blocked job

@@ -36,6 +36,7 @@ type lane struct {
 	reserved int       // jobs that hold a reservation
 	tested   int       // jobs that were looked at behind block
 	waits    *shortage // of the first job that waits for the headroom; nil: none does
+	settles  bool      // its jobs wait for others that are COMPLETING
 	stopped  bool      // a limit holds a job, and with assoc_limit_stop no job behind it is looked at
 }
 

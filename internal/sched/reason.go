@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"gbatch/internal/model"
+	"gbatch/internal/state"
 )
 
 // Every job that is looked at and does not start gets a reason. A job that waits in several partitions gets the most
@@ -322,5 +323,88 @@ func (p *Planner) say() {
 			continue
 		}
 		p.plan.Reasons = append(p.plan.Reasons, model.ReasonSet{Job: e.j.ID, Reason: e.why.Reason, Why: e.why.why})
+	}
+}
+
+// CompleteWait: jobs are held back while others are COMPLETING, so that the nodes of large jobs come free together and
+// don't go to small jobs one by one. Nothing starts until the last one has ended, or has been COMPLETING for that long;
+// with reduce_completing_frag that holds only for partitions that have nodes of such jobs. Predictions (--test-only,
+// gqueue --start) don't count with it.
+
+// settling says on what a pass waits.
+type settling struct {
+	until model.Time // the end of the longest wait; 0: none
+	all   bool       // every partition waits
+	parts map[string]bool
+}
+
+// Settling gives until when the jobs of a partition wait for others that are COMPLETING; 0: they don't.
+func Settling(v *state.View, part string, now model.Time) model.Time {
+	if s := settlingAt(v, now); s.holds(part) {
+		return s.until
+	}
+	return 0
+}
+
+func settlingAt(v *state.View, now model.Time) (s settling) {
+	params := &v.Config().Params
+	if params.CompleteWaitS <= 0 {
+		return s
+	}
+	s.all = !params.CompleteParts
+	on := map[string]bool{}
+	v.Moving(func(j *model.Job) bool {
+		if j.State != model.Completing {
+			return true
+		}
+		since := j.Run.StopAt
+		if j.Run.Over != nil {
+			since = max(since, j.Run.Over.At)
+		}
+		if until := since.Add(params.CompleteWaitS); until > now {
+			s.until = max(s.until, until)
+			for i := range j.Run.Alloc.Nodes {
+				on[j.Run.Alloc.Nodes[i].Node] = true
+			}
+		}
+		return true
+	})
+	if s.until == 0 || s.all {
+		return s
+	}
+	s.parts = map[string]bool{}
+	for _, p := range v.Config().Partitions {
+		for _, name := range p.Nodes {
+			if on[name] {
+				s.parts[p.Name] = true
+				break
+			}
+		}
+	}
+	return s
+}
+
+func (s *settling) holds(part string) bool { return s.until != 0 && (s.all || s.parts[part]) }
+
+// settle marks the lanes whose jobs wait in this pass.
+func (p *Planner) settle() {
+	s := settlingAt(p.v, p.now)
+	for _, l := range p.lanes {
+		l.settles = s.holds(l.part.Name)
+	}
+	p.settled = s.until
+}
+
+// completing is what users read of all jobs in a lane that waits.
+const completing = "jobs are COMPLETING, and CompleteWait keeps others from starting meanwhile"
+
+// holdAll says of the jobs in a lane that waits why they do.
+func (p *Planner) holdAll(l *lane) {
+	n := 0
+	for i := l.first; i < len(l.items) && n < maxRefused; i++ {
+		if e := l.items[i].e; e != nil {
+			p.because(e, model.ReasonResources, completing)
+			n++
+		}
 	}
 }

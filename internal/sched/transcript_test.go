@@ -55,6 +55,7 @@ import (
 //	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX] [lics=foo:2]
 //	        [cpus=2 mem= gpus=1 shards=2 of each node] [later=+SECONDS,...] [float=SECONDS]
 //	        [purge=SECONDS]      unreserve NAME
+//	param settle=60 [byparts]                   CompleteWait, reduce_completing_frag      cancel ID...
 //	param power=60                              nodes are powered down and up, within so many seconds
 //	off|rise|noshow NODE...                     nodes are off, on their way up, or did not come up
 //	end ID...      drain|resume NODE... [gpu=0,1]      lost|join NODE...
@@ -284,6 +285,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		p.TopoOptional, p.Dragonfly = slices.Contains(w.plain, "optional"), slices.Contains(w.plain, "dragonfly")
 		p.Cache = model.GPUCache{Tags: int32(w.num("models")), TimeS: 3600}
 		p.Elastic = model.ElasticRules{PauseS: w.num("pause"), GraceS: w.num("grace")}
+		p.CompleteWaitS, p.CompleteParts = w.num("settle"), slices.Contains(w.plain, "byparts")
 		if w.has("power") {
 			p.Power = model.PowerRules{Suspend: "/off", Resume: "/on", ResumeTimeoutS: w.num("power")}
 		}
@@ -402,6 +404,16 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		}
 	case "clear":
 		c.clear()
+	case "cancel":
+		stop := &state.Stop{Event: model.EvCancel}
+		for _, text := range w.plain {
+			id, err := strconv.Atoi(text)
+			if err != nil {
+				c.t.Fatalf("%s: %v", c.at, err)
+			}
+			stop.Targets = append(stop.Targets, state.Target{Job: model.JobID(id), Task: model.NoTask})
+		}
+		c.apply(stop)
 	case "drain", "resume":
 		admin := map[string]model.NodeAdmin{"drain": model.NodeDrain, "resume": model.NodeUp}[fields[0]]
 		e := &state.NodeEdit{Nodes: w.plain, Admin: admin, Reason: w.named["reason"], By: "root"}

@@ -20,6 +20,7 @@ type candidate struct {
 
 // walk takes the jobs in turn.
 func (p *Planner) walk() {
+	p.settle()
 	for {
 		p.open()
 		p.merge()
@@ -33,6 +34,9 @@ func (p *Planner) walk() {
 	}
 	for _, l := range p.lanes {
 		p.explain(l)
+	}
+	if p.settled != 0 {
+		p.wake = soonerOf(p.wake, p.settled)
 	}
 }
 
@@ -67,8 +71,11 @@ func (p *Planner) open() {
 		l.settle()
 		l.next, l.block, l.said, l.away, l.reserved, l.tested, l.stopped = l.first, nil, 0, 0, 0, 0, false
 		l.waits = nil
-		if l.refuse != model.ReasonNone {
+		switch {
+		case l.refuse != model.ReasonNone:
 			p.refuseAll(l)
+		case l.settles:
+			p.holdAll(l)
 		}
 	}
 	if p.rounds > 0 {
@@ -123,7 +130,7 @@ func soonerOf(a, b model.Time) model.Time {
 func (p *Planner) best() *lane {
 	var heads [model.OrderCapacity + 1]*lane // by policy: priorities of different ones can't be compared
 	for _, l := range p.lanes {
-		if l.refuse != model.ReasonNone || l.stopped || !p.backfills() &&
+		if l.refuse != model.ReasonNone || l.settles || l.stopped || !p.backfills() &&
 			(l.block != nil || p.policy.PartDepth > 0 && l.tested >= p.policy.PartDepth) || !p.advance(l) {
 			continue
 		}
