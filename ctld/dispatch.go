@@ -203,6 +203,23 @@ func (c *Controller) addrsOf(v *state.View, a *model.Alloc, place int) (out []st
 	return out
 }
 
+// cpuBind gives the CpuBind that all nodes of a job have, otherwise its partition's.
+func cpuBind(v *state.View, j *model.Job) string {
+	nodes, common := j.Run.Alloc.Nodes, ""
+	for i := range nodes {
+		d := v.NodeDef(nodes[i].Node)
+		if d == nil || d.CPUBind == "" || i > 0 && d.CPUBind != common {
+			common = ""
+			break
+		}
+		common = d.CPUBind
+	}
+	if p := v.Partition(j.Run.Partition); common == "" && p != nil {
+		return p.CPUBind
+	}
+	return common
+}
+
 // launchOf makes the order for one of a job's nodes; with prepare it has no script.
 func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bool) (*proto.Launch, error) {
 	l := &proto.Launch{Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task, Spec: j.Spec,
@@ -217,6 +234,7 @@ func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bo
 		return nil, fmt.Errorf("its script %.12s is missing", j.Spec.Script)
 	}
 	l.Addrs = c.addrsOf(v, j.Run.Alloc, place)
+	l.CPUBind = cpuBind(v, j)
 	l.Switches, l.Blocks = c.switchPath(v.Config(), v.Partition(j.Run.Partition), j.Run.Alloc.Nodes[place].Node)
 	if a := v.Array(j.ArrayID); a != nil {
 		l.Array = proto.ArrayShape{Count: a.Total, Min: a.Min, Max: a.Max, Step: a.Step}

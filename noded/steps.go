@@ -171,6 +171,11 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 		if r := l.n.rules.Load(); r != nil {
 			if !m.req.Interactive {
 				steplayout.Defaults(&m.req.Bind, r.GPUBind)
+				own := ""
+				if a := l.runningJob(m.req.Job); a != nil {
+					own = a.rec.Order.CPUBind
+				}
+				steplayout.DefaultCPUs(&m.req.Bind, own, &r.CPUBind)
 			}
 		}
 		return true, l.onStepRequest(m)

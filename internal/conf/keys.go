@@ -461,7 +461,7 @@ func taskSettings() []setting {
 				return "", ""
 			},
 			show: func(c *Config) string { return c.TaskPlugin }},
-		list("TaskPluginParam", NextStart, func(c *Config) *[]string { return &c.TaskPluginParam }),
+		taskPluginParam(),
 		{name: "SelectType", effect: AtOnce, read: readSelectType, remark: remarkSelectType,
 			show: func(c *Config) string { return c.Select.Type }},
 		{name: "SelectTypeParameters", effect: AtOnce, read: readSelectParams, remark: remarkSelectParams,

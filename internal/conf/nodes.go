@@ -104,7 +104,7 @@ func nodeKeys() []lineKey[nodeLine] {
 		features("Features"), features("Feature"),
 		{name: "Gres", read: func(n *nodeLine, v string) (f fault) { n.Gres, f = readNodeGres(v); return f }},
 		{name: "CpuBind", read: func(n *nodeLine, v string) (f fault) {
-			n.CPUBind, f = readWord(v, []string{"none", "socket", "ldom", "core", "thread"})
+			n.CPUBind, f = readCPUBind(v)
 			return f
 		}},
 		{name: "State", read: func(n *nodeLine, v string) (f fault) {

@@ -219,7 +219,7 @@ func partitionUse() []lineKey[pd] {
 		partitionYes("ExclusiveTopo", func(p *pd) *bool { return &p.ExclusiveTopo }),
 		{name: "Alternate", read: func(p *pd, v string) fault { p.Alternate = v; return fault{} }},
 		{name: "CpuBind", read: func(p *pd, v string) (f fault) {
-			p.CPUBind, f = readWord(v, []string{"none", "socket", "ldom", "core", "thread"})
+			p.CPUBind, f = readCPUBind(v)
 			return f
 		}},
 		{name: "SelectTypeParameters", read: func(p *pd, v string) (f fault) {

@@ -119,6 +119,7 @@ func (c *Config) NodeRules() model.NodeRules {
 		GresHelperS: c.GresHelperTimeoutS, Uninherited: c.uninherited(), AppendFiles: c.JobFileAppend,
 		InJob: flag("RunInJob"), HideJobs: slices.Contains(c.PrivateData, "jobs"),
 		PrioProcess: model.PrioMode(c.PropagatePrioProcess), MaxTasks: int32(c.MaxTasksPerNode),
+		CPUBind: c.cpuBind(),
 	}
 }
 
@@ -151,7 +152,7 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 		Features: n.Features, Weight: int32(n.Weight), Virtual: n.Virtual,
 		Admin: n.Admin(), Reason: n.Reason, Cloud: n.State == "CLOUD", Kept: n.kept(), KeptMemMiB: n.MemSpecLimitMiB,
 	}
-	d.Topology = n.Topology
+	d.Topology, d.CPUBind = n.Topology, n.CPUBind
 	if n.Hostname != n.Name {
 		d.Host = n.Hostname
 	}
@@ -231,7 +232,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		ShareMax: int32(p.OverSubscribe.Max), ShareForced: p.OverSubscribe.Mode == "FORCE",
 	}
 	m.GPUIdle, m.Power = p.GpuIdlePolicy, p.Power
-	m.Headroom, m.Topology = int32(p.ReservePercent), p.Topology
+	m.Headroom, m.Topology, m.CPUBind = int32(p.ReservePercent), p.Topology, p.CPUBind
 	m.Order = model.QueuePolicy(max(0, slices.Index(model.QueuePolicies(), p.QueuePolicy)))
 	m.ReqResv, m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.ReqResv, p.LLN, int32(p.JobDefaults.DefCPUPerGPU),
 		p.JobDefaults.DefMemPerGPUMiB

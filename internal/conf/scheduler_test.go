@@ -3,6 +3,8 @@ package conf
 import (
 	"strings"
 	"testing"
+
+	"gbatch/internal/model"
 )
 
 // TestSchedulerNotes: gbatch check has a note for each parameter without effect, and none for the others.
@@ -32,5 +34,27 @@ func TestSchedulerNotes(t *testing.T) {
 		MainFile); len(problems) > 0 ||
 		c.Model().Params.PartDepth != 10 || !c.Model().Params.Preempt.Strict {
 		t.Errorf("without backfill: %s", lines(problems))
+	}
+}
+
+// TestTaskPluginParam: which words bind tasks, and which do nothing.
+func TestTaskPluginParam(t *testing.T) {
+	for param, want := range map[string]struct {
+		bind model.CPUBind
+		says string
+	}{
+		"Cores":                  {model.CPUBind{How: "cores"}, ""},
+		"None,Verbose":           {model.CPUBind{How: "none", Verbose: true}, ""},
+		"autobind=Threads":       {model.CPUBind{Else: "threads"}, ""},
+		"Autobind=cores,Sockets": {model.CPUBind{How: "sockets", Else: "cores"}, ""},
+		"SlurmdOffSpec,Threads":  {model.CPUBind{How: "threads"}, "SlurmdOffSpec has no effect here: gnoded and gshim"},
+		"Cores,Threads":          {model.CPUBind{}, "cores and threads are not possible together"},
+		"boards":                 {model.CPUBind{}, "not a known value"},
+	} {
+		c, problems := LoadFS(files("TaskPluginParam="+param), MainFile)
+		if c != nil && c.Model().Params.Rules.CPUBind != want.bind || !strings.Contains(lines(problems), want.says) ||
+			want.says == "" && len(problems) > 0 {
+			t.Errorf("%s: %s", param, lines(problems))
+		}
 	}
 }

@@ -3,6 +3,8 @@ package conf
 import (
 	"slices"
 	"strings"
+
+	"gbatch/internal/model"
 )
 
 // Unit is the unit in which CPUs are given to jobs.
@@ -103,4 +105,78 @@ func remarkSelectParams(_ *Config, v string) (text, hint string) {
 		}
 	}
 	return "", ""
+}
+
+// TaskPluginParam and CpuBind say how tasks are bound to CPUs whose command does not say it.
+
+var (
+	bindUnits = []string{"cores", "none", "sockets", "threads"}
+	bindWords = []string{"cores", "none", "sockets", "threads", "verbose", "autobind=cores", "autobind=none",
+		"autobind=sockets", "autobind=threads"}
+	// inertBinds are words of TaskPluginParam without effect, some of older versions, in lower case.
+	inertBinds = map[string]string{
+		"slurmdoffspec": "gnoded and gshim stay in control groups of their own, beside jobs",
+		"sched":         "tasks are always bound by sched_setaffinity", "cpusets": "jobs always have a cpuset",
+		"slurmdspecoverride": "a node's CPUs are those that its NodeName line gives",
+		"oomkillstep":        "users say it with grun --oom-kill-step",
+	}
+)
+
+// readCPUBind reads a node's or a partition's CpuBind; "" is off.
+func readCPUBind(v string) (string, fault) {
+	word, f := readWord(v, []string{"none", "socket", "ldom", "core", "thread", "off"})
+	if word == "off" {
+		word = ""
+	}
+	return word, f
+}
+
+func taskPluginParam() setting {
+	return setting{name: "TaskPluginParam", effect: NewSteps,
+		read: func(c *Config, v string) fault {
+			c.TaskPluginParam = nil
+			how := ""
+			for w := range strings.SplitSeq(v, ",") {
+				w = strings.TrimSpace(w)
+				if _, inert := inertBinds[strings.ToLower(w)]; w == "" || inert {
+					continue
+				}
+				word, f := readWord(w, bindWords)
+				if f.bad() {
+					return f
+				}
+				if slices.Contains(bindUnits, word) {
+					if how != "" && how != word {
+						return fault{how + " and " + word + " are not possible together", how}
+					}
+					how = word
+				}
+				c.TaskPluginParam = append(c.TaskPluginParam, word)
+			}
+			return fault{}
+		},
+		remark: func(_ *Config, v string) (text, hint string) {
+			for w := range strings.SplitSeq(v, ",") {
+				if why := inertBinds[strings.ToLower(strings.TrimSpace(w))]; why != "" {
+					return "TaskPluginParam=" + w + " has no effect here: " + why, "remove it"
+				}
+			}
+			return "", ""
+		},
+		show: func(c *Config) string { return orNull(strings.Join(c.TaskPluginParam, ",")) }}
+}
+
+func (c *Config) cpuBind() (b model.CPUBind) {
+	for _, w := range c.TaskPluginParam {
+		other, auto := strings.CutPrefix(w, "autobind=")
+		switch {
+		case auto:
+			b.Else = other
+		case w == "verbose":
+			b.Verbose = true
+		default:
+			b.How = w
+		}
+	}
+	return b
 }

@@ -9,11 +9,11 @@ var unusedKeys = []unusedKey{
 	{"MaxJobId", "remove it: numbers don't begin again, so that each names one job in accounting"},
 	{"MessageTimeout", "remove it: the time limits of messages are fixed"},
 	{"TaskPluginParam", "remove it, and set SLURM_CPU_BIND in the users' profiles: grun takes it for --cpu-bind"},
+	{"TrackWCKey", "remove it: usage is kept by account, user, QOS and job name"},
 }
 
 // unusedLineKeys are the same for NodeName and PartitionName lines.
 var unusedLineKeys = []unusedKey{
-	{"CpuBind", "remove it, and set SLURM_CPU_BIND in TaskProlog or the users' profiles"},
 	{"ExclusiveTopo", "remove it, or set OverSubscribe=EXCLUSIVE"},
 	{"MaxCPUsPerSocket", "remove it, and set MaxCPUsPerNode"},
 	{"SelectTypeParameters", "remove it: the main file's count for all partitions"},

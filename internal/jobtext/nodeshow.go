@@ -55,11 +55,10 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 	if kept := keptText(d); len(kept) > 0 {
 		r.line(kept...)
 	}
+	r.given("CpuBind", d.CPUBind)
 	r.line(KV("State", controlState(i)), KV("ThreadsPerCore", d.ThreadsPerCore), KV("TmpDisk", d.TmpMiB),
 		KV("Weight", d.Weight), KV("Owner", "N/A"), KV("MCS_label", "N/A"))
-	if d.Topology != "" {
-		r.line(KV("Topology", d.Topology))
-	}
+	r.given("Topology", d.Topology)
 	if len(i.Partitions) > 0 {
 		r.line(KV("Partitions", strings.Join(i.Partitions, ",")))
 	}

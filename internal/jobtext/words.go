@@ -55,6 +55,13 @@ type KeyValues struct {
 // line begins a new line of words.
 func (r *KeyValues) line(words ...string) { r.lines = append(r.lines, words) }
 
+// given adds a line with a value, if there is one.
+func (r *KeyValues) given(key, value string) {
+	if value != "" {
+		r.line(KV(key, value))
+	}
+}
+
 // Text gives the record. Continuation lines are indented by three blanks, as tools expect.
 func (r *KeyValues) Text(oneLine bool) string {
 	var b strings.Builder

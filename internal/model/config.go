@@ -614,6 +614,8 @@ type Partition struct {
 
 	AllocNodes []string // hosts from which jobs may be submitted; nil: all
 	Alternate  string   // the partition that takes its new jobs while it takes none itself; "": none
+
+	CPUBind string // CpuBind: how tasks are bound whose command does not say it; "": the nodes or the cluster say it
 }
 
 func (x *Partition) Wire(c *wire.C) {
@@ -665,6 +667,7 @@ func (x *Partition) Wire(c *wire.C) {
 	wire.Int(c, &x.OverTimeS)
 	wire.Texts(c, &x.AllocNodes, MaxList, MaxName)
 	wire.Text(c, &x.Alternate, MaxName)
+	wire.Text(c, &x.CPUBind, MaxName)
 }
 
 // Closed reports whether the partition takes no further jobs.

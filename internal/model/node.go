@@ -38,6 +38,8 @@ type NodeDef struct {
 	Cloud bool // State=CLOUD: it exists only while it is powered up
 
 	Topology string // TOPOLOGY:UNIT,...: where it is in these topologies, whatever their file says; "": as the file says
+
+	CPUBind string // CpuBind: counts where all nodes of a job have the same; "": its partition or the cluster says it
 }
 
 func (x *NodeDef) Wire(c *wire.C) {
@@ -64,6 +66,7 @@ func (x *NodeDef) Wire(c *wire.C) {
 	wire.Text(c, &x.Host, MaxName)
 	wire.Bool(c, &x.Cloud)
 	wire.Text(c, &x.Topology, MaxText)
+	wire.Text(c, &x.CPUBind, MaxName)
 }
 
 // HostName gives the name of the node's host.

@@ -75,6 +75,20 @@ type NodeRules struct {
 
 	PrioProcess PrioMode // PropagatePrioProcess
 	MaxTasks    int32    // MaxTasksPerNode, of one step; 0: no limit
+	CPUBind     CPUBind  // TaskPluginParam
+}
+
+// CPUBind says how tasks are bound to CPUs whose command has no --cpu-bind.
+type CPUBind struct {
+	How     string // "none", "cores", "sockets", "threads"; "": by the numbers of tasks and CPUs
+	Else    string // autobind=: where the numbers don't match
+	Verbose bool   // where tasks are bound is told
+}
+
+func (x *CPUBind) Wire(c *wire.C) {
+	wire.Text(c, &x.How, MaxName)
+	wire.Text(c, &x.Else, MaxName)
+	wire.Bool(c, &x.Verbose)
 }
 
 // PrioMode says which nice value scripts and tasks have (PropagatePrioProcess).
@@ -133,6 +147,7 @@ func (x *NodeRules) Wire(c *wire.C) {
 	wire.Bool(c, &x.HideJobs)
 	wire.Int(c, &x.PrioProcess)
 	wire.Int(c, &x.MaxTasks)
+	wire.Struct(c, &x.CPUBind)
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.

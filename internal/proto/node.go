@@ -244,6 +244,8 @@ type Launch struct {
 
 	Version uint32 // Run.Version of Alloc
 	Blocks  bool   // Switches names blocks
+
+	CPUBind string // CpuBind of the nodes or the partition; "": NodeRules.CPUBind counts
 }
 
 // Since gives the version of the allocation with which the job got this node.
@@ -272,6 +274,7 @@ func (x *Launch) Wire(c *wire.C) {
 	wire.Texts(c, &x.Addrs, model.MaxList, model.MaxText)
 	wire.Int(c, &x.Version)
 	wire.Bool(c, &x.Blocks)
+	wire.Text(c, &x.CPUBind, model.MaxName)
 }
 
 // HetPart is what the script of a heterogeneous job is told of another component.

@@ -231,6 +231,10 @@ type StepBind struct {
 	TasksPerGPU int32 // --ntasks-per-gpu: number of tasks that see each GPU, unless GPU says otherwise; 0: all
 	GPUImplied  bool  // GPU comes from --gpus-per-task: DefaultGpuBind replaces it
 	Threads     uint8 // how tasks go to the threads of a socket's cores: DistBlock...
+
+	CPUQuiet   bool  // the command wants no report, whatever the configuration says
+	CPUDefault bool  // CPU comes from the configuration: nobody is told if it is not possible
+	CPUElse    uint8 // for BindAuto: where the numbers of tasks and CPUs don't match
 }
 
 func (x *StepBind) Wire(c *wire.C) {
@@ -250,6 +254,9 @@ func (x *StepBind) Wire(c *wire.C) {
 	wire.Int(c, &x.TasksPerGPU)
 	wire.Bool(c, &x.GPUImplied)
 	wire.Int(c, &x.Threads)
+	wire.Bool(c, &x.CPUQuiet)
+	wire.Bool(c, &x.CPUDefault)
+	wire.Int(c, &x.CPUElse)
 }
 
 // The kinds of binding. Not every kind makes sense for every resource.

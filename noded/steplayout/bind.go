@@ -37,6 +37,8 @@ func BindCPUs(s *Shape, part *proto.StepNode, b *proto.StepBind, need *proto.Ste
 		if n > 0 && n*perTask <= usable.Count() && (need.Exact && n > 1 || n > 1 && n*perTask == usable.Count() ||
 			b.OneThread) {
 			mode = proto.BindThreads
+		} else if b.CPUElse != proto.BindAuto {
+			mode = b.CPUElse
 		}
 	}
 	switch mode {
@@ -53,6 +55,9 @@ func BindCPUs(s *Shape, part *proto.StepNode, b *proto.StepBind, need *proto.Ste
 			tasks = append(tasks, model.Bits(nil).With(all[i%len(all)]))
 		}
 		return tasks, nil
+	}
+	if n*perTask > usable.Count() && (b.CPUDefault || b.CPU == proto.BindAuto) {
+		return nil, nil
 	}
 	if n*perTask > usable.Count() {
 		return nil, []string{fmt.Sprintf("tasks are not bound to CPUs: %d of %d CPUs each are more than the step's %d on %s",

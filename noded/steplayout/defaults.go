@@ -1,9 +1,11 @@
 package steplayout
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
@@ -28,6 +30,25 @@ func Defaults(b *proto.StepBind, gpuBind string) {
 	case "per_task":
 		b.GPU = proto.BindPerTask
 	}
+}
+
+// cpuWays are the words of CpuBind and TaskPluginParam.
+var cpuWays = map[string]uint8{"none": proto.BindNone, "core": proto.BindCores, "cores": proto.BindCores,
+	"socket": proto.BindSockets, "sockets": proto.BindSockets, "thread": proto.BindThreads, "threads": proto.BindThreads,
+	"ldom": proto.BindLdoms}
+
+// DefaultCPUs binds a step's tasks to CPUs as its nodes or its partition say (own), or as the cluster does, if its
+// command has no binding.
+func DefaultCPUs(b *proto.StepBind, own string, all *model.CPUBind) {
+	b.CPUVerbose = b.CPUVerbose || all.Verbose && !b.CPUQuiet
+	if b.CPU != proto.BindAuto || b.OneThread {
+		return
+	}
+	if way, known := cpuWays[cmp.Or(own, all.How)]; known {
+		b.CPU, b.CPUDefault = way, true
+		return
+	}
+	b.CPUElse = cpuWays[all.Else]
 }
 
 // CheckTasks refuses a step with more tasks than MaxTasksPerNode allows its nodes together, as Slurm counts them; 0: no

@@ -97,10 +97,10 @@ const memWays = `--mem-bind=
 func SetCPUBind(b *proto.StepBind) func(string) error {
 	return func(v string) error {
 		const ways = "[verbose,] none, rank, cores, threads, sockets, ldoms, map_cpu:LIST or mask_cpu:LIST"
-		b.CPUVerbose = false
+		b.CPUVerbose, b.CPUQuiet = false, false
 		way, list := bindWords(v,
-			map[string]func(){"v": func() { b.CPUVerbose = true }, "verbose": func() { b.CPUVerbose = true }, "q": func() {},
-				"quiet": func() {}})
+			map[string]func(){"v": func() { b.CPUVerbose = true }, "verbose": func() { b.CPUVerbose = true },
+				"q": func() { b.CPUQuiet = true }, "quiet": func() { b.CPUQuiet = true }})
 		mask := way == "mask_cpu"
 		switch way {
 		case "help":
