@@ -1,6 +1,7 @@
 package ctld
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -128,6 +129,7 @@ type nodeWords struct {
 	units  string     // Gres= as it was written
 	define []model.KV // settings of the nodes' definitions
 	cancel bool       // State=CANCEL_REBOOT
+	resume bool       // State=RESUME, and not IDLE or UNDRAIN
 	power  model.PowerWant
 }
 
@@ -201,7 +203,7 @@ func (w *nodeWords) state(value string) error {
 	case "DOWN":
 		e.Admin = model.NodeDown
 	case "RESUME", "IDLE", "UNDRAIN":
-		e.Admin = model.NodeUp
+		e.Admin, w.resume = model.NodeUp, word == "RESUME"
 	case "NORESP", "NO_RESPOND":
 		return refuse(proto.CodeBadRequest, "State=%s: a node is that for as long as its gnoded does not answer, and nobody "+
 			"can say it; write DRAIN or DOWN to take it out", value)
@@ -248,6 +250,12 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 		}
 	}
 	whole := !e.Keep && e.Gres == ""
+	var idle error // the others are changed
+	if whole && w.resume {
+		if idle = c.leaveIdle(v, e); idle != nil && len(e.Nodes)+len(w.define) == 0 {
+			return idle
+		}
+	}
 	bodies := []state.Body{e}
 	if whole && e.Admin == model.NodeUp {
 		bodies = append(bodies, c.stillLeaving(ctx, e.Nodes)...)
@@ -267,7 +275,7 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 		if err != nil {
 			return drafted(err)
 		}
-		return c.define(ctx, cmd, bodies...)
+		return cmp.Or(c.define(ctx, cmd, bodies...), idle)
 	}
 	if _, err := c.changes(ctx, keyOf(ctx), &proto.Empty{}, nil, bodies); err != nil {
 		return err
@@ -277,7 +285,26 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 		c.registerAnew(slices.DeleteFunc(slices.Clone(e.Nodes),
 			func(name string) bool { return !ending(v, name) || ending(now, name) }))
 	}
-	return nil
+	return idle
+}
+
+// leaveIdle takes nodes out of a State=RESUME that are up and have nothing that it would end, and says which.
+func (c *Controller) leaveIdle(v *state.View, e *state.NodeEdit) error {
+	var idle, rest []string
+	for _, name := range e.Nodes {
+		n := v.Node(name)
+		if n != nil && n.Admin == model.NodeUp && n.Link == model.LinkUp && !n.Failing && n.Problem == "" &&
+			n.Reason == "" && len(n.Strikes)+len(n.Out) == 0 && n.Reboot == nil && n.Power == nil && n.Ending == 0 {
+			idle = append(idle, name)
+		} else {
+			rest = append(rest, name)
+		}
+	}
+	if e.Nodes = rest; len(idle) == 0 {
+		return nil
+	}
+	return refuse(proto.CodeBadRequest, "Invalid node state specified: State=RESUME, and there is nothing to "+
+		"resume: %s is in service", c.hostlist(idle))
 }
 
 // unitsOf reads Gres=gpu:3, gpu:0-2 or gpu:0,5.
