@@ -61,6 +61,6 @@ func CheckTasks(nodes []proto.StepNode, most int32) error {
 	if most <= 0 || tasks <= int(most)*len(nodes) {
 		return nil
 	}
-	return inSlurmsWords("Task count specification invalid: %d tasks on %d nodes, and MaxTasksPerNode is %d; ask for "+
-		"more nodes (-N)", tasks, len(nodes), most)
+	return inSlurmsWords("Task count specification invalid: %d tasks are more than %d for each of the step's nodes "+
+		"(MaxTasksPerNode); ask for more nodes (-N)", tasks, most)
 }
