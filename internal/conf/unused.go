@@ -8,8 +8,6 @@ var unusedKeys = []unusedKey{
 	{"InactiveLimit", "remove it: what galloc or grun hold is given back within a second when they are killed"},
 	{"MaxJobId", "remove it: numbers don't begin again, so that each names one job in accounting"},
 	{"MessageTimeout", "remove it: the time limits of messages are fixed"},
-	{"TaskPluginParam", "remove it, and set SLURM_CPU_BIND in the users' profiles: grun takes it for --cpu-bind"},
-	{"TrackWCKey", "remove it: usage is kept by account, user, QOS and job name"},
 }
 
 // unusedLineKeys are the same for NodeName and PartitionName lines.

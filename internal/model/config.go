@@ -163,8 +163,8 @@ type Params struct {
 	LeadOn, LeadOff string // SlurmctldPrimaryOnProg and OffProg: run by the controller that begins or ceases to lead
 	TrackWCKey      bool   // jobs get their user's default wckey, and usage is kept by wckeys
 	EnforceWCKeys   bool   // AccountingStorageEnforce names wckeys: a job's must be one of its user's
-	CompleteWaitS int64 // CompleteWait: while jobs are COMPLETING for less, no others start; 0: they do
-	CompleteParts bool  // reduce_completing_frag: that holds only in partitions that have nodes of such jobs
+	CompleteWaitS   int64  // CompleteWait: while jobs are COMPLETING for less, no others start; 0: they do
+	CompleteParts   bool   // reduce_completing_frag: that holds only in partitions that have nodes of such jobs
 }
 
 func (x *Params) Wire(c *wire.C) {
