@@ -279,6 +279,9 @@ func makeDir(path string, mode os.FileMode) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return err
 	}
+	if st, err := os.Stat(path); err == nil && st.Mode().Perm() == mode {
+		return nil // also where nothing can be written
+	}
 	return os.Chmod(path, mode) // whatever the umask
 }
 

@@ -81,14 +81,18 @@ func (l *loop) recover() error {
 			l.programLeft(a)
 		}
 	}
-	if l.spool.commit(); l.spool.broken != nil {
-		return l.spool.broken
+	if l.spool.commit(); l.spool.broken != nil && fresh {
+		return l.spool.broken // no job is known here
 	}
+	l.noteSpool()
 	if len(l.attempts) > 0 {
 		l.log.Info("read the spool", "attempts", len(l.attempts), "reports", len(reports), "rebooted", rebooted)
 	}
 	if fresh {
 		return nil // gshim may run what this spool has never heard of; scripts that nobody has go with the next start
+	}
+	if l.spool.broken != nil {
+		return nil // nothing can be removed there, or it is not known what else is left; the next start does it
 	}
 	if err := l.n.allocs.Sweep(func(key proto.Attempt) bool { return l.attempts[key] != nil }); err != nil {
 		return err

@@ -346,6 +346,53 @@ func TestSpoolFails(t *testing.T) {
 	must(t, again.Close())
 }
 
+// TestKillGnodedOnReadOnlySpool: gnoded is killed, and its spool can only be read meanwhile. The next one knows the
+// jobs and tells their ends, takes no other one, and takes jobs again when the spool can be written.
+func TestKillGnodedOnReadOnlySpool(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: only root makes a directory read-only")
+	}
+	d := newDaemon(t)
+	first, second := d.job(1, "until [ -e go ]; do sleep 0.02; done; exit 7"), d.job(2, "exit 0")
+	d.ctl.send(&proto.Orders{Launch: []*proto.Launch{first}})
+	d.ctl.waitStarted(first)
+	n := d.registrations()
+	d.kill()
+	must(t, unix.Mount(d.opts.Spool, d.opts.Spool, "", unix.MS_BIND, ""))
+	mounted := true
+	t.Cleanup(func() {
+		if mounted {
+			_ = unix.Unmount(d.opts.Spool, unix.MNT_DETACH) // the test has failed
+		}
+	})
+	must(t, unix.Mount("", d.opts.Spool, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	d.run()
+	if h := d.ctl.waitNode(n + 1); len(h.Known) != 1 {
+		t.Errorf("known after the restart: %v", h.Known)
+	}
+	must(t, os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o644))
+	if r := d.ctl.waitEnded(first); r.Exit.Code != 7 || r.Exit.Unknown {
+		t.Errorf("the job that went on: %+v", r.Exit)
+	}
+	d.ctl.send(&proto.Orders{Launch: []*proto.Launch{second}})
+	if r := d.ctl.waitEnded(second); r.Kind != proto.ReportLaunchFailed || !r.Taken ||
+		!strings.Contains(r.Text, "read-only file system") {
+		t.Errorf("a job that came meanwhile: %+v", r)
+	}
+	must(t, unix.Mount("", d.opts.Spool, "", unix.MS_BIND|unix.MS_REMOUNT, ""))
+	third := 3
+	until(t, "the node takes jobs again", func() bool {
+		next := d.job(third, "exit 0")
+		third++
+		d.ctl.send(&proto.Orders{Launch: []*proto.Launch{next}})
+		return d.ctl.waitEnded(next).Kind == proto.ReportEnded
+	})
+	d.kill()
+	must(t, unix.Unmount(d.opts.Spool, unix.MNT_DETACH))
+	mounted = false
+	d.run()
+}
+
 // TestAckTakesBackOrder: an order that waits to be sent is not carried out when its end is known already, but one for
 // the next run under the same key is.
 func TestAckTakesBackOrder(t *testing.T) {

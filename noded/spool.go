@@ -30,7 +30,8 @@ import (
 //
 // Where the journal can't be written (a full disk, or one that has turned read-only) the node's jobs go on, and their
 // ends are told from memory. No job starts, and the leader keeps the node drained with the reason, until the journal is
-// whole again. If gnoded ends before, the next one doesn't know what happened since.
+// whole again. If gnoded ends before, the next one reads what is there, begins with a broken journal too if it can't
+// write either, and asks gshim for what happened since.
 
 const (
 	spoolFile  = "journal"
@@ -65,7 +66,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // openSpool reads the journal in dir, or starts one, and locks it against any other gnoded.
 func openSpool(dir string, log *slog.Logger) (*spool, error) {
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	lock, _, err := openForUse(filepath.Join(dir, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
@@ -87,15 +88,33 @@ func openSpool(dir string, log *slog.Logger) (*spool, error) {
 
 func (s *spool) path() string { return filepath.Join(s.dir, spoolFile) }
 
+// openForUse opens a file of the spool, which is made if it is not there. On a file system that has turned read-only a
+// file that is there can still be read; shut says why it can't be written.
+func openForUse(path string) (f *os.File, shut, err error) {
+	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+	if errors.Is(err, unix.EROFS) {
+		shut = err
+		f, err = os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
+	return f, shut, err
+}
+
 func (s *spool) load() error {
-	f, err := os.OpenFile(s.path(), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+	f, shut, err := openForUse(s.path())
 	if err != nil {
 		return fmt.Errorf("spool: %w", err)
 	}
 	s.f = f
 	good, why, err := s.replay(bufio.NewReaderSize(f, 64<<10))
-	if err == nil && why != nil {
-		err = s.cutTail(good, why)
+	if err == nil && why != nil && shut == nil {
+		if err = s.cutTail(good, why); good > 0 && outOfSpace(err) {
+			shut, err = err, nil // the journal that mend writes has no such end
+		}
+	}
+	if err == nil && shut != nil && good > 0 {
+		s.breaks("write", shut)
+		s.size = good
+		return nil
 	}
 	if err == nil {
 		_, err = f.Seek(good, io.SeekStart)
@@ -114,6 +133,11 @@ func (s *spool) load() error {
 	}
 	s.size = good
 	return nil
+}
+
+// outOfSpace reports whether an error is a full disk's, or that of one which has turned read-only.
+func outOfSpace(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
 }
 
 // replay folds every whole record. good is the length of the journal up to the last of them; why tells what is wrong
