@@ -61,7 +61,7 @@ func Main(ctx context.Context, f Flags, stderr io.Writer) (err error) {
 		defer close(done)
 		hangups(ctx, f.Hangup, path, l, o.Logger)
 	}()
-	err = errors.Join(n.Run(ctx), n.Close())
+	err = n.Run(ctx) // which closes n
 	stop()
 	<-done
 	return err
