@@ -147,7 +147,11 @@ func (l *loop) onAdopt(m msgAdopt) {
 		case !held:
 			ev.Text += ", which has no control group"
 		}
-		log.Info("a login was put into a job", "job", key.Job, "uid", m.uid, "pid", pid, "confined", held, "err", err)
+		if err != nil {
+			log.Warn("a login can't be put into a job", "job", key.Job, "uid", m.uid, "err", err)
+		} else {
+			log.Info("a login was put into a job", "job", key.Job, "uid", m.uid, "pid", pid, "confined", held)
+		}
 		l.n.inbox.post(msgAdopted{key})
 		m.conn.send(ev)
 	})

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +16,7 @@ import (
 	"gbatch/internal/client"
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/proto"
+	"gbatch/internal/userdb"
 )
 
 // pam.go is what PAM runs when somebody logs in on a node, by pam_exec(8).
@@ -37,7 +38,7 @@ func pamCommand() *cobra.Command {
 		Long: "PAM runs this for logins on a node, by pam_exec: a user without a running job there is turned away, and\n" +
 			"what others log in for runs in their job that has begun last: with its cores, memory and GPUs, until it\n" +
 			"ends. root always gets in.\n" +
-			"In /etc/pam.d/sshd, as the last account and session lines:",
+			"In /etc/pam.d/sshd, the last account line, and and a session line after pam_systemd and before pam_env:",
 		Example: "  account  required  pam_exec.so quiet stdout /usr/bin/gbatch pam\n" +
 			"  session  required  pam_exec.so quiet stdout /usr/bin/gbatch pam",
 		Args: noOperands,
@@ -47,11 +48,11 @@ func pamCommand() *cobra.Command {
 					return fmt.Errorf("--%s=%s: write deny or allow", f[0], f[1])
 				}
 			}
-			return o.run(cmd.OutOrStdout())
+			return o.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.conf, "conf", "f", "", "configuration `file` or its directory (default $GBATCH_CONF, /etc/gbatch)")
+	f.StringVarP(&o.conf, "conf", "f", "", "configuration `file` or its directory (default /etc/gbatch)")
 	f.StringVar(&o.socketDir, "socket-dir", "", "`directory` of gnoded's sockets instead of LocalSocketDir")
 	f.StringVar(&o.node, "node", "", "node `name`, where several are on this host")
 	f.StringVar(&o.noJob, "no-job", "deny", "`what` to do with users who have no running job here: deny or allow")
@@ -61,9 +62,16 @@ func pamCommand() *cobra.Command {
 
 // run asks gnoded to put the process that PAM runs in, our parent, into the user's job. It prints what the user should
 // read; an error turns the user away.
-func (o *pamOptions) run(say io.Writer) error {
-	name := os.Getenv("PAM_USER")
-	switch kind := os.Getenv("PAM_TYPE"); kind {
+func (o *pamOptions) run(ctx context.Context, say io.Writer) error {
+	env, err := pamEnv()
+	if err != nil {
+		return err
+	}
+	os.Clearenv() // a PATH of the user's would choose what root runs
+	if err := os.Setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
+		return err
+	}
+	switch kind := env["PAM_TYPE"]; kind {
 	case "account", "open_session":
 	case "close_session":
 		return nil
@@ -72,18 +80,15 @@ func (o *pamOptions) run(say io.Writer) error {
 	default:
 		return fmt.Errorf("PAM_TYPE=%s: put this into account and session lines", kind)
 	}
-	u, err := user.Lookup(name)
+	u, err := userdb.New().Named(ctx, env["PAM_USER"])
 	if err != nil {
-		return fmt.Errorf("user %q: %w", name, err)
+		return fmt.Errorf("user %q: %w", env["PAM_USER"], err)
 	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		return fmt.Errorf("user %q has the number %q", name, u.Uid)
-	}
+	uid := u.UID
 	if uid == 0 {
 		return nil
 	}
-	ev, err := o.ask(uint32(uid))
+	ev, err := o.ask(uid)
 	switch {
 	case err != nil && o.silent == "allow":
 		return nil
@@ -97,13 +102,33 @@ func (o *pamOptions) run(say io.Writer) error {
 	return errSilent
 }
 
+// pamEnv gives the variables with which PAM says whom this is about. pam_exec writes them last, after those of the
+// login, which may come from a file of the user (pam_env with user_readenv): os.Getenv would give the user's, which are
+// the first.
+func pamEnv() (map[string]string, error) {
+	all, err := os.ReadFile("/proc/self/environ")
+	if err != nil {
+		return nil, err
+	}
+	env := map[string]string{}
+	for one := range bytes.SplitSeq(all, []byte{0}) {
+		if name, v, ok := strings.Cut(string(one), "="); ok && strings.HasPrefix(name, "PAM_") {
+			env[name] = v
+		}
+	}
+	return env, nil
+}
+
 // ask gives gnoded's answer.
 func (o *pamOptions) ask(uid uint32) (ev *proto.StepEvent, err error) {
 	dir := o.socketDir
-	if dir == "" && o.conf != "" {
-		dir, err = locate.LocalSocketDir(o.conf)
-	} else if dir == "" {
-		_, dir, err = locate.SocketDir(os.Getenv)
+	if dir == "" {
+		_, dir, err = locate.SocketDir(func(name string) string {
+			if name == locate.EnvConf {
+				return o.conf
+			}
+			return ""
+		})
 	}
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func logIn(t *testing.T, c *Cluster, as, node, then string) (l *login, line stri
 	t.Helper()
 	script := fmt.Sprintf("PAM_TYPE=account PAM_USER=%s %s pam -f %s --node %s || exit 1\n"+
 		"PAM_TYPE=open_session PAM_USER=%[1]s %[2]s pam -f %[3]s --node %[4]s || exit 1\n%[5]s\n", as,
-		filepath.Join(programs(t), "gbatch"), c.Conf, node, then)
+		filepath.Join(programs(t), "gbatch"), filepath.Dir(c.Conf), node, then)
 	l = &login{cmd: exec.Command("sh", "-c", script)}
 	l.cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	pipe, err := l.cmd.StdoutPipe()
@@ -126,10 +126,11 @@ func TestLogins(t *testing.T) {
 	if line != "in" {
 		t.Errorf("a login on n1 says %q", line)
 	}
-	if out, err := asNobody(filepath.Join(programs(t), "gbatch"), "pam", "--node", "n1"); err == nil ||
+	if out, err := asNobody(filepath.Join(programs(t), "gbatch"), "pam", "-f", c.Conf, "--node", "n1"); err == nil ||
 		!strings.Contains(out, "only root") {
 		t.Errorf("a user who asks for it: %v: %s", err, out)
 	}
+	forged(t, c)
 	cancel(t, c, id)
 	for _, l := range []*login{in, one} {
 		if err := l.cmd.Wait(); err == nil || !strings.HasPrefix(err.Error(), "signal: ") {
@@ -140,4 +141,30 @@ func TestLogins(t *testing.T) {
 		_, line := logIn(t, c, "nobody", "n2", "echo in")
 		return strings.HasPrefix(line, "Access denied")
 	})
+}
+
+// forged: what pam_env has from a file of the user stands before what pam_exec says, and changes nothing.
+func forged(t *testing.T, c *Cluster) {
+	t.Helper()
+	bin := t.TempDir()
+	for _, name := range []string{"getent", "id"} {
+		text := "#!/bin/sh\ntouch " + bin + "/ran\n"
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// exec.Cmd would leave the first of each pair out.
+	arg := []string{"gbatch", "pam", "-f", c.Conf, "--node", "n1"}
+	p, err := os.StartProcess(filepath.Join(programs(t), "gbatch"), arg,
+		&os.ProcAttr{Env: []string{"PATH=" + bin, "PAM_USER=root", "PAM_TYPE=close_session",
+			"PAM_USER=games", "PAM_TYPE=open_session"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end, err := p.Wait(); err != nil || end.Success() {
+		t.Errorf("a user who says PAM_USER=root is let in: %v, %v", end, err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "ran")); err == nil {
+		t.Error("a program in the user's PATH has run as root")
+	}
 }
