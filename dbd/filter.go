@@ -183,7 +183,7 @@ func newFilter(req *proto.AcctRequest) (*filter, error) {
 		}
 	}
 	for _, s := range req.States {
-		if s == model.Expediting { // no record has it
+		if s == model.Expediting || s == model.SpecialExit { // no record has it
 			f.states |= 1 << 31
 			continue
 		}

@@ -56,7 +56,7 @@ func statesByName() map[string]model.JobState {
 	for _, s := range model.JobStates() {
 		out[strings.ToUpper(s.String())] = s
 	}
-	out[model.ExpeditingText] = model.Expediting
+	out[model.ExpeditingText], out[model.SpecialExitText] = model.Expediting, model.SpecialExit
 	return out
 }
 

@@ -47,7 +47,7 @@ type Job struct {
 
 	Het *Het // nil: it is no component of a heterogeneous job
 
-	Special bool // it was put back, held, with State=SpecialExit: shown as SPECIAL_EXIT until it is released
+	Special bool // it was put back, held, for somebody to look at it: shown as SPECIAL_EXIT until it is released
 
 	GPUOOMs uint32 // how often it was requeued because it ran out of GPU memory (--requeue-on-oom)
 	Returns uint32 // launches that nodes gave back since it last ran, because somebody else had its GPUs
@@ -83,7 +83,8 @@ func (j *Job) StateText() string {
 	return j.State.String()
 }
 
-// SpecialExitText is the state of a job that was put back with State=SpecialExit, until it is released.
+// SpecialExitText is the state of a job that was put back with State=SpecialExit or by RequeueExitHold, until it is
+// released.
 const SpecialExitText = "SPECIAL_EXIT"
 
 // SpecialExit reports whether the job waits, held, for somebody to look at it.
@@ -92,9 +93,11 @@ func (j *Job) SpecialExit() bool { return j.Special && j.State == Pending }
 // Expediting reports whether the job waits to start again before others.
 func (j *Job) Expediting() bool { return j.Rush != nil && j.State == Pending }
 
-// In reports whether a list of states, as filters have it, has the job's. One that expedites is pending too.
+// In reports whether a list of states, as filters have it, has the job's. One that expedites is pending too,
+// and so is one in SPECIAL_EXIT.
 func (j *Job) In(states []JobState) bool {
-	return slices.Contains(states, j.State) || j.Expediting() && slices.Contains(states, Expediting)
+	return slices.Contains(states, j.State) || j.Expediting() && slices.Contains(states, Expediting) ||
+		j.SpecialExit() && slices.Contains(states, SpecialExit)
 }
 
 func (x *Job) Wire(c *wire.C) {

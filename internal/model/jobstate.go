@@ -25,8 +25,11 @@ const (
 	numJobStates
 )
 
-// Expediting is of filters only: the pending jobs that start again before others since they were lost with a node.
-const Expediting JobState = 200
+// States of filters only: pending jobs, as they are shown.
+const (
+	Expediting  JobState = 200 // they start again before others since they were lost with a node
+	SpecialExit JobState = 201 // they are held for somebody to look at them
+)
 
 var jobStateNames = [numJobStates][2]string{
 	Pending: {"PENDING", "PD"}, Configuring: {"CONFIGURING", "CF"}, Running: {"RUNNING", "R"},
@@ -78,10 +81,13 @@ func ParseJobState(text string) (JobState, bool) {
 	return 0, false
 }
 
-// ParseFilterState reads a state as filters have it: a job's, or EXPEDITING.
+// ParseFilterState reads a state as filters have it: a job's, EXPEDITING or SPECIAL_EXIT.
 func ParseFilterState(text string) (JobState, bool) {
-	if equalFold(text, ExpeditingText) {
+	switch {
+	case equalFold(text, ExpeditingText):
 		return Expediting, true
+	case equalFold(text, SpecialExitText), equalFold(text, "SE"):
+		return SpecialExit, true
 	}
 	return ParseJobState(text)
 }

@@ -161,7 +161,7 @@ const (
 // PhaseOf gives the phase of a state, or of one of a filter.
 func PhaseOf(s model.JobState) Phase {
 	switch {
-	case s == model.Pending, s == model.Expediting:
+	case s == model.Pending, s == model.Expediting, s == model.SpecialExit:
 		return Waits
 	case s.Finished():
 		return IsOver

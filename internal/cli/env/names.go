@@ -88,13 +88,14 @@ func StateWords() getopt.Values {
 	for _, s := range model.JobStates() {
 		v.Words = append(v.Words, getopt.Word{Text: s.String(), Help: s.Short()})
 	}
-	v.Words = append(v.Words, getopt.Word{Text: model.ExpeditingText, Help: "lost with a node, first in line"})
+	v.Words = append(v.Words, getopt.Word{Text: model.ExpeditingText, Help: "lost with a node, first in line"},
+		getopt.Word{Text: model.SpecialExitText, Help: "held for somebody to look at it"})
 	return v
 }
 
 // absent are states of Slurm in which no job is here: their names and short forms.
 var absent = [][2]string{{"RESV_DEL_HOLD", "RD"}, {"REQUEUE_FED", "RF"}, {"REQUEUE_HOLD", "RH"}, {"REVOKED", "RV"},
-	{"SIGNALING", "SI"}, {"SPECIAL_EXIT", "SE"}, {"STAGE_OUT", "SO"}, {"STOPPED", "ST"}}
+	{"SIGNALING", "SI"}, {"STAGE_OUT", "SO"}, {"STOPPED", "ST"}}
 
 // QueryStates reads a list of states. States of Slurm that gbatch doesn't have are known, but no job is in them.
 func QueryStates(v string) ([]model.JobState, error) {
@@ -115,7 +116,7 @@ func QueryStates(v string) ([]model.JobState, error) {
 		for _, s := range model.JobStates() {
 			names = append(names, s.String())
 		}
-		names = append(names, model.ExpeditingText)
+		names = append(names, model.ExpeditingText, model.SpecialExitText)
 		for _, s := range absent {
 			names = append(names, s[0])
 		}
