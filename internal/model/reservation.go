@@ -166,6 +166,11 @@ func (r *Reservation) Attracts(sp *Spec, het bool) bool {
 	return r.Flags&ResvMagnetic != 0 && sp.Reservation == "" && !het && r.Admits(sp)
 }
 
+// Takes reports whether a job may start in it: one that asked for it, or that it attracts.
+func (r *Reservation) Takes(sp *Spec, het bool) bool {
+	return r.Admits(sp) && slices.Contains(sp.ReservationNames(), r.Name) || r.Attracts(sp, het)
+}
+
 func allows(list []string, name string) bool {
 	if len(list) > 0 && list[0][0] == '-' {
 		return !slices.Contains(list, "-"+name)

@@ -92,6 +92,22 @@ func (s *State) mailArrayEnd(a *Array, j *model.Job) {
 // mailRequeue queues the mail that j goes back to the queue.
 func (s *State) mailRequeue(j *model.Job, at model.Time) { s.mail(model.MailRequeue, j, at) }
 
+// mailBack queues the mail that a run of j has ended and j goes back to the queue. Of one that goes back for its exit
+// code, the user is told the failure, as in Slurm.
+func (s *State) mailBack(j *model.Job, at model.Time) {
+	if j.State != model.Requeued || j.Run == nil || j.Run.Stop != model.NoStop {
+		s.mailRequeue(j, at)
+		return
+	}
+	n := *j
+	n.State, n.Reason = j.End.Exit.State()
+	if w := j.Spec.Mail(); w != nil && w.Types.ForEnd(n.State != model.Completed) == 0 {
+		s.mailRequeue(j, at)
+		return
+	}
+	s.mailEnd(&n, at)
+}
+
 // mailNever queues the mail that j's dependencies can't be fulfilled any more. Splitting a group off an array gives no
 // further mail.
 func (s *State) mailNever(old, j *model.Job) {

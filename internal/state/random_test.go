@@ -54,6 +54,9 @@ func (g *storm) config() *SetConfig {
 		Priority: model.Priority{HalfLifeS: int64(g.n(3) * 100)}}}
 	c.Params.Ship.MaxWaiting = 2 * c.Params.MinJobAgeS
 	c.Params.TrackWCKey = c.Params.MinJobAgeS > 0
+	if c.Params.MinJobAgeS > 30 {
+		c.Params.Exits = model.ExitRules{Requeue: []int32{1}, Hold: []int32{2}, Most: int32(c.Params.MinJobAgeS/30 - 3)}
+	}
 	c.Params.Price = price.Table{MinS: 60, ByPeriod: c.Params.MinJobAgeS > 30, Lines: []price.Line{{Rates: []price.Rate{
 		{TRES: "gres/gpu", Micro: 2_000_001, Per: 1}, {TRES: "cpu", Micro: 7, Per: 1}}}},
 		Discounts: []price.Discount{{Hours: 1, Keep: 900_000}}}

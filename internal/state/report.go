@@ -196,12 +196,13 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 }
 
 // backForExit puts a batch job back into the queue if its exit code is one of RequeueExit or RequeueExitHold; false: it
-// is not, or the job is never requeued. What goes back too often is held, so that no job comes back for ever.
+// is not. As in Slurm that is the site's rule: JobRequeue and --no-requeue don't matter. What goes back too often is
+// held, so that no job comes back for ever.
 func (s *State) backForExit(j *model.Job, at, when model.Time, exit *model.Exit) bool {
 	r := &s.cfg.Params.Exits
 	held := slices.Contains(r.Hold, exit.Code)
 	if !held && !slices.Contains(r.Requeue, exit.Code) || exit.Signal != 0 || exit.Unknown || exit.CutOff || exit.OOM ||
-		j.Spec.Extra().Interactive || !j.Spec.Requeue || s.firstOver(j) {
+		j.Spec.Extra().Interactive || s.firstOver(j) {
 		return false
 	}
 	n := *j
@@ -211,18 +212,27 @@ func (s *State) backForExit(j *model.Job, at, when model.Time, exit *model.Exit)
 	case held:
 		hold, n.Special, why = model.HeldByUser, true, why+" (RequeueExitHold)"
 	case n.Exits > r.MostTimes():
-		hold, why = model.HeldByAdmin, fmt.Sprintf("it ended with exit code %d after it had been put back %d times for its "+
-			"exit codes (MaxBatchRequeue)", exit.Code, n.Exits-1)
+		hold, why = model.HeldByAdmin, oftenBack(exit.Code, n.Exits-1)
 		n.Exits = 0
 	default:
 		why += " (RequeueExit)"
 	}
-	state, reason := exit.State()
 	e := *exit
 	e.Text = why
-	s.finish(&n, at, when, state, reason, e, 0, true, hold)
+	s.finish(&n, at, when, model.Requeued, model.ReasonNone, e, 0, true, hold)
 	s.sayBack(j.ID, hold, why, model.ReasonMaxRequeue)
 	return true
+}
+
+func oftenBack(code int32, times uint32) string {
+	often := fmt.Sprintf("after it had been put back %d times for its exit codes (MaxBatchRequeue)", times)
+	switch times {
+	case 0:
+		often = "and MaxBatchRequeue is 0"
+	case 1:
+		often = "after it had been put back once for its exit code (MaxBatchRequeue)"
+	}
+	return fmt.Sprintf("it ended with exit code %d %s", code, often)
 }
 
 // finish ends a job with resources for good, or puts it back into the queue.
@@ -244,7 +254,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 	defer s.handOver(j, at)
 	if requeue {
 		s.record(&n)
-		s.mailRequeue(&n, at)
+		s.mailBack(&n, at)
 		s.countArray(n.ArrayID, func(a *Array) { a.Active--; a.Waiting++; a.Back = true })
 		if n.Reason == model.ReasonGPUOutOfMemory {
 			n.Spec, n.GPUOOMs = s.withGPUMem(&n), n.GPUOOMs+1

@@ -51,6 +51,34 @@ func TestReservations(t *testing.T) {
 	if r := s.View().Reservation("a"); r == nil || !r.Begun {
 		t.Errorf("begun: %+v", r)
 	}
+	// What was planned for a reservation that has changed since does not start in it.
+	apply(10_000, &SetConfig{Config: &model.Config{Cluster: "c", Nodes: cfg.Nodes,
+		Partitions: []*model.Partition{{Name: "p", Nodes: []string{"n1", "n2"}}}}})
+	apply(10_000, &Join{Node: "n1", BootID: "b"})
+	job := s.Apply(Command{At: 10_000, Body: &Submit{Spec: &model.Spec{Name: "j", User: "ann", Partitions: []string{"p"},
+		LimitS: 5, MinNodes: 1}}}).Job
+	start := func() Refusal {
+		alloc := &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(1), MemMiB: 1, Tasks: 1}}}
+		return s.Apply(Command{At: 10_000, Body: &Starts{Plan: model.Plan{Starts: []model.Start{{Job: job,
+			Task: model.NoTask, Partition: "p", LimitS: 5, Alloc: alloc, Resv: "a"}}}}}).Each[0]
+	}
+	changed := func(flags model.ResvFlags, users ...string) {
+		t.Helper()
+		c := resv("a", 10_000, 20_000, flags, "n1")
+		c.Op, c.Resv.Users = UpdateResv, users
+		if r := apply(10_000, c); r != OK {
+			t.Fatal(r)
+		}
+	}
+	if r := start(); r != NotFits {
+		t.Errorf("a start in a reservation that is not asked for: %s", r)
+	}
+	if changed(model.ResvMagnetic, "bob"); start() != NotFits {
+		t.Error("a start in a reservation that is another's by now")
+	}
+	if changed(model.ResvMagnetic, "ann"); start() != OK {
+		t.Error("no start in a reservation that attracts the job")
+	}
 	apply(50_000, &Tick{})
 	v := s.View()
 	if v.Reservation("a") != nil || v.Reservation("b") != nil || v.Reservation("m") != nil {

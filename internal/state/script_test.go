@@ -92,6 +92,15 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		p := &s.cfg.Params
 		p.MinJobAgeS, p.MaxJobs = w.num("minjobage", p.MinJobAgeS), int32(w.num("maxjobs", int64(p.MaxJobs)))
 		p.ReturnToService = int32(w.num("rts", int64(p.ReturnToService)))
+		for _, x := range []struct {
+			name string
+			at   *[]int32
+		}{{"exit", &p.Exits.Requeue}, {"exithold", &p.Exits.Hold}} {
+			if w.has(x.name) {
+				*x.at = []int32{int32(w.num(x.name, 0))}
+			}
+		}
+		p.Exits.Most = int32(w.num("exits", int64(p.Exits.Most)))
 		p.KillInvalidDep, p.MaxDepDepth = w.num("killdep", 0) == 1, int32(w.num("depdepth", 0))
 	case "configure":
 		s.cfg.Nodes = slices.DeleteFunc(slices.Clone(s.cfg.Nodes),

@@ -120,6 +120,11 @@ func (s *State) mayStart(at model.Time, epoch uint64, st *model.Start) (*model.J
 		!slices.Contains(j.Spec.Partitions, st.Partition) {
 		return nil, nil, NotFits // the configuration or the job has changed since the plan was made
 	}
+	if st.Resv != "" {
+		if r, ok := s.resvs.Get(st.Resv); !ok || !r.Takes(j.Spec, j.Het != nil) {
+			return nil, nil, NotFits // likewise the reservation
+		}
+	}
 	run := &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch,
 		Priority: st.Priority, Licenses: st.Licenses, Resv: st.Resv,
 		Share: part.Shared(j.Spec), Alone: j.Spec.Exclusive || part.Exclusive()}
