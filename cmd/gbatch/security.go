@@ -130,7 +130,7 @@ type siteProgram struct {
 	paths []string
 }
 
-// programs are what daemons run as root, or as the users of all jobs.
+// programs are what daemons run as root, and what daemons or commands run as whoever has a job.
 func programs(c *conf.Config) []siteProgram {
 	one := func(key, path string) siteProgram { return siteProgram{key, []string{path}} }
 	return []siteProgram{{"Prolog", c.Prolog}, {"Epilog", c.Epilog}, {"PrologSlurmctld", c.PrologSlurmctld},
@@ -140,7 +140,9 @@ func programs(c *conf.Config) []siteProgram {
 		one("MigProgram", c.MigProgram), one("JobSubmitProgram", c.JobSubmitProgram),
 		one("JobEventProgram", c.JobEventProgram), one("CliFilterProgram", c.CliFilterProgram),
 		one("RebootProgram", c.RebootProgram), one("GresHelper", c.GresHelper), one("SuspendProgram", c.Power.Suspend),
-		one("ResumeProgram", c.Power.Resume), one("ResumeFailProgram", c.Power.ResumeFail)}
+		one("ResumeProgram", c.Power.Resume), one("ResumeFailProgram", c.Power.ResumeFail),
+		one("SrunProlog", c.SrunProlog), one("SrunEpilog", c.SrunEpilog), one("SlurmctldPrimaryOnProg", c.PrimaryOnProg),
+		one("SlurmctldPrimaryOffProg", c.PrimaryOffProg)}
 }
 
 // notWritable wants a file, and all directories above it, to be root's or SlurmUser's alone to change.

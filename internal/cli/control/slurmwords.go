@@ -99,15 +99,15 @@ AuthAltTypes=(null) AuthAltParameters=(null) AuthInfo=(null) AuthType=(null) Bca
 BcastParameters=(null) BurstBufferType=(null) CliFilterPlugins=(null) CredType=(null) CommunicationParameters=(null)
 CpuFreqDef=Unknown CpuFreqGovernors=(null) DebugFlags=(null) EioTimeout=60 EpilogMsgTime=0~usec
 FairShareDampeningFactor=1 FederationParameters=(null) GetEnvTimeout=120~sec GpuFreqDef=(null) GroupUpdateForce=1
-GroupUpdateTime=600~sec HASH_VAL=Match InteractiveStepOptions=(null) JobAcctGatherParams=(null) JobCompHost=(null)
+GroupUpdateTime=600~sec HASH_VAL=Match JobAcctGatherParams=(null) JobCompHost=(null)
 JobCompLoc=(null) JobCompParams=(null) JobCompPort=0 JobCompType=(null) JobCompUser=(null) JobSubmitPlugins=(null)
 LogTimeFormat=rfc3339_ms MCSParameters=(null) MCSPlugin=(null) NodeFeaturesPlugins=(null) PlugStackConfig=(null)
 PluginDir=(null) PrEpParameters=(null) PrEpPlugins=(null) PriorityParameters=(null)
-PrioritySiteFactorParameters=(null) PrioritySiteFactorPlugin=(null) RequeueExit=(null) RequeueExitHold=(null)
-ResvEpilog=(null) ResvOverRun=0~min ResvProlog=(null) ScronParameters=(null) SlurmSchedLogFile=(null)
-SlurmSchedLogLevel=0 SlurmctldAddr=(null) SlurmctldPrimaryOffProg=(null) SlurmctldPidFile=(null)
-SlurmctldPrimaryOnProg=(null) SlurmctldSyslogDebug=(null) SlurmdPidFile=(null) SlurmdParameters=(null)
-SlurmdSyslogDebug=(null) SlurmdUser=root(0) SrunEpilog=(null) SrunPortRange=0-0 SrunProlog=(null)
+PrioritySiteFactorParameters=(null) PrioritySiteFactorPlugin=(null)
+ResvEpilog=(null) ResvProlog=(null) ScronParameters=(null) SlurmSchedLogFile=(null)
+SlurmSchedLogLevel=0 SlurmctldAddr=(null) SlurmctldPidFile=(null)
+SlurmctldSyslogDebug=(null) SlurmdPidFile=(null) SlurmdParameters=(null)
+SlurmdSyslogDebug=(null) SlurmdUser=root(0) SrunPortRange=0-0
 SwitchParameters=(null) SwitchType=(null) TCPTimeout=2~sec TreeWidth=16 UsePam=No VSizeFactor=0~percent
 LaunchType=launch/slurm X11Parameters=(null)
 `

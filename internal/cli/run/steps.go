@@ -143,7 +143,7 @@ func (s *steps) begin() error {
 	}
 	s.number()
 	first := s.all[0]
-	if err := first.around(first.prolog); err != nil {
+	if err := first.around(first.prolog, "prolog_srun"); err != nil {
 		return fmt.Errorf("%s prolog failed: %w. Aborting step", first.Program, err)
 	}
 	for _, t := range s.all {
@@ -287,7 +287,7 @@ func (s *steps) finish() (rc int) {
 		s.closeMPI()
 	}
 	if first := s.all[0]; begun {
-		if err := first.around(first.epilog); err != nil {
+		if err := first.around(first.epilog, "epilog_srun"); err != nil {
 			s.Errorf("%s epilog failed: %v", s.Program, err)
 		}
 	}
