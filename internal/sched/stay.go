@@ -18,10 +18,13 @@ type stay struct {
 
 // stayIn gives how long a job may stay if it starts at a moment. If the shape has a reservation, the job ends with it,
 // whatever its limit, as in Slurm, or ResvOverRun later; nothing is planned for that time. ok is false if the job could
-// not end before its deadline.
+// not end before its deadline, or the reservation, one of several that it asked for, is for others by now.
 func (p *Planner) stayIn(it *item, sh *shape, t model.Time) (s stay, ok bool) {
 	sp := it.e.j.Spec
 	s = stay{it.limitS, it.planS, min(it.planS, sp.LeastS(it.limitS))}
+	if r := p.v.Reservation(sh.rq.Reservation); r != nil && !r.Admits(sp) {
+		return s, false
+	}
 	if end := p.until(sh.rq.Reservation, t); end != forever {
 		room := int64(end-t) / 1000
 		if it.sh.attracts(sh) && room < s.leastS {
