@@ -127,6 +127,9 @@ func (r *RecordRow) state() string {
 		return "CANCELLED by " + strconv.FormatUint(uint64(r.CancelUID), 10)
 	}
 	if r.State == model.Requeued && r.Batch && r.OfStep == nil {
+		if r.Exit.Code != 0 && r.Exit.Signal == 0 { // the job went back because its script had ended so (RequeueExit)
+			return model.Failed.String()
+		}
 		return model.Cancelled.String() // the job went back, its script was ended
 	}
 	return r.State.String()
