@@ -38,7 +38,7 @@ func pamCommand() *cobra.Command {
 		Long: "PAM runs this for logins on a node, by pam_exec: a user without a running job there is turned away, and\n" +
 			"what others log in for runs in their job that has begun last: with its cores, memory and GPUs, until it\n" +
 			"ends. root always gets in.\n" +
-			"In /etc/pam.d/sshd, the last account line, and and a session line after pam_systemd and before pam_env:",
+			"In /etc/pam.d/sshd, the last account line, and a session line after pam_systemd and before pam_env:",
 		Example: "  account  required  pam_exec.so quiet stdout /usr/bin/gbatch pam\n" +
 			"  session  required  pam_exec.so quiet stdout /usr/bin/gbatch pam",
 		Args: noOperands,
