@@ -116,8 +116,11 @@ func QueryStates(v string) ([]model.JobState, error) {
 		for _, s := range model.JobStates() {
 			names = append(names, s.String())
 		}
-		names = append(names, model.ExpeditingText, model.SpecialExitText)
+		names = append(names, model.ExpeditingText)
 		for _, s := range absent {
+			if s[0] == "STAGE_OUT" { // Slurm's order
+				names = append(names, model.SpecialExitText)
+			}
 			names = append(names, s[0])
 		}
 		return nil, &getopt.TextError{Text: "Invalid job state specified: " + w + "\nValid job states include: " +
