@@ -79,7 +79,7 @@ func resume(ctx context.Context, list []Member, s *state) error {
 	if len(s.parked) == 0 {
 		return nil
 	}
-	return setNodes(ctx, list, s.parked, "RESUME", "")
+	return setNodes(ctx, list, s.parked, "UNDRAIN", "") // RESUME refuses one that has come back meanwhile
 }
 
 func setNodes(ctx context.Context, list []Member, names []string, to, reason string) error {
