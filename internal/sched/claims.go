@@ -169,7 +169,7 @@ func (p *Planner) startOnKept(b *booking, it *item, task int32) bool {
 		return false // as it asks for them anyway
 	}
 	kept := *it
-	kept.sh = p.shapeOf(b.lane, &sp, nil)
+	kept.sh = p.shapeOf(b.lane, &sp, "")
 	return p.start(b.lane, &kept, task)
 }
 

@@ -88,7 +88,7 @@ func (p *Planner) growerOf(j *model.Job, l *lane, resv string) grower {
 	more := j.Spec.Extra()
 	more.Licenses = nil // they are the job's, however many nodes it has
 	one.More, one.MinNodes, one.MaxNodes, one.ReqNodes, one.Reservation = &more, 1, 1, nil, resv
-	g.sh = p.shapeOf(l, &one, nil)
+	g.sh = p.shapeOf(l, &one, "")
 	if p.lim != nil {
 		g.set = p.lim.limitsOf(j.Spec, l.part.Name)
 	}

@@ -54,8 +54,8 @@ type shape struct {
 	noneAt uint64       // Planner.usable when none was set; 0: never
 }
 
-// shapeOf gives the shape of a job in a lane. magnets names the reservations that attract it.
-func (p *Planner) shapeOf(l *lane, sp *model.Spec, magnets []string) *shape {
+// shapeOf gives the shape of a job in a lane. magnets names the reservations that attract it, with commas between them.
+func (p *Planner) shapeOf(l *lane, sp *model.Spec, magnets string) *shape {
 	p.key = ask.Key(p.key[:0], sp, p.stock.byUser)
 	class := int64(l.part.PriorityTier)
 	if !p.cfg.Params.Preempt.ByPartition {
@@ -76,8 +76,8 @@ func (p *Planner) shapeOf(l *lane, sp *model.Spec, magnets []string) *shape {
 	if most > 0 {
 		p.key = append(binary.AppendVarint(p.key, most), 'n')
 	}
-	for _, name := range magnets {
-		p.key = append(append(p.key, name...), 'm')
+	if magnets != "" {
+		p.key = append(append(binary.AppendVarint(p.key, int64(len(magnets))), magnets...), 'm')
 	}
 	if sh := l.shapes[string(p.key)]; sh != nil {
 		return sh

@@ -22,8 +22,10 @@ type stay struct {
 func (p *Planner) stayIn(it *item, sh *shape, t model.Time) (s stay, ok bool) {
 	sp := it.e.j.Spec
 	s = stay{it.limitS, it.planS, min(it.planS, sp.LeastS(it.limitS))}
-	if r := p.v.Reservation(sh.rq.Reservation); r != nil && !r.Admits(sp) {
-		return s, false
+	if name := sh.rq.Reservation; name != "" {
+		if r := p.v.Reservation(name); r != nil && !r.Admits(sp) {
+			return s, false
+		}
 	}
 	if end := p.until(sh.rq.Reservation, t); end != forever {
 		room := int64(end-t) / 1000

@@ -378,14 +378,15 @@ func (p *Planner) closed(it *item) string {
 // maxMagnets bounds the reservations that attract one job.
 const maxMagnets = 16
 
-// attractedTo names the reservations that attract a job, in order of name.
-func (p *Planner) attractedTo(j *model.Job) (names []string) {
+// attractedTo names the reservations that attract a job, in order, with commas between them; "": none does.
+func (p *Planner) attractedTo(j *model.Job) string {
+	var names []string
 	for _, r := range p.magnets {
 		if len(names) < maxMagnets && r.Attracts(j.Spec, j.Het != nil) {
 			names = append(names, r.Name)
 		}
 	}
-	return names
+	return strings.Join(names, ",")
 }
 
 // shapeItem gives an item its shape.
@@ -395,12 +396,12 @@ func (p *Planner) shapeItem(it *item, l *lane) {
 }
 
 // draw adds the shapes for the reservations that attract jobs of a shape.
-func (p *Planner) draw(l *lane, sh *shape, magnets []string) {
-	if len(magnets) == 0 {
+func (p *Planner) draw(l *lane, sh *shape, magnets string) {
+	if magnets == "" {
 		return
 	}
 	rq := sh.rq
-	rq.Reservation = strings.Join(magnets, ",")
+	rq.Reservation = magnets
 	sh.next, sh.drawn = p.newShape(l, &rq), true
 	if sh.relaxed != nil {
 		sh.relaxed.next, sh.relaxed.drawn = sh.next.relaxed, true
