@@ -234,7 +234,9 @@ func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bo
 		return nil, fmt.Errorf("its script %.12s is missing", j.Spec.Script)
 	}
 	l.Addrs = c.addrsOf(v, j.Run.Alloc, place)
-	l.CPUBind = cpuBind(v, j)
+	if place == 0 { // the node that makes the job's steps
+		l.CPUBind = cpuBind(v, j)
+	}
 	l.Switches, l.Blocks = c.switchPath(v.Config(), v.Partition(j.Run.Partition), j.Run.Alloc.Nodes[place].Node)
 	if a := v.Array(j.ArrayID); a != nil {
 		l.Array = proto.ArrayShape{Count: a.Total, Min: a.Min, Max: a.Max, Step: a.Step}

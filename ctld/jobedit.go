@@ -417,13 +417,6 @@ func (ed *editing) comment(kv model.KV) error {
 	return nil
 }
 
-// wckey is WCKey; nothing is the user's default one.
-func (ed *editing) wckey(kv model.KV) error {
-	ed.sp.WCKey, ed.specChanged = kv.Value, true
-	_, err := chooseWCKey(ed.v, ed.sp)
-	return err
-}
-
 // adminComment is AdminComment.
 func (ed *editing) adminComment(kv model.KV) error {
 	if !ed.operator {

@@ -54,6 +54,13 @@ func chooseWCKey(v *state.View, sp *model.Spec) (notes []string, err error) {
 	return notes, nil
 }
 
+// wckey is WCKey of an update; nothing is the user's default one.
+func (ed *editing) wckey(kv model.KV) error {
+	ed.sp.WCKey, ed.specChanged = kv.Value, true
+	_, err := chooseWCKey(ed.v, ed.sp) // updates have no notes: WCKey is not shown if usage is not kept by it
+	return err
+}
+
 // bounded refuses a job whose description is too large, or has numbers that no command sends: code that gets it takes
 // them for good.
 func bounded(sp *model.Spec) error {

@@ -227,7 +227,7 @@ func FuzzStepUser(f *testing.F) {
 			}
 			b = in.further(b)
 		}
-		z.talk(t, b, shares.Owner{UID: 1000}, func(s *stepServer, c *stepConn) error { return s.read(c, 1000) })
+		z.talk(t, b, shares.Owner{UID: 1000}, func(s *stepServer, c *stepConn) error { return s.read(c, 1000, 1) })
 	})
 }
 

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"gbatch/internal/blob"
 	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
@@ -237,7 +235,7 @@ func (n *Noded) makeOrder(ctx context.Context, l *proto.Launch, had string, reus
 	if script = had; script == "" && !l.Prepare {
 		if script, err = n.scripts.Take(&l.Script, l.Spec.UID, l.Spec.GID); err != nil {
 			err = fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
-			if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EROFS) {
+			if outOfSpace(err) {
 				err = taken{err}
 			}
 			return nil, "", err

@@ -300,7 +300,7 @@ func (s *peerServer) read(c *stepConn) error {
 		if err := c.pays(shares.Owner{UID: d.UID, Host: c.from}); err != nil {
 			return c.sayBusy(err)
 		}
-		return s.steps.read(c, d.UID)
+		return s.steps.read(c, d.UID, 0)
 	case proto.StepFramePart:
 		if c.role != pki.RoleNode {
 			return fmt.Errorf("%s is not a node", c.from)

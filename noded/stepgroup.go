@@ -5,18 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"os"
 	"path"
-	"strconv"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/cgroup"
+	"gbatch/noded/procs"
 	"gbatch/noded/shim"
 )
 
@@ -175,54 +170,18 @@ func (l *loop) onAdopted(m msgAdopted) {
 
 // adopt moves the parent of a process into a job's group; held is false where there are no groups.
 func (g *groups) adopt(key proto.Attempt, job *model.NodeAlloc, asker int) (pid int, held bool, err error) {
-	if !g.root.Can().Track {
-		pid, err = parentOf(asker)
-		return pid, false, err
+	var group *cgroup.Group
+	if g.root.Can().Track {
+		if group, err = g.jobGroup(key, job); err != nil {
+			return 0, false, err
+		}
 	}
-	group, err := g.jobGroup(key, job)
-	if err != nil {
-		return 0, false, err
-	}
-	if pid, err = parentOf(asker); err != nil { // it waits for the asker, so the number stays its own
-		return 0, false, err
+	pid, there := procs.Parent(asker) // it waits for the asker, so the number stays its own
+	switch {
+	case !there || pid <= 1:
+		return 0, false, errors.New("the login has ended")
+	case group == nil:
+		return pid, false, nil
 	}
 	return pid, true, group.Take(pid)
-}
-
-// pidOf gives the process at the other end of a socket.
-func pidOf(nc net.Conn) (pid int, err error) {
-	uc, ok := nc.(*net.UnixConn)
-	if !ok {
-		return 0, errors.New("it comes from no process of this host")
-	}
-	raw, err := uc.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		var cred *unix.Ucred
-		if cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); failed == nil {
-			pid = int(cred.Pid)
-		}
-	})
-	return pid, errors.Join(err, failed)
-}
-
-// parentOf gives the parent of a process; one whose parent has ended is refused.
-func parentOf(pid int) (int, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	stat := string(b)
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("the status of process %d: %q", pid, stat)
-	}
-	parent, err := strconv.Atoi(fields[1])
-	if err == nil && parent <= 1 {
-		err = errors.New("the login has ended")
-	}
-	return parent, err
 }

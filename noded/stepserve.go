@@ -100,7 +100,7 @@ func (s *stepServer) talk(nc net.Conn) {
 	if s.ending.Load() {
 		c.close() // it came beside closeAll
 	}
-	s.converse(c, "uid", who.UID, func() error { return s.read(c, user.UID) })
+	s.converse(c, "uid", who.UID, func() error { return s.read(c, user.UID, int(user.PID)) })
 }
 
 // converse runs a connection: read reads it, and its writer sends the events. It returns when both have ended.
@@ -148,8 +148,9 @@ func refuseNow(c *stepConn, why string) error {
 	return errRefused
 }
 
-// read reads the command's request, and then its further messages.
-func (s *stepServer) read(c *stepConn, uid uint32) error {
+// read reads the request of a command, which is a process of a user (0: on another host), and then its further
+// messages.
+func (s *stepServer) read(c *stepConn, uid uint32, pid int) error {
 	if err := c.nc.SetReadDeadline(time.Now().Add(stepFirst)); err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (s *stepServer) read(c *stepConn, uid uint32) error {
 	case err != nil:
 		return c.sayBusy(err)
 	case kind == proto.StepFrameAdopt:
-		return s.adopt(c, uid, body)
+		return s.adopt(c, uid, pid, body)
 	case kind != proto.StepFrameRequest:
 		return fmt.Errorf("a message of kind %d at this point", kind)
 	}
@@ -189,22 +190,18 @@ func (s *stepServer) read(c *stepConn, uid uint32) error {
 }
 
 // adopt reads the request of a login's PAM module (gbatch pam).
-func (s *stepServer) adopt(c *stepConn, uid uint32, body []byte) error {
+func (s *stepServer) adopt(c *stepConn, uid uint32, pid int, body []byte) error {
 	rq := new(proto.StepAdopt)
 	if err := c.decode(body, rq, nil); err != nil {
 		return c.sayBusy(err)
 	}
 	switch {
-	case uid != 0:
-		return refuseNow(c, "only root puts processes into others' jobs")
+	case uid != 0 || pid == 0:
+		return refuseNow(c, "only root of this host puts processes into others' jobs")
 	case s.login:
 		return refuseNow(c, s.name+" is a login host and runs no jobs")
 	}
-	asker, err := pidOf(c.nc)
-	if err != nil {
-		return err
-	}
-	s.inbox.post(msgAdopt{conn: c, uid: rq.UID, asker: asker})
+	s.inbox.post(msgAdopt{conn: c, uid: rq.UID, asker: pid})
 	return s.readOn(c)
 }
 

@@ -98,9 +98,10 @@ func (q *request) userRecords(keep func(*model.User) bool) (n int, err error) {
 func listUsers(q *request) error {
 	levels, accounts, names := q.words("admin_level"), q.words("default_account"), append(q.words("user"),
 		q.words("name")...)
+	keys := q.words("default_wckey")
 	_, err := q.userRecords(func(u *model.User) bool {
 		return one(levels, u.Admin.String()) && one(accounts, u.DefaultAccount) && one(names, u.Name) &&
-			one(q.words("default_wckey"), u.DefaultWCKey)
+			one(keys, u.DefaultWCKey)
 	})
 	return err
 }
@@ -245,10 +246,11 @@ func (q *request) wckeys(keep func(*acctmgr.Facts, *model.WCKey) bool) (n int, e
 
 func listWCKeys(q *request) error {
 	names, users, ids, clusters := q.words("name"), q.words("user"), q.words("id"), q.words("cluster")
+	presets := q.flag("only_defaults")
 	_, err := q.wckeys(func(f *acctmgr.Facts, w *model.WCKey) bool {
 		u := f.Users[w.User]
 		return one(names, w.Name) && one(users, w.User) && one(ids, keyID(w)) && one(clusters, f.Cluster) &&
-			(!q.flag("only_defaults") || u != nil && u.DefaultWCKey == w.Name)
+			(!presets || u != nil && u.DefaultWCKey == w.Name)
 	})
 	return err
 }

@@ -263,19 +263,24 @@ func takeUsers(q *request, b *object) error {
 		if err := q.shortAssociations(members, "", name); err != nil {
 			return err
 		}
-		known := func(f *acctmgr.Facts) bool { return f.Users[name] != nil }
-		if f, err := q.accountFacts(); err != nil {
+		f, err := q.accountFacts()
+		if err != nil {
 			return err
-		} else if known(f) { // a default wckey has to be there before
+		}
+		there := f.Users[name] != nil
+		if there { // a default wckey has to be among the user's before
 			if err := q.giveWCKeys(name, keys...); err != nil {
 				return err
 			}
 		}
-		if err := q.change("user", known, []string{"name=" + name}, set, nil); err != nil {
+		if err := q.change("user", func(f *acctmgr.Facts) bool { return f.Users[name] != nil },
+			[]string{"name=" + name}, set, nil); err != nil {
 			return err
 		}
-		if err := q.giveWCKeys(name, keys...); err != nil {
-			return err
+		if !there {
+			if err := q.giveWCKeys(name, keys...); err != nil {
+				return err
+			}
 		}
 		for _, c := range coordinators {
 			if err := q.coordinator(c, "", name); err != nil {

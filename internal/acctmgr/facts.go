@@ -19,14 +19,14 @@ type Facts struct {
 	TRES     []string
 	Has      []model.TRESCount // what all nodes have
 	assocs   map[model.AssocKey]*model.Association
-	WCKeys   []*model.WCKey
-	Tracks   bool // TrackWCKey
+	keys     map[string][]*model.WCKey // of each user, in order of name
+	Tracks   bool                      // TrackWCKey
 }
 
 // Read makes Facts from the cluster's answer.
 func Read(chunks []*proto.AccountsChunk) *Facts {
 	f := &Facts{Accounts: map[string]*model.Account{}, Users: map[string]*model.User{}, QOS: map[string]*model.QOS{},
-		assocs: map[model.AssocKey]*model.Association{}}
+		assocs: map[model.AssocKey]*model.Association{}, keys: map[string][]*model.WCKey{}}
 	for _, c := range chunks {
 		if c.Gen == 0 {
 			continue
@@ -44,7 +44,10 @@ func Read(chunks []*proto.AccountsChunk) *Facts {
 		for _, q := range c.QOS {
 			f.QOS[q.Name] = q
 		}
-		f.WCKeys, f.Tracks = append(f.WCKeys, c.WCKeys...), c.TrackWCKey
+		for _, w := range c.WCKeys {
+			f.keys[w.User] = append(f.keys[w.User], w)
+		}
+		f.Tracks = c.TrackWCKey
 	}
 	return f
 }

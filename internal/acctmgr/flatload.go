@@ -342,25 +342,6 @@ func (l *load) user(n int, name string, words []word) error {
 	return l.limits(n, l.assoc(model.AssocKey{Account: l.parent, User: name, Partition: part}), rest)
 }
 
-// wckey notes a wckey of a user. Those that stand for a default (*key) are none of their own.
-func (l *load) wckey(n int, user, name string) error {
-	if strings.HasPrefix(name, model.PresetMark) {
-		return nil
-	}
-	if err := model.CheckWCKey(name); err != nil {
-		if l.lost == nil {
-			return err
-		}
-		l.lost(n, "wckey "+name, err.Error())
-		if u := l.users.m[user]; u.DefaultWCKey == name {
-			u.DefaultWCKey = ""
-		}
-		return nil
-	}
-	l.wckeys.get([2]string{user, name}, func() *model.WCKey { return &model.WCKey{User: user, Name: name} })
-	return nil
-}
-
 // coordinators makes users coordinators, now that all accounts are known.
 func (l *load) coordinators() error {
 	for _, c := range l.coords {

@@ -168,7 +168,7 @@ func userJSON() []slurmjson.Field[userOf] {
 		text("name", func(u *model.User) string { return u.Name }),
 		{Name: "old_name"},
 		slurmjson.ListOf("wckeys", func(u *userOf, add func(*wckeyOf)) {
-			for _, w := range u.f.wckeys(nil, []string{u.is.Name}) {
+			for _, w := range u.f.keys[u.is.Name] {
 				add(&wckeyOf{w, u.f})
 			}
 		}, wckeyJSON()),

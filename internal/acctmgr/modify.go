@@ -294,7 +294,7 @@ func (f *Facts) readPick(where []word) (*pick, error) {
 
 // has reports whether a user has one of the wckeys that are asked for.
 func (s *pick) has(f *Facts, u *model.User) bool {
-	return s.keys == nil || len(f.wckeys(s.keys, []string{u.Name})) > 0
+	return s.keys == nil || f.hasWCKey(u.Name, s.keys...)
 }
 
 func (s *pick) user(u *model.User) bool {

@@ -145,15 +145,15 @@ func (f *Facts) removeUsers(where []word) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.keys != nil && s.byAssoc {
+		return nil, fmt.Errorf(" Delete wckeys and associations one after the other: wckeys= is not for one account")
+	}
 	if s.keys != nil { // the users stay
 		gone := slices.DeleteFunc(f.wckeys(s.keys, nil), func(w *model.WCKey) bool {
 			u := f.Users[w.User]
 			return s.byUser && !slices.Contains(s.users, w.User) || u != nil && !s.user(u)
 		})
 		f.dropWCKeys(p, gone)
-		if s.byAssoc {
-			return nil, fmt.Errorf(" Delete wckeys and associations one after the other: wckeys= is not for one account")
-		}
 		return p, nil
 	}
 	var gone []*model.Association

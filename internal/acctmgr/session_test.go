@@ -28,19 +28,21 @@ func (f *Facts) fold(edits []proto.AcctEdit) {
 			f.Users[e.User.Name] = e.User
 		case proto.DropUser:
 			delete(f.Users, e.User.Name)
-			f.WCKeys = slices.DeleteFunc(f.WCKeys, func(w *model.WCKey) bool { return w.User == e.User.Name })
+			delete(f.keys, e.User.Name)
 		case proto.PutWCKey:
 			n := *e.WCKey
-			n.ID = uint32(len(f.WCKeys) + 1)
-			f.WCKeys = append(f.WCKeys, &n)
+			n.ID = uint32(len(f.wckeys(nil, nil)) + 1)
+			of := append(f.keys[n.User], &n)
+			slices.SortFunc(of, func(a, b *model.WCKey) int { return strings.Compare(a.Name, b.Name) })
+			f.keys[n.User] = of
 		case proto.DropWCKey:
 			if u := f.Users[e.WCKey.User]; u != nil && u.DefaultWCKey == e.WCKey.Name {
 				n := *u
 				n.DefaultWCKey = ""
 				f.Users[n.Name] = &n
 			}
-			f.WCKeys = slices.DeleteFunc(f.WCKeys, func(w *model.WCKey) bool {
-				return w.User == e.WCKey.User && w.Name == e.WCKey.Name
+			f.keys[e.WCKey.User] = slices.DeleteFunc(f.keys[e.WCKey.User], func(w *model.WCKey) bool {
+				return w.Name == e.WCKey.Name
 			})
 		case proto.PutAssoc:
 			n := *e.Assoc

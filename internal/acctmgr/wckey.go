@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,25 +21,30 @@ import (
 // wckeys gives the wckeys that have one of the names and are of one of the users, in order of name and user. nil: of
 // any name, of any user.
 func (f *Facts) wckeys(names, users []string) (out []*model.WCKey) {
-	for _, w := range f.WCKeys {
-		if (names == nil || slices.Contains(names, w.Name)) && (users == nil || slices.Contains(users, w.User)) {
-			out = append(out, w)
+	if users == nil {
+		users = slices.Collect(maps.Keys(f.keys))
+	}
+	for _, user := range users {
+		for _, w := range f.keys[user] {
+			if names == nil || slices.Contains(names, w.Name) {
+				out = append(out, w)
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b *model.WCKey) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.User, b.User))
 	})
-	return out
+	return slices.Compact(out) // a user may be named twice
 }
 
-// hasWCKey reports whether a user has a wckey.
-func (f *Facts) hasWCKey(user, name string) bool {
-	return len(f.wckeys([]string{name}, []string{user})) > 0
+// hasWCKey reports whether a user has one of some wckeys.
+func (f *Facts) hasWCKey(user string, names ...string) bool {
+	return slices.ContainsFunc(f.keys[user], func(w *model.WCKey) bool { return slices.Contains(names, w.Name) })
 }
 
 // wckeyNames gives the names of a user's wckeys, in order.
 func (f *Facts) wckeyNames(user string) (out []string) {
-	for _, w := range f.wckeys(nil, []string{user}) {
+	for _, w := range f.keys[user] {
 		out = append(out, w.Name)
 	}
 	return out
@@ -199,4 +205,23 @@ func wckeyJSON() []slurmjson.Field[wckeyOf] {
 		text("user", func(w *model.WCKey) string { return w.User }),
 		{Name: "flags", Type: slurmjson.List},
 	}
+}
+
+// wckey notes a wckey of a user. Those that stand for a default (*key) are none of their own.
+func (l *load) wckey(n int, user, name string) error {
+	if strings.HasPrefix(name, model.PresetMark) {
+		return nil
+	}
+	if err := model.CheckWCKey(name); err != nil {
+		if l.lost == nil {
+			return err
+		}
+		l.lost(n, "wckey "+name, err.Error())
+		if u := l.users.m[user]; u.DefaultWCKey == name {
+			u.DefaultWCKey = ""
+		}
+		return nil
+	}
+	l.wckeys.get([2]string{user, name}, func() *model.WCKey { return &model.WCKey{User: user, Name: name} })
+	return nil
 }

@@ -52,7 +52,7 @@ var opens = map[string]string{
 	"internal/store/join.go":      ownState, "internal/store/logfile.go": ownState,
 	"internal/store/options.go": ownState,
 	"internal/store/plant.go":   ownState, "internal/store/snapcheck.go": ownState,
-	"noded/cgroup/adopt.go": kernels, "noded/stepgroup.go": kernels,
+	"noded/cgroup/adopt.go":   kernels,
 	"noded/cgroup/cpusets.go": kernels, "noded/cgroup/detect.go": kernels, "noded/cgroup/devices.go": kernels,
 	"noded/cgroup/group.go": kernels, "noded/cgroup/kill.go": kernels, "noded/cgroup/meter.go": kernels,
 	"noded/cgroup/programs.go": kernels, "noded/cgroup/root.go": kernels, "noded/cgroup/sub.go": kernels,

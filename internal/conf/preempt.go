@@ -1,11 +1,12 @@
 package conf
 
 import (
+	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
 )
@@ -219,44 +220,27 @@ func exitSettings() []setting {
 func exitCodes(name string, at func(*Config) *[]int32) setting {
 	return setting{name: name, effect: AtOnce,
 		read: func(c *Config, v string) fault {
-			var out []int32
-			for _, word := range splitList(v) {
-				first, last, ranged := strings.Cut(word, "-")
-				if !ranged {
-					last = first
-				}
-				lo, err := strconv.ParseUint(strings.TrimSpace(first), 10, 8)
-				hi, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 8)
-				if err != nil || err2 != nil || lo > hi {
-					return fault{shown(word) + " is no exit code from 0 to 255 and no range of them", "1-9,18"}
-				}
-				for n := lo; n <= hi; n++ {
-					out = append(out, int32(n))
-				}
+			codes, err := hostlist.ParseIndexes(v)
+			if err != nil {
+				return fault{shown(v) + " is no list of exit codes and ranges of them", "1-9,18"}
 			}
-			slices.Sort(out)
-			*at(c) = slices.Compact(out)
+			*at(c) = nil
+			for _, n := range codes {
+				if n > 255 {
+					return fault{fmt.Sprintf("%d is no exit code: they go from 0 to 255", n), "1-9,18"}
+				}
+				*at(c) = append(*at(c), int32(n))
+			}
 			return fault{}
 		},
-		show: func(c *Config) string { return orNull(codesText(*at(c))) },
+		show: func(c *Config) string {
+			var codes model.Bits
+			for _, n := range *at(c) {
+				codes = codes.With(int(n))
+			}
+			return orNull(codes.String())
+		},
 	}
-}
-
-// codesText writes sorted numbers as ranges.
-func codesText(codes []int32) string {
-	var out []string
-	for i := 0; i < len(codes); {
-		k := i
-		for k+1 < len(codes) && codes[k+1] == codes[k]+1 {
-			k++
-		}
-		text := strconv.Itoa(int(codes[i]))
-		if k > i {
-			text += "-" + strconv.Itoa(int(codes[k]))
-		}
-		out, i = append(out, text), k+1
-	}
-	return strings.Join(out, ",")
 }
 
 // exits gives the rules as the state has them.

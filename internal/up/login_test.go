@@ -127,7 +127,7 @@ func TestLogins(t *testing.T) {
 		t.Errorf("a login on n1 says %q", line)
 	}
 	if out, err := asNobody(filepath.Join(programs(t), "gbatch"), "pam", "-f", c.Conf, "--node", "n1"); err == nil ||
-		!strings.Contains(out, "only root") {
+		!strings.Contains(out, "only root of this host") {
 		t.Errorf("a user who asks for it: %v: %s", err, out)
 	}
 	forged(t, c)

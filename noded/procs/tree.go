@@ -56,6 +56,12 @@ func (t *Tree) Look(r *Reader, now time.Time) {
 	}
 }
 
+// Parent gives the parent of a process; false: there is no such process.
+func Parent(pid int) (parent int, there bool) {
+	p, there := parseTreeProc(pid, new(Reader).file(pid, "/stat"))
+	return p.parent, there
+}
+
 // parseTreeProc reads a line of /proc/PID/stat; the name in it may have any character.
 func parseTreeProc(pid int, b []byte) (Proc, bool) {
 	end := bytes.LastIndexByte(b, ')')

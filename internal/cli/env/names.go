@@ -93,9 +93,10 @@ func StateWords() getopt.Values {
 	return v
 }
 
-// absent are states of Slurm in which no job is here: their names and short forms.
-var absent = [][2]string{{"RESV_DEL_HOLD", "RD"}, {"REQUEUE_FED", "RF"}, {"REQUEUE_HOLD", "RH"}, {"REVOKED", "RV"},
-	{"SIGNALING", "SI"}, {"STAGE_OUT", "SO"}, {"STOPPED", "ST"}}
+// more are Slurm's further states, in its order: their names and short forms. No job is in them here, but for
+// SPECIAL_EXIT (model.ParseFilterState).
+var more = [][2]string{{"RESV_DEL_HOLD", "RD"}, {"REQUEUE_FED", "RF"}, {"REQUEUE_HOLD", "RH"}, {"REVOKED", "RV"},
+	{"SIGNALING", "SI"}, {model.SpecialExitText, "SE"}, {"STAGE_OUT", "SO"}, {"STOPPED", "ST"}}
 
 // QueryStates reads a list of states. States of Slurm that gbatch doesn't have are known, but no job is in them.
 func QueryStates(v string) ([]model.JobState, error) {
@@ -109,7 +110,7 @@ func QueryStates(v string) ([]model.JobState, error) {
 			continue
 		}
 		is := func(s [2]string) bool { return strings.EqualFold(w, s[0]) || strings.EqualFold(w, s[1]) }
-		if slices.ContainsFunc(absent, is) {
+		if slices.ContainsFunc(more, is) {
 			continue
 		}
 		var names []string
@@ -117,10 +118,7 @@ func QueryStates(v string) ([]model.JobState, error) {
 			names = append(names, s.String())
 		}
 		names = append(names, model.ExpeditingText)
-		for _, s := range absent {
-			if s[0] == "STAGE_OUT" { // Slurm's order
-				names = append(names, model.SpecialExitText)
-			}
+		for _, s := range more {
 			names = append(names, s[0])
 		}
 		return nil, &getopt.TextError{Text: "Invalid job state specified: " + w + "\nValid job states include: " +

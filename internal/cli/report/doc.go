@@ -5,7 +5,7 @@
 // are Slurm's.
 //
 //	greport.go     options, words and the window
-//	reports.go     the reports
+//	reports.go     the reports, with sizes.go (jobs by size) and wckeys.go
 //	money.go       usage, invoice and balance
 //	text.go        times in their formats, columns
 package report

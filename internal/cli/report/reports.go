@@ -2,13 +2,11 @@ package report
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
-	"gbatch/internal/cli/env"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
@@ -155,11 +153,6 @@ func (r *call) fieldsOf(first string) string {
 		return first + ",TresName,Used"
 	}
 	return first + ",Used,Energy"
-}
-
-// keyFields are those of the reports by wckey, which have no energy.
-func (r *call) keyFields(first string) string {
-	return strings.TrimSuffix(r.fieldsOf(first), ",Energy")
 }
 
 func addTRES(sum []model.TRESCount, more []model.TRESCount) []model.TRESCount {
@@ -369,209 +362,6 @@ func (r *call) topUsage() error {
 		return err
 	}
 	return r.print(fmt.Sprintf("Top %d Users", r.top), r.usage(), r.fieldsOf("Cluster,Login,Proper,Accounts"), rows)
-}
-
-// userByWCKey is cluster UserUtilizationByWCKey: users by what they used most of a wckey.
-func (r *call) userByWCKey() error {
-	rows, err := r.byKey(false)
-	if err != nil {
-		return err
-	}
-	return r.print("Cluster/User/WCKey Utilization", r.usage(), r.keyFields("Cluster,Login,Proper,WCKey%15"), rows)
-}
-
-// wckeyByUser is cluster WCKeyUtilizationByUser: each wckey's sum, then its users.
-func (r *call) wckeyByUser() error {
-	rows, err := r.byKey(true)
-	if err != nil {
-		return err
-	}
-	return r.print("Cluster/WCKey/User Utilization", r.usage(), r.keyFields("Cluster,WCKey%15,Login,Proper"), rows)
-}
-
-// byKey gives usage by wckeys and users; with sums, in order of the keys, each with a line about all of its users.
-func (r *call) byKey(sums bool) ([]*row, error) {
-	rows, w, err := r.usageBy(proto.ByUser | proto.ByWCKey)
-	if err != nil {
-		return nil, err
-	}
-	tres := r.picked(tresOf(rows))
-	key := func(u *proto.ReportRow) string { return "" }
-	if sums {
-		key = func(u *proto.ReportRow) string { return u.WCKey }
-	}
-	slices.SortStableFunc(rows, func(a, b proto.ReportRow) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(key(&a), key(&b)),
-			cmp.Compare(amount(b.TRES, tres[0]), amount(a.TRES, tres[0])), cmp.Compare(a.User, b.User),
-			cmp.Compare(a.WCKey, b.WCKey))
-	})
-	var out []*row
-	for i := range rows {
-		u := &rows[i]
-		if sums && (i == 0 || rows[i-1].Cluster != u.Cluster || rows[i-1].WCKey != u.WCKey) {
-			var all []model.TRESCount
-			for k := i; k < len(rows) && rows[k].Cluster == u.Cluster && rows[k].WCKey == u.WCKey; k++ {
-				all = addTRES(all, rows[k].TRES)
-			}
-			if r.uses(tres, all) {
-				out = append(out, r.used(u.Cluster, tres, all, w, func(x *row) { x.text["WCKey"] = u.WCKey })...)
-			}
-		}
-		if r.uses(tres, u.TRES) {
-			out = append(out, r.used(u.Cluster, tres, u.TRES, w, func(x *row) {
-				x.text["WCKey"], x.text["Login"], x.text["Proper"] = u.WCKey, u.User, properName(u.User)
-			})...)
-		}
-	}
-	return out, nil
-}
-
-// sizes is job SizesByAccount: without FlatView the usage of an account is counted with the one below root.
-func (r *call) sizes() error { return r.jobSizes("Accounts", "", proto.ByAccount) }
-
-func (r *call) sizesAndWCKey() error {
-	return r.jobSizes("Accounts%-20", "", proto.ByAccount|proto.ByWCKey)
-}
-
-func (r *call) sizesByWCKey() error { return r.jobSizes("SizeKey", "by Wckey ", proto.ByWCKey) }
-
-// groups reads Grouping=: the least sizes of all classes but the first.
-func (r *call) groups(rows []proto.ReportRow) (least []int64, each bool, err error) {
-	switch {
-	case r.grouping == "":
-		return []int64{50, 250, 500, 1000}, false, nil
-	case strings.EqualFold(r.grouping, "individual"):
-		for i := range rows {
-			if n := rows[i].CPUs; n > 0 && !slices.Contains(least, n) {
-				least = append(least, n)
-			}
-		}
-		slices.Sort(least)
-		return least, true, nil
-	}
-	for _, v := range env.SplitList(r.grouping) {
-		n, err := strconv.ParseInt(v, 10, 32)
-		if err != nil || n < 1 {
-			return nil, false, fmt.Errorf("Grouping=%s is no list of sizes, such as 50,250", r.grouping)
-		}
-		least = append(least, n)
-	}
-	slices.Sort(least)
-	return slices.Compact(least), false, nil
-}
-
-// headsOf gives the columns of classes of sizes.
-func headsOf(least []int64, each bool, of string) []column {
-	var heads []column
-	for i, n := range least {
-		switch {
-		case each:
-			heads = append(heads, column{fmt.Sprintf("Size%d", i), fmt.Sprintf("%d %s", n, of), 13, true})
-		case i == 0:
-			heads = append(heads, column{"Size0", fmt.Sprintf("0-%d %s", n-1, of), 13, true})
-		default:
-			title := fmt.Sprintf("%d-%d %s", least[i-1], n-1, of)
-			heads = append(heads, column{fmt.Sprintf("Size%d", i), title, 13, true})
-		}
-	}
-	if !each {
-		last := fmt.Sprintf(">= %d %s", least[len(least)-1], of)
-		heads = append(heads, column{fmt.Sprintf("Size%d", len(least)), last, 13, true})
-	}
-	return heads
-}
-
-func (r *call) jobSizes(fields, title string, by proto.ReportBy) error {
-	if len(r.tres) > 1 {
-		return errors.New("Job report only supports a single --tres type: make a report for each")
-	}
-	rows, _, err := r.usageBy(by | proto.BySize)
-	if err != nil {
-		return err
-	}
-	parents, err := r.parents()
-	if err != nil {
-		return err
-	}
-	least, each, err := r.groups(rows)
-	if err != nil {
-		return err
-	}
-	tres, of := "cpu", "CPUs"
-	if len(r.tres) == 1 && r.tres[0] != tres {
-		tres, of = r.tres[0], "TRES"
-	}
-	heads := headsOf(least, each, of)
-	type line struct {
-		cluster, account string
-		sizes            []int64
-		sum              int64
-	}
-	lines, all := map[string]*line{}, map[string]int64{}
-	for i := range rows {
-		u := &rows[i]
-		account := u.Account
-		if way := path(parents, account); !r.flat && len(way) > 2 {
-			account = way[1]
-		}
-		switch {
-		case by == proto.ByWCKey:
-			account = u.WCKey
-		case by&proto.ByWCKey != 0: // as in Slurm, they are one word
-			account += ":" + u.WCKey
-		}
-		key := u.Cluster + "\x00" + account
-		l := lines[key]
-		if l == nil {
-			l = &line{cluster: u.Cluster, account: account, sizes: make([]int64, len(heads))}
-			lines[key] = l
-		}
-		n := amount(u.TRES, tres)
-		if r.count {
-			n = u.Jobs
-		}
-		k, found := slices.BinarySearch(least, u.CPUs)
-		if found && !each {
-			k++
-		}
-		if k < len(heads) {
-			l.sizes[k] += n
-		}
-		l.sum += n
-		all[u.Cluster] += n
-	}
-	var out []*row
-	for _, key := range sortedKeys(lines) {
-		l := lines[key]
-		if l.sum == 0 {
-			continue
-		}
-		x := newRow()
-		x.text["Cluster"], x.text["Accounts"], x.text["SizeKey"] = l.cluster, l.account, l.account
-		for i, n := range l.sizes {
-			name := heads[i].name
-			if x.num[name] = n; r.count {
-				x.text[name] = strconv.FormatInt(n, 10)
-			} else {
-				x.text[name] = r.value(n, all[l.cluster])
-			}
-		}
-		x.text["Share"] = fmt.Sprintf("%.2f%%", float64(l.sum)/float64(max(all[l.cluster], 1))*100)
-		out = append(out, x)
-	}
-	list := "Cluster," + fields
-	for _, h := range heads {
-		list += "," + h.name
-	}
-	note := "Time reported in " + r.unitText()
-	if r.count {
-		note = "Units are in number of jobs ran"
-	}
-	if r.tresSet {
-		note = "TRES type is " + tres + "\n" + note
-	}
-	return r.print(strings.TrimSpace("Job Sizes "+title), note, list+",Share", out, append(heads,
-		column{"Share", "% of cluster", 12, false}, column{"SizeKey", "Wckey", 9, false})...)
 }
 
 // waits is job Waits, which Slurm has not: how long jobs that started waited since they were eligible.

@@ -17,6 +17,9 @@ import (
 
 // find.go finds the daemon that makes a job's steps.
 
+// sitePrograms are SrunProlog and SrunEpilog, which stand in the file that find reads.
+type sitePrograms struct{ prolog, epilog string }
+
 // find gives the daemon to ask: that of the node with the job's batch script.
 func (r *run) find() (dir, node string, err error) {
 	base, _, _ := strings.Cut(r.job, ".")
@@ -24,7 +27,7 @@ func (r *run) find() (dir, node string, err error) {
 	if err != nil || len(refs) != 1 {
 		return "", "", fmt.Errorf("Invalid job id specified: %s", r.job)
 	}
-	if _, dir, err = locate.SocketDir(r.Getenv); err != nil {
+	if dir, r.site.prolog, r.site.epilog, err = locate.ForSteps(r.Getenv); err != nil {
 		return "", "", err
 	}
 	own := r.place == nil && (r.Getenv("SLURM_JOB_ID") == base || r.Getenv("SLURM_JOBID") == base)

@@ -12,7 +12,6 @@ import (
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/cli/request"
-	"gbatch/internal/conf/locate"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -52,8 +51,6 @@ func Grun(e *env.Env) int {
 			return e.Failed(rc)
 		}
 	}
-	prolog, epilog := locate.StepPrograms(e.Getenv)
-	first.prolog, first.epilog = cmp.Or(first.prolog, prolog), cmp.Or(first.epilog, epilog)
 	s := &steps{Env: e, news: make(chan heard, 64)}
 	for _, r := range all {
 		dir, node, err := r.find()
@@ -64,6 +61,7 @@ func Grun(e *env.Env) int {
 		}
 		s.all = append(s.all, &talk{run: r, steps: s, dir: dir, node: node, id: proto.StepNone})
 	}
+	first.prolog, first.epilog = cmp.Or(first.prolog, first.site.prolog), cmp.Or(first.epilog, first.site.epilog)
 	rc = s.main()
 	release(rc)
 	return rc

@@ -52,8 +52,9 @@ type run struct {
 	place      *model.Job // the job, where grun has asked for one
 	prolog     string     // programs that run here before and after the step
 	epilog     string
-	send       *sending // the file that the tasks take in; nil: they run a command
-	bcast      bool     // --bcast
+	site       sitePrograms // what they are where the command does not say it
+	send       *sending     // the file that the tasks take in; nil: they run a command
+	bcast      bool         // --bcast
 	compress   string
 	async      bool // --async
 	parsable   bool

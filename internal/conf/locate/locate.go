@@ -166,27 +166,61 @@ func ForSubmitters(getenv func(string) string) (socketDir, filter string, err er
 	return cmp.Or(s.has["localsocketdir"], DefaultSocketDir), s.has["clifilterprogram"], nil
 }
 
-// StepPrograms gives SrunProlog and SrunEpilog; "" where none is said, or can't be read.
-func StepPrograms(getenv func(string) string) (prolog, epilog string) {
+// ForSteps is what commands that ask for steps look for: SrunProlog and SrunEpilog too.
+func ForSteps(getenv func(string) string) (socketDir, prolog, epilog string, err error) {
 	path, err := Config(getenv)
 	if err != nil {
-		return "", ""
+		return "", "", "", err
 	}
 	s := &scanner{}
-	if s.scan(path, 0) != nil {
-		return "", "" // who asks the cluster is told
+	if err := s.scan(path, 0); err != nil {
+		return "", "", "", fmt.Errorf("looking for LocalSocketDir: %w", err)
 	}
-	return s.has["srunprolog"], s.has["srunepilog"]
+	return cmp.Or(s.has["localsocketdir"], DefaultSocketDir), s.has["srunprolog"], s.has["srunepilog"], nil
 }
 
-// wanted are the keys that commands need, in lower case.
-var wanted = [...]string{"localsocketdir", "dataparserparameters", "clifilterprogram", "srunprolog", "srunepilog"}
+// wanted are the keys that commands need, in lower case; clusterName is needed for Include.
+var wanted = [...]string{clusterName, "localsocketdir", "dataparserparameters", "clifilterprogram", "srunprolog",
+	"srunepilog"}
+
+const clusterName = "clustername"
 
 // scanner looks for what commands need: the last of each key in a file and in those it includes.
 type scanner struct {
-	cluster string
-	has     map[string]string // by key, of wanted
-	files   int
+	has   map[string]string // by key, of wanted
+	files int
+}
+
+// take notes what a line says of the keys. Every command reads all lines, and most have none of them: only words before
+// an equals sign are compared.
+func (s *scanner) take(line string) {
+	if rest, ok := statement(line, "unset"); ok {
+		for _, name := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+			if name = strings.ToLower(name); name != clusterName {
+				delete(s.has, name)
+			}
+		}
+	}
+	for i, from := 0, 0; ; from = i + 1 {
+		eq := strings.IndexByte(line[from:], '=')
+		if eq < 0 {
+			return
+		}
+		i = from + eq
+		word := strings.TrimRight(line[from:i], " \t\f")
+		word = word[strings.LastIndexAny(word, " \t\f")+1:]
+		for _, key := range wanted {
+			if len(word) != len(key) || !strings.EqualFold(word, key) {
+				continue
+			}
+			if v, ok := value(line, key); ok && v != "" {
+				if s.has == nil {
+					s.has = map[string]string{}
+				}
+				s.has[key] = v
+			}
+		}
+	}
 }
 
 func (s *scanner) scan(path string, depth int) error {
@@ -227,7 +261,7 @@ func (s *scanner) scan(path string, depth int) error {
 		}
 		quoted = false
 		if name, ok := include(line); ok {
-			name = strings.ReplaceAll(name, "%c", s.cluster)
+			name = strings.ReplaceAll(name, "%c", s.has[clusterName])
 			if !filepath.IsAbs(name) {
 				name = filepath.Join(filepath.Dir(path), name)
 			}
@@ -236,20 +270,7 @@ func (s *scanner) scan(path string, depth int) error {
 			}
 			continue
 		}
-		if v, ok := value(line, "clustername"); ok {
-			s.cluster = v
-		}
-		for _, key := range wanted {
-			if unsets(line, key) {
-				delete(s.has, key)
-			}
-			if v, ok := value(line, key); ok && v != "" {
-				if s.has == nil {
-					s.has = map[string]string{}
-				}
-				s.has[key] = v
-			}
-		}
+		s.take(line)
 	}
 	return nil
 }
@@ -280,20 +301,6 @@ func include(line string) (string, bool) {
 	rest, ok := statement(line, "include")
 	name := strings.Trim(rest, `"`)
 	return name, ok && name != ""
-}
-
-// unsets reports whether a line is an Unset of a key.
-func unsets(line, key string) bool {
-	rest, ok := statement(line, "unset")
-	if !ok {
-		return false
-	}
-	for _, name := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
-		if strings.EqualFold(name, key) {
-			return true
-		}
-	}
-	return false
 }
 
 // statement returns what follows the word that a line begins with.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"golang.org/x/sys/unix"
 
@@ -153,13 +153,14 @@ func TestMuxLosesConnection(t *testing.T) {
 	}
 }
 
-// brokenOneWay is a connection on which nothing can be sent any more, and whose reader has not heard of it yet; it
-// hears late that the connection is closed, too.
+// brokenOneWay is a connection on which nothing can be sent any more. Its reader hears that it is closed when it is
+// let.
 type brokenOneWay struct {
 	net.Conn
 	broken atomic.Bool
-	closed chan struct{}
 	once   sync.Once
+	closed chan struct{}
+	hears  chan struct{}
 }
 
 func (b *brokenOneWay) Write(p []byte) (int, error) {
@@ -172,8 +173,7 @@ func (b *brokenOneWay) Write(p []byte) (int, error) {
 func (b *brokenOneWay) Read(p []byte) (int, error) {
 	n, err := b.Conn.Read(p)
 	if err != nil {
-		<-b.closed
-		time.Sleep(50 * time.Millisecond)
+		<-b.hears
 	}
 	return n, err
 }
@@ -186,23 +186,37 @@ func (b *brokenOneWay) Close() error {
 // TestMuxThatCannotSend: a connection on which a request can't be sent has ended when the caller hears of it. Callers
 // that keep connections look at that, and ask once more on another one.
 func TestMuxThatCannotSend(t *testing.T) {
-	s := startServer(t, testHandler(make(chan struct{}, 1), make(chan error, 1)), Options{})
-	nc, err := net.Dial("unix", s.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &brokenOneWay{Conn: nc, closed: make(chan struct{})}
-	m, err := rpc.NewMux(rpc.Client(b, rpc.ConnOptions{Name: "server"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = m.Close() })
-	b.broken.Store(true)
-	var unsent *rpc.Unsent
-	if _, err := m.Call(context.Background(), kindEcho, nil); !errors.As(err, &unsent) || !errors.Is(err, unix.EPIPE) {
-		t.Errorf("got %v", err)
-	}
-	if m.Err() == nil {
-		t.Error("the connection is still given to callers")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer func() { _ = far.Close() }()
+		go func() { _, _ = rpc.Accept(far, rpc.ConnOptions{Name: "client"}) }() // it is not asked for more
+		b := &brokenOneWay{Conn: near, closed: make(chan struct{}), hears: make(chan struct{})}
+		m, err := rpc.NewMux(rpc.Client(b, rpc.ConnOptions{Name: "server"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.broken.Store(true)
+		done := make(chan error, 1)
+		go func() {
+			_, err := m.Call(t.Context(), kindEcho, nil)
+			done <- err
+		}()
+		<-b.closed
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Error("the caller hears of it before the connection has ended")
+			done <- err
+		default:
+		}
+		close(b.hears)
+		var unsent *rpc.Unsent
+		if err := <-done; !errors.As(err, &unsent) || !errors.Is(err, unix.EPIPE) {
+			t.Errorf("got %v", err)
+		}
+		if m.Err() == nil {
+			t.Error("the connection is still given to callers")
+		}
+		_ = m.Close() // it has ended
+	})
 }
