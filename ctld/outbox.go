@@ -96,7 +96,7 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 		questions.Look()
 		changed := c.machine.Changed()
 		v := c.machine.View()
-		put := putOf(v)
+		put := c.putOf(v)
 		bytes := 0
 		err := v.Records(sent, func(e state.Event) bool {
 			var r *model.Record
@@ -137,7 +137,7 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 			continue
 		default:
 			why := err
-			if _, err := putRecords(ctx, m, putOf(v)); err != nil {
+			if _, err := putRecords(ctx, m, c.putOf(v)); err != nil {
 				return err // it is not the record
 			}
 			c.putAside(put.Records[0], why)
@@ -209,10 +209,10 @@ func recordBytes(r *model.Record) int {
 }
 
 // putOf gives a request without records.
-func putOf(v *state.View) *proto.Put {
+func (c *Controller) putOf(v *state.View) *proto.Put {
 	k := v.Shipped()
 	return &proto.Put{Cluster: v.Config().Cluster, Instance: v.Instance(), Eras: v.Eras(), Acked: k.Acked,
-		Dropped: k.Dropped}
+		Dropped: k.Dropped, Now: c.now()}
 }
 
 func putRecords(ctx context.Context, m *rpc.Mux, put *proto.Put) (reply proto.PutReply, err error) {
@@ -233,7 +233,7 @@ func putRecords(ctx context.Context, m *rpc.Mux, put *proto.Put) (reply proto.Pu
 func (c *Controller) standOf(ctx context.Context, d *dbd, m *rpc.Mux) (uint64, error) {
 	for {
 		v := c.machine.View()
-		asked := putOf(v)
+		asked := c.putOf(v)
 		reply, err := putRecords(ctx, m, asked)
 		if err != nil {
 			return 0, err

@@ -14,6 +14,7 @@ import (
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
+	"gbatch/internal/wall"
 )
 
 // maxConns bounds the controllers' connections: each controller has one for its outbox and one for each query in
@@ -33,6 +34,9 @@ type Daemon struct {
 	follow *follower    // nil: there is no other gdbd
 	fresh  fresh.Rounds
 
+	// clock is the cluster's: records have their times from the leader, so what runs, and a window that ends now, are
+	// counted by its clock; nobody compares that of gdbd's host.
+	clock   *wall.Told
 	history *history.Store // of samples; nil: it can't be used
 
 	saving chan struct{} // a slot for the one backup that is being made
@@ -52,7 +56,8 @@ func New(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, certs.Explain(context.Background(), err, o.Controllers, o.PKI)
 	}
-	store, err := openDB(o.Dir, o.Logger, o.Now)
+	clock := &wall.Told{Host: o.Now}
+	store, err := openDB(o.Dir, o.Logger, clock.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +69,7 @@ func New(o Options) (*Daemon, error) {
 		return nil, errors.Join(fmt.Errorf("gdbd can't use its address: %w; is another gdbd running there?"+
 			" AccountingStoragePort in gbatch.conf or --listen sets another", err), store.Close())
 	}
-	d := &Daemon{opts: o, db: store, port: port, creds: tls, saving: make(chan struct{}, 1)}
+	d := &Daemon{opts: o, db: store, port: port, creds: tls, clock: clock, saving: make(chan struct{}, 1)}
 	d.openHistory()
 	if o.Other != "" {
 		d.follow = newFollower(d)

@@ -9,12 +9,13 @@
 //
 // Where things are: dbd.go has New, Run and Close, start.go the program, serve.go the requests of
 // controllers, users.go those of users that nodes and login hosts pass on; ingest.go writes:
-// entry.go is a record on its way (and the end of those that nobody else ends), index.go the shelf
-// that it comes into. query.go reads, filter.go matches records against a query, db.go opens the
-// file and has its layout, keys.go its bytes, purge.go forgets old months. missing.go knows which
-// records should be here and are not, follow.go what the other one of two gdbds has. save.go makes
-// a backup, whose form is package backup's; admin.go is what administrators do (adminserve.go
-// answers them), offline.go what they do while gdbd is stopped. DESIGN.md has the reasons.
+// entry.go is a record on its way (and the end of those that nobody else ends), index.go the
+// shelf that it comes into. query.go reads, filter.go matches records against a query, db.go
+// opens the file and has its layout, keys.go its bytes, purge.go forgets old months. missing.go
+// knows which records should be here and are not, follow.go what the other one of two gdbds has.
+// save.go makes a backup, whose form is package backup's; admin.go is what administrators do
+// (adminserve.go answers them), offline.go what they do while gdbd is stopped. DESIGN.md has the
+// reasons.
 //
 // Invariants:
 //

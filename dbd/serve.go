@@ -9,6 +9,7 @@ import (
 
 	"gbatch/dbd/history"
 	"gbatch/dbd/jobstats"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
@@ -86,6 +87,10 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 		if err != nil {
 			return err
 		}
+		if p.Instance != proto.ImportInstance {
+			d.clock.Hear(int64(p.Now))
+		}
+		reply.Now = model.Time(d.clock.Now().UnixMilli())
 		body, err := proto.Encode(&reply)
 		if err != nil {
 			return err
@@ -130,7 +135,7 @@ func (d *Daemon) asked(ctx context.Context, r *server.Request) error {
 
 // openHistory opens the history of samples. Without it gdbd does what counts.
 func (d *Daemon) openHistory() {
-	h, err := history.Open(filepath.Join(d.opts.Dir, history.FileName), d.opts.Logger, d.opts.Now)
+	h, err := history.Open(filepath.Join(d.opts.Dir, history.FileName), d.opts.Logger, d.clock.Now)
 	if err != nil {
 		d.opts.Logger.Error("there is no history of samples; records are not affected", "err", err)
 		return

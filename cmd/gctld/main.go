@@ -51,6 +51,8 @@ func main() {
 		"give the stopped controller the state that `FILE` has (of gcontrol snapshot save), and exit")
 	f.BoolVar(&s.Replace, "replace", false, "with --restore: replace a state that is there, and keep it beside")
 	f.Uint32Var(&s.NextJob, "next-job", 0, "with --restore: `number` of the next job (default: above all given ones)")
+	f.BoolVar(&s.AnyTime, "trust-clock", false,
+		"with --restore: this host's clock is right, though accounting had the cluster's time as less")
 	f.StringVar(&s.Join, "join", "",
 		"get this host's certificate with a `TOKEN@HOST` of gbatch cert token, and end; -: read it")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -28,6 +28,8 @@ import (
 	"gbatch/internal/snapfile"
 	"gbatch/internal/state"
 	"gbatch/internal/store"
+	"gbatch/internal/wall"
+	"gbatch/internal/walltime"
 )
 
 // Options say what is restored, and where.
@@ -35,6 +37,7 @@ type Options struct {
 	File    string // of gcontrol snapshot save, or a folder that a controller keeps in its snapshots
 	Replace bool   // a state that is there goes into a folder beside
 	NextJob uint32 // the number of the next submission; 0: it follows from the snapshot and accounting
+	AnyTime bool   // this host's clock is right, though the cluster's time was less by accounting
 
 	Cluster string // ClusterName
 	Name    string // of this controller, one of Peers
@@ -51,6 +54,7 @@ const (
 	epochStep = 1 << 20
 	indexStep = 1 << 20
 	patience  = 3 * time.Second
+	mostAhead = model.Time(60_000) // of this host's clock
 )
 
 // saved is a state from a file.
@@ -77,8 +81,15 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	if err := o.othersStopped(ctx); err != nil {
 		return err
 	}
-	now := model.Time(time.Now().UnixMilli())
-	era := &state.NewEra{Number: uint64(now.Seconds()), NextJob: o.nextJob(ctx, in, v, now, tell), Restored: true}
+	now := model.Time(wall.Milli())
+	has, err := o.accounting(ctx, v)
+	if err == nil && !o.AnyTime && has.Now > 0 && now-has.Now > mostAhead {
+		return fmt.Errorf("this host's clock is ahead: it shows %s, and by accounting the cluster's time is %s; jobs and "+
+			"reservations whose time is over by this clock would end. Set the clock; if it is right, say --trust-clock",
+			stampText(int64(now)), stampText(int64(has.Now)))
+	}
+	era := &state.NewEra{Number: uint64(now.Seconds()), Restored: true}
+	era.NextJob = o.nextJob(in.header.SavedMS, v.NextJob(), now, has.LastJob, err, tell)
 	if era.NextJob > state.MaxJobID {
 		return fmt.Errorf("the next job would be %d, and numbers end at %d; choose one with --next-job", era.NextJob,
 			state.MaxJobID)
@@ -108,9 +119,9 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 		tell("the state that was there is in %s", aside)
 	}
 	v = in.st.View()
-	tell("controller %s has the state of cluster %s as of %s: %d jobs, %d nodes; new jobs begin at %d, "+
-		"the epoch is above %d",
-		o.Name, o.Cluster, stampText(in.header.SavedMS), v.JobCount(), len(v.Config().Nodes), v.NextJob(), epoch)
+	tell("controller %s has the state of cluster %s as of %s, %s ago by this host's clock: %d jobs, %d nodes; new jobs "+
+		"begin at %d, the epoch is above %d", o.Name, o.Cluster, stampText(in.header.SavedMS),
+		walltime.Elapsed(max(0, int64(now)-in.header.SavedMS)/1000), v.JobCount(), len(v.Config().Nodes), v.NextJob(), epoch)
 	if len(o.Peers) > 1 {
 		tell("the other controllers must have an empty StateSaveLocation: start all, and they get the state from this one")
 	} else {
@@ -187,50 +198,63 @@ func (o *Options) othersStopped(ctx context.Context) error {
 	return nil
 }
 
-// nextJob gives the number of the next submission.
-func (o *Options) nextJob(ctx context.Context, in *saved, v *state.View, now model.Time,
+// nextJob gives the number of the next submission: next is the snapshot's, last the highest on record, if gdbd could be
+// asked for it.
+func (o *Options) nextJob(savedMS int64, next model.JobID, now model.Time, last model.JobID, asking error,
 	tell func(string, ...any)) model.JobID {
-	if o.NextJob > 0 {
+	switch age := max(0, int64(now)-savedMS) / 1000; {
+	case o.NextJob > 0:
 		return model.JobID(o.NextJob)
-	}
-	next, age := v.NextJob(), max(0, int64(now)-in.header.SavedMS)/1000
-	if o.DbdAddr != "" {
-		last, err := o.lastJob(ctx, v, o.DbdAddr)
-		if o.DbdCopy != "" {
-			other, oerr := o.lastJob(ctx, v, o.DbdCopy)
-			if last = max(last, other); oerr == nil {
-				err = nil
-			}
-		}
-		if err == nil {
-			return max(next, last+1) + margin
-		}
+	case o.DbdAddr != "" && asking == nil:
+		return max(next, last+1) + margin
+	case o.DbdAddr != "":
 		tell("gdbd at %s can't be asked for the last job's number (%v); new jobs keep a distance that follows from the "+
-			"snapshot's age", o.DbdAddr, err)
+			"snapshot's age", o.DbdAddr, asking)
+		fallthrough
+	default:
+		return next + margin + model.JobID(min(age*perSecond, int64(state.MaxJobID/2)))
 	}
-	return next + margin + model.JobID(min(age*perSecond, int64(state.MaxJobID/2)))
 }
 
-// lastJob asks a gdbd for the highest number on record of this history.
-func (o *Options) lastJob(ctx context.Context, v *state.View, addr string) (model.JobID, error) {
+// accounting gives what the gdbds say of this history: the highest number of a job, and the cluster's time. One answer
+// is enough.
+func (o *Options) accounting(ctx context.Context, v *state.View) (has proto.PutReply, err error) {
+	answered := false
+	for _, addr := range []string{o.DbdAddr, o.DbdCopy} {
+		if addr == "" {
+			continue
+		}
+		r, e := o.accountingAt(ctx, v, addr)
+		if e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		answered = true
+		has.LastJob, has.Now = max(has.LastJob, r.LastJob), max(has.Now, r.Now)
+	}
+	if answered {
+		err = nil
+	}
+	return has, err
+}
+
+func (o *Options) accountingAt(ctx context.Context, v *state.View, addr string) (has proto.PutReply, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	m, err := o.dialDbd(ctx, addr)
 	if err != nil {
-		return 0, err
+		return has, err
 	}
 	defer func() { _ = m.Close() }() // the answer is there, or an error
 	body, err := proto.Encode(&proto.Put{Cluster: v.Config().Cluster, Instance: v.Instance(), Eras: v.Eras()})
 	if err != nil {
-		return 0, err
+		return has, err
 	}
 	f, err := m.Call(ctx, proto.KindPut, body)
 	if err != nil {
-		return 0, err
+		return has, err
 	}
-	var reply proto.PutReply
-	err = proto.Decode(f.Body, &reply)
-	return reply.LastJob, err
+	return has, proto.Decode(f.Body, &has)
 }
 
 func (o *Options) dialDbd(ctx context.Context, addr string) (*rpc.Mux, error) {

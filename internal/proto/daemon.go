@@ -119,6 +119,8 @@ type Put struct {
 	// the controller sends again what follows, under the same numbers. What is after that and not after Dropped is
 	// missing for good; gdbd says so in PutReply.Notes.
 	Acked, Dropped uint64
+
+	Now model.Time // of the cluster, as the leader has it; 0: an older one, which does not say it
 }
 
 func (x *Put) Wire(c *wire.C) {
@@ -128,6 +130,7 @@ func (x *Put) Wire(c *wire.C) {
 	wire.List(c, &x.Eras, model.MaxFew)
 	wire.Int(c, &x.Acked)
 	wire.Int(c, &x.Dropped)
+	wire.Int(c, &x.Now)
 }
 
 // ImportInstance is the instance of records that come from another batch system and not from a controller. They were
@@ -141,12 +144,14 @@ type PutReply struct {
 	// In the answer to a Put without records.
 	LastJob model.JobID // the instance's highest job number on record
 	Notes   []string    // what administrators have to know of the database, in sentences
+	Now     model.Time  // of the cluster, as its leader told it last, or else of gdbd's host; 0: an older gdbd
 }
 
 func (x *PutReply) Wire(c *wire.C) {
 	wire.Int(c, &x.Seq)
 	wire.Int(c, &x.LastJob)
 	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
+	wire.Int(c, &x.Now)
 }
 
 // Asked waits at gdbd until somebody asks for records, so that the leader sends at once what is new, and the answer has

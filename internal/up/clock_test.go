@@ -25,6 +25,9 @@ type clocks struct {
 	dir string
 }
 
+// clocksEnv is the environment variable that names it.
+const clocksEnv = "TEST_CLOCKS"
+
 // wrongClocks gives programs whose clocks can be set.
 func wrongClocks(t *testing.T) (bin string, k clocks) {
 	t.Helper()
@@ -32,10 +35,9 @@ func wrongClocks(t *testing.T) (bin string, k clocks) {
 	if err := os.CopyFS(bin, os.DirFS(programs(t))); err != nil {
 		t.Fatal(err)
 	}
-	const env = "TEST_CLOCKS"
-	t.Setenv(env, k.dir)
-	cmd := exec.Command("go", "build", "-ldflags", "-X gbatch/internal/wall.skew="+env, "-o", bin, "gbatch/cmd/gctld",
-		"gbatch/cmd/gnoded", "gbatch/cmd/gshim", "gbatch/cmd/gdbd")
+	t.Setenv(clocksEnv, k.dir)
+	cmd := exec.Command("go", "build", "-ldflags", "-X gbatch/internal/wall.skew="+clocksEnv, "-o", bin,
+		"gbatch/cmd/gctld", "gbatch/cmd/gnoded", "gbatch/cmd/gshim", "gbatch/cmd/gdbd")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -293,5 +295,42 @@ func TestClockOfNode(t *testing.T) {
 		}
 		k.set(0, n1.PID, n1.Shim)
 		until(t, "n1 takes jobs again", func() bool { return node(t, c, "n1").Problem == "" })
+	}
+}
+
+// TestRestoreByWrongClock: a snapshot is restored on a host whose clock is a day ahead. It is refused, because gdbd
+// knows the cluster's time; what runs and waits is as it was after the restore with the right clock.
+func TestRestoreByWrongClock(t *testing.T) {
+	bin, _ := wrongClocks(t)
+	dir := filepath.Join(t.TempDir(), "restored")
+	c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, CPUs: 4, MemMiB: 1000, Bin: bin})
+	jobs := startTimed(t, c)
+	file := filepath.Join(t.TempDir(), "snapshot")
+	if _, errs, err := commandAs(t, c, 0, "", "gcontrol", "snapshot", "save", file); err != nil {
+		t.Fatal(err, errs)
+	}
+	kill(t, daemonOf(t, dir, RoleController, "ctl1"))
+	own := clocks{t, t.TempDir()} // of gctld --restore alone
+	restore := func(by time.Duration, options ...string) (string, error) {
+		own.set(by)
+		cmd := exec.Command(filepath.Join(bin, "gctld"), append([]string{"-f", c.Conf, "-N", "ctl1", "--replace",
+			"--restore", file}, options...)...)
+		cmd.Env = append(os.Environ(), clocksEnv+"="+own.dir)
+		said, err := cmd.CombinedOutput()
+		return string(said), err
+	}
+	const day = 24 * time.Hour
+	if said, err := restore(day); err == nil || !strings.Contains(said, "this host's clock is ahead") ||
+		!strings.Contains(said, "--trust-clock") {
+		t.Fatalf("by a clock of tomorrow: %v\n%s", err, said)
+	}
+	if said, err := restore(0); err != nil || !strings.Contains(said, "ago by this host's clock") {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	mustUp(t, Options{Dir: dir, Bin: bin})
+	jobs.hold("after the restore", "n1")
+	kill(t, daemonOf(t, dir, RoleController, "ctl1"))
+	if said, err := restore(day, "--trust-clock"); err != nil || !strings.Contains(said, "1-00:00:") {
+		t.Fatalf("by a clock of tomorrow that is said to be right: %v\n%s", err, said)
 	}
 }

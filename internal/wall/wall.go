@@ -1,5 +1,6 @@
 // Package wall reads the clock that people and NTP set: what a host believes the time to be. It can
-// jump. Waits and deadlines of a daemon use time.Now, whose differences can't.
+// jump. Waits and deadlines of a daemon use time.Now, whose differences can't. told.go has the time of
+// another host.
 //
 // A test can build daemons whose clocks are wrong:
 //
