@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,12 +64,26 @@ func (f *filling) fill() (err error) {
 		}
 	}
 	if f.o.Wish.Write == wish.No {
-		a := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-		if err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, &a); err != nil {
+		return readOnly("/")
+	}
+	return nil
+}
+
+const writerPatience = 2 * time.Second
+
+// readOnly lets nobody write to the mount at path. A file that was written here is closed, but a process that the
+// daemon forked meanwhile has it open for writing until it becomes its program, and so long the kernel refuses.
+func readOnly(path string) error {
+	a := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	for until := time.Now().Add(writerPatience); ; time.Sleep(time.Millisecond) {
+		err := unix.MountSetattr(unix.AT_FDCWD, path, 0, &a)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EBUSY || time.Now().After(until) {
 			return fmt.Errorf("make the image read-only: %w", err)
 		}
 	}
-	return nil
 }
 
 // enterSpace goes on from the job's own mount namespace, where it has one.

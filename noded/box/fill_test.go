@@ -1,0 +1,55 @@
+package box
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestReadOnlyBesideWriter: somebody still has a file of the mount open for writing, as a process that was forked while
+// the image's passwd was written does.
+func TestReadOnlyBesideWriter(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts need root")
+	}
+	runtime.LockOSThread() // and never unlocked: the thread has other mounts, and ends with the test
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(dir, "passwd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, dir, 0, &a); err != unix.EBUSY {
+		t.Fatal("a mount with a writer: ", err)
+	}
+	closed := make(chan error, 1)
+	go func() {
+		time.Sleep(30 * time.Millisecond) // what a process takes to become its program, and more
+		closed <- file.Close()
+	}()
+	if err := readOnly(dir); err != nil {
+		t.Error(err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "more"), nil, 0o600); err == nil {
+		t.Error("one can write to it")
+	}
+	if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+		t.Error(err)
+	}
+}
