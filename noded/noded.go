@@ -37,6 +37,7 @@ import (
 	"gbatch/noded/scripts"
 	"gbatch/noded/shares"
 	"gbatch/noded/shim"
+	"gbatch/noded/stepx11"
 )
 
 // Noded is one node's daemon. Make one with New, run it with Run, and Close it.
@@ -53,6 +54,7 @@ type Noded struct {
 	inv       *hardware.Inventory
 	scripts   *scripts.Store
 	allocs    *allocfile.Store
+	shows     *stepx11.Store    // steps' displays
 	helpers   *greshelper.Store // programs beside jobs with remote GPUs
 	helping   atomic.Uint32     // how many have been asked
 	env       jobenv.Node       // Cluster and Hidden are filled in for each job
@@ -194,6 +196,9 @@ func (n *Noded) openJobs() error {
 	}
 	var err error
 	if n.allocs, err = allocfile.Open(filepath.Join(n.opts.Spool, "allocations"), n.root); err != nil {
+		return err
+	}
+	if n.shows, err = stepx11.Open(filepath.Join(n.opts.Spool, "displays"), n.root); err != nil {
 		return err
 	}
 	if n.helpers, err = greshelper.Open(filepath.Join(n.opts.Spool, "helpers")); err != nil {

@@ -97,6 +97,9 @@ func (l *loop) recover() error {
 	if err := l.n.allocs.Sweep(func(key proto.Attempt) bool { return l.attempts[key] != nil }); err != nil {
 		return err
 	}
+	if err := l.n.shows.Sweep(func(key proto.Attempt) bool { return l.attempts[key] != nil }); err != nil {
+		return err
+	}
 	if err := l.n.helpers.Sweep(func(h greshelper.Attempt) bool {
 		return l.attempts[proto.Attempt{Job: model.JobID(h.Job), Attempt: h.Attempt}] != nil
 	}); err != nil {

@@ -248,7 +248,8 @@ func (c *stepConn) readFiles(body []byte) (m *msgStepFiles, err error) {
 		want[i] = int(f.FDs)
 		total += want[i]
 	}
-	m = &msgStepFiles{conn: c, files: files.Files, io: files.IO, het: files.Het, pmi: files.PMI}
+	m = &msgStepFiles{conn: c, files: files.Files, io: files.IO, het: files.Het, pmi: files.PMI,
+		x11: files.X11}
 	if total == 0 {
 		return m, nil
 	}

@@ -154,6 +154,9 @@ func (l *loop) clearStep(s *step) {
 			m := msgStepCleared{key: key, id: id}
 			defer pool.Or(func(err error) { l.n.inbox.post(msgStepCleared{key: key, id: id, left: err}) })
 			if m.use, m.left = l.n.finishStep(ctx, key, id, keys); m.left == nil {
+				m.left = l.n.shows.Remove(key, id)
+			}
+			if m.left == nil {
 				m.seen = l.n.sampler.end(sampleKey{key, id})
 				m.oom = l.n.stepOOM(key, id, m.use, m.seen, want)
 				m.gpu = l.n.gpuSaid(rec, looks)

@@ -18,6 +18,7 @@ import (
 	"gbatch/noded/shim"
 	"gbatch/noded/steplayout"
 	"gbatch/noded/steprelay"
+	"gbatch/noded/stepx11"
 )
 
 // stepmake.go makes what a step's tasks on this node need: the group, the environments, the bindings, and the orders to
@@ -39,6 +40,8 @@ type stepPlan struct {
 	ends   []steprelay.Pipe // what the relay gets
 	pmi    *proto.StepIO    // where the command serves MPI programs; nil: they are not served
 	mpi    []*os.File       // the ends of the tasks' connections for them, in the order of only
+	x11    *proto.StepIO    // where the command takes connections to its display; nil: it gives none
+	shows  *stepx11.Display // the tasks' display; nil: they have none
 	relays []*shim.Launch   // processes beside the tasks
 	space  string           // the job's own mount namespace; "": none
 	fresh  []string         // files to be made, or emptied, before tasks that share them begin
@@ -103,6 +106,9 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 	limits := n.limits(p.req.Limits, p.req.OwnLimits)
 	spec := p.facts.Spec
 	groups, nicely := n.given(spec.UID, spec.Groups), n.configured().PrioProcess
+	if err := n.makeDisplay(p); err != nil {
+		return nil, nil, err
+	}
 	for _, local := range p.only {
 		rank := int(part.Ranks[local])
 		view := jobenv.TaskView{Rank: rank, Local: local, First: p.het.First()}
@@ -147,22 +153,28 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 				return nil, nil, err
 			}
 		}
-		if err := n.moveIn(o, in); err != nil {
-			return nil, nil, fmt.Errorf("on node %s: %w", n.opts.Name, err)
-		}
-		n.wrapTask(o, p)
-		if p.pmi != nil && p.pmi.PMIx {
-			if err := n.awaitVariables(o, p); err != nil {
-				return nil, nil, err
-			}
-		}
-		if err := o.Check(); err != nil {
+		p.show(o)
+		if err := n.wrap(o, p, in); err != nil {
 			return nil, nil, err
 		}
 		orders = append(orders, o)
 	}
 	lines = append(lines, bindLines(p, &s, cpus, gpus)...)
 	return orders, lines, n.makeBeside(p, orders)
+}
+
+// wrap puts a task into its container, and before its program those that run first.
+func (n *Noded) wrap(o *shim.Launch, p *stepPlan, in *room) error {
+	if err := n.moveIn(o, in); err != nil {
+		return fmt.Errorf("on node %s: %w", n.opts.Name, err)
+	}
+	n.wrapTask(o, p)
+	if p.pmi != nil && p.pmi.PMIx {
+		if err := n.awaitVariables(o, p); err != nil {
+			return err
+		}
+	}
+	return o.Check()
 }
 
 // shownBind is the binding that the tasks' variables tell, which their grun takes over. That of an interactive step
@@ -190,9 +202,11 @@ func (n *Noded) makeBeside(p *stepPlan, orders []*shim.Launch) error {
 		}
 	}
 	if len(p.mpi) > 0 {
-		return n.makePMI(p, orders[0])
+		if err := n.makePMI(p, orders[0]); err != nil {
+			return err
+		}
 	}
-	return nil
+	return n.serveDisplay(p, orders[0])
 }
 
 // values are the step's values for patterns in file names.

@@ -63,6 +63,8 @@ func (l *loop) closeFiles(s *step) {
 // waits reports whether the task was not ordered and gshim has not heard of it.
 func (t *stepTask) waits() bool { return t.order == nil && !t.began && t.ended == nil }
 
+const thisHost = "127.0.0.1" // where a command is that is on this host
+
 // makeOrders has a worker make the step's group and the orders for the tasks that wait.
 func (l *loop) makeOrders(s *step, m *msgStepFiles) {
 	var only []int
@@ -79,7 +81,10 @@ func (l *loop) makeOrders(s *step, m *msgStepFiles) {
 		p.io = relayAt(m.conn, m.io)
 	}
 	if p.pmi = relayAt(m.conn, m.pmi); p.pmi != nil && p.pmi.Host == "" {
-		p.pmi.Host = "127.0.0.1" // the command is on this host
+		p.pmi.Host = thisHost
+	}
+	if p.x11 = relayAt(m.conn, m.x11); p.x11 != nil && p.x11.Host == "" {
+		p.x11.Host = thisHost
 	}
 	by := l.n.workers
 	if p.req.Container != nil {

@@ -241,7 +241,8 @@ func (l *loop) partFiles(s *step, m *msgStepFiles) {
 	if len(s.parts) == 0 {
 		return
 	}
-	files := &proto.StepFiles{IO: relayTo(m.conn, m.io), Het: m.het, PMI: relayTo(m.conn, m.pmi)}
+	files := &proto.StepFiles{IO: relayTo(m.conn, m.io), Het: m.het, PMI: relayTo(m.conn, m.pmi),
+		X11: relayTo(m.conn, m.x11)}
 	for _, f := range m.files {
 		f.FDs = 0
 		files.Files = append(files.Files, f)

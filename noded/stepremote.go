@@ -22,6 +22,7 @@ import (
 	"gbatch/noded/steppmi"
 	"gbatch/noded/steppmix"
 	"gbatch/noded/steprelay"
+	"gbatch/noded/stepx11"
 	"gbatch/noded/taskenv"
 )
 
@@ -32,8 +33,11 @@ import (
 // relayTask is the task number under which gshim knows a step's relays, and counts up from.
 const relayTask = 1 << 30
 
-// pmiTask is the same for the processes that serve MPI programs.
-const pmiTask = relayTask + 1<<29
+// pmiTask is the same for the processes that serve MPI programs, x11Task for those that have the tasks' display.
+const (
+	pmiTask = relayTask + 1<<29
+	x11Task = pmiTask + 1<<28
+)
 
 type (
 	msgPart struct { // the manager asks for this node's part, or for word of it
@@ -169,7 +173,7 @@ func relayTo(c *stepConn, io *proto.StepIO) *proto.StepIO {
 	if io == nil {
 		return nil
 	}
-	at := &proto.StepIO{Port: io.Port, Key: io.Key, PMIx: io.PMIx}
+	at := &proto.StepIO{Port: io.Port, Key: io.Key, PMIx: io.PMIx, Nodes: io.Nodes}
 	if ip := net.ParseIP(c.host); ip != nil && !ip.IsLoopback() {
 		at.Host = c.host
 	}
@@ -219,7 +223,10 @@ func (l *loop) onRelay(ev *shim.Event) {
 	if ev.Code == steprelay.ExitNoReach || ev.Kind == shim.LaunchFailed {
 		why := "the node can't connect to the submit host; a firewall may be between them"
 		what := "there is no input and output"
-		if key.Task >= pmiTask {
+		switch {
+		case key.Task >= x11Task:
+			what = "there is no display (--x11)"
+		case key.Task >= pmiTask:
 			what = "MPI programs are not served (--mpi)"
 		}
 		if ev.Kind == shim.LaunchFailed {
@@ -233,10 +240,10 @@ func (l *loop) onRelay(ev *shim.Event) {
 	l.stepProgress(s)
 }
 
-// relaying reports whether relays may still have something to pass on.
+// relaying reports whether relays may still have something to pass on. A display ends with the tasks.
 func (s *step) relaying() bool {
 	for _, r := range s.relays {
-		if !r.ended {
+		if !r.ended && r.order.Key.Task < x11Task {
 			return !s.drained
 		}
 	}
@@ -421,4 +428,43 @@ func (n *Noded) makePMI(p *stepPlan, like *shim.Launch) error {
 		Virtual: n.opts.Virtual}
 	return n.beside(p, like, pmiTask, []string{program, steppmix.Word},
 		func(sock int) error { return steppmix.Send(sock, x) })
+}
+
+// makeDisplay listens for the tasks' X clients, if the command gives the tasks of this node its display.
+func (n *Noded) makeDisplay(p *stepPlan) (err error) {
+	switch {
+	case p.x11 == nil, p.x11.Nodes == proto.X11First && p.here > 0,
+		p.x11.Nodes == proto.X11Last && p.here < len(p.rec.Nodes)-1:
+		return nil
+	case !n.configured().X11:
+		return fmt.Errorf("node %s forwards no displays (--x11): PrologFlags in gbatch.conf has no X11", n.opts.Name)
+	case p.req.Container != nil:
+		return errors.New("a container has no display of its user's: leave --x11 out")
+	}
+	spec := p.facts.Spec
+	p.shows, err = n.shows.Make(p.key, p.rec.ID, spec.UID, spec.GID, p.x11.Key)
+	return err
+}
+
+// show gives a task the step's display.
+func (p *stepPlan) show(o *shim.Launch) {
+	if p.shows == nil {
+		return
+	}
+	o.Env = slices.DeleteFunc(o.Env, func(entry string) bool {
+		return strings.HasPrefix(entry, "DISPLAY=") || strings.HasPrefix(entry, "XAUTHORITY=")
+	})
+	o.Env = append(o.Env, p.shows.Env...)
+}
+
+// serveDisplay makes the order for the process that takes the X clients' connections.
+func (n *Noded) serveDisplay(p *stepPlan, like *shim.Launch) error {
+	if p.shows == nil {
+		return nil
+	}
+	defer p.shows.Port.Close() //nolint:errcheck // the process has its own
+	order := &stepx11.Order{Addr: net.JoinHostPort(p.x11.Host, strconv.Itoa(int(p.x11.Port))), Key: p.x11.Key,
+		Node: int32(p.here), Port: p.shows.Port}
+	return n.beside(p, like, x11Task, []string{n.opts.Shim, stepx11.Word},
+		func(sock int) error { return stepx11.Send(sock, order) })
 }

@@ -115,6 +115,7 @@ type (
 		io    *proto.StepIO
 		het   *proto.StepHet
 		pmi   *proto.StepIO
+		x11   *proto.StepIO
 		given [3][]*os.File
 		paid  *paidFiles // the claim of them
 	}

@@ -1,6 +1,7 @@
 // Command gshim is the launcher of a node: see package noded/shim. gnoded starts it; nobody else needs to. As gshim
 // step-io it is the process that carries a step's input and output: see package noded/steprelay; as gshim
-// step-pmi it serves the tasks of MPI programs: see package noded/steppmi. As gshim login-env it is what
+// step-pmi it serves the tasks of MPI programs: see package noded/steppmi; as gshim step-x11 it has their display: see
+// package noded/stepx11. As gshim login-env it is what
 // a job with --get-user-env begins as: see package noded/loginenv. As gshim task-env it is what tasks of MPI programs
 // begin as: see package noded/taskenv. As gshim receive-file it takes in a file of
 // gbcast: see package noded/receive. As gshim run-bundle it runs a task in a container of an OCI runtime: see
@@ -20,6 +21,7 @@ import (
 	"gbatch/noded/shim"
 	"gbatch/noded/steppmi"
 	"gbatch/noded/steprelay"
+	"gbatch/noded/stepx11"
 	"gbatch/noded/taskenv"
 )
 
@@ -29,6 +31,9 @@ func main() {
 	}
 	if len(os.Args) == 2 && os.Args[1] == steppmi.Word {
 		os.Exit(steppmi.Main(os.Stderr))
+	}
+	if len(os.Args) == 2 && os.Args[1] == stepx11.Word {
+		os.Exit(stepx11.Main(os.Stderr))
 	}
 	if len(os.Args) > 2 && os.Args[1] == loginenv.Word {
 		os.Exit(loginenv.Main(os.Args[2:], os.Stderr))

@@ -63,6 +63,7 @@ var layers = []layer{
 	{"internal/trust", "internal/model internal/proto"},
 	{"internal/stepio", ""},
 	{"internal/pmi", "internal/stepio"},
+	{"internal/x11", "internal/stepio"},
 	{"internal/pmix", "internal/model internal/stepio"},
 	{"internal/rpc", "internal/model internal/blob internal/proto"},
 	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
@@ -84,7 +85,7 @@ var layers = []layer{
 	{"internal/cli/allocate", commands + " internal/jobenv internal/cli/request"},
 	{"internal/cli/submit", commands + " internal/cli/request internal/cli/allocate internal/cli/script"},
 	{"internal/cli/run", commands + " internal/cli/request internal/cli/allocate internal/conf internal/stepio " +
-		"internal/pmi internal/pmix"},
+		"internal/pmi internal/pmix internal/x11"},
 	{"internal/cli/queue", commands},
 	{"internal/cli/info", commands},
 	{"internal/cli/control", commands + " internal/jobenv internal/cli/prompt"},
@@ -160,6 +161,7 @@ var layers = []layer{
 	{"noded/fence", "internal/model internal/proto internal/rpc noded/shim"},
 	{"noded/steppmi", "noded/steprelay internal/pmi internal/stepio"},
 	{"noded/steppmix", "noded/steprelay noded/taskenv internal/pmix internal/stepio"},
+	{"noded/stepx11", "noded/steprelay internal/proto internal/stepio internal/x11"},
 	{"noded/taskenv", ""},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/client " +

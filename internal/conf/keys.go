@@ -273,28 +273,6 @@ func launchParameters() setting {
 	return s
 }
 
-// prologFlagsSetting reads PrologFlags. X11 asks for what gbatch doesn't do: it is left out, with a warning.
-func prologFlagsSetting() setting {
-	s := list("PrologFlags", NextStart, func(c *Config) *[]string { return &c.PrologFlags }, prologFlags...)
-	all := s.read
-	left := map[string]string{"X11": "X11 isn't forwarded"}
-	s.read = func(c *Config, v string) fault {
-		f := all(c, v)
-		c.PrologFlags = slices.DeleteFunc(c.PrologFlags, func(w string) bool { return left[w] != "" })
-		return f
-	}
-	s.remark = func(_ *Config, v string) (text, hint string) {
-		words, _ := readWords(v, prologFlags)
-		for _, w := range words {
-			if left[w] != "" {
-				return "PrologFlags=" + w + " has no effect: " + left[w], "leave it out"
-			}
-		}
-		return "", ""
-	}
-	return s
-}
-
 // hookSettings are gbatch's own: programs that see jobs before they are submitted, and what happens to them.
 func hookSettings() []setting {
 	return []setting{
@@ -345,7 +323,7 @@ func nodeSettings() []setting {
 		programs("EpilogSlurmctld", NextStart, func(c *Config) *[]string { return &c.EpilogSlurmctld }),
 		absPath("TaskProlog", NewSteps, func(c *Config) *string { return &c.TaskProlog }),
 		absPath("TaskEpilog", NewSteps, func(c *Config) *string { return &c.TaskEpilog }),
-		prologFlagsSetting(),
+		list("PrologFlags", NextStart, func(c *Config) *[]string { return &c.PrologFlags }, prologFlags...),
 		seconds("PrologTimeout", NextStart, func(c *Config) *int64 { return &c.PrologTimeoutS }, 0, 65534),
 		seconds("EpilogTimeout", NextStart, func(c *Config) *int64 { return &c.EpilogTimeoutS }, 0, 65534),
 		{name: "PrologEpilogTimeout", effect: NextStart,

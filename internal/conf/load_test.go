@@ -154,7 +154,7 @@ func TestProblems(t *testing.T) {
 			`if it were there; write SchedulerParameters=bf_interval=60`},
 		{"HealthCheckProgram=x",
 			`gbatch.conf:5: HealthCheckProgram: "x" is not an absolute path; write HealthCheckProgram=/x`},
-		{"PrologFlags=Alloc,X11", `gbatch.conf:5: note: PrologFlags=X11 has no effect: X11 isn't forwarded; leave it out`},
+		{"PrologFlags=Alloc,X11", ``},
 		{"RequeueExit=1-9,18", ``},
 		{"RequeueExit=300",
 			`gbatch.conf:5: RequeueExit: 300 is no exit code: they go from 0 to 255; write RequeueExit=1-9,18`},

@@ -119,7 +119,7 @@ func (c *Config) NodeRules() model.NodeRules {
 		GresHelperS: c.GresHelperTimeoutS, Uninherited: c.uninherited(), AppendFiles: c.JobFileAppend,
 		InJob: flag("RunInJob"), HideJobs: slices.Contains(c.PrivateData, "jobs"),
 		PrioProcess: model.PrioMode(c.PropagatePrioProcess), MaxTasks: int32(c.MaxTasksPerNode),
-		CPUBind: c.cpuBind(),
+		CPUBind: c.cpuBind(), X11: flag("X11"),
 	}
 }
 

@@ -76,6 +76,7 @@ type NodeRules struct {
 	PrioProcess PrioMode // PropagatePrioProcess
 	MaxTasks    int32    // MaxTasksPerNode, of one step; 0: no limit
 	CPUBind     CPUBind  // TaskPluginParam
+	X11         bool     // PrologFlags=X11: steps may have their users' displays
 }
 
 // CPUBind says how tasks are bound to CPUs whose command has no --cpu-bind.
@@ -148,6 +149,7 @@ func (x *NodeRules) Wire(c *wire.C) {
 	wire.Int(c, &x.PrioProcess)
 	wire.Int(c, &x.MaxTasks)
 	wire.Struct(c, &x.CPUBind)
+	wire.Bool(c, &x.X11)
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.

@@ -11,6 +11,7 @@ type StepFiles struct {
 	IO    *StepIO    // for the files of tasks on other hosts; nil: they need none
 	Het   *StepHet   // nil: it is not one of several steps that belong together
 	PMI   *StepIO    // where the command serves MPI programs (internal/pmi); nil: they are not served
+	X11   *StepIO    // where the command takes connections to its display; nil: the tasks have none
 }
 
 func (x *StepFiles) Wire(c *wire.C) {
@@ -18,6 +19,7 @@ func (x *StepFiles) Wire(c *wire.C) {
 	wire.Ptr(c, &x.IO)
 	wire.Ptr(c, &x.Het)
 	wire.Ptr(c, &x.PMI)
+	wire.Ptr(c, &x.X11)
 }
 
 // StepHet says which part a step has of all steps that one command started over components of a heterogeneous job: its
@@ -56,13 +58,23 @@ type StepIO struct {
 	Port int32
 	Key  []byte
 	PMIx bool // of MPI programs: they are served by libpmix, otherwise by package pmi
+
+	Nodes uint8 // of a display: on which of the step's nodes tasks have it
 }
+
+// The nodes whose tasks have the command's display.
+const (
+	X11All uint8 = iota
+	X11First
+	X11Last
+)
 
 func (x *StepIO) Wire(c *wire.C) {
 	wire.Text(c, &x.Host, model.MaxName)
 	wire.Int(c, &x.Port)
 	wire.Bytes(c, &x.Key, model.MaxFile)
 	wire.Bool(c, &x.PMIx)
+	wire.Int(c, &x.Nodes)
 }
 
 // StepFile is one standard file.

@@ -200,7 +200,7 @@ func Files(m *proto.StepFiles) error {
 			return fmt.Errorf("a standard file of kind %d for task %d, with %d open files", f.Mode, f.Task, f.FDs)
 		}
 	}
-	for _, io := range []*proto.StepIO{m.IO, m.PMI} {
+	for _, io := range []*proto.StepIO{m.IO, m.PMI, m.X11} {
 		if io != nil && !at(io) {
 			return fmt.Errorf("port %d for input and output, with a key of %d bytes", io.Port, len(io.Key))
 		}
@@ -217,7 +217,7 @@ func Files(m *proto.StepFiles) error {
 // at reports whether this can be where a command listens.
 func at(io *proto.StepIO) bool {
 	return len(io.Host) <= proto.MaxFieldBytes && io.Port >= 0 && io.Port <= math.MaxUint16 &&
-		len(io.Key) == stepio.KeyBytes
+		len(io.Key) == stepio.KeyBytes && io.Nodes <= proto.X11Last
 }
 
 // Signal refuses an invalid signal.

@@ -10,6 +10,7 @@
 //	terminal.go         --pty
 //	say.go              messages about the ends of tasks
 //	het.go mpi.go       several components, --mpi
+//	x11.go              --x11
 //	async.go elastic.go  --async; --elastic, which begins again when the job's nodes change
 //	gattach.go guests.go   gattach (sattach), and grun's part of it
 //	gbcast.go           gbcast (sbcast) and --bcast: a file for the nodes of a job

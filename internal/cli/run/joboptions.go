@@ -118,7 +118,6 @@ func (r *run) foreignOptions() []getopt.Option {
 				return err
 			}},
 		{Name: "reboot", Refused: "ask an operator to reboot the node"},
-		{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
 		{Name: "het-group", Aliases: []string{"pack-group"}, Arg: R, Metavar: "list", Group: groupStep,
 			Help: "the components of the heterogeneous job in which the command runs: 1, 0,2 or 0-2 (default 0; of commands " +
 				"separated by ' : ' the first is for component 0, the next for 1)", Set: env.Ignored},

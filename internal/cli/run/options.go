@@ -48,6 +48,7 @@ type run struct {
 	relative  int64 // nodes of the job to leave out
 
 	mpi        string     // --mpi; "": the cluster's default
+	x11        *uint8     // --x11: on which nodes; nil: on none
 	noAllocate bool       // --no-allocate
 	place      *model.Job // the job, where grun has asked for one
 	prolog     string     // programs that run here before and after the step
@@ -362,6 +363,9 @@ func (r *run) commandOptions() []getopt.Option {
 		{Name: "mpi", Arg: R, Metavar: "type", Group: groupHow, Env: "SLURM_MPI_TYPE",
 			Help: "how MPI programs find each other: pmix (Open MPI), pmi2 (MPICH and its kin; PMI-1 too), none, or list",
 			Set:  r.setMPI},
+		{Name: "x11", Arg: getopt.Optional, Metavar: "nodes", Group: groupHow,
+			Help: "show the tasks' windows on your display: of those on all (as without a value), first or last node",
+			Set:  r.setX11},
 		{Name: "launcher", Arg: R, Metavar: "name", Group: groupHow,
 			Help: "torch: give the tasks the variables of PyTorch's launcher (MASTER_ADDR, RANK, WORLD_SIZE...); or none",
 			Set: func(v string) error {

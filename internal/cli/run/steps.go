@@ -28,6 +28,7 @@ type steps struct {
 	hub     mpiHub // nil: MPI programs are not served
 	mpiNews <-chan mpiNews
 	mpiPort int
+	x11Port int // 0: there is none
 
 	saidAborted bool
 }
@@ -162,6 +163,9 @@ func (s *steps) begin() error {
 			return err
 		}
 	}
+	if err := s.serveX11(); err != nil {
+		return err
+	}
 	for _, t := range s.all {
 		t.warnMasks()
 		t.sayLaunch()
@@ -285,6 +289,9 @@ func (s *steps) finish() (rc int) {
 	}
 	if s.hub != nil {
 		s.closeMPI()
+	}
+	if s.x11Port != 0 {
+		s.closeX11()
 	}
 	if first := s.all[0]; begun {
 		if err := first.around(first.epilog, "epilog_srun"); err != nil {

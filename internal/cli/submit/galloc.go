@@ -103,6 +103,7 @@ type allocCall struct {
 	noShell   bool
 	killWith  unix.Signal // signal to the command when the allocation is revoked; 0: only to a shell
 	immediate int64       // most seconds to wait for the allocation; 0: no limit
+	x11       string      // --x11: on which nodes steps have the display; "": on none
 }
 
 func (g *allocCall) options() []getopt.Option { return g.optionsOf(&g.s) }
@@ -148,7 +149,8 @@ func (g *allocCall) optionsOf(s *request.Submission) []getopt.Option {
 			}},
 		getopt.Option{Name: "bell", Hidden: true, Note: "terminals are not rung", Set: env.Ignored},
 		getopt.Option{Name: "no-bell", Hidden: true, Set: env.Ignored},
-		getopt.Option{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
+		getopt.Option{Name: "x11", Arg: getopt.Optional, Metavar: "nodes", Group: how,
+			Help: "give the steps of this allocation --x11, so that their windows are on your display", Set: g.setX11},
 		getopt.Option{Name: "get-user-env", Arg: getopt.Optional,
 			Refused: "the command has your environment: galloc bash -l reads the user's profile"},
 		getopt.Option{Name: "chroot", Arg: getopt.Required, Refused: "chroot in the command"})
@@ -170,6 +172,9 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 		return strings.HasPrefix(name, "SLURM_") && name != "SLURM_CONF"
 	}), a.Environment(job)...)
 	cmd.Env = append(cmd.Env, containerOf(&g.s)...)
+	if g.x11 != "" {
+		cmd.Env = append(cmd.Env, "GBATCH_X11="+g.x11)
+	}
 	if shell && a.ShellStep != "" {
 		if err := g.asStep(cmd, a.ShellStep); err != nil {
 			g.Errorf("InteractiveStepOptions=%s: %v", a.ShellStep, err)
@@ -243,6 +248,17 @@ func (g *allocCall) asStep(cmd *exec.Cmd, options string) error {
 	}
 	cmd.Path, cmd.Err = "/proc/self/exe", nil
 	cmd.Args = append([]string{name}, strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")...)
+	return nil
+}
+
+// setX11 reads --x11. It is grun that has the display, in each step.
+func (g *allocCall) setX11(v string) error {
+	switch g.x11 = strings.ToLower(cmp.Or(v, "all")); {
+	case !slices.Contains([]string{"all", "first", "last"}, g.x11):
+		return &getopt.TextError{Text: "Invalid --x11 specification: '" + v + "': write all, first or last"}
+	case g.Getenv("DISPLAY") == "":
+		return &getopt.TextError{Text: "No DISPLAY variable set: there is no display to forward (--x11)"}
+	}
 	return nil
 }
 
