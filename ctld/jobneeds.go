@@ -223,6 +223,9 @@ func keptNumber(j *model.Job, kv model.KV, out *state.Resize) error {
 	case n > int64(len(names)):
 		return refuse(proto.CodeNodeCount, "job %d has %d nodes (%s); a job with --dependency=expand:%d brings it more",
 			j.ID, len(names), hostlist.Compress(names), j.ID)
+	case n%int64(j.Spec.Stride()) != 0:
+		return refuse(proto.CodeNodeCount, "%s=%s: job %d has segments of %d nodes, and none is divided: write a multiple "+
+			"of %[4]d", kv.Key, kv.Value, j.ID, j.Spec.Stride())
 	case n > 0:
 		out.Keep = names[:n]
 		return nil
@@ -252,6 +255,19 @@ func keptNodes(j *model.Job, kv model.KV) ([]string, error) {
 	if first := j.Run.Alloc.Nodes[0].Node; !slices.Contains(names, first) {
 		return nil, refuse(proto.CodeNodeConfig, "node %s runs the script of job %d and stays: add it to %s=", first, j.ID,
 			kv.Key)
+	}
+	all, n := j.Run.Alloc.NodeNames(), j.Spec.Stride()
+	for segment := range slices.Chunk(all, n) {
+		stay := 0
+		for _, name := range segment {
+			if slices.Contains(names, name) {
+				stay++
+			}
+		}
+		if stay > 0 && stay < len(segment) {
+			return nil, refuse(proto.CodeNodeConfig, "%s=%s: nodes %s are one segment of job %d and stay together, or none "+
+				"of them does", kv.Key, kv.Value, hostlist.Compress(segment), j.ID)
+		}
 	}
 	return names, nil
 }
@@ -308,6 +324,9 @@ func expands(found []*model.Job, who *caller, sp *model.Spec) error {
 			j.ID, j.State)
 	case j.Spec.UID != who.UID:
 		return refuse(proto.CodeDependency, "--dependency=%s: job %d is another user's", sp.DepText, j.ID)
+	case j.Spec.Stride() > 1:
+		return refuse(proto.CodeDependency, "--dependency=%s: job %d grows by whole segments (--segment=%d), by itself "+
+			"where they are free (--elastic)", sp.DepText, j.ID, j.Spec.Stride())
 	case len(sp.Partitions) > 0 && !slices.Equal(sp.Partitions, []string{j.Run.Partition}),
 		sp.QOS != "" && sp.QOS != j.Spec.QOS:
 		return refuse(proto.CodeDependency, "--dependency=%s: job %d runs in partition %s with QOS %s, and this job must "+

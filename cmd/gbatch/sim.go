@@ -53,6 +53,8 @@ func simCommand() *cobra.Command {
 	f.Int64Var(&o.Shake, "shake", 0, "shift each submission by 0 to so many `seconds`")
 	f.Float64Var(&o.Elastic, "elastic-share", 0,
 		"`SHARE` of the jobs on whole nodes, from 0 to 1, that are elastic: from half to twice their nodes, the same work")
+	f.IntVar(&o.Segment, "elastic-segment", 0,
+		"with --conf of a network of blocks: elastic jobs of at least `NODES` nodes have segments of so many")
 	f.BoolVar(&o.JSON, "json", false, "print JSON")
 	f.StringVar(&o.JobsOut, "jobs-out", "", "write a CSV line for each job to `FILE`")
 	f.StringSliceVar(&o.Compare, "compare", nil,

@@ -56,7 +56,7 @@ func (d *Draft) elastic() error {
 	case sp.MinNodes > 0 || sp.MaxNodes > 0:
 		return refuse(Request, "--elastic=%s says how many nodes the job has: leave --nodes out", w.Text)
 	}
-	e := &model.Elastic{Signal: elasticSignal, Batch: true, GraceS: model.NotSet}
+	e := &model.Elastic{Signal: elasticSignal, Batch: true}
 	least := w.Min
 	if e.Max = w.Max; w.GPUs {
 		each := int32(0)
@@ -77,8 +77,8 @@ func (d *Draft) elastic() error {
 	if w.HasSignal {
 		e.Signal, e.Batch = w.Signal, w.Batch
 	}
-	if w.HasGrace {
-		e.GraceS = w.GraceS
+	if e.GraceS = w.GraceS; w.HasGrace && w.GraceS == 0 {
+		e.GraceS = model.NoGrace
 	}
 	sp.MinNodes, sp.MaxNodes, d.More.Elastic = least, least, e
 	return nil
@@ -99,15 +99,19 @@ func checkElastic(sp *model.Spec, m *model.Needs) error {
 			"number is one number, below its most", sp.MinNodes, e.Max, sp.MinNodes, sp.MaxNodes)
 	case sp.Tasks > 0:
 		return refuse(Request, "--ntasks is a number for all nodes of an elastic job: give --ntasks-per-node instead")
-	case m.Contiguous || m.Spread || m.FewNodes || m.Segment > 0:
-		return refuse(Request, "--contiguous, --segment, --spread-job and --use-min-nodes choose all nodes together, and "+
-			"nodes of an elastic job come later: leave them out; --switches=N bounds its leaf switches")
+	case m.Contiguous || m.Spread || m.FewNodes:
+		return refuse(Request, "--contiguous, --spread-job and --use-min-nodes choose all nodes together, and nodes of an "+
+			"elastic job come later: leave them out; --switches=N bounds its leaf switches, --segment=N keeps N nodes in one "+
+			"block")
+	case m.Segment > 0 && (sp.MinNodes%m.Segment != 0 || e.Max%m.Segment != 0):
+		return refuse(Request, "an elastic job of %d to %d nodes with --segment=%d: segments come and go as a whole, so "+
+			"that the least and the most number of nodes are multiples of %[3]d", sp.MinNodes, e.Max, m.Segment)
 	case int32(len(sp.ReqNodes)) > sp.MinNodes:
 		return refuse(Request, "--nodelist names %d nodes, and the elastic job starts with %d", len(sp.ReqNodes), sp.MinNodes)
 	case e.Signal < 0 || e.Signal > 64 || e.Signal == 9 || e.Signal == 19:
 		return refuse(Request, "--elastic-signal: signal %d can't tell a job anything; USR2 or another one from 1 to 64, or "+
 			"NONE", e.Signal)
-	case e.GraceS != model.NotSet && (e.GraceS < 0 || e.GraceS > maxElasticGraceS):
+	case e.GraceS < model.NoGrace || e.GraceS > maxElasticGraceS:
 		return refuse(Request, "--elastic-grace=%d: write seconds from 0 to %d", e.GraceS, maxElasticGraceS)
 	}
 	for i := range sp.Gres {

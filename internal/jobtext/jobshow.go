@@ -256,6 +256,9 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 	if el := sp.Elastic(); el != nil {
 		r.line(KV("Elastic", elasticText(sp)), KV("ElasticSignal", elasticSignal(el)), KV("ElasticGrace", elasticGrace(el)))
 	}
+	if n := sp.Extra().Segment; n > 0 {
+		r.line(KV("SegmentSize", n))
+	}
 	r.line(KV("OOMKillStep", yesNum(sp.Extra().OOMKill)))
 	if sp.Extra().NeverIdle {
 		r.line(KV("GpuIdle", "off"))
@@ -449,5 +452,5 @@ func elasticGrace(el *model.Elastic) string {
 	if el.GraceS == model.NotSet {
 		return "default"
 	}
-	return strconv.FormatInt(el.GraceS, 10)
+	return strconv.FormatInt(max(0, el.GraceS), 10)
 }

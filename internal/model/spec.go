@@ -229,8 +229,11 @@ type Elastic struct {
 	GPUs   int32 // of each node, if the user counted GPUs (--elastic=gpus:MIN-MAX); 0: nodes
 	Signal int32 // when its nodes have changed, or will; 0: none
 	Batch  bool  // the signal is for the batch script only; otherwise for the steps only
-	GraceS int64 // from the question to the moment at which the nodes are taken, seconds; NotSet: ElasticGrace
+	GraceS int64 // from the question to the moment at which the nodes are taken, seconds; NotSet: ElasticGrace; NoGrace
 }
+
+// NoGrace in Elastic.GraceS: nodes are taken at once (--elastic-grace=0).
+const NoGrace int64 = -1
 
 func (x *Elastic) Wire(c *wire.C) {
 	wire.Int(c, &x.Max)
@@ -389,6 +392,15 @@ func (s *Spec) Extra() Needs {
 		return Needs{}
 	}
 	return *s.More
+}
+
+// Stride gives how many nodes of a running job come and go together: those of a segment, of an elastic job that has
+// segments. Then the first so many nodes of its allocation are a segment, the next ones too, and so on.
+func (s *Spec) Stride() int {
+	if s.More == nil || s.More.Elastic == nil {
+		return 1
+	}
+	return max(1, int(s.More.Segment))
 }
 
 // Elastic gives how far the job may grow, nil if it may not.

@@ -9,7 +9,7 @@
 //
 // Read planner.go for the numbered steps, then walk.go; queue.go for the order of jobs, shape.go
 // and need.go for whether a job fits now, timeline.go and reserve.go for when it will, keep.go for
-// promises, sync.go for what is kept between passes, request.go and needs.go for what a job asks
+// promises, sync.go for what is kept between passes, request.go for what a job asks
 // for, room.go for what a node has left, fit.go for how a job is placed on nodes (spread.go,
 // topology.go, cpus.go, gpuset.go, bysocket.go, byindex.go: which of them, which cores, which
 // GPUs), shared.go and sharing.go for cores and GPUs that several jobs share, gpumem.go for GPU
@@ -20,7 +20,8 @@
 // for why the other jobs wait, access.go for which jobs a partition takes at all, explain.go for
 // everything that keeps one job waiting (explain_cause.go: the causes, explain_short.go: the
 // scarce resource or the limit, explain_change.go: changes that would help, explain_words.go: the
-// wording), elastic.go and giveback.go for jobs that grow into what is left and give it back.
+// wording), elastic.go and giveback.go for jobs that grow into what is left and give it back
+// (segments.go: by whole segments).
 // testdata/*.txt shows it at work; testdata/README.md lists the rules and their transcripts.
 //
 // Invariants: no node's capacity is given twice, now or on the calendar; a job that overtakes

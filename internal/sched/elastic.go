@@ -13,7 +13,7 @@ import (
 // up to its MAX, within the limits that hold it. A job that the same pass starts grows at once. One that runs does not
 // grow again before ElasticPause is over, so that its size does not flap. giveback.go takes from them what others need.
 // The network holds for the nodes that come as for those that a job begins with: it grows into its own leaf switch or
-// block first, and never beyond what it could have begun with.
+// block first, and never beyond what it could have begun with. A job with segments grows by whole ones (segments.go).
 
 // grower is an elastic job that runs, or that this plan starts.
 type grower struct {
@@ -23,6 +23,7 @@ type grower struct {
 	sh   *shape    // one more node for it; nil: it can't grow
 	set  *limitSet // nil: none
 	most int       // nodes
+	lies *lying    // where its segments are, once it has been looked; nil: not yet, or it has none
 
 	start *model.Start // of this plan; nil: it runs
 	alloc *model.Alloc // with what it has got in this plan
@@ -84,6 +85,7 @@ func (p *Planner) growerOf(j *model.Job, l *lane, resv string) grower {
 	if part.MaxNodes > 0 {
 		g.most = min(g.most, int(part.MaxNodes))
 	}
+	g.most -= g.most % j.Spec.Stride()
 	one := *j.Spec
 	more := j.Spec.Extra()
 	more.Licenses = nil // they are the job's, however many nodes it has
@@ -125,6 +127,9 @@ func (p *Planner) grow() {
 				return cmp.Compare(p.stock.place(a.Node), p.stock.place(b.Node))
 			})
 			g.start.Alloc = &model.Alloc{Nodes: all}
+			if g.j.Spec.Stride() > 1 {
+				p.stock.network(g.sh.rq.topology).blocks.inSegments(g.start.Alloc, &g.sh.rq)
+			}
 		default:
 			p.plan.Grow = append(p.plan.Grow, model.Growth{Job: g.j.ID, Attempt: g.j.Attempt, Parts: slices.Clone(got)})
 		}
@@ -185,37 +190,77 @@ func (p *Planner) startsGrow(list []grower) []grower {
 	return list
 }
 
-// oneMore gives a job one more node, if one is free up to its end and no limit refuses it.
+// oneMore gives a job one more node or segment, if one is free up to its end and no limit refuses it.
 func (p *Planner) oneMore(g *grower, shut []*pool) bool {
-	n, na := p.nodeFor(g, shut)
-	if na == nil || !p.admitsMore(g, na) {
+	var nodes []*node
+	var parts []model.NodeAlloc
+	if g.sh.rq.Segment > 0 {
+		nodes, parts = p.segmentFor(g, shut)
+	} else if n, na := p.nodeFor(g, shut); na != nil {
+		nodes, parts = []*node{n}, []model.NodeAlloc{*na}
+	}
+	if len(parts) == 0 || !p.admitsMore(g, parts) {
 		return false
 	}
 	rq := &g.sh.rq
-	h := n.holdOf(na, g.l.part.Name, g.j.Spec, rq.shareAt)
-	h.resv = rq.Reservation
-	b := booked{n, na, g.l.part.Name, rq, &h}
-	b.apply(p.stock)
-	if g.end != forever && (p.backfills() || n.parts) {
-		n.insertStep(step{g.end, 1, &h, false})
+	for i, n := range nodes {
+		h := n.holdOf(&parts[i], g.l.part.Name, g.j.Spec, rq.shareAt)
+		h.resv = rq.Reservation
+		b := booked{n, &parts[i], g.l.part.Name, rq, &h}
+		b.apply(p.stock)
+		if g.end != forever && (p.backfills() || n.parts) {
+			n.insertStep(step{g.end, 1, &h, false})
+		}
+		n.booked = true
+		p.used = append(p.used, n)
+		n.update()
 	}
-	n.booked = true
-	p.used = append(p.used, n)
-	n.update()
-	g.alloc.Nodes = append(g.alloc.Nodes, *na)
+	g.alloc.Nodes = append(g.alloc.Nodes, parts...)
 	return true
+}
+
+// spareFor reports whether a job may have what is free of a node until its end: nothing that is planned needs it.
+func (p *Planner) spareFor(g *grower, n *node, nd *nodeNeed, shut []*pool) bool {
+	return n.rank == rankUp && g.sh.rq.tier >= n.keep && (!n.dated() || p.cursor.lasts(n, nd, p.now, g.end)) &&
+		!slices.ContainsFunc(n.places, func(at place) bool { return slices.Contains(shut, at.pool) })
+}
+
+// partOf gives a job's part of a node that is open for it; nil: it does not fit there.
+func (p *Planner) partOf(g *grower, n *node, nd *nodeNeed) *model.NodeAlloc {
+	r := p.roomUntil(n, g.end).as(&g.sh.rq)
+	if n.dated() && p.social && !g.sh.meets(r, nd) {
+		return nil
+	}
+	if na, m := r.place(&g.sh.rq, g.sh.tasks, wholeJob(&g.sh.rq)); m == missNone {
+		return &na
+	}
+	return nil
+}
+
+// fails reports whether it is known that nothing is free for a job. It makes its shape ready to be looked for.
+func (p *Planner) fails(g *grower) bool {
+	sh := g.sh
+	if sh.forget {
+		sh.from, sh.spent, sh.round = 0, false, 0
+	}
+	if p.hopeless(sh) || sh.round == p.round && g.end >= sh.failEnd || !p.begun(sh) {
+		return true
+	}
+	p.cursor.of(sh)
+	return false
+}
+
+// has reports whether a job has a node, or had it and has not left it.
+func (g *grower) has(n *node) bool {
+	return g.alloc.Place(n.def.Name) >= 0 || g.j.Run != nil && g.j.Run.LeavingAt(n.def.Name) >= 0
 }
 
 // nodeFor finds a node for a job that has others, as fitOne does for one that has none.
 func (p *Planner) nodeFor(g *grower, shut []*pool) (*node, *model.NodeAlloc) {
-	sh, pl, end := g.sh, g.sh.pool, g.end
-	if sh.forget {
-		sh.from, sh.spent, sh.round = 0, false, 0
-	}
-	if p.hopeless(sh) || sh.round == p.round && end >= sh.failEnd || !p.begun(sh) {
+	sh, pl := g.sh, g.sh.pool
+	if p.fails(g) {
 		return nil, nil
 	}
-	p.cursor.of(sh)
 	first, own, taken := true, false, false
 	kin := g.kin(p.stock.network(sh.rq.topology))
 	var best *node
@@ -230,13 +275,12 @@ func (p *Planner) nodeFor(g *grower, shut []*pool) (*node, *model.NodeAlloc) {
 		if first {
 			sh.from, first = at, false
 		}
-		if g.alloc.Place(n.def.Name) >= 0 || g.j.Run != nil && g.j.Run.LeavingAt(n.def.Name) >= 0 {
+		if g.has(n) {
 			own = true
 			continue
 		}
 		taken = true
-		if n.rank != rankUp || sh.rq.tier < n.keep || n.dated() && !p.cursor.lasts(n, nd, p.now, end) ||
-			slices.ContainsFunc(n.places, func(at place) bool { return slices.Contains(shut, at.pool) }) {
+		if !p.spareFor(g, n, nd, shut) {
 			continue
 		}
 		far := kin.to(n.def.Name)
@@ -244,12 +288,8 @@ func (p *Planner) nodeFor(g *grower, shut []*pool) (*node, *model.NodeAlloc) {
 			own = own || best == nil // another job may be nearer to it
 			continue
 		}
-		r := p.roomUntil(n, end).as(&sh.rq)
-		if n.dated() && p.social && !sh.meets(r, nd) {
-			continue
-		}
-		if na, m := r.place(&sh.rq, sh.tasks, wholeJob(&sh.rq)); m == missNone {
-			if best, with, least = n, &na, far; far == 0 {
+		if na := p.partOf(g, n, nd); na != nil {
+			if best, with, least = n, na, far; far == 0 {
 				break
 			}
 		}
@@ -262,15 +302,15 @@ func (p *Planner) nodeFor(g *grower, shut []*pool) (*node, *model.NodeAlloc) {
 	}
 	if taken && !own { // only what is planned keeps jobs of this shape from growing
 		if sh.round != p.round {
-			sh.round, sh.failEnd = p.round, end
+			sh.round, sh.failEnd = p.round, g.end
 		}
-		sh.failEnd = min(sh.failEnd, end)
+		sh.failEnd = min(sh.failEnd, g.end)
 	}
 	return nil, nil
 }
 
-// admitsMore reports whether the limits allow a job one more node. If they do, it counts the node.
-func (p *Planner) admitsMore(g *grower, na *model.NodeAlloc) bool {
+// admitsMore reports whether the limits allow a job these nodes too. If they do, it counts them.
+func (p *Planner) admitsMore(g *grower, parts []model.NodeAlloc) bool {
 	it := item{e: &entry{j: g.j}, sh: g.sh}
 	if p.owing(g.l, &it) {
 		return false
@@ -280,7 +320,7 @@ func (p *Planner) admitsMore(g *grower, na *model.NodeAlloc) bool {
 	}
 	part := g.l.part.Name
 	was, _ := allocTRES(p.v, g.alloc, nil, part)
-	more := model.Alloc{Nodes: append(slices.Clip(g.alloc.Nodes), *na)}
+	more := model.Alloc{Nodes: append(slices.Clip(g.alloc.Nodes), parts...)}
 	is, node := allocTRES(p.v, &more, nil, part)
 	total := p.lim.vector(is)
 	add := slices.Clone(total)
@@ -293,16 +333,16 @@ func (p *Planner) admitsMore(g *grower, na *model.NodeAlloc) bool {
 			spent[t] = n / 60_000
 		}
 	}
-	one := &model.Alloc{Nodes: []model.NodeAlloc{*na}}
-	if p.lim.refusesMore(g.set, add, total, p.lim.vector(node), spent, g.leftS, one) {
+	a := &model.Alloc{Nodes: parts}
+	if p.lim.refusesMore(g.set, add, total, p.lim.vector(node), spent, g.leftS, a) {
 		return false
 	}
-	p.lim.countMore(g.set, add, g.leftS, one)
+	p.lim.countMore(g.set, add, g.leftS, a)
 	return true
 }
 
-// refusesMore reports whether a job that holds total with one more node, a, which adds add, would break a limit. spent
-// is what it has used, in units times minutes.
+// refusesMore reports whether a job that holds total with more nodes, a, which add add, would break a limit. spent is
+// what it has used, in units times minutes.
 func (lim *limiter) refusesMore(g *limitSet, add, total, node, spent []int64, leftS int64,
 	a *model.Alloc) bool {
 	mins := min(leftS, maxMinutesS)
@@ -358,7 +398,7 @@ const tooFar = math.MaxInt
 // kin looks where a job's nodes lie. The job is bound to the network as one of its size that starts now (layNetwork).
 func (g *grower) kin(net *network) *kin {
 	rq := &g.sh.rq
-	k := &kin{never: rq.Segment > 0 || rq.Contiguous} // of these all nodes are chosen together
+	k := &kin{never: rq.Contiguous} // of these all nodes are chosen together
 	switch {
 	case net.blocks != nil && !net.optional && !rq.Spread:
 		k.net, k.blocks, k.level = net, map[int]bool{}, net.blocks.level(len(g.alloc.Nodes)+1)

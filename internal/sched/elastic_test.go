@@ -20,6 +20,60 @@ func (w *world) stretch(sp *model.Spec) {
 	sp.More = &m
 }
 
+// block puts the nodes into blocks of so many.
+func block(c *cluster, size int) {
+	b := &model.Blocks{Sizes: []int32{int32(size), int32(2 * size)}}
+	for i, d := range c.cfg.Nodes {
+		if i%size == 0 {
+			b.List = append(b.List, &model.Block{Name: fmt.Sprintf("b%d", i/size)})
+		}
+		b.List[i/size].Nodes = append(b.List[i/size].Nodes, d.Name)
+	}
+	c.cfg.Blocks = b
+}
+
+// wholeSegments checks that no segment of an elastic job is in several blocks, and that its segments lie to each other
+// as it wants.
+func (c *cluster) wholeSegments() {
+	c.t.Helper()
+	v := c.st.View()
+	v.Jobs(func(j *model.Job) bool {
+		if j.Spec.Elastic() == nil || j.Spec.Extra().Segment == 0 || !j.State.HasResources() {
+			return true
+		}
+		cfg := v.Config()
+		t := cfg.Networks()[cfg.NetworkOf(v.Partition(j.Run.Partition))].Blocks
+		if t == nil {
+			return true
+		}
+		unit := func(node string, nodes int) int { // the smallest block of so many nodes
+			base := slices.IndexFunc(t.List, func(b *model.Block) bool { return slices.Contains(b.Nodes, node) })
+			for _, size := range t.Sizes {
+				if nodes <= int(size) {
+					return base / int(size/t.Sizes[0])
+				}
+			}
+			return 0
+		}
+		names, size := j.Run.Alloc.NodeNames(), int(j.Spec.Extra().Segment)
+		of := map[int]int{}
+		for segment := range slices.Chunk(names, size) {
+			at := unit(segment[0], size)
+			of[at]++
+			if len(segment) != size || slices.ContainsFunc(segment, func(n string) bool { return unit(n, size) != at }) {
+				c.t.Fatalf("%s: job %d has nodes %v with segments of %d: %v is none", c.at, j.ID, names, size, segment)
+			}
+			if j.Spec.Extra().Segments == model.SegmentsApart && of[at] > 1 {
+				c.t.Fatalf("%s: job %d has nodes %v, and each segment is to be in a block of its own", c.at, j.ID, names)
+			}
+			if n := len(names); j.Spec.Extra().Segments == model.SegmentsTogether && unit(segment[0], n) != unit(names[0], n) {
+				c.t.Fatalf("%s: job %d has nodes %v, and is to be in one block", c.at, j.ID, names)
+			}
+		}
+		return true
+	})
+}
+
 // TestElasticHolds plans random histories with elastic jobs, in which some jobs are of a higher QOS. cluster.cycle
 // checks determinism and all invariants of the state. This test checks sizes, that each node has what one node asks
 // for, and that nobody's planned start moves to a later moment because jobs grow.
@@ -96,6 +150,85 @@ func TestElasticHolds(t *testing.T) {
 	t.Logf("%d growths, %d questions, %d planned starts compared", grown, asked, planned)
 	if grown < seeds/2 || asked < seeds/6 || planned < seeds/6 {
 		t.Errorf("%d growths, %d questions, %d planned starts: too few to show anything", grown, asked, planned)
+	}
+}
+
+// TestSegmentsAreNeverDivided plans random histories with elastic jobs that have segments, beside others that take
+// nodes and ask for some. cluster.cycle checks after each plan that all segments are whole, and that a kept planner
+// plans as a new one.
+func TestSegmentsAreNeverDivided(t *testing.T) {
+	seeds := 150
+	if testing.Short() {
+		seeds = 15
+	}
+	grown, asked, agreed := 0, 0, 0
+	for seed := range seeds {
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 78))}
+		c := newCluster(t)
+		c.lazy = true
+		part := &model.Partition{Name: "p"}
+		for i := range 12 + w.n(6) {
+			d := &model.NodeDef{Name: fmt.Sprintf("n%02d", (i*7)%18), CPUs: 2, ThreadsPerCore: 1, MemMiB: 1000}
+			c.cfg.Nodes, part.Nodes = append(c.cfg.Nodes, d), append(part.Nodes, d.Name)
+		}
+		c.cfg.Partitions = []*model.Partition{part}
+		c.cfg.Params.Elastic.PauseS = int64(w.n(2) * 30)
+		block(c, 2+w.n(4))
+		c.up()
+		for i, name := range []string{"low", "high"} {
+			c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS,
+				QOS: &model.QOS{Name: name, Priority: uint32(10 + 90*i), UsageFactor: model.FactorOne}}}})
+		}
+		for round := range 20 {
+			c.at = fmt.Sprintf("seed %d, round %d", seed, round)
+			for range w.n(3) {
+				sp := &model.Spec{UID: 1, User: "u", Account: "a", Partitions: []string{"p"}, QOS: "low", MinNodes: 1,
+					MaxNodes: 1, CPUsPerTask: int32(1 + w.n(2)), LimitS: int64(60 + w.n(600))}
+				switch {
+				case w.chance(50):
+					n := int32(1 + w.n(3))
+					sp.MinNodes = n * int32(1+w.n(2))
+					sp.MaxNodes, sp.CPUsPerTask, sp.LimitS = sp.MinNodes, 2, sp.LimitS+300
+					sp.More = &model.Needs{Segment: n, Segments: model.SegmentWish(w.n(3)),
+						Elastic: &model.Elastic{Max: sp.MinNodes + n*int32(1+w.n(4)), GraceS: int64(w.n(3) * 10)}}
+				case w.chance(50):
+					n := int32(1 + w.n(4))
+					sp.QOS, sp.MinNodes, sp.MaxNodes, sp.More = "high", n, n, &model.Needs{Segment: 1}
+				}
+				c.apply(&state.Submit{Spec: sp, Priority: uint32(1 + w.n(3))})
+			}
+			plan := c.cycle(Policy{Backfill: Backfill{On: true, Reserve: -1}})
+			for i := range plan.Grow {
+				grown += c.st.View().Job(plan.Grow[i].Job).Spec.Stride() - 1
+			}
+			for i := range plan.Ask {
+				asked += c.st.View().Job(plan.Ask[i].Job).Spec.Stride() - 1
+			}
+			c.begin()
+			c.now = c.now.Add(int64(5 + w.n(40)))
+			c.apply(&state.Tick{})
+			var ended state.Reports
+			c.st.View().Jobs(func(j *model.Job) bool {
+				switch {
+				case j.State.HasResources() && (j.State == model.Completing || w.chance(15)):
+					ended.Reports = append(ended.Reports,
+						state.Report{Kind: state.Ended, Job: j.ID, Attempt: j.Attempt, At: c.now})
+				case j.Run != nil && j.Run.Recall != nil && w.chance(30):
+					agreed++
+					c.apply(&state.Resize{Job: j.ID, Attempt: j.Attempt, Agree: true})
+				case j.Run != nil && j.State == model.Running && w.chance(10): // by hand, some nodes of it
+					keep := j.Run.Alloc.NodeNames()[:1+w.n(len(j.Run.Alloc.Nodes))]
+					c.apply(&state.Resize{Job: j.ID, Attempt: j.Attempt, Keep: keep})
+				}
+				return true
+			})
+			c.apply(&ended)
+			c.wholeSegments()
+		}
+	}
+	t.Logf("%d nodes came and %d were asked for beside others of a segment; %d jobs agreed", grown, asked, agreed)
+	if grown < seeds || asked < seeds/4 || agreed < seeds/20 {
+		t.Error("too few to show anything")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // any job is preempted for it: one in a partition of a higher PriorityTier, of a QOS with a higher Priority or with the
 // flag Headroom, of a QOS that may preempt the other, or one whose QOS or account is below its guarantee. The job gets
 // a claim, as with preemption. The elastic job is asked for the nodes, keeps them for its grace, and never goes below
-// its least number.
+// its least number. One with segments is asked for all nodes of a segment.
 
 // mayRecall reports whether a job may ask elastic jobs for nodes at all.
 func (p *Planner) mayRecall(j *model.Job, l *lane) bool {
@@ -52,7 +52,19 @@ func (p *Planner) goes(id model.JobID, node string) bool {
 type recaller struct {
 	*robber
 	left  map[model.JobID]int        // how many nodes each can still be asked for
+	whole map[segment]bool           // that are asked for
 	taken map[owner]map[string]int64 // of owners with guarantees
+}
+
+// segment is nodes of an elastic job that go together: so many before the first of them in its allocation.
+type segment struct {
+	job model.JobID
+	at  int
+}
+
+func segmentAt(j *model.Job, node string) segment {
+	k := j.Run.Alloc.Place(node)
+	return segment{j.ID, k - k%j.Spec.Stride()}
 }
 
 // recall asks elastic jobs for the nodes that a job needs, and gives it a claim to them.
@@ -65,7 +77,8 @@ func (p *Planner) recall(l *lane, it *item) bool {
 		return false
 	}
 	p.calls++
-	r := &recaller{robber: p.robberOf(l, it), left: map[model.JobID]int{}, taken: map[owner]map[string]int64{}}
+	r := &recaller{robber: p.robberOf(l, it), left: map[model.JobID]int{}, whole: map[segment]bool{},
+		taken: map[owner]map[string]int64{}}
 	alloc, list := r.borrow()
 	if len(list) == 0 {
 		p.vainCalls[key] = true
@@ -88,8 +101,15 @@ func (p *Planner) recall(l *lane, it *item) bool {
 				k = len(asks)
 				asks = append(asks, model.Asking{Job: v.j.ID, Attempt: v.j.Attempt, For: it.e.j.ID})
 			}
-			asks[k].Nodes = append(asks[k].Nodes, o.n.def.Name)
-			p.asked[v.j.ID] = append(p.asked[v.j.ID], o.n.def.Name)
+			s := segmentAt(v.j, o.n.def.Name)
+			for i := range v.j.Spec.Stride() {
+				name := v.j.Run.Alloc.Nodes[s.at+i].Node
+				if slices.Contains(p.asked[v.j.ID], name) {
+					break // with another node of the segment
+				}
+				asks[k].Nodes = append(asks[k].Nodes, name)
+				p.asked[v.j.ID] = append(p.asked[v.j.ID], name)
+			}
 		}
 	}
 	p.plan.Ask = append(p.plan.Ask, asks...)
@@ -134,8 +154,8 @@ func (r *recaller) lenders(n *node) []*victim {
 	var out []*victim
 	for _, id := range n.rec.Jobs {
 		j := r.p.elastic[id]
-		if j == nil || r.p.victims[id] != stays || r.p.goes(id, n.def.Name) || j.Run.Alloc.Place(n.def.Name) < 1 ||
-			r.spareOf(j) <= 0 {
+		if j == nil || r.p.victims[id] != stays || r.p.goes(id, n.def.Name) || segmentAt(j, n.def.Name).at < 1 ||
+			r.spareOf(j) < j.Spec.Stride() {
 			continue
 		}
 		v := &victim{j: j, prio: cmp.Or(j.Run.Priority, j.Priority)}
@@ -154,12 +174,18 @@ func (r *recaller) lenders(n *node) []*victim {
 // take notes that jobs give a node, and reports whether they can.
 func (r *recaller) take(o *outing) bool {
 	for _, v := range o.list {
-		if r.spareOf(v.j) <= 0 || !r.stillLent(v.j, o.n) {
+		if r.whole[segmentAt(v.j, o.n.def.Name)] {
+			continue
+		}
+		if r.spareOf(v.j) < v.j.Spec.Stride() || !r.stillLent(v.j, o.n) {
 			return false
 		}
 	}
 	for _, v := range o.list {
-		r.left[v.j.ID]--
+		if s := segmentAt(v.j, o.n.def.Name); !r.whole[s] {
+			r.whole[s] = true
+			r.left[v.j.ID] -= v.j.Spec.Stride()
+		}
 	}
 	return true
 }
@@ -179,7 +205,7 @@ func (r *recaller) stillLent(j *model.Job, n *node) bool {
 		t = map[string]int64{}
 		r.taken[o] = t
 	}
-	one := model.Alloc{Nodes: j.Run.Alloc.Nodes[j.Run.Alloc.Place(n.def.Name):][:1]}
+	one := model.Alloc{Nodes: j.Run.Alloc.Nodes[segmentAt(j, n.def.Name).at:][:j.Spec.Stride()]}
 	for _, c := range one.TRES() {
 		if g := model.CountTRES(r.p.guarantee(o), c.TRES); g > 0 && t[c.TRES]+c.Count > max(0, have[c.TRES]) {
 			return false

@@ -36,6 +36,8 @@ type shape struct {
 	// These depend on this round's reservations.
 	round   uint64
 	failEnd model.Time // it does not fit up to this end or any later one
+	fullAt  uint64     // the round in which no block had room for a segment up to fullEnd
+	fullEnd model.Time
 
 	uses    *leastUse // for limits
 	prefer  *shape    // the shape with the features that the job prefers; nil: it prefers none

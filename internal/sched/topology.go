@@ -397,6 +397,19 @@ func (b *blocks) pick(cands []cand, level, size, segments int, apart bool, by fu
 	return out
 }
 
+// inSegments puts the nodes of a job in the order of its segments: those of a block behind one another.
+func (b *blocks) inSegments(a *model.Alloc, rq *Request) {
+	if b == nil { // there were some when it was submitted
+		return
+	}
+	level := b.level(rq.Segment)
+	slices.SortStableFunc(a.Nodes, func(x, y model.NodeAlloc) int {
+		in, _ := b.unit(x.Node, level)
+		too, _ := b.unit(y.Node, level)
+		return in - too
+	})
+}
+
 // whole reports whether no segment of an allocation is divided: the nodes in each block are a whole number of segments.
 func (b *blocks) whole(a *model.Alloc, rq *Request) bool {
 	n := len(a.Nodes)

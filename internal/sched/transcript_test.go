@@ -177,6 +177,7 @@ func (c *cluster) cycle(p Policy) model.Plan {
 	}
 	c.undivided(v, plan)
 	res := c.apply(&state.Starts{Plan: plan})
+	c.wholeSegments()
 	for i, r := range res.Each {
 		if r != state.OK {
 			c.t.Fatalf("%s: the plan's start %+v is refused: %s", c.at, plan.Starts[i], r)

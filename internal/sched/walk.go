@@ -336,6 +336,9 @@ func (p *Planner) startOne(l *lane, it *item, task int32) bool {
 	if g.alloc == nil || !p.admits(l, it, &g) {
 		return false
 	}
+	if it.e.j.Spec.Stride() > 1 {
+		p.stock.network(it.sh.rq.topology).blocks.inSegments(g.alloc, &it.sh.rq)
+	}
 	end := min(p.after(p.now, g.planS), p.until(g.resv, p.now))
 	if behind {
 		p.ahead++

@@ -10,9 +10,10 @@ import (
 	"gbatch/internal/state"
 )
 
-// Elastic jobs (--elastic-share). A share of the jobs on whole nodes, drawn with the seed, may have from half to twice
-// as many as the trace says, and give back what others ask for at once. Their work is the trace's: with twice the nodes
-// a job runs half as long. That is the best case; what a program loses by being resized is not in a trace.
+// Elastic jobs (--elastic-share, --elastic-segment). A share of the jobs on whole nodes, drawn with the seed, may have
+// from half to twice as many as the trace says, and give back what others ask for at once. Their work is the trace's:
+// with twice the nodes a job runs half as long. That is the best case; what a program loses by being resized is not in
+// a trace.
 
 // ElasticUse counts what elastic jobs did.
 type ElasticUse struct {
@@ -90,6 +91,19 @@ func (s *specs) stretched(sp *model.Spec, j *Job, nodes int32) {
 	}
 	sp.LimitS = min(sp.LimitS*int64(nodes)/int64(least)+1, model.Unlimited-1) // it may have the least all the time
 	sp.More = &model.Needs{Elastic: &model.Elastic{Max: min(2*nodes, int32(len(s.m.Config.Nodes)))}}
+	if n := s.segment; n > 0 && nodes >= n { // whole segments
+		least = (least + n - 1) / n * n
+		sp.MinNodes, sp.MaxNodes, sp.More.Segment = least, least, n
+		sp.More.Elastic.Max = max(least, sp.More.Elastic.Max/n*n)
+	}
+}
+
+// hasBlocks reports whether jobs of all partitions are placed by blocks.
+func (m *Machine) hasBlocks() bool {
+	nets := m.Config.Networks()
+	return !slices.ContainsFunc(m.Config.Partitions, func(p *model.Partition) bool {
+		return nets[m.Config.NetworkOf(p)].Blocks == nil
+	})
 }
 
 // began notes the start of an elastic job with some nodes, and gives the seconds that it would run with them.

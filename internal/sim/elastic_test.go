@@ -3,6 +3,8 @@ package sim
 import (
 	"math/rand/v2"
 	"testing"
+
+	"gbatch/internal/model"
 )
 
 // TestElasticReplay: an elastic job takes what is free, gives back what a higher class asks for, takes it again, and
@@ -43,6 +45,37 @@ func TestElasticReplay(t *testing.T) {
 		if got := out.Elastic; (got == nil) != (tc.use == nil) ||
 			got != nil && (got.Jobs != tc.use.Jobs || got.Grown != tc.use.Grown || got.Shrunk != tc.use.Shrunk) {
 			t.Errorf("share %g: %+v, want %+v", tc.share, got, tc.use)
+		}
+	}
+}
+
+// TestElasticSegments: with segments of two nodes in blocks of three, a job grows into whole ones and does its work.
+func TestElasticSegments(t *testing.T) {
+	m := equalNodes(Size{Nodes: 6, CPUsPerNode: 8})
+	names := m.Config.Partitions[0].Nodes
+	m.Config.Blocks = &model.Blocks{Sizes: []int32{3, 6},
+		List: []*model.Block{{Name: "a", Nodes: names[:3]}, {Name: "b", Nodes: names[3:]}}}
+	if !m.hasBlocks() {
+		t.Fatal("there are no blocks")
+	}
+	w := &Workload{Name: "one", Jobs: []Job{{ID: 1, Run: 1000, Request: 2000, CPUs: 24, User: "a"}}}
+	for _, tc := range []struct {
+		segment int32
+		end     int64
+	}{
+		{0, 500}, // 3,000 node-seconds on six nodes
+		{2, 750}, // on two segments, as many as there are in blocks of three
+	} {
+		s, err := NewScheduler("easy", m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := Replay(t.Context(), Setup{Work: w, Machine: m, Scheduler: s, ElasticShare: 1, Segment: tc.segment})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.End[0] != tc.end {
+			t.Errorf("segments of %d: it ends at %d, want %d", tc.segment, out.End[0], tc.end)
 		}
 	}
 }

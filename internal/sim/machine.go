@@ -247,7 +247,8 @@ type specs struct {
 	seen map[need]*model.Spec
 	uids map[string]uint32
 
-	shares bool // jobs that share a GPU in the trace do so here
+	shares  bool  // jobs that share a GPU in the trace do so here
+	segment int32 // Setup.Segment
 
 	never map[*model.Spec]string // why the machine can't run such a job; "" where it can
 }

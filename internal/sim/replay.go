@@ -29,6 +29,7 @@ type Setup struct {
 
 	ElasticShare float64 // of the jobs on whole nodes, from 0 to 1 (elastic.go)
 	Seed         uint64  // which of them
+	Segment      int32   // nodes of a segment of those that have as many; 0: they have no segments
 }
 
 // NoStart marks a job that the machine can never run.
@@ -97,6 +98,7 @@ func Replay(ctx context.Context, s Setup) (*Outcome, error) {
 	for i := range r.Start {
 		r.Start[i] = NoStart
 	}
+	r.specs.segment = s.Segment
 	r.plan = s.Scheduler.New()
 	r.cut = newInterruptions(s.Machine.Config)
 	r.elastic = elastics{share: s.ElasticShare, seed: s.Seed, cpus: s.Machine.eachCPUs(),

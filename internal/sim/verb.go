@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"gbatch/internal/ask"
 )
 
 // Options are those of `gbatch sim`.
@@ -29,6 +31,7 @@ type Options struct {
 	Plot      string
 	Fill      bool
 	Elastic   float64 // share of the jobs on whole nodes that are elastic
+	Segment   int     // nodes of their segments
 	FromState string
 	WhatIf    []string
 
@@ -117,6 +120,11 @@ func (o *Options) check() error {
 		return fmt.Errorf("--shake %d: from 0 to %d seconds", o.Shake, maxShake)
 	case !(o.Elastic >= 0 && o.Elastic <= 1):
 		return fmt.Errorf("--elastic-share %g: a share from 0 to 1", o.Elastic)
+	case o.Segment < 0 || o.Segment > ask.MaxCount:
+		return fmt.Errorf("--elastic-segment %d: a number of nodes, or 0 for no segments", o.Segment)
+	case o.Segment > 0 && (o.Elastic == 0 || o.Conf == ""):
+		return errors.New("--elastic-segment is for elastic jobs in a network of blocks: give --elastic-share, and " +
+			"--conf with a configuration that has blocks")
 	case o.Elastic > 0 && o.Fill:
 		return errors.New("--elastic-share and --fill: one of them; jobs that never end give nothing back")
 	case len(o.WhatIf) > 0 && o.FromState == "":
@@ -169,6 +177,10 @@ func (o *Options) setup(w *Workload, dir, scheduler string) (Setup, error) {
 	if s.ElasticShare, s.Seed = o.Elastic, o.Seed; o.Elastic > 0 && s.Machine.eachCPUs() == 0 {
 		return s, errors.New("--elastic-share: jobs grow by whole nodes, and here they differ, or are one pool of " +
 			"processors: give --nodes and --cpus-per-node or --gpus-per-node, or a --conf with equal nodes")
+	}
+	if s.Segment = int32(o.Segment); s.Segment > 0 && !s.Machine.hasBlocks() {
+		return s, errors.New("--elastic-segment: segments lie in blocks, and not all partitions of the configuration are " +
+			"placed by blocks (TopologyPlugin=topology/block, man gbatch.conf)")
 	}
 	s.Scheduler, err = NewScheduler(scheduler, s.Machine)
 	return s, err

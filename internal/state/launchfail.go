@@ -37,7 +37,7 @@ func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
 		if !r.Taken {
 			s.strike(node, j.ID, r.Text, at)
 		}
-		s.shrink(j, bit(k), 0, at)
+		s.shrink(j, around(j, k), 0, at)
 		j, _ = s.jobs.Get(j.ID)
 		s.left(j, leavingOf(j, r), at)
 		return true

@@ -149,7 +149,7 @@ func (s *State) prologFailed(j *model.Job, at model.Time, r *Report) {
 		return // it is already being ended, for another reason
 	}
 	if k := placeOf(j, r); s.late(j, k) {
-		s.shrink(j, bit(k), 0, at)
+		s.shrink(j, around(j, k), 0, at)
 		return
 	}
 	n := s.change(j, func(run *model.Run) { run.Fault, run.FailedNode = node+": "+r.Text, node })

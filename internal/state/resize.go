@@ -16,7 +16,8 @@ import (
 // their prologs (Run.Unready). Each size has an accounting record of its own.
 //
 // An elastic job grows as the plan says (growMore). It is asked for what others need (askBack), and gives it when it
-// agrees, or when its grace is over.
+// agrees, or when its grace is over. One with segments (Spec.Stride) gets and gives whole ones: what would divide one
+// is not done.
 //
 // The first node runs the script and always stays. Nodes that come go to the end. So the order of those that stay is
 // kept.
@@ -82,13 +83,29 @@ func (s *State) resize(at model.Time, c *Resize) Refusal {
 		}
 		stay = stay.With(k)
 	}
-	if !stay.Has(0) {
+	if !stay.Has(0) || !undivided(j, stay) {
 		return NotFits
 	}
 	if gone := model.UpTo(len(j.Run.Alloc.Nodes)).Minus(stay); !gone.Empty() {
 		s.shrink(j, gone, c.GraceS, at)
 	}
 	return OK
+}
+
+// undivided reports whether no segment of a job is in a set of its nodes with some of its nodes only.
+func undivided(j *model.Job, nodes model.Bits) bool {
+	for i := range j.Run.Alloc.Nodes {
+		if nodes.Has(i) != nodes.Has(i-i%j.Spec.Stride()) {
+			return false
+		}
+	}
+	return true
+}
+
+// around gives the nodes that a job loses with one of them: its segment.
+func around(j *model.Job, k int) model.Bits {
+	n := j.Spec.Stride()
+	return model.UpTo(k - k%n + n).Minus(model.UpTo(k - k%n))
 }
 
 // shrink takes nodes from a job, by their indices.
@@ -148,10 +165,16 @@ func (s *State) askBack(at model.Time, c *model.Asking) {
 	if old := j.Run.Recall; old != nil {
 		a.Nodes, a.Due = slices.Clone(old.Nodes), min(a.Due, old.Due)
 	}
+	stride := j.Spec.Stride()
 	for _, name := range c.Nodes {
-		if k := j.Run.Alloc.Place(name); k > 0 && !slices.Contains(a.Nodes, name) &&
-			len(a.Nodes) < len(j.Run.Alloc.Nodes)-int(j.Spec.MinNodes) {
-			a.Nodes = append(a.Nodes, name)
+		k := j.Run.Alloc.Place(name)
+		if k < stride || k%stride != 0 || slices.Contains(a.Nodes, name) ||
+			len(a.Nodes)+stride > len(j.Run.Alloc.Nodes)-int(j.Spec.MinNodes) {
+			continue
+		}
+		segment := j.Run.Alloc.NodeNames()[k : k+stride]
+		if !slices.ContainsFunc(segment, func(n string) bool { return !slices.Contains(c.Nodes, n) }) {
+			a.Nodes = append(a.Nodes, segment...)
 		}
 	}
 	if len(a.Nodes) == 0 || j.Run.Recall != nil && len(a.Nodes) == len(j.Run.Recall.Nodes) {
@@ -211,17 +234,22 @@ func (s *State) growMore(at model.Time, c *model.Growth) {
 		return
 	}
 	var parts []model.NodeAlloc
-	for _, na := range c.Parts {
-		if len(j.Run.Alloc.Nodes)+len(parts) >= int(j.Spec.Elastic().Max) {
+	stride := j.Spec.Stride()
+	for at := 0; at+stride <= len(c.Parts); at += stride {
+		if len(j.Run.Alloc.Nodes)+len(parts)+stride > int(j.Spec.Elastic().Max) {
 			break
 		}
-		run := *j.Run
-		run.Alloc = &model.Alloc{Nodes: append(slices.Clone(parts), na)}
-		if n, ok := s.nodes.Get(na.Node); !ok || n.Rises() {
-			continue // a job that runs waits for no node to come up
+		more := c.Parts[at : at+stride]
+		if slices.ContainsFunc(more, func(na model.NodeAlloc) bool {
+			n, ok := s.nodes.Get(na.Node)
+			return !ok || n.Rises() || j.Run.Part(na.Node) != nil // a job that runs waits for no node to come up
+		}) {
+			continue
 		}
-		if j.Run.Part(na.Node) == nil && s.fits(&run) == OK {
-			parts = append(parts, na)
+		run := *j.Run
+		run.Alloc = &model.Alloc{Nodes: append(slices.Clone(parts), more...)}
+		if s.fits(&run) == OK {
+			parts = append(parts, more...)
 		}
 	}
 	if len(parts) > 0 {
@@ -333,7 +361,8 @@ func (s *State) give(j *model.Job, to model.JobID, at model.Time) Refusal {
 		return NotRunning
 	case t.Het != nil:
 		return WholeHet
-	case t.Run.Partition != j.Run.Partition || t.Spec.QOS != j.Spec.QOS || t.Spec.UID != j.Spec.UID:
+	case t.Run.Partition != j.Run.Partition || t.Spec.QOS != j.Spec.QOS || t.Spec.UID != j.Spec.UID ||
+		t.Spec.Stride() > 1:
 		return NotFits
 	case t.Run.Sizes >= model.MaxSizes:
 		return Full
@@ -351,7 +380,8 @@ func (s *State) handOver(j *model.Job, at model.Time) {
 		return
 	}
 	t, ok := s.jobs.Get(j.Run.GiveTo)
-	if !ok || t.State != model.Running || t.Run.Partition != j.Run.Partition || t.Run.Sizes >= model.MaxSizes {
+	if !ok || t.State != model.Running || t.Run.Partition != j.Run.Partition || t.Run.Sizes >= model.MaxSizes ||
+		t.Spec.Stride() > 1 {
 		return
 	}
 	var parts []model.NodeAlloc
@@ -386,13 +416,20 @@ func badSize(j *model.Job) string {
 		return "is over, and has not left all its nodes"
 	case run.Recall != nil && len(run.Recall.Nodes) == 0:
 		return "is asked for no node"
+	case nodes%j.Spec.Stride() != 0:
+		return fmt.Sprintf("has %d nodes, and segments of %d", nodes, j.Spec.Stride())
 	}
+	var asked model.Bits
 	if run.Recall != nil {
 		for _, name := range run.Recall.Nodes {
 			if run.Alloc.Place(name) <= 0 {
 				return "is asked for node " + name + ", which it has not, or which runs its script"
 			}
+			asked = asked.With(run.Alloc.Place(name))
 		}
+	}
+	if !undivided(j, asked) {
+		return fmt.Sprintf("is asked for nodes %s, and has segments of %d", asked, j.Spec.Stride())
 	}
 	for i := range run.Alloc.Nodes {
 		na := &run.Alloc.Nodes[i]

@@ -228,6 +228,58 @@ func TestElasticGivesBack(t *testing.T) {
 	s.want("never below its least", j.Run.Recall == nil, true)
 }
 
+// TestSegmentsComeAndGoWhole: an elastic job with segments gets, gives and loses whole ones, and never its first.
+func TestSegmentsComeAndGoWhole(t *testing.T) {
+	s, _ := manyNodes(t, 1)
+	part := func(name string) model.NodeAlloc {
+		return model.NodeAlloc{Node: name, CPUs: model.UpTo(2), Tasks: 1}
+	}
+	id := s.apply(&Submit{Spec: &model.Spec{Name: "e", UID: 7, User: "ann", Account: model.RootAccount, MinNodes: 2,
+		MaxNodes: 2, Partitions: []string{"p"}, More: &model.Needs{Segment: 2,
+			Elastic: &model.Elastic{Max: 6, GraceS: 20}}}}).Job
+	start := func(names ...string) Refusal {
+		a := &model.Alloc{}
+		for _, name := range names {
+			a.Nodes = append(a.Nodes, part(name))
+		}
+		return s.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p",
+			LimitS: 3600, Alloc: a}}}}).Each[0]
+	}
+	s.want("a start with a segment and a half", start("n2", "n3", "n4"), NotFits)
+	s.want("a start", start("n2", "n3"), OK)
+	s.says(id, Started, "n2")
+	j := s.job(id)
+	grow := func(names ...string) []string {
+		g := model.Growth{Job: id, Attempt: j.Attempt}
+		for _, name := range names {
+			g.Parts = append(g.Parts, part(name))
+		}
+		s.apply(&Starts{Plan: model.Plan{Grow: []model.Growth{g}}})
+		j = s.job(id)
+		return j.Run.Alloc.NodeNames()
+	}
+	ask := func(names ...string) []string {
+		s.apply(&Starts{Plan: model.Plan{Ask: []model.Asking{{Job: id, Attempt: j.Attempt, Nodes: names, For: 9}}}})
+		if j = s.job(id); j.Run.Recall == nil {
+			return nil
+		}
+		return j.Run.Recall.Nodes
+	}
+	s.want("one node of a segment is not free", grow("n4", "n1", "n5", "n6"), []string{"n2", "n3", "n5", "n6"})
+	s.want("half of a segment", grow("n4"), []string{"n2", "n3", "n5", "n6"})
+	s.want("it is asked for half of one", ask("n6"), []string(nil))
+	s.want("it is asked for its first", ask("n2", "n3"), []string(nil))
+	s.want("it keeps half of one", s.resize(&Resize{Job: id, Keep: []string{"n2", "n3", "n5"}}), NotFits)
+	s.want("it is asked for one", ask("n6", "n5"), []string{"n5", "n6"})
+	s.want("it agrees", s.resize(&Resize{Job: id, Agree: true}), OK)
+	s.want("what it has", s.job(id).Run.Alloc.NodeNames(), []string{"n2", "n3"})
+	s.says(id, Ended, "n5")
+	s.says(id, Ended, "n6")
+	s.want("another one", grow("n4", "n5"), []string{"n2", "n3", "n4", "n5"})
+	s.says(id, LaunchFailed, "n5")
+	s.want("a node of it can't be used", s.job(id).Run.Alloc.NodeNames(), []string{"n2", "n3"})
+}
+
 // runElastic starts an elastic job of one node.
 func (s *session) runElastic(el *model.Elastic, node string) *model.Job {
 	s.t.Helper()

@@ -109,6 +109,8 @@ func (s *State) mayStart(at model.Time, epoch uint64, st *model.Start) (*model.J
 		return nil, nil, NotPending
 	case j.IsArray() && !j.Tasks.Has(st.Task):
 		return nil, nil, NotPending
+	case len(st.Alloc.Nodes)%j.Spec.Stride() != 0:
+		return nil, nil, NotFits
 	}
 	if j.ArrayID != 0 && j.Throttle > 0 {
 		if a, ok := s.arrays.Get(j.ArrayID); ok && a.Active >= j.Throttle {
