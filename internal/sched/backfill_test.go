@@ -101,6 +101,14 @@ func (w *world) het(c *cluster) *state.SubmitHet {
 		}
 		rq.Parts = append(rq.Parts, state.HetPart{Spec: sp, Priority: uint32(w.n(3))})
 	}
+	if len(rq.Parts) == 2 { // no draw, so that the worlds stay the same
+		for i := range rq.Parts {
+			sp := rq.Parts[i].Spec
+			m := sp.Extra()
+			m.Expedite = true
+			sp.Requeue, sp.More = true, &m
+		}
+	}
 	return rq
 }
 

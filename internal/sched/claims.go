@@ -57,7 +57,13 @@ func (p *Planner) claims() {
 		}
 	}
 	for _, e := range slices.Clone(p.claimers) {
-		p.take(e)
+		switch {
+		case e.claim == nil: // its job has been looked at
+		case e.j.Het != nil:
+			p.takeSet(e.j.Het.ID)
+		default:
+			p.take(e)
+		}
 	}
 }
 
@@ -155,22 +161,33 @@ func (p *Planner) take(e *entry) {
 // startOnKept starts a job that was lost with a node on the other nodes that it had, beside one that takes the place of
 // the lost one.
 func (p *Planner) startOnKept(b *booking, it *item, task int32) bool {
+	kept := p.onKept(b, it, nil)
+	return kept.sh != it.sh && p.start(b.lane, &kept, task)
+}
+
+// onKept gives the item of a job that was lost with a node with its other nodes, those of b, as those that it asks for,
+// and without nodes that are kept for other components of its job.
+func (p *Planner) onKept(b *booking, it *item, others []*booking) item {
 	sp := *it.e.j.Spec
-	if !it.e.j.Expediting() || it.e.j.Het != nil {
-		return false
-	}
-	named := slices.Clone(sp.ReqNodes)
+	named, without := slices.Clone(sp.ReqNodes), slices.Clone(sp.ExcNodes)
 	for _, n := range b.nodes {
 		if !slices.Contains(named, n.def.Name) {
 			named = append(named, n.def.Name)
 		}
 	}
-	if sp.ReqNodes = named; len(named) == len(it.e.j.Spec.ReqNodes) {
-		return false // as it asks for them anyway
+	for _, o := range others {
+		for _, n := range o.nodes {
+			if !slices.Contains(named, n.def.Name) && !slices.Contains(without, n.def.Name) {
+				without = append(without, n.def.Name)
+			}
+		}
 	}
 	kept := *it
-	kept.sh = p.shapeOf(b.lane, &sp, "")
-	return p.start(b.lane, &kept, task)
+	if it.e.j.Expediting() && len(named)+len(without) > len(sp.ReqNodes)+len(sp.ExcNodes) {
+		sp.ReqNodes, sp.ExcNodes = named, without
+		kept.sh = p.shapeOf(b.lane, &sp, "")
+	}
+	return kept
 }
 
 // claimAgain puts a claim back onto the calendar. That of a job which was lost with a node lasts until the other nodes
@@ -195,6 +212,11 @@ func (p *Planner) ending(id model.JobID) bool {
 func (p *Planner) reclaim() {
 	for _, e := range p.claimers {
 		p.onto(e.claim)
-		p.because(e, model.ReasonResources, "")
+		if e.j.Het != nil {
+			e = p.jobs[e.j.Het.ID]
+		}
+		if e != nil {
+			p.because(e, model.ReasonResources, "")
+		}
 	}
 }

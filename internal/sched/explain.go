@@ -93,8 +93,8 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 	x.expect(free, room)
 	if r := j.Rush; r != nil {
 		x.out.Text += " It was lost with a node at " + at(r.At) + " and goes before all other jobs (--requeue=expedite)"
-		if j.Claim != nil && r.Until > now {
-			x.out.Text += "; what it had of " + names(j.Claim.Alloc.NodeNames()) + " is kept for it until " + at(r.Until)
+		if kept := claimedNodes(v, j); len(kept) > 0 && r.Until > now {
+			x.out.Text += "; what it had of " + names(kept) + " is kept for it until " + at(r.Until)
 		}
 		x.out.Text += "."
 	}
@@ -103,6 +103,25 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 			"account or user let."
 	}
 	return x.out
+}
+
+// claimedNodes gives the nodes to which a job has a claim, with all its components.
+func claimedNodes(v *state.View, j *model.Job) (kept []string) {
+	all := []*model.Job{j}
+	if j.Leads() {
+		all = v.Components(j.ID)
+	}
+	for _, o := range all {
+		if o.Claim == nil {
+			continue
+		}
+		for _, name := range o.Claim.Alloc.NodeNames() {
+			if !slices.Contains(kept, name) {
+				kept = append(kept, name)
+			}
+		}
+	}
+	return kept
 }
 
 // Forecast gives when, where and in which partition a job would start if it were submitted now with a priority. It
@@ -298,6 +317,9 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, *m
 	} else if from > x.now {
 		floor = max(floor, from)
 	}
+	if it.e.j.Leads() {
+		return x.together(l, it, floor)
+	}
 	if floor <= x.now && !opens {
 		if g := p.lodge(it); g.alloc != nil {
 			return x.now, g.alloc
@@ -317,6 +339,35 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, *m
 		return 0, nil
 	}
 	return when, a
+}
+
+// together is soonest for a heterogeneous job: the first moment at which all its components fit.
+func (x *explainer) together(l *lane, it *item, floor model.Time) (model.Time, *model.Alloc) {
+	p := x.p
+	all, ok := p.companions(l, it)
+	if !ok {
+		return 0, nil
+	}
+	if m := p.mark(); floor <= x.now && p.bookAll(all) {
+		a := p.plan.Starts[m.starts].Alloc
+		p.undo(m)
+		return x.now, a
+	}
+	made := p.together(all)
+	if made == nil {
+		return 0, nil
+	}
+	a := &model.Alloc{}
+	for _, n := range made[0].nodes {
+		a.Nodes = append(a.Nodes, model.NodeAlloc{Node: n.def.Name})
+	}
+	for _, b := range made {
+		p.lift(b)
+	}
+	if when := max(made[0].at, x.now+1); when >= floor {
+		return when, a
+	}
+	return floor, nil
 }
 
 // expect sets the job's expected start, orders the causes, and looks for changes that would help.

@@ -312,6 +312,9 @@ func (x *explainer) waits(s *spot) {
 	switch {
 	case left > 0 && s.fits:
 		come = "it would fit now, but " + come
+	case left == 0 && s.fits && x.j.Leads():
+		s.because(model.ReasonResources, "its first component would fit now, but not all components together")
+		return
 	case left == 0 && s.fits:
 		come = "it would fit now, but jobs that start now, or come first on its nodes through other partitions, need the same"
 	case left == 0:

@@ -161,9 +161,22 @@ func (p *Planner) undo(m mark) {
 // startSet adds a heterogeneous job to the plan if all its components fit together.
 func (p *Planner) startSet(l *lane, it *item) bool {
 	all, ok := p.companions(l, it)
-	if !ok {
+	return ok && p.startAll(all)
+}
+
+// startAll adds all components of a job to the plan if they fit together.
+func (p *Planner) startAll(all [][]candidate) bool {
+	if !p.bookAll(all) {
 		return false
 	}
+	for _, some := range all {
+		p.finished(some[0].it.e)
+	}
+	return true
+}
+
+// bookAll is startAll but for what follows from a start.
+func (p *Planner) bookAll(all [][]candidate) bool {
 	for _, some := range all { // most jobs that don't fit fail here, before anything is placed
 		if !slices.ContainsFunc(some, func(c candidate) bool { return p.room(&c) }) {
 			return false
@@ -178,11 +191,83 @@ func (p *Planner) startSet(l *lane, it *item) bool {
 			return false
 		}
 	}
-	for _, some := range all[1:] {
-		p.finished(some[0].it.e)
-	}
-	p.finished(it.e)
 	return true
+}
+
+// takeSet is take for the components that have claims, of a job that was lost with a node. The job keeps the claims
+// until all its components have ended, and there is room for them together.
+func (p *Planner) takeSet(id model.JobID) {
+	var mine []*entry
+	var claims []*booking
+	for _, e := range slices.Clone(p.claimers) {
+		if e.j.Het != nil && e.j.Het.ID == id {
+			mine, claims = append(mine, e), append(claims, e.claim)
+			p.release(e)
+		}
+	}
+	lead := p.jobs[id]
+	r, why := model.ReasonResources, ""
+	if lead != nil {
+		lead.at(p)
+		if r, why = p.unready(lead.j); r == model.ReasonNone {
+			if r = model.ReasonResources; p.startClaimed(lead, mine, claims) {
+				for _, e := range mine {
+					delete(p.claimed, e.j.ID)
+					p.letGo = append(p.letGo, e.j.ID)
+				}
+				return
+			}
+		}
+	}
+	keep := false
+	for i, e := range mine {
+		if e.j.Expediting() && p.now < e.j.Rush.Until {
+			keep = true
+			p.claimAgain(e, claims[i])
+		} else {
+			p.unclaim(e)
+		}
+	}
+	if keep && lead != nil {
+		lead.claims = true
+		p.because(lead, r, why)
+	}
+}
+
+// startClaimed starts a job on the nodes that its components have claims to, beside others that take the place of lost
+// ones; or wherever there is room.
+func (p *Planner) startClaimed(lead *entry, mine []*entry, claims []*booking) bool {
+	if len(p.plan.Starts)+int(lead.j.Het.Size) > p.policy.MaxStarts {
+		return false
+	}
+	for _, name := range lead.j.Spec.Partitions {
+		l := p.laneOf(name)
+		it := p.newItem(lead, l)
+		if l.refuse != model.ReasonNone || it.refuse != model.ReasonNone {
+			continue
+		}
+		all, ok := p.companions(l, &it)
+		if !ok {
+			return false
+		}
+		kept := make([][]candidate, 0, len(all))
+		for _, some := range all {
+			if i := slices.Index(mine, some[0].it.e); i >= 0 {
+				it := p.newItem(mine[i], claims[i].lane)
+				some = []candidate{{claims[i].lane, p.onKept(claims[i], &it, claims)}}
+			} else {
+				some = slices.Clone(some)
+				for k := range some {
+					some[k].it = p.onKept(&booking{lane: some[k].l}, &some[k].it, claims)
+				}
+			}
+			kept = append(kept, some)
+		}
+		if p.startAll(kept) || p.startAll(all) {
+			return true
+		}
+	}
+	return false
 }
 
 // room reports whether a component would fit alone, and no limit holds it.
@@ -202,31 +287,41 @@ func (p *Planner) reserveSet(l *lane, it *item) bool {
 	if !ok {
 		return false
 	}
+	made := p.together(all)
+	switch {
+	case made == nil:
+		return false
+	case !p.backfills():
+		for _, b := range made {
+			p.lift(b)
+		}
+		return true
+	}
+	l.reserved++
+	for i, b := range made {
+		e := all[i][0].it.e
+		e.resv, e.resvAt = []*booking{b}, b.lane
+	}
+	p.wake = soonerOf(p.wake, made[0].at)
+	return true
+}
+
+// together puts reservations for all components onto the calendar, at the first moment at which they fit together; nil:
+// there is none.
+func (p *Planner) together(all [][]candidate) []*booking {
 	now := p.now
 	defer func() { p.now = now }()
 	for range maxHetTries {
 		made, later, ok := p.placeAll(all, now)
-		if !ok {
-			return false
-		}
-		if later == 0 {
-			if !p.backfills() {
-				for _, b := range made {
-					p.lift(b)
-				}
-				return true
-			}
-			l.reserved++
-			for i, b := range made {
-				e := all[i][0].it.e
-				e.resv, e.resvAt = []*booking{b}, b.lane
-			}
-			p.wake = soonerOf(p.wake, made[0].at)
-			return true
+		switch {
+		case !ok:
+			return nil
+		case later == 0:
+			return made
 		}
 		p.now = later
 	}
-	return false
+	return nil
 }
 
 // placeAll reserves room for each component from p.now on. later is the moment from which to try again if one fits only

@@ -69,6 +69,7 @@ type entry struct {
 	resv   []*booking
 	resvAt *lane
 	claim  *booking // of a job that waits for its victims
+	claims bool     // components of its job have claims
 }
 
 // stand is a job's place in one lane.
@@ -84,6 +85,7 @@ const allStarted = 1<<31 - 1
 func (e *entry) at(p *Planner) *entry {
 	if e.pass != p.pass {
 		e.pass, e.last, e.begun, e.said, e.resv, e.resvAt, e.claim = p.pass, 0, false, false, nil, nil, nil
+		e.claims = false
 	}
 	return e
 }
@@ -151,7 +153,7 @@ func (p *Planner) follow(id model.JobID) {
 
 func (p *Planner) samePriority(e *entry, j *model.Job) bool {
 	if p.policy.Order == nil {
-		return e.j.Priority == j.Priority
+		return e.j.Priority == j.Priority && e.j.Expediting() == j.Expediting()
 	}
 	for _, s := range e.lanes {
 		if p.priority(j, s.l) != s.prio {
@@ -167,6 +169,7 @@ func (p *Planner) admit(j *model.Job) {
 	p.apart = p.apart || keepsApart(j.Spec)
 	if j.Follows() { // it is looked at with the first component
 		p.jobs[j.ID] = e
+		p.noteClaim(j)
 		return
 	}
 	if j.Leads() {

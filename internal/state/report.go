@@ -435,14 +435,18 @@ func lateText(text, node string) string {
 
 // rushed gives the job as it goes back into the queue: with --requeue=expedite, and lost to a fault of a node, before
 // others, and with a claim to what it had of its other nodes. Nobody else gets that in between, since it is given back
-// and claimed in one step.
+// and claimed in one step. The other components of a heterogeneous job come back as the lost one did.
 func (s *State) rushed(j *model.Job, at model.Time, hold model.HoldKind) *model.Job {
-	if max(hold, j.Hold) != model.NotHeld || !j.Spec.Extra().Expedite || !faulty(j) {
+	wait := s.cfg.Params.ExpediteHoldS
+	rush := s.rushWith(j)
+	if j.Spec.Extra().Expedite && faulty(j) {
+		rush = &model.Rush{At: at, Until: at.Add(wait)}
+	}
+	if max(hold, j.Hold) != model.NotHeld || rush == nil {
 		return j
 	}
 	n := *j
-	wait := s.cfg.Params.ExpediteHoldS
-	n.Rush = &model.Rush{At: at, Until: at.Add(wait)}
+	n.Rush = rush
 	var kept []model.NodeAlloc
 	for _, na := range j.Run.Alloc.Nodes {
 		if o, ok := s.nodes.Get(na.Node); ok && o.Usable() && na.Node != j.Run.FailedNode &&
@@ -451,10 +455,23 @@ func (s *State) rushed(j *model.Job, at model.Time, hold model.HoldKind) *model.
 			kept = append(kept, na)
 		}
 	}
-	if len(kept) > 0 && wait > 0 && j.Het == nil {
+	if len(kept) > 0 && wait > 0 {
 		n.Claim = &model.Claim{Partition: j.Run.Partition, Alloc: &model.Alloc{Nodes: kept}}
 	}
 	return &n
+}
+
+// rushWith gives the Rush of another component of j's job, with which j was put back into the queue; nil: it was not.
+func (s *State) rushWith(j *model.Job) (rush *model.Rush) {
+	if j.Het == nil || j.Run.Stop != model.StopRequeue {
+		return nil
+	}
+	s.others(j, func(o *model.Job) {
+		if rush == nil {
+			rush = o.Rush
+		}
+	})
+	return rush
 }
 
 // faulty reports whether a fault of a node has ended a job.
