@@ -350,15 +350,15 @@ func (r *JobRow) inWorkDir(name string) string {
 func (r *JobRow) gres(per model.GresPer) string { return orNA(strings.Join(tresPer(r.Spec, per), ",")) }
 
 func (r *JobRow) exitStatus() int64 {
-	if r.End == nil {
-		return 0
+	if x := r.LastExit(); x != nil {
+		return int64(x.Status())
 	}
-	return int64(r.End.Exit.Status())
+	return 0
 }
 
 func (r *JobRow) derivedStatus() int64 {
-	if r.End == nil {
-		return 0
+	if x := r.LastExit(); x != nil {
+		return int64(x.Worst)
 	}
-	return int64(r.End.Exit.Worst)
+	return 0
 }

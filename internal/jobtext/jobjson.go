@@ -56,10 +56,11 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "delay_boot", Count: func(r *JobRow) int64 { return r.Spec.Stated().DelayBootS }},
 		{Name: "dependency", Str: func(r *JobRow) string { return depsText(r.Job, r.At) }},
 		exitField("derived_exit_code", func(r *JobRow) *model.Exit {
-			if r.End == nil {
+			last := r.LastExit()
+			if last == nil {
 				return nil
 			}
-			x := r.End.Exit.Derived()
+			x := last.Derived()
 			return &x
 		}),
 		{Name: "eligible_time", Time: func(r *JobRow) model.Time { return eligible(r.Job) }},
@@ -77,12 +78,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 			return (s + 59) / 60, s > 0, false
 		}},
 		{Name: "excluded_nodes", Str: func(r *JobRow) string { return hostlist.Compress(r.Spec.ExcNodes) }},
-		exitField("exit_code", func(r *JobRow) *model.Exit {
-			if r.End == nil {
-				return nil
-			}
-			return &r.End.Exit
-		}),
+		exitField("exit_code", func(r *JobRow) *model.Exit { return r.LastExit() }),
 		{Name: "failed_node", Str: func(r *JobRow) string { return r.FailedNode() }, In: slurmjson.InNew},
 		{Name: "features", Str: func(r *JobRow) string { return r.Spec.Features }},
 		{Name: "group_id", Int: func(r *JobRow) int64 { return int64(r.Spec.GID) }},

@@ -66,8 +66,8 @@ func (r *KeyValues) jobState(j *model.Job, now model.Time, details bool) {
 	}
 	r.line(KV("JobState", j.StateText()), KV("Reason", reason), KV("Dependency", orNull(depsText(j, now)))+failedNode(j))
 	exit, derived := "0:0", "0:0"
-	if j.End != nil {
-		exit, derived = exitText(j.End.Exit), exitText(j.End.Exit.Derived())
+	if x := j.LastExit(); x != nil {
+		exit, derived = exitText(*x), exitText(x.Derived())
 	}
 	r.line(KV("Requeue", yesNum(sp.Requeue)), KV("Restarts", j.Restarts), KV("BatchFlag", yesNum(batchFlag(sp))),
 		KV("Reboot", 0), KV("ExitCode", exit))

@@ -55,6 +55,8 @@ type Job struct {
 	Exits   uint32 // how often it was requeued for its exit codes (ExitRules)
 
 	WCKeyID uint32 // of Spec.WCKey, when it was submitted or given; 0: usage is not kept by it
+
+	Back *Exit // how the run ended after which it went back into the queue, until it starts again; nil: it was cut short
 }
 
 // Rush is the way back of a job that was lost with a node. It ends when the job starts, or is held or cancelled. The
@@ -97,7 +99,19 @@ func (j *Job) Expediting() bool { return j.Rush != nil && j.State == Pending }
 // and so is one in SPECIAL_EXIT.
 func (j *Job) In(states []JobState) bool {
 	return slices.Contains(states, j.State) || j.Expediting() && slices.Contains(states, Expediting) ||
+		j.State == Pending && slices.Contains(states, Queued) && !j.Special ||
 		j.SpecialExit() && slices.Contains(states, SpecialExit)
+}
+
+// LastExit gives how the job ended or, while it waits to run again, how its last run did; nil: it has not ended yet.
+func (j *Job) LastExit() *Exit {
+	switch {
+	case j.End != nil:
+		return &j.End.Exit
+	case j.State == Pending:
+		return j.Back
+	}
+	return nil
 }
 
 func (x *Job) Wire(c *wire.C) {
@@ -136,6 +150,7 @@ func (x *Job) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Rush)
 	wire.Int(c, &x.Exits)
 	wire.Int(c, &x.WCKeyID)
+	wire.Ptr(c, &x.Back)
 }
 
 // NotAging in Job.Accrue says that the job does not gain priority by age, because GrpJobsAccrue, MaxJobsAccrue or a

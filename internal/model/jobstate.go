@@ -29,6 +29,7 @@ const (
 const (
 	Expediting  JobState = 200 // they start again before others since they were lost with a node
 	SpecialExit JobState = 201 // they are held for somebody to look at them
+	Queued      JobState = 202 // PENDING as squeue -t has it: not SPECIAL_EXIT
 )
 
 var jobStateNames = [numJobStates][2]string{

@@ -19,6 +19,9 @@ func (s *State) put(j *model.Job) {
 	if j.Rush != nil && (j.State != model.Pending || j.Hold != model.NotHeld) {
 		j.Rush = nil
 	}
+	if j.State != model.Pending {
+		j.Back = nil
+	}
 	old, _ := s.jobs.Set(j.ID, j)
 	s.journal.add(Change{Job: j.ID})
 	s.outcomes.count(old, j)
@@ -161,7 +164,7 @@ const (
 // PhaseOf gives the phase of a state, or of one of a filter.
 func PhaseOf(s model.JobState) Phase {
 	switch {
-	case s == model.Pending, s == model.Expediting, s == model.SpecialExit:
+	case s == model.Pending, s == model.Expediting, s == model.SpecialExit, s == model.Queued:
 		return Waits
 	case s.Finished():
 		return IsOver

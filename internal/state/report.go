@@ -218,10 +218,16 @@ func (s *State) backForExit(j *model.Job, at, when model.Time, exit *model.Exit)
 		why += " (RequeueExit)"
 	}
 	e := *exit
-	e.Text = why
+	e.Text, e.Worst = why, j.Run.Worst
+	n.Back = codes(&e)
 	s.finish(&n, at, when, model.Requeued, model.ReasonNone, e, 0, true, hold)
 	s.sayBack(j.ID, hold, why, model.ReasonMaxRequeue)
 	return true
+}
+
+// codes gives what is shown of an exit while the job waits to run again.
+func codes(e *model.Exit) *model.Exit {
+	return &model.Exit{Code: e.Code, Signal: e.Signal, Worst: e.Worst}
 }
 
 func oftenBack(code int32, times uint32) string {

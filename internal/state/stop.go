@@ -158,7 +158,7 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 		}
 		s.mailRequeue(j, at)
 		n := *j
-		n.Special = c.Special && c.Hold
+		n.Special, n.Back = c.Special && c.Hold, codes(&j.End.Exit)
 		s.requeued(&n, at, hold)
 	case next == model.Cancelled:
 		reason := model.ReasonNone

@@ -220,7 +220,7 @@ func (a *account) setJobs(v string) error {
 
 func (a *account) setStates(v string) error {
 	for _, w := range env.SplitList(v) {
-		states, err := env.QueryStates(w)
+		states, err := env.QueryStates(w, model.Pending)
 		if err != nil {
 			return env.Fatal{Text: "unrecognized job state value '" + w + "'"}
 		}

@@ -98,14 +98,18 @@ func StateWords() getopt.Values {
 var more = [][2]string{{"RESV_DEL_HOLD", "RD"}, {"REQUEUE_FED", "RF"}, {"REQUEUE_HOLD", "RH"}, {"REVOKED", "RV"},
 	{"SIGNALING", "SI"}, {model.SpecialExitText, "SE"}, {"STAGE_OUT", "SO"}, {"STOPPED", "ST"}}
 
-// QueryStates reads a list of states. States of Slurm that gbatch doesn't have are known, but no job is in them.
-func QueryStates(v string) ([]model.JobState, error) {
+// QueryStates reads a list of states; PENDING is what is given for it. States of Slurm that gbatch doesn't have are
+// known, but no job is in them.
+func QueryStates(v string, pending model.JobState) ([]model.JobState, error) {
 	var out []model.JobState
 	for _, w := range SplitList(v) {
 		if strings.EqualFold(w, "all") {
 			return model.JobStates(), nil
 		}
 		if s, ok := model.ParseFilterState(w); ok {
+			if s == model.Pending {
+				s = pending
+			}
 			out = append(out, s)
 			continue
 		}

@@ -107,7 +107,7 @@ func Gqueue(e *env.Env) int {
 	}
 	q.rq.Default = len(q.rq.Filter.States) == 0
 	if q.start && q.rq.Default {
-		q.rq.Filter.States, q.rq.Default = []model.JobState{model.Pending}, false
+		q.rq.Filter.States, q.rq.Default = []model.JobState{model.Queued}, false
 	}
 	q.rq.Positions = q.layout == 'O' && strings.Contains(strings.ToLower(q.columns), "position")
 	return e.Repeat(q.every, q.once)
@@ -176,7 +176,7 @@ func (q *queue) options() []getopt.Option {
 			}},
 		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Env: "_STATES",
 			Help: "only jobs in these states; all for every state, ended jobs too", Set: func(v string) error {
-				states, err := env.QueryStates(v)
+				states, err := env.QueryStates(v, model.Queued)
 				f.States = states
 				q.none = q.none || err == nil && len(states) == 0
 				return err
