@@ -142,7 +142,7 @@ func (c *Controller) editAccounts(ctx context.Context, who *caller, rq *proto.Ed
 			}
 		}
 		cmd.Edits = append(cmd.Edits, state.AcctEdit{Op: state.AcctOp(e.Op), Account: e.Account, User: e.User, Assoc: e.Assoc,
-			QOS: e.QOS, WCKey: e.WCKey})
+			QOS: e.QOS, WCKey: e.WCKey, NewName: e.NewName})
 	}
 	if _, err := c.encode(cmd); err != nil { // before an entry of the trail is made of it
 		return err
@@ -208,7 +208,13 @@ func acctRefusal(res state.Result, cmd *state.Accounts) error {
 	}
 	switch res.Refusal {
 	case state.JobsActive:
+		if e.Op == state.RenameUser {
+			return refuse(proto.CodeBadRequest, "%s has jobs that have not ended, or %s has: it can be renamed when they are "+
+				"over", what, e.NewName)
+		}
 		return refuse(proto.CodeBadRequest, "Error with request: Job(s) active, cancel job(s) before remove (%s)", what)
+	case state.NameTaken:
+		return refuse(proto.CodeBadRequest, "%s can't become %s: there is a user of that name", what, e.NewName)
 	case state.InUse:
 		return refuse(proto.CodeBadRequest,
 			"%s is still in use: an association, a default or an account below it refers to it; change or remove those first",
@@ -237,6 +243,12 @@ func (c *Controller) mayEdit(v *state.View, who *caller, e *proto.AcctEdit) erro
 				have = u.Admin
 			}
 			if max(e.User.Admin, have) > level && e.User.Admin != have {
+				return denied
+			}
+		}
+	case proto.RenameUser: // the new name gets the old one's rights
+		if e.User != nil {
+			if u := v.User(e.User.Name); u != nil && u.Admin > level {
 				return denied
 			}
 		}

@@ -125,6 +125,7 @@ func (b *biller) add(x *billRow) {
 		b.p.leaveOut(x.of, err.Error())
 		return
 	}
+	r.User = b.p.are.now(r.Cluster, r.User, h.submit)
 	what := usage.OfRecord(&r.Record)
 	if !b.p.fits(&what) {
 		return

@@ -316,7 +316,7 @@ func (p *report) reservations(ctx context.Context) ([]*proto.ReportChunk, error)
 	for i := range list {
 		u := &list[i]
 		p.win = lapse{max(int64(u.Start)/1000, whole.from), min(int64(u.End)/1000, whole.to)}
-		p.sums, p.of = map[usage.Of]*tally{}, map[uint32]*usage.Of{}
+		p.sums, p.of = map[usage.Of]*tally{}, map[ofKey]*usage.Of{}
 		p.sets.resvs, p.rq.By = map[string]bool{u.Name: true}, 0
 		if _, err := p.usage(ctx); err != nil {
 			return nil, err

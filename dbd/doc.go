@@ -35,6 +35,7 @@
 // import.go brings records of another batch system to a gdbd that runs, as a history of their own.
 //
 // Package jobstats makes the summaries for jobstats. rollup.go keeps sums of usage by hour, day
-// and month (package usage), trail.go the audit trail and what it says of nodes and reservations;
+// and month (package usage), trail.go the audit trail and what it says of nodes, reservations and
+// users' names;
 // report.go and clusteruse.go answer questions about them, bill.go about costs.
 package dbd

@@ -452,7 +452,7 @@ func (d *db) give(ctx context.Context, f *filter, h *hits, req *proto.AcctReques
 func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, steps bool, from *stepMark,
 	take func(record []byte, summary func() string) bool) (n int, next *stepMark) {
 	none := func() string { return "" }
-	all := openShelves(tx)
+	all, names := openShelves(tx), renamesOf(tx)
 	var key [refLen]byte
 	for i, h := range list {
 		begin := from
@@ -484,7 +484,7 @@ func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, steps bool, f
 			return ""
 		}
 		if begin == nil {
-			full := !take(record, summary)
+			full := !take(names.record(record), summary)
 			switch {
 			case full && steps:
 				return i, &stepMark{month: monthOf(hd.submit)}

@@ -42,8 +42,15 @@ type report struct {
 	now  usage.Second
 	tx   *bolt.Tx
 	sets struct{ clusters, users, accounts, qos, parts, resvs map[string]bool }
-	of   map[uint32]*usage.Of // properties by number, as the report needs them; nil: they don't fit
+	of   map[ofKey]*usage.Of // properties, as the report needs them; nil: they don't fit
+	are  renames
 	sums map[usage.Of]*tally
+}
+
+// ofKey is the number of properties, and how many users have got another name since.
+type ofKey struct {
+	number uint32
+	later  int
 }
 
 // tally is a sum, with the jobs that it counts.
@@ -89,7 +96,7 @@ func (d *Daemon) usageReport(ctx context.Context, r *server.Request) error {
 // report answers a question; note is what its reader has to know.
 func (d *db) report(ctx context.Context, q *proto.UsageQuery, send func(*proto.ReportChunk) error) (note string,
 	err error) {
-	p := &report{db: d, q: q, rq: &q.Report, now: d.now().Unix(), of: map[uint32]*usage.Of{}, sums: map[usage.Of]*tally{}}
+	p := &report{db: d, q: q, rq: &q.Report, now: d.now().Unix(), of: map[ofKey]*usage.Of{}, sums: map[usage.Of]*tally{}}
 	p.win = lapse{int64(q.Report.Start) / 1000, int64(q.Report.End) / 1000}
 	if q.Report.End == 0 {
 		p.win.to = p.now + 1 // with the present second
@@ -107,7 +114,7 @@ func (d *db) report(ctx context.Context, q *proto.UsageQuery, send func(*proto.R
 	}
 	var out []*proto.ReportChunk
 	err = d.view(func(tx *bolt.Tx) error {
-		p.tx = tx
+		p.tx, p.are = tx, renamesOf(tx)
 		switch p.rq.What {
 		case proto.ReportUsage:
 			out, err = p.usage(ctx)
@@ -230,6 +237,7 @@ func (p *report) usage(ctx context.Context) ([]*proto.ReportChunk, error) {
 
 func (p *report) addRecord(r *model.Record, in lapse, first bool) {
 	of := usage.OfRecord(r)
+	of.User = p.are.now(of.Cluster, of.User, r.Submit)
 	if !p.fits(&of) {
 		return
 	}
@@ -288,13 +296,18 @@ func (p *report) rows(first, next uint32, begins bool) error {
 // table adds the rows of one table in [from, to).
 func (p *report) table(table byte, from, to uint32, begins bool) error {
 	return p.each(table, from, to, func(hour, number uint32, v []byte) error {
-		of, known := p.of[number]
+		at := model.Time(int64(hour) * usage.Hour * 1000)
+		key := ofKey{number, p.are.later(at)}
+		of, known := p.of[key]
 		if !known {
-			if o := p.properties(number); o != nil && p.fits(o) {
-				n := p.asked(o)
-				of = &n
+			if o := p.properties(number); o != nil {
+				o.User = p.are.now(o.Cluster, o.User, at)
+				if p.fits(o) {
+					n := p.asked(o)
+					of = &n
+				}
 			}
-			p.of[number] = of
+			p.of[key] = of
 		}
 		if of == nil {
 			return nil

@@ -20,6 +20,7 @@ import (
 //	trail/<month>   time(8) series(2) seq(8)                    -> crc(4) model.Audit
 //	outages         end(8) cluster\0 node\0 start(8)            -> crc(4) proto.Outage; end is openEnd while it goes on
 //	sizes           cluster\0 start(8)                          -> crc(4) proto.Outage without a node
+//	renames         time(8) cluster\0 seq(8)                   -> crc(4) model.Audit
 //	reserved        cluster\0 name\0 start(8)                   -> crc(4) model.Audit
 //
 // Entries come in the order of their numbers, each once, as records do. Some change records (applyNotes).
@@ -91,6 +92,10 @@ func keepAudit(tx *bolt.Tx, cluster string, e *entry) error {
 	case trail.Node:
 		if a.Event == trail.NodeDown || a.Event == trail.NodeDrain || a.Event == trail.NodeUp {
 			return keepOutage(tx, cluster, a)
+		}
+	case trail.Account:
+		if a.Renamed != "" {
+			return keepRename(tx, cluster, e)
 		}
 	case trail.Cluster:
 		return putSealed(tx, keySizes, timeKey(append([]byte(cluster), 0), a.At),
@@ -274,4 +279,76 @@ func dropFrom(b *bolt.Bucket, from []byte, n *int, old func(k []byte) bool) erro
 	}
 	*n += len(list)
 	return nil
+}
+
+// What was recorded of users who have another name since (gacctmgr modify user set newname=) is shown under the new
+// one. Records stay as they are: the names are looked up when they are read, since a user can have any number of
+// them, and a node that reports late sends the old name again.
+//
+//	renames   time(8) cluster\0 seq(8)   -> crc(4) model.Audit
+
+var keyRenames = []byte("renames")
+
+func keepRename(tx *bolt.Tx, cluster string, e *entry) error {
+	key := append(append(timeKey(nil, clampTime(e.audit.At)), cluster...), 0)
+	return putSealed(tx, keyRenames, binary.BigEndian.AppendUint64(key, e.seq), e.audit)
+}
+
+// renames are changes of users' names, in order of time.
+type renames []rename
+
+type rename struct {
+	cluster, from, to string
+	at                model.Time
+}
+
+func renamesOf(tx *bolt.Tx) (out renames) {
+	scanSealed(tx, keyRenames, nil, func(k []byte, a *model.Audit) bool {
+		if cluster, _, ok := bytes.Cut(k[min(8, len(k)):], []byte{0}); ok {
+			out = append(out, rename{string(cluster), a.Name, a.Renamed, a.At})
+		}
+		return true
+	})
+	return out
+}
+
+// now gives the present name of the user who had a name at a moment.
+func (n renames) now(cluster, user string, at model.Time) string {
+	for i := range n {
+		if r := &n[i]; r.from == user && at < r.at && r.cluster == cluster {
+			user = r.to
+		}
+	}
+	return user
+}
+
+// later gives how many users got another name after a moment.
+func (n renames) later(at model.Time) (count int) {
+	for i := range n {
+		if at < n[i].at {
+			count++
+		}
+	}
+	return count
+}
+
+// record gives a job's record with the user's present name.
+func (n renames) record(record []byte) []byte {
+	named := false
+	for i := range n {
+		named = named || bytes.Contains(record, []byte(n[i].from))
+	}
+	var r model.Record
+	if !named || wire.Unmarshal(record, &r) != nil {
+		return record
+	}
+	name := n.now(r.Cluster, r.User, r.Submit)
+	if name == r.User {
+		return record
+	}
+	r.User = name
+	if out, err := wire.Marshal(&r); err == nil {
+		return out
+	}
+	return record
 }

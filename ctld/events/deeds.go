@@ -120,6 +120,9 @@ func (b By) Accounts(v *state.View, edits []state.AcctEdit) []*model.Audit {
 				fmt.Sprintf("defaultaccount=%s adminlevel=%s%s", u.DefaultAccount, u.Admin, ofDefault(u.DefaultWCKey)))
 		case e.Op == state.DropUser && e.User != nil:
 			drop("Users", e.User.Name)
+		case e.Op == state.RenameUser && e.User != nil:
+			put(true, "Users", e.User.Name, "name="+e.NewName)
+			out[len(out)-1].Renamed = e.NewName
 		case e.Op == state.PutAssoc && e.Assoc != nil:
 			a := e.Assoc
 			put(v.Association(a.Account, a.User, a.Partition) != nil, "Associations", assocName(a),

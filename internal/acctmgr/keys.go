@@ -8,7 +8,7 @@ func Keys(entity string) []string {
 	case is(entity, 2, "accounts", "acct"):
 		out = append(out, "name", "description", "organization", "parent")
 	case is(entity, 1, "users"):
-		out = append(out, "name", "account", "adminlevel", "defaultaccount", "partition", "wckeys", "defaultwckey")
+		out = append(out, "name", "account", "adminlevel", "defaultaccount", "partition", "wckeys", "defaultwckey", "newname")
 	case is(entity, 2, "associations"):
 		out = append(out, "account", "user", "partition")
 	case is(entity, 1, "qos"):

@@ -329,13 +329,15 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 		return nil, err
 	}
 	var own, limits []word
+	newName := ""
 	for _, w := range set {
 		switch {
 		case is(w.key, 2, "adminlevel") || is(w.key, 8, "defaultaccount") || is(w.key, 8, "defaultwckey"):
 			own = append(own, w)
 		case is(w.key, 4, "newname"):
-			return nil, fmt.Errorf(
-				" NewName is not supported by gbatch: add the new user with its associations and delete the old one")
+			if newName, err = f.newUserName(s, w.value); err != nil {
+				return nil, err
+			}
 		default:
 			limits = append(limits, w)
 		}
@@ -370,7 +372,7 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 		if u != *old {
 			p.edit(proto.AcctEdit{Op: proto.PutUser, User: &u})
 		}
-		if u != *old || slices.ContainsFunc(own, func(w word) bool { return is(w.key, 2, "adminlevel") }) {
+		if u != *old || newName != "" || slices.ContainsFunc(own, func(w word) bool { return is(w.key, 2, "adminlevel") }) {
 			users = append(users, "  "+name)
 		}
 	}
@@ -402,9 +404,32 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 			assocs = append(assocs, f.whichLine(old))
 		}
 	}
+	if newName != "" && len(users) > 0 { // after all edits that name the user by the old name
+		p.edit(proto.AcctEdit{Op: proto.RenameUser, User: &model.User{Name: s.users[0]}, NewName: newName})
+	}
 	p.list(" Modified users...", users)
 	p.list(" Modified user associations...", assocs)
 	return p, nil
+}
+
+// newUserName gives the name that NewName= gives to the one user that the conditions name.
+func (f *Facts) newUserName(s *pick, value string) (string, error) {
+	list := names(value)
+	if len(list) != 1 {
+		return "", fmt.Errorf(" NewName=%s: give one name", value)
+	}
+	if err := checkName("User", list[0]); err != nil {
+		return "", err
+	}
+	switch {
+	case !s.byUser || len(s.users) != 1:
+		return "", fmt.Errorf(" NewName is for one user: name it with where name=")
+	case f.Users[list[0]] != nil:
+		return "", fmt.Errorf(" NewName=%s: there is a user of that name", list[0])
+	case s.users[0] == model.RootAccount:
+		return "", fmt.Errorf(" The root user can't be renamed")
+	}
+	return list[0], nil
 }
 
 // hasAssoc reports whether a user has any association with an account.

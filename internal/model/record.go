@@ -289,6 +289,8 @@ type Audit struct {
 	Invoice *price.Invoice // not nil: it was made
 
 	Noted *Noted // not nil: the record of the job, which has ended, is changed
+
+	Renamed string // the name that the user whom Name names has from now on; "": it is about nothing of that kind
 }
 
 func (x *Audit) Wire(c *wire.C) {
@@ -312,6 +314,7 @@ func (x *Audit) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Ledger)
 	wire.Ptr(c, &x.Invoice)
 	wire.Ptr(c, &x.Noted)
+	wire.Text(c, &x.Renamed, MaxName)
 }
 
 // The members of an ended job's record that can be changed.

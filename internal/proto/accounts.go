@@ -97,6 +97,7 @@ const (
 	ResetUsage
 	PutWCKey
 	DropWCKey
+	RenameUser // of User, to NewName
 )
 
 // AcctEdit is one edit.
@@ -107,6 +108,7 @@ type AcctEdit struct {
 	Assoc   *model.Association
 	QOS     *model.QOS
 	WCKey   *model.WCKey
+	NewName string
 }
 
 func (x *AcctEdit) Wire(c *wire.C) {
@@ -116,6 +118,7 @@ func (x *AcctEdit) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Assoc)
 	wire.Ptr(c, &x.QOS)
 	wire.Ptr(c, &x.WCKey)
+	wire.Text(c, &x.NewName, model.MaxName)
 }
 
 // EditAccountsRequest changes accounts: all of the edits, or none. Gen is the generation of the facts from which they

@@ -25,6 +25,7 @@ const (
 	ResetUsage // of an account and everything below it or, with User, of one user in the account
 	PutWCKey
 	DropWCKey
+	RenameUser // of User, to NewName: see rename.go
 )
 
 // AcctEdit is one edit. Drop and ResetUsage look only at the record's names.
@@ -35,6 +36,7 @@ type AcctEdit struct {
 	Assoc   *model.Association
 	QOS     *model.QOS
 	WCKey   *model.WCKey
+	NewName string
 }
 
 func (x *AcctEdit) Wire(c *wire.C) {
@@ -44,6 +46,7 @@ func (x *AcctEdit) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Assoc)
 	wire.Ptr(c, &x.QOS)
 	wire.Ptr(c, &x.WCKey)
+	wire.Text(c, &x.NewName, model.MaxName)
 }
 
 // Accounts changes accounts, users, associations and QOS: all edits in order, or none of them. Gen is the generation
@@ -78,7 +81,7 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 	var busy *active
 	for i := range c.Edits {
 		e := &c.Edits[i]
-		if busy == nil && (e.Op == DropAccount || e.Op == DropUser || e.Op == DropAssoc || e.Op == DropQOS) {
+		if busy == nil && slices.Contains([]AcctOp{DropAccount, DropUser, DropAssoc, DropQOS, RenameUser}, e.Op) {
 			busy = s.activeNames()
 		}
 		r := s.acctEdit(at, e, busy)
@@ -93,6 +96,7 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 		}
 	}
 	s.acctGen++
+	s.renameReserved(c.Edits)
 	s.sumAccounts(at)
 	s.recount()
 	s.plan()
@@ -103,16 +107,17 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 // active has the names that unfinished jobs refer to.
 type active struct {
 	assocs map[[2]string]bool // account, user
+	users  map[string]bool
 	qos    map[string]bool
 }
 
 // activeNames finds these names by a walk over all jobs: deletions are rare.
 func (s *State) activeNames() *active {
-	out := &active{map[[2]string]bool{}, map[string]bool{}}
+	out := &active{map[[2]string]bool{}, map[string]bool{}, map[string]bool{}}
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
 		if !j.State.Finished() {
 			out.assocs[[2]string{j.Spec.Account, j.Spec.User}] = true
-			out.qos[j.Spec.QOS] = true
+			out.users[j.Spec.User], out.qos[j.Spec.QOS] = true, true
 			if j.Run != nil {
 				out.qos[j.Run.PartQOS] = true
 			}
@@ -192,6 +197,8 @@ func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
 		s.putWCKey(e.WCKey.User, e.WCKey.Name)
 	case DropWCKey:
 		return s.dropWCKey(e.WCKey)
+	case RenameUser:
+		return s.renameUser(at, e.User.Name, e.NewName, busy)
 	}
 	return OK
 }

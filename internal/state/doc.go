@@ -21,8 +21,8 @@
 // request's change is made at most once), blob.go (scripts and environments, stored once, as equal
 // texts are), power.go (nodes that are off), mail.go, edit.go. Counts for limits: tally.go (and of
 // results and licenses), usage.go, decay.go, acctuse.go (and money of accounts), govern.go (which
-// limits apply). Accounts, reservations, units: accounts.go, check_accounts.go, reservation.go,
-// resvturn.go (reservations begin, repeat and end), units.go and share.go (GPUs). Certificates:
+// limits apply). Accounts, reservations, units: accounts.go, rename.go (users), check_accounts.go,
+// reservation.go (they begin, repeat and end), units.go and share.go (GPUs). Certificates:
 // cert.go (tokens for them, and which count no more). Reading and keeping: view.go, snapshot.go,
 // saved.go (dumps, and what a restored snapshot does not know), outbox.go, trail.go (what has
 // changed). Definitions that change at run time: edit.go.

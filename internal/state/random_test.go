@@ -636,6 +636,10 @@ func (g *storm) one(st *State) Body {
 // TestRandomCommands: after every one of thousands of random commands all invariants hold, and replicas with the same
 // log are equal, however often they were restored from a snapshot.
 func TestRandomCommands(t *testing.T) {
+		if of := int64(g.now) % 11; of < 3 {
+			c.Edits = append(c.Edits, AcctEdit{Op: RenameUser, User: &model.User{Name: fmt.Sprint("u", of)},
+				NewName: fmt.Sprint("u", int64(g.now)%4)})
+		}
 	seeds, steps := 12, 400
 	if testing.Short() {
 		seeds = 4

@@ -370,6 +370,7 @@ const (
 	WholeHet // it can be done to a heterogeneous job only as a whole
 	NoSuchPartition
 	NoSuchWCKey
+	NameTaken
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done",
@@ -386,7 +387,8 @@ var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: 
 	TokenExpired: "token has expired", CertIsRevoked: "certificate is revoked",
 	BadUser: "of a user whose jobs it can't be",
 	TooLong: "too long a description", WholeHet: "only to the whole heterogeneous job",
-	NoSuchPartition: "no such partition", NoSuchWCKey: "the user has no such wckey"}
+	NoSuchPartition: "no such partition", NoSuchWCKey: "the user has no such wckey",
+	NameTaken: "there is one of that name"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {

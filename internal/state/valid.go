@@ -131,6 +131,10 @@ func validAccounts(c *Accounts) error {
 			if whole = e.QOS != nil; whole {
 				names = []string{e.QOS.Name}
 			}
+		case RenameUser:
+			if whole = e.User != nil && e.NewName != ""; whole {
+				names = []string{e.User.Name, e.NewName}
+			}
 		case PutWCKey, DropWCKey:
 			if whole = e.WCKey != nil && e.WCKey.User != ""; whole {
 				names = []string{e.WCKey.Name, e.WCKey.User}
