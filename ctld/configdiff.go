@@ -61,6 +61,18 @@ func configDiff(old, new *model.Config) []proto.Change {
 			gone = append(gone, n.Name)
 		}
 	}
+	for _, n := range new.Future {
+		if have := old.FutureNode(n.Name); have == nil || nodeText(have) != nodeText(n) {
+			out = append(out, proto.Change{Key: "NodeName=" + n.Name, New: nodeText(n) + " State=FUTURE",
+				Effect: "it may come: with its gnoded, or by gcontrol update NodeName=" + n.Name + " State=RESUME"})
+		}
+	}
+	for _, n := range old.Future {
+		if new.FutureNode(n.Name) == nil {
+			out = append(out, proto.Change{Key: "NodeName=" + n.Name, Old: nodeText(n) + " State=FUTURE",
+				Effect: "it is no longer one that may come"})
+		}
+	}
 	if len(added) > 0 {
 		out = append(out, proto.Change{Key: "NodeName=" + hostlist.Compress(added), New: fmt.Sprintf("%d nodes", len(added)),
 			Effect: "usable once their gnoded has registered"})

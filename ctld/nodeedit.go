@@ -10,6 +10,7 @@ import (
 
 	"gbatch/ctld/define"
 	"gbatch/ctld/events"
+	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
@@ -78,13 +79,17 @@ func settings(set []model.KV) string {
 
 // updateNode changes nodes: their state, their definitions, dynamic ones, reboots.
 func (c *Controller) updateNode(ctx context.Context, who *caller, rq *proto.UpdateNodeRequest) error {
+	if rq.Action == proto.ChangeSpare {
+		return c.changeSpare(ctx, who, rq)
+	}
 	if len(rq.Names) == 0 {
 		return refuse(proto.CodeInvalidNode, "NodeName= names none")
 	}
 	v := c.machine.View()
+	may := rq.Action == proto.ChangeNodes || rq.Action == proto.DeleteNodes // of nodes that may come
 	if rq.Action != proto.CreateNodes {
 		for _, name := range rq.Names {
-			if v.Node(name) == nil {
+			if v.Node(name) == nil && !(may && v.Config().FutureNode(name) != nil) {
 				return refuse(proto.CodeInvalidNode, "%s", name)
 			}
 		}
@@ -130,6 +135,7 @@ type nodeWords struct {
 	define []model.KV // settings of the nodes' definitions
 	cancel bool       // State=CANCEL_REBOOT
 	resume bool       // State=RESUME, and not IDLE or UNDRAIN
+	future bool       // State=FUTURE
 	power  model.PowerWant
 }
 
@@ -207,13 +213,15 @@ func (w *nodeWords) state(value string) error {
 	case "NORESP", "NO_RESPOND":
 		return refuse(proto.CodeBadRequest, "State=%s: a node is that for as long as its gnoded does not answer, and nobody "+
 			"can say it; write DRAIN or DOWN to take it out", value)
+	case model.FutureText:
+		e.Keep, w.future = true, true
 	case "CANCEL_REBOOT":
 		e.Keep, w.cancel = true, true
 	default:
 		want := powerWords[word]
 		if want == model.PowerAsIs {
 			return refuse(proto.CodeBadRequest, "Invalid node state specified: State=%s; write DRAIN, FAIL, DOWN, RESUME, "+
-				"IDLE, UNDRAIN, CANCEL_REBOOT, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP or POWER_DOWN_FORCE", value)
+				"IDLE, UNDRAIN, FUTURE, CANCEL_REBOOT, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP or POWER_DOWN_FORCE", value)
 		}
 		e.Keep, w.power = true, want
 	}
@@ -249,7 +257,14 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 			return err
 		}
 	}
+	if w.future {
+		return c.leaveForFuture(ctx, v, rq)
+	}
 	whole := !e.Keep && e.Gres == ""
+	come, err := coming(v, rq.Names, whole)
+	if err != nil {
+		return err
+	}
 	var idle error // the others are changed
 	if whole && w.resume {
 		if idle = c.leaveIdle(v, e); idle != nil && len(e.Nodes)+len(w.define) == 0 {
@@ -257,6 +272,9 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 		}
 	}
 	bodies := []state.Body{e}
+	if come != nil {
+		bodies = []state.Body{come, e}
+	}
 	if whole && e.Admin == model.NodeUp {
 		bodies = append(bodies, c.stillLeaving(ctx, e.Nodes)...)
 	}
@@ -271,14 +289,22 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 		bodies = append(bodies, &state.Reboots{Nodes: rq.Names, Op: state.CancelReboot, By: who.User})
 	}
 	if len(w.define) > 0 {
+		if come != nil {
+			return refuse(proto.CodeBadRequest, "State=%s, by which a node comes, stands beside %s: make two commands of it",
+				stateOf(rq.Set), w.define[0].Key)
+		}
 		cmd, err := define.Change(v, rq.Names, w.define)
 		if err != nil {
 			return drafted(err)
 		}
 		return cmp.Or(c.define(ctx, cmd, bodies...), idle)
 	}
-	if _, err := c.changes(ctx, keyOf(ctx), &proto.Empty{}, nil, bodies); err != nil {
+	res, err := c.changes(ctx, keyOf(ctx), &proto.Empty{}, nil, bodies)
+	switch {
+	case err != nil:
 		return err
+	case come != nil && res[0].Refusal != state.OK:
+		return refuse(proto.CodeOutdated, "something else has changed it meanwhile (%s); try again", res[0].Refusal)
 	}
 	if whole && e.Admin == model.NodeDown { // jobs that took too long to end have been given up
 		now := c.machine.View()
@@ -286,6 +312,104 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 			func(name string) bool { return !ending(v, name) || ending(now, name) }))
 	}
 	return idle
+}
+
+// coming gives the command by which those of the nodes come that may (State=FUTURE); nil: there are none. Any state
+// that a node can have makes them come.
+func coming(v *state.View, names []string, whole bool) (*state.Define, error) {
+	var list []string
+	for _, name := range names {
+		if v.Node(name) == nil {
+			list = append(list, name)
+		}
+	}
+	switch {
+	case len(list) == 0:
+		return nil, nil
+	case !whole:
+		return nil, refuse(proto.CodeBadRequest, "%s is State=FUTURE, and no node yet: its gnoded or State=RESUME makes it "+
+			"come, and what it has stands in gbatch.conf", list[0])
+	}
+	cmd, err := define.Come(v, list)
+	if err != nil {
+		return nil, drafted(err)
+	}
+	return cmd, nil
+}
+
+// leaveForFuture makes nodes those that may come.
+func (c *Controller) leaveForFuture(ctx context.Context, v *state.View, rq *proto.UpdateNodeRequest) error {
+	for _, kv := range rq.Set {
+		if k := nodeKey(kv.Key); k != "state" && k != "reason" {
+			return refuse(proto.CodeBadRequest, "State=FUTURE stands beside %s: such a node has none", kv.Key)
+		}
+	}
+	cmd, err := define.Leave(v, rq.Names)
+	if err != nil || cmd == nil {
+		return drafted(err)
+	}
+	if err := c.define(ctx, cmd); err != nil {
+		return err
+	}
+	c.nodes.retell()
+	return nil
+}
+
+// changeSpare changes which nodes are never powered down for being idle.
+func (c *Controller) changeSpare(ctx context.Context, who *caller, rq *proto.UpdateNodeRequest) error {
+	if c.level(who) < model.AdminFull {
+		return refuse(proto.CodeAccess, "settings of the cluster are changed by administrators")
+	}
+	c.defining.Lock()
+	defer c.defining.Unlock()
+	cfg, err := conf.ChangeSpare(c.machine.View().Config(), rq.Set)
+	if err != nil {
+		return refuse(proto.CodeBadRequest, "%v", err)
+	}
+	deed := c.by(who).One(trail.ConfigChanged, trail.Config, cfg.Cluster, settings(rq.Set))
+	_, err = c.change(events.With(ctx, deed), &proto.Empty{}, nil, &state.SetConfig{Config: cfg})
+	if err == nil {
+		c.log.Info("which nodes stay powered up was changed", "set", settings(rq.Set), "by", who.User)
+	}
+	return err
+}
+
+// come makes a node of one that may come (State=FUTURE), since its daemon registers. A daemon that ran already when
+// the node became one that may come does not count: it would be back at once.
+func (c *Controller) come(ctx context.Context, h *proto.Hello) error {
+	v := c.machine.View()
+	def := v.Config().FutureNode(h.Node)
+	if def == nil || v.Node(h.Node) != nil {
+		return nil
+	}
+	if def.FutureAt != 0 && c.nodeTime(h.UpSince, h.Now) < def.FutureAt {
+		return refuse(proto.CodeInvalidNode, "node %s is State=FUTURE since its gnoded was started: start gnoded anew, or "+
+			"gcontrol update NodeName=%s State=RESUME", h.Node, h.Node)
+	}
+	c.defining.Lock()
+	defer c.defining.Unlock()
+	v = c.machine.View()
+	if v.Config().FutureNode(h.Node) == nil {
+		return nil
+	}
+	cmd, err := define.Come(v, []string{h.Node})
+	if err != nil {
+		return drafted(err)
+	}
+	if err := c.define(ctx, cmd); err != nil {
+		return err
+	}
+	c.log.Info("a node of State=FUTURE has come", "node", h.Node)
+	return nil
+}
+
+func stateOf(set []model.KV) string {
+	for _, kv := range set {
+		if nodeKey(kv.Key) == "state" {
+			return kv.Value
+		}
+	}
+	return ""
 }
 
 // leaveIdle takes nodes out of a State=RESUME that are up and have nothing that it would end, and says which.

@@ -374,6 +374,9 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 		return refuse(proto.CodeAccess, "the certificate is for node %s, the daemon says it is %s; start gnoded with -N %s "+
 			"or issue a certificate for %s (gbatch cert issue)", name, h.Node, name, h.Node)
 	}
+	if err := c.come(ctx, h); err != nil {
+		return err
+	}
 	v := c.machine.View()
 	n := v.Node(h.Node)
 	if n == nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/ctld/define"
 	"gbatch/ctld/pools"
 	"gbatch/internal/ask"
 	"gbatch/internal/blob"
@@ -267,21 +268,37 @@ func (c *Controller) nodesList(_ context.Context, who *caller, rq *proto.NodesRe
 		return err
 	}
 	parts := map[string][]string{}
-	for _, p := range v.Config().Partitions {
-		for _, n := range p.Nodes {
-			parts[n] = append(parts[n], p.Name)
+	in := func(list []*model.Partition) {
+		for _, p := range list {
+			for _, n := range p.Nodes {
+				parts[n] = append(parts[n], p.Name)
+			}
 		}
 	}
-	names := rq.Names
-	if len(names) == 0 {
-		for _, d := range v.Config().Nodes {
+	in(v.Config().Partitions)
+	names, future := rq.Names, map[string]*model.NodeDef{}
+	for _, d := range v.Config().Nodes {
+		if len(rq.Names) == 0 {
 			names = append(names, d.Name)
 		}
+	}
+	if rq.Future && len(v.Config().Future) > 0 {
+		for _, d := range v.Config().Future {
+			future[d.Name] = d
+			if len(rq.Names) == 0 {
+				names = append(names, d.Name)
+			}
+		}
+		clear(parts)
+		in(define.WithFuture(v.Config()))
 	}
 	chunk := proto.NodesChunk{Now: c.now()}
 	resvs := wholeNodes(v, chunk.Now)
 	for _, name := range names {
 		n := v.Node(name)
+		if n == nil && future[name] != nil {
+			n = &model.Node{Def: future[name]}
+		}
 		if n == nil {
 			return refuse(proto.CodeInvalidNode, "node %s is not defined", name)
 		}

@@ -8,6 +8,7 @@
 //
 //	partition.go  create, change, remove partitions
 //	node.go       dynamic nodes; features, weight and resources of nodes
+//	future.go     nodes that may come: State=FUTURE
 //	undo.go       what the files undo: Undo
 //
 // It only decides: no clock, no socket, no lock.

@@ -17,7 +17,7 @@ import (
 // Nodes are ALL, or name a set of nodes with one of their features.
 func Create(v *state.View, names []string, set []model.KV) (*state.Define, error) {
 	for _, name := range names {
-		if v.Node(name) != nil {
+		if v.Node(name) != nil || v.Config().FutureNode(name) != nil {
 			return nil, refuse(proto.CodeInvalidNode, "%s is there already", name)
 		}
 	}
@@ -25,31 +25,30 @@ func Create(v *state.View, names []string, set []model.KV) (*state.Define, error
 	if err != nil {
 		return nil, refuse(proto.CodeBadRequest, "%v", err)
 	}
+	if made[0].Future { // one line has one State
+		return &state.Define{Create: true, Future: made}, nil
+	}
 	return withNodes(v.Config(), &state.Define{Create: true, Nodes: made})
 }
 
 // Delete gives the command that removes dynamic nodes.
 func Delete(v *state.View, names []string) (*state.Define, error) {
 	for _, name := range names {
-		n := v.Node(name)
+		def := v.Config().FutureNode(name)
+		if n := v.Node(name); n != nil {
+			def = n.Def
+		}
 		switch {
-		case n == nil:
+		case def == nil:
 			return nil, refuse(proto.CodeInvalidNode, "%s", name)
-		case !n.Def.Made:
+		case !def.Made:
 			return nil, refuse(proto.CodeBadRequest, "node %s is in gbatch.conf: remove it there and run gcontrol "+
 				"reconfigure; only nodes that gcontrol has created are deleted here", name)
-		case len(n.Jobs) > 0:
-			return nil, refuse(proto.CodeNodesBusy, "%s, by %d jobs; drain it first", name, len(n.Jobs))
+		case def.Future:
+			continue
 		}
-		resv := ""
-		v.Reservations(func(r *model.Reservation) bool {
-			if slices.Contains(r.Nodes, name) {
-				resv = r.Name
-			}
-			return resv == ""
-		})
-		if resv != "" {
-			return nil, refuse(proto.CodeNodesBusy, "%s is in reservation %s", name, resv)
+		if err := unused(v, name); err != nil {
+			return nil, err
 		}
 	}
 	return withNodes(v.Config(), &state.Define{DropNodes: names})
@@ -67,6 +66,9 @@ func withNodes(old *model.Config, cmd *state.Define) (*state.Define, error) {
 			cfg.Nodes = append(cfg.Nodes, def)
 		}
 	}
+	cfg.Future = slices.DeleteFunc(slices.Concat(cfg.Future, cmd.Future), func(d *model.NodeDef) bool {
+		return slices.ContainsFunc(cmd.Nodes, func(n *model.NodeDef) bool { return n.Name == d.Name })
+	})
 	var err error
 	if cmd.Parts, err = conf.Repartition(&cfg); err != nil {
 		return nil, refuse(proto.CodeBadRequest, "%v", err)

@@ -16,17 +16,23 @@ func Undo(old, files *model.Config) (undone []string, err error) {
 	if undone, err = keepNodes(old, files); err != nil {
 		return nil, err
 	}
+	if err := keepFuture(old, files); err != nil {
+		return nil, err
+	}
 	parts, err := keepParts(old, files)
 	if err != nil {
 		return nil, err
 	}
-	undone = append(undone, parts...)
+	undone = append(append(undone, parts...), conf.KeepSpare(old, files)...)
 	for _, d := range old.Nodes {
 		i := slices.IndexFunc(files.Nodes, func(n *model.NodeDef) bool { return n.Name == d.Name })
 		if i < 0 || d.Made {
 			continue
 		}
 		for _, key := range d.Set {
+			if key == stateKey {
+				continue
+			}
 			if was, is := nodeValue(d, key), nodeValue(files.Nodes[i], key); was != is {
 				undone = append(undone, fmt.Sprintf("node %s: %s=%s, which was set by gcontrol, is %s=%s again", d.Name, key,
 					was, key, is))
@@ -40,7 +46,8 @@ func Undo(old, files *model.Config) (undone []string, err error) {
 func keepNodes(old, files *model.Config) (undone []string, err error) {
 	more := false
 	for _, d := range old.Nodes {
-		if d.Made && !slices.ContainsFunc(files.Nodes, func(n *model.NodeDef) bool { return n.Name == d.Name }) {
+		if d.Made && !slices.ContainsFunc(slices.Concat(files.Nodes, files.Future),
+			func(n *model.NodeDef) bool { return n.Name == d.Name }) {
 			files.Nodes, more = append(files.Nodes, d), true
 			if err := conf.NodeTopology(files, d.Topology); err != nil {
 				undone = append(undone, fmt.Sprintf("node %s: Topology=%s has no place any more: %v", d.Name, d.Topology, err))

@@ -164,7 +164,8 @@ func (s *Issuer) Late() []Late {
 
 // stranger reports whether a daemon is no longer in the configuration.
 func (s *Issuer) stranger(v *state.View, role, name string) bool {
-	return role == pki.RoleNode && v.Node(name) == nil || role == pki.RoleCtld && !s.IsMember(name)
+	return role == pki.RoleNode && v.Node(name) == nil && v.Config().FutureNode(name) == nil ||
+		role == pki.RoleCtld && !s.IsMember(name)
 }
 
 // Late is a certificate that should have been renewed by now.

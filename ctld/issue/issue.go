@@ -133,7 +133,7 @@ func (s *Issuer) MayHave(role, name string) error {
 	v := s.View()
 	switch role {
 	case pki.RoleNode:
-		if v.Config().Cluster != "" && v.Node(name) == nil {
+		if v.Config().Cluster != "" && v.Node(name) == nil && v.Config().FutureNode(name) == nil {
 			return refuse(proto.CodeInvalidNode, "'%s' is no node of the configuration: add its NodeName line on the "+
 				"controllers and run gcontrol reconfigure; if it has gone for good: gbatch cert revoke node %s", name, name)
 		}

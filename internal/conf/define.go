@@ -17,9 +17,10 @@ import (
 const (
 	KeepPartInfo  = "KeepPartInfo"
 	KeepPartState = "KeepPartState"
+	KeepPowerSave = "KeepPowerSaveSettings"
 )
 
-var reconfigFlags = []string{KeepPartInfo, KeepPartState, "KeepPowerSaveSettings"}
+var reconfigFlags = []string{KeepPartInfo, KeepPartState, KeepPowerSave}
 
 // unsetWords are the words with which a partition is shown that lacks a value, by key. They also remove the value.
 var unsetWords = map[string][]string{"QOS": {"N/A"}, "DefaultTime": {"NONE"}, "OverTimeLimit": {"NONE"},
@@ -78,7 +79,11 @@ func (l *loader) partition(cfg *model.Config, old *model.Partition, name string,
 			(*list)[i] = model.AccountName(a)
 		}
 	}
-	m := l.cfg.partitionModel(&p, nil, l.cfg.index())
+	future := map[string]bool{}
+	for _, d := range cfg.Future {
+		future[d.Name] = true
+	}
+	m := l.cfg.partitionModel(&p, future, l.cfg.index())
 	m.Set, m.Made = marks.Set, marks.Made
 	return m, nil
 }
@@ -120,7 +125,7 @@ func definer(cfg *model.Config) *loader {
 	l := &loader{cfg: defaults(), probs: &problems{}, settings: mainSettings(), nodeKeys: nodeKeys(),
 		partKeys: partitionKeys(), seen: map[string]pos{}, nodeIndex: map[string]int{}, partIndex: map[string]pos{}}
 	l.cfg.AccountingStorageTRES = cfg.Params.TrackTRES
-	for _, d := range cfg.Nodes {
+	for _, d := range slices.Concat(cfg.Nodes, cfg.Future) {
 		l.nodeIndex[d.Name] = len(l.cfg.Nodes)
 		n := NodeDef{Name: d.Name, CPUs: int64(d.CPUs), RealMemoryMiB: d.MemMiB, Features: d.Features}
 		for _, g := range d.Gres {
@@ -130,7 +135,7 @@ func definer(cfg *model.Config) *loader {
 	}
 	for _, s := range cfg.Sets {
 		set := NodeSet{Name: s.Name, Feature: s.Feature, Nodes: slices.Clone(s.Nodes)}
-		for _, d := range cfg.Nodes {
+		for _, d := range slices.Concat(cfg.Nodes, cfg.Future) {
 			if s.Feature != "" && slices.Contains(d.CanHave(), s.Feature) && !slices.Contains(set.Nodes, d.Name) {
 				set.Nodes = append(set.Nodes, d.Name)
 			}
@@ -374,7 +379,8 @@ func (l *loader) firstFault() error {
 	return nil
 }
 
-// DefineNodes gives the nodes that a list of names and keys of a NodeName line define.
+// DefineNodes gives the nodes that a list of names and keys of a NodeName line define; with State=FUTURE they are none
+// yet (NodeDef.Future).
 func DefineNodes(cfg *model.Config, names string, set []model.KV) ([]*model.NodeDef, error) {
 	l := definer(cfg)
 	have := len(l.cfg.Nodes)

@@ -32,7 +32,7 @@
 // written; only PKIDir is made absolute.
 //
 // Where gbatch differs from Slurm on purpose: unknown keys get a suggestion, Unset cancels earlier
-// lines of a key (unset.go), "#" inside quotes is no comment, the kind of a plugin may be left out
+// lines of a key (source.go), "#" inside quotes is no comment, the kind of a plugin may be left out
 // (cgroup for task/cgroup), SlurmctldHost=name(addr:port) may have a port, sizes such as RealMemory
 // may have a unit, SlurmdTimeout is 30 by default, and without cgroup.conf jobs are limited to
 // their cores, memory and devices.
@@ -40,9 +40,9 @@
 // Further files: load.go (finds and reads the files), config.go (the fields and their defaults),
 // controllers.go, keys.go, keys_accounting.go and unused.go (the tables), linekeys.go (keys of
 // lines), certs.go (certificates), value.go (one value, and suggestions for misspelt words),
-// scheduler.go, priority.go, preempt.go, power.go, select.go and gpuselect.go (families of keys),
-// nodegres.go, share.go and placement.go (nodes' resources, how GPUs are divided and connected,
-// and where nodes are in topologies),
+// scheduler.go, priority.go, preempt.go, power.go, spare.go, select.go and gpuselect.go (families
+// of keys), nodegres.go, share.go and placement.go (nodes' resources, how GPUs are divided and
+// connected, and where nodes are in topologies),
 // replicated.go (the controllers' part), atstart.go (settings that gnoded reads only when it
 // starts), define.go (definitions of partitions and nodes that are given while the cluster runs).
 package conf

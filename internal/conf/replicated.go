@@ -14,8 +14,7 @@ import (
 // leastDBDMsgs is the least bound of the records that wait for gdbd, if MaxDBDMsgs gives none. It is Slurm's.
 const leastDBDMsgs = 10_000
 
-// Model returns the part of the configuration that changes decisions, as the controllers replicate it. Nodes with
-// State=FUTURE are not in it.
+// Model returns the part of the configuration that changes decisions, as the controllers replicate it.
 func (c *Config) Model() *model.Config {
 	m := &model.Config{
 		Cluster: c.ClusterName,
@@ -88,8 +87,9 @@ func (c *Config) Model() *model.Config {
 	}
 	future := map[string]bool{}
 	for i := range c.Nodes {
-		if n := &c.Nodes[i]; n.State == "FUTURE" {
+		if n := &c.Nodes[i]; n.State == model.FutureText {
 			future[n.Name] = true
+			m.Future = append(m.Future, c.nodeModel(n))
 		} else {
 			m.Nodes = append(m.Nodes, c.nodeModel(n))
 		}
@@ -152,7 +152,7 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 		Features: n.Features, Weight: int32(n.Weight), Virtual: n.Virtual,
 		Admin: n.Admin(), Reason: n.Reason, Cloud: n.State == "CLOUD", Kept: n.kept(), KeptMemMiB: n.MemSpecLimitMiB,
 	}
-	d.Topology, d.CPUBind = n.Topology, n.CPUBind
+	d.Topology, d.CPUBind, d.Future = n.Topology, n.CPUBind, n.State == model.FutureText
 	if n.Hostname != n.Name {
 		d.Host = n.Hostname
 	}

@@ -122,7 +122,7 @@ func gpuState(i *proto.NodeInfo, name string, index int32, held, reserved bool) 
 	}
 	base, drain, silent := NodeState(n)
 	switch {
-	case base == NodeDown || base == NodeUnknown || silent:
+	case base == NodeDown || base == NodeUnknown || base == NodeFuture || silent:
 		return "down", n.Reason
 	case held:
 		return "alloc", ""

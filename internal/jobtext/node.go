@@ -216,7 +216,7 @@ func (r *NodeRow) cpuCounts() (alloc, idle, other, all int64) {
 		used, total := usedCPUs(n.Node), int64(n.Node.Def.CPUs)
 		alloc += used
 		all += total
-		if base, drain, _ := NodeState(n.Node); drain || base == NodeDown || base == NodeUnknown {
+		if base, drain, _ := NodeState(n.Node); drain || base == NodeDown || base == NodeUnknown || base == NodeFuture {
 			other += total - used
 		} else {
 			kept := int64(n.Node.Def.Kept.Count())
@@ -243,6 +243,7 @@ const (
 	NodeIdle      baseState = 2
 	NodeAllocated baseState = 3
 	NodeMixed     baseState = 5
+	NodeFuture    baseState = 6
 )
 
 func (s baseState) String() string {
@@ -255,11 +256,16 @@ func (s baseState) String() string {
 		return "allocated"
 	case NodeMixed:
 		return "mixed"
+	case NodeFuture:
+		return "future"
 	}
 	return "unknown"
 }
 
 func NodeState(n *model.Node) (base baseState, drain, silent bool) {
+	if n.Def.Future {
+		return NodeFuture, false, false
+	}
 	drain, silent = n.Draining(), n.Silent()
 	switch {
 	case n.Admin == model.NodeDown, silent && n.Link == model.LinkLost:

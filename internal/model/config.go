@@ -24,6 +24,18 @@ type Config struct {
 	Blocks *Blocks // in place of Switches; nil: none
 
 	Topologies []*Topology // of topology.yaml, in its order, in place of Switches and Blocks; Networks gives what counts
+
+	Future []*NodeDef // State=FUTURE: nodes that may come; partitions don't have them yet
+}
+
+// FutureNode gives the definition of a node that may come, or nil.
+func (x *Config) FutureNode(name string) *NodeDef {
+	for _, d := range x.Future {
+		if d.Name == name {
+			return d
+		}
+	}
+	return nil
 }
 
 // HomeAccount gives the account of jobs that name none and whose user has no default account: DefaultAccount, else the
@@ -52,6 +64,7 @@ func (x *Config) Wire(c *wire.C) {
 	wire.List(c, &x.Sets, MaxList)
 	wire.Ptr(c, &x.Blocks)
 	wire.Ptrs(c, &x.Topologies, MaxFew)
+	wire.Ptrs(c, &x.Future, MaxList)
 }
 
 // NodeSet is a named set of nodes, for Nodes= of partitions: those named, and those with the feature.

@@ -40,6 +40,9 @@ type NodeDef struct {
 	Topology string // TOPOLOGY:UNIT,...: where it is in these topologies, whatever their file says; "": as the file says
 
 	CPUBind string // CpuBind: counts where all nodes of a job have the same; "": its partition or the cluster says it
+
+	Future   bool // State=FUTURE: it is in Config.Future, and no node yet
+	FutureAt Time // it was a node until then; 0: it has not been one
 }
 
 func (x *NodeDef) Wire(c *wire.C) {
@@ -67,6 +70,8 @@ func (x *NodeDef) Wire(c *wire.C) {
 	wire.Bool(c, &x.Cloud)
 	wire.Text(c, &x.Topology, MaxText)
 	wire.Text(c, &x.CPUBind, MaxName)
+	wire.Bool(c, &x.Future)
+	wire.Int(c, &x.FutureAt)
 }
 
 // HostName gives the name of the node's host.
@@ -407,11 +412,16 @@ func (n *Node) powerMark() string {
 	return [...]string{"", "%", "~", "#"}[n.Power.Step&3]
 }
 
+// FutureText is the state of what is no node yet.
+const FutureText = "FUTURE"
+
 // StateName gives Slurm's long state without suffix: IDLE, COMPLETING, MIXED, ALLOCATED, DRAINED, DRAINING, DOWN,
-// UNKNOWN, FAIL, FAILING, REBOOT.
+// UNKNOWN, FAIL, FAILING, REBOOT, FUTURE.
 func (n *Node) StateName() string {
 	busy := len(n.Jobs) > 0
 	switch {
+	case n.Def.Future:
+		return FutureText
 	case n.Admin == NodeDown, n.Silent() && n.Link == LinkLost:
 		return "DOWN"
 	case n.Silent():
@@ -440,7 +450,7 @@ func (n *Node) StateName() string {
 func (n *Node) ShortState() string {
 	s := map[string]string{"DOWN": "down", "UNKNOWN": "unk", "DRAINING": "drng", "DRAINED": "drain", "IDLE": "idle",
 		"ALLOCATED": "alloc", "MIXED": "mix", "COMPLETING": "comp", "REBOOT": "boot", "FAILING": "failg",
-		"FAIL": "fail"}[n.StateName()]
+		"FAIL": "fail", FutureText: "futr"}[n.StateName()]
 	return s + n.StateMark()
 }
 
@@ -448,6 +458,8 @@ func (n *Node) ShortState() string {
 // reboots; ! if it is to be powered down, % while it is, ~ when it is, # while it is powered up.
 func (n *Node) StateMark() string {
 	switch {
+	case n.Def.Future:
+		return ""
 	case n.Reboot != nil && n.Reboot.Step == RebootIssued:
 		return "^"
 	case n.powerMark() != "":
@@ -462,6 +474,9 @@ func (n *Node) StateMark() string {
 
 // BaseState gives the state as scontrol shows it: IDLE, MIXED+DRAIN, DOWN*, ...
 func (n *Node) BaseState() string {
+	if n.Def.Future {
+		return FutureText
+	}
 	base := "IDLE"
 	down := n.Admin == NodeDown || n.Silent() && n.Link == LinkLost
 	switch {

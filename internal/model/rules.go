@@ -173,6 +173,8 @@ type PowerRules struct {
 	IdleAfter   bool         // idle_on_node_suspend: a node that was powered down is IDLE, whatever it was
 
 	Scale PowerScale // of all nodes together
+
+	Set []string // settings that operators have changed while the cluster ran
 }
 
 func (x *PowerRules) Wire(c *wire.C) {
@@ -189,6 +191,7 @@ func (x *PowerRules) Wire(c *wire.C) {
 	wire.Texts(c, &x.SpareStates, MaxFew, MaxName)
 	wire.Bool(c, &x.IdleAfter)
 	wire.Struct(c, &x.Scale)
+	wire.Texts(c, &x.Set, MaxFew, MaxName)
 }
 
 // On reports whether nodes are powered down and up at all.

@@ -72,11 +72,14 @@ func (x *JobsChunk) Wire(c *wire.C) {
 type NodesRequest struct {
 	Names []string
 	Units bool // with their units, one by one
+
+	Future bool // those of State=FUTURE too
 }
 
 func (x *NodesRequest) Wire(c *wire.C) {
 	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
 	wire.Bool(c, &x.Units)
+	wire.Bool(c, &x.Future)
 }
 
 // NodeInfo is a node with data that only the leader has.

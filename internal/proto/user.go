@@ -294,6 +294,7 @@ const (
 	DeleteNodes
 	RebootNodes // Set may have ASAP, NextState and Reason
 	CancelReboots
+	ChangeSpare // of the cluster: Set has SuspendExcNodes, SuspendExcParts and SuspendExcStates
 )
 
 // UpdateNodeRequest changes nodes.

@@ -61,6 +61,11 @@ func (s *State) checkNodes() (err error) {
 		}
 		return true
 	})
+	for _, d := range s.cfg.Future {
+		if s.defs[d.Name] != nil {
+			return fmt.Errorf("node %s is there, and may come", d.Name)
+		}
+	}
 	s.nodes.Scan(func(name string, n *model.Node) bool {
 		var mem int64
 		gres := map[string]model.Bits{}

@@ -253,7 +253,11 @@ type Define struct {
 	DropParts []string
 	Nodes     []*model.NodeDef
 	DropNodes []string
-	Create    bool // none of Parts and Nodes may be there yet
+	Create    bool // none of Parts, Nodes and Future may be there yet
+
+	// Future are nodes that may come. What was a node until now stands in DropNodes too. A definition in Nodes is no
+	// longer one that may come.
+	Future []*model.NodeDef
 }
 
 func (x *Define) Wire(c *wire.C) {
@@ -262,6 +266,7 @@ func (x *Define) Wire(c *wire.C) {
 	wire.Ptrs(c, &x.Nodes, model.MaxList)
 	wire.Texts(c, &x.DropNodes, model.MaxList, model.MaxName)
 	wire.Bool(c, &x.Create)
+	wire.Ptrs(c, &x.Future, model.MaxList)
 }
 
 func (*Define) kind() Kind { return KindDefine }
@@ -282,6 +287,7 @@ func (s *State) applyDefine(at model.Time, c *Define) Result {
 			cfg.Nodes = append(cfg.Nodes, def)
 		}
 	}
+	cfg.Future = futureAfter(cfg.Future, c, at)
 	for _, part := range c.Parts {
 		i := slices.IndexFunc(cfg.Partitions, func(p *model.Partition) bool { return p.Name == part.Name })
 		if i >= 0 {
@@ -303,18 +309,45 @@ func (s *State) applyDefine(at model.Time, c *Define) Result {
 	return Result{Changed: true}
 }
 
+// futureAfter gives the nodes that may come after a change.
+func futureAfter(old []*model.NodeDef, c *Define, at model.Time) []*model.NodeDef {
+	named := func(list []*model.NodeDef, name string) bool {
+		return slices.ContainsFunc(list, func(d *model.NodeDef) bool { return d.Name == name })
+	}
+	out := slices.DeleteFunc(slices.Clone(old), func(d *model.NodeDef) bool {
+		return named(c.Nodes, d.Name) || named(c.Future, d.Name) || slices.Contains(c.DropNodes, d.Name)
+	})
+	for _, def := range c.Future {
+		n := *def
+		if slices.Contains(c.DropNodes, def.Name) { // its daemon may still run
+			n.FutureAt = at
+		}
+		out = append(out, &n)
+	}
+	return out
+}
+
 // mayDefine refuses definitions that contradict the facts.
 func (s *State) mayDefine(c *Define) Refusal {
 	defs := maps.Clone(s.defs)
-	for _, def := range c.Nodes {
-		if c.Create && defs[def.Name] != nil {
+	for _, def := range slices.Concat(c.Nodes, c.Future) {
+		if c.Create && (defs[def.Name] != nil || s.cfg.FutureNode(def.Name) != nil) {
 			return InUse
 		}
+	}
+	for _, def := range c.Nodes {
 		defs[def.Name] = def
+	}
+	for _, def := range c.Future {
+		if defs[def.Name] != nil && !slices.Contains(c.DropNodes, def.Name) {
+			return InUse
+		}
 	}
 	for _, name := range c.DropNodes {
 		n, ok := s.nodes.Get(name)
 		switch {
+		case !ok && s.cfg.FutureNode(name) != nil:
+			continue
 		case !ok || defs[name] == nil:
 			return NoSuchNode
 		case len(n.Jobs) > 0:

@@ -103,6 +103,16 @@ func (g *storm) define() *Define {
 			c.Nodes = append(c.Nodes, &n)
 		} else if g.chance(10) {
 			c.DropNodes = append(c.DropNodes, d.Name)
+			if n := *d; int64(g.now)%2 == 0 {
+				n.Future = true
+				c.Future = append(c.Future, &n)
+			}
+		}
+	}
+	for _, d := range cfg.Future {
+		if n := *d; int64(g.now)%5 == 0 {
+			n.Future = false
+			c.Nodes = append(c.Nodes, &n)
 		}
 	}
 	if g.chance(30) {
@@ -626,6 +636,10 @@ func (g *storm) one(st *State) Body {
 			c.Edits = append(c.Edits, AcctEdit{Op: op, WCKey: &model.WCKey{User: fmt.Sprint("u", of%2),
 				Name: fmt.Sprint("w", int64(g.now)%3)}})
 		}
+		if of := int64(g.now) % 11; of < 3 {
+			c.Edits = append(c.Edits, AcctEdit{Op: RenameUser, User: &model.User{Name: fmt.Sprint("u", of)},
+				NewName: fmt.Sprint("u", int64(g.now)%4)})
+		}
 		return c
 	default:
 		g.now += model.Time(g.n(60_000))
@@ -636,10 +650,6 @@ func (g *storm) one(st *State) Body {
 // TestRandomCommands: after every one of thousands of random commands all invariants hold, and replicas with the same
 // log are equal, however often they were restored from a snapshot.
 func TestRandomCommands(t *testing.T) {
-		if of := int64(g.now) % 11; of < 3 {
-			c.Edits = append(c.Edits, AcctEdit{Op: RenameUser, User: &model.User{Name: fmt.Sprint("u", of)},
-				NewName: fmt.Sprint("u", int64(g.now)%4)})
-		}
 	seeds, steps := 12, 400
 	if testing.Short() {
 		seeds = 4

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gbatch/internal/conf"
+	"gbatch/internal/model"
 )
 
 // The programs that a cluster is made of: the role of a Member.
@@ -154,6 +155,9 @@ func (l layout) members(cfg *conf.Config) []Member {
 	}
 	for i := range cfg.Nodes {
 		n := cfg.Nodes[i].Name
+		if cfg.Nodes[i].State == model.FutureText { // it would come as soon as its daemon runs
+			continue
+		}
 		add(RoleNode, "node-"+n, n, conf.ExpandPath(cfg.SlurmdSpoolDir, n, host),
 			filepath.Join(cfg.LocalSocketDir, "noded-"+n+".sock"))
 	}

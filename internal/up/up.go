@@ -326,9 +326,14 @@ func (c *Cluster) replaced(m *Member) process {
 
 // sizes says how big a cluster is.
 func sizes(cfg *conf.Config) string {
+	var nodes int
 	var cpus, gpus int64
 	for i := range cfg.Nodes {
 		n := &cfg.Nodes[i]
+		if n.State == model.FutureText {
+			continue
+		}
+		nodes++
 		cpus += n.CPUs
 		for _, g := range n.Gres {
 			if g.Name == model.GPUName {
@@ -336,5 +341,5 @@ func sizes(cfg *conf.Config) string {
 			}
 		}
 	}
-	return count(len(cfg.Nodes), "node") + ", " + count(int(cpus), "CPU") + ", " + count(int(gpus), "GPU")
+	return count(nodes, "node") + ", " + count(int(cpus), "CPU") + ", " + count(int(gpus), "GPU")
 }

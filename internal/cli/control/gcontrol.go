@@ -24,6 +24,7 @@ type control struct {
 	details int
 	quiet   bool
 	verbose bool
+	future  bool
 	json    string
 	pools   importing
 
@@ -154,7 +155,8 @@ func Gcontrol(e *env.Env) int {
 		c.JSON("", "with why, ping, controllers, dump, import, and show of jobs, nodes, partitions, reservations and "+
 			"licenses: JSON", &c.json),
 		c.YAML("", &c.json),
-		{Name: "future", Short: 'F', Hidden: true, Note: "nodes of State=FUTURE are in gbatch.conf only", Set: env.Ignored},
+		{Name: "future", Short: 'F', Env: "SCONTROL_FUTURE",
+			Help: "with show node: also nodes of State=FUTURE, which are none yet", Set: getopt.Flag(&c.future)},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "sibling", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},

@@ -19,7 +19,8 @@ func (c *control) nodes(names []string) (infos []*proto.NodeInfo, now model.Time
 	if err != nil {
 		return nil, 0, err
 	}
-	err = cl.Stream(proto.KindNodes, &proto.NodesRequest{Names: names, Units: c.details > 0}, func(body []byte) error {
+	rq := &proto.NodesRequest{Names: names, Units: c.details > 0, Future: c.future}
+	err = cl.Stream(proto.KindNodes, rq, func(body []byte) error {
 		var chunk proto.NodesChunk
 		if err := cl.Decode(body, &chunk); err != nil {
 			return err

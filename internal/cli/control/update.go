@@ -118,6 +118,9 @@ func (c *control) update(words []string) error {
 	if len(words) == 0 {
 		return tooFew("too few arguments for update keyword", mustInclude)
 	}
+	if len(words[0]) > 8 && strings.HasPrefix(strings.ToLower(words[0]), "suspendexc") {
+		return c.changeSpare(words)
+	}
 	ch, err := c.changeOf(words)
 	if err != nil {
 		return err
@@ -155,11 +158,7 @@ func (c *control) update(words []string) error {
 		return c.updateJobs(refs, set)
 	}
 	for _, kv := range ch.set {
-		switch key := strings.ToLower(strings.TrimRight(kv.Key, "+-")); key {
-		case "suspendexcnodes", "suspendexcparts", "suspendexcstates":
-			return fmt.Errorf("%s stands in gbatch.conf: change it there, and gcontrol reconfigure takes it over",
-				strings.TrimRight(kv.Key, "+-"))
-		case "slurmctlddebug":
+		if strings.EqualFold(kv.Key, "SlurmctldDebug") {
 			return fmt.Errorf("%s is set by gcontrol setdebug %s", kv.Key, kv.Value)
 		}
 	}
@@ -345,6 +344,27 @@ func (c *control) changeNodes(action proto.NodeAction, ch *change, failed string
 	if err := cl.Call(proto.KindUpdateNode, &proto.UpdateNodeRequest{Names: names, Set: ch.set, Action: action},
 		&proto.Empty{}); err != nil {
 		return plain{fmt.Errorf("%s: %s", failed, env.Text(err))}
+	}
+	return nil
+}
+
+// changeSpare sends a change of which nodes are never powered down for being idle.
+func (c *control) changeSpare(words []string) error {
+	rq := &proto.UpdateNodeRequest{Action: proto.ChangeSpare}
+	for _, w := range words {
+		key, value, has := strings.Cut(w, "=")
+		if !has {
+			return fmt.Errorf("'%s' is not KEY=VALUE; write SuspendExcNodes=n[1-4]:2, SuspendExcNodes+=n5 or "+
+				"SuspendExcParts-=main", w)
+		}
+		rq.Set = append(rq.Set, model.KV{Key: key, Value: value})
+	}
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	if err := cl.Call(proto.KindUpdateNode, rq, &proto.Empty{}); err != nil {
+		return plain{fmt.Errorf("slurm_update error: %s", env.Text(err))}
 	}
 	return nil
 }

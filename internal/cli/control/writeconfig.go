@@ -69,7 +69,7 @@ func configText(cfg *model.Config) string {
 			fmt.Fprintf(&b, "%s=%s\n", kv.Key, value)
 		}
 	}
-	for _, d := range cfg.Nodes {
+	for _, d := range slices.Concat(cfg.Nodes, cfg.Future) {
 		b.WriteString(nodeLine(d))
 	}
 	for _, p := range cfg.Partitions {
@@ -125,6 +125,9 @@ func nodeLine(d *model.NodeDef) string {
 	}
 	if len(d.Features) > 0 {
 		fmt.Fprintf(&b, " Feature=%s", strings.Join(d.CanHave(), ","))
+	}
+	if d.Future {
+		b.WriteString(" State=FUTURE")
 	}
 	b.WriteString("\n")
 	return b.String()

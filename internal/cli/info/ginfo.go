@@ -3,6 +3,7 @@ package info
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ type info struct {
 	verbose  int
 	clusters []string
 
-	all, dead, responding, exact, noHeader, reasons, resvs, gpus, pools, long, byNode, summary bool
+	all, dead, responding, exact, noHeader, reasons, resvs, gpus, pools, long, byNode, summary, future bool
 }
 
 func Ginfo(e *env.Env) int {
@@ -137,7 +138,8 @@ func (i *info) options() []getopt.Option {
 		{Name: "verbose", Short: 'v', Group: output, Help: "print the options first", Set: getopt.Count(&i.verbose)},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
-		{Name: "future", Short: 'F', Refused: "nodes of State=FUTURE are in gbatch.conf only"},
+		{Name: "future", Short: 'F', Group: filters, Help: "also nodes of State=FUTURE: they are none yet",
+			Set: getopt.Flag(&i.future)},
 	}
 }
 
@@ -171,6 +173,9 @@ func (i *info) setStates(v string) error {
 		i.states = append(i.states, all)
 	}
 	i.none = i.none || len(i.states) == 0
+	for _, all := range i.states {
+		i.future = i.future || slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, "fut") })
+	}
 	return nil
 }
 
@@ -220,6 +225,8 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 		return base == jobtext.NodeIdle
 	case "down":
 		return base == jobtext.NodeDown
+	case "fut", "futr", "future":
+		return base == jobtext.NodeFuture
 	case "unk", "unknown":
 		return base == jobtext.NodeUnknown
 	case "drain":
@@ -400,20 +407,29 @@ func (i *info) load(t *jobtext.NodeTable) (cluster string, at model.Time, err er
 			t.Parts = append(t.Parts, p)
 		}
 	}
-	t.Nodes, err = nodesByName(c, i.nodes, i.gpus)
+	t.Nodes, err = i.nodesByName(c, i.nodes)
 	if env.Code(err) == proto.CodeInvalidNode && i.SlurmName() { // sinfo -n of an unknown node: partitions without nodes
-		t.Nodes, err = nodesByName(c, nil, i.gpus)
+		t.Nodes, err = i.nodesByName(c, nil)
 	}
 	if err != nil {
 		return "", 0, fmt.Errorf("slurm_load_node error: %s", env.Text(err))
 	}
+	for _, name := range slices.Sorted(maps.Keys(t.Nodes)) {
+		n := t.Nodes[name]
+		for _, p := range t.Parts {
+			if n.Node.Def.Future && slices.Contains(n.Partitions, p.Name) {
+				p.Nodes = append(p.Nodes, name)
+			}
+		}
+	}
 	return cluster, parts.Now, nil
 }
 
-// nodesByName asks for all or the named nodes, with details of each unit if units is set.
-func nodesByName(c *client.Client, names []string, units bool) (map[string]*proto.NodeInfo, error) {
+// nodesByName asks for all or the named nodes, with details of each unit for the list of GPUs.
+func (i *info) nodesByName(c *client.Client, names []string) (map[string]*proto.NodeInfo, error) {
 	out := map[string]*proto.NodeInfo{}
-	err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: names, Units: units}, func(body []byte) error {
+	rq := &proto.NodesRequest{Names: names, Units: i.gpus, Future: i.future}
+	err := c.Stream(proto.KindNodes, rq, func(body []byte) error {
 		var chunk proto.NodesChunk
 		if err := c.Decode(body, &chunk); err != nil {
 			return err
