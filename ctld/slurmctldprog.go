@@ -237,6 +237,91 @@ func (c *Controller) tellLeads(ctx context.Context) {
 	run("SlurmctldPrimaryOffProg", c.machine.View().Config().Params.LeadOff)
 }
 
+// tellReservations runs ResvProlog when a reservation begins and ResvEpilog when it ends, those of one reservation in
+// order. That a program has run is put into the log: a new leader runs those of which it is not known.
+func (c *Controller) tellReservations(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var mu sync.Mutex
+	busy := map[string]bool{} // reservations for which a program runs
+	pace := pacer{gap: progPace}
+	again := make(chan struct{}, 1)
+	for ctx.Err() == nil {
+		pace.wait(ctx)
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		mu.Lock()
+		for _, t := range v.ResvTurns() {
+			if busy[t.Resv.Name] || len(busy) >= maxProgs {
+				continue
+			}
+			busy[t.Resv.Name] = true
+			wg.Go(func() {
+				c.tellReservation(ctx, v.Config(), &t)
+				mu.Lock()
+				delete(busy, t.Resv.Name)
+				mu.Unlock()
+				select {
+				case again <- struct{}{}:
+				default:
+				}
+			})
+		}
+		mu.Unlock()
+		select {
+		case <-changed:
+		case <-again:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// tellReservation runs the program of one turn and puts into the log that it has run, well or not.
+func (c *Controller) tellReservation(ctx context.Context, cfg *model.Config, t *model.ResvTurn) {
+	key, path, limit := "ResvProlog", cfg.Params.ResvProlog, cfg.Params.Rules.PrologTimeoutS
+	if t.Over {
+		key, path, limit = "ResvEpilog", cfg.Params.ResvEpilog, cfg.Params.Rules.EpilogTimeoutS
+	}
+	if limit <= 0 {
+		limit = model.ProgramLimitS
+	}
+	if path != "" { // it was in the configuration when the turn came
+		limited, cancel := context.WithTimeout(ctx, time.Duration(limit)*time.Second)
+		cmd, out := program(limited, resvEnv(cfg.Cluster, t), path, t.Resv.Name)
+		err := cmd.Run()
+		late := limited.Err() != nil
+		cancel()
+		if ctx.Err() != nil {
+			return // the next leader runs it
+		}
+		if late {
+			err = fmt.Errorf("it was killed after %d s, its time limit", limit)
+		}
+		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+			c.log.Warn(key+" failed", "program", path, "reservation", t.Resv.Name, "err", err, "output",
+				strings.TrimSpace(out.String()))
+		}
+	}
+	for ctx.Err() == nil {
+		if _, err := c.propose(ctx, &state.ResvTold{Seqs: []uint64{t.Seq}}); err == nil {
+			return
+		}
+		pause(ctx, waitPace)
+	}
+}
+
+// resvEnv is the environment of ResvProlog and ResvEpilog.
+func resvEnv(cluster string, t *model.ResvTurn) []string {
+	r, event := t.Resv, "begin"
+	if t.Over {
+		event = "end"
+	}
+	return []string{progPath, "SLURM_CLUSTER_NAME=" + cluster, "GBATCH_RESERVATION=" + r.Name,
+		"GBATCH_RESERVATION_EVENT=" + event, "GBATCH_RESERVATION_NODES=" + hostlist.Compress(r.Nodes),
+		fmt.Sprintf("GBATCH_RESERVATION_START=%d", r.Start.Seconds()),
+		fmt.Sprintf("GBATCH_RESERVATION_END=%d", r.End.Seconds())}
+}
+
 // boundedBuffer keeps the beginning of everything written to it. It has no other method of a buffer: io.Copy would use
 // ReadFrom, which knows no bound.
 type boundedBuffer struct{ data []byte }

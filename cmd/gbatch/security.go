@@ -142,7 +142,7 @@ func programs(c *conf.Config) []siteProgram {
 		one("RebootProgram", c.RebootProgram), one("GresHelper", c.GresHelper), one("SuspendProgram", c.Power.Suspend),
 		one("ResumeProgram", c.Power.Resume), one("ResumeFailProgram", c.Power.ResumeFail),
 		one("SrunProlog", c.SrunProlog), one("SrunEpilog", c.SrunEpilog), one("SlurmctldPrimaryOnProg", c.PrimaryOnProg),
-		one("SlurmctldPrimaryOffProg", c.PrimaryOffProg)}
+		one("SlurmctldPrimaryOffProg", c.PrimaryOffProg), one("ResvProlog", c.ResvProlog), one("ResvEpilog", c.ResvEpilog)}
 }
 
 // notWritable wants a file, and all directories above it, to be root's or SlurmUser's alone to change.

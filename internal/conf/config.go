@@ -176,6 +176,8 @@ type Config struct {
 	PrimaryOnProg             string   // run by the controller that begins to lead
 	PrimaryOffProg            string   // and by the one that ceases to
 	ResvOverRunS              int64
+	ResvProlog                string           // run by the leader when a reservation begins
+	ResvEpilog                string           // and when it ends
 	AlertProgram              string           // run when nodes, GPUs and daemons fail and come back
 	Alerts                    model.AlertRules // AlertParameters
 	GpuSelectPolicy           []string

@@ -355,6 +355,8 @@ func nodeSettings() []setting {
 			show: func(c *Config) string { return c.ProctrackType }},
 		absPath("SlurmctldPrimaryOnProg", AtOnce, func(c *Config) *string { return &c.PrimaryOnProg }),
 		absPath("SlurmctldPrimaryOffProg", AtOnce, func(c *Config) *string { return &c.PrimaryOffProg }),
+		absPath("ResvProlog", AtOnce, func(c *Config) *string { return &c.ResvProlog }),
+		absPath("ResvEpilog", AtOnce, func(c *Config) *string { return &c.ResvEpilog }),
 		absPath("AlertProgram", AtOnce, func(c *Config) *string { return &c.AlertProgram }),
 		alertParameters(),
 		number("QueryRateLimit", AtOnce, func(c *Config) *int64 { return &c.QueryRateLimit }, 0, 1_000_000_000),

@@ -107,7 +107,6 @@ func absent() []setting {
 			"NodeFeaturesPlugins"),
 		notDone("is not supported: CPU and GPU frequencies are left as the node has them", "CpuFreqDef", "CpuFreqGovernors",
 			"GpuFreqDef"),
-		notDone("is not supported: no program runs when a reservation begins or ends", "ResvProlog", "ResvEpilog"),
 		notDone("is not supported: gbcast has options", "BcastExclude", "BcastParameters"),
 		notDone("is not supported: there is one cluster", "FederationParameters", "AccountingStorageExternalHost"),
 		notDone("is not supported: use cron and gsubmit", "ScronParameters"),

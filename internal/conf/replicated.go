@@ -45,6 +45,7 @@ func (c *Config) Model() *model.Config {
 	m.Params.ExpediteHoldS = c.ExpediteHoldS
 	m.Params.Exits, m.Params.ResvOverS = c.exits(), c.ResvOverRunS
 	m.Params.LeadOn, m.Params.LeadOff = c.PrimaryOnProg, c.PrimaryOffProg
+	m.Params.ResvProlog, m.Params.ResvEpilog = c.ResvProlog, c.ResvEpilog
 	m.Params.TrackWCKey, m.Params.EnforceWCKeys = c.TrackWCKey, c.Enforce.WCKeys
 	m.Params.CompleteWaitS, m.Params.CompleteParts = c.CompleteWaitS, c.Scheduler.CompletingByPart
 	if slices.Contains(c.LaunchParameters, interactiveStep) {

@@ -178,6 +178,8 @@ type Params struct {
 	EnforceWCKeys   bool   // AccountingStorageEnforce names wckeys: a job's must be one of its user's
 	CompleteWaitS   int64  // CompleteWait: while jobs are COMPLETING for less, no others start; 0: they do
 	CompleteParts   bool   // reduce_completing_frag: that holds only in partitions that have nodes of such jobs
+	ResvProlog      string // run by the leader when a reservation begins
+	ResvEpilog      string // and when it ends
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -253,6 +255,8 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Bool(c, &x.EnforceWCKeys)
 	wire.Int(c, &x.CompleteWaitS)
 	wire.Bool(c, &x.CompleteParts)
+	wire.Data(c, &x.ResvProlog, MaxText)
+	wire.Data(c, &x.ResvEpilog, MaxText)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

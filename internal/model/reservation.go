@@ -55,6 +55,21 @@ func (x *Reservation) Wire(c *wire.C) {
 	wire.Int(c, &x.Count)
 }
 
+// ResvTurn is the beginning or the end of a reservation of which ResvProlog or ResvEpilog has not been told yet.
+type ResvTurn struct {
+	Seq  uint64
+	At   Time
+	Over bool // it has ended, or this occurrence of it has; otherwise it has begun
+	Resv *Reservation
+}
+
+func (x *ResvTurn) Wire(c *wire.C) {
+	wire.Int(c, &x.Seq)
+	wire.Int(c, &x.At)
+	wire.Bool(c, &x.Over)
+	wire.Ptr(c, &x.Resv)
+}
+
 // ResvPart is the part of one node that a reservation takes.
 type ResvPart struct {
 	CPUs   int32

@@ -13,5 +13,6 @@ func TestWire(t *testing.T) {
 		&AskRules{}, &Account{}, &Cert{}, &CertRevoked{}, &TokenRevoked{},
 		&CertToken{}, &Association{}, &Blob{}, &Config{}, &Era{},
 		&Explanation{}, &Job{}, &Node{}, &Plan{},
-		&GresUnit{}, &QOS{}, &Range{}, &Record{}, &Reservation{}, &TRESCount{}, &Turn{}, &UnitTell{}, &User{}, &WCKey{})
+		&GresUnit{}, &QOS{}, &Range{}, &Record{}, &Reservation{}, &ResvTurn{},
+		&TRESCount{}, &Turn{}, &UnitTell{}, &User{}, &WCKey{})
 }

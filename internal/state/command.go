@@ -42,6 +42,8 @@ const (
 	KindResize Kind = 27
 	KindCredit Kind = 28
 	KindIssue  Kind = 29
+
+	KindResvTold Kind = 30
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -507,6 +509,8 @@ func newBody(k Kind) Body {
 		return new(Credit)
 	case KindIssue:
 		return new(Issue)
+	case KindResvTold:
+		return new(ResvTold)
 	}
 	return nil
 }

@@ -135,6 +135,7 @@ func later() []Body {
 			By: "root", Currency: "$", Total: 133_333, Bills: []price.Bill{{Account: "vision", User: "ann", Pool: "gpu",
 				Rate: price.Rate{TRES: "gres/gpu", Micro: 2_000_000, Per: 1}, Used: 8, Billed: 240, Sessions: 1,
 				Gross: 133_333, Net: 133_333}}}},
+		&ResvTold{Seqs: []uint64{7, 9}},
 	}
 }
 

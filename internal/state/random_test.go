@@ -54,6 +54,9 @@ func (g *storm) config() *SetConfig {
 		Priority: model.Priority{HalfLifeS: int64(g.n(3) * 100)}}}
 	c.Params.Ship.MaxWaiting = 2 * c.Params.MinJobAgeS
 	c.Params.TrackWCKey = c.Params.MinJobAgeS > 0
+	if c.Params.MinJobAgeS > 0 {
+		c.Params.ResvProlog, c.Params.ResvEpilog = "/begins", "/ends"
+	}
 	if c.Params.MinJobAgeS > 30 {
 		c.Params.Exits = model.ExitRules{Requeue: []int32{1}, Hold: []int32{2}, Most: int32(c.Params.MinJobAgeS/30 - 3)}
 	}
@@ -605,6 +608,9 @@ func (g *storm) one(st *State) Body {
 		if g.chance(50) {
 			g.view.Mails(func(seq uint64, _ *Mail) bool { last = seq; return g.chance(80) })
 			return &Mailed{Seq: last}
+		}
+		if turns := g.view.ResvTurns(); len(turns) > 0 && int64(g.now)%3 == 0 {
+			return &ResvTold{Seqs: []uint64{turns[0].Seq}}
 		}
 		if g.chance(5) {
 			return g.era(&NewEra{Number: uint64(g.n(20)), NextJob: model.JobID(g.n(50))})

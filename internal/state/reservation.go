@@ -50,6 +50,7 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 	case c.Op == DropResv && s.inReservation(r.Name):
 		return Result{Refusal: JobsActive}
 	case c.Op == DropResv:
+		s.turned(old, nil, at)
 		s.dropReservation(old, at)
 	case c.Op == KeepResv && (old.Start != r.Start || old.End != r.End):
 		return Result{} // the reservation has changed meanwhile
@@ -67,6 +68,9 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 			}
 		}
 		r.Begun, r.IdleAt = r.FloatS == 0 && r.Start <= at, 0
+		if old == nil || old.Begun != r.Begun { // a change of one that lasts is none of its times
+			s.turned(old, &r, at)
+		}
 		s.putResv(&r)
 		s.cutLimits(&r)
 	}
@@ -327,6 +331,7 @@ func (s *State) turnReservations(at model.Time) (changed bool) {
 		case n.IdleAt == 0:
 			n.IdleAt = at
 		}
+		s.turnedDue(r, &n, over, at)
 		if over {
 			s.dropReservation(r, at)
 		} else {
@@ -390,3 +395,63 @@ func (s *State) nextReservation() (next model.Time) {
 	})
 	return next
 }
+
+// maxResvTurns bounds the turns that wait; beyond it new ones are dropped.
+const maxResvTurns = 4096
+
+// ResvTold says that ResvProlog or ResvEpilog has been told of these turns. The leader proposes it when the program has
+// ended: a new leader tells again what no program is known to have ended for.
+type ResvTold struct {
+	Seqs []uint64
+}
+
+func (x *ResvTold) Wire(c *wire.C) {
+	wire.Ints(c, &x.Seqs, model.MaxList)
+}
+
+func (*ResvTold) kind() Kind { return KindResvTold }
+
+func (s *State) applyResvTold(c *ResvTold) Result {
+	left := slices.DeleteFunc(slices.Clone(s.turns), func(t model.ResvTurn) bool { return slices.Contains(c.Seqs, t.Seq) })
+	if len(left) == len(s.turns) {
+		return Result{}
+	}
+	s.turns = left
+	return Result{Changed: true}
+}
+
+// turnedDue queues the turns that time makes of r: it begins if it had not, ends if it is over or moves to another
+// occurrence, and that one begins if its time has come.
+func (s *State) turnedDue(r, n *model.Reservation, over bool, at model.Time) {
+	if r.FloatS > 0 {
+		return
+	}
+	now := *r
+	if !r.Begun && r.Start <= at {
+		now.Begun = true
+		s.turned(nil, &now, at)
+	}
+	switch moved := n.Start != r.Start; {
+	case over, moved:
+		s.turned(&now, nil, at)
+		if moved && !over {
+			s.turned(nil, n, at)
+		}
+	}
+}
+
+// turned queues that a reservation has ended, and that it has begun, for the programs that the site has.
+func (s *State) turned(was, is *model.Reservation, at model.Time) {
+	tell := func(r *model.Reservation, over bool, program string) {
+		if program == "" || r == nil || !r.Begun || len(s.turns) >= maxResvTurns {
+			return
+		}
+		s.turns = append(slices.Clip(s.turns), model.ResvTurn{Seq: s.nextTurn, At: at, Over: over, Resv: r})
+		s.nextTurn++
+	}
+	tell(was, true, s.cfg.Params.ResvEpilog)
+	tell(is, false, s.cfg.Params.ResvProlog)
+}
+
+// ResvTurns gives the beginnings and ends of reservations of which no program has been told yet, in order.
+func (v *View) ResvTurns() []model.ResvTurn { return v.turns }

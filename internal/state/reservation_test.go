@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 
 	"gbatch/internal/model"
@@ -102,4 +103,81 @@ func TestReservations(t *testing.T) {
 	if d := again.View().Reservation("d"); d == nil || d.Start != 5*day+40_000 || len(d.Users) != 1 {
 		t.Errorf("restored: %+v", d)
 	}
+}
+
+// TestResvTurns: ResvProlog and ResvEpilog are told of each beginning and end once, in order, also of what began and
+// ended while nobody looked, and after a snapshot.
+func TestResvTurns(t *testing.T) {
+	s := New()
+	apply := func(at model.Time, b Body) {
+		t.Helper()
+		if res := s.Apply(Command{At: at, Body: b}); res.Refusal != OK {
+			t.Fatal(res.Refusal)
+		}
+		if err := s.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(text string) {
+		t.Helper()
+		got := ""
+		for _, r := range s.View().ResvTurns() {
+			word := "+"
+			if r.Over {
+				word = "-"
+			}
+			got += fmt.Sprintf(" %s%s@%d", word, r.Resv.Name, r.Resv.Start/1000)
+		}
+		if got != text {
+			t.Errorf("turns%s, want%s", got, text)
+		}
+		for _, r := range s.View().ResvTurns() {
+			apply(s.View().ResvTurns()[0].At, &ResvTold{Seqs: []uint64{r.Seq}})
+		}
+	}
+	cfg := &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4}}}
+	cfg.Params.ResvProlog, cfg.Params.ResvEpilog = "/begins", "/ends"
+	apply(1000, &SetConfig{Config: cfg})
+	resv := func(op ResvOp, name string, start, end model.Time, flags model.ResvFlags) *Reserve {
+		return &Reserve{Op: op, Resv: &model.Reservation{Name: name, Start: start, End: end, Users: []string{"ann"},
+			Flags: flags | model.ResvOverlap, Nodes: []string{"n1"}}}
+	}
+	const day = 86_400_000
+	apply(1000, resv(CreateResv, "a", 10_000, 20_000, 0))
+	apply(1000, resv(CreateResv, "d", 30_000, 40_000, model.ResvDaily))
+	apply(1000, resv(CreateResv, "now", 500, 90_000, 0))
+	want(" +now@0")
+	apply(2000, resv(UpdateResv, "now", 500, 80_000, 0))
+	want("")
+	apply(3000, resv(UpdateResv, "now", 70_000, 80_000, 0))
+	want(" -now@0")
+	apply(3000, &Reserve{Op: DropResv, Resv: &model.Reservation{Name: "now"}})
+	want("")
+	apply(10_000, &Tick{})
+	want(" +a@10")
+	apply(20_000, &Tick{})
+	want(" -a@10")
+	apply(30_000, &Tick{})
+	var saved bytes.Buffer
+	if err := s.Freeze()(&saved); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Restore(&saved); err != nil {
+		t.Fatal(err)
+	}
+	want(" +d@30")
+	apply(2*day+35_000, &Tick{})
+	want(fmt.Sprintf(" -d@30 +d@%d", 2*day/1000+30))
+	apply(2*day+36_000, &Reserve{Op: DropResv, Resv: &model.Reservation{Name: "d"}})
+	want(fmt.Sprintf(" -d@%d", 2*day/1000+30))
+	apply(3*day, resv(CreateResv, "missed", 3*day+1000, 3*day+2000, 0))
+	apply(3*day+5000, &Tick{})
+	want(fmt.Sprintf(" +missed@%d -missed@%[1]d", 3*day/1000+1))
+	cfg2 := *cfg
+	cfg2.Params.ResvProlog = ""
+	apply(3*day+5000, &SetConfig{Config: &cfg2})
+	apply(3*day+6000, resv(CreateResv, "b", 3*day, 3*day+9000, 0))
+	want("")
+	apply(3*day+9000, &Tick{})
+	want(fmt.Sprintf(" -b@%d", 3*day/1000))
 }

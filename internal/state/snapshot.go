@@ -48,6 +48,8 @@ type snapHead struct {
 	Money                                *snapMoney // nil in snapshots from before
 	WCKeys                               uint64
 	NextWCKey                            uint32
+	Turns                                []model.ResvTurn
+	NextTurn                             uint64
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -91,6 +93,8 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Money)
 	wire.Int(c, &x.WCKeys)
 	wire.Int(c, &x.NextWCKey)
+	wire.List(c, &x.Turns, model.MaxList)
+	wire.Int(c, &x.NextTurn)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -178,7 +182,7 @@ func (v *frozen) write(w io.Writer) error {
 		uint64(v.certs.tokens.Len()), uint64(v.certs.issued.Len()), uint64(v.certs.revoked.Len()),
 		v.tokens.snap(v.open), v.capacity,
 		&snapMoney{uint64(v.wallets.Len()), uint64(v.invoices.Len()), v.nextInvoice},
-		uint64(v.wckeys.Len()), v.nextWCKey}
+		uint64(v.wckeys.Len()), v.nextWCKey, v.turns, v.nextTurn}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -348,6 +352,7 @@ func (in *restorer) head(head *snapHead) error {
 		head.Money = &snapMoney{Next: 1}
 	}
 	n.nextInvoice, n.nextWCKey = max(1, head.Money.Next), max(1, head.NextWCKey)
+	n.turns, n.nextTurn = head.Turns, max(1, head.NextTurn)
 	if head.Accounts > 0 { // a snapshot from before there were accounts keeps the accounts of a new cluster
 		n.accounts.Clear()
 		n.users.Clear()

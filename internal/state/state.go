@@ -105,6 +105,9 @@ type facts struct {
 	mails    *btree.Map[uint64, *Mail] // not yet sent, in order
 	nextMail uint64
 
+	turns    []model.ResvTurn // of which no program has been told yet, in order; replaced whole
+	nextTurn uint64
+
 	tallies  *btree.Map[string, *Tally] // derived; see tally.go
 	counting bool                       // tallies are kept
 	byNode   bool                       // a limit is on the nodes that jobs hold together
@@ -280,7 +283,7 @@ func New() *State {
 	s := &State{}
 	s.facts = facts{
 		cfg: &model.Config{}, parts: map[string]*model.Partition{}, defs: map[string]*model.NodeDef{}, nextID: FirstJobID,
-		nextSeq: 1, nextReq: 1, nextMail: 1,
+		nextSeq: 1, nextReq: 1, nextMail: 1, nextTurn: 1,
 		jobs: new(btree.Map[model.JobID, *model.Job]), nodes: new(btree.Map[string, *model.Node]),
 		blobs: new(btree.Map[string, *model.Blob]), usage: new(btree.Map[string, *Usage]),
 		qosUse:   new(btree.Map[string, *Usage]),
@@ -482,6 +485,8 @@ func (s *State) fold(c Command) Result {
 		return s.applyCredit(b)
 	case *Issue:
 		return s.applyIssue(b)
+	case *ResvTold:
+		return s.applyResvTold(b)
 	}
 	return Result{}
 }

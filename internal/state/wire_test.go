@@ -12,7 +12,7 @@ func TestWire(t *testing.T) {
 	wiretest.Package(t,
 		&Certs{}, &Tokens{}, &Audits{},
 		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NewEra{}, &NodeEdit{}, &NodeHealth{}, &Once{}, &Reports{},
-		&Define{}, &Powers{}, &Reboots{}, &Reserve{}, &Resize{},
+		&Define{}, &Powers{}, &Reboots{}, &Reserve{}, &Resize{}, &ResvTold{},
 		&SetConfig{}, &Starts{}, &Stop{}, &Submit{}, &SubmitHet{}, &Suspend{}, &Tick{}, &Trim{}, &Units{}, &Usage{},
 		&snapEvent{},
 		&snapAnswer{}, &snapHead{}, &snapMail{}, &snapRequest{}, &pack{})
