@@ -44,8 +44,10 @@ func statOf(pid int) []string {
 // processOf looks at a running process; ok is false where there is none, or only its zombie.
 func processOf(pid int) (p process, ok bool) {
 	f := statOf(pid)
-	const state, start = 0, 19 // fields 3 and 22
-	if pid <= 0 || len(f) <= start || f[state] == "X" || f[state] == "Z" && !hasThreads(pid) {
+	const state, threads, start = 0, 17, 19 // fields 3, 20 and 22
+	// A process whose main thread has ended may still have others, and with them its files and ports. The kernel counts
+	// them in the same reading: a list of /proc/PID/task is another one, and can fail while they end.
+	if pid <= 0 || len(f) <= start || f[state] == "X" || f[state] == "Z" && (f[threads] == "1" || f[threads] == "0") {
 		return process{}, false
 	}
 	ticks, err := strconv.ParseUint(f[start], 10, 64)
@@ -63,12 +65,6 @@ func parentOf(pid int) int {
 	}
 	parent, _ := strconv.Atoi(f[1]) // it is a number
 	return parent
-}
-
-// hasThreads reports whether a process whose main thread has ended still has others, and with them its files and ports.
-func hasThreads(pid int) bool {
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	return err == nil && len(tasks) > 1
 }
 
 // runs reports whether exactly this process still runs.
