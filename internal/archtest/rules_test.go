@@ -9,6 +9,7 @@ var leaves = []string{
 	"internal/boltcheck",
 	"internal/budget",
 	"internal/crash",
+	"internal/cron",
 	"internal/filelock",
 	"internal/format",
 	"internal/golden",
@@ -212,7 +213,7 @@ var onlyIn = []confined{
 var (
 	pure  = []string{"internal/model", "internal/ask", "internal/state", "internal/sched"}
 	texts = []string{ // the same, but for times as values
-		"internal/jobtext", "internal/clustertext",
+		"internal/jobtext", "internal/clustertext", "internal/cron",
 		"internal/acctmgr", "internal/jobenv", "internal/slurmjson", "internal/format", "ctld/resv", "ctld/define",
 		"noded/steplayout",
 	}
