@@ -20,10 +20,10 @@ export CGO_CFLAGS := -Wno-deprecated-declarations
 
 PURE     := gctld gdbd gshim gcli gbatch
 # Our names and Slurm's, in the same order.
-GNAMES   := gsubmit gqueue gcancel gacct ginfo gcontrol grun galloc gshare gprio gacctmgr gdiag gstat gseff greport gbcast gattach
-SNAMES   := sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat seff sreport sbcast sattach
+GNAMES   := gsubmit gqueue gcancel gacct ginfo gcontrol grun galloc gshare gprio gacctmgr gdiag gstat gseff greport gbcast gattach gcrontab
+SNAMES   := sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat seff sreport sbcast sattach scrontab
 # Slurm's that say what to use instead.
-STUBS    := strigger scrontab
+STUBS    := strigger
 EXAMPLES := gbatch.conf gres.conf cgroup.conf topology.conf topology.yaml job_container.conf
 
 .DEFAULT_GOAL := build

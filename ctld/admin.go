@@ -110,6 +110,23 @@ func (c *Controller) mayRelease(v *state.View, who *caller, results []proto.Targ
 	return keep, keptAt
 }
 
+// ofNoCrontab gives the targets that may be changed: a crontab's jobs are what it says. They may only begin sooner,
+// once.
+func ofNoCrontab(v *state.View, set []model.KV, results []proto.TargetResult, targets []state.Target,
+	at []int) (keep []state.Target, keptAt []int) {
+	for k, t := range targets {
+		j := anyJob(v)(t)
+		if j == nil || !j.Recurs() || len(set) == 1 && strings.EqualFold(set[0].Key, "StartTime") {
+			keep, keptAt = append(keep, t), append(keptAt, at[k])
+			continue
+		}
+		results[at[k]].Code = proto.CodeCronModify
+		results[at[k]].Text = proto.Sentence(proto.CodeCronModify, "change its entry with gcrontab -e; only StartTime can "+
+			"be set here, for its next run")
+	}
+	return keep, keptAt
+}
+
 // anyJob gives the first job of a target, or nil.
 func anyJob(v *state.View) func(state.Target) *model.Job {
 	return func(t state.Target) *model.Job {
@@ -342,6 +359,9 @@ func (c *Controller) edited(results []proto.TargetResult, at []int, each []state
 // waits until the one before it is in the facts: else two users' changes at the same moment become one.
 func (c *Controller) updateEach(ctx context.Context, v *state.View, who *caller, set []model.KV,
 	reply *proto.TargetsReply, targets []state.Target, at []int) error {
+	if targets, at = ofNoCrontab(v, set, reply.Results, targets, at); len(targets) == 0 {
+		return nil
+	}
 	wants, err := c.hookModify(ctx, v, who, set, reply, targets, at)
 	if err != nil {
 		return err

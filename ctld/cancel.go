@@ -54,6 +54,9 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 		})
 	}
 	results, targets, at := c.choose(v, who, refs, &rq.Filter)
+	if v.Config().Params.CronCancel && !rq.Cron && (rq.Signal == 0 || rq.Signal == sigKill) {
+		targets, at = notOfCrontabs(v, len(rq.Targets) > 0, results, targets, at)
+	}
 	if len(targets) == 0 {
 		return &proto.TargetsReply{Results: results}, nil
 	}
@@ -86,6 +89,24 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 		c.kill(targets)
 	}
 	return reply, nil
+}
+
+// notOfCrontabs leaves out the jobs of crontabs, which ScronParameters=explicit_scancel protects; named ones are
+// refused.
+func notOfCrontabs(v *state.View, named bool, results []proto.TargetResult, targets []state.Target,
+	at []int) (keep []state.Target, keptAt []int) {
+	for k, t := range targets {
+		j := unended(v)(t)
+		switch r := &results[at[k]]; {
+		case j == nil || !j.Recurs():
+			keep, keptAt = append(keep, t), append(keptAt, at[k])
+		case named:
+			r.Code, r.Text = proto.CodeCronCancel, proto.Text(proto.CodeCronCancel)
+		default:
+			r.Left = true
+		}
+	}
+	return keep, keptAt
 }
 
 // killWaiting cancels the jobs that wait, of those that get SIGKILL: that ends them too, as in Slurm. It gives the

@@ -34,7 +34,8 @@
 // A job comes in, and is changed:
 //
 //	submit.go       validates, places in partitions, proposes
-//	submiteach.go   the same for many jobs that differ only in their arguments
+//	submiteach.go   the same for many jobs that differ only in their arguments, and for crontabs,
+//	             whose jobs package crontab lets come back
 //	het.go          the same for the components of a heterogeneous job
 //	submitneeds.go  rare requests, times; submitshare.go shared GPUs
 //	submithook.go   JobSubmitProgram; package hook runs it

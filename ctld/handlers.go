@@ -47,6 +47,9 @@ var handlers = map[uint16]handler{
 	proto.KindEditControllers: handle((*Controller).editControllers),
 	proto.KindControllers:     handle((*Controller).controllers),
 
+	proto.KindCrontab:    handle((*Controller).crontab),
+	proto.KindSetCrontab: handle((*Controller).setCrontab),
+
 	proto.KindToken:      handle((*Controller).makeToken),
 	proto.KindEditTokens: handle((*Controller).editTokens),
 

@@ -91,7 +91,8 @@ func (c *Controller) startLeading(parent context.Context) func() {
 			c.takeTurns, c.clock, c.ship, c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations,
 			c.tellReservations,
 			c.sendMails, c.watchAlerts, c.watchTroubles, c.keepMembers, c.logEvents, c.tellSight, c.sweepCerts,
-			c.leadTokenKey, c.tellLeads, c.jobEvents.Lead, c.keepReboots, c.keepPower, c.takeSamples} {
+			c.leadTokenKey, c.tellLeads, c.jobEvents.Lead, c.keepReboots, c.keepPower, c.takeSamples,
+			c.keepCrontabs} {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()

@@ -5,11 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
+	"gbatch/ctld/crontab"
+	"gbatch/internal/cron"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/state"
+	"gbatch/internal/trust"
+	"gbatch/internal/userdb"
 )
+
+// submiteach.go takes many jobs at once: those of gsubmit --each, and the entries of a crontab.
 
 // eachBytes closes a log entry of a SubmitEachRequest: jobs with thousands of named nodes are long.
 const eachBytes = 4 << 20
@@ -99,4 +107,134 @@ func (c *Controller) submitEach(ctx context.Context, who *caller,
 		}
 	}
 	return reply, nil
+}
+
+// crontab gives a user's crontab.
+func (c *Controller) crontab(ctx context.Context, who *caller, rq *proto.CrontabRequest) (*proto.CrontabReply, error) {
+	v := c.machine.View()
+	owner, err := c.crontabOf(ctx, v, who, proto.KindCrontab, rq.User)
+	if err != nil {
+		return nil, err
+	}
+	reply := &proto.CrontabReply{User: owner.User}
+	if t := v.Crontab(owner.UID); t != nil {
+		reply.There, reply.Text, reply.Off = true, t.Text, t.Off
+	}
+	return reply, nil
+}
+
+// crontabOf gives the user whose crontab a request is about, and refuses one that who has no right to.
+func (c *Controller) crontabOf(ctx context.Context, v *state.View, who *caller, kind uint16, name string) (*caller,
+	error) {
+	if !v.Config().Params.Crontabs {
+		return nil, refuse(proto.CodeRequeue, "users have crontabs only with ScronParameters=enable in gbatch.conf")
+	}
+	if name == "" || name == who.User || name == strconv.FormatUint(uint64(who.UID), 10) {
+		return who, nil
+	}
+	if !trust.May(c.class(who), kind).Covers(false, false) {
+		return nil, refuse(proto.CodeAccess, "other users' crontabs are shown to operators, and changed by administrators")
+	}
+	u, err := c.people.Named(ctx, name)
+	if id, bad := strconv.ParseUint(name, 10, 32); errors.Is(err, userdb.ErrUnknown) && bad == nil {
+		u, err = c.people.User(ctx, uint32(id))
+	}
+	switch {
+	case errors.Is(err, userdb.ErrUnknown):
+		return nil, refuse(proto.CodeUser, "%s is unknown on controller %s: getent passwd finds no such user", name,
+			c.opts.Name)
+	case err != nil:
+		return nil, refuse(proto.CodeBusy, "the user database of controller %s does not say who %s is: %v", c.opts.Name, name,
+			err)
+	}
+	owner := *who
+	owner.UID, owner.GID, owner.Groups = u.UID, u.GID, notRoots(u.UID, u.Groups)
+	owner.User, owner.Group = u.Name, c.people.Group(ctx, u.GID)
+	return &owner, nil
+}
+
+// setCrontab replaces or removes a user's crontab: each entry is judged as a submission of its user's, and all jobs go
+// into the log in one command. The answer tells of the entry that is refused.
+func (c *Controller) setCrontab(ctx context.Context, who *caller,
+	rq *proto.SetCrontabRequest) (*proto.SetCrontabReply, error) {
+	v := c.machine.View()
+	owner, err := c.crontabOf(ctx, v, who, proto.KindSetCrontab, rq.User)
+	if err != nil {
+		return nil, err
+	}
+	reply, cmd := &proto.SetCrontabReply{}, &state.Crontab{UID: owner.UID, By: who.UID, Remove: rq.Remove}
+	if !rq.Remove {
+		if err := crontab.CheckText(rq.Text); err != nil {
+			return nil, refuse(proto.CodeBadRequest, "%v", err)
+		}
+		if len(rq.Jobs) > cron.MaxEntries {
+			return nil, refuse(proto.CodeBadRequest, "a crontab has at most %d entries", cron.MaxEntries)
+		}
+		cmd.Text = rq.Text
+	}
+	lines, env := len(cron.Lines(string(cmd.Text))), map[string]bool{}
+	for i := range rq.Jobs {
+		job, notes, err := c.crontabJob(ctx, v, owner, &rq.Jobs[i], lines)
+		var why *rpc.Error
+		switch {
+		case rq.Remove:
+			return nil, refuse(proto.CodeBadRequest, "a crontab that is removed has no entries")
+		case errors.As(err, &why) && rq.Jobs[i].Spec != nil && rq.Jobs[i].Spec.Cron != nil:
+			at := rq.Jobs[i].Spec.Cron
+			reply.Entry = model.Lines{First: at.First, Last: at.Last}
+			reply.Code, reply.Refused = why.Code, why.Text
+			return reply, nil
+		case err != nil:
+			return nil, err
+		}
+		if env[job.Env.Key] {
+			job.Env.Data = nil // an entry before it brings it
+		}
+		env[job.Env.Key] = true
+		cmd.Jobs = append(cmd.Jobs, *job)
+		for _, n := range notes {
+			reply.Notes = append(reply.Notes, fmt.Sprintf("line %d: %s", job.Spec.Cron.Last, n))
+		}
+	}
+	res, err := c.change(ctx, reply, nil, cmd)
+	switch {
+	case err != nil:
+		return nil, err
+	case res.Refusal == state.Full:
+		return nil, refuse(proto.CodePolicy, "all crontabs together have at most %d bytes", state.MaxCrontabBytes)
+	case res.Refusal != state.OK && len(cmd.Jobs) > 0:
+		return nil, refusedBy(v, cmd.Jobs[0].Spec, res)
+	}
+	return reply, nil
+}
+
+// crontabJob makes the submission of an entry, with its first time.
+func (c *Controller) crontabJob(ctx context.Context, v *state.View, owner *caller, entry *proto.SubmitRequest,
+	lines int) (*state.Submit, []string, error) {
+	if err := crontab.CheckJob(entry, lines); err != nil {
+		return nil, nil, refuse(proto.CodeBadRequest, "%v", err)
+	}
+	rq := *entry
+	rq.RequestID = ""
+	by, hooked, said, err := c.hookSubmit(ctx, v, owner, &rq)
+	if err != nil {
+		return nil, nil, err
+	}
+	sp := *hooked.Spec
+	sp.Cron, sp.Begin = entry.Spec.Cron, crontab.First(entry.Spec.Cron, c.now())
+	hooked.Spec = &sp
+	if err := crontab.CheckJob(hooked, lines); err != nil {
+		return nil, nil, hookFault(refuse(proto.CodeBadRequest, "%v", err))
+	}
+	job, reply, err := c.prepare(v, *by, hooked)
+	if err != nil {
+		return nil, nil, err
+	}
+	return job, append(said, reply.Notes...), nil
+}
+
+// keepCrontabs sets the next times of crontabs' jobs.
+func (c *Controller) keepCrontabs(ctx context.Context) {
+	k := &crontab.Keeper{View: c.machine.View, Changed: c.machine.Changed, Now: c.now, Propose: c.propose, Log: c.log}
+	k.Run(ctx)
 }

@@ -137,6 +137,12 @@ var Members = []Member{
 	{"site_factor", "SiteFactor", number, "set in changes only, by operators", nil},
 	{"array", "", asText, "--array", func(s *model.Spec) any { return text(s.ArrayText) }},
 	{"exclusive", "", truth, "--exclusive", func(s *model.Spec) any { return yes(s.Exclusive) }},
+	{"cron", "", asText, "the times of a crontab's entry: the job comes back", func(s *model.Spec) any {
+		if s.Cron == nil {
+			return nil
+		}
+		return text(s.Cron.Times)
+	}},
 	{"interactive", "", truth, "galloc or grun asks", func(s *model.Spec) any { return yes(s.Extra().Interactive) }},
 	{"command", "", asText, "the script's path", func(s *model.Spec) any { return text(s.Command) }},
 	{"argv", "", texts, "the script's arguments", func(s *model.Spec) any {

@@ -265,6 +265,8 @@ func cancelOf(q *request, refs []proto.JobRef, signal string, flags []string) (*
 			rq.Batch = true
 		case "FULL_JOB":
 			rq.Full = true
+		case "CRON_JOBS":
+			rq.Cron = true
 		case "ARRAY_TASK", "FULL_STEPS_ONLY", "WHOLE_HETEROGENEOUS_JOB", "HURRY", "OUT_OF_MEMORY", "NO_SIBLING_JOBS",
 			"REMOVE_DEPENDENCY", "NO_JOB_SIGNALING", "FEDERATION_REQUEUE", "NO_CRON_JOBS", "VERBOSE", "":
 			// they ask for what is done anyway, or for what there is not here

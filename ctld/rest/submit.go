@@ -180,7 +180,7 @@ var refusedMembers = [][2]string{
 	{"selinux_context", "jobs have the context of their node's daemon"},
 	{"site_factor", "it is set for a job that is there: POST job/{job_id}, by operators"},
 	{"power_flags", "leave it out"},
-	{"crontab", "submit from cron"},
+	{"crontab", "jobs come back by gcrontab"},
 	{"cpu_binding_flags", "use cpu_binding, with its words"},
 	{"memory_binding_type", "use memory_binding, with its words"},
 }

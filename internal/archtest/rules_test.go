@@ -103,6 +103,7 @@ var layers = []layer{
 	{"ctld/define", "internal/model internal/state internal/conf internal/proto"},
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
 	{"ctld/power", "internal/hostlist internal/model internal/state"},
+	{"ctld/crontab", "internal/model internal/state internal/proto"},
 	{"ctld/clock", "internal/model"},
 	{"ctld/lease", ""},
 	{"ctld/issue", "internal/certs internal/hostlist internal/model internal/proto internal/rpc internal/state"},
@@ -129,9 +130,9 @@ var layers = []layer{
 	{"ctld/nearlimit", "internal/model internal/state"},
 	{"ctld/jobevents", "internal/model internal/state internal/jobtext"},
 	{"ctld/peaks", "internal/model internal/state"},
-	{"ctld", "ctld/resv ctld/power ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter ctld/token ctld/rest " +
-		"ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools ctld/peaks ctld/nearlimit " +
-		"ctld/jobevents ctld/alike ctld/inuse ctld/lease ctld/issue " +
+	{"ctld", "ctld/resv ctld/power ctld/crontab ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter " +
+		"ctld/token ctld/rest ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools ctld/peaks " +
+		"ctld/nearlimit ctld/jobevents ctld/alike ctld/inuse ctld/lease ctld/issue " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},

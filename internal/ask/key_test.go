@@ -26,7 +26,7 @@ var ofNoMatter = map[string]string{
 	"Limits":         "of processes", "OwnLimits": "of processes", "Host": "for people", "SID": "for people",
 	"From":   "decides whether it is taken",
 	"LimitS": "a shape holds for every length of time", "Nice": "order only", "PrioReq": "order only",
-	"Begin":    "decides when it is looked at",
+	"Begin": "decides when it is looked at", "Cron": "decides when it is looked at",
 	"Deadline": "decides when it is looked at", "DepText": "for people", "Deps": "decide when it is looked at",
 	"ArrayText": "for people",
 	"Tasklist":  "each task is a job of the same shape", "Throttle": "decides when a task is looked at",

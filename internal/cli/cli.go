@@ -53,12 +53,10 @@ func commands() []command {
 		{name: "gstat", slurm: "sstat", run: acct.Gstat, about: "show what running jobs use now"},
 		{name: "gseff", slurm: "seff", run: acct.Gseff, about: "tell how well a job used what it held"},
 		{name: "greport", slurm: "sreport", run: report.Greport, about: "report usage over time"},
+		{name: "gcrontab", slurm: "scrontab", run: submit.Gcrontab, about: "keep jobs that run at certain times"},
 		{slurm: "strigger", usage: "strigger [--set | --get | --clear] [OPTIONS]", empty: "--get",
 			why: "AlertProgram= and JobEventProgram= in gbatch.conf are called when nodes, daemons and " +
 				"jobs change (man gbatch-hooks); of your own jobs gsubmit --mail-type tells you"},
-		{slurm: "scrontab", usage: "scrontab [-l | -r | -e] [-u user] [file | -]",
-			why: "call gsubmit from the crontab of a login host, or let a script submit its successor: " +
-				"gsubmit --begin=now+1day"},
 	}
 }
 

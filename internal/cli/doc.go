@@ -2,7 +2,7 @@
 // (cmd/gcli) is all of them, chosen by the name it is called by.
 //
 //	cli.go    the table of commands
-//	submit    gsubmit galloc
+//	submit    gsubmit galloc gcrontab
 //	run       grun
 //	queue     gqueue gcancel
 //	info      ginfo

@@ -62,6 +62,7 @@ func hostileFake(t *testing.T) *clitest.Fake {
 		QOS: "q", Partition: "p", TRES: used, CPUs: 1, Jobs: 1, Started: 1, Ended: []int64{0, 0, 0, 1}}},
 		Uses:  []proto.ClusterUse{{Cluster: "c", TRES: "cpu", Total: 60}},
 		Resvs: []proto.ResvUse{{Cluster: "c", Name: "r", Nodes: "n1", TRES: used}}}
+	f.Answers[proto.KindCrontab] = &proto.CrontabReply{There: true, User: "bob", Text: []byte("@daily x\n")}
 	for _, part := range []any{f.Jobs, f.Records, f.Nodes, f.Shares, f.Prio, f.Accts, f.Why, f.Diag} {
 		infect(reflect.ValueOf(part))
 	}
@@ -88,7 +89,7 @@ func TestHostileTexts(t *testing.T) {
 		"sshare -a", "sshare -a -l -P", "sprio", "sprio -l", "sacctmgr show account", "sacctmgr -P show user withassoc",
 		"sacctmgr show assoc", "sacctmgr -n -P show assoc", "sacctmgr show qos", "sacctmgr show cluster", "sdiag",
 		"sreport user top -T cpu", "sreport cluster account", "sreport job sizes", "sreport job completion",
-		"sreport res util", "sreport -P cluster util --json"}
+		"sreport res util", "sreport -P cluster util --json", "scrontab -l"}
 	for _, l := range jsonLists() {
 		forms = append(forms, l.command)
 	}

@@ -125,6 +125,7 @@ type Config struct {
 	JobSubmitParallel         int64
 	JobSubmitFailure          string // refuse or pass
 	JobSubmitRights           string // user or operator
+	ScronParameters           []string
 	JobEventProgram           string // run when jobs start, end, are preempted and so on
 	JobEventTypes             []string
 	JobEventTimeoutS          int64

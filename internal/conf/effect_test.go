@@ -41,7 +41,8 @@ func TestEffects(t *testing.T) {
 		"single:1",
 		"cancel@9m", "jobs", "DEPTH_OBLIVIOUS", "DAILY", "Serial", "IDLE", "none", "TopoOptional", "jobacct_gather/none",
 		"youngest_first", "min_exempt_priority=5", "NO", "cert_days=7", "coordinator", "KeepPartState",
-		"DRAIN", "idle_on_node_suspend", "100:0.9", "month", "kill_invalid_depend", interactiveStep}
+		"DRAIN", "idle_on_node_suspend", "100:0.9", "month", "kill_invalid_depend", interactiveStep,
+		scronEnable}
 	strip := func(c *Config) *model.Config {
 		c.ClusterName = "c"
 		m := c.Model()

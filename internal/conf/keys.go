@@ -273,7 +273,14 @@ func launchParameters() setting {
 	return s
 }
 
-// hookSettings are gbatch's own: programs that see jobs before they are submitted, and what happens to them.
+// The words of ScronParameters.
+const (
+	scronEnable = "enable"
+	scronCancel = "explicit_scancel"
+)
+
+// hookSettings are gbatch's own: programs that see jobs before they are submitted, and what happens to them; and who
+// submits jobs that come back.
 func hookSettings() []setting {
 	return []setting{
 		absPath("JobSubmitProgram", AtOnce, func(c *Config) *string { return &c.JobSubmitProgram }),
@@ -282,6 +289,7 @@ func hookSettings() []setting {
 		number("JobSubmitParallel", AtOnce, func(c *Config) *int64 { return &c.JobSubmitParallel }, 1, 64),
 		word("JobSubmitFailure", AtOnce, func(c *Config) *string { return &c.JobSubmitFailure }, "refuse", "pass"),
 		word("JobSubmitRights", AtOnce, func(c *Config) *string { return &c.JobSubmitRights }, "user", "operator"),
+		list("ScronParameters", AtOnce, func(c *Config) *[]string { return &c.ScronParameters }, scronEnable, scronCancel),
 		absPath("JobEventProgram", AtOnce, func(c *Config) *string { return &c.JobEventProgram }),
 		list("JobEventTypes", AtOnce, func(c *Config) *[]string { return &c.JobEventTypes }, model.JobEventKinds()...),
 		seconds("JobEventTimeout", AtOnce, func(c *Config) *int64 { return &c.JobEventTimeoutS }, 1, 600),

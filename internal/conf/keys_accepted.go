@@ -109,7 +109,6 @@ func absent() []setting {
 			"GpuFreqDef"),
 		notDone("is not supported: gbcast has options", "BcastExclude", "BcastParameters"),
 		notDone("is not supported: there is one cluster", "FederationParameters", "AccountingStorageExternalHost"),
-		notDone("is not supported: use cron and gsubmit", "ScronParameters"),
 		notDone("has no effect: a display's cookie is in gnoded's own directory, not in the user's", "X11Parameters"),
 		unless(notDone("is not supported: jobs don't open PAM sessions", "UsePAM"), "0", "no", "false"),
 		unless(notDone("is not supported: specialized cores are never given to jobs", "AllowSpecResourcesUsage"), "0", "no",

@@ -236,7 +236,18 @@ func (r *JobRow) jsonFlags() []string {
 	if r.Spec.Extra().Expedite {
 		flags = append(flags, "EXPEDITED_REQUEUE")
 	}
+	if r.Recurs() {
+		flags = append(flags, "CRON_JOB")
+	}
 	return flags
+}
+
+// cronTimes gives when a crontab's job is due.
+func (r *JobRow) cronTimes() string {
+	if r.Spec.Cron == nil {
+		return ""
+	}
+	return r.Spec.Cron.Times
 }
 
 // jsonStates gives the base state followed by its flags.

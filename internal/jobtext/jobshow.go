@@ -89,6 +89,13 @@ func (r *KeyValues) jobTimes(j *model.Job, now model.Time, at *Times) {
 	end := endOf(j, start, now)
 	r.line(KV("StartTime", at.Stamp(start, "Unknown")), KV("EndTime", at.Stamp(end, "Unknown")),
 		KV("Deadline", at.Stamp(sp.Deadline, "N/A")))
+	if sp.Cron != nil {
+		words := []string{KV("CrontabSpec", strconv.Quote(sp.Cron.Times))}
+		if j.Recurs() {
+			words = append([]string{KV("CronJob", "Yes")}, words...)
+		}
+		r.line(words...)
+	}
 	if j.Run != nil && j.Run.Recall != nil && j.State.HasResources() {
 		r.line(KV("AskedFor", hostlist.Compress(j.Run.Recall.Nodes)), KV("AskedUntil", at.Stamp(j.Run.Recall.Due, "Unknown")),
 			KV("AskedByJob", j.Run.Recall.For))

@@ -59,8 +59,8 @@ func JobMembers() []slurmjson.Field[JobRow] {
 		{Name: "cpu_frequency_governor", Type: slurmjson.Number}, {Name: "cpu_frequency_maximum", Type: slurmjson.Number},
 		{Name: "cpu_frequency_minimum", Type: slurmjson.Number},
 		perTRES("cpus_per_tres", func(m model.Needs) int64 { return int64(m.CPUsPerGPU) }),
-		{Name: "cron"}, {Name: "extra"}, {Name: "federation_origin"}, {Name: "federation_siblings_active"},
-		{Name: "federation_siblings_viable"},
+		{Name: "cron", Str: (*JobRow).cronTimes}, {Name: "extra"}, {Name: "federation_origin"},
+		{Name: "federation_siblings_active"}, {Name: "federation_siblings_viable"},
 		{Name: "gres_detail", List: func(r *JobRow) []string {
 			if !r.holds() {
 				return nil

@@ -180,6 +180,8 @@ type Params struct {
 	CompleteParts   bool   // reduce_completing_frag: that holds only in partitions that have nodes of such jobs
 	ResvProlog      string // run by the leader when a reservation begins
 	ResvEpilog      string // and when it ends
+	Crontabs        bool   // ScronParameters=enable: users may have crontabs
+	CronCancel      bool   // explicit_scancel: their jobs are cancelled only with --cron
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -257,6 +259,8 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Bool(c, &x.CompleteParts)
 	wire.Data(c, &x.ResvProlog, MaxText)
 	wire.Data(c, &x.ResvEpilog, MaxText)
+	wire.Bool(c, &x.Crontabs)
+	wire.Bool(c, &x.CronCancel)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

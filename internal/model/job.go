@@ -57,6 +57,9 @@ type Job struct {
 	WCKeyID uint32 // of Spec.WCKey, when it was submitted or given; 0: usage is not kept by it
 
 	Back *Exit // how the run ended after which it went back into the queue, until it starts again; nil: it was cut short
+	// Of a crontab's job (Spec.Cron).
+	Undue   bool // it waits for the leader to set Begin: the entry's next time
+	LastRun bool // it does not come back: it was cancelled, or another crontab has replaced its own
 }
 
 // Rush is the way back of a job that was lost with a node. It ends when the job starts, or is held or cancelled. The
@@ -151,6 +154,8 @@ func (x *Job) Wire(c *wire.C) {
 	wire.Int(c, &x.Exits)
 	wire.Int(c, &x.WCKeyID)
 	wire.Ptr(c, &x.Back)
+	wire.Bool(c, &x.Undue)
+	wire.Bool(c, &x.LastRun)
 }
 
 // NotAging in Job.Accrue says that the job does not gain priority by age, because GrpJobsAccrue, MaxJobsAccrue or a

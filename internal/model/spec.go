@@ -86,6 +86,8 @@ type Spec struct {
 	OwnMode   bool // likewise for Append (--open-mode) and NodeRules.AppendFiles
 
 	WCKey string // --wckey; with PresetMark: its user named none, and has this default. "": none
+
+	Cron *Cron // the entry of its user's crontab that it is; nil: of none
 }
 
 func (x *Spec) Wire(c *wire.C) {
@@ -150,6 +152,7 @@ func (x *Spec) Wire(c *wire.C) {
 	wire.Bool(c, &x.OwnLimits)
 	wire.Bool(c, &x.OwnMode)
 	wire.Text(c, &x.WCKey, MaxName)
+	wire.Ptr(c, &x.Cron)
 }
 
 // MaxWarningS is the longest time before the limit, seconds, as in Slurm.

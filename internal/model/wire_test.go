@@ -11,7 +11,7 @@ import (
 func TestWire(t *testing.T) {
 	wiretest.Package(t,
 		&AskRules{}, &Account{}, &Cert{}, &CertRevoked{}, &TokenRevoked{},
-		&CertToken{}, &Association{}, &Blob{}, &Config{}, &Era{},
+		&CertToken{}, &Association{}, &Blob{}, &Config{}, &Crontab{}, &Era{},
 		&Explanation{}, &Job{}, &Node{}, &Plan{},
 		&GresUnit{}, &QOS{}, &Range{}, &Record{}, &Reservation{}, &ResvTurn{},
 		&TRESCount{}, &Turn{}, &UnitTell{}, &User{}, &WCKey{})

@@ -18,10 +18,10 @@
 //	codec.go      Encode, Append, Decode
 //	user.go       what users have done; lists.go what they ask to see; halves.go divides long
 //	              answers; subjects with many messages have their own: accounts.go
-//	              controllers.go doctor.go explain.go (--why) mig.go pools.go stat.go steplist.go
-//	              cert.go
+//	              controllers.go crontab.go doctor.go explain.go (--why) mig.go pools.go stat.go
+//	              steplist.go cert.go
 //	daemon.go dbd.go node.go resize.go step.go report.go history.go   the other conversations
-//	stepfiles.go stepaside.go   of step.go: the tasks' files; what is no step (gbcast, gattach)
+//	stepfiles.go  of step.go: the tasks' files; what is no step (gbcast, gattach)
 //
 // Messages are append-only msgpack arrays: an old daemon ignores a new field. A Wire method lists
 // the fields of each, with their limits (see package wire).

@@ -55,6 +55,8 @@ const (
 	CodeFinished
 	CodeNotSuspended
 	CodeInvalidWCKey
+	CodeCronModify
+	CodeCronCancel
 )
 
 // firstTransport is the first code of internal/rpc's own, about the connection and not the request.
@@ -154,6 +156,10 @@ func Text(c Code) string {
 		return "Job is not suspended"
 	case CodeInvalidWCKey:
 		return "Invalid wckey specification"
+	case CodeCronModify:
+		return "Cannot modify scrontab jobs through scontrol"
+	case CodeCronCancel:
+		return "Cannot cancel scrontab jobs without --cron flag."
 	}
 	return ""
 }

@@ -53,6 +53,8 @@ const (
 	KindReport          // ReportRequest -> stream of ReportChunk
 	KindHistory         // HistoryRequest -> stream of HistoryReply
 	KindPools           // Empty -> PoolsReply
+	KindCrontab         // CrontabRequest -> CrontabReply
+	KindSetCrontab      // SetCrontabRequest -> SetCrontabReply
 )
 
 // Kinds of requests about money.
@@ -166,6 +168,9 @@ var requests = [...]Request{
 
 	KindEditControllers: {Name: "REQUEST_EDIT_CONTROLLERS", Repeats: true, OwnID: true, WaitS: MaxEditControllersS,
 		Look: "gcontrol controllers"},
+
+	KindCrontab:    {Name: "REQUEST_CRONTAB", Number: 2061, Effect: ReadsOwn, Repeats: true},
+	KindSetCrontab: {Name: "REQUEST_UPDATE_CRONTAB", Number: 2063, Look: "gcrontab -l", Most: largeRequest},
 
 	KindToken:      {Name: "REQUEST_AUTH_TOKEN", Number: 5039, Effect: ReadsOwn, Repeats: true},
 	KindEditTokens: {Name: "REQUEST_EDIT_TOKENS", Look: "scontrol token"},

@@ -200,6 +200,8 @@ type CancelRequest struct {
 	RequestID string // the job of the caller's submission with this id; "": see Targets
 
 	Kill bool // with Signal 0: SIGKILL to all processes without KillWait, also of a job that is already being ended
+
+	Cron bool // jobs of crontabs too, where ScronParameters=explicit_scancel asks for that word
 }
 
 func (x *CancelRequest) Wire(c *wire.C) {
@@ -213,6 +215,7 @@ func (x *CancelRequest) Wire(c *wire.C) {
 	wire.Int(c, &x.Code)
 	wire.ID(c, &x.RequestID, model.MaxName)
 	wire.Bool(c, &x.Kill)
+	wire.Bool(c, &x.Cron)
 }
 
 // Kind is the kind of the request. A request to end a job may be repeated if its answer is lost; other signals are sent

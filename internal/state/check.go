@@ -35,6 +35,9 @@ func (s *State) Check() error {
 	if err := s.checkReservations(); err != nil {
 		return err
 	}
+	if err := s.checkCrontabs(); err != nil {
+		return err
+	}
 	return s.checkDerived()
 }
 
@@ -288,6 +291,7 @@ func (s *State) checkDerived() error {
 		{"groups of tasks", pairs(s.groups.Scan), pairs(fresh.groups.Scan)},
 		{"moving jobs", pairs(s.moving.Scan), pairs(fresh.moving.Scan)},
 		{"jobs that share", pairs(s.shares.Scan), pairs(fresh.shares.Scan)},
+		{"jobs of crontabs", pairs(s.undue.Scan), pairs(fresh.undue.Scan)},
 		{"queues", s.listReady(), fresh.listReady()},
 		{"licenses in use", licenseLines(s.licenses), licenseLines(fresh.licenses)},
 		{"purses", purseLines(s), purseLines(fresh)},

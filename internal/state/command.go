@@ -44,6 +44,7 @@ const (
 	KindIssue  Kind = 29
 
 	KindResvTold Kind = 30
+	KindCrontab  Kind = 31
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -511,6 +512,8 @@ func newBody(k Kind) Body {
 		return new(Issue)
 	case KindResvTold:
 		return new(ResvTold)
+	case KindCrontab:
+		return new(Crontab)
 	}
 	return nil
 }

@@ -136,6 +136,11 @@ func later() []Body {
 				Rate: price.Rate{TRES: "gres/gpu", Micro: 2_000_000, Per: 1}, Used: 8, Billed: 240, Sessions: 1,
 				Gross: 133_333, Net: 133_333}}}},
 		&ResvTold{Seqs: []uint64{7, 9}},
+		&Crontab{UID: 1000, By: 1001, Text: []byte("# x\n5 4 * * * /home/ann/t.sh\n"), Jobs: []Submit{{
+			Spec: &model.Spec{Name: "t", UID: 1000, User: "ann", Partitions: []string{"gpu"}, Begin: 1_700_000_100_000,
+				Cron: &model.Cron{Times: "5 4 * * *", First: 2, Last: 2}},
+			Script: model.Blob{Key: "s2", Data: []byte("#!/bin/sh\n")}, Env: model.Blob{Key: "e2", Data: []byte("A=b\x00")},
+			Priority: 5, Hold: model.HeldByUser, Most: 9}}},
 	}
 }
 

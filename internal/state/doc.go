@@ -19,12 +19,12 @@
 // Around jobs: ready.go (prologs, and programs of the controller), launchfail.go, suspend.go,
 // resize.go (running jobs give nodes up and get more), het.go (heterogeneous jobs), once.go (a
 // request's change is made at most once), blob.go (scripts and environments, stored once, as equal
-// texts are), power.go (nodes that are off), mail.go, edit.go. Counts for limits: tally.go (and of
-// results and licenses), usage.go, decay.go, acctuse.go (and money of accounts), govern.go (which
-// limits apply). Accounts, reservations, units: accounts.go, rename.go (users), check_accounts.go,
-// reservation.go (they begin, repeat and end), units.go and share.go (GPUs). Certificates:
-// cert.go (tokens for them, and which count no more). Reading and keeping: view.go, snapshot.go,
-// saved.go (dumps, and what a restored snapshot does not know), outbox.go, trail.go (what has
-// changed). Definitions that change at run time: edit.go.
+// texts are), power.go (nodes that are off), crontab.go (jobs that come back), mail.go, edit.go.
+// Counts for limits: tally.go (and of results and licenses), usage.go, decay.go, acctuse.go (and
+// money of accounts), govern.go (which limits apply). Accounts, reservations, units: accounts.go,
+// rename.go (users), check_accounts.go, reservation.go (they begin, repeat and end), units.go and
+// share.go (GPUs). Certificates: cert.go (tokens for them, and which count no more). Reading and
+// keeping: view.go, snapshot.go, saved.go (dumps, and what a restored snapshot does not know),
+// outbox.go, trail.go (what has changed). Definitions that change at run time: edit.go.
 // stop.go, start.go, submit.go, report.go, deps.go, node.go and tick.go are the verbs from above.
 package state

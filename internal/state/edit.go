@@ -102,7 +102,7 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job, changed map[*model.Sp
 				n.Run = &run
 			}
 		case SetBegin:
-			n.Begin, n.Eligible = c.Begin, 0
+			n.Begin, n.Eligible, n.Undue = c.Begin, 0, false
 		case SetLimit:
 			if j.Run != nil {
 				run := *n.Run

@@ -54,7 +54,7 @@ func readyIn(j *model.Job) []string {
 
 // beginOf gives the begin time of a job that only its begin time holds, or 0.
 func beginOf(j *model.Job) model.Time {
-	if j == nil || j.State != model.Pending || j.Hold != model.NotHeld || len(j.Deps) > 0 || j.Eligible != 0 {
+	if j == nil || j.State != model.Pending || j.Hold != model.NotHeld || len(j.Deps) > 0 || j.Eligible != 0 || j.Undue {
 		return 0
 	}
 	return j.Begin
@@ -292,6 +292,13 @@ func (s *State) reindexJob(old, j *model.Job) {
 			s.moving.Set(id, b)
 		}
 	}
+	if a, b := old != nil && undue(old), j != nil && undue(j); a != b {
+		if b {
+			s.undue.Set(id, struct{}{})
+		} else {
+			s.undue.Delete(id)
+		}
+	}
 	if a, b := sharesOf(old), sharesOf(j); a != b {
 		if b {
 			s.shares.Set(id, struct{}{})
@@ -378,6 +385,7 @@ func (s *State) reindex() {
 	s.ready = new(btree.Map[string, *queue])
 	s.moving = new(btree.Map[model.JobID, model.JobState])
 	s.shares = new(btree.Map[model.JobID, struct{}])
+	s.undue = new(btree.Map[model.JobID, struct{}])
 	s.elems = new(btree.Map[uint64, model.JobID])
 	s.groups = new(btree.Map[uint64, model.JobID])
 	s.active, s.pending, s.rising, s.counting = 0, 0, 0, false

@@ -44,7 +44,8 @@ func hostile(v reflect.Value, path string, fill bool, found map[string]bool) {
 func TestTextsArePlain(t *testing.T) {
 	kept := map[string]bool{"*state.Submit.Spec.Args[]": true, "*state.Submit.RequestID": true,
 		"*state.Edit.Spec.Args[]": true, "*state.Once.Key": true,
-		"*state.SubmitHet.Parts[].Spec.Args[]": true, "*state.SubmitHet.RequestID": true}
+		"*state.SubmitHet.Parts[].Spec.Args[]": true, "*state.SubmitHet.RequestID": true,
+		"*state.Crontab.Jobs[].Spec.Args[]": true, "*state.Crontab.Jobs[].RequestID": true}
 	texts := 0
 	for _, b := range all() {
 		name := fmt.Sprintf("%T", b)

@@ -201,8 +201,9 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 func (s *State) backForExit(j *model.Job, at, when model.Time, exit *model.Exit) bool {
 	r := &s.cfg.Params.Exits
 	held := slices.Contains(r.Hold, exit.Code)
-	if !held && !slices.Contains(r.Requeue, exit.Code) || exit.Signal != 0 || exit.Unknown || exit.CutOff || exit.OOM ||
-		j.Spec.Extra().Interactive || s.firstOver(j) {
+	back := held || !j.Recurs() && slices.Contains(r.Requeue, exit.Code) // what comes back anyway does so at its time
+	if !back || exit.Signal != 0 || exit.Unknown || exit.CutOff || exit.OOM || j.Spec.Extra().Interactive ||
+		s.firstOver(j) {
 		return false
 	}
 	n := *j
@@ -247,7 +248,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 	if state == model.Failed && exit.Unknown && exit.Code == 0 && exit.Signal == 0 {
 		exit.Code = 1 // so that the exit code never looks like success
 	}
-	requeue = requeue && !s.firstOver(j)
+	requeue = (requeue || j.Recurs()) && !s.firstOver(j)
 	exit.Worst = 0
 	if j.Run != nil {
 		exit.Worst = j.Run.Worst
@@ -260,9 +261,13 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 	defer s.handOver(j, at)
 	if requeue {
 		s.record(&n)
-		s.mailBack(&n, at)
+		if n.Recurs() {
+			s.mailEnd(&n, at)
+		} else {
+			s.mailBack(&n, at)
+		}
 		s.countArray(n.ArrayID, func(a *Array) { a.Active--; a.Waiting++; a.Back = true })
-		if n.Reason == model.ReasonGPUOutOfMemory {
+		if n.Reason == model.ReasonGPUOutOfMemory && n.Spec.Extra().OOMRequeue {
 			n.Spec, n.GPUOOMs = s.withGPUMem(&n), n.GPUOOMs+1
 		}
 		s.requeued(s.rushed(&n, at, hold), at, hold)
@@ -348,6 +353,7 @@ func (s *State) requeued(j *model.Job, at model.Time, hold model.HoldKind) {
 	n.State, n.Run, n.End, n.Eligible = model.Pending, nil, nil, 0
 	n.Attempt = s.nextAttempt(j)
 	n.Restarts++
+	n.Undue = n.Recurs() && !retries(j)
 	n.Hold = s.heldWith(&n, max(hold, j.Hold))
 	s.judge(&n, at)
 	s.put(&n)
@@ -445,7 +451,7 @@ func lateText(text, node string) string {
 func (s *State) rushed(j *model.Job, at model.Time, hold model.HoldKind) *model.Job {
 	wait := s.cfg.Params.ExpediteHoldS
 	rush := s.rushWith(j)
-	if j.Spec.Extra().Expedite && faulty(j) {
+	if j.Spec.Extra().Expedite && faulty(j) && (!j.Recurs() || retries(j)) {
 		rush = &model.Rush{At: at, Until: at.Add(wait)}
 	}
 	if max(hold, j.Hold) != model.NotHeld || rush == nil {

@@ -172,7 +172,7 @@ func (s *State) foundOut(j *model.Job, at model.Time, r *FoundRun) {
 
 // endsJob reports whether with this attempt its job has ended for certain: it does not go back to the queue.
 func (r *FoundRun) endsJob(j *model.Job) bool {
-	if r.End == 0 {
+	if r.End == 0 || j.Recurs() && r.State != model.Cancelled {
 		return false
 	}
 	switch r.State {

@@ -50,6 +50,7 @@ type snapHead struct {
 	NextWCKey                            uint32
 	Turns                                []model.ResvTurn
 	NextTurn                             uint64
+	Crontabs                             uint64
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -95,6 +96,7 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.Int(c, &x.NextWCKey)
 	wire.List(c, &x.Turns, model.MaxList)
 	wire.Int(c, &x.NextTurn)
+	wire.Int(c, &x.Crontabs)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -182,7 +184,8 @@ func (v *frozen) write(w io.Writer) error {
 		uint64(v.certs.tokens.Len()), uint64(v.certs.issued.Len()), uint64(v.certs.revoked.Len()),
 		v.tokens.snap(v.open), v.capacity,
 		&snapMoney{uint64(v.wallets.Len()), uint64(v.invoices.Len()), v.nextInvoice},
-		uint64(v.wckeys.Len()), v.nextWCKey, v.turns, v.nextTurn}
+		uint64(v.wckeys.Len()), v.nextWCKey, v.turns, v.nextTurn,
+		uint64(v.crontabs.Len())}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -243,6 +246,7 @@ func (v *frozen) write(w io.Writer) error {
 	v.wallets.Scan(func(_ string, w *price.Wallet) bool { return put(w) })
 	v.invoices.Scan(func(_ uint64, x *price.Invoice) bool { return put(x) })
 	v.wckeys.Scan(func(_ string, w *model.WCKey) bool { return put(w) })
+	v.crontabs.Scan(func(_ uint32, t *model.Crontab) bool { return put(t) })
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -317,6 +321,7 @@ func (in *restorer) read() error {
 		{head.Money.Wallets, in.wallet},
 		{head.Money.Invoices, in.invoice},
 		{head.WCKeys, in.wckey},
+		{head.Crontabs, in.crontab},
 	} {
 		for range part.count {
 			if err := part.read(); err != nil {

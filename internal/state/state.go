@@ -113,6 +113,9 @@ type facts struct {
 	byNode   bool                       // a limit is on the nodes that jobs hold together
 	pledged  bool                       // an account has GuaranteedTRES
 
+	crontabs *btree.Map[uint32, *model.Crontab] // by user
+	undue    *btree.Map[model.JobID, struct{}]  // jobs of crontabs that wait for their next time; derived
+
 	resvs   *btree.Map[string, *model.Reservation]
 	certs   certs
 	tokens  tokens
@@ -298,6 +301,7 @@ func New() *State {
 		outTrail: new(btree.Map[uint64, *model.Audit]),
 		outSteps: new(btree.Map[uint64, *model.Step]), mails: new(btree.Map[uint64, *Mail]),
 		wckeys: new(btree.Map[string, *model.WCKey]), nextWCKey: 1,
+		crontabs: new(btree.Map[uint32, *model.Crontab]), undue: new(btree.Map[model.JobID, struct{}]),
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
 		wallets: new(btree.Map[string, *price.Wallet]), invoices: new(btree.Map[uint64, *price.Invoice]), nextInvoice: 1,
@@ -487,6 +491,8 @@ func (s *State) fold(c Command) Result {
 		return s.applyIssue(b)
 	case *ResvTold:
 		return s.applyResvTold(b)
+	case *Crontab:
+		return s.applyCrontab(c.At, b)
 	}
 	return Result{}
 }

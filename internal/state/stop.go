@@ -188,6 +188,9 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 			run.Fate = c.Fate
 		}
 		n.Run = &run
+		if cause == model.StopCancel {
+			s.disable(&n)
+		}
 		s.stopRunning(&n, at, cause, c.UID)
 	}
 	return OK
@@ -225,6 +228,7 @@ func (s *State) stopRunning(j *model.Job, at model.Time, cause model.StopCause, 
 func (s *State) endPending(j *model.Job, at model.Time, state model.JobState, reason model.Reason, uid uint32,
 	why string) {
 	n := *j
+	s.disable(&n)
 	n.State, n.Reason, n.Why, n.Deps = state, reason, why, nil
 	n.End = &model.End{At: at, UID: uid}
 	s.put(&n)

@@ -32,13 +32,7 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 		s.dropBlob(c.Script.Key)
 		return Result{Refusal: ContentMissing}
 	}
-	spec.Script, spec.Env = c.Script.Key, c.Env.Key
-	s.internSpec(spec)
-	j := &model.Job{ID: s.nextID, Task: model.NoTask, Spec: spec, State: model.Pending, Hold: c.Hold,
-		Priority: c.Priority, Direct: spec.PrioReq != 0, Submit: at, Begin: spec.Begin, Attempt: 1, Deps: spec.Deps,
-		WCKeyID: s.noteWCKey(spec)}
-	s.nextID++
-	s.outcomes.Submitted++
+	j := s.newJob(at, c)
 	if len(spec.Tasklist) > 0 {
 		j.ArrayID, j.Tasks, j.Throttle = j.ID, spec.Tasklist, spec.Throttle
 		n := int32(spec.Tasklist.Count())
@@ -50,6 +44,19 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 	s.wakeAll(at)
 	s.plan()
 	return Result{Job: j.ID, Changed: true}
+}
+
+// newJob gives a submission, whose content is kept, its number.
+func (s *State) newJob(at model.Time, c *Submit) *model.Job {
+	spec := c.Spec
+	spec.Script, spec.Env = c.Script.Key, c.Env.Key
+	s.internSpec(spec)
+	j := &model.Job{ID: s.nextID, Task: model.NoTask, Spec: spec, State: model.Pending, Hold: c.Hold,
+		Priority: c.Priority, Direct: spec.PrioReq != 0, Submit: at, Begin: spec.Begin, Attempt: 1, Deps: spec.Deps,
+		WCKeyID: s.noteWCKey(spec)}
+	s.nextID++
+	s.outcomes.Submitted++
+	return j
 }
 
 // maySubmit checks what a submission asks for, its limits on numbers of jobs excepted.
@@ -125,7 +132,7 @@ func (s *State) judge(j *model.Job, at model.Time) {
 		reason = model.ReasonDependencyNeverSatisfied
 	case len(j.Deps) > 0:
 		reason = model.ReasonDependency
-	case j.Begin > at:
+	case j.Undue || j.Begin > at:
 		reason = model.ReasonBeginTime
 	default:
 		ready = true

@@ -68,6 +68,8 @@ func validBody(b Body) error {
 		if slices.Contains(b.Nodes, nil) || slices.Contains(b.Parts, nil) {
 			return malformed("an empty definition of a node or partition")
 		}
+	case *Crontab:
+		return validCrontab(b)
 	case *Units:
 		if len(b.Tells) > model.MaxUnitTells {
 			return malformed("an account of %d units, the limit is %d", len(b.Tells), model.MaxUnitTells)

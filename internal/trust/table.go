@@ -75,6 +75,9 @@ var table = map[uint16]Row{
 	proto.KindTakeover:        rules,
 	proto.KindEditControllers: rules,
 
+	proto.KindCrontab:    {Refused, Own, Own, All, All, Passes, Refused, Passes, Refused},
+	proto.KindSetCrontab: tokens, // on nodes neither: what one says would last longer than its user's jobs there
+
 	proto.KindToken:      tokens,
 	proto.KindEditTokens: tokens,
 

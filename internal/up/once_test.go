@@ -314,6 +314,19 @@ var onceCases = []onceCase{
 		}
 		return nil
 	}},
+	{proto.KindSetCrontab, func(o *onceTest, cl *client.Client) error {
+		job := o.submission()
+		job.Spec.Name, job.Spec.Cron = o.name("cron"), &model.Cron{Times: "0 0 1 1 *", First: 1, Last: 1}
+		var reply proto.SetCrontabReply
+		if err := cl.Call(proto.KindSetCrontab, &proto.SetCrontabRequest{Text: []byte("0 0 1 1 * true\n"),
+			Jobs: []proto.SubmitRequest{*job}}, &reply); err != nil || reply.Refused != "" {
+			return fmt.Errorf("%w%s", err, reply.Refused)
+		}
+		if n := len(o.list(job.Spec.Name)); n != 1 {
+			return fmt.Errorf("the crontab's entry is %d jobs", n)
+		}
+		return nil
+	}},
 	{proto.KindMIG, func(o *onceTest, cl *client.Client) error {
 		setNode(o.t, o.c, "n2", "drain")
 		defer resumeNode(o.t, o.c, "n2")
@@ -535,6 +548,7 @@ func TestEveryChangeOnce(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "once")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000, Controllers: 3})
+	addConf(t, c, "ScronParameters=enable\n")
 	o := &onceTest{t: t, c: c}
 	whole := t // the cluster is taken down when this one ends
 	for _, how := range []string{"answer lost", "leader killed", "leader stopped"} {

@@ -104,7 +104,7 @@ JobCompLoc=(null) JobCompParams=(null) JobCompPort=0 JobCompType=(null) JobCompU
 LogTimeFormat=rfc3339_ms MCSParameters=(null) MCSPlugin=(null) NodeFeaturesPlugins=(null) PlugStackConfig=(null)
 PluginDir=(null) PrEpParameters=(null) PrEpPlugins=(null) PriorityParameters=(null)
 PrioritySiteFactorParameters=(null) PrioritySiteFactorPlugin=(null)
-ScronParameters=(null) SlurmSchedLogFile=(null)
+SlurmSchedLogFile=(null)
 SlurmSchedLogLevel=0 SlurmctldAddr=(null) SlurmctldPidFile=(null)
 SlurmctldSyslogDebug=(null) SlurmdPidFile=(null) SlurmdParameters=(null)
 SlurmdSyslogDebug=(null) SlurmdUser=root(0) SrunPortRange=0-0

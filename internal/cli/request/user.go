@@ -23,6 +23,13 @@ func (s *Submission) userEnvironment(v string) error {
 	return nil
 }
 
+// LoginOnly requests the login environment whatever --export says: the job has none of its own.
+func (s *Submission) LoginOnly() {
+	if s.userEnv == "" && s.exportTo == "" {
+		s.userEnv = "1"
+	}
+}
+
 // WishLogin requests the login environment if --export leaves out the current one, as Slurm does.
 func (s *Submission) WishLogin() {
 	if s.userEnv != "" || s.Export == "" || s.exportTo != "" {

@@ -1,0 +1,210 @@
+package state
+
+import (
+	"fmt"
+
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
+
+// crontab.go keeps users' crontabs. Each entry is one job. It waits for its Begin like any other; when a run has ended,
+// however, it goes back into the queue without one (Job.Undue), and the leader, who has a clock and a time zone, sets
+// the entry's next time by an Edit. A job that is cancelled does not come back, and its lines are shown as comments.
+
+// Crontab replaces or removes a user's crontab and its jobs: as a whole, or not at all.
+type Crontab struct {
+	UID    uint32
+	By     uint32 // who does it
+	Remove bool
+	Text   []byte
+	Jobs   []Submit // of the entries, in order; their RequestIDs don't count
+}
+
+func (x *Crontab) Wire(c *wire.C) {
+	wire.Int(c, &x.UID)
+	wire.Int(c, &x.By)
+	wire.Bool(c, &x.Remove)
+	wire.Bytes(c, &x.Text, model.MaxText)
+	wire.List(c, &x.Jobs, model.MaxFew)
+}
+
+func (*Crontab) kind() Kind { return KindCrontab }
+
+// MaxCrontabBytes bounds the texts of all crontabs together.
+const MaxCrontabBytes = 64 << 20
+
+func validCrontab(x *Crontab) error {
+	if x.Remove && (len(x.Text) > 0 || len(x.Jobs) > 0) {
+		return malformed("a removal of a crontab with a text")
+	}
+	for i := range x.Jobs {
+		sp := x.Jobs[i].Spec
+		if err := validSpec(sp); err != nil {
+			return err
+		}
+		if sp.Cron == nil || sp.UID != x.UID || len(sp.Tasklist) > 0 {
+			return malformed("a crontab's job that is of none, of another user, or an array")
+		}
+	}
+	return nil
+}
+
+func (s *State) applyCrontab(at model.Time, c *Crontab) Result {
+	old := s.crontabJobs(c.UID)
+	if r := s.mayInstall(c, old); r.Refusal != OK {
+		return r
+	}
+	var kept []string
+	for i := range c.Jobs {
+		for _, b := range [...]*model.Blob{&c.Jobs[i].Script, &c.Jobs[i].Env} {
+			if !s.keepBlob(b, c.UID) {
+				for _, key := range kept {
+					s.dropBlob(key)
+				}
+				return Result{Refusal: ContentMissing}
+			}
+			kept = append(kept, b.Key)
+		}
+	}
+	_, had := s.crontabs.Get(c.UID)
+	if s.crontabs.Delete(c.UID); !c.Remove {
+		s.crontabs.Set(c.UID, &model.Crontab{UID: c.UID, Text: c.Text, At: at})
+	}
+	for _, j := range old {
+		n := *j
+		n.LastRun, n.Undue = true, false
+		if n.State == model.Pending {
+			s.endPending(&n, at, model.Cancelled, model.ReasonNone, c.By, "its user's crontab has changed")
+		} else {
+			s.put(&n)
+			s.record(&n)
+		}
+	}
+	for i := range c.Jobs {
+		s.settle(s.newJob(at, &c.Jobs[i]), at)
+	}
+	s.wakeAll(at)
+	s.plan()
+	return Result{Changed: had || !c.Remove}
+}
+
+// crontabJobs gives a user's jobs that come back, in order.
+func (s *State) crontabJobs(uid uint32) (out []*model.Job) {
+	for _, p := range []Phase{Waits, Holds} {
+		s.owned.Ascend(ownedKey{uid: uid, phase: p}, func(k ownedKey) bool {
+			if k.uid != uid || k.phase != p {
+				return false
+			}
+			if j, ok := s.jobs.Get(k.id); ok && j.Recurs() {
+				out = append(out, j)
+			}
+			return true
+		})
+	}
+	return out
+}
+
+// mayInstall checks a crontab's size and its jobs. Limits on numbers of jobs count without the jobs that it replaces.
+func (s *State) mayInstall(c *Crontab, old []*model.Job) Result {
+	n := len(c.Jobs)
+	if most := int(s.cfg.Params.MaxJobs); n > 0 && (most > 0 && s.jobs.Len()+n > most ||
+		s.nextID+model.JobID(n) > MaxJobID) {
+		return Result{Refusal: TooManyJobs}
+	}
+	bytes := len(c.Text)
+	s.crontabs.Scan(func(uid uint32, t *model.Crontab) bool {
+		if uid != c.UID {
+			bytes += len(t.Text)
+		}
+		return true
+	})
+	if !c.Remove && bytes > MaxCrontabBytes {
+		return Result{Refusal: Full}
+	}
+	for i := range c.Jobs {
+		sp := c.Jobs[i].Spec
+		if r := s.maySubmit(sp, c.Jobs[i].Most); r != OK {
+			return Result{Refusal: r}
+		}
+		alike := func(o *model.Spec) bool { return o.Account == sp.Account && o.User == sp.User && o.QOS == sp.QOS }
+		others := 0
+		for k := range i {
+			if alike(c.Jobs[k].Spec) {
+				others++
+			}
+		}
+		for _, j := range old {
+			if j.State == model.Pending && alike(j.Spec) {
+				others--
+			}
+		}
+		if r := s.submitLimit(sp, others); r != model.ReasonNone {
+			return Result{Refusal: OverLimit, Reason: r}
+		}
+	}
+	return Result{}
+}
+
+// disable makes a job that came back one that does not, and its lines comments. j is not published yet.
+func (s *State) disable(j *model.Job) {
+	if !j.Recurs() {
+		return
+	}
+	j.LastRun, j.Undue = true, false
+	if t, ok := s.crontabs.Get(j.Spec.UID); ok {
+		n := *t
+		n.Off = append(n.Off[:len(n.Off):len(n.Off)], model.Lines{First: j.Spec.Cron.First, Last: j.Spec.Cron.Last})
+		s.crontabs.Set(n.UID, &n)
+	}
+}
+
+// retries reports whether a run that has ended was none: the job's nodes did not begin it, and it starts as soon as it
+// can.
+func retries(j *model.Job) bool {
+	return j.Run != nil && (j.Run.Stop == model.StopLaunch || j.Run.Stop == model.StopTaken)
+}
+
+// undue reports whether a job waits for the next time of its crontab entry to be set.
+func undue(j *model.Job) bool { return j.Undue && j.State == model.Pending }
+
+// Undue gives the jobs of crontabs that wait for their next time to be set, in order.
+func (v *View) Undue() (out []*model.Job) {
+	v.undue.Scan(func(id model.JobID, _ struct{}) bool {
+		if j, ok := v.jobs.Get(id); ok {
+			out = append(out, j)
+		}
+		return true
+	})
+	return out
+}
+
+// Crontab gives a user's crontab; nil if there is none.
+func (v *View) Crontab(uid uint32) *model.Crontab {
+	t, _ := v.crontabs.Get(uid)
+	return t
+}
+
+// checkCrontabs: only jobs of crontabs wait for a next time, and no crontab is another user's.
+func (s *State) checkCrontabs() (err error) {
+	s.jobs.Scan(func(id model.JobID, j *model.Job) bool {
+		if j.Undue && (!j.Recurs() || j.State != model.Pending || j.Eligible != 0) {
+			err = fmt.Errorf("job %d (%s) waits for a next time, and can't come back", id, j.State)
+		}
+		return err == nil
+	})
+	s.crontabs.Scan(func(uid uint32, t *model.Crontab) bool {
+		if uid != t.UID {
+			err = fmt.Errorf("the crontab of user %d is kept as user %d's", t.UID, uid)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// crontab reads one.
+func (in *restorer) crontab() error {
+	x := new(model.Crontab)
+	err := in.d.Read(x)
+	in.n.crontabs.Set(x.UID, x)
+	return err
+}
