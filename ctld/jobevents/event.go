@@ -133,7 +133,7 @@ func of(v *state.View, h *state.Happening, kinds []string) *Event {
 		case j.State == model.Suspended:
 			e.Mode = "suspend"
 		default:
-			if e.Mode = "requeue"; j.Run.Stop == model.StopPreemptCancel || !j.Spec.Requeue {
+			if e.Mode = "requeue"; j.Run.Stop == model.StopPreemptCancel || !j.Spec.Requeue && !j.Recurs() {
 				e.Mode = "cancel"
 			}
 			by, e.Grace = max(by, j.Run.StopFor), j.Run.GraceS

@@ -42,6 +42,9 @@ func (x *explainer) holds() {
 		} else if late := j.Delays(x.now); len(late) > 0 {
 			x.because(model.ReasonDependency, "does not begin before %s: %s after the start of job %d (--dependency)",
 				at(j.Begin), walltime.Short(late[0].DelayS), late[0].Job)
+		} else if j.Recurs() {
+			x.because(model.ReasonBeginTime, "does not begin before %s, the next time of its crontab entry (%s)", at(j.Begin),
+				j.Spec.Cron.Times)
 		} else {
 			x.because(model.ReasonBeginTime, "does not begin before %s (--begin)", at(j.Begin))
 		}

@@ -14,6 +14,7 @@ import (
 func entry(uid uint32, line int32, begin model.Time) Submit {
 	return Submit{Spec: &model.Spec{Name: fmt.Sprint("line", line), UID: uid, User: fmt.Sprint("u", uid), Account: "acc",
 		Partitions: []string{"p"}, Begin: begin, MinNodes: 1, MaxNodes: 1,
+		More: &model.Needs{Mail: &model.MailWish{User: "u", Types: model.MailFail}},
 		Cron: &model.Cron{Times: "0 * * * *", First: line, Last: line}},
 		Script: model.Blob{Key: fmt.Sprint("s", line), Data: []byte("x")}, Env: model.Blob{Key: "e", Data: []byte("y")}}
 }
@@ -65,6 +66,7 @@ func TestCrontab(t *testing.T) {
 	}
 	s.now = epoch.Add(61)
 	s.apply(&Tick{})
+	mails := 0
 	for _, exit := range []model.Exit{{}, {Code: 3}, {Signal: 9}} {
 		j := s.end(s.begin(1), exit)
 		if j.State != model.Pending || !j.Undue || j.Reason != model.ReasonBeginTime || j.Eligible != 0 {
@@ -80,6 +82,16 @@ func TestCrontab(t *testing.T) {
 		}
 		s.now = s.now.Add(10)
 		s.apply(&Tick{})
+	}
+	s.st.View().Mails(func(_ uint64, m *Mail) bool {
+		mails++
+		if m.What != model.MailFail || m.Job.ID != 1 || m.Job.State != model.Failed {
+			t.Errorf("a mail of %v about %+v", m.What, m.Job)
+		}
+		return true
+	})
+	if mails != 2 {
+		t.Errorf("%d mails about runs that failed", mails)
 	}
 	if n := s.st.View().Job(1).Restarts; n != 3 {
 		t.Errorf("%d restarts", n)
@@ -133,16 +145,28 @@ func TestCrontab(t *testing.T) {
 	if off := s.st.View().Crontab(7).Off; !slices.Equal(off, []model.Lines{{First: 2, Last: 2}, {First: 1, Last: 1}}) {
 		t.Errorf("off: %v", off)
 	}
-	// requeued by hand, a run comes back at its next time too
+	// one that ends already ends as it does, and does not come back
 	install(OK, "e\n", entry(7, 1, s.now))
 	running = s.begin(5)
-	s.apply(&Stop{Targets: []Target{{Job: 5, Task: model.NoTask}}, Event: model.EvRequeue, UID: 7})
-	if j := s.end(running, model.Exit{Signal: 15}); j.State != model.Pending || !j.Undue {
+	s.apply(&Reports{Reports: []Report{{Kind: Ending, Job: 5, Attempt: running.Attempt, At: s.now}}})
+	stop := &Stop{Targets: []Target{{Job: 5, Task: model.NoTask}}, Event: model.EvCancel, UID: 7}
+	if res := s.apply(stop); res.Each[0] != OK {
+		t.Errorf("cancelled while it ends: %s", res.Each[0])
+	}
+	if j := s.end(running, model.Exit{}); j.State != model.Completed || len(s.st.View().Crontab(7).Off) != 1 {
 		t.Errorf("job 5: %+v", j)
 	}
+
+	// requeued by hand, a run comes back at its next time too
+	install(OK, "e\n", entry(7, 1, s.now))
+	running = s.begin(6)
+	s.apply(&Stop{Targets: []Target{{Job: 6, Task: model.NoTask}}, Event: model.EvRequeue, UID: 7})
+	if j := s.end(running, model.Exit{Signal: 15}); j.State != model.Pending || !j.Undue {
+		t.Errorf("job 6: %+v", j)
+	}
 	s.apply(&Crontab{UID: 7, By: 7, Remove: true})
-	if v := s.st.View(); v.Crontab(7) != nil || v.Job(5).State != model.Cancelled || len(v.Undue()) != 0 {
-		t.Errorf("%+v, %+v", v.Crontab(7), v.Job(5))
+	if v := s.st.View(); v.Crontab(7) != nil || v.Job(6).State != model.Cancelled || len(v.Undue()) != 0 {
+		t.Errorf("%+v, %+v", v.Crontab(7), v.Job(6))
 	}
 	if s.apply(&Crontab{UID: 7, By: 7, Remove: true}).Changed {
 		t.Error("nothing was removed, and something has changed")

@@ -129,6 +129,10 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 		return StillEnding
 	case !ok:
 		return CannotRequeue // a pending job can't be preempted either
+	case j.State == model.Completing && !comesBack(j) && c.Event == model.EvCancel && j.Recurs():
+		n := *j // it ends as it does, and does not come back
+		s.disable(&n)
+		s.put(&n)
 	case j.State == model.Completing && !comesBack(j):
 		return StillEnding // a repeated cancel must not begin KillWait again, nor hide why the job really ends
 	case next == model.Pending:

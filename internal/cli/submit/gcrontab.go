@@ -25,7 +25,8 @@ import (
 type crontab struct {
 	*env.Env
 	edit, list, remove bool
-	user               string // whose; "": the caller's
+	user               string   // whose; "": the caller's
+	notes              []string // about entries, for the user
 }
 
 // Gcrontab installs, shows, edits and removes a crontab, whose entries are jobs that come back.
@@ -174,6 +175,7 @@ func (x *crontab) install(text string) *wrong {
 	if err != nil {
 		return &wrong{err: err}
 	}
+	x.notes = nil
 	rq := &proto.SetCrontabRequest{Text: []byte(text)}
 	for i := range entries {
 		job, err := x.job(&entries[i], home)
@@ -209,7 +211,7 @@ func (x *crontab) set(rq *proto.SetCrontabRequest, bad *model.Lines) error {
 		*bad = r.Entry
 		return fmt.Errorf("line %d: %s", r.Entry.Last, r.Refused)
 	}
-	for _, n := range r.Notes {
+	for _, n := range slices.Concat(x.notes, r.Notes) {
 		fmt.Fprintf(x.Stderr, "%s: %s\n", x.Program, n)
 	}
 	return nil
@@ -260,6 +262,9 @@ func (x *crontab) job(entry *cron.Entry, home string) (*proto.SubmitRequest, err
 		if err != nil {
 			return nil, fmt.Errorf("%s%s: %s", cron.Directive, o.Text, strings.TrimPrefix(err.Error(), "line 1: "))
 		}
+		for _, w := range d.Warnings {
+			x.notes = append(x.notes, fmt.Sprintf("line %d: warning: %s", o.Line, w.Text))
+		}
 		for _, words := range d.Directives {
 			if words.Het {
 				return nil, errors.New("heterogeneous jobs don't come back: let the entry's command be a gsubmit of the job")
@@ -284,6 +289,14 @@ func (x *crontab) job(entry *cron.Entry, home string) (*proto.SubmitRequest, err
 	rq, err := request.New(&e, s, []byte(body+entry.Command+"\n"))
 	if err != nil {
 		return nil, err
+	}
+	for _, text := range slices.Concat(s.Remarks, s.Warnings) {
+		x.notes = append(x.notes, fmt.Sprintf("line %d: %s", entry.Last, text))
+	}
+	if len(s.Clusters) > 0 {
+		if err := x.OnCluster(s.Clusters); err != nil {
+			return nil, err
+		}
 	}
 	if !rq.Spec.OwnLimits {
 		rq.Spec.Limits = nil // those of this command's shell mean nothing for it
