@@ -169,8 +169,8 @@ var requests = [...]Request{
 	KindEditControllers: {Name: "REQUEST_EDIT_CONTROLLERS", Repeats: true, OwnID: true, WaitS: MaxEditControllersS,
 		Look: "gcontrol controllers"},
 
-	KindCrontab:    {Name: "REQUEST_CRONTAB", Number: 2061, Effect: ReadsOwn, Repeats: true},
-	KindSetCrontab: {Name: "REQUEST_UPDATE_CRONTAB", Number: 2063, Look: "gcrontab -l", Most: largeRequest},
+	KindCrontab:    {Name: "REQUEST_CRONTAB", Number: 2200, Effect: ReadsOwn, Repeats: true},
+	KindSetCrontab: {Name: "REQUEST_UPDATE_CRONTAB", Number: 2202, Look: "gcrontab -l", Most: largeRequest},
 
 	KindToken:      {Name: "REQUEST_AUTH_TOKEN", Number: 5039, Effect: ReadsOwn, Repeats: true},
 	KindEditTokens: {Name: "REQUEST_EDIT_TOKENS", Look: "scontrol token"},
