@@ -146,6 +146,8 @@ func (c *Controller) crontabOf(ctx context.Context, v *state.View, who *caller, 
 	case err != nil:
 		return nil, refuse(proto.CodeBusy, "the user database of controller %s does not say who %s is: %v", c.opts.Name, name,
 			err)
+	case kind == proto.KindSetCrontab && who.UID != 0 && who.UID != u.UID && (u.UID == 0 || u.UID == c.opts.UID):
+		return nil, refuse(proto.CodeAccess, "only root changes the crontabs of root and of SlurmUser for them")
 	}
 	owner := *who
 	owner.UID, owner.GID, owner.Groups = u.UID, u.GID, notRoots(u.UID, u.Groups)
