@@ -50,6 +50,7 @@ GresTypes=gpu
 KillWait=1
 QueryRateLimit=0
 Licenses=lic:4
+ScronParameters=enable
 NodeName=n[1-3] CPUs=8 RealMemory=8000 Gres=gpu:4
 PartitionName=p Nodes=ALL Default=YES
 PartitionName=q Nodes=n3 PriorityTier=2
@@ -283,6 +284,14 @@ func (s *sender) body(kind uint16, of map[uint16]message, depth int) []byte {
 	case *proto.SubmitRequest:
 		s.sane(m, bits)
 	case *proto.SubmitEachRequest:
+	case *proto.SetCrontabRequest:
+		for i := range m.Jobs {
+			if rq := &m.Jobs[i]; rq.Spec != nil && bits&3 != 0 {
+				s.sane(rq, bits|1)
+				rq.Spec.Cron = &model.Cron{Times: "0 * * * *", First: int32(bits % 5), Last: 2}
+				m.User, m.Text, m.Remove, rq.Rest, rq.TestOnly = "", []byte("@hourly x\n@hourly y\n"), false, nil, false
+			}
+		}
 	case *proto.Once:
 		if m.Kind = s.userKind(); depth < 3 {
 			m.Body = s.body(m.Kind, userMessages, depth+1)
