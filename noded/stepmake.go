@@ -38,6 +38,7 @@ type stepPlan struct {
 
 	io     *proto.StepIO    // where the command is, of tasks that get pipes; nil: it passes its own files
 	ends   []steprelay.Pipe // what the relay gets
+	heard  []heardPipe      // what a process beside the tasks listens to
 	pmi    *proto.StepIO    // where the command serves MPI programs; nil: they are not served
 	mpi    []*os.File       // the ends of the tasks' connections for them, in the order of only
 	x11    *proto.StepIO    // where the command takes connections to its display; nil: it gives none
@@ -201,6 +202,11 @@ func (n *Noded) makeBeside(p *stepPlan, orders []*shim.Launch) error {
 			return err
 		}
 	}
+	if len(p.heard) > 0 {
+		if err := n.makeListener(p, orders); err != nil {
+			return err
+		}
+	}
 	if len(p.mpi) > 0 {
 		if err := n.makePMI(p, orders[0]); err != nil {
 			return err
@@ -300,6 +306,11 @@ func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
 		case proto.FileOne:
 			if int(f.Task) == rank && len(p.given[i]) > 0 {
 				o.Passed[i] = p.given[i][0]
+			}
+		}
+		if i > 0 && o.Passed[i] != nil && hasGPU(p.rec.Nodes[p.here].Gres) {
+			if err := p.hear(o, i); err != nil {
+				return err
 			}
 		}
 		if path != "" && !filepath.IsAbs(path) {

@@ -319,6 +319,62 @@ func (n *Noded) makeRelay(p *stepPlan, like *shim.Launch) error {
 	})
 }
 
+// heardPipe is a pipe that tasks with GPUs write to in place of one of their command.
+type heardPipe struct {
+	write *os.File
+	steprelay.Heard
+}
+
+// hear gives a task a pipe in place of the command's pipe or socket, so that a process beside it hears what it says of
+// its GPUs' memory. All that write to one of the command's pipes write to one pipe. Terminals stay theirs: programs ask
+// these for more than to be written to.
+func (p *stepPlan) hear(o *shim.Launch, stream int) error {
+	to := o.Passed[stream]
+	st, err := to.Stat()
+	if err != nil || st.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
+		return nil
+	}
+	for i := range p.heard {
+		if was, err := p.heard[i].To.Stat(); err == nil && os.SameFile(st, was) {
+			o.Passed[stream] = p.heard[i].write
+			return nil
+		}
+	}
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("make a pipe for task %d: %w", o.Key.Task, err)
+	}
+	h := heardPipe{os.NewFile(uintptr(fds[1]), "a task's file"),
+		steprelay.Heard{From: os.NewFile(uintptr(fds[0]), "a relay's file"), To: to}}
+	p.heard = append(p.heard, h)
+	o.Passed[stream] = h.write
+	return nil
+}
+
+// makeListener makes the order for the process that listens to the tasks' pipes.
+func (n *Noded) makeListener(p *stepPlan, orders []*shim.Launch) error {
+	read, write, err := shim.EndPipe(len(orders))
+	if err != nil {
+		return fmt.Errorf("make a pipe for the tasks' ends: %w", err)
+	}
+	for i, o := range orders {
+		o.Passed[shim.ToldFile] = write[i]
+	}
+	list := make([]steprelay.Heard, 0, len(p.heard))
+	defer func() {
+		_ = read.Close() // the process has its own
+		for _, h := range list {
+			_ = h.From.Close() // likewise
+		}
+	}()
+	for i := range p.heard {
+		list = append(list, p.heard[i].Heard)
+	}
+	return n.beside(p, orders[0], relayTask, []string{n.opts.Shim, steprelay.ListenWord}, func(sock int) error {
+		return steprelay.SendHeard(sock, read, len(orders), list)
+	})
+}
+
 // beside makes the order for a process beside a step's tasks, which runs as their user and in their group. tell writes
 // on the socket that is its standard input, and first counts its number up.
 func (n *Noded) beside(p *stepPlan, like *shim.Launch, first int32, argv []string, tell func(sock int) error) error {

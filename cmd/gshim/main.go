@@ -29,6 +29,9 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == steprelay.Word {
 		os.Exit(steprelay.Main(os.Stderr))
 	}
+	if len(os.Args) == 2 && os.Args[1] == steprelay.ListenWord {
+		os.Exit(steprelay.Listen(os.Stderr))
+	}
 	if len(os.Args) == 2 && os.Args[1] == steppmi.Word {
 		os.Exit(steppmi.Main(os.Stderr))
 	}

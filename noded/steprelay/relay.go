@@ -1,9 +1,3 @@
-// Package steprelay is the process beside a step's tasks on a node other than their command's: it forwards the tasks'
-// output to the command and the command's input to the tasks (internal/stepio). gshim starts it in the step's control
-// group, as the step's user, so it outlives gnoded; it ends by itself when the pipes do.
-//
-// It owns nothing else: gnoded makes the pipes and sends the command's address in one message on the socket that is the
-// process's standard input, followed by the pipes' ends.
 package steprelay
 
 import (
