@@ -27,6 +27,7 @@ type call struct {
 	rq       proto.ReportRequest
 	cluster  string
 	style    format.Style
+	csv      bool // --csv: style's lines are comma-separated values
 	noHeader bool
 	quiet    bool
 	json     string
@@ -127,9 +128,13 @@ func (r *call) options() []getopt.Option {
 			Help: "of times: SecPer, MinPer, HourPer, Seconds, Minutes, Hours, Percent; default Minutes", Set: r.setUnit},
 		{Name: "noheader", Short: 'n', Help: "print no header", Set: getopt.Flag(&r.noHeader)},
 		{Name: "parsable", Short: 'p', Help: "fields ended by |",
-			Set: func(string) error { r.style.Parsable, r.style.NoTrailing = true, false; return nil }},
+			Set: func(string) error { r.style, r.csv = format.Style{Parsable: true}, false; return nil }},
 		{Name: "parsable2", Short: 'P', Help: "fields with | between",
-			Set: func(string) error { r.style.Parsable, r.style.NoTrailing = true, true; return nil }},
+			Set: func(string) error { r.style, r.csv = format.Style{Parsable: true, NoTrailing: true}, false; return nil }},
+		{Name: "csv", Help: "comma-separated values, with the columns' names in the first line", Set: func(string) error {
+			r.style, r.csv = format.Style{Parsable: true, NoTrailing: true, Delimiter: ","}, true
+			return nil
+		}},
 		{Name: "all_clusters", Short: 'a', Env: "_CLUSTER", Help: "of all clusters that gdbd has records of",
 			Set: func(string) error { r.clusters = []string{"all"}; return nil }},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",

@@ -268,6 +268,17 @@ func (r *call) showInvoices(list []*price.Invoice) error {
 		}
 		return writeJSON(r, "invoices", clustertext.InvoiceJSON(), whole)
 	}
+	if r.csv { // one table
+		var rows []*row
+		for _, x := range list {
+			for k := range x.Bills {
+				b := r.billRow(&x.Bills[k], x.Currency)
+				b.text["Number"] = clustertext.InvoiceID(x)
+				rows = append(rows, b)
+			}
+		}
+		return r.table("Number,Accounts,TresName,Partition,Hours,Price,Sessions,Cost", rows, moneyColumns...)
+	}
 	for i, x := range list {
 		if i > 0 && !r.style.Parsable {
 			fmt.Fprintln(r.Stdout)

@@ -95,7 +95,7 @@ func (r *call) print(title, note, fields string, rows []*row, more ...column) er
 	if r.json != "" {
 		return r.printJSON(title, rows)
 	}
-	if !r.noHeader {
+	if !r.noHeader && !r.csv {
 		const stamp = "2006-01-02T15:04:05"
 		line := strings.Repeat("-", 80)
 		fmt.Fprintf(r.Stdout, "%s\n%s %s - %s (%d secs)\n%s\n%s\n", line, title, r.start.Format(stamp),
@@ -124,7 +124,7 @@ func (r *call) table(fields string, rows []*row, more ...column) error {
 			}
 		}
 		lang.Fields = append(lang.Fields, format.Field[row]{Name: c.name, Title: c.title, Width: width, Left: ofTree,
-			Get: func(x *row) string { return x.text[c.name] }})
+			Get: func(x *row) string { return r.cell(x.text[c.name]) }})
 	}
 	if r.fields != "" {
 		fields = strings.TrimPrefix(r.fields, ",")
@@ -149,6 +149,14 @@ func (r *call) usage() string {
 		return "Usage reported in TRES " + r.unitText()
 	}
 	return "Usage reported in CPU " + r.unitText()
+}
+
+// cell writes a field: with --csv in quotes if it has something in it that ends one (RFC 4180).
+func (r *call) cell(text string) string {
+	if !r.csv || !strings.ContainsAny(text, ",\"\r\n") {
+		return text
+	}
+	return `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
 }
 
 // printJSON prints a report as JSON: texts, and amounts times seconds.
