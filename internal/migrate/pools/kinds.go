@@ -244,10 +244,12 @@ func (in *reading) elasticJob(o object, name string) {
 	least, most := max(scaling.number("minReplicas"), 1), scaling.number("maxReplicas")
 	each := scaling.number("gpuPerReplica")
 	scaling.rest()
+	start := "srun"
 	if most > least {
-		line("--nodes=%d-%d", least, most)
-		in.add(migrate.Translated, "spec.scaling", "--nodes=%d-%d: it starts on as many nodes as are free, and keeps that "+
-			"number", least, most)
+		start = "grun --elastic"
+		line("--elastic=%d-%d", least, most)
+		in.add(migrate.Translated, "spec.scaling", "--elastic=%d-%d: it starts with as many nodes as are free, gets more "+
+			"later, and gives back what others need; grun --elastic begins the command again when that happens", least, most)
 	} else {
 		line("--nodes=%d", least)
 	}
@@ -264,13 +266,13 @@ func (in *reading) elasticJob(o object, name string) {
 		line("--requeue")
 	}
 	template := spec.object("template")
-	b.WriteString("\n" + in.command(template) + "\n")
+	b.WriteString("\n" + in.command(template, start) + "\n")
 	spec.rest()
 	in.w.Jobs = append(in.w.Jobs, Job{Name: name, Script: b.String()})
 }
 
-// command makes the line that starts a template's container as tasks.
-func (in *reading) command(template object) string {
+// command makes the line that starts a template's container as tasks, with start.
+func (in *reading) command(template object, start string) string {
 	pod := template
 	if template.has("spec") {
 		pod = template.object("spec")
@@ -287,8 +289,10 @@ func (in *reading) command(template object) string {
 		in.add(migrate.Person, pod.at("containers"), "a job has one command: the first container's is in its script")
 	}
 	c := containers[0]
+	line := start
 	if image := c.text("image"); image != "" {
-		in.add(migrate.Person, c.at("image"), "%.200s: the script runs the command on the node itself", image)
+		line += " --container-image=" + quote(imageOf(image))
+		in.add(migrate.Translated, c.at("image"), "--container-image=%.200s: the command runs in it", imageOf(image))
 	}
 	var out []string
 	for _, e := range c.list("env") {
@@ -300,7 +304,6 @@ func (in *reading) command(template object) string {
 		}
 		out = append(out, "export "+name+"="+quote(value))
 	}
-	line := "srun"
 	for _, w := range append(c.words("command"), c.words("args")...) {
 		if strings.Contains(w, "$(") {
 			in.add(migrate.Person, c.path, "%.80s: variables of Kubernetes are $NAME in a script; WORLD_SIZE is "+
@@ -316,6 +319,15 @@ func (in *reading) command(template object) string {
 	c.rest()
 	pod.rest()
 	return strings.Join(append(out, line), "\n")
+}
+
+// imageOf writes an image as --container-image takes it: a registry ends with #.
+func imageOf(image string) string {
+	host, rest, ok := strings.Cut(image, "/")
+	if ok && (strings.ContainsAny(host, ".:") || host == "localhost") {
+		return host + "#" + rest
+	}
+	return image
 }
 
 // quote writes a word for the shell.
