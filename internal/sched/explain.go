@@ -190,7 +190,23 @@ func (x *explainer) notWaiting() string {
 		end = "its time limit ends it at " + at(t)
 	}
 	return fmt.Sprintf("It does not wait: it has been running since %s on %s; %s.", at(j.Run.Start),
-		names(j.Run.Alloc.NodeNames()), end)
+		names(j.Run.Alloc.NodeNames()), end) + elasticSize(j)
+}
+
+// elasticSize says how many nodes a running elastic job has, may have, and is asked for; "" of other jobs.
+func elasticSize(j *model.Job) string {
+	el := j.Spec.Elastic()
+	if el == nil {
+		return ""
+	}
+	text := fmt.Sprintf(" It has %d of %d to %d nodes (--elastic)", len(j.Run.Alloc.Nodes), j.Spec.MinNodes, el.Max)
+	if n := j.Spec.Stride(); n > 1 {
+		text += fmt.Sprintf(", in segments of %d", n)
+	}
+	if a := j.Run.Recall; a != nil {
+		text += fmt.Sprintf("; it is to give %s back for job %d until %s", names(a.Nodes), a.For, at(a.Due))
+	}
+	return text + "."
 }
 
 // ended adds why a job ended to a sentence.
