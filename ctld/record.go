@@ -29,6 +29,12 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		StdErr: sp.StdErr, StdIn: sp.StdIn, Constraints: sp.Features, Why: j.Why, Het: j.Het,
 		NoScript: sp.Extra().Interactive || j.Follows(), Container: sp.Extra().Container.Shown(),
 		WCKey: sp.WCKey, WCKeyID: j.WCKeyID}
+	switch { // as in Slurm
+	case j.State == model.Suspended:
+		r.Priority = 0
+	case j.Run == nil && j.End == nil && !cfg.Params.Priority.Default():
+		r.Priority = c.prio.order(v, c.now()).Of(v, j)
+	}
 	if j.IsArray() {
 		r.TaskText = throttled(j.Tasks.String(), j.Throttle)
 	}
@@ -54,7 +60,7 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		r.Reservation = j.Run.Resv
 		r.Start, r.LimitS, r.Partition = j.Run.SizedAt(), j.Run.LimitS, j.Run.Partition
 		r.Size = j.Run.Sizes
-		if j.Run.Priority != 0 {
+		if j.Run.Priority != 0 && j.State != model.Suspended {
 			r.Priority = j.Run.Priority
 		}
 		switch {

@@ -35,7 +35,7 @@ func chooseWCKey(v *state.View, sp *model.Spec) (notes []string, err error) {
 		name = v.User(sp.User).DefaultWCKey
 		sp.WCKey = model.PresetMark + name
 	default:
-		sp.WCKey = ""
+		sp.WCKey = model.PresetMark // of a user who has no default one
 	}
 	if !p.TrackWCKey || v.WCKey(sp.User, name) != nil {
 		return nil, nil

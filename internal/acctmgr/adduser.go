@@ -154,7 +154,7 @@ func (f *Facts) addUsers(words []word) (*Plan, error) {
 		p.Text = append(p.Text, lines...)
 	}
 	p.list(" WCKeys =", keys)
-	if len(lines) > 0 {
+	if len(lines)+len(keys) > 0 {
 		p.say(" Non Default Settings")
 		p.Text = append(p.Text, said...)
 	}

@@ -372,7 +372,8 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 		if u != *old {
 			p.edit(proto.AcctEdit{Op: proto.PutUser, User: &u})
 		}
-		if u != *old || newName != "" || slices.ContainsFunc(own, func(w word) bool { return is(w.key, 2, "adminlevel") }) {
+		named := func(w word) bool { return is(w.key, 2, "adminlevel") || is(w.key, 8, "defaultwckey") }
+		if u != *old || newName != "" || slices.ContainsFunc(own, named) {
 			users = append(users, "  "+name)
 		}
 	}

@@ -56,7 +56,7 @@ func (r *KeyValues) jobState(j *model.Job, now model.Time, details bool) {
 		KV("MCS_label", "N/A"))
 	ranks := []string{KV("Priority", shownPriority(j)), KV("Nice", sp.Nice), KV("Account", orNull(sp.Account)),
 		KV("QOS", orNull(sp.QOS))}
-	if j.WCKeyID != 0 { // as in Slurm, only where usage is kept by it
+	if j.WCKeyID != 0 || strings.HasPrefix(sp.WCKey, model.PresetMark) { // as in Slurm, only where usage is kept by it
 		ranks = append(ranks, KV("WCKey", sp.WCKey))
 	}
 	r.line(ranks...)

@@ -51,6 +51,7 @@ StoragePort=$base
 StorageUser=slurm
 StoragePass=x
 StorageLoc=acct
+TrackWCKey=yes
 CONF
 chmod 600 "$dir/slurmdbd.conf"
 {

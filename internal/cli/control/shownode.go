@@ -189,6 +189,12 @@ func (c *control) showConfig() error {
 	for _, k := range cgroupSettings(reply.Config) {
 		fmt.Fprintf(c.Stdout, "%-23s = %s\n", k.Key, k.Value)
 	}
+	if c.SlurmName() {
+		fmt.Fprintf(c.Stdout, "\nMPI Plugins Configuration:\n")
+		for _, k := range keysOf(pmixKeys) {
+			fmt.Fprintf(c.Stdout, "%-23s = %s\n", k.Key, k.Value)
+		}
+	}
 	if len(reply.Paths) > 0 {
 		fmt.Fprintf(c.Stdout, "\nLocal settings of the controller that answered\n")
 		for _, k := range reply.Paths {

@@ -112,15 +112,31 @@ SwitchParameters=(null) SwitchType=(null) TCPTimeout=2~sec TreeWidth=16 UsePam=N
 LaunchType=launch/slurm X11Parameters=(null)
 `
 
+// pmixKeys are the keys of mpi.conf, which gbatch does not read, with what Slurm prints without that file.
+const pmixKeys = `
+PMIxCliTmpDirBase=(null) PMIxCollFence=(null) PMIxDebug=0 PMIxDirectConn=yes PMIxDirectConnEarly=no
+PMIxDirectConnUCX=no PMIxDirectSameArch=no PMIxEnv=(null) PMIxFenceBarrier=no PMIxNetDevicesUCX=(null)
+PMIxTimeout=300 PMIxTlsUCX=(null)
+`
+
+// keysOf gives keys and values as slurmKeys has them.
+func keysOf(text string) (list []model.KV) {
+	for _, w := range strings.Fields(text) {
+		key, value, _ := strings.Cut(w, "=")
+		list = append(list, model.KV{Key: key, Value: strings.ReplaceAll(value, "~", " ")})
+	}
+	return list
+}
+
 // withSlurmKeys adds those of which the configuration has none.
 func withSlurmKeys(list []model.KV) []model.KV {
 	have := map[string]bool{}
 	for _, k := range list {
 		have[k.Key] = true
 	}
-	for _, w := range strings.Fields(slurmKeys) {
-		if key, value, _ := strings.Cut(w, "="); !have[key] {
-			list = append(list, model.KV{Key: key, Value: strings.ReplaceAll(value, "~", " ")})
+	for _, k := range keysOf(slurmKeys) {
+		if !have[k.Key] {
+			list = append(list, k)
 		}
 	}
 	return list
