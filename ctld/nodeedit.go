@@ -10,7 +10,6 @@ import (
 
 	"gbatch/ctld/define"
 	"gbatch/ctld/events"
-	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
@@ -113,7 +112,9 @@ func (c *Controller) updateNode(ctx context.Context, who *caller, rq *proto.Upda
 		if err != nil {
 			return drafted(err)
 		}
-		err = c.define(ctx, cmd)
+		if err = c.define(ctx, cmd); err == nil {
+			c.registerAnew(cmd.DropNodes)
+		}
 	case proto.RebootNodes, proto.CancelReboots:
 		err = c.askReboot(ctx, who, rq)
 	default:
@@ -351,55 +352,7 @@ func (c *Controller) leaveForFuture(ctx context.Context, v *state.View, rq *prot
 	if err := c.define(ctx, cmd); err != nil {
 		return err
 	}
-	c.nodes.retell()
-	return nil
-}
-
-// changeSpare changes which nodes are never powered down for being idle.
-func (c *Controller) changeSpare(ctx context.Context, who *caller, rq *proto.UpdateNodeRequest) error {
-	if c.level(who) < model.AdminFull {
-		return refuse(proto.CodeAccess, "settings of the cluster are changed by administrators")
-	}
-	c.defining.Lock()
-	defer c.defining.Unlock()
-	cfg, err := conf.ChangeSpare(c.machine.View().Config(), rq.Set)
-	if err != nil {
-		return refuse(proto.CodeBadRequest, "%v", err)
-	}
-	deed := c.by(who).One(trail.ConfigChanged, trail.Config, cfg.Cluster, settings(rq.Set))
-	_, err = c.change(events.With(ctx, deed), &proto.Empty{}, nil, &state.SetConfig{Config: cfg})
-	if err == nil {
-		c.log.Info("which nodes stay powered up was changed", "set", settings(rq.Set), "by", who.User)
-	}
-	return err
-}
-
-// come makes a node of one that may come (State=FUTURE), since its daemon registers. A daemon that ran already when
-// the node became one that may come does not count: it would be back at once.
-func (c *Controller) come(ctx context.Context, h *proto.Hello) error {
-	v := c.machine.View()
-	def := v.Config().FutureNode(h.Node)
-	if def == nil || v.Node(h.Node) != nil {
-		return nil
-	}
-	if def.FutureAt != 0 && c.nodeTime(h.UpSince, h.Now) < def.FutureAt {
-		return refuse(proto.CodeInvalidNode, "node %s is State=FUTURE since its gnoded was started: start gnoded anew, or "+
-			"gcontrol update NodeName=%s State=RESUME", h.Node, h.Node)
-	}
-	c.defining.Lock()
-	defer c.defining.Unlock()
-	v = c.machine.View()
-	if v.Config().FutureNode(h.Node) == nil {
-		return nil
-	}
-	cmd, err := define.Come(v, []string{h.Node})
-	if err != nil {
-		return drafted(err)
-	}
-	if err := c.define(ctx, cmd); err != nil {
-		return err
-	}
-	c.log.Info("a node of State=FUTURE has come", "node", h.Node)
+	c.registerAnew(cmd.DropNodes)
 	return nil
 }
 

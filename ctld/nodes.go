@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/ctld/define"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -362,6 +363,35 @@ func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 		return true
 	})
 	return out
+}
+
+// come makes a node of one that may come (State=FUTURE), since its daemon registers. A daemon that ran already when
+// the node became one that may come does not count: it would be back at once.
+func (c *Controller) come(ctx context.Context, h *proto.Hello) error {
+	v := c.machine.View()
+	def := v.Config().FutureNode(h.Node)
+	if def == nil || v.Node(h.Node) != nil {
+		return nil
+	}
+	if def.FutureAt != 0 && c.nodeTime(h.UpSince, h.Now) < def.FutureAt {
+		return refuse(proto.CodeInvalidNode, "node %s is State=FUTURE since its gnoded was started: start gnoded anew, or "+
+			"gcontrol update NodeName=%s State=RESUME", h.Node, h.Node)
+	}
+	c.defining.Lock()
+	defer c.defining.Unlock()
+	v = c.machine.View()
+	if v.Config().FutureNode(h.Node) == nil {
+		return nil
+	}
+	cmd, err := define.Come(v, []string{h.Node})
+	if err != nil {
+		return drafted(err)
+	}
+	if err := c.define(ctx, cmd); err != nil {
+		return err
+	}
+	c.log.Info("a node of State=FUTURE has come", "node", h.Node)
+	return nil
 }
 
 // hello registers a node and then serves its session until the connection ends.

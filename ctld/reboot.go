@@ -7,14 +7,17 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/ctld/events"
 	"gbatch/ctld/power"
+	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
+	"gbatch/internal/trail"
 )
 
 // reboot.go reboots nodes that operators ask for: each is told when it has no job, and then has ResumeTimeout to come
-// back. What is asked for is in the state: the next leader goes on.
+// back. What is asked for is in the state: the next leader goes on. It also keeps nodes powered down and up.
 
 const (
 	rebootPace = time.Second
@@ -129,4 +132,23 @@ func (c *Controller) tellReboot(ctx context.Context, node, boot string) {
 		c.reboots(ctx, &state.Reboots{Nodes: []string{node}, Op: state.GiveUpReboot, Reason: "reboot failed: " +
 			answer.Failed})
 	}
+}
+
+// changeSpare changes which nodes are never powered down for being idle.
+func (c *Controller) changeSpare(ctx context.Context, who *caller, rq *proto.UpdateNodeRequest) error {
+	if c.level(who) < model.AdminFull {
+		return refuse(proto.CodeAccess, "settings of the cluster are changed by administrators")
+	}
+	c.defining.Lock()
+	defer c.defining.Unlock()
+	cfg, err := conf.ChangeSpare(c.machine.View().Config(), rq.Set)
+	if err != nil {
+		return refuse(proto.CodeBadRequest, "%v", err)
+	}
+	deed := c.by(who).One(trail.ConfigChanged, trail.Config, cfg.Cluster, settings(rq.Set))
+	_, err = c.change(events.With(ctx, deed), &proto.Empty{}, nil, &state.SetConfig{Config: cfg})
+	if err == nil {
+		c.log.Info("which nodes stay powered up was changed", "set", settings(rq.Set), "by", who.User)
+	}
+	return err
 }
