@@ -42,8 +42,10 @@ var ofKeys = map[string]getopt.Values{
 	"prefer":          {Kind: getopt.Features},
 	"licenses":        {Kind: getopt.Licenses, List: true},
 	"gres":            {Kind: getopt.Gres, List: true},
-	"state": {Words: getopt.Fields("DRAIN", "RESUME", "DOWN", "IDLE", "UNDRAIN", "FAIL", "UP",
-		"INACTIVE").Words},
+	"state": {Words: getopt.Fields("DRAIN", "RESUME", "DOWN", "IDLE", "UNDRAIN", "FAIL", "FUTURE",
+		"UP", "INACTIVE").Words},
+	"suspendexcnodes": {Kind: getopt.Nodes, List: true},
+	"suspendexcparts": {Kind: getopt.Partitions, List: true},
 }
 
 var (
@@ -106,7 +108,7 @@ func operands(before []string, typed string) getopt.Values {
 		case strings.HasPrefix(low, "part"):
 			return keys(append([]string{"PartitionName"}, partKeys...)...)
 		case strings.HasPrefix(low, "node"):
-			return keys("NodeName", "CPUs", "RealMemory", "Gres", "Feature", "Weight")
+			return keys("NodeName", "CPUs", "RealMemory", "Gres", "Feature", "Weight", "State")
 		}
 		return keys(append([]string{"ReservationName"}, resvKeys...)...)
 	case "delete":
@@ -161,7 +163,8 @@ func shownBy(rest []string) getopt.Values {
 
 func updatedBy(rest []string) getopt.Values {
 	if len(rest) == 0 {
-		return keys("JobId", "NodeName", "PartitionName", "ReservationName")
+		return keys("JobId", "NodeName", "PartitionName", "ReservationName", "SuspendExcNodes", "SuspendExcParts",
+			"SuspendExcStates")
 	}
 	switch low := strings.ToLower(rest[0]); {
 	case strings.HasPrefix(low, "job"):

@@ -57,7 +57,7 @@ func verbs() []verb {
 		{name: "top", help: "put waiting jobs ahead of the same user's others", run: action(proto.ActTop)},
 		{name: "update", help: "update JobId=N KEY=VALUE... | StepId=N.M TimeLimit=T | " +
 			"NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT ... | PartitionName=NAME State=DOWN|UP ... | " +
-			"ReservationName=NAME ...: change it",
+			"ReservationName=NAME ... | SuspendExcNodes=NODES: change it",
 			run: (*control).update},
 		{name: "resize", help: "resize [JOBID] [NumNodes=N|NodeList=NODES]: a running job gives nodes up; without a number " +
 			"an elastic job gives those that it was asked for", run: (*control).resize},
