@@ -20,14 +20,15 @@ func (w *world) stretch(sp *model.Spec) {
 	sp.More = &m
 }
 
-// block puts the nodes into blocks of so many.
+// block puts the nodes into blocks of so many at most. Nodes that follow one another are in different blocks.
 func block(c *cluster, size int) {
 	b := &model.Blocks{Sizes: []int32{int32(size), int32(2 * size)}}
+	n := (len(c.cfg.Nodes) + size - 1) / size
+	for i := range n {
+		b.List = append(b.List, &model.Block{Name: fmt.Sprintf("b%d", i)})
+	}
 	for i, d := range c.cfg.Nodes {
-		if i%size == 0 {
-			b.List = append(b.List, &model.Block{Name: fmt.Sprintf("b%d", i/size)})
-		}
-		b.List[i/size].Nodes = append(b.List[i/size].Nodes, d.Name)
+		b.List[i%n].Nodes = append(b.List[i%n].Nodes, d.Name)
 	}
 	c.cfg.Blocks = b
 }
@@ -56,6 +57,10 @@ func (c *cluster) wholeSegments() {
 			return 0
 		}
 		names, size := j.Run.Alloc.NodeNames(), int(j.Spec.Extra().Segment)
+		n := len(names)
+		if j.Run.Sizes > 0 { // it may have needed a larger block before
+			n = int(j.Spec.Elastic().Max)
+		}
 		of := map[int]int{}
 		for segment := range slices.Chunk(names, size) {
 			at := unit(segment[0], size)
@@ -66,7 +71,7 @@ func (c *cluster) wholeSegments() {
 			if j.Spec.Extra().Segments == model.SegmentsApart && of[at] > 1 {
 				c.t.Fatalf("%s: job %d has nodes %v, and each segment is to be in a block of its own", c.at, j.ID, names)
 			}
-			if n := len(names); j.Spec.Extra().Segments == model.SegmentsTogether && unit(segment[0], n) != unit(names[0], n) {
+			if j.Spec.Extra().Segments == model.SegmentsTogether && unit(segment[0], n) != unit(names[0], n) {
 				c.t.Fatalf("%s: job %d has nodes %v, and is to be in one block", c.at, j.ID, names)
 			}
 		}
