@@ -123,6 +123,7 @@ func (s *secretCluster) questions() []question {
 		{proto.KindControllers, []proto.Message{&proto.Empty{}}},
 		{proto.KindDoctor, []proto.Message{&proto.Empty{}}},
 		{proto.KindCerts, []proto.Message{&proto.Empty{}}},
+		{proto.KindCrontab, []proto.Message{&proto.CrontabRequest{}, &proto.CrontabRequest{User: "root"}}},
 	}
 	var reports []proto.Message
 	for what := proto.ReportUsage; what <= proto.ReportEvents; what++ {

@@ -86,7 +86,7 @@ spec: {pool: train, scaling: {minReplicas: 1, maxReplicas: 2, gpuPerReplica: 4}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	has(string(script), "#SBATCH --partition=train", "#SBATCH --nodes=1-2", "#SBATCH --gpus-per-node=4")
+	has(string(script), "#SBATCH --partition=train", "#SBATCH --elastic=1-2", "#SBATCH --gpus-per-node=4")
 
 	// What an administrator has changed beside it stays.
 	run("gacctmgr -i modify qos train-team-a set Priority=7")
