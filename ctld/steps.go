@@ -101,7 +101,7 @@ func (c *Controller) steps(ctx context.Context, who *caller, rq *proto.StepsRequ
 	results := make(chan result, len(perNode))
 	for node, list := range perNode {
 		go func() { // ends with ctx at the latest
-			m, err := c.askNode(ctx, node, proto.NodeAsk{Attempts: list, Steps: true})
+			m, err := c.askNode(ctx, node, proto.NodeAsk{Attempts: list, Steps: true, Ended: rq.Ended})
 			results <- result{node, m, err}
 		}()
 	}

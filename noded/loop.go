@@ -115,6 +115,7 @@ type loop struct {
 	gone      *recent                // attempts that are forgotten
 	foreign   map[proto.Attempt]bool // the same of another instance, whose numbers may come again; at most maxAttempts
 	seq       uint64
+	ended     []*proto.Report        // of steps that have just ended, in order; at most mostEnded
 	leftovers map[proto.Attempt]bool // abandoned attempts of which something is left; at most maxLeftovers
 	haunting  map[proto.Attempt]bool // leftovers that were reported to the leader, which waits for their end
 	swept     bool                   // groups without a known attempt have been removed

@@ -254,6 +254,7 @@ func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
 			if err := l.report(r); err != nil {
 				return err
 			}
+			l.noteEnded(r)
 		}
 	}
 	s.done = &proto.StepEvent{Kind: proto.StepDone, Step: s.id, OOM: s.oom, Cause: s.cause}

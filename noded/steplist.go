@@ -2,6 +2,8 @@ package noded
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,10 +34,39 @@ func (l *loop) onStepList(m msgStepList) {
 			}
 		}
 	}
+	if m.ask.Ended {
+		answer.Steps = append(answer.Steps, l.endedSteps(m.ask.Attempts)...)
+	}
 	for _, t := range m.ask.Tell {
 		answer.Known = append(answer.Known, l.tellStep(&t))
 	}
 	l.soon(func() { m.reply <- answer })
+}
+
+// Steps that have ended are remembered for a while, longer than a query of accounting takes.
+const (
+	endedFor  = 20 * time.Second
+	mostEnded = 1 << 12
+)
+
+// noteEnded remembers a step's end.
+func (l *loop) noteEnded(r *proto.Report) {
+	old := l.stamp().Add(-int64(endedFor / time.Second))
+	gone := 0
+	for gone < len(l.ended) && (l.ended[gone].At < old || len(l.ended)-gone >= mostEnded) {
+		gone++
+	}
+	l.ended = append(slices.Delete(l.ended, 0, gone), r)
+}
+
+// endedSteps gives the steps of attempts that have just ended.
+func (l *loop) endedSteps(of []proto.Attempt) (out []proto.RunningStep) {
+	for _, r := range l.ended {
+		if slices.Contains(of, reportKey(r)) {
+			out = append(out, proto.RunningStep{Job: r.Job, Step: *r.Step})
+		}
+	}
+	return out
 }
 
 // runningStep describes a step.

@@ -82,7 +82,8 @@ func (q *request) liveSteps(rq *proto.AcctRequest) map[model.JobID][]proto.Runni
 		return out
 	}
 	err := q.stream(proto.KindSteps, &proto.StepsRequest{Filter: proto.JobFilter{Jobs: rq.Jobs, Users: rq.Users,
-		Names: rq.Names, Partitions: rq.Partitions, Accounts: rq.Accounts, QOS: rq.QOS}}, func(part []byte) error {
+		Names: rq.Names, Partitions: rq.Partitions, Accounts: rq.Accounts, QOS: rq.QOS},
+		Ended: true}, func(part []byte) error {
 		var chunk proto.StepsChunk
 		err := proto.Decode(part, &chunk)
 		for _, s := range chunk.Steps {

@@ -57,3 +57,40 @@ func TestJob(t *testing.T) {
 		return err
 	})
 }
+
+// TestStepThatHasJustEnded: between accounting, which may not have had a step's end when it was asked, and its node,
+// which is asked after that, no step of a running job is lost: the node names those too that have just ended.
+func TestStepThatHasJustEnded(t *testing.T) {
+	c := devcluster.Start(t, devcluster.Options{})
+	cl := c.Client()
+	defer cl.Close()
+	rq := &proto.SubmitRequest{RequestID: "r1", Script: []byte("#!/bin/sh\ngrun sh -c 'exit 3'\ntouch over\nsleep 600\n"),
+		Env:  fmt.Appendf(nil, "PATH=%s:/bin:/usr/bin\x00GBATCH_CONF=%s\x00", devcluster.Commands(t), c.Conf),
+		Spec: &model.Spec{Name: "a", WorkDir: c.Dir, StdOut: filepath.Join(c.Dir, "out"), Umask: 0o22}}
+	var reply proto.SubmitReply
+	if err := cl.Call(proto.KindSubmit, rq, &reply); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait("the step's end", func() error {
+		_, err := os.Stat(filepath.Join(c.Dir, "over"))
+		return err
+	})
+	for _, ended := range []bool{false, true} {
+		var got []model.Step
+		if err := cl.Stream(proto.KindSteps, &proto.StepsRequest{Ended: ended}, func(body []byte) error {
+			var chunk proto.StepsChunk
+			err := proto.Decode(body, &chunk)
+			for i := range chunk.Steps {
+				if s := chunk.Steps[i].Step; s.ID == 0 {
+					got = append(got, s)
+				}
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if has := len(got) == 1 && got[0].End != 0 && got[0].Exit.Code == 3; has != ended {
+			t.Errorf("asked for steps that have ended: %v; step 0 is %+v", ended, got)
+		}
+	}
+}

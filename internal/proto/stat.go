@@ -112,6 +112,8 @@ type NodeAsk struct {
 	Reboot string // run RebootProgram if this is the ID of the host's present boot; "": do not
 
 	Signals []*Stop // send these signals and messages, in this order
+
+	Ended bool // with Steps: also those that have ended in the last seconds
 }
 
 func (x *NodeAsk) Wire(c *wire.C) {
@@ -125,6 +127,7 @@ func (x *NodeAsk) Wire(c *wire.C) {
 	wire.Bool(c, &x.Waits)
 	wire.Text(c, &x.Reboot, model.MaxName)
 	wire.Ptrs(c, &x.Signals, model.MaxMany)
+	wire.Bool(c, &x.Ended)
 }
 
 // NodeAnswer is a node's answer: attempts that don't run there are not in it.

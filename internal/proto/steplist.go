@@ -26,11 +26,14 @@ const StepAll int32 = -1
 type StepsRequest struct {
 	Filter JobFilter // States has no effect
 	Steps  []StepRef // in addition to Filter.Jobs; both empty: steps of all jobs that match the filter
+
+	Ended bool // with those that have just ended, which accounting may not have had a moment ago
 }
 
 func (x *StepsRequest) Wire(c *wire.C) {
 	wire.Struct(c, &x.Filter)
 	wire.List(c, &x.Steps, model.MaxMany)
+	wire.Bool(c, &x.Ended)
 }
 
 // StepsChunk is a part of the list: the steps of some jobs, each job's together and in order. Missing has a sentence
@@ -57,7 +60,7 @@ type RunningStep struct {
 	Account   string
 	Partition string
 	LimitS    int64      // seconds; model.Unlimited for none
-	Step      model.Step // as far as known: without end and exit
+	Step      model.Step // as far as known: without end and exit while it runs
 	Host      string     // host of its grun; its own node for the batch step, or if not known
 	PID       int32      // of its grun; 0: not known
 	Het       *model.Het // nil: its job is no component of a heterogeneous job

@@ -10,8 +10,9 @@ import (
 	"gbatch/internal/proto"
 )
 
-// acctlive.go shows the steps of running jobs that run now. Accounting has a step only after its end, so gacct asks the
-// nodes that manage them for running steps, once per call, when it comes to the first running job.
+// live.go shows the steps of running jobs that run now. Accounting has a step only after its end, so gacct asks the
+// nodes that manage them for running steps, once per call, when it comes to the first running job. Nodes name those too
+// that have just ended: they may not have been in accounting when it was asked.
 
 // liveLimit is how long the nodes may take.
 const liveLimit = 7 * time.Second
@@ -44,7 +45,7 @@ func (a *account) liveSteps() map[model.JobID][]proto.RunningStep {
 	c.Within(liveLimit)
 	steps, _, err := a.RunningSteps(c,
 		&proto.StepsRequest{Filter: proto.JobFilter{Jobs: a.rq.Jobs, Users: a.rq.Users, Names: a.rq.Names,
-			Partitions: a.rq.Partitions, Accounts: a.rq.Accounts, QOS: a.rq.QOS}})
+			Partitions: a.rq.Partitions, Accounts: a.rq.Accounts, QOS: a.rq.QOS}, Ended: true})
 	if err != nil {
 		a.Errorf("steps that run now are not shown: %s", env.Text(err))
 		return a.live
