@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"gbatch/ctld/crontab"
 	"gbatch/internal/cron"
@@ -223,7 +224,7 @@ func (c *Controller) crontabJob(ctx context.Context, v *state.View, owner *calle
 		return nil, nil, err
 	}
 	sp := *hooked.Spec
-	sp.Cron, sp.Begin = entry.Spec.Cron, crontab.First(entry.Spec.Cron, c.now())
+	sp.Cron, sp.Begin = entry.Spec.Cron, crontab.Next(entry.Spec.Cron, c.now())
 	hooked.Spec = &sp
 	if err := crontab.CheckJob(hooked, lines); err != nil {
 		return nil, nil, hookFault(refuse(proto.CodeBadRequest, "%v", err))
@@ -235,8 +236,34 @@ func (c *Controller) crontabJob(ctx context.Context, v *state.View, owner *calle
 	return job, append(said, reply.Notes...), nil
 }
 
+// Jobs of crontabs that end together get their next times together; a proposal that failed is made again after a while.
+const (
+	cronPace  = 100 * time.Millisecond
+	cronAgain = time.Second
+)
+
 // keepCrontabs sets the next times of crontabs' jobs.
 func (c *Controller) keepCrontabs(ctx context.Context) {
-	k := &crontab.Keeper{View: c.machine.View, Changed: c.machine.Changed, Now: c.now, Propose: c.propose, Log: c.log}
-	k.Run(ctx)
+	for pace := (pacer{gap: cronPace}); ctx.Err() == nil; {
+		pace.wait(ctx)
+		changed := c.machine.Changed()
+		if err := c.setTimes(ctx, crontab.Due(c.machine.View(), c.now())); err != nil && ctx.Err() == nil {
+			c.log.Warn("the next time of a crontab's job can't be set; it is tried again", "err", err)
+			pause(ctx, cronAgain)
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (c *Controller) setTimes(ctx context.Context, list []*state.Edit) error {
+	for _, e := range list {
+		if _, err := c.propose(ctx, e); err != nil {
+			return fmt.Errorf("job %d: %w", e.Targets[0].Job, err)
+		}
+	}
+	return nil
 }

@@ -47,11 +47,8 @@ func CheckJob(rq *proto.SubmitRequest, lines int) error {
 	return err
 }
 
-// First gives the first time of an entry after now, which CheckJob has found right.
-func First(c *model.Cron, now model.Time) model.Time { return next(c, now) }
-
-// next gives the first time of an entry after a moment; 0: there is none.
-func next(c *model.Cron, after model.Time) model.Time {
+// Next gives the first time of an entry after a moment; 0: there is none.
+func Next(c *model.Cron, after model.Time) model.Time {
 	s, err := cron.ParseTimes(c.Times)
 	if err != nil {
 		return 0

@@ -54,7 +54,7 @@ func TestDue(t *testing.T) {
 	hour := func(n int) model.Time {
 		return model.Time(time.Date(2026, 12, 1, n, 0, 0, 0, time.Local).UnixMilli())
 	}
-	if at := First(job(func(*proto.SubmitRequest) {}).Spec.Cron, hour(3)+1); at != hour(4) {
+	if at := Next(job(func(*proto.SubmitRequest) {}).Spec.Cron, hour(3)+1); at != hour(4) {
 		t.Errorf("the first time is %d", at)
 	}
 	st := state.New()
@@ -78,7 +78,7 @@ func TestDue(t *testing.T) {
 	sp.Partitions, sp.Begin = []string{"p"}, hour(2)
 	apply(hour(1), &state.Crontab{Text: []byte("x\ny\n"), Jobs: []state.Submit{{Spec: &sp}}})
 	apply(hour(2), &state.Tick{})
-	if list := due(st.View(), hour(2)); len(list) != 0 {
+	if list := Due(st.View(), hour(2)); len(list) != 0 {
 		t.Errorf("%d are due before they have run", len(list))
 	}
 	apply(hour(2), &state.Starts{Plan: model.Plan{Starts: []model.Start{{Job: 1, Task: model.NoTask, Partition: "p",
@@ -86,15 +86,15 @@ func TestDue(t *testing.T) {
 	apply(hour(2), &state.Reports{Reports: []state.Report{{Kind: state.Started, Job: 1, Attempt: 2},
 		{Kind: state.Ended, Job: 1, Attempt: 2}, {Kind: state.Started, Job: 1, Attempt: 1},
 		{Kind: state.Ended, Job: 1, Attempt: 1}}})
-	list := due(st.View(), hour(2)-5000) // the cluster's time is a little behind the run's
+	list := Due(st.View(), hour(2)-5000) // the cluster's time is a little behind the run's
 	if len(list) != 1 || list[0].Begin != hour(3) || list[0].Targets[0].Job != 1 {
 		t.Fatalf("%+v, %+v", list, st.View().Job(1))
 	}
-	if list = due(st.View(), hour(7)+1); len(list) != 1 || list[0].Begin != hour(8) {
+	if list = Due(st.View(), hour(7)+1); len(list) != 1 || list[0].Begin != hour(8) {
 		t.Errorf("%+v", list)
 	}
 	apply(hour(2), list[0])
-	if list = due(st.View(), hour(2)); len(list) != 0 {
+	if list = Due(st.View(), hour(2)); len(list) != 0 {
 		t.Errorf("%+v", list)
 	}
 }

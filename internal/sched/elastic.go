@@ -257,24 +257,16 @@ func (g *grower) has(n *node) bool {
 
 // nodeFor finds a node for a job that has others, as fitOne does for one that has none.
 func (p *Planner) nodeFor(g *grower, shut []*pool) (*node, *model.NodeAlloc) {
-	sh, pl := g.sh, g.sh.pool
+	sh := g.sh
 	if p.fails(g) {
 		return nil, nil
 	}
-	first, own, taken := true, false, false
+	own, taken := false, false
 	kin := g.kin(p.stock.network(sh.rq.topology))
 	var best *node
 	var with *model.NodeAlloc
 	least := tooFar
-	for at := pl.find(sh.from, &sh.wholeB); at < len(pl.nodes); at = pl.find(at+1, &sh.wholeB) {
-		n := pl.nodes[at]
-		nd := &sh.whole[n.class.at]
-		if !sh.named(n, true) || !p.has(sh, n, nd) {
-			continue
-		}
-		if first {
-			sh.from, first = at, false
-		}
+	for n, nd := range p.enough(sh) {
 		if g.has(n) {
 			own = true
 			continue
@@ -296,9 +288,6 @@ func (p *Planner) nodeFor(g *grower, shut []*pool) (*node, *model.NodeAlloc) {
 	}
 	if best != nil {
 		return best, with
-	}
-	if first {
-		sh.from = len(pl.nodes)
 	}
 	if taken && !own { // only what is planned keeps jobs of this shape from growing
 		if sh.round != p.round {

@@ -51,7 +51,7 @@ func (x *lying) far(b *blocks, node string) int {
 
 // segmentFor finds the nodes of one more segment for a job.
 func (p *Planner) segmentFor(g *grower, shut []*pool) ([]*node, []model.NodeAlloc) {
-	sh, pl, rq := g.sh, g.sh.pool, &g.sh.rq
+	sh, rq := g.sh, &g.sh.rq
 	net := p.stock.network(rq.topology).blocks
 	if net == nil || p.fails(g) || sh.fullAt == p.round && g.end >= sh.fullEnd && !sh.forget {
 		return nil, nil
@@ -59,17 +59,10 @@ func (p *Planner) segmentFor(g *grower, shut []*pool) ([]*node, []model.NodeAllo
 	if g.lies == nil {
 		g.lies = net.lyingOf(g.alloc, rq.Segment)
 	}
-	first, own := true, false
+	some, own := false, false
 	units := map[int][]*node{}
-	for at := pl.find(sh.from, &sh.wholeB); at < len(pl.nodes); at = pl.find(at+1, &sh.wholeB) {
-		n := pl.nodes[at]
-		nd := &sh.whole[n.class.at]
-		if !sh.named(n, true) || !p.has(sh, n, nd) {
-			continue
-		}
-		if first {
-			sh.from, first = at, false
-		}
+	for n, nd := range p.enough(sh) {
+		some = true
 		u, ok := net.unit(n.def.Name, g.lies.level)
 		switch {
 		case !ok:
@@ -79,8 +72,7 @@ func (p *Planner) segmentFor(g *grower, shut []*pool) ([]*node, []model.NodeAllo
 			units[u] = append(units[u], n)
 		}
 	}
-	if first {
-		sh.from = len(pl.nodes)
+	if !some {
 		return nil, nil
 	}
 	var list []int

@@ -3,6 +3,7 @@ package sched
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -340,25 +341,36 @@ func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken b
 	return p.fitFirst(sh, end)
 }
 
-// fitFirst is fitOne for the first node.
-func (p *Planner) fitFirst(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
-	pl, first := sh.pool, true
-	for at := pl.find(sh.from, &sh.wholeB); at < len(pl.nodes); at = pl.find(at+1, &sh.wholeB) {
-		n := pl.nodes[at]
-		nd := &sh.whole[n.class.at]
-		if !sh.named(n, true) || !p.has(sh, n, nd) {
-			continue
+// enough gives the nodes that have enough for a whole job by count, in filling order, and notes where they begin.
+func (p *Planner) enough(sh *shape) iter.Seq2[*node, *nodeNeed] {
+	return func(yield func(*node, *nodeNeed) bool) {
+		pl, first := sh.pool, true
+		for at := pl.find(sh.from, &sh.wholeB); at < len(pl.nodes); at = pl.find(at+1, &sh.wholeB) {
+			n := pl.nodes[at]
+			nd := &sh.whole[n.class.at]
+			if !sh.named(n, true) || !p.has(sh, n, nd) {
+				continue
+			}
+			if first {
+				sh.from, first = at, false
+			}
+			if !yield(n, nd) {
+				return
+			}
 		}
 		if first {
-			sh.from, first = at, false
+			sh.from = len(pl.nodes)
 		}
+	}
+}
+
+// fitFirst is fitOne for the first node.
+func (p *Planner) fitFirst(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
+	for n, nd := range p.enough(sh) {
 		if na := p.placeOn(sh, n, nd, end); na != nil {
 			return &model.Alloc{Nodes: []model.NodeAlloc{*na}}, taken
 		}
 		taken = true // enough by count, but the job does not fit: nothing is concluded from it
-	}
-	if first {
-		sh.from = len(pl.nodes)
 	}
 	return nil, taken
 }
