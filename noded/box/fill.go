@@ -74,14 +74,21 @@ const writerPatience = 2 * time.Second
 // readOnly lets nobody write to the mount at path. A file that was written here is closed, but a process that the
 // daemon forked meanwhile has it open for writing until it becomes its program, and so long the kernel refuses.
 func readOnly(path string) error {
-	a := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	err := whileBusy(func() error {
+		a := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+		return unix.MountSetattr(unix.AT_FDCWD, path, 0, &a)
+	})
+	if err != nil {
+		return fmt.Errorf("make the image read-only: %w", err)
+	}
+	return nil
+}
+
+// whileBusy does something again as long as the kernel says EBUSY, for a while.
+func whileBusy(do func() error) error {
 	for until := time.Now().Add(writerPatience); ; time.Sleep(time.Millisecond) {
-		err := unix.MountSetattr(unix.AT_FDCWD, path, 0, &a)
-		if err == nil {
-			return nil
-		}
-		if err != unix.EBUSY || time.Now().After(until) {
-			return fmt.Errorf("make the image read-only: %w", err)
+		if err := do(); err != unix.EBUSY || time.Now().After(until) {
+			return err
 		}
 	}
 }

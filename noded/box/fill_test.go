@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,20 +30,20 @@ func TestReadOnlyBesideWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	if err := unix.MountSetattr(unix.AT_FDCWD, dir, 0, &a); err != unix.EBUSY {
-		t.Fatal("a mount with a writer: ", err)
-	}
-	closed := make(chan error, 1)
-	go func() {
-		time.Sleep(30 * time.Millisecond) // what a process takes to become its program, and more
-		closed <- file.Close()
-	}()
-	if err := readOnly(dir); err != nil {
-		t.Error(err)
-	}
-	if err := <-closed; err != nil {
-		t.Error(err)
+	refused := 0
+	if err := whileBusy(func() error {
+		a := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+		err := unix.MountSetattr(unix.AT_FDCWD, dir, 0, &a)
+		if err == unix.EBUSY {
+			if refused++; refused == 3 { // the process has become its program
+				if err := file.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		return err
+	}); err != nil || refused != 3 {
+		t.Fatalf("refused %d times: %v", refused, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "more"), nil, 0o600); err == nil {
 		t.Error("one can write to it")
