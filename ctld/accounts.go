@@ -210,7 +210,7 @@ func acctRefusal(res state.Result, cmd *state.Accounts) error {
 	case state.JobsActive:
 		if e.Op == state.RenameUser {
 			return refuse(proto.CodeBadRequest, "%s has jobs that have not ended, or %s has: it can be renamed when they are "+
-				"over", what, e.NewName)
+				"over, and without a crontab (gcrontab -r)", what, e.NewName)
 		}
 		return refuse(proto.CodeBadRequest, "Error with request: Job(s) active, cancel job(s) before remove (%s)", what)
 	case state.NameTaken:

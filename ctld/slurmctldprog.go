@@ -61,6 +61,10 @@ func (c *Controller) runSlurmctldProgs(ctx context.Context) {
 			if running[key] || len(running) >= maxProgs {
 				return len(running) < maxProgs
 			}
+			if now := c.machine.View().Job(j.ID); now == nil || now.Run == nil || now.Attempt != j.Attempt ||
+				now.Run.Program != j.Run.Program {
+				return true // it has run since v
+			}
 			running[key] = true
 			rules, cluster := &v.Config().Params.Rules, v.Config().Cluster
 			wg.Go(func() {
@@ -249,8 +253,8 @@ func (c *Controller) tellReservations(ctx context.Context) {
 	for ctx.Err() == nil {
 		pace.wait(ctx)
 		changed := c.machine.Changed()
-		v := c.machine.View()
 		mu.Lock()
+		v := c.machine.View() // while no turn is being told: who has been told is not busy any more
 		for _, t := range v.ResvTurns() {
 			if busy[t.Resv.Name] || len(busy) >= maxProgs {
 				continue

@@ -87,6 +87,9 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 		return nil, nil, refuse(proto.CodeBadRequest,
 			"the submission is malformed: no job description, or a request id over %d bytes", maxRequestID)
 	}
+	if rq.Spec.Cron != nil {
+		return nil, nil, refuse(proto.CodeBadRequest, "jobs that come back are those of a crontab: gcrontab installs one")
+	}
 	sp := *rq.Spec
 	sp.UID, sp.GID, sp.Groups = who.UID, who.GID, who.Groups
 	sp.User, sp.Group, sp.Host, sp.From = who.User, who.Group, who.Host, who.from

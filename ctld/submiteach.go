@@ -118,7 +118,11 @@ func (c *Controller) crontab(ctx context.Context, who *caller, rq *proto.Crontab
 		return nil, err
 	}
 	reply := &proto.CrontabReply{User: owner.User}
-	if t := v.Crontab(owner.UID); t != nil {
+	t := v.Crontab(owner.UID)
+	if t == nil && !v.Config().Params.Crontabs {
+		return nil, noCrontabs()
+	}
+	if t != nil {
 		reply.There, reply.Text, reply.Off = true, t.Text, t.Off
 	}
 	return reply, nil
@@ -127,9 +131,6 @@ func (c *Controller) crontab(ctx context.Context, who *caller, rq *proto.Crontab
 // crontabOf gives the user whose crontab a request is about, and refuses one that who has no right to.
 func (c *Controller) crontabOf(ctx context.Context, v *state.View, who *caller, kind uint16, name string) (*caller,
 	error) {
-	if !v.Config().Params.Crontabs {
-		return nil, refuse(proto.CodeRequeue, "users have crontabs only with ScronParameters=enable in gbatch.conf")
-	}
 	if name == "" || name == who.User || name == strconv.FormatUint(uint64(who.UID), 10) {
 		return who, nil
 	}
@@ -156,6 +157,10 @@ func (c *Controller) crontabOf(ctx context.Context, v *state.View, who *caller, 
 	return &owner, nil
 }
 
+func noCrontabs() error {
+	return refuse(proto.CodeRequeue, "users have crontabs only with ScronParameters=enable in gbatch.conf")
+}
+
 // setCrontab replaces or removes a user's crontab: each entry is judged as a submission of its user's, and all jobs go
 // into the log in one command. The answer tells of the entry that is refused.
 func (c *Controller) setCrontab(ctx context.Context, who *caller,
@@ -167,6 +172,9 @@ func (c *Controller) setCrontab(ctx context.Context, who *caller,
 	}
 	reply, cmd := &proto.SetCrontabReply{}, &state.Crontab{UID: owner.UID, By: who.UID, Remove: rq.Remove}
 	if !rq.Remove {
+		if !v.Config().Params.Crontabs { // those that are there can be read and removed
+			return nil, noCrontabs()
+		}
 		if err := crontab.CheckText(rq.Text); err != nil {
 			return nil, refuse(proto.CodeBadRequest, "%v", err)
 		}
@@ -229,10 +237,13 @@ func (c *Controller) crontabJob(ctx context.Context, v *state.View, owner *calle
 	if err := crontab.CheckJob(hooked, lines); err != nil {
 		return nil, nil, hookFault(refuse(proto.CodeBadRequest, "%v", err))
 	}
+	times := sp.Cron
+	sp.Cron = nil // only here a job may have it
 	job, reply, err := c.prepare(v, *by, hooked)
 	if err != nil {
 		return nil, nil, err
 	}
+	job.Spec.Cron = times
 	return job, append(said, reply.Notes...), nil
 }
 

@@ -3,6 +3,7 @@ package ctld
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"gbatch/internal/model"
@@ -22,9 +23,18 @@ func TestCrontabOf(t *testing.T) {
 		return who
 	}
 	var why *rpc.Error
-	_, err := c.crontabOf(ctx, c.machine.View(), caller(plainUser), read, "")
+	_, err := c.crontab(ctx, caller(plainUser), &proto.CrontabRequest{})
 	if !errors.As(err, &why) || why.Code != proto.CodeRequeue {
 		t.Errorf("without ScronParameters: %v", err)
+	}
+	_, err = c.setCrontab(ctx, caller(plainUser), &proto.SetCrontabRequest{Text: []byte("#\n")})
+	if !errors.As(err, &why) || why.Code != proto.CodeRequeue {
+		t.Errorf("without ScronParameters: %v", err)
+	}
+	_, _, err = c.prepare(c.machine.View(), *caller(plainUser), &proto.SubmitRequest{Spec: &model.Spec{
+		Cron: &model.Cron{Times: "* * * * *", First: 1, Last: 1}}})
+	if !errors.As(err, &why) || !strings.Contains(why.Text, "gcrontab") {
+		t.Errorf("a job that comes back, without a crontab: %v", err)
 	}
 	data, err := state.Encode(2000, &state.SetConfig{Config: &model.Config{Cluster: "c",
 		Params: model.Params{Crontabs: true, SlurmUID: systemUID}}})

@@ -88,7 +88,8 @@ type db struct {
 	path      string
 	lock      *os.File
 	log       *slog.Logger
-	now       func() time.Time
+	now       func() time.Time // this host's
+	cluster   func() time.Time // the cluster's; as now where no leader can tell it
 	puts      chan *pending
 	keep      int // months of finished records to keep; 0: all
 	keepOther Keep
@@ -121,7 +122,7 @@ func openDB(dir string, log *slog.Logger, now func() time.Time) (*db, error) {
 		return nil, err
 	}
 	d := &db{
-		bolt: b, path: filepath.Join(dir, fileName), lock: lock, log: log, now: now,
+		bolt: b, path: filepath.Join(dir, fileName), lock: lock, log: log, now: now, cluster: now,
 		puts: make(chan *pending, maxWaitingPuts), querying: make(chan struct{}, maxQueries),
 	}
 	if err := d.loadSight(); err != nil {

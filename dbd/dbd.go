@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"gbatch/dbd/fresh"
 	"gbatch/dbd/history"
@@ -35,7 +36,8 @@ type Daemon struct {
 	fresh  fresh.Rounds
 
 	// clock is the cluster's: records have their times from the leader, so what runs, and a window that ends now, are
-	// counted by its clock; nobody compares that of gdbd's host.
+	// counted by its clock; nobody compares that of gdbd's host. What is old is forgotten by the host's all the same: no
+	// leader with a wrong clock takes records away.
 	clock   *wall.Told
 	history *history.Store // of samples; nil: it can't be used
 
@@ -47,6 +49,9 @@ type Daemon struct {
 	done   chan struct{}      // closed when Run has ended; nil before Run begins
 }
 
+// mostOff is how far the cluster's clock may be from this host's: farther, one of them is set to nonsense.
+const mostOff = 24 * time.Hour
+
 // New validates the options, opens the database and binds the port. Close or Run must follow.
 func New(o Options) (*Daemon, error) {
 	if err := o.check(); err != nil {
@@ -56,12 +61,12 @@ func New(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, certs.Explain(context.Background(), err, o.Controllers, o.PKI)
 	}
-	clock := &wall.Told{Host: o.Now}
-	store, err := openDB(o.Dir, o.Logger, clock.Now)
+	clock := &wall.Told{Host: o.Now, Most: mostOff}
+	store, err := openDB(o.Dir, o.Logger, o.Now)
 	if err != nil {
 		return nil, err
 	}
-	store.keep = o.KeepMonths
+	store.keep, store.cluster = o.KeepMonths, clock.Now
 	port, err := pki.ListenSoon(pki.PortPatience, o.Listen, tls, o.Logger,
 		pki.Accept{Proto: pki.ProtoRPC, Roles: []string{pki.RoleCtld, pki.RoleDBD}},
 		pki.Accept{Proto: pki.ProtoAcct, Roles: []string{pki.RoleNode, pki.RoleLogin}})

@@ -96,7 +96,8 @@ func (d *Daemon) usageReport(ctx context.Context, r *server.Request) error {
 // report answers a question; note is what its reader has to know.
 func (d *db) report(ctx context.Context, q *proto.UsageQuery, send func(*proto.ReportChunk) error) (note string,
 	err error) {
-	p := &report{db: d, q: q, rq: &q.Report, now: d.now().Unix(), of: map[ofKey]*usage.Of{}, sums: map[usage.Of]*tally{}}
+	p := &report{db: d, q: q, rq: &q.Report, now: d.cluster().Unix(), of: map[ofKey]*usage.Of{},
+		sums: map[usage.Of]*tally{}}
 	p.win = lapse{int64(q.Report.Start) / 1000, int64(q.Report.End) / 1000}
 	if q.Report.End == 0 {
 		p.win.to = p.now + 1 // with the present second

@@ -20,7 +20,7 @@ import (
 //	trail/<month>   time(8) series(2) seq(8)                    -> crc(4) model.Audit
 //	outages         end(8) cluster\0 node\0 start(8)            -> crc(4) proto.Outage; end is openEnd while it goes on
 //	sizes           cluster\0 start(8)                          -> crc(4) proto.Outage without a node
-//	renames         time(8) cluster\0 seq(8)                   -> crc(4) model.Audit
+//	renames         time(8) cluster\0 seq(8)                    -> crc(4) model.Audit
 //	reserved        cluster\0 name\0 start(8)                   -> crc(4) model.Audit
 //
 // Entries come in the order of their numbers, each once, as records do. Some change records (applyNotes).
@@ -284,8 +284,6 @@ func dropFrom(b *bolt.Bucket, from []byte, n *int, old func(k []byte) bool) erro
 // What was recorded of users who have another name since (gacctmgr modify user set newname=) is shown under the new
 // one. Records stay as they are: the names are looked up when they are read, since a user can have any number of
 // them, and a node that reports late sends the old name again.
-//
-//	renames   time(8) cluster\0 seq(8)   -> crc(4) model.Audit
 
 var keyRenames = []byte("renames")
 

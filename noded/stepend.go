@@ -143,6 +143,9 @@ func (l *loop) clearStep(s *step) {
 	}
 	key, id, tries := s.job.key, s.id, s.tries
 	keys := s.shimKeys()
+	for _, r := range s.relays { // without a control group nothing else ends them
+		keys = append(keys, r.order.Key)
+	}
 	want := s.memoryWanted()
 	rec, looks := s.job.rec, s.failedOutputs()
 	l.soon(func() {

@@ -51,18 +51,23 @@ const (
 
 // noteEnded remembers a step's end.
 func (l *loop) noteEnded(r *proto.Report) {
-	old := l.stamp().Add(-int64(endedFor / time.Second))
-	gone := 0
+	old, gone := l.endedSince(), 0
 	for gone < len(l.ended) && (l.ended[gone].At < old || len(l.ended)-gone >= mostEnded) {
 		gone++
 	}
 	l.ended = append(slices.Delete(l.ended, 0, gone), r)
 }
 
+func (l *loop) endedSince() model.Time { return l.stamp().Add(-int64(endedFor / time.Second)) }
+
 // endedSteps gives the steps of attempts that have just ended.
 func (l *loop) endedSteps(of []proto.Attempt) (out []proto.RunningStep) {
+	asked, old := map[proto.Attempt]bool{}, l.endedSince()
+	for _, key := range of {
+		asked[key] = true
+	}
 	for _, r := range l.ended {
-		if slices.Contains(of, reportKey(r)) {
+		if r.At >= old && asked[reportKey(r)] {
 			out = append(out, proto.RunningStep{Job: r.Job, Step: *r.Step})
 		}
 	}

@@ -110,6 +110,7 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 	if err := n.makeDisplay(p); err != nil {
 		return nil, nil, err
 	}
+	defer p.closeDisplay()
 	for _, local := range p.only {
 		rank := int(part.Ranks[local])
 		view := jobenv.TaskView{Rank: rank, Local: local, First: p.het.First()}

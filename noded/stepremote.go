@@ -33,10 +33,12 @@ import (
 // relayTask is the task number under which gshim knows a step's relays, and counts up from.
 const relayTask = 1 << 30
 
-// pmiTask is the same for the processes that serve MPI programs, x11Task for those that have the tasks' display.
+// listenTask is the same for those that listen to outputs to this host, pmiTask for the processes that serve MPI
+// programs, x11Task for those that have the tasks' display.
 const (
-	pmiTask = relayTask + 1<<29
-	x11Task = pmiTask + 1<<28
+	listenTask = relayTask + 1<<28
+	pmiTask    = relayTask + 1<<29
+	x11Task    = pmiTask + 1<<28
 )
 
 type (
@@ -240,14 +242,13 @@ func (l *loop) onRelay(ev *shim.Event) {
 	l.stepProgress(s)
 }
 
-// relaying reports whether relays may still have something to pass on. A display ends with the tasks.
+// relaying reports whether relays may still have something to pass on. A display ends with the tasks. A reader on this
+// host may take its time, as it may with tasks that write to it themselves.
 func (s *step) relaying() bool {
-	for _, r := range s.relays {
-		if !r.ended && r.order.Key.Task < x11Task {
-			return !s.drained
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.relays, func(r *relayed) bool {
+		task := r.order.Key.Task
+		return !r.ended && task < x11Task && (!s.drained || task >= listenTask && task < pmiTask)
+	})
 }
 
 // pipes gives a task ends of pipes if the command is on another host, and keeps the other ends for the relay.
@@ -322,6 +323,7 @@ func (n *Noded) makeRelay(p *stepPlan, like *shim.Launch) error {
 // heardPipe is a pipe that tasks with GPUs write to in place of one of their command.
 type heardPipe struct {
 	write *os.File
+	is    os.FileInfo // of To
 	steprelay.Heard
 }
 
@@ -335,7 +337,7 @@ func (p *stepPlan) hear(o *shim.Launch, stream int) error {
 		return nil
 	}
 	for i := range p.heard {
-		if was, err := p.heard[i].To.Stat(); err == nil && os.SameFile(st, was) {
+		if os.SameFile(st, p.heard[i].is) {
 			o.Passed[stream] = p.heard[i].write
 			return nil
 		}
@@ -344,7 +346,7 @@ func (p *stepPlan) hear(o *shim.Launch, stream int) error {
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return fmt.Errorf("make a pipe for task %d: %w", o.Key.Task, err)
 	}
-	h := heardPipe{os.NewFile(uintptr(fds[1]), "a task's file"),
+	h := heardPipe{os.NewFile(uintptr(fds[1]), "a task's file"), st,
 		steprelay.Heard{From: os.NewFile(uintptr(fds[0]), "a relay's file"), To: to}}
 	p.heard = append(p.heard, h)
 	o.Passed[stream] = h.write
@@ -370,7 +372,7 @@ func (n *Noded) makeListener(p *stepPlan, orders []*shim.Launch) error {
 	for i := range p.heard {
 		list = append(list, p.heard[i].Heard)
 	}
-	return n.beside(p, orders[0], relayTask, []string{n.opts.Shim, steprelay.ListenWord}, func(sock int) error {
+	return n.beside(p, orders[0], listenTask, []string{n.opts.Shim, steprelay.ListenWord}, func(sock int) error {
 		return steprelay.SendHeard(sock, read, len(orders), list)
 	})
 }
@@ -502,6 +504,13 @@ func (n *Noded) makeDisplay(p *stepPlan) (err error) {
 	return err
 }
 
+// closeDisplay closes this daemon's end of the display: the process beside the tasks has its own, or there is none.
+func (p *stepPlan) closeDisplay() {
+	if p.shows != nil {
+		_ = p.shows.Port.Close() // nobody listens here
+	}
+}
+
 // show gives a task the step's display.
 func (p *stepPlan) show(o *shim.Launch) {
 	if p.shows == nil {
@@ -518,7 +527,6 @@ func (n *Noded) serveDisplay(p *stepPlan, like *shim.Launch) error {
 	if p.shows == nil {
 		return nil
 	}
-	defer p.shows.Port.Close() //nolint:errcheck // the process has its own
 	order := &stepx11.Order{Addr: net.JoinHostPort(p.x11.Host, strconv.Itoa(int(p.x11.Port))), Key: p.x11.Key,
 		Node: int32(p.here), Port: p.shows.Port}
 	return n.beside(p, like, x11Task, []string{n.opts.Shim, stepx11.Word},

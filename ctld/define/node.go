@@ -57,8 +57,9 @@ func Delete(v *state.View, names []string) (*state.Define, error) {
 // withNodes adds the partitions that change with the nodes.
 func withNodes(old *model.Config, cmd *state.Define) (*state.Define, error) {
 	cfg := *old
-	cfg.Nodes = slices.DeleteFunc(slices.Clone(cfg.Nodes),
-		func(d *model.NodeDef) bool { return slices.Contains(cmd.DropNodes, d.Name) })
+	dropped := func(d *model.NodeDef) bool { return slices.Contains(cmd.DropNodes, d.Name) }
+	cfg.Nodes = slices.DeleteFunc(slices.Clone(cfg.Nodes), dropped)
+	cfg.Future = slices.DeleteFunc(slices.Clone(cfg.Future), dropped)
 	for _, def := range cmd.Nodes {
 		if i := slices.IndexFunc(cfg.Nodes, func(d *model.NodeDef) bool { return d.Name == def.Name }); i >= 0 {
 			cfg.Nodes[i] = def

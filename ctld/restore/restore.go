@@ -88,6 +88,9 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 			"reservations whose time is over by this clock would end. Set the clock; if it is right, say --trust-clock",
 			stampText(int64(now)), stampText(int64(has.Now)))
 	}
+	if err != nil && !o.AnyTime {
+		tell("gdbd can't be asked for the cluster's time (%v): look at this host's clock", err)
+	}
 	era := &state.NewEra{Number: uint64(now.Seconds()), Restored: true}
 	era.NextJob = o.nextJob(in.header.SavedMS, v.NextJob(), now, has.LastJob, err, tell)
 	if era.NextJob > state.MaxJobID {

@@ -141,12 +141,16 @@ func KeepSpare(old, files *model.Config) (undone []string) {
 			if text == orNull("") {
 				text = ""
 			}
-			if n, err := ChangeSpare(files, []model.KV{{Key: key, Value: text}}); err == nil {
+			n, err := ChangeSpare(files, []model.KV{{Key: key, Value: text}})
+			if err == nil {
 				*files = *n
 				continue
 			}
+			is += fmt.Sprintf(" again, as it can't be kept (%v)", err)
+		} else {
+			is += " again"
 		}
-		undone = append(undone, fmt.Sprintf("%s=%s, which was set by gcontrol, is %s again", key, was, is))
+		undone = append(undone, fmt.Sprintf("%s=%s, which was set by gcontrol, is %s", key, was, is))
 	}
 	return undone
 }

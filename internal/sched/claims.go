@@ -56,13 +56,15 @@ func (p *Planner) claims() {
 			p.unclaim(e)
 		}
 	}
+	looked := map[model.JobID]bool{} // heterogeneous jobs, of which several components may have claims
 	for _, e := range slices.Clone(p.claimers) {
 		switch {
-		case e.claim == nil: // its job has been looked at
-		case e.j.Het != nil:
-			p.takeSet(e.j.Het.ID)
-		default:
+		case e.claim == nil: // its job has started
+		case e.j.Het == nil:
 			p.take(e)
+		case !looked[e.j.Het.ID]:
+			looked[e.j.Het.ID] = true
+			p.takeSet(e.j.Het.ID)
 		}
 	}
 }

@@ -243,7 +243,7 @@ func (p *Planner) startClaimed(lead *entry, mine []*entry, claims []*booking) bo
 	for _, name := range lead.j.Spec.Partitions {
 		l := p.laneOf(name)
 		it := p.newItem(lead, l)
-		if l.refuse != model.ReasonNone || it.refuse != model.ReasonNone {
+		if r, _ := p.mayNotRun(&it); r != model.ReasonNone || l.refuse != model.ReasonNone {
 			continue
 		}
 		all, ok := p.companions(l, &it)

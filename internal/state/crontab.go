@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 
 	"gbatch/internal/model"
 	"gbatch/internal/wire"
@@ -151,9 +152,10 @@ func (s *State) disable(j *model.Job) {
 		return
 	}
 	j.LastRun, j.Undue = true, false
-	if t, ok := s.crontabs.Get(j.Spec.UID); ok {
+	lines := model.Lines{First: j.Spec.Cron.First, Last: j.Spec.Cron.Last}
+	if t, ok := s.crontabs.Get(j.Spec.UID); ok && !slices.Contains(t.Off, lines) {
 		n := *t
-		n.Off = append(n.Off[:len(n.Off):len(n.Off)], model.Lines{First: j.Spec.Cron.First, Last: j.Spec.Cron.Last})
+		n.Off = append(slices.Clip(n.Off), lines)
 		s.crontabs.Set(n.UID, &n)
 	}
 }

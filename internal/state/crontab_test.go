@@ -248,3 +248,24 @@ func TestCrontabStorm(t *testing.T) {
 		})
 	}
 }
+
+// TestCronOnlyInCrontabs: nobody's job comes back without a crontab, whatever a controller has let through, and a job
+// that is cancelled again and again makes its lines comments once.
+func TestCronOnlyInCrontabs(t *testing.T) {
+	e := entry(7, 1, 5000)
+	if _, err := Encode(1, &e); err == nil {
+		t.Error("a job of a crontab is submitted without one")
+	}
+	if _, err := Encode(1, &SubmitHet{Parts: []HetPart{{Spec: e.Spec}, {Spec: e.Spec}}}); err == nil {
+		t.Error("a heterogeneous job of a crontab is submitted")
+	}
+	s := cronSession(t)
+	s.apply(&Crontab{UID: 7, By: 7, Text: []byte("x\n"), Jobs: []Submit{e}})
+	j := *s.st.View().Job(1)
+	s.st.disable(&j)
+	j.LastRun = false
+	s.st.disable(&j)
+	if c, _ := s.st.crontabs.Get(7); c == nil || len(c.Off) != 1 {
+		t.Errorf("%+v: one entry is a comment", c)
+	}
+}

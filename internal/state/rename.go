@@ -87,6 +87,7 @@ func (s *State) renameReserved(edits []AcctEdit) {
 				n := *r
 				n.Users = users
 				s.putResv(&n)
+				s.resvGen++
 			}
 		}
 	}

@@ -181,3 +181,23 @@ func TestResvTurns(t *testing.T) {
 	apply(3*day+9000, &Tick{})
 	want(fmt.Sprintf(" -b@%d", 3*day/1000))
 }
+
+// TestRenamedUserOfReservation: who keeps what reservations say hears of it when one of their users gets another name.
+func TestRenamedUserOfReservation(t *testing.T) {
+	s := New()
+	apply := func(b Body) {
+		t.Helper()
+		if res := s.Apply(Command{At: 1000, Body: b}); res.Refusal != OK {
+			t.Fatalf("%T: %s", b, res.Refusal)
+		}
+	}
+	apply(&SetConfig{Config: &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4}}}})
+	apply(&Accounts{Edits: []AcctEdit{{Op: PutUser, User: &model.User{Name: "ann"}}}})
+	apply(&Reserve{Op: CreateResv, Resv: &model.Reservation{Name: "a", Start: 10_000, End: 20_000, Nodes: []string{"n1"},
+		Users: []string{"ann"}}})
+	before := s.View().ResvGen()
+	apply(&Accounts{Edits: []AcctEdit{{Op: RenameUser, User: &model.User{Name: "ann"}, NewName: "eve"}}})
+	if users := s.View().Reservation("a").Users; len(users) != 1 || users[0] != "eve" || s.View().ResvGen() == before {
+		t.Errorf("the reservation is for %v, generation %d after %d", users, s.View().ResvGen(), before)
+	}
+}

@@ -20,16 +20,27 @@ func malformed(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, a...))
 }
 
+// validSubmitted is validSpec for a job that does not come back: those that do are in a Crontab.
+func validSubmitted(sp *model.Spec) error {
+	if err := validSpec(sp); err != nil {
+		return err
+	}
+	if sp.Cron != nil {
+		return malformed("a job of a crontab without the crontab")
+	}
+	return nil
+}
+
 func validBody(b Body) error {
 	switch b := b.(type) {
 	case *Submit:
-		return validSpec(b.Spec)
+		return validSubmitted(b.Spec)
 	case *SubmitHet:
 		if n := len(b.Parts); n < 2 || n > model.MaxHet {
 			return malformed("a heterogeneous job of %d components, it has 2 to %d", n, model.MaxHet)
 		}
 		for i := range b.Parts {
-			if err := validSpec(b.Parts[i].Spec); err != nil {
+			if err := validSubmitted(b.Parts[i].Spec); err != nil {
 				return err
 			}
 			if len(b.Parts[i].Spec.Tasklist) > 0 {

@@ -56,8 +56,7 @@ func Listen(stderr io.Writer) int {
 	seen := make([]gpuoom.Watch, (len(fds)-1)/2)
 	var all sync.WaitGroup
 	for i := range seen {
-		from := os.NewFile(uintptr(fds[1+2*i]), "the tasks' output")
-		all.Go(func() { passOn(from, fds[2+2*i], over, &seen[i]) })
+		all.Go(func() { passOn(fds[1+2*i], fds[2+2*i], over, &seen[i]) })
 	}
 	all.Wait()
 	for i := range seen {
@@ -97,8 +96,9 @@ func takeHeard(sock int) (tasks int, fds []int, err error) {
 }
 
 // passOn copies until the tasks' output has ended, or its reader has gone: then the tasks get SIGPIPE, as without this
-// process.
-func passOn(from *os.File, to int, over <-chan struct{}, w *gpuoom.Watch) {
+// process. When the tasks are over, all that is in the pipe goes on, however slow its reader is.
+func passOn(fd, to int, over <-chan struct{}, w *gpuoom.Watch) {
+	from := os.NewFile(uintptr(fd), "the tasks' output")
 	done := make(chan struct{})
 	defer close(done)
 	defer from.Close() //nolint:errcheck // nobody reads on
@@ -112,8 +112,15 @@ func passOn(from *os.File, to int, over <-chan struct{}, w *gpuoom.Watch) {
 	buf := make([]byte, readBytes)
 	for {
 		n, err := from.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) { // what is there after it was not looked at
+			n, err = unix.Read(fd, buf)
+			n = max(n, 0)
+			if err == nil && n == 0 {
+				err = io.EOF
+			}
+		}
 		w.See(buf[:n])
-		if writeAll(to, buf[:n]) != nil || err != nil {
+		if writeAll(to, buf[:n]) != nil || err != nil && err != unix.EINTR {
 			return
 		}
 	}
