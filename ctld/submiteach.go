@@ -273,7 +273,7 @@ func (c *Controller) keepCrontabs(ctx context.Context) {
 func (c *Controller) setTimes(ctx context.Context, list []*state.Edit) error {
 	for _, e := range list {
 		if _, err := c.propose(ctx, e); err != nil {
-			return fmt.Errorf("job %d: %w", e.Targets[0].Job, err)
+			return fmt.Errorf("job %d, of %d: %w", e.Targets[0].Job, len(e.Targets), err)
 		}
 	}
 	return nil

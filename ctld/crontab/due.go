@@ -5,14 +5,24 @@ import (
 	"gbatch/internal/state"
 )
 
-// Due gives the changes of the jobs that wait for their next time. It is after the run's own time, too: no entry runs
-// twice for one.
+// mostAtOnce bounds the jobs of one change.
+const mostAtOnce = 1000
+
+// Due gives the changes of the jobs that wait for their next time, one for those with the same time. It is after the
+// run's own time, too: no entry runs twice for one.
 func Due(v *state.View, now model.Time) (out []*state.Edit) {
+	of := map[model.Time]*state.Edit{}
 	for _, j := range v.Undue() {
-		if at := Next(j.Spec.Cron, max(now, j.Begin)); at != 0 {
-			out = append(out, &state.Edit{Targets: []state.Target{{Job: j.ID, Task: model.NoTask}},
-				Set: []state.Field{state.SetBegin}, Begin: at})
+		at := Next(j.Spec.Cron, max(now, j.Begin))
+		if at == 0 {
+			continue
 		}
+		e := of[at]
+		if e == nil || len(e.Targets) == mostAtOnce {
+			e = &state.Edit{Set: []state.Field{state.SetBegin}, Begin: at}
+			of[at], out = e, append(out, e)
+		}
+		e.Targets = append(e.Targets, state.Target{Job: j.ID, Task: model.NoTask})
 	}
 	return out
 }

@@ -56,9 +56,9 @@ func File(number int, cookie []byte) []byte {
 }
 
 // Find gives the cookie of a display of this host in an Xauthority file; nil: there is none. An entry that names the
-// host comes before one that names another, or none.
+// host comes before one for an address or any host, and that before one that names another host.
 func Find(file []byte, host string, number int) []byte {
-	var other []byte
+	var other, far []byte
 	want := fmt.Append(nil, number)
 	for len(file) >= 2 {
 		family := binary.BigEndian.Uint16(file)
@@ -66,7 +66,7 @@ func Find(file []byte, host string, number int) []byte {
 		var fields [4][]byte // address, number, name, data
 		for i := range fields {
 			if len(file) < 2 || len(file) < 2+int(binary.BigEndian.Uint16(file)) {
-				return other // it is cut off
+				return orElse(other, far) // it is cut off
 			}
 			n := int(binary.BigEndian.Uint16(file))
 			fields[i], file = file[2:2+n], file[2+n:]
@@ -74,14 +74,23 @@ func Find(file []byte, host string, number int) []byte {
 		if string(fields[2]) != Name || len(fields[1]) > 0 && !bytes.Equal(fields[1], want) {
 			continue
 		}
-		if family == familyLocal && string(fields[0]) == host {
+		switch {
+		case family == familyLocal && string(fields[0]) == host:
 			return fields[3]
-		}
-		if other == nil {
-			other = fields[3]
+		case family == familyLocal:
+			far = orElse(far, fields[3])
+		default:
+			other = orElse(other, fields[3])
 		}
 	}
-	return other
+	return orElse(other, far)
+}
+
+func orElse(a, b []byte) []byte {
+	if a != nil {
+		return a
+	}
+	return b
 }
 
 // ErrProof says that a client has not the display's cookie.

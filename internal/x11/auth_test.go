@@ -41,7 +41,7 @@ func TestFind(t *testing.T) {
 		host   string
 		number int
 		want   string
-	}{{"here", 0, "the right cookie"}, {"here", 1, "of number 1     "}, {"other", 0, "of another host "},
+	}{{"here", 0, "the right cookie"}, {"here", 1, "of number 1     "}, {"other", 0, "of any display  "},
 		{"here", 7, "of any display  "}} {
 		if got := string(Find(file, x.host, x.number)); got != x.want {
 			t.Errorf("display %s:%d has %q, want %q", x.host, x.number, got, x.want)

@@ -11,6 +11,7 @@ import (
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
 )
 
@@ -178,4 +179,20 @@ func (s *Submission) timeMin(v string) error {
 	}
 	s.More.TimeMinS = sec
 	return nil
+}
+
+// X11Env is --x11 of galloc for the steps of its allocation.
+const X11Env = "GBATCH_X11"
+
+// ParseX11 reads --x11: on which nodes tasks have the display that the variable DISPLAY names.
+func ParseX11(v string, getenv func(string) string) (nodes uint8, err error) {
+	nodes, known := map[string]uint8{"": proto.X11All, "all": proto.X11All, "first": proto.X11First,
+		"last": proto.X11Last}[strings.ToLower(v)]
+	switch {
+	case !known:
+		return 0, &getopt.TextError{Text: "Invalid --x11 specification: '" + v + "': write all, first or last"}
+	case getenv("DISPLAY") == "":
+		return 0, &getopt.TextError{Text: "No DISPLAY variable set: there is no display to forward (--x11)"}
+	}
+	return nodes, nil
 }

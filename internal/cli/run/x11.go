@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gbatch/internal/cli/getopt"
+	"gbatch/internal/cli/request"
 	"gbatch/internal/proto"
 	"gbatch/internal/stepio"
 	"gbatch/internal/x11"
@@ -21,21 +21,13 @@ import (
 // x11.go is grun's end of --x11: connections of X clients among the tasks come to a port of its own, and go on to the
 // display of the user, with the cookie of that display in place of the one that the tasks have.
 
-// x11Env is --x11 of galloc for the steps of its allocation.
-const x11Env = "GBATCH_X11"
-
 // setX11 reads --x11.
 func (r *run) setX11(v string) error {
-	nodes, known := map[string]uint8{"": proto.X11All, "all": proto.X11All, "first": proto.X11First,
-		"last": proto.X11Last}[strings.ToLower(v)]
-	switch {
-	case !known:
-		return &getopt.TextError{Text: "Invalid --x11 specification: '" + v + "': write all, first or last"}
-	case r.Getenv("DISPLAY") == "":
-		return &getopt.TextError{Text: "No DISPLAY variable set: there is no display to forward (--x11)"}
+	nodes, err := request.ParseX11(v, r.Getenv)
+	if err == nil {
+		r.x11 = &nodes
 	}
-	r.x11 = &nodes
-	return nil
+	return err
 }
 
 // display is the X server of the user, on this host.
@@ -64,7 +56,7 @@ func (r *run) displayOf() (*display, error) {
 		d.to, d.family = &unix.SockaddrUnix{Name: fmt.Sprintf("/tmp/.X11-unix/X%d", n)}, unix.AF_UNIX
 	default:
 		ip := [4]byte{127, 0, 0, 1} // where sshd listens
-		if host != "localhost" {
+		if !ownName(host) {
 			if _, err := fmt.Sscanf(host, "%d.%d.%d.%d", &ip[0], &ip[1], &ip[2], &ip[3]); err != nil {
 				return nil, fmt.Errorf("DISPLAY=%s is on another host: forward it to this one, as ssh -X does", text)
 			}
@@ -73,6 +65,13 @@ func (r *run) displayOf() (*display, error) {
 	}
 	d.cookie = r.cookieOf(d.number)
 	return d, nil
+}
+
+// ownName reports whether a display's host is this one, as sshd names it.
+func ownName(host string) bool {
+	own, err := os.Hostname()
+	short, _, _ := strings.Cut(own, ".")
+	return host == "localhost" || err == nil && (host == own || host == short)
 }
 
 // cookieOf gives the cookie of a display in the user's file; nil: there is none, and the X server may want none.
@@ -130,7 +129,7 @@ func (r *run) usable() (*display, error) {
 func (s *steps) serveX11() error {
 	first := s.all[0]
 	asked := first.x11 != nil
-	if v := first.Getenv(x11Env); !asked && (v == "" || first.setX11(v) != nil) {
+	if v := first.Getenv(request.X11Env); !asked && (v == "" || first.setX11(v) != nil) {
 		return nil
 	}
 	d, err := first.usable()

@@ -2,6 +2,7 @@ package submit
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -49,6 +50,9 @@ func (x *crontab) change() error {
 		}
 		x.Errorf("%s", env.Text(bad.err))
 		if !x.agrees("The crontab is not installed. Edit it again? (y/n) ") {
+			if left, err := x.leave(edited); err == nil {
+				x.Errorf("what you have written is in %s", left)
+			}
 			return errTold
 		}
 		text = edited
@@ -56,6 +60,16 @@ func (x *crontab) change() error {
 			text = cron.Mark(text, "#BAD: ", func(line int) bool { return int(bad.First) <= line && line <= int(bad.Last) })
 		}
 	}
+}
+
+// leave keeps a text that is not installed in a file of its own.
+func (x *crontab) leave(text string) (string, error) {
+	f, err := os.CreateTemp(x.Getenv("TMPDIR"), "crontab.")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(text)
+	return f.Name(), errors.Join(err, f.Close())
 }
 
 // agrees asks until the answer is yes or no. It reads byte by byte: what follows is the editor's.
@@ -91,8 +105,11 @@ func (x *crontab) agrees(question string) bool {
 // editor has the user's editor change a text. The file is in a directory that only the user can enter.
 func (x *crontab) editor(text string) (string, error) {
 	words, err := script.Words(cmp.Or(x.Getenv("VISUAL"), x.Getenv("EDITOR"), "vi"))
-	if err != nil || len(words) == 0 {
-		return "", fmt.Errorf("VISUAL or EDITOR names no program: %v", err)
+	if err == nil && len(words) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return "", fmt.Errorf("VISUAL or EDITOR names no program: %w", err)
 	}
 	dir, err := os.MkdirTemp(x.Getenv("TMPDIR"), "gcrontab-")
 	if err != nil {

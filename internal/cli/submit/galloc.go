@@ -173,7 +173,7 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 	}), a.Environment(job)...)
 	cmd.Env = append(cmd.Env, containerOf(&g.s)...)
 	if g.x11 != "" {
-		cmd.Env = append(cmd.Env, "GBATCH_X11="+g.x11)
+		cmd.Env = append(cmd.Env, request.X11Env+"="+g.x11)
 	}
 	if shell && a.ShellStep != "" {
 		if err := g.asStep(cmd, a.ShellStep); err != nil {
@@ -253,13 +253,9 @@ func (g *allocCall) asStep(cmd *exec.Cmd, options string) error {
 
 // setX11 reads --x11. It is grun that has the display, in each step.
 func (g *allocCall) setX11(v string) error {
-	switch g.x11 = strings.ToLower(cmp.Or(v, "all")); {
-	case !slices.Contains([]string{"all", "first", "last"}, g.x11):
-		return &getopt.TextError{Text: "Invalid --x11 specification: '" + v + "': write all, first or last"}
-	case g.Getenv("DISPLAY") == "":
-		return &getopt.TextError{Text: "No DISPLAY variable set: there is no display to forward (--x11)"}
-	}
-	return nil
+	g.x11 = cmp.Or(v, "all")
+	_, err := request.ParseX11(v, g.Getenv)
+	return err
 }
 
 // containerOf gives the variables by which grun runs the steps of an allocation in its container.
