@@ -43,20 +43,22 @@
 // unkillable.go (processes that survive SIGKILL), recover.go (after a restart), waits.go (what an
 // attempt waits for).
 //
-// Steps: stepserve.go is the socket on which commands ask for them, stepconn.go one connection with
-// its messages; steps.go has the steps that the node of the batch script manages. stepmake.go makes
-// orders and steporder.go gives them, stepend.go and stepsample.go handle ends and usage.
-// steppart.go and stepremote.go are the two sides of a step on several nodes, peers.go is the port
-// between them, steprejoin.go handles a command that comes back, steplist.go the leader's
-// questions. Package noded/steplayout decides a step's resources, noded/ports its ports. known.go
-// holds users against this node's own database.
+// Steps: stepserve.go is the socket on which commands ask for them, stepconn.go one connection
+// with its messages; steps.go has the steps that the node of the batch script manages.
+// stepmake.go makes orders, stepbeside.go those of processes beside the tasks, and steporder.go
+// gives them, stepend.go and stepsample.go handle ends and usage. steppart.go and stepremote.go
+// are the two sides of a step on several nodes, peers.go is the port between them, steprejoin.go
+// handles a command that comes back, steplist.go the leader's questions. Package noded/steplayout
+// decides a step's resources, noded/ports its ports. known.go holds users against this node's own
+// database.
 //
 // Memory and conversation: spool.go is the journal on disk and memory.go the meaning of its
-// records, report.go the outbox of reports, session.go the session with the leader, nodeask.go the
-// leader's questions; package check refuses messages that mean nothing, package shares divides
-// descriptors and memory among those who connect. rules.go has the cluster's rules, pause.go the
-// pauses between tries. link.go is the connection to gshim, package pool the workers. Package relay
-// finds the leader and carries users' requests, userfile.go writes lines for the user.
+// records, report.go the outbox of reports, session.go the session with the leader, nodeask.go
+// the leader's questions; package check refuses messages that mean nothing, package shares
+// divides descriptors and memory among those who connect. rules.go has the cluster's rules.
+// link.go is the connection to gshim and has the pauses between tries, package pool the workers.
+// Package relay finds the leader and carries users' requests, userfile.go writes lines for the
+// user.
 //
 // Containers: ownmounts.go, with packages container, box, image and oci; package layers bounds what
 // they write.

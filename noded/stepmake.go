@@ -188,34 +188,6 @@ func shownBind(rq *proto.StepRequest) *proto.StepBind {
 	return &rq.Bind
 }
 
-// makeBeside makes what is beside a step's tasks: files that they share, and processes.
-func (n *Noded) makeBeside(p *stepPlan, orders []*shim.Launch) error {
-	for _, path := range p.fresh {
-		if err := n.makeFileAs(p.facts.Spec, p.req.Umask, path); err != nil {
-			return fmt.Errorf("could not open stdout file: %w", err)
-		}
-	}
-	if len(p.ends) > 0 {
-		if err := p.tellEnds(orders); err != nil {
-			return err
-		}
-		if err := n.makeRelay(p, orders[0]); err != nil {
-			return err
-		}
-	}
-	if len(p.heard) > 0 {
-		if err := n.makeListener(p, orders); err != nil {
-			return err
-		}
-	}
-	if len(p.mpi) > 0 {
-		if err := n.makePMI(p, orders[0]); err != nil {
-			return err
-		}
-	}
-	return n.serveDisplay(p, orders[0])
-}
-
 // values are the step's values for patterns in file names.
 func (p *stepPlan) values(rank int) outpath.Values {
 	l := p.facts
