@@ -109,7 +109,7 @@ func (q *request) each(j *slurmjson.Writer, rq *proto.JobsRequest) (n int, err e
 func (q *request) eachGroup(j *slurmjson.Writer, rq *proto.JobsRequest, rows *jobtext.JobRows) error {
 	g := &rowGroups{q: q, j: j, rows: rows}
 	err := q.stream(proto.KindJobs, rq, func(part []byte) error {
-		var chunk proto.JobsChunk
+		var chunk proto.RawJobs
 		if err := proto.Decode(part, &chunk); err != nil {
 			return err
 		}

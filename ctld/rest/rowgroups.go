@@ -11,6 +11,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
+	"gbatch/internal/wire"
 )
 
 // rowgroups.go makes the rows of jobs that have changed, and takes those of others as they were made and compressed the
@@ -22,7 +23,8 @@ import (
 
 const (
 	groupBits = 5        // 32 jobs: some 160 kB of JSON, 6 kB compressed
-	mostKept  = 32 << 20 // bytes of all rows that are kept
+	mostKept  = 32 << 20 // bytes of all rows that are kept, and of all jobs
+	memoryOf  = 8        // a job takes about so many times the bytes of its encoding
 )
 
 // rowsKey names rows by two sums over all that they are made of, with random seeds.
@@ -35,47 +37,59 @@ type madeRows struct {
 	n   int64  // the number of plain bytes
 }
 
-// rowsKept are the rows that lists had lately. When the recent ones fill half of the room, those that no list has
-// needed since it was empty go.
+// rowsKept are the rows that lists had lately, and the jobs of which they were made.
 type rowsKept struct {
-	mu             sync.Mutex
-	recent, before map[rowsKey]*madeRows
-	bytes          int // of recent
-	seeds          [2]maphash.Seed
+	rows  recently[*madeRows]
+	jobs  recently[[]*model.Job]
+	seeds [2]maphash.Seed
 }
 
 func newRowsKept() *rowsKept {
-	return &rowsKept{recent: map[rowsKey]*madeRows{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	return &rowsKept{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
 func (k *rowsKept) key(of []byte) rowsKey {
 	return rowsKey{maphash.Bytes(k.seeds[0], of), maphash.Bytes(k.seeds[1], of)}
 }
 
-func (k *rowsKept) get(key rowsKey) *madeRows {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if r := k.recent[key]; r != nil {
-		return r
-	}
-	r := k.before[key]
-	if r != nil {
-		k.add(key, r)
-	}
-	return r
+// recently keeps what lists needed lately. When the recent ones fill half of the room, those that no list has needed
+// since it was empty go.
+type recently[V any] struct {
+	mu             sync.Mutex
+	recent, before map[rowsKey]sized[V]
+	bytes          int // of recent
 }
 
-func (k *rowsKept) put(key rowsKey, r *madeRows) {
+type sized[V any] struct {
+	v     V
+	bytes int
+}
+
+func (k *recently[V]) get(key rowsKey) (v V, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.add(key, r)
+	r, ok := k.recent[key]
+	if ok {
+		return r.v, true
+	}
+	if r, ok = k.before[key]; ok {
+		k.add(key, r)
+	}
+	return r.v, ok
+}
+
+// put keeps a value of about so many bytes.
+func (k *recently[V]) put(key rowsKey, v V, bytes int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.add(key, sized[V]{v, bytes})
 }
 
 // add is called with the lock held.
-func (k *rowsKept) add(key rowsKey, r *madeRows) {
+func (k *recently[V]) add(key rowsKey, r sized[V]) {
 	const overhead = 128 // of an entry, about
-	if k.bytes += len(r.b) + overhead; k.bytes > mostKept/2 {
-		k.recent, k.before, k.bytes = map[rowsKey]*madeRows{}, k.recent, len(r.b)+overhead
+	if k.bytes += r.bytes + overhead; k.recent == nil || k.bytes > mostKept/2 {
+		k.recent, k.before, k.bytes = map[rowsKey]sized[V]{}, k.recent, r.bytes+overhead
 	}
 	k.recent[key] = r
 }
@@ -115,14 +129,16 @@ type rowGroups struct {
 	rows  *jobtext.JobRows
 	rules []byte // the partitions' rules, as they are encoded
 
-	jobs  []*model.Job // of the group
-	later bool         // there was a group before
-	n     int          // rows made
+	last  model.JobID
+	raw   []byte     // the group's jobs, one after the other
+	each  []wire.Raw // each of them, in raw
+	later bool       // there was a group before
+	n     int        // rows made
 	out   bytes.Buffer
 }
 
 // part notes what of an answer's part counts for all rows.
-func (g *rowGroups) part(chunk *proto.JobsChunk) error {
+func (g *rowGroups) part(chunk *proto.RawJobs) error {
 	g.rows.View.At = chunk.Now
 	if len(chunk.Rules) == 0 {
 		return nil
@@ -134,25 +150,50 @@ func (g *rowGroups) part(chunk *proto.JobsChunk) error {
 }
 
 // add takes the next job.
-func (g *rowGroups) add(job *model.Job) error {
-	var err error
-	if n := len(g.jobs); n > 0 && g.jobs[n-1].ID>>groupBits != job.ID>>groupBits {
+func (g *rowGroups) add(job wire.Raw) error {
+	id, err := wire.FirstInt[model.JobID](job)
+	if err == nil && len(g.each) > 0 && g.last>>groupBits != id>>groupBits {
 		err = g.end()
 	}
-	g.jobs = append(g.jobs, job)
+	at := len(g.raw)
+	g.raw = append(g.raw, job...)
+	g.each, g.last = append(g.each, g.raw[at:]), id
 	return err
+}
+
+// read gives the group's jobs, which a list had before more often than not, and their key.
+func (g *rowGroups) read() (jobs []*model.Job, key rowsKey, err error) {
+	kept := g.q.s.rows
+	key = kept.key(g.raw)
+	jobs, ok := kept.jobs.get(key)
+	if ok {
+		return jobs, key, nil
+	}
+	for _, b := range g.each {
+		job := new(model.Job)
+		if err := wire.Unmarshal(b, job); err != nil {
+			return nil, key, err
+		}
+		jobs = append(jobs, job)
+	}
+	kept.jobs.put(key, jobs, memoryOf*len(g.raw))
+	return jobs, key, nil
 }
 
 // end writes the group.
 func (g *rowGroups) end() error {
-	if len(g.jobs) == 0 {
+	if len(g.each) == 0 {
 		return nil
 	}
-	of, err := proto.Encode(&proto.JobsChunk{Jobs: g.jobs})
+	jobs, key, err := g.read()
 	if err != nil {
 		return err
 	}
-	for _, job := range g.jobs {
+	of := g.raw[:0]
+	for _, sum := range key {
+		of = binary.BigEndian.AppendUint64(of, sum)
+	}
+	for _, job := range jobs {
 		g.rows.Each(job, func(r *jobtext.JobRow) {
 			at := len(of)
 			of = r.AppendMoment(of)
@@ -168,29 +209,29 @@ func (g *rowGroups) end() error {
 	}
 	of = append(append(append(of, g.rules...), g.q.ver+g.rows.View.Cluster...), form)
 	kept := g.q.s.rows
-	key := kept.key(of)
-	r := kept.get(key)
-	if r == nil {
-		r = g.write()
-		kept.put(key, r)
+	key = kept.key(of)
+	r, ok := kept.rows.get(key)
+	if !ok {
+		r = g.write(jobs)
+		kept.rows.put(key, r, len(r.b))
 	}
 	g.j.Flush(true)
 	if g.j.Err == nil {
 		g.j.Err = g.q.rowSink.take(r)
 	}
 	g.j.Continue()
-	g.jobs, g.later = g.jobs[:0], true
+	g.raw, g.each, g.later = of[:0], g.each[:0], true
 	return g.j.Err
 }
 
 // write makes the group's rows.
-func (g *rowGroups) write() *madeRows {
+func (g *rowGroups) write(jobs []*model.Job) *madeRows {
 	g.out.Reset()
 	j := slurmjson.New(&g.out, g.q.ver)
 	if j.Started(); g.later {
 		j.Continue()
 	}
-	for _, job := range g.jobs {
+	for _, job := range jobs {
 		g.rows.Each(job, func(r *jobtext.JobRow) {
 			slurmjson.Write(j, "", jobFields, r)
 			g.q.wrote(g.n)

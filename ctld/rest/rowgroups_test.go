@@ -168,17 +168,47 @@ func (l *listed) anew(t *testing.T, to io.Writer) {
 func TestRowsKept(t *testing.T) {
 	k := newRowsKept()
 	needed := k.key([]byte("needed"))
-	k.put(needed, &madeRows{b: make([]byte, 100)})
+	k.rows.put(needed, &madeRows{}, 100)
 	for i := range 100 {
-		k.put(k.key(fmt.Append(nil, i)), &madeRows{b: make([]byte, 1<<20)})
-		if k.get(needed) == nil {
+		k.rows.put(k.key(fmt.Append(nil, i)), &madeRows{}, 1<<20)
+		if _, ok := k.rows.get(needed); !ok {
 			t.Fatalf("what every list needs is gone after %d others", i)
 		}
-		if n := len(k.recent) + len(k.before); n > mostKept>>20+2 {
+		if n := len(k.rows.recent) + len(k.rows.before); n > mostKept>>20+2 {
 			t.Fatalf("%d rows of 1 MiB are kept", n)
 		}
 	}
-	if k.get(k.key([]byte("0"))) != nil {
+	if _, ok := k.rows.get(k.key([]byte("0"))); ok {
 		t.Error("rows that nobody needed are still there")
+	}
+}
+
+// BenchmarkJobsList makes compressed lists of 1,000 jobs of which one has changed, as a controller does that takes
+// submissions.
+func BenchmarkJobsList(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	l := &listed{now: 1_700_000_000_000}
+	for id := range model.JobID(1000) {
+		l.add(r, id+1)
+	}
+	s := &Server{o: Options{Cluster: l}, rows: newRowsKept()}
+	for b.Loop() {
+		at := r.IntN(len(l.jobs))
+		changed := *l.jobs[at]
+		changed.Priority++
+		l.jobs[at] = &changed
+		z := newZipper(func([]byte) error { return nil })
+		q := &request{ctx: b.Context(), s: s, ver: "v0.0.44", rowSink: z}
+		j := slurmjson.New(z, q.ver)
+		j.Started()
+		j.Open("jobs", '[')
+		if err := q.eachGroup(j, &proto.JobsRequest{}, rows()); err != nil {
+			b.Fatal(err)
+		}
+		j.Close(']')
+		if j.Flush(true); j.Err != nil || z.end() != nil {
+			b.Fatal(j.Err)
+		}
+		z.free()
 	}
 }

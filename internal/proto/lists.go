@@ -68,6 +68,20 @@ func (x *JobsChunk) Wire(c *wire.C) {
 	wire.Ptrs(c, &x.Rules, model.MaxList)
 }
 
+// RawJobs is a JobsChunk whose jobs are not read: each is the bytes of a model.Job, of which most readers of the same
+// list again and again have read equal ones before. They are the message's.
+type RawJobs struct {
+	Now   model.Time
+	Jobs  []wire.Raw
+	Rules []*model.AskRules
+}
+
+func (x *RawJobs) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.Raws(c, &x.Jobs, model.MaxMany)
+	wire.Ptrs(c, &x.Rules, model.MaxList)
+}
+
 // NodesRequest lists nodes, all or the named ones. Answered by a stream of NodesChunk.
 type NodesRequest struct {
 	Names []string

@@ -24,7 +24,7 @@ func TestWire(t *testing.T) {
 		&Heartbeat{}, &Hello{}, &JobsChunk{}, &JobsRequest{}, &MIGReply{}, &MIGRequest{}, &MomentReply{}, &NodeAnswer{},
 		&NodeAsk{}, &NodesChunk{}, &NodesRequest{}, &Once{}, &Orders{}, &PartitionsReply{}, &PoolsReply{},
 		&PeersReply{}, &PeersRequest{},
-		&PingReply{}, &PrioChunk{}, &PrioRequest{}, &PutReply{}, &Put{}, &ReconfigureReply{},
+		&PingReply{}, &PrioChunk{}, &PrioRequest{}, &PutReply{}, &Put{}, &RawJobs{}, &ReconfigureReply{},
 		&ReconfigureRequest{}, &RecordsChunk{}, &ReportAck{}, &ReportRequest{},
 		&ReportChunk{}, &UsageQuery{}, &Reports{}, &ReservationsReply{}, &ReserveReply{},
 		&ReserveRequest{}, &ScriptReply{}, &ScriptRequest{}, &SharesReply{}, &SharesRequest{}, &Sight{}, &Stale{},

@@ -333,35 +333,74 @@ func (c *C) must(err error) {
 
 // skip passes over n values of any kind, however deep they nest, without recursion.
 func (c *C) skip(n int) {
-	for left := n; left > 0; left-- {
-		b, err := c.dec.PeekCode()
+	for left := n; left > 0 && c.err == nil; left-- {
+		held, err := c.in.over()
 		if err != nil {
 			c.fail(err)
-			return
-		}
-		held, bytes := 0, 0
-		switch {
-		case msgpcode.IsFixedArray(b), b == msgpcode.Array16, b == msgpcode.Array32:
-			held, err = c.dec.DecodeArrayLen()
-		case msgpcode.IsFixedMap(b), b == msgpcode.Map16, b == msgpcode.Map32:
-			held, err = c.dec.DecodeMapLen()
-			held *= 2
-		case msgpcode.IsString(b), msgpcode.IsBin(b):
-			bytes, err = c.dec.DecodeBytesLen()
-		case msgpcode.IsExt(b):
-			_, bytes, err = c.dec.DecodeExtHeader()
-		default:
-			err = c.dec.Skip()
-		}
-		if err == nil {
-			err = c.in.pass(bytes)
-		}
-		if err != nil {
-			c.fail(err)
-			return
 		}
 		left += held // each container in the input adds at most 2^33; an int holds 2^30 of them
 	}
+}
+
+// over passes over a value, and gives the number of those that it holds, which come next.
+func (i *input) over() (held int, err error) {
+	if !i.has(1) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	code := i.b[i.at]
+	i.at++
+	switch {
+	case msgpcode.IsFixedNum(code):
+		return 0, nil
+	case msgpcode.IsFixedMap(code):
+		return 2 * int(code&msgpcode.FixedMapMask), nil
+	case msgpcode.IsFixedArray(code):
+		return int(code & msgpcode.FixedArrayMask), nil
+	case msgpcode.IsFixedString(code):
+		return 0, i.pass(int(code & msgpcode.FixedStrMask))
+	}
+	switch code {
+	case msgpcode.Nil, msgpcode.False, msgpcode.True:
+		return 0, nil
+	case msgpcode.Uint8, msgpcode.Int8:
+		return 0, i.pass(1)
+	case msgpcode.Uint16, msgpcode.Int16:
+		return 0, i.pass(2)
+	case msgpcode.Uint32, msgpcode.Int32, msgpcode.Float:
+		return 0, i.pass(4)
+	case msgpcode.Uint64, msgpcode.Int64, msgpcode.Double:
+		return 0, i.pass(8)
+	case msgpcode.FixExt1, msgpcode.FixExt2, msgpcode.FixExt4, msgpcode.FixExt8, msgpcode.FixExt16:
+		return 0, i.pass(1 + 1<<(code-msgpcode.FixExt1))
+	}
+	var width int // of the length or number behind the code
+	switch code {
+	case msgpcode.Str8, msgpcode.Bin8, msgpcode.Ext8:
+		width = 1
+	case msgpcode.Str16, msgpcode.Bin16, msgpcode.Ext16, msgpcode.Array16, msgpcode.Map16:
+		width = 2
+	case msgpcode.Str32, msgpcode.Bin32, msgpcode.Ext32, msgpcode.Array32, msgpcode.Map32:
+		width = 4
+	default:
+		return 0, fmt.Errorf("%#x begins no value", code)
+	}
+	if !i.has(width) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	n := 0
+	for range width {
+		n = n<<8 | int(i.b[i.at])
+		i.at++
+	}
+	switch code {
+	case msgpcode.Array16, msgpcode.Array32:
+		return n, nil
+	case msgpcode.Map16, msgpcode.Map32:
+		return 2 * n, nil
+	case msgpcode.Ext8, msgpcode.Ext16, msgpcode.Ext32:
+		n++ // the kind of extension
+	}
+	return 0, i.pass(n)
 }
 
 // pass skips n bytes, a piece at a time.

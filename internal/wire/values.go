@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"unsafe"
@@ -317,6 +318,46 @@ func Texts[S ~[]T, T ~string](c *C, x *S, limit, bytes int) {
 // DataList is a list of at most limit strings that programs use, each of at most bytes.
 func DataList[S ~[]T, T ~string](c *C, x *S, limit, bytes int) {
 	Each(c, x, limit, func(c *C, e *T) { Data(c, e, bytes) })
+}
+
+// Raw is the bytes of a value of any kind, which is read later, with Unmarshal, or not at all; none are nil.
+type Raw []byte
+
+// Raws is a list of at most limit values that are passed over. What is read of them shares the memory of the message.
+func Raws(c *C, x *[]Raw, limit int) {
+	Each(c, x, limit, func(c *C, e *Raw) {
+		if c.writing {
+			c.n++
+			if len(*e) == 0 {
+				c.must(c.enc.EncodeNil())
+			}
+			c.out.b = append(c.out.b, *e...)
+			return
+		}
+		if !c.next() {
+			return
+		}
+		if c.in.from != nil {
+			c.fail(errStream)
+			return
+		}
+		from := c.in.at
+		if c.skip(1); c.err == nil && c.in.b[from] != msgpcode.Nil {
+			*e = c.in.b[from:c.in.at:c.in.at]
+		}
+	})
+}
+
+var errStream = errors.New("a stream's bytes do not stay in memory")
+
+// FirstInt gives the first field of a struct, which is a number.
+func FirstInt[T Integer](raw Raw) (n T, err error) {
+	c := begin(raw, false)
+	defer c.end()
+	if c.fields = c.head(); c.err == nil {
+		Int(c, &n)
+	}
+	return n, c.err
 }
 
 // Retired is the place of a removed field.

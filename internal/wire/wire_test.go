@@ -422,6 +422,64 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
+// pair has structs that are read later.
+type pair struct {
+	Raws []wire.Raw
+	Last int
+}
+
+func (x *pair) Wire(c *wire.C) {
+	wire.Raws(c, &x.Raws, most)
+	wire.Int(c, &x.Last)
+}
+
+// structs is a pair whose structs are read at once.
+type structs struct {
+	List []*v1
+	Last int
+}
+
+func (x *structs) Wire(c *wire.C) {
+	wire.Ptrs(c, &x.List, most)
+	wire.Int(c, &x.Last)
+}
+
+// TestRaws: structs that are passed over are the ones that were written, and nothing that is cut short is one.
+func TestRaws(t *testing.T) {
+	want := &structs{Last: 7}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 50 {
+		x := &v1{}
+		wiretest.Fill(rng, reflect.ValueOf(x).Elem(), 0)
+		want.List = append(want.List, x)
+	}
+	b, err := wire.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var raw pair
+	if err := wire.ReadMessage(b, &raw); err != nil || raw.Last != want.Last {
+		t.Fatalf("%+v, %v", raw.Last, err)
+	}
+	for i, one := range raw.Raws {
+		var got v1
+		if err := wire.Unmarshal(one, &got); err != nil || !reflect.DeepEqual(&got, want.List[i]) {
+			t.Fatalf("struct %d: %+v, %v; want %+v", i, got, err, want.List[i])
+		}
+		if n, err := wire.FirstInt[uint64](one); err != nil || n != got.ID {
+			t.Errorf("the first field of struct %d: %d, %v; want %d", i, n, err, got.ID)
+		}
+	}
+	if again, err := wire.Marshal(&raw); err != nil || !bytes.Equal(again, b) {
+		t.Errorf("written again: %x, %v; want %x", again, err, b)
+	}
+	for n := range b {
+		if err := wire.ReadMessage(b[:n], &pair{}); err == nil {
+			t.Fatalf("%d of %d bytes were taken for all", n, len(b))
+		}
+	}
+}
+
 // FuzzSkip checks that a struct without fields skips exactly as much as msgpack's own recursive Skip.
 func FuzzSkip(f *testing.F) {
 	b, err := msgpack.Marshal(map[string]any{"a": []any{1, "x", nil, 2.5, map[string]any{}}, "b": []byte("zz")})
