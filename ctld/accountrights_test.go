@@ -33,12 +33,12 @@ func someAccounts() *state.Accounts {
 	edits := &state.Accounts{}
 	for _, a := range []*model.Account{{Name: "fact", Parent: model.RootAccount, Coordinators: []string{"coord"}},
 		{Name: "sub", Parent: "fact"}} {
-		edits.Edits = append(edits.Edits, state.AcctEdit{Op: state.PutAccount, Account: a},
-			state.AcctEdit{Op: state.PutAssoc, Assoc: &model.Association{Account: a.Name, Shares: 1}})
+		edits.Edits = append(edits.Edits, model.AcctEdit{Op: model.PutAccount, Account: a},
+			model.AcctEdit{Op: model.PutAssoc, Assoc: &model.Association{Account: a.Name, Shares: 1}})
 	}
 	for name, level := range map[string]model.AdminLevel{"ann": 0, "coord": 0, "oper": model.AdminOperator,
 		"admin": model.AdminFull} {
-		edits.Edits = append(edits.Edits, state.AcctEdit{Op: state.PutUser, User: &model.User{Name: name,
+		edits.Edits = append(edits.Edits, model.AcctEdit{Op: model.PutUser, User: &model.User{Name: name,
 			DefaultAccount: "fact", Admin: level}})
 	}
 	return edits
@@ -77,31 +77,31 @@ func at(uid uint32) *caller {
 func TestWhoEditsAccounts(t *testing.T) {
 	c := ruled(t)
 	v := c.machine.View()
-	edit := func(op proto.AcctOp, account string) *proto.AcctEdit {
-		e := &proto.AcctEdit{Op: op}
+	edit := func(op model.AcctOp, account string) *model.AcctEdit {
+		e := &model.AcctEdit{Op: op}
 		switch op {
-		case proto.PutAccount, proto.DropAccount:
+		case model.PutAccount, model.DropAccount:
 			e.Account = &model.Account{Name: account, Parent: model.RootAccount}
 			if a := v.Account(account); a != nil {
 				e.Account.Parent = a.Parent
 			}
-		case proto.PutUser, proto.DropUser:
+		case model.PutUser, model.DropUser:
 			e.User = &model.User{Name: "new", DefaultAccount: account}
-		case proto.PutAssoc, proto.DropAssoc:
+		case model.PutAssoc, model.DropAssoc:
 			e.Assoc = &model.Association{Account: account}
-		case proto.PutQOS, proto.DropQOS:
+		case model.PutQOS, model.DropQOS:
 			e.QOS = &model.QOS{Name: "q"}
 		}
 		return e
 	}
 	coords := map[string]bool{ // of fact and what is below it; not of fact itself, which is below root
-		fmt.Sprint(proto.PutAccount, "sub"): true, fmt.Sprint(proto.DropAccount, "sub"): true,
-		fmt.Sprint(proto.PutAssoc, "sub"): true, fmt.Sprint(proto.DropAssoc, "sub"): true,
-		fmt.Sprint(proto.PutUser, "sub"): true, fmt.Sprint(proto.PutUser, "fact"): true,
+		fmt.Sprint(model.PutAccount, "sub"): true, fmt.Sprint(model.DropAccount, "sub"): true,
+		fmt.Sprint(model.PutAssoc, "sub"): true, fmt.Sprint(model.DropAssoc, "sub"): true,
+		fmt.Sprint(model.PutUser, "sub"): true, fmt.Sprint(model.PutUser, "fact"): true,
 	}
-	for op := proto.PutAccount; op <= proto.DropQOS; op++ {
+	for op := model.PutAccount; op <= model.DropQOS; op++ {
 		for _, account := range []string{"fact", "sub", "conf", "unknown"} {
-			qos := op == proto.PutQOS || op == proto.DropQOS
+			qos := op == model.PutQOS || op == model.DropQOS
 			for uid, want := range map[uint32]bool{plainUser: false, coordUser: coords[fmt.Sprint(op, account)],
 				operUser: !qos, adminUser: true, 0: true, systemUID: true} {
 				if got := c.mayEdit(v, at(uid), edit(op, account)) == nil; got != want {
@@ -117,20 +117,20 @@ func TestWhoEditsAccounts(t *testing.T) {
 		want    bool
 	}{{coordUser, "fact", true}, {coordUser, "sub", true}, {coordUser, "conf", false}, {coordUser, "unknown", false},
 		{plainUser, "fact", false}, {plainUser, "conf", false}} {
-		e := &proto.AcctEdit{Op: proto.PutAssoc, Assoc: &model.Association{Account: x.account, User: "ann"}}
+		e := &model.AcctEdit{Op: model.PutAssoc, Assoc: &model.Association{Account: x.account, User: "ann"}}
 		if got := c.mayEdit(v, at(x.uid), e) == nil; got != x.want {
 			t.Errorf("an association of a user with %s by user %d: allowed %v", x.account, x.uid, got)
 		}
 	}
 	// Nobody gives themselves a level, and a new account does not take the place of a configured one.
 	for _, uid := range []uint32{plainUser, coordUser, operUser} {
-		e := &proto.AcctEdit{Op: proto.PutUser,
+		e := &model.AcctEdit{Op: model.PutUser,
 			User: &model.User{Name: "ann", DefaultAccount: "fact", Admin: model.AdminFull}}
 		if c.mayEdit(v, at(uid), e) == nil {
 			t.Errorf("user %d makes administrators", uid)
 		}
 	}
-	e := &proto.AcctEdit{Op: proto.PutAccount, Account: &model.Account{Name: "conf", Parent: "fact"}}
+	e := &model.AcctEdit{Op: model.PutAccount, Account: &model.Account{Name: "conf", Parent: "fact"}}
 	if c.mayEdit(v, at(coordUser), e) == nil {
 		t.Error("a coordinator takes an account that the configuration names")
 	}

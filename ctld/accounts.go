@@ -127,7 +127,7 @@ func (c *Controller) editAccounts(ctx context.Context, who *caller, rq *proto.Ed
 		if err := countedHere(v, e); err != nil {
 			return err
 		}
-		if w := e.WCKey; e.Op == proto.PutWCKey && w != nil {
+		if w := e.WCKey; e.Op == model.PutWCKey && w != nil {
 			if err := model.CheckWCKey(w.Name); err != nil {
 				return refuse(proto.CodeBadRequest, "%v", err)
 			}
@@ -136,13 +136,12 @@ func (c *Controller) editAccounts(ctx context.Context, who *caller, rq *proto.Ed
 			if !made[name] && v.Account(name) == nil && slices.Contains(v.Config().Accounts, name) {
 				made[name] = true
 				cmd.Edits = append(cmd.Edits,
-					state.AcctEdit{Op: state.PutAccount,
+					model.AcctEdit{Op: model.PutAccount,
 						Account: &model.Account{Name: name, Parent: model.RootAccount, Description: name, Organization: name}},
-					state.AcctEdit{Op: state.PutAssoc, Assoc: &model.Association{Account: name, Shares: 1}})
+					model.AcctEdit{Op: model.PutAssoc, Assoc: &model.Association{Account: name, Shares: 1}})
 			}
 		}
-		cmd.Edits = append(cmd.Edits, state.AcctEdit{Op: state.AcctOp(e.Op), Account: e.Account, User: e.User, Assoc: e.Assoc,
-			QOS: e.QOS, WCKey: e.WCKey, NewName: e.NewName})
+		cmd.Edits = append(cmd.Edits, *e)
 	}
 	if _, err := c.encode(cmd); err != nil { // before an entry of the trail is made of it
 		return err
@@ -156,9 +155,9 @@ func (c *Controller) editAccounts(ctx context.Context, who *caller, rq *proto.Ed
 }
 
 // countedHere refuses values of an association that have no meaning there.
-func countedHere(v *state.View, e *proto.AcctEdit) error {
+func countedHere(v *state.View, e *model.AcctEdit) error {
 	a := e.Assoc
-	if e.Op != proto.PutAssoc || a == nil {
+	if e.Op != model.PutAssoc || a == nil {
 		return nil
 	}
 	if text := a.UncountedText(); text != "" {
@@ -171,11 +170,11 @@ func countedHere(v *state.View, e *proto.AcctEdit) error {
 }
 
 // accountsOf names the accounts that an edit needs.
-func accountsOf(e *proto.AcctEdit) []string {
+func accountsOf(e *model.AcctEdit) []string {
 	switch {
-	case e.Op == proto.PutAccount && e.Account != nil:
+	case e.Op == model.PutAccount && e.Account != nil:
 		return []string{e.Account.Parent}
-	case e.Op == proto.PutUser && e.User != nil:
+	case e.Op == model.PutUser && e.User != nil:
 		return []string{e.User.DefaultAccount}
 	case e.Assoc != nil:
 		return []string{e.Assoc.Account}
@@ -208,7 +207,7 @@ func acctRefusal(res state.Result, cmd *state.Accounts) error {
 	}
 	switch res.Refusal {
 	case state.JobsActive:
-		if e.Op == state.RenameUser {
+		if e.Op == model.RenameUser {
 			return refuse(proto.CodeBadRequest, "%s has jobs that have not ended, or %s has: it can be renamed when they are "+
 				"over, and without a crontab (gcrontab -r)", what, e.NewName)
 		}
@@ -227,16 +226,16 @@ func acctRefusal(res state.Result, cmd *state.Accounts) error {
 
 // mayEdit refuses an edit that the caller may not make. Operators may change accounts, users and associations;
 // administrators also QOS and AdminLevels; coordinators everything below their accounts.
-func (c *Controller) mayEdit(v *state.View, who *caller, e *proto.AcctEdit) error {
+func (c *Controller) mayEdit(v *state.View, who *caller, e *model.AcctEdit) error {
 	level := c.level(who)
 	denied := refuse(proto.CodeAccess, "Your user doesn't have privilege to perform this action")
 	switch e.Op {
-	case proto.PutQOS, proto.DropQOS:
+	case model.PutQOS, model.DropQOS:
 		if level < model.AdminFull {
 			return denied
 		}
 		return nil
-	case proto.PutUser:
+	case model.PutUser:
 		have := model.AdminNone
 		if e.User != nil {
 			if u := v.User(e.User.Name); u != nil {
@@ -246,7 +245,7 @@ func (c *Controller) mayEdit(v *state.View, who *caller, e *proto.AcctEdit) erro
 				return denied
 			}
 		}
-	case proto.RenameUser: // the new name gets the old one's rights
+	case model.RenameUser: // the new name gets the old one's rights
 		if e.User != nil {
 			if u := v.User(e.User.Name); u != nil && u.Admin > level {
 				return denied
@@ -260,18 +259,18 @@ func (c *Controller) mayEdit(v *state.View, who *caller, e *proto.AcctEdit) erro
 	below := func(account string) bool { return c.coordinates(v, who, account) }
 	ok := false
 	switch e.Op {
-	case proto.PutAccount, proto.DropAccount:
+	case model.PutAccount, model.DropAccount:
 		ok = e.Account != nil && below(e.Account.Parent) &&
 			(v.Account(e.Account.Name) == nil && !slices.Contains(v.Config().Accounts, e.Account.Name) ||
 				below(parentOf(v, e.Account.Name)))
-	case proto.PutUser: // a new user, or another default account for one
+	case model.PutUser: // a new user, or another default account for one
 		if e.User == nil {
 			break
 		}
 		old := v.User(e.User.Name)
 		ok = below(e.User.DefaultAccount) && (old == nil || old.Admin == e.User.Admin) || e.User.Name == me && old != nil &&
 			old.Admin == e.User.Admin
-	case proto.PutAssoc, proto.DropAssoc:
+	case model.PutAssoc, model.DropAssoc:
 		ok = e.Assoc != nil && (below(e.Assoc.Account) && e.Assoc.User != "" || below(parentOf(v, e.Assoc.Account)))
 	}
 	if !ok {
@@ -309,7 +308,7 @@ func accountName(v *state.View, name string) string {
 }
 
 // spellAccounts gives a copy of an edit with its accounts' names as the state has them.
-func spellAccounts(v *state.View, e proto.AcctEdit) proto.AcctEdit {
+func spellAccounts(v *state.View, e model.AcctEdit) model.AcctEdit {
 	if e.Account != nil {
 		a := *e.Account
 		a.Name, a.Parent = accountName(v, a.Name), accountName(v, a.Parent)

@@ -16,10 +16,10 @@ import (
 
 // choose finds the jobs of a list of references that the caller may change. It gives one result per reference and, for
 // references without error, the targets for a command.
-func (c *Controller) choose(v *state.View, who *caller, refs []proto.JobRef,
-	filter *proto.JobFilter) ([]proto.TargetResult, []state.Target, []int) {
+func (c *Controller) choose(v *state.View, who *caller, refs []model.JobRef,
+	filter *proto.JobFilter) ([]proto.TargetResult, []model.JobRef, []int) {
 	results := make([]proto.TargetResult, len(refs))
-	var targets []state.Target
+	var targets []model.JobRef
 	var at []int
 	sees := c.sees(v, who)
 	for i, ref := range refs {
@@ -43,8 +43,7 @@ func (c *Controller) choose(v *state.View, who *caller, refs []proto.JobRef,
 		case denied != 0:
 			results[i].Code, results[i].Text = denied, proto.Text(denied)
 		case len(fits) == len(found):
-			targets, at = append(targets, state.Target{Job: ref.Job, Task: ref.Task, Tasks: ref.Tasks,
-				Het: ref.Het}), append(at, i)
+			targets, at = append(targets, ref), append(at, i)
 		case len(fits) == 0:
 			results[i].Left = true
 		default: // some tasks of an array match and others don't
@@ -57,9 +56,8 @@ func (c *Controller) choose(v *state.View, who *caller, refs []proto.JobRef,
 }
 
 // only gives the target for one record of the records that ref names.
-func only(j *model.Job, ref proto.JobRef) state.Target {
-	r := refOf(j)
-	t := state.Target{Job: r.Job, Task: r.Task, Tasks: r.Tasks, Het: r.Het}
+func only(j *model.Job, ref model.JobRef) model.JobRef {
+	t := refOf(j)
 	named := ref.Tasks
 	if ref.Task != model.NoTask {
 		named = model.TaskSet{{Lo: ref.Task, Hi: ref.Task, Step: 1}}
@@ -75,7 +73,7 @@ func (c *Controller) by(who *caller) events.By { return events.By{UID: who.UID, 
 
 // tells gives a context in which a change of jobs has its entries of the trail with it.
 func (c *Controller) tells(ctx context.Context, who *caller, v *state.View, action proto.JobAction,
-	targets []state.Target) context.Context {
+	targets []model.JobRef) context.Context {
 	event, of := trail.TaskChanged, unended(v)
 	if action == proto.ActRequeue || action == proto.ActRequeueHold {
 		event, of = trail.TaskRequeuing, anyJob(v)
@@ -88,11 +86,11 @@ func (c *Controller) tells(ctx context.Context, who *caller, v *state.View, acti
 
 // mayRelease gives those of the targets that who may release, and where they stand. One of which all tasks run and are
 // not held is left out: that is no failure.
-func (c *Controller) mayRelease(v *state.View, who *caller, results []proto.TargetResult, targets []state.Target,
-	at []int) (keep []state.Target, keptAt []int) {
+func (c *Controller) mayRelease(v *state.View, who *caller, results []proto.TargetResult, targets []model.JobRef,
+	at []int) (keep []model.JobRef, keptAt []int) {
 	for k, t := range targets {
 		blocked := false
-		found := resolve(v, refTo(t))
+		found := resolve(v, t)
 		free := len(found) > 0
 		for _, j := range found {
 			blocked = blocked || j.Hold == model.HeldByAdmin && !c.operator(who)
@@ -112,8 +110,8 @@ func (c *Controller) mayRelease(v *state.View, who *caller, results []proto.Targ
 
 // ofNoCrontab gives the targets that may be changed: a crontab's jobs are what it says. They may only begin sooner,
 // once.
-func ofNoCrontab(v *state.View, set []model.KV, results []proto.TargetResult, targets []state.Target,
-	at []int) (keep []state.Target, keptAt []int) {
+func ofNoCrontab(v *state.View, set []model.KV, results []proto.TargetResult, targets []model.JobRef,
+	at []int) (keep []model.JobRef, keptAt []int) {
 	for k, t := range targets {
 		j := anyJob(v)(t)
 		if j == nil || !j.Recurs() || len(set) == 1 && strings.EqualFold(set[0].Key, "StartTime") {
@@ -128,9 +126,9 @@ func ofNoCrontab(v *state.View, set []model.KV, results []proto.TargetResult, ta
 }
 
 // anyJob gives the first job of a target, or nil.
-func anyJob(v *state.View) func(state.Target) *model.Job {
-	return func(t state.Target) *model.Job {
-		for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+func anyJob(v *state.View) func(model.JobRef) *model.Job {
+	return func(t model.JobRef) *model.Job {
+		for _, j := range resolve(v, t) {
 			return j
 		}
 		return nil
@@ -138,9 +136,9 @@ func anyJob(v *state.View) func(state.Target) *model.Job {
 }
 
 // unended gives the first job of a target that has not ended, or nil.
-func unended(v *state.View) func(state.Target) *model.Job {
-	return func(t state.Target) *model.Job {
-		for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+func unended(v *state.View) func(model.JobRef) *model.Job {
+	return func(t model.JobRef) *model.Job {
+		for _, j := range resolve(v, t) {
 			if !j.State.Finished() {
 				return j
 			}
@@ -150,9 +148,9 @@ func unended(v *state.View) func(state.Target) *model.Job {
 }
 
 // incomplete leaves out the targets whose jobs have all ended well.
-func incomplete(v *state.View, targets []state.Target, at []int) (keep []state.Target, keptAt []int) {
+func incomplete(v *state.View, targets []model.JobRef, at []int) (keep []model.JobRef, keptAt []int) {
 	for k, t := range targets {
-		for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+		for _, j := range resolve(v, t) {
 			if j.State != model.Completed {
 				keep, keptAt = append(keep, t), append(keptAt, at[k])
 				break
@@ -181,16 +179,16 @@ func requeueWords(rq *proto.UpdateJobRequest) (only, special bool, err error) {
 	return only, special, nil
 }
 
-func refOf(j *model.Job) proto.JobRef {
+func refOf(j *model.Job) model.JobRef {
 	switch {
 	case j.ArrayID != 0 && j.Task != model.NoTask:
-		return proto.JobRef{Job: j.ArrayID, Task: j.Task}
+		return model.JobRef{Job: j.ArrayID, Task: j.Task}
 	case j.IsArray():
-		return proto.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
+		return model.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
 	case j.Het != nil:
-		return proto.JobRef{Job: j.Het.ID, Task: model.NoTask, Het: 1 + j.Het.Offset}
+		return model.JobRef{Job: j.Het.ID, Task: model.NoTask, Het: 1 + j.Het.Offset}
 	}
-	return proto.JobRef{Job: j.ID, Task: model.NoTask}
+	return model.JobRef{Job: j.ID, Task: model.NoTask}
 }
 
 // report turns the state's refusals into codes and sentences.
@@ -276,7 +274,7 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 		res, err = c.change(c.tells(ctx, who, v, rq.Action, targets), reply, at,
 			&state.Edit{Targets: targets, Set: []state.Field{state.SetHold, state.SetBegun}, Hold: hold})
 	case proto.ActRelease:
-		var keep []state.Target
+		var keep []model.JobRef
 		if keep, at = c.mayRelease(v, who, results, targets, at); len(keep) == 0 {
 			return reply, nil
 		}
@@ -358,7 +356,7 @@ func (c *Controller) edited(results []proto.TargetResult, at []int, each []state
 // A change is made from the job's present facts (TimeLimit=+10) and replaces its whole specification, so one update
 // waits until the one before it is in the facts: else two users' changes at the same moment become one.
 func (c *Controller) updateEach(ctx context.Context, v *state.View, who *caller, set []model.KV,
-	reply *proto.TargetsReply, targets []state.Target, at []int) error {
+	reply *proto.TargetsReply, targets []model.JobRef, at []int) error {
 	if targets, at = ofNoCrontab(v, set, reply.Results, targets, at); len(targets) == 0 {
 		return nil
 	}
@@ -469,11 +467,11 @@ func resumed(results []proto.TargetResult, at []int, each []state.Refusal) {
 
 // mayRequeue leaves out jobs that can't be requeued, and writes the reason into results: the submitter or JobRequeue=0
 // forbids it, or the job is pending anyway.
-func mayRequeue(v *state.View, results []proto.TargetResult, targets []state.Target, at []int) ([]state.Target, []int) {
+func mayRequeue(v *state.View, results []proto.TargetResult, targets []model.JobRef, at []int) ([]model.JobRef, []int) {
 	keep, keptAt := targets[:0:0], at[:0:0]
 	for k, t := range targets {
 		forbidden, waiting := true, true
-		for _, j := range resolve(v, refTo(t)) {
+		for _, j := range resolve(v, t) {
 			forbidden = forbidden && !j.Spec.Requeue
 			waiting = waiting && j.State == model.Pending
 		}

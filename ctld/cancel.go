@@ -27,7 +27,7 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 		if id == 0 {
 			return nil, refuse(proto.CodeInvalidJob, "no submission with this id is known")
 		}
-		rq = &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
+		rq = &proto.CancelRequest{Targets: []model.JobRef{{Job: id, Task: model.NoTask}}}
 	}
 	if err := checkRefs(v, rq.Targets); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 			case j.State.Finished() || !picked(&rq.Filter, j) || !c.mine(who, j) || j.Het != nil && whole[j.Het.ID]:
 			case j.Leads():
 				whole[j.ID] = true
-				refs = append(refs, proto.JobRef{Job: j.ID, Task: model.NoTask})
+				refs = append(refs, model.JobRef{Job: j.ID, Task: model.NoTask})
 			default:
 				refs = append(refs, refOf(j))
 			}
@@ -93,8 +93,8 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 
 // notOfCrontabs leaves out the jobs of crontabs, which ScronParameters=explicit_scancel protects; named ones are
 // refused.
-func notOfCrontabs(v *state.View, named bool, results []proto.TargetResult, targets []state.Target,
-	at []int) (keep []state.Target, keptAt []int) {
+func notOfCrontabs(v *state.View, named bool, results []proto.TargetResult, targets []model.JobRef,
+	at []int) (keep []model.JobRef, keptAt []int) {
 	for k, t := range targets {
 		j := unended(v)(t)
 		switch r := &results[at[k]]; {
@@ -112,12 +112,12 @@ func notOfCrontabs(v *state.View, named bool, results []proto.TargetResult, targ
 // killWaiting cancels the jobs that wait, of those that get SIGKILL: that ends them too, as in Slurm. It gives the
 // others.
 func (c *Controller) killWaiting(ctx context.Context, v *state.View, who *caller, reply *proto.TargetsReply,
-	targets []state.Target, at []int) (rest []state.Target, restAt []int, err error) {
-	var waiting []state.Target
+	targets []model.JobRef, at []int) (rest []model.JobRef, restAt []int, err error) {
+	var waiting []model.JobRef
 	var waitingAt []int
 	waits := func(j *model.Job) bool { return j.State == model.Pending }
 	for k, t := range targets {
-		found := resolve(v, refTo(t))
+		found := resolve(v, t)
 		switch n := len(slices.DeleteFunc(slices.Clone(found), waits)); n {
 		case 0:
 			waiting, waitingAt = append(waiting, t), append(waitingAt, at[k])
@@ -125,7 +125,7 @@ func (c *Controller) killWaiting(ctx context.Context, v *state.View, who *caller
 			rest, restAt = append(rest, t), append(restAt, at[k])
 		default: // some tasks of an array wait
 			for _, j := range found {
-				switch one := only(j, refTo(t)); {
+				switch one := only(j, t); {
 				case waits(j):
 					waiting, waitingAt = append(waiting, one), append(waitingAt, at[k])
 				case j.State.HasResources():
@@ -155,9 +155,9 @@ func (c *Controller) killWaiting(ctx context.Context, v *state.View, who *caller
 }
 
 // allocations refuses to give back jobs that have a script: it says itself how they end.
-func allocations(v *state.View, targets []state.Target) error {
+func allocations(v *state.View, targets []model.JobRef) error {
 	for _, t := range targets {
-		for _, j := range resolve(v, refTo(t)) {
+		for _, j := range resolve(v, t) {
 			if !j.Spec.Extra().Interactive {
 				return refuse(proto.CodeBadRequest, "job %d has a script, whose exit code is the job's: cancel it instead", j.ID)
 			}
@@ -182,7 +182,7 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *caller
 		res := &reply.Results[i]
 		res.Ref = ref.Job
 		fail := func(code proto.Code) { res.Code, res.Text = code, proto.Text(code) }
-		if checkRefs(v, []proto.JobRef{ref.Job}) != nil {
+		if checkRefs(v, []model.JobRef{ref.Job}) != nil {
 			fail(proto.CodeInvalidJob)
 			continue
 		}
@@ -214,7 +214,7 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *caller
 
 // signal sends a signal to running jobs' processes, and waits for the nodes' answers.
 func (c *Controller) signal(ctx context.Context, v *state.View, who *caller, rq *proto.CancelRequest,
-	targets []state.Target, at []int, reply *proto.TargetsReply) error {
+	targets []model.JobRef, at []int, reply *proto.TargetsReply) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
@@ -237,10 +237,10 @@ func (c *Controller) signal(ctx context.Context, v *state.View, who *caller, rq 
 
 // signalTarget adds a signal for the jobs of a target: without a flag for the processes of their steps, which the node
 // knows.
-func (t *tells) signalTarget(v *state.View, place int, target state.Target, rq *proto.CancelRequest) (proto.Code,
+func (t *tells) signalTarget(v *state.View, place int, target model.JobRef, rq *proto.CancelRequest) (proto.Code,
 	string) {
 	sent, pending := false, false
-	for _, j := range resolve(v, refTo(target)) {
+	for _, j := range resolve(v, target) {
 		switch {
 		case j.State == model.Pending:
 			pending = true
@@ -266,7 +266,7 @@ func (t *tells) signalTarget(v *state.View, place int, target state.Target, rq *
 
 // kill sends SIGKILL to all processes of jobs that are being ended: without an answer, because their nodes end them in
 // any case.
-func (c *Controller) kill(targets []state.Target) {
+func (c *Controller) kill(targets []model.JobRef) {
 	v, kill := c.machine.View(), &proto.CancelRequest{Signal: sigKill, Full: true}
 	var t tells
 	for _, target := range targets {

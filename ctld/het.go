@@ -122,14 +122,9 @@ func (c *Controller) testHet(v *state.View, specs []*model.Spec, reply *proto.Su
 	return last, nil
 }
 
-// refTo gives the reference to a target's jobs.
-func refTo(t state.Target) proto.JobRef {
-	return proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks, Het: t.Het}
-}
-
 // components gives for each target that is a whole heterogeneous job its components that have not ended: what is made
 // of a job's own description is made for each.
-func components(v *state.View, targets []state.Target, at []int) (out []state.Target, places []int) {
+func components(v *state.View, targets []model.JobRef, at []int) (out []model.JobRef, places []int) {
 	for k, t := range targets {
 		all := v.Components(t.Job)
 		if t.Het > 0 || all == nil {
@@ -139,7 +134,7 @@ func components(v *state.View, targets []state.Target, at []int) (out []state.Ta
 		n := len(out)
 		for _, j := range all {
 			if !j.State.Finished() {
-				out = append(out, state.Target{Job: t.Job, Task: model.NoTask, Het: 1 + j.Het.Offset})
+				out = append(out, model.JobRef{Job: t.Job, Task: model.NoTask, Het: 1 + j.Het.Offset})
 				places = append(places, at[k])
 			}
 		}

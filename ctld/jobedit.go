@@ -68,14 +68,14 @@ var editable = []struct {
 }
 
 // edit turns gcontrol's key=value settings into one command for one job.
-func (c *Controller) edit(v *state.View, who *caller, t state.Target, w wanted) (*state.Edit, error) {
-	found := resolve(v, refTo(t))
+func (c *Controller) edit(v *state.View, who *caller, t model.JobRef, w wanted) (*state.Edit, error) {
+	found := resolve(v, t)
 	if len(found) == 0 {
 		return nil, refuse(proto.CodeInvalidJob, "%d", t.Job)
 	}
 	j := found[0]
 	sp := *j.Spec
-	ed := &editing{c: c, v: v, j: j, sp: &sp, out: &state.Edit{Targets: []state.Target{t}, Spec: &sp},
+	ed := &editing{c: c, v: v, j: j, sp: &sp, out: &state.Edit{Targets: []model.JobRef{t}, Spec: &sp},
 		all: w.set}
 	for i, kv := range w.set {
 		ed.operator = c.operator(who) || w.ranked && i >= w.own

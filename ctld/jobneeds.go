@@ -170,8 +170,8 @@ func nodesWord(key string) (number, list bool) {
 }
 
 // resizing turns NumNodes= and NodeList= of a running job into the change of its nodes; nil if it is none.
-func (c *Controller) resizing(v *state.View, t state.Target, set []model.KV) (*state.Resize, error) {
-	found := resolve(v, refTo(t))
+func (c *Controller) resizing(v *state.View, t model.JobRef, set []model.KV) (*state.Resize, error) {
+	found := resolve(v, t)
 	if len(found) != 1 || !found[0].State.HasResources() {
 		return nil, nil
 	}
@@ -273,7 +273,7 @@ func keptNodes(j *model.Job, kv model.KV) ([]string, error) {
 }
 
 // awaitGifts waits, for NumNodes=ALL, until the nodes that other jobs are giving to these jobs can be used.
-func (c *Controller) awaitGifts(ctx context.Context, set []model.KV, targets []state.Target) error {
+func (c *Controller) awaitGifts(ctx context.Context, set []model.KV, targets []model.JobRef) error {
 	if !slices.ContainsFunc(set, func(kv model.KV) bool {
 		number, _ := nodesWord(kv.Key)
 		return number && strings.EqualFold(kv.Value, "ALL")

@@ -226,12 +226,12 @@ func (c *Controller) signalNode(ctx context.Context, node string, list []*proto.
 }
 
 // notify adds a line for the output of a job's script or of the command that waits for it.
-func (t *tells) notify(v *state.View, place int, target state.Target, set []model.KV) (proto.Code, string) {
+func (t *tells) notify(v *state.View, place int, target model.JobRef, set []model.KV) (proto.Code, string) {
 	if len(set) != 1 || set[0].Value == "" || len(set[0].Value) > proto.MaxFieldBytes {
 		return proto.CodeBadRequest, fmt.Sprintf("a message has 1 to %d bytes", proto.MaxFieldBytes)
 	}
 	told := false
-	for _, j := range resolve(v, refTo(target)) {
+	for _, j := range resolve(v, target) {
 		if j.State == model.Running || j.State == model.Suspended {
 			told = true
 			t.signal(place, j, 1, proto.Stop{Tell: true, Line: set[0].Value})

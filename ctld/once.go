@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gbatch/ctld/events"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
@@ -223,10 +224,10 @@ func (c *Controller) recall(ctx context.Context, who *caller, once *proto.Once, 
 }
 
 // targetsOf gives what results are of.
-func targetsOf(results []proto.TargetResult) []state.Target {
-	out := make([]state.Target, len(results))
+func targetsOf(results []proto.TargetResult) []model.JobRef {
+	out := make([]model.JobRef, len(results))
 	for i, r := range results {
-		out[i] = state.Target{Job: r.Ref.Job, Task: r.Ref.Task, Tasks: r.Ref.Tasks}
+		out[i] = r.Ref
 	}
 	return out
 }

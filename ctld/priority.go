@@ -98,8 +98,8 @@ func (c *Controller) resetUsage(ctx context.Context) {
 	began := time.Now()
 	reset := func(at time.Time) bool {
 		_, err := c.propose(ctx,
-			&state.Accounts{Edits: []state.AcctEdit{
-				{Op: state.ResetUsage, Assoc: &model.Association{Account: model.RootAccount}}}})
+			&state.Accounts{Edits: []model.AcctEdit{
+				{Op: model.ResetUsage, Assoc: &model.Association{Account: model.RootAccount}}}})
 		if err != nil && ctx.Err() == nil {
 			c.log.Warn("usage could not be reset (PriorityUsageResetPeriod)", "period", at, "err", err)
 		}
@@ -154,10 +154,10 @@ func periodBegin(period string, now time.Time) time.Time {
 // top puts a pending job ahead of all jobs of the same user, account, QOS and single partition, with nice values as
 // Slurm documents it, in one log entry under key. The other jobs together lose what the job gains, so that the user as
 // a whole gains nothing.
-func (c *Controller) top(ctx context.Context, key string, who *caller, t state.Target) (proto.Code, string,
+func (c *Controller) top(ctx context.Context, key string, who *caller, t model.JobRef) (proto.Code, string,
 	error) {
 	v := c.machine.View()
-	found := resolve(v, refTo(t))
+	found := resolve(v, t)
 	if len(found) == 0 {
 		return proto.CodeInvalidJob, proto.Text(proto.CodeInvalidJob), nil
 	}
@@ -217,6 +217,6 @@ const maxTopPeers = 1000
 func renice(j *model.Job, by int64) *state.Edit {
 	sp := *j.Spec
 	sp.Nice = int32(min(max(int64(sp.Nice)+by, -2147483645), 2147483645))
-	return &state.Edit{Targets: []state.Target{{Job: j.ID, Task: model.NoTask}}, Spec: &sp,
+	return &state.Edit{Targets: []model.JobRef{{Job: j.ID, Task: model.NoTask}}, Spec: &sp,
 		Set: []state.Field{state.SetSpec, state.SetPriority}, Priority: priorityOf(&sp)}
 }

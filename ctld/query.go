@@ -143,7 +143,7 @@ func askRules(v *state.View) []*model.AskRules {
 
 // checkRefs refuses references that no command could have parsed. After it, MaxTargets times the largest possible array
 // bounds later walks.
-func checkRefs(v *state.View, refs []proto.JobRef) error {
+func checkRefs(v *state.View, refs []model.JobRef) error {
 	if len(refs) > proto.MaxTargets {
 		return refuse(proto.CodeBadRequest, "more than %d job ids in one request", proto.MaxTargets)
 	}
@@ -158,7 +158,7 @@ func checkRefs(v *state.View, refs []proto.JobRef) error {
 
 // resolve gives the records that a reference names: a job, an array with all its tasks, some tasks, or components of a
 // heterogeneous job. A task that has not started gives the array's own record.
-func resolve(v *state.View, ref proto.JobRef) []*model.Job {
+func resolve(v *state.View, ref model.JobRef) []*model.Job {
 	var out []*model.Job
 	switch {
 	case ref.Task != model.NoTask || len(ref.Tasks) > 0:

@@ -158,7 +158,7 @@ func (c *Controller) noteRecords(ctx context.Context, who *caller, rq *proto.Upd
 	var deeds []*model.Audit
 	for _, r := range records {
 		t := targetOf(r)
-		x := proto.TargetResult{Ref: refTo(t)}
+		x := proto.TargetResult{Ref: t}
 		if r.End == 0 && !r.State.Finished() {
 			x.Code = proto.CodePolicy
 			x.Text = fmt.Sprintf("job %d has not ended; name it alone to change its comments in the queue", r.Job)
@@ -245,7 +245,7 @@ func inQueue(v *state.View, rq *proto.AcctRequest, set []model.KV) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(rq.Jobs, func(ref proto.JobRef) bool {
+	return !slices.ContainsFunc(rq.Jobs, func(ref model.JobRef) bool {
 		found := resolve(v, ref)
 		return len(found) == 0 || slices.ContainsFunc(found, func(j *model.Job) bool { return j.State.Finished() })
 	})
@@ -286,12 +286,12 @@ func (c *Controller) recordsToNote(ctx context.Context, v *state.View, who *call
 }
 
 // targetOf names a record's job as users do.
-func targetOf(r *model.Record) state.Target {
+func targetOf(r *model.Record) model.JobRef {
 	switch {
 	case r.ArrayID != 0 && r.Task != model.NoTask:
-		return state.Target{Job: r.ArrayID, Task: r.Task}
+		return model.JobRef{Job: r.ArrayID, Task: r.Task}
 	case r.Het != nil:
-		return state.Target{Job: r.Het.ID, Task: model.NoTask, Het: 1 + r.Het.Offset}
+		return model.JobRef{Job: r.Het.ID, Task: model.NoTask, Het: 1 + r.Het.Offset}
 	}
-	return state.Target{Job: r.Job, Task: model.NoTask}
+	return model.JobRef{Job: r.Job, Task: model.NoTask}
 }

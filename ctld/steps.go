@@ -30,7 +30,7 @@ type stepsOf map[int32]bool
 
 // stepJobs gives the running jobs of a request, with the steps it names of each.
 func (c *Controller) stepJobs(v *state.View, sees *sight, rq *proto.StepsRequest) (map[model.JobID]stepsOf, error) {
-	refs := make([]proto.JobRef, 0, len(rq.Steps)+len(rq.Filter.Jobs))
+	refs := make([]model.JobRef, 0, len(rq.Steps)+len(rq.Filter.Jobs))
 	for _, r := range rq.Steps {
 		refs = append(refs, r.Job)
 	}
@@ -187,7 +187,7 @@ func describeStep(j *model.Job, s *proto.RunningStep) {
 
 // limitSteps gives running steps of jobs another time limit: set has the step's number and the limit.
 func (c *Controller) limitSteps(ctx context.Context, v *state.View, set []model.KV, results []proto.TargetResult,
-	targets []state.Target, at []int) error {
+	targets []model.JobRef, at []int) error {
 	step, limit := int64(proto.StepAll), int64(0)
 	for _, kv := range set {
 		var err error
@@ -214,7 +214,7 @@ func (c *Controller) limitSteps(ctx context.Context, v *state.View, set []model.
 	var tell tells
 	for k, t := range targets {
 		runs := false
-		for _, j := range resolve(v, refTo(t)) {
+		for _, j := range resolve(v, t) {
 			if j.Run != nil && j.State.HasResources() {
 				tell.add(at[k], j, proto.StepTell{Step: int32(step), LimitS: limit})
 				runs = true

@@ -247,7 +247,7 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 		if d.Failed || d.Kind == 0 || d.Kind > model.DepExpand {
 			return refuse(proto.CodeDependency, "--dependency=%s is malformed", sp.DepText)
 		}
-		found := resolve(v, proto.JobRef{Job: d.Job, Task: model.NoTask})
+		found := resolve(v, model.JobRef{Job: d.Job, Task: model.NoTask})
 		if d.Job != 0 && (len(found) == 0 || !c.sees(v, who).job(found[0].Spec)) {
 			return refuse(proto.CodeDependency, "--dependency=%s: job %d is unknown; see gqueue for the jobs that are known",
 				sp.DepText, d.Job)

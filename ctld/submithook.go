@@ -234,7 +234,7 @@ type wanted struct {
 
 // hookModify shows the change of each target to the program. A target that the program refuses gets its result.
 func (c *Controller) hookModify(ctx context.Context, v *state.View, who *caller, set []model.KV,
-	reply *proto.TargetsReply, targets []state.Target, at []int) ([]wanted, error) {
+	reply *proto.TargetsReply, targets []model.JobRef, at []int) ([]wanted, error) {
 	wants := make([]wanted, len(targets))
 	for k := range wants {
 		wants[k] = wanted{set: set, own: len(set)}
@@ -285,9 +285,9 @@ func (c *Controller) hookModify(ctx context.Context, v *state.View, who *caller,
 
 // hookChange shows one change to the program.
 func (c *Controller) hookChange(ctx context.Context, v *state.View, who *caller, set []model.KV,
-	t state.Target) (w wanted, note string, err error) {
+	t model.JobRef) (w wanted, note string, err error) {
 	w = wanted{set: set, own: len(set)}
-	found := resolve(v, refTo(t))
+	found := resolve(v, t)
 	if len(found) == 0 {
 		return w, "", nil // it is refused for that
 	}

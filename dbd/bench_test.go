@@ -95,7 +95,7 @@ func BenchmarkQuery(b *testing.B) {
 			[2]int{1900, 2100}},
 		{"user-day", proto.AcctRequest{Start: at, End: at + day - 1, Users: []uint32{1005}}, [2]int{120, 150}},
 		{"user-all", proto.AcctRequest{Users: []uint32{1005}}, [2]int{1400, 1500}},
-		{"job", proto.AcctRequest{Jobs: []proto.JobRef{{Job: 200000, Task: model.NoTask}}}, [2]int{1, 1}},
+		{"job", proto.AcctRequest{Jobs: []model.JobRef{{Job: 200000, Task: model.NoTask}}}, [2]int{1, 1}},
 		{"running-now", proto.AcctRequest{Start: t0 + 30*day, End: t0 + 30*day, States: []model.JobState{model.Running}},
 			[2]int{0, 0}},
 	} {

@@ -146,7 +146,7 @@ func TestDaemon(t *testing.T) {
 		}
 	}
 	if records, _, err := stream(t.Context(), m,
-		&proto.AcctRequest{Jobs: []proto.JobRef{{Job: 4711, Task: model.NoTask}}}); err != nil || len(records) != 0 {
+		&proto.AcctRequest{Jobs: []model.JobRef{{Job: 4711, Task: model.NoTask}}}); err != nil || len(records) != 0 {
 		t.Error(records, err)
 	}
 	wantRefusal := func(kind uint16, body []byte, want string) {

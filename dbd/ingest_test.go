@@ -82,7 +82,7 @@ func TestPutMoves(t *testing.T) {
 	step("1.1:F 1.2:R 10.1:R", rec(0, 9, purged))
 	step("1.2:R 10.1:R", rec(0, 1, purged))
 	step("1.2:R 9.1:CD 10.1:R", rec(0, 9, task(9, 1))) // the array's last task takes its number
-	wantNames(t, d, &proto.AcctRequest{Jobs: []proto.JobRef{{Job: 9, Task: model.NoTask}}}, "9.1:CD 10.1:R")
+	wantNames(t, d, &proto.AcctRequest{Jobs: []model.JobRef{{Job: 9, Task: model.NoTask}}}, "9.1:CD 10.1:R")
 }
 
 func TestPutKeepsTheLastOfABatch(t *testing.T) {
@@ -270,7 +270,7 @@ func TestNotedRecords(t *testing.T) {
 	says := func(job model.JobID, want string) {
 		t.Helper()
 		var got []string
-		rq := &proto.AcctRequest{Jobs: []proto.JobRef{{Job: job, Task: model.NoTask}}, Duplicates: true}
+		rq := &proto.AcctRequest{Jobs: []model.JobRef{{Job: job, Task: model.NoTask}}, Duplicates: true}
 		for _, r := range ask(t, d, rq) {
 			x := r.Exit.Derived()
 			got = append(got, fmt.Sprintf("%s,%d:%d,%s,%s", r.Comment, x.Code, x.Signal, r.Extra(), r.SystemText()))

@@ -208,7 +208,7 @@ func randomRequest(rng *rand.Rand, now model.Time, spanned func() model.Time) *p
 		q.States = append(q.States, model.JobState(1+rng.IntN(len(model.JobStates()))))
 	}
 	for range rng.IntN(4) - 1 {
-		j := proto.JobRef{Job: model.JobID(1 + rng.IntN(400)), Task: model.NoTask}
+		j := model.JobRef{Job: model.JobID(1 + rng.IntN(400)), Task: model.NoTask}
 		switch rng.IntN(3) {
 		case 0:
 			j.Job = j.Job - j.Job%8 + 1

@@ -39,7 +39,7 @@ func TestFileIsReadForever(t *testing.T) {
 	golden.Compare(t, "testdata/v1/acct.txt", before)
 	// A cluster that it doesn't know begins its own series beside the old one.
 	mustPut(t, d, 1, rec(1, 77))
-	if got := ask(t, d, &proto.AcctRequest{Jobs: []proto.JobRef{{Job: 77, Task: model.NoTask}}}); len(got) != 1 {
+	if got := ask(t, d, &proto.AcctRequest{Jobs: []model.JobRef{{Job: 77, Task: model.NoTask}}}); len(got) != 1 {
 		t.Errorf("a record of today's is not among %d", len(got))
 	}
 	if d.damaged.Load() != 0 {

@@ -43,9 +43,9 @@ func TestQuery(t *testing.T) {
 			r.Account, r.Partition, r.QOS, r.Name, r.Nodes, r.GID = "chem", "cpu,gpu", "high", "x", "big7", 5
 		}))
 
-	id := func(n model.JobID) proto.JobRef { return proto.JobRef{Job: n, Task: model.NoTask} }
-	el := func(n model.JobID, i int32) proto.JobRef { return proto.JobRef{Job: n, Task: i} }
-	jobs := func(j ...proto.JobRef) []proto.JobRef { return j }
+	id := func(n model.JobID) model.JobRef { return model.JobRef{Job: n, Task: model.NoTask} }
+	el := func(n model.JobID, i int32) model.JobRef { return model.JobRef{Job: n, Task: i} }
+	jobs := func(j ...model.JobRef) []model.JobRef { return j }
 	st := func(s ...model.JobState) []model.JobState { return s }
 	const arrays = " 10.1:PD 11.1:CD 12.1:R 20.1:CD 21.1:CD"
 	for _, c := range []struct {
@@ -100,9 +100,9 @@ func TestQuery(t *testing.T) {
 		{"task with the array's number", proto.AcctRequest{Jobs: jobs(el(20, 1))}, "20.1:CD"},
 		{"waiting task", proto.AcctRequest{Jobs: jobs(el(10, 5))}, "10.1:PD"},
 		{"no such task", proto.AcctRequest{Jobs: jobs(el(10, 10), el(20, 7), el(1, 0))}, ""},
-		{"tasks", proto.AcctRequest{Jobs: []proto.JobRef{{Job: 10, Tasks: model.TaskSet{{Lo: 1, Hi: 3, Step: 2}}}}},
+		{"tasks", proto.AcctRequest{Jobs: []model.JobRef{{Job: 10, Tasks: model.TaskSet{{Lo: 1, Hi: 3, Step: 2}}}}},
 			"10.1:PD 12.1:R"},
-		{"tasks that run", proto.AcctRequest{Jobs: []proto.JobRef{{Job: 10, Tasks: model.TaskSet{{Lo: 0, Hi: 1, Step: 1}}}}},
+		{"tasks that run", proto.AcctRequest{Jobs: []model.JobRef{{Job: 10, Tasks: model.TaskSet{{Lo: 0, Hi: 1, Step: 1}}}}},
 			"11.1:CD 12.1:R"},
 
 		{"user", proto.AcctRequest{Users: []uint32{2}}, "2.1:F 4.1:PD"},
@@ -134,8 +134,8 @@ func TestQueryRefusals(t *testing.T) {
 		"at most 10000":         {Users: make([]uint32, proto.MaxTargets+1)},
 		"nodes: ":               {Nodes: []string{"n[1-"}},
 		"more than 10000 nodes": {Nodes: []string{"n[1-10001]"}},
-		"no range of tasks":     {Jobs: []proto.JobRef{{Job: 1, Tasks: model.TaskSet{{Lo: 0, Hi: 10, Step: 0}}}}},
-		"0-2147483647:1":        {Jobs: []proto.JobRef{{Job: 1, Tasks: model.TaskSet{{Lo: 0, Hi: math.MaxInt32, Step: 1}}}}},
+		"no range of tasks":     {Jobs: []model.JobRef{{Job: 1, Tasks: model.TaskSet{{Lo: 0, Hi: 10, Step: 0}}}}},
+		"0-2147483647:1":        {Jobs: []model.JobRef{{Job: 1, Tasks: model.TaskSet{{Lo: 0, Hi: math.MaxInt32, Step: 1}}}}},
 	} {
 		_, err := tryAsk(t.Context(), d, req)
 		var bad *BadRequestError
@@ -271,9 +271,9 @@ func TestJobsAreSeenWhileTheyMove(t *testing.T) {
 			known.Lock()
 			last := top
 			known.Unlock()
-			want := make([]proto.JobRef, 0, 12)
+			want := make([]model.JobRef, 0, 12)
 			for j := max(1, int(last)-11); j <= int(last); j++ {
-				want = append(want, proto.JobRef{Job: model.JobID(j), Task: model.NoTask})
+				want = append(want, model.JobRef{Job: model.JobID(j), Task: model.NoTask})
 			}
 			if got := ask(t, d, &proto.AcctRequest{Jobs: want}); len(got) != len(want) {
 				t.Errorf("asked for %d jobs up to %d, got %s", len(want), last, names(got))

@@ -40,7 +40,7 @@ func TestSteps(t *testing.T) {
 	for want, req := range map[string]*proto.AcctRequest{
 		"1 2 3":                     {},
 		"1 1.0 1.1 1.2 2 2.0 3 3.0": {Steps: true},
-		"1 1.0 1.1 1.2":             {Steps: true, Jobs: []proto.JobRef{{Job: 1, Task: model.NoTask}}},
+		"1 1.0 1.1 1.2":             {Steps: true, Jobs: []model.JobRef{{Job: 1, Task: model.NoTask}}},
 	} {
 		if got := stepNames(t, d, req); got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -91,7 +91,7 @@ func TestUsersSeeWhatTheyMay(t *testing.T) {
 			{who(7, "seven"), everything, "4.1:R"},
 			{who(5, "five"), &proto.AcctRequest{Users: []uint32{6, 7}}, ""},
 			{who(5, "five"), &proto.AcctRequest{Users: []uint32{5, 6}}, "1.1:CD"},
-			{who(5, "five"), &proto.AcctRequest{Jobs: []proto.JobRef{{Job: 2, Task: model.NoTask}}}, ""},
+			{who(5, "five"), &proto.AcctRequest{Jobs: []model.JobRef{{Job: 2, Task: model.NoTask}}}, ""},
 			{who(9, "chief"), everything, ""}, // who coordinates what is asked of the leader
 			{who(9, "chief"), &proto.AcctRequest{Users: []uint32{6}}, ""},
 			{who(0, "root"), everything, ""}, {who(900, "slurm"), everything, ""}, {who(8, "op"), everything, ""},

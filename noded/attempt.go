@@ -41,12 +41,11 @@ type attempt struct {
 
 	overfull string // why its script was ended: its container has written too much
 
-	timer     *time.Timer // its phase's deadline
-	turn      uint64      // number of the timer: messages of older timers are ignored
-	killed    time.Time   // when it was first sent SIGKILL
-	cleared   time.Time   // when the removal of what it left began
-	warned    time.Time   // when the log last said that something of it does not end
-	forgotten model.Time  // when the leader said that it does not know it
+	deadline  deadline   // of its phase
+	killed    time.Time  // when it was first sent SIGKILL
+	cleared   time.Time  // when the removal of what it left began
+	warned    time.Time  // when the log last said that something of it does not end
+	forgotten model.Time // when the leader said that it does not know it
 
 	tries   int  // tries to remove what it left
 	drained bool // the node was drained for processes that survive SIGKILL
@@ -103,11 +102,8 @@ func (a *attempt) alive() bool {
 func (a *attempt) runs() bool { return a.phase == running || a.phase == stopping || a.phase == killing }
 
 func (a *attempt) stopTimers() {
-	for _, t := range [...]*time.Timer{a.timer, a.program.timer} {
-		if t != nil {
-			t.Stop()
-		}
-	}
+	a.deadline.stop()
+	a.program.look.stop()
 }
 
 // doomed reports whether the attempt is being ended, or has an order to end.
@@ -271,22 +267,13 @@ func (l *loop) patienceOf(a *attempt) time.Duration {
 
 // setDeadline arms the timer of the attempt's phase; 0 stops it.
 func (l *loop) setDeadline(a *attempt, d time.Duration) {
-	if a.timer != nil {
-		a.timer.Stop()
-		a.timer = nil
-	}
-	a.turn++
-	if d <= 0 {
-		return
-	}
-	m := msgDeadline{a.key, a.turn}
-	a.timer = time.AfterFunc(d, func() { l.n.inbox.post(m) })
+	a.deadline.arm(l.n.inbox, d, func(turn uint64) any { return msgDeadline{a.key, turn} })
 }
 
 // onDeadline handles a phase's deadline. Processes that survive SIGKILL for too long are given up.
 func (l *loop) onDeadline(m msgDeadline) error {
 	a := l.attempts[m.key]
-	if a == nil || a.turn != m.turn {
+	if a == nil || a.deadline.turn != m.turn {
 		return nil
 	}
 	if l.hopeless(a) {

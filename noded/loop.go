@@ -32,12 +32,6 @@ const (
 	maxAttempts = 32768
 	// maxGone is how many forgotten attempts are remembered, so that a late order cannot start one of them again.
 	maxGone = 65536
-	// maxReportText is the most text in a report, bytes.
-	maxReportText = 4096
-	// maxBareName is the most of a step's name in a report without details, bytes.
-	maxBareName = 64
-	// maxAcked is how many acknowledged reports one record of the spool names.
-	maxAcked = 4096
 )
 
 // inbox is the queue of messages to the loop. Its senders bound its length: a session waits until its orders are taken,
@@ -64,6 +58,30 @@ func (in *inbox) take() []any {
 	list := in.list
 	in.list = nil
 	return list
+}
+
+// deadline is a timer whose message comes through the inbox. The message has the number of the time that it was armed,
+// so that one from before can be told.
+type deadline struct {
+	timer *time.Timer
+	turn  uint64
+}
+
+// arm posts what of gives after d; 0: never. What was armed before is not posted, or has another number.
+func (t *deadline) arm(in *inbox, d time.Duration, of func(turn uint64) any) {
+	t.stop()
+	t.turn++
+	if d > 0 {
+		m := of(t.turn)
+		t.timer = time.AfterFunc(d, func() { in.post(m) })
+	}
+}
+
+func (t *deadline) stop() {
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+	}
 }
 
 // The messages.
@@ -382,49 +400,6 @@ func (l *loop) guard(do func() error, failed func(error) error) (err error) {
 	return do()
 }
 
-// report makes a report, to be sent once it is written. The last one of an attempt is synced.
-func (l *loop) report(r *proto.Report) error {
-	l.seq++
-	r.Seq = l.seq
-	if r.At == 0 {
-		r.At = l.stamp()
-	}
-	if a := l.attempts[reportKey(r)]; a != nil {
-		r.Since = a.since
-	}
-	clipReport(r)
-	err := l.spool.add(recReport, r, final(r))
-	if err != nil {
-		l.log.Error("a report is too large for the spool and goes without its details", "job", r.Job, "err", err)
-		bareReport(r)
-		err = l.spool.add(recReport, r, final(r))
-	}
-	if err != nil {
-		return err
-	}
-	l.reports = append(l.reports, r)
-	return nil
-}
-
-// clipReport shortens a report's texts.
-func clipReport(r *proto.Report) {
-	r.Text, r.Exit.Text = clip(r.Text, maxReportText), clip(r.Exit.Text, maxReportText)
-	if s := r.Step; s != nil {
-		s.Exit.Text, s.Name, s.Submit = clip(s.Exit.Text, maxReportText), clip(s.Name, maxReportText),
-			clip(s.Submit, maxReportText)
-	}
-}
-
-// bareReport takes out of a report what can be large: it says that something has ended, and how, in any case.
-func bareReport(r *proto.Report) {
-	r.Exit.Use = nil
-	if r.Step != nil {
-		s := *r.Step
-		s.Name, s.Submit, s.Nodes, s.Gres, s.Exit.Use = clip(s.Name, maxBareName), "", nil, nil, nil
-		r.Step = &s
-	}
-}
-
 func (l *loop) stamp() model.Time { return l.n.hostTime() }
 
 // repeat sends an attempt's reports again.
@@ -440,36 +415,6 @@ func (l *loop) repeat(a *attempt) error {
 		return l.report(&proto.Report{Kind: proto.ReportReady, Job: a.key.Job, Attempt: a.key.Attempt})
 	}
 	return nil // there is nothing to report yet
-}
-
-// onAck drops the reports that the leader has in its log.
-func (l *loop) onAck(seqs []uint64) error {
-	acked := map[uint64]bool{}
-	var known []uint64
-	for _, seq := range seqs {
-		r, ok := l.spool.mem.reports[seq]
-		if !ok {
-			continue
-		}
-		if acked[seq] {
-			continue
-		}
-		acked[seq] = true
-		known = append(known, seq)
-		if final(r) {
-			l.drop(reportKey(r))
-		}
-	}
-	for part := range slices.Chunk(known, maxAcked) {
-		if err := l.spool.add(recAcked, &ackedSeqs{Seqs: part}, false); err != nil {
-			return err
-		}
-	}
-	if len(known) == 0 {
-		return nil
-	}
-	l.out.remove(func(r *proto.Report) bool { return acked[r.Seq] })
-	return nil
 }
 
 // drop takes an attempt out of memory and keeps its key, so that a late order does not start it again.
@@ -548,13 +493,6 @@ func (l *loop) stopTimers() {
 	for _, a := range l.attempts {
 		a.stopTimers()
 	}
-}
-
-func clip(s string, max int) string {
-	if len(s) <= max {
-		return s
-	}
-	return s[:max] + "..."
 }
 
 // recent has the last part of each attempt, and forgets the oldest attempts.

@@ -139,9 +139,9 @@ func (l *loop) onProgram(ev *shim.Event) error {
 
 // program is the prolog or epilog that an attempt runs.
 type program struct {
-	until time.Time   // when it is killed
-	cut   time.Time   // when it was; zero: it has not been
-	timer *time.Timer // when it is looked at next
+	until time.Time // when it is killed
+	cut   time.Time // when it was; zero: it has not been
+	look  deadline  // when it is looked at next
 }
 
 // limitOf gives the time limit of the program that an attempt has reached.
@@ -203,11 +203,7 @@ func (l *loop) lookAt(a *attempt, step int32) {
 	if !p.until.IsZero() {
 		wait = min(wait, max(0, p.until.Sub(l.now())))
 	}
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	m := msgProgramLate{a.key, step}
-	p.timer = time.AfterFunc(wait, func() { l.n.inbox.post(m) })
+	p.look.arm(l.n.inbox, max(wait, 1), func(uint64) any { return msgProgramLate{a.key, step} })
 }
 
 // onProgramLate kills a program whose time is up, and cuts the output of one that goes on. One that survives SIGKILL is
@@ -259,9 +255,7 @@ func (n *Noded) cutOutput(path string) {
 // programEnded notes a program's end and goes on with the next. A prolog that fails ends its list; an epilog runs its
 // whole list, so that a failed program keeps no other from cleaning up.
 func (l *loop) programEnded(a *attempt, ev *shim.Event) error {
-	if a.program.timer != nil {
-		a.program.timer.Stop()
-	}
+	a.program.look.stop()
 	r := a.rec
 	st := staged{Job: a.key.Job, Attempt: a.key.Attempt, Stage: r.Stage, List: r.List, Index: r.Index + 1, Fault: r.Fault}
 	fault := programFault(r, ev, !a.program.cut.IsZero())

@@ -9,9 +9,9 @@ import (
 	"gbatch/internal/proto"
 )
 
-// report.go has the outbox of reports to the leader: the copy in memory of the spool's reports. The loop adds reports
-// once they are durable and removes them when they are acknowledged; the present session sends those that it has not
-// sent yet.
+// report.go makes reports to the leader, and has their outbox: the copy in memory of the spool's reports. The loop adds
+// them once they are durable and removes them when they are acknowledged; the present session sends those that it has
+// not sent yet.
 
 const (
 	// startedPatience is how long the report of a job's start waits for other reports. It is not urgent, and the end of
@@ -19,6 +19,13 @@ const (
 	startedPatience = 8 * time.Millisecond
 	// reportPace is the least time between two messages with reports; the first after a rest goes at once.
 	reportPace = 5 * time.Millisecond
+
+	// maxReportText is the most text in a report, bytes.
+	maxReportText = 4096
+	// maxBareName is the most of a step's name in a report without details, bytes.
+	maxBareName = 64
+	// maxAcked is how many acknowledged reports one record of the spool names.
+	maxAcked = 4096
 )
 
 // outbox has the reports that are not acknowledged, by ascending Seq.
@@ -121,4 +128,84 @@ func (o *outbox) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.reports)
+}
+
+// report makes a report, to be sent once it is written. The last one of an attempt is synced.
+func (l *loop) report(r *proto.Report) error {
+	l.seq++
+	r.Seq = l.seq
+	if r.At == 0 {
+		r.At = l.stamp()
+	}
+	if a := l.attempts[reportKey(r)]; a != nil {
+		r.Since = a.since
+	}
+	clipReport(r)
+	err := l.spool.add(recReport, r, final(r))
+	if err != nil {
+		l.log.Error("a report is too large for the spool and goes without its details", "job", r.Job, "err", err)
+		bareReport(r)
+		err = l.spool.add(recReport, r, final(r))
+	}
+	if err != nil {
+		return err
+	}
+	l.reports = append(l.reports, r)
+	return nil
+}
+
+// clipReport shortens a report's texts.
+func clipReport(r *proto.Report) {
+	r.Text, r.Exit.Text = clip(r.Text, maxReportText), clip(r.Exit.Text, maxReportText)
+	if s := r.Step; s != nil {
+		s.Exit.Text, s.Name, s.Submit = clip(s.Exit.Text, maxReportText), clip(s.Name, maxReportText),
+			clip(s.Submit, maxReportText)
+	}
+}
+
+// bareReport takes out of a report what can be large: it says that something has ended, and how, in any case.
+func bareReport(r *proto.Report) {
+	r.Exit.Use = nil
+	if r.Step != nil {
+		s := *r.Step
+		s.Name, s.Submit, s.Nodes, s.Gres, s.Exit.Use = clip(s.Name, maxBareName), "", nil, nil, nil
+		r.Step = &s
+	}
+}
+
+// onAck drops the reports that the leader has in its log.
+func (l *loop) onAck(seqs []uint64) error {
+	acked := map[uint64]bool{}
+	var known []uint64
+	for _, seq := range seqs {
+		r, ok := l.spool.mem.reports[seq]
+		if !ok {
+			continue
+		}
+		if acked[seq] {
+			continue
+		}
+		acked[seq] = true
+		known = append(known, seq)
+		if final(r) {
+			l.drop(reportKey(r))
+		}
+	}
+	for part := range slices.Chunk(known, maxAcked) {
+		if err := l.spool.add(recAcked, &ackedSeqs{Seqs: part}, false); err != nil {
+			return err
+		}
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	l.out.remove(func(r *proto.Report) bool { return acked[r.Seq] })
+	return nil
+}
+
+func clip(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	return s[:max] + "..."
 }

@@ -64,14 +64,13 @@ type step struct {
 	oom   bool   // the kernel killed processes of it for lack of memory
 	alert bool   // its kills are watched (--oom-kill-step)
 
-	timer   *time.Timer // its phase's deadline
-	turn    uint64      // number of the timer: messages of older timers are ignored
-	limit   *time.Timer // its time limit
-	drain   *time.Timer // runs out when its relays must have passed on everything
-	lonely  *time.Timer // runs out when its command has not come back
-	killed  time.Time   // when it was first sent SIGKILL
-	cleared time.Time   // when clearing it away began
-	tries   int         // tries to remove it
+	deadline deadline    // of its phase
+	limit    *time.Timer // its time limit
+	drain    *time.Timer // runs out when its relays must have passed on everything
+	lonely   *time.Timer // runs out when its command has not come back
+	killed   time.Time   // when it was first sent SIGKILL
+	cleared  time.Time   // when clearing it away began
+	tries    int         // tries to remove it
 
 	parts   []*part // parts of other nodes, if this node manages the step
 	relays  []*relayed

@@ -136,22 +136,13 @@ func (l *loop) stepPatienceOf(s *step) time.Duration {
 
 // setStepDeadline arms the timer of the step's phase; 0 stops it.
 func (l *loop) setStepDeadline(s *step, d time.Duration) {
-	if s.timer != nil {
-		s.timer.Stop()
-		s.timer = nil
-	}
-	s.turn++
-	if d <= 0 {
-		return
-	}
-	m := msgStepDeadline{s.job.key, s.id, s.turn}
-	s.timer = time.AfterFunc(d, func() { l.n.inbox.post(m) })
+	s.deadline.arm(l.n.inbox, d, func(turn uint64) any { return msgStepDeadline{s.job.key, s.id, turn} })
 }
 
 // onStepDeadline is a phase's deadline.
 func (l *loop) onStepDeadline(m msgStepDeadline) {
 	s := l.step(m.key, m.id)
-	if s == nil || s.turn != m.turn {
+	if s == nil || s.deadline.turn != m.turn {
 		return
 	}
 	if l.hopelessStep(s) {

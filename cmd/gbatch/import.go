@@ -14,7 +14,6 @@ import (
 
 	"gbatch/dbd"
 	"gbatch/internal/acctmgr"
-	"gbatch/internal/client"
 	"gbatch/internal/migrate"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -190,7 +189,7 @@ func (o *importOptions) bringAccounts(ctx context.Context, r *migrate.Report) (s
 	defer cl.Close()
 	const tries = 64 // others may change accounts meanwhile
 	for n := 1; ; n++ {
-		facts, err := accountFacts(cl)
+		facts, err := acctmgr.Ask(cl.Stream, cl.Decode)
 		if err != nil {
 			return "", err
 		}
@@ -232,22 +231,6 @@ func (o *importOptions) bringAccounts(ctx context.Context, r *migrate.Report) (s
 		}
 		time.Sleep(rand.N(50 * time.Millisecond)) // others who have lost the race come at other moments
 	}
-}
-
-func accountFacts(cl *client.Client) (*acctmgr.Facts, error) {
-	var chunks []*proto.AccountsChunk
-	err := cl.Stream(proto.KindAccounts, &proto.AccountsRequest{}, func(body []byte) error {
-		chunk := new(proto.AccountsChunk)
-		if err := cl.Decode(body, chunk); err != nil {
-			return err
-		}
-		chunks = append(chunks, chunk)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return acctmgr.Read(chunks), nil
 }
 
 // bringHistory brings the rows of sacct to gdbd, and to the one that keeps a copy.

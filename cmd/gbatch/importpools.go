@@ -171,7 +171,7 @@ func (m *making) step(s *pools.Step) error {
 func (m *making) account(s *pools.Step) (migrate.Kind, string, error) {
 	const tries = 16
 	for n := 1; ; n++ {
-		facts, err := accountFacts(m.cl)
+		facts, err := acctmgr.Ask(m.cl.Stream, m.cl.Decode)
 		if err != nil {
 			return 0, "", err
 		}

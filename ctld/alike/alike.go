@@ -19,14 +19,14 @@ type likeness struct {
 }
 
 // Divide replaces each reference to tasks of an array by references to those that are alike.
-func Divide(v *state.View, refs []proto.JobRef, action proto.JobAction) []proto.JobRef {
+func Divide(v *state.View, refs []model.JobRef, action proto.JobAction) []model.JobRef {
 	switch action {
 	case proto.ActHold, proto.ActUserHold, proto.ActRelease, proto.ActSuspend, proto.ActResume, proto.ActRequeue,
 		proto.ActRequeueHold, proto.ActUpdate:
 	default:
 		return refs
 	}
-	var out []proto.JobRef
+	var out []model.JobRef
 	for _, ref := range refs {
 		if v.Array(ref.Job) == nil || ref.Task != model.NoTask || ref.Het > 0 {
 			out = append(out, ref)
@@ -38,7 +38,7 @@ func Divide(v *state.View, refs []proto.JobRef, action proto.JobAction) []proto.
 }
 
 // divideOne divides one reference; exactly says that a change is made from what each job has been.
-func divideOne(v *state.View, ref proto.JobRef, exactly bool) []proto.JobRef {
+func divideOne(v *state.View, ref model.JobRef, exactly bool) []model.JobRef {
 	var order []likeness
 	tasks := map[likeness][]int32{}
 	add := func(a likeness, task int32) {
@@ -74,14 +74,14 @@ func divideOne(v *state.View, ref proto.JobRef, exactly bool) []proto.JobRef {
 		})
 	}
 	if len(order) < 2 {
-		return []proto.JobRef{ref}
+		return []model.JobRef{ref}
 	}
-	out := make([]proto.JobRef, 0, len(order))
+	out := make([]model.JobRef, 0, len(order))
 	for _, a := range order {
 		slices.Sort(tasks[a])
-		out = append(out, proto.JobRef{Job: ref.Job, Task: model.NoTask, Tasks: model.TaskSetOf(tasks[a])})
+		out = append(out, model.JobRef{Job: ref.Job, Task: model.NoTask, Tasks: model.TaskSetOf(tasks[a])})
 	}
-	slices.SortStableFunc(out, func(a, b proto.JobRef) int { return int(a.Tasks.Min() - b.Tasks.Min()) })
+	slices.SortStableFunc(out, func(a, b model.JobRef) int { return int(a.Tasks.Min() - b.Tasks.Min()) })
 	return out
 }
 

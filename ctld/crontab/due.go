@@ -22,7 +22,7 @@ func Due(v *state.View, now model.Time) (out []*state.Edit) {
 			e = &state.Edit{Set: []state.Field{state.SetBegin}, Begin: at}
 			of[at], out = e, append(out, e)
 		}
-		e.Targets = append(e.Targets, state.Target{Job: j.ID, Task: model.NoTask})
+		e.Targets = append(e.Targets, model.JobRef{Job: j.ID, Task: model.NoTask})
 	}
 	return out
 }

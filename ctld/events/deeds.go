@@ -42,7 +42,7 @@ func (b By) One(event, what, name, text string) []*model.Audit {
 }
 
 // Jobs makes an entry for each target. of gives a target's job, or nil if there is none that the change can reach.
-func (b By) Jobs(event, text string, targets []state.Target, of func(t state.Target) *model.Job) []*model.Audit {
+func (b By) Jobs(event, text string, targets []model.JobRef, of func(t model.JobRef) *model.Job) []*model.Audit {
 	var out []*model.Audit
 	for i := range targets {
 		j := of(targets[i])
@@ -57,7 +57,7 @@ func (b By) Jobs(event, text string, targets []state.Target, of func(t state.Tar
 }
 
 // Noted makes the entry that changes the record of a job that has ended, which users name as t says.
-func (b By) Noted(r *model.Record, t *state.Target, text string, set []model.KV) *model.Audit {
+func (b By) Noted(r *model.Record, t *model.JobRef, text string, set []model.KV) *model.Audit {
 	a := b.entry(trail.TaskChanged, trail.Job, jobName(t), text)
 	a.Job, a.Owner = r.Job, r.UID
 	a.Noted = &model.Noted{Attempt: r.Attempt, Size: r.Size, Submit: r.Submit, Set: set}
@@ -65,7 +65,7 @@ func (b By) Noted(r *model.Record, t *state.Target, text string, set []model.KV)
 }
 
 // jobName writes a target as users do: 12, 12_3, 12_[3-5], 12+1.
-func jobName(t *state.Target) string {
+func jobName(t *model.JobRef) string {
 	name := strconv.FormatUint(uint64(t.Job), 10)
 	switch {
 	case t.Het > 0:
@@ -94,7 +94,7 @@ func (b By) Nodes(names []string, list, text string) []*model.Audit {
 }
 
 // Accounts makes an entry for each edit. The text is Slurm's name of the action, "; " and what is set.
-func (b By) Accounts(v *state.View, edits []state.AcctEdit) []*model.Audit {
+func (b By) Accounts(v *state.View, edits []model.AcctEdit) []*model.Audit {
 	var out []*model.Audit
 	put := func(known bool, kind, name, text string) {
 		verb := "Add "
@@ -108,34 +108,34 @@ func (b By) Accounts(v *state.View, edits []state.AcctEdit) []*model.Audit {
 	}
 	for i := range edits {
 		switch e := &edits[i]; {
-		case e.Op == state.PutAccount && e.Account != nil:
+		case e.Op == model.PutAccount && e.Account != nil:
 			a := e.Account
 			put(v.Account(a.Name) != nil, "Accounts", a.Name, fmt.Sprintf("parent=%s description=%q organization=%q%s", a.Parent,
 				a.Description, a.Organization, listText(" coordinators=", a.Coordinators)))
-		case e.Op == state.DropAccount && e.Account != nil:
+		case e.Op == model.DropAccount && e.Account != nil:
 			drop("Accounts", e.Account.Name)
-		case e.Op == state.PutUser && e.User != nil:
+		case e.Op == model.PutUser && e.User != nil:
 			u := e.User
 			put(v.User(u.Name) != nil, "Users", u.Name,
 				fmt.Sprintf("defaultaccount=%s adminlevel=%s%s", u.DefaultAccount, u.Admin, ofDefault(u.DefaultWCKey)))
-		case e.Op == state.DropUser && e.User != nil:
+		case e.Op == model.DropUser && e.User != nil:
 			drop("Users", e.User.Name)
-		case e.Op == state.RenameUser && e.User != nil:
+		case e.Op == model.RenameUser && e.User != nil:
 			put(true, "Users", e.User.Name, "name="+e.NewName)
 			out[len(out)-1].Renamed = e.NewName
-		case e.Op == state.PutAssoc && e.Assoc != nil:
+		case e.Op == model.PutAssoc && e.Assoc != nil:
 			a := e.Assoc
 			put(v.Association(a.Account, a.User, a.Partition) != nil, "Associations", assocName(a),
 				fmt.Sprintf("fairshare=%d%s", a.Shares, listText(" qos=", a.QOS)))
-		case e.Op == state.DropAssoc && e.Assoc != nil:
+		case e.Op == model.DropAssoc && e.Assoc != nil:
 			drop("Associations", assocName(e.Assoc))
-		case e.Op == state.PutQOS && e.QOS != nil:
+		case e.Op == model.PutQOS && e.QOS != nil:
 			put(v.QOS(e.QOS.Name) != nil, "QOS", e.QOS.Name, fmt.Sprintf("priority=%d", e.QOS.Priority))
-		case e.Op == state.DropQOS && e.QOS != nil:
+		case e.Op == model.DropQOS && e.QOS != nil:
 			drop("QOS", e.QOS.Name)
-		case e.Op == state.PutWCKey && e.WCKey != nil:
+		case e.Op == model.PutWCKey && e.WCKey != nil:
 			put(false, "WCKeys", e.WCKey.User, "wckey="+e.WCKey.Name)
-		case e.Op == state.DropWCKey && e.WCKey != nil:
+		case e.Op == model.DropWCKey && e.WCKey != nil:
 			drop("WCKeys", e.WCKey.User+" wckey="+e.WCKey.Name)
 		case e.Assoc != nil:
 			put(true, "Associations", assocName(e.Assoc), "rawusage=0")

@@ -11,6 +11,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
+	"gbatch/internal/rpc/share"
 	"gbatch/internal/state"
 	"gbatch/internal/trail"
 )
@@ -90,12 +91,13 @@ type Feed struct {
 
 	looked chan struct{} // is closed after the first look
 	first  sync.Once
-	seats  seats
+	seats  share.Seats
 }
 
 // NewFeed makes a feed.
 func NewFeed(facts Facts) *Feed {
-	return &Feed{facts: facts, changed: make(chan struct{}), looked: make(chan struct{})}
+	return &Feed{facts: facts, seats: share.Seats{All: MaxStreams}, changed: make(chan struct{}),
+		looked: make(chan struct{})}
 }
 
 // Run follows the facts until ctx ends, and then ends all streams.

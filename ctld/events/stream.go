@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"gbatch/internal/state"
@@ -39,36 +38,6 @@ const (
 	partEvents   = 256              // are sent at a time
 	maxValues    = 64               // values of one filter
 )
-
-// seats counts streams.
-type seats struct {
-	mu  sync.Mutex
-	all int
-	of  map[uint32]int
-}
-
-func (s *seats) take(uid uint32, most int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.of == nil {
-		s.of = map[uint32]int{}
-	}
-	if s.all >= MaxStreams || s.of[uid] >= most {
-		return false
-	}
-	s.all++
-	s.of[uid]++
-	return true
-}
-
-func (s *seats) leave(uid uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all--
-	if s.of[uid]--; s.of[uid] == 0 {
-		delete(s.of, uid)
-	}
-}
 
 // filter is what a client asks for; empty lists ask for everything.
 type filter struct {
@@ -210,13 +179,13 @@ func (f *Feed) Serve(w http.ResponseWriter, r *http.Request, who *Listener) {
 		Refuse(w, http.StatusForbidden, err.Error())
 		return
 	}
-	if !f.seats.take(who.UID, who.Most) {
+	if !f.seats.Take(who.UID, who.Most) {
 		w.Header().Set("Retry-After", "10")
 		Refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("too many streams are open: a user may hold %d, all together %d",
 			who.Most, MaxStreams))
 		return
 	}
-	defer f.seats.leave(who.UID)
+	defer f.seats.Leave(who.UID)
 	s := &stream{feed: f, w: w, out: http.NewResponseController(w), want: want}
 	_ = s.out.SetReadDeadline(time.Time{}) // a connection without deadlines has none to lift
 	h := w.Header()

@@ -390,7 +390,7 @@ func (q *request) enqueue(id string) (any, error) {
 		}
 		var done proto.TargetsReply
 		if err := q.ask(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: proto.ActRelease,
-			Targets: []proto.JobRef{r}}, &done); err != nil {
+			Targets: []model.JobRef{r}}, &done); err != nil {
 			return nil, err
 		}
 		if err := failed(&done); err != nil {

@@ -154,7 +154,7 @@ func (q *request) jobs(f proto.JobFilter) (list []*Task, err error) {
 var errEnough = errors.New("enough")
 
 // ref reads a task's number: task-12, 12, 12_3.
-func ref(id string) (proto.JobRef, error) {
+func ref(id string) (model.JobRef, error) {
 	r, err := env.ParseJobRef(strings.TrimPrefix(id, "task-"))
 	if err != nil {
 		return r, &wrong{http.StatusNotFound, "there is no task " + id}
@@ -227,7 +227,7 @@ func (q *request) one(id string) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := q.jobs(proto.JobFilter{Jobs: []proto.JobRef{r}})
+	list, err := q.jobs(proto.JobFilter{Jobs: []model.JobRef{r}})
 	if err == nil && len(list) == 0 {
 		err = &wrong{http.StatusNotFound, "there is no task " + id}
 	}
@@ -339,7 +339,7 @@ func (q *request) cancel(id string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rq := &proto.CancelRequest{Targets: []proto.JobRef{r}}
+	rq := &proto.CancelRequest{Targets: []model.JobRef{r}}
 	var done proto.TargetsReply
 	if err := q.ask(rq.Kind(), rq, &done); err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (c *cluster) ends(t *testing.T, name string) {
 		Tasks: 1, CPUsPerTask: 1}})
 	last := model.JobID(0)
 	c.View().Jobs(func(j *model.Job) bool { last = max(last, j.ID); return true })
-	c.do(t, &state.Stop{Event: model.EvCancel, Targets: []state.Target{{Job: last, Task: model.NoTask}}})
+	c.do(t, &state.Stop{Event: model.EvCancel, Targets: []model.JobRef{{Job: last, Task: model.NoTask}}})
 }
 
 // said collects what a program reads.

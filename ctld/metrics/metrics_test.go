@@ -51,9 +51,9 @@ func cluster(tb testing.TB, nodes, jobs int) *state.View {
 	}
 	cfg.Partitions = append(cfg.Partitions, p)
 	apply(&state.SetConfig{Config: cfg})
-	account := func(name, parent string, limits ...model.TRESLimit) []state.AcctEdit {
-		return []state.AcctEdit{{Op: state.PutAccount, Account: &model.Account{Name: name, Parent: parent}},
-			{Op: state.PutAssoc, Assoc: &model.Association{Account: name, Shares: 1, GrpTRES: limits}}}
+	account := func(name, parent string, limits ...model.TRESLimit) []model.AcctEdit {
+		return []model.AcctEdit{{Op: model.PutAccount, Account: &model.Account{Name: name, Parent: parent}},
+			{Op: model.PutAssoc, Assoc: &model.Association{Account: name, Shares: 1, GrpTRES: limits}}}
 	}
 	apply(&state.Accounts{Edits: append(account("division", "root", model.TRESLimit{TRES: "gres/gpu", Count: 10}),
 		account("acct00", "division")...)})

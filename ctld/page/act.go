@@ -76,7 +76,7 @@ func (q *request) jobDeed(what string, f url.Values) (string, error) {
 	if len(ids) > maxActs {
 		return "", fmt.Errorf("%d jobs are chosen, at most %d are possible at once", len(ids), maxActs)
 	}
-	var refs []proto.JobRef
+	var refs []model.JobRef
 	for _, id := range ids {
 		ref, err := env.ParseJobRef(id)
 		if err != nil {
@@ -118,7 +118,7 @@ func (q *request) jobDeed(what string, f url.Values) (string, error) {
 }
 
 // targets says what became of each job.
-func targets(results []proto.TargetResult, refs []proto.JobRef, done string) (string, error) {
+func targets(results []proto.TargetResult, refs []model.JobRef, done string) (string, error) {
 	var wrong []string
 	for i := range results {
 		r := &results[i]

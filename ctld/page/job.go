@@ -75,7 +75,7 @@ func oneJob(q *request) (any, error) {
 		return nil, rpc.Errorf(proto.CodeInvalidJob, "%s", err)
 	}
 	rq := &proto.JobsRequest{Positions: true}
-	rq.Filter.Jobs, rq.Filter.States = []proto.JobRef{ref}, model.JobStates()
+	rq.Filter.Jobs, rq.Filter.States = []model.JobRef{ref}, model.JobStates()
 	list, rules, more, err := q.jobs(rq, maxRows, nil)
 	var said *rpc.Error
 	switch {
@@ -188,9 +188,9 @@ func events(j *model.Job, now model.Time) (out []happened) {
 }
 
 // whyOne adds why a job waits.
-func (q *request) whyOne(x *job, ref proto.JobRef) {
+func (q *request) whyOne(x *job, ref model.JobRef) {
 	var reply proto.WhyReply
-	if err := q.ask(proto.KindWhy, &proto.WhyRequest{Jobs: []proto.JobRef{ref}}, &reply); err != nil {
+	if err := q.ask(proto.KindWhy, &proto.WhyRequest{Jobs: []model.JobRef{ref}}, &reply); err != nil {
 		x.Causes = []string{env.Text(err)}
 		return
 	}
@@ -244,9 +244,9 @@ func (q *request) jobGPUs(x *job, j *model.Job) {
 }
 
 // steps adds the running steps.
-func (q *request) steps(x *job, ref proto.JobRef) {
+func (q *request) steps(x *job, ref model.JobRef) {
 	rq := &proto.StepsRequest{}
-	rq.Filter.Jobs = []proto.JobRef{ref}
+	rq.Filter.Jobs = []model.JobRef{ref}
 	_ = q.stream(proto.KindSteps, rq, func(part []byte) error { // a node that doesn't answer leaves out its steps
 		var chunk proto.StepsChunk
 		if err := proto.Decode(part, &chunk); err != nil {
@@ -278,8 +278,8 @@ func (q *request) script(x *job, id model.JobID) {
 }
 
 // records gives what accounting has of a job.
-func (q *request) records(ref proto.JobRef, most int) (list []*model.Record, err error) {
-	err = q.stream(proto.KindAcct, &proto.AcctRequest{Jobs: []proto.JobRef{ref}}, func(part []byte) error {
+func (q *request) records(ref model.JobRef, most int) (list []*model.Record, err error) {
+	err = q.stream(proto.KindAcct, &proto.AcctRequest{Jobs: []model.JobRef{ref}}, func(part []byte) error {
 		var chunk proto.RecordsChunk
 		if err := proto.Decode(part, &chunk); err != nil {
 			return err
@@ -302,7 +302,7 @@ func (q *request) records(ref proto.JobRef, most int) (list []*model.Record, err
 }
 
 // efficiency adds what gseff tells of a job, with what it uses now if it runs and the reader may know.
-func (q *request) efficiency(x *job, ref proto.JobRef, j *model.Job) {
+func (q *request) efficiency(x *job, ref model.JobRef, j *model.Job) {
 	list, err := q.records(ref, 1)
 	if err != nil {
 		x.UseNote = env.Text(err)
@@ -315,7 +315,7 @@ func (q *request) efficiency(x *job, ref proto.JobRef, j *model.Job) {
 	var use *model.Usage
 	if r.End == 0 {
 		var reply proto.StatReply
-		if !j.State.HasResources() || q.ask(proto.KindStat, &proto.StatRequest{Jobs: []proto.JobRef{ref}}, &reply) != nil {
+		if !j.State.HasResources() || q.ask(proto.KindStat, &proto.StatRequest{Jobs: []model.JobRef{ref}}, &reply) != nil {
 			return // it is not this reader's
 		}
 		for i := range reply.Steps {
@@ -346,7 +346,7 @@ func (x *job) used(r *model.Record, use *model.Usage, now model.Time) {
 }
 
 // pastJob shows a job that only accounting knows.
-func (q *request) pastJob(ref proto.JobRef, notHere error) (any, error) {
+func (q *request) pastJob(ref model.JobRef, notHere error) (any, error) {
 	list, err := q.records(ref, 1)
 	if err != nil {
 		return nil, err

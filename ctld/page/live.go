@@ -3,7 +3,6 @@ package page
 import (
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -19,44 +18,14 @@ const (
 	liveWrite    = 10 * time.Second
 )
 
-// streams counts the pages that listen.
-type streams struct {
-	mu  sync.Mutex
-	all int
-	of  map[uint32]int
-}
-
-func (s *streams) enter(uid uint32) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all >= maxStreams || s.of[uid] >= maxStreamsOf {
-		return false
-	}
-	if s.of == nil {
-		s.of = map[uint32]int{}
-	}
-	s.all++
-	s.of[uid]++
-	return true
-}
-
-func (s *streams) leave(uid uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all--
-	if s.of[uid]--; s.of[uid] == 0 {
-		delete(s.of, uid)
-	}
-}
-
 // live is the stream. It ends with the request's time; a browser begins it anew by itself.
 func (q *request) live() {
-	if !q.p.open.enter(q.who.UID) {
+	if !q.p.open.Take(q.who.UID, maxStreamsOf) {
 		q.w.Header().Set("Retry-After", "60")
 		http.Error(q.w, "too many pages listen; this one looks again by itself", http.StatusServiceUnavailable)
 		return
 	}
-	defer q.p.open.leave(q.who.UID)
+	defer q.p.open.Leave(q.who.UID)
 	h := q.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")

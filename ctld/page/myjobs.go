@@ -112,14 +112,14 @@ func sizeText(nodes int, gpus int64, j *model.Job, rules *ask.Rulebook) string {
 }
 
 // refOf names a record: an array's own record is the whole array.
-func refOf(j *model.Job) proto.JobRef {
+func refOf(j *model.Job) model.JobRef {
 	switch {
 	case j.IsArray():
-		return proto.JobRef{Job: j.ArrayID, Task: model.NoTask}
+		return model.JobRef{Job: j.ArrayID, Task: model.NoTask}
 	case j.ArrayID != 0 && j.Task != model.NoTask:
-		return proto.JobRef{Job: j.ArrayID, Task: j.Task}
+		return model.JobRef{Job: j.ArrayID, Task: j.Task}
 	}
-	return proto.JobRef{Job: j.ID, Task: model.NoTask}
+	return model.JobRef{Job: j.ID, Task: model.NoTask}
 }
 
 // mine is the view of a user's own jobs.
@@ -304,7 +304,7 @@ func (q *request) why() {
 }
 
 // explained names the job of an explanation.
-func explained(x *model.Explanation) proto.JobRef {
+func explained(x *model.Explanation) model.JobRef {
 	return refOf(&model.Job{ID: x.Job, ArrayID: x.ArrayID, Task: x.Task, Tasks: x.Tasks})
 }
 

@@ -21,6 +21,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/share"
 )
 
 // Options make a Page.
@@ -36,7 +37,7 @@ type Page struct {
 	o      Options
 	own    [32]byte // makes the words that forms of this process's readers have
 	forged *http.CrossOriginProtection
-	open   streams
+	open   share.Seats
 	kept   kept
 }
 
@@ -47,7 +48,7 @@ var templates = template.Must(template.New("").Funcs(functions).ParseFS(files, "
 
 // New makes the pages.
 func New(o *Options) *Page {
-	p := &Page{o: *o, forged: http.NewCrossOriginProtection()}
+	p := &Page{o: *o, open: share.Seats{All: maxStreams}, forged: http.NewCrossOriginProtection()}
 	_, _ = rand.Read(p.own[:]) // it never fails
 	return p
 }

@@ -7,8 +7,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// share is a line of the tree.
-type share struct {
+// shareLine is a line of the tree.
+type shareLine struct {
 	*proto.ShareRow
 	Pad   int // pixels, by its depth
 	Key   string
@@ -20,7 +20,7 @@ type share struct {
 
 // sharesView is the view.
 type sharesView struct {
-	Rows  []share
+	Rows  []shareLine
 	Left  int
 	Place []string
 }
@@ -34,7 +34,7 @@ func shares(q *request) (any, error) {
 	v := &sharesView{}
 	for i := range reply.Rows {
 		r := &reply.Rows[i]
-		s := share{ShareRow: r, Pad: 16 * int(r.Depth), Key: fmt.Sprint(r.ID, r.Account, "/", r.User, "/", r.Partition),
+		s := shareLine{ShareRow: r, Pad: 16 * int(r.Depth), Key: fmt.Sprint(r.ID, r.Account, "/", r.User, "/", r.Partition),
 			Mine: r.User != "" && r.UID == q.who.UID}
 		if !math.IsInf(r.LevelFS, 0) && !math.IsNaN(r.LevelFS) {
 			s.Level = fmt.Sprintf("%.2f", r.LevelFS)

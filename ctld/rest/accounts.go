@@ -15,16 +15,7 @@ import (
 
 // accountFacts gives the accounts as they are now.
 func (q *request) accountFacts() (*acctmgr.Facts, error) {
-	var chunks []*proto.AccountsChunk
-	err := q.stream(proto.KindAccounts, &proto.AccountsRequest{}, func(part []byte) error {
-		chunk := &proto.AccountsChunk{}
-		chunks = append(chunks, chunk)
-		return proto.Decode(part, chunk)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return acctmgr.Read(chunks), nil
+	return acctmgr.Ask(q.stream, proto.Decode)
 }
 
 // picked gives the records of "show ENTITY" that a function keeps.

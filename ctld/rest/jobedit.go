@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
@@ -92,7 +93,7 @@ func updateJob(q *request) error {
 		if rq.Action == 0 || rq.Action == proto.ActUpdate && len(set) == 0 {
 			continue
 		}
-		rq.Targets = []proto.JobRef{ref}
+		rq.Targets = []model.JobRef{ref}
 		var reply proto.TargetsReply
 		if err := q.ask(proto.KindUpdateJob, rq, &reply); err != nil {
 			return err

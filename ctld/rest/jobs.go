@@ -27,7 +27,7 @@ var (
 )
 
 // jobRef reads a job's number as the commands take it: 7, 7_3, 7_[1-3].
-func jobRef(text string) (proto.JobRef, error) {
+func jobRef(text string) (model.JobRef, error) {
 	ref, err := env.ParseJobRef(text)
 	if err != nil {
 		return ref, &fault{Number: errBadJob, Text: proto.Text(proto.CodeInvalidJob), Detail: err.Error(),
@@ -36,7 +36,7 @@ func jobRef(text string) (proto.JobRef, error) {
 	return ref, nil
 }
 
-func jobRefs(list []string) (out []proto.JobRef, err error) {
+func jobRefs(list []string) (out []model.JobRef, err error) {
 	if len(list) > proto.MaxTargets {
 		return nil, &fault{Number: errQuery, Detail: fmt.Sprintf("%d jobs are named, at most %d are possible", len(list),
 			proto.MaxTargets)}
@@ -193,7 +193,7 @@ func getJob(q *request) error {
 		return err
 	}
 	rq := &proto.JobsRequest{}
-	rq.Filter.Jobs, rq.Filter.States = []proto.JobRef{ref}, model.JobStates()
+	rq.Filter.Jobs, rq.Filter.States = []model.JobRef{ref}, model.JobStates()
 	q.j.Open("jobs", '[')
 	n, err := q.each(q.j, rq)
 	q.j.Close(']')
@@ -253,7 +253,7 @@ func signalOf(text string) (int32, error) {
 }
 
 // cancelOf makes the request for flags of kill_jobs_msg.
-func cancelOf(q *request, refs []proto.JobRef, signal string, flags []string) (*proto.CancelRequest, error) {
+func cancelOf(q *request, refs []model.JobRef, signal string, flags []string) (*proto.CancelRequest, error) {
 	n, err := signalOf(signal)
 	if err != nil {
 		return nil, err
@@ -320,7 +320,7 @@ func deleteJob(q *request) error {
 	if err != nil {
 		return err
 	}
-	rq, err := cancelOf(q, []proto.JobRef{ref}, q.get("signal"), q.words("flags"))
+	rq, err := cancelOf(q, []model.JobRef{ref}, q.get("signal"), q.words("flags"))
 	if err != nil {
 		return err
 	}

@@ -204,7 +204,7 @@ func getResources(q *request) error {
 		return err
 	}
 	rq := &proto.JobsRequest{}
-	rq.Filter.Jobs, rq.Filter.States = []proto.JobRef{ref}, model.JobStates()
+	rq.Filter.Jobs, rq.Filter.States = []model.JobRef{ref}, model.JobStates()
 	var job *model.Job
 	if err := q.stream(proto.KindJobs, rq, func(part []byte) error {
 		var chunk proto.JobsChunk

@@ -102,7 +102,7 @@ func dbJob(q *request) error {
 	if err != nil {
 		return err
 	}
-	n, err := q.records(&proto.AcctRequest{Jobs: []proto.JobRef{ref}})
+	n, err := q.records(&proto.AcctRequest{Jobs: []model.JobRef{ref}})
 	if err == nil && n == 0 {
 		q.warn("Nothing found with query: there is no record of job " + q.name)
 	}
@@ -224,7 +224,7 @@ func exitCode(o *object) (string, bool) {
 }
 
 // modifyRecords changes jobs' records, and lists whose.
-func (q *request) modifyRecords(refs []proto.JobRef, set []model.KV) error {
+func (q *request) modifyRecords(refs []model.JobRef, set []model.KV) error {
 	if len(refs) == 0 {
 		return &fault{Number: errBadJob, Text: proto.Text(proto.CodeInvalidJob), Detail: "job_id_list names no job"}
 	}
@@ -263,7 +263,7 @@ func postRecord(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.modifyRecords([]proto.JobRef{ref}, set)
+	return q.modifyRecords([]model.JobRef{ref}, set)
 }
 
 // postRecords is POST slurmdb's jobs.

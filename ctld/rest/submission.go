@@ -256,7 +256,7 @@ func (q *request) submit(b *object, script, list string, outside bool) error {
 	if admin != "" && !rq.TestOnly {
 		var done proto.TargetsReply
 		if err := q.ask(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: proto.ActUpdate,
-			Targets: []proto.JobRef{{Job: reply.Job, Task: model.NoTask}},
+			Targets: []model.JobRef{{Job: reply.Job, Task: model.NoTask}},
 			Set:     []model.KV{{Key: "AdminComment", Value: admin}}}, &done); err != nil {
 			q.warn("admin_comment: " + err.Error())
 		} else if len(done.Results) > 0 && done.Results[0].Code != 0 {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
 )
 
 // Add plans "add ENTITY words...".
@@ -139,7 +138,7 @@ func (f *Facts) addAccounts(words []word) (*Plan, error) {
 			Organization: or(organization, or(notRoot(parent), name))}
 		n := a
 		n.Account = name
-		p.edit(proto.AcctEdit{Op: proto.PutAccount, Account: acct})
+		p.edit(model.AcctEdit{Op: model.PutAccount, Account: acct})
 		p.putAssoc(&n)
 		made, lines = append(made, "  "+name), append(lines, f.assocLine(&n))
 	}
@@ -232,7 +231,7 @@ func (f *Facts) addQOS(words []word) (*Plan, error) {
 		}
 		n := q
 		n.Name, n.Description = name, or(q.Description, name)
-		p.edit(proto.AcctEdit{Op: proto.PutQOS, QOS: &n})
+		p.edit(model.AcctEdit{Op: model.PutQOS, QOS: &n})
 		made = append(made, "  "+name)
 	}
 	if len(made) > 0 {
@@ -336,7 +335,7 @@ func (f *Facts) coordinators(words []word, add bool) (*Plan, error) {
 			}
 		}
 		p.say("  %s", name)
-		p.edit(proto.AcctEdit{Op: proto.PutAccount, Account: &n})
+		p.edit(model.AcctEdit{Op: model.PutAccount, Account: &n})
 	}
 	p.list(" Removed Coordinators (sub accounts not listed)...", removed)
 	return p, nil

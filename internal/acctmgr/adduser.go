@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
 )
 
 // userWords are the words of add user.
@@ -110,7 +109,7 @@ func (f *Facts) addUsers(words []word) (*Plan, error) {
 			user.DefaultAccount = or(u.preset, u.accounts[0])
 		}
 		if old == nil || user != *old {
-			p.edit(proto.AcctEdit{Op: proto.PutUser, User: &user})
+			p.edit(model.AcctEdit{Op: model.PutUser, User: &user})
 		}
 		if old == nil {
 			p.NewUsers = append(p.NewUsers, name)

@@ -23,6 +23,23 @@ type Facts struct {
 	Tracks   bool                      // TrackWCKey
 }
 
+// Asked makes a request of a kind, and passes each part of the answer to each.
+type Asked func(kind uint16, rq proto.Message, each func(part []byte) error) error
+
+// Ask asks the cluster for all accounts, users, associations and QOS. Answers are read by decode.
+func Ask(ask Asked, decode func(part []byte, x proto.Message) error) (*Facts, error) {
+	var chunks []*proto.AccountsChunk
+	err := ask(proto.KindAccounts, &proto.AccountsRequest{}, func(part []byte) error {
+		chunk := new(proto.AccountsChunk)
+		chunks = append(chunks, chunk)
+		return decode(part, chunk)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return Read(chunks), nil
+}
+
 // Read makes Facts from the cluster's answer.
 func Read(chunks []*proto.AccountsChunk) *Facts {
 	f := &Facts{Accounts: map[string]*model.Account{}, Users: map[string]*model.User{}, QOS: map[string]*model.QOS{},

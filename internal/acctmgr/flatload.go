@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
 )
 
 // Limits of a flat file.
@@ -393,18 +392,18 @@ func (l *load) plan() error {
 		if f.QOS[name] == nil && len(l.qos.m[name].Preempt) > 0 { // it may refer to a QOS that is made after it
 			first := *l.qos.m[name]
 			first.Preempt = nil
-			p.edit(proto.AcctEdit{Op: proto.PutQOS, QOS: &first})
+			p.edit(model.AcctEdit{Op: model.PutQOS, QOS: &first})
 		}
 	}
 	for _, name := range l.qos.keys {
 		if q := l.qos.m[name]; f.QOS[name] == nil || !reflect.DeepEqual(q, f.QOS[name]) {
-			p.edit(proto.AcctEdit{Op: proto.PutQOS, QOS: q})
+			p.edit(model.AcctEdit{Op: model.PutQOS, QOS: q})
 			qos = append(qos, "  "+name)
 		}
 	}
 	for _, name := range l.accounts.keys {
 		if a := l.accounts.m[name]; f.Accounts[name] == nil || !reflect.DeepEqual(a, f.Accounts[name]) {
-			p.edit(proto.AcctEdit{Op: proto.PutAccount, Account: a})
+			p.edit(model.AcctEdit{Op: model.PutAccount, Account: a})
 			accounts = append(accounts, "  "+name)
 		}
 	}
@@ -421,13 +420,13 @@ func (l *load) plan() error {
 	var keys []string
 	for _, k := range l.wckeys.keys {
 		if w := l.wckeys.m[k]; !f.hasWCKey(w.User, w.Name) {
-			p.edit(proto.AcctEdit{Op: proto.PutWCKey, WCKey: w})
+			p.edit(model.AcctEdit{Op: model.PutWCKey, WCKey: w})
 			keys = append(keys, "  "+w.Name+" of "+w.User)
 		}
 	}
 	for _, name := range l.users.keys {
 		if u := l.users.m[name]; f.Users[name] == nil || *u != *f.Users[name] {
-			p.edit(proto.AcctEdit{Op: proto.PutUser, User: u})
+			p.edit(model.AcctEdit{Op: model.PutUser, User: u})
 			users = append(users, "  "+name)
 			if f.Users[name] == nil {
 				p.NewUsers = append(p.NewUsers, name)
@@ -476,7 +475,7 @@ func (l *load) drop() {
 	})
 	var lines []string
 	for _, a := range gone {
-		p.edit(proto.AcctEdit{Op: proto.DropAssoc,
+		p.edit(model.AcctEdit{Op: model.DropAssoc,
 			Assoc: &model.Association{Account: a.Account, User: a.User, Partition: a.Partition}})
 		lines = append(lines, f.whichLine(a))
 	}
@@ -486,13 +485,13 @@ func (l *load) drop() {
 	}))
 	lines = nil
 	for _, name := range users {
-		p.edit(proto.AcctEdit{Op: proto.DropUser, User: &model.User{Name: name}})
+		p.edit(model.AcctEdit{Op: model.DropUser, User: &model.User{Name: name}})
 		lines = append(lines, "  "+name)
 	}
 	p.list(" Deleting users...", lines)
 	lines = nil
 	for _, name := range accounts {
-		p.edit(proto.AcctEdit{Op: proto.DropAccount, Account: &model.Account{Name: name, Parent: f.parent(name)}})
+		p.edit(model.AcctEdit{Op: model.DropAccount, Account: &model.Account{Name: name, Parent: f.parent(name)}})
 		lines = append(lines, "  "+name)
 	}
 	p.list(" Deleting accounts...", lines)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
 )
 
 // Modify plans "modify ENTITY where ... set ...".
@@ -105,7 +104,7 @@ func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 			}
 		}
 		if !reflect.DeepEqual(&a, f.Accounts[name]) {
-			p.edit(proto.AcctEdit{Op: proto.PutAccount, Account: &a})
+			p.edit(model.AcctEdit{Op: model.PutAccount, Account: &a})
 			if a.Description != f.Accounts[name].Description || a.Organization != f.Accounts[name].Organization {
 				accts = append(accts, "  "+name)
 			}
@@ -119,7 +118,7 @@ func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 			return nil, err
 		}
 		if reset {
-			p.edit(proto.AcctEdit{Op: proto.ResetUsage, Assoc: &model.Association{Account: name}})
+			p.edit(model.AcctEdit{Op: model.ResetUsage, Assoc: &model.Association{Account: name}})
 		}
 		if !reflect.DeepEqual(&n, old) {
 			p.putAssoc(&n)
@@ -370,7 +369,7 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 			u.DefaultAccount = account
 		}
 		if u != *old {
-			p.edit(proto.AcctEdit{Op: proto.PutUser, User: &u})
+			p.edit(model.AcctEdit{Op: model.PutUser, User: &u})
 		}
 		named := func(w word) bool { return is(w.key, 2, "adminlevel") || is(w.key, 8, "defaultwckey") }
 		if u != *old || newName != "" || slices.ContainsFunc(own, named) {
@@ -397,7 +396,7 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 				return nil, err
 			}
 			if reset {
-				p.edit(proto.AcctEdit{Op: proto.ResetUsage, Assoc: &model.Association{Account: old.Account, User: old.User}})
+				p.edit(model.AcctEdit{Op: model.ResetUsage, Assoc: &model.Association{Account: old.Account, User: old.User}})
 			}
 			if !reflect.DeepEqual(&n, old) {
 				p.putAssoc(&n)
@@ -406,7 +405,7 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 		}
 	}
 	if newName != "" && len(users) > 0 { // after all edits that name the user by the old name
-		p.edit(proto.AcctEdit{Op: proto.RenameUser, User: &model.User{Name: s.users[0]}, NewName: newName})
+		p.edit(model.AcctEdit{Op: model.RenameUser, User: &model.User{Name: s.users[0]}, NewName: newName})
 	}
 	p.list(" Modified users...", users)
 	p.list(" Modified user associations...", assocs)
@@ -500,7 +499,7 @@ func (f *Facts) modifyQOS(where, set []word) (*Plan, error) {
 				return nil, fmt.Errorf(" Error with request: QOS Preemption loop detected: %s would preempt itself by "+
 					"Preempt=%s", n.Name, strings.Join(n.Preempt, ","))
 			}
-			p.edit(proto.AcctEdit{Op: proto.PutQOS, QOS: &n})
+			p.edit(model.AcctEdit{Op: model.PutQOS, QOS: &n})
 		}
 		lines = append(lines, "  "+old.Name)
 	}

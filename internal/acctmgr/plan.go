@@ -6,14 +6,13 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
 )
 
 // Plan is a command's plan: the edits, and the texts to show before they are made.
 type Plan struct {
 	Notes    []string // sentences about what is left out, and why; shown first
 	Text     []string // what will happen
-	Edits    []proto.AcctEdit
+	Edits    []model.AcctEdit
 	Nothing  string   // what to say when there are no edits
 	NewUsers []string // users that get their first association: they should exist on the host
 }
@@ -53,10 +52,10 @@ func (p *Plan) note(format string, a ...any) { p.Notes = append(p.Notes, fmt.Spr
 
 func (p *Plan) say(format string, a ...any) { p.Text = append(p.Text, fmt.Sprintf(format, a...)) }
 
-func (p *Plan) edit(e proto.AcctEdit) { p.Edits = append(p.Edits, e) }
+func (p *Plan) edit(e model.AcctEdit) { p.Edits = append(p.Edits, e) }
 
 func (p *Plan) putAssoc(a *model.Association) {
-	p.edit(proto.AcctEdit{Op: proto.PutAssoc, Assoc: a})
+	p.edit(model.AcctEdit{Op: model.PutAssoc, Assoc: a})
 }
 
 // limited applies settings to an association. It refuses those that are not counted there.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
 )
 
 // Remove plans "delete ENTITY where ...".
@@ -44,7 +43,7 @@ func (f *Facts) dropAssocs(p *Plan, gone []*model.Association) {
 	}
 	seen := map[string]bool{}
 	for _, a := range gone {
-		p.edit(proto.AcctEdit{Op: proto.DropAssoc,
+		p.edit(model.AcctEdit{Op: model.DropAssoc,
 			Assoc: &model.Association{Account: a.Account, User: a.User, Partition: a.Partition}})
 		u := f.Users[a.User]
 		if u == nil || seen[u.Name] {
@@ -60,7 +59,7 @@ func (f *Facts) dropAssocs(p *Plan, gone []*model.Association) {
 			n.DefaultAccount = stay[0]
 			p.note(" The default account of '%s' becomes %s.", u.Name, stay[0])
 		}
-		p.edit(proto.AcctEdit{Op: proto.PutUser, User: &n})
+		p.edit(model.AcctEdit{Op: model.PutUser, User: &n})
 	}
 }
 
@@ -74,7 +73,7 @@ func (f *Facts) dropBare(p *Plan, gone []*model.Association) (lines []string) {
 		if stay[a.User]--; stay[a.User] > 0 || f.Users[a.User] == nil || a.User == model.RootAccount {
 			continue
 		}
-		p.edit(proto.AcctEdit{Op: proto.DropUser, User: &model.User{Name: a.User}})
+		p.edit(model.AcctEdit{Op: model.DropUser, User: &model.User{Name: a.User}})
 		lines = append(lines, "  "+a.User)
 	}
 	return lines
@@ -112,7 +111,7 @@ func (f *Facts) removeAccounts(where []word) (*Plan, error) {
 	f.dropAssocs(p, gone)
 	var lines []string
 	for _, name := range sel {
-		p.edit(proto.AcctEdit{Op: proto.DropAccount, Account: &model.Account{Name: name, Parent: f.parent(name)}})
+		p.edit(model.AcctEdit{Op: model.DropAccount, Account: &model.Account{Name: name, Parent: f.parent(name)}})
 		if slices.Contains(asked, name) {
 			lines = append(lines, "  "+name)
 		} else {
@@ -130,7 +129,7 @@ func (f *Facts) removePools(p *Plan, accounts, parts []string) *Plan {
 	for _, name := range accounts {
 		for _, part := range parts {
 			if a := f.assoc(name, "", part); a != nil {
-				p.edit(proto.AcctEdit{Op: proto.DropAssoc, Assoc: &model.Association{Account: name, Partition: part}})
+				p.edit(model.AcctEdit{Op: model.DropAssoc, Assoc: &model.Association{Account: name, Partition: part}})
 				lines = append(lines, f.goneLine(a))
 			}
 		}
@@ -173,7 +172,7 @@ func (f *Facts) removeUsers(where []word) (*Plan, error) {
 		return p, nil
 	}
 	for _, a := range gone {
-		p.edit(proto.AcctEdit{Op: proto.DropAssoc,
+		p.edit(model.AcctEdit{Op: model.DropAssoc,
 			Assoc: &model.Association{Account: a.Account, User: a.User, Partition: a.Partition}})
 	}
 	var lines []string
@@ -184,7 +183,7 @@ func (f *Facts) removeUsers(where []word) (*Plan, error) {
 		if name == model.RootAccount {
 			return nil, fmt.Errorf(" The user root can't be deleted")
 		}
-		p.edit(proto.AcctEdit{Op: proto.DropUser, User: &model.User{Name: name}})
+		p.edit(model.AcctEdit{Op: model.DropUser, User: &model.User{Name: name}})
 		lines = append(lines, "  "+name)
 	}
 	p.list(" Deleting users...", lines)
@@ -203,7 +202,7 @@ func (f *Facts) removeQOS(where []word) (*Plan, error) {
 		if q.Name == model.DefaultQOS {
 			return nil, fmt.Errorf(" The QOS %s can't be deleted: jobs without another have it", q.Name)
 		}
-		p.edit(proto.AcctEdit{Op: proto.DropQOS, QOS: &model.QOS{Name: q.Name}})
+		p.edit(model.AcctEdit{Op: model.DropQOS, QOS: &model.QOS{Name: q.Name}})
 		lines = append(lines, "  "+q.Name)
 	}
 	p.list(" Deleting QOS(s)...", lines)

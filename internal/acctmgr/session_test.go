@@ -16,26 +16,26 @@ import (
 )
 
 // fold makes edits as the cluster does when it takes them.
-func (f *Facts) fold(edits []proto.AcctEdit) {
+func (f *Facts) fold(edits []model.AcctEdit) {
 	f.Gen++
 	for _, e := range edits {
 		switch e.Op {
-		case proto.PutAccount:
+		case model.PutAccount:
 			f.Accounts[e.Account.Name] = e.Account
-		case proto.DropAccount:
+		case model.DropAccount:
 			delete(f.Accounts, e.Account.Name)
-		case proto.PutUser:
+		case model.PutUser:
 			f.Users[e.User.Name] = e.User
-		case proto.DropUser:
+		case model.DropUser:
 			delete(f.Users, e.User.Name)
 			delete(f.keys, e.User.Name)
-		case proto.PutWCKey:
+		case model.PutWCKey:
 			n := *e.WCKey
 			n.ID = uint32(len(f.wckeys(nil, nil)) + 1)
 			of := append(f.keys[n.User], &n)
 			slices.SortFunc(of, func(a, b *model.WCKey) int { return strings.Compare(a.Name, b.Name) })
 			f.keys[n.User] = of
-		case proto.DropWCKey:
+		case model.DropWCKey:
 			if u := f.Users[e.WCKey.User]; u != nil && u.DefaultWCKey == e.WCKey.Name {
 				n := *u
 				n.DefaultWCKey = ""
@@ -44,21 +44,21 @@ func (f *Facts) fold(edits []proto.AcctEdit) {
 			f.keys[e.WCKey.User] = slices.DeleteFunc(f.keys[e.WCKey.User], func(w *model.WCKey) bool {
 				return w.Name == e.WCKey.Name
 			})
-		case proto.PutAssoc:
+		case model.PutAssoc:
 			n := *e.Assoc
 			if n.ID == 0 {
 				n.ID = uint32(len(f.assocs) + 1)
 			}
 			f.assocs[n.Key()] = &n
-		case proto.DropAssoc:
+		case model.DropAssoc:
 			delete(f.assocs, e.Assoc.Key())
-		case proto.PutQOS:
+		case model.PutQOS:
 			n := *e.QOS
 			if n.ID == 0 {
 				n.ID = uint32(len(f.QOS) + 1)
 			}
 			f.QOS[n.Name] = &n
-		case proto.DropQOS:
+		case model.DropQOS:
 			delete(f.QOS, e.QOS.Name)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"gbatch/internal/format"
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
 )
 
@@ -58,7 +57,7 @@ func (f *Facts) addWCKeys(p *Plan, u *model.User, keys []string) (lines []string
 			return nil, fmt.Errorf(" %w", err)
 		}
 		if !f.hasWCKey(u.Name, name) {
-			p.edit(proto.AcctEdit{Op: proto.PutWCKey, WCKey: &model.WCKey{User: u.Name, Name: name}})
+			p.edit(model.AcctEdit{Op: model.PutWCKey, WCKey: &model.WCKey{User: u.Name, Name: name}})
 			lines = append(lines, strings.TrimRight(fmt.Sprintf("  U = %-9.9s W = %-10.10s C = %-10.10s", u.Name, name,
 				f.Cluster), " "))
 		}
@@ -83,7 +82,7 @@ func (f *Facts) setDefaultWCKey(u *model.User, value string) (known bool) {
 func (f *Facts) dropWCKeys(p *Plan, gone []*model.WCKey) {
 	var lines []string
 	for _, w := range gone {
-		p.edit(proto.AcctEdit{Op: proto.DropWCKey, WCKey: &model.WCKey{User: w.User, Name: w.Name}})
+		p.edit(model.AcctEdit{Op: model.DropWCKey, WCKey: &model.WCKey{User: w.User, Name: w.Name}})
 		lines = append(lines, strings.TrimRight(fmt.Sprintf("  C = %-10s W = %-20s U = %-9s", f.Cluster, w.Name, w.User),
 			" "))
 		if u := f.Users[w.User]; u != nil && u.DefaultWCKey == w.Name {
@@ -137,7 +136,7 @@ func (f *Facts) addKeys(words []word) (*Plan, error) {
 			return nil, err
 		}
 		if lines = append(lines, more...); u != *old {
-			p.edit(proto.AcctEdit{Op: proto.PutUser, User: &u})
+			p.edit(model.AcctEdit{Op: model.PutUser, User: &u})
 		}
 	}
 	p.list(" WCKeys =", lines)

@@ -109,7 +109,7 @@ var layers = []layer{
 	{"ctld/issue", "internal/certs internal/hostlist internal/model internal/proto internal/rpc internal/state"},
 	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
 	{"ctld/deadletter", ""},
-	{"ctld/events", "internal/model internal/state internal/jobtext"},
+	{"ctld/events", "internal/model internal/state internal/jobtext internal/rpc/share"},
 	{"ctld/token", "internal/model"},
 	{"ctld/samples", "internal/model internal/proto internal/state"},
 	{"ctld/metrics", "internal/model internal/proto internal/state internal/jobtext"},

@@ -201,7 +201,7 @@ type Config struct {
 	TopologyParam  []string
 
 	Nodes      []NodeDef         // in the order of the file
-	NodeSets   []NodeSet         // named in partitions only
+	NodeSets   []model.NodeSet   // named in partitions only
 	Partitions []PartitionDef    // in the order of the file
 	Gres       Gres              // gres.conf
 	Cgroup     Cgroup            // cgroup.conf

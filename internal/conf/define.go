@@ -134,7 +134,7 @@ func definer(cfg *model.Config) *loader {
 		l.cfg.Nodes = append(l.cfg.Nodes, n)
 	}
 	for _, s := range cfg.Sets {
-		set := NodeSet{Name: s.Name, Feature: s.Feature, Nodes: slices.Clone(s.Nodes)}
+		set := model.NodeSet{Name: s.Name, Feature: s.Feature, Nodes: slices.Clone(s.Nodes)}
 		for _, d := range slices.Concat(cfg.Nodes, cfg.Future) {
 			if s.Feature != "" && slices.Contains(d.CanHave(), s.Feature) && !slices.Contains(set.Nodes, d.Name) {
 				set.Nodes = append(set.Nodes, d.Name)

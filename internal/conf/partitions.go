@@ -49,7 +49,7 @@ type PartitionDef struct {
 	Alternate                        string
 	CPUBind                          string
 	SelectTypeParameters             string // "": the cluster's
-	TRESBillingWeights               []TRESWeight
+	TRESBillingWeights               []model.TRESWeight
 	File                             string
 	Line                             int
 }
@@ -72,13 +72,6 @@ func (o OverSubscribe) String() string {
 		return o.Mode + ":" + strconv.FormatInt(o.Max, 10)
 	}
 	return o.Mode
-}
-
-// NodeSet is a named set of nodes for use in partitions.
-type NodeSet struct {
-	Name    string
-	Feature string
-	Nodes   []string
 }
 
 func readOverSubscribe(v string) (OverSubscribe, fault) {
@@ -353,11 +346,11 @@ func (l *loader) readSetLines() {
 		case isNode:
 			l.probs.errorf(head.at, "choose another name", "NodeSet=%s is also the name of a node", head.value)
 			continue
-		case slices.ContainsFunc(l.cfg.NodeSets, func(o NodeSet) bool { return o.Name == head.value }):
+		case slices.ContainsFunc(l.cfg.NodeSets, func(o model.NodeSet) bool { return o.Name == head.value }):
 			l.probs.errorf(head.at, "remove one of the lines", "NodeSet=%s is defined twice", head.value)
 			continue
 		}
-		set := NodeSet{Name: head.value, Feature: s.feature}
+		set := model.NodeSet{Name: head.value, Feature: s.feature}
 		if s.nodes != "" {
 			set.Nodes = l.knownNodes(pair{"Nodes", s.nodes, head.at}, "NodeSet="+head.value)
 		}
@@ -421,7 +414,7 @@ func (l *loader) partitionNodes(p *PartitionDef, at pos) []string {
 	}
 	all := make([]string, 0, len(names))
 	for _, name := range names {
-		if i := slices.IndexFunc(l.cfg.NodeSets, func(s NodeSet) bool { return s.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(l.cfg.NodeSets, func(s model.NodeSet) bool { return s.Name == name }); i >= 0 {
 			all = append(all, l.cfg.NodeSets[i].Nodes...)
 		} else if name == "ALL" {
 			all = append(all, l.knownNodes(pair{"Nodes", "ALL", at}, "")...)

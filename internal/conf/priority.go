@@ -25,20 +25,11 @@ type Priority struct {
 	WeightJobSize    int64
 	WeightPartition  int64
 	WeightQOS        int64
-	WeightTRES       []TRESWeight
+	WeightTRES       []model.TRESWeight
 }
 
 // Has reports whether a PriorityFlags word is set.
 func (p *Priority) Has(flag string) bool { return slices.Contains(p.Flags, flag) }
-
-// TRESWeight is the weight of one resource: Micros/1e6 for every Per units.
-// Units are one CPU, one MiB of memory, one GPU and so on; "Mem=0.25G" is
-// 250000 micros per 1024 MiB.
-type TRESWeight struct {
-	TRES   string // cpu, mem, node, billing, gres/gpu, gres/gpu:a100, license/x, …
-	Micros int64
-	Per    int64
-}
 
 var priorityFlags = []string{
 	"ACCRUE_ALWAYS", "CALCULATE_RUNNING", "DEPTH_OBLIVIOUS", "FAIR_TREE", "INCR_ONLY", "MAX_TRES", "MAX_TRES_GRES",
@@ -67,7 +58,7 @@ func (p *Priority) model() model.Priority {
 		ResetPeriod: p.UsageResetPeriod, FavorSmall: p.FavorSmall, WeightAge: p.WeightAge, WeightAssoc: p.WeightAssoc,
 		WeightFairShare: p.WeightFairShare, WeightJobSize: p.WeightJobSize, WeightPartition: p.WeightPartition,
 		WeightQOS:  p.WeightQOS,
-		WeightTRES: modelWeights(p.WeightTRES),
+		WeightTRES: p.WeightTRES,
 	}
 	for _, w := range p.Flags {
 		m.Flags |= flagBits[w]
@@ -75,14 +66,6 @@ func (p *Priority) model() model.Priority {
 	m.Named = p.TypeNamed || len(p.Flags) > 0 || len(p.WeightTRES) > 0 ||
 		p.WeightAge|p.WeightAssoc|p.WeightFairShare|p.WeightJobSize|p.WeightPartition|p.WeightQOS != 0
 	return m
-}
-
-func modelWeights(list []TRESWeight) []model.TRESWeight {
-	var out []model.TRESWeight
-	for _, w := range list {
-		out = append(out, model.TRESWeight(w))
-	}
-	return out
 }
 
 var usagePeriods = []string{"NONE", "NOW", "DAILY", "WEEKLY", "MONTHLY", "QUARTERLY", "YEARLY"}
@@ -167,9 +150,9 @@ func readTRES(v string) (string, fault) {
 	return "", f
 }
 
-func readTRESWeights(v string) ([]TRESWeight, fault) {
+func readTRESWeights(v string) ([]model.TRESWeight, fault) {
 	const want = `"CPU=1.0,Mem=0.25G,GRES/gpu=2.0"`
-	var out []TRESWeight
+	var out []model.TRESWeight
 	for _, item := range splitList(v) {
 		name, value, ok := strings.Cut(item, "=")
 		if !ok {
@@ -198,12 +181,12 @@ func readTRESWeights(v string) ([]TRESWeight, fault) {
 		if per == 0 { // K of memory: less than its unit
 			per, micro = 1, micro*1024
 		}
-		out = append(out, TRESWeight{tres, micro, per})
+		out = append(out, model.TRESWeight{TRES: tres, Micros: micro, Per: per})
 	}
 	return out, fault{}
 }
 
-func showTRESWeights(weights []TRESWeight) string {
+func showTRESWeights(weights []model.TRESWeight) string {
 	var out []string
 	for _, w := range weights {
 		text := fmt.Sprintf("%d.%06d", w.Micros/micros, abs(w.Micros%micros))

@@ -100,8 +100,8 @@ PartitionName=d Nodes=ALL MaxTime=INFINITE DefaultTime=UNLIMITED TRESBillingWeig
 		t.Errorf("c: %+v", p.Mem)
 	}
 	d, _ := c.Partition("d")
-	weights := []TRESWeight{{"cpu", 1_500_000, 1}, {"mem", 250_000, 1024}, {"gres/gpu:a100", -2_000_000, 1},
-		{"license/x", 3_000_000, 1024}}
+	weights := []model.TRESWeight{{TRES: "cpu", Micros: 1_500_000, Per: 1}, {TRES: "mem", Micros: 250_000, Per: 1024},
+		{TRES: "gres/gpu:a100", Micros: -2_000_000, Per: 1}, {TRES: "license/x", Micros: 3_000_000, Per: 1024}}
 	if !slices.Equal(d.TRESBillingWeights, weights) || d.DefaultTimeS != model.Unlimited || d.OverTimeLimitS != 120 ||
 		len(d.Nodes) != 5 {
 		t.Errorf("d: %+v", d)

@@ -230,7 +230,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		DenyQOS:  p.DenyQOS,
 		RootOnly: p.RootOnly, DisableRoot: p.DisableRootJobs, ExclusiveUser: p.ExclusiveUser,
 		OverSubscribe: p.OverSubscribe.String(),
-		Billing:       modelWeights(p.TRESBillingWeights), QOS: p.QOS,
+		Billing:       p.TRESBillingWeights, QOS: p.QOS,
 		GraceTimeS: p.GraceTimeS, PreemptMode: p.PreemptMode.Action,
 		ShareMax: int32(p.OverSubscribe.Max), ShareForced: p.OverSubscribe.Mode == "FORCE",
 	}

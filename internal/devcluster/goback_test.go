@@ -157,7 +157,7 @@ func (r *runs) stays() func() {
 		cl := r.Client()
 		defer cl.Close()
 		state := model.Pending
-		one := proto.JobFilter{Jobs: []proto.JobRef{{Job: reply.Job, Task: model.NoTask}}}
+		one := proto.JobFilter{Jobs: []model.JobRef{{Job: reply.Job, Task: model.NoTask}}}
 		err := cl.Stream(proto.KindJobs, &proto.JobsRequest{Filter: one},
 			func(body []byte) error {
 				var chunk proto.JobsChunk

@@ -82,15 +82,15 @@ type question struct {
 
 // questions has all requests that only read, each as wide as it can be and about what is hidden.
 func (s *secretCluster) questions() []question {
-	var refs []proto.JobRef
+	var refs []model.JobRef
 	for _, id := range s.jobs {
 		var n uint32
 		if _, err := fmt.Sscan(id, &n); err != nil {
 			s.t.Fatal(err)
 		}
-		refs = append(refs, proto.JobRef{Job: model.JobID(n), Task: model.NoTask})
+		refs = append(refs, model.JobRef{Job: model.JobID(n), Task: model.NoTask})
 	}
-	slices.SortFunc(refs, func(a, b proto.JobRef) int { return int(a.Job) - int(b.Job) })
+	slices.SortFunc(refs, func(a, b model.JobRef) int { return int(a.Job) - int(b.Job) })
 	first := refs[0].Job
 	byJob := proto.JobFilter{Jobs: refs}
 	byAccount := proto.JobFilter{Accounts: []string{"planted_acct"}}

@@ -314,7 +314,7 @@ func TestREST(t *testing.T) {
 		n, _ := strconv.Atoi(x.job)
 		var reply proto.TargetsReply
 		if err := c.Client().Call(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: x.action, Set: x.set,
-			Targets: []proto.JobRef{{Job: model.JobID(n), Task: model.NoTask}}}, &reply); err != nil {
+			Targets: []model.JobRef{{Job: model.JobID(n), Task: model.NoTask}}}, &reply); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -38,7 +38,7 @@ func TestJob(t *testing.T) {
 	}
 	c.Wait("the accounting record", func() error {
 		n := 0
-		err := cl.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []proto.JobRef{{Job: reply.Job, Task: model.NoTask}}},
+		err := cl.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []model.JobRef{{Job: reply.Job, Task: model.NoTask}}},
 			func(body []byte) error {
 				var chunk proto.RecordsChunk
 				if err := proto.Decode(body, &chunk); err != nil {

@@ -318,7 +318,7 @@ func (s *storm) after(r *rand.Rand, id model.JobID, what string) {
 	s.tell(id, "after %v %s", d.Round(time.Millisecond/10), what)
 }
 
-func target(id model.JobID) []proto.JobRef { return []proto.JobRef{{Job: id, Task: model.NoTask}} }
+func target(id model.JobID) []model.JobRef { return []model.JobRef{{Job: id, Task: model.NoTask}} }
 
 // cancel ends a job or signals it. It may be over.
 func (s *storm) cancel(cl *client.Client, id model.JobID, sig int32, full bool) {

@@ -100,12 +100,12 @@ func TestTrust(t *testing.T) {
 	// One user of each kind, and a job of the ordinary one on n1.
 	cl := c.Client()
 	defer cl.Close()
-	edits := []proto.AcctEdit{{Op: proto.PutAccount, Account: &model.Account{Name: "a", Parent: model.RootAccount,
+	edits := []model.AcctEdit{{Op: model.PutAccount, Account: &model.Account{Name: "a", Parent: model.RootAccount,
 		Coordinators: []string{nameOf(coordinates)}}},
-		{Op: proto.PutAssoc, Assoc: &model.Association{Account: "a", Shares: 1}}}
+		{Op: model.PutAssoc, Assoc: &model.Association{Account: "a", Shares: 1}}}
 	for uid, level := range map[int]model.AdminLevel{operates: model.AdminOperator, administers: model.AdminFull,
 		ordinary: model.AdminNone} {
-		edits = append(edits, proto.AcctEdit{Op: proto.PutUser, User: &model.User{Name: nameOf(uid), DefaultAccount: "a",
+		edits = append(edits, model.AcctEdit{Op: model.PutUser, User: &model.User{Name: nameOf(uid), DefaultAccount: "a",
 			Admin: level}})
 	}
 	gen := uint64(0)
@@ -144,7 +144,7 @@ func TestTrust(t *testing.T) {
 
 	empty, err := proto.Encode(&proto.Empty{})
 	must(t, err)
-	none, err := proto.Encode(&proto.CancelRequest{Targets: []proto.JobRef{{Job: 999_999, Task: model.NoTask}}})
+	none, err := proto.Encode(&proto.CancelRequest{Targets: []model.JobRef{{Job: 999_999, Task: model.NoTask}}})
 	must(t, err)
 	bodyOf := func(kind uint16) []byte { // to cancel jobs without naming any is to cancel all
 		if kind == proto.KindCancel || kind == proto.KindSignal {

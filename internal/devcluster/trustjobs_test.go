@@ -46,7 +46,7 @@ func othersJobs(t *testing.T, c *devcluster.Cluster, socket string) {
 		{operates, trust.Operator, false, false}, {administers, trust.Administrator, false, false},
 		{0, trust.Administrator, false, false}, {ordinary, trust.User, true, false}} {
 		job := submit()
-		ref := []proto.JobRef{{Job: job, Task: model.NoTask}}
+		ref := []model.JobRef{{Job: job, Task: model.NoTask}}
 		for _, ask := range []struct {
 			kind uint16
 			rq   proto.Message

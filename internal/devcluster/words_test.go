@@ -342,7 +342,7 @@ func untilState(ts *testscript.TestScript, _ bool, args []string) {
 	defer cl.Close()
 	for deadline := time.Now().Add(waitMost); ; time.Sleep(lookAt) {
 		all, last := true, ""
-		err := cl.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}},
+		err := cl.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{ref}}},
 			func(body []byte) error {
 				var chunk proto.JobsChunk
 				if err := proto.Decode(body, &chunk); err != nil {
@@ -363,7 +363,7 @@ func untilState(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-func reference(job string) (proto.JobRef, error) {
+func reference(job string) (model.JobRef, error) {
 	if id, part, ok := strings.Cut(job, "+"); ok {
 		ref, err := reference(id)
 		n, perr := strconv.Atoi(part)
@@ -373,9 +373,9 @@ func reference(job string) (proto.JobRef, error) {
 	idText, taskText, hasTask := strings.Cut(job, "_")
 	id, err := strconv.ParseUint(idText, 10, 32)
 	if err != nil {
-		return proto.JobRef{}, fmt.Errorf("%q is no job", job)
+		return model.JobRef{}, fmt.Errorf("%q is no job", job)
 	}
-	ref := proto.JobRef{Job: model.JobID(id), Task: model.NoTask}
+	ref := model.JobRef{Job: model.JobID(id), Task: model.NoTask}
 	if hasTask {
 		n, err := strconv.ParseInt(taskText, 10, 32)
 		if err != nil {

@@ -343,7 +343,7 @@ func (c *controller) make(rq *request, end func(reply)) {
 
 // command makes the command of a change from the facts as they are now.
 func (c *controller) command(rq *request) state.Body {
-	target := []state.Target{{Job: rq.job, Task: model.NoTask}}
+	target := []model.JobRef{{Job: rq.job, Task: model.NoTask}}
 	switch rq.op {
 	case opSubmit:
 		spec := *rq.spec

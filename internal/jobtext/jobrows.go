@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
 )
 
 // JobRows decides the rows of a job: one, or one for each of its tasks or partitions.
@@ -13,7 +12,7 @@ type JobRows struct {
 	View         *JobView
 	PerTask      bool           // a row for each task of an array
 	PerPartition bool           // a row for each partition of a pending job
-	Jobs         []proto.JobRef // only these tasks of an array; nil: all
+	Jobs         []model.JobRef // only these tasks of an array; nil: all
 	Partitions   []string       // with PerPartition: only these; nil: all
 }
 
@@ -60,7 +59,7 @@ func (x *JobRows) perPart(r *JobRow, add func(*JobRow)) {
 
 // wanted gives the tasks of an array's record that were asked for.
 func (x *JobRows) wanted(j *model.Job) model.TaskSet {
-	var refs []proto.JobRef
+	var refs []model.JobRef
 	for _, r := range x.Jobs {
 		if r.Job != j.ArrayID && r.Job != j.ID {
 			continue
@@ -75,7 +74,7 @@ func (x *JobRows) wanted(j *model.Job) model.TaskSet {
 	}
 	var keep []int32
 	j.Tasks.Each(func(t int32) bool {
-		if slices.ContainsFunc(refs, func(r proto.JobRef) bool { return r.Task == t || r.Tasks.Has(t) }) {
+		if slices.ContainsFunc(refs, func(r model.JobRef) bool { return r.Task == t || r.Tasks.Has(t) }) {
 			keep = append(keep, t)
 		}
 		return true

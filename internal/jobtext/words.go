@@ -6,11 +6,10 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
 )
 
 // RefText gives a reference as users write it.
-func RefText(r proto.JobRef) string {
+func RefText(r model.JobRef) string {
 	id := strconv.Itoa(int(r.Job))
 	switch {
 	case r.Task != model.NoTask:

@@ -432,3 +432,43 @@ func ShippedQOS() []QOS {
 	}
 	return out
 }
+
+// AcctOp is what one edit of accounts does. The numbers are stored: append only.
+type AcctOp uint8
+
+// The operations. Put replaces the record of that name or makes it.
+const (
+	PutAccount AcctOp = iota + 1
+	DropAccount
+	PutUser
+	DropUser
+	PutAssoc
+	DropAssoc
+	PutQOS
+	DropQOS
+	ResetUsage // of an account and everything below it or, with User, of one user in the account
+	PutWCKey
+	DropWCKey
+	RenameUser // of User, to NewName
+)
+
+// AcctEdit is one edit of accounts. Drop and ResetUsage look only at the record's names.
+type AcctEdit struct {
+	Op      AcctOp
+	Account *Account
+	User    *User
+	Assoc   *Association
+	QOS     *QOS
+	WCKey   *WCKey
+	NewName string
+}
+
+func (x *AcctEdit) Wire(c *wire.C) {
+	wire.Int(c, &x.Op)
+	wire.Ptr(c, &x.Account)
+	wire.Ptr(c, &x.User)
+	wire.Ptr(c, &x.Assoc)
+	wire.Ptr(c, &x.QOS)
+	wire.Ptr(c, &x.WCKey)
+	wire.Text(c, &x.NewName, MaxName)
+}

@@ -300,3 +300,19 @@ func ofSorted(all []int32) TaskSet {
 
 // TaskSetOf gives ascending, distinct indices as a set.
 func TaskSetOf(tasks []int32) TaskSet { return ofSorted(tasks) }
+
+// JobRef names a job, a task of an array, several tasks, a whole array (Task == NoTask, no Tasks), a heterogeneous job,
+// or a component of one.
+type JobRef struct {
+	Job   JobID
+	Task  int32
+	Tasks TaskSet
+	Het   int32 // the component Het-1 of the heterogeneous job Job; 0: all of it
+}
+
+func (x *JobRef) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Task)
+	wire.List(c, &x.Tasks, MaxMany)
+	wire.Int(c, &x.Het)
+}

@@ -20,7 +20,8 @@ func (x *TRESCount) Wire(c *wire.C) {
 	wire.Int(c, &x.Count)
 }
 
-// TRESWeight is the weight of a resource: Micros/1e6 for every Per units.
+// TRESWeight is the weight of a resource: Micros/1e6 for every Per units. Units are one CPU, one MiB of memory, one GPU
+// and so on; "Mem=0.25G" is 250000 micros per 1024 MiB.
 type TRESWeight struct {
 	TRES   string
 	Micros int64

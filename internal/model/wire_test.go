@@ -13,6 +13,6 @@ func TestWire(t *testing.T) {
 		&AskRules{}, &Account{}, &Cert{}, &CertRevoked{}, &TokenRevoked{},
 		&CertToken{}, &Association{}, &Blob{}, &Config{}, &Crontab{}, &Era{},
 		&Explanation{}, &Job{}, &Node{}, &Plan{},
-		&GresUnit{}, &QOS{}, &Range{}, &Record{}, &Reservation{}, &ResvTurn{},
+		&AcctEdit{}, &GresUnit{}, &JobRef{}, &QOS{}, &Range{}, &Record{}, &Reservation{}, &ResvTurn{},
 		&TRESCount{}, &Turn{}, &UnitTell{}, &User{}, &WCKey{})
 }

@@ -81,51 +81,11 @@ func (x *AccountsChunk) Wire(c *wire.C) {
 	wire.Bool(c, &x.TrackWCKey)
 }
 
-// AcctOp is what one edit of accounts does; the numbers are state's.
-type AcctOp uint8
-
-// The operations. Put replaces the record of that name or makes it.
-const (
-	PutAccount AcctOp = iota + 1
-	DropAccount
-	PutUser
-	DropUser
-	PutAssoc
-	DropAssoc
-	PutQOS
-	DropQOS
-	ResetUsage
-	PutWCKey
-	DropWCKey
-	RenameUser // of User, to NewName
-)
-
-// AcctEdit is one edit.
-type AcctEdit struct {
-	Op      AcctOp
-	Account *model.Account
-	User    *model.User
-	Assoc   *model.Association
-	QOS     *model.QOS
-	WCKey   *model.WCKey
-	NewName string
-}
-
-func (x *AcctEdit) Wire(c *wire.C) {
-	wire.Int(c, &x.Op)
-	wire.Ptr(c, &x.Account)
-	wire.Ptr(c, &x.User)
-	wire.Ptr(c, &x.Assoc)
-	wire.Ptr(c, &x.QOS)
-	wire.Ptr(c, &x.WCKey)
-	wire.Text(c, &x.NewName, model.MaxName)
-}
-
 // EditAccountsRequest changes accounts: all of the edits, or none. Gen is the generation of the facts from which they
 // were made.
 type EditAccountsRequest struct {
 	Gen   uint64
-	Edits []AcctEdit
+	Edits []model.AcctEdit
 }
 
 func (x *EditAccountsRequest) Wire(c *wire.C) {

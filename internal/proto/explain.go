@@ -126,7 +126,7 @@ func (x *DiagRPC) Wire(c *wire.C) {
 
 // WhyRequest asks why jobs wait.
 type WhyRequest struct {
-	Jobs []JobRef
+	Jobs []model.JobRef
 	Mine bool // all pending jobs of the caller, instead of Jobs
 }
 

@@ -9,7 +9,7 @@ import (
 
 // JobFilter selects the jobs that match every list that isn't empty.
 type JobFilter struct {
-	Jobs       []JobRef
+	Jobs       []model.JobRef
 	Users      []uint32
 	NotUsers   []uint32
 	States     []model.JobState
@@ -202,7 +202,7 @@ func (x *ConfigReply) Wire(c *wire.C) {
 // AcctRequest asks the accounting daemon for job records. Answered by a stream of RecordsChunk, ordered by job and
 // attempt.
 type AcctRequest struct {
-	Jobs       []JobRef
+	Jobs       []model.JobRef
 	Users      []uint32
 	Groups     []uint32
 	Accounts   []string

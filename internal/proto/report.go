@@ -48,7 +48,7 @@ type ReportRequest struct {
 	Partitions []string
 	Resvs      []string
 	GIDs       []uint32 // this, Jobs and Nodes need a look at each job of the window
-	Jobs       []JobRef
+	Jobs       []model.JobRef
 	Nodes      []string // also of ReportEvents
 
 	Job     model.JobID // of ReportTrail: only this one's; 0: any

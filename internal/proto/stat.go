@@ -10,7 +10,7 @@ import (
 // StatRequest asks for the usage of running jobs' steps so far. The leader asks their nodes; only the jobs' owners and
 // operators get an answer.
 type StatRequest struct {
-	Jobs []JobRef
+	Jobs []model.JobRef
 }
 
 func (x *StatRequest) Wire(c *wire.C) {

@@ -10,7 +10,7 @@ import (
 
 // StepRef names a step, or all steps of the jobs that Job names.
 type StepRef struct {
-	Job  JobRef
+	Job  model.JobRef
 	Step int32 // a number, StepBatch, or StepAll
 }
 

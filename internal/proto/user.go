@@ -168,25 +168,9 @@ func (x *SubmitEachReply) Wire(c *wire.C) {
 	wire.Text(c, &x.Refused, model.MaxText)
 }
 
-// JobRef names a job, a task of an array, several tasks, a whole array (Task == NoTask, no Tasks), a component of a
-// heterogeneous job, or all of it.
-type JobRef struct {
-	Job   model.JobID
-	Task  int32
-	Tasks model.TaskSet
-	Het   int32 // the component Het-1 of the heterogeneous job Job; 0: all of it
-}
-
-func (x *JobRef) Wire(c *wire.C) {
-	wire.Int(c, &x.Job)
-	wire.Int(c, &x.Task)
-	wire.List(c, &x.Tasks, model.MaxMany)
-	wire.Int(c, &x.Het)
-}
-
 // CancelRequest ends or signals the named jobs, or the jobs that match the filter.
 type CancelRequest struct {
-	Targets []JobRef
+	Targets []model.JobRef
 	Filter  JobFilter // restricts Targets, or selects jobs by itself
 	Signal  int32     // 0: end the job; otherwise send this signal to a running job's processes
 	Batch   bool      // -b: only the batch shell
@@ -230,7 +214,7 @@ func (rq *CancelRequest) Kind() uint16 {
 
 // TargetResult is the result for one target. Code 0 is success.
 type TargetResult struct {
-	Ref  JobRef
+	Ref  model.JobRef
 	Code Code
 	Text string
 	Left bool // the filters left it out: nothing was done
@@ -275,7 +259,7 @@ const (
 // ActRequeue and ActRequeueHold Set may have Incomplete (only jobs that did not end well) and State=SpecialExit.
 type UpdateJobRequest struct {
 	Action  JobAction
-	Targets []JobRef
+	Targets []model.JobRef
 	Set     []model.KV
 	Records *AcctRequest // with ActRecord, in place of Targets: Jobs, Users, Start and End count
 }
@@ -434,7 +418,7 @@ func (x *AttendRequest) Cancel() *CancelRequest {
 	if x.RequestID != "" {
 		return &CancelRequest{RequestID: x.RequestID}
 	}
-	return &CancelRequest{Targets: []JobRef{{Job: x.Job, Task: model.NoTask}}}
+	return &CancelRequest{Targets: []model.JobRef{{Job: x.Job, Task: model.NoTask}}}
 }
 
 // WaitReply is the job's result; for an array the highest exit code of its tasks.

@@ -120,7 +120,7 @@ func (w *world) happen(c *cluster) {
 	edit := state.Edit{Set: []state.Field{state.SetPriority}, Priority: uint32(w.n(4))}
 	limit := state.Edit{Set: []state.Field{state.SetLimit}, LimitS: int64(5 + w.n(100))}
 	c.st.View().Jobs(func(j *model.Job) bool {
-		target := state.Target{Job: j.ID, Task: model.NoTask}
+		target := model.JobRef{Job: j.ID, Task: model.NoTask}
 		switch {
 		case j.State.HasResources() && (w.chance(25) || j.Run.Deadline() != 0 && j.Run.Deadline() < c.now && w.chance(80)):
 			ended.Reports = append(ended.Reports, state.Report{Kind: state.Ended, Job: j.ID, Attempt: j.Attempt, At: c.now})
@@ -143,9 +143,9 @@ func (w *world) happen(c *cluster) {
 		case j.State == model.Configuring && w.chance(70):
 			begun.Reports = append(begun.Reports, state.Report{Kind: state.Started, Job: j.ID, Attempt: j.Attempt, At: c.now})
 		case j.State == model.Running && w.chance(6):
-			sleep[0].Targets = append(sleep[0].Targets, state.Target{Job: j.ID, Task: model.NoTask})
+			sleep[0].Targets = append(sleep[0].Targets, model.JobRef{Job: j.ID, Task: model.NoTask})
 		case j.State == model.Suspended && w.chance(30):
-			sleep[1].Targets = append(sleep[1].Targets, state.Target{Job: j.ID, Task: model.NoTask})
+			sleep[1].Targets = append(sleep[1].Targets, model.JobRef{Job: j.ID, Task: model.NoTask})
 		case j.State == model.Running && w.chance(6):
 			sleep[0].Turn.Sleep = append(sleep[0].Turn.Sleep, j.ID)
 		case j.State == model.Suspended && w.chance(40):

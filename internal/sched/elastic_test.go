@@ -94,7 +94,7 @@ func TestElasticHolds(t *testing.T) {
 		c.cfg.Params.Elastic.PauseS = int64(w.n(2) * 30)
 		c.up()
 		for i, name := range []string{"low", "high"} {
-			c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS,
+			c.apply(&state.Accounts{Edits: []model.AcctEdit{{Op: model.PutQOS,
 				QOS: &model.QOS{Name: name, Priority: uint32(10 + 90*i), UsageFactor: model.FactorOne}}}})
 		}
 		classes := seed%2 == 1
@@ -181,7 +181,7 @@ func TestSegmentsAreNeverDivided(t *testing.T) {
 		block(c, 2+w.n(4))
 		c.up()
 		for i, name := range []string{"low", "high"} {
-			c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS,
+			c.apply(&state.Accounts{Edits: []model.AcctEdit{{Op: model.PutQOS,
 				QOS: &model.QOS{Name: name, Priority: uint32(10 + 90*i), UsageFactor: model.FactorOne}}}})
 		}
 		for round := range 20 {

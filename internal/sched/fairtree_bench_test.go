@@ -75,13 +75,13 @@ func manyUsers(b *testing.B, users, accounts int) *state.State {
 		if i >= 10 {
 			parent = fmt.Sprint("a", i/10)
 		}
-		c.Edits = append(c.Edits, state.AcctEdit{Op: state.PutAccount, Account: &model.Account{Name: name, Parent: parent}},
-			state.AcctEdit{Op: state.PutAssoc, Assoc: &model.Association{Account: name, Shares: int64(1 + i%7)}})
+		c.Edits = append(c.Edits, model.AcctEdit{Op: model.PutAccount, Account: &model.Account{Name: name, Parent: parent}},
+			model.AcctEdit{Op: model.PutAssoc, Assoc: &model.Association{Account: name, Shares: int64(1 + i%7)}})
 	}
 	for i := range users {
 		name, account := fmt.Sprint("u", i), fmt.Sprint("a", i%accounts)
-		c.Edits = append(c.Edits, state.AcctEdit{Op: state.PutUser, User: &model.User{Name: name, DefaultAccount: account}},
-			state.AcctEdit{Op: state.PutAssoc,
+		c.Edits = append(c.Edits, model.AcctEdit{Op: model.PutUser, User: &model.User{Name: name, DefaultAccount: account}},
+			model.AcctEdit{Op: model.PutAssoc,
 				Assoc: &model.Association{Account: account, User: name, Shares: int64(1 + i%5), Priority: model.LimitOf(int64(i))}})
 	}
 	apply(c)

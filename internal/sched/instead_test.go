@@ -43,10 +43,10 @@ func TestNobodyWakesForAnInstant(t *testing.T) {
 			c.apply(&state.Join{Node: fmt.Sprintf("n%d", i), BootID: "b"})
 		}
 		if byQOS {
-			c.apply(&state.Accounts{Edits: []state.AcctEdit{
-				{Op: state.PutQOS, QOS: &model.QOS{Name: "x", Priority: 1, UsageFactor: model.FactorOne}},
-				{Op: state.PutQOS, QOS: &model.QOS{Name: "y", Priority: 2, UsageFactor: model.FactorOne, Preempt: []string{"x"}}},
-				{Op: state.PutQOS, QOS: &model.QOS{Name: "z", Priority: 3, UsageFactor: model.FactorOne,
+			c.apply(&state.Accounts{Edits: []model.AcctEdit{
+				{Op: model.PutQOS, QOS: &model.QOS{Name: "x", Priority: 1, UsageFactor: model.FactorOne}},
+				{Op: model.PutQOS, QOS: &model.QOS{Name: "y", Priority: 2, UsageFactor: model.FactorOne, Preempt: []string{"x"}}},
+				{Op: model.PutQOS, QOS: &model.QOS{Name: "z", Priority: 3, UsageFactor: model.FactorOne,
 					Preempt: []string{"x", "y"}}}}})
 		}
 		planner := NewPlanner()

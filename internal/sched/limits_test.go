@@ -23,8 +23,8 @@ import (
 
 // accounts runs such a command.
 func (c *cluster) accounts(verb string, w words) bool {
-	put := func(e state.AcctEdit) {
-		if res := c.apply(&state.Accounts{Edits: []state.AcctEdit{e}}); res.Refusal != state.OK {
+	put := func(e model.AcctEdit) {
+		if res := c.apply(&state.Accounts{Edits: []model.AcctEdit{e}}); res.Refusal != state.OK {
 			c.t.Fatalf("%s: refused: %s", c.at, res.Refusal)
 		}
 	}
@@ -41,15 +41,15 @@ func (c *cluster) accounts(verb string, w words) bool {
 		if w.has("parent") {
 			parent = w.named["parent"]
 		}
-		put(state.AcctEdit{Op: state.PutAccount, Account: &model.Account{Name: w.plain[0], Parent: parent}})
-		put(state.AcctEdit{Op: state.PutAssoc, Assoc: &model.Association{Account: w.plain[0], Shares: 1}})
+		put(model.AcctEdit{Op: model.PutAccount, Account: &model.Account{Name: w.plain[0], Parent: parent}})
+		put(model.AcctEdit{Op: model.PutAssoc, Assoc: &model.Association{Account: w.plain[0], Shares: 1}})
 	case "assoc":
 		a := &model.Association{Account: w.plain[0], User: w.named["user"], Partition: w.named["part"], Shares: 1}
 		if a.User != "" {
-			put(state.AcctEdit{Op: state.PutUser, User: &model.User{Name: a.User, DefaultAccount: a.Account}})
+			put(model.AcctEdit{Op: model.PutUser, User: &model.User{Name: a.User, DefaultAccount: a.Account}})
 		}
 		c.setLimits(reflect.ValueOf(a).Elem(), w)
-		put(state.AcctEdit{Op: state.PutAssoc, Assoc: a})
+		put(model.AcctEdit{Op: model.PutAssoc, Assoc: a})
 	case "fair": // USER=MILLIONTHS: the users' fair-share factors
 		c.fair = func(_, user, _ string) float64 { return float64(w.num(user)) / float64(model.FactorOne) }
 	case "qos":
@@ -70,7 +70,7 @@ func (c *cluster) accounts(verb string, w words) bool {
 			q.Flags |= bit
 		}
 		c.setLimits(reflect.ValueOf(q).Elem(), w)
-		put(state.AcctEdit{Op: state.PutQOS, QOS: q})
+		put(model.AcctEdit{Op: model.PutQOS, QOS: q})
 	default:
 		return false
 	}
@@ -125,7 +125,7 @@ func TestDenyOnLimit(t *testing.T) {
 			MaxTRESPerJob: []model.TRESLimit{{TRES: "cpu", Count: 2}},
 			GrpTRES:       []model.TRESLimit{{TRES: "gres/gpu", Count: 1}}, MinTRES: []model.TRESLimit{{TRES: "mem", Count: 10}},
 			MaxJobsPerUser: model.LimitOf(1)}
-		c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS, QOS: q}}})
+		c.apply(&state.Accounts{Edits: []model.AcctEdit{{Op: model.PutQOS, QOS: q}}})
 		for _, x := range []struct {
 			sp   model.Spec
 			want model.Reason
@@ -168,15 +168,15 @@ func TestLimitsHold(t *testing.T) {
 		}
 		cfg := c.cfg
 		for _, q := range []string{"x", "y"} {
-			c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS, QOS: w.qos(q)}}})
+			c.apply(&state.Accounts{Edits: []model.AcctEdit{{Op: model.PutQOS, QOS: w.qos(q)}}})
 		}
 		c.apply(&state.SetConfig{Config: &cfg})
-		c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutAccount,
+		c.apply(&state.Accounts{Edits: []model.AcctEdit{{Op: model.PutAccount,
 			Account: &model.Account{Name: "a", Parent: "root"}},
-			{Op: state.PutAccount, Account: &model.Account{Name: "b", Parent: "a"}},
-			{Op: state.PutAssoc, Assoc: &model.Association{Account: "a", GrpTRES: w.tres(), GrpJobs: w.limit(12),
+			{Op: model.PutAccount, Account: &model.Account{Name: "b", Parent: "a"}},
+			{Op: model.PutAssoc, Assoc: &model.Association{Account: "a", GrpTRES: w.tres(), GrpJobs: w.limit(12),
 				MaxJobs: w.limit(4)}},
-			{Op: state.PutAssoc, Assoc: &model.Association{Account: "b", GrpTRES: w.tres(), MaxTRESPerJob: w.tres()}}}})
+			{Op: model.PutAssoc, Assoc: &model.Association{Account: "b", GrpTRES: w.tres(), MaxTRESPerJob: w.tres()}}}})
 		planner := NewPlanner()
 		pol := Policy{Backfill: Backfill{On: w.chance(60), Reserve: pick(w, 0, 1, -1)}}
 		for round := range 12 {

@@ -70,7 +70,7 @@ func BenchmarkPlaceGPU(b *testing.B) {
 				plan := planner.Plan(v, c.now, pol)
 				took += time.Since(begin)
 				if start(plan); len(plan.Starts) == 0 {
-					c.put(&state.Stop{Event: model.EvCancel, Targets: []state.Target{{Job: job, Task: model.NoTask}}})
+					c.put(&state.Stop{Event: model.EvCancel, Targets: []model.JobRef{{Job: job, Task: model.NoTask}}})
 				}
 			}
 			for held < 1523*8*1000*90/100 {

@@ -100,7 +100,7 @@ func TestVictimsAreTheBest(t *testing.T) {
 			if q == "z" {
 				def.Preempt = []string{"x", "y"}
 			}
-			c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS, QOS: def}}})
+			c.apply(&state.Accounts{Edits: []model.AcctEdit{{Op: model.PutQOS, QOS: def}}})
 		}
 		spec := func() *model.Spec {
 			sp := &model.Spec{User: "u", Account: "a", Partitions: []string{"p"}, CPUsPerTask: int32(1 + w.n(3)),
@@ -121,7 +121,7 @@ func TestVictimsAreTheBest(t *testing.T) {
 		stop.Event = model.EvCancel
 		c.st.View().Jobs(func(j *model.Job) bool {
 			if j.State == model.Pending {
-				stop.Targets = append(stop.Targets, state.Target{Job: j.ID, Task: model.NoTask})
+				stop.Targets = append(stop.Targets, model.JobRef{Job: j.ID, Task: model.NoTask})
 			}
 			return true
 		})
@@ -285,7 +285,7 @@ func TestPreemptionComesToRest(t *testing.T) {
 		if w.chance(40) {
 			y.GuaranteedTRES = w.tres()
 		}
-		c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS, QOS: x}, {Op: state.PutQOS, QOS: y}}})
+		c.apply(&state.Accounts{Edits: []model.AcctEdit{{Op: model.PutQOS, QOS: x}, {Op: model.PutQOS, QOS: y}}})
 		planner := NewPlanner()
 		pol := Policy{Backfill: Backfill{On: w.chance(70), Reserve: pick(w, 0, 1, -1)}}
 		quiet := 0

@@ -520,7 +520,7 @@ func TestEstimateComesTrue(t *testing.T) {
 		stop.Event = model.EvCancel
 		c.st.View().Jobs(func(j *model.Job) bool {
 			if j.State == model.Pending {
-				stop.Targets = append(stop.Targets, state.Target{Job: j.ID, Task: model.NoTask})
+				stop.Targets = append(stop.Targets, model.JobRef{Job: j.ID, Task: model.NoTask})
 			}
 			return true
 		})

@@ -18,8 +18,8 @@ func (c *cluster) guaranteed() {
 	for i, limit := range [][]model.TRESLimit{{{TRES: "gres/gpu", Count: 16}},
 		{{TRES: "gres/gpu", Count: 2500, Percent: true}}, nil} {
 		a := &model.Account{Name: fmt.Sprintf("a%d", i), Parent: model.RootAccount}
-		edit.Edits = append(edit.Edits, state.AcctEdit{Op: state.PutAccount, Account: a},
-			state.AcctEdit{Op: state.PutAssoc, Assoc: &model.Association{Account: a.Name, GuaranteedTRES: limit}})
+		edit.Edits = append(edit.Edits, model.AcctEdit{Op: model.PutAccount, Account: a},
+			model.AcctEdit{Op: model.PutAssoc, Assoc: &model.Association{Account: a.Name, GuaranteedTRES: limit}})
 	}
 	c.put(&edit)
 }
@@ -62,7 +62,7 @@ func TestCapacityGoesOn(t *testing.T) {
 				c.put(&state.Reports{Reports: []state.Report{{Kind: state.Ended, Job: j.ID, Attempt: 1, At: c.now}}})
 			}
 		case k == 6:
-			c.put(&state.Stop{Event: model.EvCancel, Targets: []state.Target{{Job: jobs[rng.IntN(len(jobs))].ID,
+			c.put(&state.Stop{Event: model.EvCancel, Targets: []model.JobRef{{Job: jobs[rng.IntN(len(jobs))].ID,
 				Task: model.NoTask}}})
 		case k == 7:
 			name := cfg.Nodes[rng.IntN(8)].Name

@@ -216,7 +216,7 @@ func (c *cluster) clear() {
 	stop.Event = model.EvCancel
 	c.st.View().Jobs(func(j *model.Job) bool {
 		if !j.State.Finished() {
-			stop.Targets = append(stop.Targets, state.Target{Job: j.ID, Task: model.NoTask})
+			stop.Targets = append(stop.Targets, model.JobRef{Job: j.ID, Task: model.NoTask})
 		}
 		if j.State.HasResources() {
 			ended.Reports = append(ended.Reports, state.Report{Kind: state.Ended, Job: j.ID, Attempt: j.Attempt, At: c.now})
@@ -371,7 +371,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	case "suspend", "goon":
 		s := &state.Suspend{Resume: fields[0] == "goon"}
 		for _, id := range w.plain {
-			s.Targets = append(s.Targets, state.Target{Job: c.id(id), Task: model.NoTask})
+			s.Targets = append(s.Targets, model.JobRef{Job: c.id(id), Task: model.NoTask})
 		}
 		for i, r := range c.apply(s).Each {
 			if r != state.OK {
@@ -412,7 +412,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			if err != nil {
 				c.t.Fatalf("%s: %v", c.at, err)
 			}
-			stop.Targets = append(stop.Targets, state.Target{Job: model.JobID(id), Task: model.NoTask})
+			stop.Targets = append(stop.Targets, model.JobRef{Job: model.JobID(id), Task: model.NoTask})
 		}
 		c.apply(stop)
 	case "drain", "resume":
@@ -465,13 +465,13 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	case "tick":
 		c.tick(say)
 	case "limit":
-		c.apply(&state.Edit{Targets: []state.Target{{Job: c.id(w.plain[0]), Task: model.NoTask}},
+		c.apply(&state.Edit{Targets: []model.JobRef{{Job: c.id(w.plain[0]), Task: model.NoTask}},
 			Set: []state.Field{state.SetLimit}, LimitS: c.span(w.plain[1])})
 	case "why":
 		c.why(say, w)
 	case "hold", "release":
 		hold := map[string]model.HoldKind{"hold": model.HeldByUser, "release": model.NotHeld}[fields[0]]
-		c.apply(&state.Edit{Targets: []state.Target{{Job: c.id(w.plain[0]), Task: model.NoTask}},
+		c.apply(&state.Edit{Targets: []model.JobRef{{Job: c.id(w.plain[0]), Task: model.NoTask}},
 			Set: []state.Field{state.SetHold}, Hold: hold})
 	default:
 		if !c.accounts(fields[0], w) {

@@ -89,7 +89,7 @@ func Fill(ctx context.Context, s Setup, seed uint64) (*Filled, error) {
 			}
 		}
 		if !started {
-			r.apply(at, &state.Stop{Targets: []state.Target{{Job: id, Task: model.NoTask}}, Event: model.EvCancel})
+			r.apply(at, &state.Stop{Targets: []model.JobRef{{Job: id, Task: model.NoTask}}, Event: model.EvCancel})
 			continue
 		}
 		f.Placed++

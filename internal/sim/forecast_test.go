@@ -62,7 +62,7 @@ func TestForecastOfSuspended(t *testing.T) {
 	}
 	now = now.Add(50)
 	run("while it sleeps", map[model.JobID]model.Time{later: begin.Add(1200)}, begin.Add(1250))
-	apply(&state.Suspend{Targets: []state.Target{{Job: high, Task: model.NoTask}}})
+	apply(&state.Suspend{Targets: []model.JobRef{{Job: high, Task: model.NoTask}}})
 	if s := st.View().Job(high).State; s != model.Suspended {
 		t.Fatalf("job %d is %s", high, s)
 	}

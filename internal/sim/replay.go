@@ -131,7 +131,7 @@ func (r *replay) boot(at int64) {
 	for i := range r.Work.Jobs {
 		if a := r.Work.Jobs[i].Account; a != "" && a != model.RootAccount && !accounts[a] {
 			accounts[a] = true
-			made.Edits = append(made.Edits, state.AcctEdit{Op: state.PutAccount,
+			made.Edits = append(made.Edits, model.AcctEdit{Op: model.PutAccount,
 				Account: &model.Account{Name: a, Parent: model.RootAccount}})
 		}
 	}

@@ -73,7 +73,7 @@ func jobChange(key, value string) (func(*state.State, model.Time) error, error) 
 		return nil, fmt.Errorf("%q is no job number", jobText)
 	}
 	id := model.JobID(n)
-	targets := []state.Target{{Job: id, Task: model.NoTask}}
+	targets := []model.JobRef{{Job: id, Task: model.NoTask}}
 	var body func(j *model.Job) (state.Body, error)
 	switch key {
 	case "hold":

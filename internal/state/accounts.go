@@ -9,57 +9,20 @@ import (
 	"gbatch/internal/wire"
 )
 
-// AcctOp is what one edit of accounts does. The numbers are stored: append only.
-type AcctOp uint8
-
-// The operations. Put replaces the record of that name or makes it.
-const (
-	PutAccount AcctOp = iota + 1
-	DropAccount
-	PutUser
-	DropUser
-	PutAssoc
-	DropAssoc
-	PutQOS
-	DropQOS
-	ResetUsage // of an account and everything below it or, with User, of one user in the account
-	PutWCKey
-	DropWCKey
-	RenameUser // of User, to NewName: see rename.go
-)
-
-// AcctEdit is one edit. Drop and ResetUsage look only at the record's names.
-type AcctEdit struct {
-	Op      AcctOp
-	Account *model.Account
-	User    *model.User
-	Assoc   *model.Association
-	QOS     *model.QOS
-	WCKey   *model.WCKey
-	NewName string
-}
-
-func (x *AcctEdit) Wire(c *wire.C) {
-	wire.Int(c, &x.Op)
-	wire.Ptr(c, &x.Account)
-	wire.Ptr(c, &x.User)
-	wire.Ptr(c, &x.Assoc)
-	wire.Ptr(c, &x.QOS)
-	wire.Ptr(c, &x.WCKey)
-	wire.Text(c, &x.NewName, model.MaxName)
-}
-
 // Accounts changes accounts, users, associations and QOS: all edits in order, or none of them. Gen is the generation
 // that the edits were made from (View.AcctGen); a changed one refuses them. 0 is not checked.
 type Accounts struct {
 	Gen   uint64
-	Edits []AcctEdit
+	Edits []model.AcctEdit
 }
 
 func (x *Accounts) Wire(c *wire.C) {
 	wire.Int(c, &x.Gen)
 	wire.List(c, &x.Edits, model.MaxMany)
 }
+
+// needIdle are the edits that jobs can stand in the way of.
+var needIdle = []model.AcctOp{model.DropAccount, model.DropUser, model.DropAssoc, model.DropQOS, model.RenameUser}
 
 // MaxAcctEdits bounds one command.
 const MaxAcctEdits = 100_000
@@ -81,7 +44,7 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 	var busy *active
 	for i := range c.Edits {
 		e := &c.Edits[i]
-		if busy == nil && slices.Contains([]AcctOp{DropAccount, DropUser, DropAssoc, DropQOS, RenameUser}, e.Op) {
+		if busy == nil && slices.Contains(needIdle, e.Op) {
 			busy = s.activeNames()
 		}
 		r := s.acctEdit(at, e, busy)
@@ -127,13 +90,13 @@ func (s *State) activeNames() *active {
 	return out
 }
 
-func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
+func (s *State) acctEdit(at model.Time, e *model.AcctEdit, busy *active) Refusal {
 	switch e.Op {
-	case PutAccount:
+	case model.PutAccount:
 		return s.putAccount(e.Account)
-	case DropAccount:
+	case model.DropAccount:
 		return s.dropAccount(e.Account.Name)
-	case PutUser:
+	case model.PutUser:
 		if e.User.DefaultAccount != "" && !has(s.accounts, e.User.DefaultAccount) {
 			return NoSuchAccount
 		}
@@ -141,7 +104,7 @@ func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
 			return NoSuchWCKey
 		}
 		s.users.Set(e.User.Name, e.User)
-	case DropUser:
+	case model.DropUser:
 		if !has(s.users, e.User.Name) {
 			return NoSuchUser
 		}
@@ -152,9 +115,9 @@ func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
 		for _, w := range s.wckeysOf(e.User.Name) {
 			s.wckeys.Delete(wckeyKey(w.User, w.Name))
 		}
-	case PutAssoc:
+	case model.PutAssoc:
 		return s.putAssoc(e.Assoc)
-	case DropAssoc:
+	case model.DropAssoc:
 		key := keyOf(e.Assoc)
 		switch {
 		case !has(s.assocs, key):
@@ -167,7 +130,7 @@ func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
 			u.Bill.Rate == 0 && u.Wall.Rate == 0 {
 			s.usage.Delete(usageKey(e.Assoc.Account, e.Assoc.User, e.Assoc.Partition))
 		}
-	case PutQOS:
+	case model.PutQOS:
 		for _, name := range e.QOS.Preempt {
 			if !has(s.qos, name) && name != e.QOS.Name {
 				return NoSuchQOS
@@ -186,18 +149,18 @@ func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
 			s.nextQOS++
 		}
 		s.qos.Set(n.Name, &n)
-	case DropQOS:
+	case model.DropQOS:
 		return s.dropQOS(e.QOS.Name, busy)
-	case ResetUsage:
+	case model.ResetUsage:
 		if !has(s.accounts, e.Assoc.Account) {
 			return NoSuchAccount
 		}
 		s.resetUsage(e.Assoc.Account, e.Assoc.User, at)
-	case PutWCKey:
+	case model.PutWCKey:
 		s.putWCKey(e.WCKey.User, e.WCKey.Name)
-	case DropWCKey:
+	case model.DropWCKey:
 		return s.dropWCKey(e.WCKey)
-	case RenameUser:
+	case model.RenameUser:
 		return s.renameUser(at, e.User.Name, e.NewName, busy)
 	}
 	return OK

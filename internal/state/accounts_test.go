@@ -7,22 +7,26 @@ import (
 	"gbatch/internal/model"
 )
 
-func acct(name, parent string) AcctEdit {
-	return AcctEdit{Op: PutAccount, Account: &model.Account{Name: name, Parent: parent}}
+func acct(name, parent string) model.AcctEdit {
+	return model.AcctEdit{Op: model.PutAccount, Account: &model.Account{Name: name, Parent: parent}}
 }
 
-func user(name string) AcctEdit { return AcctEdit{Op: PutUser, User: &model.User{Name: name}} }
-
-func assoc(account, user string) AcctEdit {
-	return AcctEdit{Op: PutAssoc, Assoc: &model.Association{Account: account, User: user, Shares: 1}}
+func user(name string) model.AcctEdit {
+	return model.AcctEdit{Op: model.PutUser, User: &model.User{Name: name}}
 }
 
-func drop(e AcctEdit) AcctEdit { e.Op++; return e } // a Drop follows its Put
+func assoc(account, user string) model.AcctEdit {
+	return model.AcctEdit{Op: model.PutAssoc, Assoc: &model.Association{Account: account, User: user, Shares: 1}}
+}
+
+type acctEdits = []model.AcctEdit
+
+func drop(e model.AcctEdit) model.AcctEdit { e.Op++; return e } // a Drop follows its Put
 
 // A batch of edits is applied whole or not at all, and the answer names the edit that was refused.
 func TestAccountsAllOrNothing(t *testing.T) {
 	s := newSession(t)
-	apply := func(edits ...AcctEdit) Result {
+	apply := func(edits ...model.AcctEdit) Result {
 		t.Helper()
 		return s.apply(&Accounts{Edits: edits})
 	}
@@ -31,25 +35,25 @@ func TestAccountsAllOrNothing(t *testing.T) {
 		t.Fatal(r.Refusal)
 	}
 	gen := s.st.View().AcctGen()
-	high := AcctEdit{Op: DropQOS, QOS: &model.QOS{Name: "high"}}
+	high := model.AcctEdit{Op: model.DropQOS, QOS: &model.QOS{Name: "high"}}
 	for _, c := range []struct {
 		why   string
-		edits []AcctEdit
+		edits acctEdits
 		want  Refusal
 		at    int // how many were taken before
 	}{
-		{"parent unknown", []AcctEdit{acct("a", "root"), acct("b", "none")}, NoSuchAccount, 1},
-		{"below itself", []AcctEdit{acct("science", "physics")}, Circular, 0},
-		{"user unknown", []AcctEdit{assoc("science", "bob")}, NoSuchUser, 0},
-		{"account unknown", []AcctEdit{user("bob"), assoc("none", "bob")}, NoSuchAccount, 1},
-		{"account with a child", []AcctEdit{drop(acct("science", ""))}, InUse, 0},
-		{"account with a user", []AcctEdit{drop(acct("physics", ""))}, InUse, 0},
-		{"user with an association", []AcctEdit{drop(user("ann"))}, InUse, 0},
-		{"association unknown", []AcctEdit{drop(assoc("science", "ann"))}, NoSuchAssoc, 0},
-		{"QOS unknown", []AcctEdit{{Op: PutAssoc,
+		{"parent unknown", acctEdits{acct("a", "root"), acct("b", "none")}, NoSuchAccount, 1},
+		{"below itself", acctEdits{acct("science", "physics")}, Circular, 0},
+		{"user unknown", acctEdits{assoc("science", "bob")}, NoSuchUser, 0},
+		{"account unknown", acctEdits{user("bob"), assoc("none", "bob")}, NoSuchAccount, 1},
+		{"account with a child", acctEdits{drop(acct("science", ""))}, InUse, 0},
+		{"account with a user", acctEdits{drop(acct("physics", ""))}, InUse, 0},
+		{"user with an association", acctEdits{drop(user("ann"))}, InUse, 0},
+		{"association unknown", acctEdits{drop(assoc("science", "ann"))}, NoSuchAssoc, 0},
+		{"QOS unknown", acctEdits{{Op: model.PutAssoc,
 			Assoc: &model.Association{Account: "physics", User: "ann", QOS: []string{"none"}}}}, NoSuchQOS, 0},
-		{"the default QOS", []AcctEdit{high, {Op: DropQOS, QOS: &model.QOS{Name: "normal"}}}, InUse, 1},
-		{"root", []AcctEdit{drop(acct("root", ""))}, InUse, 0},
+		{"the default QOS", acctEdits{high, {Op: model.DropQOS, QOS: &model.QOS{Name: "normal"}}}, InUse, 1},
+		{"root", acctEdits{drop(acct("root", ""))}, InUse, 0},
 	} {
 		r := apply(c.edits...)
 		if r.Refusal != c.want || len(r.Each) != c.at+1 || r.Changed {
@@ -60,7 +64,7 @@ func TestAccountsAllOrNothing(t *testing.T) {
 	if v.AcctGen() != gen || v.Account("a") != nil || v.User("bob") != nil || v.QOS("high") == nil {
 		t.Error("a refused batch has left something behind")
 	}
-	if r := s.apply(&Accounts{Gen: gen - 1, Edits: []AcctEdit{user("eve")}}); r.Refusal != Outdated {
+	if r := s.apply(&Accounts{Gen: gen - 1, Edits: acctEdits{user("eve")}}); r.Refusal != Outdated {
 		t.Errorf("edits made from old facts: %v", r.Refusal)
 	}
 	id := v.Association("physics", "ann", "").ID
@@ -80,12 +84,13 @@ func TestAccountsAllOrNothing(t *testing.T) {
 func TestAccountsOfActiveJobs(t *testing.T) {
 	s := newSession(t)
 	s.apply(&SetConfig{Config: &model.Config{Cluster: "c", Partitions: []*model.Partition{{Name: "p"}}}})
-	s.apply(&Accounts{Edits: []AcctEdit{acct("physics", "root"), user("ann"), assoc("physics", "ann")}})
+	s.apply(&Accounts{Edits: acctEdits{acct("physics", "root"), user("ann"), assoc("physics", "ann")}})
 	s.apply(&Submit{Spec: &model.Spec{Name: "j", Account: "physics", User: "ann", QOS: "high", Partitions: []string{"p"}}})
-	if r := s.apply(&Accounts{Edits: []AcctEdit{drop(assoc("physics", "ann"))}}); r.Refusal != JobsActive {
+	if r := s.apply(&Accounts{Edits: acctEdits{drop(assoc("physics", "ann"))}}); r.Refusal != JobsActive {
 		t.Errorf("the association goes away under the job: %v", r.Refusal)
 	}
-	if r := s.apply(&Accounts{Edits: []AcctEdit{{Op: DropQOS, QOS: &model.QOS{Name: "high"}}}}); r.Refusal != JobsActive {
+	if r := s.apply(&Accounts{Edits: acctEdits{{Op: model.DropQOS,
+		QOS: &model.QOS{Name: "high"}}}}); r.Refusal != JobsActive {
 		t.Errorf("the QOS goes away under the job: %v", r.Refusal)
 	}
 }
@@ -94,13 +99,13 @@ func TestAccountsOfActiveJobs(t *testing.T) {
 // key goes, and a user whose default one goes has none.
 func TestWCKeys(t *testing.T) {
 	s := newSession(t)
-	key := func(user, name string) AcctEdit {
-		return AcctEdit{Op: PutWCKey, WCKey: &model.WCKey{User: user, Name: name}}
+	key := func(user, name string) model.AcctEdit {
+		return model.AcctEdit{Op: model.PutWCKey, WCKey: &model.WCKey{User: user, Name: name}}
 	}
-	preset := func(key string) AcctEdit {
-		return AcctEdit{Op: PutUser, User: &model.User{Name: "ann", DefaultWCKey: key}}
+	preset := func(key string) model.AcctEdit {
+		return model.AcctEdit{Op: model.PutUser, User: &model.User{Name: "ann", DefaultWCKey: key}}
 	}
-	apply := func(want Refusal, edits ...AcctEdit) {
+	apply := func(want Refusal, edits ...model.AcctEdit) {
 		t.Helper()
 		if r := s.apply(&Accounts{Edits: edits}); r.Refusal != want {
 			t.Fatalf("%v, want %v", r.Refusal, want)
@@ -138,7 +143,7 @@ func TestWCKeys(t *testing.T) {
 	}
 	sp := *named.Spec
 	sp.WCKey = "other"
-	if r := s.apply(&Edit{Targets: []Target{{Job: named.ID, Task: model.NoTask}}, Set: []Field{SetSpec},
+	if r := s.apply(&Edit{Targets: []model.JobRef{{Job: named.ID, Task: model.NoTask}}, Set: []Field{SetSpec},
 		Spec: &sp}); r.Each[0] != OK {
 		t.Fatal(r)
 	}

@@ -30,7 +30,7 @@ func TestCharges(t *testing.T) {
 	s.apply(&Join{Node: "n1", BootID: "b"})
 	for _, name := range []string{"physics", "sub"} {
 		parent := map[string]string{"physics": "root", "sub": "physics"}[name]
-		s.apply(&Accounts{Edits: []AcctEdit{{Op: PutAccount, Account: &model.Account{Name: name, Parent: parent}}}})
+		s.apply(&Accounts{Edits: acctEdits{{Op: model.PutAccount, Account: &model.Account{Name: name, Parent: parent}}}})
 	}
 	if r := s.apply(&Credit{price.Ledger{Op: price.AddCredit, Account: "nobody", Amount: 5}}); r.Refusal != NoSuchAccount {
 		t.Errorf("credit for nobody: %s", r.Refusal)

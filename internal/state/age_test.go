@@ -9,7 +9,7 @@ import (
 	"gbatch/internal/model"
 )
 
-func putQOS(q model.QOS) AcctEdit { return AcctEdit{Op: PutQOS, QOS: &q} }
+func putQOS(q model.QOS) model.AcctEdit { return model.AcctEdit{Op: model.PutQOS, QOS: &q} }
 
 // accrue sets limits on ageing jobs, and switches limits on or off.
 func (s *session) accrue(w words) Result {
@@ -27,13 +27,13 @@ func (s *session) accrue(w words) Result {
 	if w.has("qos") {
 		q := model.QOS{Name: w.named["qos"], UsageFactor: model.FactorOne, GrpAccrue: limit("grp"),
 			MaxAccruePerUser: limit("pu"), MaxAccruePerAccount: limit("pa")}
-		return s.apply(&Accounts{Edits: []AcctEdit{putQOS(q)}})
+		return s.apply(&Accounts{Edits: acctEdits{putQOS(q)}})
 	}
 	if len(w.named) == 0 {
 		return Result{}
 	}
 	account, of := w.named["account"], w.named["user"]
-	edits := []AcctEdit{acct(account, "root")}
+	edits := acctEdits{acct(account, "root")}
 	if of != "" {
 		edits = append(edits, user(of))
 	}
@@ -93,7 +93,7 @@ func TestLongestWaitingAge(t *testing.T) {
 	for seed := range uint64(8) {
 		g := &storm{rng: rand.New(rand.NewPCG(seed, 11))}
 		limit := func() model.Limit { return []model.Limit{0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6}[g.n(11)] } // 1 allows no job
-		var edits []AcctEdit
+		var edits acctEdits
 		for _, a := range []string{"science", "physics", "bio"} {
 			for _, u := range []string{"", "ann", "bob"} {
 				e := assoc(a, u)
@@ -112,14 +112,14 @@ func TestLongestWaitingAge(t *testing.T) {
 			s.st.jobs.Scan(func(id model.JobID, j *model.Job) bool { before[id] = AgingOf(j) > 0; return true })
 			s.at = fmt.Sprintf("seed %d, step %d", seed, step)
 			id := model.JobID(1 + g.n(int(s.st.nextID)))
-			t1 := []Target{{Job: id, Task: model.NoTask}}
+			t1 := []model.JobRef{{Job: id, Task: model.NoTask}}
 			switch g.n(8) {
 			case 0:
 				s.apply(&Stop{Targets: t1, Event: model.EvCancel})
 			case 1:
 				s.apply(&Edit{Targets: t1, Set: []Field{SetHold}, Hold: model.HoldKind(g.n(2))})
 			case 2:
-				s.apply(&Stop{Targets: []Target{t1[0], {Job: id + 1, Task: model.NoTask}, {Job: id + 3, Task: model.NoTask}},
+				s.apply(&Stop{Targets: []model.JobRef{t1[0], {Job: id + 1, Task: model.NoTask}, {Job: id + 3, Task: model.NoTask}},
 					Event: model.EvCancel})
 			case 3:
 				if j := s.st.View().Job(id); j != nil && IsReady(j) {
@@ -194,7 +194,7 @@ func BenchmarkAge(b *testing.B) {
 				Partitions: []*model.Partition{{Name: "p"}}}}})
 			q := model.QOS{Name: "normal", UsageFactor: model.FactorOne, GrpAccrue: model.LimitOf(100),
 				MaxAccruePerUser: model.LimitOf(2)}
-			st.Apply(Command{At: epoch, Body: &Accounts{Edits: []AcctEdit{putQOS(q)}}})
+			st.Apply(Command{At: epoch, Body: &Accounts{Edits: acctEdits{putQOS(q)}}})
 			submit := func(at model.Time, n int) {
 				st.Apply(Command{At: at, Body: &Submit{Spec: &model.Spec{Account: "root", User: fmt.Sprint("u", n%1000),
 					QOS: "normal", Partitions: []string{"p"}}}})
@@ -217,7 +217,8 @@ func BenchmarkAge(b *testing.B) {
 				id := aging[0]
 				aging = aging[1:]
 				now := epoch + model.Time(i)
-				st.Apply(Command{At: now, Body: &Stop{Targets: []Target{{Job: id, Task: model.NoTask}}, Event: model.EvCancel}})
+				st.Apply(Command{At: now, Body: &Stop{Targets: []model.JobRef{{Job: id, Task: model.NoTask}},
+					Event: model.EvCancel}})
 				submit(now, i)
 			}
 		})

@@ -157,7 +157,8 @@ func BenchmarkManyWaiters(b *testing.B) {
 			st.Apply(Command{At: epoch, Body: &Submit{Spec: sp}})
 		}
 		b.StartTimer()
-		st.Apply(Command{At: epoch, Body: &Stop{Targets: []Target{{Job: 1, Task: model.NoTask}}, Event: model.EvCancel}})
+		st.Apply(Command{At: epoch, Body: &Stop{Targets: []model.JobRef{{Job: 1, Task: model.NoTask}},
+			Event: model.EvCancel}})
 		if st.View().ReadyLen("p") != 20_000 {
 			b.Fatal("not everybody was woken")
 		}

@@ -30,7 +30,7 @@ func TestCheckFinds(t *testing.T) {
 			&Submit{Spec: &model.Spec{Name: "a", Partitions: []string{"p"}}},
 			&Starts{Plan: model.Plan{Starts: []model.Start{{Job: 1, Task: model.NoTask, Partition: "p", LimitS: 60,
 				Alloc: alloc}}}},
-			&Stop{Targets: []Target{{Job: 4, Task: model.NoTask}}, Event: model.EvCancel},
+			&Stop{Targets: []model.JobRef{{Job: 4, Task: model.NoTask}}, Event: model.EvCancel},
 		} {
 			st.Apply(Command{At: epoch, Body: b})
 		}
@@ -128,7 +128,8 @@ func TestSharedValues(t *testing.T) {
 	}
 	other := mk()
 	other.Partitions, other.Gres = []string{"q"}, []model.GresReq{{Name: "gpu", Count: 2}}
-	st.Apply(Command{At: epoch, Body: &Edit{Targets: []Target{{Job: 1, Task: model.NoTask}, {Job: 9, Task: model.NoTask}},
+	st.Apply(Command{At: epoch, Body: &Edit{Targets: []model.JobRef{{Job: 1, Task: model.NoTask}, {Job: 9,
+		Task: model.NoTask}},
 		Set: []Field{SetSpec}, Spec: other}})
 	if c := st.View().Job(1).Spec; len(c.Partitions) != 1 || c.Gres[0].Count != 2 {
 		t.Error("the edit was lost")
@@ -139,13 +140,13 @@ func TestSharedValues(t *testing.T) {
 	array := mk()
 	array.Tasklist = model.TaskSet{{Lo: 1, Hi: 4, Step: 1}}
 	st.Apply(Command{At: epoch, Body: &Submit{Spec: array}})
-	one := func(task int32) Target {
-		return Target{Job: 3, Task: model.NoTask, Tasks: model.TaskSet{{Lo: task, Hi: task, Step: 1}}}
+	one := func(task int32) model.JobRef {
+		return model.JobRef{Job: 3, Task: model.NoTask, Tasks: model.TaskSet{{Lo: task, Hi: task, Step: 1}}}
 	}
 	named := mk()
 	named.Comment = "mine"
 	for range 2 {
-		st.Apply(Command{At: epoch, Body: &Edit{Targets: []Target{one(1), one(3)}, Set: []Field{SetComment, SetLimit},
+		st.Apply(Command{At: epoch, Body: &Edit{Targets: []model.JobRef{one(1), one(3)}, Set: []Field{SetComment, SetLimit},
 			Spec: named, LimitS: 60}})
 	}
 	x, y := st.View().TaskRecord(3, 1), st.View().TaskRecord(3, 3)

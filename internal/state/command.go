@@ -157,25 +157,9 @@ func (x *Reports) Wire(c *wire.C) {
 	wire.Bool(c, &x.Placed)
 }
 
-// Target is a job, some pending tasks of an array (Tasks), one task (Task), or a heterogeneous job or a component of
-// it.
-type Target struct {
-	Job   model.JobID
-	Task  int32
-	Tasks model.TaskSet
-	Het   int32 // only the component Het-1 of the heterogeneous job Job; 0: all of it
-}
-
-func (x *Target) Wire(c *wire.C) {
-	wire.Int(c, &x.Job)
-	wire.Int(c, &x.Task)
-	wire.List(c, &x.Tasks, model.MaxMany)
-	wire.Int(c, &x.Het)
-}
-
 // Stop ends jobs: Event is EvCancel, EvRequeue, EvPreempt.
 type Stop struct {
-	Targets []Target
+	Targets []model.JobRef
 	Event   model.Event
 	Hold    bool // with EvRequeue: hold the job too
 	UID     uint32
@@ -199,7 +183,7 @@ func (x *Stop) Wire(c *wire.C) {
 
 // Edit changes pending (and, as far as a field allows, running) jobs. It changes only the fields that Set names.
 type Edit struct {
-	Targets  []Target
+	Targets  []model.JobRef
 	Set      []Field
 	Spec     *model.Spec // the new specification of the first target's job, if a field changes the specification
 	Hold     model.HoldKind

@@ -42,7 +42,7 @@ func samples() []Body {
 	alloc := &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(70), MemMiB: 512, Tasks: 2,
 		Gres: []model.GresAlloc{{Name: "gpu", Type: "a100", Index: model.UpTo(2)}}}}}
 	exit := model.Exit{Code: 3, Signal: 9, Unknown: true, OOM: true, UserMS: 11, SysMS: 12, MaxRSSKB: 13, Text: "t"}
-	targets := []Target{{Job: 5, Task: -1}, {Job: 6, Task: 3},
+	targets := []model.JobRef{{Job: 5, Task: -1}, {Job: 6, Task: 3},
 		{Job: 7, Task: -1, Tasks: model.TaskSet{{Lo: 1, Hi: 3, Step: 1}}}}
 	config := &model.Config{Cluster: "lab", Hash: "h", Accounts: []string{"vision"},
 		Show: []model.KV{{Key: "k", Value: "v"}},
@@ -90,14 +90,15 @@ func samples() []Body {
 func later() []Body {
 	limits := []model.TRESLimit{{TRES: "gres/gpu", Count: 7000, Percent: true}}
 	return []Body{
-		&Accounts{Gen: 3, Edits: []AcctEdit{
-			{Op: PutAccount, Account: &model.Account{Name: "vision", Parent: "root", Description: "d", Organization: "o",
+		&Accounts{Gen: 3, Edits: acctEdits{
+			{Op: model.PutAccount, Account: &model.Account{Name: "vision", Parent: "root", Description: "d", Organization: "o",
 				Coordinators: []string{"ann"}}},
-			{Op: PutUser, User: &model.User{Name: "ann", DefaultAccount: "vision", Admin: model.AdminOperator}},
-			{Op: PutAssoc, Assoc: &model.Association{ID: 5, Account: "vision", User: "ann", Partition: "gpu", Shares: 10,
+			{Op: model.PutUser, User: &model.User{Name: "ann", DefaultAccount: "vision", Admin: model.AdminOperator}},
+			{Op: model.PutAssoc, Assoc: &model.Association{ID: 5, Account: "vision", User: "ann", Partition: "gpu", Shares: 10,
 				Priority: 2, QOS: []string{"high"},
 				DefQOS: "high", GrpJobs: 3, MaxWallS: 61, GrpTRES: limits}},
-			{Op: PutQOS, QOS: &model.QOS{ID: 3, Name: "high", Priority: 9, Flags: model.QOSDenyOnLimit, Preempt: []string{"low"},
+			{Op: model.PutQOS, QOS: &model.QOS{ID: 3, Name: "high", Priority: 9, Flags: model.QOSDenyOnLimit,
+				Preempt:        []string{"low"},
 				UsageFactor:    1_500_000,
 				GuaranteedTRES: limits}},
 		}},
@@ -105,7 +106,7 @@ func later() []Body {
 			Nodes:     []string{"n1", "n2"},
 			Partition: "gpu", Features: "ib", Users: []string{"ann"}, Accounts: []string{"vision"},
 			Flags: model.ResvMaint | model.ResvDaily, Begun: true}},
-		&Suspend{Targets: []Target{{Job: 5, Task: model.NoTask}}, Resume: true,
+		&Suspend{Targets: []model.JobRef{{Job: 5, Task: model.NoTask}}, Resume: true,
 			Turn: model.Turn{Sleep: []model.JobID{3}, Wake: []model.JobID{4}}},
 		&Units{Node: "n1", Tells: []model.UnitTell{{Name: "gpu", Index: 3, Kind: model.OutFault, Text: "XID 79", Stamp: 5}}},
 		&NodeHealth{Node: "n1", Problem: "spool is not writable"},
@@ -280,8 +281,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"endless range":      &Submit{Spec: &model.Spec{Tasklist: endless}},
 		"failed dependency":  &Submit{Spec: &model.Spec{Deps: []model.Dep{{Kind: model.DepAfterOK, Job: 1, Failed: true}}}},
 		"no dependency kind": &Submit{Spec: &model.Spec{Deps: []model.Dep{{Job: 1}}}},
-		"backwards target":   &Stop{Targets: []Target{{Job: 1, Tasks: backwards}}},
-		"endless target":     &Edit{Targets: []Target{{Job: 1, Tasks: endless}}},
+		"backwards target":   &Stop{Targets: []model.JobRef{{Job: 1, Tasks: backwards}}},
+		"endless target":     &Edit{Targets: []model.JobRef{{Job: 1, Tasks: endless}}},
 		"edit without spec":  &Edit{Set: []Field{SetSpec}},
 		"no configuration":   &SetConfig{},
 		"no id":              &Once{Step: OnceMake, Parts: [][]byte{{1}}},
@@ -289,7 +290,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"no such step":       &Once{Key: "k", Step: 4},
 		"within itself":      &Once{Key: "k", Step: OnceMake, Parts: [][]byte{{byte(KindOnce)}}},
 		"no such credit":     &Credit{Ledger: price.Ledger{Account: "a", Op: 64}},
-		"no such edit":       &Accounts{Edits: []AcctEdit{{Op: 64}}},
+		"no such edit":       &Accounts{Edits: acctEdits{{Op: 64}}},
 	} {
 		if _, err := Encode(sampleAt, b); !errors.Is(err, ErrMalformed) { // else it would stop every replica
 			t.Errorf("%s is encoded: %v", name, err)

@@ -76,7 +76,7 @@ func TestCrontab(t *testing.T) {
 		if s.apply(&Tick{}); s.st.View().Job(1).Eligible != 0 || len(s.st.View().Undue()) != 1 {
 			t.Fatal("it may start without a next time")
 		}
-		s.apply(&Edit{Targets: []Target{{Job: 1, Task: model.NoTask}}, Set: []Field{SetBegin}, Begin: s.now.Add(10)})
+		s.apply(&Edit{Targets: []model.JobRef{{Job: 1, Task: model.NoTask}}, Set: []Field{SetBegin}, Begin: s.now.Add(10)})
 		if j := s.st.View().Job(1); j.Undue || j.Begin != s.now.Add(10) || len(s.st.View().Undue()) != 0 {
 			t.Fatalf("%+v", j)
 		}
@@ -134,11 +134,11 @@ func TestCrontab(t *testing.T) {
 	}
 
 	// a cancelled job's lines are off, waiting or not
-	s.apply(&Stop{Targets: []Target{{Job: 4, Task: model.NoTask}}, Event: model.EvCancel, UID: 7})
+	s.apply(&Stop{Targets: []model.JobRef{{Job: 4, Task: model.NoTask}}, Event: model.EvCancel, UID: 7})
 	s.now = epoch.Add(9001)
 	s.apply(&Tick{})
 	running = s.begin(3)
-	s.apply(&Stop{Targets: []Target{{Job: 3, Task: model.NoTask}}, Event: model.EvCancel, UID: 7})
+	s.apply(&Stop{Targets: []model.JobRef{{Job: 3, Task: model.NoTask}}, Event: model.EvCancel, UID: 7})
 	if j := s.end(running, model.Exit{Signal: 15}); j.State != model.Cancelled {
 		t.Errorf("job 3: %+v", j)
 	}
@@ -149,7 +149,7 @@ func TestCrontab(t *testing.T) {
 	install(OK, "e\n", entry(7, 1, s.now))
 	running = s.begin(5)
 	s.apply(&Reports{Reports: []Report{{Kind: Ending, Job: 5, Attempt: running.Attempt, At: s.now}}})
-	stop := &Stop{Targets: []Target{{Job: 5, Task: model.NoTask}}, Event: model.EvCancel, UID: 7}
+	stop := &Stop{Targets: []model.JobRef{{Job: 5, Task: model.NoTask}}, Event: model.EvCancel, UID: 7}
 	if res := s.apply(stop); res.Each[0] != OK {
 		t.Errorf("cancelled while it ends: %s", res.Each[0])
 	}
@@ -160,7 +160,7 @@ func TestCrontab(t *testing.T) {
 	// requeued by hand, a run comes back at its next time too
 	install(OK, "e\n", entry(7, 1, s.now))
 	running = s.begin(6)
-	s.apply(&Stop{Targets: []Target{{Job: 6, Task: model.NoTask}}, Event: model.EvRequeue, UID: 7})
+	s.apply(&Stop{Targets: []model.JobRef{{Job: 6, Task: model.NoTask}}, Event: model.EvRequeue, UID: 7})
 	if j := s.end(running, model.Exit{Signal: 15}); j.State != model.Pending || !j.Undue {
 		t.Errorf("job 6: %+v", j)
 	}
@@ -234,7 +234,7 @@ func TestCrontabStorm(t *testing.T) {
 					})
 				case g.chance(20):
 					for _, j := range s.st.View().Undue() {
-						b = &Edit{Targets: []Target{{Job: j.ID, Task: model.NoTask}}, Set: []Field{SetBegin},
+						b = &Edit{Targets: []model.JobRef{{Job: j.ID, Task: model.NoTask}}, Set: []Field{SetBegin},
 							Begin: g.now.Add(int64(g.n(30)))}
 						back.Add(1)
 					}

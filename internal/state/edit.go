@@ -23,7 +23,7 @@ func (s *State) applyEdit(at model.Time, c *Edit) Result {
 	for i := range c.Targets {
 		t := c.Targets[i]
 		if ofArray {
-			t = Target{Job: t.Job, Task: model.NoTask}
+			t = model.JobRef{Job: t.Job, Task: model.NoTask}
 		}
 		res.Each[i] = NoSuchJob
 		for _, id := range s.hetEdit(c, &t, s.expand(&t, true)) {

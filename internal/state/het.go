@@ -305,7 +305,7 @@ func (s *State) heldWith(j *model.Job, hold model.HoldKind) model.HoldKind {
 
 // hetTarget gives the components that a change concerns, for a target that names some: one, or with whole set all. r
 // says why one can't be changed alone.
-func (s *State) hetTarget(t *Target) (ids []model.JobID, one *model.Job) {
+func (s *State) hetTarget(t *model.JobRef) (ids []model.JobID, one *model.Job) {
 	if t.Het > 0 {
 		if one = s.component(t.Job, t.Het-1); one == nil {
 			return nil, nil
@@ -391,7 +391,7 @@ func (s *State) checkHets() (err error) {
 }
 
 // hetEdit gives the components that an Edit of a target concerns: a hold is of all, and a specification of one.
-func (s *State) hetEdit(c *Edit, t *Target, ids []model.JobID) []model.JobID {
+func (s *State) hetEdit(c *Edit, t *model.JobRef, ids []model.JobID) []model.JobID {
 	if len(ids) == 0 {
 		return ids
 	}

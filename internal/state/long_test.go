@@ -23,7 +23,8 @@ func TestLongDescriptionsAreRefused(t *testing.T) {
 		t.Fatalf("%+v, %+v, %+v", ok, long, old)
 	}
 	for n, want := range map[int]Refusal{1000: OK, 1001: TooLong} {
-		res := s.Apply(Command{Kind: KindEdit, At: 2000, Body: &Edit{Targets: []Target{{Job: ok.Job, Task: model.NoTask}},
+		res := s.Apply(Command{Kind: KindEdit, At: 2000, Body: &Edit{Targets: []model.JobRef{{Job: ok.Job,
+			Task: model.NoTask}},
 			Set: []Field{SetSpec}, Spec: spec(n), Most: most}})
 		if res.Each[0] != want {
 			t.Errorf("a change to %d bytes: %v", n, res.Each)

@@ -47,7 +47,7 @@ func TestOnce(t *testing.T) {
 	for range 3 {
 		apply(&Submit{Spec: &model.Spec{Name: "j", Partitions: []string{"p"}}})
 	}
-	all := []Target{{Job: 1, Task: model.NoTask}, {Job: 9, Task: model.NoTask}, {Job: 2, Task: model.NoTask}}
+	all := []model.JobRef{{Job: 1, Task: model.NoTask}, {Job: 9, Task: model.NoTask}, {Job: 2, Task: model.NoTask}}
 	stop := once("a", &Stop{Targets: all[:2], Event: model.EvCancel}, &Stop{Targets: all[1:], Event: model.EvCancel})
 	stop.Spots = []int32{0, 4, 7, 8}
 	res := apply(stop)
@@ -61,7 +61,8 @@ func TestOnce(t *testing.T) {
 	}
 	// Again, as another controller would after a snapshot.
 	st = restored(t, st)
-	if r := apply(once("a", &Stop{Targets: []Target{{Job: 3, Task: model.NoTask}}, Event: model.EvCancel})); r.Refusal !=
+	if r := apply(once("a", &Stop{Targets: []model.JobRef{{Job: 3, Task: model.NoTask}},
+		Event: model.EvCancel})); r.Refusal !=
 		Repeated || st.View().Job(3).State != model.Pending {
 		t.Errorf("%+v, job 3 is %s", r, st.View().Job(3).State)
 	}

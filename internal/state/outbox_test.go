@@ -38,7 +38,7 @@ func (s *shipping) jobs(n int) {
 	for range n {
 		id := s.apply(&Submit{RequestID: fmt.Sprint(s.st.nextReq), Spec: &model.Spec{Name: "x", User: "u", WorkDir: "/home/u",
 			Tasks: 1, CPUsPerTask: 1, Partitions: []string{"p"}}}).Job
-		s.apply(&Stop{Targets: []Target{{Job: id, Task: model.NoTask}}, Event: model.EvCancel})
+		s.apply(&Stop{Targets: []model.JobRef{{Job: id, Task: model.NoTask}}, Event: model.EvCancel})
 	}
 }
 

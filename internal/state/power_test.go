@@ -219,7 +219,7 @@ func TestPowerDown(t *testing.T) {
 	p.apply(&Powers{Nodes: []string{"n1"}, Op: AskPower, Want: model.PowerDownASAP, By: "root"})
 	p.state("n1", "MIXED+CLOUD+DRAIN+POWER_DOWN")
 	p.op(BeginDown, "n1", NotPending) // it has a job
-	p.apply(&Stop{Targets: []Target{{Job: 1, Task: model.NoTask}}, Event: model.EvCancel})
+	p.apply(&Stop{Targets: []model.JobRef{{Job: 1, Task: model.NoTask}}, Event: model.EvCancel})
 	p.apply(&Reports{Reports: []Report{{Kind: Ended, Job: 1, Attempt: 1, At: p.at}}})
 	p.job("CANCELLED")
 	p.op(BeginDown, "n1", OK)
@@ -250,7 +250,7 @@ func TestPowerWaitsEnd(t *testing.T) {
 	p.at += 99_000
 	p.apply(&Tick{})
 	p.job("CONFIGURING")
-	p.apply(&Stop{Targets: []Target{{Job: 1, Task: model.NoTask}}, Event: model.EvCancel})
+	p.apply(&Stop{Targets: []model.JobRef{{Job: 1, Task: model.NoTask}}, Event: model.EvCancel})
 	p.job("CANCELLED")
 	p.op(BeginUp, "n2", NotPending)
 	p.apply(&Powers{Nodes: []string{"n1"}, Op: AskPower, Want: model.PowerDownForce, By: "root"})

@@ -67,7 +67,7 @@ func nobodyOverspends(t *testing.T, s *session) {
 }
 
 // purseCluster is a session with one node of 16 CPUs and users of two accounts below science.
-func purseCluster(t *testing.T, change func(*model.Config), edits ...AcctEdit) *session {
+func purseCluster(t *testing.T, change func(*model.Config), edits ...model.AcctEdit) *session {
 	s := newSession(t)
 	s.cfg.Params.HoldLimits = true
 	s.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 16, ThreadsPerCore: 1, MemMiB: 16000,
@@ -78,7 +78,7 @@ func purseCluster(t *testing.T, change func(*model.Config), edits ...AcctEdit) *
 	}
 	s.apply(&SetConfig{Config: &s.cfg, Instance: 1})
 	s.apply(&Join{Node: "n1", BootID: "b"})
-	base := []AcctEdit{acct("science", "root"), acct("physics", "science"), acct("bio", "science"), user("ann"),
+	base := acctEdits{acct("science", "root"), acct("physics", "science"), acct("bio", "science"), user("ann"),
 		user("bob"), assoc("science", ""), assoc("physics", ""),
 		assoc("bio", ""), assoc("physics", "ann"), assoc("bio", "bob")}
 	if r := s.apply(&Accounts{Edits: append(base, edits...)}); r.Refusal != OK {
@@ -134,62 +134,65 @@ func minutes(tres string, n int64) []model.TRESLimit {
 
 // A running job ends when its minutes, or those of an association or QOS, run out, and its text names whose.
 func TestMinutesRunOut(t *testing.T) {
-	qos := func(q model.QOS) AcctEdit {
+	qos := func(q model.QOS) model.AcctEdit {
 		q.UsageFactor = max(q.UsageFactor, 500_000)
-		return AcctEdit{Op: PutQOS, QOS: &q}
+		return model.AcctEdit{Op: model.PutQOS, QOS: &q}
 	}
-	of := func(a model.Association) AcctEdit { a.Shares = 1; return AcctEdit{Op: PutAssoc, Assoc: &a} }
+	of := func(a model.Association) model.AcctEdit {
+		a.Shares = 1
+		return model.AcctEdit{Op: model.PutAssoc, Assoc: &a}
+	}
 	for _, c := range []struct {
 		name   string
 		change func(*model.Config)
-		edits  []AcctEdit
+		edits  acctEdits
 		want   string
 	}{
 		{"no limit", nil, nil, "TIMEOUT TimeLimit 7200 "},
-		{"QOS", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 10)})},
+		{"QOS", nil, acctEdits{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 10)})},
 			"TIMEOUT QOSGrpCPUMinutesLimit 150 QOS q has used up its GrpTRESMins=cpu=10"}, // 4 CPUs
-		{"UsageFactor", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: 500_000, GrpTRESMins: minutes("cpu", 10)})},
+		{"UsageFactor", nil, acctEdits{qos(model.QOS{Name: "q", UsageFactor: 500_000, GrpTRESMins: minutes("cpu", 10)})},
 			"TIMEOUT QOSGrpCPUMinutesLimit 300 QOS q has used up its GrpTRESMins=cpu=10"},
-		{"types in lower case", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne,
+		{"types in lower case", nil, acctEdits{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne,
 			GrpTRESMins: minutes("gres/gpu:h100", 20)})},
 			"TIMEOUT QOSGrpGRESMinutes 600 QOS q has used up its GrpTRESMins=gres/gpu:h100=20"},
 		{"resource that it has not", nil,
-			[]AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("gres/nic", 1)})},
+			acctEdits{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("gres/nic", 1)})},
 			"TIMEOUT TimeLimit 7200 "},
-		{"wall", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpWallS: model.LimitOf(120)})},
+		{"wall", nil, acctEdits{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpWallS: model.LimitOf(120)})},
 			"TIMEOUT QOSGrpWallLimit 120 QOS q has used up its GrpWall of 2 minutes"},
-		{"user", nil, []AcctEdit{of(model.Association{Account: "physics", User: "ann", GrpTRESMins: minutes("cpu", 20)})},
+		{"user", nil, acctEdits{of(model.Association{Account: "physics", User: "ann", GrpTRESMins: minutes("cpu", 20)})},
 			"TIMEOUT AssocGrpCPUMinutesLimit 300 user ann in account physics has used up its GrpTRESMins=cpu=20"},
 		// bob spends as well: 8 CPUs in all
-		{"account above", nil, []AcctEdit{of(model.Association{Account: "science", GrpTRESMins: minutes("cpu", 20)})},
+		{"account above", nil, acctEdits{of(model.Association{Account: "science", GrpTRESMins: minutes("cpu", 20)})},
 			"TIMEOUT AssocGrpCPUMinutesLimit 150 account science has used up its GrpTRESMins=cpu=20"},
-		{"billing of the root", nil, []AcctEdit{of(model.Association{Account: "root", GrpTRESMins: minutes("billing", 20)})},
+		{"billing of the root", nil, acctEdits{of(model.Association{Account: "root", GrpTRESMins: minutes("billing", 20)})},
 			"TIMEOUT AssocGrpBillingMinutes 150 account root has used up its GrpTRESMins=billing=20"},
-		{"QOS before association", nil, []AcctEdit{of(model.Association{Account: "physics", GrpTRESMins: minutes("cpu", 1)}),
+		{"QOS before association", nil, acctEdits{of(model.Association{Account: "physics", GrpTRESMins: minutes("cpu", 1)}),
 			qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 40)})},
 			"TIMEOUT QOSGrpCPUMinutesLimit 600 QOS q has used up its GrpTRESMins=cpu=40"},
-		{"LimitFactor", nil, []AcctEdit{of(model.Association{Account: "physics", GrpTRESMins: minutes("cpu", 10)}),
+		{"LimitFactor", nil, acctEdits{of(model.Association{Account: "physics", GrpTRESMins: minutes("cpu", 10)}),
 			qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, LimitFactor: 2 * model.FactorOne})},
 			"TIMEOUT AssocGrpCPUMinutesLimit 300 account physics has used up its GrpTRESMins=cpu=20"},
 		{"partition's QOS", func(c *model.Config) { c.Partitions[0].QOS = "high" },
-			[]AcctEdit{qos(model.QOS{Name: "high", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 40)})},
+			acctEdits{qos(model.QOS{Name: "high", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 40)})},
 			"TIMEOUT QOSGrpCPUMinutesLimit 300 QOS high has used up its GrpTRESMins=cpu=40"}, // of all jobs there
-		{"its own minutes", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne,
+		{"its own minutes", nil, acctEdits{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne,
 			MaxTRESMins: minutes("cpu", 8)})},
 			"TIMEOUT QOSMaxCpuMinutesPerJobLimit 120 the job, of QOS q, has used up its MaxTRESMins=cpu=8"},
 		// 4 CPUs fade towards 4*60/ln 2 = 346 CPU seconds
 		{"fading under the bound", func(c *model.Config) { c.Params.Priority.HalfLifeS = 60 },
-			[]AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 6)})},
+			acctEdits{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 6)})},
 			"TIMEOUT TimeLimit 7200 "},
 		{"fading over the bound", func(c *model.Config) { c.Params.Priority.HalfLifeS = 60 }, // 346.2 (1-2^(-t/60)) = 300
-			[]AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 5)})},
+			acctEdits{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 5)})},
 			"TIMEOUT QOSGrpCPUMinutesLimit 174.262 QOS q has used up its GrpTRESMins=cpu=5"},
 		{"limits are not enforced", func(c *model.Config) { c.Params.HoldLimits = false },
-			[]AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 10)})},
+			acctEdits{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 10)})},
 			"TIMEOUT TimeLimit 7200 "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			edits := append([]AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne})}, c.edits...)
+			edits := append(acctEdits{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne})}, c.edits...)
 			s := purseCluster(t, c.change, edits...)
 			id := s.run("physics", "ann", "q", 0, 4, 2)
 			s.run("bio", "bob", "normal", 4, 4, 0)
@@ -204,13 +207,14 @@ func TestMinutesRunOut(t *testing.T) {
 // Purses follow changes while jobs run: limits are set, lowered or raised, usage is reset, accounts move, jobs start,
 // end and are suspended.
 func TestMinutesFollowChanges(t *testing.T) {
-	of := func(account string, n int64) AcctEdit {
-		return AcctEdit{Op: PutAssoc, Assoc: &model.Association{Account: account, Shares: 1, GrpTRESMins: minutes("cpu", n)}}
+	of := func(account string, n int64) model.AcctEdit {
+		return model.AcctEdit{Op: model.PutAssoc, Assoc: &model.Association{Account: account, Shares: 1,
+			GrpTRESMins: minutes("cpu", n)}}
 	}
 	s := purseCluster(t, nil)
 	a := s.run("physics", "ann", "normal", 0, 4, 0)
 	s.now += 60_000 // 4 CPU minutes
-	if r := s.apply(&Accounts{Edits: []AcctEdit{of("science", 20)}}); r.Refusal != OK {
+	if r := s.apply(&Accounts{Edits: acctEdits{of("science", 20)}}); r.Refusal != OK {
 		t.Fatal(r.Refusal)
 	}
 	if due := s.st.View().NextDue(); due != epoch+300_000 { // 16 more at 4 a minute
@@ -220,21 +224,21 @@ func TestMinutesFollowChanges(t *testing.T) {
 	if due := s.st.View().NextDue(); due != epoch+180_000 {
 		t.Errorf("another job spends as well: due at +%d ms", due-epoch)
 	}
-	s.apply(&Suspend{Targets: []Target{{Job: b, Task: model.NoTask}}})
+	s.apply(&Suspend{Targets: []model.JobRef{{Job: b, Task: model.NoTask}}})
 	if due := s.st.View().NextDue(); due != epoch+300_000 {
 		t.Errorf("it is suspended: due at +%d ms", due-epoch)
 	}
 	s.now += 60_000 // 8 of physics
-	s.apply(&Accounts{Edits: []AcctEdit{{Op: ResetUsage, Assoc: &model.Association{Account: "physics"}}}})
+	s.apply(&Accounts{Edits: acctEdits{{Op: model.ResetUsage, Assoc: &model.Association{Account: "physics"}}}})
 	if due := s.st.View().NextDue(); due != epoch+420_000 {
 		t.Errorf("usage is reset: due at +%d ms", due-epoch)
 	}
-	s.apply(&Accounts{Edits: []AcctEdit{acct("physics", "root")}}) // it leaves science
+	s.apply(&Accounts{Edits: acctEdits{acct("physics", "root")}}) // it leaves science
 	if due := s.st.View().NextDue(); due != s.st.View().Job(a).Run.Deadline() {
 		t.Errorf("the account has moved away: due at +%d ms", due-epoch)
 	}
-	s.apply(&Accounts{Edits: []AcctEdit{of("physics", 2)}})
-	s.apply(&Suspend{Targets: []Target{{Job: b, Task: model.NoTask}}, Resume: true})
+	s.apply(&Accounts{Edits: acctEdits{of("physics", 2)}})
+	s.apply(&Suspend{Targets: []model.JobRef{{Job: b, Task: model.NoTask}}, Resume: true})
 	s.now += 30_000
 	if got, want := s.ends(a),
 		"TIMEOUT AssocGrpCPUMinutesLimit 150 account physics has used up its GrpTRESMins=cpu=2"; got != want {
@@ -252,7 +256,7 @@ func TestMinutesFollowChanges(t *testing.T) {
 
 // A limit that is used up is checked once, not again and again while its jobs end.
 func TestEmptyPurseIsQuiet(t *testing.T) {
-	s := purseCluster(t, nil, AcctEdit{Op: PutQOS,
+	s := purseCluster(t, nil, model.AcctEdit{Op: model.PutQOS,
 		QOS: &model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 8)}})
 	a, b := s.run("physics", "ann", "q", 0, 4, 0), s.run("bio", "bob", "q", 4, 4, 0)
 	s.now += 60_000

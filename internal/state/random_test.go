@@ -243,12 +243,12 @@ func (g *storm) together() (out []model.Start) {
 	return out
 }
 
-func (g *storm) targets() []Target {
-	var out []Target
+func (g *storm) targets() []model.JobRef {
+	var out []model.JobRef
 	for range 1 + g.n(3) {
-		t := Target{Job: g.id(), Task: model.NoTask}
+		t := model.JobRef{Job: g.id(), Task: model.NoTask}
 		if j := g.view.Job(t.Job); j != nil && j.Het != nil && g.chance(50) {
-			out = append(out, Target{Job: j.Het.ID, Task: model.NoTask, Het: int32(g.n(4))})
+			out = append(out, model.JobRef{Job: j.Het.ID, Task: model.NoTask, Het: int32(g.n(4))})
 			continue
 		}
 		switch g.n(4) {
@@ -448,9 +448,9 @@ func (g *storm) minutes() []model.TRESLimit {
 }
 
 // acctEdit makes one edit of accounts.
-func (g *storm) acctEdit() AcctEdit {
+func (g *storm) acctEdit() model.AcctEdit {
 	qos := []string{"normal", "high", "batch"}[g.n(3)]
-	return AcctEdit{Op: AcctOp(1 + g.n(9)), Account: &model.Account{Name: g.account(), Parent: g.account()},
+	return model.AcctEdit{Op: model.AcctOp(1 + g.n(9)), Account: &model.Account{Name: g.account(), Parent: g.account()},
 		User: &model.User{Name: fmt.Sprint("u", g.n(2)), DefaultAccount: []string{"", g.account()}[g.n(2)]},
 		Assoc: &model.Association{Account: g.account(), User: []string{"", "u0", "u1"}[g.n(3)],
 			Partition: []string{"", "", "p"}[g.n(3)],
@@ -556,7 +556,7 @@ func (g *storm) one(st *State) Body {
 		}
 		c := &Suspend{Resume: g.chance(40)}
 		for range g.n(3) {
-			c.Targets = append(c.Targets, Target{Job: g.active(), Task: model.NoTask})
+			c.Targets = append(c.Targets, model.JobRef{Job: g.active(), Task: model.NoTask})
 			c.Turn.Sleep, c.Turn.Wake = append(c.Turn.Sleep, g.active()), append(c.Turn.Wake, g.active())
 		}
 		return c
@@ -635,15 +635,15 @@ func (g *storm) one(st *State) Body {
 			c.Edits = append(c.Edits, g.acctEdit())
 		}
 		if of := int64(g.now) % 6; of < 4 { // the values follow from the time, as above
-			op := PutWCKey
+			op := model.PutWCKey
 			if of == 3 {
-				op = DropWCKey
+				op = model.DropWCKey
 			}
-			c.Edits = append(c.Edits, AcctEdit{Op: op, WCKey: &model.WCKey{User: fmt.Sprint("u", of%2),
+			c.Edits = append(c.Edits, model.AcctEdit{Op: op, WCKey: &model.WCKey{User: fmt.Sprint("u", of%2),
 				Name: fmt.Sprint("w", int64(g.now)%3)}})
 		}
 		if of := int64(g.now) % 11; of < 3 {
-			c.Edits = append(c.Edits, AcctEdit{Op: RenameUser, User: &model.User{Name: fmt.Sprint("u", of)},
+			c.Edits = append(c.Edits, model.AcctEdit{Op: model.RenameUser, User: &model.User{Name: fmt.Sprint("u", of)},
 				NewName: fmt.Sprint("u", int64(g.now)%4)})
 		}
 		return c

@@ -74,10 +74,10 @@ func (s *State) renameUsage(at model.Time, from, to string) {
 }
 
 // renameReserved does the same for reservations, when a whole command has been found good.
-func (s *State) renameReserved(edits []AcctEdit) {
+func (s *State) renameReserved(edits []model.AcctEdit) {
 	for i := range edits {
 		e := &edits[i]
-		if e.Op != RenameUser {
+		if e.Op != model.RenameUser {
 			continue
 		}
 		for _, name := range s.resvs.Keys() {

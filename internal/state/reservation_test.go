@@ -192,11 +192,11 @@ func TestRenamedUserOfReservation(t *testing.T) {
 		}
 	}
 	apply(&SetConfig{Config: &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4}}}})
-	apply(&Accounts{Edits: []AcctEdit{{Op: PutUser, User: &model.User{Name: "ann"}}}})
+	apply(&Accounts{Edits: acctEdits{{Op: model.PutUser, User: &model.User{Name: "ann"}}}})
 	apply(&Reserve{Op: CreateResv, Resv: &model.Reservation{Name: "a", Start: 10_000, End: 20_000, Nodes: []string{"n1"},
 		Users: []string{"ann"}}})
 	before := s.View().ResvGen()
-	apply(&Accounts{Edits: []AcctEdit{{Op: RenameUser, User: &model.User{Name: "ann"}, NewName: "eve"}}})
+	apply(&Accounts{Edits: acctEdits{{Op: model.RenameUser, User: &model.User{Name: "ann"}, NewName: "eve"}}})
 	if users := s.View().Reservation("a").Users; len(users) != 1 || users[0] != "eve" || s.View().ResvGen() == before {
 		t.Errorf("the reservation is for %v, generation %d after %d", users, s.View().ResvGen(), before)
 	}

@@ -166,7 +166,7 @@ func TestExpand(t *testing.T) {
 	s.want("an outdated end", s.job(j.ID).State, model.Running)
 
 	// Requeued, it asks for what it asked for at first.
-	s.apply(&Stop{Targets: []Target{{Job: j.ID, Task: model.NoTask}}, Event: model.EvRequeue})
+	s.apply(&Stop{Targets: []model.JobRef{{Job: j.ID, Task: model.NoTask}}, Event: model.EvRequeue})
 	for _, r := range s.st.View().EndOf(j.ID, j.Attempt, s.now) {
 		s.apply(&Reports{Reports: []Report{r}})
 	}
@@ -298,7 +298,7 @@ func TestMinutesOfAllSizes(t *testing.T) {
 	cfg.Params.HoldLimits = true
 	s.apply(&SetConfig{Config: &cfg, Instance: 1})
 	q := &model.QOS{Name: "q", UsageFactor: model.FactorOne, MaxTRESMins: []model.TRESLimit{{TRES: "cpu", Count: 20}}}
-	s.apply(&Accounts{Edits: []AcctEdit{{Op: PutQOS, QOS: q}}})
+	s.apply(&Accounts{Edits: acctEdits{{Op: model.PutQOS, QOS: q}}})
 	id := s.apply(&Submit{Spec: &model.Spec{Name: "e", UID: 7, User: "ann", Account: model.RootAccount, QOS: "q",
 		MinNodes: 1, MaxNodes: 1, Partitions: []string{"p"}, More: &model.Needs{Elastic: &model.Elastic{Max: 4}}}}).Job
 	two := model.NodeAlloc{Node: "n2", CPUs: model.UpTo(2), Tasks: 1}

@@ -517,8 +517,8 @@ func (s *session) attempt(text string) (model.JobID, uint32) {
 	return model.JobID(id), 1
 }
 
-func (s *session) targets(w words) []Target {
-	var out []Target
+func (s *session) targets(w words) []model.JobRef {
+	var out []model.JobRef
 	for _, text := range w.plain {
 		text, part, isPart := strings.Cut(text, "+")
 		idText, tasks, isTask := strings.Cut(text, "_")
@@ -526,7 +526,7 @@ func (s *session) targets(w words) []Target {
 		if err != nil {
 			s.t.Fatalf("%s: %v", s.at, err)
 		}
-		t := Target{Job: model.JobID(id), Task: model.NoTask}
+		t := model.JobRef{Job: model.JobID(id), Task: model.NoTask}
 		if isPart {
 			t.Het = 1 + int32(s.ids([]string{part})[0])
 		}

@@ -20,7 +20,7 @@ func (s *State) applyStop(at model.Time, c *Stop) Result {
 
 // expand gives the numbers of a target's job records. If the target names only some pending tasks of a record, they are
 // split off, if split is set; otherwise it gives their record.
-func (s *State) expand(t *Target, split bool) []model.JobID {
+func (s *State) expand(t *model.JobRef, split bool) []model.JobID {
 	if t.Task == model.NoTask && len(t.Tasks) == 0 {
 		ids, _ := s.hetTarget(t)
 		return ids
@@ -90,7 +90,7 @@ func (s *State) wholeJob(id model.JobID) []model.JobID {
 	return out
 }
 
-func (s *State) stopTarget(at model.Time, c *Stop, t *Target) Refusal {
+func (s *State) stopTarget(at model.Time, c *Stop, t *model.JobRef) Refusal {
 	ids := s.expand(t, c.Event == model.EvCancel)
 	if len(ids) == 0 {
 		return NoSuchJob

@@ -10,7 +10,7 @@ import (
 
 // Suspend suspends or resumes jobs: the jobs that an operator names, and those whose turn has ended or begun.
 type Suspend struct {
-	Targets []Target
+	Targets []model.JobRef
 	Resume  bool
 	Turn    model.Turn
 }
@@ -47,7 +47,7 @@ func (s *State) applySuspend(at model.Time, c *Suspend) Result {
 
 // suspendTarget suspends or resumes the jobs of a target. For several records it gives an error only if it could change
 // none of them.
-func (s *State) suspendTarget(at model.Time, resume bool, t *Target) Refusal {
+func (s *State) suspendTarget(at model.Time, resume bool, t *model.JobRef) Refusal {
 	worst, good := NoSuchJob, OK
 	any := false
 	ids, one := s.expand(t, false), (*model.Job)(nil)

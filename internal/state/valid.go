@@ -128,27 +128,27 @@ func validAccounts(c *Accounts) error {
 		var names []string
 		whole := false
 		switch e.Op {
-		case PutAccount, DropAccount:
+		case model.PutAccount, model.DropAccount:
 			if whole = e.Account != nil; whole {
 				names = []string{e.Account.Name}
 			}
-		case PutUser, DropUser:
+		case model.PutUser, model.DropUser:
 			if whole = e.User != nil; whole {
 				names = []string{e.User.Name}
 			}
-		case PutAssoc, DropAssoc, ResetUsage:
+		case model.PutAssoc, model.DropAssoc, model.ResetUsage:
 			if whole = e.Assoc != nil; whole {
 				names = []string{e.Assoc.Account, e.Assoc.User, e.Assoc.Partition}
 			}
-		case PutQOS, DropQOS:
+		case model.PutQOS, model.DropQOS:
 			if whole = e.QOS != nil; whole {
 				names = []string{e.QOS.Name}
 			}
-		case RenameUser:
+		case model.RenameUser:
 			if whole = e.User != nil && e.NewName != ""; whole {
 				names = []string{e.User.Name, e.NewName}
 			}
-		case PutWCKey, DropWCKey:
+		case model.PutWCKey, model.DropWCKey:
 			if whole = e.WCKey != nil && e.WCKey.User != ""; whole {
 				names = []string{e.WCKey.Name, e.WCKey.User}
 			}
@@ -165,7 +165,7 @@ func validAccounts(c *Accounts) error {
 	return nil
 }
 
-func validTargets(list []Target) error {
+func validTargets(list []model.JobRef) error {
 	for _, t := range list {
 		if err := validTasks(t.Tasks); err != nil {
 			return err

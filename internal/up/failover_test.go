@@ -147,7 +147,7 @@ func TestStoppedLeader(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	body, err := proto.Encode(&proto.JobsRequest{Filter: proto.JobFilter{
-		Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}})
+		Jobs: []model.JobRef{{Job: id, Task: model.NoTask}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

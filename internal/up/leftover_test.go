@@ -128,7 +128,7 @@ func suspend(t *testing.T, c *Cluster, id model.JobID) {
 	cl := client.New(filepath.Join(c.Dir, "run"))
 	defer cl.Close()
 	var reply proto.TargetsReply
-	rq := &proto.UpdateJobRequest{Action: proto.ActSuspend, Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
+	rq := &proto.UpdateJobRequest{Action: proto.ActSuspend, Targets: []model.JobRef{{Job: id, Task: model.NoTask}}}
 	if err := cl.Call(proto.KindUpdateJob, rq, &reply); err != nil {
 		t.Fatal(err)
 	}

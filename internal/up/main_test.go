@@ -174,7 +174,7 @@ func job(t *testing.T, c *Cluster, id model.JobID) *model.Job {
 	cl := client.New(filepath.Join(c.Dir, "run"))
 	defer cl.Close()
 	var found *model.Job
-	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}}
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{{Job: id, Task: model.NoTask}}}}
 	err := cl.Stream(proto.KindJobs, rq, func(body []byte) error {
 		var chunk proto.JobsChunk
 		if err := proto.Decode(body, &chunk); err != nil {

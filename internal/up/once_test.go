@@ -166,7 +166,7 @@ func (o *onceTest) held() model.JobID {
 	return submit(o.t, o.c, "true\n", func(sp *model.Spec) { sp.Name, sp.HoldReq, sp.LimitS = o.name("held"), true, 600 })
 }
 
-func ref(id model.JobID) []proto.JobRef { return []proto.JobRef{{Job: id, Task: model.NoTask}} }
+func ref(id model.JobID) []model.JobRef { return []model.JobRef{{Job: id, Task: model.NoTask}} }
 
 // allOK says which target of an answer was refused.
 func allOK(reply *proto.TargetsReply, n int) error {
@@ -255,7 +255,7 @@ var onceCases = []onceCase{
 		return allOK(&reply, 1)
 	}},
 	{proto.KindUpdateJob, func(o *onceTest, cl *client.Client) error {
-		var refs []proto.JobRef
+		var refs []model.JobRef
 		for range 40 { // in two log entries
 			refs = append(refs, ref(o.held())...)
 		}
@@ -447,9 +447,9 @@ func (o *onceTest) addAccount(cl *client.Client, name string) error {
 	if err != nil {
 		return err
 	}
-	return cl.Call(proto.KindEditAccounts, &proto.EditAccountsRequest{Gen: gen, Edits: []proto.AcctEdit{
-		{Op: proto.PutAccount, Account: &model.Account{Name: name, Parent: "root"}},
-		{Op: proto.PutAssoc, Assoc: &model.Association{Account: name, Shares: 1}}}}, &proto.Empty{})
+	return cl.Call(proto.KindEditAccounts, &proto.EditAccountsRequest{Gen: gen, Edits: []model.AcctEdit{
+		{Op: model.PutAccount, Account: &model.Account{Name: name, Parent: "root"}},
+		{Op: model.PutAssoc, Assoc: &model.Association{Account: name, Shares: 1}}}}, &proto.Empty{})
 }
 
 // reservations gives the names of an account's reservations.

@@ -239,7 +239,7 @@ func TestOwnSubmission(t *testing.T) {
 		id := submit(t, c, "true\n", func(sp *model.Spec) { sp.HoldReq = true })
 		for i, cl := range clients {
 			for _, rq := range []*proto.JobsRequest{{Default: true},
-				{Filter: proto.JobFilter{Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}},
+				{Filter: proto.JobFilter{Jobs: []model.JobRef{{Job: id, Task: model.NoTask}}}},
 				{Default: true, Filter: proto.JobFilter{Users: []uint32{uint32(os.Getuid())}}}} {
 				found := false
 				err := cl.Stream(proto.KindJobs, rq, func(body []byte) error {

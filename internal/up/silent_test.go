@@ -250,7 +250,7 @@ func cancel(t *testing.T, c *Cluster, id model.JobID) {
 	cl := client.New(filepath.Join(c.Dir, "run"))
 	defer cl.Close()
 	var reply proto.TargetsReply
-	if err := cl.Call(proto.KindCancel, &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}},
+	if err := cl.Call(proto.KindCancel, &proto.CancelRequest{Targets: []model.JobRef{{Job: id, Task: model.NoTask}}},
 		&reply); err != nil {
 		t.Fatal(err)
 	}

@@ -91,12 +91,12 @@ func (a *account) printEvents(c *client.Client, times jobtext.Times) error {
 }
 
 // concerns reports whether an entry about the jobs called name is about the one that is asked for.
-func concerns(name string, want proto.JobRef) bool {
+func concerns(name string, want model.JobRef) bool {
 	if want.Task == model.NoTask {
 		return true
 	}
 	refs, err := env.ParseJobRefs(name)
-	return err != nil || slices.ContainsFunc(refs, func(r proto.JobRef) bool {
+	return err != nil || slices.ContainsFunc(refs, func(r model.JobRef) bool {
 		return r.Task == want.Task || r.Task == model.NoTask && (len(r.Tasks) == 0 || r.Tasks.Has(want.Task))
 	})
 }

@@ -61,7 +61,7 @@ type account struct {
 
 // acctWant is one job of -j, or only one step of it.
 type acctWant struct {
-	ref  proto.JobRef
+	ref  model.JobRef
 	step string // "", or the part after the point
 }
 
@@ -334,7 +334,7 @@ func (a *account) parts(r *model.Record) (job, batch bool, steps map[string]bool
 }
 
 // names reports whether a reference names a record's job, its array or its heterogeneous job.
-func names(ref *proto.JobRef, r *model.Record) bool {
+func names(ref *model.JobRef, r *model.Record) bool {
 	switch {
 	case r.Het != nil && ref.Het > 0:
 		return ref.Job == r.Het.ID && ref.Het-1 == r.Het.Offset

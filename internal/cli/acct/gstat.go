@@ -34,7 +34,7 @@ const (
 
 // statWant is one operand of -j.
 type statWant struct {
-	ref  proto.JobRef
+	ref  model.JobRef
 	step string // "": the one that sstat would choose
 }
 
@@ -155,7 +155,7 @@ func (s *statCall) run() int {
 	}
 	for _, w := range s.wants {
 		var reply proto.StatReply
-		if err := c.Call(proto.KindStat, &proto.StatRequest{Jobs: []proto.JobRef{w.ref}}, &reply); err != nil {
+		if err := c.Call(proto.KindStat, &proto.StatRequest{Jobs: []model.JobRef{w.ref}}, &reply); err != nil {
 			s.Errorf("%s: %s", jobtext.RefText(w.ref), env.Text(err))
 			rc = 1
 			continue
@@ -224,7 +224,7 @@ func liveUsage(e *env.Env, job model.JobID) (u *model.Usage, missing []string, e
 	}
 	defer c.Close()
 	var reply proto.StatReply
-	if err := c.Call(proto.KindStat, &proto.StatRequest{Jobs: []proto.JobRef{{Job: job, Task: model.NoTask}}},
+	if err := c.Call(proto.KindStat, &proto.StatRequest{Jobs: []model.JobRef{{Job: job, Task: model.NoTask}}},
 		&reply); err != nil {
 		return nil, nil, err
 	}

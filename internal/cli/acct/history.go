@@ -180,7 +180,7 @@ func (s *statCall) pastJobs(c *client.Client, labels map[string]string) (ids []s
 			return nil, errors.New("--history is of whole jobs: give no step")
 		}
 		rq := &proto.JobsRequest{}
-		rq.Filter.Jobs, rq.Filter.States = []proto.JobRef{w.ref}, model.JobStates()
+		rq.Filter.Jobs, rq.Filter.States = []model.JobRef{w.ref}, model.JobStates()
 		found := 0
 		err := c.Stream(proto.KindJobs, rq, func(body []byte) error {
 			var chunk proto.JobsChunk

@@ -228,7 +228,7 @@ func (a *Allocation) WhyRevoked(id model.JobID) string {
 
 // oneJob asks for a job; nil if the controllers have forgotten it.
 func oneJob(c *client.Client, id model.JobID) (found *model.Job, err error) {
-	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}}
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{{Job: id, Task: model.NoTask}}}}
 	err = c.Stream(proto.KindJobs, rq, func(body []byte) error {
 		var chunk proto.JobsChunk
 		if err := c.Decode(body, &chunk); err != nil {
@@ -246,7 +246,7 @@ func oneJob(c *client.Client, id model.JobID) (found *model.Job, err error) {
 
 // Components asks for the components of a heterogeneous job that have their resources, in order.
 func Components(c *client.Client, id model.JobID) (all []*model.Job, err error) {
-	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}}
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{{Job: id, Task: model.NoTask}}}}
 	err = c.Stream(proto.KindJobs, rq, func(body []byte) error {
 		var chunk proto.JobsChunk
 		if err := c.Decode(body, &chunk); err != nil {
@@ -263,7 +263,7 @@ func Components(c *client.Client, id model.JobID) (all []*model.Job, err error) 
 }
 
 func (a *Allocation) cancel(c *client.Client, id model.JobID) {
-	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
+	rq := &proto.CancelRequest{Targets: []model.JobRef{{Job: id, Task: model.NoTask}}}
 	if err := c.Call(rq.Kind(), rq, new(proto.TargetsReply)); err != nil {
 		a.Errorf("job %d could not be cancelled: %s; use gcancel %[1]d", id, env.Text(err))
 	}
@@ -280,7 +280,7 @@ func (a *Allocation) Release(id model.JobID, rc int) {
 		return
 	}
 	defer c.Close()
-	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}, Release: true,
+	rq := &proto.CancelRequest{Targets: []model.JobRef{{Job: id, Task: model.NoTask}}, Release: true,
 		Code: int32(rc)}
 	var reply proto.TargetsReply
 	if err := c.Call(rq.Kind(), rq, &reply); err != nil {

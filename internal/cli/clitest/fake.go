@@ -279,7 +279,7 @@ func (f *Fake) sendJobs(q *proto.JobsRequest, r *server.Request) error {
 
 func (f *Fake) pickRecords(q *proto.AcctRequest) (out []*model.Record) {
 	for _, r := range f.Records {
-		if len(q.Jobs) == 0 || slices.ContainsFunc(q.Jobs, func(ref proto.JobRef) bool {
+		if len(q.Jobs) == 0 || slices.ContainsFunc(q.Jobs, func(ref model.JobRef) bool {
 			if ref.Task != model.NoTask {
 				return ref.Job == r.ArrayID && ref.Task == r.Task
 			}

@@ -37,8 +37,8 @@ func action(act proto.JobAction) func(*control, []string) error {
 }
 
 // refs reads job ids, also as jobid=N and name=NAME.
-func (c *control) refs(words []string) ([]proto.JobRef, error) {
-	var refs []proto.JobRef
+func (c *control) refs(words []string) ([]model.JobRef, error) {
+	var refs []model.JobRef
 	for _, w := range words {
 		key, value, has := strings.Cut(w, "=")
 		switch {
@@ -73,8 +73,8 @@ func badJob(word string) error {
 		"ID+N for a component of a heterogeneous job", word)}
 }
 
-func (c *control) byName(name string) ([]proto.JobRef, error) {
-	var refs []proto.JobRef
+func (c *control) byName(name string) ([]model.JobRef, error) {
+	var refs []model.JobRef
 	rq := &proto.JobsRequest{Filter: proto.JobFilter{Names: []string{name}}, Default: true}
 	err := c.eachJob(rq, nil, func(j *model.Job, _ model.Time) { refs = append(refs, env.RefOf(j)) })
 	if err == nil && len(refs) == 0 {
@@ -110,7 +110,7 @@ func (c *control) apply(rq *proto.UpdateJobRequest) error {
 }
 
 // resultsOf counts the results at the beginning of a list that are of a reference: groups of tasks have one each.
-func resultsOf(ref *proto.JobRef, list []proto.TargetResult) int {
+func resultsOf(ref *model.JobRef, list []proto.TargetResult) int {
 	n := 1
 	for ref.Task == model.NoTask && n < len(list) && list[n].Ref.Job == ref.Job && len(list[n].Ref.Tasks) > 0 &&
 		len(list[0].Ref.Tasks) > 0 && (len(ref.Tasks) == 0 || ref.Tasks.Has(list[n].Ref.Tasks.Min())) &&

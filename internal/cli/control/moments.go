@@ -57,7 +57,7 @@ func (c *control) limits(set []model.KV) {
 
 // endTime makes of EndTime= of a job that runs the TimeLimit= with which it ends then; without one it gives set as it
 // is.
-func (c *control) endTime(ref proto.JobRef, set []model.KV) ([]model.KV, error) {
+func (c *control) endTime(ref model.JobRef, set []model.KV) ([]model.KV, error) {
 	at := slices.IndexFunc(set, func(kv model.KV) bool { return strings.EqualFold(kv.Key, "endtime") })
 	if at < 0 {
 		return set, nil
@@ -67,7 +67,7 @@ func (c *control) endTime(ref proto.JobRef, set []model.KV) ([]model.KV, error) 
 		return nil, fmt.Errorf("EndTime=%s: write a point in time, as in now+1hour or 2026-07-01T12:00", set[at].Value)
 	}
 	var job *model.Job
-	err := c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}}, nil,
+	err := c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{ref}}}, nil,
 		func(j *model.Job, _ model.Time) { job = j })
 	switch {
 	case err != nil:

@@ -153,7 +153,7 @@ func rowsOf(s *proto.StepStat, on *proto.NodePids) []process {
 }
 
 // jobsOn gives the jobs that run on some nodes and whose processes the caller may see.
-func (c *control) jobsOn(job string, nodes []string) (refs []proto.JobRef, err error) {
+func (c *control) jobsOn(job string, nodes []string) (refs []model.JobRef, err error) {
 	rq := &proto.JobsRequest{Filter: proto.JobFilter{Nodes: nodes}, Default: true}
 	if job != "" {
 		if rq.Filter.Jobs, err = env.ParseJobRefs(job); err != nil {
@@ -228,8 +228,8 @@ func parentOf(pid int64) int64 {
 
 // tellPID prints the job of a process.
 func (c *control) tellPID(id model.JobID) error {
-	ref := proto.JobRef{Job: id, Task: model.NoTask}
-	return c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}}, nil,
+	ref := model.JobRef{Job: id, Task: model.NoTask}
+	return c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{ref}}}, nil,
 		func(j *model.Job, now model.Time) {
 			end, left := model.Time(0), model.Unlimited
 			if limit := j.TimeLimitS(); limit < model.Unlimited {

@@ -47,7 +47,7 @@ func (c *control) showJobs(arg string) error {
 			if j.ArrayID == 0 || j.Task != task && !j.Tasks.Has(task) {
 				return
 			}
-			refs = []proto.JobRef{{Job: j.ArrayID, Task: task}}
+			refs = []model.JobRef{{Job: j.ArrayID, Task: task}}
 		}
 		j = oneTask(j, refs)
 		c.print(jobtext.ShowJob(j, book.Of(j), now, c.Clock(), c.details > 0))
@@ -71,7 +71,7 @@ func (c *control) showJobs(arg string) error {
 // isJob reports whether there is a job, an array or a heterogeneous job of a number.
 func (c *control) isJob(id model.JobID) bool {
 	found := false
-	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}}
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{{Job: id, Task: model.NoTask}}}}
 	err := c.eachJob(rq, nil, func(*model.Job, model.Time) { found = true })
 	return err == nil && found
 }
@@ -85,7 +85,7 @@ func (c *control) sayRecords(at model.Time, n int) {
 
 // oneTask gives a waiting array with only the task that was named, if one was: its tasks share a record until they
 // start.
-func oneTask(j *model.Job, refs []proto.JobRef) *model.Job {
+func oneTask(j *model.Job, refs []model.JobRef) *model.Job {
 	for _, r := range refs {
 		if j.IsArray() && r.Job == j.ArrayID && r.Task != model.NoTask && j.Tasks.Has(r.Task) {
 			one := *j

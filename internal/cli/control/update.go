@@ -176,10 +176,10 @@ func (c *control) updateStep(ch *change) error {
 	}
 	c.limits(ch.set)
 	set := append([]model.KV{{Key: "Step", Value: strconv.Itoa(int(refs[0].Step))}}, ch.set...)
-	return c.apply(&proto.UpdateJobRequest{Action: proto.ActStep, Targets: []proto.JobRef{refs[0].Job}, Set: set})
+	return c.apply(&proto.UpdateJobRequest{Action: proto.ActStep, Targets: []model.JobRef{refs[0].Job}, Set: set})
 }
 
-func (c *control) updateJobs(refs []proto.JobRef, set []model.KV) error {
+func (c *control) updateJobs(refs []model.JobRef, set []model.KV) error {
 	if err := c.moments(set, "starttime", "deadline", "begintime", "eligibletime", "endtime"); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (c *control) updateJobs(refs []proto.JobRef, set []model.KV) error {
 		if err != nil {
 			return err
 		}
-		targets := []proto.JobRef{ref}
+		targets := []model.JobRef{ref}
 		if len(own) == 0 || &own[0] == &set[0] { // the same for all
 			own, targets = set, refs
 		}
@@ -237,9 +237,9 @@ var sizeWords = []string{"numnodes", "minnodes", "reqnodes", "reqnodelist", "nod
 
 // sizeFiles writes, for a job that runs, the files by which its shell learns of its nodes, as in Slurm. They are made
 // new, and take the place of whatever has the name: nothing is written through a link that somebody has put there.
-func (c *control) sizeFiles(ref proto.JobRef) error {
+func (c *control) sizeFiles(ref model.JobRef) error {
 	var job *model.Job
-	err := c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}}, nil,
+	err := c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{ref}}}, nil,
 		func(j *model.Job, _ model.Time) { job = j })
 	if err != nil || job == nil || job.State != model.Running || job.Run == nil || job.Run.Alloc == nil {
 		return err
@@ -289,7 +289,7 @@ func replaceFile(name, text string) error {
 }
 
 // jobsByName finds the jobs that JobName= and UserID= name, where no JobId does; nil: there is no JobName.
-func (c *control) jobsByName(set []model.KV) (refs []proto.JobRef, rest []model.KV, err error) {
+func (c *control) jobsByName(set []model.KV) (refs []model.JobRef, rest []model.KV, err error) {
 	name, who := "", ""
 	for _, kv := range set {
 		switch strings.ToLower(kv.Key) {

@@ -12,8 +12,8 @@ import (
 
 // ParseJobRefs reads a comma list of job ids as users write them: 12, 12_3, 12_[1-3,7], 12_*, 12+1. Commas inside
 // brackets belong to the task list.
-func ParseJobRefs(text string) ([]proto.JobRef, error) {
-	var out []proto.JobRef
+func ParseJobRefs(text string) ([]model.JobRef, error) {
+	var out []model.JobRef
 	for text != "" {
 		part := text
 		depth, end := 0, len(text)
@@ -50,19 +50,19 @@ func ParseJobRefs(text string) ([]proto.JobRef, error) {
 }
 
 // ParseJobRef reads one job id.
-func ParseJobRef(text string) (proto.JobRef, error) {
+func ParseJobRef(text string) (model.JobRef, error) {
 	if idText, part, isPart := strings.Cut(text, "+"); isPart {
 		return componentRef(text, idText, part)
 	}
 	idText, taskText, hasTask := strings.Cut(text, "_")
 	id, err := strconv.ParseUint(idText, 10, 32)
 	if err != nil || id == 0 {
-		return proto.JobRef{},
+		return model.JobRef{},
 			fmt.Errorf("Invalid job id specified: '%s'; write a number, ID_TASK for a task of an array, or ID+N for a "+
 				"component of a heterogeneous job",
 				text)
 	}
-	r := proto.JobRef{Job: model.JobID(id), Task: model.NoTask}
+	r := model.JobRef{Job: model.JobID(id), Task: model.NoTask}
 	if !hasTask || taskText == "*" {
 		return r, nil
 	}
@@ -71,33 +71,33 @@ func ParseJobRef(text string) (proto.JobRef, error) {
 		return r, nil
 	}
 	if r.Tasks, _, err = model.ParseTaskSet(taskText, math.MaxInt32); err != nil {
-		return proto.JobRef{}, fmt.Errorf("Invalid job id specified: '%s': %v", text, err)
+		return model.JobRef{}, fmt.Errorf("Invalid job id specified: '%s': %v", text, err)
 	}
 	return r, nil
 }
 
 // componentRef reads ID+N.
-func componentRef(text, idText, part string) (proto.JobRef, error) {
+func componentRef(text, idText, part string) (model.JobRef, error) {
 	id, err := strconv.ParseUint(idText, 10, 32)
 	n, perr := strconv.ParseUint(part, 10, 16)
 	if err != nil || perr != nil || id == 0 || n >= model.MaxHet {
-		return proto.JobRef{}, fmt.Errorf("Invalid job id specified: '%s'; the components of a heterogeneous job are "+
+		return model.JobRef{}, fmt.Errorf("Invalid job id specified: '%s'; the components of a heterogeneous job are "+
 			"ID+0 to ID+%d", text, model.MaxHet-1)
 	}
-	return proto.JobRef{Job: model.JobID(id), Task: model.NoTask, Het: 1 + int32(n)}, nil
+	return model.JobRef{Job: model.JobID(id), Task: model.NoTask, Het: 1 + int32(n)}, nil
 }
 
 // RefOf gives the reference that names exactly one record.
-func RefOf(j *model.Job) proto.JobRef {
+func RefOf(j *model.Job) model.JobRef {
 	switch {
 	case j.IsArray():
-		return proto.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
+		return model.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
 	case j.ArrayID != 0 && j.Task != model.NoTask:
-		return proto.JobRef{Job: j.ArrayID, Task: j.Task}
+		return model.JobRef{Job: j.ArrayID, Task: j.Task}
 	case j.Het != nil:
-		return proto.JobRef{Job: j.Het.ID, Task: model.NoTask, Het: 1 + j.Het.Offset}
+		return model.JobRef{Job: j.Het.ID, Task: model.NoTask, Het: 1 + j.Het.Offset}
 	}
-	return proto.JobRef{Job: j.ID, Task: model.NoTask}
+	return model.JobRef{Job: j.ID, Task: model.NoTask}
 }
 
 // SplitIDs splits a list of job ids at commas outside of brackets.

@@ -62,9 +62,9 @@ func oldDep(c *client.Client, d *model.Dep) (met bool, why string, old bool) {
 	if d.Job == 0 {
 		return false, "", false
 	}
-	ref := proto.JobRef{Job: d.Job, Task: d.Task}
+	ref := model.JobRef{Job: d.Job, Task: d.Task}
 	known := false
-	err := c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}},
+	err := c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{ref}}},
 		func(body []byte) error {
 			var chunk proto.JobsChunk
 			err := c.Decode(body, &chunk)
@@ -75,7 +75,7 @@ func oldDep(c *client.Client, d *model.Dep) (met bool, why string, old bool) {
 		return false, "", false
 	}
 	good, bad := 0, ""
-	err = c.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []proto.JobRef{ref}}, func(body []byte) error {
+	err = c.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []model.JobRef{ref}}, func(body []byte) error {
 		var chunk proto.RecordsChunk
 		if err := c.Decode(body, &chunk); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 )
 
 // PrintWhy asks and prints; with a JSON version as JSON. Without jobs it explains all pending jobs of the caller.
-func PrintWhy(e *Env, c *client.Client, refs []proto.JobRef, json string) error {
+func PrintWhy(e *Env, c *client.Client, refs []model.JobRef, json string) error {
 	reply, err := askWhy(c, refs)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func PrintWhy(e *Env, c *client.Client, refs []proto.JobRef, json string) error 
 
 // askWhy asks the controller and, for jobs that it has forgotten, accounting, because a job that ended long ago has a
 // reason too.
-func askWhy(c *client.Client, refs []proto.JobRef) (*proto.WhyReply, error) {
+func askWhy(c *client.Client, refs []model.JobRef) (*proto.WhyReply, error) {
 	var reply proto.WhyReply
 	err := c.Call(proto.KindWhy, &proto.WhyRequest{Jobs: refs, Mine: len(refs) == 0}, &reply)
 	if err == nil || Code(err) != uint16(proto.CodeInvalidJob) || len(refs) == 0 {
@@ -57,7 +57,7 @@ func askWhy(c *client.Client, refs []proto.JobRef) (*proto.WhyReply, error) {
 	all := &proto.WhyReply{}
 	for _, ref := range refs {
 		var one proto.WhyReply
-		err := c.Call(proto.KindWhy, &proto.WhyRequest{Jobs: []proto.JobRef{ref}}, &one)
+		err := c.Call(proto.KindWhy, &proto.WhyRequest{Jobs: []model.JobRef{ref}}, &one)
 		if err != nil && Code(err) == uint16(proto.CodeInvalidJob) {
 			if one.List = endedLongAgo(c, ref); len(one.List) > 0 {
 				err = nil
@@ -72,9 +72,9 @@ func askWhy(c *client.Client, refs []proto.JobRef) (*proto.WhyReply, error) {
 }
 
 // endedLongAgo explains a job by its record; nothing where there is none, or accounting doesn't answer.
-func endedLongAgo(c *client.Client, ref proto.JobRef) []*model.Explanation {
+func endedLongAgo(c *client.Client, ref model.JobRef) []*model.Explanation {
 	var out []*model.Explanation
-	err := c.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []proto.JobRef{ref}}, func(body []byte) error {
+	err := c.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []model.JobRef{ref}}, func(body []byte) error {
 		var chunk proto.RecordsChunk
 		if err := c.Decode(body, &chunk); err != nil {
 			return err

@@ -45,7 +45,7 @@ func (m *manage) flatFile(verb string, words []string) error {
 		return err
 	}
 	defer c.Close()
-	facts, err := readAccounts(c)
+	facts, err := acctmgr.Ask(c.Stream, c.Decode)
 	if err != nil {
 		return err
 	}

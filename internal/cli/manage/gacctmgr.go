@@ -171,7 +171,7 @@ func (m *manage) run() error {
 		}
 		return m.changeMoney(c, "modify", name, rest[1:])
 	}
-	facts, err := readAccounts(c)
+	facts, err := acctmgr.Ask(c.Stream, c.Decode)
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts,
 		}
 		last = plan
 		time.Sleep(rand.N(50 * time.Millisecond)) // others who have lost the race come at other moments
-		if facts, err = readAccounts(c); err != nil {
+		if facts, err = acctmgr.Ask(c.Stream, c.Decode); err != nil {
 			return err
 		}
 	}
@@ -336,23 +336,6 @@ func (m *manage) ask(question string) bool {
 		fmt.Fprintln(m.Stdout, "timeout")
 		return false
 	}
-}
-
-// readAccounts asks for all accounts, users, associations and QOS.
-func readAccounts(c *client.Client) (*acctmgr.Facts, error) {
-	var chunks []*proto.AccountsChunk
-	err := c.Stream(proto.KindAccounts, &proto.AccountsRequest{}, func(body []byte) error {
-		chunk := new(proto.AccountsChunk)
-		if err := c.Decode(body, chunk); err != nil {
-			return err
-		}
-		chunks = append(chunks, chunk)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return acctmgr.Read(chunks), nil
 }
 
 // showJSON is show ... --json.

@@ -383,7 +383,7 @@ func (a *asker) each(c *client.Client, f proto.JobFilter, do func(*model.Job) bo
 func (a *asker) confirmCancel(c *client.Client, rq *proto.CancelRequest) error {
 	filter := rq.Filter
 	filter.Jobs = rq.Targets
-	var keep []proto.JobRef
+	var keep []model.JobRef
 	err := a.each(c, filter, func(j *model.Job) bool {
 		yes, more := a.agrees("job_id", jobtext.JobID(j), j)
 		if yes {
@@ -407,7 +407,7 @@ func (a *asker) confirmSteps(c *client.Client, rq *proto.CancelRequest) error {
 	var keep []proto.StepRef
 	for _, s := range rq.Steps {
 		ask := true
-		err := a.each(c, proto.JobFilter{Jobs: []proto.JobRef{s.Job}}, func(j *model.Job) bool {
+		err := a.each(c, proto.JobFilter{Jobs: []model.JobRef{s.Job}}, func(j *model.Job) bool {
 			if ask && j.Run != nil {
 				var yes bool
 				yes, ask = a.agrees("step_id", jobtext.JobID(j)+"."+jobtext.StepName(s.Step), j)

@@ -49,7 +49,7 @@ type queue struct {
 	under    *int64 // likewise at most
 
 	explains bool           // instead of a list
-	why      []proto.JobRef // these jobs; none: all pending jobs of the caller
+	why      []model.JobRef // these jobs; none: all pending jobs of the caller
 
 	listing bool            // steps, not jobs
 	steps   []proto.StepRef // these; none: of all jobs that match the filters

@@ -379,7 +379,7 @@ func (r *call) key(name, word, v string) (err error) {
 			if err != nil {
 				return fmt.Errorf("Jobs=%s is no list of job numbers", v)
 			}
-			r.rq.Jobs = append(r.rq.Jobs, proto.JobRef{Job: model.JobID(id), Task: model.NoTask})
+			r.rq.Jobs = append(r.rq.Jobs, model.JobRef{Job: model.JobID(id), Task: model.NoTask})
 		}
 	case "Nodes":
 		hosts, err := hostlist.Expand(v)

@@ -72,7 +72,7 @@ func (r *run) door(dir, node string) (string, error) {
 }
 
 // lookUp asks the controller where a job runs.
-func (r *run) lookUp(ref proto.JobRef) (job model.JobID, node string, err error) {
+func (r *run) lookUp(ref model.JobRef) (job model.JobID, node string, err error) {
 	found, err := r.lookUpAll(ref)
 	if err != nil {
 		return 0, "", err

@@ -398,13 +398,13 @@ func (t *talk) sendProgram() error {
 }
 
 // jobs asks the controllers for what a reference names.
-func (r *run) jobs(ref proto.JobRef) (found []*model.Job, err error) {
+func (r *run) jobs(ref model.JobRef) (found []*model.Job, err error) {
 	c, err := r.Connect()
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	err = c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}},
+	err = c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{ref}}},
 		func(body []byte) error {
 			var chunk proto.JobsChunk
 			if err := c.Decode(body, &chunk); err != nil {
@@ -417,7 +417,7 @@ func (r *run) jobs(ref proto.JobRef) (found []*model.Job, err error) {
 }
 
 // lookUpAll asks where a job runs: its components, in order.
-func (r *run) lookUpAll(ref proto.JobRef) (found []*model.Job, err error) {
+func (r *run) lookUpAll(ref model.JobRef) (found []*model.Job, err error) {
 	all, err := r.jobs(ref)
 	for _, j := range all {
 		if j.Run != nil && j.End == nil && (len(found) == 0 || j.Het != nil) {

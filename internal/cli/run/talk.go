@@ -144,7 +144,7 @@ func (t *talk) rejoin(why error) error {
 
 // jobOver asks the controllers whether the step's job has ended. It is false if none answers.
 func (t *talk) jobOver() bool {
-	found, err := t.jobs(proto.JobRef{Job: t.rq.Job, Task: model.NoTask})
+	found, err := t.jobs(model.JobRef{Job: t.rq.Job, Task: model.NoTask})
 	if err != nil {
 		return env.Code(err) == uint16(proto.CodeInvalidJob) // it is forgotten
 	}

@@ -9,9 +9,10 @@
 //     waits.
 //   - Pace: the same for changes, where what a user may have follows what the others ask for.
 //   - Budget: the number and bytes of the requests that are under way, of each user and in all.
+//   - Seats: what is kept open, of each user and in all.
 //   - Room: an answer that is passed on from another daemon is held until it is whole, so that it
 //     can be asked for again if it breaks off.
 //
 // All are bounded: answers in bytes, waits in time, users in number. Read share.go, gate.go,
-// limits.go, pace.go, budget.go, hold.go.
+// limits.go, pace.go, budget.go, seats.go, hold.go.
 package share

@@ -71,11 +71,11 @@ func (w *world) accounts(text string) {
 		}
 		if user, ok := strings.CutPrefix(name, "@"); ok {
 			a.Account, a.User = parent, user
-			c.Edits = append(c.Edits, state.AcctEdit{Op: state.PutUser, User: &model.User{Name: user, DefaultAccount: parent}})
+			c.Edits = append(c.Edits, model.AcctEdit{Op: model.PutUser, User: &model.User{Name: user, DefaultAccount: parent}})
 		} else {
-			c.Edits = append(c.Edits, state.AcctEdit{Op: state.PutAccount, Account: &model.Account{Name: name, Parent: parent}})
+			c.Edits = append(c.Edits, model.AcctEdit{Op: model.PutAccount, Account: &model.Account{Name: name, Parent: parent}})
 		}
-		c.Edits = append(c.Edits, state.AcctEdit{Op: state.PutAssoc, Assoc: a})
+		c.Edits = append(c.Edits, model.AcctEdit{Op: model.PutAssoc, Assoc: a})
 	}
 	w.apply(epoch, c)
 }

@@ -143,7 +143,7 @@ func TestLine(t *testing.T) {
 				runs = slices.Delete(runs, i, i+1)
 			case len(waits) > 0 && rng.IntN(6) == 0: // it leaves
 				i := rng.IntN(len(waits))
-				c.apply(&state.Stop{Targets: []state.Target{{Job: waits[i], Task: model.NoTask}}, Event: model.EvCancel})
+				c.apply(&state.Stop{Targets: []model.JobRef{{Job: waits[i], Task: model.NoTask}}, Event: model.EvCancel})
 				waits = slices.Delete(waits, i, i+1)
 			default:
 				waits = append(waits, c.submit(uint32(rng.IntN(4)), int32(1+rng.IntN(4)), 60+rng.Int64N(20000)))
