@@ -125,7 +125,7 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	notes = append(notes, more...)
 	if len(rq.Script) > 0 && !slices.ContainsFunc(sp.Partitions,
 		func(name string) bool { return v.Partition(name).State != model.PartDown }) {
-		notes = append(notes, fmt.Sprintf("partition %s is in DOWN state: the job waits until that is over",
+		notes = append(notes, fmt.Sprintf("partition %s is down: the job waits until that is over",
 			strings.Join(sp.Partitions, ",")))
 	}
 	script, env := blob.Make(rq.Script), blob.Make(rq.Env)

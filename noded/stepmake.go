@@ -161,7 +161,7 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 		}
 		orders = append(orders, o)
 	}
-	lines = append(lines, bindLines(p, &s, cpus, gpus)...)
+	lines = append(lines, bindLines(p, orders, cpus, gpus)...)
 	return orders, lines, n.makeBeside(p, orders)
 }
 
@@ -333,33 +333,6 @@ func nearOf(def *model.NodeDef) func(gpu int) model.Bits {
 	}
 }
 
-// bindLines are what --cpu-bind=verbose and --gpu-bind=verbose print for each task.
-func bindLines(p *stepPlan, s *steplayout.Shape, cpus, gpus []model.Bits) []string {
-	var out []string
-	part := &p.rec.Nodes[p.here]
-	for _, local := range p.only {
-		rank := part.Ranks[local]
-		if p.req.Bind.CPUVerbose {
-			mode, on := "cpu-bind=NULL", part.CPUs
-			if local < len(cpus) {
-				mode, on = "cpu-bind=MASK", cpus[local]
-			}
-			out = append(out, fmt.Sprintf("%s - %s, task %2d %2d: mask %s set", mode, part.Node, rank, local,
-				jobenv.MaskText(on)))
-		}
-		if p.req.Bind.GPUVerbose {
-			all := jobenv.StepGPUs(part)
-			own := all
-			if local < len(gpus) {
-				own = gpus[local]
-			}
-			out = append(out, fmt.Sprintf("gpu-bind: usable_gres=%s; bit_alloc=%s; local_inx=%d; global_list=%s; local_list=%s",
-				jobenv.MaskText(own), jobenv.MaskText(all), all.Count(), jobenv.CommaList(own), jobenv.PlacesIn(all, own)))
-		}
-	}
-	return out
-}
-
 // stepdError begins a line of Slurm's daemon in a step's standard error.
 const stepdError = "slurmstepd: error: "
 
@@ -388,7 +361,8 @@ func (n *Noded) shape() steplayout.Shape {
 }
 
 // taskWrapper is the shell program around a task that has prologs or epilogs: those of the configuration and the
-// command's own, "" for none. What a prolog prints as export, unset and print is obeyed; how a task ended is kept.
+// command's own, "" for none. What a prolog prints as export, unset and print is obeyed; how a task ended is kept. The
+// command's own epilog is killed after 5 s.
 const taskWrapper = `
 obey() {
 	while IFS= read -r line; do
@@ -427,9 +401,12 @@ if [ -z "$bad" ]; then
 	"$@"
 	rc=$?
 fi
-for p in "$e2" "$e1"; do
-	[ -n "$p" ] && "$p"
-done
+told() { # a status as wait(2) has it, as in Slurm
+	[ "$2" -eq 0 ] || echo "slurmstepd: error: $1 failed status=$(($2 > 128 ? $2 - 128 : $2 * 256))" >&2
+}
+command -v timeout >/dev/null 2>&1 && limit='timeout -s KILL 5' || limit=
+[ -z "$e2" ] || { $limit "$e2"; told TaskEpilog $?; }
+[ -z "$e1" ] || { "$e1"; told --task-epilog $?; }
 if [ $rc -gt 128 ]; then trap - TERM INT HUP USR1 USR2 QUIT ALRM; kill -$((rc - 128)) $$; fi
 exit $rc
 `

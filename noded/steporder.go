@@ -1,14 +1,17 @@
 package noded
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"slices"
 	"time"
 
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/pool"
+	"gbatch/noded/shim"
 )
 
 // steporder.go brings a step's tasks to gshim: the files of its command come, a worker makes the orders, and they are
@@ -186,4 +189,58 @@ func (l *loop) limitStep(s *step, seconds int64) {
 	}
 	s.rec = &rec
 	l.armLimit(s)
+}
+
+// bindLines are what --cpu-bind=verbose, --mem-bind=verbose and --gpu-bind=verbose print for each task.
+func bindLines(p *stepPlan, orders []*shim.Launch, cpus, gpus []model.Bits) []string {
+	var out []string
+	part := &p.rec.Nodes[p.here]
+	for i, local := range p.only {
+		rank := part.Ranks[local]
+		if p.req.Bind.MemVerbose {
+			out = append(out, memLine(&p.req.Bind, &orders[i].Mem, part.Node, int(rank), local))
+		}
+		if p.req.Bind.CPUVerbose {
+			mode, on := "cpu-bind=NULL", part.CPUs
+			if local < len(cpus) {
+				mode, on = "cpu-bind=MASK", cpus[local]
+			}
+			out = append(out, fmt.Sprintf("%s - %s, task %2d %2d: mask %s set", mode, part.Node, rank, local,
+				jobenv.MaskText(on)))
+		}
+		if p.req.Bind.GPUVerbose {
+			all := jobenv.StepGPUs(part)
+			own := all
+			if local < len(gpus) {
+				own = gpus[local]
+			}
+			out = append(out, fmt.Sprintf("gpu-bind: usable_gres=%s; bit_alloc=%s; local_inx=%d; global_list=%s; local_list=%s",
+				jobenv.MaskText(own), jobenv.MaskText(all), all.Count(), jobenv.CommaList(own), jobenv.PlacesIn(all, own)))
+		}
+	}
+	return out
+}
+
+// memWays are the words for a task's memory in Slurm's lines.
+var memWays = map[uint8]string{proto.BindNone: "NONE", proto.BindRank: "RANK", proto.BindLocal: "LOC",
+	proto.BindMap: "MAP", proto.BindMask: "MASK"}
+
+// memLine is what --mem-bind=verbose prints for a task.
+func memLine(b *proto.StepBind, p *shim.MemPolicy, node string, rank, local int) string {
+	mode, way, action := "=", memWays[b.Mem], " set"
+	if b.MemPrefer {
+		mode = " PREFER "
+	}
+	switch b.Mem {
+	case proto.BindNone:
+		mode, action = "=", ""
+	case proto.BindAuto:
+		way, action = "NULL", ""
+	}
+	var mask model.Bits
+	for _, n := range p.Nodes {
+		mask = mask.With(n)
+	}
+	return fmt.Sprintf("mem-bind%s%s - %s, task %2d %2d: mask %s%s", mode, way, node, rank, local, jobenv.MaskText(mask),
+		action)
 }

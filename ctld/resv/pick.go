@@ -33,17 +33,23 @@ func (d *draft) pick() error {
 	if d.fresh && d.nodes == "" && r.Partition == "" {
 		r.Partition = defaultPartition(d.View) // as Slurm: a choice is made among the nodes of one partition
 	}
+	all := strings.EqualFold(d.nodes, "ALL") || d.nodes == "" && d.count == 0 && !d.partial()
+	if d.fresh && all && r.Partition != "" && r.Features == "" { // as scontrol does
+		r.Flags |= model.ResvPartNodes
+		d.nodes = "ALL"
+	}
 	pool, err := d.pool()
 	if err != nil {
 		return err
 	}
 	r.Parts, r.Count = nil, 0
 	switch {
-	case r.Flags&model.ResvPartNodes != 0 && (r.Partition == "" || !strings.EqualFold(d.nodes, "ALL")):
-		return refuse(proto.CodeReservation, "Flags=PART_NODES goes with PartitionName= and Nodes=ALL")
-	case strings.EqualFold(d.nodes, "ALL"), d.nodes == "" && d.count == 0 && !d.partial():
+	case all:
 		r.Nodes = pool
-		r.Flags |= model.ResvAllNodes
+		r.Flags |= model.ResvSpecNodes
+		if r.Flags &^= model.ResvAllNodes; r.Flags&model.ResvPartNodes == 0 {
+			r.Flags |= model.ResvAllNodes
+		}
 	case d.nodes != "":
 		names, err := hostlist.Expand(d.nodes)
 		if err != nil {
@@ -59,7 +65,7 @@ func (d *draft) pick() error {
 			}
 		}
 		r.Nodes = names
-		r.Flags |= model.ResvSpecNodes
+		r.Flags = r.Flags&^(model.ResvAllNodes|model.ResvPartNodes) | model.ResvSpecNodes
 	default:
 		return d.pickFree(pool)
 	}
@@ -207,7 +213,7 @@ func (d *draft) order() error {
 func (d *draft) pickFree(pool []string) error {
 	r := d.r
 	r.Nodes, r.Count = nil, int32(d.count)
-	r.Flags &^= model.ResvSpecNodes
+	r.Flags &^= model.ResvSpecNodes | model.ResvAllNodes | model.ResvPartNodes
 	if len(d.cores) > 1 {
 		return refuse(proto.CodeReservation, "cores of each node go with Nodes=; with NodeCnt= give CoreCnt= in all")
 	}

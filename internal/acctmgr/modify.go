@@ -61,6 +61,9 @@ func (f *Facts) modifyCluster(where, set []word) (*Plan, error) {
 
 func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 	p := &Plan{Nothing: " Nothing modified"}
+	if slices.ContainsFunc(where, func(w word) bool { return is(w.key, 1, "users") }) {
+		return f.modifyAssocsOf(where, set)
+	}
 	where, parts := splitParts(where)
 	sel, err := f.pickAccounts(where)
 	if err != nil {
@@ -179,6 +182,26 @@ func splitParts(where []word) (rest []word, parts []string) {
 		}
 	}
 	return rest, parts
+}
+
+// modifyAssocsOf plans "modify account NAME where user=...": the users' associations with these accounts.
+func (f *Facts) modifyAssocsOf(where, set []word) (*Plan, error) {
+	where = slices.Clone(where)
+	for i := range where {
+		if k := where[i].key; k == "" || is(k, 1, "names") {
+			where[i].key = "accounts"
+		}
+	}
+	p, err := f.modifyUsers(where, set)
+	if err != nil {
+		return nil, err
+	}
+	for i, line := range p.Text {
+		if line == usersText {
+			p.Text[i] = " Modified account associations..."
+		}
+	}
+	return p, nil
 }
 
 // modifyPools plans changes of accounts' limits in partitions.
@@ -317,6 +340,8 @@ func (f *Facts) sortedUsers() []string {
 	return out
 }
 
+const usersText = " Modified user associations..."
+
 func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 	p := &Plan{Nothing: " Nothing modified"}
 	s, err := f.readPick(where)
@@ -408,7 +433,7 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 		p.edit(model.AcctEdit{Op: model.RenameUser, User: &model.User{Name: s.users[0]}, NewName: newName})
 	}
 	p.list(" Modified users...", users)
-	p.list(" Modified user associations...", assocs)
+	p.list(usersText, assocs)
 	return p, nil
 }
 

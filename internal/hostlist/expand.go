@@ -16,9 +16,52 @@ func Expand(expr string) ([]string, error) {
 	hosts := make([]string, 0, total)
 	var buf []byte
 	for _, n := range names {
+		if n.brackets() > 2 {
+			hosts = n.expandMany(hosts)
+			continue
+		}
 		hosts = n.expand(hosts, buf[:0], 0)
 	}
 	return hosts, nil
+}
+
+func (n name) brackets() (k int) {
+	for i := range n {
+		if n[i].spans != nil {
+			k++
+		}
+	}
+	return k
+}
+
+// expandMany appends the hosts of a name with several brackets in Slurm's order: the last bracket changes fastest, then
+// the first one, and the one before the last slowest.
+func (n name) expandMany(hosts []string) []string {
+	var at []int
+	for i := range n {
+		if n[i].spans != nil {
+			at = append(at, i)
+		}
+	}
+	last := at[len(at)-1]
+	chosen := make(name, len(n))
+	copy(chosen, n)
+	var choose func(k int)
+	choose = func(k int) {
+		if k < 0 {
+			hosts = chosen.expand(hosts, nil, 0)
+			return
+		}
+		for _, s := range n[at[k]].spans {
+			for v := s.lo; v <= s.hi; v++ {
+				chosen[at[k]].spans = []span{{lo: v, hi: v, width: s.width}}
+				choose(k - 1)
+			}
+		}
+	}
+	chosen[last].spans = n[last].spans
+	choose(len(at) - 2)
+	return hosts
 }
 
 // Count returns how many hosts expr stands for, repetitions included.

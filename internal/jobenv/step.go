@@ -263,20 +263,23 @@ var distNames = [...]string{proto.DistBlock: "block", proto.DistCyclic: "cyclic"
 	proto.DistArbitrary: "arbitrary", proto.DistFCyclic: "fcyclic"}
 
 func distText(n *proto.StepNeed, b *proto.StepBind) string {
-	if n.Dist == proto.DistDefault || int(n.Dist) >= len(distNames) {
-		return ""
-	}
-	text := distNames[n.Dist]
-	if b.Cores != proto.DistDefault && int(b.Cores) < len(distNames) {
-		text += ":" + distNames[b.Cores]
-		if b.Threads != proto.DistDefault && int(b.Threads) < len(distNames) {
-			text += ":" + distNames[b.Threads]
+	var text string
+	if n.Dist != proto.DistDefault && int(n.Dist) < len(distNames) {
+		text = distNames[n.Dist]
+		if b.Cores != proto.DistDefault && int(b.Cores) < len(distNames) {
+			text += ":" + distNames[b.Cores]
+			if b.Threads != proto.DistDefault && int(b.Threads) < len(distNames) {
+				text += ":" + distNames[b.Threads]
+			}
 		}
 	}
-	if n.Pack {
-		text += ",Pack"
+	switch {
+	case n.Pack:
+		text += ",pack"
+	case n.NoPack:
+		text += ",nopack"
 	}
-	return text
+	return strings.TrimPrefix(text, ",")
 }
 
 var cpuBindNames = [...]string{proto.BindNone: "none", proto.BindRank: "rank", proto.BindThreads: "threads",

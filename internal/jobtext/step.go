@@ -94,6 +94,7 @@ func StepLanguage() format.Language[StepRow] {
 			}
 			return strconv.Itoa(int(s.Task))
 		}),
+		text(0, "Network", "NETWORK", func(*StepRow) string { return "(null)" }),
 		num(0, "JobID", "JOBID", func(s *StepRow) int64 { return int64(s.Job) }),
 		text(0, "Name", "NAME", func(s *StepRow) string { return s.Step.Name }),
 	}}

@@ -174,6 +174,7 @@ type StepNeed struct {
 	ThreadsCore  int32 // most threads of a core that tasks use; 0: all
 	Pack         bool  // --distribution=...,pack: fill a node before the next one is used
 	Fill         bool  // --cpus-per-task without a number of tasks: as many tasks as the nodes' CPUs are for
+	NoPack       bool  // --distribution=...,nopack: as without it, which the tasks' environment tells
 }
 
 func (x *StepNeed) Wire(c *wire.C) {
@@ -200,6 +201,7 @@ func (x *StepNeed) Wire(c *wire.C) {
 	wire.Int(c, &x.ThreadsCore)
 	wire.Bool(c, &x.Pack)
 	wire.Bool(c, &x.Fill)
+	wire.Bool(c, &x.NoPack)
 }
 
 // Distributions of tasks over nodes, and over a node's cores.

@@ -65,14 +65,20 @@ func (j *Job) memory() (usedKB, heldKB int64) {
 	return usedKB, j.AllocMemMiB << 10
 }
 
+// WriteCores writes how many cores a job has, in seff's words.
+func WriteCores(out io.Writer, cores, nodes int64) {
+	if cores <= 1 {
+		fmt.Fprintf(out, "Cores: 1\n")
+		return
+	}
+	nodes = max(1, nodes)
+	fmt.Fprintf(out, "Nodes: %d\nCores per node: %d\n", nodes, cores/nodes)
+}
+
 // Write writes seff's lines.
 func (j *Job) Write(out io.Writer) {
 	cores := j.cpus()
-	if j.NumNodes > 1 {
-		fmt.Fprintf(out, "Nodes: %d\nCores per node: %d\n", j.NumNodes, cores/int64(j.NumNodes))
-	} else {
-		fmt.Fprintf(out, "Nodes: 1\nCores per node: %d\n", cores)
-	}
+	WriteCores(out, cores, int64(j.NumNodes))
 	user, sys := j.use.CPUms()
 	walltimeS := j.elapsed * cores
 	fmt.Fprintf(out, "CPU Utilized: %s\n", walltime.Elapsed((user+sys)/1000))
@@ -84,7 +90,7 @@ func (j *Job) Write(out io.Writer) {
 	if held > 0 {
 		fmt.Fprintf(out, "Memory Efficiency: %.2f%% of %s\n", percentOf(used, held), j.heldText(held))
 	} else {
-		fmt.Fprintf(out, "Memory Efficiency: the job had no memory limit\n")
+		fmt.Fprintf(out, "Memory Efficiency: 0.00%% of 0.00 MB (the job had no memory limit)\n")
 	}
 	if rss := j.processes(); rss > 0 && 2*rss < used && used > cacheWorthSaying {
 		fmt.Fprintf(out, "Memory of processes: %s at most in samples; the rest was file cache, which the kernel takes back "+

@@ -69,8 +69,12 @@ func Gacct(e *env.Env) int {
 	a := &account{Env: e, now: time.Now()}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(a.options(), getopt.HelpOptions('h')...),
 		EnvPrefix: "SACCT", Values: values,
+		Syntax: "[<OPTION>]", Heading: "Valid <OPTION> values are", Colons: true,
 		About: "List jobs from accounting, ended ones too: today's, or those that -j, -S, -E and the " +
-			"other filters pick."})
+			"other filters pick.",
+		Epilogue: "valid start/end time formats are...\n  HH:MM[:SS] [AM|PM]\n  MMDD[YY], MM/DD[/YY] or MM.DD[.YY]\n" +
+			"  MM/DD[/YY]-HH:MM[:SS]\n  YYYY-MM-DD[THH:MM[:SS]]\n  now[{+|-}count[seconds|minutes|hours|days|weeks]]\n" +
+			"  today, midnight, noon, fika (3 PM), teatime (4 PM)"})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	var f env.Fatal
 	switch {

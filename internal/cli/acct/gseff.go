@@ -155,7 +155,8 @@ func (s *seffCall) report(r *model.Record) error {
 		fmt.Fprintf(out, "Failed node: %s\n", r.FailedNode)
 	}
 	if r.Start == 0 {
-		fmt.Fprintf(out, "Efficiency not available for jobs that have not started.\n")
+		seff.WriteCores(out, int64(r.ReqCPUs), int64(r.NumNodes))
+		fmt.Fprintf(out, "Efficiency not available for jobs in the %s state.\n", r.State)
 		return nil
 	}
 	var use *model.Usage
@@ -177,7 +178,7 @@ func (s *seffCall) report(r *model.Record) error {
 	j := seff.Of(r, use, model.Time(s.now.UnixMilli()))
 	j.Write(out)
 	if r.End == 0 {
-		fmt.Fprintf(out, "The job is running: this is what it has used until now.\n")
+		fmt.Fprintf(out, "WARNING: Efficiency statistics may be misleading for %s jobs.\n", r.State)
 	}
 	if tip := j.Advice(); tip != "" {
 		fmt.Fprintf(out, "Next time: %s\n", tip)

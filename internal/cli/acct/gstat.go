@@ -55,7 +55,8 @@ func Gstat(e *env.Env) int {
 	s := &statCall{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program,
 		Options:   slices.Concat(s.options(), s.pastOptions(), getopt.HelpOptions('h')),
-		EnvPrefix: "SSTAT", Values: func(o string) (getopt.Values, bool) {
+		EnvPrefix: "SSTAT", Syntax: "[<OPTION>] -j <job(.step)>", Heading: "Valid <OPTION> values are", Colons: true,
+		Brief: "[options] -j <job(.step)>\n    Use --help for help", Values: func(o string) (getopt.Values, bool) {
 			lang := jobtext.StatLanguage()
 			return getopt.Fields(lang.Names()...), o == "format"
 		},

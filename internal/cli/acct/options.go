@@ -276,7 +276,7 @@ func (a *account) window() (err error) {
 		return a.backwards(rq.Start, model.Time(a.now.UnixMilli()))
 	}
 	if rq.End != 0 && rq.End < rq.Start {
-		if a.start == "" {
+		if a.start == "" && !passing {
 			rq.Start = 0
 			return nil // -E alone before midnight: everything until then
 		}

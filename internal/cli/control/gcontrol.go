@@ -261,11 +261,14 @@ func findVerb(word string) (verb, error) {
 func verbList() string {
 	var names []string
 	for _, v := range verbs() {
-		if v.run != nil {
+		switch {
+		case v.name == "show":
+			names = append(names, "show <ENTITY> [<ID>]")
+		case v.run != nil:
 			names = append(names, v.name)
 		}
 	}
-	return "Commands: " + strings.Join(names, ", ") +
+	return "Valid <COMMAND> values are: " + strings.Join(names, ", ") +
 		". `gcontrol help` says what they do. Words may be shortened, and case does not matter."
 }
 

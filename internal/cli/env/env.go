@@ -169,6 +169,9 @@ func unknownPartition(err error, asked []string) string {
 func (e *Env) DefinedOptions(p *getopt.Parser) {
 	say := func(format string, a ...any) { fmt.Fprintf(e.Stderr, "%s: %s\n", e.Program, fmt.Sprintf(format, a...)) }
 	const line = "--------------------"
+	for _, text := range p.Yielded() {
+		say("%s", text)
+	}
 	say("defined options")
 	say("%s %s", line, line)
 	for _, d := range p.Defined() {

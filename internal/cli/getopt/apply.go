@@ -14,6 +14,7 @@ const MaxProblems = 20
 // value that one of them refused, up to MaxProblems, joined in one error. It is called once, when all
 // sources have been read.
 func (p *Parser) Apply() error {
+	p.yield()
 	if err := p.clash(); err != nil {
 		return err
 	}
@@ -41,6 +42,45 @@ func (p *Parser) Apply() error {
 	}
 	return errors.Join(problems...)
 }
+
+// yield leaves out what Rival excludes.
+func (p *Parser) yield() {
+	typed := func(i int) bool { return p.strongest[i] > FromEnv }
+	for i := range p.c.Options {
+		o := &p.c.Options[i]
+		if o.Rival == nil || p.strongest[i] == NotGiven {
+			continue
+		}
+		said, leave := false, false
+		for j := range p.c.Options {
+			name := p.c.Options[j].Name
+			if value, given := p.Value(name); j == i || !given || !o.Rival(name, value) {
+				continue
+			}
+			switch {
+			case typed(i) && !typed(j):
+				p.drop(j)
+			case typed(j):
+				said, leave = said || typed(i), true
+			}
+		}
+		if said {
+			p.yielded = append(p.yielded, o.YieldText)
+		}
+		if leave {
+			p.drop(i)
+		}
+	}
+}
+
+// drop forgets that an option was given.
+func (p *Parser) drop(i int) {
+	p.strongest[i] = NotGiven
+	p.found = slices.DeleteFunc(p.found, func(f occurrence) bool { return f.option == i })
+}
+
+// Yielded returns a sentence for each option that was left out because of another one.
+func (p *Parser) Yielded() []string { return p.yielded }
 
 // clash finds two options of a slot that exclude each other and come from the same source, the strongest.
 func (p *Parser) clash() error {

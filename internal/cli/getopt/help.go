@@ -1,6 +1,7 @@
 package getopt
 
 import (
+	"cmp"
 	"strings"
 	"unicode/utf8"
 )
@@ -16,24 +17,25 @@ const (
 // that Slurm has and gbatch refuses.
 func (p *Parser) Help() string {
 	var b strings.Builder
-	b.WriteString("Usage: " + p.c.Program + " [OPTIONS...]")
-	if p.c.Operands != "" {
-		b.WriteString(" " + p.c.Operands)
+	syntax := p.c.Syntax
+	if syntax == "" {
+		syntax = strings.TrimSuffix("[OPTIONS...] "+p.c.Operands, " ")
 	}
-	b.WriteString("\n")
+	b.WriteString("Usage: " + p.c.Program + " " + syntax + "\n")
 	if p.c.About != "" {
 		b.WriteString("\n")
 		wrap(&b, p.c.About, 0, 0)
 	}
+	if p.c.Heading != "" {
+		b.WriteString("\n" + p.c.Heading + ":\n")
+	}
 	for _, group := range p.groups() {
-		heading := group
-		if heading == "" {
-			heading = "Options"
+		if group != "" || p.c.Heading == "" {
+			b.WriteString("\n" + cmp.Or(group, "Options") + ":\n")
 		}
-		b.WriteString("\n" + heading + ":\n")
 		for i := range p.c.Options {
 			if o := &p.c.Options[i]; o.Group == group && shown(o) {
-				helpLine(&b, o)
+				p.helpLine(&b, o)
 			}
 		}
 	}
@@ -43,13 +45,23 @@ func (p *Parser) Help() string {
 	}
 	if p.c.Epilogue != "" {
 		b.WriteString("\n")
-		wrap(&b, p.c.Epilogue, 0, 0)
+		for line := range strings.Lines(p.c.Epilogue) {
+			indent := len(line) - len(strings.TrimLeft(line, " "))
+			wrap(&b, line, indent, 2*indent)
+		}
 	}
 	return b.String()
 }
 
-// Usage returns the text of --usage: every option in brackets.
+// Usage returns the text of --usage: every option in brackets, and no brackets within them.
 func (p *Parser) Usage() string {
+	switch p.c.Brief {
+	case "":
+	case "--help":
+		return p.Help()
+	default:
+		return "Usage: " + p.c.Program + " " + p.c.Brief + "\n"
+	}
 	words := []string{"Usage: " + p.c.Program}
 	var letters strings.Builder
 	for i := range p.c.Options {
@@ -66,6 +78,8 @@ func (p *Parser) Usage() string {
 		case !shown(o) || o.Arg == None && o.Short != 0:
 		case o.Short != 0 && o.Arg == Required:
 			words = append(words, "[-"+string(o.Short)+" "+metavar(o)+"]")
+		case o.Arg == Optional:
+			words = append(words, "["+o.display()+"]")
 		default:
 			words = append(words, "["+spelling(o)+"]")
 		}
@@ -135,7 +149,7 @@ func spelling(o *Option) string {
 }
 
 // helpLine writes an option's entry; a name too long for its column has the text on the next line.
-func helpLine(b *strings.Builder, o *Option) {
+func (p *Parser) helpLine(b *strings.Builder, o *Option) {
 	entry := "      "
 	if o.Short != 0 {
 		entry = "  -" + string(o.Short)
@@ -143,7 +157,9 @@ func helpLine(b *strings.Builder, o *Option) {
 			entry += ", "
 		}
 	}
-	if o.Name != "" {
+	if o.Name != "" && p.c.Colons && o.Arg == Required {
+		entry += o.display() + ": " + metavar(o)
+	} else if o.Name != "" {
 		entry += spelling(o)
 	} else if o.Arg != None {
 		entry += strings.TrimPrefix(spelling(o), o.display())

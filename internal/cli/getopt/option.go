@@ -50,6 +50,12 @@ type Option struct {
 	// overrides the other; ClashEnv is that about variables.
 	Clash, ClashEnv string
 
+	// Rival reports whether another option with its value excludes this one: one of the command line or the script counts
+	// more than a variable. Of two of these this one is left out, and Yielded has YieldText. An option that is left out is
+	// as if it had not been given.
+	Rival     func(name, value string) bool
+	YieldText string
+
 	// Refused, where not "", is what to use instead: the option is known to Slurm and not here yet, and
 	// giving it is an error with this sentence in it.
 	Refused string
@@ -80,7 +86,11 @@ type Config struct {
 	Failure   string // "Batch job submission failed: ", before the reason why a job is not taken
 	Operands  string // what follows the options, for the usage line: "[script [args...]]"
 	About     string // a paragraph above the options in the help
-	Epilogue  string // a paragraph below them
+	Epilogue  string // paragraphs below them, a line each; one that begins with spaces is indented
+	Syntax    string // what the help's first line has in place of "[OPTIONS...]" and Operands
+	Brief     string // what --usage prints in place of the options and Operands; "--help": the help
+	Heading   string // above all options; "": those without a group are "Options"
+	Colons    bool   // an option with a value is shown as "--jobs: ids", as in sacct's help
 
 	// For completion: the values of an option that only this command knows, and of what is no option. Operands before
 	// it and what is typed of it say which.

@@ -40,6 +40,7 @@ type Parser struct {
 	found []occurrence
 	// strongest[i] is the strongest source that gave option i.
 	strongest []Source
+	yielded   []string // see Yielded
 }
 
 // New returns a Parser for a command.

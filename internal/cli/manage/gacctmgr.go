@@ -48,14 +48,22 @@ func Gacctmgr(e *env.Env) int {
 	m := &manage{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(m.options(), getopt.HelpOptions('h')...),
 		Operands: "VERB ENTITY [WORDS]", OperandValues: operands,
-		About: "Show and change accounts, users, associations and QOS: add, modify, delete, show; with the entities " +
-			"account, user, association, qos, coordinator, credit, budget and invoice, and for show also tree, cluster, tres, " +
-			"event, transaction, balance and price. " +
-			"dump writes everything to a file in Slurm's format, load reads one.",
-		Epilogue: "gacctmgr add account physics Fairshare=50 Parent=science; gacctmgr add user ann account=physics; " +
-			"gacctmgr modify user where name=ann set MaxJobs=10; gacctmgr add qos urgent Priority=500 GrpTRES=gres/gpu=70%; " +
-			"gacctmgr show assoc tree format=account,user,fairshare; gacctmgr dump file=accounts.cfg; gacctmgr load " +
-			"file=accounts.cfg clean"})
+		Syntax: "[<OPTION>] [<COMMAND>]", Brief: "--help", Heading: "Valid <OPTION> values are",
+		About: "Show and change accounts, users, associations and QOS.",
+		Epilogue: "Valid <COMMAND> values are:\n" +
+			"  add <ENTITY> <SPECS>, or create\n  modify <ENTITY> where <SPECS> set <SPECS>, or update\n" +
+			"  delete <ENTITY> where <SPECS>, or remove\n  list <ENTITY> [<SPECS>], or show\n" +
+			"  dump: write everything to a file in Slurm's format\n  load: read such a file\n" +
+			"  version: display tool version number\n  help, exit, quit\n\n" +
+			"<ENTITY> may be account, user, association, qos, coordinator, wckey, cluster, credit, budget or invoice; " +
+			"with list also tree, tres, event, transaction, balance, price, pool, problems, runawayjobs, stats and " +
+			"configuration; with modify also job.\n\n" +
+			"<SPECS> are different for each command entity pair, some of them are:\n" +
+			"  add account physics Fairshare=50 Parent=science\n  add user ann account=physics\n" +
+			"  add qos urgent Priority=500 GrpTRES=gres/gpu=70%\n  add cluster NAME: it is there by its configuration\n" +
+			"  modify user where name=ann set MaxJobs=10\n  modify cluster set Fairshare=1\n  delete qos urgent\n" +
+			"  list associations tree format=account,user,fairshare\n  dump file=accounts.cfg\n" +
+			"  load file=accounts.cfg clean"})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
@@ -90,7 +98,7 @@ func sentence(err error) string {
 func (m *manage) options() []getopt.Option {
 	return []getopt.Option{
 		{Name: "associations", Short: 's', Help: "with show: the associations of each entity", Set: getopt.Flag(&m.o.Assocs)},
-		{Name: "immediate", Short: 'i', Help: "make changes at once, without asking", Set: getopt.Flag(&m.immediate)},
+		{Name: "immediate", Short: 'i', Help: "commit changes immediately, without asking", Set: getopt.Flag(&m.immediate)},
 		{Name: "noheader", Short: 'n', Help: "print no header", Set: getopt.Flag(&m.noHeader)},
 		{Name: "oneliner", Short: 'o', Hidden: true, Note: "every record is one line anyway", Set: env.Ignored},
 		{Name: "parsable", Short: 'p', Help: "fields ended by |",

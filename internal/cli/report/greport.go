@@ -81,14 +81,18 @@ func Greport(e *env.Env) int {
 	r := &call{Env: e, unit: "Minutes", top: 10}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(r.options(), getopt.HelpOptions('h')...),
 		EnvPrefix: "SREPORT", Operands: "KIND REPORT [KEY=VALUE ...]", OperandValues: operands,
-		About: "Report usage: cluster AccountUtilizationByUser, AccountUtilizationByQOS, UserUtilizationByAccount, " +
-			"UserUtilizationByWCKey, WCKeyUtilizationByUser, Utilization; job SizesByAccount, SizesByAccountAndWCKey, " +
-			"SizesByWCKey, Waits, Completion; reservation Utilization; user TopUsage; and of money, without a second " +
-			"word: usage, invoice, balance. Keys: Start= and End= (default: yesterday; of money this month), " +
+		Syntax: "[<OPTION>] [<COMMAND>]", Brief: "--help", Heading: "Valid <OPTION> values are",
+		About: "Report usage.",
+		Epilogue: "Valid <COMMAND> values are:\n" +
+			"  cluster AccountUtilizationByUser, AccountUtilizationByQOS, UserUtilizationByAccount, " +
+			"UserUtilizationByWCKey, WCKeyUtilizationByUser, Utilization\n" +
+			"  job SizesByAccount, SizesByAccountAndWCKey, SizesByWCKey, Waits, Completion\n" +
+			"  reservation Utilization\n  user TopUsage\n  usage, invoice, balance: of money\n  help, version\n\n" +
+			"Words KEY=VALUE follow: Start= and End= (default: yesterday; of money this month), " +
 			"Accounts=, Users=, QOS=, Partitions=, Clusters=, Tres=, Format=; Tree; TopCount= and Group of " +
-			"TopUsage; Grouping=, PrintJobCount, FlatView, GID=, Jobs=, Nodes= of jobs; Names= of reservations.",
-		Epilogue: "greport cluster utilization start=2026-11-01 end=2026-12-01 -t percent; " +
-			"greport user top start=now-7days topcount=20 -T gres/gpu -t hours"})
+			"TopUsage; Grouping=, PrintJobCount, FlatView, GID=, Jobs=, Nodes= of jobs; Names= of reservations.\n\n" +
+			"  greport cluster utilization start=2026-11-01 end=2026-12-01 -t percent\n" +
+			"  greport user top start=now-7days topcount=20 -T gres/gpu -t hours"})
 	words, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"slices"
 	"strings"
 
 	"gbatch/internal/cli/env"
@@ -34,8 +35,23 @@ func (s *Submission) bindOptions() []getopt.Option {
 				":block, :cyclic, :fcyclic", Set: s.distribution},
 		{Name: "hint", Arg: R, Metavar: "how", Group: groupBind, Env: "_HINT SLURM_HINT",
 			Help: "nomultithread, compute_bound: one thread of each core; memory_bound: a task on each socket too; " +
-				"multithread: all threads", Set: s.hint},
+				"multithread: all threads", Set: s.hint, Rival: hintRival, YieldText: HintYields},
 	}
+}
+
+// HintYields is said when --hint is left out, in Slurm's words.
+const HintYields = "Following options are mutually exclusive with --hint: --ntasks-per-core, --threads-per-core, -B " +
+	"and --cpu-bind (other then --cpu-bind=verbose). Ignoring --hint."
+
+// hintRival reports whether an option of a job says what --hint is about.
+func hintRival(name, _ string) bool {
+	return name == "ntasks-per-core" || name == "threads-per-core" || name == "extra-node-info"
+}
+
+// StepHintRival is the same for grun, where the binding counts too.
+func StepHintRival(name, value string) bool {
+	return hintRival(name, value) ||
+		name == "cpu-bind" && !slices.Contains([]string{"v", "verbose", "q", "quiet"}, strings.ToLower(value))
 }
 
 // bindWith gives the setter of an option. parse checks the value; the job keeps the text as written.

@@ -243,28 +243,31 @@ func SetDistribution(n *proto.StepNeed, b *proto.StepBind, planeSize string) fun
 	return func(v string) error {
 		const ways = "block, cyclic, plane=N or arbitrary, then :block, :cyclic or :fcyclic for the sockets of a node, and " +
 			"the same for their cores, then ,pack or ,nopack"
-		text, flags, _ := strings.Cut(strings.ToLower(v), ",")
-		n.Pack = false
+		text, flags, has := strings.Cut(strings.ToLower(v), ",")
+		if has && (text == "" || flags == "") {
+			return badBind("distribution", v, ways)
+		}
+		n.Pack, n.NoPack = false, false
 		for _, flag := range strings.FieldsFunc(flags, func(r rune) bool { return r == ',' }) {
 			switch flag {
 			case "pack":
-				n.Pack = true
+				n.Pack, n.NoPack = true, false
 			case "nopack":
-				n.Pack = false
+				n.Pack, n.NoPack = false, true
 			default:
 				return badBind("distribution", v, ways)
 			}
 		}
 		switch text {
 		case "pack", "nopack": // alone: the usual distribution
-			n.Pack, text = text == "pack", "*"
+			n.Pack, n.NoPack, text = text == "pack", text == "nopack", ""
 		}
 		parts := strings.Split(text, ":")
 		first, size, plane := strings.Cut(parts[0], "=")
 		n.Dist, n.Plane = proto.DistDefault, 0
 		switch first {
-		case "*", "":
-		case "block":
+		case "":
+		case "*", "block":
 			n.Dist = proto.DistBlock
 		case "cyclic":
 			n.Dist = proto.DistCyclic
@@ -284,6 +287,11 @@ func SetDistribution(n *proto.StepNeed, b *proto.StepBind, planeSize string) fun
 		}
 		if len(parts) > 3 || plane && first != "plane" {
 			return badBind("distribution", v, ways)
+		}
+		for i := 1; i < len(parts); i++ { // what is left to Slurm: cyclic over sockets, and over cores as over sockets
+			if parts[i] == "*" {
+				parts[i] = [...]string{1: "cyclic", 2: parts[1]}[i]
+			}
 		}
 		parts = append(parts, "*", "*")
 		var okSockets, okCores bool

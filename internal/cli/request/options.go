@@ -51,6 +51,7 @@ type Submission struct {
 const (
 	groupJob   = "Parallel run options"
 	groupNeeds = "Constraint options"
+	groupShare = "Consumable resources related options"
 	groupBind  = "Affinity/Multi-core options"
 	groupWhen  = "When it runs"
 	groupFiles = "Input, output, environment"

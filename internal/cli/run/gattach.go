@@ -59,7 +59,7 @@ func Gattach(e *env.Env) int {
 	help := getopt.HelpOptions('h')
 	help[1].Short = 'u' // of --usage, as sattach has it
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(a.options(), help...),
-		Operands: "JOB.STEP",
+		Operands: "JOB.STEP", Brief: "[options] <jobid.stepid>",
 		OperandValues: func([]string, string) getopt.Values {
 			return getopt.Values{Kind: getopt.Jobs}
 		},

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -127,6 +128,7 @@ func Gbcast(e *env.Env) int {
 	b := &bcast{Env: e, piece: usualPiece}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(b.options(), getopt.HelpOptions('h')...),
 		Operands: "SOURCE DEST",
+		Brief:    "[-CFfjpstvV] SOURCE DEST",
 		OperandValues: func([]string, string) getopt.Values {
 			return getopt.Values{Kind: getopt.Files}
 		},
@@ -144,6 +146,9 @@ func Gbcast(e *env.Env) int {
 		fmt.Fprintf(e.Stderr, "Need two file names, have %d names\nTry \"%s --help\" for more information\n", len(words),
 			e.Program)
 		return e.Failed(1)
+	}
+	if b.verbose > 0 {
+		b.sayOptions(words[0], words[1])
 	}
 	rc, err := b.run(words[0], words[1])
 	if err != nil {
@@ -284,6 +289,18 @@ func newRequest() (string, error) {
 		return "", fmt.Errorf("draw a request id: %w", err)
 	}
 	return hex.EncodeToString(id[:]), nil
+}
+
+// sayOptions prints what is asked for, for --verbose.
+func (b *bcast) sayOptions(source, dest string) {
+	mode := os.FileMode(0)
+	if f, err := os.Stat(source); err == nil {
+		mode = f.Mode().Perm() // run tells what is wrong with it
+	}
+	const line = "-----------------------------"
+	fmt.Fprintf(b.Stderr, "%s\nblock_size = %d\nforce      = %t\njobid      = %s\nmodes      = %o\npreserve   = %t\n"+
+		"timeout    = %d\nverbose    = %d\nsource     = %s\ndest       = %s\n%s\n", line, b.piece, b.force,
+		cmp.Or(b.job, b.Getenv("SLURM_JOB_ID")), mode, b.preserve, b.stall, b.verbose, source, dest, line)
 }
 
 // saySending says where the file goes, for --verbose.

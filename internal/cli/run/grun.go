@@ -71,7 +71,8 @@ func Grun(e *env.Env) int {
 func (r *run) parser() *getopt.Parser {
 	return getopt.New(getopt.Config{Program: r.Program,
 		Options: append(r.recorded(r.options()), getopt.HelpOptions('h')...), Order: getopt.StopAtOperand,
-		EnvPrefix: "SLURM", Operands: "executable [arguments...] [: [options] executable...]", OperandValues: env.CommandLine,
+		EnvPrefix: "SLURM", Operands: "executable [args...]", OperandValues: env.CommandLine,
+		Syntax: "[OPTIONS...] executable [args...] [: [options] executable...]",
 		About: "Run a command as tasks of a job: in a batch script or under galloc on the job's resources, with --jobid " +
 			"in a running job of yours, and elsewhere in a job of its own.",
 		Epilogue: "Options may also be set in the environment (SLURM_NTASKS, SLURM_OVERLAP, SLURM_GPU_BIND, ...); a batch " +
@@ -252,6 +253,9 @@ func (r *run) settlePlace(typed func(string) bool) error {
 	case err != nil || len(nodes) <= int(r.relative):
 		return fmt.Errorf("--relative=%d: the job has the nodes '%s'; name some with --nodelist", r.relative,
 			r.Getenv("SLURM_JOB_NODELIST"))
+	case int(r.relative)+int(n.MinNodes) > len(nodes) && typed("nodes"):
+		return fmt.Errorf("--relative and --nodes option incompatible with count of allocated nodes (%d+%d>%d)",
+			r.relative, n.MinNodes, len(nodes))
 	}
 	n.NotNodes = append(n.NotNodes, nodes[:r.relative]...)
 	return nil

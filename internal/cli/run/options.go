@@ -243,6 +243,7 @@ func (r *run) bindOptions() []getopt.Option {
 		{Name: "mem-bind", Arg: R, Metavar: "how", Group: groupBind, Env: "SLURM_MEM_BIND",
 			Help: "none, local, rank, map_mem:LIST, mask_mem:LIST, prefer", Set: request.SetMemBind(b)},
 		{Name: "hint", Arg: R, Metavar: "how", Group: groupBind, Env: "SLURM_HINT",
+			Rival: request.StepHintRival, YieldText: request.HintYields,
 			Help: "compute_bound, memory_bound, multithread, nomultithread", Set: func(v string) error {
 				h, err := request.ParseHint(v)
 				switch h {

@@ -87,7 +87,7 @@ func (g *allocCall) parser(options []getopt.Option) *getopt.Parser {
 	e := g.Env
 	return getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...),
 		Order:     getopt.StopAtOperand,
-		EnvPrefix: "SALLOC", Failure: "Job submit/allocate failed: ", Operands: "[command [arguments...]]",
+		EnvPrefix: "SALLOC", Failure: "Job submit/allocate failed: ", Operands: "[command [args...]]",
 		OperandValues: env.CommandLine,
 		About: "Get an allocation and run a command here, a shell without one, whose grun starts tasks on its nodes. " +
 			"The allocation is given back when the command ends.",

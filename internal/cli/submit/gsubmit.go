@@ -92,7 +92,7 @@ func (x *components) add() (*request.Submission, *getopt.Parser) {
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.Options(e.ReadDate),
 		getopt.HelpOptions('h')...),
 		Order: getopt.StopAtOperand, EnvPrefix: "SBATCH", Failure: "Batch job submission failed: ",
-		Operands:      "[script [arguments...]]",
+		Operands: "executable [args...]", Syntax: "[OPTIONS...] [script [args...]]",
 		OperandValues: getopt.Operands(getopt.Values{Kind: getopt.Files}),
 		About: "Submit a batch script. Without a script it is read from standard input. Lines of the script that begin " +
 			"with #SBATCH or #GBATCH, before its first command, hold options too.",
