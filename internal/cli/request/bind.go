@@ -39,9 +39,9 @@ func (s *Submission) bindOptions() []getopt.Option {
 	}
 }
 
-// HintYields is said when --hint is left out, in Slurm's words.
-const HintYields = "Following options are mutually exclusive with --hint: --ntasks-per-core, --threads-per-core, -B " +
-	"and --cpu-bind (other then --cpu-bind=verbose). Ignoring --hint."
+// HintYields is said when --hint is left out.
+const HintYields = "--hint is left out: --ntasks-per-core, --threads-per-core, -B and --cpu-bind (except verbose and " +
+	"quiet) are mutually exclusive with it"
 
 // hintRival reports whether an option of a job says what --hint is about.
 func hintRival(name, _ string) bool {
