@@ -292,14 +292,21 @@ func (l *letter) env() []string {
 		env = append(env, "SLURM_JOB_STDIN="+s.StdIn)
 	}
 	if j.Run != nil {
-		env = append(env, "SLURM_JOB_QUEUED_TIME="+walltime.Elapsed(l.queuedS()))
-		if l.What != model.MailBegin {
+		if l.What == model.MailBegin {
+			env = append(env, "SLURM_JOB_QUEUED_TIME="+walltime.Elapsed(l.queuedS()))
+		} else {
 			env = append(env, "SLURM_JOB_RUN_TIME="+walltime.Elapsed(j.ElapsedS(l.at)))
 		}
 	}
 	if e := j.End; e != nil {
 		env = append(env, exitEnv(e.Exit)...)
 		num("SLURM_JOB_END_TIME", e.At.Seconds())
+		if code := int64(e.Exit.Code); l.Array == nil && l.What&(model.MailEnd|model.MailFail) != 0 {
+			if e.Exit.Signal != 0 {
+				code = 0 // as in Slurm
+			}
+			num("SLURM_JOB_EXIT_CODE_MAX", code)
+		}
 	}
 	if set := s.Tasklist; len(set) > 0 {
 		num("SLURM_ARRAY_TASK_COUNT", int64(set.Count()))

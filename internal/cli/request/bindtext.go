@@ -17,7 +17,7 @@ func badBind(option, v, ways string) error {
 	return &getopt.TextError{Text: "Invalid --" + option + " specification: '" + v + "'; write " + ways}
 }
 
-// bindWords splits off the flags before the kind of binding; a list after it keeps its commas.
+// bindWords splits off the flags before the kind of binding, or behind one that has no list; a list keeps its commas.
 func bindWords(v string, flags map[string]func()) (way, list string) {
 	for {
 		word, rest, more := strings.Cut(v, ",")
@@ -28,7 +28,15 @@ func bindWords(v string, flags map[string]func()) (way, list string) {
 			}
 			return "", ""
 		}
-		way, list, _ = strings.Cut(v, ":")
+		var listed bool
+		if way, list, listed = strings.Cut(v, ":"); !listed {
+			words := strings.Split(strings.ToLower(v), ",")
+			for len(words) > 1 && flags[words[len(words)-1]] != nil {
+				flags[words[len(words)-1]]()
+				words = words[:len(words)-1]
+			}
+			way = strings.Join(words, ",")
+		}
 		return strings.ToLower(way), list
 	}
 }

@@ -67,8 +67,8 @@ func CheckGPUFreq(v string) error {
 		if _, ok := clock(value); word == "verbose" || (kind == "" || kind == "memory") && ok {
 			continue
 		}
-		return &getopt.TextError{Text: "Invalid --gpu-freq specification: '" + v +
-			"'; write a speed in MHz, low, medium, high or highm1, memory=SPEED for the memory, and verbose"}
+		return &getopt.TextError{Text: "Invalid --gpu-freq argument: gpu:" + v +
+			"; write a speed in MHz, low, medium, high or highm1, memory=SPEED for the memory, and verbose"}
 	}
 	return nil
 }

@@ -69,6 +69,10 @@ func (l *line) read() (all []*run, rc int) {
 			return nil, 0
 		case err != nil:
 			var bad *lineError
+			var f env.Fatal
+			if errors.As(err, &f) {
+				return nil, l.Failed(l.Fatal(f.Text))
+			}
 			if errors.As(err, &bad) {
 				l.Errorf("%s", bad.Error())
 				return nil, l.Failed(1)
@@ -131,7 +135,7 @@ func (l *line) groupsOf(p *getopt.Parser, part int, more bool) ([]int, error) {
 func (l *line) add(r *run, p *getopt.Parser, group int) error {
 	if group >= 0 {
 		if l.taken[group] {
-			return &lineError{fmt.Errorf("Duplicate het groups in single srun not supported: --het-group=%d is "+
+			return env.Fatal{Text: fmt.Sprintf("Duplicate het groups in single srun not supported: --het-group=%d is "+
 				"given to two components", group)}
 		}
 		l.taken[group] = true

@@ -148,8 +148,9 @@ func outside(all []*run) (release func(rc int), rc int) {
 	return func(rc int) { a.Release(job.ID, rc) }, 0
 }
 
-// settleIn makes the step one of a job that was got for it.
+// settleIn makes the step one of a job that was got for it. --time is the job's: the step may go on as long as that.
 func (r *run) settleIn(job *model.Job, name string) {
+	r.rq.LimitS = 0
 	r.job, r.rq.Parent = name, proto.StepNone
 	r.fitTo(job)
 }
