@@ -161,6 +161,12 @@ func controllerStatistics() []slurmjson.Field[proto.DiagReply] {
 		num("schedule_cycle_mean_depth", func(r *row) int64 { return mean(r.Main.DepthSum, r.Main.Count) }),
 		num("schedule_cycle_per_minute", func(r *row) int64 { return r.Main.Count / max(1, int64(r.Now-r.Since)/60000) }),
 		num("schedule_cycle_depth", func(r *row) int64 { return r.Main.DepthSum }),
+		{Name: "schedule_exit", In: slurmjson.InNew, Fields: []slurmjson.Field[row]{
+			num("end_job_queue", func(r *row) int64 { return r.Main.Count }), // every pass looks at the whole queue
+			{Name: "default_queue_depth", Type: slurmjson.Integer}, {Name: "max_job_start", Type: slurmjson.Integer},
+			{Name: "max_rpc_cnt", Type: slurmjson.Integer}, {Name: "max_sched_time", Type: slurmjson.Integer},
+			{Name: "licenses", Type: slurmjson.Integer},
+		}},
 		num("schedule_queue_length", func(r *row) int64 { return r.Main.QueueLast }),
 		num("jobs_submitted", func(r *row) int64 { return r.Submitted }),
 		num("jobs_started", func(r *row) int64 { return r.Started }),
@@ -180,6 +186,12 @@ func controllerStatistics() []slurmjson.Field[proto.DiagReply] {
 		num("bf_cycle_sum", func(r *row) int64 { return r.Backfill.SumUS }),
 		num("bf_cycle_last", func(r *row) int64 { return r.Backfill.LastUS }),
 		num("bf_cycle_max", func(r *row) int64 { return r.Backfill.MaxUS }),
+		{Name: "bf_exit", In: slurmjson.InNew, Fields: []slurmjson.Field[row]{
+			num("end_job_queue", func(r *row) int64 { return r.Backfill.Count }),
+			{Name: "bf_max_job_start", Type: slurmjson.Integer}, {Name: "bf_max_job_test", Type: slurmjson.Integer},
+			{Name: "bf_max_time", Type: slurmjson.Integer}, {Name: "bf_node_space_size", Type: slurmjson.Integer},
+			{Name: "state_changed", Type: slurmjson.Integer},
+		}},
 		num("bf_depth_sum", func(r *row) int64 { return r.Backfill.DepthSum }),
 		num("bf_depth_try_sum", func(r *row) int64 { return r.TryDepthSum }),
 		num("bf_last_depth", func(r *row) int64 { return r.Backfill.DepthLast }),
@@ -216,6 +228,7 @@ func requestStatistics() []slurmjson.Field[proto.DiagReply] {
 		rpcs("rpcs_by_user", "user", "user_id", func(*proto.DiagRPC) bool { return false },
 			func(r *row) []proto.DiagRPC { return r.ByUser }),
 		{Name: "pending_rpcs", Type: slurmjson.List},
+		{Name: "pending_rpcs_by_hostlist", In: slurmjson.InNew, Type: slurmjson.List},
 		slurmjson.Slice("gbatch", func(r *row) []model.KV {
 			out := append([]model.KV{{Key: "log_queue", Value: strconv.FormatInt(r.RaftQueue, 10)}}, r.Counters...)
 			for _, b := range r.Backlogs {

@@ -173,6 +173,8 @@ func PartitionMembers() []slurmjson.Field[PartitionOf] {
 	return with(PartitionJSON(), fields{
 		{Name: "alternate"},
 		{Name: "node_sets", Str: func(p *PartitionOf) string { return hostlist.Compress(p.Nodes) }},
+		{Name: "timeouts", Fields: fields{{Name: "resume", Type: slurmjson.Number},
+			{Name: "suspend", Type: slurmjson.Number}}},
 		{Name: "select_type", Type: slurmjson.List}, {Name: "suspend_time", Type: slurmjson.Number},
 		{Name: "topology", Since: "v0.0.43", Str: func(p *PartitionOf) string { return p.Topology }},
 	})

@@ -1,6 +1,7 @@
 package jobtext
 
 import (
+	"slices"
 	"strings"
 
 	"gbatch/internal/model"
@@ -15,6 +16,8 @@ type NodeOf struct {
 	*proto.NodeInfo
 	Cluster string
 	Part    *model.Partition
+
+	PartCPUs int64 // of all nodes of Part
 }
 
 // nodeStatesJSON gives the base state and the flags, in capitals.
@@ -105,6 +108,7 @@ func SinfoJSON() []slurmjson.Field[NodeOf] {
 			return [...]int64{alloc, idle, other, all}[which]
 		}
 	}
+	part := slices.DeleteFunc(PartitionMembers(), func(f slurmjson.Field[PartitionOf]) bool { return f.Since != "" })
 	ofCPUs := func(d *model.NodeDef) int64 { return int64(d.CPUs) }
 	return fields{
 		{Name: "port", Type: slurmjson.Integer},
@@ -125,7 +129,9 @@ func SinfoJSON() []slurmjson.Field[NodeOf] {
 			{Name: "total", Int: cpus(3)},
 		}, span("", ofCPUs).Fields...),
 			slurmjson.Field[NodeOf]{Name: "load",
-				Fields: fields{{Name: "minimum", Num: (*NodeOf).load}, {Name: "maximum", Num: (*NodeOf).load}}})},
+				Fields: fields{{Name: "minimum", Num: (*NodeOf).load}, {Name: "maximum", Num: (*NodeOf).load}}},
+			slurmjson.Field[NodeOf]{Name: "per_node", Fields: fields{{Name: "max",
+				Num: func(n *NodeOf) (int64, bool, bool) { return atMost(n.Part.MaxCPUsPerNode) }}}})},
 		span("sockets", func(d *model.NodeDef) int64 { return int64(d.Sockets) }),
 		span("cores", func(d *model.NodeDef) int64 { return int64(d.CoresPerSocket) }),
 		span("threads", func(d *model.NodeDef) int64 { return int64(d.ThreadsPerCore) }),
@@ -149,14 +155,10 @@ func SinfoJSON() []slurmjson.Field[NodeOf] {
 			{Name: "user", Str: func(n *NodeOf) string { return n.Node.ReasonBy }},
 			{Name: "time", Time: func(n *NodeOf) model.Time { return n.Node.ReasonAt }},
 		}},
-		{Name: "partition", Fields: fields{
-			{Name: "name", Str: func(n *NodeOf) string { return n.Part.Name }},
-			{Name: "cluster", Str: func(n *NodeOf) string { return n.Cluster }},
-			{Name: "nodes", Fields: fields{{Name: "total", Int: func(n *NodeOf) int64 { return int64(len(n.Part.Nodes)) }}}},
-			{Name: "maximums", Fields: fields{{Name: "time",
-				Num: func(n *NodeOf) (int64, bool, bool) { return partMinutes(n.Part.MaxTimeS) }}}},
-			{Name: "partition", Fields: fields{{Name: "state",
-				List: func(n *NodeOf) []string { return []string{n.Part.State.String()} }}}},
-		}},
+		{Name: "comment"}, {Name: "extra"},
+		{Name: "reservation", Str: func(n *NodeOf) string { return n.Resv }},
+		{Name: "partition", Put: func(w *slurmjson.Writer, name string, n *NodeOf) {
+			slurmjson.Write(w, name, part, &PartitionOf{Partition: n.Part, CPUs: n.PartCPUs, Cluster: n.Cluster})
+		}, Inner: func() []string { return slurmjson.Describe(part) }},
 	}
 }

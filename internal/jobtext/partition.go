@@ -58,7 +58,8 @@ func PartitionJSON() []slurmjson.Field[PartitionOf] {
 			text("billing_weights", func(p *row) string { return p.shown("TRESBillingWeights") }),
 			text("configured", func(p *row) string { return p.shown("TRES") }),
 		}},
-		{Name: "cpus", Fields: fields{num("total", func(p *row) int64 { return p.CPUs })}},
+		{Name: "cpus", Fields: fields{{Name: "task_binding", Type: slurmjson.Integer},
+			num("total", func(p *row) int64 { return p.CPUs })}},
 		{Name: "defaults", Fields: fields{
 			num("memory_per_cpu", func(p *row) int64 { return p.DefMemPerCPU }),
 			{Name: "time", Num: func(p *row) (int64, bool, bool) { return partMinutes(p.DefTimeS) }},
@@ -67,10 +68,12 @@ func PartitionJSON() []slurmjson.Field[PartitionOf] {
 		num("grace_time", func(p *row) int64 { return p.GraceTimeS }),
 		{Name: "maximums", Fields: fields{
 			{Name: "cpus_per_node", Num: func(p *row) (int64, bool, bool) { return atMost(p.MaxCPUsPerNode) }},
+			{Name: "cpus_per_socket", Num: func(p *row) (int64, bool, bool) { return atMost(0) }},
 			num("memory_per_cpu", func(p *row) int64 { return p.MaxMemPerCPU }),
 			{Name: "nodes", Num: func(p *row) (int64, bool, bool) { return atMost(p.MaxNodes) }},
 			num("shares", func(p *row) int64 { return int64(max(1, p.ShareMax)) }),
 			{Name: "time", Num: func(p *row) (int64, bool, bool) { return partMinutes(p.MaxTimeS) }},
+			{Name: "over_time_limit", Num: func(p *row) (int64, bool, bool) { return partMinutes(p.OverTimeS) }},
 		}},
 		{Name: "minimums", Fields: fields{num("nodes", func(p *row) int64 { return int64(max(1, p.MinNodes)) })}},
 		{Name: "priority", Fields: fields{

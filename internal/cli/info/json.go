@@ -26,9 +26,15 @@ func (i *info) printJSON(t *jobtext.NodeTable, cluster string, now model.Time) e
 		j.Open("sinfo", '[')
 		fields := jobtext.SinfoJSON()
 		for _, p := range t.Parts {
+			all := int64(0)
+			for _, name := range p.Nodes {
+				if n := t.Nodes[name]; n != nil {
+					all += int64(n.Node.Def.CPUs)
+				}
+			}
 			for _, name := range p.Nodes {
 				if n := t.Nodes[name]; n != nil && i.pick(n) {
-					slurmjson.Write(j, "", fields, &jobtext.NodeOf{NodeInfo: n, Cluster: cluster, Part: p})
+					slurmjson.Write(j, "", fields, &jobtext.NodeOf{NodeInfo: n, Cluster: cluster, Part: p, PartCPUs: all})
 					j.Flush(false)
 				}
 			}
