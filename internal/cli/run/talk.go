@@ -202,7 +202,7 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 			t.tellExits()
 			fmt.Fprintf(t.Stderr, "%s: Force Terminated StepId=%s\n", t.Program, t.stepID())
 		}
-		if ev.Cause == model.StopTimeLimit || t.aborted {
+		if ev.Cause == model.StopTimeLimit || t.aborted || t.left > 0 { // tasks that never began have not succeeded
 			t.rc = max(t.rc, 1)
 		}
 		return true, t.rc
