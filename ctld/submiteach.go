@@ -214,9 +214,21 @@ func (c *Controller) setCrontab(ctx context.Context, who *caller,
 	case res.Refusal == state.Full:
 		return nil, refuse(proto.CodePolicy, "all crontabs together have at most %d bytes", state.MaxCrontabBytes)
 	case res.Refusal != state.OK && len(cmd.Jobs) > 0:
-		return nil, refusedBy(v, cmd.Jobs[0].Spec, res)
+		return entryRefused(v, cmd, res)
 	}
 	return reply, nil
+}
+
+// entryRefused tells of the entry whose job the facts refuse, or why they refuse all of the crontab.
+func entryRefused(v *state.View, cmd *state.Crontab, res state.Result) (*proto.SetCrontabReply, error) {
+	sp := cmd.Jobs[max(0, min(len(res.Each), len(cmd.Jobs))-1)].Spec
+	err := refusedBy(v, sp, res)
+	var why *rpc.Error
+	if len(res.Each) == 0 || !errors.As(err, &why) {
+		return nil, err
+	}
+	return &proto.SetCrontabReply{Entry: model.Lines{First: sp.Cron.First, Last: sp.Cron.Last}, Code: why.Code,
+		Refused: why.Text}, nil
 }
 
 // crontabJob makes the submission of an entry, with its first time.

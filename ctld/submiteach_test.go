@@ -12,6 +12,25 @@ import (
 	"gbatch/internal/state"
 )
 
+// TestEntryRefused: a crontab that a limit refuses is refused for the entry that breaks it.
+func TestEntryRefused(t *testing.T) {
+	c := ruled(t)
+	cmd := &state.Crontab{}
+	for line := range int32(3) {
+		cmd.Jobs = append(cmd.Jobs, state.Submit{Spec: &model.Spec{User: "ann", QOS: string('a' + rune(line)),
+			Cron: &model.Cron{First: line + 1, Last: line + 1}}})
+	}
+	res := state.Result{Refusal: state.OverLimit, Reason: model.ReasonQOSMaxSubmitJobPerUserLimit,
+		Each: []state.Refusal{state.OK, state.OverLimit}}
+	got, err := entryRefused(c.machine.View(), cmd, res)
+	if err != nil || got.Entry.Last != 2 || got.Code != proto.CodePolicy || !strings.Contains(got.Refused, "in QOS b ") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err = entryRefused(c.machine.View(), cmd, state.Result{Refusal: state.TooManyJobs}); err == nil {
+		t.Errorf("a crontab for which there is no room at all: %+v", got)
+	}
+}
+
 // TestCrontabOf: users have crontabs where the site allows it; operators see all, administrators change those of
 // ordinary users, and only root those of root and SlurmUser. A crontab's jobs are its owner's.
 func TestCrontabOf(t *testing.T) {

@@ -19,7 +19,7 @@ func Due(v *state.View, now model.Time) (out []*state.Edit) {
 		}
 		e := of[at]
 		if e == nil || len(e.Targets) == mostAtOnce {
-			e = &state.Edit{Set: []state.Field{state.SetBegin}, Begin: at}
+			e = &state.Edit{Set: []state.Field{state.SetBegin}, Begin: at, Undue: true}
 			of[at], out = e, append(out, e)
 		}
 		e.Targets = append(e.Targets, model.JobRef{Job: j.ID, Task: model.NoTask})

@@ -196,6 +196,8 @@ type Edit struct {
 	Direct   bool  // with SetPriority: the priority stays, whatever the factors give
 	Site     int32 // SiteFactor
 	Most     int32 // bytes that Spec may have (SpecBytes); 0: any number
+
+	Undue bool // only jobs that wait for their next time; what somebody else has given one meanwhile stays
 }
 
 func (x *Edit) Wire(c *wire.C) {
@@ -212,6 +214,7 @@ func (x *Edit) Wire(c *wire.C) {
 	wire.Bool(c, &x.Direct)
 	wire.Int(c, &x.Site)
 	wire.Int(c, &x.Most)
+	wire.Bool(c, &x.Undue)
 }
 
 // Field names what an Edit sets. The numbers are stored: append only.

@@ -106,6 +106,7 @@ func (s *State) crontabJobs(uid uint32) (out []*model.Job) {
 }
 
 // mayInstall checks a crontab's size and its jobs. Limits on numbers of jobs count without the jobs that it replaces.
+// If one job is refused, the result's Each ends with it.
 func (s *State) mayInstall(c *Crontab, old []*model.Job) Result {
 	n := len(c.Jobs)
 	if most := int(s.cfg.Params.MaxJobs); n > 0 && (most > 0 && s.jobs.Len()+n > most ||
@@ -124,8 +125,10 @@ func (s *State) mayInstall(c *Crontab, old []*model.Job) Result {
 	}
 	for i := range c.Jobs {
 		sp := c.Jobs[i].Spec
+		each := make([]Refusal, i+1)
 		if r := s.maySubmit(sp, c.Jobs[i].Most); r != OK {
-			return Result{Refusal: r}
+			each[i] = r
+			return Result{Refusal: r, Each: each}
 		}
 		alike := func(o *model.Spec) bool { return o.Account == sp.Account && o.User == sp.User && o.QOS == sp.QOS }
 		others := 0
@@ -140,7 +143,8 @@ func (s *State) mayInstall(c *Crontab, old []*model.Job) Result {
 			}
 		}
 		if r := s.submitLimit(sp, others); r != model.ReasonNone {
-			return Result{Refusal: OverLimit, Reason: r}
+			each[i] = OverLimit
+			return Result{Refusal: OverLimit, Reason: r, Each: each}
 		}
 	}
 	return Result{}

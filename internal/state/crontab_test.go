@@ -76,7 +76,13 @@ func TestCrontab(t *testing.T) {
 		if s.apply(&Tick{}); s.st.View().Job(1).Eligible != 0 || len(s.st.View().Undue()) != 1 {
 			t.Fatal("it may start without a next time")
 		}
-		s.apply(&Edit{Targets: []model.JobRef{{Job: 1, Task: model.NoTask}}, Set: []Field{SetBegin}, Begin: s.now.Add(10)})
+		next := &Edit{Targets: []model.JobRef{{Job: 1, Task: model.NoTask}}, Set: []Field{SetBegin}, Begin: s.now.Add(10),
+			Undue: true}
+		s.apply(next)
+		next.Begin = s.now.Add(99) // it comes late: the job has a time already
+		if s.apply(next).Changed {
+			t.Error("a time that was given meanwhile was set anew")
+		}
 		if j := s.st.View().Job(1); j.Undue || j.Begin != s.now.Add(10) || len(s.st.View().Undue()) != 0 {
 			t.Fatalf("%+v", j)
 		}
@@ -119,6 +125,14 @@ func TestCrontab(t *testing.T) {
 	s.cfg.Params.MaxJobs = 0
 	cfg = s.cfg
 	s.apply(&SetConfig{Config: &cfg})
+
+	// which entry is refused is told
+	long := entry(7, 2, 0)
+	long.Most = 1
+	if res := s.apply(&Crontab{UID: 7, By: 7, Text: []byte("c\n"), Jobs: []Submit{entry(7, 1, 0), long,
+		entry(7, 3, 0)}}); res.Refusal != TooLong || len(res.Each) != 2 || res.Each[1] != TooLong {
+		t.Fatalf("%+v", res)
+	}
 
 	// another crontab: what waits is cancelled, what runs goes on and does not come back
 	running := s.begin(1)

@@ -76,6 +76,9 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job, changed map[*model.Sp
 	if r := s.mayEdit(c, j); r != OK {
 		return r
 	}
+	if c.Undue && !undue(j) {
+		return NotPending
+	}
 	n := *j
 	if n.Spec = changed[j.Spec]; n.Spec == nil {
 		n.Spec = s.editedSpec(c, j.Spec)

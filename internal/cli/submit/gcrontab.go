@@ -27,6 +27,8 @@ type crontab struct {
 	edit, list, remove bool
 	user               string   // whose; "": the caller's
 	notes              []string // about entries, for the user
+
+	asked map[string]error // what came of the clusters that entries name (-M)
 }
 
 // Gcrontab installs, shows, edits and removes a crontab, whose entries are jobs that come back.
@@ -294,7 +296,7 @@ func (x *crontab) job(entry *cron.Entry, home string) (*proto.SubmitRequest, err
 		x.notes = append(x.notes, fmt.Sprintf("line %d: %s", entry.Last, text))
 	}
 	if len(s.Clusters) > 0 {
-		if err := x.OnCluster(s.Clusters); err != nil {
+		if err := x.onCluster(s.Clusters); err != nil {
 			return nil, err
 		}
 	}
@@ -305,6 +307,19 @@ func (x *crontab) job(entry *cron.Entry, home string) (*proto.SubmitRequest, err
 	at := linesOf(entry)
 	rq.Spec.Cron = &model.Cron{Times: entry.Schedule.String(), First: at.First, Last: at.Last}
 	return rq, nil
+}
+
+// onCluster is OnCluster, once for all entries that name the same ones.
+func (x *crontab) onCluster(names []string) error {
+	key := strings.Join(names, ",")
+	err, known := x.asked[key]
+	if !known {
+		if err = x.OnCluster(names); x.asked == nil {
+			x.asked = map[string]error{}
+		}
+		x.asked[key] = err
+	}
+	return err
 }
 
 // bare gives the first line of an error about an option, without this command's name: the entry's line comes before it.
