@@ -440,8 +440,8 @@ func (r *RecordRow) WaitedFor() string {
 	return r.Reason.String()
 }
 
-// flags gives Flags: who started the job, and that the database knows of it.
-func (r *RecordRow) flags() string {
+// Flags gives the field Flags: who started the job, and that the database knows of it.
+func (r *RecordRow) Flags() string {
 	if r.Start != 0 {
 		return "SchedMain,StartReceived"
 	}

@@ -141,7 +141,7 @@ func recordFieldsAToL(u map[string]RecordField) []RecordField {
 		aText("ExitCode", 8, (*RecordRow).exitCode),
 		aJob("Extra", 10, func(r *RecordRow) string { return r.Extra() }),
 		aJob("FailedNode", 15, func(r *RecordRow) string { return r.FailedNode }),
-		aJob("Flags", 19, (*RecordRow).flags),
+		aJob("Flags", 19, (*RecordRow).Flags),
 		aJobNum("GID", 6, func(r *RecordRow) int64 { return int64(r.GID) }),
 		aJob("Group", 9, func(r *RecordRow) string { return r.Group }),
 		recordGPU(u["GPUMemMax"]), recordGPU(u["GPUUtilAve"]), recordGPU(u["GPUUtilMax"]),

@@ -50,6 +50,7 @@ type account struct {
 	leastLimit, mostLimit int64 // seconds; 0: any
 	truncate              bool
 	features, reasons     []string
+	flags                 []string // -F
 
 	noHeader, allocations, noConvert, script, vars, events, array bool
 
@@ -250,7 +251,7 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 				r.AdminComment = summaryOf(r, chunk.Summaries[i])
 			}
 			if !a.nodes.has(int64(r.NumNodes)) || !a.cpus.has(int64(max(r.AllocCPUs, r.ReqCPUs))) || !a.limited(r) ||
-				!a.likes(r) {
+				!a.scheduled(r) || !a.likes(r) {
 				continue
 			}
 			a.clip(&r.Start, &r.End)

@@ -131,7 +131,7 @@ func (a *account) options() []getopt.Option {
 			Refused: "gcontrol show job JOBID shows the files of a job that the controller still knows"},
 		{Name: "completion", Short: 'c', Refused: "leave it out: every record is in accounting"},
 		{Name: "file", Short: 'f', Arg: getopt.Required, Refused: "leave it out: records come from the accounting daemon"},
-		{Name: "flags", Short: 'F', Arg: getopt.Required, Refused: "leave it out: jobs have no scheduler flags"},
+		a.flagsOption(filters),
 		{Name: "timelimit-min", Short: 'k', Arg: getopt.Required, Group: filters, Metavar: "limit",
 			Help: "only jobs with this time limit, or with -K at least this", Set: accountLimit(&a.leastLimit)},
 		{Name: "timelimit-max", Short: 'K', Arg: getopt.Required, Group: filters, Metavar: "limit",
@@ -140,6 +140,14 @@ func (a *account) options() []getopt.Option {
 			Help: "show jobs from -S to -E only: what began before began then, what ended after ended then",
 			Set:  getopt.Flag(&a.truncate)},
 	}...)
+}
+
+func (a *account) flagsOption(group string) getopt.Option {
+	return getopt.Option{Name: "flags", Short: 'F', Arg: getopt.Required, Group: group,
+		Metavar: "SchedMain|SchedSubmit|SchedBackfill",
+		Help: "only jobs that the scheduler started in one of these ways (field Flags): SchedMain, SchedSubmit, " +
+			"SchedBackfill; here all that have begun are SchedMain",
+		Set: a.setFlags}
 }
 
 func (a *account) wckeysOption(group string) getopt.Option {
@@ -317,6 +325,30 @@ func (a *account) setAssocs(v string) error {
 	}
 	a.assocs = append(a.assocs, list...)
 	return nil
+}
+
+// schedFlags are the flags that -F takes.
+var schedFlags = []string{"SchedSubmit", "SchedMain", "SchedBackfill"}
+
+// setFlags reads -F.
+func (a *account) setFlags(v string) error {
+	for _, w := range env.SplitList(v) {
+		i := slices.IndexFunc(schedFlags, func(f string) bool { return strings.EqualFold(f, w) })
+		if i < 0 {
+			return &getopt.TextError{Text: "Invalid job flag: '" + w + "'; the flags are " + strings.Join(schedFlags, ", ")}
+		}
+		a.flags = append(a.flags, schedFlags[i])
+	}
+	return nil
+}
+
+// scheduled reports whether a job was started in one of the requested ways (-F).
+func (a *account) scheduled(r *model.Record) bool {
+	if len(a.flags) == 0 {
+		return true
+	}
+	has := strings.Split((&jobtext.RecordRow{Record: r}).Flags(), ",")
+	return slices.ContainsFunc(a.flags, func(f string) bool { return slices.Contains(has, f) })
 }
 
 // clip cuts the times of a job or a step to the requested window (-T).

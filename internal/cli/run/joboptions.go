@@ -121,6 +121,5 @@ func (r *run) foreignOptions() []getopt.Option {
 		{Name: "het-group", Aliases: []string{"pack-group"}, Arg: R, Metavar: "list", Group: groupStep,
 			Help: "the components of the heterogeneous job in which the command runs: 1, 0,2 or 0-2 (default 0; of commands " +
 				"separated by ' : ' the first is for component 0, the next for 1)", Set: env.Ignored},
-		{Name: "external-launcher", Refused: "grun --overlap, which takes nothing from other steps"},
 	}
 }

@@ -175,6 +175,10 @@ func (r *run) needOptions() []getopt.Option {
 		{Name: "overlap", Group: groupNeeds, Env: "SLURM_OVERLAP",
 			Help: "share CPUs, memory and GPUs with the job's other steps",
 			Set:  getopt.Flag(&n.Overlap)},
+		{Name: "external-launcher", Group: groupNeeds,
+			Help: "the step starts another launcher's daemons (mpirun): as with --overlap and --whole, it has all of the " +
+				"nodes' part of the job and takes nothing from other steps",
+			Set: func(string) error { n.Overlap, r.whole = true, true; return nil }},
 		{Name: "overcommit", Short: 'O', Group: groupNeeds, Env: "SLURM_OVERCOMMIT", Help: "allow more tasks than CPUs",
 			Set: getopt.Flag(&n.Overcommit)},
 		{Name: "resv-ports", Arg: getopt.Optional, Metavar: "n", Group: groupNeeds, Env: "SLURM_RESV_PORTS",
