@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"gbatch/ctld/events"
+	"gbatch/ctld/present"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -296,6 +298,54 @@ func (c *Controller) attend(ctx context.Context, r *server.Request, who *caller)
 	cancel, unknown := rq.Cancel(), server.NotYet()
 	if err := server.GiveBack(ctx, func() error { return unknown(c.askLeader(ctx, who, cancel)) }); err != nil {
 		c.log.Warn("the allocation of a killed command could not be cancelled", "job", rq.Job, "err", err)
+	}
+}
+
+// present notes that an allocation's command is there, and says when it is to say so again.
+func (c *Controller) present(_ context.Context, who *caller, rq *proto.PresentRequest) (*proto.PresentReply, error) {
+	v := c.machine.View()
+	j := v.Job(rq.Job)
+	if j == nil || j.Spec.UID != who.UID && who.UID != 0 {
+		return nil, refuse(proto.CodeInvalidJob, "Invalid job id specified")
+	}
+	c.roll.Here(j.ID, time.Now())
+	return &proto.PresentReply{EveryS: present.EveryS(v.Config().Params.InactiveS)}, nil
+}
+
+// endInactive ends the allocations whose commands have fallen silent (InactiveLimit).
+func (c *Controller) endInactive(ctx context.Context) {
+	c.roll.Begin(time.Now())
+	for ctx.Err() == nil {
+		v := c.machine.View()
+		changed := v.Config()
+		silent, wait := c.roll.Silent(v, time.Now())
+		for _, j := range silent {
+			why := fmt.Sprintf("its command has not been heard of for %d seconds (InactiveLimit)",
+				changed.Params.InactiveS)
+			c.log.Info("an allocation is ended", "job", j.ID, "user", j.Spec.User, "why", why)
+			if _, err := c.propose(ctx, &state.Stop{Event: model.EvCancel, Limit: model.ReasonInactiveLimit, Why: why,
+				Targets: []model.JobRef{{Job: j.ID, Task: model.NoTask}}}); err != nil && ctx.Err() == nil {
+				c.log.Warn("the allocation of a silent command can't be ended; it is tried again", "job", j.ID, "err", err)
+			}
+		}
+		c.untilConfig(ctx, changed, wait)
+	}
+}
+
+// untilConfig waits, or until there is another configuration.
+func (c *Controller) untilConfig(ctx context.Context, cfg *model.Config, wait time.Duration) {
+	ctx, stop := context.WithTimeout(ctx, wait)
+	defer stop()
+	for ctx.Err() == nil {
+		changed := c.machine.Changed()
+		if c.machine.View().Config() != cfg {
+			return
+		}
+		select {
+		case <-changed:
+			pause(ctx, eventsPace)
+		case <-ctx.Done():
+		}
 	}
 }
 

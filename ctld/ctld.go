@@ -21,6 +21,7 @@ import (
 	"gbatch/ctld/lease"
 	"gbatch/ctld/metrics"
 	"gbatch/ctld/peaks"
+	"gbatch/ctld/present"
 	"gbatch/ctld/rest"
 	"gbatch/ctld/token"
 	"gbatch/internal/certs"
@@ -67,6 +68,7 @@ type Controller struct {
 	lost       atomic.Pointer[time.Time] // since when no controller leads, as far as this one knows; nil: one does
 	door       door
 	lease      *lease.Lease
+	roll       present.Roll // of the commands that have allocations
 	inside     atomic.Int64 // requests that are being answered or passed on, without those that wait by design
 	waiting    atomic.Int64
 	prio       priorities

@@ -73,6 +73,7 @@ var userMessages = map[uint16]message{
 	proto.KindReconfigure: &proto.ReconfigureRequest{}, proto.KindEditAccounts: &proto.EditAccountsRequest{},
 	proto.KindDiagReset: &proto.Empty{}, proto.KindTakeover: &proto.TakeoverRequest{},
 	proto.KindEditControllers: &proto.EditControllersRequest{}, proto.KindControllers: &proto.Empty{},
+	proto.KindPresent: &proto.PresentRequest{},
 	proto.KindCrontab: &proto.CrontabRequest{}, proto.KindSetCrontab: &proto.SetCrontabRequest{},
 	proto.KindToken: &proto.TokenRequest{}, proto.KindEditTokens: &proto.EditTokensRequest{},
 	proto.KindEditCerts: &proto.EditCertsRequest{}, proto.KindCerts: &proto.Empty{}, proto.KindJobs: &proto.JobsRequest{},

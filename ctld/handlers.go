@@ -47,6 +47,7 @@ var handlers = map[uint16]handler{
 	proto.KindEditControllers: handle((*Controller).editControllers),
 	proto.KindControllers:     handle((*Controller).controllers),
 
+	proto.KindPresent:    handle((*Controller).present),
 	proto.KindCrontab:    handle((*Controller).crontab),
 	proto.KindSetCrontab: handle((*Controller).setCrontab),
 

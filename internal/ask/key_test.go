@@ -40,6 +40,7 @@ var ofNoMatter = map[string]string{
 	"More.TimeMinS":    "a shape holds for every length of time",
 	"More.SampleS":     "measured on whatever nodes", "More.Bind": "inside what the job has",
 	"More.Interactive": "its script only waits",
+	"More.Attended":    "decides when it ends",
 	"More.Mail":        "for people", "More.NoPreempt": "decides who is preempted",
 	"More.GresToo":            "says the same as Gres",
 	"More.NeverIdle":          "while it runs",

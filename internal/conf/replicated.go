@@ -51,6 +51,7 @@ func (c *Config) Model() *model.Config {
 	if slices.Contains(c.LaunchParameters, interactiveStep) {
 		m.Params.ShellStep = c.InteractiveStepOptions
 	}
+	m.Params.InactiveS = c.InactiveLimitS
 	m.Params.Crontabs = slices.Contains(c.ScronParameters, scronEnable)
 	m.Params.CronCancel = slices.Contains(c.ScronParameters, scronCancel)
 	if c.FirstJobID > 1 {

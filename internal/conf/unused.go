@@ -5,9 +5,8 @@ package conf
 type unusedKey struct{ name, instead string }
 
 var unusedKeys = []unusedKey{
-	{"InactiveLimit", "remove it: what galloc or grun hold is given back within a second when they are killed"},
 	{"MaxJobId", "remove it: numbers don't begin again, so that each names one job in accounting"},
-	{"MessageTimeout", "remove it: the time limits of messages are fixed"},
+	{"MessageTimeout", "remove it: requests wait 30 seconds for an answer, and a peer that is silent for 2 is given up"},
 }
 
 // unusedLineKeys are the same for NodeName and PartitionName lines.

@@ -112,6 +112,7 @@ func (s *secretCluster) questions() []question {
 			&proto.SharesRequest{Names: []string{"planted_user"}, Users: []uint32{0}}}},
 		{proto.KindDiag, []proto.Message{&proto.Empty{}}},
 		{proto.KindScript, []proto.Message{&proto.ScriptRequest{Job: first + 1}}},
+		{proto.KindPresent, []proto.Message{&proto.PresentRequest{Job: first + 1}}},
 		{proto.KindDump, []proto.Message{&proto.DumpRequest{}}},
 		{proto.KindAccounts, []proto.Message{&proto.AccountsRequest{}}},
 		{proto.KindPrio, []proto.Message{&proto.PrioRequest{}, &proto.PrioRequest{Filter: byJob}}},

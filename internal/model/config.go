@@ -182,6 +182,7 @@ type Params struct {
 	ResvEpilog      string // and when it ends
 	Crontabs        bool   // ScronParameters=enable: users may have crontabs
 	CronCancel      bool   // explicit_scancel: their jobs are cancelled only with --cron
+	InactiveS       int64  // InactiveLimit: how long an allocation's command may not be heard of; 0: any time
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -261,6 +262,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Data(c, &x.ResvEpilog, MaxText)
 	wire.Bool(c, &x.Crontabs)
 	wire.Bool(c, &x.CronCancel)
+	wire.Int(c, &x.InactiveS)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

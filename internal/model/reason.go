@@ -61,6 +61,7 @@ const (
 	ReasonGPUOutOfMemory   // it failed because a GPU had too little memory
 	ReasonHeadroom         // the rest of the partition is kept back (ReservePercent)
 	ReasonMaxRequeue       // it went back into the queue for its exit codes too often (MaxBatchRequeue)
+	ReasonInactiveLimit    // the command that had it has not been heard of for too long (InactiveLimit)
 	numReasons             // below limitReasons
 )
 
@@ -103,6 +104,7 @@ var reasonNames = [numReasons]string{
 	ReasonGPUOutOfMemory:                  "GpuOutOfMemory",
 	ReasonHeadroom:                        "PartitionHeadroom",
 	ReasonMaxRequeue:                      "JobHoldMaxRequeue",
+	ReasonInactiveLimit:                   "InactiveLimit",
 }
 
 // SaysWhyHeld reports whether it is more telling than JobHeldAdmin.

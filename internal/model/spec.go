@@ -223,6 +223,7 @@ type Needs struct {
 	Expedite   bool    // lost with a node, it starts again before others (--requeue=expedite)
 	KeepOnDep  bool    // DependencyParameters=kill_invalid_depend does not apply to it (--kill-on-invalid-dep=no)
 	Stated     *Stated // what decides nothing; nil: nothing is said
+	Attended   bool    // Interactive: its command says again and again that it is there (InactiveLimit)
 }
 
 // Elastic lets a job have more nodes than it asks for while nobody else needs them (--elastic=MIN-MAX). It starts with
@@ -286,6 +287,7 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Bool(c, &x.Expedite)
 	wire.Bool(c, &x.KeepOnDep)
 	wire.Ptr(c, &x.Stated)
+	wire.Bool(c, &x.Attended)
 }
 
 // SegmentWish says how the segments of a job lie to each other.

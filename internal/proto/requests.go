@@ -55,6 +55,7 @@ const (
 	KindPools           // Empty -> PoolsReply
 	KindCrontab         // CrontabRequest -> CrontabReply
 	KindSetCrontab      // SetCrontabRequest -> SetCrontabReply
+	KindPresent         // PresentRequest -> PresentReply; the job's command is there
 )
 
 // Kinds of requests about money.
@@ -168,6 +169,8 @@ var requests = [...]Request{
 
 	KindEditControllers: {Name: "REQUEST_EDIT_CONTROLLERS", Repeats: true, OwnID: true, WaitS: MaxEditControllersS,
 		Look: "gcontrol controllers"},
+
+	KindPresent: {Name: "REQUEST_JOB_PRESENT", Effect: ReadsOwn, Repeats: true},
 
 	KindCrontab:    {Name: "REQUEST_CRONTAB", Number: 2200, Effect: ReadsOwn, Repeats: true},
 	KindSetCrontab: {Name: "REQUEST_UPDATE_CRONTAB", Number: 2202, Look: "gcrontab -l", Most: largeRequest},

@@ -421,6 +421,24 @@ func (x *AttendRequest) Cancel() *CancelRequest {
 	return &CancelRequest{Targets: []model.JobRef{{Job: x.Job, Task: model.NoTask}}}
 }
 
+// PresentRequest says that the command which has an allocation is still there.
+type PresentRequest struct {
+	Job model.JobID
+}
+
+func (x *PresentRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+}
+
+// PresentReply says when to say it again.
+type PresentReply struct {
+	EveryS int64
+}
+
+func (x *PresentReply) Wire(c *wire.C) {
+	wire.Int(c, &x.EveryS)
+}
+
 // WaitReply is the job's result; for an array the highest exit code of its tasks.
 type WaitReply struct {
 	Done   bool

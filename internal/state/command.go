@@ -168,6 +168,8 @@ type Stop struct {
 
 	Fate *model.Fate // with EvCancel: the job's command gives it back, and if it runs it ends with this Code
 	Keep bool        // with EvCancel: a job that waits keeps its reason
+
+	Limit model.Reason // with EvCancel: what runs has reached this limit, and ends like one whose time is over
 }
 
 func (x *Stop) Wire(c *wire.C) {
@@ -179,6 +181,7 @@ func (x *Stop) Wire(c *wire.C) {
 	wire.Bool(c, &x.Special)
 	wire.Ptr(c, &x.Fate)
 	wire.Bool(c, &x.Keep)
+	wire.Int(c, &x.Limit)
 }
 
 // Edit changes pending (and, as far as a field allows, running) jobs. It changes only the fields that Set names.

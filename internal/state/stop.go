@@ -181,6 +181,8 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 			cause = model.StopPreempt
 		case c.Fate != nil:
 			cause = model.StopGivenBack
+		case c.Limit != model.ReasonNone:
+			cause = model.StopTimeLimit
 		}
 		n, run := *j, *j.Run
 		n.Special = c.Special && c.Hold
@@ -190,6 +192,8 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 			run.StopWhy = c.Why
 		case model.StopGivenBack:
 			run.Fate = c.Fate
+		case model.StopTimeLimit:
+			run.StopReason, run.StopWhy = c.Limit, c.Why
 		}
 		n.Run = &run
 		if cause == model.StopCancel {

@@ -37,6 +37,7 @@ var table = map[uint16]Row{
 	proto.KindStat:       changes,
 	proto.KindScript:     scripts,
 	proto.KindAttend:     here,
+	proto.KindPresent:    submits,
 
 	proto.KindJobs:         reads,
 	proto.KindNodes:        reads,

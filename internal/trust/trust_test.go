@@ -69,7 +69,7 @@ func TestRowsAreSound(t *testing.T) {
 func TestWhoIsBelieved(t *testing.T) {
 	const system, alice, bob = 900, 1001, 1002
 	list := map[uint16]bool{proto.KindSubmit: true, proto.KindSubmitEach: true, proto.KindCancel: true,
-		proto.KindSignal: true, proto.KindUpdateJob: true, proto.KindScript: true}
+		proto.KindSignal: true, proto.KindUpdateJob: true, proto.KindScript: true, proto.KindPresent: true}
 	for _, k := range kinds() {
 		row := proto.RequestOf(k)
 		for by := range numCallers {

@@ -129,6 +129,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 					return fail(err)
 				}
 			}
+			go a.present(reply.Job)
 			return job, 0
 		}
 		if job.State == model.Pending && !queued && time.Since(begin) > sayQueue {
@@ -181,7 +182,7 @@ func (a *Allocation) holds(rq *proto.SubmitRequest, all []*request.Submission) b
 		if sp.More == nil {
 			sp.More = &s.More
 		}
-		sp.More.Interactive = true
+		sp.More.Interactive, sp.More.Attended = true, !a.Keep
 		if sp.Warning != nil && sp.Warning.Batch {
 			a.Errorf("--signal=B: is for batch scripts; here the signal goes to the steps, without B:")
 			return false

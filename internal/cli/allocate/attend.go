@@ -5,13 +5,17 @@ import (
 	"time"
 
 	"gbatch/internal/client"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
 // attend.go ties an allocation to its command: when galloc or grun is killed, the daemon of its host notices the end of
 // a connection made for this purpose, and cancels the job.
 
-const attendPace = time.Second // between two tries to tell the daemon of this host
+const (
+	attendPace   = time.Second      // between two tries to tell the daemon of this host
+	presentAgain = 15 * time.Second // after a try to tell the leader that failed
+)
 
 // attendance is that connection.
 type attendance struct {
@@ -48,6 +52,22 @@ func (a *Allocation) attend(request string) {
 		}
 	}()
 	<-told
+}
+
+// present tells the leader again and again that the command is there: with InactiveLimit the allocation of one that is
+// stopped, or whose host is gone, is ended.
+func (a *Allocation) present(job model.JobID) {
+	for !a.Keep && !a.attendance.isOver() {
+		every := presentAgain
+		if c, err := a.Connect(); err == nil {
+			var r proto.PresentReply
+			if c.Call(proto.KindPresent, &proto.PresentRequest{Job: job}, &r) == nil && r.EveryS > 0 {
+				every = time.Duration(r.EveryS) * time.Second
+			}
+			c.Close()
+		}
+		time.Sleep(every)
+	}
 }
 
 // enter keeps the connection, unless it is no longer needed.
