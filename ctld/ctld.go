@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gbatch/ctld/arrivals"
 	"gbatch/ctld/deadletter"
 	"gbatch/ctld/events"
 	"gbatch/ctld/hook"
@@ -102,6 +103,7 @@ type Controller struct {
 	// likewise: jobs' places in the queue, the best of all their partitions
 	places atomic.Pointer[map[model.JobID]int32]
 
+	arrivals   arrivals.Queue             // of nodes that may come (State=FUTURE)
 	defining   sync.Mutex                 // definitions of partitions and nodes are changed one after the other
 	explaining sync.Mutex                 // explanations cost as much as a pass: one at a time
 	own        ownRules                   // the planning goroutine refreshes them

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gbatch/ctld/define"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -377,20 +378,35 @@ func (c *Controller) come(ctx context.Context, h *proto.Hello) error {
 		return refuse(proto.CodeInvalidNode, "node %s is State=FUTURE since its gnoded was started: start gnoded anew, or "+
 			"gcontrol update NodeName=%s State=RESUME", h.Node, h.Node)
 	}
+	ctx = context.WithoutCancel(ctx) // a change may have other nodes in it too
+	return c.arrivals.Do(h.Node, func(names []string) error {
+		ctx, stop := context.WithTimeout(ctx, comeTimeout)
+		defer stop()
+		return c.comeTogether(ctx, names)
+	})
+}
+
+const comeTimeout = 10 * time.Second // of a change that makes nodes of those that may come
+
+// comeTogether makes nodes of those that may come: all of them, or none.
+func (c *Controller) comeTogether(ctx context.Context, names []string) error {
 	c.defining.Lock()
 	defer c.defining.Unlock()
-	v = c.machine.View()
-	if v.Config().FutureNode(h.Node) == nil {
+	v := c.machine.View()
+	names = slices.DeleteFunc(names, func(name string) bool { return v.Config().FutureNode(name) == nil })
+	if len(names) == 0 {
 		return nil
 	}
-	cmd, err := define.Come(v, []string{h.Node})
+	slices.Sort(names)
+	names = slices.Compact(names)
+	cmd, err := define.Come(v, names)
 	if err != nil {
 		return drafted(err)
 	}
 	if err := c.define(ctx, cmd); err != nil {
 		return err
 	}
-	c.log.Info("a node of State=FUTURE has come", "node", h.Node)
+	c.log.Info("nodes of State=FUTURE have come", "nodes", hostlist.Compress(names))
 	return nil
 }
 

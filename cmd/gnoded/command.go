@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,10 +15,14 @@ func command() *cobra.Command {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	f := noded.Flags{Hangup: hangup}
-	var hardware, gpus bool
+	var hardware, gpus, dynamic bool
+	var future string
 	cmd := &cobra.Command{Use: "gnoded -N NAME", Short: "gbatch's daemon of a compute or login host", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dynamic || cmd.Flags().Changed("future") {
+				return errors.New(defined)
+			}
 			if hardware {
 				return noded.PrintHardware(f, os.Stdout)
 			}
@@ -43,5 +48,16 @@ func command() *cobra.Command {
 		"get this host's certificate with a `TOKEN@HOST` of gbatch cert token, and end; -: read it")
 	fl.BoolVarP(&hardware, "print-hardware", "C", false, "print this machine as a NodeName line, and end")
 	fl.BoolVarP(&gpus, "print-gres", "G", false, "print this machine's GPUs as lines of gres.conf, and end")
+	fl.BoolVarP(&dynamic, "dynamic", "Z", false, "")
+	fl.StringVarP(&future, "future", "F", "", "")
+	fl.Lookup("future").NoOptDefVal = "any"
+	for _, name := range []string{"dynamic", "future"} {
+		fl.Lookup(name).Hidden = true
+	}
 	return cmd
 }
+
+// defined answers slurmd's -Z and -F.
+const defined = "-Z and -F are not supported: the controllers define nodes, and their daemons don't. Start gnoded -N " +
+	"NAME where NAME is State=FUTURE in gbatch.conf, or was made by gcontrol create NodeName=NAME with the words that " +
+	"gnoded -C prints"

@@ -106,6 +106,7 @@ var layers = []layer{
 	{"ctld/crontab", "internal/model internal/state internal/proto"},
 	{"ctld/clock", "internal/model"},
 	{"ctld/lease", ""},
+	{"ctld/arrivals", ""},
 	{"ctld/present", "internal/model internal/state"},
 	{"ctld/issue", "internal/certs internal/hostlist internal/model internal/proto internal/rpc internal/state"},
 	{"ctld/restore", "internal/model internal/state internal/store internal/proto internal/rpc"},
@@ -133,7 +134,7 @@ var layers = []layer{
 	{"ctld/peaks", "internal/model internal/state"},
 	{"ctld", "ctld/resv ctld/power ctld/crontab ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter " +
 		"ctld/token ctld/rest ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools ctld/peaks " +
-		"ctld/nearlimit ctld/jobevents ctld/alike ctld/inuse ctld/lease ctld/issue ctld/present " +
+		"ctld/nearlimit ctld/jobevents ctld/alike ctld/inuse ctld/lease ctld/issue ctld/present ctld/arrivals " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},
