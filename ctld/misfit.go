@@ -28,6 +28,9 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 	if p.MaxCPUsPerNode > 0 {
 		cpus = min(cpus, p.MaxCPUsPerNode)
 	}
+	if most := p.MaxCPUsPerSocket * p.NodeSockets; most > 0 {
+		cpus = min(cpus, most)
+	}
 	asked := int64(rq.CPUsFor(rq.PerNode, 0))
 	switch why {
 	case sched.TooManyCPUs:

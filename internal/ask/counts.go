@@ -39,6 +39,9 @@ func RulesOf(p *model.Partition, params *model.Params) model.AskRules {
 	if p.MaxCPUsPerNode > 0 {
 		r.NodeCPUs = min(r.NodeCPUs, p.MaxCPUsPerNode)
 	}
+	if most := p.MaxCPUsPerSocket * p.NodeSockets; most > 0 {
+		r.NodeCPUs = min(r.NodeCPUs, most)
+	}
 	switch {
 	case p.DefMemPerCPU > 0:
 		r.DefMemPerCPU = p.DefMemPerCPU

@@ -110,6 +110,9 @@ func (l *loader) checkPartitions() {
 		if len(p.Nodes) == 0 && p.NodesExpr == "" {
 			l.probs.warnf(at, "write Nodes=…", "partition %s has no nodes; its jobs wait", p.Name)
 		}
+		if text, hint := p.unitFault(c.Select.Unit, c.Select.Memory); text != "" {
+			l.probs.warnf(at, hint, "partition %s: %s", p.Name, text)
+		}
 		for _, n := range p.Nodes {
 			used[n] = true
 		}

@@ -79,6 +79,15 @@ func (l *loader) partition(cfg *model.Config, old *model.Partition, name string,
 			(*list)[i] = model.AccountName(a)
 		}
 	}
+	if slices.Contains(given, "SelectTypeParameters") {
+		unit := UnitCPU
+		if cfg.Params.WholeCores {
+			unit = UnitCore
+		}
+		if text, hint := p.unitFault(unit, cfg.Params.MemConsumed); text != "" {
+			return nil, fmt.Errorf("partition %s: %s; %s", name, text, hint)
+		}
+	}
 	future := map[string]bool{}
 	for _, d := range cfg.Future {
 		future[d.Name] = true
@@ -127,7 +136,8 @@ func definer(cfg *model.Config) *loader {
 	l.cfg.AccountingStorageTRES = cfg.Params.TrackTRES
 	for _, d := range slices.Concat(cfg.Nodes, cfg.Future) {
 		l.nodeIndex[d.Name] = len(l.cfg.Nodes)
-		n := NodeDef{Name: d.Name, CPUs: int64(d.CPUs), RealMemoryMiB: d.MemMiB, Features: d.Features}
+		n := NodeDef{Name: d.Name, CPUs: int64(d.CPUs), RealMemoryMiB: d.MemMiB, Features: d.Features,
+			Sockets: int64(d.Sockets)}
 		for _, g := range d.Gres {
 			n.Gres = append(n.Gres, GresCount{Name: g.Name, Type: g.Type, Count: int64(g.Count)})
 		}

@@ -52,6 +52,7 @@ func (c *Config) Model() *model.Config {
 		m.Params.ShellStep = c.InteractiveStepOptions
 	}
 	m.Params.InactiveS = c.InactiveLimitS
+	m.Params.WholeSockets = c.Select.Unit == UnitSocket
 	m.Params.Crontabs = slices.Contains(c.ScronParameters, scronEnable)
 	m.Params.CronCancel = slices.Contains(c.ScronParameters, scronCancel)
 	if c.FirstJobID > 1 {
@@ -236,6 +237,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		ShareMax: int32(p.OverSubscribe.Max), ShareForced: p.OverSubscribe.Mode == "FORCE",
 	}
 	m.GPUIdle, m.Power = p.GpuIdlePolicy, p.Power
+	m.MaxCPUsPerSocket, m.CPUUnit = int32(p.MaxCPUsPerSocket), p.cpuUnit()
 	m.Headroom, m.Topology, m.CPUBind = int32(p.ReservePercent), p.Topology, p.CPUBind
 	m.Order = model.QueuePolicy(max(0, slices.Index(model.QueuePolicies(), p.QueuePolicy)))
 	m.ReqResv, m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.ReqResv, p.LLN, int32(p.JobDefaults.DefCPUPerGPU),
@@ -244,7 +246,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		if !future[n] {
 			m.Nodes = append(m.Nodes, n)
 			if d := index[n]; d != nil {
-				m.NodeCPUs = max(m.NodeCPUs, int32(d.CPUs))
+				m.NodeCPUs, m.NodeSockets = max(m.NodeCPUs, int32(d.CPUs)), max(m.NodeSockets, int32(d.Sockets))
 			}
 		}
 	}

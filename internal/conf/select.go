@@ -95,6 +95,42 @@ func readSelectParams(c *Config, v string) fault {
 	return fault{}
 }
 
+// cpuUnit gives the unit in which a partition's jobs get CPUs.
+func (p *PartitionDef) cpuUnit() model.CPUUnit {
+	switch {
+	case strings.HasPrefix(p.SelectTypeParameters, "CR_CORE"):
+		return model.CPUUnitCore
+	case strings.HasPrefix(p.SelectTypeParameters, "CR_SOCKET"):
+		return model.CPUUnitSocket
+	}
+	return model.CPUUnitDefault
+}
+
+// unitFault says what of a partition's SelectTypeParameters can't be done, and what to do; "": nothing. unit and memory
+// are what the cluster gives out.
+func (p *PartitionDef) unitFault(unit Unit, memory bool) (text, hint string) {
+	const own = "its SelectTypeParameters have no effect"
+	switch {
+	case p.SelectTypeParameters == "":
+	case unit == UnitCPU:
+		return own + ", as the cluster's are CR_CPU: they count where these are CR_Core or CR_Socket",
+			"write SelectTypeParameters=CR_Core_Memory for the cluster"
+	case unit == UnitNode:
+		return own + " with SelectType=select/linear: jobs get whole nodes", "remove them"
+	case strings.HasSuffix(p.SelectTypeParameters, "_MEMORY") != memory:
+		word := "CR_Core"
+		if p.cpuUnit() == model.CPUUnitSocket {
+			word = "CR_Socket"
+		}
+		if memory {
+			word += "_Memory"
+		}
+		return "memory is given out as in the rest of the cluster, not as its SelectTypeParameters say",
+			"write SelectTypeParameters=" + word
+	}
+	return "", ""
+}
+
 func remarkSelectParams(_ *Config, v string) (text, hint string) {
 	for _, w := range splitList(v) {
 		switch strings.ToUpper(w) {

@@ -12,8 +12,6 @@ var unusedKeys = []unusedKey{
 // unusedLineKeys are the same for NodeName and PartitionName lines.
 var unusedLineKeys = []unusedKey{
 	{"ExclusiveTopo", "remove it, or set OverSubscribe=EXCLUSIVE"},
-	{"MaxCPUsPerSocket", "remove it, and set MaxCPUsPerNode"},
-	{"SelectTypeParameters", "remove it: the main file's count for all partitions"},
 }
 
 // insteadOf gives what to do instead of setting a key without effect on a line; "" for other keys.

@@ -68,7 +68,7 @@ func PartitionJSON() []slurmjson.Field[PartitionOf] {
 		num("grace_time", func(p *row) int64 { return p.GraceTimeS }),
 		{Name: "maximums", Fields: fields{
 			{Name: "cpus_per_node", Num: func(p *row) (int64, bool, bool) { return atMost(p.MaxCPUsPerNode) }},
-			{Name: "cpus_per_socket", Num: func(p *row) (int64, bool, bool) { return atMost(0) }},
+			{Name: "cpus_per_socket", Num: func(p *row) (int64, bool, bool) { return atMost(p.MaxCPUsPerSocket) }},
 			num("memory_per_cpu", func(p *row) int64 { return p.MaxMemPerCPU }),
 			{Name: "nodes", Num: func(p *row) (int64, bool, bool) { return atMost(p.MaxNodes) }},
 			num("shares", func(p *row) int64 { return int64(max(1, p.ShareMax)) }),

@@ -183,6 +183,7 @@ type Params struct {
 	Crontabs        bool   // ScronParameters=enable: users may have crontabs
 	CronCancel      bool   // explicit_scancel: their jobs are cancelled only with --cron
 	InactiveS       int64  // InactiveLimit: how long an allocation's command may not be heard of; 0: any time
+	WholeSockets    bool   // CPUs are given out in whole sockets, where a partition says nothing else
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -263,6 +264,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Bool(c, &x.Crontabs)
 	wire.Bool(c, &x.CronCancel)
 	wire.Int(c, &x.InactiveS)
+	wire.Bool(c, &x.WholeSockets)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.
@@ -639,6 +641,10 @@ type Partition struct {
 	Alternate  string   // the partition that takes its new jobs while it takes none itself; "": none
 
 	CPUBind string // CpuBind: how tasks are bound whose command does not say it; "": the nodes or the cluster say it
+
+	MaxCPUsPerSocket int32   // for all of its jobs together; 0: no limit
+	CPUUnit          CPUUnit // what its jobs get CPUs in
+	NodeSockets      int32   // the most that one of its nodes has; 0: not known
 }
 
 func (x *Partition) Wire(c *wire.C) {
@@ -691,6 +697,25 @@ func (x *Partition) Wire(c *wire.C) {
 	wire.Texts(c, &x.AllocNodes, MaxList, MaxName)
 	wire.Text(c, &x.Alternate, MaxName)
 	wire.Text(c, &x.CPUBind, MaxName)
+	wire.Int(c, &x.MaxCPUsPerSocket)
+	wire.Int(c, &x.CPUUnit)
+	wire.Int(c, &x.NodeSockets)
+}
+
+// CPUUnit is what CPUs are given to a partition's jobs in. The numbers are stored: append only.
+type CPUUnit uint8
+
+// The units.
+const (
+	CPUUnitDefault CPUUnit = iota // the cluster's
+	CPUUnitCore                   // CR_Core
+	CPUUnitSocket                 // CR_Socket
+)
+
+// SocketsOf reports whether a partition's jobs get whole sockets. As in Slurm its own unit counts only where the
+// cluster's is at least a core.
+func (x *Params) SocketsOf(p *Partition) bool {
+	return x.WholeCores && (p.CPUUnit == CPUUnitSocket || p.CPUUnit == CPUUnitDefault && x.WholeSockets)
 }
 
 // Closed reports whether the partition takes no further jobs.

@@ -178,3 +178,233 @@ func (r *room) takeRest(na *model.NodeAlloc) {
 		}
 	}
 }
+
+// CPUs by socket: partitions that limit how many CPUs of each socket their jobs have together (MaxCPUsPerSocket), and
+// partitions that give out whole sockets (SelectTypeParameters=CR_Socket): a socket has CPUs of one of their jobs only,
+// and no job of another partition has any of them before. The calendar counts the CPUs as for any job; on which sockets
+// they are is checked when the job would start. A job alone on its nodes has all of their CPUs.
+
+// socketwise reports whether it matters to the job on which sockets CPUs are free.
+func (rq *Request) socketwise() bool { return (rq.perSocket > 0 || rq.wholeSockets) && !rq.Exclusive }
+
+// socketCPUs gives the CPUs of a socket; they are numbered socket by socket.
+func socketCPUs(d *model.NodeDef, s int) model.Bits {
+	each := int(d.CPUs) / max(1, int(d.Sockets))
+	return span(s*each, each)
+}
+
+// bySockets counts CPUs of a node by socket; nil if no partition limits them.
+func (s *stock) bySockets(d *model.NodeDef, cpus model.Bits) []int {
+	if !s.bySocket {
+		return nil
+	}
+	out := make([]int, max(1, int(d.Sockets)))
+	for k := range out {
+		out[k] = cpus.And(socketCPUs(d, k)).Count()
+	}
+	return out
+}
+
+// addBySocket adds counts by socket. It leaves both as they are.
+func addBySocket(a, b []int) []int {
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	if len(b) == 0 {
+		return a
+	}
+	a = slices.Clone(a)
+	for k, n := range b {
+		a[k] += n
+	}
+	return a
+}
+
+// freeSockets gives the sockets of which all CPUs that jobs can get are in a set, and these CPUs.
+func (r *room) freeSockets(set model.Bits) (out []model.Bits, all model.Bits) {
+	for s := range r.sockets() {
+		mine := room{def: r.def, cpus: r.def.JobCPUs().And(socketCPUs(r.def, s))}
+		mine.wholeCores()
+		if mine.cpus.Empty() || !set.Contains(mine.cpus) {
+			continue
+		}
+		out, all = append(out, mine.cpus), all.Or(mine.cpus)
+	}
+	return out, all
+}
+
+// onlySockets gives the room with what a job can have of each socket. Its CPUs may be more than nfree: these are how
+// many the job can have of them.
+func (r *room) onlySockets(rq *Request) *room {
+	if !rq.socketwise() {
+		return r
+	}
+	x := *r
+	if x.uncut != nil && x.levels == nil {
+		x.cpus, x.uncut = x.uncut, nil
+	}
+	if rq.wholeSockets {
+		if r.counted && x.levels == nil { // which CPUs they are is not known
+			x.cpus = r.def.JobCPUs().First(min(r.nfree, r.def.JobCPUCount()))
+		}
+		var list []model.Bits
+		list, x.cpus = x.freeSockets(x.cpus)
+		x.levels = slices.Clone(r.levels)
+		for i := range x.levels {
+			_, x.levels[i] = x.freeSockets(x.levels[i])
+		}
+		x.nfree = 0
+		for _, socket := range list {
+			if n := x.nfree + socket.Count(); n <= r.nfree {
+				x.nfree = n
+			}
+		}
+	}
+	if rq.perSocket == 0 {
+		return &x
+	}
+	x.nfree = max(0, min(x.nfree, rq.perSocket*r.sockets()-r.inUse(rq.socketsOf)))
+	if r.counted {
+		x.cpus = x.cpus.First(x.nfree)
+		return &x
+	}
+	x.caps = make([]int, r.sockets())
+	var at []int
+	for i := range r.parts {
+		if r.parts[i].part == rq.socketsOf {
+			at = r.parts[i].at
+		}
+	}
+	for s := range x.caps {
+		if x.caps[s] = rq.perSocket; s < len(at) {
+			x.caps[s] = max(0, rq.perSocket-at[s])
+		}
+		if r.inCores(rq) {
+			x.caps[s] -= x.caps[s] % int(r.def.ThreadsPerCore)
+		}
+	}
+	x.nfree = min(x.nfree, x.reach(x.cpus))
+	return &x
+}
+
+// reach counts the CPUs of a set that a job can have together, with what it may have of each socket.
+func (r *room) reach(set model.Bits) int {
+	if r.caps == nil {
+		return set.Count()
+	}
+	n := 0
+	for s, most := range r.caps {
+		n += min(most, set.And(socketCPUs(r.def, s)).Count())
+	}
+	return n
+}
+
+// capped gives the room with no more CPUs of each socket than the job may have there: those that the fewest jobs have
+// and, among equals, those near its units.
+func (r *room) capped(rq *Request, near model.Bits) *room {
+	if r.caps == nil || rq.Exclusive {
+		return r
+	}
+	x := *r
+	x.caps, x.cpus = nil, nil
+	unit := 1
+	free := r.cpus
+	if r.inCores(rq) {
+		unit = int(r.def.ThreadsPerCore)
+		if !rq.wholeCores {
+			free = r.wholeFree()
+		}
+	}
+	type core struct {
+		cpus        model.Bits
+		level, away int
+	}
+	for s, most := range r.caps {
+		var list []core
+		here := free.And(socketCPUs(r.def, s))
+		here.Each(func(cpu int) bool {
+			if cpu%unit != 0 {
+				return true
+			}
+			one := core{cpus: span(cpu, unit)}
+			if near != nil && !near.Contains(one.cpus) {
+				one.away = 1
+			}
+			for k, l := range r.levels {
+				if l.Has(cpu) {
+					one.level = k
+				}
+			}
+			list = append(list, one)
+			return true
+		})
+		slices.SortStableFunc(list, func(a, b core) int {
+			return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.away, b.away))
+		})
+		for i := 0; i < len(list) && (i+1)*unit <= most; i++ {
+			x.cpus = x.cpus.Or(list[i].cpus)
+		}
+	}
+	x.nfree = min(r.nfree, x.cpus.Count())
+	x.levels = slices.Clone(r.levels)
+	for i := range x.levels {
+		x.levels[i] = x.levels[i].And(x.cpus)
+	}
+	return &x
+}
+
+// socketsAt chooses whole sockets for a number of tasks: one of each of some sets of CPUs, then those that the fewest
+// jobs have and, among equals, those near its units. nil if there are not enough.
+func (r *room) socketsAt(rq *Request, tasks, cpus int, near model.Bits, sets []model.Bits) model.Bits {
+	count := r.round(rq, tasks, cpus)
+	type socket struct {
+		cpus        model.Bits
+		tasks       int
+		level, away int
+	}
+	var list []socket
+	for s := range r.sockets() {
+		one := socket{cpus: r.cpus.And(socketCPUs(r.def, s)), tasks: tasks}
+		if one.cpus.Empty() {
+			continue
+		}
+		if rq.TasksPerSocket > 0 && !rq.Overcommit {
+			one.tasks = min(rq.TasksPerSocket, r.tasksOfSocket(rq, s))
+		}
+		if !near.Empty() && !near.Overlaps(one.cpus) {
+			one.away = 1
+		}
+		for k, l := range r.levels {
+			if l.Overlaps(one.cpus) {
+				one.level = k
+			}
+		}
+		list = append(list, one)
+	}
+	slices.SortStableFunc(list, func(a, b socket) int {
+		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.away, b.away))
+	})
+	var out model.Bits
+	left := tasks
+	take := func(x *socket) {
+		if !out.Overlaps(x.cpus) {
+			out = out.Or(x.cpus)
+			left -= x.tasks
+		}
+	}
+	for _, set := range sets {
+		if i := slices.IndexFunc(list, func(x socket) bool { return x.cpus.Overlaps(set) }); i >= 0 && !out.Overlaps(set) {
+			take(&list[i])
+		}
+	}
+	for i := range list {
+		if left <= 0 && out.Count() >= count {
+			break
+		}
+		take(&list[i])
+	}
+	if left > 0 || out.Count() < count || out.Count() > r.nfree {
+		return nil
+	}
+	return out
+}

@@ -62,7 +62,10 @@ func (r *room) tasksIn(rq *Request, cpus int) int {
 func (r *room) byCPUs(rq *Request, part string) int {
 	cpus := r.nfree
 	if rq.PerCore > 0 && !rq.wholeCores {
-		cpus = r.wholeFree().Count()
+		cpus = min(cpus, r.wholeFree().Count())
+	}
+	if rq.perSocket > 0 && rq.Exclusive {
+		cpus = min(cpus, rq.perSocket*r.sockets())
 	}
 	if rq.MaxCPUs > 0 {
 		cpus = min(cpus, rq.MaxCPUs-r.inUse(part))
@@ -94,8 +97,11 @@ func (r *room) socket(rq *Request, s int) model.Bits {
 	if rq.PerCore > 0 && !rq.wholeCores {
 		free = r.wholeFree()
 	}
-	each := int(r.def.CPUs) / r.sockets()
-	return free.Minus(free.Minus(span(s*each, each)))
+	free = free.And(socketCPUs(r.def, s))
+	if r.caps != nil && free.Count() > r.caps[s] {
+		free = free.First(r.caps[s])
+	}
+	return free
 }
 
 func (r *room) tasksOfSocket(rq *Request, s int) int {
@@ -109,6 +115,9 @@ func (r *room) tasksOfSocket(rq *Request, s int) int {
 func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []model.Bits) model.Bits {
 	if rq.Exclusive {
 		return r.cpus
+	}
+	if rq.wholeSockets {
+		return r.socketsAt(rq, tasks, cpus, near, sockets)
 	}
 	spread := len(sockets) > 0 && (rq.TasksPerSocket == 0 || rq.Overcommit)
 	if r.levels != nil && !spread {
@@ -150,6 +159,7 @@ func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []m
 // a part has too few free CPUs.
 func (r *room) cpusByGPUs(rq *Request, na *model.NodeAlloc, tasks, cpus int) model.Bits {
 	if tasks < 2 || cpus != tasks*rq.CPUsPerTask || rq.Exclusive || rq.Overcommit || r.levels != nil || rq.PerCore > 0 ||
+		rq.wholeSockets ||
 		rq.TasksPerSocket > 0 || len(rq.OfSocket) > 0 {
 		return nil
 	}
@@ -449,7 +459,7 @@ func (r *room) nearOnly(rq *Request, sets []nearSet, of []bool, only map[string]
 	if r.inCores(rq) { // a core that is near only in part is not
 		x.wholeCores()
 	}
-	x.nfree = x.cpus.Count()
+	x.nfree = min(r.nfree, x.reach(x.cpus))
 	x.levels = slices.Clone(r.levels)
 	for i := range x.levels {
 		x.levels[i] = x.levels[i].And(x.cpus)

@@ -120,8 +120,11 @@ func (r *room) most(rq *Request, part string, limit int) (int, miss) {
 	if tasks = min(tasks, r.byGres(rq)); tasks < rq.PerNode {
 		return 0, missGres
 	}
-	for rq.bound() && !r.gives(rq, tasks, false) {
+	for (rq.bound() || rq.socketwise()) && !r.gives(rq, tasks, false) {
 		if tasks = min(tasks-1, int(r.def.CPUs)); tasks < rq.PerNode {
+			if rq.wholeSockets && rq.MemPerCPU > 0 { // it goes with all CPUs of the sockets
+				return 0, missMemory
+			}
 			return 0, missCPUs
 		}
 	}
@@ -255,7 +258,7 @@ func (r *room) tasksWith(rq *Request, name, typ string) int {
 }
 
 // byUnit reports whether it matters to the job which units and CPUs of a node are free, not only how many.
-func (rq *Request) byUnit() bool { return rq.named() || rq.bound() }
+func (rq *Request) byUnit() bool { return rq.named() || rq.bound() || rq.socketwise() }
 
 // gives reports whether a room has the units that the job asks for, with CPUs near them if it is bound to these; tasks
 // is how many of the job's tasks are on the node, and whole means that these are all.
@@ -263,7 +266,7 @@ func (r *room) gives(rq *Request, tasks int, whole bool) bool {
 	if rq.named() && !r.hasNamed(rq) {
 		return false
 	}
-	if !rq.bound() || r.counted {
+	if !rq.bound() && !rq.socketwise() || r.counted {
 		return true
 	}
 	gres := wholeJob(rq)
@@ -281,6 +284,7 @@ func (r *room) gives(rq *Request, tasks int, whole bool) bool {
 
 // place puts tasks of a job onto the node; gres has the node's part of each per-job request.
 func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss) {
+	r = r.onlySockets(rq)
 	na, m := r.put(rq, tasks, gres)
 	if !rq.bound() || r.counted || m == missNone && r.isBound(&na) {
 		return na, m
@@ -358,6 +362,9 @@ func (r *room) put(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss) {
 	near := model.Bits(nil)
 	if rq.GresBind != model.BindDisabled {
 		near = r.near(&na)
+	}
+	r = r.capped(rq, near)
+	if rq.GresBind != model.BindDisabled {
 		na.CPUs = r.cpusByGPUs(rq, &na, tasks, cpus)
 	}
 	if rq.bound() && sockets == nil {
@@ -373,7 +380,10 @@ func (r *room) put(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss) {
 	if rq.Exclusive && rq.ByGPU { // it holds all of the node's GPUs
 		na.MemMiB = max(na.MemMiB, min(rq.MemPerGPU*int64(na.Units(gpuName).Count()), r.mem))
 	}
-	if rq.ByGPU && rq.memConsumed && na.MemMiB > r.mem {
+	if rq.wholeSockets && rq.MaxMem > 0 {
+		na.MemMiB = min(na.MemMiB, rq.MaxMem)
+	}
+	if (rq.ByGPU || rq.wholeSockets) && rq.memConsumed && na.MemMiB > r.mem {
 		return na, missMemory
 	}
 	return na, missNone

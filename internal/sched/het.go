@@ -113,7 +113,7 @@ func (b *booked) apply(s *stock) {
 	n := b.n
 	n.room.take(b.na.CPUs, s.params, b.na.MemMiB, b.na.Gres)
 	n.room.join(b.part, int32(b.rq.Share), b.na.CPUs)
-	n.room.occupy(s, b.part, b.h.cpus, b.h.uid, b.h.alone)
+	n.room.occupy(s, b.part, b.h.cpus, b.h.socks, b.h.uid, b.h.alone)
 	n.room.busy, n.room.full = true, n.room.full || b.rq.Exclusive
 	n.room.shut = n.room.shut || b.rq.Exclusive
 	n.free = countsOf(&n.room, n.free.users+1)

@@ -86,7 +86,8 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) nodeNe
 		all -= all % threads
 	}
 	nd.never = !rq.suits(d) || whole && !rq.alone(d) || nd.cpus > all ||
-		rq.MaxCPUs > 0 && nd.cpus > rq.MaxCPUs || rq.TasksPerNode > 0 && tasks > rq.TasksPerNode
+		rq.MaxCPUs > 0 && nd.cpus > rq.MaxCPUs || rq.perSocket > 0 && nd.cpus > rq.perSocket*r.sockets() ||
+		rq.TasksPerNode > 0 && tasks > rq.TasksPerNode
 	if rq.MaxMem > 0 && (rq.MemPerNode > rq.MaxMem || rq.MemPerNode == 0 && rq.MemPerCPU > 0 && !rq.Exclusive &&
 		rq.MemPerCPU*int64(nd.cpus) > rq.MaxMem) {
 		nd.never = true

@@ -20,6 +20,8 @@ type world struct {
 
 	byIndex bool // many jobs ask for GPUs by number
 	hets    bool // heterogeneous jobs come too
+	sockets bool // partitions give CPUs by socket
+	yields  bool // jobs give way to those of a reservation
 }
 
 func (w *world) n(n int) int { return w.rng.IntN(n) }
@@ -84,8 +86,25 @@ func (w *world) cluster(t testing.TB) *cluster {
 	if w.shares {
 		w.share(c)
 	}
+	if w.sockets {
+		w.bySocket(c)
+	}
 	c.up()
 	return c
+}
+
+// bySocket lets partitions give out whole sockets, or limit the CPUs of each.
+func (w *world) bySocket(c *cluster) {
+	c.cfg.Params.WholeCores, c.cfg.Params.WholeSockets = true, w.chance(20)
+	for _, d := range c.cfg.Nodes {
+		if d.Sockets == 0 && d.CPUs > 2 {
+			d.Sockets, d.CoresPerSocket = 2, d.CPUs/2/d.ThreadsPerCore
+		}
+	}
+	for _, p := range c.cfg.Partitions {
+		p.CPUUnit = pick(w, model.CPUUnitDefault, model.CPUUnitCore, model.CPUUnitSocket)
+		p.MaxCPUsPerSocket = int32(pick(w, 0, 1, 2, 2, 3))
+	}
 }
 
 func (w *world) spec(c *cluster) *model.Spec {
@@ -184,7 +203,7 @@ func TestPlansHoldWhatTheyPromise(t *testing.T) {
 	}
 	starts := 0
 	for seed := range seeds {
-		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 3)), byIndex: seed%4 == 3}
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 3)), byIndex: seed%4 == 3, sockets: seed%5 == 2}
 		c := w.cluster(t)
 		for round := range 12 {
 			c.at = fmt.Sprintf("seed %d, round %d", seed, round)
@@ -431,12 +450,56 @@ func together(v *state.View) (err error) {
 				err = fmt.Errorf("node %s: %d CPUs of partition %s", n.Def.Name, c, name)
 			}
 		}
+		if bad := socketsHeld(v, n); bad != nil {
+			err = bad
+		}
 		if private && len(uids) > 1 {
 			err = fmt.Errorf("node %s: different users' jobs %v", n.Def.Name, n.Jobs)
 		}
 		return err == nil
 	})
 	return err
+}
+
+// socketsHeld checks the CPUs that jobs have of a node's sockets.
+func socketsHeld(v *state.View, n *model.Node) error {
+	params := &v.Config().Params
+	for s := range max(1, int(n.Def.Sockets)) {
+		mine := n.Def.JobCPUs().And(socketCPUs(n.Def, s))
+		held := map[string]int{}
+		for _, id := range n.Jobs {
+			j := v.Job(id)
+			part := v.Partition(j.Run.Partition)
+			if j.Spec.Exclusive || part.Exclusive() {
+				continue
+			}
+			here := j.Run.Alloc.Nodes[j.Run.Alloc.Place(n.Def.Name)].CPUs.And(mine)
+			held[part.Name] += here.Count()
+			if here.Empty() || !params.SocketsOf(part) {
+				continue
+			}
+			most := mine.Count()
+			if part.MaxCPUsPerSocket > 0 {
+				most = min(most, int(part.MaxCPUsPerSocket)/int(n.Def.ThreadsPerCore)*int(n.Def.ThreadsPerCore))
+			}
+			if j.Run.Share <= 1 && here.Count() != most {
+				return fmt.Errorf("node %s: job %d has %s of socket %d", n.Def.Name, id, here, s)
+			}
+			for _, other := range n.Jobs {
+				o := v.Job(other)
+				at := o.Run.Alloc.Nodes[o.Run.Alloc.Place(n.Def.Name)].CPUs
+				if o.Run.Partition == part.Name && other != id && o.Run.Share <= 1 && at.Overlaps(mine) {
+					return fmt.Errorf("node %s: jobs %d and %d have CPUs of socket %d", n.Def.Name, id, other, s)
+				}
+			}
+		}
+		for name, cpus := range held {
+			if most := v.Partition(name).MaxCPUsPerSocket; most > 0 && cpus > int(most) {
+				return fmt.Errorf("node %s: partition %s has %d CPUs of socket %d", n.Def.Name, name, cpus, s)
+			}
+		}
+	}
+	return nil
 }
 
 // inTurn checks that no job started behind a job of the same partition that waits for room.

@@ -42,11 +42,14 @@ type Request struct {
 	shareAt   int    // that partition's place (stock.shareAt)
 	class     int64  // suspended jobs of lower classes don't count
 
-	tier        int    // the partition's PriorityTier
-	topology    string // the partition's; "": the default one
-	wholeCores  bool
-	memConsumed bool
-	gpuMargin   int64 // MiB of each GPU's memory that no job gets
+	tier         int    // the partition's PriorityTier
+	topology     string // the partition's; "": the default one
+	wholeCores   bool
+	wholeSockets bool
+	perSocket    int    // most CPUs of a socket, for all jobs of the partition together; 0: no limit
+	socketsOf    string // with perSocket, the partition
+	memConsumed  bool
+	gpuMargin    int64 // MiB of each GPU's memory that no job gets
 }
 
 // Resolve gives what sp needs on nodes of partition p. Defaults come from the partition, then from the cluster; without
@@ -59,6 +62,10 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 		memConsumed: params.MemConsumed}
 	r.LLN, r.gpuMargin = params.LLN || p.LLN, params.GPUMemMarginMiB
 	r.topology = p.Topology
+	r.wholeSockets = params.SocketsOf(p)
+	if p.MaxCPUsPerSocket > 0 {
+		r.perSocket, r.socketsOf = int(p.MaxCPUsPerSocket), p.Name
+	}
 	if n := p.Shared(sp); n > 1 && !r.Exclusive {
 		r.Share, r.sharePart = int(n), p.Name
 	}

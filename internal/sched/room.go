@@ -37,6 +37,9 @@ type room struct {
 	theirs  model.Bits // CPUs that it may not share, of jobs in other reservations
 	full    bool       // a job has the node for itself
 
+	uncut model.Bits // cpus before reservations took their number off them; nil: they are as they are
+	caps  []int      // most CPUs that the job to place may have of each socket; nil: all
+
 	parts   []partUse // CPUs in use by partition, where a partition limits them
 	private bool      // a job of a partition with ExclusiveUser is on it
 	uid     uint32    // user of the jobs on it, if it is the same for all
@@ -53,6 +56,7 @@ type gresRoom struct {
 type partUse struct {
 	part string
 	cpus int
+	at   []int // by socket, as far as it is known; nil: no partition limits the CPUs of a socket
 }
 
 // stock makes rooms of nodes.
@@ -63,6 +67,7 @@ type stock struct {
 	now       model.Time                // 0: no GPU is known to have a model loaded
 	pos       map[string]int            // positions of nodes in the configuration; made when first needed
 	byPart    bool                      // some partition limits the CPUs that its jobs may have on a node
+	bySocket  bool                      // some partition limits the CPUs that its jobs may have on a socket
 	byUser    bool                      // some partition keeps different users' jobs apart
 	isPrivate map[string]bool
 	nets      map[string]*network // by the name that partitions give; nil: not needed yet
@@ -82,7 +87,8 @@ func newStock(v *state.View) *stock {
 	s.sharing = map[string]int{}
 	s.qosClass = cfg.Params.Preempt.ByQOS && suspends(v)
 	for _, p := range cfg.Partitions {
-		s.byPart = s.byPart || p.MaxCPUsPerNode > 0
+		s.bySocket = s.bySocket || p.MaxCPUsPerSocket > 0
+		s.byPart = s.byPart || p.MaxCPUsPerNode > 0 || s.bySocket
 		s.byUser = s.byUser || p.ExclusiveUser
 		s.isPrivate[p.Name] = p.ExclusiveUser
 		if p.ShareMax > 1 {
@@ -187,7 +193,7 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) fate) *room {
 				r.join(j.Run.Partition, j.Run.Share, na.CPUs)
 			}
 			r.busy = true
-			r.occupy(s, j.Run.Partition, na.CPUs.Count(), j.Spec.UID, keepsApart(j.Spec))
+			r.occupy(s, j.Run.Partition, na.CPUs.Count(), s.bySockets(n.Def, na.CPUs), j.Spec.UID, keepsApart(j.Spec))
 			continue
 		}
 		for i := range j.Run.Alloc.Nodes {
@@ -200,7 +206,7 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) fate) *room {
 				if gone != nil {
 					r.take(nil, s.params, na.MemMiB, na.Gres)
 				}
-				r.occupy(s, j.Run.Partition, 0, j.Spec.UID, keepsApart(j.Spec))
+				r.occupy(s, j.Run.Partition, 0, nil, j.Spec.UID, keepsApart(j.Spec))
 				continue
 			case gone != nil:
 				r.full = r.full || n.Exclusive == id
@@ -209,7 +215,7 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) fate) *room {
 				r.join(j.Run.Partition, j.Run.Share, na.CPUs)
 			}
 			r.busy = true
-			r.occupy(s, j.Run.Partition, na.CPUs.Count(), j.Spec.UID, keepsApart(j.Spec))
+			r.occupy(s, j.Run.Partition, na.CPUs.Count(), s.bySockets(n.Def, na.CPUs), j.Spec.UID, keepsApart(j.Spec))
 		}
 	}
 	return r
@@ -353,7 +359,8 @@ func (r *room) wholeCores() {
 func keepsApart(sp *model.Spec) bool { return sp.More != nil && sp.More.ExclusiveUser }
 
 // occupy records a job on the node, for partitions whose rules depend on the jobs there.
-func (r *room) occupy(s *stock, part string, cpus int, uid uint32, alone bool) {
+// at counts its CPUs by socket, nil if that is not known.
+func (r *room) occupy(s *stock, part string, cpus int, at []int, uid uint32, alone bool) {
 	if s.byUser {
 		r.mixed = r.mixed || len(r.parts) > 0 && r.uid != uid
 		r.uid = uid
@@ -365,10 +372,11 @@ func (r *room) occupy(s *stock, part string, cpus int, uid uint32, alone bool) {
 	for i := range r.parts {
 		if r.parts[i].part == part {
 			r.parts[i].cpus += cpus
+			r.parts[i].at = addBySocket(r.parts[i].at, at)
 			return
 		}
 	}
-	r.parts = append(r.parts, partUse{part, cpus})
+	r.parts = append(r.parts, partUse{part, cpus, at})
 }
 
 // inUse counts the CPUs that a partition's jobs have here.

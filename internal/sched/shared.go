@@ -48,10 +48,12 @@ func (r *room) used() []int {
 	return out
 }
 
-// as gives the room that a job can have: its CPUs depend on whether the job shares CPUs, its GPUs on the memory that
-// the job wants of each.
-func (r *room) as(rq *Request) *room {
-	r = r.roomy(rq)
+// as gives the room that a job can have: its CPUs depend on whether the job shares CPUs and on what its partition gives
+// of each socket, its GPUs on the memory that the job wants of each.
+func (r *room) as(rq *Request) *room { return r.roomy(rq).slotted(rq).onlySockets(rq) }
+
+// slotted gives the room with the CPUs that a job can have which shares them, or doesn't.
+func (r *room) slotted(rq *Request) *room {
 	if rq.Share <= 1 {
 		if r.sharers == 0 {
 			return r
@@ -172,7 +174,7 @@ func (r *room) leastAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits
 	count := r.round(rq, tasks, cpus)
 	whole := *r
 	whole.levels = nil
-	plain := !r.inCores(rq) && (rq.TasksPerSocket == 0 || rq.Overcommit)
+	plain := !r.inCores(rq) && !rq.wholeSockets && (rq.TasksPerSocket == 0 || rq.Overcommit)
 	var sure model.Bits
 	for _, l := range r.levels {
 		have := sure.Count()

@@ -38,6 +38,7 @@ type hold struct {
 	resv  string // the advance reservation that the job is in
 	share int    // place of its partition (stock.shareAt), from 1; 0: it shares no CPUs
 	off   bool   // it is suspended and has no CPUs
+	socks []int  // its CPUs by socket, where a partition limits them; of a reservation they mean nothing
 }
 
 func (c *counts) add(h *hold, sign int) {
@@ -62,6 +63,9 @@ func (c *counts) add(h *hold, sign int) {
 func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec, share int) hold {
 	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: sp.UID, alone: keepsApart(sp), share: share,
 		resv: sp.Reservation}
+	if n.room.stock != nil {
+		h.socks = n.room.stock.bySockets(n.def, na.CPUs)
+	}
 	if n.room.lot != nil && len(na.Gres) > 0 {
 		h.gres = make([]int, n.slots())
 		slots := h.gres[len(n.def.Gres):]
@@ -358,10 +362,10 @@ func (c *cursor) least(n *node, now, t, end model.Time) counts {
 // occupants records the jobs on the node at any moment from t to end, for partitions whose rules depend on them.
 func (n *node) occupants(r *room, s *stock, t, end model.Time) {
 	r.mixed, r.private, r.parts = false, false, nil
-	add := func(h *hold) { r.occupy(s, h.part, h.cpus, h.uid, h.alone) }
+	add := func(h *hold, at []int) { r.occupy(s, h.part, h.cpus, at, h.uid, h.alone) }
 	for i := range n.rel {
 		if x := &n.rel[i]; x.takes && x.at < end || !x.asleep && x.at > t {
-			add(&x.hold)
+			add(&x.hold, x.socks)
 		}
 	}
 	for i := range n.steps {
@@ -369,12 +373,12 @@ func (n *node) occupants(r *room, s *stock, t, end model.Time) {
 		switch {
 		case !x.resv: // a job that this plan starts
 			if x.at > t {
-				add(x.hold)
+				add(x.hold, x.hold.socks)
 			}
 		case x.sign < 0 && x.at < end:
 			over := slices.IndexFunc(n.steps, func(y step) bool { return y.hold == x.hold && y.sign > 0 })
 			if over < 0 || n.steps[over].at > t {
-				add(x.hold)
+				add(x.hold, nil)
 			}
 		}
 	}
@@ -428,7 +432,7 @@ func (p *Planner) roomUntil(n *node, end model.Time) *room {
 	low := p.cursor.least(n, p.now, p.now, end)
 	r := n.room
 	if low.cpus < r.nfree {
-		r.nfree = max(low.cpus, 0)
+		r.nfree, r.uncut = max(low.cpus, 0), r.cpus
 		r.cpus = r.cpus.First(r.nfree)
 	}
 	r.mem = min(r.mem, low.mem)

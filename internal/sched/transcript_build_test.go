@@ -74,6 +74,8 @@ func (c *cluster) part(w words) {
 	if w.has("yes") {
 		p.ShareMax = int32(w.num("yes"))
 	}
+	p.MaxCPUsPerSocket = int32(w.num("maxsocket"))
+	p.CPUUnit = map[string]model.CPUUnit{"core": model.CPUUnitCore, "socket": model.CPUUnitSocket}[w.named["unit"]]
 	p.PreemptMode, p.GraceTimeS = w.named["mode"], w.num("grace")
 	if w.has("exclusive") {
 		p.OverSubscribe = "EXCLUSIVE"

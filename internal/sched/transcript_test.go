@@ -280,7 +280,8 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		c.endStopped(say)
 	case "param":
 		p := &c.cfg.Params
-		p.WholeCores, p.MemConsumed = w.has("wholecores"), !w.has("nomem")
+		p.WholeSockets = slices.Contains(w.plain, "wholesockets")
+		p.WholeCores, p.MemConsumed = w.has("wholecores") || p.WholeSockets, !w.has("nomem")
 		p.LimitStop, p.Preempt.Youngest = slices.Contains(w.plain, "limitstop"), slices.Contains(w.plain, "youngest")
 		p.Preempt.Strict = slices.Contains(w.plain, "strict")
 		p.TopoOptional, p.Dragonfly = slices.Contains(w.plain, "optional"), slices.Contains(w.plain, "dragonfly")

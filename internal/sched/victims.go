@@ -189,7 +189,7 @@ func (r *room) lessen(h *hold, s *stock, part string) {
 			g.free = g.free.First(g.nfree)
 		}
 	}
-	r.occupy(s, part, h.cpus, h.uid, h.alone)
+	r.occupy(s, part, h.cpus, nil, h.uid, h.alone)
 }
 
 // place places the whole job on a node from which some jobs are gone.
