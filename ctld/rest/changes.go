@@ -8,6 +8,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/walltime"
 )
 
 // changes.go changes nodes and reservations and has the configuration read anew: as gcontrol does, with its keys.
@@ -110,11 +111,13 @@ func (q *request) reservation(b *object) (name string, err error) {
 			set.add(x[1], v)
 		}
 	}
-	for _, x := range [][2]string{{"node_count", "NodeCnt"}, {"core_count", "CoreCnt"}, {"max_start_delay",
-		"MaxStartDelay"}} {
+	for _, x := range [][2]string{{"node_count", "NodeCnt"}, {"core_count", "CoreCnt"}} {
 		if n := b.number(x[0]); n.set {
 			set.add(x[1], strconv.FormatInt(n.int(), 10))
 		}
+	}
+	if n := b.number("max_start_delay"); n.set {
+		set.add("MaxStartDelay", walltime.Elapsed(n.int()))
 	}
 	if list := tresWords(b.objects("tres")); list != "" {
 		set.add("TRES", list)

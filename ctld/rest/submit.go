@@ -151,10 +151,17 @@ func moments(b *object, o *options) {
 	}
 	b.ignore("end_time", "delay_boot")
 	if s := b.str("kill_warning_signal"); s != "" {
-		if flags, _ := b.list("kill_warning_flags"); slices.ContainsFunc(flags, func(f string) bool {
-			return strings.EqualFold(f, "BATCH_JOB")
-		}) {
+		flags, _ := b.list("kill_warning_flags")
+		has := func(flag string) bool {
+			return slices.ContainsFunc(flags, func(f string) bool { return strings.EqualFold(f, flag) })
+		}
+		switch batch, yields := has("BATCH_JOB"), has("RESERVATION_JOB"); {
+		case batch && yields:
+			s = "RB:" + s
+		case batch:
 			s = "B:" + s
+		case yields:
+			s = "R:" + s
 		}
 		if d := b.number("kill_warning_delay"); d.set {
 			s += "@" + strconv.FormatInt(d.int(), 10)

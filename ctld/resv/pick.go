@@ -408,7 +408,7 @@ func (d *draft) fits(name string, part *model.ResvPart) (id model.JobID, ok bool
 	alone := false
 	for _, on := range n.Jobs {
 		j := d.View.Job(on)
-		if j == nil || j.Run == nil || j.Run.Resv == d.r.Name && d.r.Name != "" {
+		if j == nil || j.Run == nil || j.Run.Resv == d.r.Name && d.r.Name != "" || j.Spec.YieldsTo(d.r) {
 			continue
 		}
 		if end := j.Run.Deadline(); end != 0 && end <= d.r.Start {

@@ -188,13 +188,18 @@ func (d *draft) word(kv model.KV) error {
 	case "flags":
 		err = d.flags(value, how)
 	case "maxstartdelay":
-		err = refuse(proto.CodeReservation, "MaxStartDelay=%s: it lets jobs with --signal=R: stand in for the "+
-			"reservation's own, and there are none here; use Flags=REPLACE, or a QOS that may be preempted", value)
+		if r.DelayS = 0; value != "" {
+			if r.DelayS, err = walltime.ParseDuration(value); err != nil {
+				return refuse(proto.CodeTimeValue, "%s=%s: %v", kv.Key, value, err)
+			}
+			r.DelayS = (r.DelayS + 59) / 60 * 60
+		}
 	case "burstbuffer", "watts":
 		err = refuse(proto.CodeReservation, "%s=%s: there are no burst buffers, and no power is managed", kv.Key, value)
 	default:
 		err = refuse(proto.CodeReservation, "%s is not a key of reservations; the keys are StartTime EndTime Duration "+
-			"Nodes NodeCnt CoreCnt TRES TRESPerNode Licenses PartitionName Features Users Groups Accounts Flags Skip", kv.Key)
+			"Nodes NodeCnt CoreCnt TRES TRESPerNode Licenses PartitionName Features Users Groups Accounts Flags "+
+			"MaxStartDelay Skip", kv.Key)
 	}
 	return err
 }

@@ -46,6 +46,7 @@ func Key(key []byte, sp *model.Spec, uid bool) []byte {
 		num(int64(g.Per))
 		num(int64(g.Milli))
 	}
+	num(sp.NoticeS())
 	for _, list := range [...][]string{sp.ReqNodes, sp.ExcNodes} {
 		num(int64(len(list)))
 		for _, name := range list {

@@ -34,7 +34,7 @@ var ofNoMatter = map[string]string{
 	"HoldReq":   "decides whether it is looked at",
 	"Requeue":   "after its end",
 	"NoRequeue": "after its end", "KillOnDep": "decides when it ends", "DepAny": "decides when it is looked at",
-	"Warning": "before its end",
+	"Warning": "before its end, unless the job gives way (TestKeyOfNotice)",
 
 	"More.SwitchWaitS": "each job has a moment of its own, the shape both forms",
 	"More.TimeMinS":    "a shape holds for every length of time",
@@ -112,6 +112,18 @@ func fill(t *testing.T, name string, v reflect.Value) {
 		v.Set(reflect.New(v.Type().Elem()))
 	default:
 		t.Fatalf("%s is a %s: say here how to set one", name, v.Kind())
+	}
+}
+
+// TestKeyOfNotice: jobs that give way differ from others, and by their notice.
+func TestKeyOfNotice(t *testing.T) {
+	seen := map[string]bool{}
+	for _, w := range []*model.Warning{{Signal: 10, BeforeS: 60}, {BeforeS: 60, Yields: true},
+		{BeforeS: 0, Yields: true}} {
+		seen[string(Key(nil, &model.Spec{Warning: w}, false))] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d keys of three kinds of jobs", len(seen))
 	}
 }
 

@@ -67,7 +67,7 @@ func ReservationJSON() []slurmjson.Field[ReservationOf] {
 		{Name: "flags", List: func(v *row) []string { return v.Flags.Names() }},
 		join("groups", func(v *row) []string { return v.Groups }),
 		join("licenses", (*row).licenses),
-		{Name: "max_start_delay", Type: slurmjson.Integer},
+		{Name: "max_start_delay", Int: func(v *row) int64 { return v.DelayS }},
 		{Name: "name", Str: func(v *row) string { return v.Name }},
 		{Name: "node_count", Int: func(v *row) int64 { return int64(len(v.Nodes)) }},
 		{Name: "node_list", Str: func(v *row) string { return hostlist.CompressSorted(v.Nodes) }},
@@ -114,6 +114,10 @@ func ShowReservation(v *model.Reservation, size *proto.ResvSize, now model.Time,
 	r.line("TRES=" + resvTRES(v, size))
 	r.line(KV("Users", list(v.Users)), KV("Groups", list(v.Groups)), KV("Accounts", list(v.Accounts)),
 		KV("Licenses", list(lics)), KV("State", state), "BurstBuffer=(null)", "Watts=n/a")
-	r.line("MaxStartDelay=(null)")
+	delay := "(null)"
+	if v.DelayS > 0 {
+		delay = walltime.Elapsed(v.DelayS)
+	}
+	r.line(KV("MaxStartDelay", delay))
 	return r
 }

@@ -268,6 +268,8 @@ type Run struct {
 	Spent  []TRESCount // what its earlier sizes used, billing units included, in units times milliseconds
 
 	BadEpilog bool // an epilog of it has failed
+
+	GivesWay StopCause // it gives way to a job of a reservation: what ends it at its limit; NoStop: it doesn't
 }
 
 func (x *Run) Wire(c *wire.C) {
@@ -317,6 +319,7 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Recall)
 	wire.List(c, &x.Spent, MaxFew)
 	wire.Bool(c, &x.BadEpilog)
+	wire.Int(c, &x.GivesWay)
 }
 
 // SizedAt gives the moment since which the job has had its present nodes.

@@ -64,6 +64,8 @@ type Preemption struct {
 	Cancel bool  // it doesn't go back to the queue, even if it may be requeued
 	GraceS int64 // seconds between SIGTERM and SIGKILL; 0: KillWait
 	Sleep  bool  // it is suspended, and resumes when there is room again
+
+	NoticeS int64 // it goes on for so long, as if its time limit ended then, with the signal that it wants before that
 }
 
 func (x *Preemption) Wire(c *wire.C) {
@@ -72,6 +74,7 @@ func (x *Preemption) Wire(c *wire.C) {
 	wire.Bool(c, &x.Cancel)
 	wire.Int(c, &x.GraceS)
 	wire.Bool(c, &x.Sleep)
+	wire.Int(c, &x.NoticeS)
 }
 
 // ClaimSet gives a pending job a claim, or takes it away (nil).

@@ -30,6 +30,7 @@ type Reservation struct {
 	PurgeS   int64  // PURGE_COMP: it is deleted after that time without jobs that ask for it, seconds; 0: it stays
 	IdleAt   Time   // PURGE_COMP: since when no job asks for it; 0: a job does, or it has not begun
 	Count    int32  // number of nodes that was asked for; 0: nodes were named
+	DelayS   int64  // MaxStartDelay: its jobs may wait that long for others that give way (--signal=R:); 0: for none
 }
 
 func (x *Reservation) Wire(c *wire.C) {
@@ -53,6 +54,7 @@ func (x *Reservation) Wire(c *wire.C) {
 	wire.Int(c, &x.PurgeS)
 	wire.Int(c, &x.IdleAt)
 	wire.Int(c, &x.Count)
+	wire.Int(c, &x.DelayS)
 }
 
 // ResvTurn is the beginning or the end of a reservation of which ResvProlog or ResvEpilog has not been told yet.

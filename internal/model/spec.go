@@ -163,12 +163,29 @@ type Warning struct {
 	Signal  int32
 	BeforeS int64 // seconds before the limit
 	Batch   bool  // only for the batch shell; otherwise only for the steps
+	Yields  bool  // R: it may run on reserved nodes, and gives way to the reservation's jobs; see Spec.YieldsTo
 }
 
 func (x *Warning) Wire(c *wire.C) {
 	wire.Int(c, &x.Signal)
 	wire.Int(c, &x.BeforeS)
 	wire.Bool(c, &x.Batch)
+	wire.Bool(c, &x.Yields)
+}
+
+// NoticeS gives how many seconds before it gives way to a reservation's job a job has to know it; -1: it does not give
+// way.
+func (s *Spec) NoticeS() int64 {
+	if w := s.Warning; w != nil && w.Yields {
+		return w.BeforeS
+	}
+	return -1
+}
+
+// YieldsTo reports whether a job that is not in a reservation may run on its nodes until one of its jobs needs them.
+func (s *Spec) YieldsTo(r *Reservation) bool {
+	n := s.NoticeS()
+	return n >= 0 && r.DelayS > 0 && n <= r.DelayS
 }
 
 // Needs has requests that few jobs make. Like a Spec it is never edited.

@@ -42,7 +42,8 @@ func (w *world) backfill() Policy {
 // history simulates a random cluster: jobs are submitted, end before, at or after their limits, and are cancelled, held
 // and edited; nodes go and come back. each is called once a round, before the round's plan is applied.
 func history(t *testing.T, seed int, rounds int, each func(c *cluster, w *world, v *state.View) model.Plan) {
-	live(t, &world{rng: rand.New(rand.NewPCG(uint64(seed), 11)), hets: seed%3 == 2}, seed, rounds, each)
+	live(t, &world{rng: rand.New(rand.NewPCG(uint64(seed), 11)), hets: seed%3 == 2, sockets: seed%4 == 1,
+		yields: seed < 1000 && seed%5 == 3}, seed, rounds, each)
 }
 
 // live is history with a given world.
@@ -57,8 +58,16 @@ func live(t *testing.T, w *world, seed int, rounds int, each func(c *cluster, w 
 	}
 	for round := range rounds {
 		c.at = fmt.Sprintf("seed %d, round %d", seed, round)
+		if w.yields && round%8 == 0 {
+			w.reserve(c, round == 0)
+		}
 		for range w.n(8) {
 			sp := w.spec(c)
+			if w.yields && w.chance(30) {
+				sp.Reservation = "r"
+			} else if w.yields && w.chance(50) {
+				sp.Warning = &model.Warning{Signal: 10, BeforeS: int64(pick(w, 0, 30, 90)), Yields: true}
+			}
 			if w.chance(85) {
 				sp.LimitS = int64(5 + w.n(200))
 			}
@@ -88,6 +97,21 @@ func live(t *testing.T, w *world, seed int, rounds int, each func(c *cluster, w 
 		c.now += model.Time(1000 * w.n(40))
 		w.happen(c)
 	}
+}
+
+// reserve makes a reservation whose jobs others may give way to, or one that has none of these.
+func (w *world) reserve(c *cluster, first bool) {
+	r := &model.Reservation{Name: "r", Start: c.now, End: c.now.Add(100_000), Users: []string{"u"},
+		DelayS: int64(pick(w, 0, 60, 60, 120))}
+	for i, d := range c.cfg.Nodes {
+		if i == 0 || w.chance(50) {
+			r.Nodes = append(r.Nodes, d.Name)
+		}
+	}
+	if !first {
+		c.apply(&state.Reserve{Op: state.DropResv, Resv: &model.Reservation{Name: "r"}})
+	}
+	c.apply(&state.Reserve{Op: state.CreateResv, Resv: r})
 }
 
 // het gives a submission of a heterogeneous job.

@@ -207,7 +207,8 @@ func (p *Planner) claimAgain(e *entry, b *booking) {
 // ending reports whether a job is being ended.
 func (p *Planner) ending(id model.JobID) bool {
 	j := p.v.Job(id)
-	return j != nil && (j.State == model.Completing || p.victims[id] == leaves)
+	return j != nil && (j.State == model.Completing || j.Run != nil && j.Run.GivesWay != model.NoStop ||
+		p.victims[id] == leaves)
 }
 
 // reclaim puts the claims back after a new round has taken everything off the calendar.

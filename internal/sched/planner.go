@@ -83,6 +83,7 @@ type Planner struct {
 	floating   bool            // some reservation begins later in each pass
 	roams      map[string]bool // reservations that let their jobs use other nodes too
 	magnets    []*model.Reservation
+	waiting    map[string]bool // reservations with a MaxStartDelay
 
 	hets     int       // heterogeneous jobs that may start
 	bookings []booked  // this plan's, if there are such jobs

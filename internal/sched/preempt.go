@@ -2,6 +2,7 @@ package sched
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"gbatch/internal/model"
@@ -20,6 +21,7 @@ const (
 	modeOff     = "OFF"
 	modeCancel  = "CANCEL"
 	modeSuspend = "SUSPEND"
+	modeRequeue = "REQUEUE"
 )
 
 // robber is a job that looks for victims.
@@ -39,6 +41,8 @@ type robber struct {
 func (p *Planner) mayPreempt(j *model.Job, l *lane) bool {
 	pr := &p.cfg.Params.Preempt
 	switch {
+	case p.mayEnd(j.Spec):
+		return true
 	case pr.ByPartition:
 		return l.part.PriorityTier > p.lowest
 	case pr.ByQOS:
@@ -88,7 +92,7 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 		}
 		p.plan.Preempt = append(p.plan.Preempt,
 			model.Preemption{Job: v.j.ID, For: it.e.j.ID, Cancel: v.mode == modeCancel || v.mode != modeSuspend &&
-				!v.j.Spec.Requeue, GraceS: v.grace, Sleep: v.mode == modeSuspend})
+				!v.j.Spec.Requeue, GraceS: v.grace, Sleep: v.mode == modeSuspend, NoticeS: v.notice})
 	}
 	p.plan.Claims = append(p.plan.Claims,
 		model.ClaimSet{Job: it.e.j.ID, Claim: &model.Claim{Partition: l.part.Name, Alloc: alloc}})
@@ -123,6 +127,8 @@ type victim struct {
 	mode  string
 	grace int64
 	h     hold // what it holds on the node that is looked at
+
+	notice int64 // it goes on for so long, seconds
 }
 
 // worse orders victims: the lowest class first, then the lowest priority, then the youngest.
@@ -136,7 +142,7 @@ func (r *robber) on(n *node) []*victim {
 	var out []*victim
 	for _, id := range n.rec.Jobs {
 		j := r.p.v.Job(id)
-		if j == nil || j.Run == nil || j.State == model.Completing || r.p.victims[id] != stays ||
+		if j == nil || j.Run == nil || r.p.ending(id) || r.p.victims[id] != stays ||
 			j.Run.LeavingAt(n.def.Name) >= 0 {
 			continue
 		}
@@ -156,10 +162,16 @@ func (r *robber) on(n *node) []*victim {
 
 // victim says how a job would be ended or suspended for this one; nil if it may not be.
 func (r *robber) victim(j *model.Job) *victim {
+	if v := r.yields(j); v != nil {
+		return v
+	}
 	pr := &r.p.cfg.Params.Preempt
 	v := &victim{j: j, prio: j.Run.Priority, mode: pr.Mode}
 	if v.prio == 0 {
 		v.prio = j.Priority
+	}
+	if !pr.ByPartition && !pr.ByQOS {
+		return nil
 	}
 	exempt := pr.ExemptS
 	if pr.MinExempt > 0 && v.prio >= pr.MinExempt || j.Spec.More != nil && j.Spec.More.NoPreempt {
@@ -216,4 +228,53 @@ func (r *robber) preempts(j *model.Job, q *model.QOS) bool {
 		return uint64(prio) < r.it.prio
 	}
 	return q.Name != "" && slices.Contains(r.qos.Preempt, q.Name)
+}
+
+// Jobs with --signal=R: may run on nodes of reservations with MaxStartDelay that they are not in, if the signal comes
+// no more than that long before they leave. To such a job these windows are open (window.yields). A job of the
+// reservation that finds no room ends them, whatever PreemptType says: each goes on for its notice, with its signal,
+// and is then requeued or cancelled like any preempted job.
+
+// classYields is the class of victims that give way: they go before all others.
+const classYields = -1 << 61
+
+// yields says how a job would give way to this one; nil: it doesn't.
+func (r *robber) yields(j *model.Job) *victim {
+	name := r.it.sh.rq.Reservation
+	if name == "" || j.Run.Resv == name || !r.p.waiting[name] {
+		return nil
+	}
+	resv := r.p.v.Reservation(name)
+	if resv == nil || !j.Spec.YieldsTo(resv) || resv.At(r.p.now).Start > r.p.now {
+		return nil
+	}
+	v := &victim{j: j, class: classYields, prio: j.Run.Priority, mode: r.p.cfg.Params.Preempt.Mode,
+		notice: j.Spec.NoticeS()}
+	if v.mode != modeCancel {
+		v.mode = modeRequeue
+	}
+	return v
+}
+
+// mayEnd reports whether jobs may give way to a job, as its reservation has a MaxStartDelay.
+func (p *Planner) mayEnd(sp *model.Spec) bool {
+	return len(p.waiting) > 0 && slices.ContainsFunc(sp.ReservationNames(), func(name string) bool {
+		return p.waiting[name]
+	})
+}
+
+// letRob looks once more at which jobs may end others, if other reservations have a MaxStartDelay than before.
+func (p *Planner) letRob(waiting map[string]bool) {
+	if maps.Equal(waiting, p.waiting) {
+		return
+	}
+	p.waiting = waiting
+	for _, l := range p.lanes {
+		l.settle()
+		for i := range l.items {
+			if it := &l.items[i]; it.e != nil && it.sh != nil && it.e.j.Het == nil {
+				it.robs = p.mayPreempt(it.e.j, l)
+			}
+		}
+	}
 }

@@ -52,6 +52,9 @@ func sayPreempt(say func(string, ...any), plan *model.Plan) {
 		if v.GraceS > 0 {
 			how += fmt.Sprintf(", %d s of grace", v.GraceS)
 		}
+		if v.NoticeS > 0 {
+			how += fmt.Sprintf(", after %d s", v.NoticeS)
+		}
 		if v.Sleep {
 			say("suspend %d for %d", v.Job, v.For)
 			continue

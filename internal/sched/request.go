@@ -22,6 +22,7 @@ type Request struct {
 	Private     bool // only jobs of the same user on its nodes
 	UID         uint32
 	Reservation string
+	noticeS     int64 // of a job that gives way to those of a reservation (model.Spec.NoticeS); -1: it does not
 
 	CoresPerSocket, ThreadsPerCore int             // least number that a node has
 	TasksPerSocket                 int             // most tasks on a socket; 0: no limit
@@ -61,7 +62,7 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 		UID: sp.UID, Reservation: sp.Reservation, tier: int(p.PriorityTier), wholeCores: params.WholeCores,
 		memConsumed: params.MemConsumed}
 	r.LLN, r.gpuMargin = params.LLN || p.LLN, params.GPUMemMarginMiB
-	r.topology = p.Topology
+	r.topology, r.noticeS = p.Topology, sp.NoticeS()
 	r.wholeSockets = params.SocketsOf(p)
 	if p.MaxCPUsPerSocket > 0 {
 		r.perSocket, r.socketsOf = int(p.MaxCPUsPerSocket), p.Name

@@ -179,11 +179,12 @@ type cursor struct {
 	n    *node
 	i, k int
 
-	skip  *hold  // a hold whose steps don't count: the promise of the job that asks
-	own   string // the advance reservation that the job asks for
-	class int64  // the class of the job that asks: suspended jobs of lower classes don't count
-	wins  []windowStep
-	w     int
+	skip   *hold  // a hold whose steps don't count: the promise of the job that asks
+	own    string // the advance reservation that the job asks for
+	class  int64  // the class of the job that asks: suspended jobs of lower classes don't count
+	notice int64  // of the job that asks, see Request.noticeS
+	wins   []windowStep
+	w      int
 
 	base   counts    // free capacity, as if no part of the node were reserved; used if shares is not empty
 	shares []portion // reservations of parts of the node
@@ -193,7 +194,7 @@ type cursor struct {
 
 // of sets the cursor up for jobs of a shape.
 func (c *cursor) of(sh *shape) {
-	c.own, c.class, c.index = sh.rq.Reservation, sh.rq.class, 0
+	c.own, c.class, c.index, c.notice = sh.rq.Reservation, sh.rq.class, 0, sh.rq.noticeS
 	if len(sh.rq.Index) > 0 {
 		c.index = sh.rq.Index[0]
 	}

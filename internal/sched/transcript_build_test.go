@@ -130,6 +130,9 @@ func (c *cluster) spec(w words) *model.Spec {
 		sp.Deadline = epoch.Add(w.num("deadline"))
 	}
 	sp.QOS, sp.Requeue = w.named["qos"], w.has("requeue")
+	if w.has("notice") {
+		sp.Warning = &model.Warning{Signal: 10, BeforeS: w.num("notice"), Yields: true}
+	}
 	if w.has("N") {
 		lo, hi, isRange := strings.Cut(w.named["N"], "-")
 		if !isRange {

@@ -53,7 +53,7 @@ func (c *cluster) connect(d *model.NodeDef, w words) {
 func (c *cluster) reservation(w words) *model.Reservation {
 	r := &model.Reservation{Name: w.plain[0], Start: epoch.Add(w.num("start")), Nodes: w.list("nodes"),
 		Users: w.list("users"), Accounts: w.list("accounts"),
-		FloatS: w.num("float"), PurgeS: w.num("purge")}
+		FloatS: w.num("float"), PurgeS: w.num("purge"), DelayS: w.num("delay")}
 	r.End = r.Start.Add(w.num("dur"))
 	for _, f := range w.list("flags") {
 		b, ok := model.ParseResvFlag(f)

@@ -22,6 +22,7 @@ type window struct {
 	maint    bool
 	over     bool  // MAINT or OVERLAP: other reservations don't keep its jobs out
 	part     *hold // what it takes of the node; nil: all of it
+	delay    int64 // jobs that give way within so many seconds may have it until its own jobs need it
 }
 
 // windowStep opens (1) or closes (-1) a node or, with a share, a part of it, at a moment.
@@ -61,6 +62,7 @@ func (p *Planner) windows() {
 	p.windowGen = p.v.ResvGen() + 1
 	p.windowTurn++
 	p.moved, p.early, p.windowed, p.floating = true, true, false, false
+	waiting := map[string]bool{}
 	for _, n := range p.nodes {
 		n.wins, n.parts = nil, false
 	}
@@ -78,13 +80,16 @@ func (p *Planner) windows() {
 		if r.Roams() {
 			p.roams[r.Name] = true
 		}
+		if r.DelayS > 0 {
+			waiting[r.Name] = true
+		}
 		for _, o := range r.At(p.now).Occurrences() {
 			if o[1] <= p.now {
 				continue
 			}
 			w := window{from: o[0], to: o[1], name: r.Name, flex: r.Flags&model.ResvFlex != 0,
 				maint: r.Flags&model.ResvMaint != 0,
-				over:  r.Flags&(model.ResvMaint|model.ResvOverlap) != 0}
+				over:  r.Flags&(model.ResvMaint|model.ResvOverlap) != 0, delay: r.DelayS}
 			for i, name := range r.Nodes {
 				n := p.byName[name]
 				if n == nil {
@@ -107,6 +112,7 @@ func (p *Planner) windows() {
 		p.repredict()
 	}
 	p.magnetize(magnets)
+	p.letRob(waiting)
 }
 
 // partOf counts what a reservation of a part takes of a node.
@@ -135,6 +141,9 @@ func (n *node) beside(name string) bool {
 	return slices.ContainsFunc(n.wins, func(w window) bool { return w.over && w.name == name })
 }
 
+// yields reports whether a reservation lets jobs with a notice have what its own jobs don't need; see preempt.go.
+func (w *window) yields(noticeS int64) bool { return w.delay > 0 && noticeS >= 0 && noticeS <= w.delay }
+
 // open lists the moments at which the cursor's node opens and closes, and puts the cursor before the first of them.
 func (c *cursor) open() {
 	c.wins, c.w, c.shares = c.wins[:0], 0, c.shares[:0]
@@ -145,7 +154,7 @@ func (c *cursor) open() {
 	beside := c.n.beside(c.own)
 	for i := range c.n.wins {
 		w := &c.n.wins[i]
-		if beside && w.name != c.own {
+		if w.name != c.own && (beside || w.yields(c.notice)) {
 			continue
 		}
 		if w.name == c.own {
@@ -346,6 +355,7 @@ func (p *Planner) closed(it *item) string {
 		}
 		for i := range n.wins {
 			if w := &n.wins[i]; w.name != it.sh.rq.Reservation && !n.beside(it.sh.rq.Reservation) &&
+				!w.yields(it.sh.rq.noticeS) &&
 				w.from < p.after(p.now, it.leastS()) {
 				if why == "" {
 					why = model.WhyOthers

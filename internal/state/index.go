@@ -93,7 +93,7 @@ func (f *facts) LatestEnd(j *model.Job) model.Time {
 		return 0
 	}
 	over := int64(0)
-	if p := f.parts[j.Run.Partition]; p != nil {
+	if p := f.parts[j.Run.Partition]; p != nil && j.Run.GivesWay == model.NoStop {
 		over = p.OverTimeS
 	}
 	return limitOf(j, over)

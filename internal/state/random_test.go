@@ -522,8 +522,12 @@ func (g *storm) one(st *State) Body {
 			c.Plan.Starts = append(c.Plan.Starts, g.together()...)
 		}
 		for range g.n(10) / 7 {
-			c.Plan.Preempt = append(c.Plan.Preempt,
-				model.Preemption{Job: g.active(), For: g.id(), Cancel: g.chance(50), GraceS: int64(g.n(50)), Sleep: g.chance(60)})
+			p := model.Preemption{Job: g.active(), For: g.id(), Cancel: g.chance(50), GraceS: int64(g.n(50)),
+				Sleep: g.chance(60)}
+			if p.Cancel { // no draw, so that the storms stay the same
+				p.NoticeS = p.GraceS
+			}
+			c.Plan.Preempt = append(c.Plan.Preempt, p)
 			claim := model.ClaimSet{Job: g.id()}
 			if g.chance(70) {
 				claim.Claim = &model.Claim{Partition: "p", Alloc: g.start().Alloc}

@@ -169,8 +169,8 @@ func validReservation(r *model.Reservation, whole bool) error {
 		return malformed("reservation %s without nodes, or with nodes out of order", r.Name)
 	case len(r.Parts) != 0 && len(r.Parts) != len(r.Nodes):
 		return malformed("reservation %s has parts of %d nodes, and %d nodes", r.Name, len(r.Parts), len(r.Nodes))
-	case r.FloatS < 0 || r.PurgeS < 0 || len(r.Later) >= model.MaxOccurrences || !slices.IsSorted(r.Later) ||
-		len(r.Later) > 0 && r.Later[0] <= r.Start:
+	case r.FloatS < 0 || r.PurgeS < 0 || r.DelayS < 0 || len(r.Later) >= model.MaxOccurrences ||
+		!slices.IsSorted(r.Later) || len(r.Later) > 0 && r.Later[0] <= r.Start:
 		return malformed("reservation %s with times that can't be", r.Name)
 	case slices.Contains(r.Users, "") || slices.Contains(r.Accounts, ""):
 		return malformed("reservation %s for somebody without a name", r.Name)

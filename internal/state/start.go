@@ -83,7 +83,27 @@ func (s *State) preemptOne(at model.Time, p *model.Preemption, j *model.Job) {
 	n, run := *j, *j.Run
 	run.GraceS, run.StopFor = p.GraceS, p.For
 	n.Run = &run
+	if p.NoticeS > 0 && !j.Run.Idles() {
+		s.yield(&n, &run, cause, p.NoticeS, at)
+		return
+	}
 	s.stopRunning(&n, at, cause, 0)
+}
+
+// yield lets a job go on for a notice, at the end of which it is stopped as a preempted job is. If its time limit ends
+// before that, nothing changes but that others know that it leaves.
+func (s *State) yield(j *model.Job, run *model.Run, cause model.StopCause, noticeS int64, at model.Time) {
+	if run.GivesWay != model.NoStop {
+		return
+	}
+	run.GivesWay = model.StopTimeLimit
+	most := (int64(at-run.Start)-run.SleepMS)/1000 + noticeS
+	if end := s.LatestEnd(j); end == 0 || end > at.Add(noticeS) {
+		run.GivesWay = cause
+		run.LimitS = max(1, min(run.LimitS, most))
+	}
+	s.put(j)
+	s.record(j)
 }
 
 // claim sets or removes the claim of a pending job.

@@ -30,13 +30,7 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 			res.Changed = true
 			continue
 		}
-		cause := model.StopTimeLimit
-		if j.Spec.Deadline != 0 && s.LatestEnd(j) == j.Spec.Deadline {
-			cause = model.StopDeadline
-		} else {
-			s.mail(model.MailLimit, j, at)
-		}
-		s.stopRunning(j, at, cause, 0)
+		s.stopRunning(j, at, s.whyOver(j, at), 0)
 		res.Changed = true
 	}
 	for range limit {
@@ -108,6 +102,18 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 	s.wakeAll(at)
 	s.plan()
 	return res
+}
+
+// whyOver says why a job is ended whose time is over, and mails that it is.
+func (s *State) whyOver(j *model.Job, at model.Time) model.StopCause {
+	switch {
+	case j.Spec.Deadline != 0 && s.LatestEnd(j) == j.Spec.Deadline:
+		return model.StopDeadline
+	case j.Run.GivesWay != model.NoStop:
+		return j.Run.GivesWay
+	}
+	s.mail(model.MailLimit, j, at)
+	return model.StopTimeLimit
 }
 
 // forgetArray drops an array's counters with the last of its records.

@@ -155,7 +155,7 @@ func (s *Submission) whenOptions(moment func(string) (model.Time, error)) []geto
 	sp := &s.Spec
 	R := getopt.Required
 	return []getopt.Option{
-		{Name: "signal", Arg: R, Metavar: "[B:]sig[@sec]", Group: groupWhen, Env: "_SIGNAL",
+		{Name: "signal", Arg: R, Metavar: "[RB:]sig[@sec]", Group: groupWhen, Env: "_SIGNAL",
 			Help: "send a signal to the steps (B: to the script) sec seconds before the time limit (60)",
 			Set: func(v string) (err error) {
 				sp.Warning, err = ParseWarning(v)

@@ -23,9 +23,11 @@ func ParseWarning(v string) (*model.Warning, error) {
 			switch f {
 			case 'B', 'b':
 				w.Batch = true
-			case 'R', 'r': // no job starts into a reservation, so none has to be warned before it
+			case 'R', 'r':
+				w.Yields = true
 			default:
-				return nil, fmt.Errorf("%q is none of its flags: B: is for the batch script, and R: has no effect", flags)
+				return nil, fmt.Errorf("%q is none of its flags: B: is for the batch script, R: lets the job run in "+
+					"reservations with MaxStartDelay", flags)
 			}
 		}
 		rest = sig
