@@ -20,10 +20,8 @@ export CGO_CFLAGS := -Wno-deprecated-declarations
 
 PURE     := gctld gdbd gshim gcli gbatch
 # Our names and Slurm's, in the same order.
-GNAMES   := gsubmit gqueue gcancel gacct ginfo gcontrol grun galloc gshare gprio gacctmgr gdiag gstat gseff greport gbcast gattach gcrontab
-SNAMES   := sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat seff sreport sbcast sattach scrontab
-# Slurm's that say what to use instead.
-STUBS    := strigger
+GNAMES   := gsubmit gqueue gcancel gacct ginfo gcontrol grun galloc gshare gprio gacctmgr gdiag gstat gseff greport gbcast gattach gcrontab gtrigger
+SNAMES   := sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat seff sreport sbcast sattach scrontab strigger
 EXAMPLES := gbatch.conf gres.conf cgroup.conf topology.conf topology.yaml job_container.conf
 
 .DEFAULT_GOAL := build
@@ -34,7 +32,7 @@ build: ## build everything into bin/, with links for every command's names
 	CGO_ENABLED=$(NODED_CGO) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gnoded
 	@mkdir -p bin/compat
 	@for n in $(GNAMES); do ln -sfn gcli bin/$$n; done
-	@for n in $(SNAMES) $(STUBS); do ln -sfn ../gcli bin/compat/$$n; done
+	@for n in $(SNAMES); do ln -sfn ../gcli bin/compat/$$n; done
 
 .PHONY: deps
 deps: ## fetch all modules that the build and the tests need
@@ -142,7 +140,7 @@ install-files:
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/gbatch/examples $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/gbatch
 	install -m 755 $(PURE:%=$(BIN)/%) $(BIN)/gnoded $(DESTDIR)$(PREFIX)/bin
 	install -m 644 LICENSE $(NOTICES) $(DESTDIR)$(PREFIX)/share/doc/gbatch
-	for n in $(GNAMES) $(if $(SLURM_NAMES),$(SNAMES) $(STUBS)); do ln -sfn gcli $(DESTDIR)$(PREFIX)/bin/$$n; done
+	for n in $(GNAMES) $(if $(SLURM_NAMES),$(SNAMES)); do ln -sfn gcli $(DESTDIR)$(PREFIX)/bin/$$n; done
 	install -m 755 etc/examples/*.sh etc/examples/*.py $(DESTDIR)$(PREFIX)/share/gbatch/examples
 	install -m 644 etc/examples/*.conf $(DESTDIR)$(PREFIX)/share/gbatch/examples
 	install -m 644 $(EXAMPLES:%=etc/%.example) $(DESTDIR)$(PREFIX)/share/gbatch
@@ -177,7 +175,7 @@ docker-build: ## the container image IMAGE (gbatch:latest), by docker or podman
 
 .PHONY: print-snames
 print-snames:
-	@echo $(SNAMES) $(STUBS)
+	@echo $(SNAMES)
 
 .PHONY: clean
 clean: ## remove what was built

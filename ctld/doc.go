@@ -16,7 +16,6 @@
 //	clocks.go    the cluster's time, and whose clock is wrong; clock decides it
 //	machine.go   the state behind the log: Apply, Views, waiting for changes
 //	members.go   who the controllers are; memberedit.go adds and removes them
-//	outcome.go   the answer to a request whose command may be in the log
 //
 // Requests of users:
 //
@@ -24,7 +23,7 @@
 //	handlers.go  the method that answers each request; reads.go those that only read
 //	once.go      a change is made once, however often its request comes
 //	links.go     kept connections to the leader and to gdbd
-//	refusals.go  the texts of refusals
+//	refusals.go  the texts of refusals, and the answer when the command may be in the log
 //	http.go      requests that come over HTTP; package rest serves it, package metrics
 //	             Prometheus, package page people
 //	tokens.go    tokens that speak for users there; package token makes them
@@ -91,6 +90,7 @@
 //	slurmctldprog.go  PrologSlurmctld, EpilogSlurmctld; JobEventProgram, for package jobevents
 //	mail.go           MailProg
 //	alert.go          AlertProgram, for nodes, GPUs and daemons (package alarm)
+//	triggers.go       who may have triggers; package trigger runs their programs
 //
 // Loops are level-triggered: each looks at the facts and does what is missing, so a loop that
 // begins anew on another controller needs no hand-over.

@@ -75,7 +75,9 @@ var userMessages = map[uint16]message{
 	proto.KindEditControllers: &proto.EditControllersRequest{}, proto.KindControllers: &proto.Empty{},
 	proto.KindPresent: &proto.PresentRequest{},
 	proto.KindCrontab: &proto.CrontabRequest{}, proto.KindSetCrontab: &proto.SetCrontabRequest{},
-	proto.KindToken: &proto.TokenRequest{}, proto.KindEditTokens: &proto.EditTokensRequest{},
+	proto.KindTriggers: &proto.Empty{}, proto.KindSetTrigger: &proto.SetTriggerRequest{},
+	proto.KindClearTriggers: &proto.ClearTriggersRequest{},
+	proto.KindToken:         &proto.TokenRequest{}, proto.KindEditTokens: &proto.EditTokensRequest{},
 	proto.KindEditCerts: &proto.EditCertsRequest{}, proto.KindCerts: &proto.Empty{}, proto.KindJobs: &proto.JobsRequest{},
 	proto.KindNodes: &proto.NodesRequest{}, proto.KindPartitions: &proto.Empty{}, proto.KindPools: &proto.Empty{},
 	proto.KindConfig: &proto.Empty{}, proto.KindWait: &proto.WaitRequest{}, proto.KindAcct: &proto.AcctRequest{},
@@ -285,6 +287,19 @@ func (s *sender) body(kind uint16, of map[uint16]message, depth int) []byte {
 	case *proto.SubmitRequest:
 		s.sane(m, bits)
 	case *proto.SubmitEachRequest:
+	case *proto.SetTriggerRequest:
+		if bits&3 != 0 {
+			m.Program = "/bin/" + m.Program
+			m.OffsetS %= 1000
+		}
+		switch bits >> 2 & 7 {
+		case 0, 1:
+			m.Of, m.Job, m.Nodes, m.Events = model.TriggerJob, annsJob+model.JobID(bits>>5), "", model.OnFini|model.OnDown
+		case 2, 3:
+			m.Of, m.Job, m.Nodes, m.Events = model.TriggerNode, 0, "n1", model.OnDown|model.OnIdle
+		case 4:
+			m.Of, m.Job, m.Nodes, m.Events = model.TriggerCtld, 0, "", model.OnPrimaryFails|model.OnBackupLeads
+		}
 	case *proto.SetCrontabRequest:
 		for i := range m.Jobs {
 			if rq := &m.Jobs[i]; rq.Spec != nil && bits&3 != 0 {

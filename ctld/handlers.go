@@ -51,6 +51,10 @@ var handlers = map[uint16]handler{
 	proto.KindCrontab:    handle((*Controller).crontab),
 	proto.KindSetCrontab: handle((*Controller).setCrontab),
 
+	proto.KindTriggers:      handleParts((*Controller).triggers, endOfTriggers),
+	proto.KindSetTrigger:    handleDone((*Controller).setTrigger),
+	proto.KindClearTriggers: handle((*Controller).clearTriggers),
+
 	proto.KindToken:      handle((*Controller).makeToken),
 	proto.KindEditTokens: handle((*Controller).editTokens),
 
@@ -191,6 +195,7 @@ var (
 	endOfDump     = func(*Controller) message { return &proto.DumpChunk{} }
 	endOfAccounts = func(*Controller) message { return &proto.AccountsChunk{} }
 	endOfMoney    = func(*Controller) message { return &proto.MoneyChunk{} }
+	endOfTriggers = func(*Controller) message { return &proto.TriggersChunk{} }
 	endOfPrios    = func(c *Controller) message {
 		return &proto.PrioChunk{Weights: c.machine.View().Config().Params.Priority}
 	}

@@ -92,7 +92,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 			c.tellReservations,
 			c.sendMails, c.watchAlerts, c.watchTroubles, c.keepMembers, c.logEvents, c.tellSight, c.sweepCerts,
 			c.leadTokenKey, c.tellLeads, c.jobEvents.Lead, c.keepReboots, c.keepPower, c.takeSamples,
-			c.keepCrontabs, c.endInactive} {
+			c.keepCrontabs, c.endInactive, c.runTriggers} {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()

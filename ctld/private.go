@@ -107,6 +107,8 @@ func (s *sight) event(ev *events.Event) bool {
 	switch {
 	case ev.Deed && ev.UID != s.uid && !mine && !s.c.operator(s.who):
 		return false
+	case ev.What == trail.Trigger:
+		return ev.Deed || mine || s.c.operator(s.who)
 	case len(s.hid) == 0:
 		return true
 	case ev.What == trail.Job:

@@ -73,6 +73,11 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 	}
 	if len(reply.Changes) == 0 && reflect.DeepEqual(v.Config().Params, cfg.Params) { // the old one may be incomplete
 		reply.Applied = true
+		if v.HasTriggers() { // some may be about that it was read
+			if _, err := c.propose(ctx, &state.Triggers{Op: state.Reconfigured}); err != nil {
+				return nil, err
+			}
+		}
 		return reply, nil
 	}
 	reply.Applied = true

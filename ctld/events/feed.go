@@ -25,7 +25,7 @@ type Event struct {
 	Index     uint64 `json:"index"` // of the log entry
 	Time      string `json:"time"`  // RFC 3339, UTC
 	Kind      string `json:"kind"`  // task_submitted, node_down ...
-	What      string `json:"what"`  // job, node, gpu, reservation, partition, account, config, cluster
+	What      string `json:"what"`  // job, node, gpu, reservation, partition, account, config, cluster, trigger
 	Name      string `json:"name"`  // of the thing, as users write it: 12_3, n1, physics
 	Job       uint64 `json:"job,omitempty"`
 	Array     uint64 `json:"array,omitempty"`

@@ -110,7 +110,7 @@ func filterOf(q url.Values, lastID string) (*filter, error) {
 // kinds are the words that kind= takes: events, and kinds of things.
 func kinds() []string {
 	list := []string{trail.Job, trail.Node, trail.GPU, trail.Account, trail.Reservation, trail.Partition, trail.Config,
-		trail.Cluster}
+		trail.Cluster, trail.Trigger}
 	for _, e := range trail.Events() {
 		list = append(list, e.Name)
 	}

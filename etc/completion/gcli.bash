@@ -34,9 +34,9 @@ _gcli() {
 }
 
 complete -F _gcli \
-    gsubmit gqueue gcancel gacct ginfo gcontrol gshare grun galloc gprio gacctmgr gdiag gstat gseff greport gbcast gattach gcrontab
+    gsubmit gqueue gcancel gacct ginfo gcontrol gshare grun galloc gprio gacctmgr gdiag gstat gseff greport gbcast gattach gcrontab gtrigger
 # Slurm's names only where they are gbatch's.
-for _gcli_name in sbatch squeue scancel sacct sinfo scontrol sshare srun salloc sprio sacctmgr sdiag sstat seff sreport sbcast sattach scrontab; do
+for _gcli_name in sbatch squeue scancel sacct sinfo scontrol sshare srun salloc sprio sacctmgr sdiag sstat seff sreport sbcast sattach scrontab strigger; do
     if [[ $(readlink -f "$(type -P "$_gcli_name")" 2>/dev/null) == */gcli ]]; then complete -F _gcli "$_gcli_name"; fi
 done
 unset _gcli_name

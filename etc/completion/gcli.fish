@@ -19,11 +19,11 @@ function __gcli_complete
     end
 end
 
-for name in gsubmit gqueue gcancel gacct ginfo gcontrol gshare grun galloc gprio gacctmgr gdiag gstat gseff greport gbcast gattach gcrontab
+for name in gsubmit gqueue gcancel gacct ginfo gcontrol gshare grun galloc gprio gacctmgr gdiag gstat gseff greport gbcast gattach gcrontab gtrigger
     complete -c $name -f -a '(__gcli_complete)'
 end
 # Slurm's names only where they are gbatch's.
-for name in sbatch squeue scancel sacct sinfo scontrol sshare srun salloc sprio sacctmgr sdiag sstat seff sreport sbcast sattach scrontab
+for name in sbatch squeue scancel sacct sinfo scontrol sshare srun salloc sprio sacctmgr sdiag sstat seff sreport sbcast sattach scrontab strigger
     if string match -q '*/gcli' -- (realpath (command -s $name) 2>/dev/null)
         complete -c $name -f -a '(__gcli_complete)'
     end

@@ -104,6 +104,7 @@ var layers = []layer{
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
 	{"ctld/power", "internal/hostlist internal/model internal/state"},
 	{"ctld/crontab", "internal/model internal/state internal/proto"},
+	{"ctld/trigger", "internal/model internal/state"},
 	{"ctld/clock", "internal/model"},
 	{"ctld/lease", ""},
 	{"ctld/arrivals", ""},
@@ -132,9 +133,10 @@ var layers = []layer{
 	{"ctld/nearlimit", "internal/model internal/state"},
 	{"ctld/jobevents", "internal/model internal/state internal/jobtext"},
 	{"ctld/peaks", "internal/model internal/state"},
-	{"ctld", "ctld/resv ctld/power ctld/crontab ctld/define ctld/heap ctld/clock ctld/restore ctld/deadletter " +
-		"ctld/token ctld/rest ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook ctld/pools ctld/peaks " +
-		"ctld/nearlimit ctld/jobevents ctld/alike ctld/inuse ctld/lease ctld/issue ctld/present ctld/arrivals " +
+	{"ctld", "ctld/resv ctld/power ctld/crontab ctld/trigger ctld/define ctld/heap ctld/clock ctld/restore " +
+		"ctld/deadletter ctld/token ctld/rest ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook " +
+		"ctld/pools ctld/peaks ctld/nearlimit ctld/jobevents ctld/alike ctld/inuse ctld/lease ctld/issue " +
+		"ctld/present ctld/arrivals " +
 		"internal/model internal/ask internal/seff internal/blob " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},

@@ -26,9 +26,6 @@ type command struct {
 	slurm string // squeue
 	run   func(*env.Env) int
 	about string // one line for gcli's own list
-	why   string // for Slurm's commands that aren't there: what to use instead
-	usage string // of these, as Slurm's writes it
-	empty string // of these, the option that lists what there is none of
 }
 
 // commands lists every command. A function and not a variable: nothing is built at start that isn't asked for.
@@ -54,9 +51,7 @@ func commands() []command {
 		{name: "gseff", slurm: "seff", run: acct.Gseff, about: "tell how well a job used what it held"},
 		{name: "greport", slurm: "sreport", run: report.Greport, about: "report usage over time"},
 		{name: "gcrontab", slurm: "scrontab", run: submit.Gcrontab, about: "keep jobs that run at certain times"},
-		{slurm: "strigger", usage: "strigger [--set | --get | --clear] [OPTIONS]", empty: "--get",
-			why: "AlertProgram= and JobEventProgram= in gbatch.conf are called when nodes, daemons and " +
-				"jobs change (man gbatch-hooks); of your own jobs gsubmit --mail-type tells you"},
+		{name: "gtrigger", slurm: "strigger", run: manage.Gtrigger, about: "run programs when jobs, nodes or daemons change"},
 	}
 }
 
@@ -69,39 +64,14 @@ func Main(env *env.Env) int {
 		if env.Program != c.name && env.Program != c.slurm { // no program has an empty name
 			continue
 		}
-		if c.run == nil {
-			return c.absent(env)
-		}
 		return c.run(env)
 	}
 	fmt.Fprintf(env.Stderr, "%s: gcli is called by the names of gbatch's commands:\n\n", env.Program)
 	for _, c := range commands() {
-		if c.run != nil {
-			fmt.Fprintf(env.Stderr, "  %-9s %-9s %s\n", c.name, c.slurm, c.about)
-		}
+		fmt.Fprintf(env.Stderr, "  %-9s %-9s %s\n", c.name, c.slurm, c.about)
 	}
 	fmt.Fprintf(env.Stderr, "\nMake a link of that name to gcli, or run `make install`.\n")
 	return 2
-}
-
-// absent answers for a command of Slurm's that isn't there. Programs that look whether it is get what they expect: its
-// usage, its version, an empty list.
-func (c *command) absent(e *env.Env) int {
-	for _, a := range e.Args {
-		switch a {
-		case "-V", "--version":
-			e.Version()
-			return 0
-		case "--help", "--usage":
-			fmt.Fprintf(e.Stdout, "Usage: %s\n%s is not a part of gbatch: %s\n", c.usage, e.Program, c.why)
-			return 0
-		}
-	}
-	if c.empty != "" && slices.Contains(e.Args, c.empty) {
-		return 0
-	}
-	e.Errorf("%s is not a part of gbatch: %s", e.Program, c.why)
-	return 1
 }
 
 // completeLine answers a shell: complete SHELL COMMAND WORD... The command says which words it takes.
@@ -115,7 +85,7 @@ func completeLine(e *env.Env) int {
 	asked.Program, asked.Args, asked.Stderr = filepath.Base(e.Args[2]), []string{getopt.Completing}, io.Discard
 	asked.Complete = func(p *getopt.Parser) int { return complete.Run(&asked, p, words) }
 	for _, c := range commands() {
-		if c.run != nil && (c.name == asked.Program || c.slurm == asked.Program) {
+		if c.name == asked.Program || c.slurm == asked.Program {
 			return c.run(&asked)
 		}
 	}

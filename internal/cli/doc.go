@@ -8,7 +8,7 @@
 //	info      ginfo
 //	control   gcontrol
 //	acct      gacct gstat gseff
-//	manage    gacctmgr gshare gprio gdiag
+//	manage    gacctmgr gshare gprio gdiag gtrigger
 //
 // No room of commands imports another. Their common code is in packages below them: env (a
 // command's environment, ids, names, errors), request and allocate (requests of submit and run),

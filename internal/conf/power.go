@@ -18,6 +18,7 @@ var suspendStates = []string{"CLOUD", "DOWN", "DRAIN", "DYNAMIC_FUTURE", "DYNAMI
 
 const (
 	idleOnSuspend = "idle_on_node_suspend"
+	userTriggers  = "allow_user_triggers"
 	expedites     = "enable_expedited_requeue" // as it is in any case
 	keepExample   = "2,10%@Mon-Fri/08:00-18:00"
 	maxPowerS     = 365 * 86400
@@ -59,9 +60,9 @@ func powerSettings() []setting {
 			},
 			remark: func(_ *Config, v string) (text, hint string) {
 				for _, w := range splitList(v) {
-					if !strings.EqualFold(w, idleOnSuspend) && !strings.EqualFold(w, expedites) {
-						return "SlurmctldParameters: only " + idleOnSuspend + " has an effect here; the others are about Slurm's own " +
-							"daemons", "for rl_enable see QueryRateLimit"
+					if !hasFold([]string{idleOnSuspend, userTriggers, expedites}, w) {
+						return "SlurmctldParameters: only " + idleOnSuspend + " and " + userTriggers + " have an effect here; the " +
+							"others are about Slurm's own daemons", "for rl_enable see QueryRateLimit"
 					}
 				}
 				return "", ""

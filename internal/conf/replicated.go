@@ -53,6 +53,7 @@ func (c *Config) Model() *model.Config {
 	}
 	m.Params.InactiveS = c.InactiveLimitS
 	m.Params.WholeSockets = c.Select.Unit == UnitSocket
+	m.Params.UserTriggers = hasFold(splitList(c.SlurmctldParameters), userTriggers)
 	m.Params.Crontabs = slices.Contains(c.ScronParameters, scronEnable)
 	m.Params.CronCancel = slices.Contains(c.ScronParameters, scronCancel)
 	if c.FirstJobID > 1 {

@@ -101,7 +101,7 @@ func Commands(t testing.TB) string {
 		"gacctmgr", "gdiag", "gstat", "gseff", "seff", "greport", "sbatch", "squeue", "scancel", "sacct", "sinfo", "scontrol",
 		"srun", "salloc",
 		"sshare", "sprio", "sacctmgr", "sdiag", "sstat", "sreport", "gbcast", "sbcast", "strigger", "scrontab",
-		"gattach", "sattach", "gcrontab"} {
+		"gattach", "sattach", "gcrontab", "gtrigger"} {
 		if err := os.Symlink(gcli, filepath.Join(dir, name)); err != nil && !os.IsExist(err) {
 			t.Fatal(err)
 		}

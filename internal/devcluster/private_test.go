@@ -55,6 +55,7 @@ func newSecrets(t *testing.T, hides string) *secretCluster {
 	s.jobs["waits"] = w.submit(planted+"_waits", "true", strings.Replace(more, "gpu:2", "gpu:4", 1))
 	w.until(c, s.jobs["runs"], "RUNNING")
 	w.until(c, s.jobs["ends"], "COMPLETED")
+	s.trigger()
 	w.ok("POST", "/slurm/v0.0.44/reservation", fmt.Sprintf(`{"name":"planted_resv","start_time":{"set":true,"number":%d},`+
 		`"duration":{"set":true,"number":60},"node_list":["n1"],"users":["root"],"flags":["IGNORE_JOBS"]}`,
 		time.Now().Unix()+7200))
@@ -72,6 +73,18 @@ func newSecrets(t *testing.T, hides string) *secretCluster {
 		return nil
 	})
 	return s
+}
+
+// trigger sets one of root's, for a job.
+func (s *secretCluster) trigger() {
+	var id model.JobID
+	if _, err := fmt.Sscan(s.jobs["held"], &id); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.Client().Call(proto.KindSetTrigger, &proto.SetTriggerRequest{Of: model.TriggerJob, Job: id,
+		Events: model.OnFini, Program: "/bin/true planted"}, &proto.Empty{}); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // question has the requests of one kind.
@@ -124,6 +137,7 @@ func (s *secretCluster) questions() []question {
 		{proto.KindControllers, []proto.Message{&proto.Empty{}}},
 		{proto.KindDoctor, []proto.Message{&proto.Empty{}}},
 		{proto.KindCerts, []proto.Message{&proto.Empty{}}},
+		{proto.KindTriggers, []proto.Message{&proto.Empty{}}},
 		{proto.KindCrontab, []proto.Message{&proto.CrontabRequest{}, &proto.CrontabRequest{User: "root"}}},
 	}
 	var reports []proto.Message

@@ -184,6 +184,7 @@ type Params struct {
 	CronCancel      bool   // explicit_scancel: their jobs are cancelled only with --cron
 	InactiveS       int64  // InactiveLimit: how long an allocation's command may not be heard of; 0: any time
 	WholeSockets    bool   // CPUs are given out in whole sockets, where a partition says nothing else
+	UserTriggers    bool   // allow_user_triggers: users other than root and SlurmUser may have triggers
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -265,6 +266,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Bool(c, &x.CronCancel)
 	wire.Int(c, &x.InactiveS)
 	wire.Bool(c, &x.WholeSockets)
+	wire.Bool(c, &x.UserTriggers)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

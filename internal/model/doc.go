@@ -15,11 +15,10 @@
 // the limits in those lines.
 //
 // The other files, by noun. Jobs: spec.go (what was submitted), dep.go, taskset.go, features.go
-// (--constraint), mail.go, output.go (names of output files), suspend.go, crontab.go, step.go,
-// record.go (accounting), usage.go, endtext.go (how a job ended, in a sentence). Nodes: node.go,
-// rules.go (what nodes do around jobs; defaults and bounds of requests), gresunit.go and unit.go
-// (their GPUs one by one), share.go (parts of GPUs), bits.go (sets of CPUs and units). The cluster:
-// config.go, topology.go, account.go, reservation.go, plan.go, reason.go (why jobs wait),
-// explain.go, tres.go, units.go (time and counts), cert.go (certificates), identity.go (whose a job
-// can be).
+// (--constraint), mail.go, output.go (names of output files), suspend.go, crontab.go, trigger.go,
+// step.go, record.go (accounting), usage.go, endtext.go (how a job ended, in a sentence). Nodes:
+// node.go, rules.go (what nodes do around jobs; defaults and bounds of requests), gresunit.go and
+// unit.go (their GPUs one by one), share.go (parts of GPUs), bits.go (sets of CPUs and units). The
+// cluster: config.go, topology.go, account.go, reservation.go, plan.go, reason.go (why jobs wait),
+// tres.go, units.go (time and counts), cert.go (certificates), identity.go (whose a job can be).
 package model

@@ -268,7 +268,7 @@ func (x *Asked) Wire(c *wire.C) {
 type Audit struct {
 	At    Time
 	Event string // its name, such as node_down
-	What  string // the kind of thing: job, node, gpu, partition, account, reservation, config, cluster
+	What  string // the kind of thing: job, node, gpu, partition, account, reservation, config, cluster, trigger
 	Name  string // of the thing: n1, 12, physics
 	UID   uint32 // who did it; of no meaning if ByUser is not set
 	By    string // the user's name, or gbatch

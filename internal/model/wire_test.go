@@ -11,7 +11,7 @@ import (
 func TestWire(t *testing.T) {
 	wiretest.Package(t,
 		&AskRules{}, &Account{}, &Cert{}, &CertRevoked{}, &TokenRevoked{},
-		&CertToken{}, &Association{}, &Blob{}, &Config{}, &Crontab{}, &Era{},
+		&CertToken{}, &Association{}, &Blob{}, &Config{}, &Crontab{}, &Trigger{}, &Daemons{}, &Era{},
 		&Explanation{}, &Job{}, &Node{}, &Plan{},
 		&AcctEdit{}, &GresUnit{}, &JobRef{}, &QOS{}, &Range{}, &Record{}, &Reservation{}, &ResvTurn{},
 		&TRESCount{}, &Turn{}, &UnitTell{}, &User{}, &WCKey{})

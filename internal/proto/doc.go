@@ -14,12 +14,11 @@
 //
 //	requests.go   the kinds, and the table: what may be repeated, who answers, how long it may take
 //	errors.go     the codes, and Slurm's words and numbers for them
-//	limits.go     what one message may hold
-//	codec.go      Encode, Append, Decode
+//	codec.go      Encode, Append, Decode; what one message may hold
 //	user.go       what users have done; lists.go what they ask to see; halves.go divides long
 //	              answers; subjects with many messages have their own: accounts.go
 //	              controllers.go crontab.go doctor.go explain.go (--why) mig.go pools.go stat.go
-//	              steplist.go cert.go
+//	              steplist.go cert.go trigger.go
 //	daemon.go dbd.go node.go resize.go step.go report.go history.go   the other conversations
 //	stepfiles.go  of step.go: the tasks' files; what is no step (gbcast, gattach)
 //

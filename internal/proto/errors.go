@@ -57,6 +57,7 @@ const (
 	CodeInvalidWCKey
 	CodeCronModify
 	CodeCronCancel
+	CodeTriggerTaken
 )
 
 // firstTransport is the first code of internal/rpc's own, about the connection and not the request.
@@ -160,6 +161,8 @@ func Text(c Code) string {
 		return "Cannot modify scrontab jobs through scontrol"
 	case CodeCronCancel:
 		return "Cannot cancel scrontab jobs without --cron flag."
+	case CodeTriggerTaken:
+		return "Duplicate event trigger"
 	}
 	return ""
 }

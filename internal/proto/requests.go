@@ -56,6 +56,9 @@ const (
 	KindCrontab         // CrontabRequest -> CrontabReply
 	KindSetCrontab      // SetCrontabRequest -> SetCrontabReply
 	KindPresent         // PresentRequest -> PresentReply; the job's command is there
+	KindTriggers        // Empty -> stream of TriggersChunk
+	KindSetTrigger      // SetTriggerRequest -> Empty
+	KindClearTriggers   // ClearTriggersRequest -> ClearTriggersReply
 )
 
 // Kinds of requests about money.
@@ -174,6 +177,10 @@ var requests = [...]Request{
 
 	KindCrontab:    {Name: "REQUEST_CRONTAB", Number: 2200, Effect: ReadsOwn, Repeats: true},
 	KindSetCrontab: {Name: "REQUEST_UPDATE_CRONTAB", Number: 2202, Look: "gcrontab -l", Most: largeRequest},
+
+	KindTriggers:      {Name: "REQUEST_TRIGGER_GET", Number: 2018, Effect: Reads, Repeats: true, Stream: true},
+	KindSetTrigger:    {Name: "REQUEST_TRIGGER_SET", Number: 2017, Look: "gtrigger --get"},
+	KindClearTriggers: {Name: "REQUEST_TRIGGER_CLEAR", Number: 2019, Look: "gtrigger --get"},
 
 	KindToken:      {Name: "REQUEST_AUTH_TOKEN", Number: 5039, Effect: ReadsOwn, Repeats: true},
 	KindEditTokens: {Name: "REQUEST_EDIT_TOKENS", Look: "scontrol token"},

@@ -35,7 +35,7 @@ func TestWire(t *testing.T) {
 		&StepsRequest{}, &SubmitEachReply{}, &SubmitEachRequest{}, &SubmitReply{}, &TargetsReply{},
 		&UpdateJobRequest{}, &UpdateNodeRequest{},
 		&UpdatePartitionRequest{}, &SetDebugRequest{}, &WaitReply{}, &WaitRequest{}, &Welcome{}, &WhyReply{}, &WitnessReply{},
-		&WhyRequest{})
+		&WhyRequest{}, &TriggersChunk{}, &SetTriggerRequest{}, &ClearTriggersRequest{}, &ClearTriggersReply{})
 }
 
 // TestStoredRecords: gdbd's chunks have records as they are stored, and records with few fields are read too.

@@ -38,6 +38,9 @@ func (s *State) Check() error {
 	if err := s.checkCrontabs(); err != nil {
 		return err
 	}
+	if err := s.checkTriggers(); err != nil {
+		return err
+	}
 	return s.checkDerived()
 }
 

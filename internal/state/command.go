@@ -45,6 +45,7 @@ const (
 
 	KindResvTold Kind = 30
 	KindCrontab  Kind = 31
+	KindTriggers Kind = 32
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -504,6 +505,8 @@ func newBody(k Kind) Body {
 		return new(ResvTold)
 	case KindCrontab:
 		return new(Crontab)
+	case KindTriggers:
+		return new(Triggers)
 	}
 	return nil
 }

@@ -142,6 +142,12 @@ func later() []Body {
 				Cron: &model.Cron{Times: "5 4 * * *", First: 2, Last: 2}},
 			Script: model.Blob{Key: "s2", Data: []byte("#!/bin/sh\n")}, Env: model.Blob{Key: "e2", Data: []byte("A=b\x00")},
 			Priority: 5, Hold: model.HeldByUser, Most: 9}}},
+		&Triggers{Op: SetTrigger, Set: &model.Trigger{UID: 1000, GID: 100, Of: model.TriggerNode, Nodes: "n[1-3]",
+			Events: model.OnDown | model.OnDrained, OffsetS: 60, Perm: true, Program: "/usr/bin/logger down"},
+			Seen: &model.Daemons{Controllers: []string{"c1", "c2"}, PrimarySince: 1_700_000_000_000, Leader: "c1",
+				Lost: []string{"c2"}, Full: true, DbdLost: true, DatabaseLost: true},
+			Hits: []TimeHit{{ID: 3, Nodes: []string{"n1"}, By: 1_700_000_000_500}}, IDs: []uint32{4},
+			Ran: []TriggerRan{{ID: 3, Gen: 77}}},
 	}
 }
 

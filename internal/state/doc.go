@@ -16,10 +16,11 @@
 // It doesn't own: rights and validation of requests (ctld), the choice of jobs and nodes (sched),
 // the log (store).
 //
-// Around jobs: ready.go (prologs, and programs of the controller), launchfail.go, suspend.go,
+// Around jobs: ready.go (prologs, programs of the controller, failed launches), suspend.go,
 // resize.go (running jobs give nodes up and get more), het.go (heterogeneous jobs), once.go (a
 // request's change is made at most once), blob.go (scripts and environments, stored once, as equal
-// texts are), power.go (nodes that are off), crontab.go (jobs that come back), mail.go, edit.go.
+// texts are), power.go (nodes that are off), crontab.go (jobs that come back), trigger.go (what
+// has happened, for programs), mail.go, edit.go.
 // Counts for limits: tally.go (and of results and licenses), usage.go, decay.go, acctuse.go (and
 // money of accounts), govern.go (which limits apply). Accounts, reservations, units: accounts.go,
 // rename.go (users), check_accounts.go, reservation.go (they begin, repeat and end), units.go and

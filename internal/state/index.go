@@ -26,6 +26,7 @@ func (s *State) put(j *model.Job) {
 	s.journal.add(Change{Job: j.ID})
 	s.outcomes.count(old, j)
 	s.tellJob(old, j)
+	s.stirJob(old, j, 0)
 	s.reindexJob(old, j)
 	s.mailNever(old, j)
 }
@@ -34,6 +35,9 @@ func (s *State) put(j *model.Job) {
 func (s *State) remove(j *model.Job) {
 	s.jobs.Delete(j.ID)
 	s.journal.add(Change{Job: j.ID})
+	if len(s.jobTriggers) > 0 {
+		s.stirs.gone = append(s.stirs.gone, j.ID, j.ArrayID)
+	}
 	s.reindexJob(j, nil)
 	s.dropBlob(j.Spec.Script)
 	s.dropBlob(j.Spec.Env)
@@ -397,6 +401,10 @@ func (s *State) reindex() {
 		s.reindexJob(nil, j)
 		return true
 	})
+	s.triggers.all.Scan(func(_ uint32, t *model.Trigger) bool {
+		s.addTrigger(t)
+		return true
+	})
 	s.recount()
 	s.plan()
 	s.hold()
@@ -437,6 +445,9 @@ func (s *State) plan() {
 	}
 	if d, ok := s.finished.Min(); ok && s.cfg.Params.MinJobAgeS > 0 {
 		sooner(d.at.Add(s.cfg.Params.MinJobAgeS))
+	}
+	if d, ok := s.spents.Min(); ok {
+		sooner(d.at)
 	}
 	sooner(s.nextReservation())
 	s.nextDue = next

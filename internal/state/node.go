@@ -55,6 +55,7 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 		gone.Admin, gone.Reason, gone.ReasonBy, gone.ReasonAt = model.NodeDrain, reasonLeft, byGbatch, at
 		s.putNode(name, &gone)
 	}
+	s.stirs.reread = true
 	if kills {
 		s.killAllNever(at)
 	}

@@ -45,6 +45,7 @@ func TestTextsArePlain(t *testing.T) {
 	kept := map[string]bool{"*state.Submit.Spec.Args[]": true, "*state.Submit.RequestID": true,
 		"*state.Edit.Spec.Args[]": true, "*state.Once.Key": true,
 		"*state.SubmitHet.Parts[].Spec.Args[]": true, "*state.SubmitHet.RequestID": true,
+		"*state.Triggers.Set.Program":       true,
 		"*state.Crontab.Jobs[].Spec.Args[]": true, "*state.Crontab.Jobs[].RequestID": true}
 	texts := 0
 	for _, b := range all() {
@@ -52,6 +53,9 @@ func TestTextsArePlain(t *testing.T) {
 		hostile(reflect.ValueOf(b), name, true, nil)
 		if r, ok := b.(*Reserve); ok {
 			r.Resv.Nodes = []string{"n1", "n2"} // they are in order
+		}
+		if tr, ok := b.(*Triggers); ok && tr.Set != nil {
+			tr.Set.Program, tr.Set.Nodes = "/"+hostileText, "n1"
 		}
 		data, err := Encode(sampleAt, b)
 		if err != nil {

@@ -653,8 +653,53 @@ func (g *storm) one(st *State) Body {
 		return c
 	default:
 		g.now += model.Time(g.n(60_000))
+		if n := int64(g.now) % 5; n < 3 && g.view != nil {
+			return g.triggers(n)
+		}
 		return &Tick{Limit: int32(g.n(20))}
 	}
+}
+
+// triggers makes a command about triggers. It draws nothing from rng.
+func (g *storm) triggers(kind int64) *Triggers {
+	n := int64(g.now) / 5
+	var ids []uint32
+	c := &Triggers{}
+	g.view.triggers.all.Scan(func(id uint32, t *model.Trigger) bool {
+		ids = append(ids, id)
+		if len(t.Hits) > 0 && n%3 > 0 {
+			c.Ran = append(c.Ran, TriggerRan{ID: id, Gen: g.view.gen - uint64(n%3)})
+		}
+		return true
+	})
+	switch {
+	case kind == 0 && len(c.Ran) > 0:
+		c.Op = RanTriggers
+	case kind == 1 && len(ids) > 0 && n%4 == 0:
+		c.Op, c.IDs = DropTriggers, ids[:1]
+	case kind == 1 && len(ids) > 0 && n%4 == 1:
+		c.Op = HitTriggers
+		for _, id := range ids {
+			c.Hits = append(c.Hits, TimeHit{ID: id, Nodes: []string{"n1", "n3"}, By: g.now})
+		}
+	case kind == 1 && n%4 == 2:
+		c.Op, c.Seen = SeeDaemons, &model.Daemons{Controllers: []string{"c1", "c2"}, Leader: "c1", DbdLost: n%8 == 2}
+		if n%3 == 0 {
+			c.Seen.Leader, c.Seen.Lost = "c2", []string{"c1"}
+		}
+	default:
+		t := &model.Trigger{UID: uint32(n % 3), Of: model.TriggerOf(1 + n%5), Perm: n%7 == 0, Program: fmt.Sprint("/p", n%11),
+			OffsetS: n%30 - 10}
+		t.Events = t.Of.Events()
+		if t.Of == model.TriggerJob {
+			t.Job = max(g.top-min(model.JobID(n%9), g.top), 1)
+		}
+		if t.Of == model.TriggerNode && n%2 == 0 {
+			t.Nodes = "n[0-3]"
+		}
+		c.Op, c.Set, c.Ran = SetTrigger, t, nil
+	}
+	return c
 }
 
 // TestRandomCommands: after every one of thousands of random commands all invariants hold, and replicas with the same

@@ -51,6 +51,9 @@ type snapHead struct {
 	Turns                                []model.ResvTurn
 	NextTurn                             uint64
 	Crontabs                             uint64
+	Triggers                             uint64
+	NextTrigger                          uint32
+	Daemons                              *model.Daemons
 }
 
 func (x *snapHead) Wire(c *wire.C) {
@@ -97,6 +100,9 @@ func (x *snapHead) Wire(c *wire.C) {
 	wire.List(c, &x.Turns, model.MaxList)
 	wire.Int(c, &x.NextTurn)
 	wire.Int(c, &x.Crontabs)
+	wire.Int(c, &x.Triggers)
+	wire.Int(c, &x.NextTrigger)
+	wire.Ptr(c, &x.Daemons)
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -185,7 +191,7 @@ func (v *frozen) write(w io.Writer) error {
 		v.tokens.snap(v.open), v.capacity,
 		&snapMoney{uint64(v.wallets.Len()), uint64(v.invoices.Len()), v.nextInvoice},
 		uint64(v.wckeys.Len()), v.nextWCKey, v.turns, v.nextTurn,
-		uint64(v.crontabs.Len())}
+		uint64(v.crontabs.Len()), uint64(v.triggers.all.Len()), v.triggers.next, v.triggers.seen}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
 		err = e.Write(x)
@@ -247,6 +253,7 @@ func (v *frozen) write(w io.Writer) error {
 	v.invoices.Scan(func(_ uint64, x *price.Invoice) bool { return put(x) })
 	v.wckeys.Scan(func(_ string, w *model.WCKey) bool { return put(w) })
 	v.crontabs.Scan(func(_ uint32, t *model.Crontab) bool { return put(t) })
+	v.triggers.all.Scan(func(_ uint32, t *model.Trigger) bool { return put(t) })
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -322,6 +329,7 @@ func (in *restorer) read() error {
 		{head.Money.Invoices, in.invoice},
 		{head.WCKeys, in.wckey},
 		{head.Crontabs, in.crontab},
+		{head.Triggers, in.trigger},
 	} {
 		for range part.count {
 			if err := part.read(); err != nil {
@@ -357,6 +365,7 @@ func (in *restorer) head(head *snapHead) error {
 		head.Money = &snapMoney{Next: 1}
 	}
 	n.nextInvoice, n.nextWCKey = max(1, head.Money.Next), max(1, head.NextWCKey)
+	n.triggers.next, n.triggers.seen = max(1, head.NextTrigger), head.Daemons
 	n.turns, n.nextTurn = head.Turns, max(1, head.NextTurn)
 	if head.Accounts > 0 { // a snapshot from before there were accounts keeps the accounts of a new cluster
 		n.accounts.Clear()
@@ -381,7 +390,7 @@ func (in *restorer) settle() error {
 	}
 	n.reindex()
 	for _, check := range []func() error{n.checkJobs, n.checkNodes, n.checkLogs, n.checkAccounts, n.checkMoney,
-		n.checkReservations} {
+		n.checkReservations, n.checkTriggers} {
 		if err := check(); err != nil {
 			return fmt.Errorf("its facts contradict each other: %w", err)
 		}

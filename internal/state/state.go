@@ -23,6 +23,7 @@ type State struct {
 	halfways *btree.BTreeG[due]      // running jobs, by the moment of the next mail about their time limit
 	finished *btree.BTreeG[due]      // finished jobs, by the moment of their end
 	waiters  *btree.BTreeG[waitKey]  // jobs that wait for a job, an array or one of its tasks
+	spents   *btree.BTreeG[due]      // triggers that are over, by the moment at which they are forgotten
 	shared   *interned
 	held     holdings
 
@@ -40,6 +41,9 @@ type State struct {
 	ages ages // jobs that wait to gain priority by age; see age.go
 
 	now told // what the command under way says of itself; see trail.go
+
+	jobTriggers map[model.JobID][]uint32 // of each job with any
+	stirs       stirs                    // what the command under way has done; see trigger.go
 
 	woken []*model.Job // started and ended jobs whose waiters are still to be checked: empty between Applies
 }
@@ -115,6 +119,8 @@ type facts struct {
 
 	crontabs *btree.Map[uint32, *model.Crontab] // by user
 	undue    *btree.Map[model.JobID, struct{}]  // jobs of crontabs that wait for their next time; derived
+
+	triggers triggers
 
 	resvs   *btree.Map[string, *model.Reservation]
 	certs   certs
@@ -305,7 +311,7 @@ func New() *State {
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
 		wallets: new(btree.Map[string, *price.Wallet]), invoices: new(btree.Map[uint64, *price.Invoice]), nextInvoice: 1,
-		answers: newAnswers(), shipped: newShipped(), certs: newCerts(),
+		answers: newAnswers(), shipped: newShipped(), certs: newCerts(), triggers: newTriggers(),
 	}
 	s.givenUp = newGivenUp()
 	s.seed()
@@ -328,6 +334,8 @@ func (s *State) reset() {
 	s.live = btree.NewBTreeGOptions(liveLess, noLocks)
 	s.owned = btree.NewBTreeGOptions(ownedLess, noLocks)
 	s.waiters = btree.NewBTreeGOptions(waitLess, noLocks)
+	s.spents = btree.NewBTreeGOptions(dueLess, noLocks)
+	s.jobTriggers = map[model.JobID][]uint32{}
 	if s.shared == nil {
 		s.shared = newInterned()
 	}
@@ -378,6 +386,7 @@ const (
 	NoSuchPartition
 	NoSuchWCKey
 	NameTaken
+	NoSuchTrigger
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done",
@@ -395,7 +404,7 @@ var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: 
 	BadUser: "of a user whose jobs it can't be",
 	TooLong: "too long a description", WholeHet: "only to the whole heterogeneous job",
 	NoSuchPartition: "no such partition", NoSuchWCKey: "the user has no such wckey",
-	NameTaken: "there is one of that name"}
+	NameTaken: "there is one of that name", NoSuchTrigger: "no such trigger"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {
@@ -421,6 +430,7 @@ func (s *State) Apply(c Command) Result {
 	s.gen++
 	s.hear(c)
 	res := s.fold(c)
+	s.pull(c.At)
 	s.tellCapacity()
 	if s.letAge(c.At) {
 		s.plan()
@@ -493,6 +503,8 @@ func (s *State) fold(c Command) Result {
 		return s.applyResvTold(b)
 	case *Crontab:
 		return s.applyCrontab(c.At, b)
+	case *Triggers:
+		return s.applyTriggers(c.At, b)
 	}
 	return Result{}
 }

@@ -59,22 +59,7 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 		s.rejudge(j.ID, at)
 		res.Changed = true
 	}
-	for range limit {
-		d, ok := s.warnings.Min()
-		if !ok || d.at > at {
-			break
-		}
-		j, ok := s.jobs.Get(d.id)
-		if !ok {
-			s.warnings.Delete(d)
-			continue
-		}
-		n, run := *j, *j.Run
-		run.Warned = at
-		n.Run = &run
-		s.put(&n)
-		res.Changed = true
-	}
+	res.Changed = s.warn(at, limit) || res.Changed
 	res.Changed = s.mailHalfways(at, limit) || res.Changed
 	res.Changed = s.takeBack(at, limit) || res.Changed
 	age := s.cfg.Params.MinJobAgeS
@@ -99,21 +84,45 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 	s.answers.forget(at, limit)
 	res.Changed = s.endSpent(at) || res.Changed
 	res.Changed = s.turnReservations(at) || res.Changed
+	res.Changed = s.forgetSpent(at, limit) || res.Changed
 	s.wakeAll(at)
 	s.plan()
 	return res
 }
 
-// whyOver says why a job is ended whose time is over, and mails that it is.
+// whyOver says why a job is ended whose time is over, and tells those who want to know.
 func (s *State) whyOver(j *model.Job, at model.Time) model.StopCause {
 	switch {
 	case j.Spec.Deadline != 0 && s.LatestEnd(j) == j.Spec.Deadline:
+		s.stirJob(nil, j, model.OnTime)
 		return model.StopDeadline
 	case j.Run.GivesWay != model.NoStop:
 		return j.Run.GivesWay
 	}
+	s.stirJob(nil, j, model.OnTime)
 	s.mail(model.MailLimit, j, at)
 	return model.StopTimeLimit
+}
+
+// warn notes that running jobs are to get the signal that they asked for.
+func (s *State) warn(at model.Time, limit int) (changed bool) {
+	for range limit {
+		d, ok := s.warnings.Min()
+		if !ok || d.at > at {
+			break
+		}
+		j, ok := s.jobs.Get(d.id)
+		if !ok {
+			s.warnings.Delete(d)
+			continue
+		}
+		n, run := *j, *j.Run
+		run.Warned = at
+		n.Run = &run
+		s.put(&n)
+		changed = true
+	}
+	return changed
 }
 
 // forgetArray drops an array's counters with the last of its records.

@@ -425,6 +425,7 @@ func (s *State) putNode(name string, n *model.Node) {
 	old, _ := s.nodes.Set(name, n)
 	s.countRising(old, n)
 	s.tellNode(old, n)
+	s.stirNode(old, n)
 	s.journal.add(Change{Node: name})
 }
 

@@ -81,6 +81,8 @@ func validBody(b Body) error {
 		}
 	case *Crontab:
 		return validCrontab(b)
+	case *Triggers:
+		return validTriggers(b)
 	case *Units:
 		if len(b.Tells) > model.MaxUnitTells {
 			return malformed("an account of %d units, the limit is %d", len(b.Tells), model.MaxUnitTells)

@@ -30,6 +30,7 @@ func (s *State) View() *View {
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
 	v.resvs, v.answers.byKey = s.resvs.Copy(), s.answers.byKey.Copy()
 	v.crontabs, v.undue = s.crontabs.Copy(), s.undue.Copy()
+	v.triggers.all = s.triggers.all.Copy()
 	v.wallets, v.invoices, v.wckeys = s.wallets.Copy(), s.invoices.Copy(), s.wckeys.Copy()
 	v.givenUp, v.shipped.packs = s.givenUp.Copy(), s.shipped.packs.Copy()
 	v.certs = s.certs.copy()

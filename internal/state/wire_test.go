@@ -10,7 +10,7 @@ import (
 // is named here.
 func TestWire(t *testing.T) {
 	wiretest.Package(t,
-		&Certs{}, &Tokens{}, &Audits{}, &Crontab{},
+		&Certs{}, &Tokens{}, &Audits{}, &Crontab{}, &Triggers{},
 		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NewEra{}, &NodeEdit{}, &NodeHealth{}, &Once{}, &Reports{},
 		&Define{}, &Powers{}, &Reboots{}, &Reserve{}, &Resize{}, &ResvTold{},
 		&SetConfig{}, &Starts{}, &Stop{}, &Submit{}, &SubmitHet{}, &Suspend{}, &Tick{}, &Trim{}, &Units{}, &Usage{},

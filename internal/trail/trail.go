@@ -37,6 +37,9 @@ const (
 	PartChanged     = "partition_changed"
 	ConfigChanged   = "configuration_changed"
 	ClusterSize     = "cluster_size"
+	TriggerSet      = "trigger_set"
+	TriggerCleared  = "trigger_cleared"
+	TriggerRan      = "trigger_ran"
 )
 
 // Kinds of things.
@@ -49,6 +52,7 @@ const (
 	Partition   = "partition"
 	Config      = "config"
 	Cluster     = "cluster"
+	Trigger     = "trigger"
 )
 
 // States of nodes that take no jobs.
@@ -94,5 +98,8 @@ func Events() []Event {
 		{PartChanged, "a user made, changed or deleted a partition", true},
 		{ConfigChanged, "a user had the configuration read again, and it had changed", true},
 		{ClusterSize, "the cluster's nodes have other resources than before", true},
+		{TriggerSet, "a user set a trigger", true},
+		{TriggerCleared, "a user cleared a trigger", true},
+		{TriggerRan, "the program of a trigger has run, as the user who set it", true},
 	}
 }

@@ -79,6 +79,10 @@ var table = map[uint16]Row{
 	proto.KindCrontab:    {Refused, Own, Own, All, All, Passes, Refused, Passes, Refused},
 	proto.KindSetCrontab: tokens, // on nodes neither: what one says would last longer than its user's jobs there
 
+	proto.KindTriggers:      reads,
+	proto.KindSetTrigger:    {Refused, Own, Own, All, All, Passes, Refused, Passes, Refused}, // as crontabs
+	proto.KindClearTriggers: tokens,
+
 	proto.KindToken:      tokens,
 	proto.KindEditTokens: tokens,
 

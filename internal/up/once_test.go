@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -181,6 +182,27 @@ func allOK(reply *proto.TargetsReply, n int) error {
 	return nil
 }
 
+// triggers gives the numbers of the triggers with a program.
+func (o *onceTest) triggers(program string) (out []uint32) {
+	o.t.Helper()
+	err := client.New(filepath.Join(o.c.Dir, "run")).Stream(proto.KindTriggers, &proto.Empty{}, func(body []byte) error {
+		var chunk proto.TriggersChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for _, t := range chunk.Triggers {
+			if t.Program == program {
+				out = append(out, t.ID)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return out
+}
+
 // onceCases has every kind of request that changes something at the leader.
 var onceCases = []onceCase{
 	{proto.KindEditTokens, func(_ *onceTest, cl *client.Client) error {
@@ -324,6 +346,36 @@ var onceCases = []onceCase{
 		}
 		if n := len(o.list(job.Spec.Name)); n != 1 {
 			return fmt.Errorf("the crontab's entry is %d jobs", n)
+		}
+		return nil
+	}},
+	{proto.KindSetTrigger, func(o *onceTest, cl *client.Client) error {
+		program := "/bin/true " + o.name("trigger")
+		if err := cl.Call(proto.KindSetTrigger, &proto.SetTriggerRequest{Of: model.TriggerNode, Events: model.OnFail,
+			Program: program}, &proto.Empty{}); err != nil {
+			return err
+		}
+		if got := o.triggers(program); len(got) != 1 {
+			return fmt.Errorf("the triggers are %v", got)
+		}
+		return nil
+	}},
+	{proto.KindClearTriggers, func(o *onceTest, cl *client.Client) error {
+		program := "/bin/true " + o.name("cleared")
+		if err := client.New(filepath.Join(o.c.Dir, "run")).Call(proto.KindSetTrigger, &proto.SetTriggerRequest{
+			Of: model.TriggerNode, Events: model.OnFail, Program: program}, &proto.Empty{}); err != nil {
+			return err
+		}
+		was := o.triggers(program)
+		if len(was) != 1 {
+			return fmt.Errorf("the triggers are %v", was)
+		}
+		var reply proto.ClearTriggersReply
+		if err := cl.Call(proto.KindClearTriggers, &proto.ClearTriggersRequest{ID: was[0]}, &reply); err != nil {
+			return err
+		}
+		if got := o.triggers(program); len(got) != 0 || !slices.Equal(reply.IDs, was) {
+			return fmt.Errorf("%v are left of %v, the answer is %v", got, was, reply.IDs)
 		}
 		return nil
 	}},

@@ -39,6 +39,7 @@ type User struct {
 	GID    uint32
 	Name   string
 	Groups []uint32
+	Home   string // "": not known
 }
 
 // Has reports whether a group is one of the user's.
@@ -195,6 +196,9 @@ func askUser(ctx context.Context, uid uint32) (User, error) {
 		return User{}, fmt.Errorf("getent passwd %s: %w", digits, err)
 	}
 	u := User{UID: uid, GID: uint32(gid), Name: f[0]}
+	if len(f) > 5 {
+		u.Home = f[5]
+	}
 	out, err := run(ctx, "id", "-G", "--", u.Name)
 	if err != nil {
 		return User{}, err
@@ -234,7 +238,7 @@ func askFiles(digits string) (User, error) {
 	if err != nil {
 		return User{}, err
 	}
-	u := User{UID: uint32(uid), GID: uint32(gid), Name: who.Username}
+	u := User{UID: uint32(uid), GID: uint32(gid), Name: who.Username, Home: who.HomeDir}
 	groups, err := who.GroupIds()
 	if err != nil {
 		return User{}, err

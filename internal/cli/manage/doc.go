@@ -9,5 +9,6 @@
 //	gshare.go   gshare (sshare): shares and usage
 //	gprio.go    gprio (sprio): the factors of priorities
 //	gdiag.go                      gdiag (sdiag): the scheduler's statistics
+//	gtrigger.go                   gtrigger (strigger): programs that run when something happens
 //	complete.go                   what a shell completes of gacctmgr
 package manage

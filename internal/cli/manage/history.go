@@ -167,7 +167,8 @@ type transaction struct {
 func (p *past) transactions(c *client.Client) error {
 	p.rq.What = proto.ReportTrail
 	p.rq.Events = []string{trail.TaskCancelled, trail.TaskSignaled, trail.TaskRequeuing, trail.TaskChanged,
-		trail.NodeChanged, trail.AccountChanged, trail.ResvChanged, trail.PartChanged, trail.ConfigChanged}
+		trail.NodeChanged, trail.AccountChanged, trail.ResvChanged, trail.PartChanged, trail.ConfigChanged,
+		trail.TriggerSet, trail.TriggerCleared, trail.TriggerRan}
 	all, err := p.ask(c)
 	if err != nil {
 		return err
