@@ -87,7 +87,8 @@ func TestTrust(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to be other users")
 	}
-	c := devcluster.Start(t, devcluster.Options{Nodes: 1})
+	c := devcluster.Start(t, devcluster.Options{Nodes: 1,
+		Conf: "SlurmctldParameters=allow_user_triggers"})
 	dir := filepath.Join(c.Dir, "pki")
 	must(t, pki.Issue(dir, pki.RoleLogin, "lg1", []string{"127.0.0.1"}, dir))
 	socket, all := filepath.Join(c.Dir, "run", "ctld-ctl1.sock"), ports(t, c)
