@@ -174,6 +174,9 @@ func (c *Controller) checkTrigger(v *state.View, who *caller, t *model.Trigger) 
 	case !all && j.Spec.UID != who.UID:
 		code := sees.barred(j)
 		return refuse(code, "")
+	case t.Events&^model.OnFini&^model.OnTime != 0 && v.Array(t.Job) != nil:
+		return refuse(proto.CodeBadRequest, "the tasks of array %d have nodes of their own: set the trigger for a task, by "+
+			"the number that gqueue -o %%A shows", t.Job)
 	case t.Events&model.OnTime != 0 && v.Array(t.Job) != nil:
 		return refuse(proto.CodeBadRequest, "the tasks of array %d have time limits of their own: set the trigger for a "+
 			"task, by the number that gqueue -o %%A shows", t.Job)
@@ -197,7 +200,10 @@ func (c *Controller) checkTriggerNodes(v *state.View, t *model.Trigger) error {
 			return refuse(proto.CodeInvalidNode, "%s", name)
 		}
 	}
-	t.Nodes = hostlist.Compress(names)
+	if t.Nodes = hostlist.Compress(names); len(t.Nodes) > state.MaxTriggerNodes {
+		return refuse(proto.CodeInvalidNode, "the list of nodes takes %d bytes, at most %d are possible; without --node "+
+			"the trigger is about all", len(t.Nodes), state.MaxTriggerNodes)
+	}
 	return nil
 }
 
@@ -209,6 +215,7 @@ func (c *Controller) triggers(ctx context.Context, who *caller, _ *proto.Empty, 
 	chunk := &proto.TriggersChunk{}
 	names := map[uint32]string{}
 	var err error
+	bytes := 0
 	v.Triggers(func(t *model.Trigger) bool {
 		if !sees.trigger(t) {
 			return true
@@ -221,8 +228,9 @@ func (c *Controller) triggers(ctx context.Context, who *caller, _ *proto.Empty, 
 		chunk.Triggers = append(chunk.Triggers, proto.TriggerInfo{ID: t.ID, Of: t.Of, Res: resOf(t), Job: t.Job,
 			Events: t.Events, OffsetS: t.OffsetS, User: name, UID: t.UID, Perm: t.Perm, Program: t.Program,
 			Fired: len(t.Hits) > 0})
-		if len(chunk.Triggers) == proto.ChunkJobs {
-			err = send(chunk)
+		bytes += len(t.Nodes) + len(t.Program) + 100
+		if len(chunk.Triggers) == proto.ChunkJobs || bytes > proto.ChunkBytes/2 {
+			err, bytes = send(chunk), 0
 			chunk.Triggers = chunk.Triggers[:0]
 		}
 		return err == nil

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gbatch/ctld"
+	"gbatch/ctld/trigger"
 	"gbatch/internal/become"
 	"gbatch/internal/guest"
 	"gbatch/internal/version"
@@ -21,6 +22,9 @@ import (
 const removed = 3
 
 func main() {
+	if status, handled := trigger.Main(os.Args, os.Stderr); handled {
+		os.Exit(status)
+	}
 	guest.Half(64)
 	if err := become.Private(); err != nil {
 		fmt.Fprintln(os.Stderr, "gctld: warning: its memory is open to debuggers:", err)

@@ -3,11 +3,13 @@ package trigger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"gbatch/internal/model"
+	"gbatch/internal/plain"
 	"gbatch/internal/state"
 )
 
@@ -50,7 +52,7 @@ var ErrNever = errors.New("its program is not run")
 func (k *Keeper) Run(ctx context.Context) {
 	k.running, k.of, k.others, k.freed = map[uint32]bool{}, map[uint32]int{}, 0, make(chan struct{}, 1)
 	var wg sync.WaitGroup
-	defer wg.Wait()
+	defer waitFor(&wg)
 	var looked time.Time
 	for ctx.Err() == nil {
 		changed := k.Changed()
@@ -121,6 +123,22 @@ func (k *Keeper) propose(ctx context.Context, b state.Body) bool {
 	return err == nil
 }
 
+// endWait is how long a leader that steps down waits for its programs, which have been killed. One that can't be
+// killed, on a file system that hangs, does not keep it.
+const endWait = 5 * time.Second
+
+func waitFor(wg *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(endWait):
+	}
+}
+
 // start starts the programs that are due, and gives the time until the next one is; negative: none waits.
 func (k *Keeper) start(ctx context.Context, wg *sync.WaitGroup) time.Duration {
 	k.mu.Lock()
@@ -170,9 +188,12 @@ func (k *Keeper) call(ctx context.Context, v *state.View, t *model.Trigger) {
 		}
 		as, err = k.As(ctx, v, t)
 	}
-	said := ""
-	if err == nil {
-		k.Log.Info("a trigger's program begins", "trigger", t.ID, "uid", t.UID, "program", t.Program, "what", What(t))
+	said, why := "", ""
+	if err != nil {
+		why = fmt.Sprintf("%.200s", plain.Line(err.Error()))
+	} else {
+		k.Log.Info("a trigger's program begins", "trigger", t.ID, "uid", t.UID, "program", t.Program, "what",
+			fmt.Sprintf("%.200s", What(t)))
 		said, err = run(ctx, t, as, k.environ(v, t))
 	}
 	if ctx.Err() != nil {
@@ -183,7 +204,8 @@ func (k *Keeper) call(ctx context.Context, v *state.View, t *model.Trigger) {
 			"output", said)
 	}
 	for ctx.Err() == nil {
-		_, err := k.Propose(ctx, &state.Triggers{Op: state.RanTriggers, Ran: []state.TriggerRan{{ID: t.ID, Gen: v.Gen()}}})
+		_, err := k.Propose(ctx, &state.Triggers{Op: state.RanTriggers, Ran: []state.TriggerRan{{ID: t.ID, Gen: v.Gen(),
+			Why: why}}})
 		if err == nil {
 			return
 		}

@@ -83,15 +83,13 @@ func run(ctx context.Context, t *model.Trigger, as As, env []string) (said strin
 	words := strings.Fields(t.Program)
 	own, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
-	cmd := exec.CommandContext(own, words[0], append(words[1:], What(t))...)
+	cmd := exec.CommandContext(own, "/proc/self/exe")
+	cmd.Args = childArgs(as, append(words, What(t)))
 	cmd.Env, cmd.Dir = append(env, "USER="+as.Name, "LOGNAME="+as.Name), "/"
 	if as.Home != "" {
 		cmd.Env = append(cmd.Env, "HOME="+as.Home)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if as.Change {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: as.UID, Gid: as.GID, Groups: as.Groups}
-	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = grace
 	out := &bounded{}

@@ -13,6 +13,14 @@ import (
 	"gbatch/internal/state"
 )
 
+// TestMain is for the processes that become a trigger's program.
+func TestMain(m *testing.M) {
+	if status, handled := Main(os.Args, os.Stderr); handled {
+		os.Exit(status)
+	}
+	os.Exit(m.Run())
+}
+
 // apply applies a command.
 func apply(t *testing.T, s *state.State, at model.Time, body state.Body) state.Result {
 	t.Helper()

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"gbatch/ctld/trigger"
 	"gbatch/internal/devcluster"
 	"gbatch/internal/golden"
 	"gbatch/noded/cgroup"
@@ -31,6 +32,10 @@ func TestMain(m *testing.M) {
 	}
 	// They serve the tasks of Open MPI's programs by another.
 	if status, handled := steppmix.Main(os.Args, os.Stderr); handled {
+		os.Exit(status)
+	}
+	// Controllers run triggers' programs by another.
+	if status, handled := trigger.Main(os.Args, os.Stderr); handled {
 		os.Exit(status)
 	}
 	flag.Parse()

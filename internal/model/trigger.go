@@ -271,5 +271,19 @@ func MergeHits(old, add []TriggerHit) []TriggerHit {
 		}
 	}
 	out = append(out, old...)
-	return out[:min(len(out), MaxList)]
+	if len(out) <= MaxTriggerHits {
+		return out
+	}
+	rest := TriggerHit{} // what is too much to be told by name
+	for _, h := range out[MaxTriggerHits-1:] {
+		rest.Events, rest.Gen = rest.Events|h.Events, max(rest.Gen, h.Gen)
+	}
+	if out = out[:MaxTriggerHits-1]; out[0].Name != "" {
+		out = slices.Insert(out, 0, TriggerHit{})
+	}
+	out[0].Events, out[0].Gen = out[0].Events|rest.Events, max(out[0].Gen, rest.Gen)
+	return out
 }
+
+// MaxTriggerHits bounds what is told by name of what has happened.
+const MaxTriggerHits = 4096

@@ -254,8 +254,12 @@ func (r *room) onlySockets(rq *Request) *room {
 			_, x.levels[i] = x.freeSockets(x.levels[i])
 		}
 		x.nfree = 0
+		most := r.nfree
+		if rq.MaxCPUs > 0 { // sockets that would take the partition beyond it are not for the job
+			most = min(most, rq.MaxCPUs-r.inUse(rq.part))
+		}
 		for _, socket := range list {
-			if n := x.nfree + socket.Count(); n <= r.nfree {
+			if n := x.nfree + socket.Count(); n <= most {
 				x.nfree = n
 			}
 		}
@@ -263,7 +267,7 @@ func (r *room) onlySockets(rq *Request) *room {
 	if rq.perSocket == 0 {
 		return &x
 	}
-	x.nfree = max(0, min(x.nfree, rq.perSocket*r.sockets()-r.inUse(rq.socketsOf)))
+	x.nfree = max(0, min(x.nfree, rq.perSocket*r.sockets()-r.inUse(rq.part)))
 	if r.counted {
 		x.cpus = x.cpus.First(x.nfree)
 		return &x
@@ -271,7 +275,7 @@ func (r *room) onlySockets(rq *Request) *room {
 	x.caps = make([]int, r.sockets())
 	var at []int
 	for i := range r.parts {
-		if r.parts[i].part == rq.socketsOf {
+		if r.parts[i].part == rq.part {
 			at = r.parts[i].at
 		}
 	}

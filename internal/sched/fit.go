@@ -320,8 +320,11 @@ func (r *room) put(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss) {
 		k = 0
 	}
 	cpus := rq.CPUsFor(tasks, gpus)
-	if !rq.Exclusive && r.round(rq, tasks, cpus) > r.nfree {
-		return na, missCPUs
+	if !rq.Exclusive {
+		need := r.round(rq, tasks, cpus)
+		if need > r.nfree || rq.MaxCPUs > 0 && need > rq.MaxCPUs-r.inUse(rq.part) { // CPUs can follow GPUs
+			return na, missCPUs
+		}
 	}
 	var sockets []model.Bits
 	with := cpus // how many CPUs near its units the job would like

@@ -48,7 +48,7 @@ type Request struct {
 	wholeCores   bool
 	wholeSockets bool
 	perSocket    int    // most CPUs of a socket, for all jobs of the partition together; 0: no limit
-	socketsOf    string // with perSocket, the partition
+	part         string // the partition, if it limits CPUs or gives out whole sockets
 	memConsumed  bool
 	gpuMargin    int64 // MiB of each GPU's memory that no job gets
 }
@@ -64,8 +64,8 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 	r.LLN, r.gpuMargin = params.LLN || p.LLN, params.GPUMemMarginMiB
 	r.topology, r.noticeS = p.Topology, sp.NoticeS()
 	r.wholeSockets = params.SocketsOf(p)
-	if p.MaxCPUsPerSocket > 0 {
-		r.perSocket, r.socketsOf = int(p.MaxCPUsPerSocket), p.Name
+	if r.perSocket = int(p.MaxCPUsPerSocket); r.perSocket > 0 || r.wholeSockets || r.MaxCPUs > 0 {
+		r.part = p.Name
 	}
 	if n := p.Shared(sp); n > 1 && !r.Exclusive {
 		r.Share, r.sharePart = int(n), p.Name

@@ -74,11 +74,13 @@ func (x *TimeHit) Wire(c *wire.C) {
 type TriggerRan struct {
 	ID  uint32
 	Gen uint64
+	Why string // why the program was not run; "": it was
 }
 
 func (x *TriggerRan) Wire(c *wire.C) {
 	wire.Int(c, &x.ID)
 	wire.Int(c, &x.Gen)
+	wire.Text(c, &x.Why, model.MaxName)
 }
 
 func (*Triggers) kind() Kind { return KindTriggers }
@@ -91,6 +93,8 @@ const (
 
 	// MaxTriggerOffsetS bounds an offset, seconds.
 	MaxTriggerOffsetS = 365 * 86400
+	// MaxTriggerNodes bounds a list of nodes, bytes.
+	MaxTriggerNodes = 16 << 10
 	// MaxTriggerProgram bounds a program with its arguments, bytes.
 	MaxTriggerProgram = 1024
 
@@ -109,6 +113,8 @@ func validTriggers(x *Triggers) error {
 		return malformed("a trigger about %s with events %s", t.Of, t.Events)
 	case t != nil && (len(t.Program) == 0 || t.Program[0] != '/' || len(t.Program) > MaxTriggerProgram):
 		return malformed("a trigger whose program is %.80q", t.Program)
+	case t != nil && len(t.Nodes) > MaxTriggerNodes:
+		return malformed("a trigger whose nodes take %d bytes", len(t.Nodes))
 	case t != nil && (t.OffsetS > MaxTriggerOffsetS || t.OffsetS < -MaxTriggerOffsetS):
 		return malformed("a trigger with an offset of %d s", t.OffsetS)
 	case x.Op == SeeDaemons && x.Seen == nil:
@@ -135,9 +141,10 @@ func newTriggers() triggers { return triggers{all: new(btree.Map[uint32, *model.
 type stirs struct {
 	nodes   []model.TriggerHit // Gen is not set
 	jobs    map[model.JobID]model.TriggerEvents
-	held    map[model.JobID][]string // nodes that jobs with triggers had before the command
-	gone    []model.JobID            // records that were removed
-	reread  bool                     // the configuration was read
+	held    map[model.JobID]map[string]bool // nodes that jobs with triggers had before the command, or have
+	alloc   map[model.JobID]*model.Alloc    // the last one that held has
+	gone    []model.JobID                   // records that were removed
+	reread  bool                            // the configuration was read
 	daemons []model.TriggerHit
 }
 
@@ -183,12 +190,29 @@ func (s *State) stirJob(old, j *model.Job, e model.TriggerEvents) {
 			e |= model.OnFini
 		}
 		if s.stirs.jobs == nil {
-			s.stirs.jobs, s.stirs.held = map[model.JobID]model.TriggerEvents{}, map[model.JobID][]string{}
+			s.stirs.jobs = map[model.JobID]model.TriggerEvents{}
 		}
 		s.stirs.jobs[id] |= e
 		if old != nil && old.Run != nil {
-			s.stirs.held[id] = append(s.stirs.held[id], old.Run.Alloc.NodeNames()...)
+			s.stirs.hold(id, old.Run.Alloc)
 		}
+	}
+}
+
+// hold notes the nodes of a job.
+func (st *stirs) hold(id model.JobID, a *model.Alloc) {
+	if st.alloc[id] == a {
+		return
+	}
+	if st.held == nil {
+		st.held, st.alloc = map[model.JobID]map[string]bool{}, map[model.JobID]*model.Alloc{}
+	}
+	if st.held[id] == nil {
+		st.held[id] = map[string]bool{}
+	}
+	st.alloc[id] = a
+	for i := range a.Nodes {
+		st.held[id][a.Nodes[i].Node] = true
 	}
 }
 
@@ -200,13 +224,22 @@ func (s *State) pull(at model.Time) {
 	}
 	s.stirs = stirs{}
 	slices.SortStableFunc(st.nodes, func(a, b model.TriggerHit) int { return cmp.Compare(a.Name, b.Name) })
+	var all model.TriggerEvents
+	for i := range st.nodes {
+		all |= st.nodes[i].Events
+	}
 	if len(st.nodes) > 0 || len(st.daemons) > 0 || st.reread {
 		s.triggers.all.Scan(func(_ uint32, t *model.Trigger) bool {
 			switch t.Of {
 			case model.TriggerJob:
-				s.hitJob(t, &st, at)
+				if t.Events&all != 0 || st.jobs[t.Job] != 0 {
+					s.hitJob(t, &st, at)
+				}
 			case model.TriggerNode:
-				hits := t.Among(st.nodes)
+				var hits []model.TriggerHit
+				if t.Events&all != 0 {
+					hits = t.Among(st.nodes)
+				}
 				if st.reread {
 					hits = slices.Insert(slices.Clip(hits), 0, model.TriggerHit{Events: model.OnReconfig})
 				}
@@ -267,11 +300,11 @@ func (s *State) hitJob(t *model.Trigger, st *stirs, at model.Time) {
 		hits = append(hits, model.TriggerHit{Events: e})
 	}
 	if len(st.nodes) > 0 {
-		held := st.held[t.Job]
 		if j != nil && j.Run != nil {
-			held = append(slices.Clip(held), j.Run.Alloc.NodeNames()...)
+			st.hold(t.Job, j.Run.Alloc)
 		}
-		hits = append(hits, model.HitsOf(st.nodes, func(name string) bool { return slices.Contains(held, name) })...)
+		held := st.held[t.Job]
+		hits = append(hits, model.HitsOf(st.nodes, func(name string) bool { return held[name] })...)
 	}
 	s.hit(t, hits, at)
 }
@@ -337,7 +370,7 @@ func (s *State) applyTriggers(at model.Time, c *Triggers) Result {
 	case RanTriggers:
 		for _, r := range c.Ran {
 			if t, ok := s.triggers.all.Get(r.ID); ok && len(t.Hits) > 0 && t.Spent == 0 {
-				s.ran(t, r.Gen, at)
+				s.ran(t, &r, at)
 			}
 		}
 	case SeeDaemons:
@@ -364,7 +397,8 @@ func (s *State) setTrigger(at model.Time, c *Triggers) Result {
 	var before *model.Trigger
 	s.triggers.all.Scan(func(_ uint32, o *model.Trigger) bool {
 		watched = watched || o.AboutDaemons()
-		if o.Alike(&t) && !o.Perm && (len(o.Hits) > 0 || o.Spent != 0) && o.Heir == 0 {
+		if o.Alike(&t) && !o.Perm && (len(o.Hits) > 0 || o.Spent != 0) && o.Heir == 0 &&
+			(before == nil || o.Program == t.Program || before.Program != t.Program) {
 			before = o
 		}
 		return true
@@ -454,15 +488,19 @@ func (s *State) timeHit(h *TimeHit, at model.Time) {
 
 // ran takes note that a trigger's program has ended. What has happened since it was begun is left for its next run, or
 // for the trigger that is set after it.
-func (s *State) ran(t *model.Trigger, gen uint64, at model.Time) {
+func (s *State) ran(t *model.Trigger, r *TriggerRan, at model.Time) {
 	n := *t
-	n.Hits = slices.DeleteFunc(slices.Clone(t.Hits), func(h model.TriggerHit) bool { return h.Gen <= gen })
+	n.Hits = slices.DeleteFunc(slices.Clone(t.Hits), func(h model.TriggerHit) bool { return h.Gen <= r.Gen })
 	n.Ran = at
-	s.tell(&model.Audit{Event: trail.TriggerRan, What: trail.Trigger, Name: strconv.FormatUint(uint64(t.ID), 10),
-		By: byGbatch, Owner: t.UID, Job: t.Job, Text: t.Program})
+	event, text := trail.TriggerRan, t.Program
+	if r.Why != "" {
+		event, text = trail.TriggerNotRun, t.Program+": "+r.Why
+	}
+	s.tell(&model.Audit{Event: event, What: trail.Trigger, Name: strconv.FormatUint(uint64(t.ID), 10),
+		By: byGbatch, Owner: t.UID, Job: t.Job, Text: text})
 	heir, inherited := s.triggers.all.Get(t.Heir)
 	switch {
-	case t.Of == model.TriggerJob && !s.known(t.Job), inherited:
+	case t.Of == model.TriggerJob && !s.known(t.Job) && !(t.Perm && len(n.Hits) > 0), inherited:
 		s.dropTrigger(t)
 		if inherited && len(n.Hits) > 0 {
 			h := *heir

@@ -40,6 +40,7 @@ const (
 	TriggerSet      = "trigger_set"
 	TriggerCleared  = "trigger_cleared"
 	TriggerRan      = "trigger_ran"
+	TriggerNotRun   = "trigger_not_run"
 )
 
 // Kinds of things.
@@ -101,5 +102,6 @@ func Events() []Event {
 		{TriggerSet, "a user set a trigger", true},
 		{TriggerCleared, "a user cleared a trigger", true},
 		{TriggerRan, "the program of a trigger has run, as the user who set it", true},
+		{TriggerNotRun, "the program of a trigger was not run, and why", true},
 	}
 }

@@ -168,7 +168,7 @@ func (p *past) transactions(c *client.Client) error {
 	p.rq.What = proto.ReportTrail
 	p.rq.Events = []string{trail.TaskCancelled, trail.TaskSignaled, trail.TaskRequeuing, trail.TaskChanged,
 		trail.NodeChanged, trail.AccountChanged, trail.ResvChanged, trail.PartChanged, trail.ConfigChanged,
-		trail.TriggerSet, trail.TriggerCleared, trail.TriggerRan}
+		trail.TriggerSet, trail.TriggerCleared, trail.TriggerRan, trail.TriggerNotRun}
 	all, err := p.ask(c)
 	if err != nil {
 		return err
