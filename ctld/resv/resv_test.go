@@ -261,6 +261,16 @@ func TestCreateAndUpdate(t *testing.T) {
 		!slices.Equal(longer.Nodes, r.Nodes) {
 		t.Errorf("%+v, %v", longer, err)
 	}
+	for _, keys := range [][2]model.KV{{{Key: "MaxStartDelay", Value: "5"}, {Key: "Flags+", Value: "MAGNETIC"}},
+		{{Key: "Flags+", Value: "MAGNETIC"}, {Key: "MaxStartDelay", Value: "5"}}} {
+		one, err := Update(testFacts(st), r, keys[:1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Update(testFacts(st), one, keys[1:]); err == nil {
+			t.Errorf("%v is taken", keys)
+		}
+	}
 	for _, c := range []struct {
 		set  []model.KV
 		code proto.Code
@@ -276,6 +286,7 @@ func TestCreateAndUpdate(t *testing.T) {
 		{words("TRES=cpu=2,2"), proto.CodeReservation, "give cores of each node with CoreCnt="},
 		{words("TRES=gres/gpu=0.5%"), proto.CodeReservation, "a percentage, 1% to 100%"},
 		{words("TRES=colour=1"), proto.CodeReservation, "write cpu=N, node=N"},
+		{words("Nodes=n3", "MaxStartDelay=5", "Flags=MAGNETIC"), proto.CodeReservation, "exclude each other"},
 		{words("Colour=red"), proto.CodeReservation, "Colour is not a key of reservations"},
 	} {
 		_, err := Create(testFacts(st), "r", c.set)

@@ -71,6 +71,10 @@ func (d *draft) build(set []model.KV) error {
 	if len(r.Users) > 0 && len(r.Groups) > 0 {
 		return refuse(proto.CodeResvUsers, "Users= and Groups= exclude each other")
 	}
+	if r.DelayS > 0 && r.Flags&model.ResvMagnetic != 0 {
+		return refuse(proto.CodeReservation, "MaxStartDelay and Flags=MAGNETIC exclude each other: a job that a "+
+			"reservation attracts never makes others leave; let its jobs ask for it with --reservation")
+	}
 	if r.Partition != "" && d.View.Partition(r.Partition) == nil {
 		return refuse(proto.CodeInvalidPartition, "%s", r.Partition)
 	}

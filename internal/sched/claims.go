@@ -86,7 +86,7 @@ func (p *Planner) hold(e *entry, l *lane, alloc *model.Alloc) bool {
 		}
 		b.nodes = append(b.nodes, n)
 		h := n.holdOf(&alloc.Nodes[i], l.part.Name, e.j.Spec, it.sh.rq.shareAt)
-		h.resv = it.sh.rq.Reservation
+		h.resv = it.sh.resvAt(n)
 		b.holds = append(b.holds, h)
 	}
 	if len(b.nodes) == 0 {

@@ -119,7 +119,7 @@ type Planner struct {
 func NewPlanner() *Planner {
 	return &Planner{running: map[model.JobID]int32{}, kept: map[model.JobID]*booking{}, claimed: map[model.JobID]bool{},
 		vain: map[vainKey]bool{}, roams: map[string]bool{}, elastic: map[model.JobID]*model.Job{},
-		asked: map[model.JobID][]string{}, vainCalls: map[vainKey]bool{}}
+		asked: map[model.JobID][]string{}, vainCalls: map[vainKey]bool{}, cursor: cursor{notice: -1}}
 }
 
 // Plan decides what starts now.

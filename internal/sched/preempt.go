@@ -53,6 +53,18 @@ func (p *Planner) mayPreempt(j *model.Job, l *lane) bool {
 	return false
 }
 
+// preemptIn does it for each of the reservations that a job asks for, in turn.
+func (p *Planner) preemptIn(l *lane, it *item) bool {
+	for sh := range it.sh.turns() {
+		one := *it
+		one.sh = sh
+		if !it.sh.attracts(sh) && p.preempt(l, &one) {
+			return true
+		}
+	}
+	return false
+}
+
 // preempt finds victims for a job that does not fit, if it may preempt, and gives it a claim to what they free.
 func (p *Planner) preempt(l *lane, it *item) bool {
 	if !it.robs || p.tries >= maxPreempts || it.e.claim != nil || p.waitsForNodes(l, it) != "" {

@@ -90,7 +90,7 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 	if it.calls && !waits && p.anySpare() && p.recall(l, it) {
 		return
 	}
-	if it.robs && !waits && p.preempt(l, it) {
+	if it.robs && !waits && p.preemptIn(l, it) {
 		return
 	}
 	bf := &p.policy.Backfill

@@ -102,7 +102,7 @@ func (p *Planner) windows() {
 				n.wins = append(n.wins, one)
 			}
 			if len(r.Licenses) > 0 && p.lic != nil {
-				w.flex, w.over, w.part, p.lic.parts = true, false, p.licenseHold(r.Licenses), true
+				w.flex, w.over, w.delay, w.part, p.lic.parts = true, false, 0, p.licenseHold(r.Licenses), true
 				p.lic.wins = append(p.lic.wins, w)
 			}
 		}
@@ -438,6 +438,16 @@ func (sh *shape) turns() iter.Seq[*shape] {
 
 // attracts reports whether one of the shapes of sh is for a reservation that the job did not ask for.
 func (sh *shape) attracts(one *shape) bool { return sh.drawn && one != sh }
+
+// resvAt names the reservation in which a job has a node: the first that it asks for and the node is in.
+func (sh *shape) resvAt(n *node) string {
+	for one := range sh.turns() {
+		if !sh.attracts(one) && n.reserved(one.rq.Reservation) {
+			return one.rq.Reservation
+		}
+	}
+	return sh.rq.Reservation
+}
 
 // magnetize gives all jobs new shapes if other reservations attract them than before.
 func (p *Planner) magnetize(now []*model.Reservation) {

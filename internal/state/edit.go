@@ -109,7 +109,7 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job, changed map[*model.Sp
 		case SetLimit:
 			if j.Run != nil {
 				run := *n.Run
-				run.LimitS = c.LimitS
+				run.LimitS, run.GivesWay = c.LimitS, model.NoStop
 				n.Run = &run
 			}
 		case SetThrottle:

@@ -163,6 +163,9 @@ func (s *session) do(out *bytes.Buffer, line string) {
 	case "makeroom":
 		res = s.apply(&Starts{Plan: model.Plan{Preempt: []model.Preemption{{Job: s.ids(w.plain)[0],
 			For: model.JobID(w.num("for", 0)), Sleep: true}}}})
+	case "yield":
+		res = s.apply(&Starts{Plan: model.Plan{Preempt: []model.Preemption{{Job: s.ids(w.plain)[0],
+			For: model.JobID(w.num("for", 0)), Cancel: true, NoticeS: w.num("notice", 60)}}}})
 	case "wake":
 		res = s.apply(&Starts{Plan: model.Plan{Resume: s.ids(w.plain)}})
 	case "tallies":

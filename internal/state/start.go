@@ -83,7 +83,7 @@ func (s *State) preemptOne(at model.Time, p *model.Preemption, j *model.Job) {
 	n, run := *j, *j.Run
 	run.GraceS, run.StopFor = p.GraceS, p.For
 	n.Run = &run
-	if p.NoticeS > 0 && !j.Run.Idles() {
+	if p.NoticeS > 0 && j.State == model.Running && !j.Run.Idles() { // otherwise there is no process to warn
 		s.yield(&n, &run, cause, p.NoticeS, at)
 		return
 	}
