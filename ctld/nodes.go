@@ -3,6 +3,7 @@ package ctld
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -378,11 +379,13 @@ func (c *Controller) come(ctx context.Context, h *proto.Hello) error {
 		return refuse(proto.CodeInvalidNode, "node %s is State=FUTURE since its gnoded was started: start gnoded anew, or "+
 			"gcontrol update NodeName=%s State=RESUME", h.Node, h.Node)
 	}
-	ctx = context.WithoutCancel(ctx) // a change may have other nodes in it too
-	return c.arrivals.Do(h.Node, func(names []string) error {
-		ctx, stop := context.WithTimeout(ctx, comeTimeout)
+	return c.arrivals.Do(ctx, h.Node, func(names []string) error {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), comeTimeout) // it may have other nodes in it too
 		defer stop()
 		return c.comeTogether(ctx, names)
+	}, func(err error) bool {
+		var no *rpc.Error
+		return errors.As(err, &no) && proto.Settled(no.Code)
 	})
 }
 

@@ -3,7 +3,12 @@
 // change all partitions.
 package arrivals
 
-import "sync"
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+)
 
 // Queue gathers what comes while a change is being made. The next change has all of it. The zero value is empty.
 type Queue struct {
@@ -23,9 +28,11 @@ type word struct {
 	err  error
 }
 
-// Do returns when a change with the name has been made by some caller's change; each caller gives the same function. If
-// one with several names fails, each of them is tried alone, so that no name fails for another one's fault.
-func (q *Queue) Do(name string, change func(names []string) error) error {
+// Do returns when a change with the name has been made by some caller's change, or the caller leaves; each caller gives
+// the same functions. If a change with several names is refused for what is in it, each of them is tried alone, so that
+// no name fails for another one's fault.
+func (q *Queue) Do(ctx context.Context, name string, change func(names []string) error,
+	refused func(error) bool) error {
 	me := &arrival{name: name, told: make(chan word, 1)}
 	q.mu.Lock()
 	q.waiting = append(q.waiting, me)
@@ -33,37 +40,85 @@ func (q *Queue) Do(name string, change func(names []string) error) error {
 	q.busy = true
 	q.mu.Unlock()
 	if others {
-		if w := <-me.told; !w.next {
-			return w.err
+		select {
+		case w := <-me.told:
+			if !w.next {
+				return w.err
+			}
+		case <-ctx.Done():
+			q.leave(me)
+			return ctx.Err()
 		}
 	}
+	return q.lead(me, change, refused)
+}
 
+// errFailed is what the others are told if a change panics.
+var errFailed = errors.New("the change failed")
+
+// lead makes a change of what is waiting, and hands the lead on.
+func (q *Queue) lead(me *arrival, change func(names []string) error, refused func(error) bool) error {
 	q.mu.Lock()
 	list := q.waiting
 	q.waiting = nil
 	q.mu.Unlock()
+	of := map[string][]*arrival{}
 	var names []string
 	for _, a := range list {
-		names = append(names, a.name)
+		if of[a.name] == nil {
+			names = append(names, a.name)
+		}
+		of[a.name] = append(of[a.name], a)
 	}
-	err := change(names)
 	var mine error
-	for _, a := range list {
-		one := err
-		if err != nil && len(list) > 1 {
-			one = change([]string{a.name})
+	tell := func(name string, err error) {
+		for _, a := range of[name] {
+			if a == me {
+				mine = err
+			} else {
+				a.told <- word{err: err}
+			}
 		}
-		if a == me {
-			mine = one
-		} else {
-			a.told <- word{err: one}
-		}
+		delete(of, name)
 	}
+	defer func() {
+		for _, name := range names {
+			tell(name, errFailed) // those that have been told are gone
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.passOn()
+	}()
+	err := change(slices.Clone(names))
+	alone := err != nil && len(names) > 1 && refused(err)
+	for _, name := range names {
+		if alone {
+			err = change([]string{name})
+		}
+		tell(name, err)
+	}
+	return mine
+}
 
+// leave takes out an arrival that waits no longer.
+func (q *Queue) leave(a *arrival) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	i := slices.Index(q.waiting, a)
+	if i < 0 { // its change is being made
+		return
+	}
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+	select {
+	case <-a.told: // it was to make the next change
+		q.passOn()
+	default:
+	}
+}
+
+// passOn lets the first that waits make the next change. The caller holds mu.
+func (q *Queue) passOn() {
 	if q.busy = len(q.waiting) > 0; q.busy {
 		q.waiting[0].told <- word{next: true}
 	}
-	return mine
 }

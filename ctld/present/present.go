@@ -19,6 +19,11 @@ const (
 	restS = 30
 	// least is the least time between two looks at the jobs.
 	least = time.Second
+	// grace is what every command gets more when this controller may have missed it: when it begins to lead, and when it
+	// was stopped for a while. A command that could not speak tries again within seconds; an election takes up to 10.
+	grace = 15 * time.Second
+	// late is how much later than twice the usual wait a look comes if the controller was stopped.
+	late = 5 * time.Second
 )
 
 // EveryS is how often, in seconds, a command says that it is there.
@@ -34,14 +39,18 @@ type Roll struct {
 	mu    sync.Mutex
 	heard map[model.JobID]time.Time
 	limit int64     // seconds, at the last look; -1: there was none yet
-	first time.Time // until then commands may not know the limit, as it is new
+	first time.Time // silence counts from then on: before, commands may not know the limit, or not have been heard
+
+	looked time.Time     // the last look; zero: there was none yet
+	wait   time.Duration // to the next one
 }
 
 // Begin forgets everything.
 func (r *Roll) Begin(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.heard, r.limit, r.first = map[model.JobID]time.Time{}, -1, now
+	r.heard, r.limit, r.first = map[model.JobID]time.Time{}, -1, now.Add(grace)
+	r.looked, r.wait = time.Time{}, 0
 }
 
 // Here notes that a job's command is there.
@@ -57,6 +66,10 @@ func (r *Roll) Here(id model.JobID, now time.Time) {
 func (r *Roll) Silent(v *state.View, now time.Time) (out []*model.Job, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer func() { r.looked, r.wait = now, wait }()
+	if !r.looked.IsZero() && now.Sub(r.looked) > 2*r.wait+late {
+		r.first = now.Add(grace)
+	}
 	limit := v.Config().Params.InactiveS
 	if limit != r.limit && r.limit >= 0 {
 		r.first = now.Add(restS * time.Second)

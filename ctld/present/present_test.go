@@ -49,15 +49,20 @@ func TestSilent(t *testing.T) {
 	var r Roll
 	r.Begin(now)
 	after := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
-	silent := func(s int) bool {
-		list, wait := r.Silent(v, after(s))
-		if wait < time.Second {
-			t.Errorf("the next look comes after %v", wait)
+	last := -1
+	silent := func(s int) (is bool) {
+		for last < s {
+			last++
+			list, wait := r.Silent(v, after(last))
+			if wait < time.Second {
+				t.Errorf("the next look comes after %v", wait)
+			}
+			is = len(list) > 0
 		}
-		return len(list) > 0
+		return is
 	}
-	if silent(0) || silent(99) || !silent(100) {
-		t.Error("a command that a new leader has not heard has as long as any other")
+	if silent(0) || silent(114) || !silent(115) {
+		t.Error("a command that a new leader has not heard has a little longer than any other")
 	}
 	r.Here(1, after(150))
 	if silent(151) || silent(249) || !silent(250) {
@@ -69,8 +74,13 @@ func TestSilent(t *testing.T) {
 		t.Error("a command is silent without a limit")
 	}
 	v = facts(t, 100).View()
-	if silent(2000) || silent(2000+restS+99) || !silent(2000+restS+100) {
+	if silent(1001) || silent(1001+restS+99) || !silent(1001+restS+100) {
 		t.Error("a new limit leaves no time to hear of it")
+	}
+	r.Here(1, after(1200))
+	silent(1201)
+	if last = 1399; silent(1400) || silent(1400+114) || !silent(1400+115) {
+		t.Error("a leader that was stopped gives commands no time to speak")
 	}
 	if EveryS(2) != 1 || EveryS(100) != 25 || EveryS(65533) != restS {
 		t.Error("commands speak too rarely, or too often")

@@ -286,7 +286,7 @@ func RequestIn(kind uint16, body []byte) Request {
 	switch kind {
 	case KindStale:
 		var stale Stale
-		if err := Decode(body, &stale); err != nil || stale.Kind == KindStale {
+		if err := Decode(body, &stale); err != nil || stale.Kind == KindStale || stale.Kind == KindPresent {
 			return RequestOf(0)
 		}
 		row := RequestOf(stale.Kind)

@@ -1,20 +1,28 @@
 package allocate
 
 import (
+	"errors"
 	"sync"
 	"time"
 
 	"gbatch/internal/client"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 )
 
 // attend.go ties an allocation to its command: when galloc or grun is killed, the daemon of its host notices the end of
 // a connection made for this purpose, and cancels the job.
 
 const (
-	attendPace   = time.Second      // between two tries to tell the daemon of this host
-	presentAgain = 15 * time.Second // after a try to tell the leader that failed
+	attendPace = time.Second // between two tries to tell the daemon of this host
+
+	// presentAgain is the pause after a try to tell the leader that failed: a new leader does not wait long.
+	presentAgain = time.Second
+	// presentRefused is the pause after a leader has refused to hear it.
+	presentRefused = 10 * time.Second
+	// presentWithin bounds a try.
+	presentWithin = 4 * time.Second
 )
 
 // attendance is that connection.
@@ -60,9 +68,15 @@ func (a *Allocation) present(job model.JobID) {
 	for !a.Keep && !a.attendance.isOver() {
 		every := presentAgain
 		if c, err := a.Connect(); err == nil {
+			c.Within(presentWithin)
+			c.WhenOld(nil) // only a leader hears it, and the user is told nothing
 			var r proto.PresentReply
-			if c.Call(proto.KindPresent, &proto.PresentRequest{Job: job}, &r) == nil && r.EveryS > 0 {
+			var refused *rpc.Error
+			err := c.Call(proto.KindPresent, &proto.PresentRequest{Job: job}, &r)
+			if err == nil && r.EveryS > 0 {
 				every = time.Duration(r.EveryS) * time.Second
+			} else if errors.As(err, &refused) && proto.Settled(refused.Code) {
+				every = presentRefused
 			}
 			c.Close()
 		}
