@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"gbatch/ctld/alarm"
 	"gbatch/ctld/nearlimit"
+	"gbatch/ctld/program"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/plain"
 	"gbatch/internal/price"
@@ -60,17 +60,11 @@ func (c *Controller) watchAlerts(ctx context.Context) {
 
 // runAlert calls the program once and waits for it.
 func (c *Controller) runAlert(parent context.Context, v *state.View, path string, a *alarm.Alert) {
-	ctx, cancel := context.WithTimeout(parent, alertTimeout)
-	defer cancel()
-	env := append([]string{progPath, "SLURM_CLUSTER_NAME=" + v.Config().Cluster}, a.Environ(c.now().Seconds())...)
-	cmd, out := program(ctx, env, path, a.Event, plain.Line(a.Sentence()))
-	err := cmd.Run()
-	if errors.Is(err, exec.ErrWaitDelay) || parent.Err() != nil {
-		return
-	}
-	if err != nil {
+	p := program.Call{Argv: []string{path, a.Event, plain.Line(a.Sentence())}, Limit: alertTimeout,
+		Env: append([]string{program.Path, "SLURM_CLUSTER_NAME=" + v.Config().Cluster}, a.Environ(c.now().Seconds())...)}
+	if err := p.Run(parent); err != nil && parent.Err() == nil {
 		c.log.Warn("AlertProgram failed; it is not called again for this event", "program", path, "event", a.Event,
-			"err", err, "output", strings.TrimSpace(out.String()))
+			"err", err, "output", p.Said.Line())
 	}
 }
 

@@ -306,7 +306,7 @@ func (c *Controller) present(_ context.Context, who *caller, rq *proto.PresentRe
 	v := c.machine.View()
 	j := v.Job(rq.Job)
 	if j == nil || j.Spec.UID != who.UID && who.UID != 0 {
-		return nil, refuse(proto.CodeInvalidJob, "Invalid job id specified")
+		return nil, refuse(proto.CodeInvalidJob, "")
 	}
 	c.roll.Here(j.ID, time.Now())
 	return &proto.PresentReply{EveryS: present.EveryS(v.Config().Params.InactiveS)}, nil
@@ -317,35 +317,21 @@ func (c *Controller) endInactive(ctx context.Context) {
 	c.roll.Begin(time.Now())
 	for ctx.Err() == nil {
 		v := c.machine.View()
-		changed := v.Config()
 		silent, wait := c.roll.Silent(v, time.Now())
-		for _, j := range silent {
-			why := fmt.Sprintf("its command has not been heard of for %d seconds (InactiveLimit)",
-				changed.Params.InactiveS)
-			c.log.Info("an allocation is ended", "job", j.ID, "user", j.Spec.User, "why", why)
-			if _, err := c.propose(ctx, &state.Stop{Event: model.EvCancel, Limit: model.ReasonInactiveLimit, Why: why,
-				Targets: []model.JobRef{{Job: j.ID, Task: model.NoTask}}}); err != nil && ctx.Err() == nil {
-				c.log.Warn("the allocation of a silent command can't be ended; it is tried again", "job", j.ID, "err", err)
+		stop := &state.Stop{Event: model.EvCancel, Limit: model.ReasonInactiveLimit,
+			Why: fmt.Sprintf("its command has not been heard of for %d seconds (InactiveLimit)",
+				v.Config().Params.InactiveS)}
+		for list := range slices.Chunk(silent, proto.MaxTargets) { // those of a host come together
+			stop.Targets = stop.Targets[:0]
+			for _, j := range list {
+				c.log.Info("an allocation is ended", "job", j.ID, "user", j.Spec.User, "why", stop.Why)
+				stop.Targets = append(stop.Targets, model.JobRef{Job: j.ID, Task: model.NoTask})
+			}
+			if _, err := c.propose(ctx, stop); err != nil && ctx.Err() == nil {
+				c.log.Warn("allocations of silent commands can't be ended; it is tried again", "jobs", len(list), "err", err)
 			}
 		}
-		c.untilConfig(ctx, changed, wait)
-	}
-}
-
-// untilConfig waits, or until there is another configuration.
-func (c *Controller) untilConfig(ctx context.Context, cfg *model.Config, wait time.Duration) {
-	ctx, stop := context.WithTimeout(ctx, wait)
-	defer stop()
-	for ctx.Err() == nil {
-		changed := c.machine.Changed()
-		if c.machine.View().Config() != cfg {
-			return
-		}
-		select {
-		case <-changed:
-			pause(ctx, eventsPace)
-		case <-ctx.Done():
-		}
+		pause(ctx, wait)
 	}
 }
 

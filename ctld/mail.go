@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"gbatch/ctld/program"
 	"gbatch/internal/model"
 	"gbatch/internal/plain"
 	"gbatch/internal/proto"
@@ -162,23 +161,18 @@ func (c *Controller) sendMail(parent context.Context, v *state.View, m *state.Ma
 func (c *Controller) runMailProg(parent context.Context, v *state.View, j *model.Job, subject string, env []string,
 	body string) {
 	path, users := v.Config().Params.MailProg, j.Spec.Mail().User
-	ctx, cancel := context.WithTimeout(parent, mailTimeout)
-	defer cancel()
-	cmd, out := program(ctx, append(programEnv(j, v.Config().Cluster), env...), path, "-s", subject, users)
-	cmd.Stdin = strings.NewReader(body)
-	err := cmd.Run()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // it has succeeded, and a process that it started holds its output open
-	}
+	p := program.Call{Argv: []string{path, "-s", subject, users}, Env: append(programEnv(j, v.Config().Cluster), env...),
+		Stdin: []byte(body), Limit: mailTimeout}
+	err := p.Run(parent)
 	switch {
 	case parent.Err() != nil:
 		err = errors.New("another controller leads now")
-	case ctx.Err() != nil:
+	case errors.Is(err, program.ErrLate):
 		err = fmt.Errorf("it was killed after %s", mailTimeout)
 	}
 	if err != nil {
 		c.log.Warn("MailProg failed; this mail is lost", "program", path, "job", j.ID, "to", users, "subject", subject, "err",
-			err, "output", strings.TrimSpace(out.String()))
+			err, "output", p.Said.Line())
 	}
 }
 

@@ -25,12 +25,7 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 			cpus, mem = max(cpus, def.CPUs), max(mem, def.MemMiB)
 		}
 	}
-	if p.MaxCPUsPerNode > 0 {
-		cpus = min(cpus, p.MaxCPUsPerNode)
-	}
-	if most := p.MaxCPUsPerSocket * p.NodeSockets; most > 0 {
-		cpus = min(cpus, most)
-	}
+	cpus = p.CPUsOf(cpus)
 	asked := int64(rq.CPUsFor(rq.PerNode, 0))
 	switch why {
 	case sched.TooManyCPUs:

@@ -401,7 +401,6 @@ func (c *Controller) comeTogether(ctx context.Context, names []string) error {
 		return nil
 	}
 	slices.Sort(names)
-	names = slices.Compact(names)
 	cmd, err := define.Come(v, names)
 	if err != nil {
 		return drafted(err)

@@ -9,6 +9,7 @@ import (
 
 	"gbatch/ctld/events"
 	"gbatch/ctld/power"
+	"gbatch/ctld/program"
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -100,7 +101,7 @@ func (c *Controller) keepReboots(ctx context.Context) {
 
 // keepPower powers nodes down and up.
 func (c *Controller) keepPower(ctx context.Context) {
-	env := []string{progPath}
+	env := []string{program.Path}
 	if path := os.Getenv("SLURM_CONF"); path != "" {
 		env = append(env, "SLURM_CONF="+path)
 	}

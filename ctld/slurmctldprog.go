@@ -1,7 +1,6 @@
 package ctld
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,13 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"gbatch/ctld/jobevents"
+	"gbatch/ctld/program"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
-	"gbatch/internal/plain"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
 )
@@ -31,14 +29,9 @@ import (
 // since a controller that stops leading kills the programs that it has started.
 
 const (
-	maxProgs      = 64       // programs that run at once
-	maxProgOutput = 16 << 10 // bytes of a program's output that the log gets
-	progPace      = 50 * time.Millisecond
-	progGrace     = 2 * time.Second // for output to end after the program was killed
+	maxProgs = 64 // programs that run at once
+	progPace = 50 * time.Millisecond
 )
-
-// progPath is the PATH of the controller's programs. It is fixed and does not depend on gctld's own.
-const progPath = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 
 // runSlurmctldProgs runs the programs that jobs wait for until ctx ends, and returns when none runs any more.
 func (c *Controller) runSlurmctldProgs(ctx context.Context) {
@@ -163,24 +156,17 @@ func (c *Controller) runPrograms(ctx context.Context, patterns []string, limitS 
 
 // runProgram runs one program in a process group of its own, and kills that group at its time limit.
 func (c *Controller) runProgram(parent context.Context, path string, limitS int64, env []string, j *model.Job) error {
-	ctx, cancel := context.WithCancel(parent)
-	if limitS > 0 {
-		ctx, cancel = context.WithTimeout(parent, time.Duration(limitS)*time.Second)
-	}
-	defer cancel()
-	cmd, out := program(ctx, env, path)
-	err := cmd.Run()
-	if text := strings.TrimSpace(out.String()); text != "" {
+	p := program.Call{Argv: []string{path}, Env: env, Limit: time.Duration(limitS) * time.Second}
+	err := p.Run(parent)
+	if text := strings.TrimSpace(string(p.Said.Data)); text != "" {
 		c.log.Info("output of PrologSlurmctld or EpilogSlurmctld", "program", path, "job", j.ID, "output", text)
 	}
 	var exit *exec.ExitError
 	switch {
-	case parent.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(err, program.ErrLate):
 		return fmt.Errorf("%s was killed after %d s, its time limit", path, limitS)
 	case errors.As(err, &exit) && exit.ExitCode() >= 0:
 		return fmt.Errorf("%s exited with %d", path, exit.ExitCode())
-	case errors.Is(err, exec.ErrWaitDelay):
-		return nil // it has ended well, and something that it started holds its output open
 	case err != nil:
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -189,32 +175,16 @@ func (c *Controller) runProgram(parent context.Context, path string, limitS int6
 
 // runJobEvent runs JobEventProgram for one event.
 func (c *Controller) runJobEvent(parent context.Context, call *jobevents.Call) error {
-	ctx, cancel := context.WithTimeout(parent, call.Limit)
-	defer cancel()
-	cmd, out := program(ctx, append(programEnv(call.Job, c.machine.View().Config().Cluster), call.Env...), call.Program)
-	cmd.Stdin = bytes.NewReader(call.Input)
-	err := cmd.Run()
-	switch text := plain.Line(strings.TrimSpace(out.String())); {
-	case errors.Is(err, exec.ErrWaitDelay):
-		return nil // it has ended well, and something that it started holds its output open
-	case err != nil && parent.Err() == nil && ctx.Err() != nil:
+	p := program.Call{Argv: []string{call.Program}, Stdin: call.Input, Limit: call.Limit,
+		Env: append(programEnv(call.Job, c.machine.View().Config().Cluster), call.Env...)}
+	err := p.Run(parent)
+	switch text := p.Said.Line(); {
+	case errors.Is(err, program.ErrLate):
 		return fmt.Errorf("it was killed after %s (JobEventTimeout)", call.Limit)
 	case err != nil && text != "":
 		return fmt.Errorf("%w; it wrote: %s", err, text)
 	}
 	return err
-}
-
-// program makes a command with its own process group, which is killed when ctx ends, and a buffer for the beginning of
-// its output.
-func program(ctx context.Context, env []string, path string, args ...string) (*exec.Cmd, *boundedBuffer) {
-	cmd, out := exec.CommandContext(ctx, path, args...), &boundedBuffer{}
-	cmd.Env, cmd.Dir = env, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = progGrace
-	cmd.Stdout, cmd.Stderr = out, out
-	return cmd, out
 }
 
 // leadLimit is how long SlurmctldPrimaryOnProg and OffProg may run. The latter holds up the controller that has ceased
@@ -228,12 +198,10 @@ func (c *Controller) tellLeads(ctx context.Context) {
 		if path == "" {
 			return
 		}
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), leadLimit)
-		defer cancel()
-		env := []string{progPath, "SLURM_CLUSTER_NAME=" + c.machine.View().Config().Cluster, "SLURMCTLD_NAME=" + c.opts.Name}
-		cmd, out := program(limited, env, path)
-		if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-			c.log.Warn(key+" failed", "program", path, "err", err, "output", strings.TrimSpace(out.String()))
+		p := program.Call{Argv: []string{path}, Limit: leadLimit, Env: []string{program.Path,
+			"SLURM_CLUSTER_NAME=" + c.machine.View().Config().Cluster, "SLURMCTLD_NAME=" + c.opts.Name}}
+		if err := p.Run(context.WithoutCancel(ctx)); err != nil {
+			c.log.Warn(key+" failed", "program", path, "err", err, "output", p.Said.Line())
 		}
 	}
 	run("SlurmctldPrimaryOnProg", c.machine.View().Config().Params.LeadOn)
@@ -290,20 +258,17 @@ func (c *Controller) tellReservation(ctx context.Context, cfg *model.Config, t *
 		limit = model.ProgramLimitS
 	}
 	if path != "" { // it was in the configuration when the turn came
-		limited, cancel := context.WithTimeout(ctx, time.Duration(limit)*time.Second)
-		cmd, out := program(limited, resvEnv(cfg.Cluster, t), path, t.Resv.Name)
-		err := cmd.Run()
-		late := limited.Err() != nil
-		cancel()
+		p := program.Call{Argv: []string{path, t.Resv.Name}, Env: resvEnv(cfg.Cluster, t),
+			Limit: time.Duration(limit) * time.Second}
+		err := p.Run(ctx)
 		if ctx.Err() != nil {
 			return // the next leader runs it
 		}
-		if late {
+		if errors.Is(err, program.ErrLate) {
 			err = fmt.Errorf("it was killed after %d s, its time limit", limit)
 		}
-		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-			c.log.Warn(key+" failed", "program", path, "reservation", t.Resv.Name, "err", err, "output",
-				strings.TrimSpace(out.String()))
+		if err != nil {
+			c.log.Warn(key+" failed", "program", path, "reservation", t.Resv.Name, "err", err, "output", p.Said.Line())
 		}
 	}
 	for ctx.Err() == nil {
@@ -320,22 +285,11 @@ func resvEnv(cluster string, t *model.ResvTurn) []string {
 	if t.Over {
 		event = "end"
 	}
-	return []string{progPath, "SLURM_CLUSTER_NAME=" + cluster, "GBATCH_RESERVATION=" + r.Name,
+	return []string{program.Path, "SLURM_CLUSTER_NAME=" + cluster, "GBATCH_RESERVATION=" + r.Name,
 		"GBATCH_RESERVATION_EVENT=" + event, "GBATCH_RESERVATION_NODES=" + hostlist.Compress(r.Nodes),
 		fmt.Sprintf("GBATCH_RESERVATION_START=%d", r.Start.Seconds()),
 		fmt.Sprintf("GBATCH_RESERVATION_END=%d", r.End.Seconds())}
 }
-
-// boundedBuffer keeps the beginning of everything written to it. It has no other method of a buffer: io.Copy would use
-// ReadFrom, which knows no bound.
-type boundedBuffer struct{ data []byte }
-
-func (b *boundedBuffer) Write(p []byte) (int, error) {
-	b.data = append(b.data, p[:min(max(maxProgOutput-len(b.data), 0), len(p))]...)
-	return len(p), nil
-}
-
-func (b *boundedBuffer) String() string { return string(b.data) }
 
 // slurmctldEnv is the environment of the controller's programs, as in Slurm.
 func slurmctldEnv(j *model.Job, script, cluster string) []string {
@@ -357,7 +311,7 @@ func exitEnv(e model.Exit) []string {
 // programEnv has the job's variables for the controller's programs, for a job that has run or not.
 func programEnv(j *model.Job, cluster string) []string {
 	s := j.Spec
-	env := []string{progPath, "SLURM_CLUSTER_NAME=" + cluster}
+	env := []string{program.Path, "SLURM_CLUSTER_NAME=" + cluster}
 	set := func(name, value string) {
 		if value != "" {
 			env = append(env, name+"="+value)

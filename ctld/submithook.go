@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gbatch/ctld/hook"
+	"gbatch/ctld/program"
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -126,10 +127,10 @@ func (c *Controller) askHook(ctx context.Context, rules *model.SubmitHook,
 }
 
 // hookUser says whom the program runs as.
-func (c *Controller) hookUser(ctx context.Context, rules *model.SubmitHook) (hook.As, error) {
+func (c *Controller) hookUser(ctx context.Context, rules *model.SubmitHook) (program.As, error) {
 	self := uint32(os.Geteuid())
 	if rules.User == "" && self != 0 {
-		return hook.As{}, nil
+		return program.As{}, nil
 	}
 	name := cmp.Or(rules.User, "nobody")
 	u, err := c.people.Named(ctx, name)
@@ -138,14 +139,14 @@ func (c *Controller) hookUser(ctx context.Context, rules *model.SubmitHook) (hoo
 	}
 	switch {
 	case err != nil:
-		return hook.As{}, fmt.Errorf("can't run as %s (JobSubmitUser): controller %s does not know that user (%w)", name,
+		return program.As{}, fmt.Errorf("can't run as %s (JobSubmitUser): controller %s does not know that user (%w)", name,
 			c.opts.Name, err)
 	case u.UID == self:
-		return hook.As{}, nil
+		return program.As{}, nil
 	case self != 0:
-		return hook.As{}, fmt.Errorf("can't run as %s (JobSubmitUser): gctld on %s is not root's", name, c.opts.Name)
+		return program.As{}, fmt.Errorf("can't run as %s (JobSubmitUser): gctld on %s is not root's", name, c.opts.Name)
 	}
-	return hook.As{UID: u.UID, GID: u.GID, Groups: u.Groups, Change: true}, nil
+	return program.As{UID: u.UID, GID: u.GID, Groups: u.Groups, Change: true}, nil
 }
 
 // withHook gives a specification with what the program has set.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gbatch/ctld/events"
+	"gbatch/ctld/program"
 	"gbatch/ctld/trigger"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
@@ -35,7 +36,7 @@ func (c *Controller) runTriggers(ctx context.Context) {
 	began := time.Now()
 	k := &trigger.Keeper{View: c.machine.View, Changed: c.machine.Changed, Now: c.now, Propose: c.propose,
 		As: c.triggerUser, Look: func(v *state.View) *model.Daemons { return c.daemons(v, began) },
-		Env: []string{progPath}, Log: c.log}
+		Env: []string{program.Path}, Log: c.log}
 	if path := os.Getenv("SLURM_CONF"); path != "" {
 		k.Env = append(k.Env, "SLURM_CONF="+path)
 	}
@@ -76,8 +77,8 @@ func (c *Controller) triggerUser(ctx context.Context, v *state.View, t *model.Tr
 	case err != nil:
 		return trigger.As{}, err
 	}
-	as := trigger.As{UID: u.UID, GID: u.GID, Groups: notRoots(u.UID, u.Groups), Name: u.Name, Home: u.Home,
-		Change: int(t.UID) != os.Geteuid()}
+	as := trigger.As{Name: u.Name, Home: u.Home, As: program.As{UID: u.UID, GID: u.GID,
+		Groups: notRoots(u.UID, u.Groups), Change: int(t.UID) != os.Geteuid()}}
 	if slices.Contains(as.Groups, t.GID) {
 		as.GID = t.GID
 	}
@@ -226,8 +227,7 @@ func (c *Controller) triggers(ctx context.Context, who *caller, _ *proto.Empty, 
 			names[t.UID] = name
 		}
 		chunk.Triggers = append(chunk.Triggers, proto.TriggerInfo{ID: t.ID, Of: t.Of, Res: resOf(t), Job: t.Job,
-			Events: t.Events, OffsetS: t.OffsetS, User: name, UID: t.UID, Perm: t.Perm, Program: t.Program,
-			Fired: len(t.Hits) > 0})
+			Events: t.Events, OffsetS: t.OffsetS, User: name, UID: t.UID, Perm: t.Perm, Program: t.Program})
 		bytes += len(t.Nodes) + len(t.Program) + 100
 		if len(chunk.Triggers) == proto.ChunkJobs || bytes > proto.ChunkBytes/2 {
 			err, bytes = send(chunk), 0

@@ -401,7 +401,7 @@ if [ -z "$bad" ]; then
 	"$@"
 	rc=$?
 fi
-told() { # a status as wait(2) has it, as in Slurm
+told() { # a status as wait(2) has it, as in Slurm, which calls each of the two by the other's name
 	[ "$2" -eq 0 ] || echo "slurmstepd: error: $1 failed status=$(($2 > 128 ? $2 - 128 : $2 * 256))" >&2
 }
 command -v timeout >/dev/null 2>&1 && limit='timeout -s KILL 5' || limit=

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gbatch/ctld"
-	"gbatch/ctld/trigger"
+	"gbatch/ctld/program"
 	"gbatch/internal/become"
 	"gbatch/internal/guest"
 	"gbatch/internal/version"
@@ -22,7 +22,7 @@ import (
 const removed = 3
 
 func main() {
-	if status, handled := trigger.Main(os.Args, os.Stderr); handled {
+	if status, handled := program.Main(os.Args, os.Stderr); handled {
 		os.Exit(status)
 	}
 	guest.Half(64)

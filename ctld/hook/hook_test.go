@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"gbatch/ctld/program"
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
 )
 
-// program writes a shell script that is the program.
-func program(t *testing.T, lines string) *model.SubmitHook {
+// script writes a shell script that is the program.
+func script(t *testing.T, lines string) *model.SubmitHook {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hook")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+lines+"\n"), 0o755); err != nil {
@@ -74,10 +75,10 @@ func TestProgramsThatFail(t *testing.T) {
 		"echo hello":                           "not the JSON",
 		"(sleep 1000; echo >" + dir + "/x) & ": "",
 	} {
-		rules := program(t, lines)
+		rules := script(t, lines)
 		rules.LimitS = 1
 		begin := time.Now()
-		_, _, err := new(Runner).Run(t.Context(), rules, As{}, submission())
+		_, _, err := new(Runner).Run(t.Context(), rules, program.As{}, submission())
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v; want %s", lines, err, want)
 		}
@@ -85,9 +86,9 @@ func TestProgramsThatFail(t *testing.T) {
 			t.Errorf("%s: took %s", lines, took)
 		}
 	}
-	rules := program(t, "")
+	rules := script(t, "")
 	rules.Program += "-missing"
-	if _, _, err := new(Runner).Run(t.Context(), rules, As{}, submission()); err == nil ||
+	if _, _, err := new(Runner).Run(t.Context(), rules, program.As{}, submission()); err == nil ||
 		!strings.Contains(err.Error(), "no such file") {
 		t.Errorf("missing: %v", err)
 	}

@@ -1,17 +1,14 @@
 package hook
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"gbatch/ctld/program"
 	"gbatch/internal/model"
 	"gbatch/internal/plain"
 )
@@ -21,7 +18,6 @@ const (
 	maxErrors  = 4 << 10         // bytes of what it writes to standard error
 	maxWaiting = 1024            // calls that wait for a turn
 	turnWait   = 5 * time.Second // for a turn, beside those that run
-	grace      = time.Second     // for its output to end when it has ended
 )
 
 // ErrBusy is the error of a call that got no turn.
@@ -36,71 +32,41 @@ type Runner struct {
 	freed   chan struct{} // closed when a turn ends
 }
 
-// As is the user that the program runs as.
-type As struct {
-	UID, GID uint32
-	Groups   []uint32
-	Change   bool // it is another user than this process's
-}
-
 // Run asks the program about a call. said is what it wrote to standard error. The error says what is wrong with the
 // program, in words that follow its path; ErrBusy is none of the program's.
-func (r *Runner) Run(ctx context.Context, rules *model.SubmitHook, as As, c *Call) (a *Answer, said string, err error) {
+func (r *Runner) Run(ctx context.Context, rules *model.SubmitHook, as program.As, c *Call) (a *Answer, said string,
+	err error) {
 	if err := r.enter(ctx, rules, c.UID); err != nil {
 		return nil, "", err
 	}
 	defer r.leave(c.UID)
 	limit := time.Duration(max(rules.LimitS, 1)) * time.Second
-	run, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	in, err := c.input(rules.LimitS)
 	if err != nil {
 		return nil, "", err
 	}
-	cmd := exec.CommandContext(run, rules.Program)
-	cmd.Env, cmd.Dir = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CLUSTER_NAME=" + c.Cluster,
-		"GBATCH_HOOK=" + c.Action}, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if as.Change {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: as.UID, Gid: as.GID, Groups: as.Groups}
-	}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = grace
-	out, words := &bounded{most: maxAnswer}, &bounded{most: maxErrors}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), out, words
-	if err = cmd.Start(); err == nil {
-		ended(cmd.Process.Pid)
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has left behind; mostly there is nothing
-		err = cmd.Wait()
-	}
-	said = plain.Line(string(words.data))
+	p := program.Call{Argv: []string{rules.Program}, As: as, Stdin: in, Limit: limit, Whole: true,
+		Env:  []string{program.Path, "SLURM_CLUSTER_NAME=" + c.Cluster, "GBATCH_HOOK=" + c.Action},
+		Said: program.Output{Most: maxAnswer}, Err: &program.Output{Most: maxErrors}}
+	err = p.Run(ctx)
+	said = plain.Line(string(p.Err.Data))
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return nil, said, context.Cause(ctx)
-	case run.Err() != nil:
+		return nil, said, err
+	case errors.Is(err, program.ErrLate):
 		return nil, said, fmt.Errorf("has not answered within %d s (JobSubmitTimeout)", rules.LimitS)
 	case errors.As(err, &exit) && exit.ExitCode() >= 0:
 		return nil, said, fmt.Errorf("exited with %d", exit.ExitCode())
-	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
+	case err != nil:
 		return nil, said, fmt.Errorf("does not run: %w", err)
-	case out.over:
+	case p.Said.Over:
 		return nil, said, fmt.Errorf("answered with more than %d bytes", maxAnswer)
 	}
-	if a, err = read(c.Action, out.data); err != nil {
+	if a, err = read(c.Action, p.Said.Data); err != nil {
 		return nil, said, fmt.Errorf("is wrong: %w", err)
 	}
 	return a, said, nil
-}
-
-// ended waits until a process has ended, and leaves it to be reaped: until then no other process has its number.
-func ended(pid int) {
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
 }
 
 // enter waits for a turn: one user has half of them at most.
@@ -153,19 +119,4 @@ func (r *Runner) leave(uid uint32) {
 		close(r.freed)
 		r.freed = nil
 	}
-}
-
-// bounded keeps the beginning of what is written to it. It has no method of a buffer: io.Copy would use ReadFrom, which
-// knows no bound.
-type bounded struct {
-	data []byte
-	most int
-	over bool
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	room := b.most - len(b.data)
-	b.over = b.over || len(p) > room
-	b.data = append(b.data, p[:min(max(room, 0), len(p))]...)
-	return len(p), nil
 }

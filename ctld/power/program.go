@@ -7,46 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
+	"gbatch/ctld/program"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/state"
 )
 
-const (
-	maxOutput = 16 << 10        // bytes of a program's output that the log gets
-	grace     = 2 * time.Second // for output to end after the program was killed
-	leastRun  = 60 * time.Second
-)
-
-// bounded keeps the beginning of everything written to it.
-type bounded struct{ data []byte }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	b.data = append(b.data, p[:min(max(maxOutput-len(b.data), 0), len(p))]...)
-	return len(p), nil
-}
+const leastRun = 60 * time.Second
 
 // run runs a program with the nodes' names as its argument, in a process group that is killed at the limit or with ctx.
 // It gives the beginning of its output.
 func run(ctx context.Context, path string, nodes []string, env []string, limit time.Duration) (string, error) {
-	own, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	cmd, out := exec.CommandContext(own, path, hostlist.CompressInOrder(nodes)), &bounded{}
-	cmd.Env, cmd.Dir = env, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = grace
-	cmd.Stdout, cmd.Stderr = out, out
-	err := cmd.Run()
-	text := string(bytes.TrimSpace(out.data))
+	c := program.Call{Argv: []string{path, hostlist.CompressInOrder(nodes)}, Env: env, Limit: limit}
+	err := c.Run(ctx)
+	text := string(bytes.TrimSpace(c.Said.Data))
 	switch {
-	case errors.Is(err, exec.ErrWaitDelay):
-		return text, nil // it has ended well, and something that it started holds its output open
-	case ctx.Err() == nil && own.Err() != nil:
+	case errors.Is(err, program.ErrLate):
 		return text, fmt.Errorf("%s was killed after %s, its time limit", path, limit)
 	case err != nil:
 		return text, fmt.Errorf("%s: %w", path, err)

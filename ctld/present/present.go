@@ -99,7 +99,7 @@ func (r *Roll) Silent(v *state.View, now time.Time) (out []*model.Job, wait time
 		return true
 	})
 	r.heard = here
-	return out, max(least, span/8)
+	return out, min(restS*time.Second, max(least, span/8))
 }
 
 // attended reports whether a job is one that runs and has a command. As in Slurm, those of partitions for root only

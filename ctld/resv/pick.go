@@ -14,7 +14,8 @@ import (
 // pick chooses the nodes or parts of nodes: the named ones, or ones that are free in time.
 func (d *draft) pick() error {
 	r := d.r
-	if d.follows && (r.Partition == "" || !strings.EqualFold(d.nodes, "ALL")) {
+	whole := d.fresh && d.nodes == "" && d.count == 0 && !d.partial() // all of the partition
+	if d.follows && (r.Partition == "" || !whole && !strings.EqualFold(d.nodes, "ALL")) {
 		return refuse(proto.CodeReservation, "Flags=PART_NODES goes with PartitionName= and Nodes=ALL")
 	}
 	if !d.sized {

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"gbatch/ctld/program"
 	"gbatch/internal/model"
 	"gbatch/internal/state"
 )
 
-// TestMain is for the processes that become a trigger's program.
+// TestMain is for the processes that become a user's program.
 func TestMain(m *testing.M) {
-	if status, handled := Main(os.Args, os.Stderr); handled {
+	if status, handled := program.Main(os.Args, os.Stderr); handled {
 		os.Exit(status)
 	}
 	os.Exit(m.Run())

@@ -102,9 +102,10 @@ var layers = []layer{
 	// The daemons: effects. They never import each other.
 	{"ctld/define", "internal/model internal/state internal/conf internal/proto"},
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
-	{"ctld/power", "internal/hostlist internal/model internal/state"},
+	{"ctld/power", "ctld/program internal/hostlist internal/model internal/state"},
 	{"ctld/crontab", "internal/model internal/state internal/proto"},
-	{"ctld/trigger", "internal/model internal/state"},
+	{"ctld/program", ""},
+	{"ctld/trigger", "ctld/program internal/model internal/state"},
 	{"ctld/clock", "internal/model"},
 	{"ctld/lease", ""},
 	{"ctld/arrivals", ""},
@@ -125,7 +126,7 @@ var layers = []layer{
 	// A small interface over HTTP, which asks as the commands do.
 	{"ctld/facade", words + " ctld/rest internal/rpc internal/state internal/cli/env internal/cli/request"},
 	{"ctld/heap", ""},
-	{"ctld/hook", "internal/model internal/ask"},
+	{"ctld/hook", "ctld/program internal/model internal/ask"},
 	{"ctld/pools", "internal/model internal/proto internal/state internal/sched/headroom"},
 	{"ctld/alike", "internal/model internal/proto internal/state"},
 	{"ctld/inuse", "internal/model internal/proto internal/state internal/sched/multifactor"},
@@ -133,7 +134,7 @@ var layers = []layer{
 	{"ctld/nearlimit", "internal/model internal/state"},
 	{"ctld/jobevents", "internal/model internal/state internal/jobtext"},
 	{"ctld/peaks", "internal/model internal/state"},
-	{"ctld", "ctld/resv ctld/power ctld/crontab ctld/trigger ctld/define ctld/heap ctld/clock ctld/restore " +
+	{"ctld", "ctld/resv ctld/power ctld/crontab ctld/trigger ctld/program ctld/define ctld/heap ctld/clock ctld/restore " +
 		"ctld/deadletter ctld/token ctld/rest ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook " +
 		"ctld/pools ctld/peaks ctld/nearlimit ctld/jobevents ctld/alike ctld/inuse ctld/lease ctld/issue " +
 		"ctld/present ctld/arrivals " +

@@ -36,12 +36,7 @@ func RulesOf(p *model.Partition, params *model.Params) model.AskRules {
 	r := model.AskRules{Partition: p.Name, MinNodes: p.MinNodes, MaxNodes: p.MaxNodes, DefMemPerGPU: p.DefMemPerGPU,
 		MaxMemPerCPU: params.MaxMemPerCPU, MaxMemPerNode: params.MaxMemPerNode, DefCPUPerGPU: p.DefCPUPerGPU,
 		Billing: p.Billing, Flags: params.Priority.Flags, NodeCPUs: p.NodeCPUs}
-	if p.MaxCPUsPerNode > 0 {
-		r.NodeCPUs = min(r.NodeCPUs, p.MaxCPUsPerNode)
-	}
-	if most := p.MaxCPUsPerSocket * p.NodeSockets; most > 0 {
-		r.NodeCPUs = min(r.NodeCPUs, most)
-	}
+	r.NodeCPUs = p.CPUsOf(r.NodeCPUs)
 	switch {
 	case p.DefMemPerCPU > 0:
 		r.DefMemPerCPU = p.DefMemPerCPU

@@ -116,7 +116,7 @@ func (p *PartitionDef) unitFault(unit Unit, memory bool) (text, hint string) {
 		return own + ", as the cluster's are CR_CPU: they count where these are CR_Core or CR_Socket",
 			"write SelectTypeParameters=CR_Core_Memory for the cluster"
 	case unit == UnitNode:
-		return own + " with SelectType=select/linear: jobs get whole nodes", "remove them"
+		return own + " with SelectType=select/linear", "write SelectType=select/cons_tres"
 	case strings.HasSuffix(p.SelectTypeParameters, "_MEMORY") != memory:
 		word := "CR_Core"
 		if p.cpuUnit() == model.CPUUnitSocket {

@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
-	"gbatch/ctld/trigger"
+	"gbatch/ctld/program"
 	"gbatch/internal/devcluster"
 	"gbatch/internal/golden"
 	"gbatch/noded/cgroup"
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	if status, handled := steppmix.Main(os.Args, os.Stderr); handled {
 		os.Exit(status)
 	}
-	// Controllers run triggers' programs by another.
-	if status, handled := trigger.Main(os.Args, os.Stderr); handled {
+	// Controllers run users' programs by another.
+	if status, handled := program.Main(os.Args, os.Stderr); handled {
 		os.Exit(status)
 	}
 	flag.Parse()

@@ -322,6 +322,9 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Int(c, &x.GivesWay)
 }
 
+// CutShort reports whether it is stopped at its limit to make room for a job of a reservation.
+func (r *Run) CutShort() bool { return r.GivesWay == StopPreempt || r.GivesWay == StopPreemptCancel }
+
 // SizedAt gives the moment since which the job has had its present nodes.
 func (r *Run) SizedAt() Time {
 	if r.Sized != 0 {

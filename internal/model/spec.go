@@ -184,9 +184,11 @@ func (s *Spec) NoticeS() int64 {
 
 // YieldsTo reports whether a job that is not in a reservation may run on its nodes until one of its jobs needs them.
 func (s *Spec) YieldsTo(r *Reservation) bool {
-	n := s.NoticeS()
-	return n >= 0 && r.DelayS > 0 && n <= r.DelayS
+	return Yields(s.NoticeS(), r.DelayS)
 }
+
+// Yields reports whether jobs with a notice may have what a reservation with a MaxStartDelay lends.
+func Yields(noticeS, delayS int64) bool { return delayS > 0 && noticeS >= 0 && noticeS <= delayS }
 
 // Needs has requests that few jobs make. Like a Spec it is never edited.
 type Needs struct {

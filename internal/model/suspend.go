@@ -195,6 +195,17 @@ func (n *Node) TakeCPUs(id JobID, cpus Bits, run *Run) {
 	}
 }
 
+// CPUsOf gives how many of a node's CPUs the partition's jobs can have.
+func (p *Partition) CPUsOf(cpus int32) int32 {
+	if p.MaxCPUsPerNode > 0 {
+		cpus = min(cpus, p.MaxCPUsPerNode)
+	}
+	if most := int64(p.MaxCPUsPerSocket) * int64(p.NodeSockets); most > 0 {
+		cpus = int32(min(int64(cpus), most))
+	}
+	return cpus
+}
+
 // Shared gives how many jobs of the partition may share a CPU of a job with this Spec; 1: its CPUs are its own.
 func (p *Partition) Shared(sp *Spec) int32 {
 	if p.ShareMax <= 1 || !p.ShareForced && (sp.More == nil || !sp.More.Share) || sp.Exclusive {

@@ -19,7 +19,6 @@ type TriggerInfo struct {
 	UID     uint32
 	Perm    bool
 	Program string
-	Fired   bool // it has happened, and the program is about to run, or runs
 }
 
 func (x *TriggerInfo) Wire(c *wire.C) {
@@ -33,7 +32,6 @@ func (x *TriggerInfo) Wire(c *wire.C) {
 	wire.Int(c, &x.UID)
 	wire.Bool(c, &x.Perm)
 	wire.Data(c, &x.Program, model.MaxName)
-	wire.Bool(c, &x.Fired)
 }
 
 // TriggersChunk is a part of the list of triggers.

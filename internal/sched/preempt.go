@@ -178,12 +178,12 @@ func (r *robber) victim(j *model.Job) *victim {
 		return v
 	}
 	pr := &r.p.cfg.Params.Preempt
+	if !pr.ByPartition && !pr.ByQOS {
+		return nil
+	}
 	v := &victim{j: j, prio: j.Run.Priority, mode: pr.Mode}
 	if v.prio == 0 {
 		v.prio = j.Priority
-	}
-	if !pr.ByPartition && !pr.ByQOS {
-		return nil
 	}
 	exempt := pr.ExemptS
 	if pr.MinExempt > 0 && v.prio >= pr.MinExempt || j.Spec.More != nil && j.Spec.More.NoPreempt {

@@ -142,7 +142,7 @@ func (n *node) beside(name string) bool {
 }
 
 // yields reports whether a reservation lets jobs with a notice have what its own jobs don't need; see preempt.go.
-func (w *window) yields(noticeS int64) bool { return w.delay > 0 && noticeS >= 0 && noticeS <= w.delay }
+func (w *window) yields(noticeS int64) bool { return model.Yields(noticeS, w.delay) }
 
 // open lists the moments at which the cursor's node opens and closes, and puts the cursor before the first of them.
 func (c *cursor) open() {

@@ -125,10 +125,13 @@ func (s *State) mayInstall(c *Crontab, old []*model.Job) Result {
 	}
 	for i := range c.Jobs {
 		sp := c.Jobs[i].Spec
-		each := make([]Refusal, i+1)
-		if r := s.maySubmit(sp, c.Jobs[i].Most); r != OK {
+		refused := func(r Refusal, why model.Reason) Result {
+			each := make([]Refusal, i+1)
 			each[i] = r
-			return Result{Refusal: r, Each: each}
+			return Result{Refusal: r, Reason: why, Each: each}
+		}
+		if r := s.maySubmit(sp, c.Jobs[i].Most); r != OK {
+			return refused(r, model.ReasonNone)
 		}
 		alike := func(o *model.Spec) bool { return o.Account == sp.Account && o.User == sp.User && o.QOS == sp.QOS }
 		others := 0
@@ -143,8 +146,7 @@ func (s *State) mayInstall(c *Crontab, old []*model.Job) Result {
 			}
 		}
 		if r := s.submitLimit(sp, others); r != model.ReasonNone {
-			each[i] = OverLimit
-			return Result{Refusal: OverLimit, Reason: r, Each: each}
+			return refused(OverLimit, r)
 		}
 	}
 	return Result{}

@@ -202,7 +202,7 @@ func TestCrontabStorm(t *testing.T) {
 	}
 	var back atomic.Int32
 	t.Cleanup(func() { // when all seeds have passed
-		if back.Load() < 10 {
+		if back.Load() < int32(seeds) {
 			t.Errorf("%d runs have ended and come back", back.Load())
 		}
 	})

@@ -97,7 +97,7 @@ func (f *facts) LatestEnd(j *model.Job) model.Time {
 		return 0
 	}
 	over := int64(0)
-	if p := f.parts[j.Run.Partition]; p != nil && j.Run.GivesWay == model.NoStop {
+	if p := f.parts[j.Run.Partition]; p != nil && !j.Run.CutShort() {
 		over = p.OverTimeS
 	}
 	return limitOf(j, over)

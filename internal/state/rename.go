@@ -87,7 +87,6 @@ func (s *State) renameReserved(edits []model.AcctEdit) {
 				n := *r
 				n.Users = users
 				s.putResv(&n)
-				s.resvGen++
 			}
 		}
 	}

@@ -74,7 +74,6 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 		s.putResv(&r)
 		s.cutLimits(&r)
 	}
-	s.resvGen++
 	s.wakeAll(at)
 	s.plan()
 	return Result{Changed: true}
@@ -291,6 +290,7 @@ func (s *State) cutLimits(r *model.Reservation) {
 // dropReservation forgets a reservation. With NO_HOLD_JOBS_AFTER its pending jobs go on without it; otherwise they wait
 // until they are given another one.
 func (s *State) dropReservation(r *model.Reservation, at model.Time) {
+	s.resvGen++
 	s.resvs.Delete(r.Name)
 	s.tellResv(r, true)
 	if r.Flags&model.ResvNoHold == 0 {
@@ -337,9 +337,6 @@ func (s *State) turnReservations(at model.Time) (changed bool) {
 		} else {
 			s.putResv(&n)
 		}
-	}
-	if len(due) > 0 {
-		s.resvGen++
 	}
 	return len(due) > 0
 }

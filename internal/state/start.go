@@ -96,11 +96,10 @@ func (s *State) yield(j *model.Job, run *model.Run, cause model.StopCause, notic
 	if run.GivesWay != model.NoStop {
 		return
 	}
+	end := s.LatestEnd(j)
 	run.GivesWay = model.StopTimeLimit
-	most := (int64(at-run.Start)-run.SleepMS)/1000 + noticeS
-	if end := s.LatestEnd(j); end == 0 || end > at.Add(noticeS) {
-		run.GivesWay = cause
-		run.LimitS = max(1, min(run.LimitS, most))
+	if end == 0 || end > at.Add(noticeS) { // its end comes earlier: it has no OverTimeLimit any more
+		run.GivesWay, run.LimitS = cause, max(1, (int64(at-run.Start)-run.SleepMS)/1000+noticeS)
 	}
 	s.put(j)
 	s.record(j)

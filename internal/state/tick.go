@@ -96,7 +96,7 @@ func (s *State) whyOver(j *model.Job, at model.Time) model.StopCause {
 	case j.Spec.Deadline != 0 && s.LatestEnd(j) == j.Spec.Deadline:
 		s.stirJob(nil, j, model.OnTime)
 		return model.StopDeadline
-	case j.Run.GivesWay != model.NoStop:
+	case j.Run.CutShort():
 		return j.Run.GivesWay
 	}
 	s.stirJob(nil, j, model.OnTime)

@@ -211,6 +211,7 @@ func tresText(list []model.TRESCount) string {
 
 // putResv replaces a reservation.
 func (s *State) putResv(r *model.Reservation) {
+	s.resvGen++
 	old, _ := s.resvs.Set(r.Name, r)
 	if old == nil || old.Start != r.Start || old.End != r.End || old.Flags != r.Flags ||
 		!slices.Equal(old.Nodes, r.Nodes) {

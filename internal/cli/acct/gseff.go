@@ -156,7 +156,7 @@ func (s *seffCall) report(r *model.Record) error {
 	}
 	if r.Start == 0 {
 		seff.WriteCores(out, int64(r.ReqCPUs), int64(r.NumNodes))
-		fmt.Fprintf(out, "Efficiency not available for jobs in the %s state.\n", r.State)
+		fmt.Fprintf(out, "The job is %s: its efficiency is known when it has started.\n", r.State)
 		return nil
 	}
 	var use *model.Usage
@@ -178,7 +178,7 @@ func (s *seffCall) report(r *model.Record) error {
 	j := seff.Of(r, use, model.Time(s.now.UnixMilli()))
 	j.Write(out)
 	if r.End == 0 {
-		fmt.Fprintf(out, "WARNING: Efficiency statistics may be misleading for %s jobs.\n", r.State)
+		fmt.Fprintf(out, "The job is %s: this is what it has used until now.\n", r.State)
 	}
 	if tip := j.Advice(); tip != "" {
 		fmt.Fprintf(out, "Next time: %s\n", tip)

@@ -55,11 +55,10 @@ func (p *Parser) Help() string {
 
 // Usage returns the text of --usage: every option in brackets, and no brackets within them.
 func (p *Parser) Usage() string {
-	switch p.c.Brief {
-	case "":
-	case "--help":
+	switch {
+	case p.c.UsageIsHelp:
 		return p.Help()
-	default:
+	case p.c.Brief != "":
 		return "Usage: " + p.c.Program + " " + p.c.Brief + "\n"
 	}
 	words := []string{"Usage: " + p.c.Program}

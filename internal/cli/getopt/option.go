@@ -88,9 +88,11 @@ type Config struct {
 	About     string // a paragraph above the options in the help
 	Epilogue  string // paragraphs below them, a line each; one that begins with spaces is indented
 	Syntax    string // what the help's first line has in place of "[OPTIONS...]" and Operands
-	Brief     string // what --usage prints in place of the options and Operands; "--help": the help
+	Brief     string // what --usage prints in place of the options and Operands
 	Heading   string // above all options; "": those without a group are "Options"
-	Colons    bool   // an option with a value is shown as "--jobs: ids", as in sacct's help
+	// UsageIsHelp: --usage prints the help.
+	UsageIsHelp bool
+	Colons      bool // an option with a value is shown as "--jobs: ids", as in sacct's help
 
 	// For completion: the values of an option that only this command knows, and of what is no option. Operands before
 	// it and what is typed of it say which.

@@ -49,6 +49,7 @@ type info struct {
 	every    int32
 	verbose  int
 	clusters []string
+	partCPUs []int64 // of the partitions that are shown, whichever nodes are
 
 	all, dead, responding, exact, noHeader, reasons, resvs, gpus, pools, long, byNode, summary, future bool
 }
@@ -401,10 +402,11 @@ func (i *info) load(t *jobtext.NodeTable) (cluster string, at model.Time, err er
 	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &parts); err != nil {
 		return "", 0, fmt.Errorf("slurm_load_partitions: %s", env.Text(err))
 	}
-	for _, p := range parts.Partitions {
+	for k, p := range parts.Partitions {
 		hidden := p.Hidden && !i.all && os.Getuid() != 0 && !slices.Contains(i.parts, p.Name)
 		if !hidden && !i.none && (len(i.parts) == 0 || slices.Contains(i.parts, p.Name)) {
 			t.Parts = append(t.Parts, p)
+			i.partCPUs = append(i.partCPUs, parts.TotalCPUs[k])
 		}
 	}
 	t.Nodes, err = i.nodesByName(c, i.nodes)

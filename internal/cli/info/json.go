@@ -25,16 +25,11 @@ func (i *info) printJSON(t *jobtext.NodeTable, cluster string, now model.Time) e
 		j.Close(']')
 		j.Open("sinfo", '[')
 		fields := jobtext.SinfoJSON()
-		for _, p := range t.Parts {
-			all := int64(0)
-			for _, name := range p.Nodes {
-				if n := t.Nodes[name]; n != nil {
-					all += int64(n.Node.Def.CPUs)
-				}
-			}
+		for k, p := range t.Parts {
 			for _, name := range p.Nodes {
 				if n := t.Nodes[name]; n != nil && i.pick(n) {
-					slurmjson.Write(j, "", fields, &jobtext.NodeOf{NodeInfo: n, Cluster: cluster, Part: p, PartCPUs: all})
+					slurmjson.Write(j, "", fields, &jobtext.NodeOf{NodeInfo: n, Cluster: cluster, Part: p,
+						PartCPUs: i.partCPUs[k]})
 					j.Flush(false)
 				}
 			}

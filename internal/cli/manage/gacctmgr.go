@@ -47,18 +47,18 @@ const fewNames = 8
 func Gacctmgr(e *env.Env) int {
 	m := &manage{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(m.options(), getopt.HelpOptions('h')...),
-		Operands: "VERB ENTITY [WORDS]", OperandValues: operands,
-		Syntax: "[<OPTION>] [<COMMAND>]", Brief: "--help", Heading: "Valid <OPTION> values are",
+		OperandValues: operands,
+		Syntax:        "[<OPTION>] [<COMMAND>]", UsageIsHelp: true, Heading: "Valid <OPTION> values are",
 		About: "Show and change accounts, users, associations and QOS.",
 		Epilogue: "Valid <COMMAND> values are:\n" +
 			"  add <ENTITY> <SPECS>, or create\n  modify <ENTITY> where <SPECS> set <SPECS>, or update\n" +
 			"  delete <ENTITY> where <SPECS>, or remove\n  list <ENTITY> [<SPECS>], or show\n" +
 			"  dump: write everything to a file in Slurm's format\n  load: read such a file\n" +
-			"  version: display tool version number\n  help, exit, quit\n\n" +
+			"  version: print the version\n  help, exit, quit\n\n" +
 			"<ENTITY> may be account, user, association, qos, coordinator, wckey, cluster, credit, budget or invoice; " +
 			"with list also tree, tres, event, transaction, balance, price, pool, problems, runawayjobs, stats and " +
 			"configuration; with modify also job.\n\n" +
-			"<SPECS> are different for each command entity pair, some of them are:\n" +
+			"<SPECS> are different for each command entity pair:\n" +
 			"  add account physics Fairshare=50 Parent=science\n  add user ann account=physics\n" +
 			"  add qos urgent Priority=500 GrpTRES=gres/gpu=70%\n  add cluster NAME: it is there by its configuration\n" +
 			"  modify user where name=ann set MaxJobs=10\n  modify cluster set Fairshare=1\n  delete qos urgent\n" +

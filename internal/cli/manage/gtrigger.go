@@ -8,6 +8,7 @@ import (
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/client"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -152,7 +153,7 @@ func jobidHint(v string) string {
 func (s *trigger) setFlags(v string) error {
 	for f := range strings.SplitSeq(v, ",") {
 		if !strings.EqualFold(strings.TrimSpace(f), "PERM") {
-			return &getopt.TextError{Text: "Invalid flags " + v}
+			return &getopt.TextError{Text: "Invalid flags '" + v + "': the only one is PERM"}
 		}
 	}
 	s.perm = true
@@ -172,8 +173,16 @@ func (s *trigger) check() error {
 		return env.Complaint{Text: "You must use exactly one of the following options: --set, --get or --clear"}
 	case s.clear && s.id == 0 && s.job == 0 && s.user == "":
 		return env.Complaint{Text: "You must specify a --id, --jobid, or --user to clear"}
+	case s.clear && (s.events != 0 || s.nodesGiven):
+		return env.Complaint{Text: "--clear goes by --id, --jobid and --user only: --get shows the numbers of the others"}
+	case !s.set && (s.program != "" || s.perm || s.offset != 0):
+		return env.Complaint{Text: "--program, --flags and --offset are for --set: --get and --clear go by --id"}
+	case s.get && s.nodes != "":
+		return env.Complaint{Text: "--get takes --node without names: the list shows the nodes of each trigger"}
 	case !s.set:
 		return nil
+	case s.id != 0:
+		return env.Complaint{Text: "--id is for --get and --clear: a new trigger is given its number"}
 	case s.events == 0:
 		return env.Complaint{Text: "You must specify a trigger (--down, --up, --reconfig, --time, --fini,\n" +
 			"--drained, --idle, --primary_slurmctld_failure and others: see --help)"}
@@ -264,7 +273,7 @@ func (s *trigger) do() error {
 			s.say(fmt.Sprintf("triggers for user %d cleared", uid))
 		}
 	default:
-		return s.list(uid)
+		return s.list(c, uid)
 	}
 	return nil
 }
@@ -277,15 +286,10 @@ func (s *trigger) say(text string) {
 }
 
 // list prints the triggers that the options name.
-func (s *trigger) list(uid uint32) error {
-	c, err := s.Connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (s *trigger) list(c *client.Client, uid uint32) error {
 	const line = "%7v %-9s %7s %-35s %6v %-8s %-5s %s\n"
 	head, read := s.noHeader, 0
-	err = c.Stream(proto.KindTriggers, &proto.Empty{}, func(body []byte) error {
+	err := c.Stream(proto.KindTriggers, &proto.Empty{}, func(body []byte) error {
 		var chunk proto.TriggersChunk
 		if err := c.Decode(body, &chunk); err != nil {
 			return err

@@ -80,8 +80,8 @@ var units = []string{"SecPer", "MinPer", "HourPer", "Seconds", "Minutes", "Hours
 func Greport(e *env.Env) int {
 	r := &call{Env: e, unit: "Minutes", top: 10}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(r.options(), getopt.HelpOptions('h')...),
-		EnvPrefix: "SREPORT", Operands: "KIND REPORT [KEY=VALUE ...]", OperandValues: operands,
-		Syntax: "[<OPTION>] [<COMMAND>]", Brief: "--help", Heading: "Valid <OPTION> values are",
+		EnvPrefix: "SREPORT", OperandValues: operands,
+		Syntax: "[<OPTION>] [<COMMAND>]", UsageIsHelp: true, Heading: "Valid <OPTION> values are",
 		About: "Report usage.",
 		Epilogue: "Valid <COMMAND> values are:\n" +
 			"  cluster AccountUtilizationByUser, AccountUtilizationByQOS, UserUtilizationByAccount, " +

@@ -209,7 +209,7 @@ func (r *run) settleGres(typed func(string) bool) (err error) {
 		return err
 	}
 	if r.whole && (typed("exact") || typed("exclusive")) {
-		return errors.New("--exact and --whole exclude each other")
+		return errors.New("--exact excludes --whole and --external-launcher: leave one of them out")
 	}
 	n.Exact = n.Exact && !r.whole
 	n.NoGres = n.NoGres && len(n.Gres) == 0 // --gpus-per-node=0 undoes only what the job asked for on each node
@@ -254,8 +254,8 @@ func (r *run) settlePlace(typed func(string) bool) error {
 		return fmt.Errorf("--relative=%d: the job has the nodes '%s'; name some with --nodelist", r.relative,
 			r.Getenv("SLURM_JOB_NODELIST"))
 	case int(r.relative)+int(n.MinNodes) > len(nodes) && typed("nodes"):
-		return fmt.Errorf("--relative and --nodes option incompatible with count of allocated nodes (%d+%d>%d)",
-			r.relative, n.MinNodes, len(nodes))
+		return fmt.Errorf("--relative and --nodes option incompatible with count of allocated nodes (%d+%d>%d); "+
+			"give --nodes=%d or fewer", r.relative, n.MinNodes, len(nodes), len(nodes)-int(r.relative))
 	}
 	n.NotNodes = append(n.NotNodes, nodes[:r.relative]...)
 	return nil

@@ -52,6 +52,8 @@ func (x *crontab) change() error {
 		if !x.agrees("The crontab is not installed. Edit it again? (y/n) ") {
 			if left, err := x.leave(edited); err == nil {
 				x.Errorf("what you have written is in %s", left)
+			} else {
+				x.Errorf("what you have written could not be kept: %v", err)
 			}
 			return errTold
 		}

@@ -177,7 +177,7 @@ func (x *crontab) install(text string) *wrong {
 	if err != nil {
 		return &wrong{err: err}
 	}
-	x.notes = nil
+	x.notes, x.asked = nil, map[string]error{} // asked anew each time: a controller may be back
 	rq := &proto.SetCrontabRequest{Text: []byte(text)}
 	for i := range entries {
 		job, err := x.job(&entries[i], home)
@@ -314,9 +314,7 @@ func (x *crontab) onCluster(names []string) error {
 	key := strings.Join(names, ",")
 	err, known := x.asked[key]
 	if !known {
-		if err = x.OnCluster(names); x.asked == nil {
-			x.asked = map[string]error{}
-		}
+		err = x.OnCluster(names)
 		x.asked[key] = err
 	}
 	return err

@@ -1,4 +1,4 @@
-package trigger
+package program
 
 import (
 	"errors"
@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child.go is the process that becomes a trigger's user and then its program.
+// child.go is the process that becomes a user and then a program that the user chose.
 //
 // The controller starts it as itself, from its own program file: until a child has executed its program, its parent
 // stands still as a whole (Go forks with CLONE_VFORK), and that may not depend on a path that a user chose, which can
 // be on a file system that hangs, nor on a process that its user can stop.
 
 // childName is the name by which a program knows that it is such a process.
-const childName = "gbatch-trigger"
+const childName = "gbatch-program"
 
 // cannotRun is the exit code of a program that can't be run, as shells have it.
 const cannotRun = 127
 
 // childArgs gives the arguments of the process that runs a program as a user.
-func childArgs(as As, argv []string) []string {
+func childArgs(as *As, argv []string) []string {
 	who := "-"
 	if as.Change {
 		groups := make([]string, len(as.Groups))
@@ -38,7 +38,7 @@ func childArgs(as As, argv []string) []string {
 	return append([]string{childName, strconv.Itoa(os.Getpid()), who}, argv...)
 }
 
-// Main is for programs whose process may be one that runs a trigger's program: it then becomes that program. Otherwise,
+// Main is for programs whose process may be one that runs a user's program: it then becomes that program. Otherwise,
 // handled is false.
 func Main(args []string, stderr io.Writer) (status int, handled bool) {
 	if len(args) < 4 || args[0] != childName {
