@@ -109,7 +109,7 @@ func jsonFake(t *testing.T) *clitest.Fake {
 		proto.KindPing: &proto.PingReply{Cluster: "demo", Now: clitest.DemoNow, Controllers: []proto.ControllerInfo{
 			{Name: "ctl1", Addr: "10.0.0.1:6817", Leader: true, Up: true}, {Name: "ctl2", Addr: "10.0.0.2:6817"}}},
 		proto.KindPartitions: &proto.PartitionsReply{Now: clitest.DemoNow, Partitions: f.Parts,
-			TotalCPUs: make([]int64, len(f.Parts)), Gres: make([]proto.GresTotals, len(f.Parts))},
+			TotalCPUs: f.PartCPUs(), Gres: make([]proto.GresTotals, len(f.Parts))},
 		proto.KindConfig: &proto.ConfigReply{Now: clitest.DemoNow, Config: &model.Config{Cluster: "demo",
 			Licenses: []model.LicenseCount{{Name: "matlab", Count: 10}}},
 			LicensesInUse: []model.LicenseCount{{Name: "matlab", Count: 3}}},

@@ -129,9 +129,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 					return fail(err)
 				}
 			}
-			if !a.Keep {
-				go a.present(reply.Job)
-			}
+			go a.present(reply.Job)
 			return job, 0
 		}
 		if job.State == model.Pending && !queued && time.Since(begin) > sayQueue {

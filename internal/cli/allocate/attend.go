@@ -65,6 +65,9 @@ func (a *Allocation) attend(request string) {
 // present tells the leader again and again that the command is there: with InactiveLimit the allocation of one that is
 // stopped, or whose host is gone, is ended.
 func (a *Allocation) present(job model.JobID) {
+	if a.Keep { // it stays without its command
+		return
+	}
 	for !a.attendance.isOver() {
 		every := presentAgain
 		if c, err := a.Connect(); err == nil {

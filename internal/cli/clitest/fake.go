@@ -172,7 +172,7 @@ func (f *Fake) serve(_ context.Context, r *server.Request) {
 		}
 		answer(out, nil)
 	case proto.KindPartitions:
-		answer(&proto.PartitionsReply{Now: f.now, Partitions: f.Parts}, nil)
+		answer(&proto.PartitionsReply{Now: f.now, Partitions: f.Parts, TotalCPUs: f.PartCPUs()}, nil)
 	case proto.KindAcct:
 		var q proto.AcctRequest
 		err := proto.Decode(r.Body, &q)
@@ -204,6 +204,19 @@ func (f *Fake) serve(_ context.Context, r *server.Request) {
 	default:
 		answer(nil, rpc.Errorf(proto.CodeBadRequest, "the fake knows no kind %d", r.Kind))
 	}
+}
+
+// PartCPUs counts the CPUs of each partition.
+func (f *Fake) PartCPUs() []int64 {
+	out := make([]int64, len(f.Parts))
+	for k, p := range f.Parts {
+		for _, n := range f.Nodes {
+			if slices.Contains(p.Nodes, n.Node.Def.Name) {
+				out[k] += int64(n.Node.Def.CPUs)
+			}
+		}
+	}
+	return out
 }
 
 // edit takes a change of accounts, unless it was made from others.

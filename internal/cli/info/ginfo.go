@@ -402,11 +402,16 @@ func (i *info) load(t *jobtext.NodeTable) (cluster string, at model.Time, err er
 	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &parts); err != nil {
 		return "", 0, fmt.Errorf("slurm_load_partitions: %s", env.Text(err))
 	}
+	i.partCPUs = nil
 	for k, p := range parts.Partitions {
 		hidden := p.Hidden && !i.all && os.Getuid() != 0 && !slices.Contains(i.parts, p.Name)
 		if !hidden && !i.none && (len(i.parts) == 0 || slices.Contains(i.parts, p.Name)) {
 			t.Parts = append(t.Parts, p)
-			i.partCPUs = append(i.partCPUs, parts.TotalCPUs[k])
+			cpus := int64(0)
+			if k < len(parts.TotalCPUs) {
+				cpus = parts.TotalCPUs[k]
+			}
+			i.partCPUs = append(i.partCPUs, cpus)
 		}
 	}
 	t.Nodes, err = i.nodesByName(c, i.nodes)
