@@ -3,12 +3,14 @@ package manage
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -177,8 +179,6 @@ func (s *trigger) check() error {
 		return env.Complaint{Text: "--clear goes by --id, --jobid and --user only: --get shows the numbers of the others"}
 	case !s.set && (s.program != "" || s.perm || s.offset != 0):
 		return env.Complaint{Text: "--program, --flags and --offset are for --set: --get and --clear go by --id"}
-	case s.get && s.nodes != "":
-		return env.Complaint{Text: "--get takes --node without names: the list shows the nodes of each trigger"}
 	case !s.set:
 		return nil
 	case s.id != 0:
@@ -324,5 +324,17 @@ func (s *trigger) list(c *client.Client, uid uint32) error {
 // shows reports whether the options name a trigger.
 func (s *trigger) shows(t *proto.TriggerInfo, uid uint32) bool {
 	return (s.events == 0 || t.Events&s.events != 0) && (s.id == 0 || t.ID == s.id) && (s.job == 0 || t.Job == s.job) &&
-		(s.user == "" || t.UID == uid) && (!s.nodesGiven || t.Of == model.TriggerNode)
+		(s.user == "" || t.UID == uid) && (!s.nodesGiven || t.Of == model.TriggerNode && s.about(t.Res))
+}
+
+// about reports whether a trigger about nodes is about one of those that are named.
+func (s *trigger) about(nodes string) bool {
+	if s.nodes == "" || nodes == "*" {
+		return true
+	}
+	names, err := hostlist.Expand(s.nodes)
+	return err == nil && slices.ContainsFunc(names, func(name string) bool {
+		has, err := hostlist.Contains(nodes, name)
+		return has && err == nil
+	})
 }
