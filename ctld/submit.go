@@ -223,6 +223,9 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 	if err := sp.Extra().Container.Check(); err != nil {
 		return refuse(proto.CodeBadRequest, "%v", err)
 	}
+	if sp.UID == 0 && sp.Extra().Container != nil {
+		return refuse(proto.CodeAccess, "root's jobs run in no containers: submit it as a user, or for one with --uid")
+	}
 	if err := model.CheckLimits(sp.Limits); err != nil {
 		return refuse(proto.CodeBadRequest, "%v", err)
 	}
