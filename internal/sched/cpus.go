@@ -59,7 +59,7 @@ func (r *room) tasksIn(rq *Request, cpus int) int {
 	}
 }
 
-func (r *room) byCPUs(rq *Request, part string) int {
+func (r *room) byCPUs(rq *Request) int {
 	cpus := r.nfree
 	if rq.PerCore > 0 && !rq.wholeCores {
 		cpus = min(cpus, r.wholeFree().Count())
@@ -68,7 +68,7 @@ func (r *room) byCPUs(rq *Request, part string) int {
 		cpus = min(cpus, rq.perSocket*r.sockets())
 	}
 	if rq.MaxCPUs > 0 {
-		cpus = min(cpus, rq.MaxCPUs-r.inUse(part))
+		cpus = min(cpus, rq.MaxCPUs-r.inUse(rq.part))
 	}
 	tasks := r.tasksIn(rq, cpus)
 	if rq.TasksPerSocket > 0 && !rq.Overcommit {

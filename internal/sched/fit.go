@@ -26,7 +26,7 @@ const (
 //
 // A job on one node gets the first that holds everything. A job on several gets as few as hold it or, with Grow, as
 // many as there are up to MaxNodes: lighter nodes first if these are enough, otherwise the nodes with the most room.
-func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, miss) {
+func lay(rooms []*room, from int, rq *Request) (*model.Alloc, int, miss) {
 	worst := missNodes
 	if rq.MinNodes == 1 && !rq.Grow {
 		tasks, gres := rq.TasksOn(1), wholeJob(rq)
@@ -39,17 +39,17 @@ func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, 
 				worst = max(worst, missFeature)
 				continue
 			}
-			most, m := r.most(rq, part, tasks)
+			most, m := r.most(rq, tasks)
 			if most >= tasks {
 				var na model.NodeAlloc
 				if na, m = r.place(rq, tasks, gres); m == missNone {
-					if a := layLighter(rooms, r.weight(), rq, part); a != nil {
+					if a := layLighter(rooms, r.weight(), rq); a != nil {
 						return a, i, missNone
 					}
 					return &model.Alloc{Nodes: []model.NodeAlloc{na}}, i, missNone
 				}
 			} else if most > 0 {
-				m = r.lacks(rq, part, tasks)
+				m = r.lacks(rq, tasks)
 			}
 			worst = max(worst, m)
 		}
@@ -57,12 +57,12 @@ func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, 
 	if rq.MaxNodes == 1 {
 		return nil, len(rooms), worst
 	}
-	a, m := laySpread(rooms, rq, part)
+	a, m := laySpread(rooms, rq)
 	return a, len(rooms), max(worst, m)
 }
 
 // layLighter places a job that may have several nodes on nodes that are lighter than the one that would hold all of it.
-func layLighter(rooms []*room, heavy int64, rq *Request, part string) *model.Alloc {
+func layLighter(rooms []*room, heavy int64, rq *Request) *model.Alloc {
 	if rq.MaxNodes == 1 {
 		return nil
 	}
@@ -75,7 +75,7 @@ func layLighter(rooms []*room, heavy int64, rq *Request, part string) *model.All
 	if len(light) == 0 {
 		return nil
 	}
-	a, _ := laySpread(light, rq, part)
+	a, _ := laySpread(light, rq)
 	return a
 }
 
@@ -97,7 +97,7 @@ func wholeJob(rq *Request) []int {
 
 // most gives how many of the job's tasks the node holds, at most limit; 0 and the reason if it holds fewer than
 // PerNode. Per-job resources are not checked.
-func (r *room) most(rq *Request, part string, limit int) (int, miss) {
+func (r *room) most(rq *Request, limit int) (int, miss) {
 	if r.shut || r.nfree == 0 || rq.tier < r.keep || rq.Exclusive && r.busy {
 		return 0, missNodes
 	}
@@ -110,7 +110,7 @@ func (r *room) most(rq *Request, part string, limit int) (int, miss) {
 	if rq.TasksPerNode > 0 {
 		limit = min(limit, rq.TasksPerNode)
 	}
-	tasks := min(limit, r.byCPUs(rq, part))
+	tasks := min(limit, r.byCPUs(rq))
 	if tasks < rq.PerNode {
 		return 0, missCPUs
 	}
@@ -132,9 +132,9 @@ func (r *room) most(rq *Request, part string, limit int) (int, miss) {
 }
 
 // lacks gives the reason why a node that holds some of the tasks does not hold all of them.
-func (r *room) lacks(rq *Request, part string, tasks int) miss {
+func (r *room) lacks(rq *Request, tasks int) miss {
 	switch {
-	case r.byCPUs(rq, part) < tasks:
+	case r.byCPUs(rq) < tasks:
 		return missCPUs
 	case r.byMemory(rq) < tasks:
 		return missMemory

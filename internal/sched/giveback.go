@@ -303,7 +303,7 @@ func (r *recaller) borrowMany() (*model.Alloc, []*outing) {
 		if len(rooms) < sh.rq.MinNodes {
 			return nil
 		}
-		a, _ := laySpread(rooms, &sh.rq, sh.part)
+		a, _ := laySpread(rooms, &sh.rq)
 		return a
 	}
 	idle := slices.IndexFunc(nodes, func(o *outing) bool { return len(o.list) > 0 })

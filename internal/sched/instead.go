@@ -151,6 +151,6 @@ func (r *robber) fitsBeside(v *model.Job) bool {
 	if !sh.spread || len(rooms) < sh.rq.MinNodes {
 		return false
 	}
-	alloc, _ := laySpread(rooms, &sh.rq, sh.part)
+	alloc, _ := laySpread(rooms, &sh.rq)
 	return alloc != nil
 }

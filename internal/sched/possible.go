@@ -69,7 +69,7 @@ func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible,
 	m := missNodes
 	if rq.MaxNodes == 1 { // most jobs: the first node that fits is enough, so no rooms are made for the others
 		for _, def := range defs {
-			a, _, why := lay([]*room{s.empty(def)}, 0, &rq, part.Name)
+			a, _, why := lay([]*room{s.empty(def)}, 0, &rq)
 			if a != nil {
 				return CanRun, a
 			}
@@ -81,7 +81,7 @@ func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible,
 			rooms = append(rooms, s.empty(def))
 		}
 		var a *model.Alloc
-		if a, _, m = lay(rooms, 0, &rq, part.Name); a != nil {
+		if a, _, m = lay(rooms, 0, &rq); a != nil {
 			return CanRun, a
 		}
 	}

@@ -277,10 +277,10 @@ func (p *Planner) whyNot(sh *shape) model.Reason {
 		slices.SortStableFunc(pl.all, byWeight)
 		slices.SortStableFunc(pl.empty, byWeight)
 	}
-	if a, _, _ := lay(pl.empty, 0, &sh.rq, sh.part); a != nil {
+	if a, _, _ := lay(pl.empty, 0, &sh.rq); a != nil {
 		return model.ReasonNone
 	}
-	if a, _, _ := lay(pl.all, 0, &sh.rq, sh.part); a != nil {
+	if a, _, _ := lay(pl.all, 0, &sh.rq); a != nil {
 		return model.ReasonReqNodeNotAvail
 	}
 	return model.ReasonBadConstraints

@@ -239,6 +239,6 @@ func (p *Planner) layAt(sh *shape, t, end model.Time) *model.Alloc {
 			return p.byName[b.def.Name].free.users - p.byName[a.def.Name].free.users
 		})
 	}
-	a, _ := laySpread(rooms, &sh.rq, sh.part)
+	a, _ := laySpread(rooms, &sh.rq)
 	return a
 }

@@ -235,7 +235,7 @@ func (sh *shape) meets(r *room, nd *nodeNeed) bool {
 	if rq.Exclusive {
 		cpus = r.round(rq, rq.PerNode, rq.CPUsFor(rq.PerNode, 0))
 	}
-	return cpus <= rq.MaxCPUs-r.inUse(sh.part)
+	return cpus <= rq.MaxCPUs-r.inUse(sh.rq.part)
 }
 
 // renew forgets what was found out about a shape in a reservation, if reservations have changed: it may have other
@@ -416,7 +416,7 @@ func (p *Planner) fitMany(sh *shape, end model.Time, heavy int64) (alloc *model.
 		rooms = append(rooms, r.as(&sh.rq))
 	}
 	p.rooms = rooms
-	alloc, _ = laySpread(rooms, &sh.rq, sh.part)
+	alloc, _ = laySpread(rooms, &sh.rq)
 	if alloc == nil && !taken && !sh.greedy && heavy == anyWeight {
 		sh.spent = true
 	}

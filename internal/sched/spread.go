@@ -16,8 +16,8 @@ type cand struct {
 }
 
 // laySpread places a job on several nodes.
-func laySpread(rooms []*room, rq *Request, part string) (*model.Alloc, miss) {
-	cands, missing, worst := candidates(rooms, rq, part)
+func laySpread(rooms []*room, rq *Request) (*model.Alloc, miss) {
+	cands, missing, worst := candidates(rooms, rq)
 	if missing || len(cands) == 0 {
 		return nil, worst
 	}
@@ -320,7 +320,7 @@ func ordersFor(rq *Request, want []int) []func(a, b cand) int {
 
 // candidates gives the nodes that hold the least part of the job. missing reports that a node that the job names is not
 // among them.
-func candidates(rooms []*room, rq *Request, part string) (cands []cand, missing bool, worst miss) {
+func candidates(rooms []*room, rq *Request) (cands []cand, missing bool, worst miss) {
 	worst = missNodes
 	limit := max(rq.Tasks, rq.PerNode)
 	var out map[string]bool
@@ -336,7 +336,7 @@ func candidates(rooms []*room, rq *Request, part string) (cands []cand, missing 
 		if out[r.def.Name] {
 			continue
 		}
-		most, m := r.most(rq, part, limit)
+		most, m := r.most(rq, limit)
 		if most == 0 {
 			worst = max(worst, m)
 			continue

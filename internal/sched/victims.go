@@ -349,7 +349,7 @@ func (r *robber) findMany() (*model.Alloc, []*victim) {
 		if len(rooms) < sh.rq.MinNodes {
 			return nil
 		}
-		a, _ := laySpread(rooms, &sh.rq, sh.part)
+		a, _ := laySpread(rooms, &sh.rq)
 		return a
 	}
 	idle := func() []*outing {
