@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -49,7 +48,7 @@ func (q *request) signedIn() error {
 		if u == nil {
 			return errSignIn
 		}
-		if !ownHost(q.r.Host) {
+		if !rest.OwnHost(q.r.Host) {
 			return errHost
 		}
 		q.who = q.p.o.Cluster.Local(q.ctx, u)
@@ -64,18 +63,6 @@ func sealed(secret, text string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	_, _ = mac.Write([]byte(text)) // it never fails
 	return hex.EncodeToString(mac.Sum(nil))[:32]
-}
-
-// ownHost reports whether a host's name is of this very machine, so that no name of another site's can lead here.
-func ownHost(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.Trim(host, "[]")
-	if ip := net.ParseIP(host); ip != nil {
-		return ip.IsLoopback()
-	}
-	return host == "localhost" || !strings.Contains(host, ".") // a name without a domain is nobody's site
 }
 
 // ours reports whether a form, or a script's request, has the word.

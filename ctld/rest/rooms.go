@@ -16,7 +16,7 @@ import (
 type Room struct {
 	Path   string
 	Stream bool // it takes long: it counts its clients itself, and not against the shares of requests
-	Open   bool // nobody needs a token; Who is nil without one
+	Open   bool // nobody needs a token; Who is nil without one, and for requests of other sites
 	Serve  func(w http.ResponseWriter, r *http.Request, v *Visitor)
 }
 
@@ -47,7 +47,7 @@ func (s *Server) room(ctx context.Context, w *answer, r *http.Request, path stri
 	switch {
 	case err == nil:
 		v.Who = who
-	case at.Open && errors.Is(err, errNoToken):
+	case at.Open && (errors.Is(err, errNoToken) || errors.Is(err, errElsewhere)):
 		at.Serve(w, r.WithContext(ctx), v)
 		return true
 	case errors.Is(err, errNoToken), errors.Is(err, errToken):

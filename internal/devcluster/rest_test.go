@@ -1,6 +1,7 @@
 package devcluster_test
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -52,6 +53,7 @@ func (w *web) do(method, path, body string, headers ...string) (status int, answ
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
+	r.Host = cmp.Or(r.Header.Get("Host"), r.Host)
 	got, err := w.c.Do(r)
 	if err != nil {
 		w.t.Fatal(err)
@@ -375,6 +377,7 @@ func TestREST(t *testing.T) {
 	w.forms()
 	tagged(t, c, w)
 	bad(t, w)
+	elsewhere(t, w)
 	w.allWrong()
 }
 

@@ -45,6 +45,37 @@ func tagged(t *testing.T, c *devcluster.Cluster, w *web) {
 	}
 }
 
+// elsewhere: on a forwarded socket a browser sends what any site makes it send; without a token that counts for nothing.
+func elsewhere(t *testing.T, w *web) {
+	for what, headers := range map[string][]string{
+		"another origin":   {"Origin", "https://evil.example"},
+		"no origin":        {"Origin", "null"},
+		"another site":     {"Sec-Fetch-Site", "cross-site"},
+		"another port":     {"Sec-Fetch-Site", "same-site"},
+		"a name of theirs": {"Host", "evil.example:8080"},
+	} {
+		for _, r := range [][3]string{
+			{"POST", "/slurm/v0.0.44/job/submit", `{"script":"#!/bin/sh","job":{"environment":["A=b"]}}`},
+			{"POST", "/api/v1/tasks", `{"command":"true"}`},
+			{"GET", "/slurm/v0.0.44/jobs/", ""},
+			{"GET", "/slurm/v0.0.44/reconfigure", ""},
+			{"GET", "/api/v1/tasks", ""},
+			{"GET", "/api/v1/events", ""},
+		} {
+			status, _, text := w.do(r[0], r[1], r[2], append(headers, "Content-Type", "text/plain")...)
+			if status != http.StatusForbidden || !strings.Contains(text, "token") {
+				t.Errorf("%s: %s %s: %d %.200s", what, r[0], r[1], status, text)
+			}
+		}
+	}
+	for _, headers := range [][]string{{"Origin", "http://gbatch"}, {"Sec-Fetch-Site", "same-origin"},
+		{"Sec-Fetch-Site", "none"}, {"Host", "localhost:8080"}, {"Host", "[::1]"}, {"Host", "127.0.0.1:80"}} {
+		if status, _, text := w.do("GET", "/slurm/v0.0.44/ping", "", headers...); status != http.StatusOK {
+			t.Errorf("with %q: %d %.200s", headers, status, text)
+		}
+	}
+}
+
 // bad is what clients do wrong, and what they are told.
 func bad(t *testing.T, w *web) {
 	asNobody := []string{"X-SLURM-USER-NAME", "nobody"}
