@@ -36,6 +36,9 @@ func someAccounts() *state.Accounts {
 		edits.Edits = append(edits.Edits, model.AcctEdit{Op: model.PutAccount, Account: a},
 			model.AcctEdit{Op: model.PutAssoc, Assoc: &model.Association{Account: a.Name, Shares: 1}})
 	}
+	edits.Edits = append(edits.Edits, model.AcctEdit{Op: model.PutQOS, QOS: &model.QOS{Name: "fast"}},
+		model.AcctEdit{Op: model.PutAssoc, Assoc: &model.Association{Account: "fact", Shares: 1,
+			QOS: []string{"normal", "fast"}}})
 	for name, level := range map[string]model.AdminLevel{"ann": 0, "coord": 0, "oper": model.AdminOperator,
 		"admin": model.AdminFull} {
 		edits.Edits = append(edits.Edits, model.AcctEdit{Op: model.PutUser, User: &model.User{Name: name,
@@ -133,5 +136,24 @@ func TestWhoEditsAccounts(t *testing.T) {
 	e := &model.AcctEdit{Op: model.PutAccount, Account: &model.Account{Name: "conf", Parent: "fact"}}
 	if c.mayEdit(v, at(coordUser), e) == nil {
 		t.Error("a coordinator takes an account that the configuration names")
+	}
+	// A coordinator gives what the account has, and no other QOS.
+	for _, x := range []struct {
+		account, user string
+		qos           []string
+		preset        string
+		want          bool
+	}{{"sub", "coord", []string{"urgent"}, "", false}, {"sub", "", []string{"normal", "urgent"}, "", false},
+		{"sub", "ann", nil, "urgent", false}, {"sub", "ann", []string{"normal"}, "normal", true},
+		{"sub", "", []string{"normal"}, "", true}, {"fact", "ann", []string{"fast"}, "", true},
+		{"sub", "ann", []string{"fast"}, "fast", true}} {
+		e := &model.AcctEdit{Op: model.PutAssoc, Assoc: &model.Association{Account: x.account, User: x.user, QOS: x.qos,
+			DefQOS: x.preset}}
+		if got := c.mayEdit(v, at(coordUser), e) == nil; got != x.want {
+			t.Errorf("QOS %q and %q for user %q of %s: allowed %v", x.qos, x.preset, x.user, x.account, got)
+		}
+		if c.mayEdit(v, at(operUser), e) != nil {
+			t.Errorf("an operator may not give QOS %q", x.qos)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package ctld
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -10,11 +11,20 @@ import (
 
 	"gbatch/ctld/alarm"
 	"gbatch/ctld/deadletter"
+	"gbatch/ctld/program"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
 	"gbatch/internal/store"
 )
+
+// TestMain is for the processes that become a program.
+func TestMain(m *testing.M) {
+	if status, handled := program.Main(os.Args); handled {
+		os.Exit(status)
+	}
+	os.Exit(m.Run())
+}
 
 // TestTroubles: records that pile up and that gdbd refuses, and a scheduler that completes no pass while jobs wait, are
 // troubles as long as they last.

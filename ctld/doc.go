@@ -47,7 +47,7 @@
 // Planning, and its inputs:
 //
 //	cycle.go     a pass whenever something has changed; jobs that take turns
-//	priority.go  the order of the queue, gcontrol top
+//	priority.go  the order of the queue and its factors, gcontrol top
 //	ownrules.go  the order and predictions where nothing is configured
 //	forecast.go  what lists add to pending jobs: gqueue --start, partitions' defaults
 //
@@ -78,7 +78,7 @@
 //
 //	reconfigure.go  reads the files again; configdiff.go lists the changes
 //	caller.go       who asks, and what they may ask
-//	accounts.go     accounts, users, QOS, shares and priorities' factors
+//	accounts.go     accounts, users, QOS and shares
 //	reservation.go  reservations; package resv makes them, package define partitions and nodes
 //
 // Other output of the controller:

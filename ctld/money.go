@@ -153,8 +153,8 @@ func moneyRefusal(res state.Result, account string) error {
 	case state.Outdated:
 		return refuse(proto.CodeOutdated, "another invoice was made at the same moment; repeat the command")
 	case state.Overlapping:
-		return refuse(proto.CodeBadRequest, "account %s, or one above it, has an invoice of that time already; greport "+
-			"invoice issued lists them", account)
+		return refuse(proto.CodeBadRequest, "account %s, or one above or below it, has an invoice of that time already; "+
+			"greport invoice issued lists them", account)
 	}
 	return refuse(proto.CodeBadRequest, "account %s: %s", account, res.Refusal)
 }
@@ -173,10 +173,13 @@ func (c *Controller) issue(ctx context.Context, who *caller, o *proto.InvoiceOrd
 		return nil, refuse(proto.CodeBadRequest, "the invoice's time is not over; greport invoice shows what there is so far")
 	}
 	all := v.Below([]string{account})
-	in := func(j *model.Job) bool {
-		return j.Run != nil && j.Run.Start >= o.Start && j.Run.Start < o.End && slices.Contains(all, j.Spec.Account)
+	if invoiced(v, all, o) { // applyIssue looks at the accounts above; the invoice's number is of this very view
+		return nil, moneyRefusal(state.Result{Refusal: state.Overlapping}, account)
 	}
-	running, waiting := 0, 0
+	in := func(j *model.Job) bool { // each size of a job is charged by itself
+		return j.Run != nil && j.Run.SizedAt() >= o.Start && j.Run.SizedAt() < o.End && slices.Contains(all, j.Spec.Account)
+	}
+	running, waiting := int64(0), 0
 	eachRun(v, func(j *model.Job) {
 		if in(j) {
 			running++
@@ -191,14 +194,14 @@ func (c *Controller) issue(ctx context.Context, who *caller, o *proto.InvoiceOrd
 	if waiting > 0 {
 		return nil, refuse(proto.CodeBadRequest, "records of that time still wait for gdbd; repeat the command in a moment")
 	}
-	if running > 0 && !o.Unfinished {
-		return nil, refuse(proto.CodeBadRequest, "%d jobs that began in that time still run, and would be on no invoice; "+
-			"make it when they have ended, or leave them out with the word unfinished", running)
-	}
-	bills, err := c.bills(ctx, &proto.UsageQuery{Prices: t, Report: proto.ReportRequest{What: proto.ReportBills,
+	bills, also, err := c.bills(ctx, &proto.UsageQuery{Prices: t, Report: proto.ReportRequest{What: proto.ReportBills,
 		Start: o.Start, End: o.End, Accounts: all, Clusters: []string{v.Config().Cluster}}})
 	if err != nil {
 		return nil, err
+	}
+	if running = max(running, also); running > 0 && !o.Unfinished {
+		return nil, refuse(proto.CodeBadRequest, "%d jobs that began in that time still run, and would be on no invoice; "+
+			"make it when they have ended, or leave them out with the word unfinished", running)
 	}
 	inv := price.Invoice{Number: v.NextInvoice(), Account: account, Start: o.Start.Seconds(), End: o.End.Seconds(),
 		At: c.now().Seconds(), By: c.nameOf(who), Currency: t.Currency, Bills: bills, Total: price.Total(bills)}
@@ -213,18 +216,29 @@ func (c *Controller) issue(ctx context.Context, who *caller, o *proto.InvoiceOrd
 	return reply, moneyRefusal(res, account)
 }
 
-// bills asks gdbd what runs cost.
-func (c *Controller) bills(ctx context.Context, q *proto.UsageQuery) (list []price.Bill, err error) {
+// invoiced reports whether one of these accounts is on an invoice about a part of that time. Accounts that were removed,
+// and made again or elsewhere, are found by the invoices' lines.
+func invoiced(v *state.View, accounts []string, o *proto.InvoiceOrder) (found bool) {
+	v.Invoices(func(x *price.Invoice) bool {
+		found = x.Start < o.End.Seconds() && x.End > o.Start.Seconds() && (slices.Contains(accounts, x.Account) ||
+			slices.ContainsFunc(x.Bills, func(b price.Bill) bool { return slices.Contains(accounts, b.Account) }))
+		return !found
+	})
+	return found
+}
+
+// bills asks gdbd what runs cost, and how many of them have not ended.
+func (c *Controller) bills(ctx context.Context, q *proto.UsageQuery) (list []price.Bill, running int64, err error) {
 	body, err := proto.Encode(q)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	pass := func(part []byte) error {
 		var chunk proto.ReportChunk
 		if err := proto.Decode(part, &chunk); err != nil {
 			return err
 		}
-		list = append(list, chunk.Bills...)
+		list, running = append(list, chunk.Bills...), running+chunk.Running
 		if len(list) > price.MaxBills {
 			return refuse(proto.CodeBadRequest, "the invoice would have more than %d lines; make one for each account below",
 				price.MaxBills)
@@ -235,8 +249,8 @@ func (c *Controller) bills(ctx context.Context, q *proto.UsageQuery) (list []pri
 	for _, d := range c.dbds { // one that lags behind would leave something out
 		if d.has.Load() >= acked {
 			_, err := c.queryOf(ctx, d, proto.KindUsage, body, pass)
-			return list, err
+			return list, running, err
 		}
 	}
-	return nil, refuse(proto.CodeNoAccounting, "no accounting daemon has all records now; repeat the command in a moment")
+	return nil, 0, refuse(proto.CodeNoAccounting, "no accounting daemon has all records now; repeat the command in a moment")
 }

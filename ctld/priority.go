@@ -220,3 +220,72 @@ func renice(j *model.Job, by int64) *state.Edit {
 	return &state.Edit{Targets: []model.JobRef{{Job: j.ID, Task: model.NoTask}}, Spec: &sp,
 		Set: []state.Field{state.SetSpec, state.SetPriority}, Priority: priorityOf(&sp)}
 }
+
+// prios sends the factors of pending jobs' priorities, one line for each of a job's partitions. Held jobs have no
+// priority and are left out.
+func (c *Controller) prios(_ context.Context, who *caller, rq *proto.PrioRequest, send stream) error {
+	v := c.machine.View()
+	if err := checkRefs(v, rq.Filter.Jobs); err != nil {
+		return err
+	}
+	now := c.now()
+	order, sees := c.prio.order(v, now), c.sees(v, who)
+	chunk := &proto.PrioChunk{Weights: v.Config().Params.Priority}
+	var err error
+	give := func(j *model.Job) bool {
+		if j.State != model.Pending || j.Hold != model.NotHeld || len(j.Deps) > 0 || j.Begin > now ||
+			!sees.job(j.Spec) || !picked(&rq.Filter, j) {
+			return true
+		}
+		for _, name := range j.Spec.Partitions {
+			p := v.Partition(name)
+			if p == nil || len(rq.Filter.Partitions) > 0 && !hasName(rq.Filter.Partitions, name) {
+				continue
+			}
+			f := order.Factors(j, p)
+			switch prio := &v.Config().Params.Priority; {
+			case p.Order != model.OrderDefault && (p.Order != model.OrderPriority || !prio.Weighted()):
+				f = multifactor.Factors{Priority: c.priorityIn(v, order, j, p)} // it has no factors
+			case prio.Default():
+				f.Priority = c.priorityIn(v, order, j, p)
+			}
+			chunk.Rows = append(chunk.Rows,
+				proto.PrioRow{Job: refOf(j).Job, JobText: jobText(j), User: j.Spec.User, UID: j.Spec.UID, Account: j.Spec.Account,
+					QOSName: j.Spec.QOS, PartName: name, Priority: f.Priority, Site: f.Site, Nice: f.Nice, Age: f.Age, AgeN: f.AgeN,
+					Assoc:  f.Assoc,
+					AssocN: f.AssocN, FairShare: f.FairShare, FairN: f.FairShareN, JobSize: f.JobSize, SizeN: f.JobSizeN,
+					Partition: f.Partition,
+					PartN:     f.PartitionN, QOS: f.QOS, QOSN: f.QOSN, TRES: f.TRES, TRESN: f.TRESN})
+			if len(chunk.Rows) == proto.ChunkJobs {
+				err = send(chunk)
+				chunk.Rows = chunk.Rows[:0]
+			}
+		}
+		return err == nil
+	}
+	if len(rq.Filter.Jobs) > 0 {
+		for _, ref := range rq.Filter.Jobs {
+			for _, j := range resolve(v, ref) {
+				give(j)
+			}
+		}
+	} else {
+		v.Jobs(give)
+	}
+	if err == nil && len(chunk.Rows) > 0 {
+		err = send(chunk)
+	}
+	return err
+}
+
+// jobText writes a job's number as users do: the array's number with its task or tasks.
+func jobText(j *model.Job) string {
+	ref := refOf(j)
+	switch {
+	case j.IsArray():
+		return itoa(int32(ref.Job)) + "_[" + j.Tasks.String() + "]"
+	case ref.Task != model.NoTask:
+		return itoa(int32(ref.Job)) + "_" + itoa(ref.Task)
+	}
+	return itoa(int32(ref.Job))
+}

@@ -22,7 +22,7 @@ import (
 const removed = 3
 
 func main() {
-	if status, handled := program.Main(os.Args, os.Stderr); handled {
+	if status, handled := program.Main(os.Args); handled {
 		os.Exit(status)
 	}
 	guest.Half(64)

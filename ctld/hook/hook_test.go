@@ -15,6 +15,14 @@ import (
 	"gbatch/internal/model"
 )
 
+// TestMain is for the processes that become a program.
+func TestMain(m *testing.M) {
+	if status, handled := program.Main(os.Args); handled {
+		os.Exit(status)
+	}
+	os.Exit(m.Run())
+}
+
 // script writes a shell script that is the program.
 func script(t *testing.T, lines string) *model.SubmitHook {
 	t.Helper()

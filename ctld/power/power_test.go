@@ -13,9 +13,18 @@ import (
 	"testing"
 	"time"
 
+	"gbatch/ctld/program"
 	"gbatch/internal/model"
 	"gbatch/internal/state"
 )
+
+// TestMain is for the processes that become a program.
+func TestMain(m *testing.M) {
+	if status, handled := program.Main(os.Args); handled {
+		os.Exit(status)
+	}
+	os.Exit(m.Run())
+}
 
 // world is a cluster's facts with the clock in the test's hand.
 type world struct {

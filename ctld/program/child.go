@@ -3,7 +3,6 @@ package program
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -13,17 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child.go is the process that becomes a user and then a program that the user chose.
+// child.go is the process that becomes a user, if it is not this one's, and then the program.
 //
 // The controller starts it as itself, from its own program file: until a child has executed its program, its parent
-// stands still as a whole (Go forks with CLONE_VFORK), and that may not depend on a path that a user chose, which can
-// be on a file system that hangs, nor on a process that its user can stop.
+// stands still as a whole (Go forks with CLONE_VFORK), and that may not depend on a path, which can be on a file system
+// that hangs, nor on a process that its user can stop.
 
 // childName is the name by which a program knows that it is such a process.
 const childName = "gbatch-program"
 
-// cannotRun is the exit code of a program that can't be run, as shells have it.
-const cannotRun = 127
+const (
+	// cannotRun is the exit code of a program that can't be run, as shells have it.
+	cannotRun = 127
+	// whyFD is where the process says why it did not become the program. It is closed when it does.
+	whyFD = 3
+	// maxWhy bounds that, bytes.
+	maxWhy = 4096
+)
 
 // childArgs gives the arguments of the process that runs a program as a user.
 func childArgs(as *As, argv []string) []string {
@@ -38,13 +43,15 @@ func childArgs(as *As, argv []string) []string {
 	return append([]string{childName, strconv.Itoa(os.Getpid()), who}, argv...)
 }
 
-// Main is for programs whose process may be one that runs a user's program: it then becomes that program. Otherwise,
-// handled is false.
-func Main(args []string, stderr io.Writer) (status int, handled bool) {
+// Main is for programs whose process may be one that runs a program of the controller's: it then becomes that program.
+// Otherwise, handled is false.
+func Main(args []string) (status int, handled bool) {
 	if len(args) < 4 || args[0] != childName {
 		return 0, false
 	}
-	_, _ = fmt.Fprintln(stderr, becomeProgram(args[1], args[2], args[3:])) // nobody else is to be told
+	unix.CloseOnExec(whyFD)
+	err := becomeProgram(args[1], args[2], args[3:])
+	_, _ = unix.Write(whyFD, []byte(err.Error())) // nobody else is to be told
 	return cannotRun, true
 }
 

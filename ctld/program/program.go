@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +26,14 @@ const MaxOutput = 16 << 10
 
 // grace is how long the output may stay open when the program has ended or was killed.
 const grace = 2 * time.Second
+
+// stuckWait is how long a program that was killed may take to end. One on a hung file system takes as long as that hangs.
+const stuckWait = 3 * grace
+
+// maxStuck is how many of those there may be before no other program is started.
+const maxStuck = 64
+
+var stuck atomic.Int32 // programs that were killed and have not ended
 
 // ErrLate says that a program was killed at its limit.
 var ErrLate = errors.New("its time limit is over")
@@ -41,44 +53,62 @@ type Call struct {
 	Stdin []byte
 	Limit time.Duration // 0: only the context ends it
 
-	Users bool // a user chose its path
 	Whole bool // what is left of its process group when it ends is killed
 	Said  Output
 	Err   *Output // where its standard error goes; nil: to Said, too
 }
 
-// Run runs the program until its end. The error is nil if it has ended well, an *exec.ExitError, ErrLate, the context's
-// cause, or why it does not run.
+// Run runs the program until its end, or until some seconds after it was killed. The error is nil if it has ended well,
+// an *exec.ExitError, ErrLate, the context's cause, or why it does not run.
 func (c *Call) Run(parent context.Context) error {
+	if n := stuck.Load(); n >= maxStuck {
+		return fmt.Errorf("%d programs were killed and do not end: is a file system hung?", n)
+	}
 	ctx, cancel := context.WithCancel(parent)
 	if c.Limit > 0 {
 		ctx, cancel = context.WithTimeout(parent, c.Limit)
 	}
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	switch {
-	case c.Users:
-		cmd.Path, cmd.Args, cmd.Err = "/proc/self/exe", childArgs(&c.As, c.Argv), nil
-	case c.As.Change:
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: c.As.UID, Gid: c.As.GID, Groups: c.As.Groups}
+	said, errs := &Output{Most: c.Said.Most}, c.Err // a program that does not end goes on writing
+	if errs != nil {
+		errs = &Output{Most: errs.Most}
 	}
-	cmd.Env, cmd.Dir = c.Env, "/"
-	if c.Stdin != nil {
-		cmd.Stdin = bytes.NewReader(c.Stdin)
+	cmd := c.command(ctx, said, errs)
+	why, tells, err := os.Pipe() // what keeps the child from becoming the program
+	if err != nil {
+		return err
 	}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = grace
-	if cmd.Stdout, cmd.Stderr = &c.Said, &c.Said; c.Err != nil {
-		cmd.Stderr = c.Err
-	}
-	err := cmd.Start()
+	cmd.ExtraFiles = []*os.File{tells} // its number there is whyFD
+	err = cmd.Start()
+	_ = tells.Close() // nothing was written to it here
+	done := make(chan error, 1)
 	if err == nil {
-		if c.Whole {
-			ended(cmd.Process.Pid)
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has left behind; mostly there is nothing
+		go func() { // ends with the process
+			done <- c.wait(cmd, why)
+			_ = why.Close() // it was only read
+		}()
+		select {
+		case err = <-done:
+		case <-ctx.Done():
+			select {
+			case err = <-done:
+			case <-time.After(stuckWait):
+				stuck.Add(1)
+				go func() {
+					<-done
+					stuck.Add(-1)
+				}()
+				said, errs = nil, nil
+			}
 		}
-		err = cmd.Wait()
+	} else {
+		_ = why.Close() // nobody writes to it
+	}
+	if said != nil {
+		c.Said = *said
+	}
+	if errs != nil {
+		*c.Err = *errs
 	}
 	switch {
 	case parent.Err() != nil:
@@ -87,6 +117,38 @@ func (c *Call) Run(parent context.Context) error {
 		return ErrLate
 	case errors.Is(err, exec.ErrWaitDelay):
 		return nil // it has ended well, and something that it started holds its output open
+	}
+	return err
+}
+
+// command is the process that becomes the program: see child.go.
+func (c *Call) command(ctx context.Context, said, errs *Output) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = childArgs(&c.As, c.Argv)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Env, cmd.Dir = c.Env, "/"
+	if c.Stdin != nil {
+		cmd.Stdin = bytes.NewReader(c.Stdin)
+	}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = grace
+	if cmd.Stdout, cmd.Stderr = said, said; errs != nil {
+		cmd.Stderr = errs
+	}
+	return cmd
+}
+
+// wait waits for the process. why has what kept it from becoming the program.
+func (c *Call) wait(cmd *exec.Cmd, why *os.File) error {
+	if c.Whole {
+		ended(cmd.Process.Pid)
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has left behind; mostly there is nothing
+	}
+	err := cmd.Wait()
+	if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == cannotRun {
+		if text, _ := io.ReadAll(io.LimitReader(why, maxWhy)); len(text) > 0 { // without it, the program says 127 itself
+			return errors.New(plain.Line(string(text)))
+		}
 	}
 	return err
 }

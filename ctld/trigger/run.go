@@ -78,7 +78,7 @@ func (k *Keeper) environ(v *state.View, t *model.Trigger) []string {
 // run runs a trigger's program in a session of its own. What is left of its process group when it ends, or at the
 // limit, is killed. It gives the beginning of its output.
 func run(ctx context.Context, t *model.Trigger, as As, env []string) (said string, err error) {
-	c := program.Call{Argv: append(strings.Fields(t.Program), What(t)), As: as.As, Limit: Limit, Users: true, Whole: true,
+	c := program.Call{Argv: append(strings.Fields(t.Program), What(t)), As: as.As, Limit: Limit, Whole: true,
 		Env: append(env, "USER="+as.Name, "LOGNAME="+as.Name), Said: program.Output{Most: maxOutput}}
 	if as.Home != "" {
 		c.Env = append(c.Env, "HOME="+as.Home)

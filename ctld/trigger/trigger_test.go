@@ -16,7 +16,7 @@ import (
 
 // TestMain is for the processes that become a user's program.
 func TestMain(m *testing.M) {
-	if status, handled := program.Main(os.Args, os.Stderr); handled {
+	if status, handled := program.Main(os.Args); handled {
 		os.Exit(status)
 	}
 	os.Exit(m.Run())

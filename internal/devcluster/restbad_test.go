@@ -45,7 +45,7 @@ func tagged(t *testing.T, c *devcluster.Cluster, w *web) {
 	}
 }
 
-// elsewhere: on a forwarded socket a browser sends what any site makes it send; without a token that counts for nothing.
+// elsewhere: on a forwarded socket a browser sends what any site makes it send; without a token that is refused.
 func elsewhere(t *testing.T, w *web) {
 	for what, headers := range map[string][]string{
 		"another origin":   {"Origin", "https://evil.example"},

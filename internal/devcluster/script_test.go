@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		os.Exit(status)
 	}
 	// Controllers run users' programs by another.
-	if status, handled := program.Main(os.Args, os.Stderr); handled {
+	if status, handled := program.Main(os.Args); handled {
 		os.Exit(status)
 	}
 	flag.Parse()
