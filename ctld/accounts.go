@@ -224,8 +224,8 @@ func acctRefusal(res state.Result, cmd *state.Accounts) error {
 	return refuse(proto.CodeBadRequest, "%s: %s", what, res.Refusal)
 }
 
-// notTheirs gives a QOS that an edit newly gives to an association, and that neither its account, or the one above for an
-// account's own, nor the coordinator has there; "": all are.
+// notTheirs gives a QOS that an edit newly gives to an association, and that neither its account (the one above, for an
+// account's own) nor the coordinator has there; "": there is none.
 func notTheirs(v *state.View, coordinator string, e *model.AcctEdit) string {
 	if e.Op != model.PutAssoc {
 		return ""

@@ -216,8 +216,8 @@ func (c *Controller) issue(ctx context.Context, who *caller, o *proto.InvoiceOrd
 	return reply, moneyRefusal(res, account)
 }
 
-// invoiced reports whether one of these accounts is on an invoice about a part of that time. Accounts that were removed,
-// and made again or elsewhere, are found by the invoices' lines.
+// invoiced reports whether one of these accounts is on an invoice about a part of that time. Accounts that were
+// removed, and made again or elsewhere, are found by the invoices' lines.
 func invoiced(v *state.View, accounts []string, o *proto.InvoiceOrder) (found bool) {
 	v.Invoices(func(x *price.Invoice) bool {
 		found = x.Start < o.End.Seconds() && x.End > o.Start.Seconds() && (slices.Contains(accounts, x.Account) ||
@@ -252,5 +252,6 @@ func (c *Controller) bills(ctx context.Context, q *proto.UsageQuery) (list []pri
 			return list, running, err
 		}
 	}
-	return nil, 0, refuse(proto.CodeNoAccounting, "no accounting daemon has all records now; repeat the command in a moment")
+	return nil, 0, refuse(proto.CodeNoAccounting,
+		"no accounting daemon has all records now; repeat the command in a moment")
 }

@@ -1,8 +1,8 @@
 // Package program runs programs on a controller: those of the site (PrologSlurmctld, ResumeProgram,
 // JobSubmitProgram and so on), and those of users (triggers).
 //
-// program.go has a call and its output. child.go is the process that becomes a user, if need be, and
-// then the program.
+// program.go has a call and its output. child.go is the process that becomes a user, if need be,
+// and then the program.
 //
 // Invariants: a program runs in a process group of its own, which is killed at the limit and when
 // the caller's context ends; what is kept of its output has a bound; neither a path on a file

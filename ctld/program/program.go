@@ -27,7 +27,7 @@ const MaxOutput = 16 << 10
 // grace is how long the output may stay open when the program has ended or was killed.
 const grace = 2 * time.Second
 
-// stuckWait is how long a program that was killed may take to end. One on a hung file system takes as long as that hangs.
+// stuckWait is how long a program that was killed may take to end. One on a file system that hangs takes longer.
 const stuckWait = 3 * grace
 
 // maxStuck is how many of those there may be before no other program is started.

@@ -15,9 +15,9 @@ import (
 // caller.go says who asks. A token in a header counts; without one, on the unix socket, the kernel's word does.
 //
 // People forward that socket to a port of their own machine, for a browser. Whatever runs on that machine, and every
-// site that the browser shows, can then send requests to the port. So the kernel's word counts only for requests that no
-// other site can have sent: browsers say so (Origin, Sec-Fetch-Site), and a name that another site has made lead here is
-// not one of this machine's.
+// site that the browser shows, can then send requests to the port. So the kernel's word counts only for requests that
+// no other site can have sent: browsers say so (Origin, Sec-Fetch-Site), and a name that another site has made lead
+// here is not one of this machine's.
 
 var (
 	// errNoToken says that a request names nobody.
