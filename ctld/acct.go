@@ -121,7 +121,12 @@ func (c *Controller) usageReport(ctx context.Context, a *call) (message, error) 
 	switch q.Report.What {
 	case proto.ReportTrail:
 		q.Only = !c.operator(a.who)
-	case proto.ReportUsage, proto.ReportResvs:
+	case proto.ReportResvs:
+		if sees.hides("reservations") {
+			return nil, sees.denied("reservations")
+		}
+		q.Only = sees.hides("usage")
+	case proto.ReportUsage:
 		q.Only = sees.hides("usage")
 	case proto.ReportBills:
 		q.Only, q.Report.Clusters = sees.hides("usage"), []string{v.Config().Cluster}

@@ -304,7 +304,7 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 		c.finish(ctx, reply)
 		return reply, nil
 	case proto.ActStep:
-		return reply, c.limitSteps(ctx, v, rq.Set, results, targets, at)
+		return reply, c.limitSteps(ctx, v, rq.Set, reply, targets, at)
 	case proto.ActTop:
 		for k := len(targets) - 1; k >= 0; k-- { // keep the order in which they were named
 			key := stepKey(keyOf(ctx), at[k])

@@ -65,7 +65,7 @@ type Controller struct {
 	socket net.Listener
 
 	leading    atomic.Bool
-	filesTaken bool                      // since this process leads; only startLeading's goroutine asks
+	filesTaken atomic.Bool               // since this process leads
 	lost       atomic.Pointer[time.Time] // since when no controller leads, as far as this one knows; nil: one does
 	door       door
 	lease      *lease.Lease
@@ -104,6 +104,7 @@ type Controller struct {
 	places atomic.Pointer[map[model.JobID]int32]
 
 	arrivals   arrivals.Queue             // of nodes that may come (State=FUTURE)
+	rereads    sync.Mutex                 // one reads the configuration files at a time; before defining
 	defining   sync.Mutex                 // definitions of partitions and nodes are changed one after the other
 	explaining sync.Mutex                 // explanations cost as much as a pass: one at a time
 	own        ownRules                   // the planning goroutine refreshes them

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"gbatch/ctld/clock"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
@@ -83,7 +84,7 @@ func (c *Controller) cycle(ctx context.Context) {
 		}
 		rest := time.Duration(calcPeriodS(v)) * time.Second
 		if wake != 0 {
-			rest = min(rest, max(cyclePace, time.Duration(wake-c.now())*time.Millisecond))
+			rest = min(rest, max(cyclePace, clock.Until(wake, c.now(), rest)))
 		}
 		timer := time.NewTimer(rest)
 		select {
@@ -193,7 +194,7 @@ func (c *Controller) takeTurns(ctx context.Context) {
 		}
 		rest := time.Hour // no job waits for a turn
 		if next != 0 {
-			rest = max(0, time.Duration(next-c.now())*time.Millisecond)
+			rest = clock.Until(next, c.now(), rest)
 		}
 		timer := time.NewTimer(rest)
 		select {

@@ -101,6 +101,59 @@ func (c *Controller) sendOrders(v *state.View) {
 	}
 }
 
+// What may wait to be written to a node. One that takes nothing any more, as its host has lost its power or it was
+// stopped, has its session ended at once; the others get their orders meanwhile.
+const (
+	maxOwedOrders = 64
+	maxOwedBytes  = 64 << 20
+)
+
+// send gives orders to the session's writer. A session that can't take them ends; the next one gets all orders again.
+func (s *session) send(o *proto.Orders) {
+	s.mu.Lock()
+	o.Heard, s.spoke = s.beat.Now, time.Now()
+	s.mu.Unlock()
+	body, err := proto.Encode(o)
+	if err == nil && s.queue(body) {
+		return
+	}
+	go func() { _ = s.conn.Close() }() // the reader notices and ends the session; this may take seconds (TLS)
+}
+
+// queue reports whether there is room for orders.
+func (s *session) queue(body []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owed > 0 && s.owed+len(body) > maxOwedBytes {
+		return false
+	}
+	select {
+	case s.out <- body:
+		s.owed += len(body)
+		return true
+	default:
+		return false
+	}
+}
+
+// write writes what waits, until the session ends.
+func (s *session) write() {
+	for {
+		select {
+		case body := <-s.out:
+			if s.conn.WriteFrame(proto.KindOrders, 0, 0, body) != nil {
+				_ = s.conn.Close() // as in send
+				return
+			}
+			s.mu.Lock()
+			s.owed -= len(body)
+			s.mu.Unlock()
+		case <-s.over:
+			return
+		}
+	}
+}
+
 // freezeOrders tells every node of a job that is or has been suspended whether to freeze its processes.
 func (c *Controller) freezeOrders(v *state.View, j *model.Job, of func(*session) *proto.Orders) {
 	f := &proto.Freeze{Job: j.ID, Attempt: j.Attempt, Frozen: j.State == model.Suspended, Turn: j.Run.Turns,

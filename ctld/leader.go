@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gbatch/ctld/clock"
 	"gbatch/ctld/events"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -62,13 +63,17 @@ func (c *Controller) logEvents(ctx context.Context) {
 // eventsPace is from one look at what has happened to the next: the lines of many jobs are written together.
 const eventsPace = 100 * time.Millisecond
 
-// takeUpPace is from one attempt to begin to lead to the next.
-const takeUpPace = 250 * time.Millisecond
+const (
+	takeUpPace = 250 * time.Millisecond // from one attempt to begin to lead to the next
+	filesWait  = time.Second            // for the configuration files, when a controller begins to lead
+	stopWait   = 30 * time.Second       // for the leader's loops to end
+)
 
 // startLeading starts the leader's loops and gives the function that ends them.
 func (c *Controller) startLeading(parent context.Context) func() {
 	ctx, cancel := context.WithCancel(parent)
 	var wg sync.WaitGroup
+	var mu sync.Mutex // held while this controller begins or ceases to lead
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
@@ -81,12 +86,28 @@ func (c *Controller) startLeading(parent context.Context) func() {
 			c.log.Error("this controller can't begin to lead; it tries again", "err", err)
 			pause(ctx, takeUpPace)
 		}
+		mu.Lock()
+		if ctx.Err() != nil {
+			mu.Unlock()
+			return
+		}
 		c.log.Info("leading", "term", c.store.Term())
 		c.clocks.time.Lead(true)
 		c.nodes.lead(c.store.Term(), time.Now())
 		c.leading.Store(true)
+		mu.Unlock()
 		c.door.tell()
-		c.takeFiles(ctx)
+		read := make(chan struct{})
+		wg.Go(func() {
+			defer close(read)
+			c.takeFiles(ctx)
+		})
+		select { // they may be on a file system that hangs: the cluster has its configuration
+		case <-read:
+		case <-time.After(filesWait):
+			c.log.Warn("the configuration files take long to be read; this controller leads meanwhile")
+		case <-ctx.Done():
+		}
 		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.recallRuns, c.dispatch, c.collect,
 			c.takeTurns, c.clock, c.ship, c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations,
 			c.tellReservations,
@@ -101,17 +122,36 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		}
 	}()
 	return func() {
+		mu.Lock()
 		cancel()
 		c.leading.Store(false)
 		c.clocks.time.Lead(false)
+		mu.Unlock()
 		c.door.tell()
 		next := c.nextLeader()
 		if next == "" { // it has not said so yet; a node that asks it waits until it does
 			next = c.door.heir()
 		}
 		c.nodes.drop(next)
-		wg.Wait()
+		if !endsWithin(&wg, stopWait) { // what it changes is refused: its context has ended
+			c.log.Error("a part of this controller still waits for a file or a program; it takes part in elections all the same")
+		}
 		c.log.Info("not leading any more")
+	}
+}
+
+// endsWithin reports whether all of a group end within a time.
+func endsWithin(wg *sync.WaitGroup, most time.Duration) bool {
+	done := make(chan struct{})
+	go func() { // ends with the group
+		wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(most):
+		return false
 	}
 }
 
@@ -187,7 +227,7 @@ func (c *Controller) clock(ctx context.Context) {
 				}
 				continue
 			}
-			wait = min(wait, time.Duration(due-now)*time.Millisecond)
+			wait = clock.Until(due, now, wait)
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -21,7 +21,7 @@ import (
 type nodeSet struct {
 	mu       sync.Mutex
 	sessions map[string]*session
-	term     uint64
+	term     uint64              // 0: this controller does not lead
 	since    time.Time           // when this controller began to lead
 	left     map[string]lastWord // of nodes' last sessions
 	rules    string              // hash of the configuration whose rules every session has been told
@@ -53,7 +53,10 @@ type session struct {
 	port  int32          // on which it answers other nodes' daemons
 	units []model.GresUnit
 
+	out chan []byte // orders that wait to be written, encoded
+
 	mu    sync.Mutex
+	owed  int       // bytes of them
 	spoke time.Time // when something was sent last
 	told  map[partKey]telling
 	turns map[proto.Attempt]uint32 // the last Freeze that it got, by attempt
@@ -145,20 +148,6 @@ func (s *session) heard(now time.Time) {
 	s.mu.Unlock()
 }
 
-// send writes orders. A failing connection ends the session; the next session sends all orders again.
-func (s *session) send(o *proto.Orders) {
-	s.mu.Lock()
-	o.Heard, s.spoke = s.beat.Now, time.Now()
-	s.mu.Unlock()
-	body, err := proto.Encode(o)
-	if err == nil {
-		err = s.conn.WriteFrame(proto.KindOrders, 0, 0, body)
-	}
-	if err != nil {
-		_ = s.conn.Close() // the reader notices and ends the session
-	}
-}
-
 func (n *nodeSet) lead(term uint64, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -175,7 +164,7 @@ func (n *nodeSet) epoch() uint64 {
 func (n *nodeSet) drop(next string) {
 	n.mu.Lock()
 	sessions := n.sessions
-	n.sessions = map[string]*session{}
+	n.sessions, n.term = map[string]*session{}, 0
 	n.mu.Unlock()
 	var told sync.WaitGroup
 	for _, s := range sessions {
@@ -238,12 +227,16 @@ func (n *nodeSet) wakeAll() {
 	n.woken = make(chan struct{})
 }
 
-// enter makes s the node's session; an older one is ended.
-func (n *nodeSet) enter(s *session) {
+// enter makes s the node's session; an older one is ended. It refuses one of another term than that in which this
+// controller leads: nobody would end it.
+func (n *nodeSet) enter(s *session) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.term == 0 || s.epoch != n.term {
+		return false
+	}
 	if old := n.sessions[s.node]; old != nil {
-		_ = old.conn.Close() // the node has a new session
+		go func() { _ = old.conn.Close() }() // the node has a new session; this may take seconds (TLS)
 	}
 	n.sessions[s.node] = s
 	if s.config != n.rules {
@@ -251,6 +244,7 @@ func (n *nodeSet) enter(s *session) {
 	}
 	close(n.woken)
 	n.woken = make(chan struct{})
+	return true
 }
 
 func (n *nodeSet) leave(s *session) {
@@ -440,7 +434,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	s := &session{node: h.Node, hw: h.Hw, notes: h.Hw.Notes, addr: addr,
 		port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[partKey]telling{},
 		idle: idleUnits{}, beat: proto.Heartbeat{Now: h.Now, LeaseS: h.LeaseS}, beaten: make(chan struct{}, 1),
-		over: make(chan struct{})}
+		over: make(chan struct{}), out: make(chan []byte, maxOwedOrders)}
 	s.skew = c.hearClock(s, h.Now, time.Now())
 	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: c.nodeTime(h.BootAt, h.Now),
 		UpSince: c.nodeTime(h.UpSince, h.Now), Version: h.Version,
@@ -470,17 +464,21 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	}
 	s.conn, s.epoch, s.seen, s.config, s.witnesses = conn, epoch, time.Now(), v.Config().Hash, witnesses
 	s.leaving = leaving[:min(len(leaving), proto.MaxLeaving)] // until its first heartbeat
+	defer close(s.over)
+	go s.write() // ends with the session
 	if len(forget) > 0 {
 		s.send(&proto.Orders{Epoch: epoch, Forget: forget}) // for an older daemon, which does not read this from Welcome
 	}
-	c.nodes.enter(s)
+	if !c.nodes.enter(s) {
+		_ = conn.Close() // the node looks for the leader
+		return c.notLeading()
+	}
 	defer c.nodes.leave(s)
 	c.log.Info("node registered", "node", h.Node, "version", h.Version, "known", len(h.Known), "problem", join.Problem)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go c.acknowledgeBeats(ctx, s, speaks) // ends with the session
 	err = c.serveNode(ctx, s)
-	close(s.over)
 	c.log.Info("node session ended", "node", h.Node, "err", err)
 	return nil
 }

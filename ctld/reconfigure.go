@@ -43,9 +43,11 @@ func firstProblem(problems []conf.Problem) string {
 // reconfigure reads the files again and replaces the configuration in one step, or not at all.
 func (c *Controller) reconfigure(ctx context.Context, who *caller,
 	rq *proto.ReconfigureRequest) (*proto.ReconfigureReply, error) {
+	c.rereads.Lock()
+	defer c.rereads.Unlock()
+	files, problems := c.loadConfig() // its file system may hang: nothing else waits for it
 	c.defining.Lock()
 	defer c.defining.Unlock()
-	files, problems := c.loadConfig()
 	if files != nil {
 		if p, differ := c.otherControllers(files); differ {
 			files, problems = nil, append(problems, p)
@@ -106,8 +108,7 @@ const (
 // when the only controller begins to lead for the first time. With several of them a stale file on one would roll the
 // cluster back: the difference is only said, here and by gcontrol doctor.
 func (c *Controller) takeFiles(ctx context.Context) {
-	first := !c.filesTaken
-	c.filesTaken = true
+	first := !c.filesTaken.Swap(true)
 	files, problems := c.loadConfig()
 	switch {
 	case files == nil:

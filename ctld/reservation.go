@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -93,26 +91,20 @@ func sizeOf(v *state.View, r *model.Reservation) (size proto.ResvSize) {
 
 // resvFacts are the inputs for making reservations on this host, with its time zone, groups and users.
 func (c *Controller) resvFacts(ctx context.Context, v *state.View) resv.Facts {
-	return resv.Facts{View: v, Now: c.now(), Zone: time.Local, Group: groupID, User: func(name string) error {
+	group := func(name string) (uint32, error) {
+		gid, err := c.people.GroupNamed(ctx, name)
+		if errors.Is(err, userdb.ErrUnknown) {
+			err = errors.New("the controller's host has no such group")
+		}
+		return gid, err
+	}
+	return resv.Facts{View: v, Now: c.now(), Zone: time.Local, Group: group, User: func(name string) error {
 		if _, err := c.people.Named(ctx, name); errors.Is(err, userdb.ErrUnknown) {
 			return refuse(proto.CodeUser, "%s is unknown on controller %s: getent passwd finds no such user", name,
 				c.opts.Name)
 		}
 		return nil
 	}}
-}
-
-// groupID finds the number of a group.
-func groupID(name string) (uint32, error) {
-	g, err := user.LookupGroup(name)
-	if err != nil {
-		return 0, errors.New("the controller's host has no such group")
-	}
-	n, err := strconv.ParseUint(g.Gid, 10, 32)
-	if err != nil {
-		return 0, fmt.Errorf("its number is %s", g.Gid)
-	}
-	return uint32(n), nil
 }
 
 // keepReservations updates reservations when time passes or nodes change. It looks whenever something has changed, at
@@ -122,10 +114,9 @@ func (c *Controller) keepReservations(ctx context.Context) {
 	for ctx.Err() == nil {
 		pace.wait(ctx)
 		changed := c.machine.Changed()
-		v := c.machine.View()
-		v.Reservations(func(r *model.Reservation) bool {
-			if n := resv.Kept(c.resvFacts(ctx, v), r); n != nil {
-				if _, err := c.propose(ctx, &state.Reserve{Op: state.KeepResv, Resv: n}); err != nil && ctx.Err() == nil {
+		c.machine.View().Reservations(func(r *model.Reservation) bool {
+			if resv.Kept(c.resvFacts(ctx, c.machine.View()), r) != nil {
+				if err := c.keepReservation(ctx, r.Name); err != nil && ctx.Err() == nil {
 					c.log.Warn("a reservation could not be updated; it is tried again", "reservation", r.Name, "err", err)
 				}
 			}
@@ -136,6 +127,27 @@ func (c *Controller) keepReservations(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// keepReservation updates one while nobody else changes it.
+func (c *Controller) keepReservation(ctx context.Context, name string) error {
+	select {
+	case c.reserving <- struct{}{}:
+		defer func() { <-c.reserving }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	v := c.machine.View()
+	r := v.Reservation(name)
+	if r == nil {
+		return nil
+	}
+	n := resv.Kept(c.resvFacts(ctx, v), r)
+	if n == nil {
+		return nil
+	}
+	_, err := c.propose(ctx, &state.Reserve{Op: state.KeepResv, Resv: n})
+	return err
 }
 
 // reserveTries is how often a reservation is made anew because others have changed reservations meanwhile.

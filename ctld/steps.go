@@ -186,8 +186,9 @@ func describeStep(j *model.Job, s *proto.RunningStep) {
 }
 
 // limitSteps gives running steps of jobs another time limit: set has the step's number and the limit.
-func (c *Controller) limitSteps(ctx context.Context, v *state.View, set []model.KV, results []proto.TargetResult,
+func (c *Controller) limitSteps(ctx context.Context, v *state.View, set []model.KV, reply *proto.TargetsReply,
 	targets []model.JobRef, at []int) error {
+	results := reply.Results
 	step, limit := int64(proto.StepAll), int64(0)
 	for _, kv := range set {
 		var err error
@@ -225,5 +226,6 @@ func (c *Controller) limitSteps(ctx context.Context, v *state.View, set []model.
 		}
 	}
 	c.tellNodes(ctx, &tell, results)
+	c.finish(ctx, reply)
 	return nil
 }

@@ -189,6 +189,7 @@ func (x *leanRecord) Wire(c *wire.C) {
 	name(&x.Reservation)
 	skip(1)
 	wire.Int(c, &x.SuspendMS)
-	skip(3)
+	wire.Int(c, &x.SuspendAt)
+	skip(2)
 	wire.Ptr(c, &x.Asked)
 }

@@ -17,6 +17,18 @@ const (
 	patience = 20 * time.Second
 )
 
+// Until gives how long it is from now to a moment, between 0 and most. Moments may be thousands of years away, which a
+// time.Duration can't hold.
+func Until(due, now model.Time, most time.Duration) time.Duration {
+	switch {
+	case due <= now:
+		return 0
+	case int64(due)-int64(now) >= most.Milliseconds():
+		return most
+	}
+	return time.Duration(due-now) * time.Millisecond
+}
+
 // Clock is the cluster's time as one controller knows it. All methods may be called from any goroutine.
 type Clock struct {
 	wall func() model.Time    // the host's clock

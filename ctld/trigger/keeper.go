@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/ctld/clock"
 	"gbatch/internal/model"
 	"gbatch/internal/plain"
 	"gbatch/internal/state"
@@ -17,6 +18,8 @@ const (
 	pace     = 100 * time.Millisecond
 	lookPace = time.Second // at what time brings, and at the daemons
 	again    = 10 * time.Second
+
+	longest = time.Hour // from one look at what is due to the next
 
 	maxPrograms = 64 // that run at once
 	maxOthers   = 48 // of them those of users other than root and SlurmUser
@@ -52,7 +55,7 @@ var ErrNever = errors.New("its program is not run")
 func (k *Keeper) Run(ctx context.Context) {
 	k.running, k.of, k.others, k.freed = map[uint32]bool{}, map[uint32]int{}, 0, make(chan struct{}, 1)
 	var wg sync.WaitGroup
-	defer waitFor(&wg)
+	defer wg.Wait() // programs are killed with ctx, and hold up nobody (package program)
 	var looked time.Time
 	for ctx.Err() == nil {
 		changed := k.Changed()
@@ -123,22 +126,6 @@ func (k *Keeper) propose(ctx context.Context, b state.Body) bool {
 	return err == nil
 }
 
-// endWait is how long a leader that steps down waits for its programs, which have been killed. One that can't be
-// killed, on a file system that hangs, does not keep it.
-const endWait = 5 * time.Second
-
-func waitFor(wg *sync.WaitGroup) {
-	done := make(chan struct{})
-	go func() {
-		wg.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(endWait):
-	}
-}
-
 // start starts the programs that are due, and gives the time until the next one is; negative: none waits.
 func (k *Keeper) start(ctx context.Context, wg *sync.WaitGroup) time.Duration {
 	k.mu.Lock()
@@ -176,7 +163,7 @@ func (k *Keeper) start(ctx context.Context, wg *sync.WaitGroup) time.Duration {
 	if next == 0 {
 		return -1
 	}
-	return time.Duration(next-now) * time.Millisecond
+	return clock.Until(next, now, longest)
 }
 
 // call runs a trigger's program and notes that it has run, well or not.

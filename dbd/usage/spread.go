@@ -29,11 +29,7 @@ func timesOf(r *model.Record) times {
 		return t
 	}
 	t.over = max(seconds(r.End), t.start, 1)
-	asleep := r.SuspendMS
-	if r.SuspendAt != 0 && r.End > r.SuspendAt {
-		asleep += int64(r.End - r.SuspendAt)
-	}
-	t.end = max(t.over-asleep/1000, t.start)
+	t.end = max(t.over-r.AsleepS(r.End), t.start)
 	return t
 }
 
@@ -82,7 +78,7 @@ func Within(r *model.Record, from, to, now Second) Sum {
 	if ran(r) {
 		end := t.end
 		if t.over == 0 {
-			end = max(now, t.start)
+			end = max(now-r.AsleepS(model.Time(now)*1000), t.start)
 		}
 		s.run(rate(r), &t, end, from, to)
 	}

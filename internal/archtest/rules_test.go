@@ -105,7 +105,7 @@ var layers = []layer{
 	{"ctld/power", "ctld/program internal/hostlist internal/model internal/state"},
 	{"ctld/crontab", "internal/model internal/state internal/proto"},
 	{"ctld/program", ""},
-	{"ctld/trigger", "ctld/program internal/model internal/state"},
+	{"ctld/trigger", "ctld/clock ctld/program internal/model internal/state"},
 	{"ctld/clock", "internal/model"},
 	{"ctld/lease", ""},
 	{"ctld/arrivals", ""},

@@ -190,6 +190,10 @@ func contradict(name, slurms, format string, args ...any) error {
 	return refuse(Request, "%s", text)
 }
 
+// maxGPUTasks bounds the tasks that --ntasks-per-gpu makes of GPUs; MaxTasksPerNode and the cluster's size bound them
+// further.
+const maxGPUTasks = 1 << 30
+
 // gpuTasks works out --ntasks-per-gpu: the tasks for the GPUs, or the GPUs for the tasks.
 func (d *Draft) gpuTasks() error {
 	sp, k := &d.Spec, d.TasksPerGPU
@@ -213,6 +217,10 @@ func (d *Draft) gpuTasks() error {
 		case model.PerTask:
 			return refuse(Request, "--ntasks-per-gpu and --gpus-per-task exclude each other")
 		}
+	}
+	if most := int64(max(job, node)) * int64(k); most > maxGPUTasks {
+		return refuse(Request, "--ntasks-per-gpu=%d of %d GPUs are %d tasks, more than %d", k, max(job, node), most,
+			maxGPUTasks)
 	}
 	switch {
 	case job > 0 && sp.Tasks == 0:

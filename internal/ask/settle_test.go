@@ -2,6 +2,7 @@ package ask
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"gbatch/internal/model"
@@ -78,6 +79,19 @@ func TestSameGres(t *testing.T) {
 		}
 		if got != x.want || (err == nil) != (x.error == "") || err != nil && err.Error() != x.error {
 			t.Errorf("%v %v:\n got %s %v\nwant %s %s", x.spec.MinNodes, x.gres, got, err, x.want, x.error)
+		}
+	}
+}
+
+// TestManyGPUTasks: --ntasks-per-gpu of very many GPUs is refused, and nothing overflows.
+func TestManyGPUTasks(t *testing.T) {
+	for _, per := range []model.GresPer{model.PerJob, model.PerNode} {
+		for _, tasks := range []int32{0, 4} {
+			d := Draft{TasksPerGPU: 4, Spec: model.Spec{Tasks: tasks,
+				Gres: []model.GresReq{{Name: "gpu", Count: 1 << 30, Per: per}}}}
+			if err := d.Settle(); err == nil || !strings.Contains(err.Error(), "are 4294967296 tasks, more than 1073741824") {
+				t.Errorf("GPUs per %d, %d tasks: %v", per, tasks, err)
+			}
 		}
 	}
 }

@@ -20,6 +20,8 @@ type Preempt struct {
 	MinExempt   int64 // PreemptParameters=min_exempt_priority; 0: none
 	SliceS      int64 // SchedulerTimeSlice: how long a turn of jobs that share CPUs takes
 	StopGraceS  int64 // PreemptParameters=suspend_grace_time: between SIGTSTP and the freeze
+	Youngest    bool  // PreemptParameters=youngest_first, or preempt_youngest_first of SchedulerParameters
+	Strict      bool  // PreemptParameters=strict_order, or preempt_strict_order of SchedulerParameters
 }
 
 // Slurm's defaults, seconds.
@@ -132,7 +134,11 @@ func readPreemptParams(c *Config, v string) fault {
 				return fault{"suspend_grace_time: " + f.why, "suspend_grace_time=2"}
 			}
 			c.Preempt.StopGraceS = n
-		case "youngest_first", "strict_order", "reorder_count", "send_user_signal", "reclaim_licenses":
+		case "youngest_first":
+			c.Preempt.Youngest = true
+		case "strict_order":
+			c.Preempt.Strict = true
+		case "reorder_count", "send_user_signal", "reclaim_licenses":
 		default:
 			return fault{shown(item) + " is not a preemption parameter", "min_exempt_priority=1000 or youngest_first"}
 		}
@@ -144,7 +150,7 @@ func readPreemptParams(c *Config, v string) fault {
 func remarkPreemptParams(_ *Config, v string) (text, hint string) {
 	for _, item := range splitList(v) {
 		switch name, _, _ := strings.Cut(strings.ToLower(item), "="); name {
-		case "strict_order", "reorder_count":
+		case "reorder_count":
 			return "PreemptParameters=" + item + " has no effect: the fewest jobs of the lowest class are always chosen",
 				"leave it out"
 		case "send_user_signal":

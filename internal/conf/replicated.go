@@ -86,7 +86,8 @@ func (c *Config) Model() *model.Config {
 	if m.Params.Ship.MaxWaiting == 0 {
 		m.Params.Ship.MaxWaiting = max(leastDBDMsgs, 2*c.MaxJobCount+4*int64(len(c.Nodes)))
 	}
-	m.Params.Preempt.Youngest, m.Params.Preempt.Strict = c.Scheduler.PreemptYoungest, c.Scheduler.PreemptStrict
+	m.Params.Preempt.Youngest = c.Scheduler.PreemptYoungest || c.Preempt.Youngest
+	m.Params.Preempt.Strict = c.Scheduler.PreemptStrict || c.Preempt.Strict
 	c.placement(m)
 	for _, s := range c.NodeSets {
 		m.Sets = append(m.Sets, model.NodeSet{Name: s.Name, Feature: s.Feature, Nodes: s.Nodes})

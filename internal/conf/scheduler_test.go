@@ -35,6 +35,13 @@ func TestSchedulerNotes(t *testing.T) {
 		c.Model().Params.PartDepth != 10 || !c.Model().Params.Preempt.Strict {
 		t.Errorf("without backfill: %s", lines(problems))
 	}
+	for _, text := range []string{"PreemptParameters=youngest_first,strict_order",
+		"SchedulerParameters=preempt_youngest_first,preempt_strict_order"} {
+		c, problems := LoadFS(files("PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n"+text), MainFile)
+		if len(problems) > 0 || !c.Model().Params.Preempt.Strict || !c.Model().Params.Preempt.Youngest {
+			t.Errorf("%s: %s", text, lines(problems))
+		}
+	}
 }
 
 // TestTaskPluginParam: which words bind tasks, and which do nothing.

@@ -136,23 +136,17 @@ func (r *RecordRow) state() string {
 }
 
 // elapsedS gives how long the job has had its resources, seconds.
-func (r *RecordRow) elapsedS() int64 {
-	switch {
-	case r.Start == 0:
-		return 0
-	case r.End != 0:
-		return max(0, r.End.Seconds()-r.Start.Seconds()-r.suspendedS())
-	}
-	return max(0, r.Now.Unix()-r.Start.Seconds()-r.suspendedS())
-}
+func (r *RecordRow) elapsedS() int64 { return r.HeldS(r.until()) }
 
 // suspendedS gives how long the job was suspended, seconds.
-func (r *RecordRow) suspendedS() int64 {
-	s := r.SuspendMS / 1000
-	if r.SuspendAt != 0 && r.End == 0 {
-		s += max(0, r.Now.Unix()-r.SuspendAt.Seconds())
+func (r *RecordRow) suspendedS() int64 { return r.AsleepS(r.until()) }
+
+// until is the job's end, or now.
+func (r *RecordRow) until() model.Time {
+	if r.End != 0 {
+		return r.End
 	}
-	return s
+	return model.Time(r.Now.UnixMilli())
 }
 
 // plannedS gives how long the job was eligible before it started, seconds.

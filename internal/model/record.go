@@ -172,10 +172,28 @@ const MaxEras = 64
 
 // ElapsedS gives how long an ended job had its resources without being suspended, seconds.
 func (r *Record) ElapsedS() int64 {
-	if r.Start == 0 || r.End == 0 {
+	if r.End == 0 {
 		return 0
 	}
-	return max(0, r.End.Seconds()-r.Start.Seconds()-r.SuspendMS/1000)
+	return r.HeldS(r.End)
+}
+
+// HeldS gives how long a job had its resources without being suspended until a moment that is no later than its end,
+// seconds.
+func (r *Record) HeldS(until Time) int64 {
+	if r.Start == 0 {
+		return 0
+	}
+	return max(0, until.Seconds()-r.Start.Seconds()-r.AsleepS(until))
+}
+
+// AsleepS gives how long a job was suspended until a moment that is no later than its end, seconds.
+func (r *Record) AsleepS(until Time) int64 {
+	ms := r.SuspendMS
+	if r.SuspendAt != 0 { // gdbd may end what is suspended
+		ms += max(0, int64(until-r.SuspendAt))
+	}
+	return ms / 1000
 }
 
 // Session gives what an ended run had, for prices; nil: it never ran, or has not ended. It is that of Job.Session.

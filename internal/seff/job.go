@@ -37,11 +37,11 @@ type Job struct {
 
 // Of gives a job as its record tells, now where it runs. use is what was measured of one that runs.
 func Of(r *model.Record, use *model.Usage, now model.Time) *Job {
-	j := &Job{Record: r, elapsed: max(0, now.Seconds()-r.Start.Seconds()), use: use}
+	j := &Job{Record: r, elapsed: r.HeldS(now), use: use}
 	if r.End == 0 {
 		return j
 	}
-	j.elapsed = max(0, r.End.Seconds()-r.Start.Seconds()-r.SuspendMS/1000)
+	j.elapsed = r.ElapsedS()
 	if j.use = r.Exit.Use; j.use == nil {
 		j.use = &model.Usage{Nodes: []model.NodeUsage{{UserMS: r.Exit.UserMS, SysMS: r.Exit.SysMS, PeakKB: r.Exit.MaxRSSKB}}}
 	}

@@ -304,6 +304,37 @@ func askGroup(ctx context.Context, gid uint32) (string, error) {
 	return name, err
 }
 
+// GroupNamed gives the number of the group with a name. It is asked for each time.
+func (d *DB) GroupNamed(ctx context.Context, name string) (uint32, error) {
+	if name == "" || len(name) > maxUserName || strings.ContainsAny(name, "\x00\n:/") || name[0] == '-' {
+		return 0, ErrUnknown
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	digits := ""
+	line, err := entry(ctx, "group", name)
+	if errors.Is(err, exec.ErrNotFound) {
+		g, err := user.LookupGroup(name)
+		if err != nil {
+			return 0, ErrUnknown
+		}
+		digits = g.Gid
+	} else if err != nil {
+		return 0, err
+	}
+	if f := strings.Split(line, ":"); len(f) > 2 {
+		if f[0] != name { // it is a number
+			return 0, ErrUnknown
+		}
+		digits = f[2]
+	}
+	gid, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("getent group %s gives no entry of that group", name)
+	}
+	return uint32(gid), nil
+}
+
 // entry gives one line of a database.
 func entry(ctx context.Context, database, key string) (string, error) {
 	const notFound = 2 // getent's exit code

@@ -3,7 +3,9 @@ package userdb
 import (
 	"context"
 	"errors"
+	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -106,5 +108,25 @@ func TestSlowDatabase(t *testing.T) {
 	close(free)
 	if u, err := d.User(t.Context(), 100); err != nil || u.Name != "slow" {
 		t.Error("the database answers again:", u, err)
+	}
+}
+
+// TestGroupNamed: groups are found as getent finds them, by name and not by number.
+func TestGroupNamed(t *testing.T) {
+	dir := t.TempDir()
+	fake := "#!/bin/sh\n[ \"$1 $2\" = 'group staff-of-ldap' ] && echo 'staff-of-ldap:*:70001:ann' && exit\n" +
+		"[ \"$1 $2\" = 'group 70001' ] && echo 'staff-of-ldap:*:70001:ann' && exit\nexit 2\n"
+	if err := os.WriteFile(filepath.Join(dir, "getent"), []byte(fake), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	db := New()
+	if gid, err := db.GroupNamed(t.Context(), "staff-of-ldap"); gid != 70001 || err != nil {
+		t.Errorf("%d, %v", gid, err)
+	}
+	for _, name := range []string{"none", "70001", "", "-x", "a:b"} {
+		if gid, err := db.GroupNamed(t.Context(), name); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%q: %d, %v", name, gid, err)
+		}
 	}
 }

@@ -139,7 +139,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		if a.Immediate > 0 && time.Since(begin) > time.Duration(a.Immediate)*time.Second {
 			a.cancel(c, reply.Job)
 			a.Errorf("Unable to allocate resources: Requested nodes are busy")
-			return nil, 1
+			return nil, a.TooLate()
 		}
 		select {
 		case <-signals:

@@ -209,6 +209,16 @@ func (e *Env) Failed(rc int) int {
 	return rc
 }
 
+// TooLate is the exit code of an allocation or a step that did not come within --immediate: SLURM_EXIT_IMMEDIATE.
+func (e *Env) TooLate() int {
+	if v, ok := e.Lookup("SLURM_EXIT_IMMEDIATE"); ok {
+		if n, err := strconv.Atoi(v); err == nil {
+			return n
+		}
+	}
+	return e.Failed(1)
+}
+
 // Connect gives a client for the cluster that the environment names.
 func (e *Env) Connect() (*client.Client, error) {
 	dir := e.socketDir

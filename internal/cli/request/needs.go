@@ -111,12 +111,7 @@ func (s *Submission) nodeOptions() []getopt.Option {
 		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: groupNeeds, Help: "nodes that the job must have",
 			Set: NodeSet(&sp.ReqNodes)},
 		{Name: "nodefile", Short: 'F', Arg: R, Metavar: "file", Group: groupNeeds,
-			Help: "like --nodelist, but read from a file",
-			Set: func(v string) error {
-				names, err := NodeFile(v)
-				sp.ReqNodes = names
-				return err
-			}},
+			Help: "like --nodelist, but read from a file", Set: FileSet(&sp.ReqNodes)},
 		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: groupNeeds,
 			Help: "nodes that the job must not have",
 			Set:  NodeSet(&sp.ExcNodes)},

@@ -96,8 +96,17 @@ func Hosts(dst *[]string) func(string) error {
 }
 
 // NodeSet is Hosts for nodes of which each counts once.
-func NodeSet(dst *[]string) func(string) error {
-	set := Hosts(dst)
+func NodeSet(dst *[]string) func(string) error { return once(dst, Hosts(dst)) }
+
+// FileSet gives the setter of nodes that are named in a file. Each counts once.
+func FileSet(dst *[]string) func(string) error {
+	return once(dst, func(v string) (err error) {
+		*dst, err = NodeFile(v)
+		return err
+	})
+}
+
+func once(dst *[]string, set func(string) error) func(string) error {
 	return func(v string) error {
 		err := set(v)
 		seen := map[string]bool{}

@@ -92,10 +92,7 @@ func (r *run) jobOptions() []getopt.Option {
 		getopt.Option{Name: "acctg-freq", Arg: getopt.Required, Hidden: true, Env: "SLURM_ACCTG_FREQ",
 			Note: "steps are measured like their jobs", Set: sampling.Sampling},
 		getopt.Option{Name: "nodefile", Short: 'F', Arg: getopt.Required, Metavar: "file", Group: groupNeeds,
-			Help: "like --nodelist, but read from a file", Set: func(v string) (err error) {
-				r.rq.Need.Nodes, err = request.NodeFile(v)
-				return err
-			}},
+			Help: "like --nodelist, but read from a file", Set: request.FileSet(&r.rq.Need.Nodes)},
 		getopt.Option{Name: "no-allocate", Short: 'Z', Hidden: true, Note: "the step is part of this job",
 			Set: getopt.Flag(&r.noAllocate)},
 		getopt.Option{Name: "cpu-freq", Arg: getopt.Required, Hidden: true, Env: "SLURM_CPU_FREQ_REQ",

@@ -46,6 +46,7 @@ type run struct {
 	gpusPer   bool // --gpus-per-task was given
 	pty       bool
 	relative  int64 // nodes of the job to leave out
+	immediate int64 // most seconds to wait for the job, or the step; 0: no limit
 
 	mpi        string     // --mpi; "": the cluster's default
 	x11        *uint8     // --x11: on which nodes; nil: on none
@@ -221,12 +222,20 @@ func (r *run) needOptions() []getopt.Option {
 			Set:  request.Count(&n.ThreadsCore)},
 		{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: groupNeeds,
 			Env:  "SLURM_IMMEDIATE",
-			Help: "fail instead of waiting for other steps", Set: func(string) error { r.rq.Immediate = true; return nil }},
+			Help: "fail if there is no room for the step, or the job, within this many seconds (1)",
+			Set:  r.setImmediate},
 		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: groupNeeds, Env: "SLURM_DISTRIBUTION",
 			Help: "order of tasks over nodes: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then over sockets: " +
 				":block, :cyclic, :fcyclic, and the same for their cores; ,pack fills one node after the other",
 			Set: request.SetDistribution(n, b, r.Getenv("SLURM_DIST_PLANESIZE"))},
 	}
+}
+
+func (r *run) setImmediate(v string) error {
+	if v == "" {
+		v = "1"
+	}
+	return getopt.Number(&r.immediate, 1, 1<<30)(v)
 }
 
 // bindOptions set the binding of tasks.

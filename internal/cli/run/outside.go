@@ -128,9 +128,7 @@ func outside(all []*run) (release func(rc int), rc int) {
 		return nil, 1
 	}
 	a := &allocate.Allocation{Env: first.Env, Submission: subs[0], Rest: subs[1:], Quiet: first.quiet}
-	if first.rq.Immediate {
-		a.Immediate = 1
-	}
+	a.Immediate = first.immediate
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	job, rc := a.Get(signals)

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/signal"
@@ -56,9 +57,18 @@ func (s *steps) main() int {
 	}
 	defer signal.Stop(s.signals)
 	defer s.all[0].unraw() // only a step that is alone has a terminal
-	var flush <-chan time.Time
+	var flush, hurry <-chan time.Time
+	if n := s.all[0].immediate; n > 0 {
+		hurry = time.After(time.Duration(n) * time.Second)
+	}
 	for s.live() != nil {
 		select {
+		case <-hurry:
+			if t := s.live(); t.made == nil {
+				t.Errorf("Unable to create step for job %d: %s", t.rq.Job, cmp.Or(t.waited, "Requested nodes are busy"))
+				s.hangUp()
+				return t.TooLate()
+			}
 		case h := <-s.news:
 			if s.take(h); len(h.t.exits) > 0 && flush == nil {
 				flush = time.After(gatherExits)

@@ -159,7 +159,7 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 		if t.rq.Async {
 			t.hasNumber(ev.Step)
 		}
-		if t.waited == "" && !t.quiet {
+		if t.waited == "" && !t.quiet && t.immediate == 0 {
 			fmt.Fprintf(t.Stderr, "%s: Job %d step creation temporarily disabled, retrying: %s\n", t.Program, t.rq.Job, ev.Text)
 		}
 		t.waited = ev.Text
