@@ -39,14 +39,15 @@ func published(t *testing.T, ver string) (paths map[string]map[string]struct {
 	return paths, true
 }
 
-// TestEveryOperation: each operation of Slurm's specification is served under its name, in each version, and nothing
-// else is served below its paths.
+// TestEveryOperation: each operation of Slurm's specification is served under its name, in each version whose
+// specification is here, and nothing else is served below its paths.
 func TestEveryOperation(t *testing.T) {
 	all := operations()
 	for _, ver := range versions {
 		paths, ok := published(t, ver)
 		if !ok {
-			t.Skip("Slurm's specifications are not here")
+			t.Logf("Slurm's specification of %s is not here", ver)
+			continue
 		}
 		mine := map[string]string{}
 		for i := range all {

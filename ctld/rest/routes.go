@@ -16,7 +16,7 @@ import (
 // method that carries them out. The specification that is served comes from the same table.
 
 // versions are the ones that are served, newest first.
-var versions = []string{"v0.0.44", "v0.0.43", "v0.0.42"}
+var versions = []string{"v0.0.44", "v0.0.43", "v0.0.42", "v0.0.41", "v0.0.40"}
 
 // op is one operation.
 type op struct {

@@ -273,6 +273,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Server", "gbatch")
 	path := r.URL.Path
+	for strings.Contains(path, "//") { // of clients whose base address ends with a slash; slurmrestd minds none either
+		path = strings.ReplaceAll(path, "//", "/")
+	}
 	if s.o.Path != "" {
 		if rest, cut := strings.CutPrefix(path, s.o.Path); cut && (rest == "" || rest[0] == '/') {
 			path = rest

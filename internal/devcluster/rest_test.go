@@ -248,7 +248,7 @@ func (w *web) holdAll() {
 		w.t.Fatal(err)
 	}
 	w.specs, w.held = map[string][]*spec{}, map[string]bool{}
-	for _, ver := range []string{"v0.0.44", "v0.0.43", "v0.0.42"} {
+	for _, ver := range []string{"v0.0.44", "v0.0.43", "v0.0.42", "v0.0.41", "v0.0.40"} {
 		w.specs[ver] = []*spec{mine}
 		if theirs := published(w.t, ver); theirs != nil {
 			w.specs[ver] = append(w.specs[ver], theirs)
@@ -352,7 +352,7 @@ func TestREST(t *testing.T) {
 	names := strings.NewReplacer("{job_id}", running, "{node_name}", "n1", "{partition_name}", "main",
 		"{reservation_name}", "r1", "{qos}", "fast", "{cluster_name}", "dev", "{account_name}", "physics", "{id}", "1",
 		"{name}", "ann")
-	for _, ver := range []string{"v0.0.44", "v0.0.43", "v0.0.42"} {
+	for _, ver := range []string{"v0.0.44", "v0.0.43", "v0.0.42", "v0.0.41", "v0.0.40"} {
 		for path, methods := range w.specs[ver][0].Paths {
 			if _, get := methods["get"]; !get || !strings.Contains(path, ver) {
 				continue
@@ -472,7 +472,7 @@ func (w *web) forms() {
 // allWrong sends to each operation what it can't take: each answer has Slurm's form.
 func (w *web) allWrong() {
 	w.t.Helper()
-	for _, ver := range []string{"v0.0.44", "v0.0.43", "v0.0.42"} {
+	for _, ver := range []string{"v0.0.44", "v0.0.43", "v0.0.42", "v0.0.41", "v0.0.40"} {
 		for path, methods := range w.specs[ver][0].Paths {
 			for method := range methods {
 				if !strings.Contains(path, ver) {

@@ -23,12 +23,12 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "accrue_time", Time: func(r *JobRow) model.Time { return r.AccrueTime() }},
 		{Name: "admin_comment", Str: func(r *JobRow) string { return r.AdminText() }},
 		{Name: "allocating_node", Str: func(r *JobRow) string { return r.Spec.Host }},
-		{Name: "array_job_id", Num: func(r *JobRow) (int64, bool, bool) { return int64(r.ArrayID), r.ArrayID != 0, false }},
-		{Name: "array_max_tasks", Num: func(r *JobRow) (int64, bool, bool) {
+		{Name: "array_job_id", Count: func(r *JobRow) int64 { return int64(r.ArrayID) }},
+		{Name: "array_max_tasks", Count: func(r *JobRow) int64 {
 			if r.ArrayID == 0 {
-				return 0, false, false
+				return 0
 			}
-			return int64(r.Throttle), true, false
+			return int64(r.Throttle)
 		}},
 		{Name: "array_task_id", Num: func(r *JobRow) (int64, bool, bool) {
 			if r.OneTask == model.NoTask {
@@ -49,7 +49,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "contiguous", Bool: func(r *JobRow) bool { return r.Spec.Extra().Contiguous }},
 		{Name: "core_spec", Type: slurmjson.Integer},
 		{Name: "cores_per_socket", Type: slurmjson.Number},
-		{Name: "billable_tres", Count: (*JobRow).billing},
+		{Name: "billable_tres", Num: func(r *JobRow) (int64, bool, bool) { return r.billing(), r.Run != nil, false }},
 		{Name: "cpus_per_task", Count: func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }},
 		{Name: "current_working_directory", Str: func(r *JobRow) string { return r.Spec.WorkDir }},
 		{Name: "deadline", Time: func(r *JobRow) model.Time { return r.Spec.Deadline }},
@@ -73,10 +73,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "submit_time", Time: func(r *JobRow) model.Time { return r.Submit }},
 		{Name: "suspend_time", Type: slurmjson.Moment},
 		{Name: "time_limit", Num: func(r *JobRow) (int64, bool, bool) { return minutes(r.TimeLimitS()) }},
-		{Name: "time_minimum", Num: func(r *JobRow) (int64, bool, bool) {
-			s := r.Spec.Extra().TimeMinS
-			return (s + 59) / 60, s > 0, false
-		}},
+		{Name: "time_minimum", Count: func(r *JobRow) int64 { return (r.Spec.Extra().TimeMinS + 59) / 60 }},
 		{Name: "excluded_nodes", Str: func(r *JobRow) string { return hostlist.Compress(r.Spec.ExcNodes) }},
 		exitField("exit_code", func(r *JobRow) *model.Exit { return r.LastExit() }),
 		{Name: "failed_node", Str: func(r *JobRow) string { return r.FailedNode() }, In: slurmjson.InNew},
@@ -114,7 +111,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "job_state", Words: func(r *JobRow) []string { return []string{r.State.String()} }, In: slurmjson.InOld},
 		{Name: "job_state", Words: (*JobRow).jsonStates, In: slurmjson.InNew},
 		{Name: "licenses", Str: func(r *JobRow) string { return licensesText(r.Spec) }},
-		{Name: "max_cpus", Count: (*JobRow).numCPUs},
+		{Name: "max_cpus", Count: func(*JobRow) int64 { return 0 }},
 		{Name: "max_nodes", Count: func(r *JobRow) int64 { return int64(max(0, r.Spec.MaxNodes)) }},
 		{Name: "minimum_cpus_per_node", Count: (*JobRow).MinCPUs},
 		{Name: "minimum_tmp_disk_per_node", Count: func(r *JobRow) int64 { return r.Spec.TmpMiB }},
@@ -270,12 +267,12 @@ func exitField[T any](name string, of func(row *T) *model.Exit) slurmjson.Field[
 		Put: func(w *slurmjson.Writer, name string, row *T) { writeExit(w, name, of(row)) }}
 }
 
+// writeExit writes an exit status. What has not ended yet has Slurm's 0, and what a signal ended has no code.
 func writeExit(j *slurmjson.Writer, name string, x *model.Exit) {
 	var code, signal int64
 	status := "SUCCESS"
 	switch {
 	case x == nil:
-		status = "PENDING"
 	case x.Signal != 0:
 		code, signal, status = int64(x.Code), int64(x.Signal), "SIGNALED"
 	case x.Code != 0:
@@ -287,7 +284,11 @@ func writeExit(j *slurmjson.Writer, name string, x *model.Exit) {
 	}
 	j.Open(name, '{')
 	j.List("status", []string{status})
-	j.Maybe("return_code", code, x != nil, false)
+	if signal != 0 {
+		j.Unset("return_code")
+	} else {
+		j.Count("return_code", code)
+	}
 	j.Open("signal", '{')
 	j.Maybe("id", signal, signal != 0, false)
 	j.Str("name", signalName(signal))

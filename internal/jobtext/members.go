@@ -30,12 +30,15 @@ func without[T any](fields []slurmjson.Field[T], names ...string) []slurmjson.Fi
 
 // JobMembers is a job's object in the REST interface.
 func JobMembers() []slurmjson.Field[JobRow] {
-	const v43, v44 = "v0.0.43", "v0.0.44"
+	const v41, v42, v43, v44 = "v0.0.41", "v0.0.42", "v0.0.43", "v0.0.44"
 	type fields = []slurmjson.Field[JobRow]
-	own := JobJSON()
+	own := append(JobJSON(), jobMembersUntil41()...)
 	for i := range own {
-		if own[i].Name == "submit_line" {
-			own[i].Since = v44
+		switch f := &own[i]; {
+		case f.Name == "submit_line":
+			f.Since = v44
+		case f.Name == "job_resources" && f.In == slurmjson.InNew:
+			f.Since = v41
 		}
 	}
 	perTRES := func(name string, of func(m model.Needs) int64) slurmjson.Field[JobRow] {
@@ -49,9 +52,10 @@ func JobMembers() []slurmjson.Field[JobRow] {
 	most := func(name string, of func(m model.Needs) int32) slurmjson.Field[JobRow] {
 		return slurmjson.Field[JobRow]{Name: name, Num: func(r *JobRow) (int64, bool, bool) {
 			n := int64(of(r.Spec.Extra()))
-			return n, n > 0, false
+			return n, n > 0, n == 0 && name != "sockets_per_node"
 		}}
 	}
+	none := func(*JobRow) int64 { return 0 }
 	stdout := func(r *JobRow) string { o, _ := r.OutputFiles(); return o }
 	return with(own, fields{
 		{Name: "burst_buffer", Str: func(r *JobRow) string { return r.Spec.Stated().BurstBuffer }},
@@ -87,10 +91,10 @@ func JobMembers() []slurmjson.Field[JobRow] {
 			return nil
 		}},
 		{Name: "mail_user", Str: func(r *JobRow) string {
-			if m := r.Spec.Mail(); m != nil {
+			if m := r.Spec.Mail(); m != nil && m.User != "" {
 				return m.User
 			}
-			return ""
+			return r.Spec.User
 		}},
 		{Name: "maximum_switch_wait_time", Int: func(r *JobRow) int64 { return max(0, r.Spec.Extra().SwitchWaitS) }},
 		{Name: "mcs_label"},
@@ -99,9 +103,9 @@ func JobMembers() []slurmjson.Field[JobRow] {
 		{Name: "power", Fields: fields{{Name: "flags", Type: slurmjson.List}}},
 		{Name: "preemptable_time", Type: slurmjson.Moment},
 		{Name: "prefer", Str: func(r *JobRow) string { return r.Spec.Extra().Prefer }},
-		{Name: "priority_by_partition", Type: slurmjson.List},
+		{Name: "priority_by_partition", Since: v42, Type: slurmjson.List},
 		{Name: "profile", List: func(*JobRow) []string { return []string{"NOT_SET"} }},
-		{Name: "required_switches", Int: func(r *JobRow) int64 { return int64(r.Spec.Extra().Switches) }},
+		{Name: "required_switches", Since: v42, Int: (*JobRow).switches},
 		{Name: "resv_name", Str: func(r *JobRow) string { return r.ReservationText() }},
 		{Name: "segment_size", Since: v43, Int: func(r *JobRow) int64 { return int64(r.Spec.Extra().Segment) }},
 		{Name: "selinux_context"},
@@ -117,12 +121,48 @@ func JobMembers() []slurmjson.Field[JobRow] {
 			{Name: "step_id"},
 		}},
 		{Name: "system_comment", Str: func(r *JobRow) string { return r.SystemText() }},
-		{Name: "tasks_per_board", Type: slurmjson.Number},
+		{Name: "tasks_per_board", Count: none},
 		most("tasks_per_core", func(m model.Needs) int32 { return m.TasksPerCore }),
 		most("tasks_per_socket", func(m model.Needs) int32 { return m.SaidPerSocket() }),
-		{Name: "tasks_per_tres", Type: slurmjson.Number}, {Name: "thread_spec", Type: slurmjson.Integer},
+		{Name: "tasks_per_tres", Count: none}, {Name: "thread_spec", Type: slurmjson.Integer},
 		{Name: "tres_bind"}, {Name: "tres_freq", Str: func(r *JobRow) string { return gpuFreq(r.Spec.Stated()) }},
 	})
+}
+
+// jobMembersUntil41 are a job's members that later versions do not have.
+func jobMembersUntil41() []slurmjson.Field[JobRow] {
+	const v41 = "v0.0.41"
+	return []slurmjson.Field[JobRow]{
+		{Name: "job_resources", Until: "v0.0.40", Fields: resourceFields40(), If: (*JobRow).holds},
+		{Name: "minimum_switches", Until: v41, Int: (*JobRow).switches},
+		{Name: "exclusive", Until: v41, Type: slurmjson.List}, {Name: "show_flags", Until: v41, Type: slurmjson.List},
+		{Name: "oversubscribe", Until: v41, Bool: func(r *JobRow) bool { return !r.Spec.Exclusive }},
+	}
+}
+
+func (r *JobRow) switches() int64 { return int64(r.Spec.Extra().Switches) }
+
+// resourceFields40 are a job's resources in v0.0.40: as up to v0.0.39, but the nodes are a list.
+func resourceFields40() []slurmjson.Field[JobRow] {
+	each := func(r *JobRow, add func(*model.NodeAlloc)) {
+		for i := range r.Run.Alloc.Nodes {
+			add(&r.Run.Alloc.Nodes[i])
+		}
+	}
+	cpus := func(a *model.NodeAlloc) int64 { return int64(a.CPUs.Count()) }
+	return []slurmjson.Field[JobRow]{
+		{Name: "nodes", Str: (*JobRow).nodeList},
+		{Name: "allocated_cores", Type: slurmjson.Integer},
+		{Name: "allocated_cpus", Int: (*JobRow).numCPUs},
+		{Name: "allocated_hosts", Int: (*JobRow).numHosts},
+		slurmjson.ListOf("allocated_nodes", each, []slurmjson.Field[model.NodeAlloc]{
+			{Name: "sockets", Fields: []slurmjson.Field[model.NodeAlloc]{}},
+			{Name: "nodename", Str: func(a *model.NodeAlloc) string { return a.Node }},
+			{Name: "cpus_used", Int: cpus},
+			{Name: "memory_used", Type: slurmjson.Integer},
+			{Name: "memory_allocated", Int: func(a *model.NodeAlloc) int64 { return a.MemMiB }},
+		}),
+	}
 }
 
 // NodeMembers is a node's object in the REST interface.
@@ -131,9 +171,16 @@ func NodeMembers() []slurmjson.Field[NodeOf] {
 	const v43 = "v0.0.43"
 	return with(without(NodeJSON(), "state_flags", "idle_cpus", "free_memory"), fields{
 		{Name: "burstbuffer_network_address"}, {Name: "cert_flags", Since: v43, Type: slurmjson.List},
-		{Name: "cpu_binding", Type: slurmjson.Integer}, {Name: "extra"}, {Name: "gpu_spec"}, {Name: "gres_drained"},
+		{Name: "cpu_binding", Type: slurmjson.Integer},
+		{Name: "energy", Fields: fields{{Name: "average_watts", Type: slurmjson.Integer},
+			{Name: "base_consumed_energy", Type: slurmjson.Integer}, {Name: "consumed_energy", Type: slurmjson.Integer},
+			{Name: "current_watts", Count: func(*NodeOf) int64 { return 0 }},
+			{Name: "previous_consumed_energy", Type: slurmjson.Integer}, {Name: "last_collected", Type: slurmjson.Integer}}},
+		{Name: "external_sensors", Fields: fields{}}, {Name: "power", Fields: fields{}},
+		{Name: "extra"}, {Name: "gpu_spec"}, {Name: "gres_drained", Str: func(*NodeOf) string { return "N/A" }},
 		{Name: "instance_id"}, {Name: "instance_type"}, {Name: "mcs_label"},
-		{Name: "next_state_after_reboot", Type: slurmjson.List}, {Name: "owner"}, {Name: "port", Type: slurmjson.Integer},
+		{Name: "next_state_after_reboot", List: func(*NodeOf) []string { return []string{"INVALID"} }},
+		{Name: "owner"}, {Name: "port", Type: slurmjson.Integer},
 		{Name: "res_cores_per_gpu", Type: slurmjson.Integer}, {Name: "resume_after", Type: slurmjson.Moment},
 		{Name: "specialized_cores", Type: slurmjson.Integer}, {Name: "specialized_cpus"},
 		{Name: "specialized_memory", Type: slurmjson.Integer},

@@ -20,6 +20,16 @@ func partMinutes(s int64) (int64, bool, bool) {
 	return (s + 59) / 60, s > 0 && s < model.Unlimited, s >= model.Unlimited
 }
 
+// memory is a limit of memory in its two forms, of which one is set: of each CPU, or of each node, where 0 is none.
+func memory(perCPU, perNode func(p *PartitionOf) int64) []slurmjson.Field[PartitionOf] {
+	return []slurmjson.Field[PartitionOf]{
+		{Name: "partition_memory_per_cpu", In: slurmjson.InNew,
+			Num: func(p *PartitionOf) (int64, bool, bool) { return perCPU(p), perCPU(p) > 0, false }},
+		{Name: "partition_memory_per_node", In: slurmjson.InNew,
+			Num: func(p *PartitionOf) (int64, bool, bool) { return perNode(p), perCPU(p) == 0, false }},
+	}
+}
+
 // atMost gives a limit; 0 means none.
 func atMost(n int32) (int64, bool, bool) { return int64(n), n > 0, n == 0 }
 
@@ -60,22 +70,33 @@ func PartitionJSON() []slurmjson.Field[PartitionOf] {
 		}},
 		{Name: "cpus", Fields: fields{{Name: "task_binding", Type: slurmjson.Integer},
 			num("total", func(p *row) int64 { return p.CPUs })}},
-		{Name: "defaults", Fields: fields{
+		{Name: "defaults", Fields: append(memory(func(p *row) int64 { return p.DefMemPerCPU },
+			func(p *row) int64 { return p.DefMemPerNode }), fields{
 			num("memory_per_cpu", func(p *row) int64 { return p.DefMemPerCPU }),
 			{Name: "time", Num: func(p *row) (int64, bool, bool) { return partMinutes(p.DefTimeS) }},
-			text("job", func(p *row) string { return p.shown("JobDefaults") }),
-		}},
+			text("job", func(p *row) string { return strings.TrimSuffix(p.shown("JobDefaults"), "(null)") }),
+		}...)},
 		num("grace_time", func(p *row) int64 { return p.GraceTimeS }),
-		{Name: "maximums", Fields: fields{
+		{Name: "maximums", Fields: append(memory(func(p *row) int64 { return p.MaxMemPerCPU },
+			func(p *row) int64 { return p.MaxMemPerNode }), fields{
 			{Name: "cpus_per_node", Num: func(p *row) (int64, bool, bool) { return atMost(p.MaxCPUsPerNode) }},
 			{Name: "cpus_per_socket", Num: func(p *row) (int64, bool, bool) { return atMost(p.MaxCPUsPerSocket) }},
 			num("memory_per_cpu", func(p *row) int64 { return p.MaxMemPerCPU }),
 			{Name: "nodes", Num: func(p *row) (int64, bool, bool) { return atMost(p.MaxNodes) }},
 			num("shares", func(p *row) int64 { return int64(max(1, p.ShareMax)) }),
+			{Name: "oversubscribe", In: slurmjson.InNew, Fields: fields{
+				num("jobs", func(p *row) int64 { return int64(max(1, p.ShareMax)) }),
+				{Name: "flags", List: func(p *row) []string {
+					if p.ShareForced {
+						return []string{"force"}
+					}
+					return nil
+				}},
+			}},
 			{Name: "time", Num: func(p *row) (int64, bool, bool) { return partMinutes(p.MaxTimeS) }},
 			{Name: "over_time_limit", Num: func(p *row) (int64, bool, bool) { return partMinutes(p.OverTimeS) }},
-		}},
-		{Name: "minimums", Fields: fields{num("nodes", func(p *row) int64 { return int64(max(1, p.MinNodes)) })}},
+		}...)},
+		{Name: "minimums", Fields: fields{num("nodes", func(p *row) int64 { return int64(max(0, p.MinNodes)) })}},
 		{Name: "priority", Fields: fields{
 			num("job_factor", func(p *row) int64 { return int64(p.PriorityJobFactor) }),
 			num("tier", func(p *row) int64 { return int64(p.PriorityTier) }),

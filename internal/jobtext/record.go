@@ -20,6 +20,7 @@ type RecordView struct {
 	BitLen    int      // SLURM_BITSTR_LEN
 	Unit      byte     // --units: K, M, G, T, P; 0: the largest that keeps a number whole
 	NoConvert bool     // memory in MiB, or measured memory in bytes
+	Expand    bool     // --expand-patterns
 	Numbers   *Numbers // nil: not known
 }
 
@@ -403,17 +404,6 @@ func (r *RecordRow) timelimit(raw bool) string {
 
 // stamp writes a moment of the row.
 func (r *RecordRow) stamp(t model.Time) string { return string(r.Append(nil, t, "Unknown")) }
-
-// outputFile gives an output pattern as the record has it, or the default one.
-func (r *RecordRow) outputFile(pattern string) string {
-	if pattern != "" {
-		return pattern
-	}
-	if r.ArrayID != 0 {
-		return r.WorkDir + "/slurm-%A_%a.out"
-	}
-	return r.WorkDir + "/slurm-%j.out"
-}
 
 // exitCode gives ExitCode. A cancelled job ended by no code of its own; its batch step and its steps have the signal.
 func (r *RecordRow) exitCode() string {

@@ -2,8 +2,10 @@ package jobtext
 
 import (
 	"strconv"
+	"strings"
 
 	"gbatch/internal/format"
+	"gbatch/internal/outpath"
 	"gbatch/internal/walltime"
 )
 
@@ -221,9 +223,9 @@ func recordFieldsSToW(u map[string]RecordField) []RecordField {
 		aEmpty("SegmentSize", 11),
 		aText("Start", 19, (*RecordRow).start),
 		aText("State", 10, (*RecordRow).state),
-		aJob("StdErr", 20, func(r *RecordRow) string { return r.StdErr }),
-		aJob("StdIn", 20, func(r *RecordRow) string { return r.StdIn }),
-		aJob("StdOut", 20, func(r *RecordRow) string { return r.outputFile(r.StdOut) }),
+		aJob("StdErr", 20, (*RecordRow).stdErr),
+		aJob("StdIn", 20, (*RecordRow).stdIn),
+		aJob("StdOut", 20, (*RecordRow).stdOut),
 		aText("Submit", 19, func(r *RecordRow) string {
 			if r.Batch {
 				return r.stamp(r.Start)
@@ -254,4 +256,48 @@ func recordFieldsSToW(u map[string]RecordField) []RecordField {
 		aJob("WorkDir", 20, func(r *RecordRow) string { return r.WorkDir }),
 		aText("Why", 40, recordWhy),
 	}
+}
+
+// stdIn, stdOut and stdErr give the files of a job's script as they were named, or the default ones; with
+// --expand-patterns their whole names.
+func (r *RecordRow) stdIn() string {
+	if r.StdIn == "" && !r.NoScript {
+		return r.asAsked("/dev/null")
+	}
+	return r.asAsked(r.StdIn)
+}
+
+func (r *RecordRow) stdOut() string { return r.asAsked(r.outPattern()) }
+
+func (r *RecordRow) stdErr() string { return r.asAsked(r.StdErr) }
+
+func (r *RecordRow) outPattern() string {
+	switch {
+	case r.StdOut != "" || r.NoScript:
+		return r.StdOut
+	case r.ArrayID != 0:
+		return "slurm-%A_%a.out"
+	}
+	return "slurm-%j.out"
+}
+
+func (r *RecordRow) asAsked(pattern string) string {
+	if r.Expand {
+		return r.whole(pattern)
+	}
+	return pattern
+}
+
+// whole gives the name of the file that a pattern stands for.
+func (r *RecordRow) whole(pattern string) string {
+	if pattern == "" {
+		return ""
+	}
+	first, _, _ := strings.Cut(r.batchHost(), ".")
+	name := outpath.Expand(pattern, outpath.Values{JobID: uint32(r.Job), ArrayJob: uint32(r.ArrayID),
+		Task: uint32(r.Task), JobName: r.Name, User: r.User, Node: first})
+	if strings.HasPrefix(name, "/") || r.WorkDir == "" {
+		return name
+	}
+	return r.WorkDir + "/" + name
 }

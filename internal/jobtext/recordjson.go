@@ -38,9 +38,12 @@ func hetJSON() slurmjson.Field[RecordWithSteps] {
 
 // RecordJSON is a record's object.
 func RecordJSON() []slurmjson.Field[RecordWithSteps] {
+	return append(recordJSONToJobID(), recordJSONFromName()...)
+}
+
+func recordJSONToJobID() []slurmjson.Field[RecordWithSteps] {
 	type row = RecordWithSteps
 	type fields = []slurmjson.Field[row]
-	steps := stepFields()
 	return fields{
 		{Name: "account", Str: func(r *row) string { return r.Account }},
 		{Name: "comment", Fields: fields{
@@ -95,31 +98,52 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 		}),
 		{Name: "extra", In: slurmjson.InNew, Str: func(r *row) string { return r.Extra() }},
 		{Name: "failed_node", Str: func(r *row) string { return r.FailedNode }, In: slurmjson.InNew},
-		{Name: "flags", Type: slurmjson.List},
+		{Name: "flags", List: func(r *row) []string {
+			if r.Start != 0 {
+				return []string{"STARTED_ON_SCHEDULE", "START_RECEIVED"}
+			}
+			return []string{"START_RECEIVED"}
+		}},
 		{Name: "group", Str: func(r *row) string { return r.Group }},
 		hetJSON(),
 		{Name: "job_id", Int: func(r *row) int64 { return int64(r.Job) }},
+	}
+}
+
+func recordJSONFromName() []slurmjson.Field[RecordWithSteps] {
+	type row = RecordWithSteps
+	type fields = []slurmjson.Field[row]
+	steps := stepFields()
+	return fields{
 		{Name: "name", Str: func(r *row) string { return r.Name }},
 		{Name: "licenses", Str: func(r *row) string { return r.licenses() }},
+		{Name: "mcs", Fields: fields{{Name: "label"}}},
 		{Name: "nodes", Str: func(r *row) string { return r.nodeList() }},
 		{Name: "partition", Str: func(r *row) string { return r.Partition }},
+		{Name: "hold", In: slurmjson.InNew, Type: slurmjson.Boolean},
 		{Name: "priority", Count: func(r *row) int64 { return int64(r.Priority) }},
 		{Name: "qos", Str: func(r *row) string { return r.QOS }},
+		{Name: "qosreq", In: slurmjson.InNew, Str: func(r *row) string { return r.QOS }},
 		{Name: "required", Fields: fields{
 			{Name: "CPUs", Int: func(r *row) int64 { return r.reqCPUs() }},
 			{Name: "memory_per_cpu", Type: slurmjson.Number},
 			{Name: "memory_per_node", Count: func(r *row) int64 { return max(0, r.ReqMemMiB) }},
 		}},
 		{Name: "kill_request_user", Str: func(r *row) string { return r.killer() }},
-		{Name: "reservation", Fields: fields{{Name: "id", Type: slurmjson.Integer}, {Name: "name"}}},
+		{Name: "reservation", Fields: fields{{Name: "id", Type: slurmjson.Integer},
+			{Name: "name", Str: func(r *row) string { return r.Reservation }}}},
+		{Name: "script", In: slurmjson.InNew},
 		{Name: "restart_cnt", Int: func(r *row) int64 { return int64(r.Restarts) }},
 		{Name: "state", Fields: fields{
 			{Name: "current", Words: func(r *row) []string { return []string{r.State.String()} }},
 			{Name: "reason", Str: func(r *row) string { return r.Reason.String() }},
 		}},
-		{Name: "stderr", Str: func(r *row) string { return r.StdErr }},
-		{Name: "stdin", Str: func(r *row) string { return r.StdIn }},
-		{Name: "stdout", Str: func(r *row) string { return r.outputFile(r.StdOut) }},
+		{Name: "stdin_expanded", In: slurmjson.InNew, Str: func(r *row) string { return r.whole(r.stdIn()) }},
+		{Name: "stdout_expanded", In: slurmjson.InNew, Str: func(r *row) string { return r.whole(r.stdOut()) }},
+		{Name: "stderr_expanded", In: slurmjson.InNew, Str: func(r *row) string { return r.whole(r.stdErr()) }},
+		{Name: "stderr", Str: func(r *row) string { return r.stdErr() }},
+		{Name: "stdin", Str: func(r *row) string { return r.stdIn() }},
+		{Name: "stdout", Str: func(r *row) string { return r.stdOut() }},
 		slurmjson.ListOf("steps", (*row).each, steps),
 		{Name: "submit_line", Str: func(r *row) string { return r.SubmitLine }},
 		{Name: "tres", Fields: fields{
@@ -163,6 +187,7 @@ func (r *RecordWithSteps) each(add func(*RecordRow)) {
 func stepFields() []slurmjson.Field[RecordRow] {
 	type row = RecordRow
 	type fields = []slurmjson.Field[row]
+	none := func(*row) int64 { return 0 }
 	return fields{
 		{Name: "time", Fields: fields{
 			{Name: "elapsed", Int: (*row).elapsedS},
@@ -170,6 +195,7 @@ func stepFields() []slurmjson.Field[RecordRow] {
 			{Name: "start", In: slurmjson.InNew, Time: func(r *row) model.Time { return r.Start }},
 			{Name: "end", In: slurmjson.InOld, Int: func(r *row) int64 { return r.End.Seconds() }},
 			{Name: "start", In: slurmjson.InOld, Int: func(r *row) int64 { return r.Start.Seconds() }},
+			{Name: "suspended", Int: (*row).suspendedS},
 			msField("system", func(r *row) int64 { return r.Exit.SysMS }),
 			msField("total", func(r *row) int64 { return r.Exit.UserMS + r.Exit.SysMS }),
 			msField("user", func(r *row) int64 { return r.Exit.UserMS }),
@@ -182,7 +208,16 @@ func stepFields() []slurmjson.Field[RecordRow] {
 		}},
 		{Name: "tasks", Fields: fields{{Name: "count", Int: func(r *row) int64 { return int64(r.tasks()) }}}},
 		{Name: "pid"},
+		{Name: "CPU", Fields: fields{
+			{Name: "requested_frequency", Fields: fields{{Name: "min", Count: none}, {Name: "max", Count: none}}},
+			{Name: "governor", Str: func(*row) string { return "0" }},
+		}},
+		{Name: "kill_request_user"},
 		{Name: "state", Words: func(r *row) []string { return []string{r.State.String()} }},
+		{Name: "statistics", Fields: fields{
+			{Name: "CPU", Fields: fields{{Name: "actual_frequency", Type: slurmjson.Integer}}},
+			{Name: "energy", Fields: fields{{Name: "consumed", Count: none}}},
+		}},
 		{Name: "step", Fields: fields{
 			{Name: "job_id", In: slurmjson.InOld, Int: func(r *row) int64 { return int64(r.Job) }},
 			{Name: "id", Str: func(r *row) string { return strconv.FormatUint(uint64(r.Job), 10) + "." + r.StepName() }},
@@ -193,6 +228,12 @@ func stepFields() []slurmjson.Field[RecordRow] {
 				return "batch"
 			}},
 		}},
+		{Name: "task", Fields: fields{{Name: "distribution", Str: func(r *row) string {
+			if r.OfStep != nil && r.OfStep.ID >= 0 {
+				return layoutOf(r.OfStep)
+			}
+			return "Unknown"
+		}}}},
 		{Name: "tres", Fields: fields{
 			{Name: "requested", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeUsage(w, name, inMeasures()) }},
 			{Name: "consumed", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeUsage(w, name, outMeasures()) }},

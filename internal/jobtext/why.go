@@ -123,9 +123,9 @@ func WhyJSON() []slurmjson.Field[WhyOf] {
 		{Name: "user_name", Str: func(x *WhyOf) string { return x.User }},
 		{Name: "job_state", Words: func(x *WhyOf) []string { return []string{x.State.String()} }},
 		{Name: "text", Str: func(x *WhyOf) string { return told(x.Times, x.Text, 0) }},
-		{Name: "expected_start", Time: func(x *WhyOf) model.Time { return x.Start }},
-		{Name: "likely_start_earliest", Time: func(x *WhyOf) model.Time { return x.Early }},
-		{Name: "likely_start_latest", Time: func(x *WhyOf) model.Time { return x.Late }},
+		{Name: "expected_start", Num: func(x *WhyOf) (int64, bool, bool) { return foreseen(x.Start) }},
+		{Name: "likely_start_earliest", Num: func(x *WhyOf) (int64, bool, bool) { return foreseen(x.Early) }},
+		{Name: "likely_start_latest", Num: func(x *WhyOf) (int64, bool, bool) { return foreseen(x.Late) }},
 		{Name: "nodes", Str: func(x *WhyOf) string { return hostlist.CompressSorted(x.Nodes) }},
 		slurmjson.Slice("positions", func(x *WhyOf) []model.QueuePlace { return x.Places },
 			[]slurmjson.Field[model.QueuePlace]{
@@ -149,13 +149,16 @@ func WhyJSON() []slurmjson.Field[WhyOf] {
 		slurmjson.Slice("changes", func(x *WhyOf) []model.WhatIf { return x.Changes },
 			[]slurmjson.Field[model.WhatIf]{
 				{Name: "option", Str: func(w *model.WhatIf) string { return w.Option }},
-				{Name: "start", Time: func(w *model.WhatIf) model.Time { return w.Start }},
+				{Name: "start", Num: func(w *model.WhatIf) (int64, bool, bool) { return foreseen(w.Start) }},
 				{Name: "now", Bool: func(w *model.WhatIf) bool { return w.Now }},
 				{Name: "partition", Str: func(w *model.WhatIf) string { return w.Partition }},
 				{Name: "nodes", List: func(w *model.WhatIf) []string { return w.Nodes }},
 			}),
 	}
 }
+
+// foreseen gives a moment in seconds, or that none is foreseen.
+func foreseen(t model.Time) (seconds int64, set, infinite bool) { return t.Seconds(), t != 0, false }
 
 // causeOf is one cause of an explanation.
 type causeOf struct {

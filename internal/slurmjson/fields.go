@@ -19,7 +19,7 @@ const (
 	Boolean
 	Number  // a number that can be missing or without a limit
 	Count   // the same, of one that is always there
-	Moment  // the same, of seconds since 1970; missing for no time
+	Moment  // the same, of seconds since 1970; 0 for no time
 	Words   // words: a list, up to v0.0.39 with commas between
 	List    // a list of strings in every version
 	Real    // a number with decimals that can be missing or infinite
@@ -37,6 +37,7 @@ type Field[T any] struct {
 	Name  string
 	In    Shapes
 	Since string            // the first version that has it; "": all of the shape's
+	Until string            // the last one
 	If    func(row *T) bool // whether the row has the field; nil: all have
 	Type  Type              // where none of these is given:
 
@@ -104,13 +105,16 @@ func Write[T any](w *Writer, name string, fields []Field[T], row *T) {
 	w.Open(name, '{')
 	for i := range fields {
 		f := &fields[i]
-		if f.In != InAll && (f.In == InOld) != w.Old || w.ver < f.Since || f.If != nil && !f.If(row) {
+		if f.In != InAll && (f.In == InOld) != w.Old || !f.is(w.ver) || f.If != nil && !f.If(row) {
 			continue
 		}
 		f.write(w, row)
 	}
 	w.Close('}')
 }
+
+// is reports whether a version has the field.
+func (f *Field[T]) is(ver string) bool { return ver >= f.Since && (f.Until == "" || ver <= f.Until) }
 
 func (f *Field[T]) write(w *Writer, row *T) {
 	switch f.typ() {
@@ -193,6 +197,9 @@ func Describe[T any](fields []Field[T]) []string {
 		if f.Since != "" {
 			line += ", from " + f.Since
 		}
+		if f.Until != "" {
+			line += ", up to " + f.Until
+		}
 		if f.If != nil {
 			line += ", not always"
 		}
@@ -223,7 +230,7 @@ func Schema[T any](fields []Field[T], ver string) map[string]any {
 	members := map[string]any{}
 	for i := range fields {
 		f := &fields[i]
-		if f.In == InOld || ver < f.Since {
+		if f.In == InOld || !f.is(ver) {
 			continue
 		}
 		members[f.Name] = f.schema(ver)

@@ -126,6 +126,9 @@ func (j *Writer) Maybe(name string, v int64, set, infinite bool) {
 		j.Num(name, v)
 		return
 	}
+	if infinite {
+		v = 0
+	}
 	j.Open(name, '{')
 	j.Bool("set", set)
 	j.Bool("infinite", infinite)
@@ -158,8 +161,8 @@ func (j *Writer) Count(name string, v int64) { j.Maybe(name, v, true, false) }
 // Unset writes a number that is not there.
 func (j *Writer) Unset(name string) { j.Maybe(name, 0, false, false) }
 
-// Time writes a moment in seconds; 0 for one that is not there.
-func (j *Writer) Time(name string, t model.Time) { j.Maybe(name, t.Seconds(), t != 0, false) }
+// Time writes a moment in seconds; 0, which is a number like others, for one that is not there.
+func (j *Writer) Time(name string, t model.Time) { j.Maybe(name, t.Seconds(), true, false) }
 
 // Words writes a list of words, or in the old shape the words with commas between.
 func (j *Writer) Words(name string, words ...string) {

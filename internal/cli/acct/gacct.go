@@ -52,7 +52,7 @@ type account struct {
 	features, reasons     []string
 	flags                 []string // -F
 
-	noHeader, allocations, noConvert, script, vars, events, array bool
+	noHeader, allocations, noConvert, expand, script, vars, events, array bool
 
 	assocs  []string // -x; nil: any
 	numbers *jobtext.Numbers
@@ -160,7 +160,7 @@ func (a *account) run() error {
 		return err
 	}
 	view := &jobtext.RecordView{Times: a.Times(a.now), BitLen: a.BitLen(), Unit: a.unit, NoConvert: a.noConvert,
-		Numbers: numbers}
+		Expand: a.expand, Numbers: numbers}
 	a.numbers = numbers
 	switch {
 	case a.events:

@@ -87,7 +87,7 @@ func TestAcctFields(t *testing.T) {
 		"TRESUsageInMax":     "|cpu=00:00:13,energy=0,fs/disk=0,mem=12345K,pages=0|",
 		"TRESUsageInMaxNode": "|cpu=n1,energy=n1,fs/disk=n1,mem=n1,pages=n1|", "UID": "1001||1001", "User": "alice||alice",
 		"WCKeyID": "0||0", "WorkDir": "/home/alice||/home/alice",
-		"StdOut": "/home/alice/slurm-%j.out||/home/alice/slurm-%j.out", "Restarts": "0||0",
+		"StdOut": "slurm-%j.out||slurm-%j.out", "Restarts": "0||0",
 	}
 	cells := [][]string{strings.Split(rows[2], "|"), strings.Split(rows[3], "|"), strings.Split(rows[4], "|")}
 	for i, n := range names {

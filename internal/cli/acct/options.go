@@ -116,6 +116,8 @@ func (a *account) options() []getopt.Option {
 				return nil
 			}},
 		{Name: "noconvert", Group: output, Help: "memory in MiB, measured memory in bytes", Set: getopt.Flag(&a.noConvert)},
+		{Name: "expand-patterns", Group: output, Help: "StdOut, StdErr and StdIn with %j and the like filled in",
+			Set: getopt.Flag(&a.expand)},
 		{Name: "helpformat", Short: 'e', Group: output, Help: "list the fields that -o takes", Immediate: true,
 			Set: func(string) error { return env.ErrHelpFormat }},
 		a.eventsOption(output), a.JSON(output, "JSON, in Slurm's shape", &a.json),
@@ -127,8 +129,6 @@ func (a *account) options() []getopt.Option {
 		{Name: "use-local-uid", Hidden: true, Note: "records have the number of the host that submitted", Set: env.Ignored},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		{Name: "whole-hetjob", Arg: getopt.Optional, Hidden: true, Note: "-j ID shows all components", Set: wholeHet},
-		{Name: "expand-patterns",
-			Refused: "gcontrol show job JOBID shows the files of a job that the controller still knows"},
 		{Name: "completion", Short: 'c', Refused: "leave it out: every record is in accounting"},
 		{Name: "file", Short: 'f', Arg: getopt.Required, Refused: "leave it out: records come from the accounting daemon"},
 		a.flagsOption(filters),
