@@ -126,7 +126,8 @@ func (s *Spec) Mail() *MailWish {
 const MaxMailUsers = 1024
 
 // CheckMailUser checks --mail-user's value. A mail program gets each address as an argument and runs as the
-// controller's user, so anything that it could take for an option, a file or a pipe is refused.
+// controller's user, so anything that it could take for an option, a file or a pipe is refused. Programs that send
+// more than mail take targets with their kind before them: telegram:-1234, matrix:!room:host, discord:#channel.
 func CheckMailUser(users string) error {
 	if len(users) > MaxMailUsers {
 		return fmt.Errorf("it is %d bytes long, the limit is %d", len(users), MaxMailUsers)
@@ -134,9 +135,9 @@ func CheckMailUser(users string) error {
 	for address := range strings.SplitSeq(users, ",") {
 		for i, ch := range []byte(address) {
 			letter := ch >= 'a' && ch <= 'z' || ch >= 'A' && ch <= 'Z' || ch >= '0' && ch <= '9' || ch >= 0x80
-			if !letter && (i == 0 && ch != '_' || !strings.ContainsRune("._%+=@&'~#-", rune(ch))) {
+			if !letter && (i == 0 && ch != '_' || !strings.ContainsRune("._%+=@&'~#:!-", rune(ch))) {
 				return fmt.Errorf("'%s' is no mail address: it begins with a letter or digit and has letters, digits and "+
-					"._%%+=@&'~#- only; several are joined with commas", address)
+					"._%%+=@&'~#:!- only; several are joined with commas", address)
 			}
 		}
 		if address == "" {

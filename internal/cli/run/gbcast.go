@@ -441,12 +441,16 @@ func (r *run) lookUpAll(ref model.JobRef) (found []*model.Job, err error) {
 			found = append(found, j)
 		}
 	}
+	check := fmt.Sprintf("Check SLURM_JOB_ID environment variable. Expired or invalid job %s", r.job)
+	waits := slices.ContainsFunc(all, func(j *model.Job) bool { return j.End == nil })
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("Unable to confirm allocation for job %s: %s", r.job, env.Text(err))
+		return nil, fmt.Errorf("Unable to confirm allocation for job %s: %s\n%s", r.job, env.Text(err), check)
+	case len(found) == 0 && waits:
+		return nil, fmt.Errorf("Unable to confirm allocation for job %s: %s\n%s", r.job,
+			proto.Text(proto.CodeJobPending), check)
 	case len(found) == 0:
-		return nil, fmt.Errorf("Unable to create step for job %s: Job is not running; gqueue -j %[1]s shows its state",
-			r.job)
+		return nil, fmt.Errorf("Slurm job %s has expired\n%s", r.job, check)
 	}
 	return found, nil
 }
