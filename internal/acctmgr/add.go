@@ -282,7 +282,7 @@ func qosSettings(q *qos, words []word) (said []string) {
 func (f *Facts) coordinators(words []word, add bool) (*Plan, error) {
 	p := &Plan{Nothing: " Nothing new added."}
 	if !add {
-		p.Nothing = " Nothing deleted"
+		p.Nothing = " Nothing removed"
 	}
 	var users, accounts, removed []string
 	for _, w := range words {
@@ -315,10 +315,11 @@ func (f *Facts) coordinators(words []word, add bool) (*Plan, error) {
 			n.Coordinators = append(n.Coordinators, users...)
 			slices.Sort(n.Coordinators)
 		}
-		if slices.Equal(n.Coordinators, a.Coordinators) {
+		same := slices.Equal(n.Coordinators, a.Coordinators)
+		if same && !add {
 			continue
 		}
-		if len(p.Edits) == 0 {
+		if len(p.Text) == 0 {
 			said := [2]string{" Adding Coordinator User(s)", " To Account(s) and all sub-accounts"}
 			if !add {
 				said = [2]string{" Removing Coordinators with user name", " From Account(s)"}
@@ -335,7 +336,9 @@ func (f *Facts) coordinators(words []word, add bool) (*Plan, error) {
 			}
 		}
 		p.say("  %s", name)
-		p.edit(model.AcctEdit{Op: model.PutAccount, Account: &n})
+		if !same { // who is one already is named too, as in Slurm
+			p.edit(model.AcctEdit{Op: model.PutAccount, Account: &n})
+		}
 	}
 	p.list(" Removed Coordinators (sub accounts not listed)...", removed)
 	return p, nil

@@ -17,6 +17,10 @@ type Plan struct {
 	NewUsers []string // users that get their first association: they should exist on the host
 }
 
+// Empty reports whether the command found nothing to do, which is said and no success. What is named without edits is
+// as it was to be already.
+func (p *Plan) Empty() bool { return len(p.Edits)+len(p.Text) == 0 && p.Nothing != "" }
+
 // Limited names what has a limit of jobs after the plan, as "QOS x" and "account a": a limit of its own.
 func (p *Plan) Limited() (names []string) {
 	set := func(name string, limits []model.Limit, tres ...[]model.TRESLimit) {

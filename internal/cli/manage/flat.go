@@ -59,13 +59,17 @@ func (m *manage) flatFile(verb string, words []string) error {
 	if err != nil {
 		return err
 	}
-	return m.carryOut(c, facts, func(f *acctmgr.Facts) (*acctmgr.Plan, error) {
+	err = m.carryOut(c, facts, func(f *acctmgr.Facts) (*acctmgr.Plan, error) {
 		plan, err := acctmgr.Load(f, text, cluster, clean)
 		if err != nil {
 			return nil, fmt.Errorf(" %s:%w", file, err)
 		}
 		return plan, nil
 	})
+	if errors.Is(err, errNothing) {
+		return nil // everything is as in the file
+	}
+	return err
 }
 
 func (m *manage) dump(facts *acctmgr.Facts, file string) error {

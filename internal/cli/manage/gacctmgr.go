@@ -40,6 +40,10 @@ var modes = []prompt.Mode{
 // promptS is the time for an answer to a question, seconds.
 const promptS = 30
 
+// errNothing is the end of a command that found nothing to add, change or delete, and has said so: status 1, as in
+// Slurm, by which scripts tell it from a change.
+var errNothing = errors.New("nothing is changed")
+
 // fewNames is how many names a warning has.
 const fewNames = 8
 
@@ -79,7 +83,9 @@ func Gacctmgr(e *env.Env) int {
 		return 0
 	}
 	m.args = operands
-	if err := m.run(); err != nil {
+	if err := m.run(); errors.Is(err, errNothing) {
+		return 1
+	} else if err != nil {
 		fmt.Fprintln(e.Stderr, sentence(err))
 		return 1
 	}
@@ -227,6 +233,9 @@ func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts,
 		if last == nil || len(plan.Edits) == 0 || !slices.Equal(plan.Text, last.Text) ||
 			!slices.Equal(plan.Notes, last.Notes) || !slices.Equal(plan.NewUsers, last.NewUsers) {
 			if !m.agreed(plan) {
+				if plan.Empty() {
+					return errNothing
+				}
 				return nil
 			}
 		}
@@ -258,11 +267,10 @@ func (m *manage) agreed(plan *acctmgr.Plan) bool {
 	}
 	say(plan.Notes...)
 	if len(plan.Edits) == 0 {
-		if len(plan.Text) > 0 { // as it was: it is named, as in Slurm
-			say(plan.Text...)
-		} else if plan.Nothing != "" {
-			say(plan.Nothing)
+		if plan.Empty() { // no success: said to the quiet too
+			fmt.Fprintln(m.Stdout, plan.Nothing)
 		}
+		say(plan.Text...) // as it was: it is named, as in Slurm
 		return false
 	}
 	if !m.immediate {
@@ -296,7 +304,7 @@ func (m *manage) withoutEffect(c *client.Client, plan *acctmgr.Plan) error {
 		}
 	}
 	limited := plan.Limited()
-	if len(names)+len(limited) == 0 {
+	if m.quiet || len(names)+len(limited) == 0 {
 		return nil
 	}
 	var reply proto.ConfigReply

@@ -51,8 +51,11 @@ func TestAccountManager(t *testing.T) {
 	}
 	f.Want("", "", 0, "sacctmgr", "-iQ", "modify", "user", "ann", "set", "MaxJobs=4")
 	f.Answers[proto.KindConfig] = &proto.ConfigReply{Config: &model.Config{Cluster: "demo"}}
-	f.Want("", "sacctmgr: warning: limits of user ann of account physics hold no job: AccountingStorageEnforce in "+
-		"gbatch.conf does not have limits or safe\n", 0, "sacctmgr", "-iQ", "modify", "user", "ann", "set", "MaxJobs=4")
+	f.Want(plan, "sacctmgr: warning: limits of user ann of account physics hold no job: AccountingStorageEnforce in "+
+		"gbatch.conf does not have limits or safe\n", 0, "sacctmgr", "-i", "modify", "user", "ann", "set", "MaxJobs=4")
+	f.Want("", "", 0, "sacctmgr", "-iQ", "modify", "user", "ann", "set", "MaxJobs=4")
+	f.Want(" Nothing modified\n", "", 1, "sacctmgr", "-i", "modify", "user", "eve", "set", "MaxJobs=4")
+	f.Want(" Nothing deleted\n", "", 1, "sacctmgr", "-iQ", "delete", "user", "eve")
 	f.Want(" This cluster 'demo' already exists.  Not adding.\n", "", 0, "sacctmgr", "-i", "add", "cluster", "demo")
 	f.Want("", "Can't run this command in readonly mode.\n", 1, "sacctmgr", "-ir", "delete", "user", "ann")
 	f.Want("", "invalid keyword: frobnicate; the verbs are add, modify, delete, show, dump and load\n", 1, "sacctmgr",
