@@ -21,6 +21,9 @@ func (l *loader) check() {
 	if c.Select.Type == "select/linear" {
 		c.Select.Unit = UnitNode
 	}
+	if _, said := l.seen["NodeHeartbeatInterval"]; !said { // files of Slurm can't say it
+		c.NodeHeartbeatIntervalS = min(c.NodeHeartbeatIntervalS, max(c.SlurmdTimeoutS/3, 1))
+	}
 	if c.NodeHeartbeatIntervalS >= c.SlurmdTimeoutS {
 		l.probs.errorf(l.where("NodeHeartbeatInterval", "SlurmdTimeout"),
 			fmt.Sprintf("write NodeHeartbeatInterval=%d", max(c.SlurmdTimeoutS/3, 1)),

@@ -59,6 +59,12 @@ func TestBaseIsQuiet(t *testing.T) {
 		c.Scheduler.MaxScriptBytes != 4<<20 {
 		t.Errorf("defaults: %+v", c)
 	}
+	for timeout, want := range map[string]int64{"5": 1, "20": 6, "300": 10} { // reports three times in a short one
+		c, problems := LoadFS(files("SlurmdTimeout="+timeout), MainFile)
+		if c == nil || len(problems) > 0 || c.NodeHeartbeatIntervalS != want {
+			t.Errorf("SlurmdTimeout=%s: %v", timeout, lines(problems))
+		}
+	}
 	p, _ := c.Partition("main")
 	if len(p.Nodes) != 4 || p.MaxTimeS != model.Unlimited || p.DefaultTimeS != model.NotSet || !p.Default ||
 		p.PriorityTier != 1 {
@@ -183,7 +189,7 @@ func TestProblems(t *testing.T) {
 			`in any pause of a disk; write ControllerHeartbeatTimeout=50, or 0 for the default`},
 		{"ControllerHeartbeatTimeout=900 ControllerElectionTimeout=800", `gbatch.conf:5: ControllerElectionTimeout=800 is ` +
 			`less than ControllerHeartbeatTimeout=900; write ControllerElectionTimeout=900`},
-		{"SlurmdTimeout=10", `gbatch.conf:5: NodeHeartbeatInterval=10 is not less than SlurmdTimeout=10: every node would ` +
+		{"SlurmdTimeout=10 NodeHeartbeatInterval=10", `gbatch.conf:5: NodeHeartbeatInterval=10 is not less than SlurmdTimeout=10: every node would ` +
 			`be declared DOWN; write NodeHeartbeatInterval=3`},
 
 		// Unset.
