@@ -120,14 +120,33 @@ func Alone(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 	rq := Resolve(sp, Lifted(v, sp.QOS, part), &v.Config().Params)
 	all, node := rq.Least()
 	all = model.AddTRES(all, "billing", v.BillingOf(all, part.Name))
-	return lim.refuses(g, lim.vector(all), lim.vector(node), g.limitS(sp, part), nil)
+	need := lim.vector(all)
+	limitS := g.limitS(sp, part, func() []int64 { return need })
+	return lim.refuses(g, need, lim.vector(node), limitS, nil)
 }
 
-// limitS gives a job's time limit: its own or the partition's, otherwise the one of its QOS or association.
-func (g *limitSet) limitS(sp *model.Spec, part *model.Partition) int64 {
+// limitS gives a job's time limit: its own or the partition's, otherwise what its QOS or association leave it. need
+// gives the least that it uses.
+func (g *limitSet) limitS(sp *model.Spec, part *model.Partition, need func() []int64) int64 {
 	s := LimitS(sp, part)
-	if g != nil && g.wallS > 0 && sp.LimitS == model.NotSet && part.DefTimeS == model.NotSet {
+	if g == nil || sp.LimitS != model.NotSet || part.DefTimeS != model.NotSet {
+		return s
+	}
+	if g.wallS > 0 {
 		s = min(s, g.wallS)
+	}
+	var use []int64
+	for i := range g.rules {
+		r := &g.rules[i]
+		if r.kind != jobMins {
+			continue
+		}
+		if use == nil {
+			use = need()
+		}
+		if r.t < len(use) && use[r.t] > 0 {
+			s = min(s, max(r.limit/use[r.t], 1)*60)
+		}
 	}
 	return s
 }

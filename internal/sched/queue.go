@@ -203,7 +203,7 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	if p.lifts {
 		part = Lifted(p.v, e.j.Spec.QOS, part)
 	}
-	it.limitS = it.limits.limitS(e.j.Spec, l.part)
+	it.limitS = it.limits.limitS(e.j.Spec, l.part, func() []int64 { return p.leastUseOf(&it, l.part.Name).all })
 	it.planS = p.plannedS(e.j, it.limitS)
 	it.robs = e.j.Het == nil && p.mayPreempt(e.j, l)
 	it.calls = p.mayRecall(e.j, l)
