@@ -206,6 +206,11 @@ func (c *Controller) reservation(ctx context.Context, v *state.View,
 	case proto.CreateReservation:
 		cmd.Op = state.CreateResv
 		cmd.Resv, err = resv.Create(c.resvFacts(ctx, v), rq.Name, rq.Set)
+		if err == nil {
+			if o := v.OverlapsEver(cmd.Resv); o != nil && v.Reservation(cmd.Resv.Name) == nil {
+				err = refuse(proto.CodeResvOverlap, "%s; Flags=OVERLAP or MAINT lets both be", o.Name)
+			}
+		}
 	default:
 		return nil, refuse(proto.CodeBadRequest, "an unknown change of reservations (%d)", rq.Action)
 	}

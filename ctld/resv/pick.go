@@ -27,6 +27,10 @@ func (d *draft) pick() error {
 	if !d.partial() && d.count == 0 && d.nodes == "" && r.Partition == "" {
 		return d.pickNone()
 	}
+	if r.Flags&model.ResvAnyNodes != 0 && len(r.Licenses) > 0 && d.nodes == "" && !d.partial() {
+		d.count = 0 // as in Slurm: which nodes there are is left to the jobs
+		return d.pickNone()
+	}
 	if r.Flags&model.ResvAnyNodes != 0 {
 		return refuse(proto.CodeReservation,
 			"Flags=ANY_NODES is for reservations of licenses only; leave Nodes, NodeCnt, CoreCnt and TRES out")
@@ -432,7 +436,7 @@ func (d *draft) fits(name string, part *model.ResvPart) (id model.JobID, ok bool
 // taken reports whether any other reservation, MAINT or not, has the same node at the same time.
 func (d *draft) taken(node string) (taken bool) {
 	d.View.Reservations(func(o *model.Reservation) bool {
-		taken = o.Name != d.r.Name && slices.Contains(o.Nodes, node) && d.r.MeetsInTime(o)
+		taken = o.Name != d.r.Name && slices.Contains(o.Nodes, node) && d.r.MeetsEver(o)
 		return !taken
 	})
 	return taken
@@ -443,5 +447,5 @@ func (d *draft) beside(node string, part *model.ResvPart) bool {
 	one := *d.r
 	one.Flags &^= model.ResvMaint | model.ResvOverlap
 	one.Nodes, one.Parts, one.Licenses = []string{node}, []model.ResvPart{*part}, nil
-	return d.View.Overlaps(&one) == nil
+	return d.View.OverlapsEver(&one) == nil
 }

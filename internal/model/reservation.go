@@ -218,6 +218,55 @@ func (r *Reservation) MeetsInTime(o *Reservation) bool {
 	return false
 }
 
+// MeetsEver is MeetsInTime however far ahead. It is for who makes reservations: the state looks as far as it did when
+// its log was written.
+func (r *Reservation) MeetsEver(o *Reservation) bool {
+	if r.MeetsInTime(o) {
+		return true
+	}
+	a, pa := r.cycle()
+	b, pb := o.cycle()
+	if pa == 0 {
+		a, pa, b, pb = b, pb, a, pa
+	}
+	if pa == 0 || r.FloatS > 0 || o.FloatS > 0 {
+		return false
+	}
+	for _, x := range a {
+		for _, y := range b {
+			ahead, period := int64(y[0]-x[0]), pa
+			switch {
+			case pb > 0: // every period is a multiple of the shorter ones
+				period = min(pa, pb)
+				ahead = (ahead%period + period) % period
+			case ahead < 0:
+				continue
+			default:
+				ahead %= period
+			}
+			if ahead < int64(x[1]-x[0]) || period-ahead < int64(y[1]-y[0]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// cycle gives the last planned occurrences, and the milliseconds after which these come back; 0: they don't.
+func (r *Reservation) cycle() (last [][2]Time, period int64) {
+	all := r.Occurrences()
+	period = r.PeriodS() * 1000
+	switch {
+	case period == 0:
+		return all, 0
+	case r.Flags&(ResvWeekday|ResvWeekend) != 0: // those of a week
+		period *= 7
+		end := all[len(all)-1][0]
+		return slices.DeleteFunc(all, func(o [2]Time) bool { return int64(end-o[0]) >= period }), period
+	}
+	return all[len(all)-1:], period
+}
+
 // MaxOccurrences is how many occurrences of a repeating reservation are planned.
 const MaxOccurrences = 14
 

@@ -82,10 +82,19 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 // Overlaps gives an existing reservation that conflicts with r, or nil. Reservations of parts of nodes, or of licenses,
 // don't conflict as long as there is enough for all.
 func (f *facts) Overlaps(r *model.Reservation) (other *model.Reservation) {
+	return f.overlaps(r, r.MeetsInTime)
+}
+
+// OverlapsEver is Overlaps however far ahead: what a new reservation is held to before it is proposed.
+func (f *facts) OverlapsEver(r *model.Reservation) (other *model.Reservation) {
+	return f.overlaps(r, r.MeetsEver)
+}
+
+func (f *facts) overlaps(r *model.Reservation, meets func(*model.Reservation) bool) (other *model.Reservation) {
 	const free = model.ResvMaint | model.ResvOverlap
 	sum := newDemand(r)
 	f.resvs.Scan(func(name string, o *model.Reservation) bool {
-		if name != r.Name && r.Flags&free == 0 && o.Flags&free == 0 && r.MeetsInTime(o) && !f.hasRoom(sum, o) {
+		if name != r.Name && r.Flags&free == 0 && o.Flags&free == 0 && meets(o) && !f.hasRoom(sum, o) {
 			other = o
 		}
 		return other == nil
