@@ -37,10 +37,10 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 	more := sp.Extra()
 	switch strings.ToLower(key) {
 	case "features":
-		sp.Features = value
+		sp.Features = model.FeatureText(value)
 		_, err = model.ParseFeatures(value)
 	case "prefer":
-		more.Prefer = value
+		more.Prefer = model.FeatureText(value)
 	case "gres", "trespernode":
 		more.GPUsPerSocket = nil
 		sp.Gres, err = withGres(sp.Gres, &more, model.PerNode, value)

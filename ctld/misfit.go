@@ -71,6 +71,10 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 		return refuse(proto.CodeMemory, "the job asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)",
 			p.Name)
 	case sched.PartitionNodes:
+		if p.MaxNodes == 0 || sp.MinNodes <= p.MaxNodes {
+			return refuse(proto.CodeNodeCount, "--nodes=%d is less than partition %s allows (MinNodes=%d)",
+				max(sp.MinNodes, sp.MaxNodes), p.Name, p.MinNodes)
+		}
 		return refuse(proto.CodeNodeCount, "--nodes=%d is more than partition %s allows (MaxNodes=%d)", sp.MinNodes, p.Name,
 			p.MaxNodes)
 	}

@@ -144,6 +144,10 @@ func checkShares(sp *model.Spec, _ *model.Needs) error {
 			share = g
 		}
 	}
+	if share != nil && sp.Stated().GPUFreq != "" {
+		return refuse(Gres, "--gpu-freq beside %s: others have shares of the same GPU, whose clock a job can't choose; "+
+			"leave out --gpu-freq", GresText(share))
+	}
 	if share != nil && whole {
 		return refuse(Gres, "%s beside whole GPUs: a job has either whole GPUs or shares of one; submit two jobs, or ask "+
 			"for whole GPUs", GresText(share))

@@ -13,7 +13,7 @@ import (
 //	[r1|r2|r3]                    all nodes of the job the same one of these
 //	a*2&(b|c)*4  [a*2&b*4]        so many nodes of each; the job may have others beside them
 //
-// The three are joined with &. Negation is gbatch's own.
+// The three are joined with &. A comma is read as &, as Slurm does. Negation is gbatch's own.
 type Features struct {
 	Each   *Feature       // every node must meet it; nil: any node does
 	Same   []*Feature     // all nodes meet the same one of these; empty: not asked for
@@ -138,12 +138,15 @@ func (e *FeatureError) Error() string {
 	return fmt.Sprintf("'%s', position %d: %s", e.Text, e.Pos, e.Why)
 }
 
+// FeatureText is how a feature expression is kept: with & for every comma, which many write in its place.
+func FeatureText(text string) string { return strings.ReplaceAll(text, ",", "&") }
+
 // ParseFeatures reads a feature expression; "" gives nil. Errors are *FeatureError.
 func ParseFeatures(text string) (*Features, error) {
 	if strings.Trim(text, " \t") == "" {
 		return nil, nil //nolint:nilnil // no expression, no features
 	}
-	p := &featureParser{text: text}
+	p := &featureParser{text: FeatureText(text)}
 	for i := range len(text) {
 		if c := text[i]; c < ' ' && c != '\t' || c == 0x7f {
 			return nil, p.fail(i, "a control character is part of no feature")
@@ -222,8 +225,6 @@ func (p *featureParser) all() (*Features, error) {
 		case '&', '|':
 			op = c
 			p.at++
-		case ',':
-			return nil, p.fail(p.at, "features are joined with &, not with a comma")
 		case ')', ']':
 			return nil, p.fail(p.at, "%q closes nothing", c)
 		default:
@@ -427,6 +428,7 @@ func SplitPrefer(text string) (features, name string, err error) {
 		return text, "", nil
 	}
 	var rest []string
+	text = FeatureText(text)
 	for part := range strings.SplitSeq(text, "&") {
 		v, ok := strings.CutPrefix(strings.Trim(part, " \t"), modelPrefix)
 		switch {

@@ -13,7 +13,7 @@ func TestParseFeatures(t *testing.T) {
 		{"[r1|r2]&[x|y]", "[(r1&x)|(r1&y)|(r2&x)|(r2&y)]"}, {"a*2&b*1", "a*2&b*1"}, {"[a*2&b*4]", "a*2&b*4"},
 		{"ib&(a|b)*3", "ib&(a|b)*3"},
 		{"(a|b)&c*2", "(a|b)&c*2"}, {"a|b&c*2", "(a|b)&c*2"}, {"((a))", "a"}, {"", ""}, {"  ", ""},
-		{"a.b-c_1:d=e", "a.b-c_1:d=e"},
+		{"a.b-c_1:d=e", "a.b-c_1:d=e"}, {"a,b", "a&b"},
 	} {
 		f, err := ParseFeatures(c.in)
 		if err != nil || f.String() != c.want {
@@ -29,7 +29,8 @@ func TestParseFeatures(t *testing.T) {
 		pos int
 		why string
 	}{
-		{"a&", 3, "missing at the end"}, {"&a", 1, "missing before"}, {"a,b", 2, "comma"}, {"a b", 3, "& or | is missing"},
+		{"a&", 3, "missing at the end"}, {"&a", 1, "missing before"}, {"a,", 3, "missing at the end"},
+		{"a b", 3, "& or | is missing"},
 		{"(a", 1, "never closed"},
 		{"a&[b|c", 3, "never closed"}, {"a)", 2, "closes nothing"}, {"a*0", 2, "after *"}, {"a*x", 2, "after *"},
 		{"[a|b]|c", 7, "joined with &"},

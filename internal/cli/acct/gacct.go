@@ -52,7 +52,7 @@ type account struct {
 	features, reasons     []string
 	flags                 []string // -F
 
-	noHeader, allocations, noConvert, expand, script, vars, events, array bool
+	noHeader, allocations, noConvert, expand, script, vars, events, array, verbose bool
 
 	assocs  []string // -x; nil: any
 	numbers *jobtext.Numbers
@@ -107,6 +107,9 @@ func Gacct(e *env.Env) int {
 	if err := a.window(); err != nil {
 		e.Errorf("%v", err)
 		return 1
+	}
+	if a.verbose {
+		a.sayWindow()
 	}
 	if err := a.run(); err != nil {
 		if errors.As(err, &f) {

@@ -1,6 +1,7 @@
 package acct
 
 import (
+	"cmp"
 	"fmt"
 	"os/user"
 	"slices"
@@ -127,7 +128,7 @@ func (a *account) options() []getopt.Option {
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "use-local-uid", Hidden: true, Note: "records have the number of the host that submitted", Set: env.Ignored},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Group: output, Help: "say which states and times", Set: getopt.Flag(&a.verbose)},
 		{Name: "whole-hetjob", Arg: getopt.Optional, Hidden: true, Note: "-j ID shows all components", Set: wholeHet},
 		{Name: "completion", Short: 'c', Refused: "leave it out: every record is in accounting"},
 		{Name: "file", Short: 'f', Arg: getopt.Required, Refused: "leave it out: records come from the accounting daemon"},
@@ -291,6 +292,27 @@ func (a *account) window() (err error) {
 		return a.backwards(rq.Start, rq.End)
 	}
 	return nil
+}
+
+// sayWindow tells what the options ask for, as Slurm does.
+func (a *account) sayWindow() {
+	states, m := "Eligible", jobtext.Times{Now: a.now}
+	for i, s := range a.rq.States {
+		if i == 0 {
+			states = s.String()
+		} else {
+			states += "," + s.String()
+		}
+	}
+	start, end := "Epoch 0", string(m.Append(nil, cmp.Or(a.rq.End, model.Time(a.now.UnixMilli())), ""))
+	if a.rq.Start != 0 {
+		start = string(m.Append(nil, a.rq.Start, ""))
+	}
+	if start == end {
+		fmt.Fprintf(a.Stderr, "%s: Jobs %s at the time instant %s\n", a.Program, states, start)
+		return
+	}
+	fmt.Fprintf(a.Stderr, "%s: Jobs %s in the time window from %s to %s\n", a.Program, states, start, end)
 }
 
 // backwards refuses a window that ends before it begins.

@@ -193,10 +193,10 @@ func (e *Env) ListVerbose(p *getopt.Parser, level int, every int32) {
 	}
 	for _, d := range p.Defined() {
 		if d.Name != "verbose" && d.Name != "iterate" {
-			fmt.Fprintf(e.Stderr, "%-11s = %s\n", d.Name, plain.Line(d.Value))
+			fmt.Fprintf(e.Stdout, "%-11s = %s\n", d.Name, plain.Line(d.Value))
 		}
 	}
-	fmt.Fprintf(e.Stderr, "%-11s = %d\n%-11s = %d\n", "iterate", every, "verbose", level)
+	fmt.Fprintf(e.Stdout, "%-11s = %d\n%-11s = %d\n", "iterate", every, "verbose", level)
 }
 
 // Failed is the exit code of a submission, an allocation or a step that failed: SLURM_EXIT_ERROR instead of 1.

@@ -19,7 +19,7 @@ func (p *Parser) Help() string {
 	var b strings.Builder
 	syntax := p.c.Syntax
 	if syntax == "" {
-		syntax = strings.TrimSuffix("[OPTIONS...] "+p.c.Operands, " ")
+		syntax = strings.TrimSuffix("[OPTIONS] "+p.c.Operands, " ")
 	}
 	b.WriteString("Usage: " + p.c.Program + " " + syntax + "\n")
 	if p.c.About != "" {

@@ -87,7 +87,7 @@ type Config struct {
 	Operands  string // what follows the options, for the usage line: "[script [args...]]"
 	About     string // a paragraph above the options in the help
 	Epilogue  string // paragraphs below them, a line each; one that begins with spaces is indented
-	Syntax    string // what the help's first line has in place of "[OPTIONS...]" and Operands
+	Syntax    string // what the help's first line has in place of "[OPTIONS]" and Operands
 	Brief     string // what --usage prints in place of the options and Operands
 	Heading   string // above all options; "": those without a group are "Options"
 	// UsageIsHelp: --usage prints the help.

@@ -12,6 +12,7 @@ import (
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/format"
 	"gbatch/internal/model"
+	"gbatch/internal/plain"
 	"gbatch/internal/proto"
 )
 
@@ -132,6 +133,7 @@ type prio struct {
 	template, sort                    string
 	clusters                          []string
 	noHeader, long, normal, onlyGiven bool
+	verbose                           int
 }
 
 // Gprio lists the priority factors of pending jobs.
@@ -149,11 +151,37 @@ func Gprio(e *env.Env) int {
 		e.Errorf("Unrecognized option: %s; name jobs with --jobs", operands[0])
 		return 1
 	}
+	s.listVerbose(p)
 	if err := s.print(); err != nil {
 		e.Errorf("%s", env.Text(err))
 		return 1
 	}
 	return 0
+}
+
+// listVerbose prints what -v prints in Slurm: some options, given or not.
+func (s *prio) listVerbose(p *getopt.Parser) {
+	if s.verbose == 0 {
+		return
+	}
+	given, byJob := map[string]string{}, 0
+	for _, d := range p.Defined() {
+		given[d.Name] = plain.Line(d.Value)
+	}
+	if given["jobs"] != "" {
+		byJob = 1
+	}
+	rule := strings.Repeat("-", 29)
+	fmt.Fprintln(s.Stdout, rule)
+	for _, line := range [][2]string{{"format", "format"}, {"job_flag", ""}, {"jobs", "jobs"}, {"partition", "partition"},
+		{"users", "user"}} {
+		value := cmp.Or(given[line[1]], "(null)")
+		if line[1] == "" {
+			value = strconv.Itoa(byJob)
+		}
+		fmt.Fprintf(s.Stdout, "%-10s = %s\n", line[0], value)
+	}
+	fmt.Fprintf(s.Stdout, "%-10s = %d\n%s\n\n\n", "verbose", s.verbose, rule)
 }
 
 func (s *prio) options() []getopt.Option {
@@ -187,7 +215,7 @@ func (s *prio) options() []getopt.Option {
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "sibling", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Help: "print the options first", Set: getopt.Count(&s.verbose)},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"gbatch/internal/clustertext"
 	"gbatch/internal/format"
 	"gbatch/internal/model"
+	"gbatch/internal/plain"
 	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
 )
@@ -30,7 +31,7 @@ type share struct {
 
 	json string // the version of the list
 
-	all, long, usersOnly, noHeader, byPartition bool
+	all, long, usersOnly, noHeader, byPartition, verbose bool
 }
 
 // Gshare lists accounts and users with their shares and usage.
@@ -105,7 +106,7 @@ func (s *share) options() []getopt.Option {
 			Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, true; return nil }},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
 			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: env.Clusters(&s.clusters)},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Help: "say whose lines are asked for", Set: getopt.Flag(&s.verbose)},
 		s.JSON("", "JSON, in Slurm's shape", &s.json),
 		s.YAML("", &s.json),
 	}
@@ -136,6 +137,9 @@ func (s *share) print() error {
 		if me, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
 			s.rq.Names = []string{me.Username}
 		}
+	}
+	if s.verbose {
+		s.sayWhose()
 	}
 	if len(s.rq.Users) == 0 && len(s.rq.Names) > 0 {
 		s.rq.Users = []uint32{math.MaxUint32} // no user's id, so that only names select
@@ -183,6 +187,26 @@ func (s *share) print() error {
 		fmt.Fprintf(s.Stdout, "CLUSTER: %s\n", cluster)
 	}
 	return table.Write(s.Stdout, rows, !s.noHeader)
+}
+
+// sayWhose prints whose lines are asked for, as Slurm does.
+func (s *share) sayWhose() {
+	users := s.rq.Names
+	if s.all {
+		users = nil
+	}
+	for _, x := range []struct {
+		what  string
+		names []string
+	}{{"Users", users}, {"Accounts", s.rq.Accounts}} {
+		fmt.Fprintf(s.Stderr, "%s requested:\n", x.what)
+		if len(x.names) == 0 {
+			x.names = []string{"all"}
+		}
+		for _, name := range x.names {
+			fmt.Fprintf(s.Stderr, "\t: %s\n", plain.Line(name))
+		}
+	}
 }
 
 // onlyNamed leaves out the root unless it is named: then the tree begins with the accounts that are, outer levels down.

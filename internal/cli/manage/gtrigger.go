@@ -37,7 +37,7 @@ type trigger struct {
 func Gtrigger(e *env.Env) int {
 	s := &trigger{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions(0)...),
-		Values: triggerValues,
+		Values: triggerValues, Syntax: "[--set | --get | --clear] [OPTIONS]",
 		About: "Set, list or clear triggers: programs that run on the controller, as the user who sets them, when a job " +
 			"ends or nears its time limit, when nodes change their state, or when daemons fail. The program gets the job's " +
 			"number or the nodes' names."})

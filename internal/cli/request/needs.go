@@ -276,12 +276,12 @@ func (s *Submission) constraint(v string) error {
 	if _, err := model.ParseFeatures(v); err != nil {
 		return &getopt.TextError{Text: "Invalid feature specification: " + err.Error()}
 	}
-	s.Spec.Features = v
+	s.Spec.Features = model.FeatureText(v)
 	return nil
 }
 
 func (s *Submission) prefer(v string) error {
-	s.More.Prefer = v
+	s.More.Prefer = model.FeatureText(v)
 	return said(ask.CheckPrefer(v))
 }
 
