@@ -51,8 +51,8 @@ func addressMail(v *state.View, sp *model.Spec) error {
 	return nil
 }
 
-// editMail sets the addressees or the types of a job's mails. Removing the last type removes the whole request for
-// mail.
+// editMail sets the addressees or the types of a job's mails. Addressees stay without a type, as in Slurm: one that is
+// set later finds them.
 func editMail(v *state.View, sp *model.Spec, key, value string) error {
 	m, mail := sp.Extra(), model.MailWish{}
 	if m.Mail != nil {
@@ -69,10 +69,8 @@ func editMail(v *state.View, sp *model.Spec, key, value string) error {
 	}
 	m.Mail = &mail
 	sp.More = &m
-	if mail.Types == 0 {
-		if m.Mail = nil; key == "mailuser" {
-			return errors.New("set MailType too: without it no mail is sent")
-		}
+	if mail == (model.MailWish{}) {
+		m.Mail = nil
 		return nil
 	}
 	return addressMail(v, sp)

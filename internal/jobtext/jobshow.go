@@ -248,7 +248,7 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 	if b := sp.Extra().Bind; b != nil && b.GPU != "" {
 		r.line(KV("TresBind", TRESGPU+b.GPU))
 	}
-	if m := sp.Mail(); m != nil {
+	if m := sp.Mail(); m != nil && m.Types != 0 {
 		r.line(KV("MailUser", m.User), KV("MailType", m.Types.String()))
 	}
 	if x := sp.Extra().GPUIndex; !x.Empty() {

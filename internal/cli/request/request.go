@@ -72,7 +72,7 @@ func (s *Submission) settle() error {
 		s.Remarks = append(s.Remarks, "--no-kill has no effect in gbatch: a job of several nodes ends, or is put back "+
 			"into the queue (--requeue), when one of them fails")
 	}
-	if s.mail.Types != 0 {
+	if s.mail != (model.MailWish{}) {
 		s.More.Mail = &s.mail
 	}
 	if s.coreSpec && s.threadSpec {
