@@ -44,13 +44,13 @@
 // attempt waits for).
 //
 // Steps: stepserve.go is the socket on which commands ask for them, stepconn.go one connection
-// with its messages; steps.go has the steps that the node of the batch script manages.
-// stepmake.go makes orders, stepbeside.go those of processes beside the tasks, and steporder.go
-// gives them, stepend.go and stepsample.go handle ends and usage. steppart.go and stepremote.go
-// are the two sides of a step on several nodes, peers.go is the port between them, steprejoin.go
-// handles a command that comes back, steplist.go the leader's questions. Package noded/steplayout
-// decides a step's resources, noded/ports its ports. known.go holds users against this node's own
-// database.
+// with its messages; steps.go has the steps that the node of the batch script manages, and
+// stepplace.go gives those that wait their part of the job. stepmake.go makes orders, stepbeside.go
+// those of processes beside the tasks, and steporder.go gives them, stepend.go handles ends.
+// steppart.go and stepremote.go are the two sides of a step on several nodes, peers.go is the port
+// between them, steprejoin.go handles a command that comes back, steplist.go the leader's
+// questions. Package noded/steplayout decides a step's resources, noded/ports its ports. known.go
+// holds users against this node's own database.
 //
 // Memory and conversation: spool.go is the journal on disk and memory.go the meaning of its
 // records, report.go the outbox of reports, session.go the session with the leader, nodeask.go

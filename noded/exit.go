@@ -10,7 +10,7 @@ import (
 	"gbatch/noded/shim"
 )
 
-// exit.go makes an attempt's exit and usage, for its record and for its user.
+// exit.go makes the exit and usage of an attempt, and the usage of a step, for its record and for its user.
 
 // signalNoIO is what Slurm reports as the signal of a job whose files could not be opened.
 const signalNoIO = 53
@@ -133,4 +133,47 @@ func (n *Noded) epitaph(c *clearing, use usage, seen *sampled) (line, oom string
 		return "slurmstepd: error: " + c.ended.Text, ""
 	}
 	return "", ""
+}
+
+func (s *step) sampleKey() sampleKey { return sampleKey{s.job.key, s.id} }
+
+// stepShape gives a step's resources on this node, and its sampling interval, which is its job's. nil for a step
+// without a part here.
+func (n *Noded) stepShape(s *step) *model.NodeUsage {
+	if s.here < 0 {
+		return nil
+	}
+	part := &s.rec.Nodes[s.here]
+	u := n.sampler.held(&model.NodeAlloc{Node: part.Node, CPUs: part.CPUs, MemMiB: part.MemMiB, Gres: part.Gres})
+	u.Tasks = int32(len(part.Ranks))
+	if rec := s.job.rec; rec != nil && rec.Use != nil {
+		u.EveryS = rec.Use.EveryS
+		if u.MemMiB == 0 {
+			u.MemMiB = rec.Use.MemMiB
+		}
+	}
+	return u
+}
+
+// stepUsage is what a step used on this node.
+func (n *Noded) stepUsage(s *step, use usage, seen *sampled, x model.Exit) *model.Usage {
+	var u model.NodeUsage
+	if seen != nil {
+		u = seen.use
+	} else if shape := n.stepShape(s); shape != nil {
+		u = *shape
+	} else {
+		return nil
+	}
+	u.UserMS, u.SysMS = max(u.UserMS, x.UserMS), max(u.SysMS, x.SysMS)
+	u.PeakKB = max(u.PeakKB, x.MaxRSSKB)
+	u.OOMKills = int32(use.oomKills)
+	var read, written, faults int64
+	for i := range s.tasks {
+		if ev := s.tasks[i].ended; ev != nil {
+			read, written, faults = read+ev.ReadB, written+ev.WriteB, faults+ev.Faults
+		}
+	}
+	u.ReadB, u.WriteB, u.Faults = max(u.ReadB, read), max(u.WriteB, written), max(u.Faults, faults)
+	return &model.Usage{Nodes: []model.NodeUsage{u}}
 }

@@ -419,3 +419,36 @@ func (a *attempt) recoverSteps(k *kept, node string) {
 		a.steps[id] = s
 	}
 }
+
+// memoryWanted is the option with which a step, or else its job, asked for memory.
+type memoryWanted struct {
+	option string
+	units  int64
+	memMiB int64 // here; 0: no limit
+}
+
+func (s *step) memoryWanted() memoryWanted {
+	var w memoryWanted
+	rec := s.job.rec
+	if rec != nil && rec.Use != nil {
+		w = memoryWanted{rec.MemOpt, int64(rec.MemUnits), rec.Use.MemMiB}
+	}
+	if s.here >= 0 {
+		if mem := s.rec.Nodes[s.here].MemMiB; mem > 0 && mem != w.memMiB {
+			w = memoryWanted{"--mem", 1, mem}
+		}
+	}
+	return w
+}
+
+// stepOOM is the sentence about a step that ran out of memory; "" for one that did not.
+func (n *Noded) stepOOM(key proto.Attempt, step int32, use usage, seen *sampled, want memoryWanted) string {
+	if use.oomKills == 0 {
+		return ""
+	}
+	o := oomStory{step: proto.StepID(key.Job, step), node: n.opts.Name, limitKB: use.limitKB, peakKB: use.peakKB,
+		kills: n.oom.of(n.groups.path(key) + "/" + stepName(step)), option: want.option, units: want.units,
+		memMiB: want.memMiB}
+	o.sawIn(seen)
+	return o.sentence()
+}

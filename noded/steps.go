@@ -1,7 +1,6 @@
 package noded
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -32,7 +31,8 @@ const (
 	lonelyStep = 30 * time.Second
 	// filesWait is how long a step waits for the files of a command that is connected.
 	filesWait = time.Minute
-	// copyWait is the same while the command sends its program to the nodes (--bcast).
+	// copyWait is the same while the command sends its program to the nodes (--bcast), or waits for a step of another
+	// component.
 	copyWait = time.Hour
 	// missedStep is how long the end of a step is kept for a command that has no connection, and maxMissed how many of a
 	// job.
@@ -371,65 +371,6 @@ func (l *loop) refusePart(c *stepConn, code int32, format string, args ...any) {
 	l.soon(func() { c.refuse(ev) })
 }
 
-// placeSteps starts a job's waiting steps that fit now, in their order.
-func (l *loop) placeSteps(a *attempt) error {
-	waiting := a.queue
-	a.queue = a.queue[:0:0]
-	for _, s := range waiting {
-		j := &steplayout.Job{ID: a.key.Job, Spec: a.rec.Order.Spec, Alloc: a.rec.Order.Alloc}
-		var parent []proto.StepNode
-		if p := a.steps[s.req.Parent]; p != nil {
-			parent = placedIn(j.Alloc, p.rec.Nodes)
-		}
-		nodes, err := steplayout.Layout(j, a.held(), parent, &s.req.Need)
-		switch {
-		case s.req.Receive != nil:
-			nodes, err = steplayout.OneOnEach(j, parent), nil
-		case s.req.Interactive:
-			nodes, err = steplayout.FirstNode(j), nil
-		}
-		if err == nil && a.suspended() { // its tasks would freeze between fork and exec, with what gshim holds for them
-			err = &steplayout.BusyError{Text: fmt.Sprintf("job %d is suspended", a.key.Job)}
-		}
-		var held string
-		if err == nil && s.req.Receive == nil {
-			err = steplayout.CheckTasks(nodes, l.n.configured().MaxTasks)
-		}
-		if err == nil {
-			held, err = l.choosePorts(a, s.req, nodes)
-		}
-		var busy *steplayout.BusyError
-		switch {
-		case err == nil:
-			if err := l.createStep(s, nodes, held); err != nil {
-				return err
-			}
-		case errors.As(err, &busy) && !s.req.Immediate:
-			a.queue = append(a.queue, s)
-			if s.said != busy.Text {
-				s.said = busy.Text
-				s.send(l, &proto.StepEvent{Kind: proto.StepWaits, Step: s.number, Text: busy.Text})
-			}
-		default:
-			l.refuseStep(s.conn, "Unable to create step for job %d: %s", a.key.Job, err.Error())
-			s.conn.step = nil
-		}
-	}
-	return nil
-}
-
-// held gives the resources that the job's steps hold and don't share.
-func (a *attempt) held() []steplayout.Holding {
-	var out []steplayout.Holding
-	for _, s := range a.steps {
-		if !s.rec.Shared {
-			out = append(out, steplayout.Holding{ID: s.id, Nodes: placedIn(a.rec.Order.Alloc, s.rec.Nodes)})
-		}
-	}
-	slices.SortFunc(out, func(x, y steplayout.Holding) int { return int(x.ID - y.ID) })
-	return out
-}
-
 // addStep adds a step to its job and to the spool.
 func (l *loop) addStep(s *step) error {
 	s.rec.OOMKill = s.req.OOMKill > 0 || s.req.OOMKill == 0 && s.job.rec.Order.Spec.Extra().OOMKill
@@ -448,11 +389,9 @@ func (l *loop) addStep(s *step) error {
 // createStep numbers a step and adds it to the spool.
 func (l *loop) createStep(s *step, nodes []proto.StepNode, held string) error {
 	a := s.job
-	need := &s.req.Need
 	s.rec = &placedStep{Job: a.key.Job, Attempt: a.key.Attempt, ID: a.nextStep, RequestID: s.req.RequestID,
 		Name:   s.req.Name,
-		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap ||
-			a.steps[s.req.Parent] != nil || s.req.Receive != nil || s.req.Interactive,
+		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: s.shares(),
 		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID, Container: s.req.Container.Shown(), Ports: held}
 	s.req.Ports = held
 	if s.req.Receive != nil {

@@ -110,7 +110,7 @@ func (l *loop) endTasks(s *step, sig unix.Signal) {
 func (l *loop) stepPatienceOf(s *step) time.Duration {
 	switch s.phase {
 	case stepCreated:
-		if s.req != nil && s.req.Copied != "" { // its program is on the way
+		if s.req != nil && (s.req.Copied != "" || s.req.Parts > 1) { // its program is on the way; others begin with it
 			return copyWait
 		}
 		return filesWait

@@ -79,6 +79,11 @@ type StepRequest struct {
 	Whole bool // it runs on all nodes that its job keeps, which change: the tasks see them as the job's
 
 	Interactive bool // it is the job's StepInteractive: one task on the first node, which takes nothing from other steps
+
+	// Parts is how many components the command has (grun a : b), Command its name if all are steps of this job, which
+	// begin together. 0: the step is alone.
+	Command string
+	Parts   int32
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -119,6 +124,8 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.OwnLimits)
 	wire.Bool(c, &x.Whole)
 	wire.Bool(c, &x.Interactive)
+	wire.ID(c, &x.Command, model.MaxName)
+	wire.Int(c, &x.Parts)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.

@@ -42,6 +42,7 @@ type heard struct {
 }
 
 func (s *steps) main() int {
+	s.together()
 	for _, t := range s.all {
 		if err := t.ask(); err != nil {
 			t.Errorf("Unable to create step for job %d: %s", t.rq.Job, err.Error())
@@ -89,6 +90,18 @@ func (s *steps) main() int {
 	}
 	s.tellExits()
 	return s.finish()
+}
+
+// together tells the nodes that place the steps how many there are, and names the command if all are steps of one job.
+func (s *steps) together() {
+	if len(s.all) == 1 {
+		return
+	}
+	for _, t := range s.all {
+		if t.rq.Parts = int32(len(s.all)); t.part {
+			t.rq.Command = s.all[0].rq.RequestID
+		}
+	}
 }
 
 // live gives the first step of which more is to be heard; nil: there is none.
