@@ -174,6 +174,7 @@ type placedStep struct {
 	OOMKill   bool   // it ends as a whole when a process of it is killed for lack of memory
 	Container string // what it runs in, as users see it; "": in none
 	Ports     string // that it holds on its nodes (--resv-ports); "": none
+	NoKill    bool   // it goes on without the tasks of nodes that are lost
 }
 
 func (x *placedStep) Wire(c *wire.C) {
@@ -194,6 +195,7 @@ func (x *placedStep) Wire(c *wire.C) {
 	wire.Bool(c, &x.OOMKill)
 	wire.Text(c, &x.Container, model.MaxText)
 	wire.Text(c, &x.Ports, model.MaxText)
+	wire.Bool(c, &x.NoKill)
 }
 
 // stepOver ends a step. Its number is not used again.

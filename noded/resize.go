@@ -32,8 +32,12 @@ func (l *loop) onResize(r *proto.Resize) error {
 	l.n.peers.learn(a.rec.Order)
 	l.tellSize(a, r, len(r.Asked) > 0 || !slices.Equal(had, r.Alloc.NodeNames()))
 	for _, s := range a.steps {
-		if s.rec.Manager == "" && slices.ContainsFunc(s.rec.Nodes,
-			func(n proto.StepNode) bool { return r.Alloc.Place(n.Node) < 0 }) {
+		gone := func(n proto.StepNode) bool { return r.Alloc.Place(n.Node) < 0 }
+		switch {
+		case s.rec.Manager != "" || !slices.ContainsFunc(s.rec.Nodes, gone):
+		case s.rec.NoKill && slices.ContainsFunc(s.rec.Nodes, func(n proto.StepNode) bool { return !gone(n) }):
+			l.loseParts(s, r.Alloc)
+		default:
 			l.stopStep(s, model.StopShrink, a.rec.UID, false, l.stepLine(s, " DUE TO JOB RESIZE"))
 		}
 	}

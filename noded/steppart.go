@@ -51,6 +51,7 @@ type part struct {
 	since    time.Time     // since when it is out of reach
 	patience time.Duration // how long it may be
 	asked    bool          // the command has been asked how its tasks have ended
+	gone     bool          // its node is none of the job's any more, and the step goes on without it
 }
 
 // partTask is one of its tasks.
@@ -305,7 +306,9 @@ func (l *loop) partTask(p *part, ev *proto.StepEvent) {
 			continue
 		}
 		if ev.Step, ev.Node = s.id, p.node().Node; ev.Kind == proto.StepExited {
-			t.ended = ev
+			if t.ended = ev; p.gone {
+				ev.Code, ev.Signal, ev.Lost = 0, 0, true
+			}
 		} else if t.began {
 			continue
 		}
@@ -345,7 +348,7 @@ func (l *loop) partAway(p *part, why string) {
 		p.since = now
 	}
 	patience := p.patience
-	if p.step.job.doomed() || p.step.phase >= stepStopping {
+	if p.gone || p.step.job.doomed() || p.step.phase >= stepStopping {
 		patience = partLast
 	}
 	if now.Sub(p.since) > patience {
@@ -367,9 +370,29 @@ func (l *loop) onPartRetry(m msgPartRetry) {
 	}
 }
 
-// partFailed gives up a part: its tasks have failed, and the step ends.
+// loseParts goes on without the tasks on nodes that the job does not have any more. What still runs of them is ended
+// there; they do not count for the step's exit code.
+func (l *loop) loseParts(s *step, alloc *model.Alloc) {
+	for _, p := range s.parts {
+		if alloc.Place(p.node().Node) < 0 && !p.gone {
+			p.gone = true
+			l.endPart(p, false)
+		}
+	}
+}
+
+// partFailed gives up a part: its tasks have failed, and the step ends, unless it is to go on without them.
 func (l *loop) partFailed(p *part, why string) {
 	s := p.step
+	if s.rec.NoKill && s.cause == model.NoStop {
+		p.gone = true
+		p.failTasks(l)
+		if s.began == 0 {
+			s.began = l.stamp()
+		}
+		l.stepProgress(s)
+		return
+	}
 	if s.cause == model.NoStop {
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: StepId=%s on node %s: %s",
 			s.name(), p.node().Node, why)})
@@ -418,6 +441,9 @@ func (p *part) failTasks(l *loop) {
 		if t := &p.tasks[i]; t.ended == nil {
 			t.ended = &proto.StepEvent{Kind: proto.StepExited, Step: p.step.id, Task: p.node().Ranks[i],
 				Node: p.node().Node, Code: 1}
+			if p.gone {
+				t.ended.Code, t.ended.Lost = 0, true
+			}
 			p.tell(l, i)
 		}
 	}

@@ -392,7 +392,8 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode, held string) error {
 	s.rec = &placedStep{Job: a.key.Job, Attempt: a.key.Attempt, ID: a.nextStep, RequestID: s.req.RequestID,
 		Name:   s.req.Name,
 		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: s.shares(),
-		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID, Container: s.req.Container.Shown(), Ports: held}
+		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID, Container: s.req.Container.Shown(), Ports: held,
+		NoKill: s.req.NoKill}
 	s.req.Ports = held
 	if s.req.Receive != nil {
 		s.rec.ID = a.asideNumber()

@@ -267,6 +267,9 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 		r.line(KV("SegmentSize", n))
 	}
 	r.line(KV("OOMKillStep", yesNum(sp.Extra().OOMKill)))
+	if sp.Extra().NoKill {
+		r.line(KV("KillOnNodeFail", "No"))
+	}
 	if sp.Extra().NeverIdle {
 		r.line(KV("GpuIdle", "off"))
 	}

@@ -243,6 +243,7 @@ type Needs struct {
 	KeepOnDep  bool    // DependencyParameters=kill_invalid_depend does not apply to it (--kill-on-invalid-dep=no)
 	Stated     *Stated // what decides nothing; nil: nothing is said
 	Attended   bool    // Interactive: its command says again and again that it is there (InactiveLimit)
+	NoKill     bool    // it goes on without nodes that fail, as long as its first node is up (--no-kill)
 }
 
 // Elastic lets a job have more nodes than it asks for while nobody else needs them (--elastic=MIN-MAX). It starts with
@@ -307,6 +308,7 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Bool(c, &x.KeepOnDep)
 	wire.Ptr(c, &x.Stated)
 	wire.Bool(c, &x.Attended)
+	wire.Bool(c, &x.NoKill)
 }
 
 // SegmentWish says how the segments of a job lie to each other.

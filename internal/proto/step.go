@@ -84,6 +84,8 @@ type StepRequest struct {
 	// begin together. 0: the step is alone.
 	Command string
 	Parts   int32
+
+	NoKill bool // --no-kill: it goes on without the tasks of nodes that are lost
 }
 
 func (x *StepRequest) Wire(c *wire.C) {
@@ -126,6 +128,7 @@ func (x *StepRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.Interactive)
 	wire.ID(c, &x.Command, model.MaxName)
 	wire.Int(c, &x.Parts)
+	wire.Bool(c, &x.NoKill)
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.
@@ -322,6 +325,7 @@ type StepEvent struct {
 	Direct string      // StepCreated: the node that takes open files for its tasks; "": none does
 	Use    *model.Exit // StepDone of a part: exit and usage
 	IO     *StepIO     // StepJoined
+	Lost   bool        // StepExited of a step with NoKill: the task was lost with its node
 }
 
 func (x *StepEvent) Wire(c *wire.C) {
@@ -341,6 +345,7 @@ func (x *StepEvent) Wire(c *wire.C) {
 	wire.Text(c, &x.Direct, model.MaxName)
 	wire.Ptr(c, &x.Use)
 	wire.Ptr(c, &x.IO)
+	wire.Bool(c, &x.Lost)
 }
 
 // StepPart asks a node for its part of a step, or for the state of that part. The node answers with StepCreated if it

@@ -216,6 +216,9 @@ func (s *State) nodeFailed(j *model.Job, node, why string, at model.Time) {
 		s.left(j, k, at)
 		return
 	}
+	if s.goesOn(j, node, why, at) {
+		return
+	}
 	exit := model.Exit{Unknown: true, Text: "node " + node + " " + why}
 	if !j.Run.Busy.Empty() {
 		if j = s.partFailed(j, node, why, exit, at); j == nil {
@@ -408,7 +411,8 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 				}
 			case j.State == model.Completing && s.overdue(j, at): // no report of its end is expected any more
 				s.nodeFailed(j, name, setDown(c), at)
-			case j.State != model.Completing && old.Admin != model.NodeDown:
+			case j.State == model.Completing || old.Admin == model.NodeDown || s.goesOn(j, name, setDown(c), at):
+			default:
 				s.stopFor(j, name, setDown(c), at)
 			}
 		}

@@ -179,13 +179,14 @@ func (g *storm) spec() *model.Spec {
 		sp.More = &model.Needs{Share: true}
 	}
 	if g.chance(30) {
-		sp.More = &model.Needs{Mail: &model.MailWish{User: "u", Types: model.MailTypes(g.n(1 << 11))}}
+		sp.More = &model.Needs{Mail: &model.MailWish{User: "u", Types: model.MailTypes(g.n(1 << 11))}, NoKill: true}
 	}
 	if g.chance(30) {
 		sp.MinNodes, sp.MaxNodes = 1, 1
 		sp.More = &model.Needs{Elastic: &model.Elastic{Max: int32(1 + g.n(5)), GraceS: int64(g.n(3)*20 - 1)}}
 		if int64(g.now)%4 == 0 { // no draw, so that the worlds stay the same
 			sp.MinNodes, sp.MaxNodes, sp.More.Segment, sp.More.Elastic.Max = 2, 2, 2, 6
+			sp.More.NoKill = true
 		}
 	}
 	if g.chance(25) {

@@ -137,6 +137,26 @@ func (s *State) shrink(j *model.Job, gone model.Bits, graceS int64, at model.Tim
 	})
 }
 
+// goesOn takes a node that has failed from a running job with --no-kill, which keeps the others. It reports false for a
+// job that ends.
+func (s *State) goesOn(j *model.Job, node, why string, at model.Time) bool {
+	if !j.Spec.Extra().NoKill || j.State != model.Running || j.Het != nil || j.Run.Sizes >= model.MaxSizes {
+		return false
+	}
+	gone := around(j, j.Run.Alloc.Place(node))
+	if gone.Has(0) { // its script runs there
+		return false
+	}
+	s.shrink(j, gone, 0, at)
+	if n, ok := s.nodes.Get(node); ok && n.Link == model.LinkUp && why != whyRebooted && why != whyForgot {
+		return true // it is told to end its part
+	}
+	if j, ok := s.jobs.Get(j.ID); ok {
+		s.left(j, j.Run.LeavingAt(node), at)
+	}
+	return true
+}
+
 // stillAsked gives what a job is still to give back.
 func stillAsked(run *model.Run) *model.Recall {
 	if run.Recall == nil {

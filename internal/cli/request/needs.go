@@ -229,6 +229,21 @@ func ZeroOne(option string, set func(on bool)) func(string) error {
 	}
 }
 
+// NoKill gives the setter of --no-kill. Variables have 1, too.
+func NoKill(to *bool) func(string) error {
+	return func(v string) error {
+		switch strings.ToLower(v) {
+		case "", "set", "1", "yes":
+			*to = true
+		case "off", "no", "0":
+			*to = false
+		default:
+			return &getopt.TextError{Text: "Invalid --no-kill specification: '" + v + "'; write off, or nothing"}
+		}
+		return nil
+	}
+}
+
 // needCount gives the setter of an option with a number of at least 1.
 func (s *Submission) needCount(at func(*model.Needs) *int32) func(string) error {
 	return func(v string) error {

@@ -37,7 +37,6 @@ type Submission struct {
 	limitsOn  bool
 
 	mail                 model.MailWish
-	noKill               bool
 	batch                string // features of the node that runs the script
 	coreSpec, threadSpec bool
 	Clusters             []string
@@ -192,11 +191,8 @@ func (s *Submission) whenOptions(moment func(string) (model.Time, error)) []geto
 			Help: "never preempt the job; its QOS must have Flags=NoPreempt",
 			Set:  getopt.Flag(&s.More.NoPreempt)},
 		{Name: "no-kill", Short: 'k', Arg: getopt.Optional, Metavar: "off", Group: groupWhen, Env: "_NO_KILL",
-			Help: "accepted, without effect: when a node fails, a job of several nodes ends or is requeued (--requeue)",
-			Set: func(v string) error {
-				s.noKill = !strings.EqualFold(v, "off")
-				return nil
-			}},
+			Help: "go on without nodes that fail, as long as the first one is up",
+			Set:  NoKill(&s.More.NoKill)},
 		{Name: "wait-all-nodes", Arg: R, Metavar: "0|1", Group: groupWhen, Env: "_WAIT_ALL_NODES",
 			Help: "accepted, without effect: a job starts when all its nodes are up", Set: func(v string) error {
 				if v != "0" && v != "1" {

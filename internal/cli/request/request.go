@@ -68,10 +68,6 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 // settle completes the request once all options are known.
 func (s *Submission) settle() error {
 	s.Spec.Append, s.Spec.OwnMode = s.openMode == "a", s.openMode != ""
-	if s.noKill && max(s.Spec.MinNodes, s.Spec.MaxNodes) > 1 {
-		s.Remarks = append(s.Remarks, "--no-kill has no effect in gbatch: a job of several nodes ends, or is put back "+
-			"into the queue (--requeue), when one of them fails")
-	}
 	if s.mail != (model.MailWish{}) {
 		s.More.Mail = &s.mail
 	}
@@ -175,6 +171,10 @@ func Whole(e *env.Env, all []*Submission, body []byte) (*proto.SubmitRequest, er
 	for i, s := range all {
 		if len(all) > 1 && s.Elastic.Max > 0 {
 			return nil, fmt.Errorf("component %d: --elastic is for jobs of one component; their nodes come together", i)
+		}
+		if len(all) > 1 && s.More.NoKill {
+			return nil, fmt.Errorf("component %d: --no-kill is for jobs of one component: a heterogeneous job ends with the "+
+				"first of its nodes that fails, or is requeued", i)
 		}
 	}
 	for i, s := range all[1:] {

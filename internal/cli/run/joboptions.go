@@ -59,7 +59,6 @@ var jobOnly = []jobOption{
 	{"extra-node-info", 'B', getopt.Required, same},
 	{"ntasks-per-core", 0, getopt.Required, "a step's tasks are bound by --cpu-bind and --threads-per-core"},
 	{"ntasks-per-socket", 0, getopt.Required, "a step's tasks are bound by --cpu-bind and --distribution"},
-	{"no-kill", 'k', getopt.Optional, "a step ends with the first of its nodes that fails"},
 	{"no-preempt", 0, getopt.None, same},
 	{"wait-all-nodes", 0, getopt.Required, "a job begins when all its nodes are up"},
 	{"uid", 0, getopt.Required, same},

@@ -355,6 +355,9 @@ func (r *run) commandOptions() []getopt.Option {
 					r.rq.OOMKill = 1
 				}
 			})},
+		{Name: "no-kill", Short: 'k', Arg: getopt.Optional, Metavar: "off", Group: groupHow, Env: "SLURM_NO_KILL",
+			Help: "go on without the tasks of nodes that fail",
+			Set:  request.NoKill(&r.rq.NoKill)},
 		{Name: "wait", Short: 'W', Arg: R, Metavar: "seconds", Group: groupHow, Env: "SLURM_WAIT",
 			Help: "end the step this long after its first task has ended; 0: never", Set: getopt.Number(&r.waitS, 0,
 				1<<30)},

@@ -72,6 +72,7 @@ type taskSeen struct {
 	node           string
 	started, ended bool
 	bad            bool // ended, by a signal or with an exit code that is not 0
+	lost           bool // ended with its node, and the step goes on (--no-kill)
 }
 
 // ask sends the request over a new connection.
@@ -295,6 +296,19 @@ func (t *talk) warnMasks() {
 	}
 }
 
+// lost goes on without a task of a node that has failed (--no-kill): it counts neither for the exit code nor for
+// --kill-on-bad-exit and --wait.
+func (t *talk) lost(s *taskSeen, ev *proto.StepEvent) {
+	if !slices.ContainsFunc(t.tasks, func(o taskSeen) bool { return o.lost && o.node == s.node }) {
+		t.Errorf("Node failure on %s", s.node)
+	}
+	s.ended, s.lost = true, true
+	t.left--
+	if t.steps.hub != nil {
+		t.steps.hub.Ended(t.het.First() + ev.Task)
+	}
+}
+
 func (t *talk) allStarted() bool {
 	return !slices.ContainsFunc(t.tasks, func(s taskSeen) bool { return !s.started && !s.ended })
 }
@@ -311,6 +325,8 @@ func (t *talk) task(ev *proto.StepEvent) {
 	case ev.Kind == proto.StepStarted:
 		s.started = true
 		t.sayStarted(s.node)
+	case ev.Lost:
+		t.lost(s, ev)
 	default:
 		s.ended = true
 		if t.steps.hub != nil {
