@@ -298,7 +298,7 @@ func (c *Controller) updateJob(ctx context.Context, who *caller,
 		}
 		var t tells
 		for k := range targets {
-			results[at[k]].Code, results[at[k]].Text = t.notify(v, at[k], targets[k], rq.Set)
+			results[at[k]].Code, results[at[k]].Text = t.notify(c, v, at[k], targets[k], rq.Set)
 		}
 		c.tellNodes(ctx, &t, results)
 		c.finish(ctx, reply)

@@ -70,6 +70,7 @@ type Controller struct {
 	door       door
 	lease      *lease.Lease
 	roll       present.Roll // of the commands that have allocations
+	words      present.Words
 	inside     atomic.Int64 // requests that are being answered or passed on, without those that wait by design
 	waiting    atomic.Int64
 	prio       priorities

@@ -83,6 +83,7 @@ var handlers = map[uint16]handler{
 	proto.KindStat:         asking(handle((*Controller).stat)),
 	proto.KindSteps:        asking(handleParts((*Controller).steps, endOfSteps)),
 	proto.KindPeers:        asking(handle((*Controller).peers)),
+	proto.KindDaemon:       asking(handle((*Controller).daemon)),
 	proto.KindDoctor:       asking(handle((*Controller).doctor)),
 }
 

@@ -226,12 +226,17 @@ func (c *Controller) signalNode(ctx context.Context, node string, list []*proto.
 }
 
 // notify adds a line for the output of a job's script or of the command that waits for it.
-func (t *tells) notify(v *state.View, place int, target model.JobRef, set []model.KV) (proto.Code, string) {
+func (t *tells) notify(c *Controller, v *state.View, place int, target model.JobRef, set []model.KV) (proto.Code,
+	string) {
 	if len(set) != 1 || set[0].Value == "" || len(set[0].Value) > proto.MaxFieldBytes {
 		return proto.CodeBadRequest, fmt.Sprintf("a message has 1 to %d bytes", proto.MaxFieldBytes)
 	}
 	told := false
 	for _, j := range resolve(v, target) {
+		attended := j.Spec.Extra().Attended && !j.State.Finished() && (j.Het == nil || j.Het.Offset == 0)
+		if attended && c.words.Say(j.ID, set[0].Value, time.Now()) {
+			told = true
+		}
 		if j.State == model.Running || j.State == model.Suspended {
 			told = true
 			t.signal(place, j, 1, proto.Stop{Tell: true, Line: set[0].Value})

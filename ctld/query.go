@@ -388,20 +388,32 @@ func (c *Controller) wait(ctx context.Context, who *caller, rq *proto.WaitReques
 		if j := v.Job(rq.Job); j != nil && !c.sees(v, who).job(j.Spec) {
 			return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
 		}
+		lines, said, more := c.saidTo(v, who, rq)
 		if r, ok := outcome(v, rq.Job); !ok {
 			return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
-		} else if r.Done {
+		} else if r.Done || len(lines) > 0 {
+			r.Words, r.Said = lines, said
 			return r, nil
 		}
 		select {
+		case <-more:
 		case <-changed:
 			pause(ctx, waitPace)
 		case <-until.C:
-			return &proto.WaitReply{}, nil
+			return &proto.WaitReply{Said: rq.Heard}, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// saidTo gives what is said to the command of a job that asks, and a channel that is closed when there may be more.
+func (c *Controller) saidTo(v *state.View, who *caller, rq *proto.WaitRequest) ([]string, uint64, <-chan struct{}) {
+	j := v.Job(rq.Job)
+	if !rq.Hears || j == nil || j.Spec.UID != who.UID {
+		return nil, rq.Heard, nil
+	}
+	return c.words.Since(rq.Job, rq.Heard)
 }
 
 // outcome gives the result of a job or a whole array that has ended.

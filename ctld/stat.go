@@ -233,3 +233,25 @@ func (c *Controller) sendMinute(ctx context.Context, d *dbd, parts []*proto.Samp
 	}
 	return nil
 }
+
+// daemon asks a node's daemon what it is. Steps of jobs that the caller may not see are left out.
+func (c *Controller) daemon(ctx context.Context, who *caller, rq *proto.DaemonRequest) (*proto.DaemonReply, error) {
+	v := c.machine.View()
+	if v.Node(rq.Node) == nil {
+		return nil, refuse(proto.CodeInvalidNode, "node %s is not defined", rq.Node)
+	}
+	m, err := c.askNode(ctx, rq.Node, proto.NodeAsk{About: true})
+	switch {
+	case err != nil:
+		return nil, refuse(proto.CodeNodeNotAvail, "node %s: %v", rq.Node, err)
+	case m.About == nil:
+		return nil, refuse(proto.CodeNodeNotAvail, "node %s: its gnoded is older than the controllers and can't say it",
+			rq.Node)
+	}
+	sees := c.sees(v, who)
+	m.About.Steps = slices.DeleteFunc(m.About.Steps, func(s proto.StepHere) bool {
+		j := v.Job(s.Job)
+		return j == nil || !sees.job(j.Spec)
+	})
+	return &proto.DaemonReply{About: *m.About}, nil
+}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
 
+	"gbatch/internal/conf"
 	"gbatch/internal/crash"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 )
@@ -53,6 +56,9 @@ func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 		answer := &proto.NodeAnswer{ID: ask.ID}
 		if ask.Doctor {
 			answer = n.examine(ask)
+		}
+		if ask.About {
+			answer = &proto.NodeAnswer{ID: ask.ID, About: n.about()}
 		}
 		if ask.Waits {
 			answer.Findings = n.tellWaits(ask.Attempts[:min(len(ask.Attempts), maxStatAttempts)])
@@ -119,4 +125,14 @@ func (n *Noded) reboot(boot string) error {
 		return fmt.Errorf("RebootProgram=%s: %w %s", program, err, strings.ToValidUTF8(text, "?"))
 	}
 	return nil
+}
+
+// about is what this daemon says of itself.
+func (n *Noded) about() *proto.DaemonAbout {
+	a := &proto.DaemonAbout{Node: n.opts.Name, Version: n.opts.Version, Hw: n.inv.Hw, UpSince: n.upSince,
+		PID: int32(os.Getpid()), Heard: model.Time(n.heard.Load()), Steps: n.sampler.stepsHere()}
+	if c := n.opts.Config; c != nil {
+		a.Level, a.Log = c.SlurmdDebug, conf.ExpandPath(c.SlurmdLogFile, n.opts.Name, n.opts.Host)
+	}
+	return a
 }

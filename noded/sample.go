@@ -1,6 +1,7 @@
 package noded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -469,4 +470,23 @@ func (s *sampler) sampleTree(j *sampled) {
 	s.look(j, pids, false)
 	u.Samples++
 	j.dirty, j.at = true, s.now()
+}
+
+// stepsHere lists the steps that have tasks here, and the jobs' scripts, in order.
+func (s *sampler) stepsHere() (list []proto.StepHere) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.jobs {
+		switch {
+		case proto.IsAside(key.step):
+		case key.step == stepBatch:
+			list = append(list, proto.StepHere{Job: key.job.Job, Step: proto.StepBatch})
+		default:
+			list = append(list, proto.StepHere{Job: key.job.Job, Step: key.step})
+		}
+	}
+	slices.SortFunc(list, func(a, b proto.StepHere) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Step, b.Step))
+	})
+	return list
 }

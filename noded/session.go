@@ -273,7 +273,9 @@ func (s *session) readGuarded(ctx context.Context, conn *rpc.Conn, h *hearing, l
 func (s *session) read(ctx context.Context, conn *rpc.Conn, h *hearing, limit time.Duration) error {
 	var f rpc.Frame
 	for {
-		if err := h.readFrame(&f); err != nil {
+		err := h.readFrame(&f)
+		s.n.heard.Store(int64(s.n.hostTime()))
+		if err != nil {
 			return err
 		}
 		switch f.Kind {

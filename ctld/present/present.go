@@ -2,6 +2,8 @@
 // have fallen silent for InactiveLimit: their process is stopped, or their host is gone. The end of a command on a host
 // that runs is noticed at once by that host's daemon, without any of this.
 //
+// words.go has what is said to these commands.
+//
 // What it has heard is the leader's own. A new leader has heard nothing, and waits as long as it takes that every
 // command that is there has spoken.
 package present

@@ -59,6 +59,7 @@ const (
 	KindTriggers        // Empty -> stream of TriggersChunk
 	KindSetTrigger      // SetTriggerRequest -> Empty
 	KindClearTriggers   // ClearTriggersRequest -> ClearTriggersReply
+	KindDaemon          // DaemonRequest -> DaemonReply; what a node's daemon says of itself
 )
 
 // Kinds of requests about money.
@@ -209,6 +210,7 @@ var requests = [...]Request{
 	KindPrio:         {Name: "REQUEST_PRIORITY_FACTORS", Number: 2026, Effect: Reads, Repeats: true, Stream: true},
 	KindWhy:          {Name: "REQUEST_JOB_WHY", Effect: Reads, Repeats: true},
 	KindReservations: {Name: "REQUEST_RESERVATION_INFO", Number: 2024, Effect: Reads, Repeats: true},
+	KindDaemon:       {Name: "REQUEST_DAEMON_STATUS", Effect: Reads, Repeats: true},
 	KindStat:         {Name: "REQUEST_JOB_STEP_STAT", Number: 5027, Effect: Reads, Repeats: true},
 	KindSteps:        {Name: "REQUEST_JOB_STEP_INFO", Number: 2005, Effect: Reads, Repeats: true, Stream: true},
 	KindPeers:        {Name: "REQUEST_NODE_ADDRESSES", Effect: Reads, Repeats: true},

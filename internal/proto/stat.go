@@ -114,6 +114,8 @@ type NodeAsk struct {
 	Signals []*Stop // send these signals and messages, in this order
 
 	Ended bool // with Steps: also those that have ended in the last seconds
+
+	About bool // say what you are
 }
 
 func (x *NodeAsk) Wire(c *wire.C) {
@@ -128,6 +130,7 @@ func (x *NodeAsk) Wire(c *wire.C) {
 	wire.Text(c, &x.Reboot, model.MaxName)
 	wire.Ptrs(c, &x.Signals, model.MaxMany)
 	wire.Bool(c, &x.Ended)
+	wire.Bool(c, &x.About)
 }
 
 // NodeAnswer is a node's answer: attempts that don't run there are not in it.
@@ -146,6 +149,8 @@ type NodeAnswer struct {
 	Failed string // why it could not do what was asked; ""
 
 	Signalled int32 // how many of Signals it has sent; daemons of before send none
+
+	About *DaemonAbout // nil: daemons of before say nothing
 }
 
 func (x *NodeAnswer) Wire(c *wire.C) {
@@ -158,6 +163,7 @@ func (x *NodeAnswer) Wire(c *wire.C) {
 	wire.Ptr(c, &x.MIG)
 	wire.Text(c, &x.Failed, model.MaxText)
 	wire.Int(c, &x.Signalled)
+	wire.Ptr(c, &x.About)
 }
 
 // StatOf is one step on the node that answers.
@@ -177,4 +183,50 @@ func (x *StatOf) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Use)
 	wire.Ints(c, &x.Pids, model.MaxMany)
 	wire.Ints(c, &x.Tasks, model.MaxMany)
+}
+
+// DaemonRequest asks a node's daemon what it is.
+type DaemonRequest struct{ Node string }
+
+func (x *DaemonRequest) Wire(c *wire.C) { wire.Text(c, &x.Node, model.MaxName) }
+
+// DaemonReply is its answer.
+type DaemonReply struct{ About DaemonAbout }
+
+func (x *DaemonReply) Wire(c *wire.C) { wire.Struct(c, &x.About) }
+
+// DaemonAbout is what a node's daemon says of itself and of its host.
+type DaemonAbout struct {
+	Node    string
+	Version string
+	Hw      Hardware // what the host has, whatever the configuration says
+	UpSince model.Time
+	PID     int32
+	Level   string     // of its log
+	Log     string     // its log's file; "": standard error
+	Heard   model.Time // when the leader last said something
+	Steps   []StepHere // that have tasks on the node
+}
+
+func (x *DaemonAbout) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Text(c, &x.Version, model.MaxName)
+	wire.Struct(c, &x.Hw)
+	wire.Int(c, &x.UpSince)
+	wire.Int(c, &x.PID)
+	wire.Text(c, &x.Level, model.MaxName)
+	wire.Text(c, &x.Log, model.MaxText)
+	wire.Int(c, &x.Heard)
+	wire.List(c, &x.Steps, model.MaxMany)
+}
+
+// StepHere is a step of a job, with its part on a node.
+type StepHere struct {
+	Job  model.JobID
+	Step int32
+}
+
+func (x *StepHere) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Step)
 }

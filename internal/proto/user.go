@@ -393,11 +393,15 @@ func (x *Problem) Wire(c *wire.C) {
 
 // WaitRequest waits until a job has ended. The answer comes then, or after at most MaxWaitS seconds with Done false.
 type WaitRequest struct {
-	Job model.JobID
+	Job   model.JobID
+	Hears bool   // the job's command asks, which also wants what is said to it
+	Heard uint64 // WaitReply.Said of the answer before; 0: there was none
 }
 
 func (x *WaitRequest) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
+	wire.Bool(c, &x.Hears)
+	wire.Int(c, &x.Heard)
 }
 
 // AttendRequest ties a job to the command that sends it (galloc, grun): the daemon of the command's host cancels the
@@ -445,6 +449,8 @@ type WaitReply struct {
 	State  model.JobState
 	Code   int32
 	Signal int32
+	Words  []string // what is said to the job's command (gcontrol notify)
+	Said   uint64   // the number of the last of Words
 }
 
 func (x *WaitReply) Wire(c *wire.C) {
@@ -452,6 +458,8 @@ func (x *WaitReply) Wire(c *wire.C) {
 	wire.Int(c, &x.State)
 	wire.Int(c, &x.Code)
 	wire.Int(c, &x.Signal)
+	wire.Texts(c, &x.Words, model.MaxList, model.MaxText)
+	wire.Int(c, &x.Said)
 }
 
 // MaxWaitS bounds one WaitRequest, seconds; commands ask again.

@@ -23,7 +23,7 @@ func TestWire(t *testing.T) {
 		&HistoryQuery{}, &HistoryReply{}, &Samples{},
 		&Heartbeat{}, &Hello{}, &JobsChunk{}, &JobsRequest{}, &MIGReply{}, &MIGRequest{}, &MomentReply{}, &NodeAnswer{},
 		&NodeAsk{}, &NodesChunk{}, &NodesRequest{}, &Once{}, &Orders{}, &PartitionsReply{}, &PoolsReply{},
-		&PeersReply{}, &PeersRequest{},
+		&PeersReply{}, &PeersRequest{}, &DaemonRequest{}, &DaemonReply{},
 		&PingReply{}, &PresentReply{}, &PresentRequest{},
 		&PrioChunk{}, &PrioRequest{}, &PutReply{}, &Put{}, &RawJobs{}, &ReconfigureReply{},
 		&ReconfigureRequest{}, &RecordsChunk{}, &ReportAck{}, &ReportRequest{},

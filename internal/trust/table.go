@@ -56,6 +56,7 @@ var table = map[uint16]Row{
 	proto.KindReservations: reads,
 	proto.KindSteps:        reads,
 	proto.KindPeers:        reads,
+	proto.KindDaemon:       reads,
 	proto.KindControllers:  reads,
 
 	proto.KindEditAccounts: edits,

@@ -42,6 +42,7 @@ type Allocation struct {
 	ShellStep  string       // options of the step in which the cluster wants a shell; "": it runs here
 
 	attendance attendance
+	heard      *hearing // nil before the job is there
 }
 
 func (a *Allocation) say(format string, args ...any) {
@@ -104,7 +105,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		a.say("%s", request.ToStart(&reply))
 		return nil, 0
 	}
-	begin, pace, queued := time.Now(), askFirst, false
+	begin, pace, queued := a.hear(reply.Job), askFirst, false
 	for {
 		job, err := oneJob(c, reply.Job)
 		if err == nil && job != nil && len(a.Rest) > 0 && !queued {
@@ -129,7 +130,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 					return fail(err)
 				}
 			}
-			go a.present(reply.Job)
+			a.begins(reply.Job)
 			return job, 0
 		}
 		if job.State == model.Pending && !queued && time.Since(begin) > sayQueue {
@@ -150,6 +151,12 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 			pace = min(2*pace, askSlow)
 		}
 	}
+}
+
+// begins goes on with a job that has its resources.
+func (a *Allocation) begins(id model.JobID) {
+	go a.present(id)
+	a.heard.quiet.Store(a.Tell == "") // grun's step hears what is said
 }
 
 // accepted takes the answer to the submission.
@@ -289,30 +296,6 @@ func (a *Allocation) Release(id model.JobID, rc int) {
 		return
 	}
 	a.attendance.leave()
-}
-
-// Watch returns true when the job has ended, false when done is closed before.
-func (a *Allocation) Watch(id model.JobID, done <-chan struct{}) bool {
-	for {
-		var r proto.WaitReply
-		c, err := a.Connect()
-		if err == nil {
-			err = c.Call(proto.KindWait, &proto.WaitRequest{Job: id}, &r)
-			c.Close()
-		}
-		pause := time.Duration(0)
-		if err != nil { // no controller leads just now
-			pause = askSlow
-		}
-		select {
-		case <-done:
-			return false
-		case <-time.After(pause):
-		}
-		if err == nil && r.Done {
-			return true
-		}
-	}
 }
 
 // Environment gives the job's variables, as its batch script would have them, to a command on this host.

@@ -3,4 +3,5 @@
 //
 //	allocate.go  Allocation: a job whose script only waits
 //	attend.go    the daemon of this host sees to it that the job ends with the command
+//	hear.go      the end of the job, and what is said to the command
 package allocate

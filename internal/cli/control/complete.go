@@ -17,6 +17,7 @@ var entities = []struct {
 	{"job", getopt.Jobs}, {"step", getopt.Jobs}, {"node", getopt.Nodes}, {"partition", getopt.Partitions},
 	{"reservation", getopt.Reservations}, {"config", getopt.Fixed}, {"licenses", getopt.Licenses},
 	{"assoc_mgr", getopt.Fixed},
+	{"slurmd", getopt.Nodes},
 	{"topology", getopt.Fixed}, {"hostnames", getopt.Nodes}, {"hostlist", getopt.Nodes}, {"version", getopt.Fixed},
 }
 

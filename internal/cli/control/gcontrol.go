@@ -368,15 +368,11 @@ func (c *control) show(words []string) error {
 	case strings.HasPrefix("daemons", low) && len(low) > 1:
 		fmt.Fprintln(c.Stdout, "slurmctld slurmd")
 		return nil
+	case strings.HasPrefix("slurmd", low) && len(low) > 1:
+		return c.showDaemon(name)
 	}
 	known := []string{"job", "step", "node", "partition", "config", "licenses", "topology", "reservation", "hostnames",
 		"hostlist"}
-	for e, instead := range map[string]string{
-		"slurmd": "gcontrol show node has what the node's daemon reports"} {
-		if strings.HasPrefix(e, low) && len(low) > 1 {
-			return fmt.Errorf("show %s is not supported by gbatch: %s", entity, instead)
-		}
-	}
 	hint := ""
 	if near := suggest.Nearest(low, known); len(near) > 0 {
 		hint = "; did you mean " + near[0] + "?"

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +16,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// pids.go has listpids and pidinfo: the processes of jobs on a node, as its daemon sees them.
+// pids.go has listpids and pidinfo: the processes of jobs on a node, as its daemon sees them; and show slurmd, what
+// that daemon says of itself.
 
 // listPIDs is listpids [JOBID[.STEP]] [NODENAME].
 func (c *control) listPIDs(words []string) error {
@@ -239,4 +241,52 @@ func (c *control) tellPID(id model.JobID) error {
 			fmt.Fprintf(c.Stdout, "Slurm JobId=%d ends at %s\nJob remaining time is %d\n", j.ID,
 				c.Stamp(end, "Unknown"), left)
 		})
+}
+
+// logLevels are the levels of a daemon's log in the order of Slurm's numbers.
+var logLevels = []string{"quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"}
+
+// showDaemon is show slurmd [NODE]: what the daemon of this host's node says, in Slurm's words.
+func (c *control) showDaemon(name string) error {
+	nodes, err := c.HostNodes()
+	if name != "" {
+		nodes, err = []string{name}, nil
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(nodes) == 0:
+		return errors.New("this host is no node of the cluster: name one, as in show slurmd n1")
+	case len(nodes) > 1:
+		return fmt.Errorf("this host has the nodes %s: name one, as in show slurmd %s", hostlist.Compress(nodes), nodes[0])
+	}
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	var reply proto.DaemonReply
+	if err := cl.Call(proto.KindDaemon, &proto.DaemonRequest{Node: nodes[0]}, &reply); err != nil {
+		return plain{fmt.Errorf("slurm_load_slurmd_status: %s", env.Text(err))}
+	}
+	a := &reply.About
+	steps := make([]string, len(a.Steps))
+	for i, s := range a.Steps {
+		steps[i] = fmt.Sprintf("%d.%s", s.Job, jobtext.StepName(s.Step))
+	}
+	clock := c.Clock()
+	for _, row := range [...]struct {
+		name  string
+		value any
+	}{
+		{"Active Steps", cmp.Or(strings.Join(steps, ","), "NONE")}, {"Actual CPUs", a.Hw.CPUs}, {"Actual Boards", 1},
+		{"Actual sockets", a.Hw.Sockets}, {"Actual cores", a.Hw.Sockets * a.Hw.Cores},
+		{"Actual threads per core", a.Hw.Threads}, {"Actual real memory", fmt.Sprintf("%d MB", a.Hw.MemMiB)},
+		{"Actual temp disk space", fmt.Sprintf("%d MB", a.Hw.TmpMiB)}, {"Boot time", clock.Stamp(a.UpSince, "NONE")},
+		{"Hostname", a.Node}, {"Last slurmctld msg time", clock.Stamp(a.Heard, "NONE")}, {"Slurmd PID", a.PID},
+		{"Slurmd Debug", slices.Index(logLevels, a.Level)}, {"Slurmd Logfile", cmp.Or(a.Log, "(null)")},
+		{"Version", a.Version},
+	} {
+		fmt.Fprintf(c.Stdout, "%-24s = %v\n", row.name, row.value)
+	}
+	return nil
 }

@@ -205,7 +205,7 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 		}
 	}()
 	go func() {
-		if !a.Watch(job.ID, done) {
+		if !a.Watch(done) {
 			return
 		}
 		fmt.Fprintf(g.Stderr, "%s: Job allocation %d has been revoked%s.\n", g.Program, job.ID, a.WhyRevoked(job.ID))
