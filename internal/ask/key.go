@@ -73,6 +73,7 @@ func keyOfNeeds(key []byte, m *model.Needs) []byte {
 	num(m.MemPerGPU)
 	num(m.GPUMemMiB)
 	num(int64(m.GresBind))
+	text(m.Bind.SocketDist())
 	flags := int64(0)
 	for i, b := range [...]bool{m.AnyLicense, m.Contiguous, m.Spread, m.FewNodes, m.ExclusiveUser, m.Share} {
 		if b {

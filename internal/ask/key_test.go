@@ -38,7 +38,7 @@ var ofNoMatter = map[string]string{
 
 	"More.SwitchWaitS": "each job has a moment of its own, the shape both forms",
 	"More.TimeMinS":    "a shape holds for every length of time",
-	"More.SampleS":     "measured on whatever nodes", "More.Bind": "inside what the job has",
+	"More.SampleS":     "measured on whatever nodes", "More.Bind": "inside what the job has (but TestKeyOfSockets)",
 	"More.Interactive": "its script only waits",
 	"More.Attended":    "decides when it ends", "More.NoKill": "decides when it ends",
 	"More.Mail": "for people", "More.NoPreempt": "decides who is preempted",
@@ -124,6 +124,24 @@ func TestKeyOfNotice(t *testing.T) {
 	}
 	if len(seen) != 3 {
 		t.Errorf("%d keys of three kinds of jobs", len(seen))
+	}
+}
+
+// TestKeyOfSockets: how cores are chosen among sockets counts, however it is written.
+func TestKeyOfSockets(t *testing.T) {
+	key := func(dist string) string {
+		return string(Key(nil, &model.Spec{More: &model.Needs{Bind: &model.BindWish{Dist: dist}}}, false))
+	}
+	for _, same := range [][]string{{"", "block", "cyclic", "*:*", "arbitrary", "pack", "cyclic:*:block"},
+		{"block:block", "*:block:cyclic", "cyclic:block,pack", "plane=2"}, {"block:cyclic", "*:fcyclic", "cyclic:cyclic"}} {
+		for _, dist := range same {
+			if key(dist) != key(same[0]) {
+				t.Errorf("%q and %q are different needs", dist, same[0])
+			}
+		}
+	}
+	if key("") == key("*:block") || key("") == key("*:cyclic") || key("*:block") == key("*:cyclic") {
+		t.Error("block, cyclic and nothing are not told apart")
 	}
 }
 

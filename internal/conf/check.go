@@ -20,6 +20,9 @@ func (l *loader) check() {
 	}
 	if c.Select.Type == "select/linear" {
 		c.Select.Unit = UnitNode
+		if _, given := l.seen["SelectTypeParameters"]; !given { // as in Slurm memory is given out with CR_Memory only
+			c.Select.Memory, c.Select.Params = false, []string{"NONE"}
+		}
 	}
 	if _, said := l.seen["NodeHeartbeatInterval"]; !said { // files of Slurm can't say it
 		c.NodeHeartbeatIntervalS = min(c.NodeHeartbeatIntervalS, max(c.SlurmdTimeoutS/3, 1))

@@ -460,8 +460,11 @@ func TestScheduler(t *testing.T) {
 		t.Errorf("the later line counts: %+v", s)
 	}
 	c = mustLoad(t, "SelectType=select/linear")
-	if c.Select.Unit != UnitNode {
+	if c.Select.Unit != UnitNode || c.Select.Memory || !c.Model().Params.WholeNodes {
 		t.Errorf("linear: %+v", c.Select)
+	}
+	if c = mustLoad(t, "SelectType=select/linear\nSelectTypeParameters=CR_Memory"); !c.Select.Memory {
+		t.Errorf("linear, CR_Memory: %+v", c.Select)
 	}
 	c = mustLoad(t, "SelectType=select/cons_tres\nSelectTypeParameters=cr_cpu")
 	if c.Select.Unit != UnitCPU || c.Select.Memory {
@@ -495,6 +498,7 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 	params := model.Params{
 		KillWaitS: 7, MinJobAgeS: 300, NodeTimeoutS: 30, HeartbeatS: 10, MaxJobs: 99, MaxArraySize: 1001, JobRequeue: true,
 		MemConsumed: true,
+		CyclicCores: true,
 		WholeCores:  true, EnforceLimits: "NO", QueueDepth: 17, NeedAccount: true, MaxScript: 1234, MaxStored: 1 << 30,
 		DefaultAccount: "a",
 		SwitchWaitS:    300, GPUMemMarginMiB: 2000, MailProg: "/bin/mail",

@@ -53,6 +53,8 @@ func (c *Config) Model() *model.Config {
 	}
 	m.Params.InactiveS = c.InactiveLimitS
 	m.Params.WholeSockets = c.Select.Unit == UnitSocket
+	m.Params.WholeNodes = c.Select.Unit == UnitNode
+	m.Params.CyclicCores = c.Select.Unit == UnitCore && !c.Select.BlockDistCores
 	m.Params.UserTriggers = hasFold(splitList(c.SlurmctldParameters), userTriggers)
 	m.Params.Crontabs = slices.Contains(c.ScronParameters, scronEnable)
 	m.Params.CronCancel = slices.Contains(c.ScronParameters, scronCancel)

@@ -185,6 +185,8 @@ type Params struct {
 	InactiveS       int64  // InactiveLimit: how long an allocation's command may not be heard of; 0: any time
 	WholeSockets    bool   // CPUs are given out in whole sockets, where a partition says nothing else
 	UserTriggers    bool   // allow_user_triggers: users other than root and SlurmUser may have triggers
+	CyclicCores     bool   // cores are taken from a node's sockets in turn: CR_Core without CR_CORE_DEFAULT_DIST_BLOCK
+	WholeNodes      bool   // SelectType=select/linear: jobs get all CPUs of their nodes
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -267,6 +269,8 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Int(c, &x.InactiveS)
 	wire.Bool(c, &x.WholeSockets)
 	wire.Bool(c, &x.UserTriggers)
+	wire.Bool(c, &x.CyclicCores)
+	wire.Bool(c, &x.WholeNodes)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

@@ -352,6 +352,33 @@ type BindWish struct {
 	TasksPerGPU int32 // --ntasks-per-gpu: number of a step's tasks that see each GPU
 }
 
+// BlockCores and CyclicCores are how --distribution wishes a node's cores to be chosen (see SocketDist).
+const (
+	BlockCores  = "block"  // from as few sockets as possible
+	CyclicCores = "cyclic" // from all sockets in turn
+)
+
+// SocketDist gives how the job wishes the cores of a node to be chosen among its sockets: BlockCores, CyclicCores, or
+// "" as the cluster does. The planes of --distribution=plane are blocks.
+func (x *BindWish) SocketDist() string {
+	if x == nil {
+		return ""
+	}
+	dist, _, _ := strings.Cut(x.Dist, ",")
+	parts := strings.Split(dist, ":")
+	switch {
+	case strings.HasPrefix(dist, "plane"):
+		return BlockCores
+	case len(parts) < 2:
+		return ""
+	case parts[1] == "block":
+		return BlockCores
+	case parts[1] == "cyclic" || parts[1] == "fcyclic":
+		return CyclicCores
+	}
+	return ""
+}
+
 func (x *BindWish) Wire(c *wire.C) {
 	wire.Text(c, &x.GPU, MaxText)
 	wire.Text(c, &x.CPU, MaxText)

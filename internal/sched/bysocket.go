@@ -220,10 +220,22 @@ func addBySocket(a, b []int) []int {
 	return a
 }
 
+// wholes gives the sets of CPUs of which a job gets all or none: sockets, or the node.
+func (r *room) wholes(rq *Request) []model.Bits {
+	if rq.wholeNode {
+		return []model.Bits{span(0, int(r.def.CPUs))}
+	}
+	out := make([]model.Bits, r.sockets())
+	for s := range out {
+		out[s] = socketCPUs(r.def, s)
+	}
+	return out
+}
+
 // freeSockets gives the sockets of which all CPUs that jobs can get are in a set, and these CPUs.
-func (r *room) freeSockets(set model.Bits) (out []model.Bits, all model.Bits) {
-	for s := range r.sockets() {
-		mine := room{def: r.def, cpus: r.def.JobCPUs().And(socketCPUs(r.def, s))}
+func (r *room) freeSockets(rq *Request, set model.Bits) (out []model.Bits, all model.Bits) {
+	for _, socket := range r.wholes(rq) {
+		mine := room{def: r.def, cpus: r.def.JobCPUs().And(socket)}
 		mine.wholeCores()
 		if mine.cpus.Empty() || !set.Contains(mine.cpus) {
 			continue
@@ -248,10 +260,10 @@ func (r *room) onlySockets(rq *Request) *room {
 			x.cpus = r.def.JobCPUs().First(min(r.nfree, r.def.JobCPUCount()))
 		}
 		var list []model.Bits
-		list, x.cpus = x.freeSockets(x.cpus)
+		list, x.cpus = x.freeSockets(rq, x.cpus)
 		x.levels = slices.Clone(r.levels)
 		for i := range x.levels {
-			_, x.levels[i] = x.freeSockets(x.levels[i])
+			_, x.levels[i] = x.freeSockets(rq, x.levels[i])
 		}
 		x.nfree = 0
 		most := r.nfree
@@ -367,12 +379,12 @@ func (r *room) socketsAt(rq *Request, tasks, cpus int, near model.Bits, sets []m
 		level, away int
 	}
 	var list []socket
-	for s := range r.sockets() {
-		one := socket{cpus: r.cpus.And(socketCPUs(r.def, s)), tasks: tasks}
+	for s, whole := range r.wholes(rq) {
+		one := socket{cpus: r.cpus.And(whole), tasks: tasks}
 		if one.cpus.Empty() {
 			continue
 		}
-		if rq.TasksPerSocket > 0 && !rq.Overcommit {
+		if rq.TasksPerSocket > 0 && !rq.Overcommit && !rq.wholeNode {
 			one.tasks = min(rq.TasksPerSocket, r.tasksOfSocket(rq, s))
 		}
 		if !near.Empty() && !near.Overlaps(one.cpus) {
@@ -408,6 +420,88 @@ func (r *room) socketsAt(rq *Request, tasks, cpus int, near model.Bits, sets []m
 		take(&list[i])
 	}
 	if left > 0 || out.Count() < count || out.Count() > r.nfree {
+		return nil
+	}
+	return out
+}
+
+// Cores by socket (SelectTypeParameters=CR_Core, CR_CORE_DEFAULT_DIST_BLOCK, --distribution=*:block), as Slurm's 22.05
+// chooses them. In blocks: on the socket that has just enough free, otherwise on those with the most. In turn: tasks of
+// one CPU a core of each socket in turn; larger tasks whole on one socket, the first with room, and if there are not
+// enough such places, again a core of each in turn.
+
+// coresOf chooses count CPUs of a set for a number of tasks, 0 if it is not known for how many; nil if there are fewer.
+func (r *room) coresOf(rq *Request, set model.Bits, tasks, count int) model.Bits {
+	if rq.sockets == "" || r.sockets() == 1 || set.Count() <= count {
+		return set.First(count)
+	}
+	free := make([]model.Bits, r.sockets())
+	for s := range free {
+		free[s] = set.And(socketCPUs(r.def, s))
+	}
+	if rq.sockets == model.BlockCores {
+		return fewest(free, count)
+	}
+	var out model.Bits
+	if rq.CPUsPerTask > 1 && !rq.Overcommit && tasks > 0 {
+		out = r.wholeTasks(rq, free, tasks)
+		if out.Count() > count { // tasks that share a core are together
+			out = nil
+		}
+	}
+	unit := 1
+	if r.inCores(rq) {
+		unit = max(1, int(r.def.ThreadsPerCore))
+	}
+	for s := range free {
+		free[s] = free[s].Minus(out)
+	}
+	for left := count - out.Count(); left > 0; {
+		for s := range free {
+			core := free[s].First(min(unit, left))
+			out, free[s] = out.Or(core), free[s].Minus(core)
+			left -= core.Count()
+		}
+	}
+	return out
+}
+
+// fewest gives count CPUs of as few sockets as possible; the sockets' free CPUs are at least as many.
+func fewest(free []model.Bits, count int) (out model.Bits) {
+	byRoom := slices.Clone(free)
+	slices.SortStableFunc(byRoom, func(a, b model.Bits) int { return cmp.Compare(b.Count(), a.Count()) })
+	best := byRoom[0]
+	for _, socket := range free {
+		if n := socket.Count(); n >= count && n < best.Count() {
+			best = socket
+		}
+	}
+	if best.Count() >= count {
+		return best.First(count)
+	}
+	for _, socket := range byRoom {
+		out = out.Or(socket.First(min(socket.Count(), count-out.Count())))
+	}
+	return out
+}
+
+// wholeTasks gives CPUs for tasks of several, each task on one socket; nil if there is no room for all of them.
+func (r *room) wholeTasks(rq *Request, free []model.Bits, tasks int) (out model.Bits) {
+	one := *rq
+	one.PerNode, one.MinCPUs = 1, 0
+	for _, socket := range free {
+		n := min(tasks, r.tasksIn(&one, socket.Count()))
+		if n == 0 {
+			continue
+		}
+		cpus := socket.First(r.round(&one, n, n*rq.CPUsPerTask))
+		if cpus == nil {
+			continue
+		}
+		out = out.Or(cpus)
+		tasks -= n
+	}
+	if tasks > 0 {
 		return nil
 	}
 	return out

@@ -135,7 +135,7 @@ func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []m
 		return r.cpusBySocket(rq, count, sockets)
 	}
 	if near == nil || near.Contains(free) {
-		return free.First(count)
+		return r.coresOf(rq, free, tasks, count)
 	}
 	here := free.Minus(free.Minus(near))
 	if r.inCores(rq) { // a core that is near only in part is not
@@ -145,9 +145,9 @@ func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []m
 	}
 	n := here.Count()
 	if n >= count {
-		return here.First(count)
+		return r.coresOf(rq, here, tasks, count)
 	}
-	rest := free.Minus(here).First(count - n)
+	rest := r.coresOf(rq, free.Minus(here), 0, count-n)
 	if rest == nil && count > n {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (r *room) cpusByGPUs(rq *Request, na *model.NodeAlloc, tasks, cpus int) mod
 		if here.Count() < count {
 			return nil
 		}
-		out = out.Or(here.First(count))
+		out = out.Or(r.coresOf(rq, here, n, count))
 	}
 	if out.Count() != r.round(rq, tasks, cpus) {
 		return nil

@@ -92,7 +92,7 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) nodeNe
 		rq.MemPerCPU*int64(nd.cpus) > rq.MaxMem) {
 		nd.never = true
 	}
-	if rq.Exclusive {
+	if rq.Exclusive || rq.wholeNode {
 		nd.cpus = all
 	}
 	nd.place, nd.per, nd.all = rq.shareAt, rq.Share, all

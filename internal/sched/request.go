@@ -47,6 +47,8 @@ type Request struct {
 	topology     string // the partition's; "": the default one
 	wholeCores   bool
 	wholeSockets bool
+	wholeNode    bool   // it gets all CPUs of its nodes, which are one socket as far as wholeSockets goes
+	sockets      string // how cores are chosen among sockets: model.BlockCores...; "": the first ones
 	perSocket    int    // most CPUs of a socket, for all jobs of the partition together; 0: no limit
 	part         string // the partition, if it limits CPUs or gives out whole sockets
 	memConsumed  bool
@@ -63,7 +65,14 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 		memConsumed: params.MemConsumed}
 	r.LLN, r.gpuMargin = params.LLN || p.LLN, params.GPUMemMarginMiB
 	r.topology, r.noticeS = p.Topology, sp.NoticeS()
-	r.wholeSockets = params.SocketsOf(p)
+	r.wholeNode = params.WholeNodes && !r.Exclusive
+	r.wholeSockets = params.SocketsOf(p) || r.wholeNode
+	if r.wholeCores {
+		r.sockets = model.BlockCores
+		if params.CyclicCores {
+			r.sockets = model.CyclicCores
+		}
+	}
 	if r.perSocket = int(p.MaxCPUsPerSocket); r.perSocket > 0 || r.wholeSockets || r.MaxCPUs > 0 {
 		r.part = p.Name
 	}
@@ -102,6 +111,9 @@ func (r *Request) more(m *model.Needs) {
 		if n := k * r.CPUsPerTask; r.PerCore == 0 || n < r.PerCore {
 			r.PerCore = n
 		}
+	}
+	if way := m.Bind.SocketDist(); way != "" && r.wholeCores {
+		r.sockets = way
 	}
 	r.OfSocket, r.Index = m.GPUsPerSocket, m.GPUIndex
 	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread

@@ -193,10 +193,16 @@ func (r *room) leastAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits
 		}
 		left := count - have
 		here := l.And(near)
-		if n := here.Count(); n < left {
-			return sure.Or(here).Or(l.Minus(here).First(left - n))
+		if near == nil {
+			here = l
 		}
-		return sure.Or(here.First(left))
+		if have > 0 {
+			tasks = 0
+		}
+		if n := here.Count(); n < left {
+			return sure.Or(here).Or(r.coresOf(rq, l.Minus(here), 0, left-n))
+		}
+		return sure.Or(r.coresOf(rq, here, tasks, left))
 	}
 	if !plain {
 		return nil

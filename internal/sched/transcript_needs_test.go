@@ -123,6 +123,9 @@ func (c *cluster) needs(w words) *model.Needs {
 		GresBind: map[string]model.GresBinding{"enforced": model.BindEnforced,
 			"disabled": model.BindDisabled}[w.named["bind"]]}
 	m.Segment = int32(w.num("segment"))
+	if dist := w.named["dist"]; dist != "" {
+		m.Bind = &model.BindWish{Dist: dist}
+	}
 	switch {
 	case w.has("together"):
 		m.Segments = model.SegmentsTogether

@@ -282,6 +282,8 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		p := &c.cfg.Params
 		p.WholeSockets = slices.Contains(w.plain, "wholesockets")
 		p.WholeCores, p.MemConsumed = w.has("wholecores") || p.WholeSockets, !w.has("nomem")
+		p.WholeNodes = slices.Contains(w.plain, "linear")
+		p.CyclicCores = slices.Contains(w.plain, "cyclic")
 		p.LimitStop, p.Preempt.Youngest = slices.Contains(w.plain, "limitstop"), slices.Contains(w.plain, "youngest")
 		p.Preempt.Strict = slices.Contains(w.plain, "strict")
 		p.TopoOptional, p.Dragonfly = slices.Contains(w.plain, "optional"), slices.Contains(w.plain, "dragonfly")
