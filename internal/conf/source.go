@@ -415,7 +415,10 @@ scan:
 //	SlurmctldHost=here(127.0.0.1:6817)
 //
 // cancels the lines above for the named settings, as if those lines were not there. With it a file can include another
-// one and replace some settings. Node, partition and set lines can't be unset.
+// one and replace some settings. Node, partition and set lines can't be unset, but where nodes are can (placeKeys).
+
+// placeKeys are the keys of node lines that Unset may name: another machine's addresses.
+var placeKeys = []string{"NodeHostname", "NodeAddr", "BcastAddr", "Port"}
 
 // unset is a name in an Unset line.
 type unset struct {
@@ -433,7 +436,7 @@ func (r *reader) unsetLine(rest string, at pos) {
 		r.unset = append(r.unset, unset{name, at})
 		for i := range r.out {
 			s := &r.out[i]
-			if len(s.pairs) > 0 && recordKey(s.pairs[0].key) == "" {
+			if len(s.pairs) > 0 && (recordKey(s.pairs[0].key) == "") != hasFold(placeKeys, name) {
 				s.pairs = dropKey(s.pairs, name)
 			}
 		}
@@ -453,7 +456,7 @@ func dropKey(pairs []pair, name string) []pair {
 // checkUnset reports names in Unset lines that no setting has.
 func (l *loader) checkUnset(list []unset) {
 	for _, u := range list {
-		if l.settings.byName[strings.ToLower(u.key)] == nil {
+		if l.settings.byName[strings.ToLower(u.key)] == nil && !hasFold(placeKeys, u.key) {
 			hint := "see gbatch.conf(5) for the settings"
 			if near := nearest(u.key, l.settings.names()); near != "" {
 				hint = "write Unset " + near

@@ -10,7 +10,8 @@ import (
 // without the other file's controllers.
 func TestUnset(t *testing.T) {
 	const there = "ClusterName=c\nSlurmctldHost=far(10.0.0.1:7000)\nSlurmctldHost=farther\nStateSaveLocation=/far " +
-		"KillWait=7\nNodeName=n[1-2] CPUs=2 RealMemory=100\nPartitionName=p Nodes=ALL Default=YES\n"
+		"KillWait=7\nNodeName=n[1-2] NodeHostname=far NodeAddr=far[1-2] Port=7001 CPUs=2 RealMemory=100\n" +
+		"PartitionName=p Nodes=ALL Default=YES\n"
 	for name, c := range map[string]struct {
 		text string
 		want string // part of the only problem; "": none
@@ -19,6 +20,8 @@ func TestUnset(t *testing.T) {
 			"statesavelocation\nSlurmctldHost=here(127.0.0.1:6900)\nStateSaveLocation=/here\n", ""},
 		"commented": {"Include there.conf\nunset SlurmctldHost StateSaveLocation # all of " +
 			"it\nSlurmctldHost=here(127.0.0.1:6900)\nStateSaveLocation=/here\n", ""},
+		"of nodes": {"Include there.conf\nUnset SlurmctldHost,StateSaveLocation,NodeAddr,nodehostname,Port,BcastAddr\n" +
+			"SlurmctldHost=here(127.0.0.1:6900)\nStateSaveLocation=/here\n", ""},
 		"misspelt": {"Include there.conf\nUnset SlurmctldHost,StateSaveLocatoin\nSlurmctldHost=here(127.0.0.1:6900)\n",
 			`gbatch.conf:2: Unset: "StateSaveLocatoin" is not a setting; write Unset StateSaveLocation`},
 		"no setting": {"Include there.conf\nUnset\n", "gbatch.conf:2: Unset names no setting"},
@@ -45,6 +48,13 @@ func TestUnset(t *testing.T) {
 				cfg.KillWaitS != 7 || len(cfg.Nodes) != 2 {
 				t.Errorf("controllers %+v, state in %s, KillWait %d, %d nodes", cfg.Controllers, cfg.StateSaveLocation,
 					cfg.KillWaitS, len(cfg.Nodes))
+			}
+			want := "far far2"
+			if name == "of nodes" {
+				want = "n2 n2"
+			}
+			if d := &cfg.Nodes[1]; d.Hostname+" "+d.Addr != want {
+				t.Errorf("n2 is %s at %s, want %s", d.Hostname, d.Addr, want)
 			}
 		})
 	}

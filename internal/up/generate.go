@@ -235,6 +235,7 @@ var overridden = []string{
 	"AccountingStorageType,AccountingStorageHost,AccountingStoragePort,AccountingStorageBackupHost",
 	"StateSaveLocation,SlurmdSpoolDir,DbdStateLocation,LocalSocketDir,PKIDir",
 	"SlurmctldLogFile,SlurmdLogFile,DbdLogFile,SlurmctldPidFile,SlurmdPidFile",
+	"NodeHostname,NodeAddr,BcastAddr,Port",
 }
 
 // confText is a new DIR's gbatch.conf.

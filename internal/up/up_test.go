@@ -372,9 +372,19 @@ func TestTwoDirs(t *testing.T) {
 
 // TestConf: every node that a given configuration defines becomes a virtual node on this machine.
 func TestConf(t *testing.T) {
-	file, err := filepath.Abs("../conf/testdata/samples/slurm.conf")
+	site := t.TempDir()
+	if err := os.CopyFS(site, os.DirFS("../conf/testdata/samples")); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(site, "slurm.conf")
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
+	}
+	const nodes = "NodeName=gpu-node[01-08] "
+	there := strings.Replace(string(text), nodes, nodes+"NodeAddr=gpu[01-08].site Port=7001 ", 1)
+	if err := os.WriteFile(file, []byte(there), 0o600); err != nil || there == string(text) {
+		t.Fatalf("no addresses of nodes written: %v", err)
 	}
 	dir := filepath.Join(t.TempDir(), "samples")
 	c, out := mustUp(t, Options{Dir: dir, Conf: file})
@@ -396,6 +406,9 @@ func TestConf(t *testing.T) {
 	}
 	if cfg.Controllers[0].Name != "ctl1" || cfg.SlurmdSpoolDir != filepath.Join(c.Dir, "state", "node-%n") {
 		t.Errorf("places aren't replaced: %+v", cfg)
+	}
+	if d := &cfg.Nodes[0]; d.Addr != d.Name || d.Hostname != d.Name {
+		t.Errorf("node %s is said to be %s at %s", d.Name, d.Hostname, d.Addr)
 	}
 }
 
