@@ -241,6 +241,17 @@ SwitchName=top Switches=s[0-1]
 	if got := c.Topology.Path("zz"); got != nil {
 		t.Errorf("path of zz: %v", got)
 	}
+	// A fat tree: switches side by side are one.
+	c, problems := LoadFS(files("TopologyPlugin=topology/tree", TopologyFile, "SwitchName=root Switches=t[0-1],u\n"+
+		"SwitchName=s0 Nodes=n[1-2]\nSwitchName=s1 Nodes=n3\nSwitchName=u Nodes=n4\nSwitchName=t0 Switches=s[0-1]\n"+
+		"SwitchName=t1 Switches=s1,s0\n"), MainFile)
+	const same = "topology.conf:6: note: switch t1 is above the same ones as t0, which stands for both; remove it"
+	if c == nil || lines(problems) != same {
+		t.Fatalf("a fat tree\n got %s\nwant %s", lines(problems), same)
+	}
+	if got := c.Topology.Path("n3"); len(c.Topology.Switches) != 5 || !slices.Equal(got, []string{"s1", "t0", "root"}) {
+		t.Errorf("path of n3 in a fat tree: %v, %d switches", got, len(c.Topology.Switches))
+	}
 	c = mustLoad(t, "TopologyPlugin=topology/block", TopologyFile,
 		"BlockName=b0 Nodes=n[1-2]\nBlockName=b1 Nodes=n[3-4]\nBlockSizes=2\n")
 	if m := c.Model().Blocks; m == nil || len(m.List) != 2 || m.Sizes[0] != 2 ||
@@ -258,8 +269,8 @@ SwitchName=top Switches=s[0-1]
 			"defined twice, first in line 1; remove one of the lines",
 		"SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n1": "topology.conf:2: node n1 is on " +
 			"both switch a and b; name it in one of them",
-		"SwitchName=a Nodes=n[1-4]\nSwitchName=b Switches=a\nSwitchName=c Switches=a": "topology.conf:3: switch a is below " +
-			"both b and c; name it in one of them",
+		"SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[3-4]\nSwitchName=c Switches=a\nSwitchName=d " +
+			"Switches=a,b": "topology.conf:4: switch a is below both c and d; name it in one of them",
 		"SwitchName=a Switches=zz": "topology.conf:1: switch a names switch zz, which isn't defined; add a " +
 			"SwitchName line for it",
 		"SwitchName=a": "topology.conf:1: switch a needs either nodes or switches; write either " +

@@ -257,8 +257,44 @@ func (l *loader) addUnit(t *Topology, index map[string]int, u *unitLine) {
 	t.Switches = append(t.Switches, s)
 }
 
+// joinParallel leaves out switches that join the same switches as an earlier one: the upper level of a fat tree, which
+// is one switch as far as placing jobs goes.
+func (l *loader) joinParallel(t *Topology, index map[string]int) {
+	first, same := map[string]string{}, map[string]string{}
+	kept := t.Switches[:0:0]
+	for _, s := range t.Switches {
+		below := slices.Sorted(slices.Values(s.Children))
+		key := strings.Join(below, ",")
+		if as := first[key]; key != "" && as != "" {
+			l.probs.notef(pos{s.File, s.Line}, "remove it", "%s %s is above the same ones as %s, which stands for both",
+				t.words().unit, s.Name, as)
+			same[s.Name] = as
+			continue
+		}
+		first[key] = s.Name
+		kept = append(kept, s)
+	}
+	if len(same) == 0 {
+		return
+	}
+	clear(index)
+	for i := range kept {
+		s := &kept[i]
+		index[s.Name] = i
+		for k, child := range s.Children {
+			if as := same[child]; as != "" {
+				s.Children[k] = as
+			}
+		}
+		slices.Sort(s.Children)
+		s.Children = slices.Compact(s.Children)
+	}
+	t.Switches = kept
+}
+
 // checkTree checks that the switches form trees and that each node is on one leaf. It gives the leaf of each node.
 func (l *loader) checkTree(t *Topology, index map[string]int) map[string]string {
+	l.joinParallel(t, index)
 	say := t.words()
 	parent := map[string]string{}
 	leafOf := map[string]string{}
