@@ -503,8 +503,23 @@ func (c *Controller) config(_ context.Context, who *caller, _ *proto.Empty) (*pr
 	reply := &proto.ConfigReply{Config: &cfg, Paths: c.opts.Paths, Now: c.now(), BootAt: c.bootAt}
 	for _, l := range v.Config().Licenses {
 		reply.LicensesInUse = append(reply.LicensesInUse, model.LicenseCount{Name: l.Name, Count: v.LicensesInUse(l.Name)})
+		reply.LicensesReserved = append(reply.LicensesReserved, model.LicenseCount{Name: l.Name,
+			Count: licensesReserved(v, l.Name, reply.Now)})
 	}
 	return reply, nil
+}
+
+// licensesReserved gives how many of a license the reservations have that are active at a time.
+func licensesReserved(v *state.View, name string, now model.Time) (n int64) {
+	v.Reservations(func(r *model.Reservation) bool {
+		for _, l := range r.Licenses {
+			if l.Name == name && r.Start <= now && now < r.End {
+				n += l.Count
+			}
+		}
+		return true
+	})
+	return n
 }
 
 // ownCounters are counters that sdiag does not have.

@@ -1,6 +1,9 @@
 package clustertext
 
 import (
+	"cmp"
+	"slices"
+
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
@@ -43,16 +46,16 @@ func ControllersJSON() []slurmjson.Field[proto.ControllerState] {
 	}
 }
 
-// LicenseOf is a license, and how many of it jobs hold.
+// LicenseOf is a license, and how many of it jobs and active reservations hold.
 type LicenseOf struct {
 	*model.LicenseCount
-	Used int64
+	Used, Reserved int64
 }
 
 // Free gives how many are left: none where the configuration has fewer than jobs hold.
 func (l *LicenseOf) Free() int64 { return max(0, l.Count-l.Used) }
 
-// LicensesOf gives the licenses of a configuration in its order, or the named one.
+// LicensesOf gives the licenses of a configuration by name, or the named one.
 func LicensesOf(reply *proto.ConfigReply, name string) (out []LicenseOf) {
 	for i := range reply.Config.Licenses {
 		l := LicenseOf{LicenseCount: &reply.Config.Licenses[i]}
@@ -64,8 +67,14 @@ func LicensesOf(reply *proto.ConfigReply, name string) (out []LicenseOf) {
 				l.Used = u.Count
 			}
 		}
+		for _, u := range reply.LicensesReserved {
+			if u.Name == l.Name {
+				l.Reserved = u.Count
+			}
+		}
 		out = append(out, l)
 	}
+	slices.SortFunc(out, func(a, b LicenseOf) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -77,7 +86,7 @@ func LicenseJSON() []slurmjson.Field[LicenseOf] {
 		{Name: "Used", Int: func(l *LicenseOf) int64 { return l.Used }},
 		{Name: "Free", Int: (*LicenseOf).Free},
 		{Name: "Remote", Type: slurmjson.Boolean},
-		{Name: "Reserved", Type: slurmjson.Integer},
+		{Name: "Reserved", Int: func(l *LicenseOf) int64 { return l.Reserved }},
 		{Name: "LastConsumed", Type: slurmjson.Integer},
 		{Name: "LastDeficit", Type: slurmjson.Integer},
 		{Name: "LastUpdate", Type: slurmjson.Integer},

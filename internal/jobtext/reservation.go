@@ -100,7 +100,7 @@ func ShowReservation(v *model.Reservation, size *proto.ResvSize, now model.Time,
 	r := &KeyValues{}
 	r.line(KV("ReservationName", v.Name), KV("StartTime", at.Stamp(v.Start, "N/A")), KV("EndTime", at.Stamp(v.End, "N/A")),
 		KV("Duration", walltime.ElapsedLimit(int64(v.End-v.Start)/1000, false)))
-	r.line(KV("Nodes", hostlist.CompressSorted(v.Nodes)), KV("NodeCnt", len(v.Nodes)), KV("CoreCnt", size.Cores),
+	r.line(KV("Nodes", orNull(hostlist.CompressSorted(v.Nodes))), KV("NodeCnt", len(v.Nodes)), KV("CoreCnt", size.Cores),
 		KV("Features", orNull(v.Features)),
 		KV("PartitionName", orNull(v.Partition)), KV("Flags", strings.Join(flags, ",")))
 	for i, name := range v.Nodes[:min(len(v.Parts), len(v.Nodes))] {

@@ -189,6 +189,8 @@ type ConfigReply struct {
 	BootAt model.Time
 
 	LicensesInUse []model.LicenseCount // in the order of Config.Licenses
+
+	LicensesReserved []model.LicenseCount // what active reservations have of them, in the same order
 }
 
 func (x *ConfigReply) Wire(c *wire.C) {
@@ -197,6 +199,7 @@ func (x *ConfigReply) Wire(c *wire.C) {
 	wire.Int(c, &x.Now)
 	wire.Int(c, &x.BootAt)
 	wire.List(c, &x.LicensesInUse, model.MaxFew)
+	wire.List(c, &x.LicensesReserved, model.MaxFew)
 }
 
 // AcctRequest asks the accounting daemon for job records. Answered by a stream of RecordsChunk, ordered by job and

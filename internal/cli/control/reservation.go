@@ -41,7 +41,7 @@ func (c *control) createReservation(ch *change) error {
 	case !has("EndTime", "Duration"):
 		return errors.New("An end time or duration must be given.  No reservation created.")
 	case !has("Nodes", "NodeList", "NodeCnt", "NodeCount", "CoreCnt", "CoreCount", "TRES", "TRESPerNode", "Licenses",
-		"License", "PartitionName", "Partition"):
+		"License", "PartitionName", "Partition", "BurstBuffer", "Watts"): // the last two are refused with their reasons
 		return errors.New("CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified.  No " +
 			"reservation created.")
 	case !has("Users", "User", "Accounts", "Account", "Groups", "Group"):

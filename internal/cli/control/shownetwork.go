@@ -37,8 +37,8 @@ func (c *control) showLicenses(name string) error {
 		if c.oneLine {
 			sep = " "
 		}
-		fmt.Fprintf(c.Stdout, "LicenseName=%s%sTotal=%d Used=%d Free=%d Reserved=0 Remote=no\n", l.Name, sep, l.Count, l.Used,
-			l.Free())
+		fmt.Fprintf(c.Stdout, "LicenseName=%s%sTotal=%d Used=%d Free=%d Reserved=%d Remote=no\n", l.Name, sep, l.Count,
+			l.Used, l.Free(), l.Reserved)
 	}
 	switch {
 	case len(list) == 0 && name != "":
