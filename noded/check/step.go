@@ -102,9 +102,9 @@ func need(rq *proto.StepRequest) error {
 		return fmt.Errorf("%d generic resources, at most 64", len(n.Gres))
 	}
 	for _, g := range n.Gres {
-		if g.Count < 0 || g.Count > steplayout.MaxIndex || g.Per > model.PerTask || len(g.Name) > maxStepEntry ||
+		if g.Count < 0 || g.Per > model.PerTask || len(g.Name) > maxStepEntry ||
 			len(g.Type) > maxStepEntry {
-			return fmt.Errorf("%d of %s", g.Count, clip(steplayout.GresName(g.Name, g.Type), maxName))
+			return fmt.Errorf("a step can't have %d of %s", g.Count, clip(steplayout.GresName(g.Name, g.Type), maxName))
 		}
 	}
 	return nil

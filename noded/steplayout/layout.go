@@ -24,6 +24,18 @@ type Job struct {
 	Alloc *model.Alloc
 }
 
+// onlyAsks reports whether a job has asked for a resource and holds none of it: one that is not used up (no_consume).
+// A step may ask for it too, and holds none either.
+func (j *Job) onlyAsks(g model.GresReq) bool {
+	is := func(name, typ string) bool { return name == g.Name && (g.Type == "" || typ == "" || typ == g.Type) }
+	for i := range j.Alloc.Nodes {
+		if slices.ContainsFunc(j.Alloc.Nodes[i].Gres, func(a model.GresAlloc) bool { return a.Name == g.Name }) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(j.Spec.Gres, func(r model.GresReq) bool { return is(r.Name, r.Type) })
+}
+
 // Holding is the resources of one running step that it does not share.
 type Holding struct {
 	ID    int32
@@ -224,7 +236,7 @@ func spread(j *Job, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed
 func unitsRoom(j *Job, nodes, room []int, need *proto.StepNeed) []int {
 	out := slices.Clone(room)
 	for _, g := range need.Gres {
-		if g.Per != model.PerTask || g.Count == 0 {
+		if g.Per != model.PerTask || g.Count == 0 || j.onlyAsks(g) {
 			continue
 		}
 		for i, n := range nodes {
@@ -406,9 +418,14 @@ func gresPerNode(j *Job, out []proto.StepNode, need *proto.StepNeed) ([][]model.
 	wants := make([][]model.GresReq, len(out))
 	each, inAll := []model.GresReq(nil), []model.GresReq(nil)
 	for _, g := range need.Gres {
-		if g.Per == model.PerJob {
+		switch {
+		case j.onlyAsks(g):
+		case g.Count > MaxIndex:
+			return nil, inSlurmsWords("Invalid generic resource (gres) specification: the step wants %d of %s: at most %d",
+				g.Count, GresName(g.Name, g.Type), MaxIndex)
+		case g.Per == model.PerJob:
 			inAll = append(inAll, g)
-		} else {
+		default:
 			each = append(each, g)
 		}
 	}
