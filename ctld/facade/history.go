@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/ctld/rest"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -24,10 +25,8 @@ func (q *request) history(kind string) (any, error) {
 	if rq.Of == 0 {
 		return nil, bad("history of %q: there is cluster, partition, account, qos, node, gpu, job", kind)
 	}
-	for _, v := range set["name"] {
-		for name := range strings.SplitSeq(v, ",") {
-			rq.Names = append(rq.Names, strings.TrimPrefix(name, "task-"))
-		}
+	for _, name := range rest.Words(set["name"]) {
+		rq.Names = append(rq.Names, strings.TrimPrefix(name, "task-"))
 	}
 	if id := strings.TrimPrefix(set.Get("job"), "task-"); id != "" {
 		n, err := strconv.ParseUint(id, 10, 32)

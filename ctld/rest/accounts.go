@@ -54,7 +54,7 @@ func (q *request) accounts(keep func(*model.Account) bool) (n int, err error) {
 }
 
 func listAccounts(q *request) error {
-	names, about := append(q.words("account"), q.words("name")...), q.words("description")
+	names, about := q.words("account", "name"), q.words("description")
 	_, err := q.accounts(func(a *model.Account) bool { return one(names, a.Name) && one(about, a.Description) })
 	return err
 }
@@ -87,8 +87,7 @@ func (q *request) userRecords(keep func(*model.User) bool) (n int, err error) {
 }
 
 func listUsers(q *request) error {
-	levels, accounts, names := q.words("admin_level"), q.words("default_account"), append(q.words("user"),
-		q.words("name")...)
+	levels, accounts, names := q.words("admin_level"), q.words("default_account"), q.words("user", "name")
 	keys := q.words("default_wckey")
 	_, err := q.userRecords(func(u *model.User) bool {
 		return one(levels, u.Admin.String()) && one(accounts, u.DefaultAccount) && one(names, u.Name) &&
@@ -105,20 +104,36 @@ func getUser(q *request) error {
 	return err
 }
 
+// Parameters that select associations, with Slurm's blanks.
+const (
+	onlyDefaults = "Filter to only defaults"
+	belowToo     = "Include sub acct information"
+)
+
+// within reports whether an account is one of those, or below one of them.
+func within(f *acctmgr.Facts, accounts []string, name string) bool {
+	for n := 0; name != "" && n <= len(f.Accounts); name, n = f.Parent(name), n+1 {
+		if one(accounts, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // assocFilter reads the parameters that select associations.
 func (q *request) assocFilter(f *acctmgr.Facts) func(*model.Association) bool {
 	accounts, users, parts, parents := q.words("account"), q.words("user"), q.words("partition"),
 		q.words("parent_account")
 	ids, qos, clusters, def := q.words("id"), q.words("qos"), q.words("cluster"), q.words("default_qos")
-	defaults := q.flag("Filter to only defaults")
+	defaults, below := q.flag(onlyDefaults), q.flag(belowToo)
 	return func(a *model.Association) bool {
 		up := a.Account
 		if a.User == "" {
 			up = f.Parent(a.Account)
 		}
 		switch {
-		case !one(accounts, a.Account), !one(users, a.User), !one(parts, a.Partition), !one(parents, up), !one(def,
-			a.DefQOS),
+		case !one(accounts, a.Account) && !(below && within(f, accounts, a.Account)), !one(users, a.User),
+			!one(parts, a.Partition), !one(parents, up), !one(def, a.DefQOS),
 			!one(clusters, f.Cluster), !one(ids, strconv.FormatUint(uint64(a.ID), 10)):
 			return false
 		case len(qos) > 0 && !slices.ContainsFunc(a.QOS, func(name string) bool { return one(qos, name) }):

@@ -3,6 +3,7 @@ package rest
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,9 @@ func takeQOS(q *request, b *object) error {
 		if name == "" {
 			return badChange("a QOS needs a name")
 		}
+		if err := notDeleted(x, "DELETE qos/"+name); err != nil {
+			return err
+		}
 		set := qosSettings(x)
 		if err := b.top().err; err != nil {
 			return err
@@ -124,13 +128,15 @@ func deleteQOS(q *request) error {
 		func(f *acctmgr.Facts) bool { return f.QOS[strings.ToLower(q.name)] != nil })
 }
 
+// assocNames are the parameters that name associations.
+var assocNames = []string{"account", "cluster", "default_qos", "id", "parent_account", "partition", "qos", "user"}
+
 // deleteAssociations removes the associations that match: users from accounts, and accounts where no user is named.
 func deleteAssociations(q *request) error {
-	named := false
-	for _, p := range []string{"account", "user", "partition", "parent_account", "id", "qos", "cluster", "default_qos"} {
-		named = named || q.get(p) != ""
+	if err := q.noneEmpty(); err != nil {
+		return err
 	}
-	if !named {
+	if !slices.ContainsFunc(assocNames, func(name string) bool { return len(q.words(name)) > 0 }) {
 		return &fault{Number: errQuery, Detail: "say which associations: account=, user= ..."}
 	}
 	var gone []string
@@ -194,6 +200,9 @@ func takeClusters(q *request, b *object) error {
 		if err := q.ours(name); err != nil {
 			return err
 		}
+		if err := notDeleted(c, "nothing: the cluster serves this"); err != nil {
+			return err
+		}
 		c.ignore("controller", "flags", "nodes", "select_plugin", "associations", "rpc_version", "tres") // they describe
 	}
 	return nil
@@ -226,7 +235,7 @@ func takeWCKeys(q *request, b *object) error {
 		if name == "" || user == "" {
 			return badChange("a wckey needs a name and a user")
 		}
-		if err := notDeleted(w, "DELETE wckey/ID"); err != nil {
+		if err := q.flags(w, "DELETE wckey/ID"); err != nil {
 			return err
 		}
 		if c := w.str("cluster"); c != "" {

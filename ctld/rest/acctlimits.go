@@ -1,10 +1,12 @@
 package rest
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
 	"gbatch/internal/acctmgr"
+	"gbatch/internal/model"
 	"gbatch/internal/walltime"
 )
 
@@ -61,7 +63,7 @@ func (s *settings) amounts(o *object, name, key string) {
 	}
 }
 
-// in gives an object inside of others; nil: there is none.
+// at gives an object inside of others; nil: there is none.
 func (o *object) at(names ...string) *object {
 	for _, n := range names {
 		if o == nil {
@@ -72,36 +74,46 @@ func (o *object) at(names ...string) *object {
 	return o
 }
 
+// limits adds limits from where they stand in an object.
+func (s *settings) limits(o *object, list []acctmgr.Limit) {
+	for _, l := range list {
+		words := strings.Split(l.Path, "/")
+		last := len(words) - 1
+		s.kind(o.at(words[:last]...), words[last], l.Key, l.Kind)
+	}
+}
+
+func (s *settings) kind(o *object, name, key string, kind acctmgr.Kind) {
+	switch kind {
+	case acctmgr.Minutes:
+		s.minutes(o, name, key)
+	case acctmgr.Amounts:
+		s.amounts(o, name, key)
+	default:
+		s.limit(o, name, key)
+	}
+}
+
+// shares adds Fairshare. What is written of an association that has its parent's shares is read as that.
+func (s *settings) shares(o *object, name string) {
+	n := o.number(name)
+	switch {
+	case n.set && n.int() == model.ShareOfParent:
+		s.add("Fairshare", "parent")
+	case n.set && n.v > 0:
+		s.add("Fairshare", strconv.FormatInt(n.int(), 10))
+	}
+}
+
 // assocSettings reads the limits of an association.
 func assocSettings(o *object) (s settings) {
 	s.text(o.at("default"), "qos", "DefaultQOS")
 	if list, ok := o.list("qos"); ok && len(list) > 0 {
 		s.add("QosLevel", strings.Join(list, ","))
 	}
-	if n := o.number("shares_raw"); n.set && n.v > 0 {
-		s.add("Fairshare", strconv.FormatInt(n.int(), 10))
-	}
-	s.limit(o, "priority", "Priority")
+	s.shares(o, "shares_raw")
 	s.text(o, "comment", "Comment")
-	jobs := o.at("max", "jobs")
-	s.limit(jobs, "active", "MaxJobs")
-	s.limit(jobs, "total", "MaxSubmitJobs")
-	s.limit(jobs, "accruing", "MaxJobsAccrue")
-	per := jobs.at("per")
-	s.limit(per, "count", "GrpJobs")
-	s.limit(per, "submitted", "GrpSubmitJobs")
-	s.limit(per, "accruing", "GrpJobsAccrue")
-	s.minutes(per, "wall_clock", "MaxWall")
-	tres := o.at("max", "tres")
-	s.amounts(tres, "total", "GrpTRES")
-	s.amounts(tres.at("group"), "minutes", "GrpTRESMins")
-	s.amounts(tres.at("group"), "active", "GrpTRESRunMins")
-	s.amounts(tres.at("minutes"), "total", "MaxTRESRunMins")
-	s.amounts(tres.at("minutes", "per"), "job", "MaxTRESMins")
-	s.amounts(tres.at("per"), "job", "MaxTRES")
-	s.amounts(tres.at("per"), "node", "MaxTRESPerNode")
-	s.minutes(o.at("max", "per", "account"), "wall_clock", "GrpWall")
-	s.limit(o.at("min"), "priority_threshold", "MinPrioThreshold")
+	s.limits(o, acctmgr.AssocLimits())
 	o.ignore("id", "lineage", "accounting") // they describe
 	return s
 }
@@ -131,26 +143,14 @@ func recordSettings(o *object) (s settings) {
 		s.amounts(o, x[0], x[1])
 	}
 	s.text(o, "comment", "Comment")
-	if n := o.number("fairshare"); n.set && n.v != 0 {
-		s.add("Fairshare", strconv.FormatInt(n.int(), 10))
-	}
+	s.shares(o, "fairshare")
 	return s
 }
 
 // qosSettings reads a QOS.
 func qosSettings(o *object) (s settings) {
 	s.text(o, "description", "Description")
-	if flags, ok := o.list("flags"); ok && len(flags) > 0 {
-		var list []string
-		for _, f := range flags {
-			if word := acctmgr.QOSFlag(f); word != "" {
-				list = append(list, word)
-			}
-		}
-		if len(list) > 0 {
-			s.add("Flags", strings.Join(list, ","))
-		}
-	}
+	s.flags(o)
 	s.limit(o, "priority", "Priority")
 	for _, x := range [][2]string{{"usage_factor", "UsageFactor"}, {"usage_threshold", "UsageThreshold"}} {
 		if n := o.number(x[0]); n.set {
@@ -177,31 +177,57 @@ func qosSettings(o *object) (s settings) {
 			s.add("LimitFactor", strconv.FormatFloat(n.v, 'f', -1, 64))
 		}
 	}
-	most := limits.at("max")
-	s.limit(most.at("active_jobs"), "accruing", "GrpJobsAccrue")
-	s.limit(most.at("active_jobs"), "count", "GrpJobs")
-	s.limit(most.at("jobs"), "count", "GrpSubmitJobs")
-	s.limit(most.at("jobs", "active_jobs", "per"), "account", "MaxJobsPerAccount")
-	s.limit(most.at("jobs", "active_jobs", "per"), "user", "MaxJobsPerUser")
-	s.limit(most.at("jobs", "per"), "account", "MaxSubmitJobsPerAccount")
-	s.limit(most.at("jobs", "per"), "user", "MaxSubmitJobsPerUser")
-	s.limit(most.at("accruing", "per"), "account", "MaxJobsAccruePerAccount")
-	s.limit(most.at("accruing", "per"), "user", "MaxJobsAccruePerUser")
-	tres := most.at("tres")
-	s.amounts(tres, "total", "GrpTRES")
-	s.amounts(tres.at("minutes"), "total", "GrpTRESMins")
-	s.amounts(tres.at("minutes", "per"), "qos", "GrpTRESRunMins")
-	s.amounts(tres.at("minutes", "per"), "job", "MaxTRESMins")
-	s.amounts(tres.at("minutes", "per"), "account", "MaxTRESRunMinsPerAccount")
-	s.amounts(tres.at("minutes", "per"), "user", "MaxTRESRunMinsPerUser")
-	s.amounts(tres.at("per"), "account", "MaxTRESPerAccount")
-	s.amounts(tres.at("per"), "job", "MaxTRESPerJob")
-	s.amounts(tres.at("per"), "node", "MaxTRESPerNode")
-	s.amounts(tres.at("per"), "user", "MaxTRESPerUser")
-	s.minutes(most.at("wall_clock", "per"), "qos", "GrpWall")
-	s.minutes(most.at("wall_clock", "per"), "job", "MaxWall")
-	s.limit(limits.at("min"), "priority_threshold", "MinPrioThreshold")
-	s.amounts(limits.at("min", "tres", "per"), "job", "MinTRESPerJob")
+	s.limits(o, acctmgr.QOSLimits())
 	o.ignore("id") // it describes
 	return s
+}
+
+// flags adds a QOS's flags: with ADD or REMOVE among the words the others are added or removed, otherwise the QOS has
+// these. gbatch's own flags stand beside Slurm's, and stay where they are not sent.
+func (s *settings) flags(o *object) {
+	words, given := o.list("flags")
+	own, ownGiven := o.at("gbatch").listOf("flags")
+	names := map[string]bool{}
+	sign := ""
+	for _, w := range slices.Concat(words, own) {
+		switch up := strings.ToUpper(w); up {
+		case "ADD", "REMOVE":
+			if sign != "" && sign != up {
+				o.fail("flags", "ADD or REMOVE", words)
+			}
+			sign = up
+		case "NOT_SET", "":
+		default:
+			name := acctmgr.QOSFlag(w)
+			if name == "" {
+				o.refuse("flags: '" + w + "' is no flag of a QOS here; there are " + strings.Join(acctmgr.QOSFlagWords(), ", "))
+				return
+			}
+			names[name] = true
+		}
+	}
+	if !ownGiven && len(words) == 0 || len(names) == 0 && slices.Contains(words, "NOT_SET") {
+		return // nothing is said
+	}
+	var has, others []string
+	for _, name := range model.QOSFlagNames() {
+		switch {
+		case names[name]:
+			has = append(has, name)
+		case acctmgr.OwnQOSFlag(name) && ownGiven, !acctmgr.OwnQOSFlag(name) && given:
+			others = append(others, name)
+		}
+	}
+	switch {
+	case sign == "REMOVE":
+		has, others = nil, has
+	case sign == "ADD":
+		others = nil
+	}
+	if len(has) > 0 {
+		*s = append(*s, "Flags+="+strings.Join(has, ","))
+	}
+	if len(others) > 0 {
+		*s = append(*s, "Flags-="+strings.Join(others, ","))
+	}
 }

@@ -35,6 +35,17 @@ func notDeleted(o *object, instead string) error {
 	return nil
 }
 
+// flags reads flags of accounts, users and associations: DELETED is refused, and what else is asked for is not done.
+func (q *request) flags(o *object, instead string) error {
+	list, _ := o.list("flags")
+	for _, f := range list {
+		if f != "" && f != "NONE" && !strings.EqualFold(f, "DELETED") {
+			q.warn(o.path + "flags: " + f + " is not supported here and was ignored")
+		}
+	}
+	return notDeleted(o, instead)
+}
+
 // posted reads a body and gives it to those who make its changes.
 func (q *request) posted(take ...func(*request, *object) error) error {
 	b, err := q.body()
@@ -76,7 +87,7 @@ func takeAccounts(q *request, b *object) error {
 		if name == "" {
 			return badChange("an account needs a name")
 		}
-		if err := notDeleted(a, "DELETE account/"+name); err != nil {
+		if err := q.flags(a, "DELETE account/"+name); err != nil {
 			return err
 		}
 		about, organization := a.str("description"), a.str("organization")
@@ -227,7 +238,7 @@ func takeUsers(q *request, b *object) error {
 		if name == "" {
 			return badChange("a user needs a name")
 		}
-		if err := notDeleted(u, "DELETE user/"+name); err != nil {
+		if err := q.flags(u, "DELETE user/"+name); err != nil {
 			return err
 		}
 		if old := u.str("old_name"); old != "" && old != name {
@@ -385,7 +396,7 @@ func takeAssociations(q *request, b *object) error {
 		if err := q.ours(a.str("cluster")); err != nil {
 			return err
 		}
-		if err := notDeleted(a, "DELETE association/"); err != nil {
+		if err := q.flags(a, "DELETE association/"); err != nil {
 			return err
 		}
 		var ofUser settings

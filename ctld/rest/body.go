@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"gbatch/internal/cli/env"
 )
 
 // body.go reads what clients send: JSON or YAML, with numbers plain or as {"set", "infinite", "number"}, and lists of
@@ -144,6 +146,13 @@ func (o *object) fail(name, want string, v any) {
 	}
 }
 
+// refuse notes a value that asks for what is not done here.
+func (o *object) refuse(why string) {
+	if top := o.top(); top.err == nil {
+		top.err = unsupported(o.path + why)
+	}
+}
+
 func brief(v any) string {
 	text, err := json.Marshal(v)
 	const most = 60
@@ -211,13 +220,18 @@ func (o *object) list(name string) ([]string, bool) {
 		}
 		return out, true
 	case string:
-		if v == "" {
-			return nil, true
-		}
-		return strings.Split(v, ","), true
+		return env.SplitIDs(v), true
 	}
 	o.fail(name, "a list of texts", v)
 	return nil, false
+}
+
+// listOf is list of an object that may be missing.
+func (o *object) listOf(name string) ([]string, bool) {
+	if o == nil {
+		return nil, false
+	}
+	return o.list(name)
 }
 
 // number is a number that can be missing or without a limit.
@@ -315,9 +329,7 @@ func (o *object) object(name string) *object {
 		o.fail(name, "an object", v)
 		return nil
 	}
-	sub := &object{path: o.path + name + ".", m: m, read: map[string]bool{}, in: o}
-	o.m["\x00"+name] = sub // for unread
-	return sub
+	return o.sub(name, name+".", m)
 }
 
 // objects gives a member that is a list of objects.
@@ -338,11 +350,20 @@ func (o *object) objects(name string) []*object {
 			o.fail(name, "a list of objects", v)
 			return nil
 		}
-		sub := &object{path: fmt.Sprintf("%s%s[%d].", o.path, name, i), m: m, read: map[string]bool{}, in: o}
-		o.m["\x00"+name+strconv.Itoa(i)] = sub
-		out = append(out, sub)
+		out = append(out, o.sub(name+strconv.Itoa(i), fmt.Sprintf("%s[%d].", name, i), m))
 	}
 	return out
+}
+
+// sub gives an object inside of this one: the same each time, so that it knows all that was read of it.
+func (o *object) sub(key, path string, m map[string]any) *object {
+	key = "\x00" + key
+	if sub, ok := o.m[key].(*object); ok {
+		return sub
+	}
+	sub := &object{path: o.path + path, m: m, read: map[string]bool{}, in: o}
+	o.m[key] = sub // for unread
+	return sub
 }
 
 // ignore marks members as read: they say nothing here.

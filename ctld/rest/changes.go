@@ -153,8 +153,11 @@ func tresWords(list []*object) string {
 		t.ignore("id")
 		count := t.number("count")
 		text := strconv.FormatInt(count.int(), 10)
-		if !count.set {
+		switch share, _ := t.boolean("percent"); {
+		case !count.set:
 			text = "-1"
+		case share: // in hundredths
+			text = strconv.FormatFloat(count.v/100, 'f', -1, 64) + "%"
 		}
 		out = append(out, name+"="+text)
 	}

@@ -16,7 +16,7 @@
 //	request.go   one request: its frame, its errors, lists that many share, the bytes of a user
 //	faults.go    Slurm's numbers and names of errors, and HTTP's
 //	rooms.go     paths that other packages answer
-//	routes.go operations.go   the table of operations, and finding one
+//	routes.go operations.go   the table of operations, finding one, and reading its parameters
 //	body.go      reading what clients send
 //	form.go      JSON or YAML, compressed or not
 //	rowgroups.go rows of a list that were made before

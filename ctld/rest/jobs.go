@@ -137,18 +137,21 @@ func listJobs(q *request) error {
 	rq := &proto.JobsRequest{}
 	f := &rq.Filter
 	f.States = model.JobStates()
-	f.Accounts, f.Partitions, f.QOS, f.Nodes = q.words("account"), q.words("partition"), q.words("qos"), q.words("node")
+	f.Accounts, f.Partitions, f.QOS = q.words("account"), q.words("partition"), q.words("qos")
 	f.Names, f.Reservations = q.words("job_name"), q.words("reservation")
 	var err error
-	if f.Jobs, err = jobRefs(append(q.words("job_id"), q.words("job_ids")...)); err != nil {
+	if f.Nodes, err = hosts(q.words("node")); err != nil {
 		return err
 	}
-	if list := append(q.words("state"), q.words("job_state")...); len(list) > 0 {
+	if f.Jobs, err = jobRefs(q.words("job_id", "job_ids")); err != nil {
+		return err
+	}
+	if list := q.words("state", "job_state"); len(list) > 0 {
 		if f.States, err = parseStates(list); err != nil {
 			return err
 		}
 	}
-	if f.Users, err = q.users(append(append(q.words("users"), q.words("user")...), q.words("user_name")...)); err != nil {
+	if f.Users, err = q.users(q.words("users", "user", "user_name")); err != nil {
 		return err
 	}
 	key := "jobs " + q.query.Encode()
@@ -365,7 +368,10 @@ func deleteJobs(q *request) error {
 			*x.to = []string{v}
 		}
 	}
-	f.Nodes, _ = b.list("nodes")
+	nodes, _ := b.list("nodes")
+	if f.Nodes, err = hosts(nodes); err != nil {
+		return err
+	}
 	states, _ := b.list("job_state")
 	if f.States, err = parseStates(states); err != nil {
 		return err
@@ -379,8 +385,12 @@ func deleteJobs(q *request) error {
 	if f.Users, err = q.users(users); err != nil {
 		return err
 	}
-	if err := q.done(b); err != nil {
+	if err := b.top().err; err != nil {
 		return err
+	}
+	if names := b.unread(); len(names) > 0 { // a filter that is spelled wrong must not select everything
+		return &fault{Number: errQuery, Detail: strings.Join(names[:min(len(names), maxOdd)], ", ") +
+			" is no member of a cancellation"}
 	}
 	filtered := len(f.Accounts)+len(f.Names)+len(f.Partitions)+len(f.QOS)+len(f.Reservations)+len(f.Nodes)+
 		len(f.States)+len(f.Users)+len(f.WCKeys) > 0

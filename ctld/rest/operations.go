@@ -28,9 +28,9 @@ func operations() []op {
 func ctldOperations() []op {
 	nodes, parts := blank("nodes", "last_update"), blank("partitions", "last_update")
 	resvs := blank("reservations", "last_update")
-	listed := []string{"update_time", "flags"}
-	jobs := append([]string{"account", "job_id", "job_name", "node", "partition", "qos", "reservation", "state",
-		"users"}, listed...)
+	listed := []string{"update_time", "~flags"} // everything is listed, with all that it has
+	jobs := append([]string{"account", "job_id", "job_ids", "job_name", "node", "partition", "qos", "reservation",
+		"state", "job_state", "users", "user", "user_name"}, listed...)
 	return []op{
 		{Method: get, Path: "/slurm/V/ping/", Name: "slurm_V_get_ping", Answer: "openapi_ping_array_resp", Run: getPing,
 			Blank: blank("pings"), About: "which controllers answer, and which leads"},
@@ -101,27 +101,28 @@ func ctldOperations() []op {
 func dbOperations() []op {
 	blankAccounts, blankUsers, blankAssocs := blank("accounts"), blank("users"), blank("associations")
 	blankQOS, blankGone := blank("qos"), blank("removed_associations")
-	ofAssocs := []string{"account", "cluster", "default_qos", "id", "parent_account", "partition", "qos", "user",
-		"Filter to only defaults"}
+	assocs := append(slices.Clone(assocNames), onlyDefaults, belowToo, "~Include deleted associations",
+		"~Include the raw QOS or delta_qos", "~Exclude limits from parents", "~format")
+	goneAssocs := append(slices.Clone(assocs), "~Include usage", "~usage_start", "~usage_end", "~Exclude parent id/name")
+	one := []string{"~with_assocs", "~with_coords", "~with_deleted"}
+	cluster := []string{"~cluster", "~flags", "~format", "~with_deleted"}
 	return []op{
 		{Method: get, Path: "/slurmdb/V/ping/", Name: "slurmdb_V_get_ping", Answer: "openapi_slurmdbd_ping_resp",
-			Run:   dbPing,
-			Blank: blank("pings"), About: "which gdbd answers"},
+			Run: dbPing, Blank: blank("pings"), About: "which gdbd answers"},
 		{Method: get, Path: "/slurmdb/V/diag/", Name: "slurmdb_V_get_diag", Answer: "openapi_slurmdbd_stats_resp",
 			Run: dbDiag, Blank: blank("@statistics"), About: "gdbd's statistics"},
 		{Method: get, Path: "/slurmdb/V/config", Name: "slurmdb_V_get_config", Answer: "openapi_slurmdbd_config_resp",
 			Run: dbConfig, About: "all accounts, users, associations, QOS and resources"},
 
 		{Method: get, Path: "/slurmdb/V/jobs/", Name: "slurmdb_V_get_jobs", Answer: "openapi_slurmdbd_jobs_resp",
-			Run: dbJobs,
-			Params: []string{"account", "job_name", "partition", "qos", "node", "state", "step", "start_time", "end_time",
-				"users",
-				"show_duplicates"}, Blank: blank("jobs"), About: "records of jobs"},
+			Run:    dbJobs,
+			Params: recordParams(), Blank: blank("jobs"), About: "records of jobs"},
 		{Method: get, Path: "/slurmdb/V/job/{job_id}", Name: "slurmdb_V_get_job", Answer: "openapi_slurmdbd_jobs_resp",
 			Run: dbJob, Blank: blank("jobs"), About: "one job's record"},
 
 		{Method: get, Path: "/slurmdb/V/accounts/", Name: "slurmdb_V_get_accounts", Answer: "openapi_accounts_resp",
-			Run: listAccounts, Params: []string{"account", "description"}, Blank: blankAccounts, About: "accounts"},
+			Run: listAccounts, Params: []string{"account", "name", "description", "~DELETED",
+				"~WithAssociations", "~WithCoordinators"}, Blank: blankAccounts, About: "accounts"},
 		{Method: post, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/accounts/",
 			Name: "slurmdb_V_post_accounts", Body: "openapi_accounts_resp",
 			Answer: "openapi_resp", Run: postAccounts, About: "makes or changes accounts"},
@@ -131,23 +132,25 @@ func dbOperations() []op {
 			Run:   postAccountsAssociation,
 			Blank: blank("#added_accounts"), About: "makes accounts with limits"},
 		{Method: get, Path: "/slurmdb/V/account/{account_name}", Name: "slurmdb_V_get_account",
-			Answer: "openapi_accounts_resp", Run: getAccount, Blank: blankAccounts, About: "one account"},
+			Answer: "openapi_accounts_resp", Run: getAccount, Params: one, Blank: blankAccounts, About: "one account"},
 		{Method: del, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/account/{account_name}",
 			Name:   "slurmdb_V_delete_account",
 			Answer: "openapi_accounts_removed_resp", Run: deleteAccount, Blank: blank("removed_accounts"),
 			About: "removes an account"},
 
 		{Method: get, Path: "/slurmdb/V/users/", Name: "slurmdb_V_get_users", Answer: "openapi_users_resp", Run: listUsers,
-			Params: []string{"admin_level", "default_account"}, Blank: blankUsers, About: "users"},
+			Params: []string{"admin_level", "default_account", "default_wckey", "name", "user", "~with_assocs",
+				"~with_coords", "~with_deleted", "~with_wckeys"}, Blank: blankUsers, About: "users"},
 		{Method: post, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/users/",
 			Name: "slurmdb_V_post_users", Body: "openapi_users_resp",
 			Answer: "openapi_resp", Run: postUsers, About: "makes or changes users"},
 		{Method: post, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/users_association/",
 			Name: "slurmdb_V_post_users_association",
 			Body: "openapi_users_add_cond_resp", Answer: "openapi_users_add_cond_resp_str", Run: postUsersAssociation,
-			Blank: blank("#added_users"), About: "makes users with associations and limits"},
+			Params: []string{"~update_time", "~flags"}, Blank: blank("#added_users"),
+			About: "makes users with associations and limits"},
 		{Method: get, Path: "/slurmdb/V/user/{name}", Name: "slurmdb_V_get_user", Answer: "openapi_users_resp",
-			Run:   getUser,
+			Run: getUser, Params: append(one, "~with_wckeys"),
 			Blank: blankUsers, About: "one user"},
 		{Method: del, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/user/{name}",
 			Name: "slurmdb_V_delete_user", Answer: "openapi_resp",
@@ -155,50 +158,57 @@ func dbOperations() []op {
 			About: "removes a user"},
 
 		{Method: get, Path: "/slurmdb/V/associations/", Name: "slurmdb_V_get_associations", Answer: "openapi_assocs_resp",
-			Run: listAssociations, Params: ofAssocs, Blank: blankAssocs, About: "associations"},
+			Run: listAssociations, Params: assocs, Blank: blankAssocs, About: "associations"},
 		{Method: post, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/associations/",
 			Name: "slurmdb_V_post_associations", Body: "openapi_assocs_resp",
 			Answer: "openapi_resp", Run: postAssociations, About: "makes or changes associations"},
 		{Method: del, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/associations/", Name: "slurmdb_V_delete_associations",
-			Answer: "openapi_assocs_removed_resp", Run: deleteAssociations, Params: ofAssocs, Blank: blankGone,
+			Answer: "openapi_assocs_removed_resp", Run: deleteAssociations, Params: goneAssocs, Blank: blankGone,
 			About: "removes associations"},
 		{Method: get, Path: "/slurmdb/V/association/", Name: "slurmdb_V_get_association", Answer: "openapi_assocs_resp",
-			Run: getAssociation, Params: ofAssocs, Blank: blankAssocs, About: "one association"},
+			Run: getAssociation, Params: assocs, Blank: blankAssocs, About: "one association"},
 		{Method: del, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/association/", Name: "slurmdb_V_delete_association",
-			Answer: "openapi_assocs_removed_resp", Run: deleteAssociations, Params: ofAssocs, Blank: blankGone,
+			Answer: "openapi_assocs_removed_resp", Run: deleteAssociations, Params: goneAssocs, Blank: blankGone,
 			About: "removes one association"},
 
 		{Method: get, Path: "/slurmdb/V/qos/", Name: "slurmdb_V_get_qos", Answer: "openapi_slurmdbd_qos_resp", Run: listQOS,
-			Params: []string{"description", "id", "name", "preempt_mode"}, Blank: blankQOS, About: "QOS"},
+			Params: []string{"description", "id", "name", "preempt_mode", "~Include deleted QOS", "~format"},
+			Blank:  blankQOS, About: "QOS"},
 		{Method: post, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/qos/",
 			Name: "slurmdb_V_post_qos", Body: "openapi_slurmdbd_qos_resp",
 			Answer: "openapi_resp", Run: postQOS, About: "makes or changes QOS"},
 		{Method: get, Path: "/slurmdb/V/qos/{qos}", Name: "slurmdb_V_get_single_qos", Answer: "openapi_slurmdbd_qos_resp",
-			Run: getQOS, Blank: blankQOS, About: "one QOS"},
+			Run: getQOS, Params: []string{"~with_deleted"}, Blank: blankQOS, About: "one QOS"},
 		{Method: del, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/qos/{qos}", Name: "slurmdb_V_delete_single_qos",
 			Answer: "openapi_slurmdbd_qos_removed_resp", Run: deleteQOS, Blank: blank("removed_qos"), About: "removes a QOS"},
 
 		{Method: get, Path: "/slurmdb/V/clusters/", Name: "slurmdb_V_get_clusters", Answer: "openapi_clusters_resp",
-			Run: listClusters, Blank: blank("clusters"), About: "this cluster"},
+			Run: listClusters, Params: []string{"~update_time"}, Blank: blank("clusters"), About: "this cluster"},
 		{Method: post, Path: "/slurmdb/V/clusters/", Name: "slurmdb_V_post_clusters", Body: "openapi_clusters_resp",
 			Answer: "openapi_resp", Run: postClusters, About: "nothing: the cluster is there"},
 		{Method: get, Path: "/slurmdb/V/cluster/{cluster_name}", Name: "slurmdb_V_get_cluster",
-			Answer: "openapi_clusters_resp", Run: getCluster, Blank: blank("clusters"), About: "one cluster"},
+			Answer: "openapi_clusters_resp", Run: getCluster, Params: cluster, Blank: blank("clusters"),
+			About: "one cluster"},
 		{Method: get, Path: "/slurmdb/V/tres/", Name: "slurmdb_V_get_tres", Answer: "openapi_tres_resp", Run: listTRES,
 			Blank: blank("TRES"), About: "the resources that are counted"},
 		{Method: get, Path: "/slurmdb/V/wckeys/", Name: "slurmdb_V_get_wckeys", Answer: "openapi_wckey_resp",
-			Run: listWCKeys, Blank: blank("wckeys"), About: "wckeys of users"},
+			Run: listWCKeys, Params: []string{"cluster", "id", "name", "only_defaults", "user", "~format", "~with_deleted"},
+			Blank: blank("wckeys"), About: "wckeys of users"},
 		{Method: get, Path: "/slurmdb/V/wckey/{id}", Name: "slurmdb_V_get_wckey", Answer: "openapi_wckey_resp",
 			Run: getWCKey, Blank: blank("wckeys"), About: "one wckey"},
-		{Method: get, Path: "/slurmdb/V/instances/", Name: "slurmdb_V_get_instances", Answer: "openapi_instances_resp",
-			Run: listInstances, Blank: blank("instances"), About: "none: nodes are no cloud's instances"},
 	}
 }
 
 // moreOperations are what administrators' programs call, and tools.
 func moreOperations() []op {
 	removed := blank("deleted_clusters")
+	instance := []string{"~cluster", "~extra", "~format", "~instance_id", "~instance_type", "~node_list", "~time_start",
+		"~time_end"}
 	return []op{
+		{Method: get, Path: "/slurmdb/V/instances/", Name: "slurmdb_V_get_instances", Answer: "openapi_instances_resp",
+			Run: listInstances, Params: instance, Blank: blank("instances"), About: "none: nodes are no cloud's instances"},
+		{Method: get, Path: "/slurmdb/V/instance/", Name: "slurmdb_V_get_instance", Answer: "openapi_instances_resp",
+			Run: listInstances, Params: instance, Blank: blank("instances"), About: "none: nodes are no cloud's instances"},
 		{Method: post, Asks: proto.KindSubmit, Path: "/slurm/V/job/allocate",
 			Name: "slurm_V_post_job_allocate", Body: "job_alloc_req",
 			Answer: "openapi_job_alloc_resp", Run: allocateJob,
@@ -221,15 +231,13 @@ func moreOperations() []op {
 		{Method: post, Path: "/slurmdb/V/tres/", Name: "slurmdb_V_post_tres", Body: "openapi_tres_resp",
 			Answer: "openapi_resp", Run: postTRES, About: "refused: the configuration says what is counted"},
 		{Method: del, Path: "/slurmdb/V/cluster/{cluster_name}", Name: "slurmdb_V_delete_cluster",
-			Answer: "openapi_clusters_removed_resp", Run: deleteCluster, Blank: removed,
-			About: "refused for this cluster, and there is no other"},
+			Answer: "openapi_clusters_removed_resp", Run: deleteCluster, Params: []string{"~cluster", "~flags", "~format"},
+			Blank: removed, About: "refused for this cluster, and there is no other"},
 		{Method: post, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/wckeys/", Name: "slurmdb_V_post_wckeys",
 			Body: "openapi_wckey_resp", Answer: "openapi_resp", Run: postWCKeys, About: "gives users wckeys"},
 		{Method: del, Asks: proto.KindEditAccounts, Path: "/slurmdb/V/wckey/{id}",
 			Name: "slurmdb_V_delete_wckey", Answer: "openapi_wckey_removed_resp", Run: deleteWCKey,
 			Blank: blank("deleted_wckeys"), About: "removes a wckey"},
-		{Method: get, Path: "/slurmdb/V/instance/", Name: "slurmdb_V_get_instance", Answer: "openapi_instances_resp",
-			Run: listInstances, Blank: blank("instances"), About: "none: nodes are no cloud's instances"},
 		{Method: post, Path: "/util/V/hostnames", Name: "util_V_post_hostnames", Since: "v0.0.44",
 			Body: "openapi_hostlist_req_resp", Answer: "openapi_hostnames_req_resp", Run: postHostnames,
 			Blank: blank("hostnames"), About: "the hosts of a list such as n[1-4]"},

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"gbatch/internal/jobtext"
@@ -20,15 +21,28 @@ import (
 
 var recordFields = jobtext.RecordJSON()
 
+// recordsWanted is what a request says of the records that it selects.
+type recordsWanted struct {
+	keep    func(*model.Record) bool // nil: all of them
+	noSteps bool
+}
+
 // records writes the records that match.
-func (q *request) records(rq *proto.AcctRequest) (n int, err error) {
-	rq.Steps = true
-	live := q.liveSteps(rq)
+func (q *request) records(rq *proto.AcctRequest, want recordsWanted) (n int, err error) {
+	rq.Steps = !want.noSteps
+	var live map[model.JobID][]proto.RunningStep
+	if rq.Steps {
+		live = q.liveSteps(rq)
+	}
 	view := &jobtext.RecordView{Times: jobtext.Times{Now: time.Now()}}
 	var job *model.Record
 	var steps []*model.Record
 	give := func() {
 		if job == nil {
+			return
+		}
+		if want.keep != nil && !want.keep(job) {
+			job, steps = nil, nil
 			return
 		}
 		if job.State.HasResources() {
@@ -42,8 +56,8 @@ func (q *request) records(rq *proto.AcctRequest) (n int, err error) {
 			slices.SortStableFunc(steps, func(x, y *model.Record) int { return cmp.Compare(x.Step.ID, y.Step.ID) })
 		}
 		row := &jobtext.RecordRow{Record: job, RecordView: view}
-		slurmjson.Write(q.j, "", recordFields, &jobtext.RecordWithSteps{RecordRow: row, Script: jobtext.HasBatch(job),
-			Steps: steps})
+		slurmjson.Write(q.j, "", recordFields, &jobtext.RecordWithSteps{RecordRow: row,
+			Script: rq.Steps && jobtext.HasBatch(job), Steps: steps})
 		q.j.Flush(false)
 		n++
 		job, steps = nil, nil
@@ -102,63 +116,124 @@ func dbJob(q *request) error {
 	if err != nil {
 		return err
 	}
-	n, err := q.records(&proto.AcctRequest{Jobs: []model.JobRef{ref}})
+	n, err := q.records(&proto.AcctRequest{Jobs: []model.JobRef{ref}, Duplicates: true}, recordsWanted{})
 	if err == nil && n == 0 {
 		q.warn("Nothing found with query: there is no record of job " + q.name)
 	}
 	return err
 }
 
-// moment reads a moment as slurmrestd does: seconds since 1970, or what the commands take.
-func (q *request) moment(name string) (model.Time, error) {
+// moment reads a moment as slurmrestd does: seconds since 1970, or what the commands take. Digits are seconds unless
+// they are a day, MMDD or MMDDYY; 0 is no bound.
+func (q *request) moment(name string) (t model.Time, given bool, err error) {
 	text := q.get(name)
 	if text == "" {
-		return 0, nil
+		return 0, false, nil
 	}
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 9999999 {
-		return model.Time(n * 1000), nil
+	n, bad := strconv.ParseInt(text, 10, 64)
+	day, err := walltime.ParsePastDate(text, time.UnixMilli(int64(q.facts.Now)))
+	const longest = 1 << 40
+	switch {
+	case bad == nil && n >= 0 && n < longest && (err != nil || len(text) != len("MMDD") && len(text) != len("MMDDYY")):
+		return model.Time(n * 1000), true, nil
+	case err != nil:
+		return 0, true, &fault{Number: errConversion, Detail: name + ": " + err.Error(), Status: http.StatusBadRequest}
 	}
-	now := time.UnixMilli(int64(q.facts.Now))
-	t, err := walltime.ParsePastDate(text, now)
-	if err != nil {
-		return 0, &fault{Number: errConversion, Detail: name + ": " + err.Error(), Status: http.StatusBadRequest}
+	return model.Time(day.UnixMilli()), true, nil
+}
+
+// The parameters of slurmdb's jobs, beside those that select records by a list.
+const (
+	duplicates = "show_duplicates"
+	skipSteps  = "skip_steps"
+)
+
+// unpicked are Slurm's parameters that select records, and none here.
+var unpicked = []string{"reservation", "reservation_id", "constraints", "reason", "groups", "exit_code", "association",
+	"job_altered"}
+
+// ways are the parameters that select jobs by how they were started, with the words of the field Flags.
+var ways = [][2]string{{"scheduled_on_submit", "SchedSubmit"}, {"scheduled_by_main", "SchedMain"},
+	{"scheduled_by_backfill", "SchedBackfill"}}
+
+// recordFlags are the parameters by which Slurm tells that its own default, all runs of each job, is not wanted.
+var recordFlags = []string{"scheduler_unset", "job_started", skipSteps, "disable_truncate_usage_time", "whole_hetjob",
+	"disable_wait_for_result"}
+
+func recordParams() []string {
+	list := []string{"account", "job_name", "partition", "qos", "node", "state", "step", "job_id", "start_time",
+		"end_time", "users", "user", "wckey", "cluster", duplicates, "~format"}
+	for _, w := range ways {
+		list = append(list, w[0])
 	}
-	return model.Time(t.UnixMilli()), nil
+	return slices.Concat(list, recordFlags, unpicked)
+}
+
+// asDuplicates reports whether all runs of a job are wanted. As in Slurm they are, unless there are flags and this is
+// none of them.
+func (q *request) asDuplicates() bool {
+	flagged := func(name string) bool { return q.flag(name) }
+	return q.flag(duplicates) || q.get(duplicates) == "" && !slices.ContainsFunc(recordFlags, flagged) &&
+		!slices.ContainsFunc(ways, func(w [2]string) bool { return q.flag(w[0]) })
+}
+
+// scheduled gives which jobs are wanted by how they were started.
+func (q *request) scheduled() func(*model.Record) bool {
+	var want []string
+	for _, w := range ways {
+		if q.flag(w[0]) {
+			want = append(want, w[1])
+		}
+	}
+	unset := q.flag("scheduler_unset")
+	if len(want) == 0 && !unset {
+		return nil
+	}
+	return func(r *model.Record) bool {
+		has := strings.Split((&jobtext.RecordRow{Record: r}).Flags(), ",")
+		return slices.ContainsFunc(want, func(w string) bool { return slices.Contains(has, w) }) ||
+			unset && !slices.ContainsFunc(ways, func(w [2]string) bool { return slices.Contains(has, w[1]) })
+	}
 }
 
 // dbJobs is GET slurmdb's jobs. As in Slurm, without a time and without jobs it is today's.
 func dbJobs(q *request) error {
 	rq := &proto.AcctRequest{Accounts: q.words("account"), Partitions: q.words("partition"), Names: q.words("job_name"),
-		QOS: q.words("qos"), Nodes: q.words("node"), WCKeys: q.words("wckey"), Duplicates: q.flag("show_duplicates")}
-	var err error
-	if rq.Users, err = q.users(append(q.words("users"), q.words("user")...)); err != nil {
+		QOS: q.words("qos"), WCKeys: q.words("wckey"), Duplicates: q.asDuplicates()}
+	if err := q.ours(q.words("cluster")...); err != nil {
 		return err
 	}
-	if rq.Jobs, err = jobRefs(append(q.words("step"), q.words("job_id")...)); err != nil {
+	var err error
+	if rq.Nodes, err = hosts(q.words("node")); err != nil {
+		return err
+	}
+	if rq.Users, err = q.users(q.words("users", "user")); err != nil {
+		return err
+	}
+	if rq.Jobs, err = jobRefs(q.words("step", "job_id")); err != nil {
 		return err
 	}
 	if rq.States, err = parseStates(q.words("state")); err != nil {
 		return err
 	}
-	if rq.Start, err = q.moment("start_time"); err != nil {
+	var bound bool
+	if rq.Start, bound, err = q.moment("start_time"); err != nil {
 		return err
 	}
-	if rq.End, err = q.moment("end_time"); err != nil {
+	if rq.End, _, err = q.moment("end_time"); err != nil {
 		return err
 	}
-	for _, name := range []string{"reservation", "reservation_id", "constraints", "reason", "groups",
-		"exit_code",
-		"association"} {
-		if q.get(name) != "" {
+	for _, name := range unpicked {
+		if asks(q.get(name)) {
 			return unsupported(name + " selects no records here; account, users, job_name, partition, qos, wckey, node, " +
 				"state, start_time and end_time do")
 		}
 	}
-	if rq.Start == 0 && len(rq.Jobs) == 0 {
+	if !bound && len(rq.Jobs) == 0 {
 		now := time.UnixMilli(int64(q.facts.Now))
 		rq.Start = model.Time(time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location()).UnixMilli())
 	}
-	_, err = q.records(rq)
+	_, err = q.records(rq, recordsWanted{keep: q.scheduled(), noSteps: q.flag(skipSteps)})
 	return err
 }
 

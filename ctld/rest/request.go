@@ -50,28 +50,6 @@ type warning struct{ text, source string }
 // warn adds a sentence to the answer's warnings.
 func (q *request) warn(text string) { q.warnings = append(q.warnings, warning{text, q.op.id(q.ver)}) }
 
-// get gives a parameter of the query.
-func (q *request) get(name string) string { return q.query.Get(name) }
-
-// flag reads a parameter that is true or false.
-func (q *request) flag(name string) bool {
-	v := strings.ToLower(q.get(name))
-	return v == "true" || v == "1" || v == "yes" || v == "set"
-}
-
-// words reads a parameter with several values, with commas between or given several times.
-func (q *request) words(name string) []string {
-	var out []string
-	for _, v := range q.query[name] {
-		for w := range strings.SplitSeq(v, ",") {
-			if w = strings.TrimSpace(w); w != "" {
-				out = append(out, w)
-			}
-		}
-	}
-	return out
-}
-
 // ask makes a request with one answer.
 func (q *request) ask(kind uint16, rq, reply proto.Message) error {
 	return q.stream(kind, rq, func(part []byte) error { return proto.Decode(part, reply) })

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"gbatch/internal/cli/env"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
 )
 
@@ -21,13 +24,13 @@ var versions = []string{"v0.0.44", "v0.0.43", "v0.0.42", "v0.0.41", "v0.0.40"}
 // op is one operation.
 type op struct {
 	Method string
-	Asks   uint16 // the kind of request that it makes, see package trust; 0: every user may
-	Path   string // /slurm/V/job/{job_id}; a slash at its end is Slurm's own, and is not asked for
-	Name   string // slurm_V_get_job
-	Since  string // the first version that has it; "": all have
-	Answer string // the schema of its answer, without the version
-	Body   string // of what is sent; "": nothing is
-	Params []string
+	Asks   uint16   // the kind of request that it makes, see package trust; 0: every user may
+	Path   string   // /slurm/V/job/{job_id}; a slash at its end is Slurm's own, and is not asked for
+	Name   string   // slurm_V_get_job
+	Since  string   // the first version that has it; "": all have
+	Answer string   // the schema of its answer, without the version
+	Body   string   // of what is sent; "": nothing is
+	Params []string // that it reads, and with granted before it, those that it takes
 	About  string
 
 	Run func(q *request) error
@@ -145,7 +148,7 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 			", "))
 		return
 	}
-	q := &request{ctx: ctx, s: s, op: found, r: r, w: w, ver: ver, name: name, query: r.URL.Query(),
+	q := &request{ctx: ctx, s: s, op: found, r: r, w: w, ver: ver, name: name,
 		facts: s.o.Cluster.Facts(), form: formOf(r)}
 	q.j = slurmjson.New(&q.out, ver)
 	q.j.Open("", '{')
@@ -176,6 +179,10 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 			return
 		}
 	}
+	if err := q.parameters(r.URL.Query()); err != nil {
+		q.send(err)
+		return
+	}
 	q.send(found.Run(q))
 }
 
@@ -190,4 +197,110 @@ func Claim(r *http.Request, most int64) int {
 		n = min(n, maxYAML) * yamlFactor
 	}
 	return int(n)
+}
+
+// An operation declares each parameter of its query once, and a handler can read no others. What a query has beyond
+// them is told to who asks, and refused where something would change: a filter that is spelled wrong must not select
+// everything.
+
+// granted marks a parameter whose wish is granted in any case, such as ~with_coords, or that Slurm ignores too.
+const granted = "~"
+
+// takes reports whether an operation has a parameter, and whether it is read.
+func (o *op) takes(name string) (has, read bool) {
+	read = slices.Contains(o.Params, name)
+	return read || slices.Contains(o.Params, granted+name), read
+}
+
+// names gives the names of an operation's parameters.
+func (o *op) names() (out []string) {
+	for _, p := range o.Params {
+		out = append(out, strings.TrimPrefix(p, granted))
+	}
+	return out
+}
+
+// parameters takes the parameters that the operation has.
+func (q *request) parameters(set url.Values) error {
+	q.query = url.Values{}
+	var odd []string
+	for name, values := range set {
+		switch has, read := q.op.takes(name); {
+		case read:
+			q.query[name] = values
+		case has:
+		case q.op.Method != get || slices.ContainsFunc(values, asks):
+			odd = append(odd, name)
+		}
+	}
+	slices.Sort(odd)
+	there := "it has no parameters"
+	if names := q.op.names(); len(names) > 0 {
+		there = "there are " + strings.Join(names, ", ")
+	}
+	if len(odd) > 0 && q.op.Method != get {
+		return &fault{Number: errQuery, Detail: strings.Join(odd[:min(len(odd), maxOdd)], ", ") +
+			" is no parameter of this operation; " + there}
+	}
+	for _, name := range odd[:min(len(odd), maxOdd)] {
+		q.warn(name + "= is not read here and was ignored; " + there)
+	}
+	return nil
+}
+
+// maxOdd is how many parameters are named that nothing reads.
+const maxOdd = 20
+
+// asks reports whether the value of a parameter that is true or false, or there or not, asks for something.
+func asks(v string) bool {
+	switch strings.ToLower(v) {
+	case "", "0", "false", "no", "off":
+		return false
+	}
+	return true
+}
+
+// get gives a parameter of the query.
+func (q *request) get(name string) string { return q.query.Get(name) }
+
+// flag reads a parameter that is true or false.
+func (q *request) flag(name string) bool { return asks(q.get(name)) }
+
+// Words reads values that have several words each, with commas between; those in brackets, as of n[1,3], don't count.
+func Words(values []string) (out []string) {
+	for _, v := range values {
+		out = append(out, env.SplitIDs(v)...)
+	}
+	return out
+}
+
+// words reads parameters with several values, with commas between or given several times.
+func (q *request) words(names ...string) (out []string) {
+	for _, name := range names {
+		out = append(out, Words(q.query[name])...)
+	}
+	return out
+}
+
+// hosts gives the names of nodes that words such as n[1-3] stand for.
+func hosts(list []string) (out []string, err error) {
+	for _, w := range list {
+		names, err := hostlist.Expand(w)
+		if err != nil {
+			return nil, &fault{Number: errBadNode, Text: proto.Text(proto.CodeInvalidNode), Detail: err.Error()}
+		}
+		out = append(out, names...)
+	}
+	return out, nil
+}
+
+// noneEmpty refuses a query that selects what is removed by a parameter without a value.
+func (q *request) noneEmpty() error {
+	for _, name := range q.op.names() {
+		if values, given := q.query[name]; given && len(Words(values)) == 0 {
+			return &fault{Number: errQuery, Status: http.StatusUnprocessableEntity,
+				Detail: name + "= names nothing; leave it out, or say which"}
+		}
+	}
+	return nil
 }

@@ -143,7 +143,7 @@ func specified() doc {
 				params = append(params, doc{"name": strings.Trim(o.Path[i:], "{}/"), "in": "path", "required": true,
 					"schema": doc{"type": "string"}})
 			}
-			for _, p := range o.Params {
+			for _, p := range o.names() {
 				params = append(params, doc{"name": p, "in": "query", "schema": doc{"type": "string"}})
 			}
 			answer := doc{"description": o.About, "content": content(prefix + o.Answer)}

@@ -12,6 +12,6 @@
 //	picked.go             which records a command means
 //	add.go adduser.go modify.go remove.go wckey.go
 //	show.go showfields.go tables and their fields
-//	json.go               the same as JSON, in each version
+//	json.go limits.go     the same as JSON, in each version; where its limits stand
 //	flatdump.go flatload.go   the text file of dump and load
 package acctmgr

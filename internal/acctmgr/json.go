@@ -52,25 +52,6 @@ func writeEach[T any](w *slurmjson.Writer, f *Facts, list []*T, fields []slurmjs
 	}
 }
 
-// limit is a limit of a record.
-func limit[T any](name string, get func(x *T) model.Limit) slurmjson.Field[of[T]] {
-	return slurmjson.Field[of[T]]{Name: name, Num: func(x *of[T]) (int64, bool, bool) {
-		n, set := get(x.is).Value()
-		return max(n, 0), set, !set
-	}}
-}
-
-// minutes is a limit of a span that is kept in seconds.
-func minutes[T any](name string, get func(x *T) model.Limit) slurmjson.Field[of[T]] {
-	return limit(name, func(x *T) model.Limit {
-		l := get(x)
-		if n, set := l.Value(); set {
-			l = model.LimitOf(n / 60)
-		}
-		return l
-	})
-}
-
 // realFactor is a number in millionths.
 func realFactor[T any](name string, get func(x *T) (n int64, set bool)) slurmjson.Field[of[T]] {
 	return slurmjson.Field[of[T]]{Name: name, Real: func(x *of[T]) (float64, bool) {
@@ -82,16 +63,6 @@ func realFactor[T any](name string, get func(x *T) (n int64, set bool)) slurmjso
 // text is a member of a record that needs no other facts.
 func text[T any](name string, get func(x *T) string) slurmjson.Field[of[T]] {
 	return slurmjson.Field[of[T]]{Name: name, Str: func(x *of[T]) string { return get(x.is) }}
-}
-
-// amounts is a list of counted resources.
-func amounts[T any](name string, get func(x *T) []model.TRESLimit) slurmjson.Field[of[T]] {
-	return slurmjson.ListOf(name, func(x *of[T], add func(*tresOf)) {
-		list := get(x.is)
-		for i := range list {
-			add(&tresOf{&list[i], x.f})
-		}
-	}, tresJSON())
 }
 
 func tresJSON() []slurmjson.Field[tresOf] {
@@ -204,8 +175,8 @@ func assocJSON() []slurmjson.Field[assocOf] {
 			return u != nil && u.DefaultAccount == a.is.Account
 		}},
 		{Name: "lineage", Str: func(a *assocOf) string { return a.f.lineage(a.is) }},
-		{Name: "max", Fields: assocMax()},
-		{Name: "min", Fields: fields{limit("priority_threshold", func(a *assoc) model.Limit { return a.MinPrioThresh })}},
+		{Name: "max", Fields: nested(assocLimits(), "max/")},
+		{Name: "min", Fields: nested(assocLimits(), "min/")},
 		{Name: "parent_account", Str: func(a *assocOf) string {
 			if a.is.User == "" {
 				return a.f.Parent(a.is.Account)
@@ -213,48 +184,10 @@ func assocJSON() []slurmjson.Field[assocOf] {
 			return a.is.Account
 		}},
 		text("partition", func(a *assoc) string { return a.Partition }),
-		limit("priority", func(a *assoc) model.Limit { return a.Priority }),
+		placeOf(assocLimits(), "priority"),
 		{Name: "qos", List: func(a *assocOf) []string { return a.is.QOS }},
 		{Name: "shares_raw", Int: func(a *assocOf) int64 { return a.is.Shares }},
 		text("user", func(a *assoc) string { return a.User }),
-	}
-}
-
-// assocMax has an association's upper limits.
-func assocMax() []slurmjson.Field[assocOf] {
-	type assoc = model.Association
-	type fields = []slurmjson.Field[assocOf]
-	type tres = []model.TRESLimit
-	return fields{
-		{Name: "jobs", Fields: fields{
-			{Name: "per", Fields: fields{
-				limit("count", func(a *assoc) model.Limit { return a.GrpJobs }),
-				limit("accruing", func(a *assoc) model.Limit { return a.GrpAccrue }),
-				limit("submitted", func(a *assoc) model.Limit { return a.GrpSubmit }),
-				minutes("wall_clock", func(a *assoc) model.Limit { return a.MaxWallS }),
-			}},
-			limit("active", func(a *assoc) model.Limit { return a.MaxJobs }),
-			limit("accruing", func(a *assoc) model.Limit { return a.MaxAccrue }),
-			limit("total", func(a *assoc) model.Limit { return a.MaxSubmit }),
-		}},
-		{Name: "tres", Fields: fields{
-			amounts("total", func(a *assoc) tres { return a.GrpTRES }),
-			{Name: "group", Fields: fields{
-				amounts("minutes", func(a *assoc) tres { return a.GrpTRESMins }),
-				amounts("active", func(a *assoc) tres { return a.GrpTRESRunMins }),
-			}},
-			{Name: "minutes", Fields: fields{
-				amounts("total", func(a *assoc) tres { return a.MaxTRESRunMins }),
-				{Name: "per", Fields: fields{amounts("job", func(a *assoc) tres { return a.MaxTRESMins })}},
-			}},
-			{Name: "per", Fields: fields{
-				amounts("job", func(a *assoc) tres { return a.MaxTRESPerJob }),
-				amounts("node", func(a *assoc) tres { return a.MaxTRESPerNode }),
-			}},
-		}},
-		{Name: "per", Fields: fields{{Name: "account", Fields: fields{
-			minutes("wall_clock", func(a *assoc) model.Limit { return a.GrpWallS }),
-		}}}},
 	}
 }
 
@@ -279,18 +212,15 @@ func qosJSON() []slurmjson.Field[qosOf] {
 	type fields = []slurmjson.Field[qosOf]
 	return fields{
 		text("description", func(q *qos) string { return q.Description }),
-		{Name: "flags", List: func(q *qosOf) []string { return qosFlagsJSON(q.is) }},
+		{Name: "flags", List: func(q *qosOf) []string { return qosFlagsJSON(q.is, false) }},
+		{Name: "gbatch", If: func(q *qosOf) bool { return len(qosFlagsJSON(q.is, true)) > 0 }, Fields: fields{
+			{Name: "flags", List: func(q *qosOf) []string { return qosFlagsJSON(q.is, true) }}}},
 		{Name: "id", Int: func(q *qosOf) int64 { return int64(q.is.ID) }},
 		{Name: "limits", Fields: fields{
 			{Name: "grace_time", Int: func(q *qosOf) int64 { return q.is.GraceTimeS }},
-			{Name: "max", Fields: qosMax()},
+			{Name: "max", Fields: nested(qosLimits(), "limits/max/")},
 			realFactor("factor", func(q *qos) (int64, bool) { return q.LimitFactor, q.LimitFactor != 0 }),
-			{Name: "min", Fields: fields{
-				limit("priority_threshold", func(q *qos) model.Limit { return q.MinPrioThresh }),
-				{Name: "tres", Fields: fields{{Name: "per", Fields: fields{
-					amounts("job", func(q *qos) []model.TRESLimit { return q.MinTRES }),
-				}}}},
-			}},
+			{Name: "min", Fields: nested(qosLimits(), "limits/min/")},
 		}},
 		text("name", func(q *qos) string { return q.Name }),
 		{Name: "preempt", Fields: fields{
@@ -307,86 +237,46 @@ func qosJSON() []slurmjson.Field[qosOf] {
 	}
 }
 
-// qosMax has a QOS's upper limits.
-func qosMax() []slurmjson.Field[qosOf] {
-	type qos = model.QOS
-	type fields = []slurmjson.Field[qosOf]
-	type tres = []model.TRESLimit
-	return fields{
-		{Name: "active_jobs", Fields: fields{
-			limit("accruing", func(q *qos) model.Limit { return q.GrpAccrue }),
-			limit("count", func(q *qos) model.Limit { return q.GrpJobs }),
-		}},
-		{Name: "jobs", Fields: fields{
-			limit("count", func(q *qos) model.Limit { return q.GrpSubmit }),
-			{Name: "active_jobs", Fields: fields{{Name: "per", Fields: fields{
-				limit("account", func(q *qos) model.Limit { return q.MaxJobsPerAccount }),
-				limit("user", func(q *qos) model.Limit { return q.MaxJobsPerUser }),
-			}}}},
-			{Name: "per", Fields: fields{
-				limit("account", func(q *qos) model.Limit { return q.MaxSubmitPerAccount }),
-				limit("user", func(q *qos) model.Limit { return q.MaxSubmitPerUser }),
-			}},
-		}},
-		{Name: "accruing", Fields: fields{{Name: "per", Fields: fields{
-			limit("account", func(q *qos) model.Limit { return q.MaxAccruePerAccount }),
-			limit("user", func(q *qos) model.Limit { return q.MaxAccruePerUser }),
-		}}}},
-		{Name: "tres", Fields: fields{
-			amounts("total", func(q *qos) tres { return q.GrpTRES }),
-			{Name: "minutes", Fields: fields{
-				amounts("total", func(q *qos) tres { return q.GrpTRESMins }),
-				{Name: "per", Fields: fields{
-					amounts("qos", func(q *qos) tres { return q.GrpTRESRunMins }),
-					amounts("job", func(q *qos) tres { return q.MaxTRESMins }),
-					amounts("account", func(q *qos) tres { return q.MaxTRESRunMinsPerAcct }),
-					amounts("user", func(q *qos) tres { return q.MaxTRESRunMinsPerUser }),
-				}},
-			}},
-			{Name: "per", Fields: fields{
-				amounts("account", func(q *qos) tres { return q.MaxTRESPerAccount }),
-				amounts("job", func(q *qos) tres { return q.MaxTRESPerJob }),
-				amounts("node", func(q *qos) tres { return q.MaxTRESPerNode }),
-				amounts("user", func(q *qos) tres { return q.MaxTRESPerUser }),
-			}},
-		}},
-		{Name: "wall_clock", Fields: fields{{Name: "per", Fields: fields{
-			minutes("qos", func(q *qos) model.Limit { return q.GrpWallS }),
-			minutes("job", func(q *qos) model.Limit { return q.MaxWallS }),
-		}}}},
-	}
-}
-
-// qosFlagsJSON gives a QOS's flags in data_parser's words.
-func qosFlagsJSON(q *model.QOS) []string {
-	var flags []string
+// qosFlagsJSON gives a QOS's flags in data_parser's words: Slurm's, or gbatch's own.
+func qosFlagsJSON(q *model.QOS, own bool) (flags []string) {
 	for name := range strings.SplitSeq(q.Flags.String(), ",") {
-		if word := qosFlagJSON(name); word != "" {
+		if word := qosFlagWords[name]; word != "" && OwnQOSFlag(name) == own {
 			flags = append(flags, word)
 		}
 	}
 	return flags
 }
 
-// qosFlagJSON gives data_parser's word for a QOS's flag, or "".
-func qosFlagJSON(name string) string {
-	return map[string]string{"DenyOnLimit": "DENY_LIMIT", "EnforceUsageThreshold": "ENFORCE_USAGE_THRESHOLD",
-		"NoReserve":         "NO_RESERVE",
-		"PartitionMaxNodes": "PARTITION_MAXIMUM_NODE", "PartitionMinNodes": "PARTITION_MINIMUM_NODE",
-		"OverPartQOS":        "OVERRIDE_PARTITION_QOS",
-		"PartitionTimeLimit": "PARTITION_TIME_LIMIT", "RequiresReservation": "REQUIRED_RESERVATION", "NoDecay": "NO_DECAY",
-		"UsageFactorSafe": "USAGE_FACTOR_SAFE", "Relative": "RELATIVE", "NoPreempt": "NO_PREEMPT", "Headroom": "HEADROOM",
-		"GpuIdleOK": "GPU_IDLE_OK"}[name]
+// qosFlagWords are data_parser's words for the flags of QOS, and gbatch's in the same manner.
+var qosFlagWords = map[string]string{"DenyOnLimit": "DENY_LIMIT", "EnforceUsageThreshold": "ENFORCE_USAGE_THRESHOLD",
+	"NoReserve": "NO_RESERVE", "PartitionMaxNodes": "PARTITION_MAXIMUM_NODE",
+	"PartitionMinNodes": "PARTITION_MINIMUM_NODE", "OverPartQOS": "OVERRIDE_PARTITION_QOS",
+	"PartitionTimeLimit": "PARTITION_TIME_LIMIT", "RequiresReservation": "REQUIRED_RESERVATION", "NoDecay": "NO_DECAY",
+	"UsageFactorSafe": "USAGE_FACTOR_SAFE", "Relative": "RELATIVE",
+	"NoPreempt": "NO_PREEMPT", "Headroom": "HEADROOM", "GpuIdleOK": "GPU_IDLE_OK"}
+
+// OwnQOSFlag reports whether a flag is gbatch's own: data_parser has no word for it, and strict clients refuse a list
+// with others.
+func OwnQOSFlag(name string) bool {
+	return name == "NoPreempt" || name == "Headroom" || name == "GpuIdleOK"
 }
 
 // QOSFlag gives gacctmgr's name of a flag for data_parser's word, or ""; a name stays as it is.
 func QOSFlag(word string) string {
 	for _, name := range model.QOSFlagNames() {
-		if strings.EqualFold(name, word) || qosFlagJSON(name) == strings.ToUpper(word) {
+		if strings.EqualFold(name, word) || qosFlagWords[name] == strings.ToUpper(word) {
 			return name
 		}
 	}
 	return ""
+}
+
+// QOSFlagWords lists data_parser's words, and gbatch's.
+func QOSFlagWords() (out []string) {
+	for _, name := range model.QOSFlagNames() {
+		out = append(out, qosFlagWords[name])
+	}
+	return out
 }
 
 // address gives the controller's host and port; port 0 if the controller gives none.

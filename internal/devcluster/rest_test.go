@@ -96,7 +96,8 @@ type spec struct {
 
 // own are members beyond Slurm's specification: those of --json, which programs rely on.
 var own = []string{"statistics.gbatch", "nodes.allocation[].gres", "partition.default", "partition.hidden", "[].node",
-	"[].task", "[].percent", "core_specializations[].cpus", "core_specializations[].gres", "core_specializations[].memory"}
+	"[].task", "[].percent", "qos[].gbatch",
+	"core_specializations[].cpus", "core_specializations[].gres", "core_specializations[].memory"}
 
 // check holds a value against a schema.
 func (s *spec) check(v any, schema map[string]any, path string, bad map[string]bool) {
