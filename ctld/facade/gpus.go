@@ -185,9 +185,9 @@ func share(a, b int64) float64 {
 	return math.Round(float64(a)/float64(b)*1e4) / 1e4
 }
 
-// unfinished gives the tasks that wait or run, as the caller may see them.
-func (q *request) unfinished() ([]*Task, error) {
-	return q.jobs(proto.JobFilter{States: slices.DeleteFunc(model.JobStates(), model.JobState.Finished)})
+// unfinished gives each task that waits or runs, as the caller may see them.
+func (q *request) unfinished(see func(*Task)) error {
+	return q.each(proto.JobFilter{States: slices.DeleteFunc(model.JobStates(), model.JobState.Finished)}, nil, see)
 }
 
 // quota says what tasks of high and of low priority may hold, and what they do hold: all of them, whoever asks.
@@ -319,14 +319,10 @@ func (q *request) queue(string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := q.unfinished()
-	if err != nil {
-		return nil, err
-	}
 	total, facts := int64(len(units)), q.f.Cluster.Facts()
 	groups, stats := map[string]*group{}, map[string]*stat{}
-	var mine, queued, runs int
-	for _, t := range list {
+	var mine, queued, runs, listed int
+	err = q.unfinished(func(t *Task) {
 		e := experimentOf(t)
 		name := t.job.Spec.QOS
 		if stats[name] == nil {
@@ -353,7 +349,7 @@ func (q *request) queue(string) (any, error) {
 				mine++
 			}
 		default:
-			continue
+			return
 		}
 		if t.GPUCount == 0 && len(t.Allocated) == 0 {
 			key = "cpu"
@@ -362,7 +358,12 @@ func (q *request) queue(string) (any, error) {
 			groups[key] = &group{Experiments: []experiment{}}
 		}
 		groups[key].Count++
-		groups[key].Experiments = append(groups[key].Experiments, e)
+		if listed++; listed <= maxTasks { // all are counted
+			groups[key].Experiments = append(groups[key].Experiments, e)
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	var busy, free int64
 	for i := range units {

@@ -125,33 +125,45 @@ func taskOf(j *model.Job, rules *model.AskRules) *Task {
 	return t
 }
 
-// jobs gives the tasks that match, at most maxTasks.
-func (q *request) jobs(f proto.JobFilter) (list []*Task, err error) {
+// each gives the tasks that match, in no order that means anything.
+func (q *request) each(f proto.JobFilter, keep func(*model.Job) bool, see func(*Task)) error {
 	if f.States == nil {
 		f.States = model.JobStates()
 	}
 	rules := &ask.Rulebook{}
-	err = q.stream(proto.KindJobs, &proto.JobsRequest{Filter: f}, func(part []byte) error {
+	return q.stream(proto.KindJobs, &proto.JobsRequest{Filter: f}, func(part []byte) error {
 		var chunk proto.JobsChunk
 		if err := proto.Decode(part, &chunk); err != nil {
 			return err
 		}
 		rules.Add(chunk.Rules)
 		for _, j := range chunk.Jobs {
-			if len(list) == maxTasks {
-				return errEnough
+			if keep == nil || keep(j) {
+				see(taskOf(j, rules.Of(j)))
 			}
-			list = append(list, taskOf(j, rules.Of(j)))
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	return list, err
 }
 
 var errEnough = errors.New("enough")
+
+// newest gives the newest tasks that match, the newest first, and how many match.
+func (q *request) newest(f proto.JobFilter, keep func(*model.Job) bool, most int) (list []*Task, total int, err error) {
+	cut := func() {
+		slices.SortStableFunc(list, func(a, b *Task) int { return cmp.Compare(b.job.ID, a.job.ID) })
+		clear(list[min(most, len(list)):])
+		list = list[:min(most, len(list))]
+	}
+	err = q.each(f, keep, func(t *Task) {
+		if total++; len(list) >= 2*most {
+			cut()
+		}
+		list = append(list, t)
+	})
+	cut()
+	return list, total, err
+}
 
 // ref reads a task's number: task-12, 12, 12_3.
 func ref(id string) (model.JobRef, error) {
@@ -208,16 +220,11 @@ func (q *request) tasks(string) (any, error) {
 			return nil, bad("%s: there is no such parameter; there are status, user, limit", name)
 		}
 	}
-	list, err := q.jobs(f)
+	want := set.Get("status")
+	list, total, err := q.newest(f, func(j *model.Job) bool { return want == "" || statusOf(j) == want }, most)
 	if err != nil {
 		return nil, err
 	}
-	if want := set.Get("status"); want != "" {
-		list = slices.DeleteFunc(list, func(t *Task) bool { return t.Status != want })
-	}
-	sort.SliceStable(list, func(a, b int) bool { return list[a].job.ID > list[b].job.ID })
-	total := len(list)
-	list = list[:min(most, total)]
 	return tasksReply{append([]*Task{}, list...), total}, nil
 }
 
@@ -227,14 +234,14 @@ func (q *request) one(id string) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := q.jobs(proto.JobFilter{Jobs: []model.JobRef{r}})
+	list, _, err := q.newest(proto.JobFilter{Jobs: []model.JobRef{r}}, nil, maxTasks)
 	if err == nil && len(list) == 0 {
 		err = &wrong{http.StatusNotFound, "there is no task " + id}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return list[0], nil
+	return list[len(list)-1], nil // of an array its first task
 }
 
 func (q *request) task(id string) (any, error) { return q.one(id) }
