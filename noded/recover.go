@@ -73,8 +73,8 @@ func (l *loop) recover() error {
 			a.script = k.launched.Script
 		}
 		l.attempts[key] = a
-		if o := k.launched.Order; o != nil {
-			l.n.peers.learn(o)
+		if r := k.launched; r != nil && r.Order != nil {
+			l.n.peers.learn(r.Order)
 		}
 		a.recoverSteps(k, l.n.opts.Name)
 		if k.launched != nil && a.phase != over && !rebooted {

@@ -410,3 +410,17 @@ func TestAckTakesBackOrder(t *testing.T) {
 		t.Errorf("orders %v, acknowledgements %v", k.orders, k.acks)
 	}
 }
+
+// An attempt that was only reported, and never taken on, does not stop the next start: neither one that was refused,
+// nor one that this node has not heard of.
+func TestReportOnlySurvivesRestart(t *testing.T) {
+	c := newCluster(t)
+	c.ctl.set(func(f *fakeCtld) { f.noAck = true })
+	l := c.job(77, "true")
+	c.ctl.send(&proto.Orders{Stop: []*proto.Stop{{Job: l.Job, Attempt: l.Attempt}}})
+	c.ctl.waitEnded(l)
+	c.stop()
+	c.start()
+	c.ctl.waitNode(2)
+	c.ctl.set(func(f *fakeCtld) { f.noAck = false })
+}
