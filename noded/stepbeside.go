@@ -1,6 +1,7 @@
 package noded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -120,13 +121,27 @@ func (l *loop) onRelay(ev *shim.Event) {
 	l.stepProgress(s)
 }
 
-// relaying reports whether relays may still have something to pass on. A display ends with the tasks. A reader on this
-// host may take its time, as it may with tasks that write to it themselves.
+// relaying reports whether relays may still have something to pass on. A display ends with the tasks. A reader of
+// output may take its time, as it may with tasks that write to it themselves, until its step is killed.
 func (s *step) relaying() bool {
 	return slices.ContainsFunc(s.relays, func(r *relayed) bool {
-		task := r.order.Key.Task
-		return !r.ended && task < x11Task && (!s.drained || task >= listenTask && task < pmiTask)
+		return !r.ended && r.order.Key.Task < x11Task && (!s.drained || r.ofOutput() && s.phase < stepKilling)
 	})
+}
+
+// ofOutput reports whether it passes output on.
+func (r *relayed) ofOutput() bool { return r.order.Key.Task < pmiTask }
+
+// relaysOver tells the processes that still pass output on that all tasks have ended. They know it, unless gshim, from
+// which they hear it, has been replaced meanwhile.
+func (l *loop) relaysOver(s *step) {
+	for _, r := range s.relays {
+		if key := r.order.Key; !r.ended && r.ofOutput() {
+			l.then(func() {
+				l.n.stops.Do(func(ctx context.Context) { l.n.signalTask(ctx, key, steprelay.TasksOver, shim.Leader) })
+			})
+		}
+	}
 }
 
 // pipes gives a task ends of pipes if the command is on another host, and keeps the other ends for the relay.
@@ -151,7 +166,7 @@ func (p *stepPlan) tellEnds(orders []*shim.Launch) error {
 	if err != nil {
 		return fmt.Errorf("make a pipe for the tasks' ends: %w", err)
 	}
-	p.ends = append(p.ends, steprelay.Pipe{Stream: stepio.Ended, File: read})
+	p.ends = append(p.ends, steprelay.Pipe{Rank: int32(len(orders)), Stream: stepio.Ended, File: read})
 	for i, o := range orders {
 		o.Passed[shim.ToldFile] = write[i]
 	}

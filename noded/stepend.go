@@ -20,8 +20,13 @@ import (
 
 type ctxType = context.Context
 
-// drainFor is how long after the last task's end its relays may pass on the remaining output.
-const drainFor = 2 * time.Second
+const (
+	// drainFor is how long after the last task's end MPI programs' servers have to end, and when those who pass output on
+	// are told of that end; these may take as long as its reader takes.
+	drainFor = 2 * time.Second
+	// tellAgain is how often these are told.
+	tellAgain = 30 * time.Second
+)
 
 // onStepEvent takes gshim's news of a task.
 func (l *loop) onStepEvent(ev *shim.Event) error {

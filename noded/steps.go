@@ -66,7 +66,7 @@ type step struct {
 
 	deadline deadline    // of its phase
 	limit    *time.Timer // its time limit
-	drain    *time.Timer // runs out when its relays must have passed on everything
+	drain    *time.Timer // runs out some time after the last task's end, while something is beside
 	lonely   *time.Timer // runs out when its command has not come back
 	killed   time.Time   // when it was first sent SIGKILL
 	cleared  time.Time   // when clearing it away began
@@ -74,7 +74,7 @@ type step struct {
 
 	parts   []*part // parts of other nodes, if this node manages the step
 	relays  []*relayed
-	drained bool         // the relays have had time to pass on what was left
+	drained bool         // it is drainFor since the last task's end
 	final   *model.Exit  // phase stepOverHere: exit and usage of this node's part
 	used    *model.Usage // its usage, once its end has been reported
 	outputs []taskOutput // files that its tasks here write to, if they have GPUs
@@ -162,7 +162,7 @@ type stepTimer uint8
 const (
 	timerLimit  stepTimer = iota // its time limit is over
 	timerLonely                  // runs out when its command has not come back
-	timerDrain                   // relays have had their time
+	timerDrain                   // the tasks have ended, and something beside them has not
 )
 
 func (l *loop) handleStep(m any) (handled bool, err error) {

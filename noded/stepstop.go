@@ -453,6 +453,10 @@ func (l *loop) onStepTimer(m msgStepTimer) {
 	case timerDrain:
 		s.drained = true
 		l.stepProgress(s)
+		if s.phase < stepEnding && s.relaying() {
+			l.relaysOver(s)
+			s.setTimer(l, timerDrain, tellAgain)
+		}
 	case timerLonely:
 		if s.conn == nil && s.phase < stepEnding {
 			l.log.Warn("a step's command has not connected again; the step is ended", "job", m.key.Job, "step", m.id)

@@ -6,6 +6,9 @@
 // nothing else: gnoded makes the pipes and sends the command's address in one message on the socket
 // that is the process's standard input, followed by the pipes' ends.
 //
+// It goes on until the command has read everything, however long that takes.
+//
 // listen.go is one beside tasks with GPUs that write to a pipe of their own host: it passes on what
 // they write, and its exit status tells gnoded if they say that a GPU had too little memory.
+// rest.go has what both do when the tasks have ended.
 package steprelay

@@ -1,7 +1,6 @@
 package steprelay
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gbatch/noded/gpuoom"
+	"gbatch/noded/shim"
 )
 
 // ListenWord is the first argument of the process that only listens to what tasks with GPUs write to a pipe of their
@@ -38,20 +38,16 @@ func SendHeard(sock int, ended *os.File, tasks int, list []Heard) error {
 // Listen is the program. It returns the exit status.
 func Listen(stderr io.Writer) int {
 	IgnoreSignals()
+	told := tasksOverSignal()
 	tasks, fds, err := takeHeard(0)
 	if err != nil {
 		fmt.Fprintln(stderr, "gshim", ListenWord+":", err)
 		return exitOrder
 	}
 	over := make(chan struct{})
-	go func() {
-		ends := bufio.NewScanner(os.NewFile(uintptr(fds[0]), "the tasks' ends"))
-		for tasks > 0 && ends.Scan() {
-			tasks--
-		}
-		if tasks == 0 { // else gshim is a new one: the pipes end, or gnoded ends this process
-			close(over)
-		}
+	go func() { // it ends with the process
+		none := func(*shim.EndWord) error { return nil }
+		_ = hearEnds(os.NewFile(uintptr(fds[0]), "the tasks' ends"), tasks, told, func() { close(over) }, none) // no error
 	}()
 	seen := make([]gpuoom.Watch, (len(fds)-1)/2)
 	var all sync.WaitGroup
@@ -110,17 +106,14 @@ func passOn(fd, to int, over <-chan struct{}, w *gpuoom.Watch) {
 		}
 	}()
 	buf := make([]byte, readBytes)
+	last := lastBytes{file: from}
 	for {
 		n, err := from.Read(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) { // what is there after it was not looked at
-			n, err = unix.Read(fd, buf)
-			n = max(n, 0)
-			if err == nil && n == 0 {
-				err = io.EOF
-			}
+			n, err = last.read(buf)
 		}
 		w.See(buf[:n])
-		if writeAll(to, buf[:n]) != nil || err != nil && err != unix.EINTR {
+		if writeAll(to, buf[:n]) != nil || err != nil {
 			return
 		}
 	}

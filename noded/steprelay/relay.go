@@ -1,7 +1,6 @@
 package steprelay
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/hex"
 	"errors"
@@ -55,7 +54,8 @@ type Order struct {
 const gpuWord = "gpu"
 
 // Pipe is the relay's end of one task's stream; if the stream is stepio.Terminal, it is the other side of the task's
-// terminal, for input and output. If it is stepio.Ended, gshim writes the ends of all tasks there.
+// terminal, for input and output. If it is stepio.Ended, gshim writes the ends of all tasks there, and Rank is how many
+// these are.
 type Pipe struct {
 	Rank   int32
 	Stream uint8
@@ -232,6 +232,7 @@ func orEOF(err error) error {
 // Main is the program. It returns the exit status.
 func Main(stderr io.Writer) int {
 	IgnoreSignals()
+	told := tasksOverSignal()
 	o, err := take(0)
 	if err != nil {
 		fmt.Fprintln(stderr, "gshim step-io:", err)
@@ -246,7 +247,11 @@ func Main(stderr io.Writer) int {
 	if err != nil {
 		return ExitNoReach
 	}
-	return serve(c, o.Pipes, o.GPU)
+	all := nc.Close
+	if half, ok := nc.(interface{ CloseWrite() error }); ok {
+		all = half.CloseWrite
+	}
+	return serve(c, o.Pipes, o.GPU, told, all)
 }
 
 // IgnoreSignals leaves signals to the tasks, whose group this process is in.
@@ -286,40 +291,49 @@ func bound(nc net.Conn) error {
 	return errors.Join(err, serr)
 }
 
-// serve moves data until the tasks' outputs have ended. With gpu it looks for a lack of GPU memory in them.
-func serve(c *stepio.Conn, pipes []Pipe, gpu bool) int {
+// serve moves data until the tasks' outputs have ended, and the command has read them, however slow it is. With gpu it
+// looks for a lack of GPU memory in them. told is gnoded's word that all tasks have ended, and all says to the command
+// that nothing more comes.
+func serve(c *stepio.Conn, pipes []Pipe, gpu bool, told <-chan os.Signal, all func() error) int {
 	seen := make([]gpuoom.Watch, len(pipes))
 	var outs sync.WaitGroup
 	inputs := map[int32]Pipe{}
 	lost := make(chan struct{})
 	var once sync.Once
 	gone := func() { once.Do(func() { close(lost) }) }
+	end := newRest(drainFor)
 	outputs := 0
-	for i, p := range pipes {
+	for _, p := range pipes {
 		if p.Stream == 0 || p.terminal() {
 			inputs[p.Rank] = p
 		}
-		if p.Stream == 0 {
-			continue
+		if p.Stream != 0 && p.Stream != stepio.Ended {
+			end.files = append(end.files, p.File)
+			outputs++
 		}
-		if p.Stream == stepio.Ended {
+	}
+	for i, p := range pipes {
+		switch {
+		case p.Stream == 0:
+		case p.Stream == stepio.Ended:
 			outs.Go(func() {
-				if passEnds(c, &p) != nil {
+				if hearEnds(p.File, int(p.Rank), told, end.begin, func(w *shim.EndWord) error {
+					return c.Write(stepio.Ended, w.Task, stepio.EndData(w.Code, w.Signal))
+				}) != nil {
 					gone()
 				}
 			})
-			continue
-		}
-		outputs++
-		var w *gpuoom.Watch
-		if gpu {
-			w = &seen[i]
-		}
-		outs.Go(func() {
-			if copyOut(c, &p, w) != nil {
-				gone()
+		default:
+			var w *gpuoom.Watch
+			if gpu {
+				w = &seen[i]
 			}
-		})
+			outs.Go(func() {
+				if copyOut(c, &p, w, end) != nil {
+					gone()
+				}
+			})
+		}
 	}
 	fed := make(chan struct{})
 	go func() {
@@ -330,40 +344,55 @@ func serve(c *stepio.Conn, pipes []Pipe, gpu bool) int {
 	done := make(chan struct{})
 	go func() {
 		if outs.Wait(); outputs == 0 {
-			<-fed
+			select {
+			case <-fed:
+			case <-end.begun:
+			}
 		}
 		close(done)
 	}()
 	select {
 	case <-done:
-		for i := range seen {
-			if code := seen[i].Code(); code != 0 {
-				return code
-			}
-		}
-		return 0
 	case <-lost:
 		return exitLost
 	}
+	for _, p := range pipes {
+		if p.Stream == 0 {
+			_ = p.File.SetWriteDeadline(time.Unix(1, 0)) // it is closed; what does not read holds nothing up
+		}
+	}
+	if all() == nil { // to close it before the command has read everything would drop the rest
+		<-fed
+	}
+	for i := range seen {
+		if code := seen[i].Code(); code != 0 {
+			return code
+		}
+	}
+	return 0
 }
 
 // copyOut sends a task's output, in whole lines if they come soon enough. A terminal's output is sent at once. w sees
 // it too, unless it is nil.
-func copyOut(c *stepio.Conn, p *Pipe, w *gpuoom.Watch) error {
+func copyOut(c *stepio.Conn, p *Pipe, w *gpuoom.Watch, end *rest) error {
 	buf := make([]byte, 0, 2*readBytes)
 	stream := p.Stream
 	if p.terminal() {
 		stream = 1
 	}
+	last := lastBytes{file: p.File}
 	for {
 		var until time.Time
 		if len(buf) > 0 {
 			until = time.Now().Add(lineWait)
 		}
-		if err := p.File.SetReadDeadline(until); err != nil {
+		if err := end.deadline(p.File, until); err != nil {
 			return err
 		}
 		n, err := p.File.Read(buf[len(buf):min(cap(buf), len(buf)+readBytes)])
+		if errors.Is(err, os.ErrDeadlineExceeded) && end.over() {
+			n, err = last.read(buf[len(buf):min(cap(buf), len(buf)+readBytes)])
+		}
 		if w != nil {
 			w.See(buf[len(buf) : len(buf)+n])
 		}
@@ -382,21 +411,6 @@ func copyOut(c *stepio.Conn, p *Pipe, w *gpuoom.Watch) error {
 			return c.Write(stream, p.Rank, nil)
 		}
 	}
-}
-
-// passEnds tells the command how the tasks have ended, as gshim says.
-func passEnds(c *stepio.Conn, p *Pipe) error {
-	lines := bufio.NewScanner(p.File)
-	for lines.Scan() {
-		w, err := shim.ParseEndWord(lines.Text())
-		if err != nil {
-			return nil // gnoded will tell
-		}
-		if err := c.Write(stepio.Ended, w.Task, stepio.EndData(w.Code, w.Signal)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // feed gives tasks their input. It ends with the connection.

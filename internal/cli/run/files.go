@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,6 +44,10 @@ type plumbing struct {
 	wired  bool         // other tasks read from, or write to, this command
 	feeds  bool         // some of them read this command's input
 	remote *remoteFiles // files of the other tasks; nil: there are none, or they need nothing
+
+	moveMu  sync.Mutex
+	writing int       // writes of output that have not returned
+	wrote   time.Time // when the last one began or returned
 
 	guests     guests
 	direct     [3]int     // the files that tasks write to by themselves
@@ -330,11 +335,17 @@ func (l *labeller) take(data []byte, end bool) {
 
 // put writes to a file and drops the text on errors, as when no reader is left.
 func (pl *plumbing) put(to int, text []byte) {
+	pl.moved(1)
+	defer pl.moved(-1)
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	for len(text) > 0 {
 		n, err := unix.Write(to, text)
-		if err == unix.EINTR || err == unix.EAGAIN {
+		if err == unix.EAGAIN { // the next write tells
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(to), Events: unix.POLLOUT}}, -1)
+			continue
+		}
+		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
@@ -342,6 +353,23 @@ func (pl *plumbing) put(to int, text []byte) {
 		}
 		text = text[n:]
 	}
+}
+
+// moved notes that output is written: one more, or one less.
+func (pl *plumbing) moved(more int) {
+	pl.moveMu.Lock()
+	defer pl.moveMu.Unlock()
+	pl.writing, pl.wrote = pl.writing+more, time.Now()
+}
+
+// still gives the time after which nothing more is waited for if no output comes; 0: now.
+func (pl *plumbing) still() time.Duration {
+	pl.moveMu.Lock()
+	defer pl.moveMu.Unlock()
+	if pl.writing > 0 {
+		return drainOutput
+	}
+	return max(0, drainOutput-time.Since(pl.wrote))
 }
 
 // inputPipes makes a pipe for the input of each of these tasks. feed fills them.

@@ -25,7 +25,7 @@ const (
 	rejoinPace  = 200 * time.Millisecond // between two tries
 	againWithin = time.Second            // time for the second Ctrl-C
 	gatherExits = 50 * time.Millisecond  // ends of tasks within this time share a line
-	drainOutput = 2 * time.Second        // for output of processes that outlive their task
+	drainOutput = 2 * time.Second        // for more output when the step has ended
 )
 
 // talk is one step as grun sees it.
@@ -360,7 +360,8 @@ func (t *talk) abort(line string) {
 	_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Text: line}, nil)
 }
 
-// finish waits until the tasks' output is written.
+// finish waits until the tasks' output is written, however slow its reader is. The step is over, so output that does
+// not come within drainOutput has a writer that outlives its task. A signal ends the wait.
 func (t *talk) finish() {
 	if t.pl == nil {
 		return
@@ -368,9 +369,16 @@ func (t *talk) finish() {
 	t.pl.closeEnds()
 	through := make(chan struct{})
 	go func() { t.pl.readers.Wait(); close(through) }()
-	select {
-	case <-through:
-	case <-time.After(drainOutput):
+	t.pl.moved(0)
+	for waits := true; waits; {
+		select {
+		case <-through:
+			waits = false
+		case sig := <-t.steps.signals:
+			waits = !slices.Contains([]os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}, sig)
+		case <-time.After(t.pl.still()):
+			waits = t.pl.still() > 0
+		}
 	}
 	t.pl.endGuests(t.rc)
 	t.pl.closeKept()
