@@ -63,13 +63,8 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 		t.ended = ev
 	}
 	if ev.Kind != shim.LaunchFailed {
-		t.began, t.pid = true, ev.PID
-		if at := model.Time(ev.Started.UnixMilli()); s.began == 0 || at < s.began {
-			s.began = at
-			if s.limit == nil { // this daemon has been started anew
-				l.armLimit(s)
-			}
-		}
+		t.began, t.pid, t.since = true, ev.PID, model.Time(ev.Started.UnixMilli())
+		l.stepBegins(s, t.since)
 		if first && !ev.Done() {
 			l.n.sampler.begin(s.sampleKey(), l.n.stepShape(s), s.began, ev.PID, int32(i), ev.Key.Task)
 			l.watchStep(s)
@@ -88,11 +83,22 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 	return nil
 }
 
+// stepBegins notes that a task of a step has begun, here or on another node.
+func (l *loop) stepBegins(s *step, at model.Time) {
+	if s.began != 0 && at >= s.began {
+		return
+	}
+	s.began = at
+	if s.limit == nil { // the step has no task here, or this daemon has been started anew
+		l.armLimit(s)
+	}
+}
+
 // tellTask sends the command a task's state.
 func (s *step) tellTask(l *loop, i int) {
 	t := &s.tasks[i]
 	ev := &proto.StepEvent{Kind: proto.StepStarted, Step: s.id, Task: s.rec.Nodes[s.here].Ranks[i],
-		Node: s.rec.Nodes[s.here].Node, PID: int32(t.pid)}
+		Node: s.rec.Nodes[s.here].Node, PID: int32(t.pid), Began: t.since}
 	switch {
 	case t.ended != nil && t.ended.Kind == shim.LaunchFailed:
 		ev.Kind = proto.StepExited

@@ -312,11 +312,19 @@ func (l *loop) partTask(p *part, ev *proto.StepEvent) {
 		} else if t.began {
 			continue
 		}
-		if t.began, t.pid = true, ev.PID; s.began == 0 {
-			s.began = l.stamp()
-		}
+		t.began, t.pid = true, ev.PID
+		l.stepBegins(s, l.bounded(ev.Began, s.rec.At))
 		s.send(l, ev)
 	}
+}
+
+// bounded gives another node's time as one from first until now, as its clock may differ; now if it did not give one,
+// as those of earlier versions do.
+func (l *loop) bounded(at, first model.Time) model.Time {
+	if now := l.stamp(); at == 0 || at > now {
+		return now
+	}
+	return max(at, first)
 }
 
 // tell sends the command a task's state.

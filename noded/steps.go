@@ -91,6 +91,7 @@ type stepTask struct {
 	order *shim.Launch
 	began bool
 	pid   int
+	since model.Time // when it began
 	ended *shim.Event
 }
 

@@ -326,6 +326,7 @@ type StepEvent struct {
 	Use    *model.Exit // StepDone of a part: exit and usage
 	IO     *StepIO     // StepJoined
 	Lost   bool        // StepExited of a step with NoKill: the task was lost with its node
+	Began  model.Time  // StepStarted, StepExited: when the task began; 0: not known, or it did not
 }
 
 func (x *StepEvent) Wire(c *wire.C) {
@@ -346,6 +347,7 @@ func (x *StepEvent) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Use)
 	wire.Ptr(c, &x.IO)
 	wire.Bool(c, &x.Lost)
+	wire.Int(c, &x.Began)
 }
 
 // StepPart asks a node for its part of a step, or for the state of that part. The node answers with StepCreated if it
