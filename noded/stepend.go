@@ -115,6 +115,9 @@ func (s *step) tellTask(l *loop, i int) {
 	case !t.began:
 		return
 	}
+	if t.ended != nil && !t.ended.Ended.IsZero() {
+		ev.Ended = model.Time(t.ended.Ended.UnixMilli())
+	}
 	s.send(l, ev)
 }
 
@@ -296,7 +299,8 @@ func plural(n int64) string {
 // stepReport makes the report of a step's end.
 func (l *loop) stepReport(s *step, use usage, seen *sampled) *proto.Report {
 	rec := s.summary()
-	rec.Start, rec.End, rec.Stop, rec.StopUID = s.began, l.stamp(), s.cause, s.uid
+	rec.Start, rec.Stop, rec.StopUID = s.began, s.cause, s.uid
+	rec.End = s.lastEnd(l.stamp())
 	var sum usage
 	for i := range s.tasks {
 		ev := s.tasks[i].ended
@@ -313,11 +317,6 @@ func (l *loop) stepReport(s *step, use usage, seen *sampled) *proto.Report {
 		sum.userMS += x.UserMS
 		sum.sysMS += x.SysMS
 		sum.peakKB = max(sum.peakKB, x.MaxRSSKB)
-		if !ev.Ended.IsZero() {
-			if at := model.Time(ev.Ended.UnixMilli()); i == 0 || at > rec.End {
-				rec.End = at
-			}
-		}
 	}
 	sum.known = true
 	x := exitOf(nil, use.or(sum))
@@ -332,6 +331,26 @@ func (l *loop) stepReport(s *step, use usage, seen *sampled) *proto.Report {
 		rec.Exit.GPUOOM, rec.Exit.Text = true, gpuStory("the step's", said, rec.Exit.Use.Node(l.n.opts.Name))
 	}
 	return &proto.Report{Kind: proto.ReportStep, Job: s.job.key.Job, Attempt: s.job.key.Attempt, At: rec.End, Step: rec}
+}
+
+// lastEnd gives the end of the task that ended last, on any node; now if no task's is known.
+func (s *step) lastEnd(now model.Time) (end model.Time) {
+	for i := range s.tasks {
+		if ev := s.tasks[i].ended; ev != nil && !ev.Ended.IsZero() {
+			end = max(end, model.Time(ev.Ended.UnixMilli()))
+		}
+	}
+	for _, p := range s.parts {
+		for i := range p.tasks {
+			if ev := p.tasks[i].ended; ev != nil {
+				end = max(end, ev.Ended)
+			}
+		}
+	}
+	if end == 0 {
+		return now
+	}
+	return end
 }
 
 // addParts adds what the step's other nodes have said.

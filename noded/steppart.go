@@ -306,6 +306,7 @@ func (l *loop) partTask(p *part, ev *proto.StepEvent) {
 			continue
 		}
 		if ev.Step, ev.Node = s.id, p.node().Node; ev.Kind == proto.StepExited {
+			ev.Ended = l.bounded(ev.Ended, s.rec.At)
 			if t.ended = ev; p.gone {
 				ev.Code, ev.Signal, ev.Lost = 0, 0, true
 			}
@@ -448,7 +449,7 @@ func (p *part) failTasks(l *loop) {
 	for i := range p.tasks {
 		if t := &p.tasks[i]; t.ended == nil {
 			t.ended = &proto.StepEvent{Kind: proto.StepExited, Step: p.step.id, Task: p.node().Ranks[i],
-				Node: p.node().Node, Code: 1}
+				Node: p.node().Node, Code: 1, Ended: l.stamp()}
 			if p.gone {
 				t.ended.Code, t.ended.Lost = 0, true
 			}

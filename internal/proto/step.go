@@ -327,6 +327,7 @@ type StepEvent struct {
 	IO     *StepIO     // StepJoined
 	Lost   bool        // StepExited of a step with NoKill: the task was lost with its node
 	Began  model.Time  // StepStarted, StepExited: when the task began; 0: not known, or it did not
+	Ended  model.Time  // StepExited: when it ended; 0: not known
 }
 
 func (x *StepEvent) Wire(c *wire.C) {
@@ -348,6 +349,7 @@ func (x *StepEvent) Wire(c *wire.C) {
 	wire.Ptr(c, &x.IO)
 	wire.Bool(c, &x.Lost)
 	wire.Int(c, &x.Began)
+	wire.Int(c, &x.Ended)
 }
 
 // StepPart asks a node for its part of a step, or for the state of that part. The node answers with StepCreated if it

@@ -243,7 +243,7 @@ func Event(ev *proto.StepEvent) error {
 	ev.Text = clip(ev.Text, maxText)
 	switch {
 	case ev.Kind < proto.StepWaits || ev.Kind > proto.StepLine || ev.Step < proto.StepNone || ev.Task < 0 || ev.PID < 0 ||
-		ev.Began < 0:
+		ev.Began < 0 || ev.Ended < 0:
 		return fmt.Errorf("an event of kind %d about task %d", ev.Kind, ev.Task)
 	case ev.Code < 0 || ev.Code > math.MaxUint8 || ev.Signal < 0 || ev.Signal > 127:
 		return fmt.Errorf("an exit with code %d and signal %d", ev.Code, ev.Signal)
