@@ -399,6 +399,9 @@ func worse(a, b model.Exit) bool {
 // again; if its command is away, they wait for it for a while.
 func (l *loop) adoptSteps(a *attempt, listed map[shim.Key]bool) (again []*shim.Launch) {
 	for _, s := range a.steps {
+		if s.conn == nil && s.req == nil && s.phase < stepEnding {
+			s.setTimer(l, timerLonely, lonelyStep)
+		}
 		if s.here < 0 {
 			continue
 		}
@@ -425,9 +428,6 @@ func (l *loop) adoptSteps(a *attempt, listed map[shim.Key]bool) (again []*shim.L
 			default:
 				r.ended = true
 			}
-		}
-		if s.conn == nil && s.req == nil && s.phase < stepEnding {
-			s.setTimer(l, timerLonely, lonelyStep)
 		}
 		l.stepProgress(s)
 	}

@@ -197,3 +197,20 @@ func TestSignalDuringLaunch(t *testing.T) {
 		cmd.wait(proto.StepDone)
 	}
 }
+
+// TestLonelyElsewhere: after a restart of gnoded a step waits only so long for its command, also if none of its tasks
+// is on this node.
+func TestLonelyElsewhere(t *testing.T) {
+	a := &attempt{phase: running, steps: map[int32]*step{}}
+	for id, here := range map[int32]int{0: 0, 1: -1} {
+		s := &step{job: a, id: id, phase: stepCreated, here: here, rec: &placedStep{ID: id,
+			Nodes: []proto.StepNode{{Node: "n1", Ranks: []int32{0}}}}, tasks: make([]stepTask, here+1)}
+		a.steps[id] = s
+	}
+	new(loop).adoptSteps(a, nil)
+	for id, s := range a.steps {
+		if s.lonely == nil || !s.lonely.Stop() {
+			t.Errorf("step %d waits for its command for ever", id)
+		}
+	}
+}
