@@ -112,6 +112,9 @@ func (l *loop) onChilled(m msgChilled) error {
 		time.AfterFunc(chillAgain, func() { l.n.inbox.post(msgChill{key}) })
 		return nil
 	}
+	if c.known {
+		l.holdLimits(a, c.frozen)
+	}
 	l.chill(a)
 	if len(a.queue) > 0 && !a.suspended() {
 		return l.placeSteps(a)

@@ -175,6 +175,9 @@ type placedStep struct {
 	Container string // what it runs in, as users see it; "": in none
 	Ports     string // that it holds on its nodes (--resv-ports); "": none
 	NoKill    bool   // it goes on without the tasks of nodes that are lost
+
+	Frozen   int64      // ms that its job was suspended while its time limit counted
+	FrozenAt model.Time // when its job was suspended; 0: it is not
 }
 
 func (x *placedStep) Wire(c *wire.C) {
@@ -196,6 +199,8 @@ func (x *placedStep) Wire(c *wire.C) {
 	wire.Text(c, &x.Container, model.MaxText)
 	wire.Text(c, &x.Ports, model.MaxText)
 	wire.Bool(c, &x.NoKill)
+	wire.Int(c, &x.Frozen)
+	wire.Int(c, &x.FrozenAt)
 }
 
 // stepOver ends a step. Its number is not used again.

@@ -166,15 +166,16 @@ func (l *loop) orderTasks(s *step, m *msgStepPrepared) {
 	}
 }
 
-// armLimit arms the timer of a step's time limit, which counts from its first task's start.
+// armLimit arms the timer of a step's time limit, which counts from its first task's start, and not while its job is
+// suspended.
 func (l *loop) armLimit(s *step) {
-	if s.rec.LimitS <= 0 || s.rec.LimitS >= model.Unlimited {
+	if s.rec.LimitS <= 0 || s.rec.LimitS >= model.Unlimited || s.rec.FrozenAt != 0 {
 		s.stopTimer(timerLimit)
 		return
 	}
-	left := time.Duration(s.rec.LimitS) * time.Second
+	left := time.Duration(s.rec.LimitS)*time.Second + time.Duration(s.rec.Frozen)*time.Millisecond
 	if s.began != 0 {
-		left = max(0, left-l.now().Sub(time.UnixMilli(int64(s.began))))
+		left = max(0, left-time.Duration(l.stamp()-s.began)*time.Millisecond)
 	}
 	s.setTimer(l, timerLimit, left)
 }
@@ -183,12 +184,34 @@ func (l *loop) armLimit(s *step) {
 func (l *loop) limitStep(s *step, seconds int64) {
 	rec := *s.rec
 	rec.LimitS = seconds
-	if err := l.spool.add(recStep, &rec, false); err != nil {
+	l.timeStep(s, &rec)
+}
+
+// timeStep replaces what counts for a step's time limit.
+func (l *loop) timeStep(s *step, rec *placedStep) {
+	if err := l.spool.add(recStep, rec, false); err != nil {
 		l.log.Warn("a step's new time limit is not in the spool: it counts until this daemon ends", "job", rec.Job,
 			"step", s.id, "err", err)
 	}
-	s.rec = &rec
+	s.rec = rec
 	l.armLimit(s)
+}
+
+// holdLimits stops the time of an attempt's steps when it has been suspended, and lets it go on when it has been
+// resumed.
+func (l *loop) holdLimits(a *attempt, frozen bool) {
+	for _, s := range a.steps {
+		rec := *s.rec
+		switch now := l.stamp(); {
+		case rec.Manager != "" || frozen == (rec.FrozenAt != 0):
+			continue
+		case frozen:
+			rec.FrozenAt = now
+		default:
+			rec.Frozen, rec.FrozenAt = rec.Frozen+max(0, int64(now-max(rec.FrozenAt, s.began))), 0
+		}
+		l.timeStep(s, &rec)
+	}
 }
 
 // bindLines are what --cpu-bind=verbose, --mem-bind=verbose and --gpu-bind=verbose print for each task.
