@@ -396,7 +396,8 @@ func placeGres(j *Job, held []Holding, parent, out []proto.StepNode, need *proto
 		}
 		if len(need.Gres) == 0 && need.TasksPerGPU == 0 {
 			for k := range have {
-				if err := takeGres(j, held, parent, n, have, have[k].Name, have[k].Type, have[k].Index.Count(), need); err != nil {
+				if err := takeGres(j, held, parent, n, have[k:k+1], have[k].Name, have[k].Type, have[k].Index.Count(),
+					need); err != nil {
 					return notHere(i, err)
 				}
 			}
@@ -430,7 +431,7 @@ func gresPerNode(j *Job, out []proto.StepNode, need *proto.StepNeed) ([][]model.
 		}
 	}
 	for _, g := range slices.Concat(each, inAll) {
-		same := func(w model.GresReq) bool { return w.Name == g.Name && w.Type == g.Type }
+		same := func(w model.GresReq) bool { return w.Name == g.Name && strings.EqualFold(w.Type, g.Type) }
 		if g.Per == model.PerJob && slices.ContainsFunc(each, same) {
 			continue
 		}
@@ -487,7 +488,7 @@ func takeGres(j *Job, held []Holding, parent []proto.StepNode, n *proto.StepNode
 	var holds int
 	for k := range have {
 		a := &have[k]
-		if a.Name != name || typ != "" && a.Type != typ {
+		if a.Name != name || !model.TypeFits(name, typ, a.Type) {
 			continue
 		}
 		total += a.Index.Count()

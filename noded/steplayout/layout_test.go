@@ -168,3 +168,36 @@ func needOf(t *testing.T, words []string) *proto.StepNeed {
 	}
 	return need
 }
+
+// TestLayoutTypes: a step gets units of the type that it names, in whatever letters, and remote ones only by their
+// name; one that names none gets each of the job's.
+func TestLayoutTypes(t *testing.T) {
+	job := &Job{ID: 1, Spec: &model.Spec{}, Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(4),
+		Tasks: 4, Gres: []model.GresAlloc{
+			{Name: model.GPUName, Type: "a100", Index: model.UpTo(2)},
+			{Name: model.GPUName, Type: model.RemoteType, Index: model.UpTo(4).Minus(model.UpTo(2))}}}}}}
+	for _, c := range []struct {
+		typ  string
+		n    int32
+		want string // types and numbers; "": refused
+	}{
+		{"A100", 2, "a100 2"}, {"a100", 3, ""}, {"", 2, "a100 2"}, {"", 3, ""},
+		{strings.ToUpper(model.RemoteType), 1, model.RemoteType + " 1"},
+		{"all", 0, "a100 2 " + model.RemoteType + " 2"},
+	} {
+		need := &proto.StepNeed{Tasks: 1, MinNodes: 1, MaxNodes: 1}
+		if c.typ != "all" {
+			need.Gres = []model.GresReq{{Name: model.GPUName, Type: c.typ, Count: c.n, Per: model.PerNode}}
+		}
+		var got []string
+		nodes, err := Layout(job, nil, nil, need)
+		for i := range nodes {
+			for _, g := range nodes[i].Gres {
+				got = append(got, g.Type, strconv.Itoa(g.Index.Count()))
+			}
+		}
+		if text := strings.Join(got, " "); text != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%d of %q: %q, %v", c.n, c.typ, text, err)
+		}
+	}
+}
