@@ -63,7 +63,8 @@
 // Containers: ownmounts.go, with packages container, box, image and oci; package layers bounds what
 // they write.
 //
-// Package receive is the process that takes in a file of gbcast (stepmake.go starts it as a task).
+// Package receive is the process that takes in a file of gbcast (stepmake.go starts it as a task),
+// package taskaround the one around a task with epilogs.
 // Package exporter serves what the GPUs do, and whose they are, to others.
 //
 // The machine: package hardware finds the hardware, session.go sends it to the leader, main.go

@@ -19,6 +19,7 @@ import (
 	"gbatch/noded/steplayout"
 	"gbatch/noded/steprelay"
 	"gbatch/noded/stepx11"
+	"gbatch/noded/taskaround"
 )
 
 // stepmake.go makes what a step's tasks on this node need: the group, the environments, the bindings, and the orders to
@@ -361,8 +362,8 @@ func (n *Noded) shape() steplayout.Shape {
 }
 
 // taskWrapper is the shell program around a task that has prologs or epilogs: those of the configuration and the
-// command's own, "" for none. What a prolog prints as export, unset and print is obeyed; how a task ended is kept. The
-// command's own epilog is killed after 5 s.
+// command's own, "" for none. What a prolog prints as export, unset and print is obeyed. A task with epilogs is gshim's
+// to run (package taskaround), but in a container, which does not have that program.
 const taskWrapper = `
 obey() {
 	while IFS= read -r line; do
@@ -373,17 +374,17 @@ obey() {
 		esac
 	done
 }
-for p in "$1" "$2"; do
+for p in "$2" "$3"; do
 	[ -z "$p" ] && continue
 	said=$("$p") || { echo "slurmstepd: error: TaskProlog $p failed" >&2; exit 1; }
 	obey <<EOF
 $said
 EOF
 done
-e1=$3 e2=$4
-shift 4
+gshim=$1 e1=$4 e2=$5
+shift 5
 # As without a shell, a program that can't be run has the error's number as its exit code.
-bad=
+rc= bad=
 case $1 in
 */*)
 	if [ ! -e "$1" ]; then
@@ -396,18 +397,23 @@ case $1 in
 esac
 [ -z "$bad" ] || echo "slurmstepd: error: execve(): $1: $bad" >&2
 [ -z "$e1$e2$bad" ] && exec "$@"
+[ -z "$e1$e2" ] && exit $rc
+[ -x "$gshim" ] && exec "$gshim" ` + taskaround.Word + ` "$e2" "$e1" "$rc" "$@"
 trap : TERM INT HUP USR1 USR2 QUIT ALRM
 if [ -z "$bad" ]; then
 	"$@"
 	rc=$?
 fi
-told() { # a status as wait(2) has it, as in Slurm, which calls each of the two by the other's name
+told() { # a status as wait(2) has it
 	[ "$2" -eq 0 ] || echo "slurmstepd: error: $1 failed status=$(($2 > 128 ? $2 - 128 : $2 * 256))" >&2
 }
 command -v timeout >/dev/null 2>&1 && limit='timeout -s KILL 5' || limit=
 [ -z "$e2" ] || { $limit "$e2"; told TaskEpilog $?; }
 [ -z "$e1" ] || { "$e1"; told --task-epilog $?; }
-if [ $rc -gt 128 ]; then trap - TERM INT HUP USR1 USR2 QUIT ALRM; kill -$((rc - 128)) $$; fi
+if [ $rc -gt 128 ] && [ $rc -le 192 ]; then
+	trap - TERM INT HUP USR1 USR2 QUIT ALRM
+	kill -$((rc - 128)) $$
+fi
 exit $rc
 `
 
@@ -428,8 +434,8 @@ func (n *Noded) wrapTask(o *shim.Launch, p *stepPlan) {
 	if prologs == [2]string{} && epilogs == [2]string{} {
 		return
 	}
-	o.Argv = append([]string{"/bin/sh", "-c", taskWrapper, "/bin/sh", prologs[0], prologs[1], epilogs[0], epilogs[1],
-		o.Path}, o.Argv[1:]...)
+	o.Argv = append([]string{"/bin/sh", "-c", taskWrapper, "/bin/sh", n.opts.Shim, prologs[0], prologs[1],
+		epilogs[0], epilogs[1], o.Path}, o.Argv[1:]...)
 	o.Path = "/bin/sh"
 }
 

@@ -3,7 +3,8 @@
 // step-pmi it serves the tasks of MPI programs: see package noded/steppmi; as gshim step-x11 it has their display: see
 // package noded/stepx11. As gshim login-env it is what
 // a job with --get-user-env begins as: see package noded/loginenv. As gshim task-env it is what tasks of MPI programs
-// begin as: see package noded/taskenv. As gshim receive-file it takes in a file of
+// begin as: see package noded/taskenv. As gshim task-around it is around a task with epilogs: see package
+// noded/taskaround. As gshim receive-file it takes in a file of
 // gbcast: see package noded/receive. As gshim run-bundle it runs a task in a container of an OCI runtime: see
 // package noded/oci. As gshim gres-helper it keeps the program of GresHelper beside a job: see package
 // noded/greshelper.
@@ -22,6 +23,7 @@ import (
 	"gbatch/noded/steppmi"
 	"gbatch/noded/steprelay"
 	"gbatch/noded/stepx11"
+	"gbatch/noded/taskaround"
 	"gbatch/noded/taskenv"
 )
 
@@ -43,6 +45,9 @@ func main() {
 	}
 	if len(os.Args) > 2 && os.Args[1] == taskenv.Word {
 		os.Exit(taskenv.Main(os.Args[2:], os.Stderr))
+	}
+	if len(os.Args) > 2 && os.Args[1] == taskaround.Word {
+		os.Exit(taskaround.Main(os.Args[2:], os.Stderr))
 	}
 	if len(os.Args) > 2 && os.Args[1] == receive.Word {
 		os.Exit(receive.Main(os.Args[2:], os.Stdin, os.Stderr))

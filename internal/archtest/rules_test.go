@@ -170,6 +170,7 @@ var layers = []layer{
 	{"noded/steppmix", "noded/steprelay noded/taskenv internal/pmix internal/stepio"},
 	{"noded/stepx11", "noded/steprelay internal/proto internal/stepio internal/x11"},
 	{"noded/taskenv", ""},
+	{"noded/taskaround", ""},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/client " +
 		"internal/certs internal/stepio internal/pmi"},

@@ -17,8 +17,11 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"gbatch/noded/taskaround"
 )
 
 const (
@@ -97,10 +100,14 @@ func (s *server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, er
 	case e.state != running:
 		return 0, nil
 	}
-	if group {
+	kill := unix.Kill
+	switch {
+	case group:
 		pid = -pid
+	case sig != 0 && sig != unix.SIGKILL && isAround(pid):
+		kill = passOn
 	}
-	switch err := unix.Kill(pid, sig); err {
+	switch err := kill(pid, sig); err {
 	case nil:
 		return 1, nil
 	case unix.ESRCH:
@@ -108,6 +115,35 @@ func (s *server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, er
 	default:
 		return 0, fmt.Errorf("signal %v (pid %d): %w", e.key, pid, err)
 	}
+}
+
+// isAround reports whether a process is one around its task, and takes signals to pass on (package taskaround).
+func isAround(pid int) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if words := strings.SplitN(string(line), "\x00", 3); err != nil || len(words) < 3 || words[1] != taskaround.Word {
+		return false
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(status), "\nSigBlk:\t")
+	mask, _, _ := strings.Cut(rest, "\n")
+	bits, perr := strconv.ParseUint(mask, 16, 64)
+	return err == nil && perr == nil && bits&(1<<(taskaround.PassOn-1)) != 0
+}
+
+// passOn has the process around a task give it a signal.
+func passOn(pid int, sig syscall.Signal) error {
+	info := struct {
+		signo, errno, code, _ int32
+		pid, uid              int32
+		value                 int64
+		_                     [96]byte
+	}{signo: int32(taskaround.PassOn), code: -1 /* SI_QUEUE */, pid: int32(os.Getpid()), uid: int32(os.Getuid()),
+		value: int64(sig)}
+	if _, _, no := unix.RawSyscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(taskaround.PassOn),
+		uintptr(unsafe.Pointer(&info))); no != 0 {
+		return no
+	}
+	return nil
 }
 
 // signalTree signals the whole tree. SIGKILL is repeated until no process is left, so that none escapes by forking.
