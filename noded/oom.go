@@ -381,14 +381,14 @@ func hasGPU(gres []model.GresAlloc) bool {
 }
 
 // noteOutputs keeps the regular files that a task writes to. A file to which others append says nothing of this task.
-func (p *stepPlan) noteOutputs(o *shim.Launch) {
+func (n *Noded) noteOutputs(p *stepPlan, o *shim.Launch) {
 	for i, path := range [...]string{1: o.Stdout, 2: o.Stderr} {
 		f := taskOutput{rank: o.Key.Task, path: path}
 		switch passed := o.Passed[i]; {
 		case i == 0, path == "" && passed == nil, path != "" && p.files[i].Append:
 			continue
 		case path == "":
-			st, err := passed.Stat()
+			st, err := n.statWithin(passed)
 			if err != nil || !st.Mode().IsRegular() {
 				continue
 			}

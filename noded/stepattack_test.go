@@ -260,3 +260,39 @@ func TestBadParts(t *testing.T) {
 	}
 	c.lives(2)
 }
+
+// TestSlowClose: a file of one user that takes long to close, here a socket that nobody reads from and that lingers,
+// does not hold up others.
+func TestSlowClose(t *testing.T) {
+	c := newCluster(t)
+	l := c.job(1, "sleep 1000")
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+	c.ctl.waitStarted(l)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer ln.Close()
+	tcp, err := net.Dial("tcp", ln.Addr().String())
+	must(t, err)
+	must(t, tcp.SetWriteDeadline(time.Now().Add(time.Second)))
+	for err = nil; err == nil; {
+		_, err = tcp.Write(make([]byte, 1<<20)) // nobody reads
+	}
+	must(t, tcp.(*net.TCPConn).SetLinger(15))
+	f, err := tcp.(*net.TCPConn).File()
+	must(t, err)
+	cmd := c.askStep(l, "/bin/true")
+	cmd.wait(proto.StepCreated)
+	cmd.put(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)})
+	cmd.put(proto.StepFrameFiles, &proto.StepFiles{Files: []proto.StepFile{{Mode: proto.FileShared, FDs: 1},
+		{Mode: proto.FileNull}, {Mode: proto.FileNull}}})
+	_, _, err = cmd.nc.(*net.UnixConn).WriteMsgUnix([]byte{0}, unix.UnixRights(int(f.Fd())), nil)
+	must(t, err)
+	must(t, f.Close())
+	must(t, tcp.Close())
+	time.Sleep(300 * time.Millisecond)
+	begun := time.Now()
+	c.lives(3)
+	if d := time.Since(begun); d > 5*time.Second {
+		t.Errorf("a file of one user has held another's job for %v", d)
+	}
+}

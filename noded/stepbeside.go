@@ -223,9 +223,9 @@ type heardPipe struct {
 // hear gives a task a pipe in place of the command's pipe or socket, so that a process beside it hears what it says of
 // its GPUs' memory. All that write to one of the command's pipes write to one pipe. Terminals stay theirs: programs ask
 // these for more than to be written to.
-func (p *stepPlan) hear(o *shim.Launch, stream int) error {
+func (p *stepPlan) hear(n *Noded, o *shim.Launch, stream int) error {
 	to := o.Passed[stream]
-	st, err := to.Stat()
+	st, err := n.statWithin(to)
 	if err != nil || st.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		return nil
 	}

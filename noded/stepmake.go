@@ -142,11 +142,11 @@ func (n *Noded) makeStep(ctx context.Context, p *stepPlan) (orders []*shim.Launc
 		if p.rec.Ports != "" {
 			o.Env = append(o.Env, "SLURM_STEP_RESV_PORTS="+p.rec.Ports)
 		}
-		if err := p.setFiles(o, local, rank); err != nil {
+		if err := p.setFiles(n, o, local, rank); err != nil {
 			return nil, nil, err
 		}
 		if hasGPU(part.Gres) {
-			p.noteOutputs(o)
+			n.noteOutputs(p, o)
 		}
 		if p.req.Torch {
 			o.Env = jobenv.TorchTask(o.Env, p.rec.Nodes, p.here, &view, p.req.Master)
@@ -245,7 +245,7 @@ func (n *Noded) receiveInto(o *shim.Launch, p *stepPlan, rank int) {
 }
 
 // setFiles gives a task its standard files.
-func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
+func (p *stepPlan) setFiles(n *Noded, o *shim.Launch, local, rank int) error {
 	v := p.values(rank)
 	if o.Terminal = p.req.Terminal != nil && rank == 0; o.Terminal && p.io != nil {
 		return p.terminal(o, rank)
@@ -283,7 +283,7 @@ func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
 			}
 		}
 		if i > 0 && o.Passed[i] != nil && hasGPU(p.rec.Nodes[p.here].Gres) {
-			if err := p.hear(o, i); err != nil {
+			if err := p.hear(n, o, i); err != nil {
 				return err
 			}
 		}

@@ -43,9 +43,22 @@ func (m *msgStepFiles) all() []*os.File { return slices.Concat(m.given[0], m.giv
 
 // drop closes the files of a message that nobody needs.
 func (m *msgStepFiles) drop() {
-	closeFiles(m.all())
-	m.paid.give(int64(len(m.all())))
+	files, paid := m.all(), m.paid
 	m.given = [3][]*os.File{}
+	closeAside(files, func() { paid.give(int64(len(files))) })
+}
+
+// closeAside closes files on a goroutine of its own, and then calls over: they are a user's, and to close one may take
+// as long as its server, or who reads from it, likes. What is paid for the files is given back then, so a user has no
+// more of such goroutines than open files.
+func closeAside(files []*os.File, over func()) {
+	if len(files) == 0 {
+		return
+	}
+	go func() { // it ends with the files
+		closeFiles(files)
+		over()
+	}()
 }
 
 // closeFiles closes what was held for tasks that were to begin.
@@ -56,10 +69,11 @@ func (l *loop) closeFiles(s *step) {
 		return
 	}
 	l.soon(func() {
-		closeFiles(files)
-		for _, p := range paid {
-			p.give(math.MaxInt64)
-		}
+		closeAside(files, func() {
+			for _, p := range paid {
+				p.give(math.MaxInt64)
+			}
+		})
 	})
 }
 
@@ -126,16 +140,21 @@ func (l *loop) onStepPrepared(m msgStepPrepared) {
 	l.stepHappens(s, sevMade, stepNews{made: &m})
 }
 
-// close closes the files of orders that are not carried out.
-func (m *msgStepPrepared) close() {
+// passed gives the files of its orders: those of the step's command, which the step holds, and others.
+func (m *msgStepPrepared) passed() (files []*os.File) {
 	for _, o := range slices.Concat(m.relays, m.orders) {
 		for _, f := range o.Passed {
 			if f != nil {
-				_ = f.Close() // it was only passed on
+				files = append(files, f)
 			}
 		}
 	}
+	return files
 }
+
+// close closes the files of orders that are not carried out, and whose step is gone: it has closed those that are paid
+// for.
+func (m *msgStepPrepared) close() { closeAside(m.passed(), func() {}) }
 
 // orderTasks hands a step's tasks to gshim.
 func (l *loop) orderTasks(s *step, m *msgStepPrepared) {

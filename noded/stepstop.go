@@ -48,7 +48,7 @@ func (l *loop) actStep(s *step, do stepAct, in *stepNews) error {
 	case stepOrder:
 		l.orderTasks(s, in.made)
 	case stepDiscard:
-		in.made.close()
+		s.files = append(s.files, in.made.passed()...)
 		l.endTasks(s, 0)
 	case stepRefuse:
 		s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Step: s.id, Text: orElse(in.text, fmt.Sprintf(

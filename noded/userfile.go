@@ -50,22 +50,33 @@ func (n *Noded) tellUser(rec *launched, line string) {
 
 // asUser calls f with the rights of a job's user, and waits for at most tellTimeout.
 func (n *Noded) asUser(rec *launched, f func() ([]byte, error)) ([]byte, error) {
+	return within(n, func() ([]byte, error) {
+		if err := n.becomeUser(rec); err != nil {
+			return nil, err
+		}
+		return f()
+	})
+}
+
+// statWithin describes an open file of a user, whose server may not answer.
+func (n *Noded) statWithin(f *os.File) (os.FileInfo, error) { return within(n, f.Stat) }
+
+// within calls f, which touches a user's file, on a goroutine of its own, and waits for at most tellTimeout.
+func within[T any](n *Noded, f func() (T, error)) (got T, err error) {
 	select {
 	case n.tellers <- struct{}{}:
 	default:
-		return nil, errCrowded
+		return got, errCrowded
 	}
 	type result struct {
-		data []byte
-		err  error
+		got T
+		err error
 	}
 	done := make(chan result, 1)
 	// The goroutine ends when f does; tellers counts it until then.
 	go func() {
 		var r result
-		if r.err = n.becomeUser(rec); r.err == nil {
-			r.data, r.err = f()
-		}
+		r.got, r.err = f()
 		<-n.tellers
 		done <- r
 	}()
@@ -73,9 +84,9 @@ func (n *Noded) asUser(rec *launched, f func() ([]byte, error)) ([]byte, error) 
 	defer late.Stop()
 	select {
 	case r := <-done:
-		return r.data, r.err
+		return r.got, r.err
 	case <-late.C:
-		return nil, errHangs
+		return got, errHangs
 	}
 }
 

@@ -240,7 +240,7 @@ func (s *server) readLoop(c *conn, nc *net.UnixConn) {
 func (s *server) refuseOrder(c *conn, o *order) {
 	s.log.Warn("an order is refused", "kind", int(o.kind), "err", o.bad)
 	if o.kind == kindLaunch {
-		o.launch.closePassed()
+		s.dropPassed(&o.launch)
 		c.events(0, []Event{failedEvent(o.launch.Key, refuse(StageOrder, "%w", o.bad))})
 		return
 	}

@@ -37,7 +37,7 @@ func (s *server) end() {
 // goroutine.
 func (s *server) handle(c *conn, o *order) {
 	if !s.begin() {
-		o.launch.closePassed()
+		s.dropPassed(&o.launch)
 		if o.kind != kindLaunch { // gnoded sends a launch again that is missing after the reconnect
 			c.done(o.seq, 0, errors.New("gshim is ending or replacing itself: connect again"))
 		}
@@ -104,18 +104,18 @@ func (s *server) onLaunch(c *conn, l *Launch) {
 			c.events(0, []Event{e.event})
 		}
 		s.mu.Unlock()
-		l.closePassed()
+		s.dropPassed(l)
 		return
 	}
 	// The gnoded that sent it is dead. The next one may have sent it again, and have taken its end already.
 	if c.hungUp() {
 		s.mu.Unlock()
-		l.closePassed()
+		s.dropPassed(l)
 		return
 	}
 	if len(s.entries) >= maxEntries {
 		s.mu.Unlock()
-		l.closePassed()
+		s.dropPassed(l)
 		err := refuse(StageOrder, "gshim already keeps %d launches that run or whose end nobody has acknowledged", maxEntries)
 		c.events(0, []Event{failedEvent(l.Key, err)})
 		return

@@ -90,6 +90,28 @@ func fdOf(f *os.File) int {
 	return out
 }
 
+// maxClosers is how many goroutines that close files may hang at once; each holds a thread.
+const maxClosers = 1024
+
+// dropPassed closes the files that came with an order on a goroutine of its own: they are a user's, and to close one
+// may take as long as its server, or who reads from it, likes. No other order waits for that.
+func (s *server) dropPassed(l *Launch) {
+	own := &Launch{Passed: l.Passed}
+	l.Passed = [PassedFiles]*os.File{}
+	if own.Passed == l.Passed {
+		return
+	}
+	if s.closers.Add(1) > maxClosers {
+		s.closers.Add(-1)
+		own.closePassed()
+		return
+	}
+	go func() { // it ends with the files
+		defer s.closers.Add(-1)
+		own.closePassed()
+	}()
+}
+
 // closePassed closes the files that came with an order. Only the server calls it: a client keeps its own.
 func (l *Launch) closePassed() {
 	for i, f := range l.Passed {

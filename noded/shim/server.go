@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -100,6 +101,7 @@ type server struct {
 	lease     leased
 
 	launchers *launchers
+	closers   atomic.Int32 // goroutines that close files of users
 	wakeEnds  chan struct{}
 	sigchld   chan os.Signal
 	stopping  chan struct{}
@@ -265,7 +267,7 @@ func (s *server) idle() error {
 
 // launch keeps invariant 1: journal the intent, fork, journal the result, report it.
 func (s *server) launch(e *entry, l *Launch) {
-	defer l.closePassed()
+	defer s.dropPassed(l)
 	if why := s.mayStart(e.key); why != "" {
 		s.refuseCut(e, why)
 		return
