@@ -299,6 +299,13 @@ func (p *stepPlan) setFiles(n *Noded, o *shim.Launch, local, rank int) error {
 			o.Stderr = path
 		}
 	}
+	if o.Append { // for both streams, as gshim has it: a file of the task alone is emptied before, too
+		for i, f := range p.files {
+			if i > 0 && f.Mode == proto.FilePath && !f.Append && outpath.PerTask(f.Pattern) {
+				p.empty(outpath.Expand(f.Pattern, v))
+			}
+		}
+	}
 	return nil
 }
 

@@ -126,33 +126,34 @@ func tailOf(path string, from, most int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, max(from, st.Size()-most), most))
 }
 
-// makeFileAs makes a file as a job's user, or empties it. If that hangs, it gives up after makeFileFor and leaves the
-// file to the next program that opens it.
+// makeFileAs makes a file as a job's user, or empties it. While too many users' file systems hang, it leaves the file
+// to the next program that opens it.
 func (n *Noded) makeFileAs(s *model.Spec, umask uint32, path string) error {
-	done := make(chan error, 1)
-	go func() {
+	_, err := within(n, func() (none struct{}, err error) {
+		runtime.LockOSThread() // as in becomeUser
 		if n.root {
-			runtime.LockOSThread() // as in appendAs
 			if err := asuser.OnThread(s.UID, s.GID, n.given(s.UID, s.Groups)); err != nil {
-				done <- err
-				return
+				return none, err
 			}
 		}
-		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC,
-			0o666&^umask)
-		if err != nil {
-			done <- &os.PathError{Op: "open", Path: path, Err: err}
-			return
+		mode := uint32(0o666)
+		if unix.Unshare(unix.CLONE_FS) == nil { // else this daemon's umask counts too
+			unix.Umask(int(umask))
+		} else {
+			mode &^= umask
 		}
-		done <- unix.Close(fd)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(makeFileFor):
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC,
+			mode)
+		if err != nil {
+			return none, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		return none, unix.Close(fd)
+	})
+	switch {
+	case errors.Is(err, errCrowded):
 		return nil
+	case errors.Is(err, errHangs):
+		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
+	return err
 }
-
-// makeFileFor is how long a worker waits for a user's file system.
-const makeFileFor = 5 * time.Second
