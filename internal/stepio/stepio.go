@@ -11,7 +11,7 @@
 //
 // It must stay light, because commands and gshim use it: it imports neither net nor TLS.
 //
-// stepio.go has the frames and the connection, bound.go its limits.
+// stepio.go has the frames and the connection, bound.go its limits, queue.go what waits for a task to read.
 package stepio
 
 import (

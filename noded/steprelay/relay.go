@@ -415,8 +415,15 @@ func copyOut(c *stepio.Conn, p *Pipe, w *gpuoom.Watch, end *rest) error {
 
 // feed gives tasks their input. It ends with the connection.
 func feed(c *stepio.Conn, inputs map[int32]Pipe) {
+	queues := map[int32]*stepio.Queue{}
+	for rank, in := range inputs {
+		if !in.terminal() {
+			queues[rank] = stepio.NewQueue(in.File)
+		}
+	}
 	end := func(rank int32) {
-		_ = inputs[rank].File.Close() // its input has ended, or it no longer reads
+		_ = queues[rank].Close() // its input has ended, or it no longer reads
+		delete(queues, rank)
 		delete(inputs, rank)
 	}
 	for {
@@ -442,7 +449,9 @@ func feed(c *stepio.Conn, inputs map[int32]Pipe) {
 				end(rank)
 				continue
 			}
-			if _, err := in.File.Write(data); err != nil && !in.terminal() {
+			if in.terminal() {
+				_, _ = in.File.Write(data) // its task has ended
+			} else if _, err := queues[rank].Write(data); err != nil {
 				end(rank)
 			}
 		}

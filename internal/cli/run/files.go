@@ -17,6 +17,7 @@ import (
 
 	"gbatch/internal/outpath"
 	"gbatch/internal/proto"
+	"gbatch/internal/stepio"
 	"gbatch/internal/terminal"
 )
 
@@ -32,9 +33,9 @@ type plumbing struct {
 	fds     []int      // in the order of the message
 	ends    []*os.File // the tasks' ends of pipes and files opened here: closed once all tasks have them
 	readers sync.WaitGroup
-	mu      sync.Mutex // lines of different tasks don't mix
-	inputs  []*os.File // the writing ends of the tasks' inputs
-	keep    []*os.File // files for output
+	mu      sync.Mutex       // lines of different tasks don't mix
+	inputs  []io.WriteCloser // the writing ends of the tasks' inputs
+	keep    []*os.File       // files for output
 
 	ranks  int          // tasks of the step
 	first  int          // tasks of the command's steps before it
@@ -50,10 +51,10 @@ type plumbing struct {
 	wrote   time.Time // when the last one began or returned
 
 	guests     guests
-	direct     [3]int     // the files that tasks write to by themselves
-	follows    [3]bool    // guests read them
-	inMu       sync.Mutex // guests give input too
-	everyInput []*os.File // of each of mine; nil: that one has another input
+	direct     [3]int           // the files that tasks write to by themselves
+	follows    [3]bool          // guests read them
+	inMu       sync.Mutex       // guests give input too
+	everyInput []io.WriteCloser // of each of mine; nil: that one has another input
 
 	terminal *os.File // the master side of task 0's terminal, if that is on this host
 }
@@ -374,15 +375,16 @@ func (pl *plumbing) still() time.Duration {
 
 // inputPipes makes a pipe for the input of each of these tasks. feed fills them.
 func (pl *plumbing) inputPipes(tasks ...int32) (fds []int, err error) {
-	pl.everyInput = make([]*os.File, len(pl.mine))
+	pl.everyInput = make([]io.WriteCloser, len(pl.mine))
 	for _, task := range tasks {
 		out, in, err := os.Pipe()
 		if err != nil {
 			return nil, fmt.Errorf("make a pipe for task %d: %w", task, err)
 		}
 		pl.ends = append(pl.ends, out)
-		pl.inputs = append(pl.inputs, in)
-		pl.everyInput[slices.Index(pl.mine, task)] = in
+		q := stepio.NewQueue(in)
+		pl.inputs = append(pl.inputs, q)
+		pl.everyInput[slices.Index(pl.mine, task)] = q
 		fds = append(fds, int(out.Fd()))
 	}
 	return fds, nil

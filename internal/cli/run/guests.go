@@ -2,7 +2,6 @@ package run
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -315,7 +314,7 @@ func (pl *plumbing) giveInput(rank int32, data []byte) {
 	pl.inMu.Lock()
 	defer pl.inMu.Unlock()
 	if i := slices.Index(pl.mine, rank); i >= 0 && i < len(pl.everyInput) && pl.everyInput[i] != nil {
-		_, _ = io.Writer(pl.everyInput[i]).Write(data) // a task that reads no more
+		_, _ = pl.everyInput[i].Write(data) // a task that reads no more
 		return
 	}
 	if pl.feeds && pl.remote != nil {

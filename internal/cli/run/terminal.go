@@ -137,7 +137,7 @@ func (pl *plumbing) endInput() {
 			_ = in.Close() // it has all input
 			continue
 		}
-		fd := int(in.Fd())
+		fd := int(pl.terminal.Fd())
 		_, _ = unix.Write(fd, terminal.EndOfInput(fd)) // closing it would hang up
 	}
 }
