@@ -214,3 +214,12 @@ func TestLonelyElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestLateLimit: a time limit that is over while the rest of an ended step is being cleared away has not ended it.
+func TestLateLimit(t *testing.T) {
+	s := &step{job: &attempt{phase: running}, phase: stepEnding, here: -1, rec: &placedStep{LimitS: 1}}
+	new(loop).stopStep(s, model.StopTimeLimit, 0, false, "")
+	if s.cause != model.NoStop {
+		t.Errorf("it has ended by %v", s.cause)
+	}
+}

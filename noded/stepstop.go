@@ -390,7 +390,7 @@ func ignores(pid int, sig unix.Signal) bool {
 
 // stopStep ends a step: SIGCONT and SIGTERM, and SIGKILL after KillWait; or SIGKILL at once.
 func (l *loop) stopStep(s *step, cause model.StopCause, uid uint32, now bool, line string) {
-	if s.cause == model.NoStop {
+	if s.cause == model.NoStop && s.phase < stepEnding { // else its tasks have ended by themselves
 		s.cause, s.uid = cause, uid
 		if line != "" {
 			s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: line})
