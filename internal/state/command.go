@@ -515,8 +515,9 @@ func newBody(k Kind) Body {
 const (
 	rulesPlain uint8 = iota + 1 // texts are plain: wire.Keep
 	rulesTold                   // what happens goes into the audit trail
+	rulesLast                   // a job ends with the failure of the last node that has a part of it
 
-	rulesNow = rulesTold
+	rulesNow = rulesLast
 )
 
 // Encode gives the command's bytes in the log: kind, time, body, rules. It refuses what Decode would: every replica

@@ -224,6 +224,10 @@ func (s *State) nodeFailed(j *model.Job, node, why string, at model.Time) {
 		if j = s.partFailed(j, node, why, exit, at); j == nil {
 			return
 		}
+		if j.State == model.Completing && s.now.rules >= rulesLast {
+			s.lastGone(j, at, model.End{At: at, Exit: exit})
+			return
+		}
 	}
 	batch := j.Run.Alloc.Nodes[0].Node
 	if n, ok := s.nodes.Get(batch); ok && batch != node && n.Link == model.LinkUp {

@@ -203,13 +203,22 @@ func (s *State) partEnded(j *model.Job, at model.Time, r *Report) {
 	case !j.Run.Busy.Empty() && j.State != model.Completing: // a node has lost its part while the script runs
 		s.stopFor(j, nodeOf(j, r), "lost its part of the job", at)
 	case !j.Run.Busy.Empty() || len(j.Run.Leaving) > 0:
-	case s.closing(j):
-		s.change(j, func(run *model.Run) { run.Program = model.CtldEpilog })
-	case j.Run.Over != nil:
-		s.ended(j, at, j.Run.Over.At, j.Run.Over.Exit)
 	default:
-		s.ended(j, at, r.At, r.Exit)
+		s.lastGone(j, at, model.End{At: r.At, Exit: r.Exit})
 	}
+}
+
+// lastGone ends a job of which no node has anything any more, after the controller's epilog. If its script's end is not
+// known from before, it is end.
+func (s *State) lastGone(j *model.Job, at model.Time, end model.End) {
+	if s.closing(j) {
+		s.change(j, func(run *model.Run) { run.Program = model.CtldEpilog })
+		return
+	}
+	if j.Run.Over != nil {
+		end = *j.Run.Over
+	}
+	s.ended(j, at, end.At, end.Exit)
 }
 
 // partMissing handles a node that has registered without knowing a job of its own; it is not the job's first node.
@@ -263,10 +272,8 @@ func (s *State) programPassed(j *model.Job, at model.Time) bool {
 		s.change(j, func(run *model.Run) { run.Program = model.NoCtldProgram })
 	case j.Run.Program == model.CtldProlog: // it was ended meanwhile; no node has a part of it
 		s.partsGone(s.change(j, func(run *model.Run) { run.Program = model.NoCtldProgram }), at)
-	case j.Run.Program == model.CtldEpilog && j.Run.Over != nil:
-		s.ended(j, at, j.Run.Over.At, j.Run.Over.Exit)
 	case j.Run.Program == model.CtldEpilog:
-		s.ended(j, at, at, model.Exit{})
+		s.lastGone(j, at, model.End{At: at})
 	default:
 		return false
 	}

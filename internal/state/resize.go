@@ -357,12 +357,8 @@ func (s *State) left(j *model.Job, k int, at model.Time) {
 	}
 	s.releaseAt(j, &j.Run.Leaving[k].Part, true, at)
 	j = s.change(j, func(run *model.Run) { run.Leaving = slices.Delete(slices.Clone(run.Leaving), k, k+1) })
-	switch {
-	case j.State != model.Completing || len(j.Run.Leaving) > 0 || j.Run.Over == nil || !j.Run.Busy.Empty():
-	case s.closing(j):
-		s.change(j, func(run *model.Run) { run.Program = model.CtldEpilog })
-	default:
-		s.ended(j, at, j.Run.Over.At, j.Run.Over.Exit)
+	if j.State == model.Completing && len(j.Run.Leaving) == 0 && j.Run.Over != nil && j.Run.Busy.Empty() {
+		s.lastGone(j, at, *j.Run.Over)
 	}
 }
 

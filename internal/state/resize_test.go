@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"gbatch/internal/model"
@@ -317,4 +318,62 @@ func TestMinutesOfAllSizes(t *testing.T) {
 	s.now = from.Add(300 + 150)
 	s.apply(&Tick{})
 	s.want("after that", s.job(id).Run.StopReason, model.LimitReason(model.QOSJobMins, "cpu"))
+}
+
+// TestLastNodeFails: a job whose script has ended ends with the failure of the last node that has a part of it, also if
+// the node that ran the script is up; and it ended when its script did. What an older leader wrote means what it did.
+func TestLastNodeFails(t *testing.T) {
+	for _, how := range []string{"lost", "down twice", "rebooted", "back without it", "lost, with epilog", "both lost"} {
+		t.Run(how, func(t *testing.T) {
+			s, j := manyNodes(t, 2)
+			if strings.HasSuffix(how, "epilog") {
+				cfg := *s.st.View().Config()
+				cfg.Params.Rules.CtldEpilog = []string{"/epilog"}
+				s.apply(&SetConfig{Config: &cfg})
+			}
+			from := s.now
+			s.now = from.Add(10)
+			s.says(j.ID, Ending, "n1")
+			if how == "down twice" {
+				s.apply(&NodeEdit{Nodes: []string{"n2"}, Admin: model.NodeDown, Reason: "x", By: "root"})
+			}
+			s.now = from.Add(20)
+			if how != "both lost" {
+				s.says(j.ID, Ended, "n1")
+			}
+			s.want("it waits for n2", s.job(j.ID).State, model.Completing)
+			s.now = from.Add(400)
+			switch how {
+			case "down twice":
+				s.want("overdue", s.st.View().Overdue(s.now), []string{"n2"})
+				s.apply(&NodeEdit{Nodes: []string{"n2"}, Admin: model.NodeDown})
+			case "rebooted":
+				s.apply(&Join{Node: "n2", BootID: "b2"})
+			case "back without it":
+				s.apply(&Join{Node: "n2", BootID: "b"})
+			case "both lost":
+				s.apply(&Lost{Nodes: []string{"n2", "n1"}})
+			default:
+				s.apply(&Lost{Nodes: []string{"n2"}})
+			}
+			if strings.HasSuffix(how, "epilog") {
+				s.want("it waits for its epilog", s.job(j.ID).Run.Program, model.CtldEpilog)
+				s.apply(&Reports{Placed: true, Reports: []Report{{Kind: ProgramPassed, Job: j.ID, Attempt: 1, At: s.now}}})
+			}
+			j = s.job(j.ID)
+			s.want("its end", j.State, model.Completed)
+			if j.End != nil {
+				s.want("when it ended", j.End.At, from.Add(10))
+			}
+			for _, n := range []string{"n1", "n2"} {
+				s.want("jobs on "+n, s.st.View().Node(n).Jobs, "[]")
+			}
+			s.replicas()
+		})
+	}
+	s, j := manyNodes(t, 2)
+	s.says(j.ID, Ending, "n1")
+	s.says(j.ID, Ended, "n1")
+	s.st.Apply(Command{At: s.now.Add(400), Body: &Lost{Nodes: []string{"n2"}}, rules: rulesTold})
+	s.want("as it was written before", s.job(j.ID).State, model.Completing)
 }
