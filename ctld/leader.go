@@ -212,11 +212,14 @@ func (c *Controller) clock(ctx context.Context) {
 		looked = time.Now()
 		if lost := c.nodes.silent(v, time.Now()); len(lost) > 0 {
 			c.log.Warn("nodes do not answer", "nodes", lost)
-			if _, err := c.propose(ctx, &state.Lost{Nodes: lost}); err != nil && ctx.Err() == nil {
+			res, err := c.propose(ctx, &state.Lost{Nodes: lost})
+			if err != nil && ctx.Err() == nil {
 				c.log.Warn("can't mark silent nodes", "err", err)
 				pause(ctx, waitPace)
 			}
-			continue
+			if err != nil || res.Changed {
+				continue
+			}
 		}
 		wait := silentPace
 		if due := v.NextDue(); due != 0 {

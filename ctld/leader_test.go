@@ -2,7 +2,12 @@ package ctld
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/state"
 )
 
 // TestClockEndsWithLeadership: after the end of a leadership the clock's loop does nothing more. Its sessions are gone
@@ -12,4 +17,42 @@ func TestClockEndsWithLeadership(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	new(Controller).clock(ctx) // it has nothing that it could look at
+}
+
+// TestSilentReboot: a node that reboots for longer than SlurmdTimeout is not one that does not answer, so no Lost is
+// proposed for it again and again, and the clock goes on. When its reboot is given up, it is.
+func TestSilentReboot(t *testing.T) {
+	now := time.Now()
+	at := model.Time(now.Add(-2 * time.Hour).UnixMilli())
+	st := state.New()
+	apply := func(b state.Body) state.Result { return st.Apply(state.Command{At: at, Body: b}) }
+	cfg := &model.Config{Cluster: "c", Partitions: []*model.Partition{{Name: "p", Nodes: []string{"n1", "n2"}}}}
+	cfg.Params.NodeTimeoutS = 300
+	for _, n := range []string{"n1", "n2"} {
+		cfg.Nodes = append(cfg.Nodes, &model.NodeDef{Name: n, CPUs: 4, ThreadsPerCore: 1})
+	}
+	apply(&state.SetConfig{Config: cfg})
+	for _, n := range []string{"n1", "n2"} {
+		apply(&state.Join{Node: n, BootID: "b"})
+	}
+	apply(&state.Reboots{Nodes: []string{"n1"}, Op: state.AskReboot})
+	apply(&state.Reboots{Nodes: []string{"n1"}, Op: state.IssueReboot})
+	if !st.View().Node("n1").Rebooting() {
+		t.Fatal("n1 was not told to reboot")
+	}
+	nodes := newNodeSet()
+	nodes.lead(1, now.Add(-time.Hour))
+	silent := func(want ...string) {
+		t.Helper()
+		if got := nodes.silent(st.View(), now); !slices.Equal(got, want) {
+			t.Errorf("silent: %v, want %v", got, want)
+		}
+	}
+	silent("n2")
+	if !apply(&state.Lost{Nodes: []string{"n2"}}).Changed {
+		t.Error("Lost of a silent node changed nothing")
+	}
+	silent()
+	apply(&state.Reboots{Nodes: []string{"n1"}, Op: state.GiveUpReboot, Reason: "reboot timed out"})
+	silent("n1")
 }

@@ -320,7 +320,7 @@ func (n *nodeSet) mayRun(v *state.View, node string, now time.Time) bool {
 }
 
 // silent lists nodes that are up by the facts and have sent this leader no heartbeat for SlurmdTimeout. A new leader
-// first waits for the full SlurmdTimeout.
+// first waits for the full SlurmdTimeout. A node that reboots has ResumeTimeout (reboot.go).
 func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 	limit := time.Duration(v.Config().Params.NodeTimeoutS) * time.Second
 	if limit == 0 {
@@ -333,7 +333,7 @@ func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 	}
 	var out []string
 	v.Nodes(func(node *model.Node) bool {
-		if node.Link != model.LinkUp {
+		if node.Link != model.LinkUp || node.Rebooting() {
 			return true
 		}
 		seen, wait := time.UnixMilli(int64(node.LinkAt)), limit

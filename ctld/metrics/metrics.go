@@ -123,8 +123,8 @@ func (s *scrape) count(to nodeWords, n *model.Node) {
 	flag("noresp", silent)
 	flag("completing", n.Ending > 0)
 	flag("invalid_reg", n.Problem != "")
-	flag("reboot_issued", n.Reboot != nil && n.Reboot.Step == model.RebootIssued)
-	flag("reboot_req", n.Reboot != nil && n.Reboot.Step != model.RebootIssued)
+	flag("reboot_issued", n.Rebooting())
+	flag("reboot_req", n.Reboot != nil && !n.Rebooting())
 	if p := n.Power; p != nil {
 		flag("power_down", p.Want.Down())
 		flag("power_up", p.Want == model.PowerUp)

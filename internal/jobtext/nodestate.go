@@ -3,7 +3,6 @@ package jobtext
 import (
 	"strings"
 
-	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
@@ -51,9 +50,9 @@ func stateComplete(n *proto.NodeInfo) string {
 	case drain:
 		s += "+drain"
 	}
-	switch r := n.Node.Reboot; {
-	case r == nil:
-	case r.Step == model.RebootIssued:
+	switch {
+	case n.Node.Reboot == nil:
+	case n.Node.Rebooting():
 		s += "+reboot_issued"
 	default:
 		s += "+reboot_requested"

@@ -306,8 +306,11 @@ func (n *Node) Draining() bool {
 
 // Leaving reports whether the node is about to reboot or to be powered down, and takes no more jobs.
 func (n *Node) Leaving() bool {
-	return n.Reboot != nil && (n.Reboot.ASAP || n.Reboot.Step == RebootIssued) || n.Power != nil && n.Power.Want.now()
+	return n.Rebooting() || n.Reboot != nil && n.Reboot.ASAP || n.Power != nil && n.Power.Want.now()
 }
+
+// Rebooting reports whether the node was told to reboot and has not come back: its silence is no failure.
+func (n *Node) Rebooting() bool { return n.Reboot != nil && n.Reboot.Step == RebootIssued }
 
 // Used gives the indices of a generic resource's units that jobs hold.
 func (n *Node) Used(gres string) Bits {
@@ -426,7 +429,7 @@ func (n *Node) StateName() string {
 		return "DOWN"
 	case n.Silent():
 		return "UNKNOWN"
-	case n.Reboot != nil && n.Reboot.Step == RebootIssued:
+	case n.Rebooting():
 		return "REBOOT"
 	case n.Admin == NodeDrain && n.Failing && busy:
 		return "FAILING"
@@ -460,7 +463,7 @@ func (n *Node) StateMark() string {
 	switch {
 	case n.Def.Future:
 		return ""
-	case n.Reboot != nil && n.Reboot.Step == RebootIssued:
+	case n.Rebooting():
 		return "^"
 	case n.powerMark() != "":
 		return n.powerMark()
@@ -509,7 +512,7 @@ func (n *Node) BaseState() string {
 	base += power
 	switch {
 	case n.Reboot == nil:
-	case n.Reboot.Step == RebootIssued:
+	case n.Rebooting():
 		base += "+REBOOT_ISSUED"
 	default:
 		base += "+REBOOT_REQUESTED"

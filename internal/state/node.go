@@ -114,8 +114,7 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 	n.Link, n.LinkAt = model.LinkUp, at
 	n.BootID, n.BootAt, n.UpSince, n.Uptime = c.BootID, c.BootAt, c.UpSince, c.Uptime
 	n.Version, n.OS, n.Arch = c.Version, c.OS, c.Arch
-	if r := n.Reboot; r != nil && r.Step == model.RebootIssued &&
-		(rebooted || n.Def.Virtual && c.UpSince >= r.At) { // of a virtual node only the daemon starts anew
+	if n.Rebooting() && (rebooted || n.Def.Virtual && c.UpSince >= n.Reboot.At) { // a virtual one's daemon starts anew
 		rebootOver(&n, at)
 	}
 	if rebooted {
@@ -276,7 +275,7 @@ func (s *State) applyLost(at model.Time, c *Lost) Result {
 	res := Result{}
 	for _, name := range c.Nodes {
 		old, ok := s.nodes.Get(name)
-		if !ok || old.Link != model.LinkUp || old.Reboot != nil && old.Reboot.Step == model.RebootIssued {
+		if !ok || old.Link != model.LinkUp || old.Rebooting() {
 			continue // a node that reboots has no job, and GiveUpReboot ends the wait for it
 		}
 		n := *old
@@ -480,9 +479,8 @@ func (s *State) applyReboots(at model.Time, c *Reboots) Result {
 }
 
 func reboot(n *model.Node, at model.Time, c *Reboots) Refusal {
-	issued := n.Reboot != nil && n.Reboot.Step == model.RebootIssued
 	switch {
-	case issued && c.Op != GiveUpReboot:
+	case n.Rebooting() && c.Op != GiveUpReboot:
 		return StillEnding
 	case c.Op == AskReboot:
 		n.Reboot = &model.Reboot{Step: model.RebootAsked, At: at, ASAP: c.ASAP, Next: c.Next, Reason: c.Reason, By: c.By}

@@ -212,7 +212,7 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 		return !isNodeState(n, not)
 	}
 	base, drain, silent := jobtext.NodeState(n.Node)
-	failing, reboot := n.Node.Failing && drain, n.Node.Reboot
+	failing := n.Node.Failing && drain
 	drain = drain && !failing
 	busy := base == jobtext.NodeAllocated || base == jobtext.NodeMixed
 	switch word {
@@ -249,7 +249,7 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 	case "failing":
 		return failing && busy
 	case "reboot", "reboot_issued", "reboot^":
-		return reboot != nil && reboot.Step == model.RebootIssued
+		return n.Node.Rebooting()
 	case "cloud":
 		return n.Node.Def.Cloud
 	case "power_down", "power_up":
@@ -261,7 +261,7 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 	case "powering_up":
 		return n.Node.PowerStep() == model.PoweringUp
 	case "reboot_requested", "reboot@":
-		return reboot != nil && reboot.Step == model.RebootAsked
+		return n.Node.Reboot != nil && !n.Node.Rebooting()
 	}
 	return false
 }
