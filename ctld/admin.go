@@ -57,7 +57,7 @@ func (c *Controller) choose(v *state.View, who *caller, refs []model.JobRef,
 
 // only gives the target for one record of the records that ref names.
 func only(j *model.Job, ref model.JobRef) model.JobRef {
-	t := refOf(j)
+	t := j.Ref()
 	named := ref.Tasks
 	if ref.Task != model.NoTask {
 		named = model.TaskSet{{Lo: ref.Task, Hi: ref.Task, Step: 1}}
@@ -177,18 +177,6 @@ func requeueWords(rq *proto.UpdateJobRequest) (only, special bool, err error) {
 		return false, false, refuse(proto.CodeBadRequest, "State=SpecialExit holds the job: it goes with requeuehold")
 	}
 	return only, special, nil
-}
-
-func refOf(j *model.Job) model.JobRef {
-	switch {
-	case j.ArrayID != 0 && j.Task != model.NoTask:
-		return model.JobRef{Job: j.ArrayID, Task: j.Task}
-	case j.IsArray():
-		return model.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
-	case j.Het != nil:
-		return model.JobRef{Job: j.Het.ID, Task: model.NoTask, Het: 1 + j.Het.Offset}
-	}
-	return model.JobRef{Job: j.ID, Task: model.NoTask}
 }
 
 // report turns the state's refusals into codes and sentences.

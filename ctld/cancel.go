@@ -50,7 +50,7 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 				whole[j.ID] = true
 				refs = append(refs, model.JobRef{Job: j.ID, Task: model.NoTask})
 			default:
-				refs = append(refs, refOf(j))
+				refs = append(refs, j.Ref())
 			}
 			return true
 		})

@@ -107,7 +107,7 @@ func (c *Controller) onIdle(ctx context.Context, j *model.Job, idle time.Duratio
 	case policy.CancelS > 0 && idle >= time.Duration(policy.CancelS)*time.Second:
 		c.log.Info("a job with idle GPUs is cancelled", "job", j.ID, "user", j.Spec.User, "why", text)
 		if _, err := c.propose(ctx,
-			&state.Stop{Targets: []model.JobRef{{Job: j.ID, Task: model.NoTask}}, Event: model.EvCancel,
+			&state.Stop{Targets: []model.JobRef{j.Ref()}, Event: model.EvCancel,
 				Why: text}); err != nil && ctx.Err() == nil {
 			c.log.Warn("a job with idle GPUs could not be cancelled; it is tried again", "job", j.ID, "err", err)
 		}

@@ -217,7 +217,7 @@ const maxTopPeers = 1000
 func renice(j *model.Job, by int64) *state.Edit {
 	sp := *j.Spec
 	sp.Nice = int32(min(max(int64(sp.Nice)+by, -2147483645), 2147483645))
-	return &state.Edit{Targets: []model.JobRef{{Job: j.ID, Task: model.NoTask}}, Spec: &sp,
+	return &state.Edit{Targets: []model.JobRef{j.Ref()}, Spec: &sp,
 		Set: []state.Field{state.SetSpec, state.SetPriority}, Priority: priorityOf(&sp)}
 }
 
@@ -250,7 +250,7 @@ func (c *Controller) prios(_ context.Context, who *caller, rq *proto.PrioRequest
 				f.Priority = c.priorityIn(v, order, j, p)
 			}
 			chunk.Rows = append(chunk.Rows,
-				proto.PrioRow{Job: refOf(j).Job, JobText: jobText(j), User: j.Spec.User, UID: j.Spec.UID, Account: j.Spec.Account,
+				proto.PrioRow{Job: j.Ref().Job, JobText: jobText(j), User: j.Spec.User, UID: j.Spec.UID, Account: j.Spec.Account,
 					QOSName: j.Spec.QOS, PartName: name, Priority: f.Priority, Site: f.Site, Nice: f.Nice, Age: f.Age, AgeN: f.AgeN,
 					Assoc:  f.Assoc,
 					AssocN: f.AssocN, FairShare: f.FairShare, FairN: f.FairShareN, JobSize: f.JobSize, SizeN: f.JobSizeN,
@@ -280,7 +280,7 @@ func (c *Controller) prios(_ context.Context, who *caller, rq *proto.PrioRequest
 
 // jobText writes a job's number as users do: the array's number with its task or tasks.
 func jobText(j *model.Job) string {
-	ref := refOf(j)
+	ref := j.Ref()
 	switch {
 	case j.IsArray():
 		return itoa(int32(ref.Job)) + "_[" + j.Tasks.String() + "]"

@@ -157,7 +157,7 @@ func (c *Controller) noteRecords(ctx context.Context, who *caller, rq *proto.Upd
 	reply := &proto.TargetsReply{}
 	var deeds []*model.Audit
 	for _, r := range records {
-		t := targetOf(r)
+		t := (&model.Job{ID: r.Job, ArrayID: r.ArrayID, Task: r.Task, Het: r.Het}).Ref()
 		x := proto.TargetResult{Ref: t}
 		if r.End == 0 && !r.State.Finished() {
 			x.Code = proto.CodePolicy
@@ -283,15 +283,4 @@ func (c *Controller) recordsToNote(ctx context.Context, v *state.View, who *call
 		err = refuse(proto.CodeInvalidJob, "accounting has no such job")
 	}
 	return list, err
-}
-
-// targetOf names a record's job as users do.
-func targetOf(r *model.Record) model.JobRef {
-	switch {
-	case r.ArrayID != 0 && r.Task != model.NoTask:
-		return model.JobRef{Job: r.ArrayID, Task: r.Task}
-	case r.Het != nil:
-		return model.JobRef{Job: r.Het.ID, Task: model.NoTask, Het: 1 + r.Het.Offset}
-	}
-	return model.JobRef{Job: r.Job, Task: model.NoTask}
 }

@@ -316,3 +316,17 @@ func (x *JobRef) Wire(c *wire.C) {
 	wire.List(c, &x.Tasks, MaxMany)
 	wire.Int(c, &x.Het)
 }
+
+// Ref names exactly one job's record as users do: a task, the tasks that have not started, a component. Jobs of an
+// array must not be named by number: the record that keeps the array's is one of many.
+func (j *Job) Ref() JobRef {
+	switch {
+	case j.IsArray():
+		return JobRef{Job: j.ArrayID, Task: NoTask, Tasks: j.Tasks}
+	case j.ArrayID != 0 && j.Task != NoTask:
+		return JobRef{Job: j.ArrayID, Task: j.Task}
+	case j.Het != nil:
+		return JobRef{Job: j.Het.ID, Task: NoTask, Het: 1 + j.Het.Offset}
+	}
+	return JobRef{Job: j.ID, Task: NoTask}
+}

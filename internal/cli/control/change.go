@@ -76,7 +76,7 @@ func badJob(word string) error {
 func (c *control) byName(name string) ([]model.JobRef, error) {
 	var refs []model.JobRef
 	rq := &proto.JobsRequest{Filter: proto.JobFilter{Names: []string{name}}, Default: true}
-	err := c.eachJob(rq, nil, func(j *model.Job, _ model.Time) { refs = append(refs, env.RefOf(j)) })
+	err := c.eachJob(rq, nil, func(j *model.Job, _ model.Time) { refs = append(refs, j.Ref()) })
 	if err == nil && len(refs) == 0 {
 		err = fmt.Errorf("no job has the name %s", name)
 	}

@@ -166,7 +166,7 @@ func (c *control) jobsOn(job string, nodes []string) (refs []model.JobRef, err e
 	}
 	err = c.eachJob(rq, nil, func(j *model.Job, _ model.Time) {
 		if j.Run != nil && j.State.HasResources() {
-			refs = append(refs, env.RefOf(j))
+			refs = append(refs, j.Ref())
 		}
 	})
 	if err != nil {

@@ -319,7 +319,7 @@ func (c *control) jobsByName(set []model.KV) (refs []model.JobRef, rest []model.
 	rq := &proto.JobsRequest{Filter: proto.JobFilter{Names: []string{name}}, Default: true}
 	err = c.eachJob(rq, nil, func(j *model.Job, _ model.Time) {
 		if uint64(j.Spec.UID) == uid {
-			refs = append(refs, env.RefOf(j))
+			refs = append(refs, j.Ref())
 		}
 	})
 	if err == nil && len(refs) == 0 {

@@ -87,19 +87,6 @@ func componentRef(text, idText, part string) (model.JobRef, error) {
 	return model.JobRef{Job: model.JobID(id), Task: model.NoTask, Het: 1 + int32(n)}, nil
 }
 
-// RefOf gives the reference that names exactly one record.
-func RefOf(j *model.Job) model.JobRef {
-	switch {
-	case j.IsArray():
-		return model.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
-	case j.ArrayID != 0 && j.Task != model.NoTask:
-		return model.JobRef{Job: j.ArrayID, Task: j.Task}
-	case j.Het != nil:
-		return model.JobRef{Job: j.Het.ID, Task: model.NoTask, Het: 1 + j.Het.Offset}
-	}
-	return model.JobRef{Job: j.ID, Task: model.NoTask}
-}
-
 // SplitIDs splits a list of job ids at commas outside of brackets.
 func SplitIDs(text string) []string {
 	var out []string

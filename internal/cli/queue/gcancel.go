@@ -387,7 +387,7 @@ func (a *asker) confirmCancel(c *client.Client, rq *proto.CancelRequest) error {
 	err := a.each(c, filter, func(j *model.Job) bool {
 		yes, more := a.agrees("job_id", jobtext.JobID(j), j)
 		if yes {
-			keep = append(keep, env.RefOf(j))
+			keep = append(keep, j.Ref())
 		}
 		return more
 	})
