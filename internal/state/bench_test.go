@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"testing"
+	"time"
 
 	"gbatch/internal/blob"
 	"gbatch/internal/model"
@@ -121,6 +122,61 @@ func BenchmarkArrayTask(b *testing.B) {
 			Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n000", CPUs: model.UpTo(1), MemMiB: 100, Tasks: 1}}}}}}}})
 		st.Apply(Command{At: epoch, Body: &Reports{Reports: []Report{{Kind: Ended, Job: st.nextID - 1, Attempt: 1,
 			At: epoch}}}})
+	}
+}
+
+// running gives an array of n tasks that all run, and the numbers of their records in order of task; the last one has
+// the array's.
+func running(tb testing.TB, n int32) (*State, []model.JobID) {
+	tb.Helper()
+	st, _ := full(tb, 0)
+	sp := spec(0, "", "")
+	sp.Tasklist = model.TaskSet{{Lo: 0, Hi: n - 1, Step: 1}}
+	array := st.Apply(Command{At: epoch, Body: &Submit{Spec: sp}}).Job
+	ids := make([]model.JobID, n)
+	for i := range n {
+		on := model.NodeAlloc{Node: fmt.Sprintf("n%03d", i/128), CPUs: bit(int(i % 128)), Tasks: 1}
+		res := st.Apply(Command{At: epoch, Body: &Starts{Plan: model.Plan{Starts: []model.Start{{Job: array, Task: i,
+			Partition: "p", LimitS: 3600, Alloc: &model.Alloc{Nodes: []model.NodeAlloc{on}}}}}}})
+		if res.Each[0] != OK {
+			tb.Fatal(res.Each)
+		}
+		ids[i] = st.View().TaskRecord(array, i).ID
+	}
+	return st, ids
+}
+
+func (s *State) end(id model.JobID) {
+	s.Apply(Command{At: epoch, rules: rulesNow,
+		Body: &Reports{Reports: []Report{{Kind: Ended, Job: id, Attempt: 1, At: epoch}}}})
+}
+
+// BenchmarkArrayEnds ends tasks of an array of which 12,000 run.
+func BenchmarkArrayEnds(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		st, ids := running(b, 12_000)
+		b.StartTimer()
+		for _, id := range ids[:1000] {
+			st.end(id)
+		}
+	}
+}
+
+// TestArrayEnds: the end of a task does not take longer for each other task of its array that runs.
+func TestArrayEnds(t *testing.T) {
+	least := func(n int32) time.Duration {
+		st, ids := running(t, n)
+		best := time.Hour
+		for _, id := range ids[:90] {
+			begin := time.Now()
+			st.end(id)
+			best = min(best, time.Since(begin))
+		}
+		return best
+	}
+	if few, many := least(100), least(6000); many > 10*few {
+		t.Errorf("a task of 100 ends in %v, one of 6000 in %v", few, many)
 	}
 }
 

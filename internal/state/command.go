@@ -515,7 +515,7 @@ func newBody(k Kind) Body {
 const (
 	rulesPlain uint8 = iota + 1 // texts are plain: wire.Keep
 	rulesTold                   // what happens goes into the audit trail
-	rulesLast                   // a job ends with the failure of the last node that has a part of it
+	rulesLast                   // a job ends with its last part, a name is free with its last job, sizes are counted
 
 	rulesNow = rulesLast
 )

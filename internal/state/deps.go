@@ -240,7 +240,7 @@ func (s *State) wakeAll(at model.Time) {
 				s.rejudge(id, at)
 			}
 			if j.State.Finished() {
-				s.wakeNamesakes(j.Spec.UID, j.Spec.Name, at)
+				s.wakeNamesakes(j, at)
 			}
 		}
 	}
@@ -276,10 +276,12 @@ func (s *State) waitersOf(j *model.Job) []model.JobID {
 	return slices.Compact(ids)
 }
 
-// wakeNamesakes checks the singletons that may be next after a job of this user and name has ended.
-func (s *State) wakeNamesakes(uid uint32, name string, at model.Time) {
+// wakeNamesakes checks the singletons that may be next after a job has ended, or has got another name. While an earlier
+// one of its user and name is there, or another task of its array, none is.
+func (s *State) wakeNamesakes(gone *model.Job, at model.Time) {
+	uid, name := gone.Spec.UID, gone.Spec.Name
 	first, ok := s.firstLive(uid, name)
-	if !ok {
+	if !ok || first.root <= root(gone) && s.now.rules >= rulesLast {
 		return
 	}
 	var ids []model.JobID

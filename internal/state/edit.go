@@ -128,7 +128,7 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job, changed map[*model.Sp
 	}
 	s.settle(&n, at)
 	if j.Spec.Name != n.Spec.Name {
-		s.wakeNamesakes(j.Spec.UID, j.Spec.Name, at)
+		s.wakeNamesakes(j, at)
 	}
 	return OK
 }
