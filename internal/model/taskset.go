@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -43,12 +44,8 @@ func (s TaskSet) Count() int {
 
 // Has reports whether task i is in the set.
 func (s TaskSet) Has(i int32) bool {
-	for _, r := range s {
-		if r.has(i) {
-			return true
-		}
-	}
-	return false
+	k := sort.Search(len(s), func(k int) bool { return s[k].Hi >= i })
+	return k < len(s) && s[k].has(i)
 }
 
 // Min gives the smallest task, or -1 for the empty set.
@@ -68,33 +65,66 @@ func (s TaskSet) Max() int32 {
 	return m
 }
 
-// Without gives the set without task i.
-func (s TaskSet) Without(i int32) TaskSet {
-	out := make(TaskSet, 0, len(s)+1)
+// MinusSet gives the set without the tasks of o, in as few ranges as one pass over both finds: what is left of 0-9
+// without 0-9:2 is 1-9:2.
+func (s TaskSet) MinusSet(o TaskSet) TaskSet {
+	var out TaskSet
+	i := 0
 	for _, r := range s {
-		if !r.has(i) {
-			out = append(out, r)
-			continue
+		for ; i < len(o) && o[i].Hi < r.Lo; i++ { // it ends before this range, so before all that follow
 		}
-		if i > r.Lo {
-			out = append(out, norm(Range{r.Lo, i - r.Step, r.Step}))
+		from := int64(r.Lo) // the first member of r that may be left
+		for k := i; k < len(o) && o[k].Lo <= r.Hi; k++ {
+			o[k].within(r, func(task int32) {
+				if int64(task) > from {
+					out = out.joined(norm(Range{int32(from), task - r.Step, r.Step}))
+				}
+				from = int64(task) + int64(r.Step)
+			})
 		}
-		if i <= r.Hi-r.Step {
-			out = append(out, norm(Range{i + r.Step, r.Hi, r.Step}))
+		if from <= int64(r.Hi) {
+			out = out.joined(norm(Range{int32(from), r.Hi, r.Step}))
 		}
-	}
-	if len(out) == 0 {
-		return nil
 	}
 	return out
 }
 
-// MinusSet gives the set without the tasks of o.
-func (s TaskSet) MinusSet(o TaskSet) TaskSet {
-	o.Each(func(i int32) bool {
-		s = s.Without(i)
-		return len(s) > 0
-	})
+// within calls f for the tasks that are in both ranges, in ascending order.
+func (r Range) within(o Range, f func(task int32)) {
+	from := int64(r.Lo)
+	if o.Lo > r.Lo {
+		from += (int64(o.Lo) - from + int64(r.Step) - 1) / int64(r.Step) * int64(r.Step)
+	}
+	for i := from; i <= int64(min(r.Hi, o.Hi)); i += int64(r.Step) {
+		if o.has(int32(i)) {
+			f(int32(i))
+		}
+	}
+}
+
+// joined adds a range above all others: to the last one if it goes on in its steps, or with the last two tasks if all
+// three are as far from each other.
+func (s TaskSet) joined(r Range) TaskSet {
+	n := len(s)
+	if n == 0 {
+		return append(s, r)
+	}
+	last := s[n-1]
+	gap := r.Lo - last.Hi
+	single := r.Lo == r.Hi
+	switch {
+	case last.Lo < last.Hi && gap == last.Step && (single || r.Step == gap):
+		s[n-1].Hi = r.Hi
+	case last.Lo == last.Hi && !single && r.Step == gap:
+		s[n-1] = Range{last.Lo, r.Hi, gap}
+	case last.Lo == last.Hi && single && gap == 1:
+		s[n-1] = Range{last.Lo, r.Hi, 1}
+	case n > 1 && last.Lo == last.Hi && single && s[n-2].Lo == s[n-2].Hi && last.Lo-s[n-2].Hi == gap:
+		s[n-2].Hi, s[n-2].Step = r.Hi, gap
+		return s[:n-1]
+	default:
+		return append(s, r)
+	}
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -108,7 +109,7 @@ func TestTaskSetWithout(t *testing.T) {
 		set.Each(func(i int32) bool { all = append(all, i); return true })
 		before := set.String()
 		for _, gone := range all {
-			less := set.Without(gone)
+			less := set.MinusSet(TaskSet{{gone, gone, 1}})
 			want := slices.DeleteFunc(slices.Clone(all), func(i int32) bool { return i == gone })
 			var got []int32
 			less.Each(func(i int32) bool { got = append(got, i); return true })
@@ -119,7 +120,7 @@ func TestTaskSetWithout(t *testing.T) {
 				t.Errorf("%s without %d is not nil", text, gone)
 			}
 		}
-		if got := set.Without(77777).String(); got != before || set.String() != before {
+		if got := set.MinusSet(TaskSet{{77777, 77777, 1}}).String(); got != before || set.String() != before {
 			t.Errorf("%s changed into %s", before, got)
 		}
 	}
@@ -131,11 +132,59 @@ func TestTaskSetWithout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := set.MinusSet(odd).String(); got != "0,2,4,6,8" {
+	if got := set.MinusSet(odd).String(); got != "0-8:2" {
 		t.Errorf("0-9 minus 1-9:2 is %s", got)
 	}
 	if (TaskSet)(nil).Min() != -1 || (TaskSet)(nil).Max() != -1 || (TaskSet)(nil).Count() != 0 {
 		t.Error("the empty set has members")
+	}
+}
+
+// TestTaskSetMinus: what is left of one set without another is right, and in few ranges.
+func TestTaskSetMinus(t *testing.T) {
+	for _, c := range [][3]string{{"0-9", "0-9:2", "1-9:2"}, {"0-9", "0-9", ""}, {"0-8", "0-6:3", "1-2,4-5,7-8"},
+		{"0-9", "3", "0-2,4-9"}, {"0-20:5", "10", "0-5:5,15-20:5"}, {"0-3,7-9", "2-8", "0-1,9"},
+		{"1,3,5,7,8", "8", "1-7:2"}, {"0-8:2", "1-7:2", "0-8:2"}, {"1-9:2,11", "1", "3-11:2"},
+		{"0-9", "20-30", "0-9"}, {"0-6:3,9-15:3", "4", "0-15:3"}} {
+		set, _, _ := ParseTaskSet(c[0], 1000)
+		gone, _, _ := ParseTaskSet(c[1], 1000)
+		if got := set.MinusSet(gone).String(); got != c[2] {
+			t.Errorf("%s without %s is %s, want %s", c[0], c[1], got, c[2])
+		}
+	}
+	draw := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		pick := func() (list []int32) {
+			step, share := 1+draw.Int32N(4), 1+draw.IntN(5)
+			for i := draw.Int32N(5); i < 60; i += step {
+				if draw.IntN(6) < share {
+					list = append(list, i)
+				}
+			}
+			return list
+		}
+		a, b := pick(), pick()
+		left := slices.DeleteFunc(slices.Clone(a), func(i int32) bool { return slices.Contains(b, i) })
+		set, gone := TaskSetOf(a), TaskSetOf(b)
+		before := set.String()
+		got := set.MinusSet(gone)
+		var all []int32
+		got.Each(func(i int32) bool { all = append(all, i); return true })
+		if !slices.Equal(all, left) || !got.Valid() || set.String() != before || len(got) > len(left) {
+			t.Fatalf("%s without %s is %s", set, gone, got)
+		}
+		for i := range int32(64) {
+			if got.Has(i) != slices.Contains(left, i) {
+				t.Fatalf("%s has %d: %v", got, i, got.Has(i))
+			}
+		}
+	}
+	// Every second of a million, and then every second of the rest.
+	set := TaskSet{{0, 999_999, 1}}
+	set = set.MinusSet(TaskSet{{0, 999_998, 2}})
+	set = set.MinusSet(TaskSet{{1, 999_997, 4}})
+	if set.String() != "3-999999:4" {
+		t.Errorf("%d ranges are left, the first ones %.40s", len(set), set)
 	}
 }
 
@@ -173,7 +222,7 @@ func FuzzParseTaskSet(f *testing.F) {
 			t.Fatalf("%q gives %s, which reads as %s (%v)", text, set, again, err)
 		}
 		min := set.Min()
-		if !set.Has(min) || !set.Has(set.Max()) || set.Without(min).Count() != set.Count()-1 {
+		if !set.Has(min) || !set.Has(set.Max()) || set.MinusSet(TaskSet{{min, min, 1}}).Count() != set.Count()-1 {
 			t.Fatalf("%q: %s is not consistent", text, set)
 		}
 	})

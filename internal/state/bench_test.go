@@ -180,6 +180,35 @@ func TestArrayEnds(t *testing.T) {
 	}
 }
 
+// TestEverySecondTask: many tasks of an array are ended and held at once, and what is left of it is short.
+func TestEverySecondTask(t *testing.T) {
+	const n = 100_000
+	st, _ := full(t, 0)
+	sp := spec(0, "", "")
+	sp.Tasklist = model.TaskSet{{Lo: 0, Hi: n - 1, Step: 1}}
+	id := st.Apply(Command{At: epoch, Body: &Submit{Spec: sp}}).Job
+	of := func(lo, hi, step int32) []model.JobRef {
+		return []model.JobRef{{Job: id, Task: model.NoTask, Tasks: model.TaskSet{{Lo: lo, Hi: hi, Step: step}}}}
+	}
+	for _, x := range []struct {
+		body Body
+		left string
+	}{
+		{&Stop{Event: model.EvCancel, Targets: of(0, n-2, 2)}, "1-99999:2"},
+		{&Edit{Set: []Field{SetHold}, Hold: model.HeldByUser, Targets: of(1, n-3, 4)}, "3-99999:4"},
+	} {
+		if r := st.Apply(Command{At: epoch, Body: x.body}); r.Each[0] != OK {
+			t.Fatal(r.Each)
+		}
+		if left := st.View().Job(id).Tasks; left.String() != x.left {
+			t.Errorf("%d ranges are left, %.60s, want %s", len(left), left, x.left)
+		}
+	}
+	if err := st.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 // BenchmarkView takes a view after each of a stream of submissions.
 func BenchmarkView(b *testing.B) {
 	st, logged := full(b, 50_000)

@@ -103,7 +103,7 @@ func TestNewEraTasks(t *testing.T) {
 		found map[model.JobID]int32 // tasks by number, 0 stands for the array's
 		want  string
 	}{
-		{"some", "1-5", map[model.JobID]int32{80: 2, 90: 4}, "80:2 completed 1; 90:4 completed 1; [1,3,5] pending 1"},
+		{"some", "1-5", map[model.JobID]int32{80: 2, 90: 4}, "80:2 completed 1; 90:4 completed 1; [1-5:2] pending 1"},
 		{"all", "1-3", map[model.JobID]int32{80: 1, 90: 2, 0: 3}, "80:1 completed 1; 90:2 completed 1; array:3 completed 1"},
 		{"the array's number, and others are left", "1-3", map[model.JobID]int32{80: 1, 0: 3},
 			"500:3 completed 1; 80:1 completed 1; [2] pending 1000"},
