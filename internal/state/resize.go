@@ -240,7 +240,14 @@ func (s *State) takeBack(at model.Time, limit int) (changed bool) {
 			s.takes.Delete(d)
 			continue
 		}
-		s.giveBack(j, 0, at)
+		if j.Run.Sizes < model.MaxSizes || s.now.rules < rulesLast {
+			s.giveBack(j, 0, at)
+		} else { // it has had all the sizes that it may have, and keeps its nodes
+			s.change(j, func(run *model.Run) {
+				run.Recall = nil
+				run.Version++ // nodes tell the job of it
+			})
+		}
 		changed = true
 	}
 	return changed
@@ -422,8 +429,8 @@ func badSize(j *model.Job) string {
 	nodes := len(run.Alloc.Nodes)
 	switch {
 	case run.Sizes > run.Version || run.Sizes > model.MaxSizes || (run.Sizes == 0) != (run.Sized == 0):
-		return fmt.Sprintf("had %d sizes before this one of %d, and its nodes are of version %d", run.Sizes, run.Sized,
-			run.Version)
+		return fmt.Sprintf("had %d sizes of at most %d before this one, which began at %d, and its nodes are of version %d",
+			run.Sizes, model.MaxSizes, run.Sized, run.Version)
 	case run.Sized != 0 && (run.Sized < run.Start || run.SizedSleepMS > run.SleepMS):
 		return "has its present size since before it began"
 	case run.Busy.Max() >= nodes || run.Unready.Max() >= nodes || !run.Busy.Contains(run.Unready):

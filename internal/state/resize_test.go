@@ -377,3 +377,33 @@ func TestLastNodeFails(t *testing.T) {
 	s.st.Apply(Command{At: s.now.Add(400), Body: &Lost{Nodes: []string{"n2"}}, rules: rulesTold})
 	s.want("as it was written before", s.job(j.ID).State, model.Completing)
 }
+
+// TestRecallAtMostSizes: a job that has had all its sizes keeps what it was asked for; with one more, no controller
+// could read a snapshot of it.
+func TestRecallAtMostSizes(t *testing.T) {
+	s, j := manyNodes(t, 4)
+	for _, st := range []*State{s.st, s.twin, s.heir} {
+		n, sp, run := *j, *j.Spec, *j.Run
+		more := sp.Extra()
+		more.Elastic = &model.Elastic{Max: 6, GraceS: 60}
+		sp.More, sp.MinNodes, sp.MaxNodes = &more, 1, 6
+		run.Sizes, run.Version, run.Sized = model.MaxSizes-1, model.MaxSizes-1, s.now
+		n.Spec, n.Run = &sp, &run
+		st.put(&n)
+	}
+	ask := model.Asking{Job: j.ID, Attempt: j.Attempt, Nodes: []string{"n3", "n4"}}
+	s.apply(&Starts{Plan: model.Plan{Ask: []model.Asking{ask}}})
+	s.want("it gives another one", s.resize(&Resize{Job: j.ID, Keep: []string{"n1", "n3", "n4"}}), OK)
+	s.want("it is asked", s.job(j.ID).Run.Recall != nil, true)
+	version := s.job(j.ID).Run.Version
+	s.now = s.now.Add(100)
+	s.apply(&Tick{})
+	run := s.job(j.ID).Run
+	s.want("it is asked", run.Recall != nil, false)
+	s.want("its nodes", run.Alloc.NodeNames(), "[n1 n3 n4]")
+	s.want("its sizes", run.Sizes, model.MaxSizes)
+	s.want("it is told", run.Version > version, true)
+	s.want("the next Tick", s.st.View().NextDue() > s.now, true)
+	s.heir = restored(t, s.heir)
+	s.replicas()
+}
