@@ -138,16 +138,7 @@ func halfwayOf(j *model.Job) model.Time {
 
 // mailHalfways queues the mails about time limits that are due, at most limit.
 func (s *State) mailHalfways(at model.Time, limit int) (changed bool) {
-	for range limit {
-		d, ok := s.halfways.Min()
-		if !ok || d.at > at {
-			break
-		}
-		j, ok := s.jobs.Get(d.id)
-		if !ok {
-			s.halfways.Delete(d)
-			continue
-		}
+	for j := range s.dueBy(s.halfways, at, limit) {
 		percent, what := j.Spec.Mail().Types.NextLimit(j.Run.Mailed)
 		s.mail(what, j, at)
 		s.change(j, func(r *model.Run) { r.Mailed = percent })

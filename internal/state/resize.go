@@ -230,16 +230,7 @@ func takesAt(j *model.Job) model.Time {
 
 // takeBack takes nodes from jobs whose grace is over.
 func (s *State) takeBack(at model.Time, limit int) (changed bool) {
-	for range limit {
-		d, ok := s.takes.Min()
-		if !ok || d.at > at {
-			break
-		}
-		j, ok := s.jobs.Get(d.id)
-		if !ok {
-			s.takes.Delete(d)
-			continue
-		}
+	for j := range s.dueBy(s.takes, at, limit) {
 		if j.Run.Sizes < model.MaxSizes || s.now.rules < rulesLast {
 			s.giveBack(j, 0, at)
 		} else { // it has had all the sizes that it may have, and keeps its nodes

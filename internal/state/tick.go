@@ -1,6 +1,8 @@
 package state
 
 import (
+	"iter"
+
 	"github.com/tidwall/btree"
 
 	"gbatch/internal/model"
@@ -16,16 +18,7 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 		limit = maxPerTick
 	}
 	res := Result{}
-	for range limit {
-		d, ok := s.limits.Min()
-		if !ok || d.at > at {
-			break
-		}
-		j, ok := s.jobs.Get(d.id)
-		if !ok {
-			s.limits.Delete(d)
-			continue
-		}
+	for j := range s.dueBy(s.limits, at, limit) {
 		if s.AwaitsPower(j) && (j.Spec.Deadline == 0 || at < j.Spec.Deadline) && s.beginAnew(j, at) != j {
 			res.Changed = true
 			continue
@@ -33,46 +26,22 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 		s.stopRunning(j, at, s.whyOver(j, at), 0)
 		res.Changed = true
 	}
-	for range limit {
-		d, ok := s.dooms.Min()
-		if !ok || d.at > at {
-			break
-		}
-		j, ok := s.jobs.Get(d.id)
-		if !ok {
-			s.dooms.Delete(d)
-			continue
-		}
+	for j := range s.dueBy(s.dooms, at, limit) {
 		s.endPending(j, at, model.Deadline, model.ReasonDeadLine, 0, "")
 		res.Changed = true
 	}
-	for range limit {
-		d, ok := s.begins.Min()
-		if !ok || d.at > at {
-			break
-		}
-		j, ok := s.jobs.Get(d.id)
-		if !ok {
-			s.begins.Delete(d)
-			continue
-		}
+	for j := range s.dueBy(s.begins, at, limit) {
 		s.rejudge(j.ID, at)
 		res.Changed = true
 	}
 	res.Changed = s.warn(at, limit) || res.Changed
 	res.Changed = s.mailHalfways(at, limit) || res.Changed
 	res.Changed = s.takeBack(at, limit) || res.Changed
-	age := s.cfg.Params.MinJobAgeS
-	for range limit {
-		d, ok := s.finished.Min()
-		if !ok || age == 0 || d.at.Add(age) > at { // MinJobAge=0 keeps every job
-			break
-		}
-		j, ok := s.jobs.Get(d.id)
-		if !ok {
-			s.finished.Delete(d)
-			continue
-		}
+	before := at.Add(-s.cfg.Params.MinJobAgeS)
+	if s.cfg.Params.MinJobAgeS == 0 { // it keeps every job
+		before = 0
+	}
+	for j := range s.dueBy(s.finished, before, limit) {
 		s.remove(j)
 		s.forgetArray(j)
 		if j.Leads() {
@@ -88,6 +57,24 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 	s.wakeAll(at)
 	s.plan()
 	return res
+}
+
+// dueBy gives up to limit jobs that are due at a moment, in order. Each is changed so that it is no longer due then.
+func (s *State) dueBy(tree *btree.BTreeG[due], at model.Time, limit int) iter.Seq[*model.Job] {
+	return func(yield func(*model.Job) bool) {
+		for range limit {
+			d, ok := tree.Min()
+			if !ok || d.at > at {
+				return
+			}
+			j, ok := s.jobs.Get(d.id)
+			if !ok {
+				tree.Delete(d)
+			} else if !yield(j) {
+				return
+			}
+		}
+	}
 }
 
 // whyOver says why a job is ended whose time is over, and tells those who want to know.
@@ -106,16 +93,7 @@ func (s *State) whyOver(j *model.Job, at model.Time) model.StopCause {
 
 // warn notes that running jobs are to get the signal that they asked for.
 func (s *State) warn(at model.Time, limit int) (changed bool) {
-	for range limit {
-		d, ok := s.warnings.Min()
-		if !ok || d.at > at {
-			break
-		}
-		j, ok := s.jobs.Get(d.id)
-		if !ok {
-			s.warnings.Delete(d)
-			continue
-		}
+	for j := range s.dueBy(s.warnings, at, limit) {
 		n, run := *j, *j.Run
 		run.Warned = at
 		n.Run = &run
