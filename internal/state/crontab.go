@@ -109,8 +109,7 @@ func (s *State) crontabJobs(uid uint32) (out []*model.Job) {
 // If one job is refused, the result's Each ends with it.
 func (s *State) mayInstall(c *Crontab, old []*model.Job) Result {
 	n := len(c.Jobs)
-	if most := int(s.cfg.Params.MaxJobs); n > 0 && (most > 0 && s.jobs.Len()+n > most ||
-		s.nextID+model.JobID(n) > MaxJobID) {
+	if n > 0 && !s.roomFor(n) {
 		return Result{Refusal: TooManyJobs}
 	}
 	bytes := len(c.Text)
@@ -133,15 +132,14 @@ func (s *State) mayInstall(c *Crontab, old []*model.Job) Result {
 		if r := s.maySubmit(sp, c.Jobs[i].Most); r != OK {
 			return refused(r, model.ReasonNone)
 		}
-		alike := func(o *model.Spec) bool { return o.Account == sp.Account && o.User == sp.User && o.QOS == sp.QOS }
 		others := 0
 		for k := range i {
-			if alike(c.Jobs[k].Spec) {
+			if alike(c.Jobs[k].Spec, sp) {
 				others++
 			}
 		}
 		for _, j := range old {
-			if j.State == model.Pending && alike(j.Spec) {
+			if j.State == model.Pending && alike(j.Spec, sp) {
 				others--
 			}
 		}

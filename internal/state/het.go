@@ -53,7 +53,7 @@ func (s *State) applySubmitHet(at model.Time, c *SubmitHet) Result {
 		}
 	}
 	n := len(c.Parts)
-	if max := int(s.cfg.Params.MaxJobs); max > 0 && s.jobs.Len()+n > max || s.nextID+model.JobID(n) > MaxJobID {
+	if !s.roomFor(n) {
 		return Result{Refusal: TooManyJobs}
 	}
 	for i := range c.Parts {
@@ -63,7 +63,7 @@ func (s *State) applySubmitHet(at model.Time, c *SubmitHet) Result {
 		}
 		others := 0
 		for k := range i {
-			if o := c.Parts[k].Spec; o.Account == sp.Account && o.User == sp.User && o.QOS == sp.QOS {
+			if alike(c.Parts[k].Spec, sp) {
 				others++
 			}
 		}

@@ -15,7 +15,7 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 			return Result{Job: old.Job}
 		}
 	}
-	if max := int(s.cfg.Params.MaxJobs); max > 0 && s.jobs.Len() >= max || s.nextID > MaxJobID {
+	if !s.roomFor(1) {
 		return Result{Refusal: TooManyJobs}
 	}
 	spec := c.Spec
@@ -44,6 +44,17 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 	s.wakeAll(at)
 	s.plan()
 	return Result{Job: j.ID, Changed: true}
+}
+
+// roomFor reports whether there may be n more jobs.
+func (s *State) roomFor(n int) bool {
+	most := int(s.cfg.Params.MaxJobs)
+	return (most <= 0 || s.jobs.Len()+n <= most) && s.nextID+model.JobID(n-1) <= MaxJobID
+}
+
+// alike reports whether jobs of two specifications count for the same limits on numbers of jobs.
+func alike(a, b *model.Spec) bool {
+	return a.Account == b.Account && a.User == b.User && a.QOS == b.QOS
 }
 
 // newJob gives a submission, whose content is kept, its number.
