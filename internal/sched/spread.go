@@ -65,16 +65,20 @@ func tasksOver(nodes []cand, rq *Request, left int) []int {
 			left -= out[i]
 		}
 	}
-	for left > 0 && rq.Spread {
-		was := left
+	room := func(i int) int { return nodes[i].most - rq.PerNode - out[i] }
+	for left > 0 && rq.Spread { // at most one round for each node, and one for the rest
+		open := 0
 		for i := range nodes {
-			if left > 0 && out[i] < nodes[i].most-rq.PerNode {
-				out[i]++
-				left--
-			}
+			open += min(1, max(0, room(i)))
 		}
-		if left == was {
+		if open == 0 {
 			break
+		}
+		each := max(1, left/open)
+		for i := range nodes {
+			more := max(0, min(each, room(i), left))
+			out[i] += more
+			left -= more
 		}
 	}
 	return out
@@ -243,44 +247,94 @@ func counted(nodes []cand, rq *Request) []cand {
 
 // layRun places a job on consecutive nodes of the configuration.
 func layRun(cands []cand, rq *Request) *model.Alloc {
-	at := func(c *cand) int { return c.r.stock.place(c.r.def.Name) }
 	nodes := slices.Clone(cands)
-	slices.SortFunc(nodes, func(a, b cand) int { return at(&a) - at(&b) })
+	slices.SortFunc(nodes, func(a, b cand) int {
+		return a.r.stock.place(a.r.def.Name) - b.r.stock.place(b.r.def.Name)
+	})
 	want := wholeJob(rq)
-	for k := range rq.MaxNodes - rq.MinNodes + 1 {
+	sums := sumsOf(nodes, rq, len(want))
+	most := min(rq.MaxNodes, len(nodes))
+	for k := range most - rq.MinNodes + 1 {
 		n := rq.MinNodes + k
 		if rq.Grow {
-			n = rq.MaxNodes - k
-		}
-		if n > len(nodes) {
-			if rq.Grow {
-				continue
-			}
-			return nil
+			n = most - k
 		}
 		for i := 0; i+n <= len(nodes); i++ {
-			run := nodes[i : i+n]
-			if at(&run[n-1])-at(&run[0]) != n-1 || musts(run) < len(rq.ReqNodes) {
+			if !sums.together(i, i+n) || !sums.holds(i, i+n, rq, want) {
 				continue
 			}
-			if enough(run, rq, want, n)[n] {
-				if a := share(run, rq, want); a != nil {
-					return a
-				}
+			if a := share(nodes[i:i+n], rq, want); a != nil {
+				return a
 			}
 		}
 	}
 	return nil
 }
 
-func musts(nodes []cand) int {
-	n := 0
+// sums has, for each count of candidates in the order of the configuration, that of all candidates before each: what
+// any run of them has is a difference, so that a job that may have thousands of nodes costs no look at each node of
+// each run.
+type sums struct {
+	place  []int // of each candidate in the configuration
+	must   []int
+	tasks  []int
+	gres   [][]int // by per-job request: free units
+	none   [][]int // likewise: candidates without a free unit
+	counts [][]int // by count of features: candidates that meet it
+}
+
+func sumsOf(nodes []cand, rq *Request, gres int) *sums {
+	add := func(of func(c *cand) int) []int {
+		out := make([]int, len(nodes)+1)
+		for i := range nodes {
+			out[i+1] = out[i] + of(&nodes[i])
+		}
+		return out
+	}
+	one := func(yes bool) int {
+		if yes {
+			return 1
+		}
+		return 0
+	}
+	s := &sums{must: add(func(c *cand) int { return one(c.must) }), tasks: add(func(c *cand) int { return c.most })}
 	for i := range nodes {
-		if nodes[i].must {
-			n++
+		s.place = append(s.place, nodes[i].r.stock.place(nodes[i].r.def.Name))
+	}
+	for k := range gres {
+		s.gres = append(s.gres, add(func(c *cand) int { return max(c.gres[k], 0) }))
+		s.none = append(s.none, add(func(c *cand) int { return one(c.gres[k] <= 0) }))
+	}
+	if rq.Want != nil {
+		for i := range rq.Want.Counts {
+			f := &rq.Want.Counts[i]
+			s.counts = append(s.counts, add(func(c *cand) int { return one(f.Met(c.r.def.Features)) }))
 		}
 	}
-	return n
+	return s
+}
+
+// together reports whether the candidates from i up to j are neighbours, and all that the job names among them.
+func (s *sums) together(i, j int) bool {
+	return s.place[j-1]-s.place[i] == j-1-i && s.must[j]-s.must[i] == s.must[len(s.must)-1]
+}
+
+// holds is enough for the candidates from i up to j.
+func (s *sums) holds(i, j int, rq *Request, want []int) bool {
+	if s.tasks[j]-s.tasks[i] < rq.TasksOn(j-i) {
+		return false
+	}
+	for k, w := range want {
+		if s.gres[k][j]-s.gres[k][i] < w || w >= j-i && s.none[k][j] > s.none[k][i] {
+			return false
+		}
+	}
+	for k := range s.counts {
+		if s.counts[k][j]-s.counts[k][i] < rq.Want.Counts[k].N {
+			return false
+		}
+	}
+	return true
 }
 
 // ordersFor gives the orders in which nodes are tried: light nodes first, then nodes that hold most. If both tasks and
