@@ -233,13 +233,21 @@ func (r *robber) preempts(j *model.Job, q *model.QOS) bool {
 		return false
 	}
 	if r.p.cfg.Params.Preempt.Within && q.Name == r.qos.Name {
-		prio := j.Run.Priority
-		if prio == 0 {
-			prio = j.Priority
-		}
-		return uint64(prio) < r.it.prio
+		return r.outranks(j)
 	}
 	return q.Name != "" && slices.Contains(r.qos.Preempt, q.Name)
+}
+
+// outranks reports whether this job's priority is higher than that of another of its QOS. Where the default rules or a
+// partition's QueuePolicy order the queue, a place in it is no number that a running job still has, and it changes as
+// both wait in turn: there the stored priorities count, which are equal unless somebody has set one or used --nice.
+func (r *robber) outranks(j *model.Job) bool {
+	part := r.p.v.Partition(j.Run.Partition)
+	if r.p.cfg.Params.Priority.Default() || r.l.part.Order != model.OrderDefault ||
+		part != nil && part.Order != model.OrderDefault {
+		return r.it.rushes() || j.Priority < r.it.e.j.Priority
+	}
+	return uint64(cmp.Or(j.Run.Priority, j.Priority)) < r.it.prio
 }
 
 // Jobs with --signal=R: may run on nodes of reservations with MaxStartDelay that they are not in, if the signal comes
