@@ -218,7 +218,7 @@ func TestSegmentsAreNeverDivided(t *testing.T) {
 				case j.State.HasResources() && (j.State == model.Completing || w.chance(15)):
 					ended.Reports = append(ended.Reports,
 						state.Report{Kind: state.Ended, Job: j.ID, Attempt: j.Attempt, At: c.now})
-				case j.Run != nil && j.Run.Recall != nil && w.chance(30):
+				case j.Run != nil && j.Run.Recall != nil && w.chance(60):
 					agreed++
 					c.apply(&state.Resize{Job: j.ID, Attempt: j.Attempt, Agree: true})
 				case j.Run != nil && j.State == model.Running && w.chance(10): // by hand, some nodes of it

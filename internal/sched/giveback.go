@@ -236,9 +236,6 @@ func (r *recaller) borrow() (*model.Alloc, []*outing) {
 			}):
 				continue
 			case fits(without(nil)):
-				if n.resvs > 0 {
-					continue // it is for another job
-				}
 				return nil, nil
 			case len(all) == 0 || !fits(without(all)):
 				continue

@@ -70,12 +70,9 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 	if !it.robs || p.tries >= maxPreempts || it.e.claim != nil || p.waitsForNodes(l, it) != "" {
 		return false
 	}
-	key := vainKey{sh: it.sh, qos: it.e.j.Spec.QOS, l: l}
+	key := vainKey{sh: it.sh, qos: it.e.j.Spec.QOS, l: l, leastS: it.leastS()}
 	if p.v.Pledged() {
 		key.account = it.e.j.Spec.Account
-	}
-	if p.windowed {
-		key.leastS = it.leastS()
 	}
 	if p.vain[key] {
 		return false
@@ -128,7 +125,7 @@ type vainKey struct {
 	qos     string
 	account string // where accounts have guarantees
 	l       *lane
-	leastS  int64 // with reservations: a job that ends before they begin may have more room
+	leastS  int64 // a job that ends before reservations begin may have more room
 }
 
 // victim is a job that may be ended or suspended for another.

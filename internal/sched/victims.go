@@ -62,9 +62,6 @@ func (r *robber) find() (*model.Alloc, []*victim) {
 			}
 			c := r.choose(n, func(gone func(model.JobID) bool) bool { return r.place(n, gone) != nil })
 			if c != nil && len(c.list) == 0 {
-				if n.resvs > 0 && r.now(n) {
-					continue // there is room, but it is reserved for other jobs
-				}
 				return nil, nil
 			}
 			if c != nil && (best == nil || r.compare(c, best) < 0) {
@@ -82,8 +79,11 @@ func (r *robber) find() (*model.Alloc, []*victim) {
 	return nil, nil
 }
 
-// may reports whether victims may be looked for on a node: the node takes jobs, and this plan starts none there.
-func (r *robber) may(n *node) bool { return n.up() && !n.booked && n.rec != nil }
+// may reports whether victims may be looked for on a node: the node takes jobs, this plan starts none there, and it is
+// not kept for a job of a higher tier.
+func (r *robber) may(n *node) bool {
+	return n.up() && !n.booked && n.rec != nil && r.it.sh.rq.tier >= n.keep
+}
 
 // without gives a function that reports whether a job is in a list of victims.
 func without(list []*victim) func(model.JobID) bool {
@@ -93,7 +93,8 @@ func without(list []*victim) func(model.JobID) bool {
 }
 
 // room gives a node's room once the jobs of gone, and all jobs that are being ended, have left. It subtracts other
-// jobs' claims, and what is reserved for other jobs up to this job's planned end.
+// jobs' claims, and what is reserved up to this job's planned end: for jobs that are ahead of it, and by advance
+// reservations.
 func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 	p := r.p
 	what := func(id model.JobID) fate {
@@ -106,21 +107,37 @@ func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 		return stays
 	}
 	room := p.stock.room(n.rec, what)
-	for _, e := range p.claimers {
-		for i, at := range e.claim.nodes {
-			if at == n {
-				room.lessen(&e.claim.holds[i], p.stock, e.claim.lane.part.Name)
-			}
-		}
+	claims := p.claimsOn(n)
+	for _, c := range claims {
+		room.lessen(c.hold, p.stock, c.part)
 	}
-	if len(n.wins) > 0 {
-		return r.beside(n, room, what)
+	if len(n.wins) > 0 || n.resvs > len(claims) {
+		return r.beside(n, room, claims, what)
 	}
 	return room
 }
 
-// beside subtracts reservations from the room that a node would have without some of its jobs.
-func (r *robber) beside(n *node, room *room, what func(model.JobID) fate) *room {
+// claimOn is what a claim takes of a node.
+type claimOn struct {
+	job  model.JobID
+	part string
+	end  model.Time
+	hold *hold
+}
+
+func (p *Planner) claimsOn(n *node) (out []claimOn) {
+	for _, e := range p.claimers {
+		for i, at := range e.claim.nodes {
+			if at == n {
+				out = append(out, claimOn{e.j.ID, e.claim.lane.part.Name, e.claim.end, &e.claim.holds[i]})
+			}
+		}
+	}
+	return out
+}
+
+// beside subtracts reservations from the room that a node would have without some of its jobs, and with claims.
+func (r *robber) beside(n *node, room *room, claims []claimOn, what func(model.JobID) fate) *room {
 	p := r.p
 	like := &node{def: n.def, class: n.class, rec: n.rec, usable: true, wins: n.wins, parts: n.parts, room: *room}
 	users := 0
@@ -138,11 +155,13 @@ func (r *robber) beside(n *node, room *room, what func(model.JobID) fate) *room 
 		}
 		like.rel = append(like.rel, x)
 	}
-	for _, e := range p.claimers {
-		for i, at := range e.claim.nodes {
-			if at == n {
-				like.insertRelease(release{at: e.claim.end, id: e.j.ID, hold: e.claim.holds[i]})
-			}
+	for _, c := range claims {
+		like.insertRelease(release{at: c.end, id: c.job, hold: *c.hold})
+	}
+	for _, s := range n.steps {
+		if s.resv && !slices.ContainsFunc(claims, func(c claimOn) bool { return c.hold == s.hold }) {
+			like.steps = append(like.steps, s)
+			like.resvs++
 		}
 	}
 	p.cursor.of(r.it.sh)
@@ -153,12 +172,6 @@ func (r *robber) beside(n *node, room *room, what func(model.JobID) fate) *room 
 		}
 	}
 	return out
-}
-
-// now reports whether a node has room for the whole job without ending any job.
-func (r *robber) now(n *node) bool {
-	nd := &r.it.sh.whole[n.class.at]
-	return r.p.has(r.it.sh, n, nd)
 }
 
 // lessen subtracts a hold from a room.
