@@ -8,8 +8,9 @@ import (
 
 // A claim is the allocation that a job waits for while its victims are being ended. It goes onto the calendar before
 // any other job is looked at, so that no job takes what becomes free: neither a job further ahead in the queue that may
-// not preempt, nor a victim that has gone back to the queue. A job that was lost with a node (--requeue=expedite) has a
-// claim to what it had of its other nodes.
+// not preempt, nor a victim that has gone back to the queue. The job starts there before all others; what is free
+// elsewhere it may have in its turn. A job that was lost with a node (--requeue=expedite) has a claim to what it had of
+// its other nodes.
 
 // noteClaim keeps the set of jobs that have a claim.
 func (p *Planner) noteClaim(j *model.Job) {
@@ -136,20 +137,10 @@ func (p *Planner) take(e *entry) {
 		}
 		return
 	}
-	task := int32(model.NoTask)
-	if e.j.IsArray() {
-		task = e.j.Tasks.Min()
-	}
+	task := firstTask(e.j)
 	if !p.atThrottle(e.j) && len(p.plan.Starts) < p.policy.MaxStarts &&
-		(p.startOnKept(b, &it, task) || p.start(b.lane, &it, task)) {
-		delete(p.claimed, e.j.ID)
-		p.letGo = append(p.letGo, e.j.ID)
-		if task != model.NoTask {
-			e.last, e.begun = task, true
-			if e.j.Tasks.Count() == 1 {
-				p.finished(e)
-			}
-		}
+		(p.startOnKept(b, &it, task) || p.startOnClaim(b, &it, task)) {
+		p.fulfilled(e, task)
 		return
 	}
 	if !rush && (!ending || p.atThrottle(e.j)) {
@@ -158,6 +149,62 @@ func (p *Planner) take(e *entry) {
 	}
 	p.claimAgain(e, b)
 	p.because(e, model.ReasonResources, "")
+}
+
+// firstTask gives the first task of an array, NoTask for another job.
+func firstTask(j *model.Job) int32 {
+	if j.IsArray() {
+		return j.Tasks.Min()
+	}
+	return model.NoTask
+}
+
+// fulfilled notes that a job with a claim has started.
+func (p *Planner) fulfilled(e *entry, task int32) {
+	delete(p.claimed, e.j.ID)
+	p.letGo = append(p.letGo, e.j.ID)
+	if task == model.NoTask {
+		return
+	}
+	e.last, e.begun = task, true
+	if e.j.Tasks.Count() == 1 {
+		p.finished(e)
+	}
+}
+
+// startOnClaim starts a job on the nodes of its claim and on no others. One that was lost with a node goes before all
+// other jobs, wherever there is room.
+func (p *Planner) startOnClaim(b *booking, it *item, task int32) bool {
+	if it.e.j.Expediting() || it.e.j.Het != nil {
+		return p.start(b.lane, it, task)
+	}
+	sp := *it.e.j.Spec
+	sp.ReqNodes = nil
+	for _, n := range b.nodes {
+		sp.ReqNodes = append(sp.ReqNodes, n.def.Name)
+	}
+	sp.MinNodes, sp.MaxNodes = int32(len(b.nodes)), int32(len(b.nodes))
+	there := *it
+	there.sh = p.shapeOf(b.lane, &sp, "")
+	return p.start(b.lane, &there, task)
+}
+
+// startInTurn starts a job that came with a claim on any nodes, beside what is reserved for the jobs ahead of it.
+func (p *Planner) startInTurn(l *lane, it *item) bool {
+	e, b := it.e, it.e.claim
+	if !p.claimed[e.j.ID] || e.j.Expediting() || e.j.Het != nil || p.atThrottle(e.j) || p.hopeless(it.sh) {
+		return false
+	}
+	if r, _ := p.mayNotRun(it); r != model.ReasonNone || p.backfills() && l.block != nil && !p.within(l, e.j) {
+		return false
+	}
+	p.release(e)
+	if task := firstTask(e.j); p.start(l, it, task) {
+		p.fulfilled(e, task)
+		return true
+	}
+	p.claimAgain(e, b)
+	return false
 }
 
 // startOnKept starts a job that was lost with a node on the other nodes that it had, beside one that takes the place of

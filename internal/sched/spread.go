@@ -387,7 +387,7 @@ func candidates(rooms []*room, rq *Request) (cands []cand, missing bool, worst m
 	found := 0
 	for _, r := range rooms {
 		must := slices.Contains(rq.ReqNodes, r.def.Name)
-		if out[r.def.Name] {
+		if out[r.def.Name] || !must && len(rq.ReqNodes) >= rq.MaxNodes { // it names all the nodes that it may have
 			continue
 		}
 		most, m := r.most(rq, limit)

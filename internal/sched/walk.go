@@ -98,7 +98,7 @@ func (p *Planner) merge() {
 		l.next++
 		p.waited(&it)
 		e := it.e.at(p)
-		if e.claim != nil || e.claims {
+		if e.claims || e.claim != nil && !p.startInTurn(l, &it) {
 			continue // it already holds a reservation
 		}
 		if p.policy.Backfill.Keep && e.resv != nil && e.resvAt == l {
