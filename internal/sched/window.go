@@ -370,7 +370,8 @@ func (p *Planner) closed(it *item) string {
 		return ""
 	}
 	sh, own := *it.sh, p.cursor.own
-	sh.round = 0 // failEnd holds only with windows
+	sh.round = 0    // failEnd holds only with windows
+	sh.prefer = nil // which needs no look: it is a wish, and its search would set the cursor to the job's reservation
 	p.cursor.own = everybody
 	a := p.fitAs(&sh, p.after(p.now, it.leastS()))
 	p.cursor.own = own
