@@ -247,7 +247,7 @@ func (p *Planner) claimAgain(e *entry, b *booking) {
 	p.claimers = append(p.claimers, e)
 	p.round++
 	if e.j.Expediting() {
-		p.wake = soonerOf(p.wake, e.j.Rush.Until)
+		p.alarm = soonerOf(p.alarm, e.j.Rush.Until)
 	}
 }
 

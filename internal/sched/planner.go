@@ -48,6 +48,7 @@ type Planner struct {
 	kept    map[model.JobID]*booking // promises
 	early   bool                     // some job ended before its time
 	wake    model.Time
+	alarm   model.Time // the same for what all rounds of a pass have in common; 0: none
 	settled model.Time // until when this pass's jobs wait for others that are COMPLETING; 0: they don't
 	ids     []model.JobID
 	later   []candidate // jobs that ShortestFirst has put off until the end of the pass
@@ -153,7 +154,7 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	}
 	p.plan = model.Plan{}
 	clear(p.running)
-	p.said, p.rounds, p.ahead, p.seen = p.said[:0], 0, 0, 0
+	p.said, p.rounds, p.ahead, p.seen, p.alarm = p.said[:0], 0, 0, 0, 0
 	p.bookings, p.counted = p.bookings[:0], p.counted[:0]
 	p.letLower()
 	p.windows()

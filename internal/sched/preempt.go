@@ -218,7 +218,11 @@ func (r *robber) victim(j *model.Job) *victim {
 	if pr.Youngest {
 		v.class, v.prio = 0, 0
 	}
-	if v.mode == "" || v.mode == modeOff || j.Run.Start.Add(exempt) > r.p.now {
+	if v.mode == "" || v.mode == modeOff {
+		return nil
+	}
+	if over := j.Run.Start.Add(exempt); over > r.p.now {
+		r.p.alarm = soonerOf(r.p.alarm, over)
 		return nil
 	}
 	return v

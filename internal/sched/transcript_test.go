@@ -47,6 +47,7 @@ import (
 //	       [userpartjobs=] [assocjobs=] [arrayresv=] [minprio=] [busy] [depth=]
 //	                                            how the cycles from here on backfill
 //	cycle [starts=N] [depth=N]                  plan, apply, show starts and whoever waits, with its reservation
+//	wakes                                       when the cycle asks to be called again, if nothing happens before
 //	agree ID...                                 elastic jobs give what they are asked for
 //	clear                                       every job is cancelled
 //	run                                         whatever has resources runs      suspend|goon ID...      by an operator
@@ -363,6 +364,10 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			}
 			return true
 		})
+	case "wakes":
+		if at := c.kept.Wake(); at != 0 {
+			say("+%d", int64(at-epoch)/1000)
+		}
 	case "run":
 		c.begin()
 	case "agree":

@@ -35,8 +35,10 @@ func (p *Planner) walk() {
 	for _, l := range p.lanes {
 		p.explain(l)
 	}
-	if p.settled != 0 {
-		p.wake = soonerOf(p.wake, p.settled)
+	for _, at := range [...]model.Time{p.settled, p.alarm} {
+		if at != 0 {
+			p.wake = soonerOf(p.wake, at)
+		}
 	}
 }
 
