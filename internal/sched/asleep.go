@@ -213,14 +213,19 @@ func (p *Planner) wake1(j *model.Job) {
 		n.dropRelease(j.ID)
 		n.insertRelease(release{at: end, id: j.ID, hold: h})
 		n.touched = append(n.touched, j.ID)
-		n.room.take(na.CPUs, p.stock.params, 0, nil)
-		n.room.join(run.Partition, run.Share, na.CPUs)
-		n.room.busy = true
-		n.room.full = run.Alone
-		n.room.shut = n.room.shut || run.Alone
-		n.free = countsOf(&n.room, n.free.users+1)
+		p.rejoin(n, run, na)
 		n.booked = true
 		p.used = append(p.used, n)
 		n.update()
 	}
+}
+
+// rejoin takes the CPUs of a job that resumes off a node's room.
+func (p *Planner) rejoin(n *node, run *model.Run, na *model.NodeAlloc) {
+	n.room.take(na.CPUs, p.stock.params, 0, nil)
+	n.room.join(run.Partition, run.Share, na.CPUs)
+	n.room.busy = true
+	n.room.full = run.Alone
+	n.room.shut = n.room.shut || run.Alone
+	n.free = countsOf(&n.room, n.free.users+1)
 }

@@ -133,6 +133,14 @@ func (p *Planner) undo(m mark) {
 		n.room = *p.stock.room(n.rec, nil)
 		n.free = countsOf(&n.room, n.rec.AwakeJobs())
 	}
+	for _, id := range p.plan.Resume { // the record has them asleep
+		run := p.v.Job(id).Run
+		for i := range run.Alloc.Nodes {
+			if n := p.byName[run.Alloc.Nodes[i].Node]; slices.Contains(nodes, n) {
+				p.rejoin(n, run, &run.Alloc.Nodes[i])
+			}
+		}
+	}
 	for i := range p.bookings {
 		if b := &p.bookings[i]; slices.Contains(nodes, b.n) {
 			b.apply(p.stock)
