@@ -305,7 +305,6 @@ func (p *Planner) reserveSet(l *lane, it *item) bool {
 		}
 		return true
 	}
-	l.reserved++
 	for i, b := range made {
 		e := all[i][0].it.e
 		e.resv, e.resvAt = []*booking{b}, b.lane

@@ -233,7 +233,7 @@ func (p *Planner) Pass() Pass {
 	c := Pass{Seen: p.seen, Behind: p.tested, Ahead: p.ahead}
 	for _, l := range p.lanes {
 		c.Queue += p.v.ReadyLen(l.part.Name)
-		c.Table += l.reserved
+		c.Table += l.reserved + l.apart
 	}
 	return c
 }

@@ -33,7 +33,9 @@ type lane struct {
 	block    *entry    // the first job that does not fit
 	said     int       // jobs behind block that have their reason
 	away     int       // jobs that wait for nodes
-	reserved int       // jobs that hold a reservation
+	reserved int       // jobs that hold a reservation, but for those in apart
+	apart    int       // jobs that hold one and wait for a license or the end of an advance reservation
+	shut     int       // jobs that wait for these, with or without a reservation
 	tested   int       // jobs that were looked at behind block
 	waits    *shortage // of the first job that waits for the headroom; nil: none does
 	settles  bool      // its jobs wait for others that are COMPLETING

@@ -69,7 +69,8 @@ const (
 
 // blocked deals with a job, or an array's task, that does not fit. It gets a reservation if the policy's depth allows
 // another one. With a depth of 0 it blocks its lane. A job that would not fit even if all nodes that are up were empty
-// waits for nodes to come back, and does not block the jobs behind it.
+// waits for nodes to come back, and does not block the jobs behind it. Nor does one that waits for a license or the end
+// of an advance reservation: reservations of such jobs are counted apart, so that they don't use up the depth.
 func (p *Planner) blocked(l *lane, it *item, task int32) {
 	if p.over != model.ReasonNone {
 		p.limited(l, it.e, p.over)
@@ -93,12 +94,16 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 	if it.robs && !waits && p.preemptIn(l, it) {
 		return
 	}
-	bf := &p.policy.Backfill
-	mine := bf.Reserve < 0 || l.reserved < bf.Reserve
+	closed := p.closed(it)
+	apart, reserved := waits || closed != "", &l.reserved
+	if apart { // it keeps no jobs waiting, and takes no reservation from those that wait for room
+		reserved = &l.apart
+	}
+	mine := p.another(*reserved)
 	if mine && p.backfills() && !p.mayReserve(it) {
 		mine = false
 	}
-	if p.backfills() && !mine {
+	if p.backfills() && !mine && !apart {
 		p.behind(l, it.e)
 		return
 	}
@@ -116,25 +121,24 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 			return
 		}
 	}
-	closed := p.closed(it)
 	switch {
+	case p.backfills() && !mine:
 	case it.e.j.Het != nil:
 		if !p.reserveSet(l, it) {
 			p.because(it.e, model.ReasonResources, notTogether)
 			return
 		}
+		if p.backfills() {
+			*reserved++
+		}
 	case p.backfills() && p.reserve(l, it):
-		l.reserved++
+		*reserved++
 		if task != model.NoTask {
-			p.reserveTasks(l, it, task)
+			p.reserveTasks(l, it, task, reserved)
 		}
 	}
-	if closed != "" { // shorter jobs behind it need not wait for it
-		p.because(it.e, model.ReasonReqNodeNotAvail, closed)
-		return
-	}
-	if waits {
-		p.because(it.e, model.ReasonLicenses, "")
+	if apart {
+		p.apartBecause(l, it.e, closed)
 		return
 	}
 	if l.block != nil {
@@ -145,6 +149,24 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 	p.because(it.e, model.ReasonResources, "")
 	if !p.backfills() && p.tiers {
 		p.keep(l)
+	}
+}
+
+// another reports whether the policy's depth allows one more reservation beside n.
+func (p *Planner) another(n int) bool {
+	return p.policy.Backfill.Reserve < 0 || n < p.policy.Backfill.Reserve
+}
+
+// apartBecause gives its reason to a job that waits for no room: for the end of others' advance reservations (closed
+// says which), or for licenses.
+func (p *Planner) apartBecause(l *lane, e *entry, closed string) {
+	if l.shut++; l.shut > p.policy.Depth {
+		return
+	}
+	if closed != "" {
+		p.because(e, model.ReasonReqNodeNotAvail, closed)
+	} else {
+		p.because(e, model.ReasonLicenses, "")
 	}
 }
 
@@ -178,17 +200,16 @@ func (p *Planner) unreserved(j *model.Job) bool {
 	return q != nil && q.Flags&model.QOSNoReserve != 0
 }
 
-// reserveTasks gives reservations to the tasks of an array behind one that has a reservation.
-func (p *Planner) reserveTasks(l *lane, it *item, task int32) {
-	bf := &p.policy.Backfill
+// reserveTasks gives reservations to the tasks of an array behind one that has a reservation, and counts them.
+func (p *Planner) reserveTasks(l *lane, it *item, task int32, reserved *int) {
 	it.e.j.Tasks.Each(func(t int32) bool {
 		if t <= task {
 			return true
 		}
-		if len(it.e.resv) >= bf.MaxArrayResv || bf.Reserve >= 0 && l.reserved >= bf.Reserve || !p.reserve(l, it) {
+		if len(it.e.resv) >= p.policy.Backfill.MaxArrayResv || !p.another(*reserved) || !p.reserve(l, it) {
 			return false
 		}
-		l.reserved++
+		*reserved++
 		return true
 	})
 }

@@ -72,7 +72,7 @@ func (p *Planner) open() {
 	for _, l := range p.lanes {
 		l.settle()
 		l.next, l.block, l.said, l.away, l.reserved, l.tested, l.stopped = l.first, nil, 0, 0, 0, 0, false
-		l.waits = nil
+		l.apart, l.shut, l.waits = 0, 0, nil
 		switch {
 		case l.refuse != model.ReasonNone:
 			p.refuseAll(l)

@@ -349,8 +349,11 @@ func (p *Planner) opens(sp *model.Spec) (first model.Time) {
 // closed gives the text for a job that only reservations keep from starting, or "".
 func (p *Planner) closed(it *item) string {
 	why := ""
+	if !p.windowed || p.hopeless(it.sh) {
+		return ""
+	}
 	for _, n := range it.sh.pool.nodes {
-		if !it.sh.mayHave(n) {
+		if len(n.wins) == 0 || !it.sh.mayHave(n) {
 			continue
 		}
 		for i := range n.wins {
