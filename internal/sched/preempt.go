@@ -239,13 +239,18 @@ func (r *robber) preempts(j *model.Job, q *model.QOS) bool {
 	return q.Name != "" && slices.Contains(r.qos.Preempt, q.Name)
 }
 
+// numbered reports whether places in a partition's queue are priorities, which can be compared with a number: where the
+// default rules or a QueuePolicy order it, they are not, and the jobs' stored priorities are what users can set.
+func (p *Planner) numbered(part *model.Partition) bool {
+	return !p.cfg.Params.Priority.Default() && part.Order == model.OrderDefault
+}
+
 // outranks reports whether this job's priority is higher than that of another of its QOS. Where the default rules or a
 // partition's QueuePolicy order the queue, a place in it is no number that a running job still has, and it changes as
 // both wait in turn: there the stored priorities count, which are equal unless somebody has set one or used --nice.
 func (r *robber) outranks(j *model.Job) bool {
 	part := r.p.v.Partition(j.Run.Partition)
-	if r.p.cfg.Params.Priority.Default() || r.l.part.Order != model.OrderDefault ||
-		part != nil && part.Order != model.OrderDefault {
+	if !r.p.numbered(r.l.part) || part != nil && !r.p.numbered(part) {
 		return r.it.rushes() || j.Priority < r.it.e.j.Priority
 	}
 	return uint64(cmp.Or(j.Run.Priority, j.Priority)) < r.it.prio

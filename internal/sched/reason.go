@@ -100,7 +100,7 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 		reserved = &l.apart
 	}
 	mine := p.another(*reserved)
-	if mine && p.backfills() && !p.mayReserve(it) {
+	if mine && p.backfills() && !p.mayReserve(l, it) {
 		mine = false
 	}
 	if p.backfills() && !mine && !apart {
@@ -183,15 +183,18 @@ func (p *Planner) limited(l *lane, e *entry, r model.Reason) {
 }
 
 // mayReserve reports whether a job is old and important enough for a reservation.
-func (p *Planner) mayReserve(it *item) bool {
-	bf := &p.policy.Backfill
+func (p *Planner) mayReserve(l *lane, it *item) bool {
+	bf, prio := &p.policy.Backfill, it.prio
+	if !p.numbered(l.part) && !it.rushes() {
+		prio = uint64(it.e.j.Priority)
+	}
 	least := bf.MinPriority
 	if it.limits != nil {
 		if n, set := it.limits.prio.Value(); set {
 			least = uint64(max(0, n))
 		}
 	}
-	return !p.unreserved(it.e.j) && (bf.MinAgeS <= 0 || it.e.j.Eligible.Add(bf.MinAgeS) <= p.now) && it.prio >= least
+	return !p.unreserved(it.e.j) && (bf.MinAgeS <= 0 || it.e.j.Eligible.Add(bf.MinAgeS) <= p.now) && prio >= least
 }
 
 // unreserved reports whether jobs of a job's QOS get no reservations (NoReserve).
