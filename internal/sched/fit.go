@@ -1,10 +1,6 @@
 package sched
 
-import (
-	"slices"
-
-	"gbatch/internal/model"
-)
+import "gbatch/internal/model"
 
 // miss is the reason why a job does not fit on a node or a set of nodes. Reasons stand in the order of the checks: over
 // many nodes the highest one tells most.
@@ -81,7 +77,7 @@ func layLighter(rooms []*room, heavy int64, rq *Request) *model.Alloc {
 
 // allows reports whether the job's node lists permit this node, for a job on one node.
 func (rq *Request) allows(r *room) bool {
-	return !slices.Contains(rq.ExcNodes, r.def.Name) && (len(rq.ReqNodes) == 0 || slices.Contains(rq.ReqNodes, r.def.Name))
+	return !rq.ExcNodes[r.def.Name] && (len(rq.ReqNodes) == 0 || rq.ReqNodes[r.def.Name])
 }
 
 // wholeJob gives the per-job counts of resources, for a job on one node.

@@ -16,8 +16,8 @@ type Request struct {
 	Want        *model.Features // nil: any node
 	Prefer      *model.Feature  // nil: no wish
 	Model       string          // its GPUs had better have it loaded; "": no wish
-	ReqNodes    []string        // the job gets all of them, and may get others
-	ExcNodes    []string
+	ReqNodes    nodeSet         // the job gets all of them, and may get others
+	ExcNodes    nodeSet
 	Exclusive   bool // no other job on its nodes
 	Private     bool // only jobs of the same user on its nodes
 	UID         uint32
@@ -55,13 +55,32 @@ type Request struct {
 	gpuMargin    int64 // MiB of each GPU's memory that no job gets
 }
 
+// nodeSet is a set of nodes by name. A list may have thousands of them, and a pass asks it about every node for each
+// job.
+type nodeSet map[string]bool
+
+func nodeSetOf(list []string) nodeSet {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make(nodeSet, len(list))
+	for _, name := range list {
+		out[name] = true
+	}
+	return out
+}
+
+// namesAll reports whether a job names all the nodes that it may have.
+func (r *Request) namesAll() bool { return len(r.ReqNodes) > 0 && len(r.ReqNodes) >= r.MaxNodes }
+
 // Resolve gives what sp needs on nodes of partition p. Defaults come from the partition, then from the cluster; without
 // a default, memory follows the CPUs (see memFor).
 func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 	rules := ask.RulesOf(p, params)
 	r := Request{Counts: ask.Of(sp, &rules), MaxCPUs: int(p.MaxCPUsPerNode), TmpMiB: sp.TmpMiB, Want: wanted(sp.Features),
-		ReqNodes: sp.ReqNodes, ExcNodes: sp.ExcNodes, Exclusive: sp.Exclusive || p.Exclusive(), Private: p.ExclusiveUser,
-		UID: sp.UID, Reservation: sp.Reservation, tier: int(p.PriorityTier), wholeCores: params.WholeCores,
+		ReqNodes: nodeSetOf(sp.ReqNodes), ExcNodes: nodeSetOf(sp.ExcNodes), Exclusive: sp.Exclusive || p.Exclusive(),
+		Private: p.ExclusiveUser,
+		UID:     sp.UID, Reservation: sp.Reservation, tier: int(p.PriorityTier), wholeCores: params.WholeCores,
 		memConsumed: params.MemConsumed}
 	r.LLN, r.gpuMargin = params.LLN || p.LLN, params.GPUMemMarginMiB
 	r.topology, r.noticeS = p.Topology, sp.NoticeS()

@@ -195,7 +195,7 @@ func (sh *shape) named(n *node, whole bool) bool {
 		return true
 	}
 	if !whole {
-		return !slices.Contains(rq.ExcNodes, n.def.Name)
+		return !rq.ExcNodes[n.def.Name] && (!rq.namesAll() || rq.ReqNodes[n.def.Name])
 	}
 	return rq.allows(&n.room)
 }

@@ -141,6 +141,32 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
+// BenchmarkNodeLists makes a pass over a full cluster with four jobs of 1,000 nodes that name or exclude as many.
+func BenchmarkNodeLists(b *testing.B) {
+	for _, list := range []string{"none", "exclude", "nodelist"} {
+		b.Run(list, func(b *testing.B) {
+			c := hallOf(b, 2000)
+			crowd(b, c, 0)
+			names := c.cfg.Partitions[0].Nodes[1000:]
+			for i := range 4 {
+				sp := &model.Spec{Name: "w", User: "u", Account: "a", Partitions: []string{"p0"}, MinNodes: 1000, MaxNodes: 1000,
+					CPUsPerTask: 64, LimitS: 600 + int64(i)}
+				switch list {
+				case "exclude":
+					sp.ExcNodes = names
+				case "nodelist":
+					sp.ReqNodes = names
+				}
+				c.put(&state.Submit{Priority: 10, Spec: sp})
+			}
+			v := c.st.View()
+			for b.Loop() {
+				NewPlanner().Plan(v, c.now, Policy{Backfill: Backfill{On: true, Reserve: -1}})
+			}
+		})
+	}
+}
+
 // BenchmarkThroughput submits, plans and commits 1-GPU jobs over 10,000 nodes through the real state machine; every
 // job ends when the cluster is full. jobs/s counts submission, decision, start and end.
 func BenchmarkThroughput(b *testing.B) {

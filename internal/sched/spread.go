@@ -377,17 +377,10 @@ func ordersFor(rq *Request, want []int) []func(a, b cand) int {
 func candidates(rooms []*room, rq *Request) (cands []cand, missing bool, worst miss) {
 	worst = missNodes
 	limit := max(rq.Tasks, rq.PerNode)
-	var out map[string]bool
-	if len(rq.ExcNodes) > 0 {
-		out = make(map[string]bool, len(rq.ExcNodes))
-		for _, name := range rq.ExcNodes {
-			out[name] = true
-		}
-	}
 	found := 0
 	for _, r := range rooms {
-		must := slices.Contains(rq.ReqNodes, r.def.Name)
-		if out[r.def.Name] || !must && len(rq.ReqNodes) >= rq.MaxNodes { // it names all the nodes that it may have
+		must := rq.ReqNodes[r.def.Name]
+		if rq.ExcNodes[r.def.Name] || !must && rq.namesAll() {
 			continue
 		}
 		most, m := r.most(rq, limit)
