@@ -93,6 +93,7 @@ func (p *Planner) recall(l *lane, it *item) bool {
 	if !p.hold(it.e, l, alloc) {
 		return false
 	}
+	clear(p.emptiest)
 	var asks []model.Asking
 	for _, o := range list {
 		for _, v := range o.list {

@@ -72,7 +72,9 @@ type Planner struct {
 	victims  map[model.JobID]fate // jobs that this plan ends or suspends
 	vain     map[vainKey]bool     // jobs for which this pass found no victims
 	tries    int
-	lowest   int32 // the lowest tier of all partitions
+	looks    int                   // jobs of which it was asked whether preemption is futile
+	emptiest map[preyKey][]emptied // in this pass
+	lowest   int32                 // the lowest tier of all partitions
 	totalAt  uint64
 	total    []model.TRESCount
 
@@ -119,8 +121,9 @@ type Planner struct {
 // NewPlanner gives a Planner for the views of one State.
 func NewPlanner() *Planner {
 	return &Planner{running: map[model.JobID]int32{}, kept: map[model.JobID]*booking{}, claimed: map[model.JobID]bool{},
-		vain: map[vainKey]bool{}, roams: map[string]bool{}, elastic: map[model.JobID]*model.Job{},
-		asked: map[model.JobID][]string{}, vainCalls: map[vainKey]bool{}, cursor: cursor{notice: -1}}
+		vain: map[vainKey]bool{}, emptiest: map[preyKey][]emptied{}, roams: map[string]bool{},
+		elastic: map[model.JobID]*model.Job{}, asked: map[model.JobID][]string{}, vainCalls: map[vainKey]bool{},
+		cursor: cursor{notice: -1}}
 }
 
 // Plan decides what starts now.

@@ -13,8 +13,12 @@ import (
 // https://slurm.schedmd.com/preempt.html and qos.html. victims.go chooses the victims; claims.go keeps what they free.
 
 // maxPreempts bounds the jobs for which one pass looks for victims. After a pass that has found some, another one
-// follows.
-const maxPreempts = 16
+// follows. Jobs that would not fit if all possible victims left don't count (robber.futile), else the same ones would
+// fail in each pass, and nobody behind them could preempt. maxLooks bounds those.
+const (
+	maxPreempts = 16
+	maxLooks    = 1024
+)
 
 // modeOff and the others are values of PreemptMode.
 const (
@@ -74,11 +78,18 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 	if p.v.Pledged() {
 		key.account = it.e.j.Spec.Account
 	}
+	if p.cfg.Params.Preempt.Within && !p.numbered(l.part) {
+		key.prio = int64(it.e.j.Priority)
+	}
 	if p.vain[key] {
 		return false
 	}
-	p.tries++
 	r := p.robberOf(l, it)
+	if p.looks++; p.looks > maxLooks || r.futile() {
+		p.vain[key] = true
+		return false
+	}
+	p.tries++
 	alloc, list := r.find()
 	if len(list) == 0 {
 		p.vain[key] = true
@@ -94,6 +105,7 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 	if !p.hold(it.e, l, alloc) {
 		return false
 	}
+	clear(p.emptiest)
 	for _, v := range list {
 		p.victims[v.j.ID] = leaves
 		if v.mode == modeSuspend {
@@ -126,6 +138,7 @@ type vainKey struct {
 	account string // where accounts have guarantees
 	l       *lane
 	leastS  int64 // a job that ends before reservations begin may have more room
+	prio    int64 // with WITHIN, where places in the queue don't tell it: the higher one has more victims
 }
 
 // victim is a job that may be ended or suspended for another.

@@ -149,8 +149,8 @@ func BenchmarkNodeLists(b *testing.B) {
 			crowd(b, c, 0)
 			names := c.cfg.Partitions[0].Nodes[1000:]
 			for i := range 4 {
-				sp := &model.Spec{Name: "w", User: "u", Account: "a", Partitions: []string{"p0"}, MinNodes: 1000, MaxNodes: 1000,
-					CPUsPerTask: 64, LimitS: 600 + int64(i)}
+				sp := &model.Spec{Name: "w", User: "u", Account: "a", Partitions: []string{"p0"}, MinNodes: 1000,
+					MaxNodes: 1000, CPUsPerTask: 64, LimitS: 600 + int64(i)}
 				switch list {
 				case "exclude":
 					sp.ExcNodes = names

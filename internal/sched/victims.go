@@ -97,15 +97,7 @@ func without(list []*victim) func(model.JobID) bool {
 // reservations.
 func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 	p := r.p
-	what := func(id model.JobID) fate {
-		switch {
-		case p.ending(id), p.goes(id, n.def.Name), gone(id) && !r.asleep[id]:
-			return leaves
-		case p.victims[id] == sleeps, gone(id):
-			return sleeps
-		}
-		return stays
-	}
+	what := r.fates(n, gone)
 	room := p.stock.room(n.rec, what)
 	claims := p.claimsOn(n)
 	for _, c := range claims {
@@ -115,6 +107,85 @@ func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 		return r.beside(n, room, claims, what)
 	}
 	return room
+}
+
+// fates gives what becomes of each job on a node if those of gone are ended or suspended.
+func (r *robber) fates(n *node, gone func(model.JobID) bool) func(model.JobID) fate {
+	p := r.p
+	return func(id model.JobID) fate {
+		switch {
+		case p.ending(id), p.goes(id, n.def.Name), gone(id) && !r.asleep[id]:
+			return leaves
+		case p.victims[id] == sleeps, gone(id):
+			return sleeps
+		}
+		return stays
+	}
+}
+
+// preyKey is equal for jobs whose possible victims are the same.
+type preyKey struct {
+	l         *lane
+	qos, resv string
+	by        owner
+	owed      bool
+	prio      int64
+}
+
+// emptied is what a node would have without all possible victims; room is nil if it takes no jobs.
+type emptied struct {
+	room *room
+	have counts
+}
+
+// futile reports whether a job would not fit even if all its possible victims left, and nothing were reserved. The
+// nodes are emptied once for all jobs with the same possible victims.
+func (r *robber) futile() bool {
+	p, sh := r.p, r.it.sh
+	key := preyKey{l: r.l, qos: r.it.e.j.Spec.QOS, resv: sh.rq.Reservation, by: r.by, owed: r.owed}
+	if p.cfg.Params.Preempt.Within {
+		key.prio = int64(r.it.e.j.Priority)
+		if p.numbered(r.l.part) {
+			return false // the number may be another one for each job
+		}
+	}
+	list := p.emptiest[key]
+	if list == nil {
+		if len(p.emptiest) >= maxPreempts {
+			return false
+		}
+		list = make([]emptied, len(sh.pool.nodes))
+		for i, n := range sh.pool.nodes {
+			if n.rec == nil || !n.up() {
+				continue
+			}
+			rm := p.stock.room(n.rec, r.fates(n, without(r.on(n))))
+			users := 0
+			if rm.busy {
+				users = 1
+			}
+			list[i] = emptied{rm, countsOf(rm, users)}
+		}
+		p.emptiest[key] = list
+	}
+	some := 0
+	for i, n := range sh.pool.nodes {
+		holds := func(nd *nodeNeed, whole bool) bool {
+			return !nd.never && !list[i].room.shut && nd.in(&list[i].have) && sh.named(n, whole) && sh.meets(list[i].room, nd)
+		}
+		if list[i].room == nil {
+			continue
+		}
+		if sh.single && holds(&sh.whole[n.class.at], true) {
+			return false
+		}
+		if sh.spread && holds(&sh.least[n.class.at], false) {
+			if some++; some >= sh.rq.MinNodes {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // claimOn is what a claim takes of a node.
