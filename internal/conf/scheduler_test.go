@@ -37,7 +37,7 @@ func TestSchedulerNotes(t *testing.T) {
 	}
 	for _, text := range []string{"PreemptParameters=youngest_first,strict_order",
 		"SchedulerParameters=preempt_youngest_first,preempt_strict_order"} {
-		c, problems := LoadFS(files("PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n"+text), MainFile)
+		c, problems := LoadFS(files("PreemptType=preempt/qos\nPreemptMode=REQUEUE\n"+text), MainFile)
 		if len(problems) > 0 || !c.Model().Params.Preempt.Strict || !c.Model().Params.Preempt.Youngest {
 			t.Errorf("%s: %s", text, lines(problems))
 		}
