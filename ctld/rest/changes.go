@@ -49,13 +49,14 @@ func (q *request) updateNodes(names []string) error {
 	}
 	for _, x := range [][2]string{{"reason", "Reason"}, {"comment", "Comment"}, {"extra", "Extra"}, {"gres", "Gres"},
 		{"topology_str", "Topology"}} {
-		if v := b.str(x[0]); v != "" {
+		clears := x[0] == "comment" || x[0] == "extra" || x[0] == "reason" && len(set) == 0
+		if v, ok := b.text(x[0]); ok && (v != "" || clears) { // a text that is there and empty clears
 			set.add(x[1], v)
 		}
 	}
 	for _, x := range [][2]string{{"features", "AvailableFeatures"}, {"features_act", "ActiveFeatures"},
 		{"address", "NodeAddr"}, {"hostname", "NodeHostName"}} {
-		if list, ok := b.list(x[0]); ok && len(list) > 0 {
+		if list, ok := b.list(x[0]); ok && (len(list) > 0 || strings.HasPrefix(x[0], "features")) {
 			set.add(x[1], strings.Join(list, ","))
 		}
 	}
@@ -100,7 +101,7 @@ func (q *request) reservation(b *object) (name string, err error) {
 	}
 	for _, x := range [][2]string{{"node_list", "Nodes"}, {"users", "Users"}, {"accounts", "Accounts"}, {"groups",
 		"Groups"},
-		{"licenses", "Licenses"}, {"flags", "Flags"}} {
+		{"licenses", "Licenses"}} {
 		if list, ok := b.list(x[0]); ok && len(list) > 0 {
 			set.add(x[1], strings.Join(list, ","))
 		}
@@ -130,6 +131,11 @@ func (q *request) reservation(b *object) (name string, err error) {
 	if b.err != nil || b.top().err != nil {
 		return "", b.top().err
 	}
+	if list, _ := b.list("flags"); len(list) > 0 {
+		if words := resvFlags(list); words != "" {
+			set.add("Flags+", words)
+		}
+	}
 	rq := &proto.ReserveRequest{Action: proto.CreateReservation, Name: name, Set: set}
 	if name != "" && q.facts.Reservation(name) != nil {
 		rq.Action = proto.UpdateReservation
@@ -140,6 +146,22 @@ func (q *request) reservation(b *object) (name string, err error) {
 		name = reply.Name
 	}
 	return name, err
+}
+
+// resvFlags gives gcontrol's words for flags that are added to a reservation: NO_MAINT takes MAINT away.
+func resvFlags(list []string) string {
+	var out []string
+	for _, f := range list {
+		f = strings.ToUpper(strings.TrimSpace(f))
+		switch off, is := strings.CutPrefix(f, "NO_"); {
+		case f == "", f == "SPEC_NODES", f == "NO_USER_DELETE": // it describes, or is so in any case
+		case is && f != "NO_HOLD_JOBS_AFTER_END" && f != "NO_HOLD_JOBS_AFTER":
+			out = append(out, "-"+off)
+		default:
+			out = append(out, f)
+		}
+	}
+	return strings.Join(out, ",")
 }
 
 // tresWords writes resources as options and keys take them: cpu=4,gres/gpu:a100=2.

@@ -11,10 +11,13 @@ import (
 
 // jobedit.go turns the change of a job into gcontrol's keys.
 
-// updates are the members of a description that change a job, by gcontrol's keys.
-var updates = [][2]string{{"account", "Account"}, {"admin_comment", "AdminComment"}, {"comment", "Comment"},
-	{"constraints", "Features"}, {"dependency", "Dependency"}, {"licenses", "Licenses"}, {"mail_user", "MailUser"},
-	{"name", "JobName"}, {"nodes", "NumNodes"}, {"partition", "Partition"}, {"prefer", "Prefer"}, {"qos", "QOS"},
+// updates are the members of a description that change a job, by gcontrol's keys. Every job has these.
+var updates = [][2]string{{"account", "Account"}, {"name", "JobName"}, {"nodes", "NumNodes"},
+	{"partition", "Partition"}, {"qos", "QOS"}}
+
+// clearable are those that a job can be without: a text that is there and empty takes them away.
+var clearable = [][2]string{{"admin_comment", "AdminComment"}, {"comment", "Comment"}, {"constraints", "Features"},
+	{"dependency", "Dependency"}, {"licenses", "Licenses"}, {"mail_user", "MailUser"}, {"prefer", "Prefer"},
 	{"reservation", "Reservation"}, {"tres_per_job", "TresPerJob"}, {"tres_per_node", "Gres"},
 	{"tres_per_task", "TresPerTask"}, {"wckey", "WCKey"}, {"extra", "Extra"}}
 
@@ -43,6 +46,11 @@ func updateJob(q *request) error {
 			set.add(x[1], v)
 		}
 	}
+	for _, x := range clearable {
+		if v, ok := b.text(x[0]); ok {
+			set.add(x[1], v)
+		}
+	}
 	for _, x := range updateNumbers {
 		if n := b.number(x[0]); n.set {
 			set.add(x[1], strconv.FormatInt(n.int(), 10))
@@ -57,19 +65,14 @@ func updateJob(q *request) error {
 	if d := b.number("deadline"); d.set && d.v > 0 {
 		set.moment("Deadline", d)
 	}
-	if least := b.number("minimum_nodes"); least.set && !b.has("nodes") {
-		v := strconv.FormatInt(least.int(), 10)
-		if most := b.number("maximum_nodes"); most.set && most.v > least.v {
-			v += "-" + strconv.FormatInt(most.int(), 10)
-		}
-		set.add("NumNodes", v)
-	}
-	b.ignore("maximum_nodes")
-	for _, x := range [][2]string{{"required_nodes", "ReqNodeList"}, {"excluded_nodes", "ExcNodeList"}, {"mail_type",
-		"MailType"}} {
-		if list, ok := b.list(x[0]); ok && len(list) > 0 {
+	q.editNodes(b, ref, &set)
+	for _, x := range [][2]string{{"required_nodes", "ReqNodeList"}, {"excluded_nodes", "ExcNodeList"}} {
+		if list, ok := b.list(x[0]); ok {
 			set.add(x[1], strings.Join(list, ","))
 		}
+	}
+	if list, _ := b.list("mail_type"); len(list) > 0 {
+		set.add("MailType", strings.Join(list, ","))
 	}
 	if is, given := b.boolean("contiguous"); given && is {
 		set.add("Contiguous", "1")
@@ -102,6 +105,28 @@ func updateJob(q *request) error {
 	}
 	q.writeResults(results)
 	return nil
+}
+
+// editNodes adds how many nodes the job is to have: what is not said of least and most stays.
+func (q *request) editNodes(b *object, ref model.JobRef, set *keys) {
+	least, most := b.number("minimum_nodes"), b.number("maximum_nodes")
+	if !least.set && !most.set || b.str("nodes") != "" {
+		return
+	}
+	lo, hi := least.int(), most.int()
+	if j := q.facts.Job(ref.Job); j != nil && j.State == model.Pending {
+		if !least.set {
+			lo = int64(max(1, j.Spec.MinNodes))
+		}
+		if !most.set {
+			hi = int64(j.Spec.MaxNodes)
+		}
+	}
+	v := strconv.FormatInt(max(1, lo), 10)
+	if hi > lo || !least.set {
+		v += "-" + strconv.FormatInt(hi, 10)
+	}
+	set.add("NumNodes", v)
 }
 
 // writeResults writes what became of each job of an update.

@@ -25,6 +25,7 @@ var recordFields = jobtext.RecordJSON()
 type recordsWanted struct {
 	keep    func(*model.Record) bool // nil: all of them
 	noSteps bool
+	scripts map[model.JobID]string
 }
 
 // records writes the records that match.
@@ -57,7 +58,7 @@ func (q *request) records(rq *proto.AcctRequest, want recordsWanted) (n int, err
 		}
 		row := &jobtext.RecordRow{Record: job, RecordView: view}
 		slurmjson.Write(q.j, "", recordFields, &jobtext.RecordWithSteps{RecordRow: row,
-			Script: rq.Steps && jobtext.HasBatch(job), Steps: steps})
+			Script: rq.Steps && jobtext.HasBatch(job), Text: want.scripts[cmp.Or(job.ArrayID, job.Job)], Steps: steps})
 		q.j.Flush(false)
 		n++
 		job, steps = nil, nil
@@ -111,12 +112,37 @@ func (q *request) liveSteps(rq *proto.AcctRequest) map[model.JobID][]proto.Runni
 	return out
 }
 
+// maxScripts is of how many jobs an answer has the scripts.
+const maxScripts = 100
+
+// scripts gives the scripts of jobs, as far as the controller knows them and the user may see them.
+func (q *request) scripts(refs []model.JobRef) map[model.JobID]string {
+	out := map[model.JobID]string{}
+	if q.facts.Leaderless {
+		return out
+	}
+	for _, ref := range refs {
+		if _, has := out[ref.Job]; has {
+			continue
+		}
+		if len(out) == maxScripts {
+			q.warn(fmt.Sprintf("scripts are those of the first %d jobs", maxScripts))
+			break
+		}
+		var r proto.ScriptReply
+		_ = q.ask(proto.KindScript, &proto.ScriptRequest{Job: ref.Job}, &r) // without one the text is empty
+		out[ref.Job] = string(r.Script)
+	}
+	return out
+}
+
 func dbJob(q *request) error {
 	ref, err := jobRef(q.name)
 	if err != nil {
 		return err
 	}
-	n, err := q.records(&proto.AcctRequest{Jobs: []model.JobRef{ref}, Duplicates: true}, recordsWanted{})
+	n, err := q.records(&proto.AcctRequest{Jobs: []model.JobRef{ref}, Duplicates: true},
+		recordsWanted{scripts: q.scripts([]model.JobRef{ref})})
 	if err == nil && n == 0 {
 		q.warn("Nothing found with query: there is no record of job " + q.name)
 	}
@@ -146,6 +172,7 @@ func (q *request) moment(name string) (t model.Time, given bool, err error) {
 const (
 	duplicates = "show_duplicates"
 	skipSteps  = "skip_steps"
+	withScript = "show_batch_script"
 )
 
 // unpicked are Slurm's parameters that select records, and none here.
@@ -157,8 +184,8 @@ var ways = [][2]string{{"scheduled_on_submit", "SchedSubmit"}, {"scheduled_by_ma
 	{"scheduled_by_backfill", "SchedBackfill"}}
 
 // recordFlags are the parameters by which Slurm tells that its own default, all runs of each job, is not wanted.
-var recordFlags = []string{"scheduler_unset", "job_started", skipSteps, "disable_truncate_usage_time", "whole_hetjob",
-	"disable_wait_for_result"}
+var recordFlags = []string{"scheduler_unset", "job_started", skipSteps, withScript,
+	"disable_truncate_usage_time", "whole_hetjob", "disable_wait_for_result"}
 
 func recordParams() []string {
 	list := []string{"account", "job_name", "partition", "qos", "node", "state", "step", "job_id", "start_time",
@@ -233,7 +260,14 @@ func dbJobs(q *request) error {
 		now := time.UnixMilli(int64(q.facts.Now))
 		rq.Start = model.Time(time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location()).UnixMilli())
 	}
-	_, err = q.records(rq, recordsWanted{keep: q.scheduled(), noSteps: q.flag(skipSteps)})
+	want := recordsWanted{keep: q.scheduled(), noSteps: q.flag(skipSteps)}
+	if q.flag(withScript) {
+		if len(rq.Jobs) == 0 {
+			q.warn(withScript + "= gives the scripts of jobs that step= names")
+		}
+		want.scripts = q.scripts(rq.Jobs)
+	}
+	_, err = q.records(rq, want)
 	return err
 }
 

@@ -6,10 +6,13 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"gbatch/internal/devcluster"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
 )
 
 const dbV = "/slurmdb/v0.0.44/"
@@ -163,5 +166,108 @@ func flagsKept(t *testing.T, w *web) {
 	}
 	for word, says := range map[string]string{"DELETED": "DELETE qos/f", "NO_DECAI": "is no flag of a QOS"} {
 		w.refused("POST", dbV+"qos/", `{"qos":[{"name":"f","flags":["`+word+`"]}]}`, http.StatusUnprocessableEntity, says)
+	}
+}
+
+// records gives what slurmdb's jobs says of jobs: each run's state and number of steps.
+func (w *web) records(query string) (states []string) {
+	w.t.Helper()
+	list, _ := w.clean("GET", dbV+query, "")["jobs"].([]any)
+	for _, x := range list {
+		j, _ := x.(map[string]any)
+		steps, _ := j["steps"].([]any)
+		state, _ := j["state"].(map[string]any)
+		states = append(states, fmt.Sprint(state["current"], len(steps)))
+	}
+	return states
+}
+
+// TestRESTJobs: every run of a job is in its records, members of jobs are cleared, and words are data_parser's.
+func TestRESTJobs(t *testing.T) {
+	c := devcluster.Start(t, devcluster.Options{HTTP: true})
+	w := newWeb(t, c, "ctl1")
+	w.holdAll()
+	again := w.submit("again", "sleep 300", `,"requeue":true`)
+	w.until(c, again, "RUNNING")
+	n, _ := strconv.Atoi(again)
+	var reply proto.TargetsReply
+	if err := c.Client().Call(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: proto.ActRequeueHold,
+		Targets: []model.JobRef{{Job: model.JobID(n), Task: model.NoTask}}}, &reply); err != nil {
+		t.Fatal(err)
+	}
+	w.until(c, again, "PENDING")
+	c.Wait("both runs are in accounting", func() error {
+		if got := w.records("job/" + again); len(got) != 2 {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+	got := fmt.Sprint(w.clean("GET", dbV+"job/"+again, "")["jobs"])
+	if !strings.Contains(got, "script:#!/bin/sh\nsleep 300") {
+		t.Errorf("record of job %s has no script: %s", again, got)
+	}
+	one := "?step=" + again // without a name the second run, which was never eligible, is left out
+	for query, runs := range map[string]int{"": 1, "?start_time=0": 1, "?start_time=1000000": 1, "?start_time=0101": 1,
+		one: 2, one + "&show_duplicates=false": 1, one + "&skip_steps=1": 1, one + "&scheduler_unset=1": 1,
+		"?show_duplicates=true&scheduled_by_main=1": 1, "?scheduled_by_backfill=1": 0, "?cluster=dev": 1,
+		"?start_time=32503680000": 0, "?node=n[1,2]&start_time=0": 1} {
+		if got := w.records("jobs/" + query); len(got) != runs {
+			t.Errorf("jobs/%s: %v; want %d", query, got, runs)
+		}
+	}
+	if got := w.records("jobs/?skip_steps=true&show_duplicates=true"); strings.Contains(fmt.Sprint(got), "] 1") {
+		t.Errorf("steps that were not wanted: %v", got)
+	}
+	w.refused("GET", dbV+"jobs/?cluster=other", "", http.StatusUnprocessableEntity, "cluster other")
+
+	const job = "/slurm/v0.0.44/job/"
+	held := w.submit("held", "true", `,"hold":true,"dependency":"afterany:`+again+`","comment":"c","minimum_nodes":1,`+
+		`"mail_type":["INVALID_DEPENDENCY","TIME=90%","END"],"mail_user":"root","flags":["PREFER_MINIMUM_NODE_COUNT"],`+
+		`"shared":["none"]`)
+	read := func() map[string]any {
+		t.Helper()
+		list, _ := w.clean("GET", job+held, "")["jobs"].([]any)
+		j, _ := list[0].(map[string]any)
+		return j
+	}
+	j := read()
+	if got := fmt.Sprint(j["mail_type"], j["flags"], j["shared"]); got != "[INVALID_DEPENDENCY END TIME=90%] "+
+		"[PREFER_MINIMUM_NODE_COUNT] [none]" {
+		t.Errorf("words of the job: %s", got)
+	}
+	w.clean("POST", job+held, `{"dependency":"","comment":"","maximum_nodes":{"set":true,"number":2}}`)
+	j = read()
+	if most, _ := j["max_nodes"].(map[string]any); j["dependency"] != "" || j["comment"] != "" || most["number"] != 2.0 {
+		t.Errorf("dependency %v, comment %v, max_nodes %v", j["dependency"], j["comment"], most)
+	}
+	w.clean("POST", job+held, `{"mail_type":["TIME=100%"]}`)
+	if got := fmt.Sprint(read()["mail_type"]); got != "[TIME=100%]" {
+		t.Errorf("mail_type %s", got)
+	}
+
+	w.clean("POST", "/slurm/v0.0.44/node/n2", `{"comment":"c","extra":"e","features":["a","b"]}`)
+	w.clean("POST", "/slurm/v0.0.44/node/n2", `{"comment":"","extra":"","features":[]}`)
+	nodes, _ := w.clean("GET", "/slurm/v0.0.44/node/n2", "")["nodes"].([]any)
+	if x, _ := nodes[0].(map[string]any); fmt.Sprint(x["comment"], x["extra"], x["features"]) != "[]" {
+		t.Errorf("node n2: comment %v, extra %v, features %v", x["comment"], x["extra"], x["features"])
+	}
+
+	resv := func(flags string) string {
+		t.Helper()
+		w.clean("POST", "/slurm/v0.0.44/reservation", `{"name":"r","start_time":{"set":true,"number":32503680000},`+
+			`"duration":{"set":true,"number":60},"node_list":["n1"],"users":["root"],"flags":[`+flags+`]}`)
+		list, _ := w.clean("GET", "/slurm/v0.0.44/reservation/r", "")["reservations"].([]any)
+		r, _ := list[0].(map[string]any)
+		return fmt.Sprint(r["flags"])
+	}
+	for _, x := range [][2]string{{`"STATIC","NO_HOLD_JOBS_AFTER_END"`, "[SPEC_NODES NO_HOLD_JOBS_AFTER_END STATIC]"},
+		{`"MAINT"`, "[MAINT SPEC_NODES NO_HOLD_JOBS_AFTER_END STATIC]"},
+		{`"NO_MAINT","NO_STATIC","SPEC_NODES"`, "[SPEC_NODES NO_HOLD_JOBS_AFTER_END]"}} {
+		if got := resv(x[0]); got != x[1] {
+			t.Errorf("reservation with %s: %s; want %s", x[0], got, x[1])
+		}
+	}
+	if got := fmt.Sprint(w.clean("GET", "/slurm/v0.0.44/partitions/", "")); !strings.Contains(got, "oversubscribe:map[") {
+		t.Errorf("partitions lack oversubscribe: %s", got)
 	}
 }

@@ -140,7 +140,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "requeue", Bool: func(r *JobRow) bool { return r.Spec.Requeue }},
 		{Name: "restart_cnt", Int: func(r *JobRow) int64 { return int64(r.Restarts) }},
 		{Name: "scheduled_nodes"},
-		{Name: "shared", Type: slurmjson.List},
+		{Name: "shared", List: (*JobRow).shared},
 		{Name: "standard_error", Str: func(r *JobRow) string { _, e := r.OutputFiles(); return e }},
 		{Name: "standard_input", Str: func(r *JobRow) string { return stdinOf(r.Spec) }},
 		{Name: "standard_output", Str: func(r *JobRow) string { o, _ := r.OutputFiles(); return o }},
@@ -230,13 +230,32 @@ func (r *JobRow) jsonFlags() []string {
 	case r.Spec.Extra().KeepOnDep:
 		flags = append(flags, "NO_KILL_INVALID_DEPENDENCY")
 	}
-	if r.Spec.Extra().Expedite {
-		flags = append(flags, "EXPEDITED_REQUEUE")
+	for _, x := range []struct {
+		is   bool
+		word string
+	}{{r.Spec.Extra().Spread, "SPREAD_JOB"}, {r.Spec.Extra().FewNodes, "PREFER_MINIMUM_NODE_COUNT"},
+		{r.Spec.Extra().Expedite, "EXPEDITED_REQUEUE"}} {
+		if x.is {
+			flags = append(flags, x.word)
+		}
 	}
 	if r.Recurs() {
 		flags = append(flags, "CRON_JOB")
 	}
 	return flags
+}
+
+// shared gives with whom the job shares its nodes, if it says so.
+func (r *JobRow) shared() []string {
+	switch {
+	case r.Spec.Exclusive:
+		return []string{"none"}
+	case r.Spec.Extra().ExclusiveUser:
+		return []string{"user"}
+	case r.Spec.Extra().Share:
+		return []string{"oversubscribe"}
+	}
+	return nil
 }
 
 // cronTimes gives when a crontab's job is due.

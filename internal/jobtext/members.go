@@ -85,8 +85,8 @@ func JobMembers() []slurmjson.Field[JobRow] {
 			return licensesText(r.Spec)
 		}},
 		{Name: "mail_type", List: func(r *JobRow) []string {
-			if m := r.Spec.Mail(); m != nil && m.Types != 0 {
-				return strings.Split(m.Types.String(), ",")
+			if m := r.Spec.Mail(); m != nil {
+				return m.Types.Members()
 			}
 			return nil
 		}},

@@ -14,6 +14,7 @@ import (
 type RecordWithSteps struct {
 	*RecordRow
 	Script bool            // with a step for the batch script
+	Text   string          // of the script; "": it was not asked for, or is not known any more
 	Steps  []*model.Record // the others
 }
 
@@ -120,7 +121,7 @@ func recordJSONFromName() []slurmjson.Field[RecordWithSteps] {
 		{Name: "mcs", Fields: fields{{Name: "label"}}},
 		{Name: "nodes", Str: func(r *row) string { return r.nodeList() }},
 		{Name: "partition", Str: func(r *row) string { return r.Partition }},
-		{Name: "hold", In: slurmjson.InNew, Type: slurmjson.Boolean},
+		{Name: "hold", In: slurmjson.InNew, Bool: func(r *row) bool { return r.State == model.Pending && r.Priority == 0 }},
 		{Name: "priority", Count: func(r *row) int64 { return int64(r.Priority) }},
 		{Name: "qos", Str: func(r *row) string { return r.QOS }},
 		{Name: "qosreq", In: slurmjson.InNew, Str: func(r *row) string { return r.QOS }},
@@ -132,7 +133,7 @@ func recordJSONFromName() []slurmjson.Field[RecordWithSteps] {
 		{Name: "kill_request_user", Str: func(r *row) string { return r.killer() }},
 		{Name: "reservation", Fields: fields{{Name: "id", Type: slurmjson.Integer},
 			{Name: "name", Str: func(r *row) string { return r.Reservation }}}},
-		{Name: "script", In: slurmjson.InNew},
+		{Name: "script", In: slurmjson.InNew, Str: func(r *row) string { return r.Text }},
 		{Name: "restart_cnt", Int: func(r *row) int64 { return int64(r.Restarts) }},
 		{Name: "state", Fields: fields{
 			{Name: "current", Words: func(r *row) []string { return []string{r.State.String()} }},

@@ -64,7 +64,7 @@ func ReservationJSON() []slurmjson.Field[ReservationOf] {
 		}),
 		{Name: "end_time", Time: func(v *row) model.Time { return v.End }},
 		{Name: "features", Str: func(v *row) string { return v.Features }},
-		{Name: "flags", List: func(v *row) []string { return v.Flags.Names() }},
+		{Name: "flags", List: func(v *row) []string { return v.Flags.Members() }},
 		join("groups", func(v *row) []string { return v.Groups }),
 		join("licenses", (*row).licenses),
 		{Name: "max_start_delay", Int: func(v *row) int64 { return v.DelayS }},

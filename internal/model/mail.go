@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -53,7 +54,21 @@ func mailNames() []struct {
 		{"TIME_LIMIT_90", MailLimit90}, {"TIME_LIMIT", MailLimit}}
 }
 
-// ParseMailTypes reads --mail-type's value: names joined with commas, ALL or NONE.
+// mailMembers are data_parser's words for types, where they are others than those of --mail-type.
+var mailMembers = map[string]string{"INVALID_DEPEND": "INVALID_DEPENDENCY", "TIME_LIMIT": "TIME=100%",
+	"TIME_LIMIT_90": "TIME=90%", "TIME_LIMIT_80": "TIME=80%", "TIME_LIMIT_50": "TIME=50%"}
+
+// Members gives the types in data_parser's words.
+func (m MailTypes) Members() (out []string) {
+	for _, n := range mailNames() {
+		if m&n.bit != 0 {
+			out = append(out, cmp.Or(mailMembers[n.name], n.name))
+		}
+	}
+	return out
+}
+
+// ParseMailTypes reads --mail-type's value: names joined with commas, also data_parser's, ALL or NONE.
 func ParseMailTypes(text string) (MailTypes, error) {
 	set := MailTypes(0)
 	for word := range strings.SplitSeq(text, ",") {
@@ -67,7 +82,7 @@ func ParseMailTypes(text string) (MailTypes, error) {
 		}
 		known := false
 		for _, n := range mailNames() {
-			if n.name == word {
+			if n.name == word || mailMembers[n.name] == word {
 				set, known = set|n.bit, true
 			}
 		}

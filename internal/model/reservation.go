@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -119,6 +120,18 @@ var resvFlagNames = []string{"MAINT", "FLEX", "IGNORE_JOBS", "DAILY", "WEEKLY", 
 	"NO_HOLD_JOBS_AFTER",
 	"HOURLY", "WEEKDAY", "WEEKEND", "ANY_NODES", "PURGE_COMP", "REPLACE", "REPLACE_DOWN", "TIME_FLOAT", "STATIC_ALLOC",
 	"PART_NODES", "MAGNETIC"}
+
+// resvMembers are data_parser's words for flags, where they are others.
+var resvMembers = map[string]string{"STATIC_ALLOC": "STATIC", "NO_HOLD_JOBS_AFTER": "NO_HOLD_JOBS_AFTER_END"}
+
+// Members lists the flags in data_parser's words.
+func (f ResvFlags) Members() []string {
+	out := f.Names()
+	for i, name := range out {
+		out[i] = cmp.Or(resvMembers[name], name)
+	}
+	return out
+}
 
 // Names lists the flags in Slurm's words.
 func (f ResvFlags) Names() []string {
