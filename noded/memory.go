@@ -178,6 +178,7 @@ type placedStep struct {
 
 	Frozen   int64      // ms that its job was suspended while its time limit counted
 	FrozenAt model.Time // when its job was suspended; 0: it is not
+	Waits    bool       // its relays end by themselves; those that an earlier gnoded started don't always
 }
 
 func (x *placedStep) Wire(c *wire.C) {
@@ -201,6 +202,7 @@ func (x *placedStep) Wire(c *wire.C) {
 	wire.Bool(c, &x.NoKill)
 	wire.Int(c, &x.Frozen)
 	wire.Int(c, &x.FrozenAt)
+	wire.Bool(c, &x.Waits)
 }
 
 // stepOver ends a step. Its number is not used again.

@@ -125,7 +125,7 @@ func (l *loop) onRelay(ev *shim.Event) {
 // output may take its time, as it may with tasks that write to it themselves, until its step is killed.
 func (s *step) relaying() bool {
 	return slices.ContainsFunc(s.relays, func(r *relayed) bool {
-		return !r.ended && r.order.Key.Task < x11Task && (!s.drained || r.ofOutput() && s.phase < stepKilling)
+		return !r.ended && r.order.Key.Task < x11Task && (!s.drained || s.rec.Waits && r.ofOutput() && s.phase < stepKilling)
 	})
 }
 

@@ -99,9 +99,10 @@ func (l *loop) lives(p *part) bool {
 
 // partNews is the data of a happening.
 type partNews struct {
-	c   *stepConn        // of pevUp
-	ev  *proto.StepEvent // what the node says
-	why string
+	c    *stepConn        // of pevUp
+	ev   *proto.StepEvent // what the node says
+	why  string
+	lost bool // of pevGiveUp: the node is out of reach
 }
 
 // partHappens looks a happening up in the table of parts, and carries out its act.
@@ -149,7 +150,7 @@ func (l *loop) actPart(p *part, do partAct, in *partNews) {
 		l.partAway(p, in.why)
 	case partFails:
 		p.hangUp()
-		l.partFailed(p, in.why)
+		l.partFailed(p, in.why, in.lost)
 	case partSayEnd:
 		p.sayEnd()
 	}
@@ -361,7 +362,8 @@ func (l *loop) partAway(p *part, why string) {
 		patience = partLast
 	}
 	if now.Sub(p.since) > patience {
-		l.partHappens(p, pevGiveUp, partNews{why: fmt.Sprintf("node %s can't be reached: %s", p.node().Node, why)})
+		l.partHappens(p, pevGiveUp, partNews{why: fmt.Sprintf("node %s can't be reached: %s", p.node().Node, why),
+			lost: true})
 		return
 	}
 	if now.Sub(p.since) > partSilent && !p.asked {
@@ -390,10 +392,11 @@ func (l *loop) loseParts(s *step, alloc *model.Alloc) {
 	}
 }
 
-// partFailed gives up a part: its tasks have failed, and the step ends, unless it is to go on without them.
-func (l *loop) partFailed(p *part, why string) {
+// partFailed gives up a part: its tasks have failed, and the step ends. If it was lost with its node, the step may go
+// on without it.
+func (l *loop) partFailed(p *part, why string, lost bool) {
 	s := p.step
-	if s.rec.NoKill && s.cause == model.NoStop {
+	if s.rec.NoKill && s.cause == model.NoStop && (lost || p.gone) {
 		p.gone = true
 		p.failTasks(l)
 		if s.began == 0 {

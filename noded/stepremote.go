@@ -60,7 +60,7 @@ func (l *loop) onPart(m msgPart) error {
 	s := &step{job: a, req: pt.Request, conn: m.conn, id: pt.Step, phase: stepCreated}
 	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes,
 		Manager: m.conn.from, Terminal: pt.Request.Terminal != nil, Container: pt.Request.Container.Shown(),
-		Ports: pt.Request.Ports}
+		Ports: pt.Request.Ports, Waits: true}
 	switch err := l.addStep(s); {
 	case tooLarge(err):
 		return refuse(proto.PartRefused, "node %s can't keep the step's data: %v", l.n.opts.Name, err)

@@ -394,7 +394,7 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode, held string) error {
 		Name:   s.req.Name,
 		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: s.shares(),
 		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID, Container: s.req.Container.Shown(), Ports: held,
-		NoKill: s.req.NoKill}
+		NoKill: s.req.NoKill, Waits: true}
 	s.req.Ports = held
 	if s.req.Receive != nil {
 		s.rec.ID = a.asideNumber()

@@ -449,6 +449,9 @@ func (l *loop) onStepTimer(m msgStepTimer) {
 	}
 	switch m.what {
 	case timerLimit:
+		if s.drained { // its tasks have ended: what they wrote is passed on
+			return
+		}
 		l.stopStep(s, model.StopTimeLimit, 0, false, l.stepLine(s, " DUE TO TIME LIMIT"))
 	case timerDrain:
 		s.drained = true

@@ -126,8 +126,8 @@ func tailOf(path string, from, most int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, max(from, st.Size()-most), most))
 }
 
-// makeFileAs makes a file as a job's user, or empties it. While too many users' file systems hang, it leaves the file
-// to the next program that opens it.
+// makeFileAs makes a file as a job's user, or empties it. Where the file system hangs, or those of too many users
+// do, it leaves the file to the next program that opens it.
 func (n *Noded) makeFileAs(s *model.Spec, umask uint32, path string) error {
 	_, err := within(n, func() (none struct{}, err error) {
 		runtime.LockOSThread() // as in becomeUser
@@ -150,10 +150,8 @@ func (n *Noded) makeFileAs(s *model.Spec, umask uint32, path string) error {
 		return none, unix.Close(fd)
 	})
 	switch {
-	case errors.Is(err, errCrowded):
+	case errors.Is(err, errCrowded), errors.Is(err, errHangs): // whoever opens it next waits for it
 		return nil
-	case errors.Is(err, errHangs):
-		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return err
 }

@@ -457,10 +457,14 @@ func (r *room) coresOf(rq *Request, set model.Bits, tasks, count int) model.Bits
 		free[s] = free[s].Minus(out)
 	}
 	for left := count - out.Count(); left > 0; {
+		before := left
 		for s := range free {
 			core := free[s].First(min(unit, left))
 			out, free[s] = out.Or(core), free[s].Minus(core)
 			left -= core.Count()
+		}
+		if left == before { // sockets that don't end with a core have less than one left
+			return out.Or(set.Minus(out).First(left))
 		}
 	}
 	return out

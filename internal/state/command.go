@@ -573,6 +573,10 @@ func Decode(data []byte) (Command, error) {
 		cmd, rules, _, err = read(data, wire.AsIs)
 	}
 	cmd.rules = rules
+	if err == nil && rules > rulesNow {
+		return Command{}, fmt.Errorf("command kind %d follows rules %d, which are unknown to this version: the log was "+
+			"written by a newer gbatch", cmd.Kind, rules)
+	}
 	if err != nil {
 		return Command{}, fmt.Errorf("decode command kind %d: %w", cmd.Kind, err)
 	}

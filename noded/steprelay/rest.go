@@ -18,7 +18,7 @@ import (
 // tasks hold open. So these have a moment when the last task has ended, and then what is in the pipes is the rest.
 
 // TasksOver is the signal by which gnoded says that all tasks have ended, for where the gshim that would say it has
-// been replaced. A process of an earlier version ends by it.
+// been replaced. A process of an earlier version does not heed it.
 const TasksOver = unix.Signal(40)
 
 // drainFor is how long after the last task's end what it has left may still write.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,7 +66,8 @@ func (s *steps) main() int {
 	for s.live() != nil {
 		select {
 		case <-hurry:
-			if t := s.live(); t.made == nil {
+			if i := slices.IndexFunc(s.all, func(t *talk) bool { return !t.over && t.made == nil }); i >= 0 {
+				t := s.all[i]
 				t.Errorf("Unable to create step for job %d: %s", t.rq.Job, cmp.Or(t.waited, "Requested nodes are busy"))
 				s.hangUp()
 				return t.TooLate()
