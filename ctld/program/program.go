@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -79,30 +80,31 @@ func (c *Call) Run(parent context.Context) error {
 		return err
 	}
 	cmd.ExtraFiles = []*os.File{tells} // its number there is whyFD
-	err = cmd.Start()
-	_ = tells.Close() // nothing was written to it here
 	done := make(chan error, 1)
-	if err == nil {
-		go func() { // ends with the process
-			done <- c.wait(cmd, why)
-			_ = why.Close() // it was only read
-		}()
+	go func() { // ends with the process
+		runtime.LockOSThread() // the process is killed with the thread that starts it: no other goroutine may end that one
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		_ = tells.Close() // nothing was written to it here
+		if err == nil {
+			err = c.wait(cmd, why)
+		}
+		_ = why.Close() // it was only read
+		done <- err
+	}()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
 		select {
 		case err = <-done:
-		case <-ctx.Done():
-			select {
-			case err = <-done:
-			case <-time.After(stuckWait):
-				stuck.Add(1)
-				go func() {
-					<-done
-					stuck.Add(-1)
-				}()
-				said, errs = nil, nil
-			}
+		case <-time.After(stuckWait):
+			stuck.Add(1)
+			go func() {
+				<-done
+				stuck.Add(-1)
+			}()
+			said, errs = nil, nil
 		}
-	} else {
-		_ = why.Close() // nobody writes to it
 	}
 	if said != nil {
 		c.Said = *said

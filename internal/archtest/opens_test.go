@@ -72,7 +72,7 @@ var opens = map[string]string{
 	"noded/health.go": ownState, "noded/loginenv/main.go": asUser, "noded/noded.go": ownState,
 	"noded/oom.go": kernels, "noded/options.go": site, "noded/ownmounts.go": site, "noded/procs/reader.go": kernels,
 	"noded/procs/tree.go": kernels, "noded/program.go": ownState, "noded/relay/controllers.go": ownState,
-	"noded/receive/receive.go": asUser, "noded/relay/names.go": site, "noded/scripts/scripts.go": exclusiv,
+	"noded/receive/receive.go": asUser, "noded/taskaround/around.go": kernels, "noded/relay/names.go": site, "noded/scripts/scripts.go": exclusiv,
 	"noded/stepx11/x11.go":         ownState,
 	"noded/allocfile/allocfile.go": ownState, "noded/greshelper/store.go": ownState,
 	"noded/shim/journal.go": ownState, "noded/shim/launch.go": kernels,

@@ -117,16 +117,12 @@ func (s *server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, er
 	}
 }
 
-// isAround reports whether a process is one around its task, and takes signals to pass on (package taskaround): it runs
-// this program, which blocks that signal. Neither the process's memory, such as its arguments, nor the program's file
-// is looked at: that can take as long as a file system of its user hangs.
+// isAround reports whether a process is one around its task, and takes signals to pass on (package taskaround): it has
+// that name, and blocks that signal. Neither the process's memory, such as its arguments, nor its program's file is
+// looked at: that can take as long as a file system of its user hangs.
 func isAround(pid int) bool {
-	own, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return false
-	}
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil || programName(own) != programName(exe) {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil || strings.TrimSpace(string(name)) != taskaround.Word {
 		return false
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -135,9 +131,6 @@ func isAround(pid int) bool {
 	bits, perr := strconv.ParseUint(mask, 16, 64)
 	return err == nil && perr == nil && bits&(1<<(taskaround.PassOn-1)) != 0
 }
-
-// programName gives the name of a program's file, which an upgrade may have replaced.
-func programName(exe string) string { return filepath.Base(strings.TrimSuffix(exe, " (deleted)")) }
 
 // passOn has the process around a task give it a signal.
 func passOn(pid int, sig syscall.Signal) error {

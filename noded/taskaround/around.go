@@ -58,6 +58,7 @@ func Main(args []string, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, stepdError+err.Error()) // as above
 		return 1
 	}
+	_ = os.WriteFile("/proc/self/comm", []byte(Word), 0) // gshim knows it by this name; without it, tasks get no signals
 	// Not ignored: the task would inherit that.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
 		unix.SIGUSR2, unix.SIGALRM)
