@@ -282,6 +282,7 @@ func TestSlowClose(t *testing.T) {
 	must(t, err)
 	cmd := c.askStep(l, "/bin/true")
 	cmd.wait(proto.StepCreated)
+	begun := time.Now()
 	cmd.put(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)})
 	cmd.put(proto.StepFrameFiles, &proto.StepFiles{Files: []proto.StepFile{{Mode: proto.FileShared, FDs: 1},
 		{Mode: proto.FileNull}, {Mode: proto.FileNull}}})
@@ -289,8 +290,7 @@ func TestSlowClose(t *testing.T) {
 	must(t, err)
 	must(t, f.Close())
 	must(t, tcp.Close())
-	time.Sleep(300 * time.Millisecond)
-	begun := time.Now()
+	cmd.wait(proto.StepDone) // the files come now, or while the next job starts
 	c.lives(3)
 	if d := time.Since(begun); d > 5*time.Second {
 		t.Errorf("a file of one user has held another's job for %v", d)

@@ -66,10 +66,11 @@ func (c *Call) Run(parent context.Context) error {
 		return fmt.Errorf("%d programs were killed and do not end: is a file system hung?", n)
 	}
 	ctx, cancel := context.WithCancel(parent)
-	if c.Limit > 0 {
-		ctx, cancel = context.WithTimeout(parent, c.Limit)
-	}
 	defer cancel()
+	if c.Limit > 0 {
+		ctx, cancel = context.WithTimeout(ctx, c.Limit)
+		defer cancel()
+	}
 	said, errs := &Output{Most: c.Said.Most}, c.Err // a program that does not end goes on writing
 	if errs != nil {
 		errs = &Output{Most: errs.Most}

@@ -189,8 +189,8 @@ func TestProblems(t *testing.T) {
 			`in any pause of a disk; write ControllerHeartbeatTimeout=50, or 0 for the default`},
 		{"ControllerHeartbeatTimeout=900 ControllerElectionTimeout=800", `gbatch.conf:5: ControllerElectionTimeout=800 is ` +
 			`less than ControllerHeartbeatTimeout=900; write ControllerElectionTimeout=900`},
-		{"SlurmdTimeout=10 NodeHeartbeatInterval=10", `gbatch.conf:5: NodeHeartbeatInterval=10 is not less than SlurmdTimeout=10: every node would ` +
-			`be declared DOWN; write NodeHeartbeatInterval=3`},
+		{"SlurmdTimeout=10 NodeHeartbeatInterval=10", `gbatch.conf:5: NodeHeartbeatInterval=10 is not less than ` +
+			`SlurmdTimeout=10: every node would be declared DOWN; write NodeHeartbeatInterval=3`},
 
 		// Unset.
 		{"Unset", `gbatch.conf:5: Unset names no setting; write Unset SlurmctldHost`},

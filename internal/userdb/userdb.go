@@ -246,12 +246,16 @@ func askFiles(digits string) (User, error) {
 	return u, u.take(groups)
 }
 
-// maxUserName is the length of the longest name that is asked for, bytes.
-const maxUserName = 256
+// maxName is the length of the longest name that is asked for, bytes.
+const maxName = 256
+
+func mayBeName(name string) bool {
+	return name != "" && len(name) <= maxName && !strings.ContainsAny(name, "\x00\n:/") && name[0] != '-'
+}
 
 // Named gives the user with a login name.
 func (d *DB) Named(ctx context.Context, name string) (User, error) {
-	if name == "" || len(name) > maxUserName || strings.ContainsAny(name, "\x00\n:/") || name[0] == '-' {
+	if !mayBeName(name) {
 		return User{}, ErrUnknown
 	}
 	uid, err := get(ctx, d, d.names, name, askName)
@@ -266,25 +270,36 @@ func (d *DB) Named(ctx context.Context, name string) (User, error) {
 }
 
 func askName(ctx context.Context, name string) (uint32, error) {
-	digits := ""
-	line, err := entry(ctx, "passwd", name)
-	if errors.Is(err, exec.ErrNotFound) {
-		who, err := user.Lookup(name)
+	return numberOf(ctx, "passwd", name, func() (string, error) {
+		u, err := user.Lookup(name)
 		if err != nil {
+			return "", err
+		}
+		return u.Uid, nil
+	})
+}
+
+// numberOf gives the number that the entry of a name has; lookup reads this host's files where there is no getent.
+func numberOf(ctx context.Context, database, name string, lookup func() (string, error)) (uint32, error) {
+	digits := ""
+	line, err := entry(ctx, database, name)
+	switch f := strings.Split(line, ":"); {
+	case errors.Is(err, exec.ErrNotFound):
+		if digits, err = lookup(); err != nil {
 			return 0, ErrUnknown
 		}
-		digits = who.Uid
-	} else if err != nil {
+	case err != nil:
 		return 0, err
-	}
-	if f := strings.Split(line, ":"); len(f) > 2 {
+	case len(f) > 2 && f[0] != name: // it is a number
+		return 0, ErrUnknown
+	case len(f) > 2:
 		digits = f[2]
 	}
-	uid, err := strconv.ParseUint(digits, 10, 32)
+	id, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("getent passwd %s gives no entry of that user", name)
+		return 0, fmt.Errorf("getent %s %s gives no entry of that name", database, name)
 	}
-	return uint32(uid), nil
+	return uint32(id), nil
 }
 
 func askGroup(ctx context.Context, gid uint32) (string, error) {
@@ -306,33 +321,18 @@ func askGroup(ctx context.Context, gid uint32) (string, error) {
 
 // GroupNamed gives the number of the group with a name. It is asked for each time.
 func (d *DB) GroupNamed(ctx context.Context, name string) (uint32, error) {
-	if name == "" || len(name) > maxUserName || strings.ContainsAny(name, "\x00\n:/") || name[0] == '-' {
+	if !mayBeName(name) {
 		return 0, ErrUnknown
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	digits := ""
-	line, err := entry(ctx, "group", name)
-	if errors.Is(err, exec.ErrNotFound) {
+	return numberOf(ctx, "group", name, func() (string, error) {
 		g, err := user.LookupGroup(name)
 		if err != nil {
-			return 0, ErrUnknown
+			return "", err
 		}
-		digits = g.Gid
-	} else if err != nil {
-		return 0, err
-	}
-	if f := strings.Split(line, ":"); len(f) > 2 {
-		if f[0] != name { // it is a number
-			return 0, ErrUnknown
-		}
-		digits = f[2]
-	}
-	gid, err := strconv.ParseUint(digits, 10, 32)
-	if err != nil {
-		return 0, fmt.Errorf("getent group %s gives no entry of that group", name)
-	}
-	return uint32(gid), nil
+		return g.Gid, nil
+	})
 }
 
 // entry gives one line of a database.
