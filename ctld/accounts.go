@@ -296,7 +296,10 @@ func (c *Controller) mayEdit(v *state.View, who *caller, e *model.AcctEdit) erro
 			old.Admin == e.User.Admin
 	case model.PutAssoc, model.DropAssoc:
 		ok = e.Assoc != nil && (below(e.Assoc.Account) && e.Assoc.User != "" || below(parentOf(v, e.Assoc.Account)))
-		if q := notTheirs(v, me, e); ok && q != "" {
+		if !ok {
+			break
+		}
+		if q := notTheirs(v, me, e); q != "" {
 			return refuse(proto.CodeAccess, "coordinators give the QOS that they or the account above have: QOS %s is given by "+
 				"operators", q)
 		}

@@ -122,8 +122,8 @@ func (c *Controller) usageReport(ctx context.Context, a *call) (message, error) 
 	case proto.ReportTrail:
 		q.Only = !c.operator(a.who)
 	case proto.ReportResvs:
-		if sees.hides("reservations") {
-			return nil, sees.denied("reservations")
+		if err := sees.denied("reservations"); err != nil {
+			return nil, err
 		}
 		q.Only = sees.hides("usage")
 	case proto.ReportUsage:

@@ -352,3 +352,70 @@ func (c *Controller) askLeader(ctx context.Context, who *caller, rq *proto.Cance
 	}
 	return err
 }
+
+// wait answers when the job has ended, or after proto.MaxWaitS.
+func (c *Controller) wait(ctx context.Context, who *caller, rq *proto.WaitRequest) (*proto.WaitReply, error) {
+	if c.waiting.Add(1) > maxWaiters {
+		c.waiting.Add(-1)
+		return nil, refuse(proto.CodeBusy,
+			"%d commands wait for jobs already, the limit; ask with gqueue from time to time instead", maxWaiters)
+	}
+	defer c.waiting.Add(-1)
+	until := time.NewTimer(proto.MaxWaitS * time.Second)
+	defer until.Stop()
+	for {
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		if j := v.Job(rq.Job); j != nil && !c.sees(v, who).job(j.Spec) {
+			return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
+		}
+		lines, said, more := c.saidTo(v, who, rq)
+		if r, ok := outcome(v, rq.Job); !ok {
+			return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
+		} else if r.Done || len(lines) > 0 {
+			r.Words, r.Said = lines, said
+			return r, nil
+		}
+		select {
+		case <-more:
+		case <-changed:
+		case <-until.C:
+			return &proto.WaitReply{Said: rq.Heard}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		pause(ctx, waitPace)
+	}
+}
+
+// saidTo gives what is said to the command of a job that asks, and a channel that is closed when there may be more.
+func (c *Controller) saidTo(v *state.View, who *caller, rq *proto.WaitRequest) ([]string, uint64, <-chan struct{}) {
+	j := v.Job(rq.Job)
+	if !rq.Hears || j == nil || j.Spec.UID != who.UID {
+		return nil, rq.Heard, nil
+	}
+	return c.words.Since(rq.Job, rq.Heard)
+}
+
+// outcome gives the result of a job or a whole array that has ended.
+func outcome(v *state.View, id model.JobID) (*proto.WaitReply, bool) {
+	if a := v.Array(id); a != nil {
+		r := &proto.WaitReply{Done: a.Done == a.Total, State: model.Completed, Code: a.MaxExit}
+		if a.Failed > 0 {
+			r.State = model.Failed
+		}
+		return r, true
+	}
+	j := v.Job(id)
+	if j == nil {
+		return nil, false
+	}
+	r := &proto.WaitReply{Done: j.State.Finished(), State: j.State}
+	for _, o := range v.Components(id) {
+		r.Done = r.Done && o.State.Finished()
+	}
+	if j.End != nil {
+		r.Code, r.Signal = j.End.Exit.Code, j.End.Exit.Signal
+	}
+	return r, true
+}

@@ -227,7 +227,7 @@ func (c *Controller) registerAnew(nodes []string) {
 	for _, name := range nodes {
 		if s := c.nodes.session(name); s != nil {
 			c.nodes.leave(s)
-			go func() { _ = s.conn.Close() }() // a peer that reads nothing delays it for seconds
+			s.hangUp()
 		}
 	}
 }

@@ -242,3 +242,21 @@ func (c *Controller) diagOf(v *state.View) *proto.DiagReply {
 	}
 	return d
 }
+
+// ownCounters are counters that sdiag does not have.
+func (c *Controller) ownCounters(v *state.View) []model.KV {
+	var out []model.KV
+	add := func(key string, value any) { out = append(out, model.KV{Key: key, Value: fmt.Sprint(value)}) }
+	st := c.store.Stats()
+	asked, made := c.readers.same.Counts()
+	add("job_records", v.JobCount())
+	add("lists_asked", asked)
+	add("lists_made", made)
+	add("starts_refused", c.counts.refused.Load())
+	add("records_shipped", c.counts.shipped.Load())
+	add("log_entries", st.Entries)
+	add("log_commands", st.Commands)
+	add("log_last_index", st.LastIndex)
+	add("log_snapshot_index", st.SnapshotIndex)
+	return out
+}

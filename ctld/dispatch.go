@@ -101,52 +101,66 @@ func (c *Controller) sendOrders(v *state.View) {
 	}
 }
 
-// What may wait to be written to a node. One that takes nothing any more, as its host has lost its power or it was
-// stopped, has its session ended at once; the others get their orders meanwhile.
+// What may wait to be written to a node, orders and acknowledgements. One that takes nothing any more, as its host has
+// lost its power or it was stopped, has its session ended at once; the others get their orders meanwhile.
 const (
-	maxOwedOrders = 64
-	maxOwedBytes  = 64 << 20
+	maxOwed      = 256
+	maxOwedBytes = 64 << 20
 )
 
-// send gives orders to the session's writer. A session that can't take them ends; the next one gets all orders again.
+// send gives the node orders.
 func (s *session) send(o *proto.Orders) {
 	s.mu.Lock()
 	o.Heard, s.spoke = s.beat.Now, time.Now()
 	s.mu.Unlock()
-	body, err := proto.Encode(o)
-	if err == nil && s.queue(body) {
-		return
-	}
-	go func() { _ = s.conn.Close() }() // the reader notices and ends the session; this may take seconds (TLS)
+	s.write(proto.KindOrders, o)
 }
 
-// queue reports whether there is room for orders.
-func (s *session) queue(body []byte) bool {
+// owed is a message that waits to be written.
+type owed struct {
+	kind uint16
+	body []byte
+}
+
+// write gives a message to the session's writer. A session that can't take it ends: with the next one the node gets all
+// of it again.
+func (s *session) write(kind uint16, m proto.Message) {
+	body, err := proto.Encode(m)
+	if err != nil || !s.queue(owed{kind, body}) {
+		s.hangUp()
+	}
+}
+
+// hangUp ends the session: its reader notices. A peer that reads nothing delays that for seconds (TLS).
+func (s *session) hangUp() { go func() { _ = s.conn.Close() }() }
+
+// queue reports whether there is room for a message.
+func (s *session) queue(m owed) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.owed > 0 && s.owed+len(body) > maxOwedBytes {
+	if s.owed > 0 && s.owed+len(m.body) > maxOwedBytes {
 		return false
 	}
 	select {
-	case s.out <- body:
-		s.owed += len(body)
+	case s.out <- m:
+		s.owed += len(m.body)
 		return true
 	default:
 		return false
 	}
 }
 
-// write writes what waits, until the session ends.
-func (s *session) write() {
+// writes writes what waits, until the session ends.
+func (s *session) writes() {
 	for {
 		select {
-		case body := <-s.out:
-			if s.conn.WriteFrame(proto.KindOrders, 0, 0, body) != nil {
-				_ = s.conn.Close() // as in send
+		case m := <-s.out:
+			if s.conn.WriteFrame(m.kind, 0, 0, m.body) != nil {
+				s.hangUp()
 				return
 			}
 			s.mu.Lock()
-			s.owed -= len(body)
+			s.owed -= len(m.body)
 			s.mu.Unlock()
 		case <-s.over:
 			return

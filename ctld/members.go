@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gbatch/internal/conf"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/store"
 )
@@ -318,4 +319,40 @@ func (c *Controller) watchRemoval(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w: it was removed. Its gctld ends and isn't needed any more; remove its SlurmctldHost line on "+
 		"all hosts, and disable its service", ErrRemoved)
+}
+
+func (c *Controller) ping(ctx context.Context, _ *caller, _ *proto.Empty) (*proto.PingReply, error) {
+	return c.pong(ctx), nil
+}
+
+// pong gives the answer to a ping: the cluster's state. The other controllers are asked over kept connections, once for
+// all pings at the same time.
+func (c *Controller) pong(ctx context.Context) *proto.PingReply {
+	c.hearAll(ctx)
+	c.clocks.mu.Lock()
+	from := c.clocks.heardFrom
+	c.clocks.mu.Unlock()
+	v := c.machine.View()
+	id, _ := c.store.Leader()
+	r := &proto.PingReply{Cluster: v.Config().Cluster, Leader: id, Term: c.store.Term(), Version: c.opts.Version,
+		Now: c.now(), Outbox: int64(v.OutboxLen()), Discarded: int64(v.Shipped().Discarded)}
+	c.pongDbd(r)
+	r.CertNotes = c.certNotes(v)
+	for _, p := range c.members() {
+		info := proto.ControllerInfo{Name: p.Name, Addr: p.Addr, Leader: p.Name == id, Up: p.Name == c.opts.Name}
+		if info.Up {
+			r.Controllers = append(r.Controllers, info)
+			continue
+		}
+		if n, ok := c.news(ctx, p.Name); ok {
+			info.SeenMS = max(1, time.Since(n.at).Milliseconds())
+			info.Up = !n.at.Before(from)
+		}
+		r.Controllers = append(r.Controllers, info)
+	}
+	v.Nodes(func(n *model.Node) bool {
+		r.Ready = r.Ready || n.Usable() && c.nodes.connected(n.Def.Name)
+		return !r.Ready
+	})
+	return r
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/ctld/present"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
@@ -233,8 +234,7 @@ func (t *tells) notify(c *Controller, v *state.View, place int, target model.Job
 	}
 	told := false
 	for _, j := range resolve(v, target) {
-		attended := j.Spec.Extra().Attended && !j.State.Finished() && (j.Het == nil || j.Het.Offset == 0)
-		if attended && c.words.Say(j.ID, set[0].Value, time.Now()) {
+		if present.HasCommand(j) && !j.State.Finished() && c.words.Say(j.ID, set[0].Value, time.Now()) {
 			told = true
 		}
 		if j.State == model.Running || j.State == model.Suspended {

@@ -138,7 +138,7 @@ func (c *Controller) collect(ctx context.Context) {
 				continue // the nodes are about to be told who leads; there they repeat what was not acknowledged
 			}
 			for _, b := range batch {
-				_ = b.s.conn.Close() // the node registers again, and does so here
+				b.s.hangUp() // the node registers again, and does so here
 			}
 			continue
 		}
@@ -156,13 +156,7 @@ func (c *Controller) acknowledge(batch []nodeReports) {
 				b.s.forget(partKey{proto.Attempt{Job: r.Job, Attempt: r.Attempt}, r.Since})
 			}
 		}
-		body, err := proto.Encode(ack)
-		if err == nil {
-			err = b.s.conn.WriteFrame(proto.KindReportAck, 0, 0, body)
-		}
-		if err != nil {
-			_ = b.s.conn.Close() // as above
-		}
+		b.s.write(proto.KindReportAck, ack)
 	}
 }
 

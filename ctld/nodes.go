@@ -53,7 +53,7 @@ type session struct {
 	port  int32          // on which it answers other nodes' daemons
 	units []model.GresUnit
 
-	out chan []byte // orders that wait to be written, encoded
+	out chan owed // what waits to be written
 
 	mu    sync.Mutex
 	owed  int       // bytes of them
@@ -169,7 +169,7 @@ func (n *nodeSet) drop(next string) {
 	var told sync.WaitGroup
 	for _, s := range sessions {
 		if next == "" {
-			_ = s.conn.Close() // nothing is left to say
+			s.hangUp() // nothing is left to say
 			continue
 		}
 		told.Go(func() {
@@ -201,7 +201,7 @@ func (n *nodeSet) session(node string) *session {
 // cut ends a node's session, if there is one.
 func (n *nodeSet) cut(node string) {
 	if s := n.session(node); s != nil {
-		_ = s.conn.Close() // a node that is there registers again
+		s.hangUp() // a node that is there registers again
 	}
 }
 
@@ -236,7 +236,7 @@ func (n *nodeSet) enter(s *session) bool {
 		return false
 	}
 	if old := n.sessions[s.node]; old != nil {
-		go func() { _ = old.conn.Close() }() // the node has a new session; this may take seconds (TLS)
+		old.hangUp() // the node has a new one
 	}
 	n.sessions[s.node] = s
 	if s.config != n.rules {
@@ -434,7 +434,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	s := &session{node: h.Node, hw: h.Hw, notes: h.Hw.Notes, addr: addr,
 		port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[partKey]telling{},
 		idle: idleUnits{}, beat: proto.Heartbeat{Now: h.Now, LeaseS: h.LeaseS}, beaten: make(chan struct{}, 1),
-		over: make(chan struct{}), out: make(chan []byte, maxOwedOrders)}
+		over: make(chan struct{}), out: make(chan owed, maxOwed)}
 	s.skew = c.hearClock(s, h.Now, time.Now())
 	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: c.nodeTime(h.BootAt, h.Now),
 		UpSince: c.nodeTime(h.UpSince, h.Now), Version: h.Version,
@@ -465,7 +465,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	s.conn, s.epoch, s.seen, s.config, s.witnesses = conn, epoch, time.Now(), v.Config().Hash, witnesses
 	s.leaving = leaving[:min(len(leaving), proto.MaxLeaving)] // until its first heartbeat
 	defer close(s.over)
-	go s.write() // ends with the session
+	go s.writes() // ends with the session
 	if len(forget) > 0 {
 		s.send(&proto.Orders{Epoch: epoch, Forget: forget}) // for an older daemon, which does not read this from Welcome
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"gbatch/ctld/define"
 	"gbatch/ctld/pools"
@@ -372,73 +371,6 @@ func addCount(list []model.GresCount, g model.GresDef) []model.GresCount {
 	return append(list, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(g.Count)})
 }
 
-// wait answers when the job has ended, or after proto.MaxWaitS.
-func (c *Controller) wait(ctx context.Context, who *caller, rq *proto.WaitRequest) (*proto.WaitReply, error) {
-	if c.waiting.Add(1) > maxWaiters {
-		c.waiting.Add(-1)
-		return nil, refuse(proto.CodeBusy,
-			"%d commands wait for jobs already, the limit; ask with gqueue from time to time instead", maxWaiters)
-	}
-	defer c.waiting.Add(-1)
-	until := time.NewTimer(proto.MaxWaitS * time.Second)
-	defer until.Stop()
-	for {
-		changed := c.machine.Changed()
-		v := c.machine.View()
-		if j := v.Job(rq.Job); j != nil && !c.sees(v, who).job(j.Spec) {
-			return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
-		}
-		lines, said, more := c.saidTo(v, who, rq)
-		if r, ok := outcome(v, rq.Job); !ok {
-			return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
-		} else if r.Done || len(lines) > 0 {
-			r.Words, r.Said = lines, said
-			return r, nil
-		}
-		select {
-		case <-more:
-		case <-changed:
-			pause(ctx, waitPace)
-		case <-until.C:
-			return &proto.WaitReply{Said: rq.Heard}, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// saidTo gives what is said to the command of a job that asks, and a channel that is closed when there may be more.
-func (c *Controller) saidTo(v *state.View, who *caller, rq *proto.WaitRequest) ([]string, uint64, <-chan struct{}) {
-	j := v.Job(rq.Job)
-	if !rq.Hears || j == nil || j.Spec.UID != who.UID {
-		return nil, rq.Heard, nil
-	}
-	return c.words.Since(rq.Job, rq.Heard)
-}
-
-// outcome gives the result of a job or a whole array that has ended.
-func outcome(v *state.View, id model.JobID) (*proto.WaitReply, bool) {
-	if a := v.Array(id); a != nil {
-		r := &proto.WaitReply{Done: a.Done == a.Total, State: model.Completed, Code: a.MaxExit}
-		if a.Failed > 0 {
-			r.State = model.Failed
-		}
-		return r, true
-	}
-	j := v.Job(id)
-	if j == nil {
-		return nil, false
-	}
-	r := &proto.WaitReply{Done: j.State.Finished(), State: j.State}
-	for _, o := range v.Components(id) {
-		r.Done = r.Done && o.State.Finished()
-	}
-	if j.End != nil {
-		r.Code, r.Signal = j.End.Exit.Code, j.End.Exit.Signal
-	}
-	return r, true
-}
-
 func (c *Controller) script(_ context.Context, who *caller, rq *proto.ScriptRequest) (*proto.ScriptReply, error) {
 	v := c.machine.View()
 	j := v.Job(rq.Job)
@@ -459,83 +391,30 @@ func (c *Controller) script(_ context.Context, who *caller, rq *proto.ScriptRequ
 	return &proto.ScriptReply{Script: text}, nil
 }
 
-func (c *Controller) ping(ctx context.Context, _ *caller, _ *proto.Empty) (*proto.PingReply, error) {
-	return c.pong(ctx), nil
-}
-
-// pong gives the answer to a ping: the cluster's state. The other controllers are asked over kept connections, once for
-// all pings at the same time.
-func (c *Controller) pong(ctx context.Context) *proto.PingReply {
-	c.hearAll(ctx)
-	c.clocks.mu.Lock()
-	from := c.clocks.heardFrom
-	c.clocks.mu.Unlock()
-	v := c.machine.View()
-	id, _ := c.store.Leader()
-	r := &proto.PingReply{Cluster: v.Config().Cluster, Leader: id, Term: c.store.Term(), Version: c.opts.Version,
-		Now: c.now(), Outbox: int64(v.OutboxLen()), Discarded: int64(v.Shipped().Discarded)}
-	c.pongDbd(r)
-	r.CertNotes = c.certNotes(v)
-	for _, p := range c.members() {
-		info := proto.ControllerInfo{Name: p.Name, Addr: p.Addr, Leader: p.Name == id, Up: p.Name == c.opts.Name}
-		if info.Up {
-			r.Controllers = append(r.Controllers, info)
-			continue
-		}
-		if n, ok := c.news(ctx, p.Name); ok {
-			info.SeenMS = max(1, time.Since(n.at).Milliseconds())
-			info.Up = !n.at.Before(from)
-		}
-		r.Controllers = append(r.Controllers, info)
-	}
-	v.Nodes(func(n *model.Node) bool {
-		r.Ready = r.Ready || n.Usable() && c.nodes.connected(n.Def.Name)
-		return !r.Ready
-	})
-	return r
-}
-
 // config answers with the configuration, as far as the caller may see it.
 func (c *Controller) config(_ context.Context, who *caller, _ *proto.Empty) (*proto.ConfigReply, error) {
 	v := c.machine.View()
 	cfg := *c.sees(v, who).config(v.Config())
 	cfg.Show = append(slices.Clip(cfg.Show), model.KV{Key: "NEXT_JOB_ID", Value: fmt.Sprint(v.NextJob())})
 	reply := &proto.ConfigReply{Config: &cfg, Paths: c.opts.Paths, Now: c.now(), BootAt: c.bootAt}
+	reserved := licensesReserved(v, reply.Now)
 	for _, l := range v.Config().Licenses {
 		reply.LicensesInUse = append(reply.LicensesInUse, model.LicenseCount{Name: l.Name, Count: v.LicensesInUse(l.Name)})
-		reply.LicensesReserved = append(reply.LicensesReserved, model.LicenseCount{Name: l.Name,
-			Count: licensesReserved(v, l.Name, reply.Now)})
+		reply.LicensesReserved = append(reply.LicensesReserved, model.LicenseCount{Name: l.Name, Count: reserved[l.Name]})
 	}
 	return reply, nil
 }
 
-// licensesReserved gives how many of a license the reservations have that are active at a time.
-func licensesReserved(v *state.View, name string, now model.Time) (n int64) {
+// licensesReserved gives how many of each license the reservations have that are active at a time.
+func licensesReserved(v *state.View, now model.Time) map[string]int64 {
+	out := map[string]int64{}
 	v.Reservations(func(r *model.Reservation) bool {
 		for _, l := range r.Licenses {
-			if l.Name == name && r.Start <= now && now < r.End {
-				n += l.Count
+			if r.Active(now) {
+				out[l.Name] += l.Count
 			}
 		}
 		return true
 	})
-	return n
-}
-
-// ownCounters are counters that sdiag does not have.
-func (c *Controller) ownCounters(v *state.View) []model.KV {
-	var out []model.KV
-	add := func(key string, value any) { out = append(out, model.KV{Key: key, Value: fmt.Sprint(value)}) }
-	st := c.store.Stats()
-	asked, made := c.readers.same.Counts()
-	add("job_records", v.JobCount())
-	add("lists_asked", asked)
-	add("lists_made", made)
-	add("starts_refused", c.counts.refused.Load())
-	add("records_shipped", c.counts.shipped.Load())
-	add("log_entries", st.Entries)
-	add("log_commands", st.Commands)
-	add("log_last_index", st.LastIndex)
-	add("log_snapshot_index", st.SnapshotIndex)
 	return out
 }

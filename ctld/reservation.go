@@ -206,17 +206,16 @@ func (c *Controller) reservation(ctx context.Context, v *state.View,
 	case proto.CreateReservation:
 		cmd.Op = state.CreateResv
 		cmd.Resv, err = resv.Create(c.resvFacts(ctx, v), rq.Name, rq.Set)
-		if err == nil {
-			if o := v.OverlapsEver(cmd.Resv); o != nil && v.Reservation(cmd.Resv.Name) == nil {
-				err = refuse(proto.CodeResvOverlap, "%s; Flags=OVERLAP or MAINT lets both be", o.Name)
-			}
-		}
 	default:
 		return nil, refuse(proto.CodeBadRequest, "an unknown change of reservations (%d)", rq.Action)
 	}
 	var no *resv.Refusal
 	if errors.As(err, &no) {
 		return nil, refuse(no.Code, "%s", no.Detail)
+	}
+	taken := cmd.Op == state.CreateResv && err == nil && v.Reservation(cmd.Resv.Name) != nil // the state says so
+	if err == nil && cmd.Op != state.DropResv && !taken && v.OverlapsEver(cmd.Resv) != nil {
+		return nil, c.notReserved(v, cmd, state.Overlapping)
 	}
 	return cmd, err
 }
@@ -235,7 +234,7 @@ func (c *Controller) notReserved(v *state.View, cmd *state.Reserve, why state.Re
 		return refuse(proto.CodeResvBusy, "jobs run in %s; cancel them first", cmd.Resv.Name)
 	case state.Overlapping:
 		other := "another one"
-		if o := v.Overlaps(cmd.Resv); o != nil {
+		if o := v.OverlapsEver(cmd.Resv); o != nil {
 			other = o.Name
 		}
 		return refuse(proto.CodeResvOverlap, "%s; Flags=OVERLAP or MAINT lets both be", other)

@@ -11,7 +11,6 @@ import (
 
 	"gbatch/internal/conf"
 	"gbatch/internal/crash"
-	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 )
@@ -127,10 +126,10 @@ func (n *Noded) reboot(boot string) error {
 	return nil
 }
 
-// about is what this daemon says of itself.
+// about is what this daemon says of itself. It is asked by the leader, now.
 func (n *Noded) about() *proto.DaemonAbout {
 	a := &proto.DaemonAbout{Node: n.opts.Name, Version: n.opts.Version, Hw: n.inv.Hw, UpSince: n.upSince,
-		PID: int32(os.Getpid()), Heard: model.Time(n.heard.Load()), Steps: n.sampler.stepsHere()}
+		PID: int32(os.Getpid()), Heard: n.hostTime(), Steps: n.sampler.stepsHere()}
 	if c := n.opts.Config; c != nil {
 		a.Level, a.Log = c.SlurmdDebug, conf.ExpandPath(c.SlurmdLogFile, n.opts.Name, n.opts.Host)
 	}

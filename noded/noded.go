@@ -114,7 +114,6 @@ type Noded struct {
 	paced      chan struct{} // holds one: the rules have changed
 	instance   atomic.Uint64
 	registered atomic.Bool
-	heard      atomic.Int64 // when the leader last said something, as model.Time
 
 	closing sync.Once
 	closed  error

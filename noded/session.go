@@ -273,9 +273,7 @@ func (s *session) readGuarded(ctx context.Context, conn *rpc.Conn, h *hearing, l
 func (s *session) read(ctx context.Context, conn *rpc.Conn, h *hearing, limit time.Duration) error {
 	var f rpc.Frame
 	for {
-		err := h.readFrame(&f)
-		s.n.heard.Store(int64(s.n.hostTime()))
-		if err != nil {
+		if err := h.readFrame(&f); err != nil {
 			return err
 		}
 		switch f.Kind {

@@ -399,9 +399,7 @@ func (l *loop) partFailed(p *part, why string, lost bool) {
 	if s.rec.NoKill && s.cause == model.NoStop && (lost || p.gone) {
 		p.gone = true
 		p.failTasks(l)
-		if s.began == 0 {
-			s.began = l.stamp()
-		}
+		l.stepBegins(s, l.stamp())
 		l.stepProgress(s)
 		return
 	}

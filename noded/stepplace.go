@@ -89,7 +89,8 @@ func (l *loop) placeTogether(a *attempt, group []*step) error {
 			if where[i].ports, err = l.choosePorts(a, s.req, where[i].nodes); err != nil {
 				l.refuseStep(s.conn, "Unable to create step for job %d: %s", a.key.Job, err.Error())
 				s.conn.step = nil
-				continue
+				a.queue = append(a.queue, group[i+1:]...) // its command gives up the others
+				break
 			}
 		}
 		if err := l.createStep(s, where[i].nodes, where[i].ports); err != nil {
@@ -102,8 +103,8 @@ func (l *loop) placeTogether(a *attempt, group []*step) error {
 // besideOthers says why a step doesn't fit that comes after others of its command: it waits, or never fits beside them.
 func (l *loop) besideOthers(a *attempt, s *step, held, own []steplayout.Holding, busy error) error {
 	if _, _, err := l.layout(a, s, own); err != nil {
-		return fmt.Errorf("component %d of the command has no room in the job beside those before it: ask for a larger job, "+
-			"or share with --overlap", len(own))
+		return errors.New("there is no room in the job beside the command's other components: ask for a larger job, or " +
+			"share with --overlap")
 	}
 	var alone *steplayout.BusyError
 	if _, _, err := l.layout(a, s, held); errors.As(err, &alone) {

@@ -51,7 +51,7 @@ func (n *Noded) tellUser(rec *launched, line string) {
 // asUser calls f with the rights of a job's user, and waits for at most tellTimeout.
 func (n *Noded) asUser(rec *launched, f func() ([]byte, error)) ([]byte, error) {
 	return within(n, func() ([]byte, error) {
-		if err := n.becomeUser(rec); err != nil {
+		if err := n.becomeUser(rec.UID, rec.GID, rec.Groups); err != nil {
 			return nil, err
 		}
 		return f()
@@ -91,12 +91,12 @@ func within[T any](n *Noded, f func() (T, error)) (got T, err error) {
 }
 
 // becomeUser gives a job's user's rights to the calling goroutine, which must end soon: its thread ends with it.
-func (n *Noded) becomeUser(rec *launched) error {
+func (n *Noded) becomeUser(uid, gid uint32, groups []uint32) error {
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 	if !n.root {
 		return nil
 	}
-	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-	return asuser.OnThread(rec.UID, rec.GID, n.given(rec.UID, rec.Groups))
+	return asuser.OnThread(uid, gid, n.given(uid, groups))
 }
 
 // appendTo appends text to a file.
@@ -130,11 +130,8 @@ func tailOf(path string, from, most int64) ([]byte, error) {
 // do, it leaves the file to the next program that opens it.
 func (n *Noded) makeFileAs(s *model.Spec, umask uint32, path string) error {
 	_, err := within(n, func() (none struct{}, err error) {
-		runtime.LockOSThread() // as in becomeUser
-		if n.root {
-			if err := asuser.OnThread(s.UID, s.GID, n.given(s.UID, s.Groups)); err != nil {
-				return none, err
-			}
+		if err := n.becomeUser(s.UID, s.GID, s.Groups); err != nil {
+			return none, err
 		}
 		mode := uint32(0o666)
 		if unix.Unshare(unix.CLONE_FS) == nil { // else this daemon's umask counts too

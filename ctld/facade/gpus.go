@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -19,6 +20,8 @@ type unit struct {
 	jobtext.GPULook
 	parts []string
 }
+
+var errEnough = errors.New("enough")
 
 // units gives the cluster's GPUs, without parts of GPUs.
 func (q *request) units() (list []unit, err error) {
@@ -187,7 +190,9 @@ func share(a, b int64) float64 {
 
 // unfinished gives each task that waits or runs, as the caller may see them.
 func (q *request) unfinished(see func(*Task)) error {
-	return q.each(proto.JobFilter{States: slices.DeleteFunc(model.JobStates(), model.JobState.Finished)}, nil, see)
+	rules := &ask.Rulebook{}
+	return q.each(proto.JobFilter{States: slices.DeleteFunc(model.JobStates(), model.JobState.Finished)}, rules,
+		func(j *model.Job) { see(taskOf(j, rules.Of(j))) })
 }
 
 // quota says what tasks of high and of low priority may hold, and what they do hold: all of them, whoever asks.

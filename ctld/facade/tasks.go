@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -125,12 +124,12 @@ func taskOf(j *model.Job, rules *model.AskRules) *Task {
 	return t
 }
 
-// each gives the tasks that match, in no order that means anything.
-func (q *request) each(f proto.JobFilter, keep func(*model.Job) bool, see func(*Task)) error {
+// each gives the jobs that match, in no order that means anything; of an array that is named its own record comes
+// first. rules gets what their sizes follow.
+func (q *request) each(f proto.JobFilter, rules *ask.Rulebook, see func(*model.Job)) error {
 	if f.States == nil {
 		f.States = model.JobStates()
 	}
-	rules := &ask.Rulebook{}
 	return q.stream(proto.KindJobs, &proto.JobsRequest{Filter: f}, func(part []byte) error {
 		var chunk proto.JobsChunk
 		if err := proto.Decode(part, &chunk); err != nil {
@@ -138,30 +137,34 @@ func (q *request) each(f proto.JobFilter, keep func(*model.Job) bool, see func(*
 		}
 		rules.Add(chunk.Rules)
 		for _, j := range chunk.Jobs {
-			if keep == nil || keep(j) {
-				see(taskOf(j, rules.Of(j)))
-			}
+			see(j)
 		}
 		return nil
 	})
 }
 
-var errEnough = errors.New("enough")
-
-// newest gives the newest tasks that match, the newest first, and how many match.
+// newest gives the newest tasks that match and are to be kept, the newest first, and how many there are.
 func (q *request) newest(f proto.JobFilter, keep func(*model.Job) bool, most int) (list []*Task, total int, err error) {
+	var jobs []*model.Job
 	cut := func() {
-		slices.SortStableFunc(list, func(a, b *Task) int { return cmp.Compare(b.job.ID, a.job.ID) })
-		clear(list[min(most, len(list)):])
-		list = list[:min(most, len(list))]
+		slices.SortStableFunc(jobs, func(a, b *model.Job) int { return cmp.Compare(b.ID, a.ID) })
+		clear(jobs[min(most, len(jobs)):])
+		jobs = jobs[:min(most, len(jobs))]
 	}
-	err = q.each(f, keep, func(t *Task) {
-		if total++; len(list) >= 2*most {
+	rules := &ask.Rulebook{}
+	err = q.each(f, rules, func(j *model.Job) {
+		if !keep(j) {
+			return
+		}
+		if total++; len(jobs) >= 2*most {
 			cut()
 		}
-		list = append(list, t)
+		jobs = append(jobs, j)
 	})
 	cut()
+	for _, j := range jobs {
+		list = append(list, taskOf(j, rules.Of(j)))
+	}
 	return list, total, err
 }
 
@@ -234,14 +237,16 @@ func (q *request) one(id string) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, _, err := q.newest(proto.JobFilter{Jobs: []model.JobRef{r}}, nil, maxTasks)
-	if err == nil && len(list) == 0 {
+	var first *model.Job // of an array its own record, or its first task
+	rules := &ask.Rulebook{}
+	err = q.each(proto.JobFilter{Jobs: []model.JobRef{r}}, rules, func(j *model.Job) { first = cmp.Or(first, j) })
+	if err == nil && first == nil {
 		err = &wrong{http.StatusNotFound, "there is no task " + id}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return list[len(list)-1], nil // of an array its first task
+	return taskOf(first, rules.Of(first)), nil
 }
 
 func (q *request) task(id string) (any, error) { return q.one(id) }

@@ -10,7 +10,6 @@ import (
 
 	"gbatch/ctld/program"
 	"gbatch/internal/model"
-	"gbatch/internal/plain"
 )
 
 const (
@@ -49,7 +48,7 @@ func (r *Runner) Run(ctx context.Context, rules *model.SubmitHook, as program.As
 		Env:  []string{program.Path, "SLURM_CLUSTER_NAME=" + c.Cluster, "GBATCH_HOOK=" + c.Action},
 		Said: program.Output{Most: maxAnswer}, Err: &program.Output{Most: maxErrors}}
 	err = p.Run(ctx)
-	said = plain.Line(string(p.Err.Data))
+	said = p.Err.Line()
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

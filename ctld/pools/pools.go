@@ -194,7 +194,7 @@ func nodeSums(v *state.View, now model.Time) map[string]*nodeSum {
 		return true
 	})
 	v.Reservations(func(r *model.Reservation) bool {
-		if r = r.At(now); r.Start <= now && now < r.End {
+		if r.Active(now) {
 			for i, name := range r.Nodes {
 				if s := out[name]; s != nil {
 					s.reserve(r.Part(i), usedIn(v, r.Name, name))

@@ -174,7 +174,7 @@ func (k *keeping) missing() []string {
 // reserved reports whether a node is in a reservation now, and in one for maintenance.
 func (k *keeping) reserved(node string) (resv, maint bool) {
 	k.v.Reservations(func(r *model.Reservation) bool {
-		if r.Start <= k.now && k.now < r.End && slices.Contains(r.Nodes, node) {
+		if r.Active(k.now) && slices.Contains(r.Nodes, node) {
 			if r.Flags&model.ResvMaint != 0 {
 				maint = true
 			} else {

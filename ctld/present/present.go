@@ -104,10 +104,16 @@ func (r *Roll) Silent(v *state.View, now time.Time) (out []*model.Job, wait time
 	return out, min(restS*time.Second, max(least, span/8))
 }
 
+// HasCommand reports whether a command waits for a job or its steps. That of a heterogeneous job asks about its first
+// component.
+func HasCommand(j *model.Job) bool {
+	return j.Spec.Extra().Attended && (j.Het == nil || j.Het.Offset == 0)
+}
+
 // attended reports whether a job is one that runs and has a command. As in Slurm, those of partitions for root only
 // are left alone.
 func attended(v *state.View, j *model.Job) bool {
-	if j.Spec.More == nil || !j.Spec.More.Attended || j.State != model.Running || j.Het != nil && j.Het.Offset > 0 {
+	if j.State != model.Running || !HasCommand(j) {
 		return false
 	}
 	part := v.Partition(j.Run.Partition)

@@ -188,7 +188,7 @@ func (s *settings) flags(o *object) {
 	words, given := o.list("flags")
 	own, ownGiven := o.at("gbatch").listOf("flags")
 	names := map[string]bool{}
-	sign := ""
+	sign, unset := "", false
 	for _, w := range slices.Concat(words, own) {
 		switch up := strings.ToUpper(w); up {
 		case "ADD", "REMOVE":
@@ -197,6 +197,7 @@ func (s *settings) flags(o *object) {
 			}
 			sign = up
 		case "NOT_SET", "":
+			unset = true
 		default:
 			name := acctmgr.QOSFlag(w)
 			if name == "" {
@@ -206,7 +207,7 @@ func (s *settings) flags(o *object) {
 			names[name] = true
 		}
 	}
-	if !ownGiven && len(words) == 0 || len(names) == 0 && slices.Contains(words, "NOT_SET") {
+	if !ownGiven && len(words) == 0 || len(names) == 0 && unset {
 		return // nothing is said
 	}
 	var has, others []string

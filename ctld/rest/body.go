@@ -421,11 +421,10 @@ func (q *request) done(o *object) error {
 	if o.err != nil {
 		return o.err
 	}
-	const most = 20
 	names := o.unread()
 	for i, name := range names {
-		if i == most {
-			q.warn(fmt.Sprintf("and %d more members were ignored", len(names)-most))
+		if i == maxOdd {
+			q.warn(fmt.Sprintf("and %d more members were ignored", len(names)-maxOdd))
 			break
 		}
 		q.warn(name + " is not supported here and was ignored")

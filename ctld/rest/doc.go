@@ -41,5 +41,6 @@
 //   - Nobody is served a byte without a token that counts, or the kernel's word; /livez, /readyz,
 //     /healthz, the specification and, unless the configuration says otherwise, metrics are open.
 //   - No credential is ever taken from a cookie or a URL, so another site's page can't make a
-//     browser ask in a user's name.
+//     browser ask in a user's name; without a token, on the socket, only requests count that no
+//     other site can have sent (caller.go).
 package rest

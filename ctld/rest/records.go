@@ -199,8 +199,7 @@ func recordParams() []string {
 // asDuplicates reports whether all runs of a job are wanted. As in Slurm they are, unless there are flags and this is
 // none of them.
 func (q *request) asDuplicates() bool {
-	flagged := func(name string) bool { return q.flag(name) }
-	return q.flag(duplicates) || q.get(duplicates) == "" && !slices.ContainsFunc(recordFlags, flagged) &&
+	return q.flag(duplicates) || q.get(duplicates) == "" && !slices.ContainsFunc(recordFlags, q.flag) &&
 		!slices.ContainsFunc(ways, func(w [2]string) bool { return q.flag(w[0]) })
 }
 

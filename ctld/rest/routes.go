@@ -233,12 +233,15 @@ func (q *request) parameters(set url.Values) error {
 			odd = append(odd, name)
 		}
 	}
+	if len(odd) == 0 {
+		return nil
+	}
 	slices.Sort(odd)
 	there := "it has no parameters"
 	if names := q.op.names(); len(names) > 0 {
 		there = "there are " + strings.Join(names, ", ")
 	}
-	if len(odd) > 0 && q.op.Method != get {
+	if q.op.Method != get {
 		return &fault{Number: errQuery, Detail: strings.Join(odd[:min(len(odd), maxOdd)], ", ") +
 			" is no parameter of this operation; " + there}
 	}

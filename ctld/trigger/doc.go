@@ -2,8 +2,7 @@
 //
 // plan.go decides, of a view and a moment: what time alone has brought (a job's limit is near,
 // nodes have been idle), and whose programs are due. keeper.go proposes the first and runs the
-// second, each as the user who set the trigger (run.go), and says into the log
-// that they have run.
+// second, each as the user who set the trigger (run.go), and says into the log that they have run.
 //
 // Invariants: a program runs as nobody else than the user who set its trigger, and only while the
 // site lets that user have triggers; of one trigger one program runs at a time; the programs of

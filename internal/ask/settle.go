@@ -204,24 +204,25 @@ func (d *Draft) gpuTasks() error {
 		return refuse(Request, "--ntasks-per-gpu and --ntasks-per-node exclude each other")
 	}
 	d.Binding().TasksPerGPU = k
-	var job, node int32
+	var jobs, nodes int64 // GPUs of the job, and of each node
 	for _, g := range sp.Gres {
 		if g.Name != model.GPUName {
 			continue
 		}
 		switch g.Per {
 		case model.PerJob:
-			job += g.Count
+			jobs += int64(g.Count)
 		case model.PerNode:
-			node += g.Count
+			nodes += int64(g.Count)
 		case model.PerTask:
 			return refuse(Request, "--ntasks-per-gpu and --gpus-per-task exclude each other")
 		}
 	}
-	if most := int64(max(job, node)) * int64(k); most > maxGPUTasks {
-		return refuse(Request, "--ntasks-per-gpu=%d of %d GPUs are %d tasks, more than %d", k, max(job, node), most,
-			maxGPUTasks)
+	if gpus := max(jobs, nodes); gpus > maxGPUTasks/int64(k) {
+		return refuse(Request, "--ntasks-per-gpu=%d of %d GPUs are more than %d tasks; ask for fewer GPUs, or fewer tasks "+
+			"for each", k, gpus, maxGPUTasks)
 	}
+	job, node := int32(jobs), int32(nodes)
 	switch {
 	case job > 0 && sp.Tasks == 0:
 		sp.Tasks = job * k

@@ -119,6 +119,10 @@ func (l *loader) checkPartitions() {
 		if text, hint := p.unitFault(c.Select.Unit, c.Select.Memory); text != "" {
 			l.probs.warnf(at, hint, "partition %s: %s", p.Name, text)
 		}
+		if c.Select.Unit == UnitNode && (p.MaxCPUsPerNode > 0 || p.MaxCPUsPerSocket > 0) {
+			l.probs.notef(at, "leave them out", "partition %s: MaxCPUsPerNode and MaxCPUsPerSocket have no effect with "+
+				"SelectType=select/linear, which gives out whole nodes", p.Name)
+		}
 		for _, n := range p.Nodes {
 			used[n] = true
 		}

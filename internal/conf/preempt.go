@@ -115,8 +115,8 @@ func preemptSettings() []setting {
 	}
 }
 
-// readPreemptParams reads PreemptParameters. Victims are always the youngest of the lowest class, and no more of them
-// than needed, so that youngest_first, strict_order and reorder_count say nothing more.
+// readPreemptParams reads PreemptParameters. Victims are of the lowest class and no more than needed, so that
+// reorder_count says nothing more.
 func readPreemptParams(c *Config, v string) fault {
 	c.Preempt.Params, c.Preempt.MinExempt, c.Preempt.StopGraceS = nil, 0, defaultStopGraceS
 	for _, item := range splitList(v) {
@@ -151,7 +151,8 @@ func remarkPreemptParams(_ *Config, v string) (text, hint string) {
 	for _, item := range splitList(v) {
 		switch name, _, _ := strings.Cut(strings.ToLower(item), "="); name {
 		case "reorder_count":
-			return "PreemptParameters=" + item + " has no effect: the fewest jobs of the lowest class are always chosen",
+			return "PreemptParameters=" + item + " has no effect: the smallest set of jobs that makes room is always chosen, " +
+					"unless strict_order is set",
 				"leave it out"
 		case "send_user_signal":
 			return "PreemptParameters=" + item + ": preempted jobs get SIGCONT and SIGTERM", "trap SIGTERM in the script"

@@ -252,6 +252,14 @@ SwitchName=top Switches=s[0-1]
 	if got := c.Topology.Path("n3"); len(c.Topology.Switches) != 5 || !slices.Equal(got, []string{"s1", "t0", "root"}) {
 		t.Errorf("path of n3 in a fat tree: %v, %d switches", got, len(c.Topology.Switches))
 	}
+	// With a level of cores, each above one switch of every pod.
+	c, problems = LoadFS(files("TopologyPlugin=topology/tree", TopologyFile, "SwitchName=c0 Switches=p0a0,p1a0\n"+
+		"SwitchName=c1 Switches=p0a1,p1a1\nSwitchName=p0a0 Switches=s0,s1\nSwitchName=p0a1 Switches=s0,s1\n"+
+		"SwitchName=p1a0 Switches=s2\nSwitchName=p1a1 Switches=s2\nSwitchName=s0 Nodes=n1\nSwitchName=s1 Nodes=n2\n"+
+		"SwitchName=s2 Nodes=n[3-4]\n"), MainFile)
+	if c == nil || len(c.Topology.Switches) != 6 || !slices.Equal(c.Topology.Path("n3"), []string{"s2", "p1a0", "c0"}) {
+		t.Fatalf("a fat tree of three levels: %s", lines(problems))
+	}
 	c = mustLoad(t, "TopologyPlugin=topology/block", TopologyFile,
 		"BlockName=b0 Nodes=n[1-2]\nBlockName=b1 Nodes=n[3-4]\nBlockSizes=2\n")
 	if m := c.Model().Blocks; m == nil || len(m.List) != 2 || m.Sizes[0] != 2 ||

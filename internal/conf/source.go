@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -458,7 +459,7 @@ func (l *loader) checkUnset(list []unset) {
 	for _, u := range list {
 		if l.settings.byName[strings.ToLower(u.key)] == nil && !hasFold(placeKeys, u.key) {
 			hint := "see gbatch.conf(5) for the settings"
-			if near := nearest(u.key, l.settings.names()); near != "" {
+			if near := nearest(u.key, append(slices.Clone(l.settings.names()), placeKeys...)); near != "" {
 				hint = "write Unset " + near
 			}
 			l.probs.errorf(u.at, hint, "Unset: %s is not a setting", shown(u.key))

@@ -257,9 +257,9 @@ func (l *loader) addUnit(t *Topology, index map[string]int, u *unitLine) {
 	t.Switches = append(t.Switches, s)
 }
 
-// joinParallel leaves out switches that join the same switches as an earlier one: the upper level of a fat tree, which
-// is one switch as far as placing jobs goes.
-func (l *loader) joinParallel(t *Topology, index map[string]int) {
+// joinParallel leaves out switches that join the same switches as an earlier one: an upper level of a fat tree, which
+// is one switch as far as placing jobs goes. It reports whether there were any: then those above may be so, too.
+func (l *loader) joinParallel(t *Topology, index map[string]int) bool {
 	first, same := map[string]string{}, map[string]string{}
 	kept := t.Switches[:0:0]
 	for _, s := range t.Switches {
@@ -275,7 +275,7 @@ func (l *loader) joinParallel(t *Topology, index map[string]int) {
 		kept = append(kept, s)
 	}
 	if len(same) == 0 {
-		return
+		return false
 	}
 	clear(index)
 	for i := range kept {
@@ -290,11 +290,13 @@ func (l *loader) joinParallel(t *Topology, index map[string]int) {
 		s.Children = slices.Compact(s.Children)
 	}
 	t.Switches = kept
+	return true
 }
 
 // checkTree checks that the switches form trees and that each node is on one leaf. It gives the leaf of each node.
 func (l *loader) checkTree(t *Topology, index map[string]int) map[string]string {
-	l.joinParallel(t, index)
+	for l.joinParallel(t, index) { // from the bottom up
+	}
 	say := t.words()
 	parent := map[string]string{}
 	leafOf := map[string]string{}

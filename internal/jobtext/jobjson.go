@@ -111,7 +111,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "job_state", Words: func(r *JobRow) []string { return []string{r.State.String()} }, In: slurmjson.InOld},
 		{Name: "job_state", Words: (*JobRow).jsonStates, In: slurmjson.InNew},
 		{Name: "licenses", Str: func(r *JobRow) string { return licensesText(r.Spec) }},
-		{Name: "max_cpus", Count: func(*JobRow) int64 { return 0 }},
+		{Name: "max_cpus", Type: slurmjson.Count},
 		{Name: "max_nodes", Count: func(r *JobRow) int64 { return int64(max(0, r.Spec.MaxNodes)) }},
 		{Name: "minimum_cpus_per_node", Count: (*JobRow).MinCPUs},
 		{Name: "minimum_tmp_disk_per_node", Count: func(r *JobRow) int64 { return r.Spec.TmpMiB }},

@@ -55,7 +55,6 @@ func JobMembers() []slurmjson.Field[JobRow] {
 			return n, n > 0, n == 0 && name != "sockets_per_node"
 		}}
 	}
-	none := func(*JobRow) int64 { return 0 }
 	stdout := func(r *JobRow) string { o, _ := r.OutputFiles(); return o }
 	return with(own, fields{
 		{Name: "burst_buffer", Str: func(r *JobRow) string { return r.Spec.Stated().BurstBuffer }},
@@ -121,10 +120,10 @@ func JobMembers() []slurmjson.Field[JobRow] {
 			{Name: "step_id"},
 		}},
 		{Name: "system_comment", Str: func(r *JobRow) string { return r.SystemText() }},
-		{Name: "tasks_per_board", Count: none},
+		{Name: "tasks_per_board", Type: slurmjson.Count},
 		most("tasks_per_core", func(m model.Needs) int32 { return m.TasksPerCore }),
 		most("tasks_per_socket", func(m model.Needs) int32 { return m.SaidPerSocket() }),
-		{Name: "tasks_per_tres", Count: none}, {Name: "thread_spec", Type: slurmjson.Integer},
+		{Name: "tasks_per_tres", Type: slurmjson.Count}, {Name: "thread_spec", Type: slurmjson.Integer},
 		{Name: "tres_bind"}, {Name: "tres_freq", Str: func(r *JobRow) string { return gpuFreq(r.Spec.Stated()) }},
 	})
 }
@@ -174,7 +173,7 @@ func NodeMembers() []slurmjson.Field[NodeOf] {
 		{Name: "cpu_binding", Type: slurmjson.Integer},
 		{Name: "energy", Fields: fields{{Name: "average_watts", Type: slurmjson.Integer},
 			{Name: "base_consumed_energy", Type: slurmjson.Integer}, {Name: "consumed_energy", Type: slurmjson.Integer},
-			{Name: "current_watts", Count: func(*NodeOf) int64 { return 0 }},
+			{Name: "current_watts", Type: slurmjson.Count},
 			{Name: "previous_consumed_energy", Type: slurmjson.Integer}, {Name: "last_collected", Type: slurmjson.Integer}}},
 		{Name: "external_sensors", Fields: fields{}}, {Name: "power", Fields: fields{}},
 		{Name: "extra"}, {Name: "gpu_spec"}, {Name: "gres_drained", Str: func(*NodeOf) string { return "N/A" }},

@@ -188,7 +188,6 @@ func (r *RecordWithSteps) each(add func(*RecordRow)) {
 func stepFields() []slurmjson.Field[RecordRow] {
 	type row = RecordRow
 	type fields = []slurmjson.Field[row]
-	none := func(*row) int64 { return 0 }
 	return fields{
 		{Name: "time", Fields: fields{
 			{Name: "elapsed", Int: (*row).elapsedS},
@@ -210,14 +209,15 @@ func stepFields() []slurmjson.Field[RecordRow] {
 		{Name: "tasks", Fields: fields{{Name: "count", Int: func(r *row) int64 { return int64(r.tasks()) }}}},
 		{Name: "pid"},
 		{Name: "CPU", Fields: fields{
-			{Name: "requested_frequency", Fields: fields{{Name: "min", Count: none}, {Name: "max", Count: none}}},
+			{Name: "requested_frequency", Fields: fields{{Name: "min", Type: slurmjson.Count},
+				{Name: "max", Type: slurmjson.Count}}},
 			{Name: "governor", Str: func(*row) string { return "0" }},
 		}},
 		{Name: "kill_request_user"},
 		{Name: "state", Words: func(r *row) []string { return []string{r.State.String()} }},
 		{Name: "statistics", Fields: fields{
 			{Name: "CPU", Fields: fields{{Name: "actual_frequency", Type: slurmjson.Integer}}},
-			{Name: "energy", Fields: fields{{Name: "consumed", Count: none}}},
+			{Name: "energy", Fields: fields{{Name: "consumed", Type: slurmjson.Count}}},
 		}},
 		{Name: "step", Fields: fields{
 			{Name: "job_id", In: slurmjson.InOld, Int: func(r *row) int64 { return int64(r.Job) }},

@@ -312,6 +312,12 @@ func (r *Reservation) At(now Time) *Reservation {
 	return &n
 }
 
+// Active reports whether it is one of now. A floating one never is.
+func (r *Reservation) Active(now Time) bool {
+	r = r.At(now)
+	return r.Start <= now && now < r.End
+}
+
 // ReservationNames gives the reservations that a job asked for, in its order.
 func (s *Spec) ReservationNames() []string {
 	if s.Reservation == "" {

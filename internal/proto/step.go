@@ -40,7 +40,7 @@ type StepRequest struct {
 	Umask     uint32
 	Limits    []model.RLimit
 	LimitS    int64 // 0: the job's
-	Immediate bool  // refuse rather than wait for other steps
+	Immediate bool  // of commands of earlier versions: refuse rather than wait. Now they stop waiting themselves
 	Prolog    string
 	Epilog    string
 	Need      StepNeed

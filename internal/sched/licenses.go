@@ -132,7 +132,7 @@ func (p *Planner) licenses(sh *shape, end model.Time) (set []model.LicenseCount,
 	if len(sh.rq.Licenses) == 0 {
 		return nil, true
 	}
-	p.cursor.own, p.cursor.notice = sh.rq.Reservation, sh.rq.noticeS
+	p.cursor.own = sh.rq.Reservation
 	for _, set := range sh.rq.licenseSets() {
 		if nd := p.licenseNeed(set); !nd.never && p.cursor.lasts(p.lic, &nd, p.now, end) {
 			return set, true
@@ -202,7 +202,7 @@ func (p *Planner) soonestOf(sh *shape, planS int64) (model.Time, *model.Alloc, [
 	end := func(t model.Time) model.Time { return p.endIn(sh, t, planS) }
 	for range maxLicenseTries {
 		first, set := forever, []model.LicenseCount(nil)
-		p.cursor.own, p.cursor.notice = sh.rq.Reservation, sh.rq.noticeS
+		p.cursor.own = sh.rq.Reservation
 		for _, s := range sh.rq.licenseSets() {
 			nd := p.licenseNeed(s)
 			if nd.never {

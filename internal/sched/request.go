@@ -50,7 +50,7 @@ type Request struct {
 	wholeNode    bool   // it gets all CPUs of its nodes, which are one socket as far as wholeSockets goes
 	sockets      string // how cores are chosen among sockets: model.BlockCores...; "": the first ones
 	perSocket    int    // most CPUs of a socket, for all jobs of the partition together; 0: no limit
-	part         string // the partition, if it limits CPUs or gives out whole sockets
+	part         string // the partition, if it limits CPUs of nodes or sockets
 	memConsumed  bool
 	gpuMargin    int64 // MiB of each GPU's memory that no job gets
 }
@@ -92,7 +92,10 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 			r.sockets = model.CyclicCores
 		}
 	}
-	if r.perSocket = int(p.MaxCPUsPerSocket); r.perSocket > 0 || r.wholeSockets || r.MaxCPUs > 0 {
+	if r.perSocket = int(p.MaxCPUsPerSocket); r.wholeNode { // which its jobs get whatever it has
+		r.MaxCPUs, r.perSocket = 0, 0
+	}
+	if r.perSocket > 0 || r.MaxCPUs > 0 {
 		r.part = p.Name
 	}
 	if n := p.Shared(sp); n > 1 && !r.Exclusive {

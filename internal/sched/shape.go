@@ -37,6 +37,7 @@ type shape struct {
 	// These depend on this round's reservations.
 	round   uint64
 	failEnd model.Time // it does not fit up to this end or any later one
+	open    closing    // round and failEnd, were there no advance reservations
 	fullAt  uint64     // the round in which no block had room for a segment up to fullEnd
 	fullEnd model.Time
 

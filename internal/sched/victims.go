@@ -99,7 +99,10 @@ func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 	p := r.p
 	what := r.fates(n, gone)
 	room := p.stock.room(n.rec, what)
-	claims := p.claimsOn(n)
+	var claims []claimOn
+	if n.resvs > 0 { // they are reservations too
+		claims = p.claimsOn(n)
+	}
 	for _, c := range claims {
 		room.lessen(c.hold, p.stock, c.part)
 	}

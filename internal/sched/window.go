@@ -346,6 +346,12 @@ func (p *Planner) opens(sp *model.Spec) (first model.Time) {
 	return first
 }
 
+// closing is until when a shape does not fit, in a round.
+type closing struct {
+	round   uint64
+	failEnd model.Time
+}
+
 // closed gives the text for a job that only reservations keep from starting, or "".
 func (p *Planner) closed(it *item) string {
 	why := ""
@@ -373,11 +379,11 @@ func (p *Planner) closed(it *item) string {
 		return ""
 	}
 	sh, own := *it.sh, p.cursor.own
-	sh.round = 0    // failEnd holds only with windows
+	sh.round, sh.failEnd = sh.open.round, sh.open.failEnd
 	sh.prefer = nil // which needs no look: it is a wish, and its search would set the cursor to the job's reservation
 	p.cursor.own = everybody
 	a := p.fitAs(&sh, p.after(p.now, it.leastS()))
-	p.cursor.own = own
+	p.cursor.own, it.sh.open = own, closing{sh.round, sh.failEnd}
 	if a == nil {
 		return ""
 	}

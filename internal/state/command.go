@@ -515,7 +515,8 @@ func newBody(k Kind) Body {
 const (
 	rulesPlain uint8 = iota + 1 // texts are plain: wire.Keep
 	rulesTold                   // what happens goes into the audit trail
-	rulesLast                   // a job ends with its last part, a name is free with its last job, sizes are counted
+	rulesLast                   // a job ends with its last part, a name is free with its last job, sizes are counted,
+	// a notice is a limit that counts without OverTimeLimit
 
 	rulesNow = rulesLast
 )

@@ -109,7 +109,9 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job, changed map[*model.Sp
 		case SetLimit:
 			if j.Run != nil {
 				run := *n.Run
-				run.LimitS, run.GivesWay = c.LimitS, model.NoStop
+				if run.LimitS = c.LimitS; s.now.rules >= rulesLast {
+					run.GivesWay = model.NoStop
+				}
 				n.Run = &run
 			}
 		case SetThrottle:

@@ -83,7 +83,8 @@ func (s *State) preemptOne(at model.Time, p *model.Preemption, j *model.Job) {
 	n, run := *j, *j.Run
 	run.GraceS, run.StopFor = p.GraceS, p.For
 	n.Run = &run
-	if p.NoticeS > 0 && j.State == model.Running && !j.Run.Idles() { // otherwise there is no process to warn
+	begun := j.State == model.Running || s.now.rules < rulesLast // otherwise there is no process to warn
+	if p.NoticeS > 0 && begun && !j.Run.Idles() {
 		s.yield(&n, &run, cause, p.NoticeS, at)
 		return
 	}
@@ -99,7 +100,11 @@ func (s *State) yield(j *model.Job, run *model.Run, cause model.StopCause, notic
 	end := s.LatestEnd(j)
 	run.GivesWay = model.StopTimeLimit
 	if end == 0 || end > at.Add(noticeS) { // its end comes earlier: it has no OverTimeLimit any more
-		run.GivesWay, run.LimitS = cause, max(1, (int64(at-run.Start)-run.SleepMS)/1000+noticeS)
+		limit := (int64(at-run.Start)-run.SleepMS)/1000 + noticeS
+		if s.now.rules < rulesLast {
+			limit = min(limit, run.LimitS)
+		}
+		run.GivesWay, run.LimitS = cause, max(1, limit)
 	}
 	s.put(j)
 	s.record(j)

@@ -42,7 +42,11 @@ func texts(rq *proto.StepRequest) error {
 	case len(rq.Argv) == 0 && len(rq.Multi) == 0 && rq.Receive == nil && rq.Attach == nil,
 		len(rq.Argv) > proto.MaxStepArgs:
 		return fmt.Errorf("a step of %d arguments: at least the command and at most %d", len(rq.Argv), proto.MaxStepArgs)
-	case len(rq.RequestID) > 64, len(rq.Command) > 64, len(rq.Env) > proto.MaxEnvBytes:
+	case len(rq.RequestID) > 64, len(rq.Command) > 64:
+		return errors.New("a step whose request or command has a name of more than 64 bytes")
+	case rq.Parts < 0, rq.Parts > maxStepList:
+		return fmt.Errorf("a step of a command with %d steps: at most %d", rq.Parts, maxStepList)
+	case len(rq.Env) > proto.MaxEnvBytes:
 		return fmt.Errorf("a step with %d bytes of environment: at most %d", len(rq.Env), proto.MaxEnvBytes)
 	}
 	list := []string{rq.Name, rq.Submit, rq.Dir, rq.Program, rq.Prolog, rq.Epilog, rq.Node, rq.Host, rq.Copied}

@@ -105,7 +105,8 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		a.say("%s", request.ToStart(&reply))
 		return nil, 0
 	}
-	begin, pace, queued := a.hear(reply.Job), askFirst, false
+	a.hear(reply.Job)
+	begin, pace, queued := time.Now(), askFirst, false
 	for {
 		job, err := oneJob(c, reply.Job)
 		if err == nil && job != nil && len(a.Rest) > 0 && !queued {

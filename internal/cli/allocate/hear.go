@@ -17,13 +17,13 @@ type hearing struct {
 	quiet atomic.Bool   // what is said comes by another way: to the command's step
 }
 
-// hear begins to listen, and says when. It ends with the job, or with this process.
-func (a *Allocation) hear(id model.JobID) time.Time {
+// hear begins to listen. It ends with the job, with this process, or when nobody listens any more.
+func (a *Allocation) hear(id model.JobID) {
 	h := &hearing{over: make(chan struct{})}
 	a.heard = h
 	go func() {
 		rq := &proto.WaitRequest{Job: id, Hears: true}
-		for {
+		for !h.quiet.Load() { // else the command's step hears it, and looks at the job's end
 			var r proto.WaitReply
 			c, err := a.Connect()
 			if err == nil {
@@ -34,10 +34,12 @@ func (a *Allocation) hear(id model.JobID) time.Time {
 				time.Sleep(askSlow)
 				continue
 			}
-			if rq.Heard = r.Said; !h.quiet.Load() {
-				for _, line := range r.Words {
-					a.say("%s", line)
-				}
+			if h.quiet.Load() {
+				return
+			}
+			rq.Heard = r.Said
+			for _, line := range r.Words {
+				a.say("%s", line)
 			}
 			if r.Done {
 				close(h.over)
@@ -45,7 +47,6 @@ func (a *Allocation) hear(id model.JobID) time.Time {
 			}
 		}
 	}()
-	return time.Now()
 }
 
 // Watch returns true when the job has ended, false when done is closed before.

@@ -201,22 +201,21 @@ func (e *Env) ListVerbose(p *getopt.Parser, level int, every int32) {
 
 // Failed is the exit code of a submission, an allocation or a step that failed: SLURM_EXIT_ERROR instead of 1.
 func (e *Env) Failed(rc int) int {
-	if v, ok := e.Lookup("SLURM_EXIT_ERROR"); ok && rc == 1 {
-		if n, err := strconv.Atoi(v); err == nil {
-			return n
-		}
+	if rc == 1 {
+		return e.code("SLURM_EXIT_ERROR", 1)
 	}
 	return rc
 }
 
 // TooLate is the exit code of an allocation or a step that did not come within --immediate: SLURM_EXIT_IMMEDIATE.
-func (e *Env) TooLate() int {
-	if v, ok := e.Lookup("SLURM_EXIT_IMMEDIATE"); ok {
-		if n, err := strconv.Atoi(v); err == nil {
-			return n
-		}
+func (e *Env) TooLate() int { return e.code("SLURM_EXIT_IMMEDIATE", e.Failed(1)) }
+
+// code gives the exit code that a variable has.
+func (e *Env) code(name string, otherwise int) int {
+	if n, err := strconv.Atoi(e.Getenv(name)); err == nil {
+		return n
 	}
-	return e.Failed(1)
+	return otherwise
 }
 
 // Connect gives a client for the cluster that the environment names.

@@ -231,6 +231,14 @@ func (r *run) needOptions() []getopt.Option {
 	}
 }
 
+// immediateOf gives how long a command waits: as its first component says that says it, as they begin together.
+func immediateOf[T any](all []T, of func(T) int64) int64 {
+	if i := slices.IndexFunc(all, func(x T) bool { return of(x) > 0 }); i >= 0 {
+		return of(all[i])
+	}
+	return 0
+}
+
 func (r *run) setImmediate(v string) error {
 	if v == "" {
 		v = "1"

@@ -128,7 +128,7 @@ func outside(all []*run) (release func(rc int), rc int) {
 		return nil, 1
 	}
 	a := &allocate.Allocation{Env: first.Env, Submission: subs[0], Rest: subs[1:], Quiet: first.quiet}
-	a.Immediate = first.immediate
+	a.Immediate = immediateOf(all, func(r *run) int64 { return r.immediate })
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	job, rc := a.Get(signals)

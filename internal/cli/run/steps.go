@@ -60,7 +60,7 @@ func (s *steps) main() int {
 	defer signal.Stop(s.signals)
 	defer s.all[0].unraw() // only a step that is alone has a terminal
 	var flush, hurry <-chan time.Time
-	if n := s.all[0].immediate; n > 0 {
+	if n := immediateOf(s.all, func(t *talk) int64 { return t.immediate }); n > 0 {
 		hurry = time.After(time.Duration(n) * time.Second)
 	}
 	for s.live() != nil {
