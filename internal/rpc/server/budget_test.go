@@ -133,6 +133,25 @@ func TestBusyRefusalLeavesTheConnection(t *testing.T) {
 	}
 }
 
+// TestAnswerGivesThePlaceBack: who has the answer over a mux may make the next large request, even before the handler
+// of the first one has returned.
+func TestAnswerGivesThePlaceBack(t *testing.T) {
+	answered := make(chan struct{})
+	s := startServer(t, func(_ context.Context, r *Request) {
+		_ = r.Reply(nil)
+		if r.Kind == 1 {
+			<-answered
+		}
+	}, Options{Peer: as(7), Budget: &share.Budget{Bytes: 1 << 20}})
+	m := s.dialMux(t)
+	for kind := range uint16(2) {
+		if _, err := m.Call(t.Context(), 1+kind, make([]byte, 1<<20)); err != nil {
+			t.Error(err)
+		}
+	}
+	close(answered)
+}
+
 // TestKindsHaveTheirOwnLimits: a request over its kind's limit is refused, whatever others may have.
 func TestKindsHaveTheirOwnLimits(t *testing.T) {
 	s := startServer(t, echo, Options{MaxBytes: func(kind uint16) int { return int(kind) * 1000 }})

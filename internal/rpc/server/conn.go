@@ -389,8 +389,10 @@ func (cn *conn) takeMux(ctx context.Context, f *rpc.Frame, leave func()) error {
 	return nil
 }
 
-// forgetMux ends a request before its last answer is sent, because the client may make the next one right after it.
+// forgetMux ends a request, with its place in the budget, before its last answer is sent: the client may make the next
+// one right after it, which doesn't wait for a place.
 func (cn *conn) forgetMux(r *Request) {
+	r.leave()
 	cn.mu.Lock()
 	delete(cn.muxed, r.id)
 	cn.mu.Unlock()
