@@ -288,8 +288,9 @@ func TestSlowClose(t *testing.T) {
 		{Mode: proto.FileNull}, {Mode: proto.FileNull}}})
 	_, _, err = cmd.nc.(*net.UnixConn).WriteMsgUnix([]byte{0}, unix.UnixRights(int(f.Fd())), nil)
 	must(t, err)
-	must(t, f.Close())
-	must(t, tcp.Close())
+	closed := make(chan error, 1) // which takes long too, if gnoded has closed its own already
+	go func() { closed <- errors.Join(f.Close(), tcp.Close()) }()
+	t.Cleanup(func() { must(t, <-closed) })
 	cmd.wait(proto.StepDone) // the files come now, or while the next job starts
 	c.lives(3)
 	if d := time.Since(begun); d > 5*time.Second {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,8 +65,7 @@ func (s *steps) main() int {
 	for s.live() != nil {
 		select {
 		case <-hurry:
-			if i := slices.IndexFunc(s.all, func(t *talk) bool { return !t.over && t.made == nil }); i >= 0 {
-				t := s.all[i]
+			if t := s.waiting(); t != nil {
 				t.Errorf("Unable to create step for job %d: %s", t.rq.Job, cmp.Or(t.waited, "Requested nodes are busy"))
 				s.hangUp()
 				return t.TooLate()
@@ -114,6 +112,17 @@ func (s *steps) live() *talk {
 		}
 	}
 	return nil
+}
+
+// waiting gives a step that has not begun, one that was told why if there is one: of those that begin together, only
+// the one that finds no room is told. nil: all have begun or ended.
+func (s *steps) waiting() (some *talk) {
+	for _, t := range s.all {
+		if !t.over && t.made == nil && (some == nil || some.waited == "") {
+			some = t
+		}
+	}
+	return some
 }
 
 // left counts the tasks that have not ended.
