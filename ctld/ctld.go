@@ -104,12 +104,11 @@ type Controller struct {
 	// likewise: jobs' places in the queue, the best of all their partitions
 	places atomic.Pointer[map[model.JobID]int32]
 
-	arrivals   arrivals.Queue             // of nodes that may come (State=FUTURE)
-	rereads    sync.Mutex                 // one reads the configuration files at a time; before defining
-	defining   sync.Mutex                 // definitions of partitions and nodes are changed one after the other
-	explaining sync.Mutex                 // explanations cost as much as a pass: one at a time
-	own        ownRules                   // the planning goroutine refreshes them
-	asked      atomic.Pointer[demand.Mix] // what jobs ask for, as of the last pass; nil: too few have asked
+	arrivals arrivals.Queue             // of nodes that may come (State=FUTURE)
+	rereads  sync.Mutex                 // one reads the configuration files at a time; before defining
+	defining sync.Mutex                 // definitions of partitions and nodes are changed one after the other
+	own      ownRules                   // the planning goroutine refreshes them
+	asked    atomic.Pointer[demand.Mix] // what jobs ask for, as of the last pass; nil: too few have asked
 
 	closeOnce sync.Once
 	closeErr  error

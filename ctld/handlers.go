@@ -24,6 +24,12 @@ func asking(h handler) handler {
 	return h
 }
 
+// waiting marks a handler that waits for files, for names of users, or for its turn.
+func waiting(h handler) handler {
+	h.waits = true
+	return h
+}
+
 // handlers has an entry for each kind of request that the leader answers, but for KindOnce, which holds another kind.
 var handlers = map[uint16]handler{
 	proto.KindPing:       asking(handle((*Controller).ping)),
@@ -48,14 +54,14 @@ var handlers = map[uint16]handler{
 	proto.KindControllers:     handle((*Controller).controllers),
 
 	proto.KindPresent:    handle((*Controller).present),
-	proto.KindCrontab:    handle((*Controller).crontab),
+	proto.KindCrontab:    waiting(handle((*Controller).crontab)),
 	proto.KindSetCrontab: handle((*Controller).setCrontab),
 
 	proto.KindTriggers:      handleParts((*Controller).triggers, endOfTriggers),
 	proto.KindSetTrigger:    handleDone((*Controller).setTrigger),
 	proto.KindClearTriggers: handle((*Controller).clearTriggers),
 
-	proto.KindToken:      handle((*Controller).makeToken),
+	proto.KindToken:      waiting(handle((*Controller).makeToken)),
 	proto.KindEditTokens: handle((*Controller).editTokens),
 
 	proto.KindEditCerts: handle((*Controller).editCerts),
@@ -78,7 +84,7 @@ var handlers = map[uint16]handler{
 	proto.KindMoney:        handleParts((*Controller).money, endOfMoney),
 	proto.KindEditMoney:    handle((*Controller).editMoney),
 	proto.KindPrio:         handleParts((*Controller).prios, endOfPrios),
-	proto.KindWhy:          handle((*Controller).why),
+	proto.KindWhy:          waiting(handler{answer: (*Controller).why}),
 	proto.KindReservations: handle((*Controller).reservations),
 	proto.KindStat:         asking(handle((*Controller).stat)),
 	proto.KindSteps:        asking(handleParts((*Controller).steps, endOfSteps)),
@@ -91,6 +97,7 @@ var handlers = map[uint16]handler{
 type handler struct {
 	parts  bool // the answer is a stream
 	asks   bool // other daemons are asked for it, which takes time and no CPU
+	waits  bool // it waits, and takes a place of the gate by itself where it needs the CPU
 	answer func(c *Controller, ctx context.Context, a *call) (message, error)
 }
 

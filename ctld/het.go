@@ -30,7 +30,7 @@ func (c *Controller) submitHet(ctx context.Context, v *state.View, who *caller,
 		return nil, err
 	}
 	if rq.TestOnly {
-		return c.testHet(v, specs, reply)
+		return c.testHet(ctx, v, specs, reply)
 	}
 	whole := *cmd
 	for _, b := range [...]*model.Blob{&cmd.Script, &cmd.Holder, &cmd.Env} {
@@ -107,11 +107,12 @@ func forComponent(sp *model.Spec) {
 }
 
 // testHet is testOnly for each component: the job starts when the last of them could.
-func (c *Controller) testHet(v *state.View, specs []*model.Spec, reply *proto.SubmitReply) (*proto.SubmitReply, error) {
+func (c *Controller) testHet(ctx context.Context, v *state.View, specs []*model.Spec,
+	reply *proto.SubmitReply) (*proto.SubmitReply, error) {
 	var last *proto.SubmitReply
 	for _, sp := range specs {
 		one := *reply
-		r, err := c.testOnly(v, sp, &one)
+		r, err := c.testOnly(ctx, v, sp, &one)
 		if err != nil {
 			return nil, err
 		}

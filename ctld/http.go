@@ -288,10 +288,12 @@ func (c *Controller) askOwn(ctx context.Context, who *caller, kind uint16, body 
 	if err := c.readers.limits.Pay(ctx, payer, price, c.queryRate()); err != nil {
 		return 0, err
 	}
-	if err := c.readers.gate.Enter(ctx, payer); err != nil {
-		return 0, err
+	if !h.waits {
+		if err := c.readers.gate.Enter(ctx, payer); err != nil {
+			return 0, err
+		}
+		defer c.readers.gate.Leave()
 	}
-	defer c.readers.gate.Leave()
 	age = max(c.factsAge(), time.Millisecond)
 	last, err := c.make(ctx, a, &h)
 	c.readers.limits.Settle(payer, basePrice(kind)+float64((a.bytes+len(last))/rowBytes)-price)

@@ -38,14 +38,17 @@ const (
 // readers is what requests that only read share.
 type readers struct {
 	gate    *share.Gate
+	passes  *share.Gate  // planning passes that users ask for: one at a time
 	records share.Budget // of answers of gdbd's
 	same    share.Group
 	limits  share.Limits
+	keys    chan struct{} // holds one while the tokens' key is read
 }
 
 func newReaders() readers {
 	cpus := runtime.GOMAXPROCS(0)
-	return readers{gate: share.NewGate(max(1, cpus/2)), records: share.Budget{Requests: recordsAtOnce},
+	return readers{gate: share.NewGate(max(1, cpus/2)), passes: share.NewGate(1),
+		keys: make(chan struct{}, 1), records: share.Budget{Requests: recordsAtOnce},
 		same: share.Group{Rest: shareRest}, limits: share.Limits{Total: usersAtOnce * float64(cpus)}}
 }
 
@@ -81,9 +84,11 @@ func (c *Controller) read(ctx context.Context, a *call, kind uint16, h *handler)
 		a.more = send
 		return c.askedRecords(ctx, a, h, payer)
 	}
-	if h.asks {
+	if h.asks || h.waits {
 		a.more = send
-		return final(c.make(ctx, a, h))
+		last, err := c.make(ctx, a, h)
+		a.bytes += len(last)
+		return final(last, err)
 	}
 	sending := time.Duration(0)
 	more := c.gated(ctx, payer, send)

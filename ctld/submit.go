@@ -58,7 +58,7 @@ func (c *Controller) submit(ctx context.Context, who *caller,
 		return nil, err
 	}
 	if rq.TestOnly {
-		return c.testOnly(v, cmd.Spec, reply)
+		return c.testOnly(ctx, v, cmd.Spec, reply)
 	}
 	script, env := cmd.Script, cmd.Env
 	withoutContent(v, cmd)
@@ -474,9 +474,13 @@ func has(list []string, s string) bool {
 // testOnly answers --test-only: where and when the job would start, behind the pending jobs and beside reservations, as
 // gqueue --start would show. If that is not known, it gives the moment at which there would be room if no other job
 // were pending.
-func (c *Controller) testOnly(v *state.View, sp *model.Spec, reply *proto.SubmitReply) (*proto.SubmitReply, error) {
-	c.explaining.Lock()
-	defer c.explaining.Unlock()
+func (c *Controller) testOnly(ctx context.Context, v *state.View, sp *model.Spec,
+	reply *proto.SubmitReply) (*proto.SubmitReply, error) {
+	leave, err := c.passTurn(ctx, payerOf(sp.UID))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	now := c.now()
 	policy, _ := c.policy(v, now, c.own.orderThen, nil)
 	w, alloc := sched.Forecast(v, now, policy, sp, priorityOf(sp))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -174,7 +175,7 @@ func (c *Controller) firstTokenKey(ctx context.Context) error {
 	if have != nil && c.opts.HTTP.JWTKey == "" {
 		return nil
 	}
-	key, err := os.ReadFile(c.tokenPath())
+	key, err := c.readKey(ctx)
 	if n := len(key); err == nil && (n < model.LeastTokenKey || n > model.MostTokenKey) {
 		err = errors.New("it has less than 16 bytes, or too many")
 	}
@@ -199,6 +200,37 @@ func (c *Controller) firstTokenKey(ctx context.Context) error {
 	return err
 }
 
+// keyPatience is for the key's file, which may be on a file system that hangs.
+const keyPatience = 5 * time.Second
+
+// readKey reads the key's file. While a read of it hangs, others wait for that one.
+func (c *Controller) readKey(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, keyPatience,
+		fmt.Errorf("%s was not read within %s: its file system hangs", c.tokenPath(), keyPatience))
+	defer cancel()
+	select {
+	case c.readers.keys <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	type result struct {
+		key []byte
+		err error
+	}
+	read := make(chan result, 1)
+	go func() { // ends with the read
+		defer func() { <-c.readers.keys }()
+		key, err := os.ReadFile(c.tokenPath())
+		read <- result{key, err}
+	}()
+	select {
+	case r := <-read:
+		return r.key, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 // leadTokenKey is the leader's part: there is a key before anybody asks.
 func (c *Controller) leadTokenKey(ctx context.Context) {
 	for err := c.firstTokenKey(ctx); err != nil && ctx.Err() == nil; err = c.firstTokenKey(ctx) {
@@ -217,7 +249,7 @@ func (c *Controller) keepTokenFile(ctx context.Context) {
 			continue
 		}
 		written = key
-		have, err := os.ReadFile(c.tokenPath())
+		have, err := c.readKey(ctx)
 		if err == nil && (bytes.Equal(have, key) || c.opts.HTTP.JWTKey != "") {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"gbatch/internal/hostlist"
@@ -19,10 +20,14 @@ import (
 )
 
 // why explains jobs from a View, while planning goes on. An explanation costs a planning pass, so only one is made at a
-// time.
-func (c *Controller) why(ctx context.Context, who *caller, rq *proto.WhyRequest) (*proto.WhyReply, error) {
+// time, users in turns. Between them, and while nodes are asked, it holds no place of the gate that lists wait at.
+func (c *Controller) why(ctx context.Context, a *call) (message, error) {
+	rq := new(proto.WhyRequest)
+	if err := a.decode(rq); err != nil {
+		return nil, err
+	}
 	v, now := c.machine.View(), c.now()
-	out, err := c.explainAll(v, now, who, rq)
+	out, err := c.explainAll(ctx, v, now, a, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -30,16 +35,50 @@ func (c *Controller) why(ctx context.Context, who *caller, rq *proto.WhyRequest)
 	return out, nil
 }
 
-func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
+// passTurn waits for the turn of one planning pass that a user asks for: the only one at a time, within a place of the
+// gate. Without an error the caller calls leave.
+func (c *Controller) passTurn(ctx context.Context, payer string) (leave func(), err error) {
+	if err := c.readers.passes.Enter(ctx, payer); err != nil {
+		return nil, err
+	}
+	if err := c.readers.gate.Enter(ctx, payer); err != nil {
+		c.readers.passes.Leave()
+		return nil, err
+	}
+	return func() {
+		c.readers.gate.Leave()
+		c.readers.passes.Leave()
+	}, nil
+}
+
+func (c *Controller) explainAll(ctx context.Context, v *state.View, now model.Time, a *call,
 	rq *proto.WhyRequest) (*proto.WhyReply, error) {
-	c.explaining.Lock()
-	defer c.explaining.Unlock()
 	if err := checkRefs(v, rq.Jobs); err != nil {
 		return nil, err
 	}
+	payer, _ := c.payer(a, a.kind)
+	var failed error
+	inTurn := func(do func()) {
+		if failed != nil {
+			return
+		}
+		var leave func()
+		if leave, failed = c.passTurn(ctx, payer); failed != nil {
+			return
+		}
+		defer leave()
+		begun := time.Now()
+		do()
+		a.rows += float64(time.Since(begun) / heldPerRow)
+	}
+	who := a.who
 	sees := c.sees(v, who)
-	policy, _ := c.policy(v, now, c.own.orderThen, nil)
-	past := c.pastOf(v, now)
+	var past *policy.Past
+	var rules sched.Policy
+	inTurn(func() {
+		rules, _ = c.policy(v, now, c.own.orderThen, nil)
+		past = c.pastOf(v, now)
+	})
 	out := &proto.WhyReply{Now: now}
 	seen := map[model.JobID]bool{}
 	explain := func(found []*model.Job, whole bool) {
@@ -54,7 +93,7 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 				continue
 			}
 			seen[j.ID] = true
-			list = append(list, c.explain(v, now, policy, past, j))
+			inTurn(func() { list = append(list, c.explain(v, now, rules, past, j)) })
 		}
 		if whole {
 			list = inOne(list)
@@ -80,7 +119,7 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 		for _, key := range order {
 			explain(arrays[key], true)
 		}
-		return out, nil
+		return out, failed
 	}
 	for _, ref := range rq.Jobs {
 		found := sees.only(resolve(v, ref))
@@ -89,7 +128,7 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *caller,
 		}
 		explain(found, ref.Task == model.NoTask)
 	}
-	return out, nil
+	return out, failed
 }
 
 // explain explains one job, and for a job behind others the priorities of both.
@@ -287,24 +326,49 @@ func (c *Controller) nodeEnding(ctx context.Context, f *findings, v *state.View,
 	}
 }
 
-// saysWaits adds what they wait for to explanations of COMPLETING jobs.
+// saysWaits adds what they wait for to explanations of COMPLETING jobs. The nodes are asked together.
 func (c *Controller) saysWaits(ctx context.Context, v *state.View, now model.Time, list []*model.Explanation) {
-	asked := 0
+	type waiting struct {
+		x     *model.Explanation
+		j     *model.Job
+		nodes []string
+	}
+	var jobs []waiting
+	asks := map[string][]proto.Attempt{} // by node
 	for _, x := range list {
 		j := v.Job(x.Job)
-		if j == nil || j.State != model.Completing || asked >= completingJobs {
+		if j == nil || j.State != model.Completing || len(jobs) >= completingJobs {
 			continue
 		}
-		var words []string
+		w := waiting{x: x, j: j}
 		for _, name := range j.Run.Alloc.NodeNames() {
-			if v.OverdueOn(j.ID, name, now) && len(words) < completingNodes {
-				words = append(words, name+": "+c.askWaits(ctx, name, []proto.Attempt{{Job: j.ID, Attempt: j.Attempt}})[0])
+			if v.OverdueOn(j.ID, name, now) && len(w.nodes) < completingNodes {
+				w.nodes = append(w.nodes, name)
+				asks[name] = append(asks[name], proto.Attempt{Job: j.ID, Attempt: j.Attempt})
 			}
 		}
-		if len(words) > 0 {
-			asked++
-			x.Text += fmt.Sprintf(" It has been COMPLETING for %s and waits for %s.", endingFor(j, now),
-				strings.Join(words, "; "))
+		if len(w.nodes) > 0 {
+			jobs = append(jobs, w)
 		}
+	}
+	said := map[string]map[model.JobID]string{} // by node
+	var all sync.WaitGroup
+	for name, attempts := range asks {
+		of := map[model.JobID]string{}
+		said[name] = of
+		all.Go(func() {
+			for i, text := range c.askWaits(ctx, name, attempts) {
+				of[attempts[i].Job] = text
+			}
+		})
+	}
+	all.Wait()
+	for _, w := range jobs {
+		var words []string
+		for _, name := range w.nodes {
+			words = append(words, name+": "+said[name][w.j.ID])
+		}
+		w.x.Text += fmt.Sprintf(" It has been COMPLETING for %s and waits for %s.", endingFor(w.j, now),
+			strings.Join(words, "; "))
 	}
 }
