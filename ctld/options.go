@@ -68,8 +68,9 @@ const (
 	outboxPace     = 100 * time.Millisecond
 	outboxRetryMin = 200 * time.Millisecond
 	outboxRetryMax = 2 * time.Second
-	reportQueue    = 1024 // messages from nodes that wait for the log
-	reportBatch    = 4096 // reports in one log entry
+	putPatience    = 5 * time.Second // of a Put; then gdbd counts as away
+	reportQueue    = 1024            // messages from nodes that wait for the log
+	reportBatch    = 4096            // reports in one log entry
 	dialTimeout    = 3 * time.Second
 )
 

@@ -125,7 +125,7 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 			continue
 		}
 		begun = time.Now()
-		reply, err := putRecords(ctx, m, put)
+		reply, err := d.watched(func() (proto.PutReply, error) { return putRecords(ctx, m, put) })
 		switch {
 		case !refusedRecords(err):
 			if err != nil {
@@ -137,7 +137,7 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 			continue
 		default:
 			why := err
-			if _, err := putRecords(ctx, m, c.putOf(v)); err != nil {
+			if _, err := d.watched(func() (proto.PutReply, error) { return putRecords(ctx, m, c.putOf(v)) }); err != nil {
 				return err // it is not the record
 			}
 			c.putAside(put.Records[0], why)
@@ -227,6 +227,37 @@ func putRecords(ctx context.Context, m *rpc.Mux, put *proto.Put) (reply proto.Pu
 	return reply, proto.Decode(f.Body, &reply)
 }
 
+// watched waits for the answer to a Put. A gdbd whose disk hangs acknowledges beats all the same, so its connection
+// stays: after putPatience it counts as away until it answers. It gets no second Put meanwhile, which would only wait
+// behind the first.
+func (d *dbd) watched(put func() (proto.PutReply, error)) (proto.PutReply, error) {
+	type result struct {
+		reply proto.PutReply
+		err   error
+	}
+	answered := make(chan result, 1)
+	go func() { // ends with ctx or the connection
+		reply, err := put()
+		answered <- result{reply, err}
+	}()
+	late := time.NewTimer(putPatience)
+	defer late.Stop()
+	select {
+	case r := <-answered:
+		return r.reply, r.err
+	case <-late.C:
+	}
+	was := d.says.Load()
+	d.says.Store(&dbdSays{why: fmt.Errorf("gdbd is connected, and has not answered for %s: its disk or its database hangs",
+		putPatience)})
+	d.up.Store(false)
+	r := <-answered
+	if r.err == nil {
+		d.says.Store(was)
+	}
+	return r.reply, r.err
+}
+
 // standOf asks gdbd for the number of the last record that it has. If it has records that these controllers have not
 // made yet, their state is an old copy: an era begins, so that gdbd takes what follows for what it is, and numbers of
 // jobs that it knows are not given again.
@@ -234,7 +265,7 @@ func (c *Controller) standOf(ctx context.Context, d *dbd, m *rpc.Mux) (uint64, e
 	for {
 		v := c.machine.View()
 		asked := c.putOf(v)
-		reply, err := putRecords(ctx, m, asked)
+		reply, err := d.watched(func() (proto.PutReply, error) { return putRecords(ctx, m, asked) })
 		if err != nil {
 			return 0, err
 		}
