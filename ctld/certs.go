@@ -10,6 +10,7 @@ import (
 	"gbatch/ctld/issue"
 	"gbatch/internal/certs"
 	"gbatch/internal/model"
+	"gbatch/internal/plain"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
@@ -22,10 +23,14 @@ import (
 
 const (
 	maxJoins       = 64               // connections of hosts without a certificate
+	maxJoinsOfHost = 16               // of them, of one
+	joinLife       = time.Minute      // of theirs
 	joinIdle       = 10 * time.Second // of theirs
 	maxJoinBytes   = 16 << 10         // of one request of theirs
 	sweepPace      = time.Hour
 	refusedLogPace = time.Minute
+	joinPause      = time.Second // before a host is told that it gets no certificate
+	maxJoinText    = 64          // of what such a host says of itself, in the log
 )
 
 // issuing is what package issue needs of a controller.
@@ -98,8 +103,12 @@ func (c *Controller) join(ctx context.Context, r *server.Request) {
 		}
 		issued, err := c.issuer.Join(ctx, &rq)
 		if err != nil {
-			c.log.Warn("a host did not get a certificate", "from", r.Remote(), "role", rq.Role, "name", rq.Name, "token", rq.ID,
-				"err", err)
+			said := func(s string) string { return plain.Line(s[:min(len(s), maxJoinText)]) }
+			if host := hostOf(r.Remote()); c.refusals.note("join "+host, time.Now()) {
+				c.log.Warn("a host did not get a certificate", "from", host, "role", said(rq.Role), "name", said(rq.Name),
+					"token", said(rq.ID), "err", err)
+			}
+			pause(ctx, joinPause) // who guesses waits
 		}
 		c.end(r, issued, err)
 	default:
@@ -223,16 +232,21 @@ func (c *Controller) strange(role, name, from string) error {
 		err = c.issuer.MayHave(role, name)
 	}
 	if err != nil {
-		host, _, splitErr := net.SplitHostPort(from)
-		if splitErr != nil {
-			host = from
-		}
+		host := hostOf(from)
 		if c.refusals.note(role+" "+name, time.Now()) {
 			c.log.Warn("a daemon that is not in the configuration was refused", "role", role, "name", name, "from", host, "err",
 				err)
 		}
 	}
 	return err
+}
+
+func hostOf(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return remote
+	}
+	return host
 }
 
 // oncePer remembers what was logged, for a minute.

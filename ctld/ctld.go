@@ -272,7 +272,8 @@ func (c *Controller) Run(parent context.Context) error {
 	})
 	start("joining hosts", func(ctx context.Context) error {
 		return server.Serve(ctx, c.port.Proto(pki.ProtoJoin), c.join, server.Options{Log: c.log, MaxConns: maxJoins,
-			MaxRequest: maxJoinBytes, Idle: joinIdle, Peer: func(net.Conn) (rpc.Peer, error) { return rpc.Peer{}, nil }})
+			MaxConnsPerHost: maxJoinsOfHost, Life: joinLife, MuxRequests: 1, MaxRequest: maxJoinBytes, Idle: joinIdle,
+			Peer: func(net.Conn) (rpc.Peer, error) { return rpc.Peer{}, nil }})
 	})
 	if c.web != nil {
 		start("HTTP", c.web.Run)

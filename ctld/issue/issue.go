@@ -59,22 +59,28 @@ func (s *Issuer) Join(ctx context.Context, rq *proto.Join) (*proto.Issued, error
 	if err != nil {
 		return nil, refuse(proto.CodeBadRequest, "%v", err)
 	}
-	if err := s.MayHave(rq.Role, rq.Name); err != nil {
-		return nil, err
+	// Strangers may ask: nothing is said to them, drawn, signed, asked of others or logged before the token is right.
+	join := &state.Certs{Op: state.CertJoin, IDs: []string{rq.ID}, Hash: certs.Hash(rq.Secret), Key: key,
+		Cert: &model.Cert{Role: rq.Role, Name: rq.Name}}
+	why := s.View().MayJoin(s.Now(), join)
+	if why == state.OK {
+		if err := s.MayHave(rq.Role, rq.Name); err != nil {
+			return nil, err
+		}
+		if join.Cert, err = s.newCert(rq.Role, rq.Name, ""); err != nil {
+			return nil, err
+		}
+		if err := s.canSign(ctx); err != nil {
+			return nil, err // before the token is used
+		}
+		res, err := s.Propose(ctx, join)
+		if err != nil {
+			return nil, err
+		}
+		why = res.Refusal
 	}
-	cert, err := s.newCert(rq.Role, rq.Name, "")
-	if err != nil {
-		return nil, err
-	}
-	if err := s.canSign(ctx); err != nil {
-		return nil, err // before the token is used
-	}
-	res, err := s.Propose(ctx, &state.Certs{Op: state.CertJoin, IDs: []string{rq.ID}, Hash: certs.Hash(rq.Secret),
-		Key: key, Cert: cert})
-	if err != nil {
-		return nil, err
-	}
-	switch res.Refusal {
+	cert := join.Cert
+	switch why {
 	case state.OK:
 	case state.TokenUsed:
 		return nil, refuse(proto.CodeAccess, "token %s was used already, by another host or key; make a new one with "+

@@ -22,6 +22,7 @@ type cluster struct {
 	st     *state.State
 	now    model.Time
 	asked  []string
+	log    int     // entries
 	signer *Issuer // the other controller; nil: it does not answer
 }
 
@@ -34,6 +35,7 @@ func (c *cluster) Voters() []string          { return []string{"c1=c1:6817"} }
 func (c *cluster) Others() []Other           { return []Other{{"c2", "c2:6817"}} }
 
 func (c *cluster) Propose(_ context.Context, b state.Body) (state.Result, error) {
+	c.log++
 	return c.st.Apply(state.Command{At: c.now, Body: b}), nil
 }
 
@@ -105,8 +107,18 @@ func TestToken(t *testing.T) {
 	join := func(id string, secret, request []byte) (*proto.Issued, error) {
 		return s.Join(ctx, &proto.Join{ID: id, Secret: secret, Role: pki.RoleLogin, Name: "l1", Request: request})
 	}
-	_, err := join("t1", []byte("guessed"), first)
-	refused(t, err, "no such token")
+	entries := c.log
+	for range 1000 {
+		_, err := join("t1", []byte("guessed"), first)
+		refused(t, err, "no such token")
+		_, err = join("t0", secret, first)
+		refused(t, err, "no such token")
+	}
+	_, err := s.Join(ctx, &proto.Join{ID: "t1", Role: pki.RoleCtld, Name: "c7", Request: first})
+	refused(t, err, "no such token") // and not whether there is a c7
+	if c.log != entries {
+		t.Errorf("strangers wrote %d entries into the log", c.log-entries)
+	}
 	issued, err := join("t1", secret, first)
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"crypto/subtle"
 	"slices"
 	"strings"
 
@@ -184,25 +185,35 @@ func (c *certs) add(at model.Time, cert *model.Cert) Refusal {
 	return OK
 }
 
-// join uses a token.
-func (c *certs) join(at model.Time, x *Certs) Refusal {
+// mayJoin judges the token of a CertJoin. used reports that its certificate was issued for the same key before: the
+// answer was lost, and the host gets that certificate again.
+func (c *certs) mayJoin(at model.Time, x *Certs) (t *model.CertToken, used bool, why Refusal) {
 	t, ok := c.tokens.Get(x.IDs[0])
 	switch {
-	case !ok || !bytes.Equal(t.Hash, x.Hash) || t.Role != x.Cert.Role || t.Name != x.Cert.Name:
-		return NoSuchToken
+	case !ok || subtle.ConstantTimeCompare(t.Hash, x.Hash) != 1 || t.Role != x.Cert.Role || t.Name != x.Cert.Name:
+		return nil, false, NoSuchToken
 	case t.UsedAt != 0 && bytes.Equal(t.Key, x.Key):
-		return OK // the answer was lost: the same certificate again
+		return t, true, OK
 	case t.UsedAt != 0:
-		return TokenUsed
+		return t, false, TokenUsed
 	case at >= t.Until:
-		return TokenExpired
+		return t, false, TokenExpired
+	}
+	return t, false, OK
+}
+
+// join uses a token.
+func (c *certs) join(at model.Time, x *Certs) Refusal {
+	t, used, why := c.mayJoin(at, x)
+	if why != OK || used {
+		return why
 	}
 	if r := c.add(at, x.Cert); r != OK {
 		return r
 	}
-	used := *t
-	used.UsedAt, used.Key, used.Serial = at, x.Key, x.Cert.Serial
-	c.tokens.Set(t.ID, &used)
+	now := *t
+	now.UsedAt, now.Key, now.Serial = at, x.Key, x.Cert.Serial
+	c.tokens.Set(t.ID, &now)
 	return OK
 }
 
@@ -263,6 +274,12 @@ func validCerts(x *Certs) error {
 func (v *View) CertToken(id string) *model.CertToken {
 	t, _ := v.certs.tokens.Get(id)
 	return t
+}
+
+// MayJoin judges the token of a CertJoin as Apply would: what a stranger guesses costs no entry of the log.
+func (v *View) MayJoin(at model.Time, x *Certs) Refusal {
+	_, _, why := v.certs.mayJoin(at, x)
+	return why
 }
 
 // CertTokens gives all tokens, also those that were used or ended lately.

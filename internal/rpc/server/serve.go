@@ -45,6 +45,7 @@ type Options struct {
 	Peer            func(net.Conn) (rpc.Peer, error) // default UnixPeer; pki.PeerOfConn for TLS
 	MaxConns        int                              // default MaxConns
 	MaxConnsPerUser int                              // default MaxConnsPerUser
+	MaxConnsPerHost int                              // those of one host, where nobody is known; 0: as MaxConns
 	UserConns       float64                          // default UserConns
 	UserBytes       float64                          // default UserBytes
 	MuxRequests     int                              // concurrent requests of one rpc.Mux; default rpc.MuxRequests
@@ -53,6 +54,7 @@ type Options struct {
 	Waits           func(kind uint16) bool           // kinds of which many may wait for long; nil: none
 	Budget          *share.Budget                    // of all the daemon's listeners; default: of this one
 	Idle            time.Duration                    // a connection without requests is closed after it; 0 is never
+	Life            time.Duration                    // any connection is closed after it; 0 is never
 }
 
 func (o Options) withDefaults() Options {
@@ -95,7 +97,7 @@ func Serve(ctx context.Context, ln net.Listener, h Handler, o Options) error {
 	if o.Log == nil || h == nil {
 		return errors.Join(errors.New("rpc server: needs a handler and a log"), ln.Close())
 	}
-	s := &server{h: h, o: o.withDefaults(), ln: ln, users: make(map[uint32]int),
+	s := &server{h: h, o: o.withDefaults(), ln: ln, users: make(map[uint32]int), hosts: make(map[string]int),
 		refusals: make(chan struct{}, maxRefusals),
 		opened:   share.Limits{Total: usersAtOnce, Refuse: true}, sent: share.Limits{Total: usersAtOnce, Refuse: true}}
 	parent := ctx // it ends first: somebody else may close ln for the same reason
@@ -146,19 +148,33 @@ type server struct {
 
 	mu    sync.Mutex
 	conns int            // connections served
+	hosts map[string]int // of them, by host, with MaxConnsPerHost
 	users map[uint32]int // of them, by uid
 	noise noise
 }
 
 // start serves nc on its own goroutine, which ends when ctx does.
 func (s *server) start(ctx context.Context, nc net.Conn) {
+	host := ""
+	if s.o.MaxConnsPerHost > 0 {
+		host = hostOf(nc.RemoteAddr())
+	}
 	s.mu.Lock()
 	full := s.conns >= s.o.MaxConns
-	if !full {
+	many := host != "" && s.hosts[host] >= s.o.MaxConnsPerHost
+	if !full && !many {
 		s.conns++
+		if host != "" {
+			s.hosts[host]++
+		}
 	}
 	s.mu.Unlock()
-	if full {
+	switch {
+	case many:
+		s.refuse(nc, rpc.Errorf(rpc.CodeBusy, "%s has %d connections open to this daemon, as many as one host may; try "+
+			"again in a moment", host, s.o.MaxConnsPerHost))
+		return
+	case full:
 		s.refuse(nc, rpc.Errorf(rpc.CodeBusy, "the daemon is busy: all %d connections are taken; try again in a moment",
 			s.o.MaxConns))
 		return
@@ -169,6 +185,9 @@ func (s *server) start(ctx context.Context, nc net.Conn) {
 			_ = nc.Close() // the server has ended
 			close(closed)
 		})
+		if s.o.Life > 0 {
+			defer time.AfterFunc(s.o.Life, func() { _ = nc.Close() }).Stop()
+		}
 		kept := false
 		defer func() { // also where a handler ends its goroutine
 			if !kept {
@@ -176,6 +195,11 @@ func (s *server) start(ctx context.Context, nc net.Conn) {
 			}
 			s.mu.Lock()
 			s.conns--
+			if host != "" {
+				if s.hosts[host]--; s.hosts[host] == 0 {
+					delete(s.hosts, host)
+				}
+			}
 			s.mu.Unlock()
 			if !stop() {
 				<-closed
@@ -183,6 +207,20 @@ func (s *server) start(ctx context.Context, nc net.Conn) {
 		}()
 		kept = s.serve(ctx, nc)
 	})
+}
+
+// hostOf names the host of an address: of IPv6 the network, all of whose addresses one host may have. "" for a socket's.
+func hostOf(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return ""
+	}
+	const network = 64 // bits
+	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	if prefix, err := ip.Prefix(network); ip.Is6() && err == nil {
+		return prefix.String()
+	}
+	return ip.String()
 }
 
 // serve runs one connection. It reports whether nc has another owner now.

@@ -286,6 +286,52 @@ func TestLimitPerUser(t *testing.T) {
 	}
 }
 
+// TestLimitPerHost: one host can't hold all the connections that strangers may have, nor one for ever.
+func TestLimitPerHost(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serveOn(t, ln, "", echo, Options{MaxConnsPerHost: 2, Life: time.Second,
+		Peer: func(net.Conn) (rpc.Peer, error) { return rpc.Peer{}, nil }})
+	from := func(host string) *rpc.Conn {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+		nc, err := d.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := rpc.Client(nc, rpc.ConnOptions{Name: "server"})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	ask := func(host string) error {
+		_, err := from(host).Call(context.Background(), kindEcho, nil)
+		return err
+	}
+	var e *rpc.Error
+	first := from("127.0.0.1")
+	if _, err := first.Call(context.Background(), kindEcho, nil); err != nil || ask("127.0.0.1") != nil {
+		t.Fatal("the first two are refused:", err)
+	}
+	if err := ask("127.0.0.1"); !errors.As(err, &e) || e.Code != rpc.CodeBusy ||
+		!strings.Contains(e.Text, "127.0.0.1 has 2 connections") {
+		t.Errorf("the third: %v", err)
+	}
+	if err := ask("127.0.0.2"); err != nil {
+		t.Errorf("another host: %v", err)
+	}
+	eventually(t, "they have ended", func() bool {
+		_, err := first.Call(context.Background(), kindEcho, nil)
+		return err != nil && ask("127.0.0.1") == nil
+	})
+	s.stop()
+	for addr, want := range map[string]string{"2001:db8::7": "2001:db8::/64", "::ffff:10.0.0.1": "10.0.0.1"} {
+		if got := hostOf(&net.TCPAddr{IP: net.ParseIP(addr)}); got != want {
+			t.Errorf("the host of %s is %s, not %s", addr, got, want)
+		}
+	}
+}
+
 func TestIdle(t *testing.T) {
 	entered, left := make(chan struct{}), make(chan error, 10)
 	s := startServer(t, func(ctx context.Context, r *Request) {
