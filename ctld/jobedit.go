@@ -18,7 +18,8 @@ import (
 type editing struct {
 	c        *Controller
 	v        *state.View
-	operator bool // an operator asks
+	sees     *sight // of who asks; nil: what it sets is judged as a submission's
+	operator bool   // an operator asks
 	j        *model.Job
 	sp       *model.Spec // the new one
 	out      *state.Edit
@@ -75,8 +76,8 @@ func (c *Controller) edit(v *state.View, who *caller, t model.JobRef, w wanted) 
 	}
 	j := found[0]
 	sp := *j.Spec
-	ed := &editing{c: c, v: v, j: j, sp: &sp, out: &state.Edit{Targets: []model.JobRef{t}, Spec: &sp},
-		all: w.set}
+	ed := &editing{c: c, v: v, sees: c.sees(v, who), j: j, sp: &sp, all: w.set,
+		out: &state.Edit{Targets: []model.JobRef{t}, Spec: &sp}}
 	for i, kv := range w.set {
 		ed.operator = c.operator(who) || w.ranked && i >= w.own
 		if err := ed.set(kv); err != nil {
@@ -339,7 +340,7 @@ func (ed *editing) dependency(kv model.KV) error {
 		return refuse(proto.CodeDependency, "%v", err)
 	}
 	for _, d := range deps {
-		if d.Job != 0 && ed.v.Job(d.Job) == nil && ed.v.Array(d.Job) == nil {
+		if rec := recordIn(ed.v, d.Job); d.Job != 0 && (rec == nil || ed.sees != nil && !ed.sees.job(rec.Spec)) {
 			return refuse(proto.CodeDependency, "job %d is unknown", d.Job)
 		}
 		if d.Job == ed.j.ID || d.Job == ed.j.ArrayID && d.Job != 0 {

@@ -197,6 +197,16 @@ func resolve(v *state.View, ref model.JobRef) []*model.Job {
 	return out
 }
 
+// recordIn gives a job, or of an array whose own record was forgotten one of the others, which says whose it is; nil:
+// there is none.
+func recordIn(v *state.View, id model.JobID) *model.Job {
+	j := v.Job(id)
+	if j == nil && v.Array(id) != nil {
+		v.Tasks(id, func(task *model.Job) bool { j = task; return false })
+	}
+	return j
+}
+
 // picked reports whether a job fits every part of a filter but Jobs.
 func picked(f *proto.JobFilter, j *model.Job) bool {
 	if len(f.Users) > 0 && !hasUID(f.Users, j.Spec.UID) || hasUID(f.NotUsers, j.Spec.UID) {

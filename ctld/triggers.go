@@ -164,10 +164,7 @@ func (c *Controller) checkTrigger(v *state.View, who *caller, t *model.Trigger) 
 		}
 		return c.checkTriggerNodes(v, t)
 	}
-	j := v.Job(t.Job)
-	if j == nil {
-		v.Tasks(t.Job, func(task *model.Job) bool { j = task; return false }) // of an array whose own record has ended
-	}
+	j := recordIn(v, t.Job)
 	sees := c.sees(v, who)
 	switch {
 	case j == nil:

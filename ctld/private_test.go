@@ -1,0 +1,65 @@
+package ctld
+
+import (
+	"context"
+	"testing"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// secretive is ruled with a configuration whose PrivateData hides all. apply applies commands.
+func secretive(t *testing.T) (c *Controller, apply func(at model.Time, b state.Body) state.Result) {
+	t.Helper()
+	c = ruled(t)
+	apply = func(at model.Time, b state.Body) state.Result {
+		t.Helper()
+		data, err := state.Encode(at, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, ok := c.machine.Apply(c.machine.View().LastEntry()+1, [][]byte{data})[0].(state.Result)
+		if !ok || res.Refusal != state.OK {
+			t.Fatalf("%T: %v", b, res.Refusal)
+		}
+		return res
+	}
+	apply(2000, &state.SetConfig{Config: &model.Config{Cluster: "c", Accounts: []string{"conf"},
+		Nodes:      []*model.NodeDef{{Name: "n1", CPUs: 1, MemMiB: 1}},
+		Partitions: []*model.Partition{{Name: "p", Default: true, Nodes: []string{"n1"}}},
+		Params: model.Params{MinJobAgeS: 10, MaxJobs: 100, MaxArray: 100, SlurmUID: systemUID,
+			PrivateData: []string{"accounts", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users"}}}})
+	return c, apply
+}
+
+// TestHiddenArray: an array of which only tasks are left, while its own record was forgotten, is hidden like any job
+// from those who wait for it or would let others wait for it.
+func TestHiddenArray(t *testing.T) {
+	c, apply := secretive(t)
+	id := apply(3000, &state.Submit{Spec: &model.Spec{UID: operUser, User: "oper", Name: "a", Partitions: []string{"p"},
+		MinNodes: 1, MaxNodes: 1, LimitS: 60, Tasklist: model.TaskSet{{Lo: 0, Hi: 1, Step: 1}}}, Priority: 1}).Job
+	apply(4000, &state.Edit{Targets: []model.JobRef{{Job: id, Task: 0}}, Set: []state.Field{state.SetHold},
+		Hold: model.HeldByUser})
+	apply(5000, &state.Stop{Targets: []model.JobRef{{Job: id, Task: 1}}, Event: model.EvCancel})
+	apply(60000, &state.Tick{Limit: 100})
+	v := c.machine.View()
+	if v.Job(id) != nil || v.Array(id) == nil {
+		t.Fatal("the array's own record is still there, or nothing is left of it")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // whoever may wait does so in vain
+	if _, err := c.wait(ctx, at(plainUser), &proto.WaitRequest{Job: id}); codeOf(err) != proto.CodeInvalidJob {
+		t.Errorf("another user waits for it: %v", err)
+	}
+	if _, err := c.wait(ctx, at(operUser), &proto.WaitRequest{Job: id}); codeOf(err) == proto.CodeInvalidJob {
+		t.Errorf("its own user: %v", err)
+	}
+	mine := apply(61000, &state.Submit{Spec: &model.Spec{UID: plainUser, User: "ann", Name: "b", Partitions: []string{"p"},
+		MinNodes: 1, MaxNodes: 1, LimitS: 60}, Priority: 1}).Job
+	_, err := c.edit(c.machine.View(), at(plainUser), model.JobRef{Job: mine, Task: model.NoTask},
+		wanted{set: []model.KV{{Key: "Dependency", Value: "afterany:" + jobName(&model.Job{ID: id})}}})
+	if codeOf(err) != proto.CodeDependency {
+		t.Errorf("another user's job is to wait for it: %v", err)
+	}
+}
