@@ -9,4 +9,8 @@ const (
 	MaxFew  = 4 << 10  // entries of short lists of a job or node: TRES, generic resources, words of a bit set
 	MaxList = 1 << 16  // entries of a list of nodes or of names
 	MaxMany = 1 << 20  // entries of a list of jobs, targets, records or processes
+
+	// MaxRanges bounds the ranges of a TaskSet: tasks that are left of an array as large as MaxArraySize lets it be may
+	// take one for two tasks.
+	MaxRanges = 1 << 21
 )

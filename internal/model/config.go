@@ -752,6 +752,14 @@ func (q QueuePolicy) String() string {
 	return queuePolicies[OrderDefault]
 }
 
+// LimitS gives the time limit that a job gets here, seconds.
+func (p *Partition) LimitS(sp *Spec) int64 {
+	if sp.LimitS != NotSet {
+		return sp.LimitS
+	}
+	return p.TimeS()
+}
+
 // TimeS gives the time limit of jobs that say none: DefaultTime, but no more than MaxTime, which may be lowered below
 // it.
 func (p *Partition) TimeS() int64 {

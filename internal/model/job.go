@@ -121,7 +121,7 @@ func (x *Job) Wire(c *wire.C) {
 	wire.Int(c, &x.ID)
 	wire.Int(c, &x.ArrayID)
 	wire.Int(c, &x.Task)
-	wire.List(c, &x.Tasks, MaxMany)
+	wire.List(c, &x.Tasks, MaxRanges)
 	wire.Int(c, &x.Throttle)
 	wire.Ptr(c, &x.Spec)
 	wire.Int(c, &x.State)

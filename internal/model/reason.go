@@ -293,7 +293,7 @@ func (x *Explanation) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
 	wire.Int(c, &x.ArrayID)
 	wire.Int(c, &x.Task)
-	wire.List(c, &x.Tasks, MaxMany)
+	wire.List(c, &x.Tasks, MaxRanges)
 	wire.Text(c, &x.Name, MaxName)
 	wire.Text(c, &x.User, MaxName)
 	wire.Int(c, &x.State)

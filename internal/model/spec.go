@@ -133,7 +133,7 @@ func (x *Spec) Wire(c *wire.C) {
 	wire.Text(c, &x.DepText, MaxText)
 	wire.List(c, &x.Deps, MaxList)
 	wire.Text(c, &x.ArrayText, MaxText)
-	wire.List(c, &x.Tasklist, MaxMany)
+	wire.List(c, &x.Tasklist, MaxRanges)
 	wire.Int(c, &x.Throttle)
 	wire.Int(c, &x.Umask)
 	wire.Bool(c, &x.Append)
@@ -164,6 +164,18 @@ type Warning struct {
 	BeforeS int64 // seconds before the limit
 	Batch   bool  // only for the batch shell; otherwise only for the steps
 	Yields  bool  // R: it may run on reserved nodes, and gives way to the reservation's jobs; see Spec.YieldsTo
+}
+
+// MaxSignal is the largest number of a signal.
+const MaxSignal = 64
+
+// Check says what is wrong with a warning.
+func (x *Warning) Check() error {
+	if x.Signal < 1 || x.Signal > MaxSignal || x.BeforeS < 0 || x.BeforeS > MaxWarningS {
+		return fmt.Errorf("signal %d, %d seconds before the limit; signals go from 1 to %d, seconds from 0 to %d", x.Signal,
+			x.BeforeS, MaxSignal, MaxWarningS)
+	}
+	return nil
 }
 
 func (x *Warning) Wire(c *wire.C) {

@@ -343,7 +343,7 @@ type JobRef struct {
 func (x *JobRef) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
 	wire.Int(c, &x.Task)
-	wire.List(c, &x.Tasks, MaxMany)
+	wire.List(c, &x.Tasks, MaxRanges)
 	wire.Int(c, &x.Het)
 }
 

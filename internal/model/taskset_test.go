@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"gbatch/internal/wire"
 )
 
 func TestParseTaskSet(t *testing.T) {
@@ -197,6 +199,26 @@ func TestTaskSetValid(t *testing.T) {
 	}
 	if !(TaskSet{{0, 5, 2}, {7, 7, 1}}).Valid() || !(TaskSet)(nil).Valid() {
 		t.Error("a valid set does not count as one")
+	}
+}
+
+// TestMostRanges: what can be left of the largest array is stored and read again, whichever of its tasks have gone.
+func TestMostRanges(t *testing.T) {
+	var left []int32
+	for i := int32(0); i < 4_000_000; i += 5 { // no two of them, nor three, make a range
+		left = append(left, i, i+2)
+	}
+	j := &Job{ID: 1, ArrayID: 1, Tasks: TaskSetOf(left)}
+	data, err := wire.Values(func(c *wire.C) { wire.Struct(c, j) })
+	if err != nil {
+		t.Fatalf("%d ranges: %v", len(j.Tasks), err)
+	}
+	back := new(Job)
+	if _, err := wire.ReadValuesWith(data, wire.AsIs, func(c *wire.C) { wire.Struct(c, back) }); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(back.Tasks, j.Tasks) {
+		t.Error("other tasks are read than were written")
 	}
 }
 

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,5 +188,69 @@ func TestViewFinds(t *testing.T) {
 	v.ReadyAfter("p", v.Job(2), func(j *model.Job) bool { behind = append(behind, j.ID); return len(behind) < 1 })
 	if len(behind) != 1 || behind[0] != 3 {
 		t.Errorf("behind job 2 stand %v", behind)
+	}
+}
+
+// TestTasksInManyRecords: the records of some tasks of an array are found, and divided, as if each task were looked for
+// by itself, however the tasks are spread over records.
+func TestTasksInManyRecords(t *testing.T) {
+	const tasks = 3000
+	st := New()
+	st.Apply(Command{At: epoch, Body: &Submit{Spec: &model.Spec{Name: "a", User: "ann",
+		Tasklist: model.TaskSet{{Lo: 0, Hi: tasks - 1, Step: 1}}}}})
+	edit := func(set model.TaskSet) {
+		st.Apply(Command{At: epoch, Body: &Edit{Targets: []model.JobRef{{Job: 1, Task: model.NoTask, Tasks: set}},
+			Set: []Field{SetPriority}, Priority: uint32(set[0].Lo + 1)}})
+	}
+	for lo := int32(100); lo < 2500; lo += 4 { // groups of two tasks, of which the next one's lie between
+		edit(model.TaskSet{{Lo: lo, Hi: lo + 7, Step: 7}})
+		if lo%20 == 0 {
+			edit(model.TaskSet{{Lo: lo + 1, Hi: lo + 1, Step: 1}})
+		}
+	}
+	for _, set := range []model.TaskSet{{{Lo: 1, Hi: tasks * 2, Step: 3}}, {{Lo: 107, Hi: 107, Step: 1}},
+		{{Lo: 90, Hi: 200, Step: 1}, {Lo: 210, Hi: 2000, Step: 11}}, {{Lo: 0, Hi: tasks - 1, Step: 1}}, {{Lo: 5000, Hi: 5000,
+			Step: 1}}} {
+		ref := model.JobRef{Job: 1, Task: model.NoTask, Tasks: set}
+		var single, shared []model.JobID
+		set.Each(func(task int32) bool {
+			switch j := st.taskRecord(1, task); {
+			case j == nil:
+			case !j.IsArray():
+				single = append(single, j.ID)
+			case !slices.Contains(shared, j.ID):
+				shared = append(shared, j.ID)
+			}
+			return task < tasks
+		})
+		if got, want := st.expand(&ref, false), append(single, shared...); !slices.Equal(got, want) {
+			t.Errorf("%s: records %v, want %v", set, got, want)
+		}
+		edit(set)
+		set.Each(func(task int32) bool {
+			if j := st.taskRecord(1, task); j != nil && j.Priority != uint32(set[0].Lo+1) {
+				t.Errorf("%s: task %d is not changed", set, task)
+			}
+			return task < tasks
+		})
+		if err := st.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestOldRules: what older versions wrote means what it meant to them.
+func TestOldRules(t *testing.T) {
+	for rules, shown := range map[uint8]bool{rulesTold: false, rulesLast: true} {
+		s, j := manyNodes(t, 2)
+		for _, n := range []string{"n1", "n2"} {
+			s.says(j.ID, Ending, n)
+			s.says(j.ID, Ended, n)
+		}
+		s.want("it has ended", s.job(j.ID).State.Finished(), true)
+		s.st.Apply(Command{At: s.now.Add(400), Body: &Stop{Targets: []model.JobRef{{Job: j.ID, Task: model.NoTask}},
+			Event: model.EvRequeue}, rules: rules})
+		s.want("it waits again", s.job(j.ID).State, model.Pending)
+		s.want("with the exit code of its run", s.job(j.ID).Back != nil, shown)
 	}
 }

@@ -56,6 +56,7 @@ type Command struct {
 
 	parts []Command // of a Once
 	rules uint8     // that it was written under
+	read  bool      // from a log; one that is made here, for a simulation, follows today's rules, and tells no trail
 }
 
 // Body is the content of a command: one of the structs below.
@@ -516,7 +517,8 @@ const (
 	rulesPlain uint8 = iota + 1 // texts are plain: wire.Keep
 	rulesTold                   // what happens goes into the audit trail
 	rulesLast                   // a job ends with its last part, a name is free with its last job, sizes are counted,
-	// a notice is a limit that counts without OverTimeLimit
+	// a notice is a limit that counts without OverTimeLimit, a job shows the exit code of the run from which it was put
+	// back, components of heterogeneous jobs come back together, nodes that are being powered up don't join jobs that run
 
 	rulesNow = rulesLast
 )
@@ -573,7 +575,7 @@ func Decode(data []byte) (Command, error) {
 	if err == nil && replaced && rules < rulesPlain {
 		cmd, rules, _, err = read(data, wire.AsIs)
 	}
-	cmd.rules = rules
+	cmd.rules, cmd.read = rules, true
 	if err == nil && rules > rulesNow {
 		return Command{}, fmt.Errorf("command kind %d follows rules %d, which are unknown to this version: the log was "+
 			"written by a newer gbatch", cmd.Kind, rules)

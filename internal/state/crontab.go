@@ -82,7 +82,7 @@ func (s *State) applyCrontab(at model.Time, c *Crontab) Result {
 		}
 	}
 	for i := range c.Jobs {
-		s.settle(s.newJob(at, &c.Jobs[i]), at)
+		s.settle(s.newJob(at, c.Jobs[i].part(), c.Jobs[i].Script.Key, c.Jobs[i].Env.Key), at)
 	}
 	s.wakeAll(at)
 	s.plan()

@@ -47,10 +47,8 @@ func (x *HetPart) Wire(c *wire.C) {
 
 func (s *State) applySubmitHet(at model.Time, c *SubmitHet) Result {
 	s.forgetRequests(at, requestsPerSubmit)
-	if c.RequestID != "" {
-		if old, ok := s.requests.Get(c.RequestID); ok {
-			return Result{Job: old.Job}
-		}
+	if id := s.taken(c.RequestID); id != 0 {
+		return Result{Job: id}
 	}
 	n := len(c.Parts)
 	if !s.roomFor(n) {
@@ -88,15 +86,9 @@ func (s *State) applySubmitHet(at model.Time, c *SubmitHet) Result {
 		}
 	}
 	first := s.nextID
-	s.nextID += model.JobID(n)
-	s.outcomes.Submitted += int64(n)
 	for i := range c.Parts {
-		p := &c.Parts[i]
-		p.Spec.Script, p.Spec.Env = kept[2*i], kept[2*i+1]
-		s.internSpec(p.Spec)
-		j := &model.Job{ID: first + model.JobID(i), Task: model.NoTask, Spec: p.Spec, State: model.Pending, Hold: p.Hold,
-			Priority: p.Priority, Direct: p.Spec.PrioReq != 0, Submit: at, Begin: p.Spec.Begin, Attempt: 1, Deps: p.Spec.Deps,
-			Het: &model.Het{ID: first, Offset: int32(i), Size: int32(n)}, WCKeyID: s.noteWCKey(p.Spec)}
+		j := s.newJob(at, &c.Parts[i], kept[2*i], kept[2*i+1])
+		j.Het = &model.Het{ID: first, Offset: int32(i), Size: int32(n)}
 		s.judge(j, at)
 		s.put(j)
 		s.record(j)

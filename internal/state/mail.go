@@ -95,7 +95,8 @@ func (s *State) mailRequeue(j *model.Job, at model.Time) { s.mail(model.MailRequ
 // mailBack queues the mail that a run of j has ended and j goes back to the queue. Of one that goes back for its exit
 // code, the user is told the failure, as in Slurm.
 func (s *State) mailBack(j *model.Job, at model.Time) {
-	if j.State != model.Requeued || j.Run == nil || j.Run.Stop != model.NoStop || j.End.Exit.Code == 0 {
+	if s.now.rules < rulesLast || j.State != model.Requeued || j.Run == nil || j.Run.Stop != model.NoStop ||
+		j.End.Exit.Code == 0 {
 		s.mailRequeue(j, at)
 		return
 	}

@@ -110,10 +110,12 @@ func (s *State) power(at model.Time, c *Powers, name string, old *model.Node) Re
 		}
 		s.notUp(&n, span.UpS, at)
 		back, ok := s.nodes.Get(name)
-		if !ok {
+		if !ok && s.now.rules >= rulesLast {
 			return OK // it has left the configuration, and that was its last job
 		}
-		n = *back // its jobs have gone
+		if ok {
+			n = *back // its jobs have gone
+		}
 		force := p.Want == model.PowerDownForce
 		step(model.PoweredDown)
 		p.Want, p.By, p.Fail = model.PowerAsIs, "", true
@@ -126,7 +128,8 @@ func (s *State) power(at model.Time, c *Powers, name string, old *model.Node) Re
 			return NotPending
 		}
 		p.Fail = false
-		if n.Def.Cloud && s.cfg.Params.Power.IdleAfter && p.Step == model.PoweredDown && len(n.Jobs) == 0 {
+		free := p.Step == model.PoweredDown && len(n.Jobs) == 0 || s.now.rules < rulesLast
+		if n.Def.Cloud && s.cfg.Params.Power.IdleAfter && free {
 			// What is left of it is removed, and it can be tried again. If a job wants it by now, that is the next try.
 			step(model.PoweringDown)
 			s.putOff(&n, p.Want)
@@ -171,10 +174,12 @@ func (s *State) askPower(at model.Time, c *Powers, name string, old *model.Node)
 		if len(n.Jobs) > 0 {
 			s.notUp(&n, 0, at)
 			back, ok := s.nodes.Get(name)
-			if !ok {
+			if !ok && s.now.rules >= rulesLast {
 				return OK // as in power
 			}
-			n = *back
+			if ok {
+				n = *back
+			}
 		}
 		if len(n.Jobs) > 0 {
 			return JobsActive

@@ -467,7 +467,7 @@ func (s *State) rushed(j *model.Job, at model.Time, hold model.HoldKind) *model.
 			kept = append(kept, na)
 		}
 	}
-	if len(kept) > 0 && wait > 0 {
+	if len(kept) > 0 && wait > 0 && (j.Het == nil || s.now.rules >= rulesLast) {
 		n.Claim = &model.Claim{Partition: j.Run.Partition, Alloc: &model.Alloc{Nodes: kept}}
 	}
 	return &n
@@ -475,7 +475,7 @@ func (s *State) rushed(j *model.Job, at model.Time, hold model.HoldKind) *model.
 
 // rushWith gives the Rush of another component of j's job, with which j was put back into the queue; nil: it was not.
 func (s *State) rushWith(j *model.Job) (rush *model.Rush) {
-	if j.Het == nil || j.Run.Stop != model.StopRequeue {
+	if j.Het == nil || j.Run.Stop != model.StopRequeue || s.now.rules < rulesLast {
 		return nil
 	}
 	s.others(j, func(o *model.Job) {

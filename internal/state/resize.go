@@ -260,7 +260,8 @@ func (s *State) growMore(at model.Time, c *model.Growth) {
 		more := c.Parts[at : at+stride]
 		if slices.ContainsFunc(more, func(na model.NodeAlloc) bool {
 			n, ok := s.nodes.Get(na.Node)
-			return !ok || n.Rises() || j.Run.Part(na.Node) != nil // a job that runs waits for no node to come up
+			rises := ok && n.Rises() && s.now.rules >= rulesLast // a job that runs waits for no node to come up
+			return !ok || rises || j.Run.Part(na.Node) != nil
 		}) {
 			continue
 		}

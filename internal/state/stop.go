@@ -1,6 +1,9 @@
 package state
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/tidwall/btree"
 
 	"gbatch/internal/model"
@@ -34,32 +37,64 @@ func (s *State) expand(t *model.JobRef, split bool) []model.JobID {
 		tasks = model.TaskSet{{Lo: t.Task, Hi: t.Task, Step: 1}}
 	}
 	var out []model.JobID
-	var sharers []*model.Job            // records of several tasks, in order of appearance
-	wanted := map[model.JobID][]int32{} // the wanted tasks of each
 	tasks.Each(func(task int32) bool {
-		j := s.taskRecord(t.Job, task)
-		switch {
-		case j == nil:
-		case !j.IsArray():
-			out = append(out, j.ID)
-		default:
-			if wanted[j.ID] == nil {
-				sharers = append(sharers, j)
-			}
-			wanted[j.ID] = append(wanted[j.ID], task)
+		if id, ok := s.elems.Get(elemKey(t.Job, task)); ok {
+			out = append(out, id)
 		}
 		return task < a.Max
 	})
-	for _, j := range sharers {
-		if !split || j.State != model.Pending || len(wanted[j.ID]) == j.Tasks.Count() {
-			out = append(out, j.ID)
+	for _, sh := range s.sharers(t.Job, tasks, a.Max) {
+		if !split || sh.j.State != model.Pending || len(sh.wanted) == sh.j.Tasks.Count() {
+			out = append(out, sh.j.ID)
 			continue
 		}
-		group := s.split(j, model.TaskSetOf(wanted[j.ID]))
+		group := s.split(sh.j, model.TaskSetOf(sh.wanted))
 		s.put(group)
 		s.record(group)
 		out = append(out, group.ID)
 	}
+	return out
+}
+
+// sharer is a record of several tasks of an array, and those of them that are wanted, in order.
+type sharer struct {
+	j      *model.Job
+	wanted []int32
+}
+
+// sharers gives the records of several tasks that have some of these tasks, up to the array's last one, in order of the
+// first of them. There may be as many as half of the tasks: the work grows with their tasks, not with their product.
+func (s *State) sharers(array model.JobID, tasks model.TaskSet, last int32) (out []sharer) {
+	asked := tasks.Count()
+	add := func(j *model.Job) {
+		few, many := tasks, j.Tasks
+		if asked > j.Tasks.Count() {
+			few, many = j.Tasks, tasks
+		}
+		var wanted []int32
+		few.Each(func(task int32) bool {
+			if many.Has(task) {
+				wanted = append(wanted, task)
+			}
+			return task < last
+		})
+		if len(wanted) > 0 {
+			out = append(out, sharer{j, wanted})
+		}
+	}
+	if j, ok := s.jobs.Get(array); ok && j.ArrayID == array && j.IsArray() {
+		add(j)
+	}
+	s.groups.Ascend(groupKey(array, 0), func(k uint64, id model.JobID) bool {
+		if model.JobID(k>>32) != array {
+			return false
+		}
+		if j, ok := s.jobs.Get(id); ok {
+			add(j)
+		}
+		return true
+	})
+	slices.SortFunc(out, func(a, b sharer) int { return cmp.Compare(a.wanted[0], b.wanted[0]) })
 	return out
 }
 
@@ -162,7 +197,10 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 		}
 		s.mailRequeue(j, at)
 		n := *j
-		n.Special, n.Back = c.Special && c.Hold, codes(&j.End.Exit)
+		n.Special = c.Special && c.Hold
+		if s.now.rules >= rulesLast {
+			n.Back = codes(&j.End.Exit)
+		}
 		s.requeued(&n, at, hold)
 	case next == model.Cancelled:
 		reason := model.ReasonNone

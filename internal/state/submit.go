@@ -10,10 +10,8 @@ import (
 
 func (s *State) applySubmit(at model.Time, c *Submit) Result {
 	s.forgetRequests(at, requestsPerSubmit)
-	if c.RequestID != "" {
-		if old, ok := s.requests.Get(c.RequestID); ok {
-			return Result{Job: old.Job}
-		}
+	if id := s.taken(c.RequestID); id != 0 {
+		return Result{Job: id}
 	}
 	if !s.roomFor(1) {
 		return Result{Refusal: TooManyJobs}
@@ -32,7 +30,7 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 		s.dropBlob(c.Script.Key)
 		return Result{Refusal: ContentMissing}
 	}
-	j := s.newJob(at, c)
+	j := s.newJob(at, c.part(), c.Script.Key, c.Env.Key)
 	if len(spec.Tasklist) > 0 {
 		j.ArrayID, j.Tasks, j.Throttle = j.ID, spec.Tasklist, spec.Throttle
 		n := int32(spec.Tasklist.Count())
@@ -57,13 +55,15 @@ func alike(a, b *model.Spec) bool {
 	return a.Account == b.Account && a.User == b.User && a.QOS == b.QOS
 }
 
-// newJob gives a submission, whose content is kept, its number.
-func (s *State) newJob(at model.Time, c *Submit) *model.Job {
-	spec := c.Spec
-	spec.Script, spec.Env = c.Script.Key, c.Env.Key
+func (c *Submit) part() *HetPart { return &HetPart{Spec: c.Spec, Priority: c.Priority, Hold: c.Hold} }
+
+// newJob gives a job, or a component of one, whose content is kept, its number.
+func (s *State) newJob(at model.Time, p *HetPart, script, env string) *model.Job {
+	spec := p.Spec
+	spec.Script, spec.Env = script, env
 	s.internSpec(spec)
-	j := &model.Job{ID: s.nextID, Task: model.NoTask, Spec: spec, State: model.Pending, Hold: c.Hold,
-		Priority: c.Priority, Direct: spec.PrioReq != 0, Submit: at, Begin: spec.Begin, Attempt: 1, Deps: spec.Deps,
+	j := &model.Job{ID: s.nextID, Task: model.NoTask, Spec: spec, State: model.Pending, Hold: p.Hold,
+		Priority: p.Priority, Direct: spec.PrioReq != 0, Submit: at, Begin: spec.Begin, Attempt: 1, Deps: spec.Deps,
 		WCKeyID: s.noteWCKey(spec)}
 	s.nextID++
 	s.outcomes.Submitted++
@@ -87,6 +87,15 @@ func (s *State) maySubmit(spec *model.Spec, most int32) Refusal {
 		}
 	}
 	return OK
+}
+
+// taken gives the job that a RequestID has got, or 0.
+func (f *facts) taken(key string) model.JobID {
+	if key == "" {
+		return 0
+	}
+	r, _ := f.requests.Get(key)
+	return r.Job
 }
 
 // noteRequest remembers which job a RequestID has got.

@@ -27,15 +27,13 @@ var noJob = &model.Job{Spec: &model.Spec{}}
 // told is what the command under way says of itself.
 type told struct {
 	at    model.Time
-	rules uint8  // that it was written under
+	rules uint8  // that it follows
+	trail bool   // it was written when there was a trail
 	by    string // who changes nodes; "": gbatch
 	sized bool   // the cluster's size may have changed
 
 	preemptor model.JobID // the job for which others are being preempted
 }
-
-// tells reports whether the command was written when there was a trail.
-func (t *told) tells() bool { return t.rules >= rulesTold }
 
 // Event is one accounting event: a job's record, the end of a step of it, or an entry of the trail.
 type Event struct {
@@ -68,11 +66,16 @@ func (s *State) applyAudits(c *Audits) Result {
 }
 
 // hear notes what a command says of itself.
-func (s *State) hear(c Command) { s.now = told{at: c.At, rules: c.rules} }
+func (s *State) hear(c Command) {
+	s.now = told{at: c.At, rules: c.rules, trail: c.rules >= rulesTold}
+	if c.rules == 0 && !c.read {
+		s.now.rules = rulesNow
+	}
+}
 
 // tell puts an entry into the outbox, and among what has happened.
 func (s *State) tell(a *model.Audit) {
-	if !s.now.tells() {
+	if !s.now.trail {
 		return
 	}
 	a.At = s.now.at
@@ -98,7 +101,7 @@ func down(n *model.Node) (state, why, by string) {
 
 // tellNode tells what has become of a node and its units; old may be nil.
 func (s *State) tellNode(old, n *model.Node) {
-	if !s.now.tells() {
+	if !s.now.trail {
 		return
 	}
 	if old == nil {
@@ -171,7 +174,7 @@ func (s *State) tellUnits(old, n *model.Node) {
 // tellNodeGone tells that a node has left the configuration.
 func (s *State) tellNodeGone(n *model.Node) {
 	s.now.sized = true
-	if is, _, _ := down(n); s.now.tells() && is != "" {
+	if is, _, _ := down(n); s.now.trail && is != "" {
 		s.tell(&model.Audit{Event: trail.NodeUp, What: trail.Node, Name: n.Def.Name, Text: reasonLeft, By: byConfig,
 			Gone: true})
 	}
@@ -179,7 +182,7 @@ func (s *State) tellNodeGone(n *model.Node) {
 
 // tellCapacity tells what the cluster has, if that has changed.
 func (s *State) tellCapacity() {
-	if !s.now.tells() || !s.now.sized {
+	if !s.now.trail || !s.now.sized {
 		return
 	}
 	var sum []model.TRESCount
@@ -224,7 +227,7 @@ func (s *State) putResv(r *model.Reservation) {
 
 // tellResv tells what a reservation is from now on, or that it is gone. One that floats has no time of its own.
 func (s *State) tellResv(r *model.Reservation, gone bool) {
-	if !s.now.tells() {
+	if !s.now.trail {
 		return
 	}
 	a := &model.Audit{Event: trail.Reserved, What: trail.Reservation, Name: r.Name, By: byGbatch, Start: r.Start,
@@ -277,7 +280,7 @@ type Happening struct {
 
 // tellJob notes a change of a job's state, or of its nodes while it runs.
 func (s *State) tellJob(old, j *model.Job) {
-	if !s.now.tells() {
+	if !s.now.trail {
 		return
 	}
 	h := Happening{At: s.now.at, Job: j, Was: old, For: s.now.preemptor}

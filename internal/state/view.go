@@ -386,6 +386,5 @@ func (v *View) Usages(f func(*Usage) bool) {
 
 // Request gives the job of a RequestID, or 0.
 func (v *View) Request(id string) model.JobID {
-	r, _ := v.requests.Get(id)
-	return r.Job
+	return v.taken(id)
 }
