@@ -197,8 +197,14 @@ func (p *Planner) startInTurn(l *lane, it *item) bool {
 	if !p.claimed[e.j.ID] || e.j.Expediting() || e.j.Het != nil || p.atThrottle(e.j) || p.hopeless(it.sh) {
 		return false
 	}
-	if r, _ := p.mayNotRun(it); r != model.ReasonNone || p.backfills() && l.block != nil && !p.within(l, e.j) {
+	if r, _ := p.mayNotRun(it); r != model.ReasonNone {
 		return false
+	}
+	if p.backfills() && l.block != nil {
+		if !p.within(l, e.j) {
+			return false
+		}
+		it.counted = true
 	}
 	p.release(e)
 	if task := firstTask(e.j); p.start(l, it, task) {

@@ -72,23 +72,24 @@ func (p *Planner) recall(l *lane, it *item) bool {
 	if p.calls >= maxPreempts || it.e.claim != nil || p.waitsForNodes(l, it) != "" {
 		return false
 	}
-	key := vainKey{sh: it.sh, qos: it.e.j.Spec.QOS, l: l, account: it.e.j.Spec.Account, leastS: it.leastS()}
-	if p.vainCalls[key] {
+	key := vainKey{sh: it.sh, qos: it.e.j.Spec.QOS, l: l, account: it.e.j.Spec.Account}
+	if p.vainCalls.has(key, it.leastS()) {
+		return false
+	}
+	r := &recaller{robber: p.robberOf(l, it), left: map[model.JobID]int{}, whole: map[segment]bool{},
+		taken: map[owner]map[string]int64{}}
+	if p.looks++; p.looks > maxLooks || r.futileWith(r.lenders, true) {
+		p.vainCalls.note(key, 0, false)
 		return false
 	}
 	p.calls++
-	r := &recaller{robber: p.robberOf(l, it), left: map[model.JobID]int{}, whole: map[segment]bool{},
-		taken: map[owner]map[string]int64{}}
 	alloc, list := r.borrow()
 	if len(list) == 0 {
-		p.vainCalls[key] = true
+		p.vainCalls.note(key, it.leastS(), r.needless)
 		return false
 	}
-	if p.lim != nil && it.limits != nil {
-		all, node := allocTRES(p.v, alloc, it.sh.rq.Certain(), l.part.Name)
-		if why := p.lim.refuses(it.limits, p.lim.vector(all), p.lim.vector(node), it.limitS, alloc); why != model.ReasonNone {
-			return false
-		}
+	if p.claimRefused(l, it, alloc) != model.ReasonNone {
+		return false
 	}
 	if !p.hold(it.e, l, alloc) {
 		return false
@@ -237,6 +238,7 @@ func (r *recaller) borrow() (*model.Alloc, []*outing) {
 			}):
 				continue
 			case fits(without(nil)):
+				r.needless = true
 				return nil, nil
 			case len(all) == 0 || !fits(without(all)):
 				continue
@@ -305,7 +307,11 @@ func (r *recaller) borrowMany() (*model.Alloc, []*outing) {
 		return a
 	}
 	idle := slices.IndexFunc(nodes, func(o *outing) bool { return len(o.list) > 0 })
-	if idle < 0 || idle >= sh.rq.MinNodes && lay(nodes[:idle]) != nil {
+	if idle < 0 {
+		r.needless = lay(nodes) != nil
+		return nil, nil
+	}
+	if r.needless = idle >= sh.rq.MinNodes && lay(nodes[:idle]) != nil; r.needless {
 		return nil, nil
 	}
 	chosen := slices.Clone(nodes[:idle])

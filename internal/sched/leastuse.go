@@ -128,7 +128,7 @@ func Alone(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 // limitS gives a job's time limit: its own or the partition's, otherwise what its QOS or association leave it. need
 // gives the least that it uses.
 func (g *limitSet) limitS(sp *model.Spec, part *model.Partition, need func() []int64) int64 {
-	s := LimitS(sp, part)
+	s := part.LimitS(sp)
 	if g == nil || sp.LimitS != model.NotSet || part.DefTimeS != model.NotSet {
 		return s
 	}

@@ -70,7 +70,7 @@ type Planner struct {
 	claimers []*entry             // jobs whose claims this pass has put onto the calendar
 	letGo    []model.JobID        // jobs whose claims this plan ends
 	victims  map[model.JobID]fate // jobs that this plan ends or suspends
-	vain     map[vainKey]bool     // jobs for which this pass found no victims
+	vain     vain                 // jobs for which this pass found no victims
 	tries    int
 	looks    int                   // jobs of which it was asked whether preemption is futile
 	emptiest map[preyKey][]emptied // in this pass
@@ -101,7 +101,7 @@ type Planner struct {
 	growers    []grower                   // the same, in order
 	growersOld bool                       // they are to be made anew
 	asked      map[model.JobID][]string   // nodes for which this plan asks elastic jobs
-	vainCalls  map[vainKey]bool           // jobs for which this pass found no nodes to ask for
+	vainCalls  vain                       // jobs for which this pass found no nodes to ask for
 	calls      int
 	spare      bool   // some elastic job has more than its least
 	spareAt    uint64 // Planner.pass in which spare was found out
@@ -121,8 +121,8 @@ type Planner struct {
 // NewPlanner gives a Planner for the views of one State.
 func NewPlanner() *Planner {
 	return &Planner{running: map[model.JobID]int32{}, kept: map[model.JobID]*booking{}, claimed: map[model.JobID]bool{},
-		vain: map[vainKey]bool{}, emptiest: map[preyKey][]emptied{}, roams: map[string]bool{},
-		elastic: map[model.JobID]*model.Job{}, asked: map[model.JobID][]string{}, vainCalls: map[vainKey]bool{},
+		vain: vain{}, emptiest: map[preyKey][]emptied{}, roams: map[string]bool{},
+		elastic: map[model.JobID]*model.Job{}, asked: map[model.JobID][]string{}, vainCalls: vain{},
 		cursor: cursor{notice: -1}}
 }
 

@@ -3,6 +3,7 @@ package sched
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"gbatch/internal/model"
@@ -12,9 +13,10 @@ import (
 // partition of a lower tier (preempt/partition_prio), or jobs that use what its QOS or account was guaranteed. See
 // https://slurm.schedmd.com/preempt.html and qos.html. victims.go chooses the victims; claims.go keeps what they free.
 
-// maxPreempts bounds the jobs for which one pass looks for victims. After a pass that has found some, another one
-// follows. Jobs that would not fit if all possible victims left don't count (robber.futile), else the same ones would
-// fail in each pass, and nobody behind them could preempt. maxLooks bounds those.
+// maxPreempts bounds the jobs for which one pass looks for victims, and those for which it looks for elastic jobs that
+// give nodes back. After a pass that has found some, another one follows. Jobs that would not fit if all possible
+// victims left don't count (robber.futile), else the same ones would fail in each pass, and nobody behind them could
+// preempt. maxLooks bounds those.
 const (
 	maxPreempts = 16
 	maxLooks    = 1024
@@ -39,6 +41,8 @@ type robber struct {
 	left map[owner]map[string]int64
 
 	asleep map[model.JobID]bool // of the jobs looked at, those that it would suspend
+
+	needless bool // the search has found that it needs none but those who leave already
 }
 
 // mayPreempt reports whether a job may preempt at all.
@@ -74,33 +78,30 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 	if !it.robs || p.tries >= maxPreempts || it.e.claim != nil || p.waitsForNodes(l, it) != "" {
 		return false
 	}
-	key := vainKey{sh: it.sh, qos: it.e.j.Spec.QOS, l: l, leastS: it.leastS()}
+	key := vainKey{sh: it.sh, qos: it.e.j.Spec.QOS, l: l}
 	if p.v.Pledged() {
 		key.account = it.e.j.Spec.Account
 	}
 	if p.cfg.Params.Preempt.Within && !p.numbered(l.part) {
 		key.prio = int64(it.e.j.Priority)
 	}
-	if p.vain[key] {
+	if p.vain.has(key, it.leastS()) {
 		return false
 	}
 	r := p.robberOf(l, it)
 	if p.looks++; p.looks > maxLooks || r.futile() {
-		p.vain[key] = true
+		p.vain.note(key, 0, false)
 		return false
 	}
 	p.tries++
 	alloc, list := r.find()
 	if len(list) == 0 {
-		p.vain[key] = true
+		p.vain.note(key, it.leastS(), r.needless)
 		return false
 	}
-	if p.lim != nil && it.limits != nil {
-		all, node := allocTRES(p.v, alloc, it.sh.rq.Certain(), l.part.Name)
-		if why := p.lim.refuses(it.limits, p.lim.vector(all), p.lim.vector(node), it.limitS, alloc); why != model.ReasonNone {
-			p.because(it.e, why, "")
-			return true
-		}
+	if why := p.claimRefused(l, it, alloc); why != model.ReasonNone {
+		p.because(it.e, why, "")
+		return true
 	}
 	if !p.hold(it.e, l, alloc) {
 		return false
@@ -121,6 +122,15 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 	return true
 }
 
+// claimRefused gives the limit of its account or QOS that a job would break in an allocation that it would claim.
+func (p *Planner) claimRefused(l *lane, it *item, alloc *model.Alloc) model.Reason {
+	if p.lim == nil || it.limits == nil {
+		return model.ReasonNone
+	}
+	all, node := allocTRES(p.v, alloc, it.sh.rq.Certain(), l.part.Name)
+	return p.lim.refuses(it.limits, p.lim.vector(all), p.lim.vector(node), it.limitS, alloc)
+}
+
 func (p *Planner) robberOf(l *lane, it *item) *robber {
 	r := &robber{p: p, it: it, l: l, asleep: map[model.JobID]bool{}, qos: p.v.QOS(it.e.j.Spec.QOS)}
 	for _, r.by = range p.ownersOf(it.e.j.Spec, l.part.Name) {
@@ -137,8 +147,37 @@ type vainKey struct {
 	qos     string
 	account string // where accounts have guarantees
 	l       *lane
-	leastS  int64 // a job that ends before reservations begin may have more room
 	prio    int64 // with WITHIN, where places in the queue don't tell it: the higher one has more victims
+}
+
+// vain has what searches for victims, or for nodes to ask for, found out in vain, for jobs with the same key.
+type vain map[vainKey]*vainTimes
+
+// vainTimes bounds the planned times of jobs that need no search, in seconds. A shorter job has no less room, as it may
+// end before reservations begin.
+type vainTimes struct {
+	fails int64 // from there on none has enough room
+	needs int64 // up to there a job fits without anybody's leaving but those who leave already
+}
+
+// has reports whether a search for a job of this least planned time is known to be in vain.
+func (v vain) has(key vainKey, leastS int64) bool {
+	t := v[key]
+	return t != nil && (leastS >= t.fails || leastS <= t.needs)
+}
+
+// note notes such a search; needless: because nobody else need leave.
+func (v vain) note(key vainKey, leastS int64, needless bool) {
+	t := v[key]
+	if t == nil {
+		t = &vainTimes{fails: math.MaxInt64, needs: -1}
+		v[key] = t
+	}
+	if needless {
+		t.needs = max(t.needs, leastS)
+	} else {
+		t.fails = min(t.fails, leastS)
+	}
 }
 
 // victim is a job that may be ended or suspended for another.

@@ -350,3 +350,20 @@ func TestPreemptionComesToRest(t *testing.T) {
 		t.Errorf("only %d jobs were ended in %d histories", ended, seeds)
 	}
 }
+
+// TestVain: a search in vain answers for longer jobs with the same key, one that found that nobody need leave for
+// shorter ones, and neither for those between.
+func TestVain(t *testing.T) {
+	v, key, other := vain{}, vainKey{qos: "a"}, vainKey{qos: "b"}
+	v.note(key, 600, false)
+	v.note(key, 900, false)
+	v.note(key, 60, true)
+	for leastS, want := range map[int64]bool{1: true, 60: true, 61: false, 599: false, 600: true, 1 << 40: true} {
+		if got := v.has(key, leastS); got != want {
+			t.Errorf("%d s: %v, want %v", leastS, got, want)
+		}
+	}
+	if v.has(other, 600) {
+		t.Error("a job of another key is not looked at")
+	}
+}

@@ -54,6 +54,7 @@ type item struct {
 	refuse   model.Reason
 	limits   *limitSet // nil: none
 	robs     bool      // it may preempt
+	counted  bool      // in this pass, among those that Planner.within allows
 	calls    bool      // it may ask elastic jobs for nodes
 }
 

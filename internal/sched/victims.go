@@ -62,6 +62,7 @@ func (r *robber) find() (*model.Alloc, []*victim) {
 			}
 			c := r.choose(n, func(gone func(model.JobID) bool) bool { return r.place(n, gone) != nil })
 			if c != nil && len(c.list) == 0 {
+				r.needless = true
 				return nil, nil
 			}
 			if c != nil && (best == nil || r.compare(c, best) < 0) {
@@ -126,13 +127,14 @@ func (r *robber) fates(n *node, gone func(model.JobID) bool) func(model.JobID) f
 	}
 }
 
-// preyKey is equal for jobs whose possible victims are the same.
+// preyKey is equal for jobs whose possible victims, or lenders, are the same.
 type preyKey struct {
 	l         *lane
 	qos, resv string
 	by        owner
 	owed      bool
 	prio      int64
+	lenders   bool
 }
 
 // emptied is what a node would have without all possible victims; room is nil if it takes no jobs.
@@ -141,11 +143,14 @@ type emptied struct {
 	have counts
 }
 
-// futile reports whether a job would not fit even if all its possible victims left, and nothing were reserved. The
-// nodes are emptied once for all jobs with the same possible victims.
-func (r *robber) futile() bool {
+// futile reports whether a job would not fit even if all its possible victims left, and nothing were reserved.
+func (r *robber) futile() bool { return r.futileWith(r.on, false) }
+
+// futileWith is futile for those that on gives for a node: victims or lenders. The nodes are emptied once for all jobs
+// with the same ones.
+func (r *robber) futileWith(on func(n *node) []*victim, lenders bool) bool {
 	p, sh := r.p, r.it.sh
-	key := preyKey{l: r.l, qos: r.it.e.j.Spec.QOS, resv: sh.rq.Reservation, by: r.by, owed: r.owed}
+	key := preyKey{l: r.l, qos: r.it.e.j.Spec.QOS, resv: sh.rq.Reservation, by: r.by, owed: r.owed, lenders: lenders}
 	if p.cfg.Params.Preempt.Within {
 		key.prio = int64(r.it.e.j.Priority)
 		if p.numbered(r.l.part) {
@@ -162,7 +167,7 @@ func (r *robber) futile() bool {
 			if n.rec == nil || !n.up() {
 				continue
 			}
-			rm := p.stock.room(n.rec, r.fates(n, without(r.on(n))))
+			rm := p.stock.room(n.rec, r.fates(n, without(on(n))))
 			users := 0
 			if rm.busy {
 				users = 1
@@ -447,7 +452,7 @@ func (r *robber) findMany() (*model.Alloc, []*victim) {
 		return nodes[:k]
 	}()
 	gone = without(nil)
-	if len(idle) >= sh.rq.MinNodes && lay(idle) != nil {
+	if r.needless = len(idle) >= sh.rq.MinNodes && lay(idle) != nil; r.needless {
 		return nil, nil // jobs that are already being ended make enough room
 	}
 	cand := map[model.JobID]*victim{}

@@ -199,7 +199,7 @@ func (p *Planner) consider(l *lane, it *item) {
 		return
 	}
 	if p.backfills() && l.block != nil {
-		if !p.within(l, j) {
+		if !it.counted && !p.within(l, j) {
 			p.behind(l, e)
 			return
 		}

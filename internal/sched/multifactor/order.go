@@ -401,13 +401,10 @@ func (o *Order) sizeOf(j *model.Job, part *model.Partition) jobSize {
 }
 
 func limitS(j *model.Job, p *model.Partition) int64 {
-	switch {
-	case j.Run != nil:
+	if j.Run != nil {
 		return j.Run.LimitS
-	case j.Spec.LimitS != model.NotSet:
-		return j.Spec.LimitS
 	}
-	return p.TimeS()
+	return p.LimitS(j.Spec)
 }
 
 // tres gives a job's part of its partition's amount of one resource, and the resource's weight.
