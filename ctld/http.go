@@ -37,7 +37,7 @@ func (c *Controller) openHTTP() {
 		return
 	}
 	o := rest.Options{Config: c.opts.HTTP, Cluster: &backend{c: c}, Name: c.opts.Name, Log: c.log,
-		Certificate: c.creds.ServerTLS().GetCertificate}
+		Memory: c.readers.memory, Certificate: c.creds.ServerTLS().GetCertificate}
 	if c.opts.HTTP.Metrics != "metrics/none" {
 		o.Metrics = metrics.Handler(c.measured)
 		o.Served = c.waits.Served
@@ -282,7 +282,7 @@ func (c *Controller) askOwn(ctx context.Context, who *caller, kind uint16, body 
 		return 0, err
 	}
 	h := handlers[kind]
-	a := &call{who: who, kind: kind, body: body, more: each,
+	a := &call{who: who, kind: kind, body: body,
 		r: server.Direct(ctx, kind, body, rpc.LocalPeer(rpc.User{UID: who.UID}), c.log, nil)}
 	payer, price := c.payer(a, kind)
 	if err := c.readers.limits.Pay(ctx, payer, price, c.queryRate()); err != nil {
@@ -295,7 +295,9 @@ func (c *Controller) askOwn(ctx context.Context, who *caller, kind uint16, body 
 		defer c.readers.gate.Leave()
 	}
 	age = max(c.factsAge(), time.Millisecond)
+	a.more = c.gated(ctx, payer, each)
 	last, err := c.make(ctx, a, &h)
+	c.readers.gate.Leave()
 	c.readers.limits.Settle(payer, basePrice(kind)+float64((a.bytes+len(last))/rowBytes)-price)
 	if err != nil {
 		return 0, err

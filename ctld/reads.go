@@ -41,15 +41,17 @@ type readers struct {
 	passes  *share.Gate  // planning passes that users ask for: one at a time
 	records share.Budget // of answers of gdbd's
 	same    share.Group
+	memory  *share.Memory // of what is shared, over HTTP too
 	limits  share.Limits
 	keys    chan struct{} // holds one while the tokens' key is read
 }
 
 func newReaders() readers {
 	cpus := runtime.GOMAXPROCS(0)
-	return readers{gate: share.NewGate(max(1, cpus/2)), passes: share.NewGate(1),
-		keys: make(chan struct{}, 1), records: share.Budget{Requests: recordsAtOnce},
-		same: share.Group{Rest: shareRest}, limits: share.Limits{Total: usersAtOnce * float64(cpus)}}
+	memory := new(share.Memory)
+	return readers{gate: share.NewGate(max(1, cpus/2)), passes: share.NewGate(1), keys: make(chan struct{}, 1),
+		records: share.Budget{Requests: recordsAtOnce}, memory: memory,
+		same: share.Group{Rest: shareRest, Memory: memory}, limits: share.Limits{Total: usersAtOnce * float64(cpus)}}
 }
 
 // read answers a request that changes nothing: it waits if its user has asked for too much, and shares the answers of

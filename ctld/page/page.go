@@ -171,7 +171,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.turnAway(err)
 		return
 	}
-	leave, err := p.o.Cluster.Admit(q.ctx, q.who.UID, rest.Claim(r, maxForm))
+	leave, err := p.o.Cluster.Admit(q.ctx, q.who.UID, rest.RoomClaim(r, maxForm))
 	if err != nil {
 		q.failed(err)
 		return

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 
 // accountFacts gives the accounts as they are now.
 func (q *request) accountFacts() (*acctmgr.Facts, error) {
-	return acctmgr.Ask(q.stream, proto.Decode)
+	return acctmgr.Ask(q.together, proto.Decode)
 }
 
 // picked gives the records of "show ENTITY" that a function keeps.
@@ -110,29 +111,20 @@ const (
 	belowToo     = "Include sub acct information"
 )
 
-// within reports whether an account is one of those, or below one of them.
-func within(f *acctmgr.Facts, accounts []string, name string) bool {
-	for n := 0; name != "" && n <= len(f.Accounts); name, n = f.Parent(name), n+1 {
-		if one(accounts, name) {
-			return true
-		}
-	}
-	return false
-}
-
 // assocFilter reads the parameters that select associations.
 func (q *request) assocFilter(f *acctmgr.Facts) func(*model.Association) bool {
 	accounts, users, parts, parents := q.words("account"), q.words("user"), q.words("partition"),
 		q.words("parent_account")
 	ids, qos, clusters, def := q.words("id"), q.words("qos"), q.words("cluster"), q.words("default_qos")
 	defaults, below := q.flag(onlyDefaults), q.flag(belowToo)
+	named := func(account string) bool { return one(accounts, account) }
 	return func(a *model.Association) bool {
 		up := a.Account
 		if a.User == "" {
 			up = f.Parent(a.Account)
 		}
 		switch {
-		case !one(accounts, a.Account) && !(below && within(f, accounts, a.Account)), !one(users, a.User),
+		case !named(a.Account) && !(below && f.Within(a.Account, named)), !one(users, a.User),
 			!one(parts, a.Partition), !one(parents, up), !one(def, a.DefQOS),
 			!one(clusters, f.Cluster), !one(ids, strconv.FormatUint(uint64(a.ID), 10)):
 			return false
@@ -146,7 +138,8 @@ func (q *request) assocFilter(f *acctmgr.Facts) func(*model.Association) bool {
 	}
 }
 
-func (q *request) assocs() (n int, err error) {
+// assocs writes the associations that are asked for, if there are no more than most of them.
+func (q *request) assocs(most int) (n int, err error) {
 	f, err := q.accountFacts()
 	if err != nil {
 		return 0, err
@@ -157,17 +150,19 @@ func (q *request) assocs() (n int, err error) {
 	}
 	keep := q.assocFilter(f)
 	p.Assocs = slices.DeleteFunc(p.Assocs, func(a *model.Association) bool { return !keep(a) })
-	q.write("associations", f, p)
-	return len(p.Assocs), nil
+	if n = len(p.Assocs); n <= most {
+		q.write("associations", f, p)
+	}
+	return n, nil
 }
 
 func listAssociations(q *request) error {
-	_, err := q.assocs()
+	_, err := q.assocs(math.MaxInt)
 	return err
 }
 
 func getAssociation(q *request) error {
-	n, err := q.assocs()
+	n, err := q.assocs(1)
 	switch {
 	case err != nil:
 		return err

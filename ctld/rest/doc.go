@@ -15,9 +15,10 @@
 //	caller.go    who asks: a token, or a process on this host
 //	request.go   one request: its frame, its errors, lists that many share, the bytes of a user
 //	faults.go    Slurm's numbers and names of errors, and HTTP's
-//	rooms.go     paths that other packages answer
+//	rooms.go     paths that other packages answer; /livez, /readyz, /healthz
 //	routes.go operations.go   the table of operations, finding one, and reading its parameters
-//	body.go      reading what clients send
+//	leaving.go   what answers take in memory, and sending them while they are made
+//	body.go object.go   reading what clients send
 //	form.go      JSON or YAML, compressed or not
 //	rowgroups.go rows of a list that were made before
 //
@@ -27,13 +28,11 @@
 //	submit.go submission.go   a job's description becomes gsubmit's options, and they a request
 //	jobedit.go   changes of a job
 //	nodes.go     nodes, partitions, reservations, licenses, shares, diag, ping
-//	changes.go   changes of nodes and reservations, reconfigure
-//	tools.go     making and removing nodes; lists of hosts
+//	changes.go   making, changing and removing nodes and reservations, reconfigure; lists of hosts
 //	records.go   slurmdb's jobs: reading, and their comments
 //	accounts.go  slurmdb's accounts, users, associations, QOS: reading
 //	acctedit.go acctwho.go acctlimits.go   changing them, with gacctmgr's own verbs
 //	spec.go      the OpenAPI specification of what is served
-//	health.go    /livez, /readyz, /healthz
 //
 // # Invariants
 //

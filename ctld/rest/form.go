@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -68,14 +69,34 @@ type piece struct {
 	ends   bool
 }
 
-// parts are the bytes of an answer in pieces that need no copy.
+// parts are the bytes of an answer in pieces that need no copy, as long as none of them have left.
 type parts struct {
-	list []piece
+	list  []piece
+	own   int          // bytes of those that nobody shares
+	start func() error // lets the answer leave; nil: it waits until it is whole
+	to    *leaving     // nil: nothing has left
 }
 
 func (p *parts) Write(b []byte) (int, error) {
-	p.list = append(p.list, piece{b: bytes.Clone(b)})
+	if p.to == nil && p.start != nil && p.own+len(b) > mostWaits {
+		if err := p.start(); err != nil {
+			return 0, err
+		}
+	}
+	if p.to != nil {
+		p.to.add(&piece{b: b})
+		return len(b), p.to.err
+	}
+	p.list, p.own = append(p.list, piece{b: bytes.Clone(b)}), p.own+len(b)
 	return len(b), nil
+}
+
+// bytes gives how many there are.
+func (p *parts) bytes() (n int) {
+	for i := range p.list {
+		n += len(p.list[i].b)
+	}
+	return n
 }
 
 // zipEnd is the size of what stands behind a list that was compressed by itself: its sum and length.
@@ -99,34 +120,36 @@ func (p *parts) shared(list [][]byte, zipped bool) {
 	}
 }
 
-// encode gives the bytes that are sent, and their number, and sets the headers that say what they are.
-func (f form) encode(h http.Header, p *parts) (list [][]byte, total int) {
-	plain, zipped := 0, false
-	for i := range p.list {
-		plain += len(p.list[i].b)
-		zipped = zipped || p.list[i].zipped
-		list = append(list, p.list[i].b)
-	}
+// headers says what is sent.
+func (f form) headers(h http.Header, zipped bool) {
 	h.Set("Vary", "Accept, Accept-Encoding")
 	h.Set("Content-Type", mimeJSON)
-	switch {
-	case f.yaml:
+	if f.yaml {
 		h.Set("Content-Type", mimeYAML)
-		var out bytes.Buffer
-		y := slurmjson.YAML(&out)
-		for _, b := range list {
-			_, _ = y.Write(b) // a buffer takes everything
-		}
-		return [][]byte{out.Bytes()}, out.Len()
-	case zipped, f.gzip && plain >= leastZip:
-		h.Set("Content-Encoding", "gzip")
-		b := zip(p)
-		for _, x := range b {
-			total += len(x)
-		}
-		return b, total
 	}
-	return list, plain
+	if zipped {
+		h.Set("Content-Encoding", "gzip")
+	}
+}
+
+// encode gives the bytes that are sent of a whole answer, and their number, and sets the headers that say what they
+// are.
+func (f form) encode(h http.Header, p *parts) (list [][]byte, total int) {
+	zipped := f.gzip && p.bytes() >= leastZip ||
+		slices.ContainsFunc(p.list, func(x piece) bool { return x.zipped })
+	f.headers(h, zipped)
+	s := f.sink(zipped, func(b []byte) error {
+		if f.yaml {
+			b = bytes.Clone(b)
+		}
+		list, total = append(list, b), total+len(b)
+		return nil
+	})
+	for i := range p.list {
+		_ = s.add(&p.list[i]) // a slice takes everything
+	}
+	_ = s.end() // as above
+	return list, total
 }
 
 // fast are compressors, which are costly to make.
@@ -177,34 +200,75 @@ func (z *zipper) end() error {
 	return z.put(binary.LittleEndian.AppendUint64(b, uint64(z.n)))
 }
 
-// zip makes one stream of an answer's pieces.
-func zip(p *parts) [][]byte {
-	out := [][]byte{{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}} // gzip, deflate, no name, no time, any system
-	var sum uint32
-	var n int64
-	z := newZipper(func(b []byte) error { out = append(out, b); return nil })
-	defer z.free()
-	for i := 0; i < len(p.list); i++ {
-		x := &p.list[i]
-		switch {
-		case x.ends:
-			sum, n = joinSums(sum, x.sum, x.n), n+x.n
-		case x.zipped:
-			out = append(out, x.b)
-		case len(x.b) <= stored: // a compressor that begins anew costs more
-			sum, n = joinSums(sum, crc32.ChecksumIEEE(x.b), int64(len(x.b))), n+int64(len(x.b))
-			head := binary.LittleEndian.AppendUint16([]byte{0}, uint16(len(x.b)))
-			out = append(out, binary.LittleEndian.AppendUint16(head, ^uint16(len(x.b))), x.b)
-		default:
-			z.w.Reset(&z.out) // what comes may stand behind what it does not know
-			z.sum, z.n = 0, 0
-			_, _ = z.Write(x.b) // a slice takes everything
-			sum, n = joinSums(sum, z.sum, z.n), n+z.n
-		}
+// sink makes the bytes that are sent of an answer's pieces.
+type sink struct {
+	put  func([]byte) error
+	yaml io.Writer // nil: JSON
+	z    *zipper   // nil: not compressed
+	sum  uint32    // of all plain bytes
+	n    int64
+	err  error
+}
+
+type passOn func([]byte) error
+
+func (p passOn) Write(b []byte) (int, error) { return len(b), p(b) }
+
+// sink makes what put gets of an answer's pieces. Where it is YAML, what put gets is the sink's own when put returns.
+func (f form) sink(zipped bool, put func([]byte) error) *sink {
+	s := &sink{put: put}
+	switch {
+	case f.yaml:
+		s.yaml = slurmjson.YAML(passOn(put))
+	case zipped:
+		s.z = newZipper(put)
+		s.err = put([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}) // gzip, deflate, no name, no time, any system
 	}
-	end := []byte{1, 0, 0, 0xff, 0xff} // the last block, empty
-	end = binary.LittleEndian.AppendUint32(end, sum)
-	return append(out, binary.LittleEndian.AppendUint32(end, uint32(n)))
+	return s
+}
+
+// add makes the next piece.
+func (s *sink) add(x *piece) error {
+	switch {
+	case s.err != nil:
+	case s.yaml != nil:
+		_, s.err = s.yaml.Write(x.b)
+	case s.z == nil:
+		s.err = s.put(x.b)
+	case x.ends:
+		s.plain(x.sum, x.n)
+	case x.zipped:
+		s.err = s.put(x.b)
+	case len(x.b) <= stored: // a compressor that begins anew costs more
+		s.plain(crc32.ChecksumIEEE(x.b), int64(len(x.b)))
+		head := binary.LittleEndian.AppendUint16([]byte{0}, uint16(len(x.b)))
+		if s.err = s.put(binary.LittleEndian.AppendUint16(head, ^uint16(len(x.b)))); s.err == nil {
+			s.err = s.put(x.b)
+		}
+	default:
+		s.z.w.Reset(&s.z.out) // what comes may stand behind what it does not know
+		s.z.sum, s.z.n = 0, 0
+		_, s.err = s.z.Write(x.b)
+		s.plain(s.z.sum, s.z.n)
+	}
+	return s.err
+}
+
+// plain counts plain bytes.
+func (s *sink) plain(sum uint32, n int64) { s.sum, s.n = joinSums(s.sum, sum, n), s.n+n }
+
+// end makes what stands behind all pieces.
+func (s *sink) end() error {
+	if s.z == nil {
+		return s.err
+	}
+	s.z.free()
+	if s.err == nil {
+		end := []byte{1, 0, 0, 0xff, 0xff} // the last block, empty
+		end = binary.LittleEndian.AppendUint32(end, s.sum)
+		s.err = s.put(binary.LittleEndian.AppendUint32(end, uint32(s.n)))
+	}
+	return s.err
 }
 
 // zeroBits has what each bit of a CRC-32 sum becomes after 8, 16, 32, ... zero bits (polynomials over GF(2)): each

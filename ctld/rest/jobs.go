@@ -154,7 +154,11 @@ func listJobs(q *request) error {
 	if f.Users, err = q.users(q.words("users", "user", "user_name")); err != nil {
 		return err
 	}
-	key := "jobs " + q.query.Encode()
+	words, err := proto.Encode(rq) // not the query's: equal questions are asked in many ways
+	if err != nil {
+		return err
+	}
+	key := "jobs " + string(words)
 	if err := q.tagged(key); err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (q *request) liveSteps(rq *proto.AcctRequest) map[model.JobID][]proto.Runni
 	if q.facts.Leaderless {
 		return out
 	}
-	err := q.stream(proto.KindSteps, &proto.StepsRequest{Filter: proto.JobFilter{Jobs: rq.Jobs, Users: rq.Users,
+	err := q.together(proto.KindSteps, &proto.StepsRequest{Filter: proto.JobFilter{Jobs: rq.Jobs, Users: rq.Users,
 		Names: rq.Names, Partitions: rq.Partitions, Accounts: rq.Accounts, QOS: rq.QOS},
 		Ended: true}, func(part []byte) error {
 		var chunk proto.StepsChunk

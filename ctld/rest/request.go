@@ -42,6 +42,7 @@ type request struct {
 	warnings []warning
 	age      time.Duration
 	same     *share.Answer // holds parts that others share, until the answer is sent
+	held     *held         // memory for what the answer is made of
 	rowSink  rowSink       // of what is shared, while it is made; nil: nothing is
 }
 
@@ -52,12 +53,30 @@ func (q *request) warn(text string) { q.warnings = append(q.warnings, warning{te
 
 // ask makes a request with one answer.
 func (q *request) ask(kind uint16, rq, reply proto.Message) error {
-	return q.stream(kind, rq, func(part []byte) error { return proto.Decode(part, reply) })
+	return q.together(kind, rq, func(part []byte) error { return proto.Decode(part, reply) })
 }
 
-// stream makes a request with an answer in parts.
+// stream makes a request with an answer in parts, of which one is looked at after the other.
 func (q *request) stream(kind uint16, rq proto.Message, each func(part []byte) error) error {
-	age, err := q.s.o.Cluster.Ask(q.ctx, q.who, kind, rq, each)
+	return q.asked(kind, rq, each, false)
+}
+
+// together is stream for an answer whose parts are needed together, until the end.
+func (q *request) together(kind uint16, rq proto.Message, each func(part []byte) error) error {
+	return q.asked(kind, rq, each, true)
+}
+
+func (q *request) asked(kind uint16, rq proto.Message, each func(part []byte) error, keep bool) error {
+	age, err := q.s.o.Cluster.Ask(q.ctx, q.who, kind, rq, func(part []byte) error {
+		need := decodedAs * len(part)
+		if err := q.holds(need); err != nil {
+			return err
+		}
+		if keep {
+			q.held.kept += need
+		}
+		return each(part)
+	})
 	q.age = max(q.age, age)
 	return err
 }
@@ -79,7 +98,8 @@ func (q *request) sharedAt(key string, at any, write func(own *request, j *slurm
 	key = q.s.o.Cluster.Sees(q.who) + " " + key
 	got, err := q.s.same.Get(q.ctx, key, stamp, func(ctx context.Context, put func([]byte) error) (any, error) {
 		own := *q
-		own.ctx, own.facts, own.warnings, own.same = ctx, q.s.o.Cluster.Facts(), nil, nil
+		own.ctx, own.facts, own.warnings, own.same, own.held = ctx, q.s.o.Cluster.Facts(), nil, nil, new(held)
+		defer own.held.free()
 		var to interface {
 			io.Writer
 			rowSink
@@ -154,10 +174,13 @@ func (q *request) send(err error) {
 		}
 	}()
 	status := http.StatusOK
+	if cause := context.Cause(q.ctx); cause != nil && errors.Is(err, context.Canceled) {
+		err = cause
+	}
 	if err != nil {
 		f := asFault(err, q.op.id(q.ver))
 		q.faults, status = append(q.faults, f), f.Status
-		if q.op.Blank != nil { // what the specification requires is there in any case
+		if q.op.Blank != nil && q.out.to == nil { // what the specification requires is there in any case
 			q.out = parts{}
 			q.j = slurmjson.New(&q.out, q.ver)
 			q.j.Open("", '{')
@@ -175,6 +198,13 @@ func (q *request) send(err error) {
 			q.age.Round(time.Second).String() + " ago")
 	}
 	q.tail()
+	if q.out.to == nil && status == http.StatusOK && q.form.yaml && q.out.bytes() > mostWaits { // its copy is its own
+		_ = q.begin() // the end knows
+	}
+	if q.out.to != nil {
+		q.out.to.end(err)
+		return
+	}
 	h := q.w.Header()
 	list, total := q.form.encode(h, &q.out)
 	if err == nil {

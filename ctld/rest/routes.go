@@ -150,6 +150,9 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 	}
 	q := &request{ctx: ctx, s: s, op: found, r: r, w: w, ver: ver, name: name,
 		facts: s.o.Cluster.Facts(), form: formOf(r)}
+	if found.Method == get {
+		q.out.start = q.begin
+	}
 	q.j = slurmjson.New(&q.out, ver)
 	q.j.Open("", '{')
 	who, err := s.caller(ctx, r)
@@ -166,7 +169,8 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 		q.send(err)
 		return
 	}
-	q.who = who
+	q.who, q.held = who, heldOfUser(who.UID)
+	defer q.held.free()
 	leave, err := s.o.Cluster.Admit(ctx, who.UID, Claim(r, maxBody))
 	if err != nil {
 		q.send(err)
@@ -198,6 +202,9 @@ func Claim(r *http.Request, most int64) int {
 	}
 	return int(n)
 }
+
+// RoomClaim is Claim for a request whose answer is made whole before it leaves.
+func RoomClaim(r *http.Request, most int64) int { return max(Claim(r, most), roomBytes) }
 
 // An operation declares each parameter of its query once, and a handler can read no others. What a query has beyond
 // them is told to who asks, and refused where something would change: a filter that is spelled wrong must not select

@@ -85,6 +85,7 @@ type Options struct {
 	Log         *slog.Logger
 	Metrics     http.Handler                         // nil: none are served
 	Served      func(status int, took time.Duration) // is told of each request but streams; may be nil
+	Memory      *share.Memory                        // for what equal requests share; nil: this server's own
 	Rooms       []Room
 	Pages       Pages // nil: none are served
 }
@@ -122,6 +123,7 @@ type Server struct {
 	socket  net.Listener // nil: none
 	same    share.Group
 	flow    *share.Limits // of bytes
+	held    *share.Budget // of what answers are made of
 	rows    *rowsKept
 	open    conns
 	routes  *routes
@@ -133,7 +135,7 @@ type Server struct {
 // New listens. What can't be listened on is an error if nothing is left.
 func New(o *Options) (*Server, error) {
 	s := &Server{o: *o, routes: newRoutes(), begun: time.Now().UnixNano(), rows: newRowsKept(), flow: newFlow(),
-		same: share.Group{Rest: shareRest, Gap: shareGap}}
+		held: newHeld(), same: share.Group{Rest: shareRest, Gap: shareGap, Memory: o.Memory}}
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		ReadHeaderTimeout: headerTime,
@@ -248,14 +250,14 @@ func (s *Server) Close() {
 // serve is the handler of all requests.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
-	defer cancel()
-	out := &answer{ResponseWriter: w, control: http.NewResponseController(w)}
+	ctx, stop, more := timed(r.Context())
+	defer stop(nil)
+	out := &answer{ResponseWriter: w, control: http.NewResponseController(w), stop: stop, more: more}
 	defer func() {
 		if p := recover(); p != nil {
 			s.o.Log.Error("an HTTP request crashed its handler", "path", r.URL.Path, "panic", p, "stack",
 				string(debug.Stack()))
-			if out.status == 0 {
+			if out.cut = out.status != 0; !out.cut {
 				plainText(out, http.StatusInternalServerError, "Internal error; the controller's log says more")
 			}
 		}
@@ -265,6 +267,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		if s.o.Log.Enabled(ctx, slog.LevelDebug) { // most often it is not, and the words cost as much as a ping
 			s.o.Log.Debug("http", "method", r.Method, "path", r.URL.Path, "status", out.status, "bytes", out.bytes,
 				"for", time.Since(begin), "from", r.RemoteAddr)
+		}
+		if out.cut { // its reader must not take it for a whole one
+			_ = out.control.Flush()     // so that its errors are read
+			panic(http.ErrAbortHandler) // ends the connection, or the stream
 		}
 	}()
 	_ = out.control.SetReadDeadline(begin.Add(bodyTime)) // a stream without deadlines has its connection's
@@ -292,6 +298,10 @@ type answer struct {
 	status  int
 	bytes   int64
 	stream  bool // of events: it lasts as long as its client
+	cut     bool // it is not whole
+
+	stop context.CancelCauseFunc // ends the request
+	more func(time.Duration)     // gives it more time from now on
 }
 
 func (a *answer) WriteHeader(status int) {

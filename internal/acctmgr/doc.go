@@ -10,7 +10,7 @@
 //	words.go attr.go      the command line; what can be set, and how it is written
 //	keys.go               the words KEY= of an entity, for completion
 //	picked.go             which records a command means
-//	add.go adduser.go modify.go remove.go wckey.go
+//	add.go adduser.go modify.go where.go remove.go wckey.go
 //	show.go showfields.go tables and their fields
 //	json.go limits.go     the same as JSON, in each version; where its limits stand
 //	flatdump.go flatload.go   the text file of dump and load

@@ -86,15 +86,15 @@ func (f *Facts) depth(account string) int {
 
 // within reports whether an account is the same as another one, or below it.
 func (f *Facts) within(account, above string) bool {
-	for n := 0; account != "" && n <= len(f.Accounts); n++ {
-		if account == above {
+	return f.Within(account, func(name string) bool { return name == above })
+}
+
+// Within reports whether an account, or one above it, is one of those.
+func (f *Facts) Within(account string, is func(name string) bool) bool {
+	for n := 0; account != "" && n <= len(f.Accounts); account, n = f.parent(account), n+1 {
+		if is(account) {
 			return true
 		}
-		a := f.Accounts[account]
-		if a == nil {
-			return false
-		}
-		account = a.Parent
 	}
 	return false
 }

@@ -2,17 +2,20 @@ package share
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Limits of a Group's answers.
 const (
 	MaxAnswer = 64 << 20               // bytes of one answer
-	MaxLive   = 96 << 20               // bytes of all answers that are kept or still being sent
+	MaxLive   = 64 << 20               // bytes of all answers that are kept or still being sent
+	maxTopics = 1024                   // different answers at the same time
 	keepFor   = 500 * time.Millisecond // an answer that is still true is used again for so long
 	idleFor   = 2 * time.Second        // and forgotten after this time
 	// tooMuchFor is how long answers are not shared after one took too much memory.
@@ -60,20 +63,45 @@ type Make func(ctx context.Context, put func(part []byte) error) (stamp any, err
 
 // Group shares answers by key. Rest is how many times as long as an answer took to make the next one with the same key
 // waits: 3 bounds the work to a quarter of one CPU. Gap is the least between the beginnings of two answers with the
-// same key while many ask for it: they are made of newer facts, and for more callers, than one for each. Close ends it.
+// same key while many ask for it: they are made of newer facts, and for more callers, than one for each. Memory is for
+// the answers of all groups that have the same one; nil: this group's own. Close ends it.
 type Group struct {
-	Rest int
-	Gap  time.Duration
+	Rest   int
+	Gap    time.Duration
+	Memory *Memory
 
 	mu     sync.Mutex
 	keys   map[string]*topic
-	live   int // bytes
+	mine   Memory
 	closed bool
 	ctx    context.Context
 	stop   context.CancelFunc
 	own    sync.WaitGroup
 
 	asked, made int64
+}
+
+// Memory counts the bytes of answers that are kept or still being sent.
+type Memory struct{ live atomic.Int64 }
+
+func (m *Memory) full() bool { return m.live.Load() > MaxLive }
+
+// add counts bytes of an answer; false: there is no room.
+func (m *Memory) add(bytes int) bool {
+	if m.live.Add(int64(bytes)) > MaxLive+MaxAnswer {
+		m.free(bytes)
+		return false
+	}
+	return true
+}
+
+func (m *Memory) free(bytes int) { m.live.Add(-int64(bytes)) }
+
+func (g *Group) memory() *Memory {
+	if g.Memory != nil {
+		return g.Memory
+	}
+	return &g.mine
 }
 
 // topic has the answers for one key.
@@ -114,6 +142,10 @@ func (g *Group) Get(ctx context.Context, key string, now any, do Make) (*Answer,
 		g.ctx, g.stop = context.WithCancel(context.Background())
 	}
 	g.asked++
+	if len(key) > sha256.Size { // as long as its asker likes
+		sum := sha256.Sum256([]byte(key))
+		key = string(sum[:])
+	}
 	t := g.keys[key]
 	if t != nil && t.last != nil && now != nil && t.last.stamp == now && time.Since(t.last.made) < keepFor {
 		a := t.last
@@ -121,7 +153,7 @@ func (g *Group) Get(ctx context.Context, key string, now any, do Make) (*Answer,
 		g.mu.Unlock()
 		return a, nil
 	}
-	if g.live > MaxLive || t != nil && time.Since(t.tooMuch) < tooMuchFor {
+	if g.memory().full() || t == nil && len(g.keys) >= maxTopics || t != nil && time.Since(t.tooMuch) < tooMuchFor {
 		g.mu.Unlock()
 		return nil, ErrTooMuch
 	}
@@ -243,12 +275,11 @@ func (g *Group) one(t *topic, r *round) (many bool) {
 		if r.ctx.Err() != nil {
 			return context.Cause(r.ctx)
 		}
-		if a.bytes+len(part) > MaxAnswer || g.live+len(part) > MaxLive+MaxAnswer {
+		if a.bytes+len(part) > MaxAnswer || !g.memory().add(len(part)) {
 			return ErrTooMuch
 		}
 		a.Parts = append(a.Parts, part)
 		a.bytes += len(part)
-		g.live += len(part)
 		return nil
 	})
 	a.Err, a.stamp, a.made = err, stamp, begin
@@ -256,18 +287,18 @@ func (g *Group) one(t *topic, r *round) (many bool) {
 	defer g.mu.Unlock()
 	g.made++
 	if errors.Is(err, ErrTooMuch) {
-		g.live -= a.bytes
+		g.memory().free(a.bytes)
 		a.Parts, a.bytes = nil, 0
 		t.tooMuch = time.Now()
 	}
 	a.users = r.waiting
 	g.forget(t)
-	if _, passing := stamp.(Passing); err == nil && stamp != nil && !passing && g.live <= MaxLive {
+	if _, passing := stamp.(Passing); err == nil && stamp != nil && !passing && !g.memory().full() {
 		t.last = a
 		a.users++
 	}
 	if a.users == 0 {
-		g.live -= a.bytes
+		g.memory().free(a.bytes)
 	}
 	r.answer = a
 	close(r.done)
@@ -294,7 +325,7 @@ func (g *Group) forget(t *topic) {
 
 func (g *Group) drop(a *Answer) {
 	if a.users--; a.users == 0 {
-		g.live -= a.bytes
+		g.memory().free(a.bytes)
 	}
 }
 

@@ -55,8 +55,8 @@ func TestOneAnswerForAll(t *testing.T) {
 		if n := made.Load(); n != 2 {
 			t.Errorf("101 requests took %d answers, want 2", n)
 		}
-		if g.live != 0 {
-			t.Errorf("%d bytes are held by nobody", g.live)
+		if g.mine.live.Load() != 0 {
+			t.Errorf("%d bytes are held by nobody", g.mine.live.Load())
 		}
 	})
 }
@@ -95,8 +95,8 @@ func TestTrueAnswerIsUsedAgain(t *testing.T) {
 		synctest.Wait()
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if len(g.keys) != 0 || g.live != 0 {
-			t.Errorf("%d keys and %d bytes are kept although nobody asks", len(g.keys), g.live)
+		if len(g.keys) != 0 || g.mine.live.Load() != 0 {
+			t.Errorf("%d keys and %d bytes are kept although nobody asks", len(g.keys), g.mine.live.Load())
 		}
 	})
 }
@@ -219,8 +219,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	if _, err := g.Get(context.Background(), "huge", nil, huge); !errors.Is(err, ErrTooMuch) {
 		t.Errorf("an answer of more than MaxAnswer: %v", err)
 	}
-	if g.live != 0 {
-		t.Errorf("%d bytes are held by nobody", g.live)
+	if g.mine.live.Load() != 0 {
+		t.Errorf("%d bytes are held by nobody", g.mine.live.Load())
 	}
 }
 
@@ -243,8 +243,8 @@ func TestLeaver(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		g.Close()
-		if g.live != 0 || len(g.keys) != 0 {
-			t.Errorf("%d bytes and %d keys are left", g.live, len(g.keys))
+		if g.mine.live.Load() != 0 || len(g.keys) != 0 {
+			t.Errorf("%d bytes and %d keys are left", g.mine.live.Load(), len(g.keys))
 		}
 		if _, err := g.Get(context.Background(), "list", nil, nil); err == nil {
 			t.Error("a closed group answers")
