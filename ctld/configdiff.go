@@ -201,8 +201,26 @@ func nodeText(n *model.NodeDef) string {
 	if n.KeptMemMiB > 0 {
 		fmt.Fprintf(&b, " MemSpecLimit=%d", n.KeptMemMiB)
 	}
-	if len(n.Features) > 0 {
-		b.WriteString(" Features=" + strings.Join(n.Features, ","))
+	for _, kv := range [...]struct{ key, value string }{
+		{"NodeAddr", n.Addr}, {"NodeHostname", n.Host}, {"Features", strings.Join(n.Features, ",")},
+		{"AvailableFeatures", strings.Join(n.Available, ",")}, {"CpuBind", n.CPUBind}, {"Topology", n.Topology},
+		{"Reason", n.Reason},
+	} {
+		if kv.value != "" {
+			b.WriteString(" " + kv.key + "=" + kv.value)
+		}
+	}
+	if n.Boards > 1 {
+		fmt.Fprintf(&b, " Boards=%d", n.Boards)
+	}
+	if n.Admin != model.NodeUp {
+		b.WriteString(" State=" + [...]string{"UP", "DRAIN", "DOWN"}[min(n.Admin, model.NodeDown)])
+	}
+	if n.Cloud {
+		b.WriteString(" State=CLOUD")
+	}
+	if n.Virtual {
+		b.WriteString(" (hardware is not checked)")
 	}
 	for _, g := range n.Gres {
 		fmt.Fprintf(&b, " Gres=%s:%d", model.TypedName(g.Name, g.Type), g.Count)

@@ -73,7 +73,9 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 	if rq.DryRun {
 		return reply, nil
 	}
-	if len(reply.Changes) == 0 && reflect.DeepEqual(v.Config().Params, cfg.Params) { // the old one may be incomplete
+	// Other files count as a change even if nothing that is shown differs: their sum is kept, and what an older version
+	// didn't show is taken up.
+	if len(reply.Changes) == 0 && v.Config().Hash == cfg.Hash && reflect.DeepEqual(v.Config().Params, cfg.Params) {
 		reply.Applied = true
 		if v.HasTriggers() { // some may be about that it was read
 			if _, err := c.propose(ctx, &state.Triggers{Op: state.Reconfigured}); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -194,7 +195,16 @@ func readMetrics(c *Config, v string) fault {
 // readAuthAlt reads AuthAltParameters.
 func readAuthAlt(c *Config, v string) fault {
 	h := &c.HTTP
-	for _, item := range splitList(v) {
+	given := splitList(v)
+	named := func(key string) bool {
+		return slices.ContainsFunc(given, func(item string) bool {
+			have, _, _ := strings.Cut(item, "=")
+			return strings.EqualFold(have, key)
+		})
+	}
+	// An identity provider's tokens alone count unless a key for own ones is named.
+	h.NoTokens = named("jwks") && !named("jwt_key")
+	for _, item := range given {
 		key, value, _ := strings.Cut(item, "=")
 		switch strings.ToLower(key) {
 		case "jwt_key":

@@ -24,6 +24,16 @@ func (l *loader) check() {
 			c.Select.Memory, c.Select.Params = false, []string{"NONE"}
 		}
 	}
+	if hasFold(c.Select.Params, "CR_MEMORY") && c.Select.Unit == UnitCore {
+		l.probs.warnf(l.where("SelectTypeParameters"), "write SelectTypeParameters=CR_Core_Memory",
+			"SelectTypeParameters=CR_Memory: CPUs are given out as well, as with CR_Core_Memory")
+	}
+	if limits, given := l.seen["PropagateResourceLimits"]; given {
+		if except, too := l.seen["PropagateResourceLimitsExcept"]; too {
+			l.probs.errorf(except, "keep one of the lines", "PropagateResourceLimitsExcept and PropagateResourceLimits (line %d "+
+				"of %s) exclude each other", limits.line, limits.file)
+		}
+	}
 	if _, said := l.seen["NodeHeartbeatInterval"]; !said { // files of Slurm can't say it
 		c.NodeHeartbeatIntervalS = min(c.NodeHeartbeatIntervalS, max(c.SlurmdTimeoutS/3, 1))
 	}

@@ -191,13 +191,13 @@ func jobSettings() []setting {
 		{name: "Licenses", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.Licenses, f = readLicenses(v); return f },
 			show: func(c *Config) string { return orNull(showLicenses(c.Licenses)) }},
-		memory("DefMemPerCPU", NewJobs, func(c *Config) *int64 { return &c.Mem.DefPerCPUMiB }),
-		memory("DefMemPerNode", NewJobs, func(c *Config) *int64 { return &c.Mem.DefPerNodeMiB }),
-		memory("MaxMemPerCPU", NewJobs, func(c *Config) *int64 { return &c.Mem.MaxPerCPUMiB }),
-		memory("MaxMemPerNode", NewJobs, func(c *Config) *int64 { return &c.Mem.MaxPerNodeMiB }),
-		hidden(number("DefCpuPerGPU", NewJobs, func(c *Config) *int64 { return &c.JobDefaults.DefCPUPerGPU }, 0, 65533)),
-		hidden(memory("DefMemPerGPU", NewJobs, func(c *Config) *int64 { return &c.JobDefaults.DefMemPerGPUMiB })),
-		{name: "JobDefaults", effect: NewJobs,
+		memory("DefMemPerCPU", NextStart, func(c *Config) *int64 { return &c.Mem.DefPerCPUMiB }),
+		memory("DefMemPerNode", NextStart, func(c *Config) *int64 { return &c.Mem.DefPerNodeMiB }),
+		memory("MaxMemPerCPU", NextStart, func(c *Config) *int64 { return &c.Mem.MaxPerCPUMiB }),
+		memory("MaxMemPerNode", NextStart, func(c *Config) *int64 { return &c.Mem.MaxPerNodeMiB }),
+		hidden(number("DefCpuPerGPU", NextStart, func(c *Config) *int64 { return &c.JobDefaults.DefCPUPerGPU }, 0, 65533)),
+		hidden(memory("DefMemPerGPU", NextStart, func(c *Config) *int64 { return &c.JobDefaults.DefMemPerGPUMiB })),
+		{name: "JobDefaults", effect: NextStart,
 			read: func(c *Config, v string) fault { return readJobDefaults(&c.JobDefaults, v) },
 			show: func(c *Config) string { return orNull(c.JobDefaults.String()) }},
 		{name: "PropagateResourceLimits", effect: NextStart,
@@ -262,9 +262,8 @@ func launchParameters() setting {
 	}
 	s := list("LaunchParameters", NextStart, func(c *Config) *[]string { return &c.LaunchParameters }, words...)
 	s.remark = func(_ *Config, v string) (text, hint string) {
-		given, _ := readWords(v, words)
 		for _, w := range launchWords {
-			if slices.Contains(given, w.word) {
+			if strings.EqualFold(v, w.word) {
 				return "LaunchParameters=" + w.word + " has no effect: " + w.text, w.hint
 			}
 		}
@@ -354,7 +353,7 @@ func nodeSettings() []setting {
 				return f
 			},
 			remark: func(_ *Config, v string) (text, hint string) {
-				if !strings.EqualFold(v, "proctrack/cgroup") {
+				if !sameWord(v, "proctrack/cgroup") {
 					return "ProctrackType=" + v + ": processes are tracked by cgroup wherever gnoded may make one",
 						"write ProctrackType=proctrack/cgroup"
 				}
@@ -442,7 +441,7 @@ func taskSettings() []setting {
 				return f
 			},
 			remark: func(_ *Config, v string) (text, hint string) {
-				if strings.EqualFold(v, "task/none") {
+				if sameWord(v, "task/none") {
 					return "TaskPlugin=task/none: jobs are held to their cores, memory and devices all the same, as cgroup.conf says",
 						"set ConstrainCores, ConstrainRAMSpace and ConstrainDevices in cgroup.conf"
 				}

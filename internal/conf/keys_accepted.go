@@ -46,8 +46,6 @@ func otherMeans() []setting {
 			"and SlurmdLogFile",
 			"SlurmctldSyslogDebug", "SlurmdSyslogDebug"),
 		accepted("has no effect: log lines have RFC 3339 times with milliseconds", "LogTimeFormat"),
-		accepted("has no effect: none of its options is known here; they are about Slurm's own daemons, clouds and reboots",
-			"SlurmdParameters"),
 		accepted("has no effect here: group membership is looked up when it is needed", "GroupUpdateForce",
 			"GroupUpdateTime"),
 		accepted("has no effect: gsubmit --get-user-env waits 8 seconds for the login shell; gsubmit "+

@@ -52,8 +52,15 @@ func accountingSettings() []setting {
 				return strings.Join(append([]string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"},
 					c.AccountingStorageTRES...), ",")
 			}},
-		{name: "AccountingStorageEnforce", effect: NewJobs,
+		{name: "AccountingStorageEnforce", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.Enforce, f = readEnforce(v); return f },
+			remark: func(_ *Config, v string) (text, hint string) {
+				if hasFold([]string{"nojobs", "nosteps"}, v) {
+					return "AccountingStorageEnforce=" + v + " has no effect: records of all jobs and steps are kept",
+						"leave it out, and set PurgeJobAfter and PurgeStepAfter to keep them for less time"
+				}
+				return "", ""
+			},
 			show: func(c *Config) string { return c.Enforce.String() }},
 		number("MaxDBDMsgs", AtOnce, func(c *Config) *int64 { return &c.Resend.MaxWaiting }, 0, 10_000_000),
 		number("DbdResendRecords", AtOnce, func(c *Config) *int64 { return &c.Resend.KeepRecords }, 0, 1_000_000),
@@ -69,7 +76,7 @@ func accountingSettings() []setting {
 				return f
 			},
 			remark: func(c *Config, v string) (text, hint string) {
-				if strings.EqualFold(v, "jobacct_gather/none") {
+				if sameWord(v, "jobacct_gather/none") {
 					return "JobAcctGatherType=jobacct_gather/none: CPU time and peak memory are measured all the same, from the " +
 						"job's cgroup", "write jobacct_gather/cgroup"
 				}
@@ -94,6 +101,14 @@ func accountingSettings() []setting {
 					}
 				}
 				return fault{}
+			},
+			remark: func(_ *Config, v string) (text, hint string) {
+				switch kind, _, _ := strings.Cut(strings.ToLower(v), "="); kind {
+				case "energy", "filesystem", "network":
+					return "JobAcctGatherFrequency=" + v + " has no effect: " + kind + " data of nodes aren't gathered",
+						"leave it out"
+				}
+				return "", ""
 			},
 			show: func(c *Config) string { return strconv.FormatInt(c.SampleIntervalS, 10) }},
 	}

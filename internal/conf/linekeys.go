@@ -39,11 +39,24 @@ func keyNames[T any](keys []lineKey[T]) []string {
 func overlay(defaults, line []pair) []pair {
 	out := make([]pair, 0, len(defaults)+len(line))
 	for _, d := range defaults {
-		if !slices.ContainsFunc(line, func(p pair) bool { return strings.EqualFold(p.key, d.key) }) {
+		if !slices.ContainsFunc(line, func(p pair) bool {
+			return strings.EqualFold(p.key, d.key) || excludes(p.key, d.key)
+		}) {
 			out = append(out, d)
 		}
 	}
 	return append(out, line...)
+}
+
+// excludes reports whether a line may have only one of two keys, so that its own replaces a default of the other.
+func excludes(a, b string) bool {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	for _, pair := range [][2]string{{"defmempercpu", "defmempernode"}, {"maxmempercpu", "maxmempernode"}} {
+		if a == pair[0] && b == pair[1] || a == pair[1] && b == pair[0] {
+			return true
+		}
+	}
+	return false
 }
 
 // readKeys reads the keys of a line into the value that the line defines, and returns the keys that were given.

@@ -165,6 +165,12 @@ func (l *loader) readNodeLine(pairs []pair) {
 	n.File, n.Line = head.at.file, head.at.line
 	given := readKeys(l, l.nodeKeys, overlay(l.nodeDefaults, pairs[1:]), &n, keyNode)
 	l.resolveHardware(&n, given, head)
+	for key, why := range map[string]string{"BcastAddr": "files are sent to nodes at NodeAddr",
+		"Port": "gnoded listens on SlurmdPort, and the controllers learn where"} {
+		if given[key] {
+			l.probs.notef(placeOf(pairs, key, head), "remove it", "%s on a NodeName line has no effect: %s", key, why)
+		}
+	}
 	for _, list := range []struct {
 		key  string
 		size int

@@ -116,6 +116,11 @@ func partitionLimits() []lineKey[pd] {
 	names := func(name string, at func(*pd) *[]string) lineKey[pd] {
 		return lineKey[pd]{name: name, read: func(p *pd, v string) fault { *at(p) = readNames(v); return fault{} }}
 	}
+	// QOS are known by names in lower case, as Slurm compares them without case.
+	qosNames := func(name string, at func(*pd) *[]string) lineKey[pd] {
+		return lineKey[pd]{name: name,
+			read: func(p *pd, v string) fault { *at(p) = readNames(strings.ToLower(v)); return fault{} }}
+	}
 	limit := func(name string, at func(*pd) *int64) lineKey[pd] {
 		return lineKey[pd]{name: name, read: func(p *pd, v string) (f fault) { *at(p), f = readLimit(v); return f }}
 	}
@@ -163,15 +168,15 @@ func partitionLimits() []lineKey[pd] {
 		names("AllowAccounts", func(p *pd) *[]string { return &p.AllowAccounts }),
 		names("DenyAccounts", func(p *pd) *[]string { return &p.DenyAccounts }),
 		names("AllowGroups", func(p *pd) *[]string { return &p.AllowGroups }),
-		names("AllowQos", func(p *pd) *[]string { return &p.AllowQOS }),
-		names("DenyQos", func(p *pd) *[]string { return &p.DenyQOS }),
+		qosNames("AllowQos", func(p *pd) *[]string { return &p.AllowQOS }),
+		qosNames("DenyQos", func(p *pd) *[]string { return &p.DenyQOS }),
 		{name: "AllocNodes", read: func(p *pd, v string) (f fault) {
 			if p.AllocNodes = nil; !strings.EqualFold(v, "ALL") {
 				p.AllocNodes, f = readHosts(v)
 			}
 			return f
 		}},
-		{name: "QOS", read: func(p *pd, v string) fault { p.QOS = v; return fault{} }},
+		{name: "QOS", read: func(p *pd, v string) fault { p.QOS = strings.ToLower(v); return fault{} }},
 	}
 }
 
@@ -302,6 +307,10 @@ func (l *loader) remarkPartition(p *PartitionDef, given map[string]bool, line []
 	}
 	if p.AllowQOS != nil && p.DenyQOS != nil {
 		l.probs.warnf(at("DenyQos"), "remove it", "partition %s: DenyQos has no effect beside AllowQos", p.Name)
+	}
+	if given["PreemptMode"] && (p.PreemptMode.Gang || p.PreemptMode.Within) {
+		l.probs.warnf(at("PreemptMode"), "write PreemptMode="+p.PreemptMode.Action+" here, and GANG or WITHIN on a line of "+
+			"their own for the cluster", "partition %s: GANG and WITHIN have no effect on a PartitionName line", p.Name)
 	}
 	if p.DefaultTimeS > p.MaxTimeS {
 		l.probs.errorf(at("DefaultTime"), "write a DefaultTime up to "+walltime.Short(p.MaxTimeS),

@@ -58,16 +58,11 @@ func powerSettings() []setting {
 				c.SlurmctldParameters, c.Power.IdleAfter = v, hasFold(splitList(v), idleOnSuspend)
 				return fault{}
 			},
-			remark: func(_ *Config, v string) (text, hint string) {
-				for _, w := range splitList(v) {
-					if !hasFold([]string{idleOnSuspend, userTriggers, expedites}, w) {
-						return "SlurmctldParameters: only " + idleOnSuspend + " and " + userTriggers + " have an effect here; the " +
-							"others are about Slurm's own daemons", "for rl_enable see QueryRateLimit"
-					}
-				}
-				return "", ""
-			},
-			show: func(c *Config) string { return orNull(c.SlurmctldParameters) }},
+			remark: func(_ *Config, v string) (text, hint string) { return remarkParam("SlurmctldParameters", ctldParams, v) },
+			show:   func(c *Config) string { return orNull(c.SlurmctldParameters) }},
+		{name: "SlurmdParameters", effect: AtOnce,
+			read:   func(*Config, string) fault { return fault{} },
+			remark: func(_ *Config, v string) (text, hint string) { return remarkParam("SlurmdParameters", slurmdParams, v) }},
 	}
 	for _, k := range scaleKeys() {
 		out = append(out, setting{name: k.name, effect: AtOnce,
@@ -214,28 +209,29 @@ func outsideBrackets(v string) []string {
 	return out
 }
 
-// readSpareNodes reads n[1-10]:4,big.
+// readSpareNodes reads n[1-10]:4,big: a count is of the nodes since the last count, and nodes after the last one have
+// none.
 func readSpareNodes(v string) ([]model.PowerSpare, fault) {
 	var out []model.PowerSpare
-	all := model.PowerSpare{} // the nodes without a count
+	var set []string // the nodes since the last count
 	for _, item := range outsideBrackets(v) {
 		expr, count, counted := strings.Cut(item, ":")
 		names, f := readHosts(expr)
 		if f.bad() {
 			return nil, fault{f.why, "n[1-10]:4,big"}
 		}
-		if !counted {
-			all.Nodes = append(all.Nodes, names...)
+		if set = append(set, names...); !counted {
 			continue
 		}
 		n, f := readInt(count, 1, 65533)
 		if f.bad() {
 			return nil, fault{shown(item) + ": " + f.why, "n[1-10]:4,big"}
 		}
-		out = append(out, model.PowerSpare{Nodes: names, Count: int32(n)})
+		out = append(out, model.PowerSpare{Nodes: set, Count: int32(n)})
+		set = nil
 	}
-	if len(all.Nodes) > 0 {
-		out = append(out, all)
+	if len(set) > 0 {
+		out = append(out, model.PowerSpare{Nodes: set})
 	}
 	if len(out) > model.MaxFew {
 		return nil, fault{fmt.Sprintf("more than %d sets of nodes", model.MaxFew), "fewer of them"}

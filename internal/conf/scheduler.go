@@ -187,7 +187,8 @@ func schedParams() []schedParam {
 				"is not supported: jobs on one CPU are placed by Weight as all others are; a partition of their own on the last "+
 					"nodes keeps the others whole"
 		case "spec_cores_first":
-			out[i].lost, out[i].note = true, "is not supported: there are no specialized cores"
+			out[i].lost, out[i].note = true,
+				"is not supported: a node's specialized cores are its last ones; name others with CpuSpecList"
 		}
 	}
 	inert := func(lost bool, note string, names ...string) {
@@ -255,6 +256,14 @@ func (l *loader) checkScheduler() {
 		l.probs.notef(l.where("SchedulerParameters"), "write bf_max_job_part",
 			"SchedulerParameters: partition_job_depth acts with SchedulerType=sched/builtin only: with backfill, starting "+
 				"from the head and backfilling are one pass, which bf_max_job_part bounds for each partition")
+	}
+	for _, need := range []struct{ word, with string }{{"batch_sched_delay", "defer"},
+		{"bf_max_job_array_resv", "bf_max_job_test"}} {
+		_, given := l.cfg.Scheduler.Param(need.word)
+		if _, has := l.cfg.Scheduler.Param(need.with); given && !has && (need.with != "defer" || !l.cfg.Scheduler.Defer) {
+			l.probs.notef(l.where("SchedulerParameters"), "add "+need.with+", or leave it out",
+				"SchedulerParameters: %s has no effect without %s", need.word, need.with)
+		}
 	}
 }
 

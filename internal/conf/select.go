@@ -49,7 +49,7 @@ func readSelectType(c *Config, v string) fault {
 }
 
 func remarkSelectType(_ *Config, v string) (text, hint string) {
-	if strings.EqualFold(v, "select/cons_res") {
+	if sameWord(v, "select/cons_res") {
 		return "SelectType=select/cons_res is taken as select/cons_tres, which replaced it",
 			"write SelectType=select/cons_tres"
 	}
@@ -138,6 +138,13 @@ func remarkSelectParams(_ *Config, v string) (text, hint string) {
 			return w + " belongs to Cray systems and has no meaning here", "remove it"
 		case "LL_SHARED_GRES", "MULTIPLE_SHARING_GRES_PJ", "ONE_TASK_PER_SHARING_GRES":
 			return w + " has no effect here: shares of a GPU are always packed on one GPU per job", "remove it"
+		case "CR_ONE_TASK_PER_CORE":
+			return w + " has no effect: tasks get CPUs one by one", "submit jobs with --ntasks-per-core=1, or set " +
+				"SBATCH_NTASKS_PER_CORE by a JobSubmitProgram"
+		case "CR_PACK_NODES":
+			return w + " has no effect: tasks are spread over the nodes of a job", "submit jobs with --distribution=*:*:*,Pack"
+		case "ENFORCE_BINDING_GRES":
+			return w + " has no effect: the CPUs near a GPU are preferred", "submit jobs with --gres-flags=enforce-binding"
 		}
 	}
 	return "", ""

@@ -61,7 +61,7 @@ type setting struct {
 	many bool
 	// read stores the value; a key that is only accepted has none.
 	read func(c *Config, v string) fault
-	// remark returns a remark about a value that was read.
+	// remark returns a remark about a value that was read: of a list, about each of its words.
 	remark func(c *Config, v string) (text, hint string)
 	// show gives the value in effect as scontrol shows it; nil: not shown.
 	show func(c *Config) string
@@ -76,11 +76,12 @@ func text(name string, e Effect, at func(*Config) *string) setting {
 	}
 }
 
-// absPath is a path that must be absolute; an empty one says nothing.
+// absPath is a path that must be absolute; an empty one is the default, whatever lines above say.
 func absPath(name string, e Effect, at func(*Config) *string) setting {
 	s := text(name, e, at)
 	s.read = func(c *Config, v string) fault {
 		if v == "" {
+			*at(c) = *at(defaults())
 			return fault{}
 		}
 		if !strings.HasPrefix(v, "/") {
@@ -274,8 +275,10 @@ func (l *loader) apply(p pair) {
 		return
 	}
 	if s.remark != nil {
-		if text, hint := s.remark(l.cfg, p.value); text != "" {
-			l.probs.notef(p.at, hint, "%s", text)
+		for _, word := range splitList(p.value) {
+			if text, hint := s.remark(l.cfg, word); text != "" {
+				l.probs.notef(p.at, hint, "%s", text)
+			}
 		}
 	}
 	if s.status == Unused && (s.show == nil && !asksNothing(p.value) || s.show != nil &&

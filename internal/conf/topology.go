@@ -54,8 +54,7 @@ func readTopologyPlugin(c *Config, v string) fault {
 }
 
 func remarkTopologyPlugin(_ *Config, v string) (text, hint string) {
-	switch strings.ToLower(v) {
-	case "topology/3d_torus", "topology/hypercube":
+	if hasFold([]string{"topology/3d_torus", "topology/hypercube"}, v) {
 		return "TopologyPlugin=" + v + " has no effect: all nodes are treated alike",
 			"write TopologyPlugin=topology/tree with SwitchName lines, or topology/flat"
 	}
