@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -134,7 +135,8 @@ func (o *ownRules) orderThen(v *state.View, now model.Time) (sched.Order, sched.
 
 // says tells in a sentence what these rules do to a pending job: how it stands among the jobs that are out of patience,
 // and what its place depends on otherwise. predict gives its planned time.
-func (o *ownRules) says(v *state.View, now model.Time, j *model.Job, predict sched.Predict) string {
+func (o *ownRules) says(sees *sight, now model.Time, j *model.Job, predict sched.Predict) string {
+	v := sees.v
 	if len(j.Spec.Partitions) == 0 || v.Partition(j.Spec.Partitions[0]) == nil {
 		return ""
 	}
@@ -159,21 +161,24 @@ func (o *ownRules) says(v *state.View, now model.Time, j *model.Job, predict sch
 		walltime.Limit(planned(predict, j, part, now)))
 	text += ", and its size (gbatch-scheduling(7))."
 	if len(list) > 0 {
-		text += " " + goFirst(v, list, part.Name)
+		text += " " + goFirst(sees, list, part.Name)
 	}
 	return text
 }
 
 // goFirst names the jobs that are out of patience; those that have ended or started meanwhile by their number.
-func goFirst(v *state.View, list []model.JobID, part string) string {
-	name := fmt.Sprint(list[0])
-	if j := v.Job(list[0]); j != nil {
-		name = jobName(j)
+func goFirst(sees *sight, list []model.JobID, part string) string {
+	name := fmt.Sprint("job ", list[0])
+	switch j := sees.v.Job(list[0]); {
+	case j != nil && sees.job(j.Spec):
+		name = "job " + jobName(j)
+	case sees.hides("jobs"):
+		name = "another user's job"
 	}
 	if len(list) == 1 {
-		return fmt.Sprintf("Job %s is out of patience and goes first in partition %s.", name, part)
+		return fmt.Sprintf("%s is out of patience and goes first in partition %s.", strings.ToUpper(name[:1])+name[1:], part)
 	}
-	return fmt.Sprintf("%d jobs of partition %s are out of patience and go first, job %s before the others.", len(list),
+	return fmt.Sprintf("%d jobs of partition %s are out of patience and go first, %s before the others.", len(list),
 		part, name)
 }
 

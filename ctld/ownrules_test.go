@@ -58,7 +58,7 @@ func TestSaysPatience(t *testing.T) {
 	var own ownRules
 	says := func(id model.JobID) string {
 		_, predict := own.orderThen(st.View(), now)
-		return own.says(st.View(), now, st.View().Job(id), predict)
+		return own.says(&sight{v: st.View()}, now, st.View().Job(id), predict)
 	}
 	has := func(id model.JobID, want string) {
 		t.Helper()
@@ -86,7 +86,7 @@ func TestSaysPatience(t *testing.T) {
 	has(third, fmt.Sprintf("2 jobs of partition p are out of patience and go first, job %d before the others.", first))
 	other := ownRules{} // of a new leader
 	other.orderNow(st.View(), now)
-	if got := other.says(st.View(), now, st.View().Job(first), other.rules.Predict()); !strings.Contains(got,
+	if got := other.says(&sight{v: st.View()}, now, st.View().Job(first), other.rules.Predict()); !strings.Contains(got,
 		"since a time before this controller began to lead and is next to start") {
 		t.Errorf("a new leader says %q", got)
 	}

@@ -7,6 +7,7 @@ import (
 	"gbatch/ctld/events"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/sched"
 	"gbatch/internal/state"
 	"gbatch/internal/trail"
 )
@@ -130,6 +131,22 @@ func (s *sight) coordinator(account string) bool {
 		s.below = map[string]bool{}
 	}
 	return s.over(account)
+}
+
+// ofPlans is the sight for an explanation; nil where nothing of it is hidden.
+func (s *sight) ofPlans() *sched.Sight {
+	if !s.hides("jobs") && !s.hides("reservations") {
+		return nil
+	}
+	return &sched.Sight{
+		Job: func(id model.JobID) bool {
+			j := s.v.Job(id)
+			return !s.hides("jobs") || j != nil && s.job(j.Spec)
+		},
+		Reservation: func(name string) bool {
+			r := s.v.Reservation(name)
+			return r != nil && s.reservation(r, append([]uint32{s.who.GID}, s.who.Groups...))
+		}}
 }
 
 // usage reports whether the caller may see a user's usage; user "" is an account as a whole,

@@ -93,7 +93,7 @@ func (c *Controller) explainAll(ctx context.Context, v *state.View, now model.Ti
 				continue
 			}
 			seen[j.ID] = true
-			inTurn(func() { list = append(list, c.explain(v, now, rules, past, j)) })
+			inTurn(func() { list = append(list, c.explain(sees, now, rules, past, j)) })
 		}
 		if whole {
 			list = inOne(list)
@@ -132,11 +132,12 @@ func (c *Controller) explainAll(ctx context.Context, v *state.View, now model.Ti
 }
 
 // explain explains one job, and for a job behind others the priorities of both.
-func (c *Controller) explain(v *state.View, now model.Time, policy sched.Policy, past *policy.Past,
+func (c *Controller) explain(sees *sight, now model.Time, policy sched.Policy, past *policy.Past,
 	j *model.Job) *model.Explanation {
+	v := sees.v
 	sure := policy
 	sure.Predict = nil // all jobs run to their limits
-	x := sched.Explain(v, now, sure, j.ID)
+	x := sched.ExplainTo(sees.ofPlans(), v, now, sure, j.ID)
 	x.Early, x.Late = likelyFor(v, now, policy, past, j, x.Start)
 	switch part := v.Partition(j.Partition()); {
 	case part != nil && part.Order != model.OrderDefault:
@@ -145,7 +146,7 @@ func (c *Controller) explain(v *state.View, now model.Time, policy sched.Policy,
 				part.Name, lineup.Words(part.Order), part.Order))
 		}
 	case policy.Predict != nil && !j.Direct && waitsForRoom(j):
-		x.Text = strings.TrimSpace(x.Text + " " + c.own.says(v, now, j, policy.Predict))
+		x.Text = strings.TrimSpace(x.Text + " " + c.own.says(sees, now, j, policy.Predict))
 	}
 	for i := range x.Causes {
 		cause := &x.Causes[i]

@@ -46,6 +46,7 @@ type explainer struct {
 	v      *state.View
 	now    model.Time
 	j      *model.Job
+	sees   *Sight // of who reads it; nil: everything
 	out    *model.Explanation
 	spots  []spot
 	fifo   bool
@@ -55,8 +56,24 @@ type explainer struct {
 	limit  int // number of the cause that is a limit, from 1; 0: no cause is
 }
 
-// Explain explains a job at a moment under a policy; nil where there is no such job.
+// Explain explains a job at a moment under a policy to somebody who sees everything; nil where there is no such job.
 func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.Explanation {
+	return ExplainTo(nil, v, now, pol, id)
+}
+
+// ExplainTo is Explain for somebody from whom jobs and reservations are hidden; sees is nil for others.
+func ExplainTo(sees *Sight, v *state.View, now model.Time, pol Policy, id model.JobID) *model.Explanation {
+	out := explain(sees, v, now, pol, id)
+	if out != nil {
+		for i := range out.Causes {
+			c := &out.Causes[i]
+			c.Jobs = slices.DeleteFunc(c.Jobs, func(id model.JobID) bool { return !sees.job(id) })
+		}
+	}
+	return out
+}
+
+func explain(sees *Sight, v *state.View, now model.Time, pol Policy, id model.JobID) *model.Explanation {
 	j := v.Job(id)
 	if j == nil {
 		return nil
@@ -66,7 +83,8 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 			return nil
 		}
 	}
-	x := &explainer{p: NewPlanner(), pol: pol, v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0,
+	x := &explainer{p: NewPlanner(), pol: pol, v: v, now: now, j: j, sees: sees,
+		fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0,
 		out: &model.Explanation{Job: j.ID, ArrayID: j.ArrayID, Task: j.Task, Tasks: j.Tasks, Name: j.Spec.Name,
 			User: j.Spec.User, State: j.State}}
 	if j.State != model.Pending {

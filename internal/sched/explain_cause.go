@@ -112,6 +112,9 @@ func (x *explainer) dependency(d *model.Dep) {
 	}
 	text := fmt.Sprintf("waits for %s:%s", d.Kind, ref)
 	a := x.v.Array(d.Job)
+	if rec != nil && !x.sees.job(rec.ID) {
+		rec, a = nil, nil
+	}
 	switch {
 	case a != nil && d.Task == model.NoTask:
 		text += fmt.Sprintf(": of the array's %d tasks %d have ended, %d run, %d wait", a.Total, a.Done, a.Active, a.Waiting)
@@ -255,14 +258,14 @@ func (x *explainer) licenses(s *spot) bool {
 			if r.gres[k] > 0 && len(c.Jobs) < maxNamed {
 				c.Jobs = append(c.Jobs, r.id)
 				if len(c.Jobs) == 1 {
-					c.Text += fmt.Sprintf(", job %s has %d until %s", x.name(r.id), r.gres[k], at(r.at))
+					c.Text += fmt.Sprintf(", %s has %d until %s", x.job(r.id), r.gres[k], at(r.at))
 				}
 			}
 		}
 		for i := range x.p.lic.wins {
 			if w := &x.p.lic.wins[i]; w.part.gres[k] > 0 && w.name != s.it.sh.rq.Reservation &&
 				w.from < x.p.after(x.now, s.it.leastS()) {
-				c.Text += fmt.Sprintf(", reservation %s keeps %d from %s to %s", w.name, w.part.gres[k], at(w.from), at(w.to))
+				c.Text += fmt.Sprintf(", %s keeps %d from %s to %s", x.reservationText(w.name), w.part.gres[k], at(w.from), at(w.to))
 				break
 			}
 		}
@@ -279,7 +282,7 @@ func (x *explainer) windowsText(s *spot) string {
 		}
 		for i := range n.wins {
 			w := &n.wins[i]
-			text := fmt.Sprintf("reservation %s from %s to %s", w.name, at(w.from), at(w.to))
+			text := fmt.Sprintf("%s from %s to %s", x.reservationText(w.name), at(w.from), at(w.to))
 			if w.name != s.it.sh.rq.Reservation && w.from < x.p.after(x.now, s.it.leastS()) && !slices.Contains(out, text) &&
 				len(out) < maxNamed {
 				out = append(out, text)
@@ -435,12 +438,12 @@ func (x *explainer) room(s *spot) {
 		} else if last.at > x.now {
 			text += ", busy until " + at(last.at)
 			if id := last.node.ends(last.at); id != 0 {
-				text += fmt.Sprintf(" (job %s on %s)", x.name(id), last.node.def.Name)
+				text += fmt.Sprintf(" (%s on %s)", x.job(id), last.node.def.Name)
 				if len(c.Jobs) == 0 {
 					c.Jobs = []model.JobID{id}
 				}
 			} else if name := last.node.closedUntil(last.at, sh.rq.Reservation); name != "" {
-				text += fmt.Sprintf(" (reservation %s on %s)", name, last.node.def.Name)
+				text += fmt.Sprintf(" (%s on %s)", x.reservationText(name), last.node.def.Name)
 			}
 		}
 		text += mixes

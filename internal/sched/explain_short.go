@@ -486,7 +486,7 @@ func (x *explainer) holders(c *scarce, rel []*release, gives []int64, missing in
 		if h := sum[id]; h.at < x.now.Add(unlimitedS/2) {
 			until = " until " + at(h.at)
 		}
-		c.text += fmt.Sprintf("%sjob %s has %s%s", sep, x.name(id), c.amount(sum[id].n), until)
+		c.text += fmt.Sprintf("%s%s has %s%s", sep, x.job(id), c.amount(sum[id].n), until)
 	}
 	c.jobs = c.jobs[:min(len(c.jobs), maxNamed)]
 }

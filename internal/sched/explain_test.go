@@ -33,6 +33,7 @@ func (c *cluster) why(say func(string, ...any), w words) {
 		say("no such job")
 		return
 	}
+	c.hides(pol, x)
 	stamp := regexp.MustCompile(`<t:(\d+)>`)
 	text := func(s string) string {
 		return stamp.ReplaceAllStringFunc(s, func(m string) string {
@@ -63,6 +64,23 @@ func (c *cluster) why(say func(string, ...any), w words) {
 			when = "now"
 		}
 		say("with %s: %s in %s on %s", ch.Option, when, ch.Partition, strings.Join(ch.Nodes, ","))
+	}
+}
+
+// others finds names of jobs and reservations.
+var others = regexp.MustCompile(`(?i)\bjobs? \d|reservation \S+ (from|keeps|on) `)
+
+// hides checks that the same explanation names nothing of others to somebody from whom they are hidden.
+func (c *cluster) hides(pol Policy, x *model.Explanation) {
+	sees := &Sight{Job: func(id model.JobID) bool { return id == x.Job }, Reservation: func(string) bool { return false }}
+	h := ExplainTo(sees, c.st.View(), c.now, pol, x.Job)
+	for _, cause := range h.Causes {
+		if cause.Reason != model.ReasonDependencyNeverSatisfied && (others.MatchString(cause.Text) || len(cause.Jobs) > 0) {
+			c.t.Errorf("%s: the cause names others, though they are hidden: %s %v", c.at, cause.Text, cause.Jobs)
+		}
+	}
+	if h.State == model.Pending && others.MatchString(h.Text) || h.Start != x.Start || len(h.Causes) != len(x.Causes) {
+		c.t.Errorf("%s: with others hidden: %+v", c.at, h)
 	}
 }
 

@@ -151,29 +151,6 @@ func countOf(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// name gives a job's number as users know it: an array's task by its array.
-func (x *explainer) name(id model.JobID) string {
-	if j := x.v.Job(id); j != nil && j.ArrayID != 0 && j.Task != model.NoTask {
-		return fmt.Sprintf("%d_%d", j.ArrayID, j.Task)
-	}
-	return fmt.Sprint(id)
-}
-
-func (x *explainer) jobList(ids []model.JobID, all int) string {
-	var out []string
-	for _, id := range ids {
-		out = append(out, x.name(id))
-	}
-	text := strings.Join(out, ", ")
-	if all > len(ids) {
-		text += fmt.Sprintf(" and %d more", all-len(ids))
-	}
-	if all == 1 {
-		return "job " + text
-	}
-	return "jobs " + text
-}
-
 func limitText(s int64) string { return walltime.Limit(s, s >= model.Unlimited) }
 
 func most(n int32) string {
