@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -134,11 +133,7 @@ func (b *backend) Facts() rest.Facts {
 
 // Sees says which class of callers sees the same as this one: "" sees everything.
 func (b *backend) Sees(who *proto.Caller) string {
-	full := b.caller(who)
-	if len(b.c.sees(b.c.machine.View(), full).hid) == 0 {
-		return ""
-	}
-	return strconv.FormatUint(uint64(who.UID), 10)
+	return b.c.sees(b.c.machine.View(), b.caller(who)).class()
 }
 
 // User finds who a name is, by this host's user database.

@@ -1,6 +1,8 @@
 package ctld
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -35,6 +37,16 @@ func (c *Controller) sees(v *state.View, who *caller) *sight {
 		s.hid, s.me, s.below = hid, c.nameOf(who), map[string]bool{}
 	}
 	return s
+}
+
+// class names the callers who see the same as this one: "" for those who see everything. One user may call with all
+// rights, and by a token or through a host with less, or in other groups.
+func (s *sight) class() string {
+	if len(s.hid) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Append(nil, s.me, " ", s.who.most, " ", s.who.GID, " ", s.who.Groups))
+	return strconv.FormatUint(uint64(s.uid), 10) + " " + string(sum[:])
 }
 
 // hides reports whether PrivateData hides something from the caller.

@@ -63,3 +63,29 @@ func TestHiddenArray(t *testing.T) {
 		t.Errorf("another user's job is to wait for it: %v", err)
 	}
 }
+
+// TestSharedAnswers: answers are shared by those who see the same, not by one user with all rights and with less.
+func TestSharedAnswers(t *testing.T) {
+	c, _ := secretive(t)
+	body, err := proto.Encode(&proto.JobsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	less, grouped, token := at(coordUser), at(coordUser), at(operUser)
+	less.most, grouped.Groups, token.most = model.RightsUser, []uint32{7}, model.RightsUser
+	seen := map[string]int{}
+	for i, who := range []*caller{at(coordUser), less, grouped, at(plainUser), token, at(operUser)} {
+		key, ok := c.sameAs(&call{who: who, body: body}, proto.KindJobs)
+		if other, had := seen[key]; !ok || had {
+			t.Errorf("caller %d shares with caller %d", i, other)
+		}
+		seen[key] = i
+	}
+	mine, _ := c.sameAs(&call{who: at(plainUser), body: body}, proto.KindJobs)
+	if _, same := seen[mine]; !same {
+		t.Error("the same caller does not share with himself")
+	}
+	if key, _ := c.sameAs(&call{who: at(0), body: body}, proto.KindJobs); seen[key] != 5 {
+		t.Error("those who see everything do not share")
+	}
+}

@@ -213,11 +213,7 @@ func (c *Controller) stamp() factsStamp {
 // sameAs gives the key of requests with the same answer: the same kind and words, from callers who see the same. Those
 // whom PrivateData hides something from see what others do not.
 func (c *Controller) sameAs(a *call, kind uint16) (key string, ok bool) {
-	sees := c.sees(c.machine.View(), a.who)
-	class := ""
-	if len(sees.hid) > 0 {
-		class = strconv.Itoa(int(a.who.UID)) + " " + a.who.User
-	}
+	class := c.sees(c.machine.View(), a.who).class()
 	switch kind {
 	case proto.KindJobs:
 		var rq proto.JobsRequest
