@@ -2,7 +2,8 @@
 // (metrics/openmetrics of Slurm 25.11) at its paths, and all of them, with gbatch's own, at
 // /metrics.
 //
-//	metrics.go   the handler, and one pass over the facts
+//	serve.go     the handler; equal scrapes share an answer for a second
+//	metrics.go   one pass over the facts
 //	names.go     the tables of names
 //
 // A scrape looks at one View and holds no lock, so it never makes the planner wait. Values are

@@ -2,11 +2,8 @@ package metrics
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
-	"strings"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
 	"gbatch/internal/jobtext"
@@ -29,27 +26,6 @@ type Source struct {
 	// Series bounds how many users, and how many accounts, have series of their own: those with the most jobs. The
 	// others are counted together.
 	Series int
-}
-
-// maxScrapes bounds scrapes at the same time; more are answered 503.
-const maxScrapes = 4
-
-// Handler serves the paths below /metrics; look is called once for each scrape.
-func Handler(look func(r *http.Request) Source) http.Handler {
-	turns := make(chan struct{}, maxScrapes)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case turns <- struct{}{}:
-			defer func() { <-turns }()
-		default:
-			http.Error(w, "too many scrapes at the same time", http.StatusServiceUnavailable)
-			return
-		}
-		what := strings.TrimSuffix(r.URL.Path[strings.LastIndex(r.URL.Path, "/metrics"):], "/")
-		one := &scrape{Source: look(r), what: strings.TrimPrefix(strings.TrimPrefix(what, "/metrics"), "/")}
-		// Text of a scrape is a MiB and more; packing it would cost more than all the rest.
-		promhttp.HandlerFor(one, promhttp.HandlerOpts{EnableOpenMetrics: true, DisableCompression: true}).ServeHTTP(w, r)
-	})
 }
 
 // scrape is one; what is "" for everything.

@@ -11,7 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gbatch/ctld/metrics"
@@ -109,6 +112,44 @@ func scrape(tb testing.TB, src metrics.Source, path, accept string) string {
 		tb.Fatalf("%s: %d %s", path, w.Code, w.Body)
 	}
 	return w.Body.String()
+}
+
+// TestOneWalk: scrapes in a loop get one answer a second, whatever the client sends along; each format has its own.
+func TestOneWalk(t *testing.T) {
+	src := source(cluster(t, 4, 10))
+	synctest.Test(t, func(t *testing.T) {
+		looks := atomic.Int64{}
+		h := metrics.Handler(func(*http.Request) metrics.Source {
+			looks.Add(1)
+			time.Sleep(time.Millisecond)
+			return src
+		})
+		ask := func(query, accept string) string {
+			r := httptest.NewRequest(http.MethodGet, "/metrics"+query, nil)
+			r.Header.Set("Accept", accept)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "slurm_jobs_pending 6") {
+				t.Errorf("%d %.100s", w.Code, w.Body)
+			}
+			return w.Header().Get("Content-Type")
+		}
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() { ask(fmt.Sprint("?x=", i), plainText) })
+		}
+		all.Wait()
+		if n := looks.Load(); n != 1 {
+			t.Errorf("100 scrapes walked the jobs %d times", n)
+		}
+		if got := ask("", openMetrics); !strings.Contains(got, "openmetrics") {
+			t.Errorf("another format is answered as %s", got)
+		}
+		time.Sleep(time.Second)
+		if ask("", plainText); looks.Load() != 3 {
+			t.Errorf("a second later: %d", looks.Load())
+		}
+	})
 }
 
 const (
