@@ -48,13 +48,18 @@ func (c *Controller) doctor(ctx context.Context, who *caller,
 	}
 	reply := &proto.DoctorReply{Now: c.now(), Nodes: make([]proto.NodeFindings, len(names)+1)}
 	reply.Nodes[0].List = c.examineSelf(ctx, v)
+	if err := c.readers.gate.Enter(ctx, payerOf(who.UID)); err != nil {
+		return nil, err
+	}
+	waiting := queuesOf(v)
+	c.readers.gate.Leave()
 	turns := make(chan struct{}, doctorNodes)
 	var all sync.WaitGroup
 	for i, name := range names {
 		turns <- struct{}{}
 		all.Go(func() {
 			defer func() { <-turns }()
-			reply.Nodes[i+1] = proto.NodeFindings{Node: name, List: c.examine(ctx, v, v.Node(name))}
+			reply.Nodes[i+1] = proto.NodeFindings{Node: name, List: c.examine(ctx, v, waiting, v.Node(name))}
 		})
 	}
 	all.Wait()
@@ -122,7 +127,7 @@ func (c *Controller) examineSelf(ctx context.Context, v *state.View) []proto.Fin
 }
 
 // examine looks at one node.
-func (c *Controller) examine(ctx context.Context, v *state.View, n *model.Node) []proto.Finding {
+func (c *Controller) examine(ctx context.Context, v *state.View, q *queues, n *model.Node) []proto.Finding {
 	var f findings
 	s := c.nodes.session(n.Def.Name)
 	switch {
@@ -152,7 +157,7 @@ func (c *Controller) examine(ctx context.Context, v *state.View, n *model.Node) 
 		f.add("launches", proto.GradeBad, "see the log of its gnoded", "jobs in a row whose launch failed here: %d", k)
 	}
 	c.nodeEnding(ctx, &f, v, n)
-	queue(&f, v, n)
+	queue(&f, q, n)
 	if s == nil {
 		return f
 	}
@@ -295,27 +300,65 @@ func sharedOn(n *model.Node, name string) bool {
 	return slices.ContainsFunc(n.Def.Gres, func(g model.GresDef) bool { return g.Name == name && len(g.Over) > 0 })
 }
 
-// queue says which jobs wait in the node's partitions.
-func queue(f *findings, v *state.View, n *model.Node) {
-	var parts []string
+// queues is what waits, counted once for all nodes.
+type queues struct {
+	of  map[string][]string             // a node's partitions, in the order of the configuration
+	why map[string]map[model.Reason]int // jobs by what holds them, by the partitions that they ask for, as one text
+	own map[string]map[model.Reason]int // of nodes with the same partitions, likewise
+	mu  sync.Mutex                      // of own
+}
+
+const partSep = ","
+
+func queuesOf(v *state.View) *queues {
+	q := &queues{of: map[string][]string{}, why: map[string]map[model.Reason]int{}, own: map[string]map[model.Reason]int{}}
 	for _, p := range v.Config().Partitions {
-		if slices.Contains(p.Nodes, n.Def.Name) {
-			parts = append(parts, p.Name)
+		for _, name := range p.Nodes {
+			q.of[name] = append(q.of[name], p.Name)
 		}
 	}
+	v.Jobs(func(j *model.Job) bool {
+		if j.State == model.Pending {
+			key := strings.Join(j.Spec.Partitions, partSep)
+			if q.why[key] == nil {
+				q.why[key] = map[model.Reason]int{}
+			}
+			q.why[key][j.Reason] += max(1, int(j.Tasks.Count()))
+		}
+		return true
+	})
+	return q
+}
+
+// in counts the jobs that wait in one of these partitions at least.
+func (q *queues) in(parts []string) map[model.Reason]int {
+	key := strings.Join(parts, partSep)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if known := q.own[key]; known != nil {
+		return known
+	}
+	out := map[model.Reason]int{}
+	for asked, why := range q.why {
+		if slices.ContainsFunc(strings.Split(asked, partSep), func(p string) bool { return slices.Contains(parts, p) }) {
+			for r, n := range why {
+				out[r] += n
+			}
+		}
+	}
+	q.own[key] = out
+	return out
+}
+
+// queue says which jobs wait in the node's partitions.
+func queue(f *findings, q *queues, n *model.Node) {
+	parts := q.of[n.Def.Name]
 	if len(parts) == 0 {
 		f.add("partitions", proto.GradeBad, "add it to a PartitionName line's Nodes= and run gcontrol reconfigure",
 			"the node is in no partition: no job can use it")
 		return
 	}
-	why := map[model.Reason]int{}
-	v.Jobs(func(j *model.Job) bool {
-		if j.State == model.Pending &&
-			slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return slices.Contains(parts, p) }) {
-			why[j.Reason] += max(1, int(j.Tasks.Count()))
-		}
-		return true
-	})
+	why := q.in(parts)
 	if len(why) == 0 {
 		f.add("partitions", proto.GradeOK, "", "%s; no job waits there", strings.Join(parts, ","))
 		return
