@@ -295,17 +295,20 @@ func (s *sight) records(pass func([]byte) error) func([]byte) error {
 	}
 }
 
-// config gives the configuration without the nodes and partitions that the caller must not see.
+// config gives the configuration without the nodes, partitions and accounts that the caller must not see.
 func (s *sight) config(cfg *model.Config) *model.Config {
-	if !s.hides("nodes") && !s.hides("partitions") {
+	if !s.hides("nodes") && !s.hides("partitions") && !s.hides("accounts") {
 		return cfg
 	}
 	out := *cfg
-	if s.hides("nodes") {
-		out.Nodes = nil
+	if s.hides("nodes") { // what names nodes too: those that may come, sets of them, networks
+		out.Nodes, out.Future, out.Sets, out.Switches, out.Blocks, out.Topologies = nil, nil, nil, nil, nil, nil
 	}
 	if s.hides("partitions") {
 		out.Partitions = nil
+	}
+	if s.hides("accounts") {
+		out.Accounts = slices.DeleteFunc(slices.Clone(cfg.Accounts), func(name string) bool { return !s.account(name) })
 	}
 	return &out
 }

@@ -1,6 +1,7 @@
 package ctld
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
@@ -25,9 +26,11 @@ func secretive(t *testing.T) (c *Controller, apply func(at model.Time, b state.B
 		}
 		return res
 	}
-	apply(2000, &state.SetConfig{Config: &model.Config{Cluster: "c", Accounts: []string{"conf"},
+	apply(2000, &state.SetConfig{Config: &model.Config{Cluster: "c", Accounts: []string{"secret-account"},
 		Nodes:      []*model.NodeDef{{Name: "n1", CPUs: 1, MemMiB: 1}},
 		Partitions: []*model.Partition{{Name: "p", Default: true, Nodes: []string{"n1"}}},
+		Future:     []*model.NodeDef{{Name: "secret-future", CPUs: 1, MemMiB: 1}},
+		Sets:       []model.NodeSet{{Name: "secret-set", Nodes: []string{"n1"}}},
 		Params: model.Params{MinJobAgeS: 10, MaxJobs: 100, MaxArray: 100, SlurmUID: systemUID,
 			PrivateData: []string{"accounts", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users"}}}})
 	return c, apply
@@ -87,5 +90,52 @@ func TestSharedAnswers(t *testing.T) {
 	}
 	if key, _ := c.sameAs(&call{who: at(0), body: body}, proto.KindJobs); seen[key] != 5 {
 		t.Error("those who see everything do not share")
+	}
+}
+
+// TestHiddenNames searches what a user gets, from whom PrivateData hides all, for names that are hidden: whatever
+// request with an empty body is answered from this controller's own facts.
+func TestHiddenNames(t *testing.T) {
+	c, apply := secretive(t)
+	c.readers, c.clocks, c.nodes, c.idle = newReaders(), newClocks(), newNodeSet(), newIdleWatch()
+	apply(3000, &state.Submit{Spec: &model.Spec{UID: operUser, User: "oper", Name: "secret-job", Partitions: []string{"p"},
+		MinNodes: 1, MaxNodes: 1, LimitS: 60}, Priority: 1})
+	apply(4000, &state.Reserve{Op: state.CreateResv, Resv: &model.Reservation{Name: "secret-resv", Start: 5000, End: 1 << 50,
+		Nodes: []string{"n1"}, Users: []string{"oper"}}})
+	asked := 0
+	for _, kind := range []uint16{proto.KindJobs, proto.KindNodes, proto.KindPartitions, proto.KindPools, proto.KindConfig,
+		proto.KindReservations, proto.KindPeers, proto.KindDaemon} {
+		for _, who := range []*caller{at(plainUser), at(operUser)} {
+			rq := map[uint16]proto.Message{proto.KindPeers: &proto.PeersRequest{Nodes: []string{"n1"}},
+				proto.KindDaemon: &proto.DaemonRequest{Node: "n1"}, proto.KindJobs: &proto.JobsRequest{},
+				proto.KindNodes: &proto.NodesRequest{Future: true}}[kind]
+			if rq == nil {
+				rq = &proto.Empty{}
+			}
+			body, err := proto.Encode(rq)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []byte
+			h := handlers[kind]
+			a := &call{who: who, kind: kind, body: body, more: func(part []byte) error {
+				got = append(got, part...)
+				return nil
+			}}
+			last, err := c.make(t.Context(), a, &h)
+			got = append(got, last...)
+			switch {
+			case who.UID == operUser && bytes.Contains(got, []byte("secret-")):
+				asked++
+			case who.UID == plainUser && bytes.Contains(got, []byte("secret-")):
+				t.Errorf("request %d tells: %q", kind, got)
+			case who.UID == plainUser && (kind == proto.KindPeers || kind == proto.KindDaemon) &&
+				codeOf(err) != proto.CodeAccess:
+				t.Errorf("request %d of a node: %v", kind, err)
+			}
+		}
+	}
+	if asked < 4 {
+		t.Errorf("only %d answers have what is searched for", asked)
 	}
 }

@@ -314,7 +314,10 @@ func (c *Controller) nodesList(_ context.Context, who *caller, rq *proto.NodesRe
 		info := &proto.NodeInfo{Node: sees.node(loadedNow(n, v, chunk.Now)), LoadMilli: -1, FreeMemMiB: -1,
 			Partitions: parts[name]}
 		if r := resvs[name]; r != nil {
-			info.Resv, info.Maint = r.Name, r.Flags&model.ResvMaint != 0
+			info.Maint = r.Flags&model.ResvMaint != 0
+			if sees.reservation(r, append([]uint32{who.GID}, who.Groups...)) {
+				info.Resv = r.Name
+			}
 		}
 		c.nodes.feel(name, info)
 		if rq.Units {

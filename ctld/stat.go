@@ -237,6 +237,10 @@ func (c *Controller) sendMinute(ctx context.Context, d *dbd, parts []*proto.Samp
 // daemon asks a node's daemon what it is. Steps of jobs that the caller may not see are left out.
 func (c *Controller) daemon(ctx context.Context, who *caller, rq *proto.DaemonRequest) (*proto.DaemonReply, error) {
 	v := c.machine.View()
+	sees := c.sees(v, who)
+	if err := sees.denied("nodes"); err != nil {
+		return nil, err
+	}
 	if v.Node(rq.Node) == nil {
 		return nil, refuse(proto.CodeInvalidNode, "node %s is not defined", rq.Node)
 	}
@@ -248,7 +252,6 @@ func (c *Controller) daemon(ctx context.Context, who *caller, rq *proto.DaemonRe
 		return nil, refuse(proto.CodeNodeNotAvail, "node %s: its gnoded is older than the controllers and can't say it",
 			rq.Node)
 	}
-	sees := c.sees(v, who)
 	m.About.Steps = slices.DeleteFunc(m.About.Steps, func(s proto.StepHere) bool {
 		j := v.Job(s.Job)
 		return j == nil || !sees.job(j.Spec)

@@ -145,8 +145,13 @@ func (c *Controller) steps(ctx context.Context, who *caller, rq *proto.StepsRequ
 
 // peers gives the addresses at which nodes' daemons reach each other: the configured address or, if that is only the
 // node's name, the address from which the node connects.
-func (c *Controller) peers(_ context.Context, _ *caller, rq *proto.PeersRequest) (*proto.PeersReply, error) {
+func (c *Controller) peers(_ context.Context, who *caller, rq *proto.PeersRequest) (*proto.PeersReply, error) {
 	v := c.machine.View()
+	if who.UID != 0 { // nodes ask for themselves
+		if err := c.sees(v, who).denied("nodes"); err != nil {
+			return nil, err
+		}
+	}
 	reply := &proto.PeersReply{}
 	for _, name := range rq.Nodes[:min(len(rq.Nodes), proto.MaxTargets)] {
 		reply.Addrs = append(reply.Addrs, c.peerAddr(v, name))

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 	"gbatch/internal/walltime"
 )
 
@@ -237,11 +239,14 @@ func postReservations(q *request) error {
 }
 
 func deleteReservation(q *request) error {
-	if q.facts.Reservation(q.name) == nil {
+	missing := q.facts.Reservation(q.name) == nil
+	err := q.ask(proto.KindReserve, &proto.ReserveRequest{Action: proto.DeleteReservation, Name: q.name},
+		&proto.ReserveReply{})
+	var said *rpc.Error
+	if missing && (!errors.As(err, &said) || said.Code != proto.CodeAccess) { // who may not hears nothing of it
 		q.warn(notQueried("reservation", q.name))
 	}
-	return q.ask(proto.KindReserve, &proto.ReserveRequest{Action: proto.DeleteReservation, Name: q.name},
-		&proto.ReserveReply{})
+	return err
 }
 
 func reconfigure(q *request) error {

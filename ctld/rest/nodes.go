@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 	"gbatch/internal/slurmjson"
 )
 
@@ -90,6 +92,11 @@ func getNode(q *request) error {
 		return err
 	}
 	if q.facts.Node(q.name) == nil {
+		var said *rpc.Error // who may not see nodes hears the same of those that there are
+		err := q.stream(proto.KindNodes, &proto.NodesRequest{Names: []string{q.name}}, func([]byte) error { return nil })
+		if errors.As(err, &said) && said.Code == proto.CodeAccess {
+			return err
+		}
 		q.j.List("nodes", nil)
 		q.updated(q.j)
 		q.faults = append(q.faults, asFault(&fault{Number: errBadNode, Text: proto.Text(proto.CodeInvalidNode),
