@@ -28,6 +28,7 @@ import (
 // openHTTP listens for HTTP, if that is wanted. A port that is taken does not keep the controller from its work.
 func (c *Controller) openHTTP() {
 	c.tokens = token.Checker{Key: func() []byte { return c.machine.View().TokenKey() }, Claim: c.opts.HTTP.JWTClaim,
+		Audience: c.opts.HTTP.JWTAudience, Issuer: c.opts.HTTP.JWTIssuer,
 		Now: func() time.Time { return time.UnixMilli(int64(c.now())) }}
 	if c.opts.HTTP.JWKS != "" {
 		c.tokens.Public = &token.Public{Path: c.opts.HTTP.JWKS}

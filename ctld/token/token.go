@@ -51,6 +51,10 @@ type Checker struct {
 	Public *Public          // keys of an identity provider; nil: none
 	Claim  string           // the claim of its tokens that has the user's name; "": sun or username
 
+	// Whom the provider's tokens must be meant for, and who must have made them: it signs with the same keys for other
+	// services too, which could else act here as their users. "": whatever they say.
+	Audience, Issuer string
+
 	seen seen
 }
 
@@ -92,6 +96,14 @@ func (k *Checker) Check(text string) (*Claims, error) {
 	c := &Claims{User: body.Sun, Until: body.ExpiresAt.Time, Most: model.RightsAdministrator}
 	if c.User == "" {
 		c.User = body.Name
+	}
+	if foreign {
+		switch {
+		case k.Audience != "" && !slices.Contains(body.Audience, k.Audience):
+			return nil, errors.New("the token is meant for another service (jwt_audience)")
+		case k.Issuer != "" && body.Issuer != k.Issuer:
+			return nil, errors.New("the token is of another issuer (jwt_issuer)")
+		}
 	}
 	if foreign && k.Claim != "" {
 		if _, _, err := parser.ParseUnverified(text, others); err != nil { // it was verified above

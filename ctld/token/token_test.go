@@ -100,9 +100,10 @@ func TestPublicKeys(t *testing.T) {
 	if err := os.WriteFile(path, set, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	said := ""
 	sign := func(kid string) string {
 		text := b64([]byte(`{"alg":"RS256","kid":"`+kid+`"}`)) + "." +
-			b64([]byte(fmt.Sprintf(`{"exp":%d,"sub":"x","preferred_username":"ann"}`, now.Unix()+60)))
+			b64([]byte(fmt.Sprintf(`{"exp":%d,"sub":"x","preferred_username":"ann"%s}`, now.Unix()+60, said)))
 		sum := sha256.Sum256([]byte(text))
 		s, err := rsa.SignPKCS1v15(rand.Reader, private, crypto.SHA256, sum[:])
 		if err != nil {
@@ -120,6 +121,23 @@ func TestPublicKeys(t *testing.T) {
 	}
 	if got, err := (&Checker{Key: k.Key, Now: k.Now}).Check(sign("k1")); err == nil {
 		t.Errorf("without public keys it counts: %+v", got)
+	}
+	k.Audience, k.Issuer = "gbatch", "https://id.site"
+	for text, want := range map[string]string{"": "another service", `,"aud":"wiki","iss":"https://id.site"`: "another service",
+		`,"aud":"gbatch"`: "another issuer", `,"aud":["gbatch"],"iss":"https://id.other"`: "another issuer",
+		`,"aud":["wiki","gbatch"],"iss":"https://id.site"`: "", `,"aud":"gbatch","iss":"https://id.site"`: ""} {
+		said = text
+		if got, err := k.Check(sign("k1")); want == "" && err != nil ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("a token with %s: %+v, %v", text, got, err)
+		}
+	}
+	own, err := Make(key, &Claims{User: "ann", At: now, Until: now.Add(time.Minute), Most: model.RightsAdministrator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Check(own); err != nil {
+		t.Errorf("the cluster's own token: %v", err)
 	}
 }
 

@@ -62,6 +62,9 @@ type HTTP struct {
 	JWTClaim string // the claim of its tokens that has the user's name; "": sun or username
 	NoTokens bool   // only administrators make tokens
 
+	JWTAudience string // what its tokens must be meant for; "": anything
+	JWTIssuer   string // who must have made them; "": anybody with such a key
+
 	Metrics        string   // MetricsType
 	MetricsUsers   []string // who may read them; empty: everybody
 	MetricsPrivate bool     // whatever PrivateData says
@@ -214,12 +217,18 @@ func readAuthAlt(c *Config, v string) fault {
 		case "userclaimfield":
 			h.JWTClaim = value
 			continue
+		case "jwt_audience":
+			h.JWTAudience = value
+			continue
+		case "jwt_issuer":
+			h.JWTIssuer = value
+			continue
 		case "disable_token_creation":
 			h.NoTokens = true
 			continue
 		default:
-			return fault{shown(item) + " is none of jwt_key=FILE, jwks=FILE, userclaimfield=NAME, disable_token_creation",
-				"jwt_key=/etc/gbatch/jwt_hs256.key"}
+			return fault{shown(item) + " is none of jwt_key=FILE, jwks=FILE, userclaimfield=NAME, jwt_audience=TEXT, " +
+				"jwt_issuer=TEXT, disable_token_creation", "jwt_key=/etc/gbatch/jwt_hs256.key"}
 		}
 		if !strings.HasPrefix(value, "/") {
 			return fault{shown(item) + " is not an absolute path", key + "=/" + value}
@@ -230,7 +239,8 @@ func readAuthAlt(c *Config, v string) fault {
 
 func (h *HTTP) authAlt() string {
 	var out []string
-	for _, kv := range [][2]string{{"jwt_key=", h.JWTKey}, {"jwks=", h.JWKS}, {"userclaimfield=", h.JWTClaim}} {
+	for _, kv := range [][2]string{{"jwt_key=", h.JWTKey}, {"jwks=", h.JWKS}, {"userclaimfield=", h.JWTClaim},
+		{"jwt_audience=", h.JWTAudience}, {"jwt_issuer=", h.JWTIssuer}} {
 		if kv[1] != "" {
 			out = append(out, kv[0]+kv[1])
 		}
