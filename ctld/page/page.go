@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html/template"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -38,6 +39,7 @@ type Page struct {
 	own    [32]byte // makes the words that forms of this process's readers have
 	forged *http.CrossOriginProtection
 	open   share.Seats
+	logins share.Budget // forms of people who are unknown yet
 	kept   kept
 }
 
@@ -48,17 +50,22 @@ var templates = template.Must(template.New("").Funcs(functions).ParseFS(files, "
 
 // New makes the pages.
 func New(o *Options) *Page {
-	p := &Page{o: *o, open: share.Seats{All: maxStreams}, forged: http.NewCrossOriginProtection()}
+	p := &Page{o: *o, open: share.Seats{All: maxStreams},
+		logins: share.Budget{Total: allLogins, Requests: loginsOf}, forged: http.NewCrossOriginProtection()}
 	_, _ = rand.Read(p.own[:]) // it never fails
 	return p
 }
 
 // Limits.
 const (
-	maxForm   = 5 << 20  // bytes of a form: a script may have 4 MiB
-	maxLogin  = 32 << 10 // of one with a token
-	maxRows   = 200      // rows of a list on one page
-	maxNodes  = 4096     // nodes in the picture of GPUs
+	maxForm   = 5 << 20          // bytes of a form: a script may have 4 MiB
+	maxLogin  = 8 << 10          // of one with a token, which has to fit into a cookie
+	allLogins = 2 << 20          // of those that are being read, of people who are unknown yet
+	loginsOf  = 16               // forms of one host that are being read
+	maxRows   = 200              // rows of a list on one page
+	maxNodes  = 4096             // nodes in the picture of GPUs
+	loginWait = 2 * time.Second  // for others of them
+	loginTime = 10 * time.Second // to send one
 	cacheTime = "public, max-age=3600"
 )
 
@@ -162,9 +169,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if at == "/login" {
-		if q.readForm(maxLogin) {
-			q.login()
-		}
+		q.comeIn()
 		return
 	}
 	if err := q.signedIn(); err != nil {
@@ -187,6 +192,26 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	q.serve(at)
+}
+
+// comeIn reads the form of somebody who has not signed in. Few are read at a time: nobody knows whose they are.
+func (q *request) comeIn() {
+	if q.r.Method == http.MethodPost {
+		host, _, err := net.SplitHostPort(q.r.RemoteAddr)
+		if err != nil {
+			host = q.r.RemoteAddr // of a socket
+		}
+		leave, err := q.p.logins.Enter(q.ctx, share.Claim{Payer: "host " + host, Bytes: maxLogin, Patience: loginWait})
+		if err != nil {
+			q.failed(err)
+			return
+		}
+		defer leave()
+		_ = http.NewResponseController(q.w).SetReadDeadline(time.Now().Add(loginTime)) // else it has the server's
+	}
+	if q.readForm(maxLogin) {
+		q.login()
+	}
 }
 
 // readForm reads what a form has sent, most bytes at most: of who has not signed in no more than a token. It reports
