@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/ctld/token"
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -27,6 +28,7 @@ type caller struct {
 	proto.Caller
 	most model.Rights // the most that this way of asking allows
 	from model.Origin
+	via  *token.Via // the certificate of the host that speaks for the user; nil: a controller does
 
 	// JobSubmitProgram has set what only operators may set, and may: the user's own request has been checked before
 	ranked bool

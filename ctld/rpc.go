@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"gbatch/ctld/token"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -177,6 +178,10 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 		return
 	}
 	who, err := c.vouched(ctx, &f, role, name)
+	if err == nil && who.from != model.FromController {
+		cert := r.Peer.Cert()
+		who.via = &token.Via{Role: role, Name: name, Serial: cert.Serial, Family: cert.Family}
+	}
 	switch {
 	case err != nil:
 		c.end(r, nil, err)

@@ -25,6 +25,12 @@ import (
 // tokenFile is the key's file in PKIDir, where AuthAltParameters=jwt_key= names none.
 const tokenFile = "jwt_hs256.key"
 
+// hostTokenS is the longest life of a token that a host has made in a user's name, seconds.
+const (
+	day        = 24 * 3600
+	hostTokenS = 30 * day
+)
+
 // tokenKeyPace is from one look at the key to the next.
 const tokenKeyPace = time.Second
 
@@ -57,6 +63,10 @@ func (c *Controller) makeToken(ctx context.Context, who *caller, rq *proto.Token
 		return nil, refuse(proto.CodeBadRequest, "lifespan=%d is not between 1 and %d seconds", life,
 			int64(proto.MaxTokenS))
 	}
+	if who.via != nil && life > hostTokenS {
+		return nil, refuse(proto.CodeBadRequest, "a token that is made on host %s lives %d seconds (%d days) at most; an "+
+			"administrator makes longer ones on a controller", who.via.Name, int64(hostTokenS), hostTokenS/day)
+	}
 	if err := c.firstTokenKey(ctx); err != nil {
 		return nil, err
 	}
@@ -65,7 +75,8 @@ func (c *Controller) makeToken(ctx context.Context, who *caller, rq *proto.Token
 		at = time.Unix(revoked.Unix()+1, 0) // a token's moments are in seconds
 	}
 	until := at.Add(time.Duration(life) * time.Second)
-	text, err := token.Make(c.machine.View().TokenKey(), &token.Claims{User: name, At: at, Until: until, Most: who.most})
+	text, err := token.Make(c.machine.View().TokenKey(), &token.Claims{User: name, At: at, Until: until, Most: who.most,
+		Via: who.via})
 	if err != nil {
 		return nil, err
 	}
@@ -272,6 +283,12 @@ func (c *Controller) checkToken(text string) (*token.Claims, error) {
 	const second = 1000 // see makeToken
 	if revoked := c.machine.View().TokensRevoked(claims.User); revoked != 0 && at/second <= revoked/second {
 		return nil, errors.New("the user's tokens were revoked")
+	}
+	if via := claims.Via; via != nil {
+		cert := &model.Cert{Role: via.Role, Name: via.Name, Serial: via.Serial, Family: via.Family, At: at}
+		if c.machine.View().CertRevoked(cert) != nil {
+			return nil, errors.New("the certificate of the host that it was made through was revoked")
+		}
 	}
 	return claims, nil
 }

@@ -18,6 +18,16 @@ type Claims struct {
 	At    time.Time // when it was made; zero: it does not say
 	Until time.Time
 	Most  model.Rights // the most that it may do
+	Via   *Via         // the host that it was made through; nil: a controller, or it does not say
+}
+
+// Via is the certificate of a host that had a token made in a user's name. Once it is revoked, the token counts no more:
+// the host might have made tokens for everybody.
+type Via struct {
+	Role   string `json:"role"`
+	Name   string `json:"name"`
+	Serial string `json:"serial"`
+	Family string `json:"family,omitempty"`
 }
 
 // claims is the body of a token.
@@ -26,6 +36,7 @@ type claims struct {
 	Sun    string `json:"sun,omitempty"`
 	Name   string `json:"username,omitempty"`
 	Rights string `json:"gbatch_rights,omitempty"`
+	Via    *Via   `json:"gbatch_via,omitempty"`
 }
 
 // MaxBytes is the length of the longest token that is looked at. HTTP headers are no longer.
@@ -36,7 +47,7 @@ func Make(key []byte, c *Claims) (string, error) {
 	if len(key) == 0 {
 		return "", errors.New("there is no key yet to sign tokens with")
 	}
-	body := claims{Sun: c.User, RegisteredClaims: jwt.RegisteredClaims{IssuedAt: jwt.NewNumericDate(c.At),
+	body := claims{Sun: c.User, Via: c.Via, RegisteredClaims: jwt.RegisteredClaims{IssuedAt: jwt.NewNumericDate(c.At),
 		ExpiresAt: jwt.NewNumericDate(c.Until)}}
 	if c.Most < model.RightsAdministrator {
 		body.Rights = c.Most.String()
@@ -93,7 +104,7 @@ func (k *Checker) Check(text string) (*Claims, error) {
 	if err != nil {
 		return nil, why(err)
 	}
-	c := &Claims{User: body.Sun, Until: body.ExpiresAt.Time, Most: model.RightsAdministrator}
+	c := &Claims{User: body.Sun, Via: body.Via, Until: body.ExpiresAt.Time, Most: model.RightsAdministrator}
 	if c.User == "" {
 		c.User = body.Name
 	}
