@@ -34,8 +34,8 @@ func (c *Controller) cancel(ctx context.Context, who *caller,
 	if err := checkRefs(v, rq.Targets); err != nil {
 		return nil, err
 	}
-	if rq.Signal < 0 || rq.Signal > maxSignal {
-		return nil, refuse(proto.CodeBadRequest, "there is no signal %d; signals are 1 to %d", rq.Signal, maxSignal)
+	if rq.Signal < 0 || rq.Signal > model.MaxSignal {
+		return nil, refuse(proto.CodeBadRequest, "there is no signal %d; signals are 1 to %d", rq.Signal, model.MaxSignal)
 	}
 	if len(rq.Steps) > 0 {
 		return c.cancelSteps(ctx, v, who, rq)

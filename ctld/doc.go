@@ -49,7 +49,8 @@
 //	cycle.go     a pass whenever something has changed; jobs that take turns
 //	priority.go  the order of the queue and its factors, gcontrol top
 //	ownrules.go  the order and predictions where nothing is configured
-//	forecast.go  what lists add to pending jobs: gqueue --start, partitions' defaults
+//	forecast.go  --test-only, and what lists add to pending jobs: gqueue --start, partitions'
+//	             defaults
 //
 // Nodes:
 //

@@ -11,6 +11,7 @@ import (
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 	"gbatch/internal/sched"
 	"gbatch/internal/sched/policy"
 	"gbatch/internal/state"
@@ -369,4 +370,56 @@ func (g *partGives) of(name string) *model.Expect {
 	e.MemPerCPU, e.MemPerNode = rules.DefMemPerCPU, rules.DefMemPerNode
 	g.parts[name] = e
 	return e
+}
+
+// testOnly answers --test-only: where and when the job would start, behind the pending jobs and beside reservations, as
+// gqueue --start would show. If that is not known, it gives the moment at which there would be room if no other job
+// were pending.
+func (c *Controller) testOnly(ctx context.Context, v *state.View, sp *model.Spec,
+	reply *proto.SubmitReply) (*proto.SubmitReply, error) {
+	leave, err := c.passTurn(ctx, payerOf(sp.UID))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	now := c.now()
+	policy, _ := c.policy(v, now, c.own.orderThen, nil)
+	w, alloc := sched.Forecast(v, now, policy, sp, priorityOf(sp))
+	at, p := w.Start, v.Partition(w.Partition)
+	if alloc == nil {
+		if p, err = opens(v, sp); err != nil {
+			return nil, err
+		}
+		room, where := sched.Estimate(v, now, sp, p)
+		if where == nil {
+			return nil, refuse(proto.CodeNodeNotAvail,
+				"the job could run in partition %s, but nodes that it needs are down, drained or not responding; see ginfo -R",
+				p.Name)
+		}
+		at, alloc = max(at, room), where
+	}
+	cpus, _, _ := alloc.Totals()
+	reply.TestStart, reply.TestPart, reply.TestCPUs = at, p.Name, int32(cpus)
+	reply.Job = v.NextJob() // the number that it would get now
+	reply.TestNodes = c.hostlist(alloc.NodeNames())
+	return reply, nil
+}
+
+// opens gives the first of the partitions of a job that could start it, or says why none of them does.
+func opens(v *state.View, sp *model.Spec) (*model.Partition, error) {
+	var why *rpc.Error
+	for _, name := range sp.Partitions {
+		p := v.Partition(name)
+		err := partLimit(v, sp, p)
+		if err == nil && p.State == model.PartDown {
+			err = refuse(proto.CodePartitionDown, "partition %s is down", name)
+		}
+		if err == nil {
+			return p, nil
+		}
+		if !errors.As(err, &why) {
+			return nil, err
+		}
+	}
+	return nil, rpc.Errorf(why.Code, "%s: the job would wait until that changes", why.Text)
 }

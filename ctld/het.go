@@ -19,11 +19,7 @@ const hetHolder = "#!/bin/sh\n# Holds the resources of a component of a heteroge
 func (c *Controller) submitHet(ctx context.Context, v *state.View, who *caller,
 	rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
 	cmd, specs, reply, err := c.prepareHet(v, who, rq)
-	if id := v.Request(requestKey(who.UID, rq.RequestID)); id != 0 { // as in submit
-		again := accepted(v, id)
-		if err == nil {
-			again.Notes = reply.Notes
-		}
+	if again := taken(v, who, rq, reply, err); again != nil {
 		return again, nil
 	}
 	if err != nil {

@@ -184,7 +184,7 @@ func goFirst(sees *sight, list []model.JobID, part string) string {
 
 // planned gives the time that a pending job is planned with; unlimited where nothing bounds it.
 func planned(predict sched.Predict, j *model.Job, part *model.Partition, now model.Time) (s int64, unlimited bool) {
-	s = predict.RuntimeS(j, sched.LimitS(j.Spec, part), now)
+	s = predict.RuntimeS(j, part.LimitS(j.Spec), now)
 	return s, s >= model.Unlimited
 }
 

@@ -46,12 +46,7 @@ func (c *Controller) submit(ctx context.Context, who *caller,
 	if err == nil {
 		reply.Notes = append(said, reply.Notes...)
 	}
-	if id := v.Request(requestKey(who.UID, rq.RequestID)); id != 0 {
-		// It was taken when it came before; what would be refused by now is no answer to it.
-		again := accepted(v, id)
-		if err == nil {
-			again.Notes = reply.Notes
-		}
+	if again := taken(v, who, rq, reply, err); again != nil {
 		return again, nil
 	}
 	if err != nil {
@@ -139,6 +134,20 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	reply := accepted(v, 0)
 	reply.Notes = notes
 	return cmd, reply, nil
+}
+
+// taken answers a submission that was taken when it came before: what would be refused by now, as err says, is no
+// answer to it. nil: it is a new one.
+func taken(v *state.View, who *caller, rq *proto.SubmitRequest, now *proto.SubmitReply, err error) *proto.SubmitReply {
+	id := v.Request(requestKey(who.UID, rq.RequestID))
+	if id == 0 {
+		return nil
+	}
+	again := accepted(v, id)
+	if err == nil {
+		again.Notes = now.Notes
+	}
+	return again
 }
 
 // accepted is the answer to a submission; id is 0 while its number is not known.
@@ -451,7 +460,7 @@ func partLimit(v *state.View, sp *model.Spec, p *model.Partition) error {
 	case model.ReasonQOSNotAllowed:
 		return refuse(proto.CodeInvalidQOS, "QOS %s may not be used in partition %s", sp.QOS, p.Name)
 	}
-	limit := sp.LeastS(sched.LimitS(sp, p))
+	limit := sp.LeastS(p.LimitS(sp))
 	if p.MaxTimeS != model.NotSet && limit > sched.Lifted(v, sp.QOS, p).MaxTimeS {
 		return refuse(proto.CodeTimeLimit, "--time is %s, partition %s allows %s",
 			walltime.ElapsedLimit(limit, limit >= model.Unlimited), p.Name, walltime.Elapsed(p.MaxTimeS))
@@ -469,35 +478,4 @@ func has(list []string, s string) bool {
 		}
 	}
 	return false
-}
-
-// testOnly answers --test-only: where and when the job would start, behind the pending jobs and beside reservations, as
-// gqueue --start would show. If that is not known, it gives the moment at which there would be room if no other job
-// were pending.
-func (c *Controller) testOnly(ctx context.Context, v *state.View, sp *model.Spec,
-	reply *proto.SubmitReply) (*proto.SubmitReply, error) {
-	leave, err := c.passTurn(ctx, payerOf(sp.UID))
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	now := c.now()
-	policy, _ := c.policy(v, now, c.own.orderThen, nil)
-	w, alloc := sched.Forecast(v, now, policy, sp, priorityOf(sp))
-	at, p := w.Start, v.Partition(w.Partition)
-	if alloc == nil {
-		p = v.Partition(sp.Partitions[0])
-		room, where := sched.Estimate(v, now, sp, p)
-		if where == nil {
-			return nil, refuse(proto.CodeNodeNotAvail,
-				"the job could run in partition %s, but nodes that it needs are down, drained or not responding; see ginfo -R",
-				p.Name)
-		}
-		at, alloc = max(at, room), where
-	}
-	cpus, _, _ := alloc.Totals()
-	reply.TestStart, reply.TestPart, reply.TestCPUs = at, p.Name, int32(cpus)
-	reply.Job = v.NextJob() // the number that it would get now
-	reply.TestNodes = c.hostlist(alloc.NodeNames())
-	return reply, nil
 }

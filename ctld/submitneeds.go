@@ -10,16 +10,12 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
-	"gbatch/internal/sched"
 	"gbatch/internal/state"
 	"gbatch/internal/walltime"
 )
 
 // maxLimits bounds the resource limits of a job: the kernel has as many.
 const maxLimits = 16
-
-// maxSignal is the largest number of a signal.
-const maxSignal = 64
 
 // chooseWCKey gives a job that names no wckey the default one of its user, marked as such, where usage is kept by
 // wckeys. A wckey that is not among the user's is theirs from now on or, with AccountingStorageEnforce=wckeys, refused.
@@ -79,10 +75,10 @@ func bounded(sp *model.Spec) error {
 			return refuse(proto.CodeBadRequest, "the kernel has no resource limit of the number %d", l.Resource)
 		}
 	}
-	if w := sp.Warning; w != nil && (w.Signal < 1 || w.Signal > maxSignal || w.BeforeS < 0 ||
-		w.BeforeS > model.MaxWarningS) {
-		return refuse(proto.CodeBadRequest, "--signal=%d@%d: signals are 1 to %d, and the time is 0 to %d seconds", w.Signal,
-			w.BeforeS, maxSignal, model.MaxWarningS)
+	if sp.Warning != nil {
+		if err := sp.Warning.Check(); err != nil {
+			return refuse(proto.CodeBadRequest, "--signal: %v", err)
+		}
 	}
 	if sp.Umask > 0o777 {
 		return refuse(proto.CodeBadRequest, "the umask %o has more than file permissions", sp.Umask)
@@ -161,7 +157,7 @@ const leastCutS = 60
 // which shrinks while it waits.
 func fitTimes(v *state.View, now model.Time, sp *model.Spec) error {
 	if p, least := v.Partition(sp.Partitions[0]), sp.Extra().TimeMinS; p != nil && sp.LimitS == model.NotSet {
-		if limit := sched.LimitS(sp, p); least > limit {
+		if limit := p.LimitS(sp); least > limit {
 			return refuse(proto.CodeBadRequest, "Invalid time-min specification (exceeds job's time or other limits): "+
 				"--time-min=%s is more than the %s that jobs of partition %s have without --time; give --time too",
 				walltime.Limit(least, false), walltime.Limit(limit, false), p.Name)
@@ -170,7 +166,7 @@ func fitTimes(v *state.View, now model.Time, sp *model.Spec) error {
 	if sp.Deadline != 0 && sp.LimitS == model.NotSet {
 		sp.LimitS = model.Unlimited
 		if p := v.Partition(sp.Partitions[0]); p != nil {
-			sp.LimitS = sched.LimitS(sp, p)
+			sp.LimitS = p.LimitS(sp)
 		}
 		left := int64(sp.Deadline-max(now, sp.Begin)) / 1000
 		if left > leastCutS && sp.LimitS > left {

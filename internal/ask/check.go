@@ -285,9 +285,10 @@ func checkPlace(_ *model.Spec, m *model.Needs) error {
 }
 
 func checkTimes(sp *model.Spec, m *model.Needs) error {
-	if w := sp.Warning; w != nil && (w.Signal < 1 || w.Signal > 64 || w.BeforeS < 0 || w.BeforeS > model.MaxWarningS) {
-		return refuse(Request, "--signal: signal %d, %d seconds before the limit; signals go from 1 to 64, seconds from 0 "+
-			"to %d", w.Signal, w.BeforeS, model.MaxWarningS)
+	if sp.Warning != nil {
+		if err := sp.Warning.Check(); err != nil {
+			return refuse(Request, "--signal: %v", err)
+		}
 	}
 	if m.TimeMinS > 0 && sp.LimitS != model.NotSet && m.TimeMinS > sp.LimitS {
 		return refuse(Time, "--time-min=%s is more than --time=%s", limitText(m.TimeMinS), limitText(sp.LimitS))

@@ -108,7 +108,7 @@ func checkElastic(sp *model.Spec, m *model.Needs) error {
 			"that the least and the most number of nodes are multiples of %[3]d", sp.MinNodes, e.Max, m.Segment)
 	case int32(len(sp.ReqNodes)) > sp.MinNodes:
 		return refuse(Request, "--nodelist names %d nodes, and the elastic job starts with %d", len(sp.ReqNodes), sp.MinNodes)
-	case e.Signal < 0 || e.Signal > 64 || e.Signal == 9 || e.Signal == 19:
+	case e.Signal < 0 || e.Signal > model.MaxSignal || e.Signal == 9 || e.Signal == 19:
 		return refuse(Request, "--elastic-signal: signal %d can't tell a job anything; USR2 or another one from 1 to 64, or "+
 			"NONE", e.Signal)
 	case e.GraceS < model.NoGrace || e.GraceS > maxElasticGraceS:

@@ -166,14 +166,6 @@ var wishes = [...]wish{
 	}, "any CPUs, without --gres-flags=enforce-binding", func(m *model.Needs) { m.GresBind = model.BindPreferred }},
 }
 
-// LimitS gives the time limit that a job gets in a partition, seconds.
-func LimitS(sp *model.Spec, p *model.Partition) int64 {
-	if sp.LimitS != model.NotSet {
-		return sp.LimitS
-	}
-	return p.TimeS()
-}
-
 // Which nodes suit a request, by their hardware and features.
 
 // suits reports whether a node's hardware and features suit the job, whatever is free.

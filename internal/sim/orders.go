@@ -67,7 +67,7 @@ func (o *scoreOrder) Epoch() uint64 { return o.epoch }
 
 // Priority is the score's bits: those of floats that are not negative stand in the order of the floats.
 func (o *scoreOrder) Priority(j *model.Job, part *model.Partition) uint64 {
-	s := o.score(sized{wait: float64(o.now-j.Submit) / 1000, requested: float64(max(sched.LimitS(j.Spec, part), 1)),
+	s := o.score(sized{wait: float64(o.now-j.Submit) / 1000, requested: float64(max(part.LimitS(j.Spec), 1)),
 		procs: float64(procsOf(j.Spec, part, o.params)), submit: float64(j.Submit-o.begun) / 1000})
 	return math.Float64bits(math.Max(s, 0))
 }
