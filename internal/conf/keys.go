@@ -6,15 +6,12 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/logfile"
 	"gbatch/internal/model"
-	"gbatch/internal/walltime"
 )
 
 // The keys of the main file that have an effect. keys_accepted.go has those of
 // Slurm that have none here.
-
-var debugLevels = []string{"quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4",
-	"debug5"}
 
 func mainSettings() *table {
 	var all []setting
@@ -89,11 +86,11 @@ func portSetting(name string, e Effect, at func(*Config) *int64) setting {
 
 func placeSettings() []setting {
 	level := func(name string, e Effect, at func(*Config) *string) setting {
-		s := word(name, e, at, debugLevels...)
+		s := word(name, e, at, logfile.Levels...)
 		readName := s.read
 		s.read = func(c *Config, v string) fault {
 			if len(v) == 1 && v[0] >= '0' && v[0] <= '9' {
-				v = debugLevels[v[0]-'0'] // Slurm's old numbers
+				v = logfile.Levels[v[0]-'0'] // Slurm's old numbers
 			}
 			return readName(c, v)
 		}
@@ -471,98 +468,4 @@ func mpiSetting() setting {
 			return f
 		},
 		show: func(c *Config) string { return c.MpiDefault }}
-}
-
-// readOverTime reads OverTimeLimit: minutes, or UNLIMITED.
-func readOverTime(v string) (int64, fault) {
-	if isUnlimited(v) {
-		return model.Unlimited, fault{}
-	}
-	n, f := readInt(v, 0, 65533)
-	if f.bad() {
-		return 0, fault{shown(v) + " is not a number of minutes up to 65533", "0, or UNLIMITED"}
-	}
-	return n * 60, fault{}
-}
-
-func showOverTime(s int64) string {
-	if s == model.Unlimited {
-		return "UNLIMITED"
-	}
-	return strconv.FormatInt(s/60, 10)
-}
-
-func readLicenses(v string) ([]License, fault) {
-	var out []License
-	for _, item := range splitList(v) {
-		name, count, has := strings.Cut(item, "*")
-		if !has {
-			name, count, has = strings.Cut(item, ":")
-		}
-		lic := License{Name: strings.TrimSpace(name), Count: 1}
-		if has {
-			n, err := walltime.ParseCount(strings.TrimSpace(count))
-			if err != nil {
-				return nil, fault{shown(item) + " is not name*count", "foo*4,bar"}
-			}
-			lic.Count = n
-		}
-		if lic.Name == "" {
-			return nil, fault{shown(item) + " has no name", "foo*4,bar"}
-		}
-		for _, l := range out {
-			if l.Name == lic.Name {
-				return nil, fault{lic.Name + " stands twice", "each license once"}
-			}
-		}
-		out = append(out, lic)
-		if len(out) > model.MaxLicenses {
-			return nil, fault{"more than " + strconv.Itoa(model.MaxLicenses) + " licenses", "fewer of them"}
-		}
-	}
-	return out, fault{}
-}
-
-func showLicenses(list []License) string {
-	var out []string
-	for _, l := range list {
-		if l.Count == 1 {
-			out = append(out, l.Name)
-		} else {
-			out = append(out, l.Name+"*"+strconv.FormatInt(l.Count, 10))
-		}
-	}
-	return strings.Join(out, ",")
-}
-
-// readJobDefaults reads "DefCpuPerGPU=2,DefMemPerGPU=100".
-func readJobDefaults(d *JobDefaults, v string) fault {
-	for _, item := range splitList(v) {
-		key, value, _ := strings.Cut(item, "=")
-		var f fault
-		switch {
-		case strings.EqualFold(key, "DefCpuPerGPU"):
-			d.DefCPUPerGPU, f = readInt(value, 0, 65533)
-		case strings.EqualFold(key, "DefMemPerGPU"):
-			d.DefMemPerGPUMiB, f = readMem(value)
-		default:
-			f = fault{why: shown(item) + " is not understood"}
-		}
-		if f.bad() {
-			return fault{f.why, "DefCpuPerGPU=2,DefMemPerGPU=4096"}
-		}
-	}
-	return fault{}
-}
-
-// String gives the defaults as scontrol shows them.
-func (d JobDefaults) String() string {
-	var out []string
-	if d.DefCPUPerGPU > 0 {
-		out = append(out, "DefCpuPerGPU="+strconv.FormatInt(d.DefCPUPerGPU, 10))
-	}
-	if d.DefMemPerGPUMiB > 0 {
-		out = append(out, "DefMemPerGPU="+strconv.FormatInt(d.DefMemPerGPUMiB, 10))
-	}
-	return strings.Join(out, ",")
 }

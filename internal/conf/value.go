@@ -233,3 +233,97 @@ func byName(a, b string) int {
 func sortKVs(kvs []model.KV) {
 	slices.SortFunc(kvs, func(a, b model.KV) int { return byName(a.Key, b.Key) })
 }
+
+// readOverTime reads OverTimeLimit: minutes, or UNLIMITED.
+func readOverTime(v string) (int64, fault) {
+	if isUnlimited(v) {
+		return model.Unlimited, fault{}
+	}
+	n, f := readInt(v, 0, 65533)
+	if f.bad() {
+		return 0, fault{shown(v) + " is not a number of minutes up to 65533", "0, or UNLIMITED"}
+	}
+	return n * 60, fault{}
+}
+
+func showOverTime(s int64) string {
+	if s == model.Unlimited {
+		return "UNLIMITED"
+	}
+	return strconv.FormatInt(s/60, 10)
+}
+
+func readLicenses(v string) ([]License, fault) {
+	var out []License
+	for _, item := range splitList(v) {
+		name, count, has := strings.Cut(item, "*")
+		if !has {
+			name, count, has = strings.Cut(item, ":")
+		}
+		lic := License{Name: strings.TrimSpace(name), Count: 1}
+		if has {
+			n, err := walltime.ParseCount(strings.TrimSpace(count))
+			if err != nil {
+				return nil, fault{shown(item) + " is not name*count", "foo*4,bar"}
+			}
+			lic.Count = n
+		}
+		if lic.Name == "" {
+			return nil, fault{shown(item) + " has no name", "foo*4,bar"}
+		}
+		for _, l := range out {
+			if l.Name == lic.Name {
+				return nil, fault{lic.Name + " stands twice", "each license once"}
+			}
+		}
+		out = append(out, lic)
+		if len(out) > model.MaxLicenses {
+			return nil, fault{"more than " + strconv.Itoa(model.MaxLicenses) + " licenses", "fewer of them"}
+		}
+	}
+	return out, fault{}
+}
+
+func showLicenses(list []License) string {
+	var out []string
+	for _, l := range list {
+		if l.Count == 1 {
+			out = append(out, l.Name)
+		} else {
+			out = append(out, l.Name+"*"+strconv.FormatInt(l.Count, 10))
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// readJobDefaults reads "DefCpuPerGPU=2,DefMemPerGPU=100".
+func readJobDefaults(d *JobDefaults, v string) fault {
+	for _, item := range splitList(v) {
+		key, value, _ := strings.Cut(item, "=")
+		var f fault
+		switch {
+		case strings.EqualFold(key, "DefCpuPerGPU"):
+			d.DefCPUPerGPU, f = readInt(value, 0, 65533)
+		case strings.EqualFold(key, "DefMemPerGPU"):
+			d.DefMemPerGPUMiB, f = readMem(value)
+		default:
+			f = fault{why: shown(item) + " is not understood"}
+		}
+		if f.bad() {
+			return fault{f.why, "DefCpuPerGPU=2,DefMemPerGPU=4096"}
+		}
+	}
+	return fault{}
+}
+
+// String gives the defaults as scontrol shows them.
+func (d JobDefaults) String() string {
+	var out []string
+	if d.DefCPUPerGPU > 0 {
+		out = append(out, "DefCpuPerGPU="+strconv.FormatInt(d.DefCPUPerGPU, 10))
+	}
+	if d.DefMemPerGPUMiB > 0 {
+		out = append(out, "DefMemPerGPU="+strconv.FormatInt(d.DefMemPerGPUMiB, 10))
+	}
+	return strings.Join(out, ",")
+}

@@ -13,22 +13,22 @@ import (
 	"gbatch/internal/quietlog"
 )
 
-// levels are Slurm's, by number.
-var levels = []string{"quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"}
+// Levels are Slurm's, by number.
+var Levels = []string{"quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"}
 
 // LevelName gives the name of a level that is written as a name or a number from 0 to 9.
 func LevelName(text string) (string, error) {
 	low := strings.ToLower(text)
-	if n, err := strconv.Atoi(low); err == nil && n >= 0 && n < len(levels) {
-		return levels[n], nil
+	if n, err := strconv.Atoi(low); err == nil && n >= 0 && n < len(Levels) {
+		return Levels[n], nil
 	}
-	for _, l := range levels {
+	for _, l := range Levels {
 		if l == low || low == "debug1" && l == "debug" {
 			return l, nil
 		}
 	}
-	return "", fmt.Errorf("'%s' is not a level; write %s, or a number from 0 to %d", text, strings.Join(levels, ", "),
-		len(levels)-1)
+	return "", fmt.Errorf("'%s' is not a level; write %s, or a number from 0 to %d", text, strings.Join(Levels, ", "),
+		len(Levels)-1)
 }
 
 // levelOf gives the least level that is logged.

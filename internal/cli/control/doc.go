@@ -8,12 +8,13 @@
 //	writeconfig.go  write config
 //	reservation.go  reservations: create, update, delete, show
 //	change.go       hold, release, requeue, suspend, reconfigure and the like
-//	update.go       update, create, delete and reboot of jobs, nodes and partitions
+//	update.go       update, create and delete of jobs, nodes and partitions
+//	nodes.go        what is only of nodes, with reboot and power
 //	moments.go      points in time and time limits of update
 //	wait.go         wait_job and completing
 //	controllers.go  controllers: the list, add, remove, replace
-//	dump.go         dump: the controller's state for the simulator, or as JSON
-//	snapshot.go     snapshot: the same for a restore
+//	snapshot.go     snapshot: the controller's state for a restore; dump: the same for the
+//	                simulator, or as JSON
 //	token.go        tokens for HTTP
 //	import.go       import, which gbatch does
 //	pids.go         listpids and pidinfo: the processes of jobs

@@ -12,6 +12,7 @@ import (
 	"gbatch/internal/cli/env"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/jobtext"
+	"gbatch/internal/logfile"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -243,9 +244,6 @@ func (c *control) tellPID(id model.JobID) error {
 		})
 }
 
-// logLevels are the levels of a daemon's log in the order of Slurm's numbers.
-var logLevels = []string{"quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"}
-
 // showDaemon is show slurmd [NODE]: what the daemon of this host's node says, in Slurm's words.
 func (c *control) showDaemon(name string) error {
 	nodes, err := c.HostNodes()
@@ -283,7 +281,7 @@ func (c *control) showDaemon(name string) error {
 		{"Actual threads per core", a.Hw.Threads}, {"Actual real memory", fmt.Sprintf("%d MB", a.Hw.MemMiB)},
 		{"Actual temp disk space", fmt.Sprintf("%d MB", a.Hw.TmpMiB)}, {"Boot time", clock.Stamp(a.UpSince, "NONE")},
 		{"Hostname", a.Node}, {"Last slurmctld msg time", clock.Stamp(a.Heard, "NONE")}, {"Slurmd PID", a.PID},
-		{"Slurmd Debug", slices.Index(logLevels, a.Level)}, {"Slurmd Logfile", cmp.Or(a.Log, "(null)")},
+		{"Slurmd Debug", slices.Index(logfile.Levels, a.Level)}, {"Slurmd Logfile", cmp.Or(a.Log, "(null)")},
 		{"Version", a.Version},
 	} {
 		fmt.Fprintf(c.Stdout, "%-24s = %v\n", row.name, row.value)
