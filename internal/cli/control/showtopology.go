@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/hostlist"
@@ -147,9 +148,17 @@ func (c *control) showSwitches(tree []*model.Switch, u *units) (shown int) {
 		if len(s.Children) > 0 {
 			line += " Switches=" + hostlist.Compress(s.Children)
 		}
-		fmt.Fprintln(c.Stdout, line)
+		c.topologyLine(line)
 	}
 	return shown
+}
+
+// topologyLine prints a switch or a block, as far as SLURM_TOPO_LEN lets it.
+func (c *control) topologyLine(line string) {
+	if most, err := strconv.Atoi(c.Getenv("SLURM_TOPO_LEN")); err == nil && most > 0 && len(line) > most {
+		line = line[:most]
+	}
+	fmt.Fprintln(c.Stdout, line)
 }
 
 // showBlocks shows blocks, and counts them.
@@ -157,8 +166,8 @@ func (c *control) showBlocks(t *model.Blocks, u *units) (shown int) {
 	line := func(kind, block string, index, size int, nodes []string) {
 		if u.has(block, nodes) {
 			shown++
-			fmt.Fprintf(c.Stdout, "%s=%s BlockIndex=%d Nodes=%s BlockSize=%d\n", kind, block, index, hostlist.Compress(nodes),
-				size)
+			c.topologyLine(fmt.Sprintf("%s=%s BlockIndex=%d Nodes=%s BlockSize=%d", kind, block, index,
+				hostlist.Compress(nodes), size))
 		}
 	}
 	for i, b := range t.List {

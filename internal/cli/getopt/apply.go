@@ -190,6 +190,9 @@ func (p *Parser) Defined() []Defined {
 	}
 	var out []Defined
 	for i, f := range last {
+		if p.c.Options[i].isVariable() {
+			continue
+		}
 		d := Defined{Name: p.c.Options[i].Name, Value: f.value}
 		switch {
 		case d.Name == "verbose":

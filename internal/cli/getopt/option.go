@@ -23,7 +23,7 @@ const (
 	StopAtOperand              // the first operand ends the options: sbatch, srun, salloc
 )
 
-// Option is one row of a command's table.
+// Option is one row of a command's table. One without any name is a variable that is no option; it is hidden.
 type Option struct {
 	Name    string   // long name without dashes; "" where there is only a short one
 	Aliases []string // further long names of the same option
@@ -112,10 +112,16 @@ func (o *Option) names(yield func(string) bool) {
 	}
 }
 
+// isVariable says that o is a variable, and no option.
+func (o *Option) isVariable() bool { return o.Name == "" && o.Short == 0 }
+
 // display is how messages name o: --time, or -x where it has no long name.
 func (o *Option) display() string {
-	if o.Name != "" {
+	switch {
+	case o.Name != "":
 		return "--" + o.Name
+	case o.isVariable():
+		return o.Env
 	}
 	return "-" + string(o.Short)
 }
@@ -127,8 +133,8 @@ func Check(options []Option) error {
 	for i := range options {
 		o := &options[i]
 		complain := func(what string) { problems = append(problems, fmt.Errorf("option %d (%s): %s", i, o.display(), what)) }
-		if o.Name == "" && o.Short == 0 {
-			complain("has no name")
+		if o.isVariable() && (o.Env == "" || !o.Hidden || o.Arg != Required) {
+			complain("has no name, and is no hidden variable with a value")
 		}
 		for n := range o.names {
 			if long[n] {

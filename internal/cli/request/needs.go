@@ -134,6 +134,7 @@ func (s *Submission) nodeOptions() []getopt.Option {
 			Set:  s.need(func(m *model.Needs) { m.FewNodes = true })},
 		{Name: "switches", Arg: R, Metavar: "n[@time]", Group: groupNeeds, Env: "_REQ_SWITCH",
 			Help: "nodes on at most n leaf switches; after this time (at most max_switch_wait) any nodes", Set: s.switches},
+		{Env: "_WAIT4SWITCH", Arg: R, Hidden: true, Set: s.switchWait}, // of --switches without a time
 		{Name: "sockets-per-node", Arg: R, Metavar: "n", Group: groupNeeds, Help: "sockets that a node must have",
 			Set: s.needCount(func(m *model.Needs) *int32 { return &m.Sockets })},
 		{Name: "cores-per-socket", Arg: R, Metavar: "n", Group: groupNeeds, Help: "cores that each socket must have",
@@ -361,11 +362,28 @@ func (s *Submission) switches(v string) error {
 	if err := s.needCount(func(m *model.Needs) *int32 { return &m.Switches })(count); err != nil {
 		return err
 	}
-	s.More.SwitchWaitS = model.NotSet
-	if !timed {
+	s.More.SwitchWaitS, s.waitSaid = model.NotSet, timed
+	if !timed && s.waitNamed == "" {
 		return nil
 	}
-	sec, unlimited, err := walltime.ParseLimit(wait)
+	if !timed {
+		wait = s.waitNamed
+	}
+	return s.waitForSwitches(wait)
+}
+
+// switchWait reads the variable that has the time of --switches where that names none.
+func (s *Submission) switchWait(v string) error {
+	s.waitNamed = v
+	if s.More.Switches == 0 || s.waitSaid {
+		return nil
+	}
+	return s.waitForSwitches(v)
+}
+
+// waitForSwitches sets how long a job waits for few switches.
+func (s *Submission) waitForSwitches(v string) error {
+	sec, unlimited, err := walltime.ParseLimit(v)
 	switch {
 	case err != nil:
 		return &getopt.TextError{Text: "Invalid --switches specification: " + err.Error()}

@@ -39,6 +39,8 @@ type Submission struct {
 	mail                 model.MailWish
 	batch                string // features of the node that runs the script
 	coreSpec, threadSpec bool
+	waitNamed            string // the time of --switches where that names none
+	waitSaid             bool   // it names one
 	Clusters             []string
 	Each                 string   // --each: a file with a line for each job
 	userEnv              string   // --get-user-env's value, 1 for none; "": not given
@@ -307,11 +309,11 @@ func (s *Submission) foreignOptions() []getopt.Option {
 	return []getopt.Option{
 		{Name: "ignore-pbs", Group: groupFiles, Env: "_IGNORE_PBS", Help: "don't read the script's #PBS and #BSUB lines",
 			Set: getopt.Flag(new(bool))},
-		{Name: "power", Arg: R, Note: "power is not managed by jobs", Set: env.Ignored},
+		{Name: "power", Arg: R, Env: "_POWER", Note: "power is not managed by jobs", Set: env.Ignored},
 		{Name: "batch", Arg: R, Metavar: "features", Group: groupNeeds, Env: "_BATCH",
 			Help: "features, out of those of --constraint, " +
 				"of the node that runs the script", Set: getopt.Text(&s.batch)},
-		{Name: "reboot", Refused: "ask an operator to reboot the node"},
+		{Name: "reboot", Refused: "ask an operator for it: gcontrol reboot ASAP NODES, before the job starts"},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "grun --resv-ports in the script"},
 		{Name: "bbf", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
 		{Name: "mcs-label", Arg: R, Note: "there are no MCS labels", Set: env.Ignored},

@@ -96,22 +96,33 @@ func (s *Submission) settle() error {
 }
 
 // batchNode checks --batch, the features of the node that runs the script. That is the job's first node, so all nodes
-// have to have them.
+// have to have them: each alternative of --constraint includes one of --batch.
 func (s *Submission) batchNode() error {
 	if s.batch == "" {
 		return nil
 	}
 	const bad = "Batch job submission failed: Job --batch option is invalid or not a subset of --constraints"
-	if strings.ContainsAny(s.Spec.Features+s.batch, "|[](*") {
-		return fmt.Errorf("%s: the script runs on the job's first node: write features that all its nodes have, with & "+
-			"between them", bad)
+	if strings.ContainsAny(s.Spec.Features+s.batch, "[](*") {
+		return fmt.Errorf("%s: write features with & and | between them, without brackets and counts", bad)
 	}
 	s.Stated().BatchNode = s.batch
-	have := features(s.Spec.Features)
-	for _, f := range features(s.batch) {
-		if !slices.Contains(have, f) {
-			return errors.New(bad)
-		}
+	some := false // of the alternatives
+	all := true
+	for one := range strings.SplitSeq(s.Spec.Features, "|") {
+		node := features(one)
+		has := slices.ContainsFunc(strings.Split(s.batch, "|"), func(want string) bool {
+			list := features(want)
+			return len(list) > 0 && !slices.ContainsFunc(list, func(f string) bool { return !slices.Contains(node, f) })
+		})
+		some, all = some || has, all && has
+	}
+	switch {
+	case !some:
+		return errors.New(bad)
+	case !all:
+		return fmt.Errorf("%s: the script runs on the job's first node, whichever that is, and --constraint=%s lets it be "+
+			"one without --batch=%s; make a component of the script's node: gsubmit -N1 -C %[3]s : -C OTHERS", bad,
+			s.Spec.Features, s.batch)
 	}
 	return nil
 }

@@ -17,6 +17,10 @@ type jobOption struct {
 	note  string // in a job
 }
 
+// jobVariables are those of options for which gsubmit has no variable, or one of another name.
+var jobVariables = map[string]string{"dependency": "SLURM_DEPENDENCY", "ntasks-per-core": "SLURM_NTASKS_PER_CORE",
+	"ntasks-per-socket": "SLURM_NTASKS_PER_SOCKET", "segment": "SRUN_SEGMENT_SIZE"}
+
 const (
 	same  = "a step runs where its job does"
 	atOne = "a step begins at once"
@@ -84,7 +88,7 @@ func (r *run) jobOptions() []getopt.Option {
 	var out []getopt.Option
 	for _, o := range jobOnly {
 		out = append(out, getopt.Option{Name: o.name, Short: o.short, Arg: o.arg, Hidden: true, Note: o.note,
-			Set: env.Ignored})
+			Env: jobVariables[o.name], Set: env.Ignored})
 	}
 	sampling := &request.Submission{}
 	return append(out,
@@ -113,7 +117,7 @@ func (r *run) foreignOptions() []getopt.Option {
 				_, err := request.ParseWarning(v)
 				return err
 			}},
-		{Name: "reboot", Refused: "ask an operator to reboot the node"},
+		{Name: "reboot", Refused: "ask an operator for it: gcontrol reboot ASAP NODES, before the job starts"},
 		{Name: "het-group", Aliases: []string{"pack-group"}, Arg: R, Metavar: "list", Group: groupStep,
 			Help: "the components of the heterogeneous job in which the command runs: 1, 0,2 or 0-2 (default 0; of commands " +
 				"separated by ' : ' the first is for component 0, the next for 1)", Set: env.Ignored},

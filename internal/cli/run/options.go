@@ -98,8 +98,11 @@ const (
 func (r *run) options() []getopt.Option {
 	contained := request.ContainerOptions(r.container)
 	for i := range contained {
-		if contained[i].Name == "container" {
+		switch contained[i].Name {
+		case "container":
 			contained[i].Env = "SRUN_CONTAINER SLURM_CONTAINER"
+		case "container-id":
+			contained[i].Env = "SRUN_CONTAINER_ID SLURM_CONTAINER_ID"
 		}
 	}
 	return slices.Concat(r.stepOptions(), r.needOptions(), r.bindOptions(), r.fileOptions(), contained,
@@ -300,13 +303,13 @@ func setAccelBind(b *proto.StepBind) func(string) error {
 func (r *run) fileOptions() []getopt.Option {
 	R := getopt.Required
 	return []getopt.Option{
-		{Name: "input", Short: 'i', Arg: R, Metavar: "file", Group: groupFiles, Env: "SLURM_STDINMODE",
+		{Name: "input", Short: 'i', Arg: R, Metavar: "file", Group: groupFiles, Env: "SRUN_INPUT SLURM_STDINMODE",
 			Help: "standard input of the tasks: a file (patterns with %t), a task's number, all, none",
 			Set:  getopt.Text(&r.in)},
-		{Name: "output", Short: 'o', Arg: R, Metavar: "file", Group: groupFiles, Env: "SLURM_STDOUTMODE",
+		{Name: "output", Short: 'o', Arg: R, Metavar: "file", Group: groupFiles, Env: "SRUN_OUTPUT SLURM_STDOUTMODE",
 			Help: "standard output: a file (%j job, %s step, %t task, %N node, ...), a task's number, all, none",
 			Set:  getopt.Text(&r.out)},
-		{Name: "error", Short: 'e', Arg: R, Metavar: "file", Group: groupFiles, Env: "SLURM_STDERRMODE",
+		{Name: "error", Short: 'e', Arg: R, Metavar: "file", Group: groupFiles, Env: "SRUN_ERROR SLURM_STDERRMODE",
 			Help: "standard error; by default the file of the output, if that is a file", Set: getopt.Text(&r.err)},
 		{Name: "open-mode", Arg: R, Metavar: "append|truncate", Group: groupFiles, Env: "SLURM_OPEN_MODE",
 			Help: "append to an existing output file, or truncate it", Set: func(v string) error {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/cli/allocate"
+	"gbatch/internal/cli/getopt"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -138,9 +139,10 @@ func (t *talk) tellExits() {
 			fmt.Fprintf(t.Stderr, "%s: %s: %s %s: Completed\n", t.Program, g.node, word, rankRanges(g.ranks))
 			continue
 		}
-		if !t.quiet || g.text != "" {
+		if again := g.text == t.toldEnd && getopt.Truth(t.Getenv("SLURM_SRUN_REDUCE_TASK_EXIT_MSG")); !again {
 			t.Errorf("%s: %s %s: %s", g.node, word, rankRanges(g.ranks), g.text)
 		}
+		t.toldEnd = g.text
 	}
 }
 

@@ -46,6 +46,7 @@ type talk struct {
 	pl      *plumbing
 	rc      int
 	exits   []*proto.StepEvent // not told yet
+	toldEnd string             // what was told last of how tasks ended
 	waited  string
 	aborted bool // the end of the step was requested
 	intAt   time.Time

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +19,7 @@ import (
 	"gbatch/internal/cli/request"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
+	"gbatch/internal/terminal"
 )
 
 // Galloc gets an allocation, runs a command or a shell here with variables that describe it, and releases it when the
@@ -65,11 +67,13 @@ func Galloc(e *env.Env) int {
 		Tell: "Granted job allocation %d", Keep: g.noShell}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	begin := time.Now()
 	job, rc := a.Get(signals)
 	signal.Stop(signals)
 	if job == nil {
 		return g.Failed(rc)
 	}
+	g.ring(time.Since(begin))
 	if !g.s.Quiet {
 		fmt.Fprintf(e.Stderr, "%s: Nodes %s are ready for job\n", e.Program,
 			hostlist.CompressInOrder(job.Run.Alloc.NodeNames()))
@@ -104,6 +108,28 @@ type allocCall struct {
 	killWith  unix.Signal // signal to the command when the allocation is revoked; 0: only to a shell
 	immediate int64       // most seconds to wait for the allocation; 0: no limit
 	x11       string      // --x11: on which nodes steps have the display; "": on none
+	bell      bellWish
+}
+
+// bellWish says when the terminal's bell rings.
+type bellWish uint8
+
+const (
+	bellLate bellWish = iota // when the allocation took longer than bellAfter
+	bellAlways
+	bellNever
+)
+
+const bellAfter = 10 * time.Second
+
+// ring rings the bell of the terminal that standard output is, for an allocation that took so long.
+func (g *allocCall) ring(took time.Duration) {
+	if g.bell == bellNever || g.bell == bellLate && took <= bellAfter {
+		return
+	}
+	if _, err := terminal.ModesOf(1); err == nil {
+		fmt.Fprint(os.Stdout, "\a")
+	}
 }
 
 func (g *allocCall) options() []getopt.Option { return g.optionsOf(&g.s) }
@@ -147,8 +173,11 @@ func (g *allocCall) optionsOf(s *request.Submission) []getopt.Option {
 				g.killWith = unix.Signal(n)
 				return err
 			}},
-		getopt.Option{Name: "bell", Hidden: true, Note: "terminals are not rung", Set: env.Ignored},
-		getopt.Option{Name: "no-bell", Hidden: true, Set: env.Ignored},
+		getopt.Option{Name: "bell", Group: how, Env: "_BELL", Slot: "bell",
+			Help: "ring the terminal's bell when the allocation is there (default: if that took over 10 seconds)",
+			Set:  func(string) error { g.bell = bellAlways; return nil }},
+		getopt.Option{Name: "no-bell", Group: how, Env: "_NO_BELL", Slot: "bell", Help: "never ring the bell",
+			Set: func(string) error { g.bell = bellNever; return nil }},
 		getopt.Option{Name: "x11", Arg: getopt.Optional, Metavar: "nodes", Group: how,
 			Help: "give the steps of this allocation --x11, so that their windows are on your display", Set: g.setX11},
 		getopt.Option{Name: "get-user-env", Arg: getopt.Optional,
