@@ -21,7 +21,8 @@ import (
 type jobLine struct {
 	*model.Job
 	Number    string // as users write it
-	Ref       string // the same for addresses and forms
+	Ref       string // the same for addresses: tasks that wait are with all of their array
+	Exact     string // what buttons of the line are about: those tasks alone
 	Class     string
 	StateWord string
 	Part      string
@@ -48,6 +49,9 @@ func (q *request) line(j *model.Job, rules *ask.Rulebook) *jobLine {
 	l := &jobLine{Job: j, Number: jobtext.JobID(j), Ref: jobtext.RefText(refOf(j)), Class: class(j),
 		StateWord: strings.ToLower(strings.ReplaceAll(j.State.String(), "_", " ")),
 		Part:      cmp.Or(j.Partition(), strings.Join(j.Spec.Partitions, ",")), Mine: j.Spec.UID == q.who.UID}
+	if l.Exact = l.Ref; j.IsArray() {
+		l.Exact = jobtext.RefText(j.Ref())
+	}
 	if len(j.Spec.Partitions) > 1 && j.Run == nil {
 		l.Part = strings.Join(j.Spec.Partitions, ",")
 	}

@@ -131,6 +131,22 @@ func TestPages(t *testing.T) {
 	do("extend", "1", "<dd>1:00:00</dd>")
 	do("requeue", "1", "earlier start")
 	do("cancel", "1", "CANCELLED")
+
+	// The button of tasks that wait is not about the one that runs.
+	u.submit("tasks", "sleep 300\n", "--array=1-3%1", "--time=30")
+	u.wait("/", `_[2-3]">`)
+	_, _, text := u.do("GET", "/", "")
+	m := regexp.MustCompile(`name="job" value="(\d+)_\[2-3\]"`).FindStringSubmatch(text)
+	if m == nil {
+		t.Fatalf("no button is about tasks 2 and 3: %s", text)
+	}
+	u.wait("/job/"+m[1]+"_1", "running")
+	form := url.Values{"word": {u.word}, "do": {"cancel"}, "job": {m[1] + "_[2-3]"}, "back": {"/"}}
+	if status, text := u.send("/act", form); status != http.StatusSeeOther {
+		t.Fatalf("%d %s", status, text)
+	}
+	u.wait("/job/"+m[1]+"_3", "CANCELLED")
+	u.wait("/job/"+m[1]+"_1", "running")
 }
 
 func pageHeaders(t *testing.T, u *pageUser) {
