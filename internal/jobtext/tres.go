@@ -138,7 +138,7 @@ func gresUsedText(n *model.Node) string {
 		}
 		used := n.Used(g.Name)
 		mine := used.Minus(model.UpTo(int(g.First)))
-		mine = mine.Minus(mine.Minus(model.UpTo(int(g.First + g.Count))))
+		mine = mine.And(model.UpTo(int(g.First + g.Count)))
 		s := g.Name
 		if g.Type != "" {
 			s += ":" + g.Type

@@ -37,7 +37,7 @@ func gresDrainText(n *model.Node) string {
 		}
 		mine := model.UpTo(int(g.First + g.Count)).Minus(model.UpTo(int(g.First)))
 		gone := n.OutOf(g.Name)
-		gone = gone.Minus(gone.Minus(mine))
+		gone = gone.And(mine)
 		if gone.Empty() || len(g.Over) > 0 {
 			continue
 		}

@@ -74,7 +74,7 @@ func (r *room) pickBySocket(na *model.NodeAlloc, rq *Request, cpus int) (near []
 		part.gres = slices.Clone(r.gres)
 		for k := range part.gres {
 			if g := &part.gres[k]; g.name == gpuName {
-				g.free = g.free.Minus(g.free.Minus(x.gpus))
+				g.free = g.free.And(x.gpus)
 				g.nfree = g.free.Count()
 			}
 		}

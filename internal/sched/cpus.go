@@ -137,7 +137,7 @@ func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []m
 	if near == nil || near.Contains(free) {
 		return r.coresOf(rq, free, tasks, count)
 	}
-	here := free.Minus(free.Minus(near))
+	here := free.And(near)
 	if r.inCores(rq) { // a core that is near only in part is not
 		x := room{def: r.def, cpus: here}
 		x.wholeCores()

@@ -200,7 +200,7 @@ func bindList(part *proto.StepNode, b *proto.StepBind, mode uint8) (tasks []mode
 		if err != nil {
 			return nil, []string{"--cpu-bind: " + err.Error()}
 		}
-		in := set.Minus(set.Minus(part.CPUs))
+		in := set.And(part.CPUs)
 		if in.Empty() {
 			notes = append(notes,
 				fmt.Sprintf("--cpu-bind: the step has none of the CPUs %s on %s; task %d can use all of its %d CPUs", set,

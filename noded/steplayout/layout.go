@@ -265,7 +265,7 @@ func free(all model.Bits, held []Holding, index int32, of func(*proto.StepNode) 
 			if n.Index != index {
 				continue
 			}
-			taken := all.Minus(all.Minus(of(n)))
+			taken := all.And(of(n))
 			if c := taken.Count(); c > holds {
 				holder, holds = held[i].ID, c
 			}
