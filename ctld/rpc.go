@@ -8,6 +8,7 @@ import (
 
 	"gbatch/ctld/token"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"

@@ -316,26 +316,13 @@ func (v *Vars) Given(name, value string) {
 	}
 }
 
-// PerNode writes a count for each node as Slurm does: "2(x2),1".
+// PerNode writes a count for each node as Counts does.
 func PerNode(a *model.Alloc, count func(*model.NodeAlloc) int) string {
-	var out []byte
-	for i := 0; i < len(a.Nodes); {
-		n, same := count(&a.Nodes[i]), 1
-		for i+same < len(a.Nodes) && count(&a.Nodes[i+same]) == n {
-			same++
-		}
-		if len(out) > 0 {
-			out = append(out, ',')
-		}
-		out = strconv.AppendInt(out, int64(n), 10)
-		if same > 1 {
-			out = append(out, "(x"...)
-			out = strconv.AppendInt(out, int64(same), 10)
-			out = append(out, ')')
-		}
-		i += same
+	counts := make([]int, len(a.Nodes))
+	for i := range a.Nodes {
+		counts[i] = count(&a.Nodes[i])
 	}
-	return string(out)
+	return Counts(counts)
 }
 
 // tasksPerNode counts a job's tasks on its nodes: evenly on nodes that it has as a whole, and else as its CPUs were

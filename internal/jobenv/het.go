@@ -62,5 +62,9 @@ func stepOfAll(v *Vars, h *proto.StepHet, here int) {
 	v.Num("SLURM_NTASKS", int64(h.Tasks))
 	v.Num("SLURM_NPROCS", int64(h.Tasks))
 	v.Set("SLURM_TASKS_PER_NODE", h.Counts)
+	v.Set("SLURM_STEP_NODELIST", h.Nodes)
+	v.Num("SLURM_STEP_NUM_NODES", int64(h.NumNodes))
+	v.Num("SLURM_STEP_NUM_TASKS", int64(h.Tasks))
+	v.Set("SLURM_STEP_TASKS_PER_NODE", h.Counts)
 	v.Num("SLURM_NODEID", int64(h.FirstNode)+int64(here))
 }

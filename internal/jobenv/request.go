@@ -1,6 +1,7 @@
 package jobenv
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -103,7 +104,7 @@ func describeBinding(v *Vars, s *model.Spec) {
 		v.Set("SLURM_MEM_BIND_VERBOSE", verbosity(b.Mem))
 	}
 	if strings.HasPrefix(b.Dist, "arbitrary") && len(s.ReqNodes) > 0 {
-		v.Set("SLURM_ARBITRARY_NODELIST", strings.Join(s.ReqNodes, ","))
+		v.Set("SLURM_ARBITRARY_NODELIST", cmp.Or(b.Hosts, strings.Join(s.ReqNodes, ",")))
 	}
 	if size, plane := strings.CutPrefix(b.Dist, "plane="); plane {
 		size, cores, more := strings.Cut(size, ":")

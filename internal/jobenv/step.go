@@ -21,7 +21,7 @@ var stepOwned = map[string]bool{
 	"SLURM_CPU_BIND": true, "SLURM_CPU_BIND_LIST": true, "SLURM_CPU_BIND_TYPE": true, "SLURM_CPU_BIND_VERBOSE": true,
 	"SLURM_MEM_BIND": true, "SLURM_MEM_BIND_LIST": true, "SLURM_MEM_BIND_TYPE": true, "SLURM_MEM_BIND_VERBOSE": true,
 	"SLURM_MEM_BIND_PREFER": true, "SLURM_MEM_BIND_SORT": true, "SLURM_GPU_BIND": true, "SLURM_TRES_BIND": true,
-	"SLURM_DISTRIBUTION": true, "SLURM_DIST_PLANESIZE": true, "SLURM_STEP_RESV_PORTS": true, "SRUN_DEBUG": true,
+	"SLURM_DISTRIBUTION": true, "SLURM_DIST_PLANESIZE": true, "SLURM_STEP_RESV_PORTS": true,
 	"SLURM_SHARDS_ON_NODE": true, "SLURM_PTY_PORT": true, "SLURM_PTY_WIN_COL": true, "SLURM_PTY_WIN_ROW": true,
 }
 
@@ -33,6 +33,15 @@ var jobOnly = map[string]bool{
 	"SLURM_CPUS_PER_TASK": true,
 	"SLURM_NODELIST":      true, "ENVIRONMENT": true, "HOSTNAME": true, "SLURM_UMASK": true,
 }
+
+// stepSaid are variables that say what the command's options were: they are the command's, and not those that the job
+// had for its script.
+var stepSaid = map[string]bool{"SLURM_NTASKS_PER_NODE": true, "SLURM_NTASKS_PER_CORE": true,
+	"SLURM_NTASKS_PER_SOCKET": true, "SLURM_THREADS_PER_CORE": true, "SLURM_CPU_FREQ_REQ": true,
+	jobName: true}
+
+// jobName is of them, and the job's where the command has none.
+const jobName = "SLURM_JOB_NAME"
 
 // TaskView has the values of one task's own variables.
 type TaskView struct {
@@ -46,18 +55,22 @@ type TaskView struct {
 func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here int, rq *proto.StepRequest,
 	het *proto.StepHet) []string {
 	v := make(Vars, 0, 96)
+	named := false
 	for entry := range strings.SplitSeq(string(rq.Env), "\x00") {
 		name, _, ok := strings.Cut(entry, "=")
 		if !ok || name == "" || stepOwned[name] || len(v) >= maxEnvVars {
 			continue
 		}
-		if name != "ENVIRONMENT" && name != "HOSTNAME" && !IsHet(name) && e.owns([]byte(name)) {
+		if name != "ENVIRONMENT" && name != "HOSTNAME" && !IsHet(name) && !stepSaid[name] && e.owns([]byte(name)) {
 			continue
 		}
-		v = append(v, entry)
+		v, named = append(v, entry), named || name == jobName
 	}
 	for _, entry := range e.describe(l) {
 		name, _, _ := strings.Cut(entry, "=")
+		if stepSaid[name] && (name != jobName || named) {
+			continue
+		}
 		if !jobOnly[name] && !IsHet(name) && (het == nil || !ofAll[name]) && !stepOwned[name] &&
 			!slices.Contains(e.Hidden, name) {
 			v = append(v, entry)
@@ -76,13 +89,13 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 	number := strconv.FormatUint(uint64(uint32(id)), 10)
 	v.Set("SLURM_STEP_ID", number)
 	v.Set("SLURM_STEPID", number)
-	v.Set("SLURM_STEP_NODELIST", list)
-	v.Num("SLURM_STEP_NUM_NODES", int64(len(names)))
-	v.Num("SLURM_STEP_NUM_TASKS", int64(tasks))
-	v.Set("SLURM_STEP_TASKS_PER_NODE", perNode)
 	if het != nil {
 		stepOfAll(&v, het, here)
 	} else {
+		v.Set("SLURM_STEP_NODELIST", list)
+		v.Num("SLURM_STEP_NUM_NODES", int64(len(names)))
+		v.Num("SLURM_STEP_NUM_TASKS", int64(tasks))
+		v.Set("SLURM_STEP_TASKS_PER_NODE", perNode)
 		v.Set("SLURM_NODELIST", hostlist.CompressInOrder(l.Alloc.NodeNames()))
 		v.Num("SLURM_NNODES", int64(len(names)))
 		v.Num("SLURM_NTASKS", int64(tasks))
@@ -99,7 +112,9 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 	v.Num("SLURM_CPUS_ON_NODE", int64(part.CPUs.Count()))
 	v.Set("SLURM_GTIDS", ranksText(part.Ranks, het.First()))
 	v.Set("SLURM_UMASK", fmt.Sprintf("%04o", rq.Umask&0o777))
-	v.Given("SLURM_DISTRIBUTION", distText(&rq.Need, &rq.Bind))
+	if n := &rq.Need; !rq.Interactive || n.Dist != proto.DistDefault { // the sruns of its shell would take a default over
+		v.Set("SLURM_DISTRIBUTION", distText(n, &rq.Bind, tasks <= len(nodes)))
+	}
 	if rq.Need.Dist == proto.DistPlane {
 		v.Num("SLURM_DIST_PLANESIZE", int64(rq.Need.Plane))
 	}
@@ -142,7 +157,7 @@ func (v *Vars) replace(name, value string) {
 func keepCounts(v *Vars, given []byte) {
 	for entry := range strings.SplitSeq(string(given), "\x00") {
 		switch name, value, _ := strings.Cut(entry, "="); name {
-		case "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS":
+		case "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE":
 			v.replace(name, value)
 		}
 	}
@@ -194,7 +209,7 @@ func (e *Node) StepTask(base []string, part *proto.StepNode, b *proto.StepBind, 
 		mine = &model.NodeAlloc{}
 		for _, g := range part.Gres {
 			if g.Name == model.GPUName {
-				g.Index = g.Index.Minus(g.Index.Minus(t.GPUs))
+				g.Index = g.Index.And(t.GPUs)
 			}
 			mine.Gres = append(mine.Gres, g)
 		}
@@ -262,8 +277,13 @@ func Counts(counts []int) string {
 var distNames = [...]string{proto.DistBlock: "block", proto.DistCyclic: "cyclic", proto.DistPlane: "plane",
 	proto.DistArbitrary: "arbitrary", proto.DistFCyclic: "fcyclic"}
 
-func distText(n *proto.StepNeed, b *proto.StepBind) string {
-	var text string
+// distText writes how tasks are distributed. Without a word of the user's they go to nodes one by one if there are no
+// more than nodes, which is no other way then.
+func distText(n *proto.StepNeed, b *proto.StepBind, each bool) string {
+	text := distNames[proto.DistBlock]
+	if each {
+		text = distNames[proto.DistCyclic]
+	}
 	if n.Dist != proto.DistDefault && int(n.Dist) < len(distNames) {
 		text = distNames[n.Dist]
 		if b.Cores != proto.DistDefault && int(b.Cores) < len(distNames) {
@@ -279,7 +299,7 @@ func distText(n *proto.StepNeed, b *proto.StepBind) string {
 	case n.NoPack:
 		text += ",nopack"
 	}
-	return strings.TrimPrefix(text, ",")
+	return text
 }
 
 var cpuBindNames = [...]string{proto.BindNone: "none", proto.BindRank: "rank", proto.BindThreads: "threads",

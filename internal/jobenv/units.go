@@ -2,7 +2,6 @@ package jobenv
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"gbatch/internal/model"
@@ -121,16 +120,7 @@ func (v *Units) numbers(resource string, mine, open model.Bits) string {
 	if v == nil || !v.Relative[resource] {
 		return CommaList(mine)
 	}
-	var out []string
-	at := 0
-	open.Or(mine).Each(func(i int) bool {
-		if mine.Has(i) {
-			out = append(out, strconv.Itoa(at))
-		}
-		at++
-		return true
-	})
-	return strings.Join(out, ",")
+	return PlacesIn(open.Or(mine), mine)
 }
 
 // GPUsOf gives the GPUs of held resources by their numbers on the node, and the number of units. It includes GPUs with

@@ -362,6 +362,8 @@ type BindWish struct {
 	Hint string // --hint
 
 	TasksPerGPU int32 // --ntasks-per-gpu: number of a step's tasks that see each GPU
+
+	Hosts string // with --distribution=arbitrary: the node of each task, if some have several; "": the nodes of the job
 }
 
 // BlockCores and CyclicCores are how --distribution wishes a node's cores to be chosen (see SocketDist).
@@ -398,6 +400,7 @@ func (x *BindWish) Wire(c *wire.C) {
 	wire.Text(c, &x.Dist, MaxText)
 	wire.Text(c, &x.Hint, MaxText)
 	wire.Int(c, &x.TasksPerGPU)
+	wire.Text(c, &x.Hosts, MaxText)
 }
 
 // Stated has the values of options that gbatch takes and that decide nothing here: the job shows them, and its

@@ -109,9 +109,9 @@ func (s *Submission) nodeOptions() []getopt.Option {
 			Help: "features that the job prefers, as in --constraint but without [ ] and *; " +
 				"model:NAME: GPUs that have it loaded", Set: s.prefer},
 		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: groupNeeds, Help: "nodes that the job must have",
-			Set: NodeSet(&sp.ReqNodes)},
+			Set: s.nodelist(Hosts)},
 		{Name: "nodefile", Short: 'F', Arg: R, Metavar: "file", Group: groupNeeds,
-			Help: "like --nodelist, but read from a file", Set: FileSet(&sp.ReqNodes)},
+			Help: "like --nodelist, but read from a file", Set: s.nodelist(fileHosts)},
 		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: groupNeeds,
 			Help: "nodes that the job must not have",
 			Set:  NodeSet(&sp.ExcNodes)},

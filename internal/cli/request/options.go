@@ -32,8 +32,9 @@ type Submission struct {
 	Verbose   int
 	Chdir     string
 	openMode  string
-	infoTasks int64  // tasks on each node by --extra-node-info; 0: not given
-	limits    string // --propagate
+	hosts     []string // as --nodelist has them, with repeats
+	infoTasks int64    // tasks on each node by --extra-node-info; 0: not given
+	limits    string   // --propagate
 	limitsOn  bool
 
 	mail                 model.MailWish

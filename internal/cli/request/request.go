@@ -41,12 +41,11 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 		sp.SID = int32(sid)
 	}
 	sp.LimitS, s.More.TimeMinS = e.WholeMinutes(sp.LimitS), e.WholeMinutes(s.More.TimeMinS)
-	if err := s.settle(); err != nil {
+	if err := s.arbitrary(e.Getenv("SLURM_HOSTFILE")); err != nil {
 		return nil, err
 	}
-	if bind := s.More.Bind; bind != nil && strings.HasPrefix(strings.ToLower(bind.Dist), "arbitrary") &&
-		len(sp.ReqNodes) == 0 && e.Getenv("SLURM_HOSTFILE") == "" {
-		return nil, errors.New("With Arbitrary distribution you need to specify a nodelist or hostfile with the -w option")
+	if err := s.settle(); err != nil {
+		return nil, err
 	}
 	var err error
 	sp.OwnLimits = s.limitsOn
@@ -63,6 +62,42 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 	}
 	return &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: sp, Script: body, Env: env,
 		TestOnly: s.TestOnly}, nil
+}
+
+// arbitrary completes --distribution=arbitrary, which the file of SLURM_HOSTFILE means too: it or --nodelist has the
+// node of each task. A node that has several has the CPUs for them.
+func (s *Submission) arbitrary(hostFile string) (err error) {
+	sp := &s.Spec
+	if len(s.hosts) == 0 && hostFile != "" {
+		if s.hosts, err = NodeFile(hostFile); err != nil {
+			return fmt.Errorf("SLURM_HOSTFILE: %w", err)
+		}
+		s.Binding().Dist = "arbitrary"
+	}
+	b := s.More.Bind
+	if b == nil || !strings.HasPrefix(b.Dist, "arbitrary") {
+		return nil
+	}
+	if len(s.hosts) == 0 {
+		return errors.New("With Arbitrary distribution you need to specify a nodelist or hostfile with the -w option")
+	}
+	if n := int(sp.Tasks); n > 0 && n < len(s.hosts) {
+		s.hosts = s.hosts[:n]
+	}
+	if sp.ReqNodes = once(s.hosts); len(sp.ReqNodes) == len(s.hosts) {
+		return nil
+	}
+	b.Hosts = strings.Join(s.hosts, ",")
+	if sp.Tasks == 0 && sp.TasksPerNode == 0 {
+		sp.Tasks = int32(len(s.hosts))
+	}
+	tasks, most := map[string]int32{}, int32(0)
+	for _, name := range s.hosts {
+		tasks[name]++
+		most = max(most, tasks[name])
+	}
+	sp.MinCPUs = max(sp.MinCPUs, most*max(sp.CPUsPerTask, 1))
+	return nil
 }
 
 // settle completes the request once all options are known.

@@ -96,27 +96,44 @@ func Hosts(dst *[]string) func(string) error {
 }
 
 // NodeSet is Hosts for nodes of which each counts once.
-func NodeSet(dst *[]string) func(string) error { return once(dst, Hosts(dst)) }
+func NodeSet(dst *[]string) func(string) error { return nodeSet(dst, Hosts) }
 
 // FileSet gives the setter of nodes that are named in a file. Each counts once.
-func FileSet(dst *[]string) func(string) error {
-	return once(dst, func(v string) (err error) {
+func FileSet(dst *[]string) func(string) error { return nodeSet(dst, fileHosts) }
+
+func fileHosts(dst *[]string) func(string) error {
+	return func(v string) (err error) {
 		*dst, err = NodeFile(v)
 		return err
-	})
+	}
 }
 
-func once(dst *[]string, set func(string) error) func(string) error {
+func nodeSet(dst *[]string, from func(*[]string) func(string) error) func(string) error {
 	return func(v string) error {
-		err := set(v)
-		seen := map[string]bool{}
-		*dst = slices.DeleteFunc(*dst, func(name string) bool {
-			again := seen[name]
-			seen[name] = true
-			return again
-		})
+		var all []string
+		err := from(&all)(v)
+		*dst = once(all)
 		return err
 	}
+}
+
+// nodelist is nodeSet for the job's nodes, of which the list with repeats may say where its tasks run.
+func (s *Submission) nodelist(from func(*[]string) func(string) error) func(string) error {
+	return func(v string) error {
+		err := from(&s.hosts)(v)
+		s.Spec.ReqNodes = once(s.hosts)
+		return err
+	}
+}
+
+// once gives each name of a list once.
+func once(list []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(slices.Clone(list), func(name string) bool {
+		again := seen[name]
+		seen[name] = true
+		return again
+	})
 }
 
 // Gres gives the setter of generic resources of one name, or of any if name is ""; it adds them to dst, in place of

@@ -3,14 +3,17 @@ package run
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/cli/getopt"
 	"gbatch/internal/cli/request"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
@@ -204,14 +207,17 @@ func (r *run) hostFile() ([]string, error) {
 
 // stepEnvironment gives the tasks' variables.
 func (r *run) stepEnvironment() ([]byte, error) {
+	said := r.saidVariables()
+	var out []byte
 	if e := r.export.Export; e == "" || strings.EqualFold(e, "ALL") {
 		size := 0
 		for _, kv := range r.Environ {
 			size += len(kv) + 1
 		}
-		out := make([]byte, 0, size)
+		out = make([]byte, 0, size)
 		for _, kv := range r.Environ {
-			if !strings.HasPrefix(kv, "SLURM_PRIO_PROCESS=") {
+			name, _, _ := strings.Cut(kv, "=")
+			if _, anew := said[name]; !anew && name != "SLURM_PRIO_PROCESS" {
 				out = append(append(out, kv...), 0)
 			}
 		}
@@ -220,14 +226,63 @@ func (r *run) stepEnvironment() ([]byte, error) {
 			out = append(append(out, "SLURM_SUBMIT_DIR="+r.Dir...), 0)
 		}
 		out = append(append(out, "SLURM_PRIO_PROCESS="+strconv.Itoa(request.Niceness())...), 0)
-		if len(out) > proto.MaxEnvBytes {
-			return nil, fmt.Errorf("the environment is %d bytes long, the limit is %d; pass less with --export", len(out),
-				proto.MaxEnvBytes)
+	} else {
+		r.export.ForStep = true
+		var err error
+		e := *r.Env
+		e.Environ = slices.DeleteFunc(slices.Clone(e.Environ), func(kv string) bool {
+			name, _, _ := strings.Cut(kv, "=")
+			_, anew := said[name]
+			return anew
+		})
+		if out, err = request.Environment(&e, &r.export); err != nil {
+			return nil, err
 		}
-		return out, nil
 	}
-	r.export.ForStep = true
-	return request.Environment(r.Env, &r.export)
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		out = append(append(out, name+"="+said[name]...), 0)
+	}
+	if len(out) > proto.MaxEnvBytes {
+		return nil, fmt.Errorf("the environment is %d bytes long, the limit is %d; pass less with --export", len(out),
+			proto.MaxEnvBytes)
+	}
+	return out, nil
+}
+
+// infoLevel is SRUN_DEBUG without --verbose and --quiet.
+const infoLevel = 3
+
+// saidVariables are variables by which the tasks know options of the command.
+func (r *run) saidVariables() map[string]string {
+	level := infoLevel + r.verbose
+	if r.quiet {
+		level--
+	}
+	out := map[string]string{"SRUN_DEBUG": strconv.Itoa(level)}
+	if r.label {
+		out["SLURM_LABELIO"] = "1"
+	}
+	if n := &r.rq.Need; !r.shell {
+		for name, value := range map[string]int32{"SLURM_NTASKS_PER_NODE": n.TasksPerNode,
+			"SLURM_NTASKS_PER_GPU": n.TasksPerGPU, "SLURM_THREADS_PER_CORE": n.ThreadsCore} {
+			if value > 0 {
+				out[name] = strconv.Itoa(int(value))
+			}
+		}
+		for name, option := range map[string]string{"SLURM_NTASKS_PER_CORE": "ntasks-per-core",
+			"SLURM_NTASKS_PER_SOCKET": "ntasks-per-socket"} {
+			if value, given := r.line.Value(option); given {
+				out[name] = value
+			}
+		}
+	}
+	if freq, given := r.line.Value("cpu-freq"); given {
+		out["SLURM_CPU_FREQ_REQ"], _ = request.CPUFreq(freq) // it was checked
+	}
+	if r.line.Given("job-name").Source == getopt.FromArgs {
+		out["SLURM_JOB_NAME"] = r.rq.Name
+	}
+	return out
 }
 
 // canExecute reports whether the step's program is here and may be started: SLURM_TEST_EXEC asks before the step.
