@@ -519,8 +519,9 @@ const (
 	rulesLast                   // a job ends with its last part, a name is free with its last job, sizes are counted,
 	// a notice is a limit that counts without OverTimeLimit, a job shows the exit code of the run from which it was put
 	// back, components of heterogeneous jobs come back together, nodes that are being powered up don't join jobs that run
+	rulesBrief // EpilogSlurmctld runs also for a job that has lost the node of its script, and is waited for
 
-	rulesNow = rulesLast
+	rulesNow = rulesBrief
 )
 
 // Encode gives the command's bytes in the log: kind, time, body, rules. It refuses what Decode would: every replica

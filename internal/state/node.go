@@ -235,7 +235,12 @@ func (s *State) nodeFailed(j *model.Job, node, why string, at model.Time) {
 		}
 		return
 	}
+	epilog := s.now.rules >= rulesBrief && j.Run.Program == model.NoCtldProgram && s.closing(j)
 	if j.State == model.Completing {
+		if epilog {
+			s.lastGone(s.overAt(j, at, exit), at, model.End{At: at, Exit: exit})
+			return
+		}
 		if j.Run.Over != nil {
 			exit = j.Run.Over.Exit // the script had ended before
 		}
@@ -250,7 +255,22 @@ func (s *State) nodeFailed(j *model.Job, node, why string, at model.Time) {
 		end.State, end.Reason, end.End = model.NodeFail, model.ReasonNodeDown, &model.End{At: at, Exit: exit}
 		s.remember(&end)
 	}
+	if epilog {
+		s.stopFor(j, node, why, at)
+		if j, ok := s.jobs.Get(j.ID); ok && j.State == model.Completing && j.Run.Program == model.NoCtldProgram {
+			s.lastGone(s.overAt(j, at, exit), at, model.End{At: at, Exit: exit})
+		}
+		return
+	}
 	s.finish(&n, at, at, model.NodeFail, model.ReasonNodeDown, exit, 0, j.Spec.Requeue, model.NotHeld)
+}
+
+// overAt keeps a job's end, unless its script had ended before, for when EpilogSlurmctld has run.
+func (s *State) overAt(j *model.Job, at model.Time, exit model.Exit) *model.Job {
+	if j.Run.Over != nil {
+		return j
+	}
+	return s.change(j, func(run *model.Run) { run.Over = &model.End{At: at, Exit: exit} })
 }
 
 // whySilent is the text for a node that was silent for SlurmdTimeout.

@@ -189,6 +189,8 @@ func (s *State) partEnded(j *model.Job, at model.Time, r *Report) {
 	switch {
 	case k < 0 || k > 0 && !busy.Has(k):
 		return
+	case j.Run.Program == model.CtldEpilog && s.now.rules >= rulesBrief: // a repeated report
+		return
 	case !busy.Empty() && !busy.Has(k):
 		return // a repeated report
 	case !busy.Empty():

@@ -409,7 +409,15 @@ func (s *State) correct(at model.Time, r *Report) bool {
 		return true
 	}
 	cur, _ := s.jobs.Get(r.Job)
-	present := cur != nil && cur.Attempt == r.Attempt && cur.State == model.NodeFail
+	same := cur != nil && cur.Attempt == r.Attempt
+	if same && cur.State == model.Completing { // EpilogSlurmctld runs: it ends as is known now
+		s.change(cur, func(run *model.Run) {
+			run.Over = &model.End{At: max(plausible(r.At, run.Start, gaveUp), run.SizedAt()), Exit: r.Exit}
+			run.Stop, run.StopWhy, run.FailedNode = model.NoStop, "", ""
+		})
+		return true
+	}
+	present := same && cur.State == model.NodeFail
 	n := *was.job
 	if present {
 		n = *cur
