@@ -26,55 +26,106 @@ const givenTimeout = 10 * time.Second
 // slurmUser is SlurmUser on this host. It is looked up until the user database has answered: at a host's start it may
 // not be there yet.
 type slurmUser struct {
-	name string // "": root
+	name   string // "": root
+	lookup func(name string) (*user.User, error)
 
-	mu    sync.Mutex
-	known bool
-	uid   uint32
+	mu     sync.Mutex
+	known  bool
+	uid    uint32
+	err    error         // of the last lookup
+	asking chan struct{} // closed when the lookup under way has ended; nil: there is none
 }
 
 func newSlurmUser(c *conf.Config) *slurmUser {
 	if c == nil || c.SlurmUser == "root" {
 		return &slurmUser{}
 	}
-	s := &slurmUser{name: c.SlurmUser}
-	_, _ = s.id() // it is asked again if it was not answered
+	s := &slurmUser{name: c.SlurmUser, lookup: user.Lookup}
+	ctx, cancel := context.WithTimeout(context.Background(), givenTimeout)
+	defer cancel()
+	_, _ = s.id(ctx) // it is asked again if it was not answered
 	return s
 }
 
-// id gives SlurmUser's id; 0: it is root (as nil is), or nobody here has that name, so that no job has that id by
-// mistake.
-func (s *slurmUser) id() (uint32, error) {
+// ifKnown gives SlurmUser's id without a wait; 0: it is root (as nil is), or nobody here has that name, so that no job
+// has that id by mistake, or the database has not answered yet.
+func (s *slurmUser) ifKnown() uint32 {
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.uid
+}
+
+// id is ifKnown that waits for the database's answer.
+func (s *slurmUser) id(ctx context.Context) (uint32, error) {
 	if s == nil || s.name == "" {
 		return 0, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.known {
+		if s.asking == nil {
+			s.asking = make(chan struct{})
+			go s.ask(s.asking)
+		}
+		asking := s.asking
+		s.mu.Unlock()
+		select {
+		case <-asking:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+	}
 	if s.known {
 		return s.uid, nil
 	}
+	err := s.err
+	if err == nil {
+		err = ctx.Err()
+	}
+	return 0, fmt.Errorf("this host's user database does not say who SlurmUser=%s is: %w", s.name, err)
+}
+
+// ask asks the database once, however long it takes. There is one such goroutine at most.
+func (s *slurmUser) ask(over chan struct{}) {
 	digits := s.name
-	u, err := user.Lookup(digits)
+	u, err := s.lookup(digits)
 	var none user.UnknownUserError
 	switch {
 	case err == nil:
 		digits = u.Uid
-	case !errors.As(err, &none):
-		return 0, fmt.Errorf("this host's user database does not say who SlurmUser=%s is: %w", s.name, err)
+	case errors.As(err, &none):
+		err = nil
 	}
-	if uid, err := strconv.ParseUint(digits, 10, 32); err == nil {
-		s.uid = uint32(uid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known, s.err = err == nil, err; s.known {
+		if uid, err := strconv.ParseUint(digits, 10, 32); err == nil {
+			s.uid = uint32(uid)
+		}
 	}
-	s.known = true
-	return s.uid, nil
+	s.asking = nil
+	close(over)
 }
 
 // asKnownHere gives a launch whose user has only groups that this node's database gives. The error says how the
-// database and the controllers' differ, and the launch is then as it was. It may take seconds, and runs on a worker.
+// database and the controllers' differ, or that SlurmUser has no jobs here, and the launch is then as it was. It may
+// take seconds, and runs on a worker.
 func (n *Noded) asKnownHere(ctx context.Context, l *proto.Launch) (*proto.Launch, error) {
 	s := l.Spec
 	if !n.root || s.UID == 0 {
 		return l, nil
+	}
+	within, cancel := context.WithTimeout(ctx, givenTimeout)
+	defer cancel()
+	system, err := n.system.id(within)
+	if err == nil && s.UID == system {
+		err = s.CheckUser(system)
+	}
+	if err != nil {
+		return l, fmt.Errorf("node %s runs no such job: %w", n.opts.Name, err)
 	}
 	digits := strconv.FormatUint(uint64(s.UID), 10)
 	u, err := n.people.User(ctx, s.UID)
@@ -128,7 +179,9 @@ func (s *stepServer) mayCome(role string, uid uint32) error {
 	if role == pki.RoleNode {
 		return nil
 	}
-	switch system, err := s.system.id(); {
+	ctx, cancel := context.WithTimeout(context.Background(), givenTimeout)
+	defer cancel()
+	switch system, err := s.system.id(ctx); {
 	case err != nil:
 		return err
 	case uid == 0 || uid == system:

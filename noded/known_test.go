@@ -3,9 +3,11 @@ package noded
 import (
 	"context"
 	"errors"
+	"os/user"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -110,6 +112,41 @@ func TestAsKnownHere(t *testing.T) {
 	}
 	if got := n.given(5000, []uint32{4}); got != nil {
 		t.Errorf("groups of a user who can't be looked up: %v", got)
+	}
+}
+
+// TestSlurmUserIsLookedUpAside: while the user database hangs, the loop takes launches, workers wait for no longer than
+// they may, and there is one lookup. Once it answers, SlurmUser's jobs are refused.
+func TestSlurmUserIsLookedUpAside(t *testing.T) {
+	n := aNode()
+	hangs, asked := make(chan struct{}), make(chan struct{}, 9)
+	n.system = &slurmUser{name: "slurm", lookup: func(string) (*user.User, error) {
+		asked <- struct{}{}
+		<-hangs
+		return &user.User{Uid: "900"}, nil
+	}}
+	l := &proto.Launch{Job: 1, Spec: &model.Spec{UID: 900, GID: 900, User: "slurm"},
+		Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1"}}}}
+	if err := n.mayLaunch(l); err != nil {
+		t.Errorf("the loop: %v", err)
+	}
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := n.asKnownHere(ctx, l)
+		if err == nil || !strings.Contains(err.Error(), "does not say who SlurmUser=slurm is") {
+			t.Errorf("a worker: %v", err)
+		}
+	}
+	if len(asked) != 1 {
+		t.Errorf("%d lookups", len(asked))
+	}
+	close(hangs)
+	if _, err := n.asKnownHere(t.Context(), l); err == nil || !strings.Contains(err.Error(), "is SlurmUser's") {
+		t.Errorf("a job of SlurmUser's: %v", err)
+	}
+	if err := n.mayLaunch(l); err == nil {
+		t.Error("the loop takes a job of SlurmUser's, who is known")
 	}
 }
 

@@ -157,7 +157,7 @@ func (l *loop) reportOnly(key proto.Attempt, r *proto.Report) error {
 	return l.report(r)
 }
 
-// mayLaunch refuses what this node can't run at all.
+// mayLaunch refuses what this node can't run at all. It is called on the loop and asks no database: asKnownHere does.
 func (n *Noded) mayLaunch(l *proto.Launch) error {
 	switch {
 	case l.Spec == nil || l.Alloc == nil || l.Job == 0:
@@ -172,11 +172,7 @@ func (n *Noded) mayLaunch(l *proto.Launch) error {
 			n.opts.Name, n.uid, l.Spec.UID, l.Spec.User)
 	}
 	if n.root {
-		system, err := n.system.id()
-		if err == nil {
-			err = l.Spec.CheckUser(system)
-		}
-		if err != nil {
+		if err := l.Spec.CheckUser(n.system.ifKnown()); err != nil {
 			return fmt.Errorf("node %s runs no such job: %w", n.opts.Name, err)
 		}
 	}

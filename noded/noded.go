@@ -23,6 +23,7 @@ import (
 	"gbatch/internal/userdb"
 	"gbatch/internal/wall"
 	"gbatch/noded/allocfile"
+	"gbatch/noded/asuser"
 	"gbatch/noded/box"
 	"gbatch/noded/container"
 	"gbatch/noded/fence"
@@ -102,7 +103,7 @@ type Noded struct {
 	stops   *pool.Pool    // signals and whatever may have to wait
 	chills  *pool.Pool    // attempts that are being suspended or resumed
 	imports *pool.Pool    // what waits for images
-	tellers chan struct{}
+	tellers *asuser.Places
 	stats   chan struct{} // a slot per question about running jobs
 	migs    chan struct{} // likewise per order to divide GPUs
 
@@ -128,7 +129,7 @@ func New(o Options) (n *Noded, err error) {
 		names: relay.NewNames(), people: o.People, system: newSlurmUser(o.Config),
 		root: os.Geteuid() == 0, uid: os.Geteuid(),
 		beat: make(chan struct{}, 1), paced: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)},
-		out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats),
+		out: newOutbox(), tellers: asuser.NewPlaces(maxTellers, eachTellers), stats: make(chan struct{}, maxStats),
 		migs: make(chan struct{}, maxStats)}
 	n.own = shares.New(shares.Descriptors())
 	if n.people == nil {

@@ -17,6 +17,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
+	"gbatch/noded/asuser"
 	"gbatch/noded/gpuoom"
 	"gbatch/noded/procs"
 	"gbatch/noded/shim"
@@ -364,6 +365,9 @@ func (n *Noded) gpuSaid(rec *launched, looks []taskOutput) string {
 		tail, err := n.asUser(rec, func() ([]byte, error) { return tailOf(f.path, f.from, gpuoom.TailBytes) })
 		if err != nil {
 			n.log.Debug("the end of a failed job's output was not read", "job", rec.Job, "file", f.path, "err", err)
+			if errors.Is(err, asuser.ErrHangs) {
+				break // so do the others, as a rule
+			}
 			continue
 		}
 		if said := gpuoom.Said(tail); said != "" {
@@ -388,7 +392,7 @@ func (n *Noded) noteOutputs(p *stepPlan, o *shim.Launch) {
 		case i == 0, path == "" && passed == nil, path != "" && p.files[i].Append:
 			continue
 		case path == "":
-			st, err := n.statWithin(passed)
+			st, err := n.statWithin(p.facts.Spec.UID, passed)
 			if err != nil || !st.Mode().IsRegular() {
 				continue
 			}

@@ -153,7 +153,8 @@ func (n *Noded) openImages() error {
 		return fmt.Errorf("make ContainerCachePath: %w", err)
 	}
 	images, err := image.Open(image.Options{Dir: filepath.Join(base, "images-"+n.opts.Name), Log: n.log,
-		Bytes: c.ContainerCacheMiB << 20, Program: []string{orElse(n.opts.Importer, n.opts.Verdict), image.Word}})
+		Bytes: c.ContainerCacheMiB << 20, Program: []string{orElse(n.opts.Importer, n.opts.Verdict), image.Word},
+		Homes: n.tellers})
 	if err != nil {
 		return err
 	}

@@ -213,11 +213,54 @@ func (n *Noded) makeRelay(p *stepPlan, like *shim.Launch) error {
 	})
 }
 
-// heardPipe is a pipe that tasks with GPUs write to in place of one of their command.
+// heardPipe is a pipe that tasks write to in place of a pipe of their command, or of a file whose lines get labels.
 type heardPipe struct {
 	write *os.File
-	is    os.FileInfo // of To
+	is    os.FileInfo // of To, if it is the command's; nil: it is one task's
 	steprelay.Heard
+}
+
+// heardPipe makes one for a task.
+func (p *stepPlan) heardPipe(o *shim.Launch, stream int, to *os.File, is os.FileInfo, label string) error {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("make a pipe for task %d: %w", o.Key.Task, err)
+	}
+	h := heardPipe{os.NewFile(uintptr(fds[1]), "a task's file"), is,
+		steprelay.Heard{From: os.NewFile(uintptr(fds[0]), "a relay's file"), To: to, Label: label}}
+	p.heard = append(p.heard, h)
+	o.Passed[stream] = h.write
+	return nil
+}
+
+// labelled gives a task a pipe in place of a file, so that a process beside it puts the task's number before its lines.
+// Both streams of a task may go to one file.
+func (p *stepPlan) labelled(n *Noded, o *shim.Launch, stream, rank int) error {
+	f := &p.files[stream]
+	if out := &p.files[1]; stream == 2 && out.Mode == proto.FilePath && out.Label && out.Pattern == f.Pattern {
+		o.Passed[2] = o.Passed[1]
+		return nil
+	}
+	path := p.path(f.Pattern, rank)
+	to, err := n.openFileAs(p.facts.Spec, p.req.Umask, path, unix.O_APPEND)
+	if err != nil {
+		return fmt.Errorf("could not open %s file: %w", [...]string{1: "stdout", 2: "stderr"}[stream], err)
+	}
+	if !f.Append {
+		p.empty(path)
+	}
+	return p.heardPipe(o, stream, to, nil, stepio.LabelOf(int(p.het.First())+rank, p.tasksOfAll()))
+}
+
+// tasksOfAll is the number of tasks of all steps of the command.
+func (p *stepPlan) tasksOfAll() (n int) {
+	if p.het != nil {
+		return int(p.het.Tasks)
+	}
+	for i := range p.rec.Nodes {
+		n += len(p.rec.Nodes[i].Ranks)
+	}
+	return n
 }
 
 // hear gives a task a pipe in place of the command's pipe or socket, so that a process beside it hears what it says of
@@ -225,34 +268,31 @@ type heardPipe struct {
 // these for more than to be written to.
 func (p *stepPlan) hear(n *Noded, o *shim.Launch, stream int) error {
 	to := o.Passed[stream]
-	st, err := n.statWithin(to)
+	st, err := n.statWithin(p.facts.Spec.UID, to)
 	if err != nil || st.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		return nil
 	}
 	for i := range p.heard {
-		if os.SameFile(st, p.heard[i].is) {
+		if is := p.heard[i].is; is != nil && os.SameFile(st, is) {
 			o.Passed[stream] = p.heard[i].write
 			return nil
 		}
 	}
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return fmt.Errorf("make a pipe for task %d: %w", o.Key.Task, err)
-	}
-	h := heardPipe{os.NewFile(uintptr(fds[1]), "a task's file"), st,
-		steprelay.Heard{From: os.NewFile(uintptr(fds[0]), "a relay's file"), To: to}}
-	p.heard = append(p.heard, h)
-	o.Passed[stream] = h.write
-	return nil
+	return p.heardPipe(o, stream, to, st, "")
 }
 
-// makeListener makes the order for the process that listens to the tasks' pipes.
+// makeListener makes the order for the process that listens to the tasks' pipes. Beside a relay, which hears of the
+// tasks' ends from gshim, it hears of them from gnoded.
 func (n *Noded) makeListener(p *stepPlan, orders []*shim.Launch) error {
-	read, write, err := shim.EndPipe(len(orders))
+	told := orders
+	if len(p.ends) > 0 {
+		told = nil
+	}
+	read, write, err := shim.EndPipe(len(told))
 	if err != nil {
 		return fmt.Errorf("make a pipe for the tasks' ends: %w", err)
 	}
-	for i, o := range orders {
+	for i, o := range told {
 		o.Passed[shim.ToldFile] = write[i]
 	}
 	list := make([]steprelay.Heard, 0, len(p.heard))
@@ -260,13 +300,16 @@ func (n *Noded) makeListener(p *stepPlan, orders []*shim.Launch) error {
 		_ = read.Close() // the process has its own
 		for _, h := range list {
 			_ = h.From.Close() // likewise
+			if h.Label != "" {
+				closeAside([]*os.File{h.To}, func() {})
+			}
 		}
 	}()
 	for i := range p.heard {
 		list = append(list, p.heard[i].Heard)
 	}
 	return n.beside(p, orders[0], listenTask, []string{n.opts.Shim, steprelay.ListenWord}, func(sock int) error {
-		return steprelay.SendHeard(sock, read, len(orders), list)
+		return steprelay.SendHeard(sock, read, len(told), hasGPU(p.rec.Nodes[p.here].Gres), list)
 	})
 }
 

@@ -164,13 +164,13 @@ func (l *loop) clearStep(s *step) {
 	rec, looks := s.job.rec, s.failedOutputs()
 	l.soon(func() {
 		by := l.n.stops
-		if tries == 0 {
+		if tries == 0 && len(looks) == 0 { // a user's file system may hang
 			by = l.n.workers
 		}
 		by.Do(func(ctx context.Context) {
 			m := msgStepCleared{key: key, id: id}
 			defer pool.Or(func(err error) { l.n.inbox.post(msgStepCleared{key: key, id: id, left: err}) })
-			if m.use, m.left = l.n.finishStep(ctx, key, id, keys); m.left == nil {
+			if m.use, m.left = l.n.finishStep(ctx, key, id, keys, tries); m.left == nil {
 				m.left = l.n.shows.Remove(key, id)
 			}
 			if m.left == nil {
@@ -202,8 +202,15 @@ func (s *step) shimKey(rank int32) shim.Key {
 	return shim.Key{JobID: uint32(s.rec.Job), Attempt: s.rec.Attempt, Step: s.id, Task: rank}
 }
 
-// finishStep kills the remaining processes of a step and gives its usage.
-func (n *Noded) finishStep(ctx context.Context, key proto.Attempt, id int32, tasks []shim.Key) (usage, error) {
+// finishStep kills the remaining processes of a step and gives its usage. The first try is quick, as a worker waits for
+// it that others need.
+func (n *Noded) finishStep(ctx context.Context, key proto.Attempt, id int32, tasks []shim.Key, tries int) (usage,
+	error) {
+	if tries == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, firstKill)
+		defer cancel()
+	}
 	if n.groups.root.Can().Track {
 		use, err := n.groups.finishStep(ctx, key, id)
 		if err == nil {

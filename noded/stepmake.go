@@ -261,6 +261,12 @@ func (p *stepPlan) setFiles(n *Noded, o *shim.Launch, local, rank int) error {
 		}
 		switch f.Mode {
 		case proto.FilePath:
+			if f.Label {
+				if err := p.labelled(n, o, i, rank); err != nil {
+					return err
+				}
+				continue
+			}
 			path = outpath.Expand(f.Pattern, v)
 			o.Append = o.Append || f.Append
 			// the tasks here share it
@@ -301,7 +307,7 @@ func (p *stepPlan) setFiles(n *Noded, o *shim.Launch, local, rank int) error {
 	}
 	if o.Append { // for both streams, as gshim has it: a file of the task alone is emptied before, too
 		for i, f := range p.files {
-			if i > 0 && f.Mode == proto.FilePath && !f.Append && outpath.PerTask(f.Pattern) {
+			if i > 0 && f.Mode == proto.FilePath && !f.Append && !f.Label && outpath.PerTask(f.Pattern) {
 				p.empty(outpath.Expand(f.Pattern, v))
 			}
 		}

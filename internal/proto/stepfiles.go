@@ -84,6 +84,7 @@ type StepFile struct {
 	Append  bool
 	Task    int32 // FileOne
 	FDs     int32 // number of open files that follow for it: for tasks on the command's host
+	Label   bool  // FilePath: each line has its task's number before it
 }
 
 func (x *StepFile) Wire(c *wire.C) {
@@ -92,6 +93,7 @@ func (x *StepFile) Wire(c *wire.C) {
 	wire.Bool(c, &x.Append)
 	wire.Int(c, &x.Task)
 	wire.Int(c, &x.FDs)
+	wire.Bool(c, &x.Label)
 }
 
 // Kinds of a task's file.

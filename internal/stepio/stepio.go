@@ -11,7 +11,8 @@
 //
 // It must stay light, because commands and gshim use it: it imports neither net nor TLS.
 //
-// stepio.go has the frames and the connection, bound.go its limits, queue.go what waits for a task to read.
+// stepio.go has the frames and the connection, bound.go its limits, queue.go what waits for a task to read, labels.go
+// the tasks' numbers before their lines.
 package stepio
 
 import (

@@ -2,7 +2,8 @@
 // kernel then decides what the user may see, links included.
 //
 // In Linux rights belong to threads. The goroutine that takes them locks its thread and ends
-// with it, so no other goroutine ever runs with these rights.
+// with it, so no other goroutine ever runs with these rights. within.go bounds how long the daemon
+// waits for such a goroutine, and how many there are.
 package asuser
 
 import (

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/noded/asuser"
 	"gbatch/noded/container"
 )
 
@@ -29,6 +30,7 @@ type Options struct {
 	Bytes   int64    // what all images together may take, unpacked
 	Program []string // the program whose main calls Main, with Word; nil: this one
 	Log     *slog.Logger
+	Homes   *asuser.Places // for reads of users' credentials
 }
 
 const (
@@ -311,7 +313,7 @@ func (c *Cache) fetch(ctx context.Context, u *User, ref string) (digest string, 
 		return "", &Error{Image: ref, Text: err.Error(), kind: kindDenied}
 	}
 	o := &order{Ref: ref, Arch: runtime.GOARCH}
-	o.User, o.Password = login(u, registry)
+	o.User, o.Password = login(c.o.Homes, u, registry)
 	for whole := false; ; whole = true {
 		digest, err = c.try(ctx, o, whole)
 		var e *Error

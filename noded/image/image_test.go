@@ -30,6 +30,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"golang.org/x/sys/unix"
+
+	"gbatch/noded/asuser"
 )
 
 func TestMain(m *testing.M) {
@@ -172,7 +174,7 @@ func open(t testing.TB, bytes int64) *Cache {
 	t.Helper()
 	// The process that unpacks is nobody, who has to come to this program.
 	c, err := Open(Options{Dir: filepath.Join(t.TempDir(), "images"), Bytes: bytes,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Homes: asuser.NewPlaces(8, 8)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -31,21 +30,15 @@ type User struct {
 }
 
 // login gives the credentials for a registry, "" without any.
-func login(u *User, registry string) (user, password string) {
+func login(files *asuser.Places, u *User, registry string) (user, password string) {
 	if u.Home == "" || !filepath.IsAbs(u.Home) {
 		return "", ""
 	}
 	type pair struct{ user, password string }
-	done := make(chan pair, 1)
-	go func() { // ends with the reads
-		if os.Geteuid() == 0 {
-			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-			if asuser.OnThread(u.UID, u.GID, u.Groups) != nil {
-				done <- pair{}
-				return
-			}
+	p, err := asuser.Within(files, u.UID, loginTime, func() (p pair, err error) {
+		if err := asuser.Become(u.UID, u.GID, u.Groups); err != nil {
+			return p, err
 		}
-		var p pair
 		for _, f := range [...]struct {
 			path string
 			read func(text []byte, registry string) (user, password string)
@@ -57,14 +50,12 @@ func login(u *User, registry string) (user, password string) {
 				}
 			}
 		}
-		done <- p
-	}()
-	select {
-	case p := <-done:
-		return p.user, p.password
-	case <-time.After(loginTime):
+		return p, nil
+	})
+	if err != nil { // it is asked without
 		return "", ""
 	}
+	return p.user, p.password
 }
 
 // readSome reads a regular file with this thread's rights; nil if it can't.

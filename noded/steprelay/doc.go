@@ -8,7 +8,8 @@
 //
 // It goes on until the command has read everything, however long that takes.
 //
-// listen.go is one beside tasks with GPUs that write to a pipe of their own host: it passes on what
-// they write, and its exit status tells gnoded if they say that a GPU had too little memory.
+// listen.go is one beside tasks that write to their own host: it passes on what they write, with
+// labels if their files want them. If they have GPUs, its exit status tells gnoded if they say that
+// a GPU had too little memory.
 // rest.go has what both do when the tasks have ended.
 package steprelay

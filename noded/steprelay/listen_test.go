@@ -37,7 +37,7 @@ func TestSlowReader(t *testing.T) {
 	close(over)
 	go func() {
 		defer close(done)
-		passOn(in, out, over, &gpuoom.Watch{})
+		passOn(in, out, over, &gpuoom.Watch{}, "")
 		_ = unix.Close(out) // the process ends
 	}()
 	// The pipe of the tasks stays open, as something that they have left holds it; restFor ends while the reader waits.

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -23,9 +22,6 @@ import (
 
 // files.go gives tasks their standard files: grun's own if the data needs no change, named files if requested, and
 // pipes if lines get labels or several tasks share the input.
-
-// maxHeldLine is the most of an incomplete line that a labeller holds back, bytes.
-const maxHeldLine = 64 << 10
 
 // plumbing is the files of a step.
 type plumbing struct {
@@ -73,7 +69,6 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 	pl = &plumbing{ranks: ranks, all: ranks, sinks: [3]sink{{fd: -1}, {fd: -1, stream: 1}, {fd: -1, stream: 2}}}
 	if het != nil {
 		pl.files.Het, pl.first, pl.all = het, int(het.FirstTask), int(het.Tasks)
-		v.JobID = uint32(het.Job)
 	}
 	for i := range layout {
 		if layout[i].Node == direct {
@@ -136,14 +131,17 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 				_ = file.Close() // opened only as a check
 			}
 			if i == 0 || outpath.PerTask(mode) || len(layout) > 1 && outpath.PerNode(mode) {
-				f.Mode, f.Pattern = proto.FilePath, mode
+				f.Mode, f.Pattern, f.Label = proto.FilePath, mode, i > 0 && r.label
 				break
 			}
 			flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
-			if !r.append && pl.first == 0 { // later components go on in the first one's
+			name, first := outpath.Expand(mode, v), v
+			if het != nil {
+				first.JobID = uint32(het.Job)
+			}
+			if !r.append && (pl.first == 0 || name != outpath.Expand(mode, first)) { // else it is the first component's
 				flags |= os.O_TRUNC
 			}
-			name := outpath.Expand(mode, v)
 			var file *os.File
 			if file, err = os.OpenFile(name, flags, 0o666); err != nil {
 				return nil, fmt.Errorf("Could not open %s file %s: %w", [...]string{"stdin", "stdout", "stderr"}[i], name,
@@ -302,37 +300,17 @@ func (pl *plumbing) copyLines(task int, p io.Reader, to sink) {
 
 // labeller puts a task's number before its lines.
 type labeller struct {
-	pl    *plumbing
-	to    int
-	label []byte
-	held  []byte // the beginning of a line
+	pl *plumbing
+	to int
+	stepio.Labeller
 }
 
 func (pl *plumbing) labeller(task, to int) *labeller {
-	return &labeller{pl: pl, to: to, label: fmt.Appendf(nil, "%*d: ", len(strconv.Itoa(pl.all-1)), pl.first+task)}
+	return &labeller{pl, to, stepio.Labeller{Label: stepio.LabelOf(pl.first+task, pl.all)}}
 }
 
 // take writes the lines that data completes, and at the end also the rest.
-func (l *labeller) take(data []byte, end bool) {
-	l.held = append(l.held, data...)
-	var out []byte
-	for {
-		at := bytes.IndexByte(l.held, '\n')
-		if at < 0 && len(l.held) < maxHeldLine && !end {
-			break
-		}
-		if at < 0 {
-			if len(l.held) > 0 {
-				out = append(append(append(out, l.label...), l.held...), '\n')
-				l.held = nil
-			}
-			break
-		}
-		out = append(append(out, l.label...), l.held[:at+1]...)
-		l.held = l.held[at+1:]
-	}
-	l.pl.put(l.to, out)
-}
+func (l *labeller) take(data []byte, end bool) { l.pl.put(l.to, l.Take(data, end)) }
 
 // put writes to a file and drops the text on errors, as when no reader is left.
 func (pl *plumbing) put(to int, text []byte) {
