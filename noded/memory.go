@@ -312,6 +312,15 @@ func (m *memory) at(key proto.Attempt) *kept {
 	return k
 }
 
+// relaunch replaces what the memory has of an attempt's order, if it has one: workers may still read the old one.
+func (m *memory) relaunch(key proto.Attempt, change func(*launched)) {
+	if k := m.attempts[key]; k != nil && k.launched != nil {
+		anew := *k.launched
+		change(&anew)
+		k.launched = &anew
+	}
+}
+
 // fold applies a record to the memory.
 func (m *memory) fold(kind recordKind, rec wire.Coder) {
 	switch r := rec.(type) {
@@ -325,10 +334,8 @@ func (m *memory) fold(kind recordKind, rec wire.Coder) {
 		k := m.at(reportKey(r))
 		k.reports = append(k.reports, r)
 		m.reports[r.Seq] = r
-		if k.launched != nil && r.Kind == proto.ReportStarted {
-			started := *k.launched
-			started.Started = r.At
-			k.launched = &started
+		if r.Kind == proto.ReportStarted {
+			m.relaunch(reportKey(r), func(l *launched) { l.Started = r.At })
 		}
 	case *ackedSeqs:
 		for _, seq := range r.Seqs {
@@ -337,47 +344,25 @@ func (m *memory) fold(kind recordKind, rec wire.Coder) {
 			}
 		}
 	case *orderedTo:
-		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
-			ordered := *k.launched
-			ordered.Ordered, ordered.Script = true, r.Script
-			k.launched = &ordered
-		}
+		m.relaunch(proto.Attempt{Job: r.Job, Attempt: r.Attempt}, func(l *launched) {
+			l.Ordered, l.Script = true, r.Script
+		})
 	case *sampledUse:
-		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
-			sampled := *k.launched
-			sampled.Use, sampled.OwnPeakKB, sampled.OwnRSSKB = r.Use, r.OwnPeakKB, r.OwnRSSKB
-			k.launched = &sampled
-		}
+		m.relaunch(proto.Attempt{Job: r.Job, Attempt: r.Attempt}, func(l *launched) {
+			l.Use, l.OwnPeakKB, l.OwnRSSKB = r.Use, r.OwnPeakKB, r.OwnRSSKB
+		})
 	case *staged:
-		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
-			at := *k.launched
-			at.Stage, at.List, at.Index, at.Fault = r.Stage, r.List, r.Index, r.Fault
-			k.launched = &at
-		}
+		m.relaunch(proto.Attempt{Job: r.Job, Attempt: r.Attempt}, func(l *launched) {
+			l.Stage, l.List, l.Index, l.Fault = r.Stage, r.List, r.Index, r.Fault
+		})
 	case *warnedOf:
-		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
-			at := *k.launched
-			at.Warned = true
-			k.launched = &at
-		}
+		m.relaunch(proto.Attempt{Job: r.Job, Attempt: r.Attempt}, func(l *launched) { l.Warned = true })
 	case *lateFor:
-		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
-			at := *k.launched
-			at.Late = true
-			k.launched = &at
-		}
+		m.relaunch(proto.Attempt{Job: r.Job, Attempt: r.Attempt}, func(l *launched) { l.Late = true })
 	case *proto.Resize:
-		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
-			at := *k.launched
-			at.Order = resized(at.Order, r)
-			k.launched = &at
-		}
+		m.relaunch(proto.Attempt{Job: r.Job, Attempt: r.Attempt}, func(l *launched) { l.Order = resized(l.Order, r) })
 	case *finalRec:
-		if k := m.attempts[reportKey(r.Report)]; k != nil && k.launched != nil {
-			at := *k.launched
-			at.Final = r.Report
-			k.launched = &at
-		}
+		m.relaunch(reportKey(r.Report), func(l *launched) { l.Final = r.Report })
 	case *placedStep:
 		k := m.at(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
 		if k.steps == nil {
@@ -386,23 +371,28 @@ func (m *memory) fold(kind recordKind, rec wire.Coder) {
 		k.steps[r.ID] = r
 		k.numbered(r.ID)
 	case *stepOver:
-		k := m.at(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
+		key := proto.Attempt{Job: r.Job, Attempt: r.Attempt}
+		k := m.at(key)
 		delete(k.steps, r.ID)
 		k.numbered(r.ID)
-		if k.launched != nil && (r.Use != nil || r.Failed) {
-			at := *k.launched
-			if r.Use != nil {
-				at.Steps = &model.Usage{}
-				at.Steps.Add(k.launched.Steps)
-				at.Steps.Add(r.Use)
-			}
-			if r.Failed {
-				at.GPUOOM = r.GPUOOM
-			}
-			k.launched = &at
+		if r.Use != nil || r.Failed {
+			m.relaunch(key, func(l *launched) { l.addStep(r) })
 		}
 	case *proto.Attempt:
 		m.drop(*r)
+	}
+}
+
+// addStep counts a step that has ended.
+func (x *launched) addStep(r *stepOver) {
+	if r.Use != nil {
+		all := &model.Usage{}
+		all.Add(x.Steps)
+		all.Add(r.Use)
+		x.Steps = all
+	}
+	if r.Failed {
+		x.GPUOOM = r.GPUOOM
 	}
 }
 
