@@ -84,10 +84,15 @@ func takeHeard(sock int) (o heardOrder, fds []int, err error) {
 		return o, nil, err
 	}
 	n := 0
-	if _, err := fmt.Sscan(lines[0], &o.tasks, &n, &o.gpu); err != nil || n < 1 || len(lines) != 1+n {
+	o.gpu = true
+	switch k, err := fmt.Sscan(lines[0], &o.tasks, &n, &o.gpu); {
+	case k == 2 && n > 0 && len(lines) == 1: // of an earlier gnoded, which is about to be replaced
+		o.labels = make([]string, n)
+	case err != nil || n < 1 || len(lines) != 1+n:
 		return o, nil, fmt.Errorf("the order %q of %d lines: %w", lines[0], len(lines), err)
+	default:
+		o.labels = lines[1:]
 	}
-	o.labels = lines[1:]
 	for len(fds) < 1+2*n {
 		some, err := rights(sock)
 		if err != nil {

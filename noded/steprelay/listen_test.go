@@ -2,6 +2,7 @@ package steprelay
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -49,5 +50,39 @@ func TestSlowReader(t *testing.T) {
 	}
 	if err := unix.Close(tasks); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHeardOrders: an order comes as it was sent, also one of the version before labels.
+func TestHeardOrders(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close() //nolint:errcheck // it was only read
+	for _, c := range []struct {
+		send func(sock int) error
+		want string
+	}{
+		{func(sock int) error {
+			return SendHeard(sock, null, 2, false, []Heard{{null, null, " 3: "}, {null, null, ""}})
+		}, `{2 false [ 3:  ]}`},
+		{func(sock int) error { return SendHeard(sock, null, 1, true, []Heard{{null, null, ""}}) }, `{1 true []}`},
+		{func(sock int) error { return SendLines(sock, "2 1\n", []*os.File{null, null, null}) }, `{2 true []}`},
+	} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.send(pair[0]); err != nil {
+			t.Fatal(err)
+		}
+		o, fds, err := takeHeard(pair[1])
+		if got := fmt.Sprint(o); err != nil || got != c.want || len(fds) != 1+2*len(o.labels) {
+			t.Errorf("%s with %d files, want %s: %v", got, len(fds), c.want, err)
+		}
+		for _, fd := range append(fds, pair[:]...) {
+			_ = unix.Close(fd) // the test is over
+		}
 	}
 }
