@@ -61,6 +61,7 @@ func (e *Node) Script(l *proto.Launch, submitted []byte) ([]string, error) {
 	}
 	out := make([]string, 0, bytes.Count(submitted, []byte{0})+len(mine)+8)
 	has := givenNames{}
+	inStep := bytes.HasPrefix(submitted, []byte(stepID)) || bytes.Contains(submitted, []byte("\x00"+stepID))
 	for len(submitted) > 0 {
 		var entry []byte
 		if i := bytes.IndexByte(submitted, 0); i >= 0 {
@@ -69,7 +70,8 @@ func (e *Node) Script(l *proto.Launch, submitted []byte) ([]string, error) {
 			entry, submitted = submitted, nil
 		}
 		eq := bytes.IndexByte(entry, '=')
-		if eq <= 0 || e.owns(entry[:eq]) || IsHet(string(entry[:eq])) || wished[string(entry[:eq])] {
+		if eq <= 0 || e.owns(entry[:eq]) || IsHet(string(entry[:eq])) || wished[string(entry[:eq])] ||
+			inStep && stepTold[string(entry[:eq])] {
 			continue
 		}
 		if len(out) >= maxEnvVars {
@@ -84,6 +86,13 @@ func (e *Node) Script(l *proto.Launch, submitted []byte) ([]string, error) {
 	}
 	return e.fill(out, &has, l), nil
 }
+
+// stepTold are variables with which a step tells its tasks how it was started, and which elsewhere are a user's wishes
+// for all sruns. A job that a task submits has those of its step from the step.
+var stepTold = map[string]bool{"SLURM_DISTRIBUTION": true, "SLURM_DIST_PLANESIZE": true, "SLURM_LABELIO": true,
+	"SRUN_DEBUG": true}
+
+const stepID = "SLURM_STEP_ID="
 
 // owned are the variables that describe a job or its place and that only gnoded sets. Those of steps are included: a
 // batch script does not belong to the step that may have submitted it.

@@ -139,6 +139,7 @@ func TestEnvironmentDetails(t *testing.T) {
 	e := testEnv("n1")
 	// From the job that submitted this one, and malformed entries.
 	submitted := "SLURM_ARRAY_TASK_ID=9\x00SLURM_NTASKS=4\x00SLURM_STEP_ID=0\x00SLURM_EXPORT_ENV=NONE\x00" +
+		"SLURM_DISTRIBUTION=cyclic\x00SLURM_LABELIO=1\x00SRUN_DEBUG=3\x00" +
 		"SLURM_PRIO_PROCESS=5\x00=x\x00noequals\x00\x00EMPTY=\x00LAST=1"
 	env, err := e.Script(l, []byte(submitted))
 	if err != nil {
@@ -163,7 +164,12 @@ func TestEnvironmentDetails(t *testing.T) {
 			t.Errorf("%s=%q, want %q", name, got[name], want)
 		}
 	}
-	for _, name := range []string{"SLURM_ARRAY_TASK_ID", "SLURM_NTASKS", "SLURM_STEP_ID", "noequals", "",
+	if env, err := e.Script(l, []byte("SLURM_DISTRIBUTION=cyclic")); err != nil ||
+		asMap(t, env)["SLURM_DISTRIBUTION"] != "cyclic" {
+		t.Errorf("a user's wish outside of steps is lost: %v", err)
+	}
+	for _, name := range []string{"SLURM_DISTRIBUTION", "SLURM_LABELIO", "SRUN_DEBUG", "SLURM_ARRAY_TASK_ID",
+		"SLURM_NTASKS", "SLURM_STEP_ID", "noequals", "",
 		"SLURM_JOB_ACCOUNT", "SLURM_MEM_PER_NODE"} {
 		if v, ok := got[name]; ok {
 			t.Errorf("%q=%q should not be there", name, v)
