@@ -7,6 +7,7 @@ import (
 
 	"gbatch/ctld/events"
 	"gbatch/ctld/inuse"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/sched/multifactor"
@@ -23,11 +24,19 @@ func (c *Controller) accounts(_ context.Context, who *caller, rq *proto.Accounts
 	for _, d := range cfg.Nodes {
 		has = model.AddNodeTRES(has, d)
 	}
+	for _, l := range cfg.Licenses {
+		has = model.AddTRES(has, model.LicenseTRES(l.Name), l.Count)
+	}
+	tres, nodes := cfg.TRES(), ""
+	if !sees.hides("nodes") {
+		nodes = nodeList(cfg)
+	}
 	reset := func() {
-		*chunk = proto.AccountsChunk{Gen: v.AcctGen(), Cluster: cfg.Cluster, TRES: tresNames(cfg), Addr: c.Addr(), Has: has,
-			TrackWCKey: cfg.Params.TrackWCKey}
+		*chunk = proto.AccountsChunk{Gen: v.AcctGen(), Cluster: cfg.Cluster, TRES: tres, Addr: c.Addr(), Has: has,
+			TrackWCKey: cfg.Params.TrackWCKey, Nodes: nodes}
 	}
 	reset()
+	nodes = "" // the other parts have none
 	n := 0
 	var err error
 	full := func() bool {
@@ -87,27 +96,17 @@ func (c *Controller) accounts(_ context.Context, who *caller, rq *proto.Accounts
 	return send(chunk)
 }
 
-// tresNames lists the resources that the cluster counts: the ones that Slurm always counts, the generic resources of
-// nodes with their types, and AccountingStorageTRES.
-func tresNames(cfg *model.Config) []string {
-	out := []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}
-	add := func(t string) {
-		if !slices.Contains(out, t) {
-			out = append(out, t)
-		}
+// nodeList gives the cluster's nodes; "" where they are too many for one text.
+func nodeList(cfg *model.Config) string {
+	var names []string
+	for _, d := range cfg.Nodes {
+		names = append(names, d.Name)
 	}
-	for _, t := range cfg.Params.TrackTRES {
-		add(t)
+	text := hostlist.Compress(names)
+	if len(text) > model.MaxText {
+		return ""
 	}
-	for _, n := range cfg.Nodes {
-		for _, g := range n.Gres {
-			add(model.GresTRES(g.Name, ""))
-			if g.Type != "" {
-				add(model.GresTRES(g.Name, g.Type))
-			}
-		}
-	}
-	return out
+	return text
 }
 
 // editAccounts changes accounts, users, associations and QOS, in one step or not at all.

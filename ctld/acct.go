@@ -34,6 +34,7 @@ type dbd struct {
 	up   atomic.Bool
 	says atomic.Pointer[dbdSays] // nil: nothing yet
 	has  atomic.Int64            // it has all records up to this number; hasUnknown
+	took atomic.Int64            // its last answer about records, µs
 }
 
 const hasUnknown = -1
@@ -71,7 +72,8 @@ type dbdSays struct {
 func (c *Controller) pongDbd(r *proto.PingReply) {
 	v := c.machine.View()
 	for _, d := range c.dbds {
-		one := proto.DbdInfo{Addr: d.addr, Copy: d.copy, Up: d.up.Load(), Behind: d.behind(v)}
+		one := proto.DbdInfo{Addr: d.addr, Copy: d.copy, Up: d.up.Load(), Behind: d.behind(v),
+			TookUS: d.took.Load()}
 		if s := d.says.Load(); s != nil && c.leading.Load() {
 			one.Notes = s.notes
 			if s.why != nil && !one.Up {

@@ -59,7 +59,7 @@ func TestOnlyRefusedRecordsArePutAside(t *testing.T) {
 	if refusedRecords(rpc.ErrLost) || refusedRecords(nil) {
 		t.Error("a lost connection refuses no record")
 	}
-	if _, err := putRecords(t.Context(), nil, &proto.Put{Cluster: strings.Repeat("x", 1<<20)}); !refusedRecords(err) {
+	if _, err := new(dbd).put(t.Context(), nil, &proto.Put{Cluster: strings.Repeat("x", 1<<20)}); !refusedRecords(err) {
 		t.Errorf("what can't be encoded: %v", err)
 	}
 }

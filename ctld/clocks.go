@@ -173,9 +173,10 @@ func (c *Controller) comparePeer(ctx context.Context, p Peer, l *link) {
 	if err != nil || reply.Host == 0 {
 		return // an older version, or it is going away
 	}
-	half := time.Since(begun) / 2
+	took := time.Since(begun)
+	half := took / 2
 	c.clocks.mu.Lock()
-	c.clocks.news[p.Name] = peerNews{*reply, time.Now()}
+	c.clocks.news[p.Name] = peerNews{*reply, time.Now(), took}
 	c.clocks.heard[p.Name] = heardClock{reply.Host, begun.Add(half)}
 	c.clocks.mu.Unlock()
 	c.jobEvents.Heard(reply.Told)

@@ -37,7 +37,7 @@ func TestHeir(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctl.clocks.news = map[string]peerNews{"c2": {c.two, time.Now()}, "c3": {c.thr, time.Now()}}
+		ctl.clocks.news = map[string]peerNews{"c2": {c.two, time.Now(), 0}, "c3": {c.thr, time.Now(), 0}}
 		if got := ctl.heir(t.Context()); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}

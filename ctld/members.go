@@ -69,13 +69,14 @@ func namesOf(list []Peer) []string {
 // peerNews is what another controller last said of itself.
 type peerNews struct {
 	proto.MomentReply
-	at time.Time
+	at   time.Time
+	took time.Duration // the answer
 }
 
 // news gives what a controller last said; of this one, what it would say.
 func (c *Controller) news(ctx context.Context, name string) (peerNews, bool) {
 	if name == c.opts.Name {
-		return peerNews{*c.moment(ctx), time.Now()}, true
+		return peerNews{*c.moment(ctx), time.Now(), 0}, true
 	}
 	c.clocks.mu.Lock()
 	defer c.clocks.mu.Unlock()
@@ -347,6 +348,7 @@ func (c *Controller) pong(ctx context.Context) *proto.PingReply {
 		if n, ok := c.news(ctx, p.Name); ok {
 			info.SeenMS = max(1, time.Since(n.at).Milliseconds())
 			info.Up = !n.at.Before(from)
+			info.TookUS = max(1, n.took.Microseconds())
 		}
 		r.Controllers = append(r.Controllers, info)
 	}

@@ -125,7 +125,7 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 			continue
 		}
 		begun = time.Now()
-		reply, err := d.watched(func() (proto.PutReply, error) { return putRecords(ctx, m, put) })
+		reply, err := d.watched(func() (proto.PutReply, error) { return d.put(ctx, m, put) })
 		switch {
 		case !refusedRecords(err):
 			if err != nil {
@@ -137,7 +137,7 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 			continue
 		default:
 			why := err
-			if _, err := d.watched(func() (proto.PutReply, error) { return putRecords(ctx, m, c.putOf(v)) }); err != nil {
+			if _, err := d.watched(func() (proto.PutReply, error) { return d.put(ctx, m, c.putOf(v)) }); err != nil {
 				return err // it is not the record
 			}
 			c.putAside(put.Records[0], why)
@@ -215,15 +215,17 @@ func (c *Controller) putOf(v *state.View) *proto.Put {
 		Dropped: k.Dropped, Now: c.now()}
 }
 
-func putRecords(ctx context.Context, m *rpc.Mux, put *proto.Put) (reply proto.PutReply, err error) {
+func (d *dbd) put(ctx context.Context, m *rpc.Mux, put *proto.Put) (reply proto.PutReply, err error) {
 	body, err := proto.Encode(put)
 	if err != nil {
 		return reply, fmt.Errorf("%w: %w", errUnencoded, err)
 	}
+	begun := time.Now()
 	f, err := m.Call(ctx, proto.KindPut, body)
 	if err != nil {
 		return reply, err
 	}
+	d.took.Store(max(1, time.Since(begun).Microseconds()))
 	return reply, proto.Decode(f.Body, &reply)
 }
 
@@ -265,7 +267,7 @@ func (c *Controller) standOf(ctx context.Context, d *dbd, m *rpc.Mux) (uint64, e
 	for {
 		v := c.machine.View()
 		asked := c.putOf(v)
-		reply, err := d.watched(func() (proto.PutReply, error) { return putRecords(ctx, m, asked) })
+		reply, err := d.watched(func() (proto.PutReply, error) { return d.put(ctx, m, asked) })
 		if err != nil {
 			return 0, err
 		}

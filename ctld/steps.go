@@ -176,7 +176,10 @@ func (c *Controller) peerAddr(v *state.View, name string) string {
 func batchStep(j *model.Job) proto.RunningStep {
 	n := &j.Run.Alloc.Nodes[0]
 	s := model.Step{ID: proto.StepBatch, Name: "batch", Start: j.Run.Launched, Nodes: []string{n.Node}, Tasks: 1,
-		CPUs: int32(n.CPUs.Count()), MemMiB: n.MemMiB}
+		CPUs: int32(n.CPUs.Count()), MemMiB: n.MemMiB, SleptMS: j.Run.SleepMS}
+	if j.Run.Idles() {
+		s.SleepAt = j.Run.SleepAt
+	}
 	for _, g := range n.Gres {
 		s.AddGres(g.Name, g.Type, int64(g.Index.Count()))
 	}

@@ -21,8 +21,8 @@ import (
 //     eligible, RUNNING from start to end, a final state at its end, and the passing states (CONFIGURING, SUSPENDED,
 //     COMPLETING) as long as the record says so now.
 //   - A bound of 0 is no bound. Users see whole seconds, so a window that ends on a second includes that second.
-//   - Of several attempts of a job that fit, only the last is given, unless duplicates are asked for. The same holds if
-//     a cluster that has started over has used a job's number again.
+//   - Of several attempts of a job that fit, only the last is given, unless duplicates are asked for, and of its sizes
+//     only the last, unless they are. The same holds if a cluster that has started over has used a job's number again.
 
 // window is a span of time with both its ends.
 type window struct{ from, to model.Time }
@@ -138,6 +138,7 @@ type filter struct {
 	wckeys     []string
 	nodes      []string
 	duplicates bool
+	sizes      bool
 
 	deep  bool            // the request asks for fields that are not in the head
 	lists map[string]bool // hostlist -> whether it has one of nodes
@@ -166,7 +167,7 @@ func newFilter(req *proto.AcctRequest) (*filter, error) {
 		return nil, err
 	}
 	f := &filter{
-		window: w, duplicates: req.Duplicates,
+		window: w, duplicates: req.Duplicates, sizes: req.Sizes,
 		users: setOf(req.Users), groups: setOf(req.Groups), accounts: accountsOf(req.Accounts),
 		partitions: setOf(req.Partitions), names: setOf(req.Names), qos: setOf(req.QOS),
 		wckeys: req.WCKeys,

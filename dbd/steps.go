@@ -124,3 +124,59 @@ func (d *db) stepsOf(tx *bolt.Tx, h *head, r ref, from *stepMark, take func(reco
 	}
 	return nil
 }
+
+// read calls take for the records of hits, and with steps for each job's steps after it, until take has enough. It
+// gives the number of hits that are done. from is the position in the first hit's steps at which it begins, next the
+// position at which it has stopped.
+func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, steps bool, from *stepMark,
+	take func(record []byte, summary func() string) bool) (n int, next *stepMark) {
+	none := func() string { return "" }
+	all, names := openShelves(tx), renamesOf(tx)
+	var key [refLen]byte
+	for i, h := range list {
+		begin := from
+		from = nil
+		var row []byte
+		if sh := all.get(in[h.shelf]); sh != nil && sh.rec != nil {
+			row = sh.rec.Get(h.append(key[:0]))
+		}
+		if row == nil { // the job has ended since, or is forgotten
+			row, _ = all.find(h.ref)
+			if row == nil || !d.check(f, row, h.ref) {
+				continue
+			}
+		}
+		hd, record, ok := parseRow(row, h.ref)
+		if !ok {
+			d.leaveOut(h.ref, "its checksum is wrong")
+			continue
+		}
+		summary := func() string {
+			for _, sh := range all.all {
+				if sh.js1 == nil {
+					continue
+				}
+				if text := sh.js1.Get(h.append(nil)); text != nil {
+					return string(text)
+				}
+			}
+			return ""
+		}
+		if begin == nil {
+			full := !take(names.record(record), summary)
+			switch {
+			case full && steps:
+				return i, &stepMark{month: monthOf(hd.submit)}
+			case full:
+				return i + 1, nil
+			}
+		}
+		if steps {
+			more := d.stepsOf(tx, &hd, h.ref, begin, func(record []byte) bool { return take(record, none) })
+			if more != nil {
+				return i, more
+			}
+		}
+	}
+	return len(list), nil
+}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/cgroup"
 	"gbatch/noded/pool"
@@ -33,6 +34,7 @@ type chill struct {
 	frozen bool
 	doing  *bool              // the state that a worker is establishing
 	stop   context.CancelFunc // ends that worker's wait
+	begun  model.Time         // when it began
 }
 
 // msgChilled is a worker's: the attempt is frozen, or not any more, or err.
@@ -77,7 +79,7 @@ func (l *loop) chill(a *attempt) {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c.doing, c.stop = &frozen, cancel
+	c.doing, c.stop, c.begun = &frozen, cancel, l.stamp()
 	key, grace, steps := a.key, time.Duration(c.want.GraceMS)*time.Millisecond, l.stepsHere(a)
 	l.then(func() {
 		l.n.chills.Do(func(run context.Context) {

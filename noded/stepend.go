@@ -308,6 +308,9 @@ func (l *loop) stepReport(s *step, use usage, seen *sampled) *proto.Report {
 	rec := s.summary()
 	rec.Start, rec.Stop, rec.StopUID = s.began, s.cause, s.uid
 	rec.End = s.lastEnd(l.stamp())
+	if rec.SleptMS = s.rec.Frozen; s.rec.FrozenAt != 0 {
+		rec.SleptMS += max(0, int64(rec.End-max(s.rec.FrozenAt, s.began)))
+	}
 	var sum usage
 	for i := range s.tasks {
 		ev := s.tasks[i].ended

@@ -81,6 +81,9 @@ func (l *loop) runningStep(s *step) proto.RunningStep {
 	if r.Step.Start = s.began; s.began == 0 {
 		r.Step.Start = s.rec.At
 	}
+	if r.Step.SleptMS = s.rec.Frozen; s.rec.FrozenAt != 0 {
+		r.Step.SleepAt = max(s.rec.FrozenAt, s.began)
+	}
 	if r.LimitS == 0 || r.LimitS > model.Unlimited {
 		r.LimitS = model.Unlimited
 	}

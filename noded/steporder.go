@@ -224,8 +224,8 @@ func (l *loop) holdLimits(a *attempt, frozen bool) {
 		switch now := l.stamp(); {
 		case rec.Manager != "" || frozen == (rec.FrozenAt != 0):
 			continue
-		case frozen:
-			rec.FrozenAt = now
+		case frozen: // also while its processes had time to get ready for it
+			rec.FrozenAt = max(a.chill.begun, s.began)
 		default:
 			rec.Frozen, rec.FrozenAt = rec.Frozen+max(0, int64(now-max(rec.FrozenAt, s.began))), 0
 		}

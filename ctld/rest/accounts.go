@@ -302,7 +302,7 @@ func dbPing(q *request) error {
 		q.j.Open("", '{')
 		q.j.Str("hostname", d.Addr)
 		q.j.Bool("responding", d.Up)
-		q.j.Num("latency", 0)
+		q.j.Num("latency", d.TookUS)
 		q.j.Bool("primary", !d.Copy)
 		q.j.Close('}')
 	}

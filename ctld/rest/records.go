@@ -35,7 +35,7 @@ func (q *request) records(rq *proto.AcctRequest, want recordsWanted) (n int, err
 	if rq.Steps {
 		live = q.liveSteps(rq)
 	}
-	view := &jobtext.RecordView{Times: jobtext.Times{Now: time.Now()}}
+	view := &jobtext.RecordView{Times: jobtext.Times{Now: time.Now()}, TRES: q.facts.Config().TRES()}
 	var job *model.Record
 	var steps []*model.Record
 	give := func() {
@@ -225,7 +225,7 @@ func (q *request) scheduled() func(*model.Record) bool {
 // dbJobs is GET slurmdb's jobs. As in Slurm, without a time and without jobs it is today's.
 func dbJobs(q *request) error {
 	rq := &proto.AcctRequest{Accounts: q.words("account"), Partitions: q.words("partition"), Names: q.words("job_name"),
-		QOS: q.words("qos"), WCKeys: q.words("wckey"), Duplicates: q.asDuplicates()}
+		QOS: q.words("qos"), WCKeys: q.words("wckey"), Duplicates: q.asDuplicates(), Sizes: true}
 	if err := q.ours(q.words("cluster")...); err != nil {
 		return err
 	}

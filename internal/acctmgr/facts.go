@@ -13,6 +13,7 @@ type Facts struct {
 	Gen      uint64
 	Cluster  string
 	Addr     string // host:port of the controller
+	Nodes    string // of the cluster, as a host list
 	Accounts map[string]*model.Account
 	Users    map[string]*model.User
 	QOS      map[string]*model.QOS
@@ -49,6 +50,7 @@ func Read(chunks []*proto.AccountsChunk) *Facts {
 			continue
 		}
 		f.Gen, f.Cluster, f.Addr, f.TRES, f.Has = c.Gen, c.Cluster, c.Addr, c.TRES, c.Has
+		f.Nodes += c.Nodes
 		for _, a := range c.Accounts {
 			f.Accounts[a.Name] = a
 		}

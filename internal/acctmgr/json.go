@@ -134,6 +134,7 @@ func userJSON() []slurmjson.Field[userOf] {
 		{Name: "default", Fields: fields{
 			text("account", func(u *model.User) string { return u.DefaultAccount }),
 			text("wckey", func(u *model.User) string { return u.DefaultWCKey }),
+			{Name: "qos", Since: "v0.0.44", Type: slurmjson.Integer},
 		}},
 		{Name: "flags", Type: slurmjson.List},
 		text("name", func(u *model.User) string { return u.Name }),
@@ -299,6 +300,7 @@ func clusterJSON() []slurmjson.Field[Facts] {
 		}},
 		{Name: "flags", Type: slurmjson.List},
 		{Name: "name", Str: func(f *Facts) string { return f.Cluster }},
+		{Name: "nodes", Str: func(f *Facts) string { return f.Nodes }},
 		{Name: "associations", Fields: fields{{Name: "root", Put: func(w *slurmjson.Writer, name string, f *Facts) {
 			for _, a := range f.Associations(model.RootAccount, "") {
 				if a.User == "" {
@@ -306,7 +308,13 @@ func clusterJSON() []slurmjson.Field[Facts] {
 				}
 			}
 		}, Inner: func() []string { return slurmjson.Describe(ref) }}}},
-		{Name: "tres", Type: slurmjson.List},
+		{Name: "rpc_version", Type: slurmjson.Integer},
+		{Name: "select_plugin"},
+		slurmjson.ListOf("tres", func(f *Facts, add func(*tresOf)) {
+			for i := range f.Has {
+				add(&tresOf{&model.TRESLimit{TRES: f.Has[i].TRES, Count: f.Has[i].Count}, f})
+			}
+		}, tresJSON()),
 	}
 }
 

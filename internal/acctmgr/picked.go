@@ -74,16 +74,5 @@ func (f *Facts) Associations(account, user string) []*model.Association {
 // Parent gives the account above another, or "".
 func (f *Facts) Parent(account string) string { return f.parent(account) }
 
-// TRESID gives a resource's number: 1 to 8 are Slurm's own, the others begin at 1001. 0 for one that is unknown.
-func (f *Facts) TRESID(tres string) int64 {
-	for i, t := range f.TRES {
-		switch {
-		case t != tres:
-		case i < 8:
-			return int64(i + 1)
-		default:
-			return int64(1000 + i - 7)
-		}
-	}
-	return 0
-}
+// TRESID gives a resource's number.
+func (f *Facts) TRESID(tres string) int64 { return model.TRESNumber(f.TRES, tres) }

@@ -235,6 +235,10 @@ func clusterFields() *format.Language[Row] {
 		{Name: "ControlPort", Width: 12, Get: func(r *Row) string { return addr(r, 1) }},
 		{Name: "RPC", Width: 5, Get: func(*Row) string { return "" }},
 		{Name: "TRES", Width: 20, Get: func(r *Row) string { return r.f.capacity() }},
+		{Name: "NodeCount", Title: "Node Count", Width: 10, Get: func(r *Row) string {
+			return strconv.FormatInt(model.CountTRES(r.f.Has, "node"), 10)
+		}},
+		{Name: "NodeNames", Width: 20, Get: func(r *Row) string { return r.f.Nodes }},
 		{Name: "Classification", Title: "Class", Width: 9, Get: func(*Row) string { return "" }},
 		{Name: "Flags", Width: 20, Get: func(*Row) string { return "" }}}
 	return &format.Language[Row]{Noun: "cluster", Fields: append(fields, limitFields()...)}

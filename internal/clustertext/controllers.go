@@ -24,6 +24,7 @@ func PingJSON() []slurmjson.Field[proto.ControllerInfo] {
 		{Name: "hostname", Str: func(c *row) string { return c.Name }},
 		{Name: "pinged", Str: func(c *row) string { return word(c.Up, "UP", "DOWN") }},
 		{Name: "responding", Bool: func(c *row) bool { return c.Up }},
+		{Name: "latency", In: slurmjson.InNew, Int: func(c *row) int64 { return c.TookUS }},
 		{Name: "mode", Str: func(c *row) string { return word(c.Leader, "primary", "backup") }},
 		{Name: "primary", Bool: func(c *row) bool { return c.Leader }},
 	}
@@ -90,5 +91,6 @@ func LicenseJSON() []slurmjson.Field[LicenseOf] {
 		{Name: "LastConsumed", Type: slurmjson.Integer},
 		{Name: "LastDeficit", Type: slurmjson.Integer},
 		{Name: "LastUpdate", Type: slurmjson.Integer},
+		{Name: "Nodes", Since: "v0.0.44"}, // of licenses that hierarchical resources are
 	}
 }

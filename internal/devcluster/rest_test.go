@@ -96,7 +96,7 @@ type spec struct {
 
 // own are members beyond Slurm's specification: those of --json, which programs rely on.
 var own = []string{"statistics.gbatch", "nodes.allocation[].gres", "partition.default", "partition.hidden", "[].node",
-	"[].task", "[].percent", "qos[].gbatch",
+	"[].task", "[].percent", "qos[].gbatch", "reservations[].gbatch",
 	"core_specializations[].cpus", "core_specializations[].gres", "core_specializations[].memory"}
 
 // check holds a value against a schema.

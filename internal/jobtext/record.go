@@ -1,9 +1,7 @@
 package jobtext
 
 import (
-	"cmp"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +20,7 @@ type RecordView struct {
 	NoConvert bool     // memory in MiB, or measured memory in bytes
 	Expand    bool     // --expand-patterns
 	Numbers   *Numbers // nil: not known
+	TRES      []string // the resources that the cluster counts, in order; nil: not known
 }
 
 // RecordRow is one line: a job's allocation, its batch step, or another of its steps (batch and step).
@@ -37,6 +36,7 @@ func RowOfStep(job, rec *model.Record, view *RecordView) *RecordRow {
 	s, r := rec.Step, *job
 	r.Name, r.State, r.Submit, r.Start, r.End, r.Exit, r.CancelUID = s.Name, s.State(), s.Start, s.Start, s.End, s.Exit,
 		s.StopUID
+	r.SuspendMS, r.SuspendAt = s.SleptMS, s.SleepAt
 	if s.End == 0 {
 		r.State = model.Running
 	} else if signalled(&r) {
@@ -224,41 +224,6 @@ func (r *RecordRow) mem(mib int64) string {
 	return walltime.FormatMem(mib)
 }
 
-// tres writes a list of resources in sacct's order, which is the alphabet's.
-func (r *RecordRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, bill int64,
-	licenses []model.LicenseCount) string {
-	type entry struct{ name, value string }
-	list := []entry{{name: "cpu", value: strconv.FormatInt(cpus, 10)}, {name: "node", value: strconv.FormatInt(nodes, 10)}}
-	if bill != notBilled {
-		list = append(list, entry{name: "billing", value: strconv.FormatInt(bill, 10)})
-	}
-	if memMiB > 0 {
-		list = append(list, entry{name: "mem", value: r.mem(memMiB)})
-	}
-	sums := map[string]int64{}
-	for _, g := range gres {
-		sums[model.GresTRES(g.Name, "")] += g.Count
-		if g.Type != "" {
-			sums[model.GresTRES(g.Name, g.Type)] += g.Count
-		}
-	}
-	for _, l := range licenses {
-		sums[model.LicenseTRES(l.Name)] += l.Count
-	}
-	for name, n := range sums {
-		list = append(list, entry{name: name, value: strconv.FormatInt(n, 10)})
-	}
-	slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
-	var out []byte
-	for i, e := range list {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, e.name...), '='), e.value...)
-	}
-	return string(out)
-}
-
 // asked gives the job's request apart from CPUs and generic resources. Records of older controllers don't have it: then
 // it is the job's nodes, and a billing unit per CPU.
 func (r *RecordRow) asked() (nodes, memMiB, bill int64) {
@@ -307,25 +272,6 @@ func (r *RecordRow) billed() int64 {
 		return r.cpus()
 	}
 	return r.Asked.Billed
-}
-
-func (r *RecordRow) reqTRES() string {
-	nodes, mem, bill := r.asked()
-	return r.tres(r.reqCPUs(), mem, nodes, r.ReqGres, bill, r.asks().Licenses)
-}
-
-func (r *RecordRow) allocTRES() string {
-	if r.AllocCPUs == 0 {
-		return ""
-	}
-	gres := r.AllocGres
-	if r.Batch && r.OfStep == nil && r.NumNodes > 1 {
-		gres = slices.Clone(gres)
-		for i := range gres {
-			gres[i].Count = r.perNode(gres[i].Count)
-		}
-	}
-	return r.tres(r.cpus(), r.perNode(r.AllocMemMiB), r.nodes(), gres, r.billed(), r.held())
 }
 
 // used gives the usage of the batch step, once it has ended; nil for other rows.

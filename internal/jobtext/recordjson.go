@@ -132,7 +132,9 @@ func recordJSONFromName() []slurmjson.Field[RecordWithSteps] {
 		}},
 		{Name: "kill_request_user", Str: func(r *row) string { return r.killer() }},
 		{Name: "reservation", Fields: fields{{Name: "id", Type: slurmjson.Integer},
-			{Name: "name", Str: func(r *row) string { return r.Reservation }}}},
+			{Name: "name", Str: func(r *row) string { return r.Reservation }},
+			{Name: "requested", Since: v44, Str: func(r *row) string { return r.Reservation }}}},
+		{Name: "segment_size", Since: v44, Type: slurmjson.Integer},
 		{Name: "script", In: slurmjson.InNew, Str: func(r *row) string { return r.Text }},
 		{Name: "restart_cnt", Int: func(r *row) int64 { return int64(r.Restarts) }},
 		{Name: "state", Fields: fields{
@@ -148,11 +150,8 @@ func recordJSONFromName() []slurmjson.Field[RecordWithSteps] {
 		slurmjson.ListOf("steps", (*row).each, steps),
 		{Name: "submit_line", Str: func(r *row) string { return r.SubmitLine }},
 		{Name: "tres", Fields: fields{
-			{Name: "allocated", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeAlloc(w, name) }},
-			{Name: "requested", Put: func(w *slurmjson.Writer, name string, r *row) {
-				nodes, mem, bill := r.asked()
-				w.TRESList(name, r.reqCPUs(), max(0, mem), nodes, bill, r.ReqGres, r.asks().Licenses)
-			}},
+			{Name: "allocated", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeTRES(w, name, r.allocated()) }},
+			{Name: "requested", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeTRES(w, name, r.wanted()) }},
 		}},
 		{Name: "used_gres"},
 		{Name: "user", Str: func(r *row) string { return r.User }},
@@ -184,6 +183,9 @@ func (r *RecordWithSteps) each(add func(*RecordRow)) {
 	}
 }
 
+// v44 is the version that no command writes, with some members that tell nothing here.
+const v44 = "v0.0.44"
+
 // stepFields is a step's object.
 func stepFields() []slurmjson.Field[RecordRow] {
 	type row = RecordRow
@@ -197,6 +199,7 @@ func stepFields() []slurmjson.Field[RecordRow] {
 			{Name: "start", In: slurmjson.InOld, Int: func(r *row) int64 { return r.Start.Seconds() }},
 			{Name: "suspended", Int: (*row).suspendedS},
 			msField("system", func(r *row) int64 { return r.Exit.SysMS }),
+			{Name: "limit", Since: v44, Type: slurmjson.Number},
 			msField("total", func(r *row) int64 { return r.Exit.UserMS + r.Exit.SysMS }),
 			msField("user", func(r *row) int64 { return r.Exit.UserMS }),
 		}},
@@ -228,6 +231,9 @@ func stepFields() []slurmjson.Field[RecordRow] {
 				}
 				return "batch"
 			}},
+			{Name: "stderr", Since: v44}, {Name: "stdin", Since: v44}, {Name: "stdout", Since: v44},
+			{Name: "stderr_expanded", Since: v44}, {Name: "stdin_expanded", Since: v44},
+			{Name: "stdout_expanded", Since: v44},
 		}},
 		{Name: "task", Fields: fields{{Name: "distribution", Str: func(r *row) string {
 			if r.OfStep != nil && r.OfStep.ID >= 0 {
@@ -238,7 +244,7 @@ func stepFields() []slurmjson.Field[RecordRow] {
 		{Name: "tres", Fields: fields{
 			{Name: "requested", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeUsage(w, name, inMeasures()) }},
 			{Name: "consumed", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeUsage(w, name, outMeasures()) }},
-			{Name: "allocated", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeAlloc(w, name) }},
+			{Name: "allocated", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeTRES(w, name, r.allocated()) }},
 		}},
 	}
 }
@@ -338,12 +344,4 @@ func (r *RecordRow) writeUsage(j *slurmjson.Writer, name string, list []measure)
 	write("average", func(m measure) (int64, *model.NodeUsage, bool) { v, ok := u.mean(m); return v, nil, ok })
 	write("total", func(m measure) (int64, *model.NodeUsage, bool) { v, ok := u.total(m); return v, nil, ok })
 	j.Close('}')
-}
-
-func (r *RecordRow) writeAlloc(j *slurmjson.Writer, name string) {
-	cpus := int64(0)
-	if r.AllocCPUs > 0 {
-		cpus = r.cpus()
-	}
-	j.TRESList(name, cpus, r.perNode(r.AllocMemMiB), r.nodes(), r.billed(), r.AllocGres, r.held())
 }

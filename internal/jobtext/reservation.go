@@ -45,6 +45,9 @@ func (v *ReservationOf) parts(add func(*resvPart)) {
 	}
 }
 
+// Versions whose list of flags has REPLACE_DOWN, and the last one whose list does not: strict clients refuse it there.
+const newFlags, oldFlags = "v0.0.44", "v0.0.43"
+
 // ReservationJSON is a reservation's object.
 func ReservationJSON() []slurmjson.Field[ReservationOf] {
 	type row = ReservationOf
@@ -64,7 +67,14 @@ func ReservationJSON() []slurmjson.Field[ReservationOf] {
 		}),
 		{Name: "end_time", Time: func(v *row) model.Time { return v.End }},
 		{Name: "features", Str: func(v *row) string { return v.Features }},
-		{Name: "flags", List: func(v *row) []string { return v.Flags.Members() }},
+		{Name: "flags", Since: newFlags, List: func(v *row) []string { return v.Flags.Members() }},
+		{Name: "flags", Until: oldFlags, List: func(v *row) []string {
+			return (v.Flags &^ model.ResvNewMembers).Members()
+		}},
+		{Name: "gbatch", Until: oldFlags, If: func(v *row) bool { return v.Flags&model.ResvNewMembers != 0 },
+			Fields: fields{{Name: "flags", List: func(v *row) []string {
+				return (v.Flags & model.ResvNewMembers).Members()
+			}}}},
 		join("groups", func(v *row) []string { return v.Groups }),
 		join("licenses", (*row).licenses),
 		{Name: "max_start_delay", Int: func(v *row) int64 { return v.DelayS }},

@@ -33,7 +33,7 @@ type StepRow struct {
 	*JobView
 }
 
-func (s *StepRow) elapsed() int64 { return max(0, int64(s.At-s.Step.Start)/1000) }
+func (s *StepRow) elapsed() int64 { return s.Step.ElapsedS(s.At) }
 
 // StepID writes a step's id as users know it: 12.0, 12_3.batch.
 func StepID(s *proto.RunningStep) string {

@@ -3,12 +3,14 @@ package jobtext
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 	"gbatch/internal/walltime"
 )
 
@@ -207,3 +209,100 @@ func licenseTRES(list []model.LicenseCount) string {
 	}
 	return text
 }
+
+// amounts are a row's resources; a negative number of billing units: it is not billed.
+type amounts struct {
+	cpus, memMiB, nodes int64
+	gres                []model.GresCount
+	bill                int64
+	licenses            []model.LicenseCount
+}
+
+// list gives them in sacct's order, which is the alphabet's.
+func (a *amounts) list() []model.TRESCount {
+	list := []model.TRESCount{{TRES: "cpu", Count: a.cpus}, {TRES: "node", Count: a.nodes}}
+	if a.bill != notBilled {
+		list = model.AddTRES(list, "billing", a.bill)
+	}
+	if a.memMiB > 0 {
+		list = model.AddTRES(list, "mem", a.memMiB)
+	}
+	for _, g := range a.gres {
+		list = model.AddTRES(list, model.GresTRES(g.Name, ""), g.Count)
+		if g.Type != "" {
+			list = model.AddTRES(list, model.GresTRES(g.Name, g.Type), g.Count)
+		}
+	}
+	for _, l := range a.licenses {
+		list = model.AddTRES(list, model.LicenseTRES(l.Name), l.Count)
+	}
+	return list
+}
+
+// tresText writes resources as sacct does.
+func (r *RecordRow) tresText(a *amounts) string {
+	if a == nil {
+		return ""
+	}
+	var out []byte
+	for i, e := range a.list() {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(out, e.TRES...), '=')
+		if e.TRES == "mem" {
+			out = append(out, r.mem(e.Count)...)
+		} else {
+			out = strconv.AppendInt(out, e.Count, 10)
+		}
+	}
+	return string(out)
+}
+
+// writeTRES writes resources by their numbers. Where those are not known, resources have none but Slurm's own.
+func (r *RecordRow) writeTRES(j *slurmjson.Writer, name string, a *amounts) {
+	j.Open(name, '[')
+	if a != nil {
+		list := a.list()
+		number := func(x model.TRESCount) int64 { return model.TRESNumber(r.tracked(), x.TRES) }
+		place := func(x model.TRESCount) uint64 { return uint64(number(x)) - 1 } // 0, which is none, comes last
+		slices.SortStableFunc(list, func(x, y model.TRESCount) int { return cmp.Compare(place(x), place(y)) })
+		for _, x := range list {
+			typ, sub, _ := strings.Cut(x.TRES, "/")
+			j.TRES(typ, sub, x.Count, number(x))
+		}
+	}
+	j.Close(']')
+}
+
+// tracked lists the resources that the cluster counts, as far as it is known.
+func (r *RecordRow) tracked() []string {
+	if r.TRES == nil {
+		return (&model.Config{}).TRES()
+	}
+	return r.TRES
+}
+
+// wanted gives what the job asked for.
+func (r *RecordRow) wanted() *amounts {
+	nodes, mem, bill := r.asked()
+	return &amounts{r.reqCPUs(), mem, nodes, r.ReqGres, bill, r.asks().Licenses}
+}
+
+// allocated gives what the job held; nil: nothing.
+func (r *RecordRow) allocated() *amounts {
+	if r.AllocCPUs == 0 {
+		return nil
+	}
+	gres := r.AllocGres
+	if r.Batch && r.OfStep == nil && r.NumNodes > 1 {
+		gres = slices.Clone(gres)
+		for i := range gres {
+			gres[i].Count = r.perNode(gres[i].Count)
+		}
+	}
+	return &amounts{r.cpus(), r.perNode(r.AllocMemMiB), r.nodes(), gres, r.billed(), r.held()}
+}
+
+func (r *RecordRow) reqTRES() string   { return r.tresText(r.wanted()) }
+func (r *RecordRow) allocTRES() string { return r.tresText(r.allocated()) }

@@ -124,6 +124,9 @@ var resvFlagNames = []string{"MAINT", "FLEX", "IGNORE_JOBS", "DAILY", "WEEKLY", 
 // resvMembers are data_parser's words for flags, where they are others.
 var resvMembers = map[string]string{"STATIC_ALLOC": "STATIC", "NO_HOLD_JOBS_AFTER": "NO_HOLD_JOBS_AFTER_END"}
 
+// ResvNewMembers are the flags that data_parser has words for from v0.0.44 on only.
+const ResvNewMembers = ResvReplaceDown
+
 // Members lists the flags in data_parser's words.
 func (f ResvFlags) Members() []string {
 	out := f.Names()

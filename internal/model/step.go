@@ -19,6 +19,9 @@ type Step struct {
 	StopUID uint32 // who cancelled it
 
 	Container string // the image or bundle in which it ran; "": in none
+
+	SleptMS int64 // how long its job was suspended while it ran, before SleepAt, milliseconds: not part of its run time
+	SleepAt Time  // since when its job is suspended; 0: it runs or has ended
 }
 
 func (x *Step) Wire(c *wire.C) {
@@ -36,6 +39,17 @@ func (x *Step) Wire(c *wire.C) {
 	wire.Int(c, &x.Stop)
 	wire.Int(c, &x.StopUID)
 	wire.Text(c, &x.Container, MaxText)
+	wire.Int(c, &x.SleptMS)
+	wire.Int(c, &x.SleepAt)
+}
+
+// ElapsedS gives how long it has run up to a moment without being suspended, seconds.
+func (s *Step) ElapsedS(until Time) int64 {
+	asleep := s.SleptMS
+	if s.SleepAt != 0 {
+		asleep += max(0, int64(until-s.SleepAt))
+	}
+	return max(0, int64(until-s.Start)-asleep) / 1000
 }
 
 // State gives the step's final state.

@@ -58,6 +58,46 @@ const (
 	licenseTRES = "license/"
 )
 
+// TRES lists the resources that the cluster counts: the ones that Slurm always counts, AccountingStorageTRES, the
+// generic resources of nodes with their types, and licenses.
+func (x *Config) TRES() []string {
+	out := []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}
+	add := func(t string) {
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	for _, t := range x.Params.TrackTRES {
+		add(t)
+	}
+	for _, n := range x.Nodes {
+		for _, g := range n.Gres {
+			add(GresTRES(g.Name, ""))
+			if g.Type != "" {
+				add(GresTRES(g.Name, g.Type))
+			}
+		}
+	}
+	for _, l := range x.Licenses {
+		add(LicenseTRES(l.Name))
+	}
+	return out
+}
+
+// TRESNumber gives a resource's number among those that the cluster counts: 1 to 8 are Slurm's own, the others begin at
+// 1001. 0 for one that is unknown.
+func TRESNumber(list []string, tres string) int64 {
+	const fixed, first = 8, 1001
+	switch i := int64(slices.Index(list, tres)); {
+	case i < 0:
+		return 0
+	case i < fixed:
+		return i + 1
+	default:
+		return first + i - fixed
+	}
+}
+
 // GresTRES names a generic resource among the resources that are counted: gres/gpu or, with a type, gres/gpu:a100.
 func GresTRES(name, typ string) string { return gresTRES + TypedName(name, typ) }
 

@@ -27,6 +27,8 @@ type AccountsChunk struct {
 	WCKeys   []*model.WCKey
 
 	TrackWCKey bool // usage is kept by wckeys
+
+	Nodes string // of the cluster, as a host list; in the first part
 }
 
 // InUse is what the jobs of an association or a QOS hold and have used. QOS is "" for an association; of a QOS there is
@@ -79,6 +81,7 @@ func (x *AccountsChunk) Wire(c *wire.C) {
 	wire.List(c, &x.Has, model.MaxList)
 	wire.Ptrs(c, &x.WCKeys, model.MaxMany)
 	wire.Bool(c, &x.TrackWCKey)
+	wire.Text(c, &x.Nodes, model.MaxText)
 }
 
 // EditAccountsRequest changes accounts: all of the edits, or none. Gen is the generation of the facts from which they

@@ -220,6 +220,7 @@ type AcctRequest struct {
 	Summaries  bool // also the JS1 summaries
 	Steps      bool // also the records of each job's steps, right after its own
 	WCKeys     []string
+	Sizes      bool // also the earlier sizes of a job's last run
 }
 
 func (x *AcctRequest) Wire(c *wire.C) {
@@ -238,6 +239,7 @@ func (x *AcctRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.Summaries)
 	wire.Bool(c, &x.Steps)
 	wire.Texts(c, &x.WCKeys, model.MaxList, model.MaxName)
+	wire.Bool(c, &x.Sizes)
 }
 
 // RecordsChunk is a part of the answer.

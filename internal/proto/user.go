@@ -62,6 +62,8 @@ type DbdInfo struct {
 	Behind int64  // how many numbers of records it is behind the controllers, as far as it was heard
 	Why    string // why it takes no records; "": it does
 	Notes  []string
+
+	TookUS int64 // its last answer, µs; 0: it was not heard
 }
 
 func (x *DbdInfo) Wire(c *wire.C) {
@@ -71,6 +73,7 @@ func (x *DbdInfo) Wire(c *wire.C) {
 	wire.Int(c, &x.Behind)
 	wire.Text(c, &x.Why, model.MaxText)
 	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
+	wire.Int(c, &x.TookUS)
 }
 
 // ControllerInfo is one controller as the leader sees it.
@@ -80,6 +83,8 @@ type ControllerInfo struct {
 	Leader bool
 	Up     bool
 	SeenMS int64 // since its last answer, ms; 0: it is the one that answers, or was never heard
+
+	TookUS int64 // its last answer, µs; 0: as SeenMS
 }
 
 func (x *ControllerInfo) Wire(c *wire.C) {
@@ -88,6 +93,7 @@ func (x *ControllerInfo) Wire(c *wire.C) {
 	wire.Bool(c, &x.Leader)
 	wire.Bool(c, &x.Up)
 	wire.Int(c, &x.SeenMS)
+	wire.Int(c, &x.TookUS)
 }
 
 // SubmitRequest submits a job. RequestID makes a retry safe: the same id gives the same job. The daemon that accepts

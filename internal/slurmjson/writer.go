@@ -306,29 +306,3 @@ func (j *Writer) TRES(typ, name string, count, id int64) {
 	j.Num("count", count)
 	j.Close('}')
 }
-
-// TRESList writes resources with Slurm's fixed numbers; generic resources and licenses count from 1001 on. What is not
-// billed has a negative number of billing units.
-func (j *Writer) TRESList(name string, cpus, mem, nodes, bill int64, gres []model.GresCount,
-	licenses []model.LicenseCount) {
-	j.Open(name, '[')
-	if cpus > 0 {
-		j.TRES("cpu", "", cpus, 1)
-		j.TRES("mem", "", mem, 2)
-		j.TRES("node", "", nodes, 4)
-		if bill >= 0 {
-			j.TRES("billing", "", bill, 5)
-		}
-		for i, g := range gres {
-			n := g.Name
-			if g.Type != "" {
-				n += ":" + g.Type
-			}
-			j.TRES("gres", n, g.Count, int64(1001+i))
-		}
-		for i, l := range licenses {
-			j.TRES("license", l.Name, l.Count, int64(1001+len(gres)+i))
-		}
-	}
-	j.Close(']')
-}

@@ -146,6 +146,7 @@ func (a *account) run() error {
 		return env.Fatal{Text: err.Error()}
 	}
 	a.rq.Steps = !a.allocations && !a.script && !a.vars
+	a.rq.Sizes = !a.script && !a.vars
 	a.rq.Summaries = a.json != "" || strings.Contains(","+strings.ToLower(fields), ",adm")
 	c, err := a.Connect()
 	if err != nil {
