@@ -180,22 +180,18 @@ func (c *Controller) freezeOrders(v *state.View, j *model.Job, of func(*session)
 	}
 }
 
-// warningOrders sends the signal that a job wants before its time limit: to the script on the first node, or to the
-// steps on all nodes. A node ignores a repeated order.
+// warningOrders sends the signal that a job wants before its time limit to its first node, which gives it to the script
+// or passes it on to the tasks of all steps. A node ignores a repeated order.
 func (c *Controller) warningOrders(j *model.Job, of func(*session) *proto.Orders) {
 	w := j.Spec.Warning
 	if w == nil || j.Run.Warned == 0 {
 		return
 	}
-	for k := range j.Run.Alloc.Nodes {
-		if k > 0 && w.Batch {
-			return
-		}
-		key := partKey{proto.Attempt{Job: j.ID, Attempt: j.Attempt}, j.Run.Alloc.Nodes[k].Since}
-		if s := c.nodes.session(j.Run.Alloc.Nodes[k].Node); s != nil && s.tell(key, toldWarning) {
-			of(s).Stop = append(of(s).Stop,
-				&proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: w.Signal, Batch: w.Batch, Once: true})
-		}
+	first := &j.Run.Alloc.Nodes[0]
+	key := partKey{proto.Attempt{Job: j.ID, Attempt: j.Attempt}, first.Since}
+	if s := c.nodes.session(first.Node); s != nil && s.tell(key, toldWarning) {
+		of(s).Stop = append(of(s).Stop,
+			&proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: w.Signal, Batch: w.Batch, Once: true})
 	}
 }
 
@@ -346,6 +342,9 @@ func (c *Controller) switchPath(cfg *model.Config, p *model.Partition, node stri
 func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop {
 	st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Cause: j.Run.Stop, KillWaitS: v.Config().Params.KillWaitS,
 		Since: j.Run.Alloc.Nodes[place].Since}
+	if j.Run.GraceS > 0 {
+		st.KillWaitS = j.Run.GraceS
+	}
 	if place > 0 {
 		return st // the script and the user's output file are on the first node
 	}
@@ -382,9 +381,6 @@ func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop 
 		why = ": IT " + strings.ToUpper(j.Run.StopWhy)
 	case model.StopRequeue, model.StopRequeueHold:
 		why = " DUE TO JOB REQUEUE"
-	}
-	if j.Run.GraceS > 0 {
-		st.KillWaitS = j.Run.GraceS
 	}
 	at := time.UnixMilli(int64(j.Run.StopAt)).Format("2006-01-02T15:04:05")
 	st.Line = fmt.Sprintf("slurmstepd: error: *** JOB %d ON %s CANCELLED AT %s%s ***", j.ID,

@@ -62,6 +62,31 @@ func (a *attempt) suspended() bool {
 	return a.chill.want != nil && a.chill.want.Frozen || a.chill.frozen
 }
 
+// asleep reports whether an attempt's processes can't do anything, also if no leader has said so since gnoded's start.
+func (l *loop) asleep(a *attempt) bool {
+	if a.doomed() {
+		return false
+	}
+	if a.chill.want != nil || a.chill.known || !l.n.groups.root.Can().Freeze {
+		return a.suspended()
+	}
+	group, err := l.n.groups.of(a.key)
+	if err != nil {
+		return false
+	}
+	frozen, err := group.Frozen()
+	return err == nil && frozen
+}
+
+// waitAnew gives the commands of steps that are away their time once more: until now they slept.
+func (l *loop) waitAnew(a *attempt) {
+	for _, s := range a.steps {
+		if s.lonely != nil && s.conn == nil && s.phase < stepEnding {
+			s.setTimer(l, timerLonely, lonelyStep)
+		}
+	}
+}
+
 // chill starts the next action towards the ordered state. An attempt that is being ended is not frozen.
 func (l *loop) chill(a *attempt) {
 	c := &a.chill
@@ -116,6 +141,9 @@ func (l *loop) onChilled(m msgChilled) error {
 	}
 	if c.known {
 		l.holdLimits(a, c.frozen)
+		if !c.frozen {
+			l.waitAnew(a)
+		}
 	}
 	l.chill(a)
 	if len(a.queue) > 0 && !a.suspended() {

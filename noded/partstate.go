@@ -146,7 +146,7 @@ var partEndsBy = [numPartPhases]string{
 	partCalling: "peerFirst, then it is away",
 	partAsked:   "the node answers, or the connection ends (stepio.Bound)",
 	partTalking: "it ends, or the connection does; its step's limit, command or job stop it",
-	partAway: "the command knows all its tasks' ends from its relay; or partFirst without any answer, partPatience " +
-		"after one, partLast when it is to end: then it is given up",
+	partAway: "the command knows all its tasks' ends from its relay, or the node's prolog has ended; or partFirst " +
+		"without any answer, partPatience after one, partLast when it is to end: then it is given up",
 	partOver: "its step ends",
 }

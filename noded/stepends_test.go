@@ -2,11 +2,14 @@ package noded
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/taskaround"
 )
 
 // stepends_test.go: every step ends with its job, whatever the step does and however far it has come.
@@ -222,4 +226,94 @@ func TestLateLimit(t *testing.T) {
 	if s.cause != model.NoStop {
 		t.Errorf("it has ended by %v", s.cause)
 	}
+}
+
+// TestLonelyAsleep: a step whose command is away waits for it as long as its job is suspended, and then for its time.
+func TestLonelyAsleep(t *testing.T) {
+	l := testLoop(t)
+	key := proto.Attempt{Job: 1, Attempt: 1}
+	a := &attempt{key: key, phase: running, steps: map[int32]*step{}, rec: &launched{}}
+	s := &step{job: a, phase: stepRunning, here: -1, rec: &placedStep{Nodes: []proto.StepNode{{Node: "n2"}}}}
+	a.steps[0], l.attempts[key] = s, a
+	must(t, l.onChilled(msgChilled{key: key, frozen: true}))
+	l.adoptSteps(a, nil)
+	for range 3 {
+		first := s.lonely
+		l.onStepTimer(msgStepTimer{key, 0, timerLonely})
+		if s.phase != stepRunning || s.lonely == first {
+			t.Fatalf("the step of a suspended job is %s", s.phase)
+		}
+	}
+	last := s.lonely
+	must(t, l.onChilled(msgChilled{key: key, frozen: false}))
+	if s.lonely == last {
+		t.Error("the command has no time of its own after its job goes on")
+	}
+	l.onStepTimer(msgStepTimer{key, 0, timerLonely})
+	if s.phase == stepRunning {
+		t.Error("the step waits for its command for ever")
+	}
+}
+
+// TestPartNotReady: a step waits for a node whose prolog takes long, and not for one that is out of reach.
+func TestPartNotReady(t *testing.T) {
+	l := testLoop(t)
+	key := proto.Attempt{Job: 1, Attempt: 1}
+	a := &attempt{key: key, phase: running, steps: map[int32]*step{}, rec: &launched{}}
+	s := &step{job: a, phase: stepRunning, here: -1, rec: &placedStep{Nodes: []proto.StepNode{{Node: "n2",
+		Ranks: []int32{0}}}}}
+	a.steps[0], l.attempts[key] = s, a
+	s.makeParts("n1")
+	p := s.parts[0]
+	for range 3 {
+		p.phase, p.since = partAsked, l.now().Add(-2*partFirst)
+		l.onPartEvent(msgPartEvent{p: p, ev: &proto.StepEvent{Kind: proto.StepRefused, Code: proto.PartNotReady,
+			Text: "job 1 has not been prepared there yet"}})
+		if p.phase != partAway {
+			t.Fatalf("the part of a node that runs its prolog is %s", p.phase)
+		}
+	}
+	p.phase, p.since = partCalling, l.now().Add(-2*partFirst)
+	l.onPartLost(msgPartLost{p: p, err: errors.New("no route to host")})
+	if p.phase != partOver {
+		t.Errorf("the part of a node that is out of reach is %s", p.phase)
+	}
+}
+
+// TestGraceOfPart: a part whose manager was the first to end it has its job's GraceTime all the same.
+func TestGraceOfPart(t *testing.T) {
+	l := testLoop(t)
+	key := proto.Attempt{Job: 1, Attempt: 1}
+	a := &attempt{key: key, phase: running, steps: map[int32]*step{}, rec: &launched{}}
+	s := &step{job: a, phase: stepRunning, here: 0, tasks: make([]stepTask, 1), rec: &placedStep{Manager: "n1",
+		Nodes: []proto.StepNode{{Node: l.n.opts.Name, Ranks: []int32{0}}}}}
+	s.tasks[0].began = true
+	a.steps[0], l.attempts[key] = s, a
+	l.stopStep(s, model.StopCancel, 0, false, "")
+	by := s.deadline.turn
+	a.stop = &proto.Stop{Cause: model.StopPreempt, KillWaitS: 3600}
+	l.terminateSteps(a)
+	if s.deadline.turn == by {
+		t.Error("SIGKILL comes after KillWait")
+	}
+}
+
+// TestEndOfWrappedShell: a shell that ignores SIGTERM is found also inside the process that runs a task's epilogs.
+func TestEndOfWrappedShell(t *testing.T) {
+	sh, err := os.ReadFile("/bin/sh")
+	must(t, err)
+	around := filepath.Join(t.TempDir(), taskaround.Word)
+	must(t, os.WriteFile(around, sh, 0o700))
+	cmd := exec.Command(around, "-c", `(trap "" TERM; exec sleep 98765) & wait`)
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		for _, pid := range programs(cmd.Process.Pid) {
+			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	until(t, "the shell", func() bool {
+		return slices.ContainsFunc(programs(cmd.Process.Pid), func(pid int) bool { return ignores(pid, unix.SIGTERM) })
+	})
 }

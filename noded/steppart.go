@@ -263,8 +263,11 @@ func (l *loop) onPartEvent(m msgPartEvent) {
 	if !l.lives(p) || p.conn != m.c {
 		return
 	}
-	if ev.Kind != proto.StepRefused {
+	switch {
+	case ev.Kind != proto.StepRefused:
 		p.since, p.tries, p.asked = time.Time{}, 0, false
+	case ev.Code == proto.PartNotReady && p.last == 0: // it is there: its prolog takes its time, and the leader ends it
+		p.since = time.Time{}
 	}
 	switch ev.Kind {
 	case proto.StepCreated:

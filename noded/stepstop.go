@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/shim"
+	"gbatch/noded/taskaround"
 )
 
 // stepNews is the data of a happening; most have none.
@@ -369,11 +371,33 @@ func (l *loop) hangUp(s *step) {
 	pid, key := s.tasks[0].pid, s.shimKeys()[0]
 	l.then(func() {
 		l.n.stops.Do(func(ctx context.Context) {
-			if ignores(pid, unix.SIGTERM) {
+			if slices.ContainsFunc(programs(pid), func(p int) bool { return ignores(p, unix.SIGTERM) }) {
 				l.n.signalTask(ctx, key, unix.SIGHUP, shim.Leader)
 			}
 		})
 	})
+}
+
+// programs gives the processes that may be a task's program, which gshim knows as pid: that process, or, if it is the
+// one around a task with epilogs, those that this has started.
+func programs(pid int) (out []int) {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil || strings.TrimSpace(string(name)) != taskaround.Word {
+		return []int{pid}
+	}
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is a right one
+	for _, file := range threads {
+		list, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, word := range strings.Fields(string(list)) {
+			if p, err := strconv.Atoi(word); err == nil {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
 }
 
 // ignores reports whether a process has a signal ignored.
@@ -461,7 +485,11 @@ func (l *loop) onStepTimer(m msgStepTimer) {
 			s.setTimer(l, timerDrain, tellAgain)
 		}
 	case timerLonely:
-		if s.conn == nil && s.phase < stepEnding {
+		switch {
+		case s.conn != nil || s.phase >= stepEnding:
+		case l.asleep(s.job): // so is its command, as a rule: both go on together
+			s.setTimer(l, timerLonely, lonelyStep)
+		default:
 			l.log.Warn("a step's command has not connected again; the step is ended", "job", m.key.Job, "step", m.id)
 			l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
 		}
@@ -503,7 +531,11 @@ func (l *loop) terminateSteps(a *attempt) {
 					Text: strings.Replace(line, fmt.Sprintf("JOB %d ", a.key.Job), "STEP "+s.name()+" ", 1)})
 			}
 		}
+		was := s.phase
 		l.stepHappens(s, sevStop, stepNews{told: l.n.groups.root.Can().Track})
+		if was == stepStopping && s.phase == was { // its manager was quicker, and doesn't know of a GraceTime
+			l.setStepDeadline(s, l.stepPatienceOf(s))
+		}
 	}
 }
 
