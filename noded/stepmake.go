@@ -192,7 +192,7 @@ func shownBind(rq *proto.StepRequest) *proto.StepBind {
 // values are the step's values for patterns in file names.
 func (p *stepPlan) values(rank int) outpath.Values {
 	l := p.facts
-	v := outpath.Values{JobID: uint32(l.Job), JobName: p.rec.Name, User: l.Spec.User, Node: p.rec.Nodes[p.here].Node,
+	v := outpath.Values{JobID: uint32(l.Job), JobName: l.Spec.Name, User: l.Spec.User, Node: p.rec.Nodes[p.here].Node,
 		NodeRank: p.here,
 		TaskRank: int(p.het.First()) + rank, Step: strconv.Itoa(int(p.rec.ID))}
 	if l.Task != model.NoTask {

@@ -442,7 +442,7 @@ func (s *step) place(node string) {
 func (s *step) created(n *Noded) *proto.StepEvent {
 	f := s.job.rec.Order
 	ev := &proto.StepEvent{Kind: proto.StepCreated, Step: s.id, Layout: s.rec.Nodes,
-		Job:    &proto.StepJob{Name: s.rec.Name, User: f.Spec.User},
+		Job:    &proto.StepJob{Name: f.Spec.Name, User: f.Spec.User},
 		Direct: s.conn.direct(n.opts.Name)}
 	if ev.Direct != "" {
 		s.conn.waitsFor(len(s.tasks))
