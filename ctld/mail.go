@@ -275,14 +275,9 @@ func (l *letter) queuedS() int64 {
 
 // env has MailProg's variables besides those of all programs.
 func (l *letter) env() []string {
-	j, s := l.Job, l.Job.Spec
-	out, errFile := j.OutputFiles()
-	env := []string{"SLURM_JOB_MAIL_TYPE=" + l.word, "SLURM_JOB_STATE=" + stateWord(j), "SLURM_JOB_STDOUT=" + out,
-		"SLURM_JOB_STDERR=" + errFile}
+	j := l.Job
+	env := []string{"SLURM_JOB_MAIL_TYPE=" + l.word, "SLURM_JOB_STATE=" + stateWord(j)}
 	num := func(name string, n int64) { env = append(env, name+"="+strconv.FormatInt(n, 10)) }
-	if s.StdIn != "" {
-		env = append(env, "SLURM_JOB_STDIN="+s.StdIn)
-	}
 	if j.Run != nil {
 		if l.What == model.MailBegin {
 			env = append(env, "SLURM_JOB_QUEUED_TIME="+walltime.Elapsed(l.queuedS()))
@@ -299,12 +294,6 @@ func (l *letter) env() []string {
 			}
 			num("SLURM_JOB_EXIT_CODE_MAX", code)
 		}
-	}
-	if set := s.Tasklist; len(set) > 0 {
-		num("SLURM_ARRAY_TASK_COUNT", int64(set.Count()))
-		num("SLURM_ARRAY_TASK_MIN", int64(set.Min()))
-		num("SLURM_ARRAY_TASK_MAX", int64(set.Max()))
-		num("SLURM_ARRAY_TASK_STEP", int64(set[0].Step))
 	}
 	if l.Array != nil && l.What != model.MailBegin {
 		num("SLURM_JOB_EXIT_CODE_MIN", int64(l.Array.LeastExit))

@@ -16,6 +16,7 @@ import (
 	"gbatch/ctld/jobevents"
 	"gbatch/ctld/program"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
@@ -294,9 +295,17 @@ func resvEnv(cluster string, t *model.ResvTurn) []string {
 // slurmctldEnv is the environment of the controller's programs, as in Slurm.
 func slurmctldEnv(j *model.Job, script, cluster string) []string {
 	env := append(programEnv(j, cluster), "SLURM_SCRIPT_CONTEXT="+script)
+	end := int64(0)
 	if over := j.Run.Over; over != nil {
-		env = append(env, exitEnv(over.Exit)...)
-		env = append(env, "SLURM_JOB_END_TIME="+strconv.FormatInt(over.At.Seconds(), 10))
+		x := over.Exit
+		x.Worst = max(x.Worst, j.Run.Worst)
+		env = append(env, exitEnv(x)...)
+		end = over.At.Seconds()
+	} else if j.Run.LimitS < model.Unlimited {
+		end = j.Run.Start.Add(j.Run.LimitS).Seconds()
+	}
+	if end != 0 {
+		env = append(env, "SLURM_JOB_END_TIME="+strconv.FormatInt(end, 10))
 	}
 	return env
 }
@@ -310,40 +319,12 @@ func exitEnv(e model.Exit) []string {
 
 // programEnv has the job's variables for the controller's programs, for a job that has run or not.
 func programEnv(j *model.Job, cluster string) []string {
-	s := j.Spec
-	env := []string{program.Path, "SLURM_CLUSTER_NAME=" + cluster}
-	set := func(name, value string) {
-		if value != "" {
-			env = append(env, name+"="+value)
-		}
+	var array proto.ArrayShape
+	if set := j.Spec.Tasklist; len(set) > 0 {
+		array = proto.ArrayShape{Count: int32(set.Count()), Min: set.Min(), Max: set.Max(), Step: set[0].Step}
 	}
-	num := func(name string, n int64) { env = append(env, name+"="+strconv.FormatInt(n, 10)) }
-	num("SLURM_JOB_ID", int64(j.ID))
-	num("SLURM_JOBID", int64(j.ID))
-	num("SLURM_JOB_UID", int64(s.UID))
-	num("SLURM_JOB_GID", int64(s.GID))
-	set("SLURM_JOB_USER", s.User)
-	set("SLURM_JOB_GROUP", s.Group)
-	set("SLURM_JOB_NAME", s.Name)
-	set("SLURM_JOB_ACCOUNT", s.Account)
-	set("SLURM_JOB_QOS", s.QOS)
-	set("SLURM_WCKEY", s.WCKey)
-	set("SLURM_JOB_PARTITION", j.Partition())
-	set("SLURM_JOB_RESERVATION", j.ReservationText())
-	if j.Run != nil {
-		set("SLURM_JOB_NODELIST", hostlist.CompressInOrder(j.Run.Alloc.NodeNames()))
-		num("SLURM_JOB_NUM_NODES", int64(len(j.Run.Alloc.Nodes)))
-		num("SLURM_JOB_START_TIME", j.Run.Start.Seconds())
-	}
-	set("SLURM_JOB_WORK_DIR", s.WorkDir)
-	set("SLURM_JOB_COMMENT", s.Comment)
-	num("SLURM_JOB_RESTART_COUNT", int64(j.Restarts))
-	if j.Task != model.NoTask && j.ArrayID != 0 {
-		num("SLURM_ARRAY_JOB_ID", int64(j.ArrayID))
-		num("SLURM_ARRAY_TASK_ID", int64(j.Task))
-	}
-	if path := os.Getenv("SLURM_CONF"); path != "" {
-		set("SLURM_CONF", path)
-	}
-	return env
+	v := jobenv.Vars{program.Path, "SLURM_CLUSTER_NAME=" + cluster}
+	jobenv.Site(&v, j, array)
+	v.Given("SLURM_CONF", os.Getenv("SLURM_CONF"))
+	return v
 }

@@ -287,6 +287,7 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 	o.Nice, o.Env = jobenv.Niceness(n.configured().PrioProcess, n.nice, o.UID, o.Env)
 	w := wishOfJob(s)
 	if w == nil {
+		n.wrapProgram(o, "", "")
 		n.withLogin(o, submitted, s.UID)
 	} else { // a container's environment is its image's
 		o.Env = slices.DeleteFunc(o.Env, func(e string) bool { return strings.HasPrefix(e, loginName) })
@@ -301,6 +302,7 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 		if err != nil {
 			return nil, jobsFault{fmt.Errorf("on node %s: %w", n.opts.Name, err)}
 		}
+		n.wrapProgram(o, "", "")
 	}
 	if !reuse {
 		if err := n.gpusTaken(ctx, l); err != nil {

@@ -91,6 +91,7 @@ type launched struct {
 	Since uint32 // NodeAlloc.Since of this node
 
 	GPUOOM string // its last step that failed had too little GPU memory, and why that is known; "": it did not
+	Worst  int32  // the highest status of its ended steps, as far as this node manages them
 }
 
 func (x *launched) Wire(c *wire.C) {
@@ -121,6 +122,7 @@ func (x *launched) Wire(c *wire.C) {
 	wire.Int(c, &x.OwnRSSKB)
 	wire.Int(c, &x.Since)
 	wire.Text(c, &x.GPUOOM, model.MaxText)
+	wire.Int(c, &x.Worst)
 }
 
 // sampledUse is what samples have found so far.
@@ -213,6 +215,7 @@ type stepOver struct {
 	Use     *model.Usage // nil where nothing of it ran
 	Failed  bool
 	GPUOOM  string // with Failed: see launched
+	Status  int32  // with Failed: Exit.Status
 }
 
 func (x *stepOver) Wire(c *wire.C) {
@@ -222,6 +225,7 @@ func (x *stepOver) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Use)
 	wire.Bool(c, &x.Failed)
 	wire.Text(c, &x.GPUOOM, model.MaxText)
+	wire.Int(c, &x.Status)
 }
 
 // warnedOf records, before it is sent, a signal that is sent only once.
@@ -392,7 +396,7 @@ func (x *launched) addStep(r *stepOver) {
 		x.Steps = all
 	}
 	if r.Failed {
-		x.GPUOOM = r.GPUOOM
+		x.GPUOOM, x.Worst = r.GPUOOM, max(x.Worst, r.Status)
 	}
 }
 

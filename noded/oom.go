@@ -438,10 +438,13 @@ func (s *step) failedOutputs() (looks []taskOutput) {
 	return looks
 }
 
-// noteGPUOOM keeps for the end of the job whether its last step that failed ran out of GPU memory, and tells the step's
-// command.
-func (l *loop) noteGPUOOM(s *step, x *model.Exit) {
-	if s.failed = x.Status() != 0; !s.failed || !x.GPUOOM {
+// noteFailed keeps for the end of the job how a step failed, and whether the last one that did ran out of GPU memory,
+// which it tells the step's command.
+func (l *loop) noteFailed(s *step, x *model.Exit) {
+	if s.failed = x.Status() != 0; s.failed && !x.Unknown && s.id >= 0 {
+		s.status = x.Status()
+	}
+	if !s.failed || !x.GPUOOM {
 		return
 	}
 	s.gpuOOM = fmt.Sprintf("step %d: %s", s.id, x.Text)

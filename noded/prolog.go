@@ -135,36 +135,13 @@ func (n *Noded) programEnv(l *proto.Launch) []string {
 	s := l.Spec
 	v := make(jobenv.Vars, 0, 32)
 	v.Set("PATH", programPath)
-	v.Num("SLURM_JOB_ID", int64(l.Job))
-	v.Num("SLURM_JOBID", int64(l.Job))
-	v.Num("SLURM_JOB_UID", int64(s.UID))
+	jobenv.Site(&v, &model.Job{ID: l.Job, ArrayID: l.ArrayID, Task: l.Task, Spec: s, Restarts: l.Restarts,
+		Run: &model.Run{Alloc: l.Alloc, Partition: l.Part, Resv: l.Resv, Start: l.Start}}, l.Array)
 	v.Num("SLURM_UID", int64(s.UID))
-	v.Num("SLURM_JOB_GID", int64(s.GID))
-	v.Given("SLURM_JOB_USER", s.User)
-	v.Given("SLURM_JOB_GROUP", s.Group)
-	v.Given("SLURM_JOB_NAME", s.Name)
-	v.Given("SLURM_JOB_ACCOUNT", s.Account)
-	v.Given("SLURM_JOB_QOS", s.QOS)
-	v.Given("SLURM_JOB_PARTITION", l.Part)
-	v.Given("SLURM_JOB_RESERVATION", l.Resv)
-	v.Given("SLURM_JOB_COMMENT", s.Comment)
-	v.Given("SLURM_JOB_WORK_DIR", s.WorkDir)
-	v.Given("SLURM_JOB_STDERR", s.StdErr)
-	v.Given("SLURM_JOB_STDIN", s.StdIn)
-	v.Given("SLURM_JOB_STDOUT", s.StdOut)
-	nodes := hostlist.CompressInOrder(l.Alloc.NodeNames())
-	v.Set("SLURM_JOB_NODELIST", nodes)
-	v.Set("SLURM_NODELIST", nodes)
-	v.Num("SLURM_JOB_NUM_NODES", int64(len(l.Alloc.Nodes)))
+	v.Set("SLURM_NODELIST", hostlist.CompressInOrder(l.Alloc.NodeNames()))
 	v.Num("SLURM_NODEID", int64(l.Node))
-	v.Num("SLURM_JOB_RESTART_COUNT", int64(l.Restarts))
-	v.Num("SLURM_JOB_START_TIME", l.Start.Seconds())
 	if l.LimitS < model.Unlimited {
 		v.Num("SLURM_JOB_END_TIME", l.Start.Add(l.LimitS).Seconds())
-	}
-	if l.Task != model.NoTask {
-		v.Num("SLURM_ARRAY_JOB_ID", int64(l.ArrayID))
-		v.Num("SLURM_ARRAY_TASK_ID", int64(l.Task))
 	}
 	if gpus, _ := n.env.Units.GPUsOf(l.Alloc.Nodes[l.Node].Gres); !gpus.Empty() {
 		list := jobenv.CommaList(gpus)
@@ -242,6 +219,9 @@ func (l *loop) epilogBegins(a *attempt, last *proto.Report) error {
 	last.Job, last.Attempt = a.key.Job, a.key.Attempt
 	if last.At == 0 {
 		last.At = l.stamp()
+	}
+	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil {
+		last.Exit.Worst = k.launched.Worst
 	}
 	clipReport(last)
 	err := l.keep(a, recFinal, &finalRec{Report: last}, true)

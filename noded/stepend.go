@@ -274,7 +274,7 @@ func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
 		s.used = r.Step.Exit.Use
 		if !proto.IsAside(s.id) {
 			l.noteFault(s, &r.Step.Exit)
-			l.noteGPUOOM(s, &r.Step.Exit)
+			l.noteFailed(s, &r.Step.Exit)
 			if err := l.report(r); err != nil {
 				return err
 			}

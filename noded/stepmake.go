@@ -389,13 +389,14 @@ obey() {
 }
 for p in "$2" "$3"; do
 	[ -z "$p" ] && continue
-	said=$("$p") || { echo "slurmstepd: error: TaskProlog $p failed" >&2; exit 1; }
+	said=$(SLURM_SCRIPT_CONTEXT=prolog_task "$p") || { echo "slurmstepd: error: TaskProlog $p failed" >&2; exit 1; }
 	obey <<EOF
 $said
 EOF
 done
 gshim=$1 e1=$4 e2=$5
 shift 5
+[ -z "$SLURM_PROLOG_CPU_MASK" ] || "$gshim" ` + taskaround.MaskWord + ` "$SLURM_PROLOG_CPU_MASK"
 # As without a shell, a program that can't be run has the error's number as its exit code.
 rc= bad=
 case $1 in
@@ -421,6 +422,7 @@ told() { # a status as wait(2) has it
 	[ "$2" -eq 0 ] || echo "slurmstepd: error: $1 failed status=$(($2 > 128 ? $2 - 128 : $2 * 256))" >&2
 }
 command -v timeout >/dev/null 2>&1 && limit='timeout -s KILL 5' || limit=
+export SLURM_SCRIPT_CONTEXT=epilog_task
 [ -z "$e2" ] || { $limit "$e2"; told TaskEpilog $?; }
 [ -z "$e1" ] || { "$e1"; told --task-epilog $?; }
 if [ $rc -gt 128 ] && [ $rc -le 192 ]; then
@@ -438,12 +440,17 @@ func (n *Noded) wrapTask(o *shim.Launch, p *stepPlan) {
 		}
 		return path
 	}
-	prologs, epilogs := [2]string{"", own(p.req.Prolog)}, [2]string{"", own(p.req.Epilog)}
-	r := n.configured()
-	prologs[0], epilogs[0] = r.TaskProlog, r.TaskEpilog
 	if p.req.Receive != nil {
 		return // it is no task of the job
 	}
+	n.wrapProgram(o, own(p.req.Prolog), own(p.req.Epilog))
+}
+
+// wrapProgram makes a shell run a program with the site's prolog and epilog of tasks, and with its own. A batch script
+// has the site's too.
+func (n *Noded) wrapProgram(o *shim.Launch, prolog, epilog string) {
+	r := n.configured()
+	prologs, epilogs := [2]string{r.TaskProlog, prolog}, [2]string{r.TaskEpilog, epilog}
 	if prologs == [2]string{} && epilogs == [2]string{} {
 		return
 	}

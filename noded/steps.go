@@ -80,6 +80,7 @@ type step struct {
 	outputs []taskOutput // files that its tasks here write to, if they have GPUs
 	gpuSaid string       // what its tasks here say of too little GPU memory; "": nothing
 	failed  bool         // some task of it has failed
+	status  int32        // of one that failed: Exit.Status
 	gpuOOM  string       // a GPU had too little memory for it, and why that is known; "": none had
 
 	done   *proto.StepEvent // its end, when it has been reported

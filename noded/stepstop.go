@@ -241,7 +241,7 @@ func (l *loop) dropStep(s *step) error {
 	}
 	l.closeFiles(s)
 	over := &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id, Use: s.used, Failed: s.failed,
-		GPUOOM: s.gpuOOM}
+		GPUOOM: s.gpuOOM, Status: s.status}
 	err := l.spool.add(recStepOver, over, false)
 	if tooLarge(err) {
 		over.Use = nil

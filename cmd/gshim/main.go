@@ -49,6 +49,9 @@ func main() {
 	if len(os.Args) > 2 && os.Args[1] == taskaround.Word {
 		os.Exit(taskaround.Main(os.Args[2:], os.Stderr))
 	}
+	if len(os.Args) > 2 && os.Args[1] == taskaround.MaskWord {
+		os.Exit(taskaround.Bind(os.Args[2:], os.Stderr))
+	}
 	if len(os.Args) > 2 && os.Args[1] == receive.Word {
 		os.Exit(receive.Main(os.Args[2:], os.Stdin, os.Stderr))
 	}

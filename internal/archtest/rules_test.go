@@ -138,7 +138,7 @@ var layers = []layer{
 		"ctld/deadletter ctld/token ctld/rest ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook " +
 		"ctld/pools ctld/peaks ctld/nearlimit ctld/jobevents ctld/alike ctld/inuse ctld/lease ctld/issue " +
 		"ctld/present ctld/arrivals " +
-		"internal/model internal/ask internal/seff internal/blob " +
+		"internal/model internal/ask internal/seff internal/blob internal/jobenv " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +
 		"internal/certs internal/client"},
 	{"noded/steplayout", "internal/model internal/ask internal/proto"},

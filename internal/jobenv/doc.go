@@ -9,5 +9,6 @@
 // that repeats what the user asked for, step.go that of a step's tasks, het.go that of
 // heterogeneous jobs, torch.go what PyTorch's launcher would add. units.go names GPUs and other
 // units for runtimes (CUDA_VISIBLE_DEVICES and the like), share.go does so for shares of GPUs,
-// remote.go for those of servers. niceness.go says how nice a process is.
+// remote.go for those of servers. site.go describes a job to the site's programs. niceness.go says
+// how nice a process is.
 package jobenv

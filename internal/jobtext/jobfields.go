@@ -58,7 +58,7 @@ func jobLetters() []JobField {
 		qAdd('e', "EndTime", "END_TIME", func(b []byte, r *JobRow) []byte { return r.appendEnds(b) }),
 		qText('f', "Feature", "FEATURES", func(r *JobRow) string { return orNull(r.Spec.Features) }),
 		qText('g', "GroupName", "GROUP", func(r *JobRow) string { return r.Spec.Group }),
-		qText('h', "OverSubscribe", "OVER_SUBSCRIBE", func(r *JobRow) string { return overSubscribe(r.Job) }),
+		qText('h', "OverSubscribe", "OVER_SUBSCRIBE", func(r *JobRow) string { return r.OverSubscribe() }),
 		qAdd('i', "JobArrayID", "JOBID", func(b []byte, r *JobRow) []byte { return r.appendID(b) }),
 		qText('j', "Name", "NAME", func(r *JobRow) string { return r.Spec.Name }),
 		qText('k', "Comment", "COMMENT", func(r *JobRow) string { return orNull(r.Spec.Comment) }),
@@ -156,7 +156,7 @@ func jobNames() []JobField {
 		qNum(0, "PendingTime", "PENDING_TIME", (*JobRow).pendingS),
 		qNum(0, "Requeue", "REQUEUE", func(r *JobRow) int64 { return int64(yesNum(r.Spec.Requeue)) }),
 		qNum(0, "RestartCnt", "RESTART_COUNT", func(r *JobRow) int64 { return int64(r.Restarts) }),
-		qText(0, "Shared", "OVER_SUBSCRIBE", func(r *JobRow) string { return overSubscribe(r.Job) }),
+		qText(0, "Shared", "OVER_SUBSCRIBE", func(r *JobRow) string { return r.OverSubscribe() }),
 		qText(0, "STDERR", "STDERR", func(r *JobRow) string { _, e := r.outputs(); return e }),
 		qText(0, "STDIN", "STDIN", func(r *JobRow) string { return stdinOf(r.Spec) }),
 		qText(0, "STDOUT", "STDOUT", func(r *JobRow) string { o, _ := r.outputs(); return o }),
@@ -249,20 +249,6 @@ func (r *JobRow) ArrayOrID() model.JobID {
 		return r.ArrayID
 	}
 	return r.ID
-}
-
-// overSubscribe says whether other jobs may share the CPUs, in squeue's words.
-func overSubscribe(j *model.Job) string {
-	more := j.Spec.Extra()
-	switch {
-	case more.Share, j.Run != nil && j.Run.Share > 1:
-		return "YES"
-	case j.Spec.Exclusive, j.Run != nil && j.Run.Alone:
-		return "NO"
-	case more.ExclusiveUser:
-		return "USER"
-	}
-	return "OK"
 }
 
 func stdinOf(sp *model.Spec) string {

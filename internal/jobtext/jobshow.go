@@ -184,7 +184,7 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 	if name := j.ReservationText(); name != "" {
 		r.line(KV("Reservation", name))
 	}
-	r.line(KV("OverSubscribe", overSubscribe(j)), KV("Contiguous", yesNum(sp.More != nil && sp.More.Contiguous)),
+	r.line(KV("OverSubscribe", j.OverSubscribe()), KV("Contiguous", yesNum(sp.More != nil && sp.More.Contiguous)),
 		KV("Licenses", orNull(licensesText(sp))), KV("LicensesAlloc", orNull(licensesHeld(j))),
 		KV("Network", orNull(sp.Stated().Network)))
 	command := orNull(sp.Command)

@@ -479,6 +479,20 @@ func (e Exit) State() (JobState, Reason) {
 // IsArray reports whether j is an array's own record with tasks still to start.
 func (j *Job) IsArray() bool { return len(j.Tasks) > 0 }
 
+// OverSubscribe says whether other jobs may share its CPUs, in squeue's words.
+func (j *Job) OverSubscribe() string {
+	more := j.Spec.Extra()
+	switch {
+	case more.Share, j.Run != nil && j.Run.Share > 1:
+		return "YES"
+	case j.Spec.Exclusive, j.Run != nil && j.Run.Alone:
+		return "NO"
+	case more.ExclusiveUser:
+		return "USER"
+	}
+	return "OK"
+}
+
 // Partition gives the partition to show: the one it runs in, or the first it asked for.
 func (j *Job) Partition() string {
 	if j.Run != nil {

@@ -1,13 +1,5 @@
 //go:build linux && (amd64 || arm64)
 
-// Package taskaround is the process around a task that has epilogs: it starts the task, waits for it, runs the epilogs,
-// and ends as the task did. gshim knows it as the task.
-//
-// A signal for all processes of a step comes to this process and to the task, and this one drops its own. For one that
-// is for the task alone gshim sends PassOn, whose value is the signal (shim/signal.go). To read that value, all threads
-// have PassOn blocked; the program starts itself anew to have it blocked from the beginning.
-//
-// It owns nothing else. The prologs, and what they print, are the shell's that becomes this (stepmake.go).
 package taskaround
 
 import (
@@ -69,6 +61,7 @@ func Main(args []string, stderr io.Writer) int {
 	} else {
 		code, sig = t.run(args[3:])
 	}
+	t.env = append(os.Environ(), "SLURM_SCRIPT_CONTEXT=epilog_task")
 	t.epilog("TaskEpilog", args[0], siteLimit)
 	t.epilog("--task-epilog", args[1], 0)
 	if sig != 0 {
@@ -83,6 +76,7 @@ const stepdError = "slurmstepd: error: "
 type task struct {
 	stderr io.Writer
 	set    unix.Sigset_t
+	env    []string // of what it starts; nil: this process's
 }
 
 // start starts a program with no signal blocked.
@@ -91,7 +85,7 @@ func (t *task) start(path string, argv []string, group bool) (*os.Process, error
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil); err != nil {
 		return nil, err
 	}
-	p, err := os.StartProcess(path, argv, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+	p, err := os.StartProcess(path, argv, &os.ProcAttr{Env: t.env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys: &syscall.SysProcAttr{Setpgid: group}})
 	return p, errors.Join(err, unix.PthreadSigmask(unix.SIG_BLOCK, &t.set, nil))
 }

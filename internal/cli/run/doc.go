@@ -9,6 +9,7 @@
 //	files.go remote.go  the tasks' input and output: files, pipes, and streams from other nodes
 //	terminal.go         --pty
 //	say.go              messages about the ends of tasks
+//	around.go           --prolog and --epilog
 //	het.go mpi.go       several components, --mpi
 //	x11.go              --x11
 //	async.go elastic.go  --async; --elastic, which begins again when the job's nodes change

@@ -48,11 +48,12 @@ type run struct {
 	relative  int64 // nodes of the job to leave out
 	immediate int64 // most seconds to wait for the job, or the step; 0: no limit
 
-	mpi        string     // --mpi; "": the cluster's default
-	x11        *uint8     // --x11: on which nodes; nil: on none
-	noAllocate bool       // --no-allocate
-	place      *model.Job // the job, where grun has asked for one
-	prolog     string     // programs that run here before and after the step
+	mpi        string          // --mpi; "": the cluster's default
+	x11        *uint8          // --x11: on which nodes; nil: on none
+	noAllocate bool            // --no-allocate
+	place      *model.Job      // the job, where grun has asked for one
+	jobVars    func() []string // and its variables
+	prolog     string          // programs that run here before and after the step
 	epilog     string
 	site       sitePrograms // what they are where the command does not say it
 	send       *sending     // the file that the tasks take in; nil: they run a command

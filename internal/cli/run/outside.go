@@ -136,6 +136,7 @@ func outside(all []*run) (release func(rc int), rc int) {
 	if job == nil {
 		return nil, rc
 	}
+	first.jobVars = func() []string { return a.Environment(job) }
 	if len(all) == 1 {
 		first.settleIn(job, strconv.FormatUint(uint64(job.ID), 10))
 	} else if err := settleInAll(all, job, a); err != nil {

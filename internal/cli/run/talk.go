@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -386,19 +385,6 @@ func (t *talk) finish() {
 	if t.pl.remote != nil {
 		t.pl.remote.close()
 	}
-}
-
-// around runs the user's or the site's prolog or epilog on this host, with the command and its arguments. context tells
-// a program that is both which one it is.
-func (t *talk) around(program, context string) error {
-	if program == "" || program == "none" {
-		return nil
-	}
-	cmd := exec.Command(program, t.rq.Argv...)
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.Dir, os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(slices.Clone(t.Environ), fmt.Sprintf("SLURM_JOB_ID=%d", t.rq.Job),
-		fmt.Sprintf("SLURM_STEP_ID=%d", uint32(t.id)), "SLURM_SCRIPT_CONTEXT="+context)
-	return cmd.Run()
 }
 
 // signal handles a signal to grun while the step runs.
