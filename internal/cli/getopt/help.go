@@ -164,7 +164,7 @@ func (p *Parser) helpLine(b *strings.Builder, o *Option) {
 		entry += strings.TrimPrefix(spelling(o), o.display())
 	}
 	text := o.Help
-	if o.Note != "" {
+	if o.Note != "" && !o.NoteAside {
 		text += " (accepted, without effect: " + o.Note + ")"
 	}
 	b.WriteString(entry)

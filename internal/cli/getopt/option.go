@@ -62,6 +62,8 @@ type Option struct {
 
 	// Note, if not "", says why the option is accepted but has no effect. Parser.Notes returns it.
 	Note string
+	// NoteAside options have an effect elsewhere, which the help describes: it leaves out the note.
+	NoteAside bool
 
 	// Immediate options (--help, --version) call Set while Args reads them, before anything else is
 	// judged, and can only be given on the command line. So can ArgsOnly options, which wait for Apply.

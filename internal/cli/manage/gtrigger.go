@@ -80,9 +80,11 @@ func (s *trigger) options() []getopt.Option {
 			Set: func(string) error { s.events |= e; return nil }}
 	}
 	out := []getopt.Option{
-		{Name: "set", Group: groupWays, Help: "set a trigger", Set: getopt.Flag(&s.set)},
-		{Name: "get", Group: groupWays, Help: "list triggers; the other options say which", Set: getopt.Flag(&s.get)},
-		{Name: "clear", Group: groupWays, Help: "clear triggers, by --id, --jobid or --user", Set: getopt.Flag(&s.clear)},
+		{Name: "set", Group: groupWays, Help: "create a trigger", Set: getopt.Flag(&s.set)},
+		{Name: "get", Group: groupWays, Help: "get trigger information: a list; the other options say which",
+			Set: getopt.Flag(&s.get)},
+		{Name: "clear", Group: groupWays, Help: "delete a trigger, by --id, or those of --jobid or --user",
+			Set: getopt.Flag(&s.clear)},
 		event("fini", 'f', model.OnFini, "the job ends"),
 		event("time", 't', model.OnTime, "the job reaches its time limit, or is --offset before it"),
 		event("down", 'd', model.OnDown, "a node goes DOWN"),
@@ -121,7 +123,7 @@ func (s *trigger) options() []getopt.Option {
 				s.job = model.JobID(n)
 				return nil
 			}},
-		{Name: "node", Short: 'n', Arg: getopt.Optional, Metavar: "names", Group: groupWhich,
+		{Name: "node", Short: 'n', Arg: getopt.Optional, Metavar: "host", Group: groupWhich,
 			Help: "about these nodes; without names about all", Set: func(v string) error {
 				s.nodes, s.nodesGiven = v, true
 				return nil
@@ -140,7 +142,8 @@ func (s *trigger) options() []getopt.Option {
 		{Name: "noheader", Short: 'N', Group: groupWhich, Help: "print no header", Set: getopt.Flag(&s.noHeader)},
 		{Name: "quiet", Short: 'Q', Group: groupWhich, Help: "it is no error if there is nothing to clear",
 			Set: getopt.Flag(&s.quiet)},
-		{Name: "verbose", Short: 'v', Group: groupWhich, Help: "say what was done", Set: getopt.Flag(&s.verbose)},
+		{Name: "verbose", Short: 'v', Group: groupWhich, Help: "print detailed messages: what was done",
+			Set: getopt.Flag(&s.verbose)},
 	}...)
 }
 

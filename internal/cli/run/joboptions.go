@@ -1,6 +1,8 @@
 package run
 
 import (
+	"slices"
+
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/cli/request"
@@ -83,12 +85,19 @@ var jobOnly = []jobOption{
 	{"power", 0, getopt.Required, "power is not managed by jobs"},
 }
 
-// jobOptions are the options that grun hands to its job.
+// jobOptions are the options that grun hands to its job. The help has those that gsubmit's has, in the same words.
 func (r *run) jobOptions() []getopt.Option {
+	table := (&request.Submission{}).Options(r.ReadDate)
 	var out []getopt.Option
 	for _, o := range jobOnly {
-		out = append(out, getopt.Option{Name: o.name, Short: o.short, Arg: o.arg, Hidden: true, Note: o.note,
-			Env: jobVariables[o.name], Set: env.Ignored})
+		row := getopt.Option{Name: o.name, Short: o.short, Arg: o.arg, Hidden: true, Note: o.note,
+			Env: jobVariables[o.name], Set: env.Ignored}
+		i := slices.IndexFunc(table, func(of getopt.Option) bool { return of.Name == o.name })
+		if i >= 0 && table[i].Help != "" && !table[i].Hidden {
+			row.Hidden, row.NoteAside = false, true
+			row.Metavar, row.Help, row.Group = table[i].Metavar, table[i].Help, groupJob
+		}
+		out = append(out, row)
 	}
 	sampling := &request.Submission{}
 	return append(out,
@@ -117,6 +126,9 @@ func (r *run) foreignOptions() []getopt.Option {
 				_, err := request.ParseWarning(v)
 				return err
 			}},
+		{Name: "treewidth", Arg: R, Hidden: true, Note: "the step's first node tells the others itself",
+			Set: env.Ignored},
+		{Name: "wait-for-children", Refused: "let the command wait for what it starts: wait, in a shell"},
 		{Name: "reboot", Refused: "ask an operator for it: gcontrol reboot ASAP NODES, before the job starts"},
 		{Name: "het-group", Aliases: []string{"pack-group"}, Arg: R, Metavar: "list", Group: groupStep,
 			Help: "the components of the heterogeneous job in which the command runs: 1, 0,2 or 0-2 (default 0; of commands " +

@@ -94,6 +94,7 @@ const (
 	groupBind  = "Affinity/Multi-core options"
 	groupFiles = "Input, output, environment"
 	groupHow   = "What grun does"
+	groupJob   = "For the job that it asks for, outside of one"
 )
 
 func (r *run) options() []getopt.Option {

@@ -360,6 +360,13 @@ func (t *talk) abort(line string) {
 	_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Text: line}, nil)
 }
 
+// force kills the step.
+func (t *talk) force() {
+	fmt.Fprintf(t.Stderr, "%s: forcing job termination\n", t.Program)
+	t.aborted = true
+	_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil) // the reader sees it too
+}
+
 // finish waits until the tasks' output is written, however slow its reader is. The step is over, so output that does
 // not come within drainOutput has a writer that outlives its task. A signal ends the wait.
 func (t *talk) finish() {
@@ -421,9 +428,7 @@ func (t *talk) interrupted() {
 	now := time.Now()
 	switch {
 	case t.intSent, t.passInt && now.Sub(t.intAt) < againWithin:
-		fmt.Fprintf(t.Stderr, "%s: forcing job termination\n", t.Program)
-		t.aborted = true
-		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil) // as above
+		t.force()
 	case t.interrupt || t.passInt || now.Sub(t.intAt) < againWithin:
 		if !t.passInt {
 			fmt.Fprintf(t.Stderr, "%s: sending Ctrl-C to StepId=%s\n", t.Program, t.stepID())
@@ -431,10 +436,9 @@ func (t *talk) interrupted() {
 		t.intSent = !t.passInt
 		t.intAt = now
 		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGINT)}, nil) // as above
-		if !t.interrupt {
-			break
+		if t.interrupt {                                                                           // at once, as in Slurm
+			t.force()
 		}
-		t.abort("")
 	default:
 		t.intAt = now
 		if t.steps.live() == t {
