@@ -124,7 +124,7 @@ func (c *Controller) policy(v *state.View, now model.Time,
 	order := c.prio.order(v, now)
 	policy.FairShare = order.Tree().Factor
 	switch prio := &v.Config().Params.Priority; {
-	case prio.Weighted():
+	case prio.Weighted(), prio.InOrder():
 		policy.Order = order
 	case prio.Default():
 		policy.Order, policy.Predict = own(v, now)

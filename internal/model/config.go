@@ -584,6 +584,9 @@ func (p *Priority) Weighted() bool {
 // sched/policy.
 func (p *Priority) Default() bool { return !p.Named && !p.Weighted() }
 
+// InOrder reports whether jobs go in order of arrival (priority/basic).
+func (p *Priority) InOrder() bool { return p.Named && !p.Multifactor }
+
 // Partition is a named set of nodes with its limits.
 type Partition struct {
 	Name              string

@@ -334,3 +334,33 @@ func TestClassicFairShare(t *testing.T) {
 		}
 	}
 }
+
+// TestArrival: with priority/basic each job has one less than the job before it, whatever its stored number; a hold and
+// an operator's number count.
+func TestArrival(t *testing.T) {
+	w := newWorld(t, model.Priority{Named: true})
+	cfg := *w.st.View().Config()
+	cfg.Params.Priority.Multifactor = false
+	w.apply(epoch+1, &state.SetConfig{Config: &cfg})
+	v := w.st.View()
+	o := New(v, epoch+1, nil)
+	for name, c := range map[string]struct {
+		job  model.Job
+		nice int32
+		want uint32
+	}{
+		"first":  {model.Job{ID: 1}, 0, 4294901759},
+		"next":   {model.Job{ID: 2}, 0, 4294901758},
+		"task":   {model.Job{ID: 7, ArrayID: 2, Task: 3}, 0, 4294901758},
+		"nice":   {model.Job{ID: 2}, 10, 4294901748},
+		"least":  {model.Job{ID: 4294901750}, 100, 1},
+		"raised": {model.Job{ID: 2}, math.MinInt32 + 1, math.MaxUint32 - 2},
+		"set":    {model.Job{ID: 2, Priority: 500, Direct: true}, 0, 500},
+		"held":   {model.Job{ID: 2, Hold: model.HeldByUser}, 0, 0},
+	} {
+		c.job.State, c.job.Spec = model.Pending, &model.Spec{Nice: c.nice, Partitions: []string{"p"}}
+		if got := o.Of(v, &c.job); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package multifactor
 
 import (
+	"cmp"
+	"math"
 	"slices"
 
 	"gbatch/internal/ask"
@@ -233,12 +235,24 @@ func (o *Order) fixed(j *model.Job) (uint32, bool) {
 	switch {
 	case j.State == model.Pending && j.Hold != model.NotHeld:
 		return 0, true
+	case !j.Direct && o.conf.InOrder():
+		return arrival(j), true
 	case j.Direct, !o.conf.Weighted():
 		return j.Priority, true
 	case j.State != model.Pending && o.conf.Flags&model.PrioCalculateRunning == 0 && j.Run != nil && j.Run.Priority != 0:
 		return j.Run.Priority, true
 	}
 	return 0, false
+}
+
+// firstArrival is above the priority of the first job with priority/basic.
+const firstArrival = 4294901760
+
+// arrival is a job's priority with priority/basic: each job's is one less than that of the job before it, so that a
+// nice value of 10 puts it behind the next ten, as in Slurm. The tasks of an array have the same one.
+func arrival(j *model.Job) uint32 {
+	n := firstArrival - int64(cmp.Or(j.ArrayID, j.ID)) - int64(j.Spec.Nice)
+	return uint32(min(max(n, 1), math.MaxUint32-2))
 }
 
 // weigh computes the factors. It lists the TRES factors one by one only if keep is set, because that allocates.
