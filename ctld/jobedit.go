@@ -92,7 +92,13 @@ func (c *Controller) edit(v *state.View, who *caller, t model.JobRef, w wanted) 
 
 // meaningless says of Slurm's words why there is nothing to set.
 var meaningless = map[string]string{
-	"delayboot": "nodes are not booted for jobs; leave it out",
+	"delayboot":       "nodes are not booted for jobs; leave it out",
+	"burstbuffer":     "there is no burst buffer; leave it out",
+	"clusters":        "there is one cluster; leave it out",
+	"clusterfeatures": "there is one cluster; leave it out",
+	"corespec":        "cores are kept from jobs by the node's CoreSpecCount=; leave it out",
+	"threadspec":      "CPUs are kept from jobs by the node's CpuSpecList=; leave it out",
+	"reboot":          "an operator reboots nodes: gcontrol reboot",
 }
 
 // set does one word.

@@ -53,8 +53,17 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 	case "numtasks":
 		count(&sp.Tasks)
 	case "numcpus", "reqprocs":
-		var cpus int32
-		if count(&cpus); err == nil {
+		var cpus, most int32
+		low, high, ranged := strings.Cut(value, "-")
+		if value = low; ranged { // so many are enough
+			if most, err = ask.ParseCount(high, ask.MaxCount); err != nil {
+				return true, refuse(proto.CodeBadRequest, "%s=%s-%s: write NUMBER or LEAST-MOST", key, low, high)
+			}
+		}
+		if count(&cpus); err == nil && ranged && most < cpus {
+			err = fmt.Errorf("%d is more than %d", cpus, most)
+		}
+		if err == nil {
 			editCPUs(sp, cpus)
 		}
 	case "cpuspertask", "cpus/task":

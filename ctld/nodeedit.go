@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,14 +160,21 @@ func readNodeWords(rq *proto.UpdateNodeRequest, by string) (*nodeWords, error) {
 			w.edit.Extra = &state.Words{Text: kv.Value}
 		case low == "reason":
 			w.edit.Reason = kv.Value
+		case low == "resumeafter":
+			n, err := strconv.ParseInt(kv.Value, 10, 32)
+			if err != nil || n < 1 {
+				return nil, refuse(proto.CodeBadRequest, "ResumeAfter=%s: write a whole number of seconds from 1 to %d", kv.Value,
+					math.MaxInt32)
+			}
+			w.edit.ResumeS = n
 		case low == "state":
 			if err := w.state(kv.Value); err != nil {
 				return nil, err
 			}
 		default:
 			return nil, refuse(proto.CodeBadRequest, "Update of this parameter is not supported: %s; update node sets State, "+
-				"Reason, AvailableFeatures, ActiveFeatures, Weight, Gres, NodeAddr, NodeHostName, Comment and Extra, and with "+
-				"Gres=gpu:3 State and Reason of single units", kv.Key)
+				"Reason, AvailableFeatures, ActiveFeatures, Weight, Gres, CpuBind, NodeAddr, NodeHostName, Comment, Extra "+
+				"and ResumeAfter, and with Gres=gpu:3 State and Reason of single units", kv.Key)
 		}
 	}
 	return w, nil
@@ -244,6 +252,10 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 	if !e.Keep && e.Admin != model.NodeUp && e.Reason == "" {
 		return refuse(proto.CodeBadRequest,
 			"You must specify a reason when DOWNING or DRAINING a node. Request denied; add Reason=\"...\"")
+	}
+	if e.ResumeS > 0 && (e.Keep || e.Admin == model.NodeUp || w.units != "") {
+		return refuse(proto.CodeBadRequest, "ResumeAfter= stands beside State=DOWN or State=DRAIN of whole nodes: they "+
+			"resume after so many seconds")
 	}
 	if w.units != "" && !e.Keep { // State and Reason are for these units
 		if len(w.define) > 1 {

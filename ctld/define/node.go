@@ -90,7 +90,7 @@ func canonical(key string) string {
 		name  string
 		least int
 	}{{"AvailableFeatures", 2}, {"ActiveFeatures", 3}, {"Features", 4}, {"Weight", 1}, {"Gres", 1},
-		{"Topology", 3}, {"NodeAddr", 5}, {"NodeHostName", 5}} {
+		{"Topology", 3}, {"CpuBind", 2}, {"NodeAddr", 5}, {"NodeHostName", 5}} {
 		if len(low) >= k.least && strings.HasPrefix(strings.ToLower(k.name), low) {
 			return k.name
 		}
@@ -186,6 +186,12 @@ func changeNode(v *state.View, def *model.NodeDef, key, value string) error {
 			return refuse(proto.CodeBadRequest, "%v", err)
 		}
 		def.Topology = value
+	case "CpuBind":
+		how, err := conf.NodeCPUBind(value)
+		if err != nil {
+			return refuse(proto.CodeBadRequest, "%v", err)
+		}
+		def.CPUBind = how
 	case "NodeAddr", "NodeHostName":
 		if len(value) > model.MaxName || strings.ContainsAny(value, " \t,[]") {
 			return refuse(proto.CodeBadRequest, "%s=%s: write one host name or address", key, value)

@@ -1,6 +1,7 @@
 package define
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -141,6 +142,8 @@ func nodeValue(d *model.NodeDef, key string) string {
 		return fmt.Sprint(d.Weight)
 	case "Topology":
 		return d.Topology
+	case "CpuBind":
+		return cmp.Or(d.CPUBind, "off")
 	case "NodeAddr":
 		return d.Addr
 	case "NodeHostName":

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -172,6 +173,15 @@ func readCPUBind(v string) (string, fault) {
 		word = ""
 	}
 	return word, f
+}
+
+// NodeCPUBind reads the CpuBind of an update of nodes.
+func NodeCPUBind(value string) (string, error) {
+	word, f := readCPUBind(value)
+	if f.bad() {
+		return "", fmt.Errorf("CpuBind=%s: %s; write CpuBind=none, socket, ldom, core, thread or off", value, f.why)
+	}
+	return word, nil
 }
 
 func taskPluginParam() setting {

@@ -63,7 +63,7 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 		r.line(KV("Partitions", strings.Join(i.Partitions, ",")))
 	}
 	r.line(KV("BootTime", at.Stamp(n.BootAt, "None")), KV("SlurmdStartTime", at.Stamp(n.UpSince, "None")))
-	r.line(KV("LastBusyTime", at.Stamp(n.BusyAt, "Unknown")), KV("ResumeAfterTime", "None"))
+	r.line(KV("LastBusyTime", at.Stamp(n.BusyAt, "Unknown")), KV("ResumeAfterTime", at.Stamp(n.ResumeAt, "None")))
 	var all, have []model.GresCount
 	for _, g := range d.Gres {
 		all = append(all, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(g.Count)})

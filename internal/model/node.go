@@ -213,6 +213,8 @@ type Node struct {
 	Reboot  *Reboot
 	Power   *Power   // nil: it is powered up, and nothing else is asked for
 	Tags    []GPUTag // models that its GPUs have loaded, by GPU, the latest first
+
+	ResumeAt Time // when a node that an operator has taken out resumes by itself (ResumeAfter=); 0: it does not
 }
 
 // RebootStep says how far a node's reboot is. The numbers are stored: append only.
@@ -289,6 +291,7 @@ func (x *Node) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Reboot)
 	wire.Ptr(c, &x.Power)
 	wire.List(c, &x.Tags, MaxList)
+	wire.Int(c, &x.ResumeAt)
 }
 
 // MaxStrikes is how many failed launches a node remembers.

@@ -284,6 +284,7 @@ func (s *State) checkDerived() error {
 		{"jobs of reservations", list(s.asked.Scan), list(fresh.asked.Scan)},
 		{"deadlines", list(s.dooms.Scan), list(fresh.dooms.Scan)},
 		{"warnings", list(s.warnings.Scan), list(fresh.warnings.Scan)},
+		{"nodes that resume", pairs(s.resuming.Scan), pairs(fresh.resuming.Scan)},
 		{"takes", list(s.takes.Scan), list(fresh.takes.Scan)},
 		{"halfways", list(s.halfways.Scan), list(fresh.halfways.Scan)},
 		{"finished jobs", list(s.finished.Scan), list(fresh.finished.Scan)},

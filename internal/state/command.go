@@ -308,6 +308,7 @@ type NodeEdit struct {
 	Failing bool // with NodeDrain: the node is shown as failing
 	Comment *Words
 	Extra   *Words
+	ResumeS int64 // with NodeDown and NodeDrain: the nodes resume after so many seconds; 0: they don't
 }
 
 func (x *NodeEdit) Wire(c *wire.C) {
@@ -321,6 +322,7 @@ func (x *NodeEdit) Wire(c *wire.C) {
 	wire.Bool(c, &x.Failing)
 	wire.Ptr(c, &x.Comment)
 	wire.Ptr(c, &x.Extra)
+	wire.Int(c, &x.ResumeS)
 }
 
 // Words is a text that may be set to nothing.

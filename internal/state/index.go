@@ -393,8 +393,9 @@ func (s *State) reindex() {
 	s.elems = new(btree.Map[uint64, model.JobID])
 	s.groups = new(btree.Map[uint64, model.JobID])
 	s.active, s.pending, s.rising, s.counting = 0, 0, 0, false
-	s.nodes.Scan(func(_ string, n *model.Node) bool {
+	s.nodes.Scan(func(name string, n *model.Node) bool {
 		s.countRising(nil, n)
+		s.noteResume(name, n)
 		return true
 	})
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
@@ -449,6 +450,10 @@ func (s *State) plan() {
 	if d, ok := s.spents.Min(); ok {
 		sooner(d.at)
 	}
+	s.resuming.Scan(func(_ string, at model.Time) bool {
+		sooner(at)
+		return true
+	})
 	sooner(s.nextReservation())
 	s.nextDue = next
 }

@@ -401,7 +401,10 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 		}
 		n := *old
 		if !c.Keep {
-			n.Admin, n.Failing = c.Admin, c.Failing
+			n.Admin, n.Failing, n.ResumeAt = c.Admin, c.Failing, 0
+			if c.ResumeS > 0 && n.Admin != model.NodeUp {
+				n.ResumeAt = at.Add(c.ResumeS)
+			}
 			if n.Admin == model.NodeUp {
 				n.Strikes = nil // an operator has dealt with the node
 				resumed(&n, at)
@@ -443,6 +446,30 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 	s.wakeAll(at)
 	s.plan()
 	return res
+}
+
+// noteResume keeps when a node is to resume by itself.
+func (s *State) noteResume(name string, n *model.Node) {
+	if n != nil && n.ResumeAt != 0 {
+		s.resuming.Set(name, n.ResumeAt)
+	} else if s.resuming.Len() > 0 {
+		s.resuming.Delete(name)
+	}
+}
+
+// resumeNodes resumes the nodes whose time has come (ResumeAfter=).
+func (s *State) resumeNodes(at model.Time) (changed bool) {
+	e := &NodeEdit{Admin: model.NodeUp}
+	s.resuming.Scan(func(name string, due model.Time) bool {
+		if due <= at {
+			e.Nodes = append(e.Nodes, name)
+		}
+		return true
+	})
+	if len(e.Nodes) > 0 {
+		s.applyNodeEdit(at, e)
+	}
+	return len(e.Nodes) > 0
 }
 
 // RebootOp is what a Reboots command does. The numbers are stored: append only.

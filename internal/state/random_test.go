@@ -596,8 +596,10 @@ func (g *storm) one(st *State) Body {
 		return &NodeEdit{Nodes: []string{g.node()}, Admin: model.NodeAdmin(g.n(2)), Gres: "gpu",
 			Units: []int32{int32(g.n(3)), int32(g.n(3))}, By: "root"}
 	case k < 93:
-		return &NodeEdit{Nodes: []string{g.node(), g.node()}, Admin: model.NodeAdmin(g.n(3)), Keep: g.chance(10),
+		e := &NodeEdit{Nodes: []string{g.node(), g.node()}, Admin: model.NodeAdmin(g.n(3)), Keep: g.chance(10),
 			Reason: []string{"", "x"}[g.n(2)], By: "root"}
+		e.ResumeS = int64(len(e.Reason)) * 40
+		return e
 	case k < 94:
 		switch g.n(5) {
 		case 0, 1:

@@ -24,8 +24,11 @@ type State struct {
 	finished *btree.BTreeG[due]      // finished jobs, by the moment of their end
 	waiters  *btree.BTreeG[waitKey]  // jobs that wait for a job, an array or one of its tasks
 	spents   *btree.BTreeG[due]      // triggers that are over, by the moment at which they are forgotten
-	shared   *interned
-	held     holdings
+
+	resuming *btree.Map[string, model.Time] // when nodes that are out of service resume by themselves
+
+	shared *interned
+	held   holdings
 
 	purses  *btree.Map[string, *purse] // holders of limits in minutes; see purse.go
 	spends  *btree.BTreeG[spendDue]
@@ -335,6 +338,7 @@ func (s *State) reset() {
 	s.owned = btree.NewBTreeGOptions(ownedLess, noLocks)
 	s.waiters = btree.NewBTreeGOptions(waitLess, noLocks)
 	s.spents = btree.NewBTreeGOptions(dueLess, noLocks)
+	s.resuming = new(btree.Map[string, model.Time])
 	s.jobTriggers = map[model.JobID][]uint32{}
 	if s.shared == nil {
 		s.shared = newInterned()

@@ -53,6 +53,7 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 	s.answers.forget(at, limit)
 	res.Changed = s.endSpent(at) || res.Changed
 	res.Changed = s.turnReservations(at) || res.Changed
+	res.Changed = s.resumeNodes(at) || res.Changed
 	res.Changed = s.forgetSpent(at, limit) || res.Changed
 	s.wakeAll(at)
 	s.plan()

@@ -51,7 +51,7 @@ var ofKeys = map[string]getopt.Values{
 
 var (
 	nodeKeys = []string{"State", "Reason", "Gres", "AvailableFeatures", "ActiveFeatures", "Weight", "Comment", "Extra",
-		"Topology"}
+		"Topology", "CpuBind", "ResumeAfter"}
 	partKeys = []string{"Nodes", "State", "Default", "MaxTime", "DefaultTime", "MaxNodes", "MinNodes", "PriorityTier",
 		"PriorityJobFactor", "AllowAccounts", "AllowGroups", "AllowQos", "DenyAccounts", "DenyQos", "Hidden", "QOS",
 		"OverSubscribe", "TRESBillingWeights", "DefMemPerCPU", "DefMemPerNode", "MaxMemPerCPU", "MaxMemPerNode",
