@@ -261,7 +261,8 @@ func without(in lapse, others []lapse) []lapse {
 func (h *clusterHours) uses(cluster string) (out []proto.ClusterUse) {
 	for i := range h.hours {
 		for _, t := range h.hours[i].alloc.TRES {
-			if _, known := h.names[t.TRES]; !known {
+			_, license := model.TRESLicense(t.TRES)
+			if _, known := h.names[t.TRES]; !known && !license && t.TRES != usage.Energy { // of these there is no whole
 				h.names[t.TRES] = 0
 			}
 		}

@@ -203,7 +203,9 @@ func (p *report) usage(ctx context.Context) ([]*proto.ReportChunk, error) {
 		if err != nil {
 			return nil, err
 		}
-	} else if err := p.parts(ctx, p.win, p.addRecord, p.rows); err != nil {
+	} else if err := p.parts(ctx, p.win, p.addRecord, func(first, next uint32, begins bool) error {
+		return p.rows(ctx, first, next, begins)
+	}); err != nil {
 		return nil, err
 	}
 	if err := p.live(each, func(r *model.Record) { p.addRecord(r, p.win, true) }); err != nil {
@@ -273,17 +275,31 @@ func (p *report) parts(ctx context.Context, win lapse, record func(r *model.Reco
 	return nil
 }
 
-// rows adds rows of the hours [first, next): of months where they are whole, else of days and hours.
-func (p *report) rows(first, next uint32, begins bool) error {
+// rows adds rows of the hours [first, next): of months where they are whole, else of days and hours. In a span in which
+// a user got another name, the old one can be somebody else's in the end: its parts are looked at, and in the hour
+// itself the records.
+func (p *report) rows(ctx context.Context, first, next uint32, begins bool) error {
+	one := func(from, to uint32) bool { return !p.are.within(from, to) }
 	for h := first; h < next; {
 		table, to := byte(tableHour), min(next, dayOf(h)+24)
 		switch {
-		case h == monthStart(h) && monthEnd(h) <= next:
+		case h == monthStart(h) && monthEnd(h) <= next && one(h, monthEnd(h)):
 			table, to = tableMonth, monthEnd(h)
-		case h == dayOf(h) && h+24 <= next:
+		case h == dayOf(h) && h+24 <= next && one(h, h+24):
 			table, to = tableDay, h+24
-			for to == dayOf(to) && to+24 <= next && to != monthStart(to) {
+			for to == dayOf(to) && to+24 <= next && to != monthStart(to) && one(to, to+24) {
 				to += 24
+			}
+		case !one(h, h+1):
+			in := lapse{int64(h) * usage.Hour, int64(h+1) * usage.Hour}
+			if err := p.records(ctx, in, func(r *model.Record) { p.addRecord(r, in, begins && h == first) }); err != nil {
+				return err
+			}
+			h++
+			continue
+		default:
+			for to > h+1 && !one(h, to) {
+				to--
 			}
 		}
 		if err := p.table(table, h, to, begins && h == first); err != nil {

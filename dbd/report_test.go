@@ -1,6 +1,8 @@
 package dbd
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -12,6 +14,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"gbatch/dbd/usage"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/trail"
@@ -427,5 +430,93 @@ func BenchmarkMonthReports(b *testing.B) {
 			}
 			b.ReportMetric(float64(peak>>20), "peak-MiB")
 		})
+	}
+}
+
+// TestReusedName: what a user used who has another name since is theirs, and what a new user of the old name used in
+// the same month, day and hour is the new one's.
+func TestReusedName(t *testing.T) {
+	month := model.Time(time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
+	at := month + 9*day + 10*hour + 20*minute // in an hour that both have a part of
+	d, _ := openTestAt(t, t.TempDir(), month+40*day)
+	job := func(seq uint64, id model.JobID, start model.Time) *model.Record {
+		r := rec(seq, id)
+		r.Submit, r.Eligible, r.Start, r.End, r.AllocCPUs, r.AllocGres = start, start, start, start+10*minute, 1, nil
+		return r
+	}
+	renamed := told(5, at, "modified", trail.Account, "ann", "")
+	renamed.Audit.Renamed = "bea"
+	mustPut(t, d, 8, job(1, 1, month+day), job(2, 2, at-5*hour), job(3, 3, at-15*minute), renamed,
+		job(6, 4, at+5*minute), job(7, 5, at+5*hour), job(8, 6, at+10*day))
+	for _, in := range [][2]model.Time{{month, month + 31*day}, {month - 31*day, month + 40*day},
+		{month + 1, month + 30*day}, {month, 0}} {
+		rq := proto.ReportRequest{What: proto.ReportUsage, By: proto.ByUser, Start: in[0], End: in[1]}
+		got := usageText(reportOf(t, d, rq).Rows, rq.By)
+		for _, name := range []string{"ann/", "bea/"} {
+			if !strings.HasPrefix(got[name], "cpu 1800 gpu 0 jobs 3 ") {
+				t.Errorf("%v: %v", in, got)
+			}
+		}
+	}
+}
+
+// TestLicensesAndEnergy: licenses count times seconds, energy as it was taken, in a job's hours by their length; rows
+// of before they were counted are made anew.
+func TestLicensesAndEnergy(t *testing.T) {
+	at := t0 / day * day
+	dir := t.TempDir()
+	d, stop := openTestAt(t, dir, at+2*day)
+	r := rec(1, 1)
+	r.Submit, r.Eligible, r.Start, r.End = at, at, at+30*minute, at+2*hour
+	r.Asked = &model.Asked{Held: []model.LicenseCount{{Name: "matlab", Count: 3}}}
+	r.Exit.Use = &model.Usage{Nodes: []model.NodeUsage{{Node: "n1", GPUs: []model.GPUUsage{{EnergyMJ: 900_000_000}}}}}
+	running := rec(2, 2, running)
+	running.Submit, running.Eligible, running.Start = at, at, at+day
+	running.Asked = r.Asked
+	mustPut(t, d, 2, r, running)
+	if err := d.bolt.Update(func(tx *bolt.Tx) error { // as an earlier version left it
+		u := tx.Bucket(keyUsage)
+		return errors.Join(u.Delete(keyForm), u.Bucket(keyRow).ForEach(func(k, _ []byte) error {
+			return u.Bucket(keyRow).Put(k, (&usage.Sum{Began: 7}).Append(nil))
+		}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	d, _ = openTestAt(t, dir, at+2*day)
+	for {
+		form := []byte(nil)
+		if err := d.view(func(tx *bolt.Tx) error {
+			form = bytes.Clone(tx.Bucket(keyUsage).Get(keyForm))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(form, rowsForm) || t.Context().Err() != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	awaitRolled(t, d)
+	for _, x := range []struct {
+		from, to          model.Time
+		licenses, energyJ int64
+	}{{at, at + day, 3 * 5400, 900_000}, {at, at + hour, 3 * 1800, 300_000},
+		{at + hour, at + 90*minute, 3 * 1800, 300_000},
+		{at + day, at + day + hour, 3 * 3600, 0}} {
+		rows := reportOf(t, d, proto.ReportRequest{What: proto.ReportUsage, Start: x.from, End: x.to}).Rows
+		if len(rows) != 1 {
+			t.Fatalf("%+v: %v", x, rows)
+		}
+		got := rows[0].TRES
+		n, j := model.CountTRES(got, "license/matlab"), model.CountTRES(got, "energy")
+		if n != x.licenses || j != x.energyJ {
+			t.Errorf("%+v: %d, %d", x, n, j)
+		}
+	}
+	for _, u := range reportOf(t, d, proto.ReportRequest{What: proto.ReportCluster, Start: at, End: at + day}).Uses {
+		if u.TRES == "energy" || u.TRES == "license/matlab" {
+			t.Errorf("the cluster's time has %+v", u)
+		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 //	usage/of/<properties>    -> number(4)
 //	usage/name/<number(4)>   -> properties
 //	usage/row/<table(1) hour(4) number(4)>  -> sum; hour is the span's first, in hours since 1970 (UTC)
+//	usage/form               -> what is summed; rows of another form are made anew
 //	usage/mark               -> the last record, in the order of shelves and keys, that is in the rows; empty: all
 //
 // A database of before there were rows gets them bit by bit, between batches: a record that the mark has not reached is
@@ -33,7 +34,11 @@ var (
 	keyName  = []byte("name")
 	keyRow   = []byte("row")
 	keyMark  = []byte("mark")
+	keyForm  = []byte("form")
 )
+
+// rowsForm is what rows have: 2, licenses and energy too.
+var rowsForm = []byte{2}
 
 // The tables of rows.
 const (
@@ -86,6 +91,12 @@ const maxRowHours = 100 * 366 * 24
 // openRollup opens the rows, and makes their buckets.
 func openRollup(tx *bolt.Tx) (*rollup, error) {
 	top := tx.Bucket(keyUsage)
+	if top != nil && !bytes.Equal(top.Get(keyForm), rowsForm) {
+		if err := tx.DeleteBucket(keyUsage); err != nil {
+			return nil, err
+		}
+		top = nil
+	}
 	if top == nil {
 		var err error
 		if top, err = tx.CreateBucket(keyUsage); err != nil {
@@ -95,7 +106,7 @@ func openRollup(tx *bolt.Tx) (*rollup, error) {
 		if k, _ := tx.Bucket(keyDone).Cursor().First(); k != nil {
 			mark = []byte{0} // before every shelf
 		}
-		if err := top.Put(keyMark, mark); err != nil {
+		if err := errors.Join(top.Put(keyMark, mark), top.Put(keyForm, rowsForm)); err != nil {
 			return nil, err
 		}
 	}

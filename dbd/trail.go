@@ -9,6 +9,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"gbatch/dbd/usage"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/trail"
@@ -328,6 +329,14 @@ func (n renames) later(at model.Time) (count int) {
 		}
 	}
 	return count
+}
+
+// within reports whether a user got another name in the hours [from, to), but for their first moment.
+func (n renames) within(from, to uint32) bool {
+	first := model.Time(int64(from) * usage.Hour * 1000)
+	return slices.ContainsFunc(n, func(r rename) bool {
+		return first < r.at && r.at < model.Time(int64(to)*usage.Hour*1000)
+	})
 }
 
 // record gives a job's record with the user's present name.

@@ -43,6 +43,9 @@ func rate(r *model.Record) []model.TRESCount {
 		s.add("billing", r.Asked.Billed)
 	}
 	addGres(&s, r.AllocGres)
+	if r.Asked != nil {
+		addLicenses(&s, r.Asked.Held)
+	}
 	return s.TRES
 }
 
@@ -54,6 +57,7 @@ func want(r *model.Record) []model.TRESCount {
 		s.add("mem", r.Asked.MemMiB)
 		s.add("node", int64(r.Asked.Nodes))
 		s.add("billing", r.Asked.Bill)
+		addLicenses(&s, r.Asked.Licenses)
 	}
 	addGres(&s, r.ReqGres)
 	return s.TRES
@@ -66,6 +70,31 @@ func addGres(s *Sum, list []model.GresCount) {
 			s.add(model.GresTRES(g.Name, g.Type), g.Count)
 		}
 	}
+}
+
+func addLicenses(s *Sum, list []model.LicenseCount) {
+	for _, l := range list {
+		s.add(model.LicenseTRES(l.Name), l.Count)
+	}
+}
+
+// Energy is the name of the resource that is counted in joules, and not times seconds.
+const Energy = "energy"
+
+// energy adds the part in [from, to) of the joules that a run took, as if it had taken as much in each second.
+func (s *Sum) energy(r *model.Record, start, end, from, to Second) {
+	if r.Exit.Use == nil {
+		return
+	}
+	j := r.Exit.Use.EnergyMJ() / 1000
+	if start == end { // less than a second
+		if from <= start && start < to {
+			s.add(Energy, j)
+		}
+		return
+	}
+	until := func(at Second) int64 { return model.Scale(j, min(max(at, start), end)-start, end-start) }
+	s.add(Energy, until(to)-until(from))
 }
 
 // ran reports whether the record is of a job that held resources at some time.
@@ -81,6 +110,9 @@ func Within(r *model.Record, from, to, now Second) Sum {
 			end = max(now-r.AsleepS(model.Time(now)*1000), t.start)
 		}
 		s.run(rate(r), &t, end, from, to)
+		if t.over != 0 {
+			s.energy(r, t.start, end, from, to)
+		}
 	}
 	if t.over != 0 && from <= t.over && t.over < to && int(r.State) < States {
 		s.Ended[r.State]++

@@ -34,7 +34,7 @@ const States = 32
 
 // Sum is usage in a span of time.
 type Sum struct {
-	TRES  []model.TRESCount // amount times seconds, in order of name; mem in MiB
+	TRES  []model.TRESCount // amount times seconds, in order of name; mem in MiB, energy in joules
 	Over  int64             // jobs that held resources when the span began
 	Began int64             // jobs that started in it
 	WaitS int64             // of those that started: seconds from eligible to start

@@ -12,11 +12,19 @@ import (
 	"gbatch/internal/walltime"
 )
 
+const energy = "energy"
+
 // whole is a cluster's time in the window, by cluster and resource; nil if no share of it is asked for.
 type whole map[string]map[string]*proto.ClusterUse
 
 // clusters asks for the clusters' time.
 func (r *call) wholeTime() (whole, []proto.ClusterUse, error) {
+	for _, t := range r.tres {
+		if _, license := model.TRESLicense(t); license || t == energy {
+			return nil, nil, fmt.Errorf("how much %s the cluster had over time is not recorded, so there are no shares of "+
+				"it; who used it is: greport cluster AccountUtilizationByUser -T %s", t, t)
+		}
+	}
 	rq := proto.ReportRequest{What: proto.ReportCluster, Start: r.rq.Start, End: r.rq.End, Clusters: r.rq.Clusters}
 	all, err := r.ask(rq)
 	if err != nil {
@@ -137,8 +145,8 @@ func (r *call) used(cluster string, tres []string, sum []model.TRESCount, w whol
 		x := newRow()
 		n := amount(sum, t)
 		x.text["Cluster"], x.text["TresName"] = cluster, t
-		x.text["Used"], x.num["Used"] = r.value(n, w.total(cluster, t)), n
-		x.text["Energy"] = r.value(amount(sum, "energy"), w.total(cluster, "energy"))
+		x.text["Used"], x.num["Used"] = r.valueOf(t, n, w.total(cluster, t)), n
+		x.text["Energy"], x.num["Energy"] = r.valueOf(energy, amount(sum, energy), 0), amount(sum, energy)
 		x.text["TresCount"] = strconv.FormatInt(w.count(cluster, t), 10)
 		x.text["CPUCount"] = strconv.FormatInt(w.count(cluster, "cpu"), 10)
 		set(x)

@@ -140,7 +140,7 @@ func (r *call) jobSizes(fields, title string, by proto.ReportBy) error {
 			if x.num[name] = n; r.count {
 				x.text[name] = strconv.FormatInt(n, 10)
 			} else {
-				x.text[name] = r.value(n, all[l.cluster])
+				x.text[name] = r.valueOf(tres, n, all[l.cluster])
 			}
 		}
 		x.text["Share"] = fmt.Sprintf("%.2f%%", float64(l.sum)/float64(max(all[l.cluster], 1))*100)

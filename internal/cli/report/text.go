@@ -45,7 +45,13 @@ func (r *call) unitText() string {
 }
 
 // value writes an amount times seconds.
-func (r *call) value(n, total int64) string {
+func (r *call) value(n, total int64) string { return r.valueOf("", n, total) }
+
+// valueOf is value for a resource: energy is in joules whatever the unit of times.
+func (r *call) valueOf(tres string, n, total int64) string {
+	if tres == energy {
+		return strconv.FormatInt(n, 10)
+	}
 	percent := 0.0
 	if total > 0 {
 		percent = float64(n) / float64(total) * 100
