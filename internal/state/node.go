@@ -326,13 +326,13 @@ func (s *State) applyLost(at model.Time, c *Lost) Result {
 }
 
 // setDown is the text for jobs on a node that an operator has set DOWN.
-func setDown(c *NodeEdit) string {
+func (s *State) setDown(c *NodeEdit) string {
 	text := "was set DOWN"
 	if c.By != "" {
 		text += " by " + c.By
 	}
 	if c.Reason != "" {
-		text += ": " + c.Reason
+		text += ": " + s.brief(c.Reason)
 	}
 	return text
 }
@@ -436,10 +436,10 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 					s.left(j, k, at)
 				}
 			case j.State == model.Completing && s.overdue(j, at): // no report of its end is expected any more
-				s.nodeFailed(j, name, setDown(c), at)
-			case j.State == model.Completing || old.Admin == model.NodeDown || s.goesOn(j, name, setDown(c), at):
+				s.nodeFailed(j, name, s.setDown(c), at)
+			case j.State == model.Completing || old.Admin == model.NodeDown || s.goesOn(j, name, s.setDown(c), at):
 			default:
-				s.stopFor(j, name, setDown(c), at)
+				s.stopFor(j, name, s.setDown(c), at)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tidwall/btree"
 
@@ -14,7 +15,7 @@ import (
 func (s *State) applyReports(at model.Time, c *Reports) Result {
 	res := Result{}
 	for i := range c.Reports {
-		r := &c.Reports[i]
+		r := s.briefly(&c.Reports[i])
 		j, ok := s.jobs.Get(r.Job)
 		if r.Kind == StepEnded {
 			res.Changed = ok && (!c.Placed || s.hadStep(j, r)) && s.stepEnded(j, r) || res.Changed
@@ -72,6 +73,38 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 	s.wakeAll(at)
 	s.plan()
 	return res
+}
+
+// maxSaid bounds what a node or a person says and the facts keep as part of a sentence of their own, bytes: a sentence
+// that is longer than model.MaxText can be in no snapshot.
+const maxSaid = 4 << 10
+
+// Brief shortens what somebody says. Apply does it too, so it never changes what it gives.
+func Brief(text string) string {
+	const more = "..."
+	if len(text) <= maxSaid+len(more) {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxSaid], "") + more
+}
+
+// brief is Brief, of commands that were written since it is done.
+func (s *State) brief(text string) string {
+	if s.now.rules < rulesBrief {
+		return text
+	}
+	return Brief(text)
+}
+
+// briefly gives a report with brief texts.
+func (s *State) briefly(r *Report) *Report {
+	text, exit := s.brief(r.Text), s.brief(r.Exit.Text)
+	if len(text) == len(r.Text) && len(exit) == len(r.Exit.Text) {
+		return r
+	}
+	n := *r
+	n.Text, n.Exit.Text = text, exit
+	return &n
 }
 
 // concerns reports whether the node that reports has, of this job, what its report is about: the script for Started and

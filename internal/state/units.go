@@ -47,7 +47,7 @@ func (s *State) applyUnits(at model.Time, c *Units) Result {
 	})
 	s.putNode(c.Node, &n)
 	for _, i := range fresh {
-		s.unitFailed(&n, &next[i], textOf(c.Tells, &next[i]), at)
+		s.unitFailed(&n, &next[i], s.brief(textOf(c.Tells, &next[i])), at)
 	}
 	s.wakeAll(at)
 	s.plan()
