@@ -34,6 +34,9 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 	}
 	kills := c.Config.Params.KillInvalidDep && !s.cfg.Params.KillInvalidDep
 	s.setConfig(c.Config)
+	if s.now.rules >= rulesBrief {
+		s.forgetStrays() // a restored snapshot forgets them too
+	}
 	s.sumAccounts(at)
 	s.recount()
 	if s.instance == 0 {

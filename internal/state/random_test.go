@@ -53,6 +53,7 @@ func (g *storm) config() *SetConfig {
 		ReturnToService: int32(g.n(3)), MaxJobs: 400, HoldLimits: g.chance(60),
 		Priority: model.Priority{HalfLifeS: int64(g.n(3) * 100)}}}
 	c.Params.Ship.MaxWaiting = 2 * c.Params.MinJobAgeS
+	c.Accounts = [][]string{nil, {"acc", "sub"}, {"sub"}, {"acc"}}[c.Params.MinJobAgeS/30]
 	c.Params.TrackWCKey = c.Params.MinJobAgeS > 0
 	if c.Params.MinJobAgeS > 0 {
 		c.Params.ResvProlog, c.Params.ResvEpilog = "/begins", "/ends"

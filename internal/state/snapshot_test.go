@@ -134,3 +134,39 @@ func TestRestoreForgetsStrays(t *testing.T) {
 		t.Errorf("left are %v, want %v", left, want)
 	}
 }
+
+// TestRestoredKnowsTheSameUsage: a replica that was restored from a snapshot after a change of the accounts that
+// gbatch.conf names is the same as one that was not, whatever the next change is. A log of before replays as it was.
+func TestRestoredKnowsTheSameUsage(t *testing.T) {
+	accounts := [][]string{{"phys", "chem"}, {"phys"}, {"phys", "chem"}, nil, {"chem"}}
+	for _, home := range []string{"", "chem"} {
+		for _, runs := range []bool{false, true} {
+			s := newSession(t)
+			s.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 4, ThreadsPerCore: 1}}
+			s.cfg.Partitions = []*model.Partition{{Name: "p", Nodes: []string{"n1"}}}
+			s.cfg.Accounts, s.cfg.Params.HoldLimits = accounts[0], true
+			s.apply(&SetConfig{Config: &s.cfg, Instance: 1})
+			s.apply(&Join{Node: "n1", BootID: "b"})
+			id := s.apply(&Submit{Spec: &model.Spec{Name: "j", Account: "chem", User: "ann", Partitions: []string{"p"}}}).Job
+			s.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 6000,
+				Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(1), Tasks: 1}}}}}}})
+			s.tell(id, Report{Kind: Started})
+			s.now += 3_600_000
+			if !runs {
+				s.tell(id, Report{Kind: Ended, At: s.now})
+			}
+			for i, list := range accounts[1:] {
+				cfg := s.cfg
+				cfg.Accounts, cfg.Params.DefaultAccount = list, home
+				s.at = fmt.Sprintf("change %d, DefaultAccount=%s, a job runs: %v", i, home, runs)
+				s.apply(&SetConfig{Config: &cfg})
+				s.heir = restored(t, s.heir)
+				if !bytes.Equal(snapshot(t, s.st), snapshot(t, s.heir)) {
+					t.Errorf("%s: the replicas differ", s.at)
+				}
+			}
+			s.tell(id, Report{Kind: Ended, At: s.now})
+			s.replicas()
+		}
+	}
+}
