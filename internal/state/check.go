@@ -355,13 +355,16 @@ func (s *State) checkLogs() (err error) {
 	if err != nil {
 		return err
 	}
-	s.outSteps.Scan(func(seq uint64, _ *model.Step) bool {
+	weighs := detail{}
+	s.outSteps.Scan(func(seq uint64, x *model.Step) bool {
+		weighs.steps += stepWeight(x)
 		if _, ok := s.outbox.Get(seq); !ok {
 			err = fmt.Errorf("the step's end %d is not in the outbox", seq)
 		}
 		return err == nil
 	})
-	s.outTrail.Scan(func(seq uint64, _ *model.Audit) bool {
+	s.outTrail.Scan(func(seq uint64, a *model.Audit) bool {
+		weighs.trail += trailWeight(a)
 		if j, ok := s.outbox.Get(seq); err == nil && (!ok || j != noJob) {
 			err = fmt.Errorf("the entry %d of the trail is not in the outbox", seq)
 		}
@@ -369,6 +372,9 @@ func (s *State) checkLogs() (err error) {
 	})
 	if err != nil {
 		return err
+	}
+	if weighs != s.detail {
+		return fmt.Errorf("steps and entries that wait weigh %+v, and are counted as %+v", weighs, s.detail)
 	}
 	if s.requests.Len() != s.reqQueue.Len() {
 		return fmt.Errorf("%d requests, %d in their queue", s.requests.Len(), s.reqQueue.Len())

@@ -58,6 +58,7 @@ func (s *State) stepEnded(j *model.Job, r *Report) bool {
 	}
 	s.outbox.Set(s.nextSeq, j)
 	s.outSteps.Set(s.nextSeq, r.Step)
+	s.detail.steps += stepWeight(r.Step)
 	s.nextSeq++
 	s.boundOutbox()
 	return true
@@ -95,27 +96,87 @@ func (s *State) hadStep(j *model.Job, r *Report) bool {
 	return j.Run != nil && r.Node != "" && placeOf(j, r) == 0
 }
 
-// boundOutbox discards the oldest events when more wait than MaxDBDMsgs. Of an unfinished job nothing is lost with
-// them: its end is an event with all of its record.
+// boundOutbox discards events when more wait than MaxDBDMsgs: entries of the trail beyond their share, then ends of
+// steps, then records of jobs, each time the oldest. So no user's changes and no user's steps push out the ends of
+// jobs. Of an unfinished job nothing is lost with them: its end is an event with all of its record. The trail and the
+// ends of steps are bounded in bytes too: one of them can have a million.
 func (s *State) boundOutbox() {
 	most := s.cfg.Params.Ship.MaxWaiting
-	for most > 0 && int64(s.outbox.Len()) > most {
-		seq, j, ok := s.outbox.Min()
-		if !ok {
-			return
-		}
-		if _, step := s.outSteps.Get(seq); step || j.End != nil {
-			s.shipped.discarded++
-		}
-		s.takeOut(seq, j)
-		s.shipped.gone = max(s.shipped.gone, seq)
+	apart := s.now.rules >= rulesBrief
+	for apart && s.detail.trail > maxTrailBytes {
+		seq, _, _ := s.outTrail.Min()
+		s.discard(seq)
 	}
+	for apart && s.detail.steps > maxStepBytes {
+		seq, _, _ := s.outSteps.Min()
+		s.discard(seq)
+	}
+	for most > 0 && int64(s.outbox.Len()) > most {
+		seq, _, _ := s.outbox.Min()
+		switch {
+		case apart && int64(s.outTrail.Len()) > most/trailShare:
+			seq, _, _ = s.outTrail.Min()
+		case apart && s.outSteps.Len() > 0:
+			seq, _, _ = s.outSteps.Min()
+		}
+		s.discard(seq)
+	}
+}
+
+// Bounds of what waits, beside MaxDBDMsgs. They never change, as Apply keeps them: with other ones replicas differ.
+const (
+	trailShare    = 4 // of MaxDBDMsgs: what the trail's entries have for certain, and no more when it is used up
+	maxTrailBytes = 64 << 20
+	maxStepBytes  = 256 << 20
+)
+
+// detail is how much the trail's entries and the ends of steps that wait weigh. It is derived.
+type detail struct{ trail, steps int64 }
+
+// trailWeight and stepWeight give about the bytes of an entry and of a step. They never change either, and leave out
+// what is appended to the records: a decision can't depend on the version that makes it.
+func trailWeight(a *model.Audit) int64 {
+	n := 200 + len(a.Name) + len(a.Text) + len(a.Nodes) + 50*len(a.TRES)
+	if a.Noted != nil {
+		for i := range a.Noted.Set {
+			n += len(a.Noted.Set[i].Key) + len(a.Noted.Set[i].Value)
+		}
+	}
+	return int64(n)
+}
+
+func stepWeight(x *model.Step) int64 {
+	n := 200 + len(x.Name) + len(x.Submit) + len(x.Container) + len(x.Exit.Text) + 50*len(x.Gres)
+	for _, name := range x.Nodes {
+		n += 16 + len(name)
+	}
+	if x.Exit.Use != nil {
+		for i := range x.Exit.Use.Nodes {
+			u := &x.Exit.Use.Nodes[i]
+			n += 150 + len(u.Node) + 150*len(u.GPUs)
+		}
+	}
+	return int64(n)
+}
+
+// discard takes out an event that gdbd never gets.
+func (s *State) discard(seq uint64) {
+	j, _ := s.outbox.Get(seq)
+	if _, step := s.outSteps.Get(seq); step || j.End != nil {
+		s.shipped.discarded++
+	}
+	s.takeOut(seq, j)
+	s.shipped.gone = max(s.shipped.gone, seq)
 }
 
 func (s *State) takeOut(seq uint64, j *model.Job) {
 	s.outbox.Delete(seq)
-	s.outSteps.Delete(seq)
-	s.outTrail.Delete(seq)
+	if x, ok := s.outSteps.Delete(seq); ok {
+		s.detail.steps -= stepWeight(x)
+	}
+	if a, ok := s.outTrail.Delete(seq); ok {
+		s.detail.trail -= trailWeight(a)
+	}
 	if cur, ok := s.outSeq.Get(j.ID); ok && cur == seq {
 		s.outSeq.Delete(j.ID)
 	}

@@ -3,6 +3,8 @@ package state
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"gbatch/internal/model"
@@ -157,5 +159,90 @@ func TestOutboxIsBounded(t *testing.T) {
 	s.jobs(5)
 	if v := s.st.View(); v.OutboxLen() != 20 || v.Shipped().Discarded != 5 {
 		t.Errorf("%d wait, %+v", v.OutboxLen(), v.Shipped())
+	}
+}
+
+// TestEndsOutlastDetails: while gdbd is away, neither one user's changes nor one user's steps push the end of another
+// one's job out of the outbox, however many there are; a log of before replays as it was. The trail keeps its share.
+func TestEndsOutlastDetails(t *testing.T) {
+	const most = 100
+	for _, flood := range []string{"trail", "steps", "both", "large entries", "large steps", "before"} {
+		s := newSession(t)
+		s.cfg.Params.Ship.MaxWaiting = most
+		s.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 4, ThreadsPerCore: 1}}
+		s.cfg.Partitions = []*model.Partition{{Name: "p", Nodes: []string{"n1"}}}
+		s.apply(&SetConfig{Config: &s.cfg, Instance: 1})
+		s.apply(&Join{Node: "n1", BootID: "b"})
+		start := func() model.JobID {
+			id := s.apply(&Submit{Spec: &model.Spec{Name: "j", Partitions: []string{"p"}}}).Job
+			s.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 6000,
+				Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(1), Tasks: 1}}}}}}})
+			s.tell(id, Report{Kind: Started})
+			return id
+		}
+		ended := start()
+		s.tell(ended, Report{Kind: Ended})
+		runs := start()
+		entries := func(n int, text string) *Audits {
+			c := &Audits{}
+			for range n {
+				c.List = append(c.List, &model.Audit{Event: "task_changed", Text: text, UID: 9})
+			}
+			return c
+		}
+		step := &model.Step{ID: 1}
+		switch flood {
+		case "large entries":
+			s.apply(entries(most/2, strings.Repeat("x", 1<<20)))
+			s.apply(entries(most/2, strings.Repeat("x", 1<<20)))
+		case "large steps":
+			step.Nodes = slices.Repeat([]string{strings.Repeat("n", 1000)}, 4000)
+			for range most {
+				s.st.Apply(Command{At: s.now, rules: rulesNow, Body: &Reports{Placed: true, Reports: []Report{{Kind: StepEnded,
+					Job: runs, Attempt: 1, Node: "n1", Step: step}}}})
+			}
+		case "before":
+			s.st.Apply(Command{At: s.now, rules: rulesLast, Body: entries(2*most, "comment=x")})
+		default:
+			for range 10 {
+				if flood != "steps" {
+					s.apply(entries(most, "comment=x"))
+				}
+				if flood != "trail" {
+					c := &Reports{Placed: true}
+					for range most {
+						c.Reports = append(c.Reports, Report{Kind: StepEnded, Job: runs, Attempt: 1, Node: "n1", Step: step})
+					}
+					s.apply(c)
+				}
+			}
+		}
+		if err := s.st.Check(); err != nil {
+			t.Fatalf("%s: %v", flood, err)
+		}
+		end, trail, steps := false, 0, 0
+		s.st.View().Outbox(0, func(e Event) bool {
+			switch {
+			case e.Audit != nil:
+				trail++
+			case e.Step != nil:
+				steps++
+			case e.Job.ID == ended && e.Job.End != nil:
+				end = true
+			}
+			return true
+		})
+		left := [2]int{trail, steps}
+		if want := map[string][2]int{"both": {most / trailShare, most - most/trailShare - 2},
+			"large entries": {63, 0}, "large steps": {trail, 66}}[flood]; end == (flood == "before") ||
+			want != [2]int{} && left != want {
+			t.Errorf("%s: the end waits: %v; %d entries, %d steps, want %v", flood, end, trail, steps, want)
+		}
+		if n := s.st.View().OutboxLen(); n > most {
+			t.Errorf("%s: %d events wait", flood, n)
+		}
+		if !strings.HasPrefix(flood, "large") && flood != "before" {
+			s.replicas()
+		}
 	}
 }

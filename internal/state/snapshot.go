@@ -481,6 +481,7 @@ func (in *restorer) event() error {
 	if x.Audit != nil {
 		n.outbox.Set(x.Seq, noJob)
 		n.outTrail.Set(x.Seq, x.Audit)
+		n.detail.trail += trailWeight(x.Audit)
 		return nil
 	}
 	j, ok := n.jobs.Get(x.Job)
@@ -498,6 +499,7 @@ func (in *restorer) event() error {
 	n.outbox.Set(x.Seq, j)
 	if x.Step != nil {
 		n.outSteps.Set(x.Seq, x.Step)
+		n.detail.steps += stepWeight(x.Step)
 	}
 	if x.Latest {
 		n.outSeq.Set(x.Job, x.Seq)

@@ -106,6 +106,7 @@ type facts struct {
 	capacity []model.TRESCount                // of all nodes, as the trail last had it; replaced whole
 	nextSeq  uint64
 	shipped  shipped
+	detail   detail // derived
 	givenUp  *btree.BTreeG[lastAttempt]
 	eras     []model.Era // replaced whole; empty: the history has never gone back
 

@@ -81,6 +81,7 @@ func (s *State) tell(a *model.Audit) {
 	a.At = s.now.at
 	s.outbox.Set(s.nextSeq, noJob)
 	s.outTrail.Set(s.nextSeq, a)
+	s.detail.trail += trailWeight(a)
 	s.nextSeq++
 	s.boundOutbox()
 	s.happened.add(Happening{At: a.At, Audit: a})
