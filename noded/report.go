@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
@@ -19,6 +20,10 @@ const (
 	startedPatience = 8 * time.Millisecond
 	// reportPace is the least time between two messages with reports; the first after a rest goes at once.
 	reportPace = 5 * time.Millisecond
+
+	// frameBytes is the most that the reports of one message have, as far as it is known: the leader takes frames of
+	// 16 MiB, and puts reports of many nodes into one command.
+	frameBytes = 1 << 20
 
 	// maxReportText is the most text in a report, bytes.
 	maxReportText = 4096
@@ -108,19 +113,59 @@ func (o *outbox) remove(gone func(*proto.Report) bool) {
 	o.mu.Unlock()
 }
 
-// after gives up to max reports with a Seq greater than sent, and those that were asked for again.
+// after gives up to max reports with a Seq greater than sent, and before them those that were asked for again; of both
+// together as many as go into frameBytes, and one in any case.
 func (o *outbox) after(sent uint64, max int) []*proto.Report {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	from := sort.Search(len(o.reports), func(i int) bool { return o.reports[i].Seq > sent })
 	var out []*proto.Report
-	for _, r := range o.again {
-		if r.Seq <= sent {
-			out = append(out, r)
+	bytes := 0
+	room := func(r *proto.Report) bool {
+		bytes += reportBytes(r)
+		if len(out) > 0 && bytes > frameBytes {
+			return false
+		}
+		out = append(out, r)
+		return true
+	}
+	again := o.again
+	o.again, o.urgent = nil, false
+	for i, r := range again {
+		if r.Seq <= sent && !room(r) {
+			o.again = slices.Clone(again[i:])
+			return out
 		}
 	}
-	o.again, o.urgent = nil, false
-	return append(out, o.reports[from:min(len(o.reports), from+max)]...)
+	from := sort.Search(len(o.reports), func(i int) bool { return o.reports[i].Seq > sent })
+	for _, r := range o.reports[from:min(len(o.reports), from+max)] {
+		if !room(r) {
+			break
+		}
+	}
+	return out
+}
+
+// reportBytes gives about the size of a report: of a step on a thousand nodes it is most of a megabyte.
+func reportBytes(r *proto.Report) int {
+	n := 256 + len(r.Text) + len(r.Exit.Text) + useBytes(r.Exit.Use)
+	if s := r.Step; s != nil {
+		n += 256 + len(s.Name) + len(s.Submit) + len(s.Container) + len(s.Exit.Text) + 64*len(s.Gres) + useBytes(s.Exit.Use)
+		for _, name := range s.Nodes {
+			n += 5 + len(name)
+		}
+	}
+	return n
+}
+
+func useBytes(u *model.Usage) int {
+	if u == nil {
+		return 0
+	}
+	n := 64
+	for i := range u.Nodes {
+		n += 128 + len(u.Nodes[i].Node) + 128*len(u.Nodes[i].GPUs)
+	}
+	return n
 }
 
 // count is how many are not acknowledged.
