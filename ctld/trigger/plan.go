@@ -12,7 +12,7 @@ import (
 // and daemons if there are some about daemons.
 func Timely(v *state.View, now model.Time) (hits []state.TimeHit, watch, daemons bool) {
 	var idle []idleNode
-	looked := false
+	looked, bytes := false, 0
 	v.Triggers(func(t *model.Trigger) bool {
 		daemons = daemons || t.AboutDaemons()
 		if len(t.Hits) > 0 {
@@ -32,15 +32,21 @@ func Timely(v *state.View, now model.Time) (hits []state.TimeHit, watch, daemons
 			}
 			if names := idleSince(t, idle, now); len(names) > 0 {
 				hits = append(hits, state.TimeHit{ID: t.ID, Nodes: names, By: now})
+				for _, n := range names {
+					bytes += len(n)
+				}
 			}
 		}
-		return len(hits) < maxHits
+		return len(hits) < maxHits && bytes < maxHitBytes
 	})
 	return hits, watch, daemons
 }
 
-// maxHits bounds one proposal; the rest is looked at in the next round.
-const maxHits = 256
+// maxHits and maxHitBytes, of names of nodes, bound one proposal; the rest is looked at in the next round.
+const (
+	maxHits     = 256
+	maxHitBytes = 1 << 20
+)
 
 type idleNode struct {
 	name  string

@@ -2,6 +2,7 @@ package trigger
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,6 +102,44 @@ func TestTimely(t *testing.T) {
 	want(660_000, 2)
 	if _, next := Due(s.View(), 600_000); next != 660_000 {
 		t.Errorf("the next is due at %d", next)
+	}
+}
+
+// TestTimelyFitsTheLog: whatever has come at once, each proposal of it fits into the log, and all is proposed in the
+// end.
+func TestTimelyFitsTheLog(t *testing.T) {
+	const nodes, triggers = 1000, 20
+	s := state.New()
+	cfg := &model.Config{Cluster: "c", Partitions: []*model.Partition{{Name: "p"}}, Params: model.Params{MaxJobs: 100}}
+	for n := range nodes {
+		cfg.Nodes = append(cfg.Nodes, &model.NodeDef{Name: fmt.Sprintf("%s%d", strings.Repeat("n", 1000), n), CPUs: 4,
+			ThreadsPerCore: 1})
+	}
+	apply(t, s, 1000, &state.SetConfig{Instance: 1, Config: cfg})
+	for _, n := range cfg.Nodes {
+		apply(t, s, 2000, &state.Join{Node: n.Name, BootID: "b"})
+	}
+	for n := range triggers {
+		apply(t, s, 3000, &state.Triggers{Op: state.SetTrigger, Set: &model.Trigger{Program: fmt.Sprint("/p", n),
+			Of: model.TriggerNode, Events: model.OnIdle, OffsetS: 60}})
+	}
+	seen, rounds := map[uint32]int{}, 0
+	for ; rounds < 2*triggers; rounds++ {
+		hits, _, _ := Timely(s.View(), 100_000)
+		if len(hits) == 0 {
+			break
+		}
+		data, err := state.Encode(100_000, &state.Triggers{Op: state.HitTriggers, Hits: hits})
+		if err != nil || len(data) > 4<<20 {
+			t.Fatalf("%d hits have %d bytes, %v", len(hits), len(data), err)
+		}
+		for _, h := range hits {
+			seen[h.ID] += len(h.Nodes)
+		}
+		apply(t, s, 100_000, &state.Triggers{Op: state.HitTriggers, Hits: hits})
+	}
+	if len(seen) != triggers || seen[1] != nodes || rounds == 1 {
+		t.Errorf("in %d rounds: %v", rounds, seen)
 	}
 }
 
