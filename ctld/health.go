@@ -48,7 +48,7 @@ func (c *Controller) onHealth(ctx context.Context, s *session, own string) {
 	if n == nil {
 		return
 	}
-	problem := cmp.Or(lacks(n.Def, &s.hw), s.skew, leavingText(s.leaving), own)
+	problem := cmp.Or(lacks(n.Def, &s.hw), s.skew, leavingText(s.leaving), state.Brief(own))
 	if s.health.known && s.health.problem == problem {
 		return
 	}

@@ -464,6 +464,9 @@ func (c *Controller) hearUnits(ctx context.Context, node string, tells []model.U
 	if n == nil || max(len(tells), len(held)) > model.MaxUnitTells {
 		return // the node has left the configuration, or was never in it
 	}
+	for i := range tells {
+		tells[i].Text = state.Brief(tells[i].Text)
+	}
 	_, fresh, changed := model.TellUnits(n.Out, tells, 0, "")
 	if !changed && slices.Equal(n.Held, held) {
 		return

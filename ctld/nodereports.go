@@ -91,8 +91,8 @@ type nodeReports struct {
 	list []*proto.Report
 }
 
-// collect puts nodes' reports into the log: all reports that have arrived become one entry, and then each node learns
-// which of its reports are safe.
+// collect puts nodes' reports into the log: all reports that have arrived go there together, in few commands, and then
+// each node learns which of its reports are safe.
 func (c *Controller) collect(ctx context.Context) {
 	for {
 		var batch []nodeReports
@@ -112,25 +112,26 @@ func (c *Controller) collect(ctx context.Context) {
 				more = false
 			}
 		}
-		cmd := &state.Reports{Reports: make([]state.Report, 0, n), Placed: true}
+		list := make([]state.Report, 0, n)
 		for _, b := range batch {
 			for _, r := range b.list {
 				if r.Kind > proto.ReportUnkillable && r.Kind != proto.ReportStep {
 					continue // a kind of report that only the leader itself may use
 				}
-				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit,
-					Text: r.Text, Step: r.Step, Node: b.s.node, Since: r.Since, Taken: r.Taken}
-				cmd.Reports = append(cmd.Reports, report)
+				report := reported(b.s.node, r)
+				list = append(list, report)
 				if word := troubles[r.Kind]; word != "" {
-					c.log.Warn(word, "node", b.s.node, "job", r.Job, "attempt", r.Attempt, "why", r.Text)
+					c.log.Warn(word, "node", b.s.node, "job", r.Job, "attempt", r.Attempt, "why", report.Text)
 				}
 			}
 		}
-		if len(cmd.Reports) == 0 {
-			c.acknowledge(batch)
-			continue
+		var err error
+		for _, part := range inCommands(list) {
+			if _, err = c.propose(ctx, &state.Reports{Reports: part, Placed: true}); err != nil {
+				break // a repeated report changes nothing
+			}
 		}
-		if _, err := c.propose(ctx, cmd); err != nil {
+		if err != nil {
 			if ctx.Err() == nil {
 				c.log.Warn("nodes' reports were not applied; the nodes send them again", "err", err)
 			}
@@ -144,6 +145,65 @@ func (c *Controller) collect(ctx context.Context) {
 		}
 		c.acknowledge(batch)
 	}
+}
+
+// Bounds of reports in the log, bytes. A node's own bound for one is 1 MiB (noded's spool).
+const (
+	maxReportBytes = 2 << 20 // of one with its details
+	commandReports = 4 << 20 // of those of one command; a command may have twice as much
+	plainReport    = 256     // of one without details, texts aside
+)
+
+// inCommands divides reports, in their order, into those of one command each. The usage of a step on a thousand nodes
+// has most of a megabyte, so a number of reports says nothing of their size, and a command that the log refuses would
+// cut off each node that has a report in it, again and again. What alone is too large, or can't be written, goes
+// without its details, as from a node that has no room for them: a job ends in any case.
+func inCommands(list []state.Report) (out [][]state.Report) {
+	from, bytes := 0, 0
+	for i := range list {
+		r := &list[i]
+		size := plainReport + len(r.Text) + len(r.Exit.Text)
+		if r.Step != nil || r.Exit.Use != nil {
+			data, err := wire.Append(nil, r)
+			if err != nil || len(data) > maxReportBytes {
+				bare(r)
+			} else {
+				size = len(data)
+			}
+		}
+		if bytes > 0 && bytes+size > commandReports {
+			out, from, bytes = append(out, list[from:i]), i, 0
+		}
+		bytes += size
+	}
+	if from < len(list) {
+		out = append(out, list[from:])
+	}
+	return out
+}
+
+// bare takes out of a report what can be large. What is left says what has ended, and how.
+func bare(r *state.Report) {
+	r.Exit.Use = nil
+	if r.Step != nil {
+		s := *r.Step
+		s.Name, s.Submit, s.Nodes, s.Gres, s.Exit.Use = cut(s.Name, maxProblem), "", nil, nil, nil
+		s.Container = cut(s.Container, maxProblem)
+		r.Step = &s
+	}
+}
+
+// reported gives a node's report for the log. Nodes are brief by themselves; what is not gets no further than here.
+func reported(node string, r *proto.Report) state.Report {
+	out := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit,
+		Text: state.Brief(r.Text), Step: r.Step, Node: node, Since: r.Since, Taken: r.Taken}
+	out.Exit.Text = state.Brief(r.Exit.Text)
+	if r.Step != nil {
+		step := *r.Step
+		step.Exit.Text = state.Brief(step.Exit.Text)
+		out.Step = &step
+	}
+	return out
 }
 
 // acknowledge tells each node which of its reports are safe.

@@ -438,8 +438,8 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	s.skew = c.hearClock(s, h.Now, time.Now())
 	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: c.nodeTime(h.BootAt, h.Now),
 		UpSince: c.nodeTime(h.UpSince, h.Now), Version: h.Version,
-		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), s.skew, leavingText(leaving), h.Problem),
-		Gres: connections(h.Hw.Gres), Uptime: h.Uptime}
+		OS: h.Hw.OS, Arch: h.Hw.Arch, Gres: connections(h.Hw.Gres), Uptime: h.Uptime,
+		Problem: cmp.Or(lacks(n.Def, &h.Hw), s.skew, leavingText(leaving), state.Brief(h.Problem))}
 	for _, a := range h.Known {
 		join.Known = append(join.Known, state.Report{Job: a.Job, Attempt: a.Attempt})
 	}

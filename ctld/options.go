@@ -70,7 +70,7 @@ const (
 	outboxRetryMax = 2 * time.Second
 	putPatience    = 5 * time.Second // of a Put; then gdbd counts as away
 	reportQueue    = 1024            // messages from nodes that wait for the log
-	reportBatch    = 4096            // reports in one log entry
+	reportBatch    = 4096            // reports that go into the log together
 	dialTimeout    = 3 * time.Second
 )
 
