@@ -116,11 +116,23 @@ func throttled(tasks string, limit int32) string {
 	return tasks + "%" + itoa(limit)
 }
 
-// Bounds of a change of records: how many records, and the bytes that are written into all of them.
+// Bounds of a change of records: how many records, and the bytes of their entries in the trail, which are one command.
 const (
 	maxNoted      = 1000
-	maxNotedBytes = 4 << 20
+	maxNotedBytes = 7 << 20 // of store.MaxCommandBytes
+	notedEntry    = 400     // of an entry without what is set
+	leastNoted    = 100     // of the text of an entry
 )
+
+// notedText gives the text of the entries that set something of n records: as much of it as goes into the log beside
+// what is set. It reports false if that alone is too much.
+func notedText(set []model.KV, n int) (text string, ok bool) {
+	room := maxNotedBytes/max(n, 1) - notedEntry
+	for _, kv := range set {
+		room -= len(kv.Key) + len(kv.Value)
+	}
+	return cut(settings(set), max(room, 0)), room >= leastNoted
+}
 
 // noteRecords changes records of jobs that have ended, as gacctmgr modify job asks for. The changes are entries of the
 // trail: they reach each gdbd in the order of the records, once, whether it answers now or not. Jobs that have not
@@ -146,13 +158,10 @@ func (c *Controller) noteRecords(ctx context.Context, who *caller, rq *proto.Upd
 	if err != nil {
 		return nil, err
 	}
-	bytes := 0
-	for _, kv := range set {
-		bytes += len(kv.Value)
-	}
-	if bytes*len(records) > maxNotedBytes {
+	text, fits := notedText(set, len(records))
+	if !fits {
 		return nil, refuse(proto.CodeBadRequest, "%d jobs and %d bytes for each are too much at once; name fewer jobs",
-			len(records), bytes)
+			len(records), len(settings(set)))
 	}
 	reply := &proto.TargetsReply{}
 	var deeds []*model.Audit
@@ -167,7 +176,7 @@ func (c *Controller) noteRecords(ctx context.Context, who *caller, rq *proto.Upd
 			if err != nil {
 				return nil, err
 			}
-			deeds = append(deeds, c.by(who).Noted(r, &t, settings(set), of))
+			deeds = append(deeds, c.by(who).Noted(r, &t, text, of))
 		}
 		reply.Results = append(reply.Results, x)
 	}

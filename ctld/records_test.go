@@ -3,11 +3,16 @@ package ctld
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"gbatch/ctld/events"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/state"
+	"gbatch/internal/store"
 )
 
 // TestFewRecordsAreUnderWay: of one user's questions to gdbd a few are under way at a time; another's come at once.
@@ -88,4 +93,32 @@ func TestLeaversPay(t *testing.T) {
 			t.Errorf("a user who lets lists be made and leaves waited %d times, for %v", n, waited)
 		}
 	})
+}
+
+// TestNotedRecordsFitTheLog: the most records that one change may name, with the most that may be set of each, are a
+// command that the log takes; what is more is refused with a sentence.
+func TestNotedRecordsFitTheLog(t *testing.T) {
+	long := strings.Repeat("x", proto.MaxFieldBytes)
+	for fits, set := range map[bool][]model.KV{
+		true: {{Key: model.NotedComment, Value: long}},
+		false: {{Key: model.NotedComment, Value: long}, {Key: model.NotedExtra, Value: long},
+			{Key: model.NotedAdmin, Value: long}}} {
+		text, ok := notedText(set, maxNoted)
+		if ok != fits {
+			t.Fatalf("%d settings of %d records: %v", len(set), maxNoted, ok)
+		}
+		c := &state.Audits{}
+		by := events.By{UID: 1000, User: strings.Repeat("u", 30)}
+		for n := range maxNoted {
+			r := &model.Record{Job: model.JobID(n + 1), UID: 1000}
+			c.List = append(c.List, by.Noted(r, &model.JobRef{Job: r.Job, Task: model.NoTask}, text, set))
+		}
+		data, err := state.Encode(1, c)
+		if err != nil || ok && len(data) > store.MaxCommandBytes {
+			t.Errorf("%d settings: %d bytes, %v", len(set), len(data), err)
+		}
+	}
+	if text, ok := notedText([]model.KV{{Key: model.NotedComment, Value: "short"}}, 1); !ok || text != "Comment=short" {
+		t.Errorf("one record: %q", text)
+	}
 }

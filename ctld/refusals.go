@@ -108,7 +108,8 @@ func proposalError(err error) error {
 	case errors.Is(err, store.ErrQueueFull):
 		return errSlow
 	case errors.Is(err, store.ErrTooLarge):
-		return refuse(proto.CodeBadRequest, "the request is too large for one log entry")
+		return refuse(proto.CodeBadRequest, "the request is too large for one log entry; name fewer jobs, nodes or "+
+			"users at once")
 	case errors.Is(err, store.ErrLeadershipLost):
 		return &lostError{"leadership moved while the change was on its way"}
 	case errors.Is(err, context.DeadlineExceeded):
