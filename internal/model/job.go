@@ -270,6 +270,9 @@ type Run struct {
 	BadEpilog bool // an epilog of it has failed
 
 	GivesWay StopCause // it gives way to a job of a reservation: what ends it at its limit; NoStop: it doesn't
+
+	Uncounted bool // its use is not counted any more: its script has ended
+	ResvEnd   Time // when the clock ends it with its reservation; 0: not
 }
 
 func (x *Run) Wire(c *wire.C) {
@@ -320,6 +323,8 @@ func (x *Run) Wire(c *wire.C) {
 	wire.List(c, &x.Spent, MaxFew)
 	wire.Bool(c, &x.BadEpilog)
 	wire.Int(c, &x.GivesWay)
+	wire.Bool(c, &x.Uncounted)
+	wire.Int(c, &x.ResvEnd)
 }
 
 // CutShort reports whether it is stopped at its limit to make room for a job of a reservation.

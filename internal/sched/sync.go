@@ -379,11 +379,16 @@ func (p *Planner) endOf(j *model.Job) model.Time {
 		if run.GraceS > 0 {
 			end = run.StopAt.Add(run.GraceS)
 		}
+	case run.Over != nil: // only epilogs still run
+		end = run.Over.At
 	case p.policy.Predict != nil:
 		end = 0
 		if s := p.plannedS(j, run.LimitS); s < model.Unlimited {
 			end = run.Start.Add(s) + model.Time(run.SleepMS)
 		}
+	}
+	if e := run.ResvEnd; e != 0 && (end == 0 || e < end) {
+		end = e
 	}
 	if end == 0 {
 		end = run.Start.Add(unlimitedS)

@@ -400,13 +400,17 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		c.apply(&state.Suspend{Turn: turn})
 	case "gang":
 		c.cfg.Params.Preempt.Gang, c.cfg.Params.Preempt.SliceS = true, w.num("slice")
-	case "end":
+	case "end", "ending": // ending: its script has ended, and its epilog runs
+		kind := state.Ended
+		if fields[0] == "ending" {
+			kind = state.Ending
+		}
 		for _, text := range w.plain {
 			id, err := strconv.Atoi(text)
 			if err != nil {
 				c.t.Fatalf("%s: %v", c.at, err)
 			}
-			if !c.apply(&state.Reports{Reports: []state.Report{{Kind: state.Ended, Job: model.JobID(id), Attempt: 1,
+			if !c.apply(&state.Reports{Reports: []state.Report{{Kind: kind, Job: model.JobID(id), Attempt: 1,
 				At: c.now}}}).Changed {
 				say("job %d does not run", id)
 			}

@@ -91,7 +91,7 @@ func (s *State) chargedOf(j *model.Job) []string {
 func (s *State) checkRates() error {
 	bill, tres := map[string]int64{}, map[string]int64{}
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
-		if j.State.HasResources() && !j.Run.Idles() {
+		if j.State.HasResources() && !j.Run.Idles() && !j.Run.Uncounted {
 			for _, key := range s.chargedOf(j) {
 				bill[key] += j.Run.BillRate
 				for _, c := range j.Run.Alloc.TRES() {

@@ -73,7 +73,7 @@ func endOf(j *model.Job) model.Time {
 }
 
 // limitOf gives the moment at which j's time limit ends it, or so many seconds after that (model.Unlimited: never), but
-// not after its deadline; 0: never.
+// not after its deadline or its reservation's end; 0: never.
 func limitOf(j *model.Job, over int64) model.Time {
 	if j == nil || j.Run == nil || j.State == model.Completing || !j.State.HasResources() {
 		return 0
@@ -84,14 +84,20 @@ func limitOf(j *model.Job, over int64) model.Time {
 	} else if end != 0 {
 		end = end.Add(over)
 	}
-	if d := j.Spec.Deadline; d != 0 && (end == 0 || d < end) {
-		end = d
+	ends := [...]model.Time{j.Spec.Deadline, 0}
+	if !j.Run.Idles() { // as its own limit
+		ends[1] = j.Run.ResvEnd
+	}
+	for _, e := range ends {
+		if e != 0 && (end == 0 || e < end) {
+			end = e
+		}
 	}
 	return end
 }
 
-// LatestEnd gives the moment at which the clock ends a job: its deadline, or its time limit and what its partition lets
-// jobs run beyond that (OverTimeLimit). 0: never, or it does not run.
+// LatestEnd gives the moment at which the clock ends a job: its deadline, its reservation's end, or its time limit and
+// what its partition lets jobs run beyond that (OverTimeLimit). 0: never, or it does not run.
 func (f *facts) LatestEnd(j *model.Job) model.Time {
 	if j == nil || j.Run == nil {
 		return 0

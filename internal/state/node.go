@@ -58,6 +58,7 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 		gone.Admin, gone.Reason, gone.ReasonBy, gone.ReasonAt = model.NodeDrain, reasonLeft, byGbatch, at
 		s.putNode(name, &gone)
 	}
+	s.giveUpRising(at)
 	s.stirs.reread = true
 	if kills {
 		s.killAllNever(at)
@@ -253,11 +254,7 @@ func (s *State) nodeFailed(j *model.Job, node, why string, at model.Time) {
 	n, run := *j, *j.Run
 	run.FailedNode = node
 	n.Run = &run
-	if why != whyRebooted && why != whyForgot {
-		end := n
-		end.State, end.Reason, end.End = model.NodeFail, model.ReasonNodeDown, &model.End{At: at, Exit: exit}
-		s.remember(&end)
-	}
+	s.rememberCut(&n, why, model.End{At: at, Exit: exit})
 	if epilog {
 		s.stopFor(j, node, why, at)
 		if j, ok := s.jobs.Get(j.ID); ok && j.State == model.Completing && j.Run.Program == model.NoCtldProgram {

@@ -220,11 +220,32 @@ func (s *State) notUp(n *model.Node, limitS int64, at model.Time) {
 	if limitS > 0 {
 		why += fmt.Sprintf(" within %d s (ResumeTimeout)", limitS)
 	}
+	s.stopWaiting(n, why, at)
+}
+
+func (s *State) stopWaiting(n *model.Node, why string, at model.Time) {
 	for _, id := range slices.Clone(n.Jobs) {
 		if j, ok := s.jobs.Get(id); ok && j.State.HasResources() && j.State != model.Completing {
 			s.stopFor(j, n.Def.Name, why, at)
 		}
 	}
+}
+
+// giveUpRising ends, or puts back, the jobs that wait for a node that can't come up by a new configuration.
+func (s *State) giveUpRising(at model.Time) {
+	if s.rising == 0 || s.now.rules < rulesLife {
+		return
+	}
+	for _, name := range s.nodes.Keys() {
+		switch n, ok := s.nodes.Get(name); {
+		case !ok || !n.Rises():
+		case s.defs[name] == nil:
+			s.stopWaiting(n, "left the configuration before it came up", at)
+		case !s.cfg.Params.Power.On() && n.PowerStep() != model.PoweringUp: // ResumeTimeout ends the wait for that one
+			s.stopWaiting(n, "can't come up: the configuration has no programs for it any more", at)
+		}
+	}
+	s.wakeAll(at)
 }
 
 // cameUp gives what is left of a node's way to power when it registers.

@@ -260,8 +260,8 @@ func TestPowerWaitsEnd(t *testing.T) {
 	p.op(BeginDown, "n1", OK)
 }
 
-// TestPowerOfGoneNode: a node that leaves the configuration while a job waits for it goes with that job, whichever way
-// the wait ends.
+// TestPowerOfGoneNode: a node that left the configuration of an earlier version while a job waited for it goes with
+// that job, whichever way the wait ends. TestNobodyWaitsForPowerInVain is that of this version.
 func TestPowerOfGoneNode(t *testing.T) {
 	for name, end := range map[string]*Powers{
 		"it does not come up": {Nodes: []string{"n1"}, Op: GiveUpResume},
@@ -275,7 +275,7 @@ func TestPowerOfGoneNode(t *testing.T) {
 			}
 			cfg := *p.st.cfg
 			cfg.Nodes, cfg.Partitions = cfg.Nodes[1:], []*model.Partition{{Name: "p", Nodes: []string{"n2"}}}
-			p.apply(&SetConfig{Config: &cfg})
+			p.st.Apply(Command{At: p.at, Body: &SetConfig{Config: &cfg}, rules: rulesLast})
 			p.at += 61_000
 			if r := p.apply(end); r.Each[0] != OK {
 				t.Errorf("refused: %s", r.Each[0])

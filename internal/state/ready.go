@@ -169,8 +169,10 @@ func (s *State) scriptEnded(j *model.Job, at model.Time, r *Report) bool {
 // over makes a job whose script has ended COMPLETING.
 func (s *State) over(j *model.Job, at model.Time, r *Report) *model.Job {
 	n, run := *j, *j.Run
-	s.stir(j, &run, at)
-	run.Over = &model.End{At: max(plausible(r.At, run.Start, at), run.SizedAt()), Exit: r.Exit}
+	end := max(plausible(r.At, run.Start, at), run.SizedAt())
+	s.sleptUntil(j, &run, end, at)
+	run.Over = &model.End{At: end, Exit: r.Exit}
+	s.stopMeter(j, &run, at)
 	n.Run, n.State = &run, model.Completing
 	s.put(&n)
 	if j.State != model.Completing {
@@ -246,13 +248,18 @@ func (s *State) partFailed(j *model.Job, node, why string, exit model.Exit, at m
 	if k < 0 || !j.Run.Busy.Has(k) {
 		return nil
 	}
+	cut := k == 0 && j.Run.Over == nil
 	j = s.change(j, func(run *model.Run) {
 		run.Busy, run.Unready = run.Busy.Minus(bit(k)), run.Unready.Minus(bit(k))
-		if k == 0 && run.Over == nil {
-			s.stir(j, run, at)
+		if cut {
+			s.sleptUntil(j, run, at, at)
 			run.Over = &model.End{At: at, Exit: exit}
+			s.stopMeter(j, run, at)
 		}
 	})
+	if cut && j.State != model.Completing && s.now.rules >= rulesLife {
+		s.rememberCut(j, why, *j.Run.Over)
+	}
 	if j.Run.Busy.Empty() && len(j.Run.Leaving) == 0 {
 		return j
 	}

@@ -428,6 +428,16 @@ func (s *State) remember(j *model.Job) {
 	}
 }
 
+// rememberCut remembers an attempt that is given up with the node of its script, unless nobody can know how it ended.
+func (s *State) rememberCut(j *model.Job, why string, end model.End) {
+	if why == whyRebooted || why == whyForgot {
+		return
+	}
+	n := *j
+	n.State, n.Reason, n.End = model.NodeFail, model.ReasonNodeDown, &end
+	s.remember(&n)
+}
+
 // correct takes the end of an attempt that was given up with its node before it was heard of: its record gets the true
 // state, exit code and time, and its user is charged for that time only. What has followed from the job's end
 // meanwhile stays: a later attempt, jobs that depend on it, mail. It reports whether it knows such an attempt.
@@ -443,11 +453,8 @@ func (s *State) correct(at model.Time, r *Report) bool {
 	}
 	cur, _ := s.jobs.Get(r.Job)
 	same := cur != nil && cur.Attempt == r.Attempt
-	if same && cur.State == model.Completing { // EpilogSlurmctld runs: it ends as is known now
-		s.change(cur, func(run *model.Run) {
-			run.Over = &model.End{At: max(plausible(r.At, run.Start, gaveUp), run.SizedAt()), Exit: r.Exit}
-			run.Stop, run.StopWhy, run.FailedNode = model.NoStop, "", ""
-		})
+	if same && cur.State == model.Completing { // it ends as is known now, when nothing of it is left on other nodes
+		s.endsSo(cur, r, gaveUp, at)
 		return true
 	}
 	present := same && cur.State == model.NodeFail
@@ -476,6 +483,20 @@ func (s *State) correct(at model.Time, r *Report) bool {
 		s.countArray(n.ArrayID, func(a *Array) { a.Failed, a.Ill = max(0, a.Failed-1), max(0, a.Ill-1) })
 	}
 	return true
+}
+
+// endsSo gives a job that was given up with its first node, and still ends, the end that is known now.
+func (s *State) endsSo(j *model.Job, r *Report, gaveUp, at model.Time) {
+	end := max(plausible(r.At, j.Run.Start, gaveUp), j.Run.SizedAt())
+	if j.Run.Uncounted {
+		s.unmeter(j, gaveUp-end, at)
+	}
+	s.change(j, func(run *model.Run) {
+		run.Over = &model.End{At: end, Exit: r.Exit}
+		if run.Stop == model.StopNodeFail {
+			run.Stop, run.StopWhy, run.FailedNode = model.NoStop, "", ""
+		}
+	})
 }
 
 func lateText(text, node string) string {

@@ -71,8 +71,10 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 		if old == nil || old.Begun != r.Begun { // a change of one that lasts is none of its times
 			s.turned(old, &r, at)
 		}
+		was := s.resvEnd(r.Name)
 		s.putResv(&r)
 		s.cutLimits(&r)
+		s.moveEnds(r.Name, was)
 	}
 	s.wakeAll(at)
 	s.plan()
@@ -286,12 +288,40 @@ func (s *State) cutLimits(r *model.Reservation) {
 		if j.Run == nil || j.Run.Resv != r.Name || !j.State.HasResources() || j.Run.Start >= r.End {
 			continue
 		}
-		most := max(int64(r.End-j.Run.Start)/1000+over, 1)
+		slept := int64(0)
+		if s.now.rules >= rulesLife {
+			slept = j.Run.SleepMS
+		}
+		most := max((int64(r.End-j.Run.Start)-slept)/1000+over, 1)
 		if j.Run.LimitS > most {
 			n, run := *j, *j.Run
 			run.LimitS, n.Run = most, &run
 			s.put(&n)
 			s.record(&n)
+		}
+	}
+}
+
+// resvEnd gives the moment at which the clock ends the jobs that run in a reservation; 0: it does not.
+func (s *State) resvEnd(name string) model.Time {
+	r, ok := s.resvs.Get(name)
+	if over := s.cfg.Params.ResvOverS; ok && over < model.Unlimited && r.Flags&model.ResvFlex == 0 && r.FloatS == 0 &&
+		s.now.rules >= rulesLife {
+		return r.End.Add(over)
+	}
+	return 0
+}
+
+// moveEnds gives the jobs that run in a reservation its new end; was is what they had. Those that it had before it was
+// repeated end as they would.
+func (s *State) moveEnds(name string, was model.Time) {
+	end := s.resvEnd(name)
+	if end == was {
+		return
+	}
+	for _, j := range s.jobsOf(name) {
+		if j.Run != nil && j.Run.Resv == name && j.State.HasResources() && j.Run.ResvEnd == was {
+			s.change(j, func(run *model.Run) { run.ResvEnd = end })
 		}
 	}
 }

@@ -152,7 +152,7 @@ func (s *State) mayStart(at model.Time, epoch uint64, st *model.Start) (*model.J
 		}
 	}
 	run := &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch,
-		Priority: st.Priority, Licenses: st.Licenses, Resv: st.Resv,
+		ResvEnd: s.resvEnd(st.Resv), Priority: st.Priority, Licenses: st.Licenses, Resv: st.Resv,
 		Share: part.Shared(j.Spec), Alone: j.Spec.Exclusive || part.Exclusive()}
 	return j, run, s.fits(run)
 }

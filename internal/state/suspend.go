@@ -150,6 +150,22 @@ func (s *State) stir(j *model.Job, run *model.Run, at model.Time) {
 	s.meter(j, at, 0, 1, run.Alloc.TRES())
 }
 
+// sleptUntil ends the suspension of a job that has ended: run, a copy of j.Run, is as it is then. Nothing of it is
+// metered any more; an end before the suspension takes back what was metered between.
+func (s *State) sleptUntil(j *model.Job, run *model.Run, end, at model.Time) {
+	if s.now.rules < rulesLife {
+		s.stir(j, run, at)
+		return
+	}
+	if !j.Run.Idles() {
+		return
+	}
+	run.SleepMS, run.SleepAt = j.Run.SleptMS(end), at
+	run.Turns++
+	run.Uncounted = true
+	s.unmeter(j, max(0, j.Run.SleepAt-max(end, run.SizedAt())), at)
+}
+
 // cpusFree reports whether a job that has given its CPUs back can have them again.
 func (s *State) cpusFree(run *model.Run) bool {
 	for i := range run.Alloc.Nodes {

@@ -185,11 +185,39 @@ func (s *State) meter(j *model.Job, at, late model.Time, sign int64, tres []mode
 	}
 }
 
+// stopMeter ends the charge of a job whose script has ended as run, a copy of j.Run, says: epilogs are not its use.
+func (s *State) stopMeter(j *model.Job, run *model.Run, at model.Time) {
+	if s.now.rules < rulesLife || run.Uncounted {
+		return
+	}
+	if !j.Run.Idles() {
+		s.meter(j, at, s.lateBy(j.Run, run.Over.At, at), -1, j.Run.Alloc.TRES())
+	}
+	run.Uncounted = true
+}
+
+// lateBy gives how long a run was metered after its end.
+func (s *State) lateBy(run *model.Run, end, at model.Time) model.Time {
+	late := max(0, at-max(end, run.SizedAt()))
+	if s.now.rules >= rulesLife && run.SleepAt != 0 {
+		late = min(late, max(0, at-run.SleepAt)) // before that it was suspended
+	}
+	return late
+}
+
+// unmeter takes back what was charged for a time after a job's end.
+func (s *State) unmeter(j *model.Job, late, at model.Time) {
+	if late > 0 {
+		s.meter(j, at, 0, 1, j.Run.Alloc.TRES())
+		s.meter(j, at, late, -1, j.Run.Alloc.TRES())
+	}
+}
+
 // charge ends the charge of an attempt, or of a size of it, that has ended, and adds it to its user's total usage.
 func (s *State) charge(j *model.Job, at model.Time) {
 	s.bill(nil, j, at)
-	if !j.Run.Idles() {
-		s.meter(j, at, max(0, at-max(j.End.At, j.Run.SizedAt())), -1, j.Run.Alloc.TRES())
+	if !j.Run.Idles() && !j.Run.Uncounted {
+		s.meter(j, at, s.lateBy(j.Run, j.End.At, at), -1, j.Run.Alloc.TRES())
 	}
 	cpus, _, gres := j.Run.Alloc.Totals()
 	ms := max(0, int64(j.End.At-j.Run.SizedAt())-(j.Run.SleptMS(j.End.At)-j.Run.SizedSleepMS))
