@@ -392,6 +392,20 @@ func (s *State) splitAs(j *model.Job, tasks model.TaskSet, id model.JobID) *mode
 	el.Tasks = tasks
 	if tasks.Count() == 1 {
 		el.Task, el.Tasks = tasks.Min(), nil
+		s.correspond(&el)
 	}
 	return &el
+}
+
+// correspond has a single task of an array wait for its counterparts only (aftercorr), not for their arrays.
+func (s *State) correspond(el *model.Job) {
+	if el.Task == model.NoTask || s.now.rules < rulesLife {
+		return
+	}
+	for i := range el.Deps { // its own
+		d := &el.Deps[i]
+		if d.Kind == model.DepAfterCorr && d.Task == model.NoTask && s.taskRecord(d.Job, el.Task) != nil {
+			d.Task = el.Task
+		}
+	}
 }

@@ -118,6 +118,7 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job, changed map[*model.Sp
 			n.Throttle = c.Throttle
 		case SetDeps:
 			n.Deps = slices.Clone(c.Deps)
+			s.correspond(&n)
 		case SetAdminComment:
 			n.Comment = c.Comment
 		case SetSite:

@@ -87,7 +87,11 @@ func (s *State) applySubmitHet(at model.Time, c *SubmitHet) Result {
 	}
 	first := s.nextID
 	for i := range c.Parts {
-		j := s.newJob(at, &c.Parts[i], kept[2*i], kept[2*i+1])
+		p := &c.Parts[i]
+		if s.now.rules >= rulesBrief { // they come back together, or none does
+			p.Spec.Requeue = c.Parts[0].Spec.Requeue
+		}
+		j := s.newJob(at, p, kept[2*i], kept[2*i+1])
 		j.Het = &model.Het{ID: first, Offset: int32(i), Size: int32(n)}
 		s.judge(j, at)
 		s.put(j)
@@ -382,7 +386,8 @@ func (s *State) checkHets() (err error) {
 	return err
 }
 
-// hetEdit gives the components that an Edit of a target concerns: a hold is of all, and a specification of one.
+// hetEdit gives the components that an Edit of a target concerns: a hold, and whether it comes back, is of all, and a
+// specification of one.
 func (s *State) hetEdit(c *Edit, t *model.JobRef, ids []model.JobID) []model.JobID {
 	if len(ids) == 0 {
 		return ids
@@ -392,6 +397,8 @@ func (s *State) hetEdit(c *Edit, t *model.JobRef, ids []model.JobID) []model.Job
 	case !ok || j.Het == nil:
 	case slices.Contains(c.Set, SetSpec):
 		return ids[:1]
+	case slices.Contains(c.Set, SetRequeue) && s.now.rules >= rulesLife:
+		return s.wholeHet(j.Het.ID)
 	case (t.Het > 0 || j.Follows()) && slices.Contains(c.Set, SetHold):
 		return s.wholeHet(j.Het.ID)
 	}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"testing"
 
 	"gbatch/internal/model"
@@ -170,4 +171,128 @@ func TestNobodyWaitsForPowerInVain(t *testing.T) {
 		s.want("it is", s.job(id).State, model.Pending)
 		s.want("its attempt", s.job(id).Attempt, uint32(2))
 	}
+}
+
+// TestCounterpartsOfSplitTasks: a task that was held and released by itself waits for its counterpart, as others do.
+func TestCounterpartsOfSplitTasks(t *testing.T) {
+	s := aNode(t, nil)
+	submit := func(deps ...model.Dep) model.JobID {
+		return s.apply(&Submit{Spec: &model.Spec{Name: "a", UID: 7, User: "ann", Partitions: []string{"p"}, Deps: deps,
+			Tasklist: model.TaskSet{{Lo: 0, Hi: 2, Step: 1}}}}).Job
+	}
+	a := submit()
+	b := submit(model.Dep{Kind: model.DepAfterCorr, Job: a, Task: model.NoTask})
+	one := []model.JobRef{{Job: b, Task: 1}}
+	s.apply(&Edit{Targets: one, Set: []Field{SetHold, SetBegun}, Hold: model.HeldByUser})
+	s.apply(&Edit{Targets: one, Set: []Field{SetHold, SetBegun}, Hold: model.NotHeld})
+	for task := range int32(2) {
+		st := s.begins(a, "", "n1")
+		st.Plan.Starts[0].Task = task
+		s.apply(st)
+		j := s.st.taskRecord(a, task)
+		s.apply(&Reports{Reports: []Report{{Kind: Started, Job: j.ID, Attempt: 1}}})
+		s.apply(&Reports{Reports: []Report{{Kind: Ended, Job: j.ID, Attempt: 1, At: s.now}}})
+		s.want("its counterpart waits for nothing", len(s.st.taskRecord(b, task).Deps), 0)
+	}
+	s.want("the last one waits for", len(s.st.taskRecord(b, 2).Deps), 1)
+}
+
+// TestMailOfWhatBegins: mail says that a job begins when it does, once, and nothing of launches that were given back.
+func TestMailOfWhatBegins(t *testing.T) {
+	s := aNode(t, nil)
+	id := s.apply(&Submit{Spec: &model.Spec{Name: "j", Partitions: []string{"p"}, Requeue: true, More: &model.Needs{
+		Mail: &model.MailWish{User: "ann", Types: model.MailBegin | model.MailRequeue | model.MailEnd}}}}).Job
+	for range 3 {
+		s.apply(s.begins(id, "", "n1"))
+		s.apply(&Reports{Reports: []Report{{Kind: LaunchFailed, Taken: true, Job: id, Attempt: s.job(id).Attempt}}})
+		s.now = s.job(id).Begin
+		s.apply(&Tick{})
+	}
+	s.apply(s.begins(id, "", "n1"))
+	s.apply(&Reports{Reports: []Report{{Kind: Started, Job: id, Attempt: 4}}})
+	var mails []model.MailTypes
+	s.st.View().Mails(func(_ uint64, m *Mail) bool { mails = append(mails, m.What); return true })
+	s.want("mails", mails, []model.MailTypes{model.MailBegin})
+}
+
+// TestCommandsDontWaitForHeld: an allocation that can't be launched ends rather than going back into the queue held,
+// where its command would wait for ever.
+func TestCommandsDontWaitForHeld(t *testing.T) {
+	for _, kind := range []ReportKind{LaunchFailed, PrologFailed} {
+		s := aNode(t, func(c *model.Config) { c.Params.Rules.LaunchRetries, c.Params.Rules.ForceRequeue = 1, true })
+		id := s.apply(&Submit{Spec: &model.Spec{Name: "j", Partitions: []string{"p"}, Requeue: true,
+			More: &model.Needs{Interactive: true}}}).Job
+		s.apply(s.begins(id, "", "n1"))
+		s.apply(&Reports{Reports: []Report{{Kind: kind, Job: id, Attempt: 1, Text: "no such directory"}}})
+		if s.job(id).State == model.Completing {
+			s.apply(&Reports{Reports: []Report{{Kind: Ended, Job: id, Attempt: 1}}})
+		}
+		s.want("it is", s.job(id).State, model.Failed)
+	}
+}
+
+// TestNoKillAsleep: a suspended job with --no-kill goes on without a node that is lost.
+func TestNoKillAsleep(t *testing.T) {
+	s, _ := manyNodes(t, 1)
+	id := s.apply(&Submit{Spec: &model.Spec{Name: "k", UID: 7, User: "ann", Account: model.RootAccount,
+		Partitions: []string{"p"}, More: &model.Needs{NoKill: true}}}).Job
+	s.apply(s.begins(id, "", "n4", "n5"))
+	s.says(id, Ready, "n4")
+	s.says(id, Ready, "n5")
+	s.apply(&Reports{Reports: []Report{{Kind: Started, Job: id, Attempt: 1}}})
+	s.now += 10_000
+	s.apply(&Suspend{Targets: plainRef(id)})
+	s.now += 10_000
+	s.apply(&Lost{Nodes: []string{"n5"}})
+	s.want("it is", s.job(id).State, model.Suspended)
+	s.want("its nodes", s.job(id).Run.Alloc.NodeNames(), []string{"n4"})
+	s.now += 10_000
+	s.apply(&Suspend{Targets: plainRef(id), Resume: true})
+	s.now += 10_000
+	s.says(id, Ended, "n4")
+	s.want("it is", s.job(id).State, model.Completed)
+	s.want("elapsed", s.job(id).ElapsedS(s.now), 20)
+	s.want("charged", s.cpuSeconds(model.RootAccount)-2*int64(s.now-epoch)/1000, 30)
+}
+
+// TestHetComesBackWhole: a component that must not be requeued by itself comes back with the others.
+func TestHetComesBackWhole(t *testing.T) {
+	s, _ := manyNodes(t, 1)
+	id := s.apply(&SubmitHet{Parts: []HetPart{{Spec: &model.Spec{Name: "h", Partitions: []string{"p"}, Requeue: true}},
+		{Spec: &model.Spec{Name: "h", Partitions: []string{"p"}}}}}).Job
+	both := s.begins(id, "", "n4")
+	both.Plan.Starts = append(both.Plan.Starts, s.begins(id+1, "", "n5").Plan.Starts...)
+	s.apply(both)
+	s.apply(&Reports{Reports: []Report{{Kind: Started, Job: id + 1, Attempt: 1}, {Kind: Started, Job: id, Attempt: 1}}})
+	s.apply(&Starts{Plan: model.Plan{Preempt: []model.Preemption{{Job: id, For: 99}}}})
+	s.apply(&Reports{Reports: []Report{{Kind: Ended, Job: id + 1, Attempt: 1}}})
+	s.apply(&Reports{Reports: []Report{{Kind: Ended, Job: id, Attempt: 1}}})
+	all, ok := s.st.Together(s.job(id))
+	s.want("they start together", fmt.Sprint(len(all), ok), "2 true")
+}
+
+// TestAdminSuspendsInTurn: accounting knows of a suspension of a job that waited for its turn.
+func TestAdminSuspendsInTurn(t *testing.T) {
+	old := &model.Job{ID: 1, Run: &model.Run{Sleep: model.SleepsInTurn}}
+	for sleep, want := range map[model.SleepKind]int{model.SleepsByAdmin: 1, model.Awake: 0} {
+		s := aNode(t, nil)
+		s.st.now.rules = rulesNow
+		before := s.st.outbox.Len()
+		s.st.noteSleep(old, &model.Job{ID: 1, Attempt: 1, Run: &model.Run{Sleep: sleep}})
+		s.want("records", s.st.outbox.Len()-before, want)
+	}
+}
+
+// TestReservationLeavesLists: with NO_HOLD_JOBS_AFTER, a job that names several reservations goes on with the others.
+func TestReservationLeavesLists(t *testing.T) {
+	s := aNode(t, nil)
+	for i, name := range []string{"r1", "r2"} {
+		from := s.now + model.Time(i)*7200_000
+		s.apply(&Reserve{Op: CreateResv, Resv: &model.Reservation{Name: name, Start: from, End: from + 3600_000,
+			Nodes: []string{"n1"}, Users: []string{"ann"}, Flags: model.ResvNoHold}})
+	}
+	id := s.apply(&Submit{Spec: &model.Spec{Name: "j", User: "ann", Partitions: []string{"p"},
+		Reservation: "r1,r2"}}).Job
+	s.apply(&Reserve{Op: DropResv, Resv: &model.Reservation{Name: "r1"}})
+	s.want("its reservations", s.job(id).Spec.Reservation, "r2")
 }

@@ -317,7 +317,7 @@ func (s *State) afterProlog(j *model.Job, at, when model.Time) {
 	r := &s.cfg.Params.Rules
 	why := "Prolog failed on " + j.Run.Fault
 	exit := model.Exit{Code: 1, Text: why}
-	if !j.Spec.Requeue && !r.ForceRequeue {
+	if !j.Spec.Requeue && !r.ForceRequeue || s.endsHeld(j) && !r.NoHoldOnFail && !j.Spec.Extra().Expedite {
 		s.finish(j, at, when, model.Failed, model.ReasonSystemFailure, exit, 0, false, model.NotHeld)
 		return
 	}
@@ -327,6 +327,11 @@ func (s *State) afterProlog(j *model.Job, at, when model.Time) {
 	}
 	s.finish(j, at, when, model.Failed, model.ReasonSystemFailure, exit, 0, true, hold)
 	s.sayWhy(j.ID, hold, why)
+}
+
+// endsHeld reports whether a job ends rather than going back into the queue held: its command would wait for ever.
+func (s *State) endsHeld(j *model.Job) bool {
+	return j.Spec.Extra().Interactive && s.now.rules >= rulesLife
 }
 
 // sayWhy sets the text of a job that has gone back to the queue: why it went back.
@@ -432,6 +437,10 @@ func (s *State) backFromLaunch(j *model.Job, at, when model.Time) {
 		}
 		n.Begin = at.Add(wait)
 		why = fmt.Sprintf("%s; try %d of %d follows after %d s", why, n.Strikes+1, r.LaunchRetries, wait)
+	}
+	if hold != model.NotHeld && s.endsHeld(j) {
+		s.finish(&n, at, when, model.Failed, model.ReasonSystemFailure, exit, 0, false, model.NotHeld)
+		return
 	}
 	s.finish(&n, at, when, model.Failed, model.ReasonSystemFailure, exit, 0, true, hold)
 	s.sayWhy(j.ID, hold, why)

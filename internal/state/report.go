@@ -137,6 +137,10 @@ func (s *State) started(j *model.Job, at model.Time, r *Report) bool {
 	n.Strikes, n.Returns, n.Avoid, n.AvoidUntil = 0, 0, nil, 0
 	s.put(&n)
 	s.record(&n)
+	if s.now.rules >= rulesLife {
+		s.mailBegin(&n, at)
+		s.countArray(n.ArrayID, func(a *Array) { a.Begun = true })
+	}
 	s.wake(&n)
 	s.launchWorked(run.Alloc.Nodes[0].Node)
 	s.load(&n, at)
@@ -294,9 +298,10 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 	defer s.handOver(j, at)
 	if requeue {
 		s.record(&n)
-		if n.Recurs() {
+		switch unseen := n.Run != nil && n.Run.Launched == 0 && hold == model.NotHeld; {
+		case n.Recurs():
 			s.mailEnd(&n, at)
-		} else {
+		case !unseen || s.now.rules < rulesLife: // of one that never began its user has heard nothing
 			s.mailBack(&n, at)
 		}
 		s.countArray(n.ArrayID, func(a *Array) { a.Active--; a.Waiting++; a.Back = true })

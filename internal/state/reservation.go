@@ -336,11 +336,14 @@ func (s *State) dropReservation(r *model.Reservation, at model.Time) {
 		return
 	}
 	for _, j := range s.jobsOf(r.Name) {
-		if j.State != model.Pending || j.Spec.Reservation != r.Name {
+		names := j.Spec.ReservationNames()
+		if j.State != model.Pending || !slices.Contains(names, r.Name) || len(names) > 1 && s.now.rules < rulesLife {
 			continue
 		}
 		n, sp := *j, *j.Spec
-		sp.Reservation = ""
+		sp.Reservation = strings.Join(slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			return name == r.Name
+		}), ",")
 		n.Spec = &sp
 		s.settle(&n, at)
 	}

@@ -140,7 +140,11 @@ func (s *State) shrink(j *model.Job, gone model.Bits, graceS int64, at model.Tim
 // goesOn takes a node that has failed from a running job with --no-kill, which keeps the others. It reports false for a
 // job that ends.
 func (s *State) goesOn(j *model.Job, node, why string, at model.Time) bool {
-	if !j.Spec.Extra().NoKill || j.State != model.Running || j.Het != nil || j.Run.Sizes >= model.MaxSizes {
+	n, ok := s.nodes.Get(node)
+	told := ok && n.Link == model.LinkUp && why != whyRebooted && why != whyForgot // to end its part
+	// What a suspended job gives up has to be free at once: others may have its CPUs.
+	asleep := j.State == model.Suspended && !told && j.Spec.Stride() == 1 && s.now.rules >= rulesLife
+	if !j.Spec.Extra().NoKill || j.State != model.Running && !asleep || j.Het != nil || j.Run.Sizes >= model.MaxSizes {
 		return false
 	}
 	gone := around(j, j.Run.Alloc.Place(node))
@@ -148,8 +152,8 @@ func (s *State) goesOn(j *model.Job, node, why string, at model.Time) bool {
 		return false
 	}
 	s.shrink(j, gone, 0, at)
-	if n, ok := s.nodes.Get(node); ok && n.Link == model.LinkUp && why != whyRebooted && why != whyForgot {
-		return true // it is told to end its part
+	if told {
+		return true
 	}
 	if j, ok := s.jobs.Get(j.ID); ok {
 		s.left(j, j.Run.LeavingAt(node), at)
@@ -308,11 +312,16 @@ func (s *State) sized(j *model.Job, alloc *model.Alloc, at model.Time, edit func
 	run.Alloc = alloc
 	run.Version++
 	run.Sizes++
+	if run.Idles() {
+		run.SleepMS, run.SleepAt = run.SleptMS(at), at
+	}
 	run.Sized, run.SizedSleepMS = at, run.SleepMS
 	edit(&run)
 	s.price(&run)
 	n.Run = &run
-	s.meter(&n, at, 0, 1, alloc.TRES())
+	if !run.Idles() {
+		s.meter(&n, at, 0, 1, alloc.TRES())
+	}
 	s.put(&n)
 	s.record(&n)
 	return &n

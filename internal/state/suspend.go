@@ -114,9 +114,11 @@ func (s *State) suspend(j *model.Job, at model.Time, why model.SleepKind) {
 	s.noteSleep(j, &n)
 }
 
-// noteSleep queues the accounting record of a job that was suspended or resumed; turns of time slicing get none.
+// noteSleep queues the accounting record of a job that was suspended or resumed; turns of time slicing get none. One
+// that is suspended while it waits for its turn gets one.
 func (s *State) noteSleep(old, j *model.Job) {
-	if old.Run.Sleep != model.SleepsInTurn && j.Run.Sleep != model.SleepsInTurn {
+	kept := old.Run.Sleep == model.SleepsInTurn && j.Run.Sleep != model.Awake && j.Run.Sleep != model.SleepsInTurn
+	if kept && s.now.rules >= rulesLife || old.Run.Sleep != model.SleepsInTurn && j.Run.Sleep != model.SleepsInTurn {
 		s.record(j)
 	}
 }
