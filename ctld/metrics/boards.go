@@ -14,10 +14,12 @@ import (
 // units counts what nodes have of something, by what is done with it.
 type units struct{ alloc, idle, other float64 }
 
-func (u *units) add(all, used float64, usable bool) {
+// add counts those of a node; out of them are out of service, and no job has them.
+func (u *units) add(all, used, out float64, usable bool) {
 	u.alloc += used
 	if usable {
-		u.idle += all - used
+		u.idle += all - used - out
+		u.other += out
 	} else {
 		u.other += all - used
 	}
@@ -46,9 +48,9 @@ func (s *scrape) boards(out *sink) {
 		} else {
 			agents["online"]++
 		}
-		cpus.add(float64(n.Def.JobCPUCount()), usedCPUs(n), usable)
-		all, used := gpus(n)
-		gpu.add(all, used, usable)
+		cpus.add(float64(n.Def.JobCPUCount()), usedCPUs(n), 0, usable)
+		all, used, away := gpus(n)
+		gpu.add(all, used, away, usable)
 		for _, g := range n.Def.Gres {
 			if g.Name != "gpu" || all == 0 {
 				continue
@@ -58,7 +60,8 @@ func (s *scrape) boards(out *sink) {
 				u = &units{}
 				kinds[g.Type] = u
 			}
-			u.add(float64(g.Count), used*float64(g.Count)/all, usable) // a node has one type, nearly always
+			part := float64(g.Count) / all // a node has one type, nearly always
+			u.add(float64(g.Count), used*part, away*part, usable)
 		}
 		return true
 	})
@@ -69,7 +72,7 @@ func (s *scrape) boards(out *sink) {
 		total := x.u.alloc + x.u.idle + x.u.other
 		gauge(out, "slurm_"+x.name+"_alloc", "", nil, x.u.alloc)
 		gauge(out, "slurm_"+x.name+"_idle", "", nil, x.u.idle)
-		gauge(out, "slurm_"+x.name+"_other", x.name+" of nodes that take no jobs", nil, x.u.other)
+		gauge(out, "slurm_"+x.name+"_other", x.name+" of nodes that take no jobs, or out of service", nil, x.u.other)
 		gauge(out, "slurm_"+x.name+"_total", "", nil, total)
 		if x.name == "gpus" {
 			gauge(out, "slurm_gpus_utilization", "the part of the GPUs that is allocated, 0 to 1", nil,

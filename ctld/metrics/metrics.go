@@ -131,13 +131,15 @@ func (s *scrape) reserved(node string) (maint, resv bool) {
 	return maint, resv
 }
 
-func gpus(n *model.Node) (all, used float64) {
+// gpus counts a node's GPUs, those that jobs have, and those of the others that are out of service.
+func gpus(n *model.Node) (all, used, out float64) {
 	for _, g := range n.Def.Gres {
 		if g.Name == "gpu" {
 			all += float64(g.Count)
 		}
 	}
-	return all, float64(n.Used("gpu").Count())
+	taken := n.Used(model.GPUName)
+	return all, float64(taken.Count()), float64(n.OutOf(model.GPUName).Minus(taken).Count())
 }
 
 func usedCPUs(n *model.Node) float64 {
@@ -165,7 +167,7 @@ func (s *scrape) nodes(out *sink) {
 		s.count(states, n)
 		label := []string{"node", n.Def.Name}
 		cpus, used := float64(n.Def.JobCPUCount()), usedCPUs(n)
-		g, gUsed := gpus(n)
+		g, gUsed, _ := gpus(n)
 		memory, taken := float64(n.Def.MemMiB)*mib, float64(n.UsedMem)*mib
 		for i, v := range [len(nodeSeries)]float64{float64(n.Def.CPUs), used, cpus, cpus - used, g, gUsed, memory, taken,
 			memory, max(0, memory-taken)} {
@@ -327,7 +329,7 @@ func (s *scrape) jobs(out *sink) {
 			}
 		}
 		if j.State == model.Pending {
-			reasons[uint8(j.Reason)]++
+			reasons[uint8(j.ReasonAt(s.Now))] += float64(max(1, j.Tasks.Count()))
 			if j.Reason == model.ReasonResources || j.Reason == model.ReasonPriority {
 				waits := max(0, float64(s.Now-max(j.Eligible, j.Submit))/1000)
 				for _, p := range j.Spec.Partitions {
@@ -394,7 +396,7 @@ func (s *scrape) partitions(out *sink, parts *tallies) {
 				continue
 			}
 			s.count(states, n)
-			all, _ := gpus(n)
+			all, _, _ := gpus(n)
 			cpus, used, g = cpus+float64(n.Def.JobCPUCount()), used+usedCPUs(n), g+all
 			if n.Usable() {
 				free += float64(n.Def.JobCPUCount()) - usedCPUs(n)

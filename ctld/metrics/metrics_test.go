@@ -488,3 +488,70 @@ func BenchmarkScrape(b *testing.B) {
 		})
 	}
 }
+
+// TestSharesOfWholes: a limit in percent is of the GPUs of the nodes that take jobs; GPUs out of service are not idle,
+// and one that was put back counts again; an array counts with each of its tasks, by the reason that squeue shows.
+func TestSharesOfWholes(t *testing.T) {
+	const nodes, jobs = 10, 30
+	st := state.New()
+	apply := func(b state.Body) {
+		t.Helper()
+		if r := st.Apply(state.Command{At: epoch, Body: b}); r.Refusal != 0 {
+			t.Fatalf("%T: %v", b, r.Refusal)
+		}
+	}
+	cfg := &model.Config{Cluster: "bench", Params: model.Params{MinJobAgeS: 300, MaxArraySize: 1000}}
+	p := &model.Partition{Name: "p", Default: true}
+	for i := range nodes {
+		name := fmt.Sprintf("n%d", i)
+		cfg.Nodes = append(cfg.Nodes, &model.NodeDef{Name: name, CPUs: 8, ThreadsPerCore: 1, MemMiB: 1000,
+			Gres: []model.GresDef{{Name: "gpu", Type: "a100", Count: 8}}})
+		p.Nodes = append(p.Nodes, name)
+	}
+	cfg.Partitions = append(cfg.Partitions, p)
+	apply(&state.SetConfig{Config: cfg})
+	apply(&state.Accounts{Edits: []model.AcctEdit{
+		{Op: model.PutAccount, Account: &model.Account{Name: "physics", Parent: "root"}},
+		{Op: model.PutAssoc, Assoc: &model.Association{Account: "physics", Shares: 1,
+			GrpTRES: []model.TRESLimit{{TRES: "gres/gpu", Count: 2500, Percent: true}}}}}})
+	for _, n := range p.Nodes[:8] {
+		apply(&state.Join{Node: n, BootID: "b"})
+	}
+	spec := &model.Spec{Name: "case", UID: 1000, GID: 1000, User: "ann", Group: "ann", Account: "physics", QOS: "normal",
+		Partitions: []string{"p"}, Command: "/home/job.sh", WorkDir: "/home", StdIn: "/dev/null", StdOut: "/dev/null",
+		MinNodes: 1, MaxNodes: 1, Tasks: 1, CPUsPerTask: 1, LimitS: 3600}
+	apply(&state.Submit{RequestID: strings.Repeat("1", 32), Priority: 1_000_000, Spec: spec})
+	array := *spec
+	array.Tasklist, array.ArrayText = model.TaskSet{{Lo: 1, Hi: jobs, Step: 1}}, fmt.Sprint("1-", jobs)
+	apply(&state.Submit{RequestID: strings.Repeat("2", 32), Priority: 1_000_000, Spec: &array})
+	fault := func(unit int32) model.UnitTell {
+		return model.UnitTell{Name: "gpu", Index: unit, Kind: model.OutFault, Text: "XID 79", Stamp: uint64(unit) + 1}
+	}
+	apply(&state.Units{Node: "n0", Tells: []model.UnitTell{fault(0), fault(1), fault(2)}})
+	// The node reports the fault for as long as it runs; to the operator the GPU is well.
+	apply(&state.NodeEdit{Nodes: []string{"n0"}, Admin: model.NodeUp, By: "root", Gres: "gpu", Units: []int32{2}})
+	if out := st.View().Node("n0").Out; len(out) != 3 || out[2].Kind != model.OutCleared {
+		t.Fatalf("out of service: %+v", out)
+	}
+	src := source(st.View())
+	x := read(t, scrape(t, src, "/metrics", plainText), false)
+	for series, want := range map[string]float64{`gbatch_gpus_out_of_service{type="a100"}`: 2,
+		`gbatch_gpus{state="idle",type="a100"}`: 62, `gbatch_gpus{state="unavailable",type="a100"}`: 18,
+		"slurm_gpus_idle{}": 62, "slurm_gpus_other{}": 18, "slurm_gpus_total{}": 80} {
+		if got := x.series[series]; got != want {
+			t.Errorf("%s is %g, not %g", series, got, want)
+		}
+	}
+	if got := x.series[`gbatch_account_gpus_limit{account="physics"}`]; got != 16 { // a quarter of 64
+		t.Errorf("25%% of the GPUs are %g", got)
+	}
+	waiting := 0.0
+	for name, n := range x.series {
+		if strings.HasPrefix(name, "gbatch_jobs_pending{") {
+			waiting += n
+		}
+	}
+	if all := x.series["slurm_jobs_pending{}"]; waiting != all || all != jobs+1 {
+		t.Errorf("%g jobs wait by their reasons, %g do", waiting, all)
+	}
+}

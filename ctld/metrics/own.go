@@ -3,6 +3,7 @@ package metrics
 import (
 	"slices"
 
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 )
 
@@ -99,13 +100,20 @@ func heldGPUs(j *model.Job) (n float64) {
 func (s *scrape) quotas(out *sink, accounts *tallies) {
 	limits, above := map[string]float64{}, map[string]string{}
 	var names []string
+	total := int64(0) // a limit in percent is of the nodes that take jobs
+	s.View.Nodes(func(n *model.Node) bool {
+		if all, _, _ := gpus(n); n.Usable() {
+			total += int64(all)
+		}
+		return true
+	})
 	s.View.Associations(func(a *model.Association) bool {
 		if a.User != "" || a.OfPool() {
 			return true
 		}
 		for _, l := range a.GrpTRES {
-			if l.TRES == "gres/gpu" && !l.Percent && len(names) < s.Series {
-				limits[a.Account] = float64(l.Count)
+			if l.TRES == "gres/gpu" && len(names) < s.Series {
+				limits[a.Account] = float64(l.Of(total))
 				names = append(names, a.Account)
 			}
 		}
@@ -165,11 +173,7 @@ func (s *scrape) used(out *sink) {
 			u = &gpuUse{}
 			kinds[kind] = u
 		}
-		for i := range n.Out {
-			if n.Out[i].Name == model.GPUName {
-				u.out++
-			}
-		}
+		u.out += float64(len(jobtext.OutUnits(n, model.GPUName)))
 		held := n.Used(model.GPUName)
 		u.held += float64(held.Count())
 		if s.Readings == nil || held.Empty() {

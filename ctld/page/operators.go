@@ -75,7 +75,7 @@ func (q *request) outOfService(v *operatorsView) error {
 			}
 			add(l)
 		}
-		for _, u := range n.Out {
+		for _, u := range jobtext.OutUnits(n, "") {
 			add(outLine{Node: n.Def.Name, What: fmt.Sprintf("%s %d", u.Name, u.Index), State: "out", Why: u.Reason, By: u.By,
 				Since: u.At, Gres: fmt.Sprintf("%s:%d", u.Name, u.Index)})
 		}
