@@ -229,14 +229,9 @@ func picked(f *proto.JobFilter, j *model.Job) bool {
 		func(name string) bool { return hasName(f.Reservations, name) }) {
 		return false
 	}
-	if len(f.Partitions) > 0 {
-		ok := false
-		for _, p := range f.Partitions {
-			ok = ok || hasName(j.Spec.Partitions, p)
-		}
-		if !ok {
-			return false
-		}
+	if len(f.Partitions) > 0 &&
+		!slices.ContainsFunc(j.Partitions(), func(p string) bool { return hasName(f.Partitions, p) }) {
+		return false
 	}
 	if len(f.Nodes) > 0 {
 		if j.Run == nil {

@@ -258,6 +258,6 @@ func eventOf(v *state.View, h *state.Happening) *Event {
 func (ev *Event) ofJob(j *model.Job) {
 	sp := j.Spec
 	ev.Job, ev.Array, ev.JobName = uint64(j.ID), uint64(j.ArrayID), sp.Name
-	ev.User, ev.Account, ev.Partition, ev.QOS = sp.User, sp.Account, strings.Join(sp.Partitions, ","), sp.QOS
+	ev.User, ev.Account, ev.Partition, ev.QOS = sp.User, sp.Account, strings.Join(j.Partitions(), ","), sp.QOS
 	ev.Owner, ev.OwnerOK = sp.UID, true
 }

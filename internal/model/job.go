@@ -113,8 +113,21 @@ func (j *Job) LastExit() *Exit {
 		return &j.End.Exit
 	case j.State == Pending:
 		return j.Back
+	case j.Run != nil && j.Run.Over != nil: // its epilogs still run
+		return &j.Run.Over.Exit
 	}
 	return nil
+}
+
+// Ending gives since when a job is COMPLETING: its script ended, or it was told to; 0: it isn't.
+func (j *Job) Ending() Time {
+	switch {
+	case j.Run == nil || j.State != Completing:
+		return 0
+	case j.Run.Over != nil:
+		return max(j.Run.StopAt, j.Run.Over.At)
+	}
+	return j.Run.StopAt
 }
 
 func (x *Job) Wire(c *wire.C) {
@@ -507,6 +520,14 @@ func (j *Job) Partition() string {
 		return j.Spec.Partitions[0]
 	}
 	return ""
+}
+
+// Partitions gives where the job belongs: the partition it runs in, or all it asked for while it waits.
+func (j *Job) Partitions() []string {
+	if j.Run != nil {
+		return []string{j.Run.Partition}
+	}
+	return j.Spec.Partitions
 }
 
 // ElapsedS gives how long the job has had its resources without being suspended, in seconds.

@@ -243,7 +243,7 @@ func (f *Fake) sendJobs(q *proto.JobsRequest, r *server.Request) error {
 			(len(x.Names) == 0 || slices.Contains(x.Names, j.Spec.Name)) &&
 			(len(x.Accounts) == 0 || slices.Contains(x.Accounts, j.Spec.Account)) &&
 			(len(x.Partitions) == 0 ||
-				slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return slices.Contains(x.Partitions, p) })) &&
+				slices.ContainsFunc(j.Partitions(), func(p string) bool { return slices.Contains(x.Partitions, p) })) &&
 			!(q.Default && len(x.States) == 0 && j.State.Finished())
 	}
 	send := func(j *model.Job) error {

@@ -73,9 +73,10 @@ func (q *queue) checkNodes(c *client.Client) error {
 	return nil
 }
 
-// hidden gives the partitions with hidden jobs; root sees all jobs.
+// hidden gives the partitions with hidden jobs; root sees all jobs. Who names partitions, jobs or steps means these, as
+// in Slurm.
 func (q *queue) hidden(c *client.Client) (map[string]bool, error) {
-	if q.all || os.Getuid() == 0 {
+	if f := &q.rq.Filter; q.all || os.Getuid() == 0 || len(f.Partitions)+len(f.Jobs)+len(q.steps) > 0 {
 		return nil, nil
 	}
 	var reply proto.PartitionsReply
@@ -96,10 +97,8 @@ func (q *queue) hidden(c *client.Client) (map[string]bool, error) {
 
 // isHidden reports whether a job is in hidden partitions only.
 func (q *queue) isHidden(j *model.Job, hidden map[string]bool) bool {
-	if j.Run != nil {
-		return hidden[j.Run.Partition]
-	}
-	return len(j.Spec.Partitions) > 0 && !slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return !hidden[p] })
+	parts := j.Partitions()
+	return len(parts) > 0 && !slices.ContainsFunc(parts, func(p string) bool { return !hidden[p] })
 }
 
 // ranFor reports whether a job runs for as long as --running-over and --running-under ask.
