@@ -40,7 +40,7 @@ func (c *Controller) stepJobs(v *state.View, sees *sight, rq *proto.StepsRequest
 	}
 	out := map[model.JobID]stepsOf{}
 	f := rq.Filter
-	f.States, f.Jobs = nil, nil
+	f.Jobs = nil
 	runs := func(j *model.Job) bool {
 		return j.Run != nil && j.State.HasResources() && sees.job(j.Spec) && picked(&f, j)
 	}

@@ -171,10 +171,8 @@ func known[T int32 | int64](v T) *T {
 // limit gives how many GPUs a list of limits allows; -1: any number.
 func limit(list []model.TRESLimit, total int64) int64 {
 	for _, l := range list {
-		if l.TRES == "gres/gpu" && l.Percent {
-			return total * l.Count / 10_000
-		} else if l.TRES == "gres/gpu" {
-			return l.Count
+		if l.TRES == "gres/gpu" {
+			return l.Of(total)
 		}
 	}
 	return -1
@@ -190,9 +188,9 @@ func share(a, b int64) float64 {
 
 // unfinished gives each task that waits or runs, as the caller may see them.
 func (q *request) unfinished(see func(*Task)) error {
-	rules := &ask.Rulebook{}
+	rules, now := &ask.Rulebook{}, q.f.Cluster.Facts().Now
 	return q.each(proto.JobFilter{States: slices.DeleteFunc(model.JobStates(), model.JobState.Finished)}, rules,
-		func(j *model.Job) { see(taskOf(j, rules.Of(j))) })
+		func(j *model.Job) { see(taskOf(j, rules.Of(j), now)) })
 }
 
 // quota says what tasks of high and of low priority may hold, and what they do hold: all of them, whoever asks.

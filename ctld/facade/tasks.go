@@ -86,7 +86,7 @@ func statusOf(j *model.Job) string {
 }
 
 // taskOf makes a task of a job.
-func taskOf(j *model.Job, rules *model.AskRules) *Task {
+func taskOf(j *model.Job, rules *model.AskRules, now model.Time) *Task {
 	t := &Task{TaskID: "task-" + jobtext.JobID(j), Status: statusOf(j), Priority: classOf(j.Spec), Name: j.Spec.Name,
 		User: j.Spec.User, CreatedAt: stamp(j.Submit), Allocated: []string{}, Nodes: []string{}, job: j}
 	for _, g := range ask.Asked(j.Spec, rules).Gres {
@@ -119,7 +119,7 @@ func taskOf(j *model.Job, rules *model.AskRules) *Task {
 		t.Expected, t.Early, t.Late = stamp(e.Start), stamp(e.Early), stamp(e.Late)
 	}
 	if t.Status == "pending" || t.Status == "failed" {
-		t.Error = cmp.Or(j.Why, j.Reason.String())
+		t.Error = cmp.Or(j.Why, j.ReasonAt(now).String())
 	}
 	return t
 }
@@ -162,8 +162,9 @@ func (q *request) newest(f proto.JobFilter, keep func(*model.Job) bool, most int
 		jobs = append(jobs, j)
 	})
 	cut()
+	now := q.f.Cluster.Facts().Now
 	for _, j := range jobs {
-		list = append(list, taskOf(j, rules.Of(j)))
+		list = append(list, taskOf(j, rules.Of(j), now))
 	}
 	return list, total, err
 }
@@ -246,7 +247,7 @@ func (q *request) one(id string) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	return taskOf(first, rules.Of(first)), nil
+	return taskOf(first, rules.Of(first), q.f.Cluster.Facts().Now), nil
 }
 
 func (q *request) task(id string) (any, error) { return q.one(id) }

@@ -32,6 +32,8 @@ func (c queueOf) Ask(_ context.Context, _ *proto.Caller, _ uint16, _ proto.Messa
 	return 0, nil
 }
 
+func (c queueOf) Facts() rest.Facts { return rest.Facts{} }
+
 // TestNewest: of more tasks than a list has the newest that match are listed, and all are counted.
 func TestNewest(t *testing.T) {
 	var c queueOf

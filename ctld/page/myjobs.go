@@ -70,7 +70,7 @@ func (q *request) line(j *model.Job, rules *ask.Rulebook) *jobLine {
 	}
 	switch {
 	case j.State == model.Pending:
-		l.Why = j.Reason.String()
+		l.Why = j.ReasonAt(q.now).String()
 		if more := j.NotAvailText(); more != "" {
 			l.Why += ", " + more
 		}

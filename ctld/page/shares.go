@@ -59,12 +59,17 @@ func shares(q *request) (any, error) {
 
 // place says how many users come before the reader.
 func (v *sharesView) place(rows []proto.ShareRow, me *proto.ShareRow) {
-	ahead, all := 0, 0
+	best := map[string]float64{} // a user has an association with each account
 	for i := range rows {
 		if r := &rows[i]; r.User != "" {
-			if all++; r.FairShare > me.FairShare {
-				ahead++
-			}
+			best[r.User] = max(best[r.User], r.FairShare)
+		}
+	}
+	best[me.User] = me.FairShare
+	ahead, all := 0, len(best)
+	for _, factor := range best {
+		if factor > me.FairShare {
+			ahead++
 		}
 	}
 	text := fmt.Sprintf("With account %s you are behind %d of %d users.", me.Account, ahead, all)

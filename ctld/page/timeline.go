@@ -142,7 +142,7 @@ func (q *request) drawJobs(v *timelineView) error {
 		b.Title = fmt.Sprintf("Job %s (%s) of %s", b.Label, j.Spec.Name, j.Spec.User)
 		switch {
 		case j.Run != nil && j.Run.Alloc != nil && j.State.HasResources():
-			b.Class, b.From, b.To = "runs", j.Run.Start, max(q.now, j.Run.Start+model.Time(limit)*1000)
+			b.Class, b.From, b.To = "runs", j.Run.Start, q.now.Add(max(0, limit-j.ElapsedS(q.now)))
 			b.Title += ", until " + clock(b.To, q.now) + " at the latest"
 			v.add(j.Run.Alloc.NodeNames(), b)
 		case j.State == model.Pending && j.Expect != nil && j.Expect.Start > 0:
@@ -175,8 +175,9 @@ func (q *request) drawPast(v *timelineView) error {
 			if err != nil {
 				continue // it is not drawn
 			}
-			v.add(nodes, box{From: r.Start, To: r.End, Class: "past", Ref: fmt.Sprint(r.Job), Label: fmt.Sprint(r.Job),
-				Title: fmt.Sprintf("Job %d (%s) of %s, ended %s", r.Job, r.Name, r.User, r.State)})
+			id := jobtext.RecordID(r)
+			v.add(nodes, box{From: r.Start, To: r.End, Class: "past", Ref: fmt.Sprint(r.Job), Label: id,
+				Title: fmt.Sprintf("Job %s (%s) of %s, ended %s", id, r.Name, r.User, r.State)})
 		}
 		return nil
 	})

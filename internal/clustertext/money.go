@@ -60,7 +60,7 @@ func InvoiceJSON() []slurmjson.Field[price.Invoice] {
 			{Name: "account", Str: func(b *price.Bill) string { return b.Account }},
 			{Name: "resource_type", Str: func(b *price.Bill) string { return b.Rate.TRES }},
 			{Name: "partition", Str: func(b *price.Bill) string { return b.Pool }},
-			{Name: "hours", Digits: func(b *price.Bill) string { return price.Hours(b.Used, 1).Exact() }},
+			{Name: "hours", Digits: func(b *price.Bill) string { return price.Hours(b.Used, b.Rate.Per).Exact() }},
 			{Name: "unit_price", Digits: func(b *price.Bill) string { return price.Money(b.Rate.Micro).Exact() }},
 			{Name: "unit_price_micros", Int: func(b *price.Bill) int64 { return b.Rate.Micro }},
 			{Name: "unit_price_per", Int: func(b *price.Bill) int64 { return b.Rate.Per }},
@@ -114,13 +114,13 @@ func putCosts(j *slurmjson.Writer, name string, x *CostOf) {
 		return cmp.Compare(a.Rate.TRES, b.Rate.TRES)
 	})
 	for len(list) > 0 {
-		k, used, sessions := 0, int64(0), int64(0)
+		k, hours, sessions := 0, price.Money(0), int64(0) // hours are of what the price is for, as in an invoice
 		for k < len(list) && list[k].Rate.TRES == list[0].Rate.TRES {
-			used, sessions = used+list[k].Used, sessions+list[k].Sessions
+			hours, sessions = hours+price.Hours(list[k].Used, list[k].Rate.Per), sessions+list[k].Sessions
 			k++
 		}
 		j.Open(list[0].Rate.TRES, '{')
-		j.Decimal("total_hours", price.Hours(used, 1).Exact())
+		j.Decimal("total_hours", hours.Exact())
 		j.Decimal("total_cost", price.Total(list[:k]).Exact())
 		j.Num("total_cost_micros", int64(price.Total(list[:k])))
 		j.Num("session_count", sessions)

@@ -222,6 +222,8 @@ func endOf(j *model.Job, start, now model.Time) model.Time {
 	switch {
 	case j.End != nil:
 		return j.End.At
+	case j.Ending() != 0:
+		return j.Ending()
 	case j.Run != nil && j.Run.Deadline() != 0:
 		return j.Run.Deadline()
 	case start == 0 || limit >= model.Unlimited || limit == model.NotSet:

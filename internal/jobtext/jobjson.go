@@ -65,13 +65,24 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		}),
 		{Name: "eligible_time", Time: func(r *JobRow) model.Time { return eligible(r.Job) }},
 		{Name: "end_time", Time: (*JobRow).endOrLimit},
-		{Name: "last_sched_evaluation", Type: slurmjson.Moment},
+		{Name: "last_sched_evaluation", Time: func(r *JobRow) model.Time {
+			if r.Run == nil && r.End == nil {
+				return 0 // all the time: rows of waiting jobs would differ in each answer
+			}
+			return lastEval(r.Job, r.At)
+		}},
 		{Name: "preempt_time", Type: slurmjson.Moment},
-		{Name: "pre_sus_time", Type: slurmjson.Moment},
+		{Name: "pre_sus_time", Time: func(r *JobRow) model.Time {
+			_, before := sleptAt(r.Job)
+			return model.Time(before * 1000)
+		}},
 		{Name: "resize_time", Type: slurmjson.Moment},
 		{Name: "start_time", Time: (*JobRow).Begins},
 		{Name: "submit_time", Time: func(r *JobRow) model.Time { return r.Submit }},
-		{Name: "suspend_time", Type: slurmjson.Moment},
+		{Name: "suspend_time", Time: func(r *JobRow) model.Time {
+			at, _ := sleptAt(r.Job)
+			return at
+		}},
 		{Name: "time_limit", Num: func(r *JobRow) (int64, bool, bool) { return minutes(r.TimeLimitS()) }},
 		{Name: "time_minimum", Count: func(r *JobRow) int64 { return (r.Spec.Extra().TimeMinS + 59) / 60 }},
 		{Name: "excluded_nodes", Str: func(r *JobRow) string { return hostlist.Compress(r.Spec.ExcNodes) }},
@@ -116,11 +127,11 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "minimum_cpus_per_node", Count: (*JobRow).MinCPUs},
 		{Name: "minimum_tmp_disk_per_node", Count: func(r *JobRow) int64 { return r.Spec.TmpMiB }},
 		{Name: "memory_per_cpu", Num: func(r *JobRow) (int64, bool, bool) {
-			return max(0, r.Spec.MemPerCPU),
-				r.Spec.MemPerCPU > 0, false
+			perCPU, _ := memoryOf(r.Job, r.askRules())
+			return max(0, perCPU), perCPU > 0, false
 		}},
 		{Name: "memory_per_node", Num: func(r *JobRow) (int64, bool, bool) {
-			if r.Spec.MemPerCPU > 0 {
+			if perCPU, _ := memoryOf(r.Job, r.askRules()); perCPU > 0 {
 				return 0, false, false
 			}
 			return r.MemMiB(), true, false
@@ -139,7 +150,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "required_nodes", Str: func(r *JobRow) string { return hostlist.Compress(r.Spec.ReqNodes) }},
 		{Name: "requeue", Bool: func(r *JobRow) bool { return r.Spec.Requeue }},
 		{Name: "restart_cnt", Int: func(r *JobRow) int64 { return int64(r.Restarts) }},
-		{Name: "scheduled_nodes"},
+		{Name: "scheduled_nodes", Str: func(r *JobRow) string { return schedNodes(r.Job) }},
 		{Name: "shared", List: (*JobRow).shared},
 		{Name: "standard_error", Str: func(r *JobRow) string { _, e := r.OutputFiles(); return e }},
 		{Name: "standard_input", Str: func(r *JobRow) string { return stdinOf(r.Spec) }},
@@ -201,18 +212,16 @@ func (r *JobRow) numCPUs() int64 { _, c := r.Size(); return int64(c) }
 func (r *JobRow) AppendMoment(b []byte) []byte {
 	b = append(b, r.ReasonAt(r.At).String()...)
 	b = binary.BigEndian.AppendUint64(b, uint64(r.Begins()))
+	b = binary.BigEndian.AppendUint64(b, uint64(r.endOrLimit())) // that of a suspended job moves
 	return append(b, depsText(r.Job, r.At)...)
 }
 
 // endOrLimit gives the job's end, or the moment at which its time limit ends it.
 func (r *JobRow) endOrLimit() model.Time {
-	switch {
-	case r.End != nil:
-		return r.End.At
-	case r.Run != nil:
-		return r.Run.Deadline()
+	if r.End == nil && r.Run == nil {
+		return 0
 	}
-	return 0
+	return endOf(r.Job, r.Begins(), r.At)
 }
 
 // jsonFlags gives what the job asked for in Slurm's words.

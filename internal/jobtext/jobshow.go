@@ -100,14 +100,25 @@ func (r *KeyValues) jobTimes(j *model.Job, now model.Time, at *Times) {
 		r.line(KV("AskedFor", hostlist.Compress(j.Run.Recall.Nodes)), KV("AskedUntil", at.Stamp(j.Run.Recall.Due, "Unknown")),
 			KV("AskedByJob", j.Run.Recall.For))
 	}
-	suspended, before := model.Time(0), int64(0)
-	// as Slurm: when it was last suspended or resumed, and how long it had run until then
-	if j.Run != nil && j.Run.Turns > 0 {
-		suspended = j.Run.SleepAt
-		before = max(0, (int64(j.Run.SleepAt-j.Run.Start)-j.Run.SleepMS)/1000)
-	}
+	suspended, before := sleptAt(j)
 	r.line(KV("SuspendTime", at.Stamp(suspended, "None")), KV("SecsPreSuspend", before),
 		KV("LastSchedEval", at.Stamp(lastEval(j, now), "Unknown")), KV("Scheduler", "Main"))
+}
+
+// sleptAt gives, as Slurm, when a job was last suspended or resumed, and how long it had run until then, seconds.
+func sleptAt(j *model.Job) (at model.Time, beforeS int64) {
+	if j.Run == nil || j.Run.Turns == 0 {
+		return 0, 0
+	}
+	return j.Run.SleepAt, max(0, (int64(j.Run.SleepAt-j.Run.Start)-j.Run.SleepMS)/1000)
+}
+
+// schedNodes gives the nodes that a waiting job is expected to get.
+func schedNodes(j *model.Job) string {
+	if j.Run != nil || j.End != nil || j.Expect == nil || j.Expect.Start == 0 {
+		return ""
+	}
+	return hostlist.Compress(j.Expect.Nodes)
 }
 
 // jobPlace writes where the job runs or may run, and what it holds.
@@ -129,8 +140,8 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 		names = j.Run.Alloc.NodeNames()
 	}
 	where := []string{KV("NodeList", hostlist.Compress(names))}
-	if j.Run == nil && j.End == nil && j.Expect != nil && j.Expect.Start != 0 && len(j.Expect.Nodes) > 0 {
-		where = append(where, KV("SchedNodeList", hostlist.Compress(j.Expect.Nodes)))
+	if nodes := schedNodes(j); nodes != "" {
+		where = append(where, KV("SchedNodeList", nodes))
 	}
 	r.line(where...)
 	if len(names) > 0 {
@@ -245,8 +256,8 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 			r.line(KV(per.key, strings.Join(per.list, ",")))
 		}
 	}
-	if b := sp.Extra().Bind; b != nil && b.GPU != "" {
-		r.line(KV("TresBind", TRESGPU+b.GPU))
+	if b := gpuBind(sp); b != "" {
+		r.line(KV("TresBind", b))
 	}
 	if m := sp.Mail(); m != nil && m.Types != 0 {
 		r.line(KV("MailUser", m.User), KV("MailType", m.Types.String()))
@@ -317,6 +328,14 @@ func (r *KeyValues) jobStated(x *model.Stated) {
 	if f := gpuFreq(x); f != "" {
 		r.line(KV("TresFreq", f))
 	}
+}
+
+// gpuBind gives how tasks are bound to GPUs: gres/gpu:closest; "": it was not said.
+func gpuBind(sp *model.Spec) string {
+	if b := sp.Extra().Bind; b != nil && b.GPU != "" {
+		return TRESGPU + b.GPU
+	}
+	return ""
 }
 
 func gpuFreq(x *model.Stated) string {

@@ -2,6 +2,7 @@ package jobtext
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"gbatch/internal/ask"
@@ -45,6 +46,11 @@ func TestMoment(t *testing.T) {
 			j.Begin = at + 3500
 		}),
 		pending(func(j *model.Job) { j.State, j.Run = model.Running, started }),
+		pending(func(j *model.Job) {
+			run := *started
+			run.Sleep, run.SleepAt, run.Turns = model.SleepsByAdmin, at-1000, 1
+			j.State, j.Run = model.Suspended, &run
+		}),
 		pending(func(j *model.Job) { j.State, j.Run, j.End = model.Completed, started, &model.End{At: at - 100} }),
 		pending(func(j *model.Job) { j.State, j.Begin, j.End = model.Cancelled, at+500, &model.End{At: at - 100} }),
 	}
@@ -70,5 +76,68 @@ func TestMoment(t *testing.T) {
 	}
 	if changes < 4 {
 		t.Errorf("time alone changed %d rows: too few to tell", changes)
+	}
+}
+
+// TestMembersOfJobs: what the text of a job tells stands in its members too, with the defaults of the cluster.
+func TestMembersOfJobs(t *testing.T) {
+	const at = model.Time(1_700_000_000_000)
+	spec := func(change func(*model.Spec)) *model.Spec {
+		sp := &model.Spec{Partitions: []string{"batch"}, MinNodes: 1, MaxNodes: 1, Tasks: 1, CPUsPerTask: 2, LimitS: 60}
+		change(sp)
+		return sp
+	}
+	run := func(change func(*model.Run)) *model.Run {
+		r := &model.Run{Partition: "batch", Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1"}}}, Start: at - 20_000,
+			Launched: at - 20_000, LimitS: 60}
+		change(r)
+		return r
+	}
+	plain := spec(func(*model.Spec) {})
+	perCPU := &model.AskRules{DefMemPerCPU: 100}
+	for _, c := range []struct {
+		what  string
+		job   *model.Job
+		rules *model.AskRules
+		want  []string
+	}{
+		{"a default per CPU", &model.Job{Spec: plain}, perCPU, []string{
+			`"memory_per_cpu":{"set":true,"infinite":false,"number":100}`,
+			`"memory_per_node":{"set":false,"infinite":false,"number":0}`}},
+		{"a default per node", &model.Job{Spec: plain}, &model.AskRules{DefMemPerNode: 300}, []string{
+			`"memory_per_cpu":{"set":false,"infinite":false,"number":0}`,
+			`"memory_per_node":{"set":true,"infinite":false,"number":300}`}},
+		{"a suspended job", &model.Job{Spec: plain, State: model.Suspended, Run: run(func(r *model.Run) {
+			r.Sleep, r.SleepAt, r.Turns = model.SleepsByAdmin, at-5000, 1
+		})}, perCPU, []string{`"suspend_time":{"set":true,"infinite":false,"number":1699999995}`,
+			`"pre_sus_time":{"set":true,"infinite":false,"number":15}`,
+			`"last_sched_evaluation":{"set":true,"infinite":false,"number":1699999980}`,
+			`"end_time":{"set":true,"infinite":false,"number":1700000045}`}},
+		{"one whose epilog runs", &model.Job{Spec: plain, State: model.Completing, Run: run(func(r *model.Run) {
+			r.Over = &model.End{At: at - 3000, Exit: model.Exit{Code: 3}}
+		})}, perCPU, []string{`"end_time":{"set":true,"infinite":false,"number":1699999997}`,
+			`"return_code":{"set":true,"infinite":false,"number":3}`}},
+		{"one that is planned", &model.Job{Spec: plain, State: model.Pending,
+			Expect: &model.Expect{Start: at + 9000, Nodes: []string{"n1", "n2"}}}, perCPU,
+			[]string{`"scheduled_nodes":"n[1-2]"`}},
+		{"one bound to GPUs", &model.Job{Spec: spec(func(sp *model.Spec) {
+			sp.More = &model.Needs{Bind: &model.BindWish{GPU: "closest"}}
+		})}, perCPU, []string{`"tres_bind":"gres/gpu:closest"`}},
+	} {
+		c.job.ID, c.job.Task, c.job.Submit, c.job.Eligible = 1, model.NoTask, at-30_000, at-30_000
+		rules := &ask.Rulebook{}
+		r := &JobRow{Job: c.job, JobView: &JobView{At: at, Rules: rules}, OneTask: model.NoTask}
+		c.rules.Partition = "batch"
+		rules.Add([]*model.AskRules{c.rules})
+		var b bytes.Buffer
+		w := slurmjson.New(&b, "v0.0.44")
+		slurmjson.Write(w, "", JobMembers(), r)
+		w.Flush(true)
+		text := strings.Join(strings.Fields(b.String()), "")
+		for _, want := range c.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %s in\n%s", c.what, want, text)
+			}
+		}
 	}
 }

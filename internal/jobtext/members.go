@@ -1,6 +1,7 @@
 package jobtext
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,7 +125,8 @@ func JobMembers() []slurmjson.Field[JobRow] {
 		most("tasks_per_core", func(m model.Needs) int32 { return m.TasksPerCore }),
 		most("tasks_per_socket", func(m model.Needs) int32 { return m.SaidPerSocket() }),
 		{Name: "tasks_per_tres", Type: slurmjson.Count}, {Name: "thread_spec", Type: slurmjson.Integer},
-		{Name: "tres_bind"}, {Name: "tres_freq", Str: func(r *JobRow) string { return gpuFreq(r.Spec.Stated()) }},
+		{Name: "tres_bind", Str: func(r *JobRow) string { return gpuBind(r.Spec) }},
+		{Name: "tres_freq", Str: func(r *JobRow) string { return gpuFreq(r.Spec.Stated()) }},
 	})
 }
 
@@ -176,14 +178,16 @@ func NodeMembers() []slurmjson.Field[NodeOf] {
 			{Name: "current_watts", Type: slurmjson.Count},
 			{Name: "previous_consumed_energy", Type: slurmjson.Integer}, {Name: "last_collected", Type: slurmjson.Integer}}},
 		{Name: "external_sensors", Fields: fields{}}, {Name: "power", Fields: fields{}},
-		{Name: "extra"}, {Name: "gpu_spec"}, {Name: "gres_drained", Str: func(*NodeOf) string { return "N/A" }},
+		{Name: "gpu_spec"},
+		{Name: "gres_drained", Str: func(n *NodeOf) string { return cmp.Or(gresDrainText(n.Node), "N/A") }},
 		{Name: "instance_id"}, {Name: "instance_type"}, {Name: "mcs_label"},
 		{Name: "next_state_after_reboot", List: func(*NodeOf) []string { return []string{"INVALID"} }},
 		{Name: "owner"}, {Name: "port", Type: slurmjson.Integer},
 		{Name: "res_cores_per_gpu", Type: slurmjson.Integer},
 		{Name: "resume_after", Time: func(n *NodeOf) model.Time { return n.Node.ResumeAt }},
-		{Name: "specialized_cores", Type: slurmjson.Integer}, {Name: "specialized_cpus"},
-		{Name: "specialized_memory", Type: slurmjson.Integer},
+		{Name: "specialized_cores", Int: func(n *NodeOf) int64 { return int64(keptCores(n.Node.Def)) }},
+		{Name: "specialized_cpus", Str: func(n *NodeOf) string { return n.Node.Def.Kept.String() }},
+		{Name: "specialized_memory", Int: func(n *NodeOf) int64 { return n.Node.Def.KeptMemMiB }},
 		{Name: "tls_cert_last_renewal", Since: v43, Type: slurmjson.Moment},
 		{Name: "topology", Since: v43, Str: func(n *NodeOf) string { return n.Node.Def.Topology }},
 		{Name: "tres", Str: nodeTRES}, {Name: "tres_used", Str: nodeTRESUsed},

@@ -156,10 +156,11 @@ func fieldsOfNodes() []NodeField {
 		iNode(0, "GresUsed", "GRES_USED", "(null)",
 			func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(gresUsedText(n.Node)) }),
 		iNode('f', "Features", "AVAIL_FEATURES", "(null)",
-			func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
+			func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(strings.Join(n.Node.Def.CanHave(), ",")) }),
 		iNode('b', "features_act", "ACTIVE_FEATURES", "(null)",
 			func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
-		iNode('n', "NodeHost", "HOSTNAMES", "", func(n *proto.NodeInfo, _ *NodeRow) string { return n.Node.Def.Name }),
+		iNode('n', "NodeHost", "HOSTNAMES", "",
+			func(n *proto.NodeInfo, _ *NodeRow) string { return n.Node.Def.HostName() }),
 		iNode('o', "NodeAddr", "NODE_ADDR", "", func(n *proto.NodeInfo, _ *NodeRow) string { return NodeAddr(n.Node.Def) }),
 		iNode('E', "Reason", "REASON", "none", func(n *proto.NodeInfo, _ *NodeRow) string {
 			if n.Node.Reason == "" {
@@ -273,10 +274,10 @@ func fieldsOfCounts() []NodeField {
 		iSum('N', "NodeList", "NODELIST", func(b []byte, r *NodeRow) []byte { return append(b, r.list()...) }),
 		{format.Field[NodeRow]{Letter: 'V', Name: "Cluster", Heading: "CLUSTER", Get: func(*NodeRow) string { return "N/A" }},
 			asSum},
-		{format.Field[NodeRow]{Letter: 'i', Name: "Reservation", Heading: "RESERVATION",
-			Get: func(*NodeRow) string { return "" }}, asSum},
-		iConst("Comment", "COMMENT", "(null)"),
-		iConst("Extra", "EXTRA", "(null)"),
+		iNode('i', "Reservation", "RESERVATION", "", func(n *proto.NodeInfo, _ *NodeRow) string { return n.Resv }),
+		iNode(0, "Comment", "COMMENT", "(null)",
+			func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(n.Node.Comment) }),
+		iNode(0, "Extra", "EXTRA", "(null)", func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(n.Node.Extra) }),
 		iConst("Port", "PORT", "0"),
 	}
 }

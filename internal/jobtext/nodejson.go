@@ -69,7 +69,7 @@ func NodeJSON() []slurmjson.Field[NodeOf] {
 		{Name: "cpu_load", Int: func(n *NodeOf) int64 { return max(0, n.LoadMilli/10) }},
 		num("temporary_disk", func(d *model.NodeDef) int64 { return d.TmpMiB }),
 		num("weight", func(d *model.NodeDef) int64 { return int64(d.Weight) }),
-		{Name: "features", Words: func(n *NodeOf) []string { return n.Node.Def.Features }},
+		{Name: "features", Words: func(n *NodeOf) []string { return n.Node.Def.CanHave() }},
 		{Name: "active_features", Words: func(n *NodeOf) []string { return n.Node.Def.Features }},
 		{Name: "gres", Str: func(n *NodeOf) string { return gresDefText(n.Node.Def.Gres) }},
 		{Name: "gres_used", Str: func(n *NodeOf) string { return gresUsedText(n.Node) }},
@@ -77,9 +77,14 @@ func NodeJSON() []slurmjson.Field[NodeOf] {
 		{Name: "boot_time", Time: func(n *NodeOf) model.Time { return n.Node.BootAt }},
 		{Name: "slurmd_start_time", Time: func(n *NodeOf) model.Time { return n.Node.UpSince }},
 		{Name: "last_busy", Time: func(n *NodeOf) model.Time { return n.Node.BusyAt }},
-		{Name: "comment"},
+		{Name: "comment", Str: nodeComment},
+		{Name: "extra", Str: nodeExtra},
 	}
 }
+
+func nodeComment(n *NodeOf) string { return n.Node.Comment }
+
+func nodeExtra(n *NodeOf) string { return n.Node.Extra }
 
 // row gives the node as the one line of its partition.
 func (n *NodeOf) row() *NodeRow { return &NodeRow{part: n.Part, nodes: []*proto.NodeInfo{n.NodeInfo}} }
@@ -95,6 +100,7 @@ func span(name string, get func(d *model.NodeDef) int64) slurmjson.Field[NodeOf]
 func SinfoJSON() []slurmjson.Field[NodeOf] {
 	type fields = []slurmjson.Field[NodeOf]
 	name := func(n *NodeOf) []string { return []string{n.Node.Def.Name} }
+	host := func(n *NodeOf) []string { return []string{n.Node.Def.HostName()} }
 	count := func(which int) func(n *NodeOf) int64 {
 		return func(n *NodeOf) int64 {
 			alloc, idle, other := n.row().counts()
@@ -117,7 +123,7 @@ func SinfoJSON() []slurmjson.Field[NodeOf] {
 			{Name: "idle", Int: count(1)},
 			{Name: "other", Int: count(2)},
 			{Name: "total", Int: func(*NodeOf) int64 { return 1 }},
-			{Name: "hostnames", List: name},
+			{Name: "hostnames", List: host},
 			{Name: "addresses", List: func(n *NodeOf) []string { return []string{NodeAddr(n.Node.Def)} }},
 			{Name: "nodes", List: name},
 		}},
@@ -141,7 +147,7 @@ func SinfoJSON() []slurmjson.Field[NodeOf] {
 			slurmjson.Field[NodeOf]{Name: "allocated", Int: func(n *NodeOf) int64 { return n.Node.UsedMem }})},
 		span("weight", func(d *model.NodeDef) int64 { return int64(d.Weight) }),
 		{Name: "features", Fields: fields{
-			{Name: "total", Str: func(n *NodeOf) string { return strings.Join(n.Node.Def.Features, ",") }},
+			{Name: "total", Str: func(n *NodeOf) string { return strings.Join(n.Node.Def.CanHave(), ",") }},
 			{Name: "active", Str: func(n *NodeOf) string { return strings.Join(n.Node.Def.Features, ",") }},
 		}},
 		{Name: "gres", Fields: fields{
@@ -154,7 +160,7 @@ func SinfoJSON() []slurmjson.Field[NodeOf] {
 			{Name: "user", Str: func(n *NodeOf) string { return n.Node.ReasonBy }},
 			{Name: "time", Time: func(n *NodeOf) model.Time { return n.Node.ReasonAt }},
 		}},
-		{Name: "comment"}, {Name: "extra"},
+		{Name: "comment", Str: nodeComment}, {Name: "extra", Str: nodeExtra},
 		{Name: "reservation", Str: func(n *NodeOf) string { return n.Resv }},
 		{Name: "partition", Put: func(w *slurmjson.Writer, name string, n *NodeOf) {
 			slurmjson.Write(w, name, part, &PartitionOf{Partition: n.Part, CPUs: n.PartCPUs, Cluster: n.Cluster})

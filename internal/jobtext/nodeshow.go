@@ -114,12 +114,16 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 
 // keptText gives the CPUs and the memory that jobs can't get.
 func keptText(d *model.NodeDef) (words []string) {
-	if n := d.Kept.Count(); n > 0 {
-		threads := max(1, int(d.CPUs)/int(max(1, d.Sockets*d.CoresPerSocket)))
-		words = append(words, KV("CoreSpecCount", n/threads), KV("CPUSpecList", d.Kept.String()))
+	if !d.Kept.Empty() {
+		words = append(words, KV("CoreSpecCount", keptCores(d)), KV("CPUSpecList", d.Kept.String()))
 	}
 	if d.KeptMemMiB > 0 {
 		words = append(words, KV("MemSpecLimit", d.KeptMemMiB))
 	}
 	return words
+}
+
+// keptCores gives how many cores jobs can't get.
+func keptCores(d *model.NodeDef) int {
+	return d.Kept.Count() / max(1, int(d.CPUs)/int(max(1, d.Sockets*d.CoresPerSocket)))
 }

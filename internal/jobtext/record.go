@@ -94,6 +94,11 @@ func HasBatch(r *model.Record) bool {
 // done reports whether the step's usage is known.
 func (r *RecordRow) done() bool { return r.End != 0 }
 
+// RecordID gives a job's id as users know it: 12, 12_3, 12+1.
+func RecordID(r *model.Record) string {
+	return string((&RecordRow{Record: r, RecordView: &RecordView{}}).appendID(nil, false))
+}
+
 func (r *RecordRow) appendID(b []byte, raw bool) []byte {
 	switch {
 	case !raw && r.Het != nil:

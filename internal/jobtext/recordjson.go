@@ -139,7 +139,7 @@ func recordJSONFromName() []slurmjson.Field[RecordWithSteps] {
 		{Name: "restart_cnt", Int: func(r *row) int64 { return int64(r.Restarts) }},
 		{Name: "state", Fields: fields{
 			{Name: "current", Words: func(r *row) []string { return []string{r.State.String()} }},
-			{Name: "reason", Str: func(r *row) string { return r.Reason.String() }},
+			{Name: "reason", Str: func(r *row) string { return r.WaitedFor() }},
 		}},
 		{Name: "stdin_expanded", In: slurmjson.InNew, Str: func(r *row) string { return r.whole(r.stdIn()) }},
 		{Name: "stdout_expanded", In: slurmjson.InNew, Str: func(r *row) string { return r.whole(r.stdOut()) }},

@@ -399,7 +399,7 @@ func (s *State) splitAs(j *model.Job, tasks model.TaskSet, id model.JobID) *mode
 
 // correspond has a single task of an array wait for its counterparts only (aftercorr), not for their arrays.
 func (s *State) correspond(el *model.Job) {
-	if el.Task == model.NoTask || s.now.rules < rulesLife {
+	if el.Task == model.NoTask || s.now.rules < rulesBrief {
 		return
 	}
 	for i := range el.Deps { // its own

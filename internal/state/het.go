@@ -397,7 +397,7 @@ func (s *State) hetEdit(c *Edit, t *model.JobRef, ids []model.JobID) []model.Job
 	case !ok || j.Het == nil:
 	case slices.Contains(c.Set, SetSpec):
 		return ids[:1]
-	case slices.Contains(c.Set, SetRequeue) && s.now.rules >= rulesLife:
+	case slices.Contains(c.Set, SetRequeue) && s.now.rules >= rulesBrief:
 		return s.wholeHet(j.Het.ID)
 	case (t.Het > 0 || j.Follows()) && slices.Contains(c.Set, SetHold):
 		return s.wholeHet(j.Het.ID)

@@ -233,7 +233,7 @@ func (s *State) stopWaiting(n *model.Node, why string, at model.Time) {
 
 // giveUpRising ends, or puts back, the jobs that wait for a node that can't come up by a new configuration.
 func (s *State) giveUpRising(at model.Time) {
-	if s.rising == 0 || s.now.rules < rulesLife {
+	if s.rising == 0 || s.now.rules < rulesBrief {
 		return
 	}
 	for _, name := range s.nodes.Keys() {

@@ -257,7 +257,7 @@ func (s *State) partFailed(j *model.Job, node, why string, exit model.Exit, at m
 			s.stopMeter(j, run, at)
 		}
 	})
-	if cut && j.State != model.Completing && s.now.rules >= rulesLife {
+	if cut && j.State != model.Completing && s.now.rules >= rulesBrief {
 		s.rememberCut(j, why, *j.Run.Over)
 	}
 	if j.Run.Busy.Empty() && len(j.Run.Leaving) == 0 {
@@ -331,7 +331,7 @@ func (s *State) afterProlog(j *model.Job, at, when model.Time) {
 
 // endsHeld reports whether a job ends rather than going back into the queue held: its command would wait for ever.
 func (s *State) endsHeld(j *model.Job) bool {
-	return j.Spec.Extra().Interactive && s.now.rules >= rulesLife
+	return j.Spec.Extra().Interactive && s.now.rules >= rulesBrief
 }
 
 // sayWhy sets the text of a job that has gone back to the queue: why it went back.

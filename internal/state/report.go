@@ -137,7 +137,7 @@ func (s *State) started(j *model.Job, at model.Time, r *Report) bool {
 	n.Strikes, n.Returns, n.Avoid, n.AvoidUntil = 0, 0, nil, 0
 	s.put(&n)
 	s.record(&n)
-	if s.now.rules >= rulesLife {
+	if s.now.rules >= rulesBrief {
 		s.mailBegin(&n, at)
 		s.countArray(n.ArrayID, func(a *Array) { a.Begun = true })
 	}
@@ -301,7 +301,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 		switch unseen := n.Run != nil && n.Run.Launched == 0 && hold == model.NotHeld; {
 		case n.Recurs():
 			s.mailEnd(&n, at)
-		case !unseen || s.now.rules < rulesLife: // of one that never began its user has heard nothing
+		case !unseen || s.now.rules < rulesBrief: // of one that never began its user has heard nothing
 			s.mailBack(&n, at)
 		}
 		s.countArray(n.ArrayID, func(a *Array) { a.Active--; a.Waiting++; a.Back = true })

@@ -289,7 +289,7 @@ func (s *State) cutLimits(r *model.Reservation) {
 			continue
 		}
 		slept := int64(0)
-		if s.now.rules >= rulesLife {
+		if s.now.rules >= rulesBrief {
 			slept = j.Run.SleepMS
 		}
 		most := max((int64(r.End-j.Run.Start)-slept)/1000+over, 1)
@@ -306,7 +306,7 @@ func (s *State) cutLimits(r *model.Reservation) {
 func (s *State) resvEnd(name string) model.Time {
 	r, ok := s.resvs.Get(name)
 	if over := s.cfg.Params.ResvOverS; ok && over < model.Unlimited && r.Flags&model.ResvFlex == 0 && r.FloatS == 0 &&
-		s.now.rules >= rulesLife {
+		s.now.rules >= rulesBrief {
 		return r.End.Add(over)
 	}
 	return 0
@@ -337,7 +337,7 @@ func (s *State) dropReservation(r *model.Reservation, at model.Time) {
 	}
 	for _, j := range s.jobsOf(r.Name) {
 		names := j.Spec.ReservationNames()
-		if j.State != model.Pending || !slices.Contains(names, r.Name) || len(names) > 1 && s.now.rules < rulesLife {
+		if j.State != model.Pending || !slices.Contains(names, r.Name) || len(names) > 1 && s.now.rules < rulesBrief {
 			continue
 		}
 		n, sp := *j, *j.Spec

@@ -143,7 +143,7 @@ func (s *State) goesOn(j *model.Job, node, why string, at model.Time) bool {
 	n, ok := s.nodes.Get(node)
 	told := ok && n.Link == model.LinkUp && why != whyRebooted && why != whyForgot // to end its part
 	// What a suspended job gives up has to be free at once: others may have its CPUs.
-	asleep := j.State == model.Suspended && !told && j.Spec.Stride() == 1 && s.now.rules >= rulesLife
+	asleep := j.State == model.Suspended && !told && j.Spec.Stride() == 1 && s.now.rules >= rulesBrief
 	if !j.Spec.Extra().NoKill || j.State != model.Running && !asleep || j.Het != nil || j.Run.Sizes >= model.MaxSizes {
 		return false
 	}

@@ -187,13 +187,13 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	s.begin(el, at)
 	s.put(el)
 	s.record(el)
-	if s.now.rules < rulesLife {
+	if s.now.rules < rulesBrief {
 		s.mailBegin(el, at)
 	}
 	s.countArray(el.ArrayID, func(a *Array) {
 		a.Waiting--
 		a.Active++
-		a.Begun = a.Begun || s.now.rules < rulesLife
+		a.Begun = a.Begun || s.now.rules < rulesBrief
 		if a.Waiting == 0 {
 			s.wake(el) // for --dependency=after the whole array has started
 		}

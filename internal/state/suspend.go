@@ -118,7 +118,7 @@ func (s *State) suspend(j *model.Job, at model.Time, why model.SleepKind) {
 // that is suspended while it waits for its turn gets one.
 func (s *State) noteSleep(old, j *model.Job) {
 	kept := old.Run.Sleep == model.SleepsInTurn && j.Run.Sleep != model.Awake && j.Run.Sleep != model.SleepsInTurn
-	if kept && s.now.rules >= rulesLife || old.Run.Sleep != model.SleepsInTurn && j.Run.Sleep != model.SleepsInTurn {
+	if kept && s.now.rules >= rulesBrief || old.Run.Sleep != model.SleepsInTurn && j.Run.Sleep != model.SleepsInTurn {
 		s.record(j)
 	}
 }
@@ -155,7 +155,7 @@ func (s *State) stir(j *model.Job, run *model.Run, at model.Time) {
 // sleptUntil ends the suspension of a job that has ended: run, a copy of j.Run, is as it is then. Nothing of it is
 // metered any more; an end before the suspension takes back what was metered between.
 func (s *State) sleptUntil(j *model.Job, run *model.Run, end, at model.Time) {
-	if s.now.rules < rulesLife {
+	if s.now.rules < rulesBrief {
 		s.stir(j, run, at)
 		return
 	}

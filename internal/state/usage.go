@@ -187,7 +187,7 @@ func (s *State) meter(j *model.Job, at, late model.Time, sign int64, tres []mode
 
 // stopMeter ends the charge of a job whose script has ended as run, a copy of j.Run, says: epilogs are not its use.
 func (s *State) stopMeter(j *model.Job, run *model.Run, at model.Time) {
-	if s.now.rules < rulesLife || run.Uncounted {
+	if s.now.rules < rulesBrief || run.Uncounted {
 		return
 	}
 	if !j.Run.Idles() {
@@ -199,7 +199,7 @@ func (s *State) stopMeter(j *model.Job, run *model.Run, at model.Time) {
 // lateBy gives how long a run was metered after its end.
 func (s *State) lateBy(run *model.Run, end, at model.Time) model.Time {
 	late := max(0, at-max(end, run.SizedAt()))
-	if s.now.rules >= rulesLife && run.SleepAt != 0 {
+	if s.now.rules >= rulesBrief && run.SleepAt != 0 {
 		late = min(late, max(0, at-run.SleepAt)) // before that it was suspended
 	}
 	return late

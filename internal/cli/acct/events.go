@@ -34,6 +34,7 @@ func (a *account) eventsOption(group string) getopt.Option {
 // printEvents prints what happened to the jobs, oldest first.
 func (a *account) printEvents(c *client.Client, times jobtext.Times) error {
 	var rows []happening
+	submitted := map[model.JobID]bool{}
 	a.rq.Steps, a.rq.Duplicates = false, true
 	records := jobtext.RecordLanguage()
 	fields, err := records.Table("jobid,nodelist,state", format.Style{Parsable: true, NoTrailing: true})
@@ -44,7 +45,10 @@ func (a *account) printEvents(c *client.Client, times jobtext.Times) error {
 		row := &jobtext.RecordRow{Record: r, RecordView: &jobtext.RecordView{Times: times}}
 		name, rest, _ := strings.Cut(strings.TrimSuffix(string(fields.AppendRow(nil, row)), "\n"), "|")
 		nodes, ended, _ := strings.Cut(rest, "|")
-		rows = append(rows, happening{job: name, event: trail.TaskSubmitted, by: r.User, at: r.Submit})
+		if !submitted[r.Job] { // a job that was requeued has a record of each run
+			submitted[r.Job] = true
+			rows = append(rows, happening{job: name, event: trail.TaskSubmitted, by: r.User, at: r.Submit})
+		}
 		if r.Start != 0 {
 			rows = append(rows, happening{job: name, event: trail.TaskScheduled, at: r.Start, text: nodes})
 		}

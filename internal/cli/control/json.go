@@ -55,21 +55,6 @@ func (c *control) jobsJSON(ids string) error {
 	return c.JSONFinish(j, cluster, at)
 }
 
-// stepsJSON writes running steps.
-func (c *control) stepsJSON(cl *client.Client, steps []proto.RunningStep, now model.Time) error {
-	cluster, err := env.ClusterName(cl)
-	if err != nil {
-		return err
-	}
-	j := c.JSONFrame("steps", c.json)
-	fields, view := jobtext.StepJSON(), &jobtext.JobView{Cluster: cluster, At: now}
-	for i := range steps {
-		slurmjson.Write(j, "", fields, &jobtext.StepRow{RunningStep: &steps[i], JobView: view})
-		j.Flush(false)
-	}
-	return c.JSONFinish(j, cluster, now)
-}
-
 // nodesJSON writes nodes.
 func (c *control) nodesJSON(infos []*proto.NodeInfo, now model.Time) error {
 	cluster, err := env.ClusterName(c.client)

@@ -23,7 +23,7 @@ func (c *control) showSteps(arg string) error {
 		return plain{fmt.Errorf("slurm_get_job_steps error: %s", env.Text(err))}
 	}
 	if c.json != "" {
-		return c.stepsJSON(cl, steps, now)
+		return c.StepsJSON(cl, c.json, steps, now)
 	}
 	if len(steps) > 0 {
 		c.sayRecords(now, len(steps))

@@ -334,13 +334,17 @@ func (c *control) partition(action proto.PartAction, ch *change, failed string) 
 	if err != nil {
 		return err
 	}
+	var bad []string // the others are changed all the same
 	for _, name := range strings.Split(ch.name, ",") {
 		if err := cl.Call(proto.KindUpdatePartition,
 			&proto.UpdatePartitionRequest{Action: action, Name: name, Set: ch.set}, &proto.Empty{}); err != nil {
-			return plain{fmt.Errorf("%s: %s", failed, env.Text(err))}
+			bad = append(bad, fmt.Sprintf("%s: %s", failed, env.Text(err)))
 		}
 	}
-	return nil
+	if bad == nil {
+		return nil
+	}
+	return plain{errors.New(strings.Join(bad, "\n"))}
 }
 
 // create makes a reservation, a partition or dynamic nodes.

@@ -51,8 +51,8 @@ func (c *control) completing([]string) error {
 		func(j *model.Job, now model.Time) {
 			if j.Run != nil {
 				fmt.Fprintf(c.Stdout, "JobId=%d EndTime=%s CompletingTime=%s Nodes(COMPLETING)=%s\n", j.ID,
-					c.Stamp(j.Run.StopAt, "Unknown"),
-					walltime.Elapsed(max(0, now.Seconds()-j.Run.StopAt.Seconds())), hostlist.Compress(j.Run.Alloc.NodeNames()))
+					c.Stamp(j.Ending(), "Unknown"),
+					walltime.Elapsed(max(0, now.Seconds()-j.Ending().Seconds())), hostlist.Compress(j.Run.Alloc.NodeNames()))
 			}
 		})
 }

@@ -10,8 +10,10 @@ import (
 
 	"gbatch/internal/client"
 	"gbatch/internal/conf/locate"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 )
 
 // OnCluster is CheckClusters for a command that has no connection yet.
@@ -92,6 +94,21 @@ func (e *Env) RunningSteps(c *client.Client, rq *proto.StepsRequest) (steps []pr
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Step.ID, b.Step.ID))
 	})
 	return steps, now, err
+}
+
+// StepsJSON writes running steps in a version of JSON.
+func (e *Env) StepsJSON(c *client.Client, json string, steps []proto.RunningStep, now model.Time) error {
+	cluster, err := ClusterName(c)
+	if err != nil {
+		return err
+	}
+	j := e.JSONFrame("steps", json)
+	fields, view := jobtext.StepJSON(), &jobtext.JobView{Cluster: cluster, At: now}
+	for i := range steps {
+		slurmjson.Write(j, "", fields, &jobtext.StepRow{RunningStep: &steps[i], JobView: view})
+		j.Flush(false)
+	}
+	return e.JSONFinish(j, cluster, now)
 }
 
 // HostNodes gives the nodes whose daemons run on this host: those that have a socket for steps here. In a job it is the

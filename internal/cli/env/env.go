@@ -294,7 +294,7 @@ func (e *Env) JSONFrame(list, ver string) *slurmjson.Writer {
 }
 
 func (e *Env) JSONFinish(j *slurmjson.Writer, cluster string, now model.Time) error {
-	j.Warning = e.old
+	j.Warning = strings.TrimSpace(e.old + " " + j.Warning)
 	return j.Finish(append([]string{e.Program}, e.Args...), cluster, now)
 }
 

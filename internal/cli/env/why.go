@@ -17,6 +17,10 @@ func PrintWhy(e *Env, c *client.Client, refs []model.JobRef, json string) error 
 	if err != nil {
 		return err
 	}
+	left := ""
+	if reply.Left > 0 {
+		left = fmt.Sprintf("%d more jobs or tasks are not explained; name them.", reply.Left)
+	}
 	if json != "" {
 		cluster, err := ClusterName(c)
 		if err != nil {
@@ -29,6 +33,7 @@ func PrintWhy(e *Env, c *client.Client, refs []model.JobRef, json string) error 
 			slurmjson.Write(j, "", fields, &jobtext.WhyOf{Explanation: x, Times: at})
 			j.Flush(false)
 		}
+		j.Warning = left
 		return e.JSONFinish(j, cluster, reply.Now)
 	}
 	for i, x := range reply.List {
@@ -40,8 +45,8 @@ func PrintWhy(e *Env, c *client.Client, refs []model.JobRef, json string) error 
 	if len(refs) == 0 && len(reply.List) == 0 {
 		fmt.Fprintln(e.Stdout, "None of your jobs waits.")
 	}
-	if reply.Left > 0 {
-		fmt.Fprintf(e.Stdout, "\n%d more jobs or tasks are not explained; name them.\n", reply.Left)
+	if left != "" {
+		fmt.Fprintf(e.Stdout, "\n%s\n", left)
 	}
 	return nil
 }

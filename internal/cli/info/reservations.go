@@ -18,6 +18,10 @@ func (i *info) reservations() int {
 		return 1
 	}
 	defer c.Close()
+	if err := i.CheckClusters(c, i.clusters); err != nil {
+		i.Errorf("%v", err)
+		return 1
+	}
 	var reply proto.ReservationsReply
 	if err := c.Call(proto.KindReservations, &proto.Empty{}, &reply); err != nil {
 		fmt.Fprintf(i.Stderr, "slurm_load_reservations: %s\n", env.Text(err))

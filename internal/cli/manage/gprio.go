@@ -123,8 +123,14 @@ func prioLanguage() *format.Language[prioRow] {
 	}}
 }
 
-// prioLetters are the letters that -S accepts.
-const prioLetters = "iruoYySABFJPQNTabfjpqt"
+// prioLetters are the letters that -S accepts: those of -o.
+func prioLetters() string {
+	var letters []byte
+	for _, f := range prioLanguage().Fields {
+		letters = append(letters, f.Letter)
+	}
+	return string(letters)
+}
 
 // prio is one call of gprio.
 type prio struct {
@@ -263,7 +269,7 @@ func (s *prio) columns(p *model.Priority) string {
 }
 
 func (s *prio) print() error {
-	keys, err := format.ParseSort(s.sort, prioLetters)
+	keys, err := format.ParseSort(s.sort, prioLetters())
 	if err != nil {
 		return err
 	}
@@ -335,7 +341,8 @@ func sortPrios(rows []prioRow, keys []format.SortKey) {
 	}
 	word := map[byte]func(*prioRow) string{'r': func(r *prioRow) string { return r.PartName },
 		'u': func(r *prioRow) string { return r.User },
-		'o': func(r *prioRow) string { return r.PrioRow.Account }}
+		'o': func(r *prioRow) string { return r.PrioRow.Account }, 'n': func(r *prioRow) string { return r.QOSName },
+		'c': func(r *prioRow) string { return r.cluster }}
 	slices.SortStableFunc(rows, func(a, b prioRow) int {
 		for _, k := range keys {
 			n, w := number[k.Letter], word[k.Letter]

@@ -35,8 +35,9 @@ func (m *manage) showConfig(c *client.Client) error {
 		}
 	}
 	cluster = append(cluster, model.KV{Key: "SLURM_VERSION", Value: version.Slurm})
-	// What tools ask for: a new user has a default account, and usage is not kept by wckeys.
-	dbd = append(dbd, model.KV{Key: "AllowNoDefAcct", Value: "No"}, model.KV{Key: "TrackWCKey", Value: "No"},
+	// What tools ask for: a new user has a default account, and gdbd keeps usage by wckeys as the cluster does.
+	dbd = append(dbd, model.KV{Key: "AllowNoDefAcct", Value: "No"},
+		model.KV{Key: "TrackWCKey", Value: values["TrackWCKey"]},
 		model.KV{Key: "DbdHost", Value: values["AccountingStorageHost"]},
 		model.KV{Key: "DbdBackupHost", Value: values["AccountingStorageBackupHost"]},
 		model.KV{Key: "DbdPort", Value: values["AccountingStoragePort"]},

@@ -88,6 +88,9 @@ func (q *queue) listSteps() int {
 		return q.ended(err)
 	}
 	defer c.Close()
+	if err := q.CheckClusters(c, q.clusters); err != nil {
+		return q.ended(err)
+	}
 	var steps []proto.RunningStep
 	var now model.Time
 	if !q.none {
@@ -101,7 +104,13 @@ func (q *queue) listSteps() int {
 		if err != nil && !noJob {
 			return q.ended(err)
 		}
-		steps = slices.DeleteFunc(steps, func(s proto.RunningStep) bool { return hidden[s.Partition] })
+		steps = slices.DeleteFunc(steps, func(s proto.RunningStep) bool {
+			ran := int64(now-s.Step.Start) / 1000
+			return hidden[s.Partition] || q.over != nil && ran <= *q.over || q.under != nil && ran >= *q.under
+		})
+	}
+	if q.json != "" {
+		return q.ended(q.StepsJSON(c, q.json, steps, now))
 	}
 	sortSteps(steps, keys)
 	view := &jobtext.JobView{Times: q.Times(time.Now()), At: now}
