@@ -3,7 +3,6 @@ package ctld
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"time"
 
@@ -104,7 +103,7 @@ func (c *Controller) join(ctx context.Context, r *server.Request) {
 		issued, err := c.issuer.Join(ctx, &rq)
 		if err != nil {
 			said := func(s string) string { return plain.Line(s[:min(len(s), maxJoinText)]) }
-			if host := hostOf(r.Remote()); c.refusals.note("join "+host, time.Now()) {
+			if host := cmp.Or(hostOf(r.Remote()), r.Remote()); c.refusals.note("join "+host, time.Now()) {
 				c.log.Warn("a host did not get a certificate", "from", host, "role", said(rq.Role), "name", said(rq.Name),
 					"token", said(rq.ID), "err", err)
 			}
@@ -232,21 +231,13 @@ func (c *Controller) strange(role, name, from string) error {
 		err = c.issuer.MayHave(role, name)
 	}
 	if err != nil {
-		host := hostOf(from)
+		host := cmp.Or(hostOf(from), from)
 		if c.refusals.note(role+" "+name, time.Now()) {
 			c.log.Warn("a daemon that is not in the configuration was refused", "role", role, "name", name, "from", host, "err",
 				err)
 		}
 	}
 	return err
-}
-
-func hostOf(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		return remote
-	}
-	return host
 }
 
 // oncePer remembers what was logged, for a minute.

@@ -311,7 +311,8 @@ type queues struct {
 const partSep = ","
 
 func queuesOf(v *state.View) *queues {
-	q := &queues{of: map[string][]string{}, why: map[string]map[model.Reason]int{}, own: map[string]map[model.Reason]int{}}
+	q := &queues{of: map[string][]string{}, why: map[string]map[model.Reason]int{},
+		own: map[string]map[model.Reason]int{}}
 	for _, p := range v.Config().Partitions {
 		for _, name := range p.Nodes {
 			q.of[name] = append(q.of[name], p.Name)

@@ -250,8 +250,8 @@ func (d *dbd) watched(put func() (proto.PutReply, error)) (proto.PutReply, error
 	case <-late.C:
 	}
 	was := d.says.Load()
-	d.says.Store(&dbdSays{why: fmt.Errorf("gdbd is connected, and has not answered for %s: its disk or its database hangs",
-		putPatience)})
+	d.says.Store(&dbdSays{why: fmt.Errorf(
+		"gdbd is connected, and has not answered for %s: its disk or its database hangs", putPatience)})
 	d.up.Store(false)
 	r := <-answered
 	if r.err == nil {

@@ -176,7 +176,8 @@ func goFirst(sees *sight, list []model.JobID, part string) string {
 		name = "another user's job"
 	}
 	if len(list) == 1 {
-		return fmt.Sprintf("%s is out of patience and goes first in partition %s.", strings.ToUpper(name[:1])+name[1:], part)
+		return fmt.Sprintf("%s is out of patience and goes first in partition %s.",
+			strings.ToUpper(name[:1])+name[1:], part)
 	}
 	return fmt.Sprintf("%d jobs of partition %s are out of patience and go first, %s before the others.", len(list),
 		part, name)

@@ -31,7 +31,7 @@ func secretive(t *testing.T) (c *Controller, apply func(at model.Time, b state.B
 		Partitions: []*model.Partition{{Name: "p", Default: true, Nodes: []string{"n1"}}},
 		Future:     []*model.NodeDef{{Name: "secret-future", CPUs: 1, MemMiB: 1}},
 		Sets:       []model.NodeSet{{Name: "secret-set", Nodes: []string{"n1"}}},
-		Params: model.Params{MinJobAgeS: 10, MaxJobs: 100, MaxArray: 100, SlurmUID: systemUID,
+		Params: model.Params{MinJobAgeS: 10, MaxJobs: 100, MaxArraySize: 100, SlurmUID: systemUID,
 			PrivateData: []string{"accounts", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users"}}}})
 	return c, apply
 }
@@ -58,8 +58,8 @@ func TestHiddenArray(t *testing.T) {
 	if _, err := c.wait(ctx, at(operUser), &proto.WaitRequest{Job: id}); codeOf(err) == proto.CodeInvalidJob {
 		t.Errorf("its own user: %v", err)
 	}
-	mine := apply(61000, &state.Submit{Spec: &model.Spec{UID: plainUser, User: "ann", Name: "b", Partitions: []string{"p"},
-		MinNodes: 1, MaxNodes: 1, LimitS: 60}, Priority: 1}).Job
+	mine := apply(61000, &state.Submit{Spec: &model.Spec{UID: plainUser, User: "ann", Name: "b",
+		Partitions: []string{"p"}, MinNodes: 1, MaxNodes: 1, LimitS: 60}, Priority: 1}).Job
 	_, err := c.edit(c.machine.View(), at(plainUser), model.JobRef{Job: mine, Task: model.NoTask},
 		wanted{set: []model.KV{{Key: "Dependency", Value: "afterany:" + jobName(&model.Job{ID: id})}}})
 	if codeOf(err) != proto.CodeDependency {
@@ -98,13 +98,14 @@ func TestSharedAnswers(t *testing.T) {
 func TestHiddenNames(t *testing.T) {
 	c, apply := secretive(t)
 	c.readers, c.clocks, c.nodes, c.idle = newReaders(), newClocks(), newNodeSet(), newIdleWatch()
-	apply(3000, &state.Submit{Spec: &model.Spec{UID: operUser, User: "oper", Name: "secret-job", Partitions: []string{"p"},
-		MinNodes: 1, MaxNodes: 1, LimitS: 60}, Priority: 1})
-	apply(4000, &state.Reserve{Op: state.CreateResv, Resv: &model.Reservation{Name: "secret-resv", Start: 5000, End: 1 << 50,
-		Nodes: []string{"n1"}, Users: []string{"oper"}}})
+	apply(3000, &state.Submit{Spec: &model.Spec{UID: operUser, User: "oper", Name: "secret-job",
+		Partitions: []string{"p"}, MinNodes: 1, MaxNodes: 1, LimitS: 60}, Priority: 1})
+	apply(4000, &state.Reserve{Op: state.CreateResv,
+		Resv: &model.Reservation{Name: "secret-resv", Start: 5000, End: 9_000_000,
+			Nodes: []string{"n1"}, Users: []string{"oper"}}})
 	asked := 0
-	for _, kind := range []uint16{proto.KindJobs, proto.KindNodes, proto.KindPartitions, proto.KindPools, proto.KindConfig,
-		proto.KindReservations, proto.KindPeers, proto.KindDaemon} {
+	for _, kind := range []uint16{proto.KindJobs, proto.KindNodes, proto.KindPartitions, proto.KindPools,
+		proto.KindConfig, proto.KindReservations, proto.KindPeers, proto.KindDaemon} {
 		for _, who := range []*caller{at(plainUser), at(operUser)} {
 			rq := map[uint16]proto.Message{proto.KindPeers: &proto.PeersRequest{Nodes: []string{"n1"}},
 				proto.KindDaemon: &proto.DaemonRequest{Node: "n1"}, proto.KindJobs: &proto.JobsRequest{},

@@ -21,8 +21,8 @@ type Claims struct {
 	Via   *Via         // the host that it was made through; nil: a controller, or it does not say
 }
 
-// Via is the certificate of a host that had a token made in a user's name. Once it is revoked, the token counts no more:
-// the host might have made tokens for everybody.
+// Via is the certificate of a host that had a token made in a user's name. Once it is revoked, the token counts no
+// more: the host might have made tokens for everybody.
 type Via struct {
 	Role   string `json:"role"`
 	Name   string `json:"name"`

@@ -123,8 +123,9 @@ func TestPublicKeys(t *testing.T) {
 		t.Errorf("without public keys it counts: %+v", got)
 	}
 	k.Audience, k.Issuer = "gbatch", "https://id.site"
-	for text, want := range map[string]string{"": "another service", `,"aud":"wiki","iss":"https://id.site"`: "another service",
-		`,"aud":"gbatch"`: "another issuer", `,"aud":["gbatch"],"iss":"https://id.other"`: "another issuer",
+	for text, want := range map[string]string{"": "another service",
+		`,"aud":"wiki","iss":"https://id.site"`: "another service",
+		`,"aud":"gbatch"`:                       "another issuer", `,"aud":["gbatch"],"iss":"https://id.other"`: "another issuer",
 		`,"aud":["wiki","gbatch"],"iss":"https://id.site"`: "", `,"aud":"gbatch","iss":"https://id.site"`: ""} {
 		said = text
 		if got, err := k.Check(sign("k1")); want == "" && err != nil ||

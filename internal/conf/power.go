@@ -58,8 +58,10 @@ func powerSettings() []setting {
 				c.SlurmctldParameters, c.Power.IdleAfter = v, hasFold(splitList(v), idleOnSuspend)
 				return fault{}
 			},
-			remark: func(_ *Config, v string) (text, hint string) { return remarkParam("SlurmctldParameters", ctldParams, v) },
-			show:   func(c *Config) string { return orNull(c.SlurmctldParameters) }},
+			remark: func(_ *Config, v string) (text, hint string) {
+				return remarkParam("SlurmctldParameters", ctldParams, v)
+			},
+			show: func(c *Config) string { return orNull(c.SlurmctldParameters) }},
 		{name: "SlurmdParameters", effect: AtOnce,
 			read:   func(*Config, string) fault { return fault{} },
 			remark: func(_ *Config, v string) (text, hint string) { return remarkParam("SlurmdParameters", slurmdParams, v) }},

@@ -20,8 +20,8 @@
 // for why the other jobs wait, access.go for which jobs a partition takes at all, explain.go for
 // everything that keeps one job waiting (explain_cause.go: the causes, explain_short.go: the
 // scarce resource or the limit, explain_change.go: changes that would help, explain_words.go: the
-// wording, explain_sight.go: what is hidden from its reader), elastic.go and giveback.go for jobs that grow into what is left and give it back
-// (segments.go: by whole segments).
+// wording, and what is hidden from its reader), elastic.go and giveback.go for jobs that grow into
+// what is left and give it back (segments.go: by whole segments).
 // testdata/*.txt shows it at work; testdata/README.md lists the rules and their transcripts.
 //
 // Invariants: no node's capacity is given twice, now or on the calendar; a job that overtakes

@@ -265,7 +265,8 @@ func (x *explainer) licenses(s *spot) bool {
 		for i := range x.p.lic.wins {
 			if w := &x.p.lic.wins[i]; w.part.gres[k] > 0 && w.name != s.it.sh.rq.Reservation &&
 				w.from < x.p.after(x.now, s.it.leastS()) {
-				c.Text += fmt.Sprintf(", %s keeps %d from %s to %s", x.reservationText(w.name), w.part.gres[k], at(w.from), at(w.to))
+				c.Text += fmt.Sprintf(", %s keeps %d from %s to %s", x.reservationText(w.name),
+					w.part.gres[k], at(w.from), at(w.to))
 				break
 			}
 		}

@@ -209,7 +209,8 @@ func (s *server) start(ctx context.Context, nc net.Conn) {
 	})
 }
 
-// hostOf names the host of an address: of IPv6 the network, all of whose addresses one host may have. "" for a socket's.
+// hostOf names the host of an address: of IPv6 the network, all of whose addresses one host may have; "" for a
+// socket's.
 func hostOf(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
