@@ -39,7 +39,12 @@ func twoNodeJob(t *testing.T, spec *model.Spec) (*Controller, *state.State, mode
 // logged applies a command as it is read from the log.
 func logged(t *testing.T, st *state.State, b state.Body) state.Result {
 	t.Helper()
-	data, err := state.Encode(1_000_000, b)
+	return loggedAt(t, st, 1_000_000, b)
+}
+
+func loggedAt(t *testing.T, st *state.State, at model.Time, b state.Body) state.Result {
+	t.Helper()
+	data, err := state.Encode(at, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,5 +83,17 @@ func TestWarningOnce(t *testing.T) {
 	}
 	if o := orders["n1"]; len(orders) != 1 || o == nil || len(o.Stop) != 1 || o.Stop[0].Signal != 10 {
 		t.Errorf("%d nodes have the order: %+v", len(orders), orders)
+	}
+}
+
+// TestResizedDidNotWait: the time that a job ran before it got another size is no planned time of that size's record.
+func TestResizedDidNotWait(t *testing.T) {
+	c, st, id := twoNodeJob(t, &model.Spec{})
+	if r := loggedAt(t, st, 1_060_000, &state.Resize{Job: id, Attempt: 1, Keep: []string{"n1"}}); r.Each[0] != state.OK {
+		t.Fatal(r.Each)
+	}
+	j := st.View().Job(id)
+	if r := c.recordOf(st.View(), 1, j); r.Eligible != 1_060_000 || r.Start != r.Eligible {
+		t.Errorf("it was eligible at %d and began at %d", r.Eligible, r.Start)
 	}
 }

@@ -59,7 +59,9 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 	if j.Run != nil {
 		r.Reservation = j.Run.Resv
 		r.Start, r.LimitS, r.Partition = j.Run.SizedAt(), j.Run.LimitS, j.Run.Partition
-		r.Size = j.Run.Sizes
+		if r.Size = j.Run.Sizes; r.Size > 0 {
+			r.Eligible = r.Start // it waited before its first size only
+		}
 		if j.Run.Priority != 0 && j.State != model.Suspended {
 			r.Priority = j.Run.Priority
 		}
