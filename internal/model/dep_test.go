@@ -22,6 +22,7 @@ func TestParseDeps(t *testing.T) {
 		{"afterok:12_*", "[afterok:12] any=false"},
 		{"after:12+5:13", "[after:12+300s after:13] any=false"},
 		{"aftercorr:12,singleton", "[aftercorr:12 singleton] any=false"},
+		{"afterburstbuffer:12", "[afterany:12] any=false"},
 		{"12", "[afterany:12] any=false"},
 		{"12:13", "[afterany:12 afterany:13] any=false"},
 		{"afterok:12,13", "[afterok:12 afterok:13] any=false"},

@@ -589,8 +589,11 @@ func (k DepKind) String() string {
 	return depNames[k]
 }
 
-// ParseDepKind reads a kind's name.
+// ParseDepKind reads a kind's name. There are no burst buffers: what waits for their stage-out waits for the job's end.
 func ParseDepKind(text string) (DepKind, bool) {
+	if text == "afterburstbuffer" {
+		return DepAfterAny, true
+	}
 	for k := DepAfter; k < numDepKinds; k++ {
 		if text == depNames[k] {
 			return k, true
