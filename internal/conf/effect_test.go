@@ -13,6 +13,7 @@ var elsewhere = map[string]string{
 	"ProctrackType":          "nothing depends on it, and a remark says so",
 	"TaskPlugin":             "nothing depends on it, and a remark says so",
 	"DisableRootJobs":        "partitions take it over when they are read",
+	"SlurmdParameters":       "none of its words has an effect, and each says so",
 	"SelectType":             "check.go makes jobs get whole nodes under select/linear, when all has been read",
 	"TopologyPlugin":         "it says whether topology.conf's switches are replicated",
 	"SchedulerParameters":    "scheduler.go reads it word by word, when all has been read",

@@ -83,34 +83,7 @@ func accountingSettings() []setting {
 				return "", ""
 			},
 			show: func(c *Config) string { return c.JobAcctGatherType }},
-		{name: "JobAcctGatherFrequency", effect: NextStart,
-			read: func(c *Config, v string) (f fault) {
-				for _, item := range splitList(v) {
-					kind, value, ok := strings.Cut(item, "=")
-					if !ok {
-						kind, value = "task", item
-					}
-					n, f := readSeconds(value, 0, math.MaxInt32)
-					if f.bad() {
-						return fault{f.why, "task=30"}
-					}
-					if strings.EqualFold(kind, "task") {
-						c.SampleIntervalS = n
-					} else if _, f := readWord(kind, []string{"energy", "filesystem", "network"}); f.bad() {
-						return fault{f.why, "task=30"}
-					}
-				}
-				return fault{}
-			},
-			remark: func(_ *Config, v string) (text, hint string) {
-				switch kind, _, _ := strings.Cut(strings.ToLower(v), "="); kind {
-				case "energy", "filesystem", "network":
-					return "JobAcctGatherFrequency=" + v + " has no effect: " + kind + " data of nodes aren't gathered",
-						"leave it out"
-				}
-				return "", ""
-			},
-			show: func(c *Config) string { return strconv.FormatInt(c.SampleIntervalS, 10) }},
+		sampling(),
 	}
 }
 
@@ -324,4 +297,36 @@ func (l *loader) checkPrices() {
 	if l.cfg.Price.Hold != price.HoldNone && len(l.cfg.Price.Lines) == 0 {
 		l.probs.warnf(l.where("PriceHold"), "write a Price line", "PriceHold holds no job: nothing has a price")
 	}
+}
+
+// sampling is JobAcctGatherFrequency.
+func sampling() setting {
+	return setting{name: "JobAcctGatherFrequency", effect: NextStart,
+		read: func(c *Config, v string) (f fault) {
+			for _, item := range splitList(v) {
+				kind, value, ok := strings.Cut(item, "=")
+				if !ok {
+					kind, value = "task", item
+				}
+				n, f := readSeconds(value, 0, math.MaxInt32)
+				if f.bad() {
+					return fault{f.why, "task=30"}
+				}
+				if strings.EqualFold(kind, "task") {
+					c.SampleIntervalS = n
+				} else if _, f := readWord(kind, []string{"energy", "filesystem", "network"}); f.bad() {
+					return fault{f.why, "task=30"}
+				}
+			}
+			return fault{}
+		},
+		remark: func(_ *Config, v string) (text, hint string) {
+			switch kind, _, _ := strings.Cut(strings.ToLower(v), "="); kind {
+			case "energy", "filesystem", "network":
+				return "JobAcctGatherFrequency=" + v + " has no effect: " + kind + " data of nodes aren't gathered",
+					"leave it out"
+			}
+			return "", ""
+		},
+		show: func(c *Config) string { return strconv.FormatInt(c.SampleIntervalS, 10) }}
 }

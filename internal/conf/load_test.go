@@ -463,3 +463,73 @@ func TestProblemsAreBounded(t *testing.T) {
 
 // map2fs is a file system with a main file only.
 func map2fs(main string) fstest.MapFS { return fstest.MapFS{MainFile: {Data: []byte(main)}} }
+
+// TestLastLineCounts: what a line says counts, also that it says nothing, or the other of two keys that exclude each
+// other.
+func TestLastLineCounts(t *testing.T) {
+	for _, x := range []struct {
+		name, text string
+		right      func(*Config) bool
+	}{
+		{"a path that is taken back", "HealthCheckProgram=/a\nHealthCheckProgram=\nPartitionName=p Nodes=n1\n",
+			func(c *Config) bool { return c.HealthCheckProgram == "" }},
+		{"a default that the line replaces",
+			"PartitionName=DEFAULT DefMemPerCPU=5\nPartitionName=p Nodes=n1 DefMemPerNode=7\n",
+			func(c *Config) bool {
+				m := c.Partitions[1].Mem
+				return m.DefPerCPUMiB == 0 && m.DefPerNodeMiB == 7
+			}},
+		{"names of QOS in any case", "PartitionName=p Nodes=n1 QOS=Gold AllowQos=High,LOW DenyQos=ALL\n",
+			func(c *Config) bool {
+				p := &c.Partitions[1]
+				return p.QOS == "gold" && slices.Equal(p.AllowQOS, []string{"high", "low"}) && p.DenyQOS == nil
+			}},
+		{"an identity provider alone", "AuthAltParameters=jwks=/k\nPartitionName=p Nodes=n1\n",
+			func(c *Config) bool { return c.HTTP.NoTokens }},
+		{"an identity provider beside own tokens", "AuthAltParameters=jwks=/k,jwt_key=/j\nPartitionName=p Nodes=n1\n",
+			func(c *Config) bool { return !c.HTTP.NoTokens }},
+	} {
+		c, problems := LoadFS(files(x.text), MainFile)
+		if c == nil || !x.right(c) {
+			t.Errorf("%s: %+v", x.name, problems)
+		}
+	}
+}
+
+// TestEveryWordHasItsRemark: each word of a list that has no effect is named, also in the short form of a plugin's name.
+func TestEveryWordHasItsRemark(t *testing.T) {
+	for line, want := range map[string][]string{
+		"LaunchParameters=test_exec,mem_sort":                  {"test_exec", "mem_sort"},
+		"TaskPlugin=none":                                      {"TaskPlugin"},
+		"JobAcctGatherType=none":                               {"JobAcctGatherType"},
+		"TopologyPlugin=3d_torus":                              {"TopologyPlugin"},
+		"SelectType=cons_res":                                  {"select/cons_tres"},
+		"SlurmctldParameters=idle_on_node_suspnd,cloud_dns":    {"idle_on_node_suspend", "cloud_dns"},
+		"SlurmdParameters=numa_node_as_socket,config_override": {"numa_node_as_socket", "config_overrides"},
+		"AccountingStorageEnforce=nojobs,nosteps":              {"nojobs", "nosteps"},
+		"SelectTypeParameters=CR_Core,CR_PACK_NODES":           {"CR_PACK_NODES"},
+		"JobAcctGatherFrequency=task=5,energy=7":               {"energy=7"},
+		"SchedulerParameters=batch_sched_delay=5":              {"batch_sched_delay"},
+		"SelectTypeParameters=CR_Memory":                       {"CR_Core_Memory"},
+		"ProctrackType=cgroup":                                 nil,
+	} {
+		_, problems := LoadFS(files(line+"\n"), MainFile)
+		all := ""
+		for _, p := range problems {
+			all += p.Text + " " + p.Hint + "\n"
+		}
+		key, _, _ := strings.Cut(line, "=")
+		for _, w := range want {
+			if !strings.Contains(all, w) {
+				t.Errorf("%s: nothing about %s: %s", line, w, all)
+			}
+		}
+		if want == nil && strings.Contains(all, key) {
+			t.Errorf("%s: %s", line, all)
+		}
+	}
+	c, problems := LoadFS(files("PropagateResourceLimits=NONE\nPropagateResourceLimitsExcept=MEMLOCK\n"), MainFile)
+	if c != nil {
+		t.Errorf("two lists of limits: %+v", problems)
+	}
+}

@@ -187,8 +187,7 @@ func schedParams() []schedParam {
 				"is not supported: jobs on one CPU are placed by Weight as all others are; a partition of their own on the last "+
 					"nodes keeps the others whole"
 		case "spec_cores_first":
-			out[i].lost, out[i].note = true,
-				"is not supported: a node's specialized cores are its last ones; name others with CpuSpecList"
+			out[i].lost, out[i].note = true, "is not supported: specialized cores are a node's last; see CpuSpecList"
 		}
 	}
 	inert := func(lost bool, note string, names ...string) {

@@ -521,12 +521,13 @@ const (
 	rulesLast                   // a job ends with its last part, a name is free with its last job, sizes are counted,
 	// a notice is a limit that counts without OverTimeLimit, a job shows the exit code of the run from which it was put
 	// back, components of heterogeneous jobs come back together, nodes that are being powered up don't join jobs that run
-	// rules of Brief: what others say is cut; a configuration forgets the usage of accounts that it drops; trail and ends of
-	// steps push out no ends of jobs; EpilogSlurmctld runs also for a job that has lost the node of its script; epilogs are
-	// no use of the job's; a reservation's end is that of its jobs; the end of a script whose node was given up is taken when
-	// it comes late; nobody waits for a node that cannot come up; mail says BEGIN when the script begins; single tasks wait
-	// for their counterparts; commands do not wait for held jobs; heterogeneous jobs come back as a whole; --no-kill is for
-	// suspended jobs too
+
+	// rulesBrief: what others say is cut; a configuration forgets the usage of accounts that it drops; the trail and the
+	// ends of steps push out no ends of jobs; EpilogSlurmctld runs also for a job that has lost the node of its script;
+	// epilogs are no use of the job's; a reservation's end is that of its jobs; the end of a script whose node was given
+	// up is taken when it comes late; nobody waits for a node that can't come up; mail says BEGIN when the script begins;
+	// single tasks wait for their counterparts; commands don't wait for held jobs; heterogeneous jobs come back as a
+	// whole; --no-kill is for suspended jobs too.
 	rulesBrief
 
 	rulesNow = rulesBrief

@@ -270,7 +270,11 @@ func (s *State) overAt(j *model.Job, at model.Time, exit model.Exit) *model.Job 
 	if j.Run.Over != nil {
 		return j
 	}
-	return s.change(j, func(run *model.Run) { run.Over = &model.End{At: at, Exit: exit} })
+	return s.change(j, func(run *model.Run) {
+		s.sleptUntil(j, run, at, at)
+		run.Over = &model.End{At: at, Exit: exit}
+		s.stopMeter(j, run, at)
+	})
 }
 
 // whySilent is the text for a node that was silent for SlurmdTimeout.
