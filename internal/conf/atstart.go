@@ -42,8 +42,8 @@ func (c *Config) atStart() []model.KV {
 	for i := range c.Gres.Records {
 		r := &c.Gres.Records[i]
 		// Writing to a hash does not fail.
-		_, _ = fmt.Fprintf(h, "%q %q %q %d %q %q %q %q %q %q\n", r.NodeExpr, r.Name, r.Type, r.Count, r.Files, r.MultipleFiles,
-			r.Endpoints, r.Flags, r.UniqueID, r.AutoDetect)
+		_, _ = fmt.Fprintf(h, "%q %q %q %d %q %q %q %q %q %q\n", r.NodeExpr, r.Name, r.Type, r.Count, r.Files,
+			r.MultipleFiles, r.Endpoints, r.Flags, r.UniqueID, r.AutoDetect)
 	}
 	_, _ = fmt.Fprintf(h, "%q", c.Gres.AutoDetect)
 	return append(out, model.KV{Key: "gres.conf",

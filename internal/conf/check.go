@@ -30,8 +30,9 @@ func (l *loader) check() {
 	}
 	if limits, given := l.seen["PropagateResourceLimits"]; given {
 		if except, too := l.seen["PropagateResourceLimitsExcept"]; too {
-			l.probs.errorf(except, "keep one of the lines", "PropagateResourceLimitsExcept and PropagateResourceLimits (line %d "+
-				"of %s) exclude each other", limits.line, limits.file)
+			l.probs.errorf(except, "keep one of the lines",
+				"PropagateResourceLimitsExcept and PropagateResourceLimits (line %d of %s) exclude each other", limits.line,
+				limits.file)
 		}
 	}
 	if _, said := l.seen["NodeHeartbeatInterval"]; !said { // files of Slurm can't say it

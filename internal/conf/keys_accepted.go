@@ -207,8 +207,8 @@ func mpiPorts() setting {
 		}}
 }
 
-// The words of SlurmctldParameters and SlurmdParameters: most are about the insides of Slurm's daemons; of the others it
-// is said what to use.
+// The words of SlurmctldParameters and SlurmdParameters: most are about the insides of Slurm's daemons; of the others
+// it is said what to use.
 
 // daemonParam is one word. Without a text it has its effect here.
 type daemonParam struct{ word, text, hint string }

@@ -496,7 +496,7 @@ func TestLastLineCounts(t *testing.T) {
 	}
 }
 
-// TestEveryWordHasItsRemark: each word of a list that has no effect is named, also in the short form of a plugin's name.
+// TestEveryWordHasItsRemark: each word of a list that has no effect is named, also in the short form of a name.
 func TestEveryWordHasItsRemark(t *testing.T) {
 	for line, want := range map[string][]string{
 		"LaunchParameters=test_exec,mem_sort":                  {"test_exec", "mem_sort"},

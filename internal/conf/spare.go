@@ -96,6 +96,9 @@ func otherSpare(key string, list []string, op byte, value string) (string, error
 			list = slices.Delete(list, at, at+1)
 		}
 	}
+	if key == "SuspendExcNodes" { // a count is of all nodes before it
+		slices.SortStableFunc(list, func(a, b string) int { return strings.Count(b, ":") - strings.Count(a, ":") })
+	}
 	return strings.Join(list, ","), nil
 }
 

@@ -296,13 +296,19 @@ func distText(n *proto.StepNeed, b *proto.StepBind, each bool) string {
 			}
 		}
 	}
+	word := ""
 	switch {
 	case n.Pack:
-		text += ",pack"
+		word = "pack"
 	case n.NoPack:
-		text += ",nopack"
+		word = "nopack"
+	default:
+		return text
 	}
-	return text
+	if n.Dist == proto.DistDefault { // -m pack says nothing of the rest
+		return word
+	}
+	return text + "," + word
 }
 
 var cpuBindNames = [...]string{proto.BindNone: "none", proto.BindRank: "rank", proto.BindThreads: "threads",
