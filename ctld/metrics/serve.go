@@ -24,7 +24,8 @@ func Handler(look func(r *http.Request) Source) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		what := strings.TrimSuffix(r.URL.Path[strings.LastIndex(r.URL.Path, "/metrics"):], "/")
 		what = strings.TrimPrefix(strings.TrimPrefix(what, "/metrics"), "/")
-		a, mine := s.answer(what+"\x00"+string(expfmt.NegotiateIncludingOpenMetrics(r.Header)), time.Now())
+		format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
+		a, mine := s.answer(what+"\x00"+string(format), time.Now())
 		if a == nil {
 			http.Error(w, "too many scrapes at the same time", http.StatusServiceUnavailable)
 			return
