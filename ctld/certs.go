@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -254,6 +255,9 @@ func newOncePer() *oncePer { return &oncePer{at: map[string]time.Time{}, mu: mak
 func (o *oncePer) note(key string, now time.Time) bool {
 	o.mu <- struct{}{}
 	defer func() { <-o.mu }()
+	if len(o.at) >= maxOncePer {
+		maps.DeleteFunc(o.at, func(_ string, at time.Time) bool { return now.Sub(at) >= refusedLogPace })
+	}
 	if at, ok := o.at[key]; ok && now.Sub(at) < refusedLogPace || len(o.at) >= maxOncePer && !ok {
 		return false
 	}

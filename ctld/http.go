@@ -284,16 +284,18 @@ func (c *Controller) askOwn(ctx context.Context, who *caller, kind uint16, body 
 	if err := c.readers.limits.Pay(ctx, payer, price, c.queryRate()); err != nil {
 		return 0, err
 	}
+	a.more = each
 	if !h.waits {
 		if err := c.readers.gate.Enter(ctx, payer); err != nil {
 			return 0, err
 		}
-		defer c.readers.gate.Leave()
+		a.more = c.gated(ctx, payer, each)
 	}
 	age = max(c.factsAge(), time.Millisecond)
-	a.more = c.gated(ctx, payer, each)
 	last, err := c.make(ctx, a, &h)
-	c.readers.gate.Leave()
+	if !h.waits {
+		c.readers.gate.Leave()
+	}
 	c.readers.limits.Settle(payer, basePrice(kind)+float64((a.bytes+len(last))/rowBytes)-price)
 	if err != nil {
 		return 0, err

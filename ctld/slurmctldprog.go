@@ -325,6 +325,7 @@ func programEnv(j *model.Job, cluster string) []string {
 	}
 	v := jobenv.Vars{program.Path, "SLURM_CLUSTER_NAME=" + cluster}
 	jobenv.Site(&v, j, array)
+	v.Set("SLURM_JOB_OVERSUBSCRIBE", j.OverSubscribe())
 	v.Given("SLURM_CONF", os.Getenv("SLURM_CONF"))
 	return v
 }

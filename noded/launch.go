@@ -294,7 +294,7 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 	}
 	if w != nil {
 		r := &room{key: proto.Attempt{Job: l.Job, Attempt: l.Attempt}, step: proto.StepBatch, spec: s, wish: w,
-			gres: l.Alloc.Nodes[l.Node].Gres, space: o.Mounts, show: []string{path}}
+			gres: l.Alloc.Nodes[l.Node].Gres, space: o.Mounts, show: append(n.taskPrograms(), path)}
 		err := n.makeRoom(ctx, r)
 		if err == nil {
 			err = n.moveIn(o, r)

@@ -257,6 +257,11 @@ func (l *loop) partFiles(s *step, m *msgStepFiles) {
 	}
 }
 
+// hasBegun reports whether tasks of the part have begun.
+func (p *part) hasBegun() bool {
+	return slices.ContainsFunc(p.tasks, func(t partTask) bool { return t.began })
+}
+
 // onPartEvent handles a node's event of its part.
 func (l *loop) onPartEvent(m msgPartEvent) {
 	p, ev := m.p, m.ev
@@ -266,7 +271,8 @@ func (l *loop) onPartEvent(m msgPartEvent) {
 	switch {
 	case ev.Kind != proto.StepRefused:
 		p.since, p.tries, p.asked = time.Time{}, 0, false
-	case ev.Code == proto.PartNotReady && p.last == 0: // it is there: its prolog takes its time, and the leader ends it
+	case ev.Code == proto.PartNotReady && p.last == 0 && !p.hasBegun():
+		// It is there: its prolog takes its time, and the leader ends it.
 		p.since = time.Time{}
 	}
 	switch ev.Kind {

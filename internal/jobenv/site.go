@@ -31,7 +31,6 @@ func Site(v *Vars, j *model.Job, array proto.ArrayShape) {
 	v.Given("SLURM_JOB_COMMENT", s.Comment)
 	v.Given("SLURM_JOB_CONSTRAINTS", s.Features)
 	v.Given("SLURM_JOB_LICENSES", licensesText(&more))
-	v.Set("SLURM_JOB_OVERSUBSCRIBE", j.OverSubscribe())
 	v.Given("SLURM_JOB_WORK_DIR", s.WorkDir)
 	if !more.Interactive {
 		out, errFile := j.OutputFiles()

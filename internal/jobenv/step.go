@@ -71,9 +71,6 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 		if stepSaid[name] && (name != jobName || named) {
 			continue
 		}
-		if l.Het != nil && (name == "SLURM_JOB_ID" || name == "SLURM_JOBID") { // in all components
-			entry = name + "=" + strconv.FormatUint(uint64(l.Het.ID), 10)
-		}
 		if !jobOnly[name] && !IsHet(name) && (het == nil || !ofAll[name]) && !stepOwned[name] &&
 			!slices.Contains(e.Hidden, name) {
 			v = append(v, entry)

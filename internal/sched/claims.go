@@ -26,7 +26,7 @@ func (p *Planner) claims() {
 	p.victims, p.tries, p.claimers = map[model.JobID]fate{}, 0, p.claimers[:0]
 	clear(p.vain)
 	clear(p.emptiest)
-	p.looks = 0
+	p.looks, p.callLooks = 0, 0
 	p.calls = 0
 	clear(p.vainCalls)
 	clear(p.asked)

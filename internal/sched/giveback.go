@@ -78,7 +78,7 @@ func (p *Planner) recall(l *lane, it *item) bool {
 	}
 	r := &recaller{robber: p.robberOf(l, it), left: map[model.JobID]int{}, whole: map[segment]bool{},
 		taken: map[owner]map[string]int64{}}
-	if p.looks++; p.looks > maxLooks || r.futileWith(r.lenders, true) {
+	if p.callLooks++; p.callLooks > maxLooks || r.futileWith(r.lenders, true) {
 		p.vainCalls.note(key, 0, false)
 		return false
 	}

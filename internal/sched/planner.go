@@ -66,17 +66,18 @@ type Planner struct {
 	lifts   bool         // some QOS lifts limits of partitions
 	over    model.Reason // the limit that the last allocation broke
 
-	claimed  map[model.JobID]bool // jobs with a claim
-	claimers []*entry             // jobs whose claims this pass has put onto the calendar
-	letGo    []model.JobID        // jobs whose claims this plan ends
-	victims  map[model.JobID]fate // jobs that this plan ends or suspends
-	vain     vain                 // jobs for which this pass found no victims
-	tries    int
-	looks    int                   // jobs of which it was asked whether preemption is futile
-	emptiest map[preyKey][]emptied // in this pass
-	lowest   int32                 // the lowest tier of all partitions
-	totalAt  uint64
-	total    []model.TRESCount
+	claimed   map[model.JobID]bool // jobs with a claim
+	claimers  []*entry             // jobs whose claims this pass has put onto the calendar
+	letGo     []model.JobID        // jobs whose claims this plan ends
+	victims   map[model.JobID]fate // jobs that this plan ends or suspends
+	vain      vain                 // jobs for which this pass found no victims
+	tries     int
+	looks     int                   // jobs of which it was asked whether preemption is futile
+	callLooks int                   // as looks: whether elastic jobs could give back enough
+	emptiest  map[preyKey][]emptied // in this pass
+	lowest    int32                 // the lowest tier of all partitions
+	totalAt   uint64
+	total     []model.TRESCount
 
 	// there are advance reservations: jobs are planned with their limits, because a job may outlive its prediction and
 	// run into a window

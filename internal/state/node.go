@@ -219,6 +219,9 @@ func (s *State) nodeFailed(j *model.Job, node, why string, at model.Time) {
 		s.left(j, k, at)
 		return
 	}
+	if j.Run.Program == model.CtldEpilog && s.now.rules >= rulesBrief {
+		return // no node has anything of it: it ends with the program
+	}
 	if s.goesOn(j, node, why, at) {
 		return
 	}

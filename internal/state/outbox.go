@@ -162,11 +162,14 @@ func stepWeight(x *model.Step) int64 {
 // discard takes out an event that gdbd never gets.
 func (s *State) discard(seq uint64) {
 	j, _ := s.outbox.Get(seq)
+	oldest, _, _ := s.outbox.Min()
 	if _, step := s.outSteps.Get(seq); step || j.End != nil {
 		s.shipped.discarded++
 	}
 	s.takeOut(seq, j)
-	s.shipped.gone = max(s.shipped.gone, seq)
+	if seq == oldest || s.now.rules < rulesBrief { // else those before it can still be sent
+		s.shipped.gone = max(s.shipped.gone, seq)
+	}
 }
 
 func (s *State) takeOut(seq uint64, j *model.Job) {

@@ -493,7 +493,7 @@ func (s *State) correct(at model.Time, r *Report) bool {
 // endsSo gives a job that was given up with its first node, and still ends, the end that is known now.
 func (s *State) endsSo(j *model.Job, r *Report, gaveUp, at model.Time) {
 	end := max(plausible(r.At, j.Run.Start, gaveUp), j.Run.SizedAt())
-	if j.Run.Uncounted {
+	if j.Run.Uncounted && j.Run.Sleep == model.Awake {
 		s.unmeter(j, gaveUp-end, at)
 	}
 	s.change(j, func(run *model.Run) {

@@ -428,8 +428,11 @@ func (v *View) Changes(since Cursor) ([]Change, Cursor, bool) {
 	return j.list[since.seq-j.base:], next, true
 }
 
-// putNode replaces a node's record.
+// putNode replaces a node's record. One that is up again, or left the configuration, has nothing to resume from.
 func (s *State) putNode(name string, n *model.Node) {
+	if n.ResumeAt != 0 && (n.Admin == model.NodeUp || s.defs[name] == nil) {
+		n.ResumeAt = 0
+	}
 	old, _ := s.nodes.Set(name, n)
 	s.countRising(old, n)
 	s.noteResume(name, n)

@@ -50,11 +50,16 @@ func (p *Places) leave(uid uint32) {
 	}
 }
 
+// lookAgain is between two looks for a place.
+const lookAgain = 5 * time.Millisecond
+
 // Within calls f, which touches files of the user uid, on a goroutine of its own, and waits for at most limit. The
-// goroutine has its place until f returns. f may Become the user.
+// goroutine has its place until f returns. f may Become the user. It waits as long for a place.
 func Within[T any](p *Places, uid uint32, limit time.Duration, f func() (T, error)) (got T, err error) {
-	if !p.take(uid) {
-		return got, ErrCrowded
+	for end := time.Now().Add(limit); !p.take(uid); time.Sleep(lookAgain) {
+		if !time.Now().Before(end) {
+			return got, ErrCrowded
+		}
 	}
 	type result struct {
 		got T

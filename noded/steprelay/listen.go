@@ -136,7 +136,8 @@ func passOn(fd, to int, over <-chan struct{}, w *gpuoom.Watch, label string) {
 		if label != "" {
 			text = lines.Take(text, err != nil)
 		}
-		if writeAll(to, text) != nil || err != nil {
+		// A labelled file that is full loses text, as grun's own do: its tasks go on.
+		if werr := writeAll(to, text); err != nil || werr != nil && (label == "" || errors.Is(werr, unix.EPIPE)) {
 			return
 		}
 	}

@@ -61,7 +61,7 @@ func Main(args []string, stderr io.Writer) int {
 	} else {
 		code, sig = t.run(args[3:])
 	}
-	t.env = append(os.Environ(), "SLURM_SCRIPT_CONTEXT=epilog_task")
+	_ = os.Setenv("SLURM_SCRIPT_CONTEXT", "epilog_task") // a valid name; the task has ended
 	t.epilog("TaskEpilog", args[0], siteLimit)
 	t.epilog("--task-epilog", args[1], 0)
 	if sig != 0 {
@@ -76,7 +76,6 @@ const stepdError = "slurmstepd: error: "
 type task struct {
 	stderr io.Writer
 	set    unix.Sigset_t
-	env    []string // of what it starts; nil: this process's
 }
 
 // start starts a program with no signal blocked.
@@ -85,7 +84,7 @@ func (t *task) start(path string, argv []string, group bool) (*os.Process, error
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil); err != nil {
 		return nil, err
 	}
-	p, err := os.StartProcess(path, argv, &os.ProcAttr{Env: t.env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+	p, err := os.StartProcess(path, argv, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys: &syscall.SysProcAttr{Setpgid: group}})
 	return p, errors.Join(err, unix.PthreadSigmask(unix.SIG_BLOCK, &t.set, nil))
 }

@@ -105,7 +105,7 @@ func (q *queue) listSteps() int {
 			return q.ended(err)
 		}
 		steps = slices.DeleteFunc(steps, func(s proto.RunningStep) bool {
-			ran := int64(now-s.Step.Start) / 1000
+			ran := s.Step.ElapsedS(now)
 			return hidden[s.Partition] || q.over != nil && ran <= *q.over || q.under != nil && ran >= *q.under
 		})
 	}

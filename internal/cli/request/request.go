@@ -68,7 +68,8 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 // node of each task. A node that has several has the CPUs for them.
 func (s *Submission) arbitrary(hostFile string) (err error) {
 	sp := &s.Spec
-	if len(s.hosts) == 0 && hostFile != "" {
+	given := s.More.Bind != nil && s.More.Bind.Dist != "" && !strings.HasPrefix(s.More.Bind.Dist, "arbitrary")
+	if len(s.hosts) == 0 && hostFile != "" && !given {
 		if s.hosts, err = NodeFile(hostFile); err != nil {
 			return fmt.Errorf("SLURM_HOSTFILE: %w", err)
 		}
