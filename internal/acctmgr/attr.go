@@ -103,7 +103,8 @@ func tres[T any](at func(*T) *[]model.TRESLimit, label string, names ...string) 
 		if err != nil {
 			return err
 		}
-		if strings.Contains(label, "Mins") && slices.ContainsFunc(list, func(l model.TRESLimit) bool { return l.Percent }) {
+		if strings.Contains(strings.ToLower(label), "mins") &&
+			slices.ContainsFunc(list, func(l model.TRESLimit) bool { return l.Percent }) {
 			return fmt.Errorf("minutes have no whole to take a share of; write a number of minutes, or a share in GrpTRES")
 		}
 		*at(t) = list
@@ -113,9 +114,11 @@ func tres[T any](at func(*T) *[]model.TRESLimit, label string, names ...string) 
 
 // oneTRES is an older name for a limit on a single resource, such as GrpCPUs.
 func oneTRES[T any](at func(*T) *[]model.TRESLimit, resource string, names ...string) attr[T] {
-	list := tres(at, "", names...)
+	list := tres(at, names[0], names...)
 	set := list.set
-	list.set = func(f *Facts, t *T, op byte, v string) error { return set(f, t, op, resource+"="+v) }
+	list.set = func(f *Facts, t *T, op byte, v string) error {
+		return set(f, t, op, resource+"="+or(v, "-1")) // GrpCPUs= clears it
+	}
 	list.get = func(t *T) string {
 		for _, l := range *at(t) {
 			if l.TRES == resource && !l.Percent {
@@ -126,7 +129,6 @@ func oneTRES[T any](at func(*T) *[]model.TRESLimit, resource string, names ...st
 		}
 		return ""
 	}
-	list.label = names[0]
 	return list
 }
 

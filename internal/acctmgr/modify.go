@@ -16,6 +16,9 @@ func Modify(f *Facts, entity string, args []string) (*Plan, error) {
 	if len(set) == 0 {
 		return nil, fmt.Errorf(" You didn't give me anything to set: write set KEY=VALUE behind the conditions")
 	}
+	if err := given(where); err != nil {
+		return nil, err
+	}
 	switch {
 	case is(entity, 1, "accounts", "account", "acct"):
 		return f.modifyAccounts(where, set)
@@ -306,7 +309,8 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 	}
 	if len(limits) > 0 || reset {
 		for _, old := range f.tree() {
-			if old.User == "" || !s.assoc(old) || f.Users[old.User] != nil && !s.user(f.Users[old.User]) {
+			u := f.Users[old.User]
+			if old.User == "" || !s.assoc(old) || u != nil && !(s.user(u) && s.has(f, u)) {
 				continue
 			}
 			n := *old
@@ -314,7 +318,8 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 				return nil, err
 			}
 			if reset {
-				p.edit(model.AcctEdit{Op: model.ResetUsage, Assoc: &model.Association{Account: old.Account, User: old.User}})
+				p.edit(model.AcctEdit{Op: model.ResetUsage,
+					Assoc: &model.Association{Account: old.Account, User: old.User, Partition: old.Partition}})
 			}
 			if !reflect.DeepEqual(&n, old) {
 				p.putAssoc(&n)

@@ -14,6 +14,9 @@ func Remove(f *Facts, entity string, args []string) (*Plan, error) {
 	if where = append(where, set...); len(where) == 0 {
 		return nil, fmt.Errorf(" No conditions given to remove, not executing.")
 	}
+	if err := given(where); err != nil {
+		return nil, err
+	}
 	switch {
 	case is(entity, 1, "accounts", "account", "acct"):
 		return f.removeAccounts(where)

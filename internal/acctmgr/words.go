@@ -32,6 +32,16 @@ func split(args []string) (where, set []word) {
 	return where, set
 }
 
+// given refuses a condition that names nothing: an unset variable of a script must not mean everybody.
+func given(where []word) error {
+	for _, w := range where {
+		if len(names(w.value)) == 0 {
+			return fmt.Errorf(" The condition '%s' names nothing, not executing.  Leave it out if all are meant.", w.text)
+		}
+	}
+	return nil
+}
+
 func read(a string) word {
 	key, value, ok := strings.Cut(a, "=")
 	if !ok {

@@ -446,7 +446,7 @@ const (
 	DropAssoc
 	PutQOS
 	DropQOS
-	ResetUsage // of an account and everything below it or, with User, of one user in the account
+	ResetUsage // of an account and all below it or, with User, of a user in it, with Partition only of that association
 	PutWCKey
 	DropWCKey
 	RenameUser // of User, to NewName

@@ -155,7 +155,7 @@ func (s *State) acctEdit(at model.Time, e *model.AcctEdit, busy *active) Refusal
 		if !has(s.accounts, e.Assoc.Account) {
 			return NoSuchAccount
 		}
-		s.resetUsage(e.Assoc.Account, e.Assoc.User, at)
+		s.resetUsage(e.Assoc, at)
 	case model.PutWCKey:
 		s.putWCKey(e.WCKey.User, e.WCKey.Name)
 	case model.DropWCKey:

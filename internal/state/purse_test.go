@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -252,6 +253,33 @@ func TestMinutesFollowChanges(t *testing.T) {
 		t.Errorf("physics has used %+v", u)
 	}
 	s.replicas()
+}
+
+// Resetting the usage of one association for a partition leaves the user's others as they are.
+func TestResetOfOnePartition(t *testing.T) {
+	s := purseCluster(t, nil)
+	for _, part := range []string{"", "gpu", "cpu"} {
+		s.st.usage.Set(usageKey("physics", "ann", part), &Usage{Account: "physics", User: "ann", Partition: part,
+			Stamp: s.now, Wall: Meter{Value: 5}})
+	}
+	left := func() (out []string) {
+		for _, part := range []string{"", "gpu", "cpu"} {
+			if u, _ := s.st.usage.Get(usageKey("physics", "ann", part)); u.Wall.Value != 0 {
+				out = append(out, "in "+part)
+			}
+		}
+		return out
+	}
+	of := model.Association{Account: "physics", User: "ann", Partition: "gpu"}
+	s.apply(&Accounts{Edits: acctEdits{{Op: model.ResetUsage, Assoc: &of}}})
+	if got := left(); !slices.Equal(got, []string{"in ", "in cpu"}) {
+		t.Errorf("usage is left %q", got)
+	}
+	of.Partition = ""
+	s.apply(&Accounts{Edits: acctEdits{{Op: model.ResetUsage, Assoc: &of}}})
+	if got := left(); got != nil {
+		t.Errorf("usage is left %q after a reset of all", got)
+	}
 }
 
 // A limit that is used up is checked once, not again and again while its jobs end.

@@ -327,16 +327,17 @@ func (s *State) eachUsage(change func(*Usage) *Usage) {
 	}
 }
 
-// resetUsage forgets the usage of an account and everything below it, or of one user in an account; running jobs count
-// from now on. For the root it walks no records.
-func (s *State) resetUsage(account, user string, at model.Time) {
-	if account == model.RootAccount && user == "" {
+// resetUsage forgets the usage of an account and everything below it, or of one user in an account; with a partition,
+// only that of the association for it. Running jobs count from now on. For the root it walks no records.
+func (s *State) resetUsage(a *model.Association, at model.Time) {
+	if a.Account == model.RootAccount && a.User == "" {
 		s.resetAt = at
 		return
 	}
-	below := s.below(account)
+	below := s.below(a.Account)
 	s.eachUsage(func(u *Usage) *Usage {
-		if u.QOS != "" || !below[u.Account] || user != "" && u.User != user {
+		if u.QOS != "" || !below[u.Account] || a.User != "" && u.User != a.User ||
+			a.Partition != "" && u.Partition != a.Partition {
 			return u
 		}
 		n := s.fade().bring(u, at)
