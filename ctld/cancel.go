@@ -366,7 +366,7 @@ func (c *Controller) wait(ctx context.Context, who *caller, rq *proto.WaitReques
 	for {
 		changed := c.machine.Changed()
 		v := c.machine.View()
-		if j := recordIn(v, rq.Job); j != nil && !c.sees(v, who).job(j.Spec) {
+		if j := v.JobOrTask(rq.Job); j != nil && !c.sees(v, who).job(j.Spec) {
 			return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
 		}
 		lines, said, more := c.saidTo(v, who, rq)

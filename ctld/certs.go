@@ -104,7 +104,7 @@ func (c *Controller) join(ctx context.Context, r *server.Request) {
 		}
 		issued, err := c.issuer.Join(ctx, &rq)
 		if err != nil {
-			said := func(s string) string { return plain.Line(s[:min(len(s), maxJoinText)]) }
+			said := func(s string) string { return plain.Line(cut(s, maxJoinText)) }
 			if host := cmp.Or(hostOf(r.Remote()), r.Remote()); c.refusals.note("join "+host, time.Now()) {
 				c.log.Warn("a host did not get a certificate", "from", host, "role", said(rq.Role), "name", said(rq.Name),
 					"token", said(rq.ID), "err", err)

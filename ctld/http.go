@@ -296,7 +296,8 @@ func (c *Controller) askOwn(ctx context.Context, who *caller, kind uint16, body 
 	if !h.waits {
 		c.readers.gate.Leave()
 	}
-	c.readers.limits.Settle(payer, basePrice(kind)+float64((a.bytes+len(last))/rowBytes)-price)
+	a.bytes += len(last)
+	c.readers.limits.Settle(payer, c.took(a)-price)
 	if err != nil {
 		return 0, err
 	}

@@ -346,7 +346,7 @@ func (ed *editing) dependency(kv model.KV) error {
 		return refuse(proto.CodeDependency, "%v", err)
 	}
 	for _, d := range deps {
-		if rec := recordIn(ed.v, d.Job); d.Job != 0 && (rec == nil || ed.sees != nil && !ed.sees.job(rec.Spec)) {
+		if rec := ed.v.JobOrTask(d.Job); d.Job != 0 && (rec == nil || ed.sees != nil && !ed.sees.job(rec.Spec)) {
 			return refuse(proto.CodeDependency, "job %d is unknown", d.Job)
 		}
 		if d.Job == ed.j.ID || d.Job == ed.j.ArrayID && d.Job != 0 {

@@ -254,7 +254,7 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 			"You must specify a reason when DOWNING or DRAINING a node. Request denied; add Reason=\"...\"")
 	}
 	if e.ResumeS > 0 && (e.Keep || e.Admin == model.NodeUp || w.units != "") {
-		return refuse(proto.CodeBadRequest, "ResumeAfter= stands beside State=DOWN or State=DRAIN of whole nodes: they "+
+		return refuse(proto.CodeBadRequest, "ResumeAfter= stands beside State=DOWN, DRAIN or FAIL of whole nodes: they "+
 			"resume after so many seconds")
 	}
 	if w.units != "" && !e.Keep { // State and Reason are for these units

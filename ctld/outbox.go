@@ -30,6 +30,8 @@ func (c *Controller) ship(ctx context.Context) {
 	each.Wait()
 }
 
+const notTaken = "gdbd does not take records; they wait in the outbox" // in the log
+
 // shipTo sends accounting records to one gdbd until ctx ends.
 func (c *Controller) shipTo(ctx context.Context, d *dbd) {
 	d.has.Store(hasUnknown)
@@ -41,7 +43,7 @@ func (c *Controller) shipTo(ctx context.Context, d *dbd) {
 		}
 		d.says.Store(&dbdSays{why: err})
 		if d.up.Swap(false) || retry == outboxRetryMin {
-			c.log.Warn("gdbd does not take records; they wait in the outbox", "addr", d.addr, "waiting",
+			c.log.Warn(notTaken, "addr", d.addr, "waiting",
 				c.machine.View().OutboxLen(), "err", err)
 		}
 		pause(ctx, retry)
@@ -125,7 +127,7 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 			continue
 		}
 		begun = time.Now()
-		reply, err := d.watched(func() (proto.PutReply, error) { return d.put(ctx, m, put) })
+		reply, err := c.watched(d, func() (proto.PutReply, error) { return d.put(ctx, m, put) })
 		switch {
 		case !refusedRecords(err):
 			if err != nil {
@@ -137,7 +139,7 @@ func (c *Controller) shipOn(ctx context.Context, d *dbd) error {
 			continue
 		default:
 			why := err
-			if _, err := d.watched(func() (proto.PutReply, error) { return d.put(ctx, m, c.putOf(v)) }); err != nil {
+			if _, err := c.watched(d, func() (proto.PutReply, error) { return d.put(ctx, m, c.putOf(v)) }); err != nil {
 				return err // it is not the record
 			}
 			c.putAside(put.Records[0], why)
@@ -232,7 +234,7 @@ func (d *dbd) put(ctx context.Context, m *rpc.Mux, put *proto.Put) (reply proto.
 // watched waits for the answer to a Put. A gdbd whose disk hangs acknowledges beats all the same, so its connection
 // stays: after putPatience it counts as away until it answers. It gets no second Put meanwhile, which would only wait
 // behind the first.
-func (d *dbd) watched(put func() (proto.PutReply, error)) (proto.PutReply, error) {
+func (c *Controller) watched(d *dbd, put func() (proto.PutReply, error)) (proto.PutReply, error) {
 	type result struct {
 		reply proto.PutReply
 		err   error
@@ -250,11 +252,13 @@ func (d *dbd) watched(put func() (proto.PutReply, error)) (proto.PutReply, error
 	case <-late.C:
 	}
 	was := d.says.Load()
-	d.says.Store(&dbdSays{why: fmt.Errorf(
-		"gdbd is connected, and has not answered for %s: its disk or its database hangs", putPatience)})
-	d.up.Store(false)
+	why := fmt.Errorf("gdbd is connected, and has not answered for %s: its disk or its database hangs", putPatience)
+	d.says.Store(&dbdSays{why: why})
+	if d.up.Swap(false) {
+		c.log.Warn(notTaken, "addr", d.addr, "err", why)
+	}
 	r := <-answered
-	if r.err == nil {
+	if r.err == nil || refusedRecords(r.err) {
 		d.says.Store(was)
 	}
 	return r.reply, r.err
@@ -267,7 +271,7 @@ func (c *Controller) standOf(ctx context.Context, d *dbd, m *rpc.Mux) (uint64, e
 	for {
 		v := c.machine.View()
 		asked := c.putOf(v)
-		reply, err := d.watched(func() (proto.PutReply, error) { return d.put(ctx, m, asked) })
+		reply, err := c.watched(d, func() (proto.PutReply, error) { return d.put(ctx, m, asked) })
 		if err != nil {
 			return 0, err
 		}

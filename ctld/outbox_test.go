@@ -1,6 +1,7 @@
 package ctld
 
 import (
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +14,13 @@ import (
 // as away until it answers, for alerts, triggers, pings and the choice of whom to ask.
 func TestHungDbd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &dbd{}
+		c, d := &Controller{log: slog.New(slog.DiscardHandler)}, &dbd{}
 		d.up.Store(true)
 		d.says.Store(&dbdSays{notes: []string{"its copy lags"}})
 		goOn := make(chan error)
 		ended := make(chan error)
 		put := func() {
-			_, err := d.watched(func() (proto.PutReply, error) { return proto.PutReply{}, <-goOn })
+			_, err := c.watched(d, func() (proto.PutReply, error) { return proto.PutReply{}, <-goOn })
 			ended <- err
 		}
 		go put()

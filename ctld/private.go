@@ -130,7 +130,7 @@ func (s *sight) event(ev *events.Event) bool {
 		return !s.hides("nodes") && !s.hides("events")
 	case ev.What == trail.Reservation && s.hides("reservations"):
 		r := s.v.Reservation(ev.Name)
-		return r != nil && s.reservation(r, s.who.Groups)
+		return r != nil && s.reservation(r)
 	case ev.What == trail.Partition:
 		return !s.hides("partitions")
 	}
@@ -157,7 +157,7 @@ func (s *sight) ofPlans() *sched.Sight {
 		},
 		Reservation: func(name string) bool {
 			r := s.v.Reservation(name)
-			return r != nil && s.reservation(r, append([]uint32{s.who.GID}, s.who.Groups...))
+			return r != nil && s.reservation(r)
 		}}
 }
 
@@ -202,11 +202,11 @@ func (s *sight) account(name string) bool {
 }
 
 // reservation reports whether the caller may see a reservation: they may use it under some account.
-func (s *sight) reservation(r *model.Reservation, gids []uint32) bool {
+func (s *sight) reservation(r *model.Reservation) bool {
 	if !s.hides("reservations") {
 		return true
 	}
-	sp := &model.Spec{UID: s.uid, User: s.me, Groups: gids}
+	sp := &model.Spec{UID: s.uid, User: s.me, Groups: append([]uint32{s.who.GID}, s.who.Groups...)}
 	if r.Admits(sp) {
 		return true
 	}

@@ -197,16 +197,6 @@ func resolve(v *state.View, ref model.JobRef) []*model.Job {
 	return out
 }
 
-// recordIn gives a job, or of an array whose own record was forgotten one of the others, which says whose it is; nil:
-// there is none.
-func recordIn(v *state.View, id model.JobID) *model.Job {
-	j := v.Job(id)
-	if j == nil && v.Array(id) != nil {
-		v.Tasks(id, func(task *model.Job) bool { j = task; return false })
-	}
-	return j
-}
-
 // picked reports whether a job fits every part of a filter but Jobs.
 func picked(f *proto.JobFilter, j *model.Job) bool {
 	if len(f.Users) > 0 && !hasUID(f.Users, j.Spec.UID) || hasUID(f.NotUsers, j.Spec.UID) {
@@ -310,7 +300,7 @@ func (c *Controller) nodesList(_ context.Context, who *caller, rq *proto.NodesRe
 			Partitions: parts[name]}
 		if r := resvs[name]; r != nil {
 			info.Maint = r.Flags&model.ResvMaint != 0
-			if sees.reservation(r, append([]uint32{who.GID}, who.Groups...)) {
+			if sees.reservation(r) {
 				info.Resv = r.Name
 			}
 		}

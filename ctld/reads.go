@@ -213,7 +213,6 @@ func (c *Controller) stamp() factsStamp {
 // sameAs gives the key of requests with the same answer: the same kind and words, from callers who see the same. Those
 // whom PrivateData hides something from see what others do not.
 func (c *Controller) sameAs(a *call, kind uint16) (key string, ok bool) {
-	class := c.sees(c.machine.View(), a.who).class()
 	switch kind {
 	case proto.KindJobs:
 		var rq proto.JobsRequest
@@ -224,6 +223,7 @@ func (c *Controller) sameAs(a *call, kind uint16) (key string, ok bool) {
 	default:
 		return "", false
 	}
+	class := c.sees(c.machine.View(), a.who).class()
 	return strconv.Itoa(int(kind)) + " " + class + "\x00" + string(a.body), true
 }
 
@@ -302,7 +302,8 @@ func (c *Controller) serveStale(ctx context.Context, r *server.Request, who *cal
 	age := c.factsAge()
 	end := &proto.StaleEnd{AgeMS: age.Milliseconds() + 1, From: c.opts.Name}
 	last, err := c.make(ctx, a, &h)
-	c.readers.limits.Settle(payer, basePrice(rq.Kind)+float64((a.bytes+len(last))/rowBytes)-price)
+	a.bytes += len(last)
+	c.readers.limits.Settle(payer, c.took(a)-price)
 	var said *rpc.Error
 	switch {
 	case err == nil:

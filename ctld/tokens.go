@@ -43,7 +43,7 @@ func (c *Controller) makeToken(ctx context.Context, who *caller, rq *proto.Token
 	administrator := c.level(who) >= model.AdminFull
 	if h := c.opts.HTTP; h.NoTokens && !administrator {
 		return nil, refuse(proto.CodeAccess,
-			"AuthAltParameters=disable_token_creation: administrators make the tokens here")
+			"administrators make the tokens here (AuthAltParameters: disable_token_creation, or jwks without jwt_key)")
 	}
 	if rq.User != "" && rq.User != name {
 		if !administrator {

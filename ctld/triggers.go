@@ -164,7 +164,7 @@ func (c *Controller) checkTrigger(v *state.View, who *caller, t *model.Trigger) 
 		}
 		return c.checkTriggerNodes(v, t)
 	}
-	j := recordIn(v, t.Job)
+	j := v.JobOrTask(t.Job)
 	sees := c.sees(v, who)
 	switch {
 	case j == nil:

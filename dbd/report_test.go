@@ -474,11 +474,12 @@ func TestLicensesAndEnergy(t *testing.T) {
 	running.Submit, running.Eligible, running.Start = at, at, at+day
 	running.Asked = r.Asked
 	mustPut(t, d, 2, r, running)
+	purged := rowKey{tableHour, hourOf(int64(at)/1000) - 24*60, 1}.append(nil) // its records are gone
 	if err := d.bolt.Update(func(tx *bolt.Tx) error { // as an earlier version left it
 		u := tx.Bucket(keyUsage)
 		return errors.Join(u.Delete(keyForm), u.Bucket(keyRow).ForEach(func(k, _ []byte) error {
 			return u.Bucket(keyRow).Put(k, (&usage.Sum{Began: 7}).Append(nil))
-		}))
+		}), u.Bucket(keyRow).Put(purged, (&usage.Sum{Began: 9}).Append(nil)))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -498,6 +499,14 @@ func TestLicensesAndEnergy(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	awaitRolled(t, d)
+	if err := d.view(func(tx *bolt.Tx) error {
+		if tx.Bucket(keyUsage).Bucket(keyRow).Get(purged) == nil {
+			t.Error("the sums of purged records are gone")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	for _, x := range []struct {
 		from, to          model.Time
 		licenses, energyJ int64

@@ -23,7 +23,8 @@ import (
 //	usage/of/<properties>    -> number(4)
 //	usage/name/<number(4)>   -> properties
 //	usage/row/<table(1) hour(4) number(4)>  -> sum; hour is the span's first, in hours since 1970 (UTC)
-//	usage/form               -> what is summed; rows of another form are made anew
+//	usage/form               -> what is summed; rows of another form are made anew, as far as their records are there
+//	usage/from               -> first hour(4) of the rows of this form; no record changes those before it any more
 //	usage/mark               -> the last record, in the order of shelves and keys, that is in the rows; empty: all
 //
 // A database of before there were rows gets them bit by bit, between batches: a record that the mark has not reached is
@@ -35,6 +36,7 @@ var (
 	keyRow   = []byte("row")
 	keyMark  = []byte("mark")
 	keyForm  = []byte("form")
+	keyFrom  = []byte("from")
 )
 
 // rowsForm is what rows have: 2, licenses and energy too.
@@ -80,7 +82,8 @@ func monthEnd(hour uint32) uint32 {
 type rollup struct {
 	of, name, row *bolt.Bucket
 	mark          []byte
-	all           bool // the mark is at the end
+	all           bool   // the mark is at the end
+	from          uint32 // first hour of the rows that change
 	numbers       map[usage.Of]uint32
 	sums          map[rowKey]*usage.Sum
 }
@@ -90,27 +93,19 @@ const maxRowHours = 100 * 366 * 24
 
 // openRollup opens the rows, and makes their buckets.
 func openRollup(tx *bolt.Tx) (*rollup, error) {
-	top := tx.Bucket(keyUsage)
-	if top != nil && !bytes.Equal(top.Get(keyForm), rowsForm) {
-		if err := tx.DeleteBucket(keyUsage); err != nil {
-			return nil, err
-		}
-		top = nil
+	top, err := tx.CreateBucketIfNotExists(keyUsage)
+	if err != nil {
+		return nil, err
 	}
-	if top == nil {
-		var err error
-		if top, err = tx.CreateBucket(keyUsage); err != nil {
-			return nil, err
-		}
-		mark := []byte{}
-		if k, _ := tx.Bucket(keyDone).Cursor().First(); k != nil {
-			mark = []byte{0} // before every shelf
-		}
-		if err := errors.Join(top.Put(keyMark, mark), top.Put(keyForm, rowsForm)); err != nil {
+	if !bytes.Equal(top.Get(keyForm), rowsForm) {
+		if err := renewRows(tx, top); err != nil {
 			return nil, err
 		}
 	}
 	r := &rollup{numbers: map[usage.Of]uint32{}, sums: map[rowKey]*usage.Sum{}}
+	if v := top.Get(keyFrom); len(v) == 4 {
+		r.from = binary.BigEndian.Uint32(v)
+	}
 	for name, b := range map[string]**bolt.Bucket{"of": &r.of, "name": &r.name, "row": &r.row} {
 		var err error
 		if *b, err = top.CreateBucketIfNotExists([]byte(name)); err != nil {
@@ -120,6 +115,33 @@ func openRollup(tx *bolt.Tx) (*rollup, error) {
 	r.mark = bytes.Clone(top.Get(keyMark))
 	r.all = len(r.mark) == 0
 	return r, nil
+}
+
+// renewRows drops the rows of another form that will be made anew. What is older than the oldest shelf stays: its
+// records were purged.
+func renewRows(tx *bolt.Tx, top *bolt.Bucket) error {
+	mark, from := []byte{}, uint32(0)
+	if shelf, _ := tx.Bucket(keyDone).Cursor().First(); shelf != nil {
+		mark = []byte{0} // before every shelf
+		if rows := top.Bucket(keyRow); rows != nil {
+			month, err := time.Parse("2006-01", string(shelf))
+			if err != nil {
+				return fmt.Errorf("the records of month %q: %w", shelf, err)
+			}
+			from = hourOf(month.Unix())
+			for _, table := range []byte{tableHour, tableDay, tableMonth, tableCluster, tableWaiting} {
+				for n := purgeAtOnce; n == purgeAtOnce; {
+					n = 0
+					err := dropFrom(rows, rowKey{table, from, 0}.append(nil), &n, func(k []byte) bool { return k[0] == table })
+					if err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return errors.Join(top.Put(keyFrom, binary.BigEndian.AppendUint32(nil, from)), top.Put(keyMark, mark),
+		top.Put(keyForm, rowsForm))
 }
 
 // place gives the position of a record in the order in which the mark goes on.
@@ -148,7 +170,7 @@ func (r *rollup) change(rec *model.Record, by int64) error {
 			s := usage.Within(rec, int64(first)*usage.Hour, int64(next)*usage.Hour, now)
 			r.add(rowKey{table, first, number}, &s, by)
 		}
-		first, last := hourOf(from), hourOf(to)
+		first, last := max(hourOf(from), r.from), hourOf(to)
 		for h := first; h <= last; h++ {
 			span(tableHour, number, h, h+1)
 			span(tableCluster, cluster, h, h+1)
@@ -165,7 +187,7 @@ func (r *rollup) change(rec *model.Record, by int64) error {
 		if err != nil {
 			return err
 		}
-		for h := hourOf(from); h <= hourOf(to); h++ {
+		for h := max(hourOf(from), r.from); h <= hourOf(to); h++ {
 			s := usage.Waiting(rec, int64(h)*usage.Hour, int64(h+1)*usage.Hour, now)
 			r.add(rowKey{tableWaiting, h, cluster}, &s, by)
 		}

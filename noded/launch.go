@@ -286,13 +286,9 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 	}
 	o.Nice, o.Env = jobenv.Niceness(n.configured().PrioProcess, n.nice, o.UID, o.Env)
 	w := wishOfJob(s)
-	if w == nil {
-		n.wrapProgram(o, "", "")
-		n.withLogin(o, submitted, s.UID)
-	} else { // a container's environment is its image's
-		o.Env = slices.DeleteFunc(o.Env, func(e string) bool { return strings.HasPrefix(e, loginName) })
-	}
 	if w != nil {
+		// A container's environment is its image's.
+		o.Env = slices.DeleteFunc(o.Env, func(e string) bool { return strings.HasPrefix(e, loginName) })
 		r := &room{key: proto.Attempt{Job: l.Job, Attempt: l.Attempt}, step: proto.StepBatch, spec: s, wish: w,
 			gres: l.Alloc.Nodes[l.Node].Gres, space: o.Mounts, show: append(n.taskPrograms(), path)}
 		err := n.makeRoom(ctx, r)
@@ -302,7 +298,10 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 		if err != nil {
 			return nil, jobsFault{fmt.Errorf("on node %s: %w", n.opts.Name, err)}
 		}
-		n.wrapProgram(o, "", "")
+	}
+	n.wrapProgram(o, "", "") // in the container, if there is one
+	if w == nil {
+		n.withLogin(o, submitted, s.UID)
 	}
 	if !reuse {
 		if err := n.gpusTaken(ctx, l); err != nil {

@@ -40,7 +40,7 @@ func (n *Noded) programOrder(key proto.Attempt, r *launched) *shim.Launch {
 		if r.Final != nil {
 			x := &r.Final.Exit
 			env = append(env, fmt.Sprintf("SLURM_JOB_EXIT_CODE=%d", int(x.Code)<<8|int(x.Signal)),
-				fmt.Sprintf("SLURM_JOB_EXIT_CODE2=%d:%d", x.Code, x.Signal), fmt.Sprintf("SLURM_JOB_DERIVED_EC=%d", x.Worst))
+				fmt.Sprintf("SLURM_JOB_EXIT_CODE2=%d:%d", x.Code, x.Signal), fmt.Sprintf("SLURM_JOB_DERIVED_EC=%d", r.Worst))
 		}
 	}
 	path := r.List[r.Index]

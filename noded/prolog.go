@@ -220,9 +220,6 @@ func (l *loop) epilogBegins(a *attempt, last *proto.Report) error {
 	if last.At == 0 {
 		last.At = l.stamp()
 	}
-	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil {
-		last.Exit.Worst = k.launched.Worst
-	}
 	clipReport(last)
 	err := l.keep(a, recFinal, &finalRec{Report: last}, true)
 	if tooLarge(err) {

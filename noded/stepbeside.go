@@ -132,8 +132,8 @@ func (s *step) relaying() bool {
 // ofOutput reports whether it passes output on.
 func (r *relayed) ofOutput() bool { return r.order.Key.Task < pmiTask }
 
-// relaysOver tells the processes that still pass output on that all tasks have ended. They know it, unless gshim, from
-// which they hear it, has been replaced meanwhile.
+// relaysOver tells the processes that still pass output on that all tasks have ended. They know it, unless the gshim
+// that tells them has been replaced meanwhile, or they are listeners beside a relay, which alone hears from gshim.
 func (l *loop) relaysOver(s *step) {
 	for _, r := range s.relays {
 		if key := r.order.Key; !r.ended && r.ofOutput() {

@@ -381,8 +381,7 @@ func (l *loop) hangUp(s *step) {
 // programs gives the processes that may be a task's program, which gshim knows as pid: that process, or, if it is the
 // one around a task with epilogs, those that this has started.
 func programs(pid int) (out []int) {
-	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	if err != nil || strings.TrimSpace(string(name)) != taskaround.Word {
+	if !taskaround.Is(pid) {
 		return []int{pid}
 	}
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is a right one

@@ -88,7 +88,7 @@ func (s *served) answer(key string, now time.Time) (a *answer, mine bool) {
 	default:
 		return nil, false
 	}
-	a = &answer{at: now, made: make(chan struct{}), header: http.Header{}, code: http.StatusOK}
+	a = &answer{at: now, made: make(chan struct{}), header: http.Header{}}
 	if len(s.kept) < maxKept {
 		s.kept[key] = a
 	}
@@ -98,6 +98,9 @@ func (s *served) answer(key string, now time.Time) (a *answer, mine bool) {
 func (s *served) make(a *answer, r *http.Request, what string) {
 	defer func() {
 		<-s.turns
+		if a.code == 0 { // it panicked
+			a.code = http.StatusInternalServerError
+		}
 		close(a.made)
 	}()
 	// Text of a scrape is a MiB and more; packing it would cost more than all the rest.

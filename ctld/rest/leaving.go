@@ -70,9 +70,17 @@ type leaving struct {
 	err  error
 }
 
+// aged says how old the facts are, as far as it is known by now and they are not the leader's.
+func (q *request) aged() {
+	if q.age > 0 {
+		q.w.Header().Set("X-Gbatch-Age-Ms", strconv.FormatInt(q.age.Milliseconds()+1, 10))
+	}
+}
+
 // begin lets an answer leave: its status is a good one from now on.
 func (q *request) begin() error {
 	q.form.headers(q.w.Header(), q.form.gzip)
+	q.aged()
 	q.w.WriteHeader(http.StatusOK)
 	q.w.more(streamTime)
 	l := &leaving{q: q}

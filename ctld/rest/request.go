@@ -215,9 +215,7 @@ func (q *request) send(err error) {
 		}
 	}
 	h.Set("Content-Length", strconv.Itoa(total))
-	if q.age > 0 {
-		h.Set("X-Gbatch-Age-Ms", strconv.FormatInt(q.age.Milliseconds()+1, 10))
-	}
+	q.aged()
 	q.w.WriteHeader(status)
 	out := gathers.Get().(*bufio.Writer) //nolint:forcetypeassert // it holds nothing else
 	defer func() {

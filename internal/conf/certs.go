@@ -205,7 +205,7 @@ func readAuthAlt(c *Config, v string) fault {
 			return strings.EqualFold(have, key)
 		})
 	}
-	// An identity provider's tokens alone count unless a key for own ones is named.
+	// With an identity provider and no key for own tokens only administrators make those, as with disable_token_creation.
 	h.NoTokens = named("jwks") && !named("jwt_key")
 	for _, item := range given {
 		key, value, _ := strings.Cut(item, "=")

@@ -373,7 +373,7 @@ func readGresTypes(c *Config, v string) fault {
 }
 
 func remarkGresTypes(_ *Config, v string) (text, hint string) {
-	if slices.Contains(splitList(v), "mig") {
+	if v == "mig" {
 		return "GresTypes=mig: in Slurm a MIG instance is a gpu whose type is its profile; here gpu:1g.5gb and mig:1g.5gb " +
 				"both name it, whichever the node line has",
 			"write Gres=gpu:1g.5gb:7 on the node line if Slurm reads it too"

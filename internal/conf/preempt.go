@@ -148,18 +148,16 @@ func readPreemptParams(c *Config, v string) fault {
 }
 
 func remarkPreemptParams(_ *Config, v string) (text, hint string) {
-	for _, item := range splitList(v) {
-		switch name, _, _ := strings.Cut(strings.ToLower(item), "="); name {
-		case "reorder_count":
-			return "PreemptParameters=" + item + " has no effect: the smallest set of jobs that makes room is always chosen, " +
-					"unless strict_order is set",
-				"leave it out"
-		case "send_user_signal":
-			return "PreemptParameters=" + item + ": preempted jobs get SIGCONT and SIGTERM", "trap SIGTERM in the script"
-		case "reclaim_licenses":
-			return "PreemptParameters=" + item + " has no effect: jobs are ended for CPUs, memory and generic resources",
-				"leave it out"
-		}
+	switch name, _, _ := strings.Cut(strings.ToLower(v), "="); name {
+	case "reorder_count":
+		return "PreemptParameters=" + v + " has no effect: the smallest set of jobs that makes room is always chosen, " +
+				"unless strict_order is set",
+			"leave it out"
+	case "send_user_signal":
+		return "PreemptParameters=" + v + ": preempted jobs get SIGCONT and SIGTERM", "trap SIGTERM in the script"
+	case "reclaim_licenses":
+		return "PreemptParameters=" + v + " has no effect: jobs are ended for CPUs, memory and generic resources",
+			"leave it out"
 	}
 	return "", ""
 }

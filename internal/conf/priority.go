@@ -114,10 +114,8 @@ func readPriorityFlags(c *Config, v string) fault {
 }
 
 func remarkPriorityFlags(_ *Config, v string) (text, hint string) {
-	for _, w := range splitList(v) {
-		if strings.EqualFold(w, "FAIR_TREE") {
-			return "PriorityFlags=FAIR_TREE has no effect: Fair Tree has been the default since Slurm 19.05", "remove it"
-		}
+	if strings.EqualFold(v, "FAIR_TREE") {
+		return "PriorityFlags=FAIR_TREE has no effect: Fair Tree has been the default since Slurm 19.05", "remove it"
 	}
 	return "", ""
 }

@@ -415,11 +415,9 @@ func (c *Config) dependRules() (kill bool, depth int32) {
 
 // remarkDepend says which words change nothing here.
 func remarkDepend(_ *Config, v string) (text, hint string) {
-	for _, w := range splitList(v) {
-		if strings.EqualFold(w, dependSingleton) {
-			return "DependencyParameters=" + dependSingleton + " has no effect: clusters are not federated, so a singleton " +
-				"never waits for another cluster", "remove it"
-		}
+	if strings.EqualFold(v, dependSingleton) {
+		return "DependencyParameters=" + dependSingleton + " has no effect: clusters are not federated, so a singleton " +
+			"never waits for another cluster", "remove it"
 	}
 	return "", ""
 }

@@ -133,20 +133,18 @@ func (p *PartitionDef) unitFault(unit Unit, memory bool) (text, hint string) {
 }
 
 func remarkSelectParams(_ *Config, v string) (text, hint string) {
-	for _, w := range splitList(v) {
-		switch strings.ToUpper(w) {
-		case "OTHER_CONS_RES", "OTHER_CONS_TRES":
-			return w + " belongs to Cray systems and has no meaning here", "remove it"
-		case "LL_SHARED_GRES", "MULTIPLE_SHARING_GRES_PJ", "ONE_TASK_PER_SHARING_GRES":
-			return w + " has no effect here: shares of a GPU are always packed on one GPU per job", "remove it"
-		case "CR_ONE_TASK_PER_CORE":
-			return w + " has no effect: tasks get CPUs one by one", "submit jobs with --ntasks-per-core=1, or set " +
-				"SBATCH_NTASKS_PER_CORE by a JobSubmitProgram"
-		case "CR_PACK_NODES":
-			return w + " has no effect: tasks are spread over the nodes of a job", "submit jobs with --distribution=*:*:*,Pack"
-		case "ENFORCE_BINDING_GRES":
-			return w + " has no effect: the CPUs near a GPU are preferred", "submit jobs with --gres-flags=enforce-binding"
-		}
+	switch strings.ToUpper(v) {
+	case "OTHER_CONS_RES", "OTHER_CONS_TRES":
+		return v + " belongs to Cray systems and has no meaning here", "remove it"
+	case "LL_SHARED_GRES", "MULTIPLE_SHARING_GRES_PJ", "ONE_TASK_PER_SHARING_GRES":
+		return v + " has no effect here: shares of a GPU are always packed on one GPU per job", "remove it"
+	case "CR_ONE_TASK_PER_CORE":
+		return v + " has no effect: tasks get CPUs one by one", "submit jobs with --ntasks-per-core=1, which a " +
+			"JobSubmitProgram may add"
+	case "CR_PACK_NODES":
+		return v + " has no effect: tasks are spread over the nodes of a job", "submit jobs with --distribution=*:*:*,Pack"
+	case "ENFORCE_BINDING_GRES":
+		return v + " has no effect: the CPUs near a GPU are preferred", "submit jobs with --gres-flags=enforce-binding"
 	}
 	return "", ""
 }
@@ -209,10 +207,8 @@ func taskPluginParam() setting {
 			return fault{}
 		},
 		remark: func(_ *Config, v string) (text, hint string) {
-			for w := range strings.SplitSeq(v, ",") {
-				if why := inertBinds[strings.ToLower(strings.TrimSpace(w))]; why != "" {
-					return "TaskPluginParam=" + w + " has no effect here: " + why, "remove it"
-				}
+			if why := inertBinds[strings.ToLower(v)]; why != "" {
+				return "TaskPluginParam=" + v + " has no effect here: " + why, "remove it"
 			}
 			return "", ""
 		},

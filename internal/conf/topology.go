@@ -81,17 +81,15 @@ func readTopologyParam(c *Config, v string) (f fault) {
 }
 
 func remarkTopologyParam(_ *Config, v string) (text, hint string) {
-	for _, w := range splitList(v) {
-		switch name, _, _ := strings.Cut(strings.ToLower(w), "="); name {
-		case "routetree", "routepart":
-			return "TopologyParam=" + w + " has no effect: the controller talks to each node itself", "remove it"
-		case "switchasnoderank", "blockasnoderank":
-			return "TopologyParam=" + w + " has no effect: a job's nodes are in the order of the NodeName lines",
-				"write these in the order of the switches"
-		case "topomaxsizeunroll":
-			return "TopologyParam=" + w + " has no effect: every number of nodes from the least to the most is tried",
-				"remove it"
-		}
+	switch name, _, _ := strings.Cut(strings.ToLower(v), "="); name {
+	case "routetree", "routepart":
+		return "TopologyParam=" + v + " has no effect: the controller talks to each node itself", "remove it"
+	case "switchasnoderank", "blockasnoderank":
+		return "TopologyParam=" + v + " has no effect: a job's nodes are in the order of the NodeName lines",
+			"write these in the order of the switches"
+	case "topomaxsizeunroll":
+		return "TopologyParam=" + v + " has no effect: every number of nodes from the least to the most is tried",
+			"remove it"
 	}
 	return "", ""
 }

@@ -263,8 +263,8 @@ func (r *RecordRow) tresText(a *amounts) string {
 func (r *RecordRow) writeTRES(j *slurmjson.Writer, name string, a *amounts) {
 	j.Open(name, '[')
 	if a != nil {
-		list := a.list()
-		number := func(x model.TRESCount) int64 { return model.TRESNumber(r.tracked(), x.TRES) }
+		list, tracked := a.list(), r.tracked()
+		number := func(x model.TRESCount) int64 { return model.TRESNumber(tracked, x.TRES) }
 		place := func(x model.TRESCount) uint64 { return uint64(number(x)) - 1 } // 0, which is none, comes last
 		slices.SortStableFunc(list, func(x, y model.TRESCount) int { return cmp.Compare(place(x), place(y)) })
 		for _, x := range list {

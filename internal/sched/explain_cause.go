@@ -96,8 +96,14 @@ func (x *explainer) dependency(d *model.Dep) {
 	if d.Failed {
 		r = model.ReasonDependencyNeverSatisfied
 	}
+	owner := x.v.JobOrTask(d.Job)
+	hidden := owner != nil && !x.sees.job(owner.ID)
 	if d.Failed {
-		x.because(r, "%s", d.NeverText()).Jobs = []model.JobID{d.Job}
+		text := d.NeverText()
+		if hidden { // how it ended is its users' alone
+			text = fmt.Sprintf("waits for %s:%d, which can't be satisfied any more", d.Kind, d.Job)
+		}
+		x.because(r, "%s", text).Jobs = []model.JobID{d.Job}
 		return
 	}
 	if d.Kind == model.DepSingleton {
@@ -112,7 +118,7 @@ func (x *explainer) dependency(d *model.Dep) {
 	}
 	text := fmt.Sprintf("waits for %s:%s", d.Kind, ref)
 	a := x.v.Array(d.Job)
-	if rec != nil && !x.sees.job(rec.ID) {
+	if hidden {
 		rec, a = nil, nil
 	}
 	switch {

@@ -72,13 +72,16 @@ func (p *Planner) recall(l *lane, it *item) bool {
 	if p.calls >= maxPreempts || it.e.claim != nil || p.waitsForNodes(l, it) != "" {
 		return false
 	}
-	key := vainKey{sh: it.sh, qos: it.e.j.Spec.QOS, l: l, account: it.e.j.Spec.Account}
+	key := p.vainKeyOf(l, it, true)
 	if p.vainCalls.has(key, it.leastS()) {
+		return false
+	}
+	if p.callLooks++; p.callLooks > maxLooks {
 		return false
 	}
 	r := &recaller{robber: p.robberOf(l, it), left: map[model.JobID]int{}, whole: map[segment]bool{},
 		taken: map[owner]map[string]int64{}}
-	if p.callLooks++; p.callLooks > maxLooks || r.futileWith(r.lenders, true) {
+	if r.futileWith(r.lenders, true) {
 		p.vainCalls.note(key, 0, false)
 		return false
 	}

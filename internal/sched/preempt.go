@@ -73,23 +73,33 @@ func (p *Planner) preemptIn(l *lane, it *item) bool {
 	return false
 }
 
-// preempt finds victims for a job that does not fit, if it may preempt, and gives it a claim to what they free.
-func (p *Planner) preempt(l *lane, it *item) bool {
-	if !it.robs || p.tries >= maxPreempts || it.e.claim != nil || p.waitsForNodes(l, it) != "" {
-		return false
-	}
+// vainKeyOf gives what jobs have in common of which one's vain search is the others' too; byAccount says that accounts
+// differ in whom they may end.
+func (p *Planner) vainKeyOf(l *lane, it *item, byAccount bool) vainKey {
 	key := vainKey{sh: it.sh, qos: it.e.j.Spec.QOS, l: l}
-	if p.v.Pledged() {
+	if byAccount {
 		key.account = it.e.j.Spec.Account
 	}
 	if p.cfg.Params.Preempt.Within && !p.numbered(l.part) {
 		key.prio = int64(it.e.j.Priority)
 	}
+	return key
+}
+
+// preempt finds victims for a job that does not fit, if it may preempt, and gives it a claim to what they free.
+func (p *Planner) preempt(l *lane, it *item) bool {
+	if !it.robs || p.tries >= maxPreempts || it.e.claim != nil || p.waitsForNodes(l, it) != "" {
+		return false
+	}
+	key := p.vainKeyOf(l, it, p.v.Pledged())
 	if p.vain.has(key, it.leastS()) {
 		return false
 	}
+	if p.looks++; p.looks > maxLooks {
+		return false
+	}
 	r := p.robberOf(l, it)
-	if p.looks++; p.looks > maxLooks || r.futile() {
+	if r.futile() {
 		p.vain.note(key, 0, false)
 		return false
 	}

@@ -107,7 +107,11 @@ func TestJobsEndWithReservation(t *testing.T) {
 		longer.End += 600_000
 		s.apply(&Reserve{Op: UpdateResv, Resv: &longer})
 		s.want("its end, of a longer reservation", s.st.View().LatestEnd(s.job(id)), longer.End)
-		s.now = longer.End
+		over := *s.st.cfg
+		over.Params.ResvOverS = 300
+		s.apply(&SetConfig{Config: &over})
+		s.now = longer.End + 300_000
+		s.want("its end with ResvOverRun", s.st.View().LatestEnd(s.job(id)), s.now)
 		s.apply(&Tick{})
 		s.want("it is", s.job(id).State, model.Completing)
 	}

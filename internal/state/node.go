@@ -33,7 +33,14 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 		s.refade(at) // with the old half-life
 	}
 	kills := c.Config.Params.KillInvalidDep && !s.cfg.Params.KillInvalidDep
+	ends := map[string]model.Time{}
+	for _, name := range s.resvs.Keys() {
+		ends[name] = s.resvEnd(name)
+	}
 	s.setConfig(c.Config)
+	for _, name := range s.resvs.Keys() { // by ResvOverRun, which may be another one
+		s.moveEnds(name, ends[name])
+	}
 	if s.now.rules >= rulesBrief {
 		s.forgetStrays() // a restored snapshot forgets them too
 	}

@@ -243,8 +243,10 @@ func (x *pack) Wire(c *wire.C) {
 
 // shipped is what is known of events that left the outbox.
 type shipped struct {
-	acked     uint64 // the last event that a gdbd has acknowledged
-	gone      uint64 // the last event that is neither in the outbox nor kept, though a gdbd has had it or should have
+	acked uint64 // the last event that a gdbd has acknowledged
+	// the last event that is neither in the outbox nor kept, though a gdbd has had it or should have; one that was
+	// discarded while older ones waited is only in discarded
+	gone      uint64
 	discarded uint64 // ends of jobs and steps that gdbd never got, because too many waited
 
 	packs  *btree.Map[uint64, *pack] // by First

@@ -43,6 +43,9 @@ func (s *State) expand(t *model.JobRef, split bool) []model.JobID {
 		}
 		return task < a.Max
 	})
+	if len(out) == tasks.Count() { // each has a record of its own
+		return out
+	}
 	for _, sh := range s.sharers(t.Job, tasks, a.Max) {
 		if !split || sh.j.State != model.Pending || len(sh.wanted) == sh.j.Tasks.Count() {
 			out = append(out, sh.j.ID)

@@ -153,6 +153,16 @@ func (v *View) JobsOf(uid uint32, phases Phase, f func(*model.Job) bool) {
 	}
 }
 
+// JobOrTask gives a job, or of an array whose own record was forgotten one of the others, which says whose it is; nil:
+// there is none.
+func (v *View) JobOrTask(id model.JobID) *model.Job {
+	j := v.Job(id)
+	if j == nil && v.Array(id) != nil {
+		v.Tasks(id, func(task *model.Job) bool { j = task; return false })
+	}
+	return j
+}
+
 // Tasks calls f for every record of an array except the array's own: single tasks in order of task, then groups of
 // pending tasks that were split off (held or cancelled together), in order of ID. The last tasks keep the array's own
 // record, which then is one of these.

@@ -279,6 +279,8 @@ func askName(ctx context.Context, name string) (uint32, error) {
 	})
 }
 
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
 // numberOf gives the number that the entry of a name has; lookup reads this host's files where there is no getent.
 func numberOf(ctx context.Context, database, name string, lookup func() (string, error)) (uint32, error) {
 	digits := ""
@@ -290,7 +292,7 @@ func numberOf(ctx context.Context, database, name string, lookup func() (string,
 		}
 	case err != nil:
 		return 0, err
-	case len(f) > 2 && f[0] != name: // it is a number
+	case len(f) > 2 && f[0] != name && isNumber(name): // it was asked for as an id; other spellings are the directory's
 		return 0, ErrUnknown
 	case len(f) > 2:
 		digits = f[2]

@@ -104,7 +104,7 @@ func (s *server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, er
 	switch {
 	case group:
 		pid = -pid
-	case sig != 0 && sig != unix.SIGKILL && isAround(pid):
+	case sig != 0 && sig != unix.SIGKILL && taskaround.Is(pid):
 		kill = passOn
 	}
 	switch err := kill(pid, sig); err {
@@ -115,21 +115,6 @@ func (s *server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, er
 	default:
 		return 0, fmt.Errorf("signal %v (pid %d): %w", e.key, pid, err)
 	}
-}
-
-// isAround reports whether a process is one around its task, and takes signals to pass on (package taskaround): it has
-// that name, and blocks that signal. Neither the process's memory, such as its arguments, nor its program's file is
-// looked at: that can take as long as a file system of its user hangs.
-func isAround(pid int) bool {
-	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	if err != nil || strings.TrimSpace(string(name)) != taskaround.Word {
-		return false
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, rest, _ := strings.Cut(string(status), "\nSigBlk:\t")
-	mask, _, _ := strings.Cut(rest, "\n")
-	bits, perr := strconv.ParseUint(mask, 16, 64)
-	return err == nil && perr == nil && bits&(1<<(taskaround.PassOn-1)) != 0
 }
 
 // passOn has the process around a task give it a signal.

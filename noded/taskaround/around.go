@@ -32,6 +32,21 @@ const (
 	siQueue   = -1              // a signal's code: sent by sigqueue
 )
 
+// Is reports whether a process is one around its task, and takes signals to pass on: it has
+// that name, and blocks that signal. Neither the process's memory, such as its arguments, nor its program's file is
+// looked at: that can take as long as a file system of its user hangs.
+func Is(pid int) bool {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil || strings.TrimSpace(string(name)) != Word {
+		return false
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(status), "\nSigBlk:\t")
+	mask, _, _ := strings.Cut(rest, "\n")
+	bits, perr := strconv.ParseUint(mask, 16, 64)
+	return err == nil && perr == nil && bits&(1<<(PassOn-1)) != 0
+}
+
 // Main is the program. It returns the exit status; a task that a signal has ended ends it by the same.
 func Main(args []string, stderr io.Writer) int {
 	if len(args) < 4 {

@@ -34,7 +34,11 @@ func (a *account) eventsOption(group string) getopt.Option {
 // printEvents prints what happened to the jobs, oldest first.
 func (a *account) printEvents(c *client.Client, times jobtext.Times) error {
 	var rows []happening
-	submitted := map[model.JobID]bool{}
+	type submission struct { // a cluster that has started over may have the number again
+		job model.JobID
+		at  model.Time
+	}
+	submitted := map[submission]bool{}
 	a.rq.Steps, a.rq.Duplicates = false, true
 	records := jobtext.RecordLanguage()
 	fields, err := records.Table("jobid,nodelist,state", format.Style{Parsable: true, NoTrailing: true})
@@ -45,8 +49,8 @@ func (a *account) printEvents(c *client.Client, times jobtext.Times) error {
 		row := &jobtext.RecordRow{Record: r, RecordView: &jobtext.RecordView{Times: times}}
 		name, rest, _ := strings.Cut(strings.TrimSuffix(string(fields.AppendRow(nil, row)), "\n"), "|")
 		nodes, ended, _ := strings.Cut(rest, "|")
-		if !submitted[r.Job] { // a job that was requeued has a record of each run
-			submitted[r.Job] = true
+		if of := (submission{r.Job, r.Submit}); !submitted[of] { // a job that was requeued has a record of each run
+			submitted[of] = true
 			rows = append(rows, happening{job: name, event: trail.TaskSubmitted, by: r.User, at: r.Submit})
 		}
 		if r.Start != 0 {

@@ -464,7 +464,7 @@ func (r *call) reserved() error {
 			x.text["Start"], x.text["End"] = r.Stamp(u.Start, "Unknown"), r.Stamp(u.End, "Unknown")
 			for name, n := range map[string]int64{"Allocated": held, "Idle": max(had-held, 0), "TotalTime": had,
 				"TresTime": had} {
-				x.text[name], x.num[name] = r.value(n, had), n
+				x.text[name], x.num[name] = r.valueOf(t, n, had), n
 			}
 			out = append(out, x)
 		}

@@ -226,5 +226,12 @@ func properName(login string) string {
 	return name
 }
 
-// amount gives a number of a list of resources.
-func amount(list []model.TRESCount, tres string) int64 { return model.CountTRES(list, tres) }
+// amount gives a number of a list of resources, whose names are in any case of letters, as those of --tres.
+func amount(list []model.TRESCount, tres string) (n int64) {
+	for i := range list {
+		if strings.EqualFold(list[i].TRES, tres) {
+			n += list[i].Count
+		}
+	}
+	return n
+}

@@ -73,6 +73,9 @@ func (s *Submission) arbitrary(hostFile string) (err error) {
 		if s.hosts, err = NodeFile(hostFile); err != nil {
 			return fmt.Errorf("SLURM_HOSTFILE: %w", err)
 		}
+		if len(s.hosts) == 0 {
+			return fmt.Errorf("SLURM_HOSTFILE: %s names no node", hostFile)
+		}
 		s.Binding().Dist = "arbitrary"
 	}
 	b := s.More.Bind
