@@ -109,9 +109,22 @@ func scrape(tb testing.TB, src metrics.Source, path, accept string) string {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	if w.Code != http.StatusOK {
-		tb.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		tb.Fatalf("%s: %d %.200s", path, w.Code, w.Body)
 	}
 	return w.Body.String()
+}
+
+// TestBrokenScrape: those who share an answer whose making panicked hear of an error, not of an empty success.
+func TestBrokenScrape(t *testing.T) {
+	h := metrics.Handler(func(*http.Request) metrics.Source { panic("a test") })
+	func() {
+		defer func() { _ = recover() }() // as net/http does
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	}()
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil)); w.Code != http.StatusInternalServerError {
+		t.Errorf("%d %q", w.Code, w.Body)
+	}
 }
 
 // TestOneWalk: scrapes in a loop get one answer a second, whatever the client sends along; each format has its own.

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"sync"
@@ -107,4 +108,5 @@ func (s *served) make(a *answer, r *http.Request, what string) {
 	promhttp.HandlerFor(&scrape{Source: s.look(r), what: what},
 		promhttp.HandlerOpts{EnableOpenMetrics: true, DisableCompression: true}).ServeHTTP(a,
 		&http.Request{Method: http.MethodGet, URL: r.URL, Header: http.Header{"Accept": r.Header["Accept"]}})
+	a.code = cmp.Or(a.code, http.StatusOK)
 }
