@@ -64,6 +64,18 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 			}
 		}
 		return refuse(proto.CodeNodeConfig, "--nodelist: partition %s does not have %s", p.Name, strings.Join(out, ", "))
+	case sched.NoBlocks:
+		n, nets := sp.Extra().Segment, cfg.Networks()
+		if !slices.ContainsFunc(nets, func(t *model.Topology) bool { return t.Blocks != nil }) {
+			return refuse(proto.CodeBadRequest, "--segment=%d: this cluster's network has no blocks "+
+				"(TopologyPlugin=topology/block, man gbatch.conf); leave it out", n)
+		}
+		return refuse(proto.CodeBadRequest, "--segment=%d: jobs of partition %s are placed by topology %s, which has no "+
+			"blocks; name a partition whose topology has (gcontrol show topology), or leave it out", n, p.Name,
+			nets[cfg.NetworkOf(p)].Name)
+	case sched.UnevenSegments:
+		return refuse(proto.CodeNodeCount, "--segment=%d: %d nodes are no whole number of segments; ask for a multiple of "+
+			"it (--nodes)", rq.Segment, rq.MinNodes)
 	case sched.NoSuchLicense:
 		return refuse(proto.CodeBadRequest, "Invalid license specification: %s; see gcontrol show licenses",
 			ask.LicensesThere(cfg))

@@ -108,9 +108,6 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	if err == nil {
 		err = fitTimes(v, c.now(), &sp)
 	}
-	if err == nil {
-		err = fitNetwork(v, &sp)
-	}
 	var more []string
 	if err == nil {
 		more, err = chooseWCKey(v, &sp)

@@ -128,27 +128,6 @@ func refusedAsk(err error) error {
 	return err
 }
 
-// fitNetwork refuses what only another network could give.
-func fitNetwork(v *state.View, sp *model.Spec) error {
-	n := sp.Extra().Segment
-	if n == 0 {
-		return nil
-	}
-	cfg := v.Config()
-	nets := cfg.Networks()
-	if !slices.ContainsFunc(nets, func(t *model.Topology) bool { return t.Blocks != nil }) {
-		return refuse(proto.CodeBadRequest, "--segment=%d: this cluster's network has no blocks "+
-			"(TopologyPlugin=topology/block, man gbatch.conf); leave it out", n)
-	}
-	for _, name := range sp.Partitions {
-		if t := nets[cfg.NetworkOf(v.Partition(name))]; t.Blocks == nil {
-			return refuse(proto.CodeBadRequest, "--segment=%d: jobs of partition %s are placed by topology %s, which has no "+
-				"blocks; name a partition whose topology has (gcontrol show topology), or leave it out", n, name, t.Name)
-		}
-	}
-	return nil
-}
-
 // leastCutS is what a limit that comes from a deadline can shrink to while the job waits, seconds.
 const leastCutS = 60
 

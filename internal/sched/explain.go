@@ -198,6 +198,9 @@ func (x *explainer) notWaiting() string {
 	if j.State == model.Suspended && j.Run.Idles() {
 		return x.asleep()
 	}
+	if text := x.rises(j); text != "" {
+		return text
+	}
 	end := "it has no time limit"
 	switch t, last := j.Run.Deadline(), x.v.LatestEnd(j); {
 	case t != 0 && last == 0:
@@ -209,6 +212,41 @@ func (x *explainer) notWaiting() string {
 	}
 	return fmt.Sprintf("It does not wait: it has been running since %s on %s; %s.", at(j.Run.Start),
 		names(j.Run.Alloc.NodeNames()), end) + elasticSize(j)
+}
+
+// rises says which of a job's nodes are being powered up for it; "": none is.
+func (x *explainer) rises(j *model.Job) string {
+	if !x.v.AwaitsPower(j) {
+		return ""
+	}
+	var list []string
+	last := model.Time(0) // when the first one is given up
+	for _, name := range j.Run.Alloc.NodeNames() {
+		n := x.v.Node(name)
+		if n == nil || !n.Rises() {
+			continue
+		}
+		list = append(list, name)
+		if n.PowerStep() == model.PoweringUp {
+			if t := n.Power.At.Add(x.v.Config().PowerSpan(name).UpS); last == 0 || t < last {
+				last = t
+			}
+		}
+	}
+	is := "are"
+	if len(list) == 1 {
+		is = "is"
+	}
+	text := fmt.Sprintf("It has %s since %s, and %s of them %s being powered up for it: its time begins when all are up",
+		countOf(len(j.Run.Alloc.Nodes), "node", "nodes"), at(j.Run.Start), names(list), is)
+	if len(j.Run.Alloc.Nodes) == 1 {
+		text = fmt.Sprintf("It has %s since %s, which is being powered up for it: its time begins when the node is up",
+			list[0], at(j.Run.Start))
+	}
+	if last != 0 {
+		text += fmt.Sprintf("; what is not up at %s is given up (ResumeTimeout)", at(last))
+	}
+	return text + "."
 }
 
 // elasticSize says how many nodes a running elastic job has, may have, and is asked for; "" of other jobs.

@@ -176,6 +176,15 @@ func (x *explainer) look(s *spot) {
 		s.because(s.it.refuse, "asks for %s, partition %s allows %d to %s",
 			countOf(int(max(1, sp.MinNodes)), "node", "nodes"), part.Name, max(1, part.MinNodes), most(part.MaxNodes))
 		return
+	case model.ReasonBadConstraints:
+		if k := s.it.sh.rq.Segment; s.it.sh.rq.divided(x.p.stock) == NoBlocks {
+			s.because(s.it.refuse, "asks for segments of %s (--segment), and the network of partition %s has no blocks; "+
+				"gcontrol update JobId=%d Partition= names one that has", countOf(k, "node", "nodes"), part.Name, x.j.ID)
+		} else {
+			s.because(s.it.refuse, "asks for segments of %s (--segment), which its number of nodes is no multiple of",
+				countOf(k, "node", "nodes"))
+		}
+		return
 	case model.ReasonMaxMemPerLimit:
 		s.because(s.it.refuse, "asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)", part.Name)
 		return
@@ -327,6 +336,8 @@ func (x *explainer) waits(s *spot) {
 		come = "it would fit now, but " + come
 	case left == 0 && s.fits && x.j.Leads():
 		s.because(model.ReasonResources, "its first component would fit now, but not all components together")
+		return
+	case left == 0 && s.fits && len(x.out.Causes) > 0: // what holds it is said
 		return
 	case left == 0 && s.fits:
 		come = "it would fit now, but jobs that start now, or come first on its nodes through other partitions, need the same"

@@ -140,6 +140,9 @@ func needText(sh *shape, over bool) string {
 		where = "over several nodes"
 	case !sh.single:
 		where = fmt.Sprintf("on each of %d nodes", rq.MinNodes)
+		if k := rq.Segment; k > 0 && k < rq.MinNodes {
+			where += fmt.Sprintf(", in segments of %d that lie in one block each", k)
+		}
 	}
 	return strings.Join(parts, ", ") + " " + where
 }

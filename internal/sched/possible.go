@@ -23,12 +23,16 @@ const (
 	PartitionNodes // over the partition's MaxNodes, or under its MinNodes
 	OverMemLimit   // over MaxMemPerNode
 	NoSuchLicense  // or not as many
+	NoBlocks       // segments, where the network of the partition has no blocks
+	UnevenSegments // no number of nodes that it takes is a multiple of its segment
 )
 
 var impossibleNames = [...]string{CanRun: "can run", TooManyNodes: "too many nodes", TooManyCPUs: "too many CPUs",
 	TooMuchMemory: "too much memory", NoSuchGres: "no such generic resource", NoSuchFeature: "no such feature",
 	NodesNotInPartition: "nodes not in the partition", PartitionNodes: "outside the partition's node limits",
-	OverMemLimit: "over the memory limit", NoSuchLicense: "no such license, or not as many"}
+	OverMemLimit: "over the memory limit", NoSuchLicense: "no such license, or not as many",
+	NoBlocks:       "the partition's network has no blocks for its segments",
+	UnevenSegments: "its number of nodes is no multiple of its segment"}
 
 // String gives the reason in a few words, for logs.
 func (i Impossible) String() string {
@@ -54,6 +58,9 @@ func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible,
 		}
 	}
 	if why := rq.outside(sp, part); why != CanRun {
+		return why, nil
+	}
+	if why := rq.divided(s); why != CanRun {
 		return why, nil
 	}
 	defs := make([]*model.NodeDef, 0, len(part.Nodes))
@@ -114,6 +121,19 @@ func (rq *Request) outside(sp *model.Spec, part *model.Partition) Impossible {
 		return OverMemLimit
 	case rq.MaxMem > 0 && rq.MemPerCPU > 0 && rq.MemPerCPU*int64(rq.CPUsFor(rq.PerNode, 0)) > rq.MaxMem:
 		return OverMemLimit
+	}
+	return CanRun
+}
+
+// divided says why a request with segments has a place nowhere, whatever is free: none would be whole.
+func (rq *Request) divided(s *stock) Impossible {
+	switch k := rq.Segment; {
+	case k <= 0:
+		return CanRun
+	case s.network(rq.topology).blocks == nil:
+		return NoBlocks
+	case rq.MinNodes > k && (rq.MinNodes+k-1)/k*k > rq.MaxNodes:
+		return UnevenSegments
 	}
 	return CanRun
 }

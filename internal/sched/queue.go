@@ -227,6 +227,10 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 			it.refuse = model.ReasonPartitionNodeLimit
 		case OverMemLimit:
 			it.refuse = model.ReasonMaxMemPerLimit
+		default:
+			if it.sh.rq.divided(p.stock) != CanRun {
+				it.refuse = model.ReasonBadConstraints
+			}
 		}
 	}
 	return it

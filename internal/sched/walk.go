@@ -449,7 +449,11 @@ func (p *Planner) keep(l *lane) {
 // mayNotRun gives the reason why a job can't start in its partition, whatever is free: limits that have changed since
 // it was submitted, or nodes that it names and that are down.
 func (p *Planner) mayNotRun(it *item) (model.Reason, string) {
-	if it.refuse != model.ReasonNone {
+	switch it.refuse {
+	case model.ReasonNone:
+	case model.ReasonBadConstraints:
+		return it.refuse, it.sh.rq.divided(p.stock).String()
+	default:
 		return it.refuse, ""
 	}
 	if r := p.outside(it); r != model.ReasonNone {
