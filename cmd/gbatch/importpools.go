@@ -84,7 +84,8 @@ func (o *importOptions) scripts(from string, jobs []pools.Job, r *migrate.Report
 	for _, j := range jobs {
 		key := "ElasticJob " + j.Name
 		if o.output == "" {
-			r.Add(migrate.Translated, from, 0, key, "a script: -o DIRECTORY writes it as %s.sh, gsubmit submits it", j.Name)
+			r.Add(migrate.Translated, from, 0, key, "a script: with a directory for scripts (gcontrol import -O, gbatch import "+
+				"-o) it is written as %s.sh, which gsubmit submits", j.Name)
 			continue
 		}
 		path := filepath.Join(o.output, j.Name+".sh")
@@ -175,27 +176,37 @@ func (m *making) account(s *pools.Step) (migrate.Kind, string, error) {
 		if err != nil {
 			return 0, "", err
 		}
-		there := s.What == pools.QOS && facts.QOS[s.Name] != nil || s.What == pools.Account && facts.Accounts[s.Name] != nil
-		words := slices.Concat(s.New, s.Set)
-		line := "gacctmgr add " + s.What + " " + s.Name + " " + strings.Join(words, " ")
-		if there {
-			line = "gacctmgr modify " + s.What + " " + s.Name + " set " + strings.Join(s.Set, " ")
+		there := isThere(facts, s)
+		name, where := []string{s.Name}, []string{"where", "name=" + s.Name}
+		if s.Pool != "" {
+			name, where = append(name, "partition="+s.Pool), append(where, "partition="+s.Pool)
 		}
-		if m.dryRun && (m.fresh[s.Name] || !there || m.anyFresh(s)) {
-			m.fresh[s.Name] = true
+		made := slices.Concat(name, s.New, s.Set)
+		line := "gacctmgr add " + s.What + " " + strings.Join(made, " ")
+		if there || m.fresh[s.What+" "+strings.Join(name, " ")] {
+			line = "gacctmgr modify " + s.What + " " + strings.Join(append(where, append([]string{"set"}, s.Set...)...), " ")
+		}
+		if m.dryRun && (!there || m.anyFresh(s)) {
+			m.fresh[s.What+" "+strings.Join(name, " ")] = true
 			return migrate.Translated, line, nil
+		}
+		if there && len(s.Set) == 0 {
+			return migrate.Kept, "it is there already", nil
 		}
 		var plan *acctmgr.Plan
 		if there {
-			plan, err = acctmgr.Modify(facts, s.What, slices.Concat([]string{"where", "name=" + s.Name, "set"}, s.Set))
+			plan, err = acctmgr.Modify(facts, s.What, slices.Concat(where, []string{"set"}, s.Set))
 		} else {
-			plan, err = acctmgr.Add(facts, s.What, append([]string{s.Name}, words...))
+			plan, err = acctmgr.Add(facts, s.What, made)
 		}
 		if err != nil {
 			return migrate.Person, strings.TrimSpace(err.Error()), nil // it is in the report
 		}
 		if len(plan.Edits) == 0 {
 			return migrate.Kept, "it is so already", nil
+		}
+		if was := wasSet(facts, s); was != "" {
+			line += " (it was there, with " + was + ")"
 		}
 		if m.dryRun {
 			return migrate.Translated, line, nil
@@ -210,12 +221,46 @@ func (m *making) account(s *pools.Step) (migrate.Kind, string, error) {
 	}
 }
 
+// isThere reports whether a QOS, an account, or an account's limits in a pool are there.
+func isThere(facts *acctmgr.Facts, s *pools.Step) bool {
+	switch {
+	case s.What == pools.QOS:
+		return facts.QOS[s.Name] != nil
+	case s.Pool == "":
+		return facts.Accounts[s.Name] != nil
+	}
+	return slices.ContainsFunc(facts.Associations(s.Name, ""),
+		func(a *model.Association) bool { return a.User == "" && a.Partition == s.Pool })
+}
+
+// wasSet gives the settings of a QOS that is there, as far as a step changes them; "" if there is none.
+func wasSet(facts *acctmgr.Facts, s *pools.Step) string {
+	q := facts.QOS[s.Name]
+	if s.What != pools.QOS || q == nil {
+		return ""
+	}
+	var out []string
+	for _, w := range s.Set {
+		switch key, _, _ := strings.Cut(w, "="); key {
+		case "Priority":
+			out = append(out, fmt.Sprintf("Priority=%d", q.Priority))
+		case "GrpTRES":
+			out = append(out, "GrpTRES="+acctmgr.TRESText(q.GrpTRES))
+		case "GuaranteedTRES":
+			out = append(out, "GuaranteedTRES="+acctmgr.TRESText(q.GuaranteedTRES))
+		case "Preempt":
+			out = append(out, "Preempt="+strings.Join(q.Preempt, ","))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
 // anyFresh reports whether a setting names what this dry run would have made.
 func (m *making) anyFresh(s *pools.Step) bool {
 	for _, w := range s.Set {
 		_, names, _ := strings.Cut(w, "=")
 		for name := range strings.SplitSeq(names, ",") {
-			if m.fresh[name] {
+			if m.fresh[pools.QOS+" "+name] {
 				return true
 			}
 		}

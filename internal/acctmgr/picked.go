@@ -74,5 +74,8 @@ func (f *Facts) Associations(account, user string) []*model.Association {
 // Parent gives the account above another, or "".
 func (f *Facts) Parent(account string) string { return f.parent(account) }
 
+// TRESText writes limits as show has them, such as cpu=4,gres/gpu=2.
+func TRESText(list []model.TRESLimit) string { return showTRES(list) }
+
 // TRESID gives a resource's number.
 func (f *Facts) TRESID(tres string) int64 { return model.TRESNumber(f.TRES, tres) }

@@ -13,7 +13,7 @@ import (
 func TestImportPools(t *testing.T) {
 	c, _ := mustUp(t, Options{Dir: filepath.Join(t.TempDir(), "c"), Nodes: 2, CPUs: 1, MemMiB: 500, GPUs: "a100:4"})
 	work := t.TempDir()
-	for _, name := range []string{"gcontrol", "gacctmgr"} {
+	for _, name := range []string{"gcontrol", "gacctmgr", "ginfo"} {
 		if err := os.Symlink(filepath.Join(programs(t), "gcli"), filepath.Join(work, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -55,6 +55,7 @@ data:
     queues:
       - {name: high, weight: 100, maxCapacity: 6, preemptionPolicy: PreemptLowerPriority}
       - {name: low, weight: 10, preemptionPolicy: Never}
+      - {name: normal, weight: 50}
 ---
 apiVersion: ai.example.com/v1
 kind: ElasticJob
@@ -66,21 +67,22 @@ spec: {pool: train, scaling: {minReplicas: 1, maxReplicas: 2, gpuPerReplica: 4}}
 	}
 
 	dry := run("gcontrol import -f pool.yaml --dry-run")
-	has(dry, "gacctmgr add qos train-team-a GrpTRES=gres/gpu=4 GuaranteedTRES=gres/gpu=2",
-		"gacctmgr add account team-a DefaultQOS=train-team-a QOS+=train-team-a",
-		"gcontrol create PartitionName=train State=UP Nodes=ALL",
-		"ReservationName=train-reserved", "9 records to make or change, 1 script")
-	if out := run("gacctmgr -n show qos format=name"); strings.Contains(out, "train") {
-		t.Errorf("a dry run has made QOS:\n%s", out)
+	has(dry, "gacctmgr add account team-a\n", "gcontrol create PartitionName=train State=UP Nodes=ALL",
+		"gacctmgr add account team-a partition=train GrpTRES=gres/gpu=4 GuaranteedTRES=gres/gpu=2",
+		"gacctmgr modify qos where name=high set Preempt=low,normal",
+		"gacctmgr modify qos where name=normal set Priority=50 (it was there, with Priority=",
+		"ReservationName=train-reserved", "10 records to make or change, 1 script")
+	if out := run("gacctmgr -n show account format=account"); strings.Contains(out, "team") {
+		t.Errorf("a dry run has made accounts:\n%s", out)
 	}
 
-	has(run("gcontrol import -f pool.yaml -O scripts"), "9 records made or changed, 1 script", "scripts/llm.sh",
+	has(run("gcontrol import -f pool.yaml -O scripts"), "10 records made or changed, 1 script", "scripts/llm.sh",
 		"AccountingStorageEnforce", "PreemptType")
-	has(run("gacctmgr -nP show qos format=name,priority,grptres,preempt"), "train-team-a|0|gres/gpu=4|",
-		"train-team-b|0|gres/gpu=6|", "high|100|gres/gpu=6|low", "low|10||")
-	has(run("gacctmgr -nP show assoc account=team-a format=account,qos,defaultqos"), "team-a|", "train-team-a")
-	has(run("gcontrol show partition train"), "AllowAccounts=team-a,team-b", "AllowQos=train-team-a,train-team-b",
-		"Nodes=n[1-2]")
+	has(run("gacctmgr -nP show qos format=name,priority,grptres,preempt"), "high|100|gres/gpu=6|low,normal", "low|10||")
+	has(run("gacctmgr -nP show assoc account=team-a partition=train format=account,partition,grptres"),
+		"team-a|train|gres/gpu=4")
+	has(run("ginfo --pools -p train"), "team-a", "team-b")
+	has(run("gcontrol show partition train"), "AllowAccounts=team-a,team-b", "Nodes=n[1-2]")
 	has(run("gcontrol show reservation train-reserved"), "gres/gpu=1")
 	script, err := os.ReadFile(filepath.Join(work, "scripts", "llm.sh"))
 	if err != nil {
@@ -89,10 +91,11 @@ spec: {pool: train, scaling: {minReplicas: 1, maxReplicas: 2, gpuPerReplica: 4}}
 	has(string(script), "#SBATCH --partition=train", "#SBATCH --elastic=1-2", "#SBATCH --gpus-per-node=4")
 
 	// What an administrator has changed beside it stays.
-	run("gacctmgr -i modify qos train-team-a set Priority=7")
+	run("gacctmgr -i modify account where name=team-a partition=train set GrpJobs=7")
 	again := run("gcontrol import -f pool.yaml -O scripts --json")
 	has(again, `"pools: 0 records made or changed, 1 script"`, `"kind": "kept"`)
-	has(run("gacctmgr -nP show qos format=name,priority"), "train-team-a|7")
+	has(run("gacctmgr -nP show assoc account=team-a partition=train format=account,grpjobs"), "team-a|7")
+	has(run("gcontrol import -o -f pool.yaml scripts"), "-O DIRECTORY is where its scripts go")
 
 	has(run("gcontrol import"), "import what?")
 	has(run("gcontrol import -f nothing.yaml"), "nothing.yaml")

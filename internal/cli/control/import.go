@@ -22,7 +22,7 @@ func (c *control) bring(words []string) error {
 	args := []string{"import", "--pools", c.pools.file}
 	for _, w := range words {
 		if w != "--dry-run" {
-			return fmt.Errorf("'%s': import takes one file: -f FILE", w)
+			return fmt.Errorf("'%s': import takes one file, -f FILE; -O DIRECTORY is where its scripts go", w)
 		}
 		args = append(args, w)
 	}

@@ -2,17 +2,19 @@ package pools
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"gbatch/internal/migrate"
+	"gbatch/internal/walltime"
 )
 
 const gpus = "gres/gpu"
 
-// computePool: a partition, a reservation of what is kept back, and for each tenant an account with a QOS that has the
-// tenant's limit and guarantee in this pool.
+// computePool: a partition, a reservation of what is kept back, and for each tenant an account with the tenant's limit
+// and guarantee in this partition.
 func (in *reading) computePool(o object, pool, nodes string) {
 	spec := o.object("spec")
 	if kind := spec.text("poolType"); kind != "" && kind != "gpu" {
@@ -40,25 +42,25 @@ func (in *reading) computePool(o object, pool, nodes string) {
 	}
 	virtual.rest()
 
-	var accounts, qos []string
+	var accounts []string
+	quotas := map[string][]string{}
 	var limits, guaranteed int64
 	for _, q := range spec.list("quotas") {
 		tenant := q.text("tenant")
 		limit, sure := q.number("limit"), q.number("guaranteed")
 		q.rest()
-		if !goodName(tenant) || len(pool)+1+len(tenant) > maxName {
-			in.add(migrate.Person, q.path, "'%.80s' is no name of an account", tenant)
+		tenant = strings.ToLower(tenant)
+		if _, twice := quotas[tenant]; twice || !goodName(tenant) {
+			in.add(migrate.Person, q.path, "'%.80s' is no name of an account, or stands there twice", tenant)
 			continue
 		}
-		name := strings.ToLower(pool + "-" + tenant)
 		set := in.limits(limit, sure)
 		if sure > max(limit, 0) && limit >= 0 {
 			in.add(migrate.Person, q.path, "it guarantees %d of at most %d", sure, limit)
 		}
 		limits, guaranteed = limits+max(limit, 0), guaranteed+max(sure, 0)
-		in.step(QOS, name, set, nil)
-		in.step(Account, strings.ToLower(tenant), []string{"QOS+=" + name}, []string{"DefaultQOS=" + name})
-		accounts, qos = append(accounts, strings.ToLower(tenant)), append(qos, name)
+		in.step(Account, tenant, nil, nil)
+		accounts, quotas[tenant] = append(accounts, tenant), set
 	}
 	if total >= 0 && guaranteed > total-max(reserved, 0) {
 		in.add(migrate.Person, "spec.quotas", "%d GPUs are guaranteed, and %d are not reserved: not all can have theirs "+
@@ -78,9 +80,12 @@ func (in *reading) computePool(o object, pool, nodes string) {
 	once = append(once, "Nodes="+nodes)
 	var set []string
 	if len(accounts) > 0 {
-		set = []string{"AllowAccounts=" + strings.Join(accounts, ","), "AllowQos=" + strings.Join(qos, ",")}
+		set = []string{"AllowAccounts=" + strings.Join(accounts, ",")}
 	}
 	in.step(Partition, pool, set, once).GPUs = max(total, 0)
+	for _, tenant := range accounts {
+		in.step(Account, tenant, quotas[tenant], nil).Pool = pool
+	}
 	if reserved > 0 {
 		in.step(Reservation, pool+"-reserved", nil, []string{"PartitionName=" + pool, "StartTime=now", "Duration=UNLIMITED",
 			fmt.Sprintf("TRES=%s=%d", gpus, reserved), "Users=root"})
@@ -159,8 +164,8 @@ func (in *reading) configMap(data object) {
 	}
 	fair := o.object("fairShare")
 	if on, there := fair.yes("enabled"); there && on {
-		in.add(migrate.Person, fair.path, "write PriorityType=priority/multifactor and PriorityWeightFairshare= in "+
-			"gbatch.conf; gbatch's own rules, without PriorityType=, have fair shares too")
+		in.add(migrate.Person, fair.path, "write QueuePolicy=fairshare for the partitions in gbatch.conf, or "+
+			"PriorityType=priority/multifactor and PriorityWeightFairshare=: the default order knows no shares")
 	}
 	if policy := fair.text("preemptionPolicy"); policy != "" {
 		in.add(migrate.Ignored, fair.path+".preemptionPolicy", "the QOS say who preempts whom")
@@ -211,12 +216,13 @@ func (in *reading) volcanoQueue(o object, name string) {
 			if len(words) == 0 {
 				continue
 			}
-			option := "--constraint='" + strings.Join(words, "|") + "'"
-			if strings.HasPrefix(how, "preferred") {
-				option = "--prefer='" + strings.Join(words, "|") + "'"
-			}
+			list := strings.Join(words, "|")
 			if key == "nodeGroupAntiAffinity" {
-				option = "a partition without these nodes (" + strings.Join(words, ", ") + ")"
+				list = "!" + strings.Join(words, "&!")
+			}
+			option := "--constraint='" + list + "'"
+			if strings.HasPrefix(how, "preferred") {
+				option = "--prefer='" + list + "'"
 			}
 			in.add(migrate.Person, group.path, "a QOS has no nodes: give the nodes of a group its name as Feature= in "+
 				"gbatch.conf, and its jobs %s", option)
@@ -265,14 +271,17 @@ func (in *reading) elasticJob(o object, name string) {
 	} else if can {
 		line("--requeue")
 	}
-	template := spec.object("template")
-	b.WriteString("\n" + in.command(template, start) + "\n")
+	command, needs := in.command(spec.object("template"), start)
+	for _, option := range needs {
+		line("%s", option)
+	}
+	b.WriteString("\n" + command + "\n")
 	spec.rest()
 	in.w.Jobs = append(in.w.Jobs, Job{Name: name, Script: b.String()})
 }
 
-// command makes the line that starts a template's container as tasks, with start.
-func (in *reading) command(template object, start string) string {
+// command makes the line that starts a template's container as tasks, with start; needs are options of the job.
+func (in *reading) command(template object, start string) (command string, needs []string) {
 	pod := template
 	if template.has("spec") {
 		pod = template.object("spec")
@@ -283,7 +292,7 @@ func (in *reading) command(template object, start string) string {
 	if len(containers) == 0 {
 		in.add(migrate.Person, "spec.template", "it has no containers: write the job's command into its script")
 		pod.rest()
-		return "srun true # the job's command"
+		return "srun true # the job's command", nil
 	}
 	if len(containers) > 1 {
 		in.add(migrate.Person, pod.at("containers"), "a job has one command: the first container's is in its script")
@@ -313,12 +322,35 @@ func (in *reading) command(template object, start string) string {
 	}
 	c.text("name")
 	if c.has("resources") {
-		c.object("resources")
-		in.add(migrate.Ignored, c.at("resources"), "the script asks for GPUs by node; --mem-per-gpu= asks for memory")
+		needs = in.resources(c.object("resources"))
 	}
 	c.rest()
 	pod.rest()
-	return strings.Join(append(out, line), "\n")
+	return strings.Join(append(out, line), "\n"), needs
+}
+
+// resources are what a container may use, on each node of the job: of what is asked for and what is the limit, the
+// limit.
+func (in *reading) resources(o object) (options []string) {
+	asked, limit := o.object("requests"), o.object("limits")
+	for _, at := range []object{limit, asked} {
+		memory, cpus := at.quantity("memory"), at.quantity("cpu")
+		for _, kind := range []string{"nvidia.com/gpu", "amd.com/gpu"} {
+			at.text(kind) // gpuPerReplica says it
+		}
+		at.rest()
+		if len(options) > 0 {
+			continue
+		}
+		if memory > 0 {
+			options = append(options, "--mem="+walltime.FormatMem(int64(math.Ceil(memory/(1<<20)))))
+		}
+		if cpus > 0 {
+			options = append(options, fmt.Sprintf("--cpus-per-task=%d", int64(math.Ceil(cpus))))
+		}
+	}
+	o.rest()
+	return options
 }
 
 // imageOf writes an image as --container-image takes it: a registry ends with #.

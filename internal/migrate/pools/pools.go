@@ -34,6 +34,7 @@ type Step struct {
 	What, Name string
 	New        []string // KEY=VALUE words that count when it is made only
 	Set        []string // those that count in any case
+	Pool       string   // of an account: Set are its limits in this partition
 	GPUs       int64    // of a partition: how many it should have; 0: nobody says
 	File, Key  string   // where it is from, for the report
 	Line       int

@@ -118,6 +118,26 @@ func (o object) number(key string) int64 {
 	return n
 }
 
+// units of Kubernetes' quantities.
+var units = map[string]float64{"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
+	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50}
+
+// quantity takes an amount as Kubernetes writes it: 512Gi, 500m, 4; 0: there is none.
+func (o object) quantity(key string) float64 {
+	text := o.text(key)
+	if text == "" {
+		return 0
+	}
+	digits := strings.TrimRight(text, "mkMGTPi")
+	n, err := strconv.ParseFloat(digits, 64)
+	unit, known := units[text[len(digits):]]
+	if err != nil || !known || !(n >= 0 && n*unit <= maxCount*1024) {
+		o.wrong(key, "an amount such as 4, 500m or 512Gi", text)
+		return 0
+	}
+	return n * unit
+}
+
 // yes takes a boolean.
 func (o object) yes(key string) (value, there bool) {
 	v, ok := o.m[key]
