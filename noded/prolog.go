@@ -135,7 +135,7 @@ func (n *Noded) programEnv(l *proto.Launch) []string {
 	s := l.Spec
 	v := make(jobenv.Vars, 0, 32)
 	v.Set("PATH", programPath)
-	jobenv.Site(&v, &model.Job{ID: l.Job, ArrayID: l.ArrayID, Task: l.Task, Spec: s, Restarts: l.Restarts,
+	jobenv.Site(&v, &model.Job{ID: l.Job, ArrayID: l.ArrayID, Task: l.Task, Spec: s, Restarts: l.Restarts, Het: l.Het,
 		Run: &model.Run{Alloc: l.Alloc, Partition: l.Part, Resv: l.Resv, Start: l.Start}}, l.Array)
 	v.Num("SLURM_UID", int64(s.UID))
 	v.Set("SLURM_NODELIST", hostlist.CompressInOrder(l.Alloc.NodeNames()))

@@ -120,7 +120,7 @@ var owned = map[string]bool{
 	"SLURM_STEP_NUM_TASKS": true, "SLURM_STEP_TASKS_PER_NODE": true, "SLURM_SUBMIT_HOST": true,
 	"SLURM_TASKS_PER_NODE": true, "SLURM_TASK_PID": true,
 	"SLURM_TOPOLOGY_ADDR": true, "SLURM_TOPOLOGY_ADDR_PATTERN": true, "SLURM_UMASK": true, "SLURM_WORKING_CLUSTER": true,
-	"ENVIRONMENT": true, "HOSTNAME": true,
+	"ENVIRONMENT": true, "HOSTNAME": true, proto.ComponentVar: true,
 }
 
 // Owned gives the variables that only gnoded sets.

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -47,14 +48,30 @@ func describeHet(v *Vars, l *proto.Launch) {
 	}
 }
 
+// component sets the variables of the component that a step's tasks run in. They stand in for what the step's command
+// does not know if it comes from outside of the job.
+func component(v *Vars, l *proto.Launch) {
+	v.Set(proto.ComponentVar, l.Het.Name())
+	v.Num(hetSize, int64(l.Het.Size))
+	suffix := hetInfix + strconv.Itoa(int(l.Het.Offset))
+	v.Num("SLURM_JOB_ID"+suffix, int64(l.Job))
+	v.Set("SLURM_JOB_NODELIST"+suffix, hostlist.CompressInOrder(l.Alloc.NodeNames()))
+}
+
+// ofComponent reports whether component sets a variable.
+func ofComponent(name string, h *model.Het) bool {
+	if h == nil {
+		return false
+	}
+	suffix := hetInfix + strconv.Itoa(int(h.Offset))
+	return name == hetSize || name == "SLURM_JOB_ID"+suffix || name == "SLURM_JOB_NODELIST"+suffix
+}
+
 // ofAll are a job's variables that describe all components in steps that run on several.
-var ofAll = map[string]bool{"SLURM_JOB_ID": true, "SLURM_JOBID": true, "SLURM_JOB_NODELIST": true,
-	"SLURM_JOB_NUM_NODES": true}
+var ofAll = map[string]bool{"SLURM_JOB_NODELIST": true, "SLURM_JOB_NUM_NODES": true}
 
 // stepOfAll sets the variables of a step that is one of several over the components of a job.
 func stepOfAll(v *Vars, h *proto.StepHet, here int) {
-	v.Num("SLURM_JOB_ID", int64(h.Job))
-	v.Num("SLURM_JOBID", int64(h.Job))
 	v.Set("SLURM_JOB_NODELIST", h.Nodes)
 	v.Num("SLURM_JOB_NUM_NODES", int64(h.NumNodes))
 	v.Set("SLURM_NODELIST", h.Nodes)

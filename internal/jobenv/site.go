@@ -18,6 +18,11 @@ func Site(v *Vars, j *model.Job, array proto.ArrayShape) {
 	more := s.Extra()
 	v.Num("SLURM_JOB_ID", int64(j.ID))
 	v.Num("SLURM_JOBID", int64(j.ID))
+	if h := j.Het; h != nil {
+		v.Num("SLURM_HET_JOB_ID", int64(h.ID))
+		v.Num("SLURM_HET_JOB_OFFSET", int64(h.Offset))
+		v.Num(hetSize, int64(h.Size))
+	}
 	v.Num("SLURM_JOB_UID", int64(s.UID))
 	v.Num("SLURM_JOB_GID", int64(s.GID))
 	v.Given("SLURM_JOB_USER", s.User)

@@ -58,7 +58,7 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 	named := false
 	for entry := range strings.SplitSeq(string(rq.Env), "\x00") {
 		name, _, ok := strings.Cut(entry, "=")
-		if !ok || name == "" || stepOwned[name] || len(v) >= maxEnvVars {
+		if !ok || name == "" || stepOwned[name] || ofComponent(name, l.Het) || len(v) >= maxEnvVars {
 			continue
 		}
 		if name != "ENVIRONMENT" && name != "HOSTNAME" && !IsHet(name) && !stepSaid[name] && e.owns([]byte(name)) {
@@ -70,6 +70,9 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 		name, _, _ := strings.Cut(entry, "=")
 		if stepSaid[name] && (name != jobName || named) {
 			continue
+		}
+		if l.Het != nil && (name == "SLURM_JOB_ID" || name == "SLURM_JOBID") {
+			entry = name + "=" + strconv.FormatUint(uint64(l.Het.ID), 10)
 		}
 		if !jobOnly[name] && !IsHet(name) && (het == nil || !ofAll[name]) && !stepOwned[name] &&
 			!slices.Contains(e.Hidden, name) {
@@ -102,6 +105,9 @@ func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here 
 		v.Num("SLURM_NPROCS", int64(tasks))
 		v.Set("SLURM_TASKS_PER_NODE", perNode)
 		v.Num("SLURM_NODEID", int64(here))
+	}
+	if l.Het != nil {
+		component(&v, l)
 	}
 	if c := rq.Need.CPUsPerTask; c > 0 {
 		v.Num("SLURM_CPUS_PER_TASK", int64(c))

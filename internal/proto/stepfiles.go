@@ -22,6 +22,11 @@ func (x *StepFiles) Wire(c *wire.C) {
 	wire.Ptr(c, &x.X11)
 }
 
+// ComponentVar is the variable that names the component of a heterogeneous job in which a step's task runs: 12+1.
+// SLURM_JOB_ID is the whole job's number in all of them, as in Slurm, and does not say where the commands belong that a
+// task starts.
+const ComponentVar = "GBATCH_HET_COMPONENT"
+
 // StepHet says which part a step has of all steps that one command started over components of a heterogeneous job: its
 // tasks are numbered among the tasks of all.
 type StepHet struct {

@@ -210,7 +210,7 @@ func (c *control) updateJobs(refs []model.JobRef, set []model.KV) error {
 
 // resize makes a running job give nodes up, from within if no job is named.
 func (c *control) resize(args []string) error {
-	id, set := c.Getenv("SLURM_JOB_ID"), []model.KV{{Key: "NumNodes", Value: "AGREED"}}
+	id, set := c.OwnJob(), []model.KV{{Key: "NumNodes", Value: "AGREED"}}
 	if len(args) > 0 && !strings.Contains(args[0], "=") {
 		id, args = args[0], args[1:]
 	}

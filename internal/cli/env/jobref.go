@@ -1,6 +1,7 @@
 package env
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -105,6 +106,16 @@ func SplitIDs(text string) []string {
 		}
 	}
 	return out
+}
+
+// OwnJob names the job that this process is a part of, as users do: 12, or 12+1 in a task of a component of a
+// heterogeneous job that is not the first one. "" is outside of jobs.
+func (e *Env) OwnJob() string {
+	job, component := cmp.Or(e.Getenv("SLURM_JOB_ID"), e.Getenv("SLURM_JOBID")), e.Getenv(proto.ComponentVar)
+	if of, offset, ok := strings.Cut(component, "+"); ok && of == job && offset != "0" { // else it is an outer job's
+		return component
+	}
+	return job
 }
 
 // ParseStepRefs reads a list of steps: 12.0, 12_3.batch; 12 alone is all steps of a job.

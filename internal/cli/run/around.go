@@ -39,8 +39,8 @@ func (t *talk) described(context string) []string {
 	list, perNode := hostlist.CompressInOrder(nodes), allocate.Counts(counts)
 	var step []string
 	set := func(name string, value any) { step = append(step, fmt.Sprintf("%s=%v", name, value)) }
-	set("SLURM_JOB_ID", t.rq.Job)
-	set("SLURM_JOBID", t.rq.Job)
+	set("SLURM_JOB_ID", t.leads)
+	set("SLURM_JOBID", t.leads)
 	set("SLURM_STEP_ID", uint32(t.id))
 	set("SLURM_STEPID", uint32(t.id))
 	set("SLURM_STEP_NODELIST", list)

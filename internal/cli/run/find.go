@@ -1,10 +1,12 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/cli/env"
@@ -30,16 +32,25 @@ func (r *run) find() (dir, node string, err error) {
 	if dir, r.site.prolog, r.site.epilog, err = locate.ForSteps(r.Getenv); err != nil {
 		return "", "", err
 	}
-	own := r.place == nil && (r.Getenv("SLURM_JOB_ID") == base || r.Getenv("SLURM_JOBID") == base)
+	own := r.place == nil && r.OwnJob() == base
 	parent := r.rq.Parent
-	if nodes, err := hostlist.Expand(r.Getenv("SLURM_JOB_NODELIST")); own && err == nil && len(nodes) > 0 {
-		r.rq.Job, node = refs[0].Job, nodes[0]
-	} else if r.rq.Parent = proto.StepNone; r.place != nil {
-		r.rq.Job, node = r.place.ID, r.place.Run.Alloc.Nodes[0].Node
-	} else if job, nodes, ok := r.ofGroup(); ok {
-		r.rq.Job, node = job, nodes[0]
-	} else if r.rq.Job, node, err = r.lookUp(refs[0]); err != nil {
-		return "", "", err
+	job, nodes, told := r.toldPlace(refs[0])
+	switch {
+	case r.place != nil:
+		r.takePlace(r.place)
+		node = r.place.Run.Alloc.Nodes[0].Node
+	case told:
+		r.rq.Job, r.leads, node = job, refs[0].Job, nodes[0]
+	default:
+		found, err := r.lookUpAll(refs[0])
+		if err != nil {
+			return "", "", err
+		}
+		r.takePlace(found[0])
+		node = found[0].Run.Alloc.Nodes[0].Node
+	}
+	if !own {
+		r.rq.Parent = proto.StepNone
 	}
 	if r.rq.Receive != nil || r.rq.Attach != nil { // the step that was named
 		r.rq.Parent = parent
@@ -71,13 +82,51 @@ func (r *run) door(dir, node string) (string, error) {
 		"ask it; run gnoded here (gnoded --login on a login host)", r.rq.Job, node)
 }
 
-// lookUp asks the controller where a job runs.
-func (r *run) lookUp(ref model.JobRef) (job model.JobID, node string, err error) {
-	found, err := r.lookUpAll(ref)
-	if err != nil {
-		return 0, "", err
+// toldPlace gives the number and the nodes of a job, or of a component, as the variables of this process have them.
+func (r *run) toldPlace(ref model.JobRef) (job model.JobID, nodes []string, ok bool) {
+	own, _, _ := strings.Cut(r.OwnJob(), "+")
+	if ref.Tasks != nil || ref.Task != model.NoTask || own != strconv.FormatUint(uint64(ref.Job), 10) {
+		return 0, nil, false
 	}
-	return found[0].ID, found[0].Run.Alloc.Nodes[0].Node, nil
+	offset := max(ref.Het-1, 0)
+	nodes, err := hostlist.Expand(r.nodesOf(ref.Job, offset))
+	return ref.Job + model.JobID(offset), nodes, err == nil && len(nodes) > 0
+}
+
+// toldNodes gives the nodes of the step's job as the variables of this process have them, if they do.
+func (r *run) toldNodes() []string {
+	ref, err := env.ParseJobRef(r.job)
+	if err != nil {
+		return nil
+	}
+	_, nodes, _ := r.toldPlace(ref)
+	return nodes
+}
+
+// nodesOf gives the nodes of a component of this process' job, "" if its variables don't have them. A job that is not
+// heterogeneous is its own component 0.
+func (r *run) nodesOf(job model.JobID, offset int32) string {
+	suffix := groupInfix + strconv.Itoa(int(offset))
+	_, mine, _ := strings.Cut(r.OwnJob(), "+")
+	own := cmp.Or(mine, "0") == strconv.Itoa(int(offset))
+	if own && r.rq.Parent == proto.StepNone { // a script's: the job may have been resized since
+		return r.Getenv("SLURM_JOB_NODELIST")
+	}
+	if r.Getenv("SLURM_JOB_ID"+suffix) == strconv.FormatUint(uint64(job)+uint64(offset), 10) {
+		return r.Getenv("SLURM_JOB_NODELIST" + suffix) // in a step, that without a suffix may be of all components
+	}
+	if own {
+		return r.Getenv("SLURM_JOB_NODELIST")
+	}
+	return ""
+}
+
+// takePlace takes over which job was found.
+func (r *run) takePlace(j *model.Job) {
+	r.rq.Job, r.leads = j.ID, j.ID
+	if j.Het != nil {
+		r.leads = j.Het.ID
+	}
 }
 
 // dial connects to the node's daemon.

@@ -153,7 +153,7 @@ func (r *run) settleTasks(typed func(string) bool) error {
 	}
 	fewer := request.FewerNodes(n.Tasks, &n.MinNodes, &n.MaxNodes)
 	nodes := n.MaxNodes
-	if nodes == 0 && r.group < 0 && r.job == r.Getenv("SLURM_JOB_ID") {
+	if nodes == 0 && r.group < 0 && r.job == r.OwnJob() {
 		all, _ := strconv.ParseInt(r.Getenv("SLURM_JOB_NUM_NODES"), 10, 32) // 0: the node says what does not fit
 		nodes = int32(all)
 	}
@@ -246,13 +246,13 @@ func (r *run) settlePlace(typed func(string) bool) error {
 	if r.relative == 0 {
 		return nil
 	}
-	nodes, err := hostlist.Expand(r.Getenv("SLURM_JOB_NODELIST"))
+	nodes := r.toldNodes()
 	switch {
 	case r.job == "":
 		return errors.New("--relative option invalid for job allocation request")
-	case err != nil || len(nodes) <= int(r.relative):
+	case len(nodes) <= int(r.relative):
 		return fmt.Errorf("--relative=%d: the job has the nodes '%s'; name some with --nodelist", r.relative,
-			r.Getenv("SLURM_JOB_NODELIST"))
+			hostlist.CompressInOrder(nodes))
 	case int(r.relative)+int(n.MinNodes) > len(nodes) && typed("nodes"):
 		return fmt.Errorf("--relative and --nodes option incompatible with count of allocated nodes (%d+%d>%d); "+
 			"give --nodes=%d or fewer", r.relative, n.MinNodes, len(nodes), len(nodes)-int(r.relative))

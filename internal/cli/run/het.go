@@ -200,7 +200,7 @@ func (l *line) check() error {
 
 // hetLookup gives the variables of the component that was asked for in place of the first one's.
 func (r *run) hetLookup(lookup func(string) (string, bool)) func(string) (string, bool) {
-	if r.group <= 0 {
+	if r.group < 0 || r.group == 0 && !strings.Contains(r.OwnJob(), "+") {
 		return lookup
 	}
 	group := strconv.Itoa(r.group)
@@ -250,7 +250,13 @@ func inJob(lookup func(string) (string, bool)) func(string) (string, bool) {
 
 // intoGroup names the job of the component.
 func (r *run) intoGroup() error {
-	if r.group < 0 || r.job == "" || r.part && r.job == r.Getenv("SLURM_JOB_ID") { // a job of its own, or a part of one
+	if r.job == "" || r.part && r.job == r.Getenv("SLURM_JOB_ID") { // a job of its own, or a part of one
+		return nil
+	}
+	if r.group < 0 {
+		if own := r.OwnJob(); strings.HasPrefix(own, r.job+"+") { // as its task's, and on the same nodes
+			r.job = own
+		}
 		return nil
 	}
 	size, err := strconv.ParseUint(r.Getenv("SLURM_HET_SIZE"), 10, 16)
@@ -268,21 +274,6 @@ func (r *run) intoGroup() error {
 	return nil
 }
 
-// ofGroup gives the component's job and nodes as the job's own variables have them.
-func (r *run) ofGroup() (job model.JobID, nodes []string, ok bool) {
-	leader, _, _ := strings.Cut(r.job, "+")
-	if r.group <= 0 || r.Getenv("SLURM_JOB_ID") != leader {
-		return 0, nil, false
-	}
-	suffix := groupInfix + strconv.Itoa(r.group)
-	id, err := strconv.ParseUint(r.Getenv("SLURM_JOB_ID"+suffix), 10, 32)
-	if err != nil {
-		return 0, nil, false
-	}
-	nodes, err = hostlist.Expand(r.Getenv("SLURM_JOB_NODELIST" + suffix))
-	return model.JobID(id), nodes, err == nil && len(nodes) > 0
-}
-
 // number numbers the tasks and nodes of all steps through, when their layouts are known.
 func (s *steps) number() {
 	if len(s.all) == 1 {
@@ -290,7 +281,7 @@ func (s *steps) number() {
 	}
 	var nodes []string
 	var counts []int
-	whole := proto.StepHet{Job: s.all[0].rq.Job}
+	whole := proto.StepHet{Job: s.all[0].leads}
 	for _, t := range s.all {
 		h := whole
 		t.het = &h

@@ -34,10 +34,11 @@ type run struct {
 	multi     bool
 	multiFile string
 	job       string
-	group     int    // the component of a heterogeneous job; noGroup: none was chosen
-	whole     bool   // --whole
-	part      bool   // one of several components in a job that is not heterogeneous
-	wholeJob  string // the job as it was named, without a component
+	group     int         // the component of a heterogeneous job; noGroup: none was chosen
+	whole     bool        // --whole
+	part      bool        // one of several components in a job that is not heterogeneous
+	wholeJob  string      // the job as it was named, without a component
+	leads     model.JobID // the whole job's number, that of its first component
 	line      *getopt.Parser
 	chdir     string
 	export    request.Submission // its export fields only

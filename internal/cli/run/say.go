@@ -47,7 +47,7 @@ func (t *talk) sayLaunch() {
 // ofJob gives the job's nodes, and the CPUs that it has on each as srun writes them: 4(x2),2(x1). Both are "" for a job
 // that this process knows only by its number.
 func (t *talk) ofJob() (nodes, cpus string) {
-	if t.place == nil && t.Getenv("SLURM_JOB_ID") == t.job {
+	if t.place == nil && t.OwnJob() == t.job {
 		return t.Getenv("SLURM_JOB_NODELIST"), timesOne(t.Getenv("SLURM_JOB_CPUS_PER_NODE"))
 	} else if t.place == nil {
 		return "", ""
@@ -87,8 +87,8 @@ func (t *talk) sayStarted(node string) {
 
 // stepID names the step as Slurm does: 12.0, or 12+1.0 where the command has steps in other components.
 func (t *talk) stepID() string {
-	if h := t.het; h != nil {
-		return fmt.Sprintf("%d+%d.%s", h.Job, t.rq.Job-h.Job, proto.StepText(t.id))
+	if t.het != nil || t.rq.Job != t.leads {
+		return fmt.Sprintf("%d+%d.%s", t.leads, t.rq.Job-t.leads, proto.StepText(t.id))
 	}
 	return proto.StepID(t.rq.Job, t.id)
 }
