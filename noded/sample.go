@@ -52,6 +52,7 @@ type sampler struct {
 	reader procs.Reader
 	tree   procs.Tree
 	gpus   []gpu.Reading // the latest
+	given  map[givenKey]int64
 
 	told   map[proto.Attempt]toldUse // what the leader was told of jobs
 	toldAt time.Time
@@ -93,7 +94,7 @@ type sampled struct {
 
 func newSampler(n *Noded) *sampler {
 	s := &sampler{node: n.opts.Name, groups: n.groups, log: n.log, now: n.now, jobs: map[sampleKey]*sampled{},
-		told: map[proto.Attempt]toldUse{}, wake: make(chan struct{}, 1),
+		given: map[givenKey]int64{}, told: map[proto.Attempt]toldUse{}, wake: make(chan struct{}, 1),
 		save: func(list []*sampledUse) { n.inbox.post(msgSampled{list}) }}
 	s.setEvery(time.Duration(n.configured().SampleS) * time.Second)
 	return s
@@ -156,6 +157,7 @@ func (s *sampler) begin(key sampleKey, use *model.NodeUsage, began model.Time, p
 		}
 	}
 	s.jobs[key] = j
+	s.give(j)
 	s.tieStep(j)
 	if j.every <= 0 {
 		return

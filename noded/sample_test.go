@@ -13,7 +13,7 @@ import (
 // TestGPUCredit: a job is credited with the readings of the GPUs that it holds while it holds them, found by UUID if
 // the configuration numbers GPUs differently from the driver.
 func TestGPUCredit(t *testing.T) {
-	s := &sampler{jobs: map[sampleKey]*sampled{}, wake: make(chan struct{}, 1), now: time.Now,
+	s := &sampler{jobs: map[sampleKey]*sampled{}, given: map[givenKey]int64{}, wake: make(chan struct{}, 1), now: time.Now,
 		log: slog.New(slog.DiscardHandler)}
 	reading := func(index int, uuid string, util int, mem, energy int64) gpu.Reading {
 		return gpu.Reading{Index: index, UUID: uuid, UtilPct: util, MemUsedMiB: mem, MemTotalMiB: 1000, EnergyMilliJ: energy}

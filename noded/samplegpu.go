@@ -38,6 +38,22 @@ func gpusHeld(here *model.NodeAlloc) []jobenv.Unit {
 	return slices.Compact(held)
 }
 
+// givenKey names a GPU or MIG instance for the counts of jobs that were given it.
+type givenKey struct {
+	index int32
+	uuid  string
+}
+
+// give counts the GPUs of a job that begins here. Its steps have the job's.
+func (s *sampler) give(j *sampled) {
+	if j.key.step != stepBatch {
+		return
+	}
+	for i := range j.use.GPUs {
+		s.given[givenKey{j.use.GPUs[i].Index, j.use.GPUs[i].UUID}]++
+	}
+}
+
 // free reports whether no job here has a GPU or MIG instance, or a share of it.
 func (s *sampler) free(unit jobenv.Unit) bool {
 	s.mu.Lock()
@@ -137,7 +153,9 @@ func (n *Noded) snapshot() *exporter.Snapshot {
 			continue
 		}
 		g := exporter.GPU{Index: u.Dev.Index, Minor: u.Dev.Minor, UUID: u.Dev.UUID, PCI: u.Dev.PCIBusID, Model: u.Dev.Name,
-			UtilPct: -1, MemUtilPct: -1, TempC: -1, XID: -1, UsedMiB: -1, TotalMiB: u.Dev.MemMiB, PowerMW: -1, EnergyMilJ: -1}
+			UtilPct: -1, MemUtilPct: -1, TempC: -1, XID: -1, UsedMiB: -1, TotalMiB: u.Dev.MemMiB, PowerMW: -1, EnergyMilJ: -1,
+			MemTempC: -1, SMClockMHz: -1, MemClockMHz: -1,
+			Tasks: s.given[givenKey{int32(u.Index), u.UUID}]}
 		if u.Inst != nil {
 			g.Profile, g.Instance, g.TotalMiB = u.Inst.Profile, u.Inst.GI, u.Inst.MemMiB
 		}
@@ -149,7 +167,8 @@ func (n *Noded) snapshot() *exporter.Snapshot {
 		}
 		for k := range round.Readings {
 			if r := &round.Readings[k]; u.Inst == nil && r.UUID == u.Dev.UUID && !r.Lost {
-				g.EnergyMilJ = r.EnergyMilliJ
+				g.EnergyMilJ, g.MemTempC = r.EnergyMilliJ, int64(r.MemTempC)
+				g.SMClockMHz, g.MemClockMHz = int64(r.SMClockMHz), int64(r.MemClockMHz)
 			}
 		}
 		for key, j := range s.jobs {
@@ -182,8 +201,7 @@ func (n *Noded) export(ctx context.Context) {
 	if c == nil || n.inv == nil {
 		return
 	}
-	e := &exporter.Exporter{Dir: c.HpcJobMappingDir, Jobstats: slices.Contains(c.NodeMetricsNames, "jobstats"),
-		Look: n.snapshot, Log: n.log}
+	e := &exporter.Exporter{Dir: c.HpcJobMappingDir, Names: c.NodeMetricsNames, Look: n.snapshot, Log: n.log}
 	if e.Dir != "" {
 		e.Dir = conf.ExpandPath(e.Dir, n.opts.Name, n.opts.Host)
 	}

@@ -169,7 +169,7 @@ type Config struct {
 	TaskPluginParam           []string
 	GpuIdlePolicy             model.GPUIdle
 	NodeMetricsListen         string   // of gnoded's metrics: NONE, a port or HOST:PORT
-	NodeMetricsNames          []string // dcgm, jobstats
+	NodeMetricsNames          []string // dcgm, gpu, jobstats
 	HpcJobMappingDir          string   // of files that say which jobs have which GPU; "": none
 	GpuSampleIntervalS        int64    // between readings of a node's GPUs
 	GpuRecoverProgram         string   // run on the node when a GPU breaks

@@ -411,7 +411,8 @@ func gpuSettings() []setting {
 				return f
 			},
 			show: func(c *Config) string { return orNull(c.NodeMetricsListen) }},
-		list("NodeMetricsNames", RestartNoded, func(c *Config) *[]string { return &c.NodeMetricsNames }, "dcgm", "jobstats"),
+		list("NodeMetricsNames", RestartNoded, func(c *Config) *[]string { return &c.NodeMetricsNames }, "dcgm", "gpu",
+			"jobstats"),
 		absPath("HpcJobMappingDir", RestartNoded, func(c *Config) *string { return &c.HpcJobMappingDir }),
 		absPath("GpuRecoverProgram", AtOnce, func(c *Config) *string { return &c.GpuRecoverProgram }),
 		word("GpuForeignUsePolicy", AtOnce, func(c *Config) *string { return &c.GpuForeignUsePolicy }, "avoid", "drain",

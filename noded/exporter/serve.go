@@ -21,11 +21,11 @@ const (
 
 // Exporter is one node's.
 type Exporter struct {
-	Listen   string // host:port; "": no port
-	Jobstats bool   // jobstats' names too
-	Dir      string // of the files that say which jobs have which GPU; "": none
-	Look     func() *Snapshot
-	Log      *slog.Logger
+	Listen string   // host:port; "": no port
+	Names  []string // sets of names that are served beside DCGM's
+	Dir    string   // of the files that say which jobs have which GPU; "": none
+	Look   func() *Snapshot
+	Log    *slog.Logger
 }
 
 // Run serves, and keeps the files, until ctx ends. A port that is taken is no reason for a node to take no jobs.
@@ -68,7 +68,7 @@ func (e *Exporter) handler() http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_, _ = w.Write(e.Look().Text(e.Jobstats)) // who has gone needs no answer
+		_, _ = w.Write(e.Look().Text(e.Names)) // who has gone needs no answer
 	})
 	m.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // likewise

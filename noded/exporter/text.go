@@ -24,6 +24,8 @@ type GPU struct {
 	Instance                               int    // of an instance: its GPU instance's number
 	UtilPct, MemUtilPct, TempC, XID        int64
 	UsedMiB, TotalMiB, PowerMW, EnergyMilJ int64
+	MemTempC, SMClockMHz, MemClockMHz      int64
+	Tasks                                  int64    // jobs that were given it, or a share of it, since gnoded started
 	Jobs                                   []uint32 // that have it, or a share of it
 }
 
@@ -60,6 +62,15 @@ var dcgm = []series{
 	{"DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", false, func(g *GPU) (float64, bool) {
 		return known(g.TempC, 1)
 	}},
+	{"DCGM_FI_DEV_MEMORY_TEMP", "Memory temperature (in C).", false, func(g *GPU) (float64, bool) {
+		return known(g.MemTempC, 1)
+	}},
+	{"DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", false, func(g *GPU) (float64, bool) {
+		return known(g.SMClockMHz, 1)
+	}},
+	{"DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", false, func(g *GPU) (float64, bool) {
+		return known(g.MemClockMHz, 1)
+	}},
 	{"DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", false, func(g *GPU) (float64, bool) {
 		return known(g.PowerMW, 1000)
 	}},
@@ -82,6 +93,28 @@ var nvidia = []series{
 	{"nvidia_gpu_power_usage_milliwatts", "Power usage of the GPU device in milliwatts.", false,
 		func(g *GPU) (float64, bool) { return known(g.PowerMW, 1) }},
 }
+
+// plain are names by which the product's sources ask.
+var plain = []series{
+	{"gpu_memory_used_bytes", "memory of the GPU that is in use", false,
+		func(g *GPU) (float64, bool) { return known(g.UsedMiB, 1.0/(1<<20)) }},
+	{"gpu_memory_total_bytes", "memory of the GPU", false,
+		func(g *GPU) (float64, bool) { return known(g.TotalMiB, 1.0/(1<<20)) }},
+	{"gpu_utilization_percent", "use of the GPU, 0 to 100", false,
+		func(g *GPU) (float64, bool) { return known(g.UtilPct, 1) }},
+	{"gpu_utilization", "use of the GPU, 0 to 100", false,
+		func(g *GPU) (float64, bool) { return known(g.UtilPct, 1) }},
+	{"gpu_temperature_celsius", "temperature of the GPU", false,
+		func(g *GPU) (float64, bool) { return known(g.TempC, 1) }},
+	{"gpu_tasks_total", "jobs that were given the GPU, or a share of it, since gnoded started", true,
+		func(g *GPU) (float64, bool) { return known(g.Tasks, 1) }},
+}
+
+// The sets of names that a node may serve beside DCGM's.
+const (
+	Jobstats = "jobstats"
+	Plain    = "gpu"
+)
 
 // jobSeries is a metric of jobs.
 type jobSeries struct {
@@ -116,13 +149,18 @@ var cgroups = []jobSeries{
 		func(j *Job) (float64, bool) { return known(j.OOMKill, 1) }},
 }
 
-// Text writes a snapshot in Prometheus' text format; jobstats says whether with the names of jobstats' exporters.
-func (s *Snapshot) Text(jobstats bool) []byte {
+// Text writes a snapshot in Prometheus' text format, under DCGM's names and those of more sets.
+func (s *Snapshot) Text(sets []string) []byte {
 	var b bytes.Buffer
 	for i := range dcgm {
 		s.gpuSeries(&b, &dcgm[i], s.dcgmLabels)
 	}
-	if !jobstats {
+	if slices.Contains(sets, Plain) {
+		for i := range plain {
+			s.gpuSeries(&b, &plain[i], s.plainLabels)
+		}
+	}
+	if !slices.Contains(sets, Jobstats) {
 		return b.Bytes()
 	}
 	for i := range nvidia {
@@ -200,6 +238,15 @@ func (s *Snapshot) dcgmLabels(g *GPU, job string) string {
 		l += "," + labels("hpc_job", job)
 	}
 	return l
+}
+
+// plainLabels name a GPU as /api/v1/gpus does, and an instance as its mapping file; a job adds no series.
+func (s *Snapshot) plainLabels(g *GPU, _ string) string {
+	id := "GPU-" + strconv.Itoa(g.Index)
+	if g.Profile != "" {
+		id += "." + strconv.Itoa(g.Instance)
+	}
+	return labels("gpu_id", id, "node", s.Host, "uuid", g.UUID)
 }
 
 func nvidiaLabels(g *GPU, job string) string {

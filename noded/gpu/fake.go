@@ -67,6 +67,9 @@ type fakeReading struct {
 	Temp       *int          `json:"tempC"`
 	PowerW     *float64      `json:"powerW"`
 	EnergyJ    *float64      `json:"energyJ"`
+	MemTemp    *int          `json:"memTempC"`
+	SMClock    *int          `json:"smClockMHz"`
+	MemClock   *int          `json:"memClockMHz"`
 	Processes  []fakeProcess `json:"processes"`
 	Faults     []fakeFault   `json:"faults"` // all of them: new ones are told once
 	Lost       bool          `json:"lost"`
@@ -307,6 +310,9 @@ func (f *fakeReading) reading(d *Device) Reading {
 	set(&r.MemUtilPct, f.MemUtil)
 	set(&r.MemUsedMiB, f.MemUsedMiB)
 	set(&r.TempC, f.Temp)
+	set(&r.MemTempC, f.MemTemp)
+	set(&r.SMClockMHz, f.SMClock)
+	set(&r.MemClockMHz, f.MemClock)
 	if f.PowerW != nil {
 		r.PowerMilliW = int64(*f.PowerW * 1000)
 	}

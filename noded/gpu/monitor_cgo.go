@@ -241,8 +241,8 @@ func (m *nvmlMonitor) sample(i int) (sample, error) {
 		s.Lost, s.Why = true, g.why
 		return s, nil
 	}
-	for _, read := range [...]func(nvml.Device, *sample) nvml.Return{m.load, m.memory, m.power, m.processes, m.errors,
-		m.action} {
+	for _, read := range [...]func(nvml.Device, *sample) nvml.Return{m.load, m.memory, m.power, m.clocks, m.processes,
+		m.errors, m.action} {
 		switch r := read(g.handle, &s); r {
 		case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
 			s = nothing()
@@ -329,6 +329,28 @@ func (m *nvmlMonitor) power(h nvml.Device, s *sample) nvml.Return {
 		var v uint64
 		if v, rs[2] = h.GetTotalEnergyConsumption(); rs[2] == nvml.SUCCESS {
 			s.EnergyMilliJ = int64(v)
+		}
+	}
+	return worst(rs[:]...)
+}
+
+// clocks reads how fast the GPU and its memory run, and the memory's temperature, which only some GPUs know.
+func (m *nvmlMonitor) clocks(h nvml.Device, s *sample) nvml.Return {
+	var rs [3]nvml.Return
+	if m.has("nvmlDeviceGetClockInfo") {
+		var v uint32
+		if v, rs[0] = h.GetClockInfo(nvml.CLOCK_SM); rs[0] == nvml.SUCCESS {
+			s.SMClockMHz = int(v)
+		}
+		if v, rs[1] = h.GetClockInfo(nvml.CLOCK_MEM); rs[1] == nvml.SUCCESS {
+			s.MemClockMHz = int(v)
+		}
+	}
+	if m.has("nvmlDeviceGetFieldValues") {
+		field := []nvml.FieldValue{{FieldId: nvml.FI_DEV_MEMORY_TEMP}}
+		rs[2] = h.GetFieldValues(field)
+		if rs[2] == nvml.SUCCESS && nvml.Return(field[0].NvmlReturn) == nvml.SUCCESS {
+			s.MemTempC = int(binary.NativeEndian.Uint32(field[0].Value[:])) // of any type that it has had
 		}
 	}
 	return worst(rs[:]...)

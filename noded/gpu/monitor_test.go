@@ -113,7 +113,8 @@ func monitorReads(t *testing.T, define string) {
 	for i, got := range r.readings {
 		want := Reading{UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i), Index: i, UtilPct: 10 + i,
 			MemUtilPct: 20 + i, MemUsedMiB: int64(1000 + i),
-			MemTotalMiB: 81559, TempC: 40 + i, PowerMilliW: int64(300000 + i), EnergyMilliJ: int64(5000000000 + i)}
+			MemTotalMiB: 81559, TempC: 40 + i, PowerMilliW: int64(300000 + i), EnergyMilliJ: int64(5000000000 + i),
+			MemTempC: 50 + i, SMClockMHz: 1000 + i, MemClockMHz: 2000 + i}
 		if i == 0 { // once each, with the memory of all instances
 			want.Processes = []Process{{100, 64}, {200, 400}, {300, -1}, {400, 8}}
 		}
@@ -131,7 +132,7 @@ func TestMonitorOfAnOldDriver(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	want := Reading{UUID: "GPU-00000000-0000-0000-0000-000000000001", Index: 1, UtilPct: 11, MemUtilPct: 21, MemUsedMiB: 0,
-		MemTotalMiB: 81559, TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1}
+		MemTotalMiB: 81559, TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1, MemTempC: -1, SMClockMHz: -1, MemClockMHz: -1}
 	if !reflect.DeepEqual(r.readings[1], want) {
 		t.Errorf("got\n%+v\nwant\n%+v", r.readings[1], want)
 	}

@@ -18,6 +18,9 @@ type Reading struct {
 	TempC        int
 	PowerMilliW  int64
 	EnergyMilliJ int64 // since the driver was loaded
+	MemTempC     int   // of its memory
+	SMClockMHz   int
+	MemClockMHz  int
 	Processes    []Process
 	Faults       []Fault // since the last reading
 	Lost         bool    // it has fallen off the bus, or no longer answers
@@ -58,7 +61,7 @@ const (
 // plain is a reading without data, of a device that exists.
 func plain(d *Device) Reading {
 	return Reading{UUID: d.UUID, Index: d.Index, UtilPct: -1, MemUtilPct: -1, MemUsedMiB: -1, MemTotalMiB: d.MemMiB,
-		TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1}
+		TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1, MemTempC: -1, SMClockMHz: -1, MemClockMHz: -1}
 }
 
 // minEvery is the shortest time between rounds.

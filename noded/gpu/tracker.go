@@ -87,7 +87,7 @@ func (t *tracker) take(gpus []sample) []Reading {
 // unknown is a reading without data.
 func unknown(uuid string, index int) Reading {
 	return Reading{UUID: uuid, Index: index, UtilPct: -1, MemUtilPct: -1, MemUsedMiB: -1, MemTotalMiB: -1, TempC: -1,
-		PowerMilliW: -1, EnergyMilliJ: -1}
+		PowerMilliW: -1, EnergyMilliJ: -1, MemTempC: -1, SMClockMHz: -1, MemClockMHz: -1}
 }
 
 // find gives what is known of a GPU: by its UUID, or by its place where either side has none because it was lost before
