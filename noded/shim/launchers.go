@@ -6,6 +6,7 @@ package shim
 // which every fork would copy and every exec close.
 
 import (
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -14,30 +15,70 @@ import (
 const (
 	stuckAfter = time.Second // a launch that takes longer lets another in: it waits for a file server, not for a CPU
 	maxForking = 256         // launches at once, stuck ones included; each holds a thread
+	// maxUserForking is how many of them are one user's: their files, directory and program may hang as they like.
+	maxUserForking = 8
 )
 
 // launchers is a queue of launches and the goroutines that work on it, which exist only while there is work. The queue
-// is bounded by maxEntries.
+// is bounded by maxEntries. Behind it each user has a queue of their own, for what is beyond their share.
 type launchers struct {
 	wg   *sync.WaitGroup
-	most int // at once, beside those that are stuck
+	most int    // at once, beside those that are stuck
+	own  uint32 // gshim's user, whose launches have no share: their files are the site's
 
 	mu      sync.Mutex
-	queue   []func()
-	running int // stuck ones included
+	queue   []turn
+	users   map[uint32]*turns // who has launches
+	running int               // stuck ones included
 	stuck   int
 }
 
-func newLaunchers(wg *sync.WaitGroup) *launchers {
-	return &launchers{wg: wg, most: max(4, 2*runtime.NumCPU())}
+// turn is one launch.
+type turn struct {
+	uid uint32
+	f   func()
 }
 
-// do queues f. hangs is called if f takes longer than stuckAfter.
-func (p *launchers) do(f, hangs func()) {
+// turns are the launches of one user.
+type turns struct {
+	taken int // under way or in the common queue
+	wait  []turn
+}
+
+func newLaunchers(wg *sync.WaitGroup) *launchers {
+	return &launchers{wg: wg, most: max(4, 2*runtime.NumCPU()), own: uint32(os.Geteuid()), users: map[uint32]*turns{}}
+}
+
+// do queues f, a launch of a user's. hangs is called if f takes longer than stuckAfter.
+func (p *launchers) do(uid uint32, f, hangs func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue = append(p.queue, func() { p.watch(f, hangs) })
+	t := turn{uid, func() { p.watch(f, hangs) }}
+	u := p.users[uid]
+	if u == nil {
+		u = &turns{}
+		p.users[uid] = u
+	}
+	if uid != p.own && u.taken >= maxUserForking {
+		u.wait = append(u.wait, t)
+		return
+	}
+	u.taken++
+	p.queue = append(p.queue, t)
 	p.more()
+}
+
+// over is called at the end of a launch: the user's next one takes its place in the common queue. Callers hold mu.
+func (p *launchers) over(uid uint32) {
+	u := p.users[uid]
+	if u.taken--; len(u.wait) > 0 {
+		p.queue = append(p.queue, u.wait[0])
+		u.wait[0] = turn{}
+		u.wait = u.wait[1:]
+		u.taken++
+	} else if u.taken == 0 {
+		delete(p.users, uid)
+	}
 }
 
 // more starts another goroutine if there is work for it and the limit allows it. Callers hold mu.
@@ -52,12 +93,13 @@ func (p *launchers) work() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.queue) > 0 && p.running-p.stuck <= p.most { // else others came while this one was stuck
-		f := p.queue[0]
-		p.queue[0] = nil
+		t := p.queue[0]
+		p.queue[0] = turn{}
 		p.queue = p.queue[1:]
 		p.mu.Unlock()
-		f()
+		t.f()
 		p.mu.Lock()
+		p.over(t.uid)
 	}
 	p.running--
 }

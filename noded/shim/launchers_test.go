@@ -3,6 +3,7 @@
 package shim
 
 import (
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -32,11 +33,11 @@ func TestLaunchers(t *testing.T) {
 		}
 	}
 	never := func() { t.Error("a quick launch was said to hang") }
-	p.do(func() { <-release }, func() { close(hung) })
+	p.do(1, func() { <-release }, func() { close(hung) })
 	var want []int
 	for i := range 10 {
 		want = append(want, i)
-		p.do(quick(i), never)
+		p.do(1, quick(i), never)
 	}
 	mu.Lock()
 	if len(order) != 0 {
@@ -55,7 +56,75 @@ func TestLaunchers(t *testing.T) {
 	if !slices.Equal(order, want) || most != 1 {
 		t.Errorf("order %v, %d at once; wanted %v, one at a time", order, most, want)
 	}
-	if p.running != 0 || p.stuck != 0 || len(p.queue) != 0 {
+	if p.running != 0 || p.stuck != 0 || len(p.queue) != 0 || len(p.users) != 0 {
 		t.Errorf("left: %d running, %d stuck, %d queued", p.running, p.stuck, len(p.queue))
+	}
+}
+
+// Launches of one user that hang hold that user's places, and no other user's.
+func TestLaunchersShare(t *testing.T) {
+	var wg sync.WaitGroup
+	p := newLaunchers(&wg)
+	hang, began := make(chan struct{}), make(chan struct{}, maxForking)
+	for range maxForking {
+		p.do(1, func() { began <- struct{}{}; <-hang }, func() {})
+	}
+	for range maxUserForking {
+		<-began
+	}
+	done := make(chan struct{})
+	for i := range uint32(20) {
+		p.do(2+i, func() { done <- struct{}{} }, func() {})
+		select {
+		case <-done:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("another user's launch waits for those that hang: %d running, %d stuck", p.running, p.stuck)
+		}
+	}
+	if n := len(began); n > 0 {
+		t.Errorf("one user has %d places too many", n)
+	}
+	close(hang)
+	wg.Wait()
+	if len(began) != maxForking-maxUserForking || len(p.users) != 0 || p.running != 0 {
+		t.Errorf("%d of the user's other launches began later; left: %d users, %d running", len(began), len(p.users),
+			p.running)
+	}
+}
+
+// Files of one user that hang at their close hold up no other user's; the user passes no more of them.
+func TestClosers(t *testing.T) {
+	var c closers
+	c.users = map[uint32]*closing{1: {hands: maxClosers}} // all of which hang
+	pipe := func() (*os.File, *os.File) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.Close(); _ = w.Close() })
+		return r, w
+	}
+	_, kept := pipe()
+	for i := range maxUnclosed {
+		if c.late(1) {
+			t.Fatalf("late with %d launches", i)
+		}
+		c.drop(1, [PassedFiles]*os.File{kept})
+	}
+	if !c.late(1) || c.late(2) {
+		t.Errorf("late: user 1 %v, user 2 %v", c.late(1), c.late(2))
+	}
+	r, w := pipe()
+	c.drop(2, [PassedFiles]*os.File{w})
+	if _, err := r.Read(make([]byte, 1)); err == nil {
+		t.Error("bytes came from nowhere")
+	}
+	until(t, "the other user to be forgotten", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.users[2] == nil
+	})
+	if _, err := kept.Write([]byte("x")); err != nil {
+		t.Errorf("a file that waits was closed: %v", err)
 	}
 }

@@ -120,6 +120,14 @@ func (s *server) onLaunch(c *conn, l *Launch) {
 		c.events(0, []Event{failedEvent(l.Key, err)})
 		return
 	}
+	if s.closers.late(l.UID) {
+		s.mu.Unlock()
+		s.dropPassed(l)
+		err := refuse(StageOrder, "the files of %d earlier launches of user %d are still being closed: who serves them hangs",
+			maxUnclosed, l.UID)
+		c.events(0, []Event{failedEvent(l.Key, err)})
+		return
+	}
 	e := &entry{key: l.Key, cgroup: l.Cgroup, settled: make(chan struct{})}
 	s.entries[l.Key] = e
 	s.launching[e] = struct{}{}
@@ -128,12 +136,13 @@ func (s *server) onLaunch(c *conn, l *Launch) {
 		s.leaseChanged()
 	}
 	s.mu.Unlock()
-	s.launchers.do(func() {
+	s.launchers.do(l.UID, func() {
 		defer s.end()
 		s.guard(func() { s.launch(e, l) }, func(err error) { s.launchCrashed(e, err) })
 	}, func() {
 		s.log.Warn("a launch hangs between fork and exec; its files, directory or program may be on a dead file server",
 			"job", l.Key.JobID, "attempt", l.Key.Attempt, "step", l.Key.Step)
+		s.wg.Go(func() { s.unstop(e) })
 	})
 }
 

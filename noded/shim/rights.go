@@ -1,6 +1,7 @@
 package shim
 
-// rights.go receives the open files of launches (SCM_RIGHTS).
+// rights.go receives the open files of launches (SCM_RIGHTS), and closes them. They are users': to close one may take
+// as long as its server, or who reads from it, likes. No order waits for that, and no other user's files.
 
 import (
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -90,26 +92,75 @@ func fdOf(f *os.File) int {
 	return out
 }
 
-// maxClosers is how many goroutines that close files may hang at once; each holds a thread.
-const maxClosers = 1024
+const (
+	// maxClosers is how many goroutines close files of one user at once; one that hangs holds a thread.
+	maxClosers = 8
+	// maxUnclosed is how many launches of a user may have files that wait for them. A user with more starts nothing.
+	maxUnclosed = 64
+)
 
-// dropPassed closes the files that came with an order on a goroutine of its own: they are a user's, and to close one
-// may take as long as its server, or who reads from it, likes. No other order waits for that.
+// closers has the files that are being closed, by users. Its zero value is ready.
+type closers struct {
+	mu    sync.Mutex
+	users map[uint32]*closing
+}
+
+// closing are the files of one user.
+type closing struct {
+	hands int // goroutines that close them
+	wait  [][PassedFiles]*os.File
+}
+
+// drop closes a launch's files.
+func (c *closers) drop(uid uint32, files [PassedFiles]*os.File) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := c.users[uid]
+	if u == nil {
+		if c.users == nil {
+			c.users = map[uint32]*closing{}
+		}
+		u = &closing{}
+		c.users[uid] = u
+	}
+	u.wait = append(u.wait, files)
+	if u.hands < maxClosers {
+		u.hands++
+		go c.work(uid, u) // it ends with the files
+	}
+}
+
+func (c *closers) work(uid uint32, u *closing) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(u.wait) > 0 {
+		own := &Launch{Passed: u.wait[0]}
+		u.wait[0] = [PassedFiles]*os.File{}
+		u.wait = u.wait[1:]
+		c.mu.Unlock()
+		own.closePassed()
+		c.mu.Lock()
+	}
+	if u.hands--; u.hands == 0 {
+		delete(c.users, uid)
+	}
+}
+
+// late reports whether so many of a user's files hang that they may pass no more.
+func (c *closers) late(uid uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := c.users[uid]
+	return u != nil && len(u.wait) >= maxUnclosed
+}
+
+// dropPassed closes the files that came with an order.
 func (s *server) dropPassed(l *Launch) {
-	own := &Launch{Passed: l.Passed}
+	if l.Passed == [PassedFiles]*os.File{} {
+		return
+	}
+	s.closers.drop(l.UID, l.Passed)
 	l.Passed = [PassedFiles]*os.File{}
-	if own.Passed == l.Passed {
-		return
-	}
-	if s.closers.Add(1) > maxClosers {
-		s.closers.Add(-1)
-		own.closePassed()
-		return
-	}
-	go func() { // it ends with the files
-		defer s.closers.Add(-1)
-		own.closePassed()
-	}()
 }
 
 // closePassed closes the files that came with an order. Only the server calls it: a client keeps its own.

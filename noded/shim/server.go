@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -101,7 +100,7 @@ type server struct {
 	lease     leased
 
 	launchers *launchers
-	closers   atomic.Int32 // goroutines that close files of users
+	closers   closers
 	wakeEnds  chan struct{}
 	sigchld   chan os.Signal
 	stopping  chan struct{}

@@ -76,6 +76,38 @@ func (s *server) settle(e *entry, sig syscall.Signal) error {
 	return fmt.Errorf("%v is still being launched: its files, directory or program may be on a dead file server", e.key)
 }
 
+// maxStops is how often a launch that is stopped goes on, a second each time, before it is killed.
+const maxStops = 5
+
+// unstop ends the hanging of a launch whose child somebody has stopped. The child has the user's id before it has the
+// user's program, so its user may stop it, and gshim's thread with it. It goes on, and is stopped again afterwards.
+func (s *server) unstop(e *entry) {
+	stops := 0
+	for !settled(e, stuckAfter) {
+		s.mu.Lock()
+		if s.closing {
+			s.mu.Unlock()
+			return
+		}
+		tid := 0
+		if e.state == starting && e.child != nil && e.early == nil {
+			tid = e.child.childTID()
+		}
+		if p, err := readProcess(tid); tid != 0 && err == nil && p.state == 'T' { // mu keeps the reaper away
+			sig := unix.SIGCONT
+			if stops++; stops > maxStops {
+				sig = unix.SIGKILL
+			}
+			s.log.Warn("a launch was stopped between fork and exec", "job", e.key.JobID, "pid", tid, "sent", sig)
+			_ = unix.Kill(tid, sig) // tried again
+		}
+		s.mu.Unlock()
+	}
+	if stops > 0 {
+		_, _ = s.signalLeader(e, unix.SIGSTOP, false) // unless it was killed
+	}
+}
+
 func settled(e *entry, wait time.Duration) bool {
 	t := time.NewTimer(wait)
 	defer t.Stop()

@@ -270,6 +270,42 @@ func TestHangingLaunch(t *testing.T) {
 	}
 }
 
+// A user may stop the child of a launch as soon as it has their id: it goes on and is stopped as a process of theirs.
+// gshim's place for it is free.
+func TestStoppedLaunch(t *testing.T) {
+	s := start(t)
+	dir := testCgroup(t)
+	freeze := func(v string) {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.freeze"), []byte(v), 0); err != nil {
+			t.Skip("cgroups can't be frozen here")
+		}
+	}
+	freeze("1")
+	l := newScript(t, "sleep 2; exit 3")
+	l.Cgroup.V2 = dir
+	s.launch(l.Launch)
+	var in []int
+	until(t, "it to hang", func() bool {
+		in, _ = cgroupProcesses(dir)
+		return len(in) == 1
+	})
+	if err := unix.Kill(in[0], unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	freeze("0")
+	s.wait(l.Key, Launched)
+	until(t, "it to be stopped again", func() bool {
+		p, err := readProcess(in[0])
+		return err == nil && p.state == 'T'
+	})
+	if err := unix.Kill(in[0], unix.SIGCONT); err != nil {
+		t.Error(err)
+	}
+	if e := s.wait(l.Key, Exited); e.Code != 3 {
+		t.Errorf("%+v", e)
+	}
+}
+
 // A launch into a frozen group of v1, as of a suspended job, holds one thread of gshim until it is thawed, and nothing
 // else.
 func TestHangingLaunchV1(t *testing.T) {
