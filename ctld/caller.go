@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/server"
 	"gbatch/internal/state"
 	"gbatch/internal/trust"
 	"gbatch/internal/userdb"
@@ -83,7 +84,22 @@ func (c *Controller) vouched(ctx context.Context, f *proto.Forward, role, name s
 		return who, nil
 	}
 	who.from = model.FromHost
+	if trust.SeesAs(claim) == model.NoID {
+		f.Caller.UID, f.Caller.GID = model.NoID, model.NoID
+	}
 	return who, c.identify(ctx, who, &f.Caller, row.Effect != proto.Reads, name)
+}
+
+// payerOf names who pays for a request that another daemon passes on; "": the total alone bounds it. The sender's other
+// users do not wait for this one. What a host says costs no user anything for whom the host may not speak.
+func (c *Controller) payerOf(uid uint32, role, name string) string {
+	switch by := trust.OfRole(role); {
+	case by == trust.Node && !c.hasJobOn(uid, name), by != trust.Controller && uid == 0:
+		return role + " " + name
+	case uid == 0:
+		return ""
+	}
+	return server.Payer(uid)
 }
 
 // identify fills in who a user of another host is, by this host's user database. Reading does not fail for who is

@@ -87,6 +87,40 @@ func TestHostsSayNoMoreThanAnId(t *testing.T) {
 	}
 }
 
+// TestNodeNamesOthers: a node that names a user without a job on it learns nothing that PrivateData hides, and costs
+// that user nothing.
+func TestNodeNamesOthers(t *testing.T) {
+	c, apply := secretive(t)
+	apply(2500, &state.Join{Node: "n1", BootID: "b"})
+	spec := &model.Spec{UID: plainUser, User: "ann", Name: "a", Partitions: []string{"p"}, MinNodes: 1, MaxNodes: 1,
+		LimitS: 60, WorkDir: "/"}
+	id := apply(3000, &state.Submit{Spec: spec, Priority: 1}).Job
+	asks := func(role, name string, uid uint32) (sees bool, payer string) {
+		t.Helper()
+		who, err := c.vouched(t.Context(), &proto.Forward{Kind: proto.KindJobs, Caller: proto.Caller{UID: uid, GID: uid}},
+			role, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.sees(c.machine.View(), who).job(spec), c.payerOf(uid, role, name)
+	}
+	check := func(role, name string, uid uint32, sees bool, payer string) {
+		t.Helper()
+		if s, p := asks(role, name, uid); s != sees || p != payer {
+			t.Errorf("uid %d by %s %s: sees %v, %q pays; want %v, %q", uid, role, name, s, p, sees, payer)
+		}
+	}
+	check(pki.RoleNode, "n1", plainUser, false, "node n1")
+	check(pki.RoleLogin, "lg1", plainUser, true, "uid 1001")
+	apply(4000, &state.Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p",
+		LimitS: 60, Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(1), Tasks: 1}}}}}}})
+	check(pki.RoleNode, "n1", plainUser, true, "uid 1001")
+	check(pki.RoleNode, "n1", operUser, false, "node n1")
+	check(pki.RoleNode, "n1", 0, false, "node n1")
+	check(pki.RoleLogin, "lg1", 0, false, "login lg1")
+	check(pki.RoleCtld, "ctl2", 0, true, "")
+}
+
 // TestRightsByHost: administrators, operators and coordinators have their rights on controllers, on login hosts what
 // LoginRights leaves, on nodes none.
 func TestRightsByHost(t *testing.T) {

@@ -164,8 +164,8 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 		c.end(r, nil, refuse(proto.CodeBadRequest, "the forwarded request is malformed: %v", err))
 		return
 	}
-	if f.Caller.UID != 0 { // the sender's other users do not wait for this one
-		leave, err := c.budget.Enter(ctx, share.Claim{Payer: server.Payer(f.Caller.UID), Bytes: len(f.Body), Again: true,
+	if payer := c.payerOf(f.Caller.UID, role, name); payer != "" {
+		leave, err := c.budget.Enter(ctx, share.Claim{Payer: payer, Bytes: len(f.Body), Again: true,
 			Waits: proto.Waits(f.Kind), Patience: forwardedPatience})
 		if err != nil {
 			c.end(r, nil, err)

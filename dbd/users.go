@@ -50,7 +50,7 @@ func (d *Daemon) handleUser(ctx context.Context, r *server.Request) {
 }
 
 func (d *Daemon) answerUser(ctx context.Context, r *server.Request) error {
-	role, _, _ := r.Peer.Daemon()
+	role, name, _ := r.Peer.Daemon()
 	if r.Kind == proto.KindPing {
 		return r.Reply(nil)
 	}
@@ -68,19 +68,26 @@ func (d *Daemon) answerUser(ctx context.Context, r *server.Request) error {
 	if s == nil {
 		return errNotTold
 	}
-	if f.Caller.UID != 0 { // the sender's other users do not wait for this one
-		leave, err := d.budget.Enter(ctx, share.Claim{Payer: server.Payer(f.Caller.UID), Bytes: len(f.Body), Again: true,
-			Patience: userPatience})
-		if err != nil {
-			return err
-		}
-		defer leave()
+	leave, err := d.budget.Enter(ctx, share.Claim{Payer: payerOf(f.Caller.UID, role, name), Bytes: len(f.Body),
+		Again: true, Patience: userPatience})
+	if err != nil {
+		return err
 	}
+	defer leave()
 	see, err := eyeOf(s, trust.OfRole(role), &f.Caller)
 	if err != nil {
 		return err
 	}
 	return d.query(ctx, r, f.Body, see)
+}
+
+// payerOf names who pays for a question: on a login host, its user, so that its other users do not wait. A node has to
+// pay by itself: gdbd does not know whether it may speak for whom it names.
+func payerOf(uid uint32, role, name string) string {
+	if trust.OfRole(role) != trust.LoginHost || uid == 0 {
+		return role + " " + name
+	}
+	return server.Payer(uid)
 }
 
 // query answers a question about records. see is nil for who may see all.
@@ -132,6 +139,8 @@ func eyeOf(s *proto.Sight, by trust.Caller, who *proto.Caller) (*eye, error) {
 		return nil, rpc.Errorf(proto.CodeAccess, "%s", proto.Text(proto.CodeAccess))
 	case !s.HidesJobs:
 		return nil, nil
+	case by == trust.Node:
+		return nil, rpc.Errorf(proto.CodeNotHere, "the controllers know whether the user has a job on this node")
 	case trust.MostRights(by, s.LoginRights) > model.RightsUser:
 		return nil, rpc.Errorf(proto.CodeNotHere, "the controllers know what operators of this host may see")
 	}

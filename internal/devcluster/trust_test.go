@@ -265,6 +265,56 @@ func TestTrust(t *testing.T) {
 			}
 		}
 	})
+	t.Run("an administrator's job", func(t *testing.T) {
+		// Where an administrator has a job, the node speaks for them, and without their rights.
+		rq := *submit
+		rq.RequestID = "admin"
+		m, err := proto.Encode(&rq)
+		must(t, err)
+		denied, text, err := answer(asUser(t, socket, administers), proto.KindSubmit, m)
+		if denied || err != nil || text != "" {
+			t.Fatal(denied, text, err)
+		}
+		running := map[string]model.JobID{}
+		c.Wait("it runs", func() error {
+			err := cl.Stream(proto.KindJobs, &proto.JobsRequest{}, func(body []byte) error {
+				var chunk proto.JobsChunk
+				err := proto.Decode(body, &chunk)
+				for _, j := range chunk.Jobs {
+					if j.State == model.Running {
+						running[j.Spec.User] = j.ID
+					}
+				}
+				return err
+			})
+			if err == nil && (running[nameOf(administers)] == 0 || running[nameOf(ordinary)] == 0) {
+				err = fmt.Errorf("these run: %v", running)
+			}
+			return err
+		})
+		signal := func(of int) proto.Code {
+			t.Helper()
+			in, err := proto.Encode(&proto.CancelRequest{Signal: int32(unix.SIGCONT),
+				Targets: []model.JobRef{{Job: running[nameOf(of)], Task: model.NoTask}}})
+			must(t, err)
+			m, err := proto.Encode(&proto.Forward{Kind: proto.KindSignal, Body: in,
+				Caller: proto.Caller{UID: administers, GID: administers}})
+			must(t, err)
+			conn := dial(t, pki.RoleNode, "ctl1", pki.RoleCtld, pki.ProtoRPC)
+			defer conn.Close() //nolint:errcheck // only the answer counts
+			f, err := conn.Call(context.Background(), proto.KindForward, m)
+			must(t, err)
+			var reply proto.TargetsReply
+			must(t, proto.Decode(f.Body, &reply))
+			return reply.Results[0].Code
+		}
+		if code := signal(administers); code != 0 {
+			t.Errorf("their own job: %v", code)
+		}
+		if code := signal(ordinary); code != proto.CodeAccess {
+			t.Errorf("another's job, by way of a node: %v", code)
+		}
+	})
 	t.Run("forged", func(t *testing.T) {
 		// A rooted host has no more of a user than the user's id, even where it may speak for them.
 		for role, host := range map[string]string{pki.RoleNode: "n1", pki.RoleLogin: "lg1"} {

@@ -128,7 +128,7 @@ const (
 type Claim struct {
 	By     Caller
 	Kind   uint16       // of the request, and not of a Once or Stale around it
-	Effect proto.Effect // proto.Reads: anybody's name will do, because nothing is done and no rights are given
+	Effect proto.Effect // proto.Reads: anybody's name will do, because nothing is done; see SeesAs
 	UID    uint32
 	System uint32                // SlurmUser
 	HasJob func(uid uint32) bool // asked of nodes
@@ -148,6 +148,15 @@ func Vouch(c *Claim) Why {
 		return NoJob
 	}
 	return Believed
+}
+
+// SeesAs gives the user as whom a claim that is believed is answered. A question of a node about a user without a job
+// there is answered as nobody's: whoever has the node's key could else name everybody, one after the other.
+func SeesAs(c *Claim) uint32 {
+	if c.By == Node && c.Effect == proto.Reads && !c.HasJob(c.UID) {
+		return model.NoID
+	}
+	return c.UID
 }
 
 // MostRights gives the most rights that a user has whose request a daemon passes on.

@@ -74,9 +74,14 @@ func TestWhoIsBelieved(t *testing.T) {
 		row := proto.RequestOf(k)
 		for by := range numCallers {
 			for _, uid := range []uint32{0, system, alice, bob, model.NoID} {
-				why := Vouch(&Claim{By: by, Kind: k, Effect: row.Effect, UID: uid, System: system,
-					HasJob: func(uid uint32) bool { return uid == alice }})
+				claim := &Claim{By: by, Kind: k, Effect: row.Effect, UID: uid, System: system,
+					HasJob: func(uid uint32) bool { return uid == alice }}
+				why := Vouch(claim)
 				about := fmt.Sprintf("%s for uid %d by a %s", row.Name, uid, by)
+				hidden := by == Node && uid != alice && row.Effect == proto.Reads
+				if as := SeesAs(claim); why == Believed && (as != uid) != hidden || hidden && as != model.NoID {
+					t.Errorf("%s: answered as %d's", about, as)
+				}
 				switch {
 				case why == Believed && uid == model.NoID:
 					t.Errorf("%s: nobody is that", about)
