@@ -222,7 +222,7 @@ func (n *Noded) openJobs() error {
 	if n.boxes, err = openBoxes(&n.opts); err != nil {
 		return err
 	}
-	n.bundles.Base = filepath.Join(n.opts.Spool, "bundles")
+	n.bundles.Base, n.bundles.Empty = filepath.Join(n.opts.Spool, "bundles"), container.Empty
 	n.layers.List = n.places
 	if c := n.opts.Config; c != nil {
 		n.layers.Limit = c.ContainerUserMiB << 20

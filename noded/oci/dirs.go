@@ -17,6 +17,9 @@ import (
 // removes them; nobody but root can rename or remove what is in Base.
 type Dirs struct {
 	Base string // a directory of root's, made when it is needed
+	// Empty removes all that is in a directory of a user's (container.Empty): trees can be deeper than there are
+	// descriptors.
+	Empty func(ctx context.Context, dir string) error
 
 	mu    sync.Mutex
 	some  bool // there may be directories
@@ -134,7 +137,12 @@ func (d *Dirs) Clean(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		errs = append(errs, os.RemoveAll(filepath.Join(gone, e.Name()))) // it follows no links
+		dir := filepath.Join(gone, e.Name())
+		if err := d.Empty(ctx, dir); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, os.Remove(dir))
 	}
 	return errors.Join(errs...)
 }
