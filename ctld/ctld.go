@@ -267,8 +267,8 @@ func (c *Controller) Run(parent context.Context) error {
 	start("links", func(ctx context.Context) error { c.watchLeader(ctx); return nil })
 	start("daemons' port", func(ctx context.Context) error {
 		return server.Serve(ctx, c.port.Proto(pki.ProtoRPC), c.remote,
-			server.Options{Log: c.log, Peer: pki.PeerOfConn, MaxConns: maxNodes, Budget: &c.budget,
-				MaxRequest: proto.MaxBytes(proto.KindForward), MaxBytes: proto.MaxBytes, Waits: forwardedWaits})
+			server.Options{Log: c.log, Peer: pki.PeerOfConn, MaxConns: maxNodes, MaxConnsPerPeer: maxPeerConns,
+				Budget: &c.budget, MaxRequest: proto.MaxBytes(proto.KindForward), MaxBytes: proto.MaxBytes, Waits: forwardedWaits})
 	})
 	start("joining hosts", func(ctx context.Context) error {
 		return server.Serve(ctx, c.port.Proto(pki.ProtoJoin), c.join, server.Options{Log: c.log, MaxConns: maxJoins,

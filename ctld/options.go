@@ -60,6 +60,7 @@ const (
 	proposeTimeout = 20 * time.Second
 	maxWaiters     = 2048
 	maxNodes       = 16384
+	maxPeerConns   = 64 // of one daemon, by role and name: it needs two, and three while one is replaced
 	maxScriptBytes = 64 << 20
 	maxEnvBytes    = 64 << 20
 	outboxBatch    = 1000    // records in one Put

@@ -133,7 +133,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var usersErr error
 	users.Go(func() {
 		usersErr = server.Serve(ctx, d.port.Proto(pki.ProtoAcct), d.handleUser, server.Options{
-			Log: d.opts.Logger, Peer: pki.PeerOfConn, MaxConns: maxUserConns, Idle: userIdle,
+			Log: d.opts.Logger, Peer: pki.PeerOfConn, MaxConns: maxUserConns, MaxConnsPerPeer: maxPeerConns, Idle: userIdle,
 			Budget: &d.budget, MaxRequest: userRequest,
 		})
 		if usersErr != nil {
@@ -141,7 +141,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}
 	})
 	err := server.Serve(ctx, d.port.Proto(pki.ProtoRPC), d.handle, server.Options{
-		Log: d.opts.Logger, Peer: pki.PeerOfConn, MaxConns: maxConns, MaxRequest: rpc.MaxFrame,
+		Log: d.opts.Logger, Peer: pki.PeerOfConn, MaxConns: maxConns, MaxConnsPerPeer: maxConns / 2, MaxRequest: rpc.MaxFrame,
 	})
 	cancel()
 	users.Wait()

@@ -29,6 +29,8 @@ import (
 const (
 	// maxUserConns bounds the connections of nodes and login hosts; a daemon has one, and only once its users ask.
 	maxUserConns = 4096
+	// maxPeerConns bounds those of one of them.
+	maxPeerConns = 16
 	// userIdle is how long such a connection may be idle.
 	userIdle = 10 * time.Minute
 	// userRequest is the size of their largest request, bytes.

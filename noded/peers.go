@@ -34,8 +34,9 @@ const (
 	// maxPeerRequest is the size of another node's question whether a controller is heard, bytes: it has no content.
 	maxPeerRequest = 4 << 10
 
-	maxWitnessed = 256             // questions at once whether a controller is heard
-	witnessWait  = 4 * time.Second // for a heartbeat to be acknowledged
+	maxWitnessed   = 256             // questions at once whether a controller is heard
+	maxWitnessedOf = 8               // of them, of one node
+	witnessWait    = 4 * time.Second // for a heartbeat to be acknowledged
 )
 
 // peers knows where other nodes answer.
@@ -237,8 +238,8 @@ func (n *Noded) serveWitness(ctx context.Context, ln net.Listener) error {
 		if err != nil {
 			n.log.Debug("the answer to a node that asks for the controllers was not sent", "peer", r.Peer.String(), "err", err)
 		}
-	}, server.Options{Log: n.log, Peer: pki.PeerOfConn, MaxConns: maxWitnessed, Idle: peerFirst,
-		MaxRequest: maxPeerRequest})
+	}, server.Options{Log: n.log, Peer: pki.PeerOfConn, MaxConns: maxWitnessed, MaxConnsPerPeer: maxWitnessedOf,
+		Idle: peerFirst, MaxRequest: maxPeerRequest})
 }
 
 // talk is one connection of another node.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,7 @@ type Options struct {
 	MaxConns        int                              // default MaxConns
 	MaxConnsPerUser int                              // default MaxConnsPerUser
 	MaxConnsPerHost int                              // those of one host, where nobody is known; 0: as MaxConns
+	MaxConnsPerPeer int                              // those of one daemon, by role and name; 0: as MaxConns
 	UserConns       float64                          // default UserConns
 	UserBytes       float64                          // default UserBytes
 	MuxRequests     int                              // concurrent requests of one rpc.Mux; default rpc.MuxRequests
@@ -98,8 +100,8 @@ func Serve(ctx context.Context, ln net.Listener, h Handler, o Options) error {
 		return errors.Join(errors.New("rpc server: needs a handler and a log"), ln.Close())
 	}
 	s := &server{h: h, o: o.withDefaults(), ln: ln, users: make(map[uint32]int), hosts: make(map[string]int),
-		refusals: make(chan struct{}, maxRefusals),
-		opened:   share.Limits{Total: usersAtOnce, Refuse: true}, sent: share.Limits{Total: usersAtOnce, Refuse: true}}
+		peers: make(map[string]int), refusals: make(chan struct{}, maxRefusals),
+		opened: share.Limits{Total: usersAtOnce, Refuse: true}, sent: share.Limits{Total: usersAtOnce, Refuse: true}}
 	parent := ctx // it ends first: somebody else may close ln for the same reason
 	ctx, cancel := context.WithCancel(parent)
 	defer s.wg.Wait()
@@ -150,6 +152,7 @@ type server struct {
 	conns int            // connections served
 	hosts map[string]int // of them, by host, with MaxConnsPerHost
 	users map[uint32]int // of them, by uid
+	peers map[string]int // of them, by role and name, with MaxConnsPerPeer
 	noise noise
 }
 
@@ -209,16 +212,25 @@ func (s *server) start(ctx context.Context, nc net.Conn) {
 	})
 }
 
-// hostOf names the host of an address: of IPv6 the network, all of whose addresses one host may have; "" for a
-// socket's.
+// hostOf is Host for a connection's other end.
 func hostOf(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
 		return ""
 	}
+	return Host(tcp.String())
+}
+
+// Host names the host of an address (host:port): of IPv6 the network, all of whose addresses one host may have; "" for
+// what is no address, as a socket's.
+func Host(remote string) string {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return ""
+	}
 	const network = 64 // bits
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	if prefix, err := ip.Prefix(network); ip.Is6() && err == nil {
+	ip := at.Addr().Unmap().WithZone("")
+	if prefix, err := ip.Prefix(network); ip.Is6() && !ip.IsLoopback() && err == nil {
 		return prefix.String()
 	}
 	return ip.String()
@@ -234,6 +246,16 @@ func (s *server) serve(ctx context.Context, nc net.Conn) (kept bool) {
 	name := peer.String()
 	if addr := nc.RemoteAddr(); addr != nil && addr.Network() != "unix" {
 		name += " (" + addr.String() + ")"
+	}
+	if role, who, ok := peer.Daemon(); ok && s.o.MaxConnsPerPeer > 0 {
+		if !s.admitPeer(role + " " + who) {
+			many := rpc.Errorf(rpc.CodeBusy, "%s %s has %d connections open to this daemon, as many as one daemon may; is "+
+				"its certificate used elsewhere?", role, who, s.o.MaxConnsPerPeer)
+			s.stranger(ctx, nc, many)
+			s.refuse(nc, many)
+			return true
+		}
+		defer s.leavePeer(role + " " + who)
 	}
 	if u, ok := peer.User(); ok && u.UID != 0 {
 		if !s.admit(u.UID) {
@@ -284,6 +306,24 @@ func (s *server) admit(uid uint32) bool {
 	}
 	s.users[uid]++
 	return true
+}
+
+func (s *server) admitPeer(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.peers[name] >= s.o.MaxConnsPerPeer {
+		return false
+	}
+	s.peers[name]++
+	return true
+}
+
+func (s *server) leavePeer(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.peers[name]--; s.peers[name] == 0 {
+		delete(s.peers, name)
+	}
 }
 
 func (s *server) leave(uid uint32) {

@@ -325,11 +325,55 @@ func TestLimitPerHost(t *testing.T) {
 		return err != nil && ask("127.0.0.1") == nil
 	})
 	s.stop()
-	for addr, want := range map[string]string{"2001:db8::7": "2001:db8::/64", "::ffff:10.0.0.1": "10.0.0.1"} {
-		if got := hostOf(&net.TCPAddr{IP: net.ParseIP(addr)}); got != want {
-			t.Errorf("the host of %s is %s, not %s", addr, got, want)
+	for addr, want := range map[string]string{"[2001:db8::7]:5": "2001:db8::/64", "[::ffff:10.0.0.1]:5": "10.0.0.1",
+		"[::1]:5": "::1", "[fe80::1%eth0]:5": "fe80::/64", "10.0.0.1:5": "10.0.0.1", "@": "", "": ""} {
+		if got := Host(addr); got != want {
+			t.Errorf("the host of %s is %q, not %q", addr, got, want)
 		}
 	}
+}
+
+// TestLimitPerPeer: whoever has one daemon's certificate takes no more connections than it needs, and no other's.
+func TestLimitPerPeer(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(chan string, 1)
+	serveOn(t, ln, "", echo, Options{MaxConnsPerPeer: 2,
+		Peer: func(net.Conn) (rpc.Peer, error) { return rpc.DaemonPeer("node", <-names), nil }})
+	ask := func(name string) (*rpc.Conn, error) {
+		nc, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		names <- name
+		c := rpc.Client(nc, rpc.ConnOptions{Name: "server"})
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = c.Call(context.Background(), kindEcho, nil)
+		return c, err
+	}
+	first, err := ask("n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask("n1"); err != nil {
+		t.Fatal(err)
+	}
+	var e *rpc.Error
+	if _, err := ask("n1"); !errors.As(err, &e) || e.Code != rpc.CodeBusy ||
+		!strings.Contains(e.Text, "node n1 has 2 connections") {
+		t.Errorf("the third: %v", err)
+	}
+	if _, err := ask("n2"); err != nil {
+		t.Errorf("another node: %v", err)
+	}
+	_ = first.Close() // it gives its place back
+	eventually(t, "its place is free", func() bool {
+		_, err := ask("n1")
+		return err == nil
+	})
+
 }
 
 func TestIdle(t *testing.T) {
