@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"html/template"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -22,6 +21,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
 )
 
@@ -197,10 +197,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // comeIn reads the form of somebody who has not signed in. Few are read at a time: nobody knows whose they are.
 func (q *request) comeIn() {
 	if q.r.Method == http.MethodPost {
-		host, _, err := net.SplitHostPort(q.r.RemoteAddr)
-		if err != nil {
-			host = q.r.RemoteAddr // of a socket
-		}
+		host := server.Host(q.r.RemoteAddr) // "": of the unix socket
 		leave, err := q.p.logins.Enter(q.ctx, share.Claim{Payer: "host " + host, Bytes: maxLogin, Patience: loginWait})
 		if err != nil {
 			q.failed(err)

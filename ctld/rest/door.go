@@ -21,7 +21,7 @@ import (
 type conns struct {
 	mu  sync.Mutex
 	all int
-	of  map[string]int // by address
+	of  map[string]int // by host, or by user
 }
 
 func (c *conns) enter(from string) bool {
@@ -87,7 +87,7 @@ func (d *door) take() {
 			}
 			continue
 		}
-		from := hostOf(nc.RemoteAddr())
+		from := server.Host(nc.RemoteAddr().String())
 		if !d.open.enter(from) {
 			_ = nc.Close() // it is told nothing: it holds hundreds of connections
 			continue
@@ -172,13 +172,6 @@ type counted struct {
 func (c *counted) Close() error {
 	c.leave()
 	return c.Conn.Close()
-}
-
-func hostOf(a net.Addr) string {
-	if t, ok := a.(*net.TCPAddr); ok {
-		return t.IP.String()
-	}
-	return a.String()
 }
 
 // localDoor is the unix socket with a bound on each user's connections.

@@ -3,11 +3,13 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc/server"
 )
 
 // TestFlow: a user's burst goes at once, what is beyond it waits, and what would wait for too long is refused; others,
@@ -72,5 +74,25 @@ func TestFlowOfRooms(t *testing.T) {
 	ask()
 	if status, _ := StatusOf(moved); status != http.StatusTooManyRequests {
 		t.Errorf("who owes far too much: %v", moved)
+	}
+}
+
+// One host of IPv6 has 2^64 addresses, and as many places as one of IPv4. The unix socket's users have their own.
+func TestPlacesPerNetwork(t *testing.T) {
+	s := &Server{}
+	in := 0
+	for i := range maxConns {
+		if s.open.enter(server.Host(fmt.Sprintf("[2001:db8::%x]:5", i))) {
+			in++
+		}
+	}
+	if in != maxConnsOf || !s.open.enter(server.Host("192.0.2.7:5")) {
+		t.Errorf("one network of IPv6 has %d connections", in)
+	}
+	for uid := range maxConns {
+		s.local.enter(fmt.Sprint("uid ", uid))
+	}
+	if !s.open.enter(server.Host("192.0.2.8:5")) || s.local.enter("uid 9999") {
+		t.Error("users of the unix socket take the port's places")
 	}
 }

@@ -100,8 +100,8 @@ type Pages interface {
 const (
 	maxHeader    = 64 << 10
 	maxBody      = 32 << 20 // of a submission; scripts may have 4 MiB, and max_script_size says more
-	maxConns     = 2048     // in all, over TCP
-	maxConnsOf   = 512      // from one address
+	maxConns     = 2048     // in all: over TCP, and over the unix socket
+	maxConnsOf   = 512      // from one host, or of one user
 	maxConnsHere = 1536     // from this host: a proxy stands for many
 	maxStreams   = 128      // of one HTTP/2 connection
 	headerTime   = 10 * time.Second
@@ -125,7 +125,8 @@ type Server struct {
 	flow    *share.Limits // of bytes
 	held    *share.Budget // of what answers are made of
 	rows    *rowsKept
-	open    conns
+	open    conns // of the port
+	local   conns // of the unix socket
 	routes  *routes
 	closing sync.Once
 	counts  counts
@@ -159,7 +160,7 @@ func New(o *Options) (*Server, error) {
 		l, err := server.ListenUnix(o.Socket, 0o666)
 		errs = append(errs, err)
 		if err == nil {
-			s.socket = &localDoor{l, &s.open}
+			s.socket = &localDoor{l, &s.local}
 		}
 	}
 	err := errors.Join(errs...)
