@@ -147,7 +147,7 @@ var layers = []layer{
 	{"noded/scripts", "internal/model internal/blob"},
 	{"noded/allocfile", "internal/model internal/proto"},
 	{"noded/greshelper", "noded/shim"},
-	{"noded/exporter", ""},
+	{"noded/exporter", "internal/rpc"},
 	{"noded/pool", ""},
 	{"noded/container", ""},
 	{"noded/asuser", ""},

@@ -6,17 +6,21 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
+
+	"gbatch/internal/rpc/server"
 )
 
 // Limits of the port.
 const (
 	maxScrapes = 4
 	maxConns   = 32
+	maxConnsOf = 4 // of one host
 	maxHeader  = 16 << 10
 	patience   = 10 * time.Second
-	idle       = 2 * time.Minute
+	idle       = 30 * time.Second
 )
 
 // Exporter is one node's.
@@ -50,7 +54,7 @@ func (e *Exporter) Run(ctx context.Context) {
 		<-ctx.Done()
 		_ = s.Close() // who scrapes asks again
 	})
-	if err := s.Serve(&bounded{Listener: ln, slots: make(chan struct{}, maxConns)}); ctx.Err() == nil &&
+	if err := s.Serve(&bounded{Listener: ln}); ctx.Err() == nil &&
 		!errors.Is(err, http.ErrServerClosed) {
 		e.Log.Error("this node's metrics are not served any more", "err", err)
 	}
@@ -76,29 +80,51 @@ func (e *Exporter) handler() http.Handler {
 	return m
 }
 
-// bounded is a listener with a limit of connections; more wait in the kernel.
+// bounded is a listener with limits of connections. A new one takes the place of the oldest, of its host if that has
+// enough and else of all: whoever holds connections open keeps nobody else from asking.
 type bounded struct {
 	net.Listener
-	slots chan struct{}
+
+	mu   sync.Mutex
+	open []*boundedConn // the oldest first
 }
 
 func (b *bounded) Accept() (net.Conn, error) {
-	b.slots <- struct{}{} // given back when a connection ends, which its timeouts see to
-	c, err := b.Listener.Accept()
+	nc, err := b.Listener.Accept()
 	if err != nil {
-		<-b.slots
 		return nil, err
 	}
-	return &boundedConn{Conn: c, slots: b.slots}, nil
+	c := &boundedConn{Conn: nc, of: b, host: server.Host(nc.RemoteAddr().String())}
+	b.mu.Lock()
+	var out *boundedConn
+	same := 0
+	for _, o := range slices.Backward(b.open) {
+		if o.host == c.host {
+			if same++; same >= maxConnsOf {
+				out = o
+			}
+		}
+	}
+	if out == nil && len(b.open) >= maxConns {
+		out = b.open[0]
+	}
+	b.open = append(b.open, c)
+	b.mu.Unlock()
+	if out != nil {
+		_ = out.Close() // who uses it connects again
+	}
+	return c, nil
 }
 
 type boundedConn struct {
 	net.Conn
-	once  sync.Once
-	slots chan struct{}
+	of   *bounded
+	host string
 }
 
 func (c *boundedConn) Close() error {
-	c.once.Do(func() { <-c.slots })
+	c.of.mu.Lock()
+	c.of.open = slices.DeleteFunc(c.of.open, func(o *boundedConn) bool { return o == c })
+	c.of.mu.Unlock()
 	return c.Conn.Close()
 }
