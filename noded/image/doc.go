@@ -11,11 +11,11 @@
 // # Who does what
 //
 // gnoded never parses what a registry sends. It starts a process of its own program (import.go)
-// that is nobody, has no capabilities and can't get any, and knows only a descriptor of an empty
-// directory. That process asks the registry which image a name means, with the user's
-// credentials, and says its digest. Only if the image is not here does gnoded let it go on; then
-// it checks each layer against its digest and unpacks it (unpack.go). gnoded renames the result
-// into place.
+// that becomes nobody, has no capabilities and can't get any, and knows only a descriptor of an
+// empty directory. Other processes of nobody can't look into it. It asks the registry which image
+// a name means, with the user's credentials, and says its digest. Only if the image is not here
+// does gnoded let it go on; then it checks each layer against its digest and unpacks it
+// (unpack.go). gnoded renames the result into place.
 //
 // # Invariants
 //

@@ -44,10 +44,7 @@ func (c *Cache) startImport(ctx context.Context, dir *os.File, o *order) (*impor
 	cmd.ExtraFiles = []*os.File{dir}
 	// No Pdeathsig: it comes when the thread ends that started the process, and goroutines that take users' rights end
 	// threads. The process ends with its standard input.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if os.Geteuid() == 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
-	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it becomes nobody: becomeNobody
 	p := &importer{cmd: cmd, said: &strings.Builder{}}
 	cmd.Stderr = &head{to: p.said, rest: 4096}
 	in, err := cmd.StdinPipe()

@@ -385,6 +385,59 @@ func TestTurns(t *testing.T) {
 	until(0)
 }
 
+// TestPasswordsAreRoots: the process that has a user's password for a registry is nobody, and no other process of
+// nobody, such as one that an image has broken into, can look into it.
+func TestPasswordsAreRoots(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the process becomes nobody only for root")
+	}
+	c := open(t, 1<<30)
+	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	go func() { _, _ = c.Get(ctx, me(), l.Addr().String()+"/silent:1") }()
+	conn, err := l.Accept() // it has read its order
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	pids, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", os.Getpid()))
+	var children []string
+	for _, file := range pids {
+		text, _ := os.ReadFile(file)
+		children = append(children, strings.Fields(string(text))...)
+	}
+	if err != nil || len(children) != 1 {
+		t.Fatalf("the processes %v: %v", children, err)
+	}
+	dir := "/proc/" + children[0]
+	status, err := os.ReadFile(dir + "/status")
+	if err != nil || !strings.Contains(string(status), "\nUid:\t65534\t65534\t65534\t65534\n") ||
+		!strings.Contains(string(status), "\nCapPrm:\t0000000000000000\n") {
+		t.Errorf("%s: %v", status, err)
+	}
+	tries := make(chan error)
+	for _, name := range []string{"mem", "environ", "fd/0"} {
+		go func() {
+			err := asuser.Become(nobody, nobody, nil)
+			if err == nil {
+				var f *os.File
+				if f, err = os.Open(dir + "/" + name); err == nil {
+					_ = f.Close()
+				}
+			}
+			tries <- err
+		}()
+		if err := <-tries; !errors.Is(err, os.ErrPermission) {
+			t.Errorf("%s, opened by nobody: %v", name, err)
+		}
+	}
+}
+
 // TestBound: the images that were used longest ago go, those in use stay, and the bound holds.
 func TestBound(t *testing.T) {
 	s, c := serve(t, ""), open(t, 8<<20)

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -24,9 +25,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// import.go is the process that asks a registry and unpacks an image. It is nobody, and gnoded believes nothing of it
-// but what a digest has. Its standard input and output have one JSON object in each line: an order, what was found, go
-// on, the end. Descriptor 3 is the directory to fill.
+// import.go is the process that asks a registry and unpacks an image. It becomes nobody, and gnoded believes nothing of
+// it but what a digest has. Its standard input and output have one JSON object in each line: an order, what was found,
+// go on, the end. Descriptor 3 is the directory to fill.
 
 // Word is the first argument that makes gnoded's program run this one.
 const Word = "import-image"
@@ -107,6 +108,11 @@ func Main(args []string, in io.Reader, out io.Writer) (status int, handled bool)
 // confine takes from this process what it does not need.
 func confine() (*result, error) {
 	debug.SetMemoryLimit(importMemory)
+	if os.Geteuid() == 0 {
+		if err := becomeNobody(); err != nil {
+			return nil, err
+		}
+	}
 	runtime.GOMAXPROCS(2)
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("give up new rights: %w", err)
@@ -121,6 +127,21 @@ func confine() (*result, error) {
 	}
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness) // it is the job that waits
 	return nil, nil
+}
+
+// becomeNobody gives up root's rights. This process has users' passwords for registries, and all of its kind have the
+// same user: from here on only root may look into it. That holds from the start, as gnoded starts it as root: of a
+// process that nobody starts, others of nobody could open the input before the password comes.
+func becomeNobody() error {
+	// Package syscall does so for all threads.
+	if err := errors.Join(syscall.Setgroups(nil), syscall.Setresgid(nobody, nobody, nobody),
+		syscall.Setresuid(nobody, nobody, nobody)); err != nil {
+		return fmt.Errorf("become nobody: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("shut this process's memory off: %w", err)
+	}
+	return nil
 }
 
 // importImage is the conversation.
