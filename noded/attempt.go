@@ -42,6 +42,7 @@ type attempt struct {
 	overfull string // why its script was ended: its container has written too much
 
 	deadline  deadline   // of its phase
+	leave     func()     // phase preparing, waiting for an image: nobody waits for its order any more
 	killed    time.Time  // when it was first sent SIGKILL
 	cleared   time.Time  // when the removal of what it left began
 	warned    time.Time  // when the log last said that something of it does not end
@@ -136,6 +137,10 @@ func (l *loop) happens(a *attempt, e happening, in news) error {
 	a.phase = c.next
 	if c.next != from {
 		l.setDeadline(a, l.patienceOf(a))
+		if from == preparing && a.leave != nil {
+			a.leave()
+			a.leave = nil
+		}
 		if !a.runsPrograms() {
 			l.serialEnds(a.key)
 		}

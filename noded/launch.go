@@ -115,23 +115,38 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 	}
 	had, ordered := a.script, a.rec.Ordered
 	reuse := ordered || stage(a.rec.Stage) != stageNone
-	by := l.n.workers
-	if wishOfJob(launch.Spec) != nil || l.n.helps(launch) {
-		by = l.n.imports
+	work := func(ctx context.Context) {
+		defer pool.Or(func(err error) { l.n.inbox.post(msgPrepared{key: a.key, err: err}) })
+		if ctx.Err() != nil && !ordered {
+			l.n.inbox.post(msgPrepared{key: a.key, script: had, err: jobsFault{errLeft}})
+			return
+		}
+		launch, err := l.n.asKnownHere(ctx, launch)
+		if err != nil && !ordered { // with an order that was sent, it runs already as it was known then
+			l.n.inbox.post(msgPrepared{key: a.key, script: had, err: err})
+			return
+		}
+		order, script, err := l.n.makeOrder(ctx, launch, had, reuse)
+		l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, err: err})
+	}
+	if wishOfJob(launch.Spec) == nil && !l.n.helps(launch) {
+		l.soon(func() { l.n.workers.Do(work) })
+		return
 	}
 	l.soon(func() {
-		by.Do(func(ctx context.Context) {
-			defer pool.Or(func(err error) { l.n.inbox.post(msgPrepared{key: a.key, err: err}) })
-			launch, err := l.n.asKnownHere(ctx, launch)
-			if err != nil && !ordered { // with an order that was sent, it runs already as it was known then
-				l.n.inbox.post(msgPrepared{key: a.key, script: had, err: err})
-				return
-			}
-			order, script, err := l.n.makeOrder(ctx, launch, had, reuse)
-			l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, err: err})
-		})
+		leave := l.n.imports.DoFor(launch.Spec.UID, eachImports, work)
+		switch {
+		case ordered: // it may run, so it is made as it was
+		case a.phase == preparing:
+			a.leave = leave
+		default:
+			leave()
+		}
 	})
 }
+
+// errLeft is of a launch that was given up before its turn among its user's came.
+var errLeft = errors.New("it was ended before its turn came")
 
 // refuseLaunch reports that an attempt was refused.
 func (l *loop) refuseLaunch(launch *proto.Launch, why error) error {
@@ -290,7 +305,7 @@ func (n *Noded) tryOrder(ctx context.Context, l *proto.Launch, path string, reus
 		// A container's environment is its image's.
 		o.Env = slices.DeleteFunc(o.Env, func(e string) bool { return strings.HasPrefix(e, loginName) })
 		r := &room{key: proto.Attempt{Job: l.Job, Attempt: l.Attempt}, step: proto.StepBatch, spec: s, wish: w,
-			gres: l.Alloc.Nodes[l.Node].Gres, space: o.Mounts, show: append(n.taskPrograms(), path)}
+			gres: l.Alloc.Nodes[l.Node].Gres, space: o.Mounts, show: append(n.taskPrograms(false), path)}
 		err := n.makeRoom(ctx, r)
 		if err == nil {
 			err = n.moveIn(o, r)

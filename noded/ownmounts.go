@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +17,7 @@ import (
 	"gbatch/internal/model"
 	wish "gbatch/internal/model/container"
 	"gbatch/internal/proto"
+	"gbatch/noded/asuser"
 	"gbatch/noded/box"
 	"gbatch/noded/boxenv"
 	"gbatch/noded/container"
@@ -130,8 +132,11 @@ func (n *Noded) sweepMounts(keep []proto.Attempt) error {
 	return err
 }
 
-// maxImports is how many attempts and steps may wait for images at once.
-const maxImports = 64
+// How many attempts and steps may wait for images and users' directories at once: of all users, and of each.
+const (
+	maxImports  = 64
+	eachImports = maxImports / 4
+)
 
 // openImages prepares the images and containers of this node.
 func (n *Noded) openImages() error {
@@ -231,9 +236,40 @@ func (n *Noded) makeRoom(ctx context.Context, r *room) error {
 	}
 	account := n.names.Account(r.spec.UID)
 	r.user = image.User{UID: r.spec.UID, GID: r.spec.GID, Groups: n.given(r.spec.UID, r.spec.Groups), Home: account.Home}
+	if err := n.sourcesAnswer(r); err != nil {
+		return err
+	}
 	files := n.groups.units.Files(r.gres)
 	r.made, err = rooms.Make(ctx, box.NameOf(nameOf(r.key), r.step, r.wish), &box.Order{User: r.user, Name: r.spec.User,
 		Wish: r.wish, Space: r.space, Devices: files, Driver: len(files) > 0, Show: r.show})
+	return err
+}
+
+// sourceWait is how long the file servers of what a user mounts may take to answer.
+const sourceWait = 30 * time.Second
+
+// sourcesAnswer looks, as the user, at what is to be mounted in a container. What it finds does not matter: who makes
+// the container says so. But a file server that is gone would hold that for as long as it is gone.
+func (n *Noded) sourcesAnswer(r *room) error {
+	paths := box.Sources(&r.user, r.wish)
+	if len(paths) == 0 {
+		return nil
+	}
+	_, err := asuser.Within(n.tellers, r.user.UID, sourceWait, func() (none struct{}, err error) {
+		if err := asuser.Become(r.user.UID, r.user.GID, r.user.Groups); err != nil {
+			return none, err
+		}
+		for _, p := range paths {
+			_, _ = os.Stat(p) // it answers
+		}
+		return none, nil
+	})
+	switch {
+	case errors.Is(err, asuser.ErrHangs):
+		return fmt.Errorf("--container-mounts: the file server of one of %s does not answer", strings.Join(paths, ", "))
+	case errors.Is(err, asuser.ErrCrowded):
+		return fmt.Errorf("--container-mounts: %w on this node", err)
+	}
 	return err
 }
 
@@ -243,7 +279,7 @@ func (n *Noded) stepRoom(ctx context.Context, p *stepPlan, share *model.NodeAllo
 		return nil, nil
 	}
 	r := &room{key: p.key, step: p.rec.ID, spec: p.facts.Spec, wish: p.req.Container, gres: share.Gres, space: p.space,
-		show: n.taskPrograms()}
+		show: n.taskPrograms(p.req.Epilog != "" && p.req.Epilog != "none")}
 	return r, n.makeRoom(ctx, r)
 }
 
@@ -301,9 +337,13 @@ func (n *Noded) cleanRooms() {
 }
 
 // taskPrograms are the configuration's programs around tasks, which run in their containers.
-func (n *Noded) taskPrograms() []string {
+func (n *Noded) taskPrograms(epilog bool) []string {
 	r := n.configured()
-	return slices.DeleteFunc([]string{r.TaskProlog, r.TaskEpilog}, func(p string) bool { return !filepath.IsAbs(p) })
+	list := []string{r.TaskProlog, r.TaskEpilog}
+	if _, err := os.Stat(n.opts.Shim); err == nil && (r.TaskEpilog != "" || epilog) {
+		list = append(list, n.opts.Shim) // it is around a task with epilogs: signals for the task alone come by it
+	}
+	return slices.DeleteFunc(list, func(p string) bool { return !filepath.IsAbs(p) })
 }
 
 // orderBundle says how the tasks of a script or a step are run by a container runtime of the node.

@@ -376,7 +376,7 @@ func (n *Noded) shape() steplayout.Shape {
 
 // taskWrapper is the shell program around a task that has prologs or epilogs: those of the configuration and the
 // command's own, "" for none. What a prolog prints as export, unset and print is obeyed. A task with epilogs is gshim's
-// to run (package taskaround), but in a container, which does not have that program.
+// to run (package taskaround), but in a container that does not have that program: one of an OCI runtime.
 const taskWrapper = `
 obey() {
 	while IFS= read -r line; do

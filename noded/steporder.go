@@ -103,17 +103,24 @@ func (l *loop) makeOrders(s *step, m *msgStepFiles) {
 	if p.x11 = relayAt(m.conn, m.x11); p.x11 != nil && p.x11.Host == "" {
 		p.x11.Host = thisHost
 	}
-	by := l.n.workers
-	if p.req.Container != nil {
-		by = l.n.imports
+	work := func(ctx ctxType) {
+		defer pool.Or(func(err error) { l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, err: err}) })
+		if ctx.Err() != nil {
+			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, err: errLeft})
+			return
+		}
+		orders, lines, err := l.n.makeStep(ctx, p)
+		l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, relays: p.relays, writes: p.writes,
+			lines: lines, err: err})
+	}
+	if p.req.Container == nil {
+		l.soon(func() { l.n.workers.Do(work) })
+		return
 	}
 	l.soon(func() {
-		by.Do(func(ctx ctxType) {
-			defer pool.Or(func(err error) { l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, err: err}) })
-			orders, lines, err := l.n.makeStep(ctx, p)
-			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, relays: p.relays, writes: p.writes,
-				lines: lines, err: err})
-		})
+		if s.leave = l.n.imports.DoFor(p.facts.Spec.UID, eachImports, work); s.phase != stepPreparing {
+			s.leave()
+		}
 	})
 }
 

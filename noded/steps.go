@@ -65,6 +65,7 @@ type step struct {
 	alert bool   // its kills are watched (--oom-kill-step)
 
 	deadline deadline    // of its phase
+	leave    func()      // phase stepPreparing, waiting for an image: nobody waits for its orders any more
 	limit    *time.Timer // its time limit
 	drain    *time.Timer // runs out some time after the last task's end, while something is beside
 	lonely   *time.Timer // runs out when its command has not come back

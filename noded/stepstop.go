@@ -35,6 +35,10 @@ func (l *loop) stepHappens(s *step, e stepHappening, in stepNews) {
 	s.phase = c.next
 	if c.next != from {
 		l.setStepDeadline(s, l.stepPatienceOf(s))
+		if from == stepPreparing && s.leave != nil {
+			s.leave()
+			s.leave = nil
+		}
 	}
 	l.fail(l.actStep(s, c.do, &in))
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"log"
+	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -30,7 +31,8 @@ import (
 // imagePrograms are what an image of a session has, with the libraries that they need.
 var imagePrograms = []string{"sh", "ls", "cat", "id", "env", "touch", "sleep", "mkdir", "stat", "grep", "true", "pwd"}
 
-// startRegistry starts a registry on loopback for the session, with one image: $IMAGE is its name.
+// startRegistry starts a registry on loopback for the session, with one image: $IMAGE is its name. $SILENT is a host
+// that takes connections and never answers.
 func startRegistry(ts *testscript.TestScript, _ bool, _ []string) {
 	image, stop, err := registryOnLoopback()
 	if err != nil {
@@ -38,6 +40,12 @@ func startRegistry(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 	ts.Defer(stop)
 	ts.Setenv("IMAGE", image)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		ts.Fatalf("start a registry that says nothing: %v", err)
+	}
+	ts.Defer(func() { _ = silent.Close() })
+	ts.Setenv("SILENT", silent.Addr().String())
 }
 
 // registryOnLoopback starts a registry with one image, whose name it gives.

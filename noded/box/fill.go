@@ -117,8 +117,8 @@ func (f *filling) enterSpace() error {
 // takeNode takes what every container has of the node.
 func (f *filling) takeNode() error {
 	const ro, noexec = unix.MOUNT_ATTR_RDONLY, unix.MOUNT_ATTR_NOEXEC
-	if err := errors.Join(f.take("/proc", "/proc", noexec, true), f.take("/sys", "/sys", ro|noexec, true),
-		f.take("/tmp", "/tmp", 0, true)); err != nil {
+	if err := errors.Join(f.take("/proc", "/proc", noexec), f.take("/sys", "/sys", ro|noexec),
+		f.take("/tmp", "/tmp", 0)); err != nil {
 		return err
 	}
 	fd, err := newTmpfs("mode=755,size=1m", unix.MOUNT_ATTR_NOEXEC)
@@ -137,23 +137,23 @@ func (f *filling) takeNode() error {
 		if node == "/dev/shm" {
 			flags = 0
 		}
-		if err := f.take(node, node, flags, true); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := f.take(node, node, flags); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}
 	for _, file := range nodeFiles {
-		if err := f.take(file, file, ro, false); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := f.take(file, file, ro); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}
 	for _, file := range f.o.Show {
-		if err := f.take(file, file, ro, false); err != nil {
+		if err := f.take(file, file, ro); err != nil {
 			return err
 		}
 	}
 	if f.o.Driver {
 		for _, lib := range DriverFiles() {
-			if err := f.take(lib.File, lib.At, ro, false); err != nil && !errors.Is(err, unix.ENOENT) {
+			if err := f.take(lib.File, lib.At, ro); err != nil && !errors.Is(err, unix.ENOENT) {
 				return err
 			}
 			f.keep.Driver = true
@@ -184,6 +184,19 @@ func (f *filling) takeUsers() error {
 	return errors.Join(append(errs, asuser.Files(0, 0))...)
 }
 
+// Sources gives what of the node a user's container is to have because the user says so.
+func Sources(u *image.User, w *wish.Wish) (paths []string) {
+	if w.Home.Or(false) && isHome(u.Home) {
+		paths = append(paths, u.Home)
+	}
+	for _, text := range w.Mounts {
+		if m, err := wish.ParseMount(text); err == nil && m.Source != wish.Tmpfs {
+			paths = append(paths, m.Source)
+		}
+	}
+	return paths
+}
+
 func isHome(home string) bool { return filepath.IsAbs(home) && filepath.Clean(home) != "/" }
 
 func (f *filling) takeUser(m wish.Mount) error {
@@ -202,16 +215,18 @@ func (f *filling) takeUser(m wish.Mount) error {
 		f.trees = append(f.trees, tree{at: m.Target, fd: fd, dir: true, mine: true, source: m.Source})
 		return nil
 	}
-	if err := f.take(m.Source, m.Target, flags, !m.Flat); err != nil {
+	if err := f.take(m.Source, m.Target, flags); err != nil {
 		return fmt.Errorf("--container-mounts: %w", err)
 	}
 	f.trees[len(f.trees)-1].mine = true
 	return nil
 }
 
-// take cuts off a copy of what is mounted at a path. Links into processes (/proc/self/fd) are not followed: this
-// process is the daemon.
-func (f *filling) take(source, at string, flags uint64, below bool) error {
+// take cuts off a copy of what is mounted at a path, with all that is mounted below it. Without that, as the kernel's
+// bind has it, everybody would see what mounts hide: the node's /tmp below a job's own, files below what an
+// administrator has mounted over them. The kernel refuses it to users; this process is root's. Links into processes
+// (/proc/self/fd) are not followed: it is the daemon.
+func (f *filling) take(source, at string, flags uint64) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	name, err := unix.Openat2(unix.AT_FDCWD, source, &how)
 	if err != nil {
@@ -222,10 +237,7 @@ func (f *filling) take(source, at string, flags uint64, below bool) error {
 	if err := unix.Fstat(name, &st); err != nil {
 		return &os.PathError{Op: "stat", Path: source, Err: err}
 	}
-	recursive := uint(0)
-	if below {
-		recursive = unix.AT_RECURSIVE
-	}
+	const recursive = unix.AT_RECURSIVE
 	fd, err := unix.OpenTree(name, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|recursive)
 	if err != nil {
 		return &os.PathError{Op: "mount", Path: source, Err: err}

@@ -17,7 +17,7 @@ type Mount struct {
 	Target   string // absolute, in the container
 	ReadOnly bool
 	NoExec   bool
-	Flat     bool // what is mounted below Source is left out
+	Flat     bool // an OCI runtime leaves out what is mounted below Source, if the kernel lets its user do that
 }
 
 // without are flags that say what holds anyhow: a container's mounts are private, and change nobody's rights.
