@@ -46,10 +46,14 @@ func childArgs(as *As, argv []string) []string {
 // Main is for programs whose process may be one that runs a program of the controller's: it then becomes that program.
 // Otherwise, handled is false.
 func Main(args []string) (status int, handled bool) {
-	if len(args) < 4 || args[0] != childName {
+	if len(args) < 4 || args[0] != childName && args[0] != keeperName {
 		return 0, false
 	}
 	unix.CloseOnExec(whyFD)
+	if args[0] == keeperName {
+		runtime.LockOSThread() // the program ends with the thread that starts it
+		return keep(args), true
+	}
 	err := becomeProgram(args[1], args[2], args[3:])
 	_, _ = unix.Write(whyFD, []byte(err.Error())) // nobody else is to be told
 	return cannotRun, true

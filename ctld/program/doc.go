@@ -2,7 +2,7 @@
 // JobSubmitProgram and so on), and those of users (triggers).
 //
 // program.go has a call and its output. child.go is the process that becomes a user, if need be,
-// and then the program.
+// and then the program; keeper.go one that waits for it and lets nothing of it survive.
 //
 // Invariants: a program runs in a process group of its own, which is killed at the limit and when
 // the caller's context ends; what is kept of its output has a bound; neither a path on a file

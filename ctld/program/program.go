@@ -55,6 +55,7 @@ type Call struct {
 	Limit time.Duration // 0: only the context ends it
 
 	Whole bool // what is left of its process group when it ends is killed
+	Kept  bool // and all else that it has started, in whatever session it is
 	Said  Output
 	Err   *Output // where its standard error goes; nil: to Said, too
 }
@@ -127,13 +128,23 @@ func (c *Call) Run(parent context.Context) error {
 // command is the process that becomes the program: see child.go.
 func (c *Call) command(ctx context.Context, said, errs *Output) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = childArgs(&c.As, c.Argv)
+	if cmd.Args = childArgs(&c.As, c.Argv); c.Kept {
+		cmd.Args[0] = keeperName
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if c.Kept {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
+	}
 	cmd.Env, cmd.Dir = c.Env, "/"
 	if c.Stdin != nil {
 		cmd.Stdin = bytes.NewReader(c.Stdin)
 	}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = func() error {
+		if c.Kept {
+			return cmd.Process.Signal(syscall.SIGTERM) // it kills the others
+		}
+		return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
 	cmd.WaitDelay = grace
 	if cmd.Stdout, cmd.Stderr = said, said; errs != nil {
 		cmd.Stderr = errs

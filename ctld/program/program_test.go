@@ -39,6 +39,50 @@ func script(t *testing.T, lines string) string {
 	return path
 }
 
+// TestNothingSurvives: what a program has started ends with it, also in sessions of its own, and with another user's
+// rights: when it ends, when it is killed and at its limit.
+func TestNothingSurvives(t *testing.T) {
+	as := As{}
+	if os.Geteuid() == 0 {
+		as = As{UID: 65534, GID: 65534, Change: true}
+	}
+	for name, how := range map[string]string{"ends": "exit 3", "killed": "kill -KILL $$", "late": "exec sleep 76543"} {
+		dir := t.TempDir()
+		for d := dir; d != "/tmp" && d != "/"; d = filepath.Dir(d) {
+			_ = os.Chmod(d, 0o777) // the program's user writes to it
+		}
+		pids := filepath.Join(dir, "pids")
+		c := Call{As: as, Whole: true, Kept: true, Limit: time.Minute, Env: []string{Path}, Argv: []string{script(t,
+			"exec </dev/null 2>/dev/null\n"+
+				"setsid sh -c 'trap \"\" TERM HUP; echo $$ >>"+pids+"; setsid sleep 76543 & sleep 76543' >/dev/null &\n"+
+				"while [ ! -s "+pids+" ]; do sleep 0.01; done; "+how)}}
+		if name == "late" {
+			c.Limit = 2 * time.Second
+		}
+		err := c.Run(t.Context())
+		var exit *exec.ExitError
+		switch {
+		case name == "late" && errors.Is(err, ErrLate):
+		case name == "ends" && errors.As(err, &exit) && exit.ExitCode() == 3:
+		case name == "killed" && errors.As(err, &exit) && exit.ExitCode() < 0:
+		default:
+			t.Errorf("%s: %v %s", name, err, c.Said.Line())
+		}
+		text, err := os.ReadFile(pids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pid := range strings.Fields(string(text)) {
+			if _, err := os.Stat("/proc/" + pid); err == nil {
+				t.Errorf("%s: process %s is there", name, pid)
+			}
+		}
+		if out, err := exec.Command("pgrep", "-f", "sleep 76543").Output(); err == nil {
+			t.Errorf("%s: there are %s", name, out)
+		}
+	}
+}
+
 // TestEnds: how a program ends, and what is kept of its output.
 func TestEnds(t *testing.T) {
 	c := Call{Argv: []string{script(t, `cat; echo "$# $2 $X"; echo err >&2`), "a", "b c"}, Env: []string{Path, "X=x"},

@@ -75,10 +75,10 @@ func (k *Keeper) environ(v *state.View, t *model.Trigger) []string {
 	return env
 }
 
-// run runs a trigger's program in a session of its own. What is left of its process group when it ends, or at the
-// limit, is killed. It gives the beginning of its output.
+// run runs a trigger's program in a session of its own. What it has started is killed when it ends, or at the limit: a
+// user has no processes on a controller but these programs. It gives the beginning of its output.
 func run(ctx context.Context, t *model.Trigger, as As, env []string) (said string, err error) {
-	c := program.Call{Argv: append(strings.Fields(t.Program), What(t)), As: as.As, Limit: Limit, Whole: true,
+	c := program.Call{Argv: append(strings.Fields(t.Program), What(t)), As: as.As, Limit: Limit, Whole: true, Kept: true,
 		Env: append(env, "USER="+as.Name, "LOGNAME="+as.Name), Said: program.Output{Most: maxOutput}}
 	if as.Home != "" {
 		c.Env = append(c.Env, "HOME="+as.Home)
