@@ -1,6 +1,9 @@
 package noded
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -50,4 +53,25 @@ func TestCarrierName(t *testing.T) {
 	if oci.CarrierName != shim.CarrierName || len(oci.CarrierName) > 15 {
 		t.Errorf("it is %q, and gshim looks for %q", oci.CarrierName, shim.CarrierName)
 	}
+}
+
+// TestProgramsInContainers: containers have the site's programs around tasks, and with an epilog the program that is
+// around a task then: signals for the task alone come by it.
+func TestProgramsInContainers(t *testing.T) {
+	around := filepath.Join(t.TempDir(), "gshim")
+	n := &Noded{opts: Options{Shim: around}, ownRules: &model.NodeRules{TaskProlog: "/site/prolog"}}
+	want := func(epilog bool, list ...string) {
+		t.Helper()
+		if got := n.taskPrograms(epilog); !slices.Equal(got, list) {
+			t.Errorf("a container has %v, want %v", got, list)
+		}
+	}
+	want(true, "/site/prolog") // there is no such program
+	if err := os.WriteFile(around, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	want(false, "/site/prolog")
+	want(true, "/site/prolog", around)
+	n.ownRules = &model.NodeRules{TaskEpilog: "/site/epilog"}
+	want(false, "/site/epilog", around)
 }
