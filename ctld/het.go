@@ -57,7 +57,7 @@ func (c *Controller) prepareHet(v *state.View, who *caller, rq *proto.SubmitRequ
 		return nil, nil, nil, refuse(proto.CodeBadRequest, "%d components, a heterogeneous job has at most %d", n,
 			model.MaxHet)
 	}
-	out := &state.SubmitHet{RequestID: requestKey(who.UID, rq.RequestID), Most: proto.MaxSpecBytes}
+	out := &state.SubmitHet{RequestID: requestKey(who.UID, rq.RequestID)}
 	var specs []*model.Spec
 	reply := accepted(v, 0)
 	hold := model.NotHeld

@@ -159,7 +159,6 @@ func (ed *editing) settle() error {
 		if err := bounded(ed.sp); err != nil {
 			return err
 		}
-		ed.out.Most = proto.MaxSpecBytes
 	}
 	if ed.specChanged {
 		ed.add(state.SetSpec)

@@ -50,7 +50,13 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 	}
 	r.Asked = &model.Asked{Nodes: int32(size.Nodes), MemMiB: size.MemMiB, Bill: size.Bill, Licenses: size.Licenses,
 		GPUMemMiB: sp.Extra().GPUMemMiB}
-	if j.State == model.Completing { // as in Slurm's accounting: it counts as running until it has ended
+	switch { // as in Slurm's accounting: it counts as running until it has ended, which the epilogs are no part of
+	case j.HasEnded():
+		e := j.Run.Over
+		r.End, r.Exit = e.At, e.Exit
+		r.State, r.Reason = e.Exit.State()
+		r.Exit.Worst = max(r.Exit.Worst, j.Run.Worst)
+	case j.State == model.Completing:
 		r.State = model.Running
 	}
 	if names := sp.ReservationNames(); len(names) > 0 {
@@ -59,6 +65,7 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 	if j.Run != nil {
 		r.Reservation = j.Run.Resv
 		r.Start, r.LimitS, r.Partition = j.Run.SizedAt(), j.Run.LimitS, j.Run.Partition
+		r.Earlier, r.Open = j.Run.Earlier(), j.Run.OpenAt(j.State)
 		if r.Size = j.Run.Sizes; r.Size > 0 {
 			r.Eligible = r.Start // it waited before its first size only
 		}

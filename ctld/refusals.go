@@ -28,9 +28,6 @@ func refusedBy(v *state.View, sp *model.Spec, res state.Result) error {
 	switch res.Refusal {
 	case state.OK:
 		return nil
-	case state.TooLong:
-		return refuse(proto.CodeBadRequest, "the job's description has more than %d bytes; write long arguments into a "+
-			"file and pass its name", proto.MaxSpecBytes)
 	case state.TooManyJobs:
 		return refuse(proto.CodePolicy, "the cluster holds MaxJobCount=%d jobs already; wait until some have ended",
 			v.Config().Params.MaxJobs)

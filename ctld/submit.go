@@ -123,8 +123,11 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	}
 	script, env := blob.Make(rq.Script), blob.Make(rq.Env)
 	sp.Script, sp.Env = script.Key, env.Key
+	if err := fitsLength(&sp); err != nil { // with what the checks have chosen
+		return nil, nil, err
+	}
 	cmd := &state.Submit{RequestID: requestKey(who.UID, rq.RequestID), Spec: &sp, Script: script, Env: env,
-		Priority: priorityOf(&sp), Most: proto.MaxSpecBytes}
+		Priority: priorityOf(&sp)}
 	if sp.HoldReq {
 		cmd.Hold = model.HeldByUser
 	}

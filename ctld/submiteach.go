@@ -256,6 +256,9 @@ func (c *Controller) crontabJob(ctx context.Context, v *state.View, owner *calle
 		return nil, nil, err
 	}
 	job.Spec.Cron = times
+	if err := fitsLength(job.Spec); err != nil {
+		return nil, nil, err
+	}
 	return job, append(said, reply.Notes...), nil
 }
 

@@ -93,6 +93,12 @@ func bounded(sp *model.Spec) error {
 	if err := validTasks(sp.Tasklist); err != nil {
 		return refuse(proto.CodeArray, "--array=%s: %v", sp.ArrayText, err)
 	}
+	return fitsLength(sp)
+}
+
+// fitsLength bounds a description as it goes into the log: there it is taken as it is, since what one version finds too
+// long another may not.
+func fitsLength(sp *model.Spec) error {
 	if n := state.SpecBytes(sp); n > proto.MaxSpecBytes {
 		return refuse(proto.CodeBadRequest, "the job's description has %d bytes, the limit is %d: its arguments, names of "+
 			"nodes and options together; write long arguments into a file and pass its name", n, proto.MaxSpecBytes)

@@ -192,4 +192,7 @@ func (x *leanRecord) Wire(c *wire.C) {
 	wire.Int(c, &x.SuspendAt)
 	skip(2)
 	wire.Ptr(c, &x.Asked)
+	skip(7)
+	wire.Ptr(c, &x.Earlier)
+	wire.Bool(c, &x.Open)
 }

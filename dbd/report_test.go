@@ -475,7 +475,7 @@ func TestLicensesAndEnergy(t *testing.T) {
 	running.Asked = r.Asked
 	mustPut(t, d, 2, r, running)
 	purged := rowKey{tableHour, hourOf(int64(at)/1000) - 24*60, 1}.append(nil) // its records are gone
-	if err := d.bolt.Update(func(tx *bolt.Tx) error { // as an earlier version left it
+	if err := d.bolt.Update(func(tx *bolt.Tx) error {                          // as an earlier version left it
 		u := tx.Bucket(keyUsage)
 		return errors.Join(u.Delete(keyForm), u.Bucket(keyRow).ForEach(func(k, _ []byte) error {
 			return u.Bucket(keyRow).Put(k, (&usage.Sum{Began: 7}).Append(nil))

@@ -119,6 +119,11 @@ func (j *Job) LastExit() *Exit {
 	return nil
 }
 
+// HasEnded reports whether a job that is COMPLETING has ended by itself: only its epilogs still run.
+func (j *Job) HasEnded() bool {
+	return j.State == Completing && j.Run != nil && j.Run.Over != nil && j.Run.Stop == NoStop
+}
+
 // Ending gives since when a job is COMPLETING: its script ended, or it was told to; 0: it isn't.
 func (j *Job) Ending() Time {
 	switch {

@@ -80,6 +80,9 @@ type Record struct {
 
 	WCKey   string // as Spec.WCKey
 	WCKeyID uint32 // 0: usage is not kept by it
+
+	Earlier *Earlier // what the run had before this size; nil: it is the first one, or an older controller's record
+	Open    bool     // another size follows, or its script has not begun: no minimum is charged
 }
 
 func (x *Record) Wire(c *wire.C) {
@@ -142,6 +145,55 @@ func (x *Record) Wire(c *wire.C) {
 	wire.List(c, &x.Noted, MaxFew)
 	wire.Text(c, &x.WCKey, MaxName)
 	wire.Int(c, &x.WCKeyID)
+	wire.Ptr(c, &x.Earlier)
+	wire.Bool(c, &x.Open)
+}
+
+// Earlier is what a run had before the size that a record is of.
+type Earlier struct {
+	Began Time        // the run
+	Secs  int64       // without suspensions
+	Used  []TRESCount // units times milliseconds
+}
+
+func (x *Earlier) Wire(c *wire.C) {
+	wire.Int(c, &x.Began)
+	wire.Int(c, &x.Secs)
+	wire.List(c, &x.Used, MaxFew)
+}
+
+// Earlier gives what a run had before its present size; nil: it is the first one.
+func (x *Run) Earlier() *Earlier {
+	if x.Sizes == 0 || x.Sized == 0 {
+		return nil
+	}
+	return &Earlier{Began: x.Start, Secs: max(0, int64(x.Sized-x.Start)-x.SizedSleepMS) / 1000, Used: x.Spent}
+}
+
+// OpenAt reports whether no minimum is charged for what a run has had when it is in a state: another size follows, or
+// its script has not begun.
+func (x *Run) OpenAt(st JobState) bool { return st == Resizing || x.Launched == 0 }
+
+// price adds it to what a size is charged for. Licenses are a run's from its beginning to its end.
+func (x *Earlier) price(s *price.Session, held []LicenseCount) {
+	if x == nil {
+		return
+	}
+	s.Since, s.Before = x.Began.Seconds(), x.Secs
+	for _, c := range x.Used {
+		n := c.Count
+		if strings.HasPrefix(c.TRES, gresTRES) && !strings.Contains(c.TRES, ":") {
+			for _, typed := range x.Used { // they have prices of their own
+				if strings.HasPrefix(typed.TRES, c.TRES+":") {
+					n -= typed.Count
+				}
+			}
+		}
+		s.Earlier = append(s.Earlier, price.Amount{TRES: c.TRES, Count: max(0, n) / 1000})
+	}
+	for _, l := range held {
+		s.Earlier = append(s.Earlier, price.Amount{TRES: LicenseTRES(l.Name), Count: l.Count * x.Secs})
+	}
 }
 
 // MaxSizes bounds how often a run may change its size: each size has a record.
@@ -208,6 +260,8 @@ func (r *Record) Session() *price.Session {
 		bill, held = r.Asked.Billed, r.Asked.Held
 	}
 	s.Has = priced(int64(r.AllocCPUs), r.AllocMemMiB, int64(r.NumNodes), bill, r.AllocGres, held)
+	s.Open = r.Open
+	r.Earlier.price(s, held)
 	return s
 }
 
@@ -217,8 +271,10 @@ func (j *Job) Session() *price.Session {
 		return nil
 	}
 	from, slept := j.Run.SizedAt(), (j.Run.SleptMS(j.End.At)-j.Run.SizedSleepMS)/1000
-	return &price.Session{Start: from.Seconds(), Partition: j.Run.Partition, Has: j.Run.Priced(),
-		Seconds: max(0, j.End.At.Seconds()-from.Seconds()-slept)}
+	s := &price.Session{Start: from.Seconds(), Partition: j.Run.Partition, Has: j.Run.Priced(),
+		Seconds: max(0, j.End.At.Seconds()-from.Seconds()-slept), Open: j.Run.OpenAt(j.State)}
+	j.Run.Earlier().price(s, j.Run.Licenses)
+	return s
 }
 
 // Priced gives what a run holds, as prices count it.

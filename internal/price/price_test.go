@@ -76,6 +76,40 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
+// TestSizes: the sizes of a run cost what the run would, with one minimum, one price and the discounts of its hours.
+func TestSizes(t *testing.T) {
+	table := &Table{MinS: 60, Discounts: []Discount{{Hours: 24, Keep: 900_000}},
+		Lines: []Line{{Rates: []Rate{{gpu, 2_000_000, 1}}}, {From: 5000, Rates: []Rate{{gpu, 9_000_000, 1}}}}}
+	total := func(list ...*Session) (sum Money, n int64) {
+		sums := NewSums(table)
+		for _, s := range list {
+			sums.Add("physics", "", s)
+			sum = sum.Add(table.total(s))
+		}
+		bills := sums.Bills()
+		if len(bills) != 1 || bills[0].Net != sum {
+			t.Errorf("%s owed, and bills %+v", sum.Exact(), bills)
+		}
+		return sum, bills[0].Sessions
+	}
+	size := func(start, seconds int64, last bool) *Session {
+		return &Session{Start: start, Seconds: seconds, Has: []Amount{{gpu, 2}}, Since: 1, Before: start - 1,
+			Earlier: []Amount{{gpu, 2 * (start - 1)}}, Open: !last}
+	}
+	first := func(seconds int64) *Session {
+		return &Session{Start: 1, Seconds: seconds, Has: []Amount{{gpu, 2}}, Open: true}
+	}
+	whole := func(seconds int64) *Session { return &Session{Start: 1, Seconds: seconds, Has: []Amount{{gpu, 2}}} }
+	for _, seconds := range []int64{1, 30, 100, 20_000, 100_000} {
+		want, _ := total(whole(seconds))
+		got, n := total(first(seconds/3), size(1+seconds/3, seconds/3, false),
+			size(1+seconds/3*2, seconds-seconds/3*2, true))
+		if d := got.Add(-want); d > 3 || d < -3 || n != 1 {
+			t.Errorf("%d seconds cost %s in %d sessions, want %s", seconds, got.Exact(), n, want.Exact())
+		}
+	}
+}
+
 func TestPriceOfItsTime(t *testing.T) {
 	table := &Table{Lines: []Line{
 		{Rates: []Rate{{gpu, 1, 1}, {"cpu", 5, 1}}},

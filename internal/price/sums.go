@@ -41,7 +41,10 @@ func (s *Sums) Add(account, user string, x *Session) {
 			c = &cell{}
 			s.cells[k] = c
 		}
-		c.used, c.billed, c.sessions = plus(c.used, it.Used), plus(c.billed, it.Billed), c.sessions+1
+		c.used, c.billed = plus(c.used, it.Used), plus(c.billed, it.Billed)
+		if x.Since == 0 { // later sizes of a run are no further ones
+			c.sessions++
+		}
 		c.net = c.net.Add(it.Net)
 	}
 }

@@ -1,6 +1,7 @@
 package price
 
 import (
+	"cmp"
 	"strings"
 
 	"gbatch/internal/wire"
@@ -98,13 +99,32 @@ type Amount struct {
 	Count int64
 }
 
-// Session is one run of a job that has ended. Typed units of a generic resource (gres/gpu:h100) are not counted
-// again in its plain name.
+// Session is one run of a job that has ended, or a size of it: what it had until it got other resources. All sizes of a
+// run together have one minimum, one price and the discounts of their sum. Typed units of a generic resource
+// (gres/gpu:h100) are not counted again in its plain name.
 type Session struct {
 	Start     int64 // Unix seconds
 	Seconds   int64 // how long it ran
 	Partition string
 	Has       []Amount
+
+	Since   int64    // when its run began; 0: at Start
+	Before  int64    // seconds of the run's sizes before this one
+	Earlier []Amount // what they had, units times seconds
+	Open    bool     // no minimum: another size follows, or nothing of it began
+}
+
+// Alone makes a size a session of its own.
+func (s *Session) Alone() { s.Since, s.Before, s.Earlier, s.Open = 0, 0, nil, false }
+
+// earlier gives how much of a resource the run's earlier sizes had.
+func (s *Session) earlier(tres string) (n int64) {
+	for i := range s.Earlier {
+		if strings.EqualFold(s.Earlier[i].TRES, tres) {
+			n = plus(n, s.Earlier[i].Count)
+		}
+	}
+	return n
 }
 
 // Find gives the price of a resource for what starts in a partition at a moment, and of which partition it is: a
@@ -153,18 +173,26 @@ type Item struct {
 // Charge appends the priced resources of a session to out.
 func (t *Table) Charge(s *Session, out []Item) []Item {
 	seconds := max(s.Seconds, 0)
-	billed := max(seconds, t.MinS)
+	billed := seconds
+	if !s.Open {
+		billed = max(seconds, t.MinS-max(s.Before, 0))
+	}
+	since := cmp.Or(s.Since, s.Start)
 	for _, a := range s.Has {
-		rate, pool, found := t.find(a.TRES, s.Partition, s.Start)
+		rate, pool, found := t.find(a.TRES, s.Partition, since)
 		if !found || a.Count <= 0 {
 			continue
 		}
 		x := Item{Rate: rate, Pool: pool, Used: times(a.Count, seconds), Billed: times(a.Count, billed)}
-		keep := int64(Whole)
-		if !t.ByPeriod {
-			keep = t.keep(x.Billed, rate.Per)
+		if was := s.earlier(a.TRES); was > 0 && !t.ByPeriod { // what all of it costs, less what that did
+			all := plus(was, x.Billed)
+			x.Net = cost(all, rate, t.keep(all, rate.Per)).Add(-cost(was, rate, t.keep(was, rate.Per)))
+		} else {
+			x.Net = cost(x.Billed, rate, Whole)
+			if !t.ByPeriod {
+				x.Net = cost(x.Billed, rate, t.keep(x.Billed, rate.Per))
+			}
 		}
-		x.Net = cost(x.Billed, rate, keep)
 		out = append(out, x)
 	}
 	return out

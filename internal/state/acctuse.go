@@ -171,6 +171,12 @@ func (s *State) bill(old, j *model.Job, at model.Time) {
 	if old != nil {
 		was = old.Session()
 	}
+	if s.now.rules < rulesWeighed { // each size had a minimum of its own
+		now.Alone()
+		if was != nil {
+			was.Alone()
+		}
+	}
 	own, ok := s.wallets.Get(j.Spec.Account)
 	if !ok {
 		if s.wallets.Len() >= maxWallets {

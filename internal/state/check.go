@@ -285,6 +285,7 @@ func (s *State) checkDerived() error {
 		{"deadlines", list(s.dooms.Scan), list(fresh.dooms.Scan)},
 		{"warnings", list(s.warnings.Scan), list(fresh.warnings.Scan)},
 		{"nodes that resume", pairs(s.resuming.Scan), pairs(fresh.resuming.Scan)},
+		{"when they do", list(s.resumes.Scan), list(fresh.resumes.Scan)},
 		{"takes", list(s.takes.Scan), list(fresh.takes.Scan)},
 		{"halfways", list(s.halfways.Scan), list(fresh.halfways.Scan)},
 		{"finished jobs", list(s.finished.Scan), list(fresh.finished.Scan)},

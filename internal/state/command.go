@@ -74,7 +74,7 @@ type Submit struct {
 	Env       model.Blob
 	Priority  uint32
 	Hold      model.HoldKind
-	Most      int32 // bytes that Spec may have (SpecBytes); 0: any number, as in commands of before
+	Most      int32 // bytes that Spec may have by rules of before (tooLong); 0: any number
 }
 
 func (x *Submit) Wire(c *wire.C) {
@@ -200,7 +200,7 @@ type Edit struct {
 	Comment  string
 	Direct   bool  // with SetPriority: the priority stays, whatever the factors give
 	Site     int32 // SiteFactor
-	Most     int32 // bytes that Spec may have (SpecBytes); 0: any number
+	Most     int32 // bytes that Spec may have by rules of before (tooLong); 0: any number
 
 	Undue bool // only jobs that wait for their next time; what somebody else has given one meanwhile stays
 }
@@ -530,7 +530,12 @@ const (
 	// whole; --no-kill is for suspended jobs too.
 	rulesBrief
 
-	rulesNow = rulesBrief
+	// rulesWeighed: what is kept is weighed, not measured by what a version makes of it (weight), and only the leader
+	// refuses descriptions that are too long; a run has one minimum price, however often its size changes; the record of
+	// a job has its end when its script has ended, not when its epilogs have; MaxTRESMins ends jobs in OverTimeLimit too.
+	rulesWeighed
+
+	rulesNow = rulesWeighed
 )
 
 // Encode gives the command's bytes in the log: kind, time, body, rules. It refuses what Decode would: every replica

@@ -129,8 +129,9 @@ func TestCrontab(t *testing.T) {
 	// which entry is refused is told
 	long := entry(7, 2, 0)
 	long.Most = 1
-	if res := s.apply(&Crontab{UID: 7, By: 7, Text: []byte("c\n"), Jobs: []Submit{entry(7, 1, 0), long,
-		entry(7, 3, 0)}}); res.Refusal != TooLong || len(res.Each) != 2 || res.Each[1] != TooLong {
+	refused := &Crontab{UID: 7, By: 7, Text: []byte("c\n"), Jobs: []Submit{entry(7, 1, 0), long, entry(7, 3, 0)}}
+	res := s.st.Apply(Command{At: s.now, Body: refused, rules: rulesBrief})
+	if res.Refusal != TooLong || len(res.Each) != 2 || res.Each[1] != TooLong {
 		t.Fatalf("%+v", res)
 	}
 

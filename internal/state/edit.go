@@ -11,7 +11,7 @@ import (
 // applyEdit changes pending jobs and, as far as a field allows, other jobs.
 func (s *State) applyEdit(at model.Time, c *Edit) Result {
 	res := Result{Each: make([]Refusal, len(c.Targets))}
-	if c.Most > 0 && c.Spec != nil && SpecBytes(c.Spec) > int(c.Most) {
+	if c.Spec != nil && s.tooLong(c.Spec, c.Most) {
 		for i := range res.Each {
 			res.Each[i] = TooLong
 		}

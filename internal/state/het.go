@@ -18,7 +18,7 @@ type SubmitHet struct {
 	Script    model.Blob // of the first component
 	Holder    model.Blob // of the others: it only waits
 	Env       model.Blob
-	Most      int32 // bytes that each Spec may have (SpecBytes); 0: any number
+	Most      int32 // bytes that each Spec may have by rules of before (tooLong); 0: any number
 }
 
 func (x *SubmitHet) Wire(c *wire.C) {

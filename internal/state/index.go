@@ -456,10 +456,9 @@ func (s *State) plan() {
 	if d, ok := s.spents.Min(); ok {
 		sooner(d.at)
 	}
-	s.resuming.Scan(func(_ string, at model.Time) bool {
-		sooner(at)
-		return true
-	})
+	if r, ok := s.resumes.Min(); ok {
+		sooner(r.at)
+	}
 	sooner(s.nextReservation())
 	s.nextDue = next
 }

@@ -90,6 +90,12 @@ func (s *State) setConfig(cfg *model.Config) {
 		s.eachCut(func(d due) { s.limits.Delete(d) })
 		s.parts = parts
 		s.eachCut(func(d due) { s.limits.Set(d) })
+		if s.capped {
+			s.jobs.Scan(func(id model.JobID, j *model.Job) bool {
+				s.moveCap(id, j)
+				return true
+			})
+		}
 	}
 	s.defs = make(map[string]*model.NodeDef, len(cfg.Nodes))
 	for _, def := range cfg.Nodes {
@@ -464,22 +470,48 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 
 // noteResume keeps when a node is to resume by itself.
 func (s *State) noteResume(name string, n *model.Node) {
-	if n != nil && n.ResumeAt != 0 {
-		s.resuming.Set(name, n.ResumeAt)
-	} else if s.resuming.Len() > 0 {
-		s.resuming.Delete(name)
+	at := model.Time(0)
+	if n != nil {
+		at = n.ResumeAt
 	}
+	was, ok := s.resuming.Get(name)
+	if was == at {
+		return
+	}
+	if ok {
+		s.resuming.Delete(name)
+		s.resumes.Delete(resume{was, name})
+	}
+	if at != 0 {
+		s.resuming.Set(name, at)
+		s.resumes.Set(resume{at, name})
+	}
+}
+
+// resume is a node that resumes by itself at a moment.
+type resume struct {
+	at   model.Time
+	name string
+}
+
+func resumeLess(a, b resume) bool {
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	return a.name < b.name
 }
 
 // resumeNodes resumes the nodes whose time has come (ResumeAfter=).
 func (s *State) resumeNodes(at model.Time) (changed bool) {
 	e := &NodeEdit{Admin: model.NodeUp}
-	s.resuming.Scan(func(name string, due model.Time) bool {
-		if due <= at {
-			e.Nodes = append(e.Nodes, name)
+	s.resumes.Scan(func(r resume) bool {
+		if r.at > at {
+			return false
 		}
+		e.Nodes = append(e.Nodes, r.name)
 		return true
 	})
+	slices.Sort(e.Nodes) // as they always were
 	if len(e.Nodes) > 0 {
 		s.applyNodeEdit(at, e)
 	}

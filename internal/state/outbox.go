@@ -133,8 +133,22 @@ const (
 // detail is how much the trail's entries and the ends of steps that wait weigh. It is derived.
 type detail struct{ trail, steps int64 }
 
-// trailWeight and stepWeight give about the bytes of an entry and of a step. They never change either, and leave out
-// what is appended to the records: a decision can't depend on the version that makes it.
+// Weights are about the bytes of what is kept. Decisions of Apply rest on them, so they never change, and leave out
+// what is appended to the records: a decision can't depend on the version that makes it, as it would with the length of
+// what this version writes. Under new rules they may.
+
+// weight gives that of an accounting event.
+func (e *Event) weight() int64 {
+	switch {
+	case e.Step != nil:
+		return stepWeight(e.Step) + jobWeight(e.Job)
+	case e.Audit != nil:
+		return trailWeight(e.Audit)
+	}
+	return jobWeight(e.Job)
+}
+
+// trailWeight gives that of an entry of the trail.
 func trailWeight(a *model.Audit) int64 {
 	n := 200 + len(a.Name) + len(a.Text) + len(a.Nodes) + 50*len(a.TRES)
 	if a.Noted != nil {
@@ -145,18 +159,77 @@ func trailWeight(a *model.Audit) int64 {
 	return int64(n)
 }
 
+// stepWeight gives that of a step.
 func stepWeight(x *model.Step) int64 {
 	n := 200 + len(x.Name) + len(x.Submit) + len(x.Container) + len(x.Exit.Text) + 50*len(x.Gres)
 	for _, name := range x.Nodes {
 		n += 16 + len(name)
 	}
-	if x.Exit.Use != nil {
-		for i := range x.Exit.Use.Nodes {
-			u := &x.Exit.Use.Nodes[i]
-			n += 150 + len(u.Node) + 150*len(u.GPUs)
+	return int64(n + useWeight(x.Exit.Use))
+}
+
+func useWeight(u *model.Usage) (n int) {
+	if u == nil {
+		return 0
+	}
+	for i := range u.Nodes {
+		n += 150 + len(u.Nodes[i].Node) + 150*len(u.Nodes[i].GPUs)
+	}
+	return n
+}
+
+// jobWeight gives that of a job's record.
+func jobWeight(j *model.Job) int64 {
+	n := 40 + len(j.Why) + len(j.Comment) + 12*len(j.Tasks) + 12*len(j.Deps) + textsWeight(j.Avoid)
+	if j.Spec != nil {
+		n += specWeight(j.Spec)
+	}
+	if r := j.Run; r != nil {
+		n += 60 + len(r.Partition) + len(r.StopWhy) + len(r.Fault) + len(r.FailedNode) + len(r.Resv) + 12*len(r.Spent)
+		if r.Alloc != nil {
+			for i := range r.Alloc.Nodes {
+				n += partWeight(&r.Alloc.Nodes[i])
+			}
+		}
+		for i := range r.Leaving {
+			n += 16 + partWeight(&r.Leaving[i].Part)
+		}
+		for i := range r.Licenses {
+			n += 8 + len(r.Licenses[i].Name)
 		}
 	}
+	if e := j.End; e != nil {
+		n += 20 + len(e.Exit.Text) + useWeight(e.Exit.Use)
+	}
 	return int64(n)
+}
+
+func partWeight(x *model.NodeAlloc) int {
+	n := 16 + len(x.Node) + 9*len(x.CPUs)
+	for i := range x.Gres {
+		n += 24 + len(x.Gres[i].Name) + len(x.Gres[i].Type)
+	}
+	return n
+}
+
+func specWeight(sp *model.Spec) int {
+	n := 80 + 5*len(sp.Groups) + 20*len(sp.Limits) + 30*len(sp.Gres) + 12*len(sp.Deps) + 12*len(sp.Tasklist)
+	for _, list := range [...][]string{sp.Partitions, sp.Args, sp.ReqNodes, sp.ExcNodes, {sp.Name, sp.User, sp.Group,
+		sp.Account, sp.QOS, sp.Comment, sp.Script, sp.Env, sp.Command, sp.Submit, sp.WorkDir, sp.StdIn, sp.StdOut,
+		sp.StdErr, sp.Host, sp.Features, sp.DepText, sp.ArrayText, sp.Reservation, sp.WCKey}} {
+		n += textsWeight(list)
+	}
+	if m := sp.More; m != nil {
+		n += 40 + len(m.Prefer) + 30*len(m.Licenses) + 30*len(m.GresToo) + 30*len(m.GPUsPerSocket)
+	}
+	return n
+}
+
+func textsWeight(list []string) (n int) {
+	for _, text := range list {
+		n += 2 + len(text)
+	}
+	return n
 }
 
 // discard takes out an event that gdbd never gets.
@@ -201,7 +274,7 @@ func (s *State) applyTrim(at model.Time, c *Trim) Result {
 		e := Event{Seq: seq, Job: j}
 		e.Step, _ = s.outSteps.Get(seq)
 		e.Audit, _ = s.outTrail.Get(seq)
-		if c.Acked && (c.Keep <= 0 || k.keep(at, c, &e) != nil) {
+		if c.Acked && (c.Keep <= 0 || k.keep(at, c, &e, s.now.rules) != nil) {
 			k.gone = max(k.gone, seq)
 		}
 		s.takeOut(seq, j)
@@ -216,7 +289,7 @@ func (s *State) applyTrim(at model.Time, c *Trim) Result {
 // Accounting events that gdbd has acknowledged are kept for a while: a gdbd that was restored from a backup gets them
 // again. They are kept as bytes, in packs of many, so that they cost little memory and snapshots copy them as they are.
 
-// A pack takes no more events when it has so many bytes, or is that old, or is that part of what may be kept: whole
+// A pack takes no more events when it weighs so many bytes, or is that old, or is that part of what may be kept: whole
 // packs are dropped.
 const (
 	packBytes = 64 << 10
@@ -230,6 +303,7 @@ type pack struct {
 	Events      int64
 	Begun, At   model.Time // when its first and last event were acknowledged
 	Data        []byte     // snapEvents, one after the other
+	Weight      int64      // of its events; in snapshots of before it is 0, and their bytes count
 }
 
 func (x *pack) Wire(c *wire.C) {
@@ -239,6 +313,7 @@ func (x *pack) Wire(c *wire.C) {
 	wire.Int(c, &x.Begun)
 	wire.Int(c, &x.At)
 	wire.Bytes(c, &x.Data, model.MaxFile)
+	wire.Int(c, &x.Weight)
 }
 
 // shipped is what is known of events that left the outbox.
@@ -251,16 +326,17 @@ type shipped struct {
 
 	packs  *btree.Map[uint64, *pack] // by First
 	events int64                     // in all packs
-	bytes  int64
+	bytes  int64                     // that they weigh
 }
 
 func newShipped() shipped { return shipped{packs: new(btree.Map[uint64, *pack])} }
 
-// keep adds an acknowledged event.
-func (k *shipped) keep(at model.Time, c *Trim, e *Event) error {
+// keep adds an acknowledged event. What it weighs decides what is dropped and when, not the bytes that this version
+// makes of it.
+func (k *shipped) keep(at model.Time, c *Trim, e *Event, rules uint8) error {
 	seq := e.Seq
 	_, p, ok := k.packs.Max()
-	if !ok || int64(len(p.Data)) >= min(packBytes, c.KeepBytes/packParts) || p.Events >= max(c.Keep/packParts, 1) ||
+	if !ok || p.Weight >= min(packBytes, c.KeepBytes/packParts) || p.Events >= max(c.Keep/packParts, 1) ||
 		p.Begun.Add(min(packAgeS, c.KeepS)) < at {
 		p = &pack{First: seq, Begun: at}
 	}
@@ -272,9 +348,13 @@ func (k *shipped) keep(at model.Time, c *Trim, e *Event) error {
 	if err != nil {
 		return err
 	}
-	k.packs.Set(p.First, &pack{p.First, seq, p.Events + 1, p.Begun, at, data})
+	weight := e.weight()
+	if rules < rulesWeighed {
+		weight = int64(len(data) - len(p.Data))
+	}
+	k.packs.Set(p.First, &pack{p.First, seq, p.Events + 1, p.Begun, at, data, p.Weight + weight})
 	k.events++
-	k.bytes += int64(len(data) - len(p.Data))
+	k.bytes += weight
 	return nil
 }
 
@@ -287,7 +367,7 @@ func (k *shipped) drop(at model.Time, c *Trim) {
 		}
 		k.packs.Delete(first)
 		k.events -= p.Events
-		k.bytes -= int64(len(p.Data))
+		k.bytes -= p.Weight
 		k.gone = max(k.gone, p.Last)
 	}
 }
@@ -300,7 +380,7 @@ func (k *shipped) check(next uint64) (err error) {
 			err = fmt.Errorf("kept accounting events %d to %d stand at %d, after %d; the next is %d", p.First, p.Last, first,
 				last, next)
 		}
-		events, size, last = events+p.Events, size+int64(len(p.Data)), p.Last
+		events, size, last = events+p.Events, size+p.Weight, p.Last
 		return err == nil
 	})
 	switch {
@@ -377,10 +457,13 @@ func (in *restorer) pack() error {
 	if err := in.d.Read(x); err != nil {
 		return err
 	}
+	if x.Weight == 0 {
+		x.Weight = int64(len(x.Data))
+	}
 	k := &in.n.shipped
 	k.packs.Set(x.First, x)
 	k.events += x.Events
-	k.bytes += int64(len(x.Data))
+	k.bytes += x.Weight
 	return nil
 }
 
@@ -409,7 +492,7 @@ type Shipped struct {
 	Dropped   uint64 // the last one of these that can't be sent again
 	Discarded uint64 // ends of jobs and steps that gdbd never gets: more than MaxDBDMsgs waited for it
 	Kept      int64  // acknowledged ones that can be sent again
-	KeptBytes int64
+	KeptBytes int64  // about
 }
 
 // Shipped gives what is known of accounting events that left the outbox.

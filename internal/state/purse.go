@@ -370,7 +370,7 @@ func (s *State) stopSpent(j *model.Job, at model.Time, l minuteLimit) {
 	s.stopRunning(&n, at, model.StopTimeLimit, 0)
 }
 
-// capEnd gives the moment at which a running job reaches a MaxTRESMins, and that limit; 0: not before its time limit.
+// capEnd gives the moment at which a running job reaches a MaxTRESMins, and that limit; 0: the clock ends it before.
 func (s *State) capEnd(j *model.Job) (first model.Time, by minuteLimit) {
 	if j == nil || j.Run == nil || j.State == model.Completing || !j.State.HasResources() || j.Run.Idles() {
 		return 0, by
@@ -392,10 +392,17 @@ func (s *State) capEnd(j *model.Job) (first model.Time, by minuteLimit) {
 			first, by = at, l
 		}
 	}
-	if end := j.Run.Deadline(); end != 0 && end <= first {
+	if end := s.LatestEnd(j); end != 0 && end <= first {
 		first = 0
 	}
 	return first, by
+}
+
+// lastCap reports whether by rules of before nothing but the time limit ends a job that reaches a MaxTRESMins: it had
+// what its partition lets jobs run beyond that (OverTimeLimit) whatever its account's limits.
+func (s *State) lastCap(j *model.Job, end model.Time) bool {
+	limit := j.Run.Deadline()
+	return s.now.rules < rulesWeighed && limit != 0 && limit <= end
 }
 
 // spentOf gives what a run's earlier sizes used of a resource, whatever its case, in units times milliseconds.
@@ -426,19 +433,29 @@ func (s *State) moveCap(id model.JobID, j *model.Job) {
 
 // endCapped ends the jobs that have reached a MaxTRESMins.
 func (s *State) endCapped(at model.Time) (changed bool) {
-	for {
-		d, ok := s.capDue.Min()
-		if !ok || d.at > at {
+	for last := (due{}); ; {
+		d := due{at: at + 1}
+		s.capDue.Ascend(last, func(x due) bool {
+			if x == last { // it goes on
+				return true
+			}
+			d = x
+			return false
+		})
+		if d.at > at {
 			return changed
 		}
 		j, ok := s.jobs.Get(d.id)
 		end, by := s.capEnd(j)
-		if !ok || end == 0 || end > at {
+		switch {
+		case !ok || end == 0 || end > at:
 			s.moveCap(d.id, j)
-			continue
+		case s.lastCap(j, end):
+			last = d
+		default:
+			s.stopSpent(j, at, by)
+			changed = true
 		}
-		s.stopSpent(j, at, by)
-		changed = true
 	}
 }
 

@@ -181,6 +181,9 @@ func (s *State) over(j *model.Job, at model.Time, r *Report) *model.Job {
 	if j.State == model.Configuring {
 		s.wake(&n) // as in stopRunning
 	}
+	if n.HasEnded() && s.now.rules >= rulesWeighed {
+		s.record(&n) // accounting shows its end, however long the epilogs take
+	}
 	return &n
 }
 

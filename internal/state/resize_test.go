@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gbatch/internal/model"
+	"gbatch/internal/price"
 )
 
 // manyNodes is a session with a job that runs on n1 to nK, all of it ready.
@@ -406,4 +407,96 @@ func TestRecallAtMostSizes(t *testing.T) {
 	s.want("the next Tick", s.st.View().NextDue() > s.now, true)
 	s.heir = restored(t, s.heir)
 	s.replicas()
+}
+
+// TestPriceOfAllSizes: all sizes of a run have one minimum together, and what never began has none. By the rules of
+// before each size had its own.
+func TestPriceOfAllSizes(t *testing.T) {
+	for rules, want := range map[uint8]string{rulesBrief: "-2.00", rulesWeighed: "-1.32"} {
+		s, _ := manyNodes(t, 1)
+		cfg := *s.st.View().Config()
+		cfg.Params.Price = price.Table{MinS: 600, Lines: []price.Line{{Rates: []price.Rate{{TRES: "cpu", Micro: 2_000_000,
+			Per: 1}}}}}
+		s.apply(&SetConfig{Config: &cfg, Instance: 1})
+		by := func(b Body) { s.st.Apply(Command{At: s.now, Body: b, rules: rules}) }
+		begin := func(node string) model.JobID {
+			id := s.apply(&Submit{Spec: &model.Spec{Name: "e", UID: 7, User: "ann", Account: model.RootAccount,
+				MinNodes: 1, MaxNodes: 1, Partitions: []string{"p"}, More: &model.Needs{Elastic: &model.Elastic{Max: 4}}}}).Job
+			by(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 36000,
+				Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: node, CPUs: model.UpTo(2), Tasks: 1}}}}}}})
+			return id
+		}
+		says := func(id model.JobID, kind ReportKind, node string) {
+			by(&Reports{Placed: true, Reports: []Report{{Kind: kind, Job: id, Attempt: 1, At: s.now, Node: node,
+				Since: s.job(id).Run.Part(node).Since}}})
+		}
+		id := begin("n2")
+		says(id, Started, "n2")
+		s.now = s.now.Add(10)
+		by(&Starts{Plan: model.Plan{Grow: []model.Growth{{Job: id, Attempt: 1,
+			Parts: []model.NodeAlloc{{Node: "n3", CPUs: model.UpTo(2), Tasks: 1}}}}}})
+		says(id, Ready, "n3")
+		s.now = s.now.Add(20)
+		says(id, Ended, "n2")
+		says(id, Ended, "n3")
+		s.want("its state", s.job(id).State, model.Completed)
+		balance := func() string { return s.st.View().Payer(model.RootAccount).Balance().String() }
+		s.want("what it costs", balance(), want)
+		if rules < rulesWeighed {
+			continue
+		}
+		id = begin("n2")
+		by(&Reports{Placed: true, Reports: []Report{{Kind: LaunchFailed, Job: id, Attempt: 1, At: s.now, Node: "n2",
+			Taken: true}}})
+		s.want("a launch that was given back", s.job(id).State, model.Pending)
+		s.want("what it costs with that", balance(), want)
+	}
+}
+
+// TestMinutesInOverTime: MaxTRESMins ends a job that goes on for its partition's OverTimeLimit, and holds again when
+// that changes. By the rules of before it did not.
+func TestMinutesInOverTime(t *testing.T) {
+	for rules, want := range map[uint8]model.JobState{rulesBrief: model.Running, rulesWeighed: model.Completing} {
+		s, _ := manyNodes(t, 1)
+		over := func(seconds int64) {
+			cfg := *s.st.View().Config()
+			cfg.Params.HoldLimits = true
+			p := *cfg.Partitions[0]
+			p.OverTimeS = seconds
+			cfg.Partitions = append([]*model.Partition{&p}, cfg.Partitions[1:]...)
+			s.apply(&SetConfig{Config: &cfg, Instance: 1})
+		}
+		over(0)
+		q := &model.QOS{Name: "q", UsageFactor: model.FactorOne, MaxTRESMins: []model.TRESLimit{{TRES: "cpu", Count: 20}}}
+		s.apply(&Accounts{Edits: acctEdits{{Op: model.PutQOS, QOS: q}}})
+		id := s.apply(&Submit{Spec: &model.Spec{Name: "e", UID: 7, User: "ann", Account: model.RootAccount, QOS: "q",
+			MinNodes: 1, MaxNodes: 1, Partitions: []string{"p"}}}).Job
+		s.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 300,
+			Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n2", CPUs: model.UpTo(2), Tasks: 1}}}}}}})
+		s.says(id, Started, "n2")
+		over(3600)
+		from := s.now
+		s.now = from.Add(599)
+		s.st.Apply(Command{At: s.now, Body: &Tick{}, rules: rules})
+		s.want("before its minutes are used up", s.job(id).State, model.Running)
+		s.now = from.Add(600)
+		s.st.Apply(Command{At: s.now, Body: &Tick{}, rules: rules})
+		s.want("after that", s.job(id).State, want)
+	}
+}
+
+// TestEndIsRecorded: accounting has the end of a job as soon as its script has ended.
+func TestEndIsRecorded(t *testing.T) {
+	s, j := manyNodes(t, 2)
+	s.now = s.now.Add(10)
+	s.apply(&Reports{Placed: true, Reports: []Report{{Kind: Ending, Job: j.ID, Attempt: 1, At: s.now, Node: "n1",
+		Exit: model.Exit{Code: 3}}}})
+	var last *model.Job
+	s.st.View().Outbox(0, func(e Event) bool {
+		last = e.Job
+		return true
+	})
+	s.want("the last event's job", last.ID, j.ID)
+	s.want("that it has ended", last.HasEnded(), true)
+	s.want("its exit code", last.Run.Over.Exit.Code, 3)
 }

@@ -26,6 +26,7 @@ type State struct {
 	spents   *btree.BTreeG[due]      // triggers that are over, by the moment at which they are forgotten
 
 	resuming *btree.Map[string, model.Time] // when nodes that are out of service resume by themselves
+	resumes  *btree.BTreeG[resume]          // the same in order of time
 
 	shared *interned
 	held   holdings
@@ -340,6 +341,7 @@ func (s *State) reset() {
 	s.waiters = btree.NewBTreeGOptions(waitLess, noLocks)
 	s.spents = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.resuming = new(btree.Map[string, model.Time])
+	s.resumes = btree.NewBTreeGOptions(resumeLess, noLocks)
 	s.jobTriggers = map[model.JobID][]uint32{}
 	if s.shared == nil {
 		s.shared = newInterned()
