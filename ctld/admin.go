@@ -3,6 +3,7 @@ package ctld
 import (
 	"context"
 	"errors"
+	"sort"
 	"strings"
 
 	"gbatch/ctld/alike"
@@ -361,60 +362,113 @@ func (c *Controller) updateEach(ctx context.Context, v *state.View, who *caller,
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	key := keyOf(ctx)
-	for from := 0; from < len(reply.Results); from += updatesAtOne {
-		v := c.machine.View()
-		part := &proto.TargetsReply{Results: reply.Results[from:min(from+updatesAtOne, len(reply.Results))]}
-		step := key
-		if len(part.Results) < len(reply.Results) {
-			step = stepKey(key, from)
-			if old := v.Answer(step); step != "" && old != nil { // it was made when the request came before
-				was, err := c.recallTargets(old, c.edited)
-				if err != nil {
-					return err
-				}
-				copy(part.Results, was.Results)
-				continue
-			}
-		}
-		var edits []state.Body
-		var spots []int
-		var deeds []*model.Audit
-		for k, i := range at {
-			if i < from || i >= from+updatesAtOne {
-				continue
-			}
-			if reply.Results[i].Code != 0 {
-				continue // JobSubmitProgram refuses it
-			}
-			var edit state.Body
-			resize, err := c.resizing(v, targets[k], wants[k].set)
-			if edit = resize; resize == nil && err == nil {
-				edit, err = c.edit(v, who, targets[k], wants[k])
-			}
-			var why *rpc.Error
-			switch {
-			case err == nil:
-				edits, spots = append(edits, edit), append(spots, i-from)
-				deeds = append(deeds, c.by(who).Jobs(trail.TaskChanged, settings(wants[k].set), targets[k:k+1], anyJob(v))...)
-			case len(reply.Results) == 1 || !errors.As(err, &why):
-				return err
-			default:
-				part.Results[i-from].Code, part.Results[i-from].Text = why.Code, why.Text
-			}
-		}
-		if len(edits) == 0 {
-			continue
-		}
-		made, err := c.changes(events.With(ctx, deeds), step, part, spots, edits)
-		if err != nil {
+	up := &updates{c: c, ctx: ctx, who: who, key: keyOf(ctx), results: reply.Results, targets: targets, at: at,
+		wants: wants}
+	for from := 0; from < len(reply.Results); {
+		if from, err = up.next(c.machine.View(), from); err != nil {
 			return err
-		}
-		for k, r := range made {
-			c.edited(part.Results, spots[k:k+1], r.Each)
 		}
 	}
 	return nil
+}
+
+// updates is an update of several jobs under way.
+type updates struct {
+	c       *Controller
+	ctx     context.Context
+	who     *caller
+	key     string // of the request
+	results []proto.TargetResult
+	targets []model.JobRef
+	at      []int // their places in results
+	wants   []wanted
+}
+
+// next changes the jobs whose results begin at from, as many as go into one log entry, and gives where the rest begins.
+func (u *updates) next(v *state.View, from int) (end int, err error) {
+	if old := u.made(v, from); old != nil {
+		was, err := u.c.recallTargets(old, u.c.edited)
+		if err != nil {
+			return 0, err
+		}
+		return from + max(1, copy(u.results[from:], was.Results)), nil
+	}
+	var edits [][]byte
+	var spots []int
+	var deeds []*model.Audit
+	k, bytes := sort.SearchInts(u.at, from), 0
+	for end = from; end < min(from+updatesAtOne, len(u.results)); end++ {
+		if end > from && u.made(v, end) != nil {
+			break // the request came before, and this was made then
+		}
+		for ; k < len(u.at) && u.at[k] == end; k++ {
+			if u.results[end].Code != 0 {
+				continue // JobSubmitProgram refuses it
+			}
+			edit, deed, err := u.one(v, k)
+			if err != nil {
+				return 0, err
+			}
+			if edit == nil {
+				continue
+			}
+			edits, spots, deeds = append(edits, edit), append(spots, end-from), append(deeds, deed...)
+			bytes += len(edit)
+			for _, a := range deed {
+				bytes += deedBytes + len(a.Name) + len(a.Text)
+			}
+		}
+		if bytes > updateBytes {
+			end++
+			break
+		}
+	}
+	if len(edits) == 0 {
+		return end, nil
+	}
+	part, step := &proto.TargetsReply{Results: u.results[from:end]}, u.key
+	if end-from < len(u.results) {
+		step = stepKey(u.key, from)
+	}
+	made, err := u.c.changesOf(events.With(u.ctx, deeds), step, part, spots, edits)
+	if err != nil {
+		return 0, err
+	}
+	for k, r := range made {
+		u.c.edited(part.Results, spots[k:k+1], r.Each)
+	}
+	return end, nil
+}
+
+// made gives the answer of the step that begins at a result, if it was made when the request came before.
+func (u *updates) made(v *state.View, from int) *state.Answer {
+	if u.key == "" {
+		return nil
+	}
+	return v.Answer(stepKey(u.key, from))
+}
+
+// one makes the command that changes a target, encoded, and its entries of the trail; no command: the target's result
+// says why.
+func (u *updates) one(v *state.View, k int) ([]byte, []*model.Audit, error) {
+	var edit state.Body
+	resize, err := u.c.resizing(v, u.targets[k], u.wants[k].set)
+	if edit = resize; resize == nil && err == nil {
+		edit, err = u.c.edit(v, u.who, u.targets[k], u.wants[k])
+	}
+	var data []byte
+	if err == nil {
+		data, err = u.c.encode(edit)
+	}
+	var why *rpc.Error
+	switch {
+	case err == nil:
+		return data, u.c.by(u.who).Jobs(trail.TaskChanged, settings(u.wants[k].set), u.targets[k:k+1], anyJob(v)), nil
+	case len(u.results) == 1 || !errors.As(err, &why):
+		return nil, nil, err
+	}
+	u.results[u.at[k]].Code, u.results[u.at[k]].Text = why.Code, why.Text
+	return nil, nil, nil
 }
 
 // suspended turns the state's refusals for gcontrol suspend and resume into Slurm's codes. A job that resumes later is

@@ -28,7 +28,9 @@ const (
 	keptAnswers  = 4096     // answers
 	keptBytes    = 8 << 20  // of all of them
 	keptAnswer   = 64 << 10 // of one
-	updatesAtOne = 32       // jobs of one update that share a log entry
+	updatesAtOne = 32       // jobs of one update that share a log entry, if they are not larger than this:
+	updateBytes  = 2 << 20  // when a log entry has so much of an update, the next job begins another one
+	deedBytes    = 200      // of an entry of the trail without its texts
 )
 
 var (
@@ -279,13 +281,26 @@ func (c *Controller) change(ctx context.Context, reply message, at []int, b stat
 // as they are asked for.
 func (c *Controller) changes(ctx context.Context, key string, reply message, at []int, list []state.Body) (
 	[]state.Result, error) {
-	deeds := events.Commands(ctx)
-	parts := make([][]byte, len(list)+len(deeds))
-	for i, b := range slices.Concat(list, deeds) {
+	parts := make([][]byte, len(list))
+	for i, b := range list {
 		var err error
 		if parts[i], err = c.encode(b); err != nil {
 			return nil, err
 		}
+	}
+	return c.changesOf(ctx, key, reply, at, parts)
+}
+
+// changesOf is changes for encoded commands.
+func (c *Controller) changesOf(ctx context.Context, key string, reply message, at []int, list [][]byte) (
+	[]state.Result, error) {
+	deeds, parts := events.Commands(ctx), slices.Clip(list)
+	for _, b := range deeds {
+		data, err := c.encode(b)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, data)
 	}
 	if key == "" && len(deeds) == 0 {
 		return c.proposeAll(ctx, parts)
