@@ -94,6 +94,9 @@ func (c *Controller) examineSelf(ctx context.Context, v *state.View) []proto.Fin
 		f.add("config files", proto.GradeNote, "gcontrol reconfigure takes them up, with --dry-run it shows the difference",
 			"the files of %s were changed, and the cluster has not read them since", c.opts.Name)
 	}
+	for _, text := range unknownQOS(v, v.Config()) {
+		f.add("partitions", proto.GradeNote, "", "%s", text)
+	}
 	if text := c.clockTrouble(); text != "" {
 		f.add("clock", proto.GradeBad, "", "%s", text)
 	}

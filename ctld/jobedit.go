@@ -352,7 +352,7 @@ func (ed *editing) dependency(kv model.KV) error {
 			return refuse(proto.CodeDependency, "job %d can't wait for itself", ed.j.ID)
 		}
 	}
-	ed.out.Deps = deps
+	ed.out.Deps = noteArrays(ed.v, deps)
 	ed.sp.DepText, ed.sp.DepAny = kv.Value, anyOf
 	ed.add(state.SetDeps)
 	return nil

@@ -345,7 +345,22 @@ func (c *Controller) partitions(_ context.Context, who *caller, _ *proto.Empty) 
 		out.TotalCPUs = append(out.TotalCPUs, cpus)
 		out.Gres = append(out.Gres, sum)
 	}
+	if byGroups(v.Config()) && !c.operator(who) {
+		for _, p := range out.Partitions {
+			out.Barred = append(out.Barred, c.outside(who, p))
+		}
+	}
 	return out, nil
+}
+
+// byGroups reports whether some partitions are for some groups only.
+func byGroups(cfg *model.Config) bool {
+	return slices.ContainsFunc(cfg.Partitions, func(p *model.Partition) bool { return len(p.AllowGroups) > 0 })
+}
+
+// outside reports whether AllowGroups of a partition leaves somebody out. Root and SlurmUser are in all, as in Slurm.
+func (c *Controller) outside(who *caller, p *model.Partition) bool {
+	return len(p.AllowGroups) > 0 && who.UID != 0 && who.UID != c.opts.UID && !c.inGroups(who, p.AllowGroups)
 }
 
 // pools sums up the partitions. Quotas of accounts are for those who may see the account.

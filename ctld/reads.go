@@ -219,7 +219,11 @@ func (c *Controller) sameAs(a *call, kind uint16) (key string, ok bool) {
 		if proto.Decode(a.body, &rq) != nil || len(rq.Filter.Jobs) > 0 {
 			return "", false // found by their numbers: nothing to share
 		}
-	case proto.KindNodes, proto.KindPartitions, proto.KindConfig, proto.KindPools:
+	case proto.KindPartitions:
+		if byGroups(c.machine.View().Config()) {
+			return "", false // the answer says to which the caller's groups are closed
+		}
+	case proto.KindNodes, proto.KindConfig, proto.KindPools:
 	default:
 		return "", false
 	}

@@ -69,6 +69,7 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 	reply.Undone = undone
 	reply.Changes = configDiff(v.Config(), cfg)
 	reply.Affected = affected(v, cfg)
+	reply.Notes = slices.Concat(stayOut(v, cfg), unknownQOS(v, cfg))
 	reply.Restart = restarts(v, c.members(), c.withoutMembers(files, reply.Changes))
 	if rq.DryRun {
 		return reply, nil
@@ -85,6 +86,9 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 		return reply, nil
 	}
 	reply.Applied = true
+	if err := c.takeOut(ctx, v, cfg); err != nil {
+		return nil, err
+	}
 	deed := c.by(who).One(trail.ConfigChanged, trail.Config, cfg.Cluster, changesText(reply.Changes))
 	if who.User == sighup || who.User == atStart { // whose process it was is not known
 		deed[0].By, deed[0].ByUser, deed[0].UID = who.User, false, 0
@@ -98,6 +102,32 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 		c.log.Info("reconfigure has undone a change", "what", s, "by", who.User)
 	}
 	return reply, nil
+}
+
+// byFiles is who takes nodes out that the configuration files take out.
+const byFiles = "gbatch.conf"
+
+// takeOut takes out the nodes that new files have DOWN, DRAIN or FAIL and the present ones don't. What operators do
+// with a node afterwards stands until the files change again.
+func (c *Controller) takeOut(ctx context.Context, v *state.View, cfg *model.Config) error {
+	var list []*state.NodeEdit
+	for _, def := range cfg.Nodes {
+		n := v.Node(def.Name)
+		if n == nil || def.Admin == model.NodeUp || n.Def.Admin == def.Admin {
+			continue
+		}
+		i := slices.IndexFunc(list, func(e *state.NodeEdit) bool { return e.Admin == def.Admin && e.Reason == def.Reason })
+		if i < 0 {
+			i, list = len(list), append(list, &state.NodeEdit{Admin: def.Admin, Reason: def.Reason, By: byFiles})
+		}
+		list[i].Nodes = append(list[i].Nodes, def.Name)
+	}
+	for _, e := range list {
+		if _, err := c.propose(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sighup is who reconfigures by a signal, atStart who does so by starting gctld.
@@ -264,6 +294,45 @@ func affected(v *state.View, cfg *model.Config) []string {
 		if len(idle) > 0 {
 			out = append(out, fmt.Sprintf("GuaranteedTRES of account %s has no effect under PreemptType=%s",
 				strings.Join(idle, ", "), shownValue(cfg, "PreemptType")))
+		}
+	}
+	return out
+}
+
+// stayOut names the nodes that the files took out, and no longer do: they come back when an operator says so.
+func stayOut(v *state.View, cfg *model.Config) []string {
+	var names []string
+	for _, def := range cfg.Nodes {
+		n := v.Node(def.Name)
+		if n != nil && def.Admin == model.NodeUp && n.Def.Admin != model.NodeUp && n.Admin != model.NodeUp {
+			names = append(names, def.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("nodes that the files no longer take out stay out until gcontrol update NodeName=%s "+
+		"State=RESUME", hostlist.Compress(names))}
+}
+
+// unknownQOS names the QOS of partitions that don't exist.
+func unknownQOS(v *state.View, cfg *model.Config) (out []string) {
+	for _, p := range cfg.Partitions {
+		if p.QOS != "" && v.QOS(p.QOS) == nil && len(out) < maxAffected {
+			out = append(out, fmt.Sprintf("partition %s: QOS=%s does not exist and limits nothing; gacctmgr add qos %[2]s "+
+				"makes it", p.Name, p.QOS))
+		}
+		for _, list := range [...]struct {
+			key   string
+			names []string
+		}{{"AllowQos", p.AllowQOS}, {"DenyQos", p.DenyQOS}} {
+			missing := slices.DeleteFunc(slices.Clone(list.names), func(name string) bool {
+				return strings.EqualFold(name, "ALL") || v.QOS(name) != nil
+			})
+			if len(missing) > 0 && len(out) < maxAffected {
+				out = append(out, fmt.Sprintf("partition %s: %s names QOS that don't exist: %s", p.Name, list.key,
+					strings.Join(missing, ",")))
+			}
 		}
 	}
 	return out

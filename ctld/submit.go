@@ -95,6 +95,7 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	if err := c.validate(v, &who, &sp, rq); err != nil {
 		return nil, nil, err
 	}
+	siteDefaults(v.Config(), &sp)
 	if err := addressMail(v, &sp); err != nil {
 		return nil, nil, err
 	}
@@ -256,6 +257,7 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 	if len(sp.Deps) > state.MaxDeps {
 		return refuse(proto.CodeDependency, "--dependency names %d jobs, the limit is %d", len(sp.Deps), state.MaxDeps)
 	}
+	sp.Deps = noteArrays(v, sp.Deps)
 	for _, d := range sp.Deps {
 		if d.Failed || d.Kind == 0 || d.Kind > model.DepExpand {
 			return refuse(proto.CodeDependency, "--dependency=%s is malformed", sp.DepText)
@@ -276,6 +278,34 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 		}
 	}
 	return nil
+}
+
+// siteDefaults gives a job what SelectTypeParameters has for jobs that say nothing.
+func siteDefaults(cfg *model.Config, sp *model.Spec) {
+	more := sp.Extra()
+	hint := more.Bind != nil && more.Bind.Hint == "multithread"
+	one := cfg.Params.OneTask && more.TasksPerCore == 0 && !sp.Overcommit && !hint
+	bind := cfg.Params.BindGres && more.GresBind == model.BindPreferred &&
+		(len(sp.Gres) > 0 || len(more.GPUsPerSocket) > 0)
+	if !one && !bind {
+		return
+	}
+	if one {
+		more.TasksPerCore = 1
+	}
+	if bind {
+		more.GresBind = model.BindEnforced
+	}
+	sp.More = &more
+}
+
+// noteArrays notes which of the jobs that others wait for are arrays.
+func noteArrays(v *state.View, deps []model.Dep) []model.Dep {
+	deps = slices.Clone(deps) // they are the request's
+	for i := range deps {
+		deps[i].Array = v.Array(deps[i].Job) != nil
+	}
+	return deps
 }
 
 // mayRank refuses a priority that the caller has no right to.
@@ -428,7 +458,7 @@ func (c *Controller) allowed(v *state.View, who *caller, sp *model.Spec, name st
 	case len(p.AllocNodes) > 0 && !onHost(sp.Host, p.AllocNodes):
 		return refuse(proto.CodeAccess, "partition %s takes no jobs that are submitted on %s, only on %s (AllocNodes)", name,
 			sp.Host, c.hostlist(p.AllocNodes))
-	case len(p.AllowGroups) > 0 && !root && !c.inGroups(who, p.AllowGroups):
+	case c.outside(who, p):
 		return refuse(proto.CodeAccess, "partition %s is for the groups %s", name, strings.Join(p.AllowGroups, ", "))
 	}
 	if sched.Barred(v, sp, p) == model.ReasonReservation {

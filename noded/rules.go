@@ -5,6 +5,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/noded/gpuwatch"
+	"gbatch/noded/ports"
 )
 
 // rules.go keeps the cluster's rules for this node. The leader sends them at registration and after each reconfigure,
@@ -26,6 +27,17 @@ func (n *Noded) configured() *model.NodeRules {
 		return r
 	}
 	return n.ownRules
+}
+
+// mpi gives MpiDefault and the ports of MpiParams. A leader of an older version tells neither.
+func (n *Noded) mpi() (kind string, all ports.Range) {
+	switch r := n.configured(); {
+	case r.MPI != "":
+		return r.MPI, ports.Range{r.FirstPort, r.LastPort}
+	case n.opts.Config != nil:
+		return n.opts.Config.MpiDefault, n.opts.Config.MpiPorts
+	}
+	return "", all
 }
 
 // takeRules puts a leader's rules into force, also for running attempts.

@@ -172,10 +172,7 @@ func (l *loop) choosePorts(a *attempt, rq *proto.StepRequest, nodes []proto.Step
 			n = max(n, uint64(len(nodes[i].Ranks))+1)
 		}
 	}
-	var all ports.Range
-	if l.n.opts.Config != nil {
-		all = l.n.opts.Config.MpiPorts
-	}
+	_, all := l.n.mpi()
 	list, err := ports.Choose(all, int(n), l.portsHeld(), rand.Int32N(max(1, all[1]-all[0]+1)))
 	own := func(s *step) bool { return s.rec.Ports != "" }
 	if errors.Is(err, ports.ErrHeld) && slices.ContainsFunc(slices.Collect(maps.Values(a.steps)), own) {

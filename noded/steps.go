@@ -450,9 +450,7 @@ func (s *step) created(n *Noded) *proto.StepEvent {
 		s.conn.waitsFor(len(s.tasks))
 	}
 	r := n.configured()
-	if n.opts.Config != nil {
-		ev.Job.MPI = n.opts.Config.MpiDefault
-	}
+	ev.Job.MPI, _ = n.mpi()
 	ev.Job.KillBad, ev.Job.WaitS, ev.Job.KillWaitS = r.KillBad, r.WaitS, int64(n.killWait()/time.Second)
 	if f.Task != model.NoTask {
 		ev.Job.ArrayID, ev.Job.Task = f.ArrayID, f.Task

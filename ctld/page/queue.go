@@ -95,7 +95,7 @@ func (q *request) parts(v *queueView) error {
 		return err
 	}
 	for i, p := range reply.Partitions {
-		if p.Hidden {
+		if reply.Hides(i) {
 			continue
 		}
 		x := part{Name: p.Name, State: p.State.String(), Nodes: hostlist.Compress(p.Nodes), MaxS: p.MaxTimeS,

@@ -71,8 +71,8 @@ func (q *request) form(set url.Values) *form {
 	}
 	var parts proto.PartitionsReply
 	if q.ask(proto.KindPartitions, &proto.Empty{}, &parts) == nil { // otherwise there is no choice
-		for _, p := range parts.Partitions {
-			if !p.Hidden {
+		for i, p := range parts.Partitions {
+			if !parts.Hides(i) {
 				f.Parts = append(f.Parts, p.Name)
 			}
 		}

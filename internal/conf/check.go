@@ -54,6 +54,7 @@ func (l *loader) check() {
 	l.checkPreempt()
 	l.checkScheduler()
 	l.checkSuspends()
+	l.checkExclusives()
 	l.checkPartitions()
 	l.checkNodes()
 	l.checkPower()

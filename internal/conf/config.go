@@ -137,8 +137,9 @@ type Config struct {
 	EpilogSlurmctld           []string
 	TaskProlog, TaskEpilog    string
 	PrologFlags               []string
-	PrologTimeoutS            int64 // 0: no limit
+	PrologTimeoutS            int64 // 0: PrologEpilogTimeout
 	EpilogTimeoutS            int64
+	PrologEpilogTimeoutS      int64
 	UnkillableStepTimeoutS    int64
 	ReconfigFlags             []string
 	RebootProgram             string

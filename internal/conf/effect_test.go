@@ -43,7 +43,7 @@ func TestEffects(t *testing.T) {
 		"cancel@9m", "jobs", "DEPTH_OBLIVIOUS", "DAILY", "Serial", "IDLE", "none", "TopoOptional", "jobacct_gather/none",
 		"youngest_first", "min_exempt_priority=5", "NO", "cert_days=7", "coordinator", "KeepPartState",
 		"DRAIN", "idle_on_node_suspend", "100:0.9", "month", "kill_invalid_depend", interactiveStep,
-		scronEnable}
+		scronEnable, "pmix", "ports=12000-12009"}
 	strip := func(c *Config) *model.Config {
 		c.ClusterName = "c"
 		m := c.Model()

@@ -328,19 +328,23 @@ func nodeSettings() []setting {
 		absPath("TaskProlog", NewSteps, func(c *Config) *string { return &c.TaskProlog }),
 		absPath("TaskEpilog", NewSteps, func(c *Config) *string { return &c.TaskEpilog }),
 		list("PrologFlags", NextStart, func(c *Config) *[]string { return &c.PrologFlags }, prologFlags...),
-		seconds("PrologTimeout", NextStart, func(c *Config) *int64 { return &c.PrologTimeoutS }, 0, 65534),
-		seconds("EpilogTimeout", NextStart, func(c *Config) *int64 { return &c.EpilogTimeoutS }, 0, 65534),
+		seconds("PrologTimeout", NextStart, func(c *Config) *int64 { return &c.PrologTimeoutS }, 0, noTimeout),
+		seconds("EpilogTimeout", NextStart, func(c *Config) *int64 { return &c.EpilogTimeoutS }, 0, noTimeout),
 		{name: "PrologEpilogTimeout", effect: NextStart,
 			read: func(c *Config, v string) fault {
-				n, f := readSeconds(v, 0, 65534)
+				n, f := readSeconds(v, 0, noTimeout)
 				if f.bad() {
 					return fault{f.why, "60"}
 				}
-				if n == 65534 { // Slurm's way to say none
-					n = 0
-				}
-				c.PrologTimeoutS, c.EpilogTimeoutS = n, n
+				c.PrologEpilogTimeoutS = n // check.go passes it on, when all has been read
 				return fault{}
+			},
+			remark: func(_ *Config, v string) (text, hint string) {
+				if n, f := readSeconds(v, 0, noTimeout); !f.bad() && n == noTimeout {
+					return "PrologEpilogTimeout=65534: prologs and epilogs end after " +
+						strconv.Itoa(model.ProgramLimitS/60) + " minutes all the same", "write how many seconds they may take"
+				}
+				return "", ""
 			}},
 		seconds("UnkillableStepTimeout", AtOnce, func(c *Config) *int64 { return &c.UnkillableStepTimeoutS }, 1, 65533),
 		absPath("UnkillableStepProgram", AtOnce, func(c *Config) *string { return &c.UnkillableStepProgram }),
@@ -462,7 +466,7 @@ func taskSettings() []setting {
 
 // mpiSetting is MpiDefault.
 func mpiSetting() setting {
-	return setting{name: "MpiDefault", effect: RestartNoded,
+	return setting{name: "MpiDefault", effect: NewSteps,
 		read: func(c *Config, v string) (f fault) {
 			c.MpiDefault, f = readWord(v,
 				[]string{"none", "pmi2", "openmpi", "pmix", "pmix_v2", "pmix_v3", "pmix_v4", "pmix_v5"})

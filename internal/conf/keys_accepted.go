@@ -188,7 +188,7 @@ func (l *loader) unknownKey(p pair) {
 
 // mpiPorts is MpiParams: the ports for grun --resv-ports.
 func mpiPorts() setting {
-	return setting{name: "MpiParams", effect: RestartNoded,
+	return setting{name: "MpiParams", effect: NewSteps,
 		read: func(c *Config, v string) fault {
 			var lo, hi int32
 			low := strings.ToLower(v)

@@ -70,6 +70,7 @@ type loader struct {
 
 	controllers  []controllerLine
 	nodeDefaults []pair
+	exclusives   []namedPart    // with OverSubscribe=NO on their lines
 	nodeIndex    map[string]int // into cfg.Nodes
 	partDefaults []pair
 	partIndex    map[string]pos
@@ -125,6 +126,7 @@ func loadAll(src source, main string) (l *loader, all []statement, includes []Su
 		topology = beside(TopologyFile)
 	}
 	containers, oci := beside(ContainerFile), beside(OCIFile)
+	l.remarkUnread(src, dir)
 	l.cfg.Files, l.cfg.Hash = r.files, hex.EncodeToString(hash.Sum(nil))
 
 	if !unreadable { // else what is missing isn't worth a word

@@ -484,6 +484,24 @@ func TestLastLineCounts(t *testing.T) {
 				p := &c.Partitions[1]
 				return p.QOS == "gold" && slices.Equal(p.AllowQOS, []string{"high", "low"}) && p.DenyQOS == nil
 			}},
+		{"a timeout of one program", "PrologTimeout=7\nPrologEpilogTimeout=60\nPartitionName=p Nodes=n1\n",
+			func(c *Config) bool {
+				r := c.NodeRules()
+				return r.PrologTimeoutS == 7 && r.EpilogTimeoutS == 60
+			}},
+		{"and behind them", "PrologEpilogTimeout=60\nEpilogTimeout=7\nPartitionName=p Nodes=n1\n",
+			func(c *Config) bool {
+				r := c.NodeRules()
+				return r.PrologTimeoutS == 60 && r.EpilogTimeoutS == 7
+			}},
+		{"no timeout", "PrologEpilogTimeout=65534\nPartitionName=p Nodes=n1\n",
+			func(c *Config) bool { return c.NodeRules().PrologTimeoutS == 0 }},
+		{"what jobs get that say nothing", "SelectTypeParameters=CR_Core,CR_ONE_TASK_PER_CORE,ENFORCE_BINDING_GRES\n" +
+			"MpiDefault=pmix\nMpiParams=ports=10000-10009\nPartitionName=p Nodes=n1\n",
+			func(c *Config) bool {
+				p := c.Model().Params
+				return p.OneTask && p.BindGres && p.Rules.MPI == "pmix" && p.Rules.FirstPort == 10000 && p.Rules.LastPort == 10009
+			}},
 		{"an identity provider alone", "AuthAltParameters=jwks=/k\nPartitionName=p Nodes=n1\n",
 			func(c *Config) bool { return c.HTTP.NoTokens }},
 		{"an identity provider beside own tokens", "AuthAltParameters=jwks=/k,jwt_key=/j\nPartitionName=p Nodes=n1\n",
@@ -511,7 +529,13 @@ func TestEveryWordHasItsRemark(t *testing.T) {
 		"JobAcctGatherFrequency=task=5,energy=7":               {"energy=7"},
 		"SchedulerParameters=batch_sched_delay=5":              {"batch_sched_delay"},
 		"SelectTypeParameters=CR_Memory":                       {"CR_Core_Memory"},
-		"ProctrackType=cgroup":                                 nil,
+		"PrologEpilogTimeout=65534":                            {"30 minutes"},
+		"PreemptType=preempt/qos":                              {"QOS that have a PreemptMode of their own"},
+		"PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG\nPartitionName=x Nodes=n1 OverSubscribe=NO": {
+			"partition x: jobs may be suspended"},
+		"SelectTypeParameters=CR_CPU,CR_ONE_TASK_PER_CORE":  {"needs whole cores"},
+		"SelectTypeParameters=CR_Core,CR_ONE_TASK_PER_CORE": nil,
+		"ProctrackType=cgroup":                              nil,
 	} {
 		_, problems := LoadFS(files(line+"\n"), MainFile)
 		all := ""
@@ -531,5 +555,24 @@ func TestEveryWordHasItsRemark(t *testing.T) {
 	c, problems := LoadFS(files("PropagateResourceLimits=NONE\nPropagateResourceLimitsExcept=MEMLOCK\n"), MainFile)
 	if c != nil {
 		t.Errorf("two lists of limits: %+v", problems)
+	}
+}
+
+// TestUnreadFiles: files of Slurm's that count there when they are beside the main one, and aren't read, are named.
+func TestUnreadFiles(t *testing.T) {
+	fsys := files("PartitionName=p Nodes=n1\n")
+	for _, f := range UnreadFiles() {
+		fsys[f.Names[0]] = &fstest.MapFile{Data: []byte("x\n")}
+	}
+	c, problems := LoadFS(fsys, MainFile)
+	if c == nil {
+		t.Fatal(problems)
+	}
+	for _, f := range UnreadFiles() {
+		if !slices.ContainsFunc(problems, func(p Problem) bool {
+			return p.File == f.Names[0] && strings.Contains(p.Text, f.Why) && (p.Severity == Warning) == f.Lost
+		}) {
+			t.Errorf("nothing about %s: %v", f.Names[0], problems)
+		}
 	}
 }

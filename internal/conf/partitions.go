@@ -308,6 +308,9 @@ func (l *loader) remarkPartition(p *PartitionDef, given map[string]bool, line []
 	if p.AllowQOS != nil && p.DenyQOS != nil {
 		l.probs.warnf(at("DenyQos"), "remove it", "partition %s: DenyQos has no effect beside AllowQos", p.Name)
 	}
+	if given["OverSubscribe"] && p.OverSubscribe.Mode == "NO" && !given["PreemptMode"] {
+		l.exclusives = append(l.exclusives, namedPart{p.Name, at("OverSubscribe")})
+	}
 	if given["PreemptMode"] && (p.PreemptMode.Gang || p.PreemptMode.Within) {
 		l.probs.warnf(at("PreemptMode"), "write PreemptMode="+p.PreemptMode.Action+" here, and GANG or WITHIN on a line of "+
 			"their own for the cluster", "partition %s: GANG and WITHIN have no effect on a PartitionName line", p.Name)

@@ -179,6 +179,9 @@ func (l *loader) checkPreempt() {
 	case p.Type == "preempt/none" && p.Mode.Action != "OFF":
 		l.probs.warnf(l.where("PreemptMode"), "write PreemptType=preempt/qos or preempt/partition_prio",
 			"PreemptMode=%s has no effect with PreemptType=preempt/none", p.Mode)
+	case p.Type == "preempt/qos" && p.Mode.Action == "OFF":
+		l.probs.notef(l.where("PreemptType"), "write PreemptMode=REQUEUE or CANCEL for the others",
+			"with PreemptMode=OFF, only jobs of QOS that have a PreemptMode of their own are preempted")
 	case p.Type != "preempt/none" && p.Mode.Action == "OFF" && !l.partitionPreempts():
 		l.probs.warnf(l.where("PreemptType"), "write PreemptMode=REQUEUE or CANCEL", "%s has no effect with PreemptMode=OFF",
 			"PreemptType="+p.Type)
@@ -195,6 +198,23 @@ func (l *loader) checkSuspends() {
 			l.probs.errorf(pos{p.File, p.Line}, "write PreemptMode=GANG, or SUSPEND,GANG, in a line of its own",
 				"partition %s: PreemptMode=SUSPEND needs GANG in the cluster's PreemptMode", p.Name)
 		}
+	}
+}
+
+// namedPart is a partition, and where something of it was set.
+type namedPart struct {
+	name string
+	at   pos
+}
+
+// checkExclusives says of partitions whose lines have OverSubscribe=NO that this keeps no job from being suspended.
+func (l *loader) checkExclusives() {
+	if p := l.cfg.Preempt; p.Mode.Action != "SUSPEND" || p.Type == "preempt/none" {
+		return
+	}
+	for _, p := range l.exclusives {
+		l.probs.notef(p.at, "write PreemptMode=OFF on its line if none of its jobs is to be suspended",
+			"partition %s: jobs may be suspended for others in spite of OverSubscribe=NO", p.name)
 	}
 }
 

@@ -526,6 +526,7 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 		Backfill: model.Backfill{On: true, IntervalS: 30, ResolutionS: 60, MaxArrayResv: 20, MinIntervalUS: 2},
 		Rules: model.NodeRules{Contain: true, UnkillableS: 60, BatchStartS: 10, HealthStates: []string{"ANY"},
 			LaunchRetries: 3, LaunchBackoffS: 10, LaunchDrain: 3,
+			MPI:      "none",
 			MaxSteps: 40000, MaxTasks: 512, SampleS: 30, KillWaitS: 7, HeartbeatS: 10, GPUSampleS: 5, GPUForeign: "avoid",
 			GPUForeignPct: 20,
 			MIGProgram:    "/usr/bin/nvidia-smi", RebootS: 60, GresHelperS: 10},

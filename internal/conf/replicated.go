@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -54,6 +55,7 @@ func (c *Config) Model() *model.Config {
 	m.Params.InactiveS = c.InactiveLimitS
 	m.Params.WholeSockets = c.Select.Unit == UnitSocket
 	m.Params.WholeNodes = c.Select.Unit == UnitNode
+	m.Params.OneTask, m.Params.BindGres = c.Select.OneTaskPerCore, c.Select.EnforceGresBind
 	m.Params.CyclicCores = c.Select.Unit == UnitCore && !c.Select.BlockDistCores
 	m.Params.UserTriggers = hasFold(splitList(c.SlurmctldParameters), userTriggers)
 	m.Params.Crontabs = slices.Contains(c.ScronParameters, scronEnable)
@@ -113,8 +115,9 @@ func (c *Config) Model() *model.Config {
 // NodeRules gives the rules for what nodes, and the controller for them, do around jobs.
 func (c *Config) NodeRules() model.NodeRules {
 	flag := func(word string) bool { return slices.Contains(c.PrologFlags, word) }
+	prologS, epilogS := c.programTimeouts()
 	return model.NodeRules{
-		Prolog: c.Prolog, Epilog: c.Epilog, PrologTimeoutS: c.PrologTimeoutS, EpilogTimeoutS: c.EpilogTimeoutS,
+		Prolog: c.Prolog, Epilog: c.Epilog, PrologTimeoutS: prologS, EpilogTimeoutS: epilogS,
 		Serial: flag("Serial"), NoHold: flag("NoHold"), Contain: true, ForceRequeue: flag("ForceRequeueOnFail"),
 		NoHoldOnFail: c.Scheduler.NoHoldOnPrologErr, CtldProlog: c.PrologSlurmctld, CtldEpilog: c.EpilogSlurmctld,
 		UnkillableS: c.UnkillableStepTimeoutS, UnkillableProgram: c.UnkillableStepProgram, BatchStartS: c.BatchStartTimeoutS,
@@ -128,8 +131,23 @@ func (c *Config) NodeRules() model.NodeRules {
 		GresHelperS: c.GresHelperTimeoutS, Uninherited: c.uninherited(), AppendFiles: c.JobFileAppend,
 		InJob: flag("RunInJob"), HideJobs: slices.Contains(c.PrivateData, "jobs"),
 		PrioProcess: model.PrioMode(c.PropagatePrioProcess), MaxTasks: int32(c.MaxTasksPerNode),
-		CPUBind: c.cpuBind(), X11: flag("X11"),
+		CPUBind: c.cpuBind(), X11: flag("X11"), MPI: c.MpiDefault, FirstPort: c.MpiPorts[0], LastPort: c.MpiPorts[1],
 	}
+}
+
+// noTimeout is how Slurm writes that prologs and epilogs have no time limit.
+const noTimeout = 65534
+
+// programTimeouts gives how long prologs and epilogs may run, seconds: PrologTimeout and EpilogTimeout, or else
+// PrologEpilogTimeout, in whatever order they stand; 0: model.ProgramLimitS.
+func (c *Config) programTimeouts() (prologS, epilogS int64) {
+	of := func(own int64) int64 {
+		if s := cmp.Or(own, c.PrologEpilogTimeoutS); s < noTimeout {
+			return s
+		}
+		return 0
+	}
+	return of(c.PrologTimeoutS), of(c.EpilogTimeoutS)
 }
 
 // uninherited gives, as bits, the resource limits that PropagateResourceLimits leaves out or that

@@ -87,6 +87,9 @@ func readSelectParams(c *Config, v string) fault {
 	if units > 1 {
 		return fault{shown(v) + " names two units of resources", "CR_Core_Memory"}
 	}
+	if sel.Unit == UnitCPU && slices.Contains(words, "CR_ONE_TASK_PER_CORE") {
+		return fault{"CR_ONE_TASK_PER_CORE needs whole cores, as in Slurm", "CR_Core_Memory,CR_ONE_TASK_PER_CORE"}
+	}
 	sel.OneTaskPerCore = slices.Contains(words, "CR_ONE_TASK_PER_CORE")
 	sel.LLN = slices.Contains(words, "CR_LLN")
 	sel.PackNodes = slices.Contains(words, "CR_PACK_NODES")
@@ -138,13 +141,8 @@ func remarkSelectParams(_ *Config, v string) (text, hint string) {
 		return v + " belongs to Cray systems and has no meaning here", "remove it"
 	case "LL_SHARED_GRES", "MULTIPLE_SHARING_GRES_PJ", "ONE_TASK_PER_SHARING_GRES":
 		return v + " has no effect here: shares of a GPU are always packed on one GPU per job", "remove it"
-	case "CR_ONE_TASK_PER_CORE":
-		return v + " has no effect: tasks get CPUs one by one", "submit jobs with --ntasks-per-core=1, which a " +
-			"JobSubmitProgram may add"
 	case "CR_PACK_NODES":
 		return v + " has no effect: tasks are spread over the nodes of a job", "submit jobs with --distribution=*:*:*,Pack"
-	case "ENFORCE_BINDING_GRES":
-		return v + " has no effect: the CPUs near a GPU are preferred", "submit jobs with --gres-flags=enforce-binding"
 	}
 	return "", ""
 }

@@ -428,6 +428,8 @@ func depsText(j *model.Job, now model.Time) string {
 			switch {
 			case d.Task != model.NoTask:
 				s += "_" + strconv.Itoa(int(d.Task))
+			case d.Array:
+				s += "_*"
 			}
 			if d.DelayS > 0 {
 				s += "+" + strconv.Itoa(int(d.DelayS/60))

@@ -44,8 +44,18 @@ func (c *carry) others(dir string, out map[string]string) error {
 			continue
 		}
 		known := false
+		for _, o := range conf.UnreadFiles() {
+			if slices.Contains(o.Names, e.Name()) {
+				kind := Ignored
+				if known = true; o.Lost {
+					kind = Unsupported
+				}
+				c.r.Add(kind, file, 0, "", "%s", o.Why)
+			}
+		}
 		for _, o := range otherFiles {
-			if known = slices.Contains(o.names, e.Name()); known {
+			if !known && slices.Contains(o.names, e.Name()) {
+				known = true
 				c.r.Add(o.kind, file, 0, "", "%s", o.why)
 				break
 			}
@@ -60,7 +70,7 @@ func (c *carry) others(dir string, out map[string]string) error {
 	return nil
 }
 
-// otherFiles are Slurm's files that gbatch does not read.
+// otherFiles are Slurm's files that gbatch does not read, beside conf.UnreadFiles.
 var otherFiles = []struct {
 	names []string
 	kind  Kind
@@ -70,15 +80,7 @@ var otherFiles = []struct {
 		"which reads and writes JSON; gbatch-hooks(7) has Lua's functions and fields in its words"},
 	{[]string{"cli_filter.lua"}, Person, "Lua is not run: write it again as a program for CliFilterProgram=; see " +
 		"gbatch-hooks(7)"},
-	{[]string{"plugstack.conf"}, Unsupported, "SPANK plugins aren't loaded; set what they set in TaskProlog or in " +
-		"JobSubmitProgram"},
-	{[]string{"acct_gather.conf", "ext_sensors.conf"}, Unsupported,
-		"energy, interconnect and profile data aren't gathered"},
-	{[]string{"burst_buffer.conf", "burst_buffer.lua"}, Unsupported, "there are no burst buffers"},
-	{[]string{"helpers.conf", "knl_generic.conf", "knl_cray.conf"}, Unsupported,
-		"features don't change by a plugin; write Features on the node line"},
 	{[]string{"oci.conf", "scrun.lua"}, Unsupported, "OCI bundles are not run; use --container-image"},
-	{[]string{"mpi.conf"}, Ignored, "PMI is gnoded's own; see gbatch-mpi(7)"},
 	{[]string{"namespace.yaml"}, Unsupported, "write job_container.conf"},
 	{[]string{"jwt_hs256.key", "jwt.key", "slurm.jwks", "slurm.key", "munge.key"}, Ignored,
 		"keys aren't shared: daemons have certificates (gbatch cert), and scontrol token makes tokens"},
@@ -93,12 +95,13 @@ var dbdIgnored = []struct {
 		"StoragePort", "StorageUser", "StoragePass", "StorageLoc", "StorageParameters", "StoragePassScript"}},
 	{"daemons prove themselves by the cluster's own certificates", []string{"AuthType", "AuthInfo", "AuthAltTypes",
 		"AuthAltParameters", "TLSType", "TLSParameters", "HashPlugin"}},
-	{"gdbd writes to stderr, which systemd keeps; see gdbd(8)", []string{"LogFile", "DebugLevel", "DebugLevelSyslog",
-		"DebugFlags", "LogTimeFormat"}},
-	{"gdbd runs as the user who starts it, and writes no pid file", []string{"SlurmUser", "PidFile"}},
+	{"gdbd writes to DbdLogFile, or to stderr, which systemd keeps", []string{"DebugLevelSyslog", "DebugFlags",
+		"LogTimeFormat"}},
+	{"gdbd that root starts becomes SlurmUser of gbatch.conf", []string{"SlurmUser"}},
+	{"no pid files are written", []string{"PidFile"}},
+	{"a new cluster's QOS are those of its root account: gacctmgr modify account root set qos=", []string{"DefaultQOS"}},
 	{"everything is built in", []string{"PluginDir", "CommunicationParameters", "Parameters", "MessageTimeout",
-		"TCPTimeout", "CommitDelay", "MaxQueryTimeRange", "AllowNoDefAcct", "AllResourcesAbsolute", "DisableCoordDBD",
-		"PersistConnRCFlags"}},
+		"TCPTimeout", "CommitDelay", "MaxQueryTimeRange", "AllowNoDefAcct", "AllResourcesAbsolute", "PersistConnRCFlags"}},
 	{"gdbd's address is that of its host", []string{"DbdAddr"}},
 }
 
@@ -154,6 +157,15 @@ func (c *carry) slurmdbd(file, text string) (more []string) {
 			c.r.Add(Unsupported, file, n, told, "records aren't archived when they are deleted; gbatch backup save keeps them")
 		case lower == "trackwckey":
 			set("TrackWCKey")
+		case lower == "logfile":
+			set("DbdLogFile")
+		case lower == "debuglevel":
+			set("DbdDebug")
+		case lower == "disablecoorddbd" && !asksNothing(value):
+			c.r.Add(Unsupported, file, n, told, "coordinators may change their accounts; gacctmgr remove coordinator takes "+
+				"that right from them")
+		case lower == "disablecoorddbd":
+			c.r.Add(Ignored, file, n, told, "as it is here")
 		case lower == "trackslurmctlddown":
 			c.r.Add(Unsupported, file, n, told, "gdbd does not count the time without a controller")
 		default:
@@ -164,6 +176,11 @@ func (c *carry) slurmdbd(file, text string) (more []string) {
 		more = append([]string{"# from slurmdbd.conf"}, more...)
 	}
 	return more
+}
+
+// asksNothing reports whether a value says no.
+func asksNothing(v string) bool {
+	return slices.Contains([]string{"", "0", "no", "false"}, strings.ToLower(v))
 }
 
 func (c *carry) ignoredOfDbd(file string, n int, key, told string) {

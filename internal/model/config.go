@@ -177,7 +177,7 @@ type Params struct {
 	TrackWCKey      bool   // jobs get their user's default wckey, and usage is kept by wckeys
 	EnforceWCKeys   bool   // AccountingStorageEnforce names wckeys: a job's must be one of its user's
 	CompleteWaitS   int64  // CompleteWait: while jobs are COMPLETING for less, no others start; 0: they do
-	CompleteParts   bool   // reduce_completing_frag: that holds only in partitions that have nodes of such jobs
+	CompleteParts   bool   // reduce_completing_frag: that holds only in partitions that share nodes with theirs
 	ResvProlog      string // run by the leader when a reservation begins
 	ResvEpilog      string // and when it ends
 	Crontabs        bool   // ScronParameters=enable: users may have crontabs
@@ -187,6 +187,8 @@ type Params struct {
 	UserTriggers    bool   // allow_user_triggers: users other than root and SlurmUser may have triggers
 	CyclicCores     bool   // cores are taken from a node's sockets in turn: CR_Core without CR_CORE_DEFAULT_DIST_BLOCK
 	WholeNodes      bool   // SelectType=select/linear: jobs get all CPUs of their nodes
+	OneTask         bool   // CR_ONE_TASK_PER_CORE: --ntasks-per-core=1 for jobs that say nothing else
+	BindGres        bool   // ENFORCE_BINDING_GRES: likewise --gres-flags=enforce-binding
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -271,6 +273,8 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Bool(c, &x.UserTriggers)
 	wire.Bool(c, &x.CyclicCores)
 	wire.Bool(c, &x.WholeNodes)
+	wire.Bool(c, &x.OneTask)
+	wire.Bool(c, &x.BindGres)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

@@ -77,6 +77,9 @@ type NodeRules struct {
 	MaxTasks    int32    // MaxTasksPerNode, of one step; 0: no limit
 	CPUBind     CPUBind  // TaskPluginParam
 	X11         bool     // PrologFlags=X11: steps may have their users' displays
+	MPI         string   // MpiDefault; "": a leader of an older version, and the node's own file counts
+
+	FirstPort, LastPort int32 // MpiParams: the ports for --resv-ports; 0: there are none
 }
 
 // CPUBind says how tasks are bound to CPUs whose command has no --cpu-bind.
@@ -150,6 +153,9 @@ func (x *NodeRules) Wire(c *wire.C) {
 	wire.Int(c, &x.MaxTasks)
 	wire.Struct(c, &x.CPUBind)
 	wire.Bool(c, &x.X11)
+	wire.Text(c, &x.MPI, MaxName)
+	wire.Int(c, &x.FirstPort)
+	wire.Int(c, &x.LastPort)
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.

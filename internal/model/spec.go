@@ -611,6 +611,8 @@ type Dep struct {
 	Failed bool  // it can never be fulfilled
 
 	Why string // with Failed: what ended, and how: "job 12_3 ended FAILED"; "" if that is not known
+
+	Array bool // Job is an array, as far as was known when the dependency was made; for what is shown
 }
 
 func (x *Dep) Wire(c *wire.C) {
@@ -620,6 +622,7 @@ func (x *Dep) Wire(c *wire.C) {
 	wire.Int(c, &x.DelayS)
 	wire.Bool(c, &x.Failed)
 	wire.Text(c, &x.Why, MaxText)
+	wire.Bool(c, &x.Array)
 }
 
 // Blob is a script or an environment. Each content is stored once, with a count of the jobs that use it.

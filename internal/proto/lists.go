@@ -161,6 +161,12 @@ type PartitionsReply struct {
 	Partitions []*model.Partition
 	TotalCPUs  []int64 // by partition
 	Gres       []GresTotals
+	Barred     []bool // by partition: AllowGroups leaves out who asks; empty: none does
+}
+
+// Hides reports whether lists leave a partition out unless they are asked for all: it is hidden, or closed to who asks.
+func (x *PartitionsReply) Hides(i int) bool {
+	return x.Partitions[i].Hidden || i < len(x.Barred) && x.Barred[i]
 }
 
 func (x *PartitionsReply) Wire(c *wire.C) {
@@ -168,6 +174,7 @@ func (x *PartitionsReply) Wire(c *wire.C) {
 	wire.Ptrs(c, &x.Partitions, model.MaxList)
 	wire.Ints(c, &x.TotalCPUs, model.MaxList)
 	wire.List(c, &x.Gres, model.MaxList)
+	wire.Each(c, &x.Barred, model.MaxList, wire.Bool)
 }
 
 // GresTotals sums generic resources over one partition's nodes.

@@ -354,6 +354,7 @@ type ReconfigureReply struct {
 	Affected []string // sentences about jobs and nodes that the change affects
 	Restart  []string // sentences about daemons that have to be restarted for a change
 	Undone   []string // sentences about changes that operators had made while the cluster ran, and that the files undo
+	Notes    []string // other sentences: nodes that stay out, QOS that don't exist
 }
 
 func (x *ReconfigureReply) Wire(c *wire.C) {
@@ -363,6 +364,7 @@ func (x *ReconfigureReply) Wire(c *wire.C) {
 	wire.Texts(c, &x.Affected, model.MaxList, model.MaxText)
 	wire.Texts(c, &x.Restart, model.MaxList, model.MaxText)
 	wire.Texts(c, &x.Undone, model.MaxList, model.MaxText)
+	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
 }
 
 // Change is one difference between two configurations.

@@ -10,10 +10,10 @@ import (
 )
 
 // Barred gives the reason why a partition is closed to jobs of an account and QOS, whatever is free; ReasonNone: it is
-// open to them. The partition's lists may exclude them (AccountNotAllowed, QOSNotAllowed), or the job is in no
-// reservation although the partition (ReqResv) or its QOS (RequiresReservation) requires one (Reservation). A job that
-// was pending before the rule changed waits with the same reason, as in Slurm. Lists of groups and root-only partitions
-// are checked at submission only.
+// open to them. The partition's lists may exclude them (AccountNotAllowed, QOSNotAllowed; AllowQos not root's), or the
+// job is in no reservation although the partition (ReqResv) or its QOS (RequiresReservation) requires one
+// (Reservation). A job that was pending before the rule changed waits with the same reason, as in Slurm. Lists of
+// groups and root-only partitions are checked at submission only.
 func Barred(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 	in := func(list []string, name string) bool {
 		return slices.Contains(list, name) || slices.Contains(list, "ALL")
@@ -22,7 +22,7 @@ func Barred(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 	switch {
 	case len(part.AllowAccounts) > 0 && !account(part.AllowAccounts), account(part.DenyAccounts):
 		return model.ReasonAccountNotAllowed
-	case len(part.AllowQOS) > 0 && !in(part.AllowQOS, sp.QOS), in(part.DenyQOS, sp.QOS):
+	case len(part.AllowQOS) > 0 && sp.UID != 0 && !in(part.AllowQOS, sp.QOS), in(part.DenyQOS, sp.QOS):
 		return model.ReasonQOSNotAllowed
 	case sp.Reservation == "" && (part.ReqResv || requiresReservation(v.QOS(sp.QOS))):
 		return model.ReasonReservation

@@ -283,7 +283,7 @@ func (r *robber) victim(j *model.Job) *victim {
 	if v.mode == "" || v.mode == modeOff {
 		return nil
 	}
-	if over := j.Run.Start.Add(exempt); over > r.p.now {
+	if over := j.Run.Start.Add(exempt); v.mode != modeSuspend && over > r.p.now { // it loses nothing by being suspended
 		r.p.alarm = soonerOf(r.p.alarm, over)
 		return nil
 	}

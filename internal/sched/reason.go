@@ -352,7 +352,8 @@ func (p *Planner) say() {
 
 // CompleteWait: jobs are held back while others are COMPLETING, so that the nodes of large jobs come free together and
 // don't go to small jobs one by one. Nothing starts until the last one has ended, or has been COMPLETING for that long;
-// with reduce_completing_frag that holds only for partitions that have nodes of such jobs. Predictions (--test-only,
+// with reduce_completing_frag that holds only for partitions that share nodes with the partition of such a job, or with
+// the job if its partition is gone. Predictions (--test-only,
 // gqueue --start) don't count with it.
 
 // settling says on what a pass waits.
@@ -387,8 +388,12 @@ func settlingAt(v *state.View, now model.Time) (s settling) {
 		}
 		if until := since.Add(params.CompleteWaitS); until > now {
 			s.until = max(s.until, until)
-			for i := range j.Run.Alloc.Nodes {
-				on[j.Run.Alloc.Nodes[i].Node] = true
+			nodes := j.Run.Alloc.NodeNames()
+			if p := v.Partition(j.Run.Partition); p != nil {
+				nodes = p.Nodes
+			}
+			for _, name := range nodes {
+				on[name] = true
 			}
 		}
 		return true

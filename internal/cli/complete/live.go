@@ -79,8 +79,8 @@ var errEnough = errors.New("enough")
 func (a *asking) partitions() []getopt.Word {
 	var reply proto.PartitionsReply
 	_ = a.c.Call(proto.KindPartitions, &proto.Empty{}, &reply) // without an answer there are none
-	for _, p := range reply.Partitions {
-		if !p.Hidden {
+	for i, p := range reply.Partitions {
+		if !reply.Hides(i) {
 			a.add(p.Name, "")
 		}
 	}

@@ -202,12 +202,12 @@ func (c *control) reconfigure(words []string) error {
 			}
 			fmt.Fprintln(c.Stdout)
 		}
-		for _, a := range slices.Concat(r.Affected, r.Undone, r.Restart) {
+		for _, a := range slices.Concat(r.Affected, r.Notes, r.Undone, r.Restart) {
 			fmt.Fprintln(c.Stdout, a)
 		}
 		return nil
 	}
-	for _, s := range slices.Concat(r.Undone, r.Restart) {
+	for _, s := range slices.Concat(r.Notes, r.Undone, r.Restart) {
 		fmt.Fprintf(c.Stderr, "gcontrol: note: %s\n", s)
 	}
 	return nil

@@ -248,6 +248,8 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 		return failing
 	case "failing":
 		return failing && busy
+	case "inval":
+		return n.Node.Problem != ""
 	case "reboot", "reboot_issued", "reboot^":
 		return n.Node.Rebooting()
 	case "cloud":
@@ -404,7 +406,7 @@ func (i *info) load(t *jobtext.NodeTable) (cluster string, at model.Time, err er
 	}
 	i.partCPUs = nil
 	for k, p := range parts.Partitions {
-		hidden := p.Hidden && !i.all && os.Getuid() != 0 && !slices.Contains(i.parts, p.Name)
+		hidden := parts.Hides(k) && !i.all && os.Getuid() != 0 && !slices.Contains(i.parts, p.Name)
 		if !hidden && !i.none && (len(i.parts) == 0 || slices.Contains(i.parts, p.Name)) {
 			t.Parts = append(t.Parts, p)
 			cpus := int64(0)

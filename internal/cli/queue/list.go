@@ -84,8 +84,8 @@ func (q *queue) hidden(c *client.Client) (map[string]bool, error) {
 		return nil, err
 	}
 	var out map[string]bool
-	for _, p := range reply.Partitions {
-		if p.Hidden {
+	for i, p := range reply.Partitions {
+		if reply.Hides(i) {
 			if out == nil {
 				out = map[string]bool{}
 			}
