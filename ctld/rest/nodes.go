@@ -18,7 +18,7 @@ import (
 
 var (
 	nodeFields        = jobtext.NodeMembers()
-	partitionFields   = jobtext.PartitionMembers()
+	partitionFields   = jobtext.PartitionJSON()
 	reservationFields = jobtext.ReservationJSON()
 	licenseFields     = clustertext.LicenseJSON()
 	shareFields       = clustertext.ShareJSON()

@@ -17,7 +17,7 @@
 //	nodestate.go nodeshow.go nodejson.go unitsout.go   a node's state, text and JSON
 //	gpu.go                   GPUs one by one, as ginfo -G lists them
 //	partition.go reservation.go   text and JSON of both
-//	members.go               what the REST interface has beyond --json of the commands
+//	members.go               rarer members of jobs, nodes and partitions, what REST has otherwise
 //	tres.go words.go times.go     resources, small words, and moments in the user's form
 //
 // The objects of --json (JobJSON, RecordJSON, NodeJSON ...) are tables of fields with types, of

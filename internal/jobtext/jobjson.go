@@ -2,6 +2,7 @@ package jobtext
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +16,9 @@ import (
 // This file owns a job as squeue --json has it: each member once, for every version.
 
 // JobJSON is a job's object.
-func JobJSON() []slurmjson.Field[JobRow] { return append(jobJSONToJobID(), jobJSONFromJobID()...) }
+func JobJSON() []slurmjson.Field[JobRow] {
+	return slices.Concat(jobJSONToJobID(), jobJSONFromJobID(), jobMembers())
+}
 
 func jobJSONToJobID() []slurmjson.Field[JobRow] {
 	return []slurmjson.Field[JobRow]{
@@ -48,7 +51,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "container", Str: func(r *JobRow) string { return r.Spec.Extra().Container.Shown() }},
 		{Name: "contiguous", Bool: func(r *JobRow) bool { return r.Spec.Extra().Contiguous }},
 		{Name: "core_spec", Type: slurmjson.Integer},
-		{Name: "cores_per_socket", Type: slurmjson.Number},
+		{Name: "cores_per_socket", Num: (*JobRow).coresPerSocket},
 		{Name: "billable_tres", Num: func(r *JobRow) (int64, bool, bool) { return r.billing(), r.Run != nil, false }},
 		{Name: "cpus_per_task", Count: func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }},
 		{Name: "current_working_directory", Str: func(r *JobRow) string { return r.Spec.WorkDir }},
@@ -71,12 +74,12 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 			}
 			return lastEval(r.Job, r.At)
 		}},
-		{Name: "preempt_time", Type: slurmjson.Moment},
+		{Name: "preempt_time", Time: (*JobRow).preemptedAt},
 		{Name: "pre_sus_time", Time: func(r *JobRow) model.Time {
 			_, before := sleptAt(r.Job)
 			return model.Time(before * 1000)
 		}},
-		{Name: "resize_time", Type: slurmjson.Moment},
+		{Name: "resize_time", Time: (*JobRow).resizedAt},
 		{Name: "start_time", Time: (*JobRow).Begins},
 		{Name: "submit_time", Time: func(r *JobRow) model.Time { return r.Submit }},
 		{Name: "suspend_time", Time: func(r *JobRow) model.Time {
@@ -118,7 +121,8 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 	return []slurmjson.Field[JobRow]{
 		{Name: "job_resources", Put: nothingHeld, If: func(r *JobRow) bool { return !r.holds() }},
 		{Name: "job_resources", Fields: resourceFieldsOld(), In: slurmjson.InOld, If: (*JobRow).holds},
-		{Name: "job_resources", Fields: resourceFields(), In: slurmjson.InNew, If: (*JobRow).holds},
+		{Name: "job_resources", Fields: resourceFields(), In: slurmjson.InNew, Since: "v0.0.41",
+			If: (*JobRow).holds},
 		{Name: "job_state", Words: func(r *JobRow) []string { return []string{r.State.String()} }, In: slurmjson.InOld},
 		{Name: "job_state", Words: (*JobRow).jsonStates, In: slurmjson.InNew},
 		{Name: "licenses", Str: func(r *JobRow) string { return licensesText(r.Spec) }},
@@ -158,7 +162,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "state_description", Str: func(r *JobRow) string { return r.Why }},
 		{Name: "state_reason", Str: func(r *JobRow) string { return r.ReasonAt(r.At).String() }},
 		{Name: "submit_line", Str: func(r *JobRow) string { return r.Spec.Submit }},
-		{Name: "threads_per_core", Type: slurmjson.Number},
+		{Name: "threads_per_core", Num: (*JobRow).threadsPerCore},
 		{Name: "tres_per_job", Str: func(r *JobRow) string { return gone(r.gres(model.PerJob)) }},
 		{Name: "tres_per_node", Str: func(r *JobRow) string { return gone(r.gres(model.PerNode)) }},
 		{Name: "tres_per_socket", Str: func(r *JobRow) string { return gone(r.gresPerSocket()) }},
@@ -203,6 +207,30 @@ func minutes(s int64) (v int64, set, infinite bool) {
 		return 0, false, false
 	}
 	return (s + 59) / 60, true, false
+}
+
+// threadsPerCore and coresPerSocket give the least hardware of a node that the job asked for.
+func (r *JobRow) threadsPerCore() (int64, bool, bool) { return ifAny(r.Spec.Extra().ThreadsPerCore) }
+
+func (r *JobRow) coresPerSocket() (int64, bool, bool) { return ifAny(r.Spec.Extra().CoresPerSocket) }
+
+// ifAny gives a number of which 0 is none.
+func ifAny(n int32) (v int64, set, infinite bool) { return int64(n), n > 0, false }
+
+// resizedAt gives since when the job has had its present nodes; 0: it had no others.
+func (r *JobRow) resizedAt() model.Time {
+	if r.Run == nil {
+		return 0
+	}
+	return r.Run.Sized
+}
+
+// preemptedAt gives when another job took the job's place; 0: none did.
+func (r *JobRow) preemptedAt() model.Time {
+	if r.Run == nil || r.Run.Stop != model.StopPreempt && r.Run.Stop != model.StopPreemptCancel {
+		return 0
+	}
+	return r.Run.StopAt
 }
 
 func (r *JobRow) numCPUs() int64 { _, c := r.Size(); return int64(c) }
@@ -392,9 +420,6 @@ func resourceFields() []slurmjson.Field[JobRow] {
 			}),
 		}},
 		{Name: "cpus", Int: (*JobRow).numCPUs},
-		{Name: "threads_per_core", Num: func(r *JobRow) (int64, bool, bool) {
-			n := int64(r.Spec.Extra().ThreadsPerCore)
-			return n, n > 0, false
-		}},
+		{Name: "threads_per_core", Num: (*JobRow).threadsPerCore},
 	}
 }

@@ -120,6 +120,24 @@ func TestMembersOfJobs(t *testing.T) {
 		{"one that is planned", &model.Job{Spec: plain, State: model.Pending,
 			Expect: &model.Expect{Start: at + 9000, Nodes: []string{"n1", "n2"}}}, perCPU,
 			[]string{`"scheduled_nodes":"n[1-2]"`}},
+		{"one that has other nodes than before", &model.Job{Spec: plain, State: model.Running, Run: run(func(r *model.Run) {
+			r.Sized, r.Sizes = at-4000, 1
+		})}, perCPU, []string{`"resize_time":{"set":true,"infinite":false,"number":1699999996}`}},
+		{"one that is preempted", &model.Job{Spec: plain, State: model.Completing, Run: run(func(r *model.Run) {
+			r.Stop, r.StopAt = model.StopPreempt, at-2000
+		})}, perCPU, []string{`"preempt_time":{"set":true,"infinite":false,"number":1699999998}`}},
+		{"one with a frequency", &model.Job{Spec: spec(func(sp *model.Spec) {
+			sp.More = &model.Needs{Stated: &model.Stated{CPUFreq: "1200000-2400000:conservative", Profile: "Energy,Task"},
+				CoresPerSocket: 4, Bind: &model.BindWish{TasksPerGPU: 2}}
+		})}, perCPU, []string{`"cpu_frequency_minimum":{"set":true,"infinite":false,"number":1200000}`,
+			`"cpu_frequency_maximum":{"set":true,"infinite":false,"number":2400000}`,
+			`"cpu_frequency_governor":{"set":true,"infinite":false,"number":2281701376}`,
+			`"profile":["ENERGY","TASK"]`, `"cores_per_socket":{"set":true,"infinite":false,"number":4}`,
+			`"tasks_per_tres":{"set":true,"infinite":false,"number":2}`}},
+		{"one that waits for an array", &model.Job{Spec: plain, State: model.Pending, Deps: []model.Dep{
+			{Kind: model.DepAfterOK, Job: 4, Task: model.NoTask, Array: true},
+			{Kind: model.DepAfterOK, Job: 5, Task: model.NoTask}}}, perCPU,
+			[]string{`"dependency":"afterok:4_*(unfulfilled),afterok:5(unfulfilled)"`}},
 		{"one bound to GPUs", &model.Job{Spec: spec(func(sp *model.Spec) {
 			sp.More = &model.Needs{Bind: &model.BindWish{GPU: "closest"}}
 		})}, perCPU, []string{`"tres_bind":"gres/gpu:closest"`}},
@@ -138,6 +156,36 @@ func TestMembersOfJobs(t *testing.T) {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %s in\n%s", c.what, want, text)
 			}
+		}
+	}
+}
+
+// TestSameMembers: what REST tells of jobs, nodes and partitions, --json of the commands tells too.
+func TestSameMembers(t *testing.T) {
+	for _, c := range []struct{ what, commands, rest string }{
+		{"job", slurmjson.Described("", JobJSON()), slurmjson.Described("", JobMembers())},
+		{"node", slurmjson.Described("", NodeJSON()), slurmjson.Described("", NodeMembers())},
+	} {
+		for line := range strings.Lines(c.rest) {
+			if name, _, _ := strings.Cut(strings.TrimSpace(line), " "); !strings.Contains(c.commands, "\n  "+name+" ") &&
+				strings.HasPrefix(line, "  ") && !strings.HasPrefix(line, "   ") {
+				t.Errorf("%s: only REST has %s", c.what, name)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, f := range JobJSON() {
+		for _, ver := range []string{"v0.0.38", "v0.0.40", "v0.0.42", "v0.0.44"} {
+			key := ver + " " + f.Name
+			old := ver < "v0.0.40"
+			if f.In != slurmjson.InAll && (f.In == slurmjson.InOld) != old || f.If != nil || ver < f.Since ||
+				f.Until != "" && ver > f.Until {
+				continue
+			}
+			if seen[key] {
+				t.Errorf("%s is written twice", key)
+			}
+			seen[key] = true
 		}
 	}
 }

@@ -11,37 +11,30 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-// This file owns the members of jobs, nodes and partitions that the REST interface has beyond --json of the commands,
-// and a job's parts of its nodes. Members that are in both are in the commands' tables only.
-
-// with gives a table and the fields that it lacks.
-func with[T any](fields, more []slurmjson.Field[T]) []slurmjson.Field[T] {
-	for i := range more {
-		if !slices.ContainsFunc(fields, func(f slurmjson.Field[T]) bool { return f.Name == more[i].Name }) {
-			fields = append(fields, more[i])
-		}
-	}
-	return fields
-}
+// This file owns the rarer members of jobs, nodes and partitions, what the REST interface has otherwise than the
+// commands, and a job's parts of its nodes.
 
 // without leaves out what Slurm's specification does not have.
 func without[T any](fields []slurmjson.Field[T], names ...string) []slurmjson.Field[T] {
 	return slices.DeleteFunc(fields, func(f slurmjson.Field[T]) bool { return slices.Contains(names, f.Name) })
 }
 
-// JobMembers is a job's object in the REST interface.
+// JobMembers is a job's object in the REST interface: that of the commands, but Slurm's specification has no
+// submit_line before v0.0.44.
 func JobMembers() []slurmjson.Field[JobRow] {
-	const v41, v42, v43, v44 = "v0.0.41", "v0.0.42", "v0.0.43", "v0.0.44"
-	type fields = []slurmjson.Field[JobRow]
-	own := append(JobJSON(), jobMembersUntil41()...)
-	for i := range own {
-		switch f := &own[i]; {
-		case f.Name == "submit_line":
-			f.Since = v44
-		case f.Name == "job_resources" && f.In == slurmjson.InNew:
-			f.Since = v41
+	fields := JobJSON()
+	for i := range fields {
+		if fields[i].Name == "submit_line" {
+			fields[i].Since = "v0.0.44"
 		}
 	}
+	return fields
+}
+
+// jobMembers are the rarer members of a job.
+func jobMembers() []slurmjson.Field[JobRow] {
+	const v42, v43, v44 = "v0.0.42", "v0.0.43", "v0.0.44"
+	type fields = []slurmjson.Field[JobRow]
 	perTRES := func(name string, of func(m model.Needs) int64) slurmjson.Field[JobRow] {
 		return slurmjson.Field[JobRow]{Name: name, Str: func(r *JobRow) string {
 			if n := of(r.Spec.Extra()); n > 0 {
@@ -57,11 +50,12 @@ func JobMembers() []slurmjson.Field[JobRow] {
 		}}
 	}
 	stdout := func(r *JobRow) string { o, _ := r.OutputFiles(); return o }
-	return with(own, fields{
+	return append(jobMembersUntil41(), fields{
 		{Name: "burst_buffer", Str: func(r *JobRow) string { return r.Spec.Stated().BurstBuffer }},
 		{Name: "burst_buffer_state"}, {Name: "cluster_features"}, {Name: "container_id"},
-		{Name: "cpu_frequency_governor", Type: slurmjson.Number}, {Name: "cpu_frequency_maximum", Type: slurmjson.Number},
-		{Name: "cpu_frequency_minimum", Type: slurmjson.Number},
+		freqField("cpu_frequency_governor", func(_, _, governor string) string { return governor }),
+		freqField("cpu_frequency_maximum", func(_, high, _ string) string { return high }),
+		freqField("cpu_frequency_minimum", func(low, _, _ string) string { return low }),
 		perTRES("cpus_per_tres", func(m model.Needs) int64 { return int64(m.CPUsPerGPU) }),
 		{Name: "cron", Str: (*JobRow).cronTimes}, {Name: "extra"}, {Name: "federation_origin"},
 		{Name: "federation_siblings_active"}, {Name: "federation_siblings_viable"},
@@ -75,8 +69,6 @@ func JobMembers() []slurmjson.Field[JobRow] {
 			}
 			return out
 		}},
-		{Name: "het_job_id", Type: slurmjson.Count}, {Name: "het_job_id_set"}, {Name: "het_job_offset",
-			Type: slurmjson.Count},
 		{Name: "job_size_str", Type: slurmjson.List},
 		{Name: "licenses_allocated", Since: v43, Str: func(r *JobRow) string {
 			if !r.holds() {
@@ -104,7 +96,9 @@ func JobMembers() []slurmjson.Field[JobRow] {
 		{Name: "preemptable_time", Type: slurmjson.Moment},
 		{Name: "prefer", Str: func(r *JobRow) string { return r.Spec.Extra().Prefer }},
 		{Name: "priority_by_partition", Since: v42, Type: slurmjson.List},
-		{Name: "profile", List: func(*JobRow) []string { return []string{"NOT_SET"} }},
+		{Name: "profile", List: func(r *JobRow) []string {
+			return strings.Split(strings.ToUpper(cmp.Or(r.Spec.Stated().Profile, "NOT_SET")), ",")
+		}},
 		{Name: "required_switches", Since: v42, Int: (*JobRow).switches},
 		{Name: "resv_name", Str: func(r *JobRow) string { return r.ReservationText() }},
 		{Name: "segment_size", Since: v43, Int: func(r *JobRow) int64 { return int64(r.Spec.Extra().Segment) }},
@@ -124,21 +118,50 @@ func JobMembers() []slurmjson.Field[JobRow] {
 		{Name: "tasks_per_board", Type: slurmjson.Count},
 		most("tasks_per_core", func(m model.Needs) int32 { return m.TasksPerCore }),
 		most("tasks_per_socket", func(m model.Needs) int32 { return m.SaidPerSocket() }),
-		{Name: "tasks_per_tres", Type: slurmjson.Count}, {Name: "thread_spec", Type: slurmjson.Integer},
+		{Name: "tasks_per_tres", Count: func(r *JobRow) int64 {
+			if b := r.Spec.Extra().Bind; b != nil {
+				return int64(b.TasksPerGPU)
+			}
+			return 0
+		}},
+		{Name: "thread_spec", Type: slurmjson.Integer},
 		{Name: "tres_bind", Str: func(r *JobRow) string { return gpuBind(r.Spec) }},
 		{Name: "tres_freq", Str: func(r *JobRow) string { return gpuFreq(r.Spec.Stated()) }},
-	})
+	}...)
 }
 
 // jobMembersUntil41 are a job's members that later versions do not have.
 func jobMembersUntil41() []slurmjson.Field[JobRow] {
 	const v41 = "v0.0.41"
 	return []slurmjson.Field[JobRow]{
-		{Name: "job_resources", Until: "v0.0.40", Fields: resourceFields40(), If: (*JobRow).holds},
+		{Name: "job_resources", In: slurmjson.InNew, Until: "v0.0.40", Fields: resourceFields40(), If: (*JobRow).holds},
 		{Name: "minimum_switches", Until: v41, Int: (*JobRow).switches},
 		{Name: "exclusive", Until: v41, Type: slurmjson.List}, {Name: "show_flags", Until: v41, Type: slurmjson.List},
 		{Name: "oversubscribe", Until: v41, Bool: func(r *JobRow) bool { return !r.Spec.Exclusive }},
 	}
+}
+
+// freqField is a part of --cpu-freq.
+func freqField(name string, of func(low, high, governor string) string) slurmjson.Field[JobRow] {
+	return slurmjson.Field[JobRow]{Name: name, Num: func(r *JobRow) (int64, bool, bool) {
+		n := freqNumber(of(cpuFreq(r.Spec.Stated().CPUFreq)))
+		return n, n > 0, false
+	}}
+}
+
+// freqNumber gives a frequency in kHz, or the number that Slurm has for a word; 0: nothing was said.
+func freqNumber(word string) int64 {
+	words := [...]string{"low", "medium", "high", "highm1"}
+	governors := [...]string{"schedutil", "userspace", "powersave", "performance", "ondemand", "conservative"}
+	const isWord = 1 << 31
+	if i := slices.Index(words[:], strings.ToLower(word)); i >= 0 {
+		return isWord + int64(i) + 1
+	}
+	if i := slices.Index(governors[:], strings.ToLower(word)); i >= 0 {
+		return isWord + 1<<(22+i)
+	}
+	n, _ := strconv.ParseUint(word, 10, 31) // 0: neither
+	return int64(n)
 }
 
 func (r *JobRow) switches() int64 { return int64(r.Spec.Extra().Switches) }
@@ -168,9 +191,14 @@ func resourceFields40() []slurmjson.Field[JobRow] {
 
 // NodeMembers is a node's object in the REST interface.
 func NodeMembers() []slurmjson.Field[NodeOf] {
+	return without(NodeJSON(), "state_flags", "idle_cpus", "free_memory")
+}
+
+// nodeMembers are the rarer members of a node.
+func nodeMembers() []slurmjson.Field[NodeOf] {
 	type fields = []slurmjson.Field[NodeOf]
 	const v43 = "v0.0.43"
-	return with(without(NodeJSON(), "state_flags", "idle_cpus", "free_memory"), fields{
+	return fields{
 		{Name: "burstbuffer_network_address"}, {Name: "cert_flags", Since: v43, Type: slurmjson.List},
 		{Name: "cpu_binding", Type: slurmjson.Integer},
 		{Name: "energy", Fields: fields{{Name: "average_watts", Type: slurmjson.Integer},
@@ -190,45 +218,32 @@ func NodeMembers() []slurmjson.Field[NodeOf] {
 		{Name: "specialized_memory", Int: func(n *NodeOf) int64 { return n.Node.Def.KeptMemMiB }},
 		{Name: "tls_cert_last_renewal", Since: v43, Type: slurmjson.Moment},
 		{Name: "topology", Since: v43, Str: func(n *NodeOf) string { return n.Node.Def.Topology }},
-		{Name: "tres", Str: nodeTRES}, {Name: "tres_used", Str: nodeTRESUsed},
-	})
+		{Name: "tres", Str: func(n *NodeOf) string { return cfgTRES(n.Node) }},
+		{Name: "tres_used", Str: func(n *NodeOf) string { return allocTRES(n.Node) }},
+	}
 }
 
-func nodeTRES(n *NodeOf) string {
-	d := n.Node.Def
-	out := []string{"cpu=" + itoa64(int64(d.CPUs)), "mem=" + itoa64(d.MemMiB) + "M", "billing=" + itoa64(int64(d.CPUs))}
-	for _, g := range d.Gres {
-		out = append(out, model.GresTRES(g.Name, "")+"="+itoa64(int64(g.Count)))
-	}
-	return strings.Join(out, ",")
-}
-
-func nodeTRESUsed(n *NodeOf) string {
-	var out []string
-	if cpus := usedCPUs(n.Node); cpus > 0 {
-		out = append(out, "cpu="+itoa64(cpus), "mem="+itoa64(n.Node.UsedMem)+"M")
-	}
-	seen := map[string]bool{}
-	for _, g := range n.Node.Def.Gres {
-		if used := n.Node.Used(g.Name).Count(); used > 0 && !seen[g.Name] {
-			seen[g.Name] = true
-			out = append(out, model.GresTRES(g.Name, "")+"="+itoa64(int64(used)))
-		}
-	}
-	return strings.Join(out, ",")
-}
-
-// PartitionMembers is a partition's object in the REST interface.
-func PartitionMembers() []slurmjson.Field[PartitionOf] {
+// partitionMembers are the rarer members of a partition.
+func partitionMembers() []slurmjson.Field[PartitionOf] {
 	type fields = []slurmjson.Field[PartitionOf]
-	return with(PartitionJSON(), fields{
-		{Name: "alternate"},
+	span := func(name string, of func(p *model.PartPower) int64) slurmjson.Field[PartitionOf] {
+		return slurmjson.Field[PartitionOf]{Name: name, Num: func(p *PartitionOf) (int64, bool, bool) {
+			if p.Power == nil || of(p.Power) == model.NotSet { // as the cluster has it
+				return 0, false, false
+			}
+			return max(0, of(p.Power)), of(p.Power) >= 0, of(p.Power) < 0
+		}}
+	}
+	return fields{
+		{Name: "alternate", Str: func(p *PartitionOf) string { return p.Alternate }},
 		{Name: "node_sets", Str: func(p *PartitionOf) string { return hostlist.Compress(p.Nodes) }},
-		{Name: "timeouts", Fields: fields{{Name: "resume", Type: slurmjson.Number},
-			{Name: "suspend", Type: slurmjson.Number}}},
-		{Name: "select_type", Type: slurmjson.List}, {Name: "suspend_time", Type: slurmjson.Number},
+		{Name: "timeouts", Fields: fields{
+			span("resume", func(p *model.PartPower) int64 { return p.ResumeTimeoutS }),
+			span("suspend", func(p *model.PartPower) int64 { return p.SuspendTimeoutS })}},
+		{Name: "select_type", Type: slurmjson.List},
+		span("suspend_time", func(p *model.PartPower) int64 { return p.SuspendS }),
 		{Name: "topology", Since: "v0.0.43", Str: func(p *PartitionOf) string { return p.Topology }},
-	})
+	}
 }
 
 // LayoutOf is what a job has of one node.

@@ -37,7 +37,7 @@ func NodeJSON() []slurmjson.Field[NodeOf] {
 	num := func(name string, get func(d *model.NodeDef) int64) slurmjson.Field[NodeOf] {
 		return slurmjson.Field[NodeOf]{Name: name, Int: func(n *NodeOf) int64 { return get(n.Node.Def) }}
 	}
-	return []slurmjson.Field[NodeOf]{
+	return append([]slurmjson.Field[NodeOf]{
 		{Name: "name", Str: func(n *NodeOf) string { return n.Node.Def.Name }},
 		{Name: "hostname", Str: func(n *NodeOf) string { return n.Node.Def.HostName() }},
 		{Name: "address", Str: func(n *NodeOf) string { return NodeAddr(n.Node.Def) }},
@@ -79,7 +79,7 @@ func NodeJSON() []slurmjson.Field[NodeOf] {
 		{Name: "last_busy", Time: func(n *NodeOf) model.Time { return n.Node.BusyAt }},
 		{Name: "comment", Str: nodeComment},
 		{Name: "extra", Str: nodeExtra},
-	}
+	}, nodeMembers()...)
 }
 
 func nodeComment(n *NodeOf) string { return n.Node.Comment }
@@ -113,7 +113,7 @@ func SinfoJSON() []slurmjson.Field[NodeOf] {
 			return [...]int64{alloc, idle, other, all}[which]
 		}
 	}
-	part := slices.DeleteFunc(PartitionMembers(), func(f slurmjson.Field[PartitionOf]) bool { return f.Since != "" })
+	part := slices.DeleteFunc(PartitionJSON(), func(f slurmjson.Field[PartitionOf]) bool { return f.Since != "" })
 	ofCPUs := func(d *model.NodeDef) int64 { return int64(d.CPUs) }
 	return fields{
 		{Name: "port", Type: slurmjson.Integer},

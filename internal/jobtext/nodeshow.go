@@ -21,11 +21,7 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 	if i.LoadMilli >= 0 {
 		load = fmt.Sprintf("%.2f", float64(i.LoadMilli)/1000)
 	}
-	used := n.UsedCPUs.Count()
-	if n.Exclusive != 0 {
-		used = d.JobCPUCount()
-	}
-	r.line(KV("CPUAlloc", used), KV("CPUEfctv", d.JobCPUCount()), KV("CPUTot", d.CPUs), KV("CPULoad", load))
+	r.line(KV("CPUAlloc", usedCPUs(n)), KV("CPUEfctv", d.JobCPUCount()), KV("CPUTot", d.CPUs), KV("CPULoad", load))
 	r.line(KV("AvailableFeatures", orNull(strings.Join(d.CanHave(), ","))))
 	r.line(KV("ActiveFeatures", orNull(strings.Join(d.Features, ","))))
 	r.line(KV("Gres", orNull(gresDefText(d.Gres))))
@@ -64,26 +60,8 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 	}
 	r.line(KV("BootTime", at.Stamp(n.BootAt, "None")), KV("SlurmdStartTime", at.Stamp(n.UpSince, "None")))
 	r.line(KV("LastBusyTime", at.Stamp(n.BusyAt, "Unknown")), KV("ResumeAfterTime", at.Stamp(n.ResumeAt, "None")))
-	var all, have []model.GresCount
-	for _, g := range d.Gres {
-		all = append(all, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(g.Count)})
-		inUse := 0
-		n.Used(g.Name).Each(func(k int) bool {
-			if k >= int(g.First) && k < int(g.First+g.Count) {
-				inUse++
-			}
-			return true
-		})
-		if inUse > 0 {
-			have = append(have, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(inUse)})
-		}
-	}
-	r.line(KV("CfgTRES", nodeTres(int64(d.JobCPUCount()), d.MemMiB, all)))
-	alloc := ""
-	if used > 0 {
-		alloc = strings.Replace(nodeTres(int64(used), n.UsedMem, have), fmt.Sprintf(",billing=%d", used), "", 1)
-	}
-	r.line(KV("AllocTRES", alloc))
+	r.line(KV("CfgTRES", cfgTRES(n)))
+	r.line(KV("AllocTRES", allocTRES(n)))
 	r.line(KV("CapWatts", "n/a"))
 	r.line(KV("CurrentWatts", 0), KV("AveWatts", 0))
 	if i.Resv != "" {
@@ -126,4 +104,35 @@ func keptText(d *model.NodeDef) (words []string) {
 // keptCores gives how many cores jobs can't get.
 func keptCores(d *model.NodeDef) int {
 	return d.Kept.Count() / max(1, int(d.CPUs)/int(max(1, d.Sockets*d.CoresPerSocket)))
+}
+
+// cfgTRES gives what jobs can have of a node.
+func cfgTRES(n *model.Node) string {
+	var all []model.GresCount
+	for _, g := range n.Def.Gres {
+		all = append(all, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(g.Count)})
+	}
+	return nodeTres(int64(n.Def.JobCPUCount()), n.Def.MemMiB, all)
+}
+
+// allocTRES gives what jobs have of a node.
+func allocTRES(n *model.Node) string {
+	var have []model.GresCount
+	for _, g := range n.Def.Gres {
+		inUse := 0
+		n.Used(g.Name).Each(func(k int) bool {
+			if k >= int(g.First) && k < int(g.First+g.Count) {
+				inUse++
+			}
+			return true
+		})
+		if inUse > 0 {
+			have = append(have, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(inUse)})
+		}
+	}
+	used := usedCPUs(n)
+	if used == 0 {
+		return ""
+	}
+	return strings.Replace(nodeTres(used, n.UsedMem, have), fmt.Sprintf(",billing=%d", used), "", 1)
 }

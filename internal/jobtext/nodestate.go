@@ -58,6 +58,9 @@ func stateComplete(n *proto.NodeInfo) string {
 		s += "+reboot_requested"
 	}
 	s += strings.ToLower(n.Node.PowerFlags())
+	if n.Node.Problem != "" {
+		s += "+invalid_reg"
+	}
 	if n.Maint {
 		s += "+maintenance"
 	}

@@ -46,7 +46,7 @@ func PartitionJSON() []slurmjson.Field[PartitionOf] {
 	num := func(name string, get func(p *row) int64) slurmjson.Field[row] {
 		return slurmjson.Field[row]{Name: name, Int: get}
 	}
-	return fields{
+	return append(fields{
 		text("name", func(p *row) string { return p.Name }),
 		text("cluster", func(p *row) string { return p.Cluster }),
 		{Name: "nodes", Fields: fields{
@@ -106,7 +106,7 @@ func PartitionJSON() []slurmjson.Field[PartitionOf] {
 			{Name: "default", Bool: func(p *row) bool { return p.Default }},
 			{Name: "hidden", Bool: func(p *row) bool { return p.Hidden }},
 		}},
-	}
+	}, partitionMembers()...)
 }
 
 // shown gives a value as scontrol shows it, or "".

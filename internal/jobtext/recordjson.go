@@ -220,7 +220,7 @@ func stepFields() []slurmjson.Field[RecordRow] {
 		{Name: "state", Words: func(r *row) []string { return []string{r.State.String()} }},
 		{Name: "statistics", Fields: fields{
 			{Name: "CPU", Fields: fields{{Name: "actual_frequency", Type: slurmjson.Integer}}},
-			{Name: "energy", Fields: fields{{Name: "consumed", Type: slurmjson.Count}}},
+			{Name: "energy", Fields: fields{{Name: "consumed", Count: (*row).energyJ}}},
 		}},
 		{Name: "step", Fields: fields{
 			{Name: "job_id", In: slurmjson.InOld, Int: func(r *row) int64 { return int64(r.Job) }},
