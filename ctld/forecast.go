@@ -384,7 +384,7 @@ func (c *Controller) testOnly(ctx context.Context, v *state.View, sp *model.Spec
 	defer leave()
 	now := c.now()
 	policy, _ := c.policy(v, now, c.own.orderThen, nil)
-	w, alloc := sched.Forecast(v, now, policy, sp, priorityOf(sp))
+	w, alloc := sched.Forecast(v, now, policy, sp, priorityOf(sp, 0))
 	at, p := w.Start, v.Partition(w.Partition)
 	if alloc == nil {
 		if p, err = opens(v, sp); err != nil {

@@ -262,10 +262,19 @@ func (ed *editing) nice(kv model.KV) error {
 	}
 	ed.sp.Nice = int32(n)
 	ed.label(state.SetNice)
-	ed.out.Priority = priorityOf(ed.sp)
+	ed.out.Priority = ed.rank()
 	ed.add(state.SetPriority)
 	ed.add(state.SetBegun)
 	return nil
+}
+
+// rank gives the job's priority for configurations without weights.
+func (ed *editing) rank() uint32 {
+	site := ed.j.Site
+	if slices.Contains(ed.out.Set, state.SetSite) {
+		site = ed.out.Site
+	}
+	return priorityOf(ed.sp, site)
 }
 
 // maxSite bounds a SiteFactor.
@@ -285,6 +294,11 @@ func (ed *editing) siteFactor(kv model.KV) error {
 	}
 	ed.out.Site = int32(n)
 	ed.add(state.SetSite)
+	if has := slices.Contains(ed.out.Set, state.SetPriority); !ed.out.Direct && (has || !ed.j.Direct) {
+		if ed.out.Priority = ed.rank(); !has {
+			ed.add(state.SetPriority)
+		}
+	}
 	ed.add(state.SetBegun)
 	return nil
 }

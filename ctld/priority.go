@@ -1,6 +1,7 @@
 package ctld
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -187,24 +188,29 @@ func (c *Controller) top(ctx context.Context, key string, who *caller, t model.J
 	}
 	order := c.prio.order(v, c.now())
 	mine := int64(order.Of(v, j))
-	var others []*model.Job
-	best := mine
-	v.Ready(j.Spec.Partitions[0], func(o *model.Job) bool {
-		if o.ID != j.ID && !o.Direct && o.Spec.UID == j.Spec.UID && o.Spec.Account == j.Spec.Account &&
+	type peer struct {
+		job  *model.Job
+		prio int64
+	}
+	var others []peer
+	v.JobsOf(j.Spec.UID, state.Waits, func(o *model.Job) bool { // those too that wait for another job, or for a time
+		if o.ID != j.ID && !o.Direct && o.Hold == model.NotHeld && o.Spec.Account == j.Spec.Account &&
 			o.Spec.QOS == j.Spec.QOS && slices.Equal(o.Spec.Partitions, j.Spec.Partitions) {
-			others = append(others, o)
-			best = max(best, int64(order.Of(v, o)))
+			others = append(others, peer{o, int64(order.Of(v, o))})
 		}
-		return len(others) < maxTopPeers
+		return true
 	})
 	if len(others) == 0 {
 		return 0, "", nil // it is the first already
 	}
+	slices.SortStableFunc(others, func(a, b peer) int { return cmp.Compare(b.prio, a.prio) })
+	others = others[:min(len(others), maxTopPeers)]
 	n := int64(len(others))
-	gain := ((best-mine+1)*n + n) / (n + 1) // together with the loss of each other job, enough to pass the best one
+	// together with the loss of each other job, enough to pass the best one
+	gain := ((max(mine, others[0].prio)-mine+1)*n + n) / (n + 1)
 	edits := []state.Body{renice(j, -gain)}
 	for _, o := range others {
-		edits = append(edits, renice(o, (gain+n-1)/n))
+		edits = append(edits, renice(o.job, (gain+n-1)/n))
 	}
 	_, err := c.changes(ctx, key, &proto.Empty{}, nil, edits)
 	return 0, "", err
@@ -218,7 +224,7 @@ func renice(j *model.Job, by int64) *state.Edit {
 	sp := *j.Spec
 	sp.Nice = int32(min(max(int64(sp.Nice)+by, -2147483645), 2147483645))
 	return &state.Edit{Targets: []model.JobRef{j.Ref()}, Spec: &sp,
-		Set: []state.Field{state.SetSpec, state.SetPriority}, Priority: priorityOf(&sp)}
+		Set: []state.Field{state.SetSpec, state.SetPriority}, Priority: priorityOf(&sp, j.Site)}
 }
 
 // prios sends the factors of pending jobs' priorities, one line for each of a job's partitions. Held jobs have no

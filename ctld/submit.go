@@ -128,7 +128,7 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 		return nil, nil, err
 	}
 	cmd := &state.Submit{RequestID: requestKey(who.UID, rq.RequestID), Spec: &sp, Script: script, Env: env,
-		Priority: priorityOf(&sp)}
+		Priority: priorityOf(&sp, 0)}
 	if sp.HoldReq {
 		cmd.Hold = model.HeldByUser
 	}
@@ -174,11 +174,11 @@ func requestKey(uid uint32, id string) string {
 	return strconv.FormatUint(uint64(uid), 36) + ":" + id
 }
 
-func priorityOf(sp *model.Spec) uint32 {
+func priorityOf(sp *model.Spec, site int32) uint32 {
 	if sp.PrioReq != 0 {
 		return sp.PrioReq
 	}
-	p := int64(basePriority) - int64(sp.Nice)
+	p := int64(basePriority) - int64(sp.Nice) + int64(site)
 	return uint32(min(max(p, 1), maxPriority))
 }
 

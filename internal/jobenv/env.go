@@ -55,13 +55,10 @@ const (
 // a name or "=" are dropped.
 func (e *Node) Script(l *proto.Launch, submitted []byte) ([]string, error) {
 	mine := e.describe(l)
-	var wished map[string]bool
-	if l.Spec.More != nil && l.Spec.More.Bind != nil {
-		wished = bindNames
-	}
 	out := make([]string, 0, bytes.Count(submitted, []byte{0})+len(mine)+8)
 	has := givenNames{}
 	inStep := bytes.HasPrefix(submitted, []byte(stepID)) || bytes.Contains(submitted, []byte("\x00"+stepID))
+	said := saidBinding(l.Spec, inStep)
 	for len(submitted) > 0 {
 		var entry []byte
 		if i := bytes.IndexByte(submitted, 0); i >= 0 {
@@ -70,7 +67,7 @@ func (e *Node) Script(l *proto.Launch, submitted []byte) ([]string, error) {
 			entry, submitted = submitted, nil
 		}
 		eq := bytes.IndexByte(entry, '=')
-		if eq <= 0 || e.owns(entry[:eq]) || IsHet(string(entry[:eq])) || wished[string(entry[:eq])] ||
+		if eq <= 0 || e.owns(entry[:eq]) || IsHet(string(entry[:eq])) || said[string(entry[:eq])] ||
 			inStep && stepTold[string(entry[:eq])] {
 			continue
 		}
@@ -126,6 +123,13 @@ var owned = map[string]bool{
 // Owned gives the variables that only gnoded sets.
 func (e *Node) Owned() []string {
 	return append(append(slices.Sorted(maps.Keys(owned)), slices.Sorted(maps.Keys(bindNames))...), e.Hidden...)
+}
+
+// OfOther reports whether a variable of the command that made an allocation is not for what it runs there: it describes
+// another job or a step, or says what this job's options say.
+func OfOther(name string, inStep bool, s *model.Spec) bool {
+	return strings.HasPrefix(name, "SLURM") && name != "SLURM_CONF" && owned[name] || IsHet(name) ||
+		saidBinding(s, inStep)[name] || inStep && (stepTold[name] || stepOwned[name])
 }
 
 // owns reports whether only gnoded sets a variable. On a node with GPUs that includes the variables that make them

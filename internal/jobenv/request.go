@@ -92,6 +92,23 @@ var bindNames = map[string]bool{"SLURM_GPU_BIND": true, "SLURM_CPU_BIND": true, 
 	"SLURM_DIST_PLANESIZE": true, "SLURM_HINT": true, "SLURM_NTASKS_PER_GPU": true, "SLURM_MEM_BIND_VERBOSE": true,
 	"SLURM_ARBITRARY_NODELIST": true}
 
+// saidBinding gives those of them that a job's own options set, or make untrue. The user's others stay, but not those
+// of a step whose task submits the job.
+func saidBinding(s *model.Spec, inStep bool) map[string]bool {
+	if s.More == nil || s.More.Bind == nil {
+		return nil
+	}
+	if inStep {
+		return bindNames
+	}
+	b := s.More.Bind
+	dist := b.Dist != ""
+	return map[string]bool{"SLURM_GPU_BIND": b.GPU != "", "SLURM_CPU_BIND": b.CPU != "", "SLURM_MEM_BIND": b.Mem != "",
+		"SLURM_MEM_BIND_VERBOSE": b.Mem != "", "SLURM_DISTRIBUTION": dist, "SLURM_DIST_PLANESIZE": dist,
+		"SLURM_ARBITRARY_NODELIST": dist, "SLURM_HINT": b.Hint != "" || b.CPU != "",
+		"SLURM_NTASKS_PER_GPU": b.TasksPerGPU > 0}
+}
+
 func describeBinding(v *Vars, s *model.Spec) {
 	if s.More == nil || s.More.Bind == nil {
 		return

@@ -190,6 +190,10 @@ func (s *State) rejudge(id model.JobID, at model.Time) {
 	s.judge(&n, at)
 	if n.Reason != j.Reason || n.Eligible != j.Eligible || n.Begin != j.Begin || !slices.Equal(n.Deps, j.Deps) {
 		s.put(&n)
+		// Accounting has the time from which a job could start while it still waits.
+		if j.Eligible == 0 && n.Eligible != 0 && s.now.rules >= rulesBrief {
+			s.record(&n)
+		}
 	}
 	s.killNever(id, at)
 }

@@ -322,6 +322,15 @@ func (a *Allocation) Environment(job *model.Job) []string {
 		Resv: run.Resv, Start: run.Start, LimitS: run.LimitS, Restarts: job.Restarts}, cluster)
 }
 
+// Inherited gives what a command in the allocation has of its user's variables: not those that describe another job or
+// step.
+func Inherited(environ []string, inStep bool, job *model.Job) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return jobenv.OfOther(name, inStep, job.Spec)
+	})
+}
+
 // OfComponents gives those of a heterogeneous job's variables that describe its components; job is the first one.
 func (a *Allocation) OfComponents(job *model.Job) []string {
 	return slices.DeleteFunc(a.Environment(job), func(entry string) bool {

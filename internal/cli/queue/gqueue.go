@@ -54,6 +54,8 @@ type queue struct {
 	listing bool            // steps, not jobs
 	steps   []proto.StepRef // these; none: of all jobs that match the filters
 
+	tiers map[string]int64 // with -P: of the partitions
+
 	long, noHeader, perTask, perPartition, start, all, noConvert, expand, noSort bool
 }
 
@@ -340,6 +342,10 @@ func (q *queue) once() int {
 		err = q.printJSON(view)
 	} else {
 		table := newQueueTable(p, &lang, keys)
+		if q.perPartition {
+			q.tiers = map[string]int64{}
+			table.tiers = q.tiers
+		}
 		if err = q.each(view, p, table.add); err == nil {
 			err = q.printTable(table, now)
 		}

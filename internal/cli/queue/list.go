@@ -37,6 +37,9 @@ func (q *queue) each(view *jobtext.JobView, p *format.Printer[jobtext.JobRow], a
 	if err != nil {
 		return err
 	}
+	if err := q.learnTiers(c); err != nil {
+		return err
+	}
 	var seen map[model.JobID]bool // a list of ids may name a job more than once
 	if len(q.rq.Filter.Jobs) > 1 {
 		seen = map[model.JobID]bool{}
@@ -57,6 +60,21 @@ func (q *queue) each(view *jobtext.JobView, p *format.Printer[jobtext.JobRow], a
 			return nil
 		})
 	})
+}
+
+// learnTiers asks for the tiers of partitions, if lines are sorted by them.
+func (q *queue) learnTiers(c *client.Client) error {
+	if q.tiers == nil {
+		return nil
+	}
+	var reply proto.PartitionsReply
+	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &reply); err != nil && env.Code(err) != proto.CodeAccess {
+		return err
+	}
+	for _, p := range reply.Partitions {
+		q.tiers[p.Name] = int64(p.PriorityTier)
+	}
+	return nil
 }
 
 // checkNodes reports nodes of -w that don't exist.

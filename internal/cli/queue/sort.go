@@ -18,6 +18,7 @@ type queueTable struct {
 	printer *format.Printer[jobtext.JobRow]
 	fields  [256]*jobtext.JobField // by letter
 	sort    []format.SortKey
+	tiers   map[string]int64 // of partitions, which count before priorities; nil: lines are of whole jobs
 	lines   []queueLine
 	text    []byte // the current block of lines
 	keys    []format.SortValue
@@ -81,7 +82,7 @@ func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
 	case 'K':
 		n = jobtext.TaskOrder(r.OneTask)
 	case 'p', 'Q':
-		n = int64(r.ShownPriority())
+		n = t.tier(r)<<32 | int64(r.ShownPriority())
 	case 'M':
 		n = r.ElapsedS(r.At)
 	case 'l':
@@ -143,6 +144,15 @@ func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
 		return format.SortValue{N: n, S: s}
 	}
 	return format.SortValue{N: n}
+}
+
+// tier gives the tier of a line's partition.
+func (t *queueTable) tier(r *jobtext.JobRow) int64 {
+	name := r.OnePartition
+	if parts := r.Partitions(); name == "" && len(parts) > 0 {
+		name = parts[0]
+	}
+	return t.tiers[name]
 }
 
 // firstNode cuts a list of nodes off after the first one's name: of n[2-3],m1 it leaves n2.

@@ -196,10 +196,7 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 	if g.s.Chdir != "" {
 		cmd.Dir = g.s.Chdir
 	}
-	cmd.Env = append(slices.DeleteFunc(slices.Clone(g.Environ), func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		return strings.HasPrefix(name, "SLURM_") && name != "SLURM_CONF"
-	}), a.Environment(job)...)
+	cmd.Env = append(allocate.Inherited(g.Environ, g.Getenv("SLURM_STEP_ID") != "", job), a.Environment(job)...)
 	cmd.Env = append(cmd.Env, containerOf(&g.s)...)
 	if g.x11 != "" {
 		cmd.Env = append(cmd.Env, request.X11Env+"="+g.x11)

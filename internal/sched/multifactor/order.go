@@ -225,7 +225,9 @@ func (o *Order) Factors(j *model.Job, part *model.Partition) Factors {
 	f := Factors{Site: int64(j.Site), Nice: int64(j.Spec.Nice)}
 	o.weigh(j, part, &f, true)
 	if fixed, ok := o.fixed(j); ok {
-		return Factors{Priority: fixed}
+		if f.Priority = fixed; j.Direct || fixed == 0 || o.conf.InOrder() {
+			return Factors{Priority: fixed}
+		}
 	}
 	return f
 }
