@@ -212,7 +212,7 @@ func (c *Controller) resizeOrders(v *state.View, j *model.Job, of func(*session)
 			all = usable(j.Run)
 		}
 		of(s).Resize = append(of(s).Resize, &proto.Resize{Job: j.ID, Attempt: j.Attempt, Version: j.Run.Version,
-			Alloc: all, Addrs: c.addrsOf(v, all, k)})
+			Alloc: all, Addrs: c.addrsOf(v, all, k), Broke: j.Run.Broke})
 		if q := j.Run.Recall; q != nil {
 			last := of(s).Resize[len(of(s).Resize)-1]
 			last.Asked, last.Due = q.Nodes, q.Due

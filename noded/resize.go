@@ -19,23 +19,25 @@ import (
 // that the job gives up gets the order to end its part, as at the job's end, and reports that end. The job may get the
 // node again: an order or a report is about the part of its Since, and a late one of an earlier part means nothing.
 
-// onResize takes the job's present nodes, ends the steps that have tasks on others, and starts steps that wait.
+// onResize takes the job's present nodes, ends tasks or steps that have lost their nodes, and starts steps that wait.
 func (l *loop) onResize(r *proto.Resize) error {
 	a := l.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]
 	if a == nil || a.rec == nil || a.doomed() || resized(a.rec.Order, r) == a.rec.Order {
 		return nil
 	}
-	had := a.rec.Order.Alloc.NodeNames()
+	had, failed := a.rec.Order.Alloc.NodeNames(), r.Broke > a.rec.Order.Version
 	if err := l.keep(a, recResized, r, false); err != nil {
 		return err
 	}
 	l.n.peers.learn(a.rec.Order)
 	l.tellSize(a, r, len(r.Asked) > 0 || !slices.Equal(had, r.Alloc.NodeNames()))
+	// As in Slurm the tasks on other nodes go on, unless a node has failed. The script of an elastic job begins again.
+	stay := !failed && a.rec.Order.Spec.Elastic() == nil
 	for _, s := range a.steps {
 		gone := func(n proto.StepNode) bool { return r.Alloc.Place(n.Node) < 0 }
 		switch {
 		case s.rec.Manager != "" || !slices.ContainsFunc(s.rec.Nodes, gone):
-		case s.rec.NoKill && slices.ContainsFunc(s.rec.Nodes, func(n proto.StepNode) bool { return !gone(n) }):
+		case (s.rec.NoKill || stay) && slices.ContainsFunc(s.rec.Nodes, func(n proto.StepNode) bool { return !gone(n) }):
 			l.loseParts(s, r.Alloc)
 		default:
 			l.stopStep(s, model.StopShrink, a.rec.UID, false, l.stepLine(s, " DUE TO JOB RESIZE"))

@@ -51,7 +51,8 @@ type part struct {
 	since    time.Time     // since when it is out of reach
 	patience time.Duration // how long it may be
 	asked    bool          // the command has been asked how its tasks have ended
-	gone     bool          // its node is none of the job's any more, and the step goes on without it
+	gone     bool          // its node is none of the job's any more, and its tasks don't count
+	given    bool          // the job has given its node up, and the step goes on without it
 }
 
 // partTask is one of its tasks.
@@ -367,7 +368,7 @@ func (l *loop) partAway(p *part, why string) {
 		p.since = now
 	}
 	patience := p.patience
-	if p.gone || p.step.job.doomed() || p.step.phase >= stepStopping {
+	if p.gone || p.given || p.step.job.doomed() || p.step.phase >= stepStopping {
 		patience = partLast
 	}
 	if now.Sub(p.since) > patience {
@@ -391,11 +392,11 @@ func (l *loop) onPartRetry(m msgPartRetry) {
 }
 
 // loseParts goes on without the tasks on nodes that the job does not have any more. What still runs of them is ended
-// there; they do not count for the step's exit code.
+// there. With --no-kill they do not count for the step's exit code; otherwise their signal does, as in Slurm.
 func (l *loop) loseParts(s *step, alloc *model.Alloc) {
 	for _, p := range s.parts {
-		if alloc.Place(p.node().Node) < 0 && !p.gone {
-			p.gone = true
+		if alloc.Place(p.node().Node) < 0 && !p.gone && !p.given {
+			p.gone, p.given = s.rec.NoKill, true
 			l.endPart(p, false)
 		}
 	}
@@ -405,8 +406,8 @@ func (l *loop) loseParts(s *step, alloc *model.Alloc) {
 // on without it.
 func (l *loop) partFailed(p *part, why string, lost bool) {
 	s := p.step
-	if s.rec.NoKill && s.cause == model.NoStop && (lost || p.gone) {
-		p.gone = true
+	if s.cause == model.NoStop && (p.given || s.rec.NoKill && (lost || p.gone)) {
+		p.gone = s.rec.NoKill
 		p.failTasks(l)
 		l.stepBegins(s, l.stamp())
 		l.stepProgress(s)

@@ -291,6 +291,8 @@ type Run struct {
 
 	Uncounted bool // its use is not counted any more: its script has ended
 	ResvEnd   Time // when the clock ends it with its reservation; 0: not
+
+	Broke uint32 // the Version with which it last went on without a node that failed; 0: never
 }
 
 func (x *Run) Wire(c *wire.C) {
@@ -343,6 +345,7 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Int(c, &x.GivesWay)
 	wire.Bool(c, &x.Uncounted)
 	wire.Int(c, &x.ResvEnd)
+	wire.Int(c, &x.Broke)
 }
 
 // CutShort reports whether it is stopped at its limit to make room for a job of a reservation.

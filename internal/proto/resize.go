@@ -18,6 +18,8 @@ type Resize struct {
 
 	Asked []string   // nodes that the job is to give back
 	Due   model.Time // when they are taken
+
+	Broke uint32 // the Version with which a node that failed was last taken; 0: none was
 }
 
 func (x *Resize) Wire(c *wire.C) {
@@ -28,6 +30,7 @@ func (x *Resize) Wire(c *wire.C) {
 	wire.Texts(c, &x.Addrs, model.MaxList, model.MaxText)
 	wire.Texts(c, &x.Asked, model.MaxList, model.MaxName)
 	wire.Int(c, &x.Due)
+	wire.Int(c, &x.Broke)
 }
 
 // Freeze is the order to freeze an attempt's processes, or to let them go on. An order with a smaller Turn than one

@@ -527,7 +527,8 @@ const (
 	// epilogs are no use of the job's; a reservation's end is that of its jobs; the end of a script whose node was given
 	// up is taken when it comes late; nobody waits for a node that can't come up; mail says BEGIN when the script begins;
 	// single tasks wait for their counterparts; commands don't wait for held jobs; heterogeneous jobs come back as a
-	// whole; --no-kill is for suspended jobs too; accounting has the time from which a waiting job could start.
+	// whole; --no-kill is for suspended jobs too; accounting has the time from which a waiting job could start; nodes are
+	// told whether one that a job goes on without has failed.
 	rulesBrief
 
 	// rulesWeighed: what is kept is weighed, not measured by what a version makes of it (weight), and only the leader
