@@ -37,6 +37,7 @@ type attempt struct {
 	again   *proto.Launch // an order with the same number, to be carried out when this attempt is gone
 	ended   *shim.Event   // how its script ended; nil if that is not known
 	began   model.Time    // when its script started, 0 before
+	pid     int           // of its script, 0 before
 	fault   model.Exit    // of its last step that could not be run; Text is "" if there was none
 
 	overfull string // why its script was ended: its container has written too much

@@ -186,7 +186,7 @@ func (l *loop) begin(a *attempt, ev *shim.Event) error {
 		l.logNotes(a, ev)
 	}
 	a.order, a.launch = nil, nil
-	a.began = model.Time(ev.Started.UnixMilli())
+	a.began, a.pid = model.Time(ev.Started.UnixMilli()), ev.PID
 	if first && a.phase == running {
 		for _, s := range a.signals {
 			l.signal(a, s)

@@ -3,6 +3,7 @@ package noded
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -255,12 +256,27 @@ func (l *loop) signal(a *attempt, s *proto.Stop) {
 		l.signalSteps(a, sig)
 		return
 	case forTasks(sig): // the script and what it has started, and the tasks of its steps
-		l.signalSteps(a, sig)
+		l.signalUntold(a, sig)
 		scope = shim.Group
 	}
 	key := a.key
 	l.deliver(func(ctx context.Context) { l.n.sendSignal(ctx, key, sig, scope) })
 }
+
+// signalUntold sends a signal to those of an attempt's steps that don't get it from their grun. A grun in the process
+// group of the script gets it with the script and passes it on, and a task must not get it twice.
+func (l *loop) signalUntold(a *attempt, sig syscall.Signal) {
+	for _, s := range a.steps {
+		if a.pid == 0 || s.conn == nil || !slices.Contains(gruns, sig) {
+			l.signalStep(s, sig, func() {})
+		} else if group, err := unix.Getpgid(int(s.rec.PID)); err != nil || group != a.pid {
+			l.signalStep(s, sig, func() {})
+		}
+	}
+}
+
+// gruns are the signals that grun passes on to tasks, or ends its step for.
+var gruns = []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGHUP, unix.SIGTERM}
 
 // sendSignal makes gshim send a signal, and reports whether gshim knows the attempt. While gshim is away it tries
 // again, because the processes still exist.
