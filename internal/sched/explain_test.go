@@ -123,3 +123,12 @@ func TestExplanationsAgreeWithPlans(t *testing.T) {
 		t.Errorf("only %d explanations", checked)
 	}
 }
+
+// TestUnitsText: units that are out for the same reason are named together.
+func TestUnitsText(t *testing.T) {
+	out := []model.UnitOut{{Name: "gpu", Index: 0, Reason: "fan"}, {Name: "gpu", Index: 1, Reason: "fan"},
+		{Name: "gpu", Index: 2, Kind: model.OutCleared}, {Name: "gpu", Index: 3, Reason: "Xid 79"}}
+	if got, want := unitsText(out), "gpu 0, 1: fan; gpu 3: Xid 79"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

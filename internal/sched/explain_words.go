@@ -44,18 +44,35 @@ func (x *explainer) awayText(list []string) string {
 func (x *explainer) outText(list []string) string {
 	var text []string
 	for _, name := range list[:min(len(list), maxNamed)] {
-		n, units := x.v.Node(name), []string(nil)
-		for i := range n.Out {
-			if o := &n.Out[i]; o.Kind != model.OutCleared {
-				units = append(units, fmt.Sprintf("%s %d: %s", o.Name, o.Index, o.Reason))
-			}
-		}
-		text = append(text, name+" ("+strings.Join(units, "; ")+")")
+		text = append(text, name+" ("+unitsText(x.v.Node(name).Out)+")")
 	}
 	if len(list) > maxNamed {
 		text = append(text, fmt.Sprintf("%d more", len(list)-maxNamed))
 	}
 	return strings.Join(text, ", ")
+}
+
+// unitsText names units that are out of service, those with the same reason together.
+func unitsText(out []model.UnitOut) string {
+	type why struct{ name, reason string }
+	var order []why
+	units := map[why][]string{}
+	for i := range out {
+		o := &out[i]
+		if o.Kind == model.OutCleared {
+			continue
+		}
+		w := why{o.Name, o.Reason}
+		if units[w] == nil {
+			order = append(order, w)
+		}
+		units[w] = append(units[w], fmt.Sprint(o.Index))
+	}
+	text := make([]string, 0, len(order))
+	for _, w := range order {
+		text = append(text, fmt.Sprintf("%s %s: %s", w.name, strings.Join(units[w], ", "), w.reason))
+	}
+	return strings.Join(text, "; ")
 }
 
 func (x *explainer) stateOf(name string) string {
@@ -173,8 +190,12 @@ func (x *explainer) reservationText(name string) string {
 
 // number gives a job's number as users know it.
 func (x *explainer) number(id model.JobID) string {
-	if j := x.v.Job(id); j != nil && j.ArrayID != 0 && j.Task != model.NoTask {
+	switch j := x.v.Job(id); {
+	case j == nil:
+	case j.ArrayID != 0 && j.Task != model.NoTask:
 		return fmt.Sprintf("%d_%d", j.ArrayID, j.Task)
+	case j.Het != nil:
+		return j.Het.Name()
 	}
 	return fmt.Sprint(id)
 }

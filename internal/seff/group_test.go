@@ -109,3 +109,20 @@ func TestGroupsBound(t *testing.T) {
 		t.Errorf("one value: %d", one.Within(90))
 	}
 }
+
+// TestAdviceNeedsAllGPUs: what only some of a job's GPUs did is no advice, and a question ends with its own mark.
+func TestAdviceNeedsAllGPUs(t *testing.T) {
+	r := ended("two nodes", 4000, 86400, 1, 99, 60000, 40)
+	r.Exit.Use.Nodes[0].GPUs[1].UtilMax = 0
+	if tip := Of(r, nil, r.End).Advice(); !strings.Contains(tip, "1 of 2 GPUs were never busy") {
+		t.Errorf("of all GPUs: %q", tip)
+	}
+	r.AllocGres[0].Count = 4 // the other node's are not known
+	if tip := Of(r, nil, r.End).Advice(); tip != "" {
+		t.Errorf("of half of them: %q", tip)
+	}
+	r = ended("idle", 4000, 86400, 1, 99, 60000, 0)
+	if tip := Of(r, nil, r.End).Advice(); !strings.HasSuffix(tip, "find them?") {
+		t.Errorf("of idle ones: %q", tip)
+	}
+}

@@ -207,7 +207,8 @@ func (j *Job) Advice() string {
 			"%s of %d cores were busy on average: ask for fewer (-c, -n), or look why they waited",
 			strconv.FormatFloat(busy, 'f', 1, 64), cores))
 	}
-	if g := GPUs(j.use); j.elapsed >= adviseAfterS && g.Told > 0 {
+	// What some of a job's GPUs did, of one node that answered, say, tells nothing of all.
+	if g := GPUs(j.use); j.elapsed >= adviseAfterS && g.Told > 0 && g.Told >= j.gpus() {
 		idle := j.idleGPUs()
 		switch {
 		case idle == g.Told:
@@ -222,7 +223,11 @@ func (j *Job) Advice() string {
 	if len(tips) == 0 {
 		return ""
 	}
-	return strings.Join(tips, "; ") + "."
+	text := strings.Join(tips, "; ")
+	if strings.HasSuffix(text, "?") {
+		return text
+	}
+	return text + "."
 }
 
 // roundMem rounds an amount in MiB up to a round number.
