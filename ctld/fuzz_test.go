@@ -87,8 +87,8 @@ var userMessages = map[uint16]message{
 	proto.KindMoney: &proto.MoneyRequest{}, proto.KindEditMoney: &proto.EditMoneyRequest{},
 	proto.KindPrio: &proto.PrioRequest{}, proto.KindWhy: &proto.WhyRequest{},
 	proto.KindReservations: &proto.Empty{}, proto.KindStat: &proto.StatRequest{}, proto.KindSteps: &proto.StepsRequest{},
-	proto.KindDaemon: &proto.DaemonRequest{},
-	proto.KindPeers:  &proto.PeersRequest{}, proto.KindDoctor: &proto.DoctorRequest{}, proto.KindOnce: &proto.Once{},
+	proto.KindDaemon: &proto.DaemonRequest{}, proto.KindTail: &proto.TailRequest{},
+	proto.KindPeers: &proto.PeersRequest{}, proto.KindDoctor: &proto.DoctorRequest{}, proto.KindOnce: &proto.Once{},
 	proto.KindStale: &proto.Stale{}, proto.KindAttend: &proto.AttendRequest{},
 }
 

@@ -90,6 +90,7 @@ var handlers = map[uint16]handler{
 	proto.KindSteps:        asking(handleParts((*Controller).steps, endOfSteps)),
 	proto.KindPeers:        asking(handle((*Controller).peers)),
 	proto.KindDaemon:       asking(handle((*Controller).daemon)),
+	proto.KindTail:         asking(handle((*Controller).tail)),
 	proto.KindDoctor:       asking(handle((*Controller).doctor)),
 }
 

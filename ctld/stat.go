@@ -20,7 +20,10 @@ import (
 // stat.go answers requests for the usage of running jobs. Usage is neither replicated nor sent regularly, so the leader
 // asks the jobs' nodes, waits a little, and says which node did not answer.
 
-const statWait = 5 * time.Second // for all nodes together
+const (
+	statWait = 5 * time.Second // for all nodes together
+	tailWait = 3 * time.Second // for a job's output: its file system may hang
+)
 
 // statJobs gives the running jobs of a request, and refuses other users' jobs.
 func (c *Controller) statJobs(v *state.View, who *caller,
@@ -257,4 +260,42 @@ func (c *Controller) daemon(ctx context.Context, who *caller, rq *proto.DaemonRe
 		return j == nil || !sees.job(j.Spec)
 	})
 	return &proto.DaemonReply{About: *m.About}, nil
+}
+
+// tail reads the end of a job's output on the job's first node, as the job's user. Steps of galloc and grun write to
+// their command's terminal, so such jobs have none.
+func (c *Controller) tail(ctx context.Context, who *caller, rq *proto.TailRequest) (*proto.TailReply, error) {
+	v := c.machine.View()
+	j := v.Job(rq.Job)
+	switch {
+	case j == nil || !c.sees(v, who).job(j.Spec):
+		return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
+	case !c.may(proto.KindTail, who, j):
+		return nil, refuse(proto.CodeAccess, "job %d is not yours", rq.Job)
+	case j.Spec.Extra().Interactive:
+		return nil, refuse(proto.CodeBadRequest, "job %d writes to its command's terminal", rq.Job)
+	case j.Run == nil || j.Run.Alloc == nil || len(j.Run.Alloc.Nodes) == 0:
+		return nil, refuse(proto.CodeBadRequest, "job %d has not started, so it has no output yet", rq.Job)
+	}
+	out := &proto.TailReply{Node: j.Run.Alloc.Nodes[0].Node}
+	file, errFile := j.OutputFiles()
+	if out.File = file; rq.Err {
+		out.File = errFile
+	}
+	if v.Node(out.Node) == nil {
+		return nil, refuse(proto.CodeInvalidNode, "node %s, which wrote it, is not in the configuration any more", out.Node)
+	}
+	ctx, cancel := context.WithTimeout(ctx, tailWait)
+	defer cancel()
+	m, err := c.askNode(ctx, out.Node, proto.NodeAsk{Tail: &proto.TailAsk{File: out.File, UID: j.Spec.UID, GID: j.Spec.GID,
+		Groups: j.Spec.Groups}})
+	switch {
+	case err != nil:
+		return nil, refuse(proto.CodeNodeNotAvail, "node %s: %v", out.Node, err)
+	case m.Tail == nil:
+		return nil, refuse(proto.CodeNodeNotAvail, "node %s: its gnoded is older than the controllers and can't read it",
+			out.Node)
+	}
+	out.End = *m.Tail
+	return out, nil
 }

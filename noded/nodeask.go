@@ -35,6 +35,9 @@ func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 		return
 	}
 	slots := n.stats
+	if ask.Tail != nil {
+		slots = n.tails // a file system may hang, and other questions go on
+	}
 	if ask.MIG != nil || ask.Reboot != "" {
 		slots = n.migs // it may take minutes, and other questions go on
 	}
@@ -58,6 +61,9 @@ func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 		}
 		if ask.About {
 			answer = &proto.NodeAnswer{ID: ask.ID, About: n.about()}
+		}
+		if ask.Tail != nil {
+			answer = n.readTail(ask)
 		}
 		if ask.Waits {
 			answer.Findings = n.tellWaits(ask.Attempts[:min(len(ask.Attempts), maxStatAttempts)])

@@ -106,6 +106,7 @@ type Noded struct {
 	tellers *asuser.Places
 	stats   chan struct{} // a slot per question about running jobs
 	migs    chan struct{} // likewise per order to divide GPUs
+	tails   chan struct{} // likewise per question about a job's output
 
 	def        atomic.Pointer[welcomed]
 	rules      atomic.Pointer[model.NodeRules] // nil until a leader has sent some
@@ -130,7 +131,7 @@ func New(o Options) (n *Noded, err error) {
 		root: os.Geteuid() == 0, uid: os.Geteuid(),
 		beat: make(chan struct{}, 1), paced: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)},
 		out: newOutbox(), tellers: asuser.NewPlaces(maxTellers, eachTellers), stats: make(chan struct{}, maxStats),
-		migs: make(chan struct{}, maxStats)}
+		migs: make(chan struct{}, maxStats), tails: make(chan struct{}, maxStats)}
 	n.own = shares.New(shares.Descriptors())
 	if n.people == nil {
 		n.people = userdb.New()

@@ -2,18 +2,21 @@ package noded
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 	"gbatch/noded/asuser"
 )
 
 // userfile.go writes lines for the user into a job's standard error file: why it was ended, that it ran out of memory.
-// It also reads the end of a job's output.
+// It also reads the end of a job's output, for itself and for the job's user.
 //
 // The file is the user's, so it is opened with the user's rights (package asuser): a link in its place can't lead to a
 // file that the user could not write. A dead file server blocks one of a bounded number of threads.
@@ -81,6 +84,50 @@ func tailOf(path string, from, most int64) ([]byte, error) {
 		return nil, err
 	}
 	return io.ReadAll(io.NewSectionReader(f, max(from, st.Size()-most), most))
+}
+
+// readTail reads the end of a file of a job's user for the leader. The job may have ended, so the order says whose it
+// is: with this user's rights the leader could as well run a job here that reads it.
+func (n *Noded) readTail(ask *proto.NodeAsk) *proto.NodeAnswer {
+	t := ask.Tail
+	end, err := asuser.Within(n.tellers, t.UID, tellTimeout, func() (*proto.TailEnd, error) {
+		if err := asuser.Become(t.UID, t.GID, n.given(t.UID, t.Groups)); err != nil {
+			return nil, err
+		}
+		return endOf(t.File, proto.MaxTail)
+	})
+	a := &proto.NodeAnswer{ID: ask.ID, Tail: end}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		a.Failed = "there is no file " + t.File
+	case err != nil:
+		a.Failed = err.Error()
+	}
+	return a
+}
+
+// endOf reads the end of a regular file. Files of /proc, of which nobody knows the size, are empty to it: with these
+// rights they could be this daemon's.
+func endOf(path string, most int64) (*proto.TailEnd, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	st, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	most = min(most, st.Size())
+	text, err := io.ReadAll(io.NewSectionReader(f, st.Size()-most, most))
+	if err != nil {
+		return nil, err
+	}
+	return &proto.TailEnd{Text: text, Size: st.Size(), Written: model.Time(st.ModTime().UnixMilli())}, nil
 }
 
 // openFileAs opens a file for output as a job's user, and makes it if it is not there.

@@ -34,13 +34,7 @@ const maxActs = 200
 // act does what a button says, and goes back to the page where it was.
 func (q *request) act() {
 	f := q.r.PostForm
-	back := f.Get("back")
-	if !strings.HasPrefix(back, "/") || strings.HasPrefix(back, "//") || strings.ContainsAny(back, "\\\r\n") {
-		back = "/"
-	}
-	if u, err := url.Parse(back); err != nil || u.Host != "" {
-		back = "/"
-	}
+	back := local(f.Get("back"))
 	said, err := q.do(f)
 	if q.r.Header.Get(wordHeader) != "" { // the script shows it where the button is
 		out := map[string]string{"said": said}

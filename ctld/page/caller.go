@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ const (
 	cookieName = "gbatch_token"
 	cookieTime = 24 * time.Hour // the token's own end comes before it, or not
 	wordField  = "word"
+	toField    = "to" // where a reader wanted to go before signing in
 	wordHeader = "X-Gbatch-Word"
 )
 
@@ -88,19 +90,38 @@ func (q *request) turnAway(err error) {
 		q.fail(http.StatusUnauthorized, "Sign in again: the token has ended or was revoked.")
 		return
 	}
-	at := "/login"
+	set := url.Values{}
 	if _, has := q.r.Cookie(cookieName); has == nil {
 		q.cookie("", -time.Second)
-		at += "?again=1"
+		set.Set("again", "1")
+	}
+	to := strings.TrimPrefix(q.r.URL.RequestURI(), q.p.o.Path)
+	if v, _ := viewAt(strings.TrimPrefix(q.r.URL.Path, q.p.o.Path)); v != nil && to != "/" {
+		set.Set(toField, local(to))
+	}
+	at := "/login"
+	if len(set) > 0 {
+		at += "?" + set.Encode()
 	}
 	q.goTo(at)
+}
+
+// local gives a path, below the proxy's, of a page of these; "/" for what could lead a browser elsewhere.
+func local(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") ||
+		strings.ContainsFunc(to, func(r rune) bool { return r == '\\' || r < ' ' || r == 0x7f }) {
+		return "/"
+	}
+	return to
 }
 
 // login shows the form for a token, and takes one.
 func (q *request) login() {
 	v := &view{path: "/login", title: "Sign in", template: "login"}
 	if q.r.Method != http.MethodPost {
-		q.show(v, http.StatusOK, map[string]any{"Again": q.r.URL.Query().Has("again")})
+		set := q.r.URL.Query()
+		q.show(v, http.StatusOK, map[string]any{"Again": set.Has("again"), "To": local(set.Get(toField))})
 		return
 	}
 	text := strings.TrimSpace(q.r.PostFormValue("token"))
@@ -111,11 +132,11 @@ func (q *request) login() {
 	}
 	if err != nil || strings.ContainsAny(text, " \t\r\n;,\"\\") {
 		q.p.o.Log.Debug("a token was refused", "from", q.r.RemoteAddr, "why", err)
-		q.show(v, http.StatusForbidden, map[string]any{"Refused": true})
+		q.show(v, http.StatusForbidden, map[string]any{"Refused": true, "To": local(q.r.PostFormValue(toField))})
 		return
 	}
 	q.cookie(text, cookieTime)
-	q.goTo("/")
+	q.goTo(local(q.r.PostFormValue(toField)))
 }
 
 func (q *request) logout() {

@@ -12,6 +12,7 @@
 //	text.go      what templates call
 //	myjobs.go    my jobs; job.go one job
 //	gpus.go      all GPUs as one picture, and as a table
+//	output.go    the end of a job's output, for its owner; an array as a whole
 //	history.go   what was measured over time, as lines
 //	queue.go     the queue, partitions, reservations
 //	shares.go    fair share as a tree

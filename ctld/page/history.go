@@ -81,6 +81,15 @@ func (q *request) past(rq *proto.HistoryRequest) []proto.HistorySeries {
 	return list
 }
 
+// tenths is a number of CPUs with one digit behind the point.
+func (c *chart) tenths() string {
+	v, err := strconv.ParseFloat(c.Now, 64)
+	if err != nil {
+		return c.Now
+	}
+	return strconv.FormatFloat(v, 'f', 1, 64)
+}
+
 // stepOfSpan is how finely a time is drawn, seconds.
 func stepOfSpan(from, to model.Time) int64 {
 	s := int64(to-from) / 1000 / chartSteps
@@ -112,7 +121,7 @@ func draw(x *proto.HistorySeries, field, name string, top int64, from, to model.
 	if top <= 0 {
 		top = max(1, most)
 	}
-	unit := map[string]string{"gpu_util": " %", "power": " W", "temp": " °C"}[field]
+	unit := map[string]string{"gpu_util": "\u00a0%", "power": "\u00a0W", "temp": "\u00a0°C"}[field]
 	word := func(v int64) string {
 		if field == "power" { // whole watts are enough
 			return strconv.FormatInt((v+5)/10, 10) + unit
@@ -180,7 +189,10 @@ func (q *request) sparks(list []*jobLine) {
 		if l := by[x.Name]; l != nil {
 			since := max(from, min(l.Start, q.now-leastSpan))
 			if l.Spark = draw(&x, "gpu_util", "GPU use", 100, since, q.now); l.Spark == nil && l.GPUs == 0 {
-				l.Spark = draw(&x, "cpu_use", "CPUs in use", 0, since, q.now)
+				cpus := int64(l.CPUs)
+				if l.Spark = draw(&x, "cpu_use", "CPUs in use", 100*cpus, since, q.now); l.Spark != nil {
+					l.UseText = l.Spark.tenths() + " of " + plural(cpus, "CPU", "CPUs")
+				}
 			}
 		}
 	}

@@ -45,8 +45,11 @@ type job struct {
 	UseNote  string
 	Script   string
 	Out, Err string
-	OutNode  string
-	May      bool // its owner, or somebody who may see as much
+	Tails    []tail // the ends of its output
+	TailWhy  string // why there is none
+	Command  string // that reads more of it
+	Array    string // what has become of an array's tasks, in words
+	May      bool   // its owner, or somebody who may see as much
 	Past     *model.Record
 }
 
@@ -76,7 +79,8 @@ func oneJob(q *request) (any, error) {
 	}
 	rq := &proto.JobsRequest{Positions: true}
 	rq.Filter.Jobs, rq.Filter.States = []model.JobRef{ref}, model.JobStates()
-	list, rules, more, err := q.jobs(rq, maxRows, nil)
+	sum := tally{}
+	list, rules, _, err := q.jobs(rq, maxRows, sum.add)
 	var said *rpc.Error
 	switch {
 	case errors.As(err, &said) && said.Code == proto.CodeInvalidJob, err == nil && len(list) == 0:
@@ -84,7 +88,7 @@ func oneJob(q *request) (any, error) {
 	case err != nil:
 		return nil, err
 	}
-	x := &job{jobLine: q.line(list[0], rules), Ref: q.rest, MoreJobs: more}
+	x := &job{jobLine: q.line(list[0], rules), Ref: q.rest, MoreJobs: sum.all > len(list)}
 	for _, j := range list[1:] {
 		x.Tasks = append(x.Tasks, q.line(j, rules))
 	}
@@ -92,6 +96,16 @@ func oneJob(q *request) (any, error) {
 		x.Tasks = append([]*jobLine{q.line(list[0], rules)}, x.Tasks...)
 	}
 	j := list[0]
+	if whole := j.ArrayID != 0 && ref.Task == model.NoTask && len(list) > 1; whole {
+		x.wholeArray(&sum)
+	}
+	q.name = strings.TrimSpace("Job " + x.Number + " " + j.Spec.Name)
+	if x.Array != "" {
+		x.facts(q, j, rules)
+		q.whyOne(x, ref)
+		q.script(x, j.ID)
+		return x, nil
+	}
 	x.Show = strings.TrimSpace(jobtext.ShowJob(j, rules.Of(j), q.now, &q.at, true).Text(false))
 	x.facts(q, j, rules)
 	x.Events = events(j, q.now)
@@ -105,8 +119,8 @@ func oneJob(q *request) (any, error) {
 	if x.Out, x.Err = j.OutputFiles(); j.IsArray() && j.Run == nil { // each task has its own
 		x.Out, x.Err = "", ""
 	}
-	if j.Run != nil && j.Run.Alloc != nil && len(j.Run.Alloc.Nodes) > 0 {
-		x.OutNode = j.Run.Alloc.Nodes[0].Node
+	if j.Run != nil && j.Run.Alloc != nil && len(j.Run.Alloc.Nodes) > 0 && !j.Spec.Extra().Interactive {
+		q.tails(x, j)
 	}
 	if j.Run != nil && len(list) == 1 {
 		to := model.Time(0)
@@ -158,19 +172,19 @@ func events(j *model.Job, now model.Time) (out []happened) {
 			out = append(out, happened{t, what})
 		}
 	}
-	add(j.Submit, "submitted")
+	add(j.Submit, "Submitted")
 	if j.Eligible > j.Submit+1000 {
-		add(j.Eligible, "nothing but resources was missing from here on")
+		add(j.Eligible, "Nothing but resources was missing from here on")
 	}
 	if r := j.Run; r != nil {
-		add(r.Start, "got its resources")
-		add(r.Launched, "its script started")
+		add(r.Start, "Got its resources")
+		add(r.Launched, "Its script started")
 		if r.Stop != model.NoStop {
 			why := j.StopText()
 			if why == "" {
-				why = "it is being ended"
+				why = "It is being ended"
 			}
-			add(r.StopAt, why)
+			add(r.StopAt, sentence(why))
 		}
 	}
 	if j.Restarts > 0 {
@@ -178,7 +192,7 @@ func events(j *model.Job, now model.Time) (out []happened) {
 			", after which it went back into the queue"})
 	}
 	if j.End != nil {
-		what := "ended " + j.State.String()
+		what := "Ended " + j.State.String()
 		if why := j.EndText(); why != "" {
 			what += ": " + why
 		}
@@ -191,7 +205,7 @@ func events(j *model.Job, now model.Time) (out []happened) {
 func (q *request) whyOne(x *job, ref model.JobRef) {
 	var reply proto.WhyReply
 	if err := q.ask(proto.KindWhy, &proto.WhyRequest{Jobs: []model.JobRef{ref}}, &reply); err != nil {
-		x.Causes = []string{env.Text(err)}
+		x.Causes = []string{sentence(env.Text(err))}
 		return
 	}
 	for _, e := range reply.List {
@@ -199,7 +213,9 @@ func (q *request) whyOne(x *job, ref model.JobRef) {
 			continue
 		}
 		_, all := jobtext.WhyTold(e, reply.Now, &q.at)
-		x.Causes = append(x.Causes, all...)
+		for _, text := range all {
+			x.Causes = append(x.Causes, sentence(text))
+		}
 		x.Sooner = append(x.Sooner, q.sooner(e, reply.Now)...)
 		x.Position = append(x.Position, e.Places...)
 		if e.Start > 0 {
@@ -305,7 +321,7 @@ func (q *request) records(ref model.JobRef, most int) (list []*model.Record, err
 func (q *request) efficiency(x *job, ref model.JobRef, j *model.Job) {
 	list, err := q.records(ref, 1)
 	if err != nil {
-		x.UseNote = env.Text(err)
+		x.UseNote = sentence(env.Text(err))
 		return
 	}
 	if len(list) == 0 || list[0].Start == 0 {
@@ -342,7 +358,7 @@ func (x *job) used(r *model.Record, use *model.Usage, now model.Time) {
 		name, value, _ := strings.Cut(strings.TrimRight(line, "\n"), ": ")
 		x.Use = append(x.Use, pair{strings.TrimSpace(name), value})
 	}
-	x.Advice = s.Advice()
+	x.Advice = sentence(s.Advice())
 }
 
 // pastJob shows a job that only accounting knows.
@@ -359,19 +375,20 @@ func (q *request) pastJob(ref model.JobRef, notHere error) (any, error) {
 	}
 	r := list[0]
 	x := &job{jobLine: &jobLine{}, Past: r, Ref: q.rest}
+	q.name = strings.TrimSpace("Job " + q.rest + " " + r.Name)
 	for _, p := range []pair{{"User", r.User}, {"Account", r.Account}, {"QOS", r.QOS}, {"Partition", r.Partition},
 		{"Nodes", r.Nodes}, {"Directory", r.WorkDir}} {
 		if p.Value != "" {
 			x.Facts = append(x.Facts, p)
 		}
 	}
-	for _, e := range []happened{{r.Submit, "submitted"}, {r.Start, "started"}, {r.End, "ended " + r.State.String()}} {
+	for _, e := range []happened{{r.Submit, "Submitted"}, {r.Start, "Started"}, {r.End, "Ended " + r.State.String()}} {
 		if e.At > 0 {
 			x.Events = append(x.Events, e)
 		}
 	}
 	if why := r.EndText(); why != "" {
-		x.Causes = []string{why}
+		x.Causes = []string{sentence(why)}
 	}
 	if r.Start > 0 {
 		q.overTime(x, r.Job, r.Start, r.End)

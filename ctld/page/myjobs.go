@@ -28,6 +28,7 @@ type jobLine struct {
 	Part      string
 	Size      string
 	GPUs      int64
+	CPUs      int
 	Why       string // Slurm's word, and what is known beside it
 	Start     model.Time
 	Likely    string // when it is likely to start
@@ -37,17 +38,18 @@ type jobLine struct {
 	Limit     int64 // seconds; 0: not known
 	Left      *bar
 	Use       *bar   // of its GPUs, now or as a mean
-	UseWhat   string // what Use is
 	Spark     *chart // its use in the last hour
 	IdleS     int64  // for how long its GPUs have done nothing
 	Mine      bool
-	Tasks     int // that have not started, of an array's own record
+	Tasks     int    // that have not started, of an array's own record
+	MayAct    bool   // the reader may change it
+	UseText   string // Use in words
 }
 
 // line makes a line of a job.
 func (q *request) line(j *model.Job, rules *ask.Rulebook) *jobLine {
 	l := &jobLine{Job: j, Number: jobtext.JobID(j), Ref: jobtext.RefText(refOf(j)), Class: class(j),
-		StateWord: strings.ToLower(strings.ReplaceAll(j.State.String(), "_", " ")),
+		StateWord: stateWord(j.State),
 		Part:      cmp.Or(j.Partition(), strings.Join(j.Spec.Partitions, ",")), Mine: j.Spec.UID == q.who.UID}
 	if l.Exact = l.Ref; j.IsArray() {
 		l.Exact = jobtext.RefText(j.Ref())
@@ -63,6 +65,8 @@ func (q *request) line(j *model.Job, rules *ask.Rulebook) *jobLine {
 	} else {
 		l.GPUs, nodes = gpusAsked(j, rules.Of(j))
 	}
+	l.CPUs = ask.Job(j, rules.Of(j)).CPUs
+	l.MayAct = q.mayChange(j.Spec)
 	l.Size = sizeText(nodes, l.GPUs, j, rules)
 	l.Tasks = j.Tasks.Count()
 	if s := j.TimeLimitS(); s > 0 && s != model.NotSet && s != model.Unlimited {
@@ -70,7 +74,7 @@ func (q *request) line(j *model.Job, rules *ask.Rulebook) *jobLine {
 	}
 	switch {
 	case j.State == model.Pending:
-		l.Why = j.ReasonAt(q.now).String()
+		l.Why = reasonText(j.ReasonAt(q.now))
 		if more := j.NotAvailText(); more != "" {
 			l.Why += ", " + more
 		}
@@ -84,11 +88,9 @@ func (q *request) line(j *model.Job, rules *ask.Rulebook) *jobLine {
 			}
 		}
 	case j.State.Finished():
-		l.Why = j.EndText()
+		l.Why = sentence(j.EndText())
 		if j.End != nil && j.End.Exit.Use != nil {
-			if s := seff.GPUs(j.End.Exit.Use); s.Told > 0 {
-				l.Use, l.UseWhat = barOf(s.UtilAve, 100, ""), "mean use of its GPUs"
-			}
+			l.meanUse(j)
 		}
 	default:
 		if l.Limit > 0 {
@@ -99,6 +101,26 @@ func (q *request) line(j *model.Job, rules *ask.Rulebook) *jobLine {
 		}
 	}
 	return l
+}
+
+// meanUse adds how busy what an ended job held was: its GPUs, or its CPUs where it had none.
+func (l *jobLine) meanUse(j *model.Job) {
+	if s := seff.GPUs(j.End.Exit.Use); s.Told > 0 {
+		l.Use = barOf(s.UtilAve, 100, "")
+		l.UseText = l.Use.Label + " of " + plural(s.Told, "GPU", "GPUs")
+		return
+	}
+	cpus := int64(l.CPUs)
+	if l.GPUs > 0 || l.Elapsed <= 0 || cpus <= 0 {
+		return
+	}
+	user, sys := j.End.Exit.Use.CPUms()
+	l.Use = barOf(user+sys, l.Elapsed*cpus*1000, "")
+	l.UseText = l.Use.Label + " of " + plural(cpus, "CPU", "CPUs")
+}
+
+func stateWord(s model.JobState) string {
+	return strings.ToLower(strings.ReplaceAll(s.String(), "_", " "))
 }
 
 // sizeText says how large a job is: 2 nodes, 16 GPUs; or its cores, where it has no GPU.
@@ -271,7 +293,8 @@ func (q *request) useNow(lines []*jobLine) {
 			}
 		}
 		if n > 0 {
-			l.Use, l.UseWhat = barOf(sum/n, 100, ""), "use of its GPUs now"
+			l.Use = barOf(sum/n, 100, "")
+			l.UseText = l.Use.Label + " of " + plural(l.GPUs, "GPU", "GPUs")
 			if sum/n < lowUse {
 				l.Use.Class = "low"
 			}
@@ -296,13 +319,20 @@ func (q *request) why() {
 		return
 	}
 	out := map[string]saidWhy{}
+	same := map[string]string{} // the first job of which a sentence is said
 	for _, x := range reply.List {
 		first, _ := jobtext.WhyTold(x, reply.Now, &q.at)
-		said := saidWhy{Text: first}
+		ref := explained(x)
+		said := saidWhy{Text: sentence(first)}
+		if of := same[first]; of != "" {
+			said.Text = "As job " + of
+		} else {
+			same[first] = jobtext.RefText(ref)
+		}
 		for _, c := range q.sooner(x, reply.Now) {
 			said.Sooner = append(said.Sooner, c.Option+" would start it "+c.When)
 		}
-		out[jobtext.RefText(explained(x))] = said
+		out[jobtext.RefText(ref)] = said
 	}
 	q.json(out)
 }

@@ -46,11 +46,12 @@ type operatorsView struct {
 	Cycles      []cycleLine
 	Waste       []wasteLine
 	Hidden      []string
+	May         bool // take nodes out of service, and back
 }
 
 // operators shows what somebody has to look after.
 func operators(q *request) (any, error) {
-	v := &operatorsView{}
+	v := &operatorsView{May: q.operates()}
 	for _, step := range []func(*operatorsView) error{q.outOfService, q.daemons, q.cycles, q.waste} {
 		if err := step(v); err != nil {
 			v.Hidden = append(v.Hidden, env.Text(err))

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"embed"
@@ -112,6 +113,7 @@ type request struct {
 	rest string // what follows the view's path: /job/REST
 	age  time.Duration
 	note string // about the page as a whole
+	name string // of this very page, for the window's title
 	now  model.Time
 	at   jobtext.Times
 }
@@ -294,7 +296,8 @@ type page struct {
 // show writes a view; asked for a part, only what is inside of the shell.
 func (q *request) show(v *view, status int, data any) {
 	facts := q.p.o.Cluster.Facts()
-	s := shell{Title: v.title, Cluster: facts.Config().Cluster, Base: q.p.o.Path, Word: q.word, View: v, Note: q.note}
+	s := shell{Title: cmp.Or(q.name, v.title), Cluster: facts.Config().Cluster, Base: q.p.o.Path, Word: q.word, View: v,
+		Note: q.note}
 	for _, x := range views() {
 		if x.tab != "" {
 			s.Views = append(s.Views, x)

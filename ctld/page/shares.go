@@ -35,12 +35,12 @@ func shares(q *request) (any, error) {
 	for i := range reply.Rows {
 		r := &reply.Rows[i]
 		s := shareLine{ShareRow: r, Pad: 16 * int(r.Depth), Key: fmt.Sprint(r.ID, r.Account, "/", r.User, "/", r.Partition),
-			Mine: r.User != "" && r.UID == q.who.UID}
+			Mine: r.User != "" && r.User == q.who.User} // UID is of users with usage only
 		if !math.IsInf(r.LevelFS, 0) && !math.IsNaN(r.LevelFS) {
 			s.Level = fmt.Sprintf("%.2f", r.LevelFS)
 		}
 		if pct := int64(math.Round(100 * r.Used)); r.Depth > 0 {
-			s.Used = barOf(pct, 100, fmt.Sprintf("%d %% used of %.0f %% due", pct, 100*r.NormShares))
+			s.Used = barOf(pct, 100, fmt.Sprintf("%d\u00a0%% of %.0f\u00a0%%", pct, 100*r.NormShares))
 			if r.Used > r.NormShares {
 				s.Used.Class = "low"
 			}
@@ -73,7 +73,10 @@ func (v *sharesView) place(rows []proto.ShareRow, me *proto.ShareRow) {
 		}
 	}
 	text := fmt.Sprintf("With account %s you are behind %d of %d users.", me.Account, ahead, all)
-	if ahead == 0 {
+	switch {
+	case all == 1:
+		text = fmt.Sprintf("With account %s you are the only user.", me.Account)
+	case ahead == 0:
 		text = fmt.Sprintf("With account %s nobody of %d users comes before you.", me.Account, all)
 	}
 	v.Place = append(v.Place, text)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
@@ -43,6 +45,49 @@ func dict(v ...any) (map[string]any, error) {
 	return out, nil
 }
 
+// sentence makes a text begin with a capital letter, unless that letter is part of a name or an option.
+func sentence(text string) string {
+	first, n := utf8.DecodeRuneInString(text)
+	if word, _, _ := strings.Cut(text, " "); word == "" || strings.ContainsAny(word, "_/=.[") {
+		return text
+	}
+	return string(unicode.ToUpper(first)) + text[n:]
+}
+
+// reasons are short sentences for the reasons that many jobs have. Page /why says more, to the script.
+var reasons = map[model.Reason]string{
+	model.ReasonNone:                     "Has not been looked at yet",
+	model.ReasonPriority:                 "Jobs with a higher priority come first",
+	model.ReasonResources:                "What it asks for is not free",
+	model.ReasonLicenses:                 "Its licenses are not free",
+	model.ReasonReservation:              "Waits for its reservation",
+	model.ReasonReservationDeleted:       "Its reservation no longer exists",
+	model.ReasonDependency:               "Waits for another job",
+	model.ReasonDependencyNeverSatisfied: "Waits for what can't come true any more",
+	model.ReasonBeginTime:                "Its time to begin has not come",
+	model.ReasonJobHeldAdmin:             "Held by an operator",
+	model.ReasonJobHeldUser:              "Held by its owner",
+	model.ReasonReqNodeNotAvail:          "A node that it needs is not available",
+	model.ReasonBadConstraints:           "No node can ever hold it",
+	model.ReasonPartitionDown:            "Its partition is down",
+	model.ReasonPartitionInactive:        "Its partition is inactive",
+	model.ReasonPartitionTimeLimit:       "Asks for more time than its partition allows",
+	model.ReasonPartitionNodeLimit:       "Asks for more or fewer nodes than its partition allows",
+	model.ReasonJobArrayTaskLimit:        "As many tasks of its array run as may at once",
+}
+
+// reasonText says a job's reason in a short sentence; limits keep Slurm's word, which names them.
+func reasonText(r model.Reason) string {
+	if text := reasons[r]; text != "" {
+		return text
+	}
+	word := r.String()
+	if strings.HasPrefix(word, "QOS") || strings.HasPrefix(word, "Assoc") || strings.HasPrefix(word, "Max") {
+		return "A limit holds it: " + word
+	}
+	return word
+}
+
 func moment(t model.Time) time.Time { return time.UnixMilli(int64(t)) }
 
 // clock writes a moment as short as it is clear: the time today, the day and time in the days around, then the date.
@@ -68,13 +113,13 @@ func span(s int64) string {
 	case s < 0:
 		return ""
 	case s < 60:
-		return fmt.Sprintf("%d s", s)
+		return fmt.Sprintf("%d\u00a0s", s)
 	case s < 3600:
-		return fmt.Sprintf("%d min", s/60)
+		return fmt.Sprintf("%d\u00a0min", s/60)
 	case s < 24*3600:
-		return fmt.Sprintf("%d h %02d", s/3600, s/60%60)
+		return fmt.Sprintf("%d\u00a0h\u00a0%02d", s/3600, s/60%60)
 	}
-	return fmt.Sprintf("%d d %d h", s/86400, s/3600%24)
+	return fmt.Sprintf("%d\u00a0d\u00a0%d\u00a0h", s/86400, s/3600%24)
 }
 
 // count writes a number with thin spaces between thousands.
@@ -141,5 +186,5 @@ func barOf(part, whole int64, label string) *bar {
 	if whole <= 0 {
 		return nil
 	}
-	return &bar{Pct: min(100, max(0, 100*part/whole)), Label: cmp.Or(label, fmt.Sprintf("%d %%", 100*part/whole))}
+	return &bar{Pct: min(100, max(0, 100*part/whole)), Label: cmp.Or(label, fmt.Sprintf("%d\u00a0%%", 100*part/whole))}
 }

@@ -21,10 +21,10 @@ import (
 
 // The picture's measures, in its own units.
 const (
-	drawWide  = 1200
+	drawWide  = 1160
 	drawNames = 90 // for nodes' names, at the left
-	drawTop   = 24
-	drawLane  = 11
+	drawTop   = 26
+	drawLane  = 16
 	drawNodes = 48 // nodes in one picture
 	drawJobs  = 2000
 )
@@ -49,6 +49,9 @@ type drawnNode struct {
 	lanes []model.Time // until when each is taken
 }
 
+// Wide is the picture's width without the nodes' names.
+func (v *timelineView) Wide() int { return v.Width - v.Left }
+
 // mark is a time on the axis.
 type mark struct {
 	X    int
@@ -66,6 +69,7 @@ type timelineView struct {
 	Prev, Next         string
 	GPUs, Count, Limit string
 	Part               string
+	Parts              []string
 	Said, Wrong        string
 	PastWhy            string
 	from, to           model.Time
@@ -77,7 +81,8 @@ func timeline(q *request) (any, error) {
 	set := q.r.URL.Query()
 	v := &timelineView{Hours: 12, Spans: []int{2, 12, 48, 168}, Width: drawWide, Left: drawNames,
 		on:   map[string]*drawnNode{},
-		GPUs: set.Get("gpus"), Count: cmp.Or(set.Get("nodes"), "1"), Limit: cmp.Or(set.Get("time"), "4:00:00")}
+		GPUs: set.Get("gpus"), Part: set.Get("partition"), Count: cmp.Or(set.Get("nodes"), "1"),
+		Limit: cmp.Or(set.Get("time"), "4:00:00")}
 	if n, err := strconv.Atoi(set.Get("hours")); err == nil && slices.Contains(v.Spans, n) {
 		v.Hours = n
 	}
@@ -99,6 +104,9 @@ func timeline(q *request) (any, error) {
 	}
 	if n > skip+drawNodes {
 		v.Next = fmt.Sprint(skip + drawNodes)
+	}
+	if err := q.gpuParts(v); err != nil {
+		v.PastWhy = env.Text(err)
 	}
 	if v.GPUs != "" {
 		q.whatIf(v)
@@ -198,31 +206,80 @@ func (q *request) drawResvs(v *timelineView) error {
 	return nil
 }
 
-// whatIf asks the planner when a job would start, and draws it.
+// maxAsked bounds the partitions that one question is about: each costs the planner a pass.
+const maxAsked = 16
+
+// gpuParts adds the partitions in which there are GPUs and that take jobs.
+func (q *request) gpuParts(v *timelineView) error {
+	var parts queueView
+	if err := q.parts(&parts); err != nil {
+		return err
+	}
+	for _, p := range parts.Parts {
+		if p.GPUs != "" && p.State == model.PartUp.String() {
+			v.Parts = append(v.Parts, p.Name)
+		}
+	}
+	return nil
+}
+
+// whatIf asks the planner when a job would start, and draws it: in one partition, or where it would start first of all
+// those that take the reader's jobs.
 func (q *request) whatIf(v *timelineView) {
-	s, err := jobrequest.From([]string{"--job-name=what-if", "--gpus-per-node=" + strings.TrimSpace(v.GPUs),
-		"--nodes=" + strings.TrimSpace(v.Count), "--time=" + strings.TrimSpace(v.Limit)}, q.moment)
-	if err != nil {
-		v.Wrong = env.Text(err)
+	parts := v.Parts[:min(len(v.Parts), maxAsked)]
+	if v.Part != "" {
+		parts = []string{v.Part}
+	} else if len(parts) == 0 {
+		parts = []string{""} // the default
+	}
+	var best *proto.SubmitReply
+	where, limit := "", int64(60)
+	for _, part := range parts {
+		reply, limitS, err := q.tryOn(v, part)
+		switch {
+		case err != nil:
+			if v.Wrong == "" {
+				v.Wrong = sentence(env.Text(err))
+			}
+		case best == nil || reply.TestStart < best.TestStart:
+			best, where, limit = reply, part, max(limitS, 60)
+		}
+	}
+	if best == nil {
 		return
+	}
+	v.Wrong = ""
+	v.Said = "It would start " + clock(best.TestStart, q.now) + " on " + best.TestNodes
+	if where != "" && len(v.Parts) > 1 {
+		v.Said += ", in partition " + where
+	}
+	v.Said += "."
+	nodes, err := hostlist.Expand(best.TestNodes)
+	if err != nil {
+		return // the sentence is enough
+	}
+	v.add(nodes, box{From: best.TestStart, To: best.TestStart + model.Time(limit)*1000, Class: "if", Label: "what if",
+		Title: v.Said})
+}
+
+// tryOn asks when the job would start in a partition.
+func (q *request) tryOn(v *timelineView, part string) (reply *proto.SubmitReply, limitS int64, err error) {
+	args := []string{"--job-name=what-if", "--gpus-per-node=" + strings.TrimSpace(v.GPUs),
+		"--nodes=" + strings.TrimSpace(v.Count), "--time=" + strings.TrimSpace(v.Limit)}
+	if part != "" {
+		args = append(args, "--partition="+part)
+	}
+	s, err := jobrequest.From(args, q.moment)
+	if err != nil {
+		return nil, 0, err
 	}
 	s.Spec.WorkDir, s.Spec.Umask = "/tmp", 0o022
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // it never fails
-	var reply proto.SubmitReply
-	if err := q.ask(proto.KindSubmit, &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: &s.Spec,
-		Script: []byte("#!/bin/sh\ntrue\n"), Env: []byte("PATH=/bin\x00"), TestOnly: true}, &reply); err != nil {
-		v.Wrong = env.Text(err)
-		return
-	}
-	v.Said = "It would start " + clock(reply.TestStart, q.now) + " on " + reply.TestNodes + "."
-	nodes, err := hostlist.Expand(reply.TestNodes)
-	if err != nil {
-		return // the sentence is enough
-	}
-	limit := max(s.Spec.LimitS, 60)
-	v.add(nodes, box{From: reply.TestStart, To: reply.TestStart + model.Time(limit)*1000, Class: "if", Label: "what if",
-		Title: v.Said})
+	reply = &proto.SubmitReply{}
+	err = q.ask(proto.KindSubmit, &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: &s.Spec,
+		Script: []byte("#!/bin/sh\ntrue\n"), Env: []byte("PATH=/bin\x00"), TestOnly: true}, reply)
+	return reply, s.Spec.LimitS, err
 }
 
 // layOut gives everything its place: on each node, boxes that overlap in time lie below each other.
@@ -244,14 +301,14 @@ func (v *timelineView) layOut(now model.Time) {
 			b.Y, b.H = y+3+lane*drawLane, drawLane-2
 		}
 		d.Y, d.H = y, max(1, len(d.lanes))*drawLane+6
-		d.Text = d.Y + 14
+		d.Text = d.Y + 15
 		for _, b := range d.Boxes {
 			b.X = x(b.From)
 			b.W = max(2, x(b.To)-b.X)
 			if b.Class == "resv" {
 				b.Y, b.H = d.Y, d.H
 			}
-			if b.W < 9*len(b.Label) {
+			if b.W < 7*len(b.Label)+8 {
 				b.Label = ""
 			}
 		}
@@ -264,6 +321,9 @@ func (v *timelineView) layOut(now model.Time) {
 		text := moment(t).Format("15:04")
 		if v.Hours > 24 {
 			text = moment(t).Format("Mon 15:04")
+		}
+		if at := x(t); at < drawNames+3*len(text)+3 || at > drawWide-3*len(text)-3 {
+			text = "" // it would be cut off
 		}
 		v.Marks = append(v.Marks, mark{x(t), text})
 	}

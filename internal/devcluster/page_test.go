@@ -235,7 +235,8 @@ func TestPagesInBrowser(t *testing.T) {
 	c := devcluster.Start(t, devcluster.Options{Nodes: 2, Gres: "gpu:a100:2", HTTP: true})
 	oneDay(t, c)
 	u := readPages(t, c)
-	u.submit("train", "sleep 300\n", "--gpus=2", "--time=30")
+	u.submit("train", "seq -f 'epoch %g, loss 0.31' 40\nsleep 300\n", "--gpus=2", "--time=30",
+		"--output="+filepath.Join(c.Dir, "train-%j.out"))
 	u.submit("sweep", "sleep 300\n", "--nodes=2", "--gpus-per-node=2", "--time=60")
 	for _, name := range hostile {
 		u.submit(name, "true\n", "--hold")
@@ -352,6 +353,9 @@ func (b *browser) look(width int64, path string) {
 	}
 	if path == "/gpus" || path == "/queue" || path == "/job/1" || path == "/" {
 		b.run(path+" draws what was measured", chromedp.WaitVisible("svg.spark"))
+	}
+	if path == "/job/1" {
+		b.run(path+" has the end of the output", chromedp.WaitVisible(".tail"))
 	}
 	if strings.HasPrefix(path, "/gpus") {
 		b.run(path, chromedp.Poll(`document.querySelector("canvas").dataset.cells === "4"`, nil))

@@ -133,6 +133,7 @@ func (s *secretCluster) questions() []question {
 		{proto.KindReservations, []proto.Message{&proto.Empty{}}},
 		{proto.KindStat, []proto.Message{&proto.StatRequest{Jobs: refs[:1]}}},
 		{proto.KindSteps, []proto.Message{&proto.StepsRequest{}, &proto.StepsRequest{Filter: byJob}}},
+		{proto.KindTail, []proto.Message{&proto.TailRequest{Job: first + 1}}},
 		{proto.KindDaemon, []proto.Message{&proto.DaemonRequest{Node: "n1"}}},
 		{proto.KindPeers, []proto.Message{&proto.PeersRequest{Nodes: []string{"n1"}}}},
 		{proto.KindControllers, []proto.Message{&proto.Empty{}}},

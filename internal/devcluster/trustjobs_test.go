@@ -53,6 +53,7 @@ func othersJobs(t *testing.T, c *devcluster.Cluster, socket string) {
 		}{
 			{proto.KindScript, &proto.ScriptRequest{Job: job}},
 			{proto.KindStat, &proto.StatRequest{Jobs: ref}},
+			{proto.KindTail, &proto.TailRequest{Job: job}},
 			{proto.KindUpdateJob, &proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: ref,
 				Set: []model.KV{{Key: "Comment", Value: "changed"}}}},
 			{proto.KindSignal, &proto.CancelRequest{Targets: ref, Signal: 10}},
@@ -71,7 +72,7 @@ func othersJobs(t *testing.T, c *devcluster.Cluster, socket string) {
 				must(t, err)
 			}
 			var reply proto.TargetsReply
-			if err == nil && ask.kind != proto.KindScript && ask.kind != proto.KindStat {
+			if err == nil && ask.kind != proto.KindScript && ask.kind != proto.KindStat && ask.kind != proto.KindTail {
 				must(t, proto.Decode(f.Body, &reply))
 				for _, r := range reply.Results {
 					code = r.Code

@@ -60,6 +60,7 @@ const (
 	KindSetTrigger      // SetTriggerRequest -> Empty
 	KindClearTriggers   // ClearTriggersRequest -> ClearTriggersReply
 	KindDaemon          // DaemonRequest -> DaemonReply; what a node's daemon says of itself
+	KindTail            // TailRequest -> TailReply; the end of a job's output
 )
 
 // Kinds of requests about money.
@@ -211,6 +212,7 @@ var requests = [...]Request{
 	KindWhy:          {Name: "REQUEST_JOB_WHY", Effect: Reads, Repeats: true},
 	KindReservations: {Name: "REQUEST_RESERVATION_INFO", Number: 2024, Effect: Reads, Repeats: true},
 	KindDaemon:       {Name: "REQUEST_DAEMON_STATUS", Effect: Reads, Repeats: true},
+	KindTail:         {Name: "REQUEST_JOB_OUTPUT", Effect: ReadsOwn, Repeats: true},
 	KindStat:         {Name: "REQUEST_JOB_STEP_STAT", Number: 5027, Effect: Reads, Repeats: true},
 	KindSteps:        {Name: "REQUEST_JOB_STEP_INFO", Number: 2005, Effect: Reads, Repeats: true, Stream: true},
 	KindPeers:        {Name: "REQUEST_NODE_ADDRESSES", Effect: Reads, Repeats: true},

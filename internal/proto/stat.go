@@ -116,6 +116,8 @@ type NodeAsk struct {
 	Ended bool // with Steps: also those that have ended in the last seconds
 
 	About bool // say what you are
+
+	Tail *TailAsk // read the end of a file
 }
 
 func (x *NodeAsk) Wire(c *wire.C) {
@@ -131,6 +133,7 @@ func (x *NodeAsk) Wire(c *wire.C) {
 	wire.Ptrs(c, &x.Signals, model.MaxMany)
 	wire.Bool(c, &x.Ended)
 	wire.Bool(c, &x.About)
+	wire.Ptr(c, &x.Tail)
 }
 
 // NodeAnswer is a node's answer: attempts that don't run there are not in it.
@@ -151,6 +154,8 @@ type NodeAnswer struct {
 	Signalled int32 // how many of Signals it has sent; daemons of before send none
 
 	About *DaemonAbout // nil: daemons of before say nothing
+
+	Tail *TailEnd // likewise
 }
 
 func (x *NodeAnswer) Wire(c *wire.C) {
@@ -164,6 +169,7 @@ func (x *NodeAnswer) Wire(c *wire.C) {
 	wire.Text(c, &x.Failed, model.MaxText)
 	wire.Int(c, &x.Signalled)
 	wire.Ptr(c, &x.About)
+	wire.Ptr(c, &x.Tail)
 }
 
 // StatOf is one step on the node that answers.
@@ -229,4 +235,57 @@ type StepHere struct {
 func (x *StepHere) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
 	wire.Int(c, &x.Step)
+}
+
+// MaxTail is the most of a job's output that an answer has, bytes.
+const MaxTail = 16 << 10
+
+// TailRequest asks for the end of a job's output, or of its file of errors, as the job's first node has it.
+type TailRequest struct {
+	Job model.JobID
+	Err bool
+}
+
+func (x *TailRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Bool(c, &x.Err)
+}
+
+// TailReply is its answer.
+type TailReply struct {
+	Node, File string
+	End        TailEnd
+}
+
+func (x *TailReply) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Text(c, &x.File, model.MaxText)
+	wire.Struct(c, &x.End)
+}
+
+// TailAsk has a node read the end of a file with a user's rights.
+type TailAsk struct {
+	File     string
+	UID, GID uint32
+	Groups   []uint32
+}
+
+func (x *TailAsk) Wire(c *wire.C) {
+	wire.Text(c, &x.File, model.MaxText)
+	wire.Int(c, &x.UID)
+	wire.Int(c, &x.GID)
+	wire.Ints(c, &x.Groups, model.MaxMany)
+}
+
+// TailEnd is the end of a file.
+type TailEnd struct {
+	Text    []byte
+	Size    int64      // of the whole file, bytes
+	Written model.Time // when it last was
+}
+
+func (x *TailEnd) Wire(c *wire.C) {
+	wire.Bytes(c, &x.Text, MaxTail)
+	wire.Int(c, &x.Size)
+	wire.Int(c, &x.Written)
 }

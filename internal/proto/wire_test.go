@@ -32,7 +32,8 @@ func TestWire(t *testing.T) {
 		&StaleEnd{}, &StatReply{},
 		&StatRequest{}, &StepAdopt{}, &StepDoor{}, &StepEvent{}, &StepFiles{}, &StepPart{}, &StepSignal{}, &StepWords{},
 		&StepsChunk{},
-		&StepsRequest{}, &SubmitEachReply{}, &SubmitEachRequest{}, &SubmitReply{}, &TargetsReply{},
+		&StepsRequest{}, &SubmitEachReply{}, &SubmitEachRequest{}, &SubmitReply{}, &TargetsReply{}, &TailReply{},
+		&TailRequest{},
 		&UpdateJobRequest{}, &UpdateNodeRequest{},
 		&UpdatePartitionRequest{}, &SetDebugRequest{}, &WaitReply{}, &WaitRequest{}, &Welcome{}, &WhyReply{}, &WitnessReply{},
 		&WhyRequest{}, &TriggersChunk{}, &SetTriggerRequest{}, &ClearTriggersRequest{}, &ClearTriggersReply{})

@@ -8,6 +8,7 @@ var (
 	submits = Row{Refused, Own, Own, Own, Own, Passes, Passes, Passes, Refused} // as oneself
 	changes = Row{Refused, Own, Below, All, All, Passes, Passes, Passes, Refused}
 	scripts = Row{Refused, Own, Own, All, All, Passes, Passes, Passes, Refused}
+	outputs = Row{Refused, Own, Own, Own, All, Passes, Refused, Passes, Refused} // read as the owner, on another node
 	reads   = Row{Refused, Sees, Sees, All, All, Passes, Passes, Passes, Refused}
 	edits   = Row{Refused, Own, Below, All, All, Passes, Refused, Passes, Refused}
 	runs    = Row{Refused, Refused, Refused, All, All, Passes, Refused, Passes, Refused} // the cluster from day to day
@@ -36,6 +37,7 @@ var table = map[uint16]Row{
 	proto.KindUpdateJob:  changes,
 	proto.KindStat:       changes,
 	proto.KindScript:     scripts,
+	proto.KindTail:       outputs,
 	proto.KindAttend:     here,
 	proto.KindPresent:    submits,
 

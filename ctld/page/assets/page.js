@@ -53,7 +53,7 @@
     looking = true; lookedAt = Date.now();
     try {
       const r = await fetch(location.href, { headers: { "X-Part": "1" } });
-      if (r.status === 401) { location.href = base + "/login?again=1"; return; }
+      if (r.status === 401) { location.href = base + "/login?again=1&to=" + encodeURIComponent((location.pathname + location.search).slice(base.length)); return; }
       if (!r.ok) { stale(); return; }
       const doc = new DOMParser().parseFromString(await r.text(), "text/html");
       const next = document.createElement("main");
@@ -158,7 +158,8 @@
   // The picture of GPUs: racks of nodes, a cell for each GPU. What a job holds and does not use stands out.
   let cells = [], at = -1, painted = 0;
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const hue = (text) => { let h = 0; for (const c of text) h = (h * 31 + c.charCodeAt(0)) >>> 0; return h * 137.5 % 360; };
+  // Hues of jobs and users: from green over blue to violet. Red and orange say that something is out or idle.
+  const hue = (text) => { let h = 0; for (const c of text) h = (h * 31 + c.charCodeAt(0)) >>> 0; return 70 + h * 137.5 % 240; };
   async function paintSoon(now) {
     const box = document.getElementById("gpumap");
     if (!box || (!now && Date.now() - painted < 4000)) return;
@@ -172,11 +173,12 @@
   function paint() {
     const box = document.getElementById("gpumap"), cv = box && box.querySelector("canvas");
     if (!cv || !map) return;
+    for (const own of box.querySelectorAll("[hidden]")) own.hidden = false;
     const by = box.dataset.by, dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const count = map.racks.reduce((n, r) => n + r.nodes.length, 0);
     const cell = count > 1200 ? 5 : count > 400 ? 7 : count > 100 ? 10 : count > 24 ? 14 : 18;
     const gap = cell > 8 ? 2 : 1, label = cell > 8, width = cv.clientWidth, ratio = devicePixelRatio || 1;
-    const inks = { free: css("--bar-all"), bad: css("--bad"), low: css("--low"), line: css("--line"), text: css("--faint"), kept: css("--ends"), ink: css("--ink") };
+    const inks = { free: css("--bar-all"), bad: css("--bad"), low: css("--low"), line: css("--line"), text: css("--faint"), kept: css("--ends"), card: css("--card"), ink: css("--ink") };
     const most = Math.max(1, ...map.racks.flatMap((r) => r.nodes.map((n) => n.g.length)));
     const cols = Math.min(8, most), rows = Math.ceil(most / cols);
     const step = cell + gap, nw = cols * step + (label ? 14 : 5), nh = rows * step + (label ? 20 : 5);
@@ -198,6 +200,7 @@
             if (draw) {
               draw.fillStyle = colour(g, n, by, dark, inks);
               draw.fillRect(x, yy, cell, cell);
+              if (g[0] > 3) hatch(draw, x, yy, cell, inks.card);
               if (g[0] === 1 && g[1] === 0 && by !== "use") { draw.fillStyle = inks.low; draw.fillRect(x, yy + cell - Math.max(2, cell / 5), cell, Math.max(2, cell / 5)); }
             }
           });
@@ -230,6 +233,15 @@
       at = Math.max(0, Math.min(cells.length - 1, at + move)); paint(); point(box);
     };
   }
+  // hatch draws lines across what is out of service, so that not only its colour says so.
+  function hatch(draw, x, y, cell, ink) {
+    draw.save();
+    draw.beginPath(); draw.rect(x, y, cell, cell); draw.clip();
+    draw.beginPath(); draw.strokeStyle = ink; draw.lineWidth = Math.max(1, cell / 9);
+    for (let d = -cell; d < cell; d += Math.max(3, cell / 3)) { draw.moveTo(x + d, y + cell); draw.lineTo(x + d + cell, y); }
+    draw.stroke();
+    draw.restore();
+  }
   function colour(g, n, by, dark, inks) {
     const [state, use, job] = g;
     if (by === "fit") {
@@ -250,24 +262,35 @@
     return "hsl(211 " + (35 + use * 0.3) + "% " + (dark ? 28 + use * 0.38 : 80 - use * 0.42) + "%)";
   }
   function legend(box, by, dark, inks) {
-    const words = { use: [["free", [0, 0, -1]], ["idle", [1, 0, 0]], ["10 %", [1, 10, 0]], ["50 %", [1, 50, 0]], ["100 %", [1, 100, 0]], ["out", [6, 0, -1]]],
+    const words = { use: [["free", [0, 0, -1]], ["idle", [1, 0, 0]], ["10\u00a0%", [1, 10, 0]], ["50\u00a0%", [1, 50, 0]], ["100\u00a0%", [1, 100, 0]], ["out", [6, 0, -1]]],
       health: [["in service", [0, 0, -1]], ["reserved", [2, 0, -1]], ["out", [6, 0, -1]]], job: [["free", [0, 0, -1]], ["out", [6, 0, -1]]] };
     const el = box.querySelector(".legend"), list = words[by] || words.job;
     el.replaceChildren(...(by === "fit" ? [] : list).map(([text, g]) => {
       const s = document.createElement("span"), i = document.createElement("i");
-      i.style.background = colour(g, { g: [g] }, by === "job" || by === "user" ? "use" : by, dark, inks);
+      i.style.backgroundColor = colour(g, { g: [g] }, by === "job" || by === "user" ? "use" : by, dark, inks);
+      if (g[0] > 3) i.className = "out";
       s.append(i, text);
       return s;
     }));
-    if (by === "fit") el.textContent = "The darker, the more of the node is free";
+    if (by === "fit") el.textContent = "The " + (dark ? "brighter" : "darker") + ", the more of the node is free";
   }
   function point(box) {
     const c = cells[at], p = box.querySelector(".point"), job = c.g[2] >= 0 ? map.jobs[c.g[2]] : null;
     p.textContent = "GPU " + c.k + " of " + c.node.n + " (" + c.node.t + "): " + map.states[c.g[0]] +
-      (job ? ", job " + job.id + (job.user ? " of " + job.user : "") : "") + (c.g[1] >= 0 ? ", " + c.g[1] + " % busy" : "");
+      (job ? ", job " + job.id + (job.user ? " of " + job.user : "") : "") + (c.g[1] >= 0 ? ", " + c.g[1] + "\u00a0% busy" : "");
   }
   addEventListener("resize", paint);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+
+  const tab = document.querySelector("nav [aria-current]"), bar = tab && tab.parentElement;
+  if (bar) bar.scrollLeft = tab.offsetLeft - bar.offsetLeft - (bar.clientWidth - tab.offsetWidth) / 2;
+
+  // The timeline begins at the answer, if the planner has given one, or at this moment.
+  const lanes = main && main.querySelector(".lanes");
+  if (lanes) {
+    const to = lanes.querySelector(".box.if") || lanes.querySelector(".now");
+    if (to) lanes.scrollLeft += to.getBoundingClientRect().left - lanes.getBoundingClientRect().left - lanes.clientWidth / 2;
+  }
 
   // A question to the planner is asked once.
   const once = location.search.includes("gpus=");
