@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
@@ -32,11 +33,12 @@ type Group struct {
 	Jobs, Completed, Failed, Cancelled, Timeout, OutOfMemory int64
 
 	// What the job that was submitted last was given.
-	LimitS int64 // seconds, or model.Unlimited
+	LimitS int64 // seconds; 0: it had no limit
 	Nodes  int64
 	CPUs   int64
 	MemMiB int64 // on each node; 0: there was no limit
 	GPUs   int64
+	grows  bool // with --elastic, or resized
 
 	Elapsed Spread // seconds, of jobs that completed or reached their limit
 	MemKB   Spread // KiB, the most that a node of a job that completed used
@@ -111,6 +113,10 @@ func (g *Group) add(r *model.Record) {
 	if r.Submit >= g.lastSubmit {
 		g.lastSubmit = r.Submit
 		g.LimitS, g.Nodes, g.CPUs, g.MemMiB, g.GPUs = r.LimitS, nodes, j.cpus(), r.AllocMemMiB/nodes, gpus
+		if r.LimitS >= model.Unlimited || r.LimitS < 0 {
+			g.LimitS = 0
+		}
+		g.grows = r.Size > 0 || strings.Contains(r.SubmitLine, "--elastic")
 	}
 	if r.State == model.Completed || r.State == model.Timeout {
 		g.Elapsed.Add(j.elapsed)
@@ -209,21 +215,28 @@ func (g *Group) adviseMemory() string {
 
 func (g *Group) adviseCPUs() string {
 	most := g.Busy.Within(90)
-	ask := max(1, (most*6/5+999)/1000)
-	if g.Busy.Count() < enoughJobs || g.cpuRunS < adviseAfterS || 2*ask > g.CPUs {
+	ask := max(1, g.Nodes, (most*6/5+999)/1000) // each node has one at least
+	switch {
+	case g.Busy.Count() < enoughJobs || g.cpuRunS < adviseAfterS || 2*ask > g.CPUs:
 		return ""
+	case g.grows:
+		return fmt.Sprintf("a smaller --elastic would do: 9 of 10 jobs keep %s of %d cores busy on average", Cores(most),
+			g.CPUs)
 	}
 	return fmt.Sprintf("%d of %d cores would do (-c, -n): 9 of 10 jobs keep %s busy on average", ask, g.CPUs, Cores(most))
 }
 
 func (g *Group) adviseGPUs() string {
+	least := max(g.busyGPUs, g.Nodes) // each node has one at least
 	switch util := g.GPUUtil.Within(90); {
 	case g.GPUUtil.Count() < enoughJobs || g.gpuRunS < adviseAfterS:
 		return ""
 	case g.busyGPUs == 0:
 		return "no GPU was ever busy: does the program find them?"
-	case g.busyGPUs < g.GPUs:
-		return fmt.Sprintf("--gpus=%d: no job had more than %d of its %d GPUs busy", g.busyGPUs, g.busyGPUs, g.GPUs)
+	case least < g.GPUs && g.grows:
+		return fmt.Sprintf("a smaller --elastic would do: no job had more than %d of its %d GPUs busy", g.busyGPUs, g.GPUs)
+	case least < g.GPUs:
+		return fmt.Sprintf("--gpus=%d: no job had more than %d of its %d GPUs busy", least, g.busyGPUs, g.GPUs)
 	case util < idleGPU:
 		return fmt.Sprintf("9 of 10 jobs keep their GPUs busy for at most %d%% of the time: look at what "+
 			"feeds them, or share one (--gres=shard)", util)

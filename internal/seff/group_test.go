@@ -126,3 +126,27 @@ func TestAdviceNeedsAllGPUs(t *testing.T) {
 		t.Errorf("of idle ones: %q", tip)
 	}
 }
+
+// A job without a limit has none, and each of its nodes has a core and a GPU at least.
+func TestGroupNodes(t *testing.T) {
+	var g, elastic Groups
+	for range 5 {
+		r := ended("wide", 3600, model.Unlimited, 0, 1, 100, -1)
+		r.NumNodes, r.AllocCPUs = 4, 4
+		g.Add(r)
+		r.AllocCPUs, r.SubmitLine = 16, "gsubmit --elastic=2-4 x"
+		elastic.Add(r)
+	}
+	one := g.List()[0]
+	if one.LimitS != 0 {
+		t.Errorf("the limit is %d", one.LimitS)
+	}
+	for _, tip := range one.Advice() {
+		if strings.Contains(tip, "would do") {
+			t.Errorf("4 nodes with a core each: %s", tip)
+		}
+	}
+	if tips := strings.Join(elastic.List()[0].Advice(), "\n"); !strings.Contains(tips, "a smaller --elastic") {
+		t.Errorf("an elastic job: %s", tips)
+	}
+}

@@ -3,6 +3,7 @@ package seff
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -193,7 +194,13 @@ func (j *Job) Advice() string {
 		tips = append(tips, "the job ran out of memory: ask for more, --mem="+perNode(held*5/4))
 	case j.Reason == model.ReasonGPUOutOfMemory:
 		tip := "the job ran out of GPU memory: ask for more, --gpu-mem=N"
-		if had := j.gpuMem(); had > 0 {
+		had := j.gpuMem()
+		if slices.ContainsFunc(j.AllocGres, func(g model.GresCount) bool { return g.Name == model.GPUName }) {
+			tip = "the job ran out of the memory of whole GPUs: it needs larger ones (--gpu-mem=N, if the cluster has " +
+				"such), more of them, or less on each"
+			had = max(had, GPUs(j.use).MemMiB)
+		}
+		if had > 0 {
 			tip = strings.Replace(tip, "N", walltime.FormatMem(model.MoreGPUMem(had)), 1)
 		}
 		tips = append(tips, tip)
@@ -202,7 +209,7 @@ func (j *Job) Advice() string {
 	case held > 0 && percentOf(used, held) < wasteful:
 		tips = append(tips, "less memory would do: --mem="+perNode(used*6/5))
 	}
-	if cores := j.cpus(); j.elapsed >= adviseAfterS && cores > 1 && percentOf(int64(busy*100), cores*100) < wasteful {
+	if cores := j.cpus(); j.elapsed >= adviseAfterS && cores > nodes && percentOf(int64(busy*100), cores*100) < wasteful {
 		tips = append(tips, fmt.Sprintf(
 			"%s of %d cores were busy on average: ask for fewer (-c, -n), or look why they waited",
 			strconv.FormatFloat(busy, 'f', 1, 64), cores))
