@@ -230,8 +230,8 @@ func keptNumber(j *model.Job, kv model.KV, out *state.Resize) error {
 		return refuse(proto.CodeNodeCount, "%s=%s: write the number of nodes that the running job keeps, ALL, "+
 			"or AGREED", kv.Key, kv.Value)
 	case n > int64(len(names)):
-		return refuse(proto.CodeNodeCount, "job %d has %d nodes (%s); a job with --dependency=expand:%d brings it more",
-			j.ID, len(names), hostlist.Compress(names), j.ID)
+		return refuse(proto.CodeNodeCount, "job %d has %s (%s); a job with --dependency=expand:%d brings it more",
+			j.ID, hostlist.CountText(len(names)), hostlist.Compress(names), j.ID)
 	case n%int64(j.Spec.Stride()) != 0:
 		return refuse(proto.CodeNodeCount, "%s=%s: job %d has segments of %d nodes, and none is divided: write a multiple "+
 			"of %[4]d", kv.Key, kv.Value, j.ID, j.Spec.Stride())

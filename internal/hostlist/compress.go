@@ -2,6 +2,7 @@ package hostlist
 
 import (
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -225,4 +226,12 @@ func (w *writer) flush() {
 func (w *writer) close() string {
 	w.flush()
 	return w.out.String()
+}
+
+// CountText writes a number of nodes for people: 1 node, 3 nodes.
+func CountText(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return strconv.Itoa(n) + " nodes"
 }

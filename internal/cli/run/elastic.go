@@ -114,7 +114,8 @@ func (r *run) follow() int {
 			r.agree()
 		}
 		if n > 0 && !r.quiet {
-			fmt.Fprintf(r.Stderr, "%s: the job's nodes change: the command begins again on %d\n", r.Program, len(now.stay))
+			fmt.Fprintf(r.Stderr, "%s: the job's nodes change: the command begins again on %s\n", r.Program,
+				hostlist.CountText(len(now.stay)))
 		}
 		rc, again := r.once(n, now, file, changes, signals)
 		if !again {
