@@ -147,10 +147,16 @@ func (s *sight) coordinator(account string) bool {
 
 // ofPlans is the sight for an explanation; nil where nothing of it is hidden.
 func (s *sight) ofPlans() *sched.Sight {
-	if !s.hides("jobs") && !s.hides("reservations") {
+	if !s.hides("jobs") && !s.hides("reservations") && !s.hides("nodes") && !s.hides("partitions") {
 		return nil
 	}
-	return &sched.Sight{
+	hidden := func(what string) func(string) bool {
+		if !s.hides(what) {
+			return nil
+		}
+		return func(string) bool { return false }
+	}
+	return &sched.Sight{Node: hidden("nodes"), Partition: hidden("partitions"),
 		Job: func(id model.JobID) bool {
 			j := s.v.Job(id)
 			return !s.hides("jobs") || j != nil && s.job(j.Spec)

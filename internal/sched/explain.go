@@ -61,13 +61,21 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 	return ExplainTo(nil, v, now, pol, id)
 }
 
-// ExplainTo is Explain for somebody from whom jobs and reservations are hidden; sees is nil for others.
+// ExplainTo is Explain for somebody from whom jobs, reservations, nodes or partitions are hidden; sees is nil for
+// others.
 func ExplainTo(sees *Sight, v *state.View, now model.Time, pol Policy, id model.JobID) *model.Explanation {
 	out := explain(sees, v, now, pol, id)
 	if out != nil {
 		for i := range out.Causes {
 			c := &out.Causes[i]
 			c.Jobs = slices.DeleteFunc(c.Jobs, func(id model.JobID) bool { return !sees.job(id) })
+			c.Nodes = sees.nodesOf(v.Job(id).Spec, c.Nodes)
+		}
+		if out.State == model.Pending { // else they are the job's own
+			out.Nodes = sees.nodesOf(v.Job(id).Spec, out.Nodes)
+		}
+		for i := range out.Changes {
+			out.Changes[i].Nodes = sees.nodesOf(v.Job(id).Spec, out.Changes[i].Nodes)
 		}
 	}
 	return out

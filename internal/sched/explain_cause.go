@@ -352,13 +352,15 @@ type surveyed struct {
 	up           []soon  // nodes that can hold it, by the moment at which they can
 	busy         []*node // the ones among them that are not free now
 	away, broken []string
-	held         []string // memory of their GPUs that processes outside of jobs hold
+	held         []string // processes outside of jobs hold memory of their GPUs
+	heldBy       map[string]string
 	free         int
 }
 
 // survey looks at each node of a lane; whole means that one node must take the whole job.
 func (x *explainer) survey(s *spot, sh *shape, least []nodeNeed, whole bool) (out surveyed) {
 	p := x.p
+	out.heldBy = map[string]string{}
 	end := func(t model.Time) model.Time { return p.after(t, s.it.leastS()) }
 	p.cursor.of(sh)
 	for _, n := range s.l.pool.nodes {
@@ -373,7 +375,8 @@ func (x *explainer) survey(s *spot, sh *shape, least []nodeNeed, whole bool) (ou
 		default:
 			when := p.namedFrom(sh, n, nd, p.cursor.earliest(n, nd, x.now, forever, end), end)
 			if when == forever && sh.byUnit(n) && !sh.hasUnits(p.stock.empty(n.def).withHeld(n.rec.Held), nd) {
-				out.held = append(out.held, n.heldText())
+				out.held = append(out.held, n.def.Name)
+				out.heldBy[n.def.Name] = n.heldText()
 				continue
 			}
 			if when == forever && len(n.rec.Out) > 0 {
@@ -426,7 +429,7 @@ func (x *explainer) room(s *spot) {
 			len(up))
 	default:
 		last := up[want-1]
-		mixes := mixesText(sh, busy)
+		mixes := x.mixesText(sh, busy)
 		var lack *scarce
 		if mixes == "" && p.waitsForNodes(s.l, &s.it) == "" {
 			lack = x.scarcest(sh, nodesOf(up), least, want, last.node, last.at)
@@ -456,12 +459,12 @@ func (x *explainer) room(s *spot) {
 		} else if last.at > x.now {
 			text += ", busy until " + at(last.at)
 			if id := last.node.ends(last.at); id != 0 {
-				text += fmt.Sprintf(" (%s on %s)", x.job(id), last.node.def.Name)
+				text += fmt.Sprintf(" (%s%s)", x.job(id), x.on(last.node.def.Name))
 				if len(c.Jobs) == 0 {
 					c.Jobs = []model.JobID{id}
 				}
 			} else if name := last.node.closedUntil(last.at, sh.rq.Reservation); name != "" {
-				text += fmt.Sprintf(" (%s on %s)", x.reservationText(name), last.node.def.Name)
+				text += fmt.Sprintf(" (%s%s)", x.reservationText(name), x.on(last.node.def.Name))
 			}
 		}
 		text += mixes
@@ -474,7 +477,7 @@ func (x *explainer) room(s *spot) {
 	}
 	if len(held) > 0 {
 		text += "; processes outside of jobs hold too much of the GPUs' memory: " +
-			strings.Join(held[:min(len(held), maxNamed)], ", ")
+			x.nodeList(held, func(name string) string { return n.heldBy[name] })
 	}
 	if len(broken) > 0 {
 		text += fmt.Sprintf("; %s too much out of service: %s", countOf(len(broken), "has", "have"), x.outText(broken))

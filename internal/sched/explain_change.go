@@ -269,7 +269,8 @@ func (x *explainer) elsewhere() (have model.WhatIf) {
 	sp := x.j.Spec
 	for _, l := range x.p.lanes {
 		part := l.part
-		if slices.Contains(sp.Partitions, part.Name) || part.State != model.PartUp || part.Hidden || !x.mayEnter(part, sp) {
+		if slices.Contains(sp.Partitions, part.Name) || part.State != model.PartUp || part.Hidden || !x.mayEnter(part, sp) ||
+			!x.sees.partition(part.Name) {
 			continue
 		}
 		n := *sp

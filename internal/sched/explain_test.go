@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,7 +73,8 @@ var others = regexp.MustCompile(`(?i)\bjobs? \d|reservation \S+ (from|keeps|on) 
 
 // hides checks that the same explanation names nothing of others to somebody from whom they are hidden.
 func (c *cluster) hides(pol Policy, x *model.Explanation) {
-	sees := &Sight{Job: func(id model.JobID) bool { return id == x.Job }, Reservation: func(string) bool { return false }}
+	none := func(string) bool { return false }
+	sees := &Sight{Job: func(id model.JobID) bool { return id == x.Job }, Reservation: none, Node: none, Partition: none}
 	h := ExplainTo(sees, c.st.View(), c.now, pol, x.Job)
 	for _, cause := range h.Causes {
 		if cause.Reason != model.ReasonDependencyNeverSatisfied && (others.MatchString(cause.Text) || len(cause.Jobs) > 0) {
@@ -81,6 +83,50 @@ func (c *cluster) hides(pol Policy, x *model.Explanation) {
 	}
 	if h.State == model.Pending && others.MatchString(h.Text) || h.Start != x.Start || len(h.Causes) != len(x.Causes) {
 		c.t.Errorf("%s: with others hidden: %+v", c.at, h)
+	}
+	c.namesNoNodes(h)
+}
+
+// oneWord is a node's name that is no word of a sentence.
+var oneWord = regexp.MustCompile(`[a-z]+[0-9]+`)
+
+// namesNoNodes: with nodes hidden, an explanation names none but those that the job asks for or has had.
+func (c *cluster) namesNoNodes(h *model.Explanation) {
+	c.t.Helper()
+	v := c.st.View()
+	j := v.Job(h.Job)
+	if h.State != model.Pending || j.Rush != nil || j.Strikes > 0 {
+		return
+	}
+	shown := func(list []string) bool {
+		return slices.ContainsFunc(list, func(n string) bool { return !slices.Contains(j.Spec.ReqNodes, n) })
+	}
+	bad := shown(h.Nodes)
+	texts := []string{h.Text}
+	for _, cause := range h.Causes {
+		bad = bad || shown(cause.Nodes)
+		texts = append(texts, cause.Text)
+	}
+	for _, w := range h.Changes {
+		bad = bad || shown(w.Nodes) || strings.HasPrefix(w.Option, "--partition=")
+	}
+	v.Nodes(func(n *model.Node) bool {
+		named := regexp.MustCompile(`\b` + regexp.QuoteMeta(n.Def.Name) + `\b`)
+		if !oneWord.MatchString(n.Def.Name) {
+			return true // texts have such words
+		}
+		for _, text := range texts {
+			if named.MatchString(text) && !slices.Contains(j.Spec.ReqNodes, n.Def.Name) {
+				bad = true
+			}
+			if n.Reason != "" && strings.Contains(text, n.Reason) {
+				bad = true
+			}
+		}
+		return true
+	})
+	if bad {
+		c.t.Errorf("%s: it names nodes, though they are hidden: %+v", c.at, h)
 	}
 }
 

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,26 +31,14 @@ func licensesText(rq *Request) string {
 
 // awayText names nodes with why they take no jobs.
 func (x *explainer) awayText(list []string) string {
-	var out []string
-	for _, name := range list[:min(len(list), maxNamed)] {
-		out = append(out, name+" ("+x.stateOf(name)+")")
-	}
-	if len(list) > maxNamed {
-		out = append(out, fmt.Sprintf("%d more", len(list)-maxNamed))
-	}
-	return strings.Join(out, ", ")
+	return x.nodeList(list, func(name string) string { return name + " (" + x.stateOf(name) + ")" })
 }
 
 // outText names what is out of service on nodes, and why.
 func (x *explainer) outText(list []string) string {
-	var text []string
-	for _, name := range list[:min(len(list), maxNamed)] {
-		text = append(text, name+" ("+unitsText(x.v.Node(name).Out)+")")
-	}
-	if len(list) > maxNamed {
-		text = append(text, fmt.Sprintf("%d more", len(list)-maxNamed))
-	}
-	return strings.Join(text, ", ")
+	return x.nodeList(list, func(name string) string {
+		return name + " (" + unitsText(x.v.Node(name).Out) + ")"
+	})
 }
 
 // unitsText names units that are out of service, those with the same reason together.
@@ -76,6 +65,9 @@ func unitsText(out []model.UnitOut) string {
 }
 
 func (x *explainer) stateOf(name string) string {
+	if !x.sees.node(name) {
+		return "not available"
+	}
 	n := x.v.Node(name)
 	if n == nil {
 		return "not there"
@@ -176,6 +168,56 @@ func countOf(n int, one, many string) string {
 type Sight struct {
 	Job         func(model.JobID) bool
 	Reservation func(name string) bool
+	Node        func(name string) bool // nil: all
+	Partition   func(name string) bool // nil: all
+}
+
+func (s *Sight) node(name string) bool { return s == nil || s.Node == nil || s.Node(name) }
+
+func (s *Sight) partition(name string) bool {
+	return s == nil || s.Partition == nil || s.Partition(name)
+}
+
+// nodesOf leaves out the nodes that the reader may not see. A job's own request is no secret.
+func (s *Sight) nodesOf(sp *model.Spec, list []string) []string {
+	return slices.DeleteFunc(list, func(name string) bool { return !s.node(name) && !slices.Contains(sp.ReqNodes, name) })
+}
+
+// nodeList names nodes in a sentence, each as say does. Of those that the reader may not see there is the number.
+func (x *explainer) nodeList(list []string, say func(name string) string) string {
+	var out []string
+	shown := 0
+	for _, name := range list {
+		if !x.sees.node(name) {
+			continue
+		}
+		if shown++; shown <= maxNamed {
+			out = append(out, say(name))
+		}
+	}
+	switch {
+	case shown == 0:
+		return countOf(len(list), "node", "nodes")
+	case len(list) > len(out):
+		out = append(out, fmt.Sprintf("%d more", len(list)-len(out)))
+	}
+	return strings.Join(out, ", ")
+}
+
+// nodeNames lists nodes, the first few of many.
+func (x *explainer) nodeNames(list []string) string {
+	if seen := slices.DeleteFunc(slices.Clone(list), func(n string) bool { return !x.sees.node(n) }); len(seen) > 0 {
+		return names(seen)
+	}
+	return countOf(len(list), "node", "nodes")
+}
+
+// on says on which node something is.
+func (x *explainer) on(name string) string {
+	if !x.sees.node(name) {
+		return ""
+	}
+	return " on " + name
 }
 
 func (s *Sight) job(id model.JobID) bool { return s == nil || s.Job(id) }
@@ -298,7 +340,7 @@ func (x *explainer) sharers() string {
 
 // mixesText says how many nodes that are not free now run jobs with which this job can't share a node: jobs that share
 // CPUs and jobs that don't are never on one node. "" if there are no such nodes.
-func mixesText(sh *shape, nodes []*node) string {
+func (x *explainer) mixesText(sh *shape, nodes []*node) string {
 	var found []string
 	for _, n := range nodes {
 		if n.room.busy && (sh.rq.Share > 1 && n.room.plain > 0 || sh.rq.Share <= 1 && n.room.sharers > 0) {
@@ -309,7 +351,7 @@ func mixesText(sh *shape, nodes []*node) string {
 	case len(found) == 0:
 		return ""
 	case sh.rq.Share > 1:
-		return "; it shares its CPUs (OverSubscribe), but not with jobs that don't, which run on " + names(found)
+		return "; it shares its CPUs (OverSubscribe), but not with jobs that don't, which run on " + x.nodeNames(found)
 	}
-	return "; it shares no CPUs, and can't run with jobs that do (OverSubscribe), which run on " + names(found)
+	return "; it shares no CPUs, and can't run with jobs that do (OverSubscribe), which run on " + x.nodeNames(found)
 }
