@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gbatch/internal/conf"
+	"gbatch/internal/model"
 	"gbatch/internal/rpc/pki"
 )
 
@@ -84,6 +85,20 @@ func (a *audit) keys() {
 				"%s has mode %04o: others can read or replace this private key", path, st.Mode().Perm())
 		}
 	}
+	for _, k := range [][2]string{{"HttpKey", a.cfg.HTTP.Key}, {"jwt_key", a.cfg.HTTP.JWTKey}} {
+		if k[1] == "" {
+			continue
+		}
+		a.notWritable(k[0], k[1])
+		const others = 0o027 // a group may read: of SlurmUser, or of the site's certificates
+		if st, err := os.Stat(k[1]); err == nil && st.Mode().Perm()&others != 0 {
+			a.add("error", k[0], "chmod 640 "+k[1]+", and a new one if somebody may have read it",
+				"%s has mode %04o: others can read or replace this secret", k[1], st.Mode().Perm())
+		}
+	}
+	if a.cfg.HTTP.JWKS != "" {
+		a.notWritable("jwks", a.cfg.HTTP.JWKS)
+	}
 	certs, err := filepath.Glob(filepath.Join(dir, "*.crt"))
 	if err != nil {
 		return
@@ -115,6 +130,17 @@ func (a *audit) keys() {
 func (a *audit) files() {
 	c := a.cfg
 	a.notWritable("configuration", c.Path)
+	for _, path := range c.Files { // those that it includes, and those beside it
+		if path != c.Path {
+			a.notWritable("configuration", path)
+		}
+	}
+	for key, line := range map[string]string{"RunTimeRun": c.OCI.Run, "RunTimeKill": c.OCI.Kill,
+		"RunTimeDelete": c.OCI.Delete} {
+		if path := command(line); path != "" {
+			a.notWritable(key, path)
+		}
+	}
 	for _, p := range programs(c) {
 		for _, path := range p.paths {
 			if path != "" {
@@ -143,6 +169,15 @@ func programs(c *conf.Config) []siteProgram {
 		one("ResumeProgram", c.Power.Resume), one("ResumeFailProgram", c.Power.ResumeFail),
 		one("SrunProlog", c.SrunProlog), one("SrunEpilog", c.SrunEpilog), one("SlurmctldPrimaryOnProg", c.PrimaryOnProg),
 		one("SlurmctldPrimaryOffProg", c.PrimaryOffProg), one("ResvProlog", c.ResvProlog), one("ResvEpilog", c.ResvEpilog)}
+}
+
+// command gives the program of a command line of oci.conf, "" for one that is looked for in PATH.
+func command(line string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+	if !filepath.IsAbs(first) {
+		return ""
+	}
+	return first
 }
 
 // notWritable wants a file, and all directories above it, to be root's or SlurmUser's alone to change.
@@ -232,12 +267,34 @@ func (a *audit) settings() {
 		a.add("warning", "CertificateLifetime", "CertificateLifetime=30-0; daemons renew theirs while they run",
 			"certificates are issued for %d days", c.CertificateLifetimeS/86400)
 	}
+	if c.LoginRights > model.RightsUser {
+		a.add("warning", "LoginRights", "LoginRights=user; operators work on a controller",
+			"who is root on a login host has the rights of every %s of the cluster", c.LoginRights)
+	}
+	if strings.Contains(","+strings.ToLower(c.SlurmctldParameters)+",", ",allow_user_triggers,") {
+		a.add("note", "allow_user_triggers", "SlurmctldParameters= without it, unless users need it",
+			"users' programs run on the controllers' hosts (gtrigger)")
+	}
+	if c.HTTP.JWKS != "" && c.HTTP.JWTAudience == "" {
+		a.add("warning", "jwks", "AuthAltParameters=...,jwt_audience=NAME of this service at the identity provider",
+			"tokens that the identity provider made for other services count here")
+	}
 	for _, ctl := range c.Controllers {
-		host, _, err := net.SplitHostPort(ctl.Addr)
-		if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		if everywhere(ctl.Addr) {
 			a.add("warning", "SlurmctldHost", "SlurmctldHost="+ctl.Name+"(ADDRESS) of the cluster's network",
 				"controller %s listens on all addresses", ctl.Name)
 		}
+		if at := c.HTTP.HTTPAddr(ctl.Name, ctl.Addr); everywhere(at) {
+			severity, text := "note", "controller %s serves HTTP on all addresses"
+			if c.HTTP.TLS == "no" {
+				severity, text = "warning", text+", without TLS: tokens can be read on the way"
+			}
+			a.add(severity, "HttpListen", "HttpListen=ADDRESS:PORT, of the proxy's or the cluster's network", text, ctl.Name)
+		}
+	}
+	if at := conf.NodeMetricsAddr(c); at != "" && everywhere(at) {
+		a.add("note", "NodeMetricsListen", "let a firewall admit Prometheus only, or NodeMetricsListen=NONE",
+			"each node tells everybody who can reach %s which jobs use its GPUs", at)
 	}
 	if !slices.ContainsFunc(c.Controllers, func(ctl conf.Controller) bool {
 		host, _, err := net.SplitHostPort(ctl.Addr)
@@ -252,6 +309,13 @@ func (a *audit) settings() {
 	}
 	a.add("note", "SlurmdPort", "let a firewall admit only the cluster's hosts to "+port,
 		"gnoded listens on all addresses of a node for other nodes; their certificates are checked")
+}
+
+// everywhere reports whether an address, host:port, is that of all networks.
+func everywhere(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
 }
 
 // kernel looks at the settings that keep users from traps in shared directories.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"gbatch/internal/conf"
+	"gbatch/internal/model"
+	"gbatch/internal/model/container"
 	"gbatch/internal/rpc/pki"
 )
 
@@ -29,7 +31,15 @@ func TestSecurityFindings(t *testing.T) {
 	sys := filepath.Join(dir, "sys")
 	must(os.MkdirAll(filepath.Join(sys, "fs"), 0o755))
 	must(os.WriteFile(filepath.Join(sys, "fs", "protected_fifos"), []byte("0\n"), 0o600))
-	wide := conf.Config{CertificateLifetimeS: 500 * 86400, Controllers: []conf.Controller{{Name: "c1", Addr: "[::]:6817"}}}
+	beside := filepath.Join(dir, "partitions.conf")
+	must(os.WriteFile(beside, nil, 0o600))
+	must(os.WriteFile(filepath.Join(dir, "http.key"), nil, 0o600))
+	must(os.WriteFile(filepath.Join(dir, "tokens"), nil, 0o600))
+	wide := conf.Config{CertificateLifetimeS: 500 * 86400, Controllers: []conf.Controller{{Name: "c1", Addr: "[::]:6817"}},
+		Files: []string{beside}, LoginRights: model.RightsOperator, NodeMetricsListen: "9400",
+		SlurmctldParameters: "x,allow_user_triggers",
+		HTTP: conf.HTTP{Listen: "6820", TLS: "no", Key: filepath.Join(dir, "http.key"), JWTKey: filepath.Join(dir, "tokens"),
+			JWKS: alert}, OCI: container.Runtime{Run: alert + " run %n"}}
 	tight := conf.Config{SlurmUser: "gbatch", PrivateData: []string{"jobs"}, LoginHosts: []string{"login"},
 		Controllers: []conf.Controller{{Name: "c1", Addr: "127.0.0.1:6817"}}}
 	look := func(c conf.Config) (found []string) {
@@ -50,9 +60,14 @@ func TestSecurityFindings(t *testing.T) {
 	}
 	open := []string{"error keys", "error AlertProgram", "warning StateSaveLocation", "note certificates",
 		"warning kernel", "note SlurmUser", "note PrivateData", "note LoginHosts", "warning CertificateLifetime",
-		"warning SlurmctldHost", "note SlurmdPort"}
+		"warning SlurmctldHost", "note SlurmdPort", "error configuration", "error HttpKey", "error jwt_key", "error jwks",
+		"warning jwks", "error RunTimeRun", "warning LoginRights", "note allow_user_triggers", "warning HttpListen",
+		"note NodeMetricsListen"}
 	must(os.Chmod(key, 0o644))
 	must(os.Chmod(alert, 0o777))
+	must(os.Chmod(beside, 0o666))
+	must(os.Chmod(filepath.Join(dir, "http.key"), 0o644))
+	must(os.Chmod(filepath.Join(dir, "tokens"), 0o644))
 	found := look(wide)
 	for _, want := range open {
 		if !slices.Contains(found, want) {
@@ -60,7 +75,11 @@ func TestSecurityFindings(t *testing.T) {
 		}
 	}
 	must(os.Chmod(key, 0o600))
-	must(os.Chmod(alert, 0o700))
+	for _, path := range []string{alert, beside, filepath.Join(dir, "http.key"), filepath.Join(dir, "tokens")} {
+		must(os.Chmod(path, 0o700))
+	}
+	tight.Files, tight.HTTP = []string{beside}, wide.HTTP
+	tight.HTTP.JWTAudience, tight.HTTP.TLS = "gbatch", "yes"
 	must(os.Chmod(sys, 0o700))
 	must(os.WriteFile(filepath.Join(sys, "fs", "protected_fifos"), []byte("2\n"), 0o600))
 	must(pki.IssueFor(1e9*3600, dir, pki.RoleNode, "n1", nil, dir))
