@@ -254,6 +254,10 @@ func (w *who) give(fd int, path string) error {
 	if st.Uid != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil
 	}
+	if st.Nlink > 1 { // its other name may be a file of root's that is no log
+		return fmt.Errorf("%s is a file with %d names, which is not given to SlurmUser=%s; remove this name", path, st.Nlink,
+			w.name)
+	}
 	if err := unix.Fchown(fd, w.uid, w.gid); err != nil {
 		return fmt.Errorf("giving %s to SlurmUser=%s: %w", path, w.name, err)
 	}
