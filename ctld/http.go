@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -137,9 +139,48 @@ func (b *backend) Sees(who *proto.Caller) string {
 	return b.c.sees(b.c.machine.View(), b.caller(who)).class()
 }
 
+// Account names the account of a user's jobs that name none.
+func (b *backend) Account(user string) string { return defaultAccount(b.c.machine.View(), user) }
+
 // User finds who a name is, by this host's user database.
 func (b *backend) User(ctx context.Context, name string) (*proto.Caller, error) {
 	u, err := b.c.people.Named(ctx, name)
+	return b.person(ctx, name, u, err)
+}
+
+// Person finds who a name is, or a number that is no name.
+func (b *backend) Person(ctx context.Context, text string) (*proto.Caller, error) {
+	u, err := b.c.people.Named(ctx, text)
+	if id, bad := strconv.ParseUint(text, 10, 32); errors.Is(err, userdb.ErrUnknown) && bad == nil {
+		u, err = b.c.people.User(ctx, uint32(id))
+	}
+	return b.person(ctx, text, u, err)
+}
+
+// InGroup gives a caller with another group than his own. Root may have any group.
+func (b *backend) InGroup(ctx context.Context, who *proto.Caller, group string) (*proto.Caller, error) {
+	id, err := strconv.ParseUint(group, 10, 32)
+	gid := uint32(id)
+	if err != nil {
+		gid, err = b.c.people.GroupNamed(ctx, group)
+	}
+	switch {
+	case errors.Is(err, userdb.ErrUnknown):
+		return nil, refuse(proto.CodeUser, "group_id: %s is unknown on controller %s: getent group finds no such group",
+			group, b.c.opts.Name)
+	case err != nil:
+		return nil, refuse(proto.CodeBusy, "the group database of controller %s does not say what %s is: %v",
+			b.c.opts.Name, group, err)
+	case gid != who.GID && who.UID != 0 && !slices.Contains(who.Groups, gid):
+		return nil, refuse(proto.CodeAccess, "group_id: user %s is not in group %s", who.User, group)
+	}
+	other := *who
+	other.GID, other.Group = gid, b.c.people.Group(ctx, gid)
+	return &other, nil
+}
+
+// person makes a caller of what the user database says of a name or number.
+func (b *backend) person(ctx context.Context, name string, u userdb.User, err error) (*proto.Caller, error) {
 	if errors.Is(err, userdb.ErrUnknown) {
 		return nil, refuse(proto.CodeUser, "%s is unknown on controller %s: getent passwd finds no such user", name,
 			b.c.opts.Name)

@@ -64,10 +64,10 @@ func (q *request) updateNodes(names []string) error {
 			set.add(x[1], strings.Join(list, ","))
 		}
 	}
-	if w := b.number("weight"); w.set {
+	if w := b.count("weight"); w.set {
 		set.add("Weight", strconv.FormatInt(w.int(), 10))
 	}
-	if r := b.number("resume_after"); r.set {
+	if r := b.count("resume_after"); r.set {
 		set.add("ResumeAfter", strconv.FormatInt(r.int(), 10))
 	}
 	b.ignore("reason_uid") // it is the caller
@@ -96,9 +96,9 @@ func (q *request) reservation(b *object) (name string, err error) {
 	name = b.str("name")
 	var set keys
 	for _, x := range [][2]string{{"start_time", "StartTime"}, {"end_time", "EndTime"}} {
-		set.moment(x[1], b.number(x[0]))
+		set.moment(x[1], b.moment(x[0]))
 	}
-	if d := b.number("duration"); d.infinite {
+	if d := b.count("duration"); d.infinite {
 		set.add("Duration", "UNLIMITED")
 	} else if d.set {
 		set.add("Duration", strconv.FormatInt(d.int(), 10))
@@ -117,18 +117,18 @@ func (q *request) reservation(b *object) (name string, err error) {
 		}
 	}
 	for _, x := range [][2]string{{"node_count", "NodeCnt"}, {"core_count", "CoreCnt"}} {
-		if n := b.number(x[0]); n.set {
+		if n := b.count(x[0]); n.set {
 			set.add(x[1], strconv.FormatInt(n.int(), 10))
 		}
 	}
-	if n := b.number("max_start_delay"); n.set {
+	if n := b.count("max_start_delay"); n.set {
 		set.add("MaxStartDelay", walltime.Elapsed(n.int()))
 	}
 	if list := tresWords(b.objects("tres")); list != "" {
 		set.add("TRES", list)
 	}
 	if p := b.object("purge_completed"); p != nil {
-		if n := p.number("time"); n.set {
+		if n := p.count("time"); n.set {
 			set.add("PurgeComp", strconv.FormatInt(n.int(), 10))
 		}
 	}

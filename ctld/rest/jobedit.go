@@ -12,8 +12,7 @@ import (
 // jobedit.go turns the change of a job into gcontrol's keys.
 
 // updates are the members of a description that change a job, by gcontrol's keys. Every job has these.
-var updates = [][2]string{{"account", "Account"}, {"name", "JobName"}, {"nodes", "NumNodes"},
-	{"partition", "Partition"}, {"qos", "QOS"}}
+var updates = [][2]string{{"account", "Account"}, {"name", "JobName"}, {"partition", "Partition"}, {"qos", "QOS"}}
 
 // clearable are those that a job can be without: a text that is there and empty takes them away.
 var clearable = [][2]string{{"admin_comment", "AdminComment"}, {"comment", "Comment"}, {"constraints", "Features"},
@@ -21,11 +20,14 @@ var clearable = [][2]string{{"admin_comment", "AdminComment"}, {"comment", "Comm
 	{"reservation", "Reservation"}, {"tres_per_job", "TresPerJob"}, {"tres_per_node", "Gres"},
 	{"tres_per_task", "TresPerTask"}, {"wckey", "WCKey"}, {"extra", "Extra"}}
 
+// updateNumbers are members that are numbers, in MiB or plain.
 var updateNumbers = [][2]string{{"cpus_per_task", "CPUsPerTask"}, {"tasks", "NumTasks"}, {"tasks_per_node",
 	"TasksPerNode"},
 	{"minimum_cpus_per_node", "MinCPUsNode"}, {"memory_per_node", "MinMemoryNode"}, {"memory_per_cpu", "MinMemoryCPU"},
-	{"temporary_disk_per_node", "MinTmpDiskNode"}, {"priority", "Priority"}, {"nice", "Nice"}, {"site_factor",
-		"SiteFactor"}}
+	{"temporary_disk_per_node", "MinTmpDiskNode"}, {"priority", "Priority"}}
+
+// updateSigned are those that may be below 0.
+var updateSigned = [][2]string{{"nice", "Nice"}, {"site_factor", "SiteFactor"}}
 
 // updateJob is POST job/{job_id}.
 func updateJob(q *request) error {
@@ -51,18 +53,30 @@ func updateJob(q *request) error {
 			set.add(x[1], v)
 		}
 	}
+	if v := b.span("nodes"); v != "" {
+		set.add("NumNodes", v)
+	}
 	for _, x := range updateNumbers {
+		n := b.count
+		if strings.HasPrefix(x[0], "memory_") {
+			n = b.memory
+		}
+		if n := n(x[0]); n.set {
+			set.add(x[1], strconv.FormatInt(n.int(), 10))
+		}
+	}
+	for _, x := range updateSigned {
 		if n := b.number(x[0]); n.set {
 			set.add(x[1], strconv.FormatInt(n.int(), 10))
 		}
 	}
 	for _, x := range [][2]string{{"time_limit", "TimeLimit"}, {"time_minimum", "TimeMin"}} {
-		if n := b.number(x[0]); n.set || n.infinite {
+		if n := b.count(x[0]); n.set || n.infinite {
 			set.add(x[1], span(n))
 		}
 	}
-	set.moment("StartTime", b.number("begin_time"))
-	if d := b.number("deadline"); d.set && d.v > 0 {
+	set.moment("StartTime", b.moment("begin_time"))
+	if d := b.moment("deadline"); d.set && d.v > 0 {
 		set.moment("Deadline", d)
 	}
 	q.editNodes(b, ref, &set)
@@ -109,8 +123,8 @@ func updateJob(q *request) error {
 
 // editNodes adds how many nodes the job is to have: what is not said of least and most stays.
 func (q *request) editNodes(b *object, ref model.JobRef, set *keys) {
-	least, most := b.number("minimum_nodes"), b.number("maximum_nodes")
-	if !least.set && !most.set || b.str("nodes") != "" {
+	least, most := b.count("minimum_nodes"), b.count("maximum_nodes")
+	if !least.set && !most.set || b.span("nodes") != "" {
 		return
 	}
 	lo, hi := least.int(), most.int()

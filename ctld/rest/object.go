@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"gbatch/internal/cli/env"
+	"gbatch/internal/walltime"
 )
 
 // object.go is an object of a body: its members by what they have to be, and which of them nothing has read.
@@ -107,6 +109,8 @@ func (o *object) list(name string) ([]string, bool) {
 				out = append(out, e)
 			case json.Number:
 				out = append(out, e.String())
+			case bool:
+				out = append(out, strconv.FormatBool(e))
 			default:
 				o.fail(name, "a list of texts", v)
 				return nil, false
@@ -115,9 +119,59 @@ func (o *object) list(name string) ([]string, bool) {
 		return out, true
 	case string:
 		return env.SplitIDs(v), true
+	case json.Number:
+		return []string{v.String()}, true
 	}
 	o.fail(name, "a list of texts", v)
 	return nil, false
+}
+
+// words gives a member as a list of texts that are what they are: a text alone is one, and {"NAME": "VALUE"} is
+// NAME=VALUE, in order of names.
+func (o *object) words(name string) ([]string, bool) {
+	v, ok := o.value(name)
+	switch v := v.(type) {
+	case string:
+		if v == "" {
+			return nil, ok
+		}
+		return []string{v}, ok
+	case map[string]any:
+		in := o.sub(name, name+".", v)
+		var out []string
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if strings.HasPrefix(key, "\x00") { // an object that was made of a member
+				continue
+			}
+			text, given := in.text(key)
+			if !given && in.top().err == nil {
+				in.fail(key, "a text", nil)
+			}
+			out = append(out, key+"="+text)
+		}
+		return out, true
+	}
+	return o.list(name)
+}
+
+// span gives a member as a text; a list of one or two numbers is the least and the most.
+func (o *object) span(name string) string {
+	v, _ := o.value(name)
+	list, is := v.([]any)
+	if !is {
+		return o.str(name)
+	}
+	ends, ok := o.list(name)
+	for _, e := range ends {
+		if _, err := strconv.ParseUint(e, 10, 31); err != nil {
+			ok = false
+		}
+	}
+	if !ok || len(ends) > 2 {
+		o.fail(name, "a text, or a list of the least and the most", list)
+		return ""
+	}
+	return strings.Join(ends, "-")
 }
 
 // listOf is list of an object that may be missing.
@@ -161,14 +215,17 @@ func (o *object) number(name string) number {
 	switch x := v.(type) {
 	case map[string]any:
 		n := number{given: true}
-		infinite, _ := x["infinite"].(bool)
-		set, said := x["set"].(bool)
+		infinite, ok := truth(x["infinite"])
+		set, said := truth(x["set"])
+		if !ok && x["infinite"] != nil || !said && x["set"] != nil {
+			return bad()
+		}
 		if n.infinite = infinite; infinite {
 			return n
 		}
 		if !said || set {
 			f, ok := plain(x["number"])
-			if !ok && x["number"] != nil {
+			if !ok && (x["number"] != nil || set) {
 				return bad()
 			}
 			n.v, n.set = f, ok
@@ -176,7 +233,7 @@ func (o *object) number(name string) number {
 		return n
 	case string:
 		switch strings.ToLower(x) {
-		case "infinite", "unlimited", "-1":
+		case "infinite", "infinity", "inf", "unlimited", "-1":
 			return number{given: true, infinite: true}
 		case "":
 			return number{given: true}
@@ -189,27 +246,73 @@ func (o *object) number(name string) number {
 	return number{v: f, set: true, given: true}
 }
 
+// count is number for what can't be below 0.
+func (o *object) count(name string) number {
+	n := o.number(name)
+	if n.set && n.v < 0 {
+		v, _ := o.value(name)
+		o.fail(name, "a number from 0 on", v)
+		return number{}
+	}
+	return n
+}
+
+// moment is number for seconds since 1970, or a text that the commands take as a time to come, with the clock of this
+// controller.
+func (o *object) moment(name string) number {
+	v, _ := o.value(name)
+	text, is := v.(string)
+	if _, err := strconv.ParseFloat(strings.TrimSpace(text), 64); !is || text == "" || err == nil {
+		return o.count(name)
+	}
+	at, err := walltime.ParseDate(text, time.Now())
+	if err != nil {
+		o.fail(name, "a moment, in seconds since 1970 or as "+time.RFC3339[:len("2006-01-02T15:04:05")]+",", v)
+		return number{}
+	}
+	return number{v: float64(at.Unix()), set: true, given: true}
+}
+
+// memory is count for MiB; a text may have a unit.
+func (o *object) memory(name string) number {
+	v, _ := o.value(name)
+	if text, is := v.(string); is && text != "" {
+		if mib, err := walltime.ParseMemMiB(text); err == nil {
+			return number{v: float64(mib), set: true, given: true}
+		}
+	}
+	return o.count(name)
+}
+
+// truth reads what means true or false; known: it means either.
+func truth(v any) (is, known bool) {
+	switch v := v.(type) {
+	case bool:
+		return v, true
+	case json.Number:
+		f, err := v.Float64()
+		return f != 0, err == nil
+	case string:
+		switch strings.ToLower(v) {
+		case "true", "t", "yes", "y", "on", "1":
+			return true, true
+		case "false", "f", "no", "n", "off", "0":
+			return false, true
+		}
+	}
+	return false, false
+}
+
 // boolean gives a member that is true or false.
 func (o *object) boolean(name string) (is, given bool) {
 	v, ok := o.value(name)
 	if !ok {
 		return false, false
 	}
-	switch v := v.(type) {
-	case bool:
-		return v, true
-	case json.Number:
-		return v.String() != "0", true
-	case string:
-		switch strings.ToLower(v) {
-		case "true", "yes", "1":
-			return true, true
-		case "false", "no", "0":
-			return false, true
-		}
+	if is, given = truth(v); !given {
+		o.fail(name, "true or false", v)
 	}
-	o.fail(name, "true or false", v)
-	return false, false
+	return is, given
 }
 
 // object gives a member that is an object; nil: it is not there.

@@ -37,6 +37,8 @@ type Cluster interface {
 	Facts() Facts
 	// Sees names the class of callers who see the same as this one; "": everything.
 	Sees(who *proto.Caller) string
+	// Account names the account of a user's jobs that name none.
+	Account(user string) string
 	// MayAsk refuses a kind of request that a user has no right to.
 	MayAsk(who *proto.Caller, kind uint16) error
 	// Ask makes a request as a command would; each gets each part of the answer, which is its own until it returns. age
@@ -61,6 +63,10 @@ func OnlyBeginning(ctx context.Context) bool { return ctx.Value(wholeKey{}) != n
 // Callers says who asks.
 type Callers interface {
 	User(ctx context.Context, name string) (*proto.Caller, error)
+	// Person is User for a name, or for a number that is no name.
+	Person(ctx context.Context, text string) (*proto.Caller, error)
+	// InGroup is a caller with another of his groups, by name or number.
+	InGroup(ctx context.Context, who *proto.Caller, group string) (*proto.Caller, error)
 	Local(ctx context.Context, u *rpc.User) *proto.Caller
 	Token(text string) (user string, less uint8, err error)
 	Trusted(who *proto.Caller) bool

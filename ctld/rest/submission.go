@@ -62,7 +62,7 @@ func (q *request) submission(b *object, script string, outside bool) (*proto.Sub
 	if v := b.str("script"); v != "" {
 		script = v
 	}
-	env, given := b.list("environment")
+	env, given := b.words("environment")
 	switch {
 	case outside && script != "":
 		return nil, &fault{Number: 2189, Text: "Invalid external job",
@@ -92,7 +92,7 @@ func (q *request) submission(b *object, script string, outside bool) (*proto.Sub
 	if sp.Name == "" {
 		sp.Name = "openapi"
 	}
-	sp.Args, _ = b.list("argv")
+	sp.Args, _ = b.words("argv")
 	if len(sp.Args) > 0 {
 		sp.Command, sp.Args = sp.Args[0], sp.Args[1:]
 	}
@@ -117,26 +117,29 @@ func hasFlag(b *object, name string) bool {
 	return slices.ContainsFunc(list, func(f string) bool { return strings.EqualFold(f, name) })
 }
 
-// as makes the request one of the user whom the description names, if the caller may name others.
+// as makes the request one of the user and the group whom the description names, by name or number, if the caller may
+// name others.
 func (q *request) as(b *object) error {
-	user := b.str("user_id")
-	group := b.str("group_id")
-	if user == "" || user == q.who.User || user == strconv.FormatUint(uint64(q.who.UID), 10) {
-		if group != "" && group != q.who.Group && group != strconv.FormatUint(uint64(q.who.GID), 10) {
-			return unsupported("group_id: a job runs with its user's own group")
+	user, group := b.str("user_id"), b.str("group_id")
+	if user != "" && user != q.who.User && user != strconv.FormatUint(uint64(q.who.UID), 10) {
+		if !q.s.o.Cluster.Trusted(q.who) {
+			return &fault{Number: 2168, Text: "Invalid user id", Detail: "user_id: a job is submitted for oneself",
+				Status: http.StatusForbidden}
 		}
+		who, err := q.s.o.Cluster.Person(q.ctx, user)
+		if err != nil {
+			return err
+		}
+		q.who = who
+	}
+	if group == "" || group == q.who.Group || group == strconv.FormatUint(uint64(q.who.GID), 10) {
 		return nil
 	}
-	if !q.s.o.Cluster.Trusted(q.who) {
-		return &fault{Number: 2168, Text: "Invalid user id", Detail: "user_id: a job is submitted for oneself",
-			Status: http.StatusForbidden}
+	who, err := q.s.o.Cluster.InGroup(q.ctx, q.who, group)
+	if err == nil {
+		q.who = who
 	}
-	who, err := q.s.o.Cluster.User(q.ctx, user)
-	if err != nil {
-		return err
-	}
-	q.who = who
-	return nil
+	return err
 }
 
 // whole makes one request of a job's components, in order; the script runs in the first one.

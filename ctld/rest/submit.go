@@ -21,7 +21,7 @@ var texts = [][2]string{{"account", "account"}, {"account_gather_frequency", "ac
 	{"partition", "partition"}, {"prefer", "prefer"}, {"qos", "qos"}, {"reservation", "reservation"},
 	{"standard_error", "error"}, {"standard_input", "input"}, {"standard_output", "output"}, {"tres_bind", "tres-bind"},
 	{"wckey", "wckey"}, {"memory_binding", "mem-bind"}, {"cpu_binding", "cpu-bind"}, {"tres_freq", "gpu-freq"},
-	{"nodes", "nodes"}, {"mcs_label", "mcs-label"}, {"network", "network"}, {"burst_buffer", "bb"},
+	{"mcs_label", "mcs-label"}, {"network", "network"}, {"burst_buffer", "bb"},
 	{"cpu_frequency", "cpu-freq"}, {"container", "container"}, {"cluster_constraint", "cluster-constraint"}}
 
 // counts are members that are numbers; below 1 they say nothing.
@@ -50,7 +50,7 @@ func describe(b *object) (o options, err error) {
 		}
 	}
 	for _, x := range wholes {
-		if n := b.number(x[0]); n.set && n.v >= 1 {
+		if n := b.count(x[0]); n.set && n.v >= 1 {
 			o.add(x[1], strconv.FormatInt(n.int(), 10))
 		}
 	}
@@ -69,9 +69,10 @@ func describe(b *object) (o options, err error) {
 
 // sizes reads how many nodes, how much memory, which GPUs.
 func sizes(b *object, o *options) {
-	least, most := b.number("minimum_nodes"), b.number("maximum_nodes")
+	least, most, nodes := b.count("minimum_nodes"), b.count("maximum_nodes"), b.span("nodes")
 	switch {
-	case b.str("nodes") != "": // it was read with the texts
+	case nodes != "":
+		o.add("nodes", nodes)
 	case least.set && least.v >= 1 && most.set && most.v > least.v:
 		o.add("nodes", fmt.Sprintf("%d-%d", least.int(), most.int()))
 	case least.set && least.v >= 1:
@@ -79,12 +80,12 @@ func sizes(b *object, o *options) {
 	case most.set && most.v >= 1:
 		o.add("nodes", fmt.Sprintf("1-%d", most.int()))
 	}
-	if n := b.number("minimum_cpus"); n.set && n.v >= 1 && !b.has("tasks") {
+	if n := b.count("minimum_cpus"); n.set && n.v >= 1 && !b.has("tasks") {
 		o.add("ntasks", strconv.FormatInt(n.int(), 10)) // as sbatch does, which sends both
 	}
 	b.ignore("maximum_cpus")
 	for _, x := range [][2]string{{"memory_per_node", "mem"}, {"memory_per_cpu", "mem-per-cpu"}} {
-		if n := b.number(x[0]); n.set {
+		if n := b.memory(x[0]); n.set {
 			o.add(x[1], strconv.FormatInt(n.int(), 10)+"M")
 		}
 	}
@@ -119,9 +120,9 @@ func sizes(b *object, o *options) {
 			o.add(x[1], strings.Join(list, ","))
 		}
 	}
-	if n := b.number("required_switches"); n.set && n.v >= 1 {
+	if n := b.count("required_switches"); n.set && n.v >= 1 {
 		v := strconv.FormatInt(n.int(), 10)
-		if w := b.number("wait_for_switch"); w.set && w.v > 0 {
+		if w := b.count("wait_for_switch"); w.set && w.v > 0 {
 			v += "@" + walltime.Elapsed(w.int())
 		}
 		o.add("switches", v)
@@ -140,12 +141,12 @@ func span(n number) string {
 // moments reads when the job may run and for how long.
 func moments(b *object, o *options) {
 	for _, x := range [][2]string{{"time_limit", "time"}, {"time_minimum", "time-min"}} {
-		if n := b.number(x[0]); n.infinite || n.set && n.v > 0 {
+		if n := b.count(x[0]); n.infinite || n.set && n.v > 0 {
 			o.add(x[1], span(n))
 		}
 	}
 	for _, x := range [][2]string{{"begin_time", "begin"}, {"deadline", "deadline"}} {
-		if n := b.number(x[0]); n.set && n.v > 0 {
+		if n := b.moment(x[0]); n.set && n.v > 0 {
 			o.add(x[1], ask.MomentText(model.Time(n.int()*1000)))
 		}
 	}
@@ -163,7 +164,7 @@ func moments(b *object, o *options) {
 		case yields:
 			s = "R:" + s
 		}
-		if d := b.number("kill_warning_delay"); d.set {
+		if d := b.count("kill_warning_delay"); d.set {
 			s += "@" + strconv.FormatInt(d.int(), 10)
 		}
 		o.add("signal", s)
@@ -194,7 +195,7 @@ var refusedMembers = [][2]string{
 
 // wishes reads what is left.
 func wishes(b *object, o *options) error {
-	if n := b.number("priority"); n.set {
+	if n := b.count("priority"); n.set {
 		o.add("priority", strconv.FormatInt(n.int(), 10))
 	}
 	if n := b.number("nice"); n.set && n.v != 0 {
@@ -212,7 +213,7 @@ func wishes(b *object, o *options) error {
 	if list, ok := b.list("open_mode"); ok && len(list) > 0 {
 		o.add("open-mode", strings.ToLower(list[0]))
 	}
-	if n := b.number("oom_kill_step"); n.set {
+	if n := b.count("oom_kill_step"); n.set {
 		o.add("oom-kill-step", strconv.FormatInt(n.int(), 10))
 	}
 	shared, _ := b.list("shared")

@@ -245,6 +245,20 @@ func TestRESTJobs(t *testing.T) {
 		t.Errorf("mail_type %s", got)
 	}
 
+	// What Slurm's parser takes in other forms: numbers of users, an object of variables, the least and the most.
+	for _, body := range []string{`{"job":{"user_id":"65534","group_id":65534,"flags":["EXTERNAL_JOB"],"nodes":[1,2]}}`,
+		`{"job":{"script":"#!/bin/sh\n","environment":{"PATH":"/bin"},"user_id":65534,"group_id":"65534","nodes":[1,2],` +
+			`"argv":"a,b","hold":"yes","memory_per_node":"1M","begin_time":"2090-01-01T00:00:00"}}`} {
+		id := fmt.Sprint(w.clean("POST", job+"submit", body)["job_id"])
+		list, _ := w.clean("GET", job+id, "")["jobs"].([]any)
+		x, _ := list[0].(map[string]any)
+		most, _ := x["max_nodes"].(map[string]any)
+		got := fmt.Sprint(x["user_name"], " ", x["user_id"], x["group_id"], most["number"])
+		if got != "nobody 65534 65534 2" {
+			t.Errorf("%s: %s", body, got)
+		}
+	}
+
 	w.clean("POST", "/slurm/v0.0.44/node/n2", `{"comment":"c","extra":"e","features":["a","b"]}`)
 	w.clean("POST", "/slurm/v0.0.44/node/n2", `{"comment":"","extra":"","features":[]}`)
 	nodes, _ := w.clean("GET", "/slurm/v0.0.44/node/n2", "")["nodes"].([]any)
