@@ -21,6 +21,7 @@ import (
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
 	"gbatch/internal/rpc/share"
+	"gbatch/internal/state"
 	"gbatch/internal/userdb"
 )
 
@@ -58,6 +59,7 @@ func (c *Controller) openHTTP() {
 func (c *Controller) measured(*http.Request) metrics.Source {
 	m := metrics.Source{View: c.machine.View(), Now: c.now(), Leads: c.leading.Load(), Waits: &c.waits,
 		Series: c.opts.HTTP.MetricsSeries, Own: c.ofItself()}
+	m.FairShares = func() map[string]float64 { return c.fairShares(m.View, m.Now) }
 	if m.Leads {
 		m.Stats = c.diagOf(m.View)
 		m.Readings = c.nodes.readings
@@ -65,6 +67,23 @@ func (c *Controller) measured(*http.Request) metrics.Source {
 		m.AgeMS = c.factsAge().Milliseconds()
 	}
 	return m
+}
+
+// fairShares gives the mean fair-share factor of each account's users.
+func (c *Controller) fairShares(v *state.View, now model.Time) map[string]float64 {
+	tree := c.prio.order(v, now).Tree()
+	of, users := map[string]float64{}, map[string]float64{}
+	v.Associations(func(a *model.Association) bool {
+		if a.User != "" {
+			of[a.Account] += tree.Factor(a.Account, a.User, a.Partition)
+			users[a.Account]++
+		}
+		return true
+	})
+	for account, n := range users {
+		of[account] /= n
+	}
+	return of
 }
 
 // ofItself is what this controller tells of itself.

@@ -30,10 +30,17 @@ func (s *scrape) boards(out *sink) {
 	var cpus, gpu units
 	kinds := map[string]*units{}
 	agents := map[string]float64{"online": 0, "offline": 0}
+	words := map[string]float64{}
 	mixed, completing, wrong := 0.0, 0.0, 0.0
 	s.View.Nodes(func(n *model.Node) bool {
 		base, drain, silent := jobtext.NodeState(n)
 		usable := base != jobtext.NodeDown && !drain && !silent
+		word := base.String()
+		if drain {
+			word += "&drain"
+		}
+		words[word]++
+		s.nodeBoards(out, n, word)
 		if base == jobtext.NodeMixed {
 			mixed++
 		}
@@ -82,15 +89,9 @@ func (s *scrape) boards(out *sink) {
 	gauge(out, "slurm_nodes_mix", "", nil, mixed)
 	gauge(out, "slurm_nodes_comp", "", nil, completing)
 	gauge(out, "slurm_nodes_err", "nodes that have registered with less than they should have", nil, wrong)
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		u := kinds[kind]
-		for _, x := range []struct {
-			state string
-			v     float64
-		}{{"allocated", u.alloc}, {"idle", u.idle}, {"unavailable", u.other}} {
-			gauge(out, "gbatch_gpus", "GPUs by type and what is done with them",
-				[]string{"state", x.state, "type", kind}, x.v)
-		}
+	gpuTypes(out, kinds)
+	for _, word := range slices.Sorted(maps.Keys(words)) {
+		gauge(out, "slurm_node_count_per_state", "nodes by state", []string{"state", word}, words[word])
 	}
 	for _, status := range []string{"offline", "online"} {
 		gauge(out, "agent_count", "nodes by whether they answer", []string{"status", status}, agents[status])
@@ -112,6 +113,32 @@ func (s *scrape) boards(out *sink) {
 	}
 	s.used(out)
 	s.available(out)
+	s.fairShares(out)
+	s.licenses(out)
+	done := s.View.Outcomes()
+	counter(out, "task_submitted_total", "jobs that were submitted", nil, float64(done.Submitted))
+	counter(out, "task_scheduled_total", "jobs that were started", nil, float64(done.Started))
+	if s.Waits != nil {
+		s.Waits.collect(out)
+	}
+}
+
+// gpuTypes gives the GPUs of each type.
+func gpuTypes(out *sink, kinds map[string]*units) {
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		u := kinds[kind]
+		for _, x := range []struct {
+			state string
+			v     float64
+		}{{"allocated", u.alloc}, {"idle", u.idle}, {"unavailable", u.other}} {
+			gauge(out, "gbatch_gpus", "GPUs by type and what is done with them",
+				[]string{"state", x.state, "type", kind}, x.v)
+		}
+	}
+}
+
+// licenses gives what jobs hold of them.
+func (s *scrape) licenses(out *sink) {
 	for _, l := range s.View.Config().Licenses {
 		used := float64(s.View.LicensesInUse(l.Name))
 		labels := []string{"name", l.Name}
@@ -119,11 +146,44 @@ func (s *scrape) boards(out *sink) {
 		gauge(out, "slurm_lic_used", "licenses that jobs hold", labels, used)
 		gauge(out, "slurm_lic_free", "licenses that no job holds", labels, max(0, float64(l.Count)-used))
 	}
-	done := s.View.Outcomes()
-	counter(out, "task_submitted_total", "jobs that were submitted", nil, float64(done.Submitted))
-	counter(out, "task_scheduled_total", "jobs that were started", nil, float64(done.Started))
-	if s.Waits != nil {
-		s.Waits.collect(out)
+}
+
+// nodeBoards gives what a node has of CPUs and memory, in MiB.
+func (s *scrape) nodeBoards(out *sink, n *model.Node, state string) {
+	cpus, used, free := float64(n.Def.JobCPUCount()), usedCPUs(n), 0.0
+	if n.Usable() {
+		free = cpus - used
+	}
+	labels := []string{"node", n.Def.Name, "status", state}
+	for _, x := range []struct {
+		name, help string
+		v          float64
+	}{{"cpu_alloc", "CPUs that jobs hold", used}, {"cpu_idle", "CPUs that jobs can get", free},
+		{"cpu_other", "CPUs of a node that takes no jobs", cpus - used - free}, {"cpu_total", "CPUs", cpus},
+		{"mem_alloc", "MiB that jobs hold", float64(n.UsedMem)}, {"mem_total", "MiB", float64(n.Def.MemMiB)}} {
+		gauge(out, "slurm_node_"+x.name, x.help, labels, x.v)
+	}
+}
+
+// byState gives the jobs of each state that some are in.
+func (t *tally) byState(out *sink, name, label, of string) {
+	for state, n := range t.states {
+		if n > 0 {
+			gauge(out, name, "jobs by state", []string{label, of, "state", model.JobState(state).String()}, n)
+		}
+	}
+}
+
+// fairShares gives the accounts' factors, of at most as many as have series of their own.
+func (s *scrape) fairShares(out *sink) {
+	if s.FairShares == nil {
+		return
+	}
+	of := s.FairShares()
+	names := slices.Sorted(maps.Keys(of))
+	for _, name := range names[:min(len(names), s.Series)] {
+		gauge(out, "slurm_account_fairshare", "mean fair-share factor of the account's users, 0 to 1",
+			[]string{"account", name}, of[name])
 	}
 }
 
@@ -197,6 +257,7 @@ func (s *scrape) queueBoards(out *sink, all *tally, dependent float64, users, ac
 			gauge(out, "slurm_"+x.label+"_jobs_suspended", "", labels, t.states[model.Suspended])
 			gauge(out, "slurm_"+x.label+"_cpus_running", "", labels, t.cpus)
 			if x.label == "account" {
+				t.byState(out, "slurm_account_job_state_total", "account", name)
 				for _, r := range []struct {
 					kind string
 					v    float64

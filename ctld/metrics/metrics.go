@@ -23,6 +23,8 @@ type Source struct {
 	Own   *Own // nil: nothing is known of the daemon itself
 	// Readings gives the last readings of a node's GPUs; nil: nobody has them here.
 	Readings func(node string) []proto.UnitReading
+	// FairShares gives the mean fair-share factor of each account's users; nil: nobody knows.
+	FairShares func() map[string]float64
 	// Series bounds how many users, and how many accounts, have series of their own: those with the most jobs. The
 	// others are counted together.
 	Series int
@@ -355,6 +357,7 @@ func (s *scrape) jobs(out *sink) {
 				}
 			}
 			for _, p := range s.View.Config().Partitions {
+				parts.get(p.Name).byState(out, "slurm_partition_job_state_total", "partition", p.Name)
 				gauge(out, "gbatch_job_longest_wait_seconds", "for how long the oldest job waits that only resources and jobs "+
 					"before it hold", []string{"partition", p.Name}, longest[p.Name])
 			}
