@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -305,7 +306,13 @@ func TestEndOfWrappedShell(t *testing.T) {
 	around := filepath.Join(t.TempDir(), taskaround.Word)
 	must(t, os.WriteFile(around, sh, 0o700))
 	cmd := exec.Command(around, "-c", `(trap "" TERM; exec sleep 98765) & wait`)
-	must(t, cmd.Start())
+	var set, old unix.Sigset_t
+	set.Val[0] = 1 << (taskaround.PassOn - 1)
+	runtime.LockOSThread()
+	must(t, unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old)) // gshim knows such a process by that too
+	err = cmd.Start()
+	must(t, errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)))
+	runtime.UnlockOSThread()
 	t.Cleanup(func() {
 		for _, pid := range programs(cmd.Process.Pid) {
 			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
