@@ -101,10 +101,14 @@ func (c *Controller) ofItself() *metrics.Own {
 func (c *Controller) rooms(cluster rest.Cluster) []rest.Room {
 	c.feed = events.NewFeed(c.machine)
 	small := &facade.Facade{Cluster: cluster}
-	return []rest.Room{
+	list := []rest.Room{
 		{Path: facade.Prefix, Serve: small.Serve},
 		{Path: facade.Prefix + "/events", Stream: true, Serve: c.serveEvents},
 	}
+	for _, path := range facade.Open() {
+		list = append(list, rest.Room{Path: path, Open: true, Serve: small.Serve})
+	}
+	return list
 }
 
 // serveEvents answers a request for the stream of events. What its user may see is looked up again and again.

@@ -9,15 +9,19 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"gbatch/ctld/rest"
-	"gbatch/internal/clustertext"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
 // Facade serves /api/v1.
 type Facade struct {
 	Cluster rest.Cluster
+
+	once sync.Once
+	spec json.RawMessage
 }
 
 // Prefix is the path of everything here.
@@ -42,47 +46,6 @@ func bad(format string, a ...any) error {
 	return &wrong{http.StatusBadRequest, fmt.Sprintf(format, a...)}
 }
 
-// route is a path; {id} in it stands for a task's number.
-type route struct {
-	method, path string
-	about        string
-	status       int
-	run          func(q *request, id string) (any, error)
-	answer       any         // a value of the type that run gives; nil: any object
-	body         any         // likewise of what clients send; nil: nothing
-	query        [][2]string // parameters, and what they are
-}
-
-func routes() []route {
-	const ok = http.StatusOK
-	list := [][2]string{{"status", "pending, running, success or failed"}, {"user", "a user's name"},
-		{"limit", "at most so many, 1 to 10000"}}
-	return []route{
-		{"GET", "/tasks", "lists tasks", ok, (*request).tasks, tasksReply{}, nil, list},
-		{"POST", "/tasks", "submits a task", http.StatusCreated, (*request).submit, submitted{}, submission{}, nil},
-		{"GET", "/tasks/{id}", "one task", ok, (*request).task, &Task{}, nil, nil},
-		{"DELETE", "/tasks/{id}", "cancels a task", ok, (*request).cancel, cancelled{}, nil, nil},
-		{"GET", "/gpus", "GPUs: idle, busy or offline", ok, (*request).gpus, gpusReply{}, nil, nil},
-		{"GET", "/quota", "GPUs of tasks of high (online) and low (batch) priority", ok, (*request).quota, quotaReply{}, nil,
-			nil},
-		{"GET", "/queue-status", "the queue by GPUs, QOS and capacity", ok, (*request).queue, queueReply{}, nil, nil},
-		{"GET", "/pools", "partitions as pools of GPUs", ok, (*request).pools, poolsReply{}, nil, nil},
-		{"GET", "/history/{id}", "what was measured of cluster, partition, account, qos, node, gpu or job", ok,
-			(*request).history, nil, nil, [][2]string{{"name", "names, with commas between"}, {"job", "for the history of gpu"},
-				{"start", "a time"}, {"end", "a time"}, {"step", "seconds"}}},
-		{"GET", "/balance", "the money of accounts", ok, (*request).balances,
-			listOf("balances", clustertext.BalanceJSON(), nil), nil, moneyQuery[:1]},
-		{"GET", "/usage", "what runs cost that began in a time and have ended, by account and resource", ok, (*request).usage,
-			listOf("usage", clustertext.CostJSON(), besideUsage()), nil, slices.Concat(moneyQuery, usageQuery)},
-		{"GET", "/invoices", "invoices that were made, or drafts", ok, (*request).invoices,
-			listOf("invoices", clustertext.InvoiceJSON(), nil), nil, slices.Concat(moneyQuery, invoiceQuery)},
-		{"POST", "/experiments/{id}/queue", "puts a held job into the queue", ok, (*request).enqueue, enqueued{}, nil, nil},
-		{"GET", "/experiments/queue-status", "the same as /queue-status", ok, (*request).queue, queueReply{}, nil, nil},
-		{"GET", "/openapi", "this specification", ok, (*request).openapi, nil, nil, nil},
-		{"GET", "/openapi.json", "the same", ok, (*request).openapi, nil, nil, nil},
-	}
-}
-
 // request is one request.
 type request struct {
 	ctx context.Context
@@ -95,11 +58,15 @@ type request struct {
 func (f *Facade) Serve(w http.ResponseWriter, r *http.Request, v *rest.Visitor) {
 	words := strings.Split(strings.Trim(strings.TrimPrefix(v.Path, Prefix), "/"), "/")
 	var methods []string
+	who := v.Who
+	if who == nil { // of what is open to everybody
+		who = &proto.Caller{UID: model.NoID, GID: model.NoID}
+	}
 	for _, t := range routes() {
 		want := strings.Split(t.path[1:], "/")
 		id := ""
-		if !slices.EqualFunc(want, words, func(a, b string) bool {
-			if a == "{id}" {
+		if t.run == nil || !slices.EqualFunc(want, words, func(a, b string) bool {
+			if strings.HasPrefix(a, "{") {
 				id = b
 				return b != ""
 			}
@@ -110,7 +77,7 @@ func (f *Facade) Serve(w http.ResponseWriter, r *http.Request, v *rest.Visitor) 
 		if methods = append(methods, t.method); t.method != r.Method {
 			continue
 		}
-		q := &request{ctx: r.Context(), f: f, r: r, who: v.Who}
+		q := &request{ctx: r.Context(), f: f, r: r, who: who}
 		b, err := q.answer(t, id)
 		if err != nil {
 			var own *wrong

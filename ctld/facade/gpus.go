@@ -271,7 +271,7 @@ func (q *request) pools(string) (any, error) {
 			total++
 			nodes[u.Node] = true
 			switch {
-			case u.State == "alloc":
+			case u.Job != "": // also while it is out of service
 				busy++
 			case u.State != "idle":
 				reserved++ // also what is out of service: nobody gets it
@@ -370,10 +370,10 @@ func (q *request) queue(string) (any, error) {
 	}
 	var busy, free int64
 	for i := range units {
-		switch units[i].State {
-		case "alloc":
+		switch u := &units[i]; {
+		case u.Job != "":
 			busy++
-		case "idle":
+		case u.State == "idle":
 			free++
 		}
 	}

@@ -43,6 +43,7 @@ type Task struct {
 	Expected *string `json:"expected_start"`
 	Early    *string `json:"likely_start_earliest"`
 	Late     *string `json:"likely_start_latest"`
+	Position *int32  `json:"position"` // in its queue, from 1, the best one of its partitions
 
 	job *model.Job
 }
@@ -117,6 +118,9 @@ func taskOf(j *model.Job, rules *model.AskRules, now model.Time) *Task {
 	}
 	if e := j.Expect; e != nil && t.Status == "pending" {
 		t.Expected, t.Early, t.Late = stamp(e.Start), stamp(e.Early), stamp(e.Late)
+		if e.Position > 0 {
+			t.Position = &e.Position
+		}
 	}
 	if t.Status == "pending" || t.Status == "failed" {
 		t.Error = cmp.Or(j.Why, j.ReasonAt(now).String())
@@ -130,7 +134,7 @@ func (q *request) each(f proto.JobFilter, rules *ask.Rulebook, see func(*model.J
 	if f.States == nil {
 		f.States = model.JobStates()
 	}
-	return q.stream(proto.KindJobs, &proto.JobsRequest{Filter: f}, func(part []byte) error {
+	return q.stream(proto.KindJobs, &proto.JobsRequest{Filter: f, Positions: true}, func(part []byte) error {
 		var chunk proto.JobsChunk
 		if err := proto.Decode(part, &chunk); err != nil {
 			return err
@@ -188,6 +192,7 @@ type (
 		TaskID    string `json:"task_id"`
 		Status    string `json:"status" enum:"pending"`
 		CreatedAt string `json:"created_at"`
+		Note      string `json:"note,omitempty"` // what was asked for and is not so
 	}
 	cancelled struct {
 		Success bool   `json:"success"`
@@ -209,7 +214,7 @@ func (q *request) tasks(string) (any, error) {
 				return nil, bad("status=%s: it is pending, running, success or failed", v)
 			}
 		case "user":
-			u, err := q.f.Cluster.User(q.ctx, v)
+			u, err := q.f.Cluster.Person(q.ctx, v)
 			if err != nil {
 				return nil, err
 			}
@@ -284,7 +289,6 @@ func (q *request) submit(string) (any, error) {
 	if s.GPUCount != nil && *s.GPUCount > 0 {
 		words = append(words, "--gpus="+strconv.Itoa(*s.GPUCount))
 	}
-	words = append(words, q.priority(s.Priority)...)
 	for _, o := range s.Options {
 		if !strings.HasPrefix(o, "--") {
 			return nil, bad("options: '%s' does not begin with --", o)
@@ -301,6 +305,7 @@ func (q *request) submit(string) (any, error) {
 		return nil, bad("%v", err)
 	}
 	sp := &got.Spec
+	note := q.priority(s.Priority, sp)
 	sp.WorkDir, sp.Umask, sp.Submit = path.Clean(cmp.Or(s.Directory, "/tmp")), 0o022, "POST "+Prefix+"/tasks"
 	var names []string
 	var vars []byte
@@ -329,21 +334,36 @@ func (q *request) submit(string) (any, error) {
 	if t, err := q.one(strconv.Itoa(int(done.Job))); err == nil && t.CreatedAt != nil { // it is in the queue in any case
 		created = *t.CreatedAt
 	}
-	return submitted{"task-" + strconv.Itoa(int(done.Job)), "pending", created}, nil
+	return submitted{"task-" + strconv.Itoa(int(done.Job)), "pending", created, note}, nil
 }
 
-// priority gives the options of a priority: a QOS that stands for it or, for low, a nice value.
-func (q *request) priority(class string) []string {
+// priority gives a task its priority: a QOS that stands for it, if the task's account may use it, or for low a nice
+// value. What the task's options say comes first. note says why a QOS that there is was not used.
+func (q *request) priority(class string, sp *model.Spec) (note string) {
 	v := q.f.Cluster.Facts().View
+	account, part, barred := cmp.Or(sp.Account, q.f.Cluster.Account(q.who.User)), "", ""
+	if len(sp.Partitions) > 0 {
+		part = sp.Partitions[0]
+	}
+	allowed, _ := v.QOSOf(account, q.who.User, part)
 	for _, name := range classes[class] {
-		if v.QOS(name) != nil {
-			return []string{"--qos=" + name}
+		switch {
+		case sp.QOS != "" || v.QOS(name) == nil:
+		case !v.Config().Params.EnforceQOS || slices.Contains(allowed, name):
+			sp.QOS = name
+			return ""
+		default:
+			barred = cmp.Or(barred, name)
 		}
 	}
-	if class == low {
-		return []string{"--nice=" + strconv.Itoa(lowNice)}
+	if barred != "" {
+		note = fmt.Sprintf("account %s may not use QOS %s, so the task is submitted without it; an administrator can "+
+			"allow it: gacctmgr modify user %s where account=%[1]s set qos+=%[2]s", account, barred, q.who.User)
 	}
-	return nil
+	if class == low && sp.QOS == "" && sp.Nice == 0 {
+		sp.Nice = lowNice
+	}
+	return note
 }
 
 // cancel cancels a task.

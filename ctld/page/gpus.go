@@ -73,8 +73,9 @@ func gpus(q *request) (any, error) {
 			g.All++
 			kind.All++
 			v.Total.All++
-			switch l.State {
-			case "alloc":
+			held := l.Job != "" // also while it is drained or faulty
+			switch {
+			case held:
 				g.Held++
 				kind.Held++
 				v.Total.Held++
@@ -86,12 +87,13 @@ func gpus(q *request) (any, error) {
 					kind.Idle++
 					v.Total.Idle++
 				}
-			case "idle":
+			case l.State == "idle":
 				free[l.Type]++
 				g.Free++
 				kind.Free++
 				v.Total.Free++
-			default:
+			}
+			if l.State != "idle" && l.State != "alloc" {
 				g.Outs++
 				kind.Out++
 				v.Total.Out++

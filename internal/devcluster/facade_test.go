@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"gbatch/internal/devcluster"
+	"gbatch/internal/proto"
 )
 
 // quick keeps a task from asking a login shell for its variables, which takes seconds on some hosts.
@@ -147,6 +149,8 @@ func TestFacade(t *testing.T) {
 		{"/quota", "online:map[available:2 limit:4 quota:1 used:2] total_gpus:4"},
 		{"/queue-status", "scheduler_running:true"},
 		{"/queue-status", "user_queued_count:1"},
+		{"/queue/position", "tasks:["},
+		{"/queue/position/" + id, "position:<nil>"},
 		{"/queue-status", "0,1:map[count:1"},
 		{"/queue-status", "auto:map[count:1"},
 		{"/pools", "allocated_capacity:2 available_capacity:2"},
@@ -158,6 +162,19 @@ func TestFacade(t *testing.T) {
 			t.Errorf("%s has no %q:\n%s", x.path, x.want, text)
 		}
 	}
+	// A GPU that a task holds while it is out of service counts as held, on the page too.
+	w.ok("POST", "/slurm/v0.0.44/node/n1", `{"gres":"gpu:0","state":["DRAIN"],"reason":"loose"}`)
+	for _, path := range []string{"/pools", "/queue-status"} {
+		if text := fmt.Sprint(w.ok("GET", "/api/v1"+path, "")); !strings.Contains(text,
+			"allocated_capacity:2 available_capacity:2") {
+			t.Errorf("%s with a GPU that is held and out of service: %s", path, text)
+		}
+	}
+	if _, _, text := w.do("GET", "/gpus", ""); !strings.Contains(text, "<dt>Held by jobs</dt><dd>2</dd>") ||
+		!strings.Contains(text, "<dt>Out of service, or kept</dt><dd>1</dd>") {
+		t.Errorf("the page of GPUs with one that is held and out of service: %s", text)
+	}
+	w.ok("POST", "/slurm/v0.0.44/node/n1", `{"gres":"gpu:0","state":["RESUME"]}`)
 	number := strings.TrimPrefix(fmt.Sprint(held["task_id"]), "task-")
 	said := post("/api/v1/experiments/"+number+"/queue/", "", http.StatusOK)
 	if text := fmt.Sprint(said); text != "map[experiment:map[id:"+number+
@@ -199,7 +216,7 @@ func TestFacade(t *testing.T) {
 	for path, ops := range mine.Paths {
 		for method := range ops {
 			if at := method + " " + path; !w.held[at] && !strings.Contains(path, "openapi") &&
-				!strings.Contains(path, "/history/") && !slices.Contains(ofMoney, path) {
+				!strings.Contains(path, "/history/") && !strings.HasSuffix(path, "/events") && !slices.Contains(ofMoney, path) {
 				t.Errorf("no answer of %s was held against the specification", at)
 			}
 		}
@@ -220,6 +237,125 @@ func TestFacade(t *testing.T) {
 		cmd.Env = append(os.Environ(), "SOCKET="+socket, "URL=http://gbatch")
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), x.want) {
 			t.Errorf("%v: %v\n%s", x.words, err, out)
+		}
+	}
+}
+
+// TestFacadeExamples: each operation of the specification, which needs no token, has an example; it runs as it is
+// written, and the answer beside it is of the described form. Tasks know their places. Where QOS are enforced a task is
+// submitted without the one that its account may not use.
+func TestFacadeExamples(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("curl is not here")
+	}
+	c := devcluster.Start(t, devcluster.Options{HTTP: true, Nodes: 1, Gres: "gpu:a100:4",
+		Conf: "Price=gres/gpu=2.0\nAccountingStorageEnforce=associations,limits,qos"})
+	w := newWeb(t, c, "ctl1")
+	for _, args := range [][]string{{"add", "account", "physics"}, {"add", "user", "root", "account=physics"},
+		{"modify", "user", "root", "set", "defaultaccount=physics"}} {
+		cmd := exec.Command(filepath.Join(devcluster.Commands(t), "gacctmgr"), append([]string{"-i"}, args...)...)
+		cmd.Env = append(os.Environ(), "GBATCH_CONF="+c.Conf)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("gacctmgr %v: %v: %s", args, err, out)
+		}
+	}
+	w.ok("POST", "/slurm/v0.0.44/node/n1", `{"state":["DRAIN"],"reason":"tasks wait"}`)
+	var token proto.TokenReply
+	if err := c.Client().Call(proto.KindToken, &proto.TokenRequest{}, &token); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.Get("http://" + c.HTTPAddr["ctl1"] + "/api/v1/openapi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err = errors.Join(err, answer.Body.Close()); err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("without a token: %d, %v: %s", answer.StatusCode, err, text)
+	}
+	form := &spec{}
+	var said struct {
+		Paths map[string]map[string]struct {
+			Samples   []struct{ Source string } `json:"x-codeSamples"`
+			Responses map[string]struct {
+				Content map[string]struct {
+					Schema  map[string]any
+					Example any
+				}
+			}
+		}
+	}
+	if err := errors.Join(json.Unmarshal(text, form), json.Unmarshal(text, &said)); err != nil {
+		t.Fatal(err)
+	}
+	run := func(path, method string) {
+		t.Helper()
+		op := said.Paths["/api/v1"+path][method]
+		delete(said.Paths["/api/v1"+path], method)
+		for _, r := range op.Responses {
+			for _, body := range r.Content {
+				if bad := map[string]bool{}; body.Example != nil {
+					if form.check(body.Example, body.Schema, path, bad); len(bad) > 0 {
+						t.Errorf("the example of an answer of %s %s: %v", method, path, bad)
+					}
+				}
+			}
+		}
+		if len(op.Samples) != 1 {
+			t.Errorf("%s %s has %d examples", method, path, len(op.Samples))
+			return
+		}
+		script, stream := op.Samples[0].Source, strings.Contains(op.Samples[0].Source, " -N")
+		if stream {
+			script = "timeout 1 " + script
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+		cmd.Env = append(os.Environ(), "URL=http://"+c.HTTPAddr["ctl1"], "SLURM_JWT="+token.Token)
+		out, err := cmd.CombinedOutput()
+		if err != nil && !stream || stream && !strings.Contains(string(out), `"kind":"task_submitted"`) {
+			t.Errorf("%s: %v\n%s", script, err, out)
+		}
+		if strings.Contains(script, "-X POST") && strings.HasSuffix(path, "/tasks") &&
+			!strings.Contains(string(out), "modify user root where account=physics set qos+=high") {
+			t.Errorf("nothing is said of a QOS that was not used: %s", out)
+		}
+	}
+	run("/tasks", "post")
+	c.Wait("the task has a place", func() error {
+		if x := w.ok("GET", "/api/v1/tasks/1", ""); x["position"] != 1.0 {
+			return fmt.Errorf("%v", x)
+		}
+		return nil
+	})
+	w.ok("POST", "/slurm/v0.0.44/job/submit", `{"job":{"script":"#!/bin/sh\n","environment":["A=b"],"name":"second"}}`)
+	c.Wait("two tasks have places", func() error {
+		got := fmt.Sprint(w.ok("GET", "/api/v1/queue/position", ""))
+		if !strings.Contains(got, "total:2") || !strings.Contains(got, "position:2 rank:1") {
+			return errors.New(got)
+		}
+		return nil
+	})
+	for path, want := range map[string]string{"/queue/position?limit=1": "position:1 rank:0",
+		"/queue/position/task-2": "queues:[map[ahead:1 partition:main position:2 queued:2]] rank:1",
+		"/queue/position/1":      "position:1 ", "/queue/position?partition=none": "total:0"} {
+		if got := fmt.Sprint(w.ok("GET", "/api/v1"+path, "")); !strings.Contains(got, want) {
+			t.Errorf("%s: %s; want %s", path, got, want)
+		}
+	}
+	low := `{"priority":"low","command":"true",` + quick + `}`
+	status, _, got := w.do("POST", "/api/v1/tasks", low)
+	if status != http.StatusCreated || !strings.Contains(got, "qos+=low") {
+		t.Errorf("a task of low priority: %d %s", status, got)
+	}
+	if got := fmt.Sprint(w.ok("GET", "/api/v1/tasks/3", "")); !strings.Contains(got, "priority:low") {
+		t.Errorf("a task of low priority: %s", got)
+	}
+	run("/experiments/{id}/queue", "post")
+	run("/tasks/{id}", "get")
+	run("/queue/position/{id}", "get")
+	run("/tasks/{id}", "delete")
+	for path, ops := range said.Paths {
+		for method := range ops {
+			run(strings.TrimPrefix(path, "/api/v1"), method)
 		}
 	}
 }
