@@ -76,7 +76,7 @@ func runUp(ctx context.Context, o up.Options, detach bool) error {
 	if err != nil {
 		return err
 	}
-	whatNext(c, o.Dir, detach)
+	fmt.Print(whatNext(c, o.Dir, detach))
 	if detach {
 		return nil
 	}
@@ -89,16 +89,18 @@ func runUp(ctx context.Context, o up.Options, detach bool) error {
 }
 
 // whatNext says how to use the cluster. Commands find it by themselves where it is the one they look for.
-func whatNext(c *up.Cluster, dir string, detach bool) {
-	fmt.Println()
+func whatNext(c *up.Cluster, dir string, detach bool) string {
+	w := &strings.Builder{}
+	fmt.Fprintln(w)
 	if found, err := locate.Config(os.Getenv); err != nil || !same(found, c.Conf) {
-		fmt.Printf("  export GBATCH_CONF=%s\n", shellWord(c.Conf))
+		fmt.Fprintf(w, "  export GBATCH_CONF=%s\n", shellWord(c.Conf))
 	}
-	fmt.Println("  gsubmit --wrap 'hostname; sleep 20'     submits a job")
-	fmt.Println("  gqueue                                  lists jobs; ginfo lists nodes, gacct what has run")
+	fmt.Fprintln(w, "  gsubmit --wrap 'hostname; sleep 20'     submits a job")
+	fmt.Fprintln(w, "  gqueue                                  lists jobs; ginfo lists nodes, gacct what has run")
 	for i := range c.Members {
 		if url := c.Members[i].HTTP; url != "" {
-			fmt.Printf("  %-39s REST and metrics; scontrol token makes a token, see gbatch-rest(7)\n", url)
+			fmt.Fprintf(w, "  %-39s the page, for a browser: jobs, GPUs, nodes; scontrol token makes its token\n", url)
+			fmt.Fprintf(w, "  %-39s REST and metrics are there too, see gbatch-rest(7)\n", "")
 			break
 		}
 	}
@@ -107,10 +109,11 @@ func whatNext(c *up.Cluster, dir string, detach bool) {
 		at = " --dir " + shellWord(c.Dir)
 	}
 	if detach {
-		fmt.Printf("  gbatch status%s\n  gbatch down%s\n", at, at)
+		fmt.Fprintf(w, "  gbatch status%s\n  gbatch down%s\n", at, at)
 	} else {
-		fmt.Println("Ctrl-C takes the cluster down; its state stays for the next gbatch up.")
+		fmt.Fprintln(w, "Ctrl-C takes the cluster down; its state stays for the next gbatch up.")
 	}
+	return w.String()
 }
 
 // shellWord quotes a path where a shell would cut or change it.
