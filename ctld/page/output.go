@@ -161,4 +161,5 @@ func (x *job) wholeArray(t *tally) {
 	}
 	x.Array = plural(t.tasks, "task", "tasks") + ": " + strings.Join(parts, ", ")
 	x.Where, x.Start = "", 0 // one task's
+	slices.SortStableFunc(x.Tasks, func(a, b *jobLine) int { return cmp.Compare(a.Task, b.Task) })
 }

@@ -99,7 +99,11 @@ func TestWholeArray(t *testing.T) {
 		sum.add(done)
 	}
 	sum.add(&model.Job{ID: 9, ArrayID: 7, Task: 1, State: model.Failed})
+	x.Tasks = []*jobLine{{Job: &model.Job{Task: 9}}, {Job: done}}
 	x.wholeArray(&sum)
+	if x.Tasks[0].Job != done {
+		t.Error("tasks are not in order")
+	}
 	if want := "1\u202f201 tasks: 1\u202f200 completed, 1 failed"; x.Array != want || x.Class != "bad" ||
 		x.Number != "7" || x.Ref != "7" || x.jobLine.Ref != "7" {
 		t.Errorf("%q %q %q", x.Array, x.Class, x.Number)

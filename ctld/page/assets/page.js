@@ -173,7 +173,7 @@
   function paint() {
     const box = document.getElementById("gpumap"), cv = box && box.querySelector("canvas");
     if (!cv || !map) return;
-    for (const own of box.querySelectorAll("[hidden]")) own.hidden = false;
+    for (const own of box.querySelectorAll("[hidden]")) own.hidden = false; // of a cluster that had no GPUs
     const by = box.dataset.by, dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const count = map.racks.reduce((n, r) => n + r.nodes.length, 0);
     const cell = count > 1200 ? 5 : count > 400 ? 7 : count > 100 ? 10 : count > 24 ? 14 : 18;
@@ -282,6 +282,8 @@
   addEventListener("resize", paint);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
 
+  // What needs this script is hidden without it.
+  for (const own of document.querySelectorAll(".map [hidden]")) own.hidden = false;
   const tab = document.querySelector("nav [aria-current]"), bar = tab && tab.parentElement;
   if (bar) bar.scrollLeft = tab.offsetLeft - bar.offsetLeft - (bar.clientWidth - tab.offsetWidth) / 2;
 
