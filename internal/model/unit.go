@@ -118,6 +118,40 @@ func (n *Node) Warm(name string, now Time, c *GPUCache) Bits {
 	return out
 }
 
+// FullOfModels gives the GPUs of a node that have as many models loaded as are remembered.
+func (n *Node) FullOfModels(now Time, c *GPUCache) Bits {
+	var out Bits
+	of := map[int32]int32{}
+	for _, t := range n.Loaded(now, c) {
+		if of[t.GPU]++; of[t.GPU] >= c.Tags {
+			out = out.With(int(t.GPU))
+		}
+	}
+	return out
+}
+
+// Tag gives a node's tags after somebody has said that GPUs have models loaded, or have them no more. What a job uses
+// stays in use.
+func (n *Node) Tag(loaded, gone []string, gpus Bits, now Time, c *GPUCache) []GPUTag {
+	list := slices.DeleteFunc(slices.Clone(n.Tags), func(t GPUTag) bool {
+		return gpus.Has(int(t.GPU)) && slices.Contains(gone, t.Name)
+	})
+	for _, name := range loaded {
+		idle := gpus
+		for _, t := range list {
+			if t.Name == name && t.At == 0 {
+				idle = idle.Minus(UpTo(int(t.GPU) + 1).Minus(UpTo(int(t.GPU))))
+			}
+		}
+		next := &Node{Tags: (&Node{Tags: list}).Load(name, idle, now, c)}
+		list = next.LeaveLoaded(name, idle, now)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
 // Load gives a node's tags after jobs have begun to use a model on GPUs. The model that was used least recently makes
 // room.
 func (n *Node) Load(name string, gpus Bits, now Time, c *GPUCache) []GPUTag {

@@ -8,7 +8,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// gpucost.go is which GPUs a job had better get. Those that have its model loaded (--prefer=model:NAME) come first.
+// gpucost.go is which GPUs a job had better get. Those that have its model loaded (--prefer=model:NAME) come first,
+// then those with fewer models than GpuCacheTags, so that none that is loaded makes room while others have some.
 // Then GpuSelectPolicy counts: among GPUs that suit a job equally well, it prefers the coolest or the least used, and
 // decides whether a node's jobs stay together or apart. Policy.Cost gives the cost of each GPU; nothing is measured
 // here.
@@ -16,6 +17,7 @@ import (
 // taste is how GPUs of a node are preferred.
 type taste struct {
 	warm   model.Bits // have the job's model loaded
+	full   model.Bits // would lose another model for it
 	cost   []int32    // by number; 0 beyond its end
 	spread bool
 	alone  bool // cost counts before connections, which then don't count at all
@@ -27,12 +29,13 @@ func (r *room) taste(rq *Request, name string) *taste {
 		return nil
 	}
 	how := r.stock.params.GPUSelect
-	t := &taste{warm: r.warm(rq), spread: how.Spread, alone: how.First}
+	warm, full := r.models(rq)
+	t := &taste{warm: warm, full: full, spread: how.Spread, alone: how.First}
 	if how.ByCost() && r.stock.cost != nil {
 		t.cost = r.stock.cost(r.def.Name)
 	}
 	t.alone = t.alone && t.cost != nil
-	if t.cost == nil && !t.spread && t.warm.Empty() {
+	if t.cost == nil && !t.spread && t.warm.Empty() && t.full.Empty() {
 		return nil
 	}
 	return t
@@ -50,6 +53,19 @@ func (r *room) warm(rq *Request) model.Bits {
 	return n.Warm(rq.Model, r.stock.now, &r.stock.params.Cache)
 }
 
+// models gives the GPUs that have a job's model loaded, and those that would lose another one for it.
+func (r *room) models(rq *Request) (warm, full model.Bits) {
+	if rq.Model == "" || r.stock.now == 0 {
+		return nil, nil
+	}
+	if n := r.stock.v.Node(r.def.Name); n != nil {
+		c := &r.stock.params.Cache
+		warm = n.Warm(rq.Model, r.stock.now, c)
+		full = n.FullOfModels(r.stock.now, c).Minus(warm)
+	}
+	return warm, full
+}
+
 // loaded gives the units of a set that have the job's model loaded.
 func (t *taste) loaded(set uint64) uint64 {
 	if t == nil || len(t.warm) == 0 {
@@ -58,12 +74,36 @@ func (t *taste) loaded(set uint64) uint64 {
 	return set & t.warm[0]
 }
 
-// cold counts the units of a set that don't.
-func (t *taste) cold(set uint64) int {
-	if t == nil || len(t.warm) == 0 {
+// evicting gives the units of a set that would lose another model for it.
+func (t *taste) evicting(set uint64) uint64 {
+	if t == nil || len(t.full) == 0 {
 		return 0
 	}
-	return bits.OnesCount64(set &^ t.warm[0])
+	return set & t.full[0]
+}
+
+// cold says how far a set is from having the job's model loaded: the fewest units without it come first, then the
+// fewest that would lose another one.
+func (t *taste) cold(set uint64) int {
+	if t == nil || len(t.warm) == 0 && len(t.full) == 0 {
+		return 0
+	}
+	return coldness(set, t.loaded(set), t.evicting(set))
+}
+
+func coldness(set, warm, full uint64) int {
+	return (maxUnits+1)*bits.OnesCount64(set&^warm) + bits.OnesCount64(set&full)
+}
+
+// class orders units: 0 has the job's model loaded, 1 has room for it, 2 would lose another one.
+func (t *taste) class(u int) int {
+	switch {
+	case t.warm.Has(u):
+		return 0
+	case t.full.Has(u):
+		return 2
+	}
+	return 1
 }
 
 // of gives what a set of units costs.
@@ -82,22 +122,16 @@ func (t *taste) unit(u int) int {
 	return 0
 }
 
-// first gives the n best units: those with the job's model, then the cheapest, then those with the lowest numbers; nil
-// if there are not enough.
+// first gives the n best units: those with the job's model, those with room for it, then the cheapest, then those with
+// the lowest numbers; nil if there are not enough.
 func (t *taste) first(free model.Bits, n int) model.Bits {
-	if t == nil || t.cost == nil && t.warm.Empty() || free.Count() <= n {
+	if t == nil || t.cost == nil && t.warm.Empty() && t.full.Empty() || free.Count() <= n {
 		return free.First(n)
 	}
 	var units []int
 	free.Each(func(u int) bool { units = append(units, u); return true })
 	slices.SortStableFunc(units, func(a, b int) int {
-		if w := t.warm.Has(a); w != t.warm.Has(b) {
-			if w {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(t.unit(a), t.unit(b))
+		return cmp.Or(cmp.Compare(t.class(a), t.class(b)), cmp.Compare(t.unit(a), t.unit(b)))
 	})
 	var out model.Bits
 	for _, u := range units[:n] {
@@ -106,7 +140,7 @@ func (t *taste) first(free model.Bits, n int) model.Bits {
 	return out
 }
 
-// mostWarm bounds the nodes that are tried for a job with a model: the first ones that have it loaded.
+// mostWarm bounds the nodes that are tried for a job with a model: the first ones that have it loaded, or room for it.
 const mostWarm = 64
 
 // fitWarm places a whole job on the node where the most of its GPUs have its model loaded, the lightest and first of
@@ -139,6 +173,36 @@ func (p *Planner) fitWarm(sh *shape, end model.Time) *model.Alloc {
 		}
 	}
 	return best
+}
+
+// withRoom gives another place for a whole job whose model would take the room of another one on the node that was
+// found: on a node that is no heavier and has room for it. Where there is none, the place stays.
+func (p *Planner) withRoom(sh *shape, found *model.Alloc, end model.Time) *model.Alloc {
+	if sh.rq.Model == "" || found == nil || len(found.Nodes) != 1 {
+		return found
+	}
+	evicts := func(n *node, na *model.NodeAlloc) bool {
+		_, full := n.room.models(&sh.rq)
+		return na.GPUs().Overlaps(full)
+	}
+	at := p.byName[found.Nodes[0].Node]
+	if at == nil || !evicts(at, &found.Nodes[0]) {
+		return found
+	}
+	tried := 0
+	for _, n := range sh.pool.nodes {
+		nd := &sh.whole[n.class.at]
+		if n == at || n.weight() > at.weight() || !sh.named(n, true) || !p.has(sh, n, nd) {
+			continue
+		}
+		if tried++; tried > mostWarm {
+			break
+		}
+		if na := p.placeOn(sh, n, nd, end); na != nil && !evicts(n, na) {
+			return &model.Alloc{Nodes: []model.NodeAlloc{*na}}
+		}
+	}
+	return found
 }
 
 // haveLoaded lists the nodes with a GPU that has a model loaded, the lightest first.

@@ -251,7 +251,7 @@ func (m *gpuMap) choose(from, free uint64, count int, cpus model.Bits, ncpus int
 	}
 	var best uint64
 	var score choice
-	for _, set := range m.bestSets(from, free, by.loaded(from), count) {
+	for _, set := range m.bestSets(from, free, by.loaded(from), by.evicting(from), count) {
 		var c choice
 		m.local(&c, set, free, cpus, ncpus, by)
 		if best == 0 || better(c, set, score, best) {
@@ -261,22 +261,22 @@ func (m *gpuMap) choose(from, free uint64, count int, cpus model.Bits, ncpus int
 	return best
 }
 
-// bestSets gives all sets that are equally good by criteria 1 to 4: the most links inside, the most units of warm, the
-// fewest links to units that stay free, the shortest ways.
-func (m *gpuMap) bestSets(from, free, warm uint64, count int) []uint64 {
-	key := setKey{from | free<<maxExhaustive | warm<<(2*maxExhaustive), count}
+// bestSets gives all sets that are equally good by criteria 1 to 4: the most links inside, the most units of warm and
+// the fewest of full, the fewest links to units that stay free, the shortest ways.
+func (m *gpuMap) bestSets(from, free, warm, full uint64, count int) []uint64 {
+	key := setKey{from | free<<maxExhaustive | warm<<(2*maxExhaustive) | full<<(3*maxExhaustive), count}
 	sets, ok := m.best[key]
 	if ok {
 		return sets
 	}
-	in, hot, out, near := -1, 0, 0, 0
+	in, cold, out, near := -1, 0, 0, 0
 	for set := uint64(1)<<count - 1; set < 1<<m.units; {
 		if set&^from == 0 {
-			i, w := m.inside(set), bits.OnesCount64(set&warm)
-			if i > in || i == in && w >= hot {
+			i, w := m.inside(set), coldness(set, warm, full)
+			if i > in || i == in && w <= cold {
 				o, n := m.between(set, free&^set), m.nearby(set)
-				if i > in || w > hot || o < out || o == out && n > near {
-					in, hot, out, near, sets = i, w, o, n, sets[:0]
+				if i > in || w < cold || o < out || o == out && n > near {
+					in, cold, out, near, sets = i, w, o, n, sets[:0]
 				}
 				if o == out && n == near {
 					sets = append(sets, set)
@@ -293,7 +293,7 @@ func (m *gpuMap) bestSets(from, free, warm uint64, count int) []uint64 {
 
 // most gives the most links between count units of a set.
 func (m *gpuMap) most(free uint64, count int) int {
-	if sets := m.bestSets(free, free, 0, count); len(sets) > 0 {
+	if sets := m.bestSets(free, free, 0, 0, count); len(sets) > 0 {
 		return m.inside(sets[0])
 	}
 	return 0

@@ -306,6 +306,7 @@ func (p *Planner) fitAs(sh *shape, end model.Time) *model.Alloc {
 		return alloc
 	}
 	alloc, taken := p.fitOne(sh, end)
+	alloc = p.withRoom(sh, alloc, end)
 	if alloc != nil && sh.spread { // several light nodes rather than a heavy one
 		if w := p.byName[alloc.Nodes[0].Node].weight(); sh.pool.nodes[0].weight() < w {
 			if some, _ := p.fitMany(sh, end, w); some != nil {

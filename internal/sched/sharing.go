@@ -406,7 +406,8 @@ func (r *room) lower(change func(i, have int) int) {
 }
 
 // pickShare adds shares of one GPU to na: of the fullest GPU that is shared already, otherwise of a free GPU that
-// gpuset.go chooses. GPUs that have the job's model loaded come before all others.
+// gpuset.go chooses. GPUs that have the job's model loaded come before all others; where it has to be loaded, those
+// come first that have room for it.
 func (r *room) pickShare(na *model.NodeAlloc, rq *Request, g *model.GresReq, cpus int) bool {
 	l := r.lot
 	s := l.shareOf(r.def, rq, g)
@@ -417,8 +418,9 @@ func (r *room) pickShare(na *model.NodeAlloc, rq *Request, g *model.GresReq, cpu
 	best, left := -1, 0
 	by := r.taste(rq, gpuName)
 	var idle, warm model.Bits
+	class := func(int) int { return 0 }
 	if by != nil {
-		warm = by.warm
+		warm, class = by.warm, by.class
 	}
 	for u, n := range s.units {
 		if n == 0 || !l.has(r.slots, u, s) || len(r.unitsOf(x, u, int(n))) == 0 {
@@ -429,7 +431,7 @@ func (r *room) pickShare(na *model.NodeAlloc, rq *Request, g *model.GresReq, cpu
 			idle = idle.With(u)
 			continue
 		}
-		if w := warm.Has(u); best < 0 || w && !warm.Has(best) || w == warm.Has(best) && free-int(n) < left {
+		if best < 0 || class(u) < class(best) || class(u) == class(best) && free-int(n) < left {
 			best, left = u, free-int(n)
 		}
 	}
@@ -437,7 +439,7 @@ func (r *room) pickShare(na *model.NodeAlloc, rq *Request, g *model.GresReq, cpu
 		best, idle = -1, idle.And(warm)
 	}
 	if best < 0 && !idle.Empty() {
-		first := idle.First(1)
+		first := by.first(idle, 1)
 		if m := r.gpuMap(gpuName); m != nil {
 			if near := r.units(m, na, gpuName, idle, 1, cpus, by); near != nil {
 				first = near
