@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"gbatch/ctld/events"
 	"gbatch/internal/model"
@@ -69,18 +70,29 @@ func (c *Controller) money(_ context.Context, who *caller, rq *proto.MoneyReques
 	return send(chunk)
 }
 
-// presentUse gives what the running jobs of each account hold, in order of account and resource.
+// presentUse gives what the running jobs of each account hold, in order of account and resource: of generic resources
+// with types each type, and all of them.
 func presentUse(v *state.View) []proto.AccountUse {
 	type key struct{ account, tres string }
 	sums := map[key]*proto.AccountUse{}
 	eachRun(v, func(j *model.Job) {
-		for _, a := range j.Run.Priced() {
-			k := key{j.Spec.Account, a.TRES}
+		last := map[key]bool{}
+		add := func(tres string, count int64) {
+			k := key{j.Spec.Account, tres}
 			if sums[k] == nil {
 				sums[k] = &proto.AccountUse{Account: k.account, TRES: k.tres}
 			}
-			sums[k].Count += a.Count
-			sums[k].Jobs++
+			sums[k].Count += count
+			if !last[k] { // it may hold several types
+				sums[k].Jobs++
+			}
+			last[k] = true
+		}
+		for _, a := range j.Run.Priced() {
+			add(a.TRES, a.Count)
+			if plain, _, typed := strings.Cut(a.TRES, ":"); typed && strings.HasPrefix(plain, "gres/") {
+				add(plain, a.Count)
+			}
 		}
 	})
 	var out []proto.AccountUse
@@ -125,6 +137,8 @@ func (c *Controller) editMoney(ctx context.Context, who *caller, rq *proto.EditM
 		return nil, refuse(proto.CodeBadRequest, "a request about money gives credit or sets a budget; %d is neither", led.Op)
 	case led.Account == "":
 		return nil, refuse(proto.CodeBadRequest, "a request about money names no account")
+	case led.Op == price.AddCredit && led.Amount == 0:
+		return nil, refuse(proto.CodeBadRequest, "an amount of 0 gives no credit; a negative one takes some back")
 	case led.Amount > price.MaxMoney || led.Amount < -price.MaxMoney:
 		return nil, refuse(proto.CodeBadRequest, "amount %s is beyond %d", led.Amount.Exact(), price.MaxMoney/price.One)
 	}

@@ -66,6 +66,7 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 	if err != nil {
 		return nil, refuse(proto.CodeConfig, "%v", err)
 	}
+	reply.Problems = append(reply.Problems, rewritten(v.Config(), cfg, files.Path, c.now())...)
 	reply.Undone = undone
 	reply.Changes = configDiff(v.Config(), cfg)
 	reply.Affected = affected(v, cfg)
@@ -128,6 +129,18 @@ func (c *Controller) takeOut(ctx context.Context, v *state.View, cfg *model.Conf
 		}
 	}
 	return nil
+}
+
+// rewritten warns of what would change the cost of runs that have started: reports about the past and invoices of it
+// would have other numbers than before.
+func rewritten(old, cfg *model.Config, file string, now model.Time) (list []proto.Problem) {
+	for _, key := range old.Params.Price.Rewrites(&cfg.Params.Price, now.Seconds()) {
+		list = append(list, proto.Problem{File: file, Severity: conf.Warning.String(),
+			Text: key + ": what jobs cost that have started changes with it, in reports and on invoices that are yet to be " +
+				"made",
+			Hint: "keep the old line, and write the new " + key + " on a line of its own that ends with From=DATE"})
+	}
+	return list
 }
 
 // sighup is who reconfigures by a signal, atStart who does so by starting gctld.

@@ -94,7 +94,7 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		r.FailedNode = j.Run.FailedNode
 	}
 	if j.End != nil {
-		r.End, r.Exit, r.CancelUID = j.End.At, j.End.Exit, j.End.UID
+		r.End, r.Exit, r.CancelUID, r.Unbegun = j.End.At, j.End.Exit, j.End.UID, j.Unbegun()
 	}
 	if j.End != nil && j.Run == nil { // it never ran: what it waited for, and how
 		r.Reason = j.ReasonAt(j.End.At)

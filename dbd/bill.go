@@ -195,4 +195,5 @@ func (x *leanRecord) Wire(c *wire.C) {
 	skip(7)
 	wire.Ptr(c, &x.Earlier)
 	wire.Bool(c, &x.Open)
+	wire.Bool(c, &x.Unbegun)
 }

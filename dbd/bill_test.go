@@ -88,6 +88,14 @@ func TestLeanRecord(t *testing.T) {
 	if got, want := lean.Session(), full.Session(); !reflect.DeepEqual(got, want) {
 		t.Errorf("the session is %+v, want %+v", got, want)
 	}
+	full.Unbegun = true
+	if data, err = wire.Marshal(full); err != nil {
+		t.Fatal(err)
+	}
+	never := leanRecord{}
+	if err := wire.Unmarshal(data, &never); err != nil || never.Session() != nil || full.Session() != nil {
+		t.Errorf("a run that never began has the sessions %+v and %+v (%v)", never.Session(), full.Session(), err)
+	}
 	if lean.Cluster != "c" || lean.User != "ann" || lean.Account != "a" || lean.QOS != "q" || lean.Partition != "p" ||
 		lean.Reservation != "r" {
 		t.Errorf("the record is %+v", lean.Record)

@@ -97,8 +97,8 @@ func (s *Sum) energy(r *model.Record, start, end, from, to Second) {
 	s.add(Energy, until(to)-until(from))
 }
 
-// ran reports whether the record is of a job that held resources at some time.
-func ran(r *model.Record) bool { return r.Start != 0 && r.AllocCPUs > 0 }
+// ran reports whether the record is of a job that held resources at some time, and has begun or may yet do so.
+func ran(r *model.Record) bool { return r.Start != 0 && r.AllocCPUs > 0 && !r.Unbegun }
 
 // Within gives what a job used in [from, to), seconds. A job that has not ended counts up to now.
 func Within(r *model.Record, from, to, now Second) Sum {

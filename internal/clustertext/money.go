@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"gbatch/internal/price"
@@ -166,4 +167,49 @@ func AddMoney(all, part *proto.MoneyChunk) {
 	}
 	all.Wallets, all.Use = append(all.Wallets, part.Wallets...), append(all.Use, part.Use...)
 	all.Invoices = append(all.Invoices, part.Invoices...)
+}
+
+// PriceTerms writes what counts beside the prices, a line for each value: the minimum time, and discounts with what
+// they are compared with.
+func PriceTerms(t *price.Table) (lines []string) {
+	since := func(from int64) string {
+		if from == 0 {
+			return "always"
+		}
+		return "from " + time.Unix(from, 0).Format("2006-01-02T15:04:05")
+	}
+	minimum := func(s, from int64) {
+		lines = append(lines, fmt.Sprintf("Minimum time (%s): %d s", since(from), s))
+	}
+	discounts := func(list []price.Discount, from int64) {
+		var words []string
+		for _, d := range list {
+			words = append(words, fmt.Sprintf("%d h: %s of the price", d.Hours, price.Money(d.Keep).Exact()))
+		}
+		if words == nil {
+			words = []string{"none"}
+		}
+		lines = append(lines, fmt.Sprintf("Discounts (%s): %s", since(from), strings.Join(words, ", ")))
+	}
+	by := func(month bool, from int64) {
+		what := "those of each run by itself"
+		if month {
+			what = "those of an account in a month together"
+		}
+		lines = append(lines, fmt.Sprintf("Hours for discounts (%s): %s", since(from), what))
+	}
+	minimum(t.MinS, 0)
+	discounts(t.Discounts, 0)
+	by(t.ByPeriod, 0)
+	for i := range t.Terms {
+		switch x := &t.Terms[i]; x.Of {
+		case price.TermMinimum:
+			minimum(x.MinS, x.From)
+		case price.TermDiscounts:
+			discounts(x.Discounts, x.From)
+		case price.TermBy:
+			by(x.ByPeriod, x.From)
+		}
+	}
+	return lines
 }

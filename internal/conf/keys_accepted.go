@@ -157,6 +157,10 @@ func recordKey(key string) string {
 	return ""
 }
 
+// otherNames are keys that people write for one whose name is not the nearest.
+var otherNames = map[string]string{"gpucachetagttl": "GpuCacheTagTime", "gpucachettl": "GpuCacheTagTime",
+	"gpucachetime": "GpuCacheTagTime", "gpucachetagtimeout": "GpuCacheTagTime"}
+
 // unknownKey reports an unknown key, and says where it may belong.
 func (l *loader) unknownKey(p pair) {
 	if l.bareSchedParam(p) {
@@ -178,6 +182,8 @@ func (l *loader) unknownKey(p pair) {
 	case belongs(cgroupKeyNames(), "it belongs in cgroup.conf"):
 	case belongs(gresKeyNames, "it belongs in gres.conf"):
 	case belongs(switchKeyNames, "it belongs on a SwitchName line in topology.conf"):
+	case otherNames[strings.ToLower(p.key)] != "":
+		hint = "did you mean " + otherNames[strings.ToLower(p.key)] + "?"
 	default:
 		if near := nearest(p.key, append(l.settings.names(), recordKeys...)); near != "" {
 			hint = "did you mean " + near + "?"

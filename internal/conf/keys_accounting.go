@@ -147,27 +147,118 @@ func (e Enforce) String() string {
 	return strings.Join(out, ",")
 }
 
+// What jobs cost: the Price lines, and the keys beside them, of which some can have a From as they do.
+
+// keyFrom is the moment from which on a line about prices holds.
+const keyFrom = "From"
+
+// readFrom reads it: Unix seconds, 0 for always.
+func readFrom(v string) (int64, fault) {
+	if strings.EqualFold(v, "always") {
+		return 0, fault{}
+	}
+	for _, form := range []string{"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
+		if t, err := time.ParseInLocation(form, v, time.Local); err == nil && t.Unix() > 0 {
+			return t.Unix(), fault{}
+		}
+	}
+	return 0, fault{shown(v) + " is no date", "2027-01-01 or 2027-01-01T12:00:00"}
+}
+
+// termOf says of which kind a key beside the Price lines is; 0: it has no From.
+func termOf(key string) price.TermOf {
+	switch {
+	case strings.EqualFold(key, price.KeyMinimum):
+		return price.TermMinimum
+	case strings.EqualFold(key, price.KeyDiscounts):
+		return price.TermDiscounts
+	case strings.EqualFold(key, price.KeyDiscountBy):
+		return price.TermBy
+	}
+	return 0
+}
+
+// readTerms reads statements such as PriceMinimumTime=120 PriceDiscounts=100:0.9 From=2027-01-01 at the beginning of a
+// line, and gives the rest of it. Without From they are settings as all others.
+func (l *loader) readTerms(pairs []pair) []pair {
+	n := slices.IndexFunc(pairs, func(p pair) bool { return termOf(p.key) == 0 })
+	if n <= 0 || !strings.EqualFold(pairs[n].key, keyFrom) {
+		return pairs
+	}
+	from, f := readFrom(pairs[n].value)
+	if f.bad() {
+		l.probs.errorf(pairs[n].at, "write "+keyFrom+"="+f.want, "%s: %s: %s", pairs[0].key, keyFrom, f.why)
+		return pairs[n+1:]
+	}
+	for _, p := range pairs[:n] {
+		if from == 0 {
+			l.apply(p)
+			continue
+		}
+		s, of := l.settings.byName[strings.ToLower(p.key)], termOf(p.key)
+		var c Config
+		if f := s.read(&c, p.value); f.bad() {
+			l.wrongValue(p.at, s.name, f)
+			continue
+		}
+		t := price.Term{Of: of, From: from, MinS: c.Price.MinS, Discounts: c.Price.Discounts, ByPeriod: c.Price.ByPeriod}
+		if slices.ContainsFunc(l.cfg.Price.Terms, func(x price.Term) bool { return x.Of == of && x.From == from }) {
+			l.probs.warnf(p.at, "keep one of the lines", "%s is set twice from the same moment on; the last one is used",
+				s.name)
+		}
+		if len(l.cfg.Price.Terms) == price.MaxLines {
+			l.probs.errorf(p.at, "remove what no record needs", "more than %d lines with From", price.MaxLines)
+			continue
+		}
+		l.cfg.Price.Terms = append(l.cfg.Price.Terms, t)
+	}
+	return pairs[n+1:]
+}
+
+// showTerms shows the values of a key beside the Price lines: the one that always held, and those from a moment on.
+func showTerms(of price.TermOf) func(c *Config) string {
+	return func(c *Config) string {
+		t := &c.Price
+		out := termText(&price.Term{Of: of, MinS: t.MinS, Discounts: t.Discounts, ByPeriod: t.ByPeriod})
+		for i := range t.Terms {
+			if x := &t.Terms[i]; x.Of == of {
+				out += "; " + termText(x) + " From=" + time.Unix(x.From, 0).Format("2006-01-02T15:04:05")
+			}
+		}
+		return out
+	}
+}
+
+func termText(x *price.Term) string {
+	switch x.Of {
+	case price.TermMinimum:
+		return showSeconds(x.MinS)
+	case price.TermDiscounts:
+		return orNull(showDiscounts(x.Discounts))
+	case price.TermBy:
+		if x.ByPeriod {
+			return discountBy[1]
+		}
+	}
+	return discountBy[0]
+}
+
 // priceSettings are the keys beside the Price lines.
 func priceSettings() []setting {
 	return []setting{
-		{name: "PriceMinimumTime", effect: AtOnce,
+		{name: price.KeyMinimum, effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.Price.MinS, f = readSeconds(v, 0, 86400); return f },
-			show: func(c *Config) string { return showSeconds(c.Price.MinS) }},
-		{name: "PriceDiscounts", effect: AtOnce,
+			show: showTerms(price.TermMinimum)},
+		{name: price.KeyDiscounts, effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.Price.Discounts, f = readDiscounts(v); return f },
-			show: func(c *Config) string { return orNull(showDiscounts(c.Price.Discounts)) }},
-		{name: "PriceDiscountBy", effect: AtOnce,
+			show: showTerms(price.TermDiscounts)},
+		{name: price.KeyDiscountBy, effect: AtOnce,
 			read: func(c *Config, v string) fault {
 				w, f := readWord(v, discountBy)
 				c.Price.ByPeriod = w == discountBy[1]
 				return f
 			},
-			show: func(c *Config) string {
-				if c.Price.ByPeriod {
-					return discountBy[1]
-				}
-				return discountBy[0]
-			}},
+			show: showTerms(price.TermBy)},
 		{name: "PriceCurrency", effect: AtOnce,
 			read: func(c *Config, v string) fault {
 				if len(v) > 8 {
@@ -206,9 +297,12 @@ func readDiscounts(v string) ([]price.Discount, fault) {
 	var out []price.Discount
 	for _, item := range splitList(v) {
 		hours, keep, ok := strings.Cut(item, ":")
-		n, f := readInt(strings.TrimSpace(hours), 0, 1_000_000_000)
-		if !ok || f.bad() {
+		if !ok {
 			return nil, fault{shown(item) + " is not HOURS:FACTOR", want}
+		}
+		n, f := readInt(strings.TrimSpace(hours), 0, 1_000_000_000)
+		if f.bad() {
+			return nil, fault{"the hours of " + shown(item) + " are not a whole number up to 1000000000", want}
 		}
 		m, err := price.Parse(strings.TrimSpace(keep))
 		if err != nil || m < 0 || m > price.Whole {
@@ -243,15 +337,7 @@ type priceLine struct {
 // priceKeys are what may follow Price= on its line.
 func priceKeys() []lineKey[priceLine] {
 	return []lineKey[priceLine]{
-		{name: "From", read: func(d *priceLine, v string) fault {
-			for _, form := range []string{"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
-				if t, err := time.ParseInLocation(form, v, time.Local); err == nil && t.Unix() > 0 {
-					d.From = t.Unix()
-					return fault{}
-				}
-			}
-			return fault{shown(v) + " is no date", "2027-01-01 or 2027-01-01T12:00:00"}
-		}},
+		{name: keyFrom, read: func(d *priceLine, v string) (f fault) { d.From, f = readFrom(v); return f }},
 		{name: "Partition", read: func(d *priceLine, v string) fault { d.Line.Partition = v; return fault{} }},
 	}
 }

@@ -173,6 +173,10 @@ func (l *loader) readMain(lines []statement) {
 		pairs := s.pairs
 		for len(pairs) > 0 {
 			kind := recordKey(pairs[0].key)
+			if rest := l.readTerms(pairs); len(rest) < len(pairs) {
+				pairs = rest
+				continue
+			}
 			if kind == "" {
 				l.readSetting(pairs[0])
 				pairs = pairs[1:]

@@ -75,7 +75,7 @@ func prioritySettings() []setting {
 		return number("PriorityWeight"+name, AtOnce, at, 0, math.MaxInt32)
 	}
 	return []setting{
-		{name: "PriorityType", effect: AtOnce, show: func(c *Config) string { return c.Priority.Type },
+		{name: "PriorityType", effect: AtOnce, show: showPriorityType,
 			read: func(c *Config, v string) (f fault) {
 				c.Priority.Type, f = readWord(v, []string{"priority/multifactor", "priority/basic"})
 				c.Priority.TypeNamed = !f.bad()
@@ -99,6 +99,14 @@ func prioritySettings() []setting {
 			read: func(c *Config, v string) (f fault) { c.Priority.WeightTRES, f = readTRESWeights(v); return f },
 			show: func(c *Config) string { return orNull(showTRESWeights(c.Priority.WeightTRES)) }},
 	}
+}
+
+// showPriorityType names none of Slurm's orders where gbatch uses its own.
+func showPriorityType(c *Config) string {
+	if m := c.Priority.model(); m.Default() {
+		return orNull("")
+	}
+	return c.Priority.Type
 }
 
 func readPriorityFlags(c *Config, v string) fault {

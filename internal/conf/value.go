@@ -160,9 +160,18 @@ func splitList(v string) []string {
 func readPercent(v string, most float64) (float64, fault) {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64)
 	if err != nil || math.IsNaN(n) || n < 0 || n > most {
-		return 0, fault{fmt.Sprintf("%s is not a percentage from 0 to %g", shown(v), most), "a number such as 100 or 95.5"}
+		return 0, fault{fmt.Sprintf("%s is not a percentage from 0 to %g", shown(v), most),
+			"a number such as " + examplePercent(most)}
 	}
 	return n, fault{}
+}
+
+// examplePercent names percentages that are not above most.
+func examplePercent(most float64) string {
+	if most < 95.5 {
+		return strconv.FormatFloat(most/2, 'g', 4, 64)
+	}
+	return fmt.Sprintf("%g or 95.5", min(most, 100))
 }
 
 // readQuantity reads a count with K, M, G, T or P (powers of 1024), as Count

@@ -83,6 +83,8 @@ type Record struct {
 
 	Earlier *Earlier // what the run had before this size; nil: it is the first one, or an older controller's record
 	Open    bool     // another size follows, or its script has not begun: no minimum is charged
+
+	Unbegun bool // nothing of an ended run was launched: it costs nothing, and used nothing
 }
 
 func (x *Record) Wire(c *wire.C) {
@@ -147,6 +149,7 @@ func (x *Record) Wire(c *wire.C) {
 	wire.Int(c, &x.WCKeyID)
 	wire.Ptr(c, &x.Earlier)
 	wire.Bool(c, &x.Open)
+	wire.Bool(c, &x.Unbegun)
 }
 
 // Earlier is what a run had before the size that a record is of.
@@ -222,6 +225,10 @@ func (x *Era) Wire(c *wire.C) {
 // MaxEras bounds the eras that a history remembers.
 const MaxEras = 64
 
+// Lists reports whether the record of a run that goes on lists one of its steps: of a run that changed its size, each
+// size has those that began in it and have ended, and the present one has those that still run.
+func (r *Record) Lists(s *Step) bool { return r.Size == 0 || s.End == 0 || s.Start >= r.Start }
+
 // ElapsedS gives how long an ended job had its resources without being suspended, seconds.
 func (r *Record) ElapsedS() int64 {
 	if r.End == 0 {
@@ -248,9 +255,9 @@ func (r *Record) AsleepS(until Time) int64 {
 	return ms / 1000
 }
 
-// Session gives what an ended run had, for prices; nil: it never ran, or has not ended. It is that of Job.Session.
+// Session gives what an ended run had, for prices; nil: it never began, or has not ended. It is that of Job.Session.
 func (r *Record) Session() *price.Session {
-	if r.Start == 0 || r.End == 0 || r.Step != nil || r.Audit != nil || r.TaskText != "" {
+	if r.Start == 0 || r.End == 0 || r.Unbegun || r.Step != nil || r.Audit != nil || r.TaskText != "" {
 		return nil
 	}
 	s := &price.Session{Start: r.Start.Seconds(), Seconds: r.ElapsedS(), Partition: r.Partition}
@@ -265,7 +272,15 @@ func (r *Record) Session() *price.Session {
 	return s
 }
 
-// Session gives what a run, or a size of it, that has ended had; nil: it never ran.
+// Unbegun reports whether nothing of a run that has ended was launched: its nodes did not come up, or could not take
+// it.
+func (j *Job) Unbegun() bool { return j.Run != nil && j.End != nil && j.Run.Unbegun(&j.End.Exit) }
+
+// Unbegun is that of Job, of a run that has ended so. Who has an exit status of its own has begun, told or not.
+func (x *Run) Unbegun(exit *Exit) bool { return x.Launched == 0 && (x.Stop != NoStop || exit.Unknown) }
+
+// Session gives what a run, or a size of it, that has ended had; nil: it has no resources. Whether it has begun is
+// Unbegun.
 func (j *Job) Session() *price.Session {
 	if j.Run == nil || j.End == nil || j.Run.Alloc == nil || j.Run.Start == 0 {
 		return nil

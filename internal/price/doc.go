@@ -11,6 +11,7 @@
 //   - A session never costs less than nothing; the prices that count are those of its start.
 //   - An amount that does not fit becomes the largest one, never a wrong sign.
 //
-// Files: money.go (amounts), table.go (prices and what a session costs), sums.go (invoices),
-// wallet.go (credit, charges and budget of an account). DESIGN.md has the reasons.
+// Files: money.go (amounts), table.go (prices and what a session costs), terms.go
+// (minimum time and discounts over time), sums.go (invoices), wallet.go (credit, charges and budget
+// of an account). DESIGN.md has the reasons.
 package price

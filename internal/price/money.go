@@ -65,6 +65,15 @@ func (m Money) String() string {
 	return m.sign(cents > 0) + fmt.Sprintf("%d.%02d", cents/100, cents%100)
 }
 
+// In is String with the currency before the digits: -$1.60.
+func (m Money) In(currency string) string {
+	text, minus := strings.CutPrefix(m.String(), "-")
+	if minus {
+		return "-" + currency + text
+	}
+	return currency + text
+}
+
 // Exact gives the whole amount: two digits behind the point, or as many as it needs.
 func (m Money) Exact() string {
 	n := m.size()

@@ -274,3 +274,68 @@ func TestNear(t *testing.T) {
 		t.Errorf("%q is near its end, not the credit", what)
 	}
 }
+
+// What holds from a moment on changes nothing that started before, in reports and balances alike.
+func TestTerms(t *testing.T) {
+	old := worked()
+	next := *old
+	next.Terms = []Term{{Of: TermMinimum, From: 1000, MinS: 600}, {Of: TermDiscounts, From: 1000,
+		Discounts: []Discount{{Hours: 1, Keep: 500_000}}}, {Of: TermBy, From: 2000, ByPeriod: true}}
+	cost := func(table *Table, start, seconds int64) Money {
+		return table.total(&Session{Start: start, Seconds: seconds, Has: []Amount{{gpu, 1}}})
+	}
+	for _, seconds := range []int64{1, 100, 7200, 100 * 3600} {
+		if a, b := cost(old, 999, seconds), cost(&next, 999, seconds); a != b {
+			t.Errorf("%d s cost %s, and %s before", seconds, b, a)
+		}
+	}
+	for _, x := range []struct {
+		start, seconds int64
+		want           string
+	}{{999, 1, "0.033333"}, {1000, 1, "0.333333"}, {999, 7200, "4.00"}, {1000, 7200, "2.00"}} {
+		if got := cost(&next, x.start, x.seconds).Exact(); got != x.want {
+			t.Errorf("%d s from %d on cost %s, want %s", x.seconds, x.start, got, x.want)
+		}
+	}
+	// By session before 2000, by month from then on: hours under one set of discounts count together.
+	var months []Month
+	owed, more := Money(0), Money(0)
+	sums := NewSums(&next)
+	for _, start := range []int64{500, 1500, 2000, 2500} {
+		s := &Session{Start: start, Seconds: 1800, Has: []Amount{{gpu, 1}}}
+		sums.Add("a", "", s)
+		months, more = next.Change(months, nil, s)
+		owed = owed.Add(more)
+	}
+	bills := sums.Bills()
+	if len(bills) != 1 || bills[0].Net != owed || owed.Exact() != "3.00" || bills[0].Sessions != 4 {
+		t.Errorf("%s owed and bills %+v, want 1 + 1 + 0.50 + 0.50 on one line", owed.Exact(), bills)
+	}
+}
+
+func TestRewrites(t *testing.T) {
+	old, moved := worked(), worked()
+	moved.MinS, moved.ByPeriod = 120, true
+	moved.Lines = []Line{{Rates: []Rate{{gpu, 3_000_000, 1}}}}
+	want := []string{KeyPrice, KeyMinimum, KeyDiscountBy}
+	if got := old.Rewrites(moved, 5000); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	later := worked()
+	later.Terms = []Term{{Of: TermMinimum, From: 6000, MinS: 120}, {Of: TermDiscounts, From: 4000}}
+	later.Lines = append(later.Lines, Line{From: 6000, Rates: []Rate{{gpu, 3_000_000, 1}}})
+	if got := old.Rewrites(later, 5000); !slices.Equal(got, []string{KeyDiscounts}) {
+		t.Errorf("%v from 4000 on, want the discounts", got)
+	}
+	if got := (&Table{}).Rewrites(worked(), 5000); got != nil {
+		t.Errorf("%v, but nothing was billed", got)
+	}
+}
+
+func TestIn(t *testing.T) {
+	for m, want := range map[Money]string{-1_600_000: "-$1.60", 1_600_000: "$1.60", -1: "$0.00"} {
+		if got := m.In("$"); got != want {
+			t.Errorf("%d is %s, want %s", m, got, want)
+		}
+	}
+}

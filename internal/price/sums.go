@@ -12,6 +12,8 @@ import (
 type key struct {
 	account, user, pool string
 	Rate
+	month bool  // their hours count together
+	since int64 // from when on these discounts hold
 }
 
 // cell is the sum of these sessions.
@@ -33,9 +35,10 @@ func NewSums(t *Table) *Sums { return &Sums{t: t, cells: map[key]*cell{}} }
 // Add adds a session of an account; with a user's name, that user gets lines of their own.
 func (s *Sums) Add(account, user string, x *Session) {
 	s.items = s.t.Charge(x, s.items[:0])
+	at := s.t.at(x.Start)
 	for i := range s.items {
 		it := &s.items[i]
-		k := key{account, user, it.Pool, it.Rate}
+		k := key{account, user, it.Pool, it.Rate, at.ByPeriod, at.Since}
 		c := s.cells[k]
 		if c == nil {
 			c = &cell{}
@@ -95,24 +98,38 @@ func (x *Bill) Wire(c *wire.C) {
 
 // Bills gives the lines in order of account, user, resource, partition and price.
 func (s *Sums) Bills() []Bill {
-	type total struct{ account, tres string }
+	type total struct {
+		account, tres string
+		since         int64
+	}
 	whole := map[total]int64{} // hours of an account count together, whoever used them
 	for k, c := range s.cells {
-		at := total{k.account, k.TRES}
-		whole[at] = plus(whole[at], c.billed/max(k.Per, 1))
+		if k.month {
+			at := total{k.account, k.TRES, k.since}
+			whole[at] = plus(whole[at], c.billed/max(k.Per, 1))
+		}
 	}
 	out := make([]Bill, 0, len(s.cells))
 	for _, k := range slices.SortedFunc(maps.Keys(s.cells), func(a, b key) int {
 		return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.user, b.user), cmp.Compare(a.TRES, b.TRES),
-			cmp.Compare(a.pool, b.pool), cmp.Compare(a.Micro, b.Micro), cmp.Compare(a.Per, b.Per))
+			cmp.Compare(a.pool, b.pool), cmp.Compare(a.Micro, b.Micro), cmp.Compare(a.Per, b.Per),
+			cmp.Compare(a.since, b.since))
 	}) {
 		c := s.cells[k]
-		b := Bill{Account: k.account, User: k.user, Pool: k.pool, Rate: k.Rate, Used: c.used, Billed: c.billed,
-			Sessions: c.sessions, Gross: cost(c.billed, k.Rate, Whole), Net: c.net}
-		if s.t.ByPeriod {
-			b.Net = cost(c.billed, k.Rate, s.t.keep(whole[total{k.account, k.TRES}], 1))
+		net := c.net
+		if k.month {
+			at := s.t.at(k.since)
+			net = cost(c.billed, k.Rate, at.keep(whole[total{k.account, k.TRES, k.since}], 1))
 		}
-		out = append(out, b)
+		if n := len(out) - 1; n >= 0 && out[n].Account == k.account && out[n].User == k.user && out[n].Pool == k.pool &&
+			out[n].Rate == k.Rate { // under other discounts
+			b := &out[n]
+			b.Used, b.Billed, b.Sessions = plus(b.Used, c.used), plus(b.Billed, c.billed), b.Sessions+c.sessions
+			b.Gross, b.Net = cost(b.Billed, k.Rate, Whole), b.Net.Add(net)
+			continue
+		}
+		out = append(out, Bill{Account: k.account, User: k.user, Pool: k.pool, Rate: k.Rate, Used: c.used,
+			Billed: c.billed, Sessions: c.sessions, Gross: cost(c.billed, k.Rate, Whole), Net: net})
 	}
 	return out
 }

@@ -77,7 +77,8 @@ type Table struct {
 	ByPeriod  bool   // the hours of a month count together, not those of each session
 	Currency  string // before amounts, for people
 	Hold      Hold
-	WarnPct   int32 // of a budget or of all credit: from there on an alert is given; 0: never
+	WarnPct   int32  // of a budget or of all credit: from there on an alert is given; 0: never
+	Terms     []Term // what MinS, Discounts and ByPeriod are later on
 }
 
 func (x *Table) Wire(c *wire.C) {
@@ -88,6 +89,7 @@ func (x *Table) Wire(c *wire.C) {
 	wire.Text(c, &x.Currency, maxName)
 	wire.Int(c, &x.Hold)
 	wire.Int(c, &x.WarnPct)
+	wire.List(c, &x.Terms, MaxLines)
 }
 
 // Priced reports whether anything has a price at any time.
@@ -173,25 +175,27 @@ type Item struct {
 // Charge appends the priced resources of a session to out.
 func (t *Table) Charge(s *Session, out []Item) []Item {
 	seconds := max(s.Seconds, 0)
+	since := cmp.Or(s.Since, s.Start)
+	at := t.at(since)
 	billed := seconds
 	if !s.Open {
-		billed = max(seconds, t.MinS-max(s.Before, 0))
+		billed = max(seconds, at.MinS-max(s.Before, 0))
 	}
-	since := cmp.Or(s.Since, s.Start)
 	for _, a := range s.Has {
 		rate, pool, found := t.find(a.TRES, s.Partition, since)
 		if !found || a.Count <= 0 {
 			continue
 		}
 		x := Item{Rate: rate, Pool: pool, Used: times(a.Count, seconds), Billed: times(a.Count, billed)}
-		if was := s.earlier(a.TRES); was > 0 && !t.ByPeriod { // what all of it costs, less what that did
+		if was := s.earlier(a.TRES); was > 0 && !at.ByPeriod { // what all of it costs, less what that did
 			all := plus(was, x.Billed)
-			x.Net = cost(all, rate, t.keep(all, rate.Per)).Add(-cost(was, rate, t.keep(was, rate.Per)))
+			x.Net = cost(all, rate, at.keep(all, rate.Per)).Add(-cost(was, rate, at.keep(was, rate.Per)))
 		} else {
-			x.Net = cost(x.Billed, rate, Whole)
-			if !t.ByPeriod {
-				x.Net = cost(x.Billed, rate, t.keep(x.Billed, rate.Per))
+			keep := int64(Whole)
+			if !at.ByPeriod {
+				keep = at.keep(x.Billed, rate.Per)
 			}
+			x.Net = cost(x.Billed, rate, keep)
 		}
 		out = append(out, x)
 	}
@@ -222,9 +226,9 @@ func (t *Table) Costs(s *Session) bool {
 }
 
 // keep gives what remains of an amount: the largest threshold that is reached counts, for all of it.
-func (t *Table) keep(billed, per int64) int64 {
+func (x *terms) keep(billed, per int64) int64 {
 	keep, most := int64(Whole), int64(-1)
-	for _, d := range t.Discounts {
+	for _, d := range x.Discounts {
 		if d.Hours > most && billed >= times(times(d.Hours, HourS), max(per, 1)) {
 			keep, most = d.Keep, d.Hours
 		}

@@ -99,12 +99,14 @@ type MonthLine struct {
 	Rate   Rate
 	Pool   string
 	Billed int64
+	Since  int64 // from when on its discounts hold; 0: always
 }
 
 func (x *MonthLine) Wire(c *wire.C) {
 	wire.Struct(c, &x.Rate)
 	wire.Text(c, &x.Pool, maxName)
 	wire.Int(c, &x.Billed)
+	wire.Int(c, &x.Since)
 }
 
 // MonthOf gives a moment's calendar month (UTC): the algorithm is days_from_civil's inverse of H. Hinnant,
@@ -122,9 +124,6 @@ func MonthOf(unix int64) int32 {
 // Change gives what an account owes more when a session of it becomes another one: it has ended (old is nil), or its
 // true end becomes known. Where the hours of a month count together, months has the account's sessions so far.
 func (t *Table) Change(months []Month, old, now *Session) ([]Month, Money) {
-	if !t.ByPeriod {
-		return months, t.total(now).Add(-t.total(old))
-	}
 	diff := Money(0)
 	if old != nil {
 		months, diff = t.move(months, old, -1)
@@ -134,9 +133,6 @@ func (t *Table) Change(months []Month, old, now *Session) ([]Month, Money) {
 }
 
 func (t *Table) total(s *Session) (sum Money) {
-	if s == nil {
-		return 0
-	}
 	for _, x := range t.Charge(s, nil) {
 		sum = sum.Add(x.Net)
 	}
@@ -145,6 +141,10 @@ func (t *Table) total(s *Session) (sum Money) {
 
 // move adds a session to its month, or takes it out, and gives the change of what the month costs.
 func (t *Table) move(months []Month, s *Session, sign int64) ([]Month, Money) {
+	at := t.at(s.Start)
+	if !at.ByPeriod {
+		return months, Money(sign) * t.total(s)
+	}
 	items := t.Charge(s, nil)
 	if len(items) == 0 {
 		return months, 0
@@ -158,14 +158,16 @@ func (t *Table) move(months []Month, s *Session, sign int64) ([]Month, Money) {
 	m := Month{n, slices.Clone(months[i].Lines)}
 	before, diff := t.monthly(&m), Money(0)
 	for _, it := range items {
-		k := slices.IndexFunc(m.Lines, func(l MonthLine) bool { return l.Rate == it.Rate && l.Pool == it.Pool })
+		k := slices.IndexFunc(m.Lines, func(l MonthLine) bool {
+			return l.Rate == it.Rate && l.Pool == it.Pool && l.Since == at.Since
+		})
 		switch {
 		case k >= 0:
 			m.Lines[k].Billed = max(0, m.Lines[k].Billed+sign*it.Billed)
 		case len(m.Lines) >= maxMonthLines:
 			diff = diff.Add(Money(sign) * it.Net)
 		case sign > 0:
-			m.Lines = append(m.Lines, MonthLine{it.Rate, it.Pool, it.Billed})
+			m.Lines = append(m.Lines, MonthLine{it.Rate, it.Pool, it.Billed, at.Since})
 		}
 	}
 	months[i] = m
@@ -181,11 +183,12 @@ func (t *Table) monthly(m *Month) (sum Money) {
 	for i := range m.Lines {
 		whole := int64(0)
 		for k := range m.Lines {
-			if m.Lines[k].Rate.TRES == m.Lines[i].Rate.TRES {
+			if m.Lines[k].Rate.TRES == m.Lines[i].Rate.TRES && m.Lines[k].Since == m.Lines[i].Since {
 				whole = plus(whole, m.Lines[k].Billed/max(m.Lines[k].Rate.Per, 1))
 			}
 		}
-		sum = sum.Add(cost(m.Lines[i].Billed, m.Lines[i].Rate, t.keep(whole, 1)))
+		at := t.at(m.Lines[i].Since)
+		sum = sum.Add(cost(m.Lines[i].Billed, m.Lines[i].Rate, at.keep(whole, 1)))
 	}
 	return sum
 }

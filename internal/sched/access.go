@@ -87,6 +87,6 @@ func (x *explainer) owed(account string) string {
 		return fmt.Sprintf("account %s has no credit (PriceHold=all); gacctmgr add credit account=%s amount=N gives some",
 			account, account)
 	}
-	return fmt.Sprintf("account %s has no balance left: %s%s (PriceHold); gacctmgr add credit account=%s amount=N gives "+
-		"some", w.Account, t.Currency, w.Balance(), w.Account)
+	return fmt.Sprintf("account %s has no balance left: %s (PriceHold); gacctmgr add credit account=%s amount=N gives "+
+		"some", w.Account, w.Balance().In(t.Currency), w.Account)
 }

@@ -164,7 +164,7 @@ func (s *State) bill(old, j *model.Job, at model.Time) {
 		return
 	}
 	now := j.Session()
-	if now == nil {
+	if now == nil || s.unbegun(j) {
 		return
 	}
 	var was *price.Session
@@ -185,7 +185,7 @@ func (s *State) bill(old, j *model.Job, at model.Time) {
 		own = &price.Wallet{Account: j.Spec.Account}
 	}
 	months, owed := t.Change(own.Months, was, now)
-	if owed == 0 && !t.ByPeriod {
+	if owed == 0 && !t.ByMonth(now.Start) {
 		return
 	}
 	n := *own

@@ -309,6 +309,9 @@ type NodeEdit struct {
 	Comment *Words
 	Extra   *Words
 	ResumeS int64 // with NodeDown and NodeDrain: the nodes resume after so many seconds; 0: they don't
+
+	Loaded []string // with Gres=gpu: models that these units have loaded
+	Gone   []string // and that they don't have any more
 }
 
 func (x *NodeEdit) Wire(c *wire.C) {
@@ -323,6 +326,8 @@ func (x *NodeEdit) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Comment)
 	wire.Ptr(c, &x.Extra)
 	wire.Int(c, &x.ResumeS)
+	wire.Texts(c, &x.Loaded, model.MaxFew, model.MaxName)
+	wire.Texts(c, &x.Gone, model.MaxFew, model.MaxName)
 }
 
 // Words is a text that may be set to nothing.
@@ -532,8 +537,10 @@ const (
 	rulesBrief
 
 	// rulesWeighed: what is kept is weighed, not measured by what a version makes of it (weight), and only the leader
-	// refuses descriptions that are too long; a run has one minimum price, however often its size changes; the record of
-	// a job has its end when its script has ended, not when its epilogs have; MaxTRESMins ends jobs in OverTimeLimit too.
+	// refuses descriptions that are too long; a run has one minimum price, however often its size changes, and one of
+	// which nothing was launched costs nothing, and used nothing; the record of a job has its end when its script has
+	// ended, not when its epilogs have; MaxTRESMins ends jobs in OverTimeLimit too; a job that gives nodes up keeps the
+	// tasks of its steps on the others.
 	rulesWeighed
 
 	rulesNow = rulesWeighed

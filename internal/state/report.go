@@ -493,7 +493,8 @@ func (s *State) correct(at model.Time, r *Report) bool {
 // endsSo gives a job that was given up with its first node, and still ends, the end that is known now.
 func (s *State) endsSo(j *model.Job, r *Report, gaveUp, at model.Time) {
 	end := max(plausible(r.At, j.Run.Start, gaveUp), j.Run.SizedAt())
-	if j.Run.Uncounted && j.Run.Sleep == model.Awake {
+	unseen := s.now.rules >= rulesWeighed && j.Run.Launched == 0 // nothing of it was counted
+	if j.Run.Uncounted && j.Run.Sleep == model.Awake && !unseen {
 		s.unmeter(j, gaveUp-end, at)
 	}
 	s.change(j, func(run *model.Run) {

@@ -191,10 +191,17 @@ func (s *State) stopMeter(j *model.Job, run *model.Run, at model.Time) {
 		return
 	}
 	if !j.Run.Idles() {
-		s.meter(j, at, s.lateBy(j.Run, run.Over.At, at), -1, j.Run.Alloc.TRES())
+		end := run.Over.At
+		if s.now.rules >= rulesWeighed && run.Unbegun(&run.Over.Exit) {
+			end = run.Start
+		}
+		s.meter(j, at, s.lateBy(j.Run, end, at), -1, j.Run.Alloc.TRES())
 	}
 	run.Uncounted = true
 }
+
+// unbegun reports whether an ended run is not charged, because nothing of it was launched.
+func (s *State) unbegun(j *model.Job) bool { return s.now.rules >= rulesWeighed && j.Unbegun() }
 
 // lateBy gives how long a run was metered after its end.
 func (s *State) lateBy(run *model.Run, end, at model.Time) model.Time {
@@ -216,8 +223,12 @@ func (s *State) unmeter(j *model.Job, late, at model.Time) {
 // charge ends the charge of an attempt, or of a size of it, that has ended, and adds it to its user's total usage.
 func (s *State) charge(j *model.Job, at model.Time) {
 	s.bill(nil, j, at)
+	late := s.lateBy(j.Run, j.End.At, at)
+	if s.unbegun(j) {
+		late = max(0, at-j.Run.Start)
+	}
 	if !j.Run.Idles() && !j.Run.Uncounted {
-		s.meter(j, at, s.lateBy(j.Run, j.End.At, at), -1, j.Run.Alloc.TRES())
+		s.meter(j, at, late, -1, j.Run.Alloc.TRES())
 	}
 	cpus, _, gres := j.Run.Alloc.Totals()
 	ms := max(0, int64(j.End.At-j.Run.SizedAt())-(j.Run.SleptMS(j.End.At)-j.Run.SizedSleepMS))
@@ -225,6 +236,9 @@ func (s *State) charge(j *model.Job, at model.Time) {
 	old, ok := s.usage.Get(key)
 	if !ok {
 		return // meter has made the record
+	}
+	if s.unbegun(j) {
+		ms = 0
 	}
 	u := *old
 	if u.Stray = u.Stray && !s.KnownAccount(u.Account); u.Stray && u.Wall.Rate == 0 && u.Bill.Rate == 0 {
@@ -242,6 +256,9 @@ func (s *State) charge(j *model.Job, at model.Time) {
 
 // refund takes back what was charged for an attempt from its true end, which is j's, to when it was given up.
 func (s *State) refund(j *model.Job, gaveUp, at model.Time) {
+	if s.unbegun(j) { // as far as is known: nothing was charged
+		return
+	}
 	was := *j
 	was.End = &model.End{At: gaveUp}
 	s.bill(&was, j, at)

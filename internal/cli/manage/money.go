@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gbatch/internal/client"
+	"gbatch/internal/clustertext"
 	"gbatch/internal/format"
 	"gbatch/internal/model"
 	"gbatch/internal/price"
@@ -133,6 +134,9 @@ func (m *manage) changeMoney(c *client.Client, verb, entity string, words []stri
 			if led.Amount, err = price.Parse(w.amount); err != nil {
 				return fmt.Errorf(" amount: %w", err)
 			}
+			if led.Amount == 0 && entity == "credit" {
+				return errors.New(" amount: 0 gives no credit; a negative amount takes some back")
+			}
 			if led.Amount <= 0 && entity == "budget" {
 				return errors.New(" amount: a budget is above 0; gacctmgr delete budget removes it")
 			}
@@ -152,7 +156,7 @@ func (m *manage) changeMoney(c *client.Client, verb, entity string, words []stri
 		return err
 	}
 	if x := reply.Invoice; x != nil && !m.quiet {
-		fmt.Fprintf(m.Stdout, " Invoice INV-%d: %s%s\n", x.Number, x.Currency, x.Total)
+		fmt.Fprintf(m.Stdout, " Invoice INV-%d: %s\n", x.Number, x.Total.In(x.Currency))
 	}
 	return nil
 }
@@ -201,7 +205,7 @@ func (m *manage) moneyText(x price.Money, currency string) string {
 	if m.o.Style.Parsable {
 		return x.Exact()
 	}
-	return currency + x.String()
+	return x.In(currency)
 }
 
 func (m *manage) showBalances(all *proto.MoneyChunk, fields string) error {
@@ -262,7 +266,16 @@ func (m *manage) showPrices(t *price.Table, fields string) error {
 			return strconv.FormatInt(x.Per, 10)
 		}},
 	}}
-	return printMoney(m, lang, "From,Partition,TRES,Price,Per", fields, rows)
+	if err := printMoney(m, lang, "From,Partition,TRES,Price,Per", fields, rows); err != nil {
+		return err
+	}
+	if m.o.Style.Parsable || m.noHeader || fields != "" || !t.Priced() {
+		return nil
+	}
+	for _, line := range clustertext.PriceTerms(t) {
+		fmt.Fprintln(m.Stdout, line)
+	}
+	return nil
 }
 
 func (m *manage) showInvoices(list []*price.Invoice, fields string) error {

@@ -84,7 +84,7 @@ func (r *call) amountOf(m price.Money, currency string) string {
 	if r.style.Parsable {
 		return m.Exact()
 	}
-	return currency + m.String()
+	return m.In(currency)
 }
 
 // hoursOf writes units times seconds as hours.
@@ -290,7 +290,7 @@ func (r *call) showInvoices(list []*price.Invoice) error {
 				made = "made " + stamp(x.At) + " by " + x.By
 			}
 			fmt.Fprintf(r.Stdout, "%s\nInvoice %s for account %s\n%s - %s, %s\n%s\n", line, clustertext.InvoiceID(x), x.Account,
-				stamp(x.Start), stamp(x.End-1), made, line)
+				stamp(x.Start), stamp(x.End), made, line)
 		}
 		var rows []*row
 		for k := range x.Bills {
