@@ -249,7 +249,7 @@ func (c *Controller) lastRuns(ctx context.Context) ([]policy.Old, []peaks.Old, e
 			}
 			if r.Step == nil && r.Audit == nil && r.TaskText == "" && r.Start != 0 && r.End >= r.Start {
 				one := run{Old: policy.Old{UID: r.UID, UsedS: r.ElapsedS(), LimitS: r.LimitS}, end: r.End}
-				if u, ok := peaks.OfRecord(r); ok {
+				if u, ok := peaks.OfRecord(c.machine.View(), r); ok {
 					one.used = &u
 				}
 				runs = append(runs, one)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/state"
 )
@@ -56,7 +57,7 @@ func (p *Peaks) refresh(v *state.View) {
 	if known {
 		for _, c := range changes {
 			if j := v.Job(c.Job); c.Job != 0 && j != nil {
-				p.learnJob(j)
+				p.learnJob(v, j)
 			}
 		}
 		return
@@ -72,16 +73,17 @@ func (p *Peaks) refresh(v *state.View) {
 		return cmp.Or(cmp.Compare(a.End.At, b.End.At), cmp.Compare(a.ID, b.ID))
 	})
 	for _, j := range ended {
-		p.learnJob(j)
+		p.learnJob(v, j)
 	}
 }
 
-func (p *Peaks) learnJob(j *model.Job) {
+func (p *Peaks) learnJob(v *state.View, j *model.Job) {
 	if j.End == nil || j.Run == nil || j.Run.Alloc == nil {
 		return
 	}
 	_, _, gres := j.Run.Alloc.Totals()
-	p.learn(name{j.Spec.UID, j.Spec.Name}, peak{j.ID, j.Attempt, needed(&j.End.Exit, gres, j.Spec.Extra().GPUMemMiB)})
+	had := max(j.Spec.Extra().GPUMemMiB, v.GPUMem(j))
+	p.learn(name{j.Spec.UID, j.Spec.Name}, peak{j.ID, j.Attempt, needed(&j.End.Exit, gres, had)})
 }
 
 // Recall learns from records, the oldest first.
@@ -99,23 +101,51 @@ type Old struct {
 	peak peak
 }
 
-// OfRecord gives what a record tells; ok is false if that is nothing.
-func OfRecord(r *model.Record) (Old, bool) {
-	asked := int64(0)
+// OfRecord gives what a record tells; ok is false if that is nothing. The memory of whole GPUs is what its nodes have
+// now.
+func OfRecord(v *state.View, r *model.Record) (Old, bool) {
+	had := int64(0)
 	if r.Asked != nil {
-		asked = r.Asked.GPUMemMiB
+		had = r.Asked.GPUMemMiB
 	}
-	mib := needed(&r.Exit, r.AllocGres, asked)
+	if r.Exit.GPUOOM {
+		had = max(had, wholeMem(v, r))
+	}
+	mib := needed(&r.Exit, r.AllocGres, had)
 	return Old{name{r.UID, r.Name}, peak{r.Job, r.Attempt, mib}}, mib > 0
+}
+
+// wholeMem gives the memory of the smallest GPU of those that a run could have had for itself, MiB; 0: it had none, or
+// that is not known any more.
+func wholeMem(v *state.View, r *model.Record) (least int64) {
+	names, err := hostlist.Expand(r.Nodes)
+	if err != nil {
+		return 0
+	}
+	for _, g := range r.AllocGres {
+		for _, name := range names {
+			n := v.Node(name)
+			if g.Name != model.GPUName || n == nil {
+				continue
+			}
+			for i := range n.Def.Gres {
+				d := &n.Def.Gres[i]
+				if d.Name == g.Name && (g.Type == "" || d.Type == g.Type) && d.MemMiB > 0 && (least == 0 || d.MemMiB < least) {
+					least = d.MemMiB
+				}
+			}
+		}
+	}
+	return least
 }
 
 // needed gives the most memory that a run needed of one GPU: what its own processes used there at most or, if the GPU
 // was its alone, what was in use. A run that was short of memory needed more than it had. 0: not known.
-func needed(x *model.Exit, gres []model.GresCount, asked int64) int64 {
+func needed(x *model.Exit, gres []model.GresCount, had int64) int64 {
 	shared := slices.ContainsFunc(gres, func(g model.GresCount) bool { return model.IsShare(g.Name) })
 	most := int64(0)
 	if x.GPUOOM {
-		most = asked
+		most = had
 	}
 	if x.Use == nil {
 		return most

@@ -98,7 +98,8 @@ func holdsUnit(a *model.Alloc, node string, o *model.UnitOut) bool {
 
 // editUnits applies an operator's change of a node's units.
 func (s *State) editUnits(at model.Time, c *NodeEdit, name string, old *model.Node) Refusal {
-	if c.Keep {
+	tags := len(c.Loaded)+len(c.Gone) > 0
+	if c.Keep && !tags {
 		return OK // a reason alone changes nothing
 	}
 	for _, u := range c.Units {
@@ -108,6 +109,15 @@ func (s *State) editUnits(at model.Time, c *NodeEdit, name string, old *model.No
 		}
 	}
 	n := *old
+	if tags {
+		var gpus model.Bits
+		for _, u := range c.Units {
+			gpus = gpus.With(int(u))
+		}
+		n.Tags = old.Tag(c.Loaded, c.Gone, gpus, at, &s.cfg.Params.Cache)
+		s.putNode(name, &n)
+		return OK
+	}
 	if c.Gres == model.GPUName {
 		n.Tags = old.Unload(func(gpu int32) bool { return slices.Contains(c.Units, gpu) })
 	}
@@ -242,18 +252,22 @@ func (s *State) withGPUMem(j *model.Job) *model.Spec {
 	return &sp
 }
 
-// gpuMem gives the memory that each of a job's GPUs had for it, the least of them, and the most that it could ask for
-// in its partitions, MiB; 0: not known.
-func (s *State) gpuMem(j *model.Job) (had, most int64) {
+// GPUMem gives the memory that each of a job's GPUs has for it, the least of them, MiB; 0: not known. It is known for
+// as long as its nodes are.
+func (v *View) GPUMem(j *model.Job) int64 {
+	had, _ := v.gpuMemOf(j)
+	return had
+}
+
+func (f *facts) gpuMemOf(j *model.Job) (had int64, shared bool) {
 	note := func(mib int64) {
 		if mib > 0 && (had == 0 || mib < had) {
 			had = mib
 		}
 	}
-	shared := false
 	for i := range j.Run.Alloc.Nodes {
 		na := &j.Run.Alloc.Nodes[i]
-		n, ok := s.nodes.Get(na.Node)
+		n, ok := f.nodes.Get(na.Node)
 		if !ok {
 			continue
 		}
@@ -271,6 +285,13 @@ func (s *State) gpuMem(j *model.Job) (had, most int64) {
 			}
 		}
 	}
+	return had, shared
+}
+
+// gpuMem gives the memory that each of a job's GPUs had for it, the least of them, and the most that it could ask for
+// in its partitions, MiB; 0: not known.
+func (s *State) gpuMem(j *model.Job) (had, most int64) {
+	had, shared := s.gpuMemOf(j)
 	if asked := j.Spec.Extra().GPUMemMiB; had == 0 {
 		had = asked
 	}
