@@ -49,7 +49,7 @@ func (q *request) records(rq *proto.AcctRequest, want recordsWanted) (n int, err
 		if job.State.HasResources() {
 			for i := range live[job.Job] {
 				s := &live[job.Job][i]
-				if s.Step.ID != proto.StepBatch &&
+				if s.Step.ID != proto.StepBatch && job.Lists(&s.Step) &&
 					!slices.ContainsFunc(steps, func(r *model.Record) bool { return r.Step.ID == s.Step.ID }) {
 					steps = append(steps, &model.Record{Job: job.Job, Attempt: job.Attempt, Step: &s.Step})
 				}

@@ -20,7 +20,7 @@ const liveLimit = 7 * time.Second
 // withLive adds the steps of a job that run now to those that have ended, in order of number.
 func (a *account) withLive(job *model.Record, ended []*model.Record) []*model.Record {
 	for _, s := range a.liveSteps()[job.Job] {
-		if s.Step.ID == proto.StepBatch ||
+		if s.Step.ID == proto.StepBatch || !job.Lists(&s.Step) ||
 			slices.ContainsFunc(ended, func(r *model.Record) bool { return r.Step.ID == s.Step.ID }) {
 			continue
 		}
