@@ -139,6 +139,7 @@ type nodeWords struct {
 	resume bool       // State=RESUME, and not IDLE or UNDRAIN
 	future bool       // State=FUTURE
 	power  model.PowerWant
+	tags   bool // Model+= or Model-=: what GPUs have loaded
 }
 
 // readNodeWords reads the settings of an update of nodes.
@@ -167,6 +168,10 @@ func readNodeWords(rq *proto.UpdateNodeRequest, by string) (*nodeWords, error) {
 					math.MaxInt32)
 			}
 			w.edit.ResumeS = n
+		case low == modelLoaded, low == modelGone:
+			if err := w.models(low, kv.Value); err != nil {
+				return nil, err
+			}
 		case low == "state":
 			if err := w.state(kv.Value); err != nil {
 				return nil, err
@@ -178,6 +183,59 @@ func readNodeWords(rq *proto.UpdateNodeRequest, by string) (*nodeWords, error) {
 		}
 	}
 	return w, nil
+}
+
+// The keys that say which models GPUs have loaded: those that the jobs that used them asked for are known without.
+const (
+	modelLoaded = "model+"
+	modelGone   = "model-"
+)
+
+// models reads Model+=NAME,... or Model-=NAME,...
+func (w *nodeWords) models(key, value string) error {
+	for name := range strings.SplitSeq(value, ",") {
+		if _, got, err := model.SplitPrefer("model:" + name); err != nil || name == "" || got != name {
+			return refuse(proto.CodeBadRequest, "%s=%s: '%s' is no name of a model, as --prefer=model:NAME takes it", key,
+				value, name)
+		}
+		if key == modelLoaded {
+			w.edit.Loaded = append(w.edit.Loaded, name)
+		} else {
+			w.edit.Gone = append(w.edit.Gone, name)
+		}
+	}
+	w.tags = true
+	if len(w.edit.Loaded)+len(w.edit.Gone) > model.MaxFew {
+		return refuse(proto.CodeBadRequest, "more than %d models in one command", model.MaxFew)
+	}
+	return nil
+}
+
+// tag changes which models GPUs are taken to have loaded.
+func (c *Controller) tag(ctx context.Context, v *state.View, rq *proto.UpdateNodeRequest, w *nodeWords) error {
+	e := w.edit
+	for _, kv := range rq.Set {
+		if low := nodeKey(kv.Key); low != "gres" && low != modelLoaded && low != modelGone {
+			return refuse(proto.CodeBadRequest, "%s= stands beside Model+= or Model-=: make two commands of it", kv.Key)
+		}
+	}
+	switch {
+	case v.Config().Params.Cache.Tags == 0:
+		return refuse(proto.CodeBadRequest, "no models of GPUs are remembered: GpuCacheTags is 0 in gbatch.conf")
+	case w.units == "":
+		return refuse(proto.CodeBadRequest, "which GPUs? Write Gres=gpu:0 or Gres=gpu:0-3 beside Model+= or Model-=")
+	}
+	if err := unitsOf(e, w.units); err != nil {
+		return err
+	}
+	if e.Gres != model.GPUName {
+		return refuse(proto.CodeBadRequest, "Gres=%s: only GPUs have models loaded; write Gres=gpu:0", w.units)
+	}
+	if err := unitsMay(v, e); err != nil {
+		return err
+	}
+	_, err := c.changes(ctx, keyOf(ctx), &proto.Empty{}, nil, []state.Body{e})
+	return err
 }
 
 // nodeKey gives a key of update node in small letters, in full if it is the beginning of one, as in scontrol.
@@ -249,6 +307,9 @@ func (c *Controller) changeNodes(ctx context.Context, who *caller, rq *proto.Upd
 		return err
 	}
 	e := w.edit
+	if w.tags {
+		return c.tag(ctx, v, rq, w)
+	}
 	if !e.Keep && e.Admin != model.NodeUp && e.Reason == "" {
 		return refuse(proto.CodeBadRequest,
 			"You must specify a reason when DOWNING or DRAINING a node. Request denied; add Reason=\"...\"")
@@ -432,6 +493,7 @@ func unitsMay(v *state.View, e *state.NodeEdit) error {
 		return refuse(proto.CodeBadRequest,
 			"State=DOWN is for whole nodes; write State=DRAIN or State=RESUME for single units")
 	}
+	resumes := !e.Keep && e.Admin == model.NodeUp
 	for _, name := range e.Nodes {
 		n := v.Node(name)
 		has := int32(0)
@@ -448,7 +510,7 @@ func unitsMay(v *state.View, e *state.NodeEdit) error {
 				return refuse(proto.CodeBadRequest, "node %s has no %s %d; its units are %d to %d", name, e.Gres, u, 0, has-1)
 			}
 			for i := range n.Out {
-				if o := &n.Out[i]; e.Admin == model.NodeUp && o.Name == e.Gres && o.Index == u && o.Kind == model.OutInUse {
+				if o := &n.Out[i]; resumes && o.Name == e.Gres && o.Index == u && o.Kind == model.OutInUse {
 					return refuse(proto.CodeBadRequest, "%s %d of node %s is %s; it comes back by itself once that is over, or "+
 						"write GpuForeignUsePolicy=ignore in gbatch.conf", e.Gres, u, name, o.Reason)
 				}

@@ -124,6 +124,8 @@ func operands(before []string, typed string) getopt.Values {
 			return getopt.Values{Kind: getopt.Nodes, Words: getopt.Fields("asap", "force").Words}
 		}
 		return getopt.Values{Kind: getopt.Nodes}
+	case "tag":
+		return keys("node", "gpu", "model+", "model-")
 	case "doctor", "mig":
 		return keys("node")
 	case "controllers":

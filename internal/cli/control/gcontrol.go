@@ -92,6 +92,8 @@ func verbs() []verb {
 			"RebootProgram when they have no job (operators)", run: (*control).reboot},
 		{name: "power", help: "power up|down [asap|force] NODES|ALL: power nodes up, or down when they have no job " +
 			"(operators)", run: (*control).power},
+		{name: "tag", help: "tag node=NODES gpu=0-3 model+=NAME | model-=NAME: say which models GPUs have loaded, for " +
+			"--prefer=model:NAME (operators)", run: (*control).tag},
 		{name: "cancel_reboot", help: "cancel_reboot NODES: take back reboots that have not begun (operators)",
 			run: (*control).cancelReboot},
 		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},

@@ -119,6 +119,32 @@ func (c *control) power(words []string) error {
 	return c.changeNodes(proto.ChangeNodes, ch, "slurm_update error")
 }
 
+// tag says which models GPUs have loaded: tag node=NODES gpu=0-3 model+=NAME|model-=NAME.
+func (c *control) tag(words []string) error {
+	const usage = "tag node=NODES gpu=NUMBERS model+=NAME | model-=NAME"
+	ch, models := &change{}, 0
+	for _, w := range words {
+		key, value, has := strings.Cut(w, "=")
+		switch low := strings.ToLower(key); {
+		case !has || value == "":
+			return fmt.Errorf("'%s': write %s", w, usage)
+		case low == "node" || low == "nodename":
+			ch.name = value
+		case low == "gpu":
+			ch.set = append(ch.set, model.KV{Key: "Gres", Value: "gpu:" + value})
+		case low == "model+" || low == "model-":
+			models++
+			ch.set = append(ch.set, model.KV{Key: low, Value: value})
+		default:
+			return fmt.Errorf("'%s': write %s", w, usage)
+		}
+	}
+	if ch.name == "" || models == 0 || len(ch.set) == models {
+		return errors.New("which models of which GPUs? Write " + usage)
+	}
+	return c.changeNodes(proto.ChangeNodes, ch, "slurm_update error")
+}
+
 // cancelReboot takes back a reboot that has not begun.
 func (c *control) cancelReboot(words []string) error {
 	if len(words) != 1 {
