@@ -259,8 +259,11 @@ func reconfigure(q *request) error {
 		if p.File != "" {
 			text = p.File + ":" + strconv.Itoa(int(p.Line)) + ": " + text
 		}
-		if p.Severity == "error" {
+		switch {
+		case p.Severity == "error":
 			q.faults = append(q.faults, asFault(&fault{Number: 2090, Detail: text}, q.op.id(q.ver)))
+		case p.Severity == "warning" && p.Line == 0: // of what the change does
+			q.warn(p.Text + "; " + p.Hint)
 		}
 	}
 	for _, s := range r.Restart {

@@ -176,17 +176,20 @@ func (c *control) reconfigure(words []string) error {
 	}
 	bad := 0
 	for _, p := range r.Problems {
-		if p.Severity == "error" {
-			bad++
-			line := fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
-			if p.Line == 0 { // the file as a whole
-				line = fmt.Sprintf("%s: %s", p.File, p.Text)
-			}
-			if p.Hint != "" {
-				line += "; " + p.Hint
-			}
-			fmt.Fprintln(c.Stderr, line)
+		line := fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+		if p.Line == 0 { // the file as a whole, or what it changes
+			line = fmt.Sprintf("%s: %s", p.File, p.Text)
 		}
+		if p.Hint != "" {
+			line += "; " + p.Hint
+		}
+		switch {
+		case p.Severity == "error":
+			bad++
+		case p.Line != 0 || p.Severity != "warning": // gbatch check has these
+			continue
+		}
+		fmt.Fprintln(c.Stderr, line)
 	}
 	if bad > 0 {
 		return fmt.Errorf("nothing was changed: %d errors in the configuration", bad)
