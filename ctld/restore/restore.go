@@ -125,6 +125,8 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	tell("controller %s has the state of cluster %s as of %s, %s ago by this host's clock: %d jobs, %d nodes; new jobs "+
 		"begin at %d, the epoch is above %d", o.Name, o.Cluster, stampText(in.header.SavedMS),
 		walltime.Elapsed(max(0, int64(now)-in.header.SavedMS)/1000), v.JobCount(), len(v.Config().Nodes), v.NextJob(), epoch)
+	tell("warning: certificates and tokens that were revoked after that count again; revoke them again when it leads: " +
+		"gbatch cert revoke NAME or SERIAL, and users' tokens with gcontrol token revoke (gbatch-ha(7))")
 	if len(o.Peers) > 1 {
 		tell("the other controllers must have an empty StateSaveLocation: start all, and they get the state from this one")
 	} else {

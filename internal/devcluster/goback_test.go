@@ -207,7 +207,8 @@ func TestRestoredStateGivesNoNumberTwice(t *testing.T) {
 		t.Errorf("restored over a state: %s", got)
 	}
 	got := r.restore("ctl1", file, true)
-	if !strings.Contains(got, "the state that was there is in "+r.Dir) || !strings.Contains(got, "new jobs begin at ") {
+	if !strings.Contains(got, "the state that was there is in "+r.Dir) || !strings.Contains(got, "new jobs begin at ") ||
+		!strings.Contains(got, "warning: certificates and tokens that were revoked after that count again") {
 		t.Fatal(got)
 	}
 	r.StartDaemon("ctld-ctl1")
