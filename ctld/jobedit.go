@@ -62,6 +62,7 @@ var editable = []struct {
 	{"MailType", []string{"mailtype"}, (*editing).mail},
 	{"MailUser", []string{"mailuser"}, (*editing).mail},
 	{"Requeue", []string{"requeue"}, (*editing).requeue},
+	{"Reboot", []string{"reboot"}, (*editing).reboot},
 	{"StdIn", []string{"stdin"}, (*editing).file},
 	{"StdOut", []string{"stdout"}, (*editing).file},
 	{"StdErr", []string{"stderr"}, (*editing).file},
@@ -98,7 +99,6 @@ var meaningless = map[string]string{
 	"clusterfeatures": "there is one cluster; leave it out",
 	"corespec":        "cores are kept from jobs by the node's CoreSpecCount=; leave it out",
 	"threadspec":      "CPUs are kept from jobs by the node's CpuSpecList=; leave it out",
-	"reboot":          "an operator reboots nodes: gcontrol reboot",
 }
 
 // set does one word.

@@ -18,7 +18,8 @@ import (
 )
 
 // reboot.go reboots nodes that operators ask for: each is told when it has no job, and then has ResumeTimeout to come
-// back. What is asked for is in the state: the next leader goes on. It also keeps nodes powered down and up.
+// back. The nodes of a job with --reboot are told when the job has them, and it begins when they are back. What is
+// asked for is in the state: the next leader goes on. It also keeps nodes powered down and up.
 
 const (
 	rebootPace = time.Second
@@ -27,7 +28,6 @@ const (
 
 // askReboot notes, or cancels, reboots of nodes.
 func (c *Controller) askReboot(ctx context.Context, who *caller, rq *proto.UpdateNodeRequest) error {
-	v := c.machine.View()
 	cmd := &state.Reboots{Nodes: rq.Names, Op: state.AskReboot, By: who.User}
 	if rq.Action == proto.CancelReboots {
 		cmd.Op = state.CancelReboot
@@ -51,8 +51,10 @@ func (c *Controller) askReboot(ctx context.Context, who *caller, rq *proto.Updat
 			return refuse(proto.CodeBadRequest, "%s: reboot takes ASAP, nextstate=RESUME|DOWN and reason=TEXT", kv.Key)
 		}
 	}
-	if cmd.Op == state.AskReboot && v.Config().Params.Rules.Reboot == "" {
-		return refuse(proto.CodeRequeue, "RebootProgram is not set in gbatch.conf: nodes can't be rebooted")
+	if cmd.Op == state.AskReboot {
+		if err := c.mayReboot(true); err != nil {
+			return err
+		}
 	}
 	res, err := c.changes(ctx, keyOf(ctx), &proto.Empty{}, nil, []state.Body{cmd})
 	if err != nil {
@@ -66,6 +68,41 @@ func (c *Controller) askReboot(ctx context.Context, who *caller, rq *proto.Updat
 			return refuse(proto.CodeInvalidNode, "no reboot of node %s is asked for", rq.Names[i])
 		}
 	}
+	return nil
+}
+
+// mayReboot refuses jobs whose nodes are rebooted for them, and reboots where none can be.
+func (c *Controller) mayReboot(operator bool) error {
+	if !operator {
+		return refuse(proto.CodeAccess, "--reboot is for operators: leave it out, or ask one for gcontrol reboot")
+	}
+	if c.machine.View().Config().Params.Rules.Reboot == "" {
+		return refuse(proto.CodeRequeue, "RebootProgram is not set in gbatch.conf: nodes can't be rebooted")
+	}
+	return nil
+}
+
+// reboot is Reboot: whether the nodes of a waiting job are rebooted before it begins. They are its own then.
+func (ed *editing) reboot(kv model.KV) error {
+	switch strings.ToLower(kv.Value) {
+	case "yes":
+		kv.Value = "1"
+	case "no":
+		kv.Value = "0"
+	}
+	n, err := ed.numberOf(kv, 0, 1)
+	if err != nil {
+		return err
+	}
+	m := ed.sp.Extra()
+	if m.Reboot = n == 1; m.Reboot {
+		if err := ed.c.mayReboot(ed.operator); err != nil {
+			return err
+		}
+		ed.sp.Exclusive, m.Share, m.ExclusiveUser = true, false, false
+	}
+	ed.sp.More = &m
+	ed.specChanged, ed.replace = true, true
 	return nil
 }
 

@@ -308,10 +308,13 @@ func noteArrays(v *state.View, deps []model.Dep) []model.Dep {
 	return deps
 }
 
-// mayRank refuses a priority that the caller has no right to.
+// mayRank refuses a priority, or a reboot, that the caller has no right to.
 func (c *Controller) mayRank(who *caller, sp *model.Spec) error {
 	if (sp.PrioReq != 0 || sp.Nice < 0) && !who.ranked && !c.operator(who) {
 		return refuse(proto.CodeAccess, "--priority and a negative --nice are for operators")
+	}
+	if sp.Extra().Reboot {
+		return c.mayReboot(who.ranked || c.operator(who))
 	}
 	return nil
 }

@@ -91,6 +91,7 @@ var Members = []Member{
 	{"constraints", "Features", asText, "--constraint", func(s *model.Spec) any { return text(s.Features) }},
 	{"prefer", "Prefer", asText, "--prefer", func(s *model.Spec) any { return text(s.Extra().Prefer) }},
 	{"contiguous", "Contiguous", truth, "--contiguous", func(s *model.Spec) any { return yes(s.Extra().Contiguous) }},
+	{"reboot", "Reboot", truth, "--reboot", func(s *model.Spec) any { return yes(s.Extra().Reboot) }},
 	{"sockets_per_node", "ReqSockets", number, "--sockets-per-node", func(s *model.Spec) any {
 		return count(int64(s.Extra().Sockets))
 	}},

@@ -91,6 +91,9 @@ func updateJob(q *request) error {
 	if is, given := b.boolean("contiguous"); given && is {
 		set.add("Contiguous", "1")
 	}
+	if is, given := b.boolean("reboot"); given && is {
+		set.add("Reboot", "1")
+	}
 	if is, given := b.boolean("requeue"); given {
 		set.add("Requeue", map[bool]string{true: "1", false: "0"}[is])
 	}

@@ -274,12 +274,14 @@ func checkIndex(sp *model.Spec, m *model.Needs) error {
 }
 
 // checkPlace holds that wishes of where the nodes are don't contradict each other.
-func checkPlace(_ *model.Spec, m *model.Needs) error {
+func checkPlace(sp *model.Spec, m *model.Needs) error {
 	switch {
 	case m.Contiguous && m.Spread:
 		return refuse(Request, "--contiguous and --spread-job exclude each other")
 	case m.Spread && m.FewNodes:
 		return refuse(Request, "--spread-job and --use-min-nodes exclude each other")
+	case m.Reboot && !sp.Exclusive:
+		return refuse(Request, "--reboot is for whole nodes: give --exclusive")
 	}
 	return nil
 }

@@ -99,6 +99,9 @@ func checkElastic(sp *model.Spec, m *model.Needs) error {
 			"number is one number, below its most", sp.MinNodes, e.Max, sp.MinNodes, sp.MaxNodes)
 	case sp.Tasks > 0:
 		return refuse(Request, "--ntasks is a number for all nodes of an elastic job: give --ntasks-per-node instead")
+	case m.Reboot:
+		return refuse(Request, "--reboot is for nodes that a job begins with, and an elastic one gets more: leave one of "+
+			"both out")
 	case m.Contiguous || m.Spread || m.FewNodes:
 		return refuse(Request, "--contiguous, --spread-job and --use-min-nodes choose all nodes together, and nodes of an "+
 			"elastic job come later: leave them out; --switches=N bounds its leaf switches, --segment=N keeps N nodes in one "+

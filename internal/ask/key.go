@@ -75,7 +75,8 @@ func keyOfNeeds(key []byte, m *model.Needs) []byte {
 	num(int64(m.GresBind))
 	text(m.Bind.SocketDist())
 	flags := int64(0)
-	for i, b := range [...]bool{m.AnyLicense, m.Contiguous, m.Spread, m.FewNodes, m.ExclusiveUser, m.Share} {
+	for i, b := range [...]bool{m.AnyLicense, m.Contiguous, m.Spread, m.FewNodes, m.ExclusiveUser, m.Share,
+		m.Reboot} {
 		if b {
 			flags |= 1 << i
 		}

@@ -7,4 +7,4 @@ var JobKeys = []string{"TimeLimit", "TimeMin", "Deadline", "Priority", "Nice", "
 	"NumCPUs", "CPUsPerTask",
 	"TasksPerNode", "MinCPUsNode", "MinMemoryNode", "MinMemoryCPU", "MinTmpDiskNode", "Contiguous", "ReqSockets",
 	"ReqCores", "ReqThreads", "Switches", "OverSubscribe", "StdIn", "StdOut", "StdErr", "WorkDir", "JobName", "Comment",
-	"WCKey", "AdminComment", "MailType", "MailUser", "Requeue"}
+	"WCKey", "AdminComment", "MailType", "MailUser", "Requeue", "Reboot"}

@@ -35,6 +35,9 @@ func (d *Draft) Settle() error {
 			return err
 		}
 	}
+	if m.Reboot { // nobody else's job can be on the nodes
+		sp.Exclusive, m.Share = true, false
+	}
 	if m.ExclusiveUser && sp.Exclusive {
 		m.ExclusiveUser = false // nobody at all is on its nodes
 	}

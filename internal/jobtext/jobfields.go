@@ -212,7 +212,7 @@ func jobUnset() []JobField {
 		qTime(0, "PreemptTime", "PREEMPT_TIME", (*JobRow).preemptedAt),
 		qText(0, "Prefer", "PREFER", func(r *JobRow) string { return orNull(r.Spec.Extra().Prefer) }),
 		qText(0, "Profile", "PROFILE", func(r *JobRow) string { return cmp.Or(r.Spec.Stated().Profile, "NotSet") }),
-		qUnset(0, "Reboot", "REBOOT", "0"),
+		qText(0, "Reboot", "REBOOT", func(r *JobRow) string { return strconv.Itoa(yesNum(r.Spec.Extra().Reboot)) }),
 		qNum(0, "ReqSwitch", "REQ_SWITCH", func(r *JobRow) int64 { return int64(r.Spec.Extra().Switches) }),
 		qTime(0, "ResizeTime", "RESIZE_TIME", (*JobRow).resizedAt),
 		qUnset(0, "ResvPort", "RESV_PORTS", "N/A"),

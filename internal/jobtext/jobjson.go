@@ -150,7 +150,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "partition", Str: (*JobRow).partition},
 		{Name: "priority", Count: func(r *JobRow) int64 { return int64(r.ShownPriority()) }},
 		{Name: "qos", Str: func(r *JobRow) string { return r.Spec.QOS }},
-		{Name: "reboot", Type: slurmjson.Boolean},
+		{Name: "reboot", Bool: func(r *JobRow) bool { return r.Spec.Extra().Reboot }},
 		{Name: "required_nodes", Str: func(r *JobRow) string { return hostlist.Compress(r.Spec.ReqNodes) }},
 		{Name: "requeue", Bool: func(r *JobRow) bool { return r.Spec.Requeue }},
 		{Name: "restart_cnt", Int: func(r *JobRow) int64 { return int64(r.Restarts) }},

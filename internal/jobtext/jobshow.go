@@ -70,7 +70,7 @@ func (r *KeyValues) jobState(j *model.Job, now model.Time, details bool) {
 		exit, derived = exitText(*x), exitText(x.Derived())
 	}
 	r.line(KV("Requeue", yesNum(sp.Requeue)), KV("Restarts", j.Restarts), KV("BatchFlag", yesNum(batchFlag(sp))),
-		KV("Reboot", 0), KV("ExitCode", exit))
+		KV("Reboot", yesNum(sp.Extra().Reboot)), KV("ExitCode", exit))
 	if details {
 		r.line(KV("DerivedExitCode", derived))
 	}

@@ -234,6 +234,7 @@ type Reboot struct {
 	Next   RebootNext
 	Reason string // what the node's reason becomes; ""
 	By     string
+	For    JobID // the job that has the node and waits for its return (--reboot); 0: none
 }
 
 func (x *Reboot) Wire(c *wire.C) {
@@ -243,6 +244,7 @@ func (x *Reboot) Wire(c *wire.C) {
 	wire.Int(c, &x.Next)
 	wire.Text(c, &x.Reason, MaxText)
 	wire.Text(c, &x.By, MaxName)
+	wire.Int(c, &x.For)
 }
 
 // RebootNext is the state that a node gets when it is back. The numbers are stored: append only.
@@ -385,6 +387,9 @@ func (n *Node) PowerStep() PowerStep {
 
 // Rises reports whether the node is off, or on its way up: a job that is given it waits until it registers.
 func (n *Node) Rises() bool { return n.PowerStep() == PoweredDown || n.PowerStep() == PoweringUp }
+
+// Awaited reports whether the node is off, on its way up, or rebooted for a job: its job waits until it registers.
+func (n *Node) Awaited() bool { return n.Rises() || n.Reboot != nil && n.Reboot.For != 0 }
 
 // Silent reports whether the node's daemon should answer and does not.
 func (n *Node) Silent() bool { return n.PowerStep() == PowerOn && n.Link != LinkUp }

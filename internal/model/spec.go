@@ -256,6 +256,7 @@ type Needs struct {
 	Stated     *Stated // what decides nothing; nil: nothing is said
 	Attended   bool    // Interactive: its command says again and again that it is there (InactiveLimit)
 	NoKill     bool    // it goes on without nodes that fail, as long as its first node is up (--no-kill)
+	Reboot     bool    // its nodes are rebooted before it begins, and are its own (--reboot)
 }
 
 // Elastic lets a job have more nodes than it asks for while nobody else needs them (--elastic=MIN-MAX). It starts with
@@ -321,6 +322,7 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Stated)
 	wire.Bool(c, &x.Attended)
 	wire.Bool(c, &x.NoKill)
+	wire.Bool(c, &x.Reboot)
 }
 
 // SegmentWish says how the segments of a job lie to each other.

@@ -35,7 +35,7 @@ func NewSums(t *Table) *Sums { return &Sums{t: t, cells: map[key]*cell{}} }
 // Add adds a session of an account; with a user's name, that user gets lines of their own.
 func (s *Sums) Add(account, user string, x *Session) {
 	s.items = s.t.Charge(x, s.items[:0])
-	at := s.t.at(x.Start)
+	at := s.t.at(x.began())
 	for i := range s.items {
 		it := &s.items[i]
 		k := key{account, user, it.Pool, it.Rate, at.ByPeriod, at.Since}

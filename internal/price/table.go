@@ -116,6 +116,9 @@ type Session struct {
 	Open    bool     // no minimum: another size follows, or nothing of it began
 }
 
+// began is when the run began whose session it is: its prices and terms are those of then.
+func (s *Session) began() int64 { return cmp.Or(s.Since, s.Start) }
+
 // Alone makes a size a session of its own.
 func (s *Session) Alone() { s.Since, s.Before, s.Earlier, s.Open = 0, 0, nil, false }
 
@@ -175,7 +178,7 @@ type Item struct {
 // Charge appends the priced resources of a session to out.
 func (t *Table) Charge(s *Session, out []Item) []Item {
 	seconds := max(s.Seconds, 0)
-	since := cmp.Or(s.Since, s.Start)
+	since := s.began()
 	at := t.at(since)
 	billed := seconds
 	if !s.Open {
@@ -208,14 +211,14 @@ func (t *Table) Costs(s *Session) bool {
 		if a.Count <= 0 {
 			continue
 		}
-		if rate, _, found := t.find(a.TRES, s.Partition, s.Start); found && rate.Micro > 0 {
+		if rate, _, found := t.find(a.TRES, s.Partition, s.began()); found && rate.Micro > 0 {
 			return true
 		}
 		for i := range t.Lines { // of units of any type, those of a type may cost something
 			l := &t.Lines[i]
 			for k := range l.Rates {
 				plain, _, typed := strings.Cut(l.Rates[k].TRES, ":")
-				if typed && strings.EqualFold(plain, a.TRES) && l.From <= s.Start && l.Rates[k].Micro > 0 &&
+				if typed && strings.EqualFold(plain, a.TRES) && l.From <= s.began() && l.Rates[k].Micro > 0 &&
 					(l.Partition == "" || l.Partition == s.Partition) {
 					return true
 				}

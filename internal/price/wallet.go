@@ -141,7 +141,7 @@ func (t *Table) total(s *Session) (sum Money) {
 
 // move adds a session to its month, or takes it out, and gives the change of what the month costs.
 func (t *Table) move(months []Month, s *Session, sign int64) ([]Month, Money) {
-	at := t.at(s.Start)
+	at := t.at(s.began())
 	if !at.ByPeriod {
 		return months, Money(sign) * t.total(s)
 	}

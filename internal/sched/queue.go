@@ -123,6 +123,14 @@ func (p *Planner) plannedS(j *model.Job, limitS int64) int64 {
 	return max(1, min(limitS, p.policy.Predict.RuntimeS(j, limitS, p.now)))
 }
 
+// bootsS is how long the nodes of a job with --reboot may take before its time begins, seconds.
+func (p *Planner) bootsS(j *model.Job) int64 {
+	if !j.Spec.Extra().Reboot {
+		return 0
+	}
+	return p.cfg.Params.Rules.RebootS
+}
+
 // follow processes a job that has changed.
 func (p *Planner) follow(id model.JobID) {
 	j := p.v.Job(id)
@@ -207,7 +215,7 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 		part = Lifted(p.v, e.j.Spec.QOS, part)
 	}
 	it.limitS = it.limits.limitS(e.j.Spec, l.part, func() []int64 { return p.leastUseOf(&it, l.part.Name).all })
-	it.planS = p.plannedS(e.j, it.limitS)
+	it.planS = p.plannedS(e.j, it.limitS) + p.bootsS(e.j)
 	it.robs = e.j.Het == nil && p.mayPreempt(e.j, l)
 	it.calls = p.mayRecall(e.j, l)
 	if most := part.MaxTimeS; most != model.NotSet && it.limitS > most && e.j.Spec.LeastS(it.limitS) <= most {
@@ -336,7 +344,7 @@ func (p *Planner) repredict() {
 		l.settle()
 		for i := range l.items {
 			if it := &l.items[i]; it.e != nil && it.sh != nil {
-				it.planS = p.plannedS(it.e.j, it.limitS)
+				it.planS = p.plannedS(it.e.j, it.limitS) + p.bootsS(it.e.j)
 			}
 		}
 	}

@@ -394,7 +394,7 @@ func (p *Planner) endOf(j *model.Job) model.Time {
 		end = run.Start.Add(unlimitedS)
 	}
 	if run.Stop == model.NoStop && p.v.AwaitsPower(j) { // its time begins when its nodes are up
-		boot := model.Time(0)
+		boot := model.Time(p.bootsS(j) * 1000)
 		for i := range run.Alloc.Nodes {
 			if n := p.byName[run.Alloc.Nodes[i].Node]; n != nil {
 				boot = max(boot, n.boot)

@@ -131,13 +131,15 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 	n.Link, n.LinkAt = model.LinkUp, at
 	n.BootID, n.BootAt, n.UpSince, n.Uptime = c.BootID, c.BootAt, c.UpSince, c.Uptime
 	n.Version, n.OS, n.Arch = c.Version, c.OS, c.Arch
+	rose := old.Rises() // its jobs have waited for it
+
 	if n.Rebooting() && (rebooted || n.Def.Virtual && c.UpSince >= n.Reboot.At) { // a virtual one's daemon starts anew
+		rose = rose || n.Awaited()
 		rebootOver(&n, at)
 	}
 	if rebooted {
 		n.Tags = nil
 	}
-	rose := n.Rises() // its jobs have waited for it
 	cameUp(&n)
 	// keep the same Def for the same hardware: the scheduler compares its address
 	if def := s.defs[c.Node]; def != nil && !reflect.DeepEqual(n.Found, c.Gres) {
@@ -316,7 +318,7 @@ func (s *State) applyLost(at model.Time, c *Lost) Result {
 	for _, name := range c.Nodes {
 		old, ok := s.nodes.Get(name)
 		if !ok || old.Link != model.LinkUp || old.Rebooting() {
-			continue // a node that reboots has no job, and GiveUpReboot ends the wait for it
+			continue // a node that reboots runs no job, and GiveUpReboot ends the wait for it
 		}
 		n := *old
 		n.Link, n.LinkAt = model.LinkLost, at
@@ -559,6 +561,13 @@ func (s *State) applyReboots(at model.Time, c *Reboots) Result {
 		if !ok {
 			res.Each[i] = NoSuchNode
 			continue
+		}
+		if c.Op == GiveUpReboot && old.Reboot != nil && old.Reboot.For != 0 {
+			s.stopWaiting(old, "was to be rebooted for the job: "+c.Reason, at)
+			if old, ok = s.nodes.Get(name); !ok { // it had left the configuration, and that was its last job
+				res.Changed = true
+				continue
+			}
 		}
 		n := *old
 		if res.Each[i] = reboot(&n, at, c); res.Each[i] == OK {

@@ -11,7 +11,8 @@ import (
 // power.go: nodes are powered down and up. The leader says when, by Powers; each step checks the facts again.
 //
 // A job that is given a node that is off waits, CONFIGURING, until all its nodes have registered. Until then no node
-// has an order for it: so it ends at once if it is to end, and its time begins when its last node registers.
+// has an order for it: so it ends at once if it is to end, and its time begins when its last node registers. So it is
+// with a job whose nodes are rebooted for it (--reboot); node.go has reboots.
 
 // reasonNoResume is a node's reason when it did not come up: Slurm's words.
 const reasonNoResume = "ResumeTimeout reached"
@@ -238,10 +239,10 @@ func (s *State) giveUpRising(at model.Time) {
 	}
 	for _, name := range s.nodes.Keys() {
 		switch n, ok := s.nodes.Get(name); {
-		case !ok || !n.Rises():
+		case !ok || !n.Awaited():
 		case s.defs[name] == nil:
 			s.stopWaiting(n, "left the configuration before it came up", at)
-		case !s.cfg.Params.Power.On() && n.PowerStep() != model.PoweringUp: // ResumeTimeout ends the wait for that one
+		case n.PowerStep() == model.PoweredDown && !s.cfg.Params.Power.On(): // ResumeTimeout ends the wait for one that rises
 			s.stopWaiting(n, "can't come up: the configuration has no programs for it any more", at)
 		}
 	}
@@ -305,7 +306,7 @@ func (f *facts) AwaitsPower(j *model.Job) bool {
 		return false
 	}
 	for i := range j.Run.Alloc.Nodes {
-		if n, ok := f.nodes.Get(j.Run.Alloc.Nodes[i].Node); ok && n.Rises() {
+		if n, ok := f.nodes.Get(j.Run.Alloc.Nodes[i].Node); ok && n.Awaited() {
 			return true
 		}
 	}
@@ -340,22 +341,50 @@ func (s *State) nodesUp(n *model.Node, at model.Time) {
 	}
 }
 
-// countRising counts a node that is off or on its way up.
+// rebootFor has a job's nodes rebooted before it begins. Those that are off, or on their way up, boot in any case.
+func (s *State) rebootFor(j *model.Job, at model.Time) {
+	if !j.Spec.Extra().Reboot {
+		return
+	}
+	for i := range j.Run.Alloc.Nodes {
+		name := j.Run.Alloc.Nodes[i].Node
+		old, ok := s.nodes.Get(name)
+		if !ok || old.Rises() {
+			continue
+		}
+		n, r := *old, model.Reboot{By: j.Spec.User}
+		if old.Reboot != nil { // an operator has asked for it, too
+			r = *old.Reboot
+		}
+		r.Step, r.At, r.For = model.RebootIssued, at, j.ID
+		n.Reboot = &r
+		s.putNode(name, &n)
+	}
+}
+
+// countRising counts a node that is off, on its way up, or rebooted for a job.
 func (s *State) countRising(old, n *model.Node) {
-	if old != nil && old.Rises() {
+	if old != nil && old.Awaited() {
 		s.rising--
 	}
-	if n != nil && n.Rises() {
+	if n != nil && n.Awaited() {
 		s.rising++
 	}
 }
 
-// checkPower: a node that is off has no jobs but those that wait for it.
+// checkPower: a node that is off has no jobs but those that wait for it, and one that is rebooted for a job has that
+// one only.
 func (s *State) checkPower() (err error) {
 	rising := 0
 	s.nodes.Scan(func(name string, n *model.Node) bool {
-		if n.Rises() {
+		if n.Awaited() {
 			rising++
+		}
+		if r := n.Reboot; r != nil && r.For != 0 {
+			if r.Step != model.RebootIssued || len(n.Jobs) != 1 || n.Jobs[0] != r.For {
+				err = fmt.Errorf("node %s is rebooted for job %d (step %d), and has jobs %v", name, r.For, r.Step, n.Jobs)
+				return false
+			}
 		}
 		p := n.Power
 		switch {

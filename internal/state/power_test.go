@@ -44,6 +44,10 @@ func TestPowerStorm(t *testing.T) {
 					if g.chance(20) {
 						c.Config.Params.Power = model.PowerRules{}
 					}
+				case *Submit:
+					if c.Spec.Exclusive && c.Spec.More == nil {
+						c.Spec.More = &model.Needs{Reboot: true}
+					}
 				case *Join, *Lost, *Starts:
 				default:
 					if g.chance(40) {
@@ -77,6 +81,7 @@ type powerSession struct {
 	t  *testing.T
 	st *State
 	at model.Time
+	id model.JobID // of the job that start and job mean
 }
 
 func (p *powerSession) apply(b Body) Result {
@@ -104,7 +109,7 @@ func (p *powerSession) state(node, want string) {
 
 func (p *powerSession) job(want string) *model.Job {
 	p.t.Helper()
-	j, _ := p.st.jobs.Get(1)
+	j, _ := p.st.jobs.Get(p.id)
 	if got := j.State.String(); got != want {
 		p.t.Fatalf("the job is %s, wanted %s", got, want)
 	}
@@ -112,7 +117,7 @@ func (p *powerSession) job(want string) *model.Job {
 }
 
 func newPowerSession(t *testing.T, requeue bool) *powerSession {
-	p := &powerSession{t, New(), 100_000}
+	p := &powerSession{t, New(), 100_000, 1}
 	cfg := &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4, MemMiB: 100, Cloud: true},
 		{Name: "n2", CPUs: 4, MemMiB: 100, Cloud: true}},
 		Partitions: []*model.Partition{{Name: "p", Nodes: []string{"n1", "n2"}}}}
@@ -129,8 +134,8 @@ func (p *powerSession) start(nodes ...string) {
 	for _, n := range nodes {
 		a.Nodes = append(a.Nodes, model.NodeAlloc{Node: n, CPUs: model.UpTo(1), Tasks: 1})
 	}
-	r := p.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: 1, Task: model.NoTask, Partition: "p", LimitS: 100,
-		Alloc: a}}}})
+	r := p.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: p.id, Task: model.NoTask, Partition: "p",
+		LimitS: 100, Alloc: a}}}})
 	if r.Each[0] != OK {
 		p.t.Fatalf("the start: %s", r.Each[0])
 	}
@@ -330,5 +335,87 @@ func TestGrowsOntoWhatIsUp(t *testing.T) {
 	p.apply(grow)
 	if j, _ := p.st.jobs.Get(id); len(j.Run.Alloc.Nodes) != 2 {
 		t.Errorf("it does not grow onto a node that has come up: %v", j.Run.Alloc.NodeNames())
+	}
+}
+
+// rebootSession has a job with --reboot on both nodes, which are up: n1 in boot a, n2 in boot b.
+func rebootSession(t *testing.T) *powerSession {
+	p := newPowerSession(t, true)
+	p.apply(&Stop{Targets: []model.JobRef{{Job: 1, Task: model.NoTask}}, Event: model.EvCancel})
+	p.apply(&Join{Node: "n1", BootID: "a"})
+	p.apply(&Join{Node: "n2", BootID: "b"})
+	p.id = p.apply(&Submit{Spec: &model.Spec{Name: "r", User: "u", Partitions: []string{"p"}, Requeue: true, MinNodes: 2,
+		MaxNodes: 2, Exclusive: true, More: &model.Needs{Reboot: true}}}).Job
+	p.start("n1", "n2")
+	return p
+}
+
+// TestRebootForJob: both nodes are to reboot, the job waits for the last one, and its time begins then.
+func TestRebootForJob(t *testing.T) {
+	p := rebootSession(t)
+	p.state("n1", "ALLOCATED+CLOUD+REBOOT_ISSUED")
+	p.at += 10_000
+	p.apply(&Join{Node: "n1", BootID: "a"}) // its daemon only, before the machine goes down
+	p.state("n1", "ALLOCATED+CLOUD+REBOOT_ISSUED")
+	p.apply(&Lost{Nodes: []string{"n1"}})
+	p.apply(&Join{Node: "n1", BootID: "a2"})
+	p.state("n1", "ALLOCATED+CLOUD")
+	if j := p.job("CONFIGURING"); !p.st.AwaitsPower(j) {
+		t.Error("the job does not wait for the second node")
+	}
+	p.at += 10_000
+	p.apply(&Join{Node: "n2", BootID: "b2"})
+	if j := p.job("CONFIGURING"); p.st.AwaitsPower(j) || j.Run.Start != p.at {
+		t.Errorf("after both nodes: %+v", j.Run)
+	}
+	p.apply(&Reports{Reports: []Report{{Kind: Started, Job: p.id, Attempt: 1, At: p.at}}})
+	p.job("RUNNING")
+}
+
+// TestRebootForJobFails: the job goes back to the queue, the node is down with the reason, and the other one comes back
+// as after any reboot.
+func TestRebootForJobFails(t *testing.T) {
+	p := rebootSession(t)
+	p.apply(&Reboots{Nodes: []string{"n2"}, Op: GiveUpReboot, Reason: "reboot timed out"})
+	if j := p.job("PENDING"); j.Restarts != 1 {
+		t.Errorf("it has %d restarts", j.Restarts)
+	}
+	p.state("n2", "DOWN+CLOUD")
+	p.state("n1", "IDLE+CLOUD+REBOOT_ISSUED")
+	p.apply(&Join{Node: "n1", BootID: "a2"})
+	p.state("n1", "IDLE+CLOUD")
+}
+
+// TestRebootForJobEnds: a job that ends before its nodes are back ends at once, and leaves them to their reboots.
+func TestRebootForJobEnds(t *testing.T) {
+	p := rebootSession(t)
+	p.apply(&Stop{Targets: []model.JobRef{{Job: p.id, Task: model.NoTask}}, Event: model.EvCancel})
+	p.job("CANCELLED")
+	for _, n := range []string{"n1", "n2"} {
+		p.state(n, "IDLE+CLOUD+REBOOT_ISSUED")
+		p.apply(&Join{Node: n, BootID: n + " again"})
+		p.state(n, "IDLE+CLOUD")
+	}
+}
+
+// TestRebootForJobAlone: nodes with jobs on them, suspended ones too, are not rebooted for another.
+func TestRebootForJobAlone(t *testing.T) {
+	p := rebootSession(t)
+	p.apply(&Stop{Targets: []model.JobRef{{Job: p.id, Task: model.NoTask}}, Event: model.EvCancel})
+	p.apply(&Join{Node: "n1", BootID: "a2"})
+	p.apply(&Join{Node: "n2", BootID: "b2"})
+	spec := &model.Spec{Name: "s", User: "u", Partitions: []string{"p"}, MinNodes: 1, MaxNodes: 1}
+	p.id = p.apply(&Submit{Spec: spec}).Job
+	p.start("n1")
+	p.apply(&Reports{Reports: []Report{{Kind: Started, Job: p.id, Attempt: 1, At: p.at}}})
+	p.apply(&Starts{Plan: model.Plan{Preempt: []model.Preemption{{Job: p.id, Sleep: true}}}})
+	p.job("SUSPENDED")
+	own := *spec
+	own.Exclusive, own.More = true, &model.Needs{Reboot: true}
+	id := p.apply(&Submit{Spec: &own}).Job
+	r := p.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 100,
+		Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(4), Tasks: 1}}}}}}})
+	if r.Each[0] != NotFits {
+		t.Errorf("the node of a suspended job is rebooted: %s", r.Each[0])
 	}
 }

@@ -154,7 +154,18 @@ func (s *State) mayStart(at model.Time, epoch uint64, st *model.Start) (*model.J
 	run := &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch,
 		ResvEnd: s.resvEnd(st.Resv), Priority: st.Priority, Licenses: st.Licenses, Resv: st.Resv,
 		Share: part.Shared(j.Spec), Alone: j.Spec.Exclusive || part.Exclusive()}
+	if j.Spec.Extra().Reboot && s.busy(run.Alloc) { // a job that is suspended there would not survive it
+		return nil, nil, NotFits
+	}
 	return j, run, s.fits(run)
+}
+
+// busy reports whether any job is on one of the nodes.
+func (s *State) busy(a *model.Alloc) bool {
+	return slices.ContainsFunc(a.Nodes, func(na model.NodeAlloc) bool {
+		n, ok := s.nodes.Get(na.Node)
+		return ok && len(n.Jobs) > 0
+	})
 }
 
 // start starts a job. Of a heterogeneous job, all components have been checked together before.
@@ -184,6 +195,7 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	el.Run = run
 	s.firstSteps(run)
 	s.take(el, at)
+	s.rebootFor(el, at)
 	s.begin(el, at)
 	s.put(el)
 	s.record(el)
@@ -299,6 +311,10 @@ func (s *State) releaseAt(j *model.Job, na *model.NodeAlloc, ending bool, at mod
 	n.Shared = model.AddShared(n.Shared, na.Gres, -1)
 	if name := j.Spec.Model(); name != "" {
 		n.Tags = n.LeaveLoaded(name, na.GPUs(), at)
+	}
+	if r := n.Reboot; r != nil && r.For == j.ID { // nobody waits for it any more
+		free := *r
+		free.For, n.Reboot = 0, &free
 	}
 	n.BusyAt = at
 	if ending {

@@ -314,7 +314,6 @@ func (s *Submission) foreignOptions() []getopt.Option {
 		{Name: "batch", Arg: R, Metavar: "features", Group: groupNeeds, Env: "_BATCH",
 			Help: "features, out of those of --constraint, " +
 				"of the node that runs the script", Set: getopt.Text(&s.batch)},
-		{Name: "reboot", Refused: "ask an operator for it: gcontrol reboot ASAP NODES, before the job starts"},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "grun --resv-ports in the script"},
 		{Name: "bbf", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
 		{Name: "mcs-label", Arg: R, Note: "there are no MCS labels", Set: env.Ignored},

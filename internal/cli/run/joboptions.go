@@ -58,6 +58,7 @@ var jobOnly = []jobOption{
 	{"prefer", 0, getopt.Required, same},
 	{"switches", 0, getopt.Required, same},
 	{"contiguous", 0, getopt.None, same},
+	{"reboot", 0, getopt.None, same},
 	{"spread-job", 0, getopt.None, same},
 	{"use-min-nodes", 0, getopt.None, same},
 	{"sockets-per-node", 0, getopt.Required, same},
@@ -129,7 +130,6 @@ func (r *run) foreignOptions() []getopt.Option {
 		{Name: "treewidth", Arg: R, Hidden: true, Note: "the step's first node tells the others itself",
 			Set: env.Ignored},
 		{Name: "wait-for-children", Refused: "let the command wait for what it starts: wait, in a shell"},
-		{Name: "reboot", Refused: "ask an operator for it: gcontrol reboot ASAP NODES, before the job starts"},
 		{Name: "het-group", Aliases: []string{"pack-group"}, Arg: R, Metavar: "list", Group: groupStep,
 			Help: "the components of the heterogeneous job in which the command runs: 1, 0,2 or 0-2 (default 0; of commands " +
 				"separated by ' : ' the first is for component 0, the next for 1)", Set: env.Ignored},
