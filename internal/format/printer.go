@@ -27,6 +27,8 @@ type Printer[T any] struct {
 	table  bool // headings are names, what is cut ends with +
 	dashes bool
 	buf    []byte // Fit's
+
+	between string // the delimiter of parsable lines
 }
 
 func (p *Printer[T]) add(c cell[T]) error {
@@ -123,7 +125,7 @@ func (p *Printer[T]) AppendRow(b []byte, row *T) []byte {
 	for i := range p.cells {
 		c := &p.cells[i]
 		start := len(b)
-		b = c.value(b, row)
+		b = p.part(c.value(b, row), start, c.field)
 		if c.width > 0 {
 			n := len(b)
 			whole := c.field.Whole && (c.right || p.table) && (c.field.Cuts == nil || !c.field.Cuts(row))

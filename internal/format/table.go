@@ -1,8 +1,10 @@
 package format
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Style is how a table's lines look.
@@ -25,8 +27,9 @@ func (l *Language[T]) Table(format string, style Style) (*Printer[T], error) {
 	if style.Parsable {
 		after = style.Delimiter
 		if after == "" {
-			after = "|"
+			after = DefaultDelimiter
 		}
+		p.between = after
 	}
 	var unknown *UnknownError
 	for entry := range strings.SplitSeq(format, ",") {
@@ -74,6 +77,33 @@ func (l *Language[T]) Table(format string, style Style) (*Printer[T], error) {
 		return p, unknown
 	}
 	return p, nil
+}
+
+// DefaultDelimiter is between the fields of parsable lines.
+const DefaultDelimiter = "|"
+
+// written are the fields that have what users write, by their names in small letters.
+var written = map[string]bool{"jobname": true, "comment": true, "admincomment": true, "systemcomment": true,
+	"extra": true, "wckey": true, "container": true, "submitline": true, "workdir": true, "stdout": true, "stdin": true,
+	"stderr": true, "constraints": true, "reason": true, "description": true, "organization": true}
+
+// Parted replaces a delimiter in a value by question marks: a value that has one would be two fields for the program
+// that reads the line, so that a job's name could forge the columns behind it.
+func Parted(value, delimiter string) string {
+	if delimiter == "" || !strings.Contains(value, delimiter) {
+		return value
+	}
+	return strings.ReplaceAll(value, delimiter, strings.Repeat("?", utf8.RuneCountInString(delimiter)))
+}
+
+// part is Parted for the cell that begins at start. No value has the default delimiter unless a user has written it;
+// others, such as a comma or a blank, are in values of all kinds, as in Slurm, and only users' texts can't have them.
+func (p *Printer[T]) part(b []byte, start int, f *Field[T]) []byte {
+	if p.between == "" || !bytes.Contains(b[start:], []byte(p.between)) ||
+		p.between != DefaultDelimiter && !written[strings.ToLower(f.Name)] {
+		return b
+	}
+	return append(b[:start], Parted(string(b[start:]), p.between)...)
 }
 
 func invalidField(spec string) string { return `Invalid field requested: "` + spec + `"` }

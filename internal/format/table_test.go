@@ -86,6 +86,18 @@ func TestTable(t *testing.T) {
 			t.Errorf("%q:\n got %q\nwant %q", c.format, got, c.want)
 		}
 	}
+	// What users write makes no columns.
+	forged := []job{{name: "x|COMPLETED|0:0", state: "CANCELLED by 1"}}
+	for delimiter, want := range map[string]string{"": "x?COMPLETED?0:0|CANCELLED by 1\n",
+		"|C": "x??OMPLETED|0:0|CCANCELLED by 1\n", " ": "x|COMPLETED|0:0 CANCELLED by 1\n"} {
+		p, err := sacct.Table("jobname,state", Style{Parsable: true, NoTrailing: true, Delimiter: delimiter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.String(forged, false); got != want {
+			t.Errorf("with %q between: %q, not %q", delimiter, got, want)
+		}
+	}
 	for _, bad := range []string{"jobid%abc", "state%+5", "state%", "state%0", "state%-", "state%99999", "state%5x"} {
 		if _, err := sacct.Table(bad, Style{}); err == nil || !strings.Contains(err.Error(), strconv.Quote(bad)) {
 			t.Errorf("%q: %v", bad, err)

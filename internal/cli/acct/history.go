@@ -12,6 +12,7 @@ import (
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
 	"gbatch/internal/clustertext"
+	"gbatch/internal/format"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
@@ -267,7 +268,12 @@ func (s *statCall) table(head []string, rows [][]string, of proto.HistoryOf) []b
 	var b []byte
 	if s.style.Parsable {
 		for _, r := range rows {
-			b = append(b, strings.Join(r, "|")...)
+			for i, text := range r {
+				if i > 0 {
+					b = append(b, format.DefaultDelimiter...)
+				}
+				b = append(b, format.Parted(text, format.DefaultDelimiter)...)
+			}
 			if !s.style.NoTrailing {
 				b = append(b, '|')
 			}
