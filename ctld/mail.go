@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -231,7 +233,8 @@ func (l *letter) outcome() string {
 	case model.MailRequeue:
 		text := ", Run time " + walltime.Elapsed(l.Job.ElapsedS(l.at))
 		if l.by != "" {
-			text += fmt.Sprintf(", preempted by job %d", l.Job.Run.StopFor)
+			by, _, _ := strings.Cut(l.by, " (")
+			text += ", preempted by " + by
 		}
 		return text
 	default:
@@ -245,8 +248,11 @@ func preemptorOf(v *state.View, j *model.Job) string {
 	if j.State != model.Preempted || j.Run == nil || j.Run.StopFor == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("job %d", j.Run.StopFor)
-	if by := v.Job(j.Run.StopFor); by != nil {
+	text, by := fmt.Sprintf("job %d", j.Run.StopFor), v.Job(j.Run.StopFor)
+	if slices.Contains(v.Config().Params.PrivateData, "jobs") && (by == nil || by.Spec.UID != j.Spec.UID) {
+		text = "another user's job" // who may see more looks for it
+	}
+	if by != nil {
 		text += fmt.Sprintf(" (partition %s, QOS %s)", by.Partition(), by.Spec.QOS)
 	}
 	return text

@@ -3,6 +3,7 @@ package ctld
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 
 	"gbatch/internal/model"
@@ -138,5 +139,22 @@ func TestHiddenNames(t *testing.T) {
 	}
 	if asked < 4 {
 		t.Errorf("only %d answers have what is searched for", asked)
+	}
+}
+
+// TestHiddenPreemptor: mail about a preempted job does not name the job of another user that is hidden.
+func TestHiddenPreemptor(t *testing.T) {
+	c, apply := secretive(t)
+	by := func(uid uint32, victim uint32) string {
+		id := apply(3000, &state.Submit{Spec: &model.Spec{UID: uid, User: "u", Name: "a", Partitions: []string{"p"},
+			MinNodes: 1, MaxNodes: 1, LimitS: 60}, Priority: 1}).Job
+		return preemptorOf(c.machine.View(), &model.Job{State: model.Preempted, Run: &model.Run{StopFor: id},
+			Spec: &model.Spec{UID: victim}})
+	}
+	if text := by(operUser, plainUser); !strings.HasPrefix(text, "another user's job (") {
+		t.Errorf("by another user's: %s", text)
+	}
+	if text := by(plainUser, plainUser); !strings.HasPrefix(text, "job ") {
+		t.Errorf("by their own: %s", text)
 	}
 }

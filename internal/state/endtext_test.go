@@ -79,3 +79,33 @@ func TestEveryEndSaysWhy(t *testing.T) {
 		})
 	}
 }
+
+// TestPreemptedForWhom: with PrivateData=jobs the end of a preempted job names no job of another user.
+func TestPreemptedForWhom(t *testing.T) {
+	for _, c := range []struct {
+		private []string
+		by      string
+		want    string
+	}{
+		{nil, "8", "preempted for job 2"}, {[]string{"jobs"}, "7", "preempted for job 2"},
+		{[]string{"jobs"}, "8", "preempted by a job of higher priority"},
+		{[]string{"nodes"}, "8", "preempted for job 2"},
+	} {
+		s := newSession(t)
+		s.cfg.Params.PrivateData = c.private
+		var out bytes.Buffer
+		do := func(script string) {
+			for line := range strings.SplitSeq(script, "\n") {
+				s.at = line
+				s.do(&out, line)
+			}
+		}
+		do("node n1 cpus=4\npart p nodes=n1\nconfigure\njoin n1 boot=b1\nsubmit uid=7\nsubmit uid=" + c.by +
+			"\nstart 1 n1\nstarted 1")
+		s.apply(&Starts{Plan: model.Plan{Preempt: []model.Preemption{{Job: 1, For: 2}}}})
+		do("ended 1 signal=15")
+		if text := s.st.View().Job(1).EndText(); text != c.want {
+			t.Errorf("PrivateData=%v, for a job of uid %s: %q, not %q\n%s", c.private, c.by, text, c.want, out.String())
+		}
+	}
+}

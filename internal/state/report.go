@@ -187,10 +187,10 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 		}
 	case model.StopPreempt:
 		state, reason = model.Preempted, model.ReasonNone
-		requeue, exit.Text = j.Spec.Requeue, preemptedFor(j.Run.StopFor)
+		requeue, exit.Text = j.Spec.Requeue, s.preemptedFor(j)
 	case model.StopPreemptCancel:
 		state, reason = model.Preempted, model.ReasonNone
-		exit.Text = preemptedFor(j.Run.StopFor)
+		exit.Text = s.preemptedFor(j)
 	case model.StopRequeue:
 		state, reason, requeue, uid = model.Requeued, model.ReasonNone, true, j.Run.StopUID
 		if j.Run.StopWhy == "" {
@@ -323,8 +323,13 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 	s.withFirst(&n, at)
 }
 
-func preemptedFor(id model.JobID) string {
-	if id == 0 {
+// preemptedFor says for which job another one goes. With PrivateData=jobs its user is not told of other users' jobs:
+// the text becomes a part of the job's record.
+func (s *State) preemptedFor(j *model.Job) string {
+	id := j.Run.StopFor
+	by, _ := s.jobs.Get(id)
+	if id == 0 || s.now.rules >= rulesHidden && slices.Contains(s.cfg.Params.PrivateData, "jobs") &&
+		(by == nil || by.Spec.UID != j.Spec.UID) {
 		return ""
 	}
 	return fmt.Sprintf("preempted for job %d", id)
