@@ -66,9 +66,9 @@ func (t *Table) at(start int64) terms {
 	return x
 }
 
-// ByMonth reports whether the hours of what starts at a moment count together with others of their month.
-func (t *Table) ByMonth(start int64) bool {
-	x := t.at(start)
+// ByMonth reports whether the hours of a session count together with others of their month.
+func (t *Table) ByMonth(s *Session) bool {
+	x := t.at(s.began())
 	return x.ByPeriod
 }
 

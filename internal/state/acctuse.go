@@ -185,7 +185,7 @@ func (s *State) bill(old, j *model.Job, at model.Time) {
 		own = &price.Wallet{Account: j.Spec.Account}
 	}
 	months, owed := t.Change(own.Months, was, now)
-	if owed == 0 && !t.ByMonth(now.Start) {
+	if owed == 0 && !t.ByMonth(now) {
 		return
 	}
 	n := *own

@@ -532,15 +532,15 @@ const (
 	// epilogs are no use of the job's; a reservation's end is that of its jobs; the end of a script whose node was given
 	// up is taken when it comes late; nobody waits for a node that can't come up; mail says BEGIN when the script begins;
 	// single tasks wait for their counterparts; commands don't wait for held jobs; heterogeneous jobs come back as a
-	// whole; --no-kill is for suspended jobs too; accounting has the time from which a waiting job could start; nodes are
-	// told whether one that a job goes on without has failed.
+	// whole; --no-kill is for suspended jobs too.
 	rulesBrief
 
 	// rulesWeighed: what is kept is weighed, not measured by what a version makes of it (weight), and only the leader
 	// refuses descriptions that are too long; a run has one minimum price, however often its size changes, and one of
 	// which nothing was launched costs nothing, and used nothing; the record of a job has its end when its script has
-	// ended, not when its epilogs have; MaxTRESMins ends jobs in OverTimeLimit too; a job that gives nodes up keeps the
-	// tasks of its steps on the others.
+	// ended, not when its epilogs have; MaxTRESMins ends jobs in OverTimeLimit too; nodes are told whether one that a job
+	// goes on without has failed; accounting has the time from which a waiting job could start; who may not see whose job
+	// preempted theirs is not told its number.
 	rulesWeighed
 
 	rulesNow = rulesWeighed

@@ -328,7 +328,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 func (s *State) preemptedFor(j *model.Job) string {
 	id := j.Run.StopFor
 	by, _ := s.jobs.Get(id)
-	if id == 0 || s.now.rules >= rulesHidden && slices.Contains(s.cfg.Params.PrivateData, "jobs") &&
+	if id == 0 || s.now.rules >= rulesWeighed && slices.Contains(s.cfg.Params.PrivateData, "jobs") &&
 		(by == nil || by.Spec.UID != j.Spec.UID) {
 		return ""
 	}

@@ -152,7 +152,7 @@ func (s *State) goesOn(j *model.Job, node, why string, at model.Time) bool {
 		return false
 	}
 	s.shrink(j, gone, 0, at)
-	if n, ok := s.jobs.Get(j.ID); ok && s.now.rules >= rulesBrief {
+	if n, ok := s.jobs.Get(j.ID); ok && s.now.rules >= rulesWeighed {
 		run := *n.Run
 		run.Broke = run.Version
 		n := *n

@@ -191,7 +191,7 @@ func (s *State) rejudge(id model.JobID, at model.Time) {
 	if n.Reason != j.Reason || n.Eligible != j.Eligible || n.Begin != j.Begin || !slices.Equal(n.Deps, j.Deps) {
 		s.put(&n)
 		// Accounting has the time from which a job could start while it still waits.
-		if j.Eligible == 0 && n.Eligible != 0 && s.now.rules >= rulesBrief {
+		if j.Eligible == 0 && n.Eligible != 0 && s.now.rules >= rulesWeighed {
 			s.record(&n)
 		}
 	}
