@@ -126,7 +126,13 @@ func (s *State) tooLong(sp *model.Spec, most int32) bool {
 
 // bytesThen is SpecBytes as it was before rulesWeighed. Whoever appends a field to Spec, or to what is in it, takes it
 // out here again: its bytes if it is nothing are one for each field. TestOldLengths fails otherwise.
-func bytesThen(sp *model.Spec) int { return SpecBytes(sp) }
+func bytesThen(sp *model.Spec) int {
+	n := SpecBytes(sp) - len(sp.Deps) // Dep.Array
+	if sp.More != nil {
+		n-- // Needs.Reboot
+	}
+	return n
+}
 
 // requestsPerSubmit is how many outdated RequestIDs a submission removes: more than it adds, so that they don't pile up
 // even if Ticks are rare.

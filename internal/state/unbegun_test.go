@@ -43,7 +43,7 @@ func TestUnbegun(t *testing.T) {
 			t.Errorf("%s: %d records of runs, want %d", what, n, runs)
 		}
 	}
-	p := &powerSession{t, New(), 100_000}
+	p := &powerSession{t: t, st: New(), at: 100_000, id: 1}
 	cfg := &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4, MemMiB: 100, Cloud: true}},
 		Partitions: []*model.Partition{{Name: "p", Nodes: []string{"n1"}}}, Accounts: []string{"physics"}}
 	cfg.Params.Power = model.PowerRules{Suspend: "/off", Resume: "/on", SuspendTimeoutS: 30, ResumeTimeoutS: 60}
