@@ -90,9 +90,9 @@ func (c *Controller) vouched(ctx context.Context, f *proto.Forward, role, name s
 	return who, c.identify(ctx, who, &f.Caller, row.Effect != proto.Reads, name)
 }
 
-// payerOf names who pays for a request that another daemon passes on; "": the total alone bounds it. The sender's other
-// users do not wait for this one. What a host says costs no user anything for whom the host may not speak.
-func (c *Controller) payerOf(uid uint32, role, name string) string {
+// forwardPayer names who pays for a request that another daemon passes on; "": the total alone bounds it. The sender's
+// other users do not wait for this one. What a host says costs no user anything for whom the host may not speak.
+func (c *Controller) forwardPayer(uid uint32, role, name string) string {
 	switch by := trust.OfRole(role); {
 	case by == trust.Node && !c.hasJobOn(uid, name), by != trust.Controller && uid == 0:
 		return role + " " + name

@@ -102,7 +102,7 @@ func TestNodeNamesOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c.sees(c.machine.View(), who).job(spec), c.payerOf(uid, role, name)
+		return c.sees(c.machine.View(), who).job(spec), c.forwardPayer(uid, role, name)
 	}
 	check := func(role, name string, uid uint32, sees bool, payer string) {
 		t.Helper()
@@ -119,6 +119,12 @@ func TestNodeNamesOthers(t *testing.T) {
 	check(pki.RoleNode, "n1", 0, false, "node n1")
 	check(pki.RoleLogin, "lg1", 0, false, "login lg1")
 	check(pki.RoleCtld, "ctl2", 0, true, "")
+
+	// Where other nodes are it asks for itself, also where that is hidden from users.
+	own := &proto.Forward{Kind: proto.KindPeers, Caller: proto.Caller{Host: "n1"}}
+	if who, err := c.vouched(t.Context(), own, pki.RoleNode, "n1"); err != nil || who.UID != 0 {
+		t.Errorf("a node that asks for others is %+v, %v", who, err)
+	}
 }
 
 // TestRightsByHost: administrators, operators and coordinators have their rights on controllers, on login hosts what

@@ -345,7 +345,7 @@ func (c *Controller) partitions(_ context.Context, who *caller, _ *proto.Empty) 
 		out.TotalCPUs = append(out.TotalCPUs, cpus)
 		out.Gres = append(out.Gres, sum)
 	}
-	if byGroups(v.Config()) && !c.operator(who) {
+	if byGroups(v.Config()) && !c.operator(who) && who.UID != model.NoID { // whose groups nobody knows, on a node
 		for _, p := range out.Partitions {
 			out.Barred = append(out.Barred, c.outside(who, p))
 		}

@@ -235,7 +235,7 @@ func (c *Controller) sameAs(a *call, kind uint16) (key string, ok bool) {
 // small requests. A compute node speaks only for users with a job there: for others it pays itself.
 func (c *Controller) payer(a *call, kind uint16) (name string, price float64) {
 	name, price = payerOf(a.who.UID), basePrice(kind)
-	if role, node, ok := a.r.Peer.Daemon(); ok && role == pki.RoleNode && !c.hasJobOn(a.who.UID, node) {
+	if role, node, ok := a.r.Peer.Daemon(); ok && role == pki.RoleNode && a.who.UID == model.NoID {
 		name = "node " + node
 	}
 	var rq proto.JobsRequest

@@ -53,7 +53,7 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 	switch { // as in Slurm's accounting: it counts as running until it has ended, which the epilogs are no part of
 	case j.HasEnded():
 		e := j.Run.Over
-		r.End, r.Exit = e.At, e.Exit
+		r.End, r.Exit, r.Unbegun = e.At, e.Exit, j.Run.Unbegun(&e.Exit)
 		r.State, r.Reason = e.Exit.State()
 		r.Exit.Worst = max(r.Exit.Worst, j.Run.Worst)
 	case j.State == model.Completing:
@@ -65,7 +65,7 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 	if j.Run != nil {
 		r.Reservation = j.Run.Resv
 		r.Start, r.LimitS, r.Partition = j.Run.SizedAt(), j.Run.LimitS, j.Run.Partition
-		r.Earlier, r.Open = j.Run.Earlier(), j.Run.OpenAt(j.State)
+		r.Earlier, r.Open = j.Run.Earlier(), j.State == model.Resizing
 		if r.Size = j.Run.Sizes; r.Size > 0 {
 			r.Eligible = r.Start // it waited before its first size only
 		}

@@ -164,7 +164,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 		c.end(r, nil, refuse(proto.CodeBadRequest, "the forwarded request is malformed: %v", err))
 		return
 	}
-	if payer := c.payerOf(f.Caller.UID, role, name); payer != "" {
+	if payer := c.forwardPayer(f.Caller.UID, role, name); payer != "" {
 		leave, err := c.budget.Enter(ctx, share.Claim{Payer: payer, Bytes: len(f.Body), Again: true,
 			Waits: proto.Waits(f.Kind), Patience: forwardedPatience})
 		if err != nil {

@@ -85,6 +85,9 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	}
 	a = &attempt{key: key, rec: rec, phase: accepted, since: since}
 	l.attempts[key] = a
+	if rec.Use != nil {
+		l.n.sampler.give(rec.Use)
+	}
 	return l.happens(a, e, news{launch: launch})
 }
 

@@ -55,14 +55,14 @@ func TestCarrierName(t *testing.T) {
 	}
 }
 
-// TestProgramsInContainers: containers have the site's programs around tasks, and with an epilog the program that is
-// around a task then: signals for the task alone come by it.
+// TestProgramsInContainers: containers have the site's programs around tasks, and with one of them the program that is
+// around a task then: signals for the task alone and its CPU mask come by it.
 func TestProgramsInContainers(t *testing.T) {
 	around := filepath.Join(t.TempDir(), "gshim")
 	n := &Noded{opts: Options{Shim: around}, ownRules: &model.NodeRules{TaskProlog: "/site/prolog"}}
-	want := func(epilog bool, list ...string) {
+	want := func(own bool, list ...string) {
 		t.Helper()
-		if got := n.taskPrograms(epilog); !slices.Equal(got, list) {
+		if got := n.taskPrograms(own); !slices.Equal(got, list) {
 			t.Errorf("a container has %v, want %v", got, list)
 		}
 	}
@@ -70,8 +70,10 @@ func TestProgramsInContainers(t *testing.T) {
 	if err := os.WriteFile(around, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	want(false, "/site/prolog")
-	want(true, "/site/prolog", around)
+	want(false, "/site/prolog", around)
+	n.ownRules = &model.NodeRules{}
+	want(false)
+	want(true, around)
 	n.ownRules = &model.NodeRules{TaskEpilog: "/site/epilog"}
 	want(false, "/site/epilog", around)
 }

@@ -266,9 +266,10 @@ func (n *Noded) sourcesAnswer(r *room) error {
 	})
 	switch {
 	case errors.Is(err, asuser.ErrHangs):
-		return fmt.Errorf("--container-mounts: the file server of one of %s does not answer", strings.Join(paths, ", "))
+		return fmt.Errorf("--container-mounts or --container-mount-home: the file server of one of %s does not answer",
+			strings.Join(paths, ", "))
 	case errors.Is(err, asuser.ErrCrowded):
-		return fmt.Errorf("--container-mounts: %w on this node", err)
+		return fmt.Errorf("--container-mounts or --container-mount-home: %w on this node", err)
 	}
 	return err
 }
@@ -278,8 +279,9 @@ func (n *Noded) stepRoom(ctx context.Context, p *stepPlan, share *model.NodeAllo
 	if p.req.Container == nil || p.req.Receive != nil { // the node takes the file in
 		return nil, nil
 	}
+	named := func(program string) bool { return program != "" && program != "none" }
 	r := &room{key: p.key, step: p.rec.ID, spec: p.facts.Spec, wish: p.req.Container, gres: share.Gres, space: p.space,
-		show: n.taskPrograms(p.req.Epilog != "" && p.req.Epilog != "none")}
+		show: n.taskPrograms(named(p.req.Prolog) || named(p.req.Epilog))}
 	return r, n.makeRoom(ctx, r)
 }
 
@@ -336,12 +338,13 @@ func (n *Noded) cleanRooms() {
 	})
 }
 
-// taskPrograms are the configuration's programs around tasks, which run in their containers.
-func (n *Noded) taskPrograms(epilog bool) []string {
+// taskPrograms are the configuration's programs around tasks, which run in their containers; own: the step has some of
+// its own.
+func (n *Noded) taskPrograms(own bool) []string {
 	r := n.configured()
 	list := []string{r.TaskProlog, r.TaskEpilog}
-	if _, err := os.Stat(n.opts.Shim); err == nil && (r.TaskEpilog != "" || epilog) {
-		list = append(list, n.opts.Shim) // it is around a task with epilogs: signals for the task alone come by it
+	if _, err := os.Stat(n.opts.Shim); err == nil && (own || r.TaskProlog != "" || r.TaskEpilog != "") {
+		list = append(list, n.opts.Shim) // it is around such tasks: their signals and their CPU mask come by it
 	}
 	return slices.DeleteFunc(list, func(p string) bool { return !filepath.IsAbs(p) })
 }

@@ -157,7 +157,6 @@ func (s *sampler) begin(key sampleKey, use *model.NodeUsage, began model.Time, p
 		}
 	}
 	s.jobs[key] = j
-	s.give(j)
 	s.tieStep(j)
 	if j.every <= 0 {
 		return

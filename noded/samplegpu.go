@@ -44,13 +44,12 @@ type givenKey struct {
 	uuid  string
 }
 
-// give counts the GPUs of a job that begins here. Its steps have the job's.
-func (s *sampler) give(j *sampled) {
-	if j.key.step != stepBatch {
-		return
-	}
-	for i := range j.use.GPUs {
-		s.given[givenKey{j.use.GPUs[i].Index, j.use.GPUs[i].UUID}]++
+// give counts the GPUs of a job that comes here.
+func (s *sampler) give(u *model.NodeUsage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range u.GPUs {
+		s.given[givenKey{u.GPUs[i].Index, u.GPUs[i].UUID}]++
 	}
 }
 

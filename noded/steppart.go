@@ -85,7 +85,11 @@ type (
 func (s *step) makeParts(node string) {
 	for i := range s.rec.Nodes {
 		if n := &s.rec.Nodes[i]; n.Node != node {
-			s.parts = append(s.parts, &part{step: s, at: i, tasks: make([]partTask, len(n.Ranks)), patience: partFirst})
+			p := &part{step: s, at: i, tasks: make([]partTask, len(n.Ranks)), patience: partFirst}
+			if r := s.job.rec; r != nil && r.Order != nil && r.Order.Alloc.Place(n.Node) < 0 { // given up before a restart
+				p.given, p.gone = true, s.rec.NoKill
+			}
+			s.parts = append(s.parts, p)
 		}
 	}
 }

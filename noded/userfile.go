@@ -71,18 +71,27 @@ func appendTo(path, text string) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-// tailOf reads the end of a regular file; of any other file it gives nothing.
-func tailOf(path string, from, most int64) ([]byte, error) {
+// openRegular opens a user's file for reading; f is nil if it is no regular one.
+func openRegular(path string) (f *os.File, st os.FileInfo, err error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
+	f = os.NewFile(uintptr(fd), path)
+	if st, err = f.Stat(); err == nil && st.Mode().IsRegular() {
+		return f, st, nil
+	}
+	_ = f.Close() // nothing was written
+	return nil, st, err
+}
+
+// tailOf reads the end of a regular file; of any other file it gives nothing.
+func tailOf(path string, from, most int64) ([]byte, error) {
+	f, st, err := openRegular(path)
+	if f == nil {
 		return nil, err
 	}
+	defer f.Close()
 	return io.ReadAll(io.NewSectionReader(f, max(from, st.Size()-most), most))
 }
 
@@ -109,19 +118,14 @@ func (n *Noded) readTail(ask *proto.NodeAsk) *proto.NodeAnswer {
 // endOf reads the end of a regular file. Files of /proc, of which nobody knows the size, are empty to it: with these
 // rights they could be this daemon's.
 func endOf(path string, most int64) (*proto.TailEnd, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	st, err := f.Stat()
+	f, st, err := openRegular(path)
 	switch {
 	case err != nil:
 		return nil, err
-	case !st.Mode().IsRegular():
+	case f == nil:
 		return nil, fmt.Errorf("%s is no regular file", path)
 	}
+	defer f.Close()
 	most = min(most, st.Size())
 	text, err := io.ReadAll(io.NewSectionReader(f, st.Size()-most, most))
 	if err != nil {

@@ -57,16 +57,22 @@ func keep(args []string) int {
 	case <-ended:
 		clearAll()
 	case <-stop:
-		_ = cmd.Process.Kill() // or it has ended
-		<-ended
+		_ = cmd.Process.Kill()      // or it has ended
+		for waits := true; waits; { // it may hang in the kernel: the others end meanwhile
+			select {
+			case <-ended:
+				waits = false
+			case <-time.After(10 * time.Millisecond):
+				for _, pid := range children() {
+					_ = unix.Kill(pid, unix.SIGKILL) // one that can't be killed is tried again
+				}
+			}
+		}
 		clearAll()
 	}
 	st, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if st.Signaled() {
-		signal.Reset()
-		_ = unix.Kill(os.Getpid(), st.Signal())
-		time.Sleep(grace) // the signal comes before that, or it is one that ends nobody
-		return 128 + int(st.Signal())
+		return 128 + int(st.Signal()) // as shells say it: of one sent to itself, Go's runtime would print its stacks
 	}
 	return st.ExitStatus()
 }

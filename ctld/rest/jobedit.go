@@ -66,7 +66,7 @@ func updateJob(q *request) error {
 		}
 	}
 	for _, x := range updateSigned {
-		if n := b.number(x[0]); n.set {
+		if n := b.signed(x[0]); n.set {
 			set.add(x[1], strconv.FormatInt(n.int(), 10))
 		}
 	}

@@ -257,6 +257,14 @@ func (o *object) count(name string) number {
 	return n
 }
 
+// signed is number for what may be below 0: the text -1 is a number like others.
+func (o *object) signed(name string) number {
+	if v, _ := o.value(name); v == "-1" {
+		return number{v: -1, set: true, given: true}
+	}
+	return o.number(name)
+}
+
 // moment is number for seconds since 1970, or a text that the commands take as a time to come, with the clock of this
 // controller.
 func (o *object) moment(name string) number {

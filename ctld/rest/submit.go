@@ -198,7 +198,7 @@ func wishes(b *object, o *options) error {
 	if n := b.count("priority"); n.set {
 		o.add("priority", strconv.FormatInt(n.int(), 10))
 	}
-	if n := b.number("nice"); n.set && n.v != 0 {
+	if n := b.signed("nice"); n.set && n.v != 0 {
 		o.add("nice", strconv.FormatInt(n.int(), 10))
 	}
 	if is, given := b.boolean("requeue"); given {

@@ -336,7 +336,7 @@ func nodeSettings() []setting {
 				if f.bad() {
 					return fault{f.why, "60"}
 				}
-				c.PrologEpilogTimeoutS = n // check.go passes it on, when all has been read
+				c.PrologEpilogTimeoutS = n // programTimeouts passes it on
 				return fault{}
 			},
 			remark: func(_ *Config, v string) (text, hint string) {

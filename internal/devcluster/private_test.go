@@ -303,7 +303,7 @@ func (s *secretCluster) web(secret func([]byte) bool) {
 	for _, job := range s.jobs {
 		names := strings.NewReplacer("{job_id}", job, "{node_name}", "n1", "{partition_name}", "planted_part",
 			"{reservation_name}", "planted_resv", "{qos}", "normal", "{cluster_name}", "dev", "{account_name}", "planted_acct",
-			"{id}", job, "{name}", "planted_user", "{task_id}", "task-"+job)
+			"{id}", job, "{kind}", "job", "{name}", "planted_user", "{task_id}", "task-"+job)
 		for _, path := range append([]string{"/job/" + job, "/why/" + job, "/api/v1/tasks/task-" + job}, paths...) {
 			at := names.Replace(path)
 			if strings.HasSuffix(at, "/association/") {

@@ -82,7 +82,7 @@ type Record struct {
 	WCKeyID uint32 // 0: usage is not kept by it
 
 	Earlier *Earlier // what the run had before this size; nil: it is the first one, or an older controller's record
-	Open    bool     // another size follows, or its script has not begun: no minimum is charged
+	Open    bool     // another size follows: no minimum is charged
 
 	Unbegun bool // nothing of an ended run was launched: it costs nothing, and used nothing
 }
@@ -172,10 +172,6 @@ func (x *Run) Earlier() *Earlier {
 	}
 	return &Earlier{Began: x.Start, Secs: max(0, int64(x.Sized-x.Start)-x.SizedSleepMS) / 1000, Used: x.Spent}
 }
-
-// OpenAt reports whether no minimum is charged for what a run has had when it is in a state: another size follows, or
-// its script has not begun.
-func (x *Run) OpenAt(st JobState) bool { return st == Resizing || x.Launched == 0 }
 
 // price adds it to what a size is charged for. Licenses are a run's from its beginning to its end.
 func (x *Earlier) price(s *price.Session, held []LicenseCount) {
@@ -287,7 +283,7 @@ func (j *Job) Session() *price.Session {
 	}
 	from, slept := j.Run.SizedAt(), (j.Run.SleptMS(j.End.At)-j.Run.SizedSleepMS)/1000
 	s := &price.Session{Start: from.Seconds(), Partition: j.Run.Partition, Has: j.Run.Priced(),
-		Seconds: max(0, j.End.At.Seconds()-from.Seconds()-slept), Open: j.Run.OpenAt(j.State)}
+		Seconds: max(0, j.End.At.Seconds()-from.Seconds()-slept), Open: j.State == Resizing}
 	j.Run.Earlier().price(s, j.Run.Licenses)
 	return s
 }

@@ -121,9 +121,12 @@ func (n *Node) Warm(name string, now Time, c *GPUCache) Bits {
 // FullOfModels gives the GPUs of a node that have as many models loaded as are remembered.
 func (n *Node) FullOfModels(now Time, c *GPUCache) Bits {
 	var out Bits
-	of := map[int32]int32{}
-	for _, t := range n.Loaded(now, c) {
-		if of[t.GPU]++; of[t.GPU] >= c.Tags {
+	gpu, loaded := int32(-1), int32(0)
+	for _, t := range n.Loaded(now, c) { // by GPUs
+		if t.GPU != gpu {
+			gpu, loaded = t.GPU, 0
+		}
+		if loaded++; loaded >= c.Tags {
 			out = out.With(int(t.GPU))
 		}
 	}

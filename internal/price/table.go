@@ -113,7 +113,7 @@ type Session struct {
 	Since   int64    // when its run began; 0: at Start
 	Before  int64    // seconds of the run's sizes before this one
 	Earlier []Amount // what they had, units times seconds
-	Open    bool     // no minimum: another size follows, or nothing of it began
+	Open    bool     // no minimum: another size follows
 }
 
 // began is when the run began whose session it is: its prices and terms are those of then.

@@ -222,7 +222,7 @@ func (x *explainer) notWaiting() string {
 		names(j.Run.Alloc.NodeNames()), end) + elasticSize(j)
 }
 
-// rises says which of a job's nodes are being powered up for it; "": none is.
+// rises says which of a job's nodes are being powered up or rebooted for it; "": none is.
 func (x *explainer) rises(j *model.Job) string {
 	if !x.v.AwaitsPower(j) {
 		return ""
@@ -231,25 +231,33 @@ func (x *explainer) rises(j *model.Job) string {
 	last := model.Time(0) // when the first one is given up
 	for _, name := range j.Run.Alloc.NodeNames() {
 		n := x.v.Node(name)
-		if n == nil || !n.Rises() {
+		if n == nil || !n.Awaited() {
 			continue
 		}
 		list = append(list, name)
-		if n.PowerStep() == model.PoweringUp {
-			if t := n.Power.At.Add(x.v.Config().PowerSpan(name).UpS); last == 0 || t < last {
-				last = t
-			}
+		t := model.Time(0)
+		switch cfg := x.v.Config(); {
+		case !n.Rises():
+			t = n.Reboot.At.Add(cfg.Params.Rules.RebootS)
+		case n.PowerStep() == model.PoweringUp:
+			t = n.Power.At.Add(cfg.PowerSpan(name).UpS)
+		}
+		if t != 0 && (last == 0 || t < last) {
+			last = t
 		}
 	}
-	is := "are"
+	is, how := "are", "powered up"
 	if len(list) == 1 {
 		is = "is"
 	}
-	text := fmt.Sprintf("It has %s since %s, and %s of them %s being powered up for it: its time begins when all are up",
-		countOf(len(j.Run.Alloc.Nodes), "node", "nodes"), at(j.Run.Start), names(list), is)
+	if j.Spec.Extra().Reboot {
+		how = "booted"
+	}
+	text := fmt.Sprintf("It has %s since %s, and %s of them %s being %s for it: its time begins when all are up",
+		countOf(len(j.Run.Alloc.Nodes), "node", "nodes"), at(j.Run.Start), names(list), is, how)
 	if len(j.Run.Alloc.Nodes) == 1 {
-		text = fmt.Sprintf("It has %s since %s, which is being powered up for it: its time begins when the node is up",
-			list[0], at(j.Run.Start))
+		text = fmt.Sprintf("It has %s since %s, which is being %s for it: its time begins when the node is up",
+			list[0], at(j.Run.Start), how)
 	}
 	if last != 0 {
 		text += fmt.Sprintf("; what is not up at %s is given up (ResumeTimeout)", at(last))

@@ -94,7 +94,7 @@ func wholeJob(rq *Request) []int {
 // most gives how many of the job's tasks the node holds, at most limit; 0 and the reason if it holds fewer than
 // PerNode. Per-job resources are not checked.
 func (r *room) most(rq *Request, limit int) (int, miss) {
-	if r.shut || r.nfree == 0 || rq.tier < r.keep || rq.Exclusive && r.busy {
+	if r.shut || r.nfree == 0 || rq.tier < r.keep || rq.Exclusive && r.busy || rq.Reboot && r.asleep {
 		return 0, missNodes
 	}
 	if (rq.Private || r.private) && len(r.parts) > 0 && (r.mixed || r.uid != rq.UID) {

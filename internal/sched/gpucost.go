@@ -58,10 +58,9 @@ func (r *room) models(rq *Request) (warm, full model.Bits) {
 	if rq.Model == "" || r.stock.now == 0 {
 		return nil, nil
 	}
+	warm = r.warm(rq)
 	if n := r.stock.v.Node(r.def.Name); n != nil {
-		c := &r.stock.params.Cache
-		warm = n.Warm(rq.Model, r.stock.now, c)
-		full = n.FullOfModels(r.stock.now, c).Minus(warm)
+		full = n.FullOfModels(r.stock.now, &r.stock.params.Cache).Minus(warm)
 	}
 	return warm, full
 }

@@ -277,6 +277,9 @@ func (r *robber) victim(j *model.Job) *victim {
 	if v.mode == modeSuspend && j.State != model.Running && j.Run.Sleep != model.SleepsInTurn {
 		return nil
 	}
+	if v.mode == modeSuspend && r.it.sh.rq.Reboot { // a reboot would end it
+		return nil
+	}
 	if pr.Youngest {
 		v.class, v.prio = 0, 0
 	}

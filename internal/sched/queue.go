@@ -219,10 +219,10 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	it.robs = e.j.Het == nil && p.mayPreempt(e.j, l)
 	it.calls = p.mayRecall(e.j, l)
 	if most := part.MaxTimeS; most != model.NotSet && it.limitS > most && e.j.Spec.LeastS(it.limitS) <= most {
-		it.limitS, it.planS = most, min(it.planS, most) // --time-min allows a shorter limit
+		it.limitS, it.planS = most, min(it.planS, most+p.bootsS(e.j)) // --time-min allows a shorter limit
 	}
 	if g := it.limits; g != nil && g.wallS > 0 && it.limitS > g.wallS && e.j.Spec.LeastS(it.limitS) <= g.wallS {
-		it.limitS, it.planS = g.wallS, min(it.planS, g.wallS)
+		it.limitS, it.planS = g.wallS, min(it.planS, g.wallS+p.bootsS(e.j))
 	}
 	if it.refuse = Barred(p.v, e.j.Spec, part); it.refuse != model.ReasonNone {
 		return it

@@ -353,8 +353,7 @@ func (p *Planner) say() {
 // CompleteWait: jobs are held back while others are COMPLETING, so that the nodes of large jobs come free together and
 // don't go to small jobs one by one. Nothing starts until the last one has ended, or has been COMPLETING for that long;
 // with reduce_completing_frag that holds only for partitions that share nodes with the partition of such a job, or with
-// the job if its partition is gone. Predictions (--test-only,
-// gqueue --start) don't count with it.
+// the job if its partition is gone. Predictions (--test-only, gqueue --start) don't count with it.
 
 // settling says on what a pass waits.
 type settling struct {
@@ -377,7 +376,7 @@ func settlingAt(v *state.View, now model.Time) (s settling) {
 		return s
 	}
 	s.all = !params.CompleteParts
-	on := map[string]bool{}
+	on, seen := map[string]bool{}, map[string]bool{} // nodes, and partitions whose nodes are among them
 	v.Moving(func(j *model.Job) bool {
 		if j.State != model.Completing {
 			return true
@@ -388,12 +387,18 @@ func settlingAt(v *state.View, now model.Time) (s settling) {
 		}
 		if until := since.Add(params.CompleteWaitS); until > now {
 			s.until = max(s.until, until)
-			nodes := j.Run.Alloc.NodeNames()
-			if p := v.Partition(j.Run.Partition); p != nil {
-				nodes = p.Nodes
-			}
-			for _, name := range nodes {
-				on[name] = true
+			p := v.Partition(j.Run.Partition)
+			switch {
+			case s.all:
+			case p == nil:
+				for i := range j.Run.Alloc.Nodes {
+					on[j.Run.Alloc.Nodes[i].Node] = true
+				}
+			case !seen[p.Name]:
+				seen[p.Name] = true
+				for _, name := range p.Nodes {
+					on[name] = true
+				}
 			}
 		}
 		return true

@@ -19,6 +19,7 @@ type Request struct {
 	ReqNodes    nodeSet         // the job gets all of them, and may get others
 	ExcNodes    nodeSet
 	Exclusive   bool // no other job on its nodes
+	Reboot      bool // nor a suspended one
 	Private     bool // only jobs of the same user on its nodes
 	UID         uint32
 	Reservation string
@@ -140,7 +141,7 @@ func (r *Request) more(m *model.Needs) {
 	r.OfSocket, r.Index = m.GPUsPerSocket, m.GPUIndex
 	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread
 	r.Segment, r.Segments = int(m.Segment), m.Segments
-	r.Private = r.Private || m.ExclusiveUser
+	r.Private, r.Reboot = r.Private || m.ExclusiveUser, m.Reboot
 	r.GPUMem, r.GresBind = m.GPUMemMiB, m.GresBind
 }
 

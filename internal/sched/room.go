@@ -36,6 +36,7 @@ type room struct {
 	inside  bool       // the job that is placed is in one of these reservations
 	theirs  model.Bits // CPUs that it may not share, of jobs in other reservations
 	full    bool       // a job has the node for itself
+	asleep  bool       // a suspended job is on it
 
 	uncut model.Bits // cpus before reservations took their number off them; nil: they are as they are
 	caps  []int      // most CPUs that the job to place may have of each socket; nil: all
@@ -160,7 +161,7 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) fate) *room {
 		return r
 	}
 	if gone == nil {
-		r.busy, r.full = n.AwakeJobs() > 0, n.Exclusive != 0
+		r.busy, r.full, r.asleep = n.AwakeJobs() > 0, n.Exclusive != 0, len(n.Asleep) > 0
 		r.shut = r.shut || r.full
 		if r.shares = n.CPUShares; len(r.shares) > 0 {
 			r.sharers = n.AwakeJobs()
@@ -186,6 +187,7 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) fate) *room {
 			continue
 		}
 		off := what == sleeps || len(n.Asleep) > 0 && slices.Contains(n.Asleep, id)
+		r.asleep = r.asleep || off
 		if k := j.Run.LeavingAt(n.Def.Name); k >= 0 {
 			na := &j.Run.Leaving[k].Part
 			if gone != nil {

@@ -153,11 +153,7 @@ func (s *State) goesOn(j *model.Job, node, why string, at model.Time) bool {
 	}
 	s.shrink(j, gone, 0, at)
 	if n, ok := s.jobs.Get(j.ID); ok && s.now.rules >= rulesWeighed {
-		run := *n.Run
-		run.Broke = run.Version
-		n := *n
-		n.Run = &run
-		s.put(&n)
+		s.change(n, func(run *model.Run) { run.Broke = run.Version })
 	}
 	if told {
 		return true

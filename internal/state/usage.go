@@ -223,12 +223,12 @@ func (s *State) unmeter(j *model.Job, late, at model.Time) {
 // charge ends the charge of an attempt, or of a size of it, that has ended, and adds it to its user's total usage.
 func (s *State) charge(j *model.Job, at model.Time) {
 	s.bill(nil, j, at)
-	late := s.lateBy(j.Run, j.End.At, at)
+	end := j.End.At
 	if s.unbegun(j) {
-		late = max(0, at-j.Run.Start)
+		end = j.Run.Start
 	}
 	if !j.Run.Idles() && !j.Run.Uncounted {
-		s.meter(j, at, late, -1, j.Run.Alloc.TRES())
+		s.meter(j, at, s.lateBy(j.Run, end, at), -1, j.Run.Alloc.TRES())
 	}
 	cpus, _, gres := j.Run.Alloc.Totals()
 	ms := max(0, int64(j.End.At-j.Run.SizedAt())-(j.Run.SleptMS(j.End.At)-j.Run.SizedSleepMS))

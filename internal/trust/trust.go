@@ -151,9 +151,11 @@ func Vouch(c *Claim) Why {
 }
 
 // SeesAs gives the user as whom a claim that is believed is answered. A question of a node about a user without a job
-// there is answered as nobody's: whoever has the node's key could else name everybody, one after the other.
+// there is answered as nobody's: whoever has the node's key could else name everybody, one after the other. Where other
+// nodes are it asks for itself, as root.
 func SeesAs(c *Claim) uint32 {
-	if c.By == Node && c.Effect == proto.Reads && !c.HasJob(c.UID) {
+	own := c.UID == 0 && c.Kind == proto.KindPeers
+	if c.By == Node && c.Effect == proto.Reads && !own && !c.HasJob(c.UID) {
 		return model.NoID
 	}
 	return c.UID

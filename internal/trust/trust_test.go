@@ -78,7 +78,7 @@ func TestWhoIsBelieved(t *testing.T) {
 					HasJob: func(uid uint32) bool { return uid == alice }}
 				why := Vouch(claim)
 				about := fmt.Sprintf("%s for uid %d by a %s", row.Name, uid, by)
-				hidden := by == Node && uid != alice && row.Effect == proto.Reads
+				hidden := by == Node && uid != alice && row.Effect == proto.Reads && (k != proto.KindPeers || uid != 0)
 				if as := SeesAs(claim); why == Believed && (as != uid) != hidden || hidden && as != model.NoID {
 					t.Errorf("%s: answered as %d's", about, as)
 				}

@@ -34,6 +34,7 @@ type task struct {
 	uid  uint32
 	each int         // most tasks of uid that run at once; 0: it is nobody's
 	stay func() bool // ends the wait for ctx's end; nil: nobody can end it
+	end  func()      // of ctx
 }
 
 // New gives a pool for tasks that get ctx. Tasks that have not begun when it ends are dropped.
@@ -49,10 +50,10 @@ func (p *Pool) Do(do func(context.Context)) { p.add(&task{do: do, ctx: p.ctx}) }
 // context that has ended, and takes nobody's place: it only has to say so. leave may be called at any time, and again.
 func (p *Pool) DoFor(uid uint32, each int, do func(context.Context)) (leave func()) {
 	t := &task{do: do, uid: uid, each: max(1, each)}
-	t.ctx, leave = context.WithCancel(p.ctx)
+	t.ctx, t.end = context.WithCancel(p.ctx)
 	t.stay = context.AfterFunc(t.ctx, func() { p.leave(t) })
 	p.add(t)
-	return leave
+	return t.end
 }
 
 func (p *Pool) add(t *task) {
@@ -74,8 +75,8 @@ func (p *Pool) leave(t *task) {
 		return
 	}
 	p.queue = slices.Delete(p.queue, i, i+1)
+	p.wg.Go(func() { p.run(t) })
 	p.mu.Unlock()
-	p.run(t)
 }
 
 // next takes the first task whose user has a place; nil: there is none. p.mu is held.
@@ -112,6 +113,7 @@ func (p *Pool) work() {
 		}
 		p.run(t)
 		if t.each > 0 {
+			t.end()
 			p.mu.Lock()
 			if p.of[t.uid]--; p.of[t.uid] == 0 {
 				delete(p.of, t.uid)

@@ -95,7 +95,8 @@ func fdOf(f *os.File) int {
 const (
 	// maxClosers is how many goroutines close files of one user at once; one that hangs holds a thread.
 	maxClosers = 8
-	// maxUnclosed is how many launches of a user may have files that wait for them. A user with more starts nothing.
+	// maxUnclosed is how many launches of a user may have files that wait for them. A user with more starts nothing; the
+	// files that came with what is refused wait too.
 	maxUnclosed = 64
 )
 
