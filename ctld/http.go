@@ -251,6 +251,11 @@ func (b *backend) MayAsk(who *proto.Caller, kind uint16) error {
 	return b.c.mayAsk(b.caller(who), kind)
 }
 
+// MayChange reports whether a user may change a job.
+func (b *backend) MayChange(who *proto.Caller, sp *model.Spec) bool {
+	return b.c.mine(b.caller(who), &model.Job{Spec: sp})
+}
+
 // Ask makes a user's request, and passes each part of the answer to each; a part is the caller's until each returns.
 // age says how old the facts of the answer are; 0: they are the present ones. A change is made once.
 func (b *backend) Ask(ctx context.Context, who *proto.Caller, kind uint16, rq proto.Message,

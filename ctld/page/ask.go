@@ -2,7 +2,6 @@ package page
 
 import (
 	"errors"
-	"slices"
 
 	"gbatch/ctld/rest"
 	"gbatch/internal/ask"
@@ -91,20 +90,6 @@ func (q *request) nodes(names []string, each func(*proto.NodeInfo)) error {
 // operates reports whether the reader may change nodes and everybody's jobs. The controller decides; a page leaves out
 // buttons that would be refused.
 func (q *request) operates() bool { return q.p.o.Cluster.MayAsk(q.who, proto.KindUpdateNode) == nil }
-
-// mayChange reports whether the reader may change a job: its owner, operators, coordinators of its account.
-func (q *request) mayChange(sp *model.Spec) bool {
-	if sp.UID == q.who.UID || q.operates() {
-		return true
-	}
-	v := q.p.o.Cluster.Facts().View
-	for a := v.Account(sp.Account); a != nil; a = v.Account(a.Parent) {
-		if slices.Contains(a.Coordinators, q.who.User) {
-			return true
-		}
-	}
-	return false
-}
 
 // gpusAsked counts the GPUs and nodes that a job asks for, with its partition's rules; nil: they are not known.
 func gpusAsked(j *model.Job, rules *model.AskRules) (gpus int64, nodes int) {

@@ -66,7 +66,7 @@ func (q *request) line(j *model.Job, rules *ask.Rulebook) *jobLine {
 		l.GPUs, nodes = gpusAsked(j, rules.Of(j))
 	}
 	l.CPUs = ask.Job(j, rules.Of(j)).CPUs
-	l.MayAct = q.mayChange(j.Spec)
+	l.MayAct = q.p.o.Cluster.MayChange(q.who, j.Spec)
 	l.Size = sizeText(nodes, l.GPUs, j, rules)
 	l.Tasks = j.Tasks.Count()
 	if s := j.TimeLimitS(); s > 0 && s != model.NotSet && s != model.Unlimited {

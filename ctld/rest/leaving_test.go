@@ -41,6 +41,8 @@ func (l *long) Facts() Facts                           { return Facts{View: l.vi
 func (*long) Sees(*proto.Caller) string                { return "" }
 func (*long) MayAsk(who *proto.Caller, k uint16) error { return nil }
 
+func (*long) MayChange(who *proto.Caller, sp *model.Spec) bool { return true }
+
 func (l *long) Ask(_ context.Context, _ *proto.Caller, _ uint16, _ proto.Message,
 	each func([]byte) error) (time.Duration, error) {
 	for n := range longParts {

@@ -41,6 +41,8 @@ type Cluster interface {
 	Account(user string) string
 	// MayAsk refuses a kind of request that a user has no right to.
 	MayAsk(who *proto.Caller, kind uint16) error
+	// MayChange reports whether a user may change a job: its owner, operators, coordinators of its account.
+	MayChange(who *proto.Caller, sp *model.Spec) bool
 	// Ask makes a request as a command would; each gets each part of the answer, which is its own until it returns. age
 	// says how old the facts of the answer are.
 	Ask(ctx context.Context, who *proto.Caller, kind uint16, rq proto.Message,

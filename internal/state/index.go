@@ -401,7 +401,7 @@ func (s *State) reindex() {
 	s.active, s.pending, s.rising, s.counting = 0, 0, 0, false
 	s.nodes.Scan(func(name string, n *model.Node) bool {
 		s.countRising(nil, n)
-		s.noteResume(name, n)
+		s.noteResume(name, nil, n)
 		return true
 	})
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {

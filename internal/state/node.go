@@ -471,22 +471,12 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 }
 
 // noteResume keeps when a node is to resume by itself.
-func (s *State) noteResume(name string, n *model.Node) {
-	at := model.Time(0)
-	if n != nil {
-		at = n.ResumeAt
+func (s *State) noteResume(name string, old, n *model.Node) {
+	if old != nil && old.ResumeAt != 0 {
+		s.resumes.Delete(resume{old.ResumeAt, name})
 	}
-	was, ok := s.resuming.Get(name)
-	if was == at {
-		return
-	}
-	if ok {
-		s.resuming.Delete(name)
-		s.resumes.Delete(resume{was, name})
-	}
-	if at != 0 {
-		s.resuming.Set(name, at)
-		s.resumes.Set(resume{at, name})
+	if n != nil && n.ResumeAt != 0 {
+		s.resumes.Set(resume{n.ResumeAt, name})
 	}
 }
 

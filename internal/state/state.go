@@ -25,8 +25,7 @@ type State struct {
 	waiters  *btree.BTreeG[waitKey]  // jobs that wait for a job, an array or one of its tasks
 	spents   *btree.BTreeG[due]      // triggers that are over, by the moment at which they are forgotten
 
-	resuming *btree.Map[string, model.Time] // when nodes that are out of service resume by themselves
-	resumes  *btree.BTreeG[resume]          // the same in order of time
+	resumes *btree.BTreeG[resume] // nodes that are out of service, by when they resume by themselves
 
 	shared *interned
 	held   holdings
@@ -340,7 +339,6 @@ func (s *State) reset() {
 	s.owned = btree.NewBTreeGOptions(ownedLess, noLocks)
 	s.waiters = btree.NewBTreeGOptions(waitLess, noLocks)
 	s.spents = btree.NewBTreeGOptions(dueLess, noLocks)
-	s.resuming = new(btree.Map[string, model.Time])
 	s.resumes = btree.NewBTreeGOptions(resumeLess, noLocks)
 	s.jobTriggers = map[model.JobID][]uint32{}
 	if s.shared == nil {

@@ -435,7 +435,7 @@ func (s *State) putNode(name string, n *model.Node) {
 	}
 	old, _ := s.nodes.Set(name, n)
 	s.countRising(old, n)
-	s.noteResume(name, n)
+	s.noteResume(name, old, n)
 	s.tellNode(old, n)
 	s.stirNode(old, n)
 	s.journal.add(Change{Node: name})
@@ -445,7 +445,7 @@ func (s *State) putNode(name string, n *model.Node) {
 func (s *State) dropNode(name string) {
 	if old, ok := s.nodes.Delete(name); ok {
 		s.countRising(old, nil)
-		s.noteResume(name, nil)
+		s.noteResume(name, old, nil)
 		s.tellNodeGone(old)
 	}
 	s.journal.add(Change{Node: name})
