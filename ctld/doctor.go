@@ -254,7 +254,7 @@ func nodeUnits(f *findings, n *model.Node) {
 		case model.OutInUse:
 			f.add("units", proto.GradeBad, "end those processes; or GpuForeignUsePolicy=ignore", "%s is not handed out: %s",
 				unit, o.Reason)
-		case model.OutFault, model.OutDrained:
+		case model.OutFault, model.OutLost, model.OutDrained:
 			f.add("units", proto.GradeBad,
 				fmt.Sprintf("when the GPU works again: gcontrol update NodeName=%s Gres=%s State=RESUME", n.Def.Name, unit),
 				"%s is drained: %s [%s]", unit, o.Reason, o.By)

@@ -101,7 +101,7 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 		}()
 		defer func() { stop(); <-done }()
 	}
-	out, err := logfile.Open(path, stderr, cfg.SlurmctldDebug)
+	out, err := logfile.Open(path, stderr, cfg.SlurmctldDebug, cfg.LogFormat)
 	if err != nil {
 		return fmt.Errorf("opening the log (SlurmctldLogFile): %w", err)
 	}

@@ -534,7 +534,7 @@ func (c *Controller) hearUnits(ctx context.Context, node string, tells []model.U
 		return
 	}
 	for _, t := range tells {
-		if len(fresh) > 0 && t.Kind == model.OutFault || t.Kind == model.OutSpent {
+		if len(fresh) > 0 && t.Kind == model.OutFault || t.Kind == model.OutSpent || t.Kind == model.OutLost {
 			c.log.Warn("a node reports a unit unusable", "node", node, "gres", t.Name, "unit", t.Index, "why", t.Text)
 		}
 	}

@@ -36,12 +36,12 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	path, level := "", "info"
+	path, level, format := "", "info", "text"
 	if c != nil {
 		if err := s.Options.Configure(c); err != nil {
 			return err
 		}
-		path, level = c.DbdLogFile, c.DbdDebug
+		path, level, format = c.DbdLogFile, c.DbdDebug, c.LogFormat
 		if err := become.Daemon(c.SlurmUser, become.Places{Own: []string{s.Options.Dir, s.Options.PKI},
 			Log: path}); err != nil {
 			return err
@@ -50,7 +50,7 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) error {
 	if s.Join != "" {
 		return certs.JoinHost(ctx, s.Join, pki.RoleDBD, s.Options.Name, s.Options.PKI, stderr)
 	}
-	l, err := logfile.Open(path, stderr, level)
+	l, err := logfile.Open(path, stderr, level, format)
 	if err != nil {
 		return fmt.Errorf("opening the log (DbdLogFile): %w", err)
 	}

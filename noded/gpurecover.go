@@ -34,6 +34,9 @@ func (n *Noded) recoverGPU(g *gpu.Reading, units []gpuwatch.Unit, fault string) 
 		"GBATCH_GPU_GRES=" + strings.Join(names, " "), "SLURM_SCRIPT_CONTEXT=gpu_recover"}
 	n.stops.Do(func(ctx context.Context) {
 		out, err := n.runLocal(ctx, program, recoverTimeout, env)
+		if err != nil && ctx.Err() == nil {
+			n.gpuHealth.Lost(g, "GpuRecoverProgram: "+err.Error())
+		}
 		n.log.Info("GpuRecoverProgram has run", "gpu", g.Index, "uuid", g.UUID, "program", program, "err", err, "output", out)
 	})
 }

@@ -42,12 +42,13 @@ func Main(ctx context.Context, f Flags, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	l, err := logfile.Open(conf.ExpandPath(c.SlurmdLogFile, o.Name, o.Host), stderr, c.SlurmdDebug)
+	l, err := logfile.Open(conf.ExpandPath(c.SlurmdLogFile, o.Name, o.Host), stderr, c.SlurmdDebug,
+		c.LogFormat)
 	if err != nil {
 		return fmt.Errorf("open the log (SlurmdLogFile): %w", err)
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	o.Logger, o.GPUs = l.Logger(), gpu.NVML(gpu.NVMLOptions{})
+	o.Logger, o.LogFormat, o.GPUs = l.Logger(), c.LogFormat, gpu.NVML(gpu.NVMLOptions{})
 	if o.Verdict, err = os.Executable(); err != nil {
 		return fmt.Errorf("find my own program: %w", err)
 	}

@@ -250,7 +250,8 @@ func (n *Noded) openJobs() error {
 	n.loop = &loop{n: n, spool: sp, out: n.out, log: n.log, now: n.now, attempts: map[proto.Attempt]*attempt{},
 		gone:    newRecent(maxGone),
 		foreign: map[proto.Attempt]bool{}, leftovers: map[proto.Attempt]bool{}, haunting: map[proto.Attempt]bool{}}
-	n.link = newLink(shim.Options{Dir: filepath.Join(n.opts.Spool, "gshim"), Binary: n.opts.Shim}, n.inbox, n.log)
+	n.link = newLink(shim.Options{Dir: filepath.Join(n.opts.Spool, "gshim"), Binary: n.opts.Shim,
+		Log: n.opts.LogFormat}, n.inbox, n.log)
 	n.groups.link = n.link
 	n.fence = &fence.Keeper{Node: n.opts.Name, PKI: n.opts.PKI, Controllers: n.ctl.Addrs(), Mine: n.ctl.Mine,
 		Spool: n.opts.Spool, Program: n.opts.Verdict, Renew: n.link.renew, Log: n.log}

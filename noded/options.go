@@ -27,6 +27,7 @@ type Options struct {
 	DbdCopy     string   // of its copy; "": there is none
 	PKI         string   // directory with ca.crt and this daemon's certificate
 	Spool       string   // absolute; what must survive a restart: one gnoded each
+	LogFormat   string   // of gshim's log, one of logfile.Formats; "": text
 	SocketDir   string   // of the socket for commands, noded-NAME.sock
 	Shim        string   // the program gshim, absolute; not needed with Login
 	Verdict     string   // the program whose main calls fence.Main, absolute; "": nothing is ended for silence

@@ -52,7 +52,8 @@ func (a *Alert) Sentence() string {
 
 // nodeWords say what a node or a GPU is.
 var nodeWords = map[string]string{"node_down": "down", "node_drained": "drained", "node_back": "back in service",
-	"gpu_fault": "out of service", "gpu_drained": "drained", "gpu_foreign_use": "in use by processes that no job started",
+	"gpu_fault": "out of service", "gpu_unrecoverable": "broken, and could not be recovered",
+	"gpu_drained": "drained", "gpu_foreign_use": "in use by processes that no job started",
 	"gpu_back": "back in service"}
 
 // Overs are the events of troubles and of their ends.

@@ -58,7 +58,7 @@ func (w *Nodes) Compare(v *state.View) []Alert {
 			now.event = "node_drained"
 		}
 		for _, o := range n.Out {
-			if o.Kind == model.OutFault || o.Kind == model.OutDrained || o.Kind == model.OutInUse {
+			if o.Kind == model.OutFault || o.Kind == model.OutLost || o.Kind == model.OutDrained || o.Kind == model.OutInUse {
 				if now.units == nil {
 					now.units = map[string]model.UnitOut{}
 				}
@@ -89,6 +89,8 @@ func (w *Nodes) Compare(v *state.View) []Alert {
 			switch o.Kind {
 			case model.OutFault:
 				event, level = "gpu_fault", "critical"
+			case model.OutLost:
+				event, level = "gpu_unrecoverable", "critical"
 			case model.OutInUse:
 				event = "gpu_foreign_use"
 			case model.OutDrained, model.OutCleared, model.OutSpent:

@@ -56,6 +56,7 @@ type Config struct {
 	SlurmctldDebug    string // quiet fatal error info verbose debug debug2 … debug5
 	SlurmdDebug       string
 	DbdDebug          string
+	LogFormat         string // one of logfile.Formats
 
 	// How fast controllers replace a leader that is lost, in milliseconds; 0: gctld's defaults.
 	ControllerHeartbeatMS int64
@@ -255,6 +256,7 @@ func defaults() *Config {
 		SlurmctldDebug:         "info",
 		SlurmdDebug:            "info",
 		DbdDebug:               "info",
+		LogFormat:              "text",
 		AccountingStoragePort:  DefaultDbdPort,
 		JobAcctGatherType:      "jobacct_gather/cgroup",
 		SampleIntervalS:        30,

@@ -111,6 +111,7 @@ func placeSettings() []setting {
 		level("SlurmctldDebug", RestartCtld, func(c *Config) *string { return &c.SlurmctldDebug }),
 		level("SlurmdDebug", RestartNoded, func(c *Config) *string { return &c.SlurmdDebug }),
 		level("DbdDebug", RestartDbd, func(c *Config) *string { return &c.DbdDebug }),
+		word("LogFormat", RestartAll, func(c *Config) *string { return &c.LogFormat }, logfile.Formats...),
 	}
 }
 

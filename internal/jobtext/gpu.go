@@ -113,7 +113,7 @@ func gpuState(i *proto.NodeInfo, name string, index int32, held, reserved bool) 
 			continue
 		}
 		switch o.Kind {
-		case model.OutFault:
+		case model.OutFault, model.OutLost:
 			return "fault", o.Reason
 		case model.OutInUse:
 			return "foreign", o.Reason

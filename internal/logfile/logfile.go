@@ -16,6 +16,18 @@ import (
 // Levels are Slurm's, by number.
 var Levels = []string{"quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"}
 
+// Formats are how a line is written: key=value, or an object of JSON for programs that collect logs.
+var Formats = []string{"text", "json"}
+
+// Handler writes lines of a format to w, and counts repeated errors.
+func Handler(w io.Writer, format string, level slog.Leveler) slog.Handler {
+	o := &slog.HandlerOptions{Level: level}
+	if format == "json" {
+		return quietlog.New(slog.NewJSONHandler(w, o))
+	}
+	return quietlog.New(slog.NewTextHandler(w, o))
+}
+
 // LevelName gives the name of a level that is written as a name or a number from 0 to 9.
 func LevelName(text string) (string, error) {
 	low := strings.ToLower(text)
@@ -46,17 +58,18 @@ func levelOf(name string) slog.Level {
 
 // Log is one daemon's log.
 type Log struct {
-	path  string // "": not a file
-	level slog.LevelVar
+	path   string // "": not a file
+	format string
+	level  slog.LevelVar
 
 	mu sync.Mutex
 	to io.Writer
 	f  *os.File
 }
 
-// Open opens the file, or takes to without one. An unknown level is info.
-func Open(path string, to io.Writer, level string) (*Log, error) {
-	l := &Log{path: path, to: to}
+// Open opens the file, or takes to without one. An unknown level is info; format is one of Formats.
+func Open(path string, to io.Writer, level, format string) (*Log, error) {
+	l := &Log{path: path, to: to, format: format}
 	l.level.Set(levelOf(level))
 	if path == "" {
 		return l, nil
@@ -66,7 +79,7 @@ func Open(path string, to io.Writer, level string) (*Log, error) {
 
 // Logger gives a logger that writes to the log and counts repeated errors.
 func (l *Log) Logger() *slog.Logger {
-	return slog.New(quietlog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: &l.level})))
+	return slog.New(Handler(l, l.format, &l.level))
 }
 
 // IsFile reports whether the log is a file.

@@ -12,7 +12,7 @@ import (
 // TestReopen: after a rename the log goes on in a new file of the old name, and nothing is lost.
 func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "d.log")
-	l, err := Open(path, io.Discard, "info")
+	l, err := Open(path, io.Discard, "info", "text")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestLevelsOfNames(t *testing.T) {
 		"quiet": slog.LevelError + 100, "fatal": slog.LevelError, "error": slog.LevelError, "info": slog.LevelInfo,
 		"verbose": slog.LevelDebug, "debug": slog.LevelDebug, "debug5": slog.LevelDebug,
 	} {
-		l, err := Open("", io.Discard, level)
+		l, err := Open("", io.Discard, level, "text")
 		if err != nil {
 			t.Fatal(err)
 		}

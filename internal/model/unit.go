@@ -21,6 +21,7 @@ const (
 	// in service: a fault that an operator has dealt with, as long as the node still reports it
 	OutCleared
 	OutSpent // reported by nodes: a fault that lets running jobs go on; the unit is then OutFault
+	OutLost  // by a fault that GpuRecoverProgram could not mend, until an operator resumes it
 )
 
 // UnitOut is one unit that is out of service, and why.
@@ -48,7 +49,7 @@ func (x *UnitOut) Wire(c *wire.C) {
 type UnitTell struct {
 	Name  string
 	Index int32
-	Kind  OutKind // OutFault, OutSpent or OutInUse
+	Kind  OutKind // OutFault, OutSpent, OutLost or OutInUse
 	Text  string
 	Stamp uint64 // of a fault: it grows with each new fault of the node
 }
@@ -264,7 +265,7 @@ func TellUnits(out []UnitOut, tells []UnitTell, at Time, by string) (next []Unit
 		if _, ok := known[key]; !ok && !again {
 			order = append(order, key)
 		}
-		if t.Kind == OutFault || t.Kind == OutSpent {
+		if t.Kind == OutFault || t.Kind == OutSpent || t.Kind == OutLost {
 			x.fault = t
 		} else {
 			x.use = t
@@ -279,9 +280,14 @@ func TellUnits(out []UnitOut, tells []UnitTell, at Time, by string) (next []Unit
 			n.Stamp = t.fault.Stamp
 		}
 		switch {
-		case o.Kind == OutDrained, o.Kind == OutFault:
+		case o.Kind == OutFault && t.fault != nil && t.fault.Kind == OutLost:
+			n.Kind, n.Reason = OutLost, t.fault.Text
+		case o.Kind == OutDrained, o.Kind == OutFault, o.Kind == OutLost:
 		case news:
 			n = UnitOut{key.name, key.index, OutFault, t.fault.Text, by, at, t.fault.Stamp}
+			if t.fault.Kind == OutLost {
+				n.Kind = OutLost
+			}
 		case t.use != nil && (o.Kind != OutInUse || o.Reason != t.use.Text):
 			n = UnitOut{key.name, key.index, OutInUse, t.use.Text, by, at, o.Stamp}
 		case t.use != nil:
@@ -292,7 +298,7 @@ func TellUnits(out []UnitOut, tells []UnitTell, at Time, by string) (next []Unit
 			changed = changed || was
 			continue
 		}
-		if news && t.fault.Kind == OutFault { // a job may hold it even if it was drained before
+		if news && t.fault.Kind != OutSpent { // a job may hold it even if it was drained before
 			fresh = append(fresh, len(next))
 		}
 		changed = changed || n != o

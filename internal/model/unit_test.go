@@ -13,6 +13,9 @@ func TestTellUnits(t *testing.T) {
 		return UnitTell{"gpu", i, OutFault, fmt.Sprint("fault ", stamp), stamp}
 	}
 	spent := func(i int32, stamp uint64) UnitTell { return UnitTell{"gpu", i, OutSpent, "reset it", stamp} }
+	lost := func(i int32, stamp uint64) UnitTell {
+		return UnitTell{"gpu", i, OutLost, fmt.Sprintf("fault %d; no reset", stamp), stamp}
+	}
 	used := func(i int32, who string) UnitTell { return UnitTell{"gpu", i, OutInUse, who, 0} }
 	var out []UnitOut
 	for step, c := range []struct {
@@ -40,6 +43,11 @@ func TestTellUnits(t *testing.T) {
 		{tells: nil, want: "0 by hand"},
 		{tells: []UnitTell{fault(0, 30)}, want: "0 by hand*"}, // a job may still hold it
 		{tells: nil, resume: []int32{0}, want: ""},
+		{tells: []UnitTell{fault(2, 40)}, want: "2 fault 40*"},
+		{tells: []UnitTell{lost(2, 40)}, want: "2 fault 40; no reset"}, // GpuRecoverProgram has failed
+		{tells: []UnitTell{fault(2, 40)}, want: "2 fault 40; no reset"},
+		{tells: []UnitTell{lost(2, 40)}, resume: []int32{2}, want: ""}, // it was replaced
+		{tells: []UnitTell{lost(2, 50)}, want: "2 fault 50; no reset*"},
 	} {
 		if c.drain != nil {
 			out = EditUnits(out, "gpu", c.drain, true, "by hand", "me", 1)

@@ -110,7 +110,7 @@ func nodeLine(n *model.Node) string {
 	}
 	for _, o := range n.Out {
 		what := map[model.OutKind]string{model.OutDrained: "drained", model.OutFault: "fault", model.OutInUse: "used",
-			model.OutCleared: "cleared"}[o.Kind]
+			model.OutCleared: "cleared", model.OutLost: "lost"}[o.Kind]
 		fmt.Fprintf(&b, " %s%d=%s", o.Name, o.Index, what)
 		if o.Reason != "" {
 			fmt.Fprintf(&b, "(%s by %s)", o.Reason, o.By)

@@ -57,7 +57,7 @@ func (s *State) applyUnits(at model.Time, c *Units) Result {
 // textOf gives the text of a unit's latest fault.
 func textOf(tells []model.UnitTell, o *model.UnitOut) string {
 	for i := range tells {
-		if t := &tells[i]; t.Kind == model.OutFault && t.Name == o.Name && t.Index == o.Index {
+		if t := &tells[i]; (t.Kind == model.OutFault || t.Kind == model.OutLost) && t.Name == o.Name && t.Index == o.Index {
 			return t.Text
 		}
 	}

@@ -46,6 +46,7 @@ type Health struct {
 	policy string
 	share  float64                   // of a GPU's memory, percent, from which foreign use counts
 	faults map[string]model.UnitTell // by keyOf: the latest
+	lost   map[string]string         // by keyOf: why the latest could not be mended
 	tells  []model.UnitTell
 	held   []model.GPUHeld // as last reported
 	known  bool
@@ -69,7 +70,7 @@ func keyOf(uuid string, index int) string {
 func NewHealth(devices []gpu.Device, units []hardware.Unit, policy string, share float64,
 	log *slog.Logger) *Health {
 	h := &Health{gpus: map[string][]Unit{}, at: map[int]string{}, policy: policy, share: share, log: log,
-		faults: map[string]model.UnitTell{},
+		faults: map[string]model.UnitTell{}, lost: map[string]string{},
 		wake:   make(chan struct{}, 1)}
 	for i := range devices {
 		d := &devices[i]
@@ -131,6 +132,7 @@ func (h *Health) Round(r Round) {
 		if fault, kind := fatal(g); fault != "" {
 			h.log.Error("a GPU has failed", "gpu", g.Index, "uuid", g.UUID, "fault", fault)
 			if h.faults[key].Text != fault && h.Broken != nil {
+				delete(h.lost, key)
 				h.Broken(g, units, fault)
 			}
 			h.faults[key] = model.UnitTell{Kind: kind, Text: fault, Stamp: uint64(r.At.UnixMilli())}
@@ -141,6 +143,9 @@ func (h *Health) Round(r Round) {
 				tells = append(tells, t)
 			}
 			if f, ok := h.faults[key]; ok {
+				if why := h.lost[key]; why != "" {
+					f.Kind, f.Text = model.OutLost, f.Text+"; "+why
+				}
 				say(f)
 			}
 			used := u.of(g, own)
@@ -175,6 +180,13 @@ func (h *Health) Round(r Round) {
 	case h.wake <- struct{}{}:
 	default: // a signal is already pending
 	}
+}
+
+// Lost is told that a GPU's fault could not be mended, and why; the next round reports it.
+func (h *Health) Lost(g *gpu.Reading, why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost[h.keyOf(g)] = why
 }
 
 // instances gives the readings of MIG instances by their UUIDs.

@@ -18,11 +18,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
-	"gbatch/internal/quietlog"
+	"gbatch/internal/logfile"
 	"gbatch/internal/version"
 
 	"golang.org/x/sys/unix"
@@ -40,11 +41,13 @@ const (
 //
 //	gshim -dir DIR               start in the background, serving DIR; returns when it serves
 //	gshim -dir DIR -foreground   serve here, for systemd and for looking at it; logs to standard error
+//	gshim -log json …            the log's lines are objects of JSON
 //	gshim -version               name, version, "protocol" and the number of the protocol
 func Main(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("gshim", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	dir := fs.String("dir", "", "`directory` of the socket, the journal and the log; one gshim each")
+	format := fs.String("log", "text", "`format` of the log: "+strings.Join(logfile.Formats, " or "))
 	foreground := fs.Bool("foreground", false, "stay in the foreground and log to standard error")
 	printVersion := fs.Bool("version", false, "print the version and end")
 	if err := fs.Parse(args); err != nil {
@@ -54,14 +57,14 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "gshim %s protocol %d\n", version.Version, Protocol)
 		return 0
 	}
-	if err := mainErr(*dir, fs.Args(), *foreground, args); err != nil {
+	if err := mainErr(*dir, *format, fs.Args(), *foreground, args); err != nil {
 		fmt.Fprintf(stderr, "gshim: %v\n", err)
 		return 1
 	}
 	return 0
 }
 
-func mainErr(dir string, rest []string, foreground bool, args []string) error {
+func mainErr(dir, format string, rest []string, foreground bool, args []string) error {
 	if dir == "" || len(rest) > 0 {
 		return errors.New("expected -dir DIR and no other arguments; gnoded starts gshim itself")
 	}
@@ -72,7 +75,10 @@ func mainErr(dir string, rest []string, foreground bool, args []string) error {
 	if err := prepareDir(dir); err != nil {
 		return err
 	}
-	o := serverOptions{Dir: dir, NoClone3: os.Getenv(noClone3Env) != ""}
+	if !slices.Contains(logfile.Formats, format) {
+		return fmt.Errorf("-log %s: write %s", format, strings.Join(logfile.Formats, " or "))
+	}
+	o := serverOptions{Dir: dir, LogFormat: format, NoClone3: os.Getenv(noClone3Env) != ""}
 	if r := os.Getenv(resumeEnv); r != "" {
 		if err := o.take(r); err != nil {
 			return err
@@ -190,7 +196,7 @@ func serve(o serverOptions, args []string, foreground bool, ready *os.File) erro
 		}
 		out = lw
 	}
-	o.Log = slog.New(quietlog.New(slog.NewTextHandler(out, nil))).With("pid", os.Getpid())
+	o.Log = slog.New(logfile.Handler(out, o.LogFormat, slog.LevelInfo)).With("pid", os.Getpid())
 	signals := make(chan os.Signal, 8)
 	// Signals are caught, not ignored: jobs would inherit an ignored signal.
 	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)

@@ -64,12 +64,13 @@ type entry struct {
 
 // serverOptions are what New needs. After an upgrade, Listener and Lock come from the program before it.
 type serverOptions struct {
-	Dir      string
-	Log      *slog.Logger
-	Listener *net.UnixListener
-	Lock     *os.File
-	Resume   *resume
-	NoClone3 bool // use the fork of kernels before 5.7
+	Dir       string
+	Log       *slog.Logger
+	LogFormat string // one of logfile.Formats
+	Listener  *net.UnixListener
+	Lock      *os.File
+	Resume    *resume
+	NoClone3  bool // use the fork of kernels before 5.7
 }
 
 // server is a gshim.

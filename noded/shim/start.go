@@ -2,6 +2,7 @@ package shim
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type Options struct {
 	Dir    string   // private to this gnoded; made if missing; absolute
 	Binary string   // the program gshim
 	Env    []string // added to its environment
+	Log    string   // the format of its log, one of logfile.Formats; "": text
 }
 
 // Connect connects to the gshim that serves dir. The events are the newest of every launch it knows; all later ones
@@ -107,7 +109,7 @@ func Start(ctx context.Context, o Options) (*Client, []Event, error) {
 // launchDaemon runs gshim, which puts itself into the background and returns when it serves.
 func launchDaemon(ctx context.Context, o Options) error {
 	var said bytes.Buffer
-	cmd := exec.CommandContext(ctx, o.Binary, "-dir", o.Dir)
+	cmd := exec.CommandContext(ctx, o.Binary, "-dir", o.Dir, "-log", cmp.Or(o.Log, "text"))
 	cmd.Env = append(os.Environ(), o.Env...)
 	cmd.Stderr = &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
