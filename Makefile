@@ -4,7 +4,7 @@ VERSION     ?= 0.1.0-dev$(shell git describe --always --dirty 2>/dev/null | sed 
 PREFIX      ?= /usr/local
 DESTDIR     ?=
 SLURM_NAMES ?=
-FUZZTIME    ?= 30s
+FUZZTIME    ?= $(if $(FUZZTOTAL),-,30s)
 FUZZKEEP    ?= 12
 FUZZTOTAL   ?=
 SOAKTIME    ?= 10m
@@ -107,8 +107,8 @@ soak: ## for SOAKTIME (10m) each: faults of daemons, hosts and disks under load;
 	GBATCH_STORM=$(SOAKTIME) $(GO) test -count=1 -run Storm -timeout 0 -v ./internal/devcluster
 
 .PHONY: fuzz
-fuzz: ## run every fuzz target for FUZZTIME (30s) each, or as many as FUZZTOTAL seconds hold
-	@GO='$(GO)' scripts/fuzz.sh $(FUZZTIME) $(FUZZTOTAL)
+fuzz: ## run every fuzz target for FUZZTIME (30s) each, or FUZZTOTAL seconds in all, of which scripts/fuzzed.txt is told
+	@GO='$(GO)' scripts/fuzz.sh $(if $(FUZZTOTAL),--record scripts/fuzzed.txt) $(FUZZTIME) $(FUZZTOTAL)
 
 .PHONY: corpus
 corpus: ## keep FUZZKEEP (12) inputs a target of what make fuzz has found here: the repository's corpus grows

@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
 # Runs every fuzz target for a time. With a total it begins at another target each day, and says which it had no time for.
-# usage: scripts/fuzz.sh TIME [TOTAL-SECONDS], such as 30s, or 1s 60
+# Without a TIME (-) the total is divided: a target that sends what users, hosts and daemons send, as one of them, gets four
+# times as much as one of a parser. A target bounds itself what an input may cost in memory and time (FuzzUser in package ctld).
+# usage: scripts/fuzz.sh [--record FILE] TIME [TOTAL-SECONDS], such as 30s, or 1s 60, or - 3600
 #        scripts/fuzz.sh --keep N
-# The second form runs nothing: it brings each target's corpus in the repository to N inputs, small and large ones of those
+# With --record it adds a line to a file: the date, the commit, how long, how many targets, inputs that they tried in all, and
+# of the roles each. The last form runs nothing: it brings each target's corpus in the repository to N inputs, small and large ones of those
 # with which earlier runs on this machine have reached code that no input before them had.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 go=${GO:-go}
-keep=
+keep= record=
+if [ "${1:-}" = --record ]; then
+    record=${2:?which file}
+    shift 2
+fi
 if [ "${1:-}" = --keep ]; then
     keep=${2:?how many inputs each target keeps}
     shift 2
@@ -44,8 +51,25 @@ if [ -n "$keep" ]; then
 fi
 first=$(($(date +%s) / 86400 % n))
 [ -n "$total" ] || first=0
+# The targets that are somebody: daemons' own requests, and users'.
+roles='^\./(ctld Fuzz(Stranger|User|Coordinator|Operator|Administrator|LoginHost|Node|Controller|Gdbd|HTTP)|dbd Fuzz(Controller|Users)|noded Fuzz(StepUser|StepPeer|StepEvents|Orders)|noded/shim FuzzOrder)$'
+parts=0
+for target in "${targets[@]}"; do
+    if [[ $target =~ $roles ]]; then parts=$((parts + 4)); else parts=$((parts + 1)); fi
+done
+# Building takes no target's time: all are built before. A tenth of the total is for their starts.
+part=
+if [ "$each" = - ]; then
+    part=$(((${total:?a total is divided} * 9 / 10) * 1000 / parts))
+    echo "building ${#targets[@]} targets"
+    for dir in $(printf '%s\n' "${targets[@]}" | cut -d' ' -f1 | sort -u); do
+        "$go" test -run '^$' -fuzz '^None$' "$dir" >/dev/null 2>&1 || true # what can't be built is said below
+    done
+    first=0
+fi
 begin=$SECONDS
-ran=0
+ran=0 execs=0
+by=()
 late=()
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -63,11 +87,26 @@ for ((i = 0; i < n; i++)); do
         continue
     fi
     echo "$dir $name"
-    if ! "$go" test -run '^$' -fuzz "^$name\$" -fuzztime "$each" "$dir" 2>&1 | tee "$log"; then
+    time=$each
+    if [ -n "$part" ]; then
+        time=$part
+        if [[ "$dir $name" =~ $roles ]]; then time=$((4 * part)); fi
+        time=${time}ms
+    fi
+    if ! "$go" test -run '^$' -fuzz "^$name\$" -fuzztime "$time" "$dir" 2>&1 | tee "$log"; then
         nothing_found "$log" || exit 1
         echo "$name: its time was over; nothing was found"
     fi
     ran=$((ran + 1))
+    tried=$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$log" | tail -n 1)
+    execs=$((execs + ${tried:-0}))
+    if [[ "$dir $name" =~ $roles ]]; then by+=("${dir#./} ${name#Fuzz} ${tried:-0}"); fi
 done
-echo "fuzzed $ran of $n targets"
+echo "fuzzed $ran of $n targets: $execs inputs in $((SECONDS - begin)) seconds"
+if [ -n "$record" ]; then
+    printf '%s %s: %s seconds, %s of %s targets, %s inputs, nothing found; %s\n' "$(date -u +%F)" \
+        "$(git describe --always --dirty 2>/dev/null || echo unknown)" "$((SECONDS - begin))" "$ran" "$n" "$execs" \
+        "$(printf '%s, ' "${by[@]}" | sed 's/, $//')" >>"$record"
+    echo "noted in $record"
+fi
 if [ ${#late[@]} -gt 0 ]; then echo "no time was left for: ${late[*]}"; fi
