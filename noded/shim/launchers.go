@@ -25,6 +25,8 @@ type launchers struct {
 	wg   *sync.WaitGroup
 	most int    // at once, beside those that are stuck
 	own  uint32 // gshim's user, whose launches have no share: their files are the site's
+	// late reports whether a user's launches wait until files of earlier ones are closed; nil: nobody's do
+	late func(uid uint32) bool
 
 	mu      sync.Mutex
 	queue   []turn
@@ -59,25 +61,38 @@ func (p *launchers) do(uid uint32, f, hangs func()) {
 		u = &turns{}
 		p.users[uid] = u
 	}
-	if uid != p.own && u.taken >= maxUserForking {
-		u.wait = append(u.wait, t)
-		return
-	}
-	u.taken++
-	p.queue = append(p.queue, t)
+	u.wait = append(u.wait, t)
+	p.next(uid, u)
 	p.more()
 }
 
 // over is called at the end of a launch: the user's next one takes its place in the common queue. Callers hold mu.
 func (p *launchers) over(uid uint32) {
 	u := p.users[uid]
-	if u.taken--; len(u.wait) > 0 {
+	u.taken--
+	p.next(uid, u)
+}
+
+// next puts launches of a user into the common queue, as many as may be there. Callers hold mu.
+func (p *launchers) next(uid uint32, u *turns) {
+	for len(u.wait) > 0 && (uid == p.own || u.taken < maxUserForking && (p.late == nil || !p.late(uid))) {
 		p.queue = append(p.queue, u.wait[0])
 		u.wait[0] = turn{}
 		u.wait = u.wait[1:]
 		u.taken++
-	} else if u.taken == 0 {
+	}
+	if u.taken == 0 && len(u.wait) == 0 {
 		delete(p.users, uid)
+	}
+}
+
+// wake has a user's launches go on that may have waited for files to be closed.
+func (p *launchers) wake(uid uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if u := p.users[uid]; u != nil {
+		p.next(uid, u)
+		p.more()
 	}
 }
 

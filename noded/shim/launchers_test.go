@@ -92,6 +92,36 @@ func TestLaunchersShare(t *testing.T) {
 	}
 }
 
+// While too many of a user's files hang at their close, launches of that user wait with their files, and go on when
+// some are closed. Nobody else waits.
+func TestLaunchersWaitForFiles(t *testing.T) {
+	var wg sync.WaitGroup
+	p := newLaunchers(&wg)
+	var late sync.Map
+	p.late = func(uid uint32) bool { _, is := late.Load(uid); return is }
+	began := make(chan uint32, maxForking)
+	launch := func(uid uint32) { p.do(uid, func() { began <- uid }, func() {}) }
+	late.Store(uint32(1), true)
+	for range 3 * maxUserForking {
+		launch(1)
+	}
+	launch(2)
+	if uid := <-began; uid != 2 {
+		t.Errorf("a launch of user %d has begun", uid)
+	}
+	wg.Wait()
+	if n := len(began); n != 0 {
+		t.Errorf("%d launches have begun whose user's files hang", n)
+	}
+	late.Clear()
+	p.wake(1)
+	wg.Wait()
+	if n := len(began); n != 3*maxUserForking || len(p.users) != 0 {
+		t.Errorf("%d launches have begun since; left: %d users", n, len(p.users))
+	}
+	p.wake(1) // nothing waits
+}
+
 // Files of one user that hang at their close hold up no other user's; the user passes no more of them.
 func TestClosers(t *testing.T) {
 	var c closers

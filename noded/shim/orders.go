@@ -121,14 +121,10 @@ func (s *server) onLaunch(c *conn, l *Launch) {
 		return
 	}
 	if s.closers.late(l.UID) {
-		s.mu.Unlock()
-		s.dropPassed(l)
-		err := refuse(StageOrder, "the files of %d earlier launches of user %d are still being closed: who serves them hangs",
-			maxUnclosed, l.UID)
-		c.events(0, []Event{failedEvent(l.Key, err)})
-		return
+		s.log.Warn("a launch waits until files of earlier ones are closed: who serves them hangs", "job", l.Key.JobID, "step",
+			l.Key.Step, "user", l.UID)
 	}
-	e := &entry{key: l.Key, cgroup: l.Cgroup, settled: make(chan struct{})}
+	e := &entry{key: l.Key, uid: l.UID, cgroup: l.Cgroup, settled: make(chan struct{})}
 	s.entries[l.Key] = e
 	s.launching[e] = struct{}{}
 	s.inHand++

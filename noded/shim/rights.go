@@ -95,13 +95,15 @@ func fdOf(f *os.File) int {
 const (
 	// maxClosers is how many goroutines close files of one user at once; one that hangs holds a thread.
 	maxClosers = 8
-	// maxUnclosed is how many launches of a user may have files that wait for them. A user with more starts nothing; the
-	// files that came with what is refused wait too.
+	// maxUnclosed is how many launches of a user may have files that wait for them. Further launches of that user wait,
+	// with their files, like others of more than the user's share: gnoded bounds how many files of a user are on the way.
 	maxUnclosed = 64
 )
 
 // closers has the files that are being closed, by users. Its zero value is ready.
 type closers struct {
+	freed func(uid uint32) // is told that files of a user were closed; nil: nobody is
+
 	mu    sync.Mutex
 	users map[uint32]*closing
 }
@@ -140,6 +142,9 @@ func (c *closers) work(uid uint32, u *closing) {
 		u.wait = u.wait[1:]
 		c.mu.Unlock()
 		own.closePassed()
+		if c.freed != nil {
+			c.freed(uid)
+		}
 		c.mu.Lock()
 	}
 	if u.hands--; u.hands == 0 {
@@ -147,7 +152,17 @@ func (c *closers) work(uid uint32, u *closing) {
 	}
 }
 
-// late reports whether so many of a user's files hang that they may pass no more.
+// open gives a user whose files are being closed.
+func (c *closers) open() (uid uint32, some bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uid := range c.users {
+		return uid, true
+	}
+	return 0, false
+}
+
+// late reports whether so many of a user's files hang that launches wait.
 func (c *closers) late(uid uint32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -51,6 +51,7 @@ const (
 // entry is one launch.
 type entry struct {
 	key     Key
+	uid     uint32
 	cgroup  Cgroup
 	state   state
 	event   Event      // the newest that may be told; Kind 0 until there is one
@@ -118,6 +119,7 @@ func newServer(o serverOptions) (*server, error) {
 		wakeEnds: make(chan struct{}, 1), stopping: make(chan struct{}), sigchld: make(chan os.Signal, 1)}
 	s.gate.L = &s.mu
 	s.launchers = newLaunchers(&s.wg)
+	s.launchers.late, s.closers.freed = s.closers.late, s.launchers.wake
 	if o.Resume != nil {
 		s.resume = *o.Resume
 	} else {

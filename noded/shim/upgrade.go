@@ -20,6 +20,7 @@ import (
 
 const (
 	upgradeWait = 10 * time.Second // for current orders, before an upgrade is refused
+	upgradeKill = upgradeWait / 2  // for users' launches, before they are killed: their files hang, or are stopped
 	upgradePoll = 2 * time.Millisecond
 	resumeEnv   = "GSHIM_RESUME"
 )
@@ -88,27 +89,54 @@ func (s *server) upgrade(c *conn, seq uint64, path string) {
 	s.stop()
 }
 
-// quiesce waits until no order is in progress and every known end is on disk.
+// quiesce waits until no order is in progress and every known end is on disk. Users' launches that hang meanwhile are
+// killed: they fail, and no user keeps gshim from being replaced. Files that are still being closed would hang the
+// exec, which closes them too.
 func (s *server) quiesce() error {
-	deadline := time.Now().Add(upgradeWait)
-	for {
+	begun := time.Now()
+	for killed := false; ; {
 		s.mu.Lock()
 		var hangs *entry
 		for e := range s.launching {
 			hangs = e
 		}
+		if !killed && time.Since(begun) > upgradeKill {
+			killed = true
+			s.killHanging()
+		}
 		quiet := s.inHand == 0 && len(s.launching) == 0
 		s.mu.Unlock()
-		if quiet {
+		uid, closing := s.closers.open()
+		if quiet && !closing {
 			return nil // commitLoop commits what has ended since when it stops
 		}
-		if time.Now().After(deadline) {
-			if hangs != nil {
+		if time.Since(begun) > upgradeWait {
+			switch {
+			case closing:
+				return fmt.Errorf("files of user %d have not been closed for %v, because who serves them hangs: end that "+
+					"user's jobs here, then upgrade", uid, upgradeWait)
+			case hangs != nil:
 				return fmt.Errorf("the launch of %v has not finished for %v: kill it, then upgrade", hangs.key, upgradeWait)
 			}
 			return fmt.Errorf("orders are still being worked on after %v", upgradeWait)
 		}
-		time.Sleep(upgradePoll) // bounded by the deadline
+		time.Sleep(upgradePoll) // bounded by upgradeWait
+	}
+}
+
+// killHanging kills the launches of users that hang between fork and exec. Callers hold mu.
+func (s *server) killHanging() {
+	for e := range s.launching {
+		if int(e.uid) == s.id.uid || e.state != starting || e.child == nil || e.early != nil {
+			continue
+		}
+		if tid := e.child.childTID(); tid != 0 {
+			s.log.Warn("a launch that hangs is killed: gshim is to be replaced", "job", e.key.JobID, "step", e.key.Step,
+				"pid", tid)
+			if err := unix.Kill(tid, unix.SIGKILL); err != nil {
+				s.log.Warn("kill a launch that hangs", "job", e.key.JobID, "pid", tid, "err", err)
+			}
+		}
 	}
 }
 
