@@ -62,6 +62,9 @@ type Preemptor struct {
 	User    string      `json:"user,omitempty"`
 	Account string      `json:"account,omitempty"`
 	QOS     string      `json:"qos,omitempty"`
+
+	// PrivateData hides it from the user of the job that gives way: a program that tells users leaves it out
+	Hidden bool `json:"hidden_from_user,omitempty"`
 }
 
 // kindOf gives the event that a happening is; "": none.
@@ -110,7 +113,7 @@ func of(v *state.View, h *state.Happening, kinds []string) *Event {
 	if kind == model.JobRequeue { // what has ended is its last attempt
 		e.job = h.Was
 		if ran = h.Was; ran.Run != nil && ran.Run.StopFor != 0 {
-			e.By = preemptor(v, ran.Run.StopFor)
+			e.By = preemptor(v, j, ran.Run.StopFor)
 		}
 	}
 	if r := ran.Run; r != nil {
@@ -138,10 +141,10 @@ func of(v *state.View, h *state.Happening, kinds []string) *Event {
 			}
 			by, e.Grace = max(by, j.Run.StopFor), j.Run.GraceS
 		}
-		e.By = preemptor(v, by)
+		e.By = preemptor(v, j, by)
 	case model.JobEnd:
 		if j.State == model.Preempted && h.Was.Run != nil {
-			e.By = preemptor(v, h.Was.Run.StopFor)
+			e.By = preemptor(v, j, h.Was.Run.StopFor)
 		}
 	case model.JobResize:
 		e.Were = hostlist.CompressInOrder(h.Was.Run.Alloc.NodeNames())
@@ -149,14 +152,16 @@ func of(v *state.View, h *state.Happening, kinds []string) *Event {
 	return e
 }
 
-func preemptor(v *state.View, id model.JobID) *Preemptor {
+// preemptor gives the job for which another one gives way; nil: there is none.
+func preemptor(v *state.View, gives *model.Job, id model.JobID) *Preemptor {
 	if id == 0 {
 		return nil
 	}
-	p := &Preemptor{Job: id}
-	if j := v.Job(id); j != nil {
-		p.Name, p.User, p.Account, p.QOS = j.Spec.Name, j.Spec.User, j.Spec.Account, j.Spec.QOS
+	p, by := &Preemptor{Job: id}, v.Job(id)
+	if by != nil {
+		p.Name, p.User, p.Account, p.QOS = by.Spec.Name, by.Spec.User, by.Spec.Account, by.Spec.QOS
 	}
+	p.Hidden = slices.Contains(v.Config().Params.PrivateData, "jobs") && (by == nil || by.Spec.UID != gives.Spec.UID)
 	return p
 }
 
@@ -166,6 +171,9 @@ func (e *Event) env() []string {
 		"SLURM_SCRIPT_CONTEXT=job_event"}
 	if e.By != nil {
 		out = append(out, fmt.Sprintf("GBATCH_PREEMPTED_BY=%d", e.By.Job))
+		if e.By.Hidden {
+			out = append(out, "GBATCH_PREEMPTED_BY_HIDDEN=1")
+		}
 	}
 	if e.ExitCode != nil {
 		out = append(out, fmt.Sprintf("SLURM_JOB_EXIT_CODE2=%d:%d", *e.ExitCode, e.Signal))

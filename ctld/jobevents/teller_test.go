@@ -214,3 +214,24 @@ func TestKinds(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestHiddenPreemptor: with PrivateData=jobs the program is told that the job's user may not see the one that takes its
+// place, unless it is their own.
+func TestHiddenPreemptor(t *testing.T) {
+	for _, private := range [][]string{nil, {"jobs"}} {
+		st := state.New()
+		cfg := &model.Config{Cluster: "c", Params: model.Params{PrivateData: private},
+			Partitions: []*model.Partition{{Name: "p"}}}
+		st.Apply(state.Command{Kind: state.KindConfig, At: 1, Body: &state.SetConfig{Config: cfg, Instance: 1}})
+		for _, uid := range []uint32{7, 8} {
+			st.Apply(state.Command{Kind: state.KindSubmit, At: 2, Body: &state.Submit{Spec: &model.Spec{UID: uid,
+				Partitions: []string{"p"}, MinNodes: 1, MaxNodes: 1}}})
+		}
+		v := st.View()
+		for of, hidden := range map[model.JobID]bool{1: false, 2: private != nil, 99: private != nil} {
+			if by := preemptor(v, v.Job(1), of); by.Hidden != hidden {
+				t.Errorf("PrivateData=%v, job %d: %+v", private, of, by)
+			}
+		}
+	}
+}
