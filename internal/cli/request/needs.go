@@ -2,6 +2,7 @@ package request
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"gbatch/internal/ask"
@@ -400,7 +401,7 @@ func (s *Submission) waitForSwitches(v string) error {
 	return nil
 }
 
-// nodeInfo reads sockets[:cores[:threads]], which stands for a number of tasks too: one for each thread, on each node.
+// nodeInfo reads sockets[:cores[:threads]], which may stand for a number of tasks too (layoutTasks).
 func (s *Submission) nodeInfo(v string) error {
 	parts := strings.Split(v, ":")
 	at := []func(*model.Needs) *int32{
@@ -425,11 +426,24 @@ func (s *Submission) nodeInfo(v string) error {
 				Text: "Invalid --extra-node-info specification: '" + v + "'; write SOCKETS[:CORES[:THREADS]], such as 2:8 or *:8:2"}
 		}
 	}
-	s.infoTasks = 1
-	for i, p := range parts {
-		if p != "*" {
-			s.infoTasks = min(s.infoTasks*int64(*at[i](&s.More)), ask.MaxTasks)
-		}
-	}
+	s.layout = true
 	return nil
+}
+
+// layoutTasks gives a job that asks for sockets, cores or threads of a fixed number of nodes a task for each of them, if
+// it says nothing of tasks. grun's jobs have to ask for all three.
+func (s *Submission) layoutTasks() {
+	sp, n := &s.Spec, &s.More
+	levels := [...]int32{n.Sockets, n.CoresPerSocket, n.ThreadsPerCore}
+	fixed := (s.layout || sp.MinNodes > 0 || len(sp.ReqNodes) > 0) && (sp.MaxNodes == 0 || sp.MinNodes == sp.MaxNodes)
+	some, all := slices.Max(levels[:]) > 0, slices.Min(levels[:]) > 0
+	if sp.Tasks > 0 || sp.TasksPerNode > 0 || s.TasksPerGPU > 0 || !fixed || !some || s.OfStep && !all {
+		return
+	}
+	tasks := int64(max(sp.MinNodes, int32(len(sp.ReqNodes)), 1))
+	for _, count := range levels {
+		tasks = min(tasks*int64(max(count, 1)), ask.MaxTasks)
+	}
+	sp.Tasks = int32(tasks)
+	s.Implied = sp.Tasks
 }

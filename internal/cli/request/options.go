@@ -20,22 +20,24 @@ import (
 type Submission struct {
 	ask.Draft
 
-	wrap      string
-	hasWrap   bool
-	Export    string
-	ForStep   bool   // Export is a step's
-	exportTo  string // --export-file
-	Parsable  bool
-	Wait      bool
-	TestOnly  bool
-	Quiet     bool
-	Verbose   int
-	Chdir     string
-	openMode  string
-	hosts     []string // as --nodelist has them, with repeats
-	infoTasks int64    // tasks on each node by --extra-node-info; 0: not given
-	limits    string   // --propagate
-	limitsOn  bool
+	wrap     string
+	hasWrap  bool
+	Export   string
+	ForStep  bool   // Export is a step's
+	OfStep   bool   // grun gets the job for its step
+	exportTo string // --export-file
+	Parsable bool
+	Wait     bool
+	TestOnly bool
+	Quiet    bool
+	Verbose  int
+	Chdir    string
+	openMode string
+	hosts    []string // as --nodelist has them, with repeats
+	layout   bool     // --extra-node-info is given
+	Implied  int32    // tasks that the layout of its nodes stands for
+	limits   string   // --propagate
+	limitsOn bool
 
 	mail                 model.MailWish
 	batch                string // features of the node that runs the script

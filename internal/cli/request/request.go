@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/model"
@@ -116,9 +115,7 @@ func (s *Submission) settle() error {
 	if err := s.batchNode(); err != nil {
 		return err
 	}
-	if sp := &s.Spec; s.infoTasks > 0 && sp.Tasks == 0 && sp.TasksPerNode == 0 {
-		sp.Tasks = int32(min(s.infoTasks*int64(max(sp.MinNodes, 1)), ask.MaxTasks))
-	}
+	s.layoutTasks()
 	if sp := &s.Spec; sp.MaxNodes > 0 && len(sp.ReqNodes) > int(sp.MaxNodes) {
 		return fmt.Errorf("invalid number of nodes (-N %d-%d): --nodelist names more nodes than --nodes allows",
 			len(sp.ReqNodes), sp.MaxNodes)

@@ -58,7 +58,7 @@ func submissions(all []*run) ([]*request.Submission, error) {
 	var subs []*request.Submission
 	var parsers []*getopt.Parser
 	for _, r := range all {
-		s := &request.Submission{}
+		s := &request.Submission{OfStep: true}
 		p, err := r.submission(s)
 		if err != nil {
 			return nil, err
@@ -137,6 +137,9 @@ func outside(all []*run) (release func(rc int), rc int) {
 		return nil, rc
 	}
 	first.jobVars = func() []string { return a.Environment(job) }
+	for i, r := range all {
+		r.rq.Need.Tasks = max(r.rq.Need.Tasks, subs[i].Implied)
+	}
 	if len(all) == 1 {
 		first.settleIn(job, strconv.FormatUint(uint64(job.ID), 10))
 	} else if err := settleInAll(all, job, a); err != nil {
