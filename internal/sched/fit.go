@@ -181,7 +181,8 @@ func (r *room) byMemory(rq *Request) int {
 }
 
 // memFor gives the memory that goes with cpus on the node, MiB. A job that asked for no memory in a cluster without a
-// default gets its CPUs' even share. Slurm would give it all memory of the node, which surprises users.
+// default gets its CPUs' even share. Slurm would give it all memory of the node, which surprises users. Where memory is
+// not given out (SelectTypeParameters names none) it gets none, and so has no limit, as in Slurm.
 //
 // Memory by GPU counts the GPUs of the node's tasks, and gpus, the node's part of the per-job GPUs.
 func (r *room) memFor(rq *Request, cpus, tasks, gpus int) int64 {
@@ -197,6 +198,8 @@ func (r *room) memFor(rq *Request, cpus, tasks, gpus int) int64 {
 		return rq.MemPerNode
 	case rq.MemPerCPU > 0:
 		return rq.MemPerCPU * int64(cpus)
+	case !rq.memConsumed:
+		return 0
 	}
 	if rq.MaxMem > 0 {
 		m = min(m, rq.MaxMem)

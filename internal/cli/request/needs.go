@@ -430,8 +430,8 @@ func (s *Submission) nodeInfo(v string) error {
 	return nil
 }
 
-// layoutTasks gives a job that asks for sockets, cores or threads of a fixed number of nodes a task for each of them, if
-// it says nothing of tasks. grun's jobs have to ask for all three.
+// layoutTasks gives a job that asks for sockets, cores or threads of a fixed number of nodes a task for each of them,
+// if it says nothing of tasks. grun's jobs have to ask for all three.
 func (s *Submission) layoutTasks() {
 	sp, n := &s.Spec, &s.More
 	levels := [...]int32{n.Sockets, n.CoresPerSocket, n.ThreadsPerCore}
