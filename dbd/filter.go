@@ -17,9 +17,9 @@ import (
 //   - Without states, a job fits if the cluster knew it at some moment of the window: it was submitted no later than
 //     the window's end and did not end before the window's start. One that was never eligible to run (held, say) is
 //     left out, unless the request names jobs.
-//   - With states, it fits if it was in one of them in the window: PENDING from submission to start if it was ever
-//     eligible, RUNNING from start to end, a final state at its end, and the passing states (CONFIGURING, SUSPENDED,
-//     COMPLETING) as long as the record says so now.
+//   - With states, it fits if it was in one of them in the window: PENDING from when it was eligible to its start,
+//     RUNNING from start to end, a final state at its end, and the passing states (CONFIGURING, SUSPENDED, COMPLETING)
+//     as long as the record says so now.
 //   - A bound of 0 is no bound. Users see whole seconds, so a window that ends on a second includes that second.
 //   - Of several attempts of a job that fit, only the last is given, unless duplicates are asked for, and of its sizes
 //     only the last, unless they are. The same holds if a cluster that has started over has used a job's number again.
@@ -56,6 +56,8 @@ type stateSet uint32
 
 func (s stateSet) has(x model.JobState) bool { return x < 32 && s&(1<<x) != 0 }
 
+func (s stateSet) without(x model.JobState) stateSet { return s &^ (1 << x) }
+
 // final reports whether only final states are asked for: such records ended in the window.
 func (s stateSet) final() bool {
 	for _, x := range model.JobStates() {
@@ -66,8 +68,9 @@ func (s stateSet) final() bool {
 	return s != 0
 }
 
-// was reports whether the job was in one of the states in the window.
-func (w window) was(h *head, states stateSet) bool {
+// was reports whether the job was in one of the states in the window, for a job that was eligible from a moment on; 0:
+// from its submission.
+func (w window) was(h *head, states stateSet, eligible model.Time) bool {
 	start, end := h.start, h.end
 	if !h.ended() {
 		switch {
@@ -82,7 +85,8 @@ func (w window) was(h *head, states stateSet) bool {
 		waited = start
 	}
 	switch {
-	case states.has(model.Pending) && !h.waits && w.meets(h.submit, waited):
+	case states.has(model.Pending) && !h.waits && (waited == 0 || eligible < waited) &&
+		w.meets(max(h.submit, eligible), waited):
 	case states.has(model.Running) && start != 0 && w.meets(start, end):
 	case h.ended() && states.has(h.state) && w.from <= h.end && h.end <= w.to:
 	case !h.ended() && states.has(h.state) && h.state != model.Pending && h.state != model.Running && w.knew(h):
@@ -265,7 +269,7 @@ func (f *filter) seenBy(see *eye) {
 // says that the record can't be decoded.
 func (f *filter) fits(h *head, r ref, record []byte) (bool, error) {
 	if !f.knew(h) ||
-		f.states != 0 && !f.was(h, f.states) ||
+		f.states != 0 && !f.was(h, f.states, 0) ||
 		f.states == 0 && f.jobs == nil && h.waits ||
 		f.users != nil && !f.users[h.uid] ||
 		f.groups != nil && !f.groups[h.gid] {
@@ -278,12 +282,17 @@ func (f *filter) fits(h *head, r ref, record []byte) (bool, error) {
 			return false, nil
 		}
 	}
-	if !f.deep && !ownRecord {
+	// The head doesn't say from when on a job was eligible.
+	waited := f.states.has(model.Pending) && !f.was(h, f.states.without(model.Pending), 0)
+	if !f.deep && !ownRecord && !waited {
 		return true, nil
 	}
 	var rec model.Record
 	if err := wire.Unmarshal(record, &rec); err != nil {
 		return false, err
+	}
+	if waited && !f.was(h, f.states, rec.Eligible) {
+		return false, nil
 	}
 	if ownRecord {
 		set, _, err := model.ParseTaskSet(rec.TaskText, math.MaxInt32)

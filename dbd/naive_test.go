@@ -42,7 +42,7 @@ func naive(records []*model.Record, q *proto.AcctRequest) []*model.Record {
 		for _, s := range q.States {
 			switch {
 			case s == model.Pending:
-				in = in || eligible && between(r.Submit, endOr(r.Start, endOr(r.End, never)))
+				in = in || eligible && between(max(r.Submit, r.Eligible), endOr(r.Start, endOr(r.End, never)))
 			case s == model.Running:
 				in = in || r.Start != 0 && between(r.Start, endOr(r.End, never))
 			case s.Finished():
@@ -143,7 +143,7 @@ func TestAgainstNaive(t *testing.T) {
 			}
 			r.Submit, r.Eligible, r.Start, r.End = now-spanned(), 0, 0, 0
 			if rng.IntN(2) == 0 {
-				r.Eligible = r.Submit
+				r.Eligible = r.Submit + model.Time(rng.IntN(2))*spanned()
 			}
 			states := []model.JobState{model.Pending, model.Running, model.Suspended, model.Completing, model.Completed,
 				model.Failed, model.Timeout, model.Cancelled}
