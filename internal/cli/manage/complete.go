@@ -12,8 +12,8 @@ import (
 
 var verbs = []getopt.Word{{Text: "add", Help: "make accounts, users, QOS, coordinators"},
 	{Text: "modify", Help: "change them, or records of jobs: where ... set ..."}, {Text: "delete", Help: "remove them"},
-	{Text: "show", Help: "list them"}, {Text: "dump", Help: "write everything into a file"},
-	{Text: "load", Help: "read a file of dump"}, {Text: "version"}}
+	{Text: "show", Help: "list them"}, {Text: "clear", Help: "clear stats: begin counting anew"},
+	{Text: "dump", Help: "write everything into a file"}, {Text: "load", Help: "read a file of dump"}, {Text: "version"}}
 
 // operands gives what may stand after some words of a gacctmgr command.
 func operands(before []string, typed string) getopt.Values {
@@ -27,6 +27,9 @@ func operands(before []string, typed string) getopt.Values {
 			v.Head = len("file=")
 		}
 		return v
+	}
+	if len(before) == 1 && verb == "clear" {
+		return getopt.Fields("stats")
 	}
 	if len(before) == 1 {
 		v := getopt.Fields("account", "user", "association", "qos", "coordinator", "credit", "budget", "invoice")

@@ -57,6 +57,7 @@ func Gacctmgr(e *env.Env) int {
 		Epilogue: "Valid <COMMAND> values are:\n" +
 			"  add <ENTITY> <SPECS>, or create\n  modify <ENTITY> where <SPECS> set <SPECS>, or update\n" +
 			"  delete <ENTITY> where <SPECS>, or remove\n  list <ENTITY> [<SPECS>], or show\n" +
+			"  clear stats: begin counting anew\n" +
 			"  dump: write everything to a file in Slurm's format\n  load: read such a file\n" +
 			"  version: print the version\n  help, exit, quit\n\n" +
 			"<ENTITY> may be account, user, association, qos, coordinator, wckey, cluster, credit, budget or invoice; " +
@@ -132,8 +133,10 @@ func (m *manage) run() error {
 	switch verb {
 	case "dump", "load":
 		return m.flatFile(verb, rest)
-	case "archive", "clear", "shutdown", "reconfigure":
-		instead := map[string]string{"archive": "gdbd keeps its own files", "clear": "there are no statistics to clear",
+	case "clear":
+		return m.clear(rest)
+	case "archive", "shutdown", "reconfigure":
+		instead := map[string]string{"archive": "gdbd keeps its own files",
 			"shutdown":    "stop gdbd with the service manager",
 			"reconfigure": "use gcontrol reconfigure"}[verb]
 		return fmt.Errorf(" %s is not supported by gbatch: %s", verb, instead)
@@ -142,7 +145,7 @@ func (m *manage) run() error {
 		return nil
 	}
 	if !begins("add", "create", "modify", "update", "delete", "remove", "list", "show") {
-		return fmt.Errorf("invalid keyword: %s; the verbs are add, modify, delete, show, dump and load", m.args[0])
+		return fmt.Errorf("invalid keyword: %s; the verbs are add, modify, delete, show, clear, dump and load", m.args[0])
 	}
 	if len(rest) == 0 {
 		return fmt.Errorf(" %s needs an entity: account, user, association, qos or coordinator", verb)

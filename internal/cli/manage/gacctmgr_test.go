@@ -58,8 +58,8 @@ func TestAccountManager(t *testing.T) {
 	f.Want(" Nothing deleted\n", "", 1, "sacctmgr", "-iQ", "delete", "user", "eve")
 	f.Want(" This cluster 'demo' already exists.  Not adding.\n", "", 0, "sacctmgr", "-i", "add", "cluster", "demo")
 	f.Want("", "Can't run this command in readonly mode.\n", 1, "sacctmgr", "-ir", "delete", "user", "ann")
-	f.Want("", "invalid keyword: frobnicate; the verbs are add, modify, delete, show, dump and load\n", 1, "sacctmgr",
-		"frobnicate", "user")
+	f.Want("", "invalid keyword: frobnicate; the verbs are add, modify, delete, show, clear, dump and load\n", 1,
+		"sacctmgr", "frobnicate", "user")
 	checkFlatFiles(f, t)
 	checkJSON(f, t)
 	checkRace(f, t)

@@ -156,3 +156,13 @@ func TestDiagJSON(t *testing.T) {
 		t.Errorf("%v:\n%s", err, out)
 	}
 }
+
+func TestClearStatistics(t *testing.T) {
+	f := clitest.New(t, Gacctmgr)
+	f.Diag = &proto.DiagReply{Now: clitest.DemoNow}
+	f.Want("", "", 0, "sacctmgr", "-i", "clear", "stats")
+	if f.Resets != 1 {
+		t.Errorf("clear stats has reset them %d times", f.Resets)
+	}
+	f.Want("", " only statistics can be cleared: write clear stats\n", 1, "sacctmgr", "clear", "jobs")
+}

@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -66,4 +67,20 @@ func (m *manage) showStats(c *client.Client) error {
 	}
 	_, err := io.WriteString(m.Stdout, clustertext.AccountingStatisticsText(&r))
 	return err
+}
+
+// clear resets these statistics, and with them those of gdiag, as gdiag --reset does.
+func (m *manage) clear(words []string) error {
+	if len(words) != 1 || len(words[0]) < 2 || !strings.HasPrefix("stats", strings.ToLower(words[0])) {
+		return errors.New(" only statistics can be cleared: write clear stats")
+	}
+	if m.readOnly {
+		return errors.New("Can't run this command in readonly mode.")
+	}
+	c, err := m.Connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Call(proto.KindDiagReset, &proto.Empty{}, new(proto.DiagReply))
 }
