@@ -61,6 +61,9 @@ func otherMeans() []setting {
 	)
 }
 
+const noLabels = "is not supported: there are no multi-category security labels; ExclusiveUser=YES of a partition " +
+	"keeps nodes for one user at a time, PrivateData hides jobs and nodes from others"
+
 // usualPlugins are kinds of plugins whose usual choice is what gbatch does anyway.
 func usualPlugins() []setting {
 	return slices.Concat(
@@ -72,8 +75,7 @@ func usualPlugins() []setting {
 			"AcctGatherEnergyType", "AcctGatherInterconnectType", "AcctGatherFilesystemType", "AcctGatherProfileType"),
 			"acct_gather_energy/none", "acct_gather_interconnect/none", "acct_gather_filesystem/none",
 			"acct_gather_profile/none"),
-		unless(notDone("is not supported: there are no multi-category security labels", "MCSPlugin"), "mcs/none"),
-		notDone("is not supported: there are no multi-category security labels", "MCSParameters"),
+		unless(notDone(noLabels, "MCSPlugin"), "mcs/none"), notDone(noLabels, "MCSParameters"),
 		unless(notDone("is not supported: records are in gdbd, see gacct; there is no second log of completed jobs",
 			"JobCompType"),
 			"jobcomp/none"),

@@ -51,6 +51,10 @@ type Submission struct {
 	Warnings             []string // what is said about options that were changed
 }
 
+// NoMCSLabels is said of --mcs-label.
+const NoMCSLabels = "there are no MCS labels; --exclusive=user keeps a job's nodes for its user, and " +
+	"PrivateData=jobs in gbatch.conf hides jobs from others"
+
 // The headings of gsubmit's help.
 const (
 	groupJob   = "Parallel run options"
@@ -318,7 +322,7 @@ func (s *Submission) foreignOptions() []getopt.Option {
 				"of the node that runs the script", Set: getopt.Text(&s.batch)},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "grun --resv-ports in the script"},
 		{Name: "bbf", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
-		{Name: "mcs-label", Arg: R, Note: "there are no MCS labels", Set: env.Ignored},
+		{Name: "mcs-label", Arg: R, Note: NoMCSLabels, Set: env.Ignored},
 		{Name: "core-spec", Short: 'S', Arg: R, Env: "_CORE_SPEC", Note: "cores are not set aside by jobs",
 			Set: getopt.Flag(&s.coreSpec)},
 		{Name: "thread-spec", Arg: R, Env: "_THREAD_SPEC", Note: "threads are not set aside by jobs",

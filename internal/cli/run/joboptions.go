@@ -73,7 +73,7 @@ var jobOnly = []jobOption{
 	{"wckey", 0, getopt.Required, same},
 	{"bb", 0, getopt.Required, "there is no burst buffer"},
 	{"bbf", 0, getopt.Required, "there is no burst buffer"},
-	{"mcs-label", 0, getopt.Required, "there are no MCS labels"},
+	{"mcs-label", 0, getopt.Required, request.NoMCSLabels},
 	{"network", 0, getopt.Required, "there is no switch plugin"},
 	{"core-spec", 'S', getopt.Required, "cores are not set aside by jobs"},
 	{"thread-spec", 0, getopt.Required, "threads are not set aside by jobs"},
