@@ -79,7 +79,8 @@ func (o *Options) foundAt(ctx context.Context, addr string, v *state.View, saved
 			}
 			sizes[k] = r.Size
 			one := state.FoundRun{Job: r.Job, Attempt: r.Attempt, Restarts: r.Restarts, State: r.State, Reason: r.Reason,
-				Start: r.Start, End: r.End, Exit: r.Exit, UID: r.CancelUID, Array: array, Task: r.Task}
+				Start: r.Start, End: r.End, Exit: r.Exit, UID: r.CancelUID, Array: array, Task: r.Task,
+				Unbegun: r.Unbegun}
 			if one.Exit.Text == "" {
 				one.Exit.Text = r.Why
 			}

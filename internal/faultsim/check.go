@@ -33,9 +33,12 @@ type attemptLog struct {
 	has     bool
 	started int64
 	ran     bool
+	node    string
+	gpus    model.Bits
 	ended   int64
 	exit    model.Exit
-	told    bool // its end, with its exit, is acknowledged to the node
+	told    bool  // its end, with its exit, is acknowledged to the node
+	slow    int64 // for how long a report of its end was on its way
 }
 
 func newLedger() ledger {
@@ -76,7 +79,7 @@ func (l *ledger) started(n *node, p *process) {
 		}
 		l.users[gpu{n.id, i}] = p
 	}
-	a.ran, a.started = true, w.now
+	a.ran, a.started, a.node, a.gpus = true, w.now, n.name, p.gpus
 	l.latest[p.k.Job] = p.k.Attempt
 	l.alive[p.k.Job] = p
 }
@@ -279,6 +282,9 @@ func (w *World) finalRecords(v *state.View) {
 			w.fail("the record of job %d attempt %d says exit %+v; it ran: %v, %+v", k.Job, k.Attempt, rec.job.End.Exit, a.ran,
 				a.exit)
 		}
+		if ok && a.ran {
+			w.finalCharge(k, a, rec.job)
+		}
 	}
 	v.Jobs(func(j *model.Job) bool {
 		k := key{Job: j.ID, Attempt: j.Attempt}
@@ -288,6 +294,34 @@ func (w *World) finalRecords(v *state.View) {
 		}
 		return true
 	})
+}
+
+// misreckoned is how far a record's time may be from the true one, beside what the network has held its report back for
+// and a tenth of that time: by so much the cluster's time may be bent.
+const misreckoned = 6 * second
+
+// finalCharge: a record names the GPUs that were used, and the time for which they were had.
+func (w *World) finalCharge(k key, a *attemptLog, j *model.Job) {
+	if j.Run == nil || j.End == nil {
+		return
+	}
+	if na := j.Run.Alloc.Nodes[0]; na.Node != a.node || na.Units(model.GPUName).String() != a.gpus.String() {
+		w.fail("the record of job %d attempt %d says GPUs %s of %s; it used %s of %s", k.Job, k.Attempt,
+			na.Units(model.GPUName), na.Node, a.gpus, a.node)
+	}
+	switch j.State {
+	case model.Completed, model.Failed, model.Timeout, model.Cancelled:
+	default:
+		return // it ended with its node, as far as is known
+	}
+	if a.exit.Unknown || j.End.Exit.Unknown || !a.told {
+		return
+	}
+	had, says := a.ended-a.began, int64(j.End.At-j.Run.Start)
+	if off := says - had; max(off, -off) > misreckoned+had/10+a.slow {
+		w.fail("the record of job %d attempt %d says %s after %d ms; it had its GPUs for %d ms", k.Job, k.Attempt,
+			j.State, says, had)
+	}
 }
 
 // givenUpMeanwhile says that a job's node was given up when its process had just ended. The moment of its end is known

@@ -44,7 +44,8 @@
 //   - A node carries out no order of an epoch older than one that it has obeyed.
 //   - An acknowledged change is there for ever and was made once. A leader that answers knows it.
 //   - Replicas of one index have equal bytes, and state.Check holds.
-//   - No record is dropped before gdbd has it, and at the end the records are what has run.
+//   - No record is dropped before gdbd has it, and at the end the records are what has run: how it
+//     ended, on which GPUs, and for how long it had them.
 //   - No job is ended for its time limit sooner than by elapsed time.
 //
 // For each there is a fault of our own making (Bug), and a test that the check finds it.

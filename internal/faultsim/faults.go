@@ -25,7 +25,8 @@ const (
 	TakeTwice       // gdbd takes what it has again
 	AckReports      // a node's report is acknowledged before it is in the log
 	HostTime        // commands are stamped by the host's clock
-
+	OwnGPUs         // gnoded gives a job GPUs that are free, not those of its order: records name others
+	HeardAt         // an attempt ends when that is heard: records have more time than it ran
 )
 
 func (w *World) config() *model.Config {

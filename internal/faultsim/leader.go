@@ -355,6 +355,9 @@ func (c *controller) collect() {
 		for _, r := range b.list {
 			report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit,
 				Text: r.Text, Node: c.w.nodes[b.s.node].name}
+			if c.w.bug(HeardAt) {
+				report.At = c.time()
+			}
 			cmd.Reports = append(cmd.Reports, report)
 		}
 	}
@@ -498,6 +501,10 @@ func (c *controller) hear(s *session, m any) {
 	case *proto.Reports:
 		now := c.time()
 		for _, r := range m.Reports {
+			if r.Kind == proto.ReportEnded {
+				a := c.w.attemptsOf(key{r.Job, r.Attempt})
+				a.slow = max(a.slow, int64(c.w.real()-(m.Now-model.Time(c.w.nodes[s.node].skew))))
+			}
 			r.At = now - (m.Now - r.At)
 		}
 		c.inbox = append(c.inbox, nodeReports{s, m.Reports})

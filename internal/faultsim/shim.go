@@ -71,12 +71,34 @@ func (n *node) start(a *attempt) {
 		return
 	}
 	p := &process{k: a.k, gpus: a.launch.Alloc.Nodes[0].Units(model.GPUName)}
+	if n.w.bug(OwnGPUs) {
+		p.gpus = n.free(p.gpus)
+	}
 	a.phase, a.proc = running, p
 	n.procs = append(n.procs, p)
 	n.w.ledger.started(n, p)
 	dur, code := fate(a.launch.Spec.Name, a.k.Attempt)
 	n.endIn(p, dur, model.Exit{Code: code})
 	n.report(&proto.Report{Kind: proto.ReportStarted, Job: a.k.Job, Attempt: a.k.Attempt, At: n.time()})
+}
+
+// free gives as many of the GPUs that no process here uses, the last ones first, or the wanted ones.
+func (n *node) free(want model.Bits) (some model.Bits) {
+	used := model.Bits(nil)
+	for _, p := range n.procs {
+		if !p.ended {
+			used = used.Or(p.gpus)
+		}
+	}
+	for i := gpusPerNode - 1; i >= 0 && some.Count() < want.Count(); i-- {
+		if !used.Has(i) {
+			some = some.With(i)
+		}
+	}
+	if some.Count() < want.Count() {
+		return want
+	}
+	return some
 }
 
 // fate is how long a job runs and how it ends, by its name.

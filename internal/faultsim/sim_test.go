@@ -80,6 +80,8 @@ func TestBugsAreFound(t *testing.T) {
 		{TakeTwice, "gdbd takes records again", "for ever|its record is missing or another"},
 		{AckReports, "reports are acknowledged early", "which was acknowledged to its node"},
 		{HostTime, "hosts' clocks stamp", "is ended for its limit"},
+		{OwnGPUs, "gnoded chooses GPUs", "says GPUs .* it used"},
+		{HeardAt, "ends count from when they are heard", "ms; it had its GPUs for"},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()

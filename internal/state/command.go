@@ -409,6 +409,8 @@ type FoundRun struct {
 	// Array is that of a task which had no number of its own in the snapshot, as it waited in its array's record; else 0.
 	Array model.JobID
 	Task  int32
+
+	Unbegun bool // as in its record
 }
 
 func (x *FoundRun) Wire(c *wire.C) {
@@ -423,6 +425,7 @@ func (x *FoundRun) Wire(c *wire.C) {
 	wire.Int(c, &x.UID)
 	wire.Int(c, &x.Array)
 	wire.Int(c, &x.Task)
+	wire.Bool(c, &x.Unbegun)
 }
 
 // Tick applies the effects of time: time limits, begin times, the age at which finished jobs are forgotten.
@@ -543,7 +546,12 @@ const (
 	// preempted theirs is not told its number.
 	rulesWeighed
 
-	rulesNow = rulesWeighed
+	// rulesOwed: what a run owes whose end is known late, and of which nobody knew that it had begun, counts for fair
+	// share and budgets as its record says, whether its node was silent or the controllers went on from a snapshot; one
+	// that ended sooner after its beginning than the cluster's time was bent since has ended when it began.
+	rulesOwed
+
+	rulesNow = rulesOwed
 )
 
 // Encode gives the command's bytes in the log: kind, time, body, rules. It refuses what Decode would: every replica

@@ -169,7 +169,7 @@ func (s *State) scriptEnded(j *model.Job, at model.Time, r *Report) bool {
 // over makes a job whose script has ended COMPLETING.
 func (s *State) over(j *model.Job, at model.Time, r *Report) *model.Job {
 	n, run := *j, *j.Run
-	end := max(plausible(r.At, run.Start, at), run.SizedAt())
+	end := max(s.plausible(r.At, run.Start, at, at), run.SizedAt())
 	s.sleptUntil(j, &run, end, at)
 	run.Over = &model.End{At: end, Exit: r.Exit}
 	s.stopMeter(j, &run, at)

@@ -132,7 +132,7 @@ func (s *State) started(j *model.Job, at model.Time, r *Report) bool {
 		return false
 	}
 	n, run := *j, *j.Run
-	run.Launched = plausible(r.At, run.Start, at)
+	run.Launched = s.plausible(r.At, run.Start, at, at)
 	n.Run, n.State = &run, next
 	n.Strikes, n.Returns, n.Avoid, n.AvoidUntil = 0, 0, nil, 0
 	s.put(&n)
@@ -147,18 +147,25 @@ func (s *State) started(j *model.Job, at model.Time, r *Report) bool {
 	return true
 }
 
-// plausible gives a moment that a node reported, or now if that moment is impossible: clocks differ between hosts, but
-// a job can't start or end in the future or before it got its resources.
-func plausible(when, start, now model.Time) model.Time {
-	if when == 0 || when > now || when < start {
-		return now
+// plausible gives a moment that a node reported, or the latest one possible if that moment is impossible: clocks differ
+// between hosts, but a job can't start or end in the future or before it got its resources. A moment that is so little
+// before that as the cluster's time may have been bent since, a tenth at most, is when it got them.
+func (s *State) plausible(when, start, latest, at model.Time) model.Time {
+	const bent = 10
+	switch {
+	case when == 0 || when > latest:
+		return latest
+	case when >= start:
+		return when
+	case s.now.rules >= rulesOwed && start-when <= (at-when)/bent:
+		return start
 	}
-	return when
+	return latest
 }
 
 // ended frees the job's resources, sets its final state and queues its accounting record, all in one step.
 func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
-	when = max(plausible(when, j.Run.Start, at), j.Run.SizedAt())
+	when = max(s.plausible(when, j.Run.Start, at, at), j.Run.SizedAt())
 	state, reason := exit.State()
 	if j.Run.Stop != model.NoStop && j.Run.StopWhy != "" {
 		exit.Text = j.Run.StopWhy
@@ -477,12 +484,19 @@ func (s *State) correct(at model.Time, r *Report) bool {
 	if n.State != model.NodeFail {
 		run := *n.Run
 		run.FailedNode = ""
+		if s.now.rules >= rulesOwed && run.Stop == model.StopNodeFail {
+			run.Stop, run.StopWhy = model.NoStop, ""
+		}
 		n.Run = &run
 	}
 	exit.Text = lateText(exit.Text, was.job.Run.Alloc.Nodes[0].Node)
 	n.Why = exit.Text
-	n.End = &model.End{At: max(plausible(r.At, n.Run.Start, gaveUp), n.Run.SizedAt()), Exit: exit, UID: n.End.UID}
-	s.refund(&n, gaveUp, at)
+	n.End = &model.End{At: max(s.plausible(r.At, n.Run.Start, gaveUp, at), n.Run.SizedAt()), Exit: exit, UID: n.End.UID}
+	if s.now.rules >= rulesOwed && s.unbegun(was.job) {
+		s.owe(&n, at)
+	} else {
+		s.refund(&n, gaveUp, at)
+	}
 	if !present {
 		s.queueRecord(&n)
 		return true
@@ -497,17 +511,20 @@ func (s *State) correct(at model.Time, r *Report) bool {
 
 // endsSo gives a job that was given up with its first node, and still ends, the end that is known now.
 func (s *State) endsSo(j *model.Job, r *Report, gaveUp, at model.Time) {
-	end := max(plausible(r.At, j.Run.Start, gaveUp), j.Run.SizedAt())
+	end := max(s.plausible(r.At, j.Run.Start, gaveUp, at), j.Run.SizedAt())
 	unseen := s.now.rules >= rulesWeighed && j.Run.Launched == 0 // nothing of it was counted
 	if j.Run.Uncounted && j.Run.Sleep == model.Awake && !unseen {
 		s.unmeter(j, gaveUp-end, at)
 	}
-	s.change(j, func(run *model.Run) {
+	n := s.change(j, func(run *model.Run) {
 		run.Over = &model.End{At: end, Exit: r.Exit}
 		if run.Stop == model.StopNodeFail {
 			run.Stop, run.StopWhy, run.FailedNode = model.NoStop, "", ""
 		}
 	})
+	if s.now.rules >= rulesOwed && unseen && n.Run.Uncounted && !n.Run.Unbegun(&r.Exit) {
+		s.amend(n, n.Run.SizedAt(), end, at, 1)
+	}
 }
 
 func lateText(text, node string) string {

@@ -161,7 +161,13 @@ func (s *State) overBefore(j *model.Job, over map[model.JobID]bool) bool {
 func (s *State) foundOut(j *model.Job, at model.Time, r *FoundRun) {
 	switch {
 	case r != nil && r.End != 0 && r.State.Finished() && r.State != model.Resizing:
-		s.finish(j, at, max(plausible(r.End, j.Run.Start, at), j.Run.SizedAt()), r.State, r.Reason, r.Exit, r.UID,
+		exit := r.Exit
+		if s.now.rules >= rulesOwed && j.Run.Launched == 0 { // it owes what its record says
+			if exit.Unknown = exit.Unknown || r.Unbegun; !r.Unbegun {
+				j = s.change(j, func(run *model.Run) { run.Launched = max(r.Start, run.Start) })
+			}
+		}
+		s.finish(j, at, max(s.plausible(r.End, j.Run.Start, at, at), j.Run.SizedAt()), r.State, r.Reason, exit, r.UID,
 			!r.endsJob(j), model.NotHeld)
 	case j.State == model.Configuring && j.Run.Launched == 0:
 		s.finish(j, at, at, model.Requeued, model.ReasonNone,

@@ -223,35 +223,26 @@ func (s *State) unmeter(j *model.Job, late, at model.Time) {
 // charge ends the charge of an attempt, or of a size of it, that has ended, and adds it to its user's total usage.
 func (s *State) charge(j *model.Job, at model.Time) {
 	s.bill(nil, j, at)
-	end := j.End.At
+	end, ms := j.End.At, max(0, int64(j.End.At-j.Run.SizedAt())-(j.Run.SleptMS(j.End.At)-j.Run.SizedSleepMS))
 	if s.unbegun(j) {
-		end = j.Run.Start
+		end, ms = j.Run.Start, 0
 	}
 	if !j.Run.Idles() && !j.Run.Uncounted {
 		s.meter(j, at, s.lateBy(j.Run, end, at), -1, j.Run.Alloc.TRES())
 	}
-	cpus, _, gres := j.Run.Alloc.Totals()
-	ms := max(0, int64(j.End.At-j.Run.SizedAt())-(j.Run.SleptMS(j.End.At)-j.Run.SizedSleepMS))
 	key := usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart)
 	old, ok := s.usage.Get(key)
 	if !ok {
 		return // meter has made the record
 	}
-	if s.unbegun(j) {
-		ms = 0
-	}
-	u := *old
-	if u.Stray = u.Stray && !s.KnownAccount(u.Account); u.Stray && u.Wall.Rate == 0 && u.Bill.Rate == 0 {
+	if u := *old; u.Stray && s.KnownAccount(u.Account) {
+		u.Stray = false
+		s.usage.Set(key, &u)
+	} else if u.Stray && u.Wall.Rate == 0 && u.Bill.Rate == 0 {
 		s.usage.Delete(key)
 		return
 	}
-	u.CPUMS += ms * int64(cpus)
-	for _, g := range gres {
-		if g.Name == model.GPUName {
-			u.GPUMS += ms * g.Count
-		}
-	}
-	s.usage.Set(key, &u)
+	s.total(j, ms)
 }
 
 // refund takes back what was charged for an attempt from its true end, which is j's, to when it was given up.
@@ -262,50 +253,78 @@ func (s *State) refund(j *model.Job, gaveUp, at model.Time) {
 	was := *j
 	was.End = &model.End{At: gaveUp}
 	s.bill(&was, j, at)
-	late := gaveUp - max(j.End.At, j.Run.SizedAt())
-	if late <= 0 || j.Run.Idles() {
+	from := max(j.End.At, j.Run.SizedAt())
+	if gaveUp > from && !j.Run.Idles() {
+		s.amend(j, from, gaveUp, at, -1)
+		s.total(j, -int64(gaveUp-from))
+	}
+}
+
+// owe charges an attempt whose end is known now, and that nothing was charged for, as nobody knew that it had begun.
+func (s *State) owe(j *model.Job, at model.Time) {
+	if s.unbegun(j) {
 		return
 	}
+	s.bill(nil, j, at)
+	s.amend(j, j.Run.SizedAt(), j.End.At, at, 1)
+	s.total(j, int64(j.End.At-j.Run.SizedAt()))
+}
+
+// amend adds what a run uses from one moment to another to the usage in which it counts (sign 1), or takes it back
+// (-1).
+func (s *State) amend(j *model.Job, from, to, at model.Time, sign int64) {
 	tres := j.Run.Alloc.TRES()
-	back := func(u *Usage) *Usage {
+	amended := func(u *Usage) *Usage {
 		f := s.fadeOf(u)
 		n := f.bring(u, at)
-		less := func(m *Meter, rate int64) { m.Value = max(0, m.Value-f.keep(f.grown(rate, late), at-gaveUp)) }
-		if gaveUp < f.ResetAt {
+		add := func(m *Meter, rate int64) {
+			m.Value = max(0, addSat(m.Value, sign*f.keep(f.grown(rate, to-from), at-to)))
+		}
+		if to < f.ResetAt {
 			return n
 		}
-		less(&n.Bill, j.Run.BillRate)
-		less(&n.Wall, j.Run.Factor)
+		add(&n.Bill, j.Run.BillRate)
+		add(&n.Wall, j.Run.Factor)
 		for _, c := range tres {
 			if i, found := slices.BinarySearchFunc(n.TRES, c.TRES,
 				func(t TRESUse, name string) int { return strings.Compare(t.TRES, name) }); found {
-				less(&n.TRES[i].Meter, rateOf(c.Count, j.Run.Factor))
+				add(&n.TRES[i].Meter, rateOf(c.Count, j.Run.Factor))
 			}
 		}
 		return n
 	}
 	key := usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart)
 	if u, ok := s.usage.Get(key); ok {
-		n := back(u)
-		cpus, _, gres := j.Run.Alloc.Totals()
-		n.CPUMS = max(0, n.CPUMS-int64(late)*int64(cpus))
-		for _, g := range gres {
-			if g.Name == model.GPUName {
-				n.GPUMS = max(0, n.GPUMS-int64(late)*g.Count)
-			}
-		}
-		s.usage.Set(key, n)
+		s.usage.Set(key, amended(u))
 	}
 	for up := j.Spec.Account; up != "" && s.acctUse.Len() > 0; up = s.parentOf(up) {
 		if u, ok := s.acctUse.Get(up); ok {
-			s.acctUse.Set(up, back(u))
+			s.acctUse.Set(up, amended(u))
 		}
 	}
 	for _, name := range [...]string{j.Spec.QOS, j.Run.PartQOS} {
 		if u, ok := s.qosUse.Get(name); ok && name != "" {
-			s.qosUse.Set(name, back(u))
+			s.qosUse.Set(name, amended(u))
 		}
 	}
+}
+
+// total adds milliseconds of what a run holds to its user's total usage.
+func (s *State) total(j *model.Job, ms int64) {
+	key := usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart)
+	old, ok := s.usage.Get(key)
+	if !ok {
+		return // meter has made the record
+	}
+	u := *old
+	cpus, _, gres := j.Run.Alloc.Totals()
+	u.CPUMS = max(0, u.CPUMS+ms*int64(cpus))
+	for _, g := range gres {
+		if g.Name == model.GPUName {
+			u.GPUMS = max(0, u.GPUMS+ms*g.Count)
+		}
+	}
+	s.usage.Set(key, &u)
 }
 
 // forgetStrays drops the usage of accounts that don't exist any more; where jobs still run it goes with the last of
