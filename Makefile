@@ -106,6 +106,11 @@ soak: ## for SOAKTIME (10m) each: faults of daemons, hosts and disks under load;
 	GBATCH_SOAK=$(SOAKTIME) $(GO) test -count=1 -run 'Soak|NodeDaemonKilled' -timeout 0 -v ./internal/up
 	GBATCH_STORM=$(SOAKTIME) $(GO) test -count=1 -run Storm -timeout 0 -v ./internal/devcluster
 
+GUARDS ?= all
+.PHONY: guards
+guards: ## take each guard against a measured fault out (GUARDS=1c,4f: those of rows), and see its test fail
+	GBATCH_GUARDS=$(GUARDS) $(GO) test -count=1 -run TestGuards -timeout 0 -v ./internal/archtest
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s) each, or FUZZTOTAL seconds in all, of which scripts/fuzzed.txt is told
 	@GO='$(GO)' scripts/fuzz.sh $(if $(FUZZTOTAL),--record scripts/fuzzed.txt) $(FUZZTIME) $(FUZZTOTAL)

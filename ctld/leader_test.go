@@ -56,3 +56,32 @@ func TestSilentReboot(t *testing.T) {
 	apply(&state.Reboots{Nodes: []string{"n1"}, Op: state.GiveUpReboot, Reason: "reboot timed out"})
 	silent("n1")
 }
+
+// TestNewLeaderGivesTime: a controller that begins to lead has heard nobody, and gives no node up before SlurmdTimeout
+// has passed since; the same after it stood still.
+func TestNewLeaderGivesTime(t *testing.T) {
+	now := time.Now()
+	at := model.Time(now.Add(-2 * time.Hour).UnixMilli())
+	st := state.New()
+	const limit = 8 * time.Second
+	cfg := &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4, ThreadsPerCore: 1}},
+		Partitions: []*model.Partition{{Name: "p", Nodes: []string{"n1"}}}}
+	cfg.Params.NodeTimeoutS = int64(limit / time.Second)
+	st.Apply(state.Command{At: at, Body: &state.SetConfig{Config: cfg}})
+	st.Apply(state.Command{At: at, Body: &state.Join{Node: "n1", BootID: "b"}})
+	nodes := newNodeSet()
+	look := func(when string, after time.Duration, want bool) {
+		t.Helper()
+		if got := len(nodes.silent(st.View(), now.Add(after))) > 0; got != want {
+			t.Errorf("%s, after %v, the node is given up: %v", when, after, got)
+		}
+	}
+	nodes.lead(2, now)
+	look("begun to lead", 0, false)
+	look("begun to lead", limit, false)
+	look("begun to lead", limit+time.Second, true)
+	nodes.left["n1"] = lastWord{at: now.Add(-time.Hour), lease: limit} // of a session of long ago
+	nodes.hearAnew(now.Add(time.Hour))
+	look("stood still", time.Hour+limit, false)
+	look("stood still", time.Hour+limit+4*time.Second, true)
+}

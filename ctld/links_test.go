@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"gbatch/ctld/jobevents"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
@@ -142,5 +144,71 @@ func TestLinkDialsOnce(t *testing.T) {
 	l.close()
 	if _, err := l.to(t.Context(), "a", dial); err != errLinkClosed {
 		t.Error(err)
+	}
+}
+
+// TestPingsAskTogether: pings dial nobody: many of them, at once and one after the other, ask another controller over
+// one kept connection, and seldom.
+func TestPingsAskTogether(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	if err := pki.InitCA(dir, "c"); err != nil {
+		t.Fatal(err)
+	}
+	creds := map[string]*pki.Credentials{}
+	for _, name := range []string{"ctl1", "ctl2"} {
+		err := pki.Issue(dir, pki.RoleCtld, name, nil, dir)
+		if err == nil {
+			creds[name], err = pki.Load(dir, pki.RoleCtld, name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	l, err := pki.Listen("127.0.0.1:0", creds["ctl2"], log, pki.Accept{Proto: pki.ProtoRPC})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	var from sync.Map
+	body, err := proto.Encode(&proto.MomentReply{Host: hostTime(), Name: "ctl2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- server.Serve(ctx, l.Proto(pki.ProtoRPC), func(_ context.Context, r *server.Request) {
+			asked.Add(1)
+			from.Store(r.Remote(), true)
+			_ = r.Reply(body) // the test sees it
+		}, server.Options{Log: log, Peer: pki.PeerOfConn})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, l.Close()); err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	c := &Controller{log: log, creds: creds["ctl1"], machine: newMachine(), clocks: newClocks(),
+		jobEvents: new(jobevents.Teller), opts: Options{Name: "ctl1"}}
+	c.opts.Peers = []Peer{{"ctl1", "127.0.0.1:1"}, {"ctl2", l.Addr().String()}}
+	begun := time.Now()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				if c.hearAll(t.Context()); !c.answersNow(t.Context(), "ctl2") {
+					t.Error("a ping does not know of the other controller")
+				}
+			}
+		})
+	}
+	all.Wait()
+	defer c.clocks.link("ctl2").close()
+	conns := 0
+	from.Range(func(any, any) bool { conns++; return true })
+	if most := int64(2 + time.Since(begun)/maxHearing); asked.Load() > most || conns != 1 {
+		t.Errorf("400 pings asked %d times over %d connections, at most %d and one were due", asked.Load(), conns, most)
 	}
 }
