@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"gbatch/ctld/token"
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -29,7 +28,7 @@ type caller struct {
 	proto.Caller
 	most model.Rights // the most that this way of asking allows
 	from model.Origin
-	via  *token.Via // the certificate of the host that speaks for the user; nil: a controller does
+	via  *model.Cert // of the host that speaks for the user, or had the user's token made; nil: a controller's kernel does
 
 	// JobSubmitProgram has set what only operators may set, and may: the user's own request has been checked before
 	ranked bool
@@ -79,7 +78,7 @@ func (c *Controller) vouched(ctx context.Context, f *proto.Forward, role, name s
 	}
 	who := &caller{most: trust.MostRights(by, v.Config().Params.LoginRights), from: model.FromController}
 	if by == trust.Controller {
-		who.Caller = f.Caller
+		who.Caller, who.via = f.Caller, f.Caller.Via
 		who.most -= min(who.most, model.Rights(f.Caller.Less))
 		return who, nil
 	}

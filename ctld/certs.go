@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"gbatch/ctld/issue"
@@ -175,8 +178,46 @@ func (c *Controller) editCerts(ctx context.Context, who *caller,
 	if err := c.issuer.Edit(ctx, c.nameOf(who), rq, reply); err != nil {
 		return nil, err
 	}
+	if len(rq.Revoke) > 0 {
+		c.saveRecord()
+		reply.Said = append(reply.Said, c.cameBy(ctx, rq.Revoke[0].At)...)
+	}
 	return reply, nil
 }
+
+// cameBy says what of what users have set by way of hosts is stopped by revocations since a moment, and what is not.
+func (c *Controller) cameBy(ctx context.Context, since model.Time) (said []string) {
+	by := c.machine.View().CameBy(since)
+	tell := func(n int, one, many, rest string, list func(i int) string) {
+		if n == 0 {
+			return
+		}
+		var names []string
+		for i := range min(n, maxCameBy) {
+			names = append(names, list(i))
+		}
+		if n > maxCameBy {
+			names = append(names, fmt.Sprintf("and %d more", n-maxCameBy))
+		}
+		if n > 1 {
+			one = fmt.Sprintf(many, n)
+		}
+		said = append(said, one+" "+rest+": "+strings.Join(names, ", "))
+	}
+	job := func(list []model.JobID) func(int) string { return func(i int) string { return fmt.Sprint(list[i]) } }
+	tell(len(by.Crontabs), "1 crontab", "%d crontabs", "that came by way of it do nothing until their users install them "+
+		"again (gcrontab -l says so), of", func(i int) string { return c.people.Name(ctx, by.Crontabs[i]) })
+	tell(len(by.Triggers), "1 trigger", "%d triggers", "that came by way of it do nothing until their users set them "+
+		"again (gtrigger --get says so)", func(i int) string { return fmt.Sprint(by.Triggers[i]) })
+	tell(len(by.Held), "1 waiting job", "%d waiting jobs", "that came by way of it are held until their users look at "+
+		"them and release them", job(by.Held))
+	tell(len(by.Running), "1 job", "%d jobs", "that came by way of it go on: cancel what is not their users' own",
+		job(by.Running))
+	return said
+}
+
+// maxCameBy is how many of a kind the answer to a revocation names.
+const maxCameBy = 20
 
 // listCerts gives tokens, certificates and revocations.
 func (c *Controller) listCerts(_ context.Context, who *caller, _ *proto.Empty) (*proto.CertsReply, error) {
@@ -186,11 +227,82 @@ func (c *Controller) listCerts(_ context.Context, who *caller, _ *proto.Empty) (
 	return c.issuer.List(), nil
 }
 
+// loadRecord reads the file of what was revoked: it counts from the controller's start on, whatever the state knows.
+func (c *Controller) loadRecord() {
+	r, err := issue.ReadRecord(c.recordPath())
+	switch {
+	case err == nil:
+	case issue.NoRecord(err):
+		r = &issue.Record{}
+	default:
+		c.log.Error("the list of revocations can't be read: what this state does not know of them is forgotten", "err", err)
+		r = &issue.Record{}
+	}
+	c.record.Store(r)
+}
+
+func (c *Controller) recordPath() string { return filepath.Join(c.opts.PKI, issue.RecordFile) }
+
+// saveRecord brings the file of what was revoked up to date.
+func (c *Controller) saveRecord() {
+	c.recording.Lock()
+	defer c.recording.Unlock()
+	v := c.machine.View()
+	if v.Config().Cluster == "" {
+		return
+	}
+	r := *cmp.Or(c.record.Load(), &issue.Record{})
+	r.Certs, r.Tokens, r.Old = slices.Clone(r.Certs), slices.Clone(r.Tokens), slices.Clone(r.Old)
+	if r.Cluster != "" && r.Cluster != v.Config().Cluster {
+		r = issue.Record{} // of another cluster that this host had
+	}
+	if !r.Add(issue.RecordOf(v)) {
+		return
+	}
+	if err := r.Save(c.recordPath()); err != nil {
+		if c.refusals.note("record", time.Now()) {
+			c.log.Error("the list of revocations was not written: a restored state would not know the last ones", "err", err)
+		}
+		return
+	}
+	c.record.Store(&r)
+}
+
+// recordPace is from one look at what was revoked to the next.
+const recordPace = time.Second
+
+// keepRecord keeps that file, on every controller.
+func (c *Controller) keepRecord(ctx context.Context) {
+	for ; ctx.Err() == nil; pause(ctx, recordPace) {
+		c.saveRecord()
+	}
+}
+
+// bringRevoked brings what this controller's file has into the state, if that has forgotten it: the leader's part.
+func (c *Controller) bringRevoked(ctx context.Context) {
+	for ctx.Err() == nil {
+		v := c.machine.View()
+		lacks := c.record.Load().Missing(v)
+		if v.Config().Cluster != "" && len(lacks) == 0 {
+			return
+		}
+		for _, body := range lacks {
+			if res, err := c.propose(ctx, body); err != nil || res.Refusal != state.OK {
+				c.log.Warn("what was revoked is not in the state again yet", "err", err, "refusal", res.Refusal)
+				break
+			}
+			c.log.Warn("the state had forgotten revocations: this controller's list had them", "file", c.recordPath())
+		}
+		pause(ctx, recordPace)
+	}
+}
+
 // keepRevoked refuses revoked certificates from now on and ends their connections, until ctx ends.
 func (c *Controller) keepRevoked(ctx context.Context) {
 	for {
 		n := c.creds.Refuse(func(h *pki.Holder) error {
-			if r := c.machine.View().CertRevoked(certs.CertOf(h)); r != nil {
+			cert := certs.CertOf(h)
+			if r := cmp.Or(c.machine.View().CertRevoked(cert), c.record.Load().Revoked(cert)); r != nil {
 				return certs.RevokedError(r)
 			}
 			return nil

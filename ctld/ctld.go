@@ -85,6 +85,8 @@ type Controller struct {
 	budget     share.Budget
 	pace       *share.Pace
 	tokens     token.Checker
+	record     atomic.Pointer[issue.Record] // what was revoked, as this controller's file has it
+	recording  sync.Mutex                   // one writes that file at a time
 	waits      metrics.Waits
 	web        *rest.Server   // nil: HTTP is off
 	feed       *events.Feed   // of events, for web
@@ -128,6 +130,7 @@ func New(o Options) (_ *Controller, err error) {
 		reserving: make(chan struct{}, 1), editing: make(chan struct{}, 1), changing: make(chan struct{}, 1),
 		readers: newReaders(), refusals: newOncePer(), pace: newPace(), dbds: dbdsOf(&o),
 		peaks: peaks.New()}
+	c.loadRecord()
 	c.jobEvents = &jobevents.Teller{Facts: c.machine, Run: c.runJobEvent, Log: o.Logger}
 	c.dead.Dir = filepath.Join(o.Dir, "refused-records")
 	c.counts.since.Store(int64(c.bootAt))
@@ -250,7 +253,7 @@ func (c *Controller) Run(parent context.Context) error {
 	defer cancel()
 	c.life = ctx
 	var wg sync.WaitGroup
-	errs := make(chan error, 11)
+	errs := make(chan error, 13)
 	start := func(what string, f func(context.Context) error) {
 		wg.Add(1)
 		go func() {
@@ -281,6 +284,7 @@ func (c *Controller) Run(parent context.Context) error {
 		start("key for tokens", func(ctx context.Context) error { c.keepTokenFile(ctx); return nil })
 	}
 	start("revocations", func(ctx context.Context) error { c.keepRevoked(ctx); return nil })
+	start("list of revocations", func(ctx context.Context) error { c.keepRecord(ctx); return nil })
 	start("renewal", func(ctx context.Context) error {
 		(&certs.Renewer{Creds: c.creds, Log: c.log, Ask: c.renewOwn}).Run(ctx)
 		return nil

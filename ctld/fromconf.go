@@ -40,7 +40,8 @@ type Start struct {
 	Restore string
 	Replace bool
 	NextJob uint32
-	AnyTime bool // with Restore: this host's clock is right, though accounting had the cluster's time as less
+	Revoked string // with Restore: a list of revocations, beside the one in PKIDir
+	AnyTime bool   // with Restore: this host's clock is right, though accounting had the cluster's time as less
 
 	Join string // TOKEN@HOST: Run only gets a certificate, from another controller
 
@@ -80,7 +81,7 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 		return err
 	}
 	if s.Restore != "" {
-		r := restore.Options{File: s.Restore, Replace: s.Replace, NextJob: s.NextJob, AnyTime: s.AnyTime,
+		r := restore.Options{File: s.Restore, Replace: s.Replace, NextJob: s.NextJob, AnyTime: s.AnyTime, Revoked: s.Revoked,
 			Cluster: cfg.ClusterName, Name: o.Name, Dir: o.Dir, PKI: o.PKI, DbdAddr: o.DbdAddr, DbdCopy: o.DbdCopy}
 		for _, p := range o.Peers {
 			r.Peers = append(r.Peers, store.Peer{ID: p.Name, Addr: p.Addr})

@@ -222,13 +222,13 @@ func (b *backend) Local(ctx context.Context, u *rpc.User) *proto.Caller {
 	return &who
 }
 
-// Token says for whom a token speaks.
-func (b *backend) Token(text string) (user string, less uint8, err error) {
+// Token says for whom a token speaks: User, Less and Via of a caller.
+func (b *backend) Token(text string) (proto.Caller, error) {
 	claims, err := b.c.checkToken(text)
 	if err != nil {
-		return "", 0, err
+		return proto.Caller{}, err
 	}
-	return claims.User, uint8(model.RightsAdministrator - claims.Most), nil
+	return proto.Caller{User: claims.User, Less: uint8(model.RightsAdministrator - claims.Most), Via: viaOf(claims)}, nil
 }
 
 // Trusted reports whether a caller may name another user: an authenticating proxy does.
@@ -243,7 +243,7 @@ func (b *backend) Admit(ctx context.Context, uid uint32, bytes int) (leave func(
 
 func (b *backend) caller(who *proto.Caller) *caller {
 	return &caller{Caller: *who, most: model.RightsAdministrator - min(model.RightsAdministrator, model.Rights(who.Less)),
-		from: model.FromController}
+		from: model.FromController, via: who.Via}
 }
 
 // MayAsk refuses a kind of request that a user has no right to, by what this controller knows.

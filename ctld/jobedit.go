@@ -77,6 +77,9 @@ func (c *Controller) edit(v *state.View, who *caller, t model.JobRef, w wanted) 
 	}
 	j := found[0]
 	sp := *j.Spec
+	if who.via != nil {
+		sp.Via = who.via
+	}
 	ed := &editing{c: c, v: v, sees: c.sees(v, who), j: j, sp: &sp, all: w.set,
 		out: &state.Edit{Targets: []model.JobRef{t}, Spec: &sp}}
 	for i, kv := range w.set {

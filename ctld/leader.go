@@ -111,7 +111,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.recallRuns, c.dispatch, c.collect,
 			c.takeTurns, c.clock, c.ship, c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations,
 			c.tellReservations,
-			c.sendMails, c.watchAlerts, c.watchTroubles, c.keepMembers, c.logEvents, c.tellSight, c.sweepCerts,
+			c.sendMails, c.watchAlerts, c.watchTroubles, c.keepMembers, c.logEvents, c.tellSight, c.sweepCerts, c.bringRevoked,
 			c.leadTokenKey, c.tellLeads, c.jobEvents.Lead, c.keepReboots, c.keepPower, c.takeSamples,
 			c.keepCrontabs, c.endInactive, c.runTriggers} {
 			wg.Add(1)

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"gbatch/ctld/token"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -180,8 +179,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 	}
 	who, err := c.vouched(ctx, &f, role, name)
 	if err == nil && who.from != model.FromController {
-		cert := r.Peer.Cert()
-		who.via = &token.Via{Role: role, Name: name, Serial: cert.Serial, Family: cert.Family}
+		who.via = shownBy(r.Peer.Cert(), role, name)
 	}
 	switch {
 	case err != nil:

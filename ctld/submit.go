@@ -87,7 +87,7 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	}
 	sp := *rq.Spec
 	sp.UID, sp.GID, sp.Groups = who.UID, who.GID, who.Groups
-	sp.User, sp.Group, sp.Host, sp.From = who.User, who.Group, who.Host, who.from
+	sp.User, sp.Group, sp.Host, sp.From, sp.Via = who.User, who.Group, who.Host, who.from, who.via
 	sp.Features = model.FeatureText(sp.Features)
 	if err := sp.CheckUser(c.opts.UID); err != nil {
 		return nil, nil, refuse(proto.CodeAccess, "the cluster takes no such job: %v", err)

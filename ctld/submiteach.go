@@ -123,7 +123,7 @@ func (c *Controller) crontab(ctx context.Context, who *caller, rq *proto.Crontab
 		return nil, noCrontabs()
 	}
 	if t != nil {
-		reply.There, reply.Text, reply.Off = true, t.Text, t.Off
+		reply.There, reply.Text, reply.Off, reply.Why = true, t.Text, t.Off, t.Why
 	}
 	return reply, nil
 }
@@ -170,7 +170,7 @@ func (c *Controller) setCrontab(ctx context.Context, who *caller,
 	if err != nil {
 		return nil, err
 	}
-	reply, cmd := &proto.SetCrontabReply{}, &state.Crontab{UID: owner.UID, By: who.UID, Remove: rq.Remove}
+	reply, cmd := &proto.SetCrontabReply{}, &state.Crontab{UID: owner.UID, By: who.UID, Remove: rq.Remove, Via: who.via}
 	if !rq.Remove {
 		if !v.Config().Params.Crontabs { // those that are there can be read and removed
 			return nil, noCrontabs()

@@ -2,8 +2,8 @@ package ctld
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"gbatch/ctld/issue"
 	"gbatch/ctld/token"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -21,9 +22,6 @@ import (
 
 // tokens.go makes users' tokens for HTTP (package token), and keeps the key that they are signed with: it is
 // replicated, and each controller has it in a file too, for tools that make tokens by themselves.
-
-// tokenFile is the key's file in PKIDir, where AuthAltParameters=jwt_key= names none.
-const tokenFile = "jwt_hs256.key"
 
 // hostTokenS is the longest life of a token that a host has made in a user's name, seconds.
 const (
@@ -75,8 +73,11 @@ func (c *Controller) makeToken(ctx context.Context, who *caller, rq *proto.Token
 		at = time.Unix(revoked.Unix()+1, 0) // a token's moments are in seconds
 	}
 	until := at.Add(time.Duration(life) * time.Second)
-	text, err := token.Make(c.machine.View().TokenKey(), &token.Claims{User: name, At: at, Until: until, Most: who.most,
-		Via: who.via})
+	claims := &token.Claims{User: name, At: at, Until: until, Most: who.most}
+	if via := who.via; via != nil {
+		claims.Via = &token.Via{Role: via.Role, Name: via.Name, Serial: via.Serial, Family: via.Family}
+	}
+	text, err := token.Make(c.machine.View().TokenKey(), claims)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,10 @@ func (c *Controller) editTokens(ctx context.Context, who *caller,
 	case rq.NewKey:
 		x = &state.Tokens{Op: state.TokenKey, Key: rq.Key}
 		if len(x.Key) == 0 {
-			x.Key = newTokenKey()
+			var err error
+			if x.Key, err = issue.NewTokenKey(); err != nil {
+				return nil, err
+			}
 		}
 		if n := len(x.Key); n < model.LeastTokenKey || n > model.MostTokenKey {
 			return nil, refuse(proto.CodeBadRequest, "a key has %d to %d bytes, this one has %d", model.LeastTokenKey,
@@ -124,6 +128,7 @@ func (c *Controller) editTokens(ctx context.Context, who *caller,
 			return nil, refuse(proto.CodeBusy, "tokens of very many users were revoked; `scontrol token newkey` makes a new "+
 				"key, and no token of before counts")
 		}
+		c.saveRecord()
 		c.toldAll(ctx)
 		c.log.Info("tokens changed", "by", who.UID, "revoked", rq.Revoke, "new key", rq.NewKey)
 	}
@@ -167,17 +172,11 @@ func (c *Controller) toldAll(ctx context.Context) {
 	}
 }
 
-func newTokenKey() []byte {
-	key := make([]byte, model.TokenKeyBytes)
-	_, _ = rand.Read(key) // it never fails
-	return key
-}
-
 func (c *Controller) tokenPath() string {
 	if p := c.opts.HTTP.JWTKey; p != "" {
 		return p
 	}
-	return filepath.Join(c.opts.PKI, tokenFile)
+	return filepath.Join(c.opts.PKI, issue.TokenFile)
 }
 
 // firstTokenKey makes sure that there is a key: the one of this controller's file, or a new one. It runs on the leader.
@@ -202,7 +201,9 @@ func (c *Controller) firstTokenKey(ctx context.Context) error {
 	case err != nil && have != nil, have != nil && bytes.Equal(have, key):
 		return nil
 	case err != nil:
-		x.Key = newTokenKey()
+		if x.Key, err = issue.NewTokenKey(); err != nil {
+			return err
+		}
 	case have != nil:
 		x.Op = state.TokenKey // the file that the site names counts
 		c.log.Warn("tokens of before count no more: jwt_key names another key", "file", c.tokenPath())
@@ -281,21 +282,37 @@ func (c *Controller) checkToken(text string) (*token.Claims, error) {
 		at = model.Time(claims.At.UnixMilli())
 	}
 	const second = 1000 // see makeToken
-	if revoked := c.machine.View().TokensRevoked(claims.User); revoked != 0 && at/second <= revoked/second {
+	v := c.machine.View()
+	revoked := v.TokensRevoked(claims.User)
+	if r := c.record.Load(); r.IsKey(v.TokenKey()) {
+		revoked = max(revoked, r.TokensRevoked(claims.User))
+	}
+	if revoked != 0 && at/second <= revoked/second {
 		return nil, errors.New("the user's tokens were revoked")
 	}
-	if via := claims.Via; via != nil {
-		cert := &model.Cert{Role: via.Role, Name: via.Name, Serial: via.Serial, Family: via.Family, At: at}
-		if c.machine.View().CertRevoked(cert) != nil {
-			return nil, errors.New("the certificate of the host that it was made through was revoked")
-		}
+	if via := viaOf(claims); via != nil && cmp.Or(v.CertRevoked(via), c.record.Load().Revoked(via)) != nil {
+		return nil, errors.New("the certificate of the host that it was made through was revoked")
 	}
 	return claims, nil
 }
 
+// viaOf gives the certificate of the host that a token was made through, or nil. Its moment is the token's: the
+// certificate was issued before.
+func viaOf(claims *token.Claims) *model.Cert {
+	via := claims.Via
+	if via == nil {
+		return nil
+	}
+	at := model.Time(0)
+	if !claims.At.IsZero() {
+		at = model.Time(claims.At.UnixMilli())
+	}
+	return &model.Cert{Role: via.Role, Name: via.Name, Serial: via.Serial, Family: via.Family, At: at}
+}
+
 // writeKey puts a key into a file that only this daemon's user can read.
 func writeKey(path string, key []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+tokenFile) // 0600
+	f, err := os.CreateTemp(filepath.Dir(path), "."+issue.TokenFile) // 0600
 	if err != nil {
 		return err
 	}

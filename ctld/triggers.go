@@ -95,7 +95,7 @@ func (c *Controller) setTrigger(ctx context.Context, who *caller, rq *proto.SetT
 		return refuse(proto.CodeAccess, "%v", err)
 	}
 	t := &model.Trigger{UID: who.UID, GID: who.GID, Of: rq.Of, Job: rq.Job, Nodes: rq.Nodes, Events: rq.Events,
-		OffsetS: rq.OffsetS, Perm: rq.Perm, Program: strings.Join(strings.Fields(rq.Program), " ")}
+		OffsetS: rq.OffsetS, Perm: rq.Perm, Program: strings.Join(strings.Fields(rq.Program), " "), Via: who.via}
 	if err := c.checkTrigger(v, who, t); err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (c *Controller) triggers(ctx context.Context, who *caller, _ *proto.Empty, 
 			names[t.UID] = name
 		}
 		chunk.Triggers = append(chunk.Triggers, proto.TriggerInfo{ID: t.ID, Of: t.Of, Res: resOf(t), Job: t.Job,
-			Events: t.Events, OffsetS: t.OffsetS, User: name, UID: t.UID, Perm: t.Perm, Program: t.Program})
+			Events: t.Events, OffsetS: t.OffsetS, User: name, UID: t.UID, Perm: t.Perm, Program: t.Program, Off: t.Off})
 		bytes += len(t.Nodes) + len(t.Program) + 100
 		if len(chunk.Triggers) == proto.ChunkJobs || bytes > proto.ChunkBytes/2 {
 			err, bytes = send(chunk), 0

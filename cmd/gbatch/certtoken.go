@@ -128,6 +128,7 @@ func editCerts(cl *client.Client, rq *proto.EditCertsRequest) error {
 
 func revokeCommand() *cobra.Command {
 	var why string
+	var keep bool
 	cmd := &cobra.Command{
 		Use:   "revoke SERIAL | revoke ROLE NAMES",
 		Short: "Take certificates back: their connections end at once, and new ones are refused",
@@ -135,7 +136,10 @@ func revokeCommand() *cobra.Command {
 			"all that a\n" +
 			"daemon has been given until now (ROLE NAMES), with its tokens. Their connections end at once, also after a " +
 			"change of\n" +
-			"the leader and a restart. The daemon can join anew with a token.",
+			"the leader and a restart. The daemon can join anew with a token.\n" +
+			"Whoever had the host may have set things in users' names. So crontabs and triggers that came by way of it do " +
+			"nothing\n" +
+			"until their users set them again, waiting jobs are held until they are released, and jobs that run are named.",
 		Example: "  gbatch cert revoke node gpu07 --why 'disk was stolen'\n" +
 			"  gbatch cert revoke 5d0f2c17a3b94e6e8d1b0c2f4a6e8091",
 		Args: operands(1, 2, "a serial number, or a role and names"),
@@ -151,7 +155,7 @@ func revokeCommand() *cobra.Command {
 					return fmt.Errorf("'%s' is not a serial number; for all certificates of a daemon give its role and name",
 						args[0])
 				}
-				rq.Revoke = []model.CertRevoked{{Serial: serial, Why: why}}
+				rq.Revoke = []model.CertRevoked{{Serial: serial, Why: why, Keep: keep}}
 				return editCerts(cl, rq)
 			}
 			list, err := hostlist.Expand(args[1])
@@ -159,12 +163,14 @@ func revokeCommand() *cobra.Command {
 				return errors.Join(fmt.Errorf("give a role (%s) and names", strings.Join(pki.Roles(), ", ")), err)
 			}
 			for _, name := range list {
-				rq.Revoke = append(rq.Revoke, model.CertRevoked{Role: args[0], Name: name, Why: why})
+				rq.Revoke = append(rq.Revoke, model.CertRevoked{Role: args[0], Name: name, Why: why, Keep: keep})
 			}
 			return editCerts(cl, rq)
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", "", "a `sentence` for the list and the logs")
+	cmd.Flags().BoolVar(&keep, "keep", false,
+		"nobody else had the host, it goes out of service: crontabs, triggers and jobs that came by way of it stay")
 	return cmd
 }
 

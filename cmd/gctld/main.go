@@ -57,6 +57,8 @@ func main() {
 	f.Uint32Var(&s.NextJob, "next-job", 0, "with --restore: `number` of the next job (default: above all given ones)")
 	f.BoolVar(&s.AnyTime, "trust-clock", false,
 		"with --restore: this host's clock is right, though accounting had the cluster's time as less")
+	f.StringVar(&s.Revoked, "revoked", "",
+		"with --restore: what was revoked since, of `FILE`: revoked.json of a controller's PKIDir, or a node's spool/revoked")
 	f.StringVar(&s.Join, "join", "",
 		"get this host's certificate with a `TOKEN@HOST` of gbatch cert token, and end; -: read it")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

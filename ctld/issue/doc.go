@@ -7,6 +7,7 @@
 //	issue.go  Issuer; joining, renewing
 //	sign.go   who signs
 //	admin.go  tokens, revocations, lists, certificates that are late
+//	record.go what was revoked, in a file beside the state
 //
 // It doesn't own keys and files (internal/rpc/pki), the requests of those who want a certificate
 // (internal/certs), facts about certificates (internal/state), or who may ask (ctld/certs.go).

@@ -35,15 +35,15 @@ var (
 func (q *request) signedIn() error {
 	secret := ""
 	if c, err := q.r.Cookie(cookieName); err == nil && c.Value != "" {
-		user, less, err := q.p.o.Cluster.Token(c.Value)
+		said, err := q.p.o.Cluster.Token(c.Value)
 		if err != nil {
 			q.p.o.Log.Debug("a token was refused", "from", q.r.RemoteAddr, "why", err)
 			return errors.Join(errSignIn, err)
 		}
-		if q.who, err = q.p.o.Cluster.User(q.ctx, user); err != nil {
+		if q.who, err = q.p.o.Cluster.User(q.ctx, said.User); err != nil {
 			return errors.Join(errSignIn, err)
 		}
-		q.who.Less = less
+		q.who.Less, q.who.Via = said.Less, said.Via
 		secret = c.Value
 	} else {
 		u := rest.LocalUser(q.ctx)
@@ -126,9 +126,9 @@ func (q *request) login() {
 	}
 	text := strings.TrimSpace(q.r.PostFormValue("token"))
 	text = strings.TrimSpace(strings.TrimPrefix(text, "SLURM_JWT="))
-	user, _, err := q.p.o.Cluster.Token(text)
+	said, err := q.p.o.Cluster.Token(text)
 	if err == nil {
-		_, err = q.p.o.Cluster.User(q.ctx, user)
+		_, err = q.p.o.Cluster.User(q.ctx, said.User)
 	}
 	if err != nil || strings.ContainsAny(text, " \t\r\n;,\"\\") {
 		q.p.o.Log.Debug("a token was refused", "from", q.r.RemoteAddr, "why", err)

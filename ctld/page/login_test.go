@@ -21,7 +21,7 @@ type nobody struct{ rest.Cluster }
 
 func (nobody) Facts() rest.Facts { return rest.Facts{View: state.New().View()} }
 
-func (nobody) Token(string) (string, uint8, error) { return "", 0, errors.New("no token") }
+func (nobody) Token(string) (proto.Caller, error) { return proto.Caller{}, errors.New("no token") }
 
 // slow is a body that never ends. It counts those that are read.
 type slow struct {

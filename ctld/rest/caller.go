@@ -53,12 +53,12 @@ func (s *Server) caller(ctx context.Context, r *http.Request) (*proto.Caller, er
 		}
 		return s.named(ctx, s.o.Cluster.Local(ctx, u), name)
 	}
-	user, less, err := s.o.Cluster.Token(text)
+	said, err := s.o.Cluster.Token(text)
 	if err != nil {
 		s.o.Log.Debug("a token was refused", "from", r.RemoteAddr, "why", err)
 		return nil, errors.Join(errToken, err)
 	}
-	who, err := s.o.Cluster.User(ctx, user)
+	who, err := s.o.Cluster.User(ctx, said.User)
 	if err != nil {
 		var said *rpc.Error
 		if errors.As(err, &said) && said.Code == proto.CodeUser {
@@ -66,7 +66,7 @@ func (s *Server) caller(ctx context.Context, r *http.Request) (*proto.Caller, er
 		}
 		return nil, err
 	}
-	who.Less = less
+	who.Less, who.Via = said.Less, said.Via
 	return s.named(ctx, who, name)
 }
 

@@ -49,7 +49,7 @@ func TestFlow(t *testing.T) {
 // oneUser is a controller whose tokens are all of one user.
 type oneUser struct{ Cluster }
 
-func (oneUser) Token(string) (user string, less uint8, err error) { return "ann", 0, nil }
+func (oneUser) Token(string) (proto.Caller, error) { return proto.Caller{User: "ann"}, nil }
 func (oneUser) User(context.Context, string) (*proto.Caller, error) {
 	return &proto.Caller{UID: 1, User: "ann"}, nil
 }

@@ -70,7 +70,8 @@ type Callers interface {
 	// InGroup is a caller with another of his groups, by name or number.
 	InGroup(ctx context.Context, who *proto.Caller, group string) (*proto.Caller, error)
 	Local(ctx context.Context, u *rpc.User) *proto.Caller
-	Token(text string) (user string, less uint8, err error)
+	// Token says for whom a token speaks: User, Less and Via of a caller.
+	Token(text string) (proto.Caller, error)
 	Trusted(who *proto.Caller) bool
 }
 

@@ -7,6 +7,9 @@
 // clock, which no election overtakes. What gdbd has of jobs that have not ended in the snapshot (found.go) counts: they
 // don't run again after they have ended.
 //
+// Revocations of since then stay: the controllers keep them in a file beside the state too (package
+// issue).
+//
 // It owns the checks before anything is changed. The directory is package store's (Plant), the
 // state package state's.
 package restore
@@ -21,6 +24,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"gbatch/ctld/issue"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -38,6 +42,7 @@ type Options struct {
 	Replace bool   // a state that is there goes into a folder beside
 	NextJob uint32 // the number of the next submission; 0: it follows from the snapshot and accounting
 	AnyTime bool   // this host's clock is right, though the cluster's time was less by accounting
+	Revoked string // a list of revocations beside the one in PKI; "": none
 
 	Cluster string // ClusterName
 	Name    string // of this controller, one of Peers
@@ -106,6 +111,9 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 		at = max(at, era.Found[i].Start, era.Found[i].End)
 	}
 	in.st.Apply(state.Command{Kind: state.KindNewEra, At: at, Body: era})
+	if err := o.bringRevoked(in.st, at, tell); err != nil {
+		return err
+	}
 	if err := in.st.Check(); err != nil {
 		return fmt.Errorf("%s: its facts contradict each other: %w", o.File, err)
 	}
@@ -125,13 +133,75 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	tell("controller %s has the state of cluster %s as of %s, %s ago by this host's clock: %d jobs, %d nodes; new jobs "+
 		"begin at %d, the epoch is above %d", o.Name, o.Cluster, stampText(in.header.SavedMS),
 		walltime.Elapsed(max(0, int64(now)-in.header.SavedMS)/1000), v.JobCount(), len(v.Config().Nodes), v.NextJob(), epoch)
-	tell("warning: certificates and tokens that were revoked after that count again; revoke them again when it leads: " +
-		"gbatch cert revoke NAME or SERIAL, and users' tokens with gcontrol token revoke (gbatch-ha(7))")
 	if len(o.Peers) > 1 {
 		tell("the other controllers must have an empty StateSaveLocation: start all, and they get the state from this one")
 	} else {
 		tell("start it")
 	}
+	return nil
+}
+
+// bringRevoked brings what was revoked since the snapshot into the state: what the file in PKIDir has, and the list
+// that was named. Both lists are one from then on.
+func (o *Options) bringRevoked(st *state.State, at model.Time, tell func(string, ...any)) error {
+	path := filepath.Join(o.PKI, issue.RecordFile)
+	r, err := issue.ReadRecord(path)
+	none := issue.NoRecord(err)
+	if none {
+		r, err = &issue.Record{}, nil
+	}
+	if err == nil && o.Revoked != "" {
+		var more *issue.Record
+		if more, err = issue.ReadRecord(o.Revoked); err == nil && r.Add(more) {
+			none = false
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("what was revoked since the snapshot would count again: %w", err)
+	}
+	if r.Cluster != "" && r.Cluster != o.Cluster {
+		return fmt.Errorf("%s and --revoked have what was revoked in cluster '%s', and ClusterName is '%s'", path, r.Cluster,
+			o.Cluster)
+	}
+	if none {
+		tell("warning: %s is not there: certificates and tokens that were revoked after the snapshot count again. Bring it "+
+			"from another controller and name it with --revoked, or revoke them again when this one leads: gbatch cert revoke "+
+			"NAME or SERIAL, and users' tokens with gcontrol token revoke (gbatch-ha(7))", path)
+		return nil
+	}
+	apply := func(kind state.Kind, body state.Body) state.Refusal {
+		return st.Apply(state.Command{Kind: kind, At: at, Body: body}).Refusal
+	}
+	if r.Retired(st.View()) {
+		key, err := os.ReadFile(filepath.Join(o.PKI, issue.TokenFile))
+		if err != nil || !r.IsKey(key) {
+			if key, err = issue.NewTokenKey(); err != nil {
+				return err
+			}
+		}
+		apply(state.KindTokens, &state.Tokens{Op: state.TokenKey, Key: key})
+		tell("the key of users' tokens was replaced since the snapshot: tokens that were made with the old one don't count")
+	}
+	certs, users := 0, 0
+	for _, body := range r.Missing(st.View()) {
+		kind := state.KindTokens
+		switch x := body.(type) {
+		case *state.Certs:
+			kind = state.KindCerts
+			certs += len(x.Revoked)
+		case *state.Tokens:
+			users += len(x.Users)
+		}
+		if refusal := apply(kind, body); refusal != state.OK {
+			return fmt.Errorf("what was revoked since the snapshot can't be brought into the state: %s", refusal)
+		}
+	}
+	r.Add(issue.RecordOf(st.View()))
+	if err := r.Save(path); err != nil {
+		return fmt.Errorf("the list of revocations: %w", err)
+	}
+	tell("what was revoked since the snapshot stays revoked: %d daemons or certificates, and tokens of %d users", certs,
+		users)
 	return nil
 }
 

@@ -15,7 +15,7 @@ func Timely(v *state.View, now model.Time) (hits []state.TimeHit, watch, daemons
 	looked, bytes := false, 0
 	v.Triggers(func(t *model.Trigger) bool {
 		daemons = daemons || t.AboutDaemons()
-		if len(t.Hits) > 0 {
+		if len(t.Hits) > 0 || t.Off != "" {
 			return true
 		}
 		switch {

@@ -39,7 +39,8 @@ const (
 var opens = map[string]string{
 	"ctld/token/jwks.go": site, "ctld/tokens.go": ownState, "ctld/rest/server.go": site,
 	"ctld/fromconf.go": site, "ctld/restore/restore.go": site, "ctld/clock/file.go": ownState,
-	"ctld/deadletter/box.go": ownState, "ctld/power/program.go": fresh, "ctld/power/keeper.go": fresh,
+	"ctld/deadletter/box.go": ownState, "ctld/issue/record.go": ownState,
+	"ctld/power/program.go": fresh, "ctld/power/keeper.go": fresh,
 	"dbd/admin.go": ownState, "dbd/backup/backup.go": site, "dbd/db.go": ownState, "dbd/follow.go": ownState,
 	"dbd/history/store.go": ownState, "noded/exporter/mapping.go": site,
 	"dbd/offline.go": ownState, "dbd/start.go": site,

@@ -208,7 +208,7 @@ func TestRestoredStateGivesNoNumberTwice(t *testing.T) {
 	}
 	got := r.restore("ctl1", file, true)
 	if !strings.Contains(got, "the state that was there is in "+r.Dir) || !strings.Contains(got, "new jobs begin at ") ||
-		!strings.Contains(got, "warning: certificates and tokens that were revoked after that count again") {
+		!strings.Contains(got, "what was revoked since the snapshot stays revoked: 0 daemons or certificates") {
 		t.Fatal(got)
 	}
 	r.StartDaemon("ctld-ctl1")

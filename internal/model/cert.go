@@ -76,6 +76,9 @@ func (x *Cert) Wire(c *wire.C) {
 	wire.Int(c, &x.Until)
 }
 
+// Whom says whose certificate it is: login lg1.
+func (x *Cert) Whom() string { return x.Role + " " + x.Name }
+
 // CertRevoked takes certificates back: one and all that were renewed from it (Serial), or all of a daemon that were
 // issued until then (Role, Name, At).
 type CertRevoked struct {
@@ -85,6 +88,8 @@ type CertRevoked struct {
 	At     Time
 	By     string
 	Why    string
+
+	Keep bool // nobody else had the host: what users set by way of it stays as it is
 }
 
 func (x *CertRevoked) Wire(c *wire.C) {
@@ -94,6 +99,7 @@ func (x *CertRevoked) Wire(c *wire.C) {
 	wire.Int(c, &x.At)
 	wire.Text(c, &x.By, MaxName)
 	wire.Text(c, &x.Why, MaxText)
+	wire.Bool(c, &x.Keep)
 }
 
 // Covers reports whether it takes this certificate back.

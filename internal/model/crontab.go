@@ -23,6 +23,9 @@ type Crontab struct {
 	Text []byte
 	Off  []Lines // of entries whose jobs were cancelled since: they are shown as comments
 	At   Time    // when it was installed
+
+	Via *Cert  // of the host that spoke for who installed it; nil: a controller's kernel said who that was
+	Why string // why none of its entries run any more; "": they do
 }
 
 func (x *Crontab) Wire(c *wire.C) {
@@ -30,6 +33,8 @@ func (x *Crontab) Wire(c *wire.C) {
 	wire.Bytes(c, &x.Text, MaxText)
 	wire.List(c, &x.Off, MaxFew)
 	wire.Int(c, &x.At)
+	wire.Ptr(c, &x.Via)
+	wire.Text(c, &x.Why, MaxText)
 }
 
 // Lines are lines of a text, from 1.

@@ -88,6 +88,10 @@ type Spec struct {
 	WCKey string // --wckey; with PresetMark: its user named none, and has this default. "": none
 
 	Cron *Cron // the entry of its user's crontab that it is; nil: of none
+
+	// the certificate of the host that spoke for the user who submitted it or changed it last; nil: a controller's kernel
+	// said who that was, or it isn't known, or the user has released it since that was revoked
+	Via *Cert
 }
 
 func (x *Spec) Wire(c *wire.C) {
@@ -153,6 +157,7 @@ func (x *Spec) Wire(c *wire.C) {
 	wire.Bool(c, &x.OwnMode)
 	wire.Text(c, &x.WCKey, MaxName)
 	wire.Ptr(c, &x.Cron)
+	wire.Ptr(c, &x.Via)
 }
 
 // MaxWarningS is the longest time before the limit, seconds, as in Slurm.

@@ -116,6 +116,9 @@ type Trigger struct {
 	Looked Time         // with OnIdle: nodes that had been idle for long enough by then were told of
 	Spent  Time         // not 0: its program has run, and until then another one like it takes over what happens
 	Heir   uint32       // another one like it, which was set while it had Hits
+
+	Via *Cert  // of the host that spoke for who set it; nil: a controller's kernel said who that was
+	Off string // why it does nothing any more; "": it does
 }
 
 func (x *Trigger) Wire(c *wire.C) {
@@ -136,6 +139,8 @@ func (x *Trigger) Wire(c *wire.C) {
 	wire.Int(c, &x.Looked)
 	wire.Int(c, &x.Spent)
 	wire.Int(c, &x.Heir)
+	wire.Ptr(c, &x.Via)
+	wire.Text(c, &x.Off, MaxText)
 }
 
 // Alike reports whether two triggers of a user are for the same events of the same thing.

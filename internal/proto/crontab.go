@@ -21,6 +21,7 @@ type CrontabReply struct {
 	User  string
 	Text  []byte
 	Off   []model.Lines // entries that don't run any more: see model.Crontab
+	Why   string        // why none do
 }
 
 func (x *CrontabReply) Wire(c *wire.C) {
@@ -28,6 +29,7 @@ func (x *CrontabReply) Wire(c *wire.C) {
 	wire.Text(c, &x.User, model.MaxName)
 	wire.Bytes(c, &x.Text, model.MaxText)
 	wire.List(c, &x.Off, model.MaxFew)
+	wire.Text(c, &x.Why, model.MaxText)
 }
 
 // SetCrontabRequest replaces or removes a user's crontab. Nothing of it is done if an entry is refused.

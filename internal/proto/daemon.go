@@ -18,6 +18,9 @@ type Caller struct {
 
 	// Less is how many steps of model.Rights the caller has less than by name: a token may say less. Of controllers only.
 	Less uint8
+
+	// Via is the certificate of the host through which the caller's token was made; nil: of none. Of controllers only.
+	Via *model.Cert
 }
 
 func (x *Caller) Wire(c *wire.C) {
@@ -28,6 +31,7 @@ func (x *Caller) Wire(c *wire.C) {
 	wire.Text(c, &x.Group, model.MaxName)
 	wire.Text(c, &x.Host, model.MaxName)
 	wire.Int(c, &x.Less)
+	wire.Ptr(c, &x.Via)
 }
 
 // Forward carries a user's request from the daemon that accepted it to the leader. The sender's certificate decides for

@@ -19,6 +19,7 @@ type TriggerInfo struct {
 	UID     uint32
 	Perm    bool
 	Program string
+	Off     string // why it does nothing any more; "": it does
 }
 
 func (x *TriggerInfo) Wire(c *wire.C) {
@@ -32,6 +33,7 @@ func (x *TriggerInfo) Wire(c *wire.C) {
 	wire.Int(c, &x.UID)
 	wire.Bool(c, &x.Perm)
 	wire.Data(c, &x.Program, model.MaxName)
+	wire.Text(c, &x.Off, model.MaxText)
 }
 
 // TriggersChunk is a part of the list of triggers.

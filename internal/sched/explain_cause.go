@@ -26,7 +26,7 @@ func (x *explainer) holds() {
 			j.Why, id)
 	case j.Hold == model.HeldByAdmin && j.Reason == model.ReasonMaxRequeue:
 		x.because(j.Reason, "held: %s; an operator can release it with gcontrol release %s", j.Why, id)
-	case j.Hold == model.HeldByUser && j.Special && j.Why != "":
+	case j.Hold == model.HeldByUser && j.Why != "":
 		x.because(model.ReasonJobHeldUser, "held: %s; gcontrol release %s lets it go", j.Why, id)
 	case j.Hold == model.HeldByAdmin:
 		x.because(model.ReasonJobHeldAdmin, "held by an operator, who can release it with gcontrol release %s", id)

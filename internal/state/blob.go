@@ -218,6 +218,13 @@ func (in *interned) spec(sp *model.Spec) {
 		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(key, l.Resource),
 			l.Soft), l.Hard)
 	})
+	if sp.Via != nil {
+		via := *sp.Via
+		for _, p := range []*string{&via.Serial, &via.Family, &via.Role, &via.Name} {
+			*p = in.text(*p)
+		}
+		sp.Via = &via
+	}
 	for i := range sp.Gres {
 		sp.Gres[i].Name, sp.Gres[i].Type = in.text(sp.Gres[i].Name), in.text(sp.Gres[i].Type)
 	}

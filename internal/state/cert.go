@@ -91,12 +91,25 @@ func revokedKey(r *model.CertRevoked) string {
 
 // revokes gives what takes a certificate back, or nil.
 func (c *certs) revokes(cert *model.Cert) *model.CertRevoked {
+	return c.revokesAs(cert, func(*model.CertRevoked) bool { return true })
+}
+
+// revokesAs is revokes, among revocations that a function takes.
+func (c *certs) revokesAs(cert *model.Cert, takes func(*model.CertRevoked) bool) *model.CertRevoked {
 	for _, key := range []string{cert.Serial, cert.Family, daemonKey(cert.Role, cert.Name)} {
-		if r, ok := c.revoked.Get(key); ok && r.Covers(cert) {
+		if r, ok := c.revoked.Get(key); ok && r.Covers(cert) && takes(r) {
 			return r
 		}
 	}
 	return nil
+}
+
+// doubts gives the revocation by which what was set by way of a host counts no more, or nil.
+func (c *certs) doubts(via *model.Cert) *model.CertRevoked {
+	if via == nil {
+		return nil
+	}
+	return c.revokesAs(via, func(r *model.CertRevoked) bool { return !r.Keep })
 }
 
 // of gives the valid certificates of a daemon.
@@ -160,7 +173,10 @@ func (s *State) applyCerts(at model.Time, x *Certs) Result {
 			res.Refusal = c.add(at, x.Cert)
 		}
 	case CertRevoke:
-		return Result{Refusal: c.revoke(x.Revoked), Changed: true}
+		if res.Refusal = c.revoke(x.Revoked); res.Refusal == OK && s.now.rules >= rulesOwed {
+			s.doubtAll(at)
+		}
+		return Result{Refusal: res.Refusal, Changed: true}
 	case CertSweep:
 		c.forget(at)
 	}
@@ -244,6 +260,97 @@ func (c *certs) revoke(list []model.CertRevoked) Refusal {
 	}
 	c.gen++
 	return OK
+}
+
+// doubts says why what was set by way of a host may not be its user's own: the host's certificate was revoked. "": it
+// wasn't.
+func (s *State) doubts(via *model.Cert, did string) string {
+	if s.now.rules < rulesOwed || s.certs.doubts(via) == nil {
+		return ""
+	}
+	return "the certificate of " + via.Whom() + ", by way of which it was " + did + ", was revoked"
+}
+
+// doubtsJob is doubts of a job, with what its user can do.
+func (s *State) doubtsJob(j *model.Job) string {
+	why := s.doubts(j.Spec.Via, "submitted or changed")
+	if why != "" {
+		why += ": look at the job, then release or cancel it"
+	}
+	return why
+}
+
+// doubtAll stops what users have set by way of hosts whose certificates are revoked by now: whoever had such a host may
+// have set it in their names. Crontabs and triggers do nothing more until their users set them again; jobs that wait
+// are held until they are released, and so are those that run if they come back. What runs goes on: View.CameBy has it.
+func (s *State) doubtAll(at model.Time) {
+	for _, t := range s.crontabs.Values() {
+		if why := s.doubts(t.Via, "installed"); why != "" && t.Why == "" {
+			s.stopCrontab(t, at, why)
+		}
+	}
+	for _, t := range s.triggers.all.Values() {
+		if why := s.doubts(t.Via, "set"); why != "" && t.Off == "" {
+			n := *t
+			n.Off, n.Hits, n.Due = why, nil, 0
+			s.triggers.all.Set(n.ID, &n)
+		}
+	}
+	var jobs []model.JobID
+	s.jobs.Scan(func(id model.JobID, j *model.Job) bool {
+		if j.State == model.Pending && j.Hold != model.HeldByAdmin && s.doubts(j.Spec.Via, "") != "" {
+			jobs = append(jobs, id)
+		}
+		return true
+	})
+	for _, id := range jobs {
+		if j, ok := s.jobs.Get(id); ok && j.State == model.Pending {
+			n := *j
+			n.Hold = model.HeldByUser
+			s.settle(&n, at)
+		}
+	}
+	s.wakeAll(at)
+	s.plan()
+}
+
+// CameBy is what users have set by way of hosts whose certificates are revoked.
+type CameBy struct {
+	Crontabs []uint32 // of these users; they are off
+	Triggers []uint32 // they are off
+	Held     []model.JobID
+	Running  []model.JobID // they go on
+}
+
+// CameBy gives what was set by way of certificates that were revoked at a moment or since.
+func (v *View) CameBy(since model.Time) (out CameBy) {
+	by := func(via *model.Cert) bool {
+		r := v.certs.doubts(via)
+		return r != nil && r.At >= since
+	}
+	v.crontabs.Scan(func(uid uint32, t *model.Crontab) bool {
+		if by(t.Via) && t.Why != "" {
+			out.Crontabs = append(out.Crontabs, uid)
+		}
+		return true
+	})
+	v.Triggers(func(t *model.Trigger) bool {
+		if by(t.Via) && t.Off != "" {
+			out.Triggers = append(out.Triggers, t.ID)
+		}
+		return true
+	})
+	v.jobs.Scan(func(id model.JobID, j *model.Job) bool {
+		switch {
+		case !by(j.Spec.Via):
+		case j.State == model.Pending && j.Hold != model.NotHeld:
+			out.Held = append(out.Held, id)
+		case j.State.HasResources():
+			out.Running = append(out.Running, id)
+		}
+		return true
+	})
+	return out
 }
 
 // validCerts checks a command's parts.
@@ -423,6 +530,9 @@ func (v *View) TokensRevoked(user string) model.Time {
 	}
 	return 0
 }
+
+// RevokedTokens gives the users whose tokens were revoked, with the moments until which.
+func (v *View) RevokedTokens() []model.TokenRevoked { return slices.Clone(v.tokens.revoked) }
 
 // snapTokens is the part of a snapshot's head about tokens.
 type snapTokens struct {

@@ -548,7 +548,8 @@ const (
 
 	// rulesOwed: what a run owes whose end is known late, and of which nobody knew that it had begun, counts for fair
 	// share and budgets as its record says, whether its node was silent or the controllers went on from a snapshot; one
-	// that ended sooner after its beginning than the cluster's time was bent since has ended when it began.
+	// that ended sooner after its beginning than the cluster's time was bent since has ended when it began. What users
+	// have set by way of a host ends, or waits for them, when that host's certificate is revoked.
 	rulesOwed
 
 	rulesNow = rulesOwed

@@ -19,6 +19,7 @@ type Crontab struct {
 	Remove bool
 	Text   []byte
 	Jobs   []Submit // of the entries, in order; their RequestIDs don't count
+	Via    *model.Cert
 }
 
 func (x *Crontab) Wire(c *wire.C) {
@@ -27,6 +28,7 @@ func (x *Crontab) Wire(c *wire.C) {
 	wire.Bool(c, &x.Remove)
 	wire.Bytes(c, &x.Text, model.MaxText)
 	wire.List(c, &x.Jobs, model.MaxFew)
+	wire.Ptr(c, &x.Via)
 }
 
 func (*Crontab) kind() Kind { return KindCrontab }
@@ -69,7 +71,7 @@ func (s *State) applyCrontab(at model.Time, c *Crontab) Result {
 	}
 	_, had := s.crontabs.Get(c.UID)
 	if s.crontabs.Delete(c.UID); !c.Remove {
-		s.crontabs.Set(c.UID, &model.Crontab{UID: c.UID, Text: c.Text, At: at})
+		s.crontabs.Set(c.UID, &model.Crontab{UID: c.UID, Text: c.Text, At: at, Via: c.Via})
 	}
 	for _, j := range old {
 		n := *j
@@ -160,6 +162,25 @@ func (s *State) disable(j *model.Job) {
 	if t, ok := s.crontabs.Get(j.Spec.UID); ok && !slices.Contains(t.Off, lines) {
 		n := *t
 		n.Off = append(slices.Clip(n.Off), lines)
+		s.crontabs.Set(n.UID, &n)
+	}
+}
+
+// stopCrontab ends the coming back of a crontab's jobs: those that wait are cancelled, those that run go on.
+func (s *State) stopCrontab(t *model.Crontab, at model.Time, why string) {
+	for _, j := range s.crontabJobs(t.UID) {
+		if j.State == model.Pending {
+			s.endPending(j, at, model.Cancelled, model.ReasonNone, 0, why)
+			continue
+		}
+		n := *j
+		s.disable(&n)
+		s.put(&n)
+		s.record(&n)
+	}
+	if left, ok := s.crontabs.Get(t.UID); ok {
+		n := *left
+		n.Why = why
 		s.crontabs.Set(n.UID, &n)
 	}
 }

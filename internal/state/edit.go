@@ -155,6 +155,10 @@ func (s *State) editedSpec(c *Edit, old *model.Spec) *model.Spec {
 			sp := *out
 			sp.LimitS = c.LimitS
 			out = &sp
+		case f == SetHold && c.Hold == model.NotHeld && s.doubts(out.Via, "") != "":
+			sp := *out
+			sp.Via = nil // whoever releases it has looked at it
+			out = &sp
 		case c.Spec == nil:
 		case f == SetDeps:
 			sp := *out

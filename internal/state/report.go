@@ -404,6 +404,9 @@ func (s *State) requeued(j *model.Job, at model.Time, hold model.HoldKind) {
 	n.Attempt = s.nextAttempt(j)
 	n.Restarts++
 	n.Undue = n.Recurs() && !retries(j)
+	if s.doubtsJob(&n) != "" {
+		hold = max(hold, model.HeldByUser)
+	}
 	n.Hold = s.heldWith(&n, max(hold, j.Hold))
 	s.judge(&n, at)
 	s.put(&n)

@@ -131,7 +131,13 @@ func bytesThen(sp *model.Spec) int {
 	if sp.More != nil {
 		n-- // Needs.Reboot
 	}
-	return n
+	via := 1
+	if sp.Via != nil {
+		if data, err := wire.Marshal(sp.Via); err == nil {
+			via = len(data)
+		}
+	}
+	return n - via
 }
 
 // requestsPerSubmit is how many outdated RequestIDs a submission removes: more than it adds, so that they don't pile up
@@ -182,6 +188,9 @@ func (s *State) judge(j *model.Job, at model.Time) {
 		j.Eligible, j.Accrue = 0, 0 // the job has a more telling reason than JobHeldAdmin
 	default:
 		j.Eligible, j.Accrue, j.Reason, j.Why = 0, 0, reason, ""
+		if j.Hold == model.HeldByUser {
+			j.Why = s.doubtsJob(j)
+		}
 	}
 }
 

@@ -311,8 +311,8 @@ func (s *State) hitJob(t *model.Trigger, st *stirs, at model.Time) {
 
 // hit adds what has happened to a trigger, as far as it is about that. hits are in order of name.
 func (s *State) hit(t *model.Trigger, hits []model.TriggerHit, at model.Time) {
-	if _, heir := s.triggers.all.Get(t.Heir); heir {
-		return // it is the other one's
+	if _, heir := s.triggers.all.Get(t.Heir); heir || t.Off != "" {
+		return // it is the other one's, or nobody's
 	}
 	var list []model.TriggerHit
 	for _, h := range hits {
@@ -395,8 +395,15 @@ func (s *State) setTrigger(at model.Time, c *Triggers) Result {
 	}
 	watched := false
 	var before *model.Trigger
+	var off []*model.Trigger
 	s.triggers.all.Scan(func(_ uint32, o *model.Trigger) bool {
 		watched = watched || o.AboutDaemons()
+		if o.Off != "" {
+			if o.Alike(&t) && o.Program == t.Program {
+				off = append(off, o) // it takes its place
+			}
+			return true
+		}
 		if o.Alike(&t) && !o.Perm && (len(o.Hits) > 0 || o.Spent != 0) && o.Heir == 0 &&
 			(before == nil || o.Program == t.Program || before.Program != t.Program) {
 			before = o
@@ -405,7 +412,10 @@ func (s *State) setTrigger(at model.Time, c *Triggers) Result {
 	})
 	t.ID, t.At = s.triggers.next, at
 	s.triggers.next++
-	t.Hits, t.Due, t.Ran, t.Looked, t.Spent, t.Heir = nil, 0, 0, 0, 0, 0
+	t.Hits, t.Due, t.Ran, t.Looked, t.Spent, t.Heir, t.Off = nil, 0, 0, 0, 0, 0, ""
+	for _, o := range off {
+		s.dropTrigger(o)
+	}
 	if before != nil {
 		t.Looked = before.Looked
 		if before.Spent != 0 {
@@ -431,6 +441,9 @@ func (s *State) maySetTrigger(t *model.Trigger) Refusal {
 	system := func(uid uint32) bool { return uid == 0 || uid == s.cfg.Params.SlurmUID }
 	own, users, same := 0, 0, false
 	s.triggers.all.Scan(func(_ uint32, o *model.Trigger) bool {
+		if o.Off != "" && o.Alike(t) && o.Program == t.Program {
+			return true // t takes its place
+		}
 		if o.UID == t.UID {
 			own++
 		}
@@ -463,7 +476,7 @@ func (s *State) maySetTrigger(t *model.Trigger) Refusal {
 // timeHit gives a trigger what has come with time.
 func (s *State) timeHit(h *TimeHit, at model.Time) {
 	t, ok := s.triggers.all.Get(h.ID)
-	if !ok || t.Spent != 0 {
+	if !ok || t.Spent != 0 || t.Off != "" {
 		return
 	}
 	var hits []model.TriggerHit

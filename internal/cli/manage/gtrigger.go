@@ -292,6 +292,7 @@ func (s *trigger) say(text string) {
 func (s *trigger) list(c *client.Client, uid uint32) error {
 	const line = "%7v %-9s %7s %-35s %6v %-8s %-5s %s\n"
 	head, read := s.noHeader, 0
+	var off []string
 	err := c.Stream(proto.KindTriggers, &proto.Empty{}, func(body []byte) error {
 		var chunk proto.TriggersChunk
 		if err := c.Decode(body, &chunk); err != nil {
@@ -307,17 +308,25 @@ func (s *trigger) list(c *client.Client, uid uint32) error {
 				head = true
 				fmt.Fprintf(s.Stdout, line, "TRIG_ID", "RES_TYPE", "RES_ID", "TYPE", "OFFSET", "USER", "FLAGS", "PROGRAM")
 			}
-			flags := ""
+			var flags []string
 			if t.Perm {
-				flags = "PERM"
+				flags = append(flags, "PERM")
 			}
-			if _, err := fmt.Fprintf(s.Stdout, line, t.ID, t.Of, t.Res, t.Events, t.OffsetS, t.User, flags,
-				t.Program); err != nil {
+			if t.Off != "" {
+				flags = append(flags, "OFF")
+				off = append(off, fmt.Sprintf("trigger %d does nothing any more: %s; look at it, then clear it or set it again",
+					t.ID, t.Off))
+			}
+			if _, err := fmt.Fprintf(s.Stdout, line, t.ID, t.Of, t.Res, t.Events, t.OffsetS, t.User,
+				strings.Join(flags, ","), t.Program); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	for _, text := range off {
+		fmt.Fprintf(s.Stderr, "%s: %s\n", s.Program, text)
+	}
 	if err == nil {
 		s.say(fmt.Sprintf("Read %d trigger records", read))
 	}

@@ -105,6 +105,10 @@ func (x *crontab) fetch() (text string, r *proto.CrontabReply, err error) {
 	if err := c.Call(proto.KindCrontab, &proto.CrontabRequest{User: x.user}, r); err != nil {
 		return "", nil, err
 	}
+	if r.Why != "" {
+		fmt.Fprintf(x.Stderr, "%s: no entry of this crontab runs any more: %s; look at it, and install it again\n",
+			x.Program, r.Why)
+	}
 	text = string(r.Text)
 	if len(r.Off) > 0 {
 		text = cron.Mark(text, "#DISABLED: ", func(line int) bool {
