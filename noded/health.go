@@ -180,6 +180,7 @@ func (n *Noded) runLocal(parent context.Context, path string, limit time.Duratio
 		cmd.Env = append(cmd.Env, "SLURM_CONF="+n.opts.ConfigPath, "GBATCH_CONF="+n.opts.ConfigPath)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	n.opts.Starter.Wrap(cmd)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = localGrace
 	out := &headBuffer{}

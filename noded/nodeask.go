@@ -124,7 +124,9 @@ func (n *Noded) reboot(boot string) error {
 	n.log.Warn("this host is rebooted, as an operator has asked for", "program", program)
 	ctx, cancel := context.WithTimeout(n.ctx, rebootWait)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, program).CombinedOutput()
+	cmd := exec.CommandContext(ctx, program)
+	n.opts.Starter.Wrap(cmd)
+	out, err := cmd.CombinedOutput()
 	if err != nil && n.ctx.Err() == nil {
 		text := strings.TrimSpace(string(out[:min(len(out), maxProgramText)]))
 		return fmt.Errorf("RebootProgram=%s: %w %s", program, err, strings.ToValidUTF8(text, "?"))

@@ -251,7 +251,7 @@ func (n *Noded) openJobs() error {
 		gone:    newRecent(maxGone),
 		foreign: map[proto.Attempt]bool{}, leftovers: map[proto.Attempt]bool{}, haunting: map[proto.Attempt]bool{}}
 	n.link = newLink(shim.Options{Dir: filepath.Join(n.opts.Spool, "gshim"), Binary: n.opts.Shim,
-		Log: n.opts.LogFormat}, n.inbox, n.log)
+		Wrap: n.opts.Starter.Wrap, Log: n.opts.LogFormat}, n.inbox, n.log)
 	n.groups.link = n.link
 	n.fence = &fence.Keeper{Node: n.opts.Name, PKI: n.opts.PKI, Controllers: n.ctl.Addrs(), Mine: n.ctl.Mine,
 		Spool: n.opts.Spool, Program: n.opts.Verdict, Renew: n.link.renew, Log: n.log}

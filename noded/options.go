@@ -15,22 +15,24 @@ import (
 	"gbatch/internal/version"
 	"gbatch/noded/gpu"
 	"gbatch/noded/hardware"
+	"gbatch/noded/starter"
 )
 
 // Options configure one node's daemon.
 type Options struct {
-	Name        string   // NodeName, as in the configuration and in the certificate
-	Login       bool     // a login host: relays commands, runs no jobs, isn't registered
-	Virtual     bool     // its hardware is taken from the configuration
-	Controllers []string // host:port of every controller
-	DbdAddr     string   // host:port of gdbd, which is asked about records; "": the leader is
-	DbdCopy     string   // of its copy; "": there is none
-	PKI         string   // directory with ca.crt and this daemon's certificate
-	Spool       string   // absolute; what must survive a restart: one gnoded each
-	LogFormat   string   // of gshim's log, one of logfile.Formats; "": text
-	SocketDir   string   // of the socket for commands, noded-NAME.sock
-	Shim        string   // the program gshim, absolute; not needed with Login
-	Verdict     string   // the program whose main calls fence.Main, absolute; "": nothing is ended for silence
+	Name        string           // NodeName, as in the configuration and in the certificate
+	Login       bool             // a login host: relays commands, runs no jobs, isn't registered
+	Virtual     bool             // its hardware is taken from the configuration
+	Controllers []string         // host:port of every controller
+	DbdAddr     string           // host:port of gdbd, which is asked about records; "": the leader is
+	DbdCopy     string           // of its copy; "": there is none
+	PKI         string           // directory with ca.crt and this daemon's certificate
+	Spool       string           // absolute; what must survive a restart: one gnoded each
+	LogFormat   string           // of gshim's log, one of logfile.Formats; "": text
+	SocketDir   string           // of the socket for commands, noded-NAME.sock
+	Shim        string           // the program gshim, absolute; not needed with Login
+	Starter     *starter.Starter // starts gshim and the site's programs; nil: this process does
+	Verdict     string           // the program whose main calls fence.Main, absolute; "": nothing is ended for silence
 
 	Importer   string        // the program whose main calls image.Main and steppmix.Main, absolute; "": Verdict
 	Config     *conf.Config  // the configuration, as far as this host has it; nil: none
@@ -60,6 +62,8 @@ type Flags struct {
 	Join        string // TOKEN@HOST: only get a certificate
 
 	Hangup <-chan os.Signal // SIGHUPs: the log is opened anew; nil: none come
+
+	Starter *starter.Starter // starts gshim and the site's programs; nil: this process does
 }
 
 // FromConfig makes Options from a configuration and the command line, which comes first.
@@ -69,7 +73,8 @@ func FromConfig(c *conf.Config, f Flags) (Options, error) {
 		return Options{}, fmt.Errorf("name of this host: %w", err)
 	}
 	o := Options{Name: f.Name, Login: f.Login, Virtual: f.Virtual, Controllers: f.Controllers, PKI: f.PKI, Spool: f.Spool,
-		SocketDir: f.SocketDir, Shim: f.Shim, DbdAddr: c.DbdAddr, DbdCopy: c.DbdCopyAddr, Config: c, ConfigPath: c.Path,
+		SocketDir: f.SocketDir, Shim: f.Shim, Starter: f.Starter, DbdAddr: c.DbdAddr, DbdCopy: c.DbdCopyAddr,
+		Config: c, ConfigPath: c.Path,
 		TmpFS: c.TmpFS, Host: host}
 	if o.Name == "" {
 		o.Name, _, _ = strings.Cut(host, ".")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gbatch/noded"
+	"gbatch/noded/starter"
 )
 
 func command() *cobra.Command {
@@ -31,6 +33,10 @@ func command() *cobra.Command {
 			}
 			if f.Join != "" {
 				return noded.Join(cmd.Context(), f, os.Stdout)
+			}
+			var err error
+			if f.Starter, err = starter.Confine(); err != nil {
+				fmt.Fprintln(os.Stderr, "gnoded: warning: it keeps rights that it doesn't need:", err)
 			}
 			return noded.Main(cmd.Context(), f, os.Stderr)
 		}}

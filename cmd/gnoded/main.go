@@ -13,6 +13,7 @@ import (
 	"gbatch/noded/fence"
 	"gbatch/noded/gpu"
 	"gbatch/noded/image"
+	"gbatch/noded/starter"
 	"gbatch/noded/steppmix"
 )
 
@@ -27,6 +28,10 @@ func main() {
 	}
 	// Images of containers are fetched and unpacked by this program in a process without rights.
 	if status, handled := image.Main(os.Args, os.Stdin, os.Stdout); handled {
+		os.Exit(status)
+	}
+	// gnoded gives up what it doesn't need; this program, as the starter, has it for what gnoded starts.
+	if status, handled := starter.Main(os.Args); handled {
 		os.Exit(status)
 	}
 	// The tasks of Open MPI's programs are served by this program in a process of their user.

@@ -28,10 +28,11 @@ const (
 
 // Options are what Start needs.
 type Options struct {
-	Dir    string   // private to this gnoded; made if missing; absolute
-	Binary string   // the program gshim
-	Env    []string // added to its environment
-	Log    string   // the format of its log, one of logfile.Formats; "": text
+	Dir    string          // private to this gnoded; made if missing; absolute
+	Binary string          // the program gshim
+	Env    []string        // added to its environment
+	Log    string          // the format of its log, one of logfile.Formats; "": text
+	Wrap   func(*exec.Cmd) // has somebody start it who has all rights that it and its jobs need; nil: the caller has
 }
 
 // Connect connects to the gshim that serves dir. The events are the newest of every launch it knows; all later ones
@@ -113,6 +114,9 @@ func launchDaemon(ctx context.Context, o Options) error {
 	cmd.Env = append(os.Environ(), o.Env...)
 	cmd.Stderr = &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if o.Wrap != nil {
+		o.Wrap(cmd)
+	}
 	if err := cmd.Run(); err != nil {
 		text := strings.TrimSpace(said.String())
 		if len(text) > maxErrorLog {
