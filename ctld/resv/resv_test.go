@@ -278,6 +278,9 @@ func TestCreateAndUpdate(t *testing.T) {
 	}{
 		{words("NodeCnt=4", "PartitionName=p"), proto.CodeNodesBusy,
 			"Requested nodes are busy: 3 of 4 nodes are free from then on"},
+		{words("NodeCnt=2k,2k", "PartitionName=p"), proto.CodeNodesBusy,
+			"Requested nodes are busy: 3 of 4096 nodes are free from then on"},
+		{words("NodeCnt=1,x"), proto.CodeNodeCount, "NodeCnt=1,x: write the number of nodes"},
 		{words("Nodes=n9"), proto.CodeInvalidNode, "Invalid node name specified: n9"},
 		{words("Licenses=matlab:1", "Flags=ANY_NODES"), proto.CodeReservation, "the cluster has no licenses"},
 		{words("Licenses=a|b", "Flags=ANY_NODES"), proto.CodeReservation, "a reservation takes all of them"},

@@ -219,12 +219,17 @@ func durationOf(key, value string) (int64, error) {
 	return s, nil
 }
 
+// nodeCount reads NodeCnt: a number, or several that are added up, which were blocks of nodes on machines that had such.
 func nodeCount(value string) (int, error) {
-	n, err := walltime.ParseCount(value)
-	if err != nil || n < 1 || n > maxNodes {
-		return 0, refuse(proto.CodeNodeCount, "NodeCnt=%s: write one number", value)
+	all := int64(0)
+	for item := range strings.SplitSeq(value, ",") {
+		n, err := walltime.ParseCount(item)
+		if err != nil || n < 1 || n > maxNodes || all+n > maxNodes {
+			return 0, refuse(proto.CodeNodeCount, "NodeCnt=%s: write the number of nodes", value)
+		}
+		all += n
 	}
-	return int(n), nil
+	return int(all), nil
 }
 
 // coreList reads CoreCnt: a number, or one for each named node.
