@@ -189,3 +189,19 @@ func TestSameMembers(t *testing.T) {
 		}
 	}
 }
+
+// TestArrayLimitInRecords: the record of tasks that wait has the limit of their array.
+func TestArrayLimitInRecords(t *testing.T) {
+	for tasks, want := range map[string]string{"3,5%2": `"tasks":2`, "3,5": `"tasks":0`} {
+		r := RecordWithSteps{RecordRow: &RecordRow{RecordView: &RecordView{},
+			Record: &model.Record{Job: 9, ArrayID: 9, Task: model.NoTask, TaskText: tasks}}}
+		var b bytes.Buffer
+		j := slurmjson.New(&b, "v0.0.42")
+		slurmjson.Write(j, "", RecordJSON(), &r)
+		j.Flush(true)
+		text := strings.Join(strings.Fields(b.String()), "")
+		if _, limits, _ := strings.Cut(text, `"limits":`); !strings.HasPrefix(limits, `{"max":{"running":{`+want) {
+			t.Errorf("limits of %s: %.80s", tasks, limits)
+		}
+	}
+}

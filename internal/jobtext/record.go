@@ -99,6 +99,16 @@ func RecordID(r *model.Record) string {
 	return string((&RecordRow{Record: r, RecordView: &RecordView{}}).appendID(nil, false))
 }
 
+// throttle gives how many of an array's tasks may run at once, while some of them wait; 0: any number.
+func (r *RecordRow) throttle() int32 {
+	_, most, _ := strings.Cut(r.TaskText, "%")
+	n, err := strconv.ParseInt(most, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
+}
+
 func (r *RecordRow) appendID(b []byte, raw bool) []byte {
 	switch {
 	case !raw && r.Het != nil:
@@ -109,16 +119,12 @@ func (r *RecordRow) appendID(b []byte, raw bool) []byte {
 		b = strconv.AppendUint(b, uint64(r.ArrayID), 10)
 		b = strconv.AppendInt(append(b, '_'), int64(r.Task), 10)
 	case r.TaskText != "":
-		list, throttle, _ := strings.Cut(r.TaskText, "%")
-		n, err := strconv.Atoi(throttle)
-		if err != nil {
-			n = 0
-		}
+		list, _, _ := strings.Cut(r.TaskText, "%")
 		if set, _, err := model.ParseTaskSet(list, math.MaxInt32); err == nil {
 			list = TasksText(set)
 		}
 		b = strconv.AppendUint(b, uint64(r.ArrayID), 10)
-		b = append(appendTasks(append(b, "_["...), list, int32(n), r.BitLen), ']')
+		b = append(appendTasks(append(b, "_["...), list, r.throttle(), r.BitLen), ']')
 	default:
 		b = strconv.AppendUint(b, uint64(r.Job), 10)
 	}

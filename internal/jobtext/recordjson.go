@@ -56,7 +56,7 @@ func recordJSONToJobID() []slurmjson.Field[RecordWithSteps] {
 		{Name: "array", Fields: fields{
 			{Name: "job_id", Int: func(r *row) int64 { return int64(r.ArrayID) }},
 			{Name: "limits", Fields: fields{{Name: "max", Fields: fields{{Name: "running", Fields: fields{
-				{Name: "tasks", Type: slurmjson.Integer},
+				{Name: "tasks", Int: func(r *row) int64 { return int64(r.throttle()) }},
 			}}}}}},
 			{Name: "task_id", Num: func(r *row) (int64, bool, bool) {
 				if r.ArrayID == 0 || r.Task == model.NoTask {
