@@ -158,7 +158,7 @@ func (g *guard) takeOut(t *testing.T, root, path, bare string) {
 	if sub != "" {
 		pattern += "/^" + sub + "$"
 	}
-	cmd := exec.Command("go", "test", "-count=1", "-timeout=5m", "-run", pattern, "./"+g.pkg)
+	cmd := exec.Command("go", "test", "-count=1", "-timeout=4m", "-run", pattern, "./"+g.pkg)
 	cmd.Dir = root
 	// The tests build programs too.
 	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)

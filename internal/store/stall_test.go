@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,6 +48,11 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	propose(t, lead.Store, "a0")
 	term, repaired := lead.Term(), make(chan struct{})
 	hangs[lead.peer.ID].Store(&repaired)
+	repair := sync.OnceFunc(func() {
+		hangs[lead.peer.ID].Store(nil)
+		close(repaired)
+	})
+	t.Cleanup(repair) // before the group's end, which waits for the disk
 	begin := time.Now()
 	if _, err := lead.Propose(t.Context(), []byte("stuck")); !errors.Is(err, ErrLeadershipLost) {
 		t.Errorf("what is in flight gets %v, want ErrLeadershipLost", err)
@@ -86,8 +92,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 			propose(t, m.Store, "a1")
 		}
 	}
-	hangs[lead.peer.ID].Store(nil)
-	close(repaired)
+	repair()
 	g.agree(2)
 	if lead.IsLeader() {
 		t.Error("it leads again without an election")

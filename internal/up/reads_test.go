@@ -261,15 +261,28 @@ func TestOwnSubmission(t *testing.T) {
 	all.Wait()
 }
 
+// What is asked for beside 16 commands that list 10,000 jobs in loops, per cent of the rates alone on a machine where
+// nothing else runs; and what a test of a second or two holds. Listing takes CPU on the commands' own host too, so the
+// test compares with the same commands in loops that list nothing; and of that it holds half, as a machine with two
+// cores, on which others test too, changes that much from one second to the next. Before answers were shared and gated,
+// 4 and 14 per cent were left.
+var (
+	besideLists = [2]float64{60, 75} // submissions, starts
+	heldBeside  = [2]float64{30, 37}
+)
+
 // TestSubmitsBesideLists: while 16 commands list the queue in loops no controller is elected that nobody asked for,
-// every list is whole, and jobs are accepted and started. With $GBATCH_READS rounds it measures: 10,000 held jobs,
-// rates alone and beside the lists in turns, since a busy machine changes from minute to minute.
+// every list is whole, and jobs are accepted and started, not much slower than beside as many commands that list
+// nothing. With $GBATCH_READS rounds it measures: 10,000 held jobs, in turns, since a busy machine changes from minute
+// to minute.
 func TestSubmitsBesideLists(t *testing.T) {
 	rounds, _ := strconv.Atoi(os.Getenv("GBATCH_READS")) // not set: the short form
-	held, phase := 600, time.Second
-	if rounds > 0 {
+	measuring := rounds > 0
+	held, phase := 1500, time.Second
+	if measuring {
 		held, phase = 10000, 4*time.Second
 	}
+	rounds = max(rounds, 2)
 	c, _ := mustUp(t, Options{Dir: filepath.Join(t.TempDir(), "lists"), Nodes: 4, CPUs: 16, MemMiB: 4000, Controllers: 3})
 	ready(t, c)
 	addConf(t, c, "MaxJobCount=1000000\nMinJobAge=2\n")
@@ -304,11 +317,17 @@ func TestSubmitsBesideLists(t *testing.T) {
 		return d.Started
 	}
 	term := pinged().Term
-	var submits, starts [2][]float64
-	for range max(rounds, 1) {
-		for loaded := range 2 {
+	const alone, besideNothing, beside = 0, 1, 2
+	const submits, starts = 0, 1
+	var rates [3][2]float64 // sums over the rounds
+	for range rounds {
+		for with := range rates {
 			stop := func() {}
-			if loaded == 1 {
+			switch with {
+			case besideNothing:
+				end := inLoops(t, c, 16, "--version")
+				stop = func() { end() }
+			case beside:
 				stop = listInLoops(t, c, 16, held)
 			}
 			begin, first := time.Now(), started()
@@ -317,21 +336,48 @@ func TestSubmitsBesideLists(t *testing.T) {
 				batch(20, false)
 				n += 20
 			}
-			submits[loaded] = append(submits[loaded], float64(n)/time.Since(begin).Seconds())
+			rates[with][submits] += float64(n) / time.Since(begin).Seconds()
 			until(t, "jobs start", func() bool { return started() > first })
-			starts[loaded] = append(starts[loaded], float64(started()-first)/time.Since(begin).Seconds())
+			rates[with][starts] += float64(started()-first) / time.Since(begin).Seconds()
 			stop()
 		}
 	}
-	t.Logf("submissions/s alone %.0f, beside 16 listers %.0f; starts/s alone %.0f, beside them %.0f", submits[0],
-		submits[1], starts[0], starts[1])
+	for what, name := range []string{"submissions", "starts"} {
+		left := func(of int) float64 { return 100 * rates[beside][what] / rates[of][what] }
+		per := float64(rounds)
+		t.Logf("%s a second alone %.0f, beside 16 commands that list nothing %.0f, that list %.0f: %.0f %% and %.0f %%; the "+
+			"goal is %.0f %%", name, rates[alone][what]/per, rates[besideNothing][what]/per, rates[beside][what]/per,
+			left(alone), left(besideNothing), besideLists[what])
+		if left(besideNothing) < heldBeside[what] {
+			t.Errorf("of the %s beside commands that list nothing only %.0f %% are left beside those that list, less than %.0f",
+				name, left(besideNothing), heldBeside[what])
+		}
+	}
 	if now := pinged().Term; now != term {
 		t.Errorf("the term was %d and is %d: an election that nobody asked for", term, now)
 	}
 }
 
-// listInLoops runs gqueue in n loops of a shell; stop ends them, and checks that no list failed or lacked jobs.
+// listInLoops runs gqueue in n loops; stop ends them, and checks that no list failed or lacked jobs.
 func listInLoops(t *testing.T, c *Cluster, n, held int) (stop func()) {
+	t.Helper()
+	end := inLoops(t, c, n, "-h -n held -o %i")
+	return func() {
+		t.Helper()
+		lists := end()
+		for _, rows := range lists {
+			if rows < held {
+				t.Errorf("a list has %d of %d jobs", rows, held)
+			}
+		}
+		if len(lists) == 0 {
+			t.Error("nobody got a list")
+		}
+	}
+}
+
+// inLoops runs gqueue in n loops of a shell; end ends them, and gives the lines of each answer.
+func inLoops(t *testing.T, c *Cluster, n int, words string) (end func() []int) {
 	t.Helper()
 	over := filepath.Join(t.TempDir(), "over")
 	gqueue := filepath.Join(t.TempDir(), "gqueue")
@@ -339,10 +385,11 @@ func listInLoops(t *testing.T, c *Cluster, n, held int) (stop func()) {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
-	var lists atomic.Int64
+	var mu sync.Mutex
+	var answers []int
 	for range n {
-		cmd := exec.Command("/bin/sh", "-c", fmt.Sprintf("while [ ! -e %s ]; do n=$(%s -h -n held -o %%i | wc -l); "+
-			"echo $n; done", over, gqueue))
+		cmd := exec.Command("/bin/sh", "-c", fmt.Sprintf("while [ ! -e %s ]; do n=$(%s %s | wc -l); echo $n; done", over,
+			gqueue, words))
 		cmd.Env = append(os.Environ(), "GBATCH_CONF="+filepath.Join(c.Dir, "gbatch.conf"))
 		all.Go(func() {
 			out, err := cmd.Output()
@@ -350,22 +397,23 @@ func listInLoops(t *testing.T, c *Cluster, n, held int) (stop func()) {
 				t.Error(err)
 			}
 			for word := range strings.FieldsSeq(string(out)) {
-				if rows, err := strconv.Atoi(word); err != nil || rows < held {
-					t.Errorf("a list has %s of %d jobs", word, held)
+				lines, err := strconv.Atoi(word)
+				if err != nil {
+					t.Error(err)
 				}
-				lists.Add(1)
+				mu.Lock()
+				answers = append(answers, lines)
+				mu.Unlock()
 			}
 		})
 	}
-	return func() {
+	return func() []int {
 		t.Helper()
 		if err := os.WriteFile(over, nil, 0o644); err != nil {
 			t.Error(err)
 		}
 		all.Wait()
-		if lists.Load() == 0 {
-			t.Error("nobody got a list")
-		}
+		return answers
 	}
 }
 
