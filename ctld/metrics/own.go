@@ -148,9 +148,6 @@ func (s *scrape) quotas(out *sink, accounts *tallies) {
 // maxDepth is more than there are levels of accounts.
 const maxDepth = 100
 
-// idlePct is a GPU's use below which it counts as idle, percent.
-const idlePct = 5
-
 // gpuUse is the use of the GPUs of one type.
 type gpuUse struct{ held, idle, measured, percent, out, usedMiB, allMiB float64 }
 
@@ -188,7 +185,7 @@ func (s *scrape) used(out *sink) {
 			u.measured++
 			u.percent += float64(r.UtilPct)
 			u.usedMiB, u.allMiB = u.usedMiB+float64(max(0, r.MemUsedMiB)), u.allMiB+float64(max(0, r.MemTotalMiB))
-			if r.UtilPct < idlePct {
+			if r.UtilPct < model.IdleGPUPct {
 				u.idle++
 			}
 		}

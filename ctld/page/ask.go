@@ -90,29 +90,3 @@ func (q *request) nodes(names []string, each func(*proto.NodeInfo)) error {
 // operates reports whether the reader may change nodes and everybody's jobs. The controller decides; a page leaves out
 // buttons that would be refused.
 func (q *request) operates() bool { return q.p.o.Cluster.MayAsk(q.who, proto.KindUpdateNode) == nil }
-
-// gpusAsked counts the GPUs and nodes that a job asks for, with its partition's rules; nil: they are not known.
-func gpusAsked(j *model.Job, rules *model.AskRules) (gpus int64, nodes int) {
-	d := ask.Asked(j.Spec, rules)
-	for _, g := range d.Gres {
-		if g.Name == model.GPUName {
-			gpus += g.Count
-		}
-	}
-	return gpus, d.Nodes
-}
-
-// gpusHeld counts the GPUs that a job holds whole.
-func gpusHeld(j *model.Job) (n int64) {
-	if j.Run == nil || j.Run.Alloc == nil {
-		return 0
-	}
-	for i := range j.Run.Alloc.Nodes {
-		for _, g := range j.Run.Alloc.Nodes[i].Gres {
-			if g.Name == model.GPUName && g.Share == nil {
-				n += int64(g.Index.Count())
-			}
-		}
-	}
-	return n
-}

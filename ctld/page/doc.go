@@ -11,13 +11,15 @@
 //	ask.go       questions that several views ask
 //	text.go      what templates call
 //	myjobs.go    my jobs; job.go one job
+//	held.go      GPUs that jobs hold, and which a job can get
+//	ended.go     the reader's jobs of the last days; node.go one node
 //	gpus.go      all GPUs as one picture, and as a table
 //	output.go    the end of a job's output, for its owner; an array as a whole
-//	history.go   what was measured over time, as lines
+//	history.go   what was measured over time; chart.go draws it
 //	queue.go     the queue, partitions, reservations
 //	shares.go    fair share as a tree
 //	timeline.go  what ran, runs and is planned
-//	operators.go what is out of service, controllers, cycles, idle GPUs
+//	operators.go what is out of service, controllers, cycles; waste.go idle GPUs
 //	act.go       buttons; submit.go the form for a job
 //	live.go      the stream that tells a page to look again
 //	assets/      templates, page.css and page.js, which are part of the program

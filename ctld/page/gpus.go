@@ -23,7 +23,9 @@ func ways() []way {
 type gpuKind struct {
 	Type                   string
 	All, Held, Free, Out   int
-	Idle                   int // held, and doing nothing
+	Idle                   int // held, and doing next to nothing
+	Shared                 int // held in parts
+	Stuck                  int // idle, and no job can get it
 	Largest, OnNodes, Fits int // the most free ones of one node, how many nodes have as many, all free ones
 	sum, read              int64
 	Use                    *bar
@@ -34,6 +36,7 @@ type nodeGroup struct {
 	Nodes, State, Type          string
 	Count                       int
 	All, Held, Idle, Free, Outs int
+	Stuck                       int
 	names                       []string
 }
 
@@ -49,19 +52,18 @@ type gpuView struct {
 	Charts []*chart
 }
 
-// lowNow is a use under which a GPU that a job holds counts as idle, percent.
-const lowNow = 1
-
 // gpus sums up all GPUs; the script paints them one by one.
 func gpus(q *request) (any, error) {
 	v := &gpuView{By: cmp.Or(q.r.URL.Query().Get("by"), "use"), Ways: ways()}
 	kinds, groups := map[string]*gpuKind{}, map[string]*nodeGroup{}
+	cfg := q.p.o.Cluster.Facts().Config()
 	err := q.nodes(nil, func(i *proto.NodeInfo) {
 		rows := jobtext.GPURows(i)
 		if len(rows) == 0 {
 			return
 		}
 		g, free := nodeGroup{State: jobtext.NodeStateText(i)}, map[string]int{}
+		fit, why := fitOn(i, rows, cfg)
 		for k := range rows {
 			l := rows[k].Look()
 			kind := kinds[l.Type]
@@ -79,24 +81,36 @@ func gpus(q *request) (any, error) {
 				g.Held++
 				kind.Held++
 				v.Total.Held++
+				if sharedText(i.Node, l.Index) != "" {
+					kind.Shared++
+					v.Total.Shared++
+				}
 				if l.Util >= 0 {
 					kind.sum, kind.read = kind.sum+int64(l.Util), kind.read+1
 				}
-				if l.Util >= 0 && l.Util < lowNow {
+				if l.Util >= 0 && l.Util < model.IdleGPUPct {
 					g.Idle++
 					kind.Idle++
 					v.Total.Idle++
 				}
+			case l.State == "idle" && fit == 0:
+				g.Stuck++
+				kind.Stuck++
+				v.Total.Stuck++
+				l.State, l.Why = "stuck", why
 			case l.State == "idle":
+				fit--
 				free[l.Type]++
 				g.Free++
 				kind.Free++
 				v.Total.Free++
 			}
 			if l.State != "idle" && l.State != "alloc" {
-				g.Outs++
-				kind.Out++
-				v.Total.Out++
+				if l.State != "stuck" {
+					g.Outs++
+					kind.Out++
+					v.Total.Out++
+				}
 				if len(v.Out) < maxRows {
 					v.Out = append(v.Out, l)
 				}
@@ -139,7 +153,7 @@ func gpus(q *request) (any, error) {
 }
 
 // Codes of a GPU's state for the script, and their words.
-var gpuStates = []string{"idle", "alloc", "reserved", "maint", "drained", "down", "fault", "foreign"}
+var gpuStates = []string{"idle", "alloc", "reserved", "maint", "drained", "down", "fault", "foreign", "stuck"}
 
 // rack is the nodes below one switch, for the script.
 type rack struct {
@@ -147,12 +161,13 @@ type rack struct {
 	Nodes  []nodeData `json:"nodes"`
 }
 
-// nodeData is a node: its GPUs are [state, use or -1, index of the job or -1].
+// nodeData is a node: its GPUs are [state, use or -1, index of the job or -1], and of shared ones the jobs beside it.
 type nodeData struct {
-	Name  string   `json:"n"`
-	State string   `json:"s"`
-	Type  string   `json:"t"`
-	GPUs  [][3]int `json:"g"`
+	Name   string         `json:"n"`
+	State  string         `json:"s"`
+	Type   string         `json:"t"`
+	GPUs   [][]int        `json:"g"`
+	Shares map[int]string `json:"shares,omitempty"` // how much of a shared GPU is held
 }
 
 // jobData is a job that holds GPUs.
@@ -181,13 +196,26 @@ func (q *request) gpuData() {
 			}
 		}
 	}
+	parts := map[unitOf][]int{} // where the cells of shared GPUs are
 	err := q.nodes(nil, func(i *proto.NodeInfo) {
 		d := nodeData{Name: i.Node.Def.Name, State: jobtext.NodeStateText(i)}
 		rows := jobtext.GPURows(i)
+		fit, _ := fitOn(i, rows, cfg)
 		for k := range rows {
 			l := rows[k].Look()
 			d.Type = cmp.Or(d.Type, l.Type)
 			job := -1
+			if text := sharedText(i.Node, l.Index); text != "" {
+				if d.Shares == nil {
+					d.Shares = map[int]string{}
+				}
+				d.Shares[k], l.Job = text, ""
+				parts[unitOf{d.Name, l.Index}] = nil
+			} else if l.State == "idle" {
+				if fit--; fit < 0 {
+					l.State = "stuck"
+				}
+			}
 			if l.Job != "" && l.Job != proto.HiddenJob {
 				if at, known := index[l.Job]; known {
 					job = at
@@ -196,7 +224,7 @@ func (q *request) gpuData() {
 					index[l.Job], jobs = job, append(jobs, jobData{ID: l.Job})
 				}
 			}
-			d.GPUs = append(d.GPUs, [3]int{slices.Index(gpuStates, l.State), int(l.Util), job})
+			d.GPUs = append(d.GPUs, []int{slices.Index(gpuStates, l.State), int(l.Util), job})
 		}
 		if len(d.GPUs) == 0 {
 			return
@@ -212,17 +240,48 @@ func (q *request) gpuData() {
 		q.failed(err)
 		return
 	}
-	if q.r.URL.Query().Get("by") == "user" && len(jobs) > 0 {
-		if err := q.users(jobs, index); err != nil {
+	if q.r.URL.Query().Get("by") == "user" && len(jobs) > 0 || len(parts) > 0 {
+		if jobs, err = q.users(jobs, index, parts); err != nil {
 			q.failed(err)
 			return
 		}
+		for _, r := range racks {
+			for k := range r.Nodes {
+				r.Nodes[k].sharers(parts)
+			}
+		}
 	}
-	q.json(map[string]any{"states": gpuStates, "racks": racks, "jobs": jobs})
+	q.json(map[string]any{"states": gpuStates, "racks": racks, "jobs": jobs, "idle": model.IdleGPUPct})
 }
 
-// users adds to jobs whose they are, as far as the reader may know.
-func (q *request) users(jobs []jobData, index map[string]int) error {
+// unitOf is a GPU of a node.
+type unitOf struct {
+	node string
+	gpu  int32
+}
+
+// fitOn says how many of a node's idle GPUs a job can get now.
+func fitOn(i *proto.NodeInfo, rows []jobtext.GPURow, cfg *model.Config) (fit int, why string) {
+	idle := 0
+	for k := range rows {
+		if rows[k].Look().State == "idle" {
+			idle++
+		}
+	}
+	return gettable(i.Node, idle, withGPU(cfg, i.Partitions))
+}
+
+// sharers puts the jobs of shared GPUs into their cells.
+func (d *nodeData) sharers(parts map[unitOf][]int) {
+	for k := range d.Shares {
+		if of := parts[unitOf{d.Name, int32(k)}]; len(of) > 0 {
+			d.GPUs[k] = append(d.GPUs[k][:2], of...)
+		}
+	}
+}
+
+// users adds to jobs whose they are, as far as the reader may know, and finds those that share GPUs.
+func (q *request) users(jobs []jobData, index map[string]int, parts map[unitOf][]int) ([]jobData, error) {
 	var live []model.JobState
 	for _, s := range model.JobStates() {
 		if s.HasResources() {
@@ -230,13 +289,26 @@ func (q *request) users(jobs []jobData, index map[string]int) error {
 		}
 	}
 	_, _, _, err := q.jobs(&proto.JobsRequest{Filter: proto.JobFilter{States: live}}, 0, func(j *model.Job) bool {
-		if at, known := index[jobtext.JobID(j)]; known {
+		id := jobtext.JobID(j)
+		at, known := index[id]
+		eachGPU(j, func(node string, gpu int32) {
+			of, shared := parts[unitOf{node, gpu}]
+			if !shared || len(of) > 0 && of[len(of)-1] == at && known {
+				return
+			}
+			if !known {
+				at, known = len(jobs), true
+				index[id], jobs = at, append(jobs, jobData{ID: id})
+			}
+			parts[unitOf{node, gpu}] = append(of, at)
+		})
+		if known {
 			jobs[at].User = j.Spec.User
 		}
 		return false
 	})
 	if err != nil {
-		return fmt.Errorf("whose the jobs are: %w", err)
+		return nil, fmt.Errorf("whose the jobs are: %w", err)
 	}
-	return nil
+	return jobs, nil
 }

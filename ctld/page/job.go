@@ -2,6 +2,7 @@ package page
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -56,8 +57,9 @@ type job struct {
 // gpuOf is one GPU of a job.
 type gpuOf struct {
 	jobtext.GPULook
-	Use *bar
-	Mem *bar
+	Part string // how much of it jobs hold, if it is shared
+	Use  *bar
+	Mem  *bar
 }
 
 // stepOf is a running step.
@@ -67,6 +69,9 @@ type stepOf struct {
 	Start           model.Time
 	ForS            int64
 }
+
+// adviseRunningS is how long a job has to run before the page says what to ask for next time, seconds.
+const adviseRunningS = 600
 
 // shownScript bounds how much of a script is on the page, bytes.
 const shownScript = 64 << 10
@@ -84,7 +89,7 @@ func oneJob(q *request) (any, error) {
 	var said *rpc.Error
 	switch {
 	case errors.As(err, &said) && said.Code == proto.CodeInvalidJob, err == nil && len(list) == 0:
-		return q.pastJob(ref, err)
+		return q.pastJob(ref)
 	case err != nil:
 		return nil, err
 	}
@@ -106,7 +111,7 @@ func oneJob(q *request) (any, error) {
 		q.script(x, j.ID)
 		return x, nil
 	}
-	x.Show = strings.TrimSpace(jobtext.ShowJob(j, rules.Of(j), q.now, &q.at, true).Text(false))
+	x.Show = strings.TrimSpace(jobtext.ShowJob(j, rules.Of(j), q.now, &jobtext.Times{Now: q.at.Now}, true).Text(false))
 	x.facts(q, j, rules)
 	x.Events = events(j, q.now)
 	if j.State == model.Pending || len(list) > 1 {
@@ -127,7 +132,11 @@ func oneJob(q *request) (any, error) {
 		if j.End != nil {
 			to = j.End.At
 		}
-		q.overTime(x, j.ID, j.Run.Start, to)
+		size := jobSize{cpus: int64(x.CPUs), memMiB: ask.Job(j, rules.Of(j)).MemMiB}
+		for k := range x.GPUList {
+			size.gpuMiB += max(0, x.GPUList[k].AllMiB)
+		}
+		q.overTime(x, j.ID, j.Run.Start, to, size)
 	}
 	q.script(x, j.ID)
 	if j.Run != nil || j.State.Finished() {
@@ -151,9 +160,7 @@ func (x *job) facts(q *request, j *model.Job, rules *ask.Rulebook) {
 	add("Priority", strconv.FormatUint(uint64(j.Priority), 10))
 	add("Size", x.Size)
 	add("CPUs", strconv.Itoa(size.CPUs))
-	if size.MemMiB > 0 {
-		add("Memory", walltime.FormatMem(size.MemMiB))
-	}
+	add("Memory", memoryText(sp, size.MemMiB))
 	if limit := j.TimeLimitS(); limit != model.NotSet {
 		add("Time limit", walltime.Limit(limit, limit == model.Unlimited))
 	}
@@ -163,6 +170,19 @@ func (x *job) facts(q *request, j *model.Job, rules *ask.Rulebook) {
 	add("Features", sp.Features)
 	add("Dependency", sp.DepText)
 	add("Comment", sp.Comment)
+}
+
+// memoryText says how much memory a job asked for, or holds.
+func memoryText(sp *model.Spec, all int64) string {
+	switch {
+	case all > 0:
+		return walltime.FormatRounded(all)
+	case sp.MemPerNode > 0:
+		return walltime.FormatRounded(sp.MemPerNode) + " on each node"
+	case sp.MemPerCPU > 0:
+		return walltime.FormatRounded(sp.MemPerCPU) + " for each CPU"
+	}
+	return "the default"
 }
 
 // events tells what happened to a job, in order, as far as its own record knows.
@@ -214,7 +234,7 @@ func (q *request) whyOne(x *job, ref model.JobRef) {
 		}
 		_, all := jobtext.WhyTold(e, reply.Now, &q.at)
 		for _, text := range all {
-			x.Causes = append(x.Causes, sentence(text))
+			x.Causes = append(x.Causes, sentence(beside(text)))
 		}
 		x.Sooner = append(x.Sooner, q.sooner(e, reply.Now)...)
 		x.Position = append(x.Position, e.Places...)
@@ -232,14 +252,7 @@ func (q *request) jobGPUs(x *job, j *model.Job) {
 		return
 	}
 	held := map[string]model.Bits{}
-	for i := range j.Run.Alloc.Nodes {
-		a := &j.Run.Alloc.Nodes[i]
-		for _, g := range a.Gres {
-			if g.Name == model.GPUName {
-				held[a.Node] = held[a.Node].Or(g.Index)
-			}
-		}
-	}
+	eachGPU(j, func(node string, gpu int32) { held[node] = held[node].With(int(gpu)) })
 	_ = q.nodes(names[:min(len(names), askedNodes)], func(i *proto.NodeInfo) { // without them the page is still of use
 		rows := jobtext.GPURows(i)
 		for k := range rows {
@@ -247,14 +260,7 @@ func (q *request) jobGPUs(x *job, j *model.Job) {
 			if !held[l.Node].Has(int(l.Index)) {
 				continue
 			}
-			g := gpuOf{GPULook: l}
-			if l.Util >= 0 {
-				g.Use = barOf(int64(l.Util), 100, "")
-			}
-			if l.UsedMiB >= 0 && l.AllMiB > 0 {
-				g.Mem = barOf(l.UsedMiB, l.AllMiB, walltime.FormatRounded(l.UsedMiB)+" of "+walltime.FormatRounded(l.AllMiB))
-			}
-			x.GPUList = append(x.GPUList, g)
+			x.GPUList = append(x.GPUList, gpuLine(i, &rows[k]))
 		}
 	})
 }
@@ -358,30 +364,27 @@ func (x *job) used(r *model.Record, use *model.Usage, now model.Time) {
 		name, value, _ := strings.Cut(strings.TrimRight(line, "\n"), ": ")
 		x.Use = append(x.Use, pair{strings.TrimSpace(name), value})
 	}
+	if r.End == 0 && r.HeldS(now) < adviseRunningS { // its beginning says little of the whole
+		return
+	}
 	x.Advice = sentence(s.Advice())
 }
 
 // pastJob shows a job that only accounting knows.
-func (q *request) pastJob(ref model.JobRef, notHere error) (any, error) {
+func (q *request) pastJob(ref model.JobRef) (any, error) {
 	list, err := q.records(ref, 1)
 	if err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {
-		if notHere == nil {
-			notHere = rpc.Errorf(proto.CodeInvalidJob, "%s", q.rest)
-		}
-		return nil, notHere
+		return nil, rpc.Errorf(proto.CodeInvalidJob,
+			"There is no job %s: neither the controller nor accounting knows it.", q.rest)
 	}
 	r := list[0]
-	x := &job{jobLine: &jobLine{}, Past: r, Ref: q.rest}
+	x := &job{jobLine: &jobLine{Class: classOf(r.State), StateWord: stateWord(r.State)}, Past: r, Ref: q.rest,
+		Out: r.StdOut, Err: r.StdErr}
 	q.name = strings.TrimSpace("Job " + q.rest + " " + r.Name)
-	for _, p := range []pair{{"User", r.User}, {"Account", r.Account}, {"QOS", r.QOS}, {"Partition", r.Partition},
-		{"Nodes", r.Nodes}, {"Directory", r.WorkDir}} {
-		if p.Value != "" {
-			x.Facts = append(x.Facts, p)
-		}
-	}
+	x.pastFacts(r)
 	for _, e := range []happened{{r.Submit, "Submitted"}, {r.Start, "Started"}, {r.End, "Ended " + r.State.String()}} {
 		if e.At > 0 {
 			x.Events = append(x.Events, e)
@@ -391,10 +394,42 @@ func (q *request) pastJob(ref model.JobRef, notHere error) (any, error) {
 		x.Causes = []string{sentence(why)}
 	}
 	if r.Start > 0 {
-		q.overTime(x, r.Job, r.Start, r.End)
+		q.overTime(x, r.Job, r.Start, r.End, jobSize{cpus: int64(r.AllocCPUs), memMiB: r.AllocMemMiB})
 	}
 	if r.Start > 0 && r.End > 0 {
 		x.used(r, nil, q.now)
 	}
 	return x, nil
+}
+
+// pastFacts are the facts of a job that only accounting knows.
+func (x *job) pastFacts(r *model.Record) {
+	_, size := recordSize(r)
+	exit := ""
+	switch {
+	case r.End == 0 || r.Start == 0 || r.Exit.Unknown:
+	case r.Exit.Signal != 0:
+		exit = fmt.Sprintf("signal %d", r.Exit.Signal)
+	default:
+		exit = strconv.Itoa(int(r.Exit.Code))
+	}
+	cpus, mem := "", ""
+	if r.AllocCPUs > 0 {
+		cpus = strconv.Itoa(int(r.AllocCPUs))
+	}
+	if r.AllocMemMiB > 0 {
+		mem = walltime.FormatRounded(r.AllocMemMiB)
+	}
+	limit := ""
+	if r.LimitS != 0 && r.LimitS != model.NotSet {
+		limit = walltime.Limit(r.LimitS, r.LimitS == model.Unlimited)
+	}
+	for _, p := range []pair{{"User", r.User}, {"Account", r.Account}, {"QOS", r.QOS}, {"Partition", r.Partition},
+		{"Size", size}, {"CPUs", cpus}, {"Memory", mem}, {"Time limit", limit}, {"Ran", span(r.ElapsedS())},
+		{"Exit code", exit}, {"Nodes", r.Nodes}, {"Directory", r.WorkDir}, {"Reservation", r.Reservation},
+		{"Features", r.Constraints}, {"Comment", r.Comment}} {
+		if p.Value != "" {
+			x.Facts = append(x.Facts, p)
+		}
+	}
 }

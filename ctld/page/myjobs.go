@@ -27,7 +27,7 @@ type jobLine struct {
 	StateWord string
 	Part      string
 	Size      string
-	GPUs      int64
+	GPUs      gpuCount
 	CPUs      int
 	Why       string // Slurm's word, and what is known beside it
 	Start     model.Time
@@ -57,17 +57,17 @@ func (q *request) line(j *model.Job, rules *ask.Rulebook) *jobLine {
 	if len(j.Spec.Partitions) > 1 && j.Run == nil {
 		l.Part = strings.Join(j.Spec.Partitions, ",")
 	}
-	nodes := 0
+	nodes, shares := 0, ""
 	if j.Run != nil && j.Run.Alloc != nil {
 		l.GPUs, nodes = gpusHeld(j), len(j.Run.Alloc.Nodes)
 		l.Where = hostlist.CompressSorted(j.Run.Alloc.NodeNames())
 		l.Elapsed, l.Start = j.ElapsedS(q.now), j.Run.Start
 	} else {
-		l.GPUs, nodes = gpusAsked(j, rules.Of(j))
+		l.GPUs, nodes, shares = gpusAsked(j, rules.Of(j))
 	}
 	l.CPUs = ask.Job(j, rules.Of(j)).CPUs
 	l.MayAct = q.p.o.Cluster.MayChange(q.who, j.Spec)
-	l.Size = sizeText(nodes, l.GPUs, j, rules)
+	l.Size = sizeText(nodes, l.GPUs, shares, j, rules)
 	l.Tasks = j.Tasks.Count()
 	if s := j.TimeLimitS(); s > 0 && s != model.NotSet && s != model.Unlimited {
 		l.Limit = s
@@ -124,14 +124,18 @@ func stateWord(s model.JobState) string {
 }
 
 // sizeText says how large a job is: 2 nodes, 16 GPUs; or its cores, where it has no GPU.
-func sizeText(nodes int, gpus int64, j *model.Job, rules *ask.Rulebook) string {
+func sizeText(nodes int, gpus gpuCount, shares string, j *model.Job, rules *ask.Rulebook) string {
 	var words []string
 	if nodes > 1 {
 		words = append(words, plural(nodes, "node", "nodes"))
 	}
 	if gpus > 0 {
 		words = append(words, plural(gpus, "GPU", "GPUs"))
-	} else {
+	}
+	if shares != "" {
+		words = append(words, shares)
+	}
+	if gpus == 0 && shares == "" {
 		words = append(words, plural(ask.Job(j, rules.Of(j)).CPUs, "CPU", "CPUs"))
 	}
 	return strings.Join(words, ", ")
@@ -154,7 +158,8 @@ type mine struct {
 	Running, Waiting int // how many there are, at least
 	MoreWait         string
 	MoreRun          bool
-	GPUs, IdleGPUs   int64
+	GPUs             gpuCount
+	IdleGPUs         int
 	Next             *jobLine // the first one to start
 	After            string
 	More             string // the whole address of the next rows
@@ -182,9 +187,6 @@ func myJobs(q *request) (any, error) {
 	for _, j := range run {
 		l := q.line(j, rules)
 		m.Run, m.GPUs = append(m.Run, l), m.GPUs+l.GPUs
-		if l.IdleS > 0 {
-			m.IdleGPUs += l.GPUs
-		}
 	}
 	m.Running, m.MoreRun = len(run), more
 	wait, rules, more, err := q.jobs(&proto.JobsRequest{Positions: true,
@@ -207,7 +209,7 @@ func myJobs(q *request) (any, error) {
 	slices.SortStableFunc(m.Wait, func(a, b *jobLine) int {
 		return cmp.Or(cmp.Compare(startKey(a.Start), startKey(b.Start)), cmp.Compare(a.ID, b.ID))
 	})
-	q.useNow(m.Run)
+	m.IdleGPUs = q.useNow(m.Run)
 	q.sparks(m.Run)
 	var ended []*model.Job
 	cut := func(n int) {
@@ -251,8 +253,9 @@ func endOf(j *model.Job) model.Time {
 // askedNodes is how many nodes are asked for their GPUs' use on one page of jobs.
 const askedNodes = 64
 
-// useNow adds how busy the GPUs of running jobs are now. Where PrivateData hides nodes, nothing is added.
-func (q *request) useNow(lines []*jobLine) {
+// useNow adds how busy the GPUs of running jobs are now, and counts those that are idle. Where PrivateData hides nodes,
+// nothing is added.
+func (q *request) useNow(lines []*jobLine) (idle int) {
 	var names []string
 	for _, l := range lines {
 		for _, n := range l.Run.Alloc.NodeNames() {
@@ -262,48 +265,44 @@ func (q *request) useNow(lines []*jobLine) {
 		}
 	}
 	if len(names) == 0 {
-		return
+		return 0
 	}
-	type unit struct {
-		node  string
-		index int32
-	}
-	util := map[unit]int32{}
+	util := map[unitOf]int32{}
 	err := q.nodes(names, func(i *proto.NodeInfo) {
 		for k := range i.Readings {
 			if x := &i.Readings[k]; x.Name == model.GPUName && !x.Lost && x.UtilPct >= 0 {
-				util[unit{i.Node.Def.Name, x.Index}] = x.UtilPct
+				util[unitOf{i.Node.Def.Name, x.Index}] = x.UtilPct
 			}
 		}
 	})
 	if err != nil {
-		return // the list is whole without it
+		return 0 // the list is whole without it
 	}
+	seen := map[unitOf]bool{} // a shared one is idle once
 	for _, l := range lines {
 		sum, n := int64(0), int64(0)
-		for i := range l.Run.Alloc.Nodes {
-			a := &l.Run.Alloc.Nodes[i]
-			for _, g := range a.Gres {
-				g.Index.Each(func(k int) bool {
-					if v, known := util[unit{a.Node, int32(k)}]; known && g.Name == model.GPUName {
-						sum, n = sum+int64(v), n+1
-					}
-					return true
-				})
+		eachGPU(l.Job, func(node string, gpu int32) {
+			at := unitOf{node, gpu}
+			v, known := util[at]
+			if !known {
+				return
 			}
-		}
+			sum, n = sum+int64(v), n+1
+			if v < model.IdleGPUPct && !seen[at] {
+				seen[at] = true
+				idle++
+			}
+		})
 		if n > 0 {
 			l.Use = barOf(sum/n, 100, "")
 			l.UseText = l.Use.Label + " of " + plural(l.GPUs, "GPU", "GPUs")
-			if sum/n < lowUse {
+			if sum/n < model.IdleGPUPct {
 				l.Use.Class = "low"
 			}
 		}
 	}
+	return idle
 }
-
-// lowUse is a mean use of GPUs that is worth a look, percent.
-const lowUse = 10
 
 // saidWhy is why a job waits, for the script.
 type saidWhy struct {
@@ -319,16 +318,10 @@ func (q *request) why() {
 		return
 	}
 	out := map[string]saidWhy{}
-	same := map[string]string{} // the first job of which a sentence is said
 	for _, x := range reply.List {
 		first, _ := jobtext.WhyTold(x, reply.Now, &q.at)
 		ref := explained(x)
-		said := saidWhy{Text: sentence(first)}
-		if of := same[first]; of != "" {
-			said.Text = "As job " + of
-		} else {
-			same[first] = jobtext.RefText(ref)
-		}
+		said := saidWhy{Text: sentence(beside(first))}
 		for _, c := range q.sooner(x, reply.Now) {
 			said.Sooner = append(said.Sooner, c.Option+" would start it "+c.When)
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/jobtext"
@@ -27,15 +26,6 @@ type cycleLine struct {
 	At                  model.Time
 }
 
-// wasteLine is a user whose running jobs hold GPUs that do nothing.
-type wasteLine struct {
-	User      string
-	GPUs      int64
-	Hours     float64
-	Jobs      []string
-	HoursText string
-}
-
 // operatorsView is the view.
 type operatorsView struct {
 	Out         []outLine
@@ -44,7 +34,9 @@ type operatorsView struct {
 	Ping        proto.PingReply
 	Diag        proto.DiagReply
 	Cycles      []cycleLine
-	Waste       []wasteLine
+	Waste       []*wasteLine
+	WasteMore   bool            // there are more idle GPUs than were looked at
+	idle        map[unitOf]bool // GPUs that do next to nothing
 	Hidden      []string
 	May         bool // take nodes out of service, and back
 }
@@ -66,8 +58,14 @@ func (q *request) outOfService(v *operatorsView) error {
 			v.Out = append(v.Out, l)
 		}
 	}
+	v.idle = map[unitOf]bool{}
 	err := q.nodes(nil, func(i *proto.NodeInfo) {
 		n := i.Node
+		for k := range i.Readings {
+			if r := &i.Readings[k]; r.Name == model.GPUName && !r.Lost && r.UtilPct >= 0 && r.UtilPct < model.IdleGPUPct {
+				v.idle[unitOf{n.Def.Name, r.Index}] = true
+			}
+		}
 		if !n.Usable() || n.Problem != "" {
 			l := outLine{Node: n.Def.Name, What: "node", State: jobtext.NodeStateText(i), By: n.ReasonBy, Since: n.ReasonAt,
 				Why: cmp.Or(n.Reason, n.Problem), Jobs: len(n.Jobs)}
@@ -105,34 +103,4 @@ func (q *request) cycles(v *operatorsView) error {
 			Mean: ms(x.p.SumUS / max(1, x.p.Count)), Count: x.p.Count, Queue: x.p.QueueLast, Depth: x.p.DepthLast, At: x.p.At})
 	}
 	return nil
-}
-
-// waste sums up, by user, the GPUs of running jobs of which all have been idle for a while.
-func (q *request) waste(v *operatorsView) error {
-	by := map[string]*wasteLine{}
-	_, _, _, err := q.jobs(&proto.JobsRequest{Filter: proto.JobFilter{States: []model.JobState{model.Running}}}, 0,
-		func(j *model.Job) bool {
-			if j.Expect != nil && j.Expect.IdleS > 0 {
-				w := by[j.Spec.User]
-				if w == nil {
-					w = &wasteLine{User: j.Spec.User}
-					by[j.Spec.User] = w
-				}
-				n := gpusHeld(j)
-				w.GPUs, w.Hours = w.GPUs+n, w.Hours+float64(n*j.Expect.IdleS)/3600
-				if len(w.Jobs) < 5 {
-					w.Jobs = append(w.Jobs, jobtext.RefText(refOf(j)))
-				}
-			}
-			return false
-		})
-	for _, w := range by {
-		w.HoursText = strings.TrimSuffix(fmt.Sprintf("%.1f", w.Hours), ".0")
-		v.Waste = append(v.Waste, *w)
-	}
-	slices.SortFunc(v.Waste, func(a, b wasteLine) int {
-		return cmp.Or(cmp.Compare(b.Hours, a.Hours), strings.Compare(a.User, b.User))
-	})
-	v.Waste = v.Waste[:min(len(v.Waste), maxRows)]
-	return err
 }

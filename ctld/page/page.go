@@ -88,6 +88,8 @@ func views() []view {
 		{"/operators", "Operators", "operators", "Operators", operators},
 		{"/submit", "Submit a job", "submit", "", submitForm},
 		{"/job", "Job", "job", "", oneJob},
+		{"/node", "Node", "node", "", oneNode},
+		{"/ended", "My jobs of the last days", "ended", "", ended},
 	}
 }
 
@@ -95,7 +97,7 @@ func views() []view {
 func viewAt(at string) (v *view, rest string) {
 	for _, x := range views() {
 		rest, below := strings.CutPrefix(at, x.path+"/")
-		if at == x.path || below && x.path == "/job" {
+		if at == x.path || below && (x.path == "/job" || x.path == "/node") {
 			return &x, rest
 		}
 	}
@@ -256,7 +258,7 @@ func (q *request) serve(at string) {
 	}
 	v, rest := viewAt(at)
 	if v == nil {
-		q.fail(http.StatusNotFound, "There is no such page.")
+		q.fail(http.StatusNotFound, "There is no page "+at+".")
 		return
 	}
 	q.rest = rest
@@ -278,6 +280,7 @@ type shell struct {
 	Said, Wrong                      string
 	Local                            bool
 	Zone                             string
+	Offset                           int // of the zone, minutes
 }
 
 func (v view) Path() string  { return v.path }
@@ -313,7 +316,8 @@ func (q *request) show(v *view, status int, data any) {
 			q.age.Round(time.Second).String() + " ago. " + s.Note
 	}
 	s.Said, s.Wrong = q.told(saidParam), q.told(wrongParam)
-	s.Zone, _ = q.at.Now.Zone()
+	s.Zone, s.Offset = q.at.Now.Zone()
+	s.Offset /= 60
 	var body, out bytes.Buffer
 	d := page{Base: q.p.o.Path, Word: q.word, User: s.User, Now: q.now, Q: q.r.URL.Query(), D: data}
 	err := templates.ExecuteTemplate(&body, v.template+".html", &d)
@@ -342,9 +346,12 @@ func (q *request) show(v *view, status int, data any) {
 }
 
 // fail answers with one sentence.
-func (q *request) fail(status int, sentence string) {
-	v := &view{path: "", title: http.StatusText(status), template: "failed"}
-	q.show(v, status, sentence)
+func (q *request) fail(status int, text string) {
+	head := map[int]string{http.StatusNotFound: "Nothing is there", http.StatusForbidden: "That is not allowed",
+		http.StatusServiceUnavailable: "No answer at present"}[status]
+	head = cmp.Or(head, "That did not work")
+	q.name = ""
+	q.show(&view{title: head, template: "failed"}, status, pair{head, text})
 }
 
 // failed answers with what an error says.

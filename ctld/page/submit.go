@@ -49,7 +49,7 @@ var fields = []field{
 	{"qos", "QOS", "your default", ""},
 }
 
-const blankScript = "#!/bin/bash\n\nnvidia-smi\n"
+const blankScript = "#!/bin/bash\n\nhostname\n"
 
 // submitForm shows the form.
 func submitForm(q *request) (any, error) { return q.form(url.Values{}), nil }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"html/template"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -124,7 +125,10 @@ func span(s int64) string {
 
 // count writes a number with thin spaces between thousands.
 func count(v any) string {
-	text := fmt.Sprint(v)
+	text, behind, point := strings.Cut(fmt.Sprint(v), ".")
+	if point {
+		behind = "." + behind
+	}
 	head := ""
 	if strings.HasPrefix(text, "-") {
 		head, text = "-", text[1:]
@@ -132,8 +136,14 @@ func count(v any) string {
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "\u202f" + text[i:]
 	}
-	return head + text
+	return head + text + behind
 }
+
+// released are ends of sentences that name a command where the page has a button.
+var released = regexp.MustCompile(`; gcontrol release \S+ lets it go$`)
+
+// beside is a sentence that stands beside the buttons of its job.
+func beside(text string) string { return released.ReplaceAllString(text, "") }
 
 // plural writes a number with its noun.
 func plural(n any, one, many string) string {
@@ -156,20 +166,25 @@ var version = sync.OnceValue(func() string {
 	return hex.EncodeToString(sum.Sum(nil))[:12]
 })
 
-// class gives the look of a job's state: waits, runs, ends, good, bad, gone.
+// class gives the look of a job's state: held, waits, runs, ends, good, bad, gone.
 func class(j *model.Job) string {
-	switch {
-	case j.State == model.Pending && j.Hold != model.NotHeld:
+	if j.State == model.Pending && j.Hold != model.NotHeld {
 		return "held"
-	case j.State == model.Pending:
+	}
+	return classOf(j.State)
+}
+
+func classOf(s model.JobState) string {
+	switch s {
+	case model.Pending:
 		return "waits"
-	case j.State == model.Running, j.State == model.Configuring:
+	case model.Running, model.Configuring:
 		return "runs"
-	case j.State == model.Completing, j.State == model.Suspended:
+	case model.Completing, model.Suspended:
 		return "ends"
-	case j.State == model.Completed:
+	case model.Completed:
 		return "good"
-	case j.State == model.Cancelled, j.State == model.Preempted:
+	case model.Cancelled, model.Preempted:
 		return "gone"
 	}
 	return "bad"

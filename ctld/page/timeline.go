@@ -38,6 +38,9 @@ type box struct {
 	Label    string
 	X, Y, W  int
 	H        int
+	Beside   bool // the label stands at the right of the box
+	LabelY   int
+	many     int // jobs that are one box, because each is too narrow to see
 }
 
 // drawnNode is a node's row.
@@ -47,6 +50,15 @@ type drawnNode struct {
 	Text  int
 	Boxes []*box
 	lanes []model.Time // until when each is taken
+	resvs bool         // a reservation's name has a line of its own
+}
+
+// LabelX is where the label begins.
+func (b *box) LabelX() int {
+	if b.Beside {
+		return b.X + b.W
+	}
+	return b.X
 }
 
 // Wide is the picture's width without the nodes' names.
@@ -54,8 +66,10 @@ func (v *timelineView) Wide() int { return v.Width - v.Left }
 
 // mark is a time on the axis.
 type mark struct {
-	X    int
-	Text string
+	X     int
+	Text  string
+	Class string // start, end: on which side of the text the line is
+	Day   bool   // a day begins
 }
 
 // timelineView is the view.
@@ -87,7 +101,7 @@ func timeline(q *request) (any, error) {
 		v.Hours = n
 	}
 	whole := model.Time(v.Hours) * 3600_000
-	v.from, v.to = q.now-whole/4, q.now+whole*3/4
+	v.from, v.to = q.now-whole/4, q.now+whole
 	skip, _ := strconv.Atoi(set.Get("skip")) // 0 is the beginning
 	n := 0
 	err := q.nodes(nil, func(i *proto.NodeInfo) {
@@ -120,6 +134,7 @@ func timeline(q *request) (any, error) {
 	if err := q.drawPast(v); err != nil {
 		v.PastWhy = env.Text(err)
 	}
+	v.trim(q.now, whole)
 	v.layOut(q.now)
 	return v, nil
 }
@@ -282,6 +297,56 @@ func (q *request) tryOn(v *timelineView, part string) (reply *proto.SubmitReply,
 	return reply, s.Spec.LimitS, err
 }
 
+// trim begins the picture shortly before what ran first: time in which nothing was is left to the future.
+func (v *timelineView) trim(now, whole model.Time) {
+	first := now
+	for _, d := range v.Nodes {
+		for _, b := range d.Boxes {
+			first = min(first, b.From)
+		}
+	}
+	v.from = min(max(v.from, first-whole/24), now-whole/24)
+	v.to = v.from + whole
+	for _, d := range v.Nodes {
+		d.Boxes = slices.DeleteFunc(d.Boxes, func(b *box) bool { return b.From >= v.to || b.To <= v.from })
+	}
+}
+
+// Measures of labels and of boxes that are too narrow to be told apart, in the picture's units.
+const (
+	letterWide = 7
+	tooNarrow  = 4
+)
+
+// merge makes one box of jobs that ended and are too narrow to be told apart. The boxes are in order of their begin.
+func (d *drawnNode) merge(x func(model.Time) int) {
+	var out []*box
+	var last *box // the latest narrow one
+	for _, b := range d.Boxes {
+		narrow := b.Class == "past" && x(b.To)-x(b.From) < tooNarrow
+		if narrow && last != nil && x(b.From)-x(last.To) < tooNarrow/2 && x(b.To)-x(last.From) < 4*tooNarrow {
+			last.many++
+			last.To = max(last.To, b.To)
+			last.Title, last.Ref = fmt.Sprintf("%d short jobs, the first one: %s", last.many, last.first()), ""
+			last.Label = fmt.Sprintf("%d jobs", last.many)
+			continue
+		}
+		if narrow {
+			b.many, last = 1, b
+		}
+		out = append(out, b)
+	}
+	d.Boxes = out
+}
+
+// first is the sentence about the first job of a merged box.
+func (b *box) first() string {
+	if _, after, cut := strings.Cut(b.Title, "the first one: "); cut {
+		return after
+	}
+	return b.Title
+}
+
 // layOut gives everything its place: on each node, boxes that overlap in time lie below each other.
 func (v *timelineView) layOut(now model.Time) {
 	scale := float64(drawWide-drawNames) / float64(v.to-v.from)
@@ -289,8 +354,10 @@ func (v *timelineView) layOut(now model.Time) {
 	y := drawTop
 	for _, d := range v.Nodes {
 		slices.SortStableFunc(d.Boxes, func(a, b *box) int { return cmp.Compare(a.From, b.From) })
+		d.merge(x)
 		for _, b := range d.Boxes {
 			if b.Class == "resv" {
+				d.resvs = true
 				continue
 			}
 			lane := slices.IndexFunc(d.lanes, func(until model.Time) bool { return until <= b.From })
@@ -301,30 +368,64 @@ func (v *timelineView) layOut(now model.Time) {
 			b.Y, b.H = y+3+lane*drawLane, drawLane-2
 		}
 		d.Y, d.H = y, max(1, len(d.lanes))*drawLane+6
+		if d.resvs {
+			d.H += drawLane
+		}
 		d.Text = d.Y + 15
 		for _, b := range d.Boxes {
 			b.X = x(b.From)
 			b.W = max(2, x(b.To)-b.X)
+			b.LabelY = b.Y
 			if b.Class == "resv" {
-				b.Y, b.H = d.Y, d.H
-			}
-			if b.W < 7*len(b.Label)+8 {
-				b.Label = ""
+				b.Y, b.H, b.LabelY = d.Y, d.H, d.Y+d.H-drawLane
 			}
 		}
+		d.label()
 		y += d.H
 	}
 	v.Height, v.AxisY, v.Now = y+4, drawTop-8, x(now)
+	v.marks(x)
+}
+
+// label puts each name into its box, or beside it where nothing else is, or leaves it out.
+func (d *drawnNode) label() {
+	for _, b := range d.Boxes {
+		wide := letterWide*len(b.Label) + 8
+		if b.W >= wide {
+			continue
+		}
+		room := drawWide
+		for _, o := range d.Boxes {
+			if o != b && o.LabelY == b.LabelY && o.X >= b.X {
+				room = min(room, o.X)
+			}
+		}
+		if b.Beside = b.X+b.W+wide <= room; !b.Beside {
+			b.Label = ""
+		}
+	}
+}
+
+// marks writes times at the top; where a day begins, its date.
+func (v *timelineView) marks(x func(model.Time) int) {
 	step := map[int]time.Duration{2: 15 * time.Minute, 12: time.Hour, 48: 6 * time.Hour, 168: 24 * time.Hour}[v.Hours]
-	at := moment(v.from).Truncate(step).Add(step)
-	for t := model.Time(at.UnixMilli()); t < v.to; t += model.Time(step.Milliseconds()) {
-		text := moment(t).Format("15:04")
-		if v.Hours > 24 {
-			text = moment(t).Format("Mon 15:04")
+	from := moment(v.from)
+	at := time.Date(from.Year(), from.Month(), from.Day(), 0, 0, 0, 0, from.Location())
+	for !at.After(from) {
+		at = at.Add(step)
+	}
+	for t := model.Time(at.UnixMilli()); t <= v.to; t += model.Time(step.Milliseconds()) {
+		m := mark{X: x(t), Text: moment(t).Format("15:04")}
+		if m.Day = moment(t).Format("15:04") == "00:00"; m.Day {
+			m.Text = moment(t).Format("Mon, Jan 2")
 		}
-		if at := x(t); at < drawNames+3*len(text)+3 || at > drawWide-3*len(text)-3 {
-			text = "" // it would be cut off
+		half := letterWide * len(m.Text) / 2
+		switch {
+		case m.X < drawNames+half:
+			m.Class = "start"
+		case m.X > drawWide-half:
+			m.Class = "end"
 		}
-		v.Marks = append(v.Marks, mark{x(t), text})
+		v.Marks = append(v.Marks, m)
 	}
 }

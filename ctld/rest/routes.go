@@ -127,6 +127,10 @@ func (s *Server) route(ctx context.Context, w *answer, r *http.Request, path str
 		return
 	}
 	ops, ver, name := s.routes.find(path)
+	if len(ops) == 0 && s.o.Pages != nil && strings.Contains(r.Header.Get("Accept"), "text/html") {
+		s.o.Pages.ServeHTTP(w, r.WithContext(ctx)) // a person, whom a page tells that there is none
+		return
+	}
 	if len(ops) == 0 {
 		plainText(w, http.StatusNotFound, "Unable to find requested URL endpoint. /openapi/v3 has what is served.")
 		return

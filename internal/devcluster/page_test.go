@@ -35,7 +35,7 @@ import (
 // pages are all views, with an address below each that has one.
 var pages = []string{"/", "/gpus", "/gpus?by=user", "/queue", "/shares", "/timeline",
 	"/timeline?gpus=1&nodes=1&time=30",
-	"/operators", "/submit", "/job/1"}
+	"/operators", "/submit", "/job/1", "/node/n1", "/ended"}
 
 // hostile are names that would be more than text on a page that writes them carelessly.
 var hostile = []string{`<script>document.title='pwned'</script>`, `"><img src=x onerror=document.title='pwned'>`,
@@ -116,6 +116,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	t.Run("headers", func(t *testing.T) { pageHeaders(t, u) })
+	t.Run("missing", func(t *testing.T) { missingPages(t, u) })
 	t.Run("forged", func(t *testing.T) { forgedForms(t, u) })
 	t.Run("token", func(t *testing.T) { pageToken(t, u) })
 	do := func(what, job, want string) {
@@ -164,9 +165,21 @@ func pageHeaders(t *testing.T, u *pageUser) {
 		t.Errorf("something inline, or from elsewhere: %v %s", err, body)
 	}
 	for path, want := range map[string]int{"/assets/../page.go": 404, "/assets/shell.html": 404, "/assets/page.css": 200,
-		"/gpus/x": 404, "/job/x": 404, "/job/99999": 404, "/nothing": 404} {
+		"/gpus/x": 404, "/job/x": 404, "/job/99999": 404, "/nothing": 404, "/node/n9": 404, "/node/n1": 200} {
 		if status, _, _ := u.do("GET", path, ""); status != want {
 			t.Errorf("%s: %d, want %d", path, status, want)
+		}
+	}
+}
+
+// missingPages: whoever reads with a browser is told what there is not, on a page.
+func missingPages(t *testing.T, u *pageUser) {
+	for path, want := range map[string]string{"/nope": "There is no page /nope", "/job/99999": "no job 99999",
+		"/node/n9": "There is no node n9", "/queue?user=nosuch": "There is no user nosuch",
+		"/queue?partition=nope": "There is no partition nope"} {
+		_, _, text := u.do("GET", path, "", "Accept", "text/html")
+		if !strings.Contains(text, want) || !strings.Contains(text, "<nav") {
+			t.Errorf("%s has no %q: %s", path, want, text)
 		}
 	}
 }
@@ -243,7 +256,7 @@ func TestPagesInBrowser(t *testing.T) {
 	}
 	u.wait("/job/1", "running")
 	b := newBrowser(t, chromium, c)
-	for _, width := range []int64{390, 820, 1440} {
+	for _, width := range []int64{375, 768, 1280, 1920} {
 		for _, path := range pages {
 			b.look(width, path)
 		}
@@ -351,9 +364,10 @@ func (b *browser) look(width int64, path string) {
 		b.t.Errorf("%s at %d: wider by %d, title %q, without a name for screen readers: %q", path, width, over,
 			title, nameless)
 	}
-	if path == "/gpus" || path == "/queue" || path == "/job/1" || path == "/" {
+	if path == "/gpus" || path == "/queue" || path == "/job/1" || path == "/node/n1" || path == "/" {
 		b.run(path+" draws what was measured", chromedp.WaitVisible("svg.spark"))
 	}
+	b.shows(width, path)
 	if path == "/job/1" {
 		b.run(path+" has the end of the output", chromedp.WaitVisible(".tail"))
 	}
@@ -371,6 +385,38 @@ func (b *browser) look(width int64, path string) {
 		name := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(path, "-"), "-")
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", name, width, look)), shot, 0o600); err != nil {
 			b.t.Error(err)
+		}
+	}
+}
+
+// shows checks what a page says at a width: headings, or names beside the values, and what a chart says of a point.
+func (b *browser) shows(width int64, path string) {
+	b.t.Helper()
+	var lost []string
+	b.run(path+" names its values", chromedp.Evaluate(`[...document.querySelectorAll("table.list")].flatMap(t =>
+		getComputedStyle(t.tHead).display !== "none" ? [] : [...t.querySelectorAll("tbody tr:first-child td:nth-child(n+2)")]
+			.filter(d => d.textContent.trim() && !d.dataset.label && !d.matches(".st,.end")).map(d => d.outerHTML))`, &lost))
+	var heads bool
+	b.run(path, chromedp.Evaluate(`[...document.querySelectorAll("table.list")].every(t =>
+		getComputedStyle(t.tHead).display !== "none")`, &heads))
+	if len(lost) > 0 || width >= 768 && !heads {
+		b.t.Errorf("%s at %d: headings %v, values without a name: %q", path, width, heads, lost)
+	}
+	if path == "/job/1" {
+		var text string
+		b.run("a chart says what stands at a point", chromedp.Focus(".plot svg"), chromedp.KeyEvent("\ue012"),
+			chromedp.Text(".plot output", &text))
+		if !strings.Contains(text, "\u00a0%") {
+			b.t.Errorf("at the end of the chart: %q", text)
+		}
+	}
+	if path == "/" {
+		var right, left float64
+		b.run("the bar at the top is as wide as the page", chromedp.Evaluate(
+			`document.querySelector(".brand").getBoundingClientRect().left`, &left), chromedp.Evaluate(
+			`document.querySelector("dl.figures").getBoundingClientRect().left`, &right))
+		if math.Abs(left-right) > 1 {
+			b.t.Errorf("at %d the bar at the top begins at %v, the page at %v", width, left, right)
 		}
 	}
 }

@@ -13,6 +13,10 @@ import (
 // GPUName is the generic resource whose units are shared.
 const GPUName = "gpu"
 
+// IdleGPUPct is the use below which a GPU that a job holds counts as idle, percent: in metrics, on the page, in advice.
+// GpuIdlePolicy, which cancels jobs, counts only GPUs that do nothing at all.
+const IdleGPUPct = 10
+
 // MIGName is an alternative name for MIG instances: Slurm calls them gpu.
 const MIGName = "mig"
 

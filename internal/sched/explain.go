@@ -53,7 +53,8 @@ type explainer struct {
 	cut    bool // more jobs are ahead than were planned
 	late   bool // the first moment at which it fits is too late for its deadline
 	trials int
-	limit  int // number of the cause that is a limit, from 1; 0: no cause is
+	kept   map[string]float64 // the part of the request that a change leaves, by its option; not there: nothing is cut
+	limit  int                // number of the cause that is a limit, from 1; 0: no cause is
 }
 
 // Explain explains a job at a moment under a policy to somebody who sees everything; nil where there is no such job.
@@ -523,7 +524,9 @@ func (x *explainer) expect(free bool, room model.Time) {
 	if free {
 		x.changes()
 	}
-	slices.SortStableFunc(out.Changes, func(a, b model.WhatIf) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortStableFunc(out.Changes, func(a, b model.WhatIf) int {
+		return cmp.Or(cmp.Compare(x.deep(&a), x.deep(&b)), cmp.Compare(a.Start, b.Start))
+	})
 	out.Changes = out.Changes[:min(len(out.Changes), maxShown)]
 }
 

@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"gbatch/internal/model"
 )
@@ -61,6 +62,22 @@ func (x *explainer) tell(w model.WhatIf) {
 	}
 }
 
+// keeps notes which part of the request a change leaves.
+func (x *explainer) keeps(option string, part, whole int64) {
+	if x.kept == nil {
+		x.kept = map[string]float64{}
+	}
+	x.kept[option] = float64(part) / float64(max(1, whole))
+}
+
+// deep reports, as 1, that a change leaves less than half of the request: smaller ones come before it.
+func (x *explainer) deep(w *model.WhatIf) int {
+	if part, cut := x.kept[w.Option]; cut && part < 0.5 {
+		return 1
+	}
+	return 0
+}
+
 // changes looks for single changes of the request, the smallest of each kind first.
 func (x *explainer) changes() {
 	x.tell(x.shorter())
@@ -115,10 +132,11 @@ func (x *explainer) changes() {
 		if sp.Gres[i].Per == model.PerJob { // one on each node, as submission requires
 			least = int64(max(1, sp.MinNodes))
 		}
-		x.tell(x.fewer(int64(sp.Gres[i].Count), least, func(k int64) string { return gresOption(&sp.Gres[i], k) }, take))
+		x.tell(x.fewer(int64(sp.Gres[i].Count), least, func(k int64) string { return gresOption(sp, &sp.Gres[i], k) },
+			take))
 		if alone := func(n *model.Spec) { n.MinNodes, n.MaxNodes = 1, 1 }; least > 1 && sp.Tasks <= 1 && !x.helps(alone) {
-			x.tell(x.fewer(int64(sp.Gres[i].Count), 1, func(k int64) string { return "--nodes=1 " + gresOption(&sp.Gres[i], k) },
-				func(n *model.Spec, k int64) {
+			x.tell(x.fewer(int64(sp.Gres[i].Count), 1,
+				func(k int64) string { return "--nodes=1 " + gresOption(sp, &sp.Gres[i], k) }, func(n *model.Spec, k int64) {
 					take(n, k)
 					alone(n)
 				}))
@@ -155,7 +173,8 @@ func (x *explainer) helps(change func(*model.Spec)) bool {
 	return ok
 }
 
-func gresOption(g *model.GresReq, k int64) string {
+// gresOption writes a count of a resource with the option by which the job asked for it.
+func gresOption(sp *model.Spec, g *model.GresReq, k int64) string {
 	kind := ""
 	if g.Type != "" {
 		kind = g.Type + ":"
@@ -165,6 +184,8 @@ func gresOption(g *model.GresReq, k int64) string {
 		return fmt.Sprintf("--gpus=%s%d", kind, k)
 	case g.Per == model.PerTask && g.Name == gpuName:
 		return fmt.Sprintf("--gpus-per-task=%s%d", kind, k)
+	case g.Name == gpuName && strings.Contains(sp.Submit, "--gpus-per-node"):
+		return fmt.Sprintf("--gpus-per-node=%s%d", kind, k)
 	}
 	return fmt.Sprintf("--gres=%s:%s%d", g.Name, kind, k)
 }
@@ -179,6 +200,7 @@ func (x *explainer) fewer(count, least int64, option func(int64) string,
 		return x.try(&n, nil)
 	}
 	low := int64(0) // the count of have
+	defer func() { x.keeps(have.Option, low, count) }()
 	for k := count / 2; k >= least && !have.Now; k /= 2 {
 		if w, ok := with(k); ok && (have.Start == 0 || w.Start < have.Start) {
 			best(&have, w, option(k))

@@ -237,7 +237,7 @@ func (g *Group) adviseGPUs() string {
 		return fmt.Sprintf("a smaller --elastic would do: no job had more than %d of its %d GPUs busy", g.busyGPUs, g.GPUs)
 	case least < g.GPUs:
 		return fmt.Sprintf("--gpus=%d: no job had more than %d of its %d GPUs busy", least, g.busyGPUs, g.GPUs)
-	case util < idleGPU:
+	case util < model.IdleGPUPct:
 		return fmt.Sprintf("9 of 10 jobs keep their GPUs busy for at most %d%% of the time: look at what "+
 			"feeds them, or share one (--gres=shard)", util)
 	}

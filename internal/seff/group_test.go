@@ -114,7 +114,7 @@ func TestGroupsBound(t *testing.T) {
 func TestAdviceNeedsAllGPUs(t *testing.T) {
 	r := ended("two nodes", 4000, 86400, 1, 99, 60000, 40)
 	r.Exit.Use.Nodes[0].GPUs[1].UtilMax = 0
-	if tip := Of(r, nil, r.End).Advice(); !strings.Contains(tip, "1 of 2 GPUs were never busy") {
+	if tip := Of(r, nil, r.End).Advice(); !strings.Contains(tip, "1 of 2 GPUs was never busy") {
 		t.Errorf("of all GPUs: %q", tip)
 	}
 	r.AllocGres[0].Count = 4 // the other node's are not known

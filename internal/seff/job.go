@@ -14,9 +14,10 @@ import (
 const (
 	// adviseAfterS is how long a job must have run before its numbers say what the next one needs, seconds.
 	adviseAfterS = 60
-	// wasteful and idleGPU are the percentages below which gseff advises to ask for less.
+	// wasteful is the percentage below which gseff advises to ask for less.
 	wasteful = 50
-	idleGPU  = 10
+	// leastMemMiB is a node's memory below which no job is advised to go: a script that starts Python needs that.
+	leastMemMiB = 256
 	// cacheWorthSaying is the memory from which it is worth a line that most of it was file cache, KiB.
 	cacheWorthSaying = 256 << 10
 )
@@ -206,8 +207,8 @@ func (j *Job) Advice() string {
 		tips = append(tips, tip)
 	case j.elapsed < adviseAfterS:
 		return "the job ran for less than a minute, too short to tell what it needs."
-	case held > 0 && percentOf(used, held) < wasteful:
-		tips = append(tips, "less memory would do: --mem="+perNode(used*6/5))
+	case held > 0 && percentOf(used, held) < wasteful && held/nodes > leastMemMiB<<10:
+		tips = append(tips, "less memory would do: --mem="+perNode(max(used*6/5, nodes*leastMemMiB<<10)))
 	}
 	if cores := j.cpus(); j.elapsed >= adviseAfterS && cores > nodes && percentOf(int64(busy*100), cores*100) < wasteful {
 		tips = append(tips, fmt.Sprintf(
@@ -221,8 +222,8 @@ func (j *Job) Advice() string {
 		case idle == g.Told:
 			tips = append(tips, "no GPU was ever busy: does the program find them?")
 		case idle > 0:
-			tips = append(tips, fmt.Sprintf("%d of %d GPUs were never busy: ask for %d", idle, g.Told, g.Told-idle))
-		case g.UtilAve < idleGPU:
+			tips = append(tips, fmt.Sprintf("%d of %d GPUs %s never busy: ask for %d", idle, g.Told, was(idle), g.Told-idle))
+		case g.UtilAve < model.IdleGPUPct:
 			tips = append(tips, fmt.Sprintf("the GPUs were busy for %d%% of the time: look at what feeds them (cores, data), "+
 				"or share one (--gres=shard)", g.UtilAve))
 		}
@@ -235,6 +236,13 @@ func (j *Job) Advice() string {
 		return text
 	}
 	return text + "."
+}
+
+func was(n int64) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
 }
 
 // roundMem rounds an amount in MiB up to a round number.

@@ -61,7 +61,7 @@
       next.append(...doc.body.childNodes);
       morph(main, next);
       lastGood = Date.now(); told();
-      whys(); paintSoon();
+      whys(); paintSoon(); zones();
     } catch { stale(); } finally {
       looking = false;
       if (again) { again = false; soon(); }
@@ -178,7 +178,7 @@
     const count = map.racks.reduce((n, r) => n + r.nodes.length, 0);
     const cell = count > 1200 ? 5 : count > 400 ? 7 : count > 100 ? 10 : count > 24 ? 14 : 18;
     const gap = cell > 8 ? 2 : 1, label = cell > 8, width = cv.clientWidth, ratio = devicePixelRatio || 1;
-    const inks = { free: css("--bar-all"), bad: css("--bad"), low: css("--low"), line: css("--line"), text: css("--faint"), kept: css("--ends"), card: css("--card"), ink: css("--ink") };
+    const idle = map.idle, inks = { stuck: dark ? "#46505c" : "#c3cad3", free: css("--bar-all"), bad: css("--bad"), low: css("--low"), line: css("--line"), text: css("--faint"), kept: css("--ends"), card: css("--card"), ink: css("--ink") };
     const most = Math.max(1, ...map.racks.flatMap((r) => r.nodes.map((n) => n.g.length)));
     const cols = Math.min(8, most), rows = Math.ceil(most / cols);
     const step = cell + gap, nw = cols * step + (label ? 14 : 5), nh = rows * step + (label ? 20 : 5);
@@ -201,7 +201,7 @@
               draw.fillStyle = colour(g, n, by, dark, inks);
               draw.fillRect(x, yy, cell, cell);
               if (g[0] > 3) hatch(draw, x, yy, cell, inks.card);
-              if (g[0] === 1 && g[1] === 0 && by !== "use") { draw.fillStyle = inks.low; draw.fillRect(x, yy + cell - Math.max(2, cell / 5), cell, Math.max(2, cell / 5)); }
+              if (g[0] === 1 && g[1] >= 0 && g[1] < idle && by !== "use") { draw.fillStyle = inks.low; draw.fillRect(x, yy + cell - Math.max(2, cell / 5), cell, Math.max(2, cell / 5)); }
             }
           });
         });
@@ -245,10 +245,12 @@
   function colour(g, n, by, dark, inks) {
     const [state, use, job] = g;
     if (by === "fit") {
+      if (state === 8) return inks.stuck;
       if (state !== 0) return inks.free;
       const free = n.g.filter((x) => x[0] === 0).length / n.g.length;
       return "hsl(152 " + (30 + 30 * free) + "% " + (dark ? 22 + 36 * free : 80 - 42 * free) + "%)";
     }
+    if (state === 8) return inks.stuck;
     if (state > 3) return inks.bad;
     if (state > 1) return inks.kept;
     if (by === "health") return dark ? "hsl(152 40% 38%)" : "hsl(152 42% 48%)";
@@ -258,26 +260,45 @@
       return "hsl(" + hue(who) + " 48% " + (dark ? 56 : 52) + "%)";
     }
     if (use < 0) return dark ? "#46586c" : "#a9bacb";
-    if (use < 1) return inks.low;
+    if (use < map.idle) return inks.low;
     return "hsl(211 " + (35 + use * 0.3) + "% " + (dark ? 28 + use * 0.38 : 80 - use * 0.42) + "%)";
   }
   function legend(box, by, dark, inks) {
-    const words = { use: [["free", [0, 0, -1]], ["idle", [1, 0, 0]], ["10\u00a0%", [1, 10, 0]], ["50\u00a0%", [1, 50, 0]], ["100\u00a0%", [1, 100, 0]], ["out", [6, 0, -1]]],
+    const words = { use: [["free", [0, 0, -1]], ["idle, under " + map.idle + "\u00a0%", [1, 0, 0]], ["10\u00a0%", [1, 10, 0]], ["50\u00a0%", [1, 50, 0]], ["100\u00a0%", [1, 100, 0]], ["out", [6, 0, -1]]],
       health: [["in service", [0, 0, -1]], ["reserved", [2, 0, -1]], ["out", [6, 0, -1]]], job: [["free", [0, 0, -1]], ["out", [6, 0, -1]]] };
-    const el = box.querySelector(".legend"), list = words[by] || words.job;
+    const el = box.querySelector(".legend"), list = [...(words[by] || words.job)];
+    if (map.racks.some((r) => r.nodes.some((n) => n.g.some((g) => g[0] === 8)))) list.push(["no CPU or memory left", [8, 0, -1]]);
+    if (by === "job" || by === "user") list.unshift(...holders(by));
     el.replaceChildren(...(by === "fit" ? [] : list).map(([text, g]) => {
       const s = document.createElement("span"), i = document.createElement("i");
-      i.style.backgroundColor = colour(g, { g: [g] }, by === "job" || by === "user" ? "use" : by, dark, inks);
+      const held = g[0] === 1 && (by === "job" || by === "user"); // by whom
+      i.style.backgroundColor = colour(g, { g: [g] }, held ? by : by === "job" || by === "user" ? "use" : by, dark, inks);
       if (g[0] > 3) i.className = "out";
       s.append(i, text);
       return s;
     }));
     if (by === "fit") el.textContent = "The " + (dark ? "brighter" : "darker") + ", the more of the node is free";
   }
+  // holders names those who hold the most GPUs, with a cell of each.
+  function holders(by) {
+    const of = new Map();
+    for (const r of map.racks) for (const n of r.nodes) for (const g of n.g) {
+      if (g[0] !== 1) continue;
+      const job = g[2] >= 0 ? map.jobs[g[2]] : null, who = !job ? "" : by === "job" ? job.id : job.user || "";
+      const x = of.get(who) || { n: 0, cell: g };
+      x.n++; of.set(who, x);
+    }
+    const all = [...of].sort((a, b) => b[1].n - a[1].n), shown = all.slice(0, 10);
+    const list = shown.map(([who, x]) => [(who || "not yours to see") + " " + x.n, [1, 100, x.cell[2]]]);
+    if (all.length > shown.length) list.push([(all.length - shown.length) + " more", [1, 100, all[shown.length][1].cell[2]]]);
+    return list;
+  }
   function point(box) {
-    const c = cells[at], p = box.querySelector(".point"), job = c.g[2] >= 0 ? map.jobs[c.g[2]] : null;
+    const c = cells[at], p = box.querySelector(".point"), jobs = c.g.slice(2).filter((i) => i >= 0).map((i) => map.jobs[i]);
+    const shared = c.node.shares && c.node.shares[c.k];
     p.textContent = "GPU " + c.k + " of " + c.node.n + " (" + c.node.t + "): " + map.states[c.g[0]] +
-      (job ? ", job " + job.id + (job.user ? " of " + job.user : "") : "") + (c.g[1] >= 0 ? ", " + c.g[1] + "\u00a0% busy" : "");
+      (shared ? ", " + shared + " held" : "") +
+      (jobs.length ? (jobs.length > 1 ? ", jobs " : ", job ") + jobs.map((j) => j.id + (j.user ? " of " + j.user : "")).join(", ") : "") + (c.g[1] >= 0 ? ", " + c.g[1] + "\u00a0% busy" : "");
   }
   addEventListener("resize", paint);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
@@ -286,6 +307,55 @@
   for (const own of document.querySelectorAll(".map [hidden]")) own.hidden = false;
   const tab = document.querySelector("nav [aria-current]"), bar = tab && tab.parentElement;
   if (bar) bar.scrollLeft = tab.offsetLeft - bar.offsetLeft - (bar.clientWidth - tab.offsetWidth) / 2;
+
+  // What stands at a point of a chart: under the pointer, or moved to with the arrow keys.
+  function value(svg, i) {
+    const all = [...svg.querySelectorAll(".at")], out = svg.closest("figure").querySelector("output");
+    if (!all.length || !out) return;
+    i = Math.max(0, Math.min(all.length - 1, i));
+    for (const r of all) r.classList.toggle("on", r === all[i]);
+    svg.dataset.jsAt = i;
+    out.textContent = all[i].querySelector("title").textContent;
+  }
+  const whole = (r) => [...r.parentElement.querySelectorAll(".at")];
+  document.addEventListener("pointerover", (e) => {
+    const r = e.target.closest && e.target.closest(".at");
+    if (r) value(r.parentElement, whole(r).indexOf(r));
+  });
+  document.addEventListener("keydown", (e) => {
+    const svg = e.target.closest && e.target.closest(".plot svg"), step = { ArrowLeft: -1, ArrowRight: 1, Home: -9999, End: 9999 }[e.key];
+    if (!svg || !step) return;
+    e.preventDefault();
+    value(svg, (svg.dataset.jsAt === undefined ? (step > 0 ? -1 : 9999) : +svg.dataset.jsAt) + step);
+  });
+
+  // What accounting knows comes when the page is there already; what the page has anyhow is left out.
+  async function later() {
+    const box = main && main.querySelector("[data-later]");
+    if (!box) return;
+    try {
+      const r = await fetch(box.dataset.later, { headers: { "X-Part": "1" } });
+      if (!r.ok) return;
+      const doc = new DOMParser().parseFromString(await r.text(), "text/html"), list = doc.getElementById("ended");
+      if (!list) return;
+      const here = new Set([...main.querySelectorAll("table.jobs tr[data-key]")].map((tr) => tr.dataset.key));
+      for (const tr of list.querySelectorAll("tbody tr")) if (here.has(tr.dataset.key)) tr.remove();
+      const table = list.querySelector("table");
+      if (table && !table.querySelector("tbody tr")) table.remove();
+      if (list.querySelector("tbody tr") || list.querySelector(".banner")) box.replaceChildren(...[...list.childNodes].map((n) => document.importNode(n, true)), ...box.childNodes);
+    } catch { /* the link stays */ }
+  }
+  later();
+
+  // Times are the controller's zone; where the reader's is another, each says the reader's too.
+  function zones() {
+    const own = -new Date().getTimezoneOffset(), there = document.body.dataset.offset;
+    if (there === undefined || +there === own) return;
+    for (const t of document.querySelectorAll("time[datetime]")) t.title = new Date(t.dateTime).toLocaleString();
+    const note = document.getElementById("zone");
+    if (note) note.textContent = "Yours: point at a time.";
+  }
+  zones();
 
   // The timeline begins at the answer, if the planner has given one, or at this moment.
   const lanes = main && main.querySelector(".lanes");
