@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -308,7 +309,7 @@ func TestEnded(t *testing.T) {
 // TestPastFacts: a job that only accounting knows has its size, its limit and how it ended on its page.
 func TestPastFacts(t *testing.T) {
 	r := &model.Record{Job: 1, Task: model.NoTask, User: "ann", State: model.Failed, Start: 1000, End: 61_000,
-		LimitS: 3600,
+		LimitS:   3600,
 		NumNodes: 2, AllocCPUs: 8, AllocMemMiB: 2048, AllocGres: []model.GresCount{{Name: model.GPUName, Count: 16}},
 		Exit: model.Exit{Code: 3}, StdOut: "/tmp/out"}
 	q, _ := asks(t, "/job/1", map[uint16]proto.Message{proto.KindAcct: &proto.RecordsChunk{Records: []*model.Record{r}}})
@@ -334,5 +335,46 @@ func TestPastFacts(t *testing.T) {
 	_, err = q.pastJob(model.JobRef{Job: 1, Task: model.NoTask})
 	if err == nil || !strings.Contains(err.Error(), "job 1") {
 		t.Errorf("a job that nobody knows: %v", err)
+	}
+}
+
+// starting is a cluster on which a job begins right after the first question about jobs.
+type starting struct {
+	told
+	asked *int
+}
+
+func (c starting) Ask(_ context.Context, _ *proto.Caller, kind uint16, rq proto.Message,
+	each func([]byte) error) (time.Duration, error) {
+	jobs, about := rq.(*proto.JobsRequest)
+	if !about {
+		return 0, nil
+	}
+	*c.asked++
+	j := aJob(7, "ann", model.NodeAlloc{Node: "n1"})
+	if *c.asked == 1 {
+		j.State, j.Run = model.Pending, nil
+	}
+	chunk := &proto.JobsChunk{Now: 10_000_000}
+	if slices.Contains(jobs.Filter.States, j.State) {
+		chunk.Jobs = []*model.Job{j}
+	}
+	body, err := proto.Encode(chunk)
+	if err != nil {
+		return 0, err
+	}
+	return 0, each(body)
+}
+
+// TestNoJobIsLost: a job that begins while its owner's jobs are asked for is in one list.
+func TestNoJobIsLost(t *testing.T) {
+	q, _ := asks(t, "/", nil)
+	q.p.o.Cluster = starting{asked: new(int)}
+	v, err := myJobs(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := v.(*mine); len(m.Run) != 1 || len(m.Wait) != 0 {
+		t.Errorf("%d run, %d wait", len(m.Run), len(m.Wait))
 	}
 }

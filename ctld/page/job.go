@@ -164,6 +164,9 @@ func (x *job) facts(q *request, j *model.Job, rules *ask.Rulebook) {
 	if limit := j.TimeLimitS(); limit != model.NotSet {
 		add("Time limit", walltime.Limit(limit, limit == model.Unlimited))
 	}
+	if j.End != nil && j.Run != nil {
+		add("Exit code", exitText(&j.End.Exit))
+	}
 	add("Nodes", x.Where)
 	add("Directory", sp.WorkDir)
 	add("Reservation", j.ReservationText())
@@ -402,18 +405,24 @@ func (q *request) pastJob(ref model.JobRef) (any, error) {
 	return x, nil
 }
 
+// exitText says with what a script ended.
+func exitText(x *model.Exit) string {
+	switch {
+	case x.Unknown:
+		return "not known"
+	case x.Signal != 0:
+		return fmt.Sprintf("signal %d", x.Signal)
+	}
+	return strconv.Itoa(int(x.Code))
+}
+
 // pastFacts are the facts of a job that only accounting knows.
 func (x *job) pastFacts(r *model.Record) {
 	_, size := recordSize(r)
-	exit := ""
-	switch {
-	case r.End == 0 || r.Start == 0 || r.Exit.Unknown:
-	case r.Exit.Signal != 0:
-		exit = fmt.Sprintf("signal %d", r.Exit.Signal)
-	default:
-		exit = strconv.Itoa(int(r.Exit.Code))
+	exit, cpus, mem := "", "", ""
+	if r.End != 0 && r.Start != 0 {
+		exit = exitText(&r.Exit)
 	}
-	cpus, mem := "", ""
 	if r.AllocCPUs > 0 {
 		cpus = strconv.Itoa(int(r.AllocCPUs))
 	}

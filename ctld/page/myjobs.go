@@ -180,30 +180,36 @@ func myJobs(q *request) (any, error) {
 			live = append(live, s)
 		}
 	}
-	run, rules, more, err := q.jobs(&proto.JobsRequest{Filter: proto.JobFilter{Users: me, States: live}}, maxRows, nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, j := range run {
-		l := q.line(j, rules)
-		m.Run, m.GPUs = append(m.Run, l), m.GPUs+l.GPUs
-	}
-	m.Running, m.MoreRun = len(run), more
-	wait, rules, more, err := q.jobs(&proto.JobsRequest{Positions: true,
+	// In this order a job that begins between the questions is in two answers; in the other one it would be in none.
+	wait, waitRules, moreWait, err := q.jobs(&proto.JobsRequest{Positions: true,
 		Filter: proto.JobFilter{Users: me, States: []model.JobState{model.Pending}}}, maxRows,
 		func(j *model.Job) bool { return int64(j.ID) > after })
 	if err != nil {
 		return nil, err
 	}
-	for _, j := range wait {
+	run, rules, more, err := q.jobs(&proto.JobsRequest{Filter: proto.JobFilter{Users: me, States: live}}, maxRows, nil)
+	if err != nil {
+		return nil, err
+	}
+	began := map[model.JobID]bool{}
+	for _, j := range run {
+		began[j.ID] = true
 		l := q.line(j, rules)
+		m.Run, m.GPUs = append(m.Run, l), m.GPUs+l.GPUs
+	}
+	m.Running, m.MoreRun = len(run), more
+	for _, j := range wait {
+		if began[j.ID] {
+			continue
+		}
+		l := q.line(j, waitRules)
 		m.Wait = append(m.Wait, l)
 		if l.Start > 0 && (m.Next == nil || l.Start < m.Next.Start) {
 			m.Next = l
 		}
 	}
-	m.Waiting = len(wait)
-	if more {
+	m.Waiting = len(m.Wait)
+	if moreWait {
 		m.MoreWait = fmt.Sprint(wait[len(wait)-1].ID)
 	}
 	slices.SortStableFunc(m.Wait, func(a, b *jobLine) int {

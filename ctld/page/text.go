@@ -27,6 +27,7 @@ var functions = template.FuncMap{
 	"count":   count,
 	"plural":  plural,
 	"version": version,
+	"single":  func(nodes string) bool { return nodes != "" && !strings.ContainsAny(nodes, "[,") },
 	"lower":   func(v any) string { return strings.ToLower(fmt.Sprint(v)) },
 	"pct":     func(part, whole float64) float64 { return 100 * part / max(1e-9, whole) },
 	"list":    func(v ...any) []any { return v },

@@ -41,20 +41,20 @@ type spot struct {
 }
 
 type explainer struct {
-	p      *Planner
-	pol    Policy
-	v      *state.View
-	now    model.Time
-	j      *model.Job
-	sees   *Sight // of who reads it; nil: everything
-	out    *model.Explanation
-	spots  []spot
-	fifo   bool
-	cut    bool // more jobs are ahead than were planned
-	late   bool // the first moment at which it fits is too late for its deadline
-	trials int
-	kept   map[string]float64 // the part of the request that a change leaves, by its option; not there: nothing is cut
-	limit  int                // number of the cause that is a limit, from 1; 0: no cause is
+	p       *Planner
+	pol     Policy
+	v       *state.View
+	now     model.Time
+	j       *model.Job
+	sees    *Sight // of who reads it; nil: everything
+	out     *model.Explanation
+	spots   []spot
+	fifo    bool
+	cut     bool // more jobs are ahead than were planned
+	late    bool // the first moment at which it fits is too late for its deadline
+	trials  int
+	remains map[string]float64 // the part of the request that a change leaves, by its option; not there: nothing is cut
+	limit   int                // number of the cause that is a limit, from 1; 0: no cause is
 }
 
 // Explain explains a job at a moment under a policy to somebody who sees everything; nil where there is no such job.

@@ -64,15 +64,15 @@ func (x *explainer) tell(w model.WhatIf) {
 
 // keeps notes which part of the request a change leaves.
 func (x *explainer) keeps(option string, part, whole int64) {
-	if x.kept == nil {
-		x.kept = map[string]float64{}
+	if x.remains == nil {
+		x.remains = map[string]float64{}
 	}
-	x.kept[option] = float64(part) / float64(max(1, whole))
+	x.remains[option] = float64(part) / float64(max(1, whole))
 }
 
 // deep reports, as 1, that a change leaves less than half of the request: smaller ones come before it.
 func (x *explainer) deep(w *model.WhatIf) int {
-	if part, cut := x.kept[w.Option]; cut && part < 0.5 {
+	if part, cut := x.remains[w.Option]; cut && part < 0.5 {
 		return 1
 	}
 	return 0

@@ -224,7 +224,7 @@
       const i = cells.findIndex((c) => e.offsetX >= c.x - 1 && e.offsetX < c.x + step && e.offsetY >= c.y - 1 && e.offsetY < c.y + step);
       if (i >= 0 && i !== at) { at = i; point(box); }
     };
-    cv.onclick = () => { const c = cells[at]; if (c && c.g[2] >= 0) location.href = base + "/job/" + encodeURIComponent(map.jobs[c.g[2]].id); };
+    cv.onclick = () => { const c = cells[at]; if (c) location.href = base + (c.g[2] >= 0 ? "/job/" + encodeURIComponent(map.jobs[c.g[2]].id) : "/node/" + encodeURIComponent(c.node.n)); };
     cv.onkeydown = (e) => {
       const move = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: cols, ArrowUp: -cols }[e.key];
       if (e.key === "Enter") cv.onclick();
