@@ -178,7 +178,7 @@ func unitsText(name string, list []int) string { return name + ":" + hostlist.Fo
 // unitDrained reports whether a unit is drained until an operator resumes it.
 func unitDrained(n *model.Node, name string, index int) bool {
 	return slices.ContainsFunc(n.Out, func(o model.UnitOut) bool {
-		return o.Name == name && int(o.Index) == index && 
+		return o.Name == name && int(o.Index) == index &&
 			(o.Kind == model.OutDrained || o.Kind == model.OutFault || o.Kind == model.OutLost)
 	})
 }

@@ -71,7 +71,7 @@ func NewHealth(devices []gpu.Device, units []hardware.Unit, policy string, share
 	log *slog.Logger) *Health {
 	h := &Health{gpus: map[string][]Unit{}, at: map[int]string{}, policy: policy, share: share, log: log,
 		faults: map[string]model.UnitTell{}, lost: map[string]string{},
-		wake:   make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1)}
 	for i := range devices {
 		d := &devices[i]
 		key := keyOf(d.UUID, d.Index)
