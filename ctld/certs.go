@@ -188,7 +188,7 @@ func (c *Controller) editCerts(ctx context.Context, who *caller,
 // cameBy says what of what users have set by way of hosts is stopped by revocations since a moment, and what is not.
 func (c *Controller) cameBy(ctx context.Context, since model.Time) (said []string) {
 	by := c.machine.View().CameBy(since)
-	tell := func(n int, one, many, rest string, list func(i int) string) {
+	tell := func(n int, one, many string, list func(i int) string) {
 		if n == 0 {
 			return
 		}
@@ -202,17 +202,19 @@ func (c *Controller) cameBy(ctx context.Context, since model.Time) (said []strin
 		if n > 1 {
 			one = fmt.Sprintf(many, n)
 		}
-		said = append(said, one+" "+rest+": "+strings.Join(names, ", "))
+		said = append(said, one+": "+strings.Join(names, ", "))
 	}
 	job := func(list []model.JobID) func(int) string { return func(i int) string { return fmt.Sprint(list[i]) } }
-	tell(len(by.Crontabs), "1 crontab", "%d crontabs", "that came by way of it do nothing until their users install them "+
-		"again (gcrontab -l says so), of", func(i int) string { return c.people.Name(ctx, by.Crontabs[i]) })
-	tell(len(by.Triggers), "1 trigger", "%d triggers", "that came by way of it do nothing until their users set them "+
-		"again (gtrigger --get says so)", func(i int) string { return fmt.Sprint(by.Triggers[i]) })
-	tell(len(by.Held), "1 waiting job", "%d waiting jobs", "that came by way of it are held until their users look at "+
-		"them and release them", job(by.Held))
-	tell(len(by.Running), "1 job", "%d jobs", "that came by way of it go on: cancel what is not their users' own",
-		job(by.Running))
+	tell(len(by.Crontabs), "1 crontab that came by way of it does nothing until its user installs it again (gcrontab -l "+
+		"says so)", "%d crontabs that came by way of it do nothing until their users install them again (gcrontab -l says "+
+		"so)", func(i int) string { return c.people.Name(ctx, by.Crontabs[i]) })
+	tell(len(by.Triggers), "1 trigger that came by way of it does nothing until its user sets it again (gtrigger --get "+
+		"says so)", "%d triggers that came by way of it do nothing until their users set them again (gtrigger --get says "+
+		"so)", func(i int) string { return fmt.Sprint(by.Triggers[i]) })
+	tell(len(by.Held), "1 waiting job that came by way of it is held until its user looks at it and releases it",
+		"%d waiting jobs that came by way of it are held until their users look at them and release them", job(by.Held))
+	tell(len(by.Running), "1 job that came by way of it goes on: cancel it if it is not its user's own",
+		"%d jobs that came by way of it go on: cancel those that are not their users' own", job(by.Running))
 	return said
 }
 

@@ -78,10 +78,10 @@ func TestWhatALostHostHasSet(t *testing.T) {
 	var r proto.EditCertsReply
 	must(t, cl.Call(proto.KindEditCerts, &proto.EditCertsRequest{Revoke: []model.CertRevoked{{Role: pki.RoleLogin,
 		Name: "lg1"}}}, &r))
-	for _, want := range []string{"1 crontab that came by way of it do", "1 trigger that came by way of it do",
+	for _, want := range []string{"1 crontab that came by way of it does", "1 trigger that came by way of it does",
 		fmt.Sprintf("2 waiting jobs that came by way of it are held until their users look at them and release them: %d, %d",
 			waiting.Job, lied.Job),
-		fmt.Sprintf("1 job that came by way of it go on: cancel what is not their users' own: %d", running.Job)} {
+		fmt.Sprintf("1 job that came by way of it goes on: cancel it if it is not its user's own: %d", running.Job)} {
 		if text := strings.Join(r.Said, "\n"); !strings.Contains(text, want) {
 			t.Errorf("the answer lacks %q:\n%s", want, text)
 		}
