@@ -161,7 +161,7 @@ func (f *Facts) addAccounts(words []word) (*Plan, error) {
 	}
 	p.say(" Associations")
 	p.Text = append(p.Text, lines...)
-	if len(made) > 0 && (parent != model.RootAccount || len(said) > 0) {
+	if len(made) > 0 && (parent != model.RootAccount || len(said) > 0 || description != "" || organization != "") {
 		said = append(said, "  Parent        = "+parent)
 	}
 	p.settings(ordered(said))
