@@ -69,7 +69,7 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		if r.Size = j.Run.Sizes; r.Size > 0 {
 			r.Eligible = r.Start // it waited before its first size only
 		}
-		if j.Run.Priority != 0 && j.State != model.Suspended {
+		if j.Run.Priority != 0 { // the one that it started with, also while an operator has suspended it
 			r.Priority = j.Run.Priority
 		}
 		switch {
