@@ -55,7 +55,7 @@ func firstOf(x *proto.HistorySeries, from, now model.Time) model.Time {
 // over says how much time a chart of the past shows.
 func over(s int64) string {
 	switch {
-	case s > 24*3600-1800 && s < 24*3600+1800:
+	case s > 23*3600 && s < 25*3600:
 		return "The last day"
 	case s > 3540 && s < 3660:
 		return "The last hour"

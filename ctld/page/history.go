@@ -73,8 +73,9 @@ func stepOfSpan(from, to model.Time) int64 {
 }
 
 const (
-	sparkSpan = 3600 * 1000 // what a sparkline of my jobs shows, ms
-	leastSpan = 60 * 1000   // that of a job that has just started
+	sparkLeast = 600 * 1000  // what a sparkline shows at least, ms
+	sparkSpan  = 3600 * 1000 // what a sparkline of my jobs shows, ms
+	leastSpan  = 60 * 1000   // what the page of a job that has just started shows
 )
 
 // sparks adds to running jobs what their GPUs did in the last hour, or their CPUs.
@@ -92,7 +93,7 @@ func (q *request) sparks(list []*jobLine) {
 	from := q.now - sparkSpan
 	for _, x := range q.past(&proto.HistoryRequest{Of: proto.HistoryJob, Names: names, Start: from}) {
 		if l := by[x.Name]; l != nil {
-			since := max(from, min(l.Start, q.now-leastSpan))
+			since := max(from, min(l.Start, q.now-sparkLeast))
 			in := frame{since, q.now, q.now, false}
 			if l.Spark = draw(&x, "gpu_util", "GPU use", 100, in); l.Spark == nil && l.GPUs == 0 {
 				cpus := int64(l.CPUs)

@@ -25,6 +25,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"gbatch/dbd/history"
 	"gbatch/internal/devcluster"
@@ -275,7 +276,7 @@ func oneDay(t *testing.T, c *devcluster.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for m := int64(23 * 60); m >= 0; m-- {
+	for m := int64(23 * 60); m >= -8; m-- { // also while the test looks
 		if m > 60 && m%5 != 0 {
 			continue
 		}
@@ -322,7 +323,7 @@ func newBrowser(t testing.TB, chromium string, c *devcluster.Cluster) *browser {
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {})) // of events newer than its tables
 	t.Cleanup(stop)
-	ctx, stop = context.WithTimeout(ctx, 2*time.Minute)
+	ctx, stop = context.WithTimeout(ctx, 8*time.Minute)
 	t.Cleanup(stop)
 	b := &browser{t: t, ctx: ctx, url: strings.Replace(s.URL, "127.0.0.1", "localhost", 1)}
 	chromedp.ListenTarget(ctx, func(ev any) {
@@ -404,7 +405,7 @@ func (b *browser) shows(width int64, path string) {
 	}
 	if path == "/job/1" {
 		var text string
-		b.run("a chart says what stands at a point", chromedp.Focus(".plot svg"), chromedp.KeyEvent("\ue012"),
+		b.run("a chart says what stands at a point", chromedp.Focus(".plot svg"), chromedp.KeyEvent(kb.End),
 			chromedp.Text(".plot output", &text))
 		if !strings.Contains(text, "\u00a0%") {
 			b.t.Errorf("at the end of the chart: %q", text)
