@@ -150,3 +150,15 @@ func TestGroupNodes(t *testing.T) {
 		t.Errorf("an elastic job: %s", tips)
 	}
 }
+
+// TestLeastMemory: no job is advised to ask for less than a script needs that starts Python.
+func TestLeastMemory(t *testing.T) {
+	r := &model.Record{Job: 1, State: model.Completed, Start: 1000, End: 601_000, NumNodes: 1, AllocCPUs: 1,
+		AllocMemMiB: 4096, Exit: model.Exit{UserMS: 600_000, MaxRSSKB: 4 << 10}}
+	if tip := Of(r, nil, r.End).Advice(); !strings.Contains(tip, "--mem=300M") {
+		t.Error(tip)
+	}
+	if r.AllocMemMiB = 200; Of(r, nil, r.End).Advice() != "" {
+		t.Error(Of(r, nil, r.End).Advice())
+	}
+}
