@@ -219,6 +219,9 @@ func nodeText(n *model.NodeDef) string {
 	if n.Cloud {
 		b.WriteString(" State=CLOUD")
 	}
+	if n.External {
+		b.WriteString(" State=EXTERNAL")
+	}
 	if n.Virtual {
 		b.WriteString(" (hardware is not checked)")
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/ctld/external"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/sched"
@@ -84,8 +85,7 @@ func (c *Controller) sendOrders(v *state.View) {
 			return true
 		}
 		run.Unready.Each(func(k int) bool { ask(k, toldPrepare); return true })
-		if j.State == model.Configuring && !awaits(v, j) &&
-			(run.Unready.Empty() || !run.Unready.Has(0) && v.Config().Params.Rules.NoHold) {
+		if mayBegin(v, j) {
 			ask(0, toldLaunch)
 		}
 		return true
@@ -98,6 +98,54 @@ func (c *Controller) sendOrders(v *state.View) {
 	}
 	for s, o := range orders {
 		s.send(o)
+	}
+}
+
+// mayBegin reports whether a job's script may be launched.
+func mayBegin(v *state.View, j *model.Job) bool {
+	run := j.Run
+	return j.State == model.Configuring && !awaits(v, j) &&
+		(run.Unready.Empty() || !run.Unready.Has(0) && v.Config().Params.Rules.NoHold)
+}
+
+// externalPace is the time between two rounds of answers for nodes without a daemon.
+const externalPace = 20 * time.Millisecond
+
+// answerForExternal is what the daemons of nodes that have none (State=EXTERNAL) would do, until ctx ends.
+func (c *Controller) answerForExternal(ctx context.Context) {
+	pace := pacer{gap: externalPace}
+	var of *model.Config
+	var nodes map[string]bool
+	for ctx.Err() == nil {
+		pace.wait(ctx)
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		if of != v.Config() {
+			of, nodes = v.Config(), external.Nodes(v.Config())
+		}
+		joins, list := external.Answers(v, nodes, c.now(), func(j *model.Job) bool { return mayBegin(v, j) })
+		var bodies []state.Body
+		for _, join := range joins {
+			bodies = append(bodies, join)
+		}
+		for _, part := range inCommands(list) {
+			bodies = append(bodies, &state.Reports{Reports: part, Placed: true})
+		}
+		done := true
+		for _, b := range bodies {
+			res, err := c.propose(ctx, b)
+			if err != nil && ctx.Err() == nil {
+				c.log.Warn("can't answer for nodes of State=EXTERNAL", "err", err)
+			}
+			done = done && err == nil && !res.Changed
+		}
+		if !done {
+			continue // what has changed may need the next answer
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
 	}
 }
 

@@ -108,7 +108,8 @@ func (c *Controller) startLeading(parent context.Context) func() {
 			c.log.Warn("the configuration files take long to be read; this controller leads meanwhile")
 		case <-ctx.Done():
 		}
-		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.recallRuns, c.dispatch, c.collect,
+		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.recallRuns, c.dispatch,
+			c.answerForExternal, c.collect,
 			c.takeTurns, c.clock, c.ship, c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations,
 			c.tellReservations,
 			c.sendMails, c.watchAlerts, c.watchTroubles, c.keepMembers, c.logEvents, c.tellSight, c.sweepCerts, c.bringRevoked,

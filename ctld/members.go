@@ -353,7 +353,7 @@ func (c *Controller) pong(ctx context.Context) *proto.PingReply {
 		r.Controllers = append(r.Controllers, info)
 	}
 	v.Nodes(func(n *model.Node) bool {
-		r.Ready = r.Ready || n.Usable() && c.nodes.connected(n.Def.Name)
+		r.Ready = r.Ready || n.Usable() && (n.Rises() || n.Def.External || c.nodes.connected(n.Def.Name))
 		return !r.Ready
 	})
 	return r

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gbatch/internal/ask"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/sched"
@@ -50,6 +51,11 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 		return refuse(proto.CodeNodeConfig,
 			"no node of partition %s has the generic resources that the job needs on one node%s", p.Name, mostGres(v, sp, p))
 	case sched.NoSuchFeature:
+		if names := externalOf(v, sp, p); len(names) > 0 && !rq.External {
+			return refuse(proto.CodeNodeConfig, "%s of partition %s: State=EXTERNAL, where another system runs what belongs "+
+				"to the jobs, and only jobs with the flag EXTERNAL_JOB (REST) get such nodes; name others",
+				hostlist.Compress(names), p.Name)
+		}
 		code := proto.CodeNodeConfig // the features are known, and no node has all
 		if unknownFeature(cfg, sp.Features) {
 			code = proto.CodeFeature
@@ -229,6 +235,24 @@ func unknownFeature(cfg *model.Config, text string) bool {
 	}
 	return unknown(asked.Each) || slices.ContainsFunc(asked.Same, unknown) ||
 		slices.ContainsFunc(asked.Counts, func(c model.FeatureCount) bool { return unknown(&c.Feature) })
+}
+
+// externalOf gives the nodes without a daemon among those that a job names, or all of a partition's if it has no
+// others.
+func externalOf(v *state.View, sp *model.Spec, p *model.Partition) (out []string) {
+	list := sp.ReqNodes
+	if len(list) == 0 {
+		list = p.Nodes
+	}
+	for _, name := range list {
+		if def := v.NodeDef(name); def != nil && def.External {
+			out = append(out, name)
+		}
+	}
+	if len(sp.ReqNodes) == 0 && len(out) < len(p.Nodes) {
+		return nil
+	}
+	return out
 }
 
 // featuresAsked names the requests behind NoSuchFeature: features, and other fixed properties of nodes.

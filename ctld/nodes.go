@@ -307,7 +307,8 @@ func (n *nodeSet) stop(node string, st ...*proto.Stop) {
 // half of SlurmdTimeout or has no session. After SlurmdTimeout silent lists it.
 func (n *nodeSet) mayRun(v *state.View, node string, now time.Time) bool {
 	limit := time.Duration(v.Config().Params.NodeTimeoutS) * time.Second
-	if known := v.Node(node); limit == 0 || known == nil || known.Link != model.LinkUp {
+	if known := v.Node(node); limit == 0 || known == nil || known.Link != model.LinkUp ||
+		known.Def.External {
 		return false
 	}
 	s := n.session(node)
@@ -333,7 +334,7 @@ func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 	}
 	var out []string
 	v.Nodes(func(node *model.Node) bool {
-		if node.Link != model.LinkUp || node.Rebooting() {
+		if node.Link != model.LinkUp || node.Rebooting() || node.Def.External {
 			return true
 		}
 		seen, wait := time.UnixMilli(int64(node.LinkAt)), limit
@@ -430,6 +431,10 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	if h.Instance != 0 && h.Instance != v.Instance() {
 		// job numbers of another history: the node ends those attempts by itself
 		leaving, h.Known = slices.Concat(h.Leaving, h.Known), nil
+	}
+	if n.Def.External {
+		return refuse(proto.CodeInvalidNode, "node %s is State=EXTERNAL, which has no gnoded: stop gnoded there, or take "+
+			"State=EXTERNAL out of its line", h.Node)
 	}
 	s := &session{node: h.Node, hw: h.Hw, notes: h.Hw.Notes, addr: addr,
 		port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[partKey]telling{},

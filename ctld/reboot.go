@@ -55,6 +55,11 @@ func (c *Controller) askReboot(ctx context.Context, who *caller, rq *proto.Updat
 		if err := c.mayReboot(true); err != nil {
 			return err
 		}
+		for _, name := range rq.Names {
+			if n := c.machine.View().Node(name); n != nil && n.Def.External {
+				return refuse(proto.CodeBadRequest, "node %s is State=EXTERNAL: the system that it belongs to reboots it", name)
+			}
+		}
 	}
 	res, err := c.changes(ctx, keyOf(ctx), &proto.Empty{}, nil, []state.Body{cmd})
 	if err != nil {

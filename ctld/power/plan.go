@@ -26,8 +26,8 @@ func plan(v *state.View, now model.Time, clock time.Time) due {
 	v.Nodes(func(n *model.Node) bool {
 		name, p := n.Def.Name, n.Power
 		span, ok := spans[name]
-		if !ok {
-			return true // it has left the configuration
+		if !ok || n.Def.External {
+			return true // it has left the configuration, or is another system's
 		}
 		switch n.PowerStep() {
 		case model.PoweredDown:

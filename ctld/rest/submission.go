@@ -101,6 +101,7 @@ func (q *request) submission(b *object, script string, outside bool) (*proto.Sub
 			sp.More = &s.More
 		}
 		sp.More.Interactive, sp.StdOut, sp.Requeue, sp.NoRequeue = true, "/dev/null", false, true
+		sp.More.External = hasFlag(b, "EXTERNAL_JOB")
 	}
 	sp.Umask = 0o022
 	sp.Submit = "POST " + q.r.URL.Path
@@ -194,6 +195,7 @@ func (q *request) component(p *object, rq *proto.SubmitRequest) (*model.Spec, er
 			sp.More = &s.More
 		}
 		sp.More.Interactive, sp.StdOut, sp.NoRequeue = true, "/dev/null", true
+		sp.More.External = hasFlag(p, "EXTERNAL_JOB")
 	}
 	sp.Umask, sp.Submit = first.Umask, first.Submit
 	q.limitsOf(p)

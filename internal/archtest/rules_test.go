@@ -132,11 +132,12 @@ var layers = []layer{
 	{"ctld/inuse", "internal/model internal/proto internal/state internal/sched/multifactor"},
 	{"ctld/alarm", "internal/model internal/state internal/hostlist"},
 	{"ctld/nearlimit", "internal/model internal/state"},
+	{"ctld/external", "internal/model internal/state"},
 	{"ctld/jobevents", "internal/model internal/state internal/jobtext"},
 	{"ctld/peaks", "internal/model internal/state"},
 	{"ctld", "ctld/resv ctld/power ctld/crontab ctld/trigger ctld/program ctld/define ctld/heap ctld/clock ctld/restore " +
 		"ctld/deadletter ctld/token ctld/rest ctld/metrics ctld/samples ctld/events ctld/page ctld/facade ctld/hook " +
-		"ctld/pools ctld/peaks ctld/nearlimit ctld/jobevents ctld/alike ctld/inuse ctld/lease ctld/issue " +
+		"ctld/external ctld/pools ctld/peaks ctld/nearlimit ctld/jobevents ctld/alike ctld/inuse ctld/lease ctld/issue " +
 		"ctld/present ctld/arrivals " +
 		"internal/model internal/ask internal/seff internal/blob internal/jobenv " +
 		"internal/state internal/sched internal/store internal/conf internal/proto internal/trust internal/rpc " +

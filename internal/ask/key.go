@@ -76,7 +76,7 @@ func keyOfNeeds(key []byte, m *model.Needs) []byte {
 	text(m.Bind.SocketDist())
 	flags := int64(0)
 	for i, b := range [...]bool{m.AnyLicense, m.Contiguous, m.Spread, m.FewNodes, m.ExclusiveUser, m.Share,
-		m.Reboot} {
+		m.Reboot, m.External} {
 		if b {
 			flags |= 1 << i
 		}

@@ -178,7 +178,7 @@ func (l *loader) checkNodes() {
 	order, lines := l.nodeLines()
 	for _, at := range order {
 		n := lines[at][0]
-		if n.State == "CLOUD" && !l.cfg.Power.On() {
+		if n.State == model.CloudText && !l.cfg.Power.On() {
 			l.probs.warnf(at, "write ResumeProgram and SuspendProgram",
 				"State=CLOUD: no program starts and stops the nodes; it is read as UNKNOWN")
 		}

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,4 +71,66 @@ func readNodeGres(v string) ([]GresCount, fault) {
 		out = append(out, g)
 	}
 	return out, fault{}
+}
+
+// readGresConf reads GresConf=count=1,name=gpu,type=a100,file=/dev/x+count=1,... of a node that is created: lines of
+// gres.conf with a + between them. Equal types are added up.
+func readGresConf(v string) ([]GresCount, fault) {
+	const want = "count=1,name=gpu,type=a100,file=/dev/nvidia0"
+	var out []GresCount
+	for record := range strings.SplitSeq(v, "+") {
+		if record == "" && v == "" {
+			return nil, fault{}
+		}
+		g := GresCount{}
+		files := int64(0)
+		for _, kv := range splitList(record) {
+			key, value, _ := strings.Cut(kv, "=")
+			switch strings.ToLower(key) {
+			case "name":
+				g.Name = value
+			case "type":
+				g.Type = value
+			case "count":
+				n, f := readQuantity(value)
+				if f.bad() {
+					return nil, fault{shown(record) + ": " + f.why, want}
+				}
+				g.Count = n
+			case "file", "multiplefiles":
+				files++
+			case "cores", "flags", "links", "autodetect":
+			default:
+				return nil, fault{shown(kv) + " is no key of a line of gres.conf", want}
+			}
+		}
+		if g.Name == "" {
+			return nil, fault{shown(record) + " has no name", want}
+		}
+		if g.Count == 0 {
+			g.Count = max(1, files)
+		}
+		if i := slices.IndexFunc(out, func(o GresCount) bool { return o.Name == g.Name && o.Type == g.Type }); i >= 0 {
+			out[i].Count += g.Count
+		} else {
+			out = append(out, g)
+		}
+	}
+	return out, fault{}
+}
+
+// checkGresConf compares what GresConf and Gres of a node say. Only nodes without a daemon have the first: the others
+// have a gres.conf, and find what is there.
+func (l *loader) checkGresConf(n *nodeLine, at pos) {
+	if len(n.gresConf) > 0 && n.State != model.ExternalText {
+		l.probs.notef(at, "write it into the node's gres.conf", "GresConf has no effect but with State=EXTERNAL: gnoded "+
+			"reads gres.conf")
+		return
+	}
+	for _, g := range n.gresConf {
+		i := slices.IndexFunc(n.Gres, func(o GresCount) bool { return o.Name == g.Name && o.Type == g.Type })
+		if i < 0 || n.Gres[i].Count != g.Count {
+			l.probs.errorf(at, "make both the same", "GresConf has %s, and Gres does not", g)
+		}
+	}
 }

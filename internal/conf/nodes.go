@@ -31,7 +31,7 @@ type NodeDef struct {
 	Features                        []string
 	Weight                          int64
 	CPUBind                         string
-	State                           string // UNKNOWN, or DOWN, DRAIN, FAIL, FUTURE, CLOUD as configured
+	State                           string // UNKNOWN, or DOWN, DRAIN, FAIL, FUTURE, CLOUD, EXTERNAL as configured
 	Reason                          string
 	Topology                        string // TOPOLOGY:UNIT,...: its place, whatever the topologies' file says
 	Virtual                         bool   // its hardware is only claimed (gbatch up --conf)
@@ -44,9 +44,10 @@ type nodeLine struct {
 	NodeDef
 	hostnames, addrs, bcasts []string
 	ports                    []int
+	gresConf                 []GresCount
 }
 
-var nodeStates = []string{"UNKNOWN", "CLOUD", "DOWN", "DRAIN", "FAIL", "FAILING", "FUTURE", "IDLE"}
+var nodeStates = []string{"UNKNOWN", "CLOUD", "DOWN", "DRAIN", "EXTERNAL", "FAIL", "FAILING", "FUTURE", "IDLE"}
 
 func nodeKeys() []lineKey[nodeLine] {
 	num := func(name string, at func(*nodeLine) *int64, least, most int64) lineKey[nodeLine] {
@@ -103,6 +104,7 @@ func nodeKeys() []lineKey[nodeLine] {
 		num("Weight", func(n *nodeLine) *int64 { return &n.Weight }, 0, math.MaxInt32),
 		features("Features"), features("Feature"),
 		{name: "Gres", read: func(n *nodeLine, v string) (f fault) { n.Gres, f = readNodeGres(v); return f }},
+		{name: "GresConf", read: func(n *nodeLine, v string) (f fault) { n.gresConf, f = readGresConf(v); return f }},
 		{name: "CpuBind", read: func(n *nodeLine, v string) (f fault) {
 			n.CPUBind, f = readCPUBind(v)
 			return f
@@ -182,6 +184,7 @@ func (l *loader) readNodeLine(pairs []pair) {
 			return
 		}
 	}
+	l.checkGresConf(&n, placeOf(pairs, "GresConf", head))
 	for i, name := range names {
 		if !l.validNode(name, head.at) {
 			continue

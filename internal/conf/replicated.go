@@ -177,9 +177,11 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 		CoresPerSocket: int32(n.CoresPerSocket), ThreadsPerCore: int32(n.ThreadsPerCore), MemMiB: n.RealMemoryMiB,
 		TmpMiB:   n.TmpDiskMiB,
 		Features: n.Features, Weight: int32(n.Weight), Virtual: n.Virtual,
-		Admin: n.Admin(), Reason: n.Reason, Cloud: n.State == "CLOUD", Kept: n.kept(), KeptMemMiB: n.MemSpecLimitMiB,
+		Admin: n.Admin(), Reason: n.Reason, Cloud: n.State == model.CloudText, Kept: n.kept(),
+		KeptMemMiB: n.MemSpecLimitMiB,
 	}
 	d.Topology, d.CPUBind, d.Future = n.Topology, n.CPUBind, n.State == model.FutureText
+	d.External = n.State == model.ExternalText
 	if n.Hostname != n.Name {
 		d.Host = n.Hostname
 	}

@@ -44,7 +44,8 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "batch_features", Str: func(r *JobRow) string { return r.Spec.Stated().BatchNode }},
 		{Name: "batch_flag", Bool: func(r *JobRow) bool { return batchFlag(r.Spec) }},
 		{Name: "batch_host", Str: func(r *JobRow) string { return gone(r.batchHost()) }},
-		{Name: "flags", List: (*JobRow).jsonFlags},
+		{Name: "flags", Since: newFlags, List: (*JobRow).jsonFlags},
+		{Name: "flags", Until: oldFlags, List: (*JobRow).oldFlags},
 		{Name: "cluster", Str: func(r *JobRow) string { return r.Cluster }},
 		{Name: "command", Str: func(r *JobRow) string { return r.Spec.Command }},
 		{Name: "comment", Str: func(r *JobRow) string { return r.Spec.Comment }},
@@ -271,7 +272,7 @@ func (r *JobRow) jsonFlags() []string {
 		is   bool
 		word string
 	}{{r.Spec.Extra().Spread, "SPREAD_JOB"}, {r.Spec.Extra().FewNodes, "PREFER_MINIMUM_NODE_COUNT"},
-		{r.Spec.Extra().Expedite, "EXPEDITED_REQUEUE"}} {
+		{r.Spec.Extra().Expedite, "EXPEDITED_REQUEUE"}, {r.Spec.Extra().External, "EXTERNAL_JOB"}} {
 		if x.is {
 			flags = append(flags, x.word)
 		}
@@ -280,6 +281,13 @@ func (r *JobRow) jsonFlags() []string {
 		flags = append(flags, "CRON_JOB")
 	}
 	return flags
+}
+
+// oldFlags is jsonFlags for versions that do not have all of its words, which strict clients refuse there.
+func (r *JobRow) oldFlags() []string {
+	return slices.DeleteFunc(r.jsonFlags(), func(word string) bool {
+		return word == "EXPEDITED_REQUEUE" || word == "EXTERNAL_JOB"
+	})
 }
 
 // shared gives with whom the job shares its nodes, if it says so.

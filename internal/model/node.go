@@ -43,6 +43,8 @@ type NodeDef struct {
 
 	Future   bool // State=FUTURE: it is in Config.Future, and no node yet
 	FutureAt Time // it was a node until then; 0: it has not been one
+
+	External bool // State=EXTERNAL: it has no daemon, and only jobs whose processes are another system's
 }
 
 func (x *NodeDef) Wire(c *wire.C) {
@@ -72,6 +74,7 @@ func (x *NodeDef) Wire(c *wire.C) {
 	wire.Text(c, &x.CPUBind, MaxName)
 	wire.Bool(c, &x.Future)
 	wire.Int(c, &x.FutureAt)
+	wire.Bool(c, &x.External)
 }
 
 // HostName gives the name of the node's host.
@@ -423,8 +426,13 @@ func (n *Node) powerMark() string {
 	return [...]string{"", "%", "~", "#"}[n.Power.Step&3]
 }
 
-// FutureText is the state of what is no node yet.
-const FutureText = "FUTURE"
+// States of nodes in the configuration: FutureText of what is no node yet, CloudText of a node that exists only while
+// it is powered up, ExternalText of one whose processes are another system's.
+const (
+	FutureText   = "FUTURE"
+	CloudText    = "CLOUD"
+	ExternalText = "EXTERNAL"
+)
 
 // StateName gives Slurm's long state without suffix: IDLE, COMPLETING, MIXED, ALLOCATED, DRAINED, DRAINING, DOWN,
 // UNKNOWN, FAIL, FAILING, REBOOT, FUTURE.
@@ -503,6 +511,9 @@ func (n *Node) BaseState() string {
 	}
 	if n.Silent() {
 		base += "*"
+	}
+	if n.Def.External {
+		base += "+" + ExternalText
 	}
 	power := n.PowerFlags()
 	if cloud, rest, is := strings.Cut(power, "+CLOUD"); is {

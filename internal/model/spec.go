@@ -262,6 +262,7 @@ type Needs struct {
 	Attended   bool    // Interactive: its command says again and again that it is there (InactiveLimit)
 	NoKill     bool    // it goes on without nodes that fail, as long as its first node is up (--no-kill)
 	Reboot     bool    // its nodes are rebooted before it begins, and are its own (--reboot)
+	External   bool    // its processes are another system's (EXTERNAL_JOB): nodes without a daemon will do
 }
 
 // Elastic lets a job have more nodes than it asks for while nobody else needs them (--elastic=MIN-MAX). It starts with
@@ -328,6 +329,7 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Bool(c, &x.Attended)
 	wire.Bool(c, &x.NoKill)
 	wire.Bool(c, &x.Reboot)
+	wire.Bool(c, &x.External)
 }
 
 // SegmentWish says how the segments of a job lie to each other.

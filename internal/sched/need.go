@@ -17,8 +17,8 @@ type nodeClass struct {
 
 // classKey is equal for nodes with equal hardware.
 func classKey(d *model.NodeDef) string {
-	return fmt.Sprintf("%d|%s|%d|%d|%d|%d|%d|%q|%v", d.CPUs, d.Kept, d.Sockets, d.CoresPerSocket, d.ThreadsPerCore,
-		d.JobMemMiB(), d.TmpMiB, d.Features, d.Gres)
+	return fmt.Sprintf("%d|%s|%d|%d|%d|%d|%d|%q|%v|%t", d.CPUs, d.Kept, d.Sockets, d.CoresPerSocket, d.ThreadsPerCore,
+		d.JobMemMiB(), d.TmpMiB, d.Features, d.Gres, d.External)
 }
 
 // nodeNeed is the least that a node must have free to take the whole job, or its least part of a job on several nodes.

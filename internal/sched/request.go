@@ -14,6 +14,7 @@ type Request struct {
 	MaxCPUs     int // per node, for all jobs of the partition together; 0: no limit
 	TmpMiB      int64
 	Want        *model.Features // nil: any node
+	External    bool            // nodes without a daemon will do
 	Prefer      *model.Feature  // nil: no wish
 	Model       string          // its GPUs had better have it loaded; "": no wish
 	ReqNodes    nodeSet         // the job gets all of them, and may get others
@@ -126,7 +127,7 @@ func (r *Request) more(m *model.Needs) {
 	if f := wanted(prefer); f != nil {
 		r.Prefer = f.Each
 	}
-	r.Model = name
+	r.Model, r.External = name, m.External
 	r.CoresPerSocket, r.ThreadsPerCore = int(m.CoresPerSocket), int(m.ThreadsPerCore)
 	r.TasksPerSocket, r.PerCore = int(m.TasksPerSocket), int(m.ThreadsPerCore)
 	if k := int(m.TasksPerCore); k > 0 {
@@ -171,7 +172,7 @@ var wishes = [...]wish{
 
 // suits reports whether a node's hardware and features suit the job, whatever is free.
 func (r *Request) suits(d *model.NodeDef) bool {
-	if r.TmpMiB > d.TmpMiB {
+	if r.TmpMiB > d.TmpMiB || d.External && !r.External {
 		return false
 	}
 	if r.Sockets|r.CoresPerSocket|r.ThreadsPerCore != 0 &&

@@ -129,7 +129,7 @@ func (s *State) tooLong(sp *model.Spec, most int32) bool {
 func bytesThen(sp *model.Spec) int {
 	n := SpecBytes(sp) - len(sp.Deps) // Dep.Array
 	if sp.More != nil {
-		n-- // Needs.Reboot
+		n -= 2 // Needs.Reboot, External
 	}
 	via := 1
 	if sp.Via != nil {

@@ -199,7 +199,8 @@ func wholeState(word string) string {
 func nodeStateWords() []string {
 	return []string{"all", "alloc", "allocated", "mix", "mixed", "idle", "drain", "drained", "drng", "draining", "down",
 		"unk", "unknown", "no_respond",
-		"maint", "resv", "reserved", "comp", "completing", "blocked", "cloud", "fail", "failing", "fut", "futr", "future",
+		"maint", "resv", "reserved", "comp", "completing", "blocked", "cloud", "external", "fail", "failing", "fut", "futr",
+		"future",
 		"inval", "npc", "perfctrs", "planned",
 		"power_down", "power_up", "powered_down", "powering_down", "powering_up",
 		"reboot", "reboot_issued", "reboot^", "reboot_requested", "reboot@"}
@@ -254,6 +255,8 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 		return n.Node.Rebooting()
 	case "cloud":
 		return n.Node.Def.Cloud
+	case "external":
+		return n.Node.Def.External
 	case "power_down", "power_up":
 		return strings.Contains(n.Node.PowerFlags(), "+"+strings.ToUpper(word))
 	case "powered_down":
