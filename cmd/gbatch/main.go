@@ -29,8 +29,8 @@ func main() {
 	})
 	root.SetVersionTemplate("gbatch {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(upCommand(), statusCommand(), downCommand(), checkCommand(), certCommand(), backupCommand(),
-		pamCommand(), simCommand(), importCommand(), versionCommand())
+	root.AddCommand(upCommand(), statusCommand(), downCommand(), powerCommand(), checkCommand(), certCommand(),
+		backupCommand(), pamCommand(), simCommand(), importCommand(), versionCommand())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root.ExecuteContext(ctx)
 	stop()

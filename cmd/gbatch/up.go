@@ -27,17 +27,19 @@ func upCommand() *cobra.Command {
 			"of its\n" +
 			"own, with everything in one directory. Without --nodes the cluster is this machine with its own " +
 			"cores, memory and\n" +
-			"GPUs; with it, that many virtual nodes. A cluster that is there already keeps its state; what is " +
+			"GPUs; with it, that many virtual nodes; --cloud makes\n" +
+			"nodes that are off until jobs need them. A cluster that is there already keeps its state; what is " +
 			"missing of it is\n" +
 			"started. In the foreground it runs until Ctrl-C; with --detach the command returns when the cluster takes jobs.",
-		Example: "  gbatch up\n  gbatch up --nodes 4 --gpus a100:4 --detach\n  gbatch up --conf /etc/slurm/slurm.conf " +
+		Example: "  gbatch up\n  gbatch up --nodes 4 --gpus a100:4 --detach\n  gbatch up --nodes 1 --cloud 3\n" +
+			"  gbatch up --conf /etc/slurm/slurm.conf " +
 			"--dir /tmp/trial",
 		Args: noOperands,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			for _, name := range []string{"nodes", "cpus", "controllers", "gdbds"} {
+			for _, name := range []string{"nodes", "cloud", "cpus", "controllers", "gdbds"} {
 				if f := cmd.Flag(name); f.Changed && f.Value.String() == "0" {
 					return fmt.Errorf("--%s 0: at least 1; without --%s it is %s", name, name,
-						map[string]string{"nodes": "this machine itself, as it is",
+						map[string]string{"nodes": "this machine itself, as it is", "cloud": "none",
 							"cpus": "as many as this machine has, at most 4", "controllers": "1", "gdbds": "1"}[name])
 				}
 			}
@@ -56,6 +58,8 @@ func upCommand() *cobra.Command {
 	f := cmd.Flags()
 	dirFlag(cmd, &o.Dir)
 	f.IntVar(&o.Nodes, "nodes", 0, "make `N` virtual nodes, n1 to nN")
+	f.IntVar(&o.Cloud, "cloud", 0, "make `N` virtual nodes c1 to cN that are powered up when jobs need them, and "+
+		"down again")
 	f.IntVar(&o.CPUs, "cpus", 0, "CPUs of each virtual node (default this machine's, at most 4)")
 	f.StringVar(&mem, "mem", "", "memory of each virtual node, `MiB` or with K, M, G, T (default an even share of this "+
 		"machine's)")
@@ -101,6 +105,13 @@ func whatNext(c *up.Cluster, dir string, detach bool) string {
 		if url := c.Members[i].HTTP; url != "" {
 			fmt.Fprintf(w, "  %-39s the page, for a browser: jobs, GPUs, nodes; scontrol token makes its token\n", url)
 			fmt.Fprintf(w, "  %-39s REST and metrics are there too, see gbatch-rest(7)\n", "")
+			break
+		}
+	}
+	for i := range c.Members {
+		if m := &c.Members[i]; m.Off() {
+			fmt.Fprintf(w, "  %-39s powers %s up for it; ginfo shows ~ at nodes that are off, # at those on their way\n",
+				"gsubmit -w "+m.Name+" --wrap hostname", m.Name)
 			break
 		}
 	}
@@ -175,6 +186,32 @@ func downCommand() *cobra.Command {
 				return err
 			}
 			return up.Down(cmd.Context(), dir, bin, os.Stdout)
+		},
+	}
+	lookDirFlag(cmd, &dir)
+	return cmd
+}
+
+// powerCommand is what ResumeProgram and SuspendProgram of a cluster of gbatch up call.
+func powerCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "power on|off NODES",
+		Short: "Switch nodes of this machine's cluster on or off",
+		Long: "Switch nodes of this machine's cluster on or off, as if they were machines: their daemons start, or end " +
+			"with all\nthat runs there. ResumeProgram and SuspendProgram of a cluster with --cloud call it; by hand it " +
+			"shows what happens\nwhen a machine is gone. gbatch up leaves nodes off that are off.",
+		Example: "  gbatch power off n2\n  gbatch power on 'n[2-4]'",
+		Args:    operands(2, 2, "on or off, and names of nodes"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] != "on" && args[0] != "off" {
+				return fmt.Errorf("power %s: write power on NODES or power off NODES", args[0])
+			}
+			bin, err := ownDir()
+			if err != nil {
+				return err
+			}
+			return up.Power(cmd.Context(), dir, bin, args[1], args[0] == "on", os.Stdout)
 		},
 	}
 	lookDirFlag(cmd, &dir)

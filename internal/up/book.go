@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/conf"
@@ -35,11 +36,13 @@ const bookVersion = 1
 // recipe is all that the files of a new DIR are made from.
 type recipe struct {
 	Nodes       int    `json:"nodes"`
+	Cloud       int    `json:"cloud,omitempty"` // further ones, which exist while they are powered up
 	CPUs        int    `json:"cpus,omitempty"`
 	MemMiB      int64  `json:"mem_mib,omitempty"`
 	GPUs        string `json:"gpus,omitempty"`
 	Controllers int    `json:"controllers"`
 	Conf        string `json:"conf,omitempty"`
+	Powers      bool   `json:"powers,omitempty"`    // the file's nodes are powered down and up: by Power here
 	NodeLine    string `json:"node_line,omitempty"` // this machine as a NodeName line, where it is the only node
 	CtldPorts   []int  `json:"ctld_ports"`
 	DbdPort     int    `json:"dbd_port"`
@@ -55,7 +58,22 @@ func (r *recipe) gdbds() int {
 	return 1
 }
 
-func (r *recipe) virtual() bool { return r.Nodes > 0 || r.Conf != "" }
+func (r *recipe) virtual() bool { return r.made() || r.Conf != "" }
+
+// made reports whether the nodes are virtual ones that Up makes, not this machine or those of a file.
+func (r *recipe) made() bool { return r.Nodes > 0 || r.Cloud > 0 }
+
+// nodes are the names of the virtual nodes that Up makes, those of the cloud last.
+func (r *recipe) nodes() []string {
+	var out []string
+	for i := range r.Nodes {
+		out = append(out, "n"+strconv.Itoa(i+1))
+	}
+	for i := range r.Cloud {
+		out = append(out, "c"+strconv.Itoa(i+1))
+	}
+	return out
+}
 
 // Member is one daemon of the cluster.
 type Member struct {
@@ -66,6 +84,13 @@ type Member struct {
 	HTTP      string   `json:"http,omitempty"` // of a controller: the address of its REST interface
 	Directory string   `json:"directory"`
 	Log       string   `json:"log"`
+	Power     string   `json:"power,omitempty"` // of a node, what Power has made of it: on, off; "": nothing yet
+	cloud     bool     // a node that exists only while it is powered up
+}
+
+// Off reports whether a node is powered down: Up leaves it so, until ResumeProgram calls Power.
+func (m *Member) Off() bool {
+	return !m.runs() && (m.Power == powerOff || m.Power == "" && m.cloud)
 }
 
 // String names it for people: "ctl1 (gctld)".
@@ -155,11 +180,12 @@ func (l layout) members(cfg *conf.Config) []Member {
 	}
 	for i := range cfg.Nodes {
 		n := cfg.Nodes[i].Name
-		if cfg.Nodes[i].State == model.FutureText { // it would come as soon as its daemon runs
-			continue
+		if st := cfg.Nodes[i].State; st == model.FutureText || st == model.ExternalText {
+			continue // one would come as soon as its daemon runs, the other has none
 		}
 		add(RoleNode, "node-"+n, n, conf.ExpandPath(cfg.SlurmdSpoolDir, n, host),
 			filepath.Join(cfg.LocalSocketDir, "noded-"+n+".sock"))
+		out[len(out)-1].cloud = cfg.Power.On() && cfg.Nodes[i].State == model.CloudText
 	}
 	return out
 }
@@ -182,7 +208,11 @@ func (l layout) find(b *book, want []Member) error {
 		w := &want[i]
 		w.process = process{}
 		for j := range b.Members {
-			if m := &b.Members[j]; m.is(w) && b.Boot == boot && m.runs() {
+			m := &b.Members[j]
+			if !m.is(w) {
+				continue
+			}
+			if w.Power = m.Power; b.Boot == boot && m.runs() {
 				w.process = m.process
 			}
 		}

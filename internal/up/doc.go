@@ -23,5 +23,6 @@
 //     drawn free, sockets lie below DIR, and cgroups carry the directory's mark.
 //
 // book.go is up.json, options.go what may be asked for, ports.go draws ports, process.go tells
-// which process is ours, jobs.go ends what a cluster that is taken down still runs.
+// which process is ours, jobs.go ends what a cluster that is taken down still runs, power.go
+// switches nodes on and off.
 package up

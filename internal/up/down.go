@@ -50,8 +50,30 @@ func Down(ctx context.Context, dir, bin string, out io.Writer) error {
 
 	var errs []error
 	errs = append(errs, end(byRole[RoleNode], nodePatience, say))
-	killed := 0
+	errs = append(errs, endShims(ctx, byRole[RoleNode], bin, say))
+	var groups []string
 	for _, m := range byRole[RoleNode] {
+		groups = append(groups, cgroup.Place(m.Name, m.Directory))
+	}
+	errs = append(errs, l.endLeftovers(groups, "", say))
+	errs = append(errs, end(byRole[RoleController], ctldPatience, say), end(byRole[RoleAccounting], dbdPatience, say))
+	for i := range want {
+		want[i].process = process{}
+	}
+	b.Members = want
+	errs = append(errs, l.writeBook(b))
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	say("cluster %s is down: %s ended; its state stays in %s", b.Cluster, count(running, "daemon"), l)
+	return nil
+}
+
+// endShims ends the nodes' launchers, and what still runs of jobs below them.
+func endShims(ctx context.Context, list []*Member, bin string, say func(string, ...any)) error {
+	var errs []error
+	killed := 0
+	for _, m := range list {
 		if !exists(shimDir(m.Directory)) {
 			continue
 		}
@@ -64,22 +86,7 @@ func Down(ctx context.Context, dir, bin string, out io.Writer) error {
 	if killed > 0 {
 		say("killed the processes of %s", count(killed, "job"))
 	}
-	var groups []string
-	for _, m := range byRole[RoleNode] {
-		groups = append(groups, cgroup.Place(m.Name, m.Directory))
-	}
-	errs = append(errs, l.endLeftovers(groups, say))
-	errs = append(errs, end(byRole[RoleController], ctldPatience, say), end(byRole[RoleAccounting], dbdPatience, say))
-	for i := range want {
-		want[i].process = process{}
-	}
-	b.Members = want
-	errs = append(errs, l.writeBook(b))
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	say("cluster %s is down: %s ended; its state stays in %s", b.Cluster, count(running, "daemon"), l)
-	return nil
+	return errors.Join(errs...)
 }
 
 // open reads a cluster's book and finds its daemons. Where the configuration can't be read any more, the book's own

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"gbatch/internal/conf"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/rpc/pki"
 
 	"golang.org/x/sys/unix"
@@ -23,8 +24,8 @@ import (
 
 // invent decides what a new cluster is: what the options leave open, and its ports.
 func (l layout) invent(o *Options) (*book, error) {
-	r := recipe{Nodes: o.Nodes, CPUs: o.CPUs, MemMiB: o.MemMiB, GPUs: o.GPUs, Controllers: max(1, o.Controllers),
-		Conf: o.Conf}
+	r := recipe{Nodes: o.Nodes, Cloud: o.Cloud, CPUs: o.CPUs, MemMiB: o.MemMiB, GPUs: o.GPUs,
+		Controllers: max(1, o.Controllers), Conf: o.Conf}
 	b := &book{Version: bookVersion, Cluster: l.clusterName()}
 	var err error
 	switch {
@@ -36,13 +37,13 @@ func (l layout) invent(o *Options) (*book, error) {
 		if len(cfg.Nodes) == 0 {
 			return nil, fmt.Errorf("%s defines no node; add a NodeName line", r.Conf)
 		}
-		b.Cluster = cfg.ClusterName
-	case r.Nodes > 0:
+		b.Cluster, r.Powers = cfg.ClusterName, cfg.Power.On()
+	case r.made():
 		if r.CPUs == 0 {
 			r.CPUs = min(4, runtime.NumCPU())
 		}
 		if r.MemMiB == 0 {
-			if r.MemMiB, err = memShare(r.Nodes); err != nil {
+			if r.MemMiB, err = memShare(r.Nodes + r.Cloud); err != nil {
 				return nil, err
 			}
 		}
@@ -236,6 +237,7 @@ var overridden = []string{
 	"StateSaveLocation,SlurmdSpoolDir,DbdStateLocation,LocalSocketDir,PKIDir",
 	"SlurmctldLogFile,SlurmdLogFile,DbdLogFile,SlurmctldPidFile,SlurmdPidFile",
 	"NodeHostname,NodeAddr,BcastAddr,Port",
+	"SuspendProgram,ResumeProgram,ResumeFailProgram",
 }
 
 // confText is a new DIR's gbatch.conf.
@@ -295,28 +297,18 @@ func (l layout) confText(b *book) string {
 	p("LocalSocketDir=%s", quoted(l.run()))
 	p("PKIDir=%s", quoted(l.pki()))
 	if r.Conf != "" {
+		if b.Made.Powers {
+			p("")
+			l.powerText(p)
+		}
 		return w.String()
 	}
 	p("")
 	p("# Nodes that come back after a failure take jobs again by themselves.")
 	p("ReturnToService=2")
 	p("")
-	if r.Nodes > 0 {
-		names := "n1"
-		if r.Nodes > 1 {
-			names = fmt.Sprintf("n[1-%d]", r.Nodes)
-		}
-		gres := ""
-		if g := r.gres(); g != "" {
-			gres = " Gres=" + g
-		}
-		p("# Virtual nodes: each is a gnoded process of its own on this machine, with what the line says it has.")
-		if gres != "" {
-			p("# The GPUs are stand-ins: device files without a driver, below %s. What they do is what %s says.",
-				quoted(l.at(standinDir)), filepath.Join(standinDir, "n1.json"))
-			p("GresTypes=gpu")
-		}
-		p("NodeName=%s Virtual=yes CPUs=%d RealMemory=%d%s State=UNKNOWN", names, r.CPUs, r.MemMiB, gres)
+	if r.made() {
+		l.virtualNodes(r, p)
 	} else {
 		p("# This machine, as gnoded --print-hardware found it.")
 		if strings.Contains(r.NodeLine, "Gres=") {
@@ -327,6 +319,36 @@ func (l layout) confText(b *book) string {
 	p("")
 	p("PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED State=UP")
 	return w.String()
+}
+
+// virtualNodes writes the lines of the nodes that Up makes.
+func (l layout) virtualNodes(r *recipe, p func(string, ...any)) {
+	gres := ""
+	if g := r.gres(); g != "" {
+		gres = " Gres=" + g
+	}
+	p("# Virtual nodes: each is a gnoded process of its own on this machine, with what the line says it has.")
+	if gres != "" {
+		p("# The GPUs are stand-ins: device files without a driver, below %s. What they do is what %s says.",
+			quoted(l.at(standinDir)), filepath.Join(standinDir, "n1.json"))
+		p("GresTypes=gpu")
+	}
+	fixed, cloud := hostlist.Compress(r.nodes()[:r.Nodes]), hostlist.Compress(r.nodes()[r.Nodes:])
+	if r.Nodes > 0 {
+		p("NodeName=%s Virtual=yes CPUs=%d RealMemory=%d%s State=UNKNOWN", fixed, r.CPUs, r.MemMiB, gres)
+	}
+	if r.Cloud > 0 {
+		p("")
+		l.powerText(p)
+		p("SuspendTime=60")
+		p("SuspendTimeout=5")
+		p("ResumeTimeout=60")
+		p("SlurmctldParameters=idle_on_node_suspend")
+		if r.Nodes > 0 {
+			p("SuspendExcNodes=%s", fixed)
+		}
+		p("NodeName=%s Virtual=yes CPUs=%d RealMemory=%d%s State=CLOUD", cloud, r.CPUs, r.MemMiB, gres)
+	}
 }
 
 // standinDir is where stand-in GPUs are described, and where their device files are made, by node.
@@ -344,8 +366,7 @@ func (r *recipe) standins(files map[string]string) {
 	var gres strings.Builder
 	gres.WriteString("# Made by gbatch up: stand-ins for GPUs. Each FILE says how its node's are: load, memory, faults; " +
 		"see gres.conf(5).\n")
-	for i := range r.Nodes {
-		node := fmt.Sprintf("n%d", i+1)
+	for _, node := range r.nodes() {
 		file := filepath.Join(standinDir, node+".json")
 		files[file] = fmt.Sprintf("{\"dir\": %q,\n \"devices\": [{%s, \"count\": %s}]}\n", node, of, count)
 		fmt.Fprintf(&gres, "NodeName=%s AutoDetect=fake:%s\n", node, file)

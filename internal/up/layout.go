@@ -103,8 +103,11 @@ func write(path string, data []byte, mode fs.FileMode) (err error) {
 }
 
 // hold takes DIR for this process until release is called. It waits a moment for another one that only looks.
-func (l layout) hold() (release func(), err error) {
-	for end := time.Now().Add(holdPatience); ; time.Sleep(goneEvery) {
+func (l layout) hold() (release func(), err error) { return l.holdWithin(holdPatience) }
+
+// holdWithin is hold for who can wait longer, for another one that works on DIR.
+func (l layout) holdWithin(limit time.Duration) (release func(), err error) {
+	for end := time.Now().Add(limit); ; time.Sleep(goneEvery) {
 		release, err := l.tryHold()
 		if !errors.Is(err, errHeld) || time.Now().After(end) {
 			return release, err

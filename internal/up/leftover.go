@@ -27,8 +27,9 @@ type leftover struct {
 	text string
 }
 
-// leftovers finds them. The caller and those that started it are none: `gbatch down` may itself run in a job.
-func (l layout) leftovers(groups []string) ([]leftover, error) {
+// leftovers finds those of a node, or of all nodes if it is "". The caller and those that started it are none: `gbatch
+// down` may itself run in a job.
+func (l layout) leftovers(groups []string, node string) ([]leftover, error) {
 	all, err := commands()
 	if err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func (l layout) leftovers(groups []string) ([]leftover, error) {
 	mine := ancestors(os.Getpid())
 	var out []leftover
 	for p, argv := range all {
-		if slices.Contains(mine, p.PID) || !l.ofJob(p.PID) && !inGroup(p.PID, groups) {
+		if slices.Contains(mine, p.PID) || !l.ofJob(p.PID, node) && !inGroup(p.PID, groups) {
 			continue
 		}
 		text := strings.Join(argv, " ")
@@ -50,14 +51,18 @@ func (l layout) leftovers(groups []string) ([]leftover, error) {
 	return out, nil
 }
 
-// ofJob reports whether a process has the environment that gnoded gives to a job on one of its nodes.
-func (l layout) ofJob(pid int) bool {
+// ofJob reports whether a process has the environment that gnoded gives to a job on a node; "": on any.
+func (l layout) ofJob(pid int, node string) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
 		return false // gone, or somebody else's
 	}
 	env = append([]byte{0}, env...)
-	return bytes.Contains(env, []byte("\x00SLURMD_NODENAME=")) &&
+	name := "\x00SLURMD_NODENAME="
+	if node != "" {
+		name += node + "\x00"
+	}
+	return bytes.Contains(env, []byte(name)) &&
 		bytes.Contains(env, []byte("\x00SLURM_CONF="+l.conf()+"\x00"))
 }
 
@@ -80,11 +85,11 @@ func ancestors(pid int) []int {
 	return out
 }
 
-// endLeftovers kills what jobs have left, and says what it could not end.
-func (l layout) endLeftovers(groups []string, say func(string, ...any)) error {
+// endLeftovers kills what jobs have left on a node, or on all nodes if it is "", and says what it could not end.
+func (l layout) endLeftovers(groups []string, node string, say func(string, ...any)) error {
 	killed := map[process]bool{}
 	for end := time.Now().Add(leftoverPatience); ; time.Sleep(leftoverEvery) {
-		list, err := l.leftovers(groups)
+		list, err := l.leftovers(groups, node)
 		if err != nil {
 			return err
 		}

@@ -104,7 +104,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	for _, n := range []string{"n1", "n2"} {
 		groups = append(groups, cgroup.Place(n, filepath.Join(dir, "state", "node-"+n)))
 	}
-	left, err := layout(dir).leftovers(groups)
+	left, err := layout(dir).leftovers(groups, "")
 	if err != nil {
 		t.Fatal(err)
 	}

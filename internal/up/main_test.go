@@ -137,6 +137,34 @@ func status(t *testing.T, dir string) *Status {
 	return st
 }
 
+// typed runs lines of commands in a directory, and gives what they print. The names are those of commands of users.
+func typed(t *testing.T, c *Cluster, work string, names ...string) func(line string) string {
+	t.Helper()
+	bin := t.TempDir()
+	for _, name := range names {
+		if err := os.Symlink(filepath.Join(programs(t), "gcli"), filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := bin + ":" + programs(t)
+	return func(line string) string {
+		t.Helper()
+		words := strings.Fields(line)
+		program := filepath.Join(bin, words[0])
+		if words[0] == "gbatch" {
+			program = filepath.Join(programs(t), words[0])
+		}
+		cmd := exec.CommandContext(t.Context(), program, words[1:]...)
+		cmd.Env = append(os.Environ(), "GBATCH_CONF="+c.Conf, "PATH="+path+":"+os.Getenv("PATH"))
+		cmd.Dir = work
+		out, err := cmd.CombinedOutput()
+		if err != nil && len(out) == 0 {
+			t.Fatalf("%s: %v", line, err)
+		}
+		return string(out)
+	}
+}
+
 // submit submits a script that prints nothing.
 func submit(t *testing.T, c *Cluster, script string, change func(*model.Spec)) model.JobID {
 	t.Helper()

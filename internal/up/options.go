@@ -17,7 +17,8 @@ type Options struct {
 	Dir string // where everything lies; "": DefaultDir
 	Bin string // directory of the daemons' programs
 
-	Nodes       int    // virtual nodes n1..nN; 0: this machine itself
+	Nodes       int    // virtual nodes n1..nN; 0 without Cloud: this machine itself
+	Cloud       int    // virtual nodes c1..cN that exist while they are powered up (State=CLOUD)
 	CPUs        int    // of each virtual node; 0: as many as this machine has, at most 4
 	MemMiB      int64  // of each virtual node; 0: an even share of this machine's memory
 	GPUs        string // of each virtual node, TYPE:K or K; "": none
@@ -67,9 +68,9 @@ func (o *Options) check() error {
 	}
 	o.Dir = dir
 	if o.Conf != "" {
-		if o.Nodes != 0 || o.CPUs != 0 || o.MemMiB != 0 || o.GPUs != "" {
-			return errors.New("--conf says itself which nodes there are and what they have: leave out --nodes, --cpus, --mem " +
-				"and --gpus")
+		if o.Nodes != 0 || o.Cloud != 0 || o.CPUs != 0 || o.MemMiB != 0 || o.GPUs != "" {
+			return errors.New("--conf says itself which nodes there are and what they have: leave out --nodes, --cloud, " +
+				"--cpus, --mem and --gpus")
 		}
 		if o.Conf, err = filepath.Abs(o.Conf); err != nil {
 			return fmt.Errorf("the configuration %s: %w", o.Conf, err)
@@ -82,7 +83,10 @@ func (o *Options) check() error {
 	if o.Nodes < 0 || o.Nodes > MaxVirtualNodes {
 		return fmt.Errorf("--nodes %d: from 1 to %d virtual nodes, or none for this machine itself", o.Nodes, MaxVirtualNodes)
 	}
-	if o.Nodes == 0 && (o.CPUs != 0 || o.MemMiB != 0 || o.GPUs != "") {
+	if o.Cloud < 0 || o.Cloud+o.Nodes > MaxVirtualNodes {
+		return fmt.Errorf("--cloud %d: at most %d virtual nodes, together with --nodes", o.Cloud, MaxVirtualNodes)
+	}
+	if o.Nodes == 0 && o.Cloud == 0 && (o.CPUs != 0 || o.MemMiB != 0 || o.GPUs != "") {
 		return errors.New("--cpus, --mem and --gpus describe virtual nodes: add --nodes 1 (without --nodes the cluster is " +
 			"this machine with what it has)")
 	}
@@ -114,5 +118,5 @@ func (o *Options) check() error {
 
 // describes reports whether the options say anything about the cluster itself.
 func (o *Options) describes() bool {
-	return o.Nodes != 0 || o.Controllers != 0 || o.Gdbds != 0 || o.Conf != ""
+	return o.Nodes != 0 || o.Cloud != 0 || o.Controllers != 0 || o.Gdbds != 0 || o.Conf != ""
 }

@@ -2,7 +2,6 @@ package up
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,23 +12,7 @@ import (
 func TestImportPools(t *testing.T) {
 	c, _ := mustUp(t, Options{Dir: filepath.Join(t.TempDir(), "c"), Nodes: 2, CPUs: 1, MemMiB: 500, GPUs: "a100:4"})
 	work := t.TempDir()
-	for _, name := range []string{"gcontrol", "gacctmgr", "ginfo"} {
-		if err := os.Symlink(filepath.Join(programs(t), "gcli"), filepath.Join(work, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run := func(line string) string {
-		t.Helper()
-		words := strings.Fields(line)
-		cmd := exec.CommandContext(t.Context(), filepath.Join(work, words[0]), words[1:]...)
-		cmd.Env = append(os.Environ(), "GBATCH_CONF="+c.Conf, "PATH="+programs(t)+":"+os.Getenv("PATH"))
-		cmd.Dir = work
-		out, err := cmd.CombinedOutput()
-		if err != nil && len(out) == 0 {
-			t.Fatalf("%s: %v", line, err)
-		}
-		return string(out)
-	}
+	run := typed(t, c, work, "gcontrol", "gacctmgr", "ginfo")
 	has := func(out string, want ...string) {
 		t.Helper()
 		for _, w := range want {

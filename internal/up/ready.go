@@ -145,6 +145,7 @@ func (s *state) missing(list []Member, started map[string]model.Time) string {
 	var out, nodes []string
 	for i := range list {
 		switch m := &list[i]; {
+		case m.Off():
 		case m.Role == RoleNode && (s.up[m.Name] == 0 || s.up[m.Name] < started[m.Name]):
 			nodes = append(nodes, m.Name)
 		case m.Role == RoleController && s.ctls[m.Name] != "ok" && s.ctls[m.Name] != "":
@@ -174,7 +175,7 @@ func await(ctx context.Context, list []Member, children []*child, limit time.Dur
 	}
 	all := 0
 	for i := range list {
-		if list[i].Role == RoleNode {
+		if list[i].Role == RoleNode && !list[i].Off() {
 			all++
 		}
 	}
@@ -224,7 +225,7 @@ func await(ctx context.Context, list []Member, children []*child, limit time.Dur
 // culprit is the daemon whose log explains best why the cluster isn't ready.
 func culprit(list []Member, s *state) *Member {
 	for i := range list {
-		if m := &list[i]; s.ping.Leader != "" && m.Role == RoleNode && s.up[m.Name] == 0 {
+		if m := &list[i]; s.ping.Leader != "" && m.Role == RoleNode && s.up[m.Name] == 0 && !m.Off() {
 			return m
 		}
 	}

@@ -30,6 +30,7 @@ type Daemon struct {
 	Log       string   `json:"log"`
 	Leader    bool     `json:"leader"`
 	Shim      int      `json:"shim_pid,omitempty"` // of a node: its launcher gshim
+	Off       bool     `json:"powered_down,omitempty"`
 }
 
 // Look reports on the cluster in dir.
@@ -57,7 +58,7 @@ func Look(ctx context.Context, dir string) (*Status, error) {
 	for i := range want {
 		m := &want[i]
 		d := Daemon{Role: m.Role, Name: m.Name, Running: m.runs(), Addresses: m.Addresses, HTTP: m.HTTP,
-			Directory: m.Directory, Log: m.Log}
+			Directory: m.Directory, Log: m.Log, Off: m.Off()}
 		if d.Running {
 			d.PID = m.PID
 		}
@@ -70,10 +71,10 @@ func Look(ctx context.Context, dir string) (*Status, error) {
 	return st, nil
 }
 
-// AllRun reports whether every daemon runs.
+// AllRun reports whether every daemon runs, but for those of nodes that are powered down.
 func (s *Status) AllRun() bool {
 	for i := range s.Daemons {
-		if !s.Daemons[i].Running {
+		if d := &s.Daemons[i]; !d.Running && !d.Off {
 			return false
 		}
 	}
@@ -94,6 +95,8 @@ func (s *Status) Print(out io.Writer) error {
 		d := &s.Daemons[i]
 		pid, how := fmt.Sprint(d.PID), "running"
 		switch {
+		case d.Off:
+			pid, how = "-", "powered down"
 		case !d.Running:
 			pid, how = "-", "not running"
 		case d.Leader:

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gbatch/internal/conf"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 )
 
@@ -68,7 +69,7 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 		}
 		say("cluster %s in %s", b.Cluster, l)
 	}
-	if err := l.prepare(b); err != nil {
+	if err := errors.Join(l.prepare(b), l.powerPrograms(b, o.Bin)); err != nil {
 		return nil, fmt.Errorf("make the files of %s: %w", l, err)
 	}
 	cfg, problems := conf.LoadFile(l.conf())
@@ -126,7 +127,8 @@ func (b *book) fits(o *Options, l layout) error {
 	r := &b.Made
 	differs := o.Conf != r.Conf && o.Conf != "" || o.Controllers != 0 && o.Controllers != r.Controllers ||
 		o.Gdbds != 0 && o.Gdbds != r.gdbds() ||
-		o.Nodes != 0 && (o.Nodes != r.Nodes || o.CPUs != 0 && o.CPUs != r.CPUs || o.MemMiB != 0 && o.MemMiB != r.MemMiB ||
+		o.Nodes+o.Cloud != 0 && (o.Nodes != r.Nodes || o.Cloud != r.Cloud || o.CPUs != 0 && o.CPUs != r.CPUs ||
+			o.MemMiB != 0 && o.MemMiB != r.MemMiB ||
 			o.GPUs != r.GPUs)
 	if !differs {
 		return nil
@@ -159,8 +161,14 @@ func (r *recipe) String() string {
 	switch {
 	case r.Conf != "":
 		add("--conf %s", r.Conf)
-	case r.Nodes > 0:
-		add("--nodes %d --cpus %d --mem %d", r.Nodes, r.CPUs, r.MemMiB)
+	case r.made():
+		if r.Nodes > 0 {
+			add("--nodes %d", r.Nodes)
+		}
+		if r.Cloud > 0 {
+			add("--cloud %d", r.Cloud)
+		}
+		add("--cpus %d --mem %d", r.CPUs, r.MemMiB)
 		if r.GPUs != "" {
 			add("--gpus %s", r.GPUs)
 		}
@@ -196,17 +204,21 @@ func (l layout) retire(b *book, want []Member, say func(string, ...any)) error {
 // startMissing starts every member that doesn't run, and writes down which processes they are.
 func (c *Cluster) startMissing(l layout, b *book, o *Options, say func(string, ...any)) error {
 	var missing []*Member
+	var off []string
 	for i := range c.Members {
-		if m := &c.Members[i]; !m.runs() {
+		switch m := &c.Members[i]; {
+		case m.Off():
+			off = append(off, m.Name)
+		case !m.runs():
 			missing = append(missing, m)
 		}
 	}
-	running := len(c.Members) - len(missing)
+	running := len(c.Members) - len(missing) - len(off)
 	switch {
 	case len(missing) == 0:
 		say("all %d daemons run already", running)
 	case running > 0:
-		say("%d of %d daemons run already", running, len(c.Members))
+		say("%d of %d daemons run already", running, running+len(missing))
 	}
 	nodes := 0
 	for _, m := range missing {
@@ -234,8 +246,11 @@ func (c *Cluster) startMissing(l layout, b *book, o *Options, say func(string, .
 			say("started %s, process %d, %s", m, m.PID, m.Addresses[0])
 		}
 	}
-	if running == 0 && len(missing) > 0 {
-		say("started %s", nodeCount(c.Members))
+	if running == 0 && nodes > 0 {
+		say("started %s", count(nodes, "node daemon"))
+	}
+	if len(off) > 0 {
+		say("powered down: %s", hostlist.Compress(off))
 	}
 	b.Members = c.Members
 	if err := l.writeBook(b); err != nil {
@@ -243,16 +258,6 @@ func (c *Cluster) startMissing(l layout, b *book, o *Options, say func(string, .
 		return err
 	}
 	return nil
-}
-
-func nodeCount(list []Member) string {
-	n := 0
-	for i := range list {
-		if list[i].Role == RoleNode {
-			n++
-		}
-	}
-	return count(n, "node daemon")
 }
 
 // giveUp ends what this process has started. The launcher of a node goes too, unless it has jobs from before.
@@ -278,15 +283,17 @@ func (c *Cluster) Stay(ctx context.Context) (down bool) {
 	said := map[*Member]bool{}
 	for {
 		var dead []*Member
+		running := 0
 		for i := range c.Members {
 			m := &c.Members[i]
-			if now := c.replaced(m); now.runs() {
+			if c.refresh(m); m.runs() {
 				said[m] = false
-			} else {
+				running++
+			} else if !m.Off() {
 				dead = append(dead, m)
 			}
 		}
-		if len(dead) == len(c.Members) {
+		if running == 0 {
 			return true
 		}
 		// While another command works on the directory, daemons come and go because it wants so.
@@ -307,21 +314,21 @@ func (c *Cluster) Stay(ctx context.Context) (down bool) {
 	}
 }
 
-// replaced gives the process that a daemon is now: another `up` may have started it anew.
-func (c *Cluster) replaced(m *Member) process {
+// refresh finds the process that a daemon is now: another `up` may have started it anew, and Power a node's.
+func (c *Cluster) refresh(m *Member) {
 	if m.runs() {
-		return m.process
+		return
 	}
 	b, err := layout(c.Dir).readBook()
 	if err != nil {
-		return process{}
+		m.process = process{}
+		return
 	}
 	for i := range b.Members {
 		if b.Members[i].is(m) {
-			m.process = b.Members[i].process
+			m.process, m.Power = b.Members[i].process, b.Members[i].Power
 		}
 	}
-	return m.process
 }
 
 // sizes says how big a cluster is.
