@@ -58,7 +58,7 @@ func (c *Controller) openHTTP() {
 // measured is what a scrape of metrics looks at. The leader's statistics are the leader's only.
 func (c *Controller) measured(*http.Request) metrics.Source {
 	m := metrics.Source{View: c.machine.View(), Now: c.now(), Leads: c.leading.Load(), Waits: &c.waits,
-		Series: c.opts.HTTP.MetricsSeries, Own: c.ofItself()}
+		Series: c.opts.HTTP.MetricsSeries, JobSeries: c.opts.HTTP.MetricsJobs, Own: c.ofItself()}
 	m.FairShares = func() map[string]float64 { return c.fairShares(m.View, m.Now) }
 	if m.Leads {
 		m.Stats = c.diagOf(m.View)

@@ -103,6 +103,7 @@ func (s *scrape) boards(out *sink) {
 			x := &schedulerBoards[i]
 			gauge(out, "slurm_scheduler_"+x.name, x.help, nil, x.of(d))
 		}
+		s.userRequests(out)
 		for i := range d.ByType {
 			r := &d.ByType[i]
 			labels := []string{"message_type", r.Name}
@@ -113,6 +114,8 @@ func (s *scrape) boards(out *sink) {
 	}
 	s.used(out)
 	s.available(out)
+	s.nodeInfos(out)
+	s.jobInfos(out)
 	s.fairShares(out)
 	s.licenses(out)
 	done := s.View.Outcomes()

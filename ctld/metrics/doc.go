@@ -14,6 +14,6 @@
 //
 //	sink.go    a scrape's families and samples
 //	own.go     what a controller tells of itself; the use of GPUs; quotas
-//	boards.go  names by which boards of other exporters ask
+//	boards.go  names by which boards of other exporters ask; soperator.go those of soperator's
 //	waits.go   histograms: how long jobs waited, and passes took
 package metrics

@@ -25,6 +25,8 @@ type Source struct {
 	Readings func(node string) []proto.UnitReading
 	// FairShares gives the mean fair-share factor of each account's users; nil: nobody knows.
 	FairShares func() map[string]float64
+	// JobSeries is how many of the jobs that run have series of their own, those that began last: 0: none.
+	JobSeries int
 	// Series bounds how many users, and how many accounts, have series of their own: those with the most jobs. The
 	// others are counted together.
 	Series int
@@ -34,7 +36,7 @@ type Source struct {
 type scrape struct {
 	Source
 	what  string
-	resvs map[string]bool // nodes in reservations that have begun; true: for maintenance
+	resvs map[string]reserved // nodes in reservations that have begun
 }
 
 func (s *scrape) wants(what string) bool { return s.what == "" || s.what == what }
@@ -111,26 +113,34 @@ func (s *scrape) count(to nodeWords, n *model.Node) {
 		flag("powering_up", p.Step == model.PoweringUp)
 	}
 	flag("cloud", n.Def.Cloud)
-	maint, resv := s.reserved(n.Def.Name)
-	flag("maint", maint)
-	flag("resv", resv && !maint)
+	flag("external", n.Def.External)
+	r := s.reserved(n.Def.Name)
+	flag("maint", r.maint)
+	flag("resv", r.name != "" && !r.maint)
 }
 
-// reserved reports whether a node is in a reservation now, and in one for maintenance.
-func (s *scrape) reserved(node string) (maint, resv bool) {
+// reserved is the reservation that a node is in; one for maintenance comes first.
+type reserved struct {
+	name  string
+	maint bool
+}
+
+// reserved gives the reservation that a node is in now, if it is in one.
+func (s *scrape) reserved(node string) reserved {
 	if s.resvs == nil {
-		s.resvs = map[string]bool{}
+		s.resvs = map[string]reserved{}
 		s.View.Reservations(func(r *model.Reservation) bool {
+			now := r.Start <= s.Now && s.Now < r.End && len(r.Parts) == 0
+			maint := r.Flags&model.ResvMaint != 0
 			for _, n := range r.Nodes {
-				if r.Start <= s.Now && s.Now < r.End && len(r.Parts) == 0 {
-					s.resvs[n] = s.resvs[n] || r.Flags&model.ResvMaint != 0
+				if have := s.resvs[n]; now && (have.name == "" || maint && !have.maint) {
+					s.resvs[n] = reserved{r.Name, maint}
 				}
 			}
 			return true
 		})
 	}
-	maint, resv = s.resvs[node]
-	return maint, resv
+	return s.resvs[node]
 }
 
 // gpus counts a node's GPUs, those that jobs have, and those of the others that are out of service.

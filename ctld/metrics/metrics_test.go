@@ -83,7 +83,8 @@ func cluster(tb testing.TB, nodes, jobs int) *state.View {
 
 // source is a scrape of everything that there can be.
 func source(v *state.View) metrics.Source {
-	d := &proto.DiagReply{Now: epoch, Pending: 3, ByType: []proto.DiagRPC{{Name: "REQUEST_JOB_INFO", Count: 3, SumUS: 9}}}
+	d := &proto.DiagReply{Now: epoch, Pending: 3, ByType: []proto.DiagRPC{{Name: "REQUEST_JOB_INFO", Count: 3, SumUS: 9}},
+		ByUser: []proto.DiagRPC{{Name: "alice", ID: 1000, Count: 3, SumUS: 9}}}
 	w := &metrics.Waits{}
 	w.Passed(time.Millisecond)
 	w.Refused()

@@ -24,6 +24,7 @@ const (
 // product's sources.
 func TestNamesOfOthers(t *testing.T) {
 	src := source(cluster(t, 4, 10))
+	src.JobSeries = 10
 	src.FairShares = func() map[string]float64 { return map[string]float64{"physics": 0.25} }
 	for _, x := range []struct{ path, prefix, names string }{
 		{"/jobs", "slurm_jobs_", jobWords}, {"/jobs", "", "slurm_jobs"},
@@ -61,7 +62,10 @@ func TestNamesOfOthers(t *testing.T) {
 			"backfilled_jobs_since_start_total,backfilled_heterogeneous_total"},
 		{"", "slurm_", "pending_reason_total,account_job_state_total,partition_job_state_total,node_count_per_state," +
 			"lic_total,lic_used,lic_free"},
-		{"", "slurm_controller_rpc_", "calls_total,duration_seconds_total"},
+		{"", "slurm_controller_rpc_", "calls_total,duration_seconds_total,user_calls_total,user_duration_seconds_total"},
+		{"", "slurm_node_", "info,partition,job,cpus_total,cpus_allocated,memory_total_bytes,memory_allocated_bytes"},
+		{"", "slurm_job_", "info,cpus,memory_bytes,duration_seconds"},
+		{"", "slurm_controller_", "server_thread_count"},
 		{"", "scheduler_", "queue_size,queue_wait_seconds_bucket,queue_wait_seconds_count,schedule_total," +
 			"schedule_failures"},
 		{"", "", "task_submitted_total,task_scheduled_total,quota_online_used,agent_count,compute_pool_usage"},

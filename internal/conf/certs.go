@@ -69,6 +69,7 @@ type HTTP struct {
 	MetricsUsers   []string // who may read them; empty: everybody
 	MetricsPrivate bool     // whatever PrivateData says
 	MetricsSeries  int      // users, and accounts, that have series of their own
+	MetricsJobs    int      // jobs that have
 }
 
 // DefaultHTTPPort is slurmrestd's.
@@ -160,6 +161,9 @@ func httpSettings() []setting {
 				if c.HTTP.MetricsSeries != defaultSeries {
 					out = append(out, userSeries+"="+strconv.Itoa(c.HTTP.MetricsSeries))
 				}
+				if c.HTTP.MetricsJobs != 0 {
+					out = append(out, jobSeries+"="+strconv.Itoa(c.HTTP.MetricsJobs))
+				}
 				return orNull(strings.Join(out, ","))
 			}},
 	}
@@ -169,6 +173,7 @@ func httpSettings() []setting {
 const (
 	ignorePrivate = "ignore_private_data"
 	userSeries    = "user_series"
+	jobSeries     = "job_series"
 
 	defaultSeries = 1000
 	maxSeries     = 100_000
@@ -181,15 +186,20 @@ func readMetrics(c *Config, v string) fault {
 		switch {
 		case strings.EqualFold(key, ignorePrivate) && !given:
 			c.HTTP.MetricsPrivate = true
-		case strings.EqualFold(key, userSeries) && given:
+		case (strings.EqualFold(key, userSeries) || strings.EqualFold(key, jobSeries)) && given:
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 0 || n > maxSeries {
-				return fault{shown(item) + " is no number from 0 to " + strconv.Itoa(maxSeries), userSeries + "=" +
+				return fault{shown(item) + " is no number from 0 to " + strconv.Itoa(maxSeries), key + "=" +
 					strconv.Itoa(defaultSeries)}
 			}
-			c.HTTP.MetricsSeries = n
+			if strings.EqualFold(key, jobSeries) {
+				c.HTTP.MetricsJobs = n
+			} else {
+				c.HTTP.MetricsSeries = n
+			}
 		default:
-			return fault{shown(item) + " is none of " + ignorePrivate + ", " + userSeries + "=NUMBER", ignorePrivate}
+			return fault{shown(item) + " is none of " + ignorePrivate + ", " + userSeries + "=NUMBER, " + jobSeries +
+				"=NUMBER", ignorePrivate}
 		}
 	}
 	return fault{}
