@@ -182,10 +182,9 @@ func (b *backend) Person(ctx context.Context, text string) (*proto.Caller, error
 
 // InGroup gives a caller with another group than his own. Root may have any group.
 func (b *backend) InGroup(ctx context.Context, who *proto.Caller, group string) (*proto.Caller, error) {
-	id, err := strconv.ParseUint(group, 10, 32)
-	gid := uint32(id)
-	if err != nil {
-		gid, err = b.c.people.GroupNamed(ctx, group)
+	gid, err := b.c.people.GroupNamed(ctx, group)
+	if id, bad := strconv.ParseUint(group, 10, 32); errors.Is(err, userdb.ErrUnknown) && bad == nil {
+		gid, err = uint32(id), nil
 	}
 	switch {
 	case errors.Is(err, userdb.ErrUnknown):

@@ -172,14 +172,15 @@ func listJobs(q *request) error {
 	})
 }
 
-// users reads names or numbers of users. One who is unknown has no jobs.
+// users reads names of users, or numbers: as in Slurm, digits are a number unless a user has that name. One who is
+// unknown has no jobs; a number may be of a user who is gone.
 func (q *request) users(list []string) (out []uint32, err error) {
 	for _, name := range list {
-		if n, err := strconv.ParseUint(name, 10, 32); err == nil {
+		u, err := q.s.o.Cluster.User(q.ctx, name)
+		if n, bad := strconv.ParseUint(name, 10, 32); err != nil && bad == nil {
 			out = append(out, uint32(n))
 			continue
 		}
-		u, err := q.s.o.Cluster.User(q.ctx, name)
 		if err != nil {
 			q.warn(err.Error())
 			out = append(out, model.NoID)

@@ -1,11 +1,17 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
 )
 
 // TestForms: a member is read in each of the forms in which Slurm's parser takes it, and what it can't be is named.
@@ -79,5 +85,24 @@ func TestForms(t *testing.T) {
 		} else if got != x.want || o.err != nil || len(o.unread()) > 0 {
 			t.Errorf("%s: %s, %v, unread %v; want %s", x.body, got, o.err, o.unread(), x.want)
 		}
+	}
+}
+
+// named is a controller whose user database has a user with a name of digits.
+type named struct{ Cluster }
+
+func (named) User(_ context.Context, name string) (*proto.Caller, error) {
+	if uid, is := map[string]uint32{"1234": 77, "ann": 1}[name]; is {
+		return &proto.Caller{UID: uid, User: name}, nil
+	}
+	return nil, errors.New(name + " is unknown")
+}
+
+// TestUsersOfParameter: digits are a number, unless they are a user's name.
+func TestUsersOfParameter(t *testing.T) {
+	q := &request{s: &Server{o: Options{Cluster: named{}}}, ctx: t.Context()}
+	got, err := q.users([]string{"ann", "1234", "5678", "bob"})
+	if err != nil || !slices.Equal(got, []uint32{1, 77, 5678, model.NoID}) {
+		t.Errorf("users are %v, %v", got, err)
 	}
 }
