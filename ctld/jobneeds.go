@@ -203,15 +203,72 @@ func (c *Controller) resizing(v *state.View, t model.JobRef, set []model.KV) (*s
 	out := &state.Resize{Job: j.ID, Attempt: j.Attempt}
 	var err error
 	if _, list := nodesWord(set[at].Key); list {
-		out.Keep, err = keptNodes(j, set[at])
+		out.Keep, err = keptNodes(j, set[at], c.blocksOf(v, j))
 	} else {
-		err = keptNumber(j, set[at], out)
+		err = keptNumber(j, set[at], out, c.blocksOf(v, j))
 	}
 	return out, err
 }
 
+// blocks are the nodes of a job whose number of nodes is its own, by block, as far as no segment of it is divided. A
+// job without segments has none, and neither has an elastic one, whose nodes come in segments (Spec.Stride).
+type blocks struct {
+	size int // nodes of a segment
+	list []*jobBlock
+}
+
+type jobBlock struct {
+	name  string
+	nodes []string
+}
+
+// blocksOf gives them. They are none where the network has changed, and they divide segments of the job already.
+func (c *Controller) blocksOf(v *state.View, j *model.Job) blocks {
+	out := blocks{size: int(j.Spec.Extra().Segment)}
+	if out.size < 2 || j.Spec.Elastic() != nil {
+		return blocks{size: 1}
+	}
+	at := map[string]*jobBlock{}
+	for _, name := range j.Run.Alloc.NodeNames() {
+		path, is := c.switchPath(v.Config(), v.Partition(j.Run.Partition), name)
+		b := at[path]
+		if b == nil {
+			b = &jobBlock{name: path}
+			at[path], out.list = b, append(out.list, b)
+		}
+		if b.nodes = append(b.nodes, name); !is || path == "" {
+			return blocks{size: 1}
+		}
+	}
+	for _, b := range out.list {
+		if len(b.nodes)%out.size != 0 {
+			return blocks{size: 1}
+		}
+	}
+	return out
+}
+
+// first gives so many of a job's nodes that no segment is divided, its first one among them: those of the last blocks
+// go.
+func (b *blocks) first(names []string, n int) []string {
+	if b.size < 2 {
+		return names[:n]
+	}
+	gone := map[string]bool{}
+	for _, block := range slices.Backward(b.list) {
+		k := min(len(block.nodes), len(names)-n-len(gone))
+		if block == b.list[0] {
+			k = min(k, len(block.nodes)-b.size) // the script runs in it
+		}
+		for _, name := range block.nodes[len(block.nodes)-max(0, k):] {
+			gone[name] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return gone[name] })
+}
+
 // keptNumber reads NumNodes=: the first ones of the job's nodes stay.
-func keptNumber(j *model.Job, kv model.KV, out *state.Resize) error {
+func keptNumber(j *model.Job, kv model.KV, out *state.Resize, in blocks) error {
 	names := j.Run.Alloc.NodeNames()
 	if strings.EqualFold(kv.Value, "AGREED") {
 		if out.Agree = true; j.Run.Recall == nil {
@@ -232,11 +289,11 @@ func keptNumber(j *model.Job, kv model.KV, out *state.Resize) error {
 	case n > int64(len(names)):
 		return refuse(proto.CodeNodeCount, "job %d has %s (%s); a job with --dependency=expand:%d brings it more",
 			j.ID, hostlist.CountText(len(names)), hostlist.Compress(names), j.ID)
-	case n%int64(j.Spec.Stride()) != 0:
+	case n%int64(max(in.size, j.Spec.Stride())) != 0:
 		return refuse(proto.CodeNodeCount, "%s=%s: job %d has segments of %d nodes, and none is divided: write a multiple "+
-			"of %[4]d", kv.Key, kv.Value, j.ID, j.Spec.Stride())
+			"of %[4]d", kv.Key, kv.Value, j.ID, max(in.size, j.Spec.Stride()))
 	case n > 0:
-		out.Keep = names[:n]
+		out.Keep = in.first(names, int(n))
 		return nil
 	}
 	for _, d := range j.Spec.Deps {
@@ -250,7 +307,7 @@ func keptNumber(j *model.Job, kv model.KV, out *state.Resize) error {
 }
 
 // keptNodes reads NodeList=: the nodes that stay.
-func keptNodes(j *model.Job, kv model.KV) ([]string, error) {
+func keptNodes(j *model.Job, kv model.KV, in blocks) ([]string, error) {
 	names, err := hostlist.Expand(kv.Value)
 	if err != nil {
 		return nil, refuse(proto.CodeInvalidNode, "%s=%s: %v", kv.Key, kv.Value, err)
@@ -264,6 +321,14 @@ func keptNodes(j *model.Job, kv model.KV) ([]string, error) {
 	if first := j.Run.Alloc.Nodes[0].Node; !slices.Contains(names, first) {
 		return nil, refuse(proto.CodeNodeConfig, "node %s runs the script of job %d and stays: add it to %s=", first, j.ID,
 			kv.Key)
+	}
+	for _, b := range in.list {
+		stay := slices.DeleteFunc(slices.Clone(b.nodes), func(name string) bool { return !slices.Contains(names, name) })
+		if len(stay)%in.size != 0 {
+			return nil, refuse(proto.CodeNodeConfig, "%s=%s: job %d has segments of %d nodes, and none is divided: of block "+
+				"%s it names %s, which is no multiple of %[4]d", kv.Key, kv.Value, j.ID, in.size, b.name,
+				hostlist.Compress(stay))
+		}
 	}
 	all, n := j.Run.Alloc.NodeNames(), j.Spec.Stride()
 	for segment := range slices.Chunk(all, n) {
