@@ -109,10 +109,10 @@ func (g *Group) add(r *model.Record) {
 	default:
 		g.Failed++
 	}
-	nodes, gpus := int64(max(1, r.NumNodes)), j.gpus()
+	nodes, gpus := int64(max(1, r.NumNodes)), j.meanGPUs()
 	if r.Submit >= g.lastSubmit {
 		g.lastSubmit = r.Submit
-		g.LimitS, g.Nodes, g.CPUs, g.MemMiB, g.GPUs = r.LimitS, nodes, j.cpus(), r.AllocMemMiB/nodes, gpus
+		g.LimitS, g.Nodes, g.CPUs, g.MemMiB, g.GPUs = r.LimitS, nodes, j.meanCores(), r.AllocMemMiB/nodes, gpus
 		if r.LimitS >= model.Unlimited || r.LimitS < 0 {
 			g.LimitS = 0
 		}
@@ -125,17 +125,18 @@ func (g *Group) add(r *model.Record) {
 		g.MemKB.Add(kib)
 	}
 	user, sys := j.use.CPUms()
-	held := j.cpus() * j.elapsed
+	held := j.coreS()
 	g.CoreS += held
 	g.IdleCoreS += max(0, held-(user+sys)/1000)
 	if j.elapsed > 0 {
 		g.Busy.Add((user + sys) / j.elapsed)
 		g.cpuRunS += j.elapsed
 	}
-	if gpus == 0 {
+	gpuS := j.gpuS()
+	if gpus == 0 && gpuS == 0 {
 		return
 	}
-	g.GPUS += gpus * j.elapsed
+	g.GPUS += gpuS
 	sum := GPUs(j.use)
 	if sum.MemMiB > 0 {
 		g.GPUMem.Add(sum.MemMaxMiB)
@@ -144,8 +145,8 @@ func (g *Group) add(r *model.Record) {
 	if sum.Told > 0 {
 		g.GPUUtil.Add(sum.UtilAve)
 		g.gpuRunS += j.elapsed
-		g.ReadGPUS += gpus * j.elapsed
-		g.IdleGPUS += gpus * j.elapsed * (100 - min(100, sum.UtilAve)) / 100
+		g.ReadGPUS += gpuS
+		g.IdleGPUS += gpuS * (100 - min(100, sum.UtilAve)) / 100
 		g.busyGPUs = max(g.busyGPUs, sum.Told-j.idleGPUs())
 	}
 }

@@ -127,6 +127,30 @@ func TestAdviceNeedsAllGPUs(t *testing.T) {
 	}
 }
 
+// TestSizes: what a job held over time counts, not what it had at its end.
+func TestSizes(t *testing.T) {
+	r := ended("grows", 7200, 86400, 1, 99, 60000, 40) // of the last size: an hour of it
+	r.Start, r.End = 3600_000, 7200_000
+	r.AllocCPUs, r.NumNodes, r.Size = 2, 1, 1
+	r.AllocGres = []model.GresCount{{Name: "gpu", Count: 1}}
+	r.Earlier = &model.Earlier{Began: 1, Secs: 3600, Used: []model.TRESCount{{TRES: "cpu", Count: 6 * 3600_000},
+		{TRES: "gres/gpu", Count: 3 * 3600_000}}}
+	r.Exit.Use.Nodes[0].UserMS, r.Exit.Use.Nodes[0].SysMS = 4*3600_000, 0
+	var b strings.Builder
+	Of(r, nil, r.End).Write(&b)
+	for _, want := range []string{"CPU Efficiency: 50.00% of 08:00:00 core-walltime", "Job Wall-clock time: 02:00:00",
+		"Sizes: 2, with 4.0 cores on average; the above is the last one"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, b.String())
+		}
+	}
+	var g Groups
+	g.Add(r)
+	if one := g.List()[0]; one.CoreS != 8*3600 || one.GPUS != 4*3600 || one.CPUs != 4 || one.GPUs != 2 {
+		t.Errorf("held %d s of cores, %d s of GPUs; on average %d and %d", one.CoreS, one.GPUS, one.CPUs, one.GPUs)
+	}
+}
+
 // A job without a limit has none, and each of its nodes has a core and a GPU at least.
 func TestGroupNodes(t *testing.T) {
 	var g, elastic Groups

@@ -34,16 +34,21 @@ func ExitShown(r *model.Record) int32 {
 type Job struct {
 	*model.Record
 	use     *model.Usage
-	elapsed int64 // seconds
+	elapsed int64 // seconds, with its earlier sizes
 }
 
 // Of gives a job as its record tells, now where it runs. use is what was measured of one that runs.
 func Of(r *model.Record, use *model.Usage, now model.Time) *Job {
+	if r.End != 0 {
+		now = r.End
+	}
 	j := &Job{Record: r, elapsed: r.HeldS(now), use: use}
+	if r.Earlier != nil {
+		j.elapsed += r.Earlier.Secs
+	}
 	if r.End == 0 {
 		return j
 	}
-	j.elapsed = r.ElapsedS()
 	if j.use = r.Exit.Use; j.use == nil {
 		j.use = &model.Usage{Nodes: []model.NodeUsage{{UserMS: r.Exit.UserMS, SysMS: r.Exit.SysMS, PeakKB: r.Exit.MaxRSSKB}}}
 	}
@@ -51,6 +56,38 @@ func Of(r *model.Record, use *model.Usage, now model.Time) *Job {
 }
 
 func (j *Job) cpus() int64 { return max(1, int64(j.AllocCPUs)) }
+
+// held gives the seconds for which the job held units of a resource, of which it has some number now: what its earlier
+// sizes had counts too.
+func (j *Job) held(tres string, units int64) int64 {
+	if j.Earlier == nil {
+		return units * j.elapsed
+	}
+	sum := units * (j.elapsed - j.Earlier.Secs)
+	for _, c := range j.Earlier.Used {
+		if c.TRES == tres {
+			sum += c.Count / 1000
+		}
+	}
+	return sum
+}
+
+// coreS and gpuS are the seconds for which it held cores and GPUs, meanCores and meanGPUs how many it had on average.
+func (j *Job) coreS() int64 { return j.held("cpu", j.cpus()) }
+
+func (j *Job) gpuS() int64 { return j.held("gres/"+model.GPUName, j.gpus()) }
+
+func (j *Job) meanCores() int64 { return max(1, mean(j.coreS(), j.elapsed, j.cpus())) }
+
+func (j *Job) meanGPUs() int64 { return mean(j.gpuS(), j.elapsed, j.gpus()) }
+
+// mean divides, rounded; where no time has passed it is what there is.
+func mean(sum, seconds, now int64) int64 {
+	if seconds <= 0 {
+		return now
+	}
+	return (sum + seconds/2) / seconds
+}
 
 func percentOf(part, whole int64) float64 {
 	if whole <= 0 {
@@ -82,7 +119,11 @@ func (j *Job) Write(out io.Writer) {
 	cores := j.cpus()
 	WriteCores(out, cores, int64(j.NumNodes))
 	user, sys := j.use.CPUms()
-	walltimeS := j.elapsed * cores
+	walltimeS := j.coreS()
+	if j.Size > 0 {
+		fmt.Fprintf(out, "Sizes: %d, with %s cores on average; the above is the last one\n", j.Size+1,
+			Cores(1000*walltimeS/max(1, j.elapsed)))
+	}
 	fmt.Fprintf(out, "CPU Utilized: %s\n", walltime.Elapsed((user+sys)/1000))
 	fmt.Fprintf(out, "CPU Efficiency: %.2f%% of %s core-walltime\n", percentOf((user+sys)/1000, walltimeS),
 		walltime.Elapsed(walltimeS))
@@ -210,7 +251,8 @@ func (j *Job) Advice() string {
 	case held > 0 && percentOf(used, held) < wasteful && held/nodes > leastMemMiB<<10:
 		tips = append(tips, "less memory would do: --mem="+perNode(max(used*6/5, nodes*leastMemMiB<<10)))
 	}
-	if cores := j.cpus(); j.elapsed >= adviseAfterS && cores > nodes && percentOf(int64(busy*100), cores*100) < wasteful {
+	if cores := j.meanCores(); j.elapsed >= adviseAfterS && cores > nodes &&
+		percentOf(int64(busy*100), cores*100) < wasteful {
 		tips = append(tips, fmt.Sprintf(
 			"%s of %d cores were busy on average: ask for fewer (-c, -n), or look why they waited",
 			strconv.FormatFloat(busy, 'f', 1, 64), cores))
