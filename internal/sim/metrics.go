@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // boundS is the tau of the bounded slowdown, seconds: shorter jobs count as this long.
@@ -115,7 +116,7 @@ func (o *Outcome) Measure() *Metrics {
 	case gpus > 0:
 		m.Unit, m.Total = "GPU", gpus
 	case o.Work.GPUProcs:
-		m.Unit = "GPU"
+		m.Unit, m.Machine = "GPU", strings.Replace(m.Machine, "processors", "GPUs", 1)
 	}
 	var all tally
 	users := map[string]*tally{}

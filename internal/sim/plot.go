@@ -5,6 +5,7 @@ import (
 	"html"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -110,15 +111,22 @@ func bins(load []Sample, from, to int64, n int) (busy, queued []float64) {
 	return busy, queued
 }
 
-// roundTicks gives four or five round values from 0 to at least most.
+// roundTicks gives up to six round whole values from 0, of which only the last one is most or more.
 func roundTicks(most float64) []float64 {
-	unit := math.Pow(10, math.Floor(math.Log10(math.Max(most, 1)/4)))
-	for _, f := range []float64{1, 2, 2.5, 5, 10} {
-		if s := math.Max(1, unit*f); s*4 >= most {
-			return []float64{0, s, 2 * s, 3 * s, 4 * s}
+	const steps = 5
+	unit := math.Pow(10, math.Floor(math.Log10(math.Max(most, 1)/steps)))
+	step := math.Max(1, 10*unit)
+	for _, f := range []float64{1, 2, 2.5, 5} {
+		if s := unit * f; s >= 1 && s == math.Trunc(s) && s*steps >= most {
+			step = s
+			break
 		}
 	}
-	return []float64{0, most}
+	out := []float64{0}
+	for v := step; len(out) == 1 || v-step < most; v += step {
+		out = append(out, v)
+	}
+	return out
 }
 
 type drawing struct {
@@ -149,8 +157,12 @@ type legendEntry struct {
 func (d *drawing) legend(ms []*Metrics) []legendEntry {
 	var out []legendEntry
 	x, row := float64(plotLeft), 0
+	longest := 0.0
+	for _, m := range ms {
+		longest = max(longest, m.AvgWait)
+	}
 	for i, m := range ms {
-		s := fmt.Sprintf("%s: wait %s, slowdown %.1f", d.labels[i], span(m.AvgWait), m.AvgSlowdown)
+		s := fmt.Sprintf("%s: wait %s, slowdown %.1f", d.labels[i], spanLike(m.AvgWait, longest), m.AvgSlowdown)
 		wide := 40 + 6.6*float64(len(s))
 		if x > plotLeft && x+wide > plotWide-plotRight {
 			x, row = plotLeft, row+1
@@ -174,7 +186,7 @@ func (d *drawing) panel(y float64, title string, top float64, ticks []float64, n
 // curves draws one line for each result; a single one is filled.
 func (d *drawing) curves(y, top float64, lists [][]float64) {
 	wide := float64(plotWide-plotLeft-plotRight) / float64(d.bins)
-	for i, list := range lists {
+	for i, list := range slices.Backward(lists) { // the first result is the one that the others are compared with
 		var p strings.Builder
 		for k, v := range list {
 			at := y + panelHigh*(1-min(v/top, 1))
@@ -231,7 +243,12 @@ func (d *drawing) times(y float64) {
 		}
 		x := plotLeft + float64(plotWide-plotLeft-plotRight)*float64(at-d.from)/float64(d.to-d.from)
 		d.add(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#999"/>`, x, x, y+panelHigh, y+panelHigh+4)
-		d.text(x, y+panelHigh+18, "middle", `fill="#555" font-size="11"`, s)
+		const glyph = 6.6 // at most, of this size
+		anchor := "middle"
+		if x+glyph/2*float64(len(s)) > plotWide {
+			x, anchor = plotWide-plotRight, "end"
+		}
+		d.text(x, y+panelHigh+18, anchor, `fill="#555" font-size="11"`, s)
 	}
 }
 

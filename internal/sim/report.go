@@ -87,13 +87,16 @@ func leftText(m *Metrics) string {
 }
 
 // span writes seconds in readable units.
-func span(s float64) string {
+func span(s float64) string { return spanLike(s, s) }
+
+// spanLike writes a time in the unit that another one has: times that stand beside each other have one unit.
+func spanLike(s, other float64) string {
 	switch {
-	case s < 100:
+	case other < 100:
 		return fmt.Sprintf("%.0f s", s)
-	case s < 100*60:
+	case other < 100*60:
 		return fmt.Sprintf("%.1f min", s/60)
-	case s < 72*3600:
+	case other < 72*3600:
 		return fmt.Sprintf("%.1f h", s/3600)
 	}
 	return fmt.Sprintf("%.1f d", s/86400)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,6 +58,9 @@ func TestPlot(t *testing.T) {
 	if err := Plot(b, outs, ms, rules); err != nil {
 		t.Fatal(err)
 	}
+	edge := drawing{to: 30 * 86400, epoch: 11575 * 86400, labels: rules} // a date stands where the frame ends
+	edge.times(0)
+	b.WriteString(edge.b.String())
 	dec := xml.NewDecoder(strings.NewReader(b.String()))
 	for {
 		if _, err := dec.Token(); errors.Is(err, io.EOF) {
@@ -92,6 +96,17 @@ func TestPlot(t *testing.T) {
 	}
 	if len(named) != len(rules) {
 		t.Errorf("the legend names %v", named)
+	}
+	for _, e := range edge.legend([]*Metrics{{AvgWait: 6834.59}, {AvgWait: 5903.69}, {AvgWait: 12}}) {
+		if !strings.Contains(e.text, " h, ") {
+			t.Errorf("waits of one plot have several units: %s", e.text)
+		}
+	}
+	for most, want := range map[float64][]float64{0: {0, 1}, 3: {0, 1, 2, 3}, 7: {0, 2, 4, 6, 8},
+		121: {0, 25, 50, 75, 100, 125}, 378: {0, 100, 200, 300, 400}, 1_001: {0, 250, 500, 750, 1000, 1250}} {
+		if got := roundTicks(most); !slices.Equal(got, want) {
+			t.Errorf("ticks to %v are %v", most, got)
+		}
 	}
 	for _, c := range []struct{ from, to, epoch, first, step int64 }{
 		{0, 340 * 86400, 0, 0, 50 * 86400},
