@@ -80,7 +80,8 @@ var otherFiles = []struct {
 		"which reads and writes JSON; gbatch-hooks(7) has Lua's functions and fields in its words"},
 	{[]string{"cli_filter.lua"}, Person, "Lua is not run: write it again as a program for CliFilterProgram=; see " +
 		"gbatch-hooks(7)"},
-	{[]string{"oci.conf", "scrun.lua"}, Unsupported, "OCI bundles are not run; use --container-image"},
+	{[]string{"scrun.lua"}, Unsupported, "there is no scrun: jobs run in OCI bundles by --container, with oci.conf, " +
+		"and in images by --container-image"},
 	{[]string{"namespace.yaml"}, Unsupported, "write job_container.conf"},
 	{[]string{"jwt_hs256.key", "jwt.key", "slurm.jwks", "slurm.key", "munge.key"}, Ignored,
 		"keys aren't shared: daemons have certificates (gbatch cert), and scontrol token makes tokens"},
