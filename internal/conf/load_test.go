@@ -234,7 +234,7 @@ func TestProblems(t *testing.T) {
 		{"NodeName=m1 Gres=gpu:a:1,gpu:2",
 			`gbatch.conf:5: Gres: gpu is named both with and without a type; write Gres=a type for all of them, or for none`},
 		{"NodeName=m1 State=BUSY", `gbatch.conf:5: State: "BUSY" is not a known value; write State=UNKNOWN, CLOUD, DOWN, ` +
-			`DRAIN, FAIL, FAILING, FUTURE or IDLE`},
+			`DRAIN, EXTERNAL, FAIL, FAILING, FUTURE or IDLE`},
 		{"DownNodes=x1", `gbatch.conf:5: DownNodes names x1, which no NodeName line defines; add a NodeName line for it`},
 		{"FrontendName=f1", `gbatch.conf:5: warning: FrontendName is not supported: every node runs its own ` +
 			`gnoded; remove the line`},
