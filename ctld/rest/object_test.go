@@ -100,7 +100,7 @@ func (named) User(_ context.Context, name string) (*proto.Caller, error) {
 
 // TestUsersOfParameter: digits are a number, unless they are a user's name.
 func TestUsersOfParameter(t *testing.T) {
-	q := &request{s: &Server{o: Options{Cluster: named{}}}, ctx: t.Context()}
+	q := &request{s: &Server{o: Options{Cluster: named{}}}, ctx: t.Context(), op: &operations()[0], ver: "v0.0.44"}
 	got, err := q.users([]string{"ann", "1234", "5678", "bob"})
 	if err != nil || !slices.Equal(got, []uint32{1, 77, 5678, model.NoID}) {
 		t.Errorf("users are %v, %v", got, err)

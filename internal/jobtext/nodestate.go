@@ -3,6 +3,7 @@ package jobtext
 import (
 	"strings"
 
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
@@ -58,6 +59,9 @@ func stateComplete(n *proto.NodeInfo) string {
 		s += "+reboot_requested"
 	}
 	s += strings.ToLower(n.Node.PowerFlags())
+	if n.Node.Def.External {
+		s += "+" + strings.ToLower(model.ExternalText)
+	}
 	if n.Node.Problem != "" {
 		s += "+invalid_reg"
 	}
