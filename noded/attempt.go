@@ -82,6 +82,7 @@ type origin uint8
 const (
 	fresh      origin = iota // it was ordered, or was there when gnoded started
 	beforeBoot               // it is from before the machine's last boot: only an end that gshim saw counts
+	beforeKill               // gnoded, gshim and its script were killed under the same boot, as by a container's restart
 )
 
 // stepBatch is the step number of batch scripts, as in Slurm.

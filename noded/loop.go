@@ -136,7 +136,9 @@ type loop struct {
 	ended     []*proto.Report        // of steps that have just ended, in order; at most mostEnded
 	leftovers map[proto.Attempt]bool // abandoned attempts of which something is left; at most maxLeftovers
 	haunting  map[proto.Attempt]bool // leftovers that were reported to the leader, which waits for their end
-	swept     bool                   // groups without a known attempt have been removed
+	swept     bool                   // groups without a known attempt have been removed: gshim has listed what it has
+	hailed    bool                   // a registration has listed the attempts
+	began     time.Time              // when this gnoded read the spool
 	serial    proto.Attempt          // PrologFlags=Serial: the attempt whose program runs
 	queue     []proto.Attempt        // attempts whose programs wait; at most maxAttempts
 
@@ -247,6 +249,7 @@ func (l *loop) handle(m any) error {
 	case msgLeftover:
 		l.onLeftover(m)
 	case msgKnown:
+		l.hailed = true
 		m.reply <- answerFor{known: l.known(), leaving: l.leaving()}
 	case msgWaits:
 		m.reply <- l.tellWaits(m.keys)

@@ -15,12 +15,16 @@ import (
 // state (onLink): running ones are adopted, new ends are reported. Recovery launches nothing again; an attempt that
 // gshim does not know waits until the leader repeats its order.
 //
+// Where all of a node was killed under the same boot, as by the restart of a container, the scripts that gshim finds
+// gone were lost with the node (beforeKill): the node registers without them when their remains are cleared away.
+//
 // After a reboot no process is left. Ends from before are reported; the leader takes the other attempts for lost,
 // because the node does not list them.
 
 // recover reads the spool's memory into the loop. It runs before the loop does.
 func (l *loop) recover() error {
 	mem := &l.spool.mem
+	l.began = l.now()
 	if name := mem.opened.Node; name != "" && name != l.n.opts.Name {
 		return fmt.Errorf("the spool %s is that of node %s; give node %s its own with --spool", l.spool.dir, name,
 			l.n.opts.Name)

@@ -272,6 +272,33 @@ func TestReboot(t *testing.T) {
 	})
 }
 
+// All of a node is killed under the same boot, as by the restart of a container: the node registers without the job, as
+// after a reboot, when what the script left is gone.
+func TestKillAllOfNode(t *testing.T) {
+	c := newCluster(t)
+	l := c.job(1, `setsid sh -c 'echo $$ > left; sleep 600' & echo $$ > pid; sleep 600`)
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+	c.ctl.waitStarted(l)
+	pid, left := c.pidIn("pid"), c.pidIn("left")
+	c.stop()
+	conn, _, err := shim.Connect(t.Context(), filepath.Join(c.opts.Spool, "gshim"))
+	must(t, err)
+	must(t, conn.Close())
+	must(t, unix.Kill(conn.Info().PID, unix.SIGKILL))
+	must(t, unix.Kill(-pid, unix.SIGKILL))
+	n := c.registrations()
+	c.start()
+	if h := c.ctl.waitNode(n + 1); len(h.Known) != 0 {
+		t.Errorf("known after all was killed: %v", h.Known)
+	}
+	if st, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", left)); err == nil && !strings.Contains(string(st), ") Z ") {
+		t.Errorf("the node registered while a process of the lost job ran: %s", st)
+	}
+	if c.ctl.is(func(f *fakeCtld) bool { return f.ended[proto.Attempt{Job: 1, Attempt: 1}] != nil }) {
+		t.Error("the end of a job that was lost with the node was reported")
+	}
+}
+
 // The spool is lost while gshim runs on: gnoded adds the job again, and the leader decides.
 func TestSpoolLost(t *testing.T) {
 	c := newCluster(t)

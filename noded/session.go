@@ -105,10 +105,10 @@ func (s *session) run(ctx context.Context) {
 	}
 }
 
-// settlePace is how often a rebooted node checks whether its epilogs have run.
+// settlePace is how often a node that went down checks whether what its jobs left is gone.
 const settlePace = 50 * time.Millisecond
 
-// settle waits for epilogs from before a reboot, because a registered node gets jobs.
+// settle waits for the jobs that were lost with the node (owed), because a registered node gets jobs.
 func (s *session) settle(ctx context.Context) {
 	for said := false; ctx.Err() == nil; said = true {
 		reply := make(chan int, 1)
@@ -119,7 +119,7 @@ func (s *session) settle(ctx context.Context) {
 				return
 			}
 			if !said {
-				s.log.Info("the machine was rebooted while jobs ran; their epilogs run before this node takes new jobs", "jobs", n)
+				s.log.Info("this node went down while jobs ran; what is left of them ends before it registers", "jobs", n)
 			}
 		case <-ctx.Done():
 			return

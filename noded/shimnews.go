@@ -3,6 +3,7 @@ package noded
 import (
 	"context"
 	"errors"
+	"time"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -124,6 +125,11 @@ func (l *loop) onEvent(ev *shim.Event) error {
 	case a.origin == beforeBoot && (a.phase == accepted || a.phase == belated || a.phase == interrupted) &&
 		(!ev.Done() || ev.Unknown):
 		return l.lostInReboot(a)
+	case ev.Unseen() && a.phase == accepted && !l.swept && !l.hailed && a.will == wanted && a.hasScript():
+		l.log.Warn("all processes of a job ended with gnoded and gshim; the controller takes it for lost with the node",
+			"job", key.Job, "attempt", key.Attempt)
+		a.origin, a.will = beforeKill, unwanted
+		return l.happens(a, evLost, news{})
 	case ev.Done():
 		return l.happens(a, evEnded, news{ev: ev})
 	}
@@ -168,11 +174,20 @@ func (a *attempt) hasScript() bool {
 	return a.rec != nil && a.rec.Order != nil && a.rec.Order.Node == 0
 }
 
-// owed counts the attempts from before a reboot whose epilog has not run and for which only this node waits.
+// listWait is how long a new gnoded waits for gshim's list before it registers: only until then it can leave out the
+// jobs that were killed with the node.
+const listWait = 10 * time.Second
+
+// owed counts the attempts that have to be over before the node registers: those from before a reboot whose epilog has
+// not run and for which only this node waits, and those that were killed with all of the node, so that nothing of them
+// is left when the leader puts their jobs back.
 func (l *loop) owed() int {
 	n := 0
 	for _, a := range l.attempts {
-		if a.origin == beforeBoot && a.phase != over && !a.hasScript() && a.hasEpilog() {
+		switch {
+		case a.phase == over:
+		case a.origin == beforeKill, a.origin == beforeBoot && !a.hasScript() && a.hasEpilog(),
+			!l.swept && a.origin == fresh && a.phase == accepted && a.hasScript() && l.now().Sub(l.began) < listWait:
 			n++
 		}
 	}

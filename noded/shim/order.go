@@ -375,6 +375,12 @@ func (e *Event) Done() bool { return e.Kind == Exited || e.Kind == LaunchFailed 
 // cutWords begin the Text of a launch that was killed, or not started, because its node was given up.
 const cutWords = "the node was cut off from the controllers for "
 
+// unseenWords are the Text of a process that was gone when the next gshim came.
+const unseenWords = "gshim died and the process ended before the next gshim was there"
+
+// Unseen reports whether the launch ended between two gshims: by itself, or because all of the node was killed.
+func (e *Event) Unseen() bool { return e.Kind == Exited && e.Unknown && e.Text == unseenWords }
+
 // CutOff reports whether the launch was killed because the controllers give the node up.
 func (e *Event) CutOff() bool {
 	return e.Kind == Exited && e.Unknown && strings.HasPrefix(e.Text, cutWords)

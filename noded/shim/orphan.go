@@ -39,7 +39,7 @@ func (s *server) recover(oldBoot string, known []remembered) {
 			s.log.Warn("a process of an earlier gshim runs on; how it ends will be unknown", "job", e.key.JobID,
 				"attempt", e.key.Attempt, "step", e.key.Step, "pid", e.event.PID)
 		default:
-			s.finish(e, unknownEnd(e.event, "gshim died and the process ended before the next gshim was there"))
+			s.finish(e, unknownEnd(e.event, unseenWords))
 		}
 	}
 }
