@@ -219,6 +219,11 @@ func (x *explainer) notWaiting() string {
 	case t != 0:
 		end = "its time limit ends it at " + at(t)
 	}
+	if j.State == model.Configuring {
+		return fmt.Sprintf("It does not wait for resources: it has %s since %s, and is being started there (Prolog "+
+			"runs, or its image is made ready, or the order is on its way); %s.", names(j.Run.Alloc.NodeNames()),
+			at(j.Run.Start), end)
+	}
 	return fmt.Sprintf("It does not wait: it has been running since %s on %s; %s.", at(j.Run.Start),
 		names(j.Run.Alloc.NodeNames()), end) + elasticSize(j)
 }
