@@ -149,6 +149,9 @@ install-files:
 	install -m 755 etc/examples/*.sh etc/examples/*.py $(DESTDIR)$(PREFIX)/share/gbatch/examples
 	install -m 644 etc/examples/*.conf $(DESTDIR)$(PREFIX)/share/gbatch/examples
 	install -m 644 $(EXAMPLES:%=etc/%.example) $(DESTDIR)$(PREFIX)/share/gbatch
+	for f in prometheus/gbatch.rules.yml grafana/gbatch.json; do \
+	  install -D -m 644 etc/$$f $(DESTDIR)$(PREFIX)/share/gbatch/$$f; done
+	install -D -m 644 etc/debian/logrotate $(DESTDIR)$(PREFIX)/share/gbatch/logrotate.example
 	for u in etc/systemd/*.service; do \
 	  sed 's,@bindir@,$(PREFIX)/bin,g' $$u > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$u); done
 	for m in man/*.[1578]; do [ -e "$$m" ] || continue; \

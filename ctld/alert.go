@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"gbatch/ctld/nearlimit"
 	"gbatch/ctld/program"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
 	"gbatch/internal/plain"
 	"gbatch/internal/price"
 	"gbatch/internal/proto"
@@ -45,8 +47,8 @@ func (c *Controller) watchAlerts(ctx context.Context) {
 		path := v.Config().Params.AlertProgram
 		for i := range list {
 			a := &list[i]
-			c.log.Info("alert", "event", a.Event, "level", a.Level, "nodes", hostlist.Compress(a.Nodes), "gres", a.Gres,
-				"reason", a.Reason)
+			c.log.Log(ctx, alertLevel(a.Level), "alert", "event", a.Event, "level", a.Level, "nodes",
+				hostlist.Compress(a.Nodes), "gres", a.Gres, "reason", a.Reason)
 			if path != "" && i < maxAlerts && ctx.Err() == nil {
 				c.runAlert(ctx, v, path, a)
 			}
@@ -70,8 +72,8 @@ func (c *Controller) runAlert(parent context.Context, v *state.View, path string
 
 // It is told, too, of troubles of the daemons themselves: a controller or gdbd that is lost, records that
 // pile up, a controller's disk or certificate, a scheduler that completes no pass. Each is told once when it has lasted
-// as long as AlertParameters say, and once when it is over. A new leader tells again of what lasts: the old one may
-// have been the trouble.
+// as long as AlertParameters say, and once when it is over. Controllers tell each other what was told, so that the next
+// leader tells the end of it.
 
 const (
 	certEvery    = time.Minute // between two looks at certificates
@@ -83,17 +85,54 @@ const (
 // watchTroubles runs on the leader until ctx ends.
 func (c *Controller) watchTroubles(ctx context.Context) {
 	pace := pacer{gap: alertPace}
-	w, began := alarm.NewWatch(), time.Now()
+	began := time.Now()
+	var told []alarm.Trouble
+	for _, a := range c.alerts() {
+		if over := alarm.Overs[a.Event]; over != "" { // a newer version's events are not known here
+			told = append(told, alarm.Trouble{Alert: alarm.Alert{Event: a.Event, Daemon: a.Daemon}, Over: over, What: a.What})
+		}
+	}
+	lost := time.Duration(c.machine.View().Config().Params.Alerts.LostS) * time.Second
+	w := alarm.NewWatch(told, began.Add(lost+alertSettle))
 	for ctx.Err() == nil {
 		pace.wait(ctx)
 		v := c.machine.View()
 		for i, a := range w.Step(time.Now(), c.troubles(v, w, began, time.Now())) {
-			c.log.Info("alert", "event", a.Event, "level", a.Level, "of", a.Daemon, "reason", a.Reason)
+			c.log.Log(ctx, alertLevel(a.Level), "alert", "event", a.Event, "level", a.Level, "of", a.Daemon, "reason", a.Reason)
 			if path := v.Config().Params.AlertProgram; path != "" && i < maxAlerts && ctx.Err() == nil {
 				c.runAlert(ctx, v, path, &a)
 			}
 		}
+		list := []proto.Alerted{}
+		for _, t := range w.Telling() {
+			if len(list) < model.MaxList {
+				list = append(list, proto.Alerted{Event: t.Event, Daemon: t.Daemon, What: t.What})
+			}
+		}
+		c.alerted.Store(&list)
 	}
+}
+
+// alertSettle is how long a new leader looks around, besides lost_time, before a trouble of the former one is over.
+const alertSettle = 5 * time.Second
+
+// alerts gives what was told and is not over, by the last leader that this controller has heard, or by itself.
+func (c *Controller) alerts() []proto.Alerted {
+	if list := c.alerted.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// alertLevel is the level of an alert in the log.
+func alertLevel(level string) slog.Level {
+	switch level {
+	case "critical":
+		return slog.LevelError
+	case "warning":
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
 }
 
 // troubles looks for all that is wrong; began is when this controller began to lead.

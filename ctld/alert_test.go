@@ -61,7 +61,7 @@ func TestTroubles(t *testing.T) {
 	cfg.Params.Alerts = model.AlertRules{PassS: 60, RecordsPct: 50}
 	apply(&state.SetConfig{Config: cfg, Instance: 1})
 
-	w, now := alarm.NewWatch(), time.Now()
+	w, now := alarm.NewWatch(nil, time.Time{}), time.Now()
 	is := func(when string, want ...string) {
 		t.Helper()
 		got := []string{}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"gbatch/ctld/issue"
@@ -301,10 +302,12 @@ func (c *Controller) bringRevoked(ctx context.Context) {
 
 // keepRevoked refuses revoked certificates from now on and ends their connections, until ctx ends.
 func (c *Controller) keepRevoked(ctx context.Context) {
+	c.creds.OnOutOfDate(c.turned.noteOutOfDate)
 	for {
 		n := c.creds.Refuse(func(h *pki.Holder) error {
 			cert := certs.CertOf(h)
 			if r := cmp.Or(c.machine.View().CertRevoked(cert), c.record.Load().Revoked(cert)); r != nil {
+				c.turned.noteRevoked(h, r)
 				return certs.RevokedError(r)
 			}
 			return nil
@@ -320,6 +323,103 @@ func (c *Controller) keepRevoked(ctx context.Context) {
 		}
 	}
 }
+
+// turnedAway remembers nodes that this controller has refused, for a while: those whose certificate is revoked or out
+// of date take no jobs until they come with another, and gcontrol doctor says what it was.
+type turnedAway struct {
+	mu sync.Mutex
+	of map[string]refusedNode
+}
+
+type refusedNode struct {
+	at       time.Time
+	why, fix string
+	cert     bool // for its certificate: it can't register with it
+}
+
+const (
+	turnedKept = 2 * time.Minute // a node tries again several times within it
+	maxTurned  = 1 << 13
+)
+
+func (t *turnedAway) note(node string, r refusedNode) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of == nil {
+		t.of = map[string]refusedNode{}
+	}
+	if len(t.of) >= maxTurned {
+		maps.DeleteFunc(t.of, func(_ string, old refusedNode) bool { return r.at.Sub(old.at) > turnedKept })
+	}
+	if _, known := t.of[node]; known || len(t.of) < maxTurned {
+		t.of[node] = r
+	}
+}
+
+func (t *turnedAway) noteCert(h *pki.Holder, why string) {
+	if h.Role == pki.RoleNode {
+		t.note(h.Name, refusedNode{at: time.Now(), cert: true, why: state.Brief("its certificate " + why),
+			fix: "gbatch cert token node " + h.Name + " on a controller, then gnoded --join TOKEN there"})
+	}
+}
+
+func (t *turnedAway) noteRevoked(h *pki.Holder, r *model.CertRevoked) {
+	why := "was revoked by " + r.By
+	if r.Why != "" {
+		why += ": " + r.Why
+	}
+	t.noteCert(h, why)
+}
+
+func (t *turnedAway) noteOutOfDate(h *pki.Holder, why error) {
+	t.noteCert(h, "is out of date: "+why.Error())
+}
+
+// last gives why a node was refused a moment ago.
+func (t *turnedAway) last(node string, now time.Time) (r refusedNode, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, ok = t.of[node]
+	return r, ok && now.Sub(r.at) <= turnedKept
+}
+
+// forget says that a node has registered.
+func (t *turnedAway) forget(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, node)
+}
+
+// nodes gives those that were refused for their certificates a moment ago.
+func (t *turnedAway) nodes(now time.Time) (out []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, r := range t.of {
+		if r.cert && now.Sub(r.at) <= turnedKept {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// bar has a node take no jobs whose certificate is refused, on the leader. It is over when the node registers.
+func (c *Controller) bar(ctx context.Context, node string) {
+	r, ok := c.turned.last(node, time.Now())
+	n := c.machine.View().Node(node)
+	if !ok || !r.cert || n == nil || n.Link != model.LinkUp || n.Problem == r.why || c.nodes.connected(node) ||
+		!c.leading.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), barLimit) // the connection has ended
+	defer cancel()
+	if _, err := c.propose(ctx, &state.NodeHealth{Node: node, Problem: r.why}); err != nil {
+		c.log.Warn("a node whose certificate is refused may get jobs until the next try", "node", node, "err", err)
+		return
+	}
+	c.log.Warn("a node takes no more jobs", "node", node, "why", r.why)
+}
+
+const barLimit = 10 * time.Second // for one change
 
 // sweepCerts forgets expired tokens and certificates, on the leader until ctx ends.
 func (c *Controller) sweepCerts(ctx context.Context) {

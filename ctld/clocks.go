@@ -181,6 +181,7 @@ func (c *Controller) comparePeer(ctx context.Context, p Peer, l *link) {
 	c.clocks.mu.Unlock()
 	c.jobEvents.Heard(reply.Told)
 	if reply.Leads {
+		c.alerted.Store(&reply.Alerts)
 		c.clocks.time.Follow(reply.Cluster + model.Time(half/time.Millisecond))
 	}
 }
@@ -192,7 +193,7 @@ func (c *Controller) moment(ctx context.Context) *proto.MomentReply {
 	r := &proto.MomentReply{Host: hostTime(), Cluster: c.now(), Leads: c.leading.Load(), Name: c.opts.Name,
 		Version: c.opts.Version, Leader: leader, Term: c.store.Term(), Index: far.Applied, Last: far.Last, Joins: c.Joining(),
 		Stalled: c.store.Stalled(), Troubles: c.ownTroubles(c.machine.View()),
-		Told: c.jobEvents.Told(), UpMS: max(int64(hostTime()-c.bootAt), 1)}
+		Told: c.jobEvents.Told(), UpMS: max(int64(hostTime()-c.bootAt), 1), Alerts: c.alerts()}
 	if r.Leads && c.lease.Holds(ctx, c.store) {
 		r.Members = namesOf(c.members())
 	}

@@ -1,10 +1,29 @@
 package ctld
 
 import (
+	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"gbatch/internal/model"
 )
+
+// TestOtherCluster: a controller whose files name another cluster than its state ends, and says which it is.
+func TestOtherCluster(t *testing.T) {
+	c := ruled(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	c.opts.Cluster = "c"
+	if err := c.watchCluster(ctx); err != nil {
+		t.Error(err)
+	}
+	c.opts.Cluster, c.opts.ConfigPath = "d", "/etc/gbatch/gbatch.conf"
+	if err := c.watchCluster(t.Context()); err == nil || !strings.Contains(err.Error(), "/etc/gbatch/gbatch.conf: "+
+		"ClusterName=d, but the state in StateSaveLocation is that of cluster c; write ClusterName=c") {
+		t.Error(err)
+	}
+}
 
 // TestConfigDiffSeesUnits: gres.conf and topology.conf are part of the configuration: a change of one of them alone is
 // found.

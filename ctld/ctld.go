@@ -78,6 +78,8 @@ type Controller struct {
 	passes     passMarks
 	certs      certLook
 	refusals   *oncePer // of daemons that are not in the configuration
+	turned     turnedAway
+	alerted    atomic.Pointer[[]proto.Alerted] // what AlertProgram was told of and is not over
 	counts     counts
 	tries      tries
 	readers    readers
@@ -267,6 +269,7 @@ func (c *Controller) Run(parent context.Context) error {
 	start("clocks", func(ctx context.Context) error { c.keepTime(ctx); return nil })
 	start("leader", func(ctx context.Context) error { c.lead(ctx); return nil })
 	start("membership", c.watchRemoval)
+	start("configuration", c.watchCluster)
 	start("links", func(ctx context.Context) error { c.watchLeader(ctx); return nil })
 	start("daemons' port", func(ctx context.Context) error {
 		return server.Serve(ctx, c.port.Proto(pki.ProtoRPC), c.remote,

@@ -104,38 +104,99 @@ func (c *Controller) examineSelf(ctx context.Context, v *state.View) []proto.Fin
 		f.add("certificates", proto.GradeBad, "its daemon renews it when it reaches a controller, and one has the "+
 			"authority's key; else: gbatch cert token", "%s", note)
 	}
+	for _, t := range c.ownTroubles(v) {
+		if t.Event != "certificate_expires" && t.Event != "records_refused" { // these have their own findings
+			f.add("disk", proto.GradeBad, "make room, or move what fills it; with no room left nothing can be changed",
+				"%s: %s", c.opts.Name, t.Text)
+		}
+	}
+	var others []string
+	c.clocks.mu.Lock()
+	for _, p := range c.members() {
+		if ver := c.clocks.news[p.Name].Version; p.Name != c.opts.Name && ver != "" && ver != c.opts.Version {
+			others = append(others, p.Name+" runs "+ver)
+		}
+		for _, t := range c.clocks.news[p.Name].Troubles {
+			if p.Name != c.opts.Name && strings.HasPrefix(t.Event, "disk_") {
+				f.add("disk", proto.GradeBad, "look after that disk", "%s: %s", p.Name, t.Text)
+			}
+		}
+	}
+	c.clocks.mu.Unlock()
+	if len(others) > 0 {
+		f.add("versions", proto.GradeNote, "end the upgrade: restart gctld where it is older (gbatch-ha(7))",
+			"%s runs %s, %s", c.opts.Name, c.opts.Version, strings.Join(others, ", "))
+	}
 	for _, note := range ping.DbdNotes {
 		f.add("accounting", proto.GradeNote, "", "%s", note)
 	}
-	most := v.Config().Params.Ship.MaxWaiting
-	switch n := ping.Outbox; {
-	case !ping.DbdUp && strings.Contains(ping.DbdWhy, "begin-empty"):
-		f.add("accounting", proto.GradeBad, "restore a backup or begin empty on purpose, as gbatch(8) has it",
-			"gdbd takes no records, and %d wait for it: %s", n, ping.DbdWhy)
-	case !ping.DbdUp && most > 0 && n >= most:
-		f.add("accounting", proto.GradeBad, "start gdbd", "gdbd can't be reached; %d records wait for it, the most that "+
-			"MaxDBDMsgs allows: each further one replaces the oldest", n)
-	case !ping.DbdUp:
-		f.add("accounting", proto.GradeBad, "start gdbd; nothing is lost meanwhile",
-			"gdbd can't be reached; %d records wait for it", n)
-	default:
-		f.add("accounting", proto.GradeOK, "", "gdbd answers; %d records wait to be sent", n)
+	c.examineDbds(&f, v, ping)
+	return f
+}
+
+// examineDbds says whether the accounting daemons take records, and what to do.
+func (c *Controller) examineDbds(f *findings, v *state.View, ping *proto.PingReply) {
+	most, n := v.Config().Params.Ship.MaxWaiting, ping.Outbox
+	if len(ping.Dbds) == 0 {
+		f.add("accounting", proto.GradeOK, "", "no gdbd is configured")
+	}
+	for i := range ping.Dbds {
+		d, n := &ping.Dbds[i], n
+		if len(ping.Dbds) > 1 && d.Behind >= 0 { // as gcontrol ping has it: another one may have what this one lacks
+			n = d.Behind
+		}
+		who, waiting, fix := "gdbd", count(int(n), "record waits", "records wait")+" for it", "start gdbd on its host"
+		if d.Copy {
+			who, waiting = "gdbd's copy at "+d.Addr, "it gets what it lacks when it is back"
+		}
+		switch {
+		case d.Up && d.Copy:
+			f.add("accounting", proto.GradeOK, "", "%s answers; it is %s behind", who, count(int(d.Behind), "record",
+				"records"))
+		case d.Up:
+			f.add("accounting", proto.GradeOK, "", "gdbd answers; %s to be sent", count(int(n), "record waits", "records wait"))
+		default:
+			if dbdAnswers(d.Why) {
+				fix = "see to that on the host of gdbd, which runs"
+			}
+			switch {
+			case strings.Contains(d.Why, "begin-empty"):
+				fix = "restore a backup or begin empty on purpose, as gbatch(8) has it"
+			case !d.Copy && most > 0 && n >= most:
+				waiting += ", the most that MaxDBDMsgs allows: each further one replaces the oldest"
+			case !d.Copy:
+				fix += "; nothing is lost meanwhile"
+			}
+			f.add("accounting", proto.GradeBad, fix, "%s takes no records (%s); %s", who,
+				cmp.Or(d.Why, "it was not heard yet"), waiting)
+		}
 	}
 	if ping.Discarded > 0 {
 		f.add("accounting", proto.GradeNote, "gdbd has to be back before so many records wait",
-			"%d records of ended jobs and steps were discarded, because more than MaxDBDMsgs=%d waited for gdbd",
-			ping.Discarded, most)
+			"%s of ended jobs and steps were discarded, because more than MaxDBDMsgs=%d waited for gdbd",
+			count(int(ping.Discarded), "record", "records"), most)
 	}
-	return f
+}
+
+// dbdAnswers reports whether a gdbd that takes no records is there all the same, by what is said of it.
+func dbdAnswers(why string) bool {
+	return why != "" && !strings.Contains(why, "connecting to ")
 }
 
 // examine looks at one node.
 func (c *Controller) examine(ctx context.Context, v *state.View, q *queues, n *model.Node) []proto.Finding {
 	var f findings
 	s := c.nodes.session(n.Def.Name)
+	until := c.nodes.mayStillCome(v, n.Def.Name, time.Now())
+	refused, turned := c.turned.last(n.Def.Name, time.Now())
 	switch {
 	case s != nil:
 		f.add("daemon", proto.GradeOK, "", "gnoded %s is registered from %s", n.Version, s.addr)
+	case turned:
+		f.add("daemon", proto.GradeBad, refused.fix, "%s refuses gnoded: %s", c.opts.Name, refused.why)
+	case n.Link == model.LinkUp && until > 0:
+		f.add("daemon", proto.GradeNote, "", "%s has led for %s: gnoded has %s left to come to it", c.opts.Name,
+			c.nodes.led(time.Now()), until)
 	case n.Rises():
 		f.add("daemon", proto.GradeOK, "", "the node is off, or on its way up")
 	case n.LinkAt == 0:
@@ -294,8 +355,8 @@ func nodeAllocs(f *findings, v *state.View, n *model.Node) {
 		f.add("allocations", proto.GradeBad, "report it with gcontrol dump state FILE", "%s", strings.Join(wrong, "; "))
 		return
 	}
-	f.add("allocations", proto.GradeOK, "", "%d jobs have %d CPUs, %d MiB and %d units of resources; none twice",
-		len(n.Jobs), cpus, mem, len(owner))
+	f.add("allocations", proto.GradeOK, "", "%s here: %s, %d MiB and %s of resources; none twice",
+		count(len(n.Jobs), "job", "jobs"), count(int(cpus), "CPU", "CPUs"), mem, count(len(owner), "unit", "units"))
 }
 
 // sharedOn reports whether a resource's units are shares of GPUs, which are counted and not numbered.

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc/pki"
 	"gbatch/internal/state"
 )
 
@@ -54,5 +57,63 @@ func TestDoctorCountsOnce(t *testing.T) {
 	}
 	if spent := testing.AllocsPerRun(10, func() { queue(new(findings), q, v.Node("n0002")) }); spent > jobs/3 {
 		t.Errorf("each further node costs %.0f allocations", spent)
+	}
+}
+
+// TestDoctorOfNodesThatAreNotThere: nodes have a moment to come to a new leader; of one whose certificate it has
+// refused it says why and what to do, also when that is over.
+func TestDoctorOfNodesThatAreNotThere(t *testing.T) {
+	c := ruled(t)
+	c.nodes, c.clocks = newNodeSet(), newClocks()
+	for _, b := range []state.Body{
+		&state.SetConfig{Config: &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 1, MemMiB: 1}},
+			Partitions: []*model.Partition{{Name: "p", Nodes: []string{"n1"}}}, Params: model.Params{NodeTimeoutS: 300}}},
+		&state.Join{Node: "n1"}} {
+		data, err := state.Encode(3000, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.machine.Apply(c.machine.View().LastEntry()+1, [][]byte{data})
+	}
+	v := c.machine.View()
+	is := func(when string, grade proto.Grade, text, fix string) {
+		t.Helper()
+		f := c.examine(t.Context(), v, queuesOf(v), v.Node("n1"))
+		if f[0].About != "daemon" || f[0].Grade != grade || !strings.Contains(f[0].Text, text) || f[0].Fix != fix {
+			t.Errorf("%s: %+v", when, f[0])
+		}
+	}
+	c.nodes.lead(1, time.Now().Add(-300*time.Millisecond))
+	is("just now", proto.GradeNote, "s left to come to it", "")
+	c.nodes.lead(1, time.Now().Add(-time.Hour))
+	is("later", proto.GradeBad, "gnoded is not connected", "start gnoded there; its log says why it does not reach the "+
+		"controllers")
+	const fix = "gbatch cert token node n1 on a controller, then gnoded --join TOKEN there"
+	c.turned.noteRevoked(&pki.Holder{Role: pki.RoleNode, Name: "n1"}, &model.CertRevoked{By: "root", Why: "stolen"})
+	is("revoked", proto.GradeBad, "ctl1 refuses gnoded: its certificate was revoked by root: stolen", fix)
+	c.turned.noteOutOfDate(&pki.Holder{Role: pki.RoleNode, Name: "n1"}, fmt.Errorf("it expired at noon"))
+	is("expired", proto.GradeBad, "its certificate is out of date: it expired at noon", fix)
+}
+
+// TestDoctorOfAccounting: what gdbd says of itself is told, and a gdbd that runs is not to be started.
+func TestDoctorOfAccounting(t *testing.T) {
+	c := ruled(t)
+	for _, x := range []struct {
+		d         proto.DbdInfo
+		text, fix string
+	}{
+		{proto.DbdInfo{Addr: "db1:1", Why: "no space left for the accounting database"},
+			"no space left for the accounting database", "see to that on the host of gdbd, which runs"},
+		{proto.DbdInfo{Addr: "db1:1", Why: "connecting to dbd db1:1: connection refused"}, "connection refused",
+			"start gdbd"},
+		{proto.DbdInfo{Addr: "db2:1", Copy: true, Why: "connecting to dbd db2:1: connection refused"},
+			"gdbd's copy at db2:1 takes no records", "start gdbd"},
+	} {
+		var f findings
+		c.examineDbds(&f, c.machine.View(), &proto.PingReply{Outbox: 3, Dbds: []proto.DbdInfo{x.d}})
+		if len(f) != 1 || f[0].Grade != proto.GradeBad || !strings.Contains(f[0].Text, x.text) ||
+			!strings.HasPrefix(f[0].Fix, x.fix) {
+			t.Errorf("%+v", f)
+		}
 	}
 }

@@ -164,7 +164,8 @@ func (s *Start) options() (Options, *conf.Config, error) {
 	}
 	o := Options{HeartbeatTimeout: time.Duration(cfg.ControllerHeartbeatMS) * time.Millisecond,
 		ElectionTimeout: time.Duration(cfg.ControllerElectionMS) * time.Millisecond,
-		PKI:             cfg.PKIDir, DbdAddr: cfg.DbdAddr, DbdCopy: cfg.DbdCopyAddr, Version: version.Version,
+		Cluster:         cfg.ClusterName, ConfigPath: cfg.Path,
+		PKI: cfg.PKIDir, DbdAddr: cfg.DbdAddr, DbdCopy: cfg.DbdCopyAddr, Version: version.Version,
 		Load: func() (*conf.Config, []conf.Problem) { return read(path) }}
 	host, err := os.Hostname()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"gbatch/ctld/events"
@@ -89,12 +90,22 @@ func (c *Controller) fairShares(v *state.View, now model.Time) map[string]float6
 // ofItself is what this controller tells of itself.
 func (c *Controller) ofItself() *metrics.Own {
 	st := c.store.Stats()
-	return &metrics.Own{Role: st.State, Voters: len(st.Voters), Term: st.Term, Last: st.LastIndex, Commit: st.Commit,
+	own := &metrics.Own{Role: st.State, Voters: len(st.Voters), Term: st.Term, Last: st.LastIndex, Commit: st.Commit,
 		Applied: st.Applied, Snapshot: st.SnapshotIndex, Entries: st.Entries, Commands: st.Commands, Queued: st.Queued,
 		SlowestWriteS: c.store.SlowestWrite().Seconds(), RPCs: c.counts.serving.Load(), Nodes: c.nodes.count(),
 		JobEvents: metrics.EventCounts(c.jobEvents.Counts()),
 		Certificates: map[string]int64{"controller": c.creds.Own().Until.Unix(),
 			"authority": c.creds.CA().NotAfter.Unix()}}
+	var fs syscall.Statfs_t
+	if syscall.Statfs(c.opts.Dir, &fs) == nil {
+		own.FreeB, own.SizeB = fs.Bavail*uint64(fs.Bsize), fs.Blocks*uint64(fs.Bsize)
+	}
+	if c.leading.Load() {
+		for _, d := range c.dbds {
+			own.Dbds = append(own.Dbds, metrics.Dbd{Copy: d.copy, Up: d.up.Load(), Behind: d.behind(c.machine.View())})
+		}
+	}
+	return own
 }
 
 // rooms are the paths of other packages.

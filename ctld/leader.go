@@ -206,6 +206,9 @@ func (c *Controller) clock(ctx context.Context) {
 			introduced = time.Now()
 		}
 		c.giveUpOverdue(ctx)
+		for _, node := range c.turned.nodes(time.Now()) {
+			c.bar(ctx, node)
+		}
 		if gap := time.Since(looked); gap > standstill(v.Config().Params.NodeTimeoutS) {
 			c.log.Warn("this controller did not run for a while; SlurmdTimeout starts again for every node", "for", gap)
 			c.nodes.hearAnew(time.Now())

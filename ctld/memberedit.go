@@ -27,7 +27,12 @@ const (
 // is missing, so it may be repeated, also by the next leader.
 func (c *Controller) editControllers(ctx context.Context, who *caller,
 	rq *proto.EditControllersRequest) (*proto.EditControllersReply, error) {
-	if rq.Add == "" && rq.Remove == "" || rq.Add == rq.Remove {
+	if rq.Add != "" && rq.Add == rq.Remove {
+		return nil, refuse(proto.CodeBadRequest, "%s can't replace itself. For another address, change its SlurmctldHost "+
+			"line on all hosts, restart its gctld and give gcontrol controllers add %[1]s; with a new disk it only has to be "+
+			"started (gbatch-ha(7))", rq.Add)
+	}
+	if rq.Add == "" && rq.Remove == "" {
 		return nil, refuse(proto.CodeBadRequest, "name a controller to add, or one to remove")
 	}
 	select {
@@ -123,9 +128,9 @@ func (c *Controller) addController(ctx context.Context, who *caller, rq *proto.E
 			return false, err
 		}
 		c.log.Info("a controller was added; it votes when it has the state", "name", p.ID, "addr", p.Addr, "by", who.User)
-	case rq.Addr != "" && rq.Addr != members[have].Addr:
-		return false, refuse(proto.CodeBadRequest, "%s is a controller already, at %s. To give it another address, "+
-			"change its SlurmctldHost line on all hosts and restart it", rq.Add, members[have].Addr)
+	case members[have].Voter && c.newAddr(rq, members[have].Addr) != "":
+		return true, c.moveController(ctx, who, store.Peer{ID: rq.Add, Addr: c.newAddr(rq, members[have].Addr)}, members,
+			reply)
 	case members[have].Voter && rq.Remove == "":
 		reply.Said = append(reply.Said, rq.Add+" is a controller already, and votes")
 		return true, nil
@@ -147,6 +152,60 @@ func (c *Controller) addController(ctx context.Context, who *caller, rq *proto.E
 			return false, nil
 		}
 	}
+}
+
+// newAddr gives the address that a controller shall have instead of the one that it has; "": none.
+func (c *Controller) newAddr(rq *proto.EditControllersRequest, has string) string {
+	cfg, _ := c.loadConfig()
+	addr := rq.Addr
+	if cfg != nil && addr == "" {
+		f, _ := cfg.Controller(rq.Add)
+		addr = f.Addr
+	} else if _, _, err := net.SplitHostPort(addr); cfg != nil && err != nil {
+		addr = net.JoinHostPort(addr, fmt.Sprint(cfg.SlurmctldPort))
+	}
+	if addr == has {
+		return ""
+	}
+	return addr
+}
+
+// moveController gives a controller, which runs at another address by now, that address in the log: the others and the
+// nodes reach it there from then on.
+func (c *Controller) moveController(ctx context.Context, who *caller, p store.Peer, members []store.Member,
+	reply *proto.EditControllersReply) error {
+	for _, m := range members {
+		if m.Addr == p.Addr {
+			return refuse(proto.CodeBadRequest, "controller %s has the address %s; give each its own", m.ID, p.Addr)
+		}
+	}
+	if cfg, _ := c.loadConfig(); cfg != nil {
+		if f, ok := cfg.Controller(p.ID); ok && f.Addr != p.Addr {
+			return refuse(proto.CodeBadRequest, "gbatch.conf on %s says that %s is at %s, not %s; correct one of them",
+				c.opts.Name, p.ID, f.Addr, p.Addr)
+		}
+	}
+	asking, cancel := context.WithTimeout(ctx, startsWithin)
+	defer cancel()
+	l := &link{}
+	defer l.close()
+	said, err := c.askMoment(asking, l, p.Addr)
+	for ; err != nil && asking.Err() == nil; said, err = c.askMoment(asking, l, p.Addr) {
+		pause(asking, memberPace) // it may have been started just now
+	}
+	switch {
+	case err != nil:
+		return refuse(proto.CodeBadRequest, "%s does not answer at %s (%v). Change its SlurmctldHost line on its host too, "+
+			"restart gctld there, and repeat this", p.ID, p.Addr, err)
+	case said.Name != p.ID:
+		return refuse(proto.CodeBadRequest, "the controller at %s is %s, not %s", p.Addr, said.Name, p.ID)
+	}
+	if err := memberError(c.store.Promote(ctx, p)); err != nil {
+		return err
+	}
+	c.log.Info("a controller has another address", "name", p.ID, "addr", p.Addr, "by", who.User)
+	reply.Said = append(reply.Said, fmt.Sprintf("%s is at %s: all controllers and nodes are told", p.ID, p.Addr))
+	return nil
 }
 
 // candidate checks a controller that shall become a member: it runs, it is who it should be, and it is empty.
@@ -312,6 +371,10 @@ func (c *Controller) removeController(ctx context.Context, who *caller, rq *prot
 		}
 		return errMoved
 	}
+	ends := "its gctld ends"
+	if !c.answersNow(ctx, name) {
+		ends = "its gctld does not answer and has not heard of it: stop it, if it runs"
+	}
 	if err := c.beginRemoval(ctx, who, rq); err != nil {
 		return err
 	}
@@ -323,6 +386,6 @@ func (c *Controller) removeController(ctx context.Context, who *caller, rq *prot
 	if len(c.voters()) == 1 {
 		left = "1 controller is"
 	}
-	reply.Said = append(reply.Said, fmt.Sprintf("%s is removed, and its gctld ends: %s left", name, left))
+	reply.Said = append(reply.Said, fmt.Sprintf("%s is removed, and %s; %s left", name, ends, left))
 	return nil
 }

@@ -320,6 +320,31 @@ func (n *nodeSet) mayRun(v *state.View, node string, now time.Time) bool {
 	return now.Sub(s.seen) > limit/2
 }
 
+// led is for how long this controller has led.
+func (n *nodeSet) led(now time.Time) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return now.Sub(n.since).Round(100 * time.Millisecond)
+}
+
+// mayStillCome is for how long a node that has not registered with this leader may do so before it is missed; 0: no
+// longer, or it has been here. It needs much less than SlurmdTimeout, which passes before it is given up.
+func (n *nodeSet) mayStillCome(v *state.View, node string, now time.Time) time.Duration {
+	limit := comeBack
+	if t := time.Duration(v.Config().Params.NodeTimeoutS) * time.Second; t > 0 {
+		limit = min(limit, t)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.left[node].ended.After(n.since) {
+		return 0
+	}
+	return max(0, limit-now.Sub(n.since)).Round(100 * time.Millisecond)
+}
+
+// comeBack is how long a new leader waits for nodes before it calls one that is not there broken.
+const comeBack = 20 * time.Second
+
 // silent lists nodes that are up by the facts and have sent this leader no heartbeat for SlurmdTimeout. A new leader
 // first waits for the full SlurmdTimeout. A node that reboots has ResumeTimeout (reboot.go).
 func (n *nodeSet) silent(v *state.View, now time.Time) []string {
@@ -414,8 +439,10 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 		return c.notLeading()
 	}
 	if h.Node != name {
-		return refuse(proto.CodeAccess, "the certificate is for node %s, the daemon says it is %s; start gnoded with -N %s "+
+		err := refuse(proto.CodeAccess, "the certificate is for node %s, the daemon says it is %s; start gnoded with -N %s "+
 			"or issue a certificate for %s (gbatch cert issue)", name, h.Node, name, h.Node)
+		c.turned.note(name, refusedNode{at: time.Now(), why: err.Error(), fix: "see that gnoded there is started as " + name})
+		return err
 	}
 	if err := c.come(ctx, h); err != nil {
 		return err
@@ -478,6 +505,8 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 		_ = conn.Close() // the node looks for the leader
 		return c.notLeading()
 	}
+	c.turned.forget(h.Node)
+	defer c.bar(ctx, h.Node) // after it has left
 	defer c.nodes.leave(s)
 	c.log.Info("node registered", "node", h.Node, "version", h.Version, "known", len(h.Known), "problem", join.Problem)
 	ctx, cancel := context.WithCancel(ctx)

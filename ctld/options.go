@@ -36,7 +36,10 @@ type Options struct {
 	// Load reads the configuration from its files, for the first start and for reconfigure.
 	Load func() (*conf.Config, []conf.Problem)
 
-	UID     uint32 // the user who is an operator, besides root
+	UID        uint32 // the user who is an operator, besides root
+	Cluster    string // ClusterName: it ends if its state is another cluster's; "": of any
+	ConfigPath string // the file that says so
+
 	Version string
 	Paths   []model.KV // local settings, for gcontrol show config
 	Logger  *slog.Logger

@@ -12,6 +12,7 @@ import (
 	"gbatch/ctld/define"
 	"gbatch/ctld/events"
 	"gbatch/internal/conf"
+	"gbatch/internal/conf/thishost"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/logfile"
 	"gbatch/internal/model"
@@ -49,6 +50,14 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 	c.defining.Lock()
 	defer c.defining.Unlock()
 	if files != nil {
+		if p, differ := otherCluster(c.machine.View(), files); differ {
+			files, problems = nil, append(problems, p)
+		}
+	}
+	if files != nil {
+		if c.opts.ConfigPath != "" { // its directories are those of the files
+			problems = append(problems, thishost.Look(files, thishost.Daemons{Controller: c.opts.Name})...)
+		}
 		if p, differ := c.otherControllers(files); differ {
 			files, problems = nil, append(problems, p)
 		}
@@ -103,6 +112,39 @@ func (c *Controller) reconfigure(ctx context.Context, who *caller,
 		c.log.Info("reconfigure has undone a change", "what", s, "by", who.User)
 	}
 	return reply, nil
+}
+
+// otherCluster says that files name another cluster than the one that this state, its certificates and its records are
+// of.
+func otherCluster(v *state.View, files *conf.Config) (conf.Problem, bool) {
+	have := v.Config().Cluster
+	return conf.Problem{File: files.Path, Severity: conf.Error,
+		Text: fmt.Sprintf("ClusterName=%s, but the state in StateSaveLocation is that of cluster %s", files.ClusterName,
+			have),
+		Hint: fmt.Sprintf("write ClusterName=%s: a cluster keeps its name; for another cluster give StateSaveLocation, "+
+			"PKIDir and DbdStateLocation of its own", have),
+	}, have != "" && files.ClusterName != have
+}
+
+// watchCluster ends this controller if its files name another cluster than its state, as soon as that is known.
+func (c *Controller) watchCluster(ctx context.Context) error {
+	for c.opts.Cluster != "" && ctx.Err() == nil {
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		if v.Config().Cluster == "" {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if p, differ := otherCluster(v, &conf.Config{Path: c.opts.ConfigPath, ClusterName: c.opts.Cluster}); differ {
+			return errors.New(p.String())
+		}
+		break
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // byFiles is who takes nodes out that the configuration files take out.
@@ -256,8 +298,8 @@ func affected(v *state.View, cfg *model.Config) []string {
 		if def := nodes[n.Def.Name]; def == nil {
 			gone = append(gone, n.Def.Name)
 			if len(n.Jobs) > 0 {
-				out = append(out, fmt.Sprintf("node %s leaves; its %d running jobs end there first, no new one starts", n.Def.Name,
-					len(n.Jobs)))
+				out = append(out, fmt.Sprintf("node %s leaves; its %s there first, no new one starts", n.Def.Name,
+					count(len(n.Jobs), "running job ends", "running jobs end")))
 			}
 		} else if n.UsedCPUs.Max() >= int(def.CPUs) {
 			out = append(out, fmt.Sprintf("node %s shrinks to %d CPUs while a job uses CPU %d", n.Def.Name, def.CPUs,

@@ -257,7 +257,7 @@ func (w *writer) change(f func() error) error {
 	err := guard(f)
 	switch {
 	case err == nil:
-		if w.full {
+		if w.full && w.txid() != before { // a batch that has nothing new writes nothing
 			w.full = false
 			w.log.Info("the accounting database can be written again", "file", w.path)
 		}

@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -45,9 +48,14 @@ type LostError struct {
 	Path, Cluster  string
 	Other          string // address of another gdbd; "": there is none
 	Acked, Dropped uint64
+	Have           []string // the clusters that it has records of
 }
 
 func (e *LostError) Error() string {
+	have := ""
+	if len(e.Have) > 0 {
+		have = fmt.Sprintf(" (it has those of cluster %s: see that ClusterName is right)", strings.Join(e.Have, ", "))
+	}
 	rest := "the controller still has all of them and sends them again"
 	if e.Dropped > 0 {
 		rest = fmt.Sprintf("the controller sends again what it still has, from number %d on", e.Dropped+1)
@@ -55,13 +63,13 @@ func (e *LostError) Error() string {
 	if e.Other != "" {
 		rest += "; as soon as the other gdbd at " + e.Other + " answers, its database is copied here"
 	}
-	return fmt.Sprintf("the accounting database %s has no records of cluster %s, which is not new: %d of its records "+
-		"were "+
+	return fmt.Sprintf("the accounting database %s has no records of cluster %s%s, which is not new: %d of its "+
+		"records were "+
 		"acknowledged. If a disk is not mounted, mount it and start gdbd again. If the database is lost, put a backup "+
 		"in its "+
 		"place with gdbd stopped (gbatch backup restore FILE), or begin empty on purpose (gbatch backup begin-empty); "+
 		"%s. "+
-		"Until then records wait in the controller", e.Path, e.Cluster, e.Acked, rest)
+		"Until then records wait in the controller", e.Path, e.Cluster, have, e.Acked, rest)
 }
 
 // BehindError says that records are missing here which the controllers no longer have, and another gdbd may have.
@@ -77,13 +85,22 @@ func (e *BehindError) Error() string {
 		e.Path, e.From, e.To, e.Cluster, e.Other)
 }
 
+// clustersIn names the clusters of which there are records.
+func clustersIn(tx *bolt.Tx) []string {
+	series, err := seriesNumbers(tx)
+	if err != nil {
+		return nil // it is only for a sentence
+	}
+	return slices.Compact(slices.Sorted(maps.Values(series)))
+}
+
 // admit decides about a batch of a history of which known says whether it is on record, at s. It gives the error with
 // which the batch is refused, and notes a hole. changed says that something was written.
 func (d *db) admit(tx *bolt.Tx, b *pending, s series, known bool) (refusal error, changed bool, err error) {
 	if b.acked > 0 && !known {
 		meta := tx.Bucket(keyMeta)
 		if meta.Get(keyBegin) == nil {
-			return d.isWithout(&LostError{d.path, b.cluster, d.other, b.acked, b.dropped}), false, nil
+			return d.isWithout(&LostError{d.path, b.cluster, d.other, b.acked, b.dropped, clustersIn(tx)}), false, nil
 		}
 		if err := meta.Delete(keyBegin); err != nil {
 			return nil, false, err

@@ -178,7 +178,9 @@ func certListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List tokens, certificates that controllers issued, and what was revoked",
-		Args:  noOperands,
+		Long: "List tokens, certificates that controllers issued or renewed, and what was revoked. Certificates of gbatch " +
+			"cert issue\nare not known to the controllers, and are listed once their daemons have renewed them.",
+		Args: noOperands,
 		RunE: func(*cobra.Command, []string) error {
 			cl, err := controllers()
 			if err != nil {
@@ -217,7 +219,12 @@ func certListCommand() *cobra.Command {
 				}
 				fmt.Fprintf(w, "revoked\t%s\t%s\t\t%s\t%s by %s %s\n", x.Role, x.Name, id, moment(x.At), x.By, x.Why)
 			}
-			return w.Flush()
+			if err := w.Flush(); err != nil || len(r.Certs) > 0 {
+				return err
+			}
+			_, err = fmt.Fprintln(os.Stderr, "gbatch: no controller has issued a certificate; those of gbatch cert issue are "+
+				"not listed until their daemons have renewed them")
+			return err
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
+	"gbatch/internal/conf/thishost"
 )
 
 func checkCommand() *cobra.Command {
@@ -19,7 +20,9 @@ func checkCommand() *cobra.Command {
 		Long: "Check the gbatch.conf or slurm.conf in DIR (or FILE, or the configuration that commands use) and the " +
 			"gres.conf,\n" +
 			"cgroup.conf and topology.conf (or .yaml) beside it. Every problem is named with its file and line and what to " +
-			"write instead. The\n" +
+			"write instead. On\n" +
+			"a host with a controller or a node, what it names and this host lacks is said too: users, directories of logs, " +
+			"the\nstate, certificates. The " +
 			"exit status is 1 when there are errors; warnings and notes keep nothing from running.\n" +
 			"--security looks at this host instead: keys, certificates, programs, directories and settings that leave\n" +
 			"something open.",
@@ -65,6 +68,9 @@ func check(path string) error {
 		read = conf.Load
 	}
 	cfg, problems := read(path)
+	if host, err := os.Hostname(); cfg != nil && err == nil {
+		problems = append(problems, thishost.Look(cfg, thishost.Here(cfg, host))...)
+	}
 	n := map[conf.Severity]int{}
 	for _, p := range problems {
 		n[p.Severity]++

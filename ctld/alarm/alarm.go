@@ -70,7 +70,7 @@ func troubleText(event string) string {
 		"records_waiting": "has many records waiting for it", "records_sent": "has few records waiting for it again",
 		"records_discarded": "loses records", "records_kept": "loses no more records",
 		"records_refused": "keeps records that gdbd refuses", "records_removed": "keeps no more records that gdbd refuses",
-		"disk_full": "has a disk that is nearly full", "disk_ok": "has room on its disk again",
+		"disk_full": "has a disk with little or no room left", "disk_ok": "has room on its disk again",
 		"disk_slow": "has a slow disk", "disk_fast": "has a fast disk again",
 		"disk_broken": "has a disk that can't be written", "disk_mended": "has a disk that can be written again",
 		"certificate_expires": "has a certificate that expires", "certificate_renewed": "has a certificate that is valid " +

@@ -1,7 +1,9 @@
 package alarm
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,11 +21,27 @@ type Watch struct {
 	since map[string]time.Time
 	turn  map[string]uint64
 	told  map[string]Trouble
+
+	// kept are those that a former leader told and that this one has not seen yet: until settled it may just not know.
+	kept    map[string]bool
+	settled time.Time
 }
 
-// NewWatch knows of no trouble.
-func NewWatch() *Watch {
-	return &Watch{since: map[string]time.Time{}, turn: map[string]uint64{}, told: map[string]Trouble{}}
+// NewWatch begins with what a former leader has told; nil: nothing. Until settled, such a trouble is not over because
+// it is not seen.
+func NewWatch(told []Trouble, settled time.Time) *Watch {
+	w := &Watch{since: map[string]time.Time{}, turn: map[string]uint64{}, told: map[string]Trouble{},
+		kept: map[string]bool{}, settled: settled}
+	for _, t := range told {
+		key := t.key()
+		w.told[key], w.kept[key], w.since[key] = t, true, time.Time{}
+	}
+	return w
+}
+
+// Telling gives what was told and is not over, in some order that stays.
+func (w *Watch) Telling() []Trouble {
+	return slices.SortedFunc(maps.Values(w.told), func(a, b Trouble) int { return strings.Compare(a.key(), b.key()) })
 }
 
 func (t *Trouble) key() string { return t.Event + " " + t.Daemon + t.What }
@@ -34,6 +52,10 @@ func (w *Watch) Step(now time.Time, list []Trouble) []Alert {
 	seen := map[string]bool{}
 	for _, t := range list {
 		key := t.key()
+		if w.kept[key] {
+			delete(w.kept, key)
+			w.turn[key] = t.Turn
+		}
 		if _, ok := w.since[key]; !ok || w.turn[key] != t.Turn {
 			if _, told := w.told[key]; told {
 				continue // it is over, and perhaps begins anew
@@ -48,7 +70,7 @@ func (w *Watch) Step(now time.Time, list []Trouble) []Alert {
 	}
 	var ended []string
 	for key := range w.since {
-		if !seen[key] {
+		if !seen[key] && !(w.kept[key] && now.Before(w.settled)) {
 			ended = append(ended, key)
 		}
 	}
@@ -56,6 +78,7 @@ func (w *Watch) Step(now time.Time, list []Trouble) []Alert {
 	for _, key := range ended {
 		delete(w.since, key)
 		delete(w.turn, key)
+		delete(w.kept, key)
 		if t, told := w.told[key]; told {
 			delete(w.told, key)
 			out = append(out, Alert{Event: t.Over, Level: "info", Daemon: t.Daemon})

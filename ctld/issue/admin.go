@@ -55,12 +55,17 @@ func (s *Issuer) Edit(ctx context.Context, by string, rq *proto.EditCertsRequest
 		if err != nil {
 			return err
 		}
+		var none []string
 		for i, r := range res.Each {
 			if r != state.OK {
-				reply.Said = append(reply.Said, "there is no token "+rq.Drop[i])
+				none = append(none, rq.Drop[i])
 			} else {
 				reply.Said = append(reply.Said, "token "+rq.Drop[i]+" is taken back")
 			}
+		}
+		if len(none) > 0 {
+			return refuse(proto.CodeBadRequest, "%s", strings.Join(append(reply.Said, "there is no token "+
+				strings.Join(none, ", ")+": gbatch cert list shows their ids"), "; "))
 		}
 	}
 	if len(rq.Revoke) > 0 {

@@ -94,7 +94,8 @@ func source(v *state.View) metrics.Source {
 	w.Wrote(time.Millisecond)
 	w.Shipped(5, time.Millisecond)
 	return metrics.Source{View: v, Now: epoch + 10_000, Leads: true, Stats: d, Waits: w, Series: 1000,
-		Own: &metrics.Own{Role: "Leader", Certificates: map[string]int64{"controller": 1_800_000_000}},
+		Own: &metrics.Own{Role: "Leader", Certificates: map[string]int64{"controller": 1_800_000_000}, FreeB: 1, SizeB: 9,
+			Dbds: []metrics.Dbd{{Up: true}, {Copy: true, Behind: -1}}},
 		Readings: func(string) []proto.UnitReading {
 			return []proto.UnitReading{{Name: "gpu", Index: 0, UtilPct: 90, MemUsedMiB: 10, MemTotalMiB: 100},
 				{Name: "gpu", Index: 1, UtilPct: 0}, {Name: "gpu", Index: 2, UtilPct: 30, Lost: true},

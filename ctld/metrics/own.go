@@ -22,6 +22,14 @@ type Own struct {
 	Nodes              int   // connections of nodes
 	JobEvents          EventCounts
 	Certificates       map[string]int64 // until when they count, seconds since 1970, by what they are
+	FreeB, SizeB       uint64           // of the disk with the log; 0: not known
+	Dbds               []Dbd            // on the leader, which speaks with them
+}
+
+// Dbd is an accounting daemon: the first, or its copy.
+type Dbd struct {
+	Copy, Up bool
+	Behind   int64 // records that it lacks; -1: not known
 }
 
 // EventCounts are the events that JobEventProgram was called for.
@@ -57,6 +65,23 @@ func (s *scrape) daemon(out *sink) {
 		{"gbatch_node_connections", "nodes that are connected to this controller", float64(o.Nodes)},
 	} {
 		gauge(out, x.name, x.help, nil, x.v)
+	}
+	if o.SizeB > 0 {
+		gauge(out, "gbatch_store_free_bytes", "room on the disk with this controller's log", nil, float64(o.FreeB))
+		gauge(out, "gbatch_store_size_bytes", "the size of the disk with this controller's log", nil, float64(o.SizeB))
+	}
+	for _, d := range o.Dbds {
+		label, up := []string{"gdbd", "primary"}, 0.0
+		if d.Copy {
+			label[1] = "backup"
+		}
+		if d.Up {
+			up = 1
+		}
+		gauge(out, "gbatch_accounting_up", "1: gdbd takes records, as the leader knows it", label, up)
+		if d.Behind >= 0 {
+			gauge(out, "gbatch_accounting_behind", "records that this gdbd lacks", label, float64(d.Behind))
+		}
 	}
 	counter(out, "gbatch_store_entries_total", "entries of the log that were proposed here", nil, float64(o.Entries))
 	counter(out, "gbatch_store_commands_total", "commands in them", nil, float64(o.Commands))

@@ -60,6 +60,7 @@ var layers = []layer{
 	// Configuration, and the way over the wire.
 	{"internal/conf", "internal/model"},
 	{"internal/conf/topoyaml", ""},
+	{"internal/conf/thishost", "internal/conf internal/model internal/rpc"},
 	{"internal/proto", "internal/model internal/blob"},
 	{"internal/trust", "internal/model internal/proto"},
 	{"internal/stepio", ""},

@@ -70,3 +70,23 @@ It does not wait: it has been running since 2023-11-14T22:13:20 on n1.
 		t.Errorf("rc %d, %v, %+v:\n%s", rc, err, got, out)
 	}
 }
+
+// TestPingWithoutLeader: nobody speaks with gdbd then, so it is not called down, and the command fails.
+func TestPingWithoutLeader(t *testing.T) {
+	f := clitest.New(t, Main)
+	ping := &proto.PingReply{Cluster: "demo", Now: clitest.DemoNow, Leader: "c1", Term: 3,
+		Controllers: []proto.ControllerInfo{{Name: "c1", Up: true, Leader: true}, {Name: "c2"}},
+		Dbds:        []proto.DbdInfo{{Addr: "db1:1", Up: true}, {Addr: "db2:1", Copy: true, Why: "away", Behind: 4}}}
+	f.Answers = map[uint16]proto.Message{proto.KindPing: ping}
+	f.Want("Slurmctld(primary) at c1 is UP\nSlurmctld(backup) at c2 is DOWN\nSlurmdbd(primary) at db1:1 is UP\n"+
+		"Slurmdbd(backup) at db2:1 is DOWN: away (4 records behind)\n", "", 0, "gcontrol", "ping")
+	ping.Leader, ping.Controllers[0].Leader = "", false
+	ping.Dbds[0].Up, ping.Dbds[1].Why = false, ""
+	f.Want("Slurmctld(backup) at c1 is UP\nSlurmctld(backup) at c2 is DOWN\n"+
+		"Slurmdbd(primary) at db1:1 is not known to be up or down: no controller leads\n"+
+		"Slurmdbd(backup) at db2:1 is not known to be up or down: no controller leads\n",
+		"gcontrol: no controller leads: of 2, these do not answer: c2 (not heard yet)\n", 1, "gcontrol", "ping")
+	if _, _, rc := f.Run("gcontrol", "--json", "ping"); rc != 1 {
+		t.Errorf("--json: rc %d", rc)
+	}
+}

@@ -202,6 +202,20 @@ type MomentReply struct {
 	Told uint64
 
 	UpMS int64 // for how long its process has run, ms; 0: an older version
+
+	Alerts []Alerted // what AlertProgram was told of and is not over, as far as it knows
+}
+
+// Alerted is a trouble that a leader has told: the next one tells its end.
+type Alerted struct {
+	Event, Daemon string
+	What          string // tells apart those of one event
+}
+
+func (x *Alerted) Wire(c *wire.C) {
+	wire.Text(c, &x.Event, model.MaxName)
+	wire.Text(c, &x.Daemon, model.MaxText)
+	wire.Text(c, &x.What, model.MaxText)
 }
 
 // Trouble is something wrong with a controller's host, which it tells the leader for AlertProgram.
@@ -231,4 +245,5 @@ func (x *MomentReply) Wire(c *wire.C) {
 	wire.List(c, &x.Troubles, model.MaxFew)
 	wire.Int(c, &x.Told)
 	wire.Int(c, &x.UpMS)
+	wire.List(c, &x.Alerts, model.MaxList)
 }

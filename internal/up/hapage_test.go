@@ -23,7 +23,7 @@ import (
 
 // pageHosts are the hosts of the page, and their addresses in it.
 var pageHosts = map[string]string{"ctl1": "192.0.2.1", "ctl2": "192.0.2.2", "ctl3": "192.0.2.3", "ctl4": "192.0.2.4",
-	"db1": "192.0.2.10", "db2": "192.0.2.11"}
+	"db1": "192.0.2.10", "db2": "192.0.2.11", "moved3": "192.0.2.9"} // moved3: ctl3 at another address
 
 // pageSections is how many sections have commands at least.
 const pageSections = 10

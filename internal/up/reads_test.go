@@ -113,10 +113,14 @@ func TestReadsWithoutMajority(t *testing.T) {
 			t.Errorf("through %s a job that is not known: %q %q %v", socket, out, errs, err)
 		}
 		out, errs, err = commandAs(t, c, 0, run, "gcontrol", "ping")
-		if err != nil || strings.Count(out, "is DOWN") != 2 || !strings.Contains(out, "at "+left+" is UP") ||
+		if err == nil || strings.Count(out, "is DOWN") != 2 || !strings.Contains(out, "at "+left+" is UP") ||
 			!strings.Contains(errs, "no controller leads: of 3, these do not answer: ") || !strings.Contains(errs, name) {
 			t.Errorf("through %s gcontrol ping says %q, %q, %v", socket, out, errs, err)
 		}
+	}
+	out, errs, err := commandAs(t, c, 0, onlySocket(t, c, "ctld-"+left+".sock"), "gcontrol", "doctor")
+	if err == nil || !strings.Contains(out, "HEALTH") || !strings.Contains(out, "does not answer") || errs == "" {
+		t.Errorf("gcontrol doctor says %q, %q, %v", out, errs, err)
 	}
 	for want, words := range map[string][]string{"n1": {"ginfo", "-h", "-N", "-o", "%N"}, "Jobs pending:   1": {"gdiag"}} {
 		out, errs, err := commandAs(t, c, 0, onlySocket(t, c, "noded-n1.sock"), words...)
@@ -124,7 +128,7 @@ func TestReadsWithoutMajority(t *testing.T) {
 			t.Errorf("%v says %q, %q, %v, want %q and its age", words, out, errs, err, want)
 		}
 	}
-	out, _, err := commandAs(t, c, 0, onlySocket(t, c, "ctld-"+left+".sock"), "gqueue", "--json")
+	out, _, err = commandAs(t, c, 0, onlySocket(t, c, "ctld-"+left+".sock"), "gqueue", "--json")
 	var list struct {
 		Warnings []struct{ Description string }
 	}

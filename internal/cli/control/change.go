@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -192,7 +193,11 @@ func (c *control) reconfigure(words []string) error {
 		fmt.Fprintln(c.Stderr, line)
 	}
 	if bad > 0 {
-		return fmt.Errorf("nothing was changed: %d errors in the configuration", bad)
+		errs := "1 error"
+		if bad != 1 {
+			errs = fmt.Sprintf("%d errors", bad)
+		}
+		return fmt.Errorf("nothing was changed: %s in the configuration", errs)
 	}
 	if rq.DryRun {
 		if len(r.Changes) == 0 {
@@ -262,7 +267,7 @@ func (c *control) ping([]string) error {
 		return plain{err}
 	}
 	if c.json != "" {
-		return c.pingJSON(&r)
+		return errors.Join(c.pingJSON(&r), c.leaderless(&r))
 	}
 	var missing []string
 	for _, ctl := range r.Controllers {
@@ -297,10 +302,18 @@ func (c *control) ping([]string) error {
 		for _, note := range r.DbdNotes {
 			fmt.Fprintf(c.Stdout, "Slurmdbd at %s: %s\n", r.Dbd, note)
 		}
-		return nil
+		return c.leaderless(&r)
 	}
 	for i := range r.Dbds {
 		c.pingDbd(&r, &r.Dbds[i])
+	}
+	return c.leaderless(&r)
+}
+
+// leaderless fails a ping that has said that no controller leads.
+func (c *control) leaderless(r *proto.PingReply) error {
+	if r.Leader == "" {
+		return plain{errors.New("")}
 	}
 	return nil
 }
@@ -313,6 +326,9 @@ func (c *control) pingDbd(r *proto.PingReply, d *proto.DbdInfo) {
 	}
 	how := "is UP"
 	switch {
+	case r.Leader == "": // only a leader speaks with it
+		fmt.Fprintf(c.Stdout, "Slurmdbd(%s) at %s is not known to be up or down: no controller leads\n", role, d.Addr)
+		return
 	case !d.Up && d.Why != "":
 		how = "is DOWN: " + d.Why
 	case !d.Up:

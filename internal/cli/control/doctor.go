@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -32,6 +33,12 @@ func (c *control) doctor(words []string) error {
 	}
 	var reply proto.DoctorReply
 	if err := cl.Call(proto.KindDoctor, &proto.DoctorRequest{Nodes: names}, &reply); err != nil {
+		var ping proto.PingReply // without a leader only the controllers can be looked at
+		if cl.Call(proto.KindPing, &proto.Empty{}, &ping) == nil && ping.Leader == "" {
+			if lerr := c.listControllers(); lerr != nil {
+				return errors.Join(err, lerr)
+			}
+		}
 		return err
 	}
 	bad, sick := 0, 0

@@ -23,6 +23,7 @@ type Credentials struct {
 
 	cur     atomic.Pointer[pair]
 	refused atomic.Pointer[func(*Holder) error]
+	late    atomic.Pointer[func(*Holder, error)]
 
 	mu    sync.Mutex
 	conns map[*conn]*Holder
@@ -160,6 +161,27 @@ func (c *Credentials) refuses(h *Holder) error {
 		return (*f)(h)
 	}
 	return nil
+}
+
+// OnOutOfDate sets what is told of peers whose certificate, of this authority, is out of date, and why. f is called at
+// the same time from many goroutines.
+func (c *Credentials) OnOutOfDate(f func(h *Holder, why error)) { c.late.Store(&f) }
+
+// noteOutOfDate tells of a handshake that failed because the peer's certificate is out of date.
+func (c *Credentials) noteOutOfDate(err error) {
+	var invalid x509.CertificateInvalidError
+	f := c.late.Load()
+	if f == nil || !errors.As(err, &invalid) || invalid.Reason != x509.Expired || invalid.Cert == nil {
+		return
+	}
+	ca := c.cur.Load().ca // Go looks at the dates before the signature
+	if id, err := identityOf(invalid.Cert); err != nil || id.cluster != ca.cluster || !ca.signed(invalid.Cert) {
+		return
+	}
+	why := checkDates(invalid.Cert, time.Now())
+	if h, err := holderOf(invalid.Cert); err == nil && why != nil {
+		(*f)(h, why)
+	}
 }
 
 // note remembers the certificate of a peer that was issued last.

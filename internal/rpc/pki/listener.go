@@ -235,6 +235,7 @@ func (l *Listener) handshake(nc net.Conn, e *list.Element) {
 	if closed {
 		return
 	}
+	l.creds.noteOutOfDate(err)
 	from := nc.RemoteAddr().String()
 	if n, ok := l.strangers.note(from, time.Now()); ok {
 		l.log.Warn("refused a connection", "listener", l.Addr().String(), "from", from, "err", explain(err), "suppressed", n)

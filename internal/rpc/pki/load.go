@@ -61,6 +61,11 @@ func checkCA(path string, data []byte, now time.Time) (*authority, error) {
 	return &authority{path: path, pem: data, cert: cert, pool: pool, cluster: id.cluster}, nil
 }
 
+// signed reports whether the authority has signed a certificate, whatever its dates.
+func (a *authority) signed(cert *x509.Certificate) bool {
+	return cert.CheckSignatureFrom(a.cert) == nil
+}
+
 func loadCAKey(dir string, ca *authority) (*ecdsa.PrivateKey, error) {
 	path := filepath.Join(dir, caKey)
 	data, err := readKey(path)

@@ -170,6 +170,15 @@ func Fingerprint(dir string) ([]byte, error) {
 	return sum[:], nil
 }
 
+// ClusterOf is the cluster whose authority is in dir.
+func ClusterOf(dir string) (string, error) {
+	ca, err := loadCA(dir, time.Now())
+	if err != nil {
+		return "", err
+	}
+	return ca.cluster, nil
+}
+
 // CertFile is what a certificate's file says; role and name are empty for an authority.
 func CertFile(path string) (*Holder, error) {
 	data, err := os.ReadFile(path)
